@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_TARGET_H
+#define UNIPROF_TARGET_TARGET_H
+
+/*
+ * Where registers and memory come from: one `struct target_ops` for each kind
+ * of guest (xen, replay, ...).
+ *
+ * A target hands out whole samples, not single steps, so that one multicall, a
+ * ptrace stop and a recorded file can stand behind the same seam. It knows no
+ * symbols, unwinds nothing and prints nothing.
+ *
+ * To add one: implement the ops, list them in target.c. What has to hold:
+ * - sample() leaves the guest running on every path, errors included;
+ * - between stopping the guest and letting it run there is no allocation, no
+ *   mapping, no output; what turns out to be missing is brought afterwards and
+ *   the sample is taken again (retakes);
+ * - every walk over the guest's memory is bounded by `stack_cap`.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/arch.h"
+#include "base/error.h"
+#include "profile/recording.h"
+#include "unwind/unwind.h"
+
+/* The most stack that is ever copied from a vCPU, bytes. */
+#define STACK_CAP_MAX (1u << 20)
+
+struct target_info {
+	char name[256];	  /* the guest's own name; "" if it has none */
+	char id[32];	  /* "7" */
+	char type[16];	  /* "pv", "pvh", "hvm", "replay" */
+	char host[128];	  /* "Xen 4.17, libxencall" */
+	char image[4096]; /* path of the ELF that the guest was started from, if known; else "" */
+	const struct arch *arch;
+	uint32_t vcpus; /* valid ids are 0 to vcpus - 1; some may be off-line */
+};
+
+/* One vCPU of a sample. The buffers are the sample's own, allocated by sample_new. */
+struct vcpu_sample {
+	uint32_t want; /* in: bytes of stack to copy, at most the sample's stack_cap */
+	enum vcpu_state state;
+	bool online; /* false: off-line, nothing below is set */
+	struct regs regs;
+	struct window stack; /* bytes point to `buffer` */
+	uint8_t *buffer;     /* stack_cap bytes */
+};
+
+struct sample {
+	uint64_t time_ns;   /* CLOCK_MONOTONIC, when the guest was stopped */
+	uint64_t paused_ns; /* from entering the pause to leaving the unpause, the last take only */
+	uint64_t stolen_ns; /* pauses of takes that were thrown away */
+	uint32_t retakes;
+	uint32_t vcpus;
+	uint32_t stack_cap; /* bytes */
+	struct vcpu_sample *vcpu;
+};
+
+/* Buffers for `vcpus` vCPUs; every `want` starts at 4 KiB. */
+struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out);
+void sample_free(struct sample *sample);
+
+/* How a guest left, as far as the target can tell. */
+enum target_life {
+	LIFE_RUNS,	/* or could: paused by its administrator, say */
+	LIFE_SHUT_DOWN, /* it ended by itself or was told to, and is still there */
+	LIFE_CRASHED,
+	LIFE_GONE, /* destroyed, or no longer there for whatever reason */
+};
+
+struct target {
+	const struct target_ops *ops;
+	struct target_info info;
+};
+
+struct target_listing {
+	const char *scheme; /* "xen" */
+	const char *name, *id, *type;
+	uint32_t vcpus;
+	const char *note; /* what stands in the way of profiling it; NULL: nothing */
+};
+
+struct target_ops {
+	const char *scheme; /* the part before the colon: "xen" */
+
+	/*
+	 * Opens the guest called `name` (a name or an id, without the scheme).
+	 * ERR_GUEST: no such guest, or not one to profile; ERR_DENIED: no
+	 * rights, or nothing of this kind on this machine.
+	 */
+	struct error *(*open)(const char *name, struct target **out);
+	void (*close)(struct target *target);
+
+	/*
+	 * Takes one sample of all vCPUs. ERR_ENDED when the guest is gone; any
+	 * other error is about this sample only, the next may succeed.
+	 */
+	struct error *(*sample)(struct target *target, struct sample *sample);
+
+	/* Cheap enough to ask a few times a second. */
+	enum target_life (*life)(struct target *target);
+
+	/*
+	 * Reads guest-virtual memory as `regs` translate it, while the guest
+	 * runs: for code, which does not change. Returns bytes read, 0 if none.
+	 */
+	size_t (*read)(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+		       size_t len);
+
+	/*
+	 * Like sample(), and also hands out every frame of guest memory that
+	 * translating and copying touched, for `record --snapshot`. NULL: not
+	 * supported.
+	 */
+	struct error *(*snapshot)(struct target *target, struct sample *sample,
+				  void (*frame)(void *ctx, uint64_t gfn, const void *bytes),
+				  void *ctx);
+
+	/* Calls `each` for every guest there is. ERR_DENIED: cannot look. */
+	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
+			      void *ctx);
+};
+
+/* The built-in kinds, in the order in which bare names are tried; NULL behind the last. */
+const struct target_ops *target_kind(size_t i);
+
+/*
+ * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: an
+ * error names the candidates when there are several.
+ */
+struct error *target_open(const char *spec, struct target **out);
+void target_close(struct target *target);
+
+#endif

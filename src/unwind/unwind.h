@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_UNWIND_H
+#define UNIPROF_UNWIND_UNWIND_H
+
+/*
+ * From the registers and the copied stack bytes of one vCPU to its call chain.
+ *
+ * Unwinding happens after the guest runs on, on bytes that were copied while
+ * it stood still. An unwinder reads the stack from the window only; it may
+ * read code (which does not change) through `struct code`. It trusts nothing:
+ * every walk ends after `max_frames`, and a chain must go upwards.
+ */
+
+#include "arch/arch.h"
+
+/* A stretch of guest stack as it was at the moment of the sample. */
+struct window {
+	uint64_t va;  /* guest virtual address of bytes[0]: the stack pointer, word-aligned down */
+	uint32_t len; /* bytes that were copied */
+	const uint8_t *bytes;
+	bool cut; /* more stack follows that was not asked for; else the guest has no page there */
+};
+
+/* How the address of a frame came about; recorded with it. */
+enum frame_kind {
+	FRAME_PC = 0,	  /* where the vCPU was stopped: look the address up as it is */
+	FRAME_RETURN = 1, /* a return address: look up the address minus one */
+};
+
+/* How much a frame can be believed; recorded with it. */
+enum frame_trust {
+	TRUST_SURE = 0,	 /* read from a register, a checked frame record or unwind tables */
+	TRUST_GUESS = 1, /* found by a rule that can be wrong */
+};
+
+struct frame {
+	uint64_t addr;
+	uint8_t kind;  /* enum frame_kind */
+	uint8_t trust; /* enum frame_trust */
+};
+
+/* Why the walk stopped. Anything but the first is a truncated stack. */
+enum unwind_end {
+	UNWIND_OUTERMOST, /* the chain ended as chains do: next record or return address is 0 */
+	UNWIND_FRAMES,	  /* max_frames reached */
+	UNWIND_BYTES,	  /* the chain goes on above the window: `want` says how far */
+	UNWIND_BROKEN,	  /* the frame pointer or return address cannot be one */
+	UNWIND_LOOP,	  /* the chain turned back */
+	UNWIND_NO_STACK,  /* the guest has no memory at its stack pointer, or was never started */
+	UNWIND_ENDS	  /* number of values */
+};
+
+/* One word or two for each end, for reports: "broken chain". */
+const char *unwind_end_text(enum unwind_end end);
+
+/* The guest's code. All of it is optional: a NULL function is never called. */
+struct code {
+	void *ctx;
+	/* Copies up to `len` bytes of code at `va`; returns how many (0: not readable). */
+	size_t (*read)(void *ctx, uint64_t va, void *buf, size_t len);
+	/* The bounds of the function that holds `va`, from symbols; false if not known. */
+	bool (*function)(void *ctx, uint64_t va, uint64_t *start, uint64_t *end);
+};
+
+struct unwind_input {
+	const struct regs *regs;
+	const struct window *stack;
+	const struct code *code;
+	size_t max_frames;
+};
+
+struct unwind_result {
+	size_t n; /* frames written, leaf first; at least 1 */
+	enum unwind_end end;
+	uint64_t
+		want; /* UNWIND_BYTES: window length in bytes that would have reached the next record */
+};
+
+/*
+ * Walks by frame pointer, with the rules for code that has not set one up
+ * (entry, exit, frameless leaves, the hypercall page). `frames` holds
+ * max_frames. Works on x86-64 and x86-32 by regs->word.
+ */
+void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
+			  struct unwind_result *out);
+
+#endif
