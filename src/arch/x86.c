@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "arch/arch.h"
+
+#include <elf.h>
+
+#include "arch/x86_mmu.h"
+
+/* How addresses are translated follows from the control registers alone, so both share the walk. */
+
+const struct arch arch_x86_64 = {
+	.name = "x86_64",
+	.word = 8,
+	.machine = EM_X86_64,
+	.translate = x86_translate,
+};
+
+const struct arch arch_x86_32 = {
+	.name = "x86_32",
+	.word = 4,
+	.machine = EM_386,
+	.translate = x86_translate,
+};

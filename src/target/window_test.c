@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/window.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FRAMES 24
+
+/* Guest memory: frames 0 to FRAMES - 1; each byte of a frame not otherwise used is its number. */
+static uint8_t memory[FRAMES][FRAME_SIZE];
+static uint64_t hidden; /* bit n: frame n is not at hand */
+static unsigned reads;
+
+static const void *frame(void *ctx, uint64_t gfn)
+{
+	reads++;
+	return gfn < FRAMES && !(hidden >> gfn & 1) ? memory[gfn] : NULL;
+}
+
+static const struct physmem physmem = {.frame = frame};
+
+static void put(unsigned gfn, unsigned index, uint64_t entry)
+{
+	memcpy(memory[gfn] + index * 8, &entry, 8);
+}
+
+/*
+ * Frames 1 to 4 are the tables. Mapped are the pages from 0x10000 on (frames 8,
+ * 9, 11; then a hole), a large page at 0x200000 (frame 0 on), and, by the same
+ * tables again, the last page of the address space (frame 12).
+ */
+static int build(void **state)
+{
+	for (unsigned i = 0; i < FRAMES; i++)
+		memset(memory[i], (int)i, FRAME_SIZE);
+	for (unsigned i = 1; i <= 4; i++)
+		memset(memory[i], 0, FRAME_SIZE);
+	put(1, 0, 0x2001);
+	put(1, 511, 0x2001);
+	put(2, 0, 0x3001);
+	put(2, 511, 0x3001);
+	put(3, 0, 0x4001);
+	put(3, 1, 0x81);
+	put(3, 511, 0x4001);
+	put(4, 16, 0x8001);
+	put(4, 17, 0x9001);
+	put(4, 18, 0xb001);
+	put(4, 511, 0xc001);
+	hidden = 0;
+	reads = 0;
+	return 0;
+}
+
+static uint8_t buffer[FRAMES * FRAME_SIZE];
+static struct window window;
+static uint64_t gfn;
+
+static bool copy(uint64_t sp, uint32_t want)
+{
+	struct regs regs = {.sp = sp, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
+
+	gfn = 0;
+	memset(buffer, 0xee, sizeof(buffer));
+	return window_copy(&arch_x86_64, &regs, want, &physmem, buffer, &window, &gfn);
+}
+
+#define assert_window(at, length, is_cut)               \
+	do {                                            \
+		assert_int_equal(window.va, at);        \
+		assert_int_equal(window.len, length);   \
+		assert_int_equal(window.cut, is_cut);   \
+		assert_ptr_equal(window.bytes, buffer); \
+		assert_int_equal(buffer[length], 0xee); \
+	} while (0)
+
+static void what_was_asked_for_is_copied(void **state)
+{
+	assert_true(copy(0x10ff0, 32));
+	assert_window(0x10ff0, 32, true);
+	assert_int_equal(buffer[15], 8);
+	assert_int_equal(buffer[16], 9);
+}
+
+static void frames_need_not_be_neighbours(void **state)
+{
+	assert_true(copy(0x10008, 0x2010));
+	assert_window(0x10008, 0x2010, true);
+	assert_int_equal(buffer[0xff8], 9);
+	assert_int_equal(buffer[0x1ff8], 11);
+	assert_int_equal(buffer[0x200f], 11);
+}
+
+static void a_hole_ends_the_stack(void **state)
+{
+	assert_true(copy(0x12f00, 4096));
+	assert_window(0x12f00, 0x100, false);
+	assert_true(copy(0x13000, 4096));
+	assert_window(0x13000, 0, false);
+}
+
+static void a_misaligned_stack_pointer_is_aligned_down(void **state)
+{
+	assert_true(copy(0x10ff7, 16));
+	assert_window(0x10ff0, 16, true);
+}
+
+static void a_missing_table_or_page_is_named(void **state)
+{
+	hidden = 1u << 9;
+	assert_false(copy(0x10ff0, 64));
+	assert_int_equal(gfn, 9);
+	assert_window(0x10ff0, 16, true);
+	hidden = 1u << 3;
+	assert_false(copy(0x10ff0, 64));
+	assert_int_equal(gfn, 3);
+	assert_window(0x10ff0, 0, true);
+}
+
+static void a_large_page_is_walked_once(void **state)
+{
+	assert_true(copy(0x208010, 0x5000));
+	assert_window(0x208010, 0x5000, true);
+	assert_int_equal(buffer[0], 8);
+	assert_int_equal(buffer[0x4fff], 13);
+	assert_int_equal(reads, 3 + 6);
+}
+
+static void the_end_of_the_address_space_is_the_end(void **state)
+{
+	assert_true(copy(0xfffffffffffff800, 0x10000));
+	assert_window(0xfffffffffffff800, 0x800, false);
+	assert_true(copy(UINT64_MAX, 8));
+	assert_window(0xfffffffffffffff8, 8, false);
+	assert_int_equal(buffer[7], 12);
+}
+
+static void no_stack_at_zero_or_at_non_canonical_addresses(void **state)
+{
+	assert_true(copy(0, 4096));
+	assert_window(0, 0, false);
+	assert_true(copy(0x800000000000, 4096));
+	assert_window(0x800000000000, 0, false);
+	assert_true(copy(0x7ffffffffffff8, 4096));
+	assert_window(0x7ffffffffffff8, 0, false);
+}
+
+static void narrow_stacks_end_at_4_gib(void **state)
+{
+	struct regs regs = {.sp = 0xffffffff, .word = 4, .mmu = {.mode = MMU_X86_PAE}};
+
+	/* The top table at 0x1000 + 3 * 8 leads through frame 2 to the same last page. */
+	put(1, 3, 0x3001);
+	regs.mmu.root = 0x1000;
+	memset(buffer, 0xee, sizeof(buffer));
+	assert_true(window_copy(&arch_x86_32, &regs, 4096, &physmem, buffer, &window, &gfn));
+	assert_window(0xfffffffc, 4, false);
+	assert_int_equal(buffer[0], 12);
+}
+
+static void memory_without_paging_is_copied_as_it_is(void **state)
+{
+	struct regs regs = {.sp = 0x8ff8, .word = 8};
+
+	memset(buffer, 0xee, sizeof(buffer));
+	assert_true(window_copy(&arch_x86_64, &regs, 16, &physmem, buffer, &window, &gfn));
+	assert_window(0x8ff8, 16, true);
+	assert_int_equal(buffer[8], 9);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, build)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_was_asked_for_is_copied),
+		TEST(frames_need_not_be_neighbours),
+		TEST(a_hole_ends_the_stack),
+		TEST(a_misaligned_stack_pointer_is_aligned_down),
+		TEST(a_missing_table_or_page_is_named),
+		TEST(a_large_page_is_walked_once),
+		TEST(the_end_of_the_address_space_is_the_end),
+		TEST(no_stack_at_zero_or_at_non_canonical_addresses),
+		TEST(narrow_stacks_end_at_4_gib),
+		TEST(memory_without_paging_is_copied_as_it_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
