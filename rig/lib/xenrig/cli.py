@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line of rig/xen-x86."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from . import cache, machine, packages, shell, snapshot
+from .errors import RigError, RigTimeout
+from .rig import Rig
+
+TIMEOUT_STATUS = 124
+FAILURE_STATUS = 125
+
+DESCRIPTION = """\
+Boots a real Xen with a small dom0 under QEMU (no virtualization hardware needed) and runs things in it.
+The first use of an option combination downloads Debian's packages, boots and keeps a snapshot; from
+then on dom0 answers in a fraction of a second. Every run starts from the same fresh machine.
+"""
+
+EXAMPLES = """\
+examples:
+  rig/xen-x86 run -c 'xl list'
+  rig/xen-x86 run --out results test.sh build/uniprof app.elf guest.cfg=configs/pv.cfg
+  rig/xen-x86 run --xen 4.20 --cpus 2 -c 'xl info'
+  rig/xen-x86 shell build/uniprof
+
+FILES are host files or directories, NAME=FILE to call one differently in dom0. They are in the script's
+working directory (/job), which is first on PATH; shared libraries of programs come along. What the script
+writes to ./out (also $OUT) is brought to the directory given by --out.
+
+exit status of 'run': the script's own; 124 when it took longer than --timeout; 125 when the rig failed
+(a lost or hung QEMU, a boot that failed, a missing tool), which standard error explains.
+"""
+
+
+def main(arguments=None):
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        return options.verb(options)
+    except RigTimeout as error:
+        _say(f"the script was stopped: {error}")
+        return TIMEOUT_STATUS
+    except RigError as error:
+        _say(error)
+        return FAILURE_STATUS
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _run(options):
+    """Runs a script in dom0."""
+    files = list(options.files)
+    if options.commands is not None:
+        script = options.commands
+    elif files:
+        script = _read_script(files.pop(0))
+    else:
+        raise RigError("which script? Name one, or give commands with -c")
+    named = _named(files)
+    with Rig(_say, **_machine(options)) as rig:
+        rig.run("mkdir -p out", check=True)
+        if named:
+            rig.put_as(named)
+        result = rig.run(script, options.timeout, sink=_stdout)
+        if options.out is not None:
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+            rig.get("out", options.out)
+    return result.status
+
+
+def _shell(options):
+    """Connects the terminal with dom0's shell."""
+    with Rig(_say, interactive=True, **_machine(options)) as rig:
+        if options.files:
+            rig.put_as(_named(options.files))
+        shell.interact(rig.console_socket, _say)
+    return 0
+
+
+def _boot(options):
+    """Makes the snapshot anew."""
+    machine.check_tools()
+    snapshot.create(machine.Options(**_machine(options)), _say)
+    return 0
+
+
+def _clean(_):
+    """Removes packages, images and snapshots from the cache."""
+    with cache.lock(exclusive=True):
+        for kind in ("packages", "images", "snapshots"):
+            shutil.rmtree(cache.root() / kind, ignore_errors=True)
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="rig/xen-x86", description=DESCRIPTION, epilog=EXAMPLES,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    choices = argparse.ArgumentParser(add_help=False)
+    group = choices.add_argument_group("the machine; each combination has a snapshot of its own")
+    group.add_argument("--xen", choices=list(packages.DEBIAN), default="4.17", help="release of Xen (4.17)")
+    group.add_argument("--cpus", type=int, default=1, metavar="N",
+                       help="CPUs (1); with 2, dom0 stays on CPU 0 and guests can have CPU 1: cpus='1'")
+    group.add_argument("--icount", action="store_true",
+                       help="one instruction takes one nanosecond: times repeat exactly")
+    group.add_argument("--mem", type=int, default=4096, metavar="MIB",
+                       help=f"memory (4096), of which dom0 has {machine.DOM0_MEGABYTES}")
+
+    verb = _verb(verbs, "run", _run, [choices])
+    verb.add_argument("-c", dest="commands", metavar="COMMANDS", help="run these instead of a script's file")
+    verb.add_argument("--out", metavar="DIR", help="bring what the script wrote to ./out here")
+    verb.add_argument("--timeout", type=float, default=300, metavar="SECS", help="stop a longer script (300)")
+    verb.add_argument("files", nargs="*", metavar="SCRIPT|FILE", help="script (unless -c), then files that go along")
+
+    verb = _verb(verbs, "shell", _shell, [choices])
+    verb.add_argument("files", nargs="*", metavar="FILE", help="files that go along")
+    _verb(verbs, "boot", _boot, [choices])
+    _verb(verbs, "clean", _clean, [])
+    return parser
+
+
+def _verb(verbs, name, function, parents):
+    text = function.__doc__
+    verb = verbs.add_parser(name, parents=parents, help=text[0].lower() + text[1:].rstrip("."), description=text)
+    verb.set_defaults(verb=function)
+    return verb
+
+
+def _machine(options):
+    return {name: getattr(options, name) for name in ("xen", "cpus", "icount", "mem")}
+
+
+def _named(files):
+    """{name in dom0: path here} from FILE and NAME=FILE."""
+    named = {}
+    for text in files:
+        name, equals, path = text.partition("=")
+        path = path if equals else text
+        name = name if equals else Path(text).name
+        if not Path(path).exists():
+            raise RigError(f"there is no file {path}")
+        named[name] = path
+    return named
+
+
+def _read_script(path):
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise RigError(f"the script {path} cannot be read: {error.strerror}") from error
+
+
+def _stdout(data):
+    while data:
+        data = data[os.write(sys.stdout.fileno(), data):]
+
+
+def _say(sentence):
+    print(f"rig: {sentence}", file=sys.stderr, flush=True)

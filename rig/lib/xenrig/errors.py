@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can go wrong, each with a sentence for people."""
+
+
+class RigError(Exception):
+    """The rig itself failed: missing tools, no packages, a lost or hung QEMU."""
+
+
+class RigTimeout(RigError):
+    """A command in dom0 took longer than it was allowed; `output` is what it said until then."""
+
+    def __init__(self, sentence, output=b""):
+        super().__init__(sentence)
+        self.output = output

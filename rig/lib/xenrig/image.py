@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a boot starts from: Xen, dom0's kernel and dom0's root file system, built from packages."""
+
+import gzip
+import hashlib
+import lzma
+import os
+from pathlib import Path
+
+from . import cache, cpio, elf, packages
+from .errors import RigError
+
+DOM0 = Path(__file__).resolve().parents[2] / "dom0"
+
+XEN_TOOLS = ["xl", "xenstored", "xenconsoled", "xenconsole", "xenctx", "xen-init-dom0", "libxl-save-helper", "lsevtchn",
+             "xen-hvmctx", "xen-hvmcrash", "xenperf", "xentop"]
+OTHER_TOOLS = ["usr/bin/strace", "usr/bin/xenstore-ls", "usr/bin/xenstore-list", "usr/bin/xenstore-read",
+               "usr/bin/xenstore-write", "usr/bin/xenstore-rm", "usr/bin/xenstore-watch"]
+
+# In the order in which they can be loaded; what a kernel has built in is skipped.
+MODULES = ["virtio/virtio", "virtio/virtio_ring", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
+           "virtio/virtio_pci", "char/virtio_console", "xen/xen-evtchn", "xen/xen-gntdev", "xen/xen-gntalloc",
+           "xen/xen-privcmd", "xen/xenfs/xenfs"]
+
+# Loaded by name at run time, so nothing links to it: pthread_cancel, without which `xl create` aborts.
+LOADED_LATE = ["libgcc_s.so.1"]
+
+# What belongs to one build of the C library; never mix these from two builds.
+C_RUNTIME = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+             "libutil.so.1", "libresolv.so.2", "libanl.so.1", "libgcc_s.so.1"]
+HOST_LIBRARIES = Path("/lib/x86_64-linux-gnu")
+
+LIBRARIES = "lib/x86_64-linux-gnu"  # where the loader looks first
+LIBRARY_DIRECTORIES = [LIBRARIES, "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"]
+USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n"
+GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+
+
+def locate(xen):
+    """Where the image of this release of Xen is or will be; None before its packages are there."""
+    debs = packages.directory(xen)
+    return cache.root() / "images" / f"{xen}-{_digest(debs)}" if debs.is_dir() else None
+
+
+def ensure(xen, say):
+    """The directory with `xen`, `linux`, `dom0.cpio` and the list of its `libraries`, made when it is missing."""
+    debs = packages.ensure(xen, say)
+    directory = locate(xen)
+    if not directory.is_dir():
+        say(f"building dom0 for Xen {xen}")
+        with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
+            packages.unpack(debs, tree, _is_used)
+            _build(tree, xen, _newer_c_runtime(debs), work)
+        for old in directory.parent.glob(f"{xen}-*"):
+            if old != directory:
+                cache.remove(old)
+    return directory
+
+
+def _digest(debs):
+    digest = hashlib.sha256("\n".join(packages.names(debs)).encode())
+    for source in (Path(__file__), DOM0 / "init", DOM0 / "agent", *_newer_c_runtime(debs).values()):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _newer_c_runtime(debs):
+    """The host's C library when it is newer than the release's, so that the host's programs run in dom0."""
+    package = next(path for path in debs.glob("libc6_*.deb"))
+    theirs = package.name.split("_")[1].split("-")[0]
+    ours = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+    if tuple(map(int, ours.split("."))) <= tuple(map(int, theirs.split("."))):
+        return {}
+    return {name: HOST_LIBRARIES / name for name in C_RUNTIME if (HOST_LIBRARIES / name).exists()}
+
+
+def _is_used(name):
+    if name.startswith("usr/share/"):
+        return False
+    if "/modules/" in name:
+        return name.endswith("modules.builtin") or any(f"/kernel/drivers/{module}.ko" in name for module in MODULES)
+    return True
+
+
+def _build(tree, xen, runtime, out):
+    (out / "xen").write_bytes(gzip.decompress(_only(tree.glob(f"boot/xen-{xen}*.gz")).read_bytes()))
+    (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
+    archive = cpio.Archive()
+    _add_files_of_our_own(archive)
+    _add_modules(archive, tree)
+    archive.file("bin/busybox", _only([tree / "bin/busybox", tree / "usr/bin/busybox"]).read_bytes(), 0o755)
+    _add_programs(archive, tree, runtime, _only(tree.glob("usr/lib/xen-4*/bin")))
+    with open(out / "dom0.cpio", "wb") as file:
+        archive.write(file)
+    (out / "libraries").write_text("\n".join(archive.names(LIBRARIES)) + "\n", encoding="ascii")
+
+
+def _only(paths):
+    found = [path for path in paths if path.exists()]
+    if len(found) != 1:
+        raise RigError(f"the packages should hold one such file, but hold {found or 'none'}")
+    return found[0]
+
+
+def _add_files_of_our_own(archive):
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job", "root", "usr/bin", "var/lib/xen", "var/lib/xenstored",
+                 "var/log/xen/console", "usr/lib/x86_64-linux-gnu"):
+        archive.directory(name)
+    archive.link("var/run", "/run")
+    archive.link("var/lock", "/run/lock")
+    archive.link("sbin", "bin")
+    archive.file("etc/passwd", USERS.encode())
+    archive.file("etc/group", GROUPS.encode())
+    archive.file("etc/xen/xl.conf", b"")
+    archive.file("init", (DOM0 / "init").read_bytes(), 0o755)
+    archive.file("agent", (DOM0 / "agent").read_bytes(), 0o755)
+
+
+def _add_modules(archive, tree):
+    builtin = _only([*tree.glob("lib/modules/*/modules.builtin"), *tree.glob("usr/lib/modules/*/modules.builtin")])
+    kernel, built_in = builtin.parent / "kernel", builtin.read_text(encoding="ascii")
+    order = []
+    for module in MODULES:
+        name = module.split("/")[-1] + ".ko"
+        plain, packed = (kernel / "drivers" / (module + end) for end in (".ko", ".ko.xz"))
+        if plain.exists():
+            archive.file(f"modules/{name}", plain.read_bytes())
+        elif packed.exists():
+            archive.file(f"modules/{name}", lzma.decompress(packed.read_bytes()))
+        elif f"drivers/{module}.ko" in built_in:
+            continue
+        else:
+            raise RigError(f"dom0's kernel has no module {module}")
+        order.append(name)
+    archive.file("modules/order", ("\n".join(order) + "\n").encode())
+
+
+def _add_programs(archive, tree, runtime, xen_tools):
+    pending = list(LOADED_LATE)
+    for path in [xen_tools / name for name in XEN_TOOLS] + [tree / name for name in OTHER_TOOLS]:
+        if not path.exists():
+            raise RigError(f"the packages hold no {path.relative_to(tree)}")
+        name, data = "/" + str(path.relative_to(tree)), path.read_bytes()
+        archive.file(name, data, 0o755)
+        archive.link(f"bin/{path.name}", name)
+        pending += elf.needed(data)
+    archive.link("usr/lib/xen", "/" + str(xen_tools.parent.relative_to(tree)))
+    _add_libraries(archive, tree, runtime, pending + C_RUNTIME)
+
+
+def _add_libraries(archive, tree, runtime, pending):
+    while pending:
+        name = pending.pop()
+        if f"{LIBRARIES}/{name}" in archive:
+            continue
+        path = runtime.get(name) or next(
+            (tree / place / name for place in LIBRARY_DIRECTORIES if (tree / place / name).exists()), None)
+        if path is None:
+            raise RigError(f"no package holds {name}, which dom0's programs need")
+        data = path.read_bytes()
+        archive.file(f"{LIBRARIES}/{name}", data, 0o755)
+        pending += elf.needed(data)
+    archive.link("lib64/ld-linux-x86-64.so.2", f"/{LIBRARIES}/ld-linux-x86-64.so.2")

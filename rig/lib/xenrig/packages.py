@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Debian's packages for one release of Xen: fetched once, kept in the cache, never installed.
+
+The machine's own apt is asked only where its mirror is. Lists, cache and the (empty) package status
+are private, so that the packages of another Debian release can be had without touching the machine.
+"""
+
+import platform
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+from . import cache
+from .errors import RigError
+
+# The Debian release that carries each release of Xen.
+DEBIAN = {"4.14": "bullseye", "4.17": "bookworm", "4.20": "trixie"}
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def _wanted(xen):
+    return [f"xen-hypervisor-{xen}-amd64", f"xen-utils-{xen}", "xen-utils-common", "xenstore-utils",
+            "busybox-static", "strace", "linux-image-amd64"]
+
+
+def directory(xen):
+    """Where all .deb files for this release of Xen are once they have been downloaded."""
+    return cache.root() / "packages" / xen
+
+
+def ensure(xen, say):
+    """directory(xen), filled when the cache has none."""
+    target = directory(xen)
+    if not target.is_dir():
+        say(f"downloading Debian {DEBIAN[xen]}'s packages for Xen {xen}")
+        with cache.new_directory(target) as work:
+            _download(xen, work)
+    return target
+
+
+def names(debs):
+    """File names of the packages: they hold the versions, so they tell one set from another."""
+    return sorted(path.name for path in debs.glob("*.deb"))
+
+
+def unpack(debs, into, keep):
+    """Unpacks those files of all packages for which keep(name) is true; names start without '/'."""
+    for package in sorted(debs.glob("*.deb")):
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as data:
+            with tarfile.open(fileobj=data.stdout, mode="r|") as archive:
+                for member in archive:
+                    member.name = member.name.removeprefix("./")
+                    if not member.isdir() and keep(member.name):
+                        archive.extract(member, into, set_attrs=member.isfile())
+            data.stdout.read()
+        if data.returncode != 0:
+            raise RigError(f"{package} cannot be unpacked; remove it with 'rig/xen-x86 clean' and try again")
+
+
+def _download(xen, work):
+    with cache.scratch_directory() as scratch:
+        options = _private_apt(scratch, DEBIAN[xen])
+        _apt(["apt-get", *options, "update", "-qq"])
+        plan = _apt(["apt-get", *options, "install", "--simulate", "-qq", "--no-install-recommends", *_wanted(xen)])
+        chosen = [f"{name}={version}" for name, version in re.findall(r"^Inst (\S+) \((\S+)", plan, re.M)
+                  if _is_used(name, xen)]
+        _apt(["apt-get", *options, "download", "-qq", *chosen], cwd=work)
+
+
+def _is_used(name, xen):
+    """dom0 takes the named packages, the real kernel behind its meta package, and any library."""
+    if name.startswith(("lib", "zlib")):
+        return not name.startswith(("libpython", "libpam", "libperl", "libsystemd-shared"))
+    return (name in _wanted(xen) or name.startswith("linux-image-")) and name != "linux-image-amd64"
+
+
+def _private_apt(scratch, suite):
+    """apt options that use the machine's mirror and nothing else of the machine's state."""
+    (scratch / "lists" / "partial").mkdir(parents=True)
+    (scratch / "cache" / "archives" / "partial").mkdir(parents=True)
+    (scratch / "status").touch()
+    source = ["Types: deb", f"URIs: {_mirror()}", f"Suites: {suite}", "Components: main"]
+    if Path(KEYRING).exists():
+        source.append(f"Signed-By: {KEYRING}")
+    (scratch / "debian.sources").write_text("\n".join(source) + "\n", encoding="utf-8")
+    settings = {
+        "Dir::State::Lists": scratch / "lists",
+        "Dir::State::status": scratch / "status",
+        "Dir::Cache": scratch / "cache",
+        "Dir::Etc::sourcelist": scratch / "debian.sources",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "APT::Sandbox::User": "root",
+        "APT::Architecture": "amd64",
+        "APT::Architectures": "amd64",
+        "Acquire::Languages": "none",
+    }
+    return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+
+
+def _mirror():
+    """The address from which this machine gets its own Debian release."""
+    own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    listing = _apt(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"])
+    for line in listing.splitlines():
+        release, component, address = line.split(" ", 2)
+        if release in (own, "stable") and component == "main":
+            return address
+    raise RigError(f"apt's sources name no mirror for Debian '{own}' main, so Xen's packages cannot be fetched")
+
+
+def _apt(command, cwd=None):
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RigError(f"'{command[0]} {' '.join(w for w in command if w in ('update', 'install', 'download'))}' failed: {reason}")
+    return done.stdout
