@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Three functions that cost the same, called 1 : 3 : 6 times: 100,000, 300,000 and 600,000 calls at
+ * scale=100. Each does one division, multiplication or addition and prints the result, a number
+ * of six digits. Expected shares: function_1 0.10, function_2 0.30, function_3 0.60.
+ */
+#include "guest.h"
+
+#define BLOCKS	      100000
+#define DEFAULT_SCALE 100
+
+enum { MAIN, FUNCTION_1, FUNCTION_2, FUNCTION_3, ROWS };
+
+struct truth truth[ROWS] = {{"main", 0, 0},
+			    {"function_1", 0, 0},
+			    {"function_2", 0, 0},
+			    {"function_3", 0, 0}};
+
+VISIBLE void function_1(uint64_t dividend, uint64_t divisor)
+{
+	print("function_1 %lu\n", dividend / divisor);
+}
+
+VISIBLE void function_2(uint64_t a, uint64_t b)
+{
+	print("function_2 %lu\n", a * b);
+}
+
+VISIBLE void function_3(uint64_t a, uint64_t b)
+{
+	print("function_3 %lu\n", a + b);
+}
+
+static inline void call(int row, uint64_t i)
+{
+	uint64_t number = 100000 + i % 800000;
+
+	if (row == FUNCTION_1)
+		TIMED(&truth[FUNCTION_1], function_1(7 * number, 7));
+	else if (row == FUNCTION_2)
+		TIMED(&truth[FUNCTION_2], function_2(number / 3, 3));
+	else
+		TIMED(&truth[FUNCTION_3], function_3(number, 5));
+}
+
+int main(void)
+{
+	/* Per block of ten calls. */
+	static const unsigned int repeats[ROWS] = {0, 1, 3, 6};
+	uint64_t blocks = BLOCKS * option_number("scale", DEFAULT_SCALE) / 100;
+	/* In phases, the whole run is one block. */
+	uint64_t block_size = option_given("order=phases") ? blocks : 1;
+	uint64_t from = ticks();
+
+	print("app1: %lu blocks of 1 + 3 + 6 calls\n", blocks);
+	for (uint64_t done = 0; done < blocks; done += block_size)
+		for (int row = FUNCTION_1; row < ROWS; row++)
+			for (uint64_t i = 0; i < repeats[row] * block_size; i++)
+				call(row, done + i);
+	truth[MAIN].calls = 1;
+	truth[MAIN].ticks = ticks() - from;
+	print_truth(truth, ROWS);
+	return 0;
+}

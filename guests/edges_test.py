@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""edges.py, on code that the compiler here makes."""
+import os
+import subprocess
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+SOURCE = """
+	.text
+	.macro function name
+	.globl \\name
+	.type \\name, @function
+\\name:
+	.endm
+	function top
+	call middle
+	call page + 32
+	ret
+	function middle
+	jne other
+	jmp middle
+	function other
+	jmp last
+	function last
+	ret
+	function dispatch
+	{dispatch}
+	ret
+	function page
+	.skip 64, 0xcc
+"""
+
+
+class Edges(unittest.TestCase):
+    def edges(self, dispatch, indirect):
+        with tempfile.TemporaryDirectory() as directory:
+            path = lambda name: os.path.join(directory, name)
+            with open(path("indirect"), "w", encoding="utf-8") as file:
+                file.write(indirect)
+            subprocess.run(["as", "-o", path("code.o")], check=True, text=True,
+                           input=SOURCE.format(dispatch=dispatch))
+            subprocess.run(["ld", "-e", "top", "-o", path("code"), path("code.o")], check=True)
+            self.result = subprocess.run([os.path.join(HERE, "edges.py"), "--indirect",
+                                       path("indirect"), path("code"), path("edges")],
+                                      capture_output=True, text=True)
+            if self.result.returncode:
+                return None
+            with open(path("edges"), encoding="utf-8") as file:
+                return file.read().splitlines()
+
+    def test_calls_into_the_middle_of_a_function_count_for_that_function(self):
+        self.assertIn("top page", self.edges("nop", ""))
+
+    def test_a_tail_jump_gives_the_edges_of_the_jumping_functions_caller(self):
+        found = self.edges("nop", "")
+        self.assertEqual(found, ["top last", "top middle", "top other", "top page"])
+
+    def test_an_indirect_call_takes_its_written_edges_that_exist(self):
+        found = self.edges("call *%rax", "# a comment\ndispatch last\ndispatch absent\n")
+        self.assertIn("dispatch last", found)
+        self.assertNotIn("dispatch absent", found)
+
+    def test_an_indirect_branch_that_nobody_wrote_down_fails_and_names_the_function(self):
+        for branch in ("call *%rax", "jmp *(%rax)"):
+            self.assertIsNone(self.edges(branch, "top last\n"))
+            self.assertIn("dispatch", self.result.stderr)
+
+    def test_written_edges_of_a_function_without_indirect_calls_are_left_out(self):
+        self.assertNotIn("last top", self.edges("nop", "last top\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Functions and ELF notes in assembly. */
+#ifndef ASSEMBLY_H
+#define ASSEMBLY_H
+
+/* clang-format off */
+
+#define FUNCTION(name)          \
+	.globl name;            \
+	.type name, @function;  \
+name:                           \
+	.cfi_startproc
+
+#define END(name)               \
+	.cfi_endproc;           \
+	.size name, . - name
+
+/* A note of Xen's: its loader and QEMU's read numbers of eight bytes. */
+#define NOTE(kind, description...)              \
+	.pushsection .note.xen, "a", @note;     \
+	.balign 4;                              \
+	.long 4, 2f - 1f, kind;                 \
+	.asciz "Xen";                           \
+1:	description;                            \
+2:	.balign 4;                              \
+	.popsection
+
+/*
+ * The outermost frame: no return address, no frame pointer, and CFI that says so.
+ * After it, a call leads into C.
+ */
+#define OUTERMOST_FRAME         \
+	.cfi_undefined rip;     \
+	pushq $0;               \
+	xorl %ebp, %ebp;        \
+	pushq %rbp;             \
+	movq %rsp, %rbp
+
+#define BOOT_STACK_BYTES 262144
+
+/* clang-format on */
+
+#endif

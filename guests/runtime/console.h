@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CONSOLE_H
+#define CONSOLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Puts the bytes (less than the ring holds) into the ring all at once, or loses them: see print. */
+void console_write(const char *bytes, size_t length);
+/* Waits until all bytes are taken, up to two seconds: what is in the ring dies with the domain. */
+void console_flush(void);
+/* Bytes lost because the ring stayed full. */
+uint64_t console_lost(void);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a guest program may use. A program is one C file with a `main`; the runtime boots it as a
+ * PV or a PVH domU of Xen, or (the PVH image) directly under QEMU, and powers off when main
+ * returns. There are no interrupts, no threads and no allocation: main owns the boot vCPU.
+ */
+#ifndef GUEST_H
+#define GUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A function that must be seen in a profile under its own name: never inlined, cloned or merged.
+ * Clang neither knows noclone nor clones.
+ */
+#ifdef __clang__
+#define VISIBLE __attribute__((noinline))
+#else
+#define VISIBLE __attribute__((noinline, noclone))
+#endif
+
+/*
+ * Formats one or more lines and sends them to the console. Knows %s, %lu, %0Nlu and %%.
+ * A console that cannot keep up makes the guest yield a few times and then lose whole lines (never
+ * parts of one), so that a function's cost does not hang on who reads the console; after
+ * console_wait(true) the guest waits instead, for as long as it takes.
+ */
+void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void console_wait(bool wait);
+
+/* The command line's `name=number`, or otherwise when it is missing or not a number. */
+uint64_t option_number(const char *name, uint64_t otherwise);
+/* Whether the command line holds the word `word`, for instance "crash" or "order=phases". */
+bool option_given(const char *word);
+
+/* The time stamp counter: cheap where the domain runs with tsc_mode="native". */
+static inline uint64_t ticks(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+/* Nanoseconds since some moment before the guest's start. */
+uint64_t clock_ns(void);
+/* Blocks the vCPU until clock_ns() reaches the deadline; directly under QEMU it spins. */
+void sleep_until(uint64_t deadline_ns);
+
+enum ending { ENDING_POWEROFF, ENDING_CRASH };
+void shut_down(enum ending ending) __attribute__((noreturn));
+
+/*
+ * Runs entry(vcpu) on another vCPU, on a stack of its own; entry must not return. False when the
+ * guest has no such vCPU, or MAX_VCPUS are in use. vCPU 0 runs main.
+ */
+#define MAX_VCPUS 8
+bool start_vcpu(unsigned int vcpu, void (*entry)(unsigned int vcpu));
+
+/*
+ * Calls function on the stack that ends below top (16-byte aligned) and comes back to this one.
+ * The frame-pointer chain and the CFI lead from that stack to the caller's.
+ */
+void call_on_stack(void (*function)(void), void *top);
+
+/*
+ * What the guest counted itself: calls of a function and the ticks that passed in them, taken by
+ * the caller around each call. Programs keep their rows in an array named `truth`, so that a tool
+ * can read them from the guest's memory by that symbol while it runs.
+ */
+struct truth {
+	char name[24];
+	uint64_t calls;
+	uint64_t ticks;
+};
+
+/* One `truth NAME calls N ticks N share N.NNNN` line a row; the first row's ticks are the whole. */
+void print_truth(const struct truth *rows, size_t count);
+
+#define TIMED(row, call)                              \
+	do {                                          \
+		uint64_t timed_from = ticks();        \
+		call;                                 \
+		(row)->ticks += ticks() - timed_from; \
+		(row)->calls++;                       \
+	} while (0)
+
+int main(void);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hypercalls, by a call into the page of stubs that Xen writes. The stack pointer as an operand
+ * tells the compiler that the statement calls, so that a frame is set up before it.
+ */
+#ifndef HYPERCALL_H
+#define HYPERCALL_H
+
+#include <xen/xen.h>
+
+register unsigned long stack_pointer __asm__("rsp");
+
+/* operation is a constant: macros, because a parameter is none when nothing is inlined. */
+#define HYPERCALL1(operation, a)    HYPERCALL3(operation, a, 0, 0)
+#define HYPERCALL2(operation, a, b) HYPERCALL3(operation, a, b, 0)
+#define HYPERCALL3(operation, a, b, c)                                                           \
+	({                                                                                       \
+		long hypercall_result;                                                           \
+		unsigned long hypercall_a = (unsigned long)(a);                                  \
+		unsigned long hypercall_b = (unsigned long)(b);                                  \
+		unsigned long hypercall_c = (unsigned long)(c);                                  \
+		__asm__ volatile("call hypercall_page + %c[stub]"                                \
+				 : "=a"(hypercall_result), "+D"(hypercall_a), "+S"(hypercall_b), \
+				   "+d"(hypercall_c), "+r"(stack_pointer)                        \
+				 : [stub] "i"((operation)*32)                                    \
+				 : "memory");                                                    \
+		hypercall_result;                                                                \
+	})
+
+#endif

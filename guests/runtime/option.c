@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line: words between blanks. */
+#include "guest.h"
+#include "platform.h"
+
+/* Where the rest of the first word that begins with `start` begins; NULL when there is none. */
+static const char *find(const char *start)
+{
+	const char *word = platform.command_line;
+
+	while (*word) {
+		size_t i = 0;
+
+		while (start[i] && word[i] == start[i])
+			i++;
+		if (!start[i])
+			return word + i;
+		while (*word && *word != ' ')
+			word++;
+		while (*word == ' ')
+			word++;
+	}
+	return NULL;
+}
+
+bool option_given(const char *word)
+{
+	const char *rest = find(word);
+
+	return rest && (*rest == '\0' || *rest == ' ');
+}
+
+uint64_t option_number(const char *name, uint64_t otherwise)
+{
+	const char *rest = find(name);
+	uint64_t value = 0;
+
+	if (!rest || *rest++ != '=' || *rest < '0' || *rest > '9')
+		return otherwise;
+	while (*rest >= '0' && *rest <= '9')
+		value = value * 10 + (uint64_t)(*rest++ - '0');
+	return value;
+}

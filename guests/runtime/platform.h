@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The seam between the runtime and what the guest runs on. Each of pv/ and pvh/ implements the
+ * functions below; whatever does not hang on the machine is written once, on top of them.
+ */
+#ifndef PLATFORM_H
+#define PLATFORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <xen/xen.h>
+#include <xen/event_channel.h>
+#include <xen/io/console.h>
+
+struct platform {
+	const char *command_line;
+	/* Never NULL after platform_init: shared with dom0, or the guest's own without Xen. */
+	struct xencons_interface *console;
+	evtchn_port_t console_port;
+	/* NULL without Xen. */
+	const struct shared_info *shared;
+};
+
+/* Set up once by platform_init, read-only afterwards. */
+extern struct platform platform;
+
+/* Called first, with what the boot protocol hands over (PV: start_info, PVH: hvm_start_info). */
+void platform_init(const void *boot);
+
+/* Tells the other end that the console ring holds bytes. */
+void platform_notify_console(void);
+/* Gives the CPU to whoever empties the ring. */
+void platform_yield(void);
+uint64_t platform_clock_ns(void);
+void platform_sleep_until(uint64_t deadline_ns);
+/* Ends the domain with one of Xen's SHUTDOWN_* reasons. */
+void platform_shut_down(unsigned int reason) __attribute__((noreturn));
+/* Lets a vCPU begin at vcpu_entry with rsp = stack_top and rdi = vcpu. */
+bool platform_start_vcpu(unsigned int vcpu, void *stack_top);
+
+/* In assembly: the first code of the image, and that of every vCPU but the first. */
+void _start(void);
+void vcpu_entry(void);
+
+/* Where assembly hands over to C. */
+void guest_start(const void *boot) __attribute__((noreturn));
+void vcpu_start(unsigned int vcpu) __attribute__((noreturn));
+
+#endif

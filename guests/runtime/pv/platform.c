@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "platform.h"
+
+#include "guest.h"
+#include "hypercall.h"
+#include "xen.h"
+
+/* A page of the image behind which shared_info appears. */
+static uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
+static const struct start_info *start_info;
+
+/* The builder maps the guest's memory from virtual address 0 (VIRT_BASE) on. */
+static void *machine_frame_to_virtual(xen_pfn_t frame)
+{
+	return (void *)(machine_to_phys_mapping[frame] << 12);
+}
+
+void platform_init(const void *boot)
+{
+	start_info = boot;
+	platform.command_line = (const char *)start_info->cmd_line;
+	platform.console = machine_frame_to_virtual(start_info->console.domU.mfn);
+	platform.console_port = start_info->console.domU.evtchn;
+	/* Present and writable. */
+	HYPERCALL3(__HYPERVISOR_update_va_mapping, shared_info_page, start_info->shared_info | 3,
+		   UVMF_INVLPG);
+	platform.shared = (const struct shared_info *)shared_info_page;
+}
+
+VISIBLE void platform_notify_console(void)
+{
+	xen_event_send(platform.console_port);
+}
+
+VISIBLE void platform_yield(void)
+{
+	xen_yield();
+}
+
+uint64_t platform_clock_ns(void)
+{
+	return xen_clock_ns(platform.shared);
+}
+
+void platform_sleep_until(uint64_t deadline_ns)
+{
+	xen_sleep_until(deadline_ns);
+}
+
+void platform_shut_down(unsigned int reason)
+{
+	xen_shut_down(reason);
+}
+
+bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
+{
+	static struct vcpu_guest_context contexts[MAX_VCPUS];
+	struct vcpu_guest_context *context = &contexts[vcpu];
+	const xen_pfn_t *frames = (const xen_pfn_t *)start_info->mfn_list;
+
+	context->flags = VGCF_in_kernel;
+	context->user_regs.rip = (unsigned long)vcpu_entry;
+	context->user_regs.cs = FLAT_KERNEL_CS;
+	context->user_regs.ss = FLAT_KERNEL_SS;
+	context->user_regs.rsp = (unsigned long)stack_top;
+	context->user_regs.rdi = vcpu;
+	context->kernel_ss = FLAT_KERNEL_SS;
+	context->kernel_sp = (unsigned long)stack_top;
+	context->ctrlreg[3] = xen_pfn_to_cr3(frames[start_info->pt_base >> 12]);
+	return xen_start_vcpu(vcpu, context);
+}

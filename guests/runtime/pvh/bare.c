@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "guest.h"
+
+#include "bare.h"
+
+#define COM1_DATA	 0x3f8
+#define COM1_LINE_STATUS 0x3fd
+#define COM1_CAN_SEND	 0x20
+#define DEBUG_EXIT	 0xf4
+#define ACPI_PM1_CONTROL 0x604
+#define ACPI_SLEEP_S5	 0x2000
+#define ACPI_TIMER	 0x608
+#define ACPI_TIMER_MASK	 0xffffff
+#define ACPI_TIMER_HZ	 3579545
+
+static inline void out8(uint16_t port, uint8_t value)
+{
+	__asm__ volatile("outb %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline void out16(uint16_t port, uint16_t value)
+{
+	__asm__ volatile("outw %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline void out32(uint16_t port, uint32_t value)
+{
+	__asm__ volatile("outl %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline uint8_t in8(uint16_t port)
+{
+	uint8_t value;
+
+	__asm__ volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
+	return value;
+}
+
+static inline uint32_t in32(uint16_t port)
+{
+	uint32_t value;
+
+	__asm__ volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
+	return value;
+}
+
+static VISIBLE void serial_put(char c)
+{
+	while (!(in8(COM1_LINE_STATUS) & COM1_CAN_SEND))
+		;
+	out8(COM1_DATA, (uint8_t)c);
+}
+
+VISIBLE void bare_drain(struct xencons_interface *ring)
+{
+	while (ring->out_cons != ring->out_prod)
+		serial_put(ring->out[MASK_XENCONS_IDX(ring->out_cons++, ring->out)]);
+}
+
+uint64_t bare_clock_ns(void)
+{
+	static uint64_t passed;
+	static uint32_t last;
+	uint32_t now = in32(ACPI_TIMER) & ACPI_TIMER_MASK;
+
+	passed += (now - last) & ACPI_TIMER_MASK;
+	last = now;
+	/* Without overflow for 142 years. */
+	return passed / ACPI_TIMER_HZ * 1000000000 +
+	       passed % ACPI_TIMER_HZ * 1000000000 / ACPI_TIMER_HZ;
+}
+
+void bare_power_off(unsigned int code)
+{
+	out32(DEBUG_EXIT, code);
+	out16(ACPI_PM1_CONTROL, ACPI_SLEEP_S5);
+	for (;;)
+		__asm__ volatile("cli; hlt");
+}

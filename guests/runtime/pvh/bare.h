@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The PVH image's machine when no Xen is below it: QEMU's pc or q35. */
+#ifndef BARE_H
+#define BARE_H
+
+#include <stdint.h>
+
+#include <xen/xen.h>
+#include <xen/io/console.h>
+
+/* Writes what the ring holds to COM1. */
+void bare_drain(struct xencons_interface *ring);
+/* From the ACPI timer; must be called every four seconds to see it wrap. */
+uint64_t bare_clock_ns(void);
+/*
+ * By isa-debug-exit at port 0xf4 where QEMU has it (its exit status is then 2 * code + 1),
+ * else by ACPI.
+ */
+void bare_power_off(unsigned int code) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A PVH guest begins in 32-bit protected mode without paging, ebx = hvm_start_info. The first
+ * 4 GiB are mapped one to one: the image's 4 MiB with pages of 4 KiB, the rest with 2 MiB.
+ */
+#include <xen/elfnote.h>
+
+#include "assembly.h"
+
+#define CR0_PG      0x80000000
+#define CR0_WP      0x00010000
+#define CR4_PAE     0x20
+#define MSR_EFER    0xc0000080
+#define EFER_LME    0x100
+#define PRESENT     0x1
+#define WRITABLE    0x2
+#define LARGE       0x80
+#define CODE_64     0x08
+#define DATA        0x10
+
+NOTE(XEN_ELFNOTE_XEN_VERSION, .asciz "xen-3.0")
+NOTE(XEN_ELFNOTE_GUEST_OS, .asciz "uniprof guest")
+NOTE(XEN_ELFNOTE_LOADER, .asciz "generic")
+NOTE(XEN_ELFNOTE_PHYS32_ENTRY, .quad _start)
+
+	.text
+
+	.code32
+FUNCTION(_start)
+	.cfi_undefined 16
+	cld
+	movl $boot_stack + BOOT_STACK_BYTES, %esp
+	movl $page_table_4, %eax
+	movl %eax, %cr3
+	movl %cr4, %eax
+	orl $CR4_PAE, %eax
+	movl %eax, %cr4
+	movl $MSR_EFER, %ecx
+	rdmsr
+	orl $EFER_LME, %eax
+	wrmsr
+	movl %cr0, %eax
+	orl $CR0_PG | CR0_WP, %eax
+	movl %eax, %cr0
+	lgdt gdt_pointer
+	ljmp $CODE_64, $start_long_mode
+END(_start)
+
+	.code64
+FUNCTION(start_long_mode)
+	movl $DATA, %eax
+	movl %eax, %ds
+	movl %eax, %es
+	movl %eax, %ss
+	OUTERMOST_FRAME
+	movl %ebx, %edi
+	call guest_start
+	ud2
+END(start_long_mode)
+
+/* Xen writes the stubs, of which nothing in the image tells: there is no CFI on purpose. */
+	.balign 4096
+	.globl hypercall_page
+	.type hypercall_page, @function
+hypercall_page:
+	.skip 4096, 0xcc
+	.size hypercall_page, . - hypercall_page
+
+	.data
+	.balign 8
+gdt:
+	.quad 0
+	.quad 0x00af9a000000ffff
+	.quad 0x00cf92000000ffff
+gdt_pointer:
+	.word gdt_pointer - gdt - 1
+	.long gdt
+
+	.balign 4096
+	.globl page_table_4
+page_table_4:
+	.quad page_table_3 + (PRESENT | WRITABLE)
+	.fill 511, 8, 0
+page_table_3:
+	.quad page_tables_2 + 0x0000 + (PRESENT | WRITABLE)
+	.quad page_tables_2 + 0x1000 + (PRESENT | WRITABLE)
+	.quad page_tables_2 + 0x2000 + (PRESENT | WRITABLE)
+	.quad page_tables_2 + 0x3000 + (PRESENT | WRITABLE)
+	.fill 508, 8, 0
+page_tables_2:
+	.quad page_tables_1 + 0x0000 + (PRESENT | WRITABLE)
+	.quad page_tables_1 + 0x1000 + (PRESENT | WRITABLE)
+	.set address, 0x400000
+	.rept 4 * 512 - 2
+	.quad address + (PRESENT | WRITABLE | LARGE)
+	.set address, address + 0x200000
+	.endr
+page_tables_1:
+	.set address, 0
+	.rept 2 * 512
+	.quad address + (PRESENT | WRITABLE)
+	.set address, address + 0x1000
+	.endr
+
+	.section .note.GNU-stack, "", @progbits

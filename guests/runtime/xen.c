@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "xen.h"
+
+#include <xen/event_channel.h>
+#include <xen/sched.h>
+#include <xen/vcpu.h>
+
+#include "guest.h"
+#include "hypercall.h"
+
+VISIBLE void xen_event_send(evtchn_port_t port)
+{
+	struct evtchn_send send = {.port = port};
+
+	HYPERCALL2(__HYPERVISOR_event_channel_op, EVTCHNOP_send, &send);
+}
+
+VISIBLE void xen_yield(void)
+{
+	HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_yield, 0);
+}
+
+uint64_t xen_clock_ns(const struct shared_info *shared)
+{
+	const volatile struct vcpu_time_info *info = &shared->vcpu_info[0].time;
+	uint32_t version;
+	uint64_t delta, now;
+
+	do {
+		version = info->version & ~1u;
+		__asm__ volatile("lfence" : : : "memory");
+		delta = ticks() - info->tsc_timestamp;
+		if (info->tsc_shift >= 0)
+			delta <<= info->tsc_shift;
+		else
+			delta >>= -info->tsc_shift;
+		now = info->system_time +
+		      (uint64_t)(((unsigned __int128)delta * info->tsc_to_system_mul) >> 32);
+		__asm__ volatile("lfence" : : : "memory");
+	} while (version != info->version);
+	return now;
+}
+
+VISIBLE void xen_sleep_until(uint64_t deadline_ns)
+{
+	struct sched_poll poll = {.timeout = deadline_ns};
+
+	HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_poll, &poll);
+}
+
+VISIBLE void xen_shut_down(unsigned int reason)
+{
+	struct sched_shutdown shutdown = {.reason = reason};
+
+	for (;;)
+		HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_shutdown, &shutdown);
+}
+
+VISIBLE bool xen_start_vcpu(unsigned int vcpu, const void *context)
+{
+	if (HYPERCALL3(__HYPERVISOR_vcpu_op, VCPUOP_initialise, vcpu, context))
+		return false;
+	return !HYPERCALL3(__HYPERVISOR_vcpu_op, VCPUOP_up, vcpu, 0);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What PV and PVH guests ask of Xen in the same way. */
+#ifndef GUEST_XEN_H
+#define GUEST_XEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <xen/xen.h>
+#include <xen/event_channel.h>
+
+void xen_event_send(evtchn_port_t port);
+void xen_yield(void);
+/* The time of vCPU 0 of a domain whose TSCs run together. */
+uint64_t xen_clock_ns(const struct shared_info *shared);
+/* Blocks until the deadline of xen_clock_ns, with events left masked. */
+void xen_sleep_until(uint64_t deadline_ns);
+void xen_shut_down(unsigned int reason) __attribute__((noreturn));
+/* context is what VCPUOP_initialise takes on this kind of guest. */
+bool xen_start_vcpu(unsigned int vcpu, const void *context);
+
+#endif
