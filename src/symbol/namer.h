@@ -5,7 +5,9 @@
 /*
  * What to call a frame. A namer asks, in this order: a symbol table that the
  * user gave, the names that the recording carries, and else prints the
- * address ("0x1234"). Return addresses are looked up minus one.
+ * address ("0x1234"). Return addresses are looked up minus one. All strings
+ * that it hands out are cleaned (symbol/clean.h), so that formats need to
+ * escape their own special characters only.
  */
 
 #include "profile/profile.h"

@@ -29,9 +29,13 @@ struct symbol {
  * function symbols in it.
  *
  * Functions only: absolute, TLS, section and data symbols would hide code
- * linked at low addresses. Of several symbols at one address one is chosen by
- * a fixed rule (global before weak before local, sized before unsized, then
- * by name). Text may start at address 0.
+ * linked at low addresses. Labels in code that are not marked as functions
+ * count too (assembly entry points), unless they lie inside a function of
+ * known size. Of several symbols at one address one is chosen by a fixed rule
+ * (marked as a function before labels, global before weak before local, sized
+ * before unsized, fewer leading underscores, then by name). Where functions
+ * overlap, an address belongs to the one that starts nearest. Text may start
+ * at address 0. Names are as the file has them: any byte but NUL.
  */
 struct error *symbols_load(const char *path, struct symbols **out);
 void symbols_free(struct symbols *symbols);
@@ -43,14 +47,15 @@ void symbols_get(const struct symbols *symbols, size_t i, struct symbol *out);
 
 /*
  * The function that holds `addr`; false when none does. An unsized last
- * symbol reaches to the end of its section (ELF) or 4 KiB (other formats).
+ * symbol reaches to the end of its section (ELF) or 4 KiB (other formats,
+ * which tell no sections; there no unsized symbol reaches further than 16 MiB).
  */
 bool symbols_find(const struct symbols *symbols, uint64_t addr, struct symbol *out);
 
 /* The GNU build id of the ELF file in lower-case hex, or NULL if it has none or was no ELF. */
 const char *symbols_build_id(const struct symbols *symbols);
 
-/* Writes the table in the format of `nm -n`: "%016x t name". */
+/* Writes the table in the format of `nm -n`: "%016x t name", names cleaned (symbol/clean.h). */
 struct error *symbols_write_nm(const struct symbols *symbols, FILE *out);
 
 #endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/clean.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Decodes one character (RFC 3629: shortest form, no surrogates, nothing above
+ * U+10FFFF). Returns its length in bytes, 0 if there is none.
+ */
+static size_t decode(const unsigned char *s, size_t left, uint32_t *c)
+{
+	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t len = s[0] < 0x80	     ? 1
+		     : (s[0] & 0xe0) == 0xc0 ? 2
+		     : (s[0] & 0xf0) == 0xe0 ? 3
+		     : (s[0] & 0xf8) == 0xf0 ? 4
+					     : 0;
+
+	if (!len || len > left)
+		return 0;
+	*c = len == 1 ? s[0] : s[0] & (0x7f >> len);
+	for (size_t i = 1; i < len; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		*c = *c << 6 | (s[i] & 0x3f);
+	}
+	if (*c < smallest[len] || *c > 0x10ffff || (*c >= 0xd800 && *c <= 0xdfff))
+		return 0;
+	return len;
+}
+
+static bool harmful(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c <= 0x9f) ||	    /* C0, DEL, C1 */
+	       c == 0x061c || c == 0x200e || c == 0x200f || /* direction marks */
+	       (c >= 0x2028 && c <= 0x202e) ||		    /* separators, embeddings, overrides */
+	       (c >= 0x2066 && c <= 0x2069);		    /* isolates */
+}
+
+size_t clean_name(const char *name, size_t len, char *out)
+{
+	const unsigned char *s = (const unsigned char *)name;
+	size_t n = 0;
+
+	while (len && s[len - 1] == ' ')
+		len--;
+	while (len && *s == ' ') {
+		s++;
+		len--;
+	}
+	while (len) {
+		uint32_t c = 0;
+		size_t step = decode(s, len, &c);
+
+		if (!step || harmful(c)) {
+			memcpy(out + n, "\xef\xbf\xbd", 3);
+			n += 3;
+			step = step ? step : 1;
+		} else {
+			memcpy(out + n, s, step);
+			n += step;
+		}
+		s += step;
+		len -= step;
+	}
+	if (!n)
+		out[n++] = '-';
+	out[n] = '\0';
+	return n;
+}
+
+char *clean_name_new(const char *name)
+{
+	size_t len = strlen(name);
+	char *out = malloc(CLEAN_ROOM(len));
+
+	if (out)
+		clean_name(name, len, out);
+	return out;
+}

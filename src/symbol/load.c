@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Enough to tell text from everything else. */
+#define HEAD_SIZE 4096
+
+/* No table of symbols in text form is larger; a device may have no end. */
+#define TEXT_MAX (1u << 30)
+
+struct contents {
+	char *bytes; /* a NUL behind them */
+	size_t len, room;
+};
+
+/* Reads until `upto` bytes are there or the file ends. */
+static struct error *read_upto(const char *path, int fd, size_t upto, struct contents *c)
+{
+	while (c->len < upto) {
+		ssize_t got;
+
+		if (c->room - c->len < HEAD_SIZE) {
+			size_t room = 2 * c->room + 2 * HEAD_SIZE;
+			char *bytes = realloc(c->bytes, room + 1);
+
+			if (!bytes)
+				return error_no_memory();
+			c->bytes = bytes;
+			c->room = room;
+		}
+		got = read(fd, c->bytes + c->len,
+			   c->room - c->len < upto - c->len ? c->room - c->len : upto - c->len);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return error_errno(ERR_INPUT, errno, "%s: cannot read", path);
+		if (got == 0)
+			break;
+		c->len += (size_t)got;
+	}
+	if (c->bytes)
+		c->bytes[c->len] = '\0';
+	return NULL;
+}
+
+/* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */
+static struct error *load_elf(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct error *err = NULL;
+	Elf *elf;
+
+	elf_version(EV_CURRENT);
+	if (lseek(fd, 0, SEEK_SET) == 0) {
+		elf = elf_begin(fd, ELF_C_READ, NULL);
+	} else {
+		err = read_upto(path, fd, TEXT_MAX, c);
+		if (err)
+			return err;
+		elf = elf_memory(c->bytes, c->len);
+	}
+	if (!elf)
+		return error_new(ERR_INPUT, "%s: damaged ELF file: %s", path, elf_errmsg(-1));
+	err = elf_read(path, elf, out);
+	elf_end(elf);
+	return err;
+}
+
+static struct error *load_text(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct contents all;
+	struct error *err;
+
+	err = read_upto(path, fd, TEXT_MAX, c);
+	if (err)
+		return err;
+	all = *c;
+	if (all.len == TEXT_MAX)
+		return error_new(ERR_INPUT, "%s: too large to be a table of symbols", path);
+	*c = (struct contents){0};
+	return nm_read(path, all.bytes, all.len, out);
+}
+
+static struct error *load_any(const char *path, int fd, struct symbols **out)
+{
+	struct contents c = {0};
+	struct error *err;
+
+	err = read_upto(path, fd, HEAD_SIZE, &c);
+	if (err)
+		;
+	else if (c.len == 0)
+		err = error_new(ERR_INPUT, "%s: the symbol file is empty", path);
+	else if (c.len >= SELFMAG && !memcmp(c.bytes, ELFMAG, SELFMAG))
+		err = load_elf(path, fd, &c, out);
+	else if (memchr(c.bytes, '\0', c.len))
+		err = error_new(ERR_INPUT,
+				"%s: a binary file, but not an ELF file (if it is compressed, "
+				"unpack it first)",
+				path);
+	else
+		err = load_text(path, fd, &c, out);
+	free(c.bytes);
+	return err;
+}
+
+struct error *symbols_load(const char *path, struct symbols **out)
+{
+	struct error *err;
+	struct stat st;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
+	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+		err = error_new(ERR_INPUT, "%s: is a directory, not a symbol file", path);
+	else
+		err = load_any(path, fd, out);
+	close(fd);
+	return err;
+}
