@@ -78,27 +78,42 @@ struct recording_end {
 	char *reason;	     /* "time", "interrupted", "guest ended", "guest crashed", ... */
 };
 
+/* Copies with strings of its own; nothing to free when that fails. */
+struct error *recording_info_copy(const struct recording_info *from, struct recording_info *to);
+struct error *recording_end_copy(const struct recording_end *from, struct recording_end *to);
+
+/* Frees the strings of a copy. */
+void recording_info_free(struct recording_info *info);
+void recording_end_free(struct recording_end *end);
+
 struct recording_writer;
 
 /*
  * Creates `path` ("-": standard output) and writes the head. The stack store
  * is the caller's and must outlive the writer, which appends each node to the
- * file before the first tick that uses it.
+ * file before the first tick that uses it. ERR_OUTPUT for all that is about
+ * the file; to hear of a pipe that nobody reads, ignore SIGPIPE.
  */
 struct error *recording_create(const char *path, const struct recording_info *info,
 			       const struct stacks *stacks, struct recording_writer **out);
 
-/* Appends a tick. What is buffered reaches the file at least once a second of time_ns. */
+/*
+ * Appends a tick. Entries come in ascending order of vcpu, each at most once;
+ * time_ns never goes back. Once a second of time_ns what is buffered is
+ * written to the file: who waits longer for the next tick calls
+ * recording_flush. After ERR_OUTPUT (a full disk, ...) nothing more can be
+ * appended, and the file is good up to there.
+ */
 struct error *recording_tick(struct recording_writer *writer, const struct tick *tick);
 
 /*
  * Appends a name for all nodes with this address and kind: "name+0x12", or
- * with offset 0 "name".
+ * with offset 0 "name". What is longer than 64 KiB is cut off.
  */
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 			     const char *name, uint64_t offset);
 
-/* Writes out what is buffered. */
+/* Writes out what is buffered, with a check behind it: a reader can have it now. */
 struct error *recording_flush(struct recording_writer *writer);
 
 /* Appends the end, flushes, closes and frees; `end` may be NULL. Errors of closing are reported. */
@@ -121,10 +136,12 @@ struct recording_visitor {
 };
 
 /*
- * Reads a recording ("-": standard input). `stacks` is filled; the ids in the
+ * Reads a recording ("-": standard input) in bounded memory, apart from the
+ * stacks. `stacks` is filled, and may have stacks already; the ids in the
  * ticks are ids in it. *cut tells whether the file stops in the middle
  * (writer died): everything before was delivered. A file that is damaged, no
- * recording, or of a newer major version is ERR_INPUT.
+ * recording, or of another major version is ERR_INPUT; what was delivered
+ * before that is true. So is a file that ends before its info.
  */
 struct error *recording_read(const char *path, struct stacks *stacks,
 			     const struct recording_visitor *visitor, bool *cut);
