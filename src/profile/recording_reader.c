@@ -17,6 +17,7 @@ struct reader {
 	uint64_t base; /* the file's offset of the buffer's first byte */
 	size_t walked; /* so far the buffer holds whole records */
 	bool has_head;
+	bool padded; /* from `walked` on the file has nothing but zeros */
 	uint8_t minor;
 	struct decoder decoder;
 };
@@ -27,9 +28,12 @@ struct record {
 	struct cursor payload;
 };
 
-enum found { FOUND, FOUND_PART, FOUND_DAMAGE };
+enum found { FOUND, FOUND_PART, FOUND_PADDING, FOUND_DAMAGE };
 
-/* The record at `at`: there, only its beginning there, or none that can be. */
+/*
+ * The record at `at`: there, only its beginning there, the zeros that some file
+ * systems leave at the end when the machine goes down, or none that can be.
+ */
 static enum found find_record(const struct reader *reader, size_t at, struct record *out)
 {
 	const uint8_t *end = reader->buffer.data + reader->buffer.len;
@@ -43,6 +47,8 @@ static enum found find_record(const struct reader *reader, size_t at, struct rec
 	if (in.at == end)
 		return FOUND_PART;
 	out->type = *in.at++;
+	if (out->type == 0 && len == 0)
+		return FOUND_PADDING;
 	/* Only a later minor version may have types that are not known here. */
 	if (out->type == 0 || (out->type >= RECORD_TYPES && reader->minor <= RECORDING_MINOR) ||
 	    (out->type == RECORD_CHECK && len != CHECK_LEN))
@@ -89,12 +95,26 @@ static struct error *take_stretch(struct reader *reader, const struct record *ch
 	return err;
 }
 
+/* As much of it as there is. */
+static bool has_magic(const struct reader *reader)
+{
+	size_t len =
+		reader->buffer.len < RECORDING_MAGIC_LEN ? reader->buffer.len : RECORDING_MAGIC_LEN;
+
+	return memcmp(reader->buffer.data, RECORDING_MAGIC, len) == 0;
+}
+
+static struct error *no_recording(const struct reader *reader)
+{
+	return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file.name);
+}
+
 static struct error *check_head(struct reader *reader)
 {
 	const uint8_t *head = reader->buffer.data;
 
-	if (memcmp(head, RECORDING_MAGIC, RECORDING_MAGIC_LEN) != 0)
-		return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file.name);
+	if (!has_magic(reader))
+		return no_recording(reader);
 	if (head[RECORDING_MAGIC_LEN] != RECORDING_MAJOR)
 		return error_new(ERR_INPUT,
 				 "%s has format %u, but this program reads format %u: use a "
@@ -106,29 +126,43 @@ static struct error *check_head(struct reader *reader)
 	return NULL;
 }
 
+/* Takes zeros from the buffer's end; there must be nothing else. */
+static struct error *skip_padding(struct reader *reader)
+{
+	for (size_t i = reader->walked; i < reader->buffer.len; i++)
+		if (reader->buffer.data[i] != 0)
+			return decode_damaged(&reader->decoder, reader->base + reader->walked,
+					      "no record can begin like that");
+	reader->buffer.len = reader->walked;
+	return NULL;
+}
+
 /* Goes over the records in the buffer as far as they are whole. */
 static struct error *walk(struct reader *reader)
 {
+	enum found found = FOUND;
 	struct error *err = NULL;
 	struct record record;
-	enum found found;
 
 	if (!reader->has_head) {
 		if (reader->buffer.len < RECORDING_HEAD_LEN)
 			return NULL;
 		err = check_head(reader);
 	}
-	while (!err && reader->walked < reader->buffer.len) {
+	while (!err && !reader->padded && reader->walked < reader->buffer.len) {
 		found = find_record(reader, reader->walked, &record);
-		if (found == FOUND_DAMAGE)
-			return decode_damaged(&reader->decoder, reader->base + reader->walked,
-					      "no record can begin like that");
-		if (found == FOUND_PART)
+		reader->padded = found == FOUND_PADDING;
+		if (found != FOUND)
 			break;
 		reader->walked = (size_t)(record.payload.end - reader->buffer.data);
 		if (record.type == RECORD_CHECK)
 			err = take_stretch(reader, &record);
 	}
+	if (!err && found == FOUND_DAMAGE)
+		err = decode_damaged(&reader->decoder, reader->base + reader->walked,
+				     "no record can begin like that");
+	if (!err && reader->padded)
+		err = skip_padding(reader);
 	if (!err && reader->buffer.len > STRETCH_MAX)
 		err = decode_damaged(&reader->decoder, reader->base, "no checksum follows");
 	return err;
@@ -139,14 +173,11 @@ static struct error *take_tail(struct reader *reader, bool *cut)
 {
 	struct error *err;
 
-	*cut = !reader->decoder.has_end || reader->buffer.len > 0;
-	if (!reader->has_head && reader->base + reader->buffer.len == 0)
+	*cut = !reader->decoder.has_end || reader->buffer.len > 0 || reader->padded;
+	if (!reader->has_head && reader->buffer.len == 0)
 		return error_new(ERR_INPUT, "%s is empty", reader->file.name);
-	if (!reader->has_head &&
-	    memcmp(reader->buffer.data, RECORDING_MAGIC,
-		   reader->buffer.len < RECORDING_MAGIC_LEN ? reader->buffer.len
-							    : RECORDING_MAGIC_LEN) != 0)
-		return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file.name);
+	if (!reader->has_head && !has_magic(reader))
+		return no_recording(reader);
 	err = reader->has_head ? decode(reader) : NULL;
 	if (!err && !reader->decoder.has_info)
 		err = error_new(ERR_INPUT, "%s ends before its first sample", reader->file.name);
