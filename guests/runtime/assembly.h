@@ -36,7 +36,8 @@ name:                           \
 	pushq %rbp;             \
 	movq %rsp, %rbp
 
-#define BOOT_STACK_BYTES 262144
+/* As in guest.h. */
+#define BOOT_STACK_BYTES 0x100000
 
 /* clang-format on */
 

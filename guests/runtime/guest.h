@@ -44,6 +44,9 @@ static inline uint64_t ticks(void)
 	return (uint64_t)high << 32 | low;
 }
 
+/* Work: the same number of instructions a round, a leaf, about a million rounds in some ms. */
+uint64_t spin(uint64_t rounds);
+
 /* Nanoseconds since some moment before the guest's start. */
 uint64_t clock_ns(void);
 /* Blocks the vCPU until clock_ns() reaches the deadline; directly under QEMU it spins. */
@@ -64,6 +67,10 @@ bool start_vcpu(unsigned int vcpu, void (*entry)(unsigned int vcpu));
  * The frame-pointer chain and the CFI lead from that stack to the caller's.
  */
 void call_on_stack(void (*function)(void), void *top);
+
+/* The stack that main runs on. */
+#define BOOT_STACK_BYTES 0x100000
+extern uint8_t boot_stack[BOOT_STACK_BYTES];
 
 /*
  * What the guest counted itself: calls of a function and the ticks that passed in them, taken by
