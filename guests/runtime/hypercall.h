@@ -11,17 +11,18 @@
 register unsigned long stack_pointer __asm__("rsp");
 
 /* operation is a constant: macros, because a parameter is none when nothing is inlined. */
-#define HYPERCALL1(operation, a)    HYPERCALL3(operation, a, 0, 0)
-#define HYPERCALL2(operation, a, b) HYPERCALL3(operation, a, b, 0)
-#define HYPERCALL3(operation, a, b, c)                                                           \
+#define HYPERCALL2(operation, a, b)    HYPERCALL4(operation, a, b, 0, 0)
+#define HYPERCALL3(operation, a, b, c) HYPERCALL4(operation, a, b, c, 0)
+#define HYPERCALL4(operation, a, b, c, d)                                                        \
 	({                                                                                       \
 		long hypercall_result;                                                           \
 		unsigned long hypercall_a = (unsigned long)(a);                                  \
 		unsigned long hypercall_b = (unsigned long)(b);                                  \
 		unsigned long hypercall_c = (unsigned long)(c);                                  \
+		register unsigned long hypercall_d __asm__("r10") = (unsigned long)(d);          \
 		__asm__ volatile("call hypercall_page + %c[stub]"                                \
 				 : "=a"(hypercall_result), "+D"(hypercall_a), "+S"(hypercall_b), \
-				   "+d"(hypercall_c), "+r"(stack_pointer)                        \
+				   "+d"(hypercall_c), "+r"(hypercall_d), "+r"(stack_pointer)     \
 				 : [stub] "i"((operation)*32)                                    \
 				 : "memory");                                                    \
 		hypercall_result;                                                                \

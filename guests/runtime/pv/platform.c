@@ -3,6 +3,7 @@
 
 #include "guest.h"
 #include "hypercall.h"
+#include "machine.h"
 #include "xen.h"
 
 /* A page of the image behind which shared_info appears. */
@@ -13,6 +14,16 @@ static const struct start_info *start_info;
 static void *machine_frame_to_virtual(xen_pfn_t frame)
 {
 	return (void *)(machine_to_phys_mapping[frame] << 12);
+}
+
+xen_pfn_t machine_frame_of(const void *address)
+{
+	return ((const xen_pfn_t *)start_info->mfn_list)[(unsigned long)address >> 12];
+}
+
+const uint64_t *boot_page_tables(void)
+{
+	return (const uint64_t *)start_info->pt_base;
 }
 
 void platform_init(const void *boot)
@@ -56,7 +67,6 @@ bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
 {
 	static struct vcpu_guest_context contexts[MAX_VCPUS];
 	struct vcpu_guest_context *context = &contexts[vcpu];
-	const xen_pfn_t *frames = (const xen_pfn_t *)start_info->mfn_list;
 
 	context->flags = VGCF_in_kernel;
 	context->user_regs.rip = (unsigned long)vcpu_entry;
@@ -66,6 +76,6 @@ bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
 	context->user_regs.rdi = vcpu;
 	context->kernel_ss = FLAT_KERNEL_SS;
 	context->kernel_sp = (unsigned long)stack_top;
-	context->ctrlreg[3] = xen_pfn_to_cr3(frames[start_info->pt_base >> 12]);
+	context->ctrlreg[3] = xen_pfn_to_cr3(machine_frame_of(boot_page_tables()));
 	return xen_start_vcpu(vcpu, context);
 }
