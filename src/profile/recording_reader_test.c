@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Cut, damaged and hostile recordings. */
+/* Recordings that are cut or damaged, or that are none. */
 
 #include "profile/recording_testing.h"
-
-#include <sys/stat.h>
-#include <zlib.h>
-
-#include "profile/recording_encode.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -168,49 +163,6 @@ static void test_a_flipped_bit_behind_the_last_check_does_no_harm(void **state)
 	close(file.fd);
 }
 
-/* Head, info of a guest with `vcpus` and a check; what follows is to be put behind. */
-static void begin(struct bytes *out, uint32_t vcpus)
-{
-	char json[32];
-	struct bytes text = {.data = (uint8_t *)json};
-
-	text.len = (size_t)snprintf(json, sizeof(json), "{\"vcpus\":%u}", vcpus);
-	assert_success(encode_head(out));
-	assert_success(encode_json(&text, RECORD_INFO, out));
-}
-
-static void put_record(struct bytes *out, unsigned type, const void *payload, size_t len)
-{
-	assert_success(bytes_reserve(out, len + RECORD_HEAD_MAX));
-	put_varint(out, len);
-	out->data[out->len++] = (uint8_t)type;
-	put_bytes(out, payload, len);
-}
-
-/* Closes the stretch that began at `start`. */
-static void put_check(struct bytes *out, size_t start)
-{
-	struct bytes stretch = {0};
-
-	assert_success(bytes_reserve(&stretch, out->len - start));
-	put_bytes(&stretch, out->data + start, out->len - start);
-	assert_success(encode_check(&stretch));
-	assert_success(bytes_reserve(out, CHECK_RECORD));
-	put_bytes(out, stretch.data + stretch.len - CHECK_RECORD, CHECK_RECORD);
-	bytes_free(&stretch);
-}
-
-static struct error *hear_bytes(const struct bytes *bytes, struct heard *heard)
-{
-	struct memory_file file = memory_file_new();
-	struct error *err;
-
-	memory_file_set(&file, bytes->data, bytes->len);
-	err = hear(file.path, heard);
-	close(file.fd);
-	return err;
-}
-
 static void test_random_damage_under_right_checksums_does_no_harm(void **state)
 {
 	size_t len, good = 0;
@@ -247,147 +199,6 @@ static void test_random_damage_under_right_checksums_does_no_harm(void **state)
 	/* Both happen: numbers that can be, and numbers that cannot. */
 	assert_in_range(good, 1000, 19000);
 	free(data);
-}
-
-#define BYTES(...) (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})
-#define TEXT(text) (const uint8_t *)(text), sizeof(text) - 1
-
-struct hostile {
-	const char *what;
-	unsigned type;
-	const uint8_t *payload;
-	size_t len;
-	const char *said;
-};
-
-/* Behind an info with two vCPUs and node 1. */
-static const struct hostile hostile[] = {
-	{"caller is itself", RECORD_NODES, BYTES(0x20, 2), "caller is not known"},
-	{"caller before the root", RECORD_NODES, BYTES(0xf0, 0x7f, 2), "caller is not known"},
-	{"kind 2", RECORD_NODES, BYTES(2, 2), "unknown kind"},
-	{"trust 2", RECORD_NODES, BYTES(8, 2), "unknown kind"},
-	{"node without address", RECORD_NODES, BYTES(0), "cut off"},
-	{"address of 65 bits", RECORD_NODES,
-	 BYTES(0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2), "cut off"},
-	{"number that never ends", RECORD_NODES,
-	 BYTES(0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0), "cut off"},
-	{"tick without pause", RECORD_TICK, BYTES(1), "cut off"},
-	{"tick without weight", RECORD_TICK_WEIGHT, BYTES(1, 1), "cut off"},
-	{"third vCPU", RECORD_TICK, BYTES(1, 1, 1, 1, 1, 1, 1, 1), "does not have"},
-	{"third vCPU repeated", RECORD_TICK, BYTES(1, 1, 12), "does not have"},
-	{"third vCPU after a skip", RECORD_TICK, BYTES(1, 1, 10, 1, 1), "does not have"},
-	{"skip over all", RECORD_TICK,
-	 BYTES(1, 1, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), "does not have"},
-	{"repeat of all", RECORD_TICK,
-	 BYTES(1, 1, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), "does not have"},
-	{"operation 3", RECORD_TICK, BYTES(1, 1, 3), "cannot be read"},
-	{"state 3", RECORD_TICK, BYTES(1, 1, 13, 0), "unknown state"},
-	{"end 6", RECORD_TICK, BYTES(1, 1, 0x61, 0), "unknown state"},
-	{"end 2^57", RECORD_TICK,
-	 BYTES(1, 1, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0), "unknown state"},
-	{"stack 2", RECORD_TICK, BYTES(1, 1, 1, 2), "stack is not known"},
-	{"stack 2^32", RECORD_TICK, BYTES(1, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10),
-	 "stack is not known"},
-	{"entry without stack", RECORD_TICK, BYTES(1, 1, 1), "cut off"},
-	{"time over the end", RECORD_TICK,
-	 BYTES(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1), "out of range"},
-	{"name with NUL", RECORD_NAME, BYTES(1, 1, 0, 'a', 0, 'b'), "cannot be one"},
-	{"name of kind 2", RECORD_NAME, BYTES(1, 2, 0, 'a'), "cannot be one"},
-	{"name without offset", RECORD_NAME, BYTES(1, 1), "cut off"},
-	{"second info", RECORD_INFO, TEXT("{}"), "not at the start"},
-	{"end that is no JSON", RECORD_END, TEXT("{"), "end cannot be read"},
-	{"end that is no object", RECORD_END, TEXT("[]"), "end cannot be read"},
-	{"end with NUL", RECORD_END, TEXT("{\"reason\":\"a\\u0000b\"}"), "end cannot be read"},
-	{"end with a number as string", RECORD_END, TEXT("{\"missed\":\"1\"}"), "cannot be read"},
-	{"end with a string as number", RECORD_END, TEXT("{\"reason\":1}"), "cannot be read"},
-	{"end with a negative number", RECORD_END, TEXT("{\"missed\":-1}"), "cannot be read"},
-	{"end with two reasons", RECORD_END, TEXT("{\"missed\":1,\"missed\":2}"), "cannot be read"},
-	{"end of reason and noise", RECORD_END, TEXT("{\"reason\":\"x\",\"failed\":[]}"),
-	 "cannot be read"},
-	{"type 0", 0, BYTES(1), "no record can begin"},
-	{"type 9", RECORD_TYPES, BYTES(1), "no record can begin"},
-	{"short check", RECORD_CHECK, BYTES(1, 2, 3), "no record can begin"},
-};
-
-static void test_impossible_records_are_refused_with_their_place(void **state)
-{
-	for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
-		struct bytes bytes = {0};
-		struct heard heard;
-		struct error *err;
-		char place[32];
-
-		begin(&bytes, 2);
-		put_record(&bytes, RECORD_NODES, BYTES(0, 2));
-		put_record(&bytes, RECORD_TICK, BYTES(1, 1));
-		snprintf(place, sizeof(place), "at byte %zu: ", bytes.len);
-		put_record(&bytes, hostile[i].type, hostile[i].payload, hostile[i].len);
-		put_check(&bytes, 0);
-		err = hear_bytes(&bytes, &heard);
-		if (!err)
-			fail_msg("%s: taken", hostile[i].what);
-		if (err->kind != ERR_INPUT || !strstr(err->text, hostile[i].said) ||
-		    !strstr(err->text, place))
-			fail_msg("%s: %s, but %s", hostile[i].what, err->text, place);
-		error_free(err);
-		heard_free(&heard);
-		bytes_free(&bytes);
-	}
-}
-
-static struct error *hear_info_text(const char *json)
-{
-	struct bytes bytes = {0}, text = {.data = (uint8_t *)json, .len = strlen(json)};
-	struct heard heard;
-	struct error *err;
-
-	assert_success(encode_head(&bytes));
-	assert_success(encode_json(&text, RECORD_INFO, &bytes));
-	put_check(&bytes, 0);
-	err = hear_bytes(&bytes, &heard);
-	heard_free(&heard);
-	bytes_free(&bytes);
-	return err;
-}
-
-static void test_descriptions_are_checked(void **state)
-{
-	char *deep = malloc(RECORD_MAX);
-
-	assert_success(hear_info_text("{}"));
-	assert_success(
-		hear_info_text("{\"vcpus\":4096,\"later\":{\"fields\":[1]},\"jitter\":true}"));
-	assert_fails(hear_info_text(""), ERR_INPUT, "description cannot be read");
-	assert_fails(hear_info_text("{\"vcpus\":4097}"), ERR_INPUT, "too many vCPUs");
-	assert_fails(hear_info_text("{\"vcpus\":4294967297}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{\"vcpus\":1.5}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{\"rate_hz\":-1}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{\"rate_hz\":1e999}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{\"jitter\":1}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{\"tool\":\"\xff\"}"), ERR_INPUT, "description");
-	assert_fails(hear_info_text("{} {}"), ERR_INPUT, "description");
-	assert_non_null(deep);
-	memset(deep, '[', RECORD_MAX - 1);
-	deep[RECORD_MAX - 1] = 0;
-	assert_fails(hear_info_text(deep), ERR_INPUT, "description");
-	free(deep);
-}
-
-static void test_nothing_may_follow_the_end(void **state)
-{
-	struct bytes bytes = {0};
-	struct heard heard;
-
-	begin(&bytes, 1);
-	put_record(&bytes, RECORD_END, TEXT("{}"));
-	put_check(&bytes, 0);
-	assert_success(hear_bytes(&bytes, &heard));
-	assert_false(heard.cut);
-	heard_free(&heard);
-	put_record(&bytes, RECORD_TICK, BYTES(1, 1));
-	assert_fails(hear_bytes(&bytes, &heard), ERR_INPUT, "something follows the end");
-	heard_free(&heard);
-	bytes_free(&bytes);
 }
 
 static void test_files_without_their_start_are_refused(void **state)
@@ -528,9 +339,6 @@ int main(void)
 		cmocka_unit_test(test_a_flipped_bit_is_noticed),
 		cmocka_unit_test(test_a_flipped_bit_behind_the_last_check_does_no_harm),
 		cmocka_unit_test(test_random_damage_under_right_checksums_does_no_harm),
-		cmocka_unit_test(test_impossible_records_are_refused_with_their_place),
-		cmocka_unit_test(test_descriptions_are_checked),
-		cmocka_unit_test(test_nothing_may_follow_the_end),
 		cmocka_unit_test(test_files_without_their_start_are_refused),
 		cmocka_unit_test(test_other_versions),
 		cmocka_unit_test(test_lengths_are_bounded),

@@ -21,7 +21,7 @@
 
 #include "profile/profile.h"
 #include "profile/recording.h"
-#include "profile/recording_format.h"
+#include "profile/recording_encode.h"
 
 /* A file that has no name but can be opened by one. */
 struct memory_file {
@@ -165,5 +165,52 @@ static inline void heard_free(struct heard *heard)
 	stacks_free(heard->stacks);
 	free(heard->text);
 }
+
+/* The head, and the info of a guest with `vcpus`. */
+static inline void begin(struct bytes *out, uint32_t vcpus)
+{
+	char json[32];
+	struct bytes text = {.data = (uint8_t *)json};
+
+	text.len = (size_t)snprintf(json, sizeof(json), "{\"vcpus\":%u}", vcpus);
+	assert_success(encode_head(out));
+	assert_success(encode_json(&text, RECORD_INFO, out));
+}
+
+static inline void put_record(struct bytes *out, unsigned type, const void *payload, size_t len)
+{
+	assert_success(bytes_reserve(out, len + RECORD_HEAD_MAX));
+	put_varint(out, len);
+	out->data[out->len++] = (uint8_t)type;
+	put_bytes(out, payload, len);
+}
+
+/* Closes the stretch that began at `start`. */
+static inline void put_check(struct bytes *out, size_t start)
+{
+	struct bytes stretch = {0};
+
+	assert_success(bytes_reserve(&stretch, out->len - start));
+	put_bytes(&stretch, out->data + start, out->len - start);
+	assert_success(encode_check(&stretch));
+	assert_success(bytes_reserve(out, CHECK_RECORD));
+	put_bytes(out, stretch.data + stretch.len - CHECK_RECORD, CHECK_RECORD);
+	bytes_free(&stretch);
+}
+
+static inline struct error *hear_bytes(const struct bytes *bytes, struct heard *heard)
+{
+	struct memory_file file = memory_file_new();
+	struct error *err;
+
+	memory_file_set(&file, bytes->data, bytes->len);
+	err = hear(file.path, heard);
+	close(file.fd);
+	return err;
+}
+
+/* A payload and its length. */
+#define BYTES(...) (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})
+#define TEXT(text) (const uint8_t *)(text), sizeof(text) - 1
 
 #endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "profile/recording_testing.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+static const struct profile_filter everything = {.states = 0, .vcpu = -1};
+
+static const struct frame leaf[] = {{100, FRAME_PC, 0}, {200, FRAME_RETURN, 0}};
+static const struct frame other[] = {{300, FRAME_PC, 1}, {200, FRAME_RETURN, 0}};
+
+struct recorded {
+	struct memory_file file;
+	struct stacks *stacks;
+	struct recording_writer *writer;
+	uint32_t a, b; /* the two stacks */
+};
+
+static void record(struct recorded *out)
+{
+	struct recording_info info = {.guest_name = (char *)"web", .vcpus = 3};
+	bool whole;
+
+	out->file = memory_file_new();
+	assert_success(stacks_new(&out->stacks));
+	assert_success(recording_create(out->file.path, &info, out->stacks, &out->writer));
+	assert_success(stacks_intern(out->stacks, leaf, 2, &out->a, &whole));
+	assert_success(stacks_intern(out->stacks, other, 2, &out->b, &whole));
+}
+
+static void tick(struct recorded *out, uint64_t time_ns, uint64_t weight_ns,
+		 const struct tick_entry *entries, uint32_t n)
+{
+	struct tick one = {time_ns, weight_ns, time_ns / 10, n, entries};
+
+	assert_success(recording_tick(out->writer, &one));
+}
+
+/* Three ticks: 1 + 2 + 3 entries, weights 5, 7, 11. */
+static void record_three(struct recorded *out, bool whole)
+{
+	struct recording_end end = {.elapsed_ns = 400, .missed = 2, .reason = (char *)"time"};
+
+	record(out);
+	tick(out, 100, 5, (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST}}, 1);
+	tick(out, 200, 7,
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST},
+				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES}},
+	     2);
+	tick(out, 300, 11,
+	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN},
+				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST},
+				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK}},
+	     3);
+	assert_success(recording_close(out->writer, whole ? &end : NULL));
+}
+
+static void discard(struct recorded *recorded)
+{
+	stacks_free(recorded->stacks);
+	close(recorded->file.fd);
+}
+
+static void assert_cell(const struct profile_cell *cell, uint64_t samples, uint64_t weight_ns)
+{
+	assert_int_equal(cell->samples, samples);
+	assert_int_equal(cell->weight_ns, weight_ns);
+}
+
+/* The cell of the stack whose leaf has this address. */
+static const struct profile_cell *cell_of(const struct profile *profile, uint64_t addr)
+{
+	for (uint32_t id = 1; id < stacks_count(profile->stacks); id++)
+		if (stacks_node(profile->stacks, id)->addr == addr)
+			return &profile->cells[id];
+	fail_msg("no node %" PRIu64, addr);
+	return NULL;
+}
+
+static void test_everything_is_summed_up(void **state)
+{
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_false(profile->cut);
+	assert_string_equal(profile->info.guest_name, "web");
+	assert_int_equal(profile->info.vcpus, 3);
+	assert_int_equal(profile->end.missed, 2);
+	assert_string_equal(profile->end.reason, "time");
+	assert_int_equal(profile->ticks, 3);
+	assert_int_equal(stacks_count(profile->stacks), 4);
+	assert_cell(cell_of(profile, 100), 2, 5 + 7);
+	assert_cell(cell_of(profile, 300), 3, 7 + 11 + 11);
+	assert_cell(cell_of(profile, 200), 0, 0);
+	assert_cell(&profile->cells[STACK_ROOT], 1, 11);
+	assert_cell(&profile->selected, 6, 5 + 7 + 7 + 33);
+	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
+	assert_cell(&profile->states[VCPU_RUNNABLE], 1, 7);
+	assert_cell(&profile->states[VCPU_BLOCKED], 1, 11);
+	assert_int_equal(profile->ends[UNWIND_OUTERMOST], 3);
+	assert_int_equal(profile->ends[UNWIND_BYTES], 1);
+	assert_int_equal(profile->ends[UNWIND_BROKEN], 1);
+	assert_int_equal(profile->ends[UNWIND_NO_STACK], 1);
+	assert_int_equal(profile->ends[UNWIND_LOOP], 0);
+	assert_int_equal(profile->last_ns, 300);
+	assert_int_equal(profile->paused_ns, 10 + 20 + 30);
+	assert_int_equal(profile->pauses.n, 3);
+	assert_int_equal(histogram_quantile(&profile->pauses, 0.5), 20);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_filters_leave_the_totals_alone(void **state)
+{
+	struct profile_filter first = {.vcpu = 0}, steal = {.states = 1u << VCPU_RUNNABLE, -1};
+	struct profile_filter on_cpu = PROFILE_ON_CPU, none = {.states = 1u << VCPU_BLOCKED, 1};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &on_cpu, &profile));
+	assert_cell(&profile->selected, 4, 5 + 7 + 11 + 11);
+	assert_cell(cell_of(profile, 300), 2, 22);
+	assert_cell(&profile->states[VCPU_BLOCKED], 1, 11);
+	assert_int_equal(profile->ends[UNWIND_NO_STACK], 0);
+	profile_free(profile);
+
+	assert_success(profile_load(recorded.file.path, &first, &profile));
+	assert_cell(&profile->selected, 3, 5 + 7 + 11);
+	assert_cell(cell_of(profile, 300), 1, 11);
+	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
+	assert_int_equal(profile->ticks, 3);
+	profile_free(profile);
+
+	assert_success(profile_load(recorded.file.path, &steal, &profile));
+	assert_cell(&profile->selected, 1, 7);
+	assert_int_equal(profile->ends[UNWIND_BYTES], 1);
+	profile_free(profile);
+
+	assert_success(profile_load(recorded.file.path, &none, &profile));
+	assert_cell(&profile->selected, 0, 0);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_a_cut_recording_counts_up_to_there(void **state)
+{
+	struct recorded recorded;
+	struct profile *profile;
+	size_t len;
+
+	record_three(&recorded, false);
+	free(memory_file_get(&recorded.file, &len));
+	/* The check goes, and a byte of the last tick. */
+	assert_int_equal(ftruncate(recorded.file.fd, (off_t)len - CHECK_RECORD - 1), 0);
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_true(profile->cut);
+	assert_int_equal(profile->ticks, 2);
+	assert_cell(&profile->selected, 3, 5 + 7 + 7);
+	assert_null(profile->end.reason);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_a_recording_without_ticks_is_empty_but_good(void **state)
+{
+	struct recording_end end = {.reason = (char *)"interrupted"};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record(&recorded);
+	assert_success(recording_close(recorded.writer, &end));
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_false(profile->cut);
+	assert_int_equal(profile->ticks, 0);
+	assert_int_equal(stacks_count(profile->stacks), 1);
+	assert_cell(&profile->cells[STACK_ROOT], 0, 0);
+	assert_null(profile_name(profile, 100, FRAME_PC));
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_names_are_found_by_address_and_kind(void **state)
+{
+	const struct profile_name *name;
+	struct recorded recorded;
+	struct profile *profile;
+	char text[32];
+
+	record(&recorded);
+	for (uint64_t i = 0; i < 1000; i++) {
+		uint64_t addr = i * 37 % 1000;
+
+		snprintf(text, sizeof(text), "f%" PRIu64, addr);
+		assert_success(recording_name(recorded.writer, addr << 40, addr & 1, text, addr));
+	}
+	assert_success(recording_close(recorded.writer, NULL));
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_int_equal(profile->n_names, 1000);
+	for (uint64_t addr = 0; addr < 1000; addr++) {
+		snprintf(text, sizeof(text), "f%" PRIu64, addr);
+		name = profile_name(profile, addr << 40, addr & 1);
+		assert_non_null(name);
+		assert_string_equal(name->name, text);
+		assert_int_equal(name->offset, addr);
+		assert_null(profile_name(profile, addr << 40, !(addr & 1)));
+		assert_null(profile_name(profile, (addr << 40) + 1, addr & 1));
+	}
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_of_two_names_the_nearer_one_counts(void **state)
+{
+	const struct profile_name *name;
+	struct recorded recorded;
+	struct profile *profile;
+
+	record(&recorded);
+	assert_success(recording_name(recorded.writer, 5, FRAME_PC, "far", 4));
+	assert_success(recording_name(recorded.writer, 5, FRAME_PC, "near_b", 1));
+	assert_success(recording_name(recorded.writer, 5, FRAME_PC, "near_a", 1));
+	assert_success(recording_name(recorded.writer, 5, FRAME_PC, "near_a", 1));
+	assert_success(recording_close(recorded.writer, NULL));
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_int_equal(profile->n_names, 1);
+	name = profile_name(profile, 5, FRAME_PC);
+	assert_non_null(name);
+	assert_string_equal(name->name, "near_a");
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_sums_stop_at_the_top(void **state)
+{
+	struct recorded recorded;
+	struct profile *profile;
+
+	record(&recorded);
+	for (int i = 0; i < 3; i++)
+		tick(&recorded, UINT64_MAX, UINT64_MAX / 2, (struct tick_entry[]){{0}}, 1);
+	assert_success(recording_close(recorded.writer, NULL));
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_cell(&profile->selected, 3, UINT64_MAX);
+	assert_cell(&profile->states[VCPU_RUNNING], 3, UINT64_MAX);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_errors_are_passed_on(void **state)
+{
+	struct profile *profile;
+
+	assert_fails(profile_load("/proc/none", &everything, &profile), ERR_INPUT, "/proc/none");
+	assert_fails(profile_load("/dev/null", &everything, &profile), ERR_INPUT, "is empty");
+	profile_free(NULL);
+}
+
+static size_t resident_kib(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (size_t)usage.ru_maxrss;
+}
+
+/* Ten times the ticks, the same stacks: the memory of one stretch at most is between them. */
+static void test_memory_does_not_grow_with_ticks(void **state)
+{
+	size_t resident[2];
+
+	for (int round = 0; round < 2; round++) {
+		struct recorded recorded;
+		struct profile *profile;
+		uint64_t ticks = round ? 1000000 : 100000;
+
+		record(&recorded);
+		for (uint64_t i = 0; i < ticks; i++) {
+			struct tick_entry entry = {.stack = i & 1 ? recorded.a : recorded.b};
+
+			tick(&recorded, i * 1000000, 1000000, &entry, 1);
+		}
+		assert_success(recording_close(recorded.writer, NULL));
+		assert_success(profile_load(recorded.file.path, &everything, &profile));
+		assert_int_equal(profile->selected.samples, ticks);
+		assert_int_equal(profile->selected.weight_ns, ticks * 1000000);
+		profile_free(profile);
+		discard(&recorded);
+		resident[round] = resident_kib();
+	}
+	assert_true(resident[1] < resident[0] + 4096);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_everything_is_summed_up),
+		cmocka_unit_test(test_filters_leave_the_totals_alone),
+		cmocka_unit_test(test_a_cut_recording_counts_up_to_there),
+		cmocka_unit_test(test_a_recording_without_ticks_is_empty_but_good),
+		cmocka_unit_test(test_names_are_found_by_address_and_kind),
+		cmocka_unit_test(test_of_two_names_the_nearer_one_counts),
+		cmocka_unit_test(test_sums_stop_at_the_top),
+		cmocka_unit_test(test_errors_are_passed_on),
+		cmocka_unit_test(test_memory_does_not_grow_with_ticks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
