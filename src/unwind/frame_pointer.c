@@ -3,80 +3,376 @@
 
 #include <string.h>
 
-/* A record farther above the window than this is no part of the stack. */
+#include "unwind/site.h"
+
+/*
+ * For each frame, the first of these rules that finds a caller:
+ * - by state: following the function's code to where it stands says where its
+ *   return address is, and that is one;
+ * - by target: a word on the stack is a return address behind a call of a
+ *   function, and following that function leads here, with the return address
+ *   in that very word (or, where the function's code cannot be followed,
+ *   symbols say that it is the function that stands here);
+ * - by record: what the frame pointer points to looks like a frame record.
+ */
+
+/* A frame farther above the window than this is no part of the stack. */
 #define REACH (1u << 20)
+/* Words above the stack pointer that may be the return address; more for one that symbols prove. */
+#define SCAN_WORDS 512
+/* Without symbols, a function is not expected to be larger. */
+#define FUNCTION_MAX (1u << 16)
+/* What is asked for beyond the frame that was out of the window, bytes. */
+#define MARGIN 512
+
+/* Where the walk stands. */
+struct place {
+	uint64_t addr;
+	uint64_t sp; /* the frame's, after the return; or a lower bound of it */
+	uint64_t fp;
+	uint8_t kind;  /* enum frame_kind */
+	bool exact;    /* sp is no mere lower bound */
+	bool fp_known; /* fp is what the code saw there */
+	bool chained;  /* fp was stored by a function that works with frame records */
+};
 
 struct walk {
 	const struct unwind_input *in;
-	struct frame *frames;
 	struct unwind_result *out;
 	uint64_t word;
-	uint64_t low; /* the next record may not lie below */
+	struct place at;
+	struct site site; /* a copy: looking up others may displace it */
+	bool beyond;	  /* a frame lies above the window: out->want is set */
 };
 
-static uint64_t load(const struct walk *walk, uint64_t va)
-{
-	const uint8_t *bytes = walk->in->stack->bytes + (va - walk->in->stack->va);
-	uint64_t wide;
-	uint32_t narrow;
+struct caller {
+	struct place place;
+	uint8_t trust;
+};
 
-	if (walk->word == 4) {
-		memcpy(&narrow, bytes, 4);
-		return narrow;
-	}
-	memcpy(&wide, bytes, 8);
-	return wide;
-}
+enum found { FOUND_CALLER, FOUND_NONE, FOUND_END /* out->end says which */ };
 
-/* Is there a record of two words at `fp`? Else says why not. */
-static bool record_at(struct walk *walk, uint64_t fp)
+/* Reads a word of the stack at or above the current sp; notes what lies above the window. */
+static bool load(struct walk *walk, uint64_t va, uint64_t *value)
 {
 	const struct window *stack = walk->in->stack;
-	uint64_t offset = fp - stack->va;
+	uint64_t offset = va - stack->va;
+	uint32_t narrow;
 
-	if (fp % walk->word || fp < stack->va || offset >= REACH) {
-		walk->out->end = UNWIND_BROKEN;
+	if (va < walk->at.sp || va % walk->word || offset >= REACH)
+		return false;
+	if (offset + walk->word > stack->len) {
+		if (stack->cut) {
+			walk->beyond = true;
+			walk->out->want = offset + 2 * walk->word + MARGIN;
+		}
 		return false;
 	}
-	if (fp < walk->low) {
-		walk->out->end = UNWIND_LOOP;
-		return false;
-	}
-	if (offset + 2 * walk->word > stack->len) {
-		walk->out->end = stack->cut ? UNWIND_BYTES : UNWIND_BROKEN;
-		if (stack->cut)
-			walk->out->want = offset + 2 * walk->word;
-		return false;
+	if (walk->word == 8) {
+		memcpy(value, stack->bytes + offset, 8);
+	} else {
+		memcpy(&narrow, stack->bytes + offset, 4);
+		*value = narrow;
 	}
 	return true;
+}
+
+/* The caller if the return address `ret` stands at `slot` and the code is in this state. */
+static struct caller caller_by_state(struct walk *walk, const struct x86_state *state,
+				     uint64_t slot, uint64_t ret)
+{
+	struct caller caller = {.place = walk->at};
+	struct place *place = &caller.place;
+
+	place->addr = ret;
+	place->kind = FRAME_RETURN;
+	if (state->saved_at) {
+		place->fp_known = load(walk, slot - (uint64_t)(int64_t)state->saved_at, &place->fp);
+		place->chained = state->fp_at != 0;
+	} else if (state->fp_lost) {
+		place->fp_known = false;
+	}
+	place->sp = slot + walk->word;
+	place->exact = !state->copied;
+	return caller;
+}
+
+/* How far a return address is to be believed that was found by state; false: not at all. */
+static bool believe(struct walk *walk, enum flow_result flow, const struct x86_call *call,
+		    uint8_t *trust)
+{
+	if (call->direct && call->target == walk->site.start)
+		*trust = TRUST_SURE;
+	else if (call->indirect)
+		*trust = flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
+	else if (call->direct)
+		*trust = TRUST_GUESS; /* a function that was called and then jumped to this one? */
+	else
+		return false;
+	return true;
+}
+
+static enum found try_slot(struct walk *walk, uint64_t slot, struct caller *caller)
+{
+	const struct site *site = &walk->site;
+	uint64_t ret;
+	uint8_t trust;
+
+	if (!load(walk, slot, &ret))
+		return FOUND_NONE;
+	if (!ret && site->flow == FLOW_FOUND) {
+		walk->out->end = UNWIND_OUTERMOST;
+		return FOUND_END;
+	}
+	if (!believe(walk, site->flow, &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call,
+		     &trust))
+		return FOUND_NONE;
+	*caller = caller_by_state(walk, &site->state, slot, ret);
+	caller->trust = trust;
+	return FOUND_CALLER;
+}
+
+static bool state_known(const struct site *site)
+{
+	return site->has_flow && (site->flow == FLOW_FOUND || site->flow == FLOW_GUESSED);
+}
+
+/* Entry code: it brought its own stack pointer, or took the return address off the stack. */
+static bool has_no_caller(const struct x86_state *state)
+{
+	return state->depth == X86_LOST ? !state->fp_at : state->depth < 0;
+}
+
+static enum found by_state(struct walk *walk, struct caller *caller)
+{
+	const struct x86_state *state = &walk->site.state;
+	uint64_t by_sp = walk->at.sp + (uint64_t)(int64_t)state->depth;
+	uint64_t by_fp = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
+	bool sp_known = walk->at.exact && state->depth != X86_LOST && state->depth >= 0;
+	bool fp_known = walk->at.fp_known && state->fp_at;
+	enum found found = FOUND_NONE;
+
+	if (!state_known(&walk->site))
+		return FOUND_NONE;
+	if (sp_known)
+		found = try_slot(walk, by_sp, caller);
+	if (found == FOUND_NONE && fp_known && !(sp_known && by_sp == by_fp))
+		found = try_slot(walk, by_fp, caller);
+	return found;
+}
+
+/* Where a state says that the return address is; false if it does not. */
+static bool slot_of(const struct walk *walk, const struct x86_state *state, uint64_t *slot)
+{
+	if (walk->at.exact && state->depth != X86_LOST)
+		*slot = walk->at.sp + (uint64_t)(int64_t)state->depth;
+	else if (walk->at.fp_known && state->fp_at)
+		*slot = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
+	else
+		return false;
+	return true;
+}
+
+/* Does the function that was called from `ret` lead here, with `ret` in `slot`? */
+static bool proves_itself(struct walk *walk, uint64_t slot, uint64_t ret, uint64_t target,
+			  struct caller *caller)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct x86_state state;
+	struct site *site = site_at(unwinder, walk->at.addr, walk->at.kind);
+	enum flow_result flow = site_try_start(unwinder, site, target, &state);
+	uint64_t expected;
+
+	if ((flow != FLOW_FOUND && flow != FLOW_GUESSED) || !slot_of(walk, &state, &expected) ||
+	    expected != slot)
+		return false;
+	site_learn(site, target, flow, &state);
+	*caller = caller_by_state(walk, &state, slot, ret);
+	caller->trust = TRUST_SURE;
+	return true;
+}
+
+static bool is_record(const struct walk *walk, uint64_t slot)
+{
+	return walk->at.fp_known && slot == walk->at.fp + walk->word;
+}
+
+static bool try_target(struct walk *walk, uint64_t slot, struct caller *caller)
+{
+	const struct site *site = &walk->site;
+	const struct x86_call *call;
+	uint64_t ret, target;
+	bool record = is_record(walk, slot);
+
+	if (!load(walk, slot, &ret) || !ret)
+		return false;
+	/* A direct call reaches no farther than 2 GiB. */
+	if (ret - walk->at.addr + (1ull << 32) > 1ull << 33)
+		return false;
+	call = &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	if (!call->direct)
+		return false;
+	target = call->target;
+	if (site->has_start && target == site->start) {
+		if (state_known(site) && site->flow == FLOW_FOUND)
+			return false; /* the state says that it stands elsewhere */
+		*caller = (struct caller){.place = walk->at, .trust = TRUST_GUESS};
+		caller->place.addr = ret;
+		caller->place.kind = FRAME_RETURN;
+		caller->place.sp = slot + walk->word;
+		caller->place.exact = true;
+		if (record) {
+			caller->trust = TRUST_SURE;
+			caller->place.chained = true;
+			caller->place.fp_known = load(walk, slot - walk->word, &caller->place.fp);
+		}
+		return true;
+	}
+	if (!record && walk->at.addr - target >= FUNCTION_MAX)
+		return false;
+	return proves_itself(walk, slot, ret, target, caller);
+}
+
+static enum found by_target(struct walk *walk, struct caller *caller)
+{
+	const struct window *stack = walk->in->stack;
+	uint64_t end = walk->at.sp + SCAN_WORDS * walk->word;
+	bool beyond = walk->beyond;
+
+	if (walk->at.fp_known && try_target(walk, walk->at.fp + walk->word, caller))
+		return FOUND_CALLER;
+	if (end > stack->va + stack->len)
+		end = stack->va + stack->len;
+	for (uint64_t slot = walk->at.sp; slot < end; slot += walk->word)
+		if (try_target(walk, slot, caller))
+			return FOUND_CALLER;
+	walk->beyond = beyond;
+	return FOUND_NONE;
+}
+
+/* May a record be believed whose return address follows this call? */
+static bool record_fits(struct walk *walk, const struct x86_call *call)
+{
+	const struct site *site = &walk->site;
+	uint64_t target = call->target;
+	struct x86_state state;
+
+	if (call->indirect)
+		return true;
+	if (!call->direct)
+		return false;
+	if (site->has_start)
+		return target == site->start;
+	return walk->at.addr - target < FUNCTION_MAX &&
+	       site_try_start(walk->in->unwinder,
+			      site_at(walk->in->unwinder, walk->at.addr, walk->at.kind), target,
+			      &state) == FLOW_UNKNOWN;
+}
+
+/* Only for code that cannot be followed; blind: nor even read. */
+static enum found by_record(struct walk *walk, bool blind, struct caller *caller)
+{
+	uint64_t fp = walk->at.fp, next, ret;
+
+	if (!walk->at.fp_known || (!blind && state_known(&walk->site)))
+		return FOUND_NONE;
+	if (!load(walk, fp, &next) || !load(walk, fp + walk->word, &ret))
+		return FOUND_NONE;
+	if (!ret) {
+		walk->out->end = walk->at.chained || blind ? UNWIND_OUTERMOST : UNWIND_BROKEN;
+		return FOUND_END;
+	}
+	if (!blind) {
+		struct x86_call call = site_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+
+		if (!record_fits(walk, &call))
+			return FOUND_NONE;
+	}
+	*caller = (struct caller){.place = {.addr = ret,
+					    .kind = FRAME_RETURN,
+					    .sp = fp + 2 * walk->word,
+					    .exact = true,
+					    .fp = next,
+					    .fp_known = true,
+					    .chained = true},
+				  .trust = TRUST_GUESS};
+	return FOUND_CALLER;
+}
+
+/* No rule found a caller: why? */
+static enum unwind_end reason(const struct walk *walk)
+{
+	const struct place *at = &walk->at;
+
+	if (walk->beyond)
+		return UNWIND_BYTES;
+	if (walk->site.flow == FLOW_FOUND && state_known(&walk->site) &&
+	    has_no_caller(&walk->site.state))
+		return UNWIND_OUTERMOST;
+	if (at->chained && at->fp_known && !at->fp)
+		return UNWIND_OUTERMOST;
+	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->in->stack->va)
+		return UNWIND_LOOP;
+	return UNWIND_BROKEN;
+}
+
+static enum found find_caller(struct walk *walk, struct caller *caller)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	enum found found;
+	bool blind = true;
+
+	walk->beyond = false;
+	walk->site = (struct site){0};
+	if (unwinder) {
+		struct site *site = site_at(unwinder, walk->at.addr, walk->at.kind);
+
+		site_follow(unwinder, site);
+		walk->site = *site;
+		blind = !site->readable;
+	}
+	if (blind)
+		return by_record(walk, true, caller);
+	found = by_state(walk, caller);
+	if (found == FOUND_NONE)
+		found = by_target(walk, caller);
+	if (found == FOUND_NONE)
+		found = by_record(walk, false, caller);
+	return found;
 }
 
 void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 			  struct unwind_result *out)
 {
-	struct walk walk = {.in = in, .frames = frames, .out = out, .word = in->regs->word};
-	uint64_t fp = in->regs->fp;
+	const struct regs *regs = in->regs;
+	struct walk walk = {.in = in, .out = out, .word = regs->word};
+	struct caller caller;
+	enum found found;
 
-	frames[0] = (struct frame){.addr = in->regs->pc, .kind = FRAME_PC};
+	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
 	*out = (struct unwind_result){.n = 1, .end = UNWIND_NO_STACK};
-	if (!in->stack->len)
+	if (!in->stack->len || !regs->sp)
 		return;
-	walk.low = in->stack->va;
-	while (record_at(&walk, fp)) {
-		uint64_t next = load(&walk, fp), ret = load(&walk, fp + walk.word);
-
-		out->end = UNWIND_OUTERMOST;
-		if (!ret)
-			return;
+	if (in->unwinder)
+		site_begin(in->unwinder, in);
+	walk.at = (struct place){.addr = regs->pc,
+				 .sp = in->stack->va,
+				 .fp = regs->fp,
+				 .kind = FRAME_PC,
+				 .exact = regs->sp % walk.word == 0,
+				 .fp_known = true};
+	while ((found = find_caller(&walk, &caller)) == FOUND_CALLER) {
 		if (out->n == in->max_frames) {
 			out->end = UNWIND_FRAMES;
 			return;
 		}
-		frames[out->n++] =
-			(struct frame){.addr = ret, .kind = FRAME_RETURN, .trust = TRUST_GUESS};
-		if (!next)
-			return;
-		walk.low = fp + 2 * walk.word;
-		fp = next;
+		frames[out->n++] = (struct frame){.addr = caller.place.addr,
+						  .kind = FRAME_RETURN,
+						  .trust = caller.trust};
+		walk.at = caller.place;
 	}
+	if (found == FOUND_NONE)
+		out->end = reason(&walk);
+	if (out->end != UNWIND_BYTES)
+		out->want = 0;
 }

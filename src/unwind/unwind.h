@@ -12,6 +12,7 @@
  */
 
 #include "arch/arch.h"
+#include "base/error.h"
 
 /* A stretch of guest stack as it was at the moment of the sample. */
 struct window {
@@ -62,24 +63,36 @@ struct code {
 	bool (*function)(void *ctx, uint64_t va, uint64_t *start, uint64_t *end);
 };
 
+/*
+ * What was learned about the guest's code, kept from stack to stack: create it
+ * once for each guest. Where return addresses are looked up for the first time
+ * a stack costs some ten microseconds, later ones less than one.
+ */
+struct unwinder;
+struct error *unwinder_new(struct unwinder **out);
+void unwinder_free(struct unwinder *unwinder);
+
 struct unwind_input {
 	const struct regs *regs;
 	const struct window *stack;
 	const struct code *code;
-	size_t max_frames;
+	struct unwinder *unwinder; /* NULL: do without the code, all callers are guesses */
+	size_t max_frames;	   /* at least 1 */
 };
 
 struct unwind_result {
 	size_t n; /* frames written, leaf first; at least 1 */
 	enum unwind_end end;
-	uint64_t
-		want; /* UNWIND_BYTES: window length in bytes that would have reached the next record */
+	/* UNWIND_BYTES: window length in bytes that would have reached the next frame, and some more */
+	uint64_t want;
 };
 
 /*
- * Walks by frame pointer, with the rules for code that has not set one up
- * (entry, exit, frameless leaves, the hypercall page). `frames` holds
- * max_frames. Works on x86-64 and x86-32 by regs->word.
+ * Walks by frame pointer, and where the code says that there is none (entry,
+ * exit, frameless leaves, the hypercall page, code built without) by following
+ * the code from the start of the function: see frame_pointer.c. Every return
+ * address is checked for a call before it. `frames` holds max_frames. Works on
+ * x86-64 and x86-32 by regs->word.
  */
 void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 			  struct unwind_result *out);

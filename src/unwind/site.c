@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/site.h"
+
+#include <stdlib.h>
+
+#define SITES 4096u /* a power of two */
+
+struct error *unwinder_new(struct unwinder **out)
+{
+	struct unwinder *unwinder = calloc(1, sizeof(*unwinder));
+
+	if (unwinder) {
+		unwinder->scratch = flow_scratch_new();
+		unwinder->sites = calloc(SITES, sizeof(*unwinder->sites));
+	}
+	if (!unwinder || !unwinder->scratch || !unwinder->sites) {
+		unwinder_free(unwinder);
+		return error_no_memory();
+	}
+	*out = unwinder;
+	return NULL;
+}
+
+void unwinder_free(struct unwinder *unwinder)
+{
+	if (!unwinder)
+		return;
+	flow_scratch_free(unwinder->scratch);
+	free(unwinder->sites);
+	free(unwinder);
+}
+
+void site_begin(struct unwinder *unwinder, const struct unwind_input *in)
+{
+	unwinder->reader.code = in->code;
+	unwinder->reader.n = 0;
+	unwinder->steps = UNWIND_STEPS;
+	unwinder->root = in->regs->mmu.root;
+	unwinder->word = in->regs->word;
+}
+
+static bool is_stub(struct unwinder *unwinder, uint64_t addr)
+{
+	const struct code *code = unwinder->reader.code;
+	uint8_t slot[X86_STUB_SLOT];
+
+	return code->read(code->ctx, addr & ~(X86_STUB_SLOT - 1ull), slot, sizeof(slot)) ==
+		       sizeof(slot) &&
+	       x86_is_hypercall_stub(slot, unwinder->word);
+}
+
+static void find_function(struct unwinder *unwinder, struct site *site)
+{
+	const struct code *code = unwinder->reader.code;
+	uint64_t look = site->kind == FRAME_PC ? site->addr : site->addr - 1;
+
+	/* Symbols see at most one function in the hypercall page. */
+	if (site->kind == FRAME_PC && is_stub(unwinder, site->addr)) {
+		site->has_start = true;
+		site->start = site->addr & ~(X86_STUB_SLOT - 1ull);
+		site->end = site->start + X86_STUB_SLOT;
+	} else if (code->function && code->function(code->ctx, look, &site->start, &site->end)) {
+		site->has_start = true;
+	}
+}
+
+static void fill(struct unwinder *unwinder, struct site *site)
+{
+	const struct code *code = unwinder->reader.code;
+	uint8_t bytes[X86_CALL_MAX];
+	size_t n = X86_CALL_MAX;
+
+	if (!code || !code->read)
+		return;
+	if (site->kind == FRAME_PC) {
+		site->readable = code->read(code->ctx, site->addr, bytes, 1) == 1;
+	} else {
+		/* The function may start on the first bytes of a page that follows a hole. */
+		if (code->read(code->ctx, site->addr - n, bytes, n) != n) {
+			n = 2;
+			if (code->read(code->ctx, site->addr - n, bytes, n) != n)
+				return;
+		}
+		site->readable = true;
+		if (!x86_call_before(bytes, n, site->addr, unwinder->word, &site->call))
+			return;
+	}
+	if (site->readable)
+		find_function(unwinder, site);
+}
+
+struct site *site_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind)
+{
+	uint64_t hash = (addr ^ unwinder->root) * 0x9e3779b97f4a7c15ull + kind;
+	struct site *site = &unwinder->sites[hash >> 52 & (SITES - 1)];
+
+	if (site->addr == addr && site->kind == kind && site->root == unwinder->root &&
+	    site->word == unwinder->word)
+		return site;
+	*site = (struct site){.addr = addr,
+			      .root = unwinder->root,
+			      .kind = kind,
+			      .word = unwinder->word};
+	fill(unwinder, site);
+	if (!site->readable)
+		site->word = 0; /* it may become readable: do not keep */
+	return site;
+}
+
+static enum flow_result follow(struct unwinder *unwinder, const struct site *site, uint64_t start,
+			       uint64_t end, struct x86_state *state)
+{
+	struct flow_query query = {.word = unwinder->word,
+				   .start = start,
+				   .end = end,
+				   .addr = site->addr,
+				   .kind = site->kind};
+
+	return x86_flow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps, state);
+}
+
+void site_follow(struct unwinder *unwinder, struct site *site)
+{
+	if (site->has_flow || !site->has_start)
+		return;
+	/* With nothing left to spend, the answer would be wrong for later stacks. */
+	if (unwinder->steps < X86_FLOW_STEPS)
+		return;
+	site->flow = follow(unwinder, site, site->start, site->end, &site->state);
+	site->has_flow = true;
+}
+
+enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, uint64_t start,
+				struct x86_state *state)
+{
+	enum flow_result flow;
+
+	for (size_t i = 0; i < site->n_not && i < 4; i++)
+		if (site->not_start[i] == start)
+			return FLOW_NOT;
+	flow = follow(unwinder, site, start, 0, state);
+	if (flow == FLOW_NOT) {
+		site->not_start[site->n_not % 4] = start;
+		site->n_not = site->n_not == 7 ? 4 : site->n_not + 1;
+	}
+	return flow;
+}
+
+void site_learn(struct site *site, uint64_t start, enum flow_result flow,
+		const struct x86_state *state)
+{
+	site->has_start = true;
+	site->has_flow = true;
+	site->start = start;
+	site->end = 0;
+	site->flow = flow;
+	site->state = *state;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_SITE_H
+#define UNIPROF_UNWIND_SITE_H
+
+/*
+ * What is known of a place in the code: is it a return address, in which
+ * function does it stand, and where has that function put its own return
+ * address there? Found out once and then kept, in `struct unwinder`.
+ */
+
+#include "unwind/unwind.h"
+#include "unwind/x86_call.h"
+#include "unwind/x86_flow.h"
+
+struct site {
+	uint64_t addr, root;  /* the place, in this address space */
+	uint8_t kind;	      /* enum frame_kind */
+	uint8_t word;	      /* 0: nothing in here */
+	bool readable;	      /* its code can be read; if not, nothing below is set */
+	bool has_start;	      /* the function is known: by symbols, as a stub, or learned */
+	bool has_flow;	      /* its code was followed: `flow` and `state` are set */
+	struct x86_call call; /* FRAME_RETURN only */
+	uint64_t start, end;  /* end 0: not known */
+	enum flow_result flow;
+	struct x86_state state;
+	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
+	uint8_t n_not;
+};
+
+/* The instructions that may be looked at for one stack, so that a hostile guest costs little. */
+#define UNWIND_STEPS 60000
+
+struct unwinder {
+	struct flow_scratch *scratch;
+	struct code_reader reader;
+	unsigned steps; /* left for this stack */
+	uint64_t root;
+	uint8_t word;
+	struct site *sites;
+};
+
+/* Must be called before the others, once for each stack. */
+void site_begin(struct unwinder *unwinder, const struct unwind_input *in);
+
+/* Never NULL; valid until the next call. */
+struct site *site_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind);
+
+/* Follows the site's function, if it is known and that was not yet done. */
+void site_follow(struct unwinder *unwinder, struct site *site);
+
+/*
+ * If a function that starts at `start` leads to the site, says so and returns
+ * the state there. Only remembers what does not.
+ */
+enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, uint64_t start,
+				struct x86_state *state);
+
+/* Makes `start`, found by site_try_start with this outcome, the site's function. */
+void site_learn(struct site *site, uint64_t start, enum flow_result flow,
+		const struct x86_state *state);
+
+#endif

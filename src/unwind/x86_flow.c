@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/x86_flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEN_SLOTS (2 * 16384) /* more than X86_FLOW_STEPS, so that a free one is found soon */
+#define NEAR	   256
+#define FAR	   32
+#define GAPS	   256
+#define DEPTH_MAX  (1 << 24)
+
+/* A state on its way, with what only the search itself needs. */
+struct path {
+	uint64_t va;
+	struct x86_state state;
+	uint8_t origin;	     /* register that holds slot + word since before a realignment */
+	int32_t probe_depth; /* depth at which a stack probing loop ends; 0: none */
+};
+
+struct flow_scratch {
+	uint32_t generation;
+	struct {
+		uint64_t va;
+		uint32_t generation;
+		int32_t depth;
+	} seen[SEEN_SLOTS];
+	struct path near[NEAR], far[FAR];
+	uint64_t gap[GAPS]; /* where control stopped: a jump table may lead behind it */
+	size_t n_near, n_far, n_gap;
+};
+
+struct search {
+	const struct flow_query *query;
+	struct code_reader *reader;
+	struct flow_scratch *scratch;
+	unsigned steps;
+	int64_t word;
+	bool cut; /* some path could not be followed to its end */
+	bool found;
+	struct path body; /* the deepest state that was seen at a jump or a stop */
+	struct x86_state out;
+};
+
+struct flow_scratch *flow_scratch_new(void)
+{
+	return calloc(1, sizeof(struct flow_scratch));
+}
+
+void flow_scratch_free(struct flow_scratch *scratch)
+{
+	free(scratch);
+}
+
+const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n)
+{
+	uint64_t offset = va - reader->va;
+
+	if (offset >= reader->n ||
+	    (reader->n == sizeof(reader->bytes) && offset + X86_INSN_MAX > sizeof(reader->bytes))) {
+		reader->va = va;
+		reader->n = reader->code->read
+				    ? reader->code->read(reader->code->ctx, va, reader->bytes,
+							 sizeof(reader->bytes))
+				    : 0;
+		offset = 0;
+	}
+	*n = reader->n - offset;
+	return reader->bytes + offset;
+}
+
+/* The slot of `va` among those seen; *known tells whether it was seen before. */
+static int32_t *seen(struct flow_scratch *scratch, uint64_t va, bool *known)
+{
+	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 49);
+
+	for (;; i = (i + 1) % SEEN_SLOTS) {
+		if (scratch->seen[i].generation != scratch->generation) {
+			scratch->seen[i].generation = scratch->generation;
+			scratch->seen[i].va = va;
+			*known = false;
+			return &scratch->seen[i].depth;
+		}
+		if (scratch->seen[i].va == va) {
+			*known = true;
+			return &scratch->seen[i].depth;
+		}
+	}
+}
+
+static bool was_seen(const struct flow_scratch *scratch, uint64_t va, int32_t *depth)
+{
+	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 49);
+
+	for (; scratch->seen[i].generation == scratch->generation; i = (i + 1) % SEEN_SLOTS) {
+		if (scratch->seen[i].va == va) {
+			*depth = scratch->seen[i].depth;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void move_sp(struct x86_state *state, int64_t down)
+{
+	if (state->depth == X86_LOST)
+		return;
+	if (down > DEPTH_MAX || down < -DEPTH_MAX || state->depth + down > DEPTH_MAX ||
+	    state->depth + down < -DEPTH_MAX)
+		state->depth = X86_LOST;
+	else
+		state->depth += (int32_t)down;
+}
+
+static void push(struct path *path, const struct x86_effect *effect, int64_t word)
+{
+	struct x86_state *state = &path->state;
+
+	if (state->depth == X86_LOST) {
+		/* After a realignment the return address is pushed once more, above the new frame. */
+		if (path->origin != X86_NO_REG && effect->base == path->origin &&
+		    effect->value == -word)
+			*state = (struct x86_state){.copied = true};
+		return;
+	}
+	move_sp(state, word);
+	if (effect->reg == X86_BP && !state->saved_at && !state->fp_lost)
+		state->saved_at = state->depth;
+}
+
+static void pop(struct path *path, uint8_t reg, int64_t word)
+{
+	struct x86_state *state = &path->state;
+
+	if (reg == X86_BP) {
+		if (state->saved_at &&
+		    (state->depth == state->saved_at || state->depth == X86_LOST))
+			state->saved_at = 0;
+		else if (!state->saved_at)
+			state->fp_lost = true;
+		state->fp_at = 0;
+	}
+	move_sp(state, -word);
+}
+
+static void set_sp(struct path *path, const struct x86_effect *effect, int64_t word)
+{
+	struct x86_state *state = &path->state;
+
+	if (effect->base == X86_SP) {
+		move_sp(state, -effect->value);
+	} else if (effect->base == X86_BP && state->fp_at) {
+		state->depth = state->fp_at;
+		move_sp(state, -effect->value);
+	} else if (effect->base == path->origin && path->origin != X86_NO_REG) {
+		state->depth = 0;
+		state->copied = false;
+		move_sp(state, -effect->value - word);
+	} else {
+		state->depth = X86_LOST;
+	}
+}
+
+static void copy_sp(struct path *path, const struct x86_effect *effect, int64_t word)
+{
+	struct x86_state *state = &path->state;
+	int64_t at = (int64_t)state->depth - effect->value;
+
+	if (state->depth == X86_LOST)
+		at = 0;
+	if (effect->reg == X86_BP) {
+		state->fp_at = at > 0 && at < DEPTH_MAX && state->saved_at ? (int32_t)at : 0;
+		if (!state->saved_at)
+			state->fp_lost = true;
+	} else if (at == -word && path->origin == X86_NO_REG && !state->copied) {
+		path->origin = effect->reg;
+	} else if (effect->value < 0 && at > 0 && at < DEPTH_MAX) {
+		path->probe_depth = (int32_t)at;
+	}
+}
+
+static void lose(struct x86_state *state, uint8_t reg)
+{
+	if (reg == X86_SP) {
+		state->depth = X86_LOST;
+		return;
+	}
+	state->fp_at = 0;
+	if (!state->saved_at)
+		state->fp_lost = true;
+}
+
+/* Undoes a frame; false if there is none to undo. */
+static bool leave(struct x86_state *state, int64_t word)
+{
+	if (!state->fp_at)
+		return false;
+	state->depth = state->fp_at;
+	if (state->saved_at == state->fp_at)
+		state->saved_at = 0;
+	state->fp_at = 0;
+	move_sp(state, -word);
+	return true;
+}
+
+static void note_gap(struct search *search, const struct path *path, uint64_t next)
+{
+	struct flow_scratch *scratch = search->scratch;
+
+	if (scratch->n_gap < GAPS)
+		scratch->gap[scratch->n_gap++] = next;
+}
+
+static void note_body(struct search *search, const struct path *path)
+{
+	if (path->state.depth == X86_LOST ? path->state.fp_at > search->body.state.fp_at
+					  : path->state.depth > search->body.state.depth)
+		search->body = *path;
+}
+
+/* Remembers to go to `target`, at once if that leads towards the goal. */
+static bool jump(struct search *search, struct path *path, uint64_t target, uint64_t next)
+{
+	const struct flow_query *query = search->query;
+	struct flow_scratch *scratch = search->scratch;
+	uint64_t end = query->end ? query->end : query->start + (1u << 16);
+	struct path other = *path;
+	int32_t depth;
+
+	other.va = target;
+	if (target < query->start || target >= end) {
+		if (scratch->n_far < FAR)
+			scratch->far[scratch->n_far++] = other;
+		else
+			search->cut = true;
+		return false;
+	}
+	if (was_seen(scratch, target, &depth)) {
+		/* A loop that moves the stack pointer at each turn probes the stack. */
+		if (depth != path->state.depth && target < next)
+			path->state.depth = path->probe_depth > path->state.depth
+						    ? path->probe_depth
+						    : X86_LOST;
+		return false;
+	}
+	if (scratch->n_near == NEAR) {
+		search->cut = true;
+		return false;
+	}
+	if (target > next && target <= query->addr) {
+		path->va = next;
+		scratch->near[scratch->n_near++] = *path;
+		*path = other;
+		return true;
+	}
+	scratch->near[scratch->n_near++] = other;
+	return false;
+}
+
+/* Applies one instruction to the path; false where the path ends. */
+static bool step(struct search *search, struct path *path, const struct x86_effect *effect,
+		 size_t len)
+{
+	static const struct x86_effect push_bp = {.op = X86_PUSH,
+						  .reg = X86_BP,
+						  .base = X86_NO_REG};
+	uint64_t next = path->va + len;
+
+	switch (effect->op) {
+	case X86_OTHER:
+	case X86_CALL_INDIRECT:
+		break;
+	case X86_CALL:
+		if ((uint64_t)effect->value ==
+		    next) /* position-independent code asks where it is */
+			move_sp(&path->state, search->word);
+		break;
+	case X86_PUSH:
+		push(path, effect, search->word);
+		break;
+	case X86_POP:
+		pop(path, effect->reg, search->word);
+		break;
+	case X86_SET_SP:
+		set_sp(path, effect, search->word);
+		break;
+	case X86_COPY_SP:
+		copy_sp(path, effect, search->word);
+		break;
+	case X86_LOSE:
+		lose(&path->state, effect->reg);
+		break;
+	case X86_ENTER:
+		push(path, &push_bp, search->word);
+		path->state.fp_at = path->state.depth == X86_LOST ? 0 : path->state.depth;
+		move_sp(&path->state, effect->value);
+		break;
+	case X86_LEAVE:
+		if (!leave(&path->state, search->word))
+			return false;
+		break;
+	case X86_BRANCH:
+		if (jump(search, path, (uint64_t)effect->value, next))
+			return true;
+		break;
+	case X86_JUMP:
+		note_body(search, path);
+		note_gap(search, path, next);
+		if (!jump(search, path, (uint64_t)effect->value, next))
+			return false;
+		search->scratch->n_near--; /* what follows a jump is not reached from it */
+		return true;
+	case X86_JUMP_INDIRECT:
+	case X86_STOP:
+		note_body(search, path);
+		note_gap(search, path, next);
+		return false;
+	}
+	path->va = next;
+	return true;
+}
+
+static bool is_call(const struct x86_effect *effect)
+{
+	return effect->op == X86_CALL || effect->op == X86_CALL_INDIRECT;
+}
+
+static void follow(struct search *search, struct path path)
+{
+	const struct flow_query *query = search->query;
+
+	for (;;) {
+		struct x86_effect effect;
+		struct x86_insn insn;
+		const uint8_t *bytes;
+		int32_t *depth;
+		bool known;
+		size_t n;
+
+		if (query->kind == FRAME_PC && path.va == query->addr) {
+			search->out = path.state;
+			search->found = true;
+			return;
+		}
+		if (!search->steps) {
+			search->cut = true;
+			return;
+		}
+		search->steps--;
+		depth = seen(search->scratch, path.va, &known);
+		if (known)
+			return;
+		*depth = path.state.depth;
+		bytes = code_at(search->reader, path.va, &n);
+		if (!x86_decode(bytes, n, query->word, &insn)) {
+			search->cut = true;
+			return;
+		}
+		effect = x86_effect(&insn, path.va, query->word);
+		if (query->kind == FRAME_RETURN && path.va + insn.len == query->addr &&
+		    is_call(&effect)) {
+			search->out = path.state;
+			search->found = true;
+			return;
+		}
+		if (!step(search, &path, &effect, insn.len))
+			return;
+	}
+}
+
+static void follow_all(struct search *search)
+{
+	struct flow_scratch *scratch = search->scratch;
+
+	while (!search->found && search->steps && (scratch->n_near || scratch->n_far)) {
+		if (scratch->n_near)
+			follow(search, scratch->near[--scratch->n_near]);
+		else
+			follow(search, scratch->far[--scratch->n_far]);
+	}
+}
+
+/*
+ * Jump tables and landing pads are not followed: what lies behind a jump or a
+ * return and was not reached otherwise is taken for a part of the body.
+ */
+static void follow_gaps(struct search *search)
+{
+	struct flow_scratch *scratch = search->scratch;
+	uint64_t end = search->query->end ? search->query->end : search->query->addr + 1;
+	int32_t depth;
+
+	for (size_t i = 0; i < scratch->n_gap && !search->found && search->steps; i++) {
+		uint64_t va = scratch->gap[i];
+
+		if (va < search->query->start || va >= end || was_seen(scratch, va, &depth))
+			continue;
+		search->body.va = va;
+		follow(search, search->body);
+		follow_all(search);
+	}
+}
+
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
+			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out)
+{
+	struct path entry = {.va = query->start, .origin = X86_NO_REG};
+	struct search search = {.query = query, .reader = reader, .scratch = scratch};
+	unsigned allowed = *steps < X86_FLOW_STEPS ? *steps : X86_FLOW_STEPS;
+	bool guessed = false;
+
+	search.steps = allowed;
+	search.word = query->word;
+	search.body = entry;
+	scratch->generation++;
+	scratch->n_near = scratch->n_far = scratch->n_gap = 0;
+	follow(&search, entry);
+	follow_all(&search);
+	if (!search.found) {
+		guessed = true;
+		follow_gaps(&search);
+	}
+	*steps -= allowed - search.steps;
+	if (!search.found)
+		return search.cut || !search.steps ? FLOW_UNKNOWN : FLOW_NOT;
+	*out = search.out;
+	return guessed ? FLOW_GUESSED : FLOW_FOUND;
+}
