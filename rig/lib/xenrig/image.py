@@ -21,14 +21,18 @@ OTHER_TOOLS = ["usr/bin/strace", "usr/bin/xenstore-ls", "usr/bin/xenstore-list",
 MODULES = ["virtio/virtio", "virtio/virtio_ring", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
            "virtio/virtio_pci", "char/virtio_console", "xen/xen-evtchn", "xen/xen-gntdev", "xen/xen-gntalloc",
            "xen/xen-privcmd", "xen/xenfs/xenfs"]
+IN_LATER_KERNELS = ["virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev"]  # part of virtio_pci before
 
 # Loaded by name at run time, so nothing links to it: pthread_cancel, without which `xl create` aborts.
 LOADED_LATE = ["libgcc_s.so.1"]
 
-# What belongs to one build of the C library; never mix these from two builds.
+# The C library's parts, which every program may ask for.
 C_RUNTIME = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
-             "libutil.so.1", "libresolv.so.2", "libanl.so.1", "libgcc_s.so.1"]
+             "libutil.so.1", "libresolv.so.2", "libanl.so.1"]
+HOST_C_LIBRARY = os.confstr("CS_GNU_LIBC_VERSION")
 HOST_LIBRARIES = Path("/lib/x86_64-linux-gnu")
+
+LIBRARIES = Path("/lib/x86_64-linux-gnu")
 
 LIBRARIES = "lib/x86_64-linux-gnu"  # where the loader looks first
 LIBRARY_DIRECTORIES = [LIBRARIES, "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"]
@@ -50,7 +54,7 @@ def ensure(xen, say):
         say(f"building dom0 for Xen {xen}")
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
             packages.unpack(debs, tree, _is_used)
-            _build(tree, xen, _newer_c_runtime(debs), work)
+            _build(tree, xen, _host_is_newer(debs), work)
         for old in directory.parent.glob(f"{xen}-*"):
             if old != directory:
                 cache.remove(old)
@@ -59,19 +63,19 @@ def ensure(xen, say):
 
 def _digest(debs):
     digest = hashlib.sha256("\n".join(packages.names(debs)).encode())
-    for source in (Path(__file__), DOM0 / "init", DOM0 / "agent", *_newer_c_runtime(debs).values()):
+    for source in (Path(__file__), DOM0 / "init", DOM0 / "agent"):
         digest.update(source.read_bytes())
+    if _host_is_newer(debs):
+        digest.update(HOST_C_LIBRARY.encode())
     return digest.hexdigest()[:12]
 
 
-def _newer_c_runtime(debs):
-    """The host's C library when it is newer than the release's, so that the host's programs run in dom0."""
+def _host_is_newer(debs):
+    """Whether programs of this machine need a later C library than this release of Debian has."""
     package = next(path for path in debs.glob("libc6_*.deb"))
     theirs = package.name.split("_")[1].split("-")[0]
-    ours = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
-    if tuple(map(int, ours.split("."))) <= tuple(map(int, theirs.split("."))):
-        return {}
-    return {name: HOST_LIBRARIES / name for name in C_RUNTIME if (HOST_LIBRARIES / name).exists()}
+    ours = HOST_C_LIBRARY.split()[1]
+    return tuple(map(int, ours.split("."))) > tuple(map(int, theirs.split(".")))
 
 
 def _is_used(name):
@@ -82,14 +86,14 @@ def _is_used(name):
     return True
 
 
-def _build(tree, xen, runtime, out):
+def _build(tree, xen, host_is_newer, out):
     (out / "xen").write_bytes(gzip.decompress(_only(tree.glob(f"boot/xen-{xen}*.gz")).read_bytes()))
     (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
     archive = cpio.Archive()
     _add_files_of_our_own(archive)
     _add_modules(archive, tree)
     archive.file("bin/busybox", _only([tree / "bin/busybox", tree / "usr/bin/busybox"]).read_bytes(), 0o755)
-    _add_programs(archive, tree, runtime, _only(tree.glob("usr/lib/xen-4*/bin")))
+    _add_programs(archive, tree, host_is_newer, _only(tree.glob("usr/lib/xen-4*/bin")))
     with open(out / "dom0.cpio", "wb") as file:
         archive.write(file)
     (out / "libraries").write_text("\n".join(archive.names(LIBRARIES)) + "\n", encoding="ascii")
@@ -127,7 +131,7 @@ def _add_modules(archive, tree):
             archive.file(f"modules/{name}", plain.read_bytes())
         elif packed.exists():
             archive.file(f"modules/{name}", lzma.decompress(packed.read_bytes()))
-        elif f"drivers/{module}.ko" in built_in:
+        elif f"drivers/{module}.ko" in built_in or module in IN_LATER_KERNELS:
             continue
         else:
             raise RigError(f"dom0's kernel has no module {module}")
@@ -135,7 +139,7 @@ def _add_modules(archive, tree):
     archive.file("modules/order", ("\n".join(order) + "\n").encode())
 
 
-def _add_programs(archive, tree, runtime, xen_tools):
+def _add_programs(archive, tree, host_is_newer, xen_tools):
     pending = list(LOADED_LATE)
     for path in [xen_tools / name for name in XEN_TOOLS] + [tree / name for name in OTHER_TOOLS]:
         if not path.exists():
@@ -145,16 +149,22 @@ def _add_programs(archive, tree, runtime, xen_tools):
         archive.link(f"bin/{path.name}", name)
         pending += elf.needed(data)
     archive.link("usr/lib/xen", "/" + str(xen_tools.parent.relative_to(tree)))
-    _add_libraries(archive, tree, runtime, pending + C_RUNTIME)
+    places = [tree / name for name in LIBRARY_DIRECTORIES]
+    _add_libraries(archive, pending + C_RUNTIME, places, [HOST_LIBRARIES, *places] if host_is_newer else places)
 
 
-def _add_libraries(archive, tree, runtime, pending):
+def _add_libraries(archive, pending, release, others):
+    """Adds libraries and what they need: Xen's from the places `release`, the rest from `others`.
+
+    Where this machine is newer than dom0's release, all but Xen's own are this machine's: later
+    libraries serve earlier programs, and so both dom0's tools and what is put into it run.
+    """
     while pending:
         name = pending.pop()
         if f"{LIBRARIES}/{name}" in archive:
             continue
-        path = runtime.get(name) or next(
-            (tree / place / name for place in LIBRARY_DIRECTORIES if (tree / place / name).exists()), None)
+        places = release if name.startswith(("libxen", "libxl")) else others
+        path = next((place / name for place in places if (place / name).exists()), None)
         if path is None:
             raise RigError(f"no package holds {name}, which dom0's programs need")
         data = path.read_bytes()
