@@ -125,7 +125,7 @@ static void kallsyms_load_or_say_why_not(void **state)
 	struct error *err;
 
 	if (access("/proc/kallsyms", R_OK)) {
-		print_message("skipped: no /proc/kallsyms here\n");
+		print_message("# skipped: no /proc/kallsyms here\n");
 		skip();
 	}
 	err = symbols_load("/proc/kallsyms", &symbols);
@@ -146,7 +146,7 @@ static void nm_and_elf_agree(void **state)
 	size_t compared = 0;
 
 	if (system("nm --version >/dev/null 2>&1")) {
-		print_message("skipped: no nm here\n");
+		print_message("# skipped: no nm here\n");
 		skip();
 	}
 	assert_true(readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0);
