@@ -16,24 +16,24 @@ struct truth truth[ROWS] = {{"main", 0, 0},
 			    {"function_2", 0, 0},
 			    {"function_3", 0, 0}};
 
-VISIBLE void function_1(uint64_t dividend, uint64_t divisor)
+VISIBLE void function_1(unsigned long dividend, unsigned long divisor)
 {
 	print("function_1 %lu\n", dividend / divisor);
 }
 
-VISIBLE void function_2(uint64_t a, uint64_t b)
+VISIBLE void function_2(unsigned long a, unsigned long b)
 {
 	print("function_2 %lu\n", a * b);
 }
 
-VISIBLE void function_3(uint64_t a, uint64_t b)
+VISIBLE void function_3(unsigned long a, unsigned long b)
 {
 	print("function_3 %lu\n", a + b);
 }
 
-static inline void call(int row, uint64_t i)
+static inline void call(int row, unsigned long i)
 {
-	uint64_t number = 100000 + i % 800000;
+	unsigned long number = 100000 + i % 800000;
 
 	if (row == FUNCTION_1)
 		TIMED(&truth[FUNCTION_1], function_1(7 * number, 7));
@@ -47,15 +47,15 @@ int main(void)
 {
 	/* Per block of ten calls. */
 	static const unsigned int repeats[ROWS] = {0, 1, 3, 6};
-	uint64_t blocks = BLOCKS * option_number("scale", DEFAULT_SCALE) / 100;
+	unsigned long blocks = BLOCKS * option_number("scale", DEFAULT_SCALE) / 100;
 	/* In phases, the whole run is one block. */
-	uint64_t block_size = option_given("order=phases") ? blocks : 1;
+	unsigned long block_size = option_given("order=phases") ? blocks : 1;
 	uint64_t from = ticks();
 
 	print("app1: %lu blocks of 1 + 3 + 6 calls\n", blocks);
-	for (uint64_t done = 0; done < blocks; done += block_size)
+	for (unsigned long done = 0; done < blocks; done += block_size)
 		for (int row = FUNCTION_1; row < ROWS; row++)
-			for (uint64_t i = 0; i < repeats[row] * block_size; i++)
+			for (unsigned long i = 0; i < repeats[row] * block_size; i++)
 				call(row, done + i);
 	truth[MAIN].calls = 1;
 	truth[MAIN].ticks = ticks() - from;

@@ -19,30 +19,30 @@ enum { MAIN, FUNCTION_1, FUNCTION_2, FUNCTION_3, FUNCTION_4, FUNCTION_5, ROWS };
 struct truth truth[ROWS] = {{"main", 0, 0},	  {"function_1", 0, 0}, {"function_2", 0, 0},
 			    {"function_3", 0, 0}, {"function_4", 0, 0}, {"function_5", 0, 0}};
 
-VISIBLE void function_3(uint64_t number)
+VISIBLE void function_3(unsigned long number)
 {
 	for (unsigned int i = 0; i < LOOP; i++)
 		print("function_3 %lu\n", number + i);
 }
 
-VISIBLE void function_4(uint64_t number)
+VISIBLE void function_4(unsigned long number)
 {
 	for (unsigned int i = 0; i < 2 * LOOP; i++)
 		print("function_4 %lu\n", number + i);
 }
 
-VISIBLE void function_5(uint64_t number)
+VISIBLE void function_5(unsigned long number)
 {
 	for (unsigned int i = 0; i < LOOP; i++)
 		print("function_5 %lu\n", number + i);
 }
 
-VISIBLE void function_1(uint64_t number)
+VISIBLE void function_1(unsigned long number)
 {
 	TIMED(&truth[FUNCTION_3], function_3(number));
 }
 
-VISIBLE void function_2(uint64_t number)
+VISIBLE void function_2(unsigned long number)
 {
 	TIMED(&truth[FUNCTION_4], function_4(number));
 	TIMED(&truth[FUNCTION_5], function_5(number));
@@ -50,16 +50,16 @@ VISIBLE void function_2(uint64_t number)
 
 int main(void)
 {
-	uint64_t blocks = BLOCKS * option_number("scale", DEFAULT_SCALE) / 100;
+	unsigned long blocks = BLOCKS * option_number("scale", DEFAULT_SCALE) / 100;
 	/* In phases, the whole run is one block. */
-	uint64_t block_size = option_given("order=phases") ? blocks : 1;
+	unsigned long block_size = option_given("order=phases") ? blocks : 1;
 	uint64_t from = ticks();
 
 	print("app2: %lu blocks of 2 + 1 calls\n", blocks);
-	for (uint64_t done = 0; done < blocks; done += block_size) {
-		for (uint64_t i = 0; i < 2 * block_size; i++)
+	for (unsigned long done = 0; done < blocks; done += block_size) {
+		for (unsigned long i = 0; i < 2 * block_size; i++)
 			TIMED(&truth[FUNCTION_1], function_1(100000 + (done + i) % 800000));
-		for (uint64_t i = 0; i < block_size; i++)
+		for (unsigned long i = 0; i < block_size; i++)
 			TIMED(&truth[FUNCTION_2], function_2(100000 + (done + i) % 800000));
 	}
 	truth[MAIN].calls = 1;

@@ -19,7 +19,7 @@ VISIBLE void known_work(void)
 int main(void)
 {
 	bool crash = option_given("crash");
-	uint64_t end = clock_ns() + option_number("seconds", 5) * 1000000000;
+	uint64_t end = clock_ns() + option_number("seconds", 5) * 1000000000ull;
 	uint64_t from = ticks();
 
 	print("ends: will %s\n", crash ? "crash" : "power off");

@@ -20,7 +20,7 @@ void spin_in_two_cycle(uint64_t rounds);
 
 int main(void)
 {
-	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000;
+	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
 	uint64_t from = ticks();
 
 	print("fp-loop\n");

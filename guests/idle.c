@@ -8,7 +8,7 @@ struct truth truth[] = {{"tick", 0, 0}};
 
 VISIBLE void tick(void)
 {
-	print("tick %lu\n", truth[0].calls);
+	print("tick %llu\n", (unsigned long long)truth[0].calls);
 }
 
 VISIBLE void wait_for(uint64_t deadline_ns)

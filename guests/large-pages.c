@@ -75,7 +75,7 @@ static void map_stacks(void)
 
 int main(void)
 {
-	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000;
+	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
 	uint64_t from = ticks();
 
 	map_stacks();

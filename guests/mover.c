@@ -11,7 +11,7 @@
 #include "paging.h"
 
 #define WORKS	  4
-#define SPINS	  100000
+#define SPINS	  300000
 #define PAGE_SIZE 4096
 /* Odd, so that the window's pages all get their turn, and far apart. */
 #define PAGE_STEP 167
@@ -41,11 +41,12 @@ WORK(4)
 int main(void)
 {
 	static void (*const works[WORKS])(void) = {work_1, work_2, work_3, work_4};
-	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000;
+	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
 	uint64_t from = ticks();
 
 	paging_init();
-	print("mover: %lu stacks in %lu address spaces\n", (uint64_t)WORKS, (uint64_t)SPACES);
+	print("mover: %lu stacks in %lu address spaces\n", (unsigned long)WORKS,
+	      (unsigned long)SPACES);
 	for (unsigned int turn = 0; clock_ns() < end; turn++) {
 		unsigned int work = turn % WORKS, space = turn / 2 % SPACES;
 		unsigned int page = turn * PAGE_STEP % WINDOW_PAGES;

@@ -32,8 +32,8 @@ VISIBLE uint64_t recurse(uint64_t depth)
 
 int main(void)
 {
-	uint64_t depth = option_number("depth", DEFAULT_DEPTH);
-	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000;
+	unsigned long depth = option_number("depth", DEFAULT_DEPTH);
+	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
 	uint64_t from = ticks();
 
 	if (depth < 1 || depth > MAX_DEPTH)

@@ -46,12 +46,12 @@ VISIBLE void worker_3(unsigned int vcpu)
 int main(void)
 {
 	static void (*const workers[WORKERS])(unsigned int) = {NULL, worker_1, worker_2, worker_3};
-	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000;
+	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
 	unsigned int running = 1;
 
 	while (running < WORKERS && start_vcpu(running, workers[running]))
 		running++;
-	print("vcpus: %lu workers\n", (uint64_t)running);
+	print("vcpus: %lu workers\n", (unsigned long)running);
 	worker_0(end);
 	print_truth(truth, running);
 	return 0;

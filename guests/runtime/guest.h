@@ -22,7 +22,7 @@
 #endif
 
 /*
- * Formats one or more lines and sends them to the console. Knows %s, %lu, %0Nlu and %%.
+ * Formats one or more lines and sends them to the console. Knows %s, %lu, %llu, %0Nlu and %%.
  * A console that cannot keep up makes the guest yield a few times and then lose whole lines (never
  * parts of one), so that a function's cost does not hang on who reads the console; after
  * console_wait(true) the guest waits instead, for as long as it takes.
@@ -31,7 +31,7 @@ void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void console_wait(bool wait);
 
 /* The command line's `name=number`, or otherwise when it is missing or not a number. */
-uint64_t option_number(const char *name, uint64_t otherwise);
+unsigned long option_number(const char *name, unsigned long otherwise);
 /* Whether the command line holds the word `word`, for instance "crash" or "order=phases". */
 bool option_given(const char *word);
 
@@ -42,6 +42,18 @@ static inline uint64_t ticks(void)
 
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
+}
+
+/* Divides in place and returns the remainder. The runtime has no library for it on 32 bits. */
+static inline uint32_t divide(uint64_t *value, uint32_t divisor)
+{
+	uint32_t low = (uint32_t)*value, high = (uint32_t)(*value >> 32),
+		 remainder = high % divisor;
+
+	high /= divisor;
+	__asm__("divl %[divisor]" : "+a"(low), "+d"(remainder) : [divisor] "rm"(divisor) : "cc");
+	*value = (uint64_t)high << 32 | low;
+	return remainder;
 }
 
 /* Work: the same number of instructions a round, a leaf, about a million rounds in some ms. */

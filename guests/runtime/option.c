@@ -30,14 +30,14 @@ bool option_given(const char *word)
 	return rest && (*rest == '\0' || *rest == ' ');
 }
 
-uint64_t option_number(const char *name, uint64_t otherwise)
+unsigned long option_number(const char *name, unsigned long otherwise)
 {
 	const char *rest = find(name);
-	uint64_t value = 0;
+	unsigned long value = 0;
 
 	if (!rest || *rest++ != '=' || *rest < '0' || *rest > '9')
 		return otherwise;
 	while (*rest >= '0' && *rest <= '9')
-		value = value * 10 + (uint64_t)(*rest++ - '0');
+		value = value * 10 + (unsigned long)(*rest++ - '0');
 	return value;
 }

@@ -25,7 +25,10 @@ struct platform {
 /* Set up once by platform_init, read-only afterwards. */
 extern struct platform platform;
 
-/* Called first, with what the boot protocol hands over (PV: start_info, PVH: hvm_start_info). */
+/*
+ * Called first, by the entry code, with what the boot protocol hands over (PV: start_info, PVH:
+ * hvm_start_info).
+ */
 void platform_init(const void *boot);
 
 /* Tells the other end that the console ring holds bytes. */
@@ -44,7 +47,7 @@ void _start(void);
 void vcpu_entry(void);
 
 /* Where assembly hands over to C. */
-void guest_start(const void *boot) __attribute__((noreturn));
+void guest_start(void) __attribute__((noreturn));
 void vcpu_start(unsigned int vcpu) __attribute__((noreturn));
 
 #endif

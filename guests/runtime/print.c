@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Formatting: print -> print_arguments -> put_... -> put_char -> flush_line -> console_write. */
+/* Formatting: print -> put_argument -> put_... -> put_char -> flush_line -> console_write. */
 #include <stdarg.h>
 
 #include "console.h"
@@ -37,8 +37,7 @@ static VISIBLE void put_number(struct line *line, uint64_t value, unsigned int w
 	unsigned int used = 0;
 
 	do {
-		digits[used++] = (char)('0' + value % 10);
-		value /= 10;
+		digits[used++] = (char)('0' + divide(&value, 10));
 	} while (value);
 	while (width > used) {
 		put_char(line, '0');
@@ -48,27 +47,27 @@ static VISIBLE void put_number(struct line *line, uint64_t value, unsigned int w
 		put_char(line, digits[--used]);
 }
 
-static VISIBLE void print_arguments(struct line *line, const char *format, va_list arguments)
+/* Puts what the conversion that follows a '%' asks for and returns the conversion's last character. */
+static VISIBLE const char *put_argument(struct line *line, const char *format, va_list *arguments)
 {
-	for (; *format; format++) {
-		unsigned int width = 0;
+	unsigned int width = 0;
 
-		if (*format != '%') {
-			put_char(line, *format);
-			continue;
-		}
-		format++;
-		while (*format >= '0' && *format <= '9')
-			width = width * 10 + (unsigned int)(*format++ - '0');
-		if (*format == 's') {
-			put_string(line, va_arg(arguments, const char *));
-		} else if (*format == 'l') {
-			format++;
-			put_number(line, va_arg(arguments, unsigned long), width);
-		} else {
-			put_char(line, *format);
-		}
+	while (*format >= '0' && *format <= '9')
+		width = width * 10 + (unsigned int)(*format++ - '0');
+	if (format[0] == 's') {
+		put_string(line, va_arg(*arguments, const char *));
+		return format;
 	}
+	if (format[0] == 'l' && format[1] == 'l') {
+		put_number(line, va_arg(*arguments, unsigned long long), width);
+		return format + 2;
+	}
+	if (format[0] == 'l') {
+		put_number(line, va_arg(*arguments, unsigned long), width);
+		return format + 1;
+	}
+	put_char(line, *format);
+	return format;
 }
 
 VISIBLE void print(const char *format, ...)
@@ -78,7 +77,12 @@ VISIBLE void print(const char *format, ...)
 
 	line.used = 0;
 	va_start(arguments, format);
-	print_arguments(&line, format, arguments);
+	for (; *format; format++) {
+		if (*format == '%')
+			format = put_argument(&line, format + 1, &arguments);
+		else
+			put_char(&line, *format);
+	}
 	va_end(arguments);
 	if (line.used)
 		flush_line(&line);

@@ -12,9 +12,8 @@ struct platform platform;
 static void (*vcpu_entries[MAX_VCPUS])(unsigned int vcpu);
 static uint8_t vcpu_stacks[MAX_VCPUS][VCPU_STACK_BYTES] __attribute__((aligned(4096)));
 
-VISIBLE void guest_start(const void *boot)
+VISIBLE void guest_start(void)
 {
-	platform_init(boot);
 	main();
 	shut_down(ENDING_POWEROFF);
 }

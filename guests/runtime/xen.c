@@ -34,8 +34,8 @@ uint64_t xen_clock_ns(const struct shared_info *shared)
 			delta <<= info->tsc_shift;
 		else
 			delta >>= -info->tsc_shift;
-		now = info->system_time +
-		      (uint64_t)(((unsigned __int128)delta * info->tsc_to_system_mul) >> 32);
+		now = info->system_time + (delta >> 32) * info->tsc_to_system_mul +
+		      ((delta & UINT32_MAX) * info->tsc_to_system_mul >> 32);
 		__asm__ volatile("lfence" : : : "memory");
 	} while (version != info->version);
 	return now;

@@ -19,6 +19,7 @@ FUNCTION(_start)
 	movq $boot_stack + BOOT_STACK_BYTES, %rsp
 	OUTERMOST_FRAME
 	movq %rsi, %rdi
+	call platform_init
 	call guest_start
 	ud2
 END(_start)

@@ -60,14 +60,16 @@ VISIBLE void bare_drain(struct xencons_interface *ring)
 uint64_t bare_clock_ns(void)
 {
 	static uint64_t passed;
+	uint64_t seconds, rest;
 	static uint32_t last;
 	uint32_t now = in32(ACPI_TIMER) & ACPI_TIMER_MASK;
 
 	passed += (now - last) & ACPI_TIMER_MASK;
 	last = now;
-	/* Without overflow for 142 years. */
-	return passed / ACPI_TIMER_HZ * 1000000000 +
-	       passed % ACPI_TIMER_HZ * 1000000000 / ACPI_TIMER_HZ;
+	seconds = passed;
+	rest = divide(&seconds, ACPI_TIMER_HZ) * 1000000000ull;
+	divide(&rest, ACPI_TIMER_HZ);
+	return seconds * 1000000000 + rest;
 }
 
 void bare_power_off(unsigned int code)

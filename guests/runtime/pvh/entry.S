@@ -54,6 +54,7 @@ FUNCTION(start_long_mode)
 	movl %eax, %ss
 	OUTERMOST_FRAME
 	movl %ebx, %edi
+	call platform_init
 	call guest_start
 	ud2
 END(start_long_mode)

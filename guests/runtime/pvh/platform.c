@@ -5,7 +5,6 @@
 #include <xen/arch-x86/cpuid.h>
 #include <xen/arch-x86/hvm/start_info.h>
 #include <xen/hvm/hvm_op.h>
-#include <xen/hvm/hvm_vcpu.h>
 #include <xen/hvm/params.h>
 #include <xen/memory.h>
 
@@ -14,7 +13,6 @@
 #include "xen.h"
 
 extern uint8_t hypercall_page[];
-extern uint64_t page_table_4[];
 
 /* A page of the image in whose place shared_info is put. */
 static uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
@@ -79,14 +77,17 @@ void platform_init(const void *boot)
 	const struct hvm_start_info *start_info = boot;
 	uint32_t base = xen_cpuid_base();
 
-	platform.command_line =
-		start_info->cmdline_paddr ? (const char *)start_info->cmdline_paddr : "";
+	platform.command_line = start_info->cmdline_paddr
+					? (const char *)(unsigned long)start_info->cmdline_paddr
+					: "";
 	platform.console = &own_console;
 	on_xen = base != 0;
 	if (!on_xen)
 		return;
 	write_msr(cpuid(base + 2).ebx, (unsigned long)hypercall_page);
-	platform.console = (struct xencons_interface *)(hvm_parameter(HVM_PARAM_CONSOLE_PFN) << 12);
+	platform.console =
+		(struct xencons_interface *)((unsigned long)hvm_parameter(HVM_PARAM_CONSOLE_PFN)
+					     << 12);
 	platform.console_port = (evtchn_port_t)hvm_parameter(HVM_PARAM_CONSOLE_EVTCHN);
 	map_shared_info();
 }
@@ -124,22 +125,4 @@ void platform_shut_down(unsigned int reason)
 	if (on_xen)
 		xen_shut_down(reason);
 	bare_power_off(reason);
-}
-
-bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
-{
-	struct vcpu_hvm_context context = {.mode = VCPU_HVM_MODE_64B};
-
-	if (!on_xen)
-		return false;
-	context.cpu_regs.x86_64.rip = (unsigned long)vcpu_entry;
-	context.cpu_regs.x86_64.rsp = (unsigned long)stack_top;
-	context.cpu_regs.x86_64.rdi = vcpu;
-	context.cpu_regs.x86_64.rflags = 2;
-	/* PG, WP, ET and PE; PAE; LMA and LME. */
-	context.cpu_regs.x86_64.cr0 = 0x80010011;
-	context.cpu_regs.x86_64.cr3 = (unsigned long)page_table_4;
-	context.cpu_regs.x86_64.cr4 = 0x20;
-	context.cpu_regs.x86_64.efer = 0x500;
-	return xen_start_vcpu(vcpu, &context);
 }
