@@ -1,0 +1,158 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every guest image promises, and that the PVH images keep it directly under QEMU.
+
+    images_test.py DIRECTORY    where the images were built
+"""
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+IMAGES = Path()
+QEMU = shutil.which("qemu-system-x86_64")
+# The hypervisor writes the hypercall page: nothing can be known about its code.
+WITHOUT_CFI = {"hypercall_page"}
+
+
+def read_elf(image, *options):
+    return subprocess.run(["readelf", "-W", *options, str(image)], check=True, text=True,
+                          capture_output=True).stdout.splitlines()
+
+
+def functions(image):
+    """Name -> (address, size) of all functions."""
+    found = {}
+    for line in read_elf(image, "-s"):
+        words = line.split()
+        if len(words) == 8 and words[3] == "FUNC":
+            found[words[7]] = int(words[1], 16), int(words[2], 0)
+    return found
+
+
+def described_ranges(image):
+    """The address ranges of which .eh_frame tells."""
+    pattern = re.compile(r"FDE .* pc=([0-9a-f]+)\.\.([0-9a-f]+)")
+    matches = map(pattern.search, read_elf(image, "--debug-dump=frames"))
+    return [(int(match[1], 16), int(match[2], 16)) for match in matches if match]
+
+
+def run(name, command_line, *options):
+    """Console lines and exit status of an image directly under QEMU."""
+    done = subprocess.run(
+        [QEMU, "-accel", "tcg", "-m", "64", "-display", "none", "-nodefaults", "-serial", "stdio",
+         "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
+         "-kernel", str(IMAGES / f"{name}.elf"), "-append", command_line, *options],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return done.stdout.splitlines(), done.returncode
+
+
+def truth(lines):
+    """Function name -> (calls, share) from a guest's last lines."""
+    rows = (line.split() for line in lines if line.startswith("truth "))
+    return {row[1]: (int(row[3]), float(row[7])) for row in rows}
+
+
+class EveryImage(unittest.TestCase):
+    def for_each_image(self, check):
+        images = sorted(IMAGES.glob("*.elf"))
+        self.assertTrue(images, f"no images in {IMAGES}")
+        for image in images:
+            with self.subTest(image.name):
+                check(image)
+
+    def test_has_a_size_for_every_function(self):
+        self.for_each_image(lambda image: self.assertEqual(
+            [], [name for name, (_, size) in functions(image).items() if not size]))
+
+    def test_has_cfi_for_every_function_but_the_hypercall_page(self):
+        def check(image):
+            ranges = described_ranges(image)
+            without = {name for name, (address, size) in functions(image).items()
+                       if not any(low <= address and address + size <= high for low, high in ranges)}
+            self.assertEqual(WITHOUT_CFI, without)
+        self.for_each_image(check)
+
+    def test_has_a_build_id(self):
+        self.for_each_image(lambda image: self.assertTrue(
+            any("Build ID:" in line for line in read_elf(image, "-n"))))
+
+    def test_has_edges_between_its_own_functions_that_lead_from_the_entry_to_main(self):
+        def check(image):
+            lines = image.with_suffix(".edges").read_text(encoding="utf-8").splitlines()
+            edges = {tuple(line.split()) for line in lines}
+            self.assertLessEqual({name for edge in edges for name in edge}, set(functions(image)))
+            self.assertIn(("guest_start", "main"), edges)
+            callers = {caller for caller, callee in edges if callee == "guest_start"}
+            self.assertEqual(1, len(callers))
+            self.assertLessEqual(callers, {"_start", "start_long_mode"})
+        self.for_each_image(check)
+
+    def test_has_a_configuration_that_names_it(self):
+        self.for_each_image(lambda image: self.assertIn(
+            f'kernel = "{image.name}"', image.with_suffix(".cfg").read_text(encoding="utf-8")))
+
+
+@unittest.skipUnless(QEMU, "qemu-system-x86_64 is missing")
+class UnderQemu(unittest.TestCase):
+    def test_app1_divides_its_instructions_1_to_3_to_6(self):
+        for platform in ("pvh", "pvh32", "pvh32pae"):
+            for variant in ("fp", "nofp"):
+                for order in ("blocks", "phases"):
+                    with self.subTest(platform=platform, variant=variant, order=order):
+                        lines, status = run(f"app1-{platform}-{variant}", f"scale=1 order={order}",
+                                            "-icount", "shift=0,sleep=off")
+                        self.assertEqual(1, status)
+                        self.check(truth(lines), {"function_1": (1000, 0.10),
+                                                  "function_2": (3000, 0.30),
+                                                  "function_3": (6000, 0.60)})
+
+    def test_app2_divides_its_instructions_as_its_loops_say(self):
+        for variant in ("fp", "nofp"):
+            with self.subTest(variant=variant):
+                lines, status = run(f"app2-pvh-{variant}", "scale=1", "-icount",
+                                    "shift=0,sleep=off")
+                self.assertEqual(1, status)
+                self.check(truth(lines), {"function_1": (2000, 0.40), "function_2": (1000, 0.60),
+                                          "function_3": (2000, 0.40), "function_4": (1000, 0.40),
+                                          "function_5": (1000, 0.20)})
+
+    def check(self, found, expected):
+        self.assertEqual(set(found), {"main", *expected})
+        for name, (calls, share) in expected.items():
+            self.assertEqual(calls, found[name][0])
+            self.assertAlmostEqual(share, found[name][1], delta=0.02)
+
+    def test_nothing_is_lost_and_everything_printed(self):
+        lines, _ = run("app1-pvh-fp", "scale=1")
+        self.assertEqual(3000, sum(line.startswith("function_2 ") for line in lines))
+        self.assertIn("console lost 0 bytes", lines)
+
+    def test_the_spinning_guests_spin_and_power_off(self):
+        for name, function in (("recursion", "bottom"), ("fp-loop", "spin_in_two_cycle"),
+                               ("mover", "work_4"), ("vcpus", "worker_0"), ("ends", "known_work")):
+            for variant in ("fp", "nofp"):
+                with self.subTest(name=name, variant=variant):
+                    lines, status = run(f"{name}-pvh-{variant}", "seconds=1")
+                    self.assertEqual(1, status)
+                    self.assertGreater(truth(lines)[function][0], 0)
+
+    def test_large_pages_hold_a_stack_each(self):
+        lines, status = run("large-pages-pvh-fp", "seconds=1", "-m", "1088", "-cpu", "max")
+        self.assertEqual(1, status)
+        self.assertGreater(truth(lines)["spin_on_1g"][0], 0)
+
+    def test_a_deep_recursion_comes_back(self):
+        lines, status = run("recursion-pvh-nofp", "seconds=1 depth=16128")
+        self.assertEqual((1, "recursion: 16128 deep"), (status, lines[0]))
+
+    def test_the_crash_is_told_apart_from_the_power_off(self):
+        _, status = run("ends-pvh-fp", "seconds=1 crash")
+        self.assertEqual(7, status)
+
+
+if __name__ == "__main__":
+    IMAGES = Path(sys.argv.pop(1))
+    unittest.main()
