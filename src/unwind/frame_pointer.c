@@ -77,12 +77,35 @@ static bool load(struct walk *walk, uint64_t va, uint64_t *value)
 	return true;
 }
 
+/* The value of a register by its number in instructions, where the walk begins. */
+static bool first_register(const struct walk *walk, uint8_t reg, uint64_t *value)
+{
+	static const uint8_t dwarf_64[8] = {0, 2, 1, 3, 7, 6, 4, 5};
+	const struct regs *regs = walk->in->regs;
+	unsigned n = walk->word == 8 && reg < 8 ? dwarf_64[reg] : reg;
+
+	if (walk->at.kind != FRAME_PC || reg > 15 || !(regs->gp_valid >> n & 1))
+		return false;
+	*value = regs->gp[n];
+	return true;
+}
+
+/* Where a stack was before it was realigned: the address behind the true return address. */
+static bool find_origin(struct walk *walk, const struct x86_state *state, uint64_t slot,
+			uint64_t *origin)
+{
+	if (state->origin_at)
+		return load(walk, slot - (uint64_t)(int64_t)state->origin_at, origin);
+	return first_register(walk, state->origin_reg, origin);
+}
+
 /* The caller if the return address `ret` stands at `slot` and the code is in this state. */
 static struct caller caller_by_state(struct walk *walk, const struct x86_state *state,
 				     uint64_t slot, uint64_t ret)
 {
 	struct caller caller = {.place = walk->at};
 	struct place *place = &caller.place;
+	uint64_t origin;
 
 	place->addr = ret;
 	place->kind = FRAME_RETURN;
@@ -94,18 +117,22 @@ static struct caller caller_by_state(struct walk *walk, const struct x86_state *
 	}
 	place->sp = slot + walk->word;
 	place->exact = !state->copied;
+	if (state->copied && find_origin(walk, state, slot, &origin) && origin > slot &&
+	    origin % walk->word == 0) {
+		place->sp = origin;
+		place->exact = true;
+	}
 	return caller;
 }
 
 /* How far a return address is to be believed that was found by state; false: not at all. */
-static bool believe(struct walk *walk, enum flow_result flow, const struct x86_call *call,
-		    uint8_t *trust)
+static bool believe(const struct site *site, const struct x86_call *call, uint8_t *trust)
 {
-	if (call->direct && call->target == walk->site.start)
+	if (call->direct && call->target == site->start)
 		*trust = TRUST_SURE;
 	else if (call->indirect)
-		*trust = flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
-	else if (call->direct)
+		*trust = site->flow == FLOW_FOUND && !site->learned ? TRUST_SURE : TRUST_GUESS;
+	else if (call->direct && !site->learned)
 		*trust = TRUST_GUESS; /* a function that was called and then jumped to this one? */
 	else
 		return false;
@@ -124,8 +151,7 @@ static enum found try_slot(struct walk *walk, uint64_t slot, struct caller *call
 		walk->out->end = UNWIND_OUTERMOST;
 		return FOUND_END;
 	}
-	if (!believe(walk, site->flow, &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call,
-		     &trust))
+	if (!believe(site, &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call, &trust))
 		return FOUND_NONE;
 	*caller = caller_by_state(walk, &site->state, slot, ret);
 	caller->trust = trust;
@@ -137,117 +163,151 @@ static bool state_known(const struct site *site)
 	return site->has_flow && (site->flow == FLOW_FOUND || site->flow == FLOW_GUESSED);
 }
 
-/* Entry code: it brought its own stack pointer, or took the return address off the stack. */
-static bool has_no_caller(const struct x86_state *state)
+/* Where a state says that the return address is, by sp (else by fp); false if it does not. */
+static bool slot_by_sp(const struct walk *walk, const struct x86_state *state, uint64_t *slot)
 {
-	return state->depth == X86_LOST ? !state->fp_at : state->depth < 0;
+	*slot = walk->at.sp + (uint64_t)(int64_t)state->depth;
+	if (state->depth != X86_LOST)
+		return walk->at.exact && state->depth >= 0;
+	if (state->fp_at || !first_register(walk, state->origin_reg, slot))
+		return false;
+	*slot -= walk->word;
+	return true;
+}
+
+static bool slot_by_fp(const struct walk *walk, const struct x86_state *state, uint64_t *slot)
+{
+	*slot = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
+	return walk->at.fp_known && state->fp_at;
 }
 
 static enum found by_state(struct walk *walk, struct caller *caller)
 {
 	const struct x86_state *state = &walk->site.state;
-	uint64_t by_sp = walk->at.sp + (uint64_t)(int64_t)state->depth;
-	uint64_t by_fp = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
-	bool sp_known = walk->at.exact && state->depth != X86_LOST && state->depth >= 0;
-	bool fp_known = walk->at.fp_known && state->fp_at;
+	uint64_t by_sp, by_fp;
+	bool sp_known, fp_known;
 	enum found found = FOUND_NONE;
 
 	if (!state_known(&walk->site))
 		return FOUND_NONE;
-	if (sp_known)
-		found = try_slot(walk, by_sp, caller);
-	if (found == FOUND_NONE && fp_known && !(sp_known && by_sp == by_fp))
+	sp_known = slot_by_sp(walk, state, &by_sp);
+	fp_known = slot_by_fp(walk, state, &by_fp);
+	/* What was allocated on the stack on some paths only, the frame pointer does not mind. */
+	if (fp_known)
 		found = try_slot(walk, by_fp, caller);
+	if (found == FOUND_NONE && sp_known && !(fp_known && by_sp == by_fp))
+		found = try_slot(walk, by_sp, caller);
 	return found;
 }
 
-/* Where a state says that the return address is; false if it does not. */
-static bool slot_of(const struct walk *walk, const struct x86_state *state, uint64_t *slot)
-{
-	if (walk->at.exact && state->depth != X86_LOST)
-		*slot = walk->at.sp + (uint64_t)(int64_t)state->depth;
-	else if (walk->at.fp_known && state->fp_at)
-		*slot = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
-	else
-		return false;
-	return true;
-}
-
-/* Does the function that was called from `ret` lead here, with `ret` in `slot`? */
-static bool proves_itself(struct walk *walk, uint64_t slot, uint64_t ret, uint64_t target,
-			  struct caller *caller)
-{
-	struct unwinder *unwinder = walk->in->unwinder;
+/* A function that was called from a return address on the stack. */
+struct candidate {
+	uint64_t slot, ret, target;
+	enum flow_result flow;
 	struct x86_state state;
-	struct site *site = site_at(unwinder, walk->at.addr, walk->at.kind);
-	enum flow_result flow = site_try_start(unwinder, site, target, &state);
-	uint64_t expected;
+	bool proven; /* following it leads here, with the return address in that slot */
+};
 
-	if ((flow != FLOW_FOUND && flow != FLOW_GUESSED) || !slot_of(walk, &state, &expected) ||
-	    expected != slot)
-		return false;
-	site_learn(site, target, flow, &state);
-	*caller = caller_by_state(walk, &state, slot, ret);
-	caller->trust = TRUST_SURE;
-	return true;
-}
-
-static bool is_record(const struct walk *walk, uint64_t slot)
+/* Reads the return address in candidate->slot and says whether it may be ours. */
+static bool is_candidate(struct walk *walk, struct candidate *candidate, bool record)
 {
-	return walk->at.fp_known && slot == walk->at.fp + walk->word;
-}
-
-static bool try_target(struct walk *walk, uint64_t slot, struct caller *caller)
-{
-	const struct site *site = &walk->site;
+	uint64_t addr = walk->at.addr;
 	const struct x86_call *call;
-	uint64_t ret, target;
-	bool record = is_record(walk, slot);
 
-	if (!load(walk, slot, &ret) || !ret)
+	if (!load(walk, candidate->slot, &candidate->ret))
 		return false;
 	/* A direct call reaches no farther than 2 GiB. */
-	if (ret - walk->at.addr + (1ull << 32) > 1ull << 33)
+	if (candidate->ret - addr + (1ull << 32) > 1ull << 33)
 		return false;
-	call = &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
-	if (!call->direct)
-		return false;
-	target = call->target;
-	if (site->has_start && target == site->start) {
-		if (state_known(site) && site->flow == FLOW_FOUND)
-			return false; /* the state says that it stands elsewhere */
-		*caller = (struct caller){.place = walk->at, .trust = TRUST_GUESS};
-		caller->place.addr = ret;
-		caller->place.kind = FRAME_RETURN;
-		caller->place.sp = slot + walk->word;
-		caller->place.exact = true;
-		if (record) {
-			caller->trust = TRUST_SURE;
-			caller->place.chained = true;
-			caller->place.fp_known = load(walk, slot - walk->word, &caller->place.fp);
-		}
-		return true;
-	}
-	if (!record && walk->at.addr - target >= FUNCTION_MAX)
-		return false;
-	return proves_itself(walk, slot, ret, target, caller);
+	call = &site_at(walk->in->unwinder, candidate->ret, FRAME_RETURN)->call;
+	candidate->target = call->target;
+	/* A function that jumped here, and so is not near, has nothing more on the stack. */
+	return call->direct && (record || candidate->slot == walk->at.sp ||
+				addr - candidate->target + FUNCTION_MAX < 2 * FUNCTION_MAX);
 }
 
+static bool prove(struct walk *walk, struct candidate *candidate)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	uint64_t slot;
+
+	candidate->flow = site_try_start(unwinder, site_at(unwinder, walk->at.addr, walk->at.kind),
+					 candidate->target, &candidate->state);
+	if (candidate->flow != FLOW_FOUND && candidate->flow != FLOW_GUESSED)
+		return false;
+	if (!slot_by_fp(walk, &candidate->state, &slot) &&
+	    !slot_by_sp(walk, &candidate->state, &slot))
+		return false;
+	return slot == candidate->slot;
+}
+
+/* Is it ours? By proof, or because symbols say that it called the function that stands here. */
+static bool try_candidate(struct walk *walk, struct candidate *candidate, bool record)
+{
+	const struct site *site = &walk->site;
+
+	if (!is_candidate(walk, candidate, record))
+		return false;
+	candidate->proven = prove(walk, candidate);
+	return candidate->proven ||
+	       (site->has_start && !site->learned && candidate->target == site->start);
+}
+
+static struct caller caller_by_candidate(struct walk *walk, const struct candidate *candidate,
+					 bool record)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct caller caller = {.place = walk->at, .trust = TRUST_GUESS};
+
+	if (candidate->proven) {
+		site_learn(site_at(unwinder, walk->at.addr, walk->at.kind), candidate->target,
+			   candidate->flow, &candidate->state);
+		caller = caller_by_state(walk, &candidate->state, candidate->slot, candidate->ret);
+		caller.trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
+		return caller;
+	}
+	caller.place.addr = candidate->ret;
+	caller.place.kind = FRAME_RETURN;
+	caller.place.sp = candidate->slot + walk->word;
+	caller.place.exact = true;
+	if (record) {
+		caller.trust = TRUST_SURE;
+		caller.place.chained = true;
+		caller.place.fp_known = load(walk, candidate->slot - walk->word, &caller.place.fp);
+	}
+	return caller;
+}
+
+/*
+ * The record that the frame pointer leads to comes first. But a function that
+ * was called later has its return address farther down: if there is one, then
+ * the record is its caller's.
+ */
 static enum found by_target(struct walk *walk, struct caller *caller)
 {
 	const struct window *stack = walk->in->stack;
-	uint64_t end = walk->at.sp + SCAN_WORDS * walk->word;
-	bool beyond = walk->beyond;
+	uint64_t slot = walk->at.sp, end = slot + SCAN_WORDS * walk->word;
+	struct candidate best = {.slot = walk->at.fp + walk->word}, other;
+	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
 
-	if (walk->at.fp_known && try_target(walk, walk->at.fp + walk->word, caller))
-		return FOUND_CALLER;
+	walk->beyond = false;
 	if (end > stack->va + stack->len)
 		end = stack->va + stack->len;
-	for (uint64_t slot = walk->at.sp; slot < end; slot += walk->word)
-		if (try_target(walk, slot, caller))
-			return FOUND_CALLER;
-	walk->beyond = beyond;
-	return FOUND_NONE;
+	if (record && best.slot < end)
+		end = best.slot;
+	for (; slot < end; slot += walk->word) {
+		other = (struct candidate){.slot = slot};
+		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
+			best = other;
+			record = false;
+			found = true;
+			break;
+		}
+	}
+	if (!found)
+		return FOUND_NONE;
+	*caller = caller_by_candidate(walk, &best, record);
+	return FOUND_CALLER;
 }
 
 /* May a record be believed whose return address follows this call? */
@@ -306,8 +366,8 @@ static enum unwind_end reason(const struct walk *walk)
 
 	if (walk->beyond)
 		return UNWIND_BYTES;
-	if (walk->site.flow == FLOW_FOUND && state_known(&walk->site) &&
-	    has_no_caller(&walk->site.state))
+	if (at->kind == FRAME_RETURN && walk->site.flow == FLOW_FOUND && state_known(&walk->site) &&
+	    walk->site.state.entry)
 		return UNWIND_OUTERMOST;
 	if (at->chained && at->fp_known && !at->fp)
 		return UNWIND_OUTERMOST;
@@ -334,11 +394,10 @@ static enum found find_caller(struct walk *walk, struct caller *caller)
 	if (blind)
 		return by_record(walk, true, caller);
 	found = by_state(walk, caller);
-	if (found == FOUND_NONE)
-		found = by_target(walk, caller);
-	if (found == FOUND_NONE)
-		found = by_record(walk, false, caller);
-	return found;
+	if (found != FOUND_NONE || walk->beyond)
+		return found;
+	found = by_target(walk, caller);
+	return found == FOUND_NONE ? by_record(walk, false, caller) : found;
 }
 
 void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,

@@ -75,12 +75,11 @@ static void fill(struct unwinder *unwinder, struct site *site)
 	if (site->kind == FRAME_PC) {
 		site->readable = code->read(code->ctx, site->addr, bytes, 1) == 1;
 	} else {
-		/* The function may start on the first bytes of a page that follows a hole. */
-		if (code->read(code->ctx, site->addr - n, bytes, n) != n) {
-			n = 2;
-			if (code->read(code->ctx, site->addr - n, bytes, n) != n)
-				return;
-		}
+		/* Right behind a hole there are fewer bytes of code. */
+		while (n && code->read(code->ctx, site->addr - n, bytes, n) != n)
+			n--;
+		if (!n)
+			return;
 		site->readable = true;
 		if (!x86_call_before(bytes, n, site->addr, unwinder->word, &site->call))
 			return;
@@ -133,12 +132,16 @@ void site_follow(struct unwinder *unwinder, struct site *site)
 enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, uint64_t start,
 				struct x86_state *state)
 {
+	const struct code *code = unwinder->reader.code;
 	enum flow_result flow;
+	uint64_t symbol, end;
 
 	for (size_t i = 0; i < site->n_not && i < 4; i++)
 		if (site->not_start[i] == start)
 			return FLOW_NOT;
-	flow = follow(unwinder, site, start, 0, state);
+	if (!code->function || !code->function(code->ctx, start, &symbol, &end))
+		end = 0;
+	flow = follow(unwinder, site, start, end, state);
 	if (flow == FLOW_NOT) {
 		site->not_start[site->n_not % 4] = start;
 		site->n_not = site->n_not == 7 ? 4 : site->n_not + 1;
@@ -150,6 +153,7 @@ void site_learn(struct site *site, uint64_t start, enum flow_result flow,
 		const struct x86_state *state)
 {
 	site->has_start = true;
+	site->learned = true;
 	site->has_flow = true;
 	site->start = start;
 	site->end = 0;

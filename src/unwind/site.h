@@ -18,6 +18,7 @@ struct site {
 	uint8_t word;	      /* 0: nothing in here */
 	bool readable;	      /* its code can be read; if not, nothing below is set */
 	bool has_start;	      /* the function is known: by symbols, as a stub, or learned */
+	bool learned;	      /* ... the last of these */
 	bool has_flow;	      /* its code was followed: `flow` and `state` are set */
 	struct x86_call call; /* FRAME_RETURN only */
 	uint64_t start, end;  /* end 0: not known */

@@ -26,6 +26,15 @@ static struct x86_effect writes(uint8_t reg)
 	return reg == X86_SP || reg == X86_BP ? with_reg(X86_LOSE, reg) : simple(X86_OTHER);
 }
 
+/* ... and whose new value has nothing to do with the old one. */
+static struct x86_effect replaces(uint8_t reg)
+{
+	struct x86_effect effect = writes(reg);
+
+	effect.value = 1;
+	return effect;
+}
+
 static struct x86_effect writes_rm(const struct x86_insn *insn)
 {
 	return insn->mod == 3 ? writes(insn->rm) : simple(X86_OTHER);
@@ -48,7 +57,9 @@ static struct x86_effect computes(const struct x86_insn *insn)
 {
 	struct x86_effect effect = simple(X86_SET_SP);
 
-	if (insn->mod == 3 || insn->index || insn->base == X86_NO_REG)
+	if (insn->base == X86_NO_REG)
+		return replaces(insn->reg);
+	if (insn->mod == 3 || insn->index)
 		return writes(insn->reg);
 	if (insn->reg == X86_SP)
 		effect.base = insn->base;
@@ -200,7 +211,7 @@ static struct x86_effect high_half_effect(const struct x86_insn *insn, uint64_t 
 		return group_ff(insn);
 	}
 	if ((insn->opcode & 0xf8) == 0xb8)
-		return writes((insn->opcode & 7) | insn->extra);
+		return replaces((insn->opcode & 7) | insn->extra);
 	return simple(X86_OTHER);
 }
 
@@ -215,7 +226,7 @@ static struct x86_effect low_half_effect(const struct x86_insn *insn, uint64_t v
 	if (op < 0x58)
 		return with_reg(X86_PUSH, low);
 	if (op < 0x60)
-		return low == X86_SP ? with_reg(X86_LOSE, X86_SP) : with_reg(X86_POP, low);
+		return low == X86_SP ? replaces(X86_SP) : with_reg(X86_POP, low);
 	if ((op & 0xf0) == 0x70)
 		return to(X86_BRANCH, insn, va, word);
 	switch (op) {
@@ -249,7 +260,7 @@ static struct x86_effect middle_effect(const struct x86_insn *insn)
 	case 0x89:
 		return insn->mod == 3 ? moves(insn->rm, insn->reg) : simple(X86_OTHER);
 	case 0x8b:
-		return insn->mod == 3 ? moves(insn->reg, insn->rm) : writes(insn->reg);
+		return insn->mod == 3 ? moves(insn->reg, insn->rm) : replaces(insn->reg);
 	case 0x8d:
 		return computes(insn);
 	case 0x8f:

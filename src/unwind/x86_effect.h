@@ -10,15 +10,15 @@
 #include "unwind/x86_insn.h"
 
 enum x86_op {
-	X86_OTHER,	   /* nothing of interest */
-	X86_PUSH,	   /* one word; `reg` or [base + value], or neither */
-	X86_POP,	   /* one word into `reg` (X86_NO_REG: elsewhere) */
-	X86_SET_SP,	   /* sp = base + value; base X86_SP: moved by value */
-	X86_COPY_SP,	   /* reg = sp + value; reg is never X86_SP */
-	X86_LOSE,	   /* `reg` (X86_SP or X86_BP) becomes something else */
-	X86_ENTER,	   /* pushes bp, sets it up, then moves sp down by value */
-	X86_LEAVE,	   /* undoes that */
-	X86_CALL,	   /* to `value` */
+	X86_OTHER,   /* nothing of interest */
+	X86_PUSH,    /* one word; `reg` or [base + value], or neither */
+	X86_POP,     /* one word into `reg` (X86_NO_REG: elsewhere) */
+	X86_SET_SP,  /* sp = base + value; base X86_SP: moved by value */
+	X86_COPY_SP, /* reg = sp + value; reg is never X86_SP */
+	X86_LOSE,    /* `reg` (X86_SP or X86_BP) changes; value 1: it is replaced altogether */
+	X86_ENTER,   /* pushes bp, sets it up, then moves sp down by value */
+	X86_LEAVE,   /* undoes that */
+	X86_CALL,    /* to `value` */
 	X86_CALL_INDIRECT, /* to wherever a register or memory says */
 	X86_BRANCH,	   /* to `value`, or on */
 	X86_JUMP,	   /* to `value` */

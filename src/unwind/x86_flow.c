@@ -14,7 +14,6 @@
 struct path {
 	uint64_t va;
 	struct x86_state state;
-	uint8_t origin;	     /* register that holds slot + word since before a realignment */
 	int32_t probe_depth; /* depth at which a stack probing loop ends; 0: none */
 };
 
@@ -38,6 +37,7 @@ struct search {
 	int64_t word;
 	bool cut; /* some path could not be followed to its end */
 	bool found;
+	bool table;	  /* an indirect jump that is no tail call: the frame is still there */
 	struct path body; /* the deepest state that was seen at a jump or a stop */
 	struct x86_state out;
 };
@@ -118,12 +118,15 @@ static void push(struct path *path, const struct x86_effect *effect, int64_t wor
 
 	if (state->depth == X86_LOST) {
 		/* After a realignment the return address is pushed once more, above the new frame. */
-		if (path->origin != X86_NO_REG && effect->base == path->origin &&
+		if (state->origin_reg != X86_NO_REG && effect->base == state->origin_reg &&
 		    effect->value == -word)
-			*state = (struct x86_state){.copied = true};
+			*state =
+				(struct x86_state){.copied = true, .origin_reg = state->origin_reg};
 		return;
 	}
 	move_sp(state, word);
+	if (state->copied && !state->origin_at && effect->reg == state->origin_reg)
+		state->origin_at = state->depth;
 	if (effect->reg == X86_BP && !state->saved_at && !state->fp_lost)
 		state->saved_at = state->depth;
 }
@@ -141,6 +144,8 @@ static void pop(struct path *path, uint8_t reg, int64_t word)
 		state->fp_at = 0;
 	}
 	move_sp(state, -word);
+	if (state->depth != X86_LOST && state->depth < 0)
+		state->entry = true;
 }
 
 static void set_sp(struct path *path, const struct x86_effect *effect, int64_t word)
@@ -152,16 +157,18 @@ static void set_sp(struct path *path, const struct x86_effect *effect, int64_t w
 	} else if (effect->base == X86_BP && state->fp_at) {
 		state->depth = state->fp_at;
 		move_sp(state, -effect->value);
-	} else if (effect->base == path->origin && path->origin != X86_NO_REG) {
+	} else if (effect->base == state->origin_reg && effect->base != X86_NO_REG) {
 		state->depth = 0;
 		state->copied = false;
 		move_sp(state, -effect->value - word);
 	} else {
 		state->depth = X86_LOST;
+		state->entry = !state->fp_at;
 	}
 }
 
-static void copy_sp(struct path *path, const struct x86_effect *effect, int64_t word)
+/* False where a function begins: nobody sets up a frame within a frame. */
+static bool copy_sp(struct path *path, const struct x86_effect *effect, int64_t word)
 {
 	struct x86_state *state = &path->state;
 	int64_t at = (int64_t)state->depth - effect->value;
@@ -169,25 +176,29 @@ static void copy_sp(struct path *path, const struct x86_effect *effect, int64_t 
 	if (state->depth == X86_LOST)
 		at = 0;
 	if (effect->reg == X86_BP) {
+		if (state->fp_at)
+			return false;
 		state->fp_at = at > 0 && at < DEPTH_MAX && state->saved_at ? (int32_t)at : 0;
 		if (!state->saved_at)
 			state->fp_lost = true;
-	} else if (at == -word && path->origin == X86_NO_REG && !state->copied) {
-		path->origin = effect->reg;
+	} else if (at == -word && state->origin_reg == X86_NO_REG && !state->copied) {
+		state->origin_reg = effect->reg;
 	} else if (effect->value < 0 && at > 0 && at < DEPTH_MAX) {
 		path->probe_depth = (int32_t)at;
 	}
+	return true;
 }
 
-static void lose(struct x86_state *state, uint8_t reg)
+static void lose(struct x86_state *state, const struct x86_effect *effect)
 {
-	if (reg == X86_SP) {
+	if (effect->reg == X86_SP) {
 		state->depth = X86_LOST;
+		state->entry = state->entry || (effect->value && !state->fp_at);
 		return;
 	}
 	state->fp_at = 0;
 	if (!state->saved_at)
-		state->fp_lost = true;
+		state->fp_lost = state->entry = true;
 }
 
 /* Undoes a frame; false if there is none to undo. */
@@ -285,10 +296,11 @@ static bool step(struct search *search, struct path *path, const struct x86_effe
 		set_sp(path, effect, search->word);
 		break;
 	case X86_COPY_SP:
-		copy_sp(path, effect, search->word);
+		if (!copy_sp(path, effect, search->word))
+			return false;
 		break;
 	case X86_LOSE:
-		lose(&path->state, effect->reg);
+		lose(&path->state, effect);
 		break;
 	case X86_ENTER:
 		push(path, &push_bp, search->word);
@@ -311,13 +323,17 @@ static bool step(struct search *search, struct path *path, const struct x86_effe
 		search->scratch->n_near--; /* what follows a jump is not reached from it */
 		return true;
 	case X86_JUMP_INDIRECT:
+		search->table = search->table || path->state.depth || path->state.fp_at;
+		/* fall through */
 	case X86_STOP:
 		note_body(search, path);
 		note_gap(search, path, next);
 		return false;
 	}
 	path->va = next;
-	return true;
+	/* What follows the end belongs to others: the last call never returned. */
+	return !(search->query->end && next >= search->query->end &&
+		 next - len < search->query->end && next - len >= search->query->start);
 }
 
 static bool is_call(const struct x86_effect *effect)
@@ -325,9 +341,31 @@ static bool is_call(const struct x86_effect *effect)
 	return effect->op == X86_CALL || effect->op == X86_CALL_INDIRECT;
 }
 
+/*
+ * Behind a call, is this where another function begins? Without symbols there
+ * is no other way to see that a call never returns.
+ */
+static bool begins_function(const struct x86_insn *insn, const struct x86_effect *effect,
+			    unsigned word)
+{
+	if (insn->map == X86_MAP_0F && insn->opcode == 0x1e)
+		return true; /* endbr */
+	if (effect->op == X86_PUSH)
+		return word == 8 || effect->reg == X86_BP || effect->reg == X86_BX ||
+		       effect->reg == X86_SI || effect->reg == X86_DI;
+	return word == 8 && effect->op == X86_SET_SP && effect->base == X86_SP && effect->value < 0;
+}
+
+static bool is_padding(const struct x86_insn *insn)
+{
+	return (insn->map == X86_MAP_0F && insn->opcode == 0x1f) ||
+	       (insn->map == X86_MAP_ONE && insn->opcode == 0x90);
+}
+
 static void follow(struct search *search, struct path path)
 {
 	const struct flow_query *query = search->query;
+	bool called = false;
 
 	for (;;) {
 		struct x86_effect effect;
@@ -363,6 +401,9 @@ static void follow(struct search *search, struct path path)
 			search->found = true;
 			return;
 		}
+		if (called && !query->end && begins_function(&insn, &effect, query->word))
+			return;
+		called = is_call(&effect) || (called && is_padding(&insn));
 		if (!step(search, &path, &effect, insn.len))
 			return;
 	}
@@ -404,7 +445,7 @@ static void follow_gaps(struct search *search)
 enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
 			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out)
 {
-	struct path entry = {.va = query->start, .origin = X86_NO_REG};
+	struct path entry = {.va = query->start, .state.origin_reg = X86_NO_REG};
 	struct search search = {.query = query, .reader = reader, .scratch = scratch};
 	unsigned allowed = *steps < X86_FLOW_STEPS ? *steps : X86_FLOW_STEPS;
 	bool guessed = false;
@@ -416,7 +457,7 @@ enum flow_result x86_flow(const struct flow_query *query, struct code_reader *re
 	scratch->n_near = scratch->n_far = scratch->n_gap = 0;
 	follow(&search, entry);
 	follow_all(&search);
-	if (!search.found) {
+	if (!search.found && (query->end || search.table)) {
 		guessed = true;
 		follow_gaps(&search);
 	}

@@ -25,7 +25,14 @@ struct x86_state {
 	int32_t fp_at;	  /* slot = fp + fp_at; 0: fp is no frame pointer here */
 	int32_t saved_at; /* the caller's fp is stored at slot - saved_at; 0: it is still in fp */
 	bool fp_lost;	  /* ... or it is neither */
-	bool copied;	  /* slot holds a copy of the return address (realigned stack) */
+	bool entry; /* the code took over a stack or frame pointer without keeping the old one */
+	/*
+	 * A realigned stack: slot holds a copy of the return address. The true
+	 * slot's address + word is stored at slot - origin_at, if that is not 0.
+	 */
+	bool copied;
+	int32_t origin_at;
+	uint8_t origin_reg; /* it is in this register, while nothing else is known */
 };
 
 /* Reads code through a small buffer. */

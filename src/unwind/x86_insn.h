@@ -14,7 +14,7 @@
 
 #define X86_INSN_MAX 15 /* bytes */
 
-enum { X86_AX, X86_CX, X86_DX, X86_BX, X86_SP, X86_BP, X86_NO_REG = 0xff };
+enum { X86_AX, X86_CX, X86_DX, X86_BX, X86_SP, X86_BP, X86_SI, X86_DI, X86_NO_REG = 0xff };
 
 enum x86_map { X86_MAP_ONE, X86_MAP_0F, X86_MAP_0F38, X86_MAP_0F3A, X86_MAP_MORE };
 

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs real programs one instruction at a time, keeps the true call chain from
+ * the calls and returns that are seen, and unwinds at every instruction.
+ */
+#include "unwind/unwind.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbol/symbols.h"
+
+#define TEXT_MAX  (8u << 20)
+#define STACK_MAX (32u << 10)
+#define DEPTH_MAX 256
+#define STEPS_MAX 2000000
+#define CS_32_BIT 0x23
+
+/* The true chain: a call pushes, and moving the stack pointer past the slot pops. */
+struct shadow {
+	size_t n;
+	uint64_t ret[DEPTH_MAX], slot[DEPTH_MAX];
+};
+
+/* What a stack turned out to be. */
+enum verdict {
+	WHOLE,	    /* the true chain, and said to be whole */
+	BARE_ENTRY, /* there is no caller yet */
+	TRUNCATED,  /* the inner part of the true chain, and said not to be all */
+	LIE,	    /* ... but said to be whole */
+	MISSING,    /* a caller is left out in the middle */
+	IMPOSSIBLE, /* an address that is not in the chain there */
+	SURE,	    /* one of these two, and not even marked as a guess */
+	VERDICTS
+};
+
+static const char *const verdict_text[VERDICTS] = {"whole",	     "entry",
+						   "truncated",	     "lie",
+						   "missing caller", "impossible edge",
+						   "... and sure"};
+
+struct counts {
+	unsigned long steps, of[VERDICTS];
+};
+
+struct stepped {
+	pid_t pid;
+	struct user_regs_struct user;
+	struct symbols *symbols;
+	uint64_t text_va;
+	size_t text_len;
+	uint8_t *text;
+	uint8_t stack[STACK_MAX];
+	uint64_t stack_end;
+	struct shadow shadow;
+};
+
+static size_t read_memory(pid_t pid, uint64_t va, void *buf, size_t len)
+{
+	struct iovec to = {buf, len}, from = {(void *)(uintptr_t)va, len};
+	ssize_t n = process_vm_readv(pid, &to, 1, &from, 1, 0);
+
+	return n < 0 ? 0 : (size_t)n;
+}
+
+static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct stepped *stepped = ctx;
+	uint64_t offset = va - stepped->text_va;
+
+	if (offset >= stepped->text_len)
+		return 0;
+	if (len > stepped->text_len - offset)
+		len = stepped->text_len - offset;
+	memcpy(buf, stepped->text + offset, len);
+	return len;
+}
+
+static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
+{
+	struct stepped *stepped = ctx;
+	struct symbol symbol;
+
+	if (!symbols_find(stepped->symbols, va, &symbol))
+		return false;
+	*start = symbol.start;
+	*end = symbol.end;
+	return true;
+}
+
+/* Finds the executable mapping of the program and the end of its stack. */
+static void read_maps(struct stepped *stepped)
+{
+	char path[64], line[512], rights[8];
+	unsigned long long start, end;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)stepped->pid);
+	maps = fopen(path, "r");
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		assert_int_equal(sscanf(line, "%llx-%llx %7s", &start, &end, rights), 3);
+		if (strstr(line, "[stack]"))
+			stepped->stack_end = end;
+		if (rights[2] == 'x' && !stepped->text_len && !strchr(line, '[')) {
+			stepped->text_va = start;
+			stepped->text_len = (size_t)(end - start);
+		}
+	}
+	fclose(maps);
+	assert_true(stepped->stack_end && stepped->text_len && stepped->text_len < TEXT_MAX);
+	stepped->text = malloc(stepped->text_len);
+	assert_non_null(stepped->text);
+	assert_int_equal(read_memory(stepped->pid, stepped->text_va, stepped->text,
+				     stepped->text_len),
+			 stepped->text_len);
+}
+
+static void start(struct stepped *stepped, const char *program)
+{
+	struct error *err;
+	int status;
+
+	memset(stepped, 0, sizeof(*stepped));
+	err = symbols_load(program, &stepped->symbols);
+	assert_null(err);
+	stepped->pid = fork();
+	assert_true(stepped->pid >= 0);
+	if (!stepped->pid) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		execl(program, program, NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(stepped->pid, &status, 0), stepped->pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(ptrace(PTRACE_GETREGS, stepped->pid, NULL, &stepped->user), 0);
+	read_maps(stepped);
+}
+
+static void stop(struct stepped *stepped)
+{
+	symbols_free(stepped->symbols);
+	free(stepped->text);
+}
+
+static unsigned word_of(const struct stepped *stepped)
+{
+	return stepped->user.cs == CS_32_BIT ? 4 : 8;
+}
+
+/* Executes one instruction; false when the program has ended. */
+static bool step(struct stepped *stepped)
+{
+	int status;
+
+	if (ptrace(PTRACE_SINGLESTEP, stepped->pid, NULL, NULL))
+		return false;
+	if (waitpid(stepped->pid, &status, 0) != stepped->pid || !WIFSTOPPED(status)) {
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		return false;
+	}
+	assert_int_equal(WSTOPSIG(status), SIGTRAP);
+	assert_int_equal(ptrace(PTRACE_GETREGS, stepped->pid, NULL, &stepped->user), 0);
+	return true;
+}
+
+/* Follows what the instruction at `before` did; told by the registers, not by decoding it. */
+static void follow(struct stepped *stepped, const struct user_regs_struct *before)
+{
+	struct shadow *shadow = &stepped->shadow;
+	const struct user_regs_struct *after = &stepped->user;
+	uint64_t top = 0;
+	unsigned word = word_of(stepped);
+
+	while (shadow->n && shadow->slot[shadow->n - 1] < after->rsp)
+		shadow->n--;
+	if (after->rsp != before->rsp - word)
+		return;
+	read_memory(stepped->pid, after->rsp, &top, word);
+	if (top - before->rip < 2 || top - before->rip > 9)
+		return;
+	/* A call of what follows it asks for the program counter, in 32-bit code. */
+	if (word == 4 && after->rip == top)
+		return;
+	assert_true(shadow->n < DEPTH_MAX);
+	shadow->ret[shadow->n] = top;
+	shadow->slot[shadow->n++] = after->rsp;
+}
+
+/* gp[] is in the order of DWARF, which differs from the processor's in 64-bit code only. */
+static void fill_gp(struct regs *regs, const struct user_regs_struct *user)
+{
+	const uint64_t wide[] = {user->rax, user->rdx, user->rcx, user->rbx, user->rsi, user->rdi,
+				 user->rbp, user->rsp, user->r8,  user->r9,  user->r10, user->r11,
+				 user->r12, user->r13, user->r14, user->r15};
+	const uint64_t narrow[] = {user->rax, user->rcx, user->rdx, user->rbx,
+				   user->rsp, user->rbp, user->rsi, user->rdi};
+
+	if (regs->word == 8)
+		memcpy(regs->gp, wide, sizeof(wide));
+	else
+		memcpy(regs->gp, narrow, sizeof(narrow));
+	regs->gp_valid = regs->word == 8 ? 0xffff : 0xff;
+}
+
+static enum verdict compare(const struct shadow *shadow, const struct frame *frames,
+			    const struct unwind_result *out)
+{
+	bool sure = true;
+
+	for (size_t i = 1; i < out->n; i++) {
+		sure = sure && frames[i].trust == TRUST_SURE;
+		if (i <= shadow->n && frames[i].addr == shadow->ret[shadow->n - i])
+			continue;
+		for (size_t j = i; j <= shadow->n && !sure; j++)
+			if (frames[i].addr == shadow->ret[shadow->n - j])
+				return MISSING;
+		return sure ? SURE : IMPOSSIBLE;
+	}
+	if (!shadow->n)
+		return BARE_ENTRY;
+	if (out->end != UNWIND_OUTERMOST)
+		return TRUNCATED;
+	return out->n == shadow->n + 1 ? WHOLE : LIE;
+}
+
+static void print_frame(const struct stepped *stepped, uint64_t addr, bool guess)
+{
+	struct symbol symbol = {.name = "?"};
+
+	symbols_find(stepped->symbols, addr, &symbol);
+	print_message(" %s+%#llx%s", symbol.name, (unsigned long long)(addr - symbol.start),
+		      guess ? "?" : "");
+}
+
+static void explain(const struct stepped *stepped, const struct frame *frames,
+		    const struct unwind_result *out, enum verdict verdict)
+{
+	print_message("# %s:", verdict_text[verdict]);
+	for (size_t i = 0; i < out->n; i++)
+		print_frame(stepped, frames[i].addr, frames[i].trust == TRUST_GUESS);
+	print_message(" (%s); in truth:", unwind_end_text(out->end));
+	for (size_t i = stepped->shadow.n; i--;)
+		print_frame(stepped, stepped->shadow.ret[i], false);
+	print_message("\n");
+}
+
+static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symbols,
+		   struct counts *counts)
+{
+	struct code code = {.ctx = stepped, .read = read_code};
+	const struct user_regs_struct *user = &stepped->user;
+	struct regs regs = {.pc = user->rip, .sp = user->rsp, .fp = user->rbp};
+	struct window window = {.va = user->rsp, .bytes = stepped->stack};
+	struct frame frames[DEPTH_MAX];
+	struct unwind_result out;
+	struct unwind_input in = {.regs = &regs,
+				  .stack = &window,
+				  .code = &code,
+				  .unwinder = unwinder,
+				  .max_frames = DEPTH_MAX};
+	enum verdict verdict;
+
+	regs.word = (uint8_t)word_of(stepped);
+	fill_gp(&regs, user);
+	window.va &= ~(uint64_t)(regs.word - 1);
+	window.len = STACK_MAX;
+	if (window.len > stepped->stack_end - window.va)
+		window.len = (uint32_t)(stepped->stack_end - window.va);
+	else
+		window.cut = true;
+	assert_int_equal(read_memory(stepped->pid, window.va, stepped->stack, window.len),
+			 window.len);
+	if (symbols)
+		code.function = function_bounds;
+	unwind_frame_pointer(&in, frames, &out);
+	assert_int_equal(frames[0].addr, user->rip);
+	verdict = compare(&stepped->shadow, frames, &out);
+	if (verdict > LIE && counts->of[verdict] < 3)
+		explain(stepped, frames, &out, verdict);
+	counts->of[verdict]++;
+	counts->steps++;
+}
+
+static void walk_through(const char *program, struct counts *with, struct counts *without)
+{
+	static struct stepped stepped;
+	struct unwinder *named, *bare;
+	unsigned long n = 0;
+
+	assert_null(unwinder_new(&named));
+	assert_null(unwinder_new(&bare));
+	start(&stepped, program);
+	for (;;) {
+		struct user_regs_struct before = stepped.user;
+
+		/* The vdso's code is not looked at. */
+		if (before.rip - stepped.text_va < stepped.text_len) {
+			unwind(&stepped, named, true, with);
+			unwind(&stepped, bare, false, without);
+		}
+		if (!step(&stepped))
+			break;
+		follow(&stepped, &before);
+		assert_true(++n < STEPS_MAX);
+	}
+	stop(&stepped);
+	unwinder_free(named);
+	unwinder_free(bare);
+}
+
+static void show(const char *name, const char *how, const struct counts *c)
+{
+	print_message("# %-24s %-8s %lu steps", name, how, c->steps);
+	for (int v = 0; v < VERDICTS; v++)
+		print_message(", %lu %s", c->of[v], verdict_text[v]);
+	print_message("\n");
+}
+
+/* The stepped programs are built into unwind/stepped, beside this one. */
+static void path_of(const char *name, char *path, size_t size)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	assert_true(n > 0);
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	assert_true((size_t)snprintf(path, size, "%s/unwind/stepped/%s", self, name) < size);
+}
+
+static bool may_trace(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? 1 : 0);
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static void every_instruction_unwinds(void **state)
+{
+	const char *name = *state;
+	struct counts with = {0}, without = {0};
+	char path[PATH_MAX];
+
+	path_of(name, path, sizeof(path));
+	if (access(path, X_OK)) {
+		print_message("# %s was not built: no compiler for it here\n", name);
+		skip();
+	}
+	if (!may_trace()) {
+		print_message("# no right to trace a process here\n");
+		skip();
+	}
+	walk_through(path, &with, &without);
+	show(name, "symbols", &with);
+	show("", "none", &without);
+	assert_true(with.steps > 2000);
+	for (int v = MISSING; v < VERDICTS; v++) {
+		assert_int_equal(with.of[v], 0);
+		assert_int_equal(without.of[v], 0);
+	}
+	assert_int_equal(with.of[LIE], 0);
+	/* In the C library, longjmp and the like belong to no frame for some instructions. */
+	assert_true(with.of[TRUNCATED] <= (strstr(name, "libc") ? with.steps / 1000 : 0));
+	if (strstr(name, "-fp") && !strstr(name, "libc")) {
+		assert_int_equal(without.of[LIE], 0);
+		assert_true(without.of[WHOLE] > without.steps * 3 / 4);
+	}
+}
+
+#define PROGRAM(name)                                                     \
+	{                                                                 \
+		name, every_instruction_unwinds, NULL, NULL, (void *)name \
+	}
+#define BOTH(name) PROGRAM(name "-fp"), PROGRAM(name "-nofp")
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		BOTH("stepped-64-O0"), BOTH("stepped-64-O1"),	BOTH("stepped-64-O2"),
+		BOTH("stepped-64-O3"), BOTH("stepped-64-Os"),	BOTH("stepped-32-O0"),
+		BOTH("stepped-32-O2"), BOTH("stepped-libc-O2"),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
