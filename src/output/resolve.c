@@ -141,20 +141,18 @@ static struct error *resolve_all(struct resolver *r, int in, const char *in_name
 struct error *resolve_trace(const struct symbols *symbols, int in, const char *in_name, int out,
 			    const char *out_name, struct resolve_result *result)
 {
-	struct resolver r = {.block = malloc(BLOCK + 1)};
+	struct resolver r = {.lines = {.symbols = symbols}, .block = malloc(BLOCK + 1)};
 	struct error *err = r.block ? NULL : error_no_memory();
 
+	r.lines.sink = &r.sink;
 	if (!err)
 		err = sink_new(&r.sink, out, out_name);
-	if (!err)
-		err = line_resolver_new(&r.lines, symbols, &r.sink);
 	if (!err)
 		err = stack_memo_new(&r.memo);
 	if (!err)
 		err = resolve_all(&r, in, in_name);
 	*result = r.lines.result;
 	stack_memo_free(r.memo);
-	line_resolver_free(&r.lines);
 	sink_free(&r.sink);
 	free(r.block);
 	return err;

@@ -7,8 +7,6 @@
 #include "output/resolve.h"
 #include "output/sink.h"
 
-struct line_cache;
-
 struct line_resolver {
 	const struct symbols *symbols;
 	struct sink *sink;

@@ -28,11 +28,26 @@ struct error *sink_new(struct sink *sink, int fd, const char *name);
 /* Forgets what is waiting; the descriptor stays open. */
 void sink_free(struct sink *sink);
 
-/* Takes back the last byte that was put; not possible after a flush. */
-void sink_take_back(struct sink *sink);
-
 /* ERR_OUTPUT when writing fails. */
 struct error *sink_flush(struct sink *sink);
+
+/* Makes room for up to `len` bytes (at most SINK_SIZE) that are then written to `*at`... */
+static inline struct error *sink_reserve(struct sink *sink, size_t len, char **at)
+{
+	struct error *err = len > SINK_SIZE - sink->len ? sink_flush(sink) : NULL;
+
+	*at = sink->bytes + sink->len;
+	return err;
+}
+
+/* ... and says how many there were. */
+static inline void sink_commit(struct sink *sink, size_t len)
+{
+	sink->len += len;
+}
+
+/* Takes back the last byte that was put; not possible after a flush. */
+void sink_take_back(struct sink *sink);
 
 /* For what does not fit: flushes, and writes directly what is too large to wait, but its end. */
 struct error *sink_put_slowly(struct sink *sink, const char *bytes, size_t len);

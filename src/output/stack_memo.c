@@ -5,19 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOT_BITS 15
+#define SET_BITS  15
 #define TEXT_SIZE (32u << 20) /* only what is used costs memory */
 
 struct slot {
 	uint64_t hash;
-	struct resolve_result result;
+	uint32_t addresses, unresolved;
 	uint32_t at; /* in the text: the stack, and behind it what it becomes */
-	uint32_t stack_len;
-	uint32_t becomes_len;
+	uint32_t stack_len, becomes_len;
+};
+
+/* Two stacks can share a place; the one that came first is forgotten for a third. */
+struct set {
+	struct slot slots[2];
 };
 
 struct stack_memo {
-	struct slot slots[1u << SLOT_BITS];
+	struct set sets[1u << SET_BITS];
 	char *text;
 	size_t text_len;
 };
@@ -92,38 +96,42 @@ const char *stack_end(const char *at, const char *end, uint64_t *hash)
 	return NULL;
 }
 
-static const struct slot *slot_of(const struct stack_memo *memo, uint64_t hash)
+static bool holds(const struct stack_memo *memo, const struct slot *slot, uint64_t hash,
+		  struct stack_text stack)
 {
-	return &memo->slots[hash >> (64 - SLOT_BITS)];
+	return slot->hash == hash && slot->stack_len == stack.len &&
+	       !memcmp(memo->text + slot->at, stack.bytes, stack.len);
 }
 
 bool stack_memo_find(const struct stack_memo *memo, uint64_t hash, struct stack_text stack,
 		     struct stack_text *becomes, struct resolve_result *result)
 {
-	const struct slot *slot = slot_of(memo, hash);
+	const struct slot *slot = memo->sets[hash >> (64 - SET_BITS)].slots;
 
-	if (slot->hash != hash || slot->stack_len != stack.len ||
-	    memcmp(memo->text + slot->at, stack.bytes, stack.len))
+	if (!holds(memo, slot, hash, stack) && !holds(memo, ++slot, hash, stack))
 		return false;
 	*becomes = (struct stack_text){memo->text + slot->at + slot->stack_len, slot->becomes_len};
-	*result = slot->result;
+	*result = (struct resolve_result){slot->addresses, slot->unresolved};
 	return true;
 }
 
 void stack_memo_add(struct stack_memo *memo, uint64_t hash, struct stack_text stack,
 		    struct stack_text becomes, struct resolve_result result)
 {
+	struct set *set = &memo->sets[hash >> (64 - SET_BITS)];
 	size_t len = stack.len + becomes.len;
 
 	if (len > TEXT_SIZE)
 		return;
 	if (len > TEXT_SIZE - memo->text_len) {
-		memset(memo->slots, 0, sizeof(memo->slots));
+		memset(memo->sets, 0, sizeof(memo->sets));
 		memo->text_len = 0;
 	}
-	memo->slots[hash >> (64 - SLOT_BITS)] = (struct slot){
+	set->slots[1] = set->slots[0];
+	set->slots[0] = (struct slot){
 		.hash = hash,
-		.result = result,
+		.addresses = (uint32_t)result.addresses,
+		.unresolved = (uint32_t)result.unresolved,
 		.at = (uint32_t)memo->text_len,
 		.stack_len = (uint32_t)stack.len,
 		.becomes_len = (uint32_t)becomes.len,

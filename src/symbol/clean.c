@@ -40,10 +40,26 @@ static bool harmful(uint32_t c)
 	       (c >= 0x2066 && c <= 0x2069);		    /* isolates */
 }
 
+/* Most names are: visible ASCII, which needs no second look. */
+static bool plain(const unsigned char *s, size_t len)
+{
+	unsigned char odd = 0;
+
+	for (size_t i = 0; i < len; i++)
+		odd |= s[i] <= 0x20 || s[i] >= 0x7f;
+	return len && !odd;
+}
+
 size_t clean_name(const char *name, size_t len, char *out)
 {
 	const unsigned char *s = (const unsigned char *)name;
 	size_t n = 0;
+
+	if (plain(s, len)) {
+		memcpy(out, name, len);
+		out[len] = '\0';
+		return len;
+	}
 
 	while (len && s[len - 1] == ' ')
 		len--;

@@ -86,31 +86,25 @@ static struct error *load_text(const char *path, int fd, struct contents *c, str
 	return nm_read(path, all.bytes, all.len, out);
 }
 
-static struct error *load_any(const char *path, int fd, struct symbols **out)
+/* Tells by the first bytes what it is. */
+static struct error *load_contents(const char *path, int fd, struct contents *c,
+				   struct symbols **out)
 {
-	struct contents c = {0};
-	struct error *err;
-
-	err = read_upto(path, fd, HEAD_SIZE, &c);
-	if (err)
-		;
-	else if (c.len == 0)
-		err = error_new(ERR_INPUT, "%s: the symbol file is empty", path);
-	else if (c.len >= SELFMAG && !memcmp(c.bytes, ELFMAG, SELFMAG))
-		err = load_elf(path, fd, &c, out);
-	else if (memchr(c.bytes, '\0', c.len))
-		err = error_new(ERR_INPUT,
-				"%s: a binary file, but not an ELF file (if it is compressed, "
-				"unpack it first)",
-				path);
-	else
-		err = load_text(path, fd, &c, out);
-	free(c.bytes);
-	return err;
+	if (c->len == 0)
+		return error_new(ERR_INPUT, "%s: the symbol file is empty", path);
+	if (c->len >= SELFMAG && !memcmp(c->bytes, ELFMAG, SELFMAG))
+		return load_elf(path, fd, c, out);
+	if (memchr(c->bytes, '\0', c->len))
+		return error_new(ERR_INPUT,
+				 "%s: a binary file, but not an ELF file (if it is compressed, "
+				 "unpack it first)",
+				 path);
+	return load_text(path, fd, c, out);
 }
 
 struct error *symbols_load(const char *path, struct symbols **out)
 {
+	struct contents c = {0};
 	struct error *err;
 	struct stat st;
 	int fd;
@@ -121,7 +115,10 @@ struct error *symbols_load(const char *path, struct symbols **out)
 	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
 		err = error_new(ERR_INPUT, "%s: is a directory, not a symbol file", path);
 	else
-		err = load_any(path, fd, out);
+		err = read_upto(path, fd, HEAD_SIZE, &c);
+	if (!err)
+		err = load_contents(path, fd, &c, out);
+	free(c.bytes);
 	close(fd);
 	return err;
 }

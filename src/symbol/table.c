@@ -230,11 +230,11 @@ bool symbols_find(const struct symbols *symbols, uint64_t addr, struct symbol *o
 
 	if (!n || addr < base[0])
 		return false;
-	/* Keeps base[0] <= addr < base[n]; written so that compilers need no branch for it. */
+	/* Keeps base[0] <= addr < base[n]. A branch would be guessed wrong every second time. */
 	while (n > 1) {
 		size_t half = n / 2;
 
-		base += base[half] <= addr ? half : 0;
+		base += half * (base[half] <= addr);
 		n -= half;
 	}
 	owner = symbols->owner[base - symbols->edge];
