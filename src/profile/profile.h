@@ -51,10 +51,15 @@ struct profile {
 	uint64_t paused_ns;
 	struct histogram pauses; /* ns, one value a tick */
 
-	struct profile_name *names; /* sorted by (addr, kind) */
+	struct profile_name
+		*names; /* sorted by (addr, kind), one for each; the nearest, if several */
 	size_t n_names;
 };
 
+/*
+ * Reads a recording ("-": standard input); errors as of recording_read. Sums
+ * of weights stop at UINT64_MAX. Memory grows with stacks and names alone.
+ */
 struct error *profile_load(const char *path, const struct profile_filter *filter,
 			   struct profile **out);
 void profile_free(struct profile *profile);

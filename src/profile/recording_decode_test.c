@@ -112,6 +112,7 @@ static void test_descriptions_are_checked(void **state)
 	assert_fails(hear_info_text(""), ERR_INPUT, "description cannot be read");
 	assert_fails(hear_info_text("{\"vcpus\":4097}"), ERR_INPUT, "too many vCPUs");
 	assert_fails(hear_info_text("{\"vcpus\":4294967297}"), ERR_INPUT, "description");
+	assert_fails(hear_info_text("{\"vcpus\":-4294967295}"), ERR_INPUT, "description");
 	assert_fails(hear_info_text("{\"vcpus\":1.5}"), ERR_INPUT, "description");
 	assert_fails(hear_info_text("{\"rate_hz\":-1}"), ERR_INPUT, "description");
 	assert_fails(hear_info_text("{\"rate_hz\":1e999}"), ERR_INPUT, "description");
@@ -136,6 +137,18 @@ static void test_nothing_may_follow_the_end(void **state)
 	assert_success(hear_bytes(&bytes, &heard));
 	assert_false(heard.cut);
 	heard_free(&heard);
+	/* The beginning of something, or zeros, may be an accident. */
+	for (size_t zeros = 1; zeros <= 2; zeros++) {
+		struct bytes more = {0};
+
+		assert_success(bytes_reserve(&more, bytes.len + 2));
+		put_bytes(&more, bytes.data, bytes.len);
+		put_bytes(&more, (const uint8_t[2]){0}, zeros);
+		assert_success(hear_bytes(&more, &heard));
+		assert_true(heard.cut);
+		heard_free(&heard);
+		bytes_free(&more);
+	}
 	put_record(&bytes, RECORD_TICK, BYTES(1, 1));
 	assert_fails(hear_bytes(&bytes, &heard), ERR_INPUT, "something follows the end");
 	heard_free(&heard);

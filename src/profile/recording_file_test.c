@@ -143,6 +143,7 @@ static void test_a_full_disk_leaves_a_good_recording(void **state)
 static void test_files_get_plain_modes_and_are_emptied_first(void **state)
 {
 	char path[] = "/tmp/uniprof-test-XXXXXX";
+	struct recording_end end = {.reason = (char *)"time"};
 	struct recording_writer *writer;
 	struct stat file;
 	struct heard heard;
@@ -153,8 +154,9 @@ static void test_files_get_plain_modes_and_are_emptied_first(void **state)
 	assert_int_equal(ftruncate(fd, 1 << 20), 0);
 	close(fd);
 	assert_success(create(path, &writer));
-	assert_success(recording_close(writer, NULL));
+	assert_success(recording_close(writer, &end));
 	assert_success(hear(path, &heard));
+	assert_false(heard.cut);
 	heard_free(&heard);
 	assert_int_equal(unlink(path), 0);
 	assert_success(create(path, &writer));
@@ -190,6 +192,7 @@ struct live {
 	char path[32];
 	sem_t heard;
 	uint64_t ticks;
+	uint64_t nap; /* so many ticks are read between two milliseconds of sleep; 0: no sleep */
 	bool cut, good;
 };
 
@@ -199,6 +202,8 @@ static struct error *count_live(void *ctx, const struct tick *tick)
 
 	live->ticks++;
 	sem_post(&live->heard);
+	if (live->nap && live->ticks % live->nap == 0)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	return NULL;
 }
 
@@ -208,7 +213,12 @@ static void *read_live(void *ctx)
 	struct recording_visitor visitor = {.ctx = live, .tick = count_live};
 	struct stacks *own;
 	struct error *err = stacks_new(&own);
+	sigset_t alarms;
 
+	/* They are for the writer. */
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarms, NULL);
 	if (!err) {
 		err = recording_read(live->path, own, &visitor, &live->cut);
 		stacks_free(own);
@@ -272,32 +282,25 @@ static void on_alarm(int number)
 {
 }
 
-/* A pipe that takes little at a time, and signals all the while: no byte is lost. */
-static void test_short_and_interrupted_writes_lose_nothing(void **state)
+/* Writes to standard output, a pipe that takes little at a time and has a slow reader. */
+static void write_slowly(int flags)
 {
-	struct sigaction action = {.sa_handler = on_alarm}, before;
-	struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
 	struct recording_end end = {.reason = (char *)"time"};
-	struct live live = {.ticks = 0};
+	struct live live = {.nap = 1000};
 	struct recording_writer *writer;
 	pthread_t thread;
-	char path[32];
 	int ends[2], out;
 
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+	assert_int_equal(fcntl(ends[1], F_SETFL, flags), 0);
 	path_of(ends[0], live.path);
 	assert_int_equal(sem_init(&live.heard, 0, 0), 0);
-	/* Standard output may be a pipe that does not block. */
-	assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
 	fflush(stdout);
 	out = dup(STDOUT_FILENO);
 	assert_true(out >= 0 && dup2(ends[1], STDOUT_FILENO) == STDOUT_FILENO);
-	snprintf(path, sizeof(path), "-");
-	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, read_live, &live), 0);
-	assert_success(create(path, &writer));
+	assert_success(create("-", &writer));
 	for (uint64_t i = 0; i < 100000; i++)
 		assert_success(add_tick(writer, i));
 	assert_success(recording_close(writer, &end));
@@ -305,13 +308,24 @@ static void test_short_and_interrupted_writes_lose_nothing(void **state)
 	close(out);
 	close(ends[1]);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
-	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
 	assert_true(live.good);
 	assert_false(live.cut);
 	assert_int_equal(live.ticks, 100000);
 	sem_destroy(&live.heard);
 	close(ends[0]);
+}
+
+static void test_short_and_interrupted_writes_lose_nothing(void **state)
+{
+	struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+	struct sigaction action = {.sa_handler = on_alarm}, before;
+
+	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+	write_slowly(0);
+	write_slowly(O_NONBLOCK);
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
 }
 
 static void test_a_terminal_is_refused(void **state)

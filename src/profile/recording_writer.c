@@ -135,6 +135,9 @@ struct error *recording_name(struct recording_writer *writer, uint64_t addr, uin
 {
 	struct error *err = check_usable(writer);
 
+	if (!err && kind > FRAME_RETURN)
+		err = error_new(ERR_FAILED, "a name for a frame of kind %u, which there is not",
+				kind);
 	if (!err)
 		err = encode_name(addr, kind, name, offset, &writer->stretch);
 	return err ? err : write_if_long(writer);

@@ -96,6 +96,25 @@ static void test_frames_differ_by_address_kind_and_trust(void **state)
 	stacks_free(stacks);
 }
 
+/* Frames that are equal but for what they were called from. */
+static void test_a_recursion_has_a_node_for_each_frame(void **state)
+{
+	enum { DEPTH = 1000 };
+	struct frame frames[DEPTH];
+
+	for (int i = 0; i < DEPTH; i++)
+		frames[i] = (struct frame){4096, FRAME_RETURN, TRUST_SURE};
+	for (int round = 0; round < 20; round++) {
+		struct stacks *stacks = new_store();
+
+		for (uint32_t depth = 1; depth <= DEPTH; depth++)
+			assert_int_equal(intern(stacks, frames, depth), depth);
+		assert_int_equal(stacks_depth(stacks, DEPTH), DEPTH);
+		assert_int_equal(stacks_count(stacks), DEPTH + 1);
+		stacks_free(stacks);
+	}
+}
+
 static void make_chain(uint32_t i, struct frame *frames, size_t n)
 {
 	for (size_t depth = 0; depth < n; depth++)
@@ -175,6 +194,7 @@ int main(void)
 		cmocka_unit_test(test_a_new_store_has_the_root),
 		cmocka_unit_test(test_chains_share_their_outer_frames),
 		cmocka_unit_test(test_frames_differ_by_address_kind_and_trust),
+		cmocka_unit_test(test_a_recursion_has_a_node_for_each_frame),
 		cmocka_unit_test(test_ids_stay_while_the_store_grows),
 		cmocka_unit_test(test_ids_depend_on_the_order_alone),
 		cmocka_unit_test(test_a_full_store_keeps_the_outermost_part),

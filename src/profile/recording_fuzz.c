@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * libFuzzer target for reading recordings. The first byte of the input says
+ * whether the rest is a whole file, or the records behind a good head; these
+ * get a checksum that is right, which no fuzzer would find.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "profile/profile.h"
+#include "profile/recording_encode.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void need(bool good)
+{
+	if (!good)
+		abort();
+}
+
+static void done(struct error *err)
+{
+	need(!err);
+}
+
+static void make_file(const uint8_t *data, size_t size, struct bytes *out)
+{
+	static const char json[] = "{\"vcpus\":3,\"tool\":\"x\"}";
+	const struct bytes text = {.data = (uint8_t *)json, .len = sizeof(json) - 1};
+
+	done(bytes_reserve(out, size));
+	if (!(data[0] & 1)) {
+		put_bytes(out, data + 1, size - 1);
+		return;
+	}
+	done(encode_head(out));
+	done(encode_json(&text, RECORD_INFO, out));
+	done(bytes_reserve(out, size));
+	put_bytes(out, data + 1, size - 1);
+	if (data[0] & 2)
+		done(encode_check(out));
+}
+
+/* Every number in a profile must be one that others may rely on. */
+static void use(const struct profile *profile)
+{
+	uint64_t samples = 0;
+
+	need(profile->info.vcpus <= RECORDING_MAX_VCPUS);
+	for (uint32_t id = 0; id < stacks_count(profile->stacks); id++) {
+		const struct stack_node *node = stacks_node(profile->stacks, id);
+
+		need(id == STACK_ROOT || node->parent < id);
+		need(node->kind <= FRAME_RETURN && node->trust <= TRUST_GUESS);
+		samples += profile->cells[id].samples;
+	}
+	need(samples == profile->selected.samples);
+	need(profile->pauses.n == profile->ticks);
+	for (size_t i = 0; i < profile->n_names; i++)
+		need(profile_name(profile, profile->names[i].addr, profile->names[i].kind) ==
+		     &profile->names[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct profile_filter all = {.vcpu = -1};
+	struct profile *profile;
+	struct bytes file = {0};
+	struct error *err;
+	char path[32];
+	int fd;
+
+	if (size == 0)
+		return 0;
+	make_file(data, size, &file);
+	fd = memfd_create("recording", MFD_CLOEXEC);
+	need(fd >= 0 && write(fd, file.data, file.len) == (ssize_t)file.len);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = profile_load(path, &all, &profile);
+	if (!err) {
+		use(profile);
+		profile_free(profile);
+	} else {
+		need(err->kind == ERR_INPUT);
+	}
+	error_free(err);
+	bytes_free(&file);
+	close(fd);
+	return 0;
+}
