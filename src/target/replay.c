@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "target/snapshot_reader.h"
+#include "target/target.h"
+#include "target/window.h"
+
+/*
+ * A recorded guest: serves the samples of a snapshot file one after the other,
+ * through the same page walks as a live one. Frames stay as they were recorded
+ * last.
+ */
+
+struct replay {
+	struct target base;
+	struct snapshot_reader *reader;
+	struct frame_store *frames;
+	bool started;
+	uint64_t shift_ns; /* from the recorded time to now's */
+};
+
+static void replay_close(struct target *target)
+{
+	struct replay *replay = (struct replay *)target;
+
+	snapshot_reader_free(replay->reader);
+	frame_store_free(replay->frames);
+	free(replay);
+}
+
+static struct error *replay_open(const char *name, struct target **out)
+{
+	struct replay *replay = calloc(1, sizeof(*replay));
+	struct error *err;
+
+	if (!replay)
+		return error_no_memory();
+	replay->base.ops = &target_replay;
+	err = snapshot_open(name, &replay->base.info, &replay->reader);
+	if (!err)
+		err = frame_store_new(&replay->frames);
+	if (err)
+		replay_close(&replay->base);
+	else
+		*out = &replay->base;
+	return err;
+}
+
+static struct error *replay_sample(struct target *target, struct sample *sample)
+{
+	struct replay *replay = (struct replay *)target;
+	const struct physmem mem = {.frame = frame_store_get, .ctx = replay->frames};
+	struct error *err;
+	uint64_t gfn;
+	bool more;
+
+	err = snapshot_next(replay->reader, replay->frames, sample, &more);
+	if (err)
+		return err;
+	if (!more)
+		return error_new(ERR_ENDED, "the snapshot is through");
+	if (!replay->started)
+		replay->shift_ns = clock_now_ns() - sample->time_ns;
+	replay->started = true;
+	sample->time_ns += replay->shift_ns;
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		struct vcpu_sample *vcpu = &sample->vcpu[i];
+
+		/*
+		 * All that was recorded: a sample cannot be taken again with more. What
+		 * was not recorded counts as cut off.
+		 */
+		if (vcpu->online)
+			window_copy(target->info.arch, &vcpu->regs, sample->stack_cap, &mem,
+				    vcpu->buffer, &vcpu->stack, &gfn);
+	}
+	return NULL;
+}
+
+static enum target_life replay_life(struct target *target)
+{
+	return snapshot_has_next(((struct replay *)target)->reader) ? LIFE_RUNS : LIFE_GONE;
+}
+
+static size_t replay_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+			  size_t len)
+{
+	struct replay *replay = (struct replay *)target;
+	const struct physmem mem = {.frame = frame_store_get, .ctx = replay->frames};
+	size_t done = 0;
+
+	while (done < len) {
+		size_t chunk = FRAME_SIZE - ((va + done) & (FRAME_SIZE - 1));
+		const uint8_t *frame;
+		struct xlate page;
+
+		if (target->info.arch->translate(&regs->mmu, va + done, &mem, &page) != XLATE_OK)
+			break;
+		frame = frame_store_get(replay->frames, page.addr >> FRAME_SHIFT);
+		if (!frame)
+			break;
+		if (chunk > len - done)
+			chunk = len - done;
+		memcpy((uint8_t *)buf + done, frame + (page.addr & (FRAME_SIZE - 1)), chunk);
+		done += chunk;
+	}
+	return done;
+}
+
+/* Files are not searched for. */
+static struct error *replay_list(void (*each)(void *ctx, const struct target_listing *entry),
+				 void *ctx)
+{
+	return NULL;
+}
+
+const struct target_ops target_replay = {
+	.scheme = "replay",
+	.open = replay_open,
+	.close = replay_close,
+	.sample = replay_sample,
+	.life = replay_life,
+	.read = replay_read,
+	.list = replay_list,
+};

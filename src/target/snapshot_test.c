@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Snapshots are written here and read by the replay target. */
+#include "target/snapshot.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define STACK_VA 0x7f0000010000ull
+
+static char path[] = "/tmp/uniprof-snapshot-test-XXXXXX";
+static uint8_t memory[16][FRAME_SIZE];
+static struct sample *written, *got;
+
+static void put(unsigned gfn, unsigned index, uint64_t entry)
+{
+	memcpy(memory[gfn] + 8 * index, &entry, 8);
+}
+
+/* Tables in frames 1 to 4 map two pages of stack at STACK_VA: frames 10 and 11. */
+static int build(void **state)
+{
+	struct regs *regs;
+
+	memset(memory, 0, sizeof(memory));
+	put(1, STACK_VA >> 39 & 511, 0x2001);
+	put(2, STACK_VA >> 30 & 511, 0x3001);
+	put(3, STACK_VA >> 21 & 511, 0x4001);
+	put(4, STACK_VA >> 12 & 511, 0xa001);
+	put(4, (STACK_VA >> 12 & 511) + 1, 0xb001);
+	memset(memory[10], 0xaa, FRAME_SIZE);
+	memset(memory[11], 0xbb, FRAME_SIZE / 2);
+	assert_null(sample_new(2, 16384, &written));
+	assert_null(sample_new(2, 16384, &got));
+	written->time_ns = 5000000000;
+	written->paused_ns = 12345;
+	written->stolen_ns = 77;
+	written->retakes = 1;
+	written->vcpu[0].online = true;
+	written->vcpu[0].state = VCPU_BLOCKED;
+	regs = &written->vcpu[0].regs;
+	*regs = (struct regs){.pc = 0xffffffff81000000,
+			      .sp = STACK_VA + 0xff0,
+			      .fp = STACK_VA + 0xff8,
+			      .flags = 0x246,
+			      .gp_valid = 0x80000009,
+			      .gp = {[0] = 1, [3] = UINT64_MAX, [31] = 31},
+			      .word = 8,
+			      .user = true,
+			      .mmu = {.mode = MMU_X86_4, .root = 0x1000, .pse = true}};
+	strcpy(path, "/tmp/uniprof-snapshot-test-XXXXXX");
+	close(mkstemp(path));
+	return 0;
+}
+
+static int clean(void **state)
+{
+	sample_free(written);
+	sample_free(got);
+	unlink(path);
+	return 0;
+}
+
+static struct snapshot_writer *create(void)
+{
+	struct target_info info = {.name = "web",
+				   .id = "7",
+				   .type = "pvh",
+				   .host = "Xen 4.17",
+				   .image = "/boot/web",
+				   .arch = &arch_x86_64,
+				   .vcpus = 2};
+	struct snapshot_writer *writer;
+
+	assert_null(snapshot_create(path, &info, &writer));
+	return writer;
+}
+
+static void write_frames(struct snapshot_writer *writer)
+{
+	static const unsigned used[] = {1, 2, 3, 4, 10, 11};
+
+	for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++)
+		assert_null(snapshot_frame(writer, used[i], memory[used[i]]));
+}
+
+/* A snapshot of two samples, between which the upper stack page changes. */
+static void write_two(void)
+{
+	struct snapshot_writer *writer = create();
+
+	write_frames(writer);
+	assert_null(snapshot_sample(writer, written));
+	memset(memory[11], 0xcc, 16);
+	written->time_ns += 1000;
+	write_frames(writer);
+	assert_null(snapshot_sample(writer, written));
+	assert_null(snapshot_close(writer));
+}
+
+static struct target *replay(void)
+{
+	struct target *target;
+
+	assert_null(target_replay.open(path, &target));
+	return target;
+}
+
+static void assert_error(struct error *err, enum error_kind kind)
+{
+	assert_non_null(err);
+	assert_int_equal(err->kind, kind);
+	error_free(err);
+}
+
+static void the_guest_is_described(void **state)
+{
+	struct target *target;
+
+	write_two();
+	target = replay();
+	assert_string_equal(target->info.name, "web");
+	assert_string_equal(target->info.id, "7");
+	assert_string_equal(target->info.type, "pvh");
+	assert_string_equal(target->info.host, "Xen 4.17");
+	assert_string_equal(target->info.image, "/boot/web");
+	assert_ptr_equal(target->info.arch, &arch_x86_64);
+	assert_int_equal(target->info.vcpus, 2);
+	target_replay.close(target);
+}
+
+static void samples_come_back_as_they_were(void **state)
+{
+	struct target *target;
+	uint64_t first;
+
+	write_two();
+	target = replay();
+	assert_int_equal(target_replay.life(target), LIFE_RUNS);
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->paused_ns, 12345);
+	assert_int_equal(got->stolen_ns, 77);
+	assert_int_equal(got->retakes, 1);
+	assert_true(got->vcpu[0].online);
+	assert_false(got->vcpu[1].online);
+	assert_int_equal(got->vcpu[0].state, VCPU_BLOCKED);
+	assert_memory_equal(&got->vcpu[0].regs, &written->vcpu[0].regs, sizeof(struct regs));
+	assert_int_equal(got->vcpu[0].stack.va, STACK_VA + 0xff0);
+	assert_int_equal(got->vcpu[0].stack.len, 0x1010);
+	assert_false(got->vcpu[0].stack.cut);
+	assert_int_equal(got->vcpu[0].stack.bytes[15], 0xaa);
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
+	assert_int_equal(got->vcpu[0].stack.bytes[0x100f], 0);
+	first = got->time_ns;
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->time_ns, first + 1000);
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xcc);
+	assert_int_equal(target_replay.life(target), LIFE_GONE);
+	assert_error(target_replay.sample(target, got), ERR_ENDED);
+	target_replay.close(target);
+}
+
+static void memory_is_read_through_the_page_tables(void **state)
+{
+	const struct regs *regs = &written->vcpu[0].regs;
+	struct target *target;
+	uint8_t bytes[32];
+
+	write_two();
+	target = replay();
+	assert_int_equal(target_replay.read(target, regs, STACK_VA, bytes, 32), 0);
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0xff0, bytes, 32), 32);
+	assert_int_equal(bytes[15], 0xaa);
+	assert_int_equal(bytes[16], 0xbb);
+	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0x1ff0, bytes, 32), 16);
+	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0x5000, bytes, 32), 0);
+	target_replay.close(target);
+}
+
+static void a_frame_is_written_again_only_when_it_changed(void **state)
+{
+	long once, thrice;
+	struct snapshot_writer *writer = create();
+	FILE *file;
+
+	write_frames(writer);
+	assert_null(snapshot_close(writer));
+	file = fopen(path, "r");
+	fseek(file, 0, SEEK_END);
+	once = ftell(file);
+	fclose(file);
+	writer = create();
+	for (int i = 0; i < 3; i++)
+		write_frames(writer);
+	assert_null(snapshot_close(writer));
+	file = fopen(path, "r");
+	fseek(file, 0, SEEK_END);
+	thrice = ftell(file);
+	fclose(file);
+	assert_int_equal(once, thrice);
+}
+
+static void stack_that_was_not_recorded_counts_as_cut_off(void **state)
+{
+	struct snapshot_writer *writer = create();
+	struct target *target;
+
+	for (unsigned i = 1; i <= 10; i++)
+		assert_null(snapshot_frame(writer, i, memory[i]));
+	assert_null(snapshot_sample(writer, written));
+	assert_null(snapshot_close(writer));
+	target = replay();
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.len, 16);
+	assert_true(got->vcpu[0].stack.cut);
+	target_replay.close(target);
+}
+
+static size_t read_file(uint8_t *bytes, size_t size)
+{
+	FILE *file = fopen(path, "r");
+	size_t len = fread(bytes, 1, size, file);
+
+	fclose(file);
+	assert_true(len < size);
+	return len;
+}
+
+static void write_file(const uint8_t *bytes, size_t len)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_int_equal(fwrite(bytes, 1, len, file), len);
+	fclose(file);
+}
+
+/* Takes all samples that there are; returns how many, -1 if the file is refused. */
+static int take_all(void)
+{
+	struct target *target;
+	struct error *err = target_replay.open(path, &target);
+	int n = 0;
+
+	if (err) {
+		assert_error(err, ERR_INPUT);
+		return -1;
+	}
+	while (!(err = target_replay.sample(target, got)))
+		n++;
+	assert_error(err, ERR_ENDED);
+	target_replay.close(target);
+	return n;
+}
+
+static void a_file_that_ends_anywhere_gives_its_whole_samples(void **state)
+{
+	static uint8_t bytes[65536];
+	size_t len;
+	int before = -1;
+
+	write_two();
+	len = read_file(bytes, sizeof(bytes));
+	for (size_t cut = 0; cut <= len; cut += cut < 100 || cut > len - 100 ? 1 : 61) {
+		int n;
+
+		write_file(bytes, cut);
+		n = take_all();
+		assert_true(n >= before && n <= 2);
+		before = n;
+	}
+	assert_int_equal(before, 2);
+}
+
+static void a_changed_byte_is_noticed(void **state)
+{
+	static uint8_t bytes[65536];
+	size_t len;
+
+	write_two();
+	len = read_file(bytes, sizeof(bytes));
+	for (size_t at = 0; at < len; at += at < 100 || at > len - 150 ? 1 : 61) {
+		int n;
+
+		bytes[at] ^= 0x20;
+		write_file(bytes, len);
+		n = take_all();
+		/* A length that became too large looks like the end of the file. */
+		assert_true(n < 2 || at > len - 20);
+		bytes[at] ^= 0x20;
+	}
+}
+
+static void other_files_are_refused(void **state)
+{
+	struct target *target;
+
+	assert_error(target_replay.open("/nonexistent/file", &target), ERR_INPUT);
+	assert_error(target_replay.open("/tmp", &target), ERR_INPUT);
+	assert_error(target_replay.open("/dev/null", &target), ERR_INPUT);
+	write_file((const uint8_t *)"uniprof-snapshot", 16);
+	assert_int_equal(take_all(), -1);
+	write_file((const uint8_t *)"something else, of some length", 30);
+	assert_int_equal(take_all(), -1);
+}
+
+static void a_file_that_cannot_be_written_is_an_error(void **state)
+{
+	struct target_info info = {.arch = &arch_x86_64, .vcpus = 1};
+	struct snapshot_writer *writer;
+
+	assert_error(snapshot_create("/nonexistent/file", &info, &writer), ERR_OUTPUT);
+	assert_null(snapshot_create("/dev/full", &info, &writer));
+	assert_error(snapshot_close(writer), ERR_OUTPUT);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_guest_is_described),
+		TEST(samples_come_back_as_they_were),
+		TEST(memory_is_read_through_the_page_tables),
+		TEST(a_frame_is_written_again_only_when_it_changed),
+		TEST(stack_that_was_not_recorded_counts_as_cut_off),
+		TEST(a_file_that_ends_anywhere_gives_its_whole_samples),
+		TEST(a_changed_byte_is_noticed),
+		TEST(other_files_are_refused),
+		TEST(a_file_that_cannot_be_written_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
