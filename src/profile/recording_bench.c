@@ -127,7 +127,7 @@ static void bench_load(const char *path)
 
 int main(int argc, char **argv)
 {
-	if (argc == 6 && strcmp(argv[1], "write") == 0 && strtoull(argv[4], NULL, 10) > 0)
+	if (argc == 6 && strcmp(argv[1], "write") == 0 && atoll(argv[3]) > 0 && atoll(argv[4]) > 0)
 		bench_write(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
 			    (uint32_t)strtoul(argv[5], NULL, 10));
 	else if (argc == 3 && strcmp(argv[1], "load") == 0)
