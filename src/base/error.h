@@ -10,7 +10,7 @@
  * Only the verbs print errors.
  */
 
-/* The exit codes are part of the manual (docs/uniprof.1.md). */
+/* The exit codes are part of the manual (docs/uniprof.1). */
 enum error_kind {
 	ERR_FAILED = 1, /* anything that has no number of its own */
 	ERR_USAGE = 2,	/* an option or an argument that cannot be meant */

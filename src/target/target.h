@@ -40,14 +40,24 @@ struct target_info {
 	uint32_t vcpus; /* valid ids are 0 to vcpus - 1; some may be off-line */
 };
 
-/* One vCPU of a sample. The buffers are the sample's own, allocated by sample_new. */
+/* The most that is ever copied of another stack that a stack leads to, bytes. */
+#define OTHER_STACK_CAP 16384u
+
+/*
+ * One vCPU of a sample. The buffers are the sample's own, allocated by
+ * sample_new.
+ */
 struct vcpu_sample {
-	uint32_t want; /* in: bytes of stack to copy, at most the sample's stack_cap */
+	uint32_t want;	     /* in: bytes of stack to copy, at most the sample's stack_cap */
+	uint64_t other_va;   /* in: where another stack is that this one leads to */
+	uint32_t other_want; /* in: bytes to copy from there, at most OTHER_STACK_CAP; 0: nothing */
 	enum vcpu_state state;
 	bool online; /* false: off-line, nothing below is set */
 	struct regs regs;
 	struct window stack; /* bytes point to `buffer` */
+	struct window other; /* bytes point to `other_buffer`; len 0 if nothing was asked for */
 	uint8_t *buffer;     /* stack_cap bytes */
+	uint8_t *other_buffer;
 };
 
 struct sample {
@@ -72,15 +82,27 @@ enum target_life {
 	LIFE_GONE, /* destroyed, or no longer there for whatever reason */
 };
 
+/* Sees frames of guest memory pass by, for `record --snapshot`. */
+struct frame_witness {
+	void (*frame)(void *ctx, uint64_t gfn, const void *bytes);
+	void *ctx;
+};
+
 struct target {
 	const struct target_ops *ops;
 	struct target_info info;
+	/*
+	 * Set by whoever wants it: shown every frame, page tables included,
+	 * that read() and snapshot() looked at, while the guest runs.
+	 */
+	const struct frame_witness *witness;
 };
 
 struct target_listing {
 	const char *scheme; /* "xen" */
 	const char *name, *id, *type;
 	uint32_t vcpus;
+	bool paused;	  /* by its administrator, or because it is still being built */
 	const char *note; /* what stands in the way of profiling it; NULL: nothing */
 };
 
@@ -112,21 +134,27 @@ struct target_ops {
 		       size_t len);
 
 	/*
-	 * Like sample(), and also hands out every frame of guest memory that
-	 * translating and copying touched, for `record --snapshot`. NULL: not
-	 * supported.
+	 * Like sample(), and then shows the witness every frame that
+	 * translating and copying touched, as it was during the pause. May
+	 * pause longer than sample(). NULL: not supported.
 	 */
-	struct error *(*snapshot)(struct target *target, struct sample *sample,
-				  void (*frame)(void *ctx, uint64_t gfn, const void *bytes),
-				  void *ctx);
+	struct error *(*snapshot)(struct target *target, struct sample *sample);
 
 	/* Calls `each` for every guest there is. ERR_DENIED: cannot look. */
 	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx);
 };
 
-/* The built-in kinds, in the order in which bare names are tried; NULL behind the last. */
+/*
+ * The built-in kinds, in the order in which bare names are tried; NULL behind
+ * the last. The build chooses between kinds_xen.c and kinds_no_xen.c.
+ */
 const struct target_ops *target_kind(size_t i);
+
+/* For `uniprof -V`: "with Xen (libxencall)", "without Xen". */
+extern const char target_features[];
+
+extern const struct target_ops target_xen, target_replay;
 
 /*
  * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: an

@@ -25,15 +25,16 @@ static bool copy_page(const struct physmem *mem, uint64_t addr, uint32_t len, st
 	return true;
 }
 
-bool window_copy(const struct arch *arch, const struct regs *regs, uint32_t want,
-		 const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn)
+bool window_copy_at(const struct arch *arch, const struct regs *regs, uint64_t va, uint32_t want,
+		    const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn)
 {
 	bool narrow = regs->word == 4;
-	uint64_t va = regs->sp & (narrow ? 0xfffffffc : ~7ull);
 	/* Bytes to the end of the address space; 0 when that is all of its 2^64. */
-	uint64_t space = (narrow ? 1ull << 32 : 0) - va;
+	uint64_t space;
 	struct xlate page;
 
+	va &= narrow ? 0xfffffffc : ~7ull;
+	space = (narrow ? 1ull << 32 : 0) - va;
 	*out = (struct window){.va = va, .bytes = buffer, .cut = true};
 	if (space && want >= space) {
 		want = (uint32_t)space;
@@ -61,4 +62,10 @@ bool window_copy(const struct arch *arch, const struct regs *regs, uint32_t want
 		}
 	}
 	return true;
+}
+
+bool window_copy(const struct arch *arch, const struct regs *regs, uint32_t want,
+		 const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn)
+{
+	return window_copy_at(arch, regs, regs->sp, want, mem, buffer, out, gfn);
 }

@@ -20,4 +20,8 @@
 bool window_copy(const struct arch *arch, const struct regs *regs, uint32_t want,
 		 const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn);
 
+/* The same from any address: another stack that this one leads to. */
+bool window_copy_at(const struct arch *arch, const struct regs *regs, uint64_t va, uint32_t want,
+		    const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn);
+
 #endif

@@ -39,6 +39,7 @@ struct place {
 struct walk {
 	const struct unwind_input *in;
 	struct unwind_result *out;
+	const struct window *stack; /* the one that the walk is on */
 	uint64_t word;
 	struct place at;
 	struct site site; /* a copy: looking up others may displace it */
@@ -52,28 +53,49 @@ struct caller {
 
 enum found { FOUND_CALLER, FOUND_NONE, FOUND_END /* out->end says which */ };
 
-/* Reads a word of the stack at or above the current sp; notes what lies above the window. */
-static bool load(struct walk *walk, uint64_t va, uint64_t *value)
+static void read_word(const struct walk *walk, const struct window *from, uint64_t offset,
+		      uint64_t *value)
 {
-	const struct window *stack = walk->in->stack;
-	uint64_t offset = va - stack->va;
 	uint32_t narrow;
 
-	if (va < walk->at.sp || va % walk->word || offset >= REACH)
+	if (walk->word == 8) {
+		memcpy(value, from->bytes + offset, 8);
+	} else {
+		memcpy(&narrow, from->bytes + offset, 4);
+		*value = narrow;
+	}
+}
+
+static bool in_window(const struct window *window, uint64_t va, uint64_t word)
+{
+	return va >= window->va && window->len >= word && va - window->va <= window->len - word;
+}
+
+/*
+ * Reads a word of the stack at or above the current sp, or of the other stack,
+ * from which nothing leads back; notes what lies above the window.
+ */
+static bool load(struct walk *walk, uint64_t va, uint64_t *value)
+{
+	const struct window *stack = walk->stack, *other = walk->in->other;
+	uint64_t offset = va - stack->va;
+
+	if (va % walk->word)
 		return false;
-	if (offset + walk->word > stack->len) {
+	if (va >= walk->at.sp && offset < REACH) {
+		if (in_window(stack, va, walk->word)) {
+			read_word(walk, stack, offset, value);
+			return true;
+		}
 		if (stack->cut) {
 			walk->beyond = true;
 			walk->out->want = offset + 2 * walk->word + MARGIN;
 		}
 		return false;
 	}
-	if (walk->word == 8) {
-		memcpy(value, stack->bytes + offset, 8);
-	} else {
-		memcpy(&narrow, stack->bytes + offset, 4);
-		*value = narrow;
-	}
+	if (!other || stack == other || !in_window(other, va, walk->word))
+		return false;
+	read_word(walk, other, va - other->va, value);
 	return true;
 }
 
@@ -285,7 +307,7 @@ static struct caller caller_by_candidate(struct walk *walk, const struct candida
  */
 static enum found by_target(struct walk *walk, struct caller *caller)
 {
-	const struct window *stack = walk->in->stack;
+	const struct window *stack = walk->stack;
 	uint64_t slot = walk->at.sp, end = slot + SCAN_WORDS * walk->word;
 	struct candidate best = {.slot = walk->at.fp + walk->word}, other;
 	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
@@ -318,7 +340,9 @@ static bool record_fits(struct walk *walk, const struct x86_call *call)
 	struct x86_state state;
 
 	if (call->indirect)
-		return true;
+		return walk->at.kind == FRAME_RETURN || site->has_start ||
+		       site_finds_frame(walk->in->unwinder,
+					site_at(walk->in->unwinder, walk->at.addr, walk->at.kind));
 	if (!call->direct)
 		return false;
 	if (site->has_start)
@@ -359,6 +383,18 @@ static enum found by_record(struct walk *walk, bool blind, struct caller *caller
 	return FOUND_CALLER;
 }
 
+/*
+ * Does the frame pointer lead to another stack? Only if the code is known to
+ * have set it up: in other code it can be anything.
+ */
+static bool leads_elsewhere(const struct walk *walk)
+{
+	const struct place *at = &walk->at;
+
+	return at->fp_known && at->fp && at->fp % walk->word == 0 && state_known(&walk->site) &&
+	       walk->site.state.fp_at && at->fp - walk->stack->va >= REACH;
+}
+
 /* No rule found a caller: why? */
 static enum unwind_end reason(const struct walk *walk)
 {
@@ -366,12 +402,16 @@ static enum unwind_end reason(const struct walk *walk)
 
 	if (walk->beyond)
 		return UNWIND_BYTES;
+	if (leads_elsewhere(walk)) {
+		walk->out->elsewhere = at->fp;
+		return UNWIND_BYTES;
+	}
 	if (at->kind == FRAME_RETURN && walk->site.flow == FLOW_FOUND && state_known(&walk->site) &&
 	    walk->site.state.entry)
 		return UNWIND_OUTERMOST;
 	if (at->chained && at->fp_known && !at->fp)
 		return UNWIND_OUTERMOST;
-	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->in->stack->va)
+	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->stack->va)
 		return UNWIND_LOOP;
 	return UNWIND_BROKEN;
 }
@@ -404,7 +444,7 @@ void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 			  struct unwind_result *out)
 {
 	const struct regs *regs = in->regs;
-	struct walk walk = {.in = in, .out = out, .word = regs->word};
+	struct walk walk = {.in = in, .out = out, .stack = in->stack, .word = regs->word};
 	struct caller caller;
 	enum found found;
 
@@ -429,6 +469,8 @@ void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 						  .kind = FRAME_RETURN,
 						  .trust = caller.trust};
 		walk.at = caller.place;
+		if (in->other && !in_window(walk.stack, walk.at.sp - walk.word, walk.word))
+			walk.stack = in->other;
 	}
 	if (found == FOUND_NONE)
 		out->end = reason(&walk);

@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
-#define SITES 4096u /* a power of two */
+#define SITES	     4096u /* a power of two */
+#define FRAME_SEARCH 2048  /* bytes before a site that are searched for a frame being set up */
+#define FRAME_TRIES  16
+#define PUSH_BP	     0x55
 
 struct error *unwinder_new(struct unwinder **out)
 {
@@ -147,6 +150,31 @@ enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, ui
 		site->n_not = site->n_not == 7 ? 4 : site->n_not + 1;
 	}
 	return flow;
+}
+
+bool site_finds_frame(struct unwinder *unwinder, struct site *site)
+{
+	const struct code *code = unwinder->reader.code;
+	uint8_t bytes[FRAME_SEARCH];
+	struct x86_state state;
+	unsigned tries = 0;
+
+	if (site->has_looked || unwinder->steps < X86_FLOW_STEPS ||
+	    code->read(code->ctx, site->addr - sizeof(bytes), bytes, sizeof(bytes)) !=
+		    sizeof(bytes))
+		return site->has_frame;
+	site->has_looked = true;
+	for (size_t back = 1; back <= sizeof(bytes) && tries < FRAME_TRIES; back++) {
+		if (bytes[sizeof(bytes) - back] != PUSH_BP)
+			continue;
+		tries++;
+		if (follow(unwinder, site, site->addr - back, 0, &state) == FLOW_FOUND &&
+		    state.fp_at) {
+			site->has_frame = true;
+			break;
+		}
+	}
+	return site->has_frame;
 }
 
 void site_learn(struct site *site, uint64_t start, enum flow_result flow,

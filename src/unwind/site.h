@@ -24,7 +24,8 @@ struct site {
 	uint64_t start, end;  /* end 0: not known */
 	enum flow_result flow;
 	struct x86_state state;
-	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
+	bool has_looked, has_frame; /* what site_finds_frame found */
+	uint64_t not_start[4];	    /* functions that do not lead here, the last that were tried */
 	uint8_t n_not;
 };
 
@@ -55,6 +56,12 @@ void site_follow(struct unwinder *unwinder, struct site *site);
  */
 enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, uint64_t start,
 				struct x86_state *state);
+
+/*
+ * Without knowing the function: does a frame set up a little before lead here?
+ * If so, the site is in a function that works with frame records.
+ */
+bool site_finds_frame(struct unwinder *unwinder, struct site *site);
 
 /* Makes `start`, found by site_try_start with this outcome, the site's function. */
 void site_learn(struct site *site, uint64_t start, enum flow_result flow,

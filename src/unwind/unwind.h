@@ -44,7 +44,7 @@ struct frame {
 enum unwind_end {
 	UNWIND_OUTERMOST, /* the chain ended as chains do: next record or return address is 0 */
 	UNWIND_FRAMES,	  /* max_frames reached */
-	UNWIND_BYTES,	  /* the chain goes on above the window: `want` says how far */
+	UNWIND_BYTES,	  /* the chain goes on outside of the windows: see `want` and `elsewhere` */
 	UNWIND_BROKEN,	  /* the frame pointer or return address cannot be one */
 	UNWIND_LOOP,	  /* the chain turned back */
 	UNWIND_NO_STACK,  /* the guest has no memory at its stack pointer, or was never started */
@@ -74,7 +74,8 @@ void unwinder_free(struct unwinder *unwinder);
 
 struct unwind_input {
 	const struct regs *regs;
-	const struct window *stack;
+	const struct window *stack; /* from the stack pointer */
+	const struct window *other; /* another stack, that this one leads to; NULL: none */
 	const struct code *code;
 	struct unwinder *unwinder; /* NULL: do without the code, all callers are guesses */
 	size_t max_frames;	   /* at least 1 */
@@ -85,6 +86,8 @@ struct unwind_result {
 	enum unwind_end end;
 	/* UNWIND_BYTES: window length in bytes that would have reached the next frame, and some more */
 	uint64_t want;
+	/* UNWIND_BYTES: if not 0, the chain goes on at this address, far from this stack */
+	uint64_t elsewhere;
 };
 
 /*

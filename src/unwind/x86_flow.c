@@ -346,13 +346,18 @@ static bool is_call(const struct x86_effect *effect)
  * is no other way to see that a call never returns.
  */
 static bool begins_function(const struct x86_insn *insn, const struct x86_effect *effect,
-			    unsigned word)
+			    const struct x86_state *state, unsigned word)
 {
 	if (insn->map == X86_MAP_0F && insn->opcode == 0x1e)
 		return true; /* endbr */
+	if (effect->op == X86_PUSH && effect->reg == X86_BP)
+		return true;
+	/* Code with frame pointers begins like that; within a frame, arguments may be pushed. */
+	if (state->fp_at)
+		return false;
 	if (effect->op == X86_PUSH)
-		return word == 8 || effect->reg == X86_BP || effect->reg == X86_BX ||
-		       effect->reg == X86_SI || effect->reg == X86_DI;
+		return word == 8 || effect->reg == X86_BX || effect->reg == X86_SI ||
+		       effect->reg == X86_DI;
 	return word == 8 && effect->op == X86_SET_SP && effect->base == X86_SP && effect->value < 0;
 }
 
@@ -401,7 +406,8 @@ static void follow(struct search *search, struct path path)
 			search->found = true;
 			return;
 		}
-		if (called && !query->end && begins_function(&insn, &effect, query->word))
+		if (called && !query->end &&
+		    begins_function(&insn, &effect, &path.state, query->word))
 			return;
 		called = is_call(&effect) || (called && is_padding(&insn));
 		if (!step(search, &path, &effect, insn.len))

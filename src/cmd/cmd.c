@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t signal_number;
+
+void say(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs(isatty(STDERR_FILENO) ? "\r\033[Kuniprof: " : "uniprof: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+}
+
+struct error *usage_error(const struct verb *verb, const char *format, ...)
+{
+	struct error *detail, *err;
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	detail = error_new(ERR_USAGE, "%s", text);
+	err = error_new(ERR_USAGE, "%s; see uniprof %s%s--help", detail->text, verb->name,
+			*verb->name ? " " : "");
+	error_free(detail);
+	return err;
+}
+
+static void on_signal(int number)
+{
+	signal_number = number;
+}
+
+const volatile sig_atomic_t *catch_signals(void)
+{
+	/* SA_RESETHAND: the second one is not ours any more. No SA_RESTART: sleeps end early. */
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	return &signal_number;
+}
+
+int caught_signal(void)
+{
+	return signal_number;
+}
+
+struct error *open_output(const char *path, FILE **out)
+{
+	if (!strcmp(path, "-")) {
+		*out = stdout;
+		return NULL;
+	}
+	*out = fopen(path, "we");
+	if (!*out)
+		return error_errno(ERR_OUTPUT, errno, "cannot write %s", path);
+	return NULL;
+}
+
+static bool is_regular(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && S_ISREG(st.st_mode);
+}
+
+struct error *close_output(const char *path, FILE *out, struct error *err)
+{
+	bool failed = ferror(out);
+	int number = errno;
+
+	if (fflush(out) && !failed) {
+		failed = true;
+		number = errno;
+	}
+	if (out != stdout && fclose(out) && !failed) {
+		failed = true;
+		number = errno;
+	}
+	if (failed && !err)
+		err = error_errno(ERR_OUTPUT, number, "cannot write %s",
+				  out == stdout ? "to standard output" : path);
+	if (err && out != stdout && is_regular(path))
+		unlink(path);
+	return err;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/parse.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sample/sampler.h"
+
+#define TEN_YEARS_S (10 * 365.25 * 86400)
+
+/* A plain decimal number, no sign, no hex, no "inf"; *rest points behind it. */
+static bool parse_number(const char *text, double *value, const char **rest)
+{
+	size_t digits = strspn(text, "0123456789.");
+	char *end;
+
+	if (!digits)
+		return false;
+	*value = strtod(text, &end);
+	*rest = end;
+	return end != text && isfinite(*value);
+}
+
+struct error *parse_rate(const char *option, const char *text, double *hz)
+{
+	const char *rest;
+
+	if (!parse_number(text, hz, &rest) || *rest)
+		return error_new(ERR_USAGE, "%s %s: not a number of samples per second", option,
+				 text);
+	if (*hz < RATE_MIN || *hz > RATE_MAX)
+		return error_new(ERR_USAGE,
+				 "%s %s: the rate must be from %g to %g samples per second", option,
+				 text, RATE_MIN, RATE_MAX);
+	return NULL;
+}
+
+struct error *parse_duration(const char *option, const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *name;
+		double seconds;
+	} units[] = {{"", 1},	{"s", 1},    {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
+		     {"m", 60}, {"min", 60}, {"h", 3600},  {"d", 86400}};
+	const char *rest;
+	double value;
+
+	if (!parse_number(text, &value, &rest))
+		return error_new(ERR_USAGE, "%s %s: not a time", option, text);
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcmp(rest, units[i].name))
+			continue;
+		value *= units[i].seconds;
+		if (value * 1e9 < 1 || value > TEN_YEARS_S)
+			return error_new(ERR_USAGE,
+					 "%s %s: must be more than 0 and at most ten years", option,
+					 text);
+		*ns = (uint64_t)(value * 1e9);
+		return NULL;
+	}
+	return error_new(ERR_USAGE, "%s %s: the unit \"%s\" is none of us, ms, s, m, h, d", option,
+			 text, rest);
+}
+
+struct error *parse_count(const char *option, const char *text, uint64_t min, uint64_t max,
+			  uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno)
+		return error_new(ERR_USAGE, "%s %s: not a whole number", option, text);
+	if (*value < min || *value > max)
+		return error_new(ERR_USAGE, "%s %s: must be from %llu to %llu", option, text,
+				 (unsigned long long)min, (unsigned long long)max);
+	return NULL;
+}
+
+struct error *parse_bytes(const char *option, const char *text, uint64_t min, uint64_t max,
+			  uint64_t *value)
+{
+	const char *rest;
+	double number;
+
+	if (!parse_number(text, &number, &rest))
+		return error_new(ERR_USAGE, "%s %s: not a size", option, text);
+	if (!strcasecmp(rest, "k") || !strcasecmp(rest, "KiB"))
+		number *= 1024;
+	else if (!strcasecmp(rest, "M") || !strcasecmp(rest, "MiB"))
+		number *= 1024 * 1024;
+	else if (*rest)
+		return error_new(ERR_USAGE, "%s %s: the unit \"%s\" is none of k, M", option, text,
+				 rest);
+	if (number < (double)min || number > (double)max)
+		return error_new(ERR_USAGE, "%s %s: must be from %llu to %llu bytes", option, text,
+				 (unsigned long long)min, (unsigned long long)max);
+	*value = (uint64_t)number;
+	return NULL;
+}
+
+static bool state_by_name(const char *name, size_t len, unsigned *states)
+{
+	for (unsigned i = 0; i < VCPU_STATES; i++) {
+		const char *text = vcpu_state_text((enum vcpu_state)i);
+
+		if (strlen(text) == len && !strncmp(text, name, len)) {
+			*states |= 1u << i;
+			return true;
+		}
+	}
+	return false;
+}
+
+struct error *parse_states(const char *option, const char *text, unsigned *states)
+{
+	const char *part = text;
+
+	*states = 0;
+	if (!strcmp(text, "all"))
+		return NULL;
+	if (!strcmp(text, "on-cpu"))
+		part = "running";
+	for (;;) {
+		size_t len = strcspn(part, ",");
+
+		if (!state_by_name(part, len, states))
+			return error_new(ERR_USAGE,
+					 "%s %s: the states are running, runnable, blocked, or all",
+					 option, text);
+		if (!part[len])
+			return NULL;
+		part += len + 1;
+	}
+}

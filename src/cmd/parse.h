@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_PARSE_H
+#define UNIPROF_CMD_PARSE_H
+
+/* Values of options. Errors are ERR_USAGE and name the option. */
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "profile/profile.h"
+
+/* Samples a second: "101", "0.5"; RATE_MIN to RATE_MAX (sample/sampler.h). */
+struct error *parse_rate(const char *option, const char *text, double *hz);
+
+/* "10", "0.5" (seconds), "500ms", "250us", "2m", "1.5h", "1d"; more than 0, at most ten years. */
+struct error *parse_duration(const char *option, const char *text, uint64_t *ns);
+
+/* A whole number within bounds. */
+struct error *parse_count(const char *option, const char *text, uint64_t min, uint64_t max,
+			  uint64_t *value);
+
+/* "4096", "64k", "1M": bytes within bounds. */
+struct error *parse_bytes(const char *option, const char *text, uint64_t min, uint64_t max,
+			  uint64_t *value);
+
+/* "running,blocked", "on-cpu" (running), "all". */
+struct error *parse_states(const char *option, const char *text, unsigned *states);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "cmd/session.h"
+#include "cmd/snapshot.h"
+
+#define SNAPSHOT SESSION_NEXT
+
+static const char help[] =
+	"usage: uniprof record [options] GUEST\n"
+	"\n"
+	"Samples a running guest and keeps what it sees in a recording.\n"
+	"\n"
+	"  -o, --output FILE     the recording (default GUEST.uniprof; - for standard "
+	"output)\n" SESSION_HELP
+	"      --snapshot FILE   instead of a recording, write registers and memory of each\n"
+	"                        sample for replay:FILE\n"
+	"\n"
+	"Ctrl-C ends it and keeps what was recorded. Exit codes: 0 done, 2 wrong usage, 3 no such\n"
+	"guest, 4 no rights or no hypervisor, 5 the guest ended (the recording is kept), 6 a file\n"
+	"that cannot be read, 7 one that cannot be written, 1 anything else.\n";
+
+static struct error *parse(int argc, char **argv, struct session_options *options)
+{
+	static const struct option longs[] = {SESSION_LONG_OPTIONS,
+					      {"snapshot", required_argument, NULL, SNAPSHOT},
+					      {0}};
+	struct error *err = NULL;
+	int option;
+
+	session_defaults(options);
+	opterr = 0;
+	optind = 1;
+	while (!err &&
+	       (option = getopt_long(argc, argv, SESSION_SHORT_OPTIONS, longs, NULL)) != -1) {
+		bool known;
+
+		if (option == SNAPSHOT) {
+			options->snapshot = optarg;
+			continue;
+		}
+		err = session_option(options, option, optarg, &known);
+		if (!err && !known)
+			err = usage_error(&verb_record, "option %s is not known or lacks its value",
+					  argv[optind - 1]);
+	}
+	if (!err && optind + 1 != argc)
+		err = usage_error(&verb_record,
+				  optind == argc ? "which guest?" : "one guest, please");
+	return err;
+}
+
+static struct error *outcome_error(const struct sampler_result *result, const char *path)
+{
+	if (result->outcome == SAMPLED_TIME || result->outcome == SAMPLED_INTERRUPTED)
+		return NULL;
+	return error_new(ERR_ENDED, "%s after %.1f s; what was recorded until then is in %s",
+			 sampler_outcome_text(result->outcome), (double)result->elapsed_ns / 1e9,
+			 path);
+}
+
+static struct error *record(int argc, char **argv, int *status)
+{
+	struct session_options options;
+	struct sampler_result result;
+	struct target *target = NULL;
+	char *name = NULL;
+	const char *path;
+	struct error *err = parse(argc, argv, &options);
+
+	if (err)
+		return err;
+	options.sampler.stop = catch_signals();
+	signal(SIGPIPE, SIG_IGN);
+	err = target_open(argv[optind], &target);
+	if (err)
+		return err;
+	path = options.output;
+	if (options.snapshot) {
+		path = options.snapshot;
+		err = snapshot_record(target, &options, &result);
+	} else {
+		if (!path)
+			path = name = session_default_path(target, ".uniprof");
+		err = path ? session_record(target, &options, path, &result) : error_no_memory();
+	}
+	if (!err)
+		err = outcome_error(&result, path);
+	target_close(target);
+	free(name);
+	return err;
+}
+
+const struct verb verb_record = {
+	.name = "record",
+	.summary = "sample a running guest into a recording",
+	.help = help,
+	.run = record,
+};

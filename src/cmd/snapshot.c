@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/snapshot.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sample/pace.h"
+#include "sample/text.h"
+#include "target/snapshot.h"
+
+#define LOOK_FRAMES 1024
+
+struct writing {
+	struct snapshot_writer *writer;
+	struct text *text;
+	struct unwinder *unwinder;
+	struct error *err; /* the first that a frame could not be written for */
+};
+
+static void on_frame(void *ctx, uint64_t gfn, const void *bytes)
+{
+	struct writing *writing = ctx;
+
+	if (!writing->err)
+		writing->err = snapshot_frame(writing->writer, gfn, bytes);
+}
+
+/* Unwinds all stacks only to make the target look at, and so show, the code that this needs. */
+static struct error *look_at_code(struct writing *writing, const struct sample *sample)
+{
+	struct frame frames[LOOK_FRAMES];
+
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+		struct unwind_input in = {.regs = &vcpu->regs,
+					  .stack = &vcpu->stack,
+					  .code = text_code(writing->text, &vcpu->regs,
+							    sample->time_ns),
+					  .unwinder = writing->unwinder,
+					  .max_frames = LOOK_FRAMES};
+		struct unwind_result out;
+
+		if (vcpu->online)
+			unwind_frame_pointer(&in, frames, &out);
+	}
+	return writing->err;
+}
+
+static struct error *one(struct target *target, struct writing *writing, struct sample *sample)
+{
+	struct error *err = target->ops->snapshot(target, sample);
+
+	if (!err)
+		err = look_at_code(writing, sample);
+	if (writing->err && writing->err != err)
+		error_free(writing->err);
+	writing->err = NULL;
+	return err ? err : snapshot_sample(writing->writer, sample);
+}
+
+static struct error *loop(struct target *target, const struct session_options *options,
+			  struct writing *writing, struct sample *sample,
+			  struct sampler_result *result)
+{
+	const struct sampler_options *how = &options->sampler;
+	uint64_t start = clock_now_ns(), now;
+	struct error *err = NULL;
+	struct pace pace;
+
+	pace_start(&pace, start, (uint64_t)((double)NS_PER_S / how->rate_hz), !how->no_jitter,
+		   start);
+	result->outcome = SAMPLED_INTERRUPTED;
+	while (!err && !*how->stop) {
+		clock_sleep_until(pace_deadline(&pace));
+		now = clock_now_ns();
+		result->elapsed_ns = now - start;
+		if (how->duration_ns && now - start >= how->duration_ns) {
+			result->outcome = SAMPLED_TIME;
+			break;
+		}
+		if (now < pace_deadline(&pace))
+			continue;
+		err = one(target, writing, sample);
+		result->missed += pace_take(&pace, now) - 1;
+		result->ticks += !err;
+	}
+	if (err && err->kind == ERR_ENDED) {
+		error_free(err);
+		err = NULL;
+		result->outcome = SAMPLED_GONE;
+	}
+	return err;
+}
+
+static struct error *write_samples(struct target *target, const struct session_options *options,
+				   struct writing *writing, struct sampler_result *result)
+{
+	uint32_t cap = options->sampler.max_stack ? options->sampler.max_stack : STACK_DEFAULT;
+	struct sample *sample;
+	struct error *err = sample_new(target->info.vcpus, cap, &sample);
+
+	if (err)
+		return err;
+	/* All of the stack that may be asked for later, not what unwinding needs now. */
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		sample->vcpu[i].want = cap;
+	err = loop(target, options, writing, sample, result);
+	sample_free(sample);
+	return err;
+}
+
+struct error *snapshot_record(struct target *target, const struct session_options *options,
+			      struct sampler_result *result)
+{
+	struct writing writing = {0};
+	const struct frame_witness witness = {on_frame, &writing};
+	struct error *err;
+
+	memset(result, 0, sizeof(*result));
+	if (!target->ops->snapshot)
+		return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
+				 target->ops->scheme);
+	err = snapshot_create(options->snapshot, &target->info, &writing.writer);
+	if (err)
+		return err;
+	target->witness = &witness;
+	err = text_new(target, NULL, &writing.text);
+	if (!err)
+		err = unwinder_new(&writing.unwinder);
+	if (!err)
+		err = write_samples(target, options, &writing, result);
+	err = error_first(err, snapshot_close(writing.writer));
+	unwinder_free(writing.unwinder);
+	text_free(writing.text);
+	target->witness = NULL;
+	if (!err && !options->quiet)
+		say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);
+	return err;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SAMPLE_SAMPLER_H
+#define UNIPROF_SAMPLE_SAMPLER_H
+
+/*
+ * The sampling loop: wait, sample, unwind, intern, hand on. Only the second
+ * step is felt by the guest.
+ */
+
+#include <signal.h>
+
+#include "profile/recording.h"
+#include "symbol/symbols.h"
+#include "target/target.h"
+
+/* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */
+#define RATE_MIN 0.1
+#define RATE_MAX 10000.0
+
+#define FRAMES_DEFAULT 4096u
+#define FRAMES_MAX     65536u
+#define STACK_DEFAULT  (256u << 10) /* bytes */
+
+struct sampler_options {
+	double rate_hz;
+	uint64_t duration_ns; /* 0: until stopped or the guest ends */
+	bool no_jitter;
+	uint32_t max_frames;		   /* 0: FRAMES_DEFAULT */
+	uint32_t max_stack;		   /* bytes; 0: STACK_DEFAULT */
+	const struct symbols *symbols;	   /* function bounds for the unwinder; may be NULL */
+	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
+};
+
+/* What the loop hands on; called from it, a NULL function is skipped. */
+struct sampler_sink {
+	void *ctx;
+	/* An error ends the loop. */
+	struct error *(*tick)(void *ctx, const struct tick *tick);
+	/* Deadlines were missed: `late_ns` behind the oldest of them. */
+	void (*missed)(void *ctx, uint64_t periods, uint64_t late_ns);
+	/* About ten times a second. */
+	void (*progress)(void *ctx, uint64_t elapsed_ns, uint64_t ticks);
+};
+
+enum sampler_outcome {
+	SAMPLED_TIME,	     /* the duration is over */
+	SAMPLED_INTERRUPTED, /* *stop was set */
+	SAMPLED_SHUT_DOWN,   /* the guest ended by itself, or was shut down */
+	SAMPLED_CRASHED,
+	SAMPLED_GONE, /* destroyed */
+};
+
+/* As recorded and printed: "time", "interrupted", "the guest shut down", ... */
+const char *sampler_outcome_text(enum sampler_outcome outcome);
+
+struct sampler_result {
+	enum sampler_outcome outcome;
+	uint64_t ticks;
+	uint64_t elapsed_ns;
+	uint64_t missed;
+	uint64_t retakes;
+	uint64_t failed;
+};
+
+/*
+ * Samples until something ends it. The result is filled in every case, errors
+ * included: what was handed on before an error is good.
+ */
+struct error *sampler_run(struct target *target, struct stacks *stacks,
+			  const struct sampler_options *options, const struct sampler_sink *sink,
+			  struct sampler_result *result);
+
+#endif

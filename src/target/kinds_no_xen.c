@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/target.h"
+
+const char target_features[] =
+	"without Xen (its libraries were not there, or left out, when it was built)";
+
+const struct target_ops *target_kind(size_t i)
+{
+	static const struct target_ops *const kinds[] = {&target_replay, NULL};
+
+	return kinds[i];
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define __XEN_TOOLS__ 1
+#include "target/xen/xen_if.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <xenctrl.h>
+#include <xencall.h>
+#include <xenforeignmemory.h>
+#include <xen/domctl.h>
+#include <xen/hvm/save.h>
+#include <xen/version.h>
+#include <xen/xen.h>
+
+#include "arch/arch.h"
+#include "target/xen/quiet_log.h"
+
+const char xen_if_name[] = "libxencall";
+
+/*
+ * Interface versions that the calls used here have kept their layout in: Xen
+ * 4.7 has 0xb, 4.22 has 0x18 (XEN_DOMCTL_INTERFACE_VERSION in xen/domctl.h of
+ * each). A version that the hypervisor does not speak gives EACCES.
+ */
+#define DOMCTL_OLDEST 0x0b
+#define DOMCTL_NEWEST 0x20
+
+/* Room for one context of any kind; hvm_hw_cpu may have grown in newer hypervisors. */
+#define CONTEXT_BYTES ((sizeof(vcpu_guest_context_t) + 1024) & ~63ul)
+
+struct xen_if {
+	xencall_handle *call;
+	xenforeignmemory_handle *memory;
+	unsigned major, minor;
+	unsigned domctl_version;
+	struct xen_domctl *ctl; /* for single calls */
+
+	/* One sample: states of n vCPUs, pause, contexts of n vCPUs. */
+	uint32_t domid;
+	uint32_t vcpus;
+	bool hvm;
+	multicall_entry_t *batch;
+	struct xen_domctl *ops;
+	uint8_t *contexts;
+	struct xen_domctl *unpause;
+};
+
+static void fill(struct xen_if *xi, struct xen_domctl *ctl, uint32_t cmd, uint32_t domid)
+{
+	memset(ctl, 0, sizeof(*ctl));
+	ctl->interface_version = xi->domctl_version;
+	ctl->cmd = cmd;
+	ctl->domain = (domid_t)domid;
+}
+
+static int domctl(struct xen_if *xi, struct xen_domctl *ctl)
+{
+	return xencall1(xi->call, __HYPERVISOR_domctl, (unsigned long)ctl) < 0 ? -errno : 0;
+}
+
+static struct error *probe_domctl(struct xen_if *xi)
+{
+	int rc = 0;
+
+	for (unsigned version = DOMCTL_NEWEST; version >= DOMCTL_OLDEST; version--) {
+		xi->domctl_version = version;
+		fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, 0);
+		rc = domctl(xi, xi->ctl);
+		if (rc != -EACCES)
+			break;
+	}
+	if (rc == 0)
+		return NULL;
+	if (rc == -EACCES)
+		return error_new(ERR_DENIED,
+				 "this is Xen %u.%u, and its domctl interface is none of the "
+				 "versions %#x to %#x that uniprof %s knows",
+				 xi->major, xi->minor, DOMCTL_OLDEST, DOMCTL_NEWEST,
+				 UNIPROF_VERSION);
+	return error_errno(ERR_DENIED, -rc,
+			   "Xen %u.%u refuses to tell about its domains (is this dom0?)", xi->major,
+			   xi->minor);
+}
+
+static struct error *open_failed(const char *what)
+{
+	int err = errno;
+
+	if (err == EACCES || err == EPERM)
+		return error_errno(ERR_DENIED, err, "cannot open %s; run as root", what);
+	return error_errno(ERR_DENIED, err,
+			   "cannot open %s; is this the control domain of a Xen host?", what);
+}
+
+static struct error *open_handles(struct xen_if *xi)
+{
+	int version;
+
+	xi->call = xencall_open(&xen_quiet_log, XENCALL_OPENFLAG_NON_REENTRANT);
+	if (!xi->call)
+		return open_failed("Xen's hypercall device");
+	xi->memory = xenforeignmemory_open(&xen_quiet_log, 0);
+	if (!xi->memory)
+		return open_failed("Xen's device for the memory of guests");
+	xi->ctl = xencall_alloc_buffer(xi->call, sizeof(*xi->ctl));
+	xi->unpause = xencall_alloc_buffer(xi->call, sizeof(*xi->unpause));
+	if (!xi->ctl || !xi->unpause)
+		return error_no_memory();
+	version = xencall2(xi->call, __HYPERVISOR_xen_version, XENVER_version, 0);
+	if (version < 0)
+		return error_errno(ERR_DENIED, errno, "cannot make a hypercall");
+	xi->major = (unsigned)version >> 16;
+	xi->minor = version & 0xffff;
+	return probe_domctl(xi);
+}
+
+struct error *xen_if_open(struct xen_if **out)
+{
+	struct xen_if *xi = calloc(1, sizeof(*xi));
+	struct error *err;
+
+	if (!xi)
+		return error_no_memory();
+	err = open_handles(xi);
+	if (err) {
+		xen_if_close(xi);
+		return err;
+	}
+	*out = xi;
+	return NULL;
+}
+
+static void free_batch(struct xen_if *xi)
+{
+	if (xi->batch)
+		xencall_free_buffer(xi->call, xi->batch);
+	if (xi->ops)
+		xencall_free_buffer(xi->call, xi->ops);
+	if (xi->contexts)
+		xencall_free_buffer(xi->call, xi->contexts);
+	xi->batch = NULL;
+	xi->ops = NULL;
+	xi->contexts = NULL;
+}
+
+void xen_if_close(struct xen_if *xi)
+{
+	if (!xi)
+		return;
+	if (xi->call) {
+		free_batch(xi);
+		if (xi->ctl)
+			xencall_free_buffer(xi->call, xi->ctl);
+		if (xi->unpause)
+			xencall_free_buffer(xi->call, xi->unpause);
+		xencall_close(xi->call);
+	}
+	if (xi->memory)
+		xenforeignmemory_close(xi->memory);
+	free(xi);
+}
+
+void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
+{
+	*major = xi->major;
+	*minor = xi->minor;
+}
+
+bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
+{
+	uint32_t flags;
+
+	fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, first);
+	if (first >= DOMID_FIRST_RESERVED || domctl(xi, xi->ctl))
+		return false;
+	/* Of this structure only the domain and its flags have kept their place. */
+	flags = xi->ctl->u.getdomaininfo.flags;
+	out->domid = xi->ctl->u.getdomaininfo.domain;
+	out->hvm = flags & XEN_DOMINF_hvm_guest;
+	out->dying = flags & XEN_DOMINF_dying;
+	out->shutdown = flags & XEN_DOMINF_shutdown;
+	out->paused = flags & XEN_DOMINF_paused;
+	out->reason = (flags >> XEN_DOMINF_shutdownshift) & XEN_DOMINF_shutdownmask;
+	return true;
+}
+
+uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid)
+{
+	uint32_t n;
+
+	for (n = 0; n < XEN_LEGACY_MAX_VCPUS * 4; n++) {
+		fill(xi, xi->ctl, XEN_DOMCTL_getvcpuinfo, domid);
+		xi->ctl->u.getvcpuinfo.vcpu = n;
+		if (domctl(xi, xi->ctl))
+			break;
+	}
+	return n;
+}
+
+bool xen_if_pv32(struct xen_if *xi, uint32_t domid)
+{
+	fill(xi, xi->ctl, XEN_DOMCTL_get_address_size, domid);
+	return !domctl(xi, xi->ctl) && xi->ctl->u.address_size.size == 32;
+}
+
+static void fill_context(struct xen_if *xi, struct xen_domctl *op, uint32_t vcpu)
+{
+	uint8_t *context = xi->contexts + vcpu * CONTEXT_BYTES;
+
+	if (xi->hvm) {
+		fill(xi, op, XEN_DOMCTL_gethvmcontext_partial, xi->domid);
+		op->u.hvmcontext_partial.type = HVM_SAVE_CODE(CPU);
+		op->u.hvmcontext_partial.instance = vcpu;
+		op->u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
+		set_xen_guest_handle_raw(op->u.hvmcontext_partial.buffer, context);
+	} else {
+		fill(xi, op, XEN_DOMCTL_getvcpucontext, xi->domid);
+		op->u.vcpucontext.vcpu = vcpu;
+		set_xen_guest_handle_raw(op->u.vcpucontext.ctxt, (vcpu_guest_context_t *)context);
+	}
+}
+
+struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus)
+{
+	uint32_t calls = 2 * vcpus + 1;
+
+	free_batch(xi);
+	xi->domid = domain->domid;
+	xi->hvm = domain->hvm;
+	xi->vcpus = vcpus;
+	xi->batch = xencall_alloc_buffer(xi->call, calls * sizeof(*xi->batch));
+	xi->ops = xencall_alloc_buffer(xi->call, calls * sizeof(*xi->ops));
+	xi->contexts = xencall_alloc_buffer(xi->call, vcpus * CONTEXT_BYTES);
+	if (!xi->batch || !xi->ops || !xi->contexts)
+		return error_no_memory();
+	memset(xi->batch, 0, calls * sizeof(*xi->batch));
+	for (uint32_t i = 0; i < vcpus; i++) {
+		fill(xi, &xi->ops[i], XEN_DOMCTL_getvcpuinfo, xi->domid);
+		xi->ops[i].u.getvcpuinfo.vcpu = i;
+		fill_context(xi, &xi->ops[vcpus + 1 + i], i);
+	}
+	fill(xi, &xi->ops[vcpus], XEN_DOMCTL_pausedomain, xi->domid);
+	for (uint32_t i = 0; i < calls; i++) {
+		xi->batch[i].op = __HYPERVISOR_domctl;
+		xi->batch[i].args[0] = (unsigned long)&xi->ops[i];
+	}
+	fill(xi, xi->unpause, XEN_DOMCTL_unpausedomain, xi->domid);
+	return NULL;
+}
+
+/* Offline vCPUs answer ENODATA (getvcpucontext) or ENOENT (no CPU record in the HVM context). */
+static int context_status(long result)
+{
+	return result == -ENODATA ? -ENOENT : (int)result;
+}
+
+int xen_if_stop(struct xen_if *xi, struct xen_vcpu *vcpus)
+{
+	const uint32_t n = xi->vcpus;
+	multicall_entry_t *pause = &xi->batch[n];
+
+	pause->result = (unsigned long)-EIO;
+	if (xi->hvm)
+		for (uint32_t i = 0; i < n; i++)
+			xi->ops[n + 1 + i].u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
+	if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, 2 * n + 1) < 0)
+		return -errno;
+	if (pause->result)
+		return (int)pause->result;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct xen_domctl_getvcpuinfo *info = &xi->ops[i].u.getvcpuinfo;
+
+		vcpus[i].status = context_status((long)pause[1 + i].result);
+		vcpus[i].running = info->running;
+		vcpus[i].blocked = info->blocked;
+		vcpus[i].cpu_ns = info->cpu_time;
+		vcpus[i].context = xi->contexts + i * CONTEXT_BYTES;
+	}
+	return 0;
+}
+
+int xen_if_go(struct xen_if *xi)
+{
+	return domctl(xi, xi->unpause);
+}
+
+const void *xen_if_map(struct xen_if *xi, uint64_t gfn)
+{
+	xen_pfn_t pfn = gfn;
+	int err = 0;
+	void *page;
+
+	page = xenforeignmemory_map(xi->memory, xi->domid, PROT_READ, 1, &pfn, &err);
+	if (page && err) {
+		xenforeignmemory_unmap(xi->memory, page, 1);
+		page = NULL;
+	}
+	return page;
+}
+
+void xen_if_unmap(struct xen_if *xi, const void *frame)
+{
+	xenforeignmemory_unmap(xi->memory, (void *)frame, 1);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Reading a running guest's memory, and snapshots: what is done outside of the sampling path. */
+
+#include "target/xen/xen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/window.h"
+
+/* Page tables that one window may need: one for each level and some more at their borders. */
+#define TABLES_PER_WINDOW 16
+
+static const void *show_and_bring(void *ctx, uint64_t gfn)
+{
+	struct xen_target *xt = ctx;
+	const void *bytes = frames_bring(xt->frames, gfn);
+
+	if (bytes && xt->base.witness)
+		xt->base.witness->frame(xt->base.witness->ctx, gfn, bytes);
+	return bytes;
+}
+
+size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, void *buf, size_t len)
+{
+	struct xen_target *xt = (struct xen_target *)target;
+	const struct physmem mem = {show_and_bring, xt};
+	size_t done = 0;
+
+	while (done < len) {
+		struct xlate at;
+		const uint8_t *frame;
+		size_t part, offset;
+
+		if (target->info.arch->translate(&regs->mmu, va + done, &mem, &at) != XLATE_OK)
+			break;
+		frame = show_and_bring(xt, at.addr >> FRAME_SHIFT);
+		if (!frame)
+			break;
+		offset = at.addr & (FRAME_SIZE - 1);
+		part = FRAME_SIZE - offset;
+		if (part > len - done)
+			part = len - done;
+		memcpy((uint8_t *)buf + done, frame + offset, part);
+		done += part;
+	}
+	return done;
+}
+
+/* Copies of the frames that were touched during a pause, each once. */
+struct album {
+	struct frames *frames;
+	uint32_t n, room;
+	uint64_t *gfn;
+	uint8_t *bytes;
+};
+
+static const void *copy_frame(void *ctx, uint64_t gfn)
+{
+	struct album *album = ctx;
+	const void *bytes = frames_find(album->frames, gfn);
+
+	if (!bytes || album->n == album->room)
+		return bytes;
+	for (uint32_t i = album->n; i-- > 0;)
+		if (album->gfn[i] == gfn)
+			return bytes;
+	album->gfn[album->n] = gfn;
+	memcpy(album->bytes + (size_t)album->n * FRAME_SIZE, bytes, FRAME_SIZE);
+	album->n++;
+	return bytes;
+}
+
+static struct error *album_new(struct xen_target *xt, const struct sample *sample,
+			       struct album *album)
+{
+	uint32_t per_vcpu = sample->stack_cap / FRAME_SIZE + 1 + TABLES_PER_WINDOW;
+
+	album->frames = xt->frames;
+	album->n = 0;
+	album->room = per_vcpu * sample->vcpus;
+	album->gfn = calloc(album->room, sizeof(*album->gfn));
+	album->bytes = calloc(album->room, FRAME_SIZE);
+	return album->gfn && album->bytes ? NULL : error_no_memory();
+}
+
+/* First an ordinary sample, which maps what is needed; then the one that counts. */
+static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
+				   struct album *album)
+{
+	const struct physmem mem = {copy_frame, album};
+	struct error *err = xen_sample(&xt->base, sample);
+	bool whole;
+	int rc;
+
+	if (err)
+		return err;
+	rc = xen_take(xt, sample, &mem, &whole);
+	if (rc)
+		return xen_failed(xt, rc);
+	xen_finish(xt, sample);
+	return NULL;
+}
+
+struct error *xen_snapshot(struct target *target, struct sample *sample)
+{
+	struct xen_target *xt = (struct xen_target *)target;
+	struct album album = {0};
+	struct error *err = album_new(xt, sample, &album);
+
+	if (!err)
+		err = snapshot_into(xt, sample, &album);
+	for (uint32_t i = 0; !err && target->witness && i < album.n; i++)
+		target->witness->frame(target->witness->ctx, album.gfn[i],
+				       album.bytes + (size_t)i * FRAME_SIZE);
+	free(album.gfn);
+	free(album.bytes);
+	return err;
+}

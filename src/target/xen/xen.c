@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define __XEN_TOOLS__ 1
+#include "target/xen/xen.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xenctrl.h>
+#include <xen/sched.h>
+
+#include "target/xen/guest.h"
+
+static void xen_close(struct target *target)
+{
+	struct xen_target *xt = (struct xen_target *)target;
+
+	frames_free(xt->frames);
+	xen_if_close(xt->xi);
+	free(xt->vcpus);
+	free(xt->cpu_ns);
+	free(xt);
+}
+
+static bool parse_domid(const char *name, uint32_t *domid)
+{
+	char *end;
+	unsigned long value;
+
+	if (*name < '0' || *name > '9')
+		return false;
+	value = strtoul(name, &end, 10);
+	if (*end || value >= DOMID_FIRST_RESERVED)
+		return false;
+	*domid = (uint32_t)value;
+	return true;
+}
+
+/* By id, or by name: a domain whose name is a number is found by its id first, as xl does. */
+static struct error *find_domain(struct xen_target *xt, struct xen_store *store, const char *name)
+{
+	char its_name[256];
+	uint32_t domid, next = 0;
+
+	if (parse_domid(name, &domid)) {
+		if (xen_if_domain(xt->xi, domid, &xt->domain) && xt->domain.domid == domid)
+			return NULL;
+		return error_new(ERR_GUEST,
+				 "there is no domain %u; `uniprof list` shows what there is",
+				 domid);
+	}
+	if (!store)
+		return error_new(ERR_DENIED,
+				 "cannot look up domain \"%s\": no xenstore answers; use its id",
+				 name);
+	while (xen_if_domain(xt->xi, next, &xt->domain)) {
+		xen_guest_name(store, xt->domain.domid, its_name, sizeof(its_name));
+		if (!strcmp(its_name, name))
+			return NULL;
+		next = xt->domain.domid + 1;
+	}
+	return error_new(ERR_GUEST,
+			 "there is no domain called \"%s\"; `uniprof list` shows what there is",
+			 name);
+}
+
+static struct error *check_domain(const struct xen_target *xt)
+{
+	if (xt->domain.domid == 0)
+		return error_new(
+			ERR_GUEST,
+			"domain 0 is the one that uniprof runs in; it cannot pause itself");
+	if (xt->domain.dying)
+		return error_new(ERR_GUEST, "domain %u is being destroyed", xt->domain.domid);
+	return NULL;
+}
+
+static struct error *prepare(struct xen_target *xt, struct xen_store *store)
+{
+	struct target_info *info = &xt->base.info;
+	unsigned major, minor;
+	struct error *err;
+
+	info->vcpus = xen_if_vcpus(xt->xi, xt->domain.domid);
+	if (!info->vcpus)
+		return error_new(ERR_GUEST, "domain %u has no vCPUs (yet?)", xt->domain.domid);
+	xt->context = xt->domain.hvm			      ? XEN_CONTEXT_HVM
+		      : xen_if_pv32(xt->xi, xt->domain.domid) ? XEN_CONTEXT_PV32
+							      : XEN_CONTEXT_PV64;
+	info->arch = xt->context == XEN_CONTEXT_PV32 ? &arch_x86_32 : &arch_x86_64;
+	snprintf(info->id, sizeof(info->id), "%u", xt->domain.domid);
+	snprintf(info->type, sizeof(info->type), "%s", xt->domain.hvm ? "hvm" : "pv");
+	xen_guest_name(store, xt->domain.domid, info->name, sizeof(info->name));
+	xen_guest_config(store, xt->domain.domid, info->type, sizeof(info->type), info->image,
+			 sizeof(info->image));
+	xen_if_version(xt->xi, &major, &minor);
+	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", major, minor, xen_if_name);
+
+	xt->first = true;
+	xt->vcpus = calloc(info->vcpus, sizeof(*xt->vcpus));
+	xt->cpu_ns = calloc(info->vcpus, sizeof(*xt->cpu_ns));
+	if (!xt->vcpus || !xt->cpu_ns)
+		return error_no_memory();
+	err = xen_if_attach(xt->xi, &xt->domain, info->vcpus);
+	if (err)
+		return err;
+	return frames_new(xt->xi, &xt->frames);
+}
+
+static struct error *xen_open(const char *name, struct target **out)
+{
+	struct xen_target *xt = calloc(1, sizeof(*xt));
+	struct xen_store *store = NULL;
+	struct error *err;
+
+	if (!xt)
+		return error_no_memory();
+	xt->base.ops = &target_xen;
+	err = xen_if_open(&xt->xi);
+	if (!err) {
+		store = xen_store_open();
+		err = find_domain(xt, store, name);
+	}
+	if (!err)
+		err = check_domain(xt);
+	if (!err)
+		err = prepare(xt, store);
+	xen_store_close(store);
+	if (err) {
+		xen_close(&xt->base);
+		return err;
+	}
+	*out = &xt->base;
+	return NULL;
+}
+
+static enum target_life xen_life(struct target *target)
+{
+	struct xen_target *xt = (struct xen_target *)target;
+	struct xen_domain domain;
+
+	if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || domain.domid != xt->domain.domid ||
+	    domain.dying)
+		return LIFE_GONE;
+	if (!domain.shutdown)
+		return LIFE_RUNS;
+	/* Suspended is how a domain stands while it is saved or migrated: it may come back. */
+	if (domain.reason == SHUTDOWN_suspend)
+		return LIFE_RUNS;
+	return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
+}
+
+static void list_domain(struct xen_if *xi, struct xen_store *store, const struct xen_domain *domain,
+			void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+{
+	char name[256], id[16], type[16], image[4096];
+	struct target_listing entry = {.scheme = "xen", .name = name, .id = id, .type = type};
+
+	snprintf(id, sizeof(id), "%u", domain->domid);
+	snprintf(type, sizeof(type), "%s", domain->hvm ? "hvm" : "pv");
+	xen_guest_name(store, domain->domid, name, sizeof(name));
+	xen_guest_config(store, domain->domid, type, sizeof(type), image, sizeof(image));
+	entry.vcpus = xen_if_vcpus(xi, domain->domid);
+	if (domain->domid == 0)
+		entry.note = "the domain that uniprof runs in";
+	else if (domain->dying)
+		entry.note = "being destroyed";
+	else if (domain->shutdown)
+		entry.note = domain->reason == SHUTDOWN_crash ? "crashed" : "shut down";
+	entry.paused = domain->paused;
+	each(ctx, &entry);
+}
+
+static struct error *xen_list(void (*each)(void *ctx, const struct target_listing *entry),
+			      void *ctx)
+{
+	struct xen_domain domain;
+	struct xen_store *store;
+	struct xen_if *xi;
+	uint32_t next = 0;
+	struct error *err = xen_if_open(&xi);
+
+	if (err)
+		return err;
+	store = xen_store_open();
+	while (xen_if_domain(xi, next, &domain)) {
+		list_domain(xi, store, &domain, each, ctx);
+		next = domain.domid + 1;
+	}
+	xen_store_close(store);
+	xen_if_close(xi);
+	return NULL;
+}
+
+const struct target_ops target_xen = {
+	.scheme = "xen",
+	.open = xen_open,
+	.close = xen_close,
+	.sample = xen_sample,
+	.snapshot = xen_snapshot,
+	.life = xen_life,
+	.read = xen_read,
+	.list = xen_list,
+};
