@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ways to build and install uniprof that ./check does not use for its other tests."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*command, **more):
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False, **more)
+    assert done.returncode == 0, f"{command}: {done.stdout}"
+    return done.stdout
+
+
+class Builds(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.place = Path(directory.name)
+        self.build = self.place / "build"
+
+    def make(self, *options, **more):
+        run("meson", "setup", str(self.build), "--werror", "-Dguests=false", "-Dtests=false", *options, **more)
+        run("ninja", "-C", str(self.build))
+
+    def version(self):
+        return run(str(self.build / "uniprof"), "-V")
+
+    def test_without_xen_the_rest_builds_and_says_so(self):
+        self.make("-Dxen=disabled")
+        self.assertIn("without Xen", self.version())
+        linked = run("ldd", str(self.build / "uniprof"))
+        self.assertNotIn("libxen", linked)
+        done = subprocess.run([self.build / "uniprof", "record", "xen:1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("built without Xen", done.stderr)
+
+    def test_where_xens_libraries_are_missing_they_are_left_out(self):
+        # A pkg-config that finds nothing of Xen: as on a machine without libxen-dev.
+        wrapper = self.place / "pkg-config"
+        wrapper.write_text('#!/bin/sh\ncase "$*" in *xen*) exit 1;; esac\nexec pkg-config "$@"\n')
+        wrapper.chmod(0o755)
+        self.make(env=dict(os.environ, PKG_CONFIG=str(wrapper)))
+        self.assertIn("without Xen", self.version())
+
+    def test_with_libxenctrl(self):
+        self.make("-Dxen_interface=xenctrl")
+        self.assertIn("with Xen (libxenctrl)", self.version())
+        self.assertIn("libxenctrl", run("ldd", str(self.build / "uniprof")))
+
+    def test_with_a_xen_source_tree(self):
+        # The layout of a built Xen tree, with the system's own libraries in it.
+        tree = self.place / "xen"
+        headers = Path("/usr/include")
+        libraries = Path("/usr/lib/x86_64-linux-gnu")
+        include = tree / "tools/include"
+        include.mkdir(parents=True)
+        (include / "xen").symlink_to(headers / "xen")
+        for name in headers.glob("xen*.h"):
+            (include / name.name).symlink_to(name)
+        for directory, library in ("call", "xencall"), ("foreignmemory", "xenforeignmemory"), ("store", "xenstore"):
+            place = tree / "tools/libs" / directory
+            place.mkdir(parents=True)
+            (place / f"lib{library}.so").symlink_to(libraries / f"lib{library}.so")
+        self.make(f"-Dxen_tree={tree}")
+        self.assertIn("with Xen (libxencall)", self.version())
+
+    def test_with_clang(self):
+        self.make(env=dict(os.environ, CC="clang"))
+
+    def test_release_build_installs_what_users_expect(self):
+        self.make("--buildtype=release", "--prefix=/usr")
+        run("meson", "install", "-C", str(self.build), "--no-rebuild", env=dict(os.environ, DESTDIR=str(self.place / "root")))
+        installed = {str(path.relative_to(self.place / "root")) for path in (self.place / "root").rglob("*") if path.is_file()}
+        for path in "usr/bin/uniprof", "usr/bin/symbolize", "usr/share/man/man1/uniprof.1", "usr/share/man/man1/symbolize.1":
+            self.assertIn(path, installed)
+
+
+if __name__ == "__main__":
+    unittest.main()

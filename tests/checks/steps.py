@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The steps of ./check, and how each is run."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from . import results
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "build" / "check"
+
+# No step may hang the whole: the slowest takes a few minutes.
+TIMEOUT_S = 1500
+
+
+def execute(name, command, env=None):
+    """Runs a shell command in the root; returns (status, output). Ends it, and all that it started, after a time."""
+    process = subprocess.Popen(["bash", "-euc", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=dict(os.environ, **(env or {})), start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        output += f"\nno end after {TIMEOUT_S} s\n".encode()
+    text = output.decode("utf-8", "backslashreplace")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    (LOGS / f"{name}.log").write_text(text)
+    return process.returncode, text
+
+
+@dataclasses.dataclass
+class Step:
+    name: str
+    command: str
+    kind: str = "command"  # whose closing words count the tests: command, meson, unittest
+    build: str = "build"   # for meson: the build directory
+    env: dict = dataclasses.field(default_factory=dict)
+    needs: list = dataclasses.field(default_factory=list)  # steps of the same lane that must have passed
+
+    def run(self):
+        junit = ROOT / self.build / "meson-logs" / "testlog.junit.xml"
+        if self.kind == "meson":
+            junit.unlink(missing_ok=True)
+        status, log = execute(self.name, self.command, self.env)
+        if self.kind == "meson":
+            return results.of_meson(status, log, junit)
+        if self.kind == "unittest":
+            return results.of_unittest(status, log)
+        return results.of_command(status, log)
+
+
+def build(directory, options=""):
+    """Commands that bring a build directory up to date, with warnings as errors."""
+    return (f"[ -e {directory}/build.ninja ] || meson setup {directory} {options}; "
+            f"meson configure {directory} --werror -Dwarning_level=2; ninja -C {directory}")
+
+
+BUILD = Step("build", build("build"))
+
+
+def python_test(path, name=None, **more):
+    return Step(name or Path(path).stem.replace("_", "-"), f"python3 {path} -v", kind="unittest", **more)
+
+
+def host_lane():
+    sanitize = "-Db_sanitize=address,undefined -Db_lundef=false -Dguests=false"
+    return [
+        Step("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror"),
+        Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.js' '*.css' '*.build' '*.ld' | "
+             "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep ."),
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs", kind="meson"),
+        Step("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize)),
+        Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --timeout-multiplier 5",
+             kind="meson", build="build-sanitized", needs=["clang-sanitized-build"],
+             env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
+        python_test("tests/builds_test.py"),
+        python_test("tests/browser/flamegraph_test.py", "browser"),
+    ]
+
+
+def rig_lane():
+    steps = [python_test("rig/rig_test.py", "rig")]
+    steps += [python_test(f"tests/rig/{name}_test.py", name) for name in ("shares", "guests", "endings", "errors", "verbs")]
+    xenctrl = {"UNIPROF_BUILD": str(ROOT / "build-xenctrl")}
+    steps.append(Step("xenctrl-build", build("build-xenctrl", "-Dxen_interface=xenctrl -Dguests=false -Dtests=false")))
+    for name in ("shares", "guests", "endings", "errors", "verbs"):
+        steps.append(python_test(f"tests/rig/{name}_test.py", f"xenctrl-{name}", env=xenctrl, needs=["xenctrl-build"]))
+    return steps
+
+
+def lanes():
+    return [host_lane(), rig_lane()]

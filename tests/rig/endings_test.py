@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How recordings end: by the guest's end, by signals, by time. What was recorded is always kept."""
+
+import unittest
+
+from guestcase import GuestCase
+
+GUEST = "app1-pv-fp"
+ENDED = 5  # the exit code for a guest that ended while it was recorded
+
+
+class Endings(GuestCase):
+    def recording_while(self, guest, during, options="-F 500 -T 60", verb="record"):
+        """Records in the background while `during` runs in dom0; returns (status, what uniprof said)."""
+        _, text = self.dom0(f"uniprof {verb} {options} -o {guest}.uniprof {guest} >said 2>&1 & pid=$!; sleep 2; {during};"
+                            " wait $pid; echo status $?; cat said", 90)
+        status = [line for line in text.splitlines() if line.startswith("status ")][0]
+        return int(status.split()[1]), text
+
+    def kept(self, guest, at_least=100):
+        """Asserts that the recording is whole up to its end, and holds samples."""
+        report = self.report(guest)
+        self.assertNotIn("stops in the middle", report)
+        self.assertGreater(sum(self.folded(guest, "--state=all").values()), at_least)
+        return report
+
+    def test_destroying_the_guest_keeps_what_was_recorded(self):
+        for guest in GUEST, "app1-pvh-fp":
+            self.create(guest, cmdline="scale=5000")
+            status, said = self.recording_while(guest, f"xl destroy {guest}")
+            self.assertEqual(status, ENDED, said)
+            self.assertRegex(said, r"the guest is gone after [\d.]+ s; .*kept|the guest is gone after [\d.]+ s; .*\.uniprof")
+            self.assertIn("the guest is gone", self.kept(guest))
+
+    def test_a_guest_that_powers_off_is_told(self):
+        for guest in "ends-pv-fp", "ends-pvh-fp":
+            self.create(guest, cmdline="seconds=5")
+            status, said = self.recording_while(guest, "true")
+            self.assertEqual(status, ENDED, said)
+            self.assertRegex(said, "the guest (shut down|is gone)")
+            self.kept(guest)
+            stacks = self.folded(guest)
+            self.assertGreater(sum(n for s, n in stacks.items() if "known_work" in s) / sum(stacks.values()), 0.9)
+
+    def test_a_guest_that_crashes_is_told(self):
+        self.create("ends-pv-fp", cmdline="seconds=4 crash", on_crash="preserve")
+        status, said = self.recording_while("ends-pv-fp", "true")
+        self.assertEqual(status, ENDED, said)
+        self.assertIn("the guest crashed", said)
+        self.assertIn("the guest crashed", self.kept("ends-pv-fp"))
+
+    def test_signals_end_a_recording_and_keep_it(self):
+        self.create(GUEST, cmdline="scale=5000")
+        for signal in "INT", "TERM", "HUP":
+            status, said = self.recording_while(GUEST, f"kill -{signal} $pid")
+            self.assertEqual(status, 0, said)
+            self.assertIn("interrupted", self.kept(GUEST))
+            self.runs_on(GUEST)
+
+    def test_signals_at_any_moment_leave_the_guest_running(self):
+        self.create(GUEST, cmdline="scale=5000")
+        # Moments all over the life of the process: start-up, sampling, the end.
+        status, text = self.dom0(
+            "i=0; while [ $i -lt 40 ]; do"
+            f" uniprof record -F 2000 -T 2 -q -o s.uniprof {GUEST} & pid=$!;"
+            " usleep $((i * 17000)); kill -INT $pid; wait $pid; s=$?;"
+            " [ $s = 0 ] || [ $s = 130 ] || { echo status $s in round $i; exit 1; };"
+            " i=$((i + 1)); done", 120)
+        self.assertEqual(status, 0, text)
+        self.runs_on(GUEST)
+
+    def test_a_killed_writer_leaves_a_readable_recording(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, said = self.recording_while(GUEST, "sleep 2; kill -KILL $pid", "-F 500 -T 60 -q")
+        self.assertEqual(status, 137, said)
+        self.assertIn("stops in the middle", self.report(GUEST).splitlines()[0])
+        stacks = self.folded(GUEST)
+        self.assertGreater(sum(stacks.values()), 100)
+        # No names were written any more, but the recording knows the image they are in.
+        self.assertTrue(any("function_3" in stack for stack in stacks))
+
+    def test_half_a_second_is_half_a_second(self):
+        self.create(GUEST, cmdline="scale=5000")
+        said = self.record(GUEST, "-F 100 -T 0.5")
+        self.assertIn("in 0.5 s", said)
+        self.runs_on(GUEST)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests in the rig share: a dom0 with uniprof and the guests, and readers of what comes out.
+
+UNIPROF_BUILD names the build directory with the uniprof to test (default: build), UNIPROF_GUESTS the
+directory with the guests (default: build/guests). Where the rig cannot run, tests are skipped with
+its reason.
+"""
+
+import collections
+import os
+import re
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "rig" / "lib"))
+
+import xenrig  # noqa: E402
+
+BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
+GUESTS = Path(os.environ.get("UNIPROF_GUESTS", ROOT / "build" / "guests"))
+
+# The share of stacks that may lack their outermost frames: seen while a guest had just switched stacks.
+CUT_SHORT = 0.002
+
+
+class GuestCase(unittest.TestCase):
+    """One dom0 for all tests of a class; every test leaves it without domUs."""
+
+    rig_options = {}
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("qemu-system-x86_64"):
+            raise unittest.SkipTest("no qemu-system-x86_64 on this machine: Xen cannot be booted")
+        cls.rig = xenrig.Rig(**cls.rig_options)
+        cls.addClassCleanup(cls.rig.close)
+        cls.rig.put(BUILD / "uniprof", BUILD / "symbolize")
+        cls.there = set()
+
+    def tearDown(self):
+        self.rig.run("for d in $(xl list | awk 'NR > 1 && $2 != 0 { print $2 }'); do xl destroy $d; done; rm -rf out")
+
+    def dom0(self, commands, timeout=60):
+        """Runs commands in dom0; returns (status, output)."""
+        result = self.rig.run(commands, timeout=timeout)
+        return result.status, result.text
+
+    def bring(self, guest):
+        """Puts a guest's files into dom0."""
+        if guest not in self.there:
+            self.rig.put(GUESTS / f"{guest}.elf", GUESTS / f"{guest}.cfg")
+            self.there.add(guest)
+
+    def create(self, guest, cmdline=None, **settings):
+        """Starts a guest; settings override its configuration."""
+        self.bring(guest)
+        if cmdline is not None:
+            settings["cmdline"] = cmdline
+        extra = " ".join(f"'{key}=\"{value}\"'" if isinstance(value, str) else f"{key}={value}"
+                         for key, value in settings.items())
+        status, text = self.dom0(f"rm -f /var/log/xen/console/guest-{guest}.log; xl create {guest}.cfg {extra}")
+        self.assertEqual(status, 0, text)
+
+    def record(self, guest, options="", expect=0, timeout=120):
+        """Records a running guest into GUEST.uniprof; returns what uniprof said."""
+        status, text = self.dom0(f"uniprof record {options} -o {guest}.uniprof {guest}", timeout)
+        self.assertEqual(status, expect, text)
+        return text
+
+    def report(self, name, options=""):
+        status, text = self.dom0(f"uniprof report {options} {name}.uniprof")
+        self.assertEqual(status, 0, text)
+        return text
+
+    def folded(self, name, options=""):
+        """{stack as a tuple of names, root first: samples}"""
+        status, text = self.dom0(f"uniprof export --format=folded {options} {name}.uniprof 2>/dev/null")
+        self.assertEqual(status, 0, text)
+        return parse_folded(text)
+
+    def console(self, guest):
+        return self.dom0(f"cat /var/log/xen/console/guest-{guest}.log")[1]
+
+    def runs_on(self, guest):
+        """Asserts that the guest is there, not paused, and uses CPU time."""
+        seconds = []
+        for _ in range(2):
+            status, text = self.dom0(f"sleep 1; xl list {guest}")
+            self.assertEqual(status, 0, f"{guest} is gone: {text}")
+            row = text.splitlines()[-1].split()
+            self.assertNotIn("p", row[4], f"{guest} was left paused: {text}")
+            seconds.append(float(row[5]))
+        self.assertGreater(seconds[1], seconds[0], f"{guest} does not run")
+
+    def no_impossible_edges(self, guest, stacks):
+        """Asserts that all stacks take only calls that the program has, and hardly any is cut short."""
+        allowed = edges(guest)
+        callees = {callee for _, callee in allowed}
+        wrong, cut = collections.Counter(), collections.Counter()
+        for stack, samples in stacks.items():
+            if stack[0] in callees:
+                cut[stack[0]] += samples
+            for pair in zip(stack, stack[1:]):
+                if pair not in allowed:
+                    wrong[" -> ".join(pair)] += samples
+        self.assertFalse(wrong, f"{guest}: impossible edges")
+        self.assertLessEqual(sum(cut.values()), CUT_SHORT * sum(stacks.values()), f"{guest}: cut short: {cut}")
+
+
+def parse_folded(text):
+    stacks = collections.Counter()
+    for line in text.splitlines():
+        names, count = line.rsplit(" ", 1)
+        stacks[tuple(names.split(";"))] += int(count)
+    return stacks
+
+
+def edges(guest):
+    """The calls that a guest's program can take, as (caller, callee)."""
+    lines = (GUESTS / f"{guest}.edges").read_text(encoding="ascii").splitlines()
+    return {tuple(line.split()) for line in lines if line and not line.startswith("#")}
+
+
+def shares(stacks, functions):
+    """{function: share of samples in stacks that hold it}"""
+    total = sum(stacks.values())
+    return {name: sum(n for stack, n in stacks.items() if name in stack) / total for name in functions}
+
+
+def truth(console):
+    """{function: share} that the guest counted itself."""
+    return {name: float(share) for name, share in re.findall(r"^truth (\S+) calls \d+ ticks \d+ share ([\d.]+)", console, re.M)}

@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Guests that are hard to profile: each has an answer that is known."""
+
+import re
+import unittest
+
+from guestcase import GuestCase, shares
+
+
+class HardGuests(GuestCase):
+    def profile(self, guest, options="-F 500 -T 6", **settings):
+        self.create(guest, **settings)
+        self.record(guest, options)
+        stacks = self.folded(guest)
+        self.no_impossible_edges(guest, stacks)
+        return stacks
+
+    def cut_short(self, guest):
+        """Percent of stacks that the report says are cut short."""
+        return float(re.search(r"([\d.]+) % cut short", self.report(guest)).group(1))
+
+    def test_stacks_in_pages_of_every_size_are_whole(self):
+        guest = "large-pages-pvh-fp"
+        stacks = self.profile(guest, "-F 500 -T 8")
+        seen = shares(stacks, ["spin_on_4k", "spin_on_2m", "spin_on_1g"])
+        for name, share in seen.items():
+            self.assertAlmostEqual(share, 1 / 3, delta=0.06, msg=name)
+        self.assertEqual(self.cut_short(guest), 0)
+
+    def test_each_vcpu_shows_its_own_worker(self):
+        for platform in "pv", "pvh":
+            guest = f"vcpus-{platform}-fp"
+            self.create(guest)
+            self.record(guest, "-F 200 -T 5")
+            for vcpu in range(4):
+                # Not all are on the one CPU when it is sampled, but all wait in their worker.
+                stacks = self.folded(guest, f"--state=all --vcpu={vcpu}")
+                self.no_impossible_edges(guest, stacks)
+                self.assertGreater(sum(stacks.values()), 200)
+                for worker in range(4):
+                    share = shares(stacks, [f"worker_{worker}"])[f"worker_{worker}"]
+                    self.assertGreaterEqual(share, 0.99) if worker == vcpu else self.assertEqual(share, 0)
+            self.dom0(f"xl destroy {guest}")
+
+    def test_a_deep_recursion_is_followed_to_its_end(self):
+        guest = "recursion-pv-fp"
+        stacks = self.profile(guest, "-F 200 -T 6", cmdline="depth=2000")
+        deep = {stack: n for stack, n in stacks.items() if stack.count("recurse") == 2000}
+        self.assertGreater(sum(deep.values()) / sum(stacks.values()), 0.9)
+        self.assertGreater(shares(stacks, ["bottom"])["bottom"], 0.9)
+        self.assertEqual(self.cut_short(guest), 0)
+
+    def test_a_recursion_beyond_the_bounds_is_cut_and_said_to_be(self):
+        guest = "recursion-pv-fp"
+        self.create(guest, cmdline="depth=2000")
+        self.record(guest, "-F 200 -T 4 --max-frames=100")
+        self.assertTrue(all(len(stack) <= 100 for stack in self.folded(guest)))
+        report = self.report(guest)
+        self.assertIn("WARNING", report.splitlines()[0])
+        self.assertIn("cut short", report.splitlines()[0])
+        self.assertGreater(self.cut_short(guest), 90)
+
+    def test_an_idle_guest_is_not_work(self):
+        for platform in "pv", "pvh":
+            guest = f"idle-{platform}-fp"
+            self.create(guest)
+            self.dom0("sleep 1")
+            self.record(guest, "-F 200 -T 5")
+            blocked = re.search(r"blocked \(idle\) ([\d.]+) %", self.report(guest, "--state=all"))
+            self.assertGreater(float(blocked.group(1)), 95)
+            on_cpu = sum(self.folded(guest).values())
+            everything = sum(self.folded(guest, "--state=all").values())
+            self.assertGreater(everything, 500)
+            self.assertLess(on_cpu, everything * 0.05)
+            self.dom0(f"xl destroy {guest}")
+
+    def test_a_chain_that_is_a_loop_ends(self):
+        for platform in "pv", "pvh":
+            guest = f"fp-loop-{platform}-fp"
+            stacks = self.profile(guest, "-F 300 -T 5")
+            self.assertLess(max(len(stack) for stack in stacks), 20)
+            seen = shares(stacks, ["spin_in_self_loop", "spin_in_two_cycle"])
+            for name, share in seen.items():
+                self.assertAlmostEqual(share, 0.5, delta=0.06, msg=name)
+            self.dom0(f"xl destroy {guest}")
+
+    def test_a_guest_that_moves_its_stack_and_tables_is_followed(self):
+        for platform in "pv", "pvh":
+            guest = f"mover-{platform}-fp"
+            self.profile(guest, "-F 500 -T 5")
+            self.dom0(f"xl destroy {guest}")
+
+
+if __name__ == "__main__":
+    unittest.main()

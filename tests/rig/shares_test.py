@@ -1,0 +1,58 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Profiles of programs with known answers, taken on a real Xen from beginning to end."""
+
+import unittest
+
+from guestcase import GuestCase, parse_folded, shares, truth
+
+APP1 = ["function_1", "function_2", "function_3"]
+APP2 = APP1 + ["function_4", "function_5"]
+
+# Percentage points between the profile and what the guest counted itself.
+TOLERANCE = 0.03
+SAMPLES = 1000
+
+
+class Shares(GuestCase):
+    def profile(self, guest, functions, scale):
+        self.bring(guest)
+        status, text = self.dom0(f"uniprof run -F 997 -q -o out -- xl create {guest}.cfg 'cmdline=\"scale={scale}\"'", 240)
+        self.assertEqual(status, 0, text)
+        stacks = parse_folded(self.rig.read(f"out/{guest}.folded").decode())
+        self.assertGreaterEqual(sum(stacks.values()), SAMPLES)
+        counted = truth(self.console(guest))
+        seen = shares(stacks, functions)
+        print(f"\n{guest}: {sum(stacks.values())} samples;",
+              ", ".join(f"{name} {seen[name]:.3f} ({counted[name]:.3f})" for name in functions), end=" ", flush=True)
+        for name in functions:
+            self.assertAlmostEqual(seen[name], counted[name], delta=TOLERANCE, msg=f"{guest} {name}")
+        self.no_impossible_edges(guest, stacks)
+
+    def test_app1_pv(self):
+        self.profile("app1-pv-fp", APP1, 100)
+
+    def test_app1_pvh(self):
+        self.profile("app1-pvh-fp", APP1, 20)
+
+    def test_app2_pv(self):
+        self.profile("app2-pv-fp", APP2, 30)
+
+    def test_app2_pvh(self):
+        self.profile("app2-pvh-fp", APP2, 5)
+
+    def test_app1_pv_without_frame_pointers(self):
+        self.profile("app1-pv-nofp", APP1, 100)
+
+    def test_app1_pvh_without_frame_pointers(self):
+        self.profile("app1-pvh-nofp", APP1, 20)
+
+    def test_app2_pv_without_frame_pointers(self):
+        self.profile("app2-pv-nofp", APP2, 30)
+
+    def test_app2_pvh_without_frame_pointers(self):
+        self.profile("app2-pvh-nofp", APP2, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The verbs and the classic command line on a real guest, as a user types them."""
+
+import re
+import unittest
+
+from guestcase import GuestCase, parse_folded
+
+GUEST = "app1-pv-fp"
+
+
+def stack_lines(trace):
+    """The stacks of a classic trace as lists of lines, leaf first; checks its form on the way."""
+    head, body = trace.split("\n\n", 1)
+    assert len(head.splitlines()) == 2, head
+    stacks, stack = [], []
+    for line in body.splitlines():
+        if line == "1":
+            stacks.append(stack)
+        elif line == "":
+            stack = []
+        else:
+            stack.append(line)
+    return stacks
+
+
+def collapse(trace):
+    """What FlameGraph's stackcollapse.pl does, by its description: cut at '+', join root first, count."""
+    stacks = {}
+    for stack in stack_lines(trace):
+        names = ";".join(line.split("+")[0] for line in reversed(stack))
+        stacks[names] = stacks.get(names, 0) + 1
+    return stacks
+
+
+class Verbs(GuestCase):
+    def test_list_shows_the_guests_and_how_to_profile_them(self):
+        self.create(GUEST, cmdline="scale=5000")
+        self.create("app1-pvh-fp", cmdline="scale=5000")
+        status, text = self.dom0("uniprof list")
+        self.assertEqual(status, 0)
+        self.assertRegex(text, r"xen +0 +Domain-0 .*runs in")
+        self.assertRegex(text, rf"xen +\d+ +{GUEST} +pv +1 +uniprof record xen:{GUEST}")
+        self.assertRegex(text, r"xen +\d+ +app1-pvh-fp +pvh +1 ")
+
+    def test_guests_go_by_name_by_id_and_with_their_kind(self):
+        self.create(GUEST, cmdline="scale=5000")
+        domid = self.dom0(f"xl domid {GUEST}")[1].strip()
+        for name in GUEST, domid, f"xen:{GUEST}", f"xen:{domid}":
+            status, text = self.dom0(f"uniprof record -q -F 200 -T 0.5 -o x.uniprof {name} && uniprof report x.uniprof")
+            self.assertEqual(status, 0, text)
+            self.assertIn("function_3", text)
+
+    def test_the_classic_trace_has_the_classic_form(self):
+        self.create(GUEST, cmdline="scale=5000")
+        domid = self.dom0(f"xl domid {GUEST}")[1].strip()
+        status, text = self.dom0(f"uniprof -F 100 -T 2 raw {domid}")
+        self.assertEqual((status, text), (0, ""))
+        trace = self.rig.read("raw").decode()
+        self.assertRegex(trace, rf"\A#unikernel stack tracer using libxen(call|ctrl) hypercall interface\n"
+                                rf"#tracing domid {domid} on \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \([+-]\d{{4}}\)\n\n")
+        stacks = stack_lines(trace)
+        self.assertGreater(len(stacks), 100)
+        for stack in stacks:
+            for line in stack:
+                self.assertRegex(line, r"\A0x[0-9a-f]+\Z")
+        self.assertTrue(trace.endswith("\n1\n\n"))
+
+    def test_online_and_offline_names_are_the_same(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, text = self.dom0(
+            f"uniprof -F 200 -T 2 - {GUEST} >raw && symbolize {GUEST}.elf raw >offline && "
+            f"uniprof -F 200 -T 2 -s {GUEST}.elf online {GUEST}")
+        self.assertEqual(status, 0, text)
+        offline = {line for stack in stack_lines(self.rig.read("offline").decode()) for line in stack}
+        online = {line for stack in stack_lines(self.rig.read("online").decode()) for line in stack}
+        self.assertFalse([line for line in offline | online if line.startswith("0x")])
+        # Two runs see the same call sites, if not the same moments: all but leaves must agree.
+        callers = {"main", "function_1", "function_2", "function_3"}
+        self.assertEqual({line for line in offline if line.split("+")[0] in callers} & online,
+                         {line for line in online if line.split("+")[0] in callers} & offline)
+
+    def test_symbols_may_come_from_elf_or_nm(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, text = self.dom0(f"uniprof run -q -F 200 -T 1 -o two -- xl create {GUEST}.cfg 'name=\"two\"' >/dev/null && xl destroy two &&"
+                                 f" uniprof record -q -F 200 -T 2 -s two/two.syms -o nm.uniprof {GUEST} && uniprof report nm.uniprof")
+        self.assertEqual(status, 0, text)
+        self.assertIn("function_3", text)
+        self.assertIn(" 0.0 % in code without a name", text)
+
+    def test_one_command_leaves_everything(self):
+        self.bring(GUEST)
+        status, text = self.dom0(f"uniprof run -F 500 -T 4 -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'")
+        self.assertEqual(status, 0, text)
+        names = self.dom0("cd out; ls")[1].split()
+        self.assertEqual(names, sorted(f"{GUEST}.{end}" for end in ("folded", "raw", "resolved.raw", "svg", "syms", "uniprof")))
+        raw, resolved = self.rig.read(f"out/{GUEST}.raw").decode(), self.rig.read(f"out/{GUEST}.resolved.raw").decode()
+        folded = self.rig.read(f"out/{GUEST}.folded").decode()
+        self.assertNotRegex(raw, r"\n[a-z_]+\+0x")
+        self.assertEqual(self.dom0(f"symbolize out/{GUEST}.syms out/{GUEST}.raw")[1], resolved)
+        self.assertEqual(collapse(resolved), {";".join(stack): n for stack, n in parse_folded(folded).items()})
+        self.assertRegex(self.rig.read(f"out/{GUEST}.syms").decode(), r"(?m)^[0-9a-f]{16} [tT] function_3$")
+        self.assertIn("function_3", self.rig.read(f"out/{GUEST}.svg").decode())
+        self.runs_on(GUEST)
+
+    def test_run_tells_when_the_command_fails_or_starts_no_guest(self):
+        status, text = self.dom0("uniprof run -- xl create nothing.cfg 2>&1 | tail -1; uniprof run -- true 2>&1; echo status $?")
+        self.assertIn("xl failed with status", text)
+        self.assertIn("no new guest has come up", text)
+        self.assertIn("status 3", text)
+        status, text = self.dom0("uniprof run -- /nowhere/command")
+        self.assertNotEqual(status, 0)
+        self.assertIn("/nowhere/command", text)
+
+    def test_run_follows_a_guest_to_its_own_end(self):
+        self.bring("ends-pv-fp")
+        status, text = self.dom0("uniprof run -F 200 -o out -- xl create ends-pv-fp.cfg 'cmdline=\"seconds=3\"'")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"the guest (shut down|is gone) after [2-9]\.\d s")
+        stacks = parse_folded(self.rig.read("out/ends-pv-fp.folded").decode())
+        self.assertGreater(sum(n for s, n in stacks.items() if "known_work" in s) / sum(stacks.values()), 0.9)
+
+    def test_a_snapshot_replays_to_the_same_stacks(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, text = self.dom0(f"uniprof record -q -F 50 -T 3 --snapshot s.snap {GUEST}")
+        self.assertEqual(status, 0, text)
+        status, text = self.dom0(f"uniprof record -q -F 1000 -T 60 -s {GUEST}.elf -o {GUEST}.uniprof replay:s.snap")
+        self.assertEqual(status, 5, text)
+        stacks = self.folded(GUEST, "--state=all")
+        self.assertGreater(sum(stacks.values()), 100)
+        self.no_impossible_edges(GUEST, stacks)
+
+    def test_missed_deadlines_are_counted_and_printed(self):
+        self.create(GUEST, cmdline="scale=5000")
+        said = self.record(GUEST, "-F 10000 -T 2 -M")
+        missed = int(re.search(r"(\d+) deadlines? missed\n?\Z", said.strip()).group(1))
+        self.assertGreater(missed, 0)
+        self.assertRegex(said, r"\d+ deadlines? missed, [\d.]+ s behind")
+        self.assertIn("deadlines missed", self.report(GUEST))
+
+    def test_two_profilers_share_a_guest(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, text = self.dom0(f"uniprof record -q -F 300 -T 3 -o a.uniprof {GUEST} & uniprof record -q -F 300 -T 3 -o b.uniprof {GUEST};"
+                                 " wait; uniprof report a.uniprof; uniprof report b.uniprof")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.count("function_3"), 2)
+        self.runs_on(GUEST)
+
+
+if __name__ == "__main__":
+    unittest.main()
