@@ -5,6 +5,7 @@
     images_test.py DIRECTORY    where the images were built
 """
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -39,13 +40,13 @@ def described_ranges(image):
     return [(int(match[1], 16), int(match[2], 16)) for match in matches if match]
 
 
-def run(name, command_line, *options):
+def run(name, command_line, *options, timeout=120):
     """Console lines and exit status of an image directly under QEMU."""
     done = subprocess.run(
         [QEMU, "-accel", "tcg", "-m", "64", "-display", "none", "-nodefaults", "-serial", "stdio",
          "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
          "-kernel", str(IMAGES / f"{name}.elf"), "-append", command_line, *options],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     return done.stdout.splitlines(), done.returncode
 
 
@@ -138,6 +139,19 @@ class UnderQemu(unittest.TestCase):
                     lines, status = run(f"{name}-pvh-{variant}", "seconds=1")
                     self.assertEqual(1, status)
                     self.assertGreater(truth(lines)[function][0], 0)
+
+    def test_every_vcpu_works(self):
+        lines, _ = run("vcpus-pvh-fp", "seconds=1", "-smp", "4")
+        self.assertEqual("vcpus: 4 workers", lines[0])
+        self.assertTrue(all(calls > 0 for calls, _ in truth(lines).values()))
+
+    def test_the_idle_guest_ticks_and_leaves_the_cpu_alone(self):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with self.assertRaises(subprocess.TimeoutExpired) as stopped:
+            run("idle-pvh-fp", "", timeout=5)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertIn(b"tick 1", stopped.exception.stdout)
+        self.assertLess(after.ru_utime - before.ru_utime, 1.5)
 
     def test_large_pages_hold_a_stack_each(self):
         lines, status = run("large-pages-pvh-fp", "seconds=1", "-m", "1088", "-cpu", "max")

@@ -36,6 +36,9 @@ name:                           \
 	pushq %rbp;             \
 	movq %rsp, %rbp
 
+/* A null descriptor, 64-bit code, data, 32-bit code. */
+#define GDT_BYTES 32
+
 /* As in guest.h. */
 #define BOOT_STACK_BYTES 0x100000
 

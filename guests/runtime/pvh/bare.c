@@ -2,6 +2,7 @@
 #include "guest.h"
 
 #include "bare.h"
+#include "port.h"
 
 #define COM1_DATA	 0x3f8
 #define COM1_LINE_STATUS 0x3fd
@@ -12,37 +13,6 @@
 #define ACPI_TIMER	 0x608
 #define ACPI_TIMER_MASK	 0xffffff
 #define ACPI_TIMER_HZ	 3579545
-
-static inline void out8(uint16_t port, uint8_t value)
-{
-	__asm__ volatile("outb %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline void out16(uint16_t port, uint16_t value)
-{
-	__asm__ volatile("outw %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline void out32(uint16_t port, uint32_t value)
-{
-	__asm__ volatile("outl %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline uint8_t in8(uint16_t port)
-{
-	uint8_t value;
-
-	__asm__ volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-	return value;
-}
-
-static inline uint32_t in32(uint16_t port)
-{
-	uint32_t value;
-
-	__asm__ volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
-	return value;
-}
 
 static VISIBLE void serial_put(char c)
 {

@@ -3,6 +3,7 @@
 #ifndef BARE_H
 #define BARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <xen/xen.h>
@@ -12,6 +13,10 @@
 void bare_drain(struct xencons_interface *ring);
 /* From the ACPI timer; must be called every four seconds to see it wrap. */
 uint64_t bare_clock_ns(void);
+/* Halts until then; spins in a 32-bit guest. */
+void bare_sleep_until(uint64_t deadline_ns);
+/* As platform_start_vcpu; false when no such CPU comes up. */
+bool bare_start_vcpu(unsigned int vcpu, void *stack_top);
 /*
  * By isa-debug-exit at port 0xf4 where QEMU has it (its exit status is then 2 * code + 1),
  * else by ACPI.

@@ -29,7 +29,15 @@ NOTE(XEN_ELFNOTE_PHYS32_ENTRY, .quad _start)
 FUNCTION(_start)
 	.cfi_undefined 16
 	cld
-	movl $boot_stack + BOOT_STACK_BYTES, %esp
+	movl %ebx, %edi
+	xorl %ebx, %ebx
+	lgdt gdt_pointer
+	jmp enter_long_mode
+END(_start)
+
+/* Goes on at start_long_mode in 64-bit mode, at start_vcpu_64 if ebx is not zero. */
+FUNCTION(enter_long_mode)
+	.cfi_undefined 16
 	movl $page_table_4, %eax
 	movl %eax, %cr3
 	movl %cr4, %eax
@@ -42,18 +50,21 @@ FUNCTION(_start)
 	movl %cr0, %eax
 	orl $CR0_PG | CR0_WP, %eax
 	movl %eax, %cr0
-	lgdt gdt_pointer
-	ljmp $CODE_64, $start_long_mode
-END(_start)
-
+	ljmp $CODE_64, $1f
 	.code64
-FUNCTION(start_long_mode)
-	movl $DATA, %eax
+1:	movl $DATA, %eax
 	movl %eax, %ds
 	movl %eax, %es
 	movl %eax, %ss
+	testl %ebx, %ebx
+	jnz start_vcpu_64
+	jmp start_long_mode
+END(enter_long_mode)
+
+FUNCTION(start_long_mode)
+	movl $boot_stack + BOOT_STACK_BYTES, %esp
 	OUTERMOST_FRAME
-	movl %ebx, %edi
+	movl %edi, %edi
 	call platform_init
 	call guest_start
 	ud2
@@ -69,12 +80,14 @@ hypercall_page:
 
 	.data
 	.balign 8
+	.globl gdt
 gdt:
 	.quad 0
 	.quad 0x00af9a000000ffff
 	.quad 0x00cf92000000ffff
+	.quad 0x00cf9a000000ffff
 gdt_pointer:
-	.word gdt_pointer - gdt - 1
+	.word GDT_BYTES - 1
 	.long gdt
 
 	.balign 4096

@@ -116,8 +116,7 @@ void platform_sleep_until(uint64_t deadline_ns)
 	if (on_xen)
 		xen_sleep_until(deadline_ns);
 	else
-		while (bare_clock_ns() < deadline_ns)
-			__asm__ volatile("pause");
+		bare_sleep_until(deadline_ns);
 }
 
 void platform_shut_down(unsigned int reason)

@@ -4,6 +4,7 @@
 
 #include <xen/hvm/hvm_vcpu.h>
 
+#include "bare.h"
 #include "xen.h"
 
 extern uint64_t page_table_4[];
@@ -13,7 +14,7 @@ bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
 	struct vcpu_hvm_context context = {.mode = VCPU_HVM_MODE_64B};
 
 	if (!platform.shared)
-		return false;
+		return bare_start_vcpu(vcpu, stack_top);
 	context.cpu_regs.x86_64.rip = (unsigned long)vcpu_entry;
 	context.cpu_regs.x86_64.rsp = (unsigned long)stack_top;
 	context.cpu_regs.x86_64.rdi = vcpu;
