@@ -152,27 +152,32 @@ enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, ui
 	return flow;
 }
 
+/* Reads as many bytes that end at `va` as are readable in one piece; at most `max`. */
+static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, size_t max)
+{
+	while (max && code->read(code->ctx, va - max, bytes, max) != max)
+		max /= 2;
+	return max;
+}
+
 bool site_finds_frame(struct unwinder *unwinder, struct site *site)
 {
-	const struct code *code = unwinder->reader.code;
 	uint8_t bytes[FRAME_SEARCH];
 	struct x86_state state;
 	unsigned tries = 0;
+	size_t n;
 
-	if (site->has_looked || unwinder->steps < X86_FLOW_STEPS ||
-	    code->read(code->ctx, site->addr - sizeof(bytes), bytes, sizeof(bytes)) !=
-		    sizeof(bytes))
+	if (site->has_looked || unwinder->steps < X86_FLOW_STEPS)
 		return site->has_frame;
 	site->has_looked = true;
-	for (size_t back = 1; back <= sizeof(bytes) && tries < FRAME_TRIES; back++) {
-		if (bytes[sizeof(bytes) - back] != PUSH_BP)
+	n = read_before(unwinder->reader.code, site->addr, bytes, sizeof(bytes));
+	for (size_t back = 1; back <= n && tries < FRAME_TRIES && !site->has_frame; back++) {
+		if (bytes[n - back] != PUSH_BP)
 			continue;
 		tries++;
-		if (follow(unwinder, site, site->addr - back, 0, &state) == FLOW_FOUND &&
-		    state.fp_at) {
-			site->has_frame = true;
-			break;
-		}
+		site->has_frame =
+			follow(unwinder, site, site->addr - back, 0, &state) == FLOW_FOUND &&
+			state.fp_at;
 	}
 	return site->has_frame;
 }
