@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * main calls function_1 200,000 times and function_2 100,000 times at scale=100. function_1 calls
- * function_3, function_2 calls function_4 and function_5, and these print in loops of 10, 20 and 10:
- * the 100,000 : 200,000 : 100,000 of the original program, which as they stand would print
+ * function_3, function_2 calls function_4 and function_5, and these print in loops of 10, 20 and
+ * 10: the 100,000 : 200,000 : 100,000 of the original program, which as they stand would print
  * 5 * 10^10 lines. In units of one loop of ten, all calls of
  *	function_3 cost 200,000, function_4 200,000 and function_5 100,000,
  * so the expected shares are function_1 0.40 (all of it function_3's 0.40) and function_2 0.60

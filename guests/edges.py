@@ -12,12 +12,13 @@ import subprocess
 import sys
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-DIRECT = re.compile(r"^\s+[0-9a-f]+:\s+(?:bnd |notrack )?(call|j\w+)\s+[0-9a-f]+ <([^>+]+)(\+0x[0-9a-f]+)?>")
-INDIRECT = re.compile(r"^\s+[0-9a-f]+:\s+(?:bnd |notrack )?l?(call|jmp)q?\s+\*")
+INSTRUCTION = r"^\s+[0-9a-f]+:\s+(?:bnd |notrack )?"
+DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>")
+INDIRECT = re.compile(INSTRUCTION + r"l?(?:call|jmp)q?\s+\*")
 
 
 class Code:
-    """What the disassembly tells: function names, calls, tail jumps, and who branches indirectly."""
+    """What the disassembly tells: functions, calls, tail jumps, and who branches indirectly."""
 
     def __init__(self, disassembly):
         self.functions, self.calls, self.jumps, self.indirect = set(), set(), set(), set()

@@ -71,8 +71,8 @@ class EveryImage(unittest.TestCase):
     def test_has_cfi_for_every_function_but_the_hypercall_page(self):
         def check(image):
             ranges = described_ranges(image)
-            without = {name for name, (address, size) in functions(image).items()
-                       if not any(low <= address and address + size <= high for low, high in ranges)}
+            without = {name for name, (start, size) in functions(image).items()
+                       if not any(low <= start and start + size <= high for low, high in ranges)}
             self.assertEqual(WITHOUT_CFI, without)
         self.for_each_image(check)
 

@@ -59,7 +59,7 @@ static inline uint32_t divide(uint64_t *value, uint32_t divisor)
 /* Work: the same number of instructions a round, a leaf, about a million rounds in some ms. */
 uint64_t spin(uint64_t rounds);
 
-/* Nanoseconds since some moment before the guest's start. For the boot vCPU alone, as is sleeping. */
+/* Nanoseconds since some moment before the guest's start. For the boot vCPU, as sleeping is. */
 uint64_t clock_ns(void);
 /* Blocks the vCPU until clock_ns() reaches the deadline; directly under QEMU it spins. */
 void sleep_until(uint64_t deadline_ns);
