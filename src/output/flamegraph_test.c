@@ -69,12 +69,13 @@ static double number_of(const char *name, const char *attribute)
 	return strtod(at + strlen(key), NULL);
 }
 
+/* Each frame is a line. Not strstr: AddressSanitizer measures the whole rest on each call. */
 static unsigned frames(void)
 {
 	unsigned n = 0;
 
-	for (const char *at = svg; (at = strstr(at, "<g data-name=")); at++)
-		n++;
+	for (const char *at = svg; *at; at++)
+		n += *at == '\n' && strncmp(at + 1, "<g data-name=", 13) == 0;
 	return n;
 }
 

@@ -406,6 +406,24 @@ class FlameGraphInBrowser(unittest.TestCase):
         box = self.browser.run('const b = document.activeElement.getBoundingClientRect(); return [b.top, b.bottom]')
         self.assertTrue(0 <= box[0] and box[1] <= height, box)
 
+    def test_a_tall_picture_stays_where_it_was_scrolled_to(self) -> None:
+        self.open('main;' + ';'.join(['again'] * 2000) + ' 10\n', 'warning=look here')
+        moved = self.browser.run('''return new Promise((done) => {
+            const moved = [];
+            let wanted = scrollY, ticks = 0;
+            function tick() {
+                if (scrollY !== wanted)
+                    moved.push([wanted, scrollY]);
+                if (++ticks === 200)
+                    return done(moved);
+                if (ticks % 20 === 0)
+                    scrollTo(0, wanted -= 30 + ticks);
+                requestAnimationFrame(tick);
+            }
+            tick();
+        })''')
+        self.assertEqual(moved, [])
+
     def test_20000_frames_answer_at_once(self) -> None:
         stacks = ''.join(f'main;worker_{i};step_{k};leaf_{i * k} {i + k + 1}\n' for i in range(100) for k in range(100))
         picture = self.open(stacks, 'min-width=0')
