@@ -39,7 +39,14 @@ def pack(files, present):
 
 def unpack(data, destination):
     """Writes regular files and directories of an archive below `destination`, and nothing elsewhere."""
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+    try:
+        _unpack(data, destination)
+    except (tarfile.TarError, OSError) as error:
+        raise RigError(f"what dom0 sent cannot be written to {destination}: {error}") from error
+
+
+def _unpack(data, destination):
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         for member in archive:
             name = posixpath.normpath(member.name)
             if name.startswith(("/", "../")) or name == "..":

@@ -24,10 +24,16 @@ def root():
 
 
 @contextlib.contextmanager
-def lock(exclusive):
+def lock(exclusive, say):
     """Serialises the rigs of one user; the kernel drops the lock when its holder dies."""
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     with open(root() / "lock", "a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not exclusive:
+                say("waiting for another rig, which prepares a machine")
+            fcntl.flock(handle, kind)
         if exclusive:
             _sweep()
         yield

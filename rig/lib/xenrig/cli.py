@@ -66,7 +66,6 @@ def _run(options):
         raise RigError("which script? Name one, or give commands with -c")
     named = _named(files)
     with Rig(_say, **_machine(options)) as rig:
-        rig.run("mkdir -p out", check=True)
         if named:
             rig.put_as(named)
         result = rig.run(script, options.timeout, sink=_stdout)
@@ -94,14 +93,23 @@ def _boot(options):
 
 def _clean(_):
     """Removes packages, images and snapshots from the cache."""
-    with cache.lock(exclusive=True):
+    with cache.lock(True, _say):
         for kind in ("packages", "images", "snapshots"):
             shutil.rmtree(cache.root() / kind, ignore_errors=True)
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Exits with the rig's own failure status, since argparse's 2 could be the script's."""
+
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        _say(message)
+        sys.exit(FAILURE_STATUS)
+
+
 def _parser():
-    parser = argparse.ArgumentParser(prog="rig/xen-x86", description=DESCRIPTION, epilog=EXAMPLES,
+    parser = _Parser(prog="rig/xen-x86", description=DESCRIPTION, epilog=EXAMPLES,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
@@ -118,7 +126,8 @@ def _parser():
     verb = _verb(verbs, "run", _run, [choices])
     verb.add_argument("-c", dest="commands", metavar="COMMANDS", help="run these instead of a script's file")
     verb.add_argument("--out", metavar="DIR", help="bring what the script wrote to ./out here")
-    verb.add_argument("--timeout", type=float, default=300, metavar="SECS", help="stop a longer script (300)")
+    verb.add_argument("--timeout", type=_seconds, default=300, metavar="SECS",
+                      help="stop a longer script (300)")
     verb.add_argument("files", nargs="*", metavar="SCRIPT|FILE", help="script (unless -c), then files that go along")
 
     verb = _verb(verbs, "shell", _shell, [choices])
@@ -126,6 +135,16 @@ def _parser():
     _verb(verbs, "boot", _boot, [choices])
     _verb(verbs, "clean", _clean, [])
     return parser
+
+
+def _seconds(text):
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    return seconds
 
 
 def _verb(verbs, name, function, parents):

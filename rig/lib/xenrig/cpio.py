@@ -16,10 +16,6 @@ class Archive:
     def __contains__(self, name):
         return name.strip("/") in self._entries
 
-    def names(self, directory):
-        """What stands directly in `directory`."""
-        return sorted(name.rpartition("/")[2] for name in self._entries if name.rpartition("/")[0] == directory)
-
     def directory(self, name, mode=0o755):
         self._add(name, stat.S_IFDIR | mode, b"")
 

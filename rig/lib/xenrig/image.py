@@ -47,7 +47,7 @@ def locate(xen):
 
 
 def ensure(xen, say):
-    """The directory with `xen`, `linux`, `dom0.cpio` and the list of its `libraries`, made when it is missing."""
+    """The directory with `xen`, `linux` and `dom0.cpio`, made when it is missing."""
     debs = packages.ensure(xen, say)
     directory = locate(xen)
     if not directory.is_dir():
@@ -55,7 +55,7 @@ def ensure(xen, say):
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
             packages.unpack(debs, tree, _is_used)
             _build(tree, xen, _host_is_newer(debs), work)
-        for old in directory.parent.glob(f"{xen}-*"):
+        for old in (*cache.root().glob(f"images/{xen}-*"), *cache.root().glob(f"snapshots/{xen}-*")):
             if old != directory:
                 cache.remove(old)
     return directory
@@ -96,7 +96,6 @@ def _build(tree, xen, host_is_newer, out):
     _add_programs(archive, tree, host_is_newer, _only(tree.glob("usr/lib/xen-4*/bin")))
     with open(out / "dom0.cpio", "wb") as file:
         archive.write(file)
-    (out / "libraries").write_text("\n".join(archive.names(LIBRARIES)) + "\n", encoding="ascii")
 
 
 def _only(paths):
@@ -107,7 +106,7 @@ def _only(paths):
 
 
 def _add_files_of_our_own(archive):
-    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job", "root", "usr/bin", "var/lib/xen", "var/lib/xenstored",
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", "var/lib/xen", "var/lib/xenstored",
                  "var/log/xen/console", "usr/lib/x86_64-linux-gnu"):
         archive.directory(name)
     archive.link("var/run", "/run")

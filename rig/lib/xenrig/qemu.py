@@ -18,6 +18,7 @@ from .errors import RigError
 
 PR_SET_PDEATHSIG = 1
 MONITOR_SECONDS = 60
+NO_NEWS = "TCG doesn't support requested feature"
 _LIBC = ctypes.CDLL(None)
 
 
@@ -29,6 +30,7 @@ class Qemu:
     """
 
     def __init__(self, build, interactive=False):
+        self._last_words = self._replies = None
         self._log = os.memfd_create("console")
         theirs = []
         self.agent, self._monitor = _pair(theirs), _pair(theirs)
@@ -46,7 +48,11 @@ class Qemu:
             pass_fds=[*fds, self._log], preexec_fn=lambda: _die_with(parent))
         for sock in theirs:
             sock.close()
-        self._greet()
+        try:
+            self._greet()
+        except BaseException:
+            self.kill()
+            raise
 
     @property
     def pid(self):
@@ -56,16 +62,22 @@ class Qemu:
         """Ends QEMU for certain. May be called again."""
         self._process.kill()
         self._process.wait()
-        for sock in (self.agent, self.console, self._monitor):
-            if sock:
-                sock.close()
+        if self._last_words is None:
+            self._last_words = self.last_words()
+            os.close(self._log)
+            for file in (self._errors, self.agent, self.console, self._monitor, self._replies):
+                if file:
+                    file.close()
 
     def last_words(self, lines=12):
-        """What QEMU said, and the end of what Xen and dom0 printed."""
+        """What QEMU said, and the end of what Xen and dom0's kernel printed since it was started."""
+        if self._last_words is not None:
+            return self._last_words
         self._errors.seek(0)
-        console = os.pread(self._log, 1 << 20, max(0, os.fstat(self._log).st_size - 4096))
-        text = (self._errors.read()[-2048:] + console).decode("utf-8", "replace").replace("\r", "")
-        return "\n".join([line for line in text.split("\n") if line.strip()][-lines:])
+        console = os.pread(self._log, 4096, max(0, os.fstat(self._log).st_size - 4096))
+        text = (self._errors.read()[-4096:] + console).decode("utf-8", "replace").replace("\r", "")
+        told = [line for line in text.split("\n") if line.strip() and NO_NEWS not in line]
+        return "\n".join(told[-lines:]) or "(nothing was printed)"
 
     def save(self, state):
         """Writes the machine's state but for its memory into the open file `state`; QEMU ends."""

@@ -16,7 +16,7 @@ import posixpath
 import shlex
 from pathlib import Path
 
-from . import bundle, image, machine, snapshot
+from . import bundle, machine, snapshot
 from .channel import Lost
 from .errors import RigError, RigTimeout
 
@@ -37,7 +37,8 @@ class Rig:
     def __init__(self, say=lambda sentence: None, interactive=False, **options):
         options = machine.Options(**options)
         self._qemu, self._channel = snapshot.start(options, say, interactive)
-        self._libraries = set((image.locate(options.xen) / "libraries").read_text(encoding="ascii").split())
+        self._libraries = None
+        self._end = None
 
     def __enter__(self):
         return self
@@ -46,6 +47,7 @@ class Rig:
         self.close()
 
     def close(self):
+        self._end = self._end or "this rig has been closed"
         self._qemu.kill()
 
     @property
@@ -69,14 +71,18 @@ class Rig:
 
         Raises RigTimeout, or RigError when QEMU is lost; either way this rig has come to its end.
         """
+        if self._end:
+            raise RigError(self._end)
         try:
             status, output = self._channel.call(commands.encode(errors="surrogateescape"), stdin, timeout, sink)
         except Lost as error:
+            self._end = f"QEMU ended while dom0 ran a command; the console ended with:\n{self.console()}"
             self.close()
-            raise RigError(f"QEMU ended while dom0 ran a command; the console ended with:\n{self.console()}") from error
-        except RigTimeout:
+            raise RigError(self._end) from error
+        except RigTimeout as error:
+            self._end = f"{error}; the console ended with:\n{self.console()}"
             self.close()
-            raise
+            raise RigTimeout(self._end, error.output) from error
         if check and status != 0:
             raise RigError(f"'{commands}' ended with status {status}:\n{output.decode('utf-8', 'backslashreplace')}")
         return Result(status, output)
@@ -87,6 +93,8 @@ class Rig:
 
     def put_as(self, files, timeout=60):
         """Like put(), for {name in the job directory: path here}."""
+        if self._libraries is None:
+            self._libraries = set(self.run("ls /lib/x86_64-linux-gnu", check=True).text.split())
         archive = bundle.pack(files, self._libraries)
         self.run("tar -x -f - -C /", timeout, archive, check=True)
 

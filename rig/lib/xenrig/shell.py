@@ -19,7 +19,7 @@ def interact(console, say):
     console.sendall(b"stty rows %d cols %d; clear\n" % (rows, columns))
     try:
         if saved:
-            tty.setraw(terminal)
+            tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed before
         _copy(console, terminal)
     finally:
         if saved:

@@ -8,6 +8,7 @@ the rest of the machine. The directory's name tells everything that went in.
 
 import hashlib
 import time
+from pathlib import Path
 
 from . import cache, image, machine
 from .channel import Channel, Lost
@@ -25,54 +26,51 @@ def start(options, say, interactive=False):
     machine.check_tools()
     for attempt in range(1, RESTORES + 1):
         directory = _ensure(options, say)
-        with cache.lock(exclusive=False):
-            if not directory.is_dir():
-                continue
-            qemu = _restore(options, directory, interactive)
-            channel = _answering(qemu, ANSWER_SECONDS)
-        if channel:
-            return qemu, channel
-        say(f"the restored machine does not answer (attempt {attempt} of {RESTORES})")
+        try:
+            with cache.lock(False, say):
+                return _restore(options, directory, interactive)
+        except RigError as error:
+            if attempt == RESTORES:
+                raise
+            say(f"{error}\nrig: that was attempt {attempt} of {RESTORES}")
         if attempt == RESTORES - 1:
-            say("booting it anew")
             create(options, say)
-    raise RigError(f"no restored machine answers; its console ended with:\n{qemu.last_words()}")
+    raise AssertionError("not reached")
 
 
 def create(options, say):
     """Boots and saves a machine, in place of the one that may be there."""
-    with cache.lock(exclusive=True):
-        _create(options, _directory(options, image.ensure(options.xen, say)), say)
+    with cache.lock(True, say):
+        _create(options, image.ensure(options.xen, say), say)
 
 
 def _ensure(options, say):
-    with cache.lock(exclusive=False):
+    with cache.lock(False, say):
         boot_from = image.locate(options.xen)
-        if boot_from and (directory := _directory(options, boot_from)).is_dir():
-            return directory
-    with cache.lock(exclusive=True):
-        directory = _directory(options, image.ensure(options.xen, say))
-        if not directory.is_dir():
-            _create(options, directory, say)
-        return directory
+        if boot_from and _directory(options, boot_from).is_dir():
+            return _directory(options, boot_from)
+    with cache.lock(True, say):
+        boot_from = image.ensure(options.xen, say)
+        if not _directory(options, boot_from).is_dir():
+            _create(options, boot_from, say)
+        return _directory(options, boot_from)
 
 
 def _directory(options, boot_from):
     ingredients = [machine.qemu_version(), boot_from.name, *machine.command(options, "ram", False, "agent", "console"),
-                   *machine.boot_arguments(boot_from, options)]
+                   *machine.boot_arguments(Path("image"), options)]
     digest = hashlib.sha256("\0".join(ingredients).encode()).hexdigest()[:12]
     return cache.root() / "snapshots" / f"{options.name()}-{digest}"
 
 
-def _create(options, directory, say):
+def _create(options, boot_from, say):
+    directory = _directory(options, boot_from)
     say(f"booting Xen {options.xen} with {options.cpus} CPU(s){', counting instructions' if options.icount else ''}")
-    boot_from = image.locate(options.xen)
     with cache.new_directory(directory) as work:
         qemu = Qemu(lambda agent, console: machine.command(options, work / "ram", False, agent, console)
                     + machine.boot_arguments(boot_from, options))
-        if not _answering(qemu, BOOT_SECONDS):
-            raise RigError(f"Xen {options.xen} does not boot; its console ended with:\n{qemu.last_words()}")
         try:
+            _greet(qemu, BOOT_SECONDS)
             time.sleep(SETTLE_SECONDS)
             with open(work / "state", "wb") as state:
                 qemu.save(state)
@@ -86,20 +84,20 @@ def _create(options, directory, say):
 def _restore(options, directory, interactive):
     qemu = Qemu(lambda agent, console: machine.command(options, directory / "ram", True, agent, console)
                 + ["-incoming", "defer"], interactive)
-    with open(directory / "state", "rb") as state:
-        qemu.load(state)
-    return qemu
-
-
-def _answering(qemu, seconds):
-    """The channel to dom0, whose clock is set on the way; ends QEMU and is None if dom0 keeps silent."""
-    channel = Channel(qemu.agent)
     try:
-        channel.call(b"date -s @%d" % time.time(), timeout=seconds)
-        return channel
-    except (RigTimeout, Lost):
-        qemu.kill()
-        return None
+        with open(directory / "state", "rb") as state:
+            qemu.load(state)
+        return qemu, _greet(qemu, ANSWER_SECONDS)
     except BaseException:
         qemu.kill()
         raise
+
+
+def _greet(qemu, seconds):
+    """The channel to dom0, whose clock is set on the way."""
+    channel = Channel(qemu.agent)
+    try:
+        channel.call(b"date -s @%d" % time.time(), timeout=seconds)
+    except (RigTimeout, Lost) as error:
+        raise RigError(f"dom0 does not answer ({error}); the console ended with:\n{qemu.last_words()}") from error
+    return channel
