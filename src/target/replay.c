@@ -10,13 +10,21 @@
 /*
  * A recorded guest: serves the samples of a snapshot file one after the other,
  * through the same page walks as a live one. Frames stay as they were recorded
- * last.
+ * last. Whoever asks for more of a stack than the last time means the same
+ * sample once more: a live guest would be sampled again at once.
  */
+
+/* What of a vCPU's stacks was asked for. */
+struct request {
+	uint64_t other_va;
+	uint32_t want, other_want;
+};
 
 struct replay {
 	struct target base;
 	struct snapshot_reader *reader;
 	struct frame_store *frames;
+	struct request *asked; /* the last time, for each vCPU of the guest */
 	bool started;
 	uint64_t shift_ns; /* from the recorded time to now's */
 };
@@ -27,6 +35,7 @@ static void replay_close(struct target *target)
 
 	snapshot_reader_free(replay->reader);
 	frame_store_free(replay->frames);
+	free(replay->asked);
 	free(replay);
 }
 
@@ -41,6 +50,11 @@ static struct error *replay_open(const char *name, struct target **out)
 	err = snapshot_open(name, &replay->base.info, &replay->reader);
 	if (!err)
 		err = frame_store_new(&replay->frames);
+	if (!err) {
+		replay->asked = calloc(replay->base.info.vcpus, sizeof(*replay->asked));
+		if (!replay->asked)
+			err = error_no_memory();
+	}
 	if (err)
 		replay_close(&replay->base);
 	else
@@ -48,12 +62,26 @@ static struct error *replay_open(const char *name, struct target **out)
 	return err;
 }
 
-static struct error *replay_sample(struct target *target, struct sample *sample)
+/* Is more asked for of any stack than the last time? Remembers what is. */
+static bool asks_for_more(struct replay *replay, const struct sample *sample)
 {
-	struct replay *replay = (struct replay *)target;
-	const struct physmem mem = {.frame = frame_store_get, .ctx = replay->frames};
+	bool more = false;
+
+	for (uint32_t i = 0; i < sample->vcpus && i < replay->base.info.vcpus; i++) {
+		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+		struct request *asked = &replay->asked[i];
+
+		more = more || vcpu->want > asked->want ||
+		       (vcpu->other_want &&
+			(!asked->other_want || vcpu->other_va != asked->other_va));
+		*asked = (struct request){vcpu->other_va, vcpu->want, vcpu->other_want};
+	}
+	return more;
+}
+
+static struct error *next_sample(struct replay *replay, struct sample *sample)
+{
 	struct error *err;
-	uint64_t gfn;
 	bool more;
 
 	err = snapshot_next(replay->reader, replay->frames, sample, &more);
@@ -65,16 +93,32 @@ static struct error *replay_sample(struct target *target, struct sample *sample)
 		replay->shift_ns = clock_now_ns() - sample->time_ns;
 	replay->started = true;
 	sample->time_ns += replay->shift_ns;
+	return NULL;
+}
+
+/* Stack that was not recorded counts as cut off. */
+static struct error *replay_sample(struct target *target, struct sample *sample)
+{
+	struct replay *replay = (struct replay *)target;
+	const struct arch *arch = target->info.arch;
+	const struct physmem mem = {.frame = frame_store_get, .ctx = replay->frames};
+	struct error *err = NULL;
+	uint64_t gfn;
+
+	if (!asks_for_more(replay, sample) || !replay->started)
+		err = next_sample(replay, sample);
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
 
-		/*
-		 * All that was recorded: a sample cannot be taken again with more. What
-		 * was not recorded counts as cut off.
-		 */
-		if (vcpu->online)
-			window_copy(target->info.arch, &vcpu->regs, sample->stack_cap, &mem,
-				    vcpu->buffer, &vcpu->stack, &gfn);
+		vcpu->other.len = 0;
+		if (!vcpu->online)
+			continue;
+		window_copy(arch, &vcpu->regs, vcpu->want, &mem, vcpu->buffer, &vcpu->stack, &gfn);
+		if (vcpu->other_want)
+			window_copy_at(arch, &vcpu->regs, vcpu->other_va, vcpu->other_want, &mem,
+				       vcpu->other_buffer, &vcpu->other, &gfn);
 	}
 	return NULL;
 }

@@ -36,6 +36,7 @@ static int build(void **state)
 	memset(memory[11], 0xbb, FRAME_SIZE / 2);
 	assert_null(sample_new(2, 16384, &written));
 	assert_null(sample_new(2, 16384, &got));
+	got->vcpu[0].want = 16384;
 	written->time_ns = 5000000000;
 	written->paused_ns = 12345;
 	written->stolen_ns = 77;
@@ -160,6 +161,33 @@ static void samples_come_back_as_they_were(void **state)
 	assert_int_equal(got->time_ns, first + 1000);
 	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xcc);
 	assert_int_equal(target_replay.life(target), LIFE_GONE);
+	assert_error(target_replay.sample(target, got), ERR_ENDED);
+	target_replay.close(target);
+}
+
+static void asking_for_more_gives_the_same_sample_again(void **state)
+{
+	struct target *target;
+
+	write_two();
+	target = replay();
+	got->vcpu[0].want = 8;
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.len, 8);
+	assert_true(got->vcpu[0].stack.cut);
+	got->vcpu[0].want = 64;
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.len, 64);
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
+	got->vcpu[0].other_va = STACK_VA;
+	got->vcpu[0].other_want = 32;
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].other.va, STACK_VA);
+	assert_int_equal(got->vcpu[0].other.len, 32);
+	assert_int_equal(got->vcpu[0].other.bytes[0], 0xaa);
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xcc);
 	assert_error(target_replay.sample(target, got), ERR_ENDED);
 	target_replay.close(target);
 }
@@ -325,6 +353,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_guest_is_described),
 		TEST(samples_come_back_as_they_were),
+		TEST(asking_for_more_gives_the_same_sample_again),
 		TEST(memory_is_read_through_the_page_tables),
 		TEST(a_frame_is_written_again_only_when_it_changed),
 		TEST(stack_that_was_not_recorded_counts_as_cut_off),

@@ -84,6 +84,8 @@ static bool load(struct walk *walk, uint64_t va, uint64_t *value)
 		return false;
 	if (va >= walk->at.sp && offset < REACH) {
 		if (in_window(stack, va, walk->word)) {
+			if (offset + walk->word > walk->out->used)
+				walk->out->used = offset + walk->word;
 			read_word(walk, stack, offset, value);
 			return true;
 		}
@@ -313,11 +315,9 @@ static enum found by_target(struct walk *walk, struct caller *caller)
 	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
 
 	walk->beyond = false;
-	if (end > stack->va + stack->len)
-		end = stack->va + stack->len;
 	if (record && best.slot < end)
 		end = best.slot;
-	for (; slot < end; slot += walk->word) {
+	for (; slot < end && !walk->beyond; slot += walk->word) {
 		other = (struct candidate){.slot = slot};
 		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
 			best = other;

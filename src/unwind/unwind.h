@@ -88,6 +88,8 @@ struct unwind_result {
 	uint64_t want;
 	/* UNWIND_BYTES: if not 0, the chain goes on at this address, far from this stack */
 	uint64_t elsewhere;
+	/* Bytes of the window, from its beginning, that the walk looked at. */
+	uint64_t used;
 };
 
 /*

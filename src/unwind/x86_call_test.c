@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/x86_call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define RET 0x401000ull
+
+static struct x86_call call;
+
+static bool before(const char *bytes, size_t n, unsigned word)
+{
+	return x86_call_before((const uint8_t *)bytes, n, RET, word, &call);
+}
+
+#define BEFORE(bytes, word) before(bytes, sizeof(bytes) - 1, word)
+
+static void direct_calls_have_a_target(void **state)
+{
+	assert_true(BEFORE("\x90\x90\x90\x90\xe8\x00\x01\x00\x00", 8));
+	assert_true(call.direct);
+	assert_false(call.indirect);
+	assert_int_equal(call.target, RET + 0x100);
+	assert_true(BEFORE("\xe8\x00\xff\xff\xff", 8));
+	assert_int_equal(call.target, RET - 0x100);
+	/* 32-bit code wraps around. */
+	assert_true(BEFORE("\xe8\x00\x00\xb0\xff", 4));
+	assert_int_equal(call.target, 0xfff01000);
+}
+
+static void indirect_calls_are_found_in_every_length(void **state)
+{
+	assert_true(BEFORE("\xff\xd0", 8));
+	assert_true(call.indirect);
+	assert_false(call.direct);
+	assert_true(BEFORE("\x90\x90\x90\x90\x90\x90\x90\xff\xd3", 8));
+	assert_true(BEFORE("\x90\x90\x90\x90\x90\x90\x41\xff\xd4", 8)); /* call r12 */
+	assert_true(BEFORE("\x90\x90\x90\x90\x90\x90\xff\x50\x18", 8)); /* call [rax+24] */
+	assert_true(BEFORE("\x90\x90\x90\x90\x90\xff\x54\x24\x08", 8)); /* call [rsp+8] */
+	assert_true(BEFORE("\x90\x90\x90\xff\x15\x10\x20\x00\x00", 8)); /* call [rip+...] */
+	assert_true(BEFORE("\x90\x90\xff\x14\xc5\x00\x10\x40\x00", 8)); /* call [rax*8+...] */
+	assert_true(BEFORE("\x90\x41\xff\x94\x24\x00\x01\x00\x00", 8)); /* call [r12+...] */
+	assert_true(BEFORE("\x90\x90\x90\x90\x90\x3e\x41\xff\xd3", 8)); /* notrack call r11 */
+	assert_true(BEFORE("\x90\x90\x90\xff\x15\x10\x20\x00\x00", 4)); /* call [...] */
+	assert_true(call.indirect);
+}
+
+static void other_instructions_are_no_calls(void **state)
+{
+	assert_false(BEFORE("\x90\x90\x90\x90\x90\x90\x90\x90\x90", 8));
+	assert_false(BEFORE("\x90\x90\x90\x90\xe9\x00\x01\x00\x00", 8)); /* jmp */
+	assert_false(BEFORE("\x90\x90\x90\x90\x90\x90\x90\xff\xe0", 8)); /* jmp rax */
+	assert_false(BEFORE("\x90\x90\x90\x90\x90\x90\x90\xff\xf0", 8)); /* push rax */
+	assert_false(BEFORE("\x90\x90\x90\x90\x90\x90\x90\x0f\x05", 8)); /* syscall */
+	assert_false(BEFORE("", 8));
+	assert_false(BEFORE("\xe8\x00\x00", 8));
+}
+
+static void both_readings_are_kept(void **state)
+{
+	/* mov eax, 0xd0ff0001 read from its last byte but five, or call rax at its end */
+	assert_true(BEFORE("\x90\x90\x90\x90\xe8\x01\x00\xff\xd0", 8));
+	assert_true(call.direct);
+	assert_true(call.indirect);
+}
+
+static bool stub(const char *bytes, size_t n, unsigned word)
+{
+	uint8_t slot[X86_STUB_SLOT];
+
+	memset(slot, 0xcc, sizeof(slot));
+	memcpy(slot, bytes, n);
+	return x86_is_hypercall_stub(slot, word);
+}
+
+#define STUB(bytes, word) stub(bytes, sizeof(bytes) - 1, word)
+
+static void hypercall_stubs_are_recognized(void **state)
+{
+	assert_true(STUB("\x51\x41\x53\xb8\x12\x00\x00\x00\x0f\x05\x41\x5b\x59\xc3", 8));
+	assert_true(STUB("\x51\x41\x53\x50\xb8\x17\x00\x00\x00\x0f\x05", 8));
+	assert_true(STUB("\xb8\x1d\x00\x00\x00\x0f\x01\xc1\xc3", 8));
+	assert_true(STUB("\xb8\x1d\x00\x00\x00\x0f\x01\xd9\xc3", 8));
+	assert_true(STUB("\xb8\x1d\x00\x00\x00\x0f\x01\xd9\xc3", 4));
+	assert_true(STUB("\xb8\x1d\x00\x00\x00\xcd\x82\xc3", 4));
+	assert_true(STUB("\x50\xb8\x17\x00\x00\x00\xcd\x82", 4));
+	assert_false(STUB("\xb8\x1d\x00\x00\x00\xcd\x80\xc3", 4));
+	assert_false(STUB("\x51\x41\x53\xb8\x12\x00\x00\x00\x0f\x05\xc3", 8));
+	assert_false(STUB("\xb8\x1d\x00\x00\x00\x0f\x05\xc3", 8));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(direct_calls_have_a_target),
+		cmocka_unit_test(indirect_calls_are_found_in_every_length),
+		cmocka_unit_test(other_instructions_are_no_calls),
+		cmocka_unit_test(both_readings_are_kept),
+		cmocka_unit_test(hypercall_stubs_are_recognized),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
