@@ -82,9 +82,10 @@ static void put_left_out(const struct picture *picture)
 	fputs(" too narrow to be seen", picture->out);
 	if (picture->layout->too_deep)
 		fprintf(picture->out, " or deeper than %d levels", LAYOUT_MAX_LEVELS);
+	fputs(picture->left_out == 1 ? " is" : " are", picture->out);
 	fputs(" left out, ", picture->out);
 	flamegraph_put_fixed(picture->out, 100 * share(picture, picture->layout->left_out));
-	fputs(" % of the width", picture->out);
+	fputs(" % of the width in all", picture->out);
 }
 
 static void put_summary(const struct picture *picture)

@@ -23,7 +23,7 @@ static int mix(int from, int to, int t)
 
 uint32_t flamegraph_color(const char *name, bool unresolved)
 {
-	static const struct rgb stops[] = {{242, 122, 92}, {247, 158, 76}, {250, 210, 98}};
+	static const struct rgb stops[] = {{243, 118, 96}, {249, 156, 70}, {252, 222, 112}};
 	uint64_t h = hash(name);
 	int where = (int)(h & 511), light = (int)(h >> 16 & 31) - 16;
 	const struct rgb *a = &stops[where >> 8], *b = a + 1;
@@ -34,6 +34,6 @@ uint32_t flamegraph_color(const char *name, bool unresolved)
 	else
 		c = (struct rgb){mix(a->r, b->r, where & 255), mix(a->g, b->g, where & 255),
 				 mix(a->b, b->b, where & 255)};
-	c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light};
+	c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light * 5 / 4};
 	return (uint32_t)(c.r << 16 | c.g << 8 | c.b);
 }
