@@ -101,6 +101,19 @@ struct error *parse_bytes(const char *option, const char *text, uint64_t min, ui
 	return NULL;
 }
 
+struct error *parse_percent(const char *option, const char *text, double *share)
+{
+	const char *rest;
+
+	if (!parse_number(text, share, &rest) || (*rest && strcmp(rest, "%")))
+		return error_new(ERR_USAGE, "%s %s: not a percentage", option, text);
+	if (*share <= 0 || *share > 100)
+		return error_new(ERR_USAGE, "%s %s: must be more than 0 and at most 100", option,
+				 text);
+	*share /= 100;
+	return NULL;
+}
+
 static bool state_by_name(const char *name, size_t len, unsigned *states)
 {
 	for (unsigned i = 0; i < VCPU_STATES; i++) {

@@ -23,6 +23,9 @@ struct error *parse_count(const char *option, const char *text, uint64_t min, ui
 struct error *parse_bytes(const char *option, const char *text, uint64_t min, uint64_t max,
 			  uint64_t *value);
 
+/* "1", "0.5%": more than 0 and at most 100; *share is from 0 to 1. */
+struct error *parse_percent(const char *option, const char *text, double *share);
+
 /* "running,blocked", "on-cpu" (running), "all". */
 struct error *parse_states(const char *option, const char *text, unsigned *states);
 

@@ -64,6 +64,8 @@ struct error *session_option(struct session_options *options, int option, const 
 		if (!err)
 			options->sampler.max_stack = (uint32_t)number;
 		break;
+	case SESSION_MAX_OVERHEAD:
+		return parse_percent("--max-overhead", value, &options->sampler.max_overhead);
 	case SESSION_NO_JITTER:
 		options->sampler.no_jitter = true;
 		break;
@@ -243,6 +245,11 @@ static void summary(const struct session *session, const char *path,
 			       : 0,
 	    result->missed, result->missed == 1 ? "" : "s",
 	    result->failed ? ", some samples failed" : "");
+	if (result->slowed)
+		say("%" PRIu64
+		    " samples were put off so as not to pause the guest for more than %g %% of "
+		    "the time",
+		    result->slowed, 100 * session->options->sampler.max_overhead);
 }
 
 static struct error *record_into(struct session *session, struct target *target, const char *path,

@@ -38,6 +38,7 @@ struct session_options {
 enum {
 	SESSION_MAX_FRAMES = LONG_ONLY,
 	SESSION_MAX_STACK,
+	SESSION_MAX_OVERHEAD,
 	SESSION_NO_JITTER,
 	SESSION_NEXT, /* the first value that a verb may use for its own */
 };
@@ -52,6 +53,8 @@ enum {
 	"  -M, --missed-deadlines  print each deadline that was missed\n"                          \
 	"      --max-frames N    frames of a stack that are kept (default 4096)\n"                 \
 	"      --max-stack SIZE  bytes of a stack that are copied (default 256k)\n"                \
+	"      --max-overhead P  pause the guest for at most P percent of the time, by sampling\n" \
+	"                        less often when need be\n"                                        \
 	"      --no-jitter       sample strictly periodically\n"                                   \
 	"  -v, --verbose         say what is done;  -q, --quiet: no progress, no summary\n"
 

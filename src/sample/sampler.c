@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "sample/pace.h"
+#include "sample/priority.h"
 #include "sample/text.h"
 
 /* How long we sleep at most before looking whether to stop, and whether the guest lives. */
@@ -17,8 +18,19 @@
 /* How often a sample is repeated because a stack was deeper than what was copied of it. */
 #define MAX_DEEPER 5
 
+/* See adapt_want. */
+#define DEPTH_SAMPLES 64
+#define DEPTH_MARGIN  128u /* bytes */
+#define DEPTH_LEAST   512u /* bytes: where a caller has to be searched for */
+
 /* What is copied of another stack that a stack leads to, bytes. */
 #define OTHER_STACK_WANT 4096u
+
+/* How much of a vCPU's stack was needed: the most of this stretch of samples, and the last. */
+struct depth {
+	uint64_t now, before; /* bytes */
+	uint32_t samples;
+};
 
 struct sampler {
 	struct target *target;
@@ -34,7 +46,10 @@ struct sampler {
 	struct frame *frames;
 	uint32_t max_frames;
 	struct tick_entry *entries;
+	struct depth *depths; /* of each vCPU */
 	uint64_t start_ns, looked_ns;
+	uint64_t rest_ns; /* no sample before this time: the guest and other processes get theirs */
+	struct priority priority;
 	unsigned failures; /* in a row */
 	uint64_t owed;	   /* periods whose sample failed: the next one stands for them, too */
 };
@@ -127,6 +142,29 @@ static bool ask_for_other(struct vcpu_sample *vcpu, uint64_t elsewhere)
 	return true;
 }
 
+/*
+ * What stacks needed lately is what is copied, and some more: copying is most
+ * of what uniprof adds to the pause. Looks at two stretches of DEPTH_SAMPLES,
+ * so that what was deep once is forgotten.
+ */
+static void adapt_want(struct depth *depth, struct vcpu_sample *vcpu, uint32_t cap, uint64_t used)
+{
+	uint64_t most;
+
+	if (used > depth->now)
+		depth->now = used;
+	if (++depth->samples < DEPTH_SAMPLES)
+		return;
+	most = depth->now > depth->before ? depth->now : depth->before;
+	most = (most + most / 8 + DEPTH_MARGIN) & ~63ull;
+	if (most < DEPTH_LEAST)
+		most = DEPTH_LEAST;
+	vcpu->want = most < cap ? (uint32_t)most : cap;
+	depth->before = depth->now;
+	depth->now = 0;
+	depth->samples = 0;
+}
+
 static bool ask_for_more(struct vcpu_sample *vcpu, uint32_t cap, uint64_t want)
 {
 	if (!vcpu->stack.cut || vcpu->want >= cap)
@@ -159,6 +197,8 @@ static struct error *unwind_vcpu(struct sampler *s, uint32_t i, struct tick_entr
 	if (out.end == UNWIND_BYTES)
 		*deeper |= out.elsewhere ? ask_for_other(vcpu, out.elsewhere)
 					 : ask_for_more(vcpu, s->sample->stack_cap, out.want);
+	adapt_want(&s->depths[i], vcpu, s->sample->stack_cap,
+		   out.used > out.want ? out.used : out.want);
 	err = stacks_intern(s->stacks, s->frames, out.n, &entry->stack, &whole);
 	if (!err && !whole)
 		entry->end = UNWIND_FRAMES;
@@ -201,10 +241,31 @@ static struct error *sample_and_unwind(struct sampler *s, struct tick *tick)
 	return NULL;
 }
 
+/*
+ * After a sample we rest at least as long as it took, so that at rates that
+ * cannot be kept neither the guest nor this host stands still for us; and
+ * longer, if the share of time that the guest is paused has a bound.
+ */
+static void rest_after(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
+{
+	uint64_t now = clock_now_ns(), rest = now - began_ns;
+	double bound = s->options->max_overhead;
+
+	if (bound > 0) {
+		double share = (double)paused_ns * (1 - bound) / bound;
+
+		if (share > (double)rest) {
+			rest = (uint64_t)share;
+			s->result->slowed += now + rest > pace_deadline(&s->pace);
+		}
+	}
+	s->rest_ns = now + rest;
+}
+
 static struct error *one_tick(struct sampler *s)
 {
 	struct tick tick = {.entries = s->entries};
-	uint64_t due = pace_deadline(&s->pace), taken, periods;
+	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns(), taken, periods;
 	struct error *err;
 
 	err = sample_and_unwind(s, &tick);
@@ -226,6 +287,7 @@ static struct error *one_tick(struct sampler *s)
 	if (periods > 1 && s->sink->missed)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
+	rest_after(s, began, tick.paused_ns);
 	return s->sink->tick ? s->sink->tick(s->sink->ctx, &tick) : NULL;
 }
 
@@ -255,7 +317,8 @@ static struct error *prepare(struct sampler *s)
 	s->max_frames = options->max_frames ? options->max_frames : FRAMES_DEFAULT;
 	s->frames = calloc(s->max_frames, sizeof(*s->frames));
 	s->entries = calloc(vcpus, sizeof(*s->entries));
-	if (!s->frames || !s->entries)
+	s->depths = calloc(vcpus, sizeof(*s->depths));
+	if (!s->frames || !s->entries || !s->depths)
 		return error_no_memory();
 	err = sample_new(vcpus, cap, &s->sample);
 	if (!err)
@@ -279,14 +342,17 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 	memset(result, 0, sizeof(*result));
 	err = prepare(&s);
 	if (!err) {
+		priority_raise(&s.priority);
 		s.start_ns = s.looked_ns = clock_now_ns();
 		pace_start(&s.pace, s.start_ns, (uint64_t)((double)NS_PER_S / options->rate_hz),
 			   !options->no_jitter, s.start_ns * 2654435761u);
 		err = loop(&s);
+		priority_restore(&s.priority);
 	}
 	unwinder_free(s.unwinder);
 	text_free(s.text);
 	sample_free(s.sample);
+	free(s.depths);
 	free(s.entries);
 	free(s.frames);
 	return err;

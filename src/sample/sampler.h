@@ -25,8 +25,9 @@ struct sampler_options {
 	double rate_hz;
 	uint64_t duration_ns; /* 0: until stopped or the guest ends */
 	bool no_jitter;
-	uint32_t max_frames;		   /* 0: FRAMES_DEFAULT */
-	uint32_t max_stack;		   /* bytes; 0: STACK_DEFAULT */
+	double max_overhead; /* share of time that the guest may be paused, 0 to 1; 0: no bound */
+	uint32_t max_frames; /* 0: FRAMES_DEFAULT */
+	uint32_t max_stack;  /* bytes; 0: STACK_DEFAULT */
 	const struct symbols *symbols;	   /* function bounds for the unwinder; may be NULL */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
@@ -60,6 +61,7 @@ struct sampler_result {
 	uint64_t missed;
 	uint64_t retakes;
 	uint64_t failed;
+	uint64_t slowed; /* samples that were put off to keep within max_overhead */
 };
 
 /*

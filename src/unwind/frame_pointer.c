@@ -84,8 +84,6 @@ static bool load(struct walk *walk, uint64_t va, uint64_t *value)
 		return false;
 	if (va >= walk->at.sp && offset < REACH) {
 		if (in_window(stack, va, walk->word)) {
-			if (offset + walk->word > walk->out->used)
-				walk->out->used = offset + walk->word;
 			read_word(walk, stack, offset, value);
 			return true;
 		}
@@ -315,9 +313,11 @@ static enum found by_target(struct walk *walk, struct caller *caller)
 	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
 
 	walk->beyond = false;
+	if (end > stack->va + stack->len / walk->word * walk->word)
+		end = stack->va + stack->len / walk->word * walk->word;
 	if (record && best.slot < end)
 		end = best.slot;
-	for (; slot < end && !walk->beyond; slot += walk->word) {
+	for (; slot < end; slot += walk->word) {
 		other = (struct candidate){.slot = slot};
 		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
 			best = other;
@@ -471,6 +471,8 @@ void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 		walk.at = caller.place;
 		if (in->other && !in_window(walk.stack, walk.at.sp - walk.word, walk.word))
 			walk.stack = in->other;
+		if (walk.stack == in->stack)
+			out->used = walk.at.sp - in->stack->va;
 	}
 	if (found == FOUND_NONE)
 		out->end = reason(&walk);

@@ -88,7 +88,7 @@ struct unwind_result {
 	uint64_t want;
 	/* UNWIND_BYTES: if not 0, the chain goes on at this address, far from this stack */
 	uint64_t elsewhere;
-	/* Bytes of the window, from its beginning, that the walk looked at. */
+	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
 };
 
