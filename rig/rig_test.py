@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE / "lib"))
 
-from xenrig import Rig, RigError, RigTimeout, bundle, cache, image  # noqa: E402  (the path has to be known first)
+from xenrig import Result, Rig, RigError, RigTimeout, bundle, cache, image  # noqa: E402  (needs the path)
 
 COMMAND = str(HERE / "xen-x86")
 MARK = "UNIPROF_RIG_TEST"
@@ -94,14 +94,15 @@ class CommandLine(unittest.TestCase):
         self.assertIn("Debian", text(done.stdout))
 
     def test_timeout_gives_124_and_leaves_no_qemu(self):
-        begin = time.monotonic()
         running = MarkedRig("run", "--timeout", "1", "-c", "echo begun; sleep 60", stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
-        out, err = running.process.communicate(timeout=60)
-        self.assertEqual((running.process.returncode, out), (124, b"begun\n"))
+        self.assertEqual(running.process.stdout.readline(), b"begun\n")
+        begin = time.monotonic()
+        _, err = running.process.communicate(timeout=60)
+        self.assertEqual(running.process.returncode, 124)
         self.assertIn("no end after 1 s", text(err))
         self.assertEqual(running.qemu(), [])
-        self.assertLess(time.monotonic() - begin, 15)
+        self.assertLess(time.monotonic() - begin, 5)
 
     def test_killed_qemu_gives_125_within_seconds(self):
         running = MarkedRig("run", "-c", "echo up; sleep 60", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -142,8 +143,8 @@ class CommandLine(unittest.TestCase):
                 self.assertNotIn("Traceback", text(done.stderr))
 
     def test_missing_tools_are_named_with_their_package(self):
-        done = subprocess.run([sys.executable, COMMAND, "run", "-c", "true"], env={**os.environ, "PATH": "/nonexistent"},
-                              capture_output=True, check=False)
+        done = subprocess.run([sys.executable, COMMAND, "run", "-c", "true"], capture_output=True, check=False,
+                              env={**os.environ, "PATH": "/nonexistent"})
         self.assertEqual(done.returncode, 125)
         self.assertIn("qemu-system-x86_64 (package qemu-system-x86)", text(done.stderr))
 
@@ -174,7 +175,7 @@ class OneDom0(unittest.TestCase):
 
     def test_commands_share_files_and_keep_their_status_apart(self):
         self.rig.write("sub/note", "hello\n")
-        self.assertEqual(self.rig.run("cat sub/note; exit 5"), type(self.rig.run("true"))(5, b"hello\n"))
+        self.assertEqual(self.rig.run("cat sub/note; exit 5"), Result(5, b"hello\n"))
         self.assertEqual(self.rig.read("sub/note"), b"hello\n")
         self.assertEqual(self.rig.run("kill -9 $$").status, 137)
 
@@ -264,7 +265,7 @@ class Failures(unittest.TestCase):
             (damaged / "state").write_bytes((whole / "state").read_bytes()[:9999])
             done = rig("run", "-c", "echo works", env={**os.environ, "XDG_CACHE_HOME": base})
             self.assertEqual((done.returncode, done.stdout), (0, b"works\n"), text(done.stderr))
-            self.assertIn("attempt 2 of 3", text(done.stderr))
+            self.assertIn("attempt 2 of 3 to restore a machine failed", text(done.stderr))
             self.assertEqual(list(there.glob(".new-*")), [])
 
     def test_dom0_cannot_write_outside_the_target_directory(self):

@@ -31,8 +31,7 @@ def lock(exclusive, say):
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not exclusive:
-                say("waiting for another rig, which prepares a machine")
+            say("waiting for another rig that is at the cache")
             fcntl.flock(handle, kind)
         if exclusive:
             _sweep()

@@ -32,8 +32,6 @@ C_RUNTIME = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0"
 HOST_C_LIBRARY = os.confstr("CS_GNU_LIBC_VERSION")
 HOST_LIBRARIES = Path("/lib/x86_64-linux-gnu")
 
-LIBRARIES = Path("/lib/x86_64-linux-gnu")
-
 LIBRARIES = "lib/x86_64-linux-gnu"  # where the loader looks first
 LIBRARY_DIRECTORIES = [LIBRARIES, "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"]
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n"
@@ -106,8 +104,8 @@ def _only(paths):
 
 
 def _add_files_of_our_own(archive):
-    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", "var/lib/xen", "var/lib/xenstored",
-                 "var/log/xen/console", "usr/lib/x86_64-linux-gnu"):
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", "usr/lib/x86_64-linux-gnu",
+                 "var/lib/xen", "var/lib/xenstored", "var/log/xen/console"):
         archive.directory(name)
     archive.link("var/run", "/run")
     archive.link("var/lock", "/run/lock")

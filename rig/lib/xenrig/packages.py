@@ -102,7 +102,8 @@ def _private_apt(scratch, suite):
 def _mirror():
     """The address from which this machine gets its own Debian release."""
     own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    listing = _apt(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"])
+    listing = _apt(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
+                    "Created-By: Packages"])
     for line in listing.splitlines():
         release, component, address = line.split(" ", 2)
         if release in (own, "stable") and component == "main":
@@ -113,6 +114,7 @@ def _mirror():
 def _apt(command, cwd=None):
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
+        verb = next(word for word in command if word in ("update", "install", "download", "indextargets"))
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise RigError(f"'{command[0]} {' '.join(w for w in command if w in ('update', 'install', 'download'))}' failed: {reason}")
+        raise RigError(f"'apt-get {verb}' failed: {reason}")
     return done.stdout

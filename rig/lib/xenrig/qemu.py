@@ -17,7 +17,8 @@ import time
 from .errors import RigError
 
 PR_SET_PDEATHSIG = 1
-MONITOR_SECONDS = 60
+MONITOR_SECONDS = 10
+MIGRATE_SECONDS = 20
 NO_NEWS = "TCG doesn't support requested feature"
 _LIBC = ctypes.CDLL(None)
 
@@ -45,7 +46,8 @@ class Qemu:
         parent = os.getpid()
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
-            pass_fds=[*fds, self._log], preexec_fn=lambda: _die_with(parent))
+            pass_fds=[*fds, self._log], preexec_fn=lambda: _die_with(parent),
+            start_new_session=True)  # Ctrl-C at the terminal is for us alone
         for sock in theirs:
             sock.close()
         try:
@@ -95,8 +97,9 @@ class Qemu:
 
     def _migrate(self, command, uri):
         self._execute(command, uri=uri)
+        end = time.monotonic() + MIGRATE_SECONDS
         while (status := self._execute("query-migrate").get("status")) != "completed":
-            if status == "failed":
+            if status == "failed" or time.monotonic() > end:
                 raise RigError("QEMU cannot save or restore the machine's state")
             time.sleep(0.02)
 

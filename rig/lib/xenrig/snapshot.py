@@ -16,7 +16,7 @@ from .errors import RigError, RigTimeout
 from .qemu import Qemu
 
 BOOT_SECONDS = 240
-ANSWER_SECONDS = 8  # a restored machine answers within a second, unless it hangs
+ANSWER_SECONDS = 4  # times the attempt; a restored machine answers within a second, unless it hangs
 SETTLE_SECONDS = 1  # from dom0's first answer to its being idle
 RESTORES = 3
 
@@ -24,18 +24,13 @@ RESTORES = 3
 def start(options, say, interactive=False):
     """(Qemu, Channel) of a machine whose dom0 answers; makes the snapshot when there is none."""
     machine.check_tools()
-    for attempt in range(1, RESTORES + 1):
-        directory = _ensure(options, say)
+    for attempt in range(1, RESTORES):
         try:
-            with cache.lock(False, say):
-                return _restore(options, directory, interactive)
+            return _restored(options, say, interactive, ANSWER_SECONDS * attempt)
         except RigError as error:
-            if attempt == RESTORES:
-                raise
-            say(f"{error}\nrig: that was attempt {attempt} of {RESTORES}")
-        if attempt == RESTORES - 1:
-            create(options, say)
-    raise AssertionError("not reached")
+            say(f"attempt {attempt} of {RESTORES} to restore a machine failed: {error}")
+    create(options, say)
+    return _restored(options, say, interactive, ANSWER_SECONDS * RESTORES)
 
 
 def create(options, say):
@@ -81,13 +76,19 @@ def _create(options, boot_from, say):
             cache.remove(old)
 
 
-def _restore(options, directory, interactive):
+def _restored(options, say, interactive, seconds):
+    directory = _ensure(options, say)
+    with cache.lock(False, say):
+        return _restore(options, directory, interactive, seconds)
+
+
+def _restore(options, directory, interactive, seconds):
     qemu = Qemu(lambda agent, console: machine.command(options, directory / "ram", True, agent, console)
                 + ["-incoming", "defer"], interactive)
     try:
         with open(directory / "state", "rb") as state:
             qemu.load(state)
-        return qemu, _greet(qemu, ANSWER_SECONDS)
+        return qemu, _greet(qemu, seconds)
     except BaseException:
         qemu.kill()
         raise
