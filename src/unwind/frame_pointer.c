@@ -217,9 +217,11 @@ static enum found by_state(struct walk *walk, struct caller *caller)
 	/* What was allocated on the stack on some paths only, the frame pointer does not mind. */
 	if (fp_known)
 		found = try_slot(walk, by_fp, caller);
-	if (found == FOUND_NONE && sp_known && !(fp_known && by_sp == by_fp))
-		found = try_slot(walk, by_sp, caller);
-	return found;
+	if (found != FOUND_NONE || walk->beyond || !sp_known || (fp_known && by_sp == by_fp))
+		return found;
+	found = try_slot(walk, by_sp, caller);
+	/* They disagree: no caller here proves nothing. */
+	return found == FOUND_END && fp_known ? FOUND_NONE : found;
 }
 
 /* A function that was called from a return address on the stack. */
