@@ -2,21 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Flame graphs in a real browser: each does what docs/flamegraph.md says."""
 
-import functools
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
 import webdriver
+from picture import Picture, draw, middle
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get('UNIPROF_BUILD', REPO / 'build'))
-FOLDED_TO_SVG = BUILD / 'tests' / 'browser' / 'folded_to_svg'
 SVG = '{http://www.w3.org/2000/svg}'
 
 # 1,000 samples. `work` calls itself, so that its frames are nested; `idle` is found twice, side by side.
@@ -32,69 +27,6 @@ boot;init 200
 HOSTILE = ['<script>window.harm=1</script>', '"><img src=x onerror="window.harm=2">', "' onclick='window.harm=3",
            ']]><script>window.harm=4</script>', '&lt;b&gt;&amp;', '${window.harm=5}', '\x1b[31mred\x07',
            'bad\udcff\udcfeutf8', 'abc\u202egpj.exe', '\u2066isolated', 'x' * 5000, '函数名🔥', ' ']
-
-
-def draw(stacks: str, *options: str) -> bytes:
-    done = subprocess.run([FOLDED_TO_SVG, *options], input=stacks.encode(errors='surrogateescape'),
-                          stdout=subprocess.PIPE, timeout=60, check=True)
-    return done.stdout
-
-
-class Picture:
-    """A picture that is open in the browser, seen through what the browser lays out."""
-
-    def __init__(self, browser: webdriver.Browser, path: pathlib.Path, fragment: str = '') -> None:
-        self.browser = browser
-        browser.requests()
-        browser.open(path.as_uri() + fragment)
-
-    def frames(self) -> list[dict]:
-        """The frames that can be seen, in the order of the file."""
-        return self.browser.run('''
-            return Array.from(document.querySelectorAll('.frames > g')).map((g, index) => {
-                const rect = g.querySelector('rect');
-                const box = rect.getBoundingClientRect();
-                return {index, name: g.dataset.name, samples: Number(g.dataset.samples),
-                    title: g.querySelector('title').textContent, text: g.querySelector('text')?.textContent ?? '',
-                    x: box.x, y: box.y, width: box.width, height: box.height,
-                    textWidth: g.querySelector('text')?.getComputedTextLength() ?? 0,
-                    fill: getComputedStyle(rect).fill, hit: g.classList.contains('hit'),
-                    focused: document.activeElement === g, seen: box.width > 0};
-            }).filter((frame) => frame.seen)''')
-
-    def frame(self, name: str, nth: int = 0) -> dict:
-        return [frame for frame in self.frames() if frame['name'] == name][nth]
-
-    def names(self) -> list[str]:
-        return [frame['name'] for frame in self.frames()]
-
-    def hits(self) -> list[str]:
-        return [frame['name'] for frame in self.frames() if frame['hit']]
-
-    def focused(self) -> str | None:
-        return next((frame['name'] for frame in self.frames() if frame['focused']), None)
-
-    def click(self, name: str, nth: int = 0) -> None:
-        self.browser.click(*middle(self.frame(name, nth)))
-
-    def click_on(self, selector: str, nth: int = 0) -> None:
-        box = self.browser.run('''const b = document.querySelectorAll(arguments[0])[arguments[1]].getBoundingClientRect();
-            return {x: b.x, y: b.y, width: b.width, height: b.height}''', selector, nth)
-        self.browser.click(*middle(box))
-
-    def search(self, pattern: str) -> None:
-        self.browser.press('/')
-        self.browser.type(pattern)
-
-    def text(self, selector: str) -> str:
-        return self.browser.run('return document.querySelector(arguments[0]).textContent', selector)
-
-    def fragment(self) -> str:
-        return self.browser.run('return location.hash')
-
-
-def middle(box: dict) -> tuple[float, float]:
-    return box['x'] + box['width'] / 2, box['y'] + box['height'] / 2
 
 
 @unittest.skipIf(webdriver.missing(), webdriver.missing())

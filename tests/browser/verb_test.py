@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""`uniprof flamegraph`: from a recording to a picture that a real browser shows."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import webdriver
+from picture import Picture, record, uniprof
+
+# 1,000 samples; 100 of them end in an address that has no name.
+STACKS = '''\
+main;function_1;console_write 100
+main;function_2;console_write 250
+main;function_2 50
+main;function_3;console_write 500
+main;0xdeadbeef 100
+'''
+
+
+@unittest.skipIf(webdriver.missing(), webdriver.missing())
+class FlameGraphOfARecording(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.browser = cls.enterClassContext(webdriver.Browser())
+        cls.directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-recordings-')))
+        cls.recording = cls.directory / 'web.uniprof'
+        record(STACKS, cls.recording)
+
+    def open(self, *options: str) -> Picture:
+        path = self.directory / f'{self._testMethodName}.svg'
+        uniprof('flamegraph', *options, '-o', path, self.recording)
+        return Picture(self.browser, path)
+
+    def shares(self, picture: Picture) -> dict[str, float]:
+        frames = picture.frames()
+        shares = {}
+        for frame in frames:
+            shares[frame['name']] = shares.get(frame['name'], 0) + frame['width'] / frames[0]['width']
+        return {name: round(share, 2) for name, share in shares.items()}
+
+    def test_widths_are_what_was_recorded(self) -> None:
+        self.assertEqual(self.shares(self.open()), {
+            'all': 1, 'main': 1, 'function_1': .1, 'function_2': .3, 'function_3': .5, 'console_write': .85,
+            '0xdeadbeef': .1})
+
+    def test_an_icicle_hangs_down(self) -> None:
+        picture = self.open('--icicle')
+        self.assertLess(picture.frame('main')['y'], picture.frame('function_1')['y'])
+        self.assertEqual(self.shares(picture), self.shares(self.open()))
+
+    def test_reverse_merges_from_the_leaf(self) -> None:
+        picture = self.open('--reverse')
+        self.assertEqual(self.shares(picture), {
+            'all': 1, 'console_write': .85, 'function_1': .1, 'function_2': .3, 'function_3': .5, 'main': 1,
+            '0xdeadbeef': .1})
+        self.assertEqual([name for name in picture.names() if name == 'console_write'], ['console_write'])
+        self.assertIn('leaf first', picture.text('.path'))
+
+    def test_title_and_width_are_taken(self) -> None:
+        picture = self.open('--title=A <title>', '--width=800')
+        self.assertEqual(self.browser.run('return document.title'), 'A <title>')
+        self.assertAlmostEqual(picture.frame('all')['width'], 780, delta=1)
+
+    def test_a_search_counts_samples_of_the_recording(self) -> None:
+        picture = self.open()
+        picture.search('^console_')
+        self.assertEqual(picture.text('.found'), 'Matched 85.00 % (850 samples in 3 frames)')
+
+    def test_states_without_samples_make_a_picture_that_says_so(self) -> None:
+        picture = self.open('--state=blocked')
+        self.assertEqual(picture.names(), ['all'])
+        self.assertIn('0 samples', picture.text('.path'))
+
+
+if __name__ == '__main__':
+    if webdriver.missing():
+        print(f'skipped: {webdriver.missing()}')
+        sys.exit(77)  # counted as skipped by meson
+    unittest.main(verbosity=2)
