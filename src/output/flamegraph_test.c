@@ -131,7 +131,8 @@ static void what_is_too_narrow_is_left_out_and_told(void **state)
 	add(add(0, "rare", 0, 0), "rarer", 2, 1);
 	draw(&(struct flamegraph_options){.width = 1020, .min_width = 1});
 	assert_int_equal(frames(), 4);
-	expect_in(">2 frames too narrow to be seen are left out, 0.01 % of the width in all</text>");
+	expect_in(
+		">2 frames too narrow to be seen are left out, 0.01 % of the width in all</text>");
 	expect_in("data-left-out=\"2\"");
 	free(svg);
 	draw(&(struct flamegraph_options){.width = 1020, .min_width = 0});

@@ -20,10 +20,12 @@ bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word
 		if (word == 4)
 			out->target &= 0xffffffff;
 	}
-	for (size_t len = 2; len <= X86_CALL_MAX && len <= n && !out->indirect; len++)
-		if ((end[-len] == 0xff || len > 2) &&
-		    x86_decode(end - len, len, word, &insn) == len)
+	for (size_t len = 2; len <= X86_CALL_MAX && len <= n && !out->indirect; len++) {
+		const uint8_t *from = end - len;
+
+		if ((*from == 0xff || len > 2) && x86_decode(from, len, word, &insn) == len)
 			out->indirect = x86_effect(&insn, 0, word).op == X86_CALL_INDIRECT;
+	}
 	return out->direct || out->indirect;
 }
 

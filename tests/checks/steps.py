@@ -72,9 +72,9 @@ def host_lane():
         Step("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror"),
         Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.js' '*.css' '*.build' '*.ld' | "
              "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep ."),
-        Step("unit", "meson test -C build --no-rebuild --print-errorlogs", kind="meson"),
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
         Step("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize)),
-        Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --timeout-multiplier 5",
+        Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=["clang-sanitized-build"],
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
         python_test("tests/builds_test.py"),
