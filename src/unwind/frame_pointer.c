@@ -42,16 +42,15 @@ struct walk {
 	const struct window *stack; /* the one that the walk is on */
 	uint64_t word;
 	struct place at;
-	struct site site; /* a copy: looking up others may displace it */
-	bool beyond;	  /* a frame lies above the window: out->want is set */
+	struct standing site; /* a copy: looking up others may displace it */
+	bool beyond;	      /* a frame lies above the window: out->want is set */
 };
 
-struct caller {
-	struct place place;
-	uint8_t trust;
+enum found {
+	FOUND_CALLER, /* walk->at is there, *trust is set */
+	FOUND_NONE,   /* nothing has changed */
+	FOUND_END     /* out->end says which */
 };
-
-enum found { FOUND_CALLER, FOUND_NONE, FOUND_END /* out->end says which */ };
 
 static void read_word(const struct walk *walk, const struct window *from, uint64_t offset,
 		      uint64_t *value)
@@ -68,25 +67,18 @@ static void read_word(const struct walk *walk, const struct window *from, uint64
 
 static bool in_window(const struct window *window, uint64_t va, uint64_t word)
 {
-	return va >= window->va && window->len >= word && va - window->va <= window->len - word;
+	uint64_t offset = va - window->va;
+
+	return offset < window->len && window->len - offset >= word;
 }
 
-/*
- * Reads a word of the stack at or above the current sp, or of the other stack,
- * from which nothing leads back; notes what lies above the window.
- */
-static bool load(struct walk *walk, uint64_t va, uint64_t *value)
+/* A word that is not in the window: it may be on the other stack, from which nothing leads back. */
+static bool load_outside(struct walk *walk, uint64_t va, uint64_t *value)
 {
 	const struct window *stack = walk->stack, *other = walk->in->other;
 	uint64_t offset = va - stack->va;
 
-	if (va % walk->word)
-		return false;
 	if (va >= walk->at.sp && offset < REACH) {
-		if (in_window(stack, va, walk->word)) {
-			read_word(walk, stack, offset, value);
-			return true;
-		}
 		if (stack->cut) {
 			walk->beyond = true;
 			walk->out->want = offset + 2 * walk->word + MARGIN;
@@ -96,6 +88,17 @@ static bool load(struct walk *walk, uint64_t va, uint64_t *value)
 	if (!other || stack == other || !in_window(other, va, walk->word))
 		return false;
 	read_word(walk, other, va - other->va, value);
+	return true;
+}
+
+/* Reads a word of the stack at or above the current sp; notes what lies above the window. */
+static inline bool load(struct walk *walk, uint64_t va, uint64_t *value)
+{
+	if (va & (walk->word - 1))
+		return false;
+	if (va < walk->at.sp || !in_window(walk->stack, va, walk->word))
+		return load_outside(walk, va, value);
+	read_word(walk, walk->stack, va - walk->stack->va, value);
 	return true;
 }
 
@@ -121,34 +124,32 @@ static bool find_origin(struct walk *walk, const struct x86_state *state, uint64
 	return first_register(walk, state->origin_reg, origin);
 }
 
-/* The caller if the return address `ret` stands at `slot` and the code is in this state. */
-static struct caller caller_by_state(struct walk *walk, const struct x86_state *state,
-				     uint64_t slot, uint64_t ret)
+/* Goes to the caller: the return address `ret` stands at `slot`, the code is in this state. */
+static void go_by_state(struct walk *walk, const struct x86_state *state, uint64_t slot,
+			uint64_t ret)
 {
-	struct caller caller = {.place = walk->at};
-	struct place *place = &caller.place;
-	uint64_t origin;
+	struct place *at = &walk->at;
+	uint64_t origin, sp = slot + walk->word;
 
-	place->addr = ret;
-	place->kind = FRAME_RETURN;
-	if (state->saved_at) {
-		place->fp_known = load(walk, slot - (uint64_t)(int64_t)state->saved_at, &place->fp);
-		place->chained = state->fp_at != 0;
-	} else if (state->fp_lost) {
-		place->fp_known = false;
-	}
-	place->sp = slot + walk->word;
-	place->exact = !state->copied;
+	at->exact = !state->copied;
 	if (state->copied && find_origin(walk, state, slot, &origin) && origin > slot &&
-	    origin % walk->word == 0) {
-		place->sp = origin;
-		place->exact = true;
+	    !(origin & (walk->word - 1))) {
+		sp = origin;
+		at->exact = true;
 	}
-	return caller;
+	if (state->saved_at) {
+		at->fp_known = load(walk, slot - (uint64_t)(int64_t)state->saved_at, &at->fp);
+		at->chained = state->fp_at != 0;
+	} else if (state->fp_lost) {
+		at->fp_known = false;
+	}
+	at->addr = ret;
+	at->kind = FRAME_RETURN;
+	at->sp = sp;
 }
 
 /* How far a return address is to be believed that was found by state; false: not at all. */
-static bool believe(const struct site *site, const struct x86_call *call, uint8_t *trust)
+static bool believe(const struct standing *site, const struct x86_call *call, uint8_t *trust)
 {
 	if (call->direct && call->target == site->start)
 		*trust = TRUST_SURE;
@@ -161,11 +162,10 @@ static bool believe(const struct site *site, const struct x86_call *call, uint8_
 	return true;
 }
 
-static enum found try_slot(struct walk *walk, uint64_t slot, struct caller *caller)
+static enum found try_slot(struct walk *walk, uint64_t slot, uint8_t *trust)
 {
-	const struct site *site = &walk->site;
+	const struct standing *site = &walk->site;
 	uint64_t ret;
-	uint8_t trust;
 
 	if (!load(walk, slot, &ret))
 		return FOUND_NONE;
@@ -173,14 +173,13 @@ static enum found try_slot(struct walk *walk, uint64_t slot, struct caller *call
 		walk->out->end = UNWIND_OUTERMOST;
 		return FOUND_END;
 	}
-	if (!believe(site, &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call, &trust))
+	if (!believe(site, &site_at(walk->in->unwinder, ret, FRAME_RETURN)->call, trust))
 		return FOUND_NONE;
-	*caller = caller_by_state(walk, &site->state, slot, ret);
-	caller->trust = trust;
+	go_by_state(walk, &site->state, slot, ret);
 	return FOUND_CALLER;
 }
 
-static bool state_known(const struct site *site)
+static bool state_known(const struct standing *site)
 {
 	return site->has_flow && (site->flow == FLOW_FOUND || site->flow == FLOW_GUESSED);
 }
@@ -203,23 +202,23 @@ static bool slot_by_fp(const struct walk *walk, const struct x86_state *state, u
 	return walk->at.fp_known && state->fp_at;
 }
 
-static enum found by_state(struct walk *walk, struct caller *caller)
+static enum found by_state(struct walk *walk, uint8_t *trust)
 {
 	const struct x86_state *state = &walk->site.state;
-	uint64_t by_sp, by_fp;
-	bool sp_known, fp_known;
 	enum found found = FOUND_NONE;
+	uint64_t by_sp, by_fp;
+	bool fp_known;
 
 	if (!state_known(&walk->site))
 		return FOUND_NONE;
-	sp_known = slot_by_sp(walk, state, &by_sp);
-	fp_known = slot_by_fp(walk, state, &by_fp);
 	/* What was allocated on the stack on some paths only, the frame pointer does not mind. */
+	fp_known = slot_by_fp(walk, state, &by_fp);
 	if (fp_known)
-		found = try_slot(walk, by_fp, caller);
-	if (found != FOUND_NONE || walk->beyond || !sp_known || (fp_known && by_sp == by_fp))
+		found = try_slot(walk, by_fp, trust);
+	if (found != FOUND_NONE || walk->beyond || !slot_by_sp(walk, state, &by_sp) ||
+	    (fp_known && by_sp == by_fp))
 		return found;
-	found = try_slot(walk, by_sp, caller);
+	found = try_slot(walk, by_sp, trust);
 	/* They disagree: no caller here proves nothing. */
 	return found == FOUND_END && fp_known ? FOUND_NONE : found;
 }
@@ -268,7 +267,7 @@ static bool prove(struct walk *walk, struct candidate *candidate)
 /* Is it ours? By proof, or because symbols say that it called the function that stands here. */
 static bool try_candidate(struct walk *walk, struct candidate *candidate, bool record)
 {
-	const struct site *site = &walk->site;
+	const struct standing *site = &walk->site;
 
 	if (!is_candidate(walk, candidate, record))
 		return false;
@@ -277,29 +276,28 @@ static bool try_candidate(struct walk *walk, struct candidate *candidate, bool r
 	       (site->has_start && !site->learned && candidate->target == site->start);
 }
 
-static struct caller caller_by_candidate(struct walk *walk, const struct candidate *candidate,
-					 bool record)
+static void go_by_candidate(struct walk *walk, const struct candidate *candidate, bool record,
+			    uint8_t *trust)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
-	struct caller caller = {.place = walk->at, .trust = TRUST_GUESS};
+	struct place *at = &walk->at;
 
 	if (candidate->proven) {
-		site_learn(site_at(unwinder, walk->at.addr, walk->at.kind), candidate->target,
+		site_learn(site_at(unwinder, at->addr, at->kind), candidate->target,
 			   candidate->flow, &candidate->state);
-		caller = caller_by_state(walk, &candidate->state, candidate->slot, candidate->ret);
-		caller.trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
-		return caller;
+		go_by_state(walk, &candidate->state, candidate->slot, candidate->ret);
+		*trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
+		return;
 	}
-	caller.place.addr = candidate->ret;
-	caller.place.kind = FRAME_RETURN;
-	caller.place.sp = candidate->slot + walk->word;
-	caller.place.exact = true;
+	*trust = record ? TRUST_SURE : TRUST_GUESS;
 	if (record) {
-		caller.trust = TRUST_SURE;
-		caller.place.chained = true;
-		caller.place.fp_known = load(walk, candidate->slot - walk->word, &caller.place.fp);
+		at->chained = true;
+		at->fp_known = load(walk, candidate->slot - walk->word, &at->fp);
 	}
-	return caller;
+	at->addr = candidate->ret;
+	at->kind = FRAME_RETURN;
+	at->sp = candidate->slot + walk->word;
+	at->exact = true;
 }
 
 /*
@@ -307,7 +305,7 @@ static struct caller caller_by_candidate(struct walk *walk, const struct candida
  * was called later has its return address farther down: if there is one, then
  * the record is its caller's.
  */
-static enum found by_target(struct walk *walk, struct caller *caller)
+static enum found by_target(struct walk *walk, uint8_t *trust)
 {
 	const struct window *stack = walk->stack;
 	uint64_t slot = walk->at.sp, end = slot + SCAN_WORDS * walk->word;
@@ -330,14 +328,14 @@ static enum found by_target(struct walk *walk, struct caller *caller)
 	}
 	if (!found)
 		return FOUND_NONE;
-	*caller = caller_by_candidate(walk, &best, record);
+	go_by_candidate(walk, &best, record, trust);
 	return FOUND_CALLER;
 }
 
 /* May a record be believed whose return address follows this call? */
 static bool record_fits(struct walk *walk, const struct x86_call *call)
 {
-	const struct site *site = &walk->site;
+	const struct standing *site = &walk->site;
 	uint64_t target = call->target;
 	struct x86_state state;
 
@@ -356,7 +354,7 @@ static bool record_fits(struct walk *walk, const struct x86_call *call)
 }
 
 /* Only for code that cannot be followed; blind: nor even read. */
-static enum found by_record(struct walk *walk, bool blind, struct caller *caller)
+static enum found by_record(struct walk *walk, bool blind, uint8_t *trust)
 {
 	uint64_t fp = walk->at.fp, next, ret;
 
@@ -374,14 +372,14 @@ static enum found by_record(struct walk *walk, bool blind, struct caller *caller
 		if (!record_fits(walk, &call))
 			return FOUND_NONE;
 	}
-	*caller = (struct caller){.place = {.addr = ret,
-					    .kind = FRAME_RETURN,
-					    .sp = fp + 2 * walk->word,
-					    .exact = true,
-					    .fp = next,
-					    .fp_known = true,
-					    .chained = true},
-				  .trust = TRUST_GUESS};
+	walk->at = (struct place){.addr = ret,
+				  .kind = FRAME_RETURN,
+				  .sp = fp + 2 * walk->word,
+				  .exact = true,
+				  .fp = next,
+				  .fp_known = true,
+				  .chained = true};
+	*trust = TRUST_GUESS;
 	return FOUND_CALLER;
 }
 
@@ -393,7 +391,7 @@ static bool leads_elsewhere(const struct walk *walk)
 {
 	const struct place *at = &walk->at;
 
-	return at->fp_known && at->fp && at->fp % walk->word == 0 && state_known(&walk->site) &&
+	return at->fp_known && at->fp && !(at->fp & (walk->word - 1)) && state_known(&walk->site) &&
 	       walk->site.state.fp_at && at->fp - walk->stack->va >= REACH;
 }
 
@@ -418,28 +416,28 @@ static enum unwind_end reason(const struct walk *walk)
 	return UNWIND_BROKEN;
 }
 
-static enum found find_caller(struct walk *walk, struct caller *caller)
+static enum found find_caller(struct walk *walk, uint8_t *trust)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
 	enum found found;
 	bool blind = true;
 
 	walk->beyond = false;
-	walk->site = (struct site){0};
 	if (unwinder) {
 		struct site *site = site_at(unwinder, walk->at.addr, walk->at.kind);
 
-		site_follow(unwinder, site);
-		walk->site = *site;
+		if (site->standing.has_start && !site->standing.has_flow)
+			site_follow(unwinder, site);
+		walk->site = site->standing;
 		blind = !site->readable;
 	}
 	if (blind)
-		return by_record(walk, true, caller);
-	found = by_state(walk, caller);
+		return by_record(walk, true, trust);
+	found = by_state(walk, trust);
 	if (found != FOUND_NONE || walk->beyond)
 		return found;
-	found = by_target(walk, caller);
-	return found == FOUND_NONE ? by_record(walk, false, caller) : found;
+	found = by_target(walk, trust);
+	return found == FOUND_NONE ? by_record(walk, false, trust) : found;
 }
 
 void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
@@ -447,8 +445,8 @@ void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 {
 	const struct regs *regs = in->regs;
 	struct walk walk = {.in = in, .out = out, .stack = in->stack, .word = regs->word};
-	struct caller caller;
 	enum found found;
+	uint8_t trust;
 
 	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
 	*out = (struct unwind_result){.n = 1, .end = UNWIND_NO_STACK};
@@ -462,15 +460,13 @@ void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
 				 .kind = FRAME_PC,
 				 .exact = regs->sp % walk.word == 0,
 				 .fp_known = true};
-	while ((found = find_caller(&walk, &caller)) == FOUND_CALLER) {
+	while ((found = find_caller(&walk, &trust)) == FOUND_CALLER) {
 		if (out->n == in->max_frames) {
 			out->end = UNWIND_FRAMES;
 			return;
 		}
-		frames[out->n++] = (struct frame){.addr = caller.place.addr,
-						  .kind = FRAME_RETURN,
-						  .trust = caller.trust};
-		walk.at = caller.place;
+		frames[out->n++] =
+			(struct frame){.addr = walk.at.addr, .kind = FRAME_RETURN, .trust = trust};
 		if (in->other && !in_window(walk.stack, walk.at.sp - walk.word, walk.word))
 			walk.stack = in->other;
 		if (walk.stack == in->stack)

@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-#define SITES	     4096u /* a power of two */
-#define FRAME_SEARCH 2048  /* bytes before a site that are searched for a frame being set up */
+#define FRAME_SEARCH 2048 /* bytes before a site that are searched for a frame being set up */
 #define FRAME_TRIES  16
 #define PUSH_BP	     0x55
 
@@ -14,7 +13,7 @@ struct error *unwinder_new(struct unwinder **out)
 
 	if (unwinder) {
 		unwinder->scratch = flow_scratch_new();
-		unwinder->sites = calloc(SITES, sizeof(*unwinder->sites));
+		unwinder->sites = calloc((size_t)1 << SITE_BITS, sizeof(*unwinder->sites));
 	}
 	if (!unwinder || !unwinder->scratch || !unwinder->sites) {
 		unwinder_free(unwinder);
@@ -52,18 +51,20 @@ static bool is_stub(struct unwinder *unwinder, uint64_t addr)
 	       x86_is_hypercall_stub(slot, unwinder->word);
 }
 
-static void find_function(struct unwinder *unwinder, struct site *site)
+static void find_function(struct unwinder *unwinder, const struct site *site,
+			  struct standing *standing)
 {
 	const struct code *code = unwinder->reader.code;
 	uint64_t look = site->kind == FRAME_PC ? site->addr : site->addr - 1;
 
 	/* Symbols see at most one function in the hypercall page. */
 	if (site->kind == FRAME_PC && is_stub(unwinder, site->addr)) {
-		site->has_start = true;
-		site->start = site->addr & ~(X86_STUB_SLOT - 1ull);
-		site->end = site->start + X86_STUB_SLOT;
-	} else if (code->function && code->function(code->ctx, look, &site->start, &site->end)) {
-		site->has_start = true;
+		standing->has_start = true;
+		standing->start = site->addr & ~(X86_STUB_SLOT - 1ull);
+		standing->end = standing->start + X86_STUB_SLOT;
+	} else if (code->function &&
+		   code->function(code->ctx, look, &standing->start, &standing->end)) {
+		standing->has_start = true;
 	}
 }
 
@@ -88,17 +89,11 @@ static void fill(struct unwinder *unwinder, struct site *site)
 			return;
 	}
 	if (site->readable)
-		find_function(unwinder, site);
+		find_function(unwinder, site, &site->standing);
 }
 
-struct site *site_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind)
+struct site *site_fill(struct unwinder *unwinder, struct site *site, uint64_t addr, uint8_t kind)
 {
-	uint64_t hash = (addr ^ unwinder->root) * 0x9e3779b97f4a7c15ull + kind;
-	struct site *site = &unwinder->sites[hash >> 52 & (SITES - 1)];
-
-	if (site->addr == addr && site->kind == kind && site->root == unwinder->root &&
-	    site->word == unwinder->word)
-		return site;
 	*site = (struct site){.addr = addr,
 			      .root = unwinder->root,
 			      .kind = kind,
@@ -123,13 +118,13 @@ static enum flow_result follow(struct unwinder *unwinder, const struct site *sit
 
 void site_follow(struct unwinder *unwinder, struct site *site)
 {
-	if (site->has_flow || !site->has_start)
-		return;
-	/* With nothing left to spend, the answer would be wrong for later stacks. */
+	struct standing *standing = &site->standing;
+
+	/* With little left to spend, the answer could be wrong for later stacks. */
 	if (unwinder->steps < X86_FLOW_STEPS)
 		return;
-	site->flow = follow(unwinder, site, site->start, site->end, &site->state);
-	site->has_flow = true;
+	standing->flow = follow(unwinder, site, standing->start, standing->end, &standing->state);
+	standing->has_flow = true;
 }
 
 enum flow_result site_try_start(struct unwinder *unwinder, struct site *site, uint64_t start,
@@ -185,11 +180,10 @@ bool site_finds_frame(struct unwinder *unwinder, struct site *site)
 void site_learn(struct site *site, uint64_t start, enum flow_result flow,
 		const struct x86_state *state)
 {
-	site->has_start = true;
-	site->learned = true;
-	site->has_flow = true;
-	site->start = start;
-	site->end = 0;
-	site->flow = flow;
-	site->state = *state;
+	site->standing = (struct standing){.has_start = true,
+					   .learned = true,
+					   .has_flow = true,
+					   .flow = flow,
+					   .start = start,
+					   .state = *state};
 }

@@ -12,25 +12,32 @@
 #include "unwind/x86_call.h"
 #include "unwind/x86_flow.h"
 
+/* The function that a place is in, and what it has done when it gets there. */
+struct standing {
+	bool has_start; /* the function is known: by symbols, as a stub, or learned */
+	bool learned;	/* ... the last of these */
+	bool has_flow;	/* its code was followed: `flow` and `state` are set */
+	enum flow_result flow;
+	uint64_t start, end; /* end 0: not known */
+	struct x86_state state;
+};
+
 struct site {
 	uint64_t addr, root;  /* the place, in this address space */
 	uint8_t kind;	      /* enum frame_kind */
 	uint8_t word;	      /* 0: nothing in here */
 	bool readable;	      /* its code can be read; if not, nothing below is set */
-	bool has_start;	      /* the function is known: by symbols, as a stub, or learned */
-	bool learned;	      /* ... the last of these */
-	bool has_flow;	      /* its code was followed: `flow` and `state` are set */
 	struct x86_call call; /* FRAME_RETURN only */
-	uint64_t start, end;  /* end 0: not known */
-	enum flow_result flow;
-	struct x86_state state;
-	bool has_looked, has_frame; /* what site_finds_frame found */
-	uint64_t not_start[4];	    /* functions that do not lead here, the last that were tried */
+	struct standing standing;
+	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
 	uint8_t n_not;
+	bool has_looked, has_frame; /* what site_finds_frame found */
 };
 
 /* The instructions that may be looked at for one stack, so that a hostile guest costs little. */
 #define UNWIND_STEPS 60000
+
+#define SITE_BITS 12 /* log 2 of the number of sites that are kept, each in one place */
 
 struct unwinder {
 	struct flow_scratch *scratch;
@@ -44,10 +51,22 @@ struct unwinder {
 /* Must be called before the others, once for each stack. */
 void site_begin(struct unwinder *unwinder, const struct unwind_input *in);
 
-/* Never NULL; valid until the next call. */
-struct site *site_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind);
+/* Replaces what is in the site's place by what can be found out about it. */
+struct site *site_fill(struct unwinder *unwinder, struct site *site, uint64_t addr, uint8_t kind);
 
-/* Follows the site's function, if it is known and that was not yet done. */
+/* Never NULL; valid until the next call. */
+static inline struct site *site_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind)
+{
+	uint64_t hash = (addr ^ unwinder->root) * 0x9e3779b97f4a7c15ull + kind;
+	struct site *site = &unwinder->sites[hash >> (64 - SITE_BITS)];
+
+	if (site->addr == addr && site->root == unwinder->root && site->kind == kind &&
+	    site->word == unwinder->word)
+		return site;
+	return site_fill(unwinder, site, addr, kind);
+}
+
+/* Follows the site's function, which must be known. */
 void site_follow(struct unwinder *unwinder, struct site *site);
 
 /*
