@@ -17,10 +17,11 @@ import pathlib
 import re
 import select
 import shutil
-import signal
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 import urllib.error
 import urllib.request
 
@@ -41,6 +42,15 @@ def missing() -> str | None:
         if not shutil.which(program):
             return f'{program} is not installed (packages chromium and chromium-driver)'
     return None
+
+
+def main() -> None:
+    """Runs the tests of a script. With --meson the exit status says when all were skipped, as meson wants it."""
+    arguments = [argument for argument in sys.argv if argument != '--meson']
+    if arguments != sys.argv and missing():
+        print(f'skipped: {missing()}')
+        sys.exit(77)
+    unittest.main(argv=arguments, verbosity=2)
 
 
 class DriverError(Exception):
@@ -70,13 +80,15 @@ class Browser:
     def _start_driver(self, cleanup: contextlib.ExitStack, profile: str) -> int:
         """Starts chromedriver in a session of its own and returns the port that it chose."""
         log = pathlib.Path(profile, 'chromedriver.log')
-        driver = subprocess.Popen(['chromedriver', '--port=0', f'--log-path={log}'], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # The shell ends the whole session when its input ends, which it does however this process ends.
+        watched = 'chromedriver "$@" & read -r _; kill -KILL 0'
+        driver = subprocess.Popen(['sh', '-c', watched, 'sh', '--port=0', f'--log-path={log}'],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   env=os.environ | {'HOME': profile}, start_new_session=True)
         cleanup.callback(_end, driver)
         said, deadline = b'', time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline and select.select([driver.stdout], [], [], 1)[0] is not None:
-            if select.select([driver.stdout], [], [], 0)[0]:
+        while time.monotonic() < deadline:
+            if select.select([driver.stdout], [], [], 1)[0]:
                 more = os.read(driver.stdout.fileno(), 4096)
                 said += more
                 if not more:
@@ -177,7 +189,6 @@ class Browser:
 
 def _end(driver: subprocess.Popen) -> None:
     """Ends chromedriver and, as they share its session, the browsers that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(driver.pid, signal.SIGKILL)
+    driver.stdin.close()
     driver.wait(timeout=10)
     driver.stdout.close()

@@ -79,6 +79,7 @@ def host_lane():
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
         python_test("tests/builds_test.py"),
         python_test("tests/browser/flamegraph_test.py", "browser"),
+        python_test("tests/browser/verb_test.py", "browser-verb"),
     ]
 
 
