@@ -20,12 +20,12 @@ int main(void)
 {
 	bool crash = option_given("crash");
 	uint64_t end = clock_ns() + option_number("seconds", 5) * 1000000000ull;
-	uint64_t from = ticks();
+	uint64_t from = cpu_time();
 
 	print("ends: will %s\n", crash ? "crash" : "power off");
 	while (clock_ns() < end)
 		TIMED(&truth[KNOWN_WORK], known_work());
-	truth[MAIN].ticks = ticks() - from;
+	truth[MAIN].ticks = cpu_time() - from;
 	print_truth(truth, ROWS);
 	shut_down(crash ? ENDING_CRASH : ENDING_POWEROFF);
 }

@@ -76,7 +76,7 @@ static void map_stacks(void)
 int main(void)
 {
 	uint64_t end = clock_ns() + option_number("seconds", 60) * 1000000000ull;
-	uint64_t from = ticks();
+	uint64_t from = cpu_time();
 
 	map_stacks();
 	print("large-pages: stacks in pages of 4 KiB, 2 MiB and 1 GiB\n");
@@ -86,7 +86,7 @@ int main(void)
 		TIMED(&truth[ON_2M], call_on_stack(spin_on_2m, (void *)(VIRTUAL_2M + TOP_IN_2M)));
 		TIMED(&truth[ON_1G], call_on_stack(spin_on_1g, (void *)(VIRTUAL_1G + TOP_IN_1G)));
 	}
-	truth[MAIN].ticks = ticks() - from;
+	truth[MAIN].ticks = cpu_time() - from;
 	print_truth(truth, ROWS);
 	return 0;
 }

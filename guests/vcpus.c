@@ -16,7 +16,7 @@ struct truth truth[WORKERS] = {{"worker_0", 0, 0},
 
 VISIBLE void shared_helper(unsigned int vcpu)
 {
-	TIMED(&truth[vcpu], spin(SPINS));
+	TIMED_BY(ticks, &truth[vcpu], spin(SPINS));
 }
 
 VISIBLE void worker_0(uint64_t end)

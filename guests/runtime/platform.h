@@ -36,6 +36,7 @@ void platform_notify_console(void);
 /* Gives the CPU to whoever empties the ring. */
 void platform_yield(void);
 uint64_t platform_clock_ns(void);
+uint64_t platform_cpu_time(void);
 void platform_sleep_until(uint64_t deadline_ns);
 /* Ends the domain with one of Xen's SHUTDOWN_* reasons. */
 void platform_shut_down(unsigned int reason) __attribute__((noreturn));

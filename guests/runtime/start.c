@@ -38,6 +38,11 @@ void shut_down(enum ending ending)
 	platform_shut_down(ending == ENDING_CRASH ? SHUTDOWN_crash : SHUTDOWN_poweroff);
 }
 
+uint64_t cpu_time(void)
+{
+	return platform_cpu_time();
+}
+
 uint64_t clock_ns(void)
 {
 	return platform_clock_ns();

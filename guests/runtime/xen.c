@@ -41,6 +41,27 @@ uint64_t xen_clock_ns(const struct shared_info *shared)
 	return now;
 }
 
+static volatile struct vcpu_runstate_info runstate;
+
+void xen_watch_cpu_time(void)
+{
+	struct vcpu_register_runstate_memory_area area = {.addr.v = (void *)&runstate};
+
+	HYPERCALL3(__HYPERVISOR_vcpu_op, VCPUOP_register_runstate_memory_area, 0, &area);
+}
+
+uint64_t xen_cpu_ns(const struct shared_info *shared)
+{
+	uint64_t since, ran;
+
+	/* Xen writes it anew whenever the vCPU gets the CPU back, with another state_entry_time. */
+	do {
+		since = runstate.state_entry_time;
+		ran = runstate.time[RUNSTATE_running] + xen_clock_ns(shared) - since;
+	} while (since != runstate.state_entry_time);
+	return ran;
+}
+
 VISIBLE void xen_sleep_until(uint64_t deadline_ns)
 {
 	struct sched_poll poll = {.timeout = deadline_ns};

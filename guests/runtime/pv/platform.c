@@ -36,6 +36,7 @@ void platform_init(const void *boot)
 	HYPERCALL3(__HYPERVISOR_update_va_mapping, shared_info_page, start_info->shared_info | 3,
 		   UVMF_INVLPG);
 	platform.shared = (const struct shared_info *)shared_info_page;
+	xen_watch_cpu_time();
 }
 
 VISIBLE void platform_notify_console(void)
@@ -51,6 +52,11 @@ VISIBLE void platform_yield(void)
 uint64_t platform_clock_ns(void)
 {
 	return xen_clock_ns(platform.shared);
+}
+
+uint64_t platform_cpu_time(void)
+{
+	return xen_cpu_ns(platform.shared);
 }
 
 void platform_sleep_until(uint64_t deadline_ns)

@@ -90,6 +90,7 @@ void platform_init(const void *boot)
 					     << 12);
 	platform.console_port = (evtchn_port_t)hvm_parameter(HVM_PARAM_CONSOLE_EVTCHN);
 	map_shared_info();
+	xen_watch_cpu_time();
 }
 
 VISIBLE void platform_notify_console(void)
@@ -109,6 +110,11 @@ VISIBLE void platform_yield(void)
 uint64_t platform_clock_ns(void)
 {
 	return on_xen ? xen_clock_ns(platform.shared) : bare_clock_ns();
+}
+
+uint64_t platform_cpu_time(void)
+{
+	return on_xen ? xen_cpu_ns(platform.shared) : ticks();
 }
 
 void platform_sleep_until(uint64_t deadline_ns)
