@@ -335,16 +335,38 @@ static void a_zero_return_address_is_the_end(void **state)
 	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
 }
 
-static void a_function_that_was_jumped_to_is_a_guess(void **state)
+static void a_function_that_was_jumped_to_has_the_jumpers_caller(void **state)
 {
-	/* main calls JUMPS (patched in), which jumps to the leaf. */
+	/* main calls JUMPS, which jumps to the leaf. */
 	call(MAIN + 4, TEXT + JUMPS);
 	*at(STACK) = IN_MAIN;
 	record(STACK + 0x10, 0, IN_START);
-	unwind(TEXT + LEAF, STACK + 0x10);
+	for (int i = 0; i < 2; i++) {
+		unwind(TEXT + LEAF, STACK + 0x10);
+		EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+		expect_sure();
+	}
+	/* If it does not: who knows. */
+	CODE(JUMPS, "\xc3");
+	unwind(TEXT + LEAF + 3, STACK + 0x10);
 	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
 	assert_int_equal(frames[1].trust, TRUST_GUESS);
 	assert_int_equal(frames[2].trust, TRUST_SURE);
+}
+
+static void a_part_that_symbols_do_not_count_to_its_function_is_reached(void **state)
+{
+	int32_t offset = 0x700 - (F + 15);
+
+	/* F's cold part lies in no function's bounds. */
+	CODE(F + 8, "\xeb\x00\xe9"); /* jmp; jmp rel32 */
+	memcpy(text + F + 11, &offset, 4);
+	CODE(0x700, "\x31\xc0\xc9\xc3"); /* xor eax, eax; leave; ret */
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	unwind(TEXT + 0x702, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	expect_sure();
 }
 
 static void loops_end(void **state)
@@ -515,7 +537,8 @@ int main(void)
 		TEST(a_frame_pointer_that_is_none_adds_no_edge),
 		TEST(what_is_no_return_address_ends_the_chain),
 		TEST(a_zero_return_address_is_the_end),
-		TEST(a_function_that_was_jumped_to_is_a_guess),
+		TEST(a_function_that_was_jumped_to_has_the_jumpers_caller),
+		TEST(a_part_that_symbols_do_not_count_to_its_function_is_reached),
 		TEST(loops_end),
 		TEST(a_frame_above_the_window_asks_for_more),
 		TEST(frames_are_bounded),

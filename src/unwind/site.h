@@ -29,6 +29,7 @@ struct site {
 	bool readable;	      /* its code can be read; if not, nothing below is set */
 	struct x86_call call; /* FRAME_RETURN only */
 	struct standing standing;
+	uint64_t jumped_from;  /* another function that leads here; 0: none known */
 	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
 	uint8_t n_not;
 	bool has_looked, has_frame; /* what site_finds_frame found */

@@ -8,13 +8,12 @@
 #define NEAR	   256
 #define FAR	   32
 #define GAPS	   256
-#define DEPTH_MAX  (1 << 24)
 
 /* A state on its way, with what only the search itself needs. */
 struct path {
 	uint64_t va;
 	struct x86_state state;
-	int32_t probe_depth; /* depth at which a stack probing loop ends; 0: none */
+	bool called; /* nothing but padding since a call, which perhaps never returns */
 };
 
 struct flow_scratch {
@@ -24,8 +23,9 @@ struct flow_scratch {
 		uint32_t generation;
 		int32_t depth;
 	} seen[SEEN_SLOTS];
-	struct path near[NEAR], far[FAR];
-	uint64_t gap[GAPS]; /* where control stopped: a jump table may lead behind it */
+	struct path near[NEAR];
+	struct path far[FAR]; /* out of the function, or reached only if a call returns */
+	uint64_t gap[GAPS];   /* where control stopped: a jump table may lead behind it */
 	size_t n_near, n_far, n_gap;
 };
 
@@ -34,10 +34,10 @@ struct search {
 	struct code_reader *reader;
 	struct flow_scratch *scratch;
 	unsigned steps;
-	int64_t word;
 	bool cut; /* some path could not be followed to its end */
 	bool found;
-	bool table;	  /* an indirect jump that is no tail call: the frame is still there */
+	bool table;	  /* an indirect jump that is no tail call: `body` is where it was */
+	bool guessing;	  /* `body` does not change any more */
 	struct path body; /* the deepest state that was seen at a jump or a stop */
 	struct x86_state out;
 };
@@ -101,132 +101,38 @@ static bool was_seen(const struct flow_scratch *scratch, uint64_t va, int32_t *d
 	return false;
 }
 
-static void move_sp(struct x86_state *state, int64_t down)
+/*
+ * Control does not go on behind `path`: notes the place, as a jump table may
+ * lead there, and the state. That of a jump table is the one of its cases;
+ * else the deepest is that of the body.
+ */
+static void note_stop(struct search *search, const struct path *path, bool indirect)
 {
-	if (state->depth == X86_LOST)
+	const struct x86_state *state = &path->state, *body = &search->body.state;
+	struct flow_scratch *scratch = search->scratch;
+	bool table = indirect && (state->depth || state->fp_at);
+
+	if (scratch->n_gap < GAPS)
+		scratch->gap[scratch->n_gap++] = path->va;
+	if (search->guessing || (search->table && !table))
 		return;
-	if (down > DEPTH_MAX || down < -DEPTH_MAX || state->depth + down > DEPTH_MAX ||
-	    state->depth + down < -DEPTH_MAX)
-		state->depth = X86_LOST;
-	else
-		state->depth += (int32_t)down;
+	if ((table && !search->table) ||
+	    (state->depth == X86_LOST ? state->fp_at > body->fp_at : state->depth > body->depth))
+		search->body = *path;
+	search->table = search->table || table;
 }
 
-static void push(struct path *path, const struct x86_effect *effect, int64_t word)
-{
-	struct x86_state *state = &path->state;
-
-	if (state->depth == X86_LOST) {
-		/* After a realignment the return address is pushed once more, above the new frame. */
-		if (state->origin_reg != X86_NO_REG && effect->base == state->origin_reg &&
-		    effect->value == -word)
-			*state =
-				(struct x86_state){.copied = true, .origin_reg = state->origin_reg};
-		return;
-	}
-	move_sp(state, word);
-	if (state->copied && !state->origin_at && effect->reg == state->origin_reg)
-		state->origin_at = state->depth;
-	if (effect->reg == X86_BP && !state->saved_at && !state->fp_lost)
-		state->saved_at = state->depth;
-}
-
-static void pop(struct path *path, uint8_t reg, int64_t word)
-{
-	struct x86_state *state = &path->state;
-
-	if (reg == X86_BP) {
-		if (state->saved_at &&
-		    (state->depth == state->saved_at || state->depth == X86_LOST))
-			state->saved_at = 0;
-		else if (!state->saved_at)
-			state->fp_lost = true;
-		state->fp_at = 0;
-	}
-	move_sp(state, -word);
-	if (state->depth != X86_LOST && state->depth < 0)
-		state->entry = true;
-}
-
-static void set_sp(struct path *path, const struct x86_effect *effect, int64_t word)
-{
-	struct x86_state *state = &path->state;
-
-	if (effect->base == X86_SP) {
-		move_sp(state, -effect->value);
-	} else if (effect->base == X86_BP && state->fp_at) {
-		state->depth = state->fp_at;
-		move_sp(state, -effect->value);
-	} else if (effect->base == state->origin_reg && effect->base != X86_NO_REG) {
-		state->depth = 0;
-		state->copied = false;
-		move_sp(state, -effect->value - word);
-	} else {
-		state->depth = X86_LOST;
-		state->entry = !state->fp_at;
-	}
-}
-
-/* False where a function begins: nobody sets up a frame within a frame. */
-static bool copy_sp(struct path *path, const struct x86_effect *effect, int64_t word)
-{
-	struct x86_state *state = &path->state;
-	int64_t at = (int64_t)state->depth - effect->value;
-
-	if (state->depth == X86_LOST)
-		at = 0;
-	if (effect->reg == X86_BP) {
-		if (state->fp_at)
-			return false;
-		state->fp_at = at > 0 && at < DEPTH_MAX && state->saved_at ? (int32_t)at : 0;
-		if (!state->saved_at)
-			state->fp_lost = true;
-	} else if (at == -word && state->origin_reg == X86_NO_REG && !state->copied) {
-		state->origin_reg = effect->reg;
-	} else if (effect->value < 0 && at > 0 && at < DEPTH_MAX) {
-		path->probe_depth = (int32_t)at;
-	}
-	return true;
-}
-
-static void lose(struct x86_state *state, const struct x86_effect *effect)
-{
-	if (effect->reg == X86_SP) {
-		state->depth = X86_LOST;
-		state->entry = state->entry || (effect->value && !state->fp_at);
-		return;
-	}
-	state->fp_at = 0;
-	if (!state->saved_at)
-		state->fp_lost = state->entry = true;
-}
-
-/* Undoes a frame; false if there is none to undo. */
-static bool leave(struct x86_state *state, int64_t word)
-{
-	if (!state->fp_at)
-		return false;
-	state->depth = state->fp_at;
-	if (state->saved_at == state->fp_at)
-		state->saved_at = 0;
-	state->fp_at = 0;
-	move_sp(state, -word);
-	return true;
-}
-
-static void note_gap(struct search *search, const struct path *path, uint64_t next)
+/* Remembers to go to `target` when there is nothing else left. */
+static void defer(struct search *search, const struct path *path, uint64_t target)
 {
 	struct flow_scratch *scratch = search->scratch;
 
-	if (scratch->n_gap < GAPS)
-		scratch->gap[scratch->n_gap++] = next;
-}
-
-static void note_body(struct search *search, const struct path *path)
-{
-	if (path->state.depth == X86_LOST ? path->state.fp_at > search->body.state.fp_at
-					  : path->state.depth > search->body.state.depth)
-		search->body = *path;
+	if (scratch->n_far == FAR) {
+		search->cut = true;
+		return;
+	}
+	scratch->far[scratch->n_far] = *path;
+	scratch->far[scratch->n_far++].va = target;
 }
 
 /* Remembers to go to `target`, at once if that leads towards the goal. */
@@ -240,17 +146,14 @@ static bool jump(struct search *search, struct path *path, uint64_t target, uint
 
 	other.va = target;
 	if (target < query->start || target >= end) {
-		if (scratch->n_far < FAR)
-			scratch->far[scratch->n_far++] = other;
-		else
-			search->cut = true;
+		defer(search, path, target);
 		return false;
 	}
 	if (was_seen(scratch, target, &depth)) {
 		/* A loop that moves the stack pointer at each turn probes the stack. */
 		if (depth != path->state.depth && target < next)
-			path->state.depth = path->probe_depth > path->state.depth
-						    ? path->probe_depth
+			path->state.depth = path->state.probe_depth > path->state.depth
+						    ? path->state.probe_depth
 						    : X86_LOST;
 		return false;
 	}
@@ -268,72 +171,39 @@ static bool jump(struct search *search, struct path *path, uint64_t target, uint
 	return false;
 }
 
-/* Applies one instruction to the path; false where the path ends. */
+/* Goes past one instruction; false where the path ends. */
 static bool step(struct search *search, struct path *path, const struct x86_effect *effect,
 		 size_t len)
 {
-	static const struct x86_effect push_bp = {.op = X86_PUSH,
-						  .reg = X86_BP,
-						  .base = X86_NO_REG};
-	uint64_t next = path->va + len;
+	const struct flow_query *query = search->query;
+	uint64_t at = path->va, next = at + len;
 
+	path->va = next;
 	switch (effect->op) {
-	case X86_OTHER:
-	case X86_CALL_INDIRECT:
-		break;
 	case X86_CALL:
-		if ((uint64_t)effect->value ==
-		    next) /* position-independent code asks where it is */
-			move_sp(&path->state, search->word);
-		break;
-	case X86_PUSH:
-		push(path, effect, search->word);
-		break;
-	case X86_POP:
-		pop(path, effect->reg, search->word);
-		break;
-	case X86_SET_SP:
-		set_sp(path, effect, search->word);
-		break;
-	case X86_COPY_SP:
-		if (!copy_sp(path, effect, search->word))
-			return false;
-		break;
-	case X86_LOSE:
-		lose(&path->state, effect);
-		break;
-	case X86_ENTER:
-		push(path, &push_bp, search->word);
-		path->state.fp_at = path->state.depth == X86_LOST ? 0 : path->state.depth;
-		move_sp(&path->state, effect->value);
-		break;
-	case X86_LEAVE:
-		if (!leave(&path->state, search->word))
-			return false;
+		if (query->word == 4 && (uint64_t)effect->value == next)
+			x86_state_push(&path->state, query->word);
 		break;
 	case X86_BRANCH:
 		if (jump(search, path, (uint64_t)effect->value, next))
 			return true;
 		break;
 	case X86_JUMP:
-		note_body(search, path);
-		note_gap(search, path, next);
+		note_stop(search, path, false);
 		if (!jump(search, path, (uint64_t)effect->value, next))
 			return false;
 		search->scratch->n_near--; /* what follows a jump is not reached from it */
 		return true;
 	case X86_JUMP_INDIRECT:
-		search->table = search->table || path->state.depth || path->state.fp_at;
-		/* fall through */
 	case X86_STOP:
-		note_body(search, path);
-		note_gap(search, path, next);
+		note_stop(search, path, effect->op == X86_JUMP_INDIRECT);
 		return false;
+	default:
+		if (!x86_state_apply(&path->state, effect, query->word))
+			return false;
 	}
-	path->va = next;
 	/* What follows the end belongs to others: the last call never returned. */
-	return !(search->query->end && next >= search->query->end &&
-		 next - len < search->query->end && next - len >= search->query->start);
+	return !(query->end && next >= query->end && at < query->end && at >= query->start);
 }
 
 static bool is_call(const struct x86_effect *effect)
@@ -370,7 +240,6 @@ static bool is_padding(const struct x86_insn *insn)
 static void follow(struct search *search, struct path path)
 {
 	const struct flow_query *query = search->query;
-	bool called = false;
 
 	for (;;) {
 		struct x86_effect effect;
@@ -406,10 +275,15 @@ static void follow(struct search *search, struct path path)
 			search->found = true;
 			return;
 		}
-		if (called && !query->end &&
+		if (path.called && !query->end &&
 		    begins_function(&insn, &effect, &path.state, query->word))
 			return;
-		called = is_call(&effect) || (called && is_padding(&insn));
+		if (path.called && is_padding(&insn)) {
+			/* Then what follows is jumped to from elsewhere. */
+			defer(search, &path, path.va + insn.len);
+			return;
+		}
+		path.called = is_call(&effect);
 		if (!step(search, &path, &effect, insn.len))
 			return;
 	}
@@ -451,20 +325,19 @@ static void follow_gaps(struct search *search)
 enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
 			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out)
 {
-	struct path entry = {.va = query->start, .state.origin_reg = X86_NO_REG};
+	struct path entry = {.va = query->start, .state = x86_state_at_entry};
 	struct search search = {.query = query, .reader = reader, .scratch = scratch};
 	unsigned allowed = *steps < X86_FLOW_STEPS ? *steps : X86_FLOW_STEPS;
 	bool guessed = false;
 
 	search.steps = allowed;
-	search.word = query->word;
 	search.body = entry;
 	scratch->generation++;
 	scratch->n_near = scratch->n_far = scratch->n_gap = 0;
 	follow(&search, entry);
 	follow_all(&search);
 	if (!search.found && (query->end || search.table)) {
-		guessed = true;
+		guessed = search.guessing = true;
 		follow_gaps(&search);
 	}
 	*steps -= allowed - search.steps;

@@ -11,29 +11,10 @@
  */
 
 #include "unwind/unwind.h"
-#include "unwind/x86_effect.h"
+#include "unwind/x86_state.h"
 
 /* No function is followed farther than this, in instructions. */
 #define X86_FLOW_STEPS 12000
-
-/* Depth or offset that is not known. */
-#define X86_LOST INT32_MIN
-
-/* All in bytes; "slot" is where the return address is. */
-struct x86_state {
-	int32_t depth;	  /* slot = sp + depth, or X86_LOST; negative: already popped */
-	int32_t fp_at;	  /* slot = fp + fp_at; 0: fp is no frame pointer here */
-	int32_t saved_at; /* the caller's fp is stored at slot - saved_at; 0: it is still in fp */
-	bool fp_lost;	  /* ... or it is neither */
-	bool entry; /* the code took over a stack or frame pointer without keeping the old one */
-	/*
-	 * A realigned stack: slot holds a copy of the return address. The true
-	 * slot's address + word is stored at slot - origin_at, if that is not 0.
-	 */
-	bool copied;
-	int32_t origin_at;
-	uint8_t origin_reg; /* it is in this register, while nothing else is known */
-};
 
 /* Reads code through a small buffer. */
 struct code_reader {
