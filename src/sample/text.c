@@ -64,7 +64,8 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 	struct text *text = ctx;
 	struct symbol symbol;
 
-	if (!symbols_find(text->symbols, va, &symbol))
+	/* A cold part is no function: it is jumped to, with a frame that is already there. */
+	if (!symbols_find(text->symbols, va, &symbol) || strstr(symbol.name, ".cold"))
 		return false;
 	*start = symbol.start;
 	*end = symbol.end;

@@ -93,7 +93,7 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 	struct stepped *stepped = ctx;
 	struct symbol symbol;
 
-	if (!symbols_find(stepped->symbols, va, &symbol))
+	if (!symbols_find(stepped->symbols, va, &symbol) || strstr(symbol.name, ".cold"))
 		return false;
 	*start = symbol.start;
 	*end = symbol.end;
