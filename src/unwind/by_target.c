@@ -118,7 +118,7 @@ enum found walk_by_target(struct walk *walk, uint8_t *trust)
 		end = stack->va + stack->len / walk->word * walk->word;
 	if (record && best.slot < end)
 		end = best.slot;
-	for (; slot < end; slot += walk->word) {
+	for (; slot < end && walk->in->unwinder->steps; slot += walk->word) {
 		other = (struct candidate){.slot = slot};
 		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
 			best = other;

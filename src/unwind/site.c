@@ -5,6 +5,7 @@
 
 #define FRAME_SEARCH 2048 /* bytes before a site that are searched for a frame being set up */
 #define FRAME_TRIES  16
+#define FILL_STEPS   16 /* what looking at a new place counts, in instructions */
 #define PUSH_BP	     0x55
 
 struct error *unwinder_new(struct unwinder **out)
@@ -79,11 +80,11 @@ static void fill(struct unwinder *unwinder, struct site *site)
 	if (site->kind == FRAME_PC) {
 		site->readable = code->read(code->ctx, site->addr, bytes, 1) == 1;
 	} else {
-		/* Right behind a hole there are fewer bytes of code. */
-		while (n && code->read(code->ctx, site->addr - n, bytes, n) != n)
-			n--;
-		if (!n)
+		if (code->read(code->ctx, site->addr - 1, bytes, 1) != 1)
 			return;
+		/* Right behind a hole there are fewer bytes of code. */
+		while (code->read(code->ctx, site->addr - n, bytes, n) != n)
+			n--;
 		site->readable = true;
 		if (!x86_call_before(bytes, n, site->addr, unwinder->word, &site->call))
 			return;
@@ -94,6 +95,7 @@ static void fill(struct unwinder *unwinder, struct site *site)
 
 struct site *site_fill(struct unwinder *unwinder, struct site *site, uint64_t addr, uint8_t kind)
 {
+	unwinder->steps -= unwinder->steps < FILL_STEPS ? unwinder->steps : FILL_STEPS;
 	*site = (struct site){.addr = addr,
 			      .root = unwinder->root,
 			      .kind = kind,
