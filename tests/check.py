@@ -52,9 +52,8 @@ def main():
 
     start = time.monotonic()
     finished, lock = [], threading.Lock()
-    # Everything stands on the build.
-    run_lane([steps.BUILD], finished, lock)
-    if not finished[0].failed:
+    run_lane(steps.builds(), finished, lock)
+    if not any(result.failed for result in finished):
         threads = [threading.Thread(target=run_lane, args=(lane, finished, lock)) for lane in lanes]
         for thread in threads:
             thread.start()

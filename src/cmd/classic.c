@@ -168,9 +168,9 @@ static struct error *trace(struct target *target, const struct options *options,
 	err = sampler_run(target, stacks, &sampler, &sink, &result);
 	closing = close_output(w->path, w->out, NULL);
 	err = closing ? error_first(closing, err) : err;
-	if (result.missed)
+	if (!err && result.missed)
 		say("missed %" PRIu64 " deadlines", result.missed);
-	if (options->verbose)
+	if (!err && options->verbose)
 		say("%" PRIu64 " samples in %.1f s", result.ticks, (double)result.elapsed_ns / 1e9);
 	if (!err && result.outcome != SAMPLED_TIME && result.outcome != SAMPLED_INTERRUPTED)
 		err = error_new(ERR_ENDED, "%s after %.1f s; what was traced until then is in %s",

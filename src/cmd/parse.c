@@ -14,13 +14,16 @@
 static bool parse_number(const char *text, double *value, const char **rest)
 {
 	size_t digits = strspn(text, "0123456789.");
-	char *end;
+	char plain[32], *end;
 
-	if (!digits)
+	/* Only the digits: strtod would take "0x10" or "1e9" for numbers, too. */
+	if (!digits || digits >= sizeof(plain))
 		return false;
-	*value = strtod(text, &end);
-	*rest = end;
-	return end != text && isfinite(*value);
+	memcpy(plain, text, digits);
+	plain[digits] = 0;
+	*value = strtod(plain, &end);
+	*rest = text + digits;
+	return !*end && isfinite(*value);
 }
 
 struct error *parse_rate(const char *option, const char *text, double *hz)

@@ -153,13 +153,6 @@ static size_t replay_read(struct target *target, const struct regs *regs, uint64
 	return done;
 }
 
-/* Files are not searched for. */
-static struct error *replay_list(void (*each)(void *ctx, const struct target_listing *entry),
-				 void *ctx)
-{
-	return NULL;
-}
-
 const struct target_ops target_replay = {
 	.scheme = "replay",
 	.open = replay_open,
@@ -167,5 +160,4 @@ const struct target_ops target_replay = {
 	.sample = replay_sample,
 	.life = replay_life,
 	.read = replay_read,
-	.list = replay_list,
 };

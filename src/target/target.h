@@ -140,7 +140,10 @@ struct target_ops {
 	 */
 	struct error *(*snapshot)(struct target *target, struct sample *sample);
 
-	/* Calls `each` for every guest there is. ERR_DENIED: cannot look. */
+	/*
+	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:
+	 * guests of this kind are not to be found, only named.
+	 */
 	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx);
 };

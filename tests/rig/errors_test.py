@@ -47,7 +47,7 @@ class Errors(GuestCase):
 
     def test_without_xen(self):
         # What a machine looks like that has no Xen: no devices of it.
-        self.fails("mkdir -p empty && unshare -m sh -c 'mount --bind empty /dev/xen; mount --bind empty /proc/xen;"
+        self.fails("mkdir -p nothing && unshare -m sh -c 'mount --bind nothing /dev/xen; mount --bind nothing /proc/xen;"
                    " exec uniprof record 1'", DENIED, "Xen")
 
     def test_rates_and_times_out_of_bounds(self):
@@ -73,9 +73,9 @@ class Errors(GuestCase):
 
     def test_odd_symbol_files_that_are_good(self):
         self.create(GUEST, cmdline="scale=5000")
-        start = "0000000000000000 T " + "long" * 1024
-        self.rig.write("long", start + "\n")
-        self.rig.write("nonewline", start)
+        table = "0000000000100000 T " + "long" * 1024 + "\n0000000000200000 T end"
+        self.rig.write("long", table + "\n")
+        self.rig.write("nonewline", table)
         for name in "long", "nonewline":
             status, text = self.dom0(f"uniprof record -q -F 200 -T 1 -s {name} -o s.uniprof {GUEST}; uniprof report s.uniprof >r; grep -c longlong r")
             self.assertEqual(status, 0, text)
@@ -93,7 +93,7 @@ class Errors(GuestCase):
         status, text = self.dom0("mkdir -p small && mount -t tmpfs -o size=16k none small")
         self.assertEqual(status, 0, text)
         self.addCleanup(self.dom0, "umount small")
-        self.fails(f"uniprof record -q -F 5000 -T 30 -o small/x.uniprof {GUEST}", OUTPUT, "small/x.uniprof", "No space left")
+        self.fails(f"uniprof record -q -F 5000 -T 30 -o small/x.uniprof {GUEST}", OUTPUT, "small/x.uniprof", "no space")
         # What fitted in can still be read.
         status, text = self.dom0("uniprof report small/x.uniprof")
         self.assertEqual(status, 0, text)
