@@ -7,12 +7,14 @@
 struct entry {
 	uint64_t gfn;
 	uint8_t *bytes; /* NULL: free */
+	uint64_t round; /* in which it was stored last */
 };
 
 /* Open addressing; the size is a power of two, at least twice the number of frames. */
 struct frame_store {
 	struct entry *entries;
 	size_t size, n;
+	uint64_t round;
 };
 
 static struct entry *find(const struct frame_store *store, uint64_t gfn)
@@ -26,7 +28,7 @@ static struct entry *find(const struct frame_store *store, uint64_t gfn)
 
 static struct error *grow(struct frame_store *store)
 {
-	struct frame_store larger = {.size = store->size * 2, .n = store->n};
+	struct frame_store larger = {.size = store->size * 2, .n = store->n, .round = store->round};
 
 	larger.entries = calloc(larger.size, sizeof(*larger.entries));
 	if (!larger.entries)
@@ -74,6 +76,7 @@ struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const voi
 	if (entry->bytes) {
 		*changed = memcmp(entry->bytes, bytes, FRAME_SIZE) != 0;
 		memcpy(entry->bytes, bytes, FRAME_SIZE);
+		entry->round = store->round;
 		return NULL;
 	}
 	if (store->n == FRAME_STORE_MAX)
@@ -89,9 +92,22 @@ struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const voi
 		return error_no_memory();
 	memcpy(entry->bytes, bytes, FRAME_SIZE);
 	entry->gfn = gfn;
+	entry->round = store->round;
 	store->n++;
 	*changed = true;
 	return NULL;
+}
+
+bool frame_store_is_new(const struct frame_store *store, uint64_t gfn)
+{
+	const struct entry *entry = find(store, gfn);
+
+	return entry->bytes && entry->round == store->round;
+}
+
+void frame_store_next(struct frame_store *store)
+{
+	store->round++;
 }
 
 const void *frame_store_get(void *store, uint64_t gfn)

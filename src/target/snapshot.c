@@ -130,6 +130,8 @@ struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const
 	struct error *err;
 	bool changed;
 
+	if (frame_store_is_new(writer->frames, gfn))
+		return NULL;
 	err = frame_store_put(writer->frames, gfn, bytes, &changed);
 	if (err || !changed)
 		return err;
@@ -183,6 +185,7 @@ struct error *snapshot_sample(struct snapshot_writer *writer, const struct sampl
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		put_vcpu(&writer->record, &sample->vcpu[i]);
 	writer->samples++;
+	frame_store_next(writer->frames);
 	return finish(writer);
 }
 

@@ -19,7 +19,11 @@ struct snapshot_writer;
 struct error *snapshot_create(const char *path, const struct target_info *info,
 			      struct snapshot_writer **out);
 
-/* Adds a frame of FRAME_SIZE bytes to the sample that is being built. */
+/*
+ * Adds a frame of FRAME_SIZE bytes to the sample that is being built. The
+ * first contents count: what the guest wrote there later, when its code was
+ * looked at, is no part of the sample.
+ */
 struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const void *bytes);
 
 /* Ends the sample: time, pause, states and registers are taken from it, memory from the frames. */

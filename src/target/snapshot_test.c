@@ -233,6 +233,26 @@ static void a_frame_is_written_again_only_when_it_changed(void **state)
 	assert_int_equal(once, thrice);
 }
 
+static void the_first_contents_of_a_frame_in_a_sample_count(void **state)
+{
+	struct snapshot_writer *writer = create();
+	struct target *target;
+
+	write_frames(writer);
+	memset(memory[11], 0xdd, 16);
+	write_frames(writer);
+	assert_null(snapshot_sample(writer, written));
+	write_frames(writer);
+	assert_null(snapshot_sample(writer, written));
+	assert_null(snapshot_close(writer));
+	target = replay();
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
+	assert_null(target_replay.sample(target, got));
+	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xdd);
+	target_replay.close(target);
+}
+
 static void stack_that_was_not_recorded_counts_as_cut_off(void **state)
 {
 	struct snapshot_writer *writer = create();
@@ -356,6 +376,7 @@ int main(void)
 		TEST(asking_for_more_gives_the_same_sample_again),
 		TEST(memory_is_read_through_the_page_tables),
 		TEST(a_frame_is_written_again_only_when_it_changed),
+		TEST(the_first_contents_of_a_frame_in_a_sample_count),
 		TEST(stack_that_was_not_recorded_counts_as_cut_off),
 		TEST(a_file_that_ends_anywhere_gives_its_whole_samples),
 		TEST(a_changed_byte_is_noticed),
