@@ -439,6 +439,20 @@ static void without_code_all_callers_are_guesses(void **state)
 	expect_sure();
 }
 
+static void code_that_changes_is_looked_at_again(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	memset(text + MAIN, 0, 64);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT_NONE(UNWIND_BROKEN);
+	CODE(MAIN, "\x55\x48\x89\xe5");
+	call(MAIN + 4, TEXT + F);
+	for (int i = 0; i < 4096; i++)
+		unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+}
+
 static void a_misaligned_stack_pointer_is_no_place_to_count_from(void **state)
 {
 	regs.sp = STACK + 3;
@@ -495,6 +509,7 @@ int main(void)
 		TEST(frames_are_bounded),
 		TEST(a_guest_that_was_not_started_has_no_stack),
 		TEST(without_code_all_callers_are_guesses),
+		TEST(code_that_changes_is_looked_at_again),
 		TEST(a_misaligned_stack_pointer_is_no_place_to_count_from),
 		TEST(narrow_code_is_unwound_by_narrow_words),
 		TEST(ends_have_names),

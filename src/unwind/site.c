@@ -38,6 +38,7 @@ void site_begin(struct unwinder *unwinder, const struct unwind_input *in)
 	unwinder->reader.code = in->code;
 	unwinder->reader.n = 0;
 	unwinder->steps = UNWIND_STEPS;
+	unwinder->age = unwinder->stacks++ / SITE_STACKS;
 	unwinder->root = in->regs->mmu.root;
 	unwinder->word = in->regs->word;
 }
@@ -99,7 +100,8 @@ struct site *site_fill(struct unwinder *unwinder, struct site *site, uint64_t ad
 	*site = (struct site){.addr = addr,
 			      .root = unwinder->root,
 			      .kind = kind,
-			      .word = unwinder->word};
+			      .word = unwinder->word,
+			      .age = unwinder->age};
 	fill(unwinder, site);
 	if (!site->readable)
 		site->word = 0; /* it may become readable: do not keep */

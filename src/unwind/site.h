@@ -26,6 +26,7 @@ struct site {
 	uint64_t addr, root;  /* the place, in this address space */
 	uint8_t kind;	      /* enum frame_kind */
 	uint8_t word;	      /* 0: nothing in here */
+	uint32_t age;	      /* of the unwinder, when this was found out */
 	bool readable;	      /* its code can be read; if not, nothing below is set */
 	struct x86_call call; /* FRAME_RETURN only */
 	struct standing standing;
@@ -38,12 +39,17 @@ struct site {
 /* The instructions that may be looked at for one stack, so that a hostile guest costs little. */
 #define UNWIND_STEPS 60000
 
+/* Code may change after all (while a guest boots): what is known is good for so many stacks. */
+#define SITE_STACKS 2048
+
 #define SITE_BITS 12 /* log 2 of the number of sites that are kept, each in one place */
 
 struct unwinder {
 	struct flow_scratch *scratch;
 	struct code_reader reader;
-	unsigned steps; /* left for this stack */
+	unsigned steps;	 /* left for this stack */
+	uint32_t stacks; /* since the beginning */
+	uint32_t age;	 /* grows every SITE_STACKS stacks */
 	uint64_t root;
 	uint8_t word;
 	struct site *sites;
@@ -62,7 +68,7 @@ static inline struct site *site_at(struct unwinder *unwinder, uint64_t addr, uin
 	struct site *site = &unwinder->sites[hash >> (64 - SITE_BITS)];
 
 	if (site->addr == addr && site->root == unwinder->root && site->kind == kind &&
-	    site->word == unwinder->word)
+	    site->word == unwinder->word && site->age == unwinder->age)
 		return site;
 	return site_fill(unwinder, site, addr, kind);
 }
