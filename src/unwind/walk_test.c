@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How far a walk goes, and why it ends. */
+#include "unwind/test_guest.h"
+
+static void a_frame_pointer_that_is_none_adds_no_edge(void **state)
+{
+	static const uint64_t anything[] = {0,
+					    2,
+					    0xff,
+					    STACK + 3,
+					    STACK + 0x100,
+					    STACK - 8,
+					    UINT64_MAX,
+					    0x8000000000000000ull,
+					    TEXT};
+
+	memset(stack, 0x5a, sizeof(stack));
+	for (size_t i = 0; i < sizeof(anything) / sizeof(anything[0]); i++) {
+		unwind(TEXT + F + 8, anything[i]);
+		assert_int_equal(out.n, 1);
+		assert_int_not_equal(out.end, UNWIND_FRAMES);
+	}
+	unwind(TEXT + F + 8, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+}
+
+static void what_is_no_return_address_ends_the_chain(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, STACK + 0x60, NO_CALL);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, IN_MAIN);
+	record(STACK + 0x40, STACK + 0x60, 0x1234567);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, IN_MAIN);
+}
+
+static void a_zero_return_address_is_the_end(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, 0);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN);
+}
+
+static void loops_end(void **state)
+{
+	/* Records that no code stands behind: without symbols, called through pointers. */
+	symbols = false;
+	record(STACK + 0x20, STACK + 0x40, IN_H);
+	record(STACK + 0x40, STACK + 0x40, IN_H);
+	unwind(TEXT + H + 6, STACK + 0x20);
+	assert_int_equal(out.end, UNWIND_LOOP);
+	assert_int_equal(out.n, 3);
+	record(STACK + 0x40, STACK + 0x20, IN_H);
+	unwind(TEXT + H + 6, STACK + 0x20);
+	assert_int_equal(out.end, UNWIND_LOOP);
+	assert_int_equal(out.n, 3);
+}
+
+static void a_frame_above_the_window_asks_for_more(void **state)
+{
+	record(STACK + 0x20, STACK + 0x8000, IN_MAIN);
+	window.cut = true;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	assert_int_equal(out.end, UNWIND_BYTES);
+	assert_int_equal(out.n, 2);
+	assert_in_range(out.want, 0x8010, 0x9000);
+	/* Not if the guest has no memory there. */
+	window.cut = false;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BROKEN, IN_MAIN);
+	assert_int_equal(out.want, 0);
+}
+
+static void frames_are_bounded(void **state)
+{
+	for (unsigned i = 0; i < 200; i++)
+		record(STACK + 0x20 + i * 16, STACK + 0x30 + i * 16, IN_H);
+	max_frames = 7;
+	unwind(TEXT + H + 6, STACK + 0x20);
+	assert_int_equal(out.end, UNWIND_FRAMES);
+	assert_int_equal(out.n, 7);
+	max_frames = 1;
+	unwind(TEXT + H + 6, STACK + 0x20);
+	EXPECT_NONE(UNWIND_FRAMES);
+}
+
+static void a_guest_that_was_not_started_has_no_stack(void **state)
+{
+	regs.sp = 0;
+	unwind(TEXT, 0);
+	EXPECT_NONE(UNWIND_NO_STACK);
+	regs.sp = STACK;
+	window.len = 0;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT_NONE(UNWIND_NO_STACK);
+}
+
+static void without_code_all_callers_are_guesses(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	readable = false;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+	assert_int_equal(frames[2].trust, TRUST_GUESS);
+	/* What could not be read may become readable. */
+	readable = true;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	expect_sure();
+}
+
+static void code_that_changes_is_looked_at_again(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	memset(text + MAIN, 0, 64);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT_NONE(UNWIND_BROKEN);
+	CODE(MAIN, "\x55\x48\x89\xe5");
+	call(MAIN + 4, TEXT + F);
+	for (int i = 0; i < 4096; i++)
+		unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+}
+
+static void a_misaligned_stack_pointer_is_no_place_to_count_from(void **state)
+{
+	regs.sp = STACK + 3;
+	*at(STACK) = IN_F;
+	record(STACK + 0x28, STACK + 0x48, IN_MAIN);
+	record(STACK + 0x48, 0, IN_START);
+	unwind(TEXT + F + 8, STACK + 0x28);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+}
+
+static void another_stack_is_followed(void **state)
+{
+	uint64_t words[8] = {0};
+	struct window other = {.va = 0x10000, .len = sizeof(words), .bytes = (uint8_t *)words};
+
+	/* f runs on a stack of its own; its frame pointer leads to the one that it came from. */
+	record(STACK + 0x20, 0x10010, IN_MAIN);
+	words[2] = 0;
+	words[3] = IN_START;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BYTES, IN_MAIN);
+	assert_int_equal(out.elsewhere, 0x10010);
+	second = &other;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	expect_sure();
+	/* Nothing leads back. */
+	words[2] = STACK + 0x20;
+	words[3] = IN_H;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	assert_in_range(out.n, 2, 4);
+}
+
+static void ends_have_names(void **state)
+{
+	for (int i = 0; i < UNWIND_ENDS; i++)
+		assert_string_not_equal(unwind_end_text((enum unwind_end)i), "unknown");
+	assert_string_equal(unwind_end_text(UNWIND_ENDS), "unknown");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_frame_pointer_that_is_none_adds_no_edge),
+		TEST(what_is_no_return_address_ends_the_chain),
+		TEST(a_zero_return_address_is_the_end),
+		TEST(loops_end),
+		TEST(a_frame_above_the_window_asks_for_more),
+		TEST(frames_are_bounded),
+		TEST(a_guest_that_was_not_started_has_no_stack),
+		TEST(without_code_all_callers_are_guesses),
+		TEST(code_that_changes_is_looked_at_again),
+		TEST(a_misaligned_stack_pointer_is_no_place_to_count_from),
+		TEST(another_stack_is_followed),
+		TEST(ends_have_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
