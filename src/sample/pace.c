@@ -48,3 +48,14 @@ uint64_t pace_take(struct pace *pace, uint64_t now_ns)
 	set_deadline(pace);
 	return periods;
 }
+
+void pace_skip(struct pace *pace, uint64_t now_ns)
+{
+	uint64_t current =
+		now_ns > pace->start_ns ? (now_ns - pace->start_ns) / pace->period_ns : 0;
+
+	if (current <= pace->next)
+		return;
+	pace->next = current;
+	set_deadline(pace);
+}

@@ -38,4 +38,7 @@ uint64_t pace_deadline(const struct pace *pace);
  */
 uint64_t pace_take(struct pace *pace, uint64_t now_ns);
 
+/* Leaves out the periods before `now_ns`, in which there was nothing to sample. */
+void pace_skip(struct pace *pace, uint64_t now_ns);
+
 #endif

@@ -87,6 +87,18 @@ static void weights_add_up_to_the_time_that_passed(void **state)
 	assert_true(sum <= now + PERIOD && now <= sum + 2 * PERIOD);
 }
 
+static void periods_with_nothing_to_sample_are_left_out(void **state)
+{
+	struct pace pace;
+
+	pace_start(&pace, 0, PERIOD, false, 1);
+	pace_skip(&pace, 7300);
+	assert_int_equal(pace_deadline(&pace), 7000);
+	assert_int_equal(pace_take(&pace, 7310), 1);
+	pace_skip(&pace, 7400);
+	assert_int_equal(pace_deadline(&pace), 8000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -96,6 +108,7 @@ int main(void)
 		cmocka_unit_test(late_into_the_next_period_is_no_miss),
 		cmocka_unit_test(missed_periods_are_counted_and_left_out),
 		cmocka_unit_test(weights_add_up_to_the_time_that_passed),
+		cmocka_unit_test(periods_with_nothing_to_sample_are_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

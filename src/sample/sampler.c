@@ -50,6 +50,7 @@ struct sampler {
 	uint64_t start_ns, looked_ns;
 	uint64_t rest_ns; /* no sample before this time: the guest and other processes get theirs */
 	struct priority priority;
+	bool resting;	   /* the guest must be left alone for now */
 	unsigned failures; /* in a row */
 	uint64_t owed;	   /* periods whose sample failed: the next one stands for them, too */
 };
@@ -76,6 +77,11 @@ static bool guest_ended(struct sampler *s)
 {
 	switch (s->target->ops->life(s->target)) {
 	case LIFE_RUNS:
+		s->resting = false;
+		return false;
+	case LIFE_PAUSED:
+	case LIFE_UNGUARDED:
+		s->resting = true;
 		return false;
 	case LIFE_SHUT_DOWN:
 		s->result->outcome = SAMPLED_SHUT_DOWN;
@@ -121,8 +127,12 @@ static bool wait_for_deadline(struct sampler *s)
 
 		if (over(s, now))
 			return false;
-		if (now >= deadline)
+		if (now >= deadline && !s->resting)
 			return true;
+		if (now >= deadline) {
+			pace_skip(&s->pace, now + NAP_NS);
+			deadline = now + NAP_NS;
+		}
 		if (s->options->duration_ns && nap > s->start_ns + s->options->duration_ns)
 			nap = s->start_ns + s->options->duration_ns;
 		clock_sleep_until(deadline < nap ? deadline : nap);

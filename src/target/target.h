@@ -76,7 +76,9 @@ void sample_free(struct sample *sample);
 
 /* How a guest left, as far as the target can tell. */
 enum target_life {
-	LIFE_RUNS,	/* or could: paused by its administrator, say */
+	LIFE_RUNS,
+	LIFE_PAUSED, /* by its administrator: there is nothing to sample, and nothing of ours to undo */
+	LIFE_UNGUARDED, /* nothing would let it run again if we were killed: it must not be sampled */
 	LIFE_SHUT_DOWN, /* it ended by itself or was told to, and is still there */
 	LIFE_CRASHED,
 	LIFE_GONE, /* destroyed, or no longer there for whatever reason */

@@ -80,6 +80,46 @@ class Endings(GuestCase):
         # No names were written any more, but the recording knows the image they are in.
         self.assertTrue(any("function_3" in stack for stack in stacks))
 
+    def test_a_profiler_killed_at_any_moment_leaves_the_guest_running(self):
+        for guest in GUEST, "ends-pvh-fp":
+            self.create(guest, cmdline="scale=5000 seconds=1000")
+            # At this rate the guest is paused for a good part of the time.
+            status, text = self.dom0(
+                "i=0; while [ $i -lt 80 ]; do"
+                f" uniprof record -F 10000 -q -o s.uniprof {guest} & pid=$!;"
+                " usleep $((150000 + i * 1777 % 50000)); kill -KILL $pid; wait $pid 2>/dev/null; i=$((i + 1)); done", 180)
+            self.dom0("sleep 0.1")
+            self.runs_on(guest)
+            self.assertEqual(self.dom0("pidof unpause-guard")[1], "")
+            self.dom0(f"xl destroy {guest}")
+
+    def test_an_administrators_pause_stays(self):
+        self.create(GUEST, cmdline="scale=5000")
+        for how in "TERM", "KILL":
+            self.dom0(f"xl pause {GUEST}")
+            self.dom0(f"uniprof record -F 1000 -q -o s.uniprof {GUEST} & pid=$!; sleep 1; kill -{how} $pid; wait $pid; sleep 0.3")
+            self.assertIn("--p---", self.dom0(f"xl list {GUEST}")[1])
+            self.dom0(f"xl unpause {GUEST}")
+            self.runs_on(GUEST)
+
+    def test_a_guest_paused_meanwhile_is_left_alone_and_then_sampled_on(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, said = self.recording_while(GUEST, f"xl pause {GUEST}; sleep 3; xl unpause {GUEST}", "-F 200 -T 7")
+        self.assertEqual(status, 0, said)
+        taken = sum(self.folded(GUEST, "--state=all").values())
+        self.assertGreater(taken, 300)
+        self.assertLess(taken, 7 * 200 - 400)
+        self.runs_on(GUEST)
+
+    def test_a_killed_guard_is_replaced(self):
+        self.create(GUEST, cmdline="scale=5000")
+        status, said = self.recording_while(
+            GUEST, "kill -KILL $(pidof unpause-guard); sleep 1; pidof unpause-guard >guards; kill -KILL $pid", "-F 1000 -T 60 -q")
+        self.assertEqual(status, 137, said)
+        self.assertEqual(len(self.rig.read("guards").split()), 1)
+        self.dom0("sleep 0.3")
+        self.runs_on(GUEST)
+
     def test_half_a_second_is_half_a_second(self):
         self.create(GUEST, cmdline="scale=5000")
         said = self.record(GUEST, "-F 100 -T 0.5")

@@ -58,12 +58,19 @@ static bool copy_stacks(struct xen_target *xt, struct sample *sample, const stru
 int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool *whole)
 {
 	uint64_t start = clock_now_ns();
-	int rc = xen_if_stop(xt->xi, xt->vcpus);
+	int rc;
 
-	if (rc)
+	guard_set(xt->guard_page, GUARD_MAYBE);
+	rc = xen_if_stop(xt->xi, xt->vcpus);
+	if (rc) {
+		guard_set(xt->guard_page, GUARD_RUNNING);
 		return rc;
+	}
+	guard_set(xt->guard_page, GUARD_STOPPED);
 	*whole = copy_stacks(xt, sample, mem);
+	guard_set(xt->guard_page, GUARD_MAYBE);
 	rc = xen_if_go(xt->xi);
+	guard_set(xt->guard_page, GUARD_RUNNING);
 	sample->time_ns = start;
 	sample->paused_ns = clock_now_ns() - start;
 	return rc;

@@ -9,12 +9,16 @@
 #include <xenctrl.h>
 #include <xen/sched.h>
 
+#include "base/clock.h"
 #include "target/xen/guest.h"
+
+#define PAUSE_LOOK_NS 1000000u
 
 static void xen_close(struct target *target)
 {
 	struct xen_target *xt = (struct xen_target *)target;
 
+	guard_stop(xt->guard);
 	frames_free(xt->frames);
 	xen_if_close(xt->xi);
 	free(xt->vcpus);
@@ -102,9 +106,15 @@ static struct error *prepare(struct xen_target *xt, struct xen_store *store)
 	if (!xt->vcpus || !xt->cpu_ns)
 		return error_no_memory();
 	err = xen_if_attach(xt->xi, &xt->domain, info->vcpus);
+	if (!err)
+		err = frames_new(xt->xi, &xt->frames);
 	if (err)
 		return err;
-	return frames_new(xt->xi, &xt->frames);
+	xt->undo.domain = xt->domain;
+	err = guard_start(&xen_guard_ops, &xt->undo, &xt->guard);
+	if (!err)
+		xt->guard_page = guard_page(xt->guard);
+	return err;
 }
 
 static struct error *xen_open(const char *name, struct target **out)
@@ -134,6 +144,28 @@ static struct error *xen_open(const char *name, struct target **out)
 	return NULL;
 }
 
+/* Another profiler's pause is over in no time; one that lasts is the administrator's. */
+static bool paused_for_long(struct xen_target *xt)
+{
+	struct xen_domain domain;
+
+	for (int i = 0; i < 3; i++) {
+		clock_sleep_until(clock_now_ns() + PAUSE_LOOK_NS);
+		if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || !domain.paused)
+			return false;
+	}
+	return true;
+}
+
+static bool guard_failed(struct xen_target *xt)
+{
+	struct error *err = guard_check(xt->guard);
+	bool failed = err != NULL;
+
+	error_free(err);
+	return failed;
+}
+
 static enum target_life xen_life(struct target *target)
 {
 	struct xen_target *xt = (struct xen_target *)target;
@@ -142,6 +174,10 @@ static enum target_life xen_life(struct target *target)
 	if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || domain.domid != xt->domain.domid ||
 	    domain.dying)
 		return LIFE_GONE;
+	if (guard_failed(xt))
+		return LIFE_UNGUARDED;
+	if (domain.paused && paused_for_long(xt))
+		return LIFE_PAUSED;
 	if (!domain.shutdown)
 		return LIFE_RUNS;
 	/* Suspended is how a domain stands while it is saved or migrated: it may come back. */

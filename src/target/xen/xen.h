@@ -5,13 +5,18 @@
 /* What the files of the Xen target share; nobody else includes this. */
 
 #include "target/target.h"
+#include "target/guard.h"
 #include "target/xen/frames.h"
+#include "target/xen/undo.h"
 #include "target/xen/xen_if.h"
 
 struct xen_target {
 	struct target base;
 	struct xen_if *xi;
 	struct frames *frames;
+	struct guard *guard;
+	struct guard_page *guard_page;
+	struct xen_undo undo; /* the guard's context */
 	struct xen_domain domain;
 	enum xen_context context;
 	struct xen_vcpu *vcpus; /* [base.info.vcpus]: the last stop */

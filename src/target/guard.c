@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Not our own name: who kills all that is called uniprof does not mean to kill this. */
+#define GUARD_NAME "unpause-guard"
+
+struct guard {
+	const struct guard_ops *ops;
+	void *ctx;
+	struct guard_page *page;
+	pid_t pid;
+	int alive; /* write end of a pipe that only we hold: its end is our death */
+};
+
+/* Nothing but the hypervisor's devices is needed; what else we hold would be kept open. */
+static void close_inherited(int keep_a, int keep_b)
+{
+	int most = (int)sysconf(_SC_OPEN_MAX);
+
+	if (most < 0 || most > 4096)
+		most = 4096;
+	for (int fd = 0; fd < most; fd++)
+		if (fd != keep_a && fd != keep_b)
+			close(fd);
+}
+
+static void protect_from_the_oom_killer(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "-1000", 5) < 0)
+		errno = 0; /* as well as can be */
+	close(fd);
+}
+
+/* The guard's whole life. `ready` is closed when it is, with a byte written if it can guard. */
+static void __attribute__((noreturn)) live(struct guard *guard, int alive, int ready)
+{
+	const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
+	enum guard_phase phase;
+	char byte = 0;
+
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
+		signal(ignored[i], SIG_IGN);
+	setsid();
+	prctl(PR_SET_NAME, GUARD_NAME);
+	close_inherited(alive, ready);
+	protect_from_the_oom_killer();
+	mlockall(MCL_CURRENT);
+	if (!guard->ops->prepare(guard->ctx) || write(ready, &byte, 1) != 1)
+		_exit(1);
+	close(ready);
+	while (read(alive, &byte, 1) < 0 && errno == EINTR)
+		;
+	phase = (enum guard_phase)atomic_load(&guard->page->phase);
+	if (phase != GUARD_RUNNING)
+		guard->ops->undo(guard->ctx, phase);
+	_exit(0);
+}
+
+static struct error *start(struct guard *guard)
+{
+	int alive[2], ready[2];
+	ssize_t got;
+	char byte;
+
+	if (pipe2(alive, O_CLOEXEC))
+		return error_errno(ERR_FAILED, errno, "cannot start the guard");
+	if (pipe2(ready, O_CLOEXEC)) {
+		close(alive[0]);
+		close(alive[1]);
+		return error_errno(ERR_FAILED, errno, "cannot start the guard");
+	}
+	guard->pid = fork();
+	if (guard->pid == 0)
+		live(guard, alive[0], ready[1]);
+	close(alive[0]);
+	close(ready[1]);
+	guard->alive = alive[1];
+	do
+		got = guard->pid > 0 ? read(ready[0], &byte, 1) : 0;
+	while (got < 0 && errno == EINTR);
+	close(ready[0]);
+	if (got == 1)
+		return NULL;
+	close(guard->alive);
+	guard->alive = -1;
+	if (guard->pid > 0)
+		waitpid(guard->pid, NULL, 0);
+	guard->pid = 0;
+	return error_new(ERR_FAILED, "cannot start the process that would let the guest run again "
+				     "if uniprof were killed");
+}
+
+struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out)
+{
+	struct guard *guard = calloc(1, sizeof(*guard));
+	struct error *err;
+
+	if (!guard)
+		return error_no_memory();
+	guard->ops = ops;
+	guard->ctx = ctx;
+	guard->alive = -1;
+	guard->page = mmap(NULL, sizeof(*guard->page), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (guard->page == MAP_FAILED) {
+		free(guard);
+		return error_no_memory();
+	}
+	err = start(guard);
+	if (err) {
+		guard_stop(guard);
+		return err;
+	}
+	*out = guard;
+	return NULL;
+}
+
+void guard_stop(struct guard *guard)
+{
+	if (!guard)
+		return;
+	if (guard->alive >= 0)
+		close(guard->alive);
+	if (guard->pid > 0)
+		while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	munmap(guard->page, sizeof(*guard->page));
+	free(guard);
+}
+
+struct error *guard_check(struct guard *guard)
+{
+	if (guard->pid > 0) {
+		if (waitpid(guard->pid, NULL, WNOHANG) != guard->pid)
+			return NULL;
+		close(guard->alive);
+		guard->alive = -1;
+		guard->pid = 0;
+	}
+	return start(guard);
+}
+
+struct guard_page *guard_page(struct guard *guard)
+{
+	return guard->page;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "target/guard.h"
+
+/* What the guards of a test say, in memory that all processes of the test share. */
+struct seen {
+	_Atomic int prepared, undone, phase;
+	_Atomic int started; /* by the profiler: its guard is ready */
+	bool refuse;
+};
+
+static bool prepare(void *ctx)
+{
+	struct seen *seen = ctx;
+
+	seen->prepared++;
+	return !seen->refuse;
+}
+
+static void undo(void *ctx, enum guard_phase phase)
+{
+	struct seen *seen = ctx;
+
+	seen->phase = phase;
+	seen->undone++;
+}
+
+static const struct guard_ops ops = {.prepare = prepare, .undo = undo};
+
+static int share(void **state)
+{
+	*state = mmap(NULL, sizeof(struct seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	return *state == MAP_FAILED;
+}
+
+static int unshare_seen(void **state)
+{
+	return munmap(*state, sizeof(struct seen));
+}
+
+/* A profiler that stops a guest and is killed in this phase. */
+static void die_in_phase(struct seen *seen, enum guard_phase phase)
+{
+	pid_t profiler = fork();
+
+	assert_true(profiler >= 0);
+	if (profiler == 0) {
+		struct guard *guard;
+
+		if (guard_start(&ops, seen, &guard))
+			_exit(1);
+		guard_set(guard_page(guard), phase);
+		seen->started = 1;
+		for (;;)
+			pause();
+	}
+	while (!seen->started)
+		usleep(1000);
+	assert_int_equal(kill(profiler, SIGKILL), 0);
+	assert_int_equal(waitpid(profiler, NULL, 0), profiler);
+}
+
+static void wait_for_undo(struct seen *seen)
+{
+	uint64_t end = clock_now_ns() + 5 * NS_PER_S;
+
+	while (!seen->undone && clock_now_ns() < end)
+		usleep(1000);
+}
+
+static void a_death_while_the_guest_is_stopped_is_undone(void **state)
+{
+	struct seen *seen = *state;
+
+	die_in_phase(seen, GUARD_STOPPED);
+	wait_for_undo(seen);
+	assert_int_equal(seen->undone, 1);
+	assert_int_equal(seen->phase, GUARD_STOPPED);
+}
+
+static void a_death_between_call_and_store_is_told_apart(void **state)
+{
+	struct seen *seen = *state;
+
+	die_in_phase(seen, GUARD_MAYBE);
+	wait_for_undo(seen);
+	assert_int_equal(seen->undone, 1);
+	assert_int_equal(seen->phase, GUARD_MAYBE);
+}
+
+static void a_death_while_the_guest_runs_changes_nothing(void **state)
+{
+	struct seen *seen = *state;
+
+	die_in_phase(seen, GUARD_RUNNING);
+	usleep(200000);
+	assert_int_equal(seen->undone, 0);
+}
+
+static void an_orderly_end_changes_nothing(void **state)
+{
+	struct seen *seen = *state;
+	struct guard *guard;
+
+	assert_null(guard_start(&ops, seen, &guard));
+	guard_set(guard_page(guard), GUARD_STOPPED);
+	guard_set(guard_page(guard), GUARD_RUNNING);
+	guard_stop(guard);
+	assert_int_equal(seen->prepared, 1);
+	assert_int_equal(seen->undone, 0);
+}
+
+static void a_guard_that_cannot_guard_is_an_error(void **state)
+{
+	struct seen *seen = *state;
+	struct guard *guard;
+	struct error *err;
+
+	seen->refuse = true;
+	err = guard_start(&ops, seen, &guard);
+	assert_non_null(err);
+	error_free(err);
+}
+
+static int count_children(void)
+{
+	int n = 0;
+
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		n++;
+	return n;
+}
+
+static void a_killed_guard_is_replaced(void **state)
+{
+	struct seen *seen = *state;
+	struct guard *guard;
+	char command[64];
+
+	assert_null(guard_start(&ops, seen, &guard));
+	assert_null(guard_check(guard));
+	assert_int_equal(seen->prepared, 1);
+	snprintf(command, sizeof(command), "kill -KILL $(pgrep -P %d unpause-guard)", getpid());
+	assert_int_equal(system(command), 0);
+	for (int i = 0; i < 1000 && seen->prepared < 2; i++) {
+		usleep(1000);
+		assert_null(guard_check(guard));
+	}
+	assert_int_equal(seen->prepared, 2);
+	guard_stop(guard);
+	assert_int_equal(count_children(), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, share, unshare_seen)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_death_while_the_guest_is_stopped_is_undone),
+		TEST(a_death_between_call_and_store_is_told_apart),
+		TEST(a_death_while_the_guest_runs_changes_nothing),
+		TEST(an_orderly_end_changes_nothing),
+		TEST(a_guard_that_cannot_guard_is_an_error),
+		TEST(a_killed_guard_is_replaced),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
