@@ -15,7 +15,7 @@ static const char help[] =
 	"\n"
 	"  -o, --output FILE     the picture (default: standard output)\n" LOAD_HELP
 	"      --title TEXT      above the picture\n"
-	"      --width N         pixels (default 1200)\n"
+	"      --width N         pixels (default: as wide as the window)\n"
 	"      --icicle          root at the top\n"
 	"      --reverse         merge from the leaf: who calls what is hot\n";
 
