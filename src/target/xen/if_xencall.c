@@ -171,19 +171,12 @@ void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
 
 bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
-	uint32_t flags;
-
 	fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, first);
 	if (first >= DOMID_FIRST_RESERVED || domctl(xi, xi->ctl))
 		return false;
 	/* Of this structure only the domain and its flags have kept their place. */
-	flags = xi->ctl->u.getdomaininfo.flags;
-	out->domid = xi->ctl->u.getdomaininfo.domain;
-	out->hvm = flags & XEN_DOMINF_hvm_guest;
-	out->dying = flags & XEN_DOMINF_dying;
-	out->shutdown = flags & XEN_DOMINF_shutdown;
-	out->paused = flags & XEN_DOMINF_paused;
-	out->reason = (flags >> XEN_DOMINF_shutdownshift) & XEN_DOMINF_shutdownmask;
+	*out = xen_domain_from_flags(xi->ctl->u.getdomaininfo.domain,
+				     xi->ctl->u.getdomaininfo.flags);
 	return true;
 }
 

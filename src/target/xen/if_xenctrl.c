@@ -85,19 +85,12 @@ void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
 bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
 	xc_domaininfo_t info;
-	uint32_t flags;
 
 	if (first >= DOMID_FIRST_RESERVED)
 		return false;
 	if (xc_domain_getinfolist(xi->xc, first, 1, &info) != 1)
 		return false;
-	flags = info.flags;
-	out->domid = info.domain;
-	out->hvm = flags & XEN_DOMINF_hvm_guest;
-	out->dying = flags & XEN_DOMINF_dying;
-	out->shutdown = flags & XEN_DOMINF_shutdown;
-	out->paused = flags & XEN_DOMINF_paused;
-	out->reason = (flags >> XEN_DOMINF_shutdownshift) & XEN_DOMINF_shutdownmask;
+	*out = xen_domain_from_flags(info.domain, info.flags);
 	return true;
 }
 

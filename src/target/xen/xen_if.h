@@ -37,6 +37,9 @@ struct xen_domain {
 	uint8_t reason; /* SHUTDOWN_* (xen/sched.h), if shutdown */
 };
 
+/* For the two implementations: from the flags of getdomaininfo. */
+struct xen_domain xen_domain_from_flags(uint32_t domid, uint32_t flags);
+
 /* The domain with the lowest id that is at least `first`; false if there is none. */
 bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out);
 
