@@ -21,6 +21,12 @@ void say(const char *format, ...)
 	va_end(args);
 }
 
+void put_clean(const char *text, FILE *out)
+{
+	for (; *text; text++)
+		fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
+}
+
 struct error *usage_error(const struct verb *verb, const char *format, ...)
 {
 	struct error *detail, *err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/cmd.h"
 #include "target/target.h"
@@ -9,6 +10,13 @@ static const char help[] =
 	"\n"
 	"Shows the guests that are there, and what stands in the way of profiling them.\n";
 
+/* In a column of this width. */
+static void print_name(const char *name, int width)
+{
+	put_clean(name, stdout);
+	printf("%*s ", width > (int)strlen(name) ? width - (int)strlen(name) : 0, "");
+}
+
 static void print(void *ctx, const struct target_listing *entry)
 {
 	unsigned *n = ctx;
@@ -16,13 +24,16 @@ static void print(void *ctx, const struct target_listing *entry)
 	if (!(*n)++)
 		printf("%-8s %-6s %-24s %-5s %5s  %s\n", "kind", "id", "name", "type", "vcpus",
 		       "profile it with");
-	printf("%-8s %-6s %-24s %-5s %5u  ", entry->scheme, entry->id, entry->name, entry->type,
-	       entry->vcpus);
-	if (entry->note)
+	printf("%-8s %-6s ", entry->scheme, entry->id);
+	print_name(entry->name, 24);
+	printf("%-5s %5u  ", entry->type, entry->vcpus);
+	if (entry->note) {
 		printf("- (%s)\n", entry->note);
-	else
-		printf("uniprof record %s:%s\n", entry->scheme,
-		       *entry->name ? entry->name : entry->id);
+		return;
+	}
+	printf("uniprof record %s:", entry->scheme);
+	put_clean(*entry->name ? entry->name : entry->id, stdout);
+	puts(entry->paused ? "  (paused now)" : "");
 }
 
 static struct error *list(int argc, char **argv, int *status)

@@ -86,10 +86,17 @@ static void print_guest(const struct profile *profile, FILE *out)
 
 	if (localtime_r(&start, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
-	fprintf(out, "guest    %s:%s \"%s\", %s, %u vCPU%s, on %s, %s\n", or_unknown(info->target),
-		or_unknown(info->guest_id), info->guest_name ? info->guest_name : "",
-		or_unknown(info->guest_type), info->vcpus, info->vcpus == 1 ? "" : "s",
-		or_unknown(info->host), date);
+	fputs("guest    ", out);
+	put_clean(or_unknown(info->target), out);
+	fputc(':', out);
+	put_clean(or_unknown(info->guest_id), out);
+	fputs(" \"", out);
+	put_clean(info->guest_name ? info->guest_name : "", out);
+	fputs("\", ", out);
+	put_clean(or_unknown(info->guest_type), out);
+	fprintf(out, ", %u vCPU%s, on ", info->vcpus, info->vcpus == 1 ? "" : "s");
+	put_clean(or_unknown(info->host), out);
+	fprintf(out, ", %s\n", date);
 }
 
 static void print_samples(const struct profile *profile, FILE *out)
@@ -149,14 +156,6 @@ static struct error *print_trust(const struct loaded *loaded, FILE *out)
 	return NULL;
 }
 
-/* A name as the terminal may show it: control bytes could do anything there. */
-static void print_name(const char *name, FILE *out)
-{
-	for (; *name; name++)
-		fputc((unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name, out);
-	fputc('\n', out);
-}
-
 static struct error *print_functions(const struct loaded *loaded, const struct options *options,
 				     FILE *out)
 {
@@ -179,7 +178,8 @@ static struct error *print_functions(const struct loaded *loaded, const struct o
 			fprintf(out, "%7.2f %% %7.2f %% %10" PRIu64 "  ",
 				percent(row->self.weight_ns, all),
 				percent(row->total.weight_ns, all), row->self.samples);
-			print_name(row->name, out);
+			put_clean(row->name, out);
+			fputc('\n', out);
 		}
 		if (options->rows && flat->n > options->rows)
 			fprintf(out, "  ... %zu more functions (-n 0 shows all)\n",
