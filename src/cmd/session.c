@@ -151,9 +151,8 @@ static void describe(const struct target *target, const struct session_options *
 		info->build_id = (char *)symbols_build_id(symbols);
 }
 
-/* Symbols that the user named must load; those found by ourselves may be missing. */
-static struct error *load_symbols(const struct target *target,
-				  const struct session_options *options, struct symbols **symbols)
+struct error *session_load_symbols(const struct target *target,
+				   const struct session_options *options, struct symbols **symbols)
 {
 	struct error *err;
 
@@ -295,7 +294,7 @@ struct error *session_record(struct target *target, const struct session_options
 		say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
 		    target->info.id, target->info.name, target->info.vcpus, target->info.host,
 		    *target->info.image ? ", started from " : "", target->info.image);
-	err = load_symbols(target, options, &symbols);
+	err = session_load_symbols(target, options, &symbols);
 	if (!err)
 		err = stacks_new(&stacks);
 	if (!err)

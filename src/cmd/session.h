@@ -72,6 +72,13 @@ struct error *session_option(struct session_options *options, int option, const 
 struct error *session_record(struct target *target, const struct session_options *options,
 			     const char *path, struct sampler_result *result);
 
+/*
+ * *symbols is NULL if the guest's own image gives none; those that the user
+ * named must load.
+ */
+struct error *session_load_symbols(const struct target *target,
+				   const struct session_options *options, struct symbols **symbols);
+
 /* "GUEST.uniprof"; the name is made harmless. The caller frees it. */
 char *session_default_path(const struct target *target, const char *ending);
 

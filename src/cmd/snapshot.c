@@ -26,33 +26,50 @@ static void on_frame(void *ctx, uint64_t gfn, const void *bytes)
 		writing->err = snapshot_frame(writing->writer, gfn, bytes);
 }
 
-/* Unwinds all stacks only to make the target look at, and so show, the code that this needs. */
-static struct error *look_at_code(struct writing *writing, const struct sample *sample)
+/*
+ * Unwinds all stacks only to make the target look at, and so show, the code
+ * that this needs. *again: a stack leads to another one, which is asked for now.
+ */
+static struct error *look_at_code(struct writing *writing, struct sample *sample, bool *again)
 {
 	struct frame frames[LOOK_FRAMES];
 
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+		struct vcpu_sample *vcpu = &sample->vcpu[i];
 		struct unwind_input in = {.regs = &vcpu->regs,
 					  .stack = &vcpu->stack,
+					  .other = vcpu->other.len ? &vcpu->other : NULL,
 					  .code = text_code(writing->text, &vcpu->regs,
 							    sample->time_ns),
 					  .unwinder = writing->unwinder,
 					  .max_frames = LOOK_FRAMES};
 		struct unwind_result out;
 
-		if (vcpu->online)
-			unwind_frame_pointer(&in, frames, &out);
+		if (!vcpu->online)
+			continue;
+		unwind_frame_pointer(&in, frames, &out);
+		if (out.end != UNWIND_BYTES || !out.elsewhere || out.elsewhere == vcpu->other_va)
+			continue;
+		vcpu->other_va = out.elsewhere;
+		vcpu->other_want = OTHER_STACK_CAP;
+		*again = true;
 	}
 	return writing->err;
 }
 
 static struct error *one(struct target *target, struct writing *writing, struct sample *sample)
 {
+	bool again = false;
 	struct error *err = target->ops->snapshot(target, sample);
 
 	if (!err)
-		err = look_at_code(writing, sample);
+		err = look_at_code(writing, sample, &again);
+	if (!err && again) {
+		snapshot_restart(writing->writer);
+		err = target->ops->snapshot(target, sample);
+		if (!err)
+			err = look_at_code(writing, sample, &again);
+	}
 	if (writing->err && writing->err != err)
 		error_free(writing->err);
 	writing->err = NULL;
@@ -115,17 +132,22 @@ struct error *snapshot_record(struct target *target, const struct session_option
 {
 	struct writing writing = {0};
 	const struct frame_witness witness = {on_frame, &writing};
+	struct symbols *symbols = NULL;
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
 	if (!target->ops->snapshot)
 		return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
 				 target->ops->scheme);
-	err = snapshot_create(options->snapshot, &target->info, &writing.writer);
-	if (err)
+	err = session_load_symbols(target, options, &symbols);
+	if (!err)
+		err = snapshot_create(options->snapshot, &target->info, &writing.writer);
+	if (err) {
+		symbols_free(symbols);
 		return err;
+	}
 	target->witness = &witness;
-	err = text_new(target, NULL, &writing.text);
+	err = text_new(target, symbols, &writing.text);
 	if (!err)
 		err = unwinder_new(&writing.unwinder);
 	if (!err)
@@ -133,6 +155,7 @@ struct error *snapshot_record(struct target *target, const struct session_option
 	err = error_first(err, snapshot_close(writing.writer));
 	unwinder_free(writing.unwinder);
 	text_free(writing.text);
+	symbols_free(symbols);
 	target->witness = NULL;
 	if (!err && !options->quiet)
 		say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);

@@ -145,6 +145,11 @@ struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const
 	return finish(writer);
 }
 
+void snapshot_restart(struct snapshot_writer *writer)
+{
+	frame_store_next(writer->frames);
+}
+
 static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 {
 	const struct regs *regs = &vcpu->regs;

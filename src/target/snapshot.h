@@ -26,6 +26,9 @@ struct error *snapshot_create(const char *path, const struct target_info *info,
  */
 struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const void *bytes);
 
+/* The sample that is being built is taken again: its frames will come once more. */
+void snapshot_restart(struct snapshot_writer *writer);
+
 /* Ends the sample: time, pause, states and registers are taken from it, memory from the frames. */
 struct error *snapshot_sample(struct snapshot_writer *writer, const struct sample *sample);
 

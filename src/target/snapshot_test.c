@@ -242,6 +242,8 @@ static void the_first_contents_of_a_frame_in_a_sample_count(void **state)
 	memset(memory[11], 0xdd, 16);
 	write_frames(writer);
 	assert_null(snapshot_sample(writer, written));
+	assert_null(snapshot_frame(writer, 11, memory[10]));
+	snapshot_restart(writer);
 	write_frames(writer);
 	assert_null(snapshot_sample(writer, written));
 	assert_null(snapshot_close(writer));

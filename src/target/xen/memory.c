@@ -11,6 +11,8 @@
 
 /* Page tables that one window may need: one for each level and some more at their borders. */
 #define TABLES_PER_WINDOW 16
+/* How often a snapshot is tried before it is written with what there is. */
+#define SNAPSHOT_TAKES 4
 
 static const void *show_and_bring(void *ctx, uint64_t gfn)
 {
@@ -90,16 +92,21 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 				   struct album *album)
 {
 	const struct physmem mem = {copy_frame, album};
-	struct error *err = xen_sample(&xt->base, sample);
-	bool whole;
-	int rc;
+	bool whole = false;
 
-	if (err)
-		return err;
-	rc = xen_take(xt, sample, &mem, &whole);
-	if (rc)
-		return xen_failed(xt, rc);
-	xen_finish(xt, sample);
+	/* In between, the guest may have moved to memory that was not there before. */
+	for (unsigned take = 0; take < SNAPSHOT_TAKES && !whole; take++) {
+		struct error *err = xen_sample(&xt->base, sample);
+		int rc;
+
+		if (err)
+			return err;
+		album->n = 0;
+		rc = xen_take(xt, sample, &mem, &whole);
+		if (rc)
+			return xen_failed(xt, rc);
+		xen_finish(xt, sample);
+	}
 	return NULL;
 }
 
