@@ -62,9 +62,9 @@ class Endings(GuestCase):
         self.create(GUEST, cmdline="scale=5000")
         # Moments all over the life of the process: start-up, sampling, the end.
         status, text = self.dom0(
-            "i=0; while [ $i -lt 40 ]; do"
+            "i=0; while [ $i -lt 20 ]; do"
             f" uniprof record -F 2000 -T 2 -q -o s.uniprof {GUEST} & pid=$!;"
-            " usleep $((i * 17000)); kill -INT $pid; wait $pid; s=$?;"
+            " usleep $((i * 35000)); kill -INT $pid; wait $pid; s=$?;"
             " [ $s = 0 ] || [ $s = 130 ] || { echo status $s in round $i; exit 1; };"
             " i=$((i + 1)); done", 120)
         self.assertEqual(status, 0, text)
@@ -85,7 +85,7 @@ class Endings(GuestCase):
             self.create(guest, cmdline="scale=5000 seconds=1000")
             # At this rate the guest is paused for a good part of the time.
             status, text = self.dom0(
-                "i=0; while [ $i -lt 80 ]; do"
+                "i=0; while [ $i -lt 30 ]; do"
                 f" uniprof record -F 10000 -q -o s.uniprof {guest} & pid=$!;"
                 " usleep $((150000 + i * 1777 % 50000)); kill -KILL $pid; wait $pid 2>/dev/null; i=$((i + 1)); done", 180)
             self.dom0("sleep 0.1")
