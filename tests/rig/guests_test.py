@@ -5,7 +5,7 @@
 import re
 import unittest
 
-from guestcase import GuestCase, shares
+from guestcase import CUT_SHORT, GuestCase, shares
 
 
 class HardGuests(GuestCase):
@@ -26,7 +26,7 @@ class HardGuests(GuestCase):
         seen = shares(stacks, ["spin_on_4k", "spin_on_2m", "spin_on_1g"])
         for name, share in seen.items():
             self.assertAlmostEqual(share, 1 / 3, delta=0.06, msg=name)
-        self.assertEqual(self.cut_short(guest), 0)
+        self.assertLessEqual(self.cut_short(guest), 100 * CUT_SHORT)
 
     def test_each_vcpu_shows_its_own_worker(self):
         for platform in "pv", "pvh":
