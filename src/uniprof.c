@@ -59,22 +59,31 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
 	return status;
 }
 
+/* Anywhere among the options of the classic command line. */
+static bool is_given(int argc, char **argv, const char *brief, const char *full)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], brief) || !strcmp(argv[i], full))
+			return true;
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
 		return ERR_USAGE;
 	}
-	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
-		print_help(stdout);
-		return 0;
-	}
-	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version")) {
-		print_version();
-		return 0;
-	}
 	for (size_t i = 0; i < N_VERBS; i++)
 		if (!strcmp(argv[1], verbs[i]->name))
 			return run_verb(verbs[i], argc - 1, argv + 1);
+	if (!strcmp(argv[1], "help") || is_given(argc, argv, "-h", "--help")) {
+		print_help(stdout);
+		return 0;
+	}
+	if (is_given(argc, argv, "-V", "--version")) {
+		print_version();
+		return 0;
+	}
 	return run_verb(&verb_classic, argc, argv);
 }

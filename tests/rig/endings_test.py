@@ -5,9 +5,27 @@
 import unittest
 
 from guestcase import GuestCase
+from xenrig import image
 
 GUEST = "app1-pv-fp"
 ENDED = 5  # the exit code for a guest that ended while it was recorded
+
+# A Linux guest that is busy and does as `xl shutdown` asks.
+LINUX = r"""
+mkdir -p tree/bin tree/sbin tree/dev && cp /bin/busybox tree/bin/
+cat >tree/init <<'END'
+#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs none /dev
+echo guest is up >/dev/hvc0
+while :; do :; done
+END
+printf '#!/bin/busybox sh\nexec /bin/busybox poweroff -f\n' >tree/sbin/poweroff
+chmod +x tree/init tree/sbin/poweroff
+(cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
+printf 'name="linux"\ntype="pv"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nextra="console=hvc0 quiet"\n' >linux.cfg
+xl create linux.cfg && i=0
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 60 ] || exit 1; sleep 1; done
+"""
 
 
 class Endings(GuestCase):
@@ -32,6 +50,15 @@ class Endings(GuestCase):
             self.assertEqual(status, ENDED, said)
             self.assertRegex(said, r"the guest is gone after [\d.]+ s; .*kept|the guest is gone after [\d.]+ s; .*\.uniprof")
             self.assertIn("the guest is gone", self.kept(guest))
+
+    def test_shutting_down_the_guest_keeps_what_was_recorded(self):
+        self.rig.put(linux=image.locate("4.17") / "linux")
+        status, text = self.dom0(LINUX, 120)
+        self.assertEqual(status, 0, text)
+        status, said = self.recording_while("linux", "xl shutdown linux")
+        self.assertEqual(status, ENDED, said)
+        self.assertRegex(said, r"the guest (shut down|is gone) after [\d.]+ s; what was recorded until then is in linux.uniprof")
+        self.kept("linux")
 
     def test_a_guest_that_powers_off_is_told(self):
         for guest in "ends-pv-fp", "ends-pvh-fp":
