@@ -112,7 +112,7 @@ class Endings(GuestCase):
             self.create(guest, cmdline="scale=5000 seconds=1000")
             # At this rate the guest is paused for a good part of the time.
             status, text = self.dom0(
-                "i=0; while [ $i -lt 30 ]; do"
+                "i=0; while [ $i -lt 20 ]; do"
                 f" uniprof record -F 10000 -q -o s.uniprof {guest} & pid=$!;"
                 " usleep $((150000 + i * 1777 % 50000)); kill -KILL $pid; wait $pid 2>/dev/null; i=$((i + 1)); done", 180)
             self.dom0("sleep 0.1")
