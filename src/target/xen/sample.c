@@ -25,12 +25,12 @@ static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const str
 	const struct regs *regs = &vcpu->regs;
 	uint64_t gfn;
 
+	vcpu->other.len = 0;
 	if (!window_copy(arch, regs, vcpu->want, mem, vcpu->buffer, &vcpu->stack, &gfn)) {
 		vcpu->stack.cut = false;
 		if (!frames_refused(xt->frames, gfn))
 			return false;
 	}
-	vcpu->other.len = 0;
 	if (!vcpu->other_want)
 		return true;
 	return window_copy_at(arch, regs, vcpu->other_va, vcpu->other_want, mem, vcpu->other_buffer,
@@ -70,7 +70,9 @@ int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem 
 	*whole = copy_stacks(xt, sample, mem);
 	guard_set(xt->guard_page, GUARD_MAYBE);
 	rc = xen_if_go(xt->xi);
-	guard_set(xt->guard_page, GUARD_RUNNING);
+	/* Should this ever fail, the guard tries once more when we end. */
+	if (!rc || rc == -ESRCH)
+		guard_set(xt->guard_page, GUARD_RUNNING);
 	sample->time_ns = start;
 	sample->paused_ns = clock_now_ns() - start;
 	return rc;
