@@ -11,6 +11,9 @@
 
 #define LOOK_FRAMES 1024
 
+/* How long we sleep at most before looking whether to stop. */
+#define NAP_NS (100 * 1000000ull)
+
 struct writing {
 	struct snapshot_writer *writer;
 	struct text *text;
@@ -76,6 +79,29 @@ static struct error *one(struct target *target, struct writing *writing, struct 
 	return err ? err : snapshot_sample(writing->writer, sample);
 }
 
+/* Waits for the deadline, or a while; false if the loop is to end, with the outcome set. */
+static bool wait_a_while(struct target *target, const struct sampler_options *how, uint64_t start,
+			 struct pace *pace, struct sampler_result *result)
+{
+	uint64_t now = clock_now_ns(), until = pace_deadline(pace);
+	enum target_life life;
+
+	clock_sleep_until(until < now + NAP_NS ? until : now + NAP_NS);
+	result->elapsed_ns = clock_now_ns() - start;
+	result->outcome = SAMPLED_INTERRUPTED;
+	if (*how->stop)
+		return false;
+	result->outcome = SAMPLED_TIME;
+	if (how->duration_ns && result->elapsed_ns >= how->duration_ns)
+		return false;
+	life = target->ops->life(target);
+	if (sampler_ended(life, &result->outcome))
+		return false;
+	if (life != LIFE_RUNS)
+		pace_skip(pace, clock_now_ns() + NAP_NS);
+	return true;
+}
+
 static struct error *loop(struct target *target, const struct session_options *options,
 			  struct writing *writing, struct sample *sample,
 			  struct sampler_result *result)
@@ -87,15 +113,8 @@ static struct error *loop(struct target *target, const struct session_options *o
 
 	pace_start(&pace, start, (uint64_t)((double)NS_PER_S / how->rate_hz), !how->no_jitter,
 		   start);
-	result->outcome = SAMPLED_INTERRUPTED;
-	while (!err && !*how->stop) {
-		clock_sleep_until(pace_deadline(&pace));
+	while (!err && wait_a_while(target, how, start, &pace, result)) {
 		now = clock_now_ns();
-		result->elapsed_ns = now - start;
-		if (how->duration_ns && now - start >= how->duration_ns) {
-			result->outcome = SAMPLED_TIME;
-			break;
-		}
 		if (now < pace_deadline(&pace))
 			continue;
 		err = one(target, writing, sample);

@@ -47,28 +47,33 @@ const char *sampler_outcome_text(enum sampler_outcome outcome)
 	return "unknown";
 }
 
-/* True if the guest has ended; the outcome is then set. */
-static bool guest_ended(struct sampler *s)
+bool sampler_ended(enum target_life life, enum sampler_outcome *outcome)
 {
-	switch (s->target->ops->life(s->target)) {
+	switch (life) {
 	case LIFE_RUNS:
-		s->resting = false;
-		return false;
 	case LIFE_PAUSED:
 	case LIFE_UNGUARDED:
-		s->resting = true;
 		return false;
 	case LIFE_SHUT_DOWN:
-		s->result->outcome = SAMPLED_SHUT_DOWN;
+		*outcome = SAMPLED_SHUT_DOWN;
 		return true;
 	case LIFE_CRASHED:
-		s->result->outcome = SAMPLED_CRASHED;
+		*outcome = SAMPLED_CRASHED;
 		return true;
 	case LIFE_GONE:
 		break;
 	}
-	s->result->outcome = SAMPLED_GONE;
+	*outcome = SAMPLED_GONE;
 	return true;
+}
+
+/* True if the guest has ended; the outcome is then set. */
+static bool guest_ended(struct sampler *s)
+{
+	enum target_life life = s->target->ops->life(s->target);
+
+	s->resting = life == LIFE_PAUSED || life == LIFE_UNGUARDED;
+	return sampler_ended(life, &s->result->outcome);
 }
 
 /* Looks around every NAP_NS; true if the loop is to end. */

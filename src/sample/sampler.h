@@ -54,6 +54,9 @@ enum sampler_outcome {
 /* As recorded and printed: "time", "interrupted", "the guest shut down", ... */
 const char *sampler_outcome_text(enum sampler_outcome outcome);
 
+/* True if a guest of which the target says this has ended; *outcome is then set. */
+bool sampler_ended(enum target_life life, enum sampler_outcome *outcome);
+
 struct sampler_result {
 	enum sampler_outcome outcome;
 	uint64_t ticks;

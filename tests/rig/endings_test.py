@@ -76,6 +76,12 @@ class Endings(GuestCase):
         self.assertEqual(status, ENDED, said)
         self.assertIn("the guest crashed", said)
         self.assertIn("the guest crashed", self.kept("ends-pv-fp"))
+        # Nor does it wait for ever when that guest is paused as well, or snapshot.
+        self.dom0("xl pause ends-pv-fp")
+        for options in "-o x.uniprof", "--snapshot x.snap":
+            status, said = self.dom0(f"uniprof record {options} ends-pv-fp", 20)
+            self.assertEqual(status, ENDED, said)
+            self.assertIn("the guest crashed", said)
 
     def test_signals_end_a_recording_and_keep_it(self):
         self.create(GUEST, cmdline="scale=5000")

@@ -131,6 +131,8 @@ class Verbs(GuestCase):
         stacks = self.folded(GUEST, "--state=all")
         self.assertGreater(sum(stacks.values()), 100)
         self.no_impossible_edges(GUEST, stacks)
+        # The guest is busy, and the snapshot says so.
+        self.assertGreater(sum(self.folded(GUEST).values()), 0.5 * sum(stacks.values()))
 
     def test_missed_deadlines_are_counted_and_printed(self):
         self.create(GUEST, cmdline="scale=5000")

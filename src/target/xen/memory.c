@@ -56,6 +56,7 @@ struct album {
 	uint32_t n, room;
 	uint64_t *gfn;
 	uint8_t *bytes;
+	uint64_t *cpu_ns; /* of each vCPU at the snapshot before */
 };
 
 static const void *copy_frame(void *ctx, uint64_t gfn)
@@ -84,7 +85,8 @@ static struct error *album_new(struct xen_target *xt, const struct sample *sampl
 	album->room = per_vcpu * sample->vcpus;
 	album->gfn = calloc(album->room, sizeof(*album->gfn));
 	album->bytes = calloc(album->room, FRAME_SIZE);
-	return album->gfn && album->bytes ? NULL : error_no_memory();
+	album->cpu_ns = calloc(xt->base.info.vcpus, sizeof(*album->cpu_ns));
+	return album->gfn && album->bytes && album->cpu_ns ? NULL : error_no_memory();
 }
 
 /* First an ordinary sample, which maps what is needed; then the one that counts. */
@@ -92,8 +94,11 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 				   struct album *album)
 {
 	const struct physmem mem = {copy_frame, album};
+	const size_t times = xt->base.info.vcpus * sizeof(*xt->cpu_ns);
+	const bool first = xt->first;
 	bool whole = false;
 
+	memcpy(album->cpu_ns, xt->cpu_ns, times);
 	/* In between, the guest may have moved to memory that was not there before. */
 	for (unsigned take = 0; take < SNAPSHOT_TAKES && !whole; take++) {
 		struct error *err = xen_sample(&xt->base, sample);
@@ -105,6 +110,9 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 		rc = xen_take(xt, sample, &mem, &whole);
 		if (rc)
 			return xen_failed(xt, rc);
+		/* Whether a vCPU ran is asked since the last snapshot, not since this preparation. */
+		memcpy(xt->cpu_ns, album->cpu_ns, times);
+		xt->first = first;
 		xen_finish(xt, sample);
 	}
 	return NULL;
@@ -121,6 +129,7 @@ struct error *xen_snapshot(struct target *target, struct sample *sample)
 	for (uint32_t i = 0; !err && target->witness && i < album.n; i++)
 		target->witness->frame(target->witness->ctx, album.gfn[i],
 				       album.bytes + (size_t)i * FRAME_SIZE);
+	free(album.cpu_ns);
 	free(album.gfn);
 	free(album.bytes);
 	return err;

@@ -174,16 +174,12 @@ static enum target_life xen_life(struct target *target)
 	if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || domain.domid != xt->domain.domid ||
 	    domain.dying)
 		return LIFE_GONE;
+	/* Suspended is how a domain stands while it is saved or migrated: it may come back. */
+	if (domain.shutdown && domain.reason != SHUTDOWN_suspend)
+		return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
 	if (guard_failed(xt))
 		return LIFE_UNGUARDED;
-	if (domain.paused && paused_for_long(xt))
-		return LIFE_PAUSED;
-	if (!domain.shutdown)
-		return LIFE_RUNS;
-	/* Suspended is how a domain stands while it is saved or migrated: it may come back. */
-	if (domain.reason == SHUTDOWN_suspend)
-		return LIFE_RUNS;
-	return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
+	return domain.paused && paused_for_long(xt) ? LIFE_PAUSED : LIFE_RUNS;
 }
 
 static void list_domain(struct xen_if *xi, struct xen_store *store, const struct xen_domain *domain,
