@@ -10,14 +10,14 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from . import elf
+from . import elf, sysroot
 from .errors import RigError
+from .port import X86
 
 JOB = "job"
-LIBRARIES = "usr/lib/x86_64-linux-gnu"  # the loader looks here after dom0's own libraries
 
 
-def pack(files, present):
+def pack(files, present, port):
     """A tar archive, for dom0's root, of `files` ({name in the job's directory: host path}).
 
     The shared libraries of every program among them come along, but for those that dom0 has
@@ -30,10 +30,11 @@ def pack(files, present):
             _check_name(name)
             for inner, file in _walk(Path(path)):
                 _add(archive, posixpath.join(JOB, name, inner), file)
-                libraries.update(_libraries(file))
+                libraries.update(_libraries(file, port))
         for soname, file in libraries.items():
             if soname not in present:
-                _add(archive, f"{LIBRARIES}/{soname}", Path(file))
+                # The loader looks here after dom0's own libraries.
+                _add(archive, f"usr/lib/{port.triplet}/{soname}", Path(file))
     return data.getvalue()
 
 
@@ -94,14 +95,33 @@ def _add(archive, name, file):
         raise RigError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _libraries(file):
-    """{soname: path} of all shared libraries that the host's loader finds for a program."""
+def _libraries(file, port):
+    """{soname: path} of all shared libraries that a program needs."""
     with open(file, "rb") as source:
         if source.read(4) != b"\x7fELF":
             return {}
         source.seek(0)
-        if not elf.is_dynamic(source.read()):
-            return {}
+        data = source.read()
+    if not elf.is_dynamic(data):
+        return {}
+    return _of_this_machine(file) if port is X86 else _of_sysroot(data, port)
+
+
+def _of_sysroot(data, port):
+    """Those of another architecture's program, from where its packages are unpacked; dom0 has the rest."""
+    found, pending = {}, elf.needed(data)
+    places = [sysroot.directory(port) / name for name in port.library_directories()]
+    while pending:
+        name = pending.pop()
+        path = next((place / name for place in places if (place / name).exists()), None)
+        if path and name not in found:
+            found[name] = path
+            pending += elf.needed(path.read_bytes())
+    return found
+
+
+def _of_this_machine(file):
+    """Going by this machine's loader."""
     listing = subprocess.run(["ldd", file], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
     if listing.returncode != 0 and "not a dynamic executable" not in listing.stderr:
         raise RigError(f"ldd cannot tell the shared libraries of {file}: {listing.stderr.strip()}")

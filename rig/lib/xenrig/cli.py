@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line of rig/xen-x86."""
+"""The command line of rig/xen-x86 and rig/xen-arm64."""
 
 import argparse
 import os
@@ -8,8 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from . import cache, machine, packages, shell, snapshot
+from . import cache, machine, shell, snapshot
 from .errors import RigError, RigTimeout
+from .port import PORTS
 from .rig import Rig
 
 TIMEOUT_STATUS = 124
@@ -23,10 +24,10 @@ then on dom0 answers in a fraction of a second. Every run starts from the same f
 
 EXAMPLES = """\
 examples:
-  rig/xen-x86 run -c 'xl list'
-  rig/xen-x86 run --out results test.sh build/uniprof app.elf guest.cfg=configs/pv.cfg
-  rig/xen-x86 run --xen 4.20 --cpus 2 -c 'xl info'
-  rig/xen-x86 shell build/uniprof
+  rig/xen-{arch} run -c 'xl list'
+  rig/xen-{arch} run --out results test.sh build/uniprof app.elf guest.cfg=configs/pv.cfg
+  rig/xen-{arch} run --xen 4.20 --cpus 2 -c 'xl info'
+  rig/xen-{arch} shell build/uniprof
 
 FILES are host files or directories, NAME=FILE to call one differently in dom0. They are in the script's
 working directory (/job), which is first on PATH; shared libraries of programs come along. What the script
@@ -37,8 +38,8 @@ exit status of 'run': the script's own; 124 when it took longer than --timeout; 
 """
 
 
-def main(arguments=None):
-    options = _parser().parse_args(arguments)
+def main(arch, arguments=None):
+    options = _parser(arch).parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         return options.verb(options)
@@ -86,8 +87,9 @@ def _shell(options):
 
 def _boot(options):
     """Makes the snapshot anew."""
-    machine.check_tools()
-    snapshot.create(machine.Options(**_machine(options)), _say)
+    chosen = machine.Options(**_machine(options))
+    machine.check_tools(chosen)
+    snapshot.create(chosen, _say)
     return 0
 
 
@@ -108,14 +110,15 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(FAILURE_STATUS)
 
 
-def _parser():
-    parser = _Parser(prog="rig/xen-x86", description=DESCRIPTION, epilog=EXAMPLES,
+def _parser(arch):
+    parser = _Parser(prog=f"rig/xen-{arch}", description=DESCRIPTION, epilog=EXAMPLES.format(arch=arch),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     choices = argparse.ArgumentParser(add_help=False)
+    choices.set_defaults(arch=arch)
     group = choices.add_argument_group("the machine; each combination has a snapshot of its own")
-    group.add_argument("--xen", choices=list(packages.DEBIAN), default="4.17", help="release of Xen (4.17)")
+    group.add_argument("--xen", choices=PORTS[arch].releases, default="4.17", help="release of Xen (4.17)")
     group.add_argument("--cpus", type=int, default=1, metavar="N",
                        help="CPUs (1); with 2, dom0 stays on CPU 0 and guests can have CPU 1: cpus='1'")
     group.add_argument("--icount", action="store_true",
@@ -155,7 +158,7 @@ def _verb(verbs, name, function, parents):
 
 
 def _machine(options):
-    return {name: getattr(options, name) for name in ("xen", "cpus", "icount", "mem")}
+    return {name: getattr(options, name) for name in ("arch", "xen", "cpus", "icount", "mem")}
 
 
 def _named(files):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Just enough ELF to tell which shared libraries an x86-64 file asks for."""
+"""Just enough ELF to tell which shared libraries a 64-bit file asks for."""
 
 import struct
 
@@ -11,7 +11,7 @@ DT_STRTAB = 5
 
 
 def is_dynamic(data):
-    """Whether the loader has to bring libraries: true for any x86-64 ELF with a dynamic section."""
+    """Whether the loader has to bring libraries: true for any 64-bit ELF with a dynamic section."""
     return any(kind == PT_DYNAMIC for kind, *_ in _segments(data))
 
 

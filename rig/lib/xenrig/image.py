@@ -9,89 +9,85 @@ from pathlib import Path
 
 from . import cache, cpio, elf, packages
 from .errors import RigError
+from .port import X86
 
 DOM0 = Path(__file__).resolve().parents[2] / "dom0"
+PORT_FILE = Path(__file__).with_name("port.py")
 
-XEN_TOOLS = ["xl", "xenstored", "xenconsoled", "xenconsole", "xenctx", "xen-init-dom0", "libxl-save-helper", "lsevtchn",
-             "xen-hvmctx", "xen-hvmcrash", "xenperf", "xentop"]
+XEN_TOOLS = ["xl", "xenstored", "xenconsoled", "xenconsole", "xenctx", "xen-init-dom0", "libxl-save-helper",
+             "xentop"]
 OTHER_TOOLS = ["usr/bin/strace", "usr/bin/xenstore-ls", "usr/bin/xenstore-list", "usr/bin/xenstore-read",
                "usr/bin/xenstore-write", "usr/bin/xenstore-rm", "usr/bin/xenstore-watch"]
 
-# In the order in which they can be loaded; what a kernel has built in is skipped.
-MODULES = ["virtio/virtio", "virtio/virtio_ring", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
-           "virtio/virtio_pci", "char/virtio_console", "xen/xen-evtchn", "xen/xen-gntdev", "xen/xen-gntalloc",
-           "xen/xen-privcmd", "xen/xenfs/xenfs"]
 IN_LATER_KERNELS = ["virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev"]  # part of virtio_pci before
 
 # Loaded by name at run time, so nothing links to it: pthread_cancel, without which `xl create` aborts.
 LOADED_LATE = ["libgcc_s.so.1"]
 
 # The C library's parts, which every program may ask for.
-C_RUNTIME = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
+C_RUNTIME = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1",
              "libutil.so.1", "libresolv.so.2", "libanl.so.1"]
 HOST_C_LIBRARY = os.confstr("CS_GNU_LIBC_VERSION")
-HOST_LIBRARIES = Path("/lib/x86_64-linux-gnu")
-
-LIBRARIES = "lib/x86_64-linux-gnu"  # where the loader looks first
-LIBRARY_DIRECTORIES = [LIBRARIES, "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"]
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n"
 GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 
 
-def locate(xen):
+def locate(xen, port=X86):
     """Where the image of this release of Xen is or will be; None before its packages are there."""
-    debs = packages.directory(xen)
-    return cache.root() / "images" / f"{xen}-{_digest(debs)}" if debs.is_dir() else None
+    debs = packages.directory(xen, port)
+    return cache.root() / "images" / f"{port.key(xen)}-{_digest(port, debs)}" if debs.is_dir() else None
 
 
-def ensure(xen, say):
+def ensure(xen, say, port=X86):
     """The directory with `xen`, `linux` and `dom0.cpio`, made when it is missing."""
-    debs = packages.ensure(xen, say)
-    directory = locate(xen)
+    debs = packages.ensure(xen, say, port)
+    directory = locate(xen, port)
     if not directory.is_dir():
-        say(f"building dom0 for Xen {xen}")
+        say(f"building dom0 for Xen {xen} on {port.name}")
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
-            packages.unpack(debs, tree, _is_used)
-            _build(tree, xen, _host_is_newer(debs), work)
-        for old in (*cache.root().glob(f"images/{xen}-*"), *cache.root().glob(f"snapshots/{xen}-*")):
+            packages.unpack(debs, tree, lambda name: _is_used(port, name))
+            _build(tree, port, xen, _host_is_newer(port, debs), work)
+        for old in (*cache.root().glob(f"images/{port.key(xen)}-*"), *cache.root().glob(f"snapshots/{port.key(xen)}-*")):
             if old != directory:
                 cache.remove(old)
     return directory
 
 
-def _digest(debs):
+def _digest(port, debs):
     digest = hashlib.sha256("\n".join(packages.names(debs)).encode())
-    for source in (Path(__file__), DOM0 / "init", DOM0 / "agent"):
+    for source in (Path(__file__), PORT_FILE, DOM0 / "init", DOM0 / "agent"):
         digest.update(source.read_bytes())
-    if _host_is_newer(debs):
+    if _host_is_newer(port, debs):
         digest.update(HOST_C_LIBRARY.encode())
     return digest.hexdigest()[:12]
 
 
-def _host_is_newer(debs):
+def _host_is_newer(port, debs):
     """Whether programs of this machine need a later C library than this release of Debian has."""
+    if port is not X86:
+        return False
     package = next(path for path in debs.glob("libc6_*.deb"))
     theirs = package.name.split("_")[1].split("-")[0]
     ours = HOST_C_LIBRARY.split()[1]
     return tuple(map(int, ours.split("."))) > tuple(map(int, theirs.split(".")))
 
 
-def _is_used(name):
+def _is_used(port, name):
     if name.startswith("usr/share/"):
         return False
     if "/modules/" in name:
-        return name.endswith("modules.builtin") or any(f"/kernel/drivers/{module}.ko" in name for module in MODULES)
+        return name.endswith("modules.builtin") or any(f"/kernel/drivers/{module}.ko" in name for module in port.modules)
     return True
 
 
-def _build(tree, xen, host_is_newer, out):
-    (out / "xen").write_bytes(gzip.decompress(_only(tree.glob(f"boot/xen-{xen}*.gz")).read_bytes()))
+def _build(tree, port, xen, host_is_newer, out):
+    (out / "xen").write_bytes(_unzipped(_only(_xens(tree, xen)).read_bytes()))
     (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
     archive = cpio.Archive()
-    _add_files_of_our_own(archive)
-    _add_modules(archive, tree)
+    _add_files_of_our_own(archive, port)
+    _add_modules(archive, tree, port)
     archive.file("bin/busybox", _only([tree / "bin/busybox", tree / "usr/bin/busybox"]).read_bytes(), 0o755)
-    _add_programs(archive, tree, host_is_newer, _only(tree.glob("usr/lib/xen-4*/bin")))
+    _add_programs(archive, tree, port, host_is_newer, _only(tree.glob("usr/lib/xen-4*/bin")))
     with open(out / "dom0.cpio", "wb") as file:
         archive.write(file)
 
@@ -103,8 +99,16 @@ def _only(paths):
     return found[0]
 
 
-def _add_files_of_our_own(archive):
-    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", "usr/lib/x86_64-linux-gnu",
+def _xens(tree, xen):
+    return [path for path in tree.glob(f"boot/xen-{xen}*") if path.suffix not in (".config", ".efi", ".map")]
+
+
+def _unzipped(data):
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+
+
+def _add_files_of_our_own(archive, port):
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", f"usr/lib/{port.triplet}",
                  "var/lib/xen", "var/lib/xenstored", "var/log/xen/console"):
         archive.directory(name)
     archive.link("var/run", "/run")
@@ -117,11 +121,11 @@ def _add_files_of_our_own(archive):
     archive.file("agent", (DOM0 / "agent").read_bytes(), 0o755)
 
 
-def _add_modules(archive, tree):
+def _add_modules(archive, tree, port):
     builtin = _only([*tree.glob("lib/modules/*/modules.builtin"), *tree.glob("usr/lib/modules/*/modules.builtin")])
     kernel, built_in = builtin.parent / "kernel", builtin.read_text(encoding="ascii")
     order = []
-    for module in MODULES:
+    for module in port.modules:
         name = module.split("/")[-1] + ".ko"
         plain, packed = (kernel / "drivers" / (module + end) for end in (".ko", ".ko.xz"))
         if plain.exists():
@@ -136,9 +140,9 @@ def _add_modules(archive, tree):
     archive.file("modules/order", ("\n".join(order) + "\n").encode())
 
 
-def _add_programs(archive, tree, host_is_newer, xen_tools):
+def _add_programs(archive, tree, port, host_is_newer, xen_tools):
     pending = list(LOADED_LATE)
-    for path in [xen_tools / name for name in XEN_TOOLS] + [tree / name for name in OTHER_TOOLS]:
+    for path in [xen_tools / name for name in (*XEN_TOOLS, *port.tools)] + [tree / name for name in OTHER_TOOLS]:
         if not path.exists():
             raise RigError(f"the packages hold no {path.relative_to(tree)}")
         name, data = "/" + str(path.relative_to(tree)), path.read_bytes()
@@ -146,25 +150,27 @@ def _add_programs(archive, tree, host_is_newer, xen_tools):
         archive.link(f"bin/{path.name}", name)
         pending += elf.needed(data)
     archive.link("usr/lib/xen", "/" + str(xen_tools.parent.relative_to(tree)))
-    places = [tree / name for name in LIBRARY_DIRECTORIES]
-    _add_libraries(archive, pending + C_RUNTIME, places, [HOST_LIBRARIES, *places] if host_is_newer else places)
+    places = [tree / name for name in port.library_directories()]
+    pending += [*C_RUNTIME, Path(port.loader).name]
+    _add_libraries(archive, port, pending, places, [Path("/lib", port.triplet), *places] if host_is_newer else places)
 
 
-def _add_libraries(archive, pending, release, others):
+def _add_libraries(archive, port, pending, release, others):
     """Adds libraries and what they need: Xen's from the places `release`, the rest from `others`.
 
     Where this machine is newer than dom0's release, all but Xen's own are this machine's: later
     libraries serve earlier programs, and so both dom0's tools and what is put into it run.
     """
+    libraries = f"lib/{port.triplet}"  # where the loader looks first
     while pending:
         name = pending.pop()
-        if f"{LIBRARIES}/{name}" in archive:
+        if f"{libraries}/{name}" in archive:
             continue
         places = release if name.startswith(("libxen", "libxl")) else others
         path = next((place / name for place in places if (place / name).exists()), None)
         if path is None:
             raise RigError(f"no package holds {name}, which dom0's programs need")
         data = path.read_bytes()
-        archive.file(f"{LIBRARIES}/{name}", data, 0o755)
+        archive.file(f"{libraries}/{name}", data, 0o755)
         pending += elf.needed(data)
-    archive.link("lib64/ld-linux-x86-64.so.2", f"/{LIBRARIES}/ld-linux-x86-64.so.2")
+    archive.link(port.loader, f"/{libraries}/{Path(port.loader).name}")

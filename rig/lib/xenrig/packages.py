@@ -13,6 +13,7 @@ from pathlib import Path
 
 from . import cache
 from .errors import RigError
+from .port import X86
 
 # The Debian release that carries each release of Xen.
 DEBIAN = {"4.14": "bullseye", "4.17": "bookworm", "4.20": "trixie"}
@@ -20,23 +21,23 @@ DEBIAN = {"4.14": "bullseye", "4.17": "bookworm", "4.20": "trixie"}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def _wanted(xen):
-    return [f"xen-hypervisor-{xen}-amd64", f"xen-utils-{xen}", "xen-utils-common", "xenstore-utils",
-            "busybox-static", "strace", "linux-image-amd64"]
+def _wanted(port, xen):
+    return [f"xen-hypervisor-{xen}-{port.debian}", f"xen-utils-{xen}", "xen-utils-common", "xenstore-utils",
+            "busybox-static", "strace", port.linux]
 
 
-def directory(xen):
+def directory(xen, port=X86):
     """Where all .deb files for this release of Xen are once they have been downloaded."""
-    return cache.root() / "packages" / xen
+    return cache.root() / "packages" / port.key(xen)
 
 
-def ensure(xen, say):
-    """directory(xen), filled when the cache has none."""
-    target = directory(xen)
+def ensure(xen, say, port=X86):
+    """directory(xen, port), filled when the cache has none."""
+    target = directory(xen, port)
     if not target.is_dir():
-        say(f"downloading Debian {DEBIAN[xen]}'s packages for Xen {xen}")
+        say(f"downloading Debian {DEBIAN[xen]}'s packages for Xen {xen} on {port.name}")
         with cache.new_directory(target) as work:
-            _download(xen, work)
+            download(port, DEBIAN[xen], _wanted(port, xen), lambda name: _is_used(name, port, xen), work)
     return target
 
 
@@ -56,27 +57,28 @@ def unpack(debs, into, keep):
                         archive.extract(member, into, set_attrs=member.isfile())
             data.stdout.read()
         if data.returncode != 0:
-            raise RigError(f"{package} cannot be unpacked; remove it with 'rig/xen-x86 clean' and try again")
+            raise RigError(f"{package} cannot be unpacked; remove it with the rig's 'clean' and try again")
 
 
-def _download(xen, work):
+def download(port, suite, wanted, is_used, work):
+    """Fetches packages of a Debian release, and of what they need those for which is_used(name) is true."""
     with cache.scratch_directory() as scratch:
-        options = _private_apt(scratch, DEBIAN[xen])
+        options = _private_apt(scratch, suite, port.debian)
         _apt(["apt-get", *options, "update", "-qq"])
-        plan = _apt(["apt-get", *options, "install", "--simulate", "-qq", "--no-install-recommends", *_wanted(xen)])
+        plan = _apt(["apt-get", *options, "install", "--simulate", "-qq", "--no-install-recommends", *wanted])
         chosen = [f"{name}={version}" for name, version in re.findall(r"^Inst (\S+) \((\S+)", plan, re.M)
-                  if _is_used(name, xen)]
+                  if is_used(name)]
         _apt(["apt-get", *options, "download", "-qq", *chosen], cwd=work)
 
 
-def _is_used(name, xen):
+def _is_used(name, port, xen):
     """dom0 takes the named packages, the real kernel behind its meta package, and any library."""
     if name.startswith(("lib", "zlib")):
         return not name.startswith(("libpython", "libpam", "libperl", "libsystemd-shared"))
-    return (name in _wanted(xen) or name.startswith("linux-image-")) and name != "linux-image-amd64"
+    return (name in _wanted(port, xen) or name.startswith("linux-image-")) and name != port.linux
 
 
-def _private_apt(scratch, suite):
+def _private_apt(scratch, suite, architecture):
     """apt options that use the machine's mirror and nothing else of the machine's state."""
     (scratch / "lists" / "partial").mkdir(parents=True)
     (scratch / "cache" / "archives" / "partial").mkdir(parents=True)
@@ -92,16 +94,21 @@ def _private_apt(scratch, suite):
         "Dir::Etc::sourcelist": scratch / "debian.sources",
         "Dir::Etc::sourceparts": "/dev/null",
         "APT::Sandbox::User": "root",
-        "APT::Architecture": "amd64",
-        "APT::Architectures": "amd64",
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
         "Acquire::Languages": "none",
     }
     return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
 
 
+def own_release():
+    """The Debian release of this machine: "bookworm"."""
+    return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+
+
 def _mirror():
     """The address from which this machine gets its own Debian release."""
-    own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    own = own_release()
     listing = _apt(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
                     "Created-By: Packages"])
     for line in listing.splitlines():

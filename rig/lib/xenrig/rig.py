@@ -36,6 +36,7 @@ class Rig:
 
     def __init__(self, say=lambda sentence: None, interactive=False, **options):
         options = machine.Options(**options)
+        self._port = options.port
         self._qemu, self._channel = snapshot.start(options, say, interactive)
         self._libraries = None
         self._end = None
@@ -94,8 +95,8 @@ class Rig:
     def put_as(self, files, timeout=60):
         """Like put(), for {name in the job directory: path here}."""
         if self._libraries is None:
-            self._libraries = set(self.run("ls /lib/x86_64-linux-gnu", check=True).text.split())
-        archive = bundle.pack(files, self._libraries)
+            self._libraries = set(self.run(f"ls /lib/{self._port.triplet}", check=True).text.split())
+        archive = bundle.pack(files, self._libraries, self._port)
         self.run("tar -x -f - -C /", timeout, archive, check=True)
 
     def write(self, name, data):

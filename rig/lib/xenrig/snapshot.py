@@ -23,7 +23,7 @@ RESTORES = 3
 
 def start(options, say, interactive=False):
     """(Qemu, Channel) of a machine whose dom0 answers; makes the snapshot when there is none."""
-    machine.check_tools()
+    machine.check_tools(options)
     for attempt in range(1, RESTORES):
         try:
             return _restored(options, say, interactive, ANSWER_SECONDS * attempt)
@@ -36,23 +36,23 @@ def start(options, say, interactive=False):
 def create(options, say):
     """Boots and saves a machine, in place of the one that may be there."""
     with cache.lock(True, say):
-        _create(options, image.ensure(options.xen, say), say)
+        _create(options, image.ensure(options.xen, say, options.port), say)
 
 
 def _ensure(options, say):
     with cache.lock(False, say):
-        boot_from = image.locate(options.xen)
+        boot_from = image.locate(options.xen, options.port)
         if boot_from and _directory(options, boot_from).is_dir():
             return _directory(options, boot_from)
     with cache.lock(True, say):
-        boot_from = image.ensure(options.xen, say)
+        boot_from = image.ensure(options.xen, say, options.port)
         if not _directory(options, boot_from).is_dir():
             _create(options, boot_from, say)
         return _directory(options, boot_from)
 
 
 def _directory(options, boot_from):
-    ingredients = [machine.qemu_version(), boot_from.name, *machine.command(options, "ram", False, "agent", "console"),
+    ingredients = [machine.qemu_version(options.port), boot_from.name, *machine.command(options, "ram", False, "agent", "console"),
                    *machine.boot_arguments(Path("image"), options)]
     digest = hashlib.sha256("\0".join(ingredients).encode()).hexdigest()[:12]
     return cache.root() / "snapshots" / f"{options.name()}-{digest}"
