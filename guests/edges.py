@@ -4,7 +4,9 @@
 
 The edges are those that can stand on a stack: direct calls, and, where a function ends in a jump
 to another, calls from its callers to that other one. Indirect calls are taken from a file of such
-lines, of which only those count whose two functions are in the image.
+lines, of which only those count whose two functions are in the image. In that file the caller `*`
+stands for whatever an interrupt can find running: all functions but those that only its handler
+calls.
 """
 import argparse
 import re
@@ -12,8 +14,9 @@ import subprocess
 import sys
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-INSTRUCTION = r"^\s+[0-9a-f]+:\s+(?:bnd |notrack )?"
+INSTRUCTION = r"^\s*[0-9a-f]+:\s+(?:bnd |notrack )?"
 DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>")
+ANYTHING = "*"
 INDIRECT = re.compile(INSTRUCTION + r"l?(?:call|jmp)q?\s+\*")
 
 
@@ -51,6 +54,26 @@ def close_over_jumps(calls, jumps):
     return edges
 
 
+def called_from(edges, roots):
+    """The functions and all that they lead to."""
+    found, work = set(roots), list(roots)
+    while work:
+        caller = work.pop()
+        new = {callee for via, callee in edges if via == caller} - found
+        found |= new
+        work += new
+    return found
+
+
+def interrupted(code, edges, handlers):
+    """What stands under a handler was not called: it was interrupted, with interrupts on."""
+    found = set()
+    for handler in handlers & code.functions:
+        elsewhere = called_from(edges, code.functions - called_from(edges, {handler}))
+        found |= {(function, handler) for function in elsewhere - {handler}}
+    return found
+
+
 def edges_of(code, known_indirect):
     """All edges; ValueError names the functions whose indirect branches nobody has written down."""
     unknown = code.indirect - {caller for caller, _ in known_indirect}
@@ -59,7 +82,9 @@ def edges_of(code, known_indirect):
                          + ", ".join(sorted(unknown)))
     indirect = {(caller, callee) for caller, callee in known_indirect
                 if caller in code.indirect and callee in code.functions}
-    return close_over_jumps(code.calls | indirect, code.jumps)
+    edges = close_over_jumps(code.calls | indirect, code.jumps)
+    handlers = {handler for caller, handler in known_indirect if caller == ANYTHING}
+    return edges | interrupted(code, edges, handlers)
 
 
 def read_edges(lines):

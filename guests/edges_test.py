@@ -71,6 +71,11 @@ class Edges(unittest.TestCase):
     def test_written_edges_of_a_function_without_indirect_calls_are_left_out(self):
         self.assertNotIn("last top", self.edges("nop", "last top\n"))
 
+    def test_a_handler_stands_on_everything_that_not_only_itself_calls(self):
+        found = self.edges("call *%rax", "* top\ndispatch page\n* absent\n")
+        self.assertEqual([edge for edge in found if edge.endswith(" top")],
+                         ["dispatch top", "page top"])
+
 
 if __name__ == "__main__":
     unittest.main()

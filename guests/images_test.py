@@ -141,12 +141,25 @@ class UnderQemu(unittest.TestCase):
 
     def test_the_spinning_guests_spin_and_power_off(self):
         for name, function in (("recursion", "bottom"), ("fp-loop", "spin_in_two_cycle"),
-                               ("mover", "work_4"), ("vcpus", "worker_0"), ("ends", "known_work")):
+                               ("mover", "work_4"), ("chain", "spin"), ("interrupt", "tick_2"), ("vcpus", "worker_0"), ("ends", "known_work")):
             for variant in ("fp", "nofp"):
                 with self.subTest(name=name, variant=variant):
                     lines, status = run(f"{name}-pvh-{variant}", "seconds=1")
                     self.assertEqual(1, status)
                     self.assertGreater(truth(lines)[function][0], 0)
+
+    def test_the_hostile_guest_survives_its_hostilities(self):
+        lines, status = run("hostile-pvh-fp", "seconds=1 slice=30")
+        self.assertEqual(1, status)
+        for name in "ones", "nowhere", "top":
+            self.assertIn(f"hostile: {name}", lines)
+
+    def test_the_interrupted_guest_goes_on_whatever_stack_its_handler_uses(self):
+        for stack in "own", "ist":
+            with self.subTest(stack=stack):
+                lines, status = run("interrupt-pvh-nofp", f"seconds=1 stack={stack}")
+                self.assertEqual(1, status)
+                self.assertGreater(truth(lines)["tick_2"][0], 0)
 
     def test_every_vcpu_works(self):
         lines, _ = run("vcpus-pvh-fp", "seconds=1", "-smp", "4")

@@ -2,7 +2,8 @@
 /*
  * What a guest program may use. A program is one C file with a `main`; the runtime boots it as a
  * PV or a PVH domU of Xen, or (the PVH image) directly under QEMU, and powers off when main
- * returns. There are no interrupts, no threads and no allocation: main owns the boot vCPU.
+ * returns. There are no interrupts but those of start_timer, no threads and no allocation: main
+ * owns the boot vCPU.
  */
 #ifndef GUEST_H
 #define GUEST_H
@@ -77,7 +78,7 @@ void shut_down(enum ending ending) __attribute__((noreturn));
  * Runs entry(vcpu) on another vCPU, on a stack of its own; entry must not return. False when the
  * guest has no such vCPU, or MAX_VCPUS are in use. vCPU 0 runs main.
  */
-#define MAX_VCPUS 8
+#define MAX_VCPUS 32
 bool start_vcpu(unsigned int vcpu, void (*entry)(unsigned int vcpu));
 
 /*
@@ -85,6 +86,14 @@ bool start_vcpu(unsigned int vcpu, void (*entry)(unsigned int vcpu));
  * The frame-pointer chain and the CFI lead from that stack to the caller's.
  */
 void call_on_stack(void (*function)(void), void *top);
+
+/*
+ * Interrupts the boot vCPU again and again, at least 1 ms apart, to call tick with interrupts off.
+ * The frame is on the interrupted stack or, in a PVH guest, on the one that ends below stack_top
+ * (16-byte aligned; NULL: the interrupted one). Not for programs that sleep, nor on 32 bits.
+ */
+void start_timer(uint64_t period_ns, void (*tick)(void), void *stack_top);
+void stop_timer(void);
 
 /* The stack that main runs on. */
 #define BOOT_STACK_BYTES 0x100000

@@ -6,6 +6,9 @@
 #ifndef PAGING_H
 #define PAGING_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #define WINDOW	     0x8000000000ul
 #define WINDOW_PAGES 512
 #define SPACES	     2
@@ -16,5 +19,16 @@ void paging_init(void);
 void paging_map(unsigned int space, unsigned int page, const void *frame);
 /* Loads the space's page tables. */
 void paging_use(unsigned int space);
+
+/* For who wants to be hostile. */
+enum paging_level { PAGING_1 = 1, PAGING_2, PAGING_3, PAGING_4 };
+
+/*
+ * What an entry for the space's own table of that level looks like, of those that lead to the
+ * window's first pages.
+ */
+uint64_t paging_entry(unsigned int space, enum paging_level level);
+/* Writes any value into such a table; false where Xen does not allow it. */
+bool paging_write(unsigned int space, enum paging_level level, unsigned int index, uint64_t entry);
 
 #endif

@@ -43,6 +43,12 @@ void platform_shut_down(unsigned int reason) __attribute__((noreturn));
 /* Lets a vCPU begin at vcpu_entry with rsp = stack_top and rdi = vcpu. */
 bool platform_start_vcpu(unsigned int vcpu, void *stack_top);
 
+/* Lets timer_entry be called every so often, and so timer_event; see start_timer. */
+void platform_start_timer(uint64_t period_ns, void *stack_top);
+void platform_stop_timer(void);
+/* Takes the event that led to timer_event; false if it was not the timer's. */
+bool platform_take_tick(void);
+
 /* In assembly: the first code of the image, and that of every vCPU but the first. */
 void _start(void);
 void vcpu_entry(void);
@@ -50,5 +56,6 @@ void vcpu_entry(void);
 /* Where assembly hands over to C. */
 void guest_start(void) __attribute__((noreturn));
 void vcpu_start(unsigned int vcpu) __attribute__((noreturn));
+void timer_event(void);
 
 #endif

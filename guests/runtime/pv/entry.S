@@ -3,14 +3,15 @@
 #include <xen/elfnote.h>
 
 #include "assembly.h"
+#include "machine.h"
 
 NOTE(XEN_ELFNOTE_XEN_VERSION, .asciz "xen-3.0")
 NOTE(XEN_ELFNOTE_GUEST_OS, .asciz "uniprof guest")
 NOTE(XEN_ELFNOTE_LOADER, .asciz "generic")
 NOTE(XEN_ELFNOTE_ENTRY, .quad _start)
 NOTE(XEN_ELFNOTE_HYPERCALL_PAGE, .quad hypercall_page)
-NOTE(XEN_ELFNOTE_VIRT_BASE, .quad 0)
-NOTE(XEN_ELFNOTE_PADDR_OFFSET, .quad 0)
+NOTE(XEN_ELFNOTE_VIRT_BASE, .quad VIRT_BASE)
+NOTE(XEN_ELFNOTE_PADDR_OFFSET, .quad VIRT_BASE)
 
 	.text
 

@@ -3,6 +3,12 @@
 #ifndef MACHINE_H
 #define MACHINE_H
 
+/* Where the builder maps the guest's memory; 0 unless the guest was built for another address. */
+#ifndef VIRT_BASE
+#define VIRT_BASE 0
+#endif
+
+#ifndef __ASSEMBLER__
 #include <stdint.h>
 
 #include <xen/xen.h>
@@ -11,5 +17,8 @@
 xen_pfn_t machine_frame_of(const void *address);
 /* The top level of the page tables that Xen's domain builder made. */
 const uint64_t *boot_page_tables(void);
+/* What platform.shared points to, for who writes to it. */
+struct shared_info *shared_info_of_guest(void);
+#endif
 
 #endif

@@ -30,12 +30,12 @@ static void make_read_only(const void *table)
 		   machine_frame_of(table) << 12 | PRESENT | USER, UVMF_INVLPG);
 }
 
-static void set_entry(const uint64_t *entry, uint64_t value)
+static bool set_entry(const uint64_t *entry, uint64_t value)
 {
 	struct mmu_update update = {.val = value};
 
 	update.ptr = machine_frame_of(entry) << 12 | ((unsigned long)entry & 4095);
-	HYPERCALL4(__HYPERVISOR_mmu_update, &update, 1, 0, DOMID_SELF);
+	return HYPERCALL4(__HYPERVISOR_mmu_update, &update, 1, 0, DOMID_SELF) == 0;
 }
 
 static void extended_operation(struct mmuext_op operation)
@@ -75,4 +75,32 @@ void paging_use(unsigned int space)
 
 	extended_operation(
 		(struct mmuext_op){.cmd = MMUEXT_NEW_BASEPTR, .arg1.mfn = machine_frame_of(root)});
+}
+
+static const uint64_t *table(unsigned int space, enum paging_level level)
+{
+	switch (level) {
+	case PAGING_1:
+		return tables_1[space];
+	case PAGING_2:
+		return tables_2[space];
+	case PAGING_3:
+		return tables_3[space];
+	default:
+		return space ? second_table_4 : boot_page_tables();
+	}
+}
+
+/* Without the right to write: Xen lets no table show itself otherwise. */
+uint64_t paging_entry(unsigned int space, enum paging_level level)
+{
+	const uint64_t *its_table = table(space, level);
+	uint64_t entry = entry_for(its_table);
+
+	return level == PAGING_4 ? entry & ~(uint64_t)WRITABLE : entry;
+}
+
+bool paging_write(unsigned int space, enum paging_level level, unsigned int index, uint64_t entry)
+{
+	return set_entry(&table(space, level)[index], entry);
 }

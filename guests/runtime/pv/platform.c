@@ -6,24 +6,29 @@
 #include "machine.h"
 #include "xen.h"
 
-/* A page of the image behind which shared_info appears. */
-static uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
+/* A page of the image behind which shared_info appears; interrupt.S writes to it. */
+uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
 static const struct start_info *start_info;
 
-/* The builder maps the guest's memory from virtual address 0 (VIRT_BASE) on. */
 static void *machine_frame_to_virtual(xen_pfn_t frame)
 {
-	return (void *)(machine_to_phys_mapping[frame] << 12);
+	return (void *)((machine_to_phys_mapping[frame] << 12) + VIRT_BASE);
 }
 
 xen_pfn_t machine_frame_of(const void *address)
 {
-	return ((const xen_pfn_t *)start_info->mfn_list)[(unsigned long)address >> 12];
+	return ((const xen_pfn_t *)
+			start_info->mfn_list)[((unsigned long)address - VIRT_BASE) >> 12];
 }
 
 const uint64_t *boot_page_tables(void)
 {
 	return (const uint64_t *)start_info->pt_base;
+}
+
+struct shared_info *shared_info_of_guest(void)
+{
+	return (struct shared_info *)shared_info_page;
 }
 
 void platform_init(const void *boot)

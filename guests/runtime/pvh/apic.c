@@ -2,41 +2,19 @@
 /* The local APIC, for a guest without Xen: its timer ends a halt, its messages start other CPUs. */
 #include "guest.h"
 
+#include "apic.h"
 #include "bare.h"
 #include "port.h"
 
-#define APIC		  0xfee00000ul
-#define APIC_SPURIOUS	  0x0f0
-#define APIC_ENABLE	  0x100
-#define APIC_COMMAND	  0x300
-#define APIC_DESTINATION  0x310
-#define APIC_TIMER	  0x320
-#define APIC_TIMER_COUNT  0x380
-#define APIC_TIMER_DIVIDE 0x3e0
-#define DIVIDE_BY_16	  0x3
 /* The emulated timer counts nanoseconds. */
-#define NS_PER_COUNT	16
-#define COMMAND_INIT	0x4500
-#define COMMAND_START	0x4600
-#define SPURIOUS_VECTOR 0x2f
-#define TIMER_VECTOR	0x20
-#define PIC_1_MASK	0x21
-#define PIC_2_MASK	0xa1
-#define CODE_64		0x08
-#define INTERRUPT_GATE	0x8e00
+#define NS_PER_COUNT  16
+#define COMMAND_INIT  0x4500
+#define COMMAND_START 0x4600
+#define PIC_1_MASK    0x21
+#define PIC_2_MASK    0xa1
 /* Where a started CPU begins, in real mode: a free page below 1 MiB. */
 #define TRAMPOLINE	  0x8000ul
 #define START_PATIENCE_NS 200000000
-
-struct gate {
-	uint16_t offset_low, selector, type, offset_middle;
-	uint32_t offset_high, reserved;
-};
-
-struct table_pointer {
-	uint16_t limit;
-	uint64_t base;
-} __attribute__((packed));
 
 /* In assembly. */
 extern const uint8_t trampoline[], trampoline_end[];
@@ -44,26 +22,22 @@ extern void *started_stack_top;
 extern uint64_t started_vcpu;
 void timer_interrupt(void);
 
-static volatile uint32_t *apic_register(unsigned int offset)
+void apic_enable_timer(uint32_t mode)
 {
-	return (volatile uint32_t *)(APIC + offset);
+	out8(PIC_1_MASK, 0xff);
+	out8(PIC_2_MASK, 0xff);
+	*apic_register(APIC_SPURIOUS) = APIC_ENABLE | SPURIOUS_VECTOR;
+	*apic_register(APIC_TIMER_DIVIDE) = DIVIDE_BY_16;
+	*apic_register(APIC_TIMER) = mode | TIMER_VECTOR;
 }
 
 static void enable_timer(void)
 {
 	static struct gate gates[TIMER_VECTOR + 1];
-	unsigned long handler = (unsigned long)timer_interrupt;
-	struct table_pointer pointer = {sizeof(gates) - 1, (unsigned long)gates};
 
-	gates[TIMER_VECTOR] = (struct gate){
-		(uint16_t)handler,	   CODE_64, INTERRUPT_GATE, (uint16_t)(handler >> 16),
-		(uint32_t)(handler >> 32), 0};
-	__asm__ volatile("lidt %0" : : "m"(pointer), "m"(gates));
-	out8(PIC_1_MASK, 0xff);
-	out8(PIC_2_MASK, 0xff);
-	*apic_register(APIC_SPURIOUS) = APIC_ENABLE | SPURIOUS_VECTOR;
-	*apic_register(APIC_TIMER_DIVIDE) = DIVIDE_BY_16;
-	*apic_register(APIC_TIMER) = TIMER_VECTOR;
+	gates[TIMER_VECTOR] = gate_to(timer_interrupt, 0);
+	load_gates(gates);
+	apic_enable_timer(0);
 }
 
 VISIBLE void bare_sleep_until(uint64_t deadline_ns)

@@ -43,3 +43,28 @@ void paging_use(unsigned int space)
 
 	__asm__ volatile("movq %0, %%cr3" : : "r"(root) : "memory");
 }
+
+static uint64_t *table(unsigned int space, enum paging_level level)
+{
+	switch (level) {
+	case PAGING_1:
+		return tables_1[space];
+	case PAGING_2:
+		return tables_2[space];
+	case PAGING_3:
+		return tables_3[space];
+	default:
+		return space ? second_table_4 : page_table_4;
+	}
+}
+
+uint64_t paging_entry(unsigned int space, enum paging_level level)
+{
+	return entry_for(table(space, level));
+}
+
+bool paging_write(unsigned int space, enum paging_level level, unsigned int index, uint64_t entry)
+{
+	table(space, level)[index] = entry;
+	return true;
+}

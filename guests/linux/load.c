@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A program for a Linux guest that keeps its kernel busy in many ways: system
+ * calls, page faults, processes that start, end, wait and wake each other,
+ * timer interrupts in all of that. Without a C library, so that every frame of
+ * it is known: kernel stacks end in user_entry -> run_* -> ... -> call.
+ */
+
+typedef unsigned long word;
+
+/* System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl). */
+enum {
+	SYS_READ = 0,
+	SYS_WRITE = 1,
+	SYS_OPEN = 2,
+	SYS_CLOSE = 3,
+	SYS_STAT = 4,
+	SYS_MMAP = 9,
+	SYS_MUNMAP = 11,
+	SYS_PIPE = 22,
+	SYS_YIELD = 24,
+	SYS_NANOSLEEP = 35,
+	SYS_GETPID = 39,
+	SYS_FORK = 57,
+	SYS_EXIT = 60,
+	SYS_WAIT4 = 61,
+	SYS_UNLINK = 87,
+};
+
+enum { O_RDWR_CREAT = 0102, PROT_RW = 3, MAP_OWN = 0x22 };
+
+#define PAGE 4096ul
+
+void user_entry(void);
+
+static __attribute__((noinline)) long call(long number, word a, word b, word c, word d)
+{
+	register word r10 __asm__("r10") = d;
+	register word r8 __asm__("r8") = ~0ul;
+	register word r9 __asm__("r9") = 0;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+static __attribute__((noinline)) void touch_pages(volatile char *memory, word len)
+{
+	for (word at = 0; at < len; at += PAGE)
+		memory[at] = 1;
+}
+
+static __attribute__((noinline)) void run_faults(void)
+{
+	for (;;) {
+		word len = 64 * PAGE;
+		long memory = call(SYS_MMAP, 0, len, PROT_RW, MAP_OWN);
+
+		touch_pages((char *)memory, len);
+		call(SYS_MUNMAP, (word)memory, len, 0, 0);
+	}
+}
+
+static __attribute__((noinline)) void run_files(void)
+{
+	static char bytes[3 * PAGE];
+
+	for (;;) {
+		long fd = call(SYS_OPEN, (word) "/work", O_RDWR_CREAT, 0600, 0);
+
+		call(SYS_WRITE, (word)fd, (word)bytes, sizeof(bytes), 0);
+		call(SYS_STAT, (word) "/no/such/file", (word)bytes, 0, 0);
+		call(SYS_CLOSE, (word)fd, 0, 0, 0);
+		call(SYS_UNLINK, (word) "/work", 0, 0, 0);
+	}
+}
+
+/* Two processes that hand each other a byte. */
+static __attribute__((noinline)) void run_pipes(void)
+{
+	int to[2], from[2];
+	char byte = 0;
+
+	call(SYS_PIPE, (word)to, 0, 0, 0);
+	call(SYS_PIPE, (word)from, 0, 0, 0);
+	if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+		for (;;) {
+			call(SYS_READ, (word)to[0], (word)&byte, 1, 0);
+			call(SYS_WRITE, (word)from[1], (word)&byte, 1, 0);
+		}
+	for (;;) {
+		call(SYS_WRITE, (word)to[1], (word)&byte, 1, 0);
+		call(SYS_READ, (word)from[0], (word)&byte, 1, 0);
+	}
+}
+
+static __attribute__((noinline)) void run_forks(void)
+{
+	for (;;) {
+		if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+			call(SYS_EXIT, 0, 0, 0, 0);
+		call(SYS_WAIT4, ~0ul, 0, 0, 0);
+	}
+}
+
+static __attribute__((noinline)) void spin(volatile word n)
+{
+	while (n)
+		n--;
+}
+
+static __attribute__((noinline)) void run_user(void)
+{
+	for (;;)
+		spin(100000);
+}
+
+static __attribute__((noinline)) void run_sleeps(void)
+{
+	const word time[2] = {0, 3000000};
+
+	for (;;) {
+		call(SYS_NANOSLEEP, (word)time, 0, 0, 0);
+		call(SYS_GETPID, 0, 0, 0, 0);
+		call(SYS_YIELD, 0, 0, 0, 0);
+	}
+}
+
+static __attribute__((noinline, noreturn)) void start_all(void)
+{
+	void (*const runs[])(void) = {run_faults, run_files, run_pipes,
+				      run_forks,  run_user,  run_sleeps};
+
+	for (word i = 0; i + 1 < sizeof(runs) / sizeof(*runs); i++)
+		if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+			runs[i]();
+	for (;;)
+		run_sleeps();
+}
+
+/* The kernel starts a program with an aligned stack and no return address. */
+__attribute__((used, noreturn)) void user_entry(void)
+{
+	start_all();
+}
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	xor %ebp, %ebp\n"
+	"	call user_entry\n"
+	"	hlt\n");
