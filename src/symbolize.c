@@ -11,15 +11,19 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/privilege.h"
+#include "cmd/image_args.h"
+#include "cmd/meter.h"
 #include "output/resolve.h"
-#include "symbol/symbols.h"
 
 static const char usage[] =
 	"usage: symbolize SYMS TRACE\n"
 	"\n"
 	"Writes TRACE to standard output with function names for its addresses.\n"
 	"\n"
-	"  SYMS           an ELF file, the output of nm -n, System.map or kallsyms\n"
+	"  SYMS           an ELF file, the output of nm -n, System.map or kallsyms;\n"
+	"                 FILE@0xADDRESS if its code begins there, and not where it was\n"
+	"                 linked\n"
 	"  TRACE          a stack trace that uniprof wrote, one frame a line; - for\n"
 	"                 standard input\n"
 	"  -h, --help     show this and exit\n"
@@ -41,24 +45,58 @@ static struct error *close_output(void)
 	return NULL;
 }
 
+/* Before anything is parsed that others wrote. */
+static void give_up_rights(void)
+{
+	struct privilege got;
+	char lacks[256];
+
+	if (!privilege_is_special())
+		return;
+	privilege_drop(SECCOMP_READER, &got);
+	privilege_lacks(&got, lacks, sizeof(lacks));
+	if (*lacks)
+		fprintf(stderr, "symbolize: warning: %s\n", lacks);
+}
+
+/* A trace does not tell where files were: they are where they were linked, if nobody knows better. */
+static struct error *load(const struct image_args *args, struct images **images)
+{
+	struct error *err = images_new(images);
+
+	if (!err)
+		err = image_args_load(args, *images);
+	if (!err && !images_count(*images))
+		err = images_put(*images, 0, 0, false);
+	return err;
+}
+
 static struct error *symbolize(const char *syms, const char *trace, struct resolve_result *result)
 {
 	const char *name = strcmp(trace, "-") ? trace : "standard input";
-	struct symbols *symbols = NULL;
+	struct image_args args = {0};
+	struct images *images = NULL;
+	struct meter meter;
 	struct error *err;
 	int fd;
 
-	err = symbols_load(syms, &symbols);
+	/* Names and progress on the same terminal would be mixed up. */
+	meter_init(&meter, "symbolize");
+	meter.progress.silent = isatty(STDOUT_FILENO);
+	err = image_args_add(&args, syms, true);
+	if (!err)
+		err = open_trace(trace, &fd);
 	if (err)
 		return err;
-	err = open_trace(trace, &fd);
-	if (!err) {
-		err = resolve_trace(symbols, fd, name, STDOUT_FILENO, "standard output", result);
-		close(fd);
-	}
+	give_up_rights();
+	err = load(&args, &images);
+	if (!err)
+		err = resolve_trace(images, fd, name, STDOUT_FILENO, "standard output",
+				    &meter.progress, result);
+	close(fd);
 	if (!err)
 		err = close_output();
-	symbols_free(symbols);
+	images_free(images);
 	return err;
 }
 

@@ -53,6 +53,21 @@ class Symbolize(unittest.TestCase):
         for word in words:
             self.assertIn(word, text)
 
+    def test_a_stripped_file_is_named_by_its_debug_file(self):
+        """The tools of GNU binutils part symbolize itself from its symbols, as distributions do."""
+        os.chmod(self.work.name, 0o755)
+        at = lambda name: os.path.join(self.work.name, name)  # noqa: E731
+        subprocess.run(["objcopy", "--only-keep-debug", SYMBOLIZE, at("apart.debug")], check=True)
+        subprocess.run(["objcopy", "--strip-all", f"--add-gnu-debuglink={at('apart.debug')}", SYMBOLIZE, at("stripped")], check=True)
+        nm = subprocess.run(["nm", SYMBOLIZE], check=True, stdout=subprocess.PIPE, text=True).stdout
+        address = next(line.split()[0] for line in nm.splitlines() if line.endswith(" T main"))
+        trace = self.file("trace", HEAD + f"0x{address.lstrip('0')}\n1\n\n")
+        done = self.run_it(at("stripped"), trace)
+        self.assertEqual(done.stdout.decode(), HEAD + "main\n1\n\n", done.stderr)
+        os.remove(at("apart.debug"))
+        done = self.run_it(at("stripped"), trace)
+        self.assertNotIn("main", done.stdout.decode())
+
     def test_trace_gets_names(self):
         self.assertEqual(
             self.resolved(HEAD + "0x1104\n0x1100\n0x10\n1\n\n0x1100\n0\n\n"),

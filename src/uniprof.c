@@ -6,18 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/privilege.h"
 #include "cmd/cmd.h"
+#include "output/disassemble.h"
+#include "symbol/debuginfod.h"
+#include "symbol/demangle.h"
 #include "target/target.h"
+#include "top/screen.h"
 
 static const struct verb *const verbs[] = {
-	&verb_record, &verb_run, &verb_report, &verb_flamegraph, &verb_export, &verb_list,
+	&verb_record, &verb_run,    &verb_top,	&verb_report, &verb_flamegraph,
+	&verb_diff,   &verb_export, &verb_list, &verb_stack,
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(*verbs))
 
 static void print_version(void)
 {
-	printf("uniprof %s, %s\n", UNIPROF_VERSION, target_features);
+	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
+	       privilege_feature, seccomp_feature, demangle_feature, disassembler_feature,
+	       screen_feature, debuginfod_feature);
 }
 
 static void print_help(FILE *out)
@@ -34,7 +42,9 @@ static void print_help(FILE *out)
 	      "  -V, --version   version, and what was built in\n"
 	      "  -h, --help      this text\n"
 	      "\n"
-	      "a guest is named xen:NAME, xen:ID, replay:FILE, or NAME or ID alone\n"
+	      "a guest is named xen:NAME, xen:ID, kvm:PID, qemu:PID, process:PID, replay:FILE, or "
+	      "by its"
+	      " name alone\n"
 	      "\n"
 	      "the classic command line works as ever:\n",
 	      out);

@@ -33,8 +33,9 @@ class Builds(unittest.TestCase):
         return run(str(self.build / "uniprof"), "-V")
 
     def test_without_xen_the_rest_builds_and_says_so(self):
-        self.make("-Dxen=disabled")
+        self.make("-Dxen=disabled", "-Dcapstone=disabled")
         self.assertIn("without Xen", self.version())
+        self.assertIn("without a disassembler", self.version())
         linked = run("ldd", str(self.build / "uniprof"))
         self.assertNotIn("libxen", linked)
         done = subprocess.run([self.build / "uniprof", "record", "xen:1"], capture_output=True, text=True, check=False)
@@ -71,8 +72,23 @@ class Builds(unittest.TestCase):
         self.make(f"-Dxen_tree={tree}")
         self.assertIn("with Xen (libxencall)", self.version())
 
-    def test_with_clang(self):
-        self.make(env=dict(os.environ, CC="clang"))
+    def test_without_a_demangler_and_debuginfod(self):
+        self.make("-Dxen=disabled", "-Diberty=disabled", "-Ddebuginfod=disabled")
+        self.assertIn("demangles OCaml only", self.version())
+        self.assertIn("without debuginfod", self.version())
+
+    def test_with_clang_and_without_a_filter_on_system_calls(self):
+        self.make("-Dseccomp=disabled", env=dict(os.environ, CC="clang"))
+        self.assertIn("gives up root, without a filter on system calls", self.version())
+        self.assertNotIn("libseccomp", run("ldd", str(self.build / "uniprof")))
+
+    def test_without_ncurses_top_writes_text_only(self):
+        self.make("-Dscreen=disabled")
+        self.assertIn("without a live screen", self.version())
+        self.assertNotIn("libncurses", run("ldd", str(self.build / "uniprof")))
+        done = subprocess.run([self.build / "uniprof", "top", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("top -b", done.stderr)
 
     def test_release_build_installs_what_users_expect(self):
         self.make("--buildtype=release", "--prefix=/usr")

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct arch *const all[] = {&arch_x86_64, &arch_x86_32};
+static const struct arch *const all[] = {&arch_x86_64, &arch_x86_32, &arch_arm64, &arch_arm32};
 
 const struct arch *arch_by_name(const char *name)
 {

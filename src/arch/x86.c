@@ -4,6 +4,7 @@
 #include <elf.h>
 
 #include "arch/x86_mmu.h"
+#include "arch/x86_registers.h"
 
 /* How addresses are translated follows from the control registers alone, so both share the walk. */
 
@@ -12,6 +13,8 @@ const struct arch arch_x86_64 = {
 	.word = 8,
 	.machine = EM_X86_64,
 	.translate = x86_translate,
+	.show = x86_registers_show,
+	.segment_text = x86_segment_text,
 };
 
 const struct arch arch_x86_32 = {
@@ -19,4 +22,6 @@ const struct arch arch_x86_32 = {
 	.word = 4,
 	.machine = EM_386,
 	.translate = x86_translate,
+	.show = x86_registers_show,
+	.segment_text = x86_segment_text,
 };

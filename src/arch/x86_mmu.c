@@ -14,6 +14,16 @@
 #define ADDR_MASK 0x000ffffffffff000ull
 #define PHYS_MAX  0x000fffffffffffffull
 
+static void note(struct xlate_log *log, const void *at, size_t size, uint64_t entry)
+{
+	if (log->n < XLATE_LOG) {
+		log->size = size;
+		log->read[log->n].at = at;
+		log->read[log->n].entry = entry;
+	}
+	log->n++;
+}
+
 /* Reads a page-table entry of `size` bytes, which never crosses a frame. */
 static bool read_entry(const struct physmem *mem, uint64_t addr, size_t size, uint64_t *entry,
 		       struct xlate *out)
@@ -25,7 +35,10 @@ static bool read_entry(const struct physmem *mem, uint64_t addr, size_t size, ui
 	if (!frame)
 		return false;
 	*entry = 0;
-	memcpy(entry, frame + (addr & (FRAME_SIZE - 1)), size);
+	frame += addr & (FRAME_SIZE - 1);
+	memcpy(entry, frame, size);
+	if (out->log)
+		note(out->log, frame, size, *entry);
 	return true;
 }
 
@@ -38,16 +51,27 @@ static enum xlate_status found(uint64_t base, uint64_t page_size, uint64_t va, s
 	return XLATE_OK;
 }
 
+/* What a page table of 512 entries covers: neighbours mostly share theirs. */
+#define TABLE_SHIFT (FRAME_SHIFT + 9)
+
 /* Walks tables of 512 entries from `level` (1: page table, ... 5) down. */
 static enum xlate_status walk(uint64_t table, int level, uint64_t va, const struct physmem *mem,
 			      struct xlate *out)
 {
 	uint64_t entry, size, base;
 
+	if (out->table && !((va ^ out->table_va) >> TABLE_SHIFT)) {
+		table = out->table;
+		level = 1;
+	}
 	for (;; level--) {
 		unsigned shift = FRAME_SHIFT + 9 * (level - 1);
 
 		table &= ADDR_MASK;
+		if (level == 1) {
+			out->table = table;
+			out->table_va = va;
+		}
 		if (!read_entry(mem, table + (va >> shift & 511) * 8, 8, &entry, out))
 			return XLATE_MISSING;
 		if (!(entry & PRESENT))
@@ -134,6 +158,7 @@ enum xlate_status x86_translate(const struct mmu *mmu, uint64_t va, const struct
 		return canonical(va, 48) ? walk(mmu->root, 4, va, mem, out) : XLATE_ABSENT;
 	case MMU_X86_5:
 		return canonical(va, 57) ? walk(mmu->root, 5, va, mem, out) : XLATE_ABSENT;
+	default:
+		return XLATE_ABSENT;
 	}
-	return XLATE_ABSENT;
 }

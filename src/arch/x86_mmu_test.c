@@ -126,10 +126,29 @@ static void absent_at_every_level(void **state)
 	assert_int_equal(memory.reads, 1);
 }
 
+static void a_neighbour_is_found_by_the_last_table_alone(void **state)
+{
+	struct memory memory;
+	const struct physmem mem = {.frame = frame, .ctx = &memory};
+	const struct mmu mmu = {.mode = MMU_X86_4, .root = 0x1000};
+	struct xlate x;
+
+	build_4(&memory, 0x5000);
+	put64(&memory, 0x4000 + 4 * 8, 0x6000 | 1);
+	assert_int_equal(go(&memory, MMU_X86_4, 0x1000, VA, &x), XLATE_OK);
+	assert_int_equal(memory.reads, 4);
+	assert_int_equal(x86_translate(&mmu, VA + FRAME_SIZE, &mem, &x), XLATE_OK);
+	assert_int_equal(x.addr, 0x6abc);
+	assert_int_equal(memory.reads, 5);
+	/* An address that another table leads to is walked to from the top. */
+	assert_int_equal(x86_translate(&mmu, VA + (1u << 21), &mem, &x), XLATE_ABSENT);
+	assert_true(memory.reads > 6);
+}
+
 static void a_missing_table_is_named(void **state)
 {
 	struct memory memory;
-	struct xlate x;
+	struct xlate x = {0};
 
 	for (size_t keep = 0; keep <= 4; keep++) {
 		build_4(&memory, 0x5000);
@@ -238,7 +257,7 @@ static void two_levels(void **state)
 	struct memory memory = {0};
 	struct physmem mem = {.frame = frame, .ctx = &memory};
 	struct mmu mmu = {.mode = MMU_X86_32, .root = 0x1000};
-	struct xlate x;
+	struct xlate x = {0};
 
 	put32(&memory, 0x1000 + 0x300 * 4, 0x2000 | 7);
 	put32(&memory, 0x2000 + 5 * 4, 0xfffff000 | 7);
@@ -274,7 +293,7 @@ static void random_tables_are_walked_within_bounds(void **state)
 {
 	struct memory memory = {.n = 16};
 	uint64_t seed = 88172645463325252ull;
-	struct xlate x;
+	struct xlate x = {0};
 
 	for (int round = 0; round < 200000; round++) {
 		uint64_t va, root;
@@ -321,6 +340,7 @@ int main(void)
 		cmocka_unit_test(four_levels),
 		cmocka_unit_test(five_levels),
 		cmocka_unit_test(absent_at_every_level),
+		cmocka_unit_test(a_neighbour_is_found_by_the_last_table_alone),
 		cmocka_unit_test(a_missing_table_is_named),
 		cmocka_unit_test(large_pages),
 		cmocka_unit_test(reserved_bits_make_an_entry_absent),

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-#define NS_PER_S 1000000000ull
+#define NS_PER_S  1000000000ull
+#define NS_PER_US 1000ull
 
 /* CLOCK_MONOTONIC in ns. */
 uint64_t clock_now_ns(void);

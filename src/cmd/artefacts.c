@@ -3,16 +3,24 @@
 
 #include <stdlib.h>
 
+#include "base/ahead.h"
 #include "cmd/load.h"
 #include "output/flamegraph.h"
 #include "output/output.h"
+
+/* The files' names, behind the stem. */
+#define RAW	 ".raw"
+#define SYMS	 ".syms"
+#define RESOLVED ".resolved.raw"
+#define FOLDED	 ".folded"
+#define SVG	 ".svg"
 
 struct artefacts {
 	const char *stem;
 	const char *recording;
 	struct load_options options;
 	struct loaded loaded;
-	struct symbols *symbols;
+	const struct images *images;
 	struct namer *addresses; /* names nothing */
 	bool quiet;
 };
@@ -64,7 +72,7 @@ static struct error *write_folded(struct artefacts *a, FILE *out)
 
 static struct error *write_symbols(struct artefacts *a, FILE *out)
 {
-	return symbols_write_nm(a->symbols, out);
+	return images_write_nm(a->images, out);
 }
 
 static struct error *write_svg(struct artefacts *a, FILE *out)
@@ -85,36 +93,47 @@ static struct error *write_svg(struct artefacts *a, FILE *out)
 	return err;
 }
 
-static struct error *write_all(struct artefacts *a)
+struct error *artefacts_open(const char *stem)
 {
-	struct error *err = put(a, ".raw", write_raw);
+	const char *endings[] = {RAW, SYMS, RESOLVED, FOLDED, SVG};
+	struct error *err = NULL;
+	char *path;
 
-	if (!err && a->symbols)
-		err = put(a, ".syms", write_symbols);
-	if (!err)
-		err = put(a, ".resolved.raw", write_resolved);
-	if (!err)
-		err = put(a, ".folded", write_folded);
-	if (!err)
-		err = put(a, ".svg", write_svg);
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && !err; i++) {
+		if (asprintf(&path, "%s%s", stem, endings[i]) < 0)
+			return error_no_memory();
+		err = ahead_output(path);
+		free(path);
+	}
 	return err;
 }
 
-struct error *artefacts_write(const char *stem, const char *recording, const char *image,
+static struct error *write_all(struct artefacts *a)
+{
+	struct error *err = put(a, RAW, write_raw);
+
+	if (!err && images_count(a->images))
+		err = put(a, SYMS, write_symbols);
+	if (!err)
+		err = put(a, RESOLVED, write_resolved);
+	if (!err)
+		err = put(a, FOLDED, write_folded);
+	if (!err)
+		err = put(a, SVG, write_svg);
+	return err;
+}
+
+struct error *artefacts_write(const char *stem, const char *recording, const struct images *images,
 			      bool quiet)
 {
-	struct artefacts a = {.stem = stem, .recording = recording, .quiet = quiet};
-	struct error *err = NULL;
+	struct artefacts a = {.stem = stem,
+			      .recording = recording,
+			      .images = images,
+			      .quiet = quiet};
+	struct error *err;
 
 	load_defaults(&a.options);
 	a.options.path = recording;
-	if (*image) {
-		err = symbols_load(image, &a.symbols);
-		if (err && !quiet)
-			say("no symbol table: %s", err->text);
-		error_free(err);
-		err = NULL;
-	}
 	err = load(&a.options, &a.loaded);
 	if (!err)
 		err = namer_new(NULL, NULL, &a.addresses);
@@ -124,6 +143,5 @@ struct error *artefacts_write(const char *stem, const char *recording, const cha
 		say("warning: %s", a.loaded.warning);
 	namer_free(a.addresses);
 	unload(&a.loaded);
-	symbols_free(a.symbols);
 	return err;
 }

@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/ahead.h"
+#include "symbol/clean.h"
+
 static volatile sig_atomic_t signal_number;
 
 void say(const char *format, ...)
@@ -23,8 +26,11 @@ void say(const char *format, ...)
 
 void put_clean(const char *text, FILE *out)
 {
-	for (; *text; text++)
-		fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
+	char *clean = *text ? clean_name_new(text) : NULL;
+
+	if (clean)
+		fputs(clean, out);
+	free(clean);
 }
 
 struct error *usage_error(const struct verb *verb, const char *format, ...)
@@ -66,11 +72,14 @@ int caught_signal(void)
 
 struct error *open_output(const char *path, FILE **out)
 {
+	int fd;
+
 	if (!strcmp(path, "-")) {
 		*out = stdout;
 		return NULL;
 	}
-	*out = fopen(path, "we");
+	fd = open_to_write(path);
+	*out = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!*out)
 		return error_errno(ERR_OUTPUT, errno, "cannot write %s", path);
 	return NULL;
@@ -83,6 +92,15 @@ static bool is_regular(const char *path)
 	return !lstat(path, &st) && S_ISREG(st.st_mode);
 }
 
+/* Without the right to remove it, what is incomplete must not look like a result either. */
+static void empty(FILE *out)
+{
+	struct stat st;
+
+	if (!fstat(fileno(out), &st) && S_ISREG(st.st_mode) && ftruncate(fileno(out), 0))
+		errno = 0; /* as well as can be */
+}
+
 struct error *close_output(const char *path, FILE *out, struct error *err)
 {
 	bool failed = ferror(out);
@@ -92,6 +110,8 @@ struct error *close_output(const char *path, FILE *out, struct error *err)
 		failed = true;
 		number = errno;
 	}
+	if ((failed || err) && out != stdout)
+		empty(out);
 	if (out != stdout && fclose(out) && !failed) {
 		failed = true;
 		number = errno;

@@ -22,8 +22,8 @@ struct verb {
 	struct error *(*run)(int argc, char **argv, int *status);
 };
 
-extern const struct verb verb_record, verb_run, verb_report, verb_flamegraph, verb_export,
-	verb_list;
+extern const struct verb verb_record, verb_run, verb_top, verb_report, verb_flamegraph, verb_diff,
+	verb_export, verb_list, verb_stack;
 
 /* The command line of 2017: no verb, OUTFILE and DOMID. */
 extern const struct verb verb_classic;
@@ -55,7 +55,7 @@ struct error *open_output(const char *path, FILE **out);
 
 /*
  * Closes it (stdout is flushed), so that a full disk is noticed. Removes what
- * is incomplete unless it went to stdout. Pass the error of writing, if any.
+ * is incomplete (or, without the right to, empties it) unless it went to stdout. Pass the error of writing, if any.
  */
 struct error *close_output(const char *path, FILE *out, struct error *err);
 

@@ -12,9 +12,17 @@ static const char help[] =
 	"Writes a recording in a format that other tools read.\n"
 	"\n"
 	"  -o, --output FILE     where to (default: standard output)\n"
-	"      --format NAME     folded: a stack a line, root first, with its count\n"
-	"                        raw: the classic trace, a stack a sample\n"
-	"                        (default: by the ending of FILE, .folded or .raw)\n" LOAD_HELP;
+	"      --format NAME     (default: by the ending of FILE)\n"
+	"         folded         .folded            a stack a line, root first, with its count\n"
+	"         raw            .raw               the classic trace, a stack a sample\n"
+	"         pprof          .pb.gz             go tool pprof\n"
+	"         speedscope     .speedscope.json   speedscope.app\n"
+	"         firefox        .firefox.json      profiler.firefox.com\n"
+	"         perf-script    .perf              as perf script prints it\n"
+	"         perf.data      .data              perf report, perf script\n"
+	"         callgrind      .callgrind         callgrind_annotate, KCachegrind\n"
+	"         chrome         .trace.json        time line: Perfetto, "
+	"chrome://tracing\n" LOAD_HELP;
 
 static struct error *parse(int argc, char **argv, struct load_options *options,
 			   const struct output_format **format)
@@ -64,6 +72,8 @@ static struct error *export(int argc, char **argv, int *status)
 	const char *path;
 	FILE *out;
 
+	if (!err)
+		err = load_confine(&options);
 	if (!err)
 		err = load(&options, &loaded);
 	if (err)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/flamegraph.h"
+#include "cmd/picture.h"
 
 #include <stdlib.h>
 
-#include "cmd/load.h"
 #include "cmd/parse.h"
 
-enum { TITLE = LOAD_NEXT, WIDTH, ICICLE, REVERSE };
+enum { TITLE = LOAD_NEXT, WIDTH, ICICLE, REVERSE, HTML };
 
 static const char help[] =
 	"usage: uniprof flamegraph [options] RECORDING\n"
 	"\n"
-	"Draws where the time went, as one self-contained SVG.\n"
+	"Draws where the time went, as one self-contained SVG or page.\n"
 	"\n"
 	"  -o, --output FILE     the picture (default: standard output)\n" LOAD_HELP
+	"      --html            a page with time line, filters, callers and callees, instead of\n"
+	"                        an SVG (also when FILE ends in .html)\n"
 	"      --title TEXT      above the picture\n"
 	"      --width N         pixels (default: as wide as the window)\n"
 	"      --icicle          root at the top\n"
@@ -22,6 +23,7 @@ static const char help[] =
 struct options {
 	struct load_options load;
 	struct flamegraph_options draw;
+	bool html;
 };
 
 static struct error *take_option(struct options *options, int option)
@@ -39,6 +41,9 @@ static struct error *take_option(struct options *options, int option)
 		if (!err)
 			options->draw.width = (unsigned)number;
 		return err;
+	case HTML:
+		options->html = true;
+		return NULL;
 	case ICICLE:
 		options->draw.icicle = true;
 		return NULL;
@@ -57,6 +62,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 	static const struct option longs[] = {LOAD_LONG_OPTIONS,
 					      {"title", required_argument, NULL, TITLE},
 					      {"width", required_argument, NULL, WIDTH},
+					      {"html", no_argument, NULL, HTML},
 					      {"icicle", no_argument, NULL, ICICLE},
 					      {"reverse", no_argument, NULL, REVERSE},
 					      {0}};
@@ -71,26 +77,43 @@ static struct error *parse(int argc, char **argv, struct options *options)
 		err = take_option(options, option);
 	if (!err && optind + 1 != argc)
 		err = usage_error(&verb_flamegraph, "one recording, please");
-	if (!err)
+	if (!err) {
 		options->load.path = argv[optind];
+		options->html |= has_ending(options->load.output, ".html");
+	}
 	return err;
 }
 
 static struct error *draw(const struct loaded *loaded, const struct flamegraph_options *options,
-			  const char *path)
+			  FILE *out)
 {
 	const struct tree_options how = {.reverse = options->reverse};
 	struct tree *tree = NULL;
+	struct error *err = tree_build(loaded->profile, loaded->namer, &how, &tree);
+
+	if (!err)
+		err = flamegraph_write(tree, options, out);
+	tree_free(tree);
+	return err;
+}
+
+static struct error *write_picture(const struct loaded *loaded, const struct options *options)
+{
+	const struct page_options page = {.title = options->draw.title,
+					  .icicle = options->draw.icicle,
+					  .reverse = options->draw.reverse};
+	const char *path = options->load.output ? options->load.output : "-";
 	struct error *err;
 	FILE *out;
 
-	err = tree_build(loaded->profile, loaded->namer, &how, &tree);
-	if (!err)
-		err = open_output(path, &out);
-	if (!err)
-		err = close_output(path, out, flamegraph_write(tree, options, out));
-	tree_free(tree);
-	return err;
+	err = open_output(path, &out);
+	if (err)
+		return err;
+	if (options->html)
+		err = write_page(loaded, &options->load.path, 1, &options->load, &page, out);
+	else
+		err = draw(loaded, &options->draw, out);
+	return close_output(path, out, err);
 }
 
 static struct error *flamegraph(int argc, char **argv, int *status)
@@ -101,6 +124,8 @@ static struct error *flamegraph(int argc, char **argv, int *status)
 	struct error *err = parse(argc, argv, &options);
 
 	if (!err)
+		err = load_confine(&options.load);
+	if (!err)
 		err = load(&options.load, &loaded);
 	if (err)
 		return err;
@@ -109,7 +134,7 @@ static struct error *flamegraph(int argc, char **argv, int *status)
 	text = load_subtitle(loaded.profile);
 	options.draw.subtitle = text;
 	options.draw.warning = loaded.warning;
-	err = draw(&loaded, &options.draw, options.load.output ? options.load.output : "-");
+	err = write_picture(&loaded, &options);
 	free(text);
 	unload(&loaded);
 	return err;

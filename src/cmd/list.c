@@ -8,7 +8,9 @@
 static const char help[] =
 	"usage: uniprof list\n"
 	"\n"
-	"Shows the guests that are there, and what stands in the way of profiling them.\n";
+	"Shows the guests that are there, and what stands in the way of profiling them: Xen's\n"
+	"(xen), those that any program runs by KVM (kvm), and those that QEMU emulates (qemu).\n"
+	"A process is profiled as process:PID, whether it is a guest or not.\n";
 
 /* In a column of this width. */
 static void print_name(const char *name, int width)
@@ -49,6 +51,12 @@ static struct error *list(int argc, char **argv, int *status)
 			continue;
 		kinds++;
 		err = error_first(err, ops->list(print, &n));
+	}
+	/* A machine that is no host of one kind may well be one of another. */
+	if (err && n) {
+		say("%s", err->text);
+		error_free(err);
+		err = NULL;
 	}
 	if (!kinds)
 		return error_new(ERR_DENIED,

@@ -2,72 +2,60 @@
 #include "cmd/load.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/ahead.h"
+#include "base/privilege.h"
+#include "cmd/confine.h"
+#include "cmd/load_images.h"
 #include "cmd/parse.h"
-
-/* Above these shares a profile is not to be read without a warning. */
-#define WARN_TRUNCATED	0.05
-#define WARN_UNRESOLVED 0.20
+#include "output/guest_text.h"
+#include "profile/distinct.h"
+#include "profile/quality.h"
+#include "symbol/symbol_cache.h"
 
 void load_defaults(struct load_options *options)
 {
 	memset(options, 0, sizeof(*options));
 	options->filter = PROFILE_ON_CPU;
+	meter_init(&options->meter, "uniprof");
+	options->filter.progress = &options->meter.progress;
 }
 
 struct error *load_option(struct load_options *options, int option, const char *value, bool *known)
 {
-	struct error *err = NULL;
-	uint64_t number;
-
 	*known = true;
 	switch (option) {
 	case 'o':
 		options->output = value;
 		break;
 	case 's':
-		options->symbols = value;
-		break;
+		return image_args_add(&options->files, value, true);
 	case LOAD_STATE:
+		options->state_given = true;
 		return parse_states("--state", value, &options->filter.states);
 	case LOAD_VCPU:
-		err = parse_count("--vcpu", value, 0, RECORDING_MAX_VCPUS - 1, &number);
-		if (!err)
-			options->filter.vcpu = (int64_t)number;
+		options->filter.vcpus = options->vcpus;
+		return parse_vcpus("--vcpu", value, options->vcpus);
+	case LOAD_FROM:
+		return parse_moment("--from", value, &options->filter.from_ns);
+	case LOAD_TO:
+		return parse_moment("--to", value, &options->filter.to_ns);
+	case LOAD_WEIGHT:
+		options->filter.by_cpu = !strcmp(value, "cpu");
+		if (!options->filter.by_cpu && strcmp(value, "time"))
+			return error_new(ERR_USAGE, "--weight %s: it is time or cpu", value);
+		break;
+	case LOAD_NO_INLINE:
+		options->naming.no_inline = true;
+		break;
+	case LOAD_NO_DEMANGLE:
+		options->naming.no_demangle = true;
 		break;
 	default:
 		*known = false;
-	}
-	return err;
-}
-
-/*
- * A recording whose writer was killed carries no names, but tells which image
- * it is about; it is used only if it still is the same one.
- */
-static struct error *find_symbols(const struct load_options *options, const struct profile *profile,
-				  struct symbols **symbols)
-{
-	const struct recording_info *info = &profile->info;
-	const char *id;
-	struct error *err;
-
-	if (options->symbols)
-		return symbols_load(options->symbols, symbols);
-	if (profile->n_names || !info->image)
-		return NULL;
-	err = symbols_load(info->image, symbols);
-	if (err) {
-		error_free(err);
-		return NULL;
-	}
-	id = symbols_build_id(*symbols);
-	if (info->build_id && (!id || strcmp(id, info->build_id))) {
-		symbols_free(*symbols);
-		*symbols = NULL;
 	}
 	return NULL;
 }
@@ -76,7 +64,9 @@ double load_truncated_share(const struct profile *profile)
 {
 	uint64_t all = profile->selected.samples;
 
-	return all ? 1 - (double)profile->ends[UNWIND_OUTERMOST] / (double)all : 0;
+	uint64_t good = profile->ends[UNWIND_OUTERMOST] + profile->ends[UNWIND_NO_ROOM];
+
+	return all ? 1 - (double)good / (double)all : 0;
 }
 
 struct error *load_unresolved_share(const struct loaded *loaded, double *share)
@@ -103,22 +93,17 @@ struct error *load_unresolved_share(const struct loaded *loaded, double *share)
 	return NULL;
 }
 
-/* Appends a sentence to the warning. */
-static struct error *warn(struct loaded *loaded, const char *format, ...) PRINTF_LIKE(2, 3);
-
-static struct error *warn(struct loaded *loaded, const char *format, ...)
+/* Appends a sentence to the warning; takes it over, NULL: none. */
+static struct error *warn(struct loaded *loaded, char *text)
 {
-	char *text, *both;
-	va_list args;
+	char *both;
 	int rc;
 
-	va_start(args, format);
-	rc = vasprintf(&text, format, args);
-	va_end(args);
-	if (rc < 0)
-		return error_no_memory();
-	rc = asprintf(&both, "%s%s%s", loaded->warning ? loaded->warning : "",
-		      loaded->warning ? "; " : "", text);
+	if (!text || !loaded->warning) {
+		loaded->warning = text ? text : loaded->warning;
+		return NULL;
+	}
+	rc = asprintf(&both, "%s; %s", loaded->warning, text);
 	free(text);
 	if (rc < 0)
 		return error_no_memory();
@@ -127,51 +112,118 @@ static struct error *warn(struct loaded *loaded, const char *format, ...)
 	return NULL;
 }
 
+/* Samples of stacks in which any frame has no name. */
+static struct error *count_nameless(const struct loaded *loaded, uint64_t *samples)
+{
+	const struct profile *profile = loaded->profile;
+	uint32_t n = stacks_count(profile->stacks);
+	bool *nameless = calloc(n, sizeof(*nameless));
+	struct error *err = nameless ? NULL : error_no_memory();
+
+	*samples = 0;
+	/* A node's parent comes before it. */
+	for (uint32_t i = 1; i < n && !err; i++) {
+		const struct stack_node *node = stacks_node(profile->stacks, i);
+		struct named named = {0};
+
+		if (i % PROGRESS_STEP == 0)
+			progress_at(loaded->progress, "finding names", i, n);
+		err = namer_name(loaded->namer, node->addr, node->kind, &named);
+		nameless[i] = nameless[node->parent] || !named.resolved;
+		if (nameless[i])
+			*samples += profile->cells[i].samples;
+	}
+	free(nameless);
+	return err;
+}
+
 static struct error *add_warnings(struct loaded *loaded)
 {
 	const struct profile *profile = loaded->profile;
-	double truncated = load_truncated_share(profile), unresolved;
+	struct quality quality = {.stacks = profile->selected.samples};
+	double unresolved;
 	struct error *err = load_unresolved_share(loaded, &unresolved);
+	char *text = NULL;
 
-	if (!err && truncated > WARN_TRUNCATED)
-		err = warn(loaded, "%.0f %% of the stacks are cut short: callers are missing",
-			   100 * truncated);
-	if (!err && unresolved > WARN_UNRESOLVED)
-		err = warn(loaded, "%.0f %% of the samples are in code without a name",
-			   100 * unresolved);
-	if (!err && profile->cut)
-		err = warn(loaded, "the recording stops in the middle: its writer was killed");
+	if (!err)
+		err = count_nameless(loaded, &quality.nameless);
+	if (err)
+		return err;
+	quality.truncated =
+		(uint64_t)(load_truncated_share(profile) * (double)quality.stacks + 0.5);
+	quality.no_room = profile->ends[UNWIND_NO_ROOM];
+	quality.nameless_leaf = (uint64_t)(unresolved * (double)quality.stacks + 0.5);
+	err = quality_warning(&quality, &text);
+	if (!err)
+		err = warn(loaded, text);
+	if (!err && profile->cut) {
+		text = strdup("the recording stops in the middle: its writer was killed");
+		err = text ? warn(loaded, text) : error_no_memory();
+	}
 	return err;
 }
 
 char *load_subtitle(const struct profile *profile)
 {
-	const struct recording_info *info = &profile->info;
-	char *text;
+	return guest_line(profile);
+}
 
-	if (asprintf(&text, "%s:%s (%s), %" PRIu64 " samples at %g/s in %.1f s",
-		     info->target ? info->target : "?",
-		     info->guest_name && *info->guest_name ? info->guest_name
-		     : info->guest_id			   ? info->guest_id
-							   : "?",
-		     info->guest_type ? info->guest_type : "?", profile->selected.samples,
-		     info->rate_hz, (double)profile->last_ns / 1e9) < 0)
-		return NULL;
-	return text;
+struct error *load_confine(const struct load_options *options)
+{
+	struct error *err = ahead_input(options->path);
+
+	if (!err)
+		err = symbol_cache_ahead();
+	if (!err && privilege_is_special())
+		err = ahead_output(options->output);
+	if (!err)
+		confine_reader();
+	return err;
+}
+
+/* All names at once. */
+static struct error *prepare(struct loaded *loaded)
+{
+	const char *trouble;
+	struct frame *frames;
+	struct error *err;
+	char *text;
+	size_t n;
+
+	err = distinct_frames(loaded->profile->stacks, &frames, &n);
+	if (err)
+		return err;
+	err = namer_prepare(loaded->namer, frames, n);
+	free(frames);
+	trouble = namer_trouble(loaded->namer);
+	if (err || !trouble)
+		return err;
+	text = strdup(trouble);
+	return text ? warn(loaded, text) : error_no_memory();
 }
 
 struct error *load(const struct load_options *options, struct loaded *out)
 {
+	const bool to_stdout = !options->output || !strcmp(options->output, "-");
 	struct error *err;
 
 	memset(out, 0, sizeof(*out));
+	out->progress = options->filter.progress;
 	err = profile_load(options->path, &options->filter, &out->profile);
 	if (!err)
-		err = find_symbols(options, out->profile, &out->symbols);
+		err = load_images(&options->files, out->profile, &out->images, &out->warning);
 	if (!err)
-		err = namer_new(out->symbols, out->profile, &out->namer);
+		err = namer_new(out->images, out->profile, &out->namer);
+	if (!err)
+		namer_set(out->namer, &options->naming);
+	if (!err)
+		err = prepare(out);
 	if (!err)
 		err = add_warnings(out);
+	progress_end(out->progress);
+	/* What follows comes in between otherwise. */
+	if (out->progress && to_stdout)
+		out->progress->silent = isatty(STDOUT_FILENO);
 	if (err)
 		unload(out);
 	return err;
@@ -179,8 +231,9 @@ struct error *load(const struct load_options *options, struct loaded *out)
 
 void unload(struct loaded *loaded)
 {
+	progress_end(loaded->progress);
 	namer_free(loaded->namer);
-	symbols_free(loaded->symbols);
+	images_free(loaded->images);
 	profile_free(loaded->profile);
 	free(loaded->warning);
 	memset(loaded, 0, sizeof(*loaded));

@@ -7,30 +7,57 @@
 #include <getopt.h>
 
 #include "cmd/cmd.h"
+#include "cmd/image_args.h"
+#include "cmd/meter.h"
 #include "output/tree.h"
 
 struct load_options {
-	const char *path;    /* the recording */
-	const char *symbols; /* NULL: the names in the recording, or the image it tells of */
-	const char *output;  /* NULL: the verb's default */
+	const char *path;	 /* the recording */
+	struct image_args files; /* none: the names in the recording, or the images it tells of */
+	const char *output;	 /* NULL: the verb's default */
 	struct profile_filter filter;
+	bool state_given; /* --state was: else the filter has the default */
+	struct namer_options naming;
+	struct meter meter;		 /* what the filter tells of progress */
+	bool vcpus[RECORDING_MAX_VCPUS]; /* of --vcpu; what the filter points to */
 };
 
 #define LOAD_SHORT_OPTIONS "o:s:"
 #define LOAD_LONG_OPTIONS                                                                    \
 	{"output", required_argument, NULL, 'o'}, {"symbols", required_argument, NULL, 's'}, \
 		{"state", required_argument, NULL, LOAD_STATE},                              \
+		{"weight", required_argument, NULL, LOAD_WEIGHT},                            \
+		{"no-inline", no_argument, NULL, LOAD_NO_INLINE},                            \
+		{"no-demangle", no_argument, NULL, LOAD_NO_DEMANGLE},                        \
+		{"from", required_argument, NULL, LOAD_FROM},                                \
+		{"to", required_argument, NULL, LOAD_TO},                                    \
 	{                                                                                    \
 		"vcpu", required_argument, NULL, LOAD_VCPU                                   \
 	}
 
-enum { LOAD_STATE = LONG_ONLY, LOAD_VCPU, LOAD_NEXT };
+enum {
+	LOAD_STATE = LONG_ONLY,
+	LOAD_VCPU,
+	LOAD_WEIGHT,
+	LOAD_NO_INLINE,
+	LOAD_NO_DEMANGLE,
+	LOAD_FROM,
+	LOAD_TO,
+	LOAD_NEXT
+};
 
-#define LOAD_HELP                                                                          \
-	"  -s, --symbols FILE    names of functions: ELF, nm -n, kallsyms or System.map\n" \
-	"                        (default: the names that the recording carries)\n"        \
-	"      --state LIST      running (the default), runnable, blocked, or all\n"       \
-	"      --vcpu N          only this vCPU\n"
+#define LOAD_HELP                                                                                  \
+	"  -s, --symbols FILE    names of functions: ELF, nm -n, kallsyms or System.map;\n"        \
+	"                        more than one if need be, as FILE@0xADDRESS if moved\n"           \
+	"                        (default: the names that the recording carries)\n"                \
+	"      --state LIST      running (the default), runnable, blocked, or all\n"               \
+	"      --vcpu LIST       only these vCPUs: 0,2-3\n"                                        \
+	"      --from T, --to T  only this stretch of the recording: 2.5 (seconds), 500ms, 1m\n"   \
+	"      --weight WHAT     time (the default): a sample counts as the time that it stands\n" \
+	"                        for; cpu: as the CPU time that the vCPU has used since the "      \
+	"last\n"                                                                                   \
+	"      --no-inline       count functions that were inlined as part of those around them\n" \
+	"      --no-demangle     names as the compiler wrote them into the file\n"
 
 void load_defaults(struct load_options *options);
 struct error *load_option(struct load_options *options, int option, const char *value, bool *known);
@@ -38,10 +65,17 @@ struct error *load_option(struct load_options *options, int option, const char *
 /* A recording with everything that belongs to it. */
 struct loaded {
 	struct profile *profile;
-	struct symbols *symbols; /* may be NULL */
+	struct images *images;
 	struct namer *namer;
+	struct progress_sink *progress;
 	char *warning; /* what a person must know before believing it; NULL: nothing */
 };
+
+/*
+ * Opens recording, symbols and output ahead (base/ahead.h), and gives up all
+ * rights: whoever is root looks at what others have recorded.
+ */
+struct error *load_confine(const struct load_options *options);
 
 struct error *load(const struct load_options *options, struct loaded *out);
 void unload(struct loaded *loaded);

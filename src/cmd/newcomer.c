@@ -70,15 +70,24 @@ static struct error *list_all(void (*each)(void *ctx, const struct target_listin
 {
 	const struct target_ops *ops;
 	struct error *err = NULL;
-	bool any = false;
+	unsigned kinds = 0, failed = 0;
 
 	for (size_t i = 0; (ops = target_kind(i)); i++) {
+		struct error *own;
+
 		if (!ops->list)
 			continue;
-		any = true;
-		err = error_first(err, ops->list(each, ctx));
+		kinds++;
+		own = ops->list(each, ctx);
+		failed += own != NULL;
+		err = error_first(err, own);
 	}
-	if (!any)
+	/* Machines are hosts of one kind, as a rule. */
+	if (failed < kinds) {
+		error_free(err);
+		err = NULL;
+	}
+	if (!kinds)
 		return error_new(ERR_DENIED,
 				 "this uniprof was built without any kind of guest that "
 				 "can be found (see uniprof -V)");

@@ -67,6 +67,14 @@ struct error *parse_duration(const char *option, const char *text, uint64_t *ns)
 			 text, rest);
 }
 
+struct error *parse_moment(const char *option, const char *text, uint64_t *ns)
+{
+	*ns = 0;
+	return strspn(text, "0.") == strlen(text) && strchr(text, '0')
+		       ? NULL
+		       : parse_duration(option, text, ns);
+}
+
 struct error *parse_count(const char *option, const char *text, uint64_t min, uint64_t max,
 			  uint64_t *value)
 {
@@ -117,6 +125,18 @@ struct error *parse_percent(const char *option, const char *text, double *share)
 	return NULL;
 }
 
+struct error *parse_unwind(const char *option, const char *text, enum unwind_method *method)
+{
+	for (int i = 0; i < UNWIND_METHODS; i++) {
+		if (!strcmp(text, unwind_method_text((enum unwind_method)i))) {
+			*method = (enum unwind_method)i;
+			return NULL;
+		}
+	}
+	return error_new(ERR_USAGE, "%s %s: callers are found by auto, fp, cfi or scan", option,
+			 text);
+}
+
 static bool state_by_name(const char *name, size_t len, unsigned *states)
 {
 	for (unsigned i = 0; i < VCPU_STATES; i++) {
@@ -149,5 +169,40 @@ struct error *parse_states(const char *option, const char *text, unsigned *state
 		if (!part[len])
 			return NULL;
 		part += len + 1;
+	}
+}
+
+/* "7" or "2-3" at *text, which is moved behind it. */
+static bool parse_range(const char **text, uint64_t *first, uint64_t *last)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	*first = *last = strtoull(*text, &end, 10);
+	if (*end == '-') {
+		if (end[1] < '0' || end[1] > '9')
+			return false;
+		*last = strtoull(end + 1, &end, 10);
+	}
+	*text = end;
+	return *first <= *last && *last < RECORDING_MAX_VCPUS;
+}
+
+struct error *parse_vcpus(const char *option, const char *text, bool *vcpus)
+{
+	const char *at = text;
+
+	memset(vcpus, 0, RECORDING_MAX_VCPUS * sizeof(*vcpus));
+	for (;;) {
+		uint64_t first, last;
+
+		if (!parse_range(&at, &first, &last) || (*at && *at != ','))
+			return error_new(ERR_USAGE, "%s %s: vCPUs are named like 0,2-3, up to %d",
+					 option, text, RECORDING_MAX_VCPUS - 1);
+		for (uint64_t i = first; i <= last; i++)
+			vcpus[i] = true;
+		if (!*at++)
+			return NULL;
 	}
 }

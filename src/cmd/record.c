@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/ahead.h"
 #include "cmd/session.h"
 #include "cmd/snapshot.h"
 
@@ -51,13 +52,22 @@ static struct error *parse(int argc, char **argv, struct session_options *option
 	return err;
 }
 
+/* Whatever makes a new domain of a guest ends the old one; what it is called does not change. */
+static const char *advice(enum sampler_outcome outcome)
+{
+	return outcome == SAMPLED_CRASHED
+		       ? ""
+		       : " (if it was rebooted, restored or migrated, it now has "
+			 "a new id: record it anew)";
+}
+
 static struct error *outcome_error(const struct sampler_result *result, const char *path)
 {
 	if (result->outcome == SAMPLED_TIME || result->outcome == SAMPLED_INTERRUPTED)
 		return NULL;
-	return error_new(ERR_ENDED, "%s after %.1f s; what was recorded until then is in %s",
+	return error_new(ERR_ENDED, "%s after %.1f s; what was recorded until then is in %s%s",
 			 sampler_outcome_text(result->outcome), (double)result->elapsed_ns / 1e9,
-			 path);
+			 path, advice(result->outcome));
 }
 
 static struct error *record(int argc, char **argv, int *status)
@@ -76,15 +86,16 @@ static struct error *record(int argc, char **argv, int *status)
 	err = target_open(argv[optind], &target);
 	if (err)
 		return err;
-	path = options.output;
-	if (options.snapshot) {
-		path = options.snapshot;
+	path = options.snapshot ? options.snapshot : options.output;
+	if (!path)
+		path = name = session_default_path(target, ".uniprof");
+	err = path ? ahead_output(path) : error_no_memory();
+	if (!err)
+		err = session_confine(target, &options);
+	if (!err && options.snapshot)
 		err = snapshot_record(target, &options, &result);
-	} else {
-		if (!path)
-			path = name = session_default_path(target, ".uniprof");
-		err = path ? session_record(target, &options, path, &result) : error_no_memory();
-	}
+	else if (!err)
+		err = session_record(target, &options, path, &result, NULL);
 	if (!err)
 		err = outcome_error(&result, path);
 	target_close(target);

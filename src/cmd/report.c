@@ -1,231 +1,112 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <inttypes.h>
-#include <string.h>
-#include <time.h>
+#include "cmd/report.h"
 
-#include "cmd/load.h"
-#include "cmd/parse.h"
-#include "output/flat.h"
+#include "cmd/pager.h"
 
-enum { SORT = LOAD_NEXT };
-
-#define DEFAULT_ROWS 40
-
-static const char help[] =
-	"usage: uniprof report [options] RECORDING\n"
-	"\n"
-	"Shows where the time went, function by function.\n"
-	"\n" LOAD_HELP "  -n, --rows N          show N functions (default 40; 0: all)\n"
-	"      --sort KEY        self (the default) or total\n"
-	"  -o, --output FILE     where to (default: standard output)\n";
-
-struct options {
-	struct load_options load;
-	uint64_t rows;
-	bool by_total;
-};
-
-static struct error *take_option(struct options *options, int option)
+static struct error *build(struct report *report)
 {
+	const struct report_options *options = report->options;
+	const struct loaded *loaded = report->loaded;
+	const struct keyed_options how = {.keys = options->keys,
+					  .reverse = options->view == REPORT_UP,
+					  .only = options->has_only ? &options->only : NULL};
+	const char *name;
 	struct error *err;
-	bool known;
 
-	if (option == 'n')
-		return parse_count("-n", optarg, 0, UINT32_MAX, &options->rows);
-	if (option == SORT) {
-		options->by_total = !strcmp(optarg, "total");
-		if (options->by_total || !strcmp(optarg, "self"))
-			return NULL;
-		return usage_error(&verb_report, "--sort %s: it is self or total", optarg);
-	}
-	err = load_option(&options->load, option, optarg, &known);
-	if (!err && !known)
-		err = usage_error(&verb_report, "an option is not known or lacks its value");
-	return err;
-}
-
-static struct error *parse(int argc, char **argv, struct options *options)
-{
-	static const struct option longs[] = {LOAD_LONG_OPTIONS,
-					      {"rows", required_argument, NULL, 'n'},
-					      {"sort", required_argument, NULL, SORT},
-					      {0}};
-	struct error *err = NULL;
-	int option;
-
-	*options = (struct options){.rows = DEFAULT_ROWS};
-	load_defaults(&options->load);
-	opterr = 0;
-	optind = 1;
-	while (!err &&
-	       (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS "n:", longs, NULL)) != -1)
-		err = take_option(options, option);
-	if (!err && optind + 1 != argc)
-		err = usage_error(&verb_report, "one recording, please");
-	if (!err)
-		options->load.path = argv[optind];
-	return err;
-}
-
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
-static const char *or_unknown(const char *text)
-{
-	return text && *text ? text : "?";
-}
-
-static void print_guest(const struct profile *profile, FILE *out)
-{
-	const struct recording_info *info = &profile->info;
-	time_t start = (time_t)(info->start_unix_ns / 1000000000u);
-	char date[64] = "";
-	struct tm tm;
-
-	if (localtime_r(&start, &tm))
-		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
-	fputs("guest    ", out);
-	put_clean(or_unknown(info->target), out);
-	fputc(':', out);
-	put_clean(or_unknown(info->guest_id), out);
-	fputs(" \"", out);
-	put_clean(info->guest_name ? info->guest_name : "", out);
-	fputs("\", ", out);
-	put_clean(or_unknown(info->guest_type), out);
-	fprintf(out, ", %u vCPU%s, on ", info->vcpus, info->vcpus == 1 ? "" : "s");
-	put_clean(or_unknown(info->host), out);
-	fprintf(out, ", %s\n", date);
-}
-
-static void print_samples(const struct profile *profile, FILE *out)
-{
-	uint64_t all = 0;
-
-	for (int i = 0; i < VCPU_STATES; i++)
-		all += profile->states[i].weight_ns;
-	fprintf(out, "samples  %" PRIu64 " looks at %g/s in %.1f s", profile->ticks,
-		profile->info.rate_hz, (double)profile->last_ns / 1e9);
-	if (!profile->cut && profile->end.missed)
-		fprintf(out, ", %" PRIu64 " deadlines missed", profile->end.missed);
-	if (!profile->cut && profile->end.failed)
-		fprintf(out, ", %" PRIu64 " failed", profile->end.failed);
-	if (!profile->cut && profile->end.reason)
-		fprintf(out, "; ended because %s", profile->end.reason);
-	fprintf(out,
-		"\nvCPUs    running %.1f %%, runnable %.1f %%, blocked (idle) %.1f %% of their "
-		"time\n",
-		percent(profile->states[VCPU_RUNNING].weight_ns, all),
-		percent(profile->states[VCPU_RUNNABLE].weight_ns, all),
-		percent(profile->states[VCPU_BLOCKED].weight_ns, all));
-}
-
-static void print_pauses(const struct profile *profile, FILE *out)
-{
-	fprintf(out,
-		"paused   %.3f ms in all, %.3f %% of the time; a look: median %.1f us, "
-		"99th percentile %.1f us, maximum %.1f us\n",
-		(double)profile->paused_ns / 1e6, percent(profile->paused_ns, profile->last_ns),
-		(double)histogram_quantile(&profile->pauses, 0.5) / 1e3,
-		(double)histogram_quantile(&profile->pauses, 0.99) / 1e3,
-		(double)profile->pauses.max / 1e3);
-}
-
-static struct error *print_trust(const struct loaded *loaded, FILE *out)
-{
-	const struct profile *profile = loaded->profile;
-	double unresolved;
-	struct error *err = load_unresolved_share(loaded, &unresolved);
-	const char *separator = " (";
-
+	err = keyed_build(loaded->profile, loaded->namer, loaded->images, &how, &report->keyed);
 	if (err)
 		return err;
-	fprintf(out,
-		"stacks   %" PRIu64
-		" shown below; %.1f %% in code without a name, %.1f %% cut short",
-		profile->selected.samples, 100 * unresolved, 100 * load_truncated_share(profile));
-	for (int i = 0; i < UNWIND_ENDS; i++) {
-		if (i == UNWIND_OUTERMOST || !profile->ends[i])
-			continue;
-		fprintf(out, "%s%s %.1f %%", separator, unwind_end_text((enum unwind_end)i),
-			percent(profile->ends[i], profile->selected.samples));
-		separator = ", ";
-	}
-	fprintf(out, "%s\n", *separator == ',' ? ")" : "");
-	return NULL;
-}
-
-static struct error *print_functions(const struct loaded *loaded, const struct options *options,
-				     FILE *out)
-{
-	const struct tree_options how = {0};
-	uint64_t all = loaded->profile->selected.weight_ns;
-	struct tree *tree = NULL;
-	struct flat *flat = NULL;
-	struct error *err;
-
-	err = tree_build(loaded->profile, loaded->namer, &how, &tree);
-	if (!err)
-		err = flat_new(tree, &flat);
-	if (!err) {
-		if (options->by_total)
-			flat_sort_by_total(flat);
-		fprintf(out, "\n%9s %9s %10s  %s\n", "self", "total", "samples", "function");
-		for (size_t i = 0; i < flat->n && (!options->rows || i < options->rows); i++) {
-			const struct flat_row *row = &flat->rows[i];
-
-			fprintf(out, "%7.2f %% %7.2f %% %10" PRIu64 "  ",
-				percent(row->self.weight_ns, all),
-				percent(row->total.weight_ns, all), row->self.samples);
-			put_clean(row->name, out);
-			fputc('\n', out);
-		}
-		if (options->rows && flat->n > options->rows)
-			fprintf(out, "  ... %zu more functions (-n 0 shows all)\n",
-				flat->n - (size_t)options->rows);
-	}
-	flat_free(flat);
-	tree_free(tree);
+	report->shown = report->keyed.tree->nodes[0].total;
+	report->draws = profile_draws(loaded->profile);
+	if (options->view == REPORT_FLAT)
+		err = flat_new(report->keyed.tree, &report->flat);
+	if (!err && report->flat && options->by_total)
+		flat_sort_by_total(report->flat);
+	if (!err && options->view == REPORT_AROUND)
+		err = around_find(report->keyed.tree, options->around, &name);
+	if (!err && options->view == REPORT_AROUND)
+		err = around_build(report->keyed.tree, name, &report->around);
 	return err;
 }
 
-static struct error *print(const struct loaded *loaded, const struct options *options, FILE *out)
+static struct error *put_text(const struct report *report, FILE *out, const struct paper *terminal)
 {
+	struct paper paper = *terminal;
 	struct error *err;
 
-	if (loaded->warning)
-		fprintf(out, "WARNING  %s\n", loaded->warning);
-	print_guest(loaded->profile, out);
-	print_samples(loaded->profile, out);
-	print_pauses(loaded->profile, out);
-	err = print_trust(loaded, out);
-	return err ? err : print_functions(loaded, options, out);
+	paper.out = out;
+	if (report->options->wide || report->options->load.output)
+		paper.width = 0;
+	err = report_put_head(report, &paper);
+	if (err)
+		return err;
+	switch (report->options->view) {
+	case REPORT_FLAT:
+		return report_put_flat(report, &paper);
+	case REPORT_AROUND:
+		return report_put_around(report, &paper);
+	case REPORT_DOWN:
+	case REPORT_UP:
+		break;
+	}
+	return report_put_tree(report, &paper);
+}
+
+static struct error *write_report(const struct report *report, const struct paper *terminal)
+{
+	const char *path = report->options->load.output ? report->options->load.output : "-";
+	struct error *err;
+	FILE *out;
+
+	err = open_output(path, &out);
+	if (err)
+		return err;
+	return close_output(path, out,
+			    report->options->json ? report_put_json(report, out)
+						  : put_text(report, out, terminal));
+}
+
+static struct error *show(const struct report_options *options, const struct paper *terminal)
+{
+	struct loaded loaded;
+	struct report report = {.options = options, .loaded = &loaded};
+	struct error *err = load_confine(&options->load);
+
+	if (!err)
+		err = load(&options->load, &loaded);
+	if (err)
+		return err;
+	err = build(&report);
+	if (!err)
+		err = write_report(&report, terminal);
+	around_free(&report.around);
+	flat_free(report.flat);
+	keyed_free(&report.keyed);
+	unload(&loaded);
+	return err;
 }
 
 static struct error *report(int argc, char **argv, int *status)
 {
-	struct options options;
-	struct loaded loaded;
-	struct error *err = parse(argc, argv, &options);
-	const char *path;
-	FILE *out;
+	struct report_options options;
+	struct pager pager = {0};
+	struct paper terminal;
+	struct error *err = report_parse(argc, argv, &options);
 
-	if (!err)
-		err = load(&options.load, &loaded);
-	if (err)
-		return err;
-	path = options.load.output ? options.load.output : "-";
-	err = open_output(path, &out);
-	if (!err)
-		err = close_output(path, out, print(&loaded, &options, out));
-	unload(&loaded);
+	if (!err) {
+		paper_look(options.color, &terminal);
+		if (!options.no_pager && !options.load.output)
+			pager_start(&pager);
+		err = pager_finish(&pager, show(&options, &terminal));
+	}
+	if (options.has_only)
+		regfree(&options.only);
 	return err;
 }
 
 const struct verb verb_report = {
 	.name = "report",
 	.summary = "show where the time went, as text",
-	.help = help,
+	.help = report_help,
 	.run = report,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/ahead.h"
 #include "cmd/artefacts.h"
 #include "cmd/newcomer.h"
 #include "cmd/session.h"
@@ -73,19 +74,25 @@ static struct error *profile_guest(struct target *target, const struct session_o
 {
 	struct sampler_result result;
 	char *base = stem(target, options->output), *path = NULL;
+	struct images *images = NULL;
 	struct error *err = NULL;
 
 	if (!base || asprintf(&path, "%s.uniprof", base) < 0)
 		err = error_no_memory();
 	if (!err)
-		err = session_record(target, options, path, &result);
+		err = ahead_output_and_input(path);
+	if (!err)
+		err = artefacts_open(base);
+	if (!err)
+		err = session_confine(target, options);
+	if (!err)
+		err = session_record(target, options, path, &result, &images);
 	if (!err && !options->quiet)
 		say("%s after %.1f s", sampler_outcome_text(result.outcome),
 		    (double)result.elapsed_ns / 1e9);
 	if (!err)
-		err = artefacts_write(base, path,
-				      options->symbols ? options->symbols : target->info.image,
-				      options->quiet);
+		err = artefacts_write(base, path, images, options->quiet);
+	images_free(images);
 	free(path);
 	free(base);
 	return err;

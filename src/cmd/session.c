@@ -7,18 +7,29 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ahead.h"
 #include "base/clock.h"
+#include "cmd/confine.h"
+#include "cmd/meter.h"
 #include "cmd/parse.h"
-#include "symbol/namer.h"
+#include "cmd/session_names.h"
+#include "symbol/debuginfod.h"
+#include "symbol/kernel_image.h"
 
 #define DEFAULT_RATE_HZ 101.0
 
 struct session {
 	const struct session_options *options;
-	struct recording_writer *writer;
+	const char *path;
+	const struct stacks *stacks;
+	const struct images *images;
+	struct settle *settle;
+	struct recording_info info;
+	struct recording_writer *writer; /* NULL: before the first sample */
 	uint64_t paused_ns;
 	uint64_t told_ns; /* when a line of progress was last printed */
 	bool terminal;
+	struct meter meter; /* for what is done after sampling */
 };
 
 void session_defaults(struct session_options *options)
@@ -43,8 +54,7 @@ struct error *session_option(struct session_options *options, int option, const 
 		options->output = value;
 		break;
 	case 's':
-		options->symbols = value;
-		break;
+		return image_args_add(&options->files, value, true);
 	case 'M':
 		options->print_missed = true;
 		break;
@@ -64,14 +74,45 @@ struct error *session_option(struct session_options *options, int option, const 
 		if (!err)
 			options->sampler.max_stack = (uint32_t)number;
 		break;
+	case SESSION_MAX_MEMORY:
+		return parse_bytes("--max-memory", value, MEMORY_MIN, MEMORY_MAX,
+				   &options->sampler.max_memory);
 	case SESSION_MAX_OVERHEAD:
 		return parse_percent("--max-overhead", value, &options->sampler.max_overhead);
+	case SESSION_MAX_PAUSE:
+		return parse_duration("--max-pause", value, &options->sampler.max_pause_ns);
+	case SESSION_UNWIND:
+		return parse_unwind("--unwind", value, &options->sampler.method);
+	case SESSION_ALWAYS_PAUSE:
+		options->always_pause = true;
+		break;
 	case SESSION_NO_JITTER:
 		options->sampler.no_jitter = true;
+		break;
+	case SESSION_NO_SANDBOX:
+		options->keep_rights = true;
 		break;
 	default:
 		*known = false;
 	}
+	return err;
+}
+
+struct error *session_confine(const struct target *target, const struct session_options *options)
+{
+	const struct confine_how how = {.keep = options->keep_rights,
+					.verbose = options->verbose,
+					.quiet = options->quiet,
+					.role = target->role,
+					.screen = options->screen};
+	struct error *err = ahead_input(target->info.image);
+
+	for (size_t i = 0; i < target->n_files && !err; i++)
+		err = ahead_input(target->files[i].path);
+	if (!err && !options->files.n && *target->info.image)
+		err = debuginfod_ahead(target->info.image);
+	if (!err)
+		confine_sampler(&how);
 	return err;
 }
 
@@ -90,12 +131,39 @@ char *session_default_path(const struct target *target, const char *ending)
 	return path;
 }
 
+static struct error *places(const struct session *session, struct recorded_images *out)
+{
+	uint64_t va;
+	const char *seen = settle_seen(session->settle, &va);
+
+	return image_places(session->images, seen, va, out);
+}
+
+/* Only now it is known where the images are. */
+static struct error *begin(struct session *session)
+{
+	struct error *err = places(session, &session->info.images);
+
+	return err ? err
+		   : recording_create(session->path, &session->info, session->stacks,
+				      &session->writer);
+}
+
 static struct error *on_tick(void *ctx, const struct tick *tick)
 {
 	struct session *session = ctx;
+	struct error *err = session->writer ? NULL : begin(session);
 
 	session->paused_ns += tick->paused_ns;
-	return recording_tick(session->writer, tick);
+	return err ? err : recording_tick(session->writer, tick);
+}
+
+void session_note(void *ctx, bool warning, const char *text)
+{
+	const struct session_options *options = ctx;
+
+	if (warning ? !options->quiet : options->verbose)
+		say("%s%s", warning ? "warning: " : "", text);
 }
 
 static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
@@ -123,10 +191,12 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 	}
 }
 
+/* Borrows all strings. */
 static void describe(const struct target *target, const struct session_options *options,
-		     const struct symbols *symbols, struct recording_info *info)
+		     struct images *images, struct recording_info *info)
 {
 	const struct target_info *guest = &target->info;
+	struct image_file *first = images_files(images) ? images_file(images, 0) : NULL;
 
 	*info = (struct recording_info){
 		.tool = "uniprof " UNIPROF_VERSION,
@@ -136,114 +206,130 @@ static void describe(const struct target *target, const struct session_options *
 		.guest_type = (char *)guest->type,
 		.host = (char *)guest->host,
 		.arch = (char *)guest->arch->name,
-		.unwind = "fp",
+		.unwind = (char *)unwind_method_text(options->sampler.method),
 		.vcpus = guest->vcpus,
 		.rate_hz = options->sampler.rate_hz,
 		.duration_ns = options->sampler.duration_ns,
 		.start_unix_ns = clock_unix_ns(),
 		.jitter = !options->sampler.no_jitter,
 	};
-	if (options->symbols)
-		info->image = (char *)options->symbols;
+	if (first)
+		info->image = first->path;
 	else if (*guest->image)
 		info->image = (char *)guest->image;
-	if (symbols)
-		info->build_id = (char *)symbols_build_id(symbols);
+	if (first && *first->build_id)
+		info->build_id = first->build_id;
 }
 
-struct error *session_load_symbols(const struct target *target,
-				   const struct session_options *options, struct symbols **symbols)
+/* What the target knows to be in the guest; a file that cannot be read is done without. */
+static struct error *load_mapped_files(const struct target *target,
+				       const struct session_options *options, struct images *images)
 {
-	struct error *err;
+	for (size_t i = 0; i < target->n_files; i++) {
+		const struct image_spec spec = {.path = target->files[i].path,
+						.has_address = true,
+						.address = target->files[i].address,
+						.names = true};
+		struct error *err = images_load(images, &spec, NULL);
 
-	*symbols = NULL;
-	if (options->symbols)
-		return symbols_load(options->symbols, symbols);
+		if (err && options->verbose)
+			say("without %s: %s", spec.path, err->text);
+		error_free(err);
+	}
+	return NULL;
+}
+
+struct error *session_load_images(const struct target *target,
+				  const struct session_options *options, struct images **images)
+{
+	const struct image_spec own = {.path = target->info.image,
+				       .names = true,
+				       .needs_names = true};
+	struct error *err = images_new(images);
+
+	if (!err && !options->keep_rights)
+		images_load_apart(*images);
+	if (!err)
+		err = image_args_load(&options->files, *images);
+	if (err) {
+		images_free(*images);
+		*images = NULL;
+	}
+	if (err || options->files.n)
+		return err;
+	if (target->n_files)
+		return load_mapped_files(target, options, *images);
 	if (!*target->info.image)
 		return NULL;
-	err = symbols_load(target->info.image, symbols);
+	/* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
+	if (target->info.arch == &arch_x86_64 && kernel_image_at(target->info.image))
+		return NULL;
+	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)
 		say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
 	error_free(err);
 	return NULL;
 }
 
-static int by_address(const void *a, const void *b)
+/* What could not be found out is told, and no reason to lose the recording. */
+static struct error *record_names(struct session *session)
 {
-	const struct frame *x = a, *y = b;
+	char *trouble;
+	struct error *err =
+		session_names(session->writer, session->stacks, session->images,
+			      session->terminal ? &session->meter.progress : NULL, &trouble);
 
-	if (x->addr != y->addr)
-		return x->addr < y->addr ? -1 : 1;
-	return x->kind - y->kind;
-}
-
-/* Puts the names of all addresses into the recording, each once. */
-static struct error *record_names(struct recording_writer *writer, const struct stacks *stacks,
-				  const struct symbols *symbols)
-{
-	uint32_t n = stacks_count(stacks) - 1;
-	struct frame *frames = calloc(n ? n : 1, sizeof(*frames));
-	struct namer *namer = NULL;
-	struct error *err;
-
-	if (!frames)
-		return error_no_memory();
-	for (uint32_t i = 0; i < n; i++) {
-		const struct stack_node *node = stacks_node(stacks, i + 1);
-
-		frames[i].addr = node->addr;
-		frames[i].kind = node->kind;
-	}
-	qsort(frames, n, sizeof(*frames), by_address);
-	err = namer_new(symbols, NULL, &namer);
-	for (uint32_t i = 0; i < n && !err; i++) {
-		struct named named;
-
-		if (i && !by_address(&frames[i], &frames[i - 1]))
-			continue;
-		err = namer_name(namer, frames[i].addr, frames[i].kind, &named);
-		if (!err && named.resolved)
-			err = recording_name(writer, frames[i].addr, frames[i].kind, named.name,
-					     named.offset);
-	}
-	namer_free(namer);
-	free(frames);
+	if (trouble && !session->options->quiet)
+		say("warning: %s", trouble);
+	free(trouble);
 	return err;
 }
 
-static struct error *finish(struct session *session, const struct stacks *stacks,
-			    const struct symbols *symbols, const struct sampler_result *result,
+static struct error *finish(struct session *session, const struct sampler_result *result,
 			    struct error *err)
 {
-	const struct recording_end end = {
+	struct recording_end end = {
 		.elapsed_ns = result->elapsed_ns,
 		.missed = result->missed,
 		.retakes = result->retakes,
 		.failed = result->failed,
+		.given_up = result->given_up,
 		.reason = (char *)(err ? err->text : sampler_outcome_text(result->outcome)),
 	};
+	struct recorded_images last = {0};
 
 	if (err && err->kind == ERR_OUTPUT) {
 		recording_abandon(session->writer);
 		return err;
 	}
-	if (symbols)
-		err = error_first(err, record_names(session->writer, stacks, symbols));
-	return error_first(err, recording_close(session->writer, &end));
+	err = error_first(err, record_names(session));
+	err = error_first(err, places(session, &last));
+	if (!image_places_equal(&last, &session->info.images))
+		end.images = last;
+	err = error_first(err, recording_close(session->writer, &end));
+	free(last.at);
+	return err;
 }
 
-static void summary(const struct session *session, const char *path,
-		    const struct sampler_result *result)
+static void summary(const struct session *session, const struct sampler_result *result)
 {
 	double seconds = (double)result->elapsed_ns / 1e9;
 
 	say("%s: %" PRIu64 " samples in %.1f s, guest paused for %.3f %% of the time, %" PRIu64
 	    " deadline%s missed%s",
-	    strcmp(path, "-") ? path : "standard output", result->ticks, seconds,
+	    strcmp(session->path, "-") ? session->path : "standard output", result->ticks, seconds,
 	    result->elapsed_ns ? 100.0 * (double)session->paused_ns / (double)result->elapsed_ns
 			       : 0,
 	    result->missed, result->missed == 1 ? "" : "s",
 	    result->failed ? ", some samples failed" : "");
+	if (result->no_room)
+		say("%" PRIu64 " stacks were not kept whole: there were more different ones than "
+		    "memory for them (--max-memory)",
+		    result->no_room);
+	if (result->given_up)
+		say("%" PRIu64 " stacks were given up so as not to hold the guest for longer than "
+		    "%g us",
+		    result->given_up, (double)session->options->sampler.max_pause_ns / 1e3);
 	if (result->slowed)
 		say("%" PRIu64
 		    " samples were put off so as not to pause the guest for more than %g %% of "
@@ -251,55 +337,79 @@ static void summary(const struct session *session, const char *path,
 		    result->slowed, 100 * session->options->sampler.max_overhead);
 }
 
-static struct error *record_into(struct session *session, struct target *target, const char *path,
-				 struct stacks *stacks, const struct symbols *symbols,
-				 struct sampler_result *result)
+/* Samples, and finds out where the images are. */
+static struct error *sample(struct session *session, struct target *target, struct stacks *stacks,
+			    struct images *images, struct sampler_result *result)
 {
 	const struct session_options *options = session->options;
-	struct sampler_options sampler = options->sampler;
+	const struct settle_notes notes = {.ctx = (void *)options, .note = session_note};
 	const struct sampler_sink sink = {
 		.ctx = session,
 		.tick = on_tick,
 		.missed = options->print_missed ? on_missed : NULL,
 		.progress = session->terminal || options->verbose ? on_progress : NULL,
 	};
-	struct recording_info info;
-	struct error *err;
+	struct sampler_options sampler = options->sampler;
+	struct error *err = settle_new(target, images, &notes, &session->settle);
 
-	describe(target, options, symbols, &info);
-	err = recording_create(path, &info, stacks, &session->writer);
 	if (err)
 		return err;
-	sampler.symbols = symbols;
+	target->always_pause = options->always_pause;
+	sampler.images = images;
+	sampler.settle = session->settle;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
-	err = finish(session, stacks, symbols, result, err);
+	return err ? err : settle_end(session->settle);
+}
+
+static struct error *record(struct session *session, struct target *target, struct images *images,
+			    struct sampler_result *result)
+{
+	struct stacks *stacks = NULL;
+	struct error *err = stacks_new(&stacks);
+
+	if (err)
+		return err;
+	describe(target, session->options, images, &session->info);
+	session->images = images;
+	session->stacks = stacks;
+	err = sample(session, target, stacks, images, result);
+	if (!err && !session->writer)
+		err = begin(session);
+	/* An error before the first sample leaves no recording. */
+	if (session->writer)
+		err = finish(session, result, err);
 	if (session->terminal)
 		fputs("\r\033[K", stderr);
-	if (!options->quiet)
-		summary(session, path, result);
+	if (session->writer && !session->options->quiet)
+		summary(session, result);
+	free(session->info.images.at);
+	settle_free(session->settle);
+	stacks_free(stacks);
 	return err;
 }
 
 struct error *session_record(struct target *target, const struct session_options *options,
-			     const char *path, struct sampler_result *result)
+			     const char *path, struct sampler_result *result,
+			     struct images **images)
 {
 	struct session session = {.options = options,
+				  .path = path,
 				  .terminal = !options->quiet && isatty(STDERR_FILENO)};
-	struct symbols *symbols = NULL;
-	struct stacks *stacks = NULL;
+	struct images *own = NULL;
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
+	meter_init(&session.meter, "uniprof");
 	if (options->verbose)
 		say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
 		    target->info.id, target->info.name, target->info.vcpus, target->info.host,
 		    *target->info.image ? ", started from " : "", target->info.image);
-	err = session_load_symbols(target, options, &symbols);
+	err = session_load_images(target, options, &own);
 	if (!err)
-		err = stacks_new(&stacks);
-	if (!err)
-		err = record_into(&session, target, path, stacks, symbols, result);
-	stacks_free(stacks);
-	symbols_free(symbols);
+		err = record(&session, target, own, result);
+	if (images)
+		*images = own;
+	else
+		images_free(own);
 	return err;
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "sample/pace.h"
+#include "sample/settle.h"
 #include "sample/text.h"
 #include "target/snapshot.h"
 
@@ -17,7 +18,9 @@
 struct writing {
 	struct snapshot_writer *writer;
 	struct text *text;
+	struct settle *settle;
 	struct unwinder *unwinder;
+	enum unwind_method method;
 	struct error *err; /* the first that a frame could not be written for */
 };
 
@@ -27,6 +30,25 @@ static void on_frame(void *ctx, uint64_t gfn, const void *bytes)
 
 	if (!writing->err)
 		writing->err = snapshot_frame(writing->writer, gfn, bytes);
+}
+
+/* In place of one that did not lead here; false if it was of no use already. */
+static bool ask_for_other(struct vcpu_sample *vcpu, uint32_t used, uint64_t elsewhere)
+{
+	struct other_stack *room = NULL;
+
+	for (unsigned i = UNWIND_OTHERS; i-- > 0;) {
+		struct other_stack *other = &vcpu->other[i];
+
+		if (other->want && other->va == elsewhere)
+			return false;
+		if (!(used >> i & 1) && (!room || !other->want))
+			room = other;
+	}
+	if (room)
+		*room = (struct other_stack){elsewhere, OTHER_STACK_CAP, room->buffer};
+	vcpu->leads_on |= room != NULL;
+	return room;
 }
 
 /*
@@ -41,21 +63,20 @@ static struct error *look_at_code(struct writing *writing, struct sample *sample
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
 		struct unwind_input in = {.regs = &vcpu->regs,
 					  .stack = &vcpu->stack,
-					  .other = vcpu->other.len ? &vcpu->other : NULL,
+					  .others = vcpu->others,
+					  .n_others = vcpu_others(vcpu),
 					  .code = text_code(writing->text, &vcpu->regs,
 							    sample->time_ns),
 					  .unwinder = writing->unwinder,
-					  .max_frames = LOOK_FRAMES};
+					  .max_frames = LOOK_FRAMES,
+					  .method = writing->method};
 		struct unwind_result out;
 
 		if (!vcpu->online)
 			continue;
-		unwind_frame_pointer(&in, frames, &out);
-		if (out.end != UNWIND_BYTES || !out.elsewhere || out.elsewhere == vcpu->other_va)
-			continue;
-		vcpu->other_va = out.elsewhere;
-		vcpu->other_want = OTHER_STACK_CAP;
-		*again = true;
+		unwind_stack(&in, frames, &out);
+		if (out.end == UNWIND_BYTES && out.elsewhere)
+			*again |= ask_for_other(vcpu, out.others, out.elsewhere);
 	}
 	return writing->err;
 }
@@ -63,11 +84,16 @@ static struct error *look_at_code(struct writing *writing, struct sample *sample
 static struct error *one(struct target *target, struct writing *writing, struct sample *sample)
 {
 	bool again = false;
+	uint64_t took_ns;
 	struct error *err = target->ops->snapshot(target, sample);
 
+	/* Also makes the snapshot hold what this looks at. */
+	if (!err)
+		err = settle_look(writing->settle, sample, &took_ns);
 	if (!err)
 		err = look_at_code(writing, sample, &again);
-	if (!err && again) {
+	for (unsigned led_on = 0; !err && again && led_on < UNWIND_OTHERS; led_on++) {
+		again = false;
 		snapshot_restart(writing->writer);
 		err = target->ops->snapshot(target, sample);
 		if (!err)
@@ -86,7 +112,7 @@ static bool wait_a_while(struct target *target, const struct sampler_options *ho
 	uint64_t now = clock_now_ns(), until = pace_deadline(pace);
 	enum target_life life;
 
-	clock_sleep_until(until < now + NAP_NS ? until : now + NAP_NS);
+	target_wait(target, until < now + NAP_NS ? until : now + NAP_NS);
 	result->elapsed_ns = clock_now_ns() - start;
 	result->outcome = SAMPLED_INTERRUPTED;
 	if (*how->stop)
@@ -149,32 +175,36 @@ static struct error *write_samples(struct target *target, const struct session_o
 struct error *snapshot_record(struct target *target, const struct session_options *options,
 			      struct sampler_result *result)
 {
-	struct writing writing = {0};
+	struct writing writing = {.method = options->sampler.method};
 	const struct frame_witness witness = {on_frame, &writing};
-	struct symbols *symbols = NULL;
+	const struct settle_notes notes = {.ctx = (void *)options, .note = session_note};
+	struct images *images = NULL;
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
 	if (!target->ops->snapshot)
 		return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
 				 target->ops->scheme);
-	err = session_load_symbols(target, options, &symbols);
+	err = session_load_images(target, options, &images);
 	if (!err)
 		err = snapshot_create(options->snapshot, &target->info, &writing.writer);
 	if (err) {
-		symbols_free(symbols);
+		images_free(images);
 		return err;
 	}
 	target->witness = &witness;
-	err = text_new(target, symbols, &writing.text);
+	err = text_new(target, images, &writing.text);
+	if (!err)
+		err = settle_new(target, images, &notes, &writing.settle);
 	if (!err)
 		err = unwinder_new(&writing.unwinder);
 	if (!err)
 		err = write_samples(target, options, &writing, result);
 	err = error_first(err, snapshot_close(writing.writer));
 	unwinder_free(writing.unwinder);
+	settle_free(writing.settle);
 	text_free(writing.text);
-	symbols_free(symbols);
+	images_free(images);
 	target->witness = NULL;
 	if (!err && !options->quiet)
 		say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);

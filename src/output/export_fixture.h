@@ -63,10 +63,9 @@ static inline void fixture_sample(struct export_fixture *f, uint32_t vcpu, enum 
 	fixture_sample(f, vcpu, state, (const uint64_t[]){__VA_ARGS__}, \
 		       sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
-/* What the format makes of it; the caller frees. `symbols` may be NULL. */
+/* What the format makes of it; the caller frees. `images` may be NULL. */
 static inline char *fixture_export(struct export_fixture *f, const struct output_format *format,
-				   const struct profile_filter *filter,
-				   const struct symbols *symbols)
+				   const struct profile_filter *filter, const struct images *images)
 {
 	struct output_job job = {.path = f->path, .filter = filter};
 	struct profile *profile;
@@ -79,7 +78,7 @@ static inline char *fixture_export(struct export_fixture *f, const struct output
 	f->writer = NULL;
 	must(profile_load(f->path, filter, &profile));
 	job.profile = profile;
-	must(namer_new(symbols, profile, &job.namer));
+	must(namer_new(images, profile, &job.namer));
 	must(format->write(&job, out));
 	fclose(out);
 	namer_free(job.namer);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "output/flamegraph_assets.h"
+#include "output/flamegraph_change.h"
 #include "output/flamegraph_color.h"
 #include "output/flamegraph_layout.h"
 #include "output/flamegraph_text.h"
@@ -94,7 +95,9 @@ static void put_summary(const struct picture *picture)
 
 	flamegraph_put_count(picture->out, total->samples);
 	fputs(total->samples == 1 ? " sample" : " samples", picture->out);
-	if (!picture->layout->by_samples) {
+	if (picture->options->changes)
+		fputs(" in both; " FLAMEGRAPH_CHANGE_LEGEND, picture->out);
+	else if (!picture->layout->by_samples) {
 		fputs(", ", picture->out);
 		flamegraph_put_fixed(picture->out, (double)total->weight_ns / 1e9);
 		fputs(" s", picture->out);
@@ -122,7 +125,9 @@ static void put_head(const struct picture *picture)
 		" data-unit=\"%s\" data-order=\"%s\" data-fluid=\"%s\" data-left-out=\"%" PRIu32
 		"\"\n",
 		picture->width, picture->height, picture->width, picture->height,
-		picture->layout->by_samples ? "samples" : "ns",
+		picture->options->changes     ? "change"
+		: picture->layout->by_samples ? "samples"
+					      : "ns",
 		picture->options->icicle ? "icicle" : "flame",
 		picture->options->width ? "no" : "yes", picture->left_out);
 	put_number(picture, "bar", picture->bar_y);
@@ -187,6 +192,8 @@ static void put_frame(const struct picture *picture, const struct layout_frame *
 {
 	const struct tree_node *node = &picture->tree->nodes[frame->node];
 	const struct layout *layout = picture->layout;
+	const struct tree_change *change =
+		picture->options->changes ? &picture->options->changes[frame->node] : NULL;
 	double width = frame->level ? (double)frame->value * layout->unit
 				    : (double)picture->width - 2 * PAD;
 	double x = PAD + (double)frame->offset * layout->unit;
@@ -197,20 +204,30 @@ static void put_frame(const struct picture *picture, const struct layout_frame *
 	fputs("<g data-name=\"", out);
 	flamegraph_put_text(out, node->name, NAME_CELLS);
 	fprintf(out, "\" data-samples=\"%" PRIu64 "\"", node->total.samples);
-	if (!layout->by_samples)
+	if (!layout->by_samples || change)
 		fprintf(out, " data-weight=\"%" PRIu64 "\"", frame->value);
+	if (change)
+		flamegraph_put_change_data(out, change);
+	if (node->inlined)
+		fputs(" class=\"inlined\"", out);
 	fputs("><title>", out);
 	flamegraph_put_text(out, node->name, NAME_CELLS);
 	fputs(" (", out);
-	flamegraph_put_count(out, node->total.samples);
-	fputs(node->total.samples == 1 ? " sample, " : " samples, ", out);
-	flamegraph_put_fixed(out, 100 * share(picture, frame->value));
-	fputs(" %)</title><rect x=\"", out);
+	if (change) {
+		flamegraph_put_change(out, change);
+	} else {
+		flamegraph_put_count(out, node->total.samples);
+		fputs(node->total.samples == 1 ? " sample, " : " samples, ", out);
+		flamegraph_put_fixed(out, 100 * share(picture, frame->value));
+		fputs(" %", out);
+	}
+	fprintf(out, "%s)</title><rect x=\"", node->inlined ? ", inlined" : "");
 	flamegraph_put_fixed(out, x);
 	fprintf(out, "\" y=\"%u\" width=\"", y);
 	flamegraph_put_fixed(out, width >= GAP_FROM ? width - GAP : width);
 	fprintf(out, "\" height=\"%d\" fill=\"#%06x\"/>", ROW - 1,
-		flamegraph_color(node->name, node->unresolved));
+		change ? flamegraph_change_color(change)
+		       : flamegraph_color(node->name, node->unresolved));
 	cells = width > 2 * TEXT_PAD ? (unsigned)((width - 2 * TEXT_PAD) / CELL) : 0;
 	if (cells >= MIN_CELLS) {
 		fputs("<text x=\"", out);

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "output/tree.h"
+#include "output/tree_pair.h"
 
 struct flamegraph_options {
 	const char *title;    /* NULL: "Flame Graph" */
@@ -19,6 +19,8 @@ struct flamegraph_options {
 	double min_width;     /* frames narrower than this many pixels are left out; < 0: 0.1 */
 	bool icicle;	      /* root at the top, growing down */
 	bool reverse;	      /* the tree was built leaf first: says so in texts */
+	/* [nodes]: the tree is that of a tree_pair, and this is how it differs; NULL: of one profile */
+	const struct tree_change *changes;
 };
 
 /* Widths are shares of weight_ns; texts give samples and percent. Every name is escaped. */

@@ -246,9 +246,12 @@ function compile() {
 function search() {
 	const expression = compile();
 	const bad = pattern !== '' && !expression;
+	const shares = () => svg.dataset.unit === 'change' ? `${before.toFixed(2)} % before, ${after.toFixed(2)} % after`
+		: percent(value, root.value);
 	const names = expression ? [...new Set(frames.map((frame) => frame.name))] : [];
 	const matching = new Set(names.filter((name) => expression.test(name)));
 	let value = 0, samples = 0, end = 0;
+	let before = 0, after = 0;
 	hits = frames.filter((frame) => matching.has(frame.name));
 	for (const g of group.querySelectorAll('.hit'))
 		g.classList.remove('hit');
@@ -257,6 +260,8 @@ function search() {
 		if (frame.index >= end) {
 			value += frame.value;
 			samples += frame.samples;
+			before += Number(frame.g.dataset.before);
+			after += Number(frame.g.dataset.after);
 			end = frame.end;
 		}
 	}
@@ -265,7 +270,7 @@ function search() {
 	field.setAttribute('aria-invalid', bad);
 	found.classList.toggle('bad', bad);
 	found.textContent = !pattern ? '' : bad ? 'Not a regular expression'
-		: `Matched ${percent(value, root.value)} (${count(samples, 'sample')} in ${count(hits.length, 'frame')})`;
+		: `Matched ${shares()} (${count(samples, 'sample')} in ${count(hits.length, 'frame')})`;
 	resetButton.disabled = zoomed === root && !pattern;
 }
 

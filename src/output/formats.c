@@ -3,7 +3,11 @@
 
 #include <string.h>
 
-static const struct output_format *const formats[] = {&output_folded, &output_raw};
+static const struct output_format *const formats[] = {
+	&output_folded,	    &output_raw,       &output_pprof,
+	&output_speedscope, &output_firefox,   &output_perf_script,
+	&output_perf_data,  &output_callgrind, &output_chrome,
+};
 
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 

@@ -30,6 +30,13 @@ struct output_format {
 
 extern const struct output_format output_folded; /* stack by stack, root first, with counts */
 extern const struct output_format output_raw;	 /* the classic trace, one stack a sample */
+extern const struct output_format output_pprof;	 /* profile.proto, for go tool pprof */
+extern const struct output_format output_speedscope;
+extern const struct output_format output_firefox;     /* Firefox Profiler, processed */
+extern const struct output_format output_perf_script; /* the text of perf script */
+extern const struct output_format output_perf_data;   /* for perf report, with no names in it */
+extern const struct output_format output_callgrind;
+extern const struct output_format output_chrome; /* a time line, also for Perfetto */
 
 /* By name, or by the ending of a file name; NULL if there is none. */
 const struct output_format *output_format_by_name(const char *name);

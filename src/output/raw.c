@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "output/trace.h"
+#include "profile/import.h"
 
 struct raw {
 	const struct output_job *job;
@@ -22,7 +23,7 @@ static struct error *write_head(void *ctx, const struct recording_info *info)
 	return NULL;
 }
 
-static struct error *write_stack(struct raw *raw, uint32_t id)
+static struct error *write_stack(struct raw *raw, uint32_t id, uint64_t times)
 {
 	size_t n = 0;
 
@@ -40,14 +41,8 @@ static struct error *write_stack(struct raw *raw, uint32_t id)
 		trace_write_frame(node->addr, raw->job->namer ? &named : NULL, raw->out);
 		id = node->parent;
 	}
-	trace_write_end(n, raw->out);
+	trace_write_end(n, times, raw->out);
 	return NULL;
-}
-
-static bool selected(const struct profile_filter *filter, const struct tick_entry *entry)
-{
-	return (!filter->states || filter->states >> entry->state & 1) &&
-	       (filter->vcpu < 0 || filter->vcpu == entry->vcpu);
 }
 
 static struct error *write_tick(void *ctx, const struct tick *tick)
@@ -56,8 +51,8 @@ static struct error *write_tick(void *ctx, const struct tick *tick)
 	struct error *err = NULL;
 
 	for (uint32_t i = 0; i < tick->n && !err; i++)
-		if (selected(raw->job->filter, &tick->entries[i]))
-			err = write_stack(raw, tick->entries[i].stack);
+		if (profile_selects(raw->job->filter, tick, &tick->entries[i]))
+			err = write_stack(raw, tick->entries[i].stack, 1 + tick->more);
 	return err;
 }
 
@@ -71,9 +66,10 @@ static struct error *write_raw(const struct output_job *job, FILE *out)
 	if (!strcmp(job->path, "-"))
 		return error_new(ERR_USAGE, "the raw format reads its recording twice, so the "
 					    "recording cannot come from standard input");
+	visitor.progress = job->filter->progress;
 	err = stacks_new(&raw.stacks);
 	if (!err)
-		err = recording_read(job->path, raw.stacks, &visitor, &cut);
+		err = source_read(job->path, raw.stacks, &visitor, &cut);
 	stacks_free(raw.stacks);
 	return err;
 }

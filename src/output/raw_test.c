@@ -125,7 +125,7 @@ static void local_time_is_used(void **state)
 
 static void frame(const char *name, uint64_t offset, const char *expected)
 {
-	struct named named = {.name = name, .offset = offset, .resolved = true};
+	struct named named = {.name = name, .symbol = name, .offset = offset, .resolved = true};
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "output/resolve_line.h"
@@ -113,8 +114,19 @@ static size_t resolve_block(struct resolver *r, size_t len, bool last, struct er
 	return start;
 }
 
-static struct error *resolve_all(struct resolver *r, int in, const char *in_name)
+/* Bytes, 0 if that cannot be known (a pipe). */
+static uint64_t size_of(int fd)
 {
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
+static struct error *resolve_all(struct resolver *r, int in, const char *in_name,
+				 struct progress_sink *progress)
+{
+	const uint64_t size = size_of(in);
+	uint64_t total = 0;
 	struct error *err = NULL;
 	size_t have = 0;
 	ssize_t got;
@@ -128,6 +140,8 @@ static struct error *resolve_all(struct resolver *r, int in, const char *in_name
 		if (got < 0)
 			return error_errno(ERR_INPUT, errno, "%s: cannot read the trace", in_name);
 		have += (size_t)got;
+		total += (size_t)got;
+		progress_at(progress, "finding names", total, size);
 		used = have ? resolve_block(r, have, !got, &err) : 0;
 		have -= used;
 		memmove(r->block, r->block + used, have);
@@ -135,13 +149,15 @@ static struct error *resolve_all(struct resolver *r, int in, const char *in_name
 		if (!err && (size_t)got < want)
 			err = sink_flush(&r->sink);
 	} while (got && !err);
+	progress_end(progress);
 	return err;
 }
 
-struct error *resolve_trace(const struct symbols *symbols, int in, const char *in_name, int out,
-			    const char *out_name, struct resolve_result *result)
+struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
+			    const char *out_name, struct progress_sink *progress,
+			    struct resolve_result *result)
 {
-	struct resolver r = {.lines = {.symbols = symbols}, .block = malloc(BLOCK + 1)};
+	struct resolver r = {.lines = {.images = images}, .block = malloc(BLOCK + 1)};
 	struct error *err = r.block ? NULL : error_no_memory();
 
 	r.lines.sink = &r.sink;
@@ -150,7 +166,7 @@ struct error *resolve_trace(const struct symbols *symbols, int in, const char *i
 	if (!err)
 		err = stack_memo_new(&r.memo);
 	if (!err)
-		err = resolve_all(&r, in, in_name);
+		err = resolve_all(&r, in, in_name, progress);
 	*result = r.lines.result;
 	stack_memo_free(r.memo);
 	sink_free(&r.sink);

@@ -15,7 +15,8 @@
  * stay.
  */
 
-#include "symbol/symbols.h"
+#include "base/progress.h"
+#include "symbol/images.h"
 
 struct resolve_result {
 	uint64_t addresses; /* lines that held one */
@@ -25,9 +26,10 @@ struct resolve_result {
 /*
  * From descriptor `in` to descriptor `out`; the names are for messages.
  * ERR_INPUT when reading fails, ERR_OUTPUT when writing does. What came
- * through an interactive pipe is passed on at once.
+ * through an interactive pipe is passed on at once. `progress` may be NULL.
  */
-struct error *resolve_trace(const struct symbols *symbols, int in, const char *in_name, int out,
-			    const char *out_name, struct resolve_result *result);
+struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
+			    const char *out_name, struct progress_sink *progress,
+			    struct resolve_result *result);
 
 #endif

@@ -27,7 +27,7 @@ static struct error *put_address(struct line_resolver *r, uint64_t addr, const c
 	char *text;
 
 	r->result.addresses++;
-	if (!symbols_find(r->symbols, addr - (r->inside && addr), &symbol)) {
+	if (!images_find(r->images, addr - (r->inside && addr), true, &symbol)) {
 		r->result.unresolved++;
 		return sink_put(r->sink, line, len);
 	}

@@ -8,14 +8,14 @@
 #include "output/sink.h"
 
 struct line_resolver {
-	const struct symbols *symbols;
+	const struct images *images;
 	struct sink *sink;
 	struct resolve_result result; /* so far */
 	bool inside;		      /* of a stack: the next address is a return address */
 	struct line_cache *cache;
 };
 
-struct error *line_resolver_new(struct line_resolver *r, const struct symbols *symbols,
+struct error *line_resolver_new(struct line_resolver *r, const struct images *images,
 				struct sink *sink);
 void line_resolver_free(struct line_resolver *r);
 

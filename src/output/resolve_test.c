@@ -18,12 +18,15 @@
 
 static const char table[] = "1000 T f\n1010 T g\n2000 T operator+\n2100 T 123\n";
 
-static struct symbols *symbols_from(const char *text)
+static struct images *images_from(const char *text)
 {
 	struct symbols *symbols;
+	struct images *images;
 
 	assert_null(nm_read("test", strdup(text), strlen(text), &symbols));
-	return symbols;
+	assert_null(images_new(&images));
+	assert_null(images_add_tables(images, "test", symbols, NULL));
+	return images;
 }
 
 static char *contents(int fd, size_t *len)
@@ -37,13 +40,13 @@ static char *contents(int fd, size_t *len)
 	return text;
 }
 
-static char *resolve_fd(const struct symbols *symbols, int in, size_t *len,
+static char *resolve_fd(const struct images *images, int in, size_t *len,
 			struct resolve_result *result)
 {
 	int out = memfd_create("out", 0);
 	char *text;
 
-	assert_null(resolve_trace(symbols, in, "in", out, "out", result));
+	assert_null(resolve_trace(images, in, "in", out, "out", NULL, result));
 	text = contents(out, len);
 	close(out);
 	return text;
@@ -51,16 +54,16 @@ static char *resolve_fd(const struct symbols *symbols, int in, size_t *len,
 
 static char *resolve(const char *names, const char *trace, size_t trace_len, size_t *len)
 {
-	struct symbols *symbols = symbols_from(names);
+	struct images *images = images_from(names);
 	struct resolve_result result;
 	int in = memfd_create("in", 0);
 	char *text;
 
 	assert_int_equal(write(in, trace, trace_len), trace_len);
 	lseek(in, 0, SEEK_SET);
-	text = resolve_fd(symbols, in, len, &result);
+	text = resolve_fd(images, in, len, &result);
 	close(in);
-	symbols_free(symbols);
+	images_free(images);
 	return text;
 }
 
@@ -122,7 +125,7 @@ static void ambiguous_names_get_an_offset(void **state)
 
 static void addresses_are_counted(void **state)
 {
-	struct symbols *symbols = symbols_from(table);
+	struct images *images = images_from(table);
 	const char trace[] = "0x1000\n0x9\n1\n\n0x1000\n0x9\n1\n\n0x1000\n0x9\n1\n\nf+0x1\n0x8\n";
 	struct resolve_result result;
 	int in = memfd_create("in", 0);
@@ -130,11 +133,11 @@ static void addresses_are_counted(void **state)
 
 	assert_int_equal(write(in, trace, strlen(trace)), strlen(trace));
 	lseek(in, 0, SEEK_SET);
-	free(resolve_fd(symbols, in, &len, &result));
+	free(resolve_fd(images, in, &len, &result));
 	assert_int_equal(result.addresses, 7);
 	assert_int_equal(result.unresolved, 4);
 	close(in);
-	symbols_free(symbols);
+	images_free(images);
 }
 
 static void long_lines_pass_whole(void **state)
@@ -221,7 +224,7 @@ static void *feed_slowly(void *ctx)
 /* However the bytes arrive, the same comes out: stacks known already or not, cut anywhere. */
 static void result_does_not_depend_on_how_bytes_arrive(void **state)
 {
-	struct symbols *symbols = symbols_from(table);
+	struct images *images = images_from(table);
 	size_t room = 200000, trace_len = 0, whole_len, pieces_len;
 	char *trace = malloc(room + 64), *whole, *pieces;
 	struct resolve_result result;
@@ -240,12 +243,12 @@ static void result_does_not_depend_on_how_bytes_arrive(void **state)
 	assert_int_equal(pipe(fds), 0);
 	feed = (struct feed){fds[1], trace, trace_len};
 	assert_int_equal(pthread_create(&thread, NULL, feed_slowly, &feed), 0);
-	pieces = resolve_fd(symbols, fds[0], &pieces_len, &result);
+	pieces = resolve_fd(images, fds[0], &pieces_len, &result);
 	pthread_join(thread, NULL);
 	assert_int_equal(whole_len, pieces_len);
 	assert_memory_equal(whole, pieces, whole_len);
 	close(fds[0]);
-	symbols_free(symbols);
+	images_free(images);
 	free(whole);
 	free(pieces);
 	free(trace);
@@ -277,7 +280,7 @@ static void caches_that_overflow_forget_and_stay_right(void **state)
 
 static void errors_of_reading_and_writing_are_told(void **state)
 {
-	struct symbols *symbols = symbols_from(table);
+	struct images *images = images_from(table);
 	struct resolve_result result;
 	int full = open("/dev/full", O_WRONLY), directory = open("/", O_RDONLY);
 	int in = memfd_create("in", 0), out = memfd_create("out", 0);
@@ -285,13 +288,13 @@ static void errors_of_reading_and_writing_are_told(void **state)
 
 	assert_int_equal(write(in, "0x1000\n", 7), 7);
 	lseek(in, 0, SEEK_SET);
-	err = resolve_trace(symbols, in, "in", full, "out", &result);
+	err = resolve_trace(images, in, "in", full, "out", NULL, &result);
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_OUTPUT);
 	assert_string_equal(err->text, "out: cannot write: No space left on device");
 	error_free(err);
 
-	err = resolve_trace(symbols, directory, "trace", out, "out", &result);
+	err = resolve_trace(images, directory, "trace", out, "out", NULL, &result);
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_INPUT);
 	assert_string_equal(err->text, "trace: cannot read the trace: Is a directory");
@@ -300,7 +303,7 @@ static void errors_of_reading_and_writing_are_told(void **state)
 	close(directory);
 	close(in);
 	close(out);
-	symbols_free(symbols);
+	images_free(images);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "output/trace.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -79,8 +80,8 @@ void trace_write_frame(uint64_t addr, const struct named *named, FILE *out)
 	size_t len;
 
 	if (named && named->resolved) {
-		fputs(named->name, out);
-		len = trace_offset(named->name, named->offset, text);
+		fputs(named->symbol, out);
+		len = trace_offset(named->symbol, named->offset, text);
 	} else {
 		len = format_hex(addr, text);
 	}
@@ -88,9 +89,9 @@ void trace_write_frame(uint64_t addr, const struct named *named, FILE *out)
 	putc('\n', out);
 }
 
-void trace_write_end(size_t n_frames, FILE *out)
+void trace_write_end(size_t n_frames, uint64_t times, FILE *out)
 {
 	if (!n_frames)
 		fputs(TRACE_NO_STACK "\n", out);
-	fputs("1\n\n", out);
+	fprintf(out, "%" PRIu64 "\n\n", times);
 }

@@ -36,11 +36,11 @@
 /* Needs target, host, guest_id and start_unix_ns; time is shown in the local zone. */
 void trace_write_head(const struct recording_info *info, FILE *out);
 
-/* One frame; `named` may be NULL: only the address. */
+/* One frame, by its name in the file; `named` may be NULL: only the address. */
 void trace_write_frame(uint64_t addr, const struct named *named, FILE *out);
 
-/* Ends a stack of so many frames. */
-void trace_write_end(size_t n_frames, FILE *out);
+/* Ends a stack of so many frames that was seen so many times. */
+void trace_write_end(size_t n_frames, uint64_t times, FILE *out);
 
 /*
  * What stands behind a name: "+0x1f". Nothing for offset 0, unless readers

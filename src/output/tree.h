@@ -18,6 +18,7 @@ struct tree_node {
 	struct profile_cell self;	    /* stacks that end here */
 	struct profile_cell total;	    /* with all children; set by tree_sum */
 	uint32_t unresolved : 1;	    /* the name is an address */
+	uint32_t inlined : 1;		    /* wherever it is, its code is part of its parent's */
 };
 
 struct tree {
@@ -39,6 +40,17 @@ struct error *tree_sum(struct tree *tree);
 struct tree_options {
 	bool reverse; /* leaf first: who calls what is hot */
 };
+
+/*
+ * Adds the selected samples of a profile. Names of nodes belong to `names`,
+ * so that profiles with namers of their own can be added to one tree; NULL:
+ * to the profile's namer. *node_of, if asked for, says for each stack that is
+ * part of a selected one where it ends in the tree ([stacks_count], 0 for the
+ * others; the caller frees it); not for reversed trees. Inlined functions are
+ * nodes as others are.
+ */
+struct error *tree_add(struct tree *tree, const struct profile *profile, struct namer *namer,
+		       struct namer *names, const struct tree_options *options, uint32_t **node_of);
 
 /* From the selected samples of a profile; summed. */
 struct error *tree_build(const struct profile *profile, struct namer *namer,

@@ -11,18 +11,49 @@
  */
 #define MAX_VISITS (1u << 30)
 
-/* Adds the child that is called what the frame of stack node `id` is called. */
-static struct error *add_frame(struct tree *tree, uint32_t parent, const struct profile *profile,
-			       uint32_t id, struct namer *namer, uint32_t *child)
-{
-	const struct stack_node *frame = stacks_node(profile->stacks, id);
-	struct named named;
-	struct error *err = namer_name(namer, frame->addr, frame->kind, &named);
+/* What is added to which tree. */
+struct adding {
+	struct tree *tree;
+	const struct profile *profile;
+	struct namer *namer, *names; /* names: whose the nodes' names are, if others' */
+};
 
+/* Adds or finds the node of one function, and goes there. */
+static struct error *add_function(const struct adding *adding, const struct location *one,
+				  uint32_t *at)
+{
+	struct tree *tree = adding->tree;
+	const char *name = one->function;
+	uint32_t before = tree->n;
+	struct error *err = NULL;
+
+	if (adding->names)
+		err = namer_intern(adding->names, name, &name);
 	if (!err)
-		err = tree_child(tree, parent, named.name, child);
-	if (!err)
-		tree->nodes[*child].unresolved = !named.resolved;
+		err = tree_child(tree, *at, name, at);
+	if (err)
+		return err;
+	tree->nodes[*at].unresolved = !one->resolved;
+	tree->nodes[*at].inlined = one->inlined && (*at >= before || tree->nodes[*at].inlined);
+	return NULL;
+}
+
+/*
+ * Adds children for the frame of stack node `id`, one for each function that
+ * is there: outermost first, or innermost first if `reverse`. *child is the
+ * last of them.
+ */
+static struct error *add_frame(const struct adding *adding, uint32_t parent, uint32_t id,
+			       bool reverse, uint32_t *child)
+{
+	const struct stack_node *frame = stacks_node(adding->profile->stacks, id);
+	const struct location *at;
+	size_t n = 0;
+	struct error *err = namer_locate(adding->namer, frame->addr, frame->kind, &at, &n);
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = add_function(adding, &at[reverse ? i : n - 1 - i], &parent);
+	*child = parent;
 	return err;
 }
 
@@ -44,36 +75,30 @@ static void mark_used(const struct profile *profile, uint32_t n, bool *used)
 }
 
 /* Root first: one pass over the store, which has the same shape as the tree. */
-static struct error *build_forward(const struct profile *profile, struct namer *namer,
-				   struct tree *tree)
+static struct error *add_forward(const struct adding *adding, uint32_t *node, bool *used)
 {
+	const struct profile *profile = adding->profile;
 	uint32_t n = stacks_count(profile->stacks);
-	uint32_t *node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */
-	bool *used = calloc(n, sizeof(*used));
-	struct error *err = node && used ? NULL : error_no_memory();
+	struct error *err = NULL;
 
-	if (!err) {
-		mark_used(profile, n, used);
-		add_self(tree, 0, &profile->cells[STACK_ROOT]);
-	}
+	mark_used(profile, n, used);
+	add_self(adding->tree, 0, &profile->cells[STACK_ROOT]);
 	for (uint32_t id = STACK_ROOT + 1; !err && id < n; id++) {
 		uint32_t parent = stacks_node(profile->stacks, id)->parent;
 
 		if (!used[id])
 			continue;
-		err = add_frame(tree, node[parent], profile, id, namer, &node[id]);
+		err = add_frame(adding, node[parent], id, false, &node[id]);
 		if (!err)
-			add_self(tree, node[id], &profile->cells[id]);
+			add_self(adding->tree, node[id], &profile->cells[id]);
 	}
-	free(node);
-	free(used);
 	return err;
 }
 
 /* Leaf first: every stack that was sampled is followed to its outermost frame. */
-static struct error *build_reverse(const struct profile *profile, struct namer *namer,
-				   struct tree *tree)
+static struct error *add_reverse(const struct adding *adding)
 {
+	const struct profile *profile = adding->profile;
 	uint32_t n = stacks_count(profile->stacks), visits = 0;
 	struct error *err = NULL;
 
@@ -86,11 +111,32 @@ static struct error *build_reverse(const struct profile *profile, struct namer *
 			if (++visits > MAX_VISITS)
 				return error_new(ERR_INPUT,
 						 "too many deep stacks to draw leaf first");
-			err = add_frame(tree, node, profile, id, namer, &node);
+			err = add_frame(adding, node, id, true, &node);
 		}
 		if (!err)
-			add_self(tree, node, &profile->cells[leaf]);
+			add_self(adding->tree, node, &profile->cells[leaf]);
 	}
+	return err;
+}
+
+struct error *tree_add(struct tree *tree, const struct profile *profile, struct namer *namer,
+		       struct namer *names, const struct tree_options *options, uint32_t **node_of)
+{
+	const struct adding adding = {tree, profile, namer, names == namer ? NULL : names};
+	uint32_t n = stacks_count(profile->stacks), *node;
+	struct error *err;
+	bool *used;
+
+	if (options && options->reverse)
+		return add_reverse(&adding);
+	node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */
+	used = calloc(n, sizeof(*used));
+	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
+	free(used);
+	if (!err && node_of)
+		*node_of = node;
+	else
+		free(node);
 	return err;
 }
 
@@ -102,8 +148,7 @@ struct error *tree_build(const struct profile *profile, struct namer *namer,
 
 	if (err)
 		return err;
-	err = options && options->reverse ? build_reverse(profile, namer, tree)
-					  : build_forward(profile, namer, tree);
+	err = tree_add(tree, profile, namer, NULL, options, NULL);
 	if (!err)
 		err = tree_sum(tree);
 	if (err) {

@@ -31,7 +31,7 @@ static void record(struct recorded *out)
 static void tick(struct recorded *out, uint64_t time_ns, uint64_t weight_ns,
 		 const struct tick_entry *entries, uint32_t n)
 {
-	struct tick one = {time_ns, weight_ns, time_ns / 10, n, entries};
+	struct tick one = {time_ns, weight_ns, time_ns / 10, n, entries, 0};
 
 	assert_success(recording_tick(out->writer, &one));
 }
@@ -42,15 +42,16 @@ static void record_three(struct recorded *out, bool whole)
 	struct recording_end end = {.elapsed_ns = 400, .missed = 2, .reason = (char *)"time"};
 
 	record(out);
-	tick(out, 100, 5, (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST}}, 1);
+	tick(out, 100, 5, (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000}},
+	     1);
 	tick(out, 200, 7,
-	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST},
-				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES}},
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000},
+				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES, 0}},
 	     2);
 	tick(out, 300, 11,
-	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN},
-				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST},
-				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK}},
+	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN, 2000},
+				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST, 1000},
+				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK, 0}},
 	     3);
 	assert_success(recording_close(out->writer, whole ? &end : NULL));
 }
@@ -75,6 +76,22 @@ static const struct profile_cell *cell_of(const struct profile *profile, uint64_
 			return &profile->cells[id];
 	fail_msg("no node %" PRIu64, addr);
 	return NULL;
+}
+
+static void test_weights_can_be_the_cpu_time_that_was_used(void **state)
+{
+	const struct profile_filter by_cpu = {.vcpu = -1, .by_cpu = true};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &by_cpu, &profile));
+	assert_cell(cell_of(profile, 100), 2, 70000 + 50000);
+	assert_cell(cell_of(profile, 300), 3, 2000 + 1000);
+	assert_cell(&profile->selected, 6, 123000);
+	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
+	profile_free(profile);
+	discard(&recorded);
 }
 
 static void test_everything_is_summed_up(void **state)
@@ -108,6 +125,57 @@ static void test_everything_is_summed_up(void **state)
 	assert_int_equal(profile->paused_ns, 10 + 20 + 30);
 	assert_int_equal(profile->pauses.n, 3);
 	assert_int_equal(histogram_quantile(&profile->pauses, 0.5), 20);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw(void **state)
+{
+	const struct profile_filter first = {.vcpu = 0}, none = {.states = 1u << VCPU_BLOCKED, 1};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	/* Weights 5, 14 and 33. */
+	assert_float_equal(profile_draws(profile), 52.0 * 52 / (25 + 196 + 1089), 1e-9);
+	profile_free(profile);
+	assert_success(profile_load(recorded.file.path, &first, &profile));
+	assert_float_equal(profile_draws(profile), 23.0 * 23 / (25 + 49 + 121), 1e-9);
+	profile_free(profile);
+	assert_success(profile_load(recorded.file.path, &none, &profile));
+	assert_float_equal(profile_draws(profile), 0, 0);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_a_stretch_of_time_is_as_if_nothing_else_had_been_recorded(void **state)
+{
+	const struct profile_filter middle = {.vcpu = -1, .from_ns = 200, .to_ns = 300};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &middle, &profile));
+	assert_int_equal(profile->ticks, 1);
+	assert_cell(&profile->selected, 2, 7 + 7);
+	assert_cell(&profile->states[VCPU_BLOCKED], 0, 0);
+	assert_int_equal(profile->paused_ns, 20);
+	assert_int_equal(profile_elapsed_ns(profile), 100);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+static void test_vcpus_are_chosen_by_a_list(void **state)
+{
+	bool vcpus[RECORDING_MAX_VCPUS] = {[1] = true, [2] = true};
+	const struct profile_filter some = {.vcpu = -1, .vcpus = vcpus};
+	struct recorded recorded;
+	struct profile *profile;
+
+	record_three(&recorded, true);
+	assert_success(profile_load(recorded.file.path, &some, &profile));
+	assert_cell(&profile->selected, 3, 7 + 11 + 11);
 	profile_free(profile);
 	discard(&recorded);
 }
@@ -297,6 +365,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_everything_is_summed_up),
+		cmocka_unit_test(test_weights_can_be_the_cpu_time_that_was_used),
+		cmocka_unit_test(test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw),
+		cmocka_unit_test(test_a_stretch_of_time_is_as_if_nothing_else_had_been_recorded),
+		cmocka_unit_test(test_vcpus_are_chosen_by_a_list),
 		cmocka_unit_test(test_filters_leave_the_totals_alone),
 		cmocka_unit_test(test_a_cut_recording_counts_up_to_there),
 		cmocka_unit_test(test_a_recording_without_ticks_is_empty_but_good),

@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/progress.h"
+#include "profile/source_frame.h"
 #include "profile/stacks.h"
 
 /* What a vCPU did when it was sampled. */
@@ -33,6 +35,8 @@ struct tick_entry {
 	uint32_t stack; /* id in the recording's stack store */
 	uint8_t state;	/* enum vcpu_state */
 	uint8_t end;	/* enum unwind_end: was the stack whole? */
+	/* CPU time used since its last entry that ran; whole microseconds are kept. */
+	uint64_t ran_ns;
 };
 
 /* One look at the guest. */
@@ -42,9 +46,33 @@ struct tick {
 	uint64_t paused_ns; /* how long the guest stood still for it; 0: not at all */
 	uint32_t n;
 	const struct tick_entry *entries;
+	/*
+	 * So many further looks saw the same, at times that are not known: of
+	 * profiles that are imported (profile/import.h). Never in a recording.
+	 */
+	uint64_t more;
 };
 
 #define RECORDING_MAX_VCPUS 4096
+
+/*
+ * A file and where in the guest its code was (symbol/images.h); all addresses
+ * are the guest's. Without a path: a build id that was come across in the
+ * guest; `start` and `end` are then those of its note, and slide is 0.
+ */
+struct recorded_image {
+	char *path;	/* NULL: none */
+	char *build_id; /* in hex; NULL: none */
+	uint64_t start, end;
+	uint64_t slide; /* guest's addresses minus the file's, modulo 2^64 */
+	bool checked;	/* compared with the guest's memory */
+};
+
+struct recorded_images {
+	struct recorded_image
+		*at; /* NULL: nothing is said of images, not even that there are none */
+	size_t n;
+};
 
 /*
  * What is known when a recording starts. Kept as JSON in the file, so that
@@ -60,13 +88,15 @@ struct recording_info {
 	char *host;	  /* "Xen 4.17, libxencall" */
 	char *arch;	  /* name of struct arch */
 	char *unwind;	  /* "fp" */
-	char *image;	  /* the ELF or symbol file that goes with the guest */
+	char *image;	  /* the first of the files that go with the guest */
 	char *build_id;	  /* of that image, in hex */
 	uint32_t vcpus;
 	double rate_hz;		/* samples asked for, per second */
 	uint64_t duration_ns;	/* asked for; 0: until stopped */
 	uint64_t start_unix_ns; /* wall clock at time_ns = 0 */
 	bool jitter;
+	char *weight_unit; /* of what is imported: what weights are, if not ns: "samples", "cycles" */
+	struct recorded_images images; /* those that had been found */
 };
 
 /* What is known when it ends; a recording whose writer died has none. */
@@ -75,7 +105,10 @@ struct recording_end {
 	uint64_t missed;     /* deadlines that passed without a sample */
 	uint64_t retakes;    /* samples taken again because memory was not at hand */
 	uint64_t failed;     /* samples that could not be taken */
-	char *reason;	     /* "time", "interrupted", "guest ended", "guest crashed", ... */
+	uint64_t
+		given_up; /* stacks that were not or not wholly read, to hold the guest no longer */
+	char *reason;	  /* "time", "interrupted", "guest ended", "guest crashed", ... */
+	struct recorded_images images; /* if said, they replace those of the start */
 };
 
 /* Copies with strings of its own; nothing to free when that fails. */
@@ -113,6 +146,15 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 			     const char *name, uint64_t offset);
 
+/*
+ * Appends where in the source all nodes with this address and kind are: what
+ * was inlined there, and last the function that recording_name names, without
+ * its name; SOURCE_DEPTH at most. Each text is written once, if it is always
+ * the same pointer, and has to stay for as long as places are appended.
+ */
+struct error *recording_places(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n);
+
 /* Writes out what is buffered, with a check behind it: a reader can have it now. */
 struct error *recording_flush(struct recording_writer *writer);
 
@@ -128,10 +170,14 @@ void recording_abandon(struct recording_writer *writer);
  */
 struct recording_visitor {
 	void *ctx;
+	struct progress_sink *progress; /* told how far the file has been read; may be NULL */
 	struct error *(*info)(void *ctx, const struct recording_info *info);
 	struct error *(*tick)(void *ctx, const struct tick *tick);
 	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 			      uint64_t offset);
+	/* The strings are good for this call; n is never 0. */
+	struct error *(*places)(void *ctx, uint64_t addr, uint8_t kind,
+				const struct source_frame *frames, size_t n);
 	struct error *(*end)(void *ctx, const struct recording_end *end);
 };
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
 #include "profile/recording_decode.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "profile/recording_info.h"
+#include "profile/recording_places.h"
 
 struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)
 {
@@ -102,10 +104,17 @@ static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t
 	return NULL;
 }
 
+static uint64_t to_ns(uint64_t us)
+{
+	uint64_t ns;
+
+	return __builtin_mul_overflow(us, (uint64_t)NS_PER_US, &ns) ? UINT64_MAX : ns;
+}
+
 /* Fills tick->entries; NULL or what is wrong. */
 static const char *decode_entries(struct decoder *decoder, struct cursor in, struct tick *tick)
 {
-	uint64_t vcpu = 0, op, rest;
+	uint64_t vcpu = 0, op, rest, cpu_us = 0;
 
 	while (in.at < in.end) {
 		const char *why = NULL;
@@ -125,8 +134,10 @@ static const char *decode_entries(struct decoder *decoder, struct cursor in, str
 			repeats = 0;
 			vcpu = rest > decoder->info.vcpus ? rest : vcpu + rest;
 			break;
-		default:
-			why = "a sample that cannot be read";
+		case TICK_CPU:
+			repeats = 0;
+			cpu_us = rest;
+			break;
 		}
 		if (why)
 			return why;
@@ -134,10 +145,12 @@ static const char *decode_entries(struct decoder *decoder, struct cursor in, str
 			return "a sample of a vCPU that the guest does not have";
 		while (repeats-- > 0) {
 			decoder->entries[tick->n] = decoder->last[vcpu];
+			decoder->entries[tick->n].ran_ns = to_ns(cpu_us);
+			cpu_us = 0;
 			decoder->entries[tick->n++].vcpu = (uint32_t)vcpu++;
 		}
 	}
-	return NULL;
+	return cpu_us ? "a sample with CPU time of no vCPU" : NULL;
 }
 
 static struct error *decode_tick(struct decoder *decoder, unsigned type, struct cursor in,
@@ -222,6 +235,10 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_tick(decoder, type, payload, offset);
 	case RECORD_NAME:
 		return decode_name(decoder, payload, offset);
+	case RECORD_TEXT:
+		return decode_text(decoder, payload, offset);
+	case RECORD_PLACES:
+		return decode_places(decoder, payload, offset);
 	case RECORD_END:
 		return decode_end(decoder, payload, offset);
 	default:
@@ -232,6 +249,9 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 void decoder_free(struct decoder *decoder)
 {
 	recording_info_free(&decoder->info);
+	for (size_t i = 0; i < decoder->texts; i++)
+		free(decoder->text[i]);
+	free(decoder->text);
 	free(decoder->ids);
 	free(decoder->last);
 	free(decoder->entries);

@@ -24,6 +24,8 @@ struct decoder {
 	struct tick_entry *last;    /* [info.vcpus]: what was said last about each */
 	struct tick_entry *entries; /* [info.vcpus]: the tick that is being read */
 	uint64_t time_ns, weight_ns, paused_ns;
+	char **text; /* [texts]: number 1 is text[0] */
+	size_t texts, texts_room;
 };
 
 /* A record at byte `offset` of the file. ERR_INPUT names that byte; a visitor's error is passed on. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
 #include "profile/recording_encode.h"
 
 #include <stdlib.h>
@@ -7,9 +8,9 @@
 /* Nodes are encoded in records of about this many bytes, so that no record gets too long. */
 #define NODES_RECORD (16u << 10)
 
-/* A node takes at most this many bytes, an entry of a tick this many (repeat, skip, entry, id). */
+/* A node takes at most this many bytes, an entry of a tick this many (repeat, skip, CPU, entry, id). */
 #define NODE_MAX  (2 * VARINT_MAX)
-#define ENTRY_MAX (4 * VARINT_MAX)
+#define ENTRY_MAX (5 * VARINT_MAX)
 
 struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks, uint32_t vcpus)
 {
@@ -123,6 +124,17 @@ static void put_op(struct bytes *out, enum tick_op op, uint64_t rest)
 	put_varint(out, rest << TICK_OP_BITS | op);
 }
 
+/* Whole microseconds of the CPU time that an entry tells; what is left over comes with a later one. */
+static uint64_t cpu_us(struct tick_entry *last, const struct tick_entry *entry)
+{
+	uint64_t ns = last->ran_ns;
+
+	if (__builtin_add_overflow(ns, entry->ran_ns, &ns))
+		ns = UINT64_MAX;
+	last->ran_ns = ns % NS_PER_US;
+	return ns / NS_PER_US;
+}
+
 static void put_entries(struct encoder *encoder, const struct tick *tick, struct bytes *out)
 {
 	uint32_t vcpu = 0, repeats = 0;
@@ -132,21 +144,26 @@ static void put_entries(struct encoder *encoder, const struct tick *tick, struct
 		struct tick_entry *last = &encoder->last[entry->vcpu];
 		bool as_before = entry->stack == last->stack && entry->state == last->state &&
 				 entry->end == last->end;
+		uint64_t cpu = cpu_us(last, entry);
 
-		if (repeats > 0 && (entry->vcpu != vcpu || !as_before)) {
+		if (repeats > 0 && (entry->vcpu != vcpu || !as_before || cpu)) {
 			put_op(out, TICK_REPEAT, repeats);
 			repeats = 0;
 		}
 		if (entry->vcpu != vcpu)
 			put_op(out, TICK_SKIP, entry->vcpu - vcpu);
 		vcpu = entry->vcpu;
+		if (cpu)
+			put_op(out, TICK_CPU, cpu);
 		if (as_before) {
 			repeats++;
 			continue;
 		}
 		put_op(out, TICK_ENTRY, (uint64_t)entry->end << TICK_STATE_BITS | entry->state);
 		put_varint(out, entry->stack);
-		*last = *entry;
+		last->stack = entry->stack;
+		last->state = entry->state;
+		last->end = entry->end;
 	}
 	if (repeats > 0)
 		put_op(out, TICK_REPEAT, repeats);
@@ -194,6 +211,32 @@ struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_
 	put_varint(out, offset);
 	put_bytes(out, name, len);
 	end_record(out, start, RECORD_NAME);
+	return NULL;
+}
+
+struct error *encode_text(const char *text, struct bytes *out)
+{
+	size_t len = strnlen(text, NAME_MAX_LEN), start;
+	struct error *err = begin_record(out, len, &start);
+
+	if (err)
+		return err;
+	put_bytes(out, text, len);
+	end_record(out, start, RECORD_TEXT);
+	return NULL;
+}
+
+struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
+			     struct bytes *out)
+{
+	size_t start;
+	struct error *err = begin_record(out, n * VARINT_MAX, &start);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < n; i++)
+		put_varint(out, numbers[i]);
+	end_record(out, start, type);
 	return NULL;
 }
 

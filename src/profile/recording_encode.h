@@ -43,6 +43,13 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
 			  struct bytes *out);
 
+/* RECORD_TEXT. */
+struct error *encode_text(const char *text, struct bytes *out);
+
+/* A record of nothing but numbers. */
+struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
+			     struct bytes *out);
+
 /* The check for all of `out`, which began behind the last check. */
 struct error *encode_check(struct bytes *out);
 

@@ -7,7 +7,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/ahead.h"
 
 static struct error *create_error(const char *path, int errnum)
 {
@@ -48,7 +51,7 @@ struct error *recording_file_create(const char *path, struct recording_file *out
 			return error_errno(ERR_OUTPUT, errno, "cannot write to standard output");
 		return set(out, fd, "standard output");
 	}
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	fd = open_to_write(path);
 	if (fd < 0)
 		return create_error(path, errno);
 	return set(out, fd, path);
@@ -64,7 +67,7 @@ struct error *recording_file_open(const char *path, struct recording_file *out)
 			return error_errno(ERR_INPUT, errno, "cannot read standard input");
 		return set(out, fd, "standard input");
 	}
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open_to_read(path);
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "cannot read %s", path);
 	return set(out, fd, path);
@@ -135,4 +138,11 @@ struct error *recording_file_close(struct recording_file *file)
 		err = write_error(file, errno);
 	free(file->name);
 	return err;
+}
+
+uint64_t recording_file_size(const struct recording_file *file)
+{
+	struct stat st;
+
+	return !fstat(file->fd, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 }

@@ -8,6 +8,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -27,6 +28,9 @@ struct error *recording_file_write(struct recording_file *file, const void *data
 
 /* Reads what there is, at least a byte, at most `len`; *got is 0 at the end. ERR_INPUT. */
 struct error *recording_file_read(struct recording_file *file, void *data, size_t len, size_t *got);
+
+/* Bytes, 0 if that cannot be known (a pipe). */
+uint64_t recording_file_size(const struct recording_file *file);
 
 /* Closes and frees; an error, ERR_OUTPUT, is of interest to who has written. */
 struct error *recording_file_close(struct recording_file *file);

@@ -11,7 +11,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    0
+#define RECORDING_MINOR	    1
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -24,6 +24,8 @@ enum record_type {
 	RECORD_TICK_WEIGHT = 6, /* a tick that says what it weighs */
 	RECORD_NAME = 7,	/* the name for an address */
 	RECORD_END = 8,		/* JSON: struct recording_end */
+	RECORD_TEXT = 9,	/* what places are made of */
+	RECORD_PLACES = 10,	/* where in the source an address is */
 	RECORD_TYPES
 };
 
@@ -51,6 +53,7 @@ enum tick_op {
 	TICK_REPEAT, /* above them: so many vCPUs are as they were */
 	TICK_ENTRY,  /* two bits of state, above them the end; then the stack's id */
 	TICK_SKIP,   /* above them: so many vCPUs are not in this tick */
+	TICK_CPU,    /* above them: microseconds of CPU time that the next vCPU told has used */
 };
 #define TICK_OP_BITS	2
 #define TICK_STATE_BITS 2

@@ -59,7 +59,7 @@ static void use(const struct profile *profile)
 		samples += profile->cells[id].samples;
 	}
 	need(samples == profile->selected.samples);
-	need(profile->pauses.n == profile->ticks);
+	need(profile->pauses.n <= profile->ticks);
 	for (size_t i = 0; i < profile->n_names; i++)
 		need(profile_name(profile, profile->names[i].addr, profile->names[i].kind) ==
 		     &profile->names[i]);

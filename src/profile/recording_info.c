@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/recording_info.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
-enum field_type { FIELD_STRING, FIELD_U32, FIELD_U64, FIELD_DOUBLE, FIELD_BOOL };
+#include "profile/recording_images.h"
+
+enum field_type { FIELD_STRING, FIELD_U32, FIELD_U64, FIELD_DOUBLE, FIELD_BOOL, FIELD_IMAGES };
 
 struct field {
 	const char *key;
@@ -29,11 +30,13 @@ static const struct field info_fields[] = {
 	INFO(image, FIELD_STRING),	INFO(build_id, FIELD_STRING),
 	INFO(vcpus, FIELD_U32),		INFO(rate_hz, FIELD_DOUBLE),
 	INFO(duration_ns, FIELD_U64),	INFO(start_unix_ns, FIELD_U64),
-	INFO(jitter, FIELD_BOOL),
+	INFO(jitter, FIELD_BOOL),	INFO(weight_unit, FIELD_STRING),
+	INFO(images, FIELD_IMAGES),
 };
 static const struct field end_fields[] = {
-	END(elapsed_ns, FIELD_U64), END(missed, FIELD_U64),    END(retakes, FIELD_U64),
-	END(failed, FIELD_U64),	    END(reason, FIELD_STRING),
+	END(elapsed_ns, FIELD_U64), END(missed, FIELD_U64),   END(retakes, FIELD_U64),
+	END(failed, FIELD_U64),	    END(given_up, FIELD_U64), END(reason, FIELD_STRING),
+	END(images, FIELD_IMAGES),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -65,7 +68,7 @@ static size_t character(const char *text)
 	return 0;
 }
 
-static json_t *any_string(const char *text)
+json_t *recorded_text(const char *text)
 {
 	json_t *string = json_string(text);
 	size_t n = 0;
@@ -102,7 +105,7 @@ static bool add_field(json_t *object, const struct field *field, const void *fro
 	case FIELD_STRING:
 		if (!*(char *const *)at)
 			return true;
-		value = any_string(*(char *const *)at);
+		value = recorded_text(*(char *const *)at);
 		break;
 	case FIELD_U32:
 		value = integer(*(const uint32_t *)at);
@@ -115,6 +118,11 @@ static bool add_field(json_t *object, const struct field *field, const void *fro
 		break;
 	case FIELD_BOOL:
 		value = json_boolean(*(const bool *)at);
+		break;
+	case FIELD_IMAGES:
+		if (!((const struct recorded_images *)at)->at)
+			return true;
+		value = recorded_images_write(at);
 		break;
 	}
 	return json_object_set_new(object, field->key, value) == 0;
@@ -163,6 +171,8 @@ static bool read_field(const json_t *value, const struct field *field, void *to)
 	case FIELD_BOOL:
 		*(bool *)at = json_is_true(value);
 		return json_is_boolean(value);
+	case FIELD_IMAGES:
+		return recorded_images_read(value, at);
 	}
 	return false;
 }
@@ -170,12 +180,14 @@ static bool read_field(const json_t *value, const struct field *field, void *to)
 static void free_fields(const struct field *fields, size_t n, void *from)
 {
 	for (size_t i = 0; i < n; i++) {
-		char **string = (char **)((char *)from + fields[i].offset);
+		void *at = (char *)from + fields[i].offset;
 
-		if (fields[i].type == FIELD_STRING) {
-			free(*string);
-			*string = NULL;
-		}
+		if (fields[i].type == FIELD_IMAGES)
+			recorded_images_free(at);
+		if (fields[i].type != FIELD_STRING)
+			continue;
+		free(*(char **)at);
+		*(char **)at = NULL;
 	}
 }
 
@@ -228,19 +240,21 @@ void recording_end_free(struct recording_end *end)
 	free_fields(end_fields, COUNT(end_fields), end);
 }
 
-/* `to` is a flat copy of `from`: gives it strings of its own. */
+/* `to` is a flat copy of `from`: gives it strings and images of its own. */
 static struct error *copy_strings(const struct field *fields, size_t n, const void *from, void *to)
 {
 	bool whole = true;
 
 	for (size_t i = 0; i < n; i++) {
-		char *const *source = (char *const *)((const char *)from + fields[i].offset);
-		char **copy = (char **)((char *)to + fields[i].offset);
+		const void *source = (const char *)from + fields[i].offset;
+		void *copy = (char *)to + fields[i].offset;
 
-		if (fields[i].type != FIELD_STRING || !*source)
+		if (fields[i].type == FIELD_IMAGES)
+			whole = recorded_images_copy(source, copy) && whole;
+		if (fields[i].type != FIELD_STRING || !*(char *const *)source)
 			continue;
-		*copy = strdup(*source);
-		whole = whole && *copy;
+		*(char **)copy = strdup(*(char *const *)source);
+		whole = whole && *(char **)copy;
 	}
 	if (whole)
 		return NULL;

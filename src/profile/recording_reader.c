@@ -3,6 +3,7 @@
 
 #include "profile/recording_decode.h"
 #include "profile/recording_file.h"
+#include "profile/recording_reader.h"
 
 /* So much is asked for in one read. */
 #define READ_SIZE (64u << 10)
@@ -12,7 +13,7 @@
  * before its own check was found and matches, or the file ends.
  */
 struct reader {
-	struct recording_file file;
+	struct recording_file *file;
 	struct bytes buffer;
 	uint64_t base; /* the file's offset of the buffer's first byte */
 	size_t walked; /* so far the buffer holds whole records */
@@ -106,7 +107,7 @@ static bool has_magic(const struct reader *reader)
 
 static struct error *no_recording(const struct reader *reader)
 {
-	return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file.name);
+	return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file->name);
 }
 
 static struct error *check_head(struct reader *reader)
@@ -119,7 +120,7 @@ static struct error *check_head(struct reader *reader)
 		return error_new(ERR_INPUT,
 				 "%s has format %u, but this program reads format %u: use a "
 				 "matching uniprof",
-				 reader->file.name, head[RECORDING_MAGIC_LEN], RECORDING_MAJOR);
+				 reader->file->name, head[RECORDING_MAGIC_LEN], RECORDING_MAJOR);
 	reader->minor = head[RECORDING_MAGIC_LEN + 1];
 	reader->has_head = true;
 	reader->walked = RECORDING_HEAD_LEN;
@@ -175,51 +176,70 @@ static struct error *take_tail(struct reader *reader, bool *cut)
 
 	*cut = !reader->decoder.has_end || reader->buffer.len > 0 || reader->padded;
 	if (!reader->has_head && reader->buffer.len == 0)
-		return error_new(ERR_INPUT, "%s is empty", reader->file.name);
+		return error_new(ERR_INPUT, "%s is empty", reader->file->name);
 	if (!reader->has_head && !has_magic(reader))
 		return no_recording(reader);
 	err = reader->has_head ? decode(reader) : NULL;
 	if (!err && !reader->decoder.has_info)
-		err = error_new(ERR_INPUT, "%s ends before its first sample", reader->file.name);
+		err = error_new(ERR_INPUT, "%s ends before its first sample", reader->file->name);
 	return err;
 }
 
 static struct error *read_all(struct reader *reader, bool *cut)
 {
+	const uint64_t size = recording_file_size(reader->file);
 	struct bytes *buffer = &reader->buffer;
 	struct error *err;
 	size_t got;
 
 	for (;;) {
-		err = bytes_reserve(buffer, READ_SIZE);
+		err = walk(reader);
 		if (!err)
-			err = recording_file_read(&reader->file, buffer->data + buffer->len,
+			err = bytes_reserve(buffer, READ_SIZE);
+		if (!err)
+			err = recording_file_read(reader->file, buffer->data + buffer->len,
 						  READ_SIZE, &got);
 		if (err)
 			return err;
 		if (got == 0)
 			return take_tail(reader, cut);
 		buffer->len += got;
-		err = walk(reader);
-		if (err)
-			return err;
+		progress_at(reader->decoder.visitor->progress, "reading",
+			    reader->base + buffer->len, size);
 	}
+}
+
+struct error *recording_read_file(struct recording_file *file, struct bytes *begun,
+				  struct stacks *stacks, const struct recording_visitor *visitor,
+				  bool *cut)
+{
+	struct reader reader = {.file = file,
+				.buffer = *begun,
+				.decoder = {.name = file->name,
+					    .stacks = stacks,
+					    .visitor = visitor}};
+	struct error *err;
+
+	*begun = (struct bytes){0};
+	*cut = true;
+	err = read_all(&reader, cut);
+	decoder_free(&reader.decoder);
+	bytes_free(&reader.buffer);
+	return err;
 }
 
 struct error *recording_read(const char *path, struct stacks *stacks,
 			     const struct recording_visitor *visitor, bool *cut)
 {
-	struct reader reader = {.decoder = {.stacks = stacks, .visitor = visitor}};
+	struct recording_file file;
+	struct bytes nothing = {0};
 	struct error *err;
 
 	*cut = true;
-	err = recording_file_open(path, &reader.file);
+	err = recording_file_open(path, &file);
 	if (err)
 		return err;
-	reader.decoder.name = reader.file.name;
-	err = read_all(&reader, cut);
-	decoder_free(&reader.decoder);
-	bytes_free(&reader.buffer);
-	error_free(recording_file_close(&reader.file));
+	err = recording_read_file(&file, &nothing, stacks, visitor, cut);
+	error_free(recording_file_close(&file));
 	return err;
 }

@@ -44,8 +44,9 @@ static void test_what_is_written_is_read(void **state)
 	struct heard heard;
 	const char *want = "info uniprof 1 web \"1\"\n\xc3\xa9 /a/b?.elf 7 997.5\n"
 			   "tick 5 10 7\n"
-			   " 0 0 0 ffffffff81000123ps ffffffff81234567r? 10rs ffffffffffffffffrs\n"
-			   " 2 1 3\n"
+			   " 0 0 0 ffffffff81000123ps ffffffff81234567r? 10rs ffffffffffffffffrs "
+			   "cpu 1000\n"
+			   " 2 1 3 cpu 7000\n"
 			   " 6 2 5 ffffffff81234567r? 10rs ffffffffffffffffrs\n"
 			   "name ffffffff81000123 0 f 0\n"
 			   "tick 5 10 18446744073709551615\n"
@@ -56,16 +57,16 @@ static void test_what_is_written_is_read(void **state)
 
 	assert_success(stacks_new(&stacks));
 	assert_success(recording_create(file.path, &info, stacks, &writer));
-	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0};
-	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3};
-	entries[2] = (struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5};
+	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0, 1999};
+	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3, 7000};
+	entries[2] = (struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5, 0};
 	tick.n = 3;
 	assert_success(recording_tick(writer, &tick));
 	assert_success(recording_name(writer, frames[0].addr, FRAME_PC, "f", 0));
 	tick.n = 0;
 	tick.paused_ns = UINT64_MAX;
 	assert_success(recording_tick(writer, &tick));
-	tick = (struct tick){UINT64_MAX, UINT64_MAX - 1, 0, 1, entries + 2};
+	tick = (struct tick){UINT64_MAX, UINT64_MAX - 1, 0, 1, entries + 2, 0};
 	assert_success(recording_tick(writer, &tick));
 	assert_success(recording_name(writer, 0x10, FRAME_RETURN, "main", 16));
 	assert_success(recording_close(writer, &end));
@@ -105,7 +106,8 @@ static void random_tick(struct stacks *stacks, uint32_t *seed, uint32_t vcpus, s
 		if (n < 9)
 			*entry = (struct tick_entry){vcpu, intern(stacks, chain, n),
 						     (uint8_t)below(seed, VCPU_STATES),
-						     (uint8_t)below(seed, UNWIND_ENDS)};
+						     (uint8_t)below(seed, UNWIND_ENDS), 0};
+		entry->ran_ns = below(seed, 2) * (uint64_t)below(seed, 1 << 30) * 1000;
 	}
 	tick->n = vcpus;
 }
@@ -213,11 +215,12 @@ static void test_ticks_that_cannot_be_are_refused(void **state)
 	struct memory_file file = memory_file_new();
 	struct recording_info info = {.vcpus = 2};
 	struct tick_entry bad[][2] = {
-		{{1, 0, 0, 0}, {0, 0, 0, 0}}, /* out of order */
-		{{1, 0, 0, 0}, {1, 0, 0, 0}}, /* twice */
-		{{0, 0, 0, 0}, {2, 0, 0, 0}}, /* no such vCPU */
-		{{0, 0, 0, 0}, {1, 1, 0, 0}}, /* no such stack */
-		{{0, 0, 0, 0}, {1, 0, VCPU_STATES, 0}}, {{0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS}},
+		{{1, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}, /* out of order */
+		{{1, 0, 0, 0, 0}, {1, 0, 0, 0, 0}}, /* twice */
+		{{0, 0, 0, 0, 0}, {2, 0, 0, 0, 0}}, /* no such vCPU */
+		{{0, 0, 0, 0, 0}, {1, 1, 0, 0, 0}}, /* no such stack */
+		{{0, 0, 0, 0, 0}, {1, 0, VCPU_STATES, 0, 0}},
+		{{0, 0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS, 0}},
 	};
 	struct recording_writer *writer;
 	struct tick tick = {.n = 2, .time_ns = 10};

@@ -115,6 +115,8 @@ static inline struct error *hear_tick(void *ctx, const struct tick *tick)
 				"s?"[node->trust]);
 			id = node->parent;
 		}
+		if (entry->ran_ns)
+			fprintf(heard->log, " cpu %" PRIu64, entry->ran_ns);
 		fputc('\n', heard->log);
 	}
 	return NULL;

@@ -5,12 +5,14 @@
 #include "profile/recording_encode.h"
 #include "profile/recording_file.h"
 #include "profile/recording_info.h"
+#include "profile/recording_places.h"
 
 #define FLUSH_NS UINT64_C(1000000000)
 
 struct recording_writer {
 	struct recording_file file;
 	struct encoder encoder;
+	struct written written;
 	struct bytes stretch; /* what follows the last check; not yet in the file */
 	uint64_t flushed_ns;  /* time of the last tick when it was last written */
 	bool broken;	      /* a write failed: the file ends there, whatever follows */
@@ -48,6 +50,7 @@ static struct error *write_if_long(struct recording_writer *writer)
 static void writer_free(struct recording_writer *writer)
 {
 	encoder_free(&writer->encoder);
+	written_free(&writer->written);
 	bytes_free(&writer->stretch);
 	free(writer);
 }
@@ -140,6 +143,18 @@ struct error *recording_name(struct recording_writer *writer, uint64_t addr, uin
 				kind);
 	if (!err)
 		err = encode_name(addr, kind, name, offset, &writer->stretch);
+	return err ? err : write_if_long(writer);
+}
+
+struct error *recording_places(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n)
+{
+	struct error *err = check_usable(writer);
+
+	if (!err && (kind > FRAME_RETURN || !n || n > SOURCE_DEPTH))
+		err = error_new(ERR_FAILED, "places in the source that cannot be");
+	if (!err)
+		err = encode_places(&writer->written, addr, kind, frames, n, &writer->stretch);
 	return err ? err : write_if_long(writer);
 }
 

@@ -15,6 +15,9 @@
 /* What find_or_add gives when the store is full; no valid id. */
 #define NO_ROOM UINT32_MAX
 
+_Static_assert(sizeof(struct stack_node) + 2 * sizeof(uint32_t) == STACKS_NODE_BYTES,
+	       "a node and two slots");
+
 struct recent {
 	uint64_t hash; /* of the whole chain */
 	uint32_t leaf; /* STACK_ROOT: empty */
@@ -24,6 +27,7 @@ struct stacks {
 	struct stack_node *nodes;
 	uint32_t n;
 	uint32_t cap;	 /* nodes there is room for */
+	uint32_t max;	 /* what `cap` may grow to */
 	uint32_t *slots; /* 2 * cap of them: ids, STACK_ROOT where empty; probed linearly */
 	uint64_t seed;
 	struct recent recent[RECENT];
@@ -76,6 +80,7 @@ struct error *stacks_new(struct stacks **out)
 		return error_no_memory();
 	}
 	stacks->cap = FIRST_NODES;
+	stacks->max = STACKS_MAX_NODES;
 	stacks->n = 1;
 	stacks->seed = random_seed();
 	*out = stacks;
@@ -89,6 +94,14 @@ void stacks_free(struct stacks *stacks)
 	free(stacks->nodes);
 	free(stacks->slots);
 	free(stacks);
+}
+
+void stacks_limit(struct stacks *stacks, uint64_t bytes)
+{
+	stacks->max = stacks->cap;
+	while (stacks->max < STACKS_MAX_NODES &&
+	       (uint64_t)stacks->max * 2 * STACKS_NODE_BYTES <= bytes)
+		stacks->max *= 2;
 }
 
 uint32_t stacks_count(const struct stacks *stacks)
@@ -156,7 +169,7 @@ static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const s
 		}
 		slot = (slot + 1) & (stacks->cap * 2 - 1);
 	}
-	if (stacks->n == STACKS_MAX_NODES) {
+	if (stacks->n == stacks->max) {
 		*id = NO_ROOM;
 		return NULL;
 	}
@@ -169,20 +182,30 @@ static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const s
 	return NULL;
 }
 
+struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			 uint32_t *id, bool *whole)
+{
+	uint32_t found;
+	struct error *err = find_or_add(stacks, parent, frame, &found);
+
+	if (err)
+		return err;
+	*whole = found != NO_ROOM;
+	if (*whole)
+		*id = found;
+	return NULL;
+}
+
 struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
 			   uint32_t *id)
 {
-	struct error *err;
-	uint32_t found;
+	bool whole;
+	struct error *err = stacks_add(stacks, parent, frame, id, &whole);
 
-	err = find_or_add(stacks, parent, frame, &found);
-	if (err)
-		return err;
-	if (found == NO_ROOM)
-		return error_new(ERR_FAILED, "there are more than %u distinct frames to keep",
-				 STACKS_MAX_NODES);
-	*id = found;
-	return NULL;
+	if (!err && !whole)
+		err = error_new(ERR_FAILED, "there are more than %u distinct frames to keep",
+				stacks->max);
+	return err;
 }
 
 static bool is_chain(const struct stacks *stacks, uint32_t id, const struct frame *frames, size_t n)

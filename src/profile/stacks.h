@@ -24,6 +24,9 @@
 /* A hostile guest can make every stack distinct; the store stops growing here (about 0.4 GiB). */
 #define STACKS_MAX_NODES (1u << 24)
 
+/* What a store takes of memory for each node that it has room for, bytes. */
+#define STACKS_NODE_BYTES 24u
+
 struct stack_node {
 	uint64_t addr;
 	uint32_t parent;
@@ -35,6 +38,12 @@ struct stacks;
 
 struct error *stacks_new(struct stacks **out);
 void stacks_free(struct stacks *stacks);
+
+/*
+ * The store will not grow beyond `bytes` of memory, by doubling; what it has, it
+ * keeps. Full is then what it is with STACKS_MAX_NODES otherwise.
+ */
+void stacks_limit(struct stacks *stacks, uint64_t bytes);
 
 /* Number of nodes, the root included: valid ids are 0 to count - 1. */
 uint32_t stacks_count(const struct stacks *stacks);
@@ -51,6 +60,10 @@ size_t stacks_depth(const struct stacks *stacks, uint32_t id);
  */
 struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
 			   uint32_t *id);
+
+/* The same for one who goes on where there is no more room: *whole is then false. */
+struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			 uint32_t *id, bool *whole);
 
 /*
  * Stores a chain, leaf first as unwinders give it. When the store is full the

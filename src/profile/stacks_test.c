@@ -188,6 +188,29 @@ static void test_a_full_store_keeps_the_outermost_part(void **state)
 	stacks_free(stacks);
 }
 
+static void test_a_store_with_a_limit_is_full_earlier(void **state)
+{
+	struct stacks *stacks = new_store();
+	struct frame frame = {.kind = FRAME_RETURN};
+	bool whole = true;
+	uint32_t id, n = 0;
+
+	stacks_limit(stacks, 100000);
+	while (whole && n < 10000) {
+		frame.addr += 16;
+		assert_null(stacks_intern(stacks, &frame, 1, &id, &whole));
+		n += whole;
+	}
+	assert_int_equal(stacks_count(stacks), n + 1);
+	assert_true(stacks_count(stacks) * STACKS_NODE_BYTES <= 100000);
+	assert_true(stacks_count(stacks) * STACKS_NODE_BYTES > 100000 / 2 - STACKS_NODE_BYTES);
+	/* What is there stays, whatever the limit. */
+	stacks_limit(stacks, 0);
+	frame.addr = 16;
+	assert_int_equal(intern(stacks, &frame, 1), 1);
+	stacks_free(stacks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +221,7 @@ int main(void)
 		cmocka_unit_test(test_ids_stay_while_the_store_grows),
 		cmocka_unit_test(test_ids_depend_on_the_order_alone),
 		cmocka_unit_test(test_a_full_store_keeps_the_outermost_part),
+		cmocka_unit_test(test_a_store_with_a_limit_is_full_earlier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,10 +16,14 @@
 /* What is copied of another stack that a stack leads to, bytes. */
 #define OTHER_STACK_WANT 4096u
 
+/* Another stack that so many stacks have not led to is not copied any more. */
+#define OTHER_STACK_PATIENCE 64
+
 /* How much of a vCPU's stack was needed: the most of this stretch of samples, and the last. */
 struct depth {
 	uint64_t now, before; /* bytes */
 	uint32_t samples;
+	uint32_t idle[UNWIND_OTHERS]; /* stacks since the last that led to this one */
 };
 
 struct look {
@@ -27,25 +31,60 @@ struct look {
 	struct stacks *stacks;
 	struct sample *sample;
 	struct text *text;
+	struct settle *settle; /* may be NULL */
 	struct unwinder *unwinder;
 	struct frame *frames;
+	struct memo **memos; /* of each vCPU */
 	uint32_t max_frames;
+	enum unwind_method method;
 	struct tick_entry *entries;
-	struct depth *depths; /* of each vCPU */
+	struct depth *depths;	 /* of each vCPU */
+	struct tick_entry *last; /* of each vCPU: what it had last, and CPU time that waits */
 	uint64_t retakes;
+	uint64_t given_up;
+	uint64_t no_room;
+	uint64_t settle_ns;
 };
 
 /*
- * Another stack that turned out to be none (the frame pointer was something
- * else) is not asked for again before it leads elsewhere.
+ * Asks for another stack, in place of the one that was of no use for longest;
+ * those that led here, `used`, stay. What turned out to be none (the frame
+ * pointer was something else) is not asked for again while it is here.
  */
-static bool ask_for_other(struct vcpu_sample *vcpu, uint64_t elsewhere)
+static bool ask_for_other(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used,
+			  uint64_t elsewhere)
 {
-	if (vcpu->other_want && vcpu->other_va == elsewhere)
+	unsigned best = UNWIND_OTHERS;
+
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		if (vcpu->other[i].want && vcpu->other[i].va == elsewhere)
+			return false;
+		if (!(used >> i & 1) &&
+		    (best == UNWIND_OTHERS || depth->idle[i] > depth->idle[best]))
+			best = i;
+	}
+	if (best == UNWIND_OTHERS)
 		return false;
-	vcpu->other_va = elsewhere;
-	vcpu->other_want = OTHER_STACK_WANT;
+	vcpu->other[best].va = elsewhere;
+	vcpu->other[best].want = OTHER_STACK_WANT;
+	vcpu->leads_on = true;
+	depth->idle[best] = 0;
 	return true;
+}
+
+static void drop_idle_others(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used)
+{
+	bool wanted = false;
+
+	if (!vcpu->leads_on)
+		return;
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		depth->idle[i] = used >> i & 1 ? 0 : depth->idle[i] + 1;
+		if (depth->idle[i] >= OTHER_STACK_PATIENCE)
+			vcpu->other[i].want = 0;
+		wanted |= vcpu->other[i].want > 0;
+	}
+	vcpu->leads_on = wanted;
 }
 
 /*
@@ -81,6 +120,32 @@ static bool ask_for_more(struct vcpu_sample *vcpu, uint32_t cap, uint64_t want)
 	return true;
 }
 
+/* Of a stack that is remembered, only the frames that the one before had not. */
+static struct error *intern(struct look *look, struct memo *memo, const struct unwind_result *out,
+			    uint32_t *id, bool *whole)
+{
+	uint32_t *ids = unwind_memo_ids(memo, out->n), parent = STACK_ROOT;
+	size_t i = out->n - out->common;
+
+	if (!ids)
+		return stacks_intern(look->stacks, look->frames, out->n, id, whole);
+	if (out->common)
+		parent = ids[i];
+	for (*whole = true; *whole && i-- > 0; parent = ids[i]) {
+		struct error *err =
+			stacks_add(look->stacks, parent, &look->frames[i], &ids[i], whole);
+
+		if (err)
+			return err;
+		if (!*whole) {
+			unwind_memo_forget(memo);
+			break;
+		}
+	}
+	*id = parent;
+	return NULL;
+}
+
 /* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
 static struct error *unwind_vcpu(struct look *look, uint32_t i, struct tick_entry *entry,
 				 bool *deeper)
@@ -88,37 +153,95 @@ static struct error *unwind_vcpu(struct look *look, uint32_t i, struct tick_entr
 	struct vcpu_sample *vcpu = &look->sample->vcpu[i];
 	struct unwind_input in = {.regs = &vcpu->regs,
 				  .stack = &vcpu->stack,
-				  .other = vcpu->other.len ? &vcpu->other : NULL,
+				  .others = vcpu->others,
+				  .n_others = vcpu_others(vcpu),
 				  .code = text_code(look->text, &vcpu->regs, look->sample->time_ns),
 				  .unwinder = look->unwinder,
-				  .max_frames = look->max_frames};
+				  .max_frames = look->max_frames,
+				  .method = look->method};
 	struct unwind_result out;
 	struct error *err;
 	bool whole;
 
-	unwind_frame_pointer(&in, look->frames, &out);
-	entry->vcpu = i;
-	entry->state = (uint8_t)vcpu->state;
+	in.memo = look->memos[i];
+	unwind_stack(&in, look->frames, &out);
 	entry->end = (uint8_t)out.end;
-	if (out.end == UNWIND_BYTES)
-		*deeper |= out.elsewhere ? ask_for_other(vcpu, out.elsewhere)
-					 : ask_for_more(vcpu, look->sample->stack_cap, out.want);
+	vcpu->again = false;
+	drop_idle_others(&look->depths[i], vcpu, out.others);
+	if (out.end == UNWIND_BYTES && !vcpu->hurried)
+		vcpu->again = out.elsewhere ? ask_for_other(&look->depths[i], vcpu, out.others,
+							    out.elsewhere)
+					    : ask_for_more(vcpu, look->sample->stack_cap, out.want);
+	*deeper |= vcpu->again;
 	adapt_want(&look->depths[i], vcpu, look->sample->stack_cap,
 		   out.used > out.want ? out.used : out.want);
-	err = stacks_intern(look->stacks, look->frames, out.n, &entry->stack, &whole);
-	if (!err && !whole)
-		entry->end = UNWIND_FRAMES;
+	err = intern(look, look->memos[i], &out, &entry->stack, &whole);
+	if (!err && !whole) {
+		entry->end = UNWIND_NO_ROOM;
+		look->no_room++;
+	}
 	return err;
 }
 
-static struct error *unwind_all(struct look *look, struct tick *tick, bool *deeper)
+/*
+ * Unwinds what was read. The state is that of the first take: by the next, the
+ * vCPU may not have run again.
+ */
+static struct error *unwind_all(struct look *look, bool first, bool *deeper)
 {
 	struct error *err = NULL;
 
+	for (uint32_t i = 0; i < look->sample->vcpus && !err; i++) {
+		const struct vcpu_sample *vcpu = &look->sample->vcpu[i];
+		struct tick_entry *last = &look->last[i];
+
+		if (!vcpu->online)
+			continue;
+		last->ran_ns += vcpu->ran_ns;
+		if (first)
+			last->state = (uint8_t)vcpu->state;
+		if (!vcpu->same && !vcpu->given_up)
+			err = unwind_vcpu(look, i, last, deeper);
+	}
+	return err;
+}
+
+/*
+ * CPU time goes to the stacks that are found on a CPU: a vCPU that has run and
+ * gone to sleep since keeps what it used until it is seen at work.
+ */
+static void fill_tick(struct look *look, struct tick *tick)
+{
 	tick->n = 0;
-	for (uint32_t i = 0; i < look->sample->vcpus && !err; i++)
-		if (look->sample->vcpu[i].online)
-			err = unwind_vcpu(look, i, &look->entries[tick->n++], deeper);
+	for (uint32_t i = 0; i < look->sample->vcpus; i++) {
+		struct vcpu_sample *vcpu = &look->sample->vcpu[i];
+		struct tick_entry *last = &look->last[i], *entry = &look->entries[tick->n];
+
+		vcpu->again = false;
+		look->given_up += vcpu->online && (vcpu->given_up || vcpu->hurried);
+		if (!vcpu->online || vcpu->given_up)
+			continue;
+		*entry = *last;
+		entry->vcpu = i;
+		if (last->state == VCPU_RUNNING)
+			last->ran_ns = 0;
+		else
+			entry->ran_ns = 0;
+		tick->n++;
+	}
+	tick->entries = look->entries;
+}
+
+/* Finds out where the images are, which may take a while, when there is something to be found. */
+static struct error *settle(struct look *look)
+{
+	struct error *err;
+	uint64_t took_ns;
+
+	if (!look->settle)
+		return NULL;
+	err = settle_look(look->settle, look->sample, &took_ns);
+	look->settle_ns += took_ns;
 	return err;
 }
 
@@ -127,15 +250,20 @@ struct error *look_take(struct look *look, struct tick *tick)
 {
 	uint64_t stolen = 0;
 
+	look->settle_ns = 0;
 	for (unsigned deeper_takes = 0;; deeper_takes++) {
 		struct error *err = look->target->ops->sample(look->target, look->sample);
 		bool deeper = false;
 
 		if (err)
 			return err;
+		unwinder_ration(look->unwinder, look->sample->time_ns);
 		look->retakes += look->sample->retakes;
 		stolen += look->sample->stolen_ns;
-		err = unwind_all(look, tick, &deeper);
+		err = settle(look);
+		if (err)
+			return err;
+		err = unwind_all(look, deeper_takes == 0, &deeper);
 		if (err)
 			return err;
 		if (!deeper || deeper_takes == MAX_DEEPER)
@@ -145,7 +273,7 @@ struct error *look_take(struct look *look, struct tick *tick)
 	}
 	tick->time_ns = look->sample->time_ns;
 	tick->paused_ns = look->sample->paused_ns + stolen;
-	tick->entries = look->entries;
+	fill_tick(look, tick);
 	return NULL;
 }
 
@@ -156,14 +284,25 @@ static struct error *prepare(struct look *look, const struct sampler_options *op
 	struct error *err;
 
 	look->max_frames = options->max_frames ? options->max_frames : FRAMES_DEFAULT;
+	look->method = options->method;
 	look->frames = calloc(look->max_frames, sizeof(*look->frames));
 	look->entries = calloc(vcpus, sizeof(*look->entries));
 	look->depths = calloc(vcpus, sizeof(*look->depths));
-	if (!look->frames || !look->entries || !look->depths)
+	look->last = calloc(vcpus, sizeof(*look->last));
+	look->memos = calloc(vcpus, sizeof(*look->memos));
+	if (!look->frames || !look->entries || !look->depths || !look->last || !look->memos)
 		return error_no_memory();
 	err = sample_new(vcpus, cap, &look->sample);
+	for (uint32_t i = 0; i < vcpus && !err; i++)
+		err = unwind_memo_new(&look->memos[i]);
+	for (uint32_t i = 0; i < vcpus && !err && options->first_stack; i++)
+		look->sample->vcpu[i].want =
+			options->first_stack < cap ? options->first_stack : cap;
 	if (!err)
-		err = text_new(look->target, options->symbols, &look->text);
+		look->sample->max_pause_ns = options->max_pause_ns;
+	stacks_limit(look->stacks, options->max_memory ? options->max_memory : MEMORY_DEFAULT);
+	if (!err)
+		err = text_new(look->target, options->images, &look->text);
 	if (!err)
 		err = unwinder_new(&look->unwinder);
 	return err;
@@ -179,6 +318,7 @@ struct error *look_new(struct target *target, struct stacks *stacks,
 		return error_no_memory();
 	look->target = target;
 	look->stacks = stacks;
+	look->settle = options->settle;
 	err = prepare(look, options);
 	if (err) {
 		look_free(look);
@@ -196,12 +336,36 @@ void look_free(struct look *look)
 	text_free(look->text);
 	sample_free(look->sample);
 	free(look->depths);
+	free(look->last);
+	for (uint32_t i = 0; look->memos && i < look->target->info.vcpus; i++)
+		unwind_memo_free(look->memos[i]);
+	free(look->memos);
 	free(look->entries);
 	free(look->frames);
 	free(look);
 }
 
+const struct sample *look_sample(const struct look *look)
+{
+	return look->sample;
+}
+
+uint64_t look_settle_ns(const struct look *look)
+{
+	return look->settle_ns;
+}
+
 uint64_t look_retakes(const struct look *look)
 {
 	return look ? look->retakes : 0;
+}
+
+uint64_t look_given_up(const struct look *look)
+{
+	return look ? look->given_up : 0;
+}
+
+uint64_t look_no_room(const struct look *look)
+{
+	return look ? look->no_room : 0;
 }

@@ -24,7 +24,19 @@ void look_free(struct look *look);
  */
 struct error *look_take(struct look *look, struct tick *tick);
 
+/* The sample that the last look_take ended with; valid until the next. */
+const struct sample *look_sample(const struct look *look);
+
+/* Stacks that were not or not wholly read, so as not to stop the guest for too long. */
+uint64_t look_given_up(const struct look *look);
+
+/* How long the last look_take searched for images, while the guest ran. */
+uint64_t look_settle_ns(const struct look *look);
+
 /* Samples that were taken again, since the beginning; 0 for NULL. */
 uint64_t look_retakes(const struct look *look);
+
+/* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
+uint64_t look_no_room(const struct look *look);
 
 #endif

@@ -27,6 +27,12 @@ void pace_start(struct pace *pace, uint64_t now_ns, uint64_t period_ns, bool jit
 	set_deadline(pace);
 }
 
+void pace_delay(struct pace *pace, uint64_t ns)
+{
+	pace->start_ns += ns;
+	set_deadline(pace);
+}
+
 uint64_t pace_deadline(const struct pace *pace)
 {
 	return pace->deadline_ns;

@@ -28,6 +28,9 @@ struct pace {
 /* `period_ns` at least 1. `seed` makes the jitter differ from run to run. */
 void pace_start(struct pace *pace, uint64_t now_ns, uint64_t period_ns, bool jitter, uint64_t seed);
 
+/* Puts all that is to come off by so much. */
+void pace_delay(struct pace *pace, uint64_t ns);
+
 /* When the next sample is due. */
 uint64_t pace_deadline(const struct pace *pace);
 

@@ -15,8 +15,9 @@ void priority_raise(struct priority *before)
 
 void priority_restore(const struct priority *before)
 {
+	/* SCHED_RESET_ON_FORK stays: only root could take that back. */
 	if (before->raised)
-		sched_setscheduler(0, before->policy, &before->param);
+		sched_setscheduler(0, before->policy | SCHED_RESET_ON_FORK, &before->param);
 	if (before->locked)
 		munlockall();
 }

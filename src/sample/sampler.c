@@ -7,6 +7,7 @@
 #include "sample/look.h"
 #include "sample/pace.h"
 #include "sample/priority.h"
+#include "sample/rest.h"
 
 /* How long we sleep at most before looking whether to stop, and whether the guest lives. */
 #define NAP_NS (100 * 1000000ull)
@@ -23,7 +24,7 @@ struct sampler {
 	struct pace pace;
 	struct look *look;
 	uint64_t start_ns, looked_ns;
-	uint64_t rest_ns; /* no sample before this time: the guest and other processes get theirs */
+	struct rest rest;
 	struct priority priority;
 	bool resting;	   /* the guest must be left alone for now */
 	unsigned failures; /* in a row */
@@ -98,46 +99,38 @@ static bool over(struct sampler *s, uint64_t now)
 	return guest_ended(s);
 }
 
-/* Sleeps until the next deadline; false if the loop is to end. */
-static bool wait_for_deadline(struct sampler *s)
+/* When the next sample is due; a guest that must be left alone is looked at again later. */
+static uint64_t next_due(struct sampler *s, uint64_t now_ns)
+{
+	uint64_t due = rest_due(&s->rest, pace_deadline(&s->pace));
+
+	if (!s->resting || now_ns < due)
+		return due;
+	pace_skip(&s->pace, now_ns + NAP_NS);
+	return now_ns + NAP_NS;
+}
+
+/* Sleeps until the next sample is due; false if the loop is to end. */
+static bool wait_until_due(struct sampler *s)
 {
 	for (;;) {
-		uint64_t deadline = pace_deadline(&s->pace), now = clock_now_ns(),
-			 nap = now + NAP_NS;
+		uint64_t now = clock_now_ns(), nap = now + NAP_NS, due;
 
 		if (over(s, now))
 			return false;
-		if (now >= deadline && !s->resting)
+		due = next_due(s, now);
+		if (now >= due)
 			return true;
-		if (now >= deadline) {
-			pace_skip(&s->pace, now + NAP_NS);
-			deadline = now + NAP_NS;
-		}
 		if (s->options->duration_ns && nap > s->start_ns + s->options->duration_ns)
 			nap = s->start_ns + s->options->duration_ns;
-		clock_sleep_until(deadline < nap ? deadline : nap);
+		target_wait(s->target, due < nap ? due : nap);
 	}
 }
 
-/*
- * After a sample we rest at least as long as it took, so that at rates that
- * cannot be kept neither the guest nor this host stands still for us; and
- * longer, if the share of time that the guest is paused has a bound.
- */
-static void rest_after(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
+static void rest_after_tick(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
 {
-	uint64_t now = clock_now_ns(), rest = now - began_ns;
-	double bound = s->options->max_overhead;
-
-	if (bound > 0) {
-		double share = (double)paused_ns * (1 - bound) / bound;
-
-		if (share > (double)rest) {
-			rest = (uint64_t)share;
-			s->result->slowed += now + rest > pace_deadline(&s->pace);
-		}
-	}
-	s->rest_ns = now + rest;
+	if (rest_after(&s->rest, began_ns, clock_now_ns(), paused_ns))
+		s->result->slowed += s->rest.until_ns > pace_deadline(&s->pace);
 }
 
 static struct error *one_tick(struct sampler *s)
@@ -147,6 +140,12 @@ static struct error *one_tick(struct sampler *s)
 	struct error *err;
 
 	err = look_take(s->look, &tick);
+	/* Looking for images is no sampling, and at the beginning there may be much to find. */
+	began += look_settle_ns(s->look);
+	if (!s->result->ticks) {
+		s->start_ns += look_settle_ns(s->look);
+		pace_delay(&s->pace, look_settle_ns(s->look));
+	}
 	taken = err ? clock_now_ns() : tick.time_ns;
 	if (err && err->kind == ERR_FAILED && ++s->failures < MAX_FAILURES) {
 		error_free(err);
@@ -165,7 +164,7 @@ static struct error *one_tick(struct sampler *s)
 	if (periods > 1 && s->sink->missed)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
-	rest_after(s, began, tick.paused_ns);
+	rest_after_tick(s, began, tick.paused_ns);
 	return s->sink->tick ? s->sink->tick(s->sink->ctx, &tick) : NULL;
 }
 
@@ -173,7 +172,7 @@ static struct error *loop(struct sampler *s)
 {
 	struct error *err = NULL;
 
-	while (!err && wait_for_deadline(s))
+	while (!err && wait_until_due(s))
 		err = one_tick(s);
 	if (err && err->kind == ERR_ENDED) {
 		error_free(err);
@@ -189,7 +188,11 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 			  const struct sampler_options *options, const struct sampler_sink *sink,
 			  struct sampler_result *result)
 {
-	struct sampler s = {.target = target, .options = options, .sink = sink, .result = result};
+	struct sampler s = {.target = target,
+			    .options = options,
+			    .sink = sink,
+			    .result = result,
+			    .rest = {.max_overhead = options->max_overhead}};
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
@@ -203,6 +206,8 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 		priority_restore(&s.priority);
 	}
 	result->retakes = look_retakes(s.look);
+	result->given_up = look_given_up(s.look);
+	result->no_room = look_no_room(s.look);
 	look_free(s.look);
 	return err;
 }

@@ -10,7 +10,7 @@
 #include <signal.h>
 
 #include "profile/recording.h"
-#include "symbol/symbols.h"
+#include "sample/settle.h"
 #include "target/target.h"
 
 /* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */
@@ -21,14 +21,26 @@
 #define FRAMES_MAX     65536u
 #define STACK_DEFAULT  (256u << 10) /* bytes */
 
+/* What distinct stacks may take of memory, bytes. */
+#define MEMORY_DEFAULT (64ull << 20)
+#define MEMORY_MIN     (1ull << 20)
+#define MEMORY_MAX     (1ull << 30)
+
 struct sampler_options {
 	double rate_hz;
 	uint64_t duration_ns; /* 0: until stopped or the guest ends */
 	bool no_jitter;
 	double max_overhead; /* share of time that the guest may be paused, 0 to 1; 0: no bound */
+	uint64_t
+		max_pause_ns; /* rather than stop the guest for longer, stacks are given up; 0: no bound */
 	uint32_t max_frames; /* 0: FRAMES_DEFAULT */
 	uint32_t max_stack;  /* bytes; 0: STACK_DEFAULT */
-	const struct symbols *symbols;	   /* function bounds for the unwinder; may be NULL */
+	uint32_t
+		first_stack; /* bytes that are copied of a stack before it is known how deep it is; 0: 4 KiB */
+	uint64_t max_memory;	     /* bytes that distinct stacks may take; 0: MEMORY_DEFAULT */
+	const struct images *images; /* bounds and tables for the unwinder; may be NULL */
+	struct settle *settle;	     /* shown every sample before it is unwound; may be NULL */
+	enum unwind_method method;   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
 
@@ -64,7 +76,9 @@ struct sampler_result {
 	uint64_t missed;
 	uint64_t retakes;
 	uint64_t failed;
-	uint64_t slowed; /* samples that were put off to keep within max_overhead */
+	uint64_t no_room;  /* stacks that could not be kept whole, because of max_memory */
+	uint64_t given_up; /* stacks that were not or not wholly read, because of max_pause_ns */
+	uint64_t slowed;   /* samples that were put off to keep within max_overhead */
 };
 
 /*

@@ -18,7 +18,7 @@ struct page {
 struct text {
 	struct code code;
 	struct target *target;
-	const struct symbols *symbols;
+	const struct images *images;
 	const struct regs *regs;
 	uint64_t filled_ns;
 	struct page pages[PAGES];
@@ -65,24 +65,28 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 	struct symbol symbol;
 
 	/* A cold part is no function: it is jumped to, with a frame that is already there. */
-	if (!symbols_find(text->symbols, va, &symbol) || strstr(symbol.name, ".cold"))
+	if (!images_find(text->images, va, false, &symbol) || strstr(symbol.name, ".cold"))
 		return false;
 	*start = symbol.start;
 	*end = symbol.end;
 	return true;
 }
 
-struct error *text_new(struct target *target, const struct symbols *symbols, struct text **out)
+static const struct rows *image_rows(void *ctx, uint64_t va, uint64_t *slide)
+{
+	return images_rows(((struct text *)ctx)->images, va, slide);
+}
+
+struct error *text_new(struct target *target, const struct images *images, struct text **out)
 {
 	struct text *text = calloc(1, sizeof(*text));
 
 	if (!text)
 		return error_no_memory();
 	text->target = target;
-	text->symbols = symbols;
+	text->images = images;
 	text->code.ctx = text;
 	text->code.read = target->ops->read ? read_code : NULL;
-	text->code.function = symbols ? function_bounds : NULL;
 	*out = text;
 	return NULL;
 }
@@ -100,5 +104,8 @@ const struct code *text_code(struct text *text, const struct regs *regs, uint64_
 		text->filled_ns = now_ns;
 	}
 	text->regs = regs;
+	text->code.function = text->images && images_count(text->images) ? function_bounds : NULL;
+	text->code.version = text->images ? images_changes(text->images) : 0;
+	text->code.rows = text->code.function ? image_rows : NULL;
 	return &text->code;
 }

@@ -5,16 +5,16 @@
 /*
  * The guest's code, for the unwinder: read from the running guest's memory,
  * page by page, and kept for a second, because code hardly ever changes.
- * Bounds of functions come from symbols, where there are any.
+ * Bounds of functions and unwind tables come from images, where there are any.
  */
 
-#include "symbol/symbols.h"
+#include "symbol/images.h"
 #include "target/target.h"
 
 struct text;
 
-/* `symbols` may be NULL; both must outlive it. */
-struct error *text_new(struct target *target, const struct symbols *symbols, struct text **out);
+/* `images` may be NULL; both must outlive it. */
+struct error *text_new(struct target *target, const struct images *images, struct text **out);
 void text_free(struct text *text);
 
 /*

@@ -4,6 +4,10 @@
 #include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "symbol/kernel_elf.h"
+#include "unwind/debug_file.h"
 
 struct section {
 	uint64_t start, end; /* as linked */
@@ -239,6 +243,28 @@ static struct error *try_table(const struct image *image, uint32_t type, struct 
 	return err;
 }
 
+/* What `strip` took out of this file; one that is damaged is no better than none. */
+static void try_debug_file(const struct image *stripped, struct symbols **out)
+{
+	struct image image = {.path = stripped->path};
+	int fd = debug_file_open(stripped->path, stripped->elf);
+
+	if (fd < 0)
+		return;
+	image.elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (image.elf && gelf_getehdr(image.elf, &image.head) &&
+	    image.head.e_machine == stripped->head.e_machine) {
+		struct error *err = read_sections(&image);
+
+		if (!err)
+			err = try_table(&image, SHT_SYMTAB, out);
+		error_free(err);
+	}
+	free(image.sections);
+	elf_end(image.elf);
+	close(fd);
+}
+
 static struct error *read_image(struct image *image, struct symbols **out)
 {
 	char build_id[2 * BUILD_ID_MAX + 1];
@@ -256,7 +282,11 @@ static struct error *read_image(struct image *image, struct symbols **out)
 	if (!err)
 		err = try_table(image, SHT_SYMTAB, out);
 	if (!err && !*out)
+		try_debug_file(image, out);
+	if (!err && !*out)
 		err = try_table(image, SHT_DYNSYM, out);
+	if (!err && !*out)
+		err = kernel_elf_symbols(image->path, image->elf, out);
 	if (err)
 		return err;
 	if (!*out)

@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/ahead.h"
+#include "symbol/kernel_image.h"
+
 /* Enough to tell text from everything else. */
 #define HEAD_SIZE 4096
 
@@ -49,25 +52,47 @@ static struct error *read_upto(const char *path, int fd, size_t upto, struct con
 	return NULL;
 }
 
-/* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */
-static struct error *load_elf(const char *path, int fd, struct contents *c, struct symbols **out)
+/* Takes over `elf`, which may be NULL. */
+static struct error *read_elf(const char *path, Elf *elf, struct symbols **out)
 {
-	struct error *err = NULL;
-	Elf *elf;
+	struct error *err;
 
-	elf_version(EV_CURRENT);
-	if (lseek(fd, 0, SEEK_SET) == 0) {
-		elf = elf_begin(fd, ELF_C_READ, NULL);
-	} else {
-		err = read_upto(path, fd, TEXT_MAX, c);
-		if (err)
-			return err;
-		elf = elf_memory(c->bytes, c->len);
-	}
 	if (!elf)
 		return error_new(ERR_INPUT, "%s: damaged ELF file: %s", path, elf_errmsg(-1));
 	err = elf_read(path, elf, out);
 	elf_end(elf);
+	return err;
+}
+
+static struct error *load_elf_at(const char *path, struct contents *c, struct symbols **out)
+{
+	elf_version(EV_CURRENT);
+	return read_elf(path, elf_memory(c->bytes, c->len), out);
+}
+
+/* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */
+static struct error *load_elf(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct error *err;
+
+	elf_version(EV_CURRENT);
+	if (lseek(fd, 0, SEEK_SET) == 0)
+		return read_elf(path, elf_begin(fd, ELF_C_READ, NULL), out);
+	err = read_upto(path, fd, TEXT_MAX, c);
+	return err ? err : load_elf_at(path, c, out);
+}
+
+/* The ELF file inside of a compressed kernel. */
+static struct error *load_kernel(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct contents elf = {0};
+	struct error *err = read_upto(path, fd, TEXT_MAX, c);
+
+	if (!err)
+		err = kernel_image_unpack(path, c->bytes, c->len, &elf.bytes, &elf.len);
+	if (!err)
+		err = load_elf_at(path, &elf, out);
+	free(elf.bytes);
 	return err;
 }
 
@@ -94,6 +119,8 @@ static struct error *load_contents(const char *path, int fd, struct contents *c,
 		return error_new(ERR_INPUT, "%s: the symbol file is empty", path);
 	if (c->len >= SELFMAG && !memcmp(c->bytes, ELFMAG, SELFMAG))
 		return load_elf(path, fd, c, out);
+	if (kernel_image_is(c->bytes, c->len))
+		return load_kernel(path, fd, c, out);
 	if (memchr(c->bytes, '\0', c->len))
 		return error_new(ERR_INPUT,
 				 "%s: a binary file, but not an ELF file (if it is compressed, "
@@ -109,7 +136,7 @@ struct error *symbols_load(const char *path, struct symbols **out)
 	struct stat st;
 	int fd;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open_to_read(path);
 	if (fd < 0)
 		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
 	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))

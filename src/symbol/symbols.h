@@ -26,7 +26,8 @@ struct symbol {
 /*
  * Loads `path`, whatever of the four it is (told by its contents). ERR_INPUT
  * with a sentence when it is a directory, binary but no ELF, or has no
- * function symbols in it.
+ * function symbols in it, nor in the separate debug file that belongs to it
+ * (unwind/debug_file.h).
  *
  * Functions only: absolute, TLS, section and data symbols would hide code
  * linked at low addresses. Labels in code that are not marked as functions
@@ -55,7 +56,10 @@ bool symbols_find(const struct symbols *symbols, uint64_t addr, struct symbol *o
 /* The GNU build id of the ELF file in lower-case hex, or NULL if it has none or was no ELF. */
 const char *symbols_build_id(const struct symbols *symbols);
 
-/* Writes the table in the format of `nm -n`: "%016x t name", names cleaned (symbol/clean.h). */
-struct error *symbols_write_nm(const struct symbols *symbols, FILE *out);
+/*
+ * Writes the table in the format of `nm -n`: "%016x t name", names cleaned
+ * (symbol/clean.h), `slide` added to the addresses.
+ */
+struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out);
 
 #endif

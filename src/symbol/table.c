@@ -254,7 +254,7 @@ void symbols_set_build_id(struct symbols *symbols, const char *hex)
 	strncpy(symbols->build_id, hex, sizeof(symbols->build_id) - 1);
 }
 
-struct error *symbols_write_nm(const struct symbols *symbols, FILE *out)
+struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out)
 {
 	for (size_t i = 0; i < symbols->n; i++) {
 		const char *name = symbols->list[i].name;
@@ -262,7 +262,8 @@ struct error *symbols_write_nm(const struct symbols *symbols, FILE *out)
 
 		if (!clean)
 			return error_no_memory();
-		fprintf(out, "%016llx t %s\n", (unsigned long long)symbols->list[i].start, clean);
+		fprintf(out, "%016llx t %s\n", (unsigned long long)(symbols->list[i].start + slide),
+			clean);
 		free(clean);
 	}
 	return NULL;

@@ -234,7 +234,7 @@ static void written_table_is_one_clean_line_a_function(void **state)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	assert_null(symbols_write_nm(s, out));
+	assert_null(symbols_write_nm(s, 0, out));
 	fclose(out);
 	assert_string_equal(text, "0000000000000010 t a\n"
 				  "ffffffff81000000 t b\xef\xbf\xbd"

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/privilege.h"
 
 /* Not our own name: who kills all that is called uniprof does not mean to kill this. */
 #define GUARD_NAME "unpause-guard"
@@ -21,18 +24,20 @@ struct guard {
 	int alive; /* write end of a pipe that only we hold: its end is our death */
 };
 
-/* Nothing but the hypervisor's devices is needed; what else we hold would be kept open. */
-static void close_inherited(int keep_a, int keep_b)
+/* What else we hold would be kept open: whoever reads our output waits for its end. */
+static void close_inherited(const struct guard *guard, int alive, int ready)
 {
-	int most = (int)sysconf(_SC_OPEN_MAX);
+	const struct descriptors *needed = guard->ops->keeps ? guard->ops->keeps(guard->ctx) : NULL;
+	struct descriptors keep = {0};
 
-	if (most < 0 || most > 4096)
-		most = 4096;
-	for (int fd = 0; fd < most; fd++)
-		if (fd != keep_a && fd != keep_b)
-			close(fd);
+	if (needed)
+		keep = *needed;
+	descriptors_add(&keep, alive);
+	descriptors_add(&keep, ready);
+	descriptors_close_others(&keep);
 }
 
+/* Takes rights: a guard that replaces another one has what it inherited. */
 static void protect_from_the_oom_killer(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -44,10 +49,22 @@ static void protect_from_the_oom_killer(void)
 	close(fd);
 }
 
+/*
+ * It does next to nothing, but that at once, however busy this host is. Without
+ * the rights for it, it is as fast as the host lets it be.
+ */
+static void come_before_others(void)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+
+	(void)sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
+
 /* The guard's whole life. `ready` is closed when it is, with a byte written if it can guard. */
 static void __attribute__((noreturn)) live(struct guard *guard, int alive, int ready)
 {
 	const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
+	struct privilege rights;
 	enum guard_phase phase;
 	char byte = 0;
 
@@ -55,9 +72,11 @@ static void __attribute__((noreturn)) live(struct guard *guard, int alive, int r
 		signal(ignored[i], SIG_IGN);
 	setsid();
 	prctl(PR_SET_NAME, GUARD_NAME);
-	close_inherited(alive, ready);
+	close_inherited(guard, alive, ready);
 	protect_from_the_oom_killer();
+	come_before_others();
 	mlockall(MCL_CURRENT);
+	privilege_drop(SECCOMP_GUARD, &rights);
 	if (!guard->ops->prepare(guard->ctx) || write(ready, &byte, 1) != 1)
 		_exit(1);
 	close(ready);

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/descriptors.h"
 #include "base/error.h"
 
 enum guard_phase {
@@ -28,12 +29,11 @@ enum guard_phase {
 	GUARD_STOPPED,
 };
 
-/* What the guard does; runs in its own process. */
+/* What the guard does; runs in its own process, which has no rights but to use what is open. */
 struct guard_ops {
-	/*
-	 * Opens what undo() needs, while the rights are still there; inherited
-	 * handles are of no use. False: cannot guard.
-	 */
+	/* The descriptors that it needs of those that we have; NULL: none. All others are closed. */
+	const struct descriptors *(*keeps)(void *ctx);
+	/* Does all that undo() needs, allocations included. False: cannot guard. */
 	bool (*prepare)(void *ctx);
 	/* Lets the guest go, if it is stopped; phase is never GUARD_RUNNING. */
 	void (*undo)(void *ctx, enum guard_phase phase);
@@ -50,7 +50,7 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 /* Ends it: the guest must be running. */
 void guard_stop(struct guard *guard);
 
-/* Starts a new one if somebody has killed it; for now and then. */
+/* Starts a new one if somebody has killed it; for now and then. Needs no rights. */
 struct error *guard_check(struct guard *guard);
 
 /* For the sampling path: one store. */

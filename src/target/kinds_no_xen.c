@@ -6,7 +6,8 @@ const char target_features[] =
 
 const struct target_ops *target_kind(size_t i)
 {
-	static const struct target_ops *const kinds[] = {&target_replay, NULL};
+	static const struct target_ops *const kinds[] = {&target_kvm, &target_qemu, &target_process,
+							 &target_replay, NULL};
 
 	return kinds[i];
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "target/snapshot_reader.h"
@@ -16,8 +15,9 @@
 
 /* What of a vCPU's stacks was asked for. */
 struct request {
-	uint64_t other_va;
-	uint32_t want, other_want;
+	uint32_t want;
+	uint64_t other_va[UNWIND_OTHERS];
+	uint32_t other_want[UNWIND_OTHERS];
 };
 
 struct replay {
@@ -71,10 +71,16 @@ static bool asks_for_more(struct replay *replay, const struct sample *sample)
 		const struct vcpu_sample *vcpu = &sample->vcpu[i];
 		struct request *asked = &replay->asked[i];
 
-		more = more || vcpu->want > asked->want ||
-		       (vcpu->other_want &&
-			(!asked->other_want || vcpu->other_va != asked->other_va));
-		*asked = (struct request){vcpu->other_va, vcpu->want, vcpu->other_want};
+		more = more || vcpu->want > asked->want;
+		asked->want = vcpu->want;
+		for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
+			const struct other_stack *other = &vcpu->other[k];
+
+			more = more || (other->want &&
+					(!asked->other_want[k] || other->va != asked->other_va[k]));
+			asked->other_va[k] = other->va;
+			asked->other_want[k] = other->want;
+		}
 	}
 	return more;
 }
@@ -112,13 +118,15 @@ static struct error *replay_sample(struct target *target, struct sample *sample)
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
 
-		vcpu->other.len = 0;
 		if (!vcpu->online)
 			continue;
 		window_copy(arch, &vcpu->regs, vcpu->want, &mem, vcpu->buffer, &vcpu->stack, &gfn);
-		if (vcpu->other_want)
-			window_copy_at(arch, &vcpu->regs, vcpu->other_va, vcpu->other_want, &mem,
-				       vcpu->other_buffer, &vcpu->other, &gfn);
+		for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
+			const struct other_stack *other = &vcpu->other[k];
+
+			window_copy_at(arch, &vcpu->regs, other->va, other->want, &mem,
+				       other->buffer, &vcpu->others[k], &gfn);
+		}
 	}
 	return NULL;
 }
@@ -133,24 +141,8 @@ static size_t replay_read(struct target *target, const struct regs *regs, uint64
 {
 	struct replay *replay = (struct replay *)target;
 	const struct physmem mem = {.frame = frame_store_get, .ctx = replay->frames};
-	size_t done = 0;
 
-	while (done < len) {
-		size_t chunk = FRAME_SIZE - ((va + done) & (FRAME_SIZE - 1));
-		const uint8_t *frame;
-		struct xlate page;
-
-		if (target->info.arch->translate(&regs->mmu, va + done, &mem, &page) != XLATE_OK)
-			break;
-		frame = frame_store_get(replay->frames, page.addr >> FRAME_SHIFT);
-		if (!frame)
-			break;
-		if (chunk > len - done)
-			chunk = len - done;
-		memcpy((uint8_t *)buf + done, frame + (page.addr & (FRAME_SIZE - 1)), chunk);
-		done += chunk;
-	}
-	return done;
+	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
 }
 
 const struct target_ops target_replay = {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/ahead.h"
 #include "profile/bytes.h"
 #include "target/frame_store.h"
 #include "target/snapshot_format.h"
@@ -97,6 +98,13 @@ static void writer_free(struct snapshot_writer *writer)
 	free(writer);
 }
 
+static FILE *create(const char *path)
+{
+	int fd = open_to_write(path);
+
+	return fd < 0 ? NULL : fdopen(fd, "wb");
+}
+
 struct error *snapshot_create(const char *path, const struct target_info *info,
 			      struct snapshot_writer **out)
 {
@@ -110,7 +118,7 @@ struct error *snapshot_create(const char *path, const struct target_info *info,
 	if (!err && !writer->path)
 		err = error_no_memory();
 	if (!err) {
-		writer->file = fopen(path, "wbe");
+		writer->file = create(path);
 		if (!writer->file)
 			err = error_errno(ERR_OUTPUT, errno, "cannot create %s", path);
 	}

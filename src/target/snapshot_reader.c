@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/ahead.h"
 #include "profile/bytes.h"
 #include "target/snapshot_format.h"
 
@@ -232,6 +233,13 @@ void snapshot_reader_free(struct snapshot_reader *reader)
 	free(reader);
 }
 
+static FILE *open_file(const char *path)
+{
+	int fd = open_to_read(path);
+
+	return fd < 0 ? NULL : fdopen(fd, "rb");
+}
+
 struct error *snapshot_open(const char *path, struct target_info *info,
 			    struct snapshot_reader **out)
 {
@@ -244,7 +252,7 @@ struct error *snapshot_open(const char *path, struct target_info *info,
 	if (!reader->path)
 		err = error_no_memory();
 	if (!err) {
-		reader->file = fopen(path, "rbe");
+		reader->file = open_file(path);
 		if (!reader->file)
 			err = error_errno(ERR_INPUT, errno, "cannot open %s", path);
 	}

@@ -179,12 +179,12 @@ static void asking_for_more_gives_the_same_sample_again(void **state)
 	assert_null(target_replay.sample(target, got));
 	assert_int_equal(got->vcpu[0].stack.len, 64);
 	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
-	got->vcpu[0].other_va = STACK_VA;
-	got->vcpu[0].other_want = 32;
+	got->vcpu[0].other[1].va = STACK_VA;
+	got->vcpu[0].other[1].want = 32;
 	assert_null(target_replay.sample(target, got));
-	assert_int_equal(got->vcpu[0].other.va, STACK_VA);
-	assert_int_equal(got->vcpu[0].other.len, 32);
-	assert_int_equal(got->vcpu[0].other.bytes[0], 0xaa);
+	assert_int_equal(got->vcpu[0].others[1].va, STACK_VA);
+	assert_int_equal(got->vcpu[0].others[1].len, 32);
+	assert_int_equal(got->vcpu[0].others[1].bytes[0], 0xaa);
 	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
 	assert_null(target_replay.sample(target, got));
 	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xcc);

@@ -4,7 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 #define FIRST_WANT 4096u
+
+static bool others_new(struct vcpu_sample *vcpu)
+{
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		uint8_t *buffer = malloc(OTHER_STACK_CAP);
+
+		if (!buffer)
+			return false;
+		memset(buffer, 0, OTHER_STACK_CAP);
+		vcpu->other[i].buffer = buffer;
+		vcpu->others[i].bytes = buffer;
+	}
+	return true;
+}
 
 struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out)
 {
@@ -23,13 +39,10 @@ struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out
 		vcpu->want = stack_cap < FIRST_WANT ? stack_cap : FIRST_WANT;
 		/* Touched now, so that no page fault happens while the guest is paused. */
 		vcpu->buffer = malloc(stack_cap);
-		vcpu->other_buffer = malloc(OTHER_STACK_CAP);
-		if (!vcpu->buffer || !vcpu->other_buffer)
+		if (!vcpu->buffer || !others_new(vcpu))
 			goto no_memory;
 		memset(vcpu->buffer, 0, stack_cap);
-		memset(vcpu->other_buffer, 0, OTHER_STACK_CAP);
 		vcpu->stack.bytes = vcpu->buffer;
-		vcpu->other.bytes = vcpu->other_buffer;
 	}
 	*out = sample;
 	return NULL;
@@ -45,10 +58,20 @@ void sample_free(struct sample *sample)
 		return;
 	for (uint32_t i = 0; sample->vcpu && i < sample->vcpus; i++) {
 		free(sample->vcpu[i].buffer);
-		free(sample->vcpu[i].other_buffer);
+		for (unsigned k = 0; k < UNWIND_OTHERS; k++)
+			free(sample->vcpu[i].other[k].buffer);
 	}
 	free(sample->vcpu);
 	free(sample);
+}
+
+unsigned vcpu_others(const struct vcpu_sample *vcpu)
+{
+	unsigned n = vcpu->leads_on ? UNWIND_OTHERS : 0;
+
+	while (n && !vcpu->others[n - 1].len)
+		n--;
+	return n;
 }
 
 static const struct target_ops *kind_by_scheme(const char *scheme, size_t len)
@@ -125,7 +148,7 @@ static struct error *open_bare(const char *name, struct target **out)
 			 search.matches
 				 ? "\"%s\" can mean %u guests; say which as KIND:NAME (see "
 				   "uniprof list)"
-				 : "there is no guest called \"%s\" (%u found); see uniprof list",
+				 : "there is no guest called \"%s\"; `uniprof list` shows what there is",
 			 name, search.matches);
 }
 
@@ -136,6 +159,14 @@ struct error *target_open(const char *spec, struct target **out)
 	if (!*spec)
 		return error_new(ERR_USAGE, "the name of the guest is empty");
 	return colon ? open_with_scheme(spec, (size_t)(colon - spec), out) : open_bare(spec, out);
+}
+
+void target_wait(struct target *target, uint64_t until_ns)
+{
+	if (target->ops->wait)
+		target->ops->wait(target, until_ns);
+	else
+		clock_sleep_until(until_ns);
 }
 
 void target_close(struct target *target)

@@ -23,7 +23,9 @@
 #include <stdint.h>
 
 #include "arch/arch.h"
+#include "arch/registers.h"
 #include "base/error.h"
+#include "base/seccomp.h"
 #include "profile/recording.h"
 #include "unwind/unwind.h"
 
@@ -43,36 +45,64 @@ struct target_info {
 /* The most that is ever copied of another stack that a stack leads to, bytes. */
 #define OTHER_STACK_CAP 16384u
 
+struct other_stack {
+	uint64_t va;	 /* where it is */
+	uint32_t want;	 /* bytes to copy from there, at most OTHER_STACK_CAP; 0: nothing */
+	uint8_t *buffer; /* OTHER_STACK_CAP bytes */
+};
+
 /*
  * One vCPU of a sample. The buffers are the sample's own, allocated by
  * sample_new.
  */
 struct vcpu_sample {
-	uint32_t want;	     /* in: bytes of stack to copy, at most the sample's stack_cap */
-	uint64_t other_va;   /* in: where another stack is that this one leads to */
-	uint32_t other_want; /* in: bytes to copy from there, at most OTHER_STACK_CAP; 0: nothing */
+	uint32_t want; /* in: bytes of stack to copy, at most the sample's stack_cap */
+	bool again;    /* in: read it even if it has not run since the last sample */
+	struct other_stack other[UNWIND_OTHERS]; /* in: stacks that this one leads to */
+	bool leads_on; /* in: there may be one that is wanted among them */
 	enum vcpu_state state;
 	bool online; /* false: off-line, nothing below is set */
+	/*
+	 * It has not run since this sample object last held it: what is below
+	 * is still what was read then, and its stack holds.
+	 */
+	bool same;
+	bool given_up;	 /* not read: that would have held the guest longer than max_pause_ns */
+	bool hurried;	 /* for the same reason, less than `want` was copied */
+	uint64_t ran_ns; /* CPU time that it has used since the last sample; 0 at the first */
 	struct regs regs;
-	struct window stack; /* bytes point to `buffer` */
-	struct window other; /* bytes point to `other_buffer`; len 0 if nothing was asked for */
-	uint8_t *buffer;     /* stack_cap bytes */
-	uint8_t *other_buffer;
+	struct window stack;		     /* bytes point to `buffer` */
+	struct window others[UNWIND_OTHERS]; /* of other[]; len 0 if nothing was asked for */
+	uint8_t *buffer;		     /* stack_cap bytes */
+	/* The target's own: */
+	bool held; /* what is above was read when the vCPU's CPU time was cpu_ns */
+	uint64_t cpu_ns;
+	uint64_t counted_ns; /* CPU time that owed_ns knows of */
+	int64_t owed_ns;     /* CPU time used for which it was not seen running, lately */
 };
 
 struct sample {
-	uint64_t time_ns;   /* CLOCK_MONOTONIC, when the guest was stopped */
-	uint64_t paused_ns; /* from entering the pause to leaving the unpause, the last take only */
+	/* In: rather than stop the guest for longer, stacks are given up; 0: no bound. */
+	uint64_t max_pause_ns;
+	uint64_t time_ns; /* CLOCK_MONOTONIC, when the guest was read */
+	/* From entering the pause to leaving the unpause, the last take only; 0: none was needed. */
+	uint64_t paused_ns;
 	uint64_t stolen_ns; /* pauses of takes that were thrown away */
 	uint32_t retakes;
 	uint32_t vcpus;
 	uint32_t stack_cap; /* bytes */
 	struct vcpu_sample *vcpu;
+	/* The target's own: */
+	uint64_t noted_ns; /* time_ns of the sample before */
+	int64_t usual_ns;  /* between samples, lately */
 };
 
 /* Buffers for `vcpus` vCPUs; every `want` starts at 4 KiB. */
 struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out);
 void sample_free(struct sample *sample);
+
+/* How many of others[] there are to look at; those with no bytes among them do no harm. */
+unsigned vcpu_others(const struct vcpu_sample *vcpu);
 
 /* How a guest left, as far as the target can tell. */
 enum target_life {
@@ -90,14 +120,27 @@ struct frame_witness {
 	void *ctx;
 };
 
+/* A file whose code is in the guest, and where: the page that the code begins in. */
+struct target_file {
+	const char *path;
+	uint64_t address;
+};
+
 struct target {
 	const struct target_ops *ops;
 	struct target_info info;
+	/* Set by open: what sample(), life(), wait() and read() need; 0: SECCOMP_SAMPLER. */
+	enum seccomp_role role;
+	/* Set by open, where more is known than info.image: all of these, and their places. */
+	const struct target_file *files;
+	size_t n_files;
 	/*
 	 * Set by whoever wants it: shown every frame, page tables included,
 	 * that read() and snapshot() looked at, while the guest runs.
 	 */
 	const struct frame_witness *witness;
+	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
+	bool always_pause;
 };
 
 struct target_listing {
@@ -129,6 +172,13 @@ struct target_ops {
 	enum target_life (*life)(struct target *target);
 
 	/*
+	 * Sleeps until then, or until a signal comes, and deals meanwhile with
+	 * whatever the guest does that cannot wait for the next sample. NULL:
+	 * there is nothing of this kind.
+	 */
+	void (*wait)(struct target *target, uint64_t until_ns);
+
+	/*
 	 * Reads guest-virtual memory as `regs` translate it, while the guest
 	 * runs: for code, which does not change. Returns bytes read, 0 if none.
 	 */
@@ -141,6 +191,13 @@ struct target_ops {
 	 * pause longer than sample(). NULL: not supported.
 	 */
 	struct error *(*snapshot)(struct target *target, struct sample *sample);
+
+	/*
+	 * Adds all registers of an on-line vCPU that there are, as they were in
+	 * the last sample(): for one look, not for sampling. NULL: no more than
+	 * its `struct regs` (arch->show).
+	 */
+	void (*registers)(struct target *target, uint32_t vcpu, struct registers *out);
 
 	/*
 	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:
@@ -159,7 +216,10 @@ const struct target_ops *target_kind(size_t i);
 /* For `uniprof -V`: "with Xen (libxencall)", "without Xen". */
 extern const char target_features[];
 
-extern const struct target_ops target_xen, target_replay;
+extern const struct target_ops target_xen, target_kvm, target_qemu, target_process, target_replay;
+
+/* Sleeps until then, or until a signal comes, as the target needs it. */
+void target_wait(struct target *target, uint64_t until_ns);
 
 /*
  * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: an

@@ -24,4 +24,36 @@ bool window_copy(const struct arch *arch, const struct regs *regs, uint32_t want
 bool window_copy_at(const struct arch *arch, const struct regs *regs, uint64_t va, uint32_t want,
 		    const struct physmem *mem, uint8_t *buffer, struct window *out, uint64_t *gfn);
 
+/*
+ * Reads guest-virtual memory through the page tables, for code and the like.
+ * Returns bytes read, fewer where there is no page or no frame at hand.
+ */
+size_t window_read(const struct arch *arch, const struct mmu *mmu, const struct physmem *mem,
+		   uint64_t va, void *buf, size_t len);
+
+/*
+ * How the last copy found its pages. Page tables are read anew each time; but
+ * where all that was read of them reads the same, the pages are the same, and
+ * nothing has to be looked up.
+ */
+#define WINDOW_TRAIL_PAGES 12u
+struct window_trail {
+	unsigned pages; /* 0: nothing is known */
+	bool ends;	/* behind the last there is no page */
+	uint8_t word;
+	struct mmu mmu;
+	uint64_t va; /* of the first page */
+	const uint8_t *page[WINDOW_TRAIL_PAGES];
+	struct xlate_log log;
+};
+
+/*
+ * The same as window_copy, by the trail if that leads there, else leaving one.
+ * The frames that mem gave the last time must still be where they were: when
+ * they may not be, the caller sets trail->pages to 0.
+ */
+bool window_copy_again(const struct arch *arch, const struct regs *regs, uint32_t want,
+		       const struct physmem *mem, struct window_trail *trail, uint8_t *buffer,
+		       struct window *out, uint64_t *gfn);
+
 #endif

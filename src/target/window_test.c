@@ -173,9 +173,98 @@ static void memory_without_paging_is_copied_as_it_is(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, build)
 
+static struct window_trail trail;
+
+static bool copy_again(uint64_t sp, uint32_t want)
+{
+	struct regs regs = {.sp = sp, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
+
+	gfn = 0;
+	reads = 0;
+	memset(buffer, 0xee, sizeof(buffer));
+	return window_copy_again(&arch_x86_64, &regs, want, &physmem, &trail, buffer, &window,
+				 &gfn);
+}
+
+static void what_has_stayed_is_not_looked_up_again(void **state)
+{
+	trail.pages = 0;
+	assert_true(copy_again(0x10ff0, 32));
+	assert_true(reads > 0);
+	memory[8][0xff8] = 0x77;
+	assert_true(copy_again(0x10ff8, 16));
+	assert_int_equal(reads, 0);
+	assert_window(0x10ff8, 16, true);
+	assert_int_equal(buffer[0], 0x77);
+	assert_int_equal(buffer[8], 9);
+	/* What lies beyond the trail is looked up, and then known. */
+	assert_true(copy_again(0x10ff8, 0x1018));
+	assert_true(reads > 0);
+	assert_int_equal(buffer[0x1010], 11);
+	assert_true(copy_again(0x10ff8, 0x1018));
+	assert_int_equal(reads, 0);
+	/* So is another page. */
+	assert_true(copy_again(0x11ff8, 8));
+	assert_true(reads > 0);
+	assert_int_equal(buffer[0], 9);
+}
+
+static void a_hole_is_remembered_while_it_is_one(void **state)
+{
+	trail.pages = 0;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(copy_again(0x12f00, 4096));
+		assert_window(0x12f00, 0x100, false);
+	}
+	assert_int_equal(reads, 0);
+	put(4, 19, 0xd001);
+	assert_true(copy_again(0x12f00, 4096));
+	assert_window(0x12f00, 4096, true);
+	assert_int_equal(buffer[0x100], 13);
+}
+
+/* In each of the tables, and to what was never mapped before. */
+static void a_table_that_changes_is_walked_again(void **state)
+{
+	trail.pages = 0;
+	assert_true(copy_again(0x10000, 8));
+	put(4, 16, 0xe001);
+	assert_true(copy_again(0x10000, 8));
+	assert_int_equal(buffer[0], 14);
+	memset(memory[5], 0, FRAME_SIZE);
+	put(5, 16, 0xf001);
+	put(3, 0, 0x5001);
+	assert_true(copy_again(0x10000, 8));
+	assert_int_equal(buffer[0], 15);
+	put(1, 0, 0);
+	assert_true(copy_again(0x10000, 8));
+	assert_window(0x10000, 0, false);
+	put(1, 0, 0x2001);
+	hidden = 1u << 15;
+	assert_false(copy_again(0x10000, 8));
+	assert_int_equal(gfn, 15);
+}
+
+static void a_trail_is_that_of_one_address_space(void **state)
+{
+	struct regs regs = {.sp = 0x10000, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x6000}};
+
+	trail.pages = 0;
+	assert_true(copy_again(0x10000, 8));
+	memset(memory[6], 0, FRAME_SIZE);
+	assert_true(
+		window_copy_again(&arch_x86_64, &regs, 8, &physmem, &trail, buffer, &window, &gfn));
+	assert_int_equal(window.len, 0);
+	assert_false(window.cut);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(what_has_stayed_is_not_looked_up_again),
+		TEST(a_hole_is_remembered_while_it_is_one),
+		TEST(a_table_that_changes_is_walked_again),
+		TEST(a_trail_is_that_of_one_address_space),
 		TEST(what_was_asked_for_is_copied),
 		TEST(frames_need_not_be_neighbours),
 		TEST(a_hole_ends_the_stack),

@@ -84,6 +84,7 @@ static void go_by_symbols(struct walk *walk, const struct candidate *candidate, 
 	}
 	at->addr = candidate->ret;
 	at->kind = FRAME_RETURN;
+	at->first = false;
 	at->sp = candidate->slot + walk->word;
 	at->exact = true;
 }
@@ -118,7 +119,7 @@ enum found walk_by_target(struct walk *walk, uint8_t *trust)
 		end = stack->va + stack->len / walk->word * walk->word;
 	if (record && best.slot < end)
 		end = best.slot;
-	for (; slot < end && walk->in->unwinder->steps; slot += walk->word) {
+	for (; slot < end && walk_spend(walk); slot += walk->word) {
 		other = (struct candidate){.slot = slot};
 		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
 			best = other;

@@ -13,11 +13,14 @@
 #define STACK  0x7fff0000ull
 #define ROUNDS 20000
 #define MAX    64
+#define ROWS   256
 /* Reads of code for one stack: a bound on what it can cost. */
 #define READS_MAX 2000
 
 static uint8_t text[8192];
 static uint64_t stack[512], other[64];
+static struct row row[ROWS];
+static struct rows table;
 static bool readable, symbols;
 static unsigned reads, most_reads;
 
@@ -82,9 +85,61 @@ static void random_code(unsigned kind)
 	}
 }
 
-static void unwind_anything(struct unwinder *unwinder)
+/* Tables that say anything at all, but in order. */
+static void random_tables(void)
 {
-	struct code code = {.read = read_text, .function = random_word() % 4 ? bounds : NULL};
+	static uint8_t expressions[64];
+	static struct row_rare rare[16];
+	uint32_t start = 0;
+
+	for (size_t i = 0; i < sizeof(expressions); i++)
+		expressions[i] = (uint8_t)random_word();
+	for (size_t i = 0; i < 16; i++) {
+		struct row_rule *rule = &rare[i].cfa;
+
+		for (int j = 0; j < 4; j++)
+			rule[j] = (struct row_rule){.how = (uint8_t)(random_word() % 8),
+						    .reg = (uint8_t)(random_word() % 20),
+						    .len = (uint16_t)(random_word() % 32),
+						    .offset = (uint32_t)(random_word() % 32),
+						    .value = (int64_t)(random_word() % 512) - 256};
+		rare[i].trap = random_word() % 2;
+	}
+	for (size_t i = 0; i < ROWS; i++) {
+		start += 1 + (uint32_t)(random_word() % 64);
+		row[i] = (struct row){.start = start,
+				      .cfa_offset = (int32_t)(random_word() % 256) - 64,
+				      .ra_at = (int16_t)(random_word() % 64 - 32),
+				      .fp_at = (int16_t)(random_word() % 64 - 32),
+				      .sp_at = random_word() % 2 ? ROW_SAME : (int16_t)16,
+				      .cfa_reg = (uint8_t)(random_word() % 18),
+				      .kind = random_word() % 5,
+				      .base = random_word() % 4};
+		if (row[i].kind == ROW_RARE)
+			row[i].cfa_offset = (int32_t)(random_word() % 16);
+		else if (random_word() % 2)
+			row[i].cfa_reg = random_word() % 2 ? 7 : 6;
+	}
+	table = (struct rows){.base = TEXT,
+			      .n = ROWS,
+			      .row = row,
+			      .n_rare = 16,
+			      .rare = rare,
+			      .n_expressions = sizeof(expressions),
+			      .expressions = expressions};
+}
+
+static const struct rows *any_table(void *ctx, uint64_t va, uint64_t *slide)
+{
+	*slide = 0;
+	return &table;
+}
+
+static void unwind_anything(struct unwinder *unwinder, struct memo *memo, enum unwind_method method)
+{
+	struct code code = {.read = read_text,
+			    .function = random_word() % 4 ? bounds : NULL,
+			    .rows = random_word() % 4 ? any_table : NULL};
 	struct regs regs = {.pc = random_address(),
 			    .sp = random_word() % 8 ? STACK : random_address(),
 			    .fp = random_address(),
@@ -99,10 +154,13 @@ static void unwind_anything(struct unwinder *unwinder)
 				.bytes = (const uint8_t *)other};
 	struct unwind_input in = {.regs = &regs,
 				  .stack = &window,
-				  .other = random_word() % 4 ? NULL : &second,
+				  .others = &second,
+				  .n_others = random_word() % 4 == 0,
 				  .code = &code,
 				  .unwinder = random_word() % 16 ? unwinder : NULL,
-				  .max_frames = 1 + random_word() % MAX};
+				  .memo = random_word() % 4 ? memo : NULL,
+				  .max_frames = 1 + random_word() % MAX,
+				  .method = method};
 	struct frame frames[MAX];
 	struct unwind_result out;
 
@@ -112,28 +170,44 @@ static void unwind_anything(struct unwinder *unwinder)
 		stack[i] = random_address();
 		other[i] = random_address();
 	}
-	reads = 0;
-	unwind_frame_pointer(&in, frames, &out);
-	assert_in_range(out.n, 1, in.max_frames);
-	assert_int_equal(frames[0].addr, regs.pc);
-	assert_true(out.end < UNWIND_ENDS);
-	assert_true(out.want <= 2u << 20);
-	assert_true(out.used <= window.len);
-	if (reads > most_reads)
-		most_reads = reads;
+	/* And once more, with a stack of which only the lowest words have changed. */
+	for (unsigned again = 0; again < 2; again++) {
+		reads = 0;
+		stack[random_word() % 4] = random_address();
+		unwind_stack(&in, frames, &out);
+		assert_in_range(out.n, 1, in.max_frames);
+		assert_int_equal(frames[0].addr, regs.pc);
+		assert_true(out.end < UNWIND_ENDS);
+		assert_true(out.want <= 2u << 20);
+		assert_true(out.used <= window.len);
+		assert_true(out.common <= out.n);
+		if (reads > most_reads)
+			most_reads = reads;
+	}
 }
 
 static void unwinding_ends_and_stays_within_its_bounds(void **state)
 {
-	struct unwinder *unwinder;
+	struct unwinder *unwinder[UNWIND_METHODS];
+	struct memo *memo[UNWIND_METHODS];
 
-	assert_null(unwinder_new(&unwinder));
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		if (i % 500 == 0)
-			random_code(i / 500 % 3);
-		unwind_anything(unwinder);
+	for (int i = 0; i < UNWIND_METHODS; i++) {
+		assert_null(unwinder_new(&unwinder[i]));
+		assert_null(unwind_memo_new(&memo[i]));
 	}
-	unwinder_free(unwinder);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		enum unwind_method method = i % 2 ? UNWIND_AUTO : i / 2 % UNWIND_METHODS;
+
+		if (i % 500 == 0) {
+			random_code(i / 500 % 3);
+			random_tables();
+		}
+		unwind_anything(unwinder[method], memo[method], method);
+	}
+	for (int i = 0; i < UNWIND_METHODS; i++) {
+		unwinder_free(unwinder[i]);
+		unwind_memo_free(memo[i]);
+	}
 	print_message("# at most %u reads of code\n", most_reads);
 	assert_true(most_reads <= READS_MAX);
 }

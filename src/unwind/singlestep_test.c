@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "symbol/symbols.h"
+#include "unwind/cfi_rows.h"
 
 #define TEXT_MAX  (8u << 20)
 #define STACK_MAX (32u << 10)
@@ -53,12 +54,26 @@ static const char *const verdict_text[VERDICTS] = {"whole",	     "entry",
 
 struct counts {
 	unsigned long steps, of[VERDICTS];
+	unsigned long remembered; /* a part of the chain came from the one before */
 };
+
+/* What the unwinder is given beside the code. */
+static const struct way {
+	const char *name;
+	bool symbols, tables;
+	enum unwind_method method;
+} ways[] = {
+	{"symbols", true, false, UNWIND_AUTO},	  {"none", false, false, UNWIND_AUTO},
+	{"tables", false, true, UNWIND_AUTO},	  {"both", true, true, UNWIND_AUTO},
+	{"tables only", false, true, UNWIND_CFI},
+};
+enum { SYMBOLS, NONE, TABLES, ALL, ONLY, WAYS };
 
 struct stepped {
 	pid_t pid;
 	struct user_regs_struct user;
 	struct symbols *symbols;
+	struct rows *rows;
 	uint64_t text_va;
 	size_t text_len;
 	uint8_t *text;
@@ -100,6 +115,14 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 	return true;
 }
 
+static const struct rows *table(void *ctx, uint64_t va, uint64_t *slide)
+{
+	const struct stepped *stepped = ctx;
+
+	*slide = 0;
+	return stepped->rows;
+}
+
 /* Finds the executable mapping of the program and the end of its stack. */
 static void read_maps(struct stepped *stepped)
 {
@@ -136,6 +159,8 @@ static void start(struct stepped *stepped, const char *program)
 	memset(stepped, 0, sizeof(*stepped));
 	err = symbols_load(program, &stepped->symbols);
 	assert_null(err);
+	err = cfi_rows_load(program, &stepped->rows);
+	assert_null(err);
 	stepped->pid = fork();
 	assert_true(stepped->pid >= 0);
 	if (!stepped->pid) {
@@ -152,6 +177,7 @@ static void start(struct stepped *stepped, const char *program)
 static void stop(struct stepped *stepped)
 {
 	symbols_free(stepped->symbols);
+	rows_free(stepped->rows);
 	free(stepped->text);
 }
 
@@ -257,8 +283,28 @@ static void explain(const struct stepped *stepped, const struct frame *frames,
 	print_message("\n");
 }
 
-static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symbols,
-		   struct counts *counts)
+/*
+ * What is remembered of the stack before must lead to what a walk of all of it
+ * finds. How much that is trusted changes with what is learned of the code.
+ */
+static void walk_anew(struct unwind_input in, const struct frame *frames,
+		      const struct unwind_result *out)
+{
+	struct frame anew[DEPTH_MAX];
+	struct unwind_result result;
+
+	in.memo = NULL;
+	unwind_stack(&in, anew, &result);
+	assert_int_equal(result.n, out->n);
+	assert_int_equal(result.end, out->end);
+	for (size_t i = 0; i < result.n; i++) {
+		assert_int_equal(anew[i].addr, frames[i].addr);
+		assert_int_equal(anew[i].kind, frames[i].kind);
+	}
+}
+
+static void unwind(struct stepped *stepped, struct unwinder *unwinder, struct memo *memo,
+		   const struct way *way, struct counts *counts)
 {
 	struct code code = {.ctx = stepped, .read = read_code};
 	const struct user_regs_struct *user = &stepped->user;
@@ -270,7 +316,9 @@ static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symb
 				  .stack = &window,
 				  .code = &code,
 				  .unwinder = unwinder,
-				  .max_frames = DEPTH_MAX};
+				  .memo = memo,
+				  .max_frames = DEPTH_MAX,
+				  .method = way->method};
 	enum verdict verdict;
 
 	regs.word = (uint8_t)word_of(stepped);
@@ -283,9 +331,14 @@ static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symb
 		window.cut = true;
 	assert_int_equal(read_memory(stepped->pid, window.va, stepped->stack, window.len),
 			 window.len);
-	if (symbols)
+	if (way->symbols)
 		code.function = function_bounds;
-	unwind_frame_pointer(&in, frames, &out);
+	if (way->tables)
+		code.rows = table;
+	unwind_stack(&in, frames, &out);
+	counts->remembered += out.common > 0;
+	if (out.common && counts->steps % WAYS == 0)
+		walk_anew(in, frames, &out);
 	assert_int_equal(frames[0].addr, user->rip);
 	verdict = compare(&stepped->shadow, frames, &out);
 	if (verdict > LIE && counts->of[verdict] < 3)
@@ -294,36 +347,39 @@ static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symb
 	counts->steps++;
 }
 
-static void walk_through(const char *program, struct counts *with, struct counts *without)
+static void walk_through(const char *program, struct counts counts[WAYS])
 {
 	static struct stepped stepped;
-	struct unwinder *named, *bare;
+	struct unwinder *unwinder[WAYS];
+	struct memo *memo[WAYS];
 	unsigned long n = 0;
 
-	assert_null(unwinder_new(&named));
-	assert_null(unwinder_new(&bare));
+	for (int i = 0; i < WAYS; i++) {
+		assert_null(unwinder_new(&unwinder[i]));
+		assert_null(unwind_memo_new(&memo[i]));
+	}
 	start(&stepped, program);
 	for (;;) {
 		struct user_regs_struct before = stepped.user;
 
 		/* The vdso's code is not looked at. */
-		if (before.rip - stepped.text_va < stepped.text_len) {
-			unwind(&stepped, named, true, with);
-			unwind(&stepped, bare, false, without);
-		}
+		for (int i = 0; i < WAYS && before.rip - stepped.text_va < stepped.text_len; i++)
+			unwind(&stepped, unwinder[i], memo[i], &ways[i], &counts[i]);
 		if (!step(&stepped))
 			break;
 		follow(&stepped, &before);
 		assert_true(++n < STEPS_MAX);
 	}
 	stop(&stepped);
-	unwinder_free(named);
-	unwinder_free(bare);
+	for (int i = 0; i < WAYS; i++) {
+		unwinder_free(unwinder[i]);
+		unwind_memo_free(memo[i]);
+	}
 }
 
 static void show(const char *name, const char *how, const struct counts *c)
 {
-	print_message("# %-24s %-8s %lu steps", name, how, c->steps);
+	print_message("# %-24s %-11s %lu steps", name, how, c->steps);
 	for (int v = 0; v < VERDICTS; v++)
 		print_message(", %lu %s", c->of[v], verdict_text[v]);
 	print_message("\n");
@@ -352,10 +408,31 @@ static bool may_trace(void)
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
+static void expect_truth(const char *name, int way, const struct counts *counts)
+{
+	bool libc = strstr(name, "libc");
+
+	assert_true(counts->steps > 2000);
+	assert_true(counts->remembered >= counts->of[WHOLE] / 2);
+	assert_int_equal(counts->of[SURE], 0);
+	/* Tables alone leave code out, and what they say of some epilogues is not true. */
+	assert_true(counts->of[MISSING] <= (way == ONLY ? counts->steps / 1000 : 0));
+	assert_true(counts->of[IMPOSSIBLE] <= (way == ONLY ? counts->steps / 1000 : 0));
+	if (way != NONE)
+		assert_int_equal(counts->of[LIE], 0);
+	/* In the C library, longjmp and the like belong to no frame for some instructions. */
+	if (way == SYMBOLS || way == ALL || (way == TABLES && libc))
+		assert_true(counts->of[TRUNCATED] <= (libc ? counts->steps / 1000 : 0));
+	if (way == NONE && strstr(name, "-fp") && !libc) {
+		assert_int_equal(counts->of[LIE], 0);
+		assert_true(counts->of[WHOLE] > counts->steps * 3 / 4);
+	}
+}
+
 static void every_instruction_unwinds(void **state)
 {
 	const char *name = *state;
-	struct counts with = {0}, without = {0};
+	struct counts counts[WAYS] = {0};
 	char path[PATH_MAX];
 
 	path_of(name, path, sizeof(path));
@@ -367,21 +444,11 @@ static void every_instruction_unwinds(void **state)
 		print_message("# no right to trace a process here\n");
 		skip();
 	}
-	walk_through(path, &with, &without);
-	show(name, "symbols", &with);
-	show("", "none", &without);
-	assert_true(with.steps > 2000);
-	for (int v = MISSING; v < VERDICTS; v++) {
-		assert_int_equal(with.of[v], 0);
-		assert_int_equal(without.of[v], 0);
-	}
-	assert_int_equal(with.of[LIE], 0);
-	/* In the C library, longjmp and the like belong to no frame for some instructions. */
-	assert_true(with.of[TRUNCATED] <= (strstr(name, "libc") ? with.steps / 1000 : 0));
-	if (strstr(name, "-fp") && !strstr(name, "libc")) {
-		assert_int_equal(without.of[LIE], 0);
-		assert_true(without.of[WHOLE] > without.steps * 3 / 4);
-	}
+	walk_through(path, counts);
+	for (int i = 0; i < WAYS; i++)
+		show(i ? "" : name, ways[i].name, &counts[i]);
+	for (int i = 0; i < WAYS; i++)
+		expect_truth(name, i, &counts[i]);
 }
 
 #define PROGRAM(name)                                                     \

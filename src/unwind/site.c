@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/site.h"
+#include "unwind/memo.h"
 
 #include <stdlib.h>
+
+#include "unwind/arm64_walk.h"
+#include "unwind/step.h"
 
 #define FRAME_SEARCH 2048 /* bytes before a site that are searched for a frame being set up */
 #define FRAME_TRIES  16
 #define FILL_STEPS   16 /* what looking at a new place counts, in instructions */
 #define PUSH_BP	     0x55
+#define START_ROWS   32 /* rows of a table that are gone back to find where a function starts */
+#define START_TRIES  4
 
 struct error *unwinder_new(struct unwinder **out)
 {
@@ -15,8 +20,12 @@ struct error *unwinder_new(struct unwinder **out)
 	if (unwinder) {
 		unwinder->scratch = flow_scratch_new();
 		unwinder->sites = calloc((size_t)1 << SITE_BITS, sizeof(*unwinder->sites));
+		unwinder->steps_known = calloc(1, sizeof(*unwinder->steps_known));
+		unwinder->places = calloc(MEMO_FRAMES, sizeof(*unwinder->places));
+		unwinder->arm64 = arm64_unwinder_new();
 	}
-	if (!unwinder || !unwinder->scratch || !unwinder->sites) {
+	if (!unwinder || !unwinder->scratch || !unwinder->sites || !unwinder->steps_known ||
+	    !unwinder->places || !unwinder->arm64) {
 		unwinder_free(unwinder);
 		return error_no_memory();
 	}
@@ -30,17 +39,58 @@ void unwinder_free(struct unwinder *unwinder)
 		return;
 	flow_scratch_free(unwinder->scratch);
 	free(unwinder->sites);
+	free(unwinder->steps_known);
+	free(unwinder->places);
+	arm64_unwinder_free(unwinder->arm64);
 	free(unwinder);
+}
+
+/* Now and then what is known is found out anew. */
+static void grow_old(struct unwinder *unwinder, unsigned version)
+{
+	if (unwinder->stacks++ && unwinder->stacks <= SITE_STACKS && unwinder->version == version)
+		return;
+	unwinder->stacks = 1;
+	unwinder->version = version;
+	unwinder->age++;
+	steps_forget(unwinder->steps_known);
+}
+
+static void pay_back(struct unwinder *unwinder)
+{
+	unsigned spent = unwinder->lent - unwinder->steps;
+
+	unwinder->saved -= spent < unwinder->saved ? spent : unwinder->saved;
+	unwinder->lent = unwinder->steps;
+}
+
+void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns)
+{
+	const uint64_t most_ns = UNWIND_STEPS_SAVED * UINT64_C(1000000000) / UNWIND_STEPS_PER_S;
+	uint64_t since_ns = now_ns - unwinder->rationed_ns, saved;
+
+	pay_back(unwinder);
+	if (!unwinder->rationed || since_ns > most_ns)
+		since_ns = most_ns;
+	saved = unwinder->saved + since_ns * UNWIND_STEPS_PER_S / 1000000000u;
+	unwinder->saved = saved < UNWIND_STEPS_SAVED ? (unsigned)saved : UNWIND_STEPS_SAVED;
+	unwinder->rationed = true;
+	unwinder->rationed_ns = now_ns;
 }
 
 void site_begin(struct unwinder *unwinder, const struct unwind_input *in)
 {
 	unwinder->reader.code = in->code;
 	unwinder->reader.n = 0;
-	unwinder->steps = UNWIND_STEPS;
-	unwinder->age = unwinder->stacks++ / SITE_STACKS;
+	pay_back(unwinder);
+	unwinder->steps = unwinder->rationed && unwinder->saved < UNWIND_STEPS ? unwinder->saved
+									       : UNWIND_STEPS;
+	unwinder->lent = unwinder->steps;
+	grow_old(unwinder, in->code ? in->code->version : 0);
 	unwinder->root = in->regs->mmu.root;
 	unwinder->word = in->regs->word;
+	unwinder->method = in->method;
+	steps_begin(unwinder->steps_known, unwinder->root, unwinder->word);
 }
 
 static bool is_stub(struct unwinder *unwinder, uint64_t addr)
@@ -70,12 +120,27 @@ static void find_function(struct unwinder *unwinder, const struct site *site,
 	}
 }
 
+/* A return address belongs to the call before it. */
+static void find_row(const struct code *code, const struct site *site, struct tabled *table)
+{
+	uint64_t look = site->kind == FRAME_PC ? site->addr : site->addr - 1, slide = 0;
+	const struct rows *rows = code->rows(code->ctx, look, &slide);
+
+	*table = (struct tabled){.rows = rows};
+	if (rows)
+		table->row = rows_find(rows, look - slide);
+	if (table->row)
+		table->base = rows->base + slide;
+}
+
 static void fill(struct unwinder *unwinder, struct site *site)
 {
 	const struct code *code = unwinder->reader.code;
 	uint8_t bytes[X86_CALL_MAX];
 	size_t n = X86_CALL_MAX;
 
+	if (code && code->rows && unwinder->method != UNWIND_FP)
+		find_row(code, site, &site->table);
 	if (!code || !code->read)
 		return;
 	if (site->kind == FRAME_PC) {
@@ -120,12 +185,51 @@ static enum flow_result follow(struct unwinder *unwinder, const struct site *sit
 	return x86_flow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps, state);
 }
 
-void site_follow(struct unwinder *unwinder, struct site *site)
+/* Does a function begin here, as its table has it: with nothing but the return address? */
+static bool may_start(const struct row *row, unsigned word)
+{
+	return row->kind == ROW_CALL && row->base == ROW_PLUS &&
+	       row->cfa_reg == (word == 8 ? 7 : 4) && row->cfa_offset == (int32_t)word;
+}
+
+/* Without symbols: tables tell where a function may begin, and the code whether that leads here. */
+static void find_start(struct unwinder *unwinder, struct site *site)
+{
+	const struct tabled *table = &site->table;
+	const struct row *row = table->row;
+	struct standing found = {.has_start = true, .has_flow = true};
+	unsigned tries = 0;
+
+	for (unsigned i = 0; i < START_ROWS && tries < START_TRIES; i++, row--) {
+		if (row->kind == ROW_NONE)
+			return;
+		if (may_start(row, unwinder->word)) {
+			found.start = table->base + row->start;
+			found.flow = follow(unwinder, site, found.start, 0, &found.state);
+			tries++;
+			if (found.flow == FLOW_FOUND) {
+				site->standing = found;
+				return;
+			}
+		}
+		if (row == table->rows->row)
+			return;
+	}
+}
+
+void site_explore(struct unwinder *unwinder, struct site *site)
 {
 	struct standing *standing = &site->standing;
 
 	/* With little left to spend, the answer could be wrong for later stacks. */
-	if (unwinder->steps < X86_FLOW_STEPS)
+	if (site->explored || !site->readable || unwinder->steps < X86_FLOW_STEPS)
+		return;
+	site->explored = true;
+	x86_trap_ahead(&unwinder->reader, site->addr, standing->end, unwinder->word,
+		       &unwinder->steps, &site->trap);
+	if (!standing->has_start && site->table.row)
+		find_start(unwinder, site);
+	if (!standing->has_start || standing->has_flow || unwinder->steps < X86_FLOW_STEPS)
 		return;
 	standing->flow = follow(unwinder, site, standing->start, standing->end, &standing->state);
 	standing->has_flow = true;

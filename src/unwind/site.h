@@ -11,6 +11,7 @@
 #include "unwind/unwind.h"
 #include "unwind/x86_call.h"
 #include "unwind/x86_flow.h"
+#include "unwind/x86_trap.h"
 
 /* The function that a place is in, and what it has done when it gets there. */
 struct standing {
@@ -22,6 +23,13 @@ struct standing {
 	struct x86_state state;
 };
 
+/* What the table of an image says of a place. */
+struct tabled {
+	const struct row *row; /* NULL: nothing */
+	const struct rows *rows;
+	uint64_t base; /* where its offset 0 is in the guest */
+};
+
 struct site {
 	uint64_t addr, root;  /* the place, in this address space */
 	uint8_t kind;	      /* enum frame_kind */
@@ -30,29 +38,48 @@ struct site {
 	bool readable;	      /* its code can be read; if not, nothing below is set */
 	struct x86_call call; /* FRAME_RETURN only */
 	struct standing standing;
+	struct tabled table;
+	bool explored;	       /* trap is set, and standing.flow if the function is known */
+	struct row trap;       /* code that ends in an iret: how to get to what was interrupted */
 	uint64_t jumped_from;  /* another function that leads here; 0: none known */
 	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
 	uint8_t n_not;
 	bool has_looked, has_frame; /* what site_finds_frame found */
+	uint8_t vain;		    /* searches of the stack for its caller that found none */
 };
 
 /* The instructions that may be looked at for one stack, so that a hostile guest costs little. */
 #define UNWIND_STEPS 60000
+
+/* ... and for all of them together, in the long run and at once. Each takes some 10 ns.*/
+#define UNWIND_STEPS_PER_S 10000000u
+#define UNWIND_STEPS_SAVED 3000000u
 
 /* Code may change after all (while a guest boots): what is known is good for so many stacks. */
 #define SITE_STACKS 2048
 
 #define SITE_BITS 12 /* log 2 of the number of sites that are kept, each in one place */
 
+struct arm64_unwinder;
+
 struct unwinder {
 	struct flow_scratch *scratch;
 	struct code_reader reader;
-	unsigned steps;	 /* left for this stack */
-	uint32_t stacks; /* since the beginning */
-	uint32_t age;	 /* grows every SITE_STACKS stacks */
+	unsigned steps; /* left for this stack, */
+	unsigned lent;	/* of so many at its beginning, */
+	unsigned saved; /* and so many for it and later ones; not used if not rationed */
+	bool rationed;
+	uint64_t rationed_ns; /* up to this time */
+	uint32_t stacks;      /* since it grew old last */
+	unsigned version;     /* of the code */
+	uint32_t age;	      /* grows every SITE_STACKS stacks */
 	uint64_t root;
 	uint8_t word;
+	enum unwind_method method;
 	struct site *sites;
+	struct steps *steps_known;
+	struct arm64_unwinder *arm64;
+	struct place *places; /* [MEMO_FRAMES]: where the present walk stood at each frame */
 };
 
 /* Must be called before the others, once for each stack. */
@@ -73,8 +100,11 @@ static inline struct site *site_at(struct unwinder *unwinder, uint64_t addr, uin
 	return site_fill(unwinder, site, addr, kind);
 }
 
-/* Follows the site's function, which must be known. */
-void site_follow(struct unwinder *unwinder, struct site *site);
+/*
+ * Follows the code before and behind the site, as far as that is of use and
+ * was not done before: sets standing.flow, if the function is known, and trap.
+ */
+void site_explore(struct unwinder *unwinder, struct site *site);
 
 /*
  * If a function that starts at `start` leads to the site, says so and returns

@@ -50,6 +50,9 @@ static bool symbols, readable;
 static struct frame frames[MAX];
 static struct unwind_result out;
 static size_t max_frames;
+static enum unwind_method method;
+static unsigned code_version;
+static const struct rows *(*rows_of_guest)(void *ctx, uint64_t va, uint64_t *slide);
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 {
@@ -118,6 +121,7 @@ static int build(void **state)
 	symbols = true;
 	readable = true;
 	max_frames = MAX;
+	method = UNWIND_AUTO;
 	second = NULL;
 	regs = (struct regs){.word = 8, .sp = STACK};
 	window = (struct window){.va = STACK, .len = sizeof(stack), .bytes = (uint8_t *)stack};
@@ -143,25 +147,45 @@ static void record(uint64_t fp, uint64_t next, uint64_t ret)
 	*at(fp + 8) = ret;
 }
 
-static void unwind(uint64_t pc, uint64_t fp)
+/* On any stack; `stack` itself may be another one. */
+static void unwind_on(const struct window *on, uint64_t pc, uint64_t fp)
 {
-	struct code guest = {.read = read_text, .function = symbols ? bounds : NULL};
+	struct code guest = {.read = read_text,
+			     .function = symbols ? bounds : NULL,
+			     .rows = rows_of_guest,
+			     .version = code_version};
 	struct unwind_input in = {.regs = &regs,
-				  .stack = &window,
-				  .other = second,
+				  .stack = on,
+				  .others = second,
+				  .n_others = second != NULL,
 				  .code = &guest,
 				  .unwinder = unwinder,
-				  .max_frames = max_frames};
+				  .max_frames = max_frames,
+				  .method = method};
+	uint64_t sp = regs.sp;
 
 	regs.pc = pc;
 	regs.fp = fp;
-	window.va = regs.sp & ~7ull;
+	regs.sp = on == &window ? regs.sp : on->va;
 	memset(frames, 0xee, sizeof(frames));
-	unwind_frame_pointer(&in, frames, &out);
+	unwind_stack(&in, frames, &out);
+	regs.sp = sp;
 	assert_in_range(out.n, 1, max_frames);
 	assert_int_equal(frames[0].addr, pc);
 	assert_int_equal(frames[0].kind, FRAME_PC);
 	assert_int_equal(frames[0].trust, TRUST_SURE);
+}
+
+static inline void unwind_anywhere(uint64_t pc, uint64_t fp)
+{
+	window.va = regs.sp & ~7ull;
+	unwind_on(&window, pc, fp);
+}
+
+/* Where nothing was interrupted. */
+static void unwind(uint64_t pc, uint64_t fp)
+{
+	unwind_anywhere(pc, fp);
 	for (size_t i = 1; i < out.n; i++)
 		assert_int_equal(frames[i].kind, FRAME_RETURN);
 }

@@ -13,6 +13,7 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
+#include "unwind/rows.h"
 
 /* A stretch of guest stack as it was at the moment of the sample. */
 struct window {
@@ -48,7 +49,8 @@ enum unwind_end {
 	UNWIND_BROKEN,	  /* the frame pointer or return address cannot be one */
 	UNWIND_LOOP,	  /* the chain turned back */
 	UNWIND_NO_STACK,  /* the guest has no memory at its stack pointer, or was never started */
-	UNWIND_ENDS	  /* number of values */
+	UNWIND_NO_ROOM, /* the walk is good, but its innermost frames found no room where stacks are kept */
+	UNWIND_ENDS /* number of values */
 };
 
 /* One word or two for each end, for reports: "broken chain". */
@@ -57,11 +59,30 @@ const char *unwind_end_text(enum unwind_end end);
 /* The guest's code. All of it is optional: a NULL function is never called. */
 struct code {
 	void *ctx;
+	unsigned version; /* another number: functions and tables are not what they were */
 	/* Copies up to `len` bytes of code at `va`; returns how many (0: not readable). */
 	size_t (*read)(void *ctx, uint64_t va, void *buf, size_t len);
 	/* The bounds of the function that holds `va`, from symbols; false if not known. */
 	bool (*function)(void *ctx, uint64_t va, uint64_t *start, uint64_t *end);
+	/*
+	 * The table of the image that holds `va`, NULL if there is none, which
+	 * must outlive the unwinder; *slide is the address in the guest less
+	 * that in the table.
+	 */
+	const struct rows *(*rows)(void *ctx, uint64_t va, uint64_t *slide);
 };
+
+/* Which ways there are to find a caller; each frame has the first that works there. */
+enum unwind_method {
+	UNWIND_AUTO, /* tables, following the code, frame records, and a search of the stack */
+	UNWIND_FP,   /* without tables: following the code, and frame records */
+	UNWIND_CFI,  /* tables only; code that has none is bridged by frame record or search */
+	UNWIND_SCAN, /* whatever on the stack looks like a return address: all are guesses */
+	UNWIND_METHODS
+};
+
+/* As recorded and said on the command line: "auto", "fp", "cfi", "scan". */
+const char *unwind_method_text(enum unwind_method method);
 
 /*
  * What was learned about the guest's code, kept from stack to stack: create it
@@ -72,13 +93,47 @@ struct unwinder;
 struct error *unwinder_new(struct unwinder **out);
 void unwinder_free(struct unwinder *unwinder);
 
+/*
+ * To be called now and then, with the time: from the first call on, guests
+ * whose code takes long to follow get no more than a share of it, however many
+ * stacks they have. What is not followed then has no caller, or a guess of it.
+ */
+void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns);
+
+/*
+ * What is remembered of the last stack of one vCPU: create one for each. With
+ * it, only what has changed of a stack is walked again.
+ */
+struct memo;
+struct error *unwind_memo_new(struct memo **out);
+void unwind_memo_free(struct memo *memo);
+
+/*
+ * Room for a number of the caller's for each of the `n` frames of the stack
+ * that was walked last, leaf first; NULL if it was not remembered. Those of
+ * its last unwind_result.common frames are still there from the stack before.
+ */
+uint32_t *unwind_memo_ids(struct memo *memo, size_t n);
+
+/* Those numbers have not been set: begins anew with the next stack. */
+void unwind_memo_forget(struct memo *memo);
+
+/*
+ * A stack leads to one of a lower level: from that for what cannot be put off
+ * to that for interrupts, to a task's, to a program's.
+ */
+#define UNWIND_OTHERS 3
+
 struct unwind_input {
 	const struct regs *regs;
-	const struct window *stack; /* from the stack pointer */
-	const struct window *other; /* another stack, that this one leads to; NULL: none */
+	const struct window *stack;  /* from the stack pointer */
+	const struct window *others; /* other stacks, that this one leads to */
+	unsigned n_others;	     /* at most UNWIND_OTHERS */
 	const struct code *code;
 	struct unwinder *unwinder; /* NULL: do without the code, all callers are guesses */
+	struct memo *memo;	   /* of this vCPU; NULL: walk all of the stack */
 	size_t max_frames;	   /* at least 1 */
+	enum unwind_method method; /* the same for all stacks of an unwinder */
 };
 
 struct unwind_result {
@@ -86,20 +141,26 @@ struct unwind_result {
 	enum unwind_end end;
 	/* UNWIND_BYTES: window length in bytes that would have reached the next frame, and some more */
 	uint64_t want;
-	/* UNWIND_BYTES: if not 0, the chain goes on at this address, far from this stack */
+	/* UNWIND_BYTES: if not 0, the chain goes on at this address, on none of these stacks */
 	uint64_t elsewhere;
 	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
+	/* Bit n: something was read from in->others[n]. */
+	uint32_t others;
+	/* With a memo: so many of the outermost frames are those of the stack before. */
+	size_t common;
 };
 
 /*
- * Walks by frame pointer, and where the code says that there is none (entry,
- * exit, frameless leaves, the hypercall page, code built without) by following
- * the code from the start of the function: see frame_pointer.c. Every return
- * address is checked for a call before it. `frames` holds max_frames. Works on
- * x86-64 and x86-32 by regs->word.
+ * Finds, for each frame, its caller: by the table of the image that it is in;
+ * where there is none, or what it says proves false, by following the code
+ * from the start of the function (entry, exit, frameless leaves, the hypercall
+ * page, code built without frame pointers); then by frame record; at last by
+ * searching the stack. What was interrupted is found through the frame that
+ * the processor or Xen pushed. Every return address is checked for a call
+ * before it. `frames` holds max_frames. Works on x86-64 and x86-32 by
+ * regs->word.
  */
-void unwind_frame_pointer(const struct unwind_input *in, struct frame *frames,
-			  struct unwind_result *out);
+void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out);
 
 #endif

@@ -2,11 +2,12 @@
 #ifndef UNIPROF_UNWIND_WALK_H
 #define UNIPROF_UNWIND_WALK_H
 
-/* Where a walk up the stack stands, and how it gets on: for frame_pointer.c and by_target.c. */
+/* Where a walk up the stack stands, and the ways to get on, a file each. */
 
 #include <string.h>
 
 #include "unwind/site.h"
+#include "unwind/step.h"
 
 /* A frame farther above the window than this is no part of the stack. */
 #define REACH (1u << 20)
@@ -19,6 +20,7 @@ struct place {
 	uint64_t sp; /* the frame's, after the return; or a lower bound of it */
 	uint64_t fp;
 	uint8_t kind;  /* enum frame_kind */
+	bool first;    /* all registers are known */
 	bool exact;    /* sp is no mere lower bound */
 	bool fp_known; /* fp is what the code saw there */
 	bool chained;  /* fp was stored by a function that works with frame records */
@@ -31,7 +33,17 @@ struct walk {
 	uint64_t word;
 	struct place at;
 	struct standing site; /* a copy: looking up others may displace it */
+	struct tabled table;  /* the same */
+	struct row trap;      /* the same */
+	bool readable;	      /* the code here */
 	bool beyond;	      /* a frame lies above the window: out->want is set */
+	uint64_t elsewhere; /* a word that was needed is on a stack that is not at hand; 0: none */
+	uint32_t visited;   /* bit n: the walk is or was on in->others[n] */
+	bool missed;	    /* a word was looked for on other stacks, in vain */
+	struct memo *memo;  /* NULL: none to be used */
+	size_t memo_at;	    /* frames of it before this one are passed */
+	size_t common;	    /* frames at the end that are the same as the memo's */
+	uint64_t top;	    /* nothing from here on was looked at */
 };
 
 enum found {
@@ -60,6 +72,17 @@ static inline bool in_window(const struct window *window, uint64_t va, uint64_t 
 	return offset < window->len && window->len - offset >= word;
 }
 
+/* Is this address on another stack? They may be close to each other, with unmapped pages between. */
+static inline bool walk_is_elsewhere(const struct window *stack, uint64_t va)
+{
+	uint64_t offset = va - stack->va;
+
+	return offset >= REACH || (offset >= stack->len && !stack->cut);
+}
+
+/* Takes the stack that the walk is on now, if it is another. */
+bool walk_settle(struct walk *walk);
+
 /* A word that is not in the window of this stack. */
 bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value);
 
@@ -70,8 +93,19 @@ static inline bool walk_load(struct walk *walk, uint64_t va, uint64_t *value)
 		return false;
 	if (va < walk->at.sp || !in_window(walk->stack, va, walk->word))
 		return walk_load_outside(walk, va, value);
+	if (va + walk->word > walk->top)
+		walk->top = va + walk->word;
 	read_word(walk, walk->stack, va - walk->stack->va, value);
 	return true;
+}
+
+/* To be asked for each word that is looked at in search of a return address. */
+static inline bool walk_spend(struct walk *walk)
+{
+	unsigned *steps = &walk->in->unwinder->steps;
+
+	*steps -= *steps > 0;
+	return *steps;
 }
 
 /* Was the code followed to where the walk stands? */
@@ -93,6 +127,36 @@ static inline bool walk_slot_by_fp(const struct walk *walk, const struct x86_sta
 /* Goes to the caller: the return address `ret` stands at `slot`, the code is in this state. */
 void walk_go_by_state(struct walk *walk, const struct x86_state *state, uint64_t slot,
 		      uint64_t ret);
+
+/* Looks up what is known of where the walk stands; must be done before the ways below. */
+void walk_look(struct walk *walk);
+
+/*
+ * By state: following the function's code to where it stands says where the
+ * return address is; and that is one.
+ */
+enum found walk_by_state(struct walk *walk, uint8_t *trust);
+
+/* By the row of the image's table. */
+enum found walk_by_row(struct walk *walk, uint8_t *trust);
+
+/* Does the row say that the return address is not `ret` in `slot`? */
+bool walk_row_denies(struct walk *walk, uint64_t slot, uint64_t ret);
+
+/* What was interrupted, where the code that comes next returns to it. */
+enum found walk_by_iret(struct walk *walk, uint8_t *trust);
+
+/* By frame record: what the frame pointer points to looks like one. */
+enum found walk_by_record(struct walk *walk, bool blind, uint8_t *trust);
+
+/*
+ * By search: the first word that looks like a return address and from which
+ * the walk goes on well. Always a guess.
+ */
+enum found walk_by_scan(struct walk *walk, uint8_t *trust);
+
+/* All of them but the last, in the order of in->method. */
+enum found walk_find_caller(struct walk *walk, uint8_t *trust);
 
 /*
  * Looks for a return address on the stack that proves itself: it follows a

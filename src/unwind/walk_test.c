@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How far a walk goes, and why it ends. */
+#include "unwind/site.h"
 #include "unwind/test_guest.h"
 
 static void a_frame_pointer_that_is_none_adds_no_edge(void **state)
@@ -169,6 +170,40 @@ static void ends_have_names(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
 
+/* Code of which nothing is known, each time. */
+static void unwind_anew(void)
+{
+	code_version++;
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	unwind(TEXT + F + 8, STACK + 0x20);
+}
+
+static void code_that_takes_long_to_follow_gets_its_share_and_no_more(void **state)
+{
+	const uint64_t second_ns = 1000000000;
+	unsigned first;
+
+	unwind_anew();
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	unwinder_ration(unwinder, second_ns);
+	unwind_anew();
+	first = unwinder->lent - unwinder->steps;
+	assert_in_range(first, 1, UNWIND_STEPS);
+	for (unsigned i = 0; i < 2 * UNWIND_STEPS_SAVED / first; i++)
+		unwind_anew();
+	/* What there was has been spent, and time brings no more than its share. */
+	unwinder_ration(unwinder, second_ns);
+	assert_in_range(unwinder->saved, 0, first);
+	unwinder_ration(unwinder, second_ns + 1000);
+	assert_in_range(unwinder->saved, 1, first + UNWIND_STEPS_PER_S / 1000000);
+	unwinder_ration(unwinder, 3 * second_ns);
+	assert_int_equal(unwinder->saved, UNWIND_STEPS_SAVED);
+	unwind_anew();
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	expect_sure();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +218,7 @@ int main(void)
 		TEST(code_that_changes_is_looked_at_again),
 		TEST(a_misaligned_stack_pointer_is_no_place_to_count_from),
 		TEST(another_stack_is_followed),
+		TEST(code_that_takes_long_to_follow_gets_its_share_and_no_more),
 		TEST(ends_have_names),
 	};
 

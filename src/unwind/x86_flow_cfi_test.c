@@ -21,7 +21,7 @@ struct image {
 };
 
 /* Where the return address is, as the compiler says: at rsp + offset - 8, or rbp + offset - 8. */
-struct row {
+struct listed {
 	unsigned long start, end; /* the function */
 	unsigned long at;
 	bool by_fp;
@@ -76,7 +76,7 @@ static bool open_libc(struct image *image)
 	return true;
 }
 
-static void check(const struct row *row, const struct code *code, struct flow_scratch *scratch,
+static void check(const struct listed *row, const struct code *code, struct flow_scratch *scratch,
 		  struct counts *counts)
 {
 	struct code_reader reader = {.code = code};
@@ -102,7 +102,7 @@ static void check(const struct row *row, const struct code *code, struct flow_sc
 static void check_all(FILE *listing, const struct code *code, struct flow_scratch *scratch,
 		      struct counts *counts)
 {
-	struct row row = {0};
+	struct listed row = {0};
 	bool entered = false;
 	char line[512], reg[4];
 

@@ -5,7 +5,10 @@
  * the real program draws. Standard input has a line "a;b;c SAMPLES" for each
  * stack; names that begin with "0x" are addresses without a name.
  *
- *	folded_to_recording OUTFILE
+ * A line "@VCPU STATE" tells of which vCPU and state (a number) the following
+ * stacks are; at first 0 and running.
+ *
+ *	folded_to_recording OUTFILE [VCPUS]
  */
 
 #include <search.h>
@@ -28,6 +31,8 @@ struct maker {
 	struct stacks *stacks;
 	void *functions; /* of tsearch */
 	uint64_t next_addr, time_ns;
+	uint32_t vcpu;
+	uint8_t state;
 };
 
 static void die(const char *what)
@@ -79,7 +84,9 @@ static uint64_t address(struct maker *maker, const char *name)
 static void add_line(struct maker *maker, char *line)
 {
 	static struct frame frames[MAX_FRAMES];
-	struct tick_entry entry = {.state = VCPU_RUNNING, .end = UNWIND_OUTERMOST};
+	struct tick_entry entry = {.vcpu = maker->vcpu,
+				   .state = maker->state,
+				   .end = UNWIND_OUTERMOST};
 	struct tick tick = {.weight_ns = TICK_NS, .n = 1, .entries = &entry};
 	char *count = strrchr(line, ' '), *name;
 	size_t n = 0;
@@ -108,7 +115,7 @@ int main(int argc, char **argv)
 	const struct recording_info info = {.target = target,
 					    .guest_name = guest,
 					    .arch = arch,
-					    .vcpus = 1,
+					    .vcpus = argc > 2 ? (uint32_t)atoi(argv[2]) : 1,
 					    .rate_hz = 1e9 / TICK_NS};
 	struct recording_end end = {.reason = reason};
 	struct maker maker = {0};
@@ -116,13 +123,15 @@ int main(int argc, char **argv)
 	size_t room = 0;
 	ssize_t len;
 
-	if (argc != 2)
-		die("usage: folded_to_recording OUTFILE");
+	if (argc < 2)
+		die("usage: folded_to_recording OUTFILE [VCPUS]");
 	check(stacks_new(&maker.stacks));
 	check(recording_create(argv[1], &info, maker.stacks, &maker.writer));
 	while ((len = getline(&line, &room, stdin)) > 0) {
 		if (line[len - 1] == '\n')
 			line[len - 1] = '\0';
+		if (sscanf(line, "@%u %hhu", &maker.vcpu, &maker.state) == 2)
+			continue;
 		if (*line)
 			add_line(&maker, line);
 	}

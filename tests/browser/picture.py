@@ -23,9 +23,9 @@ def draw(stacks: str, *options: str) -> bytes:
     return run(HELPERS / 'folded_to_svg', *options, stdin=stacks)
 
 
-def record(stacks: str, path: pathlib.Path) -> None:
+def record(stacks: str, path: pathlib.Path, vcpus: int = 1) -> None:
     """Makes a recording of folded stacks, a millisecond for each sample."""
-    run(HELPERS / 'folded_to_recording', path, stdin=stacks)
+    run(HELPERS / 'folded_to_recording', path, vcpus, stdin=stacks)
 
 
 def uniprof(*arguments: object) -> bytes:

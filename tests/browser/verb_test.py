@@ -73,6 +73,30 @@ class FlameGraphOfARecording(unittest.TestCase):
         self.assertEqual(picture.names(), ['all'])
         self.assertIn('0 samples', picture.text('.path'))
 
+    def test_a_picture_of_differences_shows_what_changed_and_what_may_be_chance(self) -> None:
+        after = self.directory / 'after.uniprof'
+        record('''\
+main;function_1;console_write 400
+main;function_2;console_write 1000
+main;function_3;console_write 400
+main;new 200
+''', after)
+        path = self.directory / 'differences.svg'
+        uniprof('diff', '-o', path, self.recording, after)
+        picture = Picture(self.browser, path)
+        titles = {frame['name']: frame['title'] for frame in picture.frames()}
+        self.assertEqual(titles['function_3'], 'function_3 (50.00 % before, 20.00 % after: −30.00)')
+        self.assertEqual(titles['new'], 'new (0.00 % before, 10.00 % after: +10.00)')
+        self.assertEqual(titles['main'], 'main (100.00 % before, 100.00 % after: ±0.00, may be chance)')
+        self.assertAlmostEqual(picture.frame('function_3')['width'] / picture.frame('all')['width'], .35, delta=.01)
+        colors = {name: [int(part) for part in picture.frame(name)['fill'].removeprefix('rgb(').rstrip(')').split(',')]
+                  for name in titles}
+        self.assertGreater(colors['new'][0], colors['new'][2] + 50, 'red')
+        self.assertGreater(colors['function_3'][2], colors['function_3'][0] + 50, 'blue')
+        self.assertLess(max(colors['main']) - min(colors['main']), 10, 'grey')
+        picture.search('^new$')
+        self.assertEqual(picture.text('.found'), 'Matched 0.00 % before, 10.00 % after (200 samples in 1 frame)')
+
 
 if __name__ == '__main__':
     webdriver.main()

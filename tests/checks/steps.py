@@ -66,8 +66,13 @@ def python_test(path, name=None, **more):
     return Step(name or Path(path).stem.replace("_", "-"), f"python3 {path} -v", kind="unittest", **more)
 
 
+def rig_test(name, classes, step, **more):
+    """Some of a file's tests in the rig."""
+    return Step(step, f"python3 tests/rig/{name}_test.py -v {classes}", kind="unittest", **more)
+
+
 def host_lane():
-    sanitize = "-Db_sanitize=address,undefined -Db_lundef=false -Dguests=false"
+    sanitize = "-Db_sanitize=address,undefined -Db_lundef=false -Dguests=false -Dfuzz=true"
     return [
         Step("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror"),
         Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.js' '*.css' '*.build' '*.ld' | "
@@ -77,9 +82,21 @@ def host_lane():
         Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=["clang-sanitized-build"],
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
+        Step("fuzz", "tests/fuzz 50", needs=["clang-sanitized-build"]),
+        rig_test("hostile", "Records", "hostile-sanitized", needs=["clang-sanitized-build"],
+                 env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
+        python_test("tests/vmm/process_test.py", "process"),
+        python_test("tests/vmm/kvm_test.py", "kvm"),
+        python_test("tests/vmm/qemu_test.py", "qemu"),
         python_test("tests/builds_test.py"),
+        python_test("tests/names/names_test.py"),
+        python_test("tests/views/report_test.py"),
         python_test("tests/browser/flamegraph_test.py", "browser"),
         python_test("tests/browser/verb_test.py", "browser-verb"),
+        python_test("tests/exports/readers_test.py", "export-readers"),
+        python_test("tests/exports/speedscope_test.py", "export-speedscope"),
+        python_test("tests/browser/page_test.py", "browser-page"),
+        python_test("tests/bench/draw_test.py", "bench-draw"),
     ]
 
 
@@ -92,18 +109,30 @@ def xenctrl_test(name, tests=""):
 
 
 def rig_lane():
-    names = ("shares", "guests", "endings", "errors", "verbs")
-    return [python_test("rig/rig_test.py", "rig")] + [python_test(f"tests/rig/{name}_test.py", name) for name in names]
+    names = ("shares", "sampling", "guests", "endings", "errors", "verbs", "privilege", "images", "versions", "faults", "stack", "top")
+    tests = [python_test(f"tests/rig/{name}_test.py", name) for name in names]
+    tests += [python_test("tests/truth/truth_test.py"),
+              rig_test("linux", "Linux.test_stacks_of_a_busy_pv_kernel", "linux"),
+              python_test("tests/rig/moved_kernel_test.py", "moved-kernel")]
+    return [python_test("rig/rig_test.py", "rig")] + tests + [rig_test("hostile", "Pauses Memory", "hostile"),
+        python_test("tests/bench/sample_test.py", "bench-sample")]
+
+
+def faults_lane():
+    """In the other lane, so that both take about as long."""
+    return [python_test("tests/rig/kills_test.py", "kills"), python_test("tests/rig/events_test.py", "events")]
 
 
 def xenctrl_lane():
     """Divided among the lanes, behind what is theirs."""
     return [[xenctrl_test("guests"), xenctrl_test("endings"), xenctrl_test("verbs")],
-            [xenctrl_test("errors"), xenctrl_test("shares", "Shares.test_app1_pv Shares.test_app2_pvh")]]
+            [xenctrl_test("errors"), xenctrl_test("shares", "Shares.test_app1_pv Shares.test_app2_pvh"),
+             xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights "
+                          "Privilege.test_a_guard_that_replaces_a_killed_one_is_confined_too")]]
 
 
 def lanes():
-    return [own + more for own, more in zip([host_lane(), rig_lane()], xenctrl_lane())]
+    return [own + more for own, more in zip([host_lane() + faults_lane(), rig_lane()], xenctrl_lane())]
 
 
 def builds():

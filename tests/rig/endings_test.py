@@ -31,8 +31,10 @@ until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)
 class Endings(GuestCase):
     def recording_while(self, guest, during, options="-F 500 -T 60", verb="record"):
         """Records in the background while `during` runs in dom0; returns (status, what uniprof said)."""
-        _, text = self.dom0(f"uniprof {verb} {options} -o {guest}.uniprof {guest} >said 2>&1 & pid=$!; sleep 2; {during};"
-                            " wait $pid; echo status $?; cat said", 90)
+        # However long it takes to begin: `during` comes a second after the first samples were written.
+        _, text = self.dom0(f"rm -f {guest}.uniprof; uniprof {verb} {options} -o {guest}.uniprof {guest} >said 2>&1 & pid=$!; i=0;"
+                            f" until [ $(stat -c %s {guest}.uniprof 2>/dev/null || echo 0) -ge 2000 ] || [ $i -ge 300 ];"
+                            f" do i=$((i + 1)); usleep 100000; done; sleep 1; {during}; wait $pid; echo status $?; cat said", 120)
         status = [line for line in text.splitlines() if line.startswith("status ")][0]
         return int(status.split()[1]), text
 
@@ -96,7 +98,7 @@ class Endings(GuestCase):
         # Moments all over the life of the process: start-up, sampling, the end.
         status, text = self.dom0(
             "i=0; while [ $i -lt 20 ]; do"
-            f" uniprof record -F 2000 -T 2 -q -o s.uniprof {GUEST} & pid=$!;"
+            f" uniprof record --always-pause -F 2000 -T 2 -q -o s.uniprof {GUEST} & pid=$!;"
             " usleep $((i * 35000)); kill -INT $pid; wait $pid; s=$?;"
             " [ $s = 0 ] || [ $s = 130 ] || { echo status $s in round $i; exit 1; };"
             " i=$((i + 1)); done", 120)
@@ -119,7 +121,7 @@ class Endings(GuestCase):
             # At this rate the guest is paused for a good part of the time.
             status, text = self.dom0(
                 "i=0; while [ $i -lt 20 ]; do"
-                f" uniprof record -F 10000 -q -o s.uniprof {guest} & pid=$!;"
+                f" uniprof record --always-pause -F 10000 -q -o s.uniprof {guest} & pid=$!;"
                 " usleep $((150000 + i * 1777 % 50000)); kill -KILL $pid; wait $pid 2>/dev/null; i=$((i + 1)); done", 180)
             self.dom0("sleep 0.1")
             self.runs_on(guest)

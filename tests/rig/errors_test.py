@@ -30,8 +30,8 @@ class Errors(GuestCase):
         self.assertEqual(self.dom0("cat stdout")[1], "")
 
     def test_no_such_domain(self):
-        self.fails("uniprof record nobody", NO_GUEST, "no domain called", "nobody")
-        self.fails("uniprof record 4711", NO_GUEST, "no domain 4711")
+        self.fails("uniprof record nobody", NO_GUEST, "no guest called", "nobody")
+        self.fails("uniprof record xen:4711", NO_GUEST, "no domain 4711")
         self.fails("uniprof out.raw 4711", NO_GUEST, "4711")
         self.fails("uniprof record xen:nobody", NO_GUEST, "nobody")
 
@@ -57,7 +57,7 @@ class Errors(GuestCase):
 
     def test_wrong_command_lines(self):
         for line in ("record", "record a b", "record -X a", "record --nonsense a", "report", "report a b", "export a",
-                     "export --format=nonsense a", "flamegraph", "list a", "run", "nonsense", "-s a -e b c d",
+                     "export --format=nonsense a", "flamegraph", "list a", "run", "nonsense", "-s a@0xz c d",
                      "record nonsense:1"):
             self.fails(f"uniprof {line}", USAGE)
 

@@ -23,7 +23,7 @@ class Shares(GuestCase):
         self.bring(guest)
         status, text = self.dom0(f"uniprof run -F 2000 -q -o out -- xl create {guest}.cfg 'cmdline=\"scale={scale}\"'", 240)
         self.assertEqual(status, 0, text)
-        stacks = parse_folded(self.rig.read(f"out/{guest}.folded").decode())
+        stacks = self.folded(f"out/{guest}")
         self.assertGreaterEqual(sum(stacks.values()), SAMPLES)
         counted = truth(self.console(guest))
         # The guest's count begins with its work and ends before it prints what it counted.

@@ -16,3 +16,19 @@ struct xen_domain xen_domain_from_flags(uint32_t domid, uint32_t flags)
 		.reason = (flags >> XEN_DOMINF_shutdownshift) & XEN_DOMINF_shutdownmask,
 	};
 }
+
+struct error *xen_if_open(struct xen_if **out)
+{
+	struct xen_if *xi;
+	struct error *err = xen_if_open_devices(&xi);
+
+	if (err)
+		return err;
+	err = xen_if_begin(xi);
+	if (err) {
+		xen_if_close(xi);
+		return err;
+	}
+	*out = xi;
+	return NULL;
+}

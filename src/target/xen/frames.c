@@ -21,7 +21,7 @@ struct frames {
 	struct xen_if *xi;
 	uint32_t now;
 	uint32_t n;
-	uint64_t mapped;
+	uint64_t mapped, clearings;
 	struct slot slots[SLOTS];
 };
 
@@ -84,6 +84,7 @@ static void make_room(struct frames *frames)
 	struct slot keep[MAX_USED];
 	uint32_t n = 0;
 
+	frames->clearings++;
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		struct slot *slot = &frames->slots[i];
 
@@ -137,6 +138,11 @@ void frames_tick(struct frames *frames)
 {
 	if (++frames->now == 0)
 		frames->now = 1;
+}
+
+uint64_t frames_clearings(const struct frames *frames)
+{
+	return frames->clearings;
 }
 
 uint64_t frames_mapped(const struct frames *frames)

@@ -34,6 +34,9 @@ bool frames_refused(const struct frames *frames, uint64_t gfn);
 /* Once a sample: ages what is in the table. */
 void frames_tick(struct frames *frames);
 
+/* How often frames were unmapped: until it is oftener, those that were given stay where they are. */
+uint64_t frames_clearings(const struct frames *frames);
+
 /* Frames mapped since the start. */
 uint64_t frames_mapped(const struct frames *frames);
 

@@ -11,12 +11,12 @@
 #include <xencall.h>
 #include <xenforeignmemory.h>
 #include <xen/domctl.h>
-#include <xen/hvm/save.h>
 #include <xen/version.h>
 #include <xen/xen.h>
 
 #include "arch/arch.h"
 #include "target/xen/quiet_log.h"
+#include "target/xen/vcpu_regs.h"
 
 const char xen_if_name[] = "libxencall";
 
@@ -28,6 +28,9 @@ const char xen_if_name[] = "libxencall";
 #define DOMCTL_OLDEST 0x0b
 #define DOMCTL_NEWEST 0x20
 
+/* Xen 4.18: from here on getdomaininfo does not look for the next domain when there is none of this id. */
+#define DOMCTL_ASKS_FOR_ONE 0x16
+
 /* Room for one context of any kind; hvm_hw_cpu may have grown in newer hypervisors. */
 #define CONTEXT_BYTES ((sizeof(vcpu_guest_context_t) + 1024) & ~63ul)
 
@@ -38,14 +41,14 @@ struct xen_if {
 	unsigned domctl_version;
 	struct xen_domctl *ctl; /* for single calls */
 
-	/* One sample: states of n vCPUs, pause, contexts of n vCPUs. */
 	uint32_t domid;
-	uint32_t vcpus;
 	bool hvm;
-	multicall_entry_t *batch;
-	struct xen_domctl *ops;
-	uint8_t *contexts;
-	struct xen_domctl *unpause;
+	multicall_entry_t *batch; /* [2 * vcpus + 1]: domctls, for the largest batch */
+	/* Ready to be called: */
+	struct xen_domctl *states; /* [vcpus] */
+	struct xen_domctl *pause, *unpause;
+	struct xen_domctl *registers; /* [vcpus] */
+	uint8_t *contexts;	      /* [vcpus], where registers go */
 };
 
 static void fill(struct xen_if *xi, struct xen_domctl *ctl, uint32_t cmd, uint32_t domid)
@@ -97,17 +100,23 @@ static struct error *open_failed(const char *what)
 
 static struct error *open_handles(struct xen_if *xi)
 {
-	int version;
-
 	xi->call = xencall_open(&xen_quiet_log, XENCALL_OPENFLAG_NON_REENTRANT);
 	if (!xi->call)
 		return open_failed("Xen's hypercall device");
 	xi->memory = xenforeignmemory_open(&xen_quiet_log, 0);
 	if (!xi->memory)
 		return open_failed("Xen's device for the memory of guests");
+	return NULL;
+}
+
+struct error *xen_if_begin(struct xen_if *xi)
+{
+	int version;
+
 	xi->ctl = xencall_alloc_buffer(xi->call, sizeof(*xi->ctl));
+	xi->pause = xencall_alloc_buffer(xi->call, sizeof(*xi->pause));
 	xi->unpause = xencall_alloc_buffer(xi->call, sizeof(*xi->unpause));
-	if (!xi->ctl || !xi->unpause)
+	if (!xi->ctl || !xi->pause || !xi->unpause)
 		return error_no_memory();
 	version = xencall2(xi->call, __HYPERVISOR_xen_version, XENVER_version, 0);
 	if (version < 0)
@@ -117,7 +126,7 @@ static struct error *open_handles(struct xen_if *xi)
 	return probe_domctl(xi);
 }
 
-struct error *xen_if_open(struct xen_if **out)
+struct error *xen_if_open_devices(struct xen_if **out)
 {
 	struct xen_if *xi = calloc(1, sizeof(*xi));
 	struct error *err;
@@ -137,12 +146,15 @@ static void free_batch(struct xen_if *xi)
 {
 	if (xi->batch)
 		xencall_free_buffer(xi->call, xi->batch);
-	if (xi->ops)
-		xencall_free_buffer(xi->call, xi->ops);
+	if (xi->states)
+		xencall_free_buffer(xi->call, xi->states);
+	if (xi->registers)
+		xencall_free_buffer(xi->call, xi->registers);
 	if (xi->contexts)
 		xencall_free_buffer(xi->call, xi->contexts);
 	xi->batch = NULL;
-	xi->ops = NULL;
+	xi->states = NULL;
+	xi->registers = NULL;
 	xi->contexts = NULL;
 }
 
@@ -154,6 +166,8 @@ void xen_if_close(struct xen_if *xi)
 		free_batch(xi);
 		if (xi->ctl)
 			xencall_free_buffer(xi->call, xi->ctl);
+		if (xi->pause)
+			xencall_free_buffer(xi->call, xi->pause);
 		if (xi->unpause)
 			xencall_free_buffer(xi->call, xi->unpause);
 		xencall_close(xi->call);
@@ -169,15 +183,27 @@ void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
 	*minor = xi->minor;
 }
 
-bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
+/* True if there is such a domain, or, before Xen 4.18, one with a higher id. */
+static bool ask_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
 	fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, first);
-	if (first >= DOMID_FIRST_RESERVED || domctl(xi, xi->ctl))
+	if (domctl(xi, xi->ctl))
 		return false;
 	/* Of this structure only the domain and its flags have kept their place. */
 	*out = xen_domain_from_flags(xi->ctl->u.getdomaininfo.domain,
 				     xi->ctl->u.getdomaininfo.flags);
 	return true;
+}
+
+bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
+{
+	for (uint32_t domid = first; domid < DOMID_FIRST_RESERVED; domid++) {
+		if (ask_domain(xi, domid, out))
+			return true;
+		if (xi->domctl_version < DOMCTL_ASKS_FOR_ONE)
+			return false;
+	}
+	return false;
 }
 
 uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid)
@@ -205,7 +231,7 @@ static void fill_context(struct xen_if *xi, struct xen_domctl *op, uint32_t vcpu
 
 	if (xi->hvm) {
 		fill(xi, op, XEN_DOMCTL_gethvmcontext_partial, xi->domid);
-		op->u.hvmcontext_partial.type = HVM_SAVE_CODE(CPU);
+		op->u.hvmcontext_partial.type = xen_cpu_record;
 		op->u.hvmcontext_partial.instance = vcpu;
 		op->u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
 		set_xen_guest_handle_raw(op->u.hvmcontext_partial.buffer, context);
@@ -222,24 +248,22 @@ struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, 
 
 	free_batch(xi);
 	xi->domid = domain->domid;
-	xi->hvm = domain->hvm;
-	xi->vcpus = vcpus;
+	xi->hvm = domain->hvm && xen_cpu_record;
 	xi->batch = xencall_alloc_buffer(xi->call, calls * sizeof(*xi->batch));
-	xi->ops = xencall_alloc_buffer(xi->call, calls * sizeof(*xi->ops));
+	xi->states = xencall_alloc_buffer(xi->call, vcpus * sizeof(*xi->states));
+	xi->registers = xencall_alloc_buffer(xi->call, vcpus * sizeof(*xi->registers));
 	xi->contexts = xencall_alloc_buffer(xi->call, vcpus * CONTEXT_BYTES);
-	if (!xi->batch || !xi->ops || !xi->contexts)
+	if (!xi->batch || !xi->states || !xi->registers || !xi->contexts)
 		return error_no_memory();
 	memset(xi->batch, 0, calls * sizeof(*xi->batch));
-	for (uint32_t i = 0; i < vcpus; i++) {
-		fill(xi, &xi->ops[i], XEN_DOMCTL_getvcpuinfo, xi->domid);
-		xi->ops[i].u.getvcpuinfo.vcpu = i;
-		fill_context(xi, &xi->ops[vcpus + 1 + i], i);
-	}
-	fill(xi, &xi->ops[vcpus], XEN_DOMCTL_pausedomain, xi->domid);
-	for (uint32_t i = 0; i < calls; i++) {
+	for (uint32_t i = 0; i < calls; i++)
 		xi->batch[i].op = __HYPERVISOR_domctl;
-		xi->batch[i].args[0] = (unsigned long)&xi->ops[i];
+	for (uint32_t i = 0; i < vcpus; i++) {
+		fill(xi, &xi->states[i], XEN_DOMCTL_getvcpuinfo, xi->domid);
+		xi->states[i].u.getvcpuinfo.vcpu = i;
+		fill_context(xi, &xi->registers[i], i);
 	}
+	fill(xi, xi->pause, XEN_DOMCTL_pausedomain, xi->domid);
 	fill(xi, xi->unpause, XEN_DOMCTL_unpausedomain, xi->domid);
 	return NULL;
 }
@@ -250,27 +274,64 @@ static int context_status(long result)
 	return result == -ENODATA ? -ENOENT : (int)result;
 }
 
-int xen_if_stop(struct xen_if *xi, struct xen_vcpu *vcpus)
+static uint32_t fill_batch(struct xen_if *xi, const struct xen_batch *batch)
 {
-	const uint32_t n = xi->vcpus;
-	multicall_entry_t *pause = &xi->batch[n];
+	multicall_entry_t *entry = xi->batch;
 
-	pause->result = (unsigned long)-EIO;
-	if (xi->hvm)
-		for (uint32_t i = 0; i < n; i++)
-			xi->ops[n + 1 + i].u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
-	if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, 2 * n + 1) < 0)
-		return -errno;
-	if (pause->result)
-		return (int)pause->result;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct xen_domctl_getvcpuinfo *info = &xi->ops[i].u.getvcpuinfo;
+	for (uint32_t i = 0; i < batch->n_states; i++, entry++)
+		entry->args[0] = (unsigned long)&xi->states[batch->states[i]];
+	if (batch->pause) {
+		entry->args[0] = (unsigned long)xi->pause;
+		entry->result = (unsigned long)-EIO;
+		entry++;
+	}
+	for (uint32_t i = 0; i < batch->n_contexts; i++, entry++) {
+		struct xen_domctl *op = &xi->registers[batch->contexts[i]];
 
-		vcpus[i].status = context_status((long)pause[1 + i].result);
-		vcpus[i].running = info->running;
-		vcpus[i].blocked = info->blocked;
-		vcpus[i].cpu_ns = info->cpu_time;
-		vcpus[i].context = xi->contexts + i * CONTEXT_BYTES;
+		/* The call says here how much it has written. */
+		if (xi->hvm)
+			op->u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
+		entry->args[0] = (unsigned long)op;
+	}
+	return (uint32_t)(entry - xi->batch);
+}
+
+/* For a batch that failed behind its pause: nothing must be left of it. */
+static int undo_batch(struct xen_if *xi, const struct xen_batch *batch, int rc)
+{
+	if (batch->pause && !xi->batch[batch->n_states].result)
+		(void)xen_if_go(xi);
+	return rc;
+}
+
+int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus)
+{
+	const multicall_entry_t *entry = xi->batch;
+	uint32_t calls = fill_batch(xi, batch);
+
+	/* What a multicall costs by itself is a tenth of a call. */
+	if (calls == 1)
+		xi->batch->result = (unsigned long)domctl(xi, (void *)xi->batch->args[0]);
+	else if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, calls) < 0)
+		return undo_batch(xi, batch, -errno);
+	for (uint32_t i = 0; i < batch->n_states; i++, entry++) {
+		const uint32_t id = batch->states[i];
+		const struct xen_domctl_getvcpuinfo *info = &xi->states[id].u.getvcpuinfo;
+
+		if (entry->result)
+			return undo_batch(xi, batch, (int)entry->result);
+		vcpus[id].online = info->online;
+		vcpus[id].running = info->running;
+		vcpus[id].blocked = info->blocked;
+		vcpus[id].cpu_ns = info->cpu_time;
+	}
+	if (batch->pause && (entry++)->result)
+		return (int)entry[-1].result;
+	for (uint32_t i = 0; i < batch->n_contexts; i++, entry++) {
+		const uint32_t id = batch->contexts[i];
+
+		vcpus[id].status = context_status((long)entry->result);
+		vcpus[id].context = xi->contexts + id * CONTEXT_BYTES;
 	}
 	return 0;
 }
@@ -297,4 +358,26 @@ const void *xen_if_map(struct xen_if *xi, uint64_t gfn)
 void xen_if_unmap(struct xen_if *xi, const void *frame)
 {
 	xenforeignmemory_unmap(xi->memory, (void *)frame, 1);
+}
+
+const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	xen_pfn_t pfn[XEN_IF_MANY] = {0};
+	int err[XEN_IF_MANY] = {0};
+	void *pages;
+
+	for (size_t i = 0; i < n; i++)
+		pfn[i] = gfn[i];
+	pages = xenforeignmemory_map(xi->memory, xi->domid, PROT_READ, n, pfn, err);
+	for (size_t i = 0; i < n && pages; i++)
+		if (err[i]) {
+			xenforeignmemory_unmap(xi->memory, pages, n);
+			pages = NULL;
+		}
+	return pages;
+}
+
+void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n)
+{
+	xenforeignmemory_unmap(xi->memory, (void *)frames, n);
 }

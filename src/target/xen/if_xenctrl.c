@@ -27,43 +27,41 @@ struct xen_if {
 	xc_interface *xc;
 	unsigned major, minor;
 	uint32_t domid;
-	uint32_t vcpus;
 	bool hvm;
 	union context *contexts;
 };
 
-struct error *xen_if_open(struct xen_if **out)
+struct error *xen_if_open_devices(struct xen_if **out)
 {
 	struct xen_if *xi = calloc(1, sizeof(*xi));
-	struct error *err = NULL;
-	struct xen_domain dom0;
-	int version;
 
 	if (!xi)
 		return error_no_memory();
 	xi->xc = xc_interface_open(&xen_quiet_log, &xen_quiet_log, 0);
 	if (!xi->xc) {
-		err = error_errno(
+		free(xi);
+		return error_errno(
 			ERR_DENIED, errno,
 			"cannot open Xen's control interface; is this the control domain of "
 			"a Xen host, and are you root?");
-	} else {
-		version = xc_version(xi->xc, XENVER_version, NULL);
-		xi->major = (unsigned)version >> 16;
-		xi->minor = version & 0xffff;
-		if (!xen_if_domain(xi, 0, &dom0))
-			err = error_errno(
-				ERR_DENIED, errno,
-				"this is Xen %u.%u, and the libxenctrl that uniprof %s was "
-				"built with cannot talk to it",
-				xi->major, xi->minor, UNIPROF_VERSION);
-	}
-	if (err) {
-		xen_if_close(xi);
-		return err;
 	}
 	*out = xi;
 	return NULL;
+}
+
+struct error *xen_if_begin(struct xen_if *xi)
+{
+	int version = xc_version(xi->xc, XENVER_version, NULL);
+	struct xen_domain dom0;
+
+	xi->major = (unsigned)version >> 16;
+	xi->minor = version & 0xffff;
+	if (xen_if_domain(xi, 0, &dom0))
+		return NULL;
+	return error_errno(ERR_DENIED, errno,
+			   "this is Xen %u.%u, and the libxenctrl that uniprof %s was "
+			   "built with cannot talk to it",
+			   xi->major, xi->minor, UNIPROF_VERSION);
 }
 
 void xen_if_close(struct xen_if *xi)
@@ -115,7 +113,6 @@ struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, 
 {
 	xi->domid = domain->domid;
 	xi->hvm = domain->hvm;
-	xi->vcpus = vcpus;
 	free(xi->contexts);
 	xi->contexts = calloc(vcpus, sizeof(*xi->contexts));
 	return xi->contexts ? NULL : error_no_memory();
@@ -136,22 +133,35 @@ static int read_context(struct xen_if *xi, uint32_t vcpu)
 	return errno == ENODATA ? -ENOENT : -errno;
 }
 
-int xen_if_stop(struct xen_if *xi, struct xen_vcpu *vcpus)
+static int read_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpu)
 {
-	for (uint32_t i = 0; i < xi->vcpus; i++) {
-		xc_vcpuinfo_t info;
+	xc_vcpuinfo_t info;
 
-		if (xc_vcpu_getinfo(xi->xc, xi->domid, i, &info))
-			return -errno;
-		vcpus[i].running = info.running;
-		vcpus[i].blocked = info.blocked;
-		vcpus[i].cpu_ns = info.cpu_time;
-		vcpus[i].context = &xi->contexts[i];
-	}
-	if (xc_domain_pause(xi->xc, xi->domid))
+	if (xc_vcpu_getinfo(xi->xc, xi->domid, id, &info))
 		return -errno;
-	for (uint32_t i = 0; i < xi->vcpus; i++)
-		vcpus[i].status = read_context(xi, i);
+	vcpu->online = info.online;
+	vcpu->running = info.running;
+	vcpu->blocked = info.blocked;
+	vcpu->cpu_ns = info.cpu_time;
+	return 0;
+}
+
+int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus)
+{
+	for (uint32_t i = 0; i < batch->n_states; i++) {
+		int rc = read_state(xi, batch->states[i], &vcpus[batch->states[i]]);
+
+		if (rc)
+			return rc;
+	}
+	if (batch->pause && xc_domain_pause(xi->xc, xi->domid))
+		return -errno;
+	for (uint32_t i = 0; i < batch->n_contexts; i++) {
+		const uint32_t id = batch->contexts[i];
+
+		vcpus[id].status = read_context(xi, id);
+		vcpus[id].context = &xi->contexts[id];
+	}
 	return 0;
 }
 
@@ -168,4 +178,18 @@ const void *xen_if_map(struct xen_if *xi, uint64_t gfn)
 void xen_if_unmap(struct xen_if *xi, const void *frame)
 {
 	munmap((void *)frame, FRAME_SIZE);
+}
+
+const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	xen_pfn_t pfn[XEN_IF_MANY] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		pfn[i] = gfn[i];
+	return xc_map_foreign_pages(xi->xc, xi->domid, PROT_READ, pfn, (int)n);
+}
+
+void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n)
+{
+	munmap((void *)frames, n * FRAME_SIZE);
 }

@@ -2,80 +2,34 @@
 #include "target/xen/xen.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "target/window.h"
 #include "target/xen/vcpu_regs.h"
 
 /*
- * A sample is taken again when memory was missing, with that memory brought
+ * A sample is read without a pause as long as no vCPU that has to be read is
+ * on a CPU: what does not run does not change, and if its CPU time is still
+ * the same afterwards, then it did not run meanwhile. Only a vCPU that runs
+ * has to be stopped, with all the domain.
+ */
+
+/*
+ * A pause is repeated when memory was missing, with that memory brought
  * meanwhile. A guest that keeps changing its tables could keep us busy, so
  * after this many takes what there is must do.
  */
 #define MAX_TAKES 4
 
-/*
- * Copies the stacks of one vCPU; false if a frame was missing that could
- * perhaps be mapped. One that cannot be is where the stack ends for us.
- */
-static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem)
+/* What is mapped before the first sample, around each stack pointer, bytes. */
+#define AHEAD_BELOW (2 * FRAME_SIZE)
+#define AHEAD_ABOVE (8 * FRAME_SIZE)
+
+static int ask_states_again(struct xen_target *xt)
 {
-	const struct arch *arch = xt->base.info.arch;
-	const struct regs *regs = &vcpu->regs;
-	uint64_t gfn;
+	struct xen_vcpus *vcpus = &xt->vcpus;
+	const struct xen_batch batch = {.states = vcpus->read.id, .n_states = vcpus->read.n};
 
-	vcpu->other.len = 0;
-	if (!window_copy(arch, regs, vcpu->want, mem, vcpu->buffer, &vcpu->stack, &gfn)) {
-		vcpu->stack.cut = false;
-		if (!frames_refused(xt->frames, gfn))
-			return false;
-	}
-	if (!vcpu->other_want)
-		return true;
-	return window_copy_at(arch, regs, vcpu->other_va, vcpu->other_want, mem, vcpu->other_buffer,
-			      &vcpu->other, &gfn) ||
-	       frames_refused(xt->frames, gfn);
-}
-
-static bool copy_stacks(struct xen_target *xt, struct sample *sample, const struct physmem *mem)
-{
-	bool whole = true;
-
-	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		struct vcpu_sample *vcpu = &sample->vcpu[i];
-
-		vcpu->online = xt->vcpus[i].status == 0;
-		if (!vcpu->online)
-			continue;
-		xen_regs_for_copy(xt->context, xt->vcpus[i].context, &vcpu->regs);
-		whole &= copy_vcpu(xt, vcpu, mem);
-	}
-	return whole;
-}
-
-/* One take: everything between stop and go is this and what it calls. */
-int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool *whole)
-{
-	uint64_t start = clock_now_ns();
-	int rc;
-
-	guard_set(xt->guard_page, GUARD_MAYBE);
-	rc = xen_if_stop(xt->xi, xt->vcpus);
-	if (rc) {
-		guard_set(xt->guard_page, GUARD_RUNNING);
-		return rc;
-	}
-	guard_set(xt->guard_page, GUARD_STOPPED);
-	*whole = copy_stacks(xt, sample, mem);
-	guard_set(xt->guard_page, GUARD_MAYBE);
-	rc = xen_if_go(xt->xi);
-	/* Should this ever fail, the guard tries once more when we end. */
-	if (!rc || rc == -ESRCH)
-		guard_set(xt->guard_page, GUARD_RUNNING);
-	sample->time_ns = start;
-	sample->paused_ns = clock_now_ns() - start;
-	return rc;
+	return xen_if_batch(xt->xi, &batch, vcpus->now);
 }
 
 /* Maps what the copies of the last take would have needed; the guest runs meanwhile. */
@@ -83,38 +37,114 @@ static void bring(struct xen_target *xt, struct sample *sample)
 {
 	const struct physmem mem = {frames_bring, xt->frames};
 
-	for (uint32_t i = 0; i < sample->vcpus; i++)
-		if (sample->vcpu[i].online)
-			(void)copy_vcpu(xt, &sample->vcpu[i], &mem);
+	(void)xen_copy_stacks(xt, sample, &mem);
+}
+
+static int read_paused(struct xen_target *xt, struct sample *sample, bool first)
+{
+	const struct physmem mem = {frames_find, xt->frames};
+	bool whole = false;
+
+	for (;; first = false) {
+		int rc = xen_take(xt, sample, &mem, first, &whole);
+
+		if (rc || whole || sample->retakes + 1 == MAX_TAKES)
+			return rc;
+		sample->retakes++;
+		sample->stolen_ns += sample->paused_ns;
+		bring(xt, sample);
+		xen_vcpus_repeat(&xt->vcpus);
+	}
+}
+
+/* *torn: a vCPU that has to be read runs, or ran while it was read. */
+static int read_running(struct xen_target *xt, struct sample *sample, bool *torn)
+{
+	const struct physmem mem = {frames_bring, xt->frames};
+	int rc = xen_ask(xt, false);
+
+	if (rc)
+		return rc;
+	xen_vcpus_note(&xt->vcpus, sample, true);
+	*torn = xt->vcpus.running;
+	if (*torn || !xt->vcpus.read.n)
+		return 0;
+	rc = xen_ask_late(xt);
+	if (rc)
+		return rc;
+	(void)xen_copy_stacks(xt, sample, &mem);
+	rc = ask_states_again(xt);
+	*torn = !rc && !xen_vcpus_still(&xt->vcpus);
+	return rc;
+}
+
+static void map_around(struct xen_target *xt, const struct regs *regs)
+{
+	const struct physmem mem = {frames_bring, xt->frames};
+	uint64_t va = (regs->sp & ~(uint64_t)(FRAME_SIZE - 1)) - AHEAD_BELOW;
+
+	for (unsigned done = 0; done < AHEAD_BELOW + AHEAD_ABOVE; done += FRAME_SIZE) {
+		struct xlate at = {0};
+
+		if (xt->base.info.arch->translate(&regs->mmu, va + done, &mem, &at) == XLATE_OK)
+			(void)frames_bring(xt->frames, at.addr >> FRAME_SHIFT);
+	}
 }
 
 /*
- * A vCPU that wants to run and has run since the last sample counts as
- * running, even if it is not on a CPU at this very moment: on a machine with
- * one CPU it is we who have just taken its place.
+ * Maps tables and stacks of all vCPUs before the guest is first stopped: the
+ * first foreign mapping of a process can take seconds.
  */
-static enum vcpu_state state_of(const struct xen_target *xt, uint32_t i)
+static int map_ahead(struct xen_target *xt, const struct sample *sample)
 {
-	const struct xen_vcpu *vcpu = &xt->vcpus[i];
+	struct xen_vcpus *vcpus = &xt->vcpus;
+	const struct xen_batch batch = {.contexts = vcpus->online.id,
+					.n_contexts = vcpus->online.n};
+	const uint64_t start_ns = clock_now_ns();
+	int rc = xen_if_batch(xt->xi, &batch, vcpus->now);
 
-	if (vcpu->running)
-		return VCPU_RUNNING;
-	if (vcpu->blocked)
-		return VCPU_BLOCKED;
-	return !xt->first && vcpu->cpu_ns != xt->cpu_ns[i] ? VCPU_RUNNING : VCPU_RUNNABLE;
+	xen_expect_fit(xt, sample, clock_now_ns() - start_ns);
+	for (uint32_t i = 0; !rc && i < vcpus->online.n; i++) {
+		const struct xen_vcpu *vcpu = &vcpus->now[vcpus->online.id[i]];
+		struct regs regs;
+
+		if (vcpu->status)
+			continue;
+		xen_regs_for_copy(xt->context, vcpu->context, &regs);
+		map_around(xt, &regs);
+	}
+	return rc;
+}
+
+static int read_all(struct xen_target *xt, struct sample *sample)
+{
+	const bool pause = xt->vcpus.running || xt->base.always_pause;
+	bool torn = false;
+	int rc;
+
+	xen_vcpus_expect(&xt->vcpus, sample);
+	sample->time_ns = clock_now_ns();
+	if (pause)
+		return read_paused(xt, sample, true);
+	rc = read_running(xt, sample, &torn);
+	if (rc || !torn)
+		return rc;
+	xen_vcpus_repeat(&xt->vcpus);
+	return read_paused(xt, sample, false);
 }
 
 void xen_finish(struct xen_target *xt, struct sample *sample)
 {
-	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		struct vcpu_sample *vcpu = &sample->vcpu[i];
+	const struct xen_vcpus *vcpus = &xt->vcpus;
 
-		vcpu->state = state_of(xt, i);
-		xt->cpu_ns[i] = xt->vcpus[i].cpu_ns;
-		if (vcpu->online)
-			xen_regs_full(xt->context, xt->vcpus[i].context, &vcpu->regs);
+	for (uint32_t i = 0; i < vcpus->read.n; i++) {
+		const uint32_t id = vcpus->read.id[i];
+		struct vcpu_sample *vcpu = &sample->vcpu[id];
+
+		if (vcpu->online && !vcpu->given_up)
+			xen_regs_full(xt->context, vcpus->now[id].context, &vcpu->regs);
 	}
-	xt->first = false;
+	xen_vcpus_done(&xt->vcpus, sample);
 	frames_tick(xt->frames);
 }
 
@@ -128,22 +158,18 @@ struct error *xen_failed(const struct xen_target *xt, int rc)
 struct error *xen_sample(struct target *target, struct sample *sample)
 {
 	struct xen_target *xt = (struct xen_target *)target;
-	const struct physmem mem = {frames_find, xt->frames};
-	bool whole = false;
+	int rc = 0;
 
 	sample->retakes = 0;
+	sample->paused_ns = 0;
 	sample->stolen_ns = 0;
-	for (;;) {
-		int rc = xen_take(xt, sample, &mem, &whole);
-
-		if (rc)
-			return xen_failed(xt, rc);
-		if (whole || sample->retakes + 1 == MAX_TAKES)
-			break;
-		sample->retakes++;
-		sample->stolen_ns += sample->paused_ns;
-		bring(xt, sample);
-	}
+	if (!xt->mapped_ahead)
+		rc = map_ahead(xt, sample);
+	xt->mapped_ahead = true;
+	if (!rc)
+		rc = read_all(xt, sample);
+	if (rc)
+		return xen_failed(xt, rc);
 	xen_finish(xt, sample);
 	return NULL;
 }

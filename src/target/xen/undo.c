@@ -1,10 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/xen/undo.h"
 
+struct error *xen_undo_open(struct xen_undo *undo, const struct xen_domain *domain)
+{
+	struct descriptors before;
+	struct error *err;
+
+	undo->domain = *domain;
+	descriptors_look(&before);
+	err = xen_if_open_devices(&undo->xi);
+	if (err)
+		return err;
+	descriptors_look(&undo->devices);
+	descriptors_subtract(&undo->devices, &before);
+	return NULL;
+}
+
+void xen_undo_close(struct xen_undo *undo)
+{
+	xen_if_close(undo->xi);
+}
+
+static const struct descriptors *keeps(void *ctx)
+{
+	struct xen_undo *undo = ctx;
+
+	return &undo->devices;
+}
+
 static bool prepare(void *ctx)
 {
 	struct xen_undo *undo = ctx;
-	struct error *err = xen_if_open(&undo->xi);
+	struct error *err = xen_if_begin(undo->xi);
 
 	if (!err)
 		err = xen_if_attach(undo->xi, &undo->domain, 1);
@@ -29,4 +56,4 @@ static void undo_pause(void *ctx, enum guard_phase phase)
 	(void)xen_if_go(undo->xi);
 }
 
-const struct guard_ops xen_guard_ops = {.prepare = prepare, .undo = undo_pause};
+const struct guard_ops xen_guard_ops = {.keeps = keeps, .prepare = prepare, .undo = undo_pause};

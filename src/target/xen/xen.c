@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "target/xen/guest.h"
+#include "target/xen/vcpu_regs.h"
 
 #define PAUSE_LOOK_NS 1000000u
 
@@ -19,10 +20,11 @@ static void xen_close(struct target *target)
 	struct xen_target *xt = (struct xen_target *)target;
 
 	guard_stop(xt->guard);
+	xen_undo_close(&xt->undo);
+	free(xt->trails);
 	frames_free(xt->frames);
 	xen_if_close(xt->xi);
-	free(xt->vcpus);
-	free(xt->cpu_ns);
+	xen_vcpus_free(&xt->vcpus);
 	free(xt);
 }
 
@@ -79,6 +81,17 @@ static struct error *check_domain(const struct xen_target *xt)
 	return NULL;
 }
 
+/* Some architectures show in their registers alone. */
+static const struct arch *arch_of(struct xen_target *xt)
+{
+	const uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+	const struct xen_batch batch = {.contexts = &first, .n_contexts = 1};
+	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
+	const bool known = !xen_if_batch(xt->xi, &batch, xt->vcpus.now) && !vcpu->status;
+
+	return xen_context_arch(xt->context, known ? vcpu->context : NULL);
+}
+
 static struct error *prepare(struct xen_target *xt, struct xen_store *store)
 {
 	struct target_info *info = &xt->base.info;
@@ -88,10 +101,7 @@ static struct error *prepare(struct xen_target *xt, struct xen_store *store)
 	info->vcpus = xen_if_vcpus(xt->xi, xt->domain.domid);
 	if (!info->vcpus)
 		return error_new(ERR_GUEST, "domain %u has no vCPUs (yet?)", xt->domain.domid);
-	xt->context = xt->domain.hvm			      ? XEN_CONTEXT_HVM
-		      : xen_if_pv32(xt->xi, xt->domain.domid) ? XEN_CONTEXT_PV32
-							      : XEN_CONTEXT_PV64;
-	info->arch = xt->context == XEN_CONTEXT_PV32 ? &arch_x86_32 : &arch_x86_64;
+	xt->context = xen_context_kind(xt->xi, &xt->domain);
 	snprintf(info->id, sizeof(info->id), "%u", xt->domain.domid);
 	snprintf(info->type, sizeof(info->type), "%s", xt->domain.hvm ? "hvm" : "pv");
 	xen_guest_name(store, xt->domain.domid, info->name, sizeof(info->name));
@@ -100,18 +110,25 @@ static struct error *prepare(struct xen_target *xt, struct xen_store *store)
 	xen_if_version(xt->xi, &major, &minor);
 	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", major, minor, xen_if_name);
 
-	xt->first = true;
-	xt->vcpus = calloc(info->vcpus, sizeof(*xt->vcpus));
-	xt->cpu_ns = calloc(info->vcpus, sizeof(*xt->cpu_ns));
-	if (!xt->vcpus || !xt->cpu_ns)
-		return error_no_memory();
+	xt->fit = 1;
+	err = xen_vcpus_new(&xt->vcpus, info->vcpus);
+	if (err)
+		return err;
 	err = xen_if_attach(xt->xi, &xt->domain, info->vcpus);
 	if (!err)
 		err = frames_new(xt->xi, &xt->frames);
+	xt->trails = calloc(info->vcpus, sizeof(*xt->trails));
+	if (!err && !xt->trails)
+		err = error_no_memory();
+	if (!err && xen_vcpus_refresh(&xt->vcpus, xt->xi))
+		err = error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
+				xt->domain.domid);
 	if (err)
 		return err;
-	xt->undo.domain = xt->domain;
-	err = guard_start(&xen_guard_ops, &xt->undo, &xt->guard);
+	info->arch = arch_of(xt);
+	err = xen_undo_open(&xt->undo, &xt->domain);
+	if (!err)
+		err = guard_start(&xen_guard_ops, &xt->undo, &xt->guard);
 	if (!err)
 		xt->guard_page = guard_page(xt->guard);
 	return err;
@@ -179,6 +196,7 @@ static enum target_life xen_life(struct target *target)
 		return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
 	if (guard_failed(xt))
 		return LIFE_UNGUARDED;
+	(void)xen_vcpus_refresh(&xt->vcpus, xt->xi);
 	return domain.paused && paused_for_long(xt) ? LIFE_PAUSED : LIFE_RUNS;
 }
 
@@ -232,5 +250,6 @@ const struct target_ops target_xen = {
 	.snapshot = xen_snapshot,
 	.life = xen_life,
 	.read = xen_read,
+	.registers = xen_registers,
 	.list = xen_list,
 };

@@ -6,34 +6,67 @@
 
 #include "target/target.h"
 #include "target/guard.h"
+#include "target/window.h"
 #include "target/xen/frames.h"
 #include "target/xen/undo.h"
+#include "target/xen/vcpus.h"
 #include "target/xen/xen_if.h"
+
+/* The end of a pause whose length has a bound. */
+struct hurry {
+	uint64_t until_ns; /* CLOCK_MONOTONIC; frames are found until then */
+	bool over;	   /* one was not, for that reason */
+};
 
 struct xen_target {
 	struct target base;
 	struct xen_if *xi;
 	struct frames *frames;
+	struct window_trail
+		*trails;    /* of each vCPU's stack, as long as the frames are not cleared */
+	uint64_t clearings; /* as of the trails */
 	struct guard *guard;
 	struct guard_page *guard_page;
 	struct xen_undo undo; /* the guard's context */
 	struct xen_domain domain;
 	enum xen_context context;
-	struct xen_vcpu *vcpus; /* [base.info.vcpus]: the last stop */
-	uint64_t *cpu_ns;	/* [base.info.vcpus]: CPU time at the sample before */
-	bool first;		/* no sample yet: cpu_ns says nothing */
+	struct xen_vcpus vcpus;
+	bool mapped_ahead; /* the first sample is behind us */
+	struct hurry hurry;
+	uint32_t fit; /* contexts that are read in one pause, when its length has a bound */
 };
 
-/* One stop and go with the copies between; negative errno as from xen_if_stop and xen_if_go. */
-int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool *whole);
+/* Reads states of all on-line vCPUs and the contexts of xt->vcpus.ahead; negative errno. */
+int xen_ask(struct xen_target *xt, bool pause);
+/* Reads the contexts of xt->vcpus.late. */
+int xen_ask_late(struct xen_target *xt);
 
-/* Fills in what needs no pause: states and all registers. Once a sample. */
+/* Chooses xt->fit before the first pause: all contexts took `took_ns` without one. */
+void xen_expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns);
+
+/*
+ * Copies the stacks of the vCPUs in xt->vcpus.read, whose contexts are here;
+ * false if a frame was missing.
+ */
+bool xen_copy_stacks(struct xen_target *xt, struct sample *sample, const struct physmem *mem);
+
+/*
+ * One pause: states, contexts, copies; negative errno as from xen_if_batch and
+ * xen_if_go. xt->vcpus.ahead says what is expected to be read, xt->vcpus.read
+ * what was. *whole: no frame was missing. `first`: no states were noted yet in
+ * this sample.
+ */
+int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool first,
+	     bool *whole);
+
+/* Fills in what needs no hurry: all registers. Once a sample. */
 void xen_finish(struct xen_target *xt, struct sample *sample);
 
 struct error *xen_failed(const struct xen_target *xt, int rc);
 
 struct error *xen_sample(struct target *target, struct sample *sample);
 struct error *xen_snapshot(struct target *target, struct sample *sample);
+void xen_registers(struct target *target, uint32_t vcpu, struct registers *out);
 size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, void *buf, size_t len);
 
 #endif

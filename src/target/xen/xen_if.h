@@ -22,7 +22,17 @@ struct xen_if;
 /* "libxencall" or "libxenctrl": goes into recordings and traces. */
 extern const char xen_if_name[];
 
-/* Opens the hypervisor and finds out which interface version it speaks. ERR_DENIED if not. */
+/*
+ * Opens the hypervisor's devices, which takes rights that nothing afterwards
+ * takes. Until xen_if_begin, the handle may be carried over into a process
+ * forked from this one; hypercall buffers are not inherited. ERR_DENIED.
+ */
+struct error *xen_if_open_devices(struct xen_if **out);
+
+/* Finds out which interface version the hypervisor speaks: then all calls may be made. ERR_DENIED. */
+struct error *xen_if_begin(struct xen_if *xi);
+
+/* Both. */
 struct error *xen_if_open(struct xen_if **out);
 void xen_if_close(struct xen_if *xi);
 
@@ -54,33 +64,53 @@ enum xen_context {
 	XEN_CONTEXT_PV64, /* vcpu_guest_context_t (xen/xen.h) */
 	XEN_CONTEXT_PV32, /* vcpu_guest_context_x86_32_t (xen/foreign/x86_32.h) */
 	XEN_CONTEXT_HVM,  /* struct hvm_hw_cpu (xen/hvm/save.h) */
+	XEN_CONTEXT_ARM,  /* vcpu_guest_context_t (xen/xen.h), 64 and 32 bits */
 };
 
 struct xen_vcpu {
-	int status;	       /* 0: context is valid; -ENOENT: off-line; else why there is none */
-	bool running, blocked; /* just before the pause */
-	uint64_t cpu_ns;       /* CPU time that it has used */
-	const void *context;   /* belongs to the interface, valid until the next stop */
+	/* As of the last batch that asked for its state: */
+	bool online;
+	bool running;	 /* on a CPU at that moment */
+	bool blocked;	 /* waits for an event */
+	uint64_t cpu_ns; /* CPU time that it has used; grows as long as it runs */
+	/* As of the last batch that asked for its context: */
+	int status;	     /* 0: context is valid; -ENOENT: off-line; else why there is none */
+	const void *context; /* belongs to the interface, valid until that batch */
+};
+
+/* What to ask in one go: states of some vCPUs, then perhaps a pause, then contexts. */
+struct xen_batch {
+	const uint32_t *states; /* ids of vCPUs */
+	uint32_t n_states;
+	const uint32_t *contexts; /* ids of vCPUs */
+	uint32_t n_contexts;
+	bool pause;
 };
 
 /*
- * Chooses the domain for stop, go and map, and allocates their buffers: after
- * this, stop and go allocate nothing.
+ * Chooses the domain for the calls below, and allocates their buffers: after
+ * this, batch and go allocate nothing.
  */
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus);
 
 /*
- * Asks for the states of all vCPUs, pauses the domain and reads the registers
- * of all vCPUs. 0: the domain is paused, and vcpus[] is filled. Negative
- * errno: it is not paused by us (-ESRCH: it is gone).
+ * Carries out a batch, in its order, and fills in those of vcpus[] that it is
+ * about. 0: all was asked, and if the batch says so the domain is paused.
+ * Negative errno: it is not paused by us (-ESRCH: it is gone). Without a
+ * pause, each context is that of one moment, but not the same one for all.
  */
-int xen_if_stop(struct xen_if *xi, struct xen_vcpu *vcpus);
+int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus);
 
-/* Undoes one stop. */
+/* Undoes one pause. */
 int xen_if_go(struct xen_if *xi);
 
 /* Maps one frame of the attached domain, read-only; NULL if it cannot be. */
 const void *xen_if_map(struct xen_if *xi, uint64_t gfn);
 void xen_if_unmap(struct xen_if *xi, const void *frame);
+
+/* The same for up to XEN_IF_MANY frames at once, one behind the other; NULL if one of them fails. */
+#define XEN_IF_MANY 128u
+const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n);
+void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n);
 
 #endif

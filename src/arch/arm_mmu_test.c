@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "arch/arm_mmu.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Guest memory: a few 4 KiB frames, anywhere in the physical address space. */
+struct memory {
+	uint64_t gfn[16];
+	uint8_t bytes[16][FRAME_SIZE];
+	size_t n;
+};
+
+static const void *frame(void *ctx, uint64_t gfn)
+{
+	struct memory *memory = ctx;
+
+	for (size_t i = 0; i < memory->n; i++)
+		if (memory->gfn[i] == gfn)
+			return memory->bytes[i];
+	return NULL;
+}
+
+static void put(struct memory *memory, uint64_t phys, uint64_t entry, size_t size)
+{
+	size_t i = 0;
+
+	while (i < memory->n && memory->gfn[i] != phys >> FRAME_SHIFT)
+		i++;
+	assert_true(i < 16);
+	if (i == memory->n)
+		memory->gfn[memory->n++] = phys >> FRAME_SHIFT;
+	memcpy(memory->bytes[i] + (phys & (FRAME_SIZE - 1)), &entry, size);
+}
+
+static enum xlate_status go(struct memory *memory, const struct mmu *mmu, uint64_t va,
+			    struct xlate *out)
+{
+	const struct physmem mem = {.frame = frame, .ctx = memory};
+
+	memset(out, 0, sizeof(*out));
+	return arm_translate(mmu, va, &mem, out);
+}
+
+#define assert_maps(memory, mmu, va, phys, bytes)                     \
+	do {                                                          \
+		struct xlate x_;                                      \
+		assert_int_equal(go(memory, mmu, va, &x_), XLATE_OK); \
+		assert_int_equal(x_.addr, phys);                      \
+		assert_int_equal(x_.left, bytes);                     \
+	} while (0)
+
+#define assert_status(memory, mmu, va, status)                      \
+	do {                                                        \
+		struct xlate x_;                                    \
+		assert_int_equal(go(memory, mmu, va, &x_), status); \
+	} while (0)
+
+static void short_descriptors(void **state)
+{
+	static struct memory memory;
+	const struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x4000 | 0x6a};
+
+	/* 0x80112345: entry 0x801 of the first level, 0x12 of the second. */
+	put(&memory, 0x4000 + 0x801 * 4, 0x20000 | 0x400 | 1, 4);
+	put(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x7e, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x60007345, 0xcbb);
+	put(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x3f, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x60007345, 0xcbb);
+	put(&memory, 0x20400 + 0x12 * 4, 0x60070000 | 0x55, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x60072345, 0xdcbb);
+	put(&memory, 0x20400 + 0x12 * 4, 0x60007000, 4);
+	assert_status(&memory, &mmu, 0x80112345, XLATE_ABSENT);
+	assert_status(&memory, &mmu, 0x90012345, XLATE_ABSENT);
+}
+
+static void sections_and_supersections(void **state)
+{
+	static struct memory memory;
+	const struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x4000};
+
+	put(&memory, 0x4000 + 0x801 * 4, 0x60300000 | 0xc0e, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x60312345, 0xedcbb);
+	/* Bits 23:20 are bits 35:32 of the address, bits 8:5 are 39:36. */
+	put(&memory, 0x4000 + 0x801 * 4, 0x61000000 | 0x00500000 | 0x40000 | 0x00a0 | 2, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x5561112345, 0xeedcbb);
+}
+
+static void two_tables_of_short_descriptors(void **state)
+{
+	static struct memory memory;
+	/* N = 2: the first table has the lowest GiB and is of 4 KiB. */
+	struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x5000, .root_high = 0x8000, .control = 2};
+
+	put(&memory, 0x5000 + 0x012 * 4, 0x60100000 | 2, 4);
+	put(&memory, 0x9000 + 0x012 * 4, 0x60300000 | 2, 4);
+	assert_maps(&memory, &mmu, 0x01212345, 0x60112345, 0xedcbb);
+	assert_maps(&memory, &mmu, 0x41212345, 0x60312345, 0xedcbb);
+	assert_status(&memory, &mmu, 0x80112345, XLATE_MISSING);
+	put(&memory, 0xa000 + 0x001 * 4, 0x60200000 | 2, 4);
+	assert_maps(&memory, &mmu, 0x80112345, 0x60212345, 0xedcbb);
+	mmu.control |= 1 << 4;
+	assert_status(&memory, &mmu, 0x01212345, XLATE_ABSENT);
+	mmu.control |= 1 << 5;
+	assert_status(&memory, &mmu, 0x80112345, XLATE_ABSENT);
+}
+
+static void long_descriptors(void **state)
+{
+	static struct memory memory;
+	const struct mmu mmu = {.mode = MMU_ARM_LPAE,
+				.root = 0x002a000000004020,
+				.control = ARM_TTBCR_EAE};
+
+	/* 0x80403abc: entries 2, 2 and 3. */
+	put(&memory, 0x4020 + 2 * 8, 0x5000 | 3, 8);
+	put(&memory, 0x5000 + 2 * 8, 0x6000 | 3, 8);
+	put(&memory, 0x6000 + 3 * 8, 0x0040001280007000 | 0x703, 8);
+	assert_maps(&memory, &mmu, 0x80403abc, 0x1280007abc, 0x544);
+	put(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x701, 8);
+	assert_status(&memory, &mmu, 0x80403abc, XLATE_ABSENT);
+	put(&memory, 0x5000 + 2 * 8, 0x80200000 | 0x701, 8);
+	assert_maps(&memory, &mmu, 0x80403abc, 0x80203abc, 0x1fc544);
+	put(&memory, 0x4020 + 2 * 8, 0xc0000000 | 0x701, 8);
+	assert_maps(&memory, &mmu, 0x80403abc, 0xc0403abc, 0x3fbfc544);
+	put(&memory, 0x4020 + 2 * 8, 0, 8);
+	assert_status(&memory, &mmu, 0x80403abc, XLATE_ABSENT);
+	put(&memory, 0x4020 + 2 * 8, 0x77000 | 3, 8);
+	assert_status(&memory, &mmu, 0x80403abc, XLATE_MISSING);
+}
+
+/* What translates the first and the last byte of each GiB: 0, 1 for TTBR0, TTBR1, or x for a fault. */
+static void expect_choice(uint32_t t0sz, uint32_t t1sz, const char *expected)
+{
+	static struct memory memory;
+	const struct mmu mmu = {.mode = MMU_ARM_LPAE,
+				.root = 0x10000,
+				.root_high = 0x20000,
+				.control = ARM_TTBCR_EAE | t0sz | t1sz << 16};
+
+	memset(&memory, 0, sizeof(memory));
+	for (unsigned i = 0; i < 8; i++) {
+		const uint64_t va = (uint64_t)(i / 2) << 30 | (i & 1 ? 0x3fffffff : 0);
+		struct xlate x;
+		const enum xlate_status status = go(&memory, &mmu, va, &x);
+		const char seen = status == XLATE_ABSENT ? 'x' : x.gfn >> 4 == 1 ? '0' : '1';
+
+		assert_int_equal(seen, expected[i]);
+	}
+}
+
+/* DDI 0487, table G5-3, "Use of TTBR0 and TTBR1, Long-descriptor format". */
+static void which_table_translates_what(void **state)
+{
+	expect_choice(0, 0, "00000000");
+	expect_choice(1, 0, "00001111");
+	expect_choice(2, 0, "00111111");
+	expect_choice(0, 1, "00001111");
+	expect_choice(0, 2, "00000011");
+	expect_choice(1, 1, "00001111");
+	expect_choice(2, 2, "00xxxx11");
+}
+
+static void small_spaces_begin_at_the_second_level(void **state)
+{
+	static struct memory memory;
+	struct mmu mmu = {.mode = MMU_ARM_LPAE,
+			  .root_high = 0x8000,
+			  .control = ARM_TTBCR_EAE | 2u << 16};
+
+	/* 0xc0403abc: entries 2 and 3. */
+	put(&memory, 0x8000 + 2 * 8, 0x6000 | 3, 8);
+	put(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x703, 8);
+	assert_maps(&memory, &mmu, 0xc0403abc, 0x80007abc, 0x544);
+	mmu.control |= 1 << 23;
+	assert_status(&memory, &mmu, 0xc0403abc, XLATE_ABSENT);
+}
+
+static void without_mmu_addresses_are_physical(void **state)
+{
+	const struct mmu mmu = {.mode = MMU_OFF};
+
+	assert_maps(NULL, &mmu, 0x40001234, 0x40001234, 0xdcc);
+	assert_status(NULL, &mmu, 0x140001234, XLATE_ABSENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(short_descriptors),
+		cmocka_unit_test(sections_and_supersections),
+		cmocka_unit_test(two_tables_of_short_descriptors),
+		cmocka_unit_test(long_descriptors),
+		cmocka_unit_test(which_table_translates_what),
+		cmocka_unit_test(small_spaces_begin_at_the_second_level),
+		cmocka_unit_test(without_mmu_addresses_are_physical),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

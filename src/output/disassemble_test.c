@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "output/disassemble.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* push %rbp; mov %rsp,%rbp; call to 0x1000 + 9 + 0x10; a two-byte jump back to 0x1000; no instruction. */
+static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0xe8, 0x10, 0, 0, 0, 0xeb, 0xf5, 0x0f, 0xff};
+
+static void code_is_shown_with_what_it_leads_to(void **state)
+{
+	struct disassembler *disassembler = disassembler_open();
+	struct code_line lines[8];
+	size_t n;
+
+	if (!disassembler) {
+		print_message("# no libcapstone here, or none at build time\n");
+		skip();
+	}
+	n = disassemble(disassembler, 8, 0x1000, code, 11, lines, 8);
+	assert_int_equal(n, 4);
+	assert_string_equal(lines[0].text, "pushq %rbp");
+	assert_string_equal(lines[1].text, "movq %rsp, %rbp");
+	assert_int_equal(lines[1].va, 0x1001);
+	assert_int_equal(lines[1].len, 3);
+	assert_int_equal(lines[2].target, 0x1019);
+	assert_int_equal(lines[3].target, 0x1000);
+	assert_int_equal(lines[0].target, 0);
+	/* In 32-bit mode, 0x48 is an instruction of its own. */
+	assert_int_equal(disassemble(disassembler, 4, 0x1000, code, 11, lines, 8), 5);
+	assert_int_equal(disassemble(disassembler, 8, 0x1000, code, 11, lines, 2), 2);
+	assert_int_equal(disassemble(disassembler, 8, 0x1000, code, 0, lines, 8), 0);
+	disassembler_close(disassembler);
+}
+
+static void the_longest_instructions_have_room(void **state)
+{
+	struct disassembler *disassembler = disassembler_open();
+	uint8_t prefixes[64];
+	struct code_line lines[64];
+
+	/* Nothing but prefixes, then a long instruction with as many as fit. */
+	memset(prefixes, 0x66, sizeof(prefixes));
+	(void)disassemble(disassembler, 8, 0, prefixes, sizeof(prefixes), lines, 64);
+	memcpy(prefixes + 5, "\x48\xc7\x84\x24\x11\x11\x11\x11\x22\x22\x22\x22", 12);
+	(void)disassemble(disassembler, 8, UINT64_MAX - 4, prefixes, sizeof(prefixes), lines, 64);
+	disassembler_close(disassembler);
+}
+
+static void without_a_disassembler_there_are_no_lines(void **state)
+{
+	struct code_line line;
+
+	assert_int_equal(disassemble(NULL, 8, 0, code, sizeof(code), &line, 1), 0);
+	disassembler_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(code_is_shown_with_what_it_leads_to),
+		cmocka_unit_test(the_longest_instructions_have_room),
+		cmocka_unit_test(without_a_disassembler_there_are_no_lines),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

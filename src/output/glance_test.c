@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "output/glance.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "arch/x86_registers.h"
+#include "symbol/table.h"
+
+/* A guest that stands in `leaf`, which `main` called; with a name that no terminal should see. */
+struct fixture {
+	struct target_info info;
+	struct images *images;
+	struct regs regs;
+	struct window window;
+	uint8_t stack[64];
+	struct frame frames[3];
+	struct glance_vcpu vcpus[2];
+	struct glance glance;
+	struct glance_style style;
+};
+
+static void put_word(uint8_t *to, uint64_t value)
+{
+	for (int i = 0; i < 8; i++)
+		to[i] = (uint8_t)(value >> 8 * i);
+}
+
+static void fill_vcpu(struct fixture *f)
+{
+	struct glance_vcpu *vcpu = &f->vcpus[0];
+
+	f->regs = (struct regs){.pc = 0x1008,
+				.sp = 0x7000,
+				.flags = 0x246,
+				.word = 8,
+				.gp_valid = 0xffff,
+				.gp = {[0] = 0xabc, [7] = 0x7000}};
+	put_word(f->stack + 8, 0x2010);
+	put_word(f->stack + 16, 0x41424344);
+	f->window = (struct window){.va = 0x7000, .len = sizeof(f->stack), .bytes = f->stack};
+	f->frames[0] = (struct frame){0x1008, FRAME_PC, TRUST_SURE};
+	f->frames[1] = (struct frame){0x2010, FRAME_RETURN, TRUST_GUESS};
+	f->frames[2] = (struct frame){0x99999, FRAME_RETURN, TRUST_SURE};
+	*vcpu = (struct glance_vcpu){.online = true,
+				     .state = VCPU_RUNNING,
+				     .regs = &f->regs,
+				     .stack = &f->window,
+				     .frames = f->frames,
+				     .n_frames = 3,
+				     .end = UNWIND_BROKEN,
+				     .n_code = 1};
+	vcpu->code[0] = (struct code_line){.va = 0x1008,
+					   .len = 1,
+					   .bytes = {0x55},
+					   .here = true,
+					   .text = "pushq %rbp",
+					   .target = 0x2000};
+	x86_registers_general(&f->regs, 0x1008, &vcpu->registers);
+	registers_add(&vcpu->registers, REGISTER_CONTROL, "cr0", 8, 0x80000001, &x86_cr0);
+	registers_add(&vcpu->registers, REGISTER_DEBUG, "dr7", 8, 0x400, NULL);
+	registers_segment(&vcpu->registers, &(struct register_segment){.name = "cs",
+								       .selector = 0x10,
+								       .has_selector = true,
+								       .has_attributes = true,
+								       .attributes = 0xa9b});
+	f->vcpus[1] = (struct glance_vcpu){.id = 1};
+}
+
+static void setup(struct fixture *f)
+{
+	static const char table[] = "1000 T leaf\n2000 T ma\033[31min\n3000 T end\n";
+	struct symbols *symbols;
+
+	*f = (struct fixture){.info = {.id = "3",
+				       .type = "pv",
+				       .host = "Xen 4.17",
+				       .vcpus = 2,
+				       .arch = &arch_x86_64,
+				       .name = "web\033[2J"},
+			      .style = {.lines = 8, .bytes_per_line = 32}};
+	fill_vcpu(f);
+	assert_null(nm_read("test", strdup(table), strlen(table), &symbols));
+	assert_null(images_new(&f->images));
+	assert_null(images_add_tables(f->images, "test", symbols, NULL));
+	f->glance = (struct glance){.scheme = "xen",
+				    .info = &f->info,
+				    .n_vcpus = 2,
+				    .vcpus = f->vcpus,
+				    .paused_ns = 12300,
+				    .n_memory = 2};
+	f->glance.memory[0] = (struct glance_memory){
+		.va = 0x7008, .len = 16, .asked = 64, .as_stack = true, .bytes = f->stack + 8};
+	f->glance.memory[1] =
+		(struct glance_memory){.va = 0x7010, .len = 8, .asked = 8, .bytes = f->stack + 16};
+	assert_null(namer_new(f->images, NULL, &f->glance.namer));
+}
+
+static void teardown(struct fixture *f)
+{
+	namer_free(f->glance.namer);
+	images_free(f->images);
+}
+
+static char *as_text(const struct fixture *f)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_null(glance_write_text(&f->glance, &f->style, out));
+	assert_int_equal(fclose(out), 0);
+	return text;
+}
+
+static json_t *as_json(const struct fixture *f)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	json_t *json;
+
+	assert_null(glance_write_json(&f->glance, out));
+	assert_int_equal(fclose(out), 0);
+	json = json_loads(text, 0, NULL);
+	assert_non_null(json);
+	free(text);
+	return json;
+}
+
+static void has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("no \"%s\" in:\n%s", part, text);
+}
+
+static void text_shows_everything_with_names(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	text = as_text(&f);
+	has(text, "guest    xen:3 \"web");
+	has(text, "stopped for 12.3 us for this look");
+	has(text, "vCPU 0   running; in kernel mode, 64 bits");
+	has(text, "rip      0000000000001008  leaf+0x8\n");
+	has(text, "rflags   0000000000000246  IF ZF PF\n");
+	has(text, "rax      0000000000000abc  rbx ");
+	has(text, "cr0         0000000080000001  PG PE\n");
+	has(text, "cs          0010  64-bit code, ring 0\n");
+	has(text, "  ->  0000000000001008  55 ");
+	has(text, "pushq %rbp  ma");
+	has(text, "      0000000000007000  0000000000000000 0000000000002010 0000000041424344 ");
+	has(text, "    0  0000000000001008  leaf+0x8\n");
+	has(text, "?   1  0000000000002010  ma");
+	has(text, "    2  0000000000099999  (no name)\n");
+	has(text, "cut short: broken chain");
+	has(text, "? marks callers that may be wrong");
+	has(text, "vCPU 1   off-line\n");
+	has(text, "      0000000000007008  0000000000002010  ma");
+	has(text, "(nothing can be read at 0x7018)");
+	has(text, "44 43 42 41 00 00 00 00");
+	has(text, "|DCBA....|");
+	assert_null(strchr(text, '\033'));
+	assert_null(strstr(text, "dr7"));
+	free(text);
+	teardown(&f);
+}
+
+static void options_say_how_much_is_shown(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	f.style = (struct glance_style){
+		.all = true, .words = true, .lines = 1, .bytes_per_line = 16, .ascii = true};
+	f.glance.n_memory = 0;
+	text = as_text(&f);
+	has(text, "dr7         0000000000000400\n");
+	has(text, "0000000000007000  0000000000000000 0000000000002010  |");
+	/* On the second line, which is not shown, and no address of code. */
+	assert_null(strstr(text, "0000000041424344"));
+	has(text, "words    of the stack that point into code");
+	has(text, "      0000000000007008  0000000000002010  ma");
+	free(text);
+	teardown(&f);
+}
+
+static void a_paused_guest_stands_still(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	f.glance.life = LIFE_CRASHED;
+	f.glance.paused_ns = 0;
+	text = as_text(&f);
+	has(text, "state    crashed; not stopped for this look\n");
+	has(text, "vCPU 0   stands still; in kernel mode");
+	free(text);
+	teardown(&f);
+}
+
+static const char *string_at(json_t *json, const char *key)
+{
+	const char *value = json_string_value(json_object_get(json, key));
+
+	return value ? value : "";
+}
+
+static void json_has_the_same_and_can_be_read(void **state)
+{
+	json_t *json, *vcpu, *trace;
+	struct fixture f;
+
+	setup(&f);
+	json = as_json(&f);
+	assert_string_equal(string_at(json, "state"), "runs");
+	assert_null(strchr(string_at(json_object_get(json, "guest"), "name"), '\033'));
+	vcpu = json_array_get(json_object_get(json, "vcpus"), 0);
+	assert_string_equal(
+		string_at(json_object_get(json_object_get(vcpu, "registers"), "general"), "rax"),
+		"0xabc");
+	assert_int_equal(json_array_size(json_object_get(json_object_get(vcpu, "flags"), "rflags")),
+			 3);
+	assert_int_equal(json_array_size(json_object_get(json_object_get(vcpu, "stack"), "words")),
+			 8);
+	trace = json_object_get(vcpu, "trace");
+	assert_int_equal(json_array_size(trace), 3);
+	assert_string_equal(string_at(json_array_get(trace, 0), "symbol"), "leaf");
+	assert_string_equal(string_at(json_array_get(trace, 1), "trust"), "guess");
+	assert_null(json_object_get(json_array_get(trace, 2), "symbol"));
+	assert_string_equal(string_at(vcpu, "end"), "broken chain");
+	assert_true(json_is_false(
+		json_object_get(json_array_get(json_object_get(json, "vcpus"), 1), "online")));
+	assert_string_equal(string_at(json_array_get(json_object_get(json, "memory"), 1), "bytes"),
+			    "4443424100000000");
+	json_decref(json);
+	teardown(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_shows_everything_with_names),
+		cmocka_unit_test(options_say_how_much_is_shown),
+		cmocka_unit_test(a_paused_guest_stands_still),
+		cmocka_unit_test(json_has_the_same_and_can_be_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

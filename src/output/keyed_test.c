@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "output/export_fixture.h"
+#include "output/keyed.h"
+
+/* f and g of kernel, h of nobody knows where. */
+enum { F = 0x1010, G = 0x2010, H = 0x9010 };
+
+static struct export_fixture fixture;
+static struct profile *profile;
+static struct namer *namer;
+static struct keyed keyed;
+
+static void name(uint64_t addr, const char *text)
+{
+	must(recording_name(fixture.writer, addr, FRAME_PC, text, 0));
+	must(recording_name(fixture.writer, addr, FRAME_RETURN, text, 0));
+}
+
+static int set_up(void **state)
+{
+	struct recorded_image kernel = {.path = (char *)"/boot/kernel",
+					.start = 0x1000,
+					.end = 0x3000};
+	const struct recording_info info = {.vcpus = 2, .images = {.at = &kernel, .n = 1}};
+
+	fixture_begin(&fixture, &info);
+	SAMPLE(&fixture, 0, VCPU_RUNNING, G, F);
+	SAMPLE(&fixture, 1, VCPU_RUNNING, G, F);
+	SAMPLE(&fixture, 1, VCPU_BLOCKED, H, G, F);
+	SAMPLE(&fixture, 1, VCPU_BLOCKED, H, G, F);
+	name(F, "f");
+	name(G, "g");
+	name(H, "h");
+	must(recording_close(fixture.writer, NULL));
+	fixture.writer = NULL;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	keyed_free(&keyed);
+	namer_free(namer);
+	profile_free(profile);
+	fixture_end(&fixture);
+	return 0;
+}
+
+static void build(const char *keys, bool reverse, const char *only)
+{
+	struct profile_filter filter = {.vcpu = -1};
+	struct keyed_options options = {.reverse = reverse};
+	const char *bad;
+	regex_t regex;
+
+	assert_true(keys_parse(keys, &options.keys, &bad));
+	filter.divide = keys_divide(&options.keys);
+	must(profile_load(fixture.path, &filter, &profile));
+	must(namer_new(NULL, profile, &namer));
+	if (only)
+		assert_int_equal(regcomp(&regex, only, REG_EXTENDED | REG_NOSUB), 0);
+	options.only = only ? &regex : NULL;
+	must(keyed_build(profile, namer, NULL, &options, &keyed));
+	if (only)
+		regfree(&regex);
+}
+
+/* Samples of the node at a path of names, total; 0 if there is none. */
+static uint64_t total_of(size_t n, const char *const *path)
+{
+	const struct tree_node *nodes = keyed.tree->nodes;
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		at = nodes[at].first_child;
+		while (at && strcmp(nodes[at].name, path[i]))
+			at = nodes[at].next_sibling;
+		if (!at)
+			return 0;
+	}
+	return nodes[at].total.samples;
+}
+
+#define TOTAL(...)                                                            \
+	total_of(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), \
+		 (const char *const[]){__VA_ARGS__})
+
+static void test_by_function_it_is_the_tree_of_calls(void **state)
+{
+	build("function", false, NULL);
+	assert_int_equal(TOTAL("f"), 4);
+	assert_int_equal(TOTAL("f", "g"), 4);
+	assert_int_equal(TOTAL("f", "g", "h"), 2);
+	assert_int_equal(keyed.tree->n, 4);
+}
+
+static void test_leaf_first_it_is_turned_round(void **state)
+{
+	build("function", true, NULL);
+	assert_int_equal(TOTAL("g"), 2);
+	assert_int_equal(TOTAL("h", "g", "f"), 2);
+}
+
+static void test_frames_of_one_image_in_a_row_are_one_node(void **state)
+{
+	build("image", false, NULL);
+	assert_int_equal(TOTAL("/boot/kernel"), 4);
+	assert_int_equal(TOTAL("/boot/kernel", "[unknown]"), 2);
+	assert_int_equal(keyed.tree->n, 3);
+}
+
+static void test_whole_samples_are_one_node_for_each_vcpu_and_state(void **state)
+{
+	build("vcpu,state", false, NULL);
+	assert_int_equal(TOTAL("0\trunning"), 1);
+	assert_int_equal(TOTAL("1\trunning"), 1);
+	assert_int_equal(TOTAL("1\tblocked"), 2);
+	assert_int_equal(keyed.tree->n, 4);
+}
+
+static void test_keys_of_frames_and_of_samples_go_together_in_the_order_given(void **state)
+{
+	build("vcpu,function", false, NULL);
+	assert_int_equal(TOTAL("0\tf", "0\tg"), 1);
+	assert_int_equal(TOTAL("1\tf", "1\tg"), 3);
+	assert_int_equal(TOTAL("1\tf", "1\tg", "1\th"), 2);
+}
+
+static void test_only_stacks_through_a_matching_function_are_there(void **state)
+{
+	build("function", false, "^h$");
+	assert_int_equal(TOTAL("f", "g", "h"), 2);
+	assert_int_equal(keyed.tree->nodes[0].total.samples, 2);
+}
+
+static void test_nothing_matches_gives_an_empty_tree(void **state)
+{
+	build("function", true, "nowhere");
+	assert_int_equal(keyed.tree->n, 1);
+}
+
+static void test_columns_are_found_in_a_name(void **state)
+{
+	size_t len;
+	const char *at = keyed_column("one\ttwo\tthree", 1, &len);
+
+	assert_int_equal(len, 3);
+	assert_memory_equal(at, "two", 3);
+	(void)keyed_column("one", 0, &len);
+	assert_int_equal(len, 3);
+}
+
+static void test_keys_are_known_by_perfs_names_and_none_twice(void **state)
+{
+	struct keys keys;
+	const char *bad;
+
+	assert_true(keys_parse("dso,sym,cpu", &keys, &bad));
+	assert_int_equal(keys.n, 3);
+	assert_int_equal(keys.at[0], KEY_IMAGE);
+	assert_false(keys_parse("function,symbol", &keys, &bad));
+	assert_string_equal(bad, "symbol");
+	assert_false(keys_parse("", &keys, &bad));
+	assert_false(keys_parse("function,", &keys, &bad));
+}
+
+#define WITH_RECORDING(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_RECORDING(test_by_function_it_is_the_tree_of_calls),
+		WITH_RECORDING(test_leaf_first_it_is_turned_round),
+		WITH_RECORDING(test_frames_of_one_image_in_a_row_are_one_node),
+		WITH_RECORDING(test_whole_samples_are_one_node_for_each_vcpu_and_state),
+		WITH_RECORDING(test_keys_of_frames_and_of_samples_go_together_in_the_order_given),
+		WITH_RECORDING(test_only_stacks_through_a_matching_function_are_there),
+		WITH_RECORDING(test_nothing_matches_gives_an_empty_tree),
+		cmocka_unit_test(test_columns_are_found_in_a_name),
+		cmocka_unit_test(test_keys_are_known_by_perfs_names_and_none_twice),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

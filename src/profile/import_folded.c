@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Folded stacks: "root;caller;leaf 12" in a line. Empty lines and those that begin with '#' are none. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "profile/import_build.h"
+
+/* Doubles, in which other tools count, are exact up to here. */
+#define COUNT_MAX (UINT64_C(1) << 53)
+
+/* The blank in front of the count, NULL if there is none; *len becomes the length of the stack. */
+static const char *find_count(const char *line, size_t *len)
+{
+	size_t end = *len, at;
+
+	while (end && (line[end - 1] == ' ' || line[end - 1] == '\t'))
+		end--;
+	for (at = end; at && line[at - 1] >= '0' && line[at - 1] <= '9';)
+		at--;
+	if (at == end || !at || (line[at - 1] != ' ' && line[at - 1] != '\t'))
+		return NULL;
+	*len = at - 1;
+	return line + at;
+}
+
+bool import_is_folded(const char *line, size_t len)
+{
+	return find_count(line, &len) != NULL;
+}
+
+static bool read_count(const char *text, uint64_t *count)
+{
+	*count = 0;
+	for (; *text >= '0' && *text <= '9'; text++) {
+		*count = *count * 10 + (uint64_t)(*text - '0');
+		if (*count > COUNT_MAX)
+			return false;
+	}
+	return true;
+}
+
+static struct error *add_stack(struct import *import, const char *line, size_t len, uint32_t *stack)
+{
+	struct error *err = NULL;
+	const char *end = line + len;
+
+	*stack = STACK_ROOT;
+	while (len && !err) {
+		const char *semicolon = memchr(line, ';', (size_t)(end - line));
+		const char *stop = semicolon ? semicolon : end;
+
+		err = import_frame(import, *stack, line, (size_t)(stop - line), stack);
+		if (!semicolon)
+			break;
+		line = semicolon + 1;
+	}
+	return err;
+}
+
+static struct error *add_line(struct import *import, const char *line, size_t len)
+{
+	struct import_sample sample = {.weight = 1};
+	const char *count = find_count(line, &len);
+	struct error *err;
+
+	if (!count)
+		return import_error(&import->text, "it does not end with a count of samples");
+	if (!read_count(count, &sample.times))
+		return import_error(&import->text, "its count is too large");
+	if (!sample.times)
+		return NULL;
+	err = add_stack(import, line, len, &sample.stack);
+	return err ? err : import_sample(import, &sample);
+}
+
+struct error *import_folded(struct import *import)
+{
+	struct error *err;
+	size_t len;
+	char *line;
+
+	import->target = "folded";
+	strcpy(import->host, "folded stacks");
+	strcpy(import->unit, "samples");
+	strcpy(import->reason, "the text ends");
+	for (;;) {
+		err = import_line(&import->text, &line, &len);
+		if (err || !line)
+			return err;
+		if (len && *line != '#')
+			err = add_line(import, line, len);
+		if (err)
+			return err;
+	}
+}

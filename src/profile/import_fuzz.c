@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * libFuzzer target for reading other tools' profiles: what is not refused must
+ * add up, and be exported as folded stacks that are read again as the same.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "output/output.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void need(bool good)
+{
+	if (!good)
+		abort();
+}
+
+/* NULL if it is refused. */
+static struct profile *load(const void *data, size_t size)
+{
+	const struct profile_filter all = {.vcpu = -1};
+	int fd = memfd_create("import", MFD_CLOEXEC);
+	struct profile *profile = NULL;
+	struct error *err;
+	char path[32];
+
+	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = profile_load(path, &all, &profile);
+	need(!err || err->kind == ERR_INPUT);
+	error_free(err);
+	close(fd);
+	return profile;
+}
+
+static char *fold(const struct profile *profile, size_t *len)
+{
+	struct output_job job = {.profile = profile};
+	char *text = NULL;
+	FILE *out = open_memstream(&text, len);
+
+	need(out && !namer_new(NULL, profile, &job.namer));
+	need(!output_folded.write(&job, out));
+	fclose(out);
+	namer_free(job.namer);
+	return text;
+}
+
+static void use(const struct profile *profile)
+{
+	struct profile *again;
+	uint64_t samples = 0;
+	size_t len;
+	char *text;
+
+	for (uint32_t id = 0; id < stacks_count(profile->stacks); id++)
+		samples += profile->cells[id].samples;
+	need(samples == profile->selected.samples);
+	text = fold(profile, &len);
+	again = len && *text != '#' ? load(text, len) : NULL;
+	need(!again || again->selected.samples <= samples);
+	profile_free(again);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct profile *profile = load(data, size);
+
+	if (profile)
+		use(profile);
+	profile_free(profile);
+	return 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/image_file.h"
+#include "symbol/image_wire.h"
+
+/* Damaged messages, each with the next of a fixed row of random numbers. */
+#define DAMAGES 3000
+
+/* This program: an ELF file with symbols, code and unwind tables. */
+static struct image_file *load_self(void)
+{
+	const struct image_spec spec = {.path = "/proc/self/exe", .names = true};
+	struct image_file *file = calloc(1, sizeof(*file));
+
+	assert_non_null(file);
+	assert_null(image_file_load(&spec, file));
+	assert_non_null(file->symbols);
+	assert_non_null(file->code);
+	assert_non_null(file->rows);
+	return file;
+}
+
+static FILE *open_bytes(const char *bytes, size_t len)
+{
+	FILE *in = fmemopen((void *)bytes, len, "r");
+
+	assert_non_null(in);
+	return in;
+}
+
+struct message {
+	char *bytes;
+	size_t len;
+};
+
+static struct message send(struct error *err, const struct image_file *file)
+{
+	struct message message;
+	FILE *out = open_memstream(&message.bytes, &message.len);
+
+	assert_non_null(out);
+	image_wire_send(err, file, out);
+	assert_int_equal(fclose(out), 0);
+	return message;
+}
+
+static void same_symbols(const struct symbols *a, const struct symbols *b)
+{
+	assert_int_equal(symbols_count(a), symbols_count(b));
+	assert_string_equal(symbols_build_id(a) ? symbols_build_id(a) : "",
+			    symbols_build_id(b) ? symbols_build_id(b) : "");
+	for (size_t i = 0; i < symbols_count(a); i++) {
+		struct symbol x, y;
+
+		symbols_get(a, i, &x);
+		symbols_get(b, i, &y);
+		assert_int_equal(x.start, y.start);
+		assert_int_equal(x.end, y.end);
+		assert_string_equal(x.name, y.name);
+		for (uint64_t at = x.start - 1; at <= x.end; at++) {
+			bool found = symbols_find(a, at, &x);
+
+			assert_int_equal(found, symbols_find(b, at, &y));
+			if (found)
+				assert_string_equal(x.name, y.name);
+		}
+	}
+}
+
+static void same_code(const struct elf_code *a, const struct elf_code *b)
+{
+	assert_int_equal(a->start, b->start);
+	assert_int_equal(a->end, b->end);
+	assert_int_equal(a->n, b->n);
+	assert_int_equal(a->patched, b->patched);
+	assert_int_equal(a->note_va, b->note_va);
+	assert_int_equal(a->note_len, b->note_len);
+	assert_memory_equal(a->note, b->note, sizeof(a->note));
+	assert_string_equal(a->build_id, b->build_id);
+	for (size_t i = 0; i < a->n; i++) {
+		assert_int_equal(a->piece[i].va, b->piece[i].va);
+		assert_int_equal(a->piece[i].len, b->piece[i].len);
+		assert_memory_equal(a->piece[i].bytes, b->piece[i].bytes, a->piece[i].len);
+	}
+}
+
+static void same_rows(const struct rows *a, const struct rows *b)
+{
+	assert_int_equal(a->base, b->base);
+	assert_int_equal(a->n, b->n);
+	assert_int_equal(a->n_rare, b->n_rare);
+	assert_int_equal(a->n_expressions, b->n_expressions);
+	assert_memory_equal(a->row, b->row, a->n * sizeof(*a->row));
+	for (uint32_t i = 0; i < a->n_rare; i++)
+		assert_int_equal(a->rare[i].cfa.value, b->rare[i].cfa.value);
+	if (a->n_expressions)
+		assert_memory_equal(a->expressions, b->expressions, a->n_expressions);
+}
+
+static void what_is_sent_arrives(void **state)
+{
+	struct image_file *file = load_self(), *got = calloc(1, sizeof(*got));
+	struct message message = send(NULL, file);
+	FILE *in = open_bytes(message.bytes, message.len);
+
+	assert_null(image_wire_receive(in, got));
+	assert_int_equal(fgetc(in), EOF);
+	assert_string_equal(file->build_id, got->build_id);
+	same_symbols(file->symbols, got->symbols);
+	same_code(file->code, got->code);
+	same_rows(file->rows, got->rows);
+	fclose(in);
+	free(message.bytes);
+	image_file_free(file);
+	image_file_free(got);
+}
+
+static void errors_arrive_and_cannot_hurt_a_terminal(void **state)
+{
+	struct image_file file = {0};
+	struct message message = send(error_new(ERR_INPUT, "f: \033[2J\n"), &file);
+	FILE *in = open_bytes(message.bytes, message.len);
+	struct error *err = image_wire_receive(in, &file);
+
+	assert_non_null(err);
+	assert_int_equal(err->kind, ERR_INPUT);
+	assert_string_equal(err->text, "f: ?[2J?");
+	error_free(err);
+	fclose(in);
+	free(message.bytes);
+}
+
+static void use(const struct image_file *file)
+{
+	struct symbol symbol;
+
+	for (uint64_t va = 0; va < 4096; va++) {
+		if (file->symbols && symbols_find(file->symbols, va * 16, &symbol))
+			assert_true(strlen(symbol.name) < 1u << 20);
+		if (file->rows)
+			(void)rows_find(file->rows, file->rows->base + va * 16);
+	}
+}
+
+/* True if the message was taken for a whole one. */
+static bool take(const char *bytes, size_t len)
+{
+	struct image_file *got = calloc(1, sizeof(*got));
+	FILE *in = open_bytes(bytes, len);
+	struct error *err;
+
+	assert_non_null(got);
+	err = image_wire_receive(in, got);
+	if (!err)
+		use(got);
+	fclose(in);
+	image_file_free(got);
+	error_free(err);
+	return !err;
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
+	return *seed >> 33;
+}
+
+static void half_a_message_is_an_error(void **state)
+{
+	struct image_file *file = load_self();
+	struct message message = send(NULL, file);
+	uint64_t seed = 1;
+
+	for (int i = 0; i < 200; i++)
+		assert_false(take(message.bytes, 1 + next_random(&seed) % (message.len - 1)));
+	free(message.bytes);
+	image_file_free(file);
+}
+
+/* Nothing but a crash, or a sanitizer, makes this fail: changed names are names as well. */
+static void damage_does_no_harm(void **state)
+{
+	struct image_file *file = load_self();
+	struct message message = send(NULL, file);
+	uint64_t seed = 2;
+	int errors = 0;
+
+	for (int i = 0; i < DAMAGES; i++) {
+		/* Every second time in the head, where the lengths are. */
+		size_t at = next_random(&seed) % (i % 2 ? 400 : message.len);
+		char was = message.bytes[at];
+
+		message.bytes[at] = (char)(was ^ (1 << next_random(&seed) % 8));
+		errors += !take(message.bytes, message.len);
+		message.bytes[at] = was;
+	}
+	assert_in_range(errors, DAMAGES / 20, DAMAGES);
+	free(message.bytes);
+	image_file_free(file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_sent_arrives),
+		cmocka_unit_test(errors_arrive_and_cannot_hurt_a_terminal),
+		cmocka_unit_test(half_a_message_is_an_error),
+		cmocka_unit_test(damage_does_no_harm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/kernel_memory.h"
+
+#include <elf.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/kallsyms.h"
+#include "symbol/table.h"
+#include "unwind/orc_rows.h"
+
+/* Where kernels are, and modules behind them (Documentation/arch/x86/x86_64/mm.rst). */
+#define KERNEL_LOWEST 0xffffffff80000000ull
+#define KERNEL_BEHIND 0xffffffffc0000000ull
+/* What a kernel's beginning is aligned to (CONFIG_PHYSICAL_ALIGN). */
+#define KERNEL_ALIGN (2u << 20)
+/* From its first byte to the end of its data, at most. */
+#define KERNEL_SIZE_MAX (128u << 20)
+
+/* The code comes first, and is this large in common kernels: what is searched last. */
+#define CODE_USUAL (12u << 20)
+
+#define NOTES_MAX 4096u
+
+static bool is_there(const struct guest_memory *memory, uint64_t va)
+{
+	uint8_t byte;
+
+	return memory->read(memory->ctx, va, &byte, 1) == 1;
+}
+
+/* The first stretch of memory where a kernel may be, from *start on. */
+static bool next_stretch(const struct guest_memory *memory, uint64_t *start, uint64_t *end)
+{
+	while (*start < KERNEL_BEHIND && !is_there(memory, *start))
+		*start += KERNEL_ALIGN;
+	*end = *start;
+	while (*end < KERNEL_BEHIND && *end - *start < KERNEL_SIZE_MAX && is_there(memory, *end))
+		*end += KERNEL_ALIGN;
+	return *start < KERNEL_BEHIND;
+}
+
+static struct error *find_names(const struct guest_memory *memory, struct kallsyms **out)
+{
+	uint64_t start = KERNEL_LOWEST, end;
+	struct error *err = NULL;
+
+	*out = NULL;
+	for (; next_stretch(memory, &start, &end) && !err && !*out; start = end + KERNEL_ALIGN) {
+		uint64_t middle = end - start > CODE_USUAL ? start + CODE_USUAL : start;
+
+		err = kallsyms_find(memory, middle, end, out);
+		if (!err && !*out)
+			err = kallsyms_find(memory, start, middle, out);
+	}
+	return err;
+}
+
+/* Reads what is between two symbols, if it consists of `n` items of this size; 0: of some. */
+static uint8_t *read_between(const struct guest_memory *memory, const struct kallsyms *names,
+			     const char *from, const char *to, size_t size, size_t *n, uint64_t *va)
+{
+	uint64_t end, len;
+	uint8_t *bytes;
+
+	if (!kallsyms_address(names, from, va) || !kallsyms_address(names, to, &end) || end <= *va)
+		return NULL;
+	len = end - *va;
+	/* Up to a few bytes of padding. */
+	if (len / size > ORC_RULES_MAX || (*n && len / size != *n))
+		return NULL;
+	*n = len / size;
+	bytes = malloc(*n * size);
+	if (bytes && memory->read(memory->ctx, *va, bytes, *n * size) != *n * size) {
+		free(bytes);
+		bytes = NULL;
+	}
+	return bytes;
+}
+
+static struct error *read_rows(const struct guest_memory *memory, const struct kallsyms *names,
+			       struct rows **out)
+{
+	struct orc_tables tables = {0};
+	struct error *err = NULL;
+	uint8_t *addresses, *rules;
+	uint64_t va;
+
+	addresses = read_between(memory, names, "__start_orc_unwind_ip", "__stop_orc_unwind_ip",
+				 ORC_ADDRESS_SIZE, &tables.n, &tables.va);
+	rules = addresses ? read_between(memory, names, "__start_orc_unwind", "__stop_orc_unwind",
+					 ORC_RULE_SIZE, &tables.n, &va)
+			  : NULL;
+	tables.addresses = addresses;
+	tables.rules = rules;
+	tables.layout = kallsyms_address(names, "__start_orc_header", &va) ||
+					kallsyms_address(names, "orc_header", &va)
+				? ORC_LINUX_6_4
+				: ORC_LINUX_4_14;
+	if (rules)
+		err = orc_rows(&tables, out);
+	free(addresses);
+	free(rules);
+	return err;
+}
+
+/* The build id is one of several notes. */
+static void read_build_id(const struct guest_memory *memory, const struct kallsyms *names,
+			  struct symbols *symbols)
+{
+	char hex[2 * BUILD_ID_MAX + 1] = "";
+	uint64_t va;
+	size_t n = 0;
+	uint8_t *notes = read_between(memory, names, "__start_notes", "__stop_notes", 1, &n, &va);
+
+	for (size_t at = 0; notes && n - at >= 16 && n <= NOTES_MAX; at += 4) {
+		Elf64_Nhdr note;
+
+		memcpy(&note, notes + at, sizeof(note));
+		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
+		    memcmp(notes + at + sizeof(note), "GNU", sizeof("GNU")) ||
+		    note.n_descsz > BUILD_ID_MAX || note.n_descsz > n - at - 16)
+			continue;
+		for (size_t i = 0; i < note.n_descsz; i++)
+			sprintf(hex + 2 * i, "%02x", notes[at + 16 + i]);
+		break;
+	}
+	free(notes);
+	symbols_set_build_id(symbols, hex);
+}
+
+/* Its code, with what only serves to start. */
+static bool find_code(const struct kallsyms *names, struct kernel_memory *out)
+{
+	uint64_t init;
+
+	if (!kallsyms_address(names, "_text", &out->start) ||
+	    !kallsyms_address(names, "_etext", &out->end))
+		return false;
+	if (kallsyms_address(names, "_einittext", &init) && init > out->end)
+		out->end = init;
+	return out->end > out->start && out->end - out->start < KERNEL_SIZE_MAX;
+}
+
+struct error *kernel_memory_find(const struct guest_memory *memory, struct kernel_memory *out,
+				 bool *found)
+{
+	struct kallsyms *names;
+	struct error *err = find_names(memory, &names);
+
+	*out = (struct kernel_memory){0};
+	*found = false;
+	if (err || !names || !find_code(names, out))
+		goto done;
+	err = kallsyms_symbols(names, "the guest's kernel", &out->symbols);
+	if (!err)
+		err = read_rows(memory, names, &out->rows);
+	if (err) {
+		symbols_free(out->symbols);
+		goto done;
+	}
+	read_build_id(memory, names, out->symbols);
+	*found = true;
+done:
+	kallsyms_free(names);
+	return err;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SYMBOL_KERNEL_MEMORY_H
+#define UNIPROF_SYMBOL_KERNEL_MEMORY_H
+
+/*
+ * A Linux kernel on x86-64 as it is in a guest's memory: its names (kallsyms)
+ * and its unwind tables (ORC). No file is needed for it, it cannot be the
+ * wrong one, and where the kernel has moved to (KASLR) is known at once.
+ */
+
+#include "symbol/guest_memory.h"
+#include "symbol/symbols.h"
+#include "unwind/rows.h"
+
+struct kernel_memory {
+	uint64_t start, end;	 /* of its code, what it throws away after the start included */
+	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */
+	struct rows *rows;	 /* by the guest's addresses; NULL: none */
+};
+
+/*
+ * Looks for a kernel in what one vCPU sees, when it is in kernel mode. *found
+ * says whether there is one; then the caller owns what *out points to. Takes
+ * some thousand reads of 64 KiB at most.
+ */
+struct error *kernel_memory_find(const struct guest_memory *memory, struct kernel_memory *out,
+				 bool *found);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A guest that a program of this host runs by KVM, whatever program: the
+ * threads of its vCPUs are stopped by ptrace, one by one, and registers and
+ * memory are read from outside.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "target/host/guest_ram.h"
+#include "target/host/memory.h"
+#include "target/host/monitor.h"
+#include "target/host/proc.h"
+#include "target/host/stops.h"
+#include "target/kvm/layout.h"
+#include "target/kvm/run_page.h"
+#include "target/vcpu_copy.h"
+#include "target/window.h"
+
+/* As long as the guest's memory has not been found: how often, and after what time again. */
+#define TRIES	   40
+#define TRY_NS	   50000000u
+#define VCPUS_SEEN 64
+
+struct kvm {
+	struct target base;
+	struct stops stops;
+	struct kvm_vcpus vcpus;
+	struct kvm_pages pages;
+	struct guard *guard;
+	int memory;
+	struct layout *layout;
+	struct guest_ram *ram;
+	unsigned tries;
+	uint64_t try_ns;
+};
+
+static void kvm_close(struct target *target)
+{
+	struct kvm *kvm = (struct kvm *)target;
+
+	stops_free(&kvm->stops);
+	guard_stop(kvm->guard);
+	kvm_vcpus_free(&kvm->vcpus);
+	layout_free(kvm->layout);
+	guest_ram_free(kvm->ram);
+	if (kvm->pages.memory >= 0)
+		close(kvm->pages.memory);
+	if (kvm->memory >= 0)
+		close(kvm->memory);
+	free(kvm);
+}
+
+/* The bound on a pause is kept by the number of frames: there is no clock in a page walk. */
+static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	struct kvm *kvm = ctx;
+	const struct physmem mem = {guest_ram_frame, kvm->ram};
+
+	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, &vcpu->regs))
+		return false;
+	guest_ram_forget(kvm->ram);
+	vcpu_copy_stacks(kvm->base.info.arch, &mem, vcpu);
+	return true;
+}
+
+static void describe(pid_t pid, struct kvm *kvm)
+{
+	struct target_info *info = &kvm->base.info;
+	struct utsname kernel;
+
+	monitor_name(pid, info->name, sizeof(info->name));
+	monitor_image(pid, info->image, sizeof(info->image));
+	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
+	snprintf(info->type, sizeof(info->type), "kvm");
+	info->arch = &arch_x86_64;
+	info->vcpus = kvm->vcpus.n;
+	if (!uname(&kernel))
+		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, ptrace", kernel.release);
+}
+
+/* Tells KVM to leave registers, and starts who will tell it back. */
+static struct error *tell(struct kvm *kvm, pid_t pid)
+{
+	struct error *err = host_memory_open(pid, true, &kvm->pages.memory);
+
+	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++)
+		err = kvm_pages_add(&kvm->pages, kvm->vcpus.at[i].run);
+	if (!err)
+		err = guard_start(&kvm_pages_guard, &kvm->pages, &kvm->guard);
+	if (!err) {
+		guard_set(guard_page(kvm->guard), GUARD_STOPPED);
+		err = kvm_pages_tell(&kvm->pages);
+	}
+	/* What could write to the monitor is not kept by who reads what guests wrote. */
+	if (kvm->pages.memory >= 0)
+		close(kvm->pages.memory);
+	kvm->pages.memory = -1;
+	return err;
+}
+
+static struct error *attach(struct kvm *kvm, pid_t pid)
+{
+	struct error *err = kvm_vcpus_find(pid, &kvm->vcpus);
+
+	if (!err)
+		err = threads_new(&kvm->stops.threads, pid, kvm->vcpus.n);
+	if (!err)
+		err = stops_new(&kvm->stops);
+	if (!err)
+		err = host_memory_open(pid, false, &kvm->memory);
+	if (!err)
+		err = layout_new(pid, &kvm->layout);
+	if (!err)
+		err = guest_ram_new(kvm->memory, &kvm->ram);
+	if (!err)
+		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
+	if (!err)
+		err = tell(kvm, pid);
+	kvm->stops.read = read_vcpu;
+	kvm->stops.ctx = kvm;
+	if (!err)
+		describe(pid, kvm);
+	return err;
+}
+
+static struct error *kvm_open(const char *name, struct target **out)
+{
+	struct kvm *kvm = calloc(1, sizeof(*kvm));
+	struct error *err;
+	pid_t pid;
+
+	if (!kvm)
+		return error_no_memory();
+	kvm->base.ops = &target_kvm;
+	kvm->base.role = SECCOMP_TRACER;
+	kvm->memory = -1;
+	kvm->pages.memory = -1;
+	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
+	if (!err)
+		err = attach(kvm, pid);
+	if (err)
+		kvm_close(&kvm->base);
+	else
+		*out = &kvm->base;
+	return err;
+}
+
+/*
+ * The registers are here, the guest runs. A guest that has just begun may have
+ * nothing yet that could prove anything: so it is tried again for a while.
+ */
+static void find_memory(struct kvm *kvm, const struct sample *sample)
+{
+	struct regs regs[VCPUS_SEEN];
+	size_t n = 0;
+
+	if (guest_ram_map(kvm->ram)->n || kvm->tries == TRIES || sample->time_ns < kvm->try_ns)
+		return;
+	for (uint32_t i = 0; i < sample->vcpus && n < VCPUS_SEEN; i++)
+		if (sample->vcpu[i].online && !sample->vcpu[i].same)
+			regs[n++] = sample->vcpu[i].regs;
+	if (!n)
+		return;
+	kvm->tries++;
+	kvm->try_ns = sample->time_ns + TRY_NS;
+	layout_find(kvm->layout, kvm->ram, regs, n);
+}
+
+/* Without the guest's memory, a profile would be of program counters alone. */
+static struct error *without_memory(const struct kvm *kvm)
+{
+	const unsigned kind = kvm->tries == TRIES ? ERR_GUEST : ERR_FAILED;
+
+	return error_new((enum error_kind)kind,
+			 "the guest's memory was not found in process %s: none of its mappings "
+			 "proves to be it (does the guest execute anything?)",
+			 kvm->base.info.id);
+}
+
+static struct error *kvm_sample(struct target *target, struct sample *sample)
+{
+	struct kvm *kvm = (struct kvm *)target;
+	struct error *err = stops_sample(&kvm->stops, sample);
+
+	if (err || guest_ram_map(kvm->ram)->n)
+		return err;
+	find_memory(kvm, sample);
+	if (!guest_ram_map(kvm->ram)->n)
+		return without_memory(kvm);
+	/* What was read before had no stacks. */
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		sample->vcpu[i].held = false;
+	return stops_sample(&kvm->stops, sample);
+}
+
+static enum target_life kvm_life(struct target *target)
+{
+	return threads_life(&((struct kvm *)target)->stops.threads);
+}
+
+static void kvm_wait(struct target *target, uint64_t until_ns)
+{
+	threads_wait(&((struct kvm *)target)->stops.threads, until_ns);
+}
+
+static size_t kvm_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+		       size_t len)
+{
+	struct kvm *kvm = (struct kvm *)target;
+	const struct physmem mem = {guest_ram_frame, kvm->ram};
+
+	guest_ram_forget(kvm->ram);
+	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
+}
+
+static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
+			      void *ctx)
+{
+	return monitor_list("kvm", kvm_vcpus_count, each, ctx);
+}
+
+const struct target_ops target_kvm = {
+	.scheme = "kvm",
+	.open = kvm_open,
+	.close = kvm_close,
+	.sample = kvm_sample,
+	.life = kvm_life,
+	.wait = kvm_wait,
+	.read = kvm_read,
+	.list = kvm_list,
+};

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/kvm/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/host/proc.h"
+#include "target/window.h"
+#include "unwind/x86_insn.h"
+
+/* No guest is smaller, bytes. */
+#define SMALLEST (1u << 20)
+#define MAPS_MAX 256
+
+/*
+ * A guest with much memory has some of it above 4 GiB, and devices below: its
+ * low memory ends at one of these addresses in the machines of QEMU (q35, pc,
+ * microvm), crosvm, Cloud Hypervisor and Firecracker. Below the first all agree.
+ */
+static const uint64_t low_ends[] = {0x80000000, 0xb0000000, 0xc0000000, 0xd0000000, 0xe0000000};
+#define N_LOW_ENDS  (sizeof(low_ends) / sizeof(*low_ends))
+#define HIGH_MEMORY 0x100000000u
+
+/* In a mapping no larger than this the guest's memory is looked for at any page, not only its start. */
+#define ANYWHERE_MAX (1ull << 30)
+
+/* Instructions that are looked at where a vCPU executes. */
+#define INSTRUCTIONS 4
+
+struct piece {
+	uint64_t start, size;
+};
+
+struct layout {
+	struct piece at[MAPS_MAX]; /* larger ones first */
+	size_t n;
+};
+
+static bool add(void *ctx, const struct proc_map *map)
+{
+	struct layout *layout = ctx;
+
+	if (!map->readable || !map->writable || map->executable ||
+	    map->end - map->start < SMALLEST || *map->path == '[')
+		return true;
+	layout->at[layout->n++] = (struct piece){map->start, map->end - map->start};
+	return layout->n < MAPS_MAX;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return x->size == y->size ? 0 : x->size < y->size ? 1 : -1;
+}
+
+struct error *layout_new(pid_t pid, struct layout **out)
+{
+	struct layout *layout = calloc(1, sizeof(*layout));
+	struct error *err = layout ? proc_maps(pid, add, layout) : error_no_memory();
+
+	if (err) {
+		free(layout);
+		return err;
+	}
+	qsort(layout->at, layout->n, sizeof(*layout->at), by_size);
+	*out = layout;
+	return NULL;
+}
+
+void layout_free(struct layout *layout)
+{
+	free(layout);
+}
+
+/* Bytes that could be executed: memory that nobody has written to does not count. */
+static bool is_code(const uint8_t *bytes, size_t len, unsigned word)
+{
+	struct x86_insn insn;
+	size_t at = 0;
+
+	for (int i = 0; i < INSTRUCTIONS && at < len; i++) {
+		size_t step = x86_decode(bytes + at, len - at, word, &insn);
+
+		/* Behind a jump or a return there may be anything. */
+		if (!step)
+			break;
+		if (bytes[at] == 0 && at + 1 < len && bytes[at + 1] == 0)
+			return false;
+		at += step;
+	}
+	return at > 0;
+}
+
+static bool proves(struct guest_ram *ram, const struct regs *regs, size_t n)
+{
+	const struct physmem mem = {guest_ram_frame, ram};
+	uint8_t bytes[INSTRUCTIONS * X86_INSN_MAX];
+
+	guest_ram_forget(ram);
+	for (size_t i = 0; i < n; i++) {
+		size_t len = window_read(&arch_x86_64, &regs[i].mmu, &mem, regs[i].pc, bytes,
+					 sizeof(bytes));
+
+		if (!len || !is_code(bytes, len, regs[i].word))
+			return false;
+	}
+	return n > 0;
+}
+
+/* The guest's memory begins `skip` bytes into a piece; `low_end` 0: all in one. */
+static void suppose(struct ram_map *map, const struct piece *piece, uint64_t skip, uint64_t low_end)
+{
+	const uint64_t size = piece->size - skip, start = piece->start + skip;
+
+	map->n = 0;
+	if (!low_end || size <= low_end) {
+		ram_map_add(map, 0, size, start);
+		return;
+	}
+	ram_map_add(map, 0, low_end, start);
+	ram_map_add(map, HIGH_MEMORY, size - low_end, start + low_end);
+}
+
+/* One large mapping: of the ways to divide it, the only one, or what all have in common. */
+static bool try_divided(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
+			size_t n)
+{
+	struct ram_map *map = guest_ram_map(ram);
+	unsigned right = 0;
+	uint64_t which = 0;
+
+	for (size_t i = 0; i < N_LOW_ENDS; i++) {
+		suppose(map, piece, 0, low_ends[i]);
+		if (!proves(ram, regs, n))
+			continue;
+		right++;
+		which = low_ends[i];
+	}
+	suppose(map, piece, 0, which);
+	if (right > 1)
+		*map = (struct ram_map){{{0, low_ends[0], piece->start}}, 1};
+	return right > 0;
+}
+
+static bool try_whole(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
+		      size_t n)
+{
+	if (piece->size > low_ends[0])
+		return try_divided(piece, ram, regs, n);
+	suppose(guest_ram_map(ram), piece, 0, 0);
+	return proves(ram, regs, n);
+}
+
+/* The kernel shows mappings that happen to touch as one. */
+static bool try_inside(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
+		       size_t n, struct ram_map *found)
+{
+	struct ram_map *map = guest_ram_map(ram);
+	unsigned right = 0;
+
+	if (piece->size > ANYWHERE_MAX)
+		return false;
+	for (uint64_t skip = FRAME_SIZE; skip < piece->size && right < 2; skip += FRAME_SIZE) {
+		suppose(map, piece, skip, 0);
+		if (!proves(ram, regs, n))
+			continue;
+		right++;
+		*found = *map;
+	}
+	return right == 1;
+}
+
+bool layout_find(struct layout *layout, struct guest_ram *ram, const struct regs *regs, size_t n)
+{
+	struct ram_map *map = guest_ram_map(ram), found = {.n = 0};
+	unsigned right = 0;
+
+	for (size_t i = 0; i < layout->n; i++) {
+		if (!try_whole(&layout->at[i], ram, regs, n))
+			continue;
+		right++;
+		found = *map;
+	}
+	for (size_t i = 0; i < layout->n && !right; i++)
+		right += try_inside(&layout->at[i], ram, regs, n, &found);
+	*map = right == 1 ? found : (struct ram_map){.n = 0};
+	guest_ram_forget(ram);
+	return right == 1;
+}

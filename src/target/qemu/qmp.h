@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_QEMU_QMP_H
+#define UNIPROF_TARGET_QEMU_QMP_H
+
+/* QEMU's machine protocol (docs/interop/qmp-spec.txt in QEMU): commands and their answers. */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* Answers and events that are longer are not QEMU's, bytes. */
+#define QMP_LINE_MAX (1u << 20)
+
+struct qmp;
+
+/* Connects to a socket and says hello. ERR_DENIED with a sentence, also when somebody else uses it. */
+struct error *qmp_open(const char *path, struct qmp **out);
+void qmp_close(struct qmp *qmp);
+
+/* The process at the other end. */
+pid_t qmp_pid(const struct qmp *qmp);
+int qmp_fd(const struct qmp *qmp);
+
+/*
+ * Executes a command and waits for its answer, QMP_WAIT_MS at most; events that
+ * come before it are remembered (qmp_ended). *answer, if not NULL, is what it
+ * returned: the caller drops it (json_decref). Takes `arguments`, which may be
+ * NULL.
+ */
+#define QMP_WAIT_MS 5000
+struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **answer);
+
+/* A command of the human monitor; the caller frees what it said. */
+struct error *qmp_human(struct qmp *qmp, const char *line, char **said);
+
+enum qmp_end {
+	QMP_LIVES,
+	QMP_SHUT_DOWN,
+	QMP_PANICKED,
+	QMP_GONE, /* nobody is at the other end any more */
+};
+
+/* Takes in what has come without being asked for; how the guest stands by that. */
+enum qmp_end qmp_ended(struct qmp *qmp);
+
+#endif

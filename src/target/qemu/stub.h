@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_QEMU_STUB_H
+#define UNIPROF_TARGET_QEMU_STUB_H
+
+/* QEMU's gdb stub, started by us in a QEMU that runs, and ended whatever becomes of us. */
+
+#include "target/guard.h"
+#include "target/qemu/gdb.h"
+#include "target/qemu/qmp.h"
+
+/* What the guard needs: the QMP connection, which it takes over when we are dead. */
+struct stub_undo {
+	int qmp;
+};
+
+/*
+ * Its phases: GUARD_MAYBE, the stub is there and the guest runs; GUARD_STOPPED,
+ * the guest is stopped by us, or about to be. undo() ends the stub in both, and
+ * lets the guest run in the latter. It runs when the guard is stopped, too.
+ */
+extern const struct guard_ops stub_guard;
+
+/*
+ * Starts the stub and connects to it. The guest is stopped then; the guard's
+ * phase must be GUARD_STOPPED before.
+ */
+struct error *stub_start(struct qmp *qmp, struct gdb **out);
+
+#endif

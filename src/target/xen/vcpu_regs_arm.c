@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define __XEN_TOOLS__ 1
+#include "target/xen/vcpu_regs.h"
+
+#include <xen/xen.h>
+
+#include "arch/arm_mmu.h"
+
+/* SPSR_EL2 (DDI 0487, C5.2.20): the state that the exception was taken from. */
+#define PSR_WIDTH32 0x10u
+#define PSR_MODE    0x0fu
+#define PSR_T	    0x20u
+#define MODE64_EL0  0x0u
+#define MODE64_EL1H 0x5u
+
+/* Modes of AArch32, without the bit above (DDI 0487, table G1-5). */
+enum { MODE_USR = 0, MODE_FIQ = 1, MODE_IRQ = 2, MODE_SVC = 3, MODE_ABT = 7, MODE_UND = 11 };
+
+#define SCTLR_M 1u
+
+/* DWARF register numbers of AArch32 (AADWARF32) that have names here. */
+enum { R7 = 7, R8 = 8, R11 = 11, SP = 13, LR = 14, PC = 15 };
+/* ... and of AArch64 (AADWARF64). */
+enum { X29 = 29, X30 = 30, SP64 = 31 };
+
+const uint32_t xen_cpu_record = 0;
+
+static bool runs_aarch32(const vcpu_guest_context_t *ctx)
+{
+	return ctx->user_regs.cpsr & PSR_WIDTH32;
+}
+
+/* How addresses are translated follows from EL1, whatever runs in EL0. */
+static bool kernel_is_aarch64(const vcpu_guest_context_t *ctx)
+{
+	return !runs_aarch32(ctx) || ctx->user_regs.sp_el1 || ctx->ttbcr >> 32;
+}
+
+static void set_mmu(const vcpu_guest_context_t *ctx, struct mmu *mmu)
+{
+	mmu->root = ctx->ttbr0;
+	mmu->root_high = ctx->ttbr1;
+	mmu->control = ctx->ttbcr;
+	if (!(ctx->sctlr & SCTLR_M))
+		mmu->mode = MMU_OFF;
+	else if (kernel_is_aarch64(ctx))
+		mmu->mode = MMU_ARM64;
+	else
+		mmu->mode = ctx->ttbcr & ARM_TTBCR_EAE ? MMU_ARM_LPAE : MMU_ARM_SHORT;
+}
+
+/* Each mode has a stack pointer and a link register of its own. */
+static void banked(const struct vcpu_guest_core_regs *from, uint32_t *sp, uint32_t *lr)
+{
+	switch (from->cpsr & PSR_MODE) {
+	case MODE_FIQ:
+		*sp = from->sp_fiq;
+		*lr = from->lr_fiq;
+		break;
+	case MODE_IRQ:
+		*sp = from->sp_irq;
+		*lr = from->lr_irq;
+		break;
+	case MODE_SVC:
+		*sp = from->sp_svc;
+		*lr = from->lr_svc;
+		break;
+	case MODE_ABT:
+		*sp = from->sp_abt;
+		*lr = from->lr_abt;
+		break;
+	case MODE_UND:
+		*sp = from->sp_und;
+		*lr = from->lr_und;
+		break;
+	default:
+		*sp = from->sp_usr;
+		*lr = from->lr_usr;
+	}
+}
+
+void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs)
+{
+	const vcpu_guest_context_t *ctx = context;
+	const struct vcpu_guest_core_regs *from = &ctx->user_regs;
+	uint32_t sp, lr;
+
+	regs->isa = ISA_ARM;
+	set_mmu(ctx, &regs->mmu);
+	if (runs_aarch32(ctx)) {
+		banked(from, &sp, &lr);
+		regs->sp = sp;
+		regs->word = 4;
+		regs->user = (from->cpsr & PSR_MODE) == MODE_USR;
+	} else {
+		regs->sp = (from->cpsr & PSR_MODE) == MODE64_EL1H ? from->sp_el1 : from->sp_el0;
+		regs->word = 8;
+		regs->user = (from->cpsr & PSR_MODE) == MODE64_EL0;
+	}
+}
+
+static void full_64(const struct vcpu_guest_core_regs *from, struct regs *regs)
+{
+	const uint64_t x[] = {from->x0,	 from->x1,  from->x2,  from->x3,  from->x4,  from->x5,
+			      from->x6,	 from->x7,  from->x8,  from->x9,  from->x10, from->x11,
+			      from->x12, from->x13, from->x14, from->x15, from->x16, from->x17,
+			      from->x18, from->x19, from->x20, from->x21, from->x22, from->x23,
+			      from->x24, from->x25, from->x26, from->x27, from->x28, from->x29,
+			      from->x30};
+
+	for (unsigned i = 0; i <= X30; i++)
+		regs->gp[i] = x[i];
+	regs->gp[SP64] = regs->sp;
+	regs->gp_valid = UINT32_MAX;
+	regs->pc = from->pc64;
+	regs->fp = regs->gp[X29];
+}
+
+static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
+{
+	const uint32_t low[] = {from->r0_usr, from->r1_usr, from->r2_usr, from->r3_usr,
+				from->r4_usr, from->r5_usr, from->r6_usr, from->r7_usr};
+	const uint32_t usual[] = {from->r8_usr, from->r9_usr, from->r10_usr, from->r11_usr,
+				  from->r12_usr};
+	const uint32_t fiq[] = {from->r8_fiq, from->r9_fiq, from->r10_fiq, from->r11_fiq,
+				from->r12_fiq};
+	const uint32_t *high = (from->cpsr & PSR_MODE) == MODE_FIQ ? fiq : usual;
+	uint32_t sp, lr;
+
+	for (unsigned i = 0; i < R8; i++)
+		regs->gp[i] = low[i];
+	for (unsigned i = R8; i < SP; i++)
+		regs->gp[i] = high[i - R8];
+	banked(from, &sp, &lr);
+	regs->gp[SP] = sp;
+	regs->gp[LR] = lr;
+	regs->gp[PC] = from->pc32;
+	regs->gp_valid = 0xffff;
+	regs->pc = from->pc32;
+	regs->fp = regs->gp[from->cpsr & PSR_T ? R7 : R11];
+}
+
+void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
+{
+	const vcpu_guest_context_t *ctx = context;
+
+	xen_regs_for_copy(kind, context, regs);
+	regs->flags = ctx->user_regs.cpsr;
+	if (runs_aarch32(ctx))
+		full_32(&ctx->user_regs, regs);
+	else
+		full_64(&ctx->user_regs, regs);
+}
+
+enum xen_context xen_context_kind(struct xen_if *xi, const struct xen_domain *domain)
+{
+	return XEN_CONTEXT_ARM;
+}
+
+const struct arch *xen_context_arch(enum xen_context kind, const void *context)
+{
+	return !context || kernel_is_aarch64(context) ? &arch_arm64 : &arch_arm32;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * libFuzzer target for call frame information. An input that begins like an
+ * ELF file is one; else the first byte says which section the rest is.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "unwind/cfi_rows.h"
+#include "unwind/cfi_section.h"
+#include "unwind/expression.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TEXT	 0x400000
+#define TEXT_LEN 0x10000
+#define SECTION	 0x500000
+
+static void need(bool good)
+{
+	if (!good)
+		abort();
+}
+
+static bool reg(void *ctx, unsigned n, uint64_t *value)
+{
+	*value = 0x1000 + 8 * n;
+	return n < 17;
+}
+
+static bool load(void *ctx, uint64_t va, uint64_t *value)
+{
+	*value = va * 3;
+	return va % 8 == 0;
+}
+
+/* Whatever the table says must be in order, and can be done. */
+static void use(const struct rows *rows)
+{
+	const struct row_env env = {
+		.reg = reg, .load = load, .word = 8, .fp = 6, .sp = 7, .ra = 16};
+	struct row_caller caller;
+
+	need(rows->n);
+	for (uint32_t i = 0; i < rows->n; i++) {
+		const struct row *row = &rows->row[i];
+		const struct row *found = rows_find(rows, rows->base + row->start);
+
+		need(!i || row->start > row[-1].start);
+		need(found == (row->kind == ROW_NONE ? NULL : row));
+		if (row->kind == ROW_RARE)
+			need((uint32_t)row->cfa_offset < rows->n_rare);
+		if (found && row->kind != ROW_END)
+			rows_step(rows, row, &env, &caller);
+	}
+}
+
+static void read_file(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("elf", MFD_CLOEXEC);
+	struct rows *rows;
+	struct error *err;
+	char path[32];
+
+	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = cfi_rows_load(path, &rows);
+	need(!err || err->kind == ERR_INPUT);
+	if (!err && rows)
+		use(rows);
+	error_free(err);
+	rows_free(rows);
+	close(fd);
+}
+
+/* Bit 0: .eh_frame; bit 1: 32-bit code. */
+static void read_section(const uint8_t *data, size_t size)
+{
+	const struct cfi_text text = {TEXT, TEXT + TEXT_LEN};
+	unsigned char ident[EI_NIDENT] = {0x7f, 'E', 'L', 'F'};
+	Elf_Data section = {.d_size = size - 1, .d_type = ELF_T_BYTE, .d_version = EV_CURRENT};
+	struct cfi_section from = {.machine = cfa_machine(*data & 2 ? EM_386 : EM_X86_64),
+				   .ident = ident,
+				   .text = &text,
+				   .n_text = 1,
+				   .data = &section,
+				   .addr = SECTION,
+				   .eh = *data & 1};
+	struct rows_builder *builder = NULL;
+	struct rows *rows;
+
+	ident[EI_CLASS] = *data & 2 ? ELFCLASS32 : ELFCLASS64;
+	ident[EI_DATA] = ELFDATA2LSB;
+	ident[EI_VERSION] = EV_CURRENT;
+	/* Of its own, so that what reads behind the end is seen. */
+	section.d_buf = malloc(size);
+	need(section.d_buf && !rows_builder_new(&builder));
+	memcpy(section.d_buf, data + 1, size - 1);
+	section.d_buf = realloc(section.d_buf, size - 1);
+	if (section.d_buf && !cfi_section_read(&from, builder) && !rows_finish(builder, &rows) &&
+	    rows) {
+		use(rows);
+		rows_free(rows);
+	}
+	rows_builder_free(builder);
+	free(section.d_buf);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size >= SELFMAG && !memcmp(data, ELFMAG, SELFMAG))
+		read_file(data, size);
+	else if (size > 1)
+		read_section(data, size);
+	return 0;
+}

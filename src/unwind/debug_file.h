@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_DEBUG_FILE_H
+#define UNIPROF_UNWIND_DEBUG_FILE_H
+
+/* Where distributions put what `strip` took out of a file. */
+
+#include <libelf.h>
+
+#include "base/error.h"
+
+/* Before a build id in hex: the name under which one is opened ahead that came from a server. */
+#define DEBUG_FILE_FETCHED "debuginfod:"
+
+/*
+ * Opens the separate debug file of `elf`, which was read from `path`: by build
+ * id below /usr/lib/debug/.build-id, or by its .gnu_debuglink beside the file,
+ * in .debug/ there, or below /usr/lib/debug; or the one that was fetched
+ * (symbol/debuginfod.h). It must have the same build id;
+ * without one, the checksum that the link says. -1 if there is none.
+ */
+int debug_file_open(const char *path, Elf *elf);
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Walks with unwind tables, true and false ones, and over what was interrupted. */
+#include "unwind/test_guest.h"
+
+#define SP 7
+#define FP 6
+
+/* The handler of an interrupt: saves all that it uses, calls a C function, returns with iret. */
+#define ENTRY	  0x400
+#define IN_ENTRY  (TEXT + ENTRY + 8)
+#define HANDLER	  0x440
+#define IRET_STUB (STUBS + 23 * 32)
+
+static struct rows_builder *builder;
+static struct rows *table;
+static uint64_t slide;
+
+static int begin(void **state)
+{
+	build(state);
+	table = NULL;
+	slide = 0;
+	return rows_builder_new(&builder) != NULL;
+}
+
+static int end(void **state)
+{
+	rows_builder_free(builder);
+	rows_free(table);
+	rows_of_guest = NULL;
+	return clean(state);
+}
+
+static const struct rows *find_table(void *ctx, uint64_t va, uint64_t *by)
+{
+	*by = slide;
+	return va - TEXT < sizeof(text) ? table : NULL;
+}
+
+static void put(uint64_t at, struct row row)
+{
+	assert_null(rows_begin(builder, at - slide, at - slide + 0x40, 0));
+	assert_null(rows_put(builder, at - slide, &row));
+}
+
+static void done(void)
+{
+	assert_null(rows_finish(builder, &table));
+	rows_of_guest = find_table;
+}
+
+static struct row by_sp(int32_t offset, int16_t fp_at)
+{
+	return (struct row){.kind = ROW_CALL,
+			    .cfa_reg = SP,
+			    .cfa_offset = offset,
+			    .ra_at = -8,
+			    .fp_at = fp_at,
+			    .sp_at = ROW_SAME};
+}
+
+static struct row by_fp(void)
+{
+	return (struct row){.kind = ROW_CALL,
+			    .cfa_reg = FP,
+			    .cfa_offset = 16,
+			    .ra_at = -8,
+			    .fp_at = -16,
+			    .sp_at = ROW_SAME};
+}
+
+static void frameless(void)
+{
+	/* The leaf, called by OMITS (24 bytes of frame), by H, by start. */
+	*at(STACK) = IN_OMITS;
+	*at(STACK + 8 + 0x18) = IN_H;
+	record(STACK + 8 + 0x20, 0, IN_START);
+}
+
+static void tables_find_callers_without_symbols(void **state)
+{
+	symbols = false;
+	slide = 0x1000;
+	frameless();
+	put(TEXT + LEAF, by_sp(8, ROW_SAME));
+	put(TEXT + OMITS, by_sp(32, ROW_SAME));
+	put(TEXT + H, by_fp());
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	for (int i = 0; i < 2; i++) {
+		unwind(TEXT + LEAF, STACK + 8 + 0x20);
+		EXPECT(UNWIND_OUTERMOST, IN_OMITS, IN_H, IN_START);
+	}
+	method = UNWIND_CFI;
+	unwind(TEXT + LEAF, STACK + 8 + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_OMITS, IN_H, IN_START);
+}
+
+static void code_that_is_called_is_not_outermost(void **state)
+{
+	frameless();
+	put(TEXT + LEAF, (struct row){.kind = ROW_END});
+	put(TEXT + OMITS, by_sp(32, ROW_SAME));
+	put(TEXT + H, by_fp());
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	unwind(TEXT + LEAF, STACK + 8 + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_OMITS, IN_H, IN_START);
+	/* Without a call on the stack it is. */
+	*at(STACK) = NO_CALL;
+	unwind(TEXT + LEAF, STACK + 8 + 0x20);
+	EXPECT_NONE(UNWIND_OUTERMOST);
+}
+
+static void
+with_tables_only_the_hypercall_page_has_a_caller_whatever_the_frame_pointer_holds(void **state)
+{
+	static const uint64_t anything[] = {0, NO_FP, STACK + 0x80, STACK + 0x100};
+
+	*at(STACK + 16) = IN_G;
+	*at(STACK + 32) = IN_H;
+	*at(STACK + 48) = IN_H;
+	put(TEXT + G, by_sp(16, ROW_SAME));
+	put(TEXT + H, by_sp(16, ROW_SAME));
+	done();
+	method = UNWIND_CFI;
+	for (size_t i = 0; i < sizeof(anything) / sizeof(anything[0]); i++) {
+		unwind(STUB + 10, anything[i]);
+		EXPECT(UNWIND_OUTERMOST, IN_G, IN_H, IN_H);
+		assert_int_equal(frames[1].trust, TRUST_GUESS);
+	}
+}
+
+static void stacks_may_lie_close_to_each_other(void **state)
+{
+	uint64_t words[8] = {[1] = IN_OMITS, [5] = IN_START};
+	struct window near = {.va = STACK + sizeof(stack) + 0x4000,
+			      .len = sizeof(words),
+			      .bytes = (uint8_t *)words};
+	struct row switches = by_sp(8, ROW_SAME);
+
+	switches.base = ROW_DEREF_PLUS;
+	*at(STACK) = near.va + 8;
+	put(TEXT + LEAF, switches);
+	put(TEXT + OMITS, by_sp(32, ROW_SAME));
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	unwind(TEXT + LEAF, 0);
+	EXPECT_NONE(UNWIND_BYTES);
+	assert_in_range(out.elsewhere, near.va - 4096, near.va + 8);
+	second = &near;
+	unwind(TEXT + LEAF, 0);
+	EXPECT(UNWIND_OUTERMOST, IN_OMITS, IN_START);
+}
+
+static void a_table_that_is_wrong_is_not_believed(void **state)
+{
+	frameless();
+	*at(STACK + 0x10) = IN_F; /* looks like a return address, and is none */
+	put(TEXT + LEAF, by_sp(0x18, ROW_SAME));
+	put(TEXT + OMITS, by_sp(16, ROW_SAME));
+	done();
+	unwind(TEXT + LEAF, STACK + 8 + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_OMITS, IN_H, IN_START);
+	/* Two opinions: that of the code, with a mark. */
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+}
+
+static void what_only_a_wrong_table_says_is_a_guess(void **state)
+{
+	symbols = false;
+	*at(STACK + 0x10) = IN_H; /* some address behind a call through a pointer */
+	put(TEXT + 0x300, by_sp(0x18, ROW_SAME));
+	done();
+	memset(text + 0x300, 0x0f, 64); /* code that cannot be followed */
+	unwind(TEXT + 0x310, NO_FP);
+	for (size_t i = 1; i < out.n; i++)
+		assert_int_equal(frames[i].trust, TRUST_GUESS);
+}
+
+static void a_signal_frame_leads_to_what_it_interrupted(void **state)
+{
+	/* At sp: pc; at sp + 24: sp; at sp + 8: fp. */
+	put(TEXT + 0x300,
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	done();
+	*at(STACK) = TEXT + LEAF;
+	*at(STACK + 8) = 0;
+	*at(STACK + 24) = STACK + 0x100;
+	*at(STACK + 0x100) = IN_F;
+	*at(STACK + 0x100 + 0x28) = 0;
+	unwind_anywhere(TEXT + 0x300, NO_FP);
+	assert_true(out.n >= 3);
+	assert_int_equal(frames[1].addr, TEXT + LEAF);
+	assert_int_equal(frames[1].kind, FRAME_PC);
+	assert_int_equal(frames[1].trust, TRUST_SURE);
+	assert_int_equal(frames[2].addr, IN_F);
+	assert_int_equal(frames[2].kind, FRAME_RETURN);
+}
+
+/* An interrupt of the leaf, which F had called; the handler is at work. */
+static void interrupted(uint64_t frame)
+{
+	*at(frame) = TEXT + LEAF;
+	*at(frame + 8) = 0xe033;
+	*at(frame + 16) = 0x246;
+	*at(frame + 24) = STACK + 0x200;
+	*at(frame + 32) = 0xe02b;
+	*at(STACK + 0x200) = IN_F;
+	record(STACK + 0x230, STACK + 0x250, IN_MAIN);
+	record(STACK + 0x250, 0, IN_START);
+}
+
+static void expect_interrupted(void)
+{
+	static const uint64_t chain[] = {IN_ENTRY, TEXT + LEAF, IN_F, IN_MAIN, IN_START};
+
+	assert_int_equal(out.n, 6);
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(frames[i + 1].addr, chain[i]);
+	assert_int_equal(frames[2].kind, FRAME_PC);
+	assert_int_equal(frames[3].kind, FRAME_RETURN);
+	assert_int_equal(out.end, UNWIND_OUTERMOST);
+	expect_sure();
+}
+
+static void a_handler_that_ends_in_iret_stands_on_what_it_interrupted(void **state)
+{
+	CODE(ENTRY, "\x50\x51\x55"); /* push rax, rcx, rbp */
+	call(ENTRY + 3, TEXT + HANDLER);
+	CODE(ENTRY + 8, "\x5d\x59\x58\x48\xcf"); /* pop rbp, rcx, rax; iretq */
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	for (int with = 0; with < 2; with++) {
+		symbols = with;
+		*at(STACK) = IN_ENTRY;
+		*at(STACK + 8) = STACK + 0x230; /* the interrupted code's frame pointer */
+		interrupted(STACK + 32);
+		unwind_anywhere(TEXT + HANDLER, NO_FP);
+		if (with)
+			expect_interrupted();
+		else /* how the leaf got there is not known */
+			assert_int_equal(frames[2].addr, TEXT + LEAF);
+	}
+	/* Each of its instructions has the same frame above it. */
+	symbols = true;
+	*at(STACK) = STACK + 0x230;
+	interrupted(STACK + 24);
+	unwind_anywhere(TEXT + ENTRY + 8, NO_FP);
+	assert_int_equal(frames[1].addr, TEXT + LEAF);
+	assert_int_equal(frames[2].addr, IN_F);
+	interrupted(STACK + 8);
+	unwind_anywhere(TEXT + ENTRY + 10, STACK + 0x230);
+	assert_int_equal(frames[1].addr, TEXT + LEAF);
+	assert_int_equal(frames[4].addr, IN_START);
+}
+
+static void a_handler_may_return_through_the_hypercall_page(void **state)
+{
+	code(0x800 + 23 * 32, "\x51\x41\x53\x50\xb8\x17\x00\x00\x00\x0f\x05", 11);
+	CODE(ENTRY, "\x90\x90\x55"); /* Xen has pushed rcx and r11; push rbp */
+	call(ENTRY + 3, TEXT + HANDLER);
+	/* pop rbp, rcx, r11; push 0; jmp the stub */
+	CODE(ENTRY + 8, "\x5d\x59\x41\x5b\x6a\x00\xe9");
+	memcpy(text + ENTRY + 15, &(int32_t){(int32_t)(IRET_STUB - (TEXT + ENTRY + 19))}, 4);
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	*at(STACK) = IN_ENTRY;
+	*at(STACK + 8) = STACK + 0x230;
+	interrupted(STACK + 32);
+	unwind_anywhere(TEXT + HANDLER, NO_FP);
+	expect_interrupted();
+}
+
+static void a_handler_may_have_a_stack_of_its_own(void **state)
+{
+	/* mov rsp, rdi; ...; call; pop rsp: the interrupted stack is above. */
+	uint64_t words[16] = {IN_ENTRY, STACK + 0x100};
+	struct window irq = {.va = 0x10000, .len = sizeof(words), .bytes = (uint8_t *)words};
+
+	CODE(ENTRY, "\x90\x90\x90");
+	call(ENTRY + 3, TEXT + HANDLER);
+	CODE(ENTRY + 8, "\x5c\x5d\x48\xcf"); /* pop rsp; pop rbp; iretq */
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	*at(STACK + 0x100) = STACK + 0x230;
+	interrupted(STACK + 0x108);
+	second = &window;
+	unwind_on(&irq, TEXT + HANDLER, NO_FP);
+	expect_interrupted();
+	/* Without the second stack, it is asked for. */
+	second = NULL;
+	unwind_on(&irq, TEXT + HANDLER, NO_FP);
+	assert_int_equal(out.end, UNWIND_BYTES);
+	assert_in_range(out.elsewhere, STACK, STACK + 0x100);
+}
+
+static void what_is_no_frame_of_an_interrupt_is_not_taken_for_one(void **state)
+{
+	CODE(ENTRY, "\x50\x51\x55");
+	call(ENTRY + 3, TEXT + HANDLER);
+	CODE(ENTRY + 8, "\x5d\x59\x58\x48\xcf");
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	*at(STACK) = IN_ENTRY;
+	interrupted(STACK + 32);
+	*at(STACK + 48) = 0; /* flags cannot be 0 */
+	unwind_anywhere(TEXT + HANDLER, NO_FP);
+	EXPECT(UNWIND_BROKEN, IN_ENTRY);
+}
+
+static void a_scan_takes_what_follows_a_call(void **state)
+{
+	method = UNWIND_SCAN;
+	*at(STACK + 0x10) = IN_F;
+	*at(STACK + 0x18) = NO_CALL;
+	*at(STACK + 0x20) = IN_MAIN;
+	unwind(TEXT + LEAF, NO_FP);
+	EXPECT(UNWIND_BROKEN, IN_F, IN_MAIN);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+	assert_int_equal(frames[2].trust, TRUST_GUESS);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(tables_find_callers_without_symbols),
+		TEST(code_that_is_called_is_not_outermost),
+		TEST(with_tables_only_the_hypercall_page_has_a_caller_whatever_the_frame_pointer_holds),
+		TEST(stacks_may_lie_close_to_each_other),
+		TEST(a_table_that_is_wrong_is_not_believed),
+		TEST(what_only_a_wrong_table_says_is_a_guess),
+		TEST(a_signal_frame_leads_to_what_it_interrupted),
+		TEST(a_handler_that_ends_in_iret_stands_on_what_it_interrupted),
+		TEST(a_handler_may_return_through_the_hypercall_page),
+		TEST(a_handler_may_have_a_stack_of_its_own),
+		TEST(what_is_no_frame_of_an_interrupt_is_not_taken_for_one),
+		TEST(a_scan_takes_what_follows_a_call),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""That the benchmark of sampling works, and that a sample costs no more instructions than it should.
+
+The rig counts instructions here, so that the figures are the same on every machine, however busy.
+"""
+
+import os
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "rig" / "lib")]
+
+from sampling import limits, measure, picture, render  # noqa: E402
+
+BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
+NUMBERS = ("paused", "whole", "floor", "classic", "libxc", "xenctx")
+ROUNDS = 40
+
+
+def row(**values):
+    return {"guest": "pv", "vcpus": 1, "frames": 8, "unwind": "auto", "unit": "icount_us", "paused": 10, "whole": 12, "floor": 10,
+            "classic": 20, "libxc": 50, "xenctx": 9000, "way": "pause", "busy": 1, "calls": 11, "unpaused": 1.0,
+            "steps": dict.fromkeys(render.STEPS, 1.0)} | values
+
+
+WORK = {"guest": "pv", "unit": "icount", "scheduler": "default", "rate": 997, "work": 0.9, "samples_per_second": 160, "paused_share": 0}
+
+
+class Pages(unittest.TestCase):
+    def test_a_figure_over_its_limit_is_marked(self):
+        found = {limit.text: limit.ok() for limit in limits.limits([row(), WORK])}
+        self.assertTrue(found["PV, pause: paused / floor"])
+        self.assertFalse(found["PV, pause: whole / floor"])
+        self.assertFalse(found["guest's work at 997/s, one CPU, default scheduler"])
+        self.assertIn("| over |", render.text([row(), WORK]))
+
+    def test_what_was_not_measured_is_left_out(self):
+        self.assertEqual([], limits.limits([row(guest="hvm")]))
+        self.assertEqual("", render.text([]))
+        self.assertNotIn("sampled", picture.draw([row()]))
+
+    def test_the_picture_shows_the_ways(self):
+        drawn = picture.draw([row(), WORK])
+        for words in ("PV, 8 frames", "uniprof", "classic", "libxc", "9,000", "997/s (160), default"):
+            self.assertIn(words, drawn)
+
+
+@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine: Xen cannot be booted")
+@unittest.skipUnless((BUILD / "tests/bench/sampling/sample_cost").exists(), "sample_cost was not built: no libxenctrl")
+class Smoke(unittest.TestCase):
+    def rows(self, setting):
+        bench = measure.Bench(BUILD, measure.ICOUNT, ROUNDS)
+        self.addCleanup(bench.close)
+        costs = bench.costs(setting)
+        return {found["way"]: found for found in measure.rows_of(bench, setting, costs, costs)}
+
+    def check(self, guest):
+        rows = self.rows(measure.Setting(guest, unwind="auto"))
+        for found in rows.values():
+            self.assertTrue(all(isinstance(found[name], (int, float)) for name in NUMBERS), found)
+            self.assertAlmostEqual(found["frames_seen"], 8, delta=0.5)
+            self.assertLess(found["floor"], found["classic"])
+            self.assertLess(found["classic"], found["libxc"])
+            self.assertLess(found["libxc"], found["xenctx"])
+        self.assertEqual(rows["auto"]["unpaused"], 1)
+        self.assertEqual(rows["pause"]["unpaused"], 0)
+        self.assertLess(rows["pause"]["paused"], rows["pause"]["whole"])
+        self.assertAlmostEqual(sum(rows["pause"]["steps"].values()), rows["pause"]["whole"], delta=0.1)
+        return rows
+
+    def test_pv(self):
+        for found in self.check("pv").values():
+            self.assertLessEqual(found["paused"], 1.10 * found["floor"])
+            self.assertLessEqual(found["whole"], 0.92 * found["classic"])
+            self.assertLessEqual(found["whole"], found["xenctx"] / 500)
+
+    def test_pvh(self):
+        for found in self.check("pvh").values():
+            self.assertLessEqual(found["whole"], 0.65 * found["classic"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BENCH_SAMPLING_FIGURES_H
+#define BENCH_SAMPLING_FIGURES_H
+
+/* Times of many samples, and what is told of them. */
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+struct figures {
+	uint64_t *ns;
+	uint32_t n, room;
+};
+
+struct error *figures_new(uint32_t room, struct figures *out);
+void figures_free(struct figures *figures);
+
+/* Leaves out what there is no room for. */
+void figures_add(struct figures *figures, uint64_t ns);
+
+/* Prints a JSON object of minimum, tenth, median, ninetieth and mean in µs; sorts the figures. */
+void figures_print(struct figures *figures, FILE *file);
+
+#endif

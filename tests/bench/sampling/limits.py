@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the figures should show."""
+
+import dataclasses
+
+
+@dataclasses.dataclass
+class Limit:
+    text: str
+    value: float
+    bound: float
+    least: bool = False  # the bound is a lower one
+
+    def ok(self):
+        return self.value >= self.bound if self.least else self.value <= self.bound
+
+
+def find(rows, **wanted):
+    """The only row that has these values; None if there is none."""
+    for row in rows:
+        if all(row.get(name) == value for name, value in wanted.items()):
+            return row
+    return None
+
+
+def one_sample(rows):
+    """A sample of one busy vCPU beside the other ways: by default, and with a pause for each."""
+    for way in ("auto", "pause"):
+        one = {"vcpus": 1, "busy": 1, "frames": 8, "unwind": "auto", "way": way}
+        row = find(rows, guest="pv", unit="icount_us", **one)
+        if row:
+            yield Limit(f"PV, {way}: paused / floor", row["paused"] / row["floor"], 1.05)
+            yield Limit(f"PV, {way}: whole / floor", row["whole"] / row["floor"], 1.15)
+            yield Limit(f"PV, {way}: whole / classic (aim 0.80)", row["whole"] / row["classic"], 0.92)
+            yield Limit(f"PV, {way}: whole / libxc", row["whole"] / row["libxc"], 0.32)
+            yield Limit(f"PV, {way}: whole / xenctx", row["whole"] / row["xenctx"], 1 / 500)
+        row = find(rows, guest="pv", unit="2cpu_us", **one)
+        if row:
+            yield Limit(f"PV, {way}, two CPUs: whole / classic", row["whole"] / row["classic"], 0.80)
+            yield Limit(f"PV, {way}, two CPUs: paused / classic", row["paused"] / row["classic"], 0.80)
+        row = find(rows, guest="pvh", unit="icount_us", **one)
+        if row:
+            yield Limit(f"PVH, {way}: whole / classic", row["whole"] / row["classic"], 0.65)
+
+
+def depth(rows):
+    """Neither depth nor unwinding is felt by the guest."""
+    for guest in ("pv", "pvh"):
+        one = {"guest": guest, "vcpus": 1, "busy": 1, "unit": "icount_us", "way": "pause"}
+        least = find(rows, frames=8, unwind="fp", **one)
+        if not least:
+            continue
+        for frames, unwind in ((128, "fp"), (8, "cfi"), (128, "cfi")):
+            row = find(rows, frames=frames, unwind=unwind, **one)
+            if row:
+                yield Limit(f"{guest.upper()}: paused, {frames} frames by {unwind} / 8 by fp", row["paused"] / least["paused"], 1.10)
+
+
+def vcpus(rows):
+    for guest in ("pv", "pvh"):
+        for unit, bound in (("icount_us", 0.90), ("2cpu_us", 0.70)):
+            row = find(rows, guest=guest, vcpus=4, busy=4, frames=8, unwind="auto", unit=unit, way="pause")
+            if row:
+                yield Limit(f"{guest.upper()}, {unit}: paused, 4 busy vCPUs / one call each", row["paused"] / row["calls"], bound)
+        of = {"guest": guest, "frames": 8, "unwind": "auto", "unit": "icount_us", "way": "auto"}
+        few, many = find(rows, vcpus=2, busy=2, **of), find(rows, vcpus=32, busy=2, **of)
+        one, four = find(rows, vcpus=1, busy=1, **of), find(rows, vcpus=4, busy=4, **of)
+        if few and many and one and four:
+            idle, busy = (many["whole"] - few["whole"]) / 30, (four["whole"] - one["whole"]) / 3
+            yield Limit(f"{guest.upper()}: one more idle vCPU / one more busy one", idle / busy, 0.25)
+        idle = find(rows, vcpus=1, busy=0, **of)
+        if idle and one:
+            yield Limit(f"{guest.upper()}: an idle guest / a busy one", idle["whole"] / one["whole"], 0.50)
+        if one:
+            yield Limit(f"{guest.upper()}: samples of a waiting vCPU without a pause", one["unpaused"], 0.99, True)
+
+
+def work(rows):
+    for rate, bound in ((101, 0.990), (997, 0.955), (9973, 0.5)):
+        for row in rows:
+            if row.get("rate") == rate and row["unit"] == "icount" and row["scheduler"] in ("default", "favoured"):
+                yield Limit(f"guest's work at {rate}/s, one CPU, {row['scheduler']} scheduler", row["work"], bound, True)
+
+
+def limits(rows):
+    return [limit for group in (one_sample, depth, vcpus, work) for limit in group(rows)]

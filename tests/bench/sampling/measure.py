@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Takes the figures, in the rig. Each is a dictionary, as --json prints it."""
+
+import dataclasses
+import json
+import re
+import subprocess
+
+from xenrig import Rig
+
+TIMEOUT_S = 300
+# Ways whose walk needs frame pointers: beside another unwinding stands what they take for the same frames with those.
+BY_FRAME_POINTER = ("classic", "libxc")
+# How the guest is built for each. "auto" is the default, and takes the tables of a file that has them.
+IMAGES = {"fp": "fp", "auto": "fp", "cfi": "nofp"}
+COUNTER_OFFSET, COUNTER_STEP = 24, 40  # struct truth (guests/runtime/guest.h): calls, size
+RATES = (101, 997, 9973)
+# dom0's weight, and Xen's rate limit in µs: whom it gives the CPU keeps it so long, and who wakes up earlier waits for
+# the end of the time slice.
+SCHEDULERS = {"default": (256, 1000), "limit 100": (256, 100), "favoured": (65535, 1000)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    unit: str          # of its figures
+    options: dict      # of the rig
+    statistic: str     # of many samples, the one that is told
+    rounds: int
+    guest: str = ""    # settings of every guest
+    window_s: int = 3  # of the guest's own work
+    windows: int = 1
+    frames: tuple = (8, 32, 128)
+    parts: tuple = ("cost", "states", "overhead")
+
+
+ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
+# What else this machine does can only make a figure worse.
+TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 600, "'cpus=\"1\"'", 2, 5, (8, 128), ("cost", "overhead"))
+MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    guest: str
+    vcpus: int = 1
+    busy: int = 1
+    frames: int = 8
+    unwind: str = "fp"
+
+    def image(self):
+        return f"chain-{self.guest}-{IMAGES[self.unwind]}"
+
+
+class Bench:
+    """A dom0 with all that is needed."""
+
+    def __init__(self, build, machine, rounds=None):
+        self.machine = machine
+        self.rounds = rounds or machine.rounds
+        self.build = build
+        programs = [build / "tests/bench/sampling" / name for name in ("sample_cost", "sample_work")]
+        self.rig = Rig(**machine.options)
+        self.rig.put(build / "uniprof", *programs)
+        self.there = set()
+        self.schedule("favoured")
+
+    def close(self):
+        self.rig.close()
+
+    def schedule(self, scheduler):
+        weight, limit_us = SCHEDULERS[scheduler]
+        self.rig.run(f"xl sched-credit2 -d 0 -w {weight} && xl sched-credit2 -s -p Pool-0 -r {limit_us}", check=True)
+
+    def create(self, setting):
+        image = setting.image()
+        if image not in self.there:
+            self.rig.put(*(self.build / "guests" / f"{image}.{ending}" for ending in ("elf", "cfg")))
+            self.there.add(image)
+        self.rig.run(f"xl create {image}.cfg vcpus={setting.vcpus} {self.machine.guest} "
+                     f"'cmdline=\"frames={setting.frames} busy={setting.busy} seconds=3600\"'; sleep 0.2", check=True)
+        return image
+
+    def destroy(self, image):
+        self.rig.run(f"xl destroy {image}", check=True)
+
+    def costs(self, setting):
+        """{way: what sample_cost says of it}"""
+        image = self.create(setting)
+        result = self.rig.run(f"sample_cost -n {self.rounds} -u {setting.unwind} -i {image}.elf -b {setting.busy} xen:{image}", TIMEOUT_S, check=True)
+        self.destroy(image)
+        return {figure["way"]: figure for figure in map(json.loads, result.text.splitlines())}
+
+    def work(self, image, rate, seconds):
+        """What the guest does in a second while it is sampled, and what became of the samples."""
+        address = symbol(self.build / "guests" / f"{image}.elf", "truth") + COUNTER_OFFSET
+        measure = f"sample_work xen:{image} {address:#x} {COUNTER_STEP} {seconds}"
+        if rate:
+            measure = (f"uniprof record -F {rate} -T {seconds + 2} -o work.uniprof {image} 2>said & "
+                       f"sleep 1; {measure}; wait $!; cat said")
+        text = self.rig.run(measure, TIMEOUT_S, check=True).text
+        done = json.loads(text.splitlines()[0])["per_second"]
+        if not rate:
+            return done, 0, 0
+        samples, elapsed, share = re.search(r"(\d+) samples in ([\d.]+) s, guest paused for ([\d.]+) %", text).groups()
+        return done, int(samples) / float(elapsed), float(share) / 100
+
+
+def symbol(image, name):
+    for line in subprocess.run(["nm", image], check=True, capture_output=True, text=True).stdout.splitlines():
+        words = line.split()
+        if words[-1] == name:
+            return int(words[0], 16)
+    raise ValueError(f"{image} has no {name}")
+
+
+def steps(costs, pick):
+    """Where the time of a sample that pauses goes, by differences."""
+    whole = {way: pick(figure["whole"]) for way, figure in costs.items()}
+    paused = {way: pick(figure["paused"]) for way, figure in costs.items()}
+    after = whole["pause"] - paused["pause"] - (whole["unread"] - paused["unread"])
+    found = {"pause": whole["step_pause"], "go": whole["step_go"],
+             "context": whole["floor"] - whole["step_pause"] - whole["step_go"],
+             "states": paused["unread"] - whole["floor"],
+             "copy": paused["pause"] - paused["unread"],
+             "finish": whole["unread"] - paused["unread"],
+             "unwind": after - whole["intern"], "intern": whole["intern"]}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def rows_of(bench, setting, costs, classic):
+    """A row for each of uniprof's ways; classic has the ways that need frame pointers."""
+    def pick(figures):
+        return round(figures[bench.machine.statistic], 3)
+    for way in ("pause", "auto"):
+        row = {"guest": setting.guest, "vcpus": setting.vcpus, "frames": setting.frames, "unwind": setting.unwind,
+               "unit": bench.machine.unit, "paused": pick(costs[way]["paused"]), "whole": pick(costs[way]["whole"]),
+               "floor": pick(costs["floor"]["whole"]), "classic": pick(classic["classic"]["whole"]),
+               "libxc": pick(classic["libxc"]["whole"]), "xenctx": pick(costs["xenctx"]["whole"]),
+               "way": way, "busy": setting.busy, "calls": pick(costs["calls"]["whole"]),
+               "frames_seen": costs[way]["frames"], "unpaused": costs[way]["unpaused"],
+               "whole_p99": costs[way]["whole"]["p99"], "samples": costs[way]["n"]}
+        if "floor_context" in costs:
+            row["floor_context"] = pick(costs["floor_context"]["whole"])
+        if way == "pause":
+            row["steps"] = steps(costs, pick)
+        yield row
+
+
+def cost(bench):
+    """What a sample costs, by kind of guest, vCPUs (all busy), frames and unwinding."""
+    for n in (1, 4):
+        for guest in ("pv", "pvh"):
+            for depth in bench.machine.frames:
+                classic = None
+                for unwind in IMAGES:
+                    setting = Setting(guest, n, n, depth, unwind)
+                    costs = bench.costs(setting)
+                    classic = classic or costs
+                    yield from rows_of(bench, setting, costs, classic)
+
+
+def states(bench):
+    """vCPUs that sleep: none, all, some, and nearly all."""
+    for guest in ("pv", "pvh"):
+        for vcpus, busy in ((1, 0), (4, 1), (2, 2), (32, 2)):
+            setting = Setting(guest, vcpus, busy, unwind="auto")
+            costs = bench.costs(setting)
+            yield from rows_of(bench, setting, costs, costs)
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def overhead(bench, guest="pv"):
+    """The guest's own work, as a share of what it does when nobody looks."""
+    machine = bench.machine
+    for scheduler in SCHEDULERS if machine is ICOUNT else ["default"]:
+        bench.schedule(scheduler)
+        image = bench.create(Setting(guest, frames=10))
+        for rate in RATES:
+            shares, seen = [], None
+            for _ in range(machine.windows):
+                alone = bench.work(image, 0, machine.window_s)[0]
+                done, *seen = bench.work(image, rate, machine.window_s)
+                shares.append(done / alone)
+            yield {"guest": guest, "unit": machine.unit.replace("_us", ""), "scheduler": scheduler, "rate": rate,
+                   "work": round(median(shares), 4), "samples_per_second": round(seen[0], 1),
+                   "paused_share": round(seen[1], 5)}
+        bench.destroy(image)
+    bench.schedule("favoured")
+
+
+PARTS = {"cost": cost, "states": states, "overhead": overhead}
+
+
+def measure(build, machines, parts, say):
+    for name in machines:
+        bench = Bench(build, MACHINES[name])
+        try:
+            for part in (part for part in parts if part in bench.machine.parts):
+                say(f"{name}: {part}")
+                yield from PARTS[part](bench)
+        finally:
+            bench.close()

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "profile/stacks.h"
+#include "sample/look.h"
+#include "sample/settle.h"
+#include "target/target.h"
+#include "way.h"
+
+/* The unwinder has learned the code, and the copies fit the stacks, after this many samples. */
+#define WARM_UP 300
+
+struct product {
+	struct target *target;
+	struct stacks *stacks;
+	struct images *images;
+	struct settle *settle;
+	struct look *look;
+	struct sample *sample; /* for "unread" */
+	struct frame *frames;  /* for "intern" */
+	uint32_t n, busy;
+};
+
+/* The file that the guest was started from, as `uniprof record` uses it by itself. */
+static struct error *load_image(struct product *product, const struct bench_guest *guest)
+{
+	const struct image_spec spec = {.path = guest->image, .given = true, .names = true};
+	struct error *err = images_new(&product->images);
+
+	if (!err && guest->image)
+		err = images_load(product->images, &spec, NULL);
+	return err ? err : settle_new(product->target, product->images, NULL, &product->settle);
+}
+
+static struct error *open_target(const struct bench_guest *guest, bool always_pause, void **state)
+{
+	struct sampler_options options = {.method = guest->method};
+	struct product *product = calloc(1, sizeof(*product));
+	struct error *err;
+
+	if (!product)
+		return error_no_memory();
+	*state = product;
+	product->busy = guest->busy;
+	err = target_open(guest->spec, &product->target);
+	if (err)
+		return err;
+	product->target->always_pause = always_pause;
+	err = stacks_new(&product->stacks);
+	if (!err)
+		err = load_image(product, guest);
+	options.images = product->images;
+	options.settle = product->settle;
+	if (!err)
+		err = look_new(product->target, product->stacks, &options, &product->look);
+	return err;
+}
+
+static struct error *take_look(void *state, struct taken *out)
+{
+	struct product *product = state;
+	struct tick tick = {0};
+	uint32_t ran = 0;
+	uint64_t start = clock_now_ns();
+	struct error *err = look_take(product->look, &tick);
+
+	out->whole_ns = clock_now_ns() - start;
+	out->paused_ns = tick.paused_ns;
+	out->frames = 0;
+	for (uint32_t i = 0; i < tick.n && !err; i++) {
+		out->frames += (uint32_t)stacks_depth(product->stacks, tick.entries[i].stack);
+		ran += tick.entries[i].ran_ns > 0;
+	}
+	/* Where the host is busy, a CPU of the emulated machine may stand still for a while. */
+	out->spared = ran < product->busy;
+	return err;
+}
+
+static struct error *open_look(const struct bench_guest *guest, bool always_pause, void **state)
+{
+	struct error *err = open_target(guest, always_pause, state);
+	struct taken taken;
+
+	for (unsigned i = 0; i < WARM_UP && !err; i++) {
+		clock_sleep_until(clock_now_ns() + NAP_NS);
+		err = take_look(*state, &taken);
+	}
+	return err;
+}
+
+static struct error *open_auto(const struct bench_guest *guest, void **state)
+{
+	return open_look(guest, false, state);
+}
+
+static struct error *open_pause(const struct bench_guest *guest, void **state)
+{
+	return open_look(guest, true, state);
+}
+
+static struct error *open_unread(const struct bench_guest *guest, void **state)
+{
+	struct error *err = open_target(guest, true, state);
+	struct product *product = *state;
+
+	return err ? err : sample_new(product->target->info.vcpus, STACK_DEFAULT, &product->sample);
+}
+
+static struct error *take_unread(void *state, struct taken *out)
+{
+	struct product *product = state;
+	uint64_t start = clock_now_ns();
+	struct error *err;
+
+	for (uint32_t i = 0; i < product->sample->vcpus; i++) {
+		product->sample->vcpu[i].want = 0;
+		product->sample->vcpu[i].again = true;
+	}
+	err = product->target->ops->sample(product->target, product->sample);
+	out->whole_ns = clock_now_ns() - start;
+	out->paused_ns = product->sample->paused_ns;
+	return err;
+}
+
+/* A stack as deep as the guest's. */
+static struct error *open_intern(const struct bench_guest *guest, void **state)
+{
+	struct taken taken = {0};
+	struct error *err = open_look(guest, true, state);
+	struct product *product = *state;
+
+	if (!err)
+		err = take_look(product, &taken);
+	if (err)
+		return err;
+	product->n = taken.frames / guest->vcpus;
+	product->frames = calloc(product->n + 1, sizeof(*product->frames));
+	if (!product->frames)
+		return error_no_memory();
+	for (uint32_t i = 0; i < product->n; i++)
+		product->frames[i] = (struct frame){.addr = 0x1000 + i, .kind = FRAME_RETURN};
+	return NULL;
+}
+
+static struct error *take_intern(void *state, struct taken *out)
+{
+	struct product *product = state;
+	uint64_t start = clock_now_ns();
+	uint32_t id;
+	bool whole;
+	struct error *err =
+		stacks_intern(product->stacks, product->frames, product->n, &id, &whole);
+
+	out->whole_ns = clock_now_ns() - start;
+	out->paused_ns = 0;
+	out->frames = product->n;
+	return err;
+}
+
+static void close_product(void *state)
+{
+	struct product *product = state;
+
+	if (!product)
+		return;
+	free(product->frames);
+	sample_free(product->sample);
+	look_free(product->look);
+	settle_free(product->settle);
+	images_free(product->images);
+	stacks_free(product->stacks);
+	if (product->target)
+		target_close(product->target);
+	free(product);
+}
+
+const struct way way_auto = {.name = "auto",
+			     .open = open_auto,
+			     .take = take_look,
+			     .close = close_product};
+const struct way way_pause = {.name = "pause",
+			      .open = open_pause,
+			      .take = take_look,
+			      .close = close_product};
+const struct way way_unread = {.name = "unread",
+			       .open = open_unread,
+			       .take = take_unread,
+			       .close = close_product};
+const struct way way_intern = {.name = "intern",
+			       .open = open_intern,
+			       .take = take_intern,
+			       .close = close_product};

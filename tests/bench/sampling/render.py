@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Figures as text: tables that read well on a terminal and as Markdown."""
+
+from .limits import limits
+
+UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima"}
+COSTS = ("paused", "whole", "floor", "classic", "libxc", "xenctx")
+STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind", "intern")
+WORK_ON = {"icount": "one CPU", "2cpu": "two CPUs"}
+
+
+def table(head, body):
+    """Columns as wide as they need; the first ones, with text, to the left."""
+    cells = [[str(cell) for cell in row] for row in [head, *body]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    numeric = [all(row[i][:1].isdigit() or row[i][:1] in "-" for row in cells[1:]) for i in range(len(head))]
+    def line(row):
+        return "| " + " | ".join(cell.rjust(width) if number else cell.ljust(width)
+                                 for cell, width, number in zip(row, widths, numeric)) + " |"
+    rule = "|" + "|".join("-" * (width + 1) + (":" if number else "-") for width, number in zip(widths, numeric)) + "|"
+    return "\n".join([line(cells[0]), rule, *map(line, cells[1:])]) + "\n"
+
+
+def number(value):
+    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}"
+
+
+def kind(row):
+    return [row["guest"].upper(), row["vcpus"], row["busy"], row["frames"], row["unwind"], row["way"]]
+
+
+def costs(rows):
+    for unit, words in UNITS.items():
+        chosen = [row for row in rows if row["unit"] == unit and "whole" in row]
+        if chosen:
+            yield f"### Cost of a sample: {words}\n\n" + table(
+                ["guest", "vCPUs", "busy", "frames", "unwind", "way", *COSTS, "whole/floor", "whole/classic"],
+                [kind(row) + [number(row[name]) for name in COSTS]
+                 + [f"{row['whole'] / row['floor']:.2f}", f"{row['whole'] / row['classic']:.2f}"] for row in chosen])
+
+
+def steps(rows):
+    chosen = [row for row in rows if row["unit"] == "icount_us" and "steps" in row and row["vcpus"] == 1 and row["busy"]]
+    if chosen:
+        yield "### A sample by step: one CPU, thousand instructions, one busy vCPU, paused\n\n" + table(
+            ["guest", "frames", "unwind", *STEPS],
+            [[row["guest"].upper(), row["frames"], row["unwind"]] + [f"{row['steps'][step]:.2f}" for step in STEPS]
+             for row in chosen])
+
+
+def work(rows):
+    chosen = [row for row in rows if "rate" in row]
+    if chosen:
+        yield "### The guest's own work\n\n" + table(
+            ["machine", "scheduler", "wanted/s", "taken/s", "guest's work"],
+            [[WORK_ON[row["unit"]], row["scheduler"], row["rate"], f"{row['samples_per_second']:.0f}", f"{row['work']:.3f}"]
+             for row in chosen])
+
+
+def verdicts(rows):
+    found = limits(rows)
+    if found:
+        yield "### Limits\n\n" + table(
+            ["what", "is", "limit", ""],
+            [[limit.text, f"{limit.value:.4f}", f"{'≥' if limit.least else '≤'} {limit.bound:.3f}", "ok" if limit.ok() else "over"]
+             for limit in found])
+
+
+def text(rows):
+    return "\n".join(part for make in (costs, steps, work, verdicts) for part in make(rows))

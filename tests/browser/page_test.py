@@ -1,0 +1,409 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page (`flamegraph --html`, `diff --html`) in a real browser: each does what docs/flamegraph.md says."""
+
+import pathlib
+import tempfile
+import unittest
+
+import webdriver
+from picture import record, uniprof
+
+# 1,000 samples that run: first 600 of vCPU 0, then 400 of vCPU 1; then 200 that wait and 300 that are idle.
+STACKS = '''\
+main;work;work;add 200
+main;work;multiply 300
+main;0x1234 100
+@1 0
+main;idle;add 250
+boot;init 150
+@0 1
+main;work;add 200
+@1 2
+main;wait 300
+'''
+
+AFTER = '''\
+main;work;work;add 900
+main;work;multiply 620
+main;0x1234 200
+main;new 280
+'''
+
+HOSTILE = ['<script>window.harm=1</script>', '"><img src=x onerror="window.harm=2">', '</script><script>window.harm=3</script>',
+           '<!--', '&lt;b&gt;&amp;', '\x1b[31mred\x07', 'bad\udcff\udcfeutf8', 'abc\u202egpj.exe', 'x' * 65536, '函数名🔥', '__proto__']
+
+
+class Page:
+    """A page that is open in the browser. What a canvas shows is asked of the page's own objects."""
+
+    def __init__(self, browser: webdriver.Browser, path: pathlib.Path, fragment: str = '') -> None:
+        self.browser = browser
+        browser.requests()
+        browser.open(path.as_uri() + fragment)
+        browser.run('''return new Promise((done, fail) => { const look = () => document.body.dataset.ready ? done()
+            : document.getElementById('warning').hidden ? setTimeout(look, 10) : fail(Error('not ready')); look(); })''')
+        self.settle()
+
+    def settle(self) -> None:
+        self.browser.run('return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))')
+
+    def boxes(self, flame: str = 'flame') -> list[dict]:
+        """The boxes that can be seen, in preorder, with places in the window."""
+        self.settle()
+        return self.browser.run('''
+            const flame = window.uniprof[arguments[0]], {view} = flame, around = flame.canvas.getBoundingClientRect();
+            return Array.from({length: view.n}, (_, node) => node).filter((node) => flame.isShown(node) && view.value[node] > 0)
+                .map((node) => ({node, name: flame.page.names[view.name[node]], level: view.level[node],
+                    x: around.x + flame.left(node), y: around.y + flame.top(view.level[node]),
+                    width: flame.size(node), height: 17, color: flame.page.color(view, node), text: flame.page.text(view, node),
+                    share: view.value[node] / view.value[0], hit: Boolean(flame.page.hits?.[view.name[node]])}))''', flame)
+
+    def shares(self, flame: str = 'flame') -> dict[str, float]:
+        """Paths from the root, and how wide they are."""
+        path, shares = [], {}
+        for box in self.boxes(flame):
+            path[box['level']:] = [box['name']]
+            shares[';'.join(path[1:]) or box['name']] = round(box['share'], 3)
+        return shares
+
+    def box(self, name: str, nth: int = 0, flame: str = 'flame') -> dict:
+        return [box for box in self.boxes(flame) if box['name'] == name][nth]
+
+    def click(self, name: str, nth: int = 0, flame: str = 'flame') -> None:
+        box = self.box(name, nth, flame)
+        self.browser.click(box['x'] + min(box['width'] / 2, 200), box['y'] + 8)
+        self.settle()
+
+    def click_on(self, selector: str, nth: int = 0) -> None:
+        self.browser.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', selector, nth)
+        self.settle()
+
+    def press(self, *keys: str) -> None:
+        self.browser.press(*keys)
+        self.settle()
+
+    def search(self, pattern: str) -> None:
+        self.press('/')
+        self.browser.type(pattern)
+        self.settle()
+
+    def text(self, selector: str) -> str:
+        return self.browser.run('return document.querySelector(arguments[0]).textContent', selector)
+
+    def drag(self, x0: float, x1: float, nth: int = 0) -> None:
+        """Drags the mouse in a time line, from one part of its width to another."""
+        box = self.browser.run('''const b = document.querySelectorAll('.times canvas')[arguments[0]].getBoundingClientRect();
+            return {x: b.x, y: b.y, width: b.width, height: b.height}''', nth)
+        move = [{'type': 'pointerMove', 'duration': 0, 'x': int(box['x'] + x * box['width']), 'y': int(box['y'] + 5)} for x in (x0, x1)]
+        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
+            'actions': [move[0], {'type': 'pointerDown', 'button': 0}, move[1], {'type': 'pointerUp', 'button': 0}]}]})
+        self.settle()
+
+
+@unittest.skipIf(webdriver.missing(), webdriver.missing())
+class InBrowser(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.browser = cls.enterClassContext(webdriver.Browser())
+        cls.directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-pages-')))
+        cls.recording = cls.directory / 'before.uniprof'
+        record(STACKS, cls.recording, vcpus=2)
+
+    def open(self, *options: str, stacks: str = '', fragment: str = '') -> Page:
+        recording, path = self.recording, self.directory / f'{self._testMethodName}.html'
+        if stacks:
+            recording = self.directory / f'{self._testMethodName}.uniprof'
+            record(stacks, recording)
+        uniprof('flamegraph', '--html', *options, '-o', path, recording)
+        return Page(self.browser, path, fragment)
+
+    def tearDown(self) -> None:
+        errors = [entry['message'] for entry in self.browser.log('browser')]
+        self.assertEqual(errors, [], 'the console is not empty')
+
+
+class OneRecording(InBrowser):
+    def test_widths_are_shares_of_what_runs(self) -> None:
+        self.assertEqual(self.open().shares(), {
+            'all': 1, 'boot': .15, 'boot;init': .15, 'main': .85, 'main;0x1234': .1, 'main;idle': .25, 'main;idle;add': .25,
+            'main;work': .5, 'main;work;multiply': .3, 'main;work;work': .2, 'main;work;work;add': .2})
+
+    def test_it_is_the_same_as_the_svg(self) -> None:
+        svg = uniprof('flamegraph', self.recording).decode()
+        for box in self.open().boxes()[1:]:
+            self.assertIn(f'<title>{box["text"]}</title>', svg)
+            self.assertIn(f'fill="{box["color"]}"', svg)
+
+    def test_states_and_vcpus_can_be_chosen(self) -> None:
+        page = self.open()
+        page.press('2')
+        self.assertIn('1,200 samples', page.text('#path'))
+        self.assertEqual(page.shares()['main;work;add'], round(200 / 1200, 3))
+        page.press('1', '2', '3')
+        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;wait': 1})
+        page.press('1', '3')
+        page.click_on('.lane input', 0)
+        self.assertEqual(page.shares()['boot'], round(150 / 400, 3))
+        page.press('Escape')
+        self.assertEqual(page.shares()['boot'], .15)
+
+    def test_options_say_what_is_in_the_page_at_all(self) -> None:
+        page = self.open('--state=blocked,runnable', '--icicle', '--title=A <b>')
+        self.assertEqual(page.shares()['main;wait'], .6)
+        self.assertEqual(self.browser.run('return document.title'), 'A <b>')
+        boxes = page.boxes()
+        self.assertLess(boxes[0]['y'], boxes[1]['y'])
+
+    def test_a_stretch_of_time_can_be_selected(self) -> None:
+        page = self.open()
+        page.drag(0, 199.9 / 1500)
+        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1, 'main;work;work': 1, 'main;work;work;add': 1})
+        self.assertIn('0.00 s to 0.2', page.text('.times .span'))
+        page.drag(.5, .5)
+        self.assertEqual(page.shares()['boot'], .15)
+        page.press('t', 'ArrowRight')
+        self.assertNotIn('boot', page.shares())
+        page.press('Backspace')
+        self.assertIn('boot', page.shares())
+
+    def test_a_click_zooms_and_the_path_leads_back(self) -> None:
+        page = self.open()
+        whole = page.box('all')['width']
+        page.click('work')
+        self.assertAlmostEqual(page.box('work')['width'], whole, delta=1)
+        self.assertAlmostEqual(page.box('multiply')['width'], .6 * whole, delta=1)
+        self.assertNotIn('boot', [box['name'] for box in page.boxes()])
+        self.assertEqual(page.text('#path'), 'all›main›work')
+        self.assertEqual(page.text('#details'), 'work (500 samples, 50.00 %)')
+        page.click_on('#path button', 1)
+        self.assertEqual(page.text('#path'), 'all›main')
+        page.press('Escape')
+        self.assertIn('boot', [box['name'] for box in page.boxes()])
+
+    def test_keys_move_and_zoom(self) -> None:
+        page = self.open()
+        self.browser.run('document.querySelector("#flame canvas").focus()')
+        page.press('ArrowUp', 'ArrowUp')
+        self.assertEqual(page.text('#details'), 'work (500 samples, 50.00 %)')
+        page.press('ArrowLeft')
+        self.assertEqual(page.text('#details'), 'idle (250 samples, 25.00 %)')
+        page.press('Enter')
+        self.assertEqual(page.text('#path'), 'all›main›idle')
+        page.press('ArrowUp')
+        self.assertEqual(page.text('#details'), 'add (250 samples, 25.00 %), 100.00 % of what is shown')
+        page.press('Backspace')
+        self.assertEqual(page.text('#path'), 'all›main')
+
+    def test_a_search_counts_nested_matches_once(self) -> None:
+        page = self.open()
+        page.search('^WORK$')
+        self.assertEqual(page.text('#found'), 'Matched 0.00 % (0 samples in 0 frames)')
+        page.click_on('#case')
+        self.assertEqual(page.text('#found'), 'Matched 50.00 % (500 samples in 2 frames)')
+        self.assertEqual([box['name'] for box in page.boxes() if box['hit']], ['work', 'work'])
+        self.browser.run('document.querySelector("#search").focus()')
+        page.press('Enter')
+        self.assertIn('work (500', page.text('#details'))
+        page.press('n')
+        self.assertIn('work (200', page.text('#details'))
+        page.search('wo(')
+        self.assertEqual(page.text('#found'), 'Not a regular expression')
+
+    def test_leaf_first_puts_callers_on_what_was_at_work(self) -> None:
+        page = self.open()
+        page.press('l')
+        shares = page.shares()
+        self.assertEqual(shares['add'], .45)
+        self.assertEqual(shares['add;idle;main'], .25)
+        self.assertEqual(shares['add;work;work;main'], .2)
+        self.assertEqual(self.open('--reverse').shares(), shares)
+
+    def test_the_sandwich_shows_callers_and_callees(self) -> None:
+        page = self.open()
+        page.click('work')
+        page.press('s')
+        self.assertEqual(page.text('#pivot'), 'work (500 samples, 50.00 %)')
+        self.assertEqual(page.shares('callers'), {'work': 1, 'main': 1})
+        self.assertEqual(page.shares('callees'), {'work': 1, 'multiply': .6, 'work': .4, 'work;add': .4} | {'work': .4})
+        page.search('^add$')
+        rows = self.browser.run('return Array.from(document.querySelectorAll("#functions tbody tr"), (row) => row.textContent)')
+        self.assertEqual(rows, ['45.00 %45.00 %add'])
+        page.click_on('#functions td button')
+        self.assertEqual(page.shares('callers'), {'add': 1, 'idle': .556, 'idle;main': .556, 'work': .444, 'work;work': .444,
+                                                  'work;work;main': .444})
+
+    def test_an_icicle_hangs_down(self) -> None:
+        page = self.open()
+        up = {box['node']: box['y'] for box in page.boxes()}
+        page.press('i')
+        down = {box['node']: box['y'] for box in page.boxes()}
+        self.assertEqual(max(up.values()), up[0])
+        self.assertEqual(min(down.values()), down[0])
+        page.click('multiply')
+        self.assertEqual(page.text('#path'), 'all›main›work›multiply')
+
+    def test_the_state_is_in_the_address(self) -> None:
+        page = self.open()
+        page.drag(0, .3)
+        page.search('add')
+        self.browser.press('Escape')
+        page.press('2', 's')
+        page.search('ad')
+        fragment = self.browser.run('return location.hash')
+        shares, selected = page.shares('callers'), page.text('.times .span')
+        again = self.open(fragment=fragment)
+        self.assertEqual(again.shares('callers'), shares)
+        self.assertEqual(again.text('.times .span'), selected)
+        self.assertEqual(self.browser.run('return document.querySelector("#search").value'), 'ad')
+        for nonsense in ('#t0=9-2&states=9&v=x', '#t0=1e9-&f=nobody&v=sandwich', '#%ff&&==', '#s=((((', '#without0=-1,x'):
+            self.open(fragment=nonsense)
+
+    def test_the_theme_follows_the_system_until_it_is_chosen(self) -> None:
+        theme = 'return document.documentElement.dataset.theme'
+        page = self.open()
+        for name in ('dark', 'light'):
+            self.browser.devtools('Emulation.setEmulatedMedia', features=[{'name': 'prefers-color-scheme', 'value': name}])
+            page.settle()
+            self.assertEqual(self.browser.run(theme), name)
+        page.press('d')
+        self.assertEqual(self.browser.run(theme), 'dark')
+        self.browser.devtools('Emulation.setEmulatedMedia', features=[])
+        page.settle()
+        self.assertEqual(self.browser.run(theme), 'dark')
+
+    def test_help_lists_the_keys(self) -> None:
+        page = self.open()
+        page.press('?')
+        self.assertTrue(self.browser.run('return document.querySelector("#help").open'))
+        self.assertIn('Sandwich', page.text('#keys'))
+        page.press('Escape')
+        self.assertFalse(self.browser.run('return document.querySelector("#help").open'))
+
+    def test_warnings_cannot_be_overlooked(self) -> None:
+        page = self.open(stacks='main;0x1234 90\nmain;work 10\n')
+        self.assertIn('90 % of the samples are in code without a name', page.text('#warning'))
+        box = self.browser.run('const b = document.querySelector("#warning").getBoundingClientRect(); return [b.y, b.height]')
+        self.assertLess(box[0], 200)
+        self.assertGreater(box[1], 10)
+
+    def test_everything_can_be_reached_and_is_named(self) -> None:
+        self.open()
+        elements = self.browser.run('return Array.from(document.querySelectorAll("button, input, select, canvas")).filter((e) => e.checkVisibility())')
+        self.assertGreater(len(elements), 10)
+        for element in elements:
+            self.assertTrue(self.browser.label(element), element)
+
+    def test_narrow_windows_need_no_sideways_scrolling(self) -> None:
+        page = self.open()
+        for key in ('f', 's'):
+            page.press(key)
+            for width in (500, 900, 1300):
+                self.browser.resize(width, 800)
+                page.settle()
+                self.assertLessEqual(self.browser.run('return document.documentElement.scrollWidth - innerWidth'), 0, (key, width))
+
+    def test_it_asks_nothing_of_any_network_and_lets_no_other_script_run(self) -> None:
+        page = self.open()
+        page.press('l', 's', 'f')
+        urls = [url for url in self.browser.requests() if not url.startswith(('chrome:', 'about:', 'data:'))]
+        self.assertEqual([url.split('#')[0] for url in urls], [self.browser.run('return location.href.split("#")[0]')])
+        self.browser.run('document.body.insertAdjacentHTML("beforeend", "<img src=x onerror=\'window.harm = 1\'>"); return 0')
+        page.settle()
+        self.assertIsNone(self.browser.run('return window.harm ?? null'))
+        self.assertTrue(all('Content Security Policy' in entry['message'] for entry in self.browser.log('browser')))
+
+    def test_hostile_names_are_harmless(self) -> None:
+        stacks = ''.join(f'main;{name};{name} {i + 1}0\n' for i, name in enumerate(HOSTILE))
+        page = self.open(stacks=stacks, fragment='#v=sandwich')
+        page.press('f', 'l', 'f')
+        names = {box['name'] for box in page.boxes()}
+        for name in (HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[9], HOSTILE[10], 'x' * 65536):
+            self.assertTrue(any(name in found for found in names), name[:50])
+        self.assertFalse(any(set(name) & set('\x1b\x07\u202e') for name in names))
+        for nth in range(len(HOSTILE)):
+            page.click([box for box in page.boxes() if box['level'] == 2][nth]['name'])
+            page.press('s', 'f', 'Escape')
+        self.assertIsNone(self.browser.run('return window.harm ?? null'))
+        self.assertEqual(self.browser.run('return document.scripts.length'), 2)
+        self.assertLessEqual(self.browser.run('return document.documentElement.scrollWidth - innerWidth'), 0)
+
+    def test_100000_stacks_stay_fluid(self) -> None:
+        stacks = ''.join(f'main;{";".join(f"f{depth}_{i // 3 ** (10 - depth) % 997}" for depth in range(1, 11))};leaf_{i} 1\n'
+                         for i in range(100_000))
+        page = self.open(stacks=stacks)
+        figures = self.browser.run('''
+            const {flame} = uniprof, times = {}, boxes = [];
+            const measure = (name, what) => {
+                const all = Array.from({length: 15}, (_, i) => {
+                    const start = performance.now();
+                    what(i);
+                    boxes.push(flame.drawn);
+                    return performance.now() - start;
+                }).sort((a, b) => a - b);
+                times[name] = {least: all[0], median: all[7]};
+            };
+            measure('draw', () => flame.draw());
+            measure('zoom', (i) => { flame.zoom(Math.floor(i * flame.view.n / 15)); flame.draw(); });
+            flame.zoom(0);
+            measure('hover', (i) => { flame.hover(flame.at(50 * i, flame.height / 2)); flame.draw(); });
+            measure('search', (i) => { uniprof.setSearch(`leaf_${i}`); flame.draw(); });
+            measure('select a stretch', (i) => { uniprof.filters[0].from = i; uniprof.update(); flame.draw(); });
+            return {times, boxes: Math.max(...boxes), nodes: flame.view.n,
+                room: flame.view.levels * flame.width * devicePixelRatio}''')
+        for name, time in figures['times'].items():
+            print(f'{name}: {time["least"]:.1f} ms at best, {time["median"]:.1f} ms median, of {figures["nodes"]} boxes')
+        self.assertGreater(figures['nodes'], 100_000)
+        # A box for each pixel of a row at most, and far fewer than there are.
+        self.assertLess(figures['boxes'], min(figures['room'] * 1.1, figures['nodes'] / 5))
+
+    def test_an_empty_recording_says_so(self) -> None:
+        page = self.open('--vcpu=5')
+        self.assertIn('no samples', page.text('#path'))
+        page.press('s', 'l', 'i', '/')
+
+
+class TwoRecordings(InBrowser):
+    def compare(self) -> Page:
+        after, path = self.directory / 'after.uniprof', self.directory / f'{self._testMethodName}.html'
+        record(AFTER, after)
+        uniprof('diff', '-o', path, self.recording, after)
+        return Page(self.browser, path)
+
+    def test_changes_are_red_and_blue_and_noise_is_grey(self) -> None:
+        page = self.compare()
+        new, boot, number = page.box('new'), page.box('boot'), page.box('0x1234')
+        self.assertEqual(new['text'], 'new (0.00 % before, 14.00 % after: +14.00)')
+        self.assertEqual(new['color'], 'rgb(255,92,72)')
+        self.assertEqual(boot['color'], 'rgb(84,152,255)')
+        self.assertEqual(number['text'], '0x1234 (10.00 % before, 10.00 % after: ±0.00, may be chance)')
+        self.assertEqual(number['color'], '#dcdce0')
+
+    def test_widths_are_of_both_or_of_one(self) -> None:
+        page = self.compare()
+        self.assertEqual(page.shares()['main;new'], .07)
+        page.press('w')
+        self.assertNotIn('main;new', page.shares())
+        page.press('w')
+        self.assertEqual(page.shares()['main;new'], .14)
+        self.assertNotIn('boot', page.shares())
+
+    def test_it_marks_what_the_text_marks(self) -> None:
+        page = self.compare()
+        page.press('s')
+        marked = self.browser.run('''return Array.from(document.querySelectorAll("#functions tbody tr"))
+            .filter((row) => row.textContent.includes("*")).map((row) => row.querySelector("button").textContent).sort()''')
+        lines = uniprof('diff', self.recording, self.directory / 'after.uniprof').decode().splitlines()
+        said = sorted(line.split('  ')[-1].split()[-1] if '(' not in line else line.rsplit('(', 1)[0].split()[-1]
+                      for line in lines if ' * ' in line)
+        self.assertEqual(marked, said)
+
+    def test_a_stretch_of_either_can_be_selected(self) -> None:
+        page = self.compare()
+        page.drag(0, .1, nth=1)
+        self.assertNotIn('main;new', page.shares())
+        self.assertIn('boot', page.shares())
+
+
+if __name__ == '__main__':
+    webdriver.main()

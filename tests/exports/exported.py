@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests of formats export, and what they expect."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+
+BUILD = Path(os.environ.get('UNIPROF_BUILD', Path(__file__).resolve().parents[2] / 'build'))
+EXAMPLE = BUILD / 'tests/exports/export_example_guest'
+
+# Names of the program itself, whose vCPU 0 and 1 were sampled, every millisecond.
+PLAIN = Counter({('example_outer', 'example_middle', 'example_leaf'): 60, ('example_outer', 'example_leaf'): 30,
+                 ('example_outer',): 10})
+PLAIN_SELF = {'example_leaf': 90, 'example_outer': 10}
+PLAIN_TOTAL = {'example_outer': 100, 'example_leaf': 90, 'example_middle': 60}
+
+# What no text may hold, wherever it is from: control bytes, and what turns the direction of text.
+HARMFUL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                          timeout=120, **more)
+    assert done.returncode == 0, f'{command}: {done.stderr.decode(errors="replace")}'
+    return done.stdout
+
+
+def folded(text):
+    """Stacks and counts of folded text."""
+    stacks = Counter()
+    for line in text.splitlines():
+        stack, count = line.rsplit(' ', 1)
+        stacks[tuple(stack.split(';'))] += int(count)
+    return stacks
+
+
+def totals(stacks):
+    """Samples in which each function is."""
+    sums = Counter()
+    for stack, count in stacks.items():
+        for name in set(stack):
+            sums[name] += count
+    return sums
+
+
+class Exported(unittest.TestCase):
+    """A directory with two recordings, and exports of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-exports-')))
+        for kind in 'plain', 'hostile':
+            run(EXAMPLE, kind, cls.directory / f'{kind}.uniprof')
+
+    def export(self, kind, name, *options):
+        """A recording by the ending of `name`."""
+        path = self.directory / name
+        run(BUILD / 'uniprof', 'export', *options, '-o', path, self.directory / f'{kind}.uniprof')
+        return path
+
+    def text(self, kind, name):
+        """... as text, in which nothing may be harmful."""
+        text = self.export(kind, name).read_bytes().decode('utf-8', 'strict')
+        self.assertIsNone(HARMFUL.search(text))
+        return text
+
+    def names(self):
+        """The leaves of the hostile recording, with their counts, as folded stacks have them."""
+        leaves = Counter()
+        for stack, count in folded(self.text('hostile', 'names.folded')).items():
+            leaves[stack[-1]] += count
+        return leaves

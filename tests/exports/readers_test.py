@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Exports are what their own readers say: go tool pprof, perf, callgrind_annotate; and the Firefox Profiler's code."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import unittest
+from collections import Counter
+
+import npm
+from exported import BUILD, EXAMPLE, PLAIN, PLAIN_SELF, PLAIN_TOTAL, Exported, folded, run, totals
+
+# Only in this test: later versions bring older profiles up to date.
+PROFILER_CLI = '@firefox-devtools/profiler-cli', '0.10.0'
+
+
+def lacks(program, package):
+    return unittest.skipUnless(shutil.which(program), f'{program} is not installed (package {package})')
+
+
+@lacks('go', 'golang-go')
+class Pprof(Exported):
+    def pprof(self, path, *options):
+        return run('go', 'tool', 'pprof', '-symbolize=none', *options, path).decode()
+
+    def rows(self, path, *options):
+        """flat and cum of each function, in units of the sample type."""
+        rows = re.findall(r'^ *(\d+)\S* +\S+% +\S+% +(\d+)\S* +\S+%  (.*)$', self.pprof(path, '-top', '-nodecount=1000', *options), re.M)
+        return {name: (int(flat), int(cum)) for flat, cum, name in rows}
+
+    def test_functions_have_their_samples(self):
+        rows = self.rows(self.export('plain', 'plain.pb.gz'), '-sample_index=samples')
+        self.assertEqual({name: cum for name, (_, cum) in rows.items()}, PLAIN_TOTAL)
+        self.assertEqual({name: flat for name, (flat, _) in rows.items() if flat}, PLAIN_SELF)
+
+    def test_time_is_what_samples_stand_for(self):
+        text = self.pprof(self.export('plain', 'plain.pb.gz'), '-top')
+        self.assertIn('Type: cpu\n', text)
+        self.assertIn('Total samples = 100ms', text)
+
+    def test_images_have_their_build_id_and_place(self):
+        text = self.pprof(self.export('plain', 'plain.pb.gz'), '-raw')
+        identity = re.search(r'Build ID: (\w+)', run('readelf', '-n', EXAMPLE).decode())[1]
+        self.assertRegex(text, rf'1: 0x1\w+/0x1\w+/0x\w+ {re.escape(str(EXAMPLE.resolve()))} {identity} \[FN\]')
+        self.assertRegex(text, r'\d: 0x1\w{8} M=1 example_leaf')
+
+    def test_vcpus_and_states_can_be_told_apart(self):
+        path = self.export('plain', 'states.pb.gz', '--state=all')
+        rows = self.rows(path, '-sample_index=samples', '-tagfocus=blocked')
+        self.assertEqual(rows, {'example_middle': (50, 50)})
+        rows = self.rows(path, '-sample_index=samples', '-tagfocus=running', '-tagignore=vcpu0')
+        self.assertEqual(rows['example_leaf'], (30, 30))
+
+    def test_any_name_can_be_read(self):
+        path = self.export('hostile', 'hostile.pb.gz')
+        text = self.pprof(path, '-raw')
+        counts = [int(count) for count in re.findall(r'^ +(\d+) +\d+: \d', text, re.M)]
+        self.assertEqual(sum(counts), sum(self.names().values()))
+        for name in 'semi;colon', '<script>alert(1)</script>', 'quote"back\\slash', '\ufffdtxt.exe', '(1) compressed', 'x' * 65536:
+            self.assertIn(name, text)
+
+
+@lacks('callgrind_annotate', 'valgrind')
+class Callgrind(Exported):
+    def rows(self, path, *options):
+        text = run('callgrind_annotate', '--threshold=100', '--auto=no', '--show=Samples', *options, path).decode()
+        rows = re.findall(r'^ *([\d,]+) \([\d. ]+%\)  [^:\n]*:(.*?)(?: \[\])?$', text, re.M)
+        return {name: int(count.replace(',', '')) for count, name in rows}
+
+    def test_self_is_told_by_function(self):
+        rows = self.rows(self.export('plain', 'plain.callgrind'))
+        self.assertEqual({name: count for name, count in rows.items() if count}, PLAIN_SELF)
+
+    def test_inclusive_is_what_callees_add(self):
+        self.assertEqual(self.rows(self.export('plain', 'plain.callgrind'), '--inclusive=yes'), PLAIN_TOTAL)
+
+    def test_any_name_can_be_read(self):
+        self.text('hostile', 'hostile.callgrind')
+        rows = self.rows(self.directory / 'hostile.callgrind')
+        self.assertEqual(sum(rows.values()), sum(self.names().values()))
+        for name in '<script>alert(1)</script>', '(1) compressed', 'fn=(2) other', 'calls=3 4', '+5 17', '__proto__':
+            self.assertEqual(rows.get(name), self.names()[name], name)
+
+
+@lacks('perf', 'linux-perf')
+class PerfData(Exported):
+    def perf(self, *arguments):
+        return run('perf', *arguments).decode(errors='replace')
+
+    def test_perf_report_finds_the_names(self):
+        path = self.export('plain', 'perf.data')
+        text = self.perf('report', '-i', path, '--stdio', '--no-children', '-g', 'none')
+        rows = dict(re.findall(r'^ +([\d.]+)% .* \[\.\] (\w+)', text, re.M)[::-1])
+        self.assertEqual({name: share for share, name in rows.items()}, {'example_leaf': '90.00', 'example_outer': '10.00'})
+
+    def test_perf_script_prints_the_stacks(self):
+        text = self.perf('script', '-i', self.export('plain', 'perf.data'), '-F', 'comm,tid,time,event,ip,sym')
+        self.assertEqual(collapse(text), PLAIN)
+
+    def test_build_ids_are_told(self):
+        identity = re.search(r'Build ID: (\w+)', run('readelf', '-n', EXAMPLE).decode())[1]
+        text = self.perf('buildid-list', '-i', self.export('plain', 'perf.data'))
+        self.assertEqual(text.split(), [identity, str(EXAMPLE.resolve())])
+
+    def test_any_name_of_a_guest_can_be_read(self):
+        text = self.perf('script', '-i', self.export('hostile', 'perf.data'), '-F', 'ip')
+        self.assertEqual(text.count('\n\n'), sum(self.names().values()))
+
+
+def collapse(text):
+    """Stacks of what perf script prints, in the way of FlameGraph's stackcollapse-perf.pl, without the command."""
+    stacks, frames = Counter(), None
+    for line in text.splitlines():
+        if not line.strip():
+            if frames is not None:
+                stacks[tuple(frames)] += 1
+            frames = None
+        elif frames is None:
+            frames = []
+        else:
+            name = re.fullmatch(r'\s*\w+\s+(.+?)(?:\+0x[0-9a-f]+)?(?: \(\S*\))?', line)[1]
+            frames.insert(0, name.replace(';', ':'))
+    return stacks
+
+
+class PerfScript(Exported):
+    def test_stacks_are_those_of_the_folded_export(self):
+        self.assertEqual(collapse(self.text('plain', 'plain.perf')), PLAIN)
+
+    def test_lines_are_as_perf_prints_them(self):
+        text = self.text('plain', 'plain.perf')
+        self.assertRegex(text, r'\Aweb_server__1_ 7/7 \[000\] 0\.001000: 1000000 cpu-clock: \n')
+        self.assertRegex(text, r'\n\t +1[0-9a-f]{8} example_leaf\+0x4 \(/\S*export_example_guest\)\n')
+
+    def test_any_name_can_be_read(self):
+        self.assertEqual(totals(collapse(self.text('hostile', 'hostile.perf'))),
+                         totals(folded(self.text('hostile', 'hostile.folded'))))
+
+    def test_it_is_read_again(self):
+        self.export('hostile', 'again.perf')
+        back = run(BUILD / 'uniprof', 'export', '--format=folded', self.directory / 'again.perf').decode()
+        self.assertEqual(Counter({stack[1:]: n for stack, n in folded(back).items()}),
+                         folded(self.text('hostile', 'hostile.folded')))
+
+
+class Chrome(Exported):
+    """What every reader does with the events: Perfetto's and Chrome's own programs are not to be had as packages."""
+
+    def events(self, kind):
+        trace = json.loads(self.text(kind, f'{kind}.trace.json'))
+        return [event for event in trace['traceEvents'] if event['ph'] == 'X']
+
+    def self_time(self, events):
+        """Microseconds of each function without what lies in it; events of a thread are nested or apart."""
+        own, stacks = Counter(), {}
+        for event in sorted(events, key=lambda event: (event['ts'], -event['dur'])):
+            stack = stacks.setdefault(event['tid'], [])
+            while stack and stack[-1]['ts'] + stack[-1]['dur'] <= event['ts']:
+                stack.pop()
+            if stack:
+                self.assertLessEqual(event['ts'] + event['dur'], stack[-1]['ts'] + stack[-1]['dur'])
+                own[stack[-1]['name']] -= event['dur']
+            own[event['name']] += event['dur']
+            stack.append(event)
+        return own
+
+    def test_functions_have_their_time(self):
+        own = self.self_time(self.events('plain'))
+        self.assertEqual({name: time / 1000 for name, time in own.items() if time}, PLAIN_SELF)
+
+    def test_frames_stay_open_from_sample_to_sample(self):
+        longest = max(self.events('plain'), key=lambda event: event['dur'])
+        self.assertEqual((longest['name'], longest['ts'], longest['dur']), ('example_outer', 1000, 70000))
+
+    def test_any_name_can_be_read(self):
+        own = self.self_time(self.events('hostile'))
+        samples = sum(self.names().values())
+        self.assertAlmostEqual(sum(own.values()) / 1003.009, samples, delta=1)
+        self.assertIn('<script>alert(1)</script>', own)
+
+
+class Firefox(Exported):
+    """Read by the profiler's own code, as a program."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not shutil.which('node'):
+            raise unittest.SkipTest('node is not installed (package nodejs)')
+        cls.program = npm.package(*PROFILER_CLI) / 'dist/profiler-cli.js'
+
+    def cli(self, *arguments):
+        done = subprocess.run(['node', self.program, *map(str, arguments)], cwd=self.directory, capture_output=True,
+                              text=True, timeout=120, env={'HOME': str(self.directory), 'PATH': '/usr/bin:/bin'}, check=False)
+        return done.stdout if done.returncode == 0 else None
+
+    def functions(self, path):
+        """self and total, in milliseconds, of each function, of all threads."""
+        # It waits half a second for its server, which is not enough on a slow machine.
+        if self.cli('load', path) is None:
+            deadline = time.monotonic() + 60
+            while not self.cli('status') and time.monotonic() < deadline:
+                time.sleep(1)
+        self.addCleanup(self.cli, 'stop', '--all')
+        sums = {}
+        for thread in json.loads(self.cli('profile', 'info', '--json'))['processes'][0]['threads']:
+            rows = json.loads(self.cli('thread', 'functions', '--json', '--limit', '0', '--thread', thread['threadHandle']))
+            for row in rows['functions']:
+                old = sums.get(row['name'], (0, 0))
+                sums[row['name']] = (old[0] + row['selfSamples'], old[1] + row['totalSamples'])
+        return sums
+
+    def test_functions_have_their_time(self):
+        rows = self.functions(self.export('plain', 'plain.firefox.json'))
+        self.assertEqual({name: total for name, (_, total) in rows.items()}, PLAIN_TOTAL)
+
+    def test_any_name_can_be_read(self):
+        self.text('hostile', 'hostile.firefox.json')
+        rows = self.functions(self.directory / 'hostile.firefox.json')
+        self.assertAlmostEqual(sum(own for own, _ in rows.values()), 1.003009 * sum(self.names().values()), places=3)
+        self.assertIn('<script>alert(1)</script>', rows)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TESTS_RIG_STEPPER_H
+#define UNIPROF_TESTS_RIG_STEPPER_H
+
+/*
+ * Leads a traced uniprof through one turn of its sampling loop, which begins
+ * and ends with a sleep. What lies between two system calls is a stretch.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define MOST_STRETCHES 16
+
+/* Begins to trace a process that samples, and takes it to the begin of a turn. */
+void stepper_to_loop(pid_t pid);
+
+/*
+ * Lets system calls pass until a stretch begins, the first being 0. False if
+ * the turn ended before that.
+ */
+bool stepper_to_stretch(pid_t pid, unsigned stretch);
+
+/* Goes to where the next system call is about to be made. */
+void stepper_to_call(pid_t pid);
+
+/* Single steps, but not beyond that place; returns how many. */
+uint64_t stepper_step(pid_t pid, uint64_t most);
+
+#endif

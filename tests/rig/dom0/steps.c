@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * steps DOMID POINTS SEED: profilers die between two instructions of their
+ * sampling loop, at POINTS places in each stretch between two system calls:
+ * right before the call that ends it, and after one of its first instructions.
+ * See victim.h for what has to hold afterwards.
+ */
+
+#include "stepper.h"
+#include "victim.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RATE "1000"
+
+/* Some samples after its start a profiler has mapped what it needs. */
+#define MAPPED_US 20000
+
+/*
+ * Of each stretch this many instructions matter: from a hypercall to the store
+ * that tells the guard of its outcome. In the middle of a stretch the guard's
+ * phase stays the same.
+ */
+#define FIRST 128
+
+static struct victim start(uint32_t domid)
+{
+	struct victim victim = victim_start(domid, RATE);
+
+	victim_wait_for_guard(&victim);
+	nap_us(MAPPED_US);
+	stepper_to_loop(victim.pid);
+	return victim;
+}
+
+/* False if a turn has no such stretch. */
+static bool die_in(uint32_t domid, unsigned stretch, unsigned steps, struct watch *watch,
+		   struct toll *toll)
+{
+	struct victim victim = start(domid);
+	bool there = stepper_to_stretch(victim.pid, stretch);
+	char what[64];
+
+	if (there)
+		stepper_step(victim.pid, steps);
+	snprintf(what, sizeof(what), "stretch %u, instruction %u", stretch, steps);
+	victim_bury(&victim, SIGKILL, watch, toll, what);
+	return there;
+}
+
+static void die_at_the_end_of(uint32_t domid, unsigned stretch, struct watch *watch,
+			      struct toll *toll)
+{
+	struct victim victim = start(domid);
+	char what[64];
+
+	if (stepper_to_stretch(victim.pid, stretch))
+		stepper_to_call(victim.pid);
+	snprintf(what, sizeof(what), "stretch %u, its end", stretch);
+	victim_bury(&victim, SIGKILL, watch, toll, what);
+}
+
+int main(int argc, char **argv)
+{
+	struct toll toll = {0};
+	struct watch *watch;
+	unsigned points;
+	uint32_t domid;
+
+	if (argc != 4)
+		give_up("usage: steps DOMID POINTS SEED");
+	domid = (uint32_t)strtoul(argv[1], NULL, 10);
+	points = (unsigned)strtoul(argv[2], NULL, 10);
+	srandom((unsigned)strtoul(argv[3], NULL, 10));
+	victim_prepare();
+	watch = watch_open(domid);
+	for (unsigned stretch = 0; stretch < MOST_STRETCHES; stretch++) {
+		for (unsigned point = 1; point < points; point++)
+			if (!die_in(domid, stretch, (unsigned)random() % FIRST, watch, &toll))
+				return toll_print(&toll) ? 0 : 1;
+		die_at_the_end_of(domid, stretch, watch, &toll);
+	}
+	return toll_print(&toll) ? 0 : 1;
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What xl does to a guest while it is recorded: the guest is fine afterwards, and so is the recording.
+
+The guest is Debian's Linux as a PV domain, which does as xl asks: takes its vCPUs off-line, gives memory
+away, lets itself be saved. It is led through its whole life in one test, because its boot takes long.
+"""
+
+import re
+import unittest
+
+from guestcase import GuestCase
+from xenrig import image
+
+ENDED = 5
+
+LINUX = r"""
+mkdir -p tree/bin tree/sbin tree/dev tree/sys tree/proc && cp /bin/busybox tree/bin/
+cat >tree/init <<'END'
+#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs none /dev
+/bin/busybox mount -t sysfs none /sys
+/bin/busybox mount -t proc none /proc
+echo 1 >/proc/sys/kernel/sysrq
+echo guest is up >/dev/hvc0
+while :; do :; done &
+# What udev would do: a vCPU that comes back is switched on.
+while :; do
+	[ "$(/bin/busybox cat /sys/devices/system/cpu/cpu1/online 2>/dev/null)" != 0 ] || echo 1 >/sys/devices/system/cpu/cpu1/online
+done
+END
+printf '#!/bin/busybox sh\nexec /bin/busybox reboot -f\n' >tree/sbin/reboot
+chmod +x tree/init tree/sbin/reboot
+(cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
+printf 'name="linux"\ntype="pv"\nkernel="/job/linux"\nramdisk="/job/linux.cpio"\nmemory=160\nmaxmem=160\nvcpus=2\nextra="console=hvc0 quiet"\n' >linux.cfg
+xl create linux.cfg
+"""
+
+UP = "i=0; until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 120 ] || exit 1; sleep 1; done"
+
+
+def seen(command, pattern):
+    """Waits until a command says something, as long as a slow machine may take for it, and shows it then."""
+    return f"i=0; until {command} | grep -q -e '{pattern}' || [ $i = 60 ]; do sleep 1; i=$((i + 1)); done; {command}"
+
+
+class Events(GuestCase):
+    def while_recorded(self, during, options="-F 200 -T 120", wait=""):
+        """Records Linux while `during` runs in dom0, and then ends the recording, or waits for its end; (status, text)."""
+        stop = wait or "kill -INT $pid"
+        _, text = self.dom0(f"rm -f *.uniprof; uniprof record {options} -q -o linux.uniprof linux >said 2>&1 & pid=$!;"
+                            f" i=0; until [ -s linux.uniprof ] || [ $i = 40 ]; do usleep 250000; i=$((i + 1)); done; sleep 2; {during};"
+                            f" echo did $?; {stop}; wait $pid; echo status $?; cat said", 240)
+        self.assertIn("did 0", text)
+        return int(re.search(r"^status (\d+)$", text, re.M)[1]), text
+
+    def kept(self, at_least):
+        report = self.report("linux", "--state=all")
+        self.assertNotIn("stops in the middle", report)
+        self.assertGreater(sum(self.folded("linux", "--state=all").values()), at_least)
+
+    def goes_on(self, what, during, *words):
+        """The recording goes on through it; each of the words, a pattern, is in what the commands say."""
+        with self.subTest(what):
+            status, text = self.while_recorded(during)
+            self.assertEqual(status, 0, text)
+            for word in words:
+                self.assertRegex(text, word)
+            self.kept(200)
+            self.runs_on("linux")
+
+    def ends(self, what, during, *words):
+        """The domain ends while it is recorded, whether or not the guest goes on in another one."""
+        with self.subTest(what):
+            status, text = self.while_recorded(during, wait="true")
+            self.assertEqual(status, ENDED, text)
+            self.assertRegex(text, r"the guest [a-z ]+ after [\d.]+ s; what was recorded until then is in linux.uniprof")
+            for word in words:
+                self.assertIn(word, text)
+            self.kept(50)
+
+    def looked_at(self):
+        """No file is given, and names of its kernel are found all the same: the second vCPU has nothing to do elsewhere."""
+        with self.subTest("one look"):
+            status, text = self.dom0("uniprof stack linux", 200)
+            self.assertEqual(status, 0, text)
+            self.assertRegex(text, r"in kernel mode, 64 bits\nrip +f{8}[0-9a-f]{8}  \w+\+0x")
+            self.assertRegex(text, r"\n[ ?] +[0-9]+  f{8}[0-9a-f]{8}  \w+\+0x")
+
+    def test_linux_is_recorded_through_all_that_xl_does(self):
+        self.rig.put(linux=image.locate("4.17") / "linux")
+        status, text = self.dom0(LINUX + UP, 180)
+        self.assertEqual(status, 0, text)
+        self.goes_on("paused twice", "xl pause linux; sleep 1; xl unpause linux; sleep 1; xl pause linux; sleep 1; xl unpause linux; sleep 1")
+        self.looked_at()
+        self.goes_on("vCPUs go and come", f"xl vcpu-set linux 1; {seen('xl vcpu-list linux', '--p')}; sleep 2; xl vcpu-set --ignore-host linux 2;"
+                     f" {seen('xl vcpu-list linux', ' 1 *[0-9]* *[r-][b-]-')}; sleep 2",
+                     r"linux +\d+ +1 +- +--p", r"linux +\d+ +1 +\d+ +[r-][b-]-")
+        self.goes_on("ballooned", f"xl mem-set linux 120m; {seen('xl list linux', ' 120 ')}; sleep 2; xl mem-set linux 160m;"
+                     f" {seen('xl list linux', ' 1[56][0-9] ')}; sleep 2",
+                     r"linux +\d+ +120 ", r"linux +\d+ +1[56]\d ")
+        self.goes_on("saved as it runs on", "xl save -c linux /dev/null; sleep 2")
+        self.ends("migrated", "xl migrate -s '' linux 'xl migrate-receive' >migrated 2>&1 || { cat migrated; false; }", "new id")
+        self.goes_on("recorded where it went", "sleep 3")
+        # dom0 has little room for what is saved.
+        self.dom0(f"xl mem-set linux 100m; {seen('xl list linux', ' 100 ')}", 120)
+        self.ends("saved", "xl save linux /dev/shm/saved >saving 2>&1 || { cat saving; false; }", "new id")
+        self.assertEqual(self.dom0("xl restore /dev/shm/saved >/dev/null 2>&1 && rm /dev/shm/saved", 120)[0], 0)
+        self.goes_on("recorded after it was restored", "sleep 3")
+        self.ends("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", "new id")
+        self.assertEqual(self.dom0(UP, 180)[0], 0)
+        self.goes_on("recorded after its reboot", "sleep 3")
+        self.ends("crashed", "xl sysrq linux c")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls to Xen that fail, memory that runs out, several profilers: the guest runs on, and what is said is true."""
+
+import unittest
+
+from guestcase import GuestCase
+
+GUESTS = "app1-pv-fp", "app1-pvh-fp"
+FAILED = 1
+
+
+class Faults(GuestCase):
+    def with_fault(self, guest, fault, options="--always-pause -F 500 -T 1"):
+        """Records while calls fail (tests/rig/dom0/xen_faults.c); returns (status, what uniprof said)."""
+        self.bring_program("xen_faults.so")
+        status, text = self.dom0(f"rm -f x.uniprof; LD_PRELOAD=./xen_faults.so XEN_FAULT='{fault}' uniprof record {options} -o x.uniprof {guest} 2>&1")
+        self.assertLess(status, 126, f"{fault}: {text}")
+        self.runs_on(guest)
+        return status, text
+
+    def stacks(self):
+        return self.folded("x", "--state=all")
+
+    def test_frames_that_cannot_be_mapped_end_stacks_and_nothing_else(self):
+        for guest in GUESTS:
+            self.create(guest, cmdline="scale=5000")
+            for fault in "map 1 1000000", "page 1 1000000":
+                status, text = self.with_fault(guest, fault)
+                self.assertEqual(status, 0, text)
+                # Nothing but the registers was there: each stack is marked, and none is made up.
+                self.assertIn("100.0 % cut short", self.report("x", "--state=all"))
+                self.assertLessEqual({len(stack) for stack in self.stacks()}, {1, 2})
+
+    def test_one_frame_that_cannot_be_mapped_is_asked_for_again_later(self):
+        self.create(GUESTS[0], cmdline="scale=5000")
+        self.bring_program("xen_faults.so")
+        # Not before some hundred samples have been taken without it.
+        status, text = self.dom0(
+            f"LD_PRELOAD=./xen_faults.so XEN_FAULT='map 1 1' uniprof record -v -F 5000 -o x.uniprof {GUESTS[0]} >said 2>&1 & pid=$!; i=0;"
+            " until awk '/ samples$/ { n = $(NF - 1) } END { exit !(n > 600) }' said || [ $i = 100 ]; do sleep 1; i=$((i + 1)); done;"
+            " kill -INT $pid; wait $pid; s=$?; cat said; exit $s", 150)
+        self.assertEqual(status, 0, text)
+        stacks = self.stacks()
+        self.assertTrue(any("function_3" in stack for stack in stacks), stacks)
+        self.runs_on(GUESTS[0])
+
+    def test_too_little_memory_says_so_or_is_enough(self):
+        self.create(GUESTS[0], cmdline="scale=5000")
+        outcomes = set()
+        for kib in 4000, 8000, 10000, 12000, 14000, 16000, 20000, 60000:
+            status, text = self.dom0(f"rm -f x.uniprof; sh -c 'ulimit -v {kib}; exec uniprof record -F 500 -T 0.5 -o x.uniprof {GUESTS[0]}' 2>&1")
+            outcomes.add(status)
+            self.assertLess(status, 128, f"{kib} KiB: {text}")
+            if status == 0:
+                self.report("x")
+            else:
+                self.assertRegex(text, "memory|cannot|error while loading|mmap", f"{kib} KiB")
+        self.assertIn(0, outcomes)
+        self.assertGreater(len(outcomes), 1)
+        self.runs_on(GUESTS[0])
+
+    def test_calls_that_fail_now_and_then_cost_their_samples_only(self):
+        for guest in GUESTS:
+            self.create(guest, cmdline="scale=5000")
+            for fault in "multicall 8 3", "midway 5 3", "context 8 3", "unpause 5 1":
+                status, text = self.with_fault(guest, fault)
+                self.assertEqual(status, 0, f"{fault}: {text}")
+                # A guest that stood still from the fault on would not be sampled any more.
+                self.assertGreater(sum(self.stacks().values()), 10, fault)
+
+    def test_calls_that_fail_from_now_on_end_the_recording_with_a_reason(self):
+        self.create(GUESTS[0], cmdline="scale=5000")
+        for fault in "multicall 20 1000000", "midway 5 1000000":
+            status, text = self.with_fault(GUESTS[0], fault, "--always-pause -F 500 -T 30")
+            self.assertEqual(status, FAILED, f"{fault}: {text}")
+            self.assertRegex(text, r"cannot sample domain \d+: ")
+            self.report("x")
+
+    def test_a_second_profiler_that_is_killed_leaves_the_first_one_alone(self):
+        self.create(GUESTS[0], cmdline="scale=5000")
+        status, text = self.dom0(
+            f"uniprof record --always-pause -q -F 300 -o a.uniprof {GUESTS[0]} & a=$!; i=0; while [ $i -lt 6 ]; do"
+            f" uniprof record --always-pause -q -F 3000 -o b.uniprof {GUESTS[0]} & b=$!; until [ -s b.uniprof ]; do usleep 20000; done; usleep $((i * 12345)); kill -KILL $b;"
+            " wait $b 2>/dev/null; rm b.uniprof; i=$((i + 1)); done;"
+            " kill -INT $a; wait $a; echo status $?", 120)
+        self.assertIn("status 0", text)
+        self.assertIn("function_3", self.report("a"))
+        self.no_impossible_edges(GUESTS[0], self.folded("a"))
+        self.runs_on(GUESTS[0])
+
+    def test_an_administrators_pause_outlives_two_profilers_one_of_which_is_killed(self):
+        self.create(GUESTS[0], cmdline="scale=5000")
+        status, text = self.dom0(
+            f"for f in a b; do uniprof record --always-pause -q -F 300 -T 20 -o $f.uniprof {GUESTS[0]} & done; sleep 2;"
+            f" xl pause {GUESTS[0]}; sleep 1; kill -KILL $!; sleep 1; xl list {GUESTS[0]}; xl unpause {GUESTS[0]}; sleep 1; kill -INT $(pidof uniprof); wait")
+        self.assertRegex(text, r"--p---", "two profilers have undone the administrator's pause")
+        for name in "a", "b":
+            self.assertIn("function_3", self.report(name))
+        self.runs_on(GUESTS[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Profilers that die at random moments, in whatever way, while they stop a guest again and again.
+
+The guest has four busy vCPUs, and dom0's CPU is busy, too. After each death the guest has to run, the
+guard to end, and what was recorded to be readable (tests/rig/dom0/victim.h). UNIPROF_KILLS says how
+many deaths each test is to see; 1000 take some twenty minutes.
+"""
+
+import os
+import re
+import unittest
+
+from guestcase import GuestCase
+
+DEATHS = int(os.environ.get("UNIPROF_KILLS", "12"))
+
+# An emulated dom0 stands still while its machine does other things: so many in a hundred may be late for that.
+LATE_PERCENT = 10
+
+
+class Kills(GuestCase):
+    # With one CPU a guest never runs while dom0 looks, so that nothing ever has to be paused.
+    rig_options = {"cpus": 2}
+
+    def deaths(self, guest, program, arguments):
+        self.bring_program(program)
+        self.bring_program("busy")
+        self.create(guest, cmdline="seconds=100000 scale=100000", cpus="1")
+        status, text = self.dom0(f"./busy & b=$!; ./{program} $(xl domid {guest}) {arguments}; s=$?; kill $b; exit $s", 120 + 10 * DEATHS)
+        self.assertEqual(status, 0, text)
+        print("\n" + text.strip(), end=" ", flush=True)
+        rounds, late = (int(re.search(rf"(\d+) {word}", text)[1]) for word in ("rounds", "later"))
+        self.assertLessEqual(late, max(1, LATE_PERCENT * rounds // 100), text)
+        self.runs_on(guest)
+        self.assertEqual(self.dom0("pidof unpause-guard")[1], "")
+
+    def test_killed_while_a_pv_guest_is_sampled(self):
+        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 1 KILL")
+
+    def test_killed_while_a_pvh_guest_is_sampled(self):
+        self.deaths("vcpus-pvh-fp", "kills", f"{DEATHS} 2 KILL")
+
+    def test_ended_by_other_signals_and_without_its_guard(self):
+        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 3 SEGV GUARD ABRT TERM BUS QUIT")
+
+    def test_killed_between_two_instructions_of_the_sampling_loop(self):
+        # Not a guest with more vCPUs: a turn would be longer.
+        self.deaths("app1-pv-fp", "steps", f"{max(2, DEATHS // 6)} 4")
+
+
+if __name__ == "__main__":
+    unittest.main()

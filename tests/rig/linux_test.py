@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Debian's own kernel as a domU, busy in many ways: what its stacks look like when no file is given.
+
+./check runs the PV guest only; all of it takes two minutes. The check of the calls compares each return address with the code before it, as the kernel's file has it.
+"""
+
+import bisect
+import collections
+import lzma
+import re
+import struct
+import subprocess
+import unittest
+
+from guestcase import BUILD, GUESTS, GuestCase
+from xenrig import image
+
+KERNEL = 0xffffffff80000000
+
+# Starts a guest of TYPE with LOAD, which may use guests/linux/load.c.
+START = r"""
+mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load tree/bin/
+cat >tree/init <<'END'
+#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs none /dev
+echo guest is up >/dev/hvc0
+LOAD
+END
+chmod +x tree/init
+(cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
+rm -f /var/log/xen/console/guest-linux.log
+printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
+xl create linux.cfg && i=0
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 90 ] || exit 1; sleep 1; done
+"""
+
+# Where the kernel is entered, and what its idle loop and threads begin with.
+ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry_|ret_from_fork|secondary_startup|startup_|native_iret|xen_iret|"
+                   r"error_|paranoid_|common_interrupt_return|swapgs_|xenpv_|xen_start_kernel|pvh_start_xen|start_kernel)")
+# Calls that lead elsewhere than their target says: the kernel changes these calls when it runs, or they jump on.
+INDIRECT = re.compile(r"__x86_indirect_|__SCT__|__fentry__|.*_thunk|BUG_func|xen_.*|native_.*|paravirt_|pv_native_|.*alternative|"
+                      r"__raw_callee_save_|clear_page|clear_user_|__put_user_|__get_user_|memcpy|memset|memmove|__memcpy|__memset|copy_user_generic|__static_call")
+
+
+class Kernel:
+    """Code and names of a vmlinuz that is packed with xz."""
+
+    def __init__(self, path):
+        self.path = path
+        data = path.read_bytes()
+        start = (data[0x1f1] + 1) * 512 + struct.unpack_from("<I", data, 0x248)[0]
+        self.elf = lzma.LZMADecompressor().decompress(data[start:])
+        count = struct.unpack_from("<H", self.elf, 56)[0]
+        headers = [struct.unpack_from("<IIQQQQQQ", self.elf, 64 + 56 * i) for i in range(count)]
+        self.loads = [(h[3], h[2], h[5]) for h in headers if h[0] == 1]
+        table = subprocess.run([BUILD / "symbols_nm", path], check=True, capture_output=True, text=True).stdout
+        rows = [line.split() for line in table.splitlines()]
+        self.starts = [int(row[0], 16) for row in rows]
+        self.names = [row[2] for row in rows]
+
+    def function(self, address):
+        """(start, end, name) of the function at an address; None if it is no kernel's."""
+        i = bisect.bisect_right(self.starts, address) - 1
+        if i < 0 or i + 1 == len(self.starts) or address < KERNEL:
+            return None
+        return self.starts[i], self.starts[i + 1], self.names[i]
+
+    def read(self, address, length):
+        for start, offset, size in self.loads:
+            if start <= address < start + size:
+                return self.elf[offset + address - start:offset + address - start + length]
+        return b""
+
+    def called(self, ret):
+        """The target of the direct call before `ret`; None for any other call, False if there is no call."""
+        code = self.read(ret - 7, 7)
+        if len(code) == 7 and code[2] == 0xe8:
+            return (ret + struct.unpack("<i", code[3:])[0]) & (1 << 64) - 1
+        if any(len(code) == 7 and code[7 - n] == 0xff and code[8 - n] >> 3 & 7 == 2 for n in (2, 3, 4, 6, 7)):
+            return None
+        # What was a call through a table, or filled up with nops for other code, is a call of five bytes in the guest.
+        changed = code[2:4] in (b"\xff\x14", b"\xff\x15") or b"\x90" in code[2:] or code[2:3] in (b"\x0f", b"\x66")
+        return None if changed else False
+
+    def jumps(self, start, end):
+        """Where the code from start to end may jump to, and what lies in it by chance."""
+        code = self.read(start, end - start + 5)
+        return {start + i + 5 + struct.unpack_from("<i", code, i + 1)[0] for i in range(len(code) - 4)
+                if code[i] == 0xe9 or i and code[i - 1] == 0x0f and code[i] & 0xf0 == 0x80}
+
+    def may_call(self, ret, callee):
+        """Whether the call before `ret` can lead to the function of this name, by itself or by jumps."""
+        target = self.called(ret)
+        if target is None or target is False:
+            return target is None
+        reached, front = set(), {target}
+        for _ in range(3):
+            functions = [self.function(address) for address in front]
+            names = {function[2] for function in functions if function}
+            if callee in names or any(INDIRECT.match(name) for name in names):
+                return True
+            reached |= front
+            front = set().union(*(self.jumps(*function[:2]) for function in functions if function)) - reached
+        return False
+
+
+class Linux(GuestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        vmlinuz = image.locate("4.17") / "linux"
+        cls.kernel = Kernel(vmlinuz)
+        cls.rig.put(GUESTS / "linux-load", linux=vmlinuz)
+
+    def start(self, kind, load, vcpus):
+        script = START.replace("TYPE", kind).replace("LOAD", load).replace("VCPUS", str(vcpus))
+        status, text = self.dom0(script, 180)
+        self.assertEqual(status, 0, text)
+
+    def stacks(self, options="-F 400 -T 6"):
+        """The kernel's stacks in a classic trace: addresses, leaf first."""
+        status, text = self.dom0(f"uniprof {options} linux.trace linux", 60)
+        self.assertEqual(status, 0, text)
+        found, stack = [], []
+        for line in self.rig.read("linux.trace").decode().splitlines()[3:]:
+            if line.startswith("0x"):
+                stack.append(int(line, 16))
+            elif not line:
+                found.append(stack)
+                stack = []
+        return [stack for stack in found if stack and stack[0] >= KERNEL]
+
+    def functions(self, stack):
+        """The functions of a kernel stack, leaf first."""
+        found, offset = [], 0
+        for address in stack:
+            found.append(self.kernel.function(address - offset) or (0, 0, hex(address)))
+            # What an entry leads back to was interrupted, and did not call it.
+            offset = 0 if ENTRY.match(found[-1][2]) else 1
+        return found
+
+    def check_ends(self, stacks):
+        ends = collections.Counter()
+        for stack in stacks:
+            names = [function[2] for function in self.functions(stack)]
+            # The first CPU's idle loop was called by code that the kernel has thrown away since.
+            ends["entry: idle loop" if "cpu_startup_entry" in names else names[-1]] += 1
+        lost = {name: n for name, n in ends.items() if not ENTRY.match(name)}
+        total = sum(ends.values())
+        print(f"\n{total} kernel stacks, {sum(lost.values())} do not reach an entry:", lost, end=" ", flush=True)
+        self.assertGreater(total, 500)
+        self.assertLessEqual(sum(lost.values()), 0.01 * total)
+
+    def check_calls(self, stacks):
+        wrong = collections.Counter()
+        for stack in stacks:
+            functions = self.functions(stack)
+            for callee, caller, ret in zip(functions, functions[1:], stack[1:]):
+                # It fills the processor's buffer of return addresses, by calls within itself.
+                if callee[2] == caller[2] == "__switch_to_asm":
+                    continue
+                if not ENTRY.match(callee[2]) and not self.kernel.may_call(ret, callee[2]):
+                    wrong[f"{caller[2]} -> {callee[2]}"] += 1
+        total = sum(len(stack) - 1 for stack in stacks)
+        print(f"{total} calls, {sum(wrong.values())} impossible:", dict(wrong), end=" ", flush=True)
+        self.assertFalse(wrong)
+
+    def check_names(self, expected):
+        """Without any option the profile has names, of all that the load does."""
+        said = self.record("linux", "-F 400 -T 3")
+        seen = {name for stack in self.folded("linux", "--state=all") for name in stack}
+        for name in expected:
+            self.assertIn(name, seen, said + self.report("linux"))
+
+    def check(self, kind, load, vcpus, names):
+        self.start(kind, load, vcpus)
+        stacks = self.stacks()
+        self.check_ends(stacks)
+        self.check_calls(stacks)
+        self.check_names(names)
+
+    def test_stacks_of_a_busy_pv_kernel(self):
+        self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
+
+    def test_stacks_of_a_pvh_kernel_with_an_idle_cpu(self):
+        self.check("pvh", "while :; do /bin/busybox sleep 0.01; done", 1, ["do_syscall_64", "do_idle"])
+
+
+if __name__ == "__main__":
+    unittest.main()

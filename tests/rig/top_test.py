@@ -1,0 +1,153 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""`uniprof top` in a real terminal (tmux) in dom0, on guests of a real Xen: what it shows, keys, and all ways to end."""
+
+import re
+import shutil
+import unittest
+from pathlib import Path
+
+from guestcase import GuestCase
+from terminal import Terminal
+
+GUEST = "app1-pv-fp"
+TERMINFO = Path("/lib/terminfo/t/tmux-256color")
+LOCALE = Path("/usr/lib/locale/C.utf8")
+ENVIRONMENT = "TERMINFO=/job/terminfo LOCPATH=/job/locale SHELL=/bin/sh"
+
+
+class Top(GuestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("tmux") or not TERMINFO.exists():
+            raise unittest.SkipTest("no tmux with its terminfo on this machine: there is no terminal to look at")
+        super().setUpClass()
+        cls.rig.put_as({"tmux": shutil.which("tmux"), "terminfo/t/tmux-256color": TERMINFO, "locale/C.utf8": LOCALE})
+
+    def setUp(self):
+        self.terminal = Terminal(self.dom0, environment=ENVIRONMENT)
+        self.addCleanup(self.terminal.close)
+        self.create(GUEST, cmdline="scale=100000")
+
+    def start(self, options=""):
+        self.before = self.terminal.state()
+        self.terminal.type(f"clear; uniprof top -d 0.5 {options} {GUEST}")
+        return self.terminal.see(r"\d  function_3")
+
+    def is_given_back(self):
+        self.terminal.see(r"(?m)^\$ *$")
+        self.assertEqual(self.terminal.state(), self.before)
+
+    def pid(self):
+        """The sampler itself, and not the processes that it has."""
+        return self.dom0("for p in $(pidof uniprof); do [ \"$(cat /proc/$p/comm)\" = uniprof ] && echo $p; done")[1].split()[0]
+
+    def test_functions_vcpus_pauses_and_the_hottest_stack_are_seen(self):
+        text = self.start("-F 200")
+        self.assertIn(f"xen:{GUEST} (pv) on Xen 4.17", text)
+        self.assertRegex(text, r"looks \d+ in [\d.]+ s.*paused [\d.]+ %, a look: median [\d.]+ us")
+        self.assertRegex(text, r"vCPUs 1 +running +[\d.]+ %  runnable +[\d.]+ %  blocked +[\d.]+ %")
+        self.assertRegex(text, r"100.00 % [\d.-]+ +\d+  main")
+        text = self.terminal.see(r"looks \d{3,} in 1?\d.\d s(.|\n)*the hottest stack")
+        total = float(re.search(r"([\d.]+) % [\d.-]+ +\d+  function_3\n", text)[1])
+        self.assertGreater(total, 20)
+        self.assertRegex(text, r"the hottest stack: [\d.]+ %\n  \w+")
+        self.terminal.keys("q")
+        self.is_given_back()
+        self.runs_on(GUEST)
+
+    def test_keys(self):
+        self.start()
+        terminal = self.terminal
+        terminal.keys("s")
+        terminal.see(r"\[total\]")
+        terminal.keys("h")
+        self.assertIn("forget what was seen", terminal.see("Keys"))
+        terminal.keys("h", "/")
+        terminal.see("functions that match: _")
+        terminal.type("^function_[12]$")
+        text = terminal.see(r"only \^function_\[12\]\$")
+        self.assertNotRegex(text, r"\d  main\n")
+        terminal.keys("/", "Enter")
+        terminal.see(r"\d  main\n")
+        terminal.keys("w")
+        terminal.type("3")
+        terminal.see(r"last 3.0 s")
+        terminal.keys("+")
+        terminal.see(r"last 6.0 s")
+        terminal.keys("Space")
+        terminal.see("HELD")
+        held = terminal.screen().split("\n", 1)[1]
+        terminal.see("HELD")
+        self.assertEqual(terminal.screen().split("\n", 1)[1], held)
+        terminal.keys("p")
+        terminal.see(r"last 6.0 s *\n")
+        terminal.keys("/")
+        terminal.type("^main$")
+        terminal.see("only .main")
+        terminal.keys("Enter")
+        self.assertRegex(terminal.see("callers and callees of main"), r"calls function_3")
+        terminal.keys("Escape", "q")
+        self.is_given_back()
+
+    def test_the_screen_may_change_its_size(self):
+        self.start()
+        for width, height in (60, 12), (140, 40), (20, 5):
+            self.terminal.resize(width, height)
+            self.terminal.see(r"(?m)^uniprof top")
+        self.terminal.resize(100, 30)
+        self.terminal.see(r"\d  function_3")
+        self.terminal.keys("q")
+        self.is_given_back()
+
+    def test_a_guest_that_ends_leaves_its_last_picture(self):
+        self.start()
+        self.dom0(f"xl destroy {GUEST}")
+        text = self.terminal.see("this is the last that was seen")
+        self.assertIn("the guest is gone", text)
+        self.assertRegex(text, r"\d  function_3")
+        self.terminal.keys("s")
+        self.assertRegex(self.terminal.see(r"\[total\]"), r"\d  function_3")
+        self.terminal.keys("q")
+        self.is_given_back()
+
+    def test_signals_give_the_terminal_back_and_the_guest_runs_on(self):
+        for signal in "TERM", "INT", "HUP", "KILL", "SEGV":
+            with self.subTest(signal):
+                self.start()
+                self.dom0(f"kill -{signal} {self.pid()}")
+                self.terminal.see(r"(?m)^(\$|Killed|Segmentation).*")
+                self.terminal.keys("Enter")
+                self.is_given_back()
+                self.runs_on(GUEST)
+
+    def test_a_guard_that_is_killed_is_replaced(self):
+        self.start()
+        self.dom0("kill -KILL $(pidof unpause-guard)")
+        self.terminal.keys("z")
+        self.terminal.see(r"looks \d+ in [1-9].*(.|\n)*\d  function_3")
+        self.assertNotEqual(self.dom0("pidof unpause-guard")[1], "")
+        self.terminal.keys("q")
+        self.is_given_back()
+
+    def test_it_has_no_rights_while_it_shows_what_others_wrote(self):
+        self.start()
+        status = self.dom0(f"cat /proc/{self.pid()}/status")[1]
+        for line in r"Uid:\s+65534\s+65534\s+65534", r"CapPrm:\s+0+$", r"NoNewPrivs:\s+1", r"Seccomp:\s+2":
+            self.assertRegex(status, re.compile("^" + line, re.M))
+        self.terminal.keys("q")
+        self.is_given_back()
+
+    def test_batch_mode_writes_pictures(self):
+        status, text = self.dom0(f"uniprof top -b -n 3 -d 1 -F 200 {GUEST}")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.count("uniprof top  xen:"), 3)
+        self.assertRegex(text, r"\d  function_3")
+        self.assertNotIn("\x1b", text)
+        status, text = self.dom0(f"uniprof top {GUEST} </dev/null")
+        self.assertEqual(status, 2)
+        self.assertIn("top -b", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

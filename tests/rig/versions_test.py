@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""One uniprof on every Xen: what it lists, records and reports on each release that the rig can boot."""
+
+import re
+import unittest
+
+from guestcase import GuestCase, shares, truth
+
+DENIED, ENDED = 4, 5
+APP1 = ["function_1", "function_2", "function_3"]
+SCALE = {"pv": 30, "pvh": 8}
+
+# Percentage points between a short profile and what the guest counted itself.
+TOLERANCE = 0.05
+
+
+class AnyXen:
+    """What holds on each release; the rig counts instructions, so that shares do not depend on this machine."""
+
+    def test_guests_are_listed_recorded_and_reported(self):
+        for kind in "pv", "pvh":
+            guest = f"app1-{kind}-fp"
+            # Not before it has been listed does it begin with its work.
+            self.bring(guest)
+            status, text = self.dom0(f"xl create -p {guest}.cfg 'cmdline=\"scale={SCALE[kind]}\"'")
+            self.assertEqual(status, 0, text)
+            status, text = self.dom0("uniprof list")
+            self.assertEqual(status, 0, text)
+            self.assertRegex(text, rf"xen +\d+ +{guest} +{kind} +1 +uniprof record xen:{guest}")
+            status, text = self.dom0(f"uniprof stack {guest}")
+            self.assertEqual(status, 0, text)
+            self.assertIn("state    paused; not stopped for this look", text)
+            self.assertRegex(text, r"\n[re]ip +[0-9a-f]{8,16}")
+            status, text = self.dom0(f"uniprof record -F 1000 -q -o {guest}.uniprof {guest} & sleep 1; xl unpause {guest}; wait $!", 240)
+            self.assertEqual(status, ENDED, text)
+            report = self.report(guest)
+            self.assertRegex(report, rf"{kind}, 1 vCPU, on Xen {re.escape(self.rig_options['xen'])},")
+            self.assertIn("function_3", report)
+            stacks = self.folded(guest)
+            self.no_impossible_edges(guest, stacks)
+            self.has_right_shares(guest, stacks)
+            self.dom0(f"xl destroy {guest} 2>/dev/null")
+
+    def has_right_shares(self, guest, stacks):
+        counted = truth(self.console(guest))
+        work = {stack: n for stack, n in stacks.items() if "main" in stack and "print_truth" not in stack}
+        seen = shares(work, APP1)
+        print(f"\n{guest} on Xen {self.rig_options['xen']}: {sum(stacks.values())} samples;",
+              ", ".join(f"{name} {seen[name]:.3f} ({counted.get(name, 0):.3f})" for name in APP1), end=" ", flush=True)
+        self.assertTrue(counted, f"{guest} did not come to its end")
+        for name in APP1:
+            self.assertAlmostEqual(seen[name], counted[name], delta=TOLERANCE, msg=guest)
+
+    def test_a_hypervisor_of_another_interface_is_refused_with_both_versions(self):
+        # Every call that tells a version is answered as by a hypervisor that has another one.
+        self.bring_program("xen_faults.so")
+        for verb in "list", "record 1", "out.raw 1":
+            status, text = self.dom0(f"LD_PRELOAD=./xen_faults.so XEN_FAULT='version 1 1000000' uniprof {verb} 2>&1")
+            self.assertEqual(status, DENIED, text)
+            self.assertEqual(len(text.splitlines()), 1, text)
+            self.assertRegex(text, rf"Xen {re.escape(self.rig_options['xen'])}\b.* 0x[0-9a-f]+ to 0x[0-9a-f]+ .*uniprof \d")
+
+
+class Xen414(AnyXen, GuestCase):
+    rig_options = {"xen": "4.14", "icount": True}
+
+
+class Xen417(AnyXen, GuestCase):
+    rig_options = {"xen": "4.17", "icount": True}
+
+
+class Xen420(AnyXen, GuestCase):
+    rig_options = {"xen": "4.20", "icount": True}
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "code.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXT      (16u << 20)
+#define MAX_FUNCTIONS 65536
+
+static FILE *open_in(const char *directory, const char *name)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return fopen(path, "r");
+}
+
+static bool load_text(struct code *code, const char *directory)
+{
+	FILE *file = open_in(directory, "text");
+
+	code->text = malloc(MAX_TEXT);
+	if (file && code->text)
+		code->size = fread(code->text, 1, MAX_TEXT, file);
+	if (file)
+		fclose(file);
+	return code->size > 0;
+}
+
+static enum function_kind kind_of(char letter)
+{
+	return letter == 'h'   ? FUNCTION_HANDLER
+	       : letter == 'w' ? FUNCTION_WRITTEN
+			       : FUNCTION_CALLED;
+}
+
+static bool load_functions(struct code *code, const char *directory)
+{
+	FILE *file = open_in(directory, "functions");
+	struct function function;
+	uint64_t size;
+	char kind;
+
+	code->functions = calloc(MAX_FUNCTIONS, sizeof(*code->functions));
+	if (!file || !code->functions)
+		return false;
+	if (fscanf(file, "%" SCNx64, &code->start) == 1)
+		while (code->n_functions < MAX_FUNCTIONS &&
+		       fscanf(file, "%" SCNx64 " %" SCNx64 " %c %63s", &function.start, &size,
+			      &kind, function.name) == 4) {
+			function.end = function.start + size;
+			function.kind = kind_of(kind);
+			code->functions[code->n_functions++] = function;
+		}
+	fclose(file);
+	return code->n_functions > 0;
+}
+
+struct code *code_load(const char *directory)
+{
+	struct code *code = calloc(1, sizeof(*code));
+
+	if (!code || !load_text(code, directory) || !load_functions(code, directory))
+		return NULL;
+	return code;
+}
+
+const struct function *code_function(const struct code *code, uint64_t address)
+{
+	size_t low = 0, high = code->n_functions;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		const struct function *function = &code->functions[middle];
+
+		if (address < function->start)
+			high = middle;
+		else if (address >= function->end)
+			low = middle + 1;
+		else
+			return function;
+	}
+	return NULL;
+}
+
+bool code_has(const struct code *code, uint64_t address, const void *bytes, size_t size)
+{
+	const struct function *function = code_function(code, address);
+
+	if (!function || address < code->start || address - code->start + size > code->size)
+		return false;
+	return function->kind == FUNCTION_WRITTEN ||
+	       !memcmp(code->text + (address - code->start), bytes, size);
+}
+
+/* Legacy prefixes and REX (Intel SDM 2A, 2.1.1 and 2.2.1). */
+static bool is_prefix(uint8_t byte)
+{
+	return byte == 0xf2 || byte == 0xf3 || byte == 0x66 || byte == 0x2e || byte == 0x3e ||
+	       (byte & 0xf0) == 0x40;
+}
+
+enum insn_kind insn_classify(uint64_t address, const uint8_t *bytes, size_t size, uint64_t *target)
+{
+	int32_t distance;
+	size_t i = 0;
+
+	while (i + 1 < size && is_prefix(bytes[i]))
+		i++;
+	switch (bytes[i]) {
+	case 0xe8:
+		if (i + 5 > size)
+			return INSN_OTHER;
+		memcpy(&distance, bytes + i + 1, sizeof(distance));
+		*target = address + size + (uint64_t)(int64_t)distance;
+		return INSN_CALL;
+	case 0xff:
+		return i + 1 < size && (bytes[i + 1] & 0x38) == 0x10 ? INSN_CALL_INDIRECT
+								     : INSN_OTHER;
+	case 0xc2:
+	case 0xc3:
+		return INSN_RETURN;
+	case 0xcf:
+		return INSN_RETURN_INTERRUPT;
+	default:
+		return INSN_OTHER;
+	}
+}

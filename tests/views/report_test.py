@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""`uniprof report` as people and programs meet it: in a pipe, on a terminal, through a pager, as JSON."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
+
+# 1,000 samples of 1 ms: 900 running on vCPU 0, then 100 on vCPU 1, of which 60 idle.
+STACKS = """\
+main;work;crunch 400
+main;work;print;console_write 200
+main;print;console_write 250
+main;0xdeadbeef 50
+@1 0
+main;work;crunch 40
+@1 2
+main;idle 60
+"""
+EVIL = "evil\x1b[31m\u202e<script>\udcff"
+
+
+def record(path, text=STACKS, vcpus=2):
+    subprocess.run([BUILD / "tests/browser/folded_to_recording", path, str(vcpus)], check=True,
+                   input=text.encode("utf-8", "surrogateescape"))
+
+
+def rows(text):
+    """{last column: (self, total)} of a flat report."""
+    found = re.findall(r"^ *([\d.]+) % [\d.]+-[\d.]+ +([\d.]+) % [\d.]+-[\d.]+ +\d+  (.*)$", text, re.M)
+    return {name: (float(own), float(total)) for own, total, name in found}
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="uniprof-views-")))
+        cls.recording = cls.place / "web.uniprof"
+        record(cls.recording)
+
+    def report(self, *options, expect=0, **env):
+        done = subprocess.run([BUILD / "uniprof", "report", *options, self.recording], capture_output=True, check=False,
+                              env={**os.environ, **env}, stdin=subprocess.DEVNULL)
+        text = done.stdout.decode("utf-8")
+        self.assertEqual(done.returncode, expect, text + done.stderr.decode())
+        return text if not expect else done.stderr.decode()
+
+
+class Pipe(Case):
+    def test_functions_are_shown_with_self_and_total(self):
+        self.assertEqual(rows(self.report()), {
+            "crunch": (46.81, 46.81), "console_write": (47.87, 47.87), "0xdeadbeef": (5.32, 5.32), "main": (0, 100),
+            "work": (0, 68.09), "print": (0, 47.87)})
+
+    def test_nothing_in_a_pipe_is_for_terminals(self):
+        self.assertNotIn("\x1b", self.report("--tree"))
+        self.assertIn("\x1b[", self.report("--color=always"))
+
+    def test_by_vcpu_and_state(self):
+        self.assertEqual(rows(self.report("--by=vcpu")), {"0": (95.74, 95.74), "1": (4.26, 4.26)})
+        text = self.report("--by=vcpu,state")
+        self.assertEqual({tuple(name.split()): own for name, (own, _) in rows(text).items()},
+                         {("0", "running"): 90, ("1", "running"): 4, ("1", "blocked"): 6})
+
+    def test_filters(self):
+        self.assertEqual(rows(self.report("--vcpu=1", "--state=all"))["idle"], (60, 60))
+        stretch = self.report("--from=0.4005", "--to=600ms")
+        self.assertEqual(rows(stretch)["console_write"], (100, 100))
+        self.assertNotIn("crunch", stretch)
+        self.assertIn(" s to 0.600 s", stretch)
+        self.assertEqual(set(rows(self.report("--only", "^pri"))), {"main", "work", "print", "console_write"})
+        self.assertEqual(set(rows(self.report("--min=40"))), {"main", "work", "print", "console_write", "crunch"})
+        self.assertEqual(len(rows(self.report("-n", "2"))), 2)
+
+    def test_trees_go_down_and_up(self):
+        down, up = self.report("--tree"), self.report("--tree=up")
+        self.assertRegex(down, r"(?s)100.00 %.*main\n.*68.09 %.*work\n.*46.81 %.* crunch\n")
+        self.assertRegex(up, r"(?s) 47.87 %.*console_write\n.* 47.87 %.*print\n.* 26.60 %.*main\n.* 21.28 %.*work\n")
+        self.assertNotIn("crunch", self.report("--tree", "--depth=2"))
+        self.assertIn("there is more", self.report("--tree", "--depth=2"))
+
+    def test_callers_and_callees_of_one_function(self):
+        text = self.report("--function=print")
+        callers, callees = text.split("its callers")[1].split("what it calls")
+        self.assertRegex(callers, r"26.60 %.*main\n.*21.28 %.*work\n.*21.28 %.*main\n")
+        self.assertRegex(callees, r"47.87 %.*47.87 %.*console_write\n")
+        self.assertIn("no function in the samples", self.report("-f", "nowhere", expect=2))
+
+    def test_perfs_options_are_understood(self):
+        self.assertEqual(rows(self.report("--sort=cpu,sym")), rows(self.report("--by=vcpu,function")))
+        self.assertEqual(self.report("-g", "--percent-limit=5"), self.report("--tree", "--min=5"))
+
+    def test_what_cannot_be_meant_is_refused(self):
+        for option in "--by=nothing", "--by=vcpu,vcpu", "--only=(", "--color=red", "--tree=left", "--vcpu=4096", "--vcpu=2-1", \
+                      "--from=x", "--min=101":
+            self.assertIn("uniprof:", self.report(option, expect=2))
+
+    def test_hostile_names_are_harmless(self):
+        path = self.place / "evil.uniprof"
+        record(path, f"main;{EVIL} 10\n")
+        for options in [], ["--tree"], ["--tree=up"], ["--function=evil"], ["--json"], ["--by=vcpu,function"]:
+            done = subprocess.run([BUILD / "uniprof", "report", *options, path], capture_output=True, check=True)
+            text = done.stdout.decode("utf-8")
+            self.assertIn("evil", text)
+            self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+class Json(Case):
+    def json(self, *options):
+        return json.loads(self.report("--json", *options))
+
+    def test_head_and_rows(self):
+        data = self.json()
+        self.assertEqual((data["format"], data["version"], data["view"], data["keys"]), ("uniprof-report", 1, "flat", ["function"]))
+        self.assertEqual(data["guest"]["name"], "web")
+        self.assertEqual(data["looks"]["count"], 1000)
+        self.assertEqual(data["states"]["blocked"]["samples"], 60)
+        self.assertEqual(data["stacks"]["selected"], 940)
+        rows_by_name = {row["function"]: row for row in data["rows"]}
+        crunch = rows_by_name["crunch"]
+        self.assertEqual(crunch["self"]["samples"], 440)
+        self.assertAlmostEqual(crunch["self"]["share"], 440 / 940)
+        self.assertLess(crunch["self"]["low"], crunch["self"]["share"])
+        self.assertGreater(crunch["self"]["high"], crunch["self"]["share"])
+        self.assertFalse(rows_by_name["0xdeadbeef"]["named"])
+
+    def test_trees_and_callers(self):
+        tree = self.json("--tree")["tree"]
+        self.assertEqual([child["function"] for child in tree["children"]], ["main"])
+        self.assertEqual([child["function"] for child in tree["children"][0]["children"]], ["work", "print", "0xdeadbeef"])
+        around = self.json("--function=print")["around"]
+        self.assertEqual([(child["function"], child["total"]["samples"]) for child in around["callers"]], [("main", 250), ("work", 200)])
+        self.assertEqual([child["function"] for child in around["callees"]], ["console_write"])
+
+    def test_several_keys_are_several_fields(self):
+        row = self.json("--by=vcpu,state,function")["rows"][0]
+        self.assertEqual((row["vcpu"], row["state"], row["function"]), (0, "running", "console_write"))
+
+    def test_all_rows_come_unless_fewer_are_asked_for(self):
+        path = self.place / "many.uniprof"
+        record(path, "".join(f"main;f{i} 1\n" for i in range(100)))
+        done = subprocess.run([BUILD / "uniprof", "report", "--json", path], capture_output=True, check=True)
+        self.assertEqual(len(json.loads(done.stdout)["rows"]), 101)
+
+
+class Terminal(Case):
+    """On a pseudoterminal of a known width."""
+
+    def on_terminal(self, *options, width=100, **env):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, width, 0, 0))
+        clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "PAGER", "LESS", "COLUMNS")}
+        process = subprocess.Popen([BUILD / "uniprof", "report", *options, self.recording], stdin=theirs, stdout=theirs,
+                                   stderr=theirs, start_new_session=True, env={**clean, "TERM": "xterm", **env})
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                break
+            text += piece
+        os.close(ours)
+        self.assertEqual(process.wait(), 0, text)
+        return text.decode("utf-8").replace("\r\n", "\n")
+
+    def test_it_has_colours_unless_they_are_unwanted(self):
+        self.assertIn("\x1b[31m", self.on_terminal("--no-pager"))
+        self.assertNotIn("\x1b", self.on_terminal("--no-pager", NO_COLOR="1"))
+        self.assertNotIn("\x1b", self.on_terminal("--no-pager", TERM="dumb"))
+        self.assertNotIn("\x1b", self.on_terminal("--no-pager", "--color=never"))
+
+    def test_rows_keep_to_its_width(self):
+        for width in 40, 60, 80, 100:
+            for view in [], ["--tree"], ["--by=vcpu,function"]:
+                text = self.on_terminal("--no-pager", "--color=never", *view, width=width)
+                for line in text.split("\n\n")[1].splitlines()[1:]:
+                    self.assertLessEqual(len(line), width, f"{width}: {line}")
+
+    def test_names_that_are_cut_end_with_dots_unless_wide(self):
+        name = "a_function_with_a_name_" + "x" * 200
+        path = self.place / "long.uniprof"
+        record(path, f"main;{name} 10\n")
+        original, self.recording = self.recording, path
+        try:
+            self.assertIn("…", self.on_terminal("--no-pager"))
+            self.assertNotIn(name, self.on_terminal("--no-pager"))
+            self.assertIn(name, self.on_terminal("--no-pager", "--wide"))
+            self.assertIn(name, self.report())
+        finally:
+            self.recording = original
+
+    def test_the_users_pager_gets_it_all(self):
+        text = self.on_terminal(PAGER="sed s/^/paged:/")
+        self.assertTrue(all(line.startswith("paged:") for line in text.splitlines()), text)
+        self.assertIn("crunch", text)
+        self.assertNotIn("paged:", self.on_terminal("--no-pager", PAGER="sed s/^/paged:/"))
+        self.assertNotIn("paged:", self.on_terminal(PAGER=""))
+
+    def test_a_pager_that_is_left_early_is_no_error(self):
+        self.assertIn("guest", self.on_terminal(PAGER="head -n 1"))
+
+    def test_an_error_is_told_without_a_pager(self):
+        ours, theirs = pty.openpty()
+        done = subprocess.run([BUILD / "uniprof", "report", self.place / "missing"], stdin=theirs, stdout=theirs,
+                              stderr=subprocess.PIPE, env={**os.environ, "PAGER": "sed s/^/paged:/"}, check=False)
+        os.close(theirs)
+        os.close(ours)
+        self.assertEqual(done.returncode, 6)
+        self.assertIn(b"missing", done.stderr)
+
+    def reading_slowly(self, stderr):
+        """What is said while the recording comes in pieces over more than a second."""
+        data = self.recording.read_bytes()
+        process = subprocess.Popen([BUILD / "uniprof", "report", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+                                   bufsize=0)
+        for i in range(4):
+            process.stdin.write(data[i * len(data) // 4:(i + 1) * len(data) // 4])
+            time.sleep(0.7)
+        text, said = process.communicate()
+        self.assertIn(b"crunch", text)
+        return said
+
+    def test_long_work_shows_progress_on_a_terminal_and_takes_it_away(self):
+        ours, theirs = pty.openpty()
+        self.reading_slowly(theirs)
+        os.close(theirs)
+        said = os.read(ours, 4096).decode()
+        os.close(ours)
+        self.assertIn("uniprof: reading, ", said)
+        self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
+
+    def test_progress_is_not_for_pipes(self):
+        self.assertEqual(self.reading_slowly(subprocess.PIPE), b"")
+
+
+if __name__ == "__main__":
+    unittest.main()

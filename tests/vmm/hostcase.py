@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests of guests on this host share: programs that run, uniprof, and readers of what comes out.
+
+UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "rig"))
+
+from guestcase import impossible_edges, parse_folded  # noqa: E402,F401
+
+BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
+UNIPROF = BUILD / "uniprof"
+PROGRAMS = BUILD / "tests" / "vmm" / "programs"
+
+# The kernel's word for a thread that nobody has stopped (proc(5)).
+RUNNING = {"R", "S", "D"}
+
+
+def state(pid, tid=None):
+    """The letter of a thread's state."""
+    text = Path(f"/proc/{pid}/task/{tid or pid}/stat").read_text(encoding="ascii", errors="replace")
+    return text.rsplit(")", 1)[1].split()[0]
+
+
+def tracer_of(pid, tid):
+    text = Path(f"/proc/{pid}/task/{tid}/status").read_text(errors="replace")
+    return int(next(line for line in text.splitlines() if line.startswith("TracerPid")).split()[1])
+
+
+def tracers(pid):
+    """The processes that trace a thread of this one."""
+    return {tracer_of(pid, task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - {0}
+
+
+def guards(pid):
+    """The guards of a killed uniprof that still have something of this process open."""
+    found = set()
+    for guard in Path("/proc").glob("[0-9]*"):
+        try:
+            if (guard / "comm").read_text() == "unpause-guard\n":
+                found |= {guard.name for fd in (guard / "fd").iterdir() if os.readlink(fd) == f"/proc/{pid}/mem"}
+        except OSError:
+            continue
+    return found
+
+
+class HostCase(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.scratch = Path(directory.name)
+
+    def start(self, *command, **more):
+        """Starts a program that is ended with the test; its output goes to a file."""
+        log = self.scratch / f"{Path(command[0]).name}-{time.monotonic_ns()}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **more)
+        process.log = log
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        process.wait()
+
+    def subject(self, *words):
+        process = self.start(PROGRAMS / "subject", *words)
+        self.wait_for(lambda: self.progress(process), "the subject says nothing")
+        return process
+
+    @staticmethod
+    def progress(process):
+        """The last line of numbers that a program has written."""
+        lines = process.log.read_text(errors="replace").rpartition("\n")[0].splitlines()
+        return [float(word) for word in lines[-1].split()] if lines else None
+
+    def wait_for(self, what, otherwise, seconds=10):
+        end = time.monotonic() + seconds
+        while not what():
+            self.assertLess(time.monotonic(), end, otherwise)
+            time.sleep(0.02)
+
+    def uniprof(self, *arguments, expect=0, timeout=120, **more):
+        """Runs uniprof; returns what it wrote on both streams."""
+        done = subprocess.run([UNIPROF, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL, cwd=self.scratch, timeout=timeout, check=False, **more)
+        text = done.stdout.decode("utf-8", "replace")
+        self.assertEqual(done.returncode, expect, text)
+        return text
+
+    def folded(self, recording, *options):
+        text = subprocess.run([UNIPROF, "export", "--format=folded", "--no-inline", *options, recording], cwd=self.scratch, check=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode("utf-8", "replace")
+        return parse_folded(text)
+
+    def goes_on(self, process, column=0):
+        """Asserts that nobody holds or traces a process, and that its numbers rise."""
+        self.wait_for(lambda: not tracers(process.pid), "it is still traced")
+        before = self.progress(process)[column]
+        self.wait_for(lambda: self.progress(process)[column] > before, "it was left stopped")
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            self.assertIn(state(process.pid, task.name), RUNNING)
+
+    def survives_kills(self, process, guest, kills, most_s=0.3, after=None):
+        """Kills a recording uniprof at random moments; the guest must run on each time."""
+        generator = random.Random(kills)
+        for _ in range(kills):
+            profiler = subprocess.Popen([UNIPROF, "record", "-q", "-F", "5000", "-o", "killed.uniprof", guest], cwd=self.scratch,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(generator.uniform(0, most_s))
+            profiler.kill()
+            profiler.wait()
+            self.wait_for(lambda: not tracers(process.pid), "it is still traced")
+            self.wait_for(lambda: not guards(process.pid), "a guard does not end")
+            self.assertIn(state(process.pid), RUNNING)
+            if after:
+                after()
+        if not after:
+            self.goes_on(process)

@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes as guests: true shares, and a process that goes on as if nobody looked.
+
+UNIPROF_KILLS: how often the profiler is killed (default 20).
+"""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from hostcase import PROGRAMS, UNIPROF, HostCase, state, tracers
+
+KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
+
+EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
+TOLERANCE = 0.1  # of as few samples as a busy machine leaves
+LEAST = 150
+
+# These queue up, none is merged with another.
+SIGNALS = 500
+
+
+class Profiles(HostCase):
+    def check(self, stacks, least):
+        # Tells and clocks of the subject's main thread are no work.
+        work = {stack: n for stack, n in stacks.items() if "work" in stack}
+        total = sum(work.values())
+        self.assertGreater(total, least)
+        for name, share in EXPECTED.items():
+            seen = sum(n for stack, n in work.items() if name in stack) / total
+            self.assertAlmostEqual(seen, share, delta=TOLERANCE, msg=name)
+        for stack in work:
+            tail = stack[stack.index("work"):]
+            self.assertIn(tail[1:2], [(), *((name,) for name in EXPECTED)], f"impossible: {stack}")
+            self.assertIn(tail[2:], [(), ("spin",)], f"impossible: {stack}")
+
+    def test_shares_of_a_process(self):
+        subject = self.subject()
+        self.uniprof("record", "-F", 997, "-T", 2, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.check(self.folded("out.uniprof"), LEAST)
+        self.goes_on(subject)
+
+    def test_by_its_name(self):
+        self.subject()
+        self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", "process:subject")
+
+    def test_threads_and_those_that_come_later(self):
+        subject = self.subject("threads")
+        self.uniprof("record", "-F", 300, "-T", 3, "-o", "out.uniprof", f"process:{subject.pid}")
+        for i in range(3):
+            self.assertTrue(self.folded("out.uniprof", "--vcpu", str(i), "--state", "all"), f"thread {i}")
+        self.check(self.folded("out.uniprof", "--state", "running,runnable"), LEAST)
+        self.goes_on(subject)
+
+    def test_a_sleeper_is_blocked_and_left_asleep(self):
+        sleeper = self.start("sleep", "60")
+        text = self.uniprof("record", "-F", 500, "-T", 1, "-o", "out.uniprof", f"process:{sleeper.pid}")
+        self.assertIn("samples", text)
+        report = self.uniprof("report", "out.uniprof", "--state", "all")
+        self.assertRegex(report, r"blocked \(idle\) (100\.0|99\.\d) %")
+        self.assertIsNone(sleeper.poll())
+
+
+class Leaves(HostCase):
+    """The process is not disturbed."""
+
+    def test_signals_reach_it(self):
+        subject = self.subject("signals")
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "997", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        self.wait_for(lambda: tracers(subject.pid), "it is not traced")
+        for _ in range(SIGNALS):
+            subject.send_signal(signal.SIGRTMIN)
+            time.sleep(0.001)
+        self.wait_for(lambda: self.progress(subject)[1] == SIGNALS, "signals were lost")
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(10), 0)
+        self.goes_on(subject)
+
+    def test_a_stopped_one_is_left_stopped_until_its_owner_lets_it_go(self):
+        subject = self.subject()
+        subject.send_signal(signal.SIGSTOP)
+        self.wait_for(lambda: state(subject.pid) == "T", "it does not stop")
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "500", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        self.wait_for(lambda: tracers(subject.pid), "it is not traced")
+        at = self.progress(subject)
+        time.sleep(0.5)
+        self.assertEqual(self.progress(subject), at, "it runs though it was stopped")
+        subject.send_signal(signal.SIGCONT)
+        self.wait_for(lambda: self.progress(subject) > at, "it does not go on")
+        subject.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        at = self.progress(subject)
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(10), 0)
+        time.sleep(0.3)
+        self.assertEqual(self.progress(subject), at, "the profiler's end has let it go")
+        self.wait_for(lambda: state(subject.pid) == "T", "the profiler's end has let it go")
+        subject.send_signal(signal.SIGCONT)
+        self.goes_on(subject)
+
+    def test_stopped_and_killed_profiler(self):
+        subject = self.subject()
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "500", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        self.wait_for(lambda: tracers(subject.pid), "it is not traced")
+        subject.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        profiler.kill()
+        profiler.wait()
+        # The kernel takes the thread from one kind of stop to the other by way of running.
+        self.wait_for(lambda: state(subject.pid) == "T", "the profiler's death has let it go")
+        subject.send_signal(signal.SIGCONT)
+        self.goes_on(subject)
+
+    def test_it_runs_on_when_the_profiler_is_killed(self):
+        subject = self.subject("threads", "signals")
+        self.survives_kills(subject, f"process:{subject.pid}", KILLS)
+
+
+class Ends(HostCase):
+    def ended(self, subject, words):
+        text = self.uniprof("record", "-F", 200, "-o", "out.uniprof", f"process:{subject.pid}", expect=5)
+        self.assertIn(words, text)
+        self.assertTrue(self.folded("out.uniprof"))
+
+    def test_its_end(self):
+        self.ended(self.subject("end"), "shut down")
+
+    def test_its_crash(self):
+        self.ended(self.subject("crash"), "crashed")
+
+    def test_another_program_in_its_place(self):
+        subject = self.subject("exec")
+        self.ended(subject, "gone")
+        self.goes_on(subject)
+
+    def test_killed(self):
+        subject = self.subject()
+        profiler = self.start(UNIPROF, "record", "-F", "200", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        self.wait_for(lambda: tracers(subject.pid), "it is not traced")
+        time.sleep(0.3)
+        subject.kill()
+        self.assertEqual(profiler.wait(10), 5)
+        self.assertIn("gone", profiler.log.read_text())
+
+
+class Refusals(HostCase):
+    def refused(self, guest, words, expect=4, **more):
+        text = self.uniprof("record", "-T", 0.1, "-o", "out.uniprof", guest, expect=expect, **more)
+        self.assertIn(words, text)
+
+    def test_no_such_process(self):
+        self.refused("process:999999999", "there is no process", 3)
+        self.refused("process:nobody-is-called-so", "there is no process called", 3)
+
+    def test_one_of_the_kernels_own(self):
+        self.refused("process:2", "there is no process" if not os.path.exists("/proc/2") else "kernel", 3)
+
+    def test_already_traced(self):
+        subject = self.subject()
+        profiler = self.start(UNIPROF, "record", "-q", "-o", self.scratch / "first.uniprof", f"process:{subject.pid}")
+        self.wait_for(lambda: tracers(subject.pid), "it is not traced")
+        self.refused(f"process:{subject.pid}", "already traced by process")
+        self.assertIsNone(profiler.poll())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can run uniprof as another user")
+    def test_somebody_elses(self):
+        subject = self.subject()
+        self.scratch.chmod(0o777)
+        self.refused(f"process:{subject.pid}", "belongs to user 0: run uniprof as root", user=65534, group=65534, extra_groups=[])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can run uniprof as another user")
+    def test_one_that_hides(self):
+        self.scratch.chmod(0o777)
+        subject = self.start(PROGRAMS / "subject", "hide", user=65534, group=65534, extra_groups=[])
+        self.wait_for(lambda: self.progress(subject), "the subject says nothing")
+        self.refused(f"process:{subject.pid}", "run uniprof as root", user=65534, group=65534, extra_groups=[])
+        self.uniprof("record", "-T", 0.2, "-F", 100, "-o", "out.uniprof", f"process:{subject.pid}")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give up a single right")
+    def test_root_without_the_right_to_trace(self):
+        self.scratch.chmod(0o777)
+        subject = self.start(PROGRAMS / "subject", user=65534, group=65534, extra_groups=[])
+        self.wait_for(lambda: self.progress(subject), "the subject says nothing")
+        done = subprocess.run(["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", UNIPROF, "record", "-o", "out.uniprof",
+                               f"process:{subject.pid}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.scratch, check=False)
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn(b"CAP_SYS_PTRACE", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

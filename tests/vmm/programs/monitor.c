@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A virtual machine monitor of a hundred lines: runs an ELF file by KVM, in
+ * user mode of a guest of 64 bits, on as many vCPUs as asked for.
+ *
+ *   monitor FILE [VCPUS] [seccomp]
+ *
+ * A line of numbers every tenth of a second tells how far the guest has come:
+ * pieces of work by all vCPUs, and how often KVM_RUN was interrupted. A signal
+ * SIGUSR1 to a vCPU's thread is counted in the third number; the fourth is what
+ * KVM was last seen to be asked to leave in struct kvm_run. `seccomp`:
+ * vCPUs' threads may use only the system calls that they need.
+ */
+
+#include <elf.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/kvm.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MEMORY	  (64ul << 20)
+#define VCPUS_MAX 8
+#define ROOT	  0x2000u
+#define DONE	  0x9000u
+#define STACKS	  0x400000u
+#define STACK	  0x10000u
+
+/* Present, writable, for user mode; and a large page (Intel SDM vol. 3, 4.5). */
+#define TABLE 7u
+#define LARGE 0x87u
+
+static uint8_t *memory;
+static uint64_t entry;
+static int kvm, vm;
+static size_t run_size;
+static bool locked;
+static atomic_ulong interrupted, signals, asked;
+
+static void load(const char *path)
+{
+	struct stat about;
+	const Elf64_Phdr *segment;
+	const Elf64_Ehdr *head;
+	int fd = open(path, O_RDONLY);
+
+	if (fd < 0 || fstat(fd, &about))
+		err(1, "%s", path);
+	head = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (head == MAP_FAILED)
+		err(1, "%s", path);
+	segment = (const void *)((const uint8_t *)head + head->e_phoff);
+	for (int i = 0; i < head->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD)
+			memcpy(memory + segment[i].p_vaddr,
+			       (const uint8_t *)head + segment[i].p_offset, segment[i].p_filesz);
+	entry = head->e_entry;
+}
+
+/* The first GiB, each address at itself. */
+static void make_tables(void)
+{
+	uint64_t *table = (uint64_t *)(memory + ROOT);
+
+	table[0] = (ROOT + 0x1000) | TABLE;
+	table[512] = (ROOT + 0x2000) | TABLE;
+	for (uint64_t i = 0; i < 512; i++)
+		table[1024 + i] = i << 21 | LARGE;
+}
+
+static void make_segments(struct kvm_sregs *sregs)
+{
+	const struct kvm_segment code = {.limit = 0xffffffff,
+					 .selector = 0x1b,
+					 .present = 1,
+					 .type = 11,
+					 .dpl = 3,
+					 .s = 1,
+					 .l = 1,
+					 .g = 1};
+	struct kvm_segment data = code;
+
+	data.type = 3;
+	data.selector = 0x23;
+	data.l = 0;
+	data.db = 1;
+	sregs->cs = code;
+	sregs->ds = sregs->es = sregs->fs = sregs->gs = sregs->ss = data;
+	sregs->cr0 = 0x80050033;
+	sregs->cr3 = ROOT;
+	sregs->cr4 = 0x620;
+	sregs->efer = 0x500;
+}
+
+static void start_at(int vcpu, unsigned id)
+{
+	struct kvm_regs regs = {.rip = entry, .rflags = 2, .rdi = id};
+	struct kvm_sregs sregs;
+
+	/* As if called by nobody: a return address and a frame record of zeros. */
+	regs.rsp = STACKS + STACK * (id + 1) - 24;
+	if (ioctl(vcpu, KVM_GET_SREGS, &sregs))
+		err(1, "KVM_GET_SREGS");
+	make_segments(&sregs);
+	if (ioctl(vcpu, KVM_SET_SREGS, &sregs) || ioctl(vcpu, KVM_SET_REGS, &regs))
+		err(1, "KVM_SET_REGS");
+}
+
+static void count_signal(int number)
+{
+	signals++;
+}
+
+/* What monitors in the field do: a list of system calls for each vCPU's thread. */
+static void lock_up(void)
+{
+	static const int calls[] = {SYS_ioctl,	      SYS_write,      SYS_futex,
+				    SYS_rt_sigreturn, SYS_exit_group, SYS_restart_syscall};
+	const size_t n = sizeof(calls) / sizeof(*calls);
+	struct sock_filter filter[64] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+	struct sock_fprog program = {.filter = filter};
+	size_t at = 1;
+
+	for (size_t i = 0; i < n; i++)
+		filter[at++] =
+			(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i],
+						     (unsigned char)(n - i), 0);
+	filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	program.len = (unsigned short)at;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		err(1, "seccomp");
+}
+
+static void *run(void *arg)
+{
+	const unsigned id = (unsigned)(uintptr_t)arg;
+	int vcpu = ioctl(vm, KVM_CREATE_VCPU, id);
+	struct kvm_run *page;
+
+	if (vcpu < 0)
+		err(1, "KVM_CREATE_VCPU");
+	page = mmap(NULL, run_size, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
+	if (page == MAP_FAILED)
+		err(1, "struct kvm_run");
+	start_at(vcpu, id);
+	if (locked)
+		lock_up();
+	for (;;) {
+		if (!ioctl(vcpu, KVM_RUN, 0))
+			errx(1, "vCPU %u left the guest: exit %u", id, page->exit_reason);
+		if (errno != EINTR && errno != EAGAIN)
+			err(1, "KVM_RUN");
+		interrupted++;
+		asked = page->kvm_valid_regs;
+	}
+}
+
+static void make_machine(void)
+{
+	struct kvm_userspace_memory_region region = {.memory_size = MEMORY};
+
+	kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	vm = kvm < 0 ? -1 : ioctl(kvm, KVM_CREATE_VM, 0);
+	if (vm < 0)
+		err(1, "KVM");
+	memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		err(1, "memory");
+	region.userspace_addr = (uintptr_t)memory;
+	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, &region))
+		err(1, "KVM_SET_USER_MEMORY_REGION");
+	run_size = (size_t)ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
+}
+
+int main(int argc, char **argv)
+{
+	const unsigned vcpus = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
+	const struct sigaction counting = {.sa_handler = count_signal};
+	const volatile uint64_t *done;
+
+	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
+		errx(2, "usage: monitor FILE [VCPUS] [seccomp]");
+	make_machine();
+	make_tables();
+	load(argv[1]);
+	sigaction(SIGUSR1, &counting, NULL);
+	done = (const volatile uint64_t *)(memory + DONE);
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+	printf("0 0 0 0\n");
+	if (argc > 3 && !strcmp(argv[3], "seccomp"))
+		locked = true;
+	for (uintptr_t i = 0; i < vcpus; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, run, (void *)i))
+			errx(1, "no thread");
+	}
+	for (;;) {
+		uint64_t sum = 0;
+
+		usleep(100000);
+		for (unsigned i = 0; i < vcpus; i++)
+			sum += done[i];
+		printf("%lu %lu %lu %lu\n", (unsigned long)sum, (unsigned long)interrupted,
+		       (unsigned long)signals, (unsigned long)asked);
+	}
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Guests of QEMU by its gdb stub: true shares, and a machine that goes on as if nobody looked.
+
+UNIPROF_KILLS: how often the profiler is killed (default 20).
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+import unittest
+from pathlib import Path
+
+from hostcase import BUILD, UNIPROF, HostCase, impossible_edges
+
+KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
+
+TOLERANCE = 0.12  # of as few samples as a busy machine leaves
+LEAST = 100
+
+APP1 = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
+APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2}
+
+
+class Monitor:
+    """A QMP connection of the test's own."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        self.socket.connect(str(path))
+        self.stream = self.socket.makefile("rw", encoding="utf-8")
+        self.stream.readline()
+        self.ask("qmp_capabilities")
+
+    def ask(self, command, **arguments):
+        self.stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+        self.stream.flush()
+        while True:
+            answer = json.loads(self.stream.readline())
+            if "return" in answer or "error" in answer:
+                return answer.get("return")
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+
+    def runs(self):
+        return self.ask("query-status")["running"]
+
+    def stubs(self):
+        """Character devices of gdb stubs."""
+        return [device for device in self.ask("query-chardev") if "gdb" in device["label"]]
+
+
+@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
+class QemuCase(HostCase):
+    def qemu(self, guest="app1-pvh-fp", *more, append="scale=1000", machine="pc"):
+        self.console, self.qmp, self.own = (self.scratch / name for name in ("console.txt", "qmp.sock", "own.sock"))
+        process = self.start("qemu-system-x86_64", "-accel", "tcg", "-M", machine, "-m", "64", "-display", "none", "-no-reboot",
+                             "-serial", f"file:{self.console}", "-qmp", f"unix:{self.qmp},server=on,wait=off",
+                             "-qmp", f"unix:{self.own},server=on,wait=off", "-name", f"guest={guest},debug-threads=on",
+                             "-kernel", BUILD / "guests" / f"{guest}.elf", "-append", append, *more)
+        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing", 30)
+        self.monitor = Monitor(self.own)
+        self.addCleanup(self.monitor.close)
+        return process
+
+    def goes_on_printing(self):
+        """The guest runs, and no stub is left."""
+        self.wait_for(lambda: not self.monitor.stubs(), "a stub is left in QEMU")
+        self.assertTrue(self.monitor.runs(), "the guest was left stopped")
+        before = self.console.stat().st_size
+        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
+
+
+class Profiles(QemuCase):
+    def profile(self, guest, known, *more, seconds=5):
+        process = self.qemu(guest, *more)
+        self.uniprof("record", "-F", 200, "-T", seconds, "-o", "out.uniprof", f"qemu:{guest}")
+        self.goes_on_printing()
+        stacks = self.folded("out.uniprof", "--state", "running,runnable")
+        total = sum(stacks.values())
+        self.assertGreater(total, LEAST)
+        self.assertGreater(sum(n for stack, n in stacks.items() if "main" in stack), 0.98 * total)
+        for name, share in known.items():
+            seen = sum(n for stack, n in stacks.items() if name in stack) / total
+            self.assertAlmostEqual(seen, share, delta=TOLERANCE, msg=name)
+        self.assertFalse(impossible_edges(guest, stacks)[0])
+        self.end(process)
+
+    def test_app1(self):
+        self.profile("app1-pvh-fp", APP1)
+
+    def test_app2_without_frame_pointers(self):
+        self.profile("app2-pvh-nofp", APP2)
+
+    def test_32_bits_with_two_levels_of_tables(self):
+        self.profile("app1-pvh32-fp", APP1)
+
+    def test_32_bits_with_pae(self):
+        self.profile("app1-pvh32pae-nofp", APP1)
+
+    def test_each_vcpu(self):
+        self.qemu("vcpus-pvh-fp", "-smp", "4", append="seconds=60")
+        self.uniprof("record", "-F", 50, "-T", 4, "-o", "out.uniprof", f"qemu:{self.qmp}")
+        for vcpu in range(4):
+            stacks = self.folded("out.uniprof", "--vcpu", str(vcpu), "--state", "all")
+            workers = {name for stack in stacks for name in stack if name.startswith("worker_")}
+            self.assertEqual(workers, {f"worker_{vcpu}"})
+
+
+class Leaves(QemuCase):
+    def test_by_process_by_name_and_by_socket(self):
+        process = self.qemu()
+        for guest in (process.pid, "app1-pvh-fp", self.qmp):
+            self.uniprof("record", "-F", 50, "-T", 0.5, "-o", "out.uniprof", f"qemu:{guest}")
+            self.goes_on_printing()
+
+    def test_a_guest_that_its_owner_stops_stays_stopped(self):
+        self.qemu()
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
+        self.wait_for(self.monitor.stubs, "no stub comes")
+        self.monitor.ask("stop")
+        time.sleep(1)
+        # Whoever stops it while it is stopped for a sample cannot be told from the sample.
+        self.monitor.ask("stop")
+        time.sleep(1)
+        size = self.console.stat().st_size
+        time.sleep(1)
+        self.assertEqual(self.console.stat().st_size, size, "it runs though it was stopped")
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(20), 0)
+        self.assertFalse(self.monitor.runs())
+        self.monitor.ask("cont")
+        self.goes_on_printing()
+
+    def test_it_is_refused_while_it_is_stopped(self):
+        self.qemu()
+        self.monitor.ask("stop")
+        self.assertIn("let it run first", self.uniprof("record", "-o", "out.uniprof", f"qemu:{self.qmp}", expect=3))
+        self.assertFalse(self.monitor.runs())
+
+    def test_it_runs_on_when_the_profiler_is_killed(self):
+        process = self.qemu()
+        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.goes_on_printing)
+
+    def test_its_end_ends_the_recording(self):
+        self.qemu("ends-pvh-fp", append="seconds=3")
+        self.assertIn("shut down", self.uniprof("record", "-F", 50, "-o", "out.uniprof", f"qemu:{self.qmp}", expect=5))
+        self.assertTrue(self.folded("out.uniprof"))
+
+    def test_qemus_death_ends_the_recording(self):
+        process = self.qemu()
+        profiler = self.start(UNIPROF, "record", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
+        self.wait_for(self.monitor.stubs, "no stub comes")
+        time.sleep(0.5)
+        process.kill()
+        self.assertEqual(profiler.wait(20), 5, profiler.log.read_text())
+
+
+class Refusals(QemuCase):
+    def test_a_socket_that_is_none(self):
+        self.assertIn("cannot connect", self.uniprof("record", "-o", "out.uniprof", "qemu:/nowhere/qmp.sock", expect=4))
+
+    def test_a_socket_that_somebody_else_uses(self):
+        self.qemu()
+        self.assertIn("another program", self.uniprof("record", "-o", "out.uniprof", f"qemu:{self.own}", expect=4))
+
+    def test_without_a_socket(self):
+        process = self.start("qemu-system-x86_64", "-accel", "tcg", "-display", "none", "-S")
+        self.wait_for(lambda: "qemu" in Path(f"/proc/{process.pid}/comm").read_text(), "QEMU does not start")
+        self.assertIn("-qmp unix:", self.uniprof("record", "-o", "out.uniprof", f"qemu:{process.pid}", expect=4))
+
+
+if __name__ == "__main__":
+    unittest.main()
