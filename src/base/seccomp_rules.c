@@ -154,6 +154,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(ALL, set_robust_list),
 	ALLOW(ALL, rseq),
 	ALLOW(ALL, getpid),
+	ALLOW(ALL, getppid),
 	ALLOW(ALL, gettid),
 	ALLOW(ALL, getuid),
 	ALLOW(ALL, geteuid),

@@ -58,6 +58,7 @@ struct top {
 	struct summary summary; /* that the last picture was made of */
 	struct sheet sheet;
 	const volatile sig_atomic_t *signalled;
+	struct keeper keeper;
 	volatile sig_atomic_t stop;
 	bool full;	  /* stacks are to be begun anew */
 	uint64_t next_ns; /* when the next picture is due */
@@ -224,6 +225,11 @@ static bool take_keys(struct top *top)
 	return any;
 }
 
+static bool must_end(const struct top *top)
+{
+	return *top->signalled || top->view->quit || keeper_lost(&top->keeper);
+}
+
 /* Ten times a second. */
 static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 {
@@ -237,7 +243,7 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 		top->err = show(top);
 		top->pictures += due;
 	}
-	if (*top->signalled || top->view->quit || top->err ||
+	if (must_end(top) || top->err ||
 	    (top->options->iterations && top->pictures >= top->options->iterations))
 		top->stop = 1;
 }
@@ -303,7 +309,7 @@ static struct error *sample(struct top *top, struct sampler_result *result)
 	do {
 		if (!err)
 			err = sample_once(top, settle, result);
-	} while (!err && top->full && !*top->signalled && !top->view->quit);
+	} while (!err && top->full && !must_end(top));
 	settle_free(settle);
 	return error_first(err, top->err);
 }
@@ -313,7 +319,7 @@ static struct error *linger(struct top *top)
 {
 	struct error *err = show(top);
 
-	while (!err && !top->options->batch && !top->view->quit && !*top->signalled) {
+	while (!err && !top->options->batch && !must_end(top)) {
 		struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
 
 		if (poll(&keys, 1, 100) < 0 && errno != EINTR)
@@ -392,7 +398,6 @@ static struct error *top(int argc, char **argv, int *status)
 	struct options options;
 	struct top all = {.options = &options, .view = &options.view};
 	struct sampler_result result = {0};
-	struct keeper keeper = {0};
 	struct error *err = parse(argc, argv, &options);
 
 	all.signalled = catch_signals();
@@ -400,13 +405,12 @@ static struct error *top(int argc, char **argv, int *status)
 	if (!err && !options.batch)
 		err = screen_prepare();
 	if (!err && !options.batch)
-		keeper_start(&keeper);
+		keeper_start(&all.keeper);
 	if (!err)
 		err = target_open(argv[optind], &all.target);
 	if (!err)
 		err = run(&all, &result);
 	target_close(all.target);
-	keeper_stop(&keeper);
 	view_free(&options.view);
 	if (!err && options.batch && has_ended(&result))
 		err = error_new(ERR_ENDED, "%s after %.1f s", sampler_outcome_text(result.outcome),

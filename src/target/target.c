@@ -144,12 +144,13 @@ static struct error *open_bare(const char *name, struct target **out)
 	if (search.matches == 0 && err)
 		return err;
 	error_free(err);
-	return error_new(ERR_GUEST,
-			 search.matches
-				 ? "\"%s\" can mean %u guests; say which as KIND:NAME (see "
-				   "uniprof list)"
-				 : "there is no guest called \"%s\"; `uniprof list` shows what there is",
-			 name, search.matches);
+	return error_new(
+		ERR_GUEST,
+		search.matches
+			? "\"%s\" can mean %u guests; say which as KIND:NAME (see "
+			  "uniprof list)"
+			: "there is no guest called \"%s\"; `uniprof list` shows what there is",
+		name, search.matches);
 }
 
 struct error *target_open(const char *spec, struct target **out)

@@ -2,7 +2,6 @@
 #include "top/keeper.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,53 +9,60 @@
 
 #include "top/screen.h"
 
-static void keep(int fd)
+/* Ends as the child did, so that the shell tells the truth. */
+static void end_like(pid_t child, int status, const sigset_t *before)
 {
-	/* What ends us is not meant for this process; and the shell is in front when it comes to work. */
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGTTOU};
-	ssize_t got;
-	char word;
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
-		signal(signals[i], SIG_IGN);
-	prctl(PR_SET_NAME, "uniprof-screen");
-	do
-		got = read(fd, &word, 1);
-	while (got < 0 && errno == EINTR);
-	if (got == 0)
+	if (WIFSIGNALED(status)) {
 		screen_rescue();
-	_exit(0);
+		/* The memory that is worth a look is the child's. */
+		prctl(PR_SET_DUMPABLE, 0);
+		signal(WTERMSIG(status), SIG_DFL);
+		sigprocmask(SIG_SETMASK, before, NULL);
+		raise(WTERMSIG(status));
+	}
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void keep(pid_t child, const sigset_t *signals, const sigset_t *before)
+{
+	int signal_number, status;
+
+	prctl(PR_SET_NAME, "uniprof-screen");
+	for (;;) {
+		signal_number = sigwaitinfo(signals, NULL);
+		if (signal_number == SIGCHLD && waitpid(child, &status, WNOHANG) == child)
+			end_like(child, status, before);
+		else if (signal_number > 0 && signal_number != SIGCHLD)
+			kill(child, signal_number);
+	}
 }
 
 void keeper_start(struct keeper *keeper)
 {
-	int ends[2];
+	static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
+	const pid_t self = getpid();
+	sigset_t signals, before;
+	pid_t child;
 
 	keeper->pid = 0;
-	if (pipe2(ends, O_CLOEXEC))
+	sigemptyset(&signals);
+	for (size_t i = 0; i < sizeof(handed_on) / sizeof(*handed_on); i++)
+		sigaddset(&signals, handed_on[i]);
+	/* Whoever started us may have ignored it; then there would be nothing to wait for. */
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_BLOCK, &signals, &before);
+	child = fork();
+	if (child > 0)
+		keep(child, &signals, &before);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (child)
 		return;
-	keeper->pid = fork();
-	if (!keeper->pid) {
-		close(ends[1]);
-		keep(ends[0]);
-	}
-	close(ends[0]);
-	keeper->fd = ends[1];
-	if (keeper->pid < 0) {
-		keeper->pid = 0;
-		close(ends[1]);
-	}
+	keeper->pid = self;
+	/* Without a keeper it gives the terminal back from behind the shell. */
+	signal(SIGTTOU, SIG_IGN);
 }
 
-void keeper_stop(struct keeper *keeper)
+bool keeper_lost(const struct keeper *keeper)
 {
-	if (!keeper->pid)
-		return;
-	/* If it has been killed, there is nobody to tell. */
-	if (write(keeper->fd, "x", 1) < 0)
-		errno = 0;
-	close(keeper->fd);
-	while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	keeper->pid = 0;
+	return keeper->pid && getppid() != keeper->pid;
 }

@@ -86,7 +86,7 @@ class Top(GuestCase):
         terminal.type("^main$")
         terminal.see("only .main")
         terminal.keys("Enter")
-        self.assertRegex(terminal.see("callers and callees of main"), r"calls function_3")
+        self.assertRegex(terminal.see("callers and callees of main"), r"called by guest_start\n.*calls call\n")
         terminal.keys("Escape", "q")
         self.is_given_back()
 
@@ -120,6 +120,17 @@ class Top(GuestCase):
                 self.terminal.keys("Enter")
                 self.is_given_back()
                 self.runs_on(GUEST)
+
+    def test_what_the_shell_started_hands_signals_on_and_may_be_killed(self):
+        for signal in "TERM", "INT", "HUP":
+            with self.subTest(signal):
+                self.start()
+                self.dom0(f"kill -{signal} $(pidof uniprof-screen)")
+                self.is_given_back()
+        self.start()
+        self.dom0("kill -KILL $(pidof uniprof-screen)")
+        self.assertEqual(self.dom0("i=0; while pidof uniprof unpause-guard; do i=$((i + 1)); [ $i -lt 20 ] || exit 1; sleep 1; done")[0], 0)
+        self.runs_on(GUEST)
 
     def test_a_guard_that_is_killed_is_replaced(self):
         self.start()
