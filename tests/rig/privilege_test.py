@@ -13,6 +13,13 @@ CONFINED = {"Uid": "65534", "Gid": "65534", "Groups": "", "CapInh": "0" * 16, "C
             "CapBnd": "0" * 16, "CapAmb": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
 
 
+# Shell: `confined PID` waits until a process is, and gives up after a while; `guard` names the guard of now.
+WAITING = """
+confined() { i=0; until grep -q 'Seccomp:.2' /proc/$1/status 2>/dev/null || [ $i = 600 ]; do usleep 50000; i=$((i + 1)); done; }
+guard() { i=0; until pidof unpause-guard || [ $i = 600 ]; do usleep 50000; i=$((i + 1)); done; }
+"""
+
+
 class Privilege(GuestCase):
     def setUp(self):
         self.create(GUEST, cmdline="scale=5000")
@@ -22,10 +29,11 @@ class Privilege(GuestCase):
         fields = dict(re.findall(r"^(\w+):[ \t]*(\S*)", status, re.M))
         self.assertEqual({name: fields.get(name) for name in CONFINED}, CONFINED, f"{who}: {status}")
 
-    def statuses_while(self, command):
+    def statuses_while(self, command, confined=True):
         """What /proc says of the profiler and of its guard while a command runs; what it says is the file `said`."""
-        _, text = self.dom0(f"{command} >said 2>&1 & pid=$!; sleep 1.5; cat /proc/$pid/status; echo GUARD;"
-                            " cat /proc/$(pidof unpause-guard)/status; wait $pid; echo ended $?", 60)
+        wait = "confined $pid; " if confined else ""
+        _, text = self.dom0(f"{WAITING} {command} >said 2>&1 & pid=$!; g=$(guard); confined $g; {wait}cat /proc/$pid/status; echo GUARD;"
+                            " cat /proc/$g/status; wait $pid; echo ended $?", 120)
         self.assertIn("ended 0", text, self.dom0("cat said")[1])
         return text.split("GUARD")
 
@@ -47,9 +55,9 @@ class Privilege(GuestCase):
         self.assertEqual(self.dom0(f"stat -c '%u %a' {GUEST}.uniprof")[1].strip(), "0 644")
 
     def test_a_guard_that_replaces_a_killed_one_is_confined_too(self):
-        _, text = self.dom0(f"uniprof record -F 1000 -q -o p.uniprof {GUEST} & pid=$!; sleep 1; kill -KILL $(pidof unpause-guard);"
-                            " sleep 1; cat /proc/$(pidof unpause-guard)/status; kill -KILL $pid; wait $pid; sleep 0.3;"
-                            " pidof unpause-guard")
+        _, text = self.dom0(f"{WAITING} uniprof record -F 1000 -q -o p.uniprof {GUEST} & pid=$!; old=$(guard); confined $pid;"
+                            " kill -KILL $old; while [ -e /proc/$old ]; do usleep 50000; done; new=$(guard); confined $new;"
+                            " cat /proc/$new/status; kill -KILL $pid; wait $pid; sleep 0.3; pidof unpause-guard", 120)
         self.assert_confined(text, "new guard")
         self.runs_on(GUEST)
 
@@ -99,7 +107,7 @@ class Privilege(GuestCase):
             self.assertIn("function_3", self.rig.read(f"out/{GUEST}.{ending}").decode(), ending)
 
     def test_rights_are_kept_when_asked(self):
-        status, guard = self.statuses_while(f"uniprof record -v --no-sandbox -F 100 -T 3 -o p.uniprof {GUEST}")
+        status, guard = self.statuses_while(f"uniprof record -v --no-sandbox -F 100 -T 3 -o p.uniprof {GUEST}", confined=False)
         self.assert_confined(guard, "guard")
         self.assertRegex(status, r"Uid:\s+0\s")
         self.assertRegex(status, r"Seccomp:\s+0\s")
