@@ -33,8 +33,7 @@ CUT_SHORT = 0.002
 class GuestCase(unittest.TestCase):
     """One dom0 for all tests of a class; every test leaves it without domUs."""
 
-    # Time goes by instructions, so that a busy machine bends no test.
-    rig_options = {"icount": True}
+    rig_options = {}
 
     @classmethod
     def setUpClass(cls):

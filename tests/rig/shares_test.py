@@ -15,6 +15,10 @@ SAMPLES = 1000
 
 
 class Shares(GuestCase):
+    # Counting instructions, so that what else this machine does bends neither the guest's own count
+    # nor the samples.
+    rig_options = {"icount": True}
+
     def profile(self, guest, functions, scale):
         self.bring(guest)
         status, text = self.dom0(f"uniprof run -F 2000 -q -o out -- xl create {guest}.cfg 'cmdline=\"scale={scale}\"'", 240)
