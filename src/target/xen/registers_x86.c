@@ -182,6 +182,7 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 	const void *context = xt->vcpus.now[vcpu].context;
 	struct regs regs = {0};
 
+	xen_regs_for_copy(xt->context, context, &regs);
 	xen_regs_full(xt->context, context, &regs);
 	x86_registers_general(&regs, instruction_pointer(xt->context, context, &regs), out);
 	switch (xt->context) {
