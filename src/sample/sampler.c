@@ -196,7 +196,9 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
-	err = look_new(target, stacks, options, &s.look);
+	err = target_check_runs(target);
+	if (!err)
+		err = look_new(target, stacks, options, &s.look);
 	if (!err) {
 		priority_raise(&s.priority);
 		s.start_ns = clock_now_ns();

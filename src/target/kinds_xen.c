@@ -5,9 +5,9 @@ const char target_features[] = "with Xen (" XEN_INTERFACE ")";
 
 const struct target_ops *target_kind(size_t i)
 {
-	static const struct target_ops *const kinds[] = {&target_xen,	 &target_kvm,
-							 &target_qemu,	 &target_process,
-							 &target_replay, NULL};
+	static const struct target_ops *const kinds[] = {
+		&target_xen,	&target_kvm,  &target_qemu, &target_process,
+		&target_replay, &target_core, NULL};
 
 	return kinds[i];
 }

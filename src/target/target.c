@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/target.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/ahead.h"
 #include "base/clock.h"
 
 #define FIRST_WANT 4096u
@@ -114,6 +118,23 @@ static void match(void *ctx, const struct target_listing *entry)
 	search->scheme = entry->scheme;
 }
 
+/* A file is meant only if it can be nothing else: a guest may have any name. */
+static bool is_core(const char *path)
+{
+	unsigned char head[EI_NIDENT + sizeof(uint16_t)];
+	struct stat file;
+	uint16_t type = ET_NONE;
+	int fd = !stat(path, &file) && S_ISREG(file.st_mode) ? open_to_read(path) : -1;
+
+	if (fd < 0)
+		return false;
+	if (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+	    !memcmp(head, ELFMAG, SELFMAG))
+		memcpy(&type, head + EI_NIDENT, sizeof(type));
+	close(fd);
+	return type == ET_CORE;
+}
+
 static struct error *open_bare(const char *name, struct target **out)
 {
 	struct search search = {.name = name};
@@ -121,6 +142,8 @@ static struct error *open_bare(const char *name, struct target **out)
 	struct error *err = NULL;
 	size_t kinds = 0;
 
+	if (is_core(name))
+		return target_core.open(name, out);
 	for (size_t i = 0; (ops = target_kind(i)); i++) {
 		if (!ops->list)
 			continue;
@@ -160,6 +183,16 @@ struct error *target_open(const char *spec, struct target **out)
 	if (!*spec)
 		return error_new(ERR_USAGE, "the name of the guest is empty");
 	return colon ? open_with_scheme(spec, (size_t)(colon - spec), out) : open_bare(spec, out);
+}
+
+struct error *target_check_runs(const struct target *target)
+{
+	if (!target->still)
+		return NULL;
+	return error_new(ERR_GUEST,
+			 "\"%s\" holds one moment of a guest, which `uniprof stack` shows: there "
+			 "is nothing to be sampled",
+			 target->info.name);
 }
 
 void target_wait(struct target *target, uint64_t until_ns)

@@ -139,6 +139,8 @@ struct target {
 	 * that read() and snapshot() looked at, while the guest runs.
 	 */
 	const struct frame_witness *witness;
+	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
+	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
 	bool always_pause;
 };
@@ -216,14 +218,19 @@ const struct target_ops *target_kind(size_t i);
 /* For `uniprof -V`: "with Xen (libxencall)", "without Xen". */
 extern const char target_features[];
 
-extern const struct target_ops target_xen, target_kvm, target_qemu, target_process, target_replay;
+extern const struct target_ops target_xen, target_kvm, target_qemu, target_process, target_replay,
+	target_core;
+
+/* ERR_GUEST with a sentence, if there is nothing to be seen by looking more than once. */
+struct error *target_check_runs(const struct target *target);
 
 /* Sleeps until then, or until a signal comes, as the target needs it. */
 void target_wait(struct target *target, uint64_t until_ns);
 
 /*
- * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: an
- * error names the candidates when there are several.
+ * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: the
+ * path of a core file, or a guest. An error names the candidates when there are
+ * several.
  */
 struct error *target_open(const char *spec, struct target **out);
 void target_close(struct target *target);

@@ -88,6 +88,7 @@ def host_lane():
         python_test("tests/vmm/process_test.py", "process"),
         python_test("tests/vmm/kvm_test.py", "kvm"),
         python_test("tests/vmm/qemu_test.py", "qemu"),
+        python_test("tests/vmm/core_test.py", "qemu-core"),
         python_test("tests/builds_test.py"),
         python_test("tests/names/names_test.py"),
         python_test("tests/views/report_test.py"),

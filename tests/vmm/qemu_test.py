@@ -138,11 +138,29 @@ class Leaves(QemuCase):
         self.monitor.ask("cont")
         self.goes_on_printing()
 
-    def test_it_is_refused_while_it_is_stopped(self):
+    def test_a_stopped_guest_is_looked_at_and_stays_stopped(self):
         self.qemu()
         self.monitor.ask("stop")
-        self.assertIn("let it run first", self.uniprof("record", "-o", "out.uniprof", f"qemu:{self.qmp}", expect=3))
+        seen = json.loads(self.uniprof("stack", "-q", "--json", f"qemu:{self.qmp}"))
+        self.assertEqual((seen["state"], seen["paused_ns"]), ("paused", 0))
+        self.assertIn("main", [frame.get("symbol") for frame in seen["vcpus"][0]["trace"]])
         self.assertFalse(self.monitor.runs())
+        self.monitor.ask("cont")
+        self.goes_on_printing()
+
+    def test_a_stopped_guest_is_recorded_once_it_runs(self):
+        self.qemu()
+        self.monitor.ask("stop")
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
+        self.wait_for(self.monitor.stubs, "no stub comes")
+        time.sleep(0.5)
+        self.assertFalse(self.monitor.runs())
+        self.monitor.ask("cont")
+        time.sleep(2)
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
+        self.assertTrue(self.folded("out.uniprof"))
+        self.goes_on_printing()
 
     def test_it_runs_on_when_the_profiler_is_killed(self):
         process = self.qemu()

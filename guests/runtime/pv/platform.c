@@ -6,6 +6,8 @@
 #include "machine.h"
 #include "xen.h"
 
+#define LIST_ENTRIES 512
+
 /* A page of the image behind which shared_info appears; interrupt.S writes to it. */
 uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
 static const struct start_info *start_info;
@@ -31,6 +33,20 @@ struct shared_info *shared_info_of_guest(void)
 	return (struct shared_info *)shared_info_page;
 }
 
+/* Where the list of its frames is, for whoever dumps or saves the guest (arch-x86/xen.h). */
+static void publish_frames(struct arch_shared_info *shared)
+{
+	static xen_pfn_t list[LIST_ENTRIES] __attribute__((aligned(4096)));
+	static xen_pfn_t list_of_lists[LIST_ENTRIES] __attribute__((aligned(4096)));
+	const xen_pfn_t *frames = (const xen_pfn_t *)start_info->mfn_list;
+
+	for (unsigned int i = 0; i < LIST_ENTRIES && i * LIST_ENTRIES < start_info->nr_pages; i++)
+		list[i] = machine_frame_of(&frames[i * LIST_ENTRIES]);
+	list_of_lists[0] = machine_frame_of(list);
+	shared->pfn_to_mfn_frame_list_list = machine_frame_of(list_of_lists);
+	shared->max_pfn = start_info->nr_pages;
+}
+
 void platform_init(const void *boot)
 {
 	start_info = boot;
@@ -41,6 +57,7 @@ void platform_init(const void *boot)
 	HYPERCALL3(__HYPERVISOR_update_va_mapping, shared_info_page, start_info->shared_info | 3,
 		   UVMF_INVLPG);
 	platform.shared = (const struct shared_info *)shared_info_page;
+	publish_frames(&shared_info_of_guest()->arch);
 	xen_watch_cpu_time();
 }
 

@@ -172,7 +172,7 @@ char *gdb_features(struct gdb *gdb, const char *annex)
 	return NULL;
 }
 
-struct error *gdb_open(const char *path, struct gdb **out)
+struct error *gdb_open(const char *path, bool halted, struct gdb **out)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct gdb *gdb = calloc(1, sizeof(*gdb));
@@ -189,8 +189,8 @@ struct error *gdb_open(const char *path, struct gdb **out)
 		return err;
 	}
 	*out = gdb;
-	/* It says that the guest has stopped, without being asked. */
-	if (take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000)) &&
+	/* It says that the guest has stopped, without being asked; not of one that did not run. */
+	if ((halted || take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000))) &&
 	    gdb_ask(gdb, "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"))
 		return NULL;
 	return error_new(ERR_FAILED, "QEMU's gdb stub does not answer");

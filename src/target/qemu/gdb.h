@@ -24,10 +24,10 @@ struct gdb {
 };
 
 /*
- * Connects to a stub's socket. The stub stops the guest: it is stopped when
- * this returns, and after errors may be.
+ * Connects to a stub's socket. The stub stops the guest, unless that is `halted`
+ * already: it is stopped when this returns, and after errors may be.
  */
-struct error *gdb_open(const char *path, struct gdb **out);
+struct error *gdb_open(const char *path, bool halted, struct gdb **out);
 void gdb_close(struct gdb *gdb);
 
 /* Sends a packet and waits for the answer, which is in gdb->packet. False: none came in time. */

@@ -44,7 +44,8 @@ struct qemu {
 	struct guard *guard;
 	int memory;
 	struct guest_ram *ram;
-	bool halted; /* by its owner, as far as is known */
+	bool halted;	   /* by its owner, as far as is known */
+	bool found_halted; /* ... and has been since it was opened */
 };
 
 static void qemu_close(struct target *target)
@@ -141,13 +142,13 @@ static struct error *start_stub(struct qemu *qemu)
 	if (err)
 		return err;
 	page = guard_page(qemu->guard);
-	guard_set(page, GUARD_STOPPED);
-	err = stub_start(qemu->qmp, &qemu->gdb);
+	guard_set(page, qemu->halted ? GUARD_MAYBE : GUARD_STOPPED);
+	err = stub_start(qemu->qmp, qemu->halted, &qemu->gdb);
 	if (!err)
 		err = gdb_layout_ask(qemu->gdb, &qemu->layout);
 	if (!err)
 		err = name_vcpus(qemu);
-	if (!err && gdb_continue(qemu->gdb))
+	if (!err && !qemu->halted && gdb_continue(qemu->gdb))
 		guard_set(page, GUARD_MAYBE);
 	return err;
 }
@@ -161,9 +162,8 @@ static struct error *attach(struct qemu *qemu, const char *path)
 		err = qemu_machine_ask(qemu->qmp, &machine);
 	if (err)
 		return err;
-	if (!machine.running)
-		return error_new(ERR_GUEST, "the guest does not run (%s): let it run first",
-				 machine.status);
+	qemu->halted = !machine.running;
+	qemu->found_halted = qemu->halted;
 	err = watch_vcpus(qemu, &machine);
 	if (!err)
 		err = host_memory_open(qmp_pid(qemu->qmp), false, &qemu->memory);
@@ -263,6 +263,20 @@ static void read_vcpus(struct qemu *qemu, struct sample *sample, bool *whole)
 			*whole = read_vcpu(qemu, i, &sample->vcpu[i]) && *whole;
 }
 
+static struct error *no_registers(void)
+{
+	return error_new(ERR_FAILED, "QEMU's gdb stub does not tell registers");
+}
+
+/* As its owner has left it. */
+static struct error *read_halted(struct qemu *qemu, struct sample *sample)
+{
+	bool whole;
+
+	read_vcpus(qemu, sample, &whole);
+	return whole ? NULL : no_registers();
+}
+
 static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
@@ -281,7 +295,7 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 	if (gdb_continue(qemu->gdb))
 		guard_set(page, GUARD_MAYBE);
 	sample->paused_ns = clock_now_ns() - began;
-	return whole ? NULL : error_new(ERR_FAILED, "QEMU's gdb stub does not tell registers");
+	return whole ? NULL : no_registers();
 }
 
 static struct error *qemu_sample(struct target *target, struct sample *sample)
@@ -293,7 +307,9 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 	sample->paused_ns = 0;
 	sample->stolen_ns = 0;
 	sample->time_ns = clock_now_ns();
-	if (qemu->halted)
+	if (qemu->found_halted && look_at_threads(qemu, sample))
+		err = read_halted(qemu, sample);
+	else if (qemu->halted)
 		err = error_new(ERR_FAILED, "the guest has been stopped by its owner");
 	else if (look_at_threads(qemu, sample))
 		err = read_stopped(qemu, sample);
@@ -335,6 +351,7 @@ static enum target_life qemu_life(struct target *target)
 	if (guard_failed(qemu))
 		return LIFE_UNGUARDED;
 	qemu->halted = !running;
+	qemu->found_halted &= !running;
 	return running ? LIFE_RUNS : LIFE_PAUSED;
 }
 

@@ -83,7 +83,7 @@ static struct error *make_directory(char *path, pid_t pid)
 	return error_errno(ERR_DENIED, errno, "cannot give %s to QEMU's user", path);
 }
 
-struct error *stub_start(struct qmp *qmp, struct gdb **out)
+struct error *stub_start(struct qmp *qmp, bool halted, struct gdb **out)
 {
 	char directory[] = DIRECTORY, path[sizeof(directory) + 8], line[128], *said = NULL;
 	struct error *err = make_directory(directory, qmp_pid(qmp));
@@ -93,7 +93,7 @@ struct error *stub_start(struct qmp *qmp, struct gdb **out)
 	if (!err)
 		err = qmp_human(qmp, line, &said);
 	if (!err)
-		err = gdb_open(path, out);
+		err = gdb_open(path, halted, out);
 	if (err && said && *said)
 		err = error_prefix(err, "QEMU says \"%.*s\"", (int)strcspn(said, "\r\n"), said);
 	free(said);

@@ -21,9 +21,9 @@ struct stub_undo {
 extern const struct guard_ops stub_guard;
 
 /*
- * Starts the stub and connects to it. The guest is stopped then; the guard's
- * phase must be GUARD_STOPPED before.
+ * Starts the stub and connects to it. The guest is stopped then; unless it was
+ * `halted` before, the guard's phase must be GUARD_STOPPED.
  */
-struct error *stub_start(struct qmp *qmp, struct gdb **out);
+struct error *stub_start(struct qmp *qmp, bool halted, struct gdb **out);
 
 #endif

@@ -136,7 +136,7 @@ static struct error *open_frames(const char *qmp, const char *pid, void **state)
 	struct script *script = *state;
 
 	if (!err)
-		err = stub_start(script->qmp, &script->gdb);
+		err = stub_start(script->qmp, false, &script->gdb);
 	if (!err)
 		err = gdb_layout_ask(script->gdb, &script->layout);
 	if (!err && !gdb_continue(script->gdb))
