@@ -6,11 +6,15 @@
 #include "target/target.h"
 
 static const char help[] =
-	"usage: uniprof list\n"
+	"usage: uniprof list [--ways]\n"
 	"\n"
 	"Shows the guests that are there, and what stands in the way of profiling them: Xen's\n"
 	"(xen), those that any program runs by KVM (kvm), and those that QEMU emulates (qemu).\n"
-	"A process is profiled as process:PID, whether it is a guest or not.\n";
+	"A process is profiled as process:PID, whether it is a guest or not.\n"
+	"\n"
+	"      --ways            show instead by which ways guests can be read (for --via), and "
+	"what\n"
+	"                        these cost\n";
 
 /* In a column of this width. */
 static void print_name(const char *name, int width)
@@ -38,14 +42,26 @@ static void print(void *ctx, const struct target_listing *entry)
 	puts(entry->paused ? "  (paused now)" : "");
 }
 
+static struct error *list_ways(void)
+{
+	const struct target_ops *ops;
+
+	for (size_t i = 0; (ops = target_kind(i)); i++)
+		for (const struct target_way *way = ops->ways; way && way->name; way++)
+			printf("%-8s %-10s %s\n", ops->scheme, way->name, way->text);
+	return NULL;
+}
+
 static struct error *list(int argc, char **argv, int *status)
 {
 	const struct target_ops *ops;
 	struct error *err = NULL;
 	unsigned n = 0, kinds = 0;
 
+	if (argc == 2 && !strcmp(argv[1], "--ways"))
+		return list_ways();
 	if (argc > 1)
-		return usage_error(&verb_list, "list takes no arguments");
+		return usage_error(&verb_list, "list takes no arguments but --ways");
 	for (size_t i = 0; (ops = target_kind(i)); i++) {
 		if (!ops->list)
 			continue;

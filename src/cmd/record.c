@@ -83,7 +83,7 @@ static struct error *record(int argc, char **argv, int *status)
 		return err;
 	options.sampler.stop = catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	err = target_open(argv[optind], &target);
+	err = target_open_via(argv[optind], options.via, &target);
 	if (err)
 		return err;
 	path = options.snapshot ? options.snapshot : options.output;

@@ -21,6 +21,7 @@
 struct session {
 	const struct session_options *options;
 	const char *path;
+	const char *way; /* the target's; NULL: it has one only */
 	const struct stacks *stacks;
 	const struct images *images;
 	struct settle *settle;
@@ -85,6 +86,9 @@ struct error *session_option(struct session_options *options, int option, const 
 		return parse_unwind("--unwind", value, &options->sampler.method);
 	case SESSION_ALWAYS_PAUSE:
 		options->always_pause = true;
+		break;
+	case SESSION_VIA:
+		options->via = value;
 		break;
 	case SESSION_NO_JITTER:
 		options->sampler.no_jitter = true;
@@ -315,9 +319,10 @@ static void summary(const struct session *session, const struct sampler_result *
 {
 	double seconds = (double)result->elapsed_ns / 1e9;
 
-	say("%s: %" PRIu64 " samples in %.1f s, guest paused for %.3f %% of the time, %" PRIu64
+	say("%s: %" PRIu64 " samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
 	    " deadline%s missed%s",
 	    strcmp(session->path, "-") ? session->path : "standard output", result->ticks, seconds,
+	    session->way ? " via " : "", session->way ?: "",
 	    result->elapsed_ns ? 100.0 * (double)session->paused_ns / (double)result->elapsed_ns
 			       : 0,
 	    result->missed, result->missed == 1 ? "" : "s",
@@ -394,12 +399,15 @@ struct error *session_record(struct target *target, const struct session_options
 {
 	struct session session = {.options = options,
 				  .path = path,
+				  .way = target->way,
 				  .terminal = !options->quiet && isatty(STDERR_FILENO)};
 	struct images *own = NULL;
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
 	meter_init(&session.meter, "uniprof");
+	if (target->advice && !options->quiet)
+		say("via %s: %s", target->way, target->advice);
 	if (options->verbose)
 		say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
 		    target->info.id, target->info.name, target->info.vcpus, target->info.host,

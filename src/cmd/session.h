@@ -16,6 +16,7 @@ struct session_options {
 	const char *output;	 /* recording; NULL: named after the guest */
 	struct image_args files; /* of -s; none: the guest's own image, if known */
 	const char *snapshot;	 /* replay file to write beside; NULL: none */
+	const char *via;	 /* the way to read the guest; NULL: the cheapest that works */
 	bool always_pause;
 	bool print_missed;
 	bool verbose;
@@ -41,6 +42,7 @@ struct session_options {
 		{"unwind", required_argument, NULL, SESSION_UNWIND},                               \
 		{"no-jitter", no_argument, NULL, SESSION_NO_JITTER},                               \
 		{"always-pause", no_argument, NULL, SESSION_ALWAYS_PAUSE},                         \
+		{"via", required_argument, NULL, SESSION_VIA},                                     \
 	{                                                                                          \
 		"no-sandbox", no_argument, NULL, SESSION_NO_SANDBOX                                \
 	}
@@ -55,6 +57,7 @@ enum {
 	SESSION_NO_JITTER,
 	SESSION_NO_SANDBOX,
 	SESSION_ALWAYS_PAUSE,
+	SESSION_VIA,
 	SESSION_NEXT, /* the first value that a verb may use for its own */
 };
 
@@ -79,6 +82,9 @@ enum {
 	"      --unwind HOW      how to find callers: auto (default), fp, cfi, scan\n"             \
 	"      --always-pause    stop the guest for each sample, even where it could be read\n"    \
 	"                        without that\n"                                                   \
+	"      --via WAY         read the guest that way (`uniprof list --ways` names them), "     \
+	"not\n"                                                                                    \
+	"                        the cheapest that works\n"                                        \
 	"      --no-jitter       sample strictly periodically\n"                                   \
 	"      --no-sandbox      keep root's rights, and filter no system calls (for debugging)\n" \
 	"  -v, --verbose         say what is done;  -q, --quiet: no progress, no summary\n"

@@ -7,7 +7,7 @@
 #include "cmd/glance_take.h"
 #include "cmd/parse.h"
 
-enum { JSON = LONG_ONLY, UNWIND, MAX_FRAMES, VCPU, NO_SANDBOX };
+enum { JSON = LONG_ONLY, UNWIND, MAX_FRAMES, VCPU, NO_SANDBOX, VIA };
 
 #define DEFAULT_LINES 8
 #define DEFAULT_BYTES 32
@@ -37,6 +37,7 @@ static const char help[] =
 	"      --unwind HOW      how to find callers: auto (default), fp, cfi, scan\n"
 	"      --max-frames N    frames of a stack that are shown (default 4096)\n"
 	"      --json            one JSON object, with all registers and the whole stack\n"
+	"      --via WAY         read the guest that way (`uniprof list --ways` names them)\n"
 	"  -o, --output FILE     where to (default: standard output)\n"
 	"      --no-sandbox      keep root's rights, and filter no system calls (for debugging)\n"
 	"  -v, --verbose         say what is done;  -q, --quiet: no warnings\n";
@@ -140,6 +141,8 @@ static struct error *take_option(struct options *options, int option, char **arg
 		return session_option(session, SESSION_MAX_FRAMES, optarg, &known);
 	case NO_SANDBOX:
 		return session_option(session, SESSION_NO_SANDBOX, optarg, &known);
+	case VIA:
+		return session_option(session, SESSION_VIA, optarg, &known);
 	case 's':
 	case 'v':
 	case 'q':
@@ -171,6 +174,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 					      {"json", no_argument, NULL, JSON},
 					      {"output", required_argument, NULL, 'o'},
 					      {"no-sandbox", no_argument, NULL, NO_SANDBOX},
+					      {"via", required_argument, NULL, VIA},
 					      {"verbose", no_argument, NULL, 'v'},
 					      {"quiet", no_argument, NULL, 'q'},
 					      {0}};
@@ -243,7 +247,7 @@ static struct error *stack(int argc, char **argv, int *status)
 	struct error *err = parse(argc, argv, &options);
 
 	if (!err)
-		err = target_open(argv[optind], &target);
+		err = target_open_via(argv[optind], options.session.via, &target);
 	if (err)
 		return err;
 	err = check_vcpu(target, &options);

@@ -2,6 +2,7 @@
 #include "target/target.h"
 
 #include <elf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -88,7 +89,33 @@ static const struct target_ops *kind_by_scheme(const char *scheme, size_t len)
 	return NULL;
 }
 
-static struct error *open_with_scheme(const char *spec, size_t len, struct target **out)
+static struct error *no_such_way(const struct target_ops *ops, const char *via)
+{
+	char names[128] = "";
+
+	for (const struct target_way *way = ops->ways; way && way->name; way++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+			 *names ? ", " : "", way->name);
+	return *names ? error_new(ERR_USAGE, "--via %s: guests of kind \"%s\" are read via %s", via,
+				  ops->scheme, names)
+		      : error_new(ERR_USAGE,
+				  "--via %s: there is one way only to read guests of kind \"%s\"",
+				  via, ops->scheme);
+}
+
+static struct error *open_kind(const struct target_ops *ops, const char *name, const char *via,
+			       struct target **out)
+{
+	if (!via)
+		return ops->open(name, out);
+	for (const struct target_way *way = ops->ways; way && way->name; way++)
+		if (!strcmp(way->name, via))
+			return ops->open_via(name, via, out);
+	return no_such_way(ops, via);
+}
+
+static struct error *open_with_scheme(const char *spec, size_t len, const char *via,
+				      struct target **out)
 {
 	const struct target_ops *ops = kind_by_scheme(spec, len);
 
@@ -98,7 +125,7 @@ static struct error *open_with_scheme(const char *spec, size_t len, struct targe
 	if (!ops)
 		return error_new(ERR_USAGE, "\"%s\": there is no kind of guest called \"%.*s\"",
 				 spec, (int)len, spec);
-	return ops->open(spec + len + 1, out);
+	return open_kind(ops, spec + len + 1, via, out);
 }
 
 /* Who answers to a bare name. */
@@ -135,7 +162,7 @@ static bool is_core(const char *path)
 	return type == ET_CORE;
 }
 
-static struct error *open_bare(const char *name, struct target **out)
+static struct error *open_bare(const char *name, const char *via, struct target **out)
 {
 	struct search search = {.name = name};
 	const struct target_ops *ops, *only = NULL;
@@ -143,7 +170,7 @@ static struct error *open_bare(const char *name, struct target **out)
 	size_t kinds = 0;
 
 	if (is_core(name))
-		return target_core.open(name, out);
+		return open_kind(&target_core, name, via, out);
 	for (size_t i = 0; (ops = target_kind(i)); i++) {
 		if (!ops->list)
 			continue;
@@ -158,11 +185,12 @@ static struct error *open_bare(const char *name, struct target **out)
 	/* With one kind only, its own error says best what is wrong. */
 	if (kinds == 1) {
 		error_free(err);
-		return only->open(name, out);
+		return open_kind(only, name, via, out);
 	}
 	if (search.matches == 1) {
 		error_free(err);
-		return kind_by_scheme(search.scheme, strlen(search.scheme))->open(name, out);
+		return open_kind(kind_by_scheme(search.scheme, strlen(search.scheme)), name, via,
+				 out);
 	}
 	if (search.matches == 0 && err)
 		return err;
@@ -176,13 +204,19 @@ static struct error *open_bare(const char *name, struct target **out)
 		name, search.matches);
 }
 
-struct error *target_open(const char *spec, struct target **out)
+struct error *target_open_via(const char *spec, const char *via, struct target **out)
 {
 	const char *colon = strchr(spec, ':');
 
 	if (!*spec)
 		return error_new(ERR_USAGE, "the name of the guest is empty");
-	return colon ? open_with_scheme(spec, (size_t)(colon - spec), out) : open_bare(spec, out);
+	return colon ? open_with_scheme(spec, (size_t)(colon - spec), via, out)
+		     : open_bare(spec, via, out);
+}
+
+struct error *target_open(const char *spec, struct target **out)
+{
+	return target_open_via(spec, NULL, out);
 }
 
 struct error *target_check_runs(const struct target *target)

@@ -139,6 +139,10 @@ struct target {
 	 * that read() and snapshot() looked at, while the guest runs.
 	 */
 	const struct frame_witness *witness;
+	/* Set by open, where there is more than one: how it is read, "gdb stub". */
+	const char *way;
+	/* ... and a sentence on what that costs more than another way would; NULL: nothing. */
+	const char *advice;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
@@ -153,8 +157,16 @@ struct target_listing {
 	const char *note; /* what stands in the way of profiling it; NULL: nothing */
 };
 
+/* One of several ways to read guests of a kind. */
+struct target_way {
+	const char *name; /* for --via */
+	const char *text; /* what it is, and what it costs */
+};
+
 struct target_ops {
 	const char *scheme; /* the part before the colon: "xen" */
+	/* The ways that can be chosen, the usual one first, up to one without a name; NULL: there is one. */
+	const struct target_way *ways;
 
 	/*
 	 * Opens the guest called `name` (a name or an id, without the scheme).
@@ -163,6 +175,8 @@ struct target_ops {
 	 */
 	struct error *(*open)(const char *name, struct target **out);
 	void (*close)(struct target *target);
+	/* The same by one of the ways; never NULL where there are some. */
+	struct error *(*open_via)(const char *name, const char *via, struct target **out);
 
 	/*
 	 * Takes one sample of all vCPUs. ERR_ENDED when the guest is gone; any
@@ -233,6 +247,8 @@ void target_wait(struct target *target, uint64_t until_ns);
  * several.
  */
 struct error *target_open(const char *spec, struct target **out);
+/* ... by one of its kind's ways; NULL: by the cheapest that works. ERR_USAGE if it has no such way. */
+struct error *target_open_via(const char *spec, const char *via, struct target **out);
 void target_close(struct target *target);
 
 #endif

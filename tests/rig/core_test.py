@@ -18,7 +18,7 @@ class Core(GuestCase):
         self.assertEqual(status, 0, text)
         return json.loads(text)
 
-    def same(self, guest, timeout=60, **settings):
+    def same(self, guest, timeout=300, **settings):
         self.create(guest, **settings)
         self.dom0(f"sleep 1; xl pause {guest}")
         live = self.look(guest)

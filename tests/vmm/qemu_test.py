@@ -58,13 +58,20 @@ class Monitor:
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
 class QemuCase(HostCase):
-    def qemu(self, guest="app1-pvh-fp", *more, append="scale=1000", machine="pc"):
-        self.console, self.qmp, self.own = (self.scratch / name for name in ("console.txt", "qmp.sock", "own.sock"))
-        process = self.start("qemu-system-x86_64", "-accel", "tcg", "-M", machine, "-m", "64", "-display", "none", "-no-reboot",
-                             "-serial", f"file:{self.console}", "-qmp", f"unix:{self.qmp},server=on,wait=off",
-                             "-qmp", f"unix:{self.own},server=on,wait=off", "-name", f"guest={guest},debug-threads=on",
-                             "-kernel", BUILD / "guests" / f"{guest}.elf", "-append", append, *more)
-        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing", 30)
+    def command(self, guest="app1-pvh-fp", *more, append="scale=1000", machine="pc"):
+        self.console, self.qmp, self.own, self.gdb = (self.scratch / name for name in ("console.txt", "qmp.sock", "own.sock", "gdb.sock"))
+        return ["qemu-system-x86_64", "-accel", "tcg", "-M", machine, "-m", "64", "-display", "none", "-no-reboot",
+                "-serial", f"file:{self.console}", "-name", f"guest={guest},debug-threads=on",
+                "-kernel", str(BUILD / "guests" / f"{guest}.elf"), "-append", append, *more]
+
+    def boot(self, *words, **more):
+        process = self.start(*self.command(*words, **more))
+        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing", 60)
+        return process
+
+    def qemu(self, guest="app1-pvh-fp", *more, **how):
+        process = self.boot(guest, "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off",
+                            "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off", *more, **how)
         self.monitor = Monitor(self.own)
         self.addCleanup(self.monitor.close)
         return process
@@ -178,6 +185,73 @@ class Leaves(QemuCase):
         time.sleep(0.5)
         process.kill()
         self.assertEqual(profiler.wait(20), 5, profiler.log.read_text())
+
+
+class Ways(QemuCase):
+    """Whichever way it is read: the same is seen, and the guest goes on."""
+
+    def prints(self):
+        before = self.console.stat().st_size
+        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
+
+    def profile(self, guest, way, said, *options):
+        text = self.uniprof("record", "-F", 100, "-T", 3, "-o", "out.uniprof", *options, f"qemu:{guest}")
+        self.assertIn(f"via {way}", text)
+        self.assertIn(said, text)
+        self.assertIn(way, self.uniprof("report", "--json", "out.uniprof"))
+        self.prints()
+        stacks = self.folded("out.uniprof", "--state", "running,runnable")
+        self.assertTrue(stacks)
+        self.assertFalse(impossible_edges("app1-pvh-fp", stacks)[0])
+
+    def test_by_the_stub_that_qemu_was_started_with_and_nothing_else(self):
+        process = self.boot("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
+        self.profile(process.pid, "its own gdb stub", "no QMP socket")
+        # It is there for the next, too.
+        self.profile(process.pid, "its own gdb stub", "no QMP socket")
+
+    def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed(self):
+        process = self.boot("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
+        self.survives_kills(process, f"qemu:{process.pid}", KILLS, after=self.prints)
+
+    def test_by_qmp_where_others_may_need_the_stub(self):
+        process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
+        self.profile(process.pid, "QMP alone", "stands still")
+        self.assertEqual(len(self.monitor.stubs()), 1)
+        self.assertTrue(self.monitor.runs())
+
+    def test_it_runs_on_when_the_profiler_by_qmp_is_killed(self):
+        process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
+        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.prints)
+
+    def test_a_stop_by_its_owner_is_respected_by_qmp(self):
+        self.qemu()
+        profiler = self.start(UNIPROF, "record", "-q", "-F", "5", "--via", "qmp", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
+        self.wait_for(lambda: (self.scratch / "out.uniprof").exists() and (self.scratch / "out.uniprof").stat().st_size, "nothing is recorded")
+        # Whoever stops it while it is stopped for a sample cannot be told from the sample.
+        for _ in range(4):
+            self.monitor.ask("stop")
+            time.sleep(0.7)
+        size = self.console.stat().st_size
+        time.sleep(1)
+        self.assertEqual(self.console.stat().st_size, size, "it runs though it was stopped")
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(20), 0)
+        self.assertFalse(self.monitor.runs())
+
+    def test_all_ways_see_the_same_of_a_stopped_guest(self):
+        self.qemu("vcpus-pvh-fp", "-smp", "2", append="seconds=60")
+        self.monitor.ask("stop")
+        seen = [json.loads(self.uniprof("stack", "-q", "--json", "--via", way, f"qemu:{self.qmp}"))["vcpus"] for way in ("stub", "qmp")]
+        self.assertEqual(*seen)
+        self.assertEqual(len(seen[0]), 2)
+        self.assertTrue(seen[0][1]["trace"])
+
+    def test_ways_that_are_not_there(self):
+        self.qemu()
+        self.assertIn("stub, own-stub, qmp", self.uniprof("record", "--via", "x", f"qemu:{self.qmp}", expect=2))
+        self.assertIn("one way only", self.uniprof("record", "--via", "x", "process:1", expect=2))
+        self.assertIn("without a gdb stub", self.uniprof("record", "--via", "own-stub", f"qemu:{self.qmp}", expect=3))
 
 
 class Refusals(QemuCase):

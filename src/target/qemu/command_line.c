@@ -61,6 +61,14 @@ static void by_chardev(const char *text, size_t len, char *path, size_t size)
 	}
 }
 
+static bool has_word(const char *text, size_t len, const char *wanted)
+{
+	for (const char *word = text; word < text + len; word += strlen(word) + 1)
+		if (*word == '-' && !strcmp(word + 1 + (word[1] == '-'), wanted))
+			return true;
+	return false;
+}
+
 /* As the process sees it, if it is relative. */
 static void make_absolute(pid_t pid, char *path, size_t size)
 {
@@ -89,6 +97,27 @@ void qemu_qmp_path(pid_t pid, char *path, size_t size)
 		by_chardev(text, (size_t)len, path, size);
 	free(text);
 	make_absolute(pid, path, size);
+}
+
+/* "-s", "-gdb tcp::1234", "-gdb tcp:localhost:1234,...", "-gdb unix:PATH,server=on" */
+void qemu_gdb_address(pid_t pid, char *address, size_t size)
+{
+	char *text = malloc(COMMAND_ROOM), path[128];
+	ssize_t len = text ? proc_read(pid, "cmdline", text, COMMAND_ROOM) : 0;
+	const char *value = len > 0 ? value_of(text, (size_t)len, "gdb", 0) : NULL;
+	const char *port = value ? strrchr(value, ':') : NULL;
+
+	*address = '\0';
+	if (len > 0 && has_word(text, (size_t)len, "s"))
+		snprintf(address, size, "tcp:1234");
+	if (value && !strncmp(value, "unix:", 5)) {
+		snprintf(path, sizeof(path), "%.*s", (int)strcspn(value + 5, ","), value + 5);
+		make_absolute(pid, path, sizeof(path));
+		snprintf(address, size, "unix:%s", path);
+	} else if (port && !strncmp(value, "tcp:", 4)) {
+		snprintf(address, size, "tcp:%.*s", (int)strcspn(port + 1, ","), port + 1);
+	}
+	free(text);
 }
 
 uint32_t qemu_vcpus(pid_t pid)

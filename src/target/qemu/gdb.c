@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/qemu/gdb.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,14 @@
 /* How long the stub may take for an answer. */
 #define ANSWER_MS 2000
 
+/* ... and for saying that it has stopped the guest, if that ran. */
+#define HALT_MS 1000
+
+#define HELLO "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"
+
+/* The most that the human monitor says, bytes. */
+#define HUMAN_MAX (1u << 20)
+
 /* Descriptions of registers are some ten thousand bytes. */
 #define FEATURES_MAX (1u << 20)
 
@@ -24,6 +35,7 @@ static bool fill(struct gdb *gdb, int wait_ms)
 	struct pollfd ready = {.fd = gdb->fd, .events = POLLIN};
 	ssize_t got = poll(&ready, 1, wait_ms) == 1 ? read(gdb->fd, gdb->in, sizeof(gdb->in)) : 0;
 
+	gdb->gone |= ready.revents && got <= 0;
 	gdb->got = got > 0 ? (size_t)got : 0;
 	gdb->taken = 0;
 	return got > 0;
@@ -60,19 +72,35 @@ static bool take_packet(struct gdb *gdb, uint64_t until_ns)
 	gdb->packet[gdb->len] = '\0';
 	if (byte < 0 || next_byte(gdb, until_ns) < 0 || next_byte(gdb, until_ns) < 0)
 		return false;
+	if (gdb->ahead) {
+		gdb->ahead--;
+		return true;
+	}
 	return write(gdb->fd, "+", 1) == 1;
 }
 
-static bool send_packet(struct gdb *gdb, const char *text)
+/* Puts a text into its frame; the length, at most size - 1. */
+static size_t frame(const char *text, char *packet, size_t size)
 {
 	uint8_t sum = 0;
-	char packet[256];
 	int len;
 
 	for (const char *c = text; *c; c++)
 		sum = (uint8_t)(sum + (uint8_t)*c);
-	len = snprintf(packet, sizeof(packet), "$%s#%02x", text, sum);
-	return len < (int)sizeof(packet) && write(gdb->fd, packet, (size_t)len) == len;
+	len = snprintf(packet, size, "$%s#%02x", text, sum);
+	return len < (int)size ? (size_t)len : size - 1;
+}
+
+static bool send_bytes(struct gdb *gdb, const char *bytes, size_t len)
+{
+	return write(gdb->fd, bytes, len) == (ssize_t)len;
+}
+
+static bool send_packet(struct gdb *gdb, const char *text)
+{
+	char packet[512];
+
+	return send_bytes(gdb, packet, frame(text, packet, sizeof(packet)));
 }
 
 bool gdb_ask(struct gdb *gdb, const char *text)
@@ -84,6 +112,37 @@ bool gdb_ask(struct gdb *gdb, const char *text)
 bool gdb_continue(struct gdb *gdb)
 {
 	return send_packet(gdb, "vCont;c");
+}
+
+/* Room for what stops the guest, and for the acknowledgement of its answer. */
+void gdb_batch_begin(struct gdb *gdb)
+{
+	gdb->batch[0] = '\x03';
+	gdb->batch[1] = '+';
+	gdb->batch_len = 2;
+	gdb->ahead = 0;
+}
+
+void gdb_batch_add(struct gdb *gdb, const char *text)
+{
+	char *to = gdb->batch + gdb->batch_len;
+	const size_t room = sizeof(gdb->batch) - gdb->batch_len;
+
+	if (room < strlen(text) + sizeof("$#00+"))
+		return;
+	gdb->batch_len += frame(text, to, room);
+	gdb->batch[gdb->batch_len++] = '+';
+	gdb->ahead++;
+}
+
+bool gdb_batch_send(struct gdb *gdb)
+{
+	return send_bytes(gdb, gdb->batch + 2, gdb->batch_len - 2);
+}
+
+bool gdb_batch_next(struct gdb *gdb)
+{
+	return take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000));
 }
 
 static bool says_stopped(const struct gdb *gdb)
@@ -109,10 +168,13 @@ static bool was_halted(struct gdb *gdb)
 enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 {
 	const uint64_t until_ns = clock_now_ns() + (uint64_t)wait_ms * 1000000u;
+	const unsigned requests = gdb->ahead;
 
+	gdb->ahead = 0;
 	if (was_halted(gdb))
 		return GDB_HALTED;
-	if (write(gdb->fd, "\x03", 1) != 1)
+	gdb->ahead = requests + 1;
+	if (!send_bytes(gdb, gdb->batch, gdb->batch_len))
 		return GDB_NO_ANSWER;
 	/* Anything else that comes is an answer too late. */
 	do
@@ -172,28 +234,123 @@ char *gdb_features(struct gdb *gdb, const char *annex)
 	return NULL;
 }
 
-struct error *gdb_open(const char *path, bool halted, struct gdb **out)
+static struct error *new_client(int family, struct gdb **out)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct gdb *gdb = calloc(1, sizeof(*gdb));
 
 	if (!gdb)
 		return error_no_memory();
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	gdb->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (gdb->fd < 0 || connect(gdb->fd, (const struct sockaddr *)&address, sizeof(address))) {
-		struct error *err =
-			error_errno(ERR_DENIED, errno, "cannot connect to QEMU's gdb stub");
-
-		gdb_close(gdb);
-		return err;
-	}
+	gdb->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	gdb_batch_begin(gdb);
 	*out = gdb;
-	/* It says that the guest has stopped, without being asked; not of one that did not run. */
-	if ((halted || take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000))) &&
-	    gdb_ask(gdb, "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"))
+	return NULL;
+}
+
+static struct error *prepare_unix(const char *path, struct gdb **out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct error *err = new_client(AF_UNIX, out);
+
+	if (err)
+		return err;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	memcpy(&(*out)->address, &address, sizeof(address));
+	(*out)->address_size = sizeof(address);
+	return NULL;
+}
+
+static struct error *prepare_tcp(const char *port, struct gdb **out)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				      .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
+	struct error *err = new_client(AF_INET, out);
+	const int on = 1;
+
+	if (err)
+		return err;
+	setsockopt((*out)->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	memcpy(&(*out)->address, &address, sizeof(address));
+	(*out)->address_size = sizeof(address);
+	return NULL;
+}
+
+struct error *gdb_prepare(const char *address, struct gdb **out)
+{
+	const char *rest = strchr(address, ':') + 1;
+
+	return *address == 'u' ? prepare_unix(rest, out) : prepare_tcp(rest, out);
+}
+
+static struct error *reach(struct gdb *gdb)
+{
+	if (gdb->fd >= 0 &&
+	    !connect(gdb->fd, (const struct sockaddr *)&gdb->address, gdb->address_size))
 		return NULL;
-	return error_new(ERR_FAILED, "QEMU's gdb stub does not answer");
+	return error_errno(ERR_DENIED, errno, "cannot connect to QEMU's gdb stub");
+}
+
+static struct error *no_answer(void)
+{
+	return error_new(ERR_FAILED, "QEMU's gdb stub does not answer: somebody else may use it");
+}
+
+struct error *gdb_connect(struct gdb *gdb, bool *halted)
+{
+	struct error *err = reach(gdb);
+
+	if (err)
+		return err;
+	/* It says that the guest has stopped, without being asked; not of one that did not run. */
+	*halted = !take_packet(gdb, clock_now_ns() + HALT_MS * UINT64_C(1000000));
+	return gdb_ask(gdb, HELLO) ? NULL : no_answer();
+}
+
+struct error *gdb_open(const char *path, bool halted, struct gdb **out)
+{
+	struct error *err = prepare_unix(path, out);
+
+	if (!err)
+		err = reach(*out);
+	if (err)
+		return err;
+	if ((halted || take_packet(*out, clock_now_ns() + ANSWER_MS * UINT64_C(1000000))) &&
+	    gdb_ask(*out, HELLO))
+		return NULL;
+	return no_answer();
+}
+
+int gdb_fd(const struct gdb *gdb)
+{
+	return gdb->fd;
+}
+
+bool gdb_is_gone(const struct gdb *gdb)
+{
+	return gdb->gone;
+}
+
+/* "qRcmd,<hex>": answers "O<hex>" with pieces of what it says, then "OK". */
+struct error *gdb_human(struct gdb *gdb, const char *line, char **said)
+{
+	char request[512] = "qRcmd,";
+	size_t len = strlen(request), said_len = 0;
+	bool more;
+
+	for (const char *c = line; *c && len + 3 < sizeof(request); c++)
+		len += (size_t)snprintf(request + len, sizeof(request) - len, "%02x", (uint8_t)*c);
+	*said = calloc(1, HUMAN_MAX);
+	if (!*said)
+		return error_no_memory();
+	for (more = gdb_ask(gdb, request); more && gdb->packet[0] == 'O' && gdb->packet[1] != 'K';
+	     more = gdb_batch_next(gdb)) {
+		const size_t bytes = (gdb->len - 1) / 2;
+
+		memmove(gdb->packet, gdb->packet + 1, gdb->len--);
+		if (said_len + bytes < HUMAN_MAX && gdb_bytes(gdb, 0, *said + said_len, bytes))
+			said_len += bytes;
+	}
+	return more ? NULL : no_answer();
 }
 
 void gdb_close(struct gdb *gdb)

@@ -56,6 +56,54 @@ struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine)
 				   sizeof(machine->status));
 }
 
+/* "* CPU #0: thread_id=1234" */
+static void take_vcpu_line(const char *line, struct qemu_machine *machine)
+{
+	unsigned index;
+	int tid;
+
+	if (sscanf(line, "%*1[* ] CPU #%u: thread_id=%d", &index, &tid) != 2 ||
+	    index >= QEMU_VCPUS_MAX)
+		return;
+	if (machine->vcpus <= index)
+		machine->vcpus = index + 1;
+	machine->tid[index] = tid;
+}
+
+struct error *qemu_machine_read(const struct qemu_console *console, struct qemu_machine *machine)
+{
+	char *said = NULL;
+	struct error *err = console->say(console->ctx, "info cpus", &said);
+
+	*machine = (struct qemu_machine){.running = true};
+	for (const char *line = said; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		take_vcpu_line(line, machine);
+	}
+	free(said);
+	if (err)
+		return err;
+	err = console->say(console->ctx, "info kvm", &said);
+	machine->kvm = said && strstr(said, "enabled");
+	free(said);
+	if (!err && !machine->vcpus)
+		err = error_new(ERR_GUEST, "QEMU does not tell of its vCPUs (info cpus)");
+	return err;
+}
+
+bool qemu_machine_has_stub(struct qmp *qmp)
+{
+	json_t *devices = NULL, *device;
+	bool found = false;
+	size_t i;
+
+	error_free(qmp_execute(qmp, "query-chardev", NULL, &devices));
+	json_array_foreach(devices, i, device) found |=
+		!strcmp(json_string_value(json_object_get(device, "label")) ?: "", "gdb");
+	json_decref(devices);
+	return found;
+}
+
 /* "  0000000000000000-000000000009ffff (prio 0, ram): pc.ram" */
 static bool take_range(const char *line, struct ram_slot *slot)
 {
@@ -95,12 +143,12 @@ size_t qemu_mtree_ranges(const char *text, struct ram_slot *slots, size_t max)
 }
 
 /* "Host virtual address for 0x0 (pc.ram) is 0x7f5e5be00000" */
-static bool find_hva(struct qmp *qmp, struct ram_slot *slot)
+static bool find_hva(const struct qemu_console *console, struct ram_slot *slot)
 {
 	char line[48], *said = NULL, *at;
 
 	snprintf(line, sizeof(line), "gpa2hva 0x%" PRIx64, slot->gpa);
-	error_free(qmp_human(qmp, line, &said));
+	error_free(console->say(console->ctx, line, &said));
 	at = said ? strstr(said, " is 0x") : NULL;
 	slot->hva = at ? strtoull(at + 4, NULL, 16) : 0;
 	free(said);
@@ -118,11 +166,11 @@ static void add_slot(struct ram_map *map, const struct ram_slot *slot)
 		(void)ram_map_add(map, slot->gpa, slot->size, slot->hva);
 }
 
-struct error *qemu_machine_ram(struct qmp *qmp, struct ram_map *map)
+struct error *qemu_machine_ram(const struct qemu_console *console, struct ram_map *map)
 {
 	struct ram_slot slots[4 * RAM_SLOTS_MAX];
 	char *said = NULL;
-	struct error *err = qmp_human(qmp, "info mtree -f", &said);
+	struct error *err = console->say(console->ctx, "info mtree -f", &said);
 	size_t n = err ? 0 : qemu_mtree_ranges(said, slots, sizeof(slots) / sizeof(*slots));
 
 	free(said);
@@ -130,7 +178,7 @@ struct error *qemu_machine_ram(struct qmp *qmp, struct ram_map *map)
 		n = sizeof(slots) / sizeof(*slots);
 	map->n = 0;
 	for (size_t i = 0; i < n; i++)
-		if (find_hva(qmp, &slots[i]))
+		if (find_hva(console, &slots[i]))
 			add_slot(map, &slots[i]);
 	if (!err && !map->n)
 		err = error_new(ERR_GUEST, "QEMU does not tell where the guest's memory is "

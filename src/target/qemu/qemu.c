@@ -2,7 +2,7 @@
 
 /*
  * A guest of QEMU's, emulated (TCG) or by KVM: stopped and asked for registers
- * through the gdb stub, while its memory is read from QEMU's process.
+ * in one of several ways, while its memory is read from QEMU's process.
  */
 
 #include <stdio.h>
@@ -14,39 +14,10 @@
 #include "target/host/memory.h"
 #include "target/host/monitor.h"
 #include "target/host/proc.h"
-#include "target/host/thread_time.h"
-#include "target/qemu/layout.h"
-#include "target/qemu/machine.h"
-#include "target/qemu/stub.h"
+#include "target/qemu/way.h"
 #include "target/vcpu_copy.h"
 #include "target/vcpu_state.h"
 #include "target/window.h"
-
-/* A guest that does not stop in this time is stopped already, by somebody else. */
-#define STOP_MS 2000
-
-#define VCPU_NAME_MAX 24
-
-struct qemu_vcpu {
-	char name[VCPU_NAME_MAX]; /* the stub's: "p01.01" */
-	struct thread thread;	  /* only looked at */
-	bool runnable;
-	struct thread_time time;
-};
-
-struct qemu {
-	struct target base;
-	struct qmp *qmp;
-	struct gdb *gdb;
-	struct gdb_layout layout;
-	struct qemu_vcpu *vcpu;
-	struct stub_undo undo;
-	struct guard *guard;
-	int memory;
-	struct guest_ram *ram;
-	bool halted;	   /* by its owner, as far as is known */
-	bool found_halted; /* ... and has been since it was opened */
-};
 
 static void qemu_close(struct target *target)
 {
@@ -65,27 +36,29 @@ static void qemu_close(struct target *target)
 	free(qemu);
 }
 
-/* A socket's path, or a process by id or name and the socket that it was started with. */
-static struct error *find_socket(const char *name, char *path, size_t size)
+/* A socket's path, or a process by id or name and what that was started with. */
+static struct error *find_place(const char *name, struct qemu_place *place)
 {
 	struct error *err;
-	pid_t pid;
 
 	if (strchr(name, '/')) {
-		snprintf(path, size, "%s", name);
+		snprintf(place->qmp, sizeof(place->qmp), "%s", name);
 		return NULL;
 	}
-	err = monitor_find(name, "qemu", qemu_vcpus, &pid);
+	err = monitor_find(name, "qemu", qemu_vcpus, &place->pid);
 	if (err)
 		return err;
-	if (!proc_group(pid))
-		return error_new(ERR_GUEST, "there is no process %d", (int)pid);
-	qemu_qmp_path(pid, path, size);
-	return *path ? NULL
-		     : error_new(ERR_DENIED,
-				 "process %d was started without a QMP socket: give it one (-qmp "
-				 "unix:PATH,server=on,wait=off), or, if it uses KVM, try kvm:%d",
-				 (int)pid, (int)pid);
+	if (!proc_group(place->pid))
+		return error_new(ERR_GUEST, "there is no process %d", (int)place->pid);
+	qemu_qmp_path(place->pid, place->qmp, sizeof(place->qmp));
+	qemu_gdb_address(place->pid, place->gdb, sizeof(place->gdb));
+	return *place->qmp || *place->gdb
+		       ? NULL
+		       : error_new(ERR_DENIED,
+				   "process %d was started with neither a QMP socket nor a gdb "
+				   "stub: give it one (-qmp unix:PATH,server=on,wait=off), or, if "
+				   "it uses KVM, try kvm:%d",
+				   (int)place->pid, (int)place->pid);
 }
 
 static struct error *watch_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
@@ -95,101 +68,61 @@ static struct error *watch_vcpus(struct qemu *qemu, const struct qemu_machine *m
 		return error_no_memory();
 	qemu->base.info.vcpus = machine->vcpus;
 	for (uint32_t i = 0; i < machine->vcpus; i++)
-		thread_watch(&qemu->vcpu[i].thread, qmp_pid(qemu->qmp), machine->tid[i]);
+		thread_watch(&qemu->vcpu[i].thread, qemu->pid, machine->tid[i]);
 	return NULL;
 }
 
 static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 {
 	struct target_info *info = &qemu->base.info;
-	const pid_t pid = qmp_pid(qemu->qmp);
+	const pid_t pid = qemu->pid;
 
 	monitor_name(pid, info->name, sizeof(info->name));
 	monitor_image(pid, info->image, sizeof(info->image));
 	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
 	snprintf(info->type, sizeof(info->type), "%s", machine->kvm ? "kvm" : "tcg");
-	snprintf(info->host, sizeof(info->host), "QEMU %s, gdb stub",
-		 machine->kvm ? "with KVM" : "with TCG");
+	snprintf(info->host, sizeof(info->host), "QEMU %s, %s",
+		 machine->kvm ? "with KVM" : "with TCG", qemu->way->text);
+	qemu->base.way = qemu->way->text;
+	qemu->base.advice = qemu->way->advice;
 	info->arch = &arch_x86_64;
 }
 
-/* Which of the stub's threads is which vCPU: they are in the same order. */
-static struct error *name_vcpus(struct qemu *qemu)
-{
-	const char *request = "qfThreadInfo";
-	uint32_t n = 0;
-
-	for (; gdb_ask(qemu->gdb, request) && qemu->gdb->packet[0] == 'm';
-	     request = "qsThreadInfo") {
-		char *rest = NULL, *name = strtok_r(qemu->gdb->packet + 1, ",", &rest);
-
-		for (; name && n < qemu->base.info.vcpus; name = strtok_r(NULL, ",", &rest), n++)
-			snprintf(qemu->vcpu[n].name, VCPU_NAME_MAX, "%s", name);
-	}
-	return n == qemu->base.info.vcpus
-		       ? NULL
-		       : error_new(ERR_FAILED, "QEMU's gdb stub tells of %u vCPUs, QMP of %u", n,
-				   qemu->base.info.vcpus);
-}
-
-static struct error *start_stub(struct qemu *qemu)
-{
-	struct guard_page *page;
-	struct error *err;
-
-	qemu->undo.qmp = qmp_fd(qemu->qmp);
-	err = guard_start(&stub_guard, &qemu->undo, &qemu->guard);
-	if (err)
-		return err;
-	page = guard_page(qemu->guard);
-	guard_set(page, qemu->halted ? GUARD_MAYBE : GUARD_STOPPED);
-	err = stub_start(qemu->qmp, qemu->halted, &qemu->gdb);
-	if (!err)
-		err = gdb_layout_ask(qemu->gdb, &qemu->layout);
-	if (!err)
-		err = name_vcpus(qemu);
-	if (!err && !qemu->halted && gdb_continue(qemu->gdb))
-		guard_set(page, GUARD_MAYBE);
-	return err;
-}
-
-static struct error *attach(struct qemu *qemu, const char *path)
+static struct error *attach(struct qemu *qemu, const struct qemu_place *place)
 {
 	struct qemu_machine machine;
-	struct error *err = qmp_open(path, &qemu->qmp);
+	struct qemu_console console;
+	struct error *err = qemu->way->open(qemu, place, &machine);
 
-	if (!err)
-		err = qemu_machine_ask(qemu->qmp, &machine);
 	if (err)
 		return err;
-	qemu->halted = !machine.running;
 	qemu->found_halted = qemu->halted;
+	console = qemu->way->console(qemu);
 	err = watch_vcpus(qemu, &machine);
 	if (!err)
-		err = host_memory_open(qmp_pid(qemu->qmp), false, &qemu->memory);
+		err = host_memory_open(qemu->pid, false, &qemu->memory);
 	if (!err)
 		err = guest_ram_new(qemu->memory, &qemu->ram);
 	if (!err)
-		err = qemu_machine_ram(qemu->qmp, guest_ram_map(qemu->ram));
+		err = qemu_machine_ram(&console, guest_ram_map(qemu->ram));
 	if (err)
 		return err;
 	describe(qemu, &machine);
-	return start_stub(qemu);
+	return qemu->way->start(qemu);
 }
 
-static struct error *qemu_open(const char *name, struct target **out)
+static struct error *open_by(const struct qemu_way *way, const struct qemu_place *place,
+			     struct target **out)
 {
 	struct qemu *qemu = calloc(1, sizeof(*qemu));
-	char path[4096];
 	struct error *err;
 
 	if (!qemu)
 		return error_no_memory();
 	qemu->base.ops = &target_qemu;
+	qemu->way = way;
 	qemu->memory = -1;
-	err = find_socket(name, path, sizeof(path));
-	if (!err)
-		err = attach(qemu, path);
+	err = attach(qemu, place);
 	if (err)
 		qemu_close(&qemu->base);
 	else
@@ -197,17 +130,53 @@ static struct error *qemu_open(const char *name, struct target **out)
 	return err;
 }
 
-/* While the guest is stopped: one vCPU's registers and stack. */
+/* A stub that others have started would be theirs no more. */
+static struct error *open_by_qmp(const struct qemu_place *place, struct target **out)
+{
+	struct qmp *qmp = NULL;
+	struct error *err = qmp_open(place->qmp, &qmp);
+	const bool has_stub = !err && qemu_machine_has_stub(qmp);
+
+	qmp_close(qmp);
+	return err ? err : open_by(has_stub ? &qemu_by_qmp : &qemu_by_stub, place, out);
+}
+
+static struct error *open_via(const char *via, const struct qemu_place *place, struct target **out)
+{
+	if (!strcmp(via, qemu_by_own_stub.name))
+		return *place->gdb ? open_by(&qemu_by_own_stub, place, out)
+				   : error_new(ERR_GUEST, "this QEMU was started without a gdb "
+							  "stub (-s, -gdb), or is known by its "
+							  "socket alone");
+	if (!*place->qmp)
+		return error_new(ERR_GUEST, "this QEMU was started without a QMP socket");
+	return open_by(strcmp(via, qemu_by_qmp.name) ? &qemu_by_stub : &qemu_by_qmp, place, out);
+}
+
+static struct error *qemu_open_via(const char *name, const char *via, struct target **out)
+{
+	struct qemu_place place = {0};
+	struct error *err = find_place(name, &place);
+
+	if (err)
+		return err;
+	if (via)
+		return open_via(via, &place, out);
+	return *place.qmp ? open_by_qmp(&place, out) : open_by(&qemu_by_own_stub, &place, out);
+}
+
+static struct error *qemu_open(const char *name, struct target **out)
+{
+	return qemu_open_via(name, NULL, out);
+}
+
+/* While the guest is stopped, and its registers have been asked for. */
 static bool read_vcpu(struct qemu *qemu, uint32_t i, struct vcpu_sample *vcpu)
 {
 	const struct physmem mem = {guest_ram_frame, qemu->ram};
-	char request[VCPU_NAME_MAX + 4];
 	struct x86_regs regs;
 
-	snprintf(request, sizeof(request), "Hg%s", qemu->vcpu[i].name);
-	/* The only one is the one that is meant. */
-	if ((qemu->base.info.vcpus > 1 && !gdb_ask(qemu->gdb, request)) ||
-	    !gdb_ask(qemu->gdb, "g") || !gdb_layout_take(qemu->gdb, &qemu->layout, &regs))
+	if (!qemu->way->take(qemu, i, &regs))
 		return false;
 	x86_regs_take(&regs, &vcpu->regs);
 	vcpu_copy_stacks(qemu->base.info.arch, &mem, vcpu);
@@ -254,48 +223,50 @@ static void keep_account(struct qemu *qemu, struct sample *sample)
 	sample->noted_ns = sample->time_ns;
 }
 
-static void read_vcpus(struct qemu *qemu, struct sample *sample, bool *whole)
+static bool read_vcpus(struct qemu *qemu, struct sample *sample)
 {
-	*whole = true;
+	bool whole = true;
+
 	guest_ram_forget(qemu->ram);
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		if (!sample->vcpu[i].same)
-			*whole = read_vcpu(qemu, i, &sample->vcpu[i]) && *whole;
+			whole = read_vcpu(qemu, i, &sample->vcpu[i]) && whole;
+	return whole;
 }
 
-static struct error *no_registers(void)
+static struct error *no_registers(const struct qemu *qemu)
 {
-	return error_new(ERR_FAILED, "QEMU's gdb stub does not tell registers");
+	return error_new(ERR_FAILED, "QEMU does not tell registers (%s)", qemu->way->text);
 }
 
 /* As its owner has left it. */
 static struct error *read_halted(struct qemu *qemu, struct sample *sample)
 {
-	bool whole;
-
-	read_vcpus(qemu, sample, &whole);
-	return whole ? NULL : no_registers();
+	return qemu->way->ask(qemu, sample) && read_vcpus(qemu, sample) ? NULL : no_registers(qemu);
 }
 
 static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
 	const uint64_t began = clock_now_ns();
-	enum gdb_stopped stopped;
 	bool whole;
 
 	guard_set(page, GUARD_STOPPED);
-	stopped = gdb_stop(qemu->gdb, STOP_MS);
-	if (stopped != GDB_STOPPED) {
-		guard_set(page, GUARD_MAYBE);
+	if (!qemu->way->stop(qemu, sample)) {
+		guard_set(page, qemu->way->rest);
 		qemu->halted = true;
 		return error_new(ERR_FAILED, "the guest has been stopped by its owner");
 	}
-	read_vcpus(qemu, sample, &whole);
-	if (gdb_continue(qemu->gdb))
-		guard_set(page, GUARD_MAYBE);
+	whole = read_vcpus(qemu, sample);
+	if (qemu->way->go(qemu))
+		guard_set(page, qemu->way->rest);
 	sample->paused_ns = clock_now_ns() - began;
-	return whole ? NULL : no_registers();
+	return whole ? NULL : no_registers(qemu);
+}
+
+static bool has_ended(struct qemu *qemu)
+{
+	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : gdb_is_gone(qemu->gdb);
 }
 
 static struct error *qemu_sample(struct target *target, struct sample *sample)
@@ -315,7 +286,7 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 		err = read_stopped(qemu, sample);
 	if (!err)
 		keep_account(qemu, sample);
-	else if (qmp_ended(qemu->qmp) != QMP_LIVES) {
+	else if (has_ended(qemu)) {
 		error_free(err);
 		err = error_new(ERR_ENDED, "QEMU has ended");
 	}
@@ -334,25 +305,12 @@ static bool guard_failed(struct qemu *qemu)
 static enum target_life qemu_life(struct target *target)
 {
 	struct qemu *qemu = (struct qemu *)target;
-	bool running = false;
-	char status[32];
+	const enum target_life life = qemu->way->life(qemu);
 
-	error_free(qemu_machine_status(qemu->qmp, &running, status, sizeof(status)));
-	switch (qmp_ended(qemu->qmp)) {
-	case QMP_LIVES:
-		break;
-	case QMP_SHUT_DOWN:
-		return LIFE_SHUT_DOWN;
-	case QMP_PANICKED:
-		return LIFE_CRASHED;
-	case QMP_GONE:
-		return LIFE_GONE;
-	}
-	if (guard_failed(qemu))
+	qemu->found_halted &= life == LIFE_PAUSED;
+	if ((life == LIFE_RUNS || life == LIFE_PAUSED) && guard_failed(qemu))
 		return LIFE_UNGUARDED;
-	qemu->halted = !running;
-	qemu->found_halted &= !running;
-	return running ? LIFE_RUNS : LIFE_PAUSED;
+	return life;
 }
 
 static size_t qemu_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
@@ -371,9 +329,18 @@ static struct error *qemu_list(void (*each)(void *ctx, const struct target_listi
 	return monitor_list("qemu", qemu_vcpus, each, ctx);
 }
 
+static const struct target_way ways[] = {
+	{"stub", "a gdb stub that is started for this and ended afterwards"},
+	{"own-stub", "the gdb stub that QEMU was started with"},
+	{"qmp", "QMP's stop and cont; several times slower"},
+	{0},
+};
+
 const struct target_ops target_qemu = {
 	.scheme = "qemu",
+	.ways = ways,
 	.open = qemu_open,
+	.open_via = qemu_open_via,
 	.close = qemu_close,
 	.sample = qemu_sample,
 	.life = qemu_life,

@@ -20,6 +20,7 @@ struct qmp {
 	char *line; /* QMP_LINE_MAX bytes */
 	size_t len;
 	enum qmp_end end;
+	unsigned stops;
 };
 
 static void note_event(struct qmp *qmp, const char *event)
@@ -28,6 +29,8 @@ static void note_event(struct qmp *qmp, const char *event)
 		qmp->end = QMP_SHUT_DOWN;
 	else if (!strcmp(event, "GUEST_PANICKED"))
 		qmp->end = QMP_PANICKED;
+	else if (!strcmp(event, "STOP"))
+		qmp->stops++;
 }
 
 /* The next whole line, without its end; NULL: there is none yet. The caller frees it. */
@@ -122,11 +125,10 @@ struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *argument
 	return err;
 }
 
-struct error *qmp_human(struct qmp *qmp, const char *line, char **said)
+static struct error *human(struct qmp *qmp, json_t *arguments, char **said)
 {
 	json_t *answer = NULL;
-	struct error *err = qmp_execute(qmp, "human-monitor-command",
-					json_pack("{s:s}", "command-line", line), &answer);
+	struct error *err = qmp_execute(qmp, "human-monitor-command", arguments, &answer);
 
 	*said = NULL;
 	if (err)
@@ -134,6 +136,23 @@ struct error *qmp_human(struct qmp *qmp, const char *line, char **said)
 	*said = strdup(json_string_value(answer) ?: "");
 	json_decref(answer);
 	return *said ? NULL : error_no_memory();
+}
+
+struct error *qmp_human(struct qmp *qmp, const char *line, char **said)
+{
+	return human(qmp, json_pack("{s:s}", "command-line", line), said);
+}
+
+struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, char **said)
+{
+	return human(qmp,
+		     json_pack("{s:s, s:I}", "command-line", line, "cpu-index", (json_int_t)vcpu),
+		     said);
+}
+
+unsigned qmp_stops(const struct qmp *qmp)
+{
+	return qmp->stops;
 }
 
 enum qmp_end qmp_ended(struct qmp *qmp)

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -32,8 +33,12 @@ int qmp_fd(const struct qmp *qmp);
 #define QMP_WAIT_MS 5000
 struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **answer);
 
-/* A command of the human monitor; the caller frees what it said. */
+/* A command of the human monitor; the caller frees what it said. The second: of one vCPU. */
 struct error *qmp_human(struct qmp *qmp, const char *line, char **said);
+struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, char **said);
+
+/* How often the guest has been stopped, by whomever, while it ran: as far as answers have come. */
+unsigned qmp_stops(const struct qmp *qmp);
 
 enum qmp_end {
 	QMP_LIVES,

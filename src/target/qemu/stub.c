@@ -15,7 +15,9 @@
 
 #define END_STUB                                                \
 	"{\"execute\":\"human-monitor-command\",\"arguments\":" \
-	"{\"command-line\":\"gdbserver none\"},\"id\":\"%s\"}\n"
+	"{\"command-line\":\"gdbserver none\"},\"id\":\"uniprof\"}\n"
+/* Has no effect but to be answered. */
+#define NOTHING	 "{\"execute\":\"query-name\",\"id\":\"" LAST "\"}\n"
 #define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
 
 static const struct descriptors *keeps(void *ctx)
@@ -55,16 +57,51 @@ static void wait_for_last(int fd)
 /* First the stub: it could still stop the guest, of what we sent to it last. */
 static void undo(void *ctx, enum guard_phase phase)
 {
-	const int fd = ((struct stub_undo *)ctx)->qmp;
-	const bool stopped = phase == GUARD_STOPPED;
+	const struct stub_undo *stub = ctx;
+	const int fd = stub->qmp;
 	char text[256];
-	int len = snprintf(text, sizeof(text), END_STUB "%s", stopped ? "uniprof" : LAST,
-			   stopped ? CONTINUE : "");
+	int len = snprintf(text, sizeof(text), "%s%s", stub->started ? END_STUB : "",
+			   phase == GUARD_STOPPED ? CONTINUE : NOTHING);
 
 	/* A blank line ends what we may have left half-written. */
 	if (write(fd, "\n", 1) == 1 && write(fd, text, (size_t)len) == len)
 		wait_for_last(fd);
 }
+
+static const struct descriptors *keeps_gdb(void *ctx)
+{
+	static struct descriptors set;
+
+	set = (struct descriptors){0};
+	descriptors_add(&set, ((struct stub_undo *)ctx)->gdb);
+	return &set;
+}
+
+/*
+ * First what ends a packet that was left half-written, and what acknowledges
+ * the last answer; then detach, after which nothing may be sent.
+ */
+static void detach(void *ctx, enum guard_phase phase)
+{
+	static const char packets[] = "+#00#00+$D;1#b0", done[] = "$OK#9a";
+	const int fd = ((struct stub_undo *)ctx)->gdb;
+	char text[4096];
+	size_t kept = 0;
+	ssize_t got;
+
+	if (write(fd, packets, strlen(packets)) != (ssize_t)strlen(packets))
+		return;
+	while ((got = read(fd, text + kept, sizeof(text) - kept)) > 0) {
+		const size_t len = kept + (size_t)got;
+
+		if (memmem(text, len, done, strlen(done)))
+			return;
+		kept = len < strlen(done) ? len : strlen(done);
+		memmove(text, text + len - kept, kept);
+	}
+}
+
+const struct guard_ops own_stub_guard = {.keeps = keeps_gdb, .prepare = prepare, .undo = detach};
 
 const struct guard_ops stub_guard = {.keeps = keeps, .prepare = prepare, .undo = undo};
 

@@ -77,9 +77,15 @@ struct script {
 	uint64_t hva; /* of guest-physical address 0; the guest maps its memory as it is */
 };
 
+static struct error *say(void *ctx, const char *line, char **said)
+{
+	return qmp_human(ctx, line, said);
+}
+
 static struct error *open_qmp(const char *qmp, const char *pid, void **state)
 {
 	struct script *script = calloc(1, sizeof(*script));
+	struct qemu_console console;
 	struct ram_map map;
 	struct error *err;
 
@@ -88,8 +94,9 @@ static struct error *open_qmp(const char *qmp, const char *pid, void **state)
 	*state = script;
 	script->memory = -1;
 	err = qmp_open(qmp, &script->qmp);
+	console = (struct qemu_console){say, script->qmp};
 	if (!err)
-		err = qemu_machine_ram(script->qmp, &map);
+		err = qemu_machine_ram(&console, &map);
 	if (!err && !ram_map_find(&map, 0, &script->hva))
 		err = error_new(ERR_GUEST, "no memory at 0");
 	return err ? err : host_memory_open((pid_t)atoi(pid), false, &script->memory);
