@@ -129,6 +129,7 @@ static struct error *start(char **command, pid_t *child)
 	if (*child < 0)
 		return error_errno(ERR_FAILED, errno, "cannot start %s", command[0]);
 	if (*child == 0) {
+		signal(SIGPIPE, SIG_DFL);
 		execvp(command[0], command);
 		say("cannot execute %s: %s", command[0], strerror(errno));
 		_exit(CANNOT_EXECUTE);

@@ -111,6 +111,7 @@ static struct error *run(int argc, char **argv, int *status)
 	if (err)
 		return err;
 	options.sampler.stop = catch_signals();
+	signal(SIGPIPE, SIG_IGN);
 	err = newcomer_prepare(&newcomer);
 	if (!err)
 		err = newcomer_start(newcomer, argv + optind, options.sampler.stop, &target,

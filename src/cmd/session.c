@@ -21,6 +21,7 @@
 struct session {
 	const struct session_options *options;
 	const char *path;
+	struct target *target;
 	const char *way; /* the target's; NULL: it has one only */
 	const struct stacks *stacks;
 	const struct images *images;
@@ -153,12 +154,20 @@ static struct error *begin(struct session *session)
 				      &session->writer);
 }
 
+static void tell_news(struct session *session)
+{
+	if (session->target->news && !session->options->quiet)
+		say("%s%s", session->terminal ? "\r\033[K" : "", session->target->news);
+	session->target->news = NULL;
+}
+
 static struct error *on_tick(void *ctx, const struct tick *tick)
 {
 	struct session *session = ctx;
 	struct error *err = session->writer ? NULL : begin(session);
 
 	session->paused_ns += tick->paused_ns;
+	tell_news(session);
 	return err ? err : recording_tick(session->writer, tick);
 }
 
@@ -385,6 +394,7 @@ static struct error *record(struct session *session, struct target *target, stru
 		err = finish(session, result, err);
 	if (session->terminal)
 		fputs("\r\033[K", stderr);
+	tell_news(session);
 	if (session->writer && !session->options->quiet)
 		summary(session, result);
 	free(session->info.images.at);
@@ -399,6 +409,7 @@ struct error *session_record(struct target *target, const struct session_options
 {
 	struct session session = {.options = options,
 				  .path = path,
+				  .target = target,
 				  .way = target->way,
 				  .terminal = !options->quiet && isatty(STDERR_FILENO)};
 	struct images *own = NULL;

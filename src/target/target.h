@@ -143,6 +143,8 @@ struct target {
 	const char *way;
 	/* ... and a sentence on what that costs more than another way would; NULL: nothing. */
 	const char *advice;
+	/* Set by sample() and life(): what has become of the guest, a sentence; who tells it clears it. */
+	const char *news;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */

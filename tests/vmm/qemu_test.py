@@ -187,6 +187,59 @@ class Leaves(QemuCase):
         self.assertEqual(profiler.wait(20), 5, profiler.log.read_text())
 
 
+class Changes(QemuCase):
+    """What becomes of a guest is told, and what was recorded is kept."""
+
+    def record(self, *more, **how):
+        self.qemu(*more, **how)
+        recording = self.scratch / "out.uniprof"
+        profiler = self.start(UNIPROF, "record", "-F", "50", "-o", recording, f"qemu:{self.qmp}")
+        self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded", 30)
+        return profiler
+
+    def interrupt(self, profiler):
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
+        self.assertTrue(self.folded("out.uniprof"))
+
+    def test_reset(self):
+        profiler = self.record("app1-pvh-fp", "-action", "reboot=reset")
+        self.monitor.ask("system_reset")
+        self.wait_for(lambda: "was reset" in profiler.log.read_text(), "it is not told", 20)
+        self.goes_on_printing_meanwhile()
+        self.interrupt(profiler)
+        self.assertFalse(impossible_edges("app1-pvh-fp", {stack: n for stack, n in self.folded("out.uniprof").items() if "main" in stack})[0])
+        self.goes_on_printing()
+
+    def goes_on_printing_meanwhile(self):
+        before = self.console.stat().st_size
+        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not boot again", 30)
+
+    def test_a_vcpu_that_is_plugged_in(self):
+        profiler = self.record("app1-pvh-fp", "-smp", "1,maxcpus=2", "-cpu", "qemu64")
+        self.monitor.ask("device_add", driver="qemu64-x86_64-cpu", id="more", **{"socket-id": 0, "core-id": 1, "thread-id": 0})
+        self.wait_for(lambda: "was plugged in" in profiler.log.read_text(), "it is not told", 20)
+        self.interrupt(profiler)
+        self.goes_on_printing()
+
+    def test_migration(self):
+        profiler = self.record()
+        self.monitor.ask("migrate", uri="exec:cat >/dev/null")
+        self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
+        self.assertIn("was migrated", profiler.log.read_text())
+        self.assertTrue(self.folded("out.uniprof"))
+
+
+class Runs(QemuCase):
+    def test_a_qemu_that_run_starts(self):
+        # Its end ends the recording, and all that is made of that is left.
+        command = self.command("ends-pvh-fp", "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off", append="seconds=4")
+        text = self.uniprof("run", "-F", 50, "--", *command)
+        self.assertRegex(text, "[0-9]+ samples")
+        self.assertTrue(self.folded("ends-pvh-fp.uniprof"))
+        self.assertTrue((self.scratch / "ends-pvh-fp.svg").exists(), text)
+
+
 class Ways(QemuCase):
     """Whichever way it is read: the same is seen, and the guest goes on."""
 

@@ -3,10 +3,13 @@
 /* By QMP alone: stop, what "info registers" says, and cont. */
 
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "target/qemu/registers_text.h"
 #include "target/qemu/way.h"
+
+/* vCPUs are counted about once a second. */
+#define LIVES_PER_COUNT 10
 
 struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 			    struct qemu_machine *machine)
@@ -18,6 +21,7 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 	qemu->pid = qmp_pid(qemu->qmp);
 	err = qemu_machine_ask(qemu->qmp, machine);
 	qemu->halted = !machine->running;
+	qemu->vcpus_told = qemu_machine_count(qemu->qmp);
 	return err;
 }
 
@@ -33,10 +37,34 @@ struct qemu_console qemu_qmp_console(struct qemu *qemu)
 	return (struct qemu_console){say, qemu};
 }
 
+/* QEMU tells of resets, and of vCPUs only when asked. */
+static void look_for_news(struct qemu *qemu)
+{
+	uint32_t vcpus;
+
+	if (qmp_was_reset(qemu->qmp))
+		qemu->base.news = "the guest was reset; the recording goes on";
+	if (qemu->lives++ % LIVES_PER_COUNT)
+		return;
+	vcpus = qemu_machine_count(qemu->qmp);
+	if (vcpus && vcpus != qemu->vcpus_told)
+		qemu->base.news = vcpus > qemu->vcpus_told
+					  ? "a vCPU was plugged in, which is not sampled: record "
+					    "the guest anew"
+					  : "a vCPU was unplugged";
+	qemu->vcpus_told = vcpus;
+}
+
+/* The states of a guest that goes on elsewhere (RunState in QEMU's run-state.json). */
+static bool has_moved(const char *status)
+{
+	return !strcmp(status, "postmigrate") || !strcmp(status, "finish-migrate");
+}
+
 enum target_life qemu_qmp_life(struct qemu *qemu)
 {
 	bool running = false;
-	char status[32];
+	char status[32] = "";
 
 	error_free(qemu_machine_status(qemu->qmp, &running, status, sizeof(status)));
 	switch (qmp_ended(qemu->qmp)) {
@@ -49,6 +77,11 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 	case QMP_GONE:
 		return LIFE_GONE;
 	}
+	if (has_moved(status)) {
+		qemu->base.news = "the guest was migrated: it does not run here any more";
+		return LIFE_GONE;
+	}
+	look_for_news(qemu);
 	qemu->halted = !running;
 	return running ? LIFE_RUNS : LIFE_PAUSED;
 }

@@ -56,6 +56,17 @@ struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine)
 				   sizeof(machine->status));
 }
 
+uint32_t qemu_machine_count(struct qmp *qmp)
+{
+	json_t *answer = NULL;
+	uint32_t n;
+
+	error_free(qmp_execute(qmp, "query-cpus-fast", NULL, &answer));
+	n = (uint32_t)json_array_size(answer);
+	json_decref(answer);
+	return n;
+}
+
 /* "* CPU #0: thread_id=1234" */
 static void take_vcpu_line(const char *line, struct qemu_machine *machine)
 {

@@ -26,6 +26,9 @@ struct qemu_console {
 
 struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine);
 
+/* How many vCPUs there are now; 0: it cannot be told. */
+uint32_t qemu_machine_count(struct qmp *qmp);
+
 /* Of a machine that runs, by its human monitor alone, which does not tell what it emulates. */
 struct error *qemu_machine_read(const struct qemu_console *console, struct qemu_machine *machine);
 

@@ -21,6 +21,7 @@ struct qmp {
 	size_t len;
 	enum qmp_end end;
 	unsigned stops;
+	bool reset;
 };
 
 static void note_event(struct qmp *qmp, const char *event)
@@ -31,6 +32,8 @@ static void note_event(struct qmp *qmp, const char *event)
 		qmp->end = QMP_PANICKED;
 	else if (!strcmp(event, "STOP"))
 		qmp->stops++;
+	else if (!strcmp(event, "RESET"))
+		qmp->reset = true;
 }
 
 /* The next whole line, without its end; NULL: there is none yet. The caller frees it. */
@@ -148,6 +151,14 @@ struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, cha
 	return human(qmp,
 		     json_pack("{s:s, s:I}", "command-line", line, "cpu-index", (json_int_t)vcpu),
 		     said);
+}
+
+bool qmp_was_reset(struct qmp *qmp)
+{
+	const bool was = qmp->reset;
+
+	qmp->reset = false;
+	return was;
 }
 
 unsigned qmp_stops(const struct qmp *qmp)

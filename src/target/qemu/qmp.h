@@ -37,6 +37,9 @@ struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *argument
 struct error *qmp_human(struct qmp *qmp, const char *line, char **said);
 struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, char **said);
 
+/* Has the guest been reset since this was asked last? */
+bool qmp_was_reset(struct qmp *qmp);
+
 /* How often the guest has been stopped, by whomever, while it ran: as far as answers have come. */
 unsigned qmp_stops(const struct qmp *qmp);
 

@@ -47,8 +47,10 @@ struct qemu {
 	struct guard *guard;
 	int memory;
 	struct guest_ram *ram;
-	bool halted;	   /* by its owner, as far as is known */
-	bool found_halted; /* ... and has been since it was opened */
+	bool halted;	     /* by its owner, as far as is known */
+	unsigned lives;	     /* how often it was asked whether the guest lives */
+	uint32_t vcpus_told; /* by QMP, the last time */
+	bool found_halted;   /* ... and has been since it was opened */
 };
 
 struct qemu_way {
