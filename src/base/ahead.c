@@ -131,6 +131,14 @@ static bool is_regular(int fd)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode);
 }
 
+bool is_regular_file(const char *path)
+{
+	const struct opened *one = find(path, false);
+	struct stat st;
+
+	return (one ? !fstat(one->fd, &st) : !stat(path, &st)) && S_ISREG(st.st_mode);
+}
+
 int open_to_write(const char *path)
 {
 	const struct opened *one = find(path, true);

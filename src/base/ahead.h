@@ -43,4 +43,10 @@ void ahead_close(void);
 int open_to_read(const char *path);
 int open_to_write(const char *path);
 
+/*
+ * Would open_to_read open a regular file? To be asked of paths that no user
+ * gave: reading a FIFO or a device may never end.
+ */
+bool is_regular_file(const char *path);
+
 #endif

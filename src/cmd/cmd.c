@@ -13,24 +13,34 @@
 
 static volatile sig_atomic_t signal_number;
 
+/* Messages name guests and files. */
+static void put_message(char *text)
+{
+	char *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		size_t indent = strspn(line, " ");
+
+		fprintf(stderr, "%*s", (int)indent, "");
+		put_clean(line + indent, stderr);
+		fputc('\n', stderr);
+	}
+}
+
 void say(const char *format, ...)
 {
 	va_list args;
+	char *text;
+	int rc;
 
 	va_start(args, format);
-	fputs(isatty(STDERR_FILENO) ? "\r\033[Kuniprof: " : "uniprof: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	rc = vasprintf(&text, format, args);
 	va_end(args);
-}
-
-void put_clean(const char *text, FILE *out)
-{
-	char *clean = *text ? clean_name_new(text) : NULL;
-
-	if (clean)
-		fputs(clean, out);
-	free(clean);
+	if (rc < 0)
+		return;
+	fputs(isatty(STDERR_FILENO) ? "\r\033[Kuniprof: " : "uniprof: ", stderr);
+	put_message(text);
+	free(text);
 }
 
 struct error *usage_error(const struct verb *verb, const char *format, ...)

@@ -34,9 +34,6 @@ extern const struct verb verb_classic;
 /* "uniprof: TEXT" to stderr, where progress may stand. */
 void say(const char *format, ...) PRINTF_LIKE(1, 2);
 
-/* Writes text that a guest or a file chose: control bytes could do anything to a terminal. */
-void put_clean(const char *text, FILE *out);
-
 /* The error of a verb whose arguments are wrong, with a hint at its --help. */
 struct error *usage_error(const struct verb *verb, const char *format, ...)
 	PRINTF_LIKE(2, 3) MUST_CHECK;

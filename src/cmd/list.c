@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "symbol/clean.h"
 #include "target/target.h"
 
 static const char help[] =

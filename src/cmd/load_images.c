@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ahead.h"
 #include "symbol/debuginfod.h"
 
 struct loading {
@@ -123,7 +124,7 @@ static struct error *load_first(struct loading *l)
 	struct error *err;
 	size_t i;
 
-	if (!info->image)
+	if (!info->image || !is_regular_file(info->image))
 		return NULL;
 	err = images_load(l->images, &spec, &i);
 	if (err) {
@@ -145,7 +146,7 @@ static struct error *load_named(struct loading *l, const struct recorded_image *
 	struct error *err = debuginfod_ahead(one->path);
 	size_t i;
 
-	if (err)
+	if (err || !is_regular_file(one->path))
 		return err;
 	err = images_load(l->images, &spec, &i);
 	if (err) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "profile/import.h"
+#include "symbol/clean.h"
 
 static double percent(uint64_t part, uint64_t whole)
 {

@@ -13,6 +13,7 @@
 #include "cmd/meter.h"
 #include "cmd/parse.h"
 #include "cmd/session_names.h"
+#include "symbol/clean.h"
 #include "symbol/debuginfod.h"
 #include "symbol/kernel_image.h"
 
@@ -124,13 +125,17 @@ struct error *session_confine(const struct target *target, const struct session_
 char *session_default_path(const struct target *target, const char *ending)
 {
 	const char *name = *target->info.name ? target->info.name : target->info.id;
-	char *path;
+	char *clean = clean_name_new(*name ? name : "guest"), *path;
+	int rc;
 
-	if (asprintf(&path, "%s%s", *name ? name : "guest", ending) < 0)
+	if (!clean)
 		return NULL;
-	for (char *c = path; *c; c++)
-		if (*c == '/' || (unsigned char)*c < ' ')
-			*c = '_';
+	rc = asprintf(&path, "%s%s", clean, ending);
+	free(clean);
+	if (rc < 0)
+		return NULL;
+	for (char *c = path; (c = strchr(c, '/'));)
+		*c = '_';
 	if (*path == '.' || *path == '-')
 		*path = '_';
 	return path;

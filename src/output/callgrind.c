@@ -34,7 +34,8 @@ struct callgrind {
 	struct ids *by_call; /* numbers of costs */
 	struct cost *costs;
 	size_t room;
-	bool *named; /* [functions]: its name has been written */
+	bool *named;	   /* [functions]: its name has been written */
+	struct ids *files; /* numbers of those whose name has been written */
 	FILE *out;
 };
 
@@ -116,22 +117,36 @@ static void put_name(struct callgrind *c, const char *key, uint32_t function)
 	putc('\n', c->out);
 }
 
-static void put_file(struct callgrind *c, const char *key, uint32_t function)
+/* Likewise: a file's own name could look like such a number. */
+static struct error *put_file(struct callgrind *c, const char *key, uint32_t function)
 {
 	const char *file = c->places->functions[function].file;
+	uint32_t id = 0;
+	bool added;
+	struct error *err = ids_get(c->files, (uintptr_t)file, 0, &id, &added);
 
-	fprintf(c->out, "%s=%s\n", key, file ? file : "???");
+	if (err)
+		return err;
+	fprintf(c->out, "%s=(%" PRIu32 ")", key, id + 1);
+	if (added)
+		fprintf(c->out, " %s", file ? file : "???");
+	putc('\n', c->out);
+	return NULL;
 }
 
-static void put_cost(struct callgrind *c, const struct cost *cost)
+static struct error *put_cost(struct callgrind *c, const struct cost *cost)
 {
 	if (cost->callee != PLACE_NONE) {
-		put_file(c, "cfi", cost->callee);
+		struct error *err = put_file(c, "cfi", cost->callee);
+
+		if (err)
+			return err;
 		put_name(c, "cfn", cost->callee);
 		fprintf(c->out, "calls=%" PRIu64 " 0\n", cost->cell.samples);
 	}
 	fprintf(c->out, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", cost->line, cost->cell.weight_ns,
 		cost->cell.samples);
+	return NULL;
 }
 
 static struct error *put_head(struct callgrind *c)
@@ -161,16 +176,17 @@ static struct error *put_all(struct callgrind *c)
 		return err;
 	if (n)
 		qsort(c->costs, n, sizeof(*c->costs), by_caller);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !err; i++) {
 		if (c->costs[i].caller != last) {
 			putc('\n', c->out);
-			put_file(c, "fl", c->costs[i].caller);
+			err = put_file(c, "fl", c->costs[i].caller);
 			put_name(c, "fn", c->costs[i].caller);
 		}
 		last = c->costs[i].caller;
-		put_cost(c, &c->costs[i]);
+		if (!err)
+			err = put_cost(c, &c->costs[i]);
 	}
-	return NULL;
+	return err;
 }
 
 static struct error *write_callgrind(const struct output_job *job, FILE *out)
@@ -181,6 +197,8 @@ static struct error *write_callgrind(const struct output_job *job, FILE *out)
 
 	if (!err)
 		err = ids_new(&c.by_call);
+	if (!err)
+		err = ids_new(&c.files);
 	if (!err) {
 		c.named = calloc(c.places->n_functions + 1, sizeof(*c.named));
 		err = c.named ? NULL : error_no_memory();
@@ -192,6 +210,7 @@ static struct error *write_callgrind(const struct output_job *job, FILE *out)
 		err = put_all(&c);
 	places_free(c.places);
 	ids_free(c.by_call);
+	ids_free(c.files);
 	free(c.chain.at);
 	free(c.costs);
 	free(c.named);

@@ -2,13 +2,17 @@
 #include "output/diff_write.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
-/* Text from a recording may be no UTF-8. */
+#include "symbol/clean.h"
+
 static json_t *text(const char *value)
 {
-	json_t *string = value ? json_string(value) : json_null();
+	char *clean = value ? clean_name_new(value) : NULL;
+	json_t *string = clean ? json_string_nocheck(clean) : json_null();
 
-	return string ? string : json_string_nocheck("?");
+	free(clean);
+	return string;
 }
 
 static json_t *side(const struct diff_side *side, double draws)

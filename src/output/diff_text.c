@@ -3,12 +3,7 @@
 
 #include <inttypes.h>
 
-/* What a recording says of itself may hold any byte. */
-static void put_text(const char *text, FILE *out)
-{
-	for (; *text; text++)
-		putc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
-}
+#include "symbol/clean.h"
 
 static void put_side(const char *title, const struct diff_side *side, double draws, FILE *out)
 {
@@ -17,11 +12,11 @@ static void put_side(const char *title, const struct diff_side *side, double dra
 	if (side->warning)
 		fprintf(out, "WARNING  %s: %s\n", title, side->warning);
 	fprintf(out, "%-8s ", title);
-	put_text(info->target ? info->target : "?", out);
+	put_clean(info->target ? info->target : "?", out);
 	putc(':', out);
-	put_text(info->guest_id ? info->guest_id : "?", out);
+	put_clean(info->guest_id ? info->guest_id : "?", out);
 	fputs(" \"", out);
-	put_text(info->guest_name ? info->guest_name : "", out);
+	put_clean(info->guest_name ? info->guest_name : "", out);
 	fprintf(out, "\", %" PRIu64 " samples, worth %.0f draws, in %.1f s\n",
 		side->profile->selected.samples, draws,
 		(double)profile_elapsed_ns(side->profile) / 1e9);

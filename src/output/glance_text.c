@@ -2,7 +2,6 @@
 #include "output/glance.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "symbol/clean.h"
@@ -48,14 +47,6 @@ bool glance_has_mode(const struct glance_vcpu *vcpu)
 	return vcpu->registers.n_segments || vcpu->regs->mmu.mode != MMU_OFF;
 }
 
-static void put_clean_text(const char *text, FILE *out)
-{
-	char *clean = *text ? clean_name_new(text) : NULL;
-
-	fputs(clean ? clean : "", out);
-	free(clean);
-}
-
 static void put_head(const struct glance *glance, FILE *out)
 {
 	const struct target_info *info = glance->info;
@@ -66,13 +57,13 @@ static void put_head(const struct glance *glance, FILE *out)
 	if (localtime_r(&seconds, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
 	fprintf(out, "guest    %s:", glance->scheme);
-	put_clean_text(info->id, out);
+	put_clean(info->id, out);
 	fputs(" \"", out);
-	put_clean_text(info->name, out);
+	put_clean(info->name, out);
 	fputs("\", ", out);
-	put_clean_text(info->type, out);
+	put_clean(info->type, out);
 	fprintf(out, ", %" PRIu32 " vCPU%s, on ", info->vcpus, info->vcpus == 1 ? "" : "s");
-	put_clean_text(info->host, out);
+	put_clean(info->host, out);
 	fprintf(out, ", %s\nstate    %s; ", date, glance_life_text(glance->life));
 	if (glance->paused_ns)
 		fprintf(out, "stopped for %.1f us for this look\n",

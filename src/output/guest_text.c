@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "profile/import.h"
+#include "symbol/clean.h"
 
 static const char *name_of(const struct recording_info *info)
 {
@@ -14,25 +15,40 @@ static const char *name_of(const struct recording_info *info)
 	return info->guest_id && *info->guest_id ? info->guest_id : "guest";
 }
 
+/* In memory of its own; NULL: there is none. */
+static char *short_name(const struct recording_info *info)
+{
+	const char *name = name_of(info);
+
+	return strndup(name, clean_cut(name, GUEST_NAME_MAX));
+}
+
 struct error *guest_name(const struct output_job *job, const char **name)
 {
-	return namer_intern(job->namer, name_of(&job->profile->info), name);
+	char *text = short_name(&job->profile->info);
+	struct error *err = text ? namer_intern(job->namer, text, name) : error_no_memory();
+
+	free(text);
+	return err;
 }
 
 char *guest_line(const struct profile *profile)
 {
 	const struct recording_info *info = &profile->info;
-	const char *target = info->target ? info->target : "?", *name = name_of(info);
+	const char *target = info->target ? info->target : "?";
 	uint64_t n = profile->selected.samples;
-	char *text;
+	char *text, *name = short_name(info);
 	int rc;
 
+	if (!name)
+		return NULL;
 	if (import_is_target(info->target))
 		rc = asprintf(&text, "%s:%s, %" PRIu64 " samples", target, name, n);
 	else
 		rc = asprintf(&text, "%s:%s (%s), %" PRIu64 " samples at %g/s in %.1f s", target,
 			      name, info->guest_type ? info->guest_type : "?", n, info->rate_hz,
 			      (double)profile_elapsed_ns(profile) / 1e9);
+	free(name);
 	return rc < 0 ? NULL : text;
 }
 

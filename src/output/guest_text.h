@@ -6,6 +6,9 @@
 
 #include "output/output.h"
 
+/* Bytes of a guest's name that are told: some formats repeat it in every sample. */
+#define GUEST_NAME_MAX 255
+
 /* "web", or its id, or "guest". */
 struct error *guest_name(const struct output_job *job, const char **name);
 

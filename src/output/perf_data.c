@@ -18,6 +18,7 @@
 #include "output/guest_text.h"
 #include "output/places.h"
 #include "output/samples.h"
+#include "symbol/clean.h"
 
 #define MAGIC	    "PERFILE2"
 #define HEADER_SIZE 104
@@ -34,6 +35,9 @@
 
 /* A record's length has 16 bits: of deeper stacks the innermost frames are told. */
 #define MAX_CHAIN 8000
+
+/* perf's own buffer for a file name: PATH_MAX of Linux. */
+#define NAME_SIZE 4096
 
 #define BUILD_ID_BYTES 20
 
@@ -89,18 +93,45 @@ static size_t round_up(size_t size)
 	return (size + 7) & ~(size_t)7;
 }
 
-/* File names of images, with their end, within what a record can hold. */
+/*
+ * Some names mean no file to perf, which would then look into one of the host's:
+ * the vDSO or /tmp/perf-PID.map (perf/util/map.c). The prefix keeps the file.
+ */
+static const char *prefix_of(const char *path)
+{
+	static const char *const special[] = {"//anon", "/anon_hugepage", "/dev/zero", "/SYSV"};
+
+	if (path[0] != '/')
+		return "./"; /* "[vdso]", "[heap]" */
+	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++)
+		if (!strncmp(path, special[i], strlen(special[i])))
+			return "/.";
+	return "";
+}
+
+/* An image's file name, with zeros behind it; returns how much of it is to be written. */
+static size_t name_of(const struct place_image *image, char name[NAME_SIZE])
+{
+	const char *path = image->path;
+
+	memset(name, 0, NAME_SIZE);
+	snprintf(name, NAME_SIZE, "%s%.*s", prefix_of(path), (int)clean_cut(path, NAME_SIZE - 3),
+		 path);
+	return round_up(strlen(name) + 1);
+}
+
 static size_t name_room(const struct place_image *image)
 {
-	return round_up(strnlen(image->path, 4095) + 1);
+	char name[NAME_SIZE];
+
+	return name_of(image, name);
 }
 
 static void put_name(const struct place_image *image, FILE *out)
 {
-	char name[4096] = "";
+	char name[NAME_SIZE];
 
-	memcpy(name, image->path, strnlen(image->path, sizeof(name) - 1));
-	fwrite(name, 1, name_room(image), out);
+	fwrite(name, 1, name_of(image, name), out);
 }
 
 static size_t chain_of(const struct perf_data *d, uint32_t stack)
@@ -128,7 +159,7 @@ static void put_comm(const struct perf_data *d, const char *name, uint32_t vcpu)
 				     .tid = d->pid + vcpu,
 				     .id = {.pid = d->pid, .tid = d->pid + vcpu}};
 
-	strncpy(record.comm, name, sizeof(record.comm) - 1);
+	memcpy(record.comm, name, clean_cut(name, sizeof(record.comm) - 1));
 	fwrite(&record, sizeof(record), 1, d->out);
 }
 
@@ -241,8 +272,7 @@ static bool read_build_id(const char *hex, uint8_t out[BUILD_ID_BYTES])
 {
 	size_t len = hex ? strlen(hex) : 0;
 
-	if (!len || len % 2 || len > 2 * BUILD_ID_BYTES ||
-	    strspn(hex, "0123456789abcdefABCDEF") != len)
+	if (!len || len % 2 || len > 2 * BUILD_ID_BYTES)
 		return false;
 	for (size_t i = 0; i < len / 2; i++)
 		out[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));

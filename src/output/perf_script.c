@@ -53,8 +53,9 @@ static void put_line(const struct perf_script *s, uint32_t number)
 
 	fprintf(s->out, "\t%16" PRIx64 " %s", place->code,
 		function->resolved ? function->name : "[unknown]");
-	if (function->resolved && outer)
-		fprintf(s->out, "+0x%" PRIx64, place->offset);
+	/* Readers take away what looks like an offset: it must not be a part of the name. */
+	if (function->resolved && (outer || strchr(function->name, '+')))
+		fprintf(s->out, "+0x%" PRIx64, outer ? place->offset : 0);
 	fputs(" (", s->out);
 	if (!outer)
 		fputs("inlined", s->out);

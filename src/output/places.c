@@ -135,6 +135,12 @@ static struct error *add_nodes(struct building *b)
 	return err;
 }
 
+/* Readers look for files by it. */
+static bool is_build_id(const char *text)
+{
+	return text && *text && !text[strspn(text, "0123456789abcdefABCDEF")];
+}
+
 static struct error *add_images(struct building *b)
 {
 	const struct recorded_images *recorded = profile_images(b->job->profile);
@@ -156,7 +162,7 @@ static struct error *add_images(struct building *b)
 					   .offset = elf_offset(from->path,
 								from->start - from->slide)};
 		err = namer_intern(b->job->namer, from->path, &to->path);
-		if (!err && from->build_id && *from->build_id)
+		if (!err && is_build_id(from->build_id))
 			err = namer_intern(b->job->namer, from->build_id, &to->build_id);
 		p->n_images++;
 	}

@@ -40,7 +40,7 @@ struct place {
 /* Where code comes from. */
 struct place_image {
 	const char *path;
-	const char *build_id; /* in hex; NULL: none */
+	const char *build_id; /* in hex, and nothing else; NULL: none */
 	uint64_t start, end;  /* of its code in the guest */
 	uint64_t slide;	      /* addresses in the guest less those in the file */
 	uint64_t offset;      /* of `start` in the file; 0 if that cannot be read */

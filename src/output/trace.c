@@ -5,12 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Text from a recording must not add lines to the head. */
-static void write_text(const char *text, FILE *out)
-{
-	for (; *text; text++)
-		putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
-}
+#include "symbol/clean.h"
 
 /* The interface stands behind the comma: "Xen 4.17, libxencall". */
 static void write_interface(const struct recording_info *info, FILE *out)
@@ -21,9 +16,9 @@ static void write_interface(const struct recording_info *info, FILE *out)
 
 	fputs("#unikernel stack tracer using ", out);
 	if (comma)
-		write_text(comma + 1 + strspn(comma + 1, " "), out);
+		put_clean(comma + 1 + strspn(comma + 1, " "), out);
 	else
-		write_text(host, out);
+		put_clean(host, out);
 	fputs(xen ? " hypercall interface\n" : "\n", out);
 }
 
@@ -36,7 +31,7 @@ void trace_write_head(const struct recording_info *info, FILE *out)
 
 	write_interface(info, out);
 	fputs(xen ? "#tracing domid " : "#tracing guest ", out);
-	write_text(info->guest_id ? info->guest_id : "?", out);
+	put_clean(info->guest_id ? info->guest_id : "?", out);
 	if (!localtime_r(&start, &when) ||
 	    !strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %Z (%z)", &when))
 		strcpy(text, "an unknown day");

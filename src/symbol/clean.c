@@ -37,7 +37,14 @@ static bool harmful(uint32_t c)
 	return c < 0x20 || (c >= 0x7f && c <= 0x9f) ||	    /* C0, DEL, C1 */
 	       c == 0x061c || c == 0x200e || c == 0x200f || /* direction marks */
 	       (c >= 0x2028 && c <= 0x202e) ||		    /* separators, embeddings, overrides */
-	       (c >= 0x2066 && c <= 0x2069);		    /* isolates */
+	       (c >= 0x2066 && c <= 0x2069) ||		    /* isolates */
+	       c == 0xfeff || (c & 0xfffe) == 0xfffe;	    /* byte order mark, no characters */
+}
+
+static bool is_blank(uint32_t c)
+{
+	return c == 0x20 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+	       c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 /* Most names are: visible ASCII, which needs no second look. */
@@ -61,17 +68,14 @@ size_t clean_name(const char *name, size_t len, char *out)
 		return len;
 	}
 
-	while (len && s[len - 1] == ' ')
-		len--;
-	while (len && *s == ' ') {
-		s++;
-		len--;
-	}
 	while (len) {
 		uint32_t c = 0;
 		size_t step = decode(s, len, &c);
 
-		if (!step || harmful(c)) {
+		if (step && is_blank(c)) {
+			if (n)
+				out[n++] = ' ';
+		} else if (!step || harmful(c)) {
 			memcpy(out + n, "\xef\xbf\xbd", 3);
 			n += 3;
 			step = step ? step : 1;
@@ -82,10 +86,23 @@ size_t clean_name(const char *name, size_t len, char *out)
 		s += step;
 		len -= step;
 	}
+	while (n && out[n - 1] == ' ')
+		n--;
 	if (!n)
 		out[n++] = '-';
 	out[n] = '\0';
 	return n;
+}
+
+size_t clean_cut(const char *text, size_t max)
+{
+	size_t len = strnlen(text, max + 1);
+
+	if (len <= max)
+		return len;
+	for (len = max; len && ((unsigned char)text[len] & 0xc0) == 0x80; len--)
+		;
+	return len;
 }
 
 char *clean_name_new(const char *name)
@@ -96,4 +113,13 @@ char *clean_name_new(const char *name)
 	if (out)
 		clean_name(name, len, out);
 	return out;
+}
+
+void put_clean(const char *text, FILE *out)
+{
+	char *clean = *text ? clean_name_new(text) : NULL;
+
+	if (clean)
+		fputs(clean, out);
+	free(clean);
 }

@@ -73,6 +73,19 @@ static void outer_blanks_go_and_nothing_becomes_a_dash(void **state)
 }
 
 /* What follows `len` in memory must neither be read nor count. */
+static void all_blanks_are_the_same(void **state)
+{
+	check("a\xc2\xa0z", "a z");	/* no-break */
+	check("a\xe2\x80\x83z", "a z"); /* em */
+	check("a\xe3\x80\x80z", "a z"); /* ideographic */
+	check("\xe2\x80\x83 wide \xc2\xa0", "wide");
+	check("\xc2\xa0", "-");
+	check("\xef\xbf\xbf\xef\xbf\xbe", REPLACED REPLACED); /* no characters */
+	check("\xef\xbb\xbf"
+	      "mark",
+	      REPLACED "mark");
+}
+
 static void length_bounds_the_name(void **state)
 {
 	char out[CLEAN_ROOM(3)];
@@ -108,6 +121,17 @@ static void no_pair_of_bytes_survives_as_control(void **state)
 	}
 }
 
+static void text_is_cut_between_characters(void **state)
+{
+	assert_int_equal(clean_cut("main", 4), 4);
+	assert_int_equal(clean_cut("main", 3), 3);
+	assert_int_equal(clean_cut("ö", 1), 0);
+	assert_int_equal(clean_cut("aöb", 2), 1);
+	assert_int_equal(clean_cut("aöb", 3), 3);
+	assert_int_equal(clean_cut("\xf0\x9f\x90\xab!", 4), 4);
+	assert_int_equal(clean_cut("\xf0\x9f\x90\xab!", 3), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,8 +140,10 @@ int main(void)
 		cmocka_unit_test(characters_that_move_text_are_replaced),
 		cmocka_unit_test(bad_utf8_is_replaced_byte_by_byte),
 		cmocka_unit_test(outer_blanks_go_and_nothing_becomes_a_dash),
+		cmocka_unit_test(all_blanks_are_the_same),
 		cmocka_unit_test(length_bounds_the_name),
 		cmocka_unit_test(worst_case_fits_the_room),
+		cmocka_unit_test(text_is_cut_between_characters),
 		cmocka_unit_test(no_pair_of_bytes_survives_as_control),
 	};
 

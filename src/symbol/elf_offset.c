@@ -24,7 +24,7 @@ static uint64_t find(Elf *elf, uint64_t va)
 
 uint64_t elf_offset(const char *path, uint64_t va)
 {
-	int fd = open_to_read(path);
+	int fd = is_regular_file(path) ? open_to_read(path) : -1;
 	uint64_t offset;
 	Elf *elf;
 

@@ -92,6 +92,7 @@ def host_lane():
         python_test("tests/builds_test.py"),
         python_test("tests/names/names_test.py"),
         python_test("tests/views/report_test.py"),
+        python_test("tests/views/hostile_test.py", "views-hostile"),
         python_test("tests/browser/flamegraph_test.py", "browser"),
         python_test("tests/browser/verb_test.py", "browser-verb"),
         python_test("tests/exports/readers_test.py", "export-readers"),

@@ -11,7 +11,7 @@ import unittest
 from collections import Counter
 
 import npm
-from exported import BUILD, EXAMPLE, PLAIN, PLAIN_SELF, PLAIN_TOTAL, Exported, folded, run, totals
+from exported import BUILD, EXAMPLE, HARMFUL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, Exported, folded, run, totals
 
 # Only in this test: later versions bring older profiles up to date.
 PROFILER_CLI = '@firefox-devtools/profiler-cli', '0.10.0'
@@ -60,29 +60,35 @@ class Pprof(Exported):
         counts = [int(count) for count in re.findall(r'^ +(\d+) +\d+: \d', text, re.M)]
         self.assertEqual(sum(counts), sum(self.names().values()))
         for name in 'semi;colon', '<script>alert(1)</script>', 'quote"back\\slash', '\ufffdtxt.exe', '(1) compressed', 'x' * 65536:
-            self.assertIn(name, text)
+            self.assertIn(f' {name} {name}:7 s=0', text)  # function and file
+            self.assertRegex(text, rf'(?m)^\d+: 0x\w+/0x\w+/0x0 {re.escape(name)}  \[FN\]')  # an image without a build id
 
 
 @lacks('callgrind_annotate', 'valgrind')
 class Callgrind(Exported):
     def rows(self, path, *options):
         text = run('callgrind_annotate', '--threshold=100', '--auto=no', '--show=Samples', *options, path).decode()
-        rows = re.findall(r'^ *([\d,]+) \([\d. ]+%\)  [^:\n]*:(.*?)(?: \[\])?$', text, re.M)
+        rows = re.findall(r'^ *([\d,]+) \([\d. ]+%\)  (?!PROGRAM TOTALS)(.*?)(?: \[\])?$', text, re.M)
         return {name: int(count.replace(',', '')) for count, name in rows}
 
+    def functions(self, *options):
+        """... without their files."""
+        rows = self.rows(self.export('plain', 'plain.callgrind'), *options)
+        return {name.split(':')[-1]: count for name, count in rows.items()}
+
     def test_self_is_told_by_function(self):
-        rows = self.rows(self.export('plain', 'plain.callgrind'))
+        rows = self.functions()
         self.assertEqual({name: count for name, count in rows.items() if count}, PLAIN_SELF)
 
     def test_inclusive_is_what_callees_add(self):
-        self.assertEqual(self.rows(self.export('plain', 'plain.callgrind'), '--inclusive=yes'), PLAIN_TOTAL)
+        self.assertEqual(self.functions('--inclusive=yes'), PLAIN_TOTAL)
 
     def test_any_name_can_be_read(self):
         self.text('hostile', 'hostile.callgrind')
         rows = self.rows(self.directory / 'hostile.callgrind')
         self.assertEqual(sum(rows.values()), sum(self.names().values()))
         for name in '<script>alert(1)</script>', '(1) compressed', 'fn=(2) other', 'calls=3 4', '+5 17', '__proto__':
-            self.assertEqual(rows.get(name), self.names()[name], name)
+            self.assertEqual(rows.get(f'{name}:{name}'), self.names()[name], name)
 
 
 @lacks('perf', 'linux-perf')
@@ -105,9 +111,24 @@ class PerfData(Exported):
         text = self.perf('buildid-list', '-i', self.export('plain', 'perf.data'))
         self.assertEqual(text.split(), [identity, str(EXAMPLE.resolve())])
 
-    def test_any_name_of_a_guest_can_be_read(self):
-        text = self.perf('script', '-i', self.export('hostile', 'perf.data'), '-F', 'ip')
+    def test_any_name_of_guests_and_images_can_be_read(self):
+        text = self.perf('script', '-i', self.export('hostile', 'perf.data'), '-F', 'comm,ip,sym,dso')
+        self.assertIsNone(HARMFUL.search(text))
         self.assertEqual(text.count('\n\n'), sum(self.names().values()))
+        self.assertEqual(set(re.findall(r'^(\S.*?) *$', text, re.M)), {'semi;colon <scr'})
+        images = set(re.findall(r'^\t +\w+ \[unknown\] \((.*)\)$', text, re.M))
+        for name in './semi;colon', './<script>alert(1)</script>', './\ufffdtxt.exe', './[vdso]', '/.//anon', '/./dev/zero':
+            self.assertIn(name, images)
+        self.assertFalse([name for name in images if '/tmp/perf-' in name or name == '[vdso]'])
+        self.assertEqual(max(map(len, images)), 4095)
+
+    def test_an_oddly_named_image_is_found(self):
+        self.directory.chmod(0o755)  # uniprof reads what a recording names without root's rights
+        odd = self.directory / 'a b;<script>"\'(1) [k]\u00e9.elf'
+        shutil.copy(EXAMPLE, odd)
+        run(odd, 'plain', self.directory / 'odd.uniprof')
+        text = self.perf('script', '-i', self.export('odd', 'odd.data'), '-F', 'comm,tid,time,event,ip,sym')
+        self.assertEqual(collapse(text), PLAIN)
 
 
 def collapse(text):

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TESTS_EXPORTS_MAKER_H
+#define UNIPROF_TESTS_EXPORTS_MAKER_H
+
+/* Makes recordings for the tests of formats. Whatever fails ends the program. */
+
+#include <stddef.h>
+
+#include "profile/recording.h"
+
+#define TICK_NS 1000000
+
+struct maker {
+	struct recording_writer *writer;
+	struct stacks *stacks;
+	uint64_t time_ns, tick_ns;
+};
+
+void check(struct error *err);
+
+/* Begins a recording of a guest with so many vCPUs. */
+void maker_create(struct maker *m, const char *path, uint32_t vcpus, const char *guest,
+		  const struct recorded_images *images);
+void maker_close(struct maker *m);
+
+/* One sample, a tick behind the one before. Frames are leaf first. */
+void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t *addrs, size_t n);
+
+/* Names what is at an address. */
+void maker_name(struct maker *m, uint64_t addr, const char *text);
+
+/* The recordings, which are left open. */
+void make_plain(struct maker *m, const char *path);
+void make_inlined(struct maker *m, const char *path);
+/* Names that mean something to some format: of functions, of the guest, of images and of source files. */
+void make_hostile(struct maker *m, const char *path);
+
+#endif
