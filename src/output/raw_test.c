@@ -9,6 +9,7 @@
 
 #include "output/trace.h"
 
+#define REPLACED "\xef\xbf\xbd"
 #define START_NS (1795251600ull * 1000000000ull) /* 2026-11-21 09:00:00 UTC */
 
 static const struct profile_filter all = {.states = 0, .vcpu = -1};
@@ -101,7 +102,8 @@ static void head_has_three_lines_whatever_the_recording_says(void **state)
 	for (const char *at = text; (at = strchr(at, '\n')); at++)
 		lines++;
 	assert_int_equal(lines, 3);
-	assert_non_null(strstr(text, "#unikernel stack tracer using a?b\n#tracing guest c??d on "));
+	assert_non_null(strstr(text, "#unikernel stack tracer using a" REPLACED
+				     "b\n#tracing guest c" REPLACED REPLACED "d on "));
 	free(text);
 	text = head_of(&(struct recording_info){.start_unix_ns = START_NS});
 	assert_string_equal(text, "#unikernel stack tracer using an unknown interface\n"
