@@ -64,11 +64,14 @@ static bool push_constant(struct machine *m, uint8_t op)
 	return good && push(m, value | (uint64_t)number);
 }
 
-static bool dereference(struct machine *m)
+/* The first `size` bytes of the word at an address. */
+static bool dereference(struct machine *m, uint64_t size)
 {
 	uint64_t at, value;
 
-	return pop(m, &at) && m->env->load(m->env->ctx, at, &value) && push(m, value);
+	if (!size || size > m->env->word || !pop(m, &at) || !m->env->load(m->env->ctx, at, &value))
+		return false;
+	return push(m, size < 8 ? value & ((UINT64_C(1) << 8 * size) - 1) : value);
 }
 
 static bool pick(struct machine *m, uint64_t depth)
@@ -95,6 +98,14 @@ static bool rearrange(struct machine *m, uint8_t op)
 		value = top[-1];
 		top[-1] = top[-2];
 		top[-2] = value;
+		return true;
+	case DW_OP_rot:
+		if (m->n < 3)
+			return false;
+		value = top[-1];
+		top[-1] = top[-2];
+		top[-2] = top[-3];
+		top[-3] = value;
 		return true;
 	}
 	return false;
@@ -138,6 +149,18 @@ static bool compare(struct machine *m, uint8_t op, int64_t a, int64_t b)
 	return false;
 }
 
+/* Quotients have a sign, and remainders none. */
+static bool divide(struct machine *m, uint8_t op, uint64_t a, uint64_t b)
+{
+	if (!b)
+		return false;
+	if (op == DW_OP_mod)
+		return push(m, a % b);
+	/* The least number has no opposite. */
+	return push(m,
+		    with_sign(m, b) == -1 ? 0 - a : (uint64_t)(with_sign(m, a) / with_sign(m, b)));
+}
+
 static bool two_operands(struct machine *m, uint8_t op)
 {
 	uint64_t a, b;
@@ -157,6 +180,9 @@ static bool two_operands(struct machine *m, uint8_t op)
 		return push(m, a - b);
 	case DW_OP_mul:
 		return push(m, a * b);
+	case DW_OP_div:
+	case DW_OP_mod:
+		return divide(m, op, a, b);
 	case DW_OP_shl:
 		return push(m, b < 64 ? a << b : 0);
 	case DW_OP_shr:
@@ -194,17 +220,17 @@ static bool operate(struct machine *m)
 		return push(m, op - DW_OP_lit0);
 	if (op >= DW_OP_const1u && op <= DW_OP_consts)
 		return push_constant(m, op);
-	if (op >= DW_OP_dup && op <= DW_OP_swap)
+	if (op >= DW_OP_dup && op <= DW_OP_rot)
 		return rearrange(m, op);
 	switch (op) {
 	case DW_OP_nop:
 		return true;
-	case DW_OP_addr:
-		return dwarf_unsigned(&m->in, m->env->word, &number) && push(m, number);
 	case DW_OP_bregx:
 		return dwarf_uleb(&m->in, &number) && push_register(m, number);
 	case DW_OP_deref:
-		return dereference(m);
+		return dereference(m, m->env->word);
+	case DW_OP_deref_size:
+		return dwarf_unsigned(&m->in, 1, &number) && dereference(m, number);
 	case DW_OP_skip:
 	case DW_OP_bra:
 		return jump(m, op);

@@ -2,7 +2,10 @@
 #ifndef UNIPROF_UNWIND_EXPRESSION_H
 #define UNIPROF_UNWIND_EXPRESSION_H
 
-/* DWARF expressions (DWARF 5, 2.5), as far as unwind tables use them. */
+/*
+ * DWARF expressions (DWARF 5, 2.5), with all operations that unwind tables can
+ * have (6.4.2) but DW_OP_addr: an address of the file, which nobody slides.
+ */
 
 #include "unwind/rows.h"
 
