@@ -17,11 +17,12 @@
 #include "output/trace.h"
 #include "profile/quality.h"
 #include "sample/sampler.h"
+#include "unwind/debug_file.h"
 
 #define CLASSIC_RATE_HZ	    1.0
 #define CLASSIC_DURATION_NS NS_PER_S
 
-enum { NO_SANDBOX = LONG_ONLY, UNWIND };
+enum { NO_SANDBOX = LONG_ONLY, UNWIND, DEBUG_DIR };
 
 static const char help[] =
 	"usage: uniprof [options] OUTFILE DOMID\n"
@@ -32,6 +33,7 @@ static const char help[] =
 	"  -s, --symbol-table TAB  resolve addresses with TAB: nm -n, kallsyms or an ELF file\n"
 	"  -e, --elf-file ELF      use ELF to find callers, print addresses\n"
 	"  -E, --elf-resolve ELF   use ELF to find callers, and its names\n"
+	"      --debug-dir DIR     where debug files are that were taken out of those that follow\n"
 	"      --no-sandbox        keep root's rights, and filter no system calls (for debugging)\n"
 	"      --unwind HOW        how to find callers: auto (default), fp, cfi, scan\n"
 	"  -v, --verbose           say more\n"
@@ -83,6 +85,8 @@ static struct error *take_option(struct options *options, int option, char **arg
 		return image_args_add(&options->files, optarg, true);
 	case 'e':
 		return image_args_add(&options->files, optarg, false);
+	case DEBUG_DIR:
+		return debug_file_ahead(optarg);
 	case UNWIND:
 		return parse_unwind("--unwind", optarg, &options->sampler.method);
 	}
@@ -98,6 +102,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 					      {"symbol-table", required_argument, NULL, 's'},
 					      {"elf-file", required_argument, NULL, 'e'},
 					      {"elf-resolve", required_argument, NULL, 'E'},
+					      {"debug-dir", required_argument, NULL, DEBUG_DIR},
 					      {"unwind", required_argument, NULL, UNWIND},
 					      {"verbose", no_argument, NULL, 'v'},
 					      {"no-sandbox", no_argument, NULL, NO_SANDBOX},

@@ -15,6 +15,7 @@
 #include "profile/distinct.h"
 #include "profile/quality.h"
 #include "symbol/symbol_cache.h"
+#include "unwind/debug_file.h"
 
 void load_defaults(struct load_options *options)
 {
@@ -33,6 +34,8 @@ struct error *load_option(struct load_options *options, int option, const char *
 		break;
 	case 's':
 		return image_args_add(&options->files, value, true);
+	case LOAD_DEBUG_DIR:
+		return debug_file_ahead(value);
 	case LOAD_STATE:
 		options->state_given = true;
 		return parse_states("--state", value, &options->filter.states);

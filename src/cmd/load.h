@@ -26,6 +26,7 @@ struct load_options {
 #define LOAD_LONG_OPTIONS                                                                    \
 	{"output", required_argument, NULL, 'o'}, {"symbols", required_argument, NULL, 's'}, \
 		{"state", required_argument, NULL, LOAD_STATE},                              \
+		{"debug-dir", required_argument, NULL, LOAD_DEBUG_DIR},                      \
 		{"weight", required_argument, NULL, LOAD_WEIGHT},                            \
 		{"no-inline", no_argument, NULL, LOAD_NO_INLINE},                            \
 		{"no-demangle", no_argument, NULL, LOAD_NO_DEMANGLE},                        \
@@ -43,6 +44,7 @@ enum {
 	LOAD_NO_DEMANGLE,
 	LOAD_FROM,
 	LOAD_TO,
+	LOAD_DEBUG_DIR,
 	LOAD_NEXT
 };
 
@@ -50,6 +52,7 @@ enum {
 	"  -s, --symbols FILE    names of functions: ELF, nm -n, kallsyms or System.map;\n"        \
 	"                        more than one if need be, as FILE@0xADDRESS if moved\n"           \
 	"                        (default: the names that the recording carries)\n"                \
+	"      --debug-dir DIR   where debug files are that were taken out of those that follow\n" \
 	"      --state LIST      running (the default), runnable, blocked, or all\n"               \
 	"      --vcpu LIST       only these vCPUs: 0,2-3\n"                                        \
 	"      --from T, --to T  only this stretch of the recording: 2.5 (seconds), 500ms, 1m\n"   \

@@ -16,6 +16,7 @@
 #include "symbol/clean.h"
 #include "symbol/debuginfod.h"
 #include "symbol/kernel_image.h"
+#include "unwind/debug_file.h"
 
 #define DEFAULT_RATE_HZ 101.0
 
@@ -58,6 +59,8 @@ struct error *session_option(struct session_options *options, int option, const 
 		break;
 	case 's':
 		return image_args_add(&options->files, value, true);
+	case SESSION_DEBUG_DIR:
+		return debug_file_ahead(value);
 	case 'M':
 		options->print_missed = true;
 		break;

@@ -32,6 +32,7 @@ struct session_options {
 	{"frequency", required_argument, NULL, 'F'}, {"time", required_argument, NULL, 'T'},       \
 		{"output", required_argument, NULL, 'o'},                                          \
 		{"symbols", required_argument, NULL, 's'},                                         \
+		{"debug-dir", required_argument, NULL, SESSION_DEBUG_DIR},                         \
 		{"missed-deadlines", no_argument, NULL, 'M'}, {"verbose", no_argument, NULL, 'v'}, \
 		{"quiet", no_argument, NULL, 'q'},                                                 \
 		{"max-frames", required_argument, NULL, SESSION_MAX_FRAMES},                       \
@@ -58,6 +59,7 @@ enum {
 	SESSION_NO_SANDBOX,
 	SESSION_ALWAYS_PAUSE,
 	SESSION_VIA,
+	SESSION_DEBUG_DIR,
 	SESSION_NEXT, /* the first value that a verb may use for its own */
 };
 
@@ -71,6 +73,7 @@ enum {
 	"from);\n"                                                                                 \
 	"                        more than one if need be; FILE@0xADDRESS tells where its code "   \
 	"is\n"                                                                                     \
+	"      --debug-dir DIR   where debug files are that were taken out of those that follow\n" \
 	"  -M, --missed-deadlines  print each deadline that was missed\n"                          \
 	"      --max-frames N    frames of a stack that are kept (default 4096)\n"                 \
 	"      --max-stack SIZE  bytes of a stack that are copied (default 256k)\n"                \

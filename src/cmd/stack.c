@@ -7,7 +7,7 @@
 #include "cmd/glance_take.h"
 #include "cmd/parse.h"
 
-enum { JSON = LONG_ONLY, UNWIND, MAX_FRAMES, VCPU, NO_SANDBOX, VIA };
+enum { JSON = LONG_ONLY, UNWIND, MAX_FRAMES, VCPU, NO_SANDBOX, VIA, DEBUG_DIR };
 
 #define DEFAULT_LINES 8
 #define DEFAULT_BYTES 32
@@ -23,6 +23,7 @@ static const char help[] =
 	"as it is.\n"
 	"\n"
 	"  -s, --symbols FILE    names of functions, as for record; may be repeated\n"
+	"      --debug-dir DIR   where debug files are that were taken out of those that follow\n"
 	"  -a, --all             debug and system registers as well\n"
 	"  -S, --stack-trace     all words of the stack that point into code, with their names\n"
 	"  -n, --stack-pages N   read N pages of each stack (default: as many as the trace needs)\n"
@@ -139,6 +140,8 @@ static struct error *take_option(struct options *options, int option, char **arg
 		return session_option(session, SESSION_UNWIND, optarg, &known);
 	case MAX_FRAMES:
 		return session_option(session, SESSION_MAX_FRAMES, optarg, &known);
+	case DEBUG_DIR:
+		return session_option(session, SESSION_DEBUG_DIR, optarg, &known);
 	case NO_SANDBOX:
 		return session_option(session, SESSION_NO_SANDBOX, optarg, &known);
 	case VIA:
@@ -158,6 +161,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 {
 	static const struct option longs[] = {{"symbols", required_argument, NULL, 's'},
 					      {"symbol-table", required_argument, NULL, 's'},
+					      {"debug-dir", required_argument, NULL, DEBUG_DIR},
 					      {"all", no_argument, NULL, 'a'},
 					      {"stack-trace", no_argument, NULL, 'S'},
 					      {"stack-pages", required_argument, NULL, 'n'},

@@ -16,6 +16,9 @@
 
 #include <cmocka.h>
 
+#include "base/ahead.h"
+#include "unwind/debug_file.h"
+
 #define FP 6
 #define SP 7
 #define RA 16
@@ -171,6 +174,14 @@ static void expect_same(const struct rows *expected, const char *path)
 	rows_free(rows);
 }
 
+static void look_into(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	assert_null(debug_file_ahead(path));
+}
+
 static void debug_frames_are_read_packed_and_apart_too(void **state)
 {
 	char program[PATH_MAX], dir[] = "/tmp/uniprof-cfi-XXXXXX", copy[64];
@@ -198,8 +209,19 @@ static void debug_frames_are_read_packed_and_apart_too(void **state)
 	expect_same(rows, copy);
 	run("cd %s && mkdir .debug && mv program.debug .debug", dir, copy);
 	expect_same(rows, copy);
+	/* A directory of one's own: by the file's whole path, and by the bare name. */
+	run("cd %s && mkdir -p own$PWD && mv .debug/program.debug own$PWD && rmdir .debug", dir,
+	    copy);
+	assert_null(cfi_rows_load(copy, &none));
+	assert_null(none);
+	look_into(dir, "own");
+	expect_same(rows, copy);
+	run("cd %s && mkdir bare && mv own$PWD/program.debug bare", dir, copy);
+	look_into(dir, "bare");
+	expect_same(rows, copy);
+	ahead_close();
 	/* Another program's. */
-	run("cp /proc/self/exe %s/.debug/program.debug", dir, copy);
+	run("cp /proc/self/exe %s/program.debug", dir, copy);
 	assert_null(cfi_rows_load(copy, &none));
 	assert_null(none);
 	rows_free(rows);
@@ -215,6 +237,9 @@ static void what_has_no_tables_has_no_rows(void **state)
 	assert_int_equal(err->kind, ERR_INPUT);
 	error_free(err);
 	err = cfi_rows_load("/dev/null", &rows);
+	assert_int_equal(err->kind, ERR_INPUT);
+	error_free(err);
+	err = debug_file_ahead("/dev/null");
 	assert_int_equal(err->kind, ERR_INPUT);
 	error_free(err);
 }

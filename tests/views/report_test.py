@@ -58,6 +58,28 @@ class Case(unittest.TestCase):
         return text if not expect else done.stderr.decode()
 
 
+class DebugFiles(Case):
+    def test_symbols_that_were_taken_out_are_found_in_a_directory_of_ones_own(self):
+        program = BUILD / "src/unwind/stepped/stepped-64-O2-fp"
+        if not program.exists():
+            self.skipTest("no program for it")
+        # What reads files has no rights of root's, if we are root.
+        self.place.chmod(0o755)
+        stripped, debug = self.place / "stripped", self.place / "debug"
+        (debug / ".build-id").mkdir(parents=True)
+        build_id = re.search(r"Build ID: (\w\w)(\w+)", subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True).stdout)
+        apart = debug / ".build-id" / build_id[1] / f"{build_id[2]}.debug"
+        apart.parent.mkdir()
+        subprocess.run(["objcopy", "--only-keep-debug", program, apart], check=True)
+        subprocess.run(["objcopy", "--strip-all", program, stripped], check=True)
+        nm = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+        start = next(line.split()[0] for line in nm.splitlines() if line.endswith(" T _start"))
+        record(self.recording, f"{int(start, 16):#x} 100\n")
+        self.assertIn("no function symbols", self.report("-s", stripped, expect=6))
+        self.assertEqual(rows(self.report("--debug-dir", debug, "-s", stripped)), {"_start": (100, 100)})
+        self.assertIn("/nowhere", self.report("--debug-dir", "/nowhere", expect=6))
+
+
 class Pipe(Case):
     def test_functions_are_shown_with_self_and_total(self):
         self.assertEqual(rows(self.report()), {
