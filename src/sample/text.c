@@ -77,6 +77,25 @@ static const struct rows *image_rows(void *ctx, uint64_t va, uint64_t *slide)
 	return images_rows(((struct text *)ctx)->images, va, slide);
 }
 
+/*
+ * Linux's on x86-64. Page tables are changed before the stack, but under Xen PV
+ * behind it, in __switch_to; a task that exits goes on with whatever tables are
+ * there, and one that executes another program with those of that one.
+ */
+static bool code_switches(void *ctx, uint64_t va)
+{
+	static const char *const names[] = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off",
+					    "do_exit", "load_elf_binary"};
+	struct symbol symbol;
+
+	if (!images_find(((struct text *)ctx)->images, va, false, &symbol))
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(symbol.name, names[i]))
+			return true;
+	return false;
+}
+
 struct error *text_new(struct target *target, const struct images *images, struct text **out)
 {
 	struct text *text = calloc(1, sizeof(*text));
@@ -107,5 +126,6 @@ const struct code *text_code(struct text *text, const struct regs *regs, uint64_
 	text->code.function = text->images && images_count(text->images) ? function_bounds : NULL;
 	text->code.version = text->images ? images_changes(text->images) : 0;
 	text->code.rows = text->code.function ? image_rows : NULL;
+	text->code.switches = text->code.function ? code_switches : NULL;
 	return &text->code;
 }

@@ -171,25 +171,47 @@ static void learn(struct walk *walk, const struct row *row, uint64_t ret, uint8_
 	step_learn(walk->in->unwinder, &walk->at, &step, ret, trust);
 }
 
+/*
+ * What a new thread begins with is put on its stack, where the first switch to
+ * it returns: nobody has called it, and no call stands before it.
+ */
+static bool begins_thread(const struct walk *walk, uint64_t pc)
+{
+	const struct code *code = walk->in->code;
+	uint64_t slide, start, end;
+	const struct rows *rows = code->rows ? code->rows(code->ctx, pc, &slide) : NULL;
+	const struct row *row = rows ? rows_find(rows, pc - slide) : NULL;
+
+	return row && row->kind == ROW_END && code->function &&
+	       code->function(code->ctx, pc, &start, &end) && start == pc;
+}
+
 static enum found go_to_caller(struct walk *walk, const struct row *row,
 			       const struct row_caller *caller, uint8_t *trust)
 {
 	/* Where it was not saved, it is still what some frame below has stored. */
 	const bool chained =
 		row->fp_at > ROW_LOST ? row->cfa_reg == numbers(walk).fp : walk->at.chained;
+	uint8_t kind = FRAME_RETURN;
 
 	if (!caller->pc) {
 		walk->out->end = UNWIND_OUTERMOST;
 		return FOUND_END;
 	}
-	if (!caller->slot || !goes_up(walk, caller) || caller->sp & (walk->word - 1) ||
-	    !believe(walk, caller, trust))
+	if (!caller->slot || !goes_up(walk, caller) || caller->sp & (walk->word - 1))
 		return FOUND_NONE;
-	learn(walk, row, caller->pc, *trust);
+	if (believe(walk, caller, trust)) {
+		learn(walk, row, caller->pc, *trust);
+	} else if (begins_thread(walk, caller->pc)) {
+		*trust = TRUST_SURE;
+		kind = FRAME_PC;
+	} else {
+		return FOUND_NONE;
+	}
 	walk->at = (struct place){.addr = caller->pc,
 				  .sp = caller->sp,
 				  .fp = caller->fp,
-				  .kind = FRAME_RETURN,
+				  .kind = kind,
 				  .exact = true,
 				  .fp_known = caller->fp_known,
 				  .chained = chained && caller->fp_known};

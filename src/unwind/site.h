@@ -62,6 +62,13 @@ struct site {
 
 struct arm64_unwinder;
 
+#define ENTRANCES 256 /* a power of two */
+
+/* From where in a kernel a program was seen, and in which address space. */
+struct entrance {
+	uint64_t stack, root;
+};
+
 struct unwinder {
 	struct flow_scratch *scratch;
 	struct code_reader reader;
@@ -79,6 +86,7 @@ struct unwinder {
 	struct site *sites;
 	struct steps *steps_known;
 	struct arm64_unwinder *arm64;
+	struct entrance entrances[ENTRANCES]; /* each in one place */
 	struct place *places; /* [MEMO_FRAMES]: where the present walk stood at each frame */
 };
 

@@ -28,6 +28,7 @@ static int end(void **state)
 	rows_builder_free(builder);
 	rows_free(table);
 	rows_of_guest = NULL;
+	switches_of_guest = NULL;
 	return clean(state);
 }
 
@@ -198,6 +199,78 @@ static void a_signal_frame_leads_to_what_it_interrupted(void **state)
 	assert_int_equal(frames[2].kind, FRAME_RETURN);
 }
 
+static void a_new_thread_begins_where_nobody_has_called(void **state)
+{
+	*at(STACK) = TEXT + START;
+	put(TEXT + LEAF, by_sp(8, ROW_SAME));
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	unwind_anywhere(TEXT + LEAF, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, TEXT + START);
+	assert_int_equal(frames[1].kind, FRAME_PC);
+	expect_sure();
+	/* Not in the middle of what is outermost, nor at the start of what is not. */
+	*at(STACK) = TEXT + START + 2;
+	unwind_anywhere(TEXT + LEAF, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+	*at(STACK) = TEXT + LEAF;
+	unwind_anywhere(TEXT + LEAF, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+}
+
+/* A kernel in the upper half, with the same tables. */
+#define KERNEL 0xffffffff00000000ull
+
+static const struct rows *find_both(void *ctx, uint64_t va, uint64_t *by)
+{
+	*by = va >> 63 ? KERNEL : 0;
+	return va - *by - TEXT < sizeof(text) ? table : NULL;
+}
+
+static bool in_entry(void *ctx, uint64_t va)
+{
+	return va - (KERNEL + TEXT + ENTRY) < 0x40;
+}
+
+static bool nowhere(void *ctx, uint64_t va)
+{
+	return false;
+}
+
+static void between_two_programs_the_kernel_leads_to_none(void **state)
+{
+	put(TEXT + ENTRY,
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	done();
+	rows_of_guest = find_both;
+	*at(STACK) = TEXT + LEAF;
+	*at(STACK + 24) = STACK + 0x100;
+	*at(STACK + 0x100) = IN_F;
+	unwind_anywhere(KERNEL + TEXT + ENTRY, NO_FP);
+	assert_true(out.n >= 3);
+	assert_int_equal(frames[1].addr, TEXT + LEAF);
+	assert_int_equal(frames[2].addr, IN_F);
+	/* While it switches, it is the same address space as before, or another. */
+	switches_of_guest = nowhere;
+	unwind_anywhere(KERNEL + TEXT + ENTRY, NO_FP);
+	switches_of_guest = in_entry;
+	unwind_anywhere(KERNEL + TEXT + ENTRY, NO_FP);
+	assert_int_equal(frames[2].addr, IN_F);
+	regs.mmu.root += 0x1000;
+	unwind_anywhere(KERNEL + TEXT + ENTRY, NO_FP);
+	EXPECT_NONE(UNWIND_OUTERMOST);
+	regs.mmu.root -= 0x1000;
+	window.va = regs.sp += 0x100000;
+	*at(STACK + 24) += 0x100000;
+	unwind_on(&window, KERNEL + TEXT + ENTRY, NO_FP);
+	EXPECT_NONE(UNWIND_OUTERMOST);
+	window.va = regs.sp = STACK;
+	/* The program's own code is no kernel's. */
+	*at(STACK) = IN_OMITS;
+	unwind_anywhere(TEXT + LEAF, NO_FP);
+	assert_int_equal(frames[1].addr, IN_OMITS);
+}
+
 /* An interrupt of the leaf, which F had called; the handler is at work. */
 static void interrupted(uint64_t frame)
 {
@@ -329,6 +402,8 @@ int main(void)
 		TEST(a_table_that_is_wrong_is_not_believed),
 		TEST(what_only_a_wrong_table_says_is_a_guess),
 		TEST(a_signal_frame_leads_to_what_it_interrupted),
+		TEST(a_new_thread_begins_where_nobody_has_called),
+		TEST(between_two_programs_the_kernel_leads_to_none),
 		TEST(a_handler_that_ends_in_iret_stands_on_what_it_interrupted),
 		TEST(a_handler_may_return_through_the_hypercall_page),
 		TEST(a_handler_may_have_a_stack_of_its_own),

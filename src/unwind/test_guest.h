@@ -53,6 +53,7 @@ static size_t max_frames;
 static enum unwind_method method;
 static unsigned code_version;
 static const struct rows *(*rows_of_guest)(void *ctx, uint64_t va, uint64_t *slide);
+static bool (*switches_of_guest)(void *ctx, uint64_t va);
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 {
@@ -153,6 +154,7 @@ static void unwind_on(const struct window *on, uint64_t pc, uint64_t fp)
 	struct code guest = {.read = read_text,
 			     .function = symbols ? bounds : NULL,
 			     .rows = rows_of_guest,
+			     .switches = switches_of_guest,
 			     .version = code_version};
 	struct unwind_input in = {.regs = &regs,
 				  .stack = on,

@@ -70,6 +70,12 @@ struct code {
 	 * that in the table.
 	 */
 	const struct rows *(*rows)(void *ctx, uint64_t va, uint64_t *slide);
+	/*
+	 * Is this in a kernel's code that goes from one program to another, or
+	 * gives one up? As long as it runs, the stack may be one program's and
+	 * the address space another's.
+	 */
+	bool (*switches)(void *ctx, uint64_t va);
 };
 
 /* Which ways there are to find a caller; each frame has the first that works there. */

@@ -2,6 +2,9 @@
 #include "unwind/arm64_walk.h"
 #include "unwind/memo.h"
 
+/* Linux's size of a task's kernel stack, to which it is aligned: bytes. */
+#define KERNEL_STACK 16384
+
 void walk_look(struct walk *walk)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
@@ -171,10 +174,52 @@ static void note_used(struct walk *walk)
 		walk->out->used = used < stack->len ? used : stack->len;
 }
 
+static bool is_switching(const struct code *code, const struct frame *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (code->switches(code->ctx, frames[i].addr - (frames[i].kind == FRAME_RETURN)))
+			return true;
+	return false;
+}
+
+/*
+ * Has the walk come from a kernel to a program whose memory may not be the one
+ * that is seen? Programs often have their stacks at the same address. A task
+ * enters the kernel at the same place of its kernel stack each time: while it
+ * switches, its program is at hand if the address space is that of before.
+ */
+static bool is_other_program(const struct walk *walk, uint64_t stack, const struct frame *frames)
+{
+	const struct code *code = walk->in->code;
+	struct unwinder *unwinder = walk->in->unwinder;
+	const size_t n = walk->out->n;
+	struct entrance *known;
+
+	if (walk->word != 8 || walk->at.addr >> 63 || !(frames[n - 1].addr >> 63) || !unwinder ||
+	    !code->switches)
+		return false;
+	stack /= KERNEL_STACK;
+	known = &unwinder->entrances[stack & (ENTRANCES - 1)];
+	if (is_switching(code, frames, n))
+		return known->stack != stack || known->root != unwinder->root;
+	*known = (struct entrance){stack, unwinder->root};
+	return false;
+}
+
+/* The kernel's frames are good. The same ones may lead on another time. */
+static void end_before_program(struct walk *walk)
+{
+	if (walk->memo)
+		unwind_memo_forget(walk->memo);
+	walk->memo = NULL;
+	walk->out->end = UNWIND_OUTERMOST;
+}
+
 /* Some frames farther; false: out->end says why not. */
 static bool climb(struct walk *walk, struct frame *frames)
 {
 	struct unwind_result *out = walk->out;
+	uint64_t sp;
 	uint8_t trust;
 
 	if (walk->in->unwinder && steps_follow(walk, frames)) {
@@ -182,10 +227,15 @@ static bool climb(struct walk *walk, struct frame *frames)
 		return false;
 	}
 	note_used(walk);
+	sp = walk->at.sp;
 	if (find_or_search(walk, &trust) == FOUND_END)
 		return false;
 	if (out->n == walk->in->max_frames) {
 		out->end = UNWIND_FRAMES;
+		return false;
+	}
+	if (is_other_program(walk, sp, frames)) {
+		end_before_program(walk);
 		return false;
 	}
 	if (walk->memo)
