@@ -42,8 +42,24 @@ ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry
 INDIRECT = re.compile(r"__x86_indirect_|__SCT__|__fentry__|.*_thunk|BUG_func|xen_.*|native_.*|paravirt_|pv_native_|.*alternative|"
                       r"__raw_callee_save_|clear_page|clear_user_|__put_user_|__get_user_|memcpy|memset|memmove|__memcpy|__memset|copy_user_generic|__static_call")
 
+# What calls what in guests/linux/load.c; all its functions are here.
+PROGRAM = {
+    "_start": {"user_entry"}, "user_entry": {"start_all"},
+    "start_all": {"call", "run_faults", "run_files", "run_pipes", "run_forks", "run_user", "run_sleeps"},
+    "run_faults": {"call", "touch_pages"}, "run_files": {"call"}, "run_pipes": {"call"}, "run_forks": {"call"}, "run_user": {"spin"},
+    "run_sleeps": {"call"}, "call": set(), "touch_pages": set(), "spin": set()}
+# How the kernel is entered from the middle of any code, and what only runs after that.
+INTERRUPT = re.compile(r"asm_(exc_xen_hypervisor_callback|common_interrupt|sysvec_.*)|xen_asm_exc_xen_hypervisor_callback|exc_xen_hypervisor_callback")
+HANDLER = re.compile(r"__irq_exit_rcu|__do_softirq|__xen_pv_evtchn_do_upcall|__xen_evtchn_do_upcall|handle_percpu_irq|sysvec_.*")
+
+# How programs enter the kernel; and what leads from one to another there, so that their stacks cannot be told.
+USER_ENTRY = re.compile(r"entry_|xen_entry_|asm_exc_page_fault")
+SWITCHES = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off", "do_exit", "load_elf_binary"}
+
 # Samples in which all that the load does is seen.
-ENOUGH_FOR_NAMES = 500
+ENOUGH = 500
+# A machine with much else to do lets the emulated one stand still for seconds.
+TRIES = 8
 
 
 class Kernel:
@@ -121,8 +137,17 @@ class Linux(GuestCase):
         status, text = self.dom0(script, 180)
         self.assertEqual(status, 0, text)
 
-    def stacks(self, options="-F 400 -T 6"):
-        """The kernel's stacks in a classic trace: addresses, leaf first."""
+    def stacks(self):
+        """Enough of the kernel's stacks: addresses, leaf first."""
+        found = []
+        for _ in range(TRIES):
+            found += self.trace("-F 400 -T 6")
+            if len(found) > ENOUGH:
+                break
+        return found
+
+    def trace(self, options):
+        """The kernel's stacks in a classic trace."""
         status, text = self.dom0(f"uniprof {options} linux.trace linux", 60)
         self.assertEqual(status, 0, text)
         found, stack = [], []
@@ -152,7 +177,7 @@ class Linux(GuestCase):
         lost = {name: n for name, n in ends.items() if not ENTRY.match(name)}
         total = sum(ends.values())
         print(f"\n{total} kernel stacks, {sum(lost.values())} do not reach an entry:", lost, end=" ", flush=True)
-        self.assertGreater(total, 500)
+        self.assertGreater(total, ENOUGH)
         self.assertLessEqual(sum(lost.values()), 0.01 * total)
 
     def check_calls(self, stacks):
@@ -172,15 +197,52 @@ class Linux(GuestCase):
     def check_names(self, expected):
         """Without any option the profile has names, of all that the load does."""
         said, stacks = "", collections.Counter()
-        # A machine with much else to do lets the emulated one stand still for seconds.
-        for _ in range(5):
+        for _ in range(TRIES):
             said += self.record("linux", "-F 400 -T 6")
             stacks += self.folded("linux", "--state=all")
-            if sum(stacks.values()) >= ENOUGH_FOR_NAMES:
+            if sum(stacks.values()) >= ENOUGH:
                 break
         seen = {name for stack in stacks for name in stack}
         for name in expected:
             self.assertIn(name, seen, said + self.report("linux"))
+
+    def whole(self, options):
+        """Enough stacks with all their names: {stack, root first: samples}."""
+        stacks = collections.Counter()
+        for _ in range(TRIES):
+            self.record("linux", f"-F 400 -T 6 {options}")
+            stacks += self.folded("linux", "--state=all")
+            if sum(stacks.values()) >= 2 * ENOUGH:
+                break
+        return stacks
+
+    def check_program(self):
+        """With the program's file, stacks go on from the kernel's entry to the program's first function."""
+        wrong, entered, lost, short, interrupted = (collections.Counter() for _ in range(5))
+        for stack, samples in self.whole("-s linux-load").items():
+            own = next((i for i, name in enumerate(stack) if name not in PROGRAM), len(stack))
+            user, kernel = stack[:own], stack[own:]
+            if any(callee not in PROGRAM[caller] for caller, callee in zip(user, user[1:])) or set(kernel) & PROGRAM.keys() \
+                    or (user and kernel and not ENTRY.match(kernel[0])):
+                wrong[";".join(stack)] += samples
+            elif user and user[0] != "_start":
+                short[user[0]] += samples
+            elif user and kernel:
+                entered[user[-1], "interrupt" if INTERRUPT.match(kernel[0]) else "fault" if "page_fault" in kernel[0] else "call"] += samples
+            elif kernel[1:] and USER_ENTRY.match(kernel[0]) and not SWITCHES & set(kernel):
+                lost[kernel[0]] += samples
+            at = next((i for i, name in enumerate(stack) if INTERRUPT.match(name)), 0)
+            if at > own and any(HANDLER.match(name) for name in stack[at:]):
+                interrupted[stack[at - 1]] += samples
+        total = sum(entered.values())
+        print(f"\n{total} kernel stacks on the program's, {sum(short.values())} on a part of them, {sum(lost.values())} on nothing; "
+              f"{sum(interrupted.values())} handlers on what they interrupted in the kernel", end=" ", flush=True)
+        self.assertFalse(wrong)
+        self.assertLessEqual(sum(lost.values()), 0.01 * total)
+        # The program's stack is not in memory while the kernel copies a page of it.
+        self.assertLessEqual(sum(short.values()), 0.03 * total)
+        self.assertTrue({("call", "call"), ("touch_pages", "fault"), ("spin", "interrupt")} <= entered.keys(), entered)
+        self.assertTrue(interrupted)
 
     def check(self, kind, load, vcpus, names):
         self.start(kind, load, vcpus)
@@ -188,6 +250,8 @@ class Linux(GuestCase):
         self.check_ends(stacks)
         self.check_calls(stacks)
         self.check_names(names)
+        if "linux-load" in load:
+            self.check_program()
 
     def test_stacks_of_a_busy_pv_kernel(self):
         self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
