@@ -343,6 +343,37 @@ static void a_handler_may_return_through_the_hypercall_page(void **state)
 	expect_interrupted();
 }
 
+static void a_pv_kernel_is_entered_with_two_registers_above_the_frame(void **state)
+{
+	CODE(ENTRY, "\x59\x41\x5b"); /* pop rcx; pop r11 */
+	*at(STACK) = IN_MAIN;	     /* the program's, which may look like anything */
+	*at(STACK + 8) = IN_START;
+	interrupted(STACK + 16);
+	unwind_anywhere(TEXT + ENTRY, STACK + 0x230);
+	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF, IN_F, IN_MAIN, IN_START);
+	expect_sure();
+	*at(STACK + 32) = 0; /* flags cannot be 0 */
+	unwind_anywhere(TEXT + ENTRY, STACK + 0x230);
+	assert_int_not_equal(frames[1].addr, TEXT + LEAF);
+}
+
+static void a_handler_may_return_by_hypercall(void **state)
+{
+	/* pop rbp; push 0, rcx, r11, rax; mov eax, 23; syscall */
+	CODE(ENTRY, "\x5d\x6a\x00\x51\x41\x53\x50\xb8\x17\x00\x00\x00\x0f\x05");
+	*at(STACK) = STACK + 0x230;
+	interrupted(STACK + 8);
+	unwind_anywhere(TEXT + ENTRY, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF, IN_F, IN_MAIN, IN_START);
+	expect_sure();
+	/* Another hypercall does not return there. */
+	text[ENTRY + 8] = 24;
+	unwinder_free(unwinder);
+	assert_null(unwinder_new(&unwinder));
+	unwind_anywhere(TEXT + ENTRY, NO_FP);
+	assert_true(out.n < 2 || frames[1].addr != TEXT + LEAF);
+}
+
 static void a_handler_may_have_a_stack_of_its_own(void **state)
 {
 	/* mov rsp, rdi; ...; call; pop rsp: the interrupted stack is above. */
@@ -406,6 +437,8 @@ int main(void)
 		TEST(between_two_programs_the_kernel_leads_to_none),
 		TEST(a_handler_that_ends_in_iret_stands_on_what_it_interrupted),
 		TEST(a_handler_may_return_through_the_hypercall_page),
+		TEST(a_pv_kernel_is_entered_with_two_registers_above_the_frame),
+		TEST(a_handler_may_return_by_hypercall),
 		TEST(a_handler_may_have_a_stack_of_its_own),
 		TEST(what_is_no_frame_of_an_interrupt_is_not_taken_for_one),
 		TEST(a_scan_takes_what_follows_a_call),

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/x86_trap.h"
 
+#include <string.h>
+
 #include "unwind/x86_call.h"
 
 /* How far ahead is looked, in instructions; handlers end sooner, other functions return. */
 #define AHEAD_STEPS 200
 
-#define IRET 0xcf
+#define IRET	0xcf
+#define SYSCALL 0x05 /* of the second map */
+#define MOV_EAX 0xb8
+
+/* Xen's hypercall for what iret does (xen/include/public/xen.h). */
+#define HYPERCALL_IRET 23
 
 /* RFLAGS (SDM vol. 3, 2.3): bit 1 is always set, these never. */
 #define FLAGS_SET   0x2u
@@ -19,6 +26,7 @@ struct ahead {
 	int64_t loaded_from; /* where, from the first sp */
 	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
 	int64_t fp_at; /* FP_POPPED: from where, from the same point as sp */
+	int64_t eax;   /* the number that was loaded last, as for a hypercall; 0: none */
 };
 
 static bool moves_fp_from_stack(const struct x86_insn *insn)
@@ -92,6 +100,26 @@ static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
 	       bytes[7] == 0x82;
 }
 
+/* The same stub, in the middle of other code: Linux has it where it returns. */
+static bool is_iret_hypercall(const struct ahead *ahead, const struct x86_insn *insn, unsigned word)
+{
+	return word == 8 && insn->map == X86_MAP_0F && insn->opcode == SYSCALL &&
+	       ahead->eax == HYPERCALL_IRET;
+}
+
+/*
+ * Is this where Xen enters a PV kernel on x86-64? It has pushed rcx and r11
+ * above the frame, and they are popped first.
+ */
+static bool is_pv_entry(struct code_reader *reader, uint64_t va, unsigned word)
+{
+	static const uint8_t pops[] = {0x59, 0x41, 0x5b};
+	size_t n;
+	const uint8_t *bytes = code_at(reader, va, &n);
+
+	return word == 8 && n >= sizeof(pops) && !memcmp(bytes, pops, sizeof(pops));
+}
+
 /*
  * The frame stands at `frame`, counted as sp is: fills in the row. 32-bit code
  * that interrupts its like has no stack pointer pushed, its stack goes on
@@ -130,6 +158,10 @@ void x86_trap_ahead(struct code_reader *reader, uint64_t va, uint64_t end, unsig
 	struct ahead ahead = {0};
 
 	*row = (struct row){.kind = ROW_NONE};
+	if (is_pv_entry(reader, va, word)) {
+		found(&ahead, 16, word, row);
+		return;
+	}
 	for (unsigned i = 0; i < AHEAD_STEPS && *steps; i++, --*steps) {
 		struct x86_insn insn;
 		struct x86_effect effect;
@@ -148,6 +180,13 @@ void x86_trap_ahead(struct code_reader *reader, uint64_t va, uint64_t end, unsig
 				found(&ahead, ahead.sp, word, row);
 			return;
 		}
+		if (is_iret_hypercall(&ahead, &insn, word)) {
+			/* rax, r11, rcx and flags */
+			found(&ahead, ahead.sp + 32, word, row);
+			return;
+		}
+		if (insn.map == X86_MAP_ONE && insn.opcode == MOV_EAX && !insn.extra)
+			ahead.eax = insn.imm;
 		if (effect.op == X86_JUMP_INDIRECT)
 			return;
 		if (effect.op != X86_JUMP) {
