@@ -80,10 +80,10 @@ static struct error *look_once(struct glance_taken *taken, struct target *target
 	struct error *err;
 
 	priority_raise(&priority);
-	err = look_take(taken->look, tick);
+	err = look_take(taken->look, 0, tick);
 	for (unsigned looks = 1; !err && !tick->n && looks < LOOKS_MOST; looks++) {
 		clock_sleep_until(clock_now_ns() + NAP_NS);
-		err = look_take(taken->look, tick);
+		err = look_take(taken->look, 0, tick);
 	}
 	priority_restore(&priority);
 	taken->glance.unix_ns = clock_unix_ns();

@@ -246,15 +246,17 @@ static struct error *settle(struct look *look)
 }
 
 /* Takes the sample again, within reason, while stacks turn out to be deeper than expected. */
-struct error *look_take(struct look *look, struct tick *tick)
+struct error *look_take(struct look *look, uint64_t now_ns, struct tick *tick)
 {
 	uint64_t stolen = 0;
 
 	look->settle_ns = 0;
 	for (unsigned deeper_takes = 0;; deeper_takes++) {
-		struct error *err = look->target->ops->sample(look->target, look->sample);
+		struct error *err;
 		bool deeper = false;
 
+		look->sample->now_ns = deeper_takes ? 0 : now_ns;
+		err = look->target->ops->sample(look->target, look->sample);
 		if (err)
 			return err;
 		unwinder_ration(look->unwinder, look->sample->time_ns);

@@ -18,11 +18,12 @@ struct error *look_new(struct target *target, struct stacks *stacks,
 void look_free(struct look *look);
 
 /*
+ * A look at `now_ns`, CLOCK_MONOTONIC, just read; 0: it was not.
  * Fills in the tick but for its weight: time_ns is CLOCK_MONOTONIC, paused_ns
  * holds the pauses of all takes, entries are valid until the next look. Errors
  * are those of the target's sample(), and of a lack of memory.
  */
-struct error *look_take(struct look *look, struct tick *tick);
+struct error *look_take(struct look *look, uint64_t now_ns, struct tick *tick);
 
 /* The sample that the last look_take ended with; valid until the next. */
 const struct sample *look_sample(const struct look *look);

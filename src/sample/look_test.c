@@ -171,7 +171,7 @@ static unsigned look(struct fixture *f, struct tick_entry *entry)
 	unsigned before = f->fake.takes;
 	struct tick tick;
 
-	assert_null(look_take(f->look, &tick));
+	assert_null(look_take(f->look, 0, &tick));
 	assert_int_equal(tick.n, 1);
 	*entry = tick.entries[0];
 	return f->fake.takes - before;

@@ -195,7 +195,7 @@ static void go_on(struct run *run, unsigned long ticks)
 	while (ticks--) {
 		struct tick tick;
 
-		assert_null(look_take(run->look, &tick));
+		assert_null(look_take(run->look, 0, &tick));
 		tick.weight_ns = TICK_NS;
 		run->cut[tick.entries[0].end]++;
 		assert_null(recording_tick(run->writer, &tick));

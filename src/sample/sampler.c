@@ -139,7 +139,7 @@ static struct error *one_tick(struct sampler *s)
 	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns(), taken, periods;
 	struct error *err;
 
-	err = look_take(s->look, &tick);
+	err = look_take(s->look, began, &tick);
 	/* Looking for images is no sampling, and at the beginning there may be much to find. */
 	began += look_settle_ns(s->look);
 	if (!s->result->ticks) {

@@ -84,6 +84,8 @@ struct vcpu_sample {
 struct sample {
 	/* In: rather than stop the guest for longer, stacks are given up; 0: no bound. */
 	uint64_t max_pause_ns;
+	/* In: CLOCK_MONOTONIC, if it was read just now; 0: it was not. */
+	uint64_t now_ns;
 	uint64_t time_ns; /* CLOCK_MONOTONIC, when the guest was read */
 	/* From entering the pause to leaving the unpause, the last take only; 0: none was needed. */
 	uint64_t paused_ns;

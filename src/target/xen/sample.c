@@ -116,16 +116,17 @@ static int map_ahead(struct xen_target *xt, const struct sample *sample)
 	return rc;
 }
 
-static int read_all(struct xen_target *xt, struct sample *sample)
+/* `now_ns`: the time, if it was read just now; else 0. */
+static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_ns)
 {
 	const bool pause = xt->vcpus.running || xt->base.always_pause;
 	bool torn = false;
 	int rc;
 
 	xen_vcpus_expect(&xt->vcpus, sample);
-	sample->time_ns = clock_now_ns();
 	if (pause)
 		return read_paused(xt, sample, true);
+	sample->time_ns = now_ns ? now_ns : clock_now_ns();
 	rc = read_running(xt, sample, &torn);
 	if (rc || !torn)
 		return rc;
@@ -158,6 +159,7 @@ struct error *xen_failed(const struct xen_target *xt, int rc)
 struct error *xen_sample(struct target *target, struct sample *sample)
 {
 	struct xen_target *xt = (struct xen_target *)target;
+	const uint64_t now_ns = xt->mapped_ahead ? sample->now_ns : 0;
 	int rc = 0;
 
 	sample->retakes = 0;
@@ -167,7 +169,7 @@ struct error *xen_sample(struct target *target, struct sample *sample)
 		rc = map_ahead(xt, sample);
 	xt->mapped_ahead = true;
 	if (!rc)
-		rc = read_all(xt, sample);
+		rc = read_all(xt, sample, now_ns);
 	if (rc)
 		return xen_failed(xt, rc);
 	xen_finish(xt, sample);

@@ -207,6 +207,7 @@ int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem 
 	uint64_t start = clock_now_ns();
 	int rc, gone;
 
+	sample->time_ns = start;
 	if (sample->max_pause_ns)
 		fit_in(xt, sample, start);
 	guard_set(xt->guard_page, GUARD_MAYBE);
@@ -222,7 +223,6 @@ int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem 
 	/* Should this ever fail, the guard tries once more when we end. */
 	if (!gone || gone == -ESRCH)
 		guard_set(xt->guard_page, GUARD_RUNNING);
-	sample->time_ns = start;
 	sample->paused_ns = clock_now_ns() - start;
 	if (sample->max_pause_ns)
 		adapt_fit(xt, sample);

@@ -63,7 +63,7 @@ static struct error *take_look(void *state, struct taken *out)
 	struct tick tick = {0};
 	uint32_t ran = 0;
 	uint64_t start = clock_now_ns();
-	struct error *err = look_take(product->look, &tick);
+	struct error *err = look_take(product->look, start, &tick);
 
 	out->whole_ns = clock_now_ns() - start;
 	out->paused_ns = tick.paused_ns;

@@ -26,7 +26,7 @@ static struct error *look_often(struct look *look, unsigned long n, struct histo
 		uint64_t start = clock_now_ns();
 		struct tick tick;
 
-		err = look_take(look, &tick);
+		err = look_take(look, 0, &tick);
 		if (!err && i >= WARM_UP) {
 			histogram_add(paused, tick.paused_ns);
 			histogram_add(whole, clock_now_ns() - start);
