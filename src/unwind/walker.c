@@ -251,10 +251,39 @@ static bool climb(struct walk *walk, struct frame *frames)
 	return false;
 }
 
+/* Member by member: clearing the whole of it at once takes longer than a short walk. */
+static void walk_begin(struct walk *walk, const struct unwind_input *in, struct unwind_result *out)
+{
+	const struct regs *regs = in->regs;
+
+	walk->in = in;
+	walk->out = out;
+	walk->stack = in->stack;
+	walk->word = regs->word;
+	walk->at = (struct place){.addr = regs->pc,
+				  .sp = in->stack->va,
+				  .fp = regs->fp,
+				  .kind = FRAME_PC,
+				  .first = true,
+				  .exact = (regs->sp & (walk->word - 1)) == 0,
+				  .fp_known = true};
+	walk->site = (struct standing){0};
+	walk->table = (struct tabled){0};
+	walk->trap = (struct row){0};
+	walk->readable = false;
+	walk->beyond = false;
+	walk->elsewhere = 0;
+	walk->visited = 0;
+	walk->missed = false;
+	walk->memo = NULL;
+	walk->common = 0;
+	walk->top = 0;
+}
+
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)
 {
 	const struct regs *regs = in->regs;
-	struct walk walk = {.in = in, .out = out, .stack = in->stack, .word = regs->word};
+	struct walk walk;
 
 	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
 	*out = (struct unwind_result){.n = 1, .end = UNWIND_NO_STACK};
@@ -272,13 +301,7 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 	}
 	if (in->unwinder)
 		site_begin(in->unwinder, in);
-	walk.at = (struct place){.addr = regs->pc,
-				 .sp = in->stack->va,
-				 .fp = regs->fp,
-				 .kind = FRAME_PC,
-				 .first = true,
-				 .exact = regs->sp % walk.word == 0,
-				 .fp_known = true};
+	walk_begin(&walk, in, out);
 	memo_begin(&walk);
 	if (walk.memo)
 		memo_note(&walk, 0);

@@ -304,26 +304,40 @@ static int undo_batch(struct xen_if *xi, const struct xen_batch *batch, int rc)
 	return rc;
 }
 
+static void take_state(const struct xen_domctl *state, struct xen_vcpu *vcpu)
+{
+	const struct xen_domctl_getvcpuinfo *info = &state->u.getvcpuinfo;
+
+	vcpu->online = info->online;
+	vcpu->running = info->running;
+	vcpu->blocked = info->blocked;
+	vcpu->cpu_ns = info->cpu_time;
+}
+
+/* What a multicall costs by itself is a tenth of a call. */
+static int ask_one_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpus)
+{
+	int rc = domctl(xi, &xi->states[id]);
+
+	if (!rc)
+		take_state(&xi->states[id], &vcpus[id]);
+	return rc;
+}
+
 int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus)
 {
 	const multicall_entry_t *entry = xi->batch;
-	uint32_t calls = fill_batch(xi, batch);
+	uint32_t calls;
 
-	/* What a multicall costs by itself is a tenth of a call. */
-	if (calls == 1)
-		xi->batch->result = (unsigned long)domctl(xi, (void *)xi->batch->args[0]);
-	else if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, calls) < 0)
+	if (batch->n_states == 1 && !batch->n_contexts && !batch->pause)
+		return ask_one_state(xi, batch->states[0], vcpus);
+	calls = fill_batch(xi, batch);
+	if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, calls) < 0)
 		return undo_batch(xi, batch, -errno);
 	for (uint32_t i = 0; i < batch->n_states; i++, entry++) {
-		const uint32_t id = batch->states[i];
-		const struct xen_domctl_getvcpuinfo *info = &xi->states[id].u.getvcpuinfo;
-
 		if (entry->result)
 			return undo_batch(xi, batch, (int)entry->result);
-		vcpus[id].online = info->online;
-		vcpus[id].running = info->running;
-		vcpus[id].blocked = info->blocked;
-		vcpus[id].cpu_ns = info->cpu_time;
+		take_state(&xi->states[batch->states[i]], &vcpus[batch->states[i]]);
 	}
 	if (batch->pause && (entry++)->result)
 		return (int)entry[-1].result;
