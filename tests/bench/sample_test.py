@@ -17,13 +17,13 @@ sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "rig" / "lib")]
 from sampling import limits, measure, picture, render  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
-NUMBERS = ("paused", "whole", "floor", "classic", "libxc", "xenctx")
+NUMBERS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
 ROUNDS = 40
 
 
 def row(**values):
     return {"guest": "pv", "vcpus": 1, "frames": 8, "unwind": "auto", "unit": "icount_us", "paused": 10, "whole": 12, "floor": 10,
-            "classic": 20, "libxc": 50, "xenctx": 9000, "way": "pause", "busy": 1, "calls": 11, "unpaused": 1.0,
+            "classic": 20, "libxc": 50, "xenctx": 9000, "way": "pause", "busy": 1, "calls": 11, "single": 13, "unpaused": 1.0,
             "steps": dict.fromkeys(render.STEPS, 1.0)} | values
 
 

@@ -61,7 +61,8 @@ def vcpus(rows):
         for unit, bound in (("icount_us", 0.90), ("2cpu_us", 0.70)):
             row = find(rows, guest=guest, vcpus=4, busy=4, frames=8, unwind="auto", unit=unit, way="pause")
             if row:
-                yield Limit(f"{guest.upper()}, {unit}: paused, 4 busy vCPUs / one call each", row["paused"] / row["calls"], bound)
+                yield Limit(f"{guest.upper()}, {unit}: paused, 4 busy vCPUs / the same by one call each", row["paused"] / row["single"], bound)
+                yield Limit(f"{guest.upper()}, {unit}: paused, 4 busy vCPUs / bare calls, nothing read", row["paused"] / row["calls"], bound)
         of = {"guest": guest, "frames": 8, "unwind": "auto", "unit": "icount_us", "way": "auto"}
         few, many = find(rows, vcpus=2, busy=2, **of), find(rows, vcpus=32, busy=2, **of)
         one, four = find(rows, vcpus=1, busy=1, **of), find(rows, vcpus=4, busy=4, **of)

@@ -136,7 +136,7 @@ def rows_of(bench, setting, costs, classic):
                "unit": bench.machine.unit, "paused": pick(costs[way]["paused"]), "whole": pick(costs[way]["whole"]),
                "floor": pick(costs["floor"]["whole"]), "classic": pick(classic["classic"]["whole"]),
                "libxc": pick(classic["libxc"]["whole"]), "xenctx": pick(costs["xenctx"]["whole"]),
-               "way": way, "busy": setting.busy, "calls": pick(costs["calls"]["whole"]),
+               "way": way, "busy": setting.busy, "calls": pick(costs["calls"]["whole"]), "single": pick(costs["single"]["paused"]),
                "frames_seen": costs[way]["frames"], "unpaused": costs[way]["unpaused"],
                "whole_p99": costs[way]["whole"]["p99"], "samples": costs[way]["n"]}
         if "floor_context" in costs:

@@ -5,6 +5,7 @@
 #include "profile/stacks.h"
 #include "sample/look.h"
 #include "sample/settle.h"
+#include "single.h"
 #include "target/target.h"
 #include "way.h"
 
@@ -99,6 +100,16 @@ static struct error *open_pause(const struct bench_guest *guest, void **state)
 	return open_look(guest, true, state);
 }
 
+static struct error *take_singly(void *state, struct taken *out)
+{
+	struct error *err;
+
+	single_calls(true);
+	err = take_look(state, out);
+	single_calls(false);
+	return err;
+}
+
 static struct error *open_unread(const struct bench_guest *guest, void **state)
 {
 	struct error *err = open_target(guest, true, state);
@@ -183,6 +194,10 @@ const struct way way_pause = {.name = "pause",
 			      .open = open_pause,
 			      .take = take_look,
 			      .close = close_product};
+const struct way way_single = {.name = "single",
+			       .open = open_pause,
+			       .take = take_singly,
+			       .close = close_product};
 const struct way way_unread = {.name = "unread",
 			       .open = open_unread,
 			       .take = take_unread,

@@ -4,7 +4,7 @@
 from .limits import limits
 
 UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima"}
-COSTS = ("paused", "whole", "floor", "classic", "libxc", "xenctx")
+COSTS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
 STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind", "intern")
 WORK_ON = {"icount": "one CPU", "2cpu": "two CPUs"}
 

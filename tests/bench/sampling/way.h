@@ -65,10 +65,11 @@ extern const struct way way_xenctx;
 
 /*
  * uniprof's sample with all that belongs to it, as it does by default, and
- * pausing the guest for each; "unread" pauses, and copies and unwinds nothing
+ * pausing the guest for each; "single" does the latter with one call for each
+ * step instead of a multicall; "unread" pauses, and copies and unwinds nothing
  * (product.c).
  */
-extern const struct way way_auto, way_pause, way_unread;
+extern const struct way way_auto, way_pause, way_single, way_unread;
 
 /* Putting a stack of as many frames into the stack store (product.c). */
 extern const struct way way_intern;
