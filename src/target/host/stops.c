@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "target/host/thread_time.h"
 #include "target/vcpu_state.h"
 
 /*
@@ -20,6 +19,8 @@ struct stops_seen {
 	pid_t tid;
 	struct thread_time time;
 	uint64_t read_ns;
+	bool stopped; /* it was stopped for that */
+	bool on_cpu;  /* it was not, and was on a CPU: it runs on */
 };
 
 struct error *stops_new(struct stops *stops)
@@ -38,11 +39,11 @@ void stops_free(struct stops *stops)
 static bool still_holds(const struct stops_seen *seen, const struct thread_time *time,
 			bool runnable, uint64_t now_ns)
 {
-	if (!time->known || !seen->time.known)
+	if (!time->known || !seen->time.known || seen->on_cpu)
 		return false;
 	if (time->slices == seen->time.slices && time->cpu_ns == seen->time.cpu_ns)
 		return true;
-	return !runnable && time->slices == seen->time.slices + 1 &&
+	return seen->stopped && !runnable && time->slices == seen->time.slices + 1 &&
 	       time->cpu_ns - seen->time.cpu_ns < BACK_TO_SLEEP_NS &&
 	       now_ns - seen->read_ns < SLEEPER_NS;
 }
@@ -73,7 +74,8 @@ static void keep_account(struct vcpu_sample *vcpu, struct stops_seen *seen,
 			 const struct thread_time *time, bool runnable, int64_t usual_ns)
 {
 	const struct vcpu_load load = {.cpu_ns = time->cpu_ns,
-				       .running = runnable && (!vcpu->held || !time->known),
+				       .running = seen->on_cpu ||
+						  (runnable && (!vcpu->held || !time->known)),
 				       .blocked = !runnable};
 
 	vcpu->ran_ns = vcpu->held ? time->cpu_ns - vcpu->cpu_ns : 0;
@@ -104,11 +106,47 @@ static void read_stopped(struct stops *stops, uint32_t i, struct sample *sample,
 	thread_time(thread, &time);
 	thread_go(&stops->threads, thread);
 	stops->seen[i].read_ns = clock_now_ns();
+	stops->seen[i].stopped = true;
+	stops->seen[i].on_cpu = false;
 	sample->paused_ns += stops->seen[i].read_ns - began;
 	if (got)
 		keep_account(vcpu, &stops->seen[i], &time, runnable, usual_ns);
 	else
 		could_not_stop(thread, vcpu, runnable);
+}
+
+/*
+ * The scheduler counts the time of a thread that is on a CPU every few
+ * milliseconds only; of one that has not left it since, we know better.
+ */
+static void correct_time(const struct stops_seen *seen, const struct vcpu_sample *vcpu,
+			 uint64_t now_ns, struct thread_time *time)
+{
+	uint64_t least = vcpu->held ? vcpu->cpu_ns : 0;
+
+	if (vcpu->held && seen->on_cpu && seen->time.slices == time->slices)
+		least += now_ns - seen->read_ns;
+	if (time->cpu_ns < least)
+		time->cpu_ns = least;
+}
+
+static bool peek(struct stops *stops, uint32_t i, struct vcpu_sample *vcpu,
+		 const struct thread_time *before, bool runnable, int64_t usual_ns)
+{
+	struct stops_seen *seen = &stops->seen[i];
+	struct thread_time time = *before;
+	uint64_t now_ns;
+	bool on_cpu;
+
+	if (!stops->peek || !stops->peek(stops->ctx, i, vcpu, &time, &on_cpu))
+		return false;
+	now_ns = clock_now_ns();
+	correct_time(seen, vcpu, now_ns, &time);
+	seen->read_ns = now_ns;
+	seen->stopped = false;
+	seen->on_cpu = on_cpu;
+	keep_account(vcpu, seen, &time, runnable, usual_ns);
+	return true;
 }
 
 static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, int64_t usual_ns)
@@ -136,6 +174,8 @@ static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, i
 		vcpu->same = true;
 		vcpu->state = runnable ? VCPU_RUNNABLE : VCPU_BLOCKED;
 		vcpu->ran_ns = 0;
+	} else if (peek(stops, i, vcpu, &time, runnable, usual_ns)) {
+		return;
 	} else if (letter == UNINTERRUPTIBLE) {
 		could_not_stop(thread, vcpu, false);
 	} else {

@@ -8,6 +8,7 @@
  * is stopped. A thread that has slept since it was last read is left asleep.
  */
 
+#include "target/host/thread_time.h"
 #include "target/host/threads.h"
 
 struct stops_seen;
@@ -20,6 +21,13 @@ struct stops {
 	 * then, 0: when they are done.
 	 */
 	bool (*read)(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
+	/*
+	 * The same without stopping it; false: it has to be stopped. *time: what
+	 * the thread had done when it was looked at, and then, when it was read.
+	 * *on_cpu: it was on a CPU then. NULL: threads are always stopped.
+	 */
+	bool (*peek)(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		     bool *on_cpu);
 	void *ctx;
 	struct stops_seen *seen; /* of each thread */
 };
