@@ -11,6 +11,7 @@
 #include "output/disassemble.h"
 #include "symbol/debuginfod.h"
 #include "symbol/demangle.h"
+#include "target/kvm/unpaused.h"
 #include "target/target.h"
 #include "top/screen.h"
 
@@ -23,9 +24,9 @@ static const struct verb *const verbs[] = {
 
 static void print_version(void)
 {
-	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
-	       privilege_feature, seccomp_feature, demangle_feature, disassembler_feature,
-	       screen_feature, debuginfod_feature);
+	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
+	       unpaused_feature, privilege_feature, seccomp_feature, demangle_feature,
+	       disassembler_feature, screen_feature, debuginfod_feature);
 }
 
 static void print_help(FILE *out)

@@ -52,7 +52,7 @@ enum isa {
  */
 struct regs {
 	uint64_t pc, sp, fp;
-	uint64_t flags; /* RFLAGS, PSTATE */
+	uint64_t flags; /* RFLAGS, PSTATE; 0 of a target that cannot tell */
 	uint64_t gp[32];
 	uint32_t gp_valid; /* bit n: gp[n] was read */
 	uint8_t word;	   /* bytes in a word of the interrupted code: 8 or 4 */

@@ -2,6 +2,7 @@
 #include "base/seccomp_rules.h"
 
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -60,6 +61,9 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETREGSET),
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETEVENTMSG),
 	ALLOW(TRACER, rt_sigtimedwait),
+	/* Asks for a perf event that is open, and waits for what comes of it (target/kvm/unpaused.c). */
+	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_REFRESH),
+	ALLOW(TRACER, epoll_wait),
 
 	ALLOW(SAMPLER, clock_nanosleep),
 	ALLOW(SAMPLER, nanosleep),

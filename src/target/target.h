@@ -36,7 +36,7 @@ struct target_info {
 	char name[256];	  /* the guest's own name; "" if it has none */
 	char id[32];	  /* "7" */
 	char type[16];	  /* "pv", "pvh", "hvm", "replay" */
-	char host[128];	  /* "Xen 4.17, libxencall" */
+	char host[256];	  /* "Xen 4.17, libxencall" */
 	char image[4096]; /* path of the ELF that the guest was started from, if known; else "" */
 	const struct arch *arch;
 	uint32_t vcpus; /* valid ids are 0 to vcpus - 1; some may be off-line */

@@ -87,6 +87,7 @@ def host_lane():
                  env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
         python_test("tests/vmm/process_test.py", "process"),
         python_test("tests/vmm/kvm_test.py", "kvm"),
+        python_test("tests/vmm/unpaused_test.py", "unpaused"),
         python_test("tests/vmm/qemu_test.py", "qemu"),
         python_test("tests/vmm/core_test.py", "qemu-core"),
         python_test("tests/builds_test.py"),

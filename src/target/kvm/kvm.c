@@ -13,38 +13,25 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/guest_ram.h"
 #include "target/host/memory.h"
 #include "target/host/monitor.h"
 #include "target/host/proc.h"
-#include "target/host/stops.h"
-#include "target/kvm/layout.h"
-#include "target/kvm/run_page.h"
+#include "target/kvm/kvm.h"
 #include "target/vcpu_copy.h"
 #include "target/window.h"
 
 /* As long as the guest's memory has not been found: how often, and after what time again. */
 #define TRIES	   40
 #define TRY_NS	   50000000u
+#define AT_OPEN_NS 1000000000u
 #define VCPUS_SEEN 64
-
-struct kvm {
-	struct target base;
-	struct stops stops;
-	struct kvm_vcpus vcpus;
-	struct kvm_pages pages;
-	struct guard *guard;
-	int memory;
-	struct layout *layout;
-	struct guest_ram *ram;
-	unsigned tries;
-	uint64_t try_ns;
-};
 
 static void kvm_close(struct target *target)
 {
 	struct kvm *kvm = (struct kvm *)target;
 
+	unpaused_free(kvm->unpaused);
+	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
 	guard_stop(kvm->guard);
 	kvm_vcpus_free(&kvm->vcpus);
@@ -57,23 +44,51 @@ static void kvm_close(struct target *target)
 	free(kvm);
 }
 
+bool kvm_read_stopped(struct kvm *kvm, uint32_t i, struct x86_regs *all, struct vcpu_sample *vcpu)
+{
+	const struct physmem mem = {guest_ram_frame, kvm->ram};
+
+	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, all))
+		return false;
+	x86_regs_take(all, &vcpu->regs);
+	guest_ram_forget(kvm->ram);
+	vcpu_copy_stacks(&arch_x86_64, &mem, vcpu);
+	return true;
+}
+
 /* The bound on a pause is kept by the number of frames: there is no clock in a page walk. */
 static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
 	struct kvm *kvm = ctx;
-	const struct physmem mem = {guest_ram_frame, kvm->ram};
+	struct x86_regs all;
 
-	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, &vcpu->regs))
+	if (!kvm_read_stopped(kvm, i, &all, vcpu))
 		return false;
-	guest_ram_forget(kvm->ram);
-	vcpu_copy_stacks(kvm->base.info.arch, &mem, vcpu);
+	if (kvm->unpaused)
+		unpaused_told(kvm->unpaused, i, &all);
 	return true;
+}
+
+/* Without stopping vCPUs, where that can be and proves right; once the guest's memory is known. */
+static void choose_way(struct kvm *kvm)
+{
+	struct target_info *info = &kvm->base.info;
+	struct utsname kernel;
+
+	if (!guest_ram_map(kvm->ram)->n || uname(&kernel))
+		return;
+	if (!kvm->why_stopped)
+		kvm->why_stopped = kvm_prove(kvm);
+	if (kvm->why_stopped)
+		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, ptrace (not BPF: %s)",
+			 kernel.release, kvm->why_stopped->text);
+	else
+		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, BPF", kernel.release);
 }
 
 static void describe(pid_t pid, struct kvm *kvm)
 {
 	struct target_info *info = &kvm->base.info;
-	struct utsname kernel;
 
 	monitor_name(pid, info->name, sizeof(info->name));
 	monitor_image(pid, info->image, sizeof(info->image));
@@ -81,8 +96,6 @@ static void describe(pid_t pid, struct kvm *kvm)
 	snprintf(info->type, sizeof(info->type), "kvm");
 	info->arch = &arch_x86_64;
 	info->vcpus = kvm->vcpus.n;
-	if (!uname(&kernel))
-		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, ptrace", kernel.release);
 }
 
 /* Tells KVM to leave registers, and starts who will tell it back. */
@@ -130,28 +143,6 @@ static struct error *attach(struct kvm *kvm, pid_t pid)
 	return err;
 }
 
-static struct error *kvm_open(const char *name, struct target **out)
-{
-	struct kvm *kvm = calloc(1, sizeof(*kvm));
-	struct error *err;
-	pid_t pid;
-
-	if (!kvm)
-		return error_no_memory();
-	kvm->base.ops = &target_kvm;
-	kvm->base.role = SECCOMP_TRACER;
-	kvm->memory = -1;
-	kvm->pages.memory = -1;
-	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
-	if (!err)
-		err = attach(kvm, pid);
-	if (err)
-		kvm_close(&kvm->base);
-	else
-		*out = &kvm->base;
-	return err;
-}
-
 /*
  * The registers are here, the guest runs. A guest that has just begun may have
  * nothing yet that could prove anything: so it is tried again for a while.
@@ -173,6 +164,53 @@ static void find_memory(struct kvm *kvm, const struct sample *sample)
 	layout_find(kvm->layout, kvm->ram, regs, n);
 }
 
+/* Samples until the memory is found; what is sampled is thrown away. */
+static struct error *find_memory_now(struct kvm *kvm)
+{
+	const uint64_t until_ns = clock_now_ns() + AT_OPEN_NS;
+	struct sample *sample;
+	struct error *err = sample_new(kvm->vcpus.n, FRAME_SIZE, &sample);
+
+	if (err)
+		return err;
+	while (!err && !guest_ram_map(kvm->ram)->n && clock_now_ns() < until_ns) {
+		err = stops_sample(&kvm->stops, sample);
+		if (!err)
+			find_memory(kvm, sample);
+		threads_wait(&kvm->stops.threads, clock_now_ns() + TRY_NS);
+	}
+	sample_free(sample);
+	return err;
+}
+
+static struct error *kvm_open(const char *name, struct target **out)
+{
+	struct kvm *kvm = calloc(1, sizeof(*kvm));
+	struct error *err;
+	pid_t pid;
+
+	if (!kvm)
+		return error_no_memory();
+	kvm->base.ops = &target_kvm;
+	kvm->base.role = SECCOMP_TRACER;
+	kvm->memory = -1;
+	kvm->pages.memory = -1;
+	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
+	if (!err)
+		err = attach(kvm, pid);
+	if (!err)
+		kvm->why_stopped = unpaused_new(&kvm->vcpus, kvm->memory, &kvm->unpaused);
+	if (!err)
+		err = find_memory_now(kvm);
+	if (!err)
+		choose_way(kvm);
+	if (err)
+		kvm_close(&kvm->base);
+	else
+		*out = &kvm->base;
+	return err;
+}
+
 /* Without the guest's memory, a profile would be of program counters alone. */
 static struct error *without_memory(const struct kvm *kvm)
 {
@@ -184,20 +222,27 @@ static struct error *without_memory(const struct kvm *kvm)
 			 kvm->base.info.id);
 }
 
+static struct error *sample_now(struct kvm *kvm, struct sample *sample)
+{
+	kvm->stops.peek = kvm->why_stopped || kvm->base.always_pause ? NULL : kvm_peek;
+	return stops_sample(&kvm->stops, sample);
+}
+
 static struct error *kvm_sample(struct target *target, struct sample *sample)
 {
 	struct kvm *kvm = (struct kvm *)target;
-	struct error *err = stops_sample(&kvm->stops, sample);
+	struct error *err = sample_now(kvm, sample);
 
 	if (err || guest_ram_map(kvm->ram)->n)
 		return err;
 	find_memory(kvm, sample);
 	if (!guest_ram_map(kvm->ram)->n)
 		return without_memory(kvm);
+	choose_way(kvm);
 	/* What was read before had no stacks. */
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		sample->vcpu[i].held = false;
-	return stops_sample(&kvm->stops, sample);
+	return sample_now(kvm, sample);
 }
 
 static enum target_life kvm_life(struct target *target)

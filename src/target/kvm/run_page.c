@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arch/x86_regs.h"
 #include "target/host/memory.h"
 
 #define WANTED (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS)
@@ -87,9 +86,9 @@ static void undo(void *ctx, enum guard_phase phase)
 
 const struct guard_ops kvm_pages_guard = {.keeps = keeps, .prepare = prepare, .undo = undo};
 
-static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, struct regs *out)
+static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, struct x86_regs *out)
 {
-	const struct x86_regs all = {
+	*out = (struct x86_regs){
 		.gp = {regs->rax, regs->rcx, regs->rdx, regs->rbx, regs->rsp, regs->rbp, regs->rsi,
 		       regs->rdi, regs->r8, regs->r9, regs->r10, regs->r11, regs->r12, regs->r13,
 		       regs->r14, regs->r15},
@@ -104,11 +103,9 @@ static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, str
 		.cs_long = sregs->cs.l,
 		.cpl = sregs->ss.dpl,
 	};
-
-	x86_regs_take(&all, out);
 }
 
-bool kvm_page_read(int memory, uint64_t run, struct regs *regs)
+bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 {
 	struct {
 		struct kvm_regs regs;

@@ -9,6 +9,7 @@
  * stopped. No code is run in the monitor, and nothing of the guest is changed.
  */
 
+#include "arch/x86_regs.h"
 #include "target/guard.h"
 #include "target/kvm/vcpus.h"
 
@@ -38,6 +39,6 @@ struct error *kvm_pages_tell(const struct kvm_pages *pages);
 extern const struct guard_ops kvm_pages_guard;
 
 /* Reads what KVM has left; false if it has not left anything yet. `memory` is for reading. */
-bool kvm_page_read(int memory, uint64_t run, struct regs *regs);
+bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs);
 
 #endif

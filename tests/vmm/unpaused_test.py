@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Guests of KVM that are read by BPF: nothing of them is ever stopped for a sample, and the shares are true."""
+
+import os
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+import kvm_test
+from hostcase import UNIPROF
+
+# Of samples on a machine that is busy with other things, some find a vCPU neither on a CPU nor off it for as long as they wait.
+MOST_STOPPED = 0.01
+
+
+def bpf_works():
+    """Why not, or None."""
+    if "with BPF" not in subprocess.run([UNIPROF, "-V"], stdout=subprocess.PIPE, check=True).stdout.decode():
+        return "this uniprof is built without BPF"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "this machine's kernel does not tell its types (BTF)"
+    if os.geteuid():
+        return "BPF takes root"
+    return None
+
+
+class UnpausedCase(kvm_test.KvmCase):
+    def setUp(self):
+        super().setUp()
+        if why := bpf_works():
+            self.skipTest(why)
+
+    def check_way(self, recording):
+        """That is what this machine can: nothing else may keep uniprof from it."""
+        head = self.head(recording)
+        if "KVM leaves registers in this kind of processor" in head["guest"]["host"]:
+            self.skipTest(head["guest"]["host"])
+        self.assertRegex(head["guest"]["host"], r"^KVM on Linux \S+, BPF$")
+        stopped = head["looks"]["count"] - head["paused"]["looks_without"]
+        self.assertLessEqual(stopped, MOST_STOPPED * head["looks"]["count"])
+
+
+class Profiles(UnpausedCase):
+    def profile(self, guest, *arguments):
+        monitor = self.monitor(*arguments, guest=guest)
+        draws = self.record_enough(f"kvm:{monitor.pid}", "-F", 500)
+        self.check_way("out.uniprof")
+        self.check(draws)
+        self.goes_on(monitor)
+
+    def test_frame_pointers(self):
+        self.profile("spinner-fp")
+
+    def test_unwind_tables(self):
+        self.profile("spinner-nofp")
+
+    def test_several_vcpus(self):
+        self.profile("spinner-nofp", "3")
+
+    def test_no_thread_is_put_on_a_cpu_or_off_it_for_a_sample(self):
+        """A thread that is stopped leaves KVM_RUN, as the monitor counts."""
+        monitor = self.monitor()
+        profiler = self.profiler(monitor)
+        self.wait_for(lambda: (self.scratch / "out.uniprof").exists() and (self.scratch / "out.uniprof").stat().st_size, "nothing is recorded")
+        before = self.progress(monitor)
+        self.wait_for(lambda: self.progress(monitor)[kvm_test.WORK] > before[kvm_test.WORK] + 1000, "the guest does not go on")
+        self.assertIsNone(profiler.poll())
+        self.assertLessEqual(self.progress(monitor)[1] - before[1], 2)
+
+
+@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
+class Microvm(kvm_test.Microvm, UnpausedCase):
+    """The same guests, shares and edges."""
+
+    def profile(self, guest, known):
+        super().profile(guest, known)
+        self.check_way("out.uniprof")
+
+
+class Refusals(UnpausedCase):
+    @unittest.skipUnless(shutil.which("setpriv"), "no setpriv on this machine")
+    def test_without_the_right_to_bpf_vcpus_are_stopped_and_it_says_so(self):
+        monitor = self.monitor()
+        text = subprocess.run(["setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", UNIPROF, "record", "-v", "-F", "500", "-T", "2",
+                               "-o", "out.uniprof", f"kvm:{monitor.pid}"], cwd=self.scratch, check=True, stderr=subprocess.PIPE).stderr.decode()
+        self.assertRegex(text, r"ptrace \(not BPF: .* is refused \(it takes root, or CAP_BPF, CAP_PERFMON\)\)")
+        self.assertGreater(self.head("out.uniprof")["paused"]["total_ns"], 0)
+        for stack in self.folded("out.uniprof", "--state", "running,runnable"):
+            self.assertEqual(stack[0], "start", f"cut short: {stack}")
+
+
+if __name__ == "__main__":
+    unittest.main()
