@@ -15,9 +15,11 @@ import sys
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 INSTRUCTION = r"^\s*[0-9a-f]+:\s+(?:bnd |notrack )?"
-DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>")
+TARGET = r"[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>"
+DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+" + TARGET)
+DIRECT_ARM64 = re.compile(INSTRUCTION + r"(bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\w+, (?:#\d+, )?)?" + TARGET)
 ANYTHING = "*"
-INDIRECT = re.compile(INSTRUCTION + r"l?(?:call|jmp)q?\s+\*")
+INDIRECT = re.compile(INSTRUCTION + r"(?:l?(?:call|jmp)q?\s+\*|blr\s|br\s)")
 
 
 class Code:
@@ -30,13 +32,13 @@ class Code:
             if match := FUNCTION.match(line):
                 current = match[1]
                 self.functions.add(current)
-            elif match := DIRECT.match(line):
+            elif match := DIRECT.match(line) or DIRECT_ARM64.match(line):
                 self._branch(current, match[1], match[2])
             elif INDIRECT.match(line):
                 self.indirect.add(current)
 
     def _branch(self, current, kind, target):
-        if kind == "call":
+        if kind in ("call", "bl"):
             self.calls.add((current, target))
         elif target != current:
             self.jumps.add((current, target))

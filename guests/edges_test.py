@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """edges.py, on code that the compiler here makes."""
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -33,17 +34,44 @@ SOURCE = """
 	.skip 64, 0xcc
 """
 
+SOURCE_A64 = """
+	.text
+	.macro function name
+	.globl \\name
+	.type \\name, @function
+\\name:
+	.endm
+	function top
+	bl middle
+	bl compares
+	ret
+	function middle
+	b.ne other
+	b middle
+	function other
+	cbz x0, other
+	ret
+	function compares
+	tbnz w0, #3, last
+	ret
+	function last
+	ret
+	function dispatch
+	{dispatch}
+	ret
+"""
+
 
 class Edges(unittest.TestCase):
-    def edges(self, dispatch, indirect):
+    def edges(self, dispatch, indirect, source=SOURCE, tools=""):
         with tempfile.TemporaryDirectory() as directory:
             path = lambda name: os.path.join(directory, name)
             with open(path("indirect"), "w", encoding="utf-8") as file:
                 file.write(indirect)
-            subprocess.run(["as", "-o", path("code.o")], check=True, text=True,
-                           input=SOURCE.format(dispatch=dispatch))
-            subprocess.run(["ld", "-e", "top", "-o", path("code"), path("code.o")], check=True)
-            self.result = subprocess.run([os.path.join(HERE, "edges.py"), "--indirect",
+            subprocess.run([f"{tools}as", "-o", path("code.o")], check=True, text=True,
+                           input=source.format(dispatch=dispatch))
+            subprocess.run([f"{tools}ld", "-e", "top", "-o", path("code"), path("code.o")], check=True)
+            self.result = subprocess.run([os.path.join(HERE, "edges.py"), "--objdump", f"{tools}objdump", "--indirect",
                                        path("indirect"), path("code"), path("edges")],
                                       capture_output=True, text=True)
             if self.result.returncode:
@@ -75,6 +103,12 @@ class Edges(unittest.TestCase):
         found = self.edges("call *%rax", "* top\ndispatch page\n* absent\n")
         self.assertEqual([edge for edge in found if edge.endswith(" top")],
                          ["dispatch top", "page top"])
+
+    @unittest.skipUnless(shutil.which("aarch64-linux-gnu-as"), "no assembler for arm64 (binutils-aarch64-linux-gnu)")
+    def test_a64_code_has_its_edges(self):
+        found = self.edges("blr x3", "dispatch last\n", SOURCE_A64, "aarch64-linux-gnu-")
+        self.assertEqual(found, ["dispatch last", "top compares", "top last", "top middle", "top other"])
+        self.assertIsNone(self.edges("br x3", "top last\n", SOURCE_A64, "aarch64-linux-gnu-"))
 
 
 if __name__ == "__main__":

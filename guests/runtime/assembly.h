@@ -25,20 +25,6 @@ name:                           \
 2:	.balign 4;                              \
 	.popsection
 
-/*
- * The outermost frame: no return address, no frame pointer, and CFI that says so.
- * After it, a call leads into C.
- */
-#define OUTERMOST_FRAME         \
-	.cfi_undefined rip;     \
-	pushq $0;               \
-	xorl %ebp, %ebp;        \
-	pushq %rbp;             \
-	movq %rsp, %rbp
-
-/* A null descriptor, 64-bit code, data, 32-bit code. */
-#define GDT_BYTES 32
-
 /* As in guest.h. */
 #define BOOT_STACK_BYTES 0x100000
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a guest program may use. A program is one C file with a `main`; the runtime boots it as a
- * PV or a PVH domU of Xen, or (the PVH image) directly under QEMU, and powers off when main
- * returns. There are no interrupts but those of start_timer, no threads and no allocation: main
+ * PV or a PVH domU of Xen on x86, as a domU of Xen on arm64, or (the PVH image) directly under
+ * QEMU, and powers off when main returns. There are no interrupts but those of start_timer, no threads and no allocation: main
  * owns the boot vCPU.
  */
 #ifndef GUEST_H
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "processor.h"
 
 /*
  * A function that must be seen in a profile under its own name: never inlined, cloned or merged.
@@ -35,27 +37,6 @@ void console_wait(bool wait);
 unsigned long option_number(const char *name, unsigned long otherwise);
 /* Whether the command line holds the word `word`, for instance "crash" or "order=phases". */
 bool option_given(const char *word);
-
-/* The time stamp counter: cheap where the domain runs with tsc_mode="native". */
-static inline uint64_t ticks(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
-/* Divides in place and returns the remainder. The runtime has no library for it on 32 bits. */
-static inline uint32_t divide(uint64_t *value, uint32_t divisor)
-{
-	uint32_t low = (uint32_t)*value, high = (uint32_t)(*value >> 32),
-		 remainder = high % divisor;
-
-	high /= divisor;
-	__asm__("divl %[divisor]" : "+a"(low), "+d"(remainder) : [divisor] "rm"(divisor) : "cc");
-	*value = (uint64_t)high << 32 | low;
-	return remainder;
-}
 
 /* Work: the same number of instructions a round, a leaf, about a million rounds in some ms. */
 uint64_t spin(uint64_t rounds);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seam between the runtime and what the guest runs on. Each of pv/ and pvh/ implements the
+ * The seam between the runtime and what the guest runs on. Each of pv/, pvh/ and arm64/ implements the
  * functions below; whatever does not hang on the machine is written once, on top of them.
  */
 #ifndef PLATFORM_H
@@ -27,7 +27,7 @@ extern struct platform platform;
 
 /*
  * Called first, by the entry code, with what the boot protocol hands over (PV: start_info, PVH:
- * hvm_start_info).
+ * hvm_start_info, arm64: the device tree).
  */
 void platform_init(const void *boot);
 
@@ -40,7 +40,7 @@ uint64_t platform_cpu_time(void);
 void platform_sleep_until(uint64_t deadline_ns);
 /* Ends the domain with one of Xen's SHUTDOWN_* reasons. */
 void platform_shut_down(unsigned int reason) __attribute__((noreturn));
-/* Lets a vCPU begin at vcpu_entry with rsp = stack_top and rdi = vcpu. */
+/* Lets a vCPU begin at vcpu_entry with this stack and its number as the argument. */
 bool platform_start_vcpu(unsigned int vcpu, void *stack_top);
 
 /* Lets timer_entry be called every so often, and so timer_event; see start_timer. */

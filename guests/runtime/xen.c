@@ -20,27 +20,6 @@ VISIBLE void xen_yield(void)
 	HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_yield, 0);
 }
 
-uint64_t xen_clock_ns(const struct shared_info *shared)
-{
-	const volatile struct vcpu_time_info *info = &shared->vcpu_info[0].time;
-	uint32_t version;
-	uint64_t delta, now;
-
-	do {
-		version = info->version & ~1u;
-		__asm__ volatile("lfence" : : : "memory");
-		delta = ticks() - info->tsc_timestamp;
-		if (info->tsc_shift >= 0)
-			delta <<= info->tsc_shift;
-		else
-			delta >>= -info->tsc_shift;
-		now = info->system_time + (delta >> 32) * info->tsc_to_system_mul +
-		      ((delta & UINT32_MAX) * info->tsc_to_system_mul >> 32);
-		__asm__ volatile("lfence" : : : "memory");
-	} while (version != info->version);
-	return now;
-}
-
 static volatile struct vcpu_runstate_info runstate;
 
 void xen_watch_cpu_time(void)
@@ -48,6 +27,11 @@ void xen_watch_cpu_time(void)
 	struct vcpu_register_runstate_memory_area area = {.addr.v = (void *)&runstate};
 
 	HYPERCALL3(__HYPERVISOR_vcpu_op, VCPUOP_register_runstate_memory_area, 0, &area);
+}
+
+uint64_t xen_running_since(void)
+{
+	return runstate.state_entry_time;
 }
 
 uint64_t xen_cpu_ns(const struct shared_info *shared)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What PV and PVH guests ask of Xen in the same way. */
+/* What all guests ask of Xen in the same way. */
 #ifndef GUEST_XEN_H
 #define GUEST_XEN_H
 
@@ -15,6 +15,8 @@ void xen_yield(void);
 uint64_t xen_clock_ns(const struct shared_info *shared);
 /* Asks Xen to keep vCPU 0's times of running and waiting where xen_cpu_ns finds them. */
 void xen_watch_cpu_time(void);
+/* The system time at which vCPU 0 got the CPU. */
+uint64_t xen_running_since(void);
 /* Nanoseconds that vCPU 0 has run. */
 uint64_t xen_cpu_ns(const struct shared_info *shared);
 /* Blocks until the deadline of xen_clock_ns, with events left masked. */

@@ -3,6 +3,7 @@
 #include <xen/elfnote.h>
 
 #include "assembly.h"
+#include "frames.h"
 #include "machine.h"
 
 NOTE(XEN_ELFNOTE_XEN_VERSION, .asciz "xen-3.0")

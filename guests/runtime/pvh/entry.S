@@ -6,6 +6,7 @@
 #include <xen/elfnote.h>
 
 #include "assembly.h"
+#include "frames.h"
 
 #define CR0_PG      0x80000000
 #define CR0_WP      0x00010000

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What CPUs enter by themselves when there is no Xen: other CPUs' start, and the timer's interrupt. */
 #include "assembly.h"
+#include "frames.h"
 
 #define CR0_PE   0x1
 #define CODE_32  0x18

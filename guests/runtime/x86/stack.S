@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "assembly.h"
+#include "frames.h"
 
 	.text
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_tree.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BEGIN_NODE = 1, END_NODE, PROPERTY, NOTHING };
+
+struct header {
+	uint32_t magic, size, structure, strings;
+};
+
+static uint32_t big(uint32_t value)
+{
+	return __builtin_bswap32(value);
+}
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static size_t words(size_t bytes)
+{
+	return (bytes + 3) / 4;
+}
+
+static size_t name_words(const char *name)
+{
+	size_t length = 0;
+
+	while (name[length])
+		length++;
+	return words(length + 1);
+}
+
+const char *device_tree_command_line(const void *tree)
+{
+	const struct header *header = tree;
+	const uint32_t *word = tree + big(header->structure);
+	const char *strings = tree + big(header->strings);
+	bool chosen = false;
+
+	for (;;) {
+		switch (big(*word++)) {
+		case BEGIN_NODE:
+			chosen = same((const char *)word, "chosen");
+			word += name_words((const char *)word);
+			break;
+		case PROPERTY:
+			if (chosen && same(strings + big(word[1]), "bootargs"))
+				return (const char *)(word + 2);
+			word += 2 + words(big(word[0]));
+			break;
+		case END_NODE:
+		case NOTHING:
+			break;
+		default:
+			return "";
+		}
+	}
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "platform.h"
+
+#include <xen/hvm/hvm_op.h>
+#include <xen/hvm/params.h>
+#include <xen/memory.h>
+#include <xen/sched.h>
+
+#include "clock.h"
+#include "device_tree.h"
+#include "guest.h"
+#include "hypercall.h"
+#include "xen.h"
+
+/* A page of the image in whose place shared_info is put. */
+static uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
+
+static uint64_t hvm_parameter(uint32_t index)
+{
+	struct xen_hvm_param parameter = {.domid = DOMID_SELF, .index = index};
+
+	HYPERCALL2(__HYPERVISOR_hvm_op, HVMOP_get_param, &parameter);
+	return parameter.value;
+}
+
+static void map_shared_info(void)
+{
+	struct xen_add_to_physmap map = {.domid = DOMID_SELF,
+					 .space = XENMAPSPACE_shared_info,
+					 .gpfn = (unsigned long)shared_info_page >> 12};
+
+	HYPERCALL2(__HYPERVISOR_memory_op, XENMEM_add_to_physmap, &map);
+	platform.shared = (const struct shared_info *)shared_info_page;
+}
+
+void platform_init(const void *boot)
+{
+	platform.command_line = device_tree_command_line(boot);
+	platform.console = (struct xencons_interface *)(hvm_parameter(HVM_PARAM_CONSOLE_PFN) << 12);
+	platform.console_port = (evtchn_port_t)hvm_parameter(HVM_PARAM_CONSOLE_EVTCHN);
+	map_shared_info();
+	xen_watch_cpu_time();
+	/* A deadline that has passed: Xen wakes this vCPU at once, and writes down when. */
+	xen_sleep_until(1);
+	clock_set(xen_running_since());
+}
+
+VISIBLE void platform_notify_console(void)
+{
+	xen_event_send(platform.console_port);
+}
+
+VISIBLE void platform_yield(void)
+{
+	xen_yield();
+}
+
+uint64_t platform_clock_ns(void)
+{
+	return xen_clock_ns(platform.shared);
+}
+
+uint64_t platform_cpu_time(void)
+{
+	return xen_cpu_ns(platform.shared);
+}
+
+void platform_sleep_until(uint64_t deadline_ns)
+{
+	xen_sleep_until(deadline_ns);
+}
+
+void platform_shut_down(unsigned int reason)
+{
+	xen_shut_down(reason);
+}
+
+void unexpected_exception(void);
+void unexpected_exception(void)
+{
+	xen_shut_down(SHUTDOWN_crash);
+}
