@@ -18,6 +18,18 @@ PLAIN = Counter({('example_outer', 'example_middle', 'example_leaf'): 60, ('exam
 PLAIN_SELF = {'example_leaf': 90, 'example_outer': 10}
 PLAIN_TOTAL = {'example_outer': 100, 'example_leaf': 90, 'example_middle': 60}
 
+# Functions of which one was inlined into another, each called by the next; with the mark of its line in real.c.
+INLINED_SELF = {'example_here': 20, 'example_inlined': 10}
+INLINED_TOTAL = {'example_here': 20, 'example_inlined': 30, 'example_caller': 30}
+SOURCE = Path(__file__).with_name('real.c')
+
+
+def line_of(mark):
+    """The number of the line with this comment."""
+    number, = [i for i, line in enumerate(SOURCE.read_text().splitlines(), 1) if f'/* {mark} */' in line]
+    return number
+
+
 # What no text may hold, wherever it is from: control bytes, and what turns the direction of text.
 HARMFUL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 
@@ -53,7 +65,7 @@ class Exported(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-exports-')))
-        for kind in 'plain', 'hostile':
+        for kind in 'plain', 'inlined', 'hostile':
             run(EXAMPLE, kind, cls.directory / f'{kind}.uniprof')
 
     def export(self, kind, name, *options):

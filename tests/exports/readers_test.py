@@ -9,9 +9,11 @@ import subprocess
 import time
 import unittest
 from collections import Counter
+from pathlib import Path
 
 import npm
-from exported import BUILD, EXAMPLE, HARMFUL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, Exported, folded, run, totals
+from exported import (BUILD, EXAMPLE, HARMFUL, INLINED_SELF, INLINED_TOTAL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, SOURCE, Exported,
+                      folded, line_of, run, totals)
 
 # Only in this test: later versions bring older profiles up to date.
 PROFILER_CLI = '@firefox-devtools/profiler-cli', '0.10.0'
@@ -47,6 +49,14 @@ class Pprof(Exported):
         self.assertRegex(text, rf'1: 0x1\w+/0x1\w+/0x\w+ {re.escape(str(EXAMPLE.resolve()))} {identity} \[FN\]')
         self.assertRegex(text, r'\d: 0x1\w{8} M=1 example_leaf')
 
+    def test_inlined_functions_have_their_lines(self):
+        path = self.export('inlined', 'inlined.pb.gz')
+        self.assertEqual({name.removesuffix(' (inline)'): cum for name, (_, cum) in self.rows(path, '-sample_index=samples').items()},
+                         INLINED_TOTAL)
+        text = self.pprof(path, '-sample_index=samples', '-list=example_inlined|example_caller')
+        self.assertRegex(text, rf'(?m)^ +10 +30 +{line_of("line of the call")}:\tuint64_t here = example_here')
+        self.assertRegex(text, rf'(?m)^ +\. +30 +{line_of("line of what was inlined")}:\treturn example_inlined')
+
     def test_vcpus_and_states_can_be_told_apart(self):
         path = self.export('plain', 'states.pb.gz', '--state=all')
         rows = self.rows(path, '-sample_index=samples', '-tagfocus=blocked')
@@ -71,14 +81,21 @@ class Callgrind(Exported):
         rows = re.findall(r'^ *([\d,]+) \([\d. ]+%\)  (?!PROGRAM TOTALS)(.*?)(?: \[\])?$', text, re.M)
         return {name: int(count.replace(',', '')) for count, name in rows}
 
-    def functions(self, *options):
+    def functions(self, *options, kind='plain'):
         """... without their files."""
-        rows = self.rows(self.export('plain', 'plain.callgrind'), *options)
+        rows = self.rows(self.export(kind, f'{kind}.callgrind'), *options)
         return {name.split(':')[-1]: count for name, count in rows.items()}
 
     def test_self_is_told_by_function(self):
         rows = self.functions()
         self.assertEqual({name: count for name, count in rows.items() if count}, PLAIN_SELF)
+
+    def test_inlined_functions_have_their_lines(self):
+        self.assertEqual({name: n for name, n in self.functions(kind='inlined').items() if n}, INLINED_SELF)
+        self.assertEqual(self.functions('--inclusive=yes', kind='inlined'), INLINED_TOTAL)
+        text = run('callgrind_annotate', '--auto=yes', '--show=Samples', self.directory / 'inlined.callgrind').decode()
+        self.assertRegex(text, r'(?m)^10 \([\d.%]+\)\s+uint64_t here = example_here.*\n20 \([\d.%]+\)  => .*:example_here \(20x\)$')
+        self.assertRegex(text, r'(?m)return example_inlined.*\n30 \([\d.%]+\)  => .*:example_inlined \(30x\)$')
 
     def test_inclusive_is_what_callees_add(self):
         self.assertEqual(self.functions('--inclusive=yes'), PLAIN_TOTAL)
@@ -151,6 +168,11 @@ class PerfScript(Exported):
     def test_stacks_are_those_of_the_folded_export(self):
         self.assertEqual(collapse(self.text('plain', 'plain.perf')), PLAIN)
 
+    def test_inlined_functions_are_as_perf_prints_them(self):
+        text = self.text('inlined', 'inlined.perf')
+        self.assertEqual(totals(collapse(text)), INLINED_TOTAL)
+        self.assertRegex(text, r'\n\t +(\w+) example_inlined \(inlined\)\n\t +\1 example_caller\+0x\w+ \(/\S*export_example_guest\)\n')
+
     def test_lines_are_as_perf_prints_them(self):
         text = self.text('plain', 'plain.perf')
         self.assertRegex(text, r'\Aweb_server__1_ 7/7 \[000\] 0\.001000: 1000000 cpu-clock: \n')
@@ -218,14 +240,17 @@ class Firefox(Exported):
                               text=True, timeout=120, env={'HOME': str(self.directory), 'PATH': '/usr/bin:/bin'}, check=False)
         return done.stdout if done.returncode == 0 else None
 
-    def functions(self, path):
-        """self and total, in milliseconds, of each function, of all threads."""
+    def load(self, path):
         # It waits half a second for its server, which is not enough on a slow machine.
         if self.cli('load', path) is None:
             deadline = time.monotonic() + 60
             while not self.cli('status') and time.monotonic() < deadline:
                 time.sleep(1)
         self.addCleanup(self.cli, 'stop', '--all')
+
+    def functions(self, path):
+        """self and total, in milliseconds, of each function, of all threads."""
+        self.load(path)
         sums = {}
         for thread in json.loads(self.cli('profile', 'info', '--json'))['processes'][0]['threads']:
             rows = json.loads(self.cli('thread', 'functions', '--json', '--limit', '0', '--thread', thread['threadHandle']))
@@ -237,6 +262,17 @@ class Firefox(Exported):
     def test_functions_have_their_time(self):
         rows = self.functions(self.export('plain', 'plain.firefox.json'))
         self.assertEqual({name: total for name, (_, total) in rows.items()}, PLAIN_TOTAL)
+
+    def test_inlined_functions_have_their_lines(self):
+        self.load(self.export('inlined', 'inlined.firefox.json'))
+        rows = json.loads(self.cli('thread', 'functions', '--json', '--limit', '0'))['functions']
+        self.assertEqual({row['name']: row['totalSamples'] for row in rows}, INLINED_TOTAL)
+        handle, = [row['functionHandle'] for row in rows if row['name'] == 'example_inlined']
+        annotated = json.loads(self.cli('function', 'annotate', handle, '--json'))['srcAnnotation']
+        self.assertEqual(Path(annotated['filename']).resolve(), SOURCE.resolve())
+        lines = {row['lineNumber']: (row['selfSamples'], row['totalSamples']) for row in annotated['lines']}
+        self.assertEqual(lines[line_of('line of the call')], (10, 30))
+        self.assertEqual(lines[line_of('line of what was inlined')], (0, 30))
 
     def test_any_name_can_be_read(self):
         self.text('hostile', 'hostile.firefox.json')

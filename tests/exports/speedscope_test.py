@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'browser'))
 
 import npm  # noqa: E402
 import webdriver  # noqa: E402
-from exported import PLAIN_TOTAL, Exported  # noqa: E402
+from exported import INLINED_SELF, INLINED_TOTAL, PLAIN_TOTAL, Exported  # noqa: E402
 
 SPEEDSCOPE = 'speedscope', '1.25.0'
 # Percent in all, and of itself.
@@ -79,6 +79,20 @@ class Reads(Exported):
                 for name, (total, own) in VCPU_0.items():
                     self.assertAlmostEqual(shares[name][0], total, delta=1.5)
                     self.assertAlmostEqual(shares[name][1], own, delta=1.5)
+
+    def test_inlined_functions_are_told_in_all_formats(self):
+        for ending in FORMATS:
+            if ending == 'pb.gz':
+                continue  # speedscope passes over all but one of the functions at an address there
+            with self.subTest(ending):
+                self.speedscope.open(self.export('inlined', f'inlined.{ending}'))
+                shares = self.speedscope.sandwich()
+                samples = INLINED_TOTAL['example_caller']
+                # As above.
+                delta = 100 / samples + 0.5
+                for name, total in INLINED_TOTAL.items():
+                    self.assertAlmostEqual(shares[name][0], 100 * total / samples, delta=delta)
+                    self.assertAlmostEqual(shares[name][1], 100 * INLINED_SELF.get(name, 0) / samples, delta=delta)
 
     def test_any_name_can_be_read_in_all_formats(self):
         for ending in FORMATS:
