@@ -45,7 +45,7 @@ static struct error *start(struct qemu *qemu)
 {
 	struct error *err = qemu_stub_prepare(qemu);
 
-	if (!err && !qemu->halted && gdb_continue(qemu->gdb))
+	if (!err && !qemu->halted && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb))
 		guard_set(guard_page(qemu->guard), GUARD_RUNNING);
 	return err;
 }
@@ -87,5 +87,6 @@ const struct qemu_way qemu_by_own_stub = {
 	.ask = qemu_stub_ask,
 	.take = qemu_stub_take,
 	.go = qemu_stub_go,
+	.gone = qemu_stub_gone,
 	.life = life,
 };

@@ -122,10 +122,16 @@ static bool take(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out)
 static bool go(struct qemu *qemu)
 {
 	struct error *err = qmp_execute(qemu->qmp, "cont", NULL, NULL);
-	const bool gone = !err;
+	const bool goes = !err;
 
 	error_free(err);
-	return gone;
+	return goes;
+}
+
+/* It has answered. */
+static bool gone(struct qemu *qemu)
+{
+	return true;
 }
 
 const struct qemu_way qemu_by_qmp = {
@@ -141,5 +147,6 @@ const struct qemu_way qemu_by_qmp = {
 	.ask = ask,
 	.take = take,
 	.go = go,
+	.gone = gone,
 	.life = qemu_qmp_life,
 };

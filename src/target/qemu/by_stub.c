@@ -73,6 +73,11 @@ bool qemu_stub_go(struct qemu *qemu)
 	return gdb_continue(qemu->gdb);
 }
 
+bool qemu_stub_gone(struct qemu *qemu)
+{
+	return gdb_heard(qemu->gdb);
+}
+
 static struct error *start(struct qemu *qemu)
 {
 	struct guard_page *page;
@@ -87,7 +92,7 @@ static struct error *start(struct qemu *qemu)
 	err = stub_start(qemu->qmp, qemu->halted, &qemu->gdb);
 	if (!err)
 		err = qemu_stub_prepare(qemu);
-	if (!err && !qemu->halted && gdb_continue(qemu->gdb))
+	if (!err && !qemu->halted && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb))
 		guard_set(page, GUARD_MAYBE);
 	return err;
 }
@@ -103,5 +108,6 @@ const struct qemu_way qemu_by_stub = {
 	.ask = qemu_stub_ask,
 	.take = qemu_stub_take,
 	.go = qemu_stub_go,
+	.gone = qemu_stub_gone,
 	.life = qemu_qmp_life,
 };

@@ -114,6 +114,20 @@ bool gdb_continue(struct gdb *gdb)
 	return send_packet(gdb, "vCont;c");
 }
 
+bool gdb_heard(struct gdb *gdb)
+{
+	const uint64_t until_ns = clock_now_ns() + ANSWER_MS * UINT64_C(1000000);
+	int byte;
+
+	do
+		byte = next_byte(gdb, until_ns);
+	while (byte >= 0 && byte != '+' && byte != '$');
+	/* The beginning of a packet that nobody has asked for: that the guest was stopped again. */
+	if (byte == '$')
+		gdb->taken--;
+	return byte >= 0;
+}
+
 /* Room for what stops the guest, and for the acknowledgement of its answer. */
 void gdb_batch_begin(struct gdb *gdb)
 {

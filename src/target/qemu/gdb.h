@@ -55,8 +55,14 @@ struct error *gdb_human(struct gdb *gdb, const char *line, char **said);
 /* Sends a packet and waits for the answer, which is in gdb->packet. False: none came in time. */
 bool gdb_ask(struct gdb *gdb, const char *text);
 
-/* Lets all vCPUs run; there is no answer to this. */
+/* Lets all vCPUs run; there is no answer to this but that it was heard. */
 bool gdb_continue(struct gdb *gdb);
+
+/*
+ * Waits until the stub has heard that: it has then obeyed. What it has not heard
+ * is lost when the stub is ended.
+ */
+bool gdb_heard(struct gdb *gdb);
 
 enum gdb_stopped {
 	GDB_STOPPED,   /* by us */

@@ -249,7 +249,7 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
 	const uint64_t began = clock_now_ns();
-	bool whole;
+	bool whole, goes;
 
 	guard_set(page, GUARD_STOPPED);
 	if (!qemu->way->stop(qemu, sample)) {
@@ -258,9 +258,10 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 		return error_new(ERR_FAILED, "the guest has been stopped by its owner");
 	}
 	whole = read_vcpus(qemu, sample);
-	if (qemu->way->go(qemu))
-		guard_set(page, qemu->way->rest);
+	goes = qemu->way->go(qemu);
 	sample->paused_ns = clock_now_ns() - began;
+	if (goes && qemu->way->gone(qemu))
+		guard_set(page, qemu->way->rest);
 	return whole ? NULL : no_registers(qemu);
 }
 

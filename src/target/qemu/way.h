@@ -79,6 +79,8 @@ struct qemu_way {
 	/* Registers of one that was asked for; in the order of the vCPUs. */
 	bool (*take)(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out);
 	bool (*go)(struct qemu *qemu);
+	/* Has QEMU heard it? Until then, the guard must see to it. */
+	bool (*gone)(struct qemu *qemu);
 	enum target_life (*life)(struct qemu *qemu);
 };
 
@@ -91,6 +93,7 @@ bool qemu_stub_stop(struct qemu *qemu, const struct sample *sample);
 bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample);
 bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out);
 bool qemu_stub_go(struct qemu *qemu);
+bool qemu_stub_gone(struct qemu *qemu);
 
 /* What the two ways with QMP share. */
 struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
