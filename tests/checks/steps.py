@@ -126,6 +126,11 @@ def faults_lane():
     return [python_test("tests/rig/kills_test.py", "kills"), python_test("tests/rig/events_test.py", "events")]
 
 
+def arm64_lane():
+    """Behind all else, where it disturbs nothing."""
+    return [python_test("tests/rig/arm64_test.py", "arm64")]
+
+
 def xenctrl_lane():
     """Divided among the lanes, behind what is theirs."""
     return [[xenctrl_test("guests"), xenctrl_test("endings"), xenctrl_test("verbs")],
@@ -135,7 +140,8 @@ def xenctrl_lane():
 
 
 def lanes():
-    return [own + more for own, more in zip([host_lane() + faults_lane(), rig_lane()], xenctrl_lane())]
+    first, second = (own + more for own, more in zip([host_lane() + faults_lane(), rig_lane()], xenctrl_lane()))
+    return [first + arm64_lane(), second]
 
 
 def builds():

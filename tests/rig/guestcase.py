@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "rig" / "lib"))
 
 import xenrig  # noqa: E402
+from xenrig.port import PORTS  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 GUESTS = Path(os.environ.get("UNIPROF_GUESTS", ROOT / "build" / "guests"))
@@ -34,14 +35,16 @@ class GuestCase(unittest.TestCase):
     """One dom0 for all tests of a class; every test leaves it without domUs."""
 
     rig_options = {}
+    build = BUILD
 
     @classmethod
     def setUpClass(cls):
-        if not shutil.which("qemu-system-x86_64"):
-            raise unittest.SkipTest("no qemu-system-x86_64 on this machine: Xen cannot be booted")
+        qemu = PORTS[cls.rig_options.get("arch", "x86")].qemu
+        if not shutil.which(qemu):
+            raise unittest.SkipTest(f"no {qemu} on this machine: Xen cannot be booted")
         cls.rig = xenrig.Rig(**cls.rig_options)
         cls.addClassCleanup(cls.rig.close)
-        cls.rig.put(BUILD / "uniprof", BUILD / "symbolize")
+        cls.rig.put(cls.build / "uniprof", cls.build / "symbolize")
         # On one CPU and with equal weights, Xen lets dom0 wait for a busy guest, 5 ms at a time.
         cls.rig.run("xl sched-credit2 -d 0 -w 65535", check=True)
         cls.there = set()
@@ -57,7 +60,8 @@ class GuestCase(unittest.TestCase):
     def bring(self, guest):
         """Puts a guest's files into dom0."""
         if guest not in self.there:
-            self.rig.put(GUESTS / f"{guest}.elf", GUESTS / f"{guest}.cfg")
+            kinds = (".elf", ".cfg", ".image") if "-arm64-" in guest else (".elf", ".cfg")
+            self.rig.put(*(GUESTS / f"{guest}{kind}" for kind in kinds))
             self.there.add(guest)
 
     def bring_program(self, name):

@@ -14,14 +14,14 @@ TOLERANCE = 0.03
 SAMPLES = 1000
 
 
-class Shares(GuestCase):
+class SharesCase(GuestCase):
     # Counting instructions, so that what else this machine does bends neither the guest's own count
     # nor the samples.
     rig_options = {"icount": True}
 
-    def profile(self, guest, functions, scale):
+    def profile(self, guest, functions, scale, options=""):
         self.bring(guest)
-        status, text = self.dom0(f"uniprof run -F 2000 -q -o out -- xl create {guest}.cfg 'cmdline=\"scale={scale}\"'", 240)
+        status, text = self.dom0(f"uniprof run -F 2000 -q {options} -o out -- xl create {guest}.cfg 'cmdline=\"scale={scale}\"'", 240)
         self.assertEqual(status, 0, text)
         stacks = self.folded(f"out/{guest}")
         self.assertGreaterEqual(sum(stacks.values()), SAMPLES)
@@ -35,6 +35,8 @@ class Shares(GuestCase):
             self.assertAlmostEqual(seen[name], counted[name], delta=TOLERANCE, msg=f"{guest} {name}")
         self.no_impossible_edges(guest, stacks)
 
+
+class Shares(SharesCase):
     def test_app1_pv(self):
         self.profile("app1-pv-fp", APP1, 60)
 
