@@ -27,8 +27,8 @@ static const char *const names[] = {
 	"(in parentheses)",
 	"name (file)",
 	"",
-	"no\xc2\xa0"
-	"break",
+	("no\xc2\xa0"
+	 "break"),
 	"\xe2\x80\x83wide\xe2\x80\x83",
 	"[vdso]",
 	"[heap]",
