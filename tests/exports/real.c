@@ -40,7 +40,7 @@ __attribute__((noinline)) int example_outer(volatile int *at)
 }
 
 /* Where it was called from. */
-__attribute__((noinline, noclone)) uint64_t example_here(void)
+__attribute__((noinline)) uint64_t example_here(void)
 {
 	return (uintptr_t)__builtin_return_address(0);
 }
