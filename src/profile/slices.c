@@ -217,7 +217,8 @@ struct error *slices_read(const char *path, const struct profile *profile,
 	err = s.slots ? source_read(path, profile->stacks, &visitor, &cut) : error_no_memory();
 	free(s.slots);
 	out->n = (uint32_t)(profile->last_ns / out->slice_ns) + 1;
-	qsort(out->rows, out->n_rows, sizeof(*out->rows), by_place);
+	if (out->n_rows)
+		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_place);
 	if (err)
 		slices_free(out);
 	return err;
