@@ -92,11 +92,13 @@ class Faults(GuestCase):
     def test_an_administrators_pause_outlives_two_profilers_one_of_which_is_killed(self):
         self.create(GUESTS[0], cmdline="scale=5000")
         status, text = self.dom0(
-            f"for f in a b; do uniprof record --always-pause -q -F 300 -T 20 -o $f.uniprof {GUESTS[0]} & done; sleep 2;"
-            f" xl pause {GUESTS[0]}; sleep 1; kill -KILL $!; sleep 1; xl list {GUESTS[0]}; xl unpause {GUESTS[0]}; sleep 1; kill -INT $(pidof uniprof); wait")
+            f"rm -f a.uniprof b.uniprof; for f in a b; do uniprof record --always-pause -q -F 300 -T 60 -o $f.uniprof {GUESTS[0]} & done; b=$!; i=0;"
+            " until [ $(stat -c %s a.uniprof 2>/dev/null || echo 0) -ge 2000 ] && [ $(stat -c %s b.uniprof 2>/dev/null || echo 0) -ge 2000 ]"
+            " || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done; sleep 1;"
+            f" xl pause {GUESTS[0]}; sleep 1; kill -KILL $b; sleep 1; xl list {GUESTS[0]}; xl unpause {GUESTS[0]}; sleep 1; kill -INT $(pidof uniprof); wait", 120)
         self.assertRegex(text, r"--p---", "two profilers have undone the administrator's pause")
         for name in "a", "b":
-            self.assertIn("function_3", self.report(name))
+            self.assertIn("function_3", self.report(name, "--state=all"))
         self.runs_on(GUESTS[0])
 
 

@@ -13,7 +13,7 @@ import unittest
 
 from guestcase import GuestCase
 
-DEATHS = int(os.environ.get("UNIPROF_KILLS", "12"))
+DEATHS = int(os.environ.get("UNIPROF_KILLS", "6"))
 
 # An emulated dom0 stands still while its machine does other things: so many in a hundred may be late for that.
 LATE_PERCENT = 10
@@ -27,7 +27,7 @@ class Kills(GuestCase):
         self.bring_program(program)
         self.bring_program("busy")
         self.create(guest, cmdline="seconds=100000 scale=100000", cpus="1")
-        status, text = self.dom0(f"./busy & b=$!; ./{program} $(xl domid {guest}) {arguments}; s=$?; kill $b; exit $s", 120 + 10 * DEATHS)
+        status, text = self.dom0(f"./busy & b=$!; ./{program} $(xl domid {guest}) {arguments}; s=$?; kill $b; exit $s", 300 + 30 * DEATHS)
         self.assertEqual(status, 0, text)
         print("\n" + text.strip(), end=" ", flush=True)
         rounds, late = (int(re.search(rf"(\d+) {word}", text)[1]) for word in ("rounds", "later"))
