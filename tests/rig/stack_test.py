@@ -75,7 +75,7 @@ class Stack(GuestCase):
             self.assertRegex(text, r"rflags +[0-9a-f]{16}  ")
             self.assertRegex(text, r"cr0 .*PG")
             self.assertRegex(text, r"\n  ->  [0-9a-f]{16}  ")
-            self.assertRegex(text, r"\n +0  [0-9a-f]{16}  \w+\+0x\w+\n")
+            self.assertRegex(text, r"\n +0  [0-9a-f]{16}  \w+\+0x\w+  \S+\.[chS]:\d+\n")
             self.assertIn("  main+0x", text)
             self.assertNotIn("cut short", text)
             self.runs_on(guest)
@@ -158,7 +158,7 @@ class Stack(GuestCase):
         self.runs_on(guest)
 
     def test_what_cannot_be_is_said(self):
-        self.assertIn("no domain called", self.stack("nobody", NO_GUEST))
+        self.assertIn("no guest called", self.stack("nobody", NO_GUEST))
         self.assertIn("an address in hex", self.stack("-m zz 1", USAGE))
         self.assertIn("which guest", self.stack("", USAGE))
 
