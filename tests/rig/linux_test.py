@@ -163,6 +163,10 @@ class Linux(GuestCase):
         """The functions of a kernel stack, leaf first."""
         found, offset = [], 0
         for address in stack:
+            exact = self.kernel.function(address)
+            # A new task is given its first return address by hand: nothing before it has called anything.
+            if exact and exact[2] == "ret_from_fork" and exact[0] == address:
+                offset = 0
             found.append(self.kernel.function(address - offset) or (0, 0, hex(address)))
             # What an entry leads back to was interrupted, and did not call it.
             offset = 0 if ENTRY.match(found[-1][2]) else 1
