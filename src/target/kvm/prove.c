@@ -9,7 +9,7 @@
 #define COMPARED 4096u
 
 /* A thread may leave its CPU between the question and its stop: how often to try, and when again. */
-#define TRIES	 2000
+#define TRIES	 100
 #define AGAIN_NS 1000000u
 #define STOP_NS	 20000000u
 

@@ -319,6 +319,12 @@ void unpaused_prepare(struct unpaused *u, uint32_t i, uint32_t want)
 {
 	struct vcpu_sample question = {.want = want};
 
+	/*
+	 * A thread that is stopped has left KVM_RUN, and what it ran can only be found in there:
+	 * where nothing ever takes the CPU from it, by an interrupt of ours.
+	 */
+	if (!u->seats[i].vcpu)
+		(void)ask(u, i, &question);
 	put_question(&u->seats[i], &question);
 }
 
