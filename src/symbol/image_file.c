@@ -29,14 +29,21 @@ struct error *image_file_name(const struct image_spec *spec, struct image_file *
 	return file->path ? NULL : error_no_memory();
 }
 
-static struct error *load_plain(struct image_file *file, bool *no_names)
+/* Is this code whose unwind tables somebody else has made? */
+static bool tables_known(const struct image_spec *spec, const struct image_file *file)
+{
+	return spec->tables_known && !strcmp(spec->tables_known, file->code->build_id);
+}
+
+static struct error *load_plain(const struct image_spec *spec, struct image_file *file,
+				bool *no_names)
 {
 	struct error *err = elf_code_load(file->path, &file->code);
 
 	if (err)
 		return err;
 	/* Without a table callers are found in other ways. */
-	if (file->code)
+	if (file->code && !tables_known(spec, file))
 		error_free(cfi_rows_load(file->path, &file->rows));
 	err = symbols_load(file->path, &file->symbols);
 	*no_names = err;
@@ -44,7 +51,8 @@ static struct error *load_plain(struct image_file *file, bool *no_names)
 }
 
 /* A compressed kernel is unpacked once. */
-static struct error *load_kernel(struct image_file *file, char *bytes, size_t len, bool *no_names)
+static struct error *load_kernel(const struct image_spec *spec, struct image_file *file,
+				 char *bytes, size_t len, bool *no_names)
 {
 	struct error *err;
 	Elf *elf;
@@ -52,7 +60,7 @@ static struct error *load_kernel(struct image_file *file, char *bytes, size_t le
 	elf_version(EV_CURRENT);
 	elf = elf_memory(bytes, len);
 	err = elf_code_read(file->path, elf, &file->code);
-	if (!err && file->code)
+	if (!err && file->code && !tables_known(spec, file))
 		error_free(orc_rows_elf(elf, &file->rows));
 	if (!err) {
 		err = elf_read(file->path, elf, &file->symbols);
@@ -75,7 +83,8 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 		err = kernel_image_load(spec->path, &kernel, &len);
 	if (err)
 		return err;
-	err = kernel ? load_kernel(file, kernel, len, &no_names) : load_plain(file, &no_names);
+	err = kernel ? load_kernel(spec, file, kernel, len, &no_names)
+		     : load_plain(spec, file, &no_names);
 	free(kernel);
 	if (no_names && file->code && !spec->needs_names) {
 		error_free(err);

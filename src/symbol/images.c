@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/ahead.h"
 #include "symbol/image_apart.h"
 #include "symbol/image_file.h"
 #include "symbol/symbol_cache.h"
@@ -95,10 +98,47 @@ void images_load_apart(struct images *images)
 	images->apart = true;
 }
 
+static uint64_t size_of(const char *path)
+{
+	int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	struct stat st = {0};
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st))
+		st.st_size = 0;
+	close(fd);
+	return (uint64_t)st.st_size;
+}
+
+/* A file with unwind tables that may be the same as one of this size. */
+static const struct image_file *find_twin(const struct images *images, uint64_t size)
+{
+	for (size_t i = 0; i < images->n_files && size; i++) {
+		const struct image_file *file = images->file[i];
+
+		if (file->size == size && file->rows && *file->build_id)
+			return file;
+	}
+	return NULL;
+}
+
 static struct error *load(const struct images *images, const struct image_spec *spec,
 			  struct image_file *file)
 {
-	return images->apart ? image_apart_load(spec, file) : image_file_load(spec, file);
+	const uint64_t size = size_of(spec->path);
+	const struct image_file *twin = find_twin(images, size);
+	struct image_spec with_twin = *spec;
+	struct error *err;
+
+	if (twin)
+		with_twin.tables_known = twin->build_id;
+	err = images->apart ? image_apart_load(&with_twin, file)
+			    : image_file_load(&with_twin, file);
+	file->size = size;
+	if (!err && twin && !file->rows && !strcmp(file->build_id, twin->build_id))
+		file->rows = rows_share(twin->rows);
+	return err;
 }
 
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out)

@@ -27,6 +27,8 @@ struct image_spec {
 	bool given;	  /* by the user: it must be what runs in the guest */
 	bool names;	  /* frames get names from it; else it only helps to find callers */
 	bool needs_names; /* it is an error if it has none */
+	/* No unwind tables are made if this is its build id; NULL: they are. */
+	const char *tables_known;
 };
 
 struct image_file {
@@ -35,6 +37,7 @@ struct image_file {
 	struct symbols *symbols;		  /* by the file's addresses; NULL: none */
 	struct rows *rows;			  /* by the file's addresses; NULL: none */
 	struct elf_code *code; /* NULL: cannot be compared with memory (nm, kallsyms) */
+	uint64_t size;	       /* of the file itself, bytes; 0: not known */
 	bool given, names;     /* as in the spec */
 	unsigned places;       /* how many it has */
 };
@@ -62,7 +65,9 @@ void images_free(struct images *images);
 void images_load_apart(struct images *images);
 
 /*
- * Loads a file; *out, if not NULL, is its number. Without a place yet, unless
+ * Loads a file; *out, if not NULL, is its number. Unwind tables are made once
+ * for files of one build id and size: one is the other, given once more, or a
+ * copy of it; a stripped file does not know as much as the one it was. Without a place yet, unless
  * the spec gives one or the file is a mere table of symbols (nm, kallsyms),
  * whose addresses are taken for the guest's.
  */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "symbol/images.h"
 
+#include <fcntl.h>
+
+#include "base/ahead.h"
 #include "symbol/code_fixture.h"
 #include "symbol/table.h"
 
@@ -153,6 +156,69 @@ static void tables_are_written_with_the_guest_s_addresses(void **state)
 	images_free(images);
 }
 
+static void copy_file(const char *from, int to)
+{
+	static char bytes[1 << 16];
+	int fd = open(from, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+		assert_int_equal(write(to, bytes, (size_t)n), n);
+	assert_int_equal(n, 0);
+	close(fd);
+}
+
+static const struct image_file *load_program(struct images *images, const char *path)
+{
+	const struct image_spec spec = {.path = path};
+	size_t i;
+
+	assert_null(images_load(images, &spec, &i));
+	return images_file(images, i);
+}
+
+/* This very program is sure to have tables. */
+static void copies_of_a_file_have_their_tables_together(bool apart)
+{
+	const char *own = "/proc/self/exe";
+	int copy = memfd_create("copy", 0), longer = memfd_create("longer", 0);
+	char copy_path[32], longer_path[32];
+	struct images *images = new_images();
+	const struct rows *rows;
+
+	snprintf(copy_path, sizeof(copy_path), "/dev/fd/%d", copy);
+	snprintf(longer_path, sizeof(longer_path), "/dev/fd/%d", longer);
+	copy_file(own, copy);
+	copy_file(own, longer);
+	assert_int_equal(write(longer, "", 1), 1);
+	/* A process apart has no other files. */
+	assert_null(ahead_input(copy_path));
+	assert_null(ahead_input(longer_path));
+	if (apart)
+		images_load_apart(images);
+	rows = load_program(images, own)->rows;
+	assert_non_null(rows);
+	assert_ptr_equal(load_program(images, copy_path)->rows, rows);
+	assert_ptr_equal(load_program(images, own)->rows, rows);
+	/* What is longer may know more. */
+	assert_non_null(load_program(images, longer_path)->rows);
+	assert_ptr_not_equal(load_program(images, longer_path)->rows, rows);
+	ahead_close();
+	close(copy);
+	close(longer);
+	images_free(images);
+}
+
+static void copies_read_here_have_their_tables_together(void **state)
+{
+	copies_of_a_file_have_their_tables_together(false);
+}
+
+static void copies_read_apart_have_their_tables_together(void **state)
+{
+	copies_of_a_file_have_their_tables_together(true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +229,8 @@ int main(void)
 		cmocka_unit_test(tables_serve_beside_stripped_files),
 		cmocka_unit_test(an_address_means_where_code_begins),
 		cmocka_unit_test(tables_are_written_with_the_guest_s_addresses),
+		cmocka_unit_test(copies_read_here_have_their_tables_together),
+		cmocka_unit_test(copies_read_apart_have_their_tables_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

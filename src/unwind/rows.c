@@ -23,10 +23,20 @@ const struct row *rows_find(const struct rows *rows, uint64_t addr)
 	return row->kind == ROW_NONE ? NULL : row;
 }
 
+struct rows *rows_share(struct rows *rows)
+{
+	rows->shared++;
+	return rows;
+}
+
 void rows_free(struct rows *rows)
 {
 	if (!rows)
 		return;
+	if (rows->shared) {
+		rows->shared--;
+		return;
+	}
 	free(rows->row);
 	free(rows->rare);
 	free(rows->expressions);

@@ -73,9 +73,10 @@ struct row_rare {
 	bool trap;			 /* as ROW_TRAP */
 };
 
-/* A sorted table. Immutable once made. */
+/* A sorted table. Immutable once made, but for who has it. */
 struct rows {
-	uint64_t base; /* address of offset 0, as in the file */
+	unsigned shared; /* how many have it, beside the first */
+	uint64_t base;	 /* address of offset 0, as in the file */
 	uint32_t n;
 	struct row *row; /* in order of start; neighbours differ */
 	uint32_t n_rare;
@@ -86,6 +87,9 @@ struct rows {
 
 /* The row that is good at `addr` (an address of the file), NULL if none; ROW_NONE counts as none. */
 const struct row *rows_find(const struct rows *rows, uint64_t addr);
+
+/* For one more to have the same table: each of them calls rows_free. */
+struct rows *rows_share(struct rows *rows);
 
 void rows_free(struct rows *rows);
 
