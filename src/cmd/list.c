@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "symbol/clean.h"
@@ -10,12 +11,15 @@ static const char help[] =
 	"usage: uniprof list [--ways]\n"
 	"\n"
 	"Shows the guests that are there, and what stands in the way of profiling them: Xen's\n"
-	"(xen), those that any program runs by KVM (kvm), and those that QEMU emulates (qemu).\n"
-	"A process is profiled as process:PID, whether it is a guest or not.\n"
+	"(xen), those that any program runs by KVM (kvm), those that QEMU emulates (qemu), and\n"
+	"unikernels that are processes of this machine (process). Any other process is profiled\n"
+	"as process:PID, too.\n"
 	"\n"
-	"      --ways            show instead by which ways guests can be read (for --via), and "
-	"what\n"
-	"                        these cost\n";
+	"\"via\" is the way in which a guest would be read, as far as can be told without\n"
+	"trying, and \"stopped\" for how long that stops a vCPU for a sample, about; in\n"
+	"parentheses is what a cheaper way lacks.\n"
+	"\n"
+	"      --ways            show instead all ways in which guests can be read (for --via)\n";
 
 /* In a column of this width. */
 static void print_name(const char *name, int width)
@@ -29,17 +33,19 @@ static void print(void *ctx, const struct target_listing *entry)
 	unsigned *n = ctx;
 
 	if (!(*n)++)
-		printf("%-8s %-6s %-24s %-5s %5s  %s\n", "kind", "id", "name", "type", "vcpus",
-		       "profile it with");
+		printf("%-8s %-6s %-24s %-8s %5s  %-10s %-7s  %s\n", "kind", "id", "name", "type",
+		       "vcpus", "via", "stopped", "profile it with");
 	printf("%-8s %-6s ", entry->scheme, entry->id);
 	print_name(entry->name, 24);
-	printf("%-5s %5u  ", entry->type, entry->vcpus);
-	if (entry->note) {
-		printf("- (%s)\n", entry->note);
+	printf("%-8s %5u  ", entry->type, entry->vcpus);
+	if (entry->note || !entry->way) {
+		printf("%-10s %7s  - (%s)\n", "-", "-", entry->note ?: entry->missing);
 		return;
 	}
-	printf("uniprof record %s:", entry->scheme);
+	printf("%-10s %7s  uniprof record %s:", entry->way->name, entry->way->cost, entry->scheme);
 	put_clean(*entry->name ? entry->name : entry->id, stdout);
+	if (entry->missing)
+		printf("  (%s)", entry->missing);
 	puts(entry->paused ? "  (paused now)" : "");
 }
 
@@ -47,9 +53,11 @@ static struct error *list_ways(void)
 {
 	const struct target_ops *ops;
 
+	printf("%-8s %-10s %-7s  %s\n", "kind", "via", "stopped", "what it is");
 	for (size_t i = 0; (ops = target_kind(i)); i++)
 		for (const struct target_way *way = ops->ways; way && way->name; way++)
-			printf("%-8s %-10s %s\n", ops->scheme, way->name, way->text);
+			printf("%-8s %-10s %7s  %s\n", ops->scheme, way->name, way->cost,
+			       way->text);
 	return NULL;
 }
 
@@ -75,6 +83,8 @@ static struct error *list(int argc, char **argv, int *status)
 		error_free(err);
 		err = NULL;
 	}
+	if (!err && geteuid())
+		say("only guests that you may read are shown: root sees all");
 	if (!kinds)
 		return error_new(ERR_DENIED,
 				 "this uniprof was built without any kind of guest that "

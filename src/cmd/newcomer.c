@@ -157,7 +157,7 @@ static struct error *check_command(const char *name, pid_t *child)
  * only half there yet cannot be opened: then we look again, until the command
  * has ended and `last` says that this was the last chance.
  */
-static struct error *look(struct newcomer *newcomer, bool running, bool last,
+static struct error *look(struct newcomer *newcomer, const char *via, bool running, bool last,
 			  struct target **target)
 {
 	struct error *err;
@@ -167,15 +167,15 @@ static struct error *look(struct newcomer *newcomer, bool running, bool last,
 	err = list_all(look_at, newcomer);
 	if (err || !newcomer->found || (newcomer->paused && running))
 		return err;
-	err = target_open(newcomer->found, target);
-	if (err && !last) {
+	err = target_open_via(newcomer->found, via, target);
+	if (err && err->kind != ERR_USAGE && !last) {
 		error_free(err);
 		err = NULL;
 	}
 	return err;
 }
 
-struct error *newcomer_start(struct newcomer *newcomer, char **command,
+struct error *newcomer_start(struct newcomer *newcomer, char **command, const char *via,
 			     const volatile sig_atomic_t *stop, struct target **target,
 			     pid_t *child)
 {
@@ -190,7 +190,7 @@ struct error *newcomer_start(struct newcomer *newcomer, char **command,
 		if (!*child && !ended_ns)
 			ended_ns = now;
 		if (!err)
-			err = look(newcomer, *child != 0, last, target);
+			err = look(newcomer, via, *child != 0, last, target);
 		if (err || *target)
 			break;
 		if (last)

@@ -114,8 +114,8 @@ static struct error *run(int argc, char **argv, int *status)
 	signal(SIGPIPE, SIG_IGN);
 	err = newcomer_prepare(&newcomer);
 	if (!err)
-		err = newcomer_start(newcomer, argv + optind, options.sampler.stop, &target,
-				     &child);
+		err = newcomer_start(newcomer, argv + optind, options.via, options.sampler.stop,
+				     &target, &child);
 	if (!err)
 		err = profile_guest(target, &options);
 	target_close(target);

@@ -24,7 +24,6 @@ struct session {
 	const struct session_options *options;
 	const char *path;
 	struct target *target;
-	const char *way; /* the target's; NULL: it has one only */
 	const struct stacks *stacks;
 	const struct images *images;
 	struct settle *settle;
@@ -334,12 +333,13 @@ static struct error *finish(struct session *session, const struct sampler_result
 
 static void summary(const struct session *session, const struct sampler_result *result)
 {
+	const char *way = session->target->way;
 	double seconds = (double)result->elapsed_ns / 1e9;
 
 	say("%s: %" PRIu64 " samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
 	    " deadline%s missed%s",
 	    strcmp(session->path, "-") ? session->path : "standard output", result->ticks, seconds,
-	    session->way ? " via " : "", session->way ?: "",
+	    way ? " via " : "", way ?: "",
 	    result->elapsed_ns ? 100.0 * (double)session->paused_ns / (double)result->elapsed_ns
 			       : 0,
 	    result->missed, result->missed == 1 ? "" : "s",
@@ -418,7 +418,6 @@ struct error *session_record(struct target *target, const struct session_options
 	struct session session = {.options = options,
 				  .path = path,
 				  .target = target,
-				  .way = target->way,
 				  .terminal = !options->quiet && isatty(STDERR_FILENO)};
 	struct images *own = NULL;
 	struct error *err;

@@ -407,7 +407,7 @@ static struct error *top(int argc, char **argv, int *status)
 	if (!err && !options.batch)
 		keeper_start(&all.keeper);
 	if (!err)
-		err = target_open(argv[optind], &all.target);
+		err = target_open_via(argv[optind], options.session.via, &all.target);
 	if (!err)
 		err = run(&all, &result);
 	target_close(all.target);

@@ -99,7 +99,8 @@ static struct error *no_such_way(const struct target_ops *ops, const char *via)
 	return *names ? error_new(ERR_USAGE, "--via %s: guests of kind \"%s\" are read via %s", via,
 				  ops->scheme, names)
 		      : error_new(ERR_USAGE,
-				  "--via %s: there is one way only to read guests of kind \"%s\"",
+				  "--via %s: there is no choice of ways to read guests of kind "
+				  "\"%s\"",
 				  via, ops->scheme);
 }
 
@@ -110,7 +111,7 @@ static struct error *open_kind(const struct target_ops *ops, const char *name, c
 		return ops->open(name, out);
 	for (const struct target_way *way = ops->ways; way && way->name; way++)
 		if (!strcmp(way->name, via))
-			return ops->open_via(name, via, out);
+			return ops->open_via ? ops->open_via(name, via, out) : ops->open(name, out);
 	return no_such_way(ops, via);
 }
 

@@ -153,23 +153,28 @@ struct target {
 	bool always_pause;
 };
 
+/* One of several ways to read guests of a kind. */
+struct target_way {
+	const char *name; /* for --via */
+	const char *cost; /* how long it stops a vCPU for a sample, about: "15 us" */
+	const char *text; /* what it is */
+};
+
 struct target_listing {
 	const char *scheme; /* "xen" */
 	const char *name, *id, *type;
 	uint32_t vcpus;
 	bool paused;	  /* by its administrator, or because it is still being built */
 	const char *note; /* what stands in the way of profiling it; NULL: nothing */
-};
-
-/* One of several ways to read guests of a kind. */
-struct target_way {
-	const char *name; /* for --via */
-	const char *text; /* what it is, and what it costs */
+	/* By which it would be read, as far as can be told from afar; NULL: by none. */
+	const struct target_way *way;
+	/* What a cheaper way lacks (any way, if there is none), a sentence; NULL: nothing. */
+	const char *missing;
 };
 
 struct target_ops {
 	const char *scheme; /* the part before the colon: "xen" */
-	/* The ways that can be chosen, the usual one first, up to one without a name; NULL: there is one. */
+	/* The ways that can be chosen, the usual one first, up to one without a name; NULL: there is no choice. */
 	const struct target_way *ways;
 
 	/*
@@ -179,7 +184,7 @@ struct target_ops {
 	 */
 	struct error *(*open)(const char *name, struct target **out);
 	void (*close)(struct target *target);
-	/* The same by one of the ways; never NULL where there are some. */
+	/* The same by one of the ways; NULL: there is one only. */
 	struct error *(*open_via)(const char *name, const char *via, struct target **out);
 
 	/*

@@ -41,7 +41,7 @@ class Verbs(GuestCase):
         status, text = self.dom0("uniprof list")
         self.assertEqual(status, 0)
         self.assertRegex(text, r"xen +0 +Domain-0 .*runs in")
-        self.assertRegex(text, rf"xen +\d+ +{GUEST} +pv +1 +uniprof record xen:{GUEST}")
+        self.assertRegex(text, rf"xen +\d+ +{GUEST} +pv +1 +hypercalls +15 us  uniprof record xen:{GUEST}")
         self.assertRegex(text, r"xen +\d+ +app1-pvh-fp +pvh +1 ")
 
     def test_guests_go_by_name_by_id_and_with_their_kind(self):

@@ -27,7 +27,7 @@ class AnyXen:
             self.assertEqual(status, 0, text)
             status, text = self.dom0("uniprof list")
             self.assertEqual(status, 0, text)
-            self.assertRegex(text, rf"xen +\d+ +{guest} +{kind} +1 +uniprof record xen:{guest}")
+            self.assertRegex(text, rf"xen +\d+ +{guest} +{kind} +1 +hypercalls +15 us  uniprof record xen:{guest}")
             status, text = self.dom0(f"uniprof stack {guest}")
             self.assertEqual(status, 0, text)
             self.assertIn("state    paused; not stopped for this look", text)

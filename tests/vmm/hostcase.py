@@ -102,6 +102,20 @@ class HostCase(unittest.TestCase):
         self.assertEqual(done.returncode, expect, text)
         return text
 
+    def run_guest(self, *arguments, expect=0, timeout=60):
+        """`uniprof run`, whose guest may outlive it; returns what both wrote."""
+        profiler = self.start(UNIPROF, "run", *map(str, arguments), start_new_session=True, cwd=self.scratch)
+        self.addCleanup(self.end_group, profiler.pid)
+        self.assertEqual(profiler.wait(timeout), expect, profiler.log.read_text())
+        return profiler.log.read_text()
+
+    @staticmethod
+    def end_group(group):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
     def folded(self, recording, *options):
         text = subprocess.run([UNIPROF, "export", "--format=folded", "--no-inline", *options, recording], cwd=self.scratch, check=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode("utf-8", "replace")

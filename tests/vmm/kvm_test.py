@@ -128,7 +128,7 @@ class Names(KvmCase):
     def test_by_name_and_in_the_list(self):
         monitor = self.monitor()
         listed = subprocess.run([UNIPROF, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
-        self.assertRegex(listed, rf"kvm +{monitor.pid} +monitor +kvm +1 +uniprof record kvm:monitor")
+        self.assertRegex(listed, rf"kvm +{monitor.pid} +monitor +kvm +1 +(bpf|ptrace) +[0-9]+ us  uniprof record kvm:monitor")
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", "kvm:monitor")
 
 

@@ -190,5 +190,41 @@ class Refusals(HostCase):
         self.assertIn(b"CAP_SYS_PTRACE", done.stdout)
 
 
+class Unikernels(HostCase):
+    """Which processes are in the list: by what their programs have, which no other has."""
+
+    def listed(self, name, *change):
+        program = self.scratch / name
+        subprocess.run(["objcopy", *change, PROGRAMS / "subject", program], check=True)
+        process = self.start(program)
+        self.wait_for(lambda: self.progress(process), "it says nothing")
+        text = subprocess.run([UNIPROF, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+        return process, next((line.split() for line in text.splitlines() if line.startswith(f"process  {process.pid} ")), None)
+
+    def check(self, kind, name, *change):
+        process, words = self.listed(name, *change)
+        self.assertEqual(words, ["process", str(process.pid), name, kind, "1", "ptrace", "15", "us", "uniprof", "record", f"process:{name}"])
+        self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", name)
+        self.goes_on(process)
+
+    def test_unikraft(self):
+        self.check("linuxu", "app_linuxu", "--add-section", ".uk_inittab=/dev/null")
+
+    def test_mirage(self):
+        self.check("mirage", "hello", "--add-symbol", "camlMirage_runtime__entry=.text:0,function,global")
+
+    def test_solo5(self):
+        self.check("spt", "solo5-spt")
+
+    def test_no_other(self):
+        self.assertIsNone(self.listed("app")[1])
+
+    def test_one_that_run_starts(self):
+        program = self.scratch / "app_linuxu"
+        subprocess.run(["objcopy", "--add-section", ".uk_inittab=/dev/null", PROGRAMS / "subject", program], check=True)
+        self.run_guest("-F", 100, "-T", 1, "--via", "ptrace", "--", program)
+        self.assertTrue(self.folded("app_linuxu.uniprof", "--state", "all"))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import time
 import unittest
 from pathlib import Path
@@ -300,10 +301,21 @@ class Ways(QemuCase):
         self.assertEqual(len(seen[0]), 2)
         self.assertTrue(seen[0][1]["trace"])
 
+    def listed(self, process):
+        listed = subprocess.run([UNIPROF, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+        return next(line for line in listed.splitlines() if line.startswith(f"qemu     {process.pid} "))
+
+    def test_the_list_tells_the_way(self):
+        gdb = "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off"
+        idle = "qemu-system-x86_64", "-accel", "tcg", "-display", "none", "-S"
+        self.assertRegex(self.listed(self.qemu()), r" qemu +1 +stub +[0-9]+ us  uniprof record qemu:app1-pvh-fp$")
+        self.assertRegex(self.listed(self.boot("app1-pvh-fp", *gdb)), r" own-stub .*qemu:app1-pvh-fp$")
+        self.assertRegex(self.listed(self.start(*idle)), r" - \(give it a QMP socket: -qmp unix:")
+
     def test_ways_that_are_not_there(self):
         self.qemu()
         self.assertIn("stub, own-stub, qmp", self.uniprof("record", "--via", "x", f"qemu:{self.qmp}", expect=2))
-        self.assertIn("one way only", self.uniprof("record", "--via", "x", "process:1", expect=2))
+        self.assertIn("no choice", self.uniprof("record", "--via", "x", "core:1", expect=2))
         self.assertIn("without a gdb stub", self.uniprof("record", "--via", "own-stub", f"qemu:{self.qmp}", expect=3))
 
 

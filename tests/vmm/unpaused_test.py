@@ -83,6 +83,26 @@ class Microvm(kvm_test.Microvm, UnpausedCase):
         self.check_way("out.uniprof")
 
 
+class Ways(UnpausedCase):
+    """--via, for each verb that opens a guest."""
+
+    def test_each_verb_takes_each_way(self):
+        monitor = self.monitor()
+        guest = f"kvm:{monitor.pid}"
+        for way, name in ("bpf", "BPF"), ("ptrace", "ptrace"):
+            self.assertIn(f" via {way},", self.uniprof("record", "--via", way, "-T", 0.3, "-o", "out.uniprof", guest))
+            self.assertRegex(self.head("out.uniprof")["guest"]["host"], rf"^KVM on Linux \S+, {name}$")
+            self.assertIn("function_3", self.uniprof("top", "--via", way, "-b", "-n", 1, guest))
+            self.assertIn("spin", self.uniprof("stack", "--via", way, guest))
+        self.assertGreater(self.head("out.uniprof")["paused"]["total_ns"], 0)
+        self.goes_on(monitor)
+
+    def test_a_guest_that_run_starts(self):
+        command = "--", kvm_test.PROGRAMS / "monitor", kvm_test.PROGRAMS / "spinner-fp"
+        self.assertIn(" via ptrace,", self.run_guest("--via", "ptrace", "-T", 1, *command))
+        self.assertIn("bpf, ptrace", self.run_guest("--via", "x", *command, expect=2))
+
+
 class Refusals(UnpausedCase):
     @unittest.skipUnless(shutil.which("setpriv"), "no setpriv on this machine")
     def test_without_the_right_to_bpf_vcpus_are_stopped_and_it_says_so(self):
@@ -93,6 +113,17 @@ class Refusals(UnpausedCase):
         self.assertGreater(self.head("out.uniprof")["paused"]["total_ns"], 0)
         for stack in self.folded("out.uniprof", "--state", "running,runnable"):
             self.assertEqual(stack[0], "start", f"cut short: {stack}")
+
+    @unittest.skipUnless(shutil.which("setpriv"), "no setpriv on this machine")
+    def test_without_the_right_to_bpf_the_list_says_so_and_via_bpf_is_refused(self):
+        monitor = self.monitor()
+        less = ["setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", UNIPROF]
+        listed = subprocess.run([*less, "list"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
+        self.assertRegex(listed, rf"kvm +{monitor.pid} .* ptrace .*\(BPF would not stop it, but takes root")
+        done = subprocess.run([*less, "record", "--via", "bpf", "-o", "out.uniprof", f"kvm:{monitor.pid}"], cwd=self.scratch, check=False,
+                              stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 4)
+        self.assertRegex(done.stderr.decode(), r"--via bpf: .* is refused \(it takes root")
 
 
 if __name__ == "__main__":

@@ -135,6 +135,7 @@ struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *
 struct listing {
 	const char *scheme;
 	monitor_vcpus *vcpus;
+	monitor_way *way;
 	void (*each)(void *ctx, const struct target_listing *entry);
 	void *ctx;
 };
@@ -156,14 +157,15 @@ static bool list_one(void *ctx, int pid)
 	snprintf(id, sizeof(id), "%d", pid);
 	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
 	entry.note = tracer > 0 ? note : NULL;
+	listing->way(pid, &entry);
 	listing->each(listing->ctx, &entry);
 	return true;
 }
 
-struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus,
+struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus, monitor_way *way,
 			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
 {
-	struct listing listing = {scheme, vcpus, each, ctx};
+	struct listing listing = {scheme, vcpus, way, each, ctx};
 
 	if (!proc_numbers(0, "", list_one, &listing))
 		return error_new(ERR_DENIED, "/proc cannot be read");

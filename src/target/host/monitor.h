@@ -21,8 +21,11 @@ void monitor_image(pid_t pid, char *path, size_t size);
 /* By process id, or by the guest's name. ERR_GUEST with a sentence if there is no such one. */
 struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid);
 
+/* Sets `way` and `missing` of a listing. */
+typedef void monitor_way(pid_t pid, struct target_listing *entry);
+
 /* As `list` of target_ops. */
-struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus,
+struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus, monitor_way *way,
 			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
 
 #endif

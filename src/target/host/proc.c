@@ -46,6 +46,11 @@ long proc_status(pid_t pid, const char *key, long otherwise)
 	return otherwise;
 }
 
+bool proc_has_memory(pid_t pid)
+{
+	return proc_status(pid, "VmSize", 0) > 0;
+}
+
 void proc_comm(pid_t pid, char *name, size_t size)
 {
 	if (proc_read(pid, "comm", name, size) < 0)

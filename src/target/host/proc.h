@@ -17,6 +17,9 @@ ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size);
 /* A number of /proc/PID/status: "TracerPid"; `otherwise` if it is not there. */
 long proc_status(pid_t pid, const char *key, long otherwise);
 
+/* Not so of what has ended and is only waited for, nor of the kernel's own threads. */
+bool proc_has_memory(pid_t pid);
+
 /* The thread's name; "" if it is gone. */
 void proc_comm(pid_t pid, char *name, size_t size);
 

@@ -69,21 +69,62 @@ static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t 
 	return true;
 }
 
-/* Without stopping vCPUs, where that can be and proves right; once the guest's memory is known. */
-static void choose_way(struct kvm *kvm)
-{
-	struct target_info *info = &kvm->base.info;
-	struct utsname kernel;
+enum { BY_BPF, BY_PTRACE };
 
-	if (!guest_ram_map(kvm->ram)->n || uname(&kernel))
-		return;
+static const struct target_way ways[] = {
+	[BY_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
+	[BY_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
+	{0},
+};
+
+static bool is_asked_for(const struct kvm *kvm, const struct target_way *way)
+{
+	return kvm->via && !strcmp(kvm->via, way->name);
+}
+
+static void describe_way(struct kvm *kvm)
+{
+	const struct error *why = is_asked_for(kvm, &ways[BY_PTRACE]) ? NULL : kvm->why_stopped;
+	struct target_info *info = &kvm->base.info;
+	struct utsname kernel = {0};
+
+	uname(&kernel);
+	snprintf(info->host, sizeof(info->host), "KVM on Linux %s, %s%s%s%s", kernel.release,
+		 kvm->why_stopped ? "ptrace" : "BPF", why ? " (not BPF: " : "",
+		 why ? why->text : "", why ? ")" : "");
+	kvm->base.way = ways[kvm->why_stopped ? BY_PTRACE : BY_BPF].name;
+	if (why) {
+		snprintf(kvm->advice, sizeof(kvm->advice),
+			 "vCPUs are stopped for samples, which BPF would not do: %s", why->text);
+		kvm->base.advice = kvm->advice;
+	}
+}
+
+/*
+ * Without stopping vCPUs, where that can be and proves right; once the guest's
+ * memory is known. An error if it cannot, though it was asked for.
+ */
+static struct error *choose_way(struct kvm *kvm)
+{
+	if (!guest_ram_map(kvm->ram)->n)
+		return NULL;
 	if (!kvm->why_stopped)
 		kvm->why_stopped = kvm_prove(kvm);
-	if (kvm->why_stopped)
-		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, ptrace (not BPF: %s)",
-			 kernel.release, kvm->why_stopped->text);
-	else
-		snprintf(info->host, sizeof(info->host), "KVM on Linux %s, BPF", kernel.release);
+	describe_way(kvm);
+	return kvm->why_stopped && is_asked_for(kvm, &ways[BY_BPF])
+		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
+		       : NULL;
+}
+
+/* Loads the program, unless it is not wanted. */
+static struct error *prepare_bpf(struct kvm *kvm)
+{
+	kvm->why_stopped = is_asked_for(kvm, &ways[BY_PTRACE])
+				   ? error_new(ERR_DENIED, "ptrace was asked for")
+				   : unpaused_new(&kvm->vcpus, kvm->memory, &kvm->unpaused);
+	return kvm->why_stopped && is_asked_for(kvm, &ways[BY_BPF])
+		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
+		       : NULL;
 }
 
 static void describe(pid_t pid, struct kvm *kvm)
@@ -183,7 +224,7 @@ static struct error *find_memory_now(struct kvm *kvm)
 	return err;
 }
 
-static struct error *kvm_open(const char *name, struct target **out)
+static struct error *kvm_open_via(const char *name, const char *via, struct target **out)
 {
 	struct kvm *kvm = calloc(1, sizeof(*kvm));
 	struct error *err;
@@ -193,22 +234,28 @@ static struct error *kvm_open(const char *name, struct target **out)
 		return error_no_memory();
 	kvm->base.ops = &target_kvm;
 	kvm->base.role = SECCOMP_TRACER;
+	kvm->via = via;
 	kvm->memory = -1;
 	kvm->pages.memory = -1;
 	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
 	if (!err)
 		err = attach(kvm, pid);
 	if (!err)
-		kvm->why_stopped = unpaused_new(&kvm->vcpus, kvm->memory, &kvm->unpaused);
+		err = prepare_bpf(kvm);
 	if (!err)
 		err = find_memory_now(kvm);
 	if (!err)
-		choose_way(kvm);
+		err = choose_way(kvm);
 	if (err)
 		kvm_close(&kvm->base);
 	else
 		*out = &kvm->base;
 	return err;
+}
+
+static struct error *kvm_open(const char *name, struct target **out)
+{
+	return kvm_open_via(name, NULL, out);
 }
 
 /* Without the guest's memory, a profile would be of program counters alone. */
@@ -238,7 +285,9 @@ static struct error *kvm_sample(struct target *target, struct sample *sample)
 	find_memory(kvm, sample);
 	if (!guest_ram_map(kvm->ram)->n)
 		return without_memory(kvm);
-	choose_way(kvm);
+	err = choose_way(kvm);
+	if (err)
+		return err;
 	/* What was read before had no stacks. */
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		sample->vcpu[i].held = false;
@@ -265,15 +314,23 @@ static size_t kvm_read(struct target *target, const struct regs *regs, uint64_t 
 	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
 }
 
+static void likely_way(pid_t pid, struct target_listing *entry)
+{
+	entry->missing = unpaused_missing();
+	entry->way = &ways[entry->missing ? BY_PTRACE : BY_BPF];
+}
+
 static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx)
 {
-	return monitor_list("kvm", kvm_vcpus_count, each, ctx);
+	return monitor_list("kvm", kvm_vcpus_count, likely_way, each, ctx);
 }
 
 const struct target_ops target_kvm = {
 	.scheme = "kvm",
+	.ways = ways,
 	.open = kvm_open,
+	.open_via = kvm_open_via,
 	.close = kvm_close,
 	.sample = kvm_sample,
 	.life = kvm_life,

@@ -24,6 +24,8 @@ struct kvm {
 	uint64_t try_ns;
 	struct unpaused *unpaused;
 	struct error *why_stopped; /* NULL: vCPUs are read by `unpaused` */
+	const char *via;	   /* the way that was asked for; NULL: none */
+	char advice[256];
 };
 
 /* Reads vCPU `i` by ptrace, whose thread is stopped; *all is what x86_regs_take() was given. */

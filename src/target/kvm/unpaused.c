@@ -2,6 +2,7 @@
 #include "target/kvm/unpaused.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -84,6 +85,28 @@ static struct error *refused(const char *what, int number)
 		return error_new(ERR_DENIED,
 				 "%s is refused (it takes root, or CAP_BPF, CAP_PERFMON)", what);
 	return error_errno(ERR_DENIED, number, "%s", what);
+}
+
+/* capabilities(7): what loading such programs takes; older kernels had one for everything. */
+static bool may_load(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+	uint64_t has;
+
+	if (syscall(SYS_capget, &head, sets))
+		return false;
+	has = (uint64_t)sets[1].effective << 32 | sets[0].effective;
+	return has >> CAP_SYS_ADMIN & 1 || (has >> CAP_BPF & 1 && has >> CAP_PERFMON & 1);
+}
+
+const char *unpaused_missing(void)
+{
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		return "BPF would not stop it, but this kernel does not tell its types "
+		       "(CONFIG_DEBUG_INFO_BTF)";
+	return may_load() ? NULL
+			  : "BPF would not stop it, but takes root, or CAP_BPF and CAP_PERFMON";
 }
 
 static struct error *load(struct unpaused *u)

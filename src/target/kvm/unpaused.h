@@ -67,6 +67,9 @@ void unpaused_told(struct unpaused *unpaused, uint32_t i, const struct x86_regs 
 /* The last answer was without registers: KVM had left them in the processor (Intel's keep some). */
 bool unpaused_is_blind(const struct unpaused *unpaused, uint32_t i);
 
+/* What this uniprof or this machine lacks for it, as far as can be told before trying; NULL: nothing. */
+const char *unpaused_missing(void);
+
 /* For `uniprof -V`: "without BPF", ... */
 extern const char unpaused_feature[];
 

@@ -3,6 +3,11 @@
 
 const char unpaused_feature[] = "without BPF";
 
+const char *unpaused_missing(void)
+{
+	return "BPF would not stop it, but this uniprof was built without";
+}
+
 struct error *unpaused_new(const struct kvm_vcpus *vcpus, int memory, struct unpaused **out)
 {
 	return error_new(ERR_DENIED, "this uniprof was built without BPF");

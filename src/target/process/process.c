@@ -18,6 +18,7 @@
 #include "target/host/stops.h"
 #include "target/process/files.h"
 #include "target/process/regs.h"
+#include "target/process/unikernel.h"
 #include "target/target.h"
 
 /* Threads that may be added while it is sampled. */
@@ -74,7 +75,7 @@ static bool match(void *ctx, int pid)
 	char name[64];
 
 	proc_comm(pid, name, sizeof(name));
-	if (pid != getpid() && !strcmp(name, search->name)) {
+	if (pid != getpid() && proc_has_memory(pid) && !strcmp(name, search->name)) {
 		search->pid = pid;
 		search->matches++;
 	}
@@ -271,12 +272,57 @@ static size_t process_read(struct target *target, const struct regs *regs, uint6
 	return host_memory_read(((struct process *)target)->memory, va, buf, len);
 }
 
+static const struct target_way ways[] = {
+	{"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
+	{0},
+};
+
+struct listing {
+	void (*each)(void *ctx, const struct target_listing *entry);
+	void *ctx;
+};
+
+static bool list_one(void *ctx, int pid)
+{
+	const struct listing *listing = ctx;
+	const char *type = unikernel_type(pid);
+	const pid_t tracer = type ? proc_tracer(pid) : 0;
+	struct counting threads = {0};
+	char name[64], id[16], note[64];
+	struct target_listing entry = {
+		.scheme = "process", .name = name, .id = id, .type = type, .way = ways};
+
+	if (!type)
+		return true;
+	proc_comm(pid, name, sizeof(name));
+	snprintf(id, sizeof(id), "%d", pid);
+	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
+	entry.note = tracer > 0 ? note : NULL;
+	proc_numbers(pid, "task", count, &threads);
+	entry.vcpus = threads.n;
+	listing->each(listing->ctx, &entry);
+	return true;
+}
+
+/* Not all processes, but those that are guests. */
+static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
+				  void *ctx)
+{
+	struct listing listing = {each, ctx};
+
+	if (!proc_numbers(0, "", list_one, &listing))
+		return error_new(ERR_DENIED, "/proc cannot be read");
+	return NULL;
+}
+
 const struct target_ops target_process = {
 	.scheme = "process",
+	.ways = ways,
 	.open = process_open,
 	.close = process_close,
 	.sample = process_sample,
 	.life = process_life,
 	.wait = process_wait,
 	.read = process_read,
+	.list = process_list,
 };

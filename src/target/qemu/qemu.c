@@ -324,18 +324,38 @@ static size_t qemu_read(struct target *target, const struct regs *regs, uint64_t
 	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
 }
 
+enum { BY_STUB, BY_OWN_STUB, BY_QMP };
+
+static const struct target_way ways[] = {
+	[BY_STUB] = {"stub", "80 us", "a gdb stub that is started for this and ended afterwards"},
+	[BY_OWN_STUB] = {"own-stub", "80 us", "the gdb stub that QEMU was started with"},
+	[BY_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
+	{0},
+};
+
+static void likely_way(pid_t pid, struct target_listing *entry)
+{
+	struct qemu_place place = {0};
+
+	qemu_qmp_path(pid, place.qmp, sizeof(place.qmp));
+	qemu_gdb_address(pid, place.gdb, sizeof(place.gdb));
+	if (*place.qmp && *place.gdb) {
+		entry->way = &ways[BY_QMP];
+		entry->missing = "a gdb stub of ours would take the place of QEMU's own";
+	} else if (*place.qmp) {
+		entry->way = &ways[BY_STUB];
+	} else if (*place.gdb) {
+		entry->way = &ways[BY_OWN_STUB];
+	} else {
+		entry->missing = "give it a QMP socket: -qmp unix:PATH,server=on,wait=off";
+	}
+}
+
 static struct error *qemu_list(void (*each)(void *ctx, const struct target_listing *entry),
 			       void *ctx)
 {
-	return monitor_list("qemu", qemu_vcpus, each, ctx);
+	return monitor_list("qemu", qemu_vcpus, likely_way, each, ctx);
 }
-
-static const struct target_way ways[] = {
-	{"stub", "a gdb stub that is started for this and ended afterwards"},
-	{"own-stub", "the gdb stub that QEMU was started with"},
-	{"qmp", "QMP's stop and cont; several times slower"},
-	{0},
-};
 
 const struct target_ops target_qemu = {
 	.scheme = "qemu",

@@ -200,11 +200,18 @@ static enum target_life xen_life(struct target *target)
 	return domain.paused && paused_for_long(xt) ? LIFE_PAUSED : LIFE_RUNS;
 }
 
+static const struct target_way ways[] = {
+	{"hypercalls", "15 us",
+	 "Xen pauses the domain; a vCPU that waits or sleeps is read without"},
+	{0},
+};
+
 static void list_domain(struct xen_if *xi, struct xen_store *store, const struct xen_domain *domain,
 			void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
 {
 	char name[256], id[16], type[16], image[4096];
-	struct target_listing entry = {.scheme = "xen", .name = name, .id = id, .type = type};
+	struct target_listing entry = {
+		.scheme = "xen", .name = name, .id = id, .type = type, .way = ways};
 
 	snprintf(id, sizeof(id), "%u", domain->domid);
 	snprintf(type, sizeof(type), "%s", domain->hvm ? "hvm" : "pv");
@@ -244,6 +251,7 @@ static struct error *xen_list(void (*each)(void *ctx, const struct target_listin
 
 const struct target_ops target_xen = {
 	.scheme = "xen",
+	.ways = ways,
 	.open = xen_open,
 	.close = xen_close,
 	.sample = xen_sample,
