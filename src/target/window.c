@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "target/copy.h"
+
 #define PAGE_MASK (~(uint64_t)(FRAME_SIZE - 1))
 
 /* One copy. */
@@ -40,7 +42,7 @@ static bool copy_page(const struct copy *copy, uint64_t addr, uint32_t len)
 			leave_trail(copy->trail, frame);
 		if (chunk > len)
 			chunk = len;
-		memcpy(copy->buffer + out->len, frame + offset, chunk);
+		copy_stack_bytes(copy->buffer + out->len, frame + offset, chunk);
 		out->len += chunk;
 		addr += chunk;
 		len -= chunk;
@@ -176,7 +178,7 @@ static bool follow(const struct window_trail *trail, const struct copy *copy, ui
 
 		if (chunk > want - out->len)
 			chunk = want - out->len;
-		memcpy(copy->buffer + out->len, trail->page[i] + offset, chunk);
+		copy_stack_bytes(copy->buffer + out->len, trail->page[i] + offset, chunk);
 		out->len += chunk;
 	}
 	return true;
