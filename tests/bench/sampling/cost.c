@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sample_cost [-n ROUNDS] [-w WAY[,WAY...]] [-i ELF] [-u METHOD] [-b BUSY] GUEST
+ * sample_cost [-n ROUNDS] [-w WAY[,WAY...]] [-i ELF] [-u METHOD] [-b BUSY] [-r] GUEST
  *
  * Runs in dom0. Takes samples of a guest in every way, by turns, and prints
  * one JSON object a line, a line a way, in µs. The guest runs for a while
  * between any two samples; those of uniprof for which fewer than BUSY vCPUs
- * turn out to have run cost less than they should, and are left out.
+ * turn out to have run cost less than they should, and are left out. With -r,
+ * each sample is taken while the guest is on a CPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "figures.h"
+#include "running.h"
 #include "target/target.h"
 #include "way.h"
 
@@ -45,6 +47,7 @@ struct entry {
 
 struct bench {
 	struct bench_guest guest;
+	struct running *running; /* NULL: it does not matter whether the guest runs */
 	struct entry entries[WAYS];
 	uint32_t n, rounds;
 };
@@ -114,6 +117,8 @@ static struct error *one_round(struct bench *bench, uint32_t round)
 		    (entry->way->every && round % entry->way->every))
 			continue;
 		clock_sleep_until(clock_now_ns() + NAP_NS);
+		if (bench->running && !running_wait(bench->running))
+			continue;
 		err = entry->way->take(entry->state, &taken);
 		if (!err && taken.spared)
 			continue;
@@ -159,17 +164,20 @@ static void close_ways(struct bench *bench)
 	}
 }
 
-static struct error *run(struct bench *bench, const char *spec, const char *list)
+static struct error *run(struct bench *bench, const char *spec, const char *list, bool on_cpu)
 {
 	struct error *err = find_guest(spec, &bench->guest);
 
 	if (!err)
 		err = open_ways(bench, list);
+	if (!err && on_cpu)
+		err = running_open(&bench->guest, &bench->running);
 	for (uint32_t round = 0; !err && (round < bench->rounds || too_few(bench, round)); round++)
 		err = one_round(bench, round);
 	for (uint32_t i = 0; i < bench->n && !err; i++)
 		print(&bench->entries[i]);
 	close_ways(bench);
+	running_close(bench->running);
 	return err;
 }
 
@@ -183,18 +191,20 @@ static bool find_method(const char *name, enum unwind_method *out)
 	return false;
 }
 
-static bool parse(int argc, char **argv, struct bench *bench, const char **list)
+static bool parse(int argc, char **argv, struct bench *bench, const char **list, bool *on_cpu)
 {
 	int option;
 	bool good = true;
 
-	while ((option = getopt(argc, argv, "n:w:i:u:b:")) != -1) {
+	while ((option = getopt(argc, argv, "n:w:i:u:b:r")) != -1) {
 		if (option == 'n')
 			bench->rounds = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'w')
 			*list = optarg;
 		else if (option == 'b')
 			bench->guest.busy = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'r')
+			*on_cpu = true;
 		else if (option == 'i')
 			bench->guest.image = optarg;
 		else
@@ -207,16 +217,16 @@ int main(int argc, char **argv)
 {
 	struct bench bench = {.rounds = ROUNDS};
 	const char *list = NULL;
+	bool on_cpu = false;
 	struct error *err;
 
-	if (!parse(argc, argv, &bench, &list)) {
+	if (!parse(argc, argv, &bench, &list, &on_cpu)) {
 		fprintf(stderr,
 			"usage: sample_cost [-n ROUNDS] [-w WAY[,WAY...]] [-i ELF] [-u METHOD] "
-			"[-b BUSY] "
-			"GUEST\n");
+			"[-b BUSY] [-r] GUEST\n");
 		return ERR_USAGE;
 	}
-	err = run(&bench, argv[optind], list);
+	err = run(&bench, argv[optind], list, on_cpu);
 	if (err) {
 		fprintf(stderr, "sample_cost: %s\n", err->text);
 		error_free(err);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BENCH_SAMPLING_RUNNING_H
+#define BENCH_SAMPLING_RUNNING_H
+
+/*
+ * Waits until a guest is on a CPU. Stopping one that runs on another CPU takes
+ * far longer than stopping one that waits for its turn, or has not woken up
+ * from the last sample yet; the shortest of many samples would be one of those.
+ */
+
+#include "way.h"
+
+struct running;
+
+struct error *running_open(const struct bench_guest *guest, struct running **out);
+void running_close(struct running *running);
+
+/* False if none of the guest's vCPUs gets a CPU for long. */
+bool running_wait(struct running *running);
+
+#endif
