@@ -34,7 +34,7 @@ static const struct way *const all_ways[] = {&way_floor,      &way_floor_context
 					     &way_classic,    &way_libxc,	  &way_pause,
 					     &way_auto,	      &way_single,	  &way_unread,
 					     &way_step_clock, &way_step_pause,	  &way_step_go,
-					     &way_intern,     &way_xenctx};
+					     &way_xenctx};
 #define WAYS (sizeof(all_ways) / sizeof(all_ways[0]))
 
 struct entry {

@@ -124,7 +124,7 @@ def steps(costs, pick):
              "states": paused["unread"] - whole["floor"],
              "copy": paused["pause"] - paused["unread"],
              "finish": whole["unread"] - paused["unread"],
-             "unwind": after - whole["intern"], "intern": whole["intern"]}
+             "unwind": after}
     return {name: round(value, 3) for name, value in found.items()}
 
 

@@ -19,8 +19,7 @@ struct product {
 	struct settle *settle;
 	struct look *look;
 	struct sample *sample; /* for "unread" */
-	struct frame *frames;  /* for "intern" */
-	uint32_t n, busy;
+	uint32_t busy;
 };
 
 /* The file that the guest was started from, as `uniprof record` uses it by itself. */
@@ -134,48 +133,12 @@ static struct error *take_unread(void *state, struct taken *out)
 	return err;
 }
 
-/* A stack as deep as the guest's. */
-static struct error *open_intern(const struct bench_guest *guest, void **state)
-{
-	struct taken taken = {0};
-	struct error *err = open_look(guest, true, state);
-	struct product *product = *state;
-
-	if (!err)
-		err = take_look(product, &taken);
-	if (err)
-		return err;
-	product->n = taken.frames / guest->vcpus;
-	product->frames = calloc(product->n + 1, sizeof(*product->frames));
-	if (!product->frames)
-		return error_no_memory();
-	for (uint32_t i = 0; i < product->n; i++)
-		product->frames[i] = (struct frame){.addr = 0x1000 + i, .kind = FRAME_RETURN};
-	return NULL;
-}
-
-static struct error *take_intern(void *state, struct taken *out)
-{
-	struct product *product = state;
-	uint64_t start = clock_now_ns();
-	uint32_t id;
-	bool whole;
-	struct error *err =
-		stacks_intern(product->stacks, product->frames, product->n, &id, &whole);
-
-	out->whole_ns = clock_now_ns() - start;
-	out->paused_ns = 0;
-	out->frames = product->n;
-	return err;
-}
-
 static void close_product(void *state)
 {
 	struct product *product = state;
 
 	if (!product)
 		return;
-	free(product->frames);
 	sample_free(product->sample);
 	look_free(product->look);
 	settle_free(product->settle);
@@ -201,8 +164,4 @@ const struct way way_single = {.name = "single",
 const struct way way_unread = {.name = "unread",
 			       .open = open_unread,
 			       .take = take_unread,
-			       .close = close_product};
-const struct way way_intern = {.name = "intern",
-			       .open = open_intern,
-			       .take = take_intern,
 			       .close = close_product};

@@ -5,7 +5,7 @@ from .limits import limits
 
 UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima"}
 COSTS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
-STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind", "intern")
+STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind")
 WORK_ON = {"icount": "one CPU", "2cpu": "two CPUs"}
 
 
@@ -57,13 +57,18 @@ def work(rows):
              for row in chosen])
 
 
+def verdict(limit):
+    if limit.bound is None:
+        return "", ""
+    return f"{'≥' if limit.least else '≤'} {limit.bound:.3f}", "ok" if limit.ok() else "over"
+
+
 def verdicts(rows):
     found = limits(rows)
     if found:
         yield "### Limits\n\n" + table(
             ["what", "is", "limit", ""],
-            [[limit.text, f"{limit.value:.4f}", f"{'≥' if limit.least else '≤'} {limit.bound:.3f}", "ok" if limit.ok() else "over"]
-             for limit in found])
+            [[limit.text, f"{limit.value:.4f}", *verdict(limit)] for limit in found])
 
 
 def text(rows):

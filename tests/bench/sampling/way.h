@@ -71,7 +71,4 @@ extern const struct way way_xenctx;
  */
 extern const struct way way_auto, way_pause, way_single, way_unread;
 
-/* Putting a stack of as many frames into the stack store (product.c). */
-extern const struct way way_intern;
-
 #endif
