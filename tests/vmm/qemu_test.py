@@ -26,6 +26,17 @@ APP1 = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2}
 
 
+# What a guest of a platform runs on, where that is not the usual: QEMU, machine, processor, MiB.
+MACHINES = {
+    "arm64": ("qemu-system-aarch64", "virt", "cortex-a57", "64"),
+    "arm64g16": ("qemu-system-aarch64", "virt", "max", "64"),
+    "arm64g64": ("qemu-system-aarch64", "virt", "cortex-a57", "64"),
+    "pvh57": ("qemu-system-x86_64", "pc", "max,la57=on", "64"),
+    "large-pages": ("qemu-system-x86_64", "pc", "max,la57=on", "1088"),
+}
+USUAL = ("qemu-system-x86_64", "pc", "qemu64", "64")
+
+
 class Monitor:
     """A QMP connection of the test's own."""
 
@@ -59,11 +70,17 @@ class Monitor:
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
 class QemuCase(HostCase):
-    def command(self, guest="app1-pvh-fp", *more, append="scale=1000", machine="pc"):
+    def command(self, guest="app1-pvh-fp", *more, append="scale=1000", qemu=None):
         self.console, self.qmp, self.own, self.gdb = (self.scratch / name for name in ("console.txt", "qmp.sock", "own.sock", "gdb.sock"))
-        return ["qemu-system-x86_64", "-accel", "tcg", "-M", machine, "-m", "64", "-display", "none", "-no-reboot",
-                "-serial", f"file:{self.console}", "-name", f"guest={guest},debug-threads=on",
-                "-kernel", str(BUILD / "guests" / f"{guest}.elf"), "-append", append, *more]
+        program, platform, _ = guest.rsplit("-", 2)
+        usual, machine, cpu, memory = MACHINES.get(program) or MACHINES.get(platform) or USUAL
+        if not shutil.which(qemu or usual):
+            self.skipTest(f"no {qemu or usual} on this machine")
+        kernel = BUILD / "guests" / f"{guest}.{'image' if platform.startswith('arm') else 'elf'}"
+        if platform.startswith("arm") and not kernel.exists():
+            self.skipTest("guests for Arm were not built (gcc-aarch64-linux-gnu)")
+        return [qemu or usual, "-accel", "tcg", "-M", machine, "-cpu", cpu, "-m", memory, "-display", "none", "-no-reboot",
+                "-serial", f"file:{self.console}", "-name", f"guest={guest},debug-threads=on", "-kernel", str(kernel), "-append", append, *more]
 
     def boot(self, *words, **more):
         process = self.start(*self.command(*words, **more))
@@ -86,9 +103,11 @@ class QemuCase(HostCase):
 
 
 class Profiles(QemuCase):
-    def profile(self, guest, known, *more, seconds=5):
-        process = self.qemu(guest, *more)
-        self.uniprof("record", "-F", 200, "-T", seconds, "-o", "out.uniprof", f"qemu:{guest}")
+    def profile(self, guest, known, *more, seconds=5, **how):
+        process = self.qemu(guest, *more, **how)
+        # What QEMU is given for Arm is no ELF file.
+        elf = BUILD / "guests" / f"{guest}.elf"
+        self.uniprof("record", "-F", 200, "-T", seconds, "-s", elf, "-o", "out.uniprof", f"qemu:{guest}")
         self.goes_on_printing()
         stacks = self.folded("out.uniprof", "--state", "running,runnable")
         total = sum(stacks.values())
@@ -112,9 +131,52 @@ class Profiles(QemuCase):
     def test_32_bits_with_pae(self):
         self.profile("app1-pvh32pae-nofp", APP1)
 
+    def test_32_bits_without_tables(self):
+        self.profile("app1-pvh32flat-fp", APP1)
+
+    def test_by_an_emulator_of_32_bits(self):
+        self.profile("app1-pvh32pae-fp", APP1, qemu="qemu-system-i386")
+
+    def test_five_levels_of_tables(self):
+        self.profile("app1-pvh57-nofp", APP1)
+
+    def test_large_pages(self):
+        self.profile_pages("large-pages-pvh-fp")
+
+    def test_large_pages_below_five_levels(self):
+        self.profile_pages("large-pages-pvh57-nofp")
+
+    def profile_pages(self, guest):
+        self.qemu(guest, append="seconds=60")
+        self.uniprof("record", "-F", 200, "-T", 5, "-o", "out.uniprof", f"qemu:{guest}")
+        stacks = self.folded("out.uniprof", "--state", "running,runnable")
+        total = sum(stacks.values())
+        for name in "spin_on_4k", "spin_on_2m", "spin_on_1g":
+            seen = sum(n for stack, n in stacks.items() if name in stack and "main" in stack) / total
+            self.assertAlmostEqual(seen, 1 / 3, delta=TOLERANCE, msg=name)
+        self.assertFalse(impossible_edges(guest, stacks)[0])
+
+    def test_arm64(self):
+        self.profile("app1-arm64-fp", APP1)
+
+    def test_arm64_app2_without_frame_pointers(self):
+        self.profile("app2-arm64-nofp", APP2)
+
+    def test_arm64_with_granules_of_16k(self):
+        self.profile("app1-arm64g16-nofp", APP1)
+
+    def test_arm64_with_granules_of_64k(self):
+        self.profile("app1-arm64g64-fp", APP1)
+
     def test_each_vcpu(self):
-        self.qemu("vcpus-pvh-fp", "-smp", "4", append="seconds=60")
-        self.uniprof("record", "-F", 50, "-T", 4, "-o", "out.uniprof", f"qemu:{self.qmp}")
+        self.check_vcpus("vcpus-pvh-fp")
+
+    def test_each_vcpu_on_arm64(self):
+        self.check_vcpus("vcpus-arm64-fp")
+
+    def check_vcpus(self, guest):
+        self.qemu(guest, "-smp", "4", append="seconds=60")
+        self.uniprof("record", "-F", 50, "-T", 4, "-s", BUILD / "guests" / f"{guest}.elf", "-o", "out.uniprof", f"qemu:{self.qmp}")
         for vcpu in range(4):
             stacks = self.folded("out.uniprof", "--vcpu", str(vcpu), "--state", "all")
             workers = {name for stack in stacks for name in stack if name.startswith("worker_")}

@@ -39,21 +39,21 @@ static size_t name_words(const char *name)
 	return words(length + 1);
 }
 
-const char *device_tree_command_line(const void *tree)
+const char *device_tree_property(const void *tree, const char *node, const char *property)
 {
 	const struct header *header = tree;
 	const uint32_t *word = tree + big(header->structure);
 	const char *strings = tree + big(header->strings);
-	bool chosen = false;
+	bool inside = false;
 
 	for (;;) {
 		switch (big(*word++)) {
 		case BEGIN_NODE:
-			chosen = same((const char *)word, "chosen");
+			inside = same((const char *)word, node);
 			word += name_words((const char *)word);
 			break;
 		case PROPERTY:
-			if (chosen && same(strings + big(word[1]), "bootargs"))
+			if (inside && same(strings + big(word[1]), property))
 				return (const char *)(word + 2);
 			word += 2 + words(big(word[0]));
 			break;
@@ -61,7 +61,7 @@ const char *device_tree_command_line(const void *tree)
 		case NOTHING:
 			break;
 		default:
-			return "";
+			return 0;
 		}
 	}
 }

@@ -2,7 +2,7 @@
 #ifndef DEVICE_TREE_H
 #define DEVICE_TREE_H
 
-/* The command line that a flattened device tree (Devicetree Specification, 5) holds, or "". */
-const char *device_tree_command_line(const void *tree);
+/* What a node's property holds in a flattened device tree (Devicetree Specification, 5); NULL: there is none. */
+const char *device_tree_property(const void *tree, const char *node, const char *property);
 
 #endif

@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A guest begins at EL1 with the MMU off, x0 = the device tree. Addresses of 39 bits are translated
- * one to one in granules of 4 KiB: the image's 4 MiB with pages, the rest of the memory's first
- * GiB and what Xen puts below it with blocks of 2 MiB.
+ * A guest begins at EL1 with the MMU off, x0 = the device tree. Addresses are translated one to
+ * one, by the tables of another file.
  */
 #include "assembly.h"
 
 #define SCTLR_M      (1 << 0)
 #define SCTLR_C      (1 << 2)
 #define SCTLR_I      (1 << 12)
-/* Normal memory, cached: the only attribute. */
-#define MAIR         0xff
-/* T0SZ for 39 bits, cached and shared walks, none by TTBR1, physical addresses of 36 bits. */
-#define TCR          (25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 1 << 32)
-/* Accessed and shared. */
-#define PAGE         0x703
-#define BLOCK        0x701
-#define TABLE        0x3
-
-#define MEMORY       0x40000000
-#define XEN_PAGES    0x39000000
-#define BLOCK_BYTES  0x200000
+/* Attributes of memory: 0 is cached, 1 a device's. */
+#define MAIR         0x00ff
 
 	.section .head, "ax"
 
@@ -83,9 +72,9 @@ FUNCTION(mmu_on)
 	msr vbar_el1, x1
 	mov x1, #MAIR
 	msr mair_el1, x1
-	ldr x1, =TCR
+	ldr x1, =translation_control
 	msr tcr_el1, x1
-	ldr x1, =page_table_1
+	ldr x1, =top_table
 	msr ttbr0_el1, x1
 	tlbi vmalle1
 	dsb nsh
@@ -128,32 +117,6 @@ FUNCTION(vectors)
 END(vectors)
 
 	.ltorg
-
-	.data
-	.balign 4096
-	.globl page_table_1
-page_table_1:
-	.quad page_table_2_low + TABLE
-	.quad page_table_2 + TABLE
-	.fill 510, 8, 0
-page_table_2_low:
-	.fill XEN_PAGES / BLOCK_BYTES, 8, 0
-	.quad XEN_PAGES + BLOCK
-	.fill 511 - XEN_PAGES / BLOCK_BYTES, 8, 0
-page_table_2:
-	.quad page_tables_3 + TABLE
-	.quad page_tables_3 + 0x1000 + TABLE
-	.set address, MEMORY + 2 * BLOCK_BYTES
-	.rept 510
-	.quad address + BLOCK
-	.set address, address + BLOCK_BYTES
-	.endr
-page_tables_3:
-	.set address, MEMORY
-	.rept 1024
-	.quad address + PAGE
-	.set address, address + 0x1000
-	.endr
 
 	.bss
 	.balign 4096

@@ -6,6 +6,7 @@
 #include <xen/memory.h>
 #include <xen/sched.h>
 
+#include "bare.h"
 #include "clock.h"
 #include "device_tree.h"
 #include "guest.h"
@@ -14,6 +15,8 @@
 
 /* A page of the image in whose place shared_info is put. */
 static uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
+static struct xencons_interface own_console;
+static bool on_xen;
 
 static uint64_t hvm_parameter(uint32_t index)
 {
@@ -35,7 +38,13 @@ static void map_shared_info(void)
 
 void platform_init(const void *boot)
 {
-	platform.command_line = device_tree_command_line(boot);
+	platform.command_line = device_tree_property(boot, "chosen", "bootargs");
+	if (!platform.command_line)
+		platform.command_line = "";
+	platform.console = &own_console;
+	on_xen = device_tree_property(boot, "hypervisor", "compatible");
+	if (!on_xen)
+		return;
 	platform.console = (struct xencons_interface *)(hvm_parameter(HVM_PARAM_CONSOLE_PFN) << 12);
 	platform.console_port = (evtchn_port_t)hvm_parameter(HVM_PARAM_CONSOLE_EVTCHN);
 	map_shared_info();
@@ -47,12 +56,16 @@ void platform_init(const void *boot)
 
 VISIBLE void platform_notify_console(void)
 {
-	xen_event_send(platform.console_port);
+	if (on_xen)
+		xen_event_send(platform.console_port);
+	else
+		bare_drain(platform.console);
 }
 
 VISIBLE void platform_yield(void)
 {
-	xen_yield();
+	if (on_xen)
+		xen_yield();
 }
 
 uint64_t platform_clock_ns(void)
@@ -62,21 +75,26 @@ uint64_t platform_clock_ns(void)
 
 uint64_t platform_cpu_time(void)
 {
-	return xen_cpu_ns(platform.shared);
+	return on_xen ? xen_cpu_ns(platform.shared) : ticks();
 }
 
 void platform_sleep_until(uint64_t deadline_ns)
 {
-	xen_sleep_until(deadline_ns);
+	if (on_xen)
+		xen_sleep_until(deadline_ns);
+	else
+		bare_sleep_until(deadline_ns);
 }
 
 void platform_shut_down(unsigned int reason)
 {
-	xen_shut_down(reason);
+	if (on_xen)
+		xen_shut_down(reason);
+	bare_power_off();
 }
 
 void unexpected_exception(void);
 void unexpected_exception(void)
 {
-	xen_shut_down(SHUTDOWN_crash);
+	platform_shut_down(SHUTDOWN_crash);
 }

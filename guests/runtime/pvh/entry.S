@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A PVH guest begins in 32-bit protected mode without paging, ebx = hvm_start_info. The first
+ * A PVH guest begins in 32-bit protected mode without paging, ebx = hvm_start_info. The file that is
+ * linked in has where its tables begin (at paging_root) and which bits of CR4 they take. The first
  * 4 GiB are mapped one to one: the image's 4 MiB with pages of 4 KiB, the rest with 2 MiB.
  */
 #include <xen/elfnote.h>
@@ -10,7 +11,6 @@
 
 #define CR0_PG      0x80000000
 #define CR0_WP      0x00010000
-#define CR4_PAE     0x20
 #define MSR_EFER    0xc0000080
 #define EFER_LME    0x100
 #define PRESENT     0x1
@@ -39,10 +39,10 @@ END(_start)
 /* Goes on at start_long_mode in 64-bit mode, at start_vcpu_64 if ebx is not zero. */
 FUNCTION(enter_long_mode)
 	.cfi_undefined 16
-	movl $page_table_4, %eax
+	movl paging_root, %eax
 	movl %eax, %cr3
 	movl %cr4, %eax
-	orl $CR4_PAE, %eax
+	orl $paging_mode, %eax
 	movl %eax, %cr4
 	movl $MSR_EFER, %ecx
 	rdmsr

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A PVH guest that stays in 32-bit mode, on one of two kinds of page tables. The file that is linked
- * in has `page_table`, `paging_mode`, the bit of CR4 that goes with it, and prepare_hypercalls.
+ * A PVH guest that stays in 32-bit mode, on one of two kinds of page tables, or on none. The file
+ * that is linked in has `page_table`, `paging_mode` and `paging_on`, the bits of CR4 and of CR0 that
+ * go with it, and prepare_hypercalls.
  */
 #include <xen/elfnote.h>
 
 #include "assembly.h"
 
-#define CR0_PG 0x80000000
-#define CR0_WP 0x00010000
 #define CODE   0x08
 #define DATA   0x10
 
@@ -42,7 +41,7 @@ FUNCTION(_start)
 	orl $paging_mode, %eax
 	movl %eax, %cr4
 	movl %cr0, %eax
-	orl $CR0_PG | CR0_WP, %eax
+	orl $paging_on, %eax
 	movl %eax, %cr0
 	call guest_start
 	ud2

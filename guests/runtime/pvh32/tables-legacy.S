@@ -2,12 +2,15 @@
 /* Two levels, entries of four bytes: 4 GiB one to one, 4 MiB of it with pages of 4 KiB, the rest with 4 MiB. */
 #include "assembly.h"
 
+#define CR0_PG   0x80000000
+#define CR0_WP   0x00010000
 #define CR4_PSE  0x10
 #define PRESENT  0x1
 #define WRITABLE 0x2
 #define LARGE    0x80
 
-	.globl paging_mode
+	.globl paging_mode, paging_on
+	.set paging_on, CR0_PG | CR0_WP
 	.set paging_mode, CR4_PSE
 
 	.text

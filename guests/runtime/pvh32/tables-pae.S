@@ -2,6 +2,8 @@
 /* PAE, three levels: 4 GiB one to one, 4 MiB of it with pages of 4 KiB, the rest with 2 MiB. */
 #include "assembly.h"
 
+#define CR0_PG   0x80000000
+#define CR0_WP   0x00010000
 #define CR4_PAE  0x20
 #define PRESENT  0x1
 #define WRITABLE 0x2
@@ -11,7 +13,8 @@
 #define STUBS      64
 #define STUB_BYTES 32
 
-	.globl paging_mode
+	.globl paging_mode, paging_on
+	.set paging_on, CR0_PG | CR0_WP
 	.set paging_mode, CR4_PAE
 
 	.text

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/x86_regs.h"
 #include "target/qemu/registers_text.h"
 #include "target/qemu/way.h"
 
@@ -86,8 +87,22 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 	return running ? LIFE_RUNS : LIFE_PAUSED;
 }
 
+/* "info registers" does not tell where page tables are on other processors. */
+static struct error *open(struct qemu *qemu, const struct qemu_place *place,
+			  struct qemu_machine *machine)
+{
+	struct error *err = qemu_qmp_open(qemu, place, machine);
+
+	if (err || machine->x86)
+		return err;
+	return error_new(ERR_GUEST, "of guests of this instruction set, QMP alone does not tell "
+				    "enough: they are read by a gdb stub of ours, which needs that "
+				    "QEMU was started without one");
+}
+
 static struct error *start(struct qemu *qemu)
 {
+	qemu->base.info.arch = &arch_x86_64;
 	qemu->undo = (struct stub_undo){.qmp = qmp_fd(qemu->qmp)};
 	return guard_start(&stub_guard, &qemu->undo, &qemu->guard);
 }
@@ -108,12 +123,15 @@ static bool ask(struct qemu *qemu, const struct sample *sample)
 	return true;
 }
 
-static bool take(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out)
+static bool take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 {
+	struct x86_regs regs;
 	char *said = NULL;
 	struct error *err = qmp_human_of(qemu->qmp, vcpu, "info registers", &said);
-	const bool whole = !err && qemu_registers_text(said, out);
+	const bool whole = !err && qemu_registers_text(said, &regs);
 
+	if (whole)
+		x86_regs_take(&regs, out);
 	error_free(err);
 	free(said);
 	return whole;
@@ -140,7 +158,7 @@ const struct qemu_way qemu_by_qmp = {
 	.advice = "the guest stands still several times as long as with a gdb stub of ours, which "
 		  "needs that nobody else uses QEMU's",
 	.rest = GUARD_RUNNING,
-	.open = qemu_qmp_open,
+	.open = open,
 	.start = start,
 	.console = qemu_qmp_console,
 	.stop = stop,

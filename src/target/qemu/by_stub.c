@@ -30,7 +30,10 @@ struct error *qemu_stub_prepare(struct qemu *qemu)
 {
 	struct error *err = gdb_layout_ask(qemu->gdb, &qemu->layout);
 
-	return err ? err : name_vcpus(qemu);
+	if (err)
+		return err;
+	qemu->base.info.arch = qemu->layout.machine->arch;
+	return name_vcpus(qemu);
 }
 
 /* All that is to be asked, so that it can be sent at once. */
@@ -46,7 +49,7 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 		/* The only one is the one that is meant. */
 		if (qemu->base.info.vcpus > 1)
 			gdb_batch_add(qemu->gdb, request);
-		gdb_batch_add(qemu->gdb, "g");
+		gdb_layout_request(&qemu->layout, qemu->gdb);
 	}
 }
 
@@ -62,10 +65,10 @@ bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample)
 	return gdb_batch_send(qemu->gdb);
 }
 
-bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out)
+bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 {
 	return (qemu->base.info.vcpus == 1 || gdb_batch_next(qemu->gdb)) &&
-	       gdb_batch_next(qemu->gdb) && gdb_layout_take(qemu->gdb, &qemu->layout, out);
+	       gdb_layout_take(&qemu->layout, qemu->gdb, out);
 }
 
 bool qemu_stub_go(struct qemu *qemu)

@@ -7,13 +7,10 @@
 
 #define NAME_MAX_LEN 15
 
-/* CS and SS tell their descriptors' privilege in their low bits (SDM vol. 3, 3.4.2). */
-#define RPL 3u
+#define ARCHITECTURE "<architecture>"
 
-#define EFER_LMA (1ull << 10)
-
-/* Is always set (SDM vol. 3, 2.5): that it is shows that the layout is right. */
-#define CR0_ET (1ull << 4)
+static const struct gdb_machine *const machines[] = {&gdb_x86_64, &gdb_i386, &gdb_aarch64,
+						     &gdb_arm};
 
 /* The value of an attribute within a tag that ends at `end`; "" if it is not there. */
 static void attribute(const char *tag, const char *end, const char *key, char *value, size_t size)
@@ -30,53 +27,68 @@ static void attribute(const char *tag, const char *end, const char *key, char *v
 	}
 }
 
+/* Is it one of "a|b"? */
+static bool is_called(const char *names, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (; *names; names += strcspn(names, "|"), names += *names == '|')
+		if (strcspn(names, "|") == len && !strncmp(names, name, len))
+			return true;
+	return false;
+}
+
 static struct gdb_register *by_name(struct gdb_layout *layout, const char *name)
 {
-	static const char gp64[][4] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-				       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
-	static const char gp32[][4] = {"eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi"};
-	struct {
-		const char *name;
-		struct gdb_register *at;
-	} others[] = {
-		{"rip", &layout->rip}, {"eip", &layout->rip}, {"eflags", &layout->eflags},
-		{"cs", &layout->cs},   {"ss", &layout->ss},   {"cr0", &layout->cr0},
-		{"cr3", &layout->cr3}, {"cr4", &layout->cr4}, {"efer", &layout->efer},
-	};
-
-	for (size_t i = 0; i < sizeof(gp64) / sizeof(*gp64); i++)
-		if (!strcmp(name, gp64[i]))
-			return &layout->gp[i];
-	for (size_t i = 0; i < sizeof(gp32) / sizeof(*gp32); i++)
-		if (!strcmp(name, gp32[i]))
-			return &layout->gp[i];
-	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-		if (!strcmp(name, others[i].name))
-			return others[i].at;
+	for (unsigned i = 0; layout->machine && layout->machine->registers[i]; i++)
+		if (is_called(layout->machine->registers[i], name))
+			return &layout->at[i];
 	return NULL;
 }
 
-static size_t add_tag(struct gdb_layout *layout, const char *tag, const char *end, size_t next)
+static void add_tag(struct gdb_layout *layout, const char *tag, const char *end,
+		    struct gdb_place *place)
 {
-	char name[NAME_MAX_LEN + 1], bits[8];
+	char name[NAME_MAX_LEN + 1], bits[8], number[8];
 	struct gdb_register *reg;
 	size_t size;
 
 	attribute(tag, end, "name", name, sizeof(name));
 	attribute(tag, end, "bitsize", bits, sizeof(bits));
+	attribute(tag, end, "regnum", number, sizeof(number));
+	if (*number)
+		place->number = strtoul(number, NULL, 10);
 	size = strtoul(bits, NULL, 10) / 8;
-	if (size >= GDB_PACKET_MAX || next + size >= GDB_PACKET_MAX)
-		return next;
+	if (size >= GDB_PACKET_MAX || place->byte + size >= GDB_PACKET_MAX ||
+	    place->number > UINT16_MAX)
+		return;
 	reg = by_name(layout, name);
 	if (reg && size <= 8)
-		*reg = (struct gdb_register){(uint16_t)next, (uint16_t)size};
-	return next + size;
+		*reg = (struct gdb_register){(uint16_t)place->byte, (uint16_t)size,
+					     (uint16_t)place->number};
+	place->byte += size;
+	place->number++;
 }
 
-size_t gdb_layout_add(struct gdb_layout *layout, const char *xml, size_t next)
+static void find_machine(struct gdb_layout *layout, const char *xml)
+{
+	const char *name = strstr(xml, ARCHITECTURE);
+	size_t len;
+
+	if (!name || layout->machine)
+		return;
+	name += strlen(ARCHITECTURE);
+	len = strcspn(name, "<");
+	for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
+		if (strlen(machines[i]->name) == len && !strncmp(machines[i]->name, name, len))
+			layout->machine = machines[i];
+}
+
+void gdb_layout_add(struct gdb_layout *layout, const char *xml, struct gdb_place *place)
 {
 	const char *tag = xml, *end;
 
+	find_machine(layout, xml);
 	while ((tag = strchr(tag, '<'))) {
 		/* QEMU has registers in comments. */
 		const bool comment = !strncmp(tag, "<!--", 4);
@@ -85,20 +97,29 @@ size_t gdb_layout_add(struct gdb_layout *layout, const char *xml, size_t next)
 		if (!end)
 			break;
 		if (!comment && !strncmp(tag, "<reg ", 5))
-			next = add_tag(layout, tag, end, next);
+			add_tag(layout, tag, end, place);
 		tag = end;
 	}
-	return next;
+}
+
+static bool is_whole(const struct gdb_layout *layout)
+{
+	if (!layout->machine)
+		return false;
+	for (unsigned i = 0; i < layout->machine->needed; i++)
+		if (!layout->at[i].size)
+			return false;
+	return true;
 }
 
 struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 {
 	char *top = gdb_features(gdb, "target.xml"), *at = top, annex[101];
-	size_t next = 0;
+	struct gdb_place place = {0};
 
 	memset(layout, 0, sizeof(*layout));
 	if (top)
-		next = gdb_layout_add(layout, top, next);
+		gdb_layout_add(layout, top, &place);
 	while (at && (at = strstr(at, "<xi:include href=\""))) {
 		char *xml;
 
@@ -106,45 +127,49 @@ struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 		snprintf(annex, sizeof(annex), "%.*s", (int)strcspn(at, "\""), at);
 		xml = gdb_features(gdb, annex);
 		if (xml)
-			next = gdb_layout_add(layout, xml, next);
+			gdb_layout_add(layout, xml, &place);
 		free(xml);
 	}
 	free(top);
-	if (!layout->rip.size || !layout->cr3.size || !layout->gp[4].size)
-		return error_new(ERR_GUEST, "QEMU's gdb stub tells no registers of an x86 guest "
-					    "(other instruction sets cannot be profiled yet)");
+	if (!is_whole(layout))
+		return error_new(ERR_GUEST, "QEMU's gdb stub tells no registers of an x86 or Arm "
+					    "guest (other instruction sets cannot be profiled)");
+	layout->together = gdb_ask(gdb, "g") ? gdb->len / 2 : 0;
 	return NULL;
 }
 
-/* Little-endian, as all that x86 guests have. */
-static uint64_t value_of(const struct gdb *gdb, const struct gdb_register *reg, bool *whole)
+static bool is_alone(const struct gdb_layout *layout, unsigned i)
 {
-	uint64_t value = 0;
-
-	*whole = gdb_bytes(gdb, reg->at, &value, reg->size) && *whole;
-	return value;
+	return layout->at[i].size &&
+	       (size_t)layout->at[i].at + layout->at[i].size > layout->together;
 }
 
-bool gdb_layout_take(const struct gdb *gdb, const struct gdb_layout *layout, struct x86_regs *regs)
+void gdb_layout_request(const struct gdb_layout *layout, struct gdb *gdb)
 {
-	bool whole = true;
-	uint64_t cs;
+	char request[16];
 
-	memset(regs, 0, sizeof(*regs));
-	for (size_t i = 0; i < 16; i++)
-		regs->gp[i] = value_of(gdb, &layout->gp[i], &whole);
-	regs->rip = value_of(gdb, &layout->rip, &whole);
-	regs->rflags = value_of(gdb, &layout->eflags, &whole);
-	regs->cr0 = value_of(gdb, &layout->cr0, &whole);
-	regs->cr3 = value_of(gdb, &layout->cr3, &whole);
-	regs->cr4 = value_of(gdb, &layout->cr4, &whole);
-	regs->efer = value_of(gdb, &layout->efer, &whole);
-	cs = value_of(gdb, &layout->cs, &whole);
-	regs->cpl = cs & RPL;
-	/*
-	 * The stub does not tell descriptors. In long mode it gives registers of 32
-	 * bits to code of 32 bits; flat segments are taken for granted there.
-	 */
-	regs->cs_long = regs->efer & EFER_LMA && layout->rip.size == 8;
-	return whole && regs->cr0 & CR0_ET;
+	gdb_batch_add(gdb, "g");
+	for (unsigned i = 0; layout->machine->registers[i]; i++) {
+		if (!is_alone(layout, i))
+			continue;
+		snprintf(request, sizeof(request), "p%x", layout->at[i].number);
+		gdb_batch_add(gdb, request);
+	}
+}
+
+bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct regs *regs)
+{
+	uint64_t value[GDB_REGISTERS_MAX] = {0};
+	bool whole = gdb_batch_next(gdb);
+
+	/* Little-endian, as all guests of these machines are. */
+	for (unsigned i = 0; layout->machine->registers[i]; i++)
+		if (!is_alone(layout, i))
+			whole = gdb_bytes(gdb, layout->at[i].at, &value[i], layout->at[i].size) &&
+				whole;
+	for (unsigned i = 0; layout->machine->registers[i]; i++)
+		if (is_alone(layout, i))
+			whole = gdb_batch_next(gdb) &&
+				gdb_bytes(gdb, 0, &value[i], layout->at[i].size) && whole;
+	return whole && layout->machine->take(value, regs);
 }

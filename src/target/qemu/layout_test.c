@@ -6,80 +6,165 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #define REG(name, bits) "  <reg name=\"" name "\" bitsize=\"" bits "\" type=\"int\"/>\n"
+#define NUMBERED(name, bits, number) \
+	"  <reg name=\"" name "\" bitsize=\"" bits "\" regnum=\"" number "\"/>\n"
 
-static const char core[] = "<feature name=\"org.gnu.gdb.i386.core\">\n" REG("rax", "64")
-	REG("rbx", "64") REG("rcx", "64") REG("rdx", "64") REG("rsi", "64") REG("rdi", "64")
-		REG("rbp", "64") REG("rsp", "64") REG("rip", "64") REG("eflags", "32")
-			REG("cs", "32") REG("ss", "32") "<!--\n" REG("ss_base", "64")
-				REG("cr0", "64") "-->\n" REG("fs_base", "64") REG("cr0", "64")
-					REG("cr3", "64") REG("cr4", "64") REG("efer", "64")
-						REG("st0", "80") REG("fctrl", "32") "</feature>";
+static const char x86_core[] =
+	"<architecture>i386:x86-64</architecture><feature name=\"org.gnu.gdb.i386.core\">\n" REG(
+		"rax", "64") REG("rbx", "64") REG("rcx", "64") REG("rdx", "64") REG("rsi", "64")
+		REG("rdi", "64") REG("rbp", "64") REG("rsp", "64") REG("r8", "64") REG("r9", "64")
+			REG("r10", "64") REG("r11", "64") REG("r12", "64") REG("r13", "64")
+				REG("r14", "64") REG("r15", "64") REG("rip", "64")
+					REG("eflags", "32") REG("cs", "32") "<!--\n" REG("ss_base",
+											 "64")
+						REG("cr0", "64") "-->\n" REG("fs_base", "64")
+							REG("cr0", "64") REG("cr3", "64") REG("cr4",
+											      "64")
+								REG("efer", "64") "</feature>";
+/* In bytes, of the above. */
+#define RIP_AT	  128u
+#define CR0_AT	  (RIP_AT + 8 + 4 + 4 + 8)
+#define X86_BYTES (CR0_AT + 4 * 8)
 
-/* The answer to "g": each register holds its own place. */
-static void answer(struct gdb *gdb, const struct gdb_layout *layout, size_t len)
+static const char arm_core[] = "<architecture>arm</architecture>" REG("r0", "32") REG("r1", "32")
+	REG("r2", "32") REG("r3", "32") REG("r4", "32") REG("r5", "32") REG("r6", "32")
+		REG("r7", "32") REG("r8", "32") REG("r9", "32") REG("r10", "32") REG("r11", "32")
+			REG("r12", "32") REG("sp", "32") REG("lr", "32") REG("pc", "32")
+				NUMBERED("cpsr", "32", "25");
+#define CPSR_AT	  64u
+#define ARM_BYTES 68u
+static const char arm_system[] =
+	NUMBERED("TTBR0_EL1", "32", "157") NUMBERED("TTBR1_EL1", "32", "158")
+		NUMBERED("TTBCR", "32", "161") NUMBERED("SCTLR", "32", "181");
+
+struct stub {
+	struct gdb gdb;
+	int far; /* the stub's end */
+	struct gdb_layout layout;
+};
+
+static int begin(void **state)
 {
-	memset(gdb->packet, '0', sizeof(gdb->packet));
-	gdb->len = 2 * len;
-	for (size_t i = 0; i < len; i++) {
-		const char digits[] = "0123456789abcdef";
+	struct stub *stub = calloc(1, sizeof(*stub));
+	int ends[2];
 
-		gdb->packet[2 * i] = digits[i >> 4 & 15];
-		gdb->packet[2 * i + 1] = digits[i & 15];
-	}
-	/* CR0.ET */
-	gdb->packet[2 * layout->cr0.at] = '1';
+	if (!stub || socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		return -1;
+	stub->gdb.fd = ends[0];
+	stub->far = ends[1];
+	*state = stub;
+	return 0;
 }
 
-static void registers_follow_each_other_and_comments_do_not_count(void **state)
+static int end(void **state)
 {
-	struct gdb_layout layout = {0};
+	struct stub *stub = *state;
 
-	assert_int_equal(gdb_layout_add(&layout, core, 0), 9 * 8 + 3 * 4 + 8 + 4 * 8 + 10 + 4);
-	assert_int_equal(layout.gp[3].at, 8);
-	assert_int_equal(layout.gp[4].at, 7 * 8);
-	assert_int_equal(layout.rip.at, 64);
-	assert_int_equal(layout.eflags.size, 4);
-	assert_int_equal(layout.cr0.at, 9 * 8 + 3 * 4 + 8);
-	assert_int_equal(layout.efer.at, layout.cr0.at + 24);
-	assert_int_equal(layout.gp[8].size, 0);
+	close(stub->gdb.fd);
+	close(stub->far);
+	free(stub);
+	return 0;
 }
 
-static void values_are_taken_from_their_places(void **state)
+/* The stub's answer: these bytes in hex. */
+static void answers(const struct stub *stub, const uint8_t *bytes, size_t len)
 {
-	static struct gdb gdb;
-	struct gdb_layout layout = {0};
-	struct x86_regs regs;
-	size_t len = gdb_layout_add(&layout, core, 0);
+	assert_int_equal(dprintf(stub->far, "$"), 1);
+	for (size_t i = 0; i < len; i++)
+		dprintf(stub->far, "%02x", bytes[i]);
+	dprintf(stub->far, "#00");
+}
 
-	answer(&gdb, &layout, len);
-	assert_true(gdb_layout_take(&gdb, &layout, &regs));
-	assert_int_equal(regs.gp[3], 0x0f0e0d0c0b0a0908ull);
-	assert_int_equal(regs.rip, 0x4746454443424140ull);
-	assert_int_equal(regs.rflags, 0x4b4a4948);
-	/* No such register: zero. */
-	assert_int_equal(regs.gp[15], 0);
+static void describe(struct stub *stub, const char *first, const char *second, size_t together)
+{
+	struct gdb_place place = {0};
+
+	gdb_layout_add(&stub->layout, first, &place);
+	gdb_layout_add(&stub->layout, second, &place);
+	stub->layout.together = together;
+}
+
+/* Each byte of the answer to "g" is its own place. */
+static void fill(uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)i;
+}
+
+static void of_x86_all_are_in_one_answer(void **state)
+{
+	struct stub *stub = *state;
+	uint8_t bytes[X86_BYTES];
+	struct regs regs;
+
+	describe(stub, x86_core, "", X86_BYTES);
+	gdb_batch_begin(&stub->gdb);
+	gdb_layout_request(&stub->layout, &stub->gdb);
+	assert_int_equal(stub->gdb.ahead, 1);
+	fill(bytes, X86_BYTES);
+	/* CR0.ET; EFER.LMA. */
+	bytes[CR0_AT] = 0x10;
+	bytes[CR0_AT + 24 + 1] = 0x04;
+	answers(stub, bytes, X86_BYTES);
+	assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+	assert_int_equal(regs.word, 8);
+	assert_int_equal(regs.pc, 0x8786858483828180ull);
+	assert_int_equal(regs.sp, 0x3f3e3d3c3b3a3938ull);
+	assert_int_equal(regs.flags, 0x8b8a8988);
+}
+
+static void of_arm_some_are_asked_for_one_by_one(void **state)
+{
+	static const uint8_t system[][4] = {{1, 0xc5}, {0, 0x40}, {0, 0x80}, {2}};
+	struct stub *stub = *state;
+	uint8_t bytes[ARM_BYTES];
+	struct regs regs;
+
+	describe(stub, arm_core, arm_system, ARM_BYTES);
+	gdb_batch_begin(&stub->gdb);
+	gdb_layout_request(&stub->layout, &stub->gdb);
+	assert_int_equal(stub->gdb.ahead, 1 + sizeof(system) / sizeof(*system));
+	assert_non_null(memmem(stub->gdb.batch, stub->gdb.batch_len, "$pb5#", 5));
+	fill(bytes, ARM_BYTES);
+	/* Supervisor mode. */
+	bytes[CPSR_AT] = 0x13;
+	answers(stub, bytes, ARM_BYTES);
+	for (size_t i = 0; i < sizeof(system) / sizeof(*system); i++)
+		answers(stub, system[i], sizeof(system[i]));
+	assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+	assert_int_equal(regs.word, 4);
+	assert_int_equal(regs.gp[3], 0x0f0e0d0c);
+	assert_int_equal(regs.pc, 0x3f3e3d3c);
+	assert_int_equal(regs.mmu.mode, MMU_ARM_SHORT);
+	assert_int_equal(regs.mmu.root, 0x4000);
+	assert_int_equal(regs.mmu.root_high, 0x8000);
+	assert_int_equal(regs.mmu.control, 2);
 }
 
 static void an_answer_that_is_too_short_or_cannot_be_is_none(void **state)
 {
-	static struct gdb gdb;
-	struct gdb_layout layout = {0};
-	struct x86_regs regs;
-	size_t len = gdb_layout_add(&layout, core, 0);
+	struct stub *stub = *state;
+	uint8_t bytes[X86_BYTES] = {0};
+	struct regs regs;
 
-	answer(&gdb, &layout, layout.efer.at + 7u);
-	assert_false(gdb_layout_take(&gdb, &layout, &regs));
-	answer(&gdb, &layout, len);
-	gdb.packet[2 * layout.cr0.at] = '0';
-	gdb.packet[2 * layout.cr0.at + 1] = '1';
-	assert_false(gdb_layout_take(&gdb, &layout, &regs));
-	answer(&gdb, &layout, len);
-	gdb.packet[3] = 'x';
-	assert_false(gdb_layout_take(&gdb, &layout, &regs));
+	describe(stub, x86_core, "", X86_BYTES);
+	gdb_batch_begin(&stub->gdb);
+	for (int i = 0; i < 3; i++)
+		gdb_layout_request(&stub->layout, &stub->gdb);
+	/* CR0.ET is never 0. */
+	answers(stub, bytes, X86_BYTES);
+	assert_false(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+	bytes[CR0_AT] = 0x10;
+	answers(stub, bytes, X86_BYTES - 1);
+	assert_false(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+	answers(stub, bytes, X86_BYTES);
+	assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
 }
 
 static void any_text_does_no_harm(void **state)
@@ -87,24 +172,33 @@ static void any_text_does_no_harm(void **state)
 	const char *texts[] = {"",
 			       "<",
 			       "<!--",
+			       "<architecture>",
 			       "<reg ",
 			       "<reg name=\"rip\"",
 			       "<reg name=\"rip\" bitsize=\"99999999999\"/>",
 			       "<reg name=\"rip\" bitsize=\"-8\"/>",
+			       "<reg name=\"rip\" bitsize=\"64\" regnum=\"-8\"/>",
+			       "<reg name=\"\" bitsize=\"64\"/>",
 			       "<reg name=\"a name that is longer than any\" bitsize=\"64\"/>",
 			       "<reg bitsize=\"\" name=\"/>"};
-	struct gdb_layout layout = {0};
+	struct gdb_layout layout = {.machine = &gdb_x86_64};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-		assert_in_range(gdb_layout_add(&layout, texts[i], 8), 8, GDB_PACKET_MAX);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct gdb_place place = {.byte = 8};
+
+		gdb_layout_add(&layout, texts[i], &place);
+		assert_in_range(place.byte, 8, GDB_PACKET_MAX);
+	}
+	assert_int_equal(layout.at[0].size, 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(registers_follow_each_other_and_comments_do_not_count),
-		cmocka_unit_test(values_are_taken_from_their_places),
-		cmocka_unit_test(an_answer_that_is_too_short_or_cannot_be_is_none),
+		cmocka_unit_test_setup_teardown(of_x86_all_are_in_one_answer, begin, end),
+		cmocka_unit_test_setup_teardown(of_arm_some_are_asked_for_one_by_one, begin, end),
+		cmocka_unit_test_setup_teardown(an_answer_that_is_too_short_or_cannot_be_is_none,
+						begin, end),
 		cmocka_unit_test(any_text_does_no_harm),
 	};
 

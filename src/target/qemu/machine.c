@@ -49,9 +49,6 @@ struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine)
 	json_decref(answer);
 	if (!machine->vcpus)
 		return error_new(ERR_GUEST, "QEMU has no vCPUs (yet?)");
-	if (!machine->x86)
-		return error_new(ERR_GUEST, "this QEMU emulates another instruction set than x86, "
-					    "whose guests cannot be profiled yet");
 	return qemu_machine_status(qmp, &machine->running, machine->status,
 				   sizeof(machine->status));
 }

@@ -85,7 +85,6 @@ static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 		 machine->kvm ? "with KVM" : "with TCG", qemu->way->text);
 	qemu->base.way = qemu->way->text;
 	qemu->base.advice = qemu->way->advice;
-	info->arch = &arch_x86_64;
 }
 
 static struct error *attach(struct qemu *qemu, const struct qemu_place *place)
@@ -174,11 +173,9 @@ static struct error *qemu_open(const char *name, struct target **out)
 static bool read_vcpu(struct qemu *qemu, uint32_t i, struct vcpu_sample *vcpu)
 {
 	const struct physmem mem = {guest_ram_frame, qemu->ram};
-	struct x86_regs regs;
 
-	if (!qemu->way->take(qemu, i, &regs))
+	if (!qemu->way->take(qemu, i, &vcpu->regs))
 		return false;
-	x86_regs_take(&regs, &vcpu->regs);
 	vcpu_copy_stacks(qemu->base.info.arch, &mem, vcpu);
 	return true;
 }

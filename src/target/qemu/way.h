@@ -65,7 +65,7 @@ struct qemu_way {
 	 */
 	struct error *(*open)(struct qemu *qemu, const struct qemu_place *place,
 			      struct qemu_machine *machine);
-	/* When the vCPUs are known, and where memory is. */
+	/* When the vCPUs are known, and where memory is; finds out the instruction set. */
 	struct error *(*start)(struct qemu *qemu);
 	/* Where QEMU's human monitor can be talked to. */
 	struct qemu_console (*console)(struct qemu *qemu);
@@ -77,7 +77,7 @@ struct qemu_way {
 	/* Asks, of a guest that stands still anyway. */
 	bool (*ask)(struct qemu *qemu, const struct sample *sample);
 	/* Registers of one that was asked for; in the order of the vCPUs. */
-	bool (*take)(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out);
+	bool (*take)(struct qemu *qemu, uint32_t vcpu, struct regs *out);
 	bool (*go)(struct qemu *qemu);
 	/* Has QEMU heard it? Until then, the guard must see to it. */
 	bool (*gone)(struct qemu *qemu);
@@ -91,7 +91,7 @@ extern const struct qemu_way qemu_by_stub, qemu_by_own_stub, qemu_by_qmp;
 struct error *qemu_stub_prepare(struct qemu *qemu);
 bool qemu_stub_stop(struct qemu *qemu, const struct sample *sample);
 bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample);
-bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct x86_regs *out);
+bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct regs *out);
 bool qemu_stub_go(struct qemu *qemu);
 bool qemu_stub_gone(struct qemu *qemu);
 

@@ -170,12 +170,15 @@ static struct error *take_frames(void *state, uint64_t *stopped_ns)
 {
 	struct script *script = state;
 	const uint64_t began = clock_now_ns();
-	struct x86_regs regs;
+	struct regs regs;
 
+	gdb_batch_begin(script->gdb);
 	if (gdb_stop(script->gdb, STOP_MS) != GDB_STOPPED)
 		return error_new(ERR_FAILED, "the guest does not stop");
-	if (gdb_ask(script->gdb, "g") && gdb_layout_take(script->gdb, &script->layout, &regs))
-		walk(script, regs.gp[5]);
+	gdb_batch_begin(script->gdb);
+	gdb_layout_request(&script->layout, script->gdb);
+	if (gdb_batch_send(script->gdb) && gdb_layout_take(&script->layout, script->gdb, &regs))
+		walk(script, regs.fp);
 	gdb_continue(script->gdb);
 	*stopped_ns = clock_now_ns() - began;
 	return NULL;
