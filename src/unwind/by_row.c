@@ -186,6 +186,25 @@ static bool begins_thread(const struct walk *walk, uint64_t pc)
 	       code->function(code->ctx, pc, &start, &end) && start == pc;
 }
 
+/*
+ * Code that jumps to a function by a return, as Linux's thunks for indirect
+ * calls do, has the function's first instruction where a return address is
+ * expected. Whom it will return to stands above.
+ */
+static bool jumps_by_return(struct walk *walk, const struct row_caller *caller,
+			    struct row_caller *beyond, uint8_t *trust)
+{
+	const struct code *code = walk->in->code;
+	uint64_t start, end;
+
+	*beyond = *caller;
+	beyond->slot += walk->word;
+	beyond->sp += walk->word;
+	return walk->at.kind == FRAME_PC && code->function &&
+	       code->function(code->ctx, caller->pc, &start, &end) && start == caller->pc &&
+	       walk_load(walk, beyond->slot, &beyond->pc) && believe(walk, beyond, trust);
+}
+
 static enum found go_to_caller(struct walk *walk, const struct row *row,
 			       const struct row_caller *caller, uint8_t *trust)
 {
@@ -193,6 +212,7 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	const bool chained =
 		row->fp_at > ROW_LOST ? row->cfa_reg == numbers(walk).fp : walk->at.chained;
 	uint8_t kind = FRAME_RETURN;
+	struct row_caller beyond;
 
 	if (!caller->pc) {
 		walk->out->end = UNWIND_OUTERMOST;
@@ -205,6 +225,8 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	} else if (begins_thread(walk, caller->pc)) {
 		*trust = TRUST_SURE;
 		kind = FRAME_PC;
+	} else if (jumps_by_return(walk, caller, &beyond, trust)) {
+		caller = &beyond;
 	} else {
 		return FOUND_NONE;
 	}
@@ -218,18 +240,39 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	return FOUND_CALLER;
 }
 
+/* Goes to the caller, if that has called this very function by its address. */
+static bool go_to_who_called(struct walk *walk)
+{
+	const struct standing *site = &walk->site;
+	struct x86_call call;
+	uint64_t slot, ret;
+
+	if (!state_known(site) || !site->has_start || !walk_slot_by_sp(walk, &site->state, &slot) ||
+	    !walk_load(walk, slot, &ret))
+		return false;
+	call = site_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	if (!call.direct || call.target != site->start)
+		return false;
+	walk_go_by_state(walk, &site->state, slot, ret);
+	return true;
+}
+
 /*
  * Tables say that code is outermost, too, which is only entered in unusual
  * ways: Linux up to 6.3 of its thunks for indirect calls. They have a caller if
- * the code says so.
+ * the code says so; and where all registers are not known, if there is no doubt.
  */
 static enum found at_end(struct walk *walk, uint8_t *trust)
 {
 	const struct place at = walk->at;
 
-	if (at.first && walk->in->method != UNWIND_CFI && walk->readable &&
-	    walk_by_state(walk, trust) == FOUND_CALLER && walk->at.addr >> 63 == at.addr >> 63)
-		return FOUND_CALLER;
+	if (walk->in->method != UNWIND_CFI && walk->readable) {
+		*trust = TRUST_SURE;
+		if (at.first ? walk_by_state(walk, trust) == FOUND_CALLER &&
+				       walk->at.addr >> 63 == at.addr >> 63
+			     : go_to_who_called(walk))
+			return FOUND_CALLER;
+	}
 	walk->at = at;
 	walk->beyond = false;
 	walk->elsewhere = 0;

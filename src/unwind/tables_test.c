@@ -113,6 +113,54 @@ static void code_that_is_called_is_not_outermost(void **state)
 	EXPECT_NONE(UNWIND_OUTERMOST);
 }
 
+/* Interrupted at its beginning. */
+static void unwind_interrupted(uint64_t pc, uint64_t sp)
+{
+	*at(STACK) = pc;
+	*at(STACK + 8) = 0;
+	*at(STACK + 24) = sp;
+	unwind_anywhere(TEXT + 0x300, NO_FP);
+}
+
+static void code_that_is_called_is_not_outermost_where_it_is_interrupted(void **state)
+{
+	put(TEXT + 0x300,
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	put(TEXT + LEAF, (struct row){.kind = ROW_END});
+	put(TEXT + OMITS, by_sp(32, ROW_SAME));
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	*at(STACK + 0x100) = IN_OMITS;
+	*at(STACK + 0x120) = IN_START;
+	unwind_interrupted(TEXT + LEAF, STACK + 0x100);
+	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF, IN_OMITS, IN_START);
+	/* What calls through a pointer may have been left there by anybody. */
+	*at(STACK + 0x100) = IN_H;
+	unwind_interrupted(TEXT + LEAF, STACK + 0x100);
+	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF);
+}
+
+static void a_return_to_the_beginning_of_a_function_is_a_jump(void **state)
+{
+	put(TEXT + LEAF, by_sp(8, ROW_SAME));
+	put(TEXT + H, by_sp(16, ROW_SAME));
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	*at(STACK) = TEXT + G;
+	*at(STACK + 8) = IN_H;
+	*at(STACK + 24) = IN_START;
+	unwind(TEXT + LEAF + 3, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, IN_H, IN_START);
+	/* Not into its middle, nor without a call. */
+	*at(STACK) = TEXT + G + 1;
+	unwind_anywhere(TEXT + LEAF + 3, NO_FP);
+	assert_true(out.n < 2 || frames[1].trust == TRUST_GUESS);
+	*at(STACK) = TEXT + G;
+	*at(STACK + 8) = NO_CALL;
+	unwind_anywhere(TEXT + LEAF + 3, NO_FP);
+	assert_true(out.n < 2 || frames[1].trust == TRUST_GUESS);
+}
+
 static void
 with_tables_only_the_hypercall_page_has_a_caller_whatever_the_frame_pointer_holds(void **state)
 {
@@ -428,6 +476,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(tables_find_callers_without_symbols),
 		TEST(code_that_is_called_is_not_outermost),
+		TEST(code_that_is_called_is_not_outermost_where_it_is_interrupted),
+		TEST(a_return_to_the_beginning_of_a_function_is_a_jump),
 		TEST(with_tables_only_the_hypercall_page_has_a_caller_whatever_the_frame_pointer_holds),
 		TEST(stacks_may_lie_close_to_each_other),
 		TEST(a_table_that_is_wrong_is_not_believed),
