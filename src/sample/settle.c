@@ -382,7 +382,7 @@ struct error *settle_look(struct settle *settle, const struct sample *sample, ui
 	*took_ns = 0;
 	if (sample->time_ns < settle->ask_ns)
 		return NULL;
-	from = settle_kernel_from(&settle->kernel, settle->target, sample);
+	from = settle_kernel_from(&settle->kernel, settle->target, settle->images, sample);
 	if (!from && !time_for_files(settle, sample)) {
 		settle->ask_ns = sample->time_ns + ASK_AGAIN_NS;
 		return NULL;

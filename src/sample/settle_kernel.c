@@ -6,6 +6,8 @@
 /* A guest that boots may not have its kernel in place yet. */
 #define TRIES_MAX 8
 #define WAIT_NS	  1000000000ull
+/* So often modules are looked for that were loaded later. */
+#define MODULES_TRIES_MAX 64
 
 /* Where Linux's own code is (Documentation/arch/x86/x86_64/mm.rst), modules included. */
 #define KERNEL_LOWEST 0xffffffff80000000ull
@@ -23,25 +25,61 @@ static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 	return view->target->ops->read(view->target, view->regs, va, buf, len);
 }
 
-/* A vCPU that executes what may be a kernel's code. */
-static const struct regs *find_regs(const struct sample *sample)
+/* Does it execute what may be a kernel's code, of which nothing is known? */
+static bool is_open(const struct settle_kernel *kernel, const struct images *images, uint64_t pc)
 {
+	if (kernel->done)
+		return pc >= KERNEL_MODULES_LOWEST && !images_at(images, pc);
+	return pc >= KERNEL_LOWEST;
+}
+
+const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
+				      const struct target *target, const struct images *images,
+				      const struct sample *sample)
+{
+	if (sample->time_ns < kernel->next_ns || !target->ops->read)
+		return NULL;
+	if (kernel->done && (!kernel->modules.list || kernel->tries == MODULES_TRIES_MAX))
+		return NULL;
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct regs *regs = &sample->vcpu[i].regs;
 
 		if (sample->vcpu[i].online && regs->word == 8 && !regs->user &&
-		    regs->pc >= KERNEL_LOWEST)
+		    is_open(kernel, images, regs->pc))
 			return regs;
 	}
 	return NULL;
 }
 
-const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
-				      const struct target *target, const struct sample *sample)
+static bool is_known(void *ctx, uint64_t start, uint64_t end)
 {
-	if (kernel->done || sample->time_ns < kernel->next_ns || !target->ops->read)
-		return NULL;
-	return find_regs(sample);
+	const struct images *images = ctx;
+
+	for (size_t i = 0; i < images_count(images); i++)
+		if (images_get(images, i)->start - start < end - start)
+			return true;
+	return false;
+}
+
+static struct error *take_module(void *ctx, struct kernel_module *module)
+{
+	return images_add_tables(ctx, module->name, module->symbols, module->rows);
+}
+
+static struct error *look_for_kernel(struct settle_kernel *kernel,
+				     const struct guest_memory *memory, struct images *images,
+				     bool *added)
+{
+	struct kernel_memory found;
+	struct error *err = kernel_memory_find(memory, &found, added);
+
+	kernel->done = ++kernel->tries == TRIES_MAX;
+	if (err || !*added)
+		return err;
+	kernel->done = true;
+	kernel->tries = 0;
+	kernel->modules = found.modules;
+	return images_add_tables(images, "the guest's kernel", found.symbols, found.rows);
 }
 
 struct error *settle_kernel_look(struct settle_kernel *kernel, struct target *target,
@@ -50,15 +88,15 @@ struct error *settle_kernel_look(struct settle_kernel *kernel, struct target *ta
 {
 	struct view view = {.target = target, .regs = from};
 	const struct guest_memory memory = {&view, read_view};
-	struct kernel_memory found;
-	struct error *err;
+	struct error *err = NULL;
 
 	*added = false;
-	kernel->done = ++kernel->tries == TRIES_MAX;
 	kernel->next_ns = now_ns + WAIT_NS;
-	err = kernel_memory_find(&memory, &found, added);
-	if (err || !*added)
+	if (!kernel->done)
+		err = look_for_kernel(kernel, &memory, images, added);
+	else
+		kernel->tries++;
+	if (err || !kernel->modules.list)
 		return err;
-	kernel->done = true;
-	return images_add_tables(images, "the guest's kernel", found.symbols, found.rows);
+	return kernel_modules_read(&memory, &kernel->modules, images, is_known, take_module);
 }

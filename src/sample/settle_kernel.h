@@ -3,17 +3,20 @@
 #define UNIPROF_SAMPLE_SETTLE_KERNEL_H
 
 #include "symbol/images.h"
+#include "symbol/kernel_modules.h"
 #include "target/target.h"
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
- * (symbol/kernel_memory.h), once a vCPU is seen to execute one. What the user
- * gave comes first where it has the same.
+ * (symbol/kernel_memory.h), once a vCPU is seen to execute one, and those of
+ * its modules; of those that are loaded later once a vCPU executes them. What
+ * the user gave comes first where it has the same.
  */
 struct settle_kernel {
-	unsigned tries;
+	unsigned tries; /* for the kernel, then for modules that have come */
 	uint64_t next_ns;
-	bool done;
+	bool done; /* with the kernel */
+	struct kernel_modules modules;
 };
 
 /*
@@ -21,9 +24,10 @@ struct settle_kernel {
  * looking for a kernel, and from where; NULL if it is not.
  */
 const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
-				      const struct target *target, const struct sample *sample);
+				      const struct target *target, const struct images *images,
+				      const struct sample *sample);
 
-/* Looks for one; the guest runs meanwhile. *added: one was found. */
+/* Looks for one; the guest runs meanwhile. *added: a kernel was found. */
 struct error *settle_kernel_look(struct settle_kernel *kernel, struct target *target,
 				 struct images *images, const struct regs *from, uint64_t now_ns,
 				 bool *added);

@@ -79,10 +79,20 @@ static uint8_t *read_between(const struct guest_memory *memory, const struct kal
 	return bytes;
 }
 
-static struct error *read_rows(const struct guest_memory *memory, const struct kallsyms *names,
-			       struct rows **out)
+static enum orc_layout find_layout(const struct kallsyms *names)
 {
-	struct orc_tables tables = {0};
+	uint64_t va;
+
+	return kallsyms_address(names, "__start_orc_header", &va) ||
+			       kallsyms_address(names, "orc_header", &va)
+		       ? ORC_LINUX_6_4
+		       : ORC_LINUX_4_14;
+}
+
+static struct error *read_rows(const struct guest_memory *memory, const struct kallsyms *names,
+			       enum orc_layout layout, struct rows **out)
+{
+	struct orc_tables tables = {.layout = layout};
 	struct error *err = NULL;
 	uint8_t *addresses, *rules;
 	uint64_t va;
@@ -94,10 +104,6 @@ static struct error *read_rows(const struct guest_memory *memory, const struct k
 			  : NULL;
 	tables.addresses = addresses;
 	tables.rules = rules;
-	tables.layout = kallsyms_address(names, "__start_orc_header", &va) ||
-					kallsyms_address(names, "orc_header", &va)
-				? ORC_LINUX_6_4
-				: ORC_LINUX_4_14;
 	if (rules)
 		err = orc_rows(&tables, out);
 	free(addresses);
@@ -148,16 +154,21 @@ struct error *kernel_memory_find(const struct guest_memory *memory, struct kerne
 {
 	struct kallsyms *names;
 	struct error *err = find_names(memory, &names);
+	enum orc_layout layout;
 
 	*out = (struct kernel_memory){0};
 	*found = false;
 	if (err || !names || !find_code(names, out))
 		goto done;
+	layout = find_layout(names);
 	err = kallsyms_symbols(names, "the guest's kernel", &out->symbols);
 	if (!err)
-		err = read_rows(memory, names, &out->rows);
+		err = read_rows(memory, names, layout, &out->rows);
+	if (!err)
+		err = kernel_modules_find(memory, names, layout, &out->modules);
 	if (err) {
 		symbols_free(out->symbols);
+		rows_free(out->rows);
 		goto done;
 	}
 	read_build_id(memory, names, out->symbols);

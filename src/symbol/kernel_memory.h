@@ -9,6 +9,7 @@
  */
 
 #include "symbol/guest_memory.h"
+#include "symbol/kernel_modules.h"
 #include "symbol/symbols.h"
 #include "unwind/rows.h"
 
@@ -16,12 +17,13 @@ struct kernel_memory {
 	uint64_t start, end;	 /* of its code, what it throws away after the start included */
 	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */
 	struct rows *rows;	 /* by the guest's addresses; NULL: none */
+	struct kernel_modules modules;
 };
 
 /*
  * Looks for a kernel in what one vCPU sees, when it is in kernel mode. *found
  * says whether there is one; then the caller owns what *out points to. Takes
- * some thousand reads of 64 KiB at most.
+ * some thousand reads of 64 KiB at most. Its modules are not read yet.
  */
 struct error *kernel_memory_find(const struct guest_memory *memory, struct kernel_memory *out,
 				 bool *found);
