@@ -115,7 +115,7 @@ def rig_lane():
     names = ("shares", "sampling", "guests", "endings", "errors", "verbs", "privilege", "images", "versions", "faults", "stack", "top")
     tests = [python_test(f"tests/rig/{name}_test.py", name) for name in names]
     tests += [python_test("tests/truth/truth_test.py"),
-              rig_test("linux", "Linux.test_stacks_of_a_busy_pv_kernel", "linux"),
+              python_test("tests/rig/linux_test.py", "linux"),
               python_test("tests/rig/moved_kernel_test.py", "moved-kernel")]
     return [python_test("rig/rig_test.py", "rig")] + tests + [rig_test("hostile", "Pauses Memory", "hostile"),
         python_test("tests/bench/sample_test.py", "bench-sample")]

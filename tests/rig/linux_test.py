@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Debian's own kernel as a domU, busy in many ways: what its stacks look like when no file is given.
 
-./check runs the PV guest only; all of it takes two minutes. The check of the calls compares each return address with the code before it, as the kernel's file has it.
+The check of the calls compares each return address with the code before it, as the kernel's file has it.
 """
 
 import bisect
@@ -11,16 +11,18 @@ import lzma
 import re
 import struct
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 from guestcase import BUILD, GUESTS, GuestCase
-from xenrig import image
+from xenrig import image, packages
 
-KERNEL = 0xffffffff80000000
+KERNEL, MODULES = 0xffffffff80000000, 0xffffffffc0000000
 
 # Starts a guest of TYPE with LOAD, which may use guests/linux/load.c.
 START = r"""
-mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load tree/bin/
+mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load brd.ko tree/bin/
 cat >tree/init <<'END'
 #!/bin/busybox sh
 /bin/busybox mount -t devtmpfs none /dev
@@ -37,10 +39,13 @@ until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)
 
 # Where the kernel is entered, and what its idle loop and threads begin with.
 ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry_|ret_from_fork|secondary_startup|startup_|native_iret|xen_iret|"
-                   r"error_|paranoid_|common_interrupt_return|swapgs_|xenpv_|xen_start_kernel|pvh_start_xen|start_kernel)")
+                   r"error_|paranoid_|common_interrupt_return|swapgs_|xenpv_|xen_start_kernel|pvh_start_xen|start_kernel|"
+                   # Labels on the ways back: where code is after them, it is on its way out.
+                   r"restore_regs_and_return|native_irq_return|early_xen_iret_patch|syscall_return_via_sysret)")
 # Calls that lead elsewhere than their target says: the kernel changes these calls when it runs, or they jump on.
 INDIRECT = re.compile(r"__x86_indirect_|__SCT__|__fentry__|.*_thunk|BUG_func|xen_.*|native_.*|paravirt_|pv_native_|.*alternative|"
                       r"__raw_callee_save_|clear_page|clear_user_|__put_user_|__get_user_|memcpy|memset|memmove|__memcpy|__memset|copy_user_generic|__static_call")
+RETURN = re.compile(r".*_return_thunk$")
 
 # What calls what in guests/linux/load.c; all its functions are here.
 PROGRAM = {
@@ -48,6 +53,8 @@ PROGRAM = {
     "start_all": {"call", "run_faults", "run_files", "run_pipes", "run_forks", "run_user", "run_sleeps"},
     "run_faults": {"call", "touch_pages"}, "run_files": {"call"}, "run_pipes": {"call"}, "run_forks": {"call"}, "run_user": {"spin"},
     "run_sleeps": {"call"}, "call": set(), "touch_pages": set(), "spin": set()}
+# What the functions of the kernel's block/brd.ko are called by when its disk is read.
+MODULE = {"brd_submit_bio": {"__submit_bio"}, "brd_do_bvec": {"brd_submit_bio"}}
 # How the kernel is entered from the middle of any code, and what only runs after that.
 INTERRUPT = re.compile(r"asm_(exc_xen_hypervisor_callback|common_interrupt|sysvec_.*)|xen_asm_exc_xen_hypervisor_callback|exc_xen_hypervisor_callback")
 HANDLER = re.compile(r"__irq_exit_rcu|__do_softirq|__xen_pv_evtchn_do_upcall|__xen_evtchn_do_upcall|handle_percpu_irq|sysvec_.*")
@@ -55,6 +62,9 @@ HANDLER = re.compile(r"__irq_exit_rcu|__do_softirq|__xen_pv_evtchn_do_upcall|__x
 # How programs enter the kernel; and what leads from one to another there, so that their stacks cannot be told.
 USER_ENTRY = re.compile(r"entry_|xen_entry_|asm_exc_page_fault")
 SWITCHES = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off", "do_exit", "load_elf_binary"}
+
+# No function of the kernel is longer, bytes.
+LONGEST = 1 << 16
 
 # Samples in which all that the load does is seen.
 ENOUGH = 500
@@ -77,6 +87,7 @@ class Kernel:
         rows = [line.split() for line in table.splitlines()]
         self.starts = [int(row[0], 16) for row in rows]
         self.names = [row[2] for row in rows]
+        self.calls = {}
 
     def function(self, address):
         """(start, end, name) of the function at an address; None if it is no kernel's."""
@@ -102,6 +113,10 @@ class Kernel:
         changed = code[2:4] in (b"\xff\x14", b"\xff\x15") or b"\x90" in code[2:] or code[2:3] in (b"\x0f", b"\x66")
         return None if changed else False
 
+    def is_on_irq_stack(self, ret):
+        """Whether the code that is returned to goes back to the stack that was interrupted, by popping its pointer."""
+        return re.match(rb"(\xe8.{4}|\x48\x89.)*\x5c", self.read(ret, 32), re.DOTALL) is not None
+
     def jumps(self, start, end):
         """Where the code from start to end may jump to, and what lies in it by chance."""
         code = self.read(start, end - start + 5)
@@ -110,6 +125,11 @@ class Kernel:
 
     def may_call(self, ret, callee):
         """Whether the call before `ret` can lead to the function of this name, by itself or by jumps."""
+        if (ret, callee) not in self.calls:
+            self.calls[ret, callee] = self.leads_to(ret, callee)
+        return self.calls[ret, callee]
+
+    def leads_to(self, ret, callee):
         target = self.called(ret)
         if target is None or target is False:
             return target is None
@@ -120,7 +140,9 @@ class Kernel:
             if callee in names or any(INDIRECT.match(name) for name in names):
                 return True
             reached |= front
-            front = set().union(*(self.jumps(*function[:2]) for function in functions if function)) - reached
+            # What is longer is no function, but what follows the last one of a section.
+            front = set().union(*(self.jumps(*function[:2]) for function in functions
+                                  if function and function[1] - function[0] < LONGEST)) - reached
         return False
 
 
@@ -130,7 +152,10 @@ class Linux(GuestCase):
         super().setUpClass()
         vmlinuz = image.locate("4.17") / "linux"
         cls.kernel = Kernel(vmlinuz)
-        cls.rig.put(GUESTS / "linux-load", linux=vmlinuz)
+        with tempfile.TemporaryDirectory() as tree:
+            packages.unpack(packages.directory("4.17"), tree, lambda name: name.endswith("/block/brd.ko"))
+            module = next(Path(tree).rglob("brd.ko"))
+            cls.rig.put(GUESTS / "linux-load", module, linux=vmlinuz)
 
     def start(self, kind, load, vcpus):
         script = START.replace("TYPE", kind).replace("LOAD", load).replace("VCPUS", str(vcpus))
@@ -195,11 +220,25 @@ class Linux(GuestCase):
                 # By hand, as above.
                 if caller[2] == "ret_from_fork" and ret == caller[0]:
                     continue
+                # Any function returns through it; and a module's code is in no file of ours.
+                if RETURN.match(callee[2]) or ret >= MODULES:
+                    continue
                 if not ENTRY.match(callee[2]) and not self.kernel.may_call(ret, callee[2]):
                     wrong[f"{caller[2]} -> {callee[2]}"] += 1
         total = sum(len(stack) - 1 for stack in stacks)
         print(f"{total} calls, {sum(wrong.values())} impossible:", dict(wrong), end=" ", flush=True)
         self.assertFalse(wrong)
+
+    def check_interrupts(self, stacks):
+        """Handlers on the CPU's stack for interrupts, which only the kernel's code is interrupted for, stand on that code."""
+        beneath = collections.Counter()
+        for stack in stacks:
+            names = [function[2] for function in self.functions(stack)]
+            for i, (ret, entry) in enumerate(zip(stack[1:], names[2:])):
+                if INTERRUPT.match(entry) and self.kernel.is_on_irq_stack(ret):
+                    beneath[stack[i + 3] >= KERNEL if stack[i + 3:] else None] += 1
+        print(f"{beneath[True]} handlers on a stack for interrupts", end=" ", flush=True)
+        self.assertEqual({True}, set(beneath), beneath)
 
     def check_names(self, expected):
         """Without any option the profile has names, of all that the load does."""
@@ -251,20 +290,38 @@ class Linux(GuestCase):
         self.assertTrue({("call", "call"), ("touch_pages", "fault"), ("spin", "interrupt")} <= entered.keys(), entered)
         self.assertTrue(interrupted)
 
+    def check_module(self):
+        """A module's functions have names and callers, from the guest's memory alone."""
+        seen, wrong = collections.Counter(), collections.Counter()
+        for stack, samples in self.whole("").items():
+            for i, name in enumerate(stack):
+                if name not in MODULE:
+                    continue
+                seen[name] += samples
+                if stack[i - 1] not in MODULE[name] or not ENTRY.match(stack[0]):
+                    wrong[";".join(stack)] += samples
+        print(f"of the module: {dict(seen)}", end=" ", flush=True)
+        self.assertFalse(wrong)
+        self.assertEqual(MODULE.keys(), seen.keys())
+
     def check(self, kind, load, vcpus, names):
         self.start(kind, load, vcpus)
         stacks = self.stacks()
         self.check_ends(stacks)
         self.check_calls(stacks)
+        self.check_interrupts(stacks)
         self.check_names(names)
         if "linux-load" in load:
             self.check_program()
+        if "brd.ko" in load:
+            self.check_module()
 
     def test_stacks_of_a_busy_pv_kernel(self):
         self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
 
-    def test_stacks_of_a_pvh_kernel_with_an_idle_cpu(self):
-        self.check("pvh", "while :; do /bin/busybox sleep 0.01; done", 1, ["do_syscall_64", "do_idle"])
+    def test_stacks_of_a_pvh_kernel_with_an_idle_cpu_and_a_module(self):
+        self.check("pvh", "/bin/busybox insmod /bin/brd.ko rd_nr=1; while :; do /bin/busybox dd if=/dev/ram0 of=/dev/null bs=64k count=64 iflag=direct "
+                   "2>/dev/null; /bin/busybox sleep 0.01; done", 1, ["do_syscall_64", "do_idle"])
 
 
 if __name__ == "__main__":
