@@ -5,9 +5,9 @@
  * speedscope and others show as a time line: a thread for each vCPU, and on it
  * each function for as long as consecutive samples saw it. Frames stay open
  * from one sample to the next where both have them, unless time passed
- * between that no sample stands for. Times are whole microseconds: readers add
- * beginning and length, and with fractions a frame would seem to end after the
- * next one begins.
+ * between that no sample stands for. Each frame is told where it begins and
+ * where it ends, in this order: of events with a length that begin together,
+ * readers take the first for the outer one, but only what ends has a length.
  */
 
 #include "output/output.h"
@@ -21,14 +21,9 @@
 #include "output/places.h"
 #include "output/samples.h"
 
-struct open_frame {
-	uint32_t function;
-	uint64_t since_ns;
-};
-
 /* What is open on a vCPU, root first. */
 struct lane {
-	struct open_frame *frames;
+	uint32_t *functions;
 	size_t n, room;
 	uint64_t until_ns; /* the last sample stands for the time up to here */
 	bool used;
@@ -45,22 +40,23 @@ struct chrome {
 	FILE *out;
 };
 
-/* Ends what is open from `keep` on; the outer frame is written before what it holds. */
+/* `kind` B: the function begins; E: it ends, and is named again, as speedscope matches names. */
+static void put_event(const struct chrome *c, char kind, unsigned vcpu, uint32_t function,
+		      uint64_t now_ns)
+{
+	fprintf(c->out, ",\n{\"ph\":\"%c\",\"name\":", kind);
+	json_put_text(c->places->functions[function].name, c->out);
+	fprintf(c->out, ",\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 "}", c->pid, vcpu,
+		now_ns / 1000);
+}
+
+/* Ends what is open from `keep` on. */
 static void close_frames(struct chrome *c, unsigned vcpu, size_t keep, uint64_t now_ns)
 {
 	struct lane *lane = &c->lanes[vcpu];
 
-	for (size_t i = keep; i < lane->n; i++) {
-		const struct open_frame *frame = &lane->frames[i];
-
-		fputs(",\n{\"ph\":\"X\",\"name\":", c->out);
-		json_put_text(c->places->functions[frame->function].name, c->out);
-		fprintf(c->out,
-			",\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 ",\"dur\":%" PRIu64 "}",
-			c->pid, vcpu, frame->since_ns / 1000,
-			now_ns / 1000 - frame->since_ns / 1000);
-	}
-	lane->n = keep < lane->n ? keep : lane->n;
+	for (; lane->n > keep; lane->n--)
+		put_event(c, 'E', vcpu, lane->functions[lane->n - 1], now_ns);
 }
 
 /* How many of the open frames the stack in `chain` has, too. */
@@ -69,26 +65,32 @@ static size_t common(const struct chrome *c, const struct lane *lane)
 	size_t n = 0;
 
 	while (n < lane->n && n < c->chain.n &&
-	       lane->frames[n].function ==
-		       c->places->lines[c->chain.at[c->chain.n - 1 - n]].function)
+	       lane->functions[n] == c->places->lines[c->chain.at[c->chain.n - 1 - n]].function)
 		n++;
 	return n;
 }
 
-static struct error *open_frames(struct chrome *c, struct lane *lane, uint64_t now_ns)
+/* Begins what the stack in `chain` has, and is not open. */
+static struct error *open_frames(struct chrome *c, unsigned vcpu, uint64_t now_ns)
 {
+	struct lane *lane = &c->lanes[vcpu];
+
 	if (c->chain.n > lane->room) {
 		size_t room = 2 * c->chain.n;
-		struct open_frame *frames = reallocarray(lane->frames, room, sizeof(*frames));
+		uint32_t *functions = reallocarray(lane->functions, room, sizeof(*functions));
 
-		if (!frames)
+		if (!functions)
 			return error_no_memory();
-		lane->frames = frames;
+		lane->functions = functions;
 		lane->room = room;
 	}
-	for (; lane->n < c->chain.n; lane->n++)
-		lane->frames[lane->n] = (struct open_frame){
-			c->places->lines[c->chain.at[c->chain.n - 1 - lane->n]].function, now_ns};
+	for (; lane->n < c->chain.n; lane->n++) {
+		uint32_t function =
+			c->places->lines[c->chain.at[c->chain.n - 1 - lane->n]].function;
+
+		put_event(c, 'B', vcpu, function, now_ns);
+		lane->functions[lane->n] = function;
+	}
 	return NULL;
 }
 
@@ -119,7 +121,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	lane->used = true;
 	lane->until_ns = length > UINT64_MAX - now ? UINT64_MAX : now + length;
 	c->clock_ns += length;
-	return open_frames(c, lane, now);
+	return open_frames(c, sample->vcpu, now);
 }
 
 static struct error *put_all(struct chrome *c)
@@ -158,7 +160,7 @@ static struct error *write_chrome(const struct output_job *job, FILE *out)
 	if (!err)
 		err = put_all(&c);
 	for (unsigned i = 0; c.lanes && i < RECORDING_MAX_VCPUS; i++)
-		free(c.lanes[i].frames);
+		free(c.lanes[i].functions);
 	free(c.lanes);
 	free(c.chain.at);
 	places_free(c.places);

@@ -1,19 +1,24 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exports are what their own readers say: go tool pprof, perf, callgrind_annotate; and the Firefox Profiler's code."""
+"""Exports are what their own readers say: go tool pprof, perf, callgrind_annotate; the code of the Firefox Profiler, and Chrome's."""
 
 import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 import unittest
 from collections import Counter
 from pathlib import Path
 
-import npm
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'browser'))
+
+import npm  # noqa: E402
+import trace_viewer  # noqa: E402
+import webdriver  # noqa: E402
 from exported import (BUILD, EXAMPLE, HARMFUL, INLINED_SELF, INLINED_TOTAL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, SOURCE, Exported,
-                      folded, line_of, run, totals)
+                      folded, line_of, run, totals)  # noqa: E402
 
 # Only in this test: later versions bring older profiles up to date.
 PROFILER_CLI = '@firefox-devtools/profiler-cli', '0.10.0'
@@ -189,40 +194,58 @@ class PerfScript(Exported):
                          folded(self.text('hostile', 'hostile.folded')))
 
 
+@unittest.skipIf(trace_viewer.missing(), trace_viewer.missing())
+@unittest.skipIf(webdriver.missing(), webdriver.missing())
 class Chrome(Exported):
-    """What every reader does with the events: Perfetto's and Chrome's own programs are not to be had as packages."""
+    """Read by Chrome's own trace viewer, in a browser."""
 
-    def events(self, kind):
-        trace = json.loads(self.text(kind, f'{kind}.trace.json'))
-        return [event for event in trace['traceEvents'] if event['ph'] == 'X']
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.browser = cls.enterClassContext(webdriver.Browser())
+        cls.viewer = cls.enterClassContext(trace_viewer.TraceViewer(cls.browser))
 
-    def self_time(self, events):
-        """Microseconds of each function without what lies in it; events of a thread are nested or apart."""
-        own, stacks = Counter(), {}
-        for event in sorted(events, key=lambda event: (event['ts'], -event['dur'])):
-            stack = stacks.setdefault(event['tid'], [])
-            while stack and stack[-1]['ts'] + stack[-1]['dur'] <= event['ts']:
-                stack.pop()
-            if stack:
-                self.assertLessEqual(event['ts'] + event['dur'], stack[-1]['ts'] + stack[-1]['dur'])
-                own[stack[-1]['name']] -= event['dur']
-            own[event['name']] += event['dur']
-            stack.append(event)
+    def threads(self, kind):
+        """Of each vCPU: what was open, when (in milliseconds), and in what."""
+        self.text(kind, f'{kind}.trace.json')
+        self.viewer.open(self.directory / f'{kind}.trace.json')
+        self.assertEqual(self.viewer.warnings(), [])
+        threads = {thread['name']: thread for thread in self.viewer.threads()}
+        for thread in threads.values():
+            self.assertFalse([piece for piece in thread['slices'] if piece['unfinished']])
+        return threads
+
+    def self_time(self, threads):
+        own = Counter()
+        for thread in threads.values():
+            for piece in thread['slices']:
+                own[piece['name']] += piece['self']
         return own
 
     def test_functions_have_their_time(self):
-        own = self.self_time(self.events('plain'))
-        self.assertEqual({name: time / 1000 for name, time in own.items() if time}, PLAIN_SELF)
+        own = self.self_time(self.threads('plain'))
+        self.assertEqual({name: time for name, time in own.items() if time}, PLAIN_SELF)
+
+    def test_inlined_functions_have_their_time(self):
+        own = self.self_time(self.threads('inlined'))
+        self.assertEqual({name: round(time, 3) for name, time in own.items() if time}, INLINED_SELF)
 
     def test_frames_stay_open_from_sample_to_sample(self):
-        longest = max(self.events('plain'), key=lambda event: event['dur'])
-        self.assertEqual((longest['name'], longest['ts'], longest['dur']), ('example_outer', 1000, 70000))
+        threads = self.threads('plain')
+        self.assertEqual(set(threads), {'vCPU 0', 'vCPU 1'})
+        self.assertEqual({thread['process'] for thread in threads.values()}, {'web server (1)'})
+        self.assertEqual([(piece['name'], piece['parent'], piece['start'], piece['duration'])
+                          for piece in threads['vCPU 0']['slices']],
+                         [('example_outer', None, 1, 70), ('example_middle', 'example_outer', 1, 60),
+                          ('example_leaf', 'example_middle', 1, 60)])
 
     def test_any_name_can_be_read(self):
-        own = self.self_time(self.events('hostile'))
-        samples = sum(self.names().values())
-        self.assertAlmostEqual(sum(own.values()) / 1003.009, samples, delta=1)
-        self.assertIn('<script>alert(1)</script>', own)
+        own = self.self_time(self.threads('hostile'))
+        self.assertAlmostEqual(sum(own.values()) / 1.003009, sum(self.names().values()), delta=.001)
+        self.assertEqual(set(self.names()) - set(name.replace(';', ':') for name in own), set())
+        for name in '<script>alert(1)</script>', '(1) compressed', '__proto__', '\ufffdtxt.exe', 'x' * 65536:
+            self.assertGreater(own[name], 0)
+        self.assertEqual(self.browser.run('return document.querySelectorAll("body script").length'), 0)
 
 
 class Firefox(Exported):
