@@ -291,6 +291,32 @@ class Changes(QemuCase):
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
         self.assertIn("was migrated", profiler.log.read_text())
         self.assertTrue(self.folded("out.uniprof"))
+        self.assertEqual(self.monitor.ask("query-status")["status"], "postmigrate")
+
+    def test_a_migration_that_is_cancelled(self):
+        profiler = self.record()
+        self.monitor.ask("migrate-set-parameters", **{"max-bandwidth": 4096})
+        self.monitor.ask("migrate", uri="exec:cat >/dev/null")
+        self.goes_on_printing_meanwhile()
+        time.sleep(1)
+        self.monitor.ask("migrate_cancel")
+        self.wait_for(lambda: self.monitor.ask("query-migrate").get("status") == "cancelled", "it is not cancelled", 20)
+        # Told with the first sample that comes after it.
+        self.wait_for(lambda: "left alone" in profiler.log.read_text(), "it is not sampled again", 30)
+        self.interrupt(profiler)
+        self.goes_on_printing()
+
+    def test_a_qemu_that_does_not_stop_it_in_time(self):
+        process = self.qemu()
+        profiler = self.start(UNIPROF, "record", "-F", "5000", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
+        self.wait_for(self.monitor.stubs, "no stub comes")
+        time.sleep(1)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        process.send_signal(signal.SIGCONT)
+        self.goes_on_printing_meanwhile()
+        self.interrupt(profiler)
+        self.goes_on_printing()
 
 
 class Runs(QemuCase):

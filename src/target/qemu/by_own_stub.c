@@ -84,6 +84,7 @@ const struct qemu_way qemu_by_own_stub = {
 	.start = start,
 	.console = console,
 	.stop = qemu_stub_stop,
+	.go_after_all = qemu_stub_go_after_all,
 	.ask = qemu_stub_ask,
 	.take = qemu_stub_take,
 	.go = qemu_stub_go,

@@ -20,6 +20,7 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 	if (err)
 		return err;
 	qemu->pid = qmp_pid(qemu->qmp);
+	qmp_watch_migration(qemu->qmp);
 	err = qemu_machine_ask(qemu->qmp, machine);
 	qemu->halted = !machine->running;
 	qemu->vcpus_told = qemu_machine_count(qemu->qmp);
@@ -84,6 +85,14 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 	}
 	look_for_news(qemu);
 	qemu->halted = !running;
+	if (qmp_migrates(qemu->qmp)) {
+		if (!qemu->migrates)
+			qemu->base.news =
+				"a migration of the guest began, during which it is left alone";
+		qemu->migrates = true;
+		return LIFE_PAUSED;
+	}
+	qemu->migrates = false;
 	return running ? LIFE_RUNS : LIFE_PAUSED;
 }
 
@@ -108,14 +117,16 @@ static struct error *start(struct qemu *qemu)
 }
 
 /* QEMU tells when it stops a guest; it does not when that has been stopped before. */
-static bool stop(struct qemu *qemu, const struct sample *sample)
+static enum gdb_stopped stop(struct qemu *qemu, const struct sample *sample)
 {
 	const unsigned stops = qmp_stops(qemu->qmp);
 	struct error *err = qmp_execute(qemu->qmp, "stop", NULL, NULL);
-	const bool ours = !err && qmp_stops(qemu->qmp) != stops;
+	const bool answered = !err;
 
 	error_free(err);
-	return ours;
+	if (!answered)
+		return GDB_NO_ANSWER;
+	return qmp_stops(qemu->qmp) != stops ? GDB_STOPPED : GDB_HALTED;
 }
 
 static bool ask(struct qemu *qemu, const struct sample *sample)
@@ -165,6 +176,7 @@ const struct qemu_way qemu_by_qmp = {
 	.ask = ask,
 	.take = take,
 	.go = go,
+	.go_after_all = go,
 	.gone = gone,
 	.life = qemu_qmp_life,
 };

@@ -53,10 +53,15 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 	}
 }
 
-bool qemu_stub_stop(struct qemu *qemu, const struct sample *sample)
+enum gdb_stopped qemu_stub_stop(struct qemu *qemu, const struct sample *sample)
 {
 	collect(qemu, sample);
-	return gdb_stop(qemu->gdb, QEMU_STOP_MS) == GDB_STOPPED;
+	return gdb_stop(qemu->gdb, QEMU_STOP_MS);
+}
+
+bool qemu_stub_go_after_all(struct qemu *qemu)
+{
+	return gdb_was_stopped(qemu->gdb) && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb);
 }
 
 bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample)
@@ -108,6 +113,7 @@ const struct qemu_way qemu_by_stub = {
 	.start = start,
 	.console = qemu_qmp_console,
 	.stop = qemu_stub_stop,
+	.go_after_all = qemu_stub_go_after_all,
 	.ask = qemu_stub_ask,
 	.take = qemu_stub_take,
 	.go = qemu_stub_go,

@@ -164,8 +164,7 @@ static bool says_stopped(const struct gdb *gdb)
 	return gdb->packet[0] == 'T' || gdb->packet[0] == 'S';
 }
 
-/* Has the stub said, without being asked, that the guest has stopped? */
-static bool was_halted(struct gdb *gdb)
+bool gdb_was_stopped(struct gdb *gdb)
 {
 	while (gdb->taken < gdb->got || fill(gdb, 0)) {
 		/* Acknowledgements come, too. */
@@ -185,7 +184,7 @@ enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 	const unsigned requests = gdb->ahead;
 
 	gdb->ahead = 0;
-	if (was_halted(gdb))
+	if (gdb_was_stopped(gdb))
 		return GDB_HALTED;
 	gdb->ahead = requests + 1;
 	if (!send_bytes(gdb, gdb->batch, gdb->batch_len))

@@ -64,6 +64,9 @@ bool gdb_continue(struct gdb *gdb);
  */
 bool gdb_heard(struct gdb *gdb);
 
+/* Has the stub said, without being asked now, that the guest has stopped? */
+bool gdb_was_stopped(struct gdb *gdb);
+
 enum gdb_stopped {
 	GDB_STOPPED,   /* by us */
 	GDB_HALTED,    /* by somebody else, before: the stub has said so without being asked */

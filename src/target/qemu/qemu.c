@@ -242,6 +242,16 @@ static struct error *read_halted(struct qemu *qemu, struct sample *sample)
 	return qemu->way->ask(qemu, sample) && read_vcpus(qemu, sample) ? NULL : no_registers(qemu);
 }
 
+static struct error *halted(void)
+{
+	return error_new(ERR_FAILED, "the guest has been stopped by its owner");
+}
+
+static struct error *late(void)
+{
+	return error_new(ERR_FAILED, "QEMU does not stop the guest in time");
+}
+
 static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
@@ -249,10 +259,16 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 	bool whole, goes;
 
 	guard_set(page, GUARD_STOPPED);
-	if (!qemu->way->stop(qemu, sample)) {
+	switch (qemu->way->stop(qemu, sample)) {
+	case GDB_STOPPED:
+		break;
+	case GDB_HALTED:
 		guard_set(page, qemu->way->rest);
 		qemu->halted = true;
-		return error_new(ERR_FAILED, "the guest has been stopped by its owner");
+		return halted();
+	case GDB_NO_ANSWER:
+		qemu->late = true;
+		return late();
 	}
 	whole = read_vcpus(qemu, sample);
 	goes = qemu->way->go(qemu);
@@ -267,6 +283,12 @@ static bool has_ended(struct qemu *qemu)
 	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : gdb_is_gone(qemu->gdb);
 }
 
+/* To be known before the guest is stopped. */
+static bool is_migrating(struct qemu *qemu)
+{
+	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qmp_migrates(qemu->qmp);
+}
+
 static struct error *qemu_sample(struct target *target, struct sample *sample)
 {
 	struct qemu *qemu = (struct qemu *)target;
@@ -279,7 +301,11 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 	if (qemu->found_halted && look_at_threads(qemu, sample))
 		err = read_halted(qemu, sample);
 	else if (qemu->halted)
-		err = error_new(ERR_FAILED, "the guest has been stopped by its owner");
+		err = halted();
+	else if (qemu->late)
+		err = late();
+	else if (is_migrating(qemu))
+		err = error_new(ERR_FAILED, "the guest is being migrated");
 	else if (look_at_threads(qemu, sample))
 		err = read_stopped(qemu, sample);
 	if (!err)
@@ -300,11 +326,22 @@ static bool guard_failed(struct qemu *qemu)
 	return failed;
 }
 
+/* What was told to stop in vain may have done so since. */
+static void let_late_one_go(struct qemu *qemu)
+{
+	if (!qemu->late || !qemu->way->go_after_all(qemu))
+		return;
+	qemu->late = false;
+	guard_set(guard_page(qemu->guard), qemu->way->rest);
+}
+
 static enum target_life qemu_life(struct target *target)
 {
 	struct qemu *qemu = (struct qemu *)target;
-	const enum target_life life = qemu->way->life(qemu);
+	enum target_life life;
 
+	let_late_one_go(qemu);
+	life = qemu->way->life(qemu);
 	qemu->found_halted &= life == LIFE_PAUSED;
 	if ((life == LIFE_RUNS || life == LIFE_PAUSED) && guard_failed(qemu))
 		return LIFE_UNGUARDED;

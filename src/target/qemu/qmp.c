@@ -22,9 +22,21 @@ struct qmp {
 	enum qmp_end end;
 	unsigned stops;
 	bool reset;
+	bool migrates;
 };
 
-static void note_event(struct qmp *qmp, const char *event)
+/* The states (MigrationStatus in QEMU's migration.json) in which the guest is not touched. */
+static bool is_under_way(const char *status)
+{
+	return strcmp(status, "none") && strcmp(status, "failed") && strcmp(status, "cancelled");
+}
+
+static void note_migration(struct qmp *qmp, const json_t *data)
+{
+	qmp->migrates = is_under_way(json_string_value(json_object_get(data, "status")) ?: "none");
+}
+
+static void note_event(struct qmp *qmp, const char *event, const json_t *data)
 {
 	if (!strcmp(event, "SHUTDOWN") && qmp->end == QMP_LIVES)
 		qmp->end = QMP_SHUT_DOWN;
@@ -34,6 +46,8 @@ static void note_event(struct qmp *qmp, const char *event)
 		qmp->stops++;
 	else if (!strcmp(event, "RESET"))
 		qmp->reset = true;
+	else if (!strcmp(event, "MIGRATION"))
+		note_migration(qmp, data);
 }
 
 /* The next whole line, without its end; NULL: there is none yet. The caller frees it. */
@@ -83,7 +97,7 @@ static json_t *next_answer(struct qmp *qmp, int wait_ms)
 			if (all && !event)
 				return all;
 			if (event)
-				note_event(qmp, event);
+				note_event(qmp, event, json_object_get(all, "data"));
 			json_decref(all);
 		}
 	} while (wait_ms && clock_now_ns() < until && fill(qmp, wait_ms));
@@ -164,6 +178,24 @@ bool qmp_was_reset(struct qmp *qmp)
 unsigned qmp_stops(const struct qmp *qmp)
 {
 	return qmp->stops;
+}
+
+void qmp_watch_migration(struct qmp *qmp)
+{
+	json_t *answer = NULL;
+
+	error_free(qmp_execute(qmp, "migrate-set-capabilities",
+			       json_pack("{s:[{s:s, s:b}]}", "capabilities", "capability", "events",
+					 "state", true),
+			       NULL));
+	error_free(qmp_execute(qmp, "query-migrate", NULL, &answer));
+	note_migration(qmp, answer);
+	json_decref(answer);
+}
+
+bool qmp_migrates(const struct qmp *qmp)
+{
+	return qmp->migrates;
 }
 
 enum qmp_end qmp_ended(struct qmp *qmp)

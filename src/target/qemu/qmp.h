@@ -43,6 +43,16 @@ bool qmp_was_reset(struct qmp *qmp);
 /* How often the guest has been stopped, by whomever, while it ran: as far as answers have come. */
 unsigned qmp_stops(const struct qmp *qmp);
 
+/*
+ * Asks to be told of migrations. Whoever lets a guest run that QEMU has just
+ * stopped for the last step of one makes QEMU abort, and a guest that stands
+ * still then stays so at its destination.
+ */
+void qmp_watch_migration(struct qmp *qmp);
+
+/* Is one under way, or through? As of the last qmp_ended(). */
+bool qmp_migrates(const struct qmp *qmp);
+
 enum qmp_end {
 	QMP_LIVES,
 	QMP_SHUT_DOWN,

@@ -51,6 +51,8 @@ struct qemu {
 	unsigned lives;	     /* how often it was asked whether the guest lives */
 	uint32_t vcpus_told; /* by QMP, the last time */
 	bool found_halted;   /* ... and has been since it was opened */
+	bool migrates;	     /* as has been told */
+	bool late;	     /* it was told to stop, and has not done so in time */
 };
 
 struct qemu_way {
@@ -70,10 +72,12 @@ struct qemu_way {
 	/* Where QEMU's human monitor can be talked to. */
 	struct qemu_console (*console)(struct qemu *qemu);
 	/*
-	 * Stops the guest, and asks for registers of these vCPUs. False: it does
-	 * not stop, so that somebody else has stopped it.
+	 * Stops the guest, and asks for registers of these vCPUs. GDB_HALTED: it
+	 * had been stopped by somebody else; GDB_NO_ANSWER: it may stop yet.
 	 */
-	bool (*stop)(struct qemu *qemu, const struct sample *sample);
+	enum gdb_stopped (*stop)(struct qemu *qemu, const struct sample *sample);
+	/* Lets a guest go on that has stopped so late; false: it has not stopped yet. */
+	bool (*go_after_all)(struct qemu *qemu);
 	/* Asks, of a guest that stands still anyway. */
 	bool (*ask)(struct qemu *qemu, const struct sample *sample);
 	/* Registers of one that was asked for; in the order of the vCPUs. */
@@ -89,7 +93,8 @@ extern const struct qemu_way qemu_by_stub, qemu_by_own_stub, qemu_by_qmp;
 
 /* The vCPUs by the names that the stub has for them; and what the two ways with a stub share. */
 struct error *qemu_stub_prepare(struct qemu *qemu);
-bool qemu_stub_stop(struct qemu *qemu, const struct sample *sample);
+bool qemu_stub_go_after_all(struct qemu *qemu);
+enum gdb_stopped qemu_stub_stop(struct qemu *qemu, const struct sample *sample);
 bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample);
 bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct regs *out);
 bool qemu_stub_go(struct qemu *qemu);
