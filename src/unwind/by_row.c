@@ -280,6 +280,17 @@ static enum found at_end(struct walk *walk, uint8_t *trust)
 	return FOUND_END;
 }
 
+/* Where a table means the frame that the processor pushes (pc, cs, flags, sp): is there one? */
+static bool may_be_pushed(struct walk *walk, const struct row *row, const struct row_caller *caller)
+{
+	struct x86_iret frame = {.pc = caller->pc};
+
+	if (row->kind != ROW_TRAP || row->sp_at - row->ra_at != 3 * (int)walk->word)
+		return true;
+	return walk_load(walk, caller->slot + walk->word, &frame.cs) &&
+	       walk_load(walk, caller->slot + 2 * walk->word, &frame.flags) && x86_is_iret(&frame);
+}
+
 enum found walk_by_row(struct walk *walk, uint8_t *trust)
 {
 	const struct row *row = walk->table.row;
@@ -299,6 +310,8 @@ enum found walk_by_row(struct walk *walk, uint8_t *trust)
 	}
 	if (!caller.trap)
 		return go_to_caller(walk, row, &caller, trust);
+	if (!may_be_pushed(walk, row, &caller))
+		return FOUND_NONE;
 	*trust = site_at(walk->in->unwinder, caller.pc, FRAME_PC)->readable ? TRUST_SURE
 									    : TRUST_GUESS;
 	return go_to_interrupted(walk, &caller);

@@ -118,14 +118,14 @@ static void unwind_interrupted(uint64_t pc, uint64_t sp)
 {
 	*at(STACK) = pc;
 	*at(STACK + 8) = 0;
-	*at(STACK + 24) = sp;
+	*at(STACK + 32) = sp;
 	unwind_anywhere(TEXT + 0x300, NO_FP);
 }
 
 static void code_that_is_called_is_not_outermost_where_it_is_interrupted(void **state)
 {
 	put(TEXT + 0x300,
-	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 32});
 	put(TEXT + LEAF, (struct row){.kind = ROW_END});
 	put(TEXT + OMITS, by_sp(32, ROW_SAME));
 	put(TEXT + START, (struct row){.kind = ROW_END});
@@ -229,13 +229,13 @@ static void what_only_a_wrong_table_says_is_a_guess(void **state)
 
 static void a_signal_frame_leads_to_what_it_interrupted(void **state)
 {
-	/* At sp: pc; at sp + 24: sp; at sp + 8: fp. */
+	/* At sp: pc; at sp + 32: sp; at sp + 8: fp. */
 	put(TEXT + 0x300,
-	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 32});
 	done();
 	*at(STACK) = TEXT + LEAF;
 	*at(STACK + 8) = 0;
-	*at(STACK + 24) = STACK + 0x100;
+	*at(STACK + 32) = STACK + 0x100;
 	*at(STACK + 0x100) = IN_F;
 	*at(STACK + 0x100 + 0x28) = 0;
 	unwind_anywhere(TEXT + 0x300, NO_FP);
@@ -245,6 +245,29 @@ static void a_signal_frame_leads_to_what_it_interrupted(void **state)
 	assert_int_equal(frames[1].trust, TRUST_SURE);
 	assert_int_equal(frames[2].addr, IN_F);
 	assert_int_equal(frames[2].kind, FRAME_RETURN);
+}
+
+/* As the processor pushes it: pc, cs, flags, sp. */
+static void what_no_processor_has_pushed_was_not_interrupted(void **state)
+{
+	put(TEXT + 0x300,
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .fp_at = ROW_SAME, .sp_at = 24});
+	put(TEXT + LEAF, by_sp(8, ROW_SAME));
+	put(TEXT + OMITS, by_sp(32, ROW_SAME));
+	done();
+	*at(STACK) = TEXT + LEAF;
+	*at(STACK + 8) = 0x10;
+	*at(STACK + 16) = 0x202;
+	*at(STACK + 24) = STACK + 0x100;
+	*at(STACK + 0x100) = IN_OMITS;
+	unwind_anywhere(TEXT + 0x300, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF, IN_OMITS);
+	expect_sure();
+	/* The second bit of the flags is always set. */
+	*at(STACK + 16) = 0x200;
+	unwind_anywhere(TEXT + 0x300, NO_FP);
+	for (size_t i = 1; i < out.n; i++)
+		assert_int_equal(frames[i].trust, TRUST_GUESS);
 }
 
 static void a_new_thread_begins_where_nobody_has_called(void **state)
@@ -288,11 +311,11 @@ static bool nowhere(void *ctx, uint64_t va)
 static void between_two_programs_the_kernel_leads_to_none(void **state)
 {
 	put(TEXT + ENTRY,
-	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 24});
+	    (struct row){.kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = 8, .sp_at = 32});
 	done();
 	rows_of_guest = find_both;
 	*at(STACK) = TEXT + LEAF;
-	*at(STACK + 24) = STACK + 0x100;
+	*at(STACK + 32) = STACK + 0x100;
 	*at(STACK + 0x100) = IN_F;
 	unwind_anywhere(KERNEL + TEXT + ENTRY, NO_FP);
 	assert_true(out.n >= 3);
@@ -309,7 +332,7 @@ static void between_two_programs_the_kernel_leads_to_none(void **state)
 	EXPECT_NONE(UNWIND_OUTERMOST);
 	regs.mmu.root -= 0x1000;
 	window.va = regs.sp += 0x100000;
-	*at(STACK + 24) += 0x100000;
+	*at(STACK + 32) += 0x100000;
 	unwind_on(&window, KERNEL + TEXT + ENTRY, NO_FP);
 	EXPECT_NONE(UNWIND_OUTERMOST);
 	window.va = regs.sp = STACK;
@@ -483,6 +506,7 @@ int main(void)
 		TEST(a_table_that_is_wrong_is_not_believed),
 		TEST(what_only_a_wrong_table_says_is_a_guess),
 		TEST(a_signal_frame_leads_to_what_it_interrupted),
+		TEST(what_no_processor_has_pushed_was_not_interrupted),
 		TEST(a_new_thread_begins_where_nobody_has_called),
 		TEST(between_two_programs_the_kernel_leads_to_none),
 		TEST(a_handler_that_ends_in_iret_stands_on_what_it_interrupted),
