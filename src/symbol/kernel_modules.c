@@ -17,7 +17,7 @@
 #define ORCS_MAX    (1u << 20)
 #define STRINGS_MAX (8u << 20)
 /* Nor in all modules together, bytes. */
-#define READ_MAX (128u << 20)
+#define READ_MAX (32u << 20)
 
 /* Of modules that are neither being loaded nor taken away (include/linux/module.h). */
 #define STATE_LIVE 0
