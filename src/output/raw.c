@@ -67,6 +67,7 @@ static struct error *write_raw(const struct output_job *job, FILE *out)
 		return error_new(ERR_USAGE, "the raw format reads its recording twice, so the "
 					    "recording cannot come from standard input");
 	visitor.progress = job->filter->progress;
+	visitor.stage = "exporting";
 	err = stacks_new(&raw.stacks);
 	if (!err)
 		err = source_read(job->path, raw.stacks, &visitor, &cut);

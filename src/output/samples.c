@@ -56,6 +56,7 @@ struct error *samples_read(const struct output_job *job,
 			    .ticks_left = job->profile->ticks_read};
 	const struct recording_visitor visitor = {.ctx = &r,
 						  .progress = job->filter->progress,
+						  .stage = "exporting",
 						  .tick = read_tick};
 	struct error *err;
 	bool cut;

@@ -55,9 +55,10 @@ static struct error *choose(struct import *import, struct error *(**read)(struct
 static struct error *import_read(struct recording_file *file, struct bytes *buffer,
 				 struct stacks *stacks, const struct recording_visitor *visitor)
 {
-	struct import import = {.text = {.file = file, .buffer = *buffer},
-				.stacks = stacks,
-				.visitor = visitor};
+	struct import import = {
+		.text = {.file = file, .visitor = visitor, .buffer = *buffer, .read = buffer->len},
+		.stacks = stacks,
+		.visitor = visitor};
 	struct error *(*read)(struct import *) = NULL;
 	struct error *err;
 

@@ -30,6 +30,8 @@ static struct error *fill(struct import_text *text)
 	if (err)
 		return err;
 	buffer->len += got;
+	text->read += got;
+	recording_progress(text->visitor, text->read, recording_file_size(text->file));
 	text->ended = got == 0;
 	return NULL;
 }

@@ -5,6 +5,7 @@
 /* Lines of a text file, one after the other. Private to src/profile. */
 
 #include "profile/bytes.h"
+#include "profile/recording.h"
 #include "profile/recording_file.h"
 
 /* No line is longer: 4096 frames with names of 4 KiB. */
@@ -12,9 +13,11 @@
 
 struct import_text {
 	struct recording_file *file;
+	const struct recording_visitor *visitor; /* told how far it is */
 	struct bytes buffer;
 	size_t at;	 /* what is before it was handed out */
 	uint64_t number; /* of the last line, from 1 */
+	uint64_t read;	 /* bytes of the file, what the buffer held before included */
 	bool ended;
 };
 

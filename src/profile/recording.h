@@ -171,6 +171,7 @@ void recording_abandon(struct recording_writer *writer);
 struct recording_visitor {
 	void *ctx;
 	struct progress_sink *progress; /* told how far the file has been read; may be NULL */
+	const char *stage;		/* ... and what for; NULL: "reading" */
 	struct error *(*info)(void *ctx, const struct recording_info *info);
 	struct error *(*tick)(void *ctx, const struct tick *tick);
 	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
@@ -180,6 +181,13 @@ struct recording_visitor {
 				const struct source_frame *frames, size_t n);
 	struct error *(*end)(void *ctx, const struct recording_end *end);
 };
+
+/* So many bytes of `all` (0: not known) have been read. */
+static inline void recording_progress(const struct recording_visitor *visitor, uint64_t done,
+				      uint64_t all)
+{
+	progress_at(visitor->progress, visitor->stage ? visitor->stage : "reading", done, all);
+}
 
 /*
  * Reads a recording ("-": standard input) in bounded memory, apart from the

@@ -204,8 +204,7 @@ static struct error *read_all(struct reader *reader, bool *cut)
 		if (got == 0)
 			return take_tail(reader, cut);
 		buffer->len += got;
-		progress_at(reader->decoder.visitor->progress, "reading",
-			    reader->base + buffer->len, size);
+		recording_progress(reader->decoder.visitor, reader->base + buffer->len, size);
 	}
 }
 

@@ -207,6 +207,7 @@ struct error *slices_read(const char *path, const struct profile *profile,
 			    .n_slots = 4096};
 	struct recording_visitor visitor = {.ctx = &s,
 					    .progress = filter->progress,
+					    .stage = "drawing",
 					    .tick = add_tick};
 	struct error *err;
 	bool cut;

@@ -243,9 +243,9 @@ class Terminal(Case):
         self.assertEqual(done.returncode, 6)
         self.assertIn(b"missing", done.stderr)
 
-    def reading_slowly(self, stderr):
-        """What is said while the recording comes in pieces over more than a second."""
-        data = self.recording.read_bytes()
+    def reading_slowly(self, stderr, data=None):
+        """What is said while the recording, or `data`, comes in pieces over more than a second."""
+        data = data or self.recording.read_bytes()
         process = subprocess.Popen([BUILD / "uniprof", "report", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
                                    bufsize=0)
         for i in range(4):
@@ -264,8 +264,29 @@ class Terminal(Case):
         self.assertIn("uniprof: reading, ", said)
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 
+    def test_text_of_others_shows_progress_too(self):
+        ours, theirs = pty.openpty()
+        self.reading_slowly(theirs, b"main;work;crunch 400\nmain;print 20\n" * 100)
+        os.close(theirs)
+        said = os.read(ours, 4096).decode()
+        os.close(ours)
+        self.assertIn("uniprof: reading, ", said)
+        self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
+
     def test_progress_is_not_for_pipes(self):
         self.assertEqual(self.reading_slowly(subprocess.PIPE), b"")
+
+    def test_long_exports_tell_how_long_they_take(self):
+        # A million samples, of which each becomes a dozen lines.
+        subprocess.run([BUILD / "tests/exports/export_example_guest", "long", self.place / "long.uniprof"], check=True)
+        ours, theirs = pty.openpty()
+        subprocess.run([BUILD / "uniprof", "export", "--format=chrome", "-o", "/dev/null", self.place / "long.uniprof"],
+                       stdin=subprocess.DEVNULL, stderr=theirs, check=True)
+        os.close(theirs)
+        said = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+        self.assertRegex(said, r"uniprof: exporting, \d+ %, \d+ s left")
+        self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 
 
 if __name__ == "__main__":
