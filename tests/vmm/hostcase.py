@@ -129,11 +129,11 @@ class HostCase(unittest.TestCase):
         for task in Path(f"/proc/{process.pid}/task").iterdir():
             self.assertIn(state(process.pid, task.name), RUNNING)
 
-    def survives_kills(self, process, guest, kills, most_s=0.3, after=None):
+    def survives_kills(self, process, guest, kills, most_s=0.3, after=None, options=()):
         """Kills a recording uniprof at random moments; the guest must run on each time."""
         generator = random.Random(kills)
         for _ in range(kills):
-            profiler = subprocess.Popen([UNIPROF, "record", "-q", "-F", "5000", "-o", "killed.uniprof", guest], cwd=self.scratch,
+            profiler = subprocess.Popen([UNIPROF, "record", "-q", "-F", "5000", "-o", "killed.uniprof", *options, guest], cwd=self.scratch,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(generator.uniform(0, most_s))
             profiler.kill()

@@ -211,8 +211,14 @@ class Leaves(KvmCase):
         self.wait_for(lambda: self.progress(monitor)[WORK] > told, "the guest does not go on")
 
     def test_it_runs_on_when_the_profiler_is_killed(self):
+        self.check_kills()
+
+    def test_it_runs_on_when_the_profiler_by_ptrace_is_killed(self):
+        self.check_kills("--via", "ptrace")
+
+    def check_kills(self, *options):
         monitor = self.monitor("2")
-        self.survives_kills(monitor, f"kvm:{monitor.pid}", KILLS)
+        self.survives_kills(monitor, f"kvm:{monitor.pid}", KILLS, options=options)
         self.nudge(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED] == 0, "KVM is still told to leave registers")
 

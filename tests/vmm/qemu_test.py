@@ -310,11 +310,13 @@ class Changes(QemuCase):
         process = self.qemu()
         profiler = self.start(UNIPROF, "record", "-F", "5000", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
         self.wait_for(self.monitor.stubs, "no stub comes")
-        time.sleep(1)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(4)
-        process.send_signal(signal.SIGCONT)
-        self.goes_on_printing_meanwhile()
+        # More than once, since not every one meets it in a sample.
+        for _ in range(4):
+            time.sleep(1)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            process.send_signal(signal.SIGCONT)
+            self.goes_on_printing_meanwhile()
         self.interrupt(profiler)
         self.goes_on_printing()
 

@@ -3,11 +3,11 @@
 /*
  * vmm_cost QMP PID CONSOLE [SECONDS] [WAY...]
  *
- * Samples a guest at 997 samples/s, one way after the other, and writes a line
- * of JSON for each: how long the guest was stopped for a sample and how long
- * that took in all (medians, us), and the share of its work that was lost. The
- * work is what the guest writes to its console, a file; how much that is
- * without sampling is looked at before and after each way.
+ * Samples a guest at 997 samples/s by several ways, which take turns in rounds,
+ * and writes a line of JSON for each: how long the guest was stopped for a
+ * sample and how long that took in all (medians, us), and the share of its work
+ * that was lost. The work is what the guest writes to its console, a file; how
+ * much that is without sampling is looked at before and after each turn.
  */
 
 #include <stdbool.h>
@@ -23,8 +23,9 @@
 
 #define RATE_HZ	    997u
 #define SECONDS	    3.0
-#define SAMPLES_MAX 100000
-#define WARM_UP	    30
+#define ROUNDS	    8
+#define SAMPLES_MAX 50000
+#define WARM_UP	    10
 #define WARM_UP_US  30000
 
 struct guest {
@@ -32,7 +33,14 @@ struct guest {
 	double seconds;
 };
 
-static uint64_t values[2][SAMPLES_MAX];
+/* What has been measured of one way. */
+struct found {
+	uint64_t stopped_ns[SAMPLES_MAX], total_ns[SAMPLES_MAX];
+	size_t n;
+	double with, without; /* work a nanosecond, of all turns */
+};
+
+static struct found found[WAYS];
 
 static int by_value(const void *a, const void *b)
 {
@@ -54,44 +62,49 @@ static uint64_t done(const struct guest *guest)
 	return stat(guest->console, &about) ? 0 : (uint64_t)about.st_size;
 }
 
-/* Work a second, without anything. */
+/* How long one turn takes. */
+static double turn_s(const struct guest *guest)
+{
+	return guest->seconds / ROUNDS;
+}
+
+/* Work without anything. */
 static double alone(const struct guest *guest)
 {
 	const uint64_t began = clock_now_ns(), before = done(guest);
 
-	usleep((useconds_t)(guest->seconds * 5e5));
+	usleep((useconds_t)(turn_s(guest) * 5e5));
 	return (double)(done(guest) - before) / (double)(clock_now_ns() - began);
 }
 
 static struct error *sample_for_a_while(const struct guest *guest, const struct way *way,
-					void *state, size_t *n, double *work)
+					void *state, struct found *to)
 {
 	const uint64_t period = NS_PER_S / RATE_HZ, began = clock_now_ns(), before = done(guest);
-	const uint64_t end = began + (uint64_t)(guest->seconds * 1e9);
+	const uint64_t end = began + (uint64_t)(turn_s(guest) * 1e9);
 	uint64_t due = began;
 	struct error *err = NULL;
 
-	for (*n = 0; !err && *n < SAMPLES_MAX && clock_now_ns() < end; (*n)++) {
+	for (; !err && to->n < SAMPLES_MAX && clock_now_ns() < end; to->n++) {
 		const uint64_t start = clock_now_ns();
 
-		err = way->take(state, &values[0][*n]);
-		values[1][*n] = clock_now_ns() - start;
+		err = way->take(state, &to->stopped_ns[to->n]);
+		to->total_ns[to->n] = clock_now_ns() - start;
 		/* What is late is left out. */
 		while (due <= clock_now_ns())
 			due += period;
 		clock_sleep_until(due);
 	}
-	*work = (double)(done(guest) - before) / (double)(clock_now_ns() - began);
+	to->with += (double)(done(guest) - before) / (double)(clock_now_ns() - began);
 	return err;
 }
 
-static struct error *measure(const struct guest *guest, const struct way *way)
+static struct error *take_turn(const struct guest *guest, const struct way *way, struct found *to)
 {
+	const double before = alone(guest);
 	void *state = NULL;
-	double before = alone(guest), after, work = 0;
 	struct error *err = way->open(guest->qmp, guest->pid, &state);
 	uint64_t unused;
-	size_t n = 0;
 
 	/* The first ones have to find things, and may not do so at once. */
 	for (int i = 0; i < WARM_UP && !err; i++) {
@@ -99,18 +112,28 @@ static struct error *measure(const struct guest *guest, const struct way *way)
 		usleep(WARM_UP_US);
 	}
 	if (!err)
-		err = sample_for_a_while(guest, way, state, &n, &work);
+		err = sample_for_a_while(guest, way, state, to);
 	if (state)
 		way->close(state);
-	if (err)
-		return error_prefix(err, "%s", way->name);
-	after = alone(guest);
+	to->without += (before + alone(guest)) / 2;
+	return err ? error_prefix(err, "%s", way->name) : NULL;
+}
+
+static void tell(const struct guest *guest, const struct way *way, struct found *of)
+{
 	printf("{\"way\":\"%s\",\"stopped_us\":%.1f,\"total_us\":%.1f,\"work_lost\":%.4f,"
 	       "\"samples\":%zu,\"hz\":%.0f}\n",
-	       way->name, median_us(values[0], n), median_us(values[1], n),
-	       1 - 2 * work / (before + after), n, (double)n / guest->seconds);
-	fflush(stdout);
-	return NULL;
+	       way->name, median_us(of->stopped_ns, of->n), median_us(of->total_ns, of->n),
+	       1 - of->with / of->without, of->n, (double)of->n / guest->seconds);
+}
+
+static bool is_wanted(const char *name, int argc, char **argv)
+{
+	bool wanted = argc < 6;
+
+	for (int k = 5; k < argc; k++)
+		wanted |= !strcmp(argv[k], name);
+	return wanted;
 }
 
 int main(int argc, char **argv)
@@ -126,14 +149,13 @@ int main(int argc, char **argv)
 			       .pid = argv[2],
 			       .console = argv[3],
 			       .seconds = argc > 4 ? atof(argv[4]) : SECONDS};
-	for (size_t i = 0; i < n_ways && !err; i++) {
-		bool wanted = argc < 6;
-
-		for (int k = 5; k < argc; k++)
-			wanted |= !strcmp(argv[k], ways[i].name);
-		if (wanted)
-			err = measure(&guest, &ways[i]);
-	}
+	for (int round = 0; round < ROUNDS; round++)
+		for (size_t i = 0; i < WAYS && !err; i++)
+			if (is_wanted(ways[i].name, argc, argv))
+				err = take_turn(&guest, &ways[i], &found[i]);
+	for (size_t i = 0; i < WAYS && !err; i++)
+		if (found[i].n)
+			tell(&guest, &ways[i], &found[i]);
 	if (err)
 		fprintf(stderr, "vmm_cost: %s\n", err->text);
 	return err != NULL;

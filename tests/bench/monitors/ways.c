@@ -24,7 +24,7 @@ struct ours {
 	struct sample *sample;
 };
 
-static struct error *open_ours(const char *scheme, const char *name, void **state)
+static struct error *open_ours(const char *scheme, const char *name, const char *via, void **state)
 {
 	struct ours *ours = calloc(1, sizeof(*ours));
 	char spec[4200];
@@ -34,18 +34,23 @@ static struct error *open_ours(const char *scheme, const char *name, void **stat
 		return error_no_memory();
 	*state = ours;
 	snprintf(spec, sizeof(spec), "%s:%s", scheme, name);
-	err = target_open(spec, &ours->target);
+	err = target_open_via(spec, via, &ours->target);
 	return err ? err : sample_new(ours->target->info.vcpus, STACK, &ours->sample);
+}
+
+static struct error *open_bpf(const char *qmp, const char *pid, void **state)
+{
+	return open_ours("kvm", pid, "bpf", state);
 }
 
 static struct error *open_ptrace(const char *qmp, const char *pid, void **state)
 {
-	return open_ours("kvm", pid, state);
+	return open_ours("kvm", pid, "ptrace", state);
 }
 
 static struct error *open_stub(const char *qmp, const char *pid, void **state)
 {
-	return open_ours("qemu", qmp, state);
+	return open_ours("qemu", qmp, "stub", state);
 }
 
 static struct error *take_ours(void *state, uint64_t *stopped_ns)
@@ -184,11 +189,12 @@ static struct error *take_frames(void *state, uint64_t *stopped_ns)
 	return NULL;
 }
 
-const struct way ways[] = {
+const struct way ways[WAYS] = {
+	{"bpf", open_bpf, take_ours, close_ours},
 	{"ptrace", open_ptrace, take_ours, close_ours},
 	{"stub", open_stub, take_ours, close_ours},
 	{"stub-per-frame", open_frames, take_frames, close_script},
 	{"qmp", open_qmp, take_qmp, close_script},
 };
 
-const size_t n_ways = sizeof(ways) / sizeof(*ways);
+_Static_assert(sizeof(ways) / sizeof(*ways) == WAYS, "all that there are");

@@ -18,7 +18,7 @@ struct way {
 	void (*close)(void *state);
 };
 
-extern const struct way ways[];
-extern const size_t n_ways;
+#define WAYS 5
+extern const struct way ways[WAYS];
 
 #endif
