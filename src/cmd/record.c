@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/ahead.h"
 #include "cmd/session.h"
+#include "cmd/several.h"
 #include "cmd/snapshot.h"
 
 #define SNAPSHOT SESSION_NEXT
 
 static const char help[] =
-	"usage: uniprof record [options] GUEST\n"
+	"usage: uniprof record [options] GUEST...\n"
 	"\n"
-	"Samples a running guest and keeps what it sees in a recording.\n"
+	"Samples a running guest and keeps what it sees in a recording. Of several guests, which\n"
+	"are sampled at once, each has a recording of its own, GUEST-ID.uniprof.\n"
 	"\n"
-	"  -o, --output FILE     the recording (default GUEST.uniprof; - for standard "
-	"output)\n" SESSION_HELP
+	"  -o, --output FILE     the recording (default GUEST.uniprof; - for standard output);\n"
+	"                        of several guests, the directory for them\n" SESSION_HELP
 	"      --snapshot FILE   instead of a recording, write registers and memory of each\n"
 	"                        sample for replay:FILE\n"
 	"\n"
@@ -46,9 +51,13 @@ static struct error *parse(int argc, char **argv, struct session_options *option
 			err = usage_error(&verb_record, "option %s is not known or lacks its value",
 					  argv[optind - 1]);
 	}
-	if (!err && optind + 1 != argc)
-		err = usage_error(&verb_record,
-				  optind == argc ? "which guest?" : "one guest, please");
+	options->several = argc - optind > 1;
+	if (!err && optind == argc)
+		err = usage_error(&verb_record, "which guest?");
+	if (!err && options->several && options->snapshot)
+		err = usage_error(&verb_record, "--snapshot: one guest, please");
+	if (!err && options->several && options->output && !strcmp(options->output, "-"))
+		err = usage_error(&verb_record, "-o -: one guest, please");
 	return err;
 }
 
@@ -70,37 +79,67 @@ static struct error *outcome_error(const struct sampler_result *result, const ch
 			 path, advice(result->outcome));
 }
 
+/* DIRECTORY/GUEST-ID.uniprof: guests may have the same name. The caller frees it. */
+static char *path_among_several(const struct target *target, const char *directory)
+{
+	char *name = session_default_path(target, ""), *path;
+
+	if (!name ||
+	    asprintf(&path, "%s/%s-%s.uniprof", directory ?: ".", name, target->info.id) < 0)
+		path = NULL;
+	free(name);
+	return path;
+}
+
+/* The caller frees it. */
+static char *path_of(const struct target *target, const struct session_options *options)
+{
+	if (options->snapshot)
+		return strdup(options->snapshot);
+	if (options->several)
+		return path_among_several(target, options->output);
+	return options->output ? strdup(options->output) : session_default_path(target, ".uniprof");
+}
+
+static struct error *record_one(void *ctx, const char *guest)
+{
+	const struct session_options *options = ctx;
+	struct sampler_result result;
+	struct target *target = NULL;
+	char *path;
+	struct error *err = target_open_via(guest, options->via, &target);
+
+	if (err)
+		return err;
+	path = path_of(target, options);
+	err = path ? ahead_output(path) : error_no_memory();
+	if (!err)
+		err = session_confine(target, options);
+	if (!err && options->snapshot)
+		err = snapshot_record(target, options, &result);
+	else if (!err)
+		err = session_record(target, options, path, &result, NULL);
+	if (!err)
+		err = outcome_error(&result, path);
+	target_close(target);
+	free(path);
+	return err;
+}
+
 static struct error *record(int argc, char **argv, int *status)
 {
 	struct session_options options;
-	struct sampler_result result;
-	struct target *target = NULL;
-	char *name = NULL;
-	const char *path;
 	struct error *err = parse(argc, argv, &options);
 
 	if (err)
 		return err;
 	options.sampler.stop = catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	err = target_open_via(argv[optind], options.via, &target);
-	if (err)
-		return err;
-	path = options.snapshot ? options.snapshot : options.output;
-	if (!path)
-		path = name = session_default_path(target, ".uniprof");
-	err = path ? ahead_output(path) : error_no_memory();
-	if (!err)
-		err = session_confine(target, &options);
-	if (!err && options.snapshot)
-		err = snapshot_record(target, &options, &result);
-	else if (!err)
-		err = session_record(target, &options, path, &result, NULL);
-	if (!err)
-		err = outcome_error(&result, path);
-	target_close(target);
-	free(name);
-	return err;
+	if (!options.several)
+		return record_one(&options, argv[optind]);
+	if (options.output && mkdir(options.output, 0777) && errno != EEXIST)
+		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", options.output);
+	return several(argv + optind, (size_t)(argc - optind), record_one, &options, status);
 }
 
 const struct verb verb_record = {

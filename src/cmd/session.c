@@ -418,7 +418,8 @@ struct error *session_record(struct target *target, const struct session_options
 	struct session session = {.options = options,
 				  .path = path,
 				  .target = target,
-				  .terminal = !options->quiet && isatty(STDERR_FILENO)};
+				  .terminal = !options->quiet && !options->several &&
+					      isatty(STDERR_FILENO)};
 	struct images *own = NULL;
 	struct error *err;
 

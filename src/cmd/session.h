@@ -22,7 +22,8 @@ struct session_options {
 	bool verbose;
 	bool quiet;
 	bool keep_rights;
-	bool screen; /* its terminal is used as a screen */
+	bool screen;  /* its terminal is used as a screen */
+	bool several; /* guests at once: no line of progress is theirs alone */
 };
 
 #define SESSION_SHORT_OPTIONS "F:T:o:s:Mvq"

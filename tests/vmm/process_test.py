@@ -190,6 +190,41 @@ class Refusals(HostCase):
         self.assertIn(b"CAP_SYS_PTRACE", done.stdout)
 
 
+class Several(HostCase):
+    """Guests that are recorded at once, each into a file of its own."""
+
+    def recordings(self, *processes):
+        return [self.scratch / f"subject-{process.pid}.uniprof" for process in processes]
+
+    def test_each_has_its_recording(self):
+        subjects = self.subject(), self.subject()
+        self.uniprof("record", "-F", 300, "-T", 2, "-o", "all", *(f"process:{subject.pid}" for subject in subjects))
+        for subject in subjects:
+            stacks = self.folded(self.scratch / "all" / f"subject-{subject.pid}.uniprof")
+            self.assertTrue([stack for stack in stacks if "work" in stack])
+            self.goes_on(subject)
+
+    def test_one_that_is_not_there_does_not_keep_the_others(self):
+        subject = self.subject()
+        text = self.uniprof("record", "-T", 0.5, "process:nobody-is-called-so", f"process:{subject.pid}", expect=3)
+        self.assertIn("process:nobody-is-called-so: there is no process called", text)
+        self.assertTrue(self.folded(*self.recordings(subject), "--state", "all"))
+
+    def test_a_signal_ends_all_and_keeps_what_there_is(self):
+        subjects = self.subject(), self.subject()
+        profiler = self.start(UNIPROF, "record", *(f"process:{subject.pid}" for subject in subjects), cwd=self.scratch)
+        self.wait_for(lambda: all(path.exists() and path.stat().st_size for path in self.recordings(*subjects)), "nothing is recorded")
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
+        for path, subject in zip(self.recordings(*subjects), subjects):
+            self.assertIn("interrupted", self.uniprof("report", path))
+            self.goes_on(subject)
+
+    def test_what_makes_sense_for_one_only(self):
+        for option in ("-o", "-"), ("--snapshot", "x"):
+            self.assertIn("one guest, please", self.uniprof("record", *option, "process:1", "process:2", expect=2))
+
+
 class Unikernels(HostCase):
     """Which processes are in the list: by what their programs have, which no other has."""
 
