@@ -73,6 +73,12 @@ def _place() -> Path:
     return Path(root, 'src/cmd/trace/static')
 
 
+HIDE = """
+Array.from(document.querySelectorAll('button')).filter((button) => button.textContent.trim() === 'Hide')
+    .forEach((button) => button.click());
+"""
+
+
 class TraceViewer:
     def __init__(self, browser) -> None:
         self._browser, self._trace = browser, b''
@@ -118,6 +124,10 @@ class TraceViewer:
 
     def threads(self) -> list[dict]:
         return self._browser.run(SLICES)
+
+    def hide_advice(self) -> None:
+        """Takes away what stands above it about old browsers."""
+        self._browser.run(HIDE)
 
     def warnings(self) -> list[str]:
         """What the importer found fault with."""
