@@ -70,6 +70,7 @@ LONGEST = 1 << 16
 ENOUGH = 500
 # A machine with much else to do lets the emulated one stand still for seconds.
 TRIES = 8
+PATIENCE = 500
 
 
 class Kernel:
@@ -159,7 +160,7 @@ class Linux(GuestCase):
 
     def start(self, kind, load, vcpus):
         script = START.replace("TYPE", kind).replace("LOAD", load).replace("VCPUS", str(vcpus))
-        status, text = self.dom0(script, 180)
+        status, text = self.dom0(script, PATIENCE)
         self.assertEqual(status, 0, text)
 
     def stacks(self):
