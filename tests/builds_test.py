@@ -3,12 +3,17 @@
 """The ways to build and install uniprof that ./check does not use for its other tests."""
 
 import os
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "rig/lib"))
+
+from xenrig import port, sysroot  # noqa: E402  (the path has to be known first)
 
 
 def run(*command, **more):
@@ -90,6 +95,14 @@ class Builds(unittest.TestCase):
         done = subprocess.run([self.build / "uniprof", "top", "1"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("top -b", done.stderr)
+
+    @unittest.skipUnless(shutil.which("arm-linux-gnueabihf-gcc"), "no compiler for 32-bit Arm (gcc-arm-linux-gnueabihf)")
+    def test_for_32_bit_arm(self):
+        root = sysroot.ensure(port.ARMHF, lambda sentence: None)
+        self.make("--cross-file", str(root / "cross.ini"), "-Doptimization=1")
+        if not shutil.which("qemu-arm"):
+            self.skipTest("uniprof is built for 32-bit Arm; no qemu-arm to run it (qemu-user)")
+        self.assertIn("with Xen", run("qemu-arm", "-L", str(root), str(self.build / "uniprof"), "-V"))
 
     def test_release_build_installs_what_users_expect(self):
         self.make("--buildtype=release", "--prefix=/usr")

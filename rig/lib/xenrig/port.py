@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What differs between the machines that the rig emulates: x86 and arm64."""
+"""What differs between the machines that uniprof is built for, and those that the rig emulates: x86 and arm64."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class Port:
+class Host:
     name: str        # as in rig/xen-NAME
     debian: str      # Debian's name of the architecture
     triplet: str     # of its libraries' directory
+
+
+@dataclasses.dataclass(frozen=True)
+class Port(Host):
     loader: str      # of programs, where they expect it
     qemu: str
     qemu_package: str
@@ -44,5 +48,8 @@ ARM64 = Port(
     releases=("4.17", "4.20"),
     tools=("xenperf",),
     modules=_VIRTIO_PCI + _XEN_MODULES)
+
+# No rig: Xen for it is only in Debian's older releases.
+ARMHF = Host(name="armhf", debian="armhf", triplet="arm-linux-gnueabihf")
 
 PORTS = {port.name: port for port in (X86, ARM64)}
