@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "unwind/arm64_walk.h"
+#include "unwind/arm_walk.h"
 #include "unwind/step.h"
 
 #define FRAME_SEARCH 2048 /* bytes before a site that are searched for a frame being set up */
@@ -23,9 +24,10 @@ struct error *unwinder_new(struct unwinder **out)
 		unwinder->steps_known = calloc(1, sizeof(*unwinder->steps_known));
 		unwinder->places = calloc(MEMO_FRAMES, sizeof(*unwinder->places));
 		unwinder->arm64 = arm64_unwinder_new();
+		unwinder->arm = arm_unwinder_new();
 	}
 	if (!unwinder || !unwinder->scratch || !unwinder->sites || !unwinder->steps_known ||
-	    !unwinder->places || !unwinder->arm64) {
+	    !unwinder->places || !unwinder->arm64 || !unwinder->arm) {
 		unwinder_free(unwinder);
 		return error_no_memory();
 	}
@@ -42,6 +44,7 @@ void unwinder_free(struct unwinder *unwinder)
 	free(unwinder->steps_known);
 	free(unwinder->places);
 	arm64_unwinder_free(unwinder->arm64);
+	arm_unwinder_free(unwinder->arm);
 	free(unwinder);
 }
 

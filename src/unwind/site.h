@@ -61,6 +61,7 @@ struct site {
 #define SITE_BITS 12 /* log 2 of the number of sites that are kept, each in one place */
 
 struct arm64_unwinder;
+struct arm_unwinder;
 
 #define ENTRANCES 256 /* a power of two */
 
@@ -86,6 +87,7 @@ struct unwinder {
 	struct site *sites;
 	struct steps *steps_known;
 	struct arm64_unwinder *arm64;
+	struct arm_unwinder *arm;
 	struct entrance entrances[ENTRANCES]; /* each in one place */
 	struct place *places; /* [MEMO_FRAMES]: where the present walk stood at each frame */
 };

@@ -165,7 +165,7 @@ struct unwind_result {
  * searching the stack. What was interrupted is found through the frame that
  * the processor or Xen pushed. Every return address is checked for a call
  * before it. `frames` holds max_frames. Works on x86-64 and x86-32 by
- * regs->word.
+ * regs->word; on Arm, arm64_walk.h and arm_walk.h say how.
  */
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm64_walk.h"
+#include "unwind/arm_walk.h"
 #include "unwind/memo.h"
 
 /* Linux's size of a task's kernel stack, to which it is aligned: bytes. */
@@ -296,7 +297,7 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 		if (regs->word == 8)
 			arm64_unwind(in, frames, out);
 		else
-			out->end = UNWIND_BROKEN;
+			arm_unwind(in, frames, out);
 		return;
 	}
 	if (in->unwinder)

@@ -6,7 +6,9 @@
  */
 #include <stddef.h>
 
-#ifdef STEPPED_ALONE
+#ifdef STEPPED_ARM
+#include "alone_arm.h"
+#elif defined(STEPPED_ALONE)
 #include "alone.h"
 #else
 #include "libc.h"

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Has qemu-arm run real programs one instruction at a time, keeps the true
+ * call chain from the calls and returns that are seen, and unwinds at every
+ * instruction.
+ */
+#include "unwind/unwind.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbol/symbols.h"
+#include "target/qemu/gdb.h"
+#include "unwind/arm_state.h"
+
+#define GUEST_BASE	0x100000000ull
+#define GUEST_BASE_TEXT "0x100000000"
+#define STACK_MAX	(32u << 10)
+#define DEPTH_MAX	256
+#define TRIES		1000
+#define TRY_NS		10000000
+#define CPSR_T		0x20u
+enum { SP = ARM_SP, LR = ARM_LR, PC = ARM_PC, WORDS = ARM_REGISTERS };
+
+struct shadow {
+	size_t n;
+	uint32_t ret[DEPTH_MAX], sp[DEPTH_MAX];
+};
+
+enum verdict {
+	WHOLE,	    /* the true chain, and said to be whole */
+	NO_RETURN,  /* ... from a function that never returns, and may keep no way back */
+	TRUNCATED,  /* the inner part of the true chain, and said not to be all */
+	LIE,	    /* ... but said to be whole */
+	IMPOSSIBLE, /* an address that is not in the chain there */
+	VERDICTS
+};
+
+static const char *const verdict_text[] = {"whole", "no return", "truncated", "lie",
+					   "impossible edge"};
+
+struct stepped {
+	pid_t pid;
+	char place[64], socket[80];
+	struct gdb *gdb;
+	struct symbols *symbols;
+	uint32_t r[WORDS], cpsr;
+	uint8_t stack[STACK_MAX];
+	uint32_t stack_end;
+	struct shadow shadow;
+	unsigned long steps, of[VERDICTS];
+};
+
+static size_t read_memory(pid_t pid, uint64_t va, void *buf, size_t len)
+{
+	struct iovec to = {buf, len}, from = {(void *)(uintptr_t)(GUEST_BASE + va), len};
+	ssize_t n = process_vm_readv(pid, &to, 1, &from, 1, 0);
+
+	return n < 0 ? 0 : (size_t)n;
+}
+
+static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct stepped *stepped = ctx;
+
+	return read_memory(stepped->pid, va, buf, len);
+}
+
+static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
+{
+	struct stepped *stepped = ctx;
+	struct symbol symbol;
+
+	if (!symbols_find(stepped->symbols, va, &symbol))
+		return false;
+	*start = symbol.start;
+	*end = symbol.end;
+	return true;
+}
+
+static void take_registers(struct stepped *stepped)
+{
+	assert_true(gdb_bytes(stepped->gdb, 0, stepped->r, sizeof(stepped->r)));
+	assert_true(gdb_bytes(stepped->gdb, sizeof(stepped->r), &stepped->cpsr, 4));
+}
+
+static void find_stack_end(struct stepped *stepped)
+{
+	uint32_t end = stepped->r[SP] & ~(FRAME_SIZE - 1);
+	uint8_t byte;
+
+	while (read_memory(stepped->pid, end, &byte, 1))
+		end += FRAME_SIZE;
+	stepped->stack_end = end;
+}
+
+static void run_program(const struct stepped *stepped, const char *program)
+{
+	execlp("qemu-arm", "qemu-arm", "-B", GUEST_BASE_TEXT, "-g", stepped->socket, program, NULL);
+	_exit(99);
+}
+
+static void start(struct stepped *stepped, const char *program)
+{
+	const struct timespec pause = {.tv_nsec = TRY_NS};
+	struct error *err;
+	char *features;
+
+	memset(stepped, 0, sizeof(*stepped));
+	err = symbols_load(program, &stepped->symbols);
+	assert_null(err);
+	strcpy(stepped->place, "/tmp/arm_walk_test.XXXXXX");
+	assert_non_null(mkdtemp(stepped->place));
+	snprintf(stepped->socket, sizeof(stepped->socket), "%s/gdb", stepped->place);
+	stepped->pid = fork();
+	assert_true(stepped->pid >= 0);
+	if (!stepped->pid)
+		run_program(stepped, program);
+	for (int i = 0; i < TRIES && access(stepped->socket, F_OK); i++)
+		nanosleep(&pause, NULL);
+	err = gdb_open(stepped->socket, true, &stepped->gdb);
+	assert_null(err);
+	/* Who has asked for this is not given the registers of coprocessors of old between. */
+	features = gdb_features(stepped->gdb, "target.xml");
+	assert_non_null(features);
+	free(features);
+	assert_true(gdb_ask(stepped->gdb, "g"));
+	take_registers(stepped);
+	find_stack_end(stepped);
+}
+
+static void stop(struct stepped *stepped)
+{
+	int status;
+
+	gdb_close(stepped->gdb);
+	kill(stepped->pid, SIGKILL);
+	waitpid(stepped->pid, &status, 0);
+	unlink(stepped->socket);
+	rmdir(stepped->place);
+	symbols_free(stepped->symbols);
+}
+
+static uint32_t length(const struct stepped *stepped)
+{
+	uint16_t half;
+
+	if (!(stepped->cpsr & CPSR_T))
+		return 4;
+	assert_int_equal(read_memory(stepped->pid, stepped->r[PC], &half, 2), 2);
+	return thumb_is_wide(half) ? 4 : 2;
+}
+
+/*
+ * Follows what the last instruction did; told by the registers, not by
+ * decoding it. `ret`: where it would return to, if it was a call.
+ */
+static void follow(struct stepped *stepped, const uint32_t before[WORDS], uint32_t ret)
+{
+	struct shadow *shadow = &stepped->shadow;
+	const uint32_t *after = stepped->r;
+
+	if (shadow->n && after[PC] == shadow->ret[shadow->n - 1] &&
+	    after[SP] == shadow->sp[shadow->n - 1]) {
+		shadow->n--;
+		return;
+	}
+	if (after[LR] != ret || (after[PC] == (ret & ~1u) && after[LR] == before[LR]))
+		return;
+	assert_true(shadow->n < DEPTH_MAX);
+	shadow->ret[shadow->n] = ret & ~1u;
+	shadow->sp[shadow->n++] = after[SP];
+}
+
+/* Executes one instruction; false when the program has ended. */
+static bool step(struct stepped *stepped)
+{
+	const bool thumb = stepped->cpsr & CPSR_T;
+	const uint32_t ret = stepped->r[PC] + length(stepped) + thumb;
+	uint32_t before[WORDS];
+
+	memcpy(before, stepped->r, sizeof(before));
+	assert_true(gdb_ask(stepped->gdb, "s"));
+	if (stepped->gdb->packet[0] == 'W') {
+		assert_string_equal(stepped->gdb->packet, "W00");
+		return false;
+	}
+	assert_true(gdb_ask(stepped->gdb, "g"));
+	take_registers(stepped);
+	follow(stepped, before, ret);
+	return true;
+}
+
+static bool never_returns(const struct stepped *stepped, uint64_t addr)
+{
+	static const char *const names[] = {"stepped_main", "last_words", "never_returns"};
+	struct symbol symbol;
+
+	if (!symbols_find(stepped->symbols, addr - 1, &symbol))
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(symbol.name, names[i]))
+			return true;
+	return false;
+}
+
+static enum verdict compare(const struct stepped *stepped, const struct frame *frames,
+			    const struct unwind_result *out)
+{
+	const struct shadow *shadow = &stepped->shadow;
+
+	for (size_t i = 1; i < out->n; i++)
+		if (i > shadow->n || frames[i].addr != shadow->ret[shadow->n - i])
+			return IMPOSSIBLE;
+	if (out->end != UNWIND_OUTERMOST)
+		return TRUNCATED;
+	if (out->n == shadow->n + 1)
+		return WHOLE;
+	return never_returns(stepped, frames[out->n - 1].addr) ? NO_RETURN : LIE;
+}
+
+static void print_frame(const struct stepped *stepped, uint64_t addr, bool guess)
+{
+	struct symbol symbol = {.name = "?"};
+
+	symbols_find(stepped->symbols, addr, &symbol);
+	print_message(" %s+%#llx%s", symbol.name, (unsigned long long)(addr - symbol.start),
+		      guess ? "?" : "");
+}
+
+static void explain(const struct stepped *stepped, const struct frame *frames,
+		    const struct unwind_result *out, enum verdict verdict)
+{
+	print_message("# %s:", verdict_text[verdict]);
+	for (size_t i = 0; i < out->n; i++)
+		print_frame(stepped, frames[i].addr, frames[i].trust == TRUST_GUESS);
+	print_message(" (%s); in truth:", unwind_end_text(out->end));
+	for (size_t i = stepped->shadow.n; i--;)
+		print_frame(stepped, stepped->shadow.ret[i], false);
+	print_message("\n");
+}
+
+static void unwind(struct stepped *stepped, struct unwinder *unwinder, bool symbols)
+{
+	const struct code code = {.ctx = stepped,
+				  .read = read_code,
+				  .function = symbols ? function_bounds : NULL};
+	struct window window = {.va = stepped->r[SP], .bytes = stepped->stack};
+	struct regs regs = {.pc = stepped->r[PC],
+			    .sp = stepped->r[SP],
+			    .flags = stepped->cpsr,
+			    .word = 4,
+			    .isa = ISA_ARM,
+			    .gp_valid = 0xffff};
+	const struct unwind_input in = {.regs = &regs,
+					.stack = &window,
+					.code = &code,
+					.unwinder = unwinder,
+					.max_frames = DEPTH_MAX};
+	struct frame frames[DEPTH_MAX];
+	struct unwind_result out;
+	enum verdict verdict;
+
+	for (unsigned i = 0; i < WORDS; i++)
+		regs.gp[i] = stepped->r[i];
+	window.len = stepped->stack_end - stepped->r[SP];
+	if (window.len > STACK_MAX)
+		window.len = STACK_MAX;
+	window.len = (uint32_t)read_memory(stepped->pid, window.va, stepped->stack, window.len);
+	unwind_stack(&in, frames, &out);
+	verdict = compare(stepped, frames, &out);
+	if (stepped->of[verdict]++ < 4 && verdict > NO_RETURN)
+		explain(stepped, frames, &out, verdict);
+}
+
+static void walk_through(struct stepped *stepped, const char *name, bool symbols)
+{
+	char self[PATH_MAX], program[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	struct unwinder *unwinder;
+
+	assert_true(n > 0);
+	self[n] = '\0';
+	snprintf(program, sizeof(program), "%.3000s/unwind/stepped/%s", dirname(self), name);
+	start(stepped, program);
+	assert_null(unwinder_new(&unwinder));
+	do {
+		stepped->steps++;
+		unwind(stepped, unwinder, symbols);
+	} while (step(stepped));
+	unwinder_free(unwinder);
+	stop(stepped);
+	print_message("# %s:", name);
+	for (enum verdict v = 0; v < VERDICTS; v++)
+		print_message(" %lu %s", stepped->of[v], verdict_text[v]);
+	print_message("\n");
+}
+
+/* With symbols, every instruction of every function has all of its callers. */
+static void every_instruction_has_its_callers(void **state)
+{
+	static struct stepped stepped;
+
+	walk_through(&stepped, *state, true);
+	assert_int_equal(stepped.of[WHOLE] + stepped.of[NO_RETURN], stepped.steps);
+}
+
+#define PROGRAM(name) cmocka_unit_test_prestate(every_instruction_has_its_callers, "stepped-" name)
+#define PROGRAMS(set)                                                                      \
+	PROGRAM(set "-gcc-O0-fp"), PROGRAM(set "-gcc-O2-fp"), PROGRAM(set "-gcc-O2-nofp"), \
+		PROGRAM(set "-gcc-Os-nofp"), PROGRAM(set "-clang-O2-fp"),                  \
+		PROGRAM(set "-clang-O2-nofp")
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {PROGRAMS("arm"), PROGRAMS("thumb")};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_H
+
+/* As alone.h, for 32-bit Arm. */
+
+void *memcpy(void *to, const void *from, size_t n);
+void *memset(void *to, int byte, size_t n);
+void __aeabi_memcpy(void *to, const void *from, size_t n);
+void __aeabi_memcpy4(void *to, const void *from, size_t n);
+int stepped_main(void);
+
+__attribute__((noinline)) void *memcpy(void *to, const void *from, size_t n)
+{
+	volatile char *at = to;
+	const volatile char *byte = from;
+
+	while (n--)
+		*at++ = *byte++;
+	return to;
+}
+
+__attribute__((noinline)) void *memset(void *to, int byte, size_t n)
+{
+	volatile char *at = to;
+
+	while (n--)
+		*at++ = (char)byte;
+	return to;
+}
+
+/* What clang calls in their place (RTABI32, 4.3.4). */
+void __aeabi_memcpy(void *to, const void *from, size_t n)
+{
+	memcpy(to, from, n);
+}
+
+void __aeabi_memcpy4(void *to, const void *from, size_t n)
+{
+	memcpy(to, from, n);
+}
+
+static inline void with_library(int (*leaf)(int))
+{
+	leaf(0);
+}
+
+__attribute__((noreturn)) static inline void leave_program(int status)
+{
+	__asm__ volatile("mov r0, %0\n\t"
+			 "push {r7}\n\t"
+			 "mov r7, #1\n\t"
+			 "svc #0"
+			 :
+			 : "r"(status)
+			 : "r0", "memory");
+	__builtin_unreachable();
+}
+
+__asm__(".text\n"
+	".arm\n"
+	".globl _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	mov fp, #0\n"
+	"	mov r7, #0\n"
+	"	mov lr, #0\n"
+	"	bl stepped_main\n"
+	"	udf #0\n"
+	".size _start, . - _start\n"
+#ifdef __thumb__
+	".thumb\n"
+#endif
+);
+
+#endif
