@@ -18,8 +18,11 @@ INSTRUCTION = r"^\s*[0-9a-f]+:\s+(?:bnd |notrack )?"
 TARGET = r"[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>"
 DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+" + TARGET)
 DIRECT_ARM64 = re.compile(INSTRUCTION + r"(bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\w+, (?:#\d+, )?)?" + TARGET)
+CONDITION = "(?:eq|ne|cs|cc|hs|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"
+DIRECT_ARM32 = re.compile(INSTRUCTION + rf"(blx?|bl{CONDITION}|b{CONDITION}?(?:\.[nw])?|cbn?z)\s+(?:\w+, )?" + TARGET)
+CALL = re.compile(rf"call|blx?|bl{CONDITION}")
 ANYTHING = "*"
-INDIRECT = re.compile(INSTRUCTION + r"(?:l?(?:call|jmp)q?\s+\*|blr\s|br\s)")
+INDIRECT = re.compile(INSTRUCTION + r"(?:l?(?:call|jmp)q?\s+\*|blr\s|br\s|blx\s+r|bx\s+r)")
 
 
 class Code:
@@ -32,13 +35,13 @@ class Code:
             if match := FUNCTION.match(line):
                 current = match[1]
                 self.functions.add(current)
-            elif match := DIRECT.match(line) or DIRECT_ARM64.match(line):
+            elif match := DIRECT.match(line) or DIRECT_ARM64.match(line) or DIRECT_ARM32.match(line):
                 self._branch(current, match[1], match[2])
             elif INDIRECT.match(line):
                 self.indirect.add(current)
 
     def _branch(self, current, kind, target):
-        if kind in ("call", "bl"):
+        if CALL.fullmatch(kind):
             self.calls.add((current, target))
         elif target != current:
             self.jumps.add((current, target))

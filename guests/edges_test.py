@@ -61,6 +61,35 @@ SOURCE_A64 = """
 	ret
 """
 
+SOURCE_A32 = """
+	.syntax unified
+	.text
+	.{set}
+	.macro function name
+	.globl \\name
+	.type \\name, %function
+\\name:
+	.endm
+	function top
+	bl middle
+	bl compares
+	bx lr
+	function middle
+	bne other
+	b middle
+	function other
+	blt other
+	bx lr
+	function compares
+	ble last
+	bx lr
+	function last
+	bx lr
+	function dispatch
+	{{dispatch}}
+	bx lr
+"""
+
 
 class Edges(unittest.TestCase):
     def edges(self, dispatch, indirect, source=SOURCE, tools=""):
@@ -109,6 +138,14 @@ class Edges(unittest.TestCase):
         found = self.edges("blr x3", "dispatch last\n", SOURCE_A64, "aarch64-linux-gnu-")
         self.assertEqual(found, ["dispatch last", "top compares", "top last", "top middle", "top other"])
         self.assertIsNone(self.edges("br x3", "top last\n", SOURCE_A64, "aarch64-linux-gnu-"))
+
+    @unittest.skipUnless(shutil.which("arm-linux-gnueabihf-as"), "no assembler for 32-bit Arm (binutils-arm-linux-gnueabihf)")
+    def test_a32_and_t32_code_have_their_edges(self):
+        for instructions in "arm", "thumb":
+            source = SOURCE_A32.format(set=instructions)
+            found = self.edges("blx r3", "dispatch last\n", source, "arm-linux-gnueabihf-")
+            self.assertEqual(found, ["dispatch last", "top compares", "top last", "top middle", "top other"])
+            self.assertIsNone(self.edges("bx r3", "top last\n", source, "arm-linux-gnueabihf-"))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class EveryImage(unittest.TestCase):
 
     def test_has_a_configuration_that_names_it(self):
         def check(image):
-            kernel = image.with_suffix(".image") if "-arm64" in image.name else image
+            kernel = image.with_suffix(".image") if "-arm" in image.name else image
             self.assertTrue(kernel.exists())
             self.assertIn(f'kernel = "{kernel.name}"', image.with_suffix(".cfg").read_text(encoding="utf-8"))
         self.for_each_image(check)

@@ -7,7 +7,7 @@
 
 #define FUNCTION(name)          \
 	.globl name;            \
-	.type name, @function;  \
+	.type name, %function;  \
 name:                           \
 	.cfi_startproc
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seam between the runtime and what the guest runs on. Each of pv/, pvh/ and arm64/ implements the
+ * The seam between the runtime and what the guest runs on. Each of pv/, pvh/ and arm/ implements the
  * functions below; whatever does not hang on the machine is written once, on top of them.
  */
 #ifndef PLATFORM_H
@@ -27,7 +27,7 @@ extern struct platform platform;
 
 /*
  * Called first, by the entry code, with what the boot protocol hands over (PV: start_info, PVH:
- * hvm_start_info, arm64: the device tree).
+ * hvm_start_info, Arm: the device tree).
  */
 void platform_init(const void *boot);
 

@@ -58,6 +58,18 @@ class Shares(Arm64Case, SharesCase):
     def test_app2_without_frame_pointers(self):
         self.profile("app2-arm64-nofp", APP2, 6)
 
+    def test_app1_of_32_bits(self):
+        self.profile("app1-arm32-fp", APP1, 36)
+
+    def test_app2_of_32_bits_without_frame_pointers(self):
+        self.profile("app2-arm32-nofp", APP2, 6)
+
+    def test_app1_of_32_bits_in_thumb_without_frame_pointers(self):
+        self.profile("app1-arm32t-nofp", APP1, 36)
+
+    def test_app2_of_32_bits_in_thumb(self):
+        self.profile("app2-arm32t-fp", APP2, 6)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -60,7 +60,7 @@ class GuestCase(unittest.TestCase):
     def bring(self, guest):
         """Puts a guest's files into dom0."""
         if guest not in self.there:
-            kinds = (".elf", ".cfg", ".image") if "-arm64-" in guest else (".elf", ".cfg")
+            kinds = (".elf", ".cfg", ".image") if "-arm" in guest else (".elf", ".cfg")
             self.rig.put(*(GUESTS / f"{guest}{kind}" for kind in kinds))
             self.there.add(guest)
 

@@ -4,6 +4,9 @@
 
 #include <xen/xen.h>
 
+/* Of hypercalls, and of functions. */
+#define FIRST_ARGUMENT "x0"
+
 #define HYPERCALL2(operation, a, b) HYPERCALL3(operation, a, b, 0)
 
 #define HYPERCALL3(operation, a, b, c)                                                      \

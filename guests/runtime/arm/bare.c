@@ -2,6 +2,7 @@
 #include "bare.h"
 
 #include "guest.h"
+#include "hypercall.h"
 #include "platform.h"
 
 /* A PL011 (Arm DDI 0183, 3.2), where QEMU's virt has it. */
@@ -32,7 +33,7 @@ void bare_sleep_until(uint64_t deadline_ns)
 
 void bare_power_off(void)
 {
-	register unsigned long function __asm__("x0") = PSCI_SYSTEM_OFF;
+	register unsigned long function __asm__(FIRST_ARGUMENT) = PSCI_SYSTEM_OFF;
 
 	for (;;)
 		__asm__ volatile("hvc #0" : "+r"(function) : : "memory");

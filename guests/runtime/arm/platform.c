@@ -45,7 +45,8 @@ void platform_init(const void *boot)
 	on_xen = device_tree_property(boot, "hypervisor", "compatible");
 	if (!on_xen)
 		return;
-	platform.console = (struct xencons_interface *)(hvm_parameter(HVM_PARAM_CONSOLE_PFN) << 12);
+	platform.console =
+		(struct xencons_interface *)(uintptr_t)(hvm_parameter(HVM_PARAM_CONSOLE_PFN) << 12);
 	platform.console_port = (evtchn_port_t)hvm_parameter(HVM_PARAM_CONSOLE_EVTCHN);
 	map_shared_info();
 	xen_watch_cpu_time();

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef HYPERCALL_H
+#define HYPERCALL_H
+
+#include <xen/xen.h>
+
+/* Of hypercalls, and of functions. */
+#define FIRST_ARGUMENT "r0"
+
+#define HYPERCALL2(operation, a, b) HYPERCALL3(operation, a, b, 0)
+
+#define HYPERCALL3(operation, a, b, c)                                                      \
+	({                                                                                  \
+		register unsigned long hypercall_a __asm__("r0") = (unsigned long)(a);      \
+		register unsigned long hypercall_b __asm__("r1") = (unsigned long)(b);      \
+		register unsigned long hypercall_c __asm__("r2") = (unsigned long)(c);      \
+		register unsigned long hypercall_operation __asm__("r12") = (operation);    \
+		__asm__ volatile("hvc %[tag]"                                               \
+				 : "+r"(hypercall_a), "+r"(hypercall_b), "+r"(hypercall_c), \
+				   "+r"(hypercall_operation)                                \
+				 : [tag] "i"(XEN_HYPERCALL_TAG)                             \
+				 : "memory");                                               \
+		(long)hypercall_a;                                                          \
+	})
+
+#endif
