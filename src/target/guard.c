@@ -27,11 +27,10 @@ struct guard {
 /* What else we hold would be kept open: whoever reads our output waits for its end. */
 static void close_inherited(const struct guard *guard, int alive, int ready)
 {
-	const struct descriptors *needed = guard->ops->keeps ? guard->ops->keeps(guard->ctx) : NULL;
 	struct descriptors keep = {0};
 
-	if (needed)
-		keep = *needed;
+	if (guard->ops->keeps)
+		guard->ops->keeps(guard->ctx, &keep);
 	descriptors_add(&keep, alive);
 	descriptors_add(&keep, ready);
 	descriptors_close_others(&keep);

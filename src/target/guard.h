@@ -31,8 +31,8 @@ enum guard_phase {
 
 /* What the guard does; runs in its own process, which has no rights but to use what is open. */
 struct guard_ops {
-	/* The descriptors that it needs of those that we have; NULL: none. All others are closed. */
-	const struct descriptors *(*keeps)(void *ctx);
+	/* Adds the descriptors that it needs of those that we have; NULL: none. All others are closed. */
+	void (*keeps)(void *ctx, struct descriptors *keep);
 	/* Does all that undo() needs, allocations included. False: cannot guard. */
 	bool (*prepare)(void *ctx);
 	/* Lets the guest go, if it is stopped; phase is never GUARD_RUNNING. */

@@ -136,11 +136,11 @@ class Names(KvmCase):
 class Microvm(KvmCase):
     """QEMU's microvm by KVM, with the guests that run on Xen, too."""
 
-    def profile(self, guest, known):
+    def profile(self, guest, known, *more):
         console = self.scratch / "console.txt"
         elf = BUILD / "guests" / f"{guest}.elf"
         self.start("qemu-system-x86_64", "-accel", "kvm", "-M", "microvm", "-cpu", "qemu64", "-m", "64", "-nodefaults", "-display", "none",
-                   "-serial", f"file:{console}", "-no-reboot", "-name", guest, "-kernel", elf)
+                   "-serial", f"file:{console}", "-no-reboot", "-name", guest, "-kernel", elf, *more)
         self.wait_for(lambda: console.exists() and console.stat().st_size, "the guest says nothing")
         draws = self.record_enough(f"kvm:{guest}", "-F", 300, seconds=5)
         self.assertIn(f"{guest}.elf is at 0x100000 in the guest, as its code shows", self.said)
@@ -157,6 +157,11 @@ class Microvm(KvmCase):
 
     def test_app2(self):
         self.profile("app2-pvh-nofp", {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2})
+
+
+    def test_memory_that_the_monitor_shares(self):
+        self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6},
+                     "-object", "memory-backend-memfd,id=shared,size=64M,share=on", "-machine", "memory-backend=shared")
 
 
 class Leaves(KvmCase):

@@ -6,6 +6,7 @@ UNIPROF_KILLS: how often the profiler is killed (default 20).
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -188,6 +189,18 @@ class Refusals(HostCase):
                                f"process:{subject.pid}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.scratch, check=False)
         self.assertEqual(done.returncode, 4, done.stdout)
         self.assertIn(b"CAP_SYS_PTRACE", done.stdout)
+
+
+    def test_from_a_nested_user_namespace(self):
+        subject = self.subject()
+        inside = ["unshare", "--user", "--map-root-user"]
+        if not shutil.which("unshare") or subprocess.run([*inside, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest("no user namespaces on this machine")
+        done = subprocess.run([*inside, UNIPROF, "record", "-o", "out.uniprof", f"process:{subject.pid}"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, cwd=self.scratch, check=False)
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn(b"user namespace: run uniprof outside", done.stdout)
+        self.goes_on(subject)
 
 
 class Several(HostCase):

@@ -156,6 +156,9 @@ class Profiles(QemuCase):
             self.assertAlmostEqual(seen, 1 / 3, delta=TOLERANCE, msg=name)
         self.assertFalse(impossible_edges(guest, stacks)[0])
 
+    def test_memory_that_qemu_shares(self):
+        self.profile("app1-pvh-fp", APP1, "-object", "memory-backend-memfd,id=shared,size=64M,share=on", "-machine", "memory-backend=shared")
+
     def test_arm64(self):
         self.profile("app1-arm64-fp", APP1)
 

@@ -78,8 +78,8 @@ class Profiles(UnpausedCase):
 class Microvm(kvm_test.Microvm, UnpausedCase):
     """The same guests, shares and edges."""
 
-    def profile(self, guest, known):
-        super().profile(guest, known)
+    def profile(self, guest, known, *more):
+        super().profile(guest, known, *more)
         self.check_way("out.uniprof")
 
 

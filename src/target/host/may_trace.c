@@ -25,6 +25,17 @@ static int yama_scope(void)
 	return scope;
 }
 
+/* Are we in a user namespace that is not the machine's own (user_namespaces(7))? */
+static bool in_nested_namespace(void)
+{
+	unsigned long inside = 0, outside = 0, n = 0;
+	char text[64];
+
+	return proc_read(getpid(), "uid_map", text, sizeof(text)) > 0 &&
+	       sscanf(text, "%lu %lu %lu", &inside, &outside, &n) == 3 &&
+	       (inside || outside || n != UINT32_MAX);
+}
+
 /* 1: in another user namespace than ours; 0: in ours; -1: cannot be seen. */
 static int in_other_namespace(pid_t pid)
 {
@@ -53,10 +64,10 @@ static struct error *for_lack_of_rights(pid_t pid, long uid)
 				 "only root may trace process %d (kernel.yama.ptrace_scope is %d): "
 				 "run uniprof as root, or set it to 0",
 				 (int)pid, scope);
-	if (in_other_namespace(pid) == 1)
+	if (in_other_namespace(pid) == 1 || (in_other_namespace(pid) < 0 && in_nested_namespace()))
 		return error_new(ERR_DENIED,
-				 "process %d lives in another user namespace: run uniprof outside "
-				 "of all of them, as root",
+				 "process %d cannot be traced from this user namespace: run "
+				 "uniprof outside of all of them, as root",
 				 (int)pid);
 	if (geteuid() != 0)
 		return error_new(ERR_DENIED,

@@ -60,14 +60,9 @@ struct error *kvm_pages_tell(const struct kvm_pages *pages)
 	return NULL;
 }
 
-static const struct descriptors *keeps(void *ctx)
+static void keeps(void *ctx, struct descriptors *keep)
 {
-	static struct descriptors set;
-	const struct kvm_pages *pages = ctx;
-
-	set = (struct descriptors){0};
-	descriptors_add(&set, pages->memory);
-	return &set;
+	descriptors_add(keep, ((struct kvm_pages *)ctx)->memory);
 }
 
 static bool prepare(void *ctx)

@@ -20,13 +20,9 @@
 #define NOTHING	 "{\"execute\":\"query-name\",\"id\":\"" LAST "\"}\n"
 #define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
 
-static const struct descriptors *keeps(void *ctx)
+static void keeps(void *ctx, struct descriptors *keep)
 {
-	static struct descriptors set;
-
-	set = (struct descriptors){0};
-	descriptors_add(&set, ((struct stub_undo *)ctx)->qmp);
-	return &set;
+	descriptors_add(keep, ((struct stub_undo *)ctx)->qmp);
 }
 
 static bool prepare(void *ctx)
@@ -68,13 +64,9 @@ static void undo(void *ctx, enum guard_phase phase)
 		wait_for_last(fd);
 }
 
-static const struct descriptors *keeps_gdb(void *ctx)
+static void keeps_gdb(void *ctx, struct descriptors *keep)
 {
-	static struct descriptors set;
-
-	set = (struct descriptors){0};
-	descriptors_add(&set, ((struct stub_undo *)ctx)->gdb);
-	return &set;
+	descriptors_add(keep, ((struct stub_undo *)ctx)->gdb);
 }
 
 /*

@@ -21,11 +21,9 @@ void xen_undo_close(struct xen_undo *undo)
 	xen_if_close(undo->xi);
 }
 
-static const struct descriptors *keeps(void *ctx)
+static void keeps(void *ctx, struct descriptors *keep)
 {
-	struct xen_undo *undo = ctx;
-
-	return &undo->devices;
+	*keep = ((struct xen_undo *)ctx)->devices;
 }
 
 static bool prepare(void *ctx)
