@@ -36,7 +36,7 @@ struct options {
 	const char *title;
 };
 
-static struct error *take_option(struct options *options, int option)
+static struct error *take_option(struct options *options, int option, const char *given)
 {
 	struct error *err;
 	bool known;
@@ -64,7 +64,7 @@ static struct error *take_option(struct options *options, int option)
 	}
 	err = load_option(&options->before, option, optarg, &known);
 	if (!err && !known)
-		err = usage_error(&verb_diff, "an option is not known or lacks its value");
+		err = usage_error(&verb_diff, "option %s is not known or lacks its value", given);
 	return err;
 }
 
@@ -87,7 +87,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 	optind = 1;
 	while (!err &&
 	       (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS "n:", longs, NULL)) != -1)
-		err = take_option(options, option);
+		err = take_option(options, option, argv[optind - 1]);
 	if (!err && optind + 2 != argc)
 		err = usage_error(&verb_diff, "two recordings, please");
 	if (!err && !strcmp(argv[optind], "-") && !strcmp(argv[optind + 1], "-"))

@@ -49,8 +49,8 @@ static struct error *parse(int argc, char **argv, struct load_options *options,
 		}
 		err = load_option(options, option, optarg, &known);
 		if (!err && !known)
-			err = usage_error(&verb_export,
-					  "an option is not known or lacks its value");
+			err = usage_error(&verb_export, "option %s is not known or lacks its value",
+					  argv[optind - 1]);
 	}
 	if (!err && optind + 1 != argc)
 		err = usage_error(&verb_export, "one recording, please");

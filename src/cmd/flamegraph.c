@@ -26,7 +26,7 @@ struct options {
 	bool html;
 };
 
-static struct error *take_option(struct options *options, int option)
+static struct error *take_option(struct options *options, int option, const char *given)
 {
 	struct error *err;
 	uint64_t number;
@@ -53,7 +53,8 @@ static struct error *take_option(struct options *options, int option)
 	}
 	err = load_option(&options->load, option, optarg, &known);
 	if (!err && !known)
-		err = usage_error(&verb_flamegraph, "an option is not known or lacks its value");
+		err = usage_error(&verb_flamegraph, "option %s is not known or lacks its value",
+				  given);
 	return err;
 }
 
@@ -74,7 +75,7 @@ static struct error *parse(int argc, char **argv, struct options *options)
 	opterr = 0;
 	optind = 1;
 	while (!err && (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS, longs, NULL)) != -1)
-		err = take_option(options, option);
+		err = take_option(options, option, argv[optind - 1]);
 	if (!err && optind + 1 != argc)
 		err = usage_error(&verb_flamegraph, "one recording, please");
 	if (!err) {

@@ -80,17 +80,17 @@ static struct error *parse_sort(const char *key, struct report_options *options)
 	return usage_error(&verb_report, "--sort %s: it is self or total, or as --by", key);
 }
 
-static struct error *take_shared(struct report_options *options, int option)
+static struct error *take_shared(struct report_options *options, int option, const char *given)
 {
 	bool known;
 	struct error *err = load_option(&options->load, option, optarg, &known);
 
 	if (!err && !known)
-		err = usage_error(&verb_report, "an option is not known or lacks its value");
+		err = usage_error(&verb_report, "option %s is not known or lacks its value", given);
 	return err;
 }
 
-static struct error *take_option(struct report_options *options, int option)
+static struct error *take_option(struct report_options *options, int option, const char *given)
 {
 	switch (option) {
 	case 'n':
@@ -127,7 +127,7 @@ static struct error *take_option(struct report_options *options, int option)
 		options->wide = true;
 		return NULL;
 	}
-	return take_shared(options, option);
+	return take_shared(options, option, given);
 }
 
 /* Which of the options was given whose defaults depend on others. */
@@ -183,7 +183,7 @@ struct error *report_parse(int argc, char **argv, struct report_options *options
 					     NULL)) != -1) {
 		given.rows |= option == 'n';
 		given.state |= option == LOAD_STATE;
-		err = take_option(options, option);
+		err = take_option(options, option, argv[optind - 1]);
 	}
 	if (!err && optind + 1 != argc)
 		err = usage_error(&verb_report, "one recording, please");

@@ -243,6 +243,11 @@ class Terminal(Case):
         self.assertEqual(done.returncode, 6)
         self.assertIn(b"missing", done.stderr)
 
+    def test_an_unknown_option_is_named(self):
+        for verb in "report", "diff", "flamegraph", "export":
+            done = subprocess.run([BUILD / "uniprof", verb, "--bogus", self.recording], capture_output=True, text=True, check=False)
+            self.assertEqual(done.stderr, f"uniprof: option --bogus is not known or lacks its value; see uniprof {verb} --help\n")
+
     def reading_slowly(self, stderr, data=None):
         """What is said while the recording, or `data`, comes in pieces over more than a second."""
         data = data or self.recording.read_bytes()
