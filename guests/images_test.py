@@ -27,10 +27,12 @@ def read_elf(image, *options):
 def functions(image):
     """Name -> (address, size) of all functions."""
     found = {}
+    # The lowest bit of an address says T32.
+    code = ~1 if "-arm32" in image.name else ~0
     for line in read_elf(image, "-s"):
         words = line.split()
         if len(words) == 8 and words[3] == "FUNC":
-            found[words[7]] = int(words[1], 16), int(words[2], 0)
+            found[words[7]] = int(words[1], 16) & code, int(words[2], 0)
     return found
 
 

@@ -88,7 +88,7 @@ static void process(uint32_t code, struct arm_state *state)
 	else if (op == ADD && immediate)
 		arm_set(state, rd, rn, rotated(code));
 	else if (op == SUB && immediate)
-		arm_set(state, rd, rn, -rotated(code));
+		arm_set(state, rd, rn, -(int64_t)rotated(code));
 	else
 		arm_overwrite(state, rd);
 }

@@ -182,6 +182,55 @@ static void any_frame_pointer_does_no_harm(void **state)
 	}
 }
 
+static bool all_of_it(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
+{
+	*start = TEXT;
+	*end = TEXT + text_len;
+	return va >= TEXT && va < *end;
+}
+
+/* A linear congruential generator: the same numbers each time. */
+static uint32_t next_random(void)
+{
+	static uint64_t value = 1;
+
+	value = value * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(value >> 32);
+}
+
+static void any_code_does_no_harm(void **state)
+{
+	static uint32_t random_text[64];
+	const struct window window = {.va = STACK,
+				      .len = sizeof(stack),
+				      .bytes = (const uint8_t *)stack};
+	const struct code code = {.read = read_text, .function = all_of_it};
+	const struct unwind_input in = {.regs = &regs,
+					.stack = &window,
+					.code = &code,
+					.unwinder = unwinder,
+					.max_frames = MAX};
+
+	text = random_text;
+	text_len = sizeof(random_text);
+	for (unsigned round = 0; round < 20000; round++) {
+		for (unsigned i = 0; i < 64; i++) {
+			random_text[i] = next_random();
+			/* Executed always, most of it. */
+			if (next_random() & 7)
+				random_text[i] = (random_text[i] & 0x0fffffff) | 0xe0000000;
+			stack[i] = (next_random() & 1 ? TEXT : STACK) + (next_random() & 255);
+		}
+		for (unsigned i = 0; i < 16; i++)
+			regs.gp[i] = STACK + (next_random() & 255);
+		regs.pc = TEXT + (next_random() & 252);
+		regs.flags = next_random();
+		regs.mmu.root = round;
+		unwind_stack(&in, frames, &out);
+		assert_in_range(out.n, 1, MAX);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, clean)
 
 int main(void)
@@ -195,6 +244,7 @@ int main(void)
 		TEST(what_follows_no_call_is_no_return_address),
 		TEST(a_chain_that_turns_back_ends),
 		TEST(any_frame_pointer_does_no_harm),
+		TEST(any_code_does_no_harm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

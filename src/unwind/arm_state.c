@@ -27,9 +27,9 @@ void arm_overwrite(struct arm_state *state, unsigned rd)
 	add(&state->lost, rd);
 }
 
-void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int32_t offset)
+void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset)
 {
-	const int32_t base = state->base[rn] + offset;
+	const int64_t base = state->base[rn] + offset;
 
 	if (!has(state->based, rn) || base < -ARM_FRAME_MAX || base > ARM_FRAME_MAX) {
 		arm_overwrite(state, rd);
@@ -37,7 +37,7 @@ void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int32_t offset)
 	}
 	add(&state->based, rd);
 	add(&state->lost, rd);
-	state->base[rd] = base;
+	state->base[rd] = (int32_t)base;
 }
 
 void arm_called(struct arm_state *state)

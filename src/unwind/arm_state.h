@@ -83,7 +83,7 @@ struct arm_access {
 void arm_access(struct arm_state *state, const struct arm_access *access);
 
 /* rd = rn + offset; rd = something else; a call has returned. */
-void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int32_t offset);
+void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset);
 void arm_overwrite(struct arm_state *state, unsigned rd);
 void arm_called(struct arm_state *state);
 

@@ -163,7 +163,7 @@ static void by_immediate(uint32_t code, struct arm_state *state)
 	if (op == ADD)
 		arm_set(state, rd, rn, expanded(code));
 	else if (op == SUB)
-		arm_set(state, rd, rn, -expanded(code));
+		arm_set(state, rd, rn, -(int64_t)expanded(code));
 	else if (op == ADDW)
 		arm_set(state, rd, rn, twelve);
 	else if (op == SUBW)
