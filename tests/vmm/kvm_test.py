@@ -14,7 +14,7 @@ import subprocess
 import time
 import unittest
 
-from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, impossible_edges, state, tracer_of, tracers
+from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, impossible_edges, state, tracer_of
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 
@@ -54,10 +54,11 @@ class KvmCase(HostCase):
         return process
 
     def profiler(self, process, rate=500):
-        profiler = self.start(UNIPROF, "record", "-q", "-F", str(rate), "-o", self.scratch / "out.uniprof", f"kvm:{process.pid}")
-        self.wait_for(lambda: tracers(process.pid), "no vCPU is traced")
+        recording = self.scratch / "out.uniprof"
+        profiler = self.start(UNIPROF, "record", "-q", "-F", str(rate), "-o", recording, f"kvm:{process.pid}")
+        # Before, vCPUs are looked for, and nothing is sampled.
+        self.wait_for(lambda: recording.exists() and recording.stat().st_size, "nothing is recorded")
         return profiler
-
 
     def head(self, recording):
         text = subprocess.run([UNIPROF, "report", "--json", recording], cwd=self.scratch, check=True, stdout=subprocess.PIPE).stdout
@@ -173,7 +174,7 @@ class Leaves(KvmCase):
             tell(monitor.pid, traced)
             self.wait_for(lambda wanted=sent: self.progress(monitor)[SIGNALS] == wanted, "a signal was lost")
         profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0)
+        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
         self.goes_on(monitor)
 
     def test_a_stopped_monitor_stays_stopped_until_its_owner_lets_it_go(self):
@@ -188,7 +189,7 @@ class Leaves(KvmCase):
         monitor.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.progress(monitor)[WORK] > at[WORK], "the guest does not go on")
         profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0)
+        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
         self.goes_on(monitor)
 
     def test_it_is_refused_while_it_is_stopped(self):
@@ -203,10 +204,10 @@ class Leaves(KvmCase):
         profiler = self.profiler(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED], "KVM was never asked")
         profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0)
+        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
         # A last sample by somebody who asks for nothing shows it.
         self.nudge(monitor)
-        self.assertEqual(self.progress(monitor)[ASKED], 0)
+        self.wait_for(lambda: self.progress(monitor)[ASKED] == 0, "KVM is still told to leave registers")
 
     def nudge(self, monitor):
         """Makes KVM_RUN return, so that the monitor looks at its page."""
