@@ -8,7 +8,7 @@ import subprocess
 
 from xenrig import Rig
 
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 # Ways whose walk needs frame pointers: beside another unwinding stands what they take for the same frames with those.
 BY_FRAME_POINTER = ("classic", "libxc")
 # How the guest is built for each. "auto" is the default, and takes the tables of a file that has them.
@@ -31,12 +31,13 @@ class Machine:
     window_s: int = 3  # of the guest's own work
     windows: int = 1
     frames: tuple = (8, 32, 128)
+    unwinds: tuple = tuple(IMAGES)
     parts: tuple = ("cost", "states", "overhead")
 
 
 ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
 # What else this machine does can only make a figure worse.
-TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 600, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("cost", "overhead"))
+TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 400, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("auto",), ("cost", "overhead"))
 MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS}
 
 
@@ -87,7 +88,9 @@ class Bench:
     def costs(self, setting):
         """{way: what sample_cost says of it}"""
         image = self.create(setting)
-        result = self.rig.run(f"sample_cost {self.machine.cost} -n {self.rounds} -u {setting.unwind} -i {image}.elf -b {setting.busy} xen:{image}", TIMEOUT_S, check=True)
+        # A round is the longer the more vCPUs take turns.
+        rounds = self.rounds // max(setting.busy, 1)
+        result = self.rig.run(f"sample_cost {self.machine.cost} -n {rounds} -u {setting.unwind} -i {image}.elf -b {setting.busy} xen:{image}", TIMEOUT_S, check=True)
         self.destroy(image)
         return {figure["way"]: figure for figure in map(json.loads, result.text.splitlines())}
 
@@ -153,7 +156,7 @@ def cost(bench):
         for guest in ("pv", "pvh"):
             for depth in bench.machine.frames:
                 classic = None
-                for unwind in IMAGES:
+                for unwind in bench.machine.unwinds:
                     setting = Setting(guest, n, n, depth, unwind)
                     costs = bench.costs(setting)
                     classic = classic or costs
