@@ -2,6 +2,7 @@
 #include "cmd/several.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,6 +19,8 @@ static void work(const char *guest, struct error *(*each)(void *ctx, const char 
 	struct error *err;
 	int status = 0;
 
+	/* All speak to one terminal: a line at a time, not its parts. */
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	err = each(ctx, guest);

@@ -35,6 +35,12 @@ class Errors(GuestCase):
         self.fails("uniprof out.raw 4711", NO_GUEST, "4711")
         self.fails("uniprof record xen:nobody", NO_GUEST, "nobody")
 
+    def test_of_several_guests_each_that_is_not_there_is_named(self):
+        status, text = self.dom0("uniprof record nobody no-one")
+        self.assertEqual(status, NO_GUEST, text)
+        self.assertEqual(sorted(line.split('"')[0] for line in text.splitlines()),
+                         ["uniprof: no-one: there is no guest called ", "uniprof: nobody: there is no guest called "])
+
     def test_dom0_is_refused(self):
         self.fails("uniprof record 0", NO_GUEST, "domain 0")
         self.fails("uniprof record Domain-0", NO_GUEST, "domain 0")
@@ -56,7 +62,7 @@ class Errors(GuestCase):
             self.fails(f"uniprof {option} out.raw 1", USAGE)
 
     def test_wrong_command_lines(self):
-        for line in ("record", "record a b", "record -X a", "record --nonsense a", "report", "report a b", "export a",
+        for line in ("record", "record -X a", "record --nonsense a", "report", "report a b", "export a",
                      "export --format=nonsense a", "flamegraph", "list a", "run", "nonsense", "-s a@0xz c d",
                      "record nonsense:1"):
             self.fails(f"uniprof {line}", USAGE)
