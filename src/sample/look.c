@@ -245,8 +245,12 @@ static struct error *settle(struct look *look)
 	return err;
 }
 
-/* Takes the sample again, within reason, while stacks turn out to be deeper than expected. */
-struct error *look_take(struct look *look, uint64_t now_ns, struct tick *tick)
+/*
+ * Takes the sample again, within reason, while stacks turn out to be deeper than expected.
+ * Stays by itself: as a part of its caller it takes 170 instructions more for a sample.
+ */
+__attribute__((noinline)) struct error *look_take(struct look *look, uint64_t now_ns,
+						  struct tick *tick)
 {
 	uint64_t stolen = 0;
 
