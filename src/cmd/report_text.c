@@ -63,7 +63,7 @@ static void plan(const struct report *report, size_t rows, size_t width, struct 
 	columns->samples = !width || width >= ROOM_FOR_SAMPLES;
 	measure(report, rows, columns);
 	for (size_t k = 0; k + 1 < columns->n; k++) {
-		if (columns->cells[k] > COLUMN_MAX)
+		if (width && columns->cells[k] > COLUMN_MAX)
 			columns->cells[k] = COLUMN_MAX;
 		used += columns->cells[k] + 2;
 	}

@@ -9,7 +9,7 @@ from guestcase import ROOT
 from terminal import Terminal
 from top_test import ENVIRONMENT, Top
 
-GUEST, WIDTH, HEIGHT = "app1-pv-fp", 110, 34
+GUEST, WIDTH, HEIGHT = "app1-pv-fp", 110, 42
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -30,7 +30,7 @@ class Pictures(Top):
         self.save(self.terminal, "top")
         self.terminal.keys("q")
         self.record(GUEST, "-q -F 500 -T 10")
-        for name, options in ("report", "-n 12"), ("report-tree", "--tree"):
+        for name, options in ("report", "-n 12"), ("report-tree", "--tree --min 3"):
             self.terminal.type(f"clear; uniprof report --no-pager {options} {GUEST}.uniprof; echo")
             self.terminal.see(r"\n\n\$ *\n", 60)
             self.save(self.terminal, name)

@@ -90,6 +90,13 @@ class Pipe(Case):
         self.assertNotIn("\x1b", self.report("--tree"))
         self.assertIn("\x1b[", self.report("--color=always"))
 
+    def test_no_column_is_cut_in_a_pipe(self):
+        name = "a_function_whose_name_is_longer_than_most_columns_are_wide"
+        long = self.place / "long-names.folded"
+        long.write_text(f"main;{name} 10\n", encoding="utf-8")
+        done = subprocess.run([BUILD / "uniprof", "report", "--by", "function,vcpu", long], capture_output=True, check=True, text=True)
+        self.assertIn(name, done.stdout)
+
     def test_by_vcpu_and_state(self):
         self.assertEqual(rows(self.report("--by=vcpu")), {"0": (95.74, 95.74), "1": (4.26, 4.26)})
         text = self.report("--by=vcpu,state")
