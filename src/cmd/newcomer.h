@@ -18,9 +18,9 @@ void newcomer_free(struct newcomer *newcomer);
 /*
  * Starts the command in a child and waits until a guest has come up that was
  * not there before and is no longer held paused, or the command is through;
- * opens it by that way (NULL: the cheapest that works). The command may go on running (a console, say): *child is its
- * process then, else 0. Errors: the command fails (its status is told), no
- * guest comes, *stop was set.
+ * opens it by the way `via` (NULL: the cheapest that works). The command may go
+ * on running (a console, say): *child is its process then, else 0. Errors: the
+ * command fails (its status is told), no guest comes, *stop was set.
  */
 struct error *newcomer_start(struct newcomer *newcomer, char **command, const char *via,
 			     const volatile sig_atomic_t *stop, struct target **target,

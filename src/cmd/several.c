@@ -8,6 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
+#define NAP_NS 50000000ull
+
 struct worker {
 	pid_t pid; /* 0: through */
 	int status;
@@ -51,19 +55,22 @@ static void note_end(struct worker *workers, char **guests, size_t n, pid_t pid,
 	}
 }
 
+/* Looks now and then: a signal may have come just before waiting for an end would begin. */
 static void wait_for_all(struct worker *workers, char **guests, size_t n)
 {
 	bool passed_on = false;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, 0)) > 0 || errno == EINTR) {
-		if (pid > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) >= 0) {
+		if (pid)
 			note_end(workers, guests, n, pid, status);
 		if (caught_signal() && !passed_on) {
 			passed_on = true;
 			pass_on(workers, n, caught_signal());
 		}
+		if (!pid)
+			clock_sleep_until(clock_now_ns() + NAP_NS);
 	}
 }
 

@@ -65,11 +65,11 @@ void images_free(struct images *images);
 void images_load_apart(struct images *images);
 
 /*
- * Loads a file; *out, if not NULL, is its number. Unwind tables are made once
- * for files of one build id and size: one is the other, given once more, or a
- * copy of it; a stripped file does not know as much as the one it was. Without a place yet, unless
+ * Loads a file; *out, if not NULL, is its number. Without a place yet, unless
  * the spec gives one or the file is a mere table of symbols (nm, kallsyms),
- * whose addresses are taken for the guest's.
+ * whose addresses are taken for the guest's. Unwind tables are made once for
+ * files of one build id and size: one is the other, given once more, or a copy
+ * of it. A stripped file does not know as much as the one it was.
  */
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out);
 

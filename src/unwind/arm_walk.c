@@ -3,13 +3,11 @@
 
 #include <stdlib.h>
 
+#include "arch/arm_regs.h"
 #include "unwind/arm_flow.h"
 #include "unwind/arm_record.h"
 
 #define SITE_BITS 12 /* log 2 of the places that are remembered */
-
-/* CPSR.T (DDI 0406C, B1.3.3): T32 code runs. */
-#define CPSR_T 0x20u
 
 /* What following the code said of a place. */
 struct arm_site {
@@ -245,7 +243,7 @@ void arm_unwind(const struct unwind_input *in, struct frame *frames, struct unwi
 	struct arm_walk walk = {
 		.walk = {.in = in, .out = out, .stack = in->stack, .word = 4},
 		.known = (uint16_t)regs->gp_valid,
-		.thumb = regs->flags & CPSR_T,
+		.thumb = regs->flags & ARM_PSTATE_T,
 	};
 
 	if (in->unwinder)

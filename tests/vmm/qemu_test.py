@@ -258,7 +258,11 @@ class Changes(QemuCase):
 
     def record(self, *more, **how):
         self.qemu(*more, **how)
+        return self.record_this()
+
+    def record_this(self):
         recording = self.scratch / "out.uniprof"
+        recording.unlink(missing_ok=True)
         profiler = self.start(UNIPROF, "record", "-F", "50", "-o", recording, f"qemu:{self.qmp}")
         self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded", 30)
         return profiler
@@ -295,6 +299,22 @@ class Changes(QemuCase):
         self.assertIn("was migrated", profiler.log.read_text())
         self.assertTrue(self.folded("out.uniprof"))
         self.assertEqual(self.monitor.ask("query-status")["status"], "postmigrate")
+
+    def test_a_guest_that_was_migrated_before_is_sampled(self):
+        # Let go on where it was saved, then where it was restored: QEMU tells of the migration as before.
+        first, state = self.qemu(), self.scratch / "state"
+        self.monitor.ask("migrate", uri=f"exec:cat >{state}")
+        self.wait_for(lambda: self.monitor.ask("query-status")["status"] == "postmigrate", "it is not saved", 60)
+        self.monitor.ask("cont")
+        self.interrupt(self.record_this())
+        self.goes_on_printing()
+        first.kill()
+        first.wait()
+        for left in self.console, self.qmp, self.own:
+            left.unlink()
+        self.interrupt(self.record("app1-pvh-fp", "-incoming", f"exec:cat {state}"))
+        self.assertEqual(self.monitor.ask("query-migrate")["status"], "completed")
+        self.goes_on_printing()
 
     def test_a_migration_that_is_cancelled(self):
         profiler = self.record()

@@ -7,11 +7,10 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
+#include "arch/arm_regs.h"
+
 /* DWARF register numbers (AADWARF32) are the processor's own. */
 enum { R7 = 7, R11 = 11, R13 = 13, R15 = 15, CPSR = 16 };
-
-/* CPSR.T (DDI 0406, B1.3.3). */
-#define CPSR_T 0x20u
 
 bool process_regs(pid_t tid, struct regs *regs)
 {
@@ -26,7 +25,7 @@ bool process_regs(pid_t tid, struct regs *regs)
 	regs->pc = from.uregs[R15];
 	regs->sp = from.uregs[R13];
 	regs->flags = from.uregs[CPSR];
-	regs->fp = from.uregs[regs->flags & CPSR_T ? R7 : R11];
+	regs->fp = from.uregs[regs->flags & ARM_PSTATE_T ? R7 : R11];
 	for (unsigned i = 0; i <= R15; i++)
 		regs->gp[i] = from.uregs[i];
 	regs->gp_valid = 0xffff;

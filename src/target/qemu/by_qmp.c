@@ -16,12 +16,16 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 			    struct qemu_machine *machine)
 {
 	struct error *err = qmp_open(place->qmp, &qemu->qmp);
+	bool migrated;
 
 	if (err)
 		return err;
 	qemu->pid = qmp_pid(qemu->qmp);
 	qmp_watch_migration(qemu->qmp);
+	migrated = qmp_migrated(qemu->qmp);
 	err = qemu_machine_ask(qemu->qmp, machine);
+	if (!err && migrated && machine->running)
+		qmp_forget_migration(qemu->qmp);
 	qemu->halted = !machine->running;
 	qemu->vcpus_told = qemu_machine_count(qemu->qmp);
 	return err;
@@ -65,6 +69,7 @@ static bool has_moved(const char *status)
 
 enum target_life qemu_qmp_life(struct qemu *qemu)
 {
+	const bool migrated = qmp_migrated(qemu->qmp);
 	bool running = false;
 	char status[32] = "";
 
@@ -85,6 +90,8 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 	}
 	look_for_news(qemu);
 	qemu->halted = !running;
+	if (migrated && running)
+		qmp_forget_migration(qemu->qmp);
 	if (qmp_migrates(qemu->qmp)) {
 		if (!qemu->migrates)
 			qemu->base.news =

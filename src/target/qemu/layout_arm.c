@@ -4,7 +4,7 @@
 #include "arch/arm_regs.h"
 #include "target/qemu/layout.h"
 
-/* Names as in QEMU's target/arm/helper.c; those of EL1, where others have them, too, have none. */
+/* Named as in QEMU's target/arm/helper.c. */
 enum { SCTLR, TTBR0, TTBR1, CONTROL, PSTATE, PC, SP, GP };
 
 /* AArch32: r0 to r12 and lr; TTBR0 and TTBR1 of 64 bits, where there are tables with such entries. */

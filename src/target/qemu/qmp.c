@@ -22,7 +22,7 @@ struct qmp {
 	enum qmp_end end;
 	unsigned stops;
 	bool reset;
-	bool migrates;
+	bool migrates, migrated;
 };
 
 /* The states (MigrationStatus in QEMU's migration.json) in which the guest is not touched. */
@@ -33,7 +33,10 @@ static bool is_under_way(const char *status)
 
 static void note_migration(struct qmp *qmp, const json_t *data)
 {
-	qmp->migrates = is_under_way(json_string_value(json_object_get(data, "status")) ?: "none");
+	const char *status = json_string_value(json_object_get(data, "status")) ?: "none";
+
+	qmp->migrates = is_under_way(status);
+	qmp->migrated = !strcmp(status, "completed");
 }
 
 static void note_event(struct qmp *qmp, const char *event, const json_t *data)
@@ -196,6 +199,17 @@ void qmp_watch_migration(struct qmp *qmp)
 bool qmp_migrates(const struct qmp *qmp)
 {
 	return qmp->migrates;
+}
+
+bool qmp_migrated(const struct qmp *qmp)
+{
+	return qmp->migrated;
+}
+
+void qmp_forget_migration(struct qmp *qmp)
+{
+	qmp->migrates = false;
+	qmp->migrated = false;
 }
 
 enum qmp_end qmp_ended(struct qmp *qmp)

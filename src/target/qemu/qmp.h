@@ -53,6 +53,13 @@ void qmp_watch_migration(struct qmp *qmp);
 /* Is one under way, or through? As of the last qmp_ended(). */
 bool qmp_migrates(const struct qmp *qmp);
 
+/*
+ * Is one through? QEMU says so for ever: also where the guest came to, and
+ * where it was let go on. Only if it is seen to run after that may it be forgotten.
+ */
+bool qmp_migrated(const struct qmp *qmp);
+void qmp_forget_migration(struct qmp *qmp);
+
 enum qmp_end {
 	QMP_LIVES,
 	QMP_SHUT_DOWN,
