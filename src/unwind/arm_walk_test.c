@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -106,8 +107,10 @@ static void find_stack_end(struct stepped *stepped)
 	stepped->stack_end = end;
 }
 
+/* A test that fails leaves nothing behind that holds its output open. */
 static void run_program(const struct stepped *stepped, const char *program)
 {
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	execlp("qemu-arm", "qemu-arm", "-B", GUEST_BASE_TEXT, "-g", stepped->socket, program, NULL);
 	_exit(99);
 }
@@ -128,9 +131,12 @@ static void start(struct stepped *stepped, const char *program)
 	assert_true(stepped->pid >= 0);
 	if (!stepped->pid)
 		run_program(stepped, program);
-	for (int i = 0; i < TRIES && access(stepped->socket, F_OK); i++)
+	/* That the socket is there does not mean that it is listened to. */
+	for (int i = 0; (err = gdb_open(stepped->socket, true, &stepped->gdb)) && i < TRIES; i++) {
+		error_free(err);
+		gdb_close(stepped->gdb);
 		nanosleep(&pause, NULL);
-	err = gdb_open(stepped->socket, true, &stepped->gdb);
+	}
 	assert_null(err);
 	/* Who has asked for this is not given the registers of coprocessors of old between. */
 	features = gdb_features(stepped->gdb, "target.xml");
