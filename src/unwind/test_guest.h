@@ -185,7 +185,7 @@ static inline void unwind_anywhere(uint64_t pc, uint64_t fp)
 }
 
 /* Where nothing was interrupted. */
-static void unwind(uint64_t pc, uint64_t fp)
+static inline void unwind(uint64_t pc, uint64_t fp)
 {
 	unwind_anywhere(pc, fp);
 	for (size_t i = 1; i < out.n; i++)
