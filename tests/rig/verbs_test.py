@@ -52,6 +52,17 @@ class Verbs(GuestCase):
             self.assertEqual(status, 0, text)
             self.assertIn("function_3", text)
 
+    def test_of_several_guests_each_has_a_recording(self):
+        guests = (GUEST, "app1-pvh-fp")
+        for guest in guests:
+            self.create(guest, cmdline="scale=5000")
+        status, text = self.dom0(f"uniprof record -F 200 -T 2 -o both {' '.join(guests)}", 120)
+        self.assertEqual(status, 0, text)
+        for guest in guests:
+            domid = self.dom0(f"xl domid {guest}")[1].strip()
+            self.assertTrue([stack for stack in self.folded(f"both/{guest}-{domid}", "--state=all") if "main" in stack], text)
+            self.runs_on(guest)
+
     def test_the_classic_trace_has_the_classic_form(self):
         self.create(GUEST, cmdline="scale=5000")
         domid = self.dom0(f"xl domid {GUEST}")[1].strip()
