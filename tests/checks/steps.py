@@ -75,7 +75,7 @@ def host_lane():
     sanitize = "-Db_sanitize=address,undefined -Db_lundef=false -Dguests=false -Dfuzz=true"
     return [
         Step("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror"),
-        Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.js' '*.css' '*.build' '*.ld' | "
+        Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.inc' '*.js' '*.css' '*.build' '*.ld' | "
              "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep ."),
         Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
         Step("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize)),

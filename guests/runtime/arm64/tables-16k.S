@@ -6,6 +6,6 @@
 #define BLOCKS       2048
 #define GRANULE      GRANULE_16K
 
-#include "two_levels.h"
+#include "two_levels.inc"
 
 	.section .note.GNU-stack, "", @progbits

@@ -6,6 +6,6 @@
 #define BLOCKS       128
 #define GRANULE      GRANULE_64K
 
-#include "two_levels.h"
+#include "two_levels.inc"
 
 	.section .note.GNU-stack, "", @progbits
