@@ -85,6 +85,8 @@ static struct error *list(int argc, char **argv, int *status)
 	}
 	if (!err && geteuid())
 		say("only guests that you may read are shown: root sees all");
+	if (!err && !n && kinds)
+		say("no guest runs here, neither of Xen nor of KVM or QEMU");
 	if (!kinds)
 		return error_new(ERR_DENIED,
 				 "this uniprof was built without any kind of guest that "

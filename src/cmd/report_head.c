@@ -118,6 +118,22 @@ static struct error *put_trust(const struct loaded *loaded, FILE *out)
 	return NULL;
 }
 
+/* An empty report puzzles: a guest that only waits has nothing that was running. */
+static void put_left_out(const struct profile *profile, unsigned states, FILE *out)
+{
+	uint64_t others = 0;
+
+	for (unsigned i = 0; i < VCPU_STATES; i++)
+		if (states && !(states >> i & 1))
+			others += profile->states[i].samples;
+	if (others)
+		fprintf(out,
+			"         %" PRIu64
+			" samples found vCPUs in other states: --state=all shows "
+			"those, too\n",
+			others);
+}
+
 /* What part of the samples is shown, if it is not all. */
 static void put_selection(const struct report *report, FILE *out)
 {
@@ -156,6 +172,8 @@ struct error *report_put_head(const struct report *report, const struct paper *p
 		put_pauses(loaded->profile, paper->out);
 	}
 	err = put_trust(loaded, paper->out);
+	if (!err && !loaded->profile->selected.samples)
+		put_left_out(loaded->profile, report->options->load.filter.states, paper->out);
 	if (!err)
 		put_selection(report, paper->out);
 	return err;

@@ -62,6 +62,8 @@ class Profiles(HostCase):
         self.assertIn("samples", text)
         report = self.uniprof("report", "out.uniprof", "--state", "all")
         self.assertRegex(report, r"blocked \(idle\) (100\.0|99\.\d) %")
+        self.assertNotIn("other states", report)
+        self.assertIn("samples found vCPUs in other states", self.uniprof("report", "out.uniprof"))
         self.assertIsNone(sleeper.poll())
 
 
@@ -155,6 +157,7 @@ class Refusals(HostCase):
     def test_no_such_process(self):
         self.refused("process:999999999", "there is no process", 3)
         self.refused("process:nobody-is-called-so", "there is no process called", 3)
+        self.refused("nobody-is-called-so", "there is no guest called", 3)
 
     def test_one_of_the_kernels_own(self):
         self.refused("process:2", "there is no process" if not os.path.exists("/proc/2") else "kernel", 3)
