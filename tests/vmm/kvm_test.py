@@ -13,8 +13,9 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
-from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, impossible_edges, state, tracer_of
+from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, guards, impossible_edges, state, tracer_of
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 
@@ -39,6 +40,15 @@ def kvm_works():
 def tell(pid, tid):
     """SIGUSR1 for one thread (tgkill)."""
     ctypes.CDLL(None).syscall(234, pid, tid, int(signal.SIGUSR1))
+
+
+def asked_of_kvm(pid, vcpu):
+    """Registers that KVM was told to leave in a vCPU's page: struct kvm_run, kvm_valid_regs."""
+    maps = Path(f"/proc/{pid}/maps").read_text(encoding="ascii").splitlines()
+    page = next(line for line in maps if line.endswith(f"anon_inode:kvm-vcpu:{vcpu}"))
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        memory.seek(int(page.split("-")[0], 16) + 288)
+        return int.from_bytes(memory.read(8), "little")
 
 
 class KvmCase(HostCase):
@@ -137,13 +147,17 @@ class Names(KvmCase):
 class Microvm(KvmCase):
     """QEMU's microvm by KVM, with the guests that run on Xen, too."""
 
-    def profile(self, guest, known, *more):
-        console = self.scratch / "console.txt"
-        elf = BUILD / "guests" / f"{guest}.elf"
-        self.start("qemu-system-x86_64", "-accel", "kvm", "-M", "microvm", "-cpu", "qemu64", "-m", "64", "-nodefaults", "-display", "none",
-                   "-serial", f"file:{console}", "-no-reboot", "-name", guest, "-kernel", elf, *more)
-        self.wait_for(lambda: console.exists() and console.stat().st_size, "the guest says nothing")
-        draws = self.record_enough(f"kvm:{guest}", "-F", 300, seconds=5)
+    def boot(self, guest, *more):
+        self.console = self.scratch / "console.txt"
+        process = self.start("qemu-system-x86_64", "-accel", "kvm", "-M", "microvm", "-cpu", "qemu64", "-m", "64", "-nodefaults",
+                             "-display", "none", "-serial", f"file:{self.console}", "-no-reboot", "-name", guest,
+                             "-kernel", BUILD / "guests" / f"{guest}.elf", *more)
+        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing")
+        return process
+
+    def profile(self, guest, known, *more, scheme="kvm"):
+        process = self.boot(guest, *more)
+        draws = self.record_enough(f"{scheme}:{guest if scheme == 'kvm' else process.pid}", "-F", 300, seconds=5)
         self.assertIn(f"{guest}.elf is at 0x100000 in the guest, as its code shows", self.said)
         stacks = self.folded("out.uniprof")
         total = sum(n for stack, n in stacks.items() if "main" in stack)
@@ -151,6 +165,7 @@ class Microvm(KvmCase):
             seen = sum(n for stack, n in stacks.items() if name in stack) / total
             self.assertAlmostEqual(seen, share, delta=SIGMAS * (share * (1 - share) / draws) ** 0.5, msg=name)
         self.assertFalse(impossible_edges(guest, stacks)[0])
+        return process
 
     # What guests/README.md says of them; in a kernel that KVM emulates here, they do not come to their end.
     def test_app1(self):
@@ -159,6 +174,26 @@ class Microvm(KvmCase):
     def test_app2(self):
         self.profile("app2-pvh-nofp", {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2})
 
+    def qmp(self):
+        return "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off"
+
+    def test_by_its_stub(self):
+        process = self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}, *self.qmp(), "-smp", "2", scheme="qemu")
+        self.assertEqual([asked_of_kvm(process.pid, vcpu) for vcpu in range(2)], [0, 0])
+
+    def test_kvm_is_told_back_when_the_profiler_by_the_stub_is_killed(self):
+        process = self.boot("app1-pvh-fp", *self.qmp(), "-smp", "2")
+        profiler = self.start(UNIPROF, "record", "-q", "-o", "out.uniprof", f"qemu:{process.pid}", cwd=self.scratch)
+        self.wait_for(lambda: asked_of_kvm(process.pid, 0), "KVM is not asked for registers")
+        profiler.kill()
+        self.wait_for(lambda: not guards(process.pid), "a guard does not end")
+        self.assertEqual([asked_of_kvm(process.pid, vcpu) for vcpu in range(2)], [0, 0])
+        self.survives_kills(process, f"qemu:{process.pid}", KILLS, after=self.goes_on_printing)
+        self.assertEqual([asked_of_kvm(process.pid, vcpu) for vcpu in range(2)], [0, 0])
+
+    def goes_on_printing(self):
+        before = self.console.stat().st_size
+        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
 
     def test_memory_that_the_monitor_shares(self):
         self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6},

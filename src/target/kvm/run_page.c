@@ -103,15 +103,18 @@ static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, str
 bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 {
 	struct {
+		__u64 valid, dirty;
 		struct kvm_regs regs;
 		struct kvm_sregs sregs;
 	} page;
 
-	_Static_assert(offsetof(struct kvm_sync_regs, sregs) == sizeof(struct kvm_regs),
-		       "both are read in one piece");
-	if (host_memory_read(memory, run + offsetof(struct kvm_run, s.regs), &page, sizeof(page)) !=
-		    sizeof(page) ||
-	    !page.sregs.cr0)
+	_Static_assert(offsetof(struct kvm_run, s.regs) ==
+				       sizeof(page.valid) + sizeof(page.dirty) +
+					       offsetof(struct kvm_run, kvm_valid_regs) &&
+			       offsetof(struct kvm_sync_regs, sregs) == sizeof(page.regs),
+		       "all are read in one piece");
+	if (host_memory_read(memory, valid_at(run), &page, sizeof(page)) != sizeof(page) ||
+	    (page.valid & WANTED) != WANTED || !page.sregs.cr0)
 		return false;
 	take(&page.regs, &page.sregs, regs);
 	return true;

@@ -38,7 +38,10 @@ struct error *kvm_pages_tell(const struct kvm_pages *pages);
  */
 extern const struct guard_ops kvm_pages_guard;
 
-/* Reads what KVM has left; false if it has not left anything yet. `memory` is for reading. */
+/*
+ * Reads what KVM has left; false if it has not left anything yet, or was told by
+ * somebody else to leave no more. `memory` is for reading.
+ */
 bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs);
 
 #endif

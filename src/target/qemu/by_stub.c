@@ -33,6 +33,7 @@ struct error *qemu_stub_prepare(struct qemu *qemu)
 	if (err)
 		return err;
 	qemu->base.info.arch = qemu->layout.machine->arch;
+	qemu->shared = shared_new(qemu->pid, qemu->memory, qemu->base.info.vcpus);
 	return name_vcpus(qemu);
 }
 
@@ -43,7 +44,7 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 
 	gdb_batch_begin(qemu->gdb);
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		if (sample->vcpu[i].same)
+		if (sample->vcpu[i].same || shared_is_believed(qemu->shared, i))
 			continue;
 		snprintf(request, sizeof(request), "Hg%s", qemu->vcpu[i].name);
 		/* The only one is the one that is meant. */
@@ -72,8 +73,13 @@ bool qemu_stub_ask(struct qemu *qemu, const struct sample *sample)
 
 bool qemu_stub_take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 {
-	return (qemu->base.info.vcpus == 1 || gdb_batch_next(qemu->gdb)) &&
-	       gdb_layout_take(&qemu->layout, qemu->gdb, out);
+	if (shared_is_believed(qemu->shared, vcpu))
+		return shared_take(qemu->shared, vcpu, out);
+	if ((qemu->base.info.vcpus > 1 && !gdb_batch_next(qemu->gdb)) ||
+	    !gdb_layout_take(&qemu->layout, qemu->gdb, out))
+		return false;
+	shared_compare(qemu->shared, vcpu, out);
+	return true;
 }
 
 bool qemu_stub_go(struct qemu *qemu)

@@ -25,6 +25,7 @@ static void qemu_close(struct target *target)
 
 	/* The guard ends the stub. */
 	guard_stop(qemu->guard);
+	shared_free(qemu->shared);
 	gdb_close(qemu->gdb);
 	qmp_close(qemu->qmp);
 	for (uint32_t i = 0; qemu->vcpu && i < target->info.vcpus; i++)

@@ -13,6 +13,7 @@
 #include "target/host/thread_time.h"
 #include "target/qemu/layout.h"
 #include "target/qemu/machine.h"
+#include "target/qemu/shared.h"
 #include "target/qemu/stub.h"
 #include "target/target.h"
 
@@ -43,6 +44,7 @@ struct qemu {
 	struct gdb *gdb; /* NULL: there is none */
 	struct gdb_layout layout;
 	struct qemu_vcpu *vcpu;
+	struct shared *shared; /* NULL: there is no such thing */
 	struct stub_undo undo;
 	struct guard *guard;
 	int memory;
