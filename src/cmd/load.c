@@ -205,6 +205,18 @@ static struct error *prepare(struct loaded *loaded)
 	return text ? warn(loaded, text) : error_no_memory();
 }
 
+/* Without a word, nothing would be shown of them. */
+static struct error *check_vcpus(const struct profile_filter *filter, const struct profile *profile)
+{
+	for (uint32_t i = 0; filter->vcpus && i < RECORDING_MAX_VCPUS; i++)
+		if (filter->vcpus[i] && !profile->seen[i])
+			return error_new(ERR_USAGE,
+					 "--vcpu: nothing was recorded of vCPU %" PRIu32
+					 " (the guest has %" PRIu32 ", numbered from 0)",
+					 i, profile_vcpus(profile));
+	return NULL;
+}
+
 struct error *load(const struct load_options *options, struct loaded *out)
 {
 	const bool to_stdout = !options->output || !strcmp(options->output, "-");
@@ -213,6 +225,8 @@ struct error *load(const struct load_options *options, struct loaded *out)
 	memset(out, 0, sizeof(*out));
 	out->progress = options->filter.progress;
 	err = profile_load(options->path, &options->filter, &out->profile);
+	if (!err)
+		err = check_vcpus(&options->filter, out->profile);
 	if (!err)
 		err = load_images(&options->files, out->profile, &out->images, &out->warning);
 	if (!err)

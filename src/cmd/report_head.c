@@ -24,6 +24,7 @@ static const char *or_unknown(const char *text)
 static void put_guest(const struct profile *profile, FILE *out)
 {
 	const struct recording_info *info = &profile->info;
+	const uint32_t vcpus = profile_vcpus(profile);
 	time_t start = (time_t)(info->start_unix_ns / 1000000000u);
 	char date[64] = "";
 	struct tm tm;
@@ -38,7 +39,7 @@ static void put_guest(const struct profile *profile, FILE *out)
 	put_clean(info->guest_name ? info->guest_name : "", out);
 	fputs("\", ", out);
 	put_clean(or_unknown(info->guest_type), out);
-	fprintf(out, ", %u vCPU%s, on ", info->vcpus, info->vcpus == 1 ? "" : "s");
+	fprintf(out, ", %u vCPU%s, on ", vcpus, vcpus == 1 ? "" : "s");
 	put_clean(or_unknown(info->host), out);
 	fprintf(out, "%s%s\n", *date ? ", " : "", date);
 }

@@ -52,8 +52,9 @@ static json_t *cell(const struct report *report, const struct profile_cell *from
 	return object;
 }
 
-static json_t *guest(const struct recording_info *info)
+static json_t *guest(const struct profile *profile)
 {
+	const struct recording_info *info = &profile->info;
 	json_t *object = json_object();
 
 	put(&object, "target", text(info->target));
@@ -62,7 +63,7 @@ static json_t *guest(const struct recording_info *info)
 	put(&object, "type", text(info->guest_type));
 	put(&object, "host", text(info->host));
 	put(&object, "arch", text(info->arch));
-	put(&object, "vcpus", number(info->vcpus));
+	put(&object, "vcpus", number(profile_vcpus(profile)));
 	put(&object, "start_unix_ns", number(info->start_unix_ns));
 	return object;
 }
@@ -281,7 +282,7 @@ struct error *report_put_json(const struct report *report, FILE *out)
 	put(&object, "format", json_string("uniprof-report"));
 	put(&object, "version", json_integer(REPORT_VERSION));
 	put(&object, "warning", text(report->loaded->warning));
-	put(&object, "guest", guest(&profile->info));
+	put(&object, "guest", guest(profile));
 	put(&object, "looks", looks(profile));
 	put(&object, "states", states(profile));
 	put(&object, "paused", pauses(profile));

@@ -429,8 +429,9 @@ struct error *session_record(struct target *target, const struct session_options
 		say("via %s: %s", target->way, target->advice);
 	if (options->verbose)
 		say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
-		    target->info.id, target->info.name, target->info.vcpus, target->info.host,
-		    *target->info.image ? ", started from " : "", target->info.image);
+		    target->info.id, target->info.name, target->info.vcpus - target->info.spare,
+		    target->info.host, *target->info.image ? ", started from " : "",
+		    target->info.image);
 	err = session_load_images(target, options, &own);
 	if (!err)
 		err = record(&session, target, own, result);

@@ -206,10 +206,12 @@ static struct error *parse(int argc, char **argv, struct options *options)
 
 static struct error *check_vcpu(const struct target *target, const struct options *options)
 {
-	if (options->wanted.vcpu < (int64_t)target->info.vcpus)
+	const uint32_t vcpus = target->info.vcpus - target->info.spare;
+
+	if (options->wanted.vcpu < (int64_t)vcpus)
 		return NULL;
-	return error_new(ERR_USAGE, "the guest has %" PRIu32 " vCPU%s, numbered from 0",
-			 target->info.vcpus, target->info.vcpus == 1 ? "" : "s");
+	return error_new(ERR_USAGE, "the guest has %" PRIu32 " vCPU%s, numbered from 0", vcpus,
+			 vcpus == 1 ? "" : "s");
 }
 
 static struct error *print(const struct glance *glance, const struct options *options)

@@ -222,7 +222,7 @@ static json_t *guest(const struct glance *glance)
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:I}", "kind", glance->scheme, "id",
 			 text(info->id), "name", text(info->name), "type", text(info->type), "host",
 			 text(info->host), "arch", info->arch->name, "vcpus",
-			 (json_int_t)info->vcpus);
+			 (json_int_t)(info->vcpus - info->spare));
 }
 
 struct error *glance_write_json(const struct glance *glance, FILE *out)

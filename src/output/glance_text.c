@@ -50,6 +50,7 @@ bool glance_has_mode(const struct glance_vcpu *vcpu)
 static void put_head(const struct glance *glance, FILE *out)
 {
 	const struct target_info *info = glance->info;
+	const uint32_t vcpus = info->vcpus - info->spare;
 	time_t seconds = (time_t)(glance->unix_ns / 1000000000u);
 	char date[64] = "";
 	struct tm tm;
@@ -62,7 +63,7 @@ static void put_head(const struct glance *glance, FILE *out)
 	put_clean(info->name, out);
 	fputs("\", ", out);
 	put_clean(info->type, out);
-	fprintf(out, ", %" PRIu32 " vCPU%s, on ", info->vcpus, info->vcpus == 1 ? "" : "s");
+	fprintf(out, ", %" PRIu32 " vCPU%s, on ", vcpus, vcpus == 1 ? "" : "s");
 	put_clean(info->host, out);
 	fprintf(out, ", %s\nstate    %s; ", date, glance_life_text(glance->life));
 	if (glance->paused_ns)

@@ -36,7 +36,7 @@ static json_t *side_json(const struct page_side *side, const struct slices *slic
 	return json_pack("{s:o, s:o, s:b, s:i, s:I, s:I}", "subtitle", text_json(side->subtitle),
 			 "warning", text_json(side->warning), "weighted",
 			 side->profile->selected.weight_ns > 0, "vcpus",
-			 (int)side->profile->info.vcpus, "slices", (json_int_t)slices->n,
+			 (int)profile_vcpus(side->profile), "slices", (json_int_t)slices->n,
 			 "slice_ns", (json_int_t)slices->slice_ns);
 }
 

@@ -106,6 +106,8 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	double selected = 0;
 
 	profile->ticks_read++;
+	for (uint32_t i = 0; i < tick->n; i++)
+		profile->seen[tick->entries[i].vcpu] = true;
 	profile->last_ns = tick->time_ns;
 	if (err || !in_stretch(loading->filter, tick))
 		return err;
@@ -275,6 +277,16 @@ double profile_draws(const struct profile *profile)
 	return profile->tick_weights_squared > 0 ? profile->tick_weights * profile->tick_weights /
 							   profile->tick_weights_squared
 						 : 0;
+}
+
+uint32_t profile_vcpus(const struct profile *profile)
+{
+	const char *target = profile->info.target ? profile->info.target : "";
+	uint32_t seen = 0;
+
+	for (uint32_t i = 0; i < profile->info.vcpus; i++)
+		seen += profile->seen[i];
+	return strcmp(target, "process") ? profile->info.vcpus : seen;
 }
 
 const struct recorded_images *profile_images(const struct profile *profile)

@@ -66,6 +66,8 @@ struct profile {
 	struct parts *
 		parts; /* the same, divided (profile/parts.h); NULL unless the filter asks for it */
 
+	bool seen
+		[RECORDING_MAX_VCPUS]; /* vCPUs that were on-line in any look, of the stretch or not */
 	/* Of all samples of the stretch, whatever their state and vCPU: */
 	uint64_t ticks;
 	struct profile_cell states[VCPU_STATES];
@@ -105,6 +107,12 @@ void profile_free(struct profile *profile);
  * intervals are about the time that was recorded, not about other runs.
  */
 double profile_draws(const struct profile *profile);
+
+/*
+ * How many vCPUs the guest has: of a process, whose recording has room for
+ * threads that it may start, the threads that were seen.
+ */
+uint32_t profile_vcpus(const struct profile *profile);
 
 /* Where the guest's images were, as far as was known at the end. */
 const struct recorded_images *profile_images(const struct profile *profile);

@@ -104,6 +104,7 @@ static void test_everything_is_summed_up(void **state)
 	assert_false(profile->cut);
 	assert_string_equal(profile->info.guest_name, "web");
 	assert_int_equal(profile->info.vcpus, 3);
+	assert_int_equal(profile_vcpus(profile), 3);
 	assert_int_equal(profile->end.missed, 2);
 	assert_string_equal(profile->end.reason, "time");
 	assert_int_equal(profile->ticks, 3);

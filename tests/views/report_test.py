@@ -113,6 +113,11 @@ class Pipe(Case):
         self.assertEqual(set(rows(self.report("--min=40"))), {"main", "work", "print", "console_write", "crunch"})
         self.assertEqual(len(rows(self.report("-n", "2"))), 2)
 
+    def test_a_vcpu_of_which_nothing_was_recorded_is_refused(self):
+        for option in "--vcpu=7", "--vcpu=0-2":
+            text = self.report(option, expect=2)
+            self.assertRegex(text, r"nothing was recorded of vCPU [27] \(the guest has 2, numbered from 0\)")
+
     def test_trees_go_down_and_up(self):
         down, up = self.report("--tree"), self.report("--tree=up")
         self.assertRegex(down, r"(?s)100.00 %.*main\n.*68.09 %.*work\n.*46.81 %.* crunch\n")

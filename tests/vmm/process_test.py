@@ -44,6 +44,12 @@ class Profiles(HostCase):
         self.check(self.folded("out.uniprof"), LEAST)
         self.goes_on(subject)
 
+    def test_no_more_threads_are_told_than_there_are(self):
+        sleeper = self.start("sleep", "60")
+        self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{sleeper.pid}")
+        self.assertIn(", process, 1 vCPU, on ", self.uniprof("report", "out.uniprof", "--state", "all"))
+        self.assertIn(", process, 1 vCPU, on ", self.uniprof("stack", f"process:{sleeper.pid}"))
+
     def test_by_its_name(self):
         self.subject()
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", "process:subject")

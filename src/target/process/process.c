@@ -209,6 +209,8 @@ static struct error *attach(struct process *process, pid_t pid)
 	info->vcpus = counting.n + SPARE_THREADS;
 	if (info->vcpus > THREADS_MAX)
 		info->vcpus = THREADS_MAX;
+	if (info->vcpus > counting.n)
+		info->spare = info->vcpus - counting.n;
 	process->stops.read = read_thread;
 	process->stops.ctx = process;
 	err = threads_new(&process->stops.threads, pid, info->vcpus);
