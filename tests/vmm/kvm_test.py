@@ -128,6 +128,10 @@ class Profiles(KvmCase):
         self.assertTrue(self.folded("out.uniprof", "--state", "running,runnable"))
         self.goes_on(monitor)
 
+    def test_a_monitor_whose_guests_memory_is_several_mappings(self):
+        monitor = self.monitor("1", "divided")
+        self.check(self.record(monitor, 500))
+
 
 class Stopped(Profiles):
     """By ptrace, also where the guest could be read without."""

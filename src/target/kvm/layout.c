@@ -31,20 +31,69 @@ struct piece {
 	uint64_t start, size;
 };
 
-struct layout {
+struct pieces {
 	struct piece at[MAPS_MAX]; /* larger ones first */
 	size_t n;
 };
 
-static bool add(void *ctx, const struct proc_map *map)
-{
-	struct layout *layout = ctx;
+struct layout {
+	struct pieces single;
+	/*
+	 * Mappings that are one piece of memory: Solo5 lets its guest write to
+	 * some of the memory only, which divides the mapping that it was.
+	 */
+	struct pieces joined;
+};
 
-	if (!map->readable || !map->writable || map->executable ||
-	    map->end - map->start < SMALLEST || *map->path == '[')
-		return true;
-	layout->at[layout->n++] = (struct piece){map->start, map->end - map->start};
-	return layout->n < MAPS_MAX;
+/* While mappings are read: those that the last ones make together. */
+struct joining {
+	struct layout *layout;
+	struct proc_map last;
+	uint64_t start;
+	unsigned n;
+};
+
+static void add(struct pieces *pieces, uint64_t start, uint64_t end)
+{
+	if (end - start >= SMALLEST && pieces->n < MAPS_MAX)
+		pieces->at[pieces->n++] = (struct piece){start, end - start};
+}
+
+/* Code that a monitor has loaded is private to it, and of a file. */
+static bool could_be_part(const struct proc_map *map)
+{
+	return *map->path != '[' && (map->shared || (!map->inode && !*map->path));
+}
+
+static bool goes_on(const struct proc_map *last, const struct proc_map *map)
+{
+	return map->start == last->end && map->shared == last->shared &&
+	       map->inode == last->inode &&
+	       (!map->inode || map->offset == last->offset + (last->end - last->start));
+}
+
+static void join(struct joining *joining, const struct proc_map *map)
+{
+	if (joining->n && map && could_be_part(map) && goes_on(&joining->last, map)) {
+		joining->n++;
+	} else {
+		if (joining->n > 1)
+			add(&joining->layout->joined, joining->start, joining->last.end);
+		joining->n = map && could_be_part(map);
+		joining->start = map ? map->start : 0;
+	}
+	if (map)
+		joining->last = *map;
+}
+
+static bool look_at(void *ctx, const struct proc_map *map)
+{
+	struct joining *joining = ctx;
+
+	if (map->readable && map->writable && !map->executable && *map->path != '[')
+		add(&joining->layout->single, map->start, map->end);
+	join(joining, map);
+	return true;
 }
 
 static int by_size(const void *a, const void *b)
@@ -54,16 +103,24 @@ static int by_size(const void *a, const void *b)
 	return x->size == y->size ? 0 : x->size < y->size ? 1 : -1;
 }
 
+static void sort(struct pieces *pieces)
+{
+	qsort(pieces->at, pieces->n, sizeof(*pieces->at), by_size);
+}
+
 struct error *layout_new(pid_t pid, struct layout **out)
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
-	struct error *err = layout ? proc_maps(pid, add, layout) : error_no_memory();
+	struct joining joining = {.layout = layout};
+	struct error *err = layout ? proc_maps(pid, look_at, &joining) : error_no_memory();
 
 	if (err) {
 		free(layout);
 		return err;
 	}
-	qsort(layout->at, layout->n, sizeof(*layout->at), by_size);
+	join(&joining, NULL);
+	sort(&layout->single);
+	sort(&layout->joined);
 	*out = layout;
 	return NULL;
 }
@@ -171,19 +228,30 @@ static bool try_inside(const struct piece *piece, struct guest_ram *ram, const s
 	return right == 1;
 }
 
+/* How many of them prove right, the last of which is left in `found`. */
+static unsigned try_each(const struct pieces *pieces, struct guest_ram *ram,
+			 const struct regs *regs, size_t n, struct ram_map *found)
+{
+	unsigned right = 0;
+
+	for (size_t i = 0; i < pieces->n; i++) {
+		if (!try_whole(&pieces->at[i], ram, regs, n))
+			continue;
+		right++;
+		*found = *guest_ram_map(ram);
+	}
+	for (size_t i = 0; i < pieces->n && !right; i++)
+		right += try_inside(&pieces->at[i], ram, regs, n, found);
+	return right;
+}
+
 bool layout_find(struct layout *layout, struct guest_ram *ram, const struct regs *regs, size_t n)
 {
 	struct ram_map *map = guest_ram_map(ram), found = {.n = 0};
-	unsigned right = 0;
+	unsigned right = try_each(&layout->single, ram, regs, n, &found);
 
-	for (size_t i = 0; i < layout->n; i++) {
-		if (!try_whole(&layout->at[i], ram, regs, n))
-			continue;
-		right++;
-		found = *map;
-	}
-	for (size_t i = 0; i < layout->n && !right; i++)
-		right += try_inside(&layout->at[i], ram, regs, n, &found);
+	if (!right)
+		right = try_each(&layout->joined, ram, regs, n, &found);
 	*map = right == 1 ? found : (struct ram_map){.n = 0};
 	guest_ram_forget(ram);
 	return right == 1;

@@ -4,13 +4,14 @@
  * A virtual machine monitor of a hundred lines: runs an ELF file by KVM, in
  * user mode of a guest of 64 bits, on as many vCPUs as asked for.
  *
- *   monitor FILE [VCPUS] [seccomp]
+ *   monitor FILE [VCPUS] [seccomp|divided]
  *
  * A line of numbers every tenth of a second tells how far the guest has come:
  * pieces of work by all vCPUs, and how often KVM_RUN was interrupted. A signal
  * SIGUSR1 to a vCPU's thread is counted in the third number; the fourth is what
  * KVM was last seen to be asked to leave in struct kvm_run. `seccomp`:
- * vCPUs' threads may use only the system calls that they need.
+ * vCPUs' threads may use only the system calls that they need. `divided`: the
+ * guest's code is not for writing, so that its memory is several mappings.
  */
 
 #include <elf.h>
@@ -51,7 +52,7 @@ static uint8_t *memory;
 static uint64_t entry;
 static int kvm, vm;
 static size_t run_size;
-static bool locked;
+static bool locked, divided;
 static atomic_ulong interrupted, signals, asked;
 
 static void load(const char *path)
@@ -67,10 +68,15 @@ static void load(const char *path)
 	if (head == MAP_FAILED)
 		err(1, "%s", path);
 	segment = (const void *)((const uint8_t *)head + head->e_phoff);
-	for (int i = 0; i < head->e_phnum; i++)
-		if (segment[i].p_type == PT_LOAD)
-			memcpy(memory + segment[i].p_vaddr,
-			       (const uint8_t *)head + segment[i].p_offset, segment[i].p_filesz);
+	for (int i = 0; i < head->e_phnum; i++) {
+		uint8_t *place = memory + segment[i].p_vaddr;
+
+		if (segment[i].p_type != PT_LOAD)
+			continue;
+		memcpy(place, (const uint8_t *)head + segment[i].p_offset, segment[i].p_filesz);
+		if (divided && mprotect(place, segment[i].p_filesz, PROT_READ))
+			err(1, "mprotect");
+	}
 	entry = head->e_entry;
 }
 
@@ -199,7 +205,9 @@ int main(int argc, char **argv)
 	const volatile uint64_t *done;
 
 	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
-		errx(2, "usage: monitor FILE [VCPUS] [seccomp]");
+		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided]");
+	locked = argc > 3 && !strcmp(argv[3], "seccomp");
+	divided = argc > 3 && !strcmp(argv[3], "divided");
 	make_machine();
 	make_tables();
 	load(argv[1]);
@@ -207,8 +215,6 @@ int main(int argc, char **argv)
 	done = (const volatile uint64_t *)(memory + DONE);
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	printf("0 0 0 0\n");
-	if (argc > 3 && !strcmp(argv[3], "seccomp"))
-		locked = true;
 	for (uintptr_t i = 0; i < vcpus; i++) {
 		pthread_t thread;
 
