@@ -40,7 +40,7 @@ struct target_info {
 	char image[4096]; /* path of the ELF that the guest was started from, if known; else "" */
 	const struct arch *arch;
 	uint32_t vcpus; /* valid ids are 0 to vcpus - 1; some may be off-line */
-	uint32_t spare; /* so many of these are for what may begin later: people are not told of them */
+	uint32_t spare; /* of these, for what may begin later: people are not told of them */
 };
 
 /* The most that is ever copied of another stack that a stack leads to, bytes. */

@@ -82,6 +82,9 @@ class Microvm(kvm_test.Microvm, UnpausedCase):
         super().profile(guest, known, *more)
         self.check_way("out.uniprof")
 
+    def test_a_vcpu_that_never_begins_keeps_none_from_it(self):
+        self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}, "-smp", "2")
+
 
 class Ways(UnpausedCase):
     """--via, for each verb that opens a guest."""

@@ -31,6 +31,7 @@ static void kvm_close(struct target *target)
 	struct kvm *kvm = (struct kvm *)target;
 
 	unpaused_free(kvm->unpaused);
+	sample_free(kvm->proving);
 	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
 	guard_stop(kvm->guard);
@@ -296,7 +297,11 @@ static struct error *kvm_sample(struct target *target, struct sample *sample)
 
 static enum target_life kvm_life(struct target *target)
 {
-	return threads_life(&((struct kvm *)target)->stops.threads);
+	struct kvm *kvm = (struct kvm *)target;
+
+	if (!kvm->why_stopped && guest_ram_map(kvm->ram)->n)
+		kvm->why_stopped = kvm_prove_more(kvm);
+	return threads_life(&kvm->stops.threads);
 }
 
 static void kvm_wait(struct target *target, uint64_t until_ns)

@@ -23,6 +23,8 @@ struct kvm {
 	unsigned tries;
 	uint64_t try_ns;
 	struct unpaused *unpaused;
+	struct sample *proving;	   /* for kvm_prove_more(); NULL: none was needed yet */
+	uint64_t prove_ns;	   /* when to try that again */
 	struct error *why_stopped; /* NULL: vCPUs are read by `unpaused` */
 	const char *via;	   /* the way that was asked for; NULL: none */
 	char advice[256];
@@ -37,8 +39,11 @@ bool kvm_peek(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_tim
 
 /*
  * Makes kvm->unpaused prove that it sees of each vCPU what ptrace does; an
- * error with a sentence if it does not. The guest's memory must be known.
+ * error with a sentence if it does not. The guest's memory must be known. vCPUs
+ * that have not begun can prove nothing: they are read by ptrace until they do,
+ * which is to be tried now and then.
  */
 struct error *kvm_prove(struct kvm *kvm);
+struct error *kvm_prove_more(struct kvm *kvm);
 
 #endif

@@ -13,6 +13,9 @@
 #define AGAIN_NS 1000000u
 #define STOP_NS	 20000000u
 
+/* Between tries for those that have not begun. */
+#define MORE_NS 200000000u
+
 /* Of as many looks at a vCPU that runs, none may be without registers. */
 #define LOOKS 8
 
@@ -43,17 +46,22 @@ static struct error *look_while_it_runs(struct kvm *kvm, uint32_t i, struct vcpu
 	return NULL;
 }
 
-static enum unpaused_proof compare(struct kvm *kvm, uint32_t i, struct vcpu_sample *vcpu)
+/* *begun: it has got to where there is something to compare. */
+static enum unpaused_proof compare(struct kvm *kvm, uint32_t i, struct vcpu_sample *vcpu,
+				   bool *begun)
 {
 	struct threads *threads = &kvm->stops.threads;
 	enum unpaused_proof proof = PROOF_NONE;
 	struct x86_regs all;
 
+	*begun = true;
 	unpaused_prepare(kvm->unpaused, i, vcpu->want);
 	if (!thread_stop(threads, &threads->at[i], STOP_NS))
 		return PROOF_NONE;
-	if (kvm_read_stopped(kvm, i, &all, vcpu))
+	if (kvm_read_stopped(kvm, i, &all, vcpu)) {
 		proof = unpaused_compare(kvm->unpaused, i, &all, vcpu);
+		*begun = vcpu->regs.mmu.mode != MMU_OFF;
+	}
 	thread_go(threads, &threads->at[i]);
 	return proof;
 }
@@ -61,12 +69,16 @@ static enum unpaused_proof compare(struct kvm *kvm, uint32_t i, struct vcpu_samp
 static struct error *prove_vcpu(struct kvm *kvm, uint32_t i, struct vcpu_sample *vcpu)
 {
 	for (int k = 0; k < TRIES; k++) {
-		switch (compare(kvm, i, vcpu)) {
+		bool begun;
+
+		switch (compare(kvm, i, vcpu, &begun)) {
 		case PROOF_SAME:
 			return look_while_it_runs(kvm, i, vcpu);
 		case PROOF_DIFFERS:
 			return differs(kvm, i);
 		case PROOF_NONE:
+			if (!begun)
+				return NULL;
 			break;
 		}
 		threads_wait(&kvm->stops.threads, clock_now_ns() + AGAIN_NS);
@@ -78,13 +90,37 @@ struct error *kvm_prove(struct kvm *kvm)
 {
 	struct sample *sample;
 	struct error *err = sample_new(kvm->vcpus.n, COMPARED, &sample);
+	bool any = false;
 
 	if (err)
 		return err;
 	unpaused_map(kvm->unpaused, guest_ram_map(kvm->ram));
-	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++)
+	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++) {
 		if (kvm->vcpus.at[i].tid)
 			err = prove_vcpu(kvm, i, &sample->vcpu[i]);
+		any |= unpaused_is_proven(kvm->unpaused, i);
+	}
 	sample_free(sample);
+	return err || any ? err : never_compared(kvm, 0);
+}
+
+struct error *kvm_prove_more(struct kvm *kvm)
+{
+	const uint64_t now_ns = clock_now_ns();
+	struct error *err = NULL;
+	bool begun;
+
+	if (now_ns < kvm->prove_ns)
+		return NULL;
+	kvm->prove_ns = now_ns + MORE_NS;
+	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++) {
+		if (!kvm->vcpus.at[i].tid || unpaused_is_proven(kvm->unpaused, i) ||
+		    thread_letter(&kvm->stops.threads.at[i]) != 'R')
+			continue;
+		if (!kvm->proving)
+			err = sample_new(kvm->vcpus.n, COMPARED, &kvm->proving);
+		if (!err && compare(kvm, i, &kvm->proving->vcpu[i], &begun) == PROOF_DIFFERS)
+			err = differs(kvm, i);
+	}
 	return err;
 }

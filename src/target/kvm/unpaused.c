@@ -377,6 +377,11 @@ enum unpaused_proof unpaused_compare(struct unpaused *u, uint32_t i, const struc
 	return PROOF_SAME;
 }
 
+bool unpaused_is_proven(const struct unpaused *u, uint32_t i)
+{
+	return u->at[i].proven;
+}
+
 void unpaused_told(struct unpaused *u, uint32_t i, const struct x86_regs *all)
 {
 	u->at[i].mode = *all;

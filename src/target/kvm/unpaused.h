@@ -61,6 +61,9 @@ void unpaused_prepare(struct unpaused *unpaused, uint32_t i, uint32_t want);
 enum unpaused_proof unpaused_compare(struct unpaused *unpaused, uint32_t i,
 				     const struct x86_regs *all, const struct vcpu_sample *vcpu);
 
+/* Has it? */
+bool unpaused_is_proven(const struct unpaused *unpaused, uint32_t i);
+
 /* What ptrace has told of a vCPU since: how it now is where the registers at hand do not tell. */
 void unpaused_told(struct unpaused *unpaused, uint32_t i, const struct x86_regs *all);
 
