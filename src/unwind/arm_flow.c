@@ -208,8 +208,9 @@ enum arm_known arm_follow(struct arm_scratch *scratch, const struct code *code,
 	const uint64_t size = query->end - query->start, align = query->thumb ? 1 : 3;
 	size_t got;
 
-	if ((query->start | query->pc) & align || query->pc < query->start ||
-	    query->pc >= query->end || size > ARM_FUNCTION_MAX)
+	if ((query->start | query->pc | query->entry) & align || query->pc < query->start ||
+	    query->pc >= query->end || query->entry < query->start || query->entry >= query->end ||
+	    size > ARM_FUNCTION_MAX)
 		return ARM_UNKNOWN;
 	got = code->read(code->ctx, query->start, scratch->code, size & ~1ull);
 	scratch->query = query;
@@ -221,7 +222,8 @@ enum arm_known arm_follow(struct arm_scratch *scratch, const struct code *code,
 		return ARM_UNKNOWN;
 	scratch->scattered = false;
 	memset(scratch->seen, 0, sizeof(scratch->seen));
-	scratch->open[0] = (struct open){.state = arm_state_at_entry};
+	scratch->open[0] = (struct open){.at = (uint32_t)((query->entry - query->start) / 2),
+					 .state = arm_state_at_entry};
 	scratch->n = 1;
 	if (run_open(scratch, state))
 		return ARM_FOLLOWED;

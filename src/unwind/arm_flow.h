@@ -16,8 +16,9 @@ enum arm_known {
 
 struct arm_query {
 	bool thumb;
-	uint64_t start, end; /* of the function */
-	uint64_t pc;	     /* in it */
+	uint64_t start, end; /* of the code that is followed */
+	uint64_t entry;	     /* in it: where the function is entered, */
+	uint64_t pc;	     /* and where it stands */
 	bool by_flags;	     /* whether an instruction there is executed, flags say, else it is */
 	uint32_t flags;	     /* CPSR */
 };
@@ -27,7 +28,7 @@ struct arm_scratch *arm_scratch_new(void);
 void arm_scratch_free(struct arm_scratch *scratch);
 
 /*
- * Follows the function from its first instruction to the one at pc. Looks at
+ * Follows the function from its entry to the instruction at pc. Looks at
  * each instruction at most twice. One instruction set is followed: functions
  * that change it within themselves are not.
  */

@@ -17,6 +17,7 @@ struct arm_walk {
 struct arm_return {
 	uint64_t addr;	 /* without the T32 bit */
 	uint64_t target; /* what the call before it called; 0: not known */
+	uint8_t len;	 /* of that call, bytes */
 	bool thumb;
 	bool readable;
 };

@@ -7,6 +7,11 @@
 /* States that a program may remember; compilers nest them once. */
 #define REMEMBERED 16
 
+#define NO_REGISTER 0xff
+
+/* AADWARF64, 5.1; newer than <dwarf.h>. */
+#define AARCH64_NEGATE_RA_STATE_WITH_PC 0x2c
+
 struct running {
 	const struct cfa_program *program;
 	struct dwarf_bytes in;
@@ -17,7 +22,9 @@ struct running {
 	uint64_t at; /* the address that the state is good from */
 };
 
-const struct cfa_state cfa_state_at_first = {.cfa = {.rule = {.how = RULE_LOST}}};
+const struct cfa_state cfa_state_at_first = {.cfa = {.rule = {.how = RULE_LOST}},
+					     .kept = {{ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME,
+						       ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME}}};
 
 const struct cfa_machine *cfa_machine(uint16_t e_machine)
 {
@@ -25,6 +32,12 @@ const struct cfa_machine *cfa_machine(uint16_t e_machine)
 		{.machine = EM_X86_64, .word = 8, .fp = 6, .sp = 7},
 		{.machine = EM_386, .word = 4, .fp = 5, .sp = 4},
 		{.machine = EM_AARCH64, .word = 8, .fp = 29, .sp = 31, .link = true},
+		{.machine = EM_ARM,
+		 .word = 4,
+		 .fp = NO_REGISTER,
+		 .sp = 13,
+		 .link = true,
+		 .kept = true},
 	};
 
 	for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
@@ -44,23 +57,46 @@ static struct cfa_rule *rule_of(const struct cfa_program *program, struct cfa_st
 	return reg == program->machine->sp ? &state->sp : NULL;
 }
 
+/* Where a kept register is; NULL if this is none. */
+static int16_t *kept_of(const struct cfa_program *program, struct cfa_state *state, uint64_t reg)
+{
+	if (!program->machine->kept || reg < ROW_KEPT_FIRST || reg >= ROW_KEPT_FIRST + ROW_KEPT)
+		return NULL;
+	return &state->kept.at[reg - ROW_KEPT_FIRST];
+}
+
+static void set_kept(int16_t *at, enum rule_how how, int64_t value)
+{
+	*at = ROW_LOST;
+	if (how == RULE_SAME)
+		*at = ROW_SAME;
+	else if (how == RULE_AT_CFA && value > ROW_LOST && value <= INT16_MAX)
+		*at = (int16_t)value;
+}
+
 static void set(struct running *run, uint64_t reg, enum rule_how how, int64_t value)
 {
 	struct cfa_rule *rule = rule_of(run->program, &run->state, reg);
+	int16_t *kept = kept_of(run->program, &run->state, reg);
 
 	if (rule)
 		*rule = (struct cfa_rule){.rule = {.how = (uint8_t)how, .value = value}};
+	if (kept)
+		set_kept(kept, how, value);
 }
 
 static bool restore(struct running *run, uint64_t reg)
 {
 	struct cfa_rule *rule = rule_of(run->program, &run->state, reg);
+	int16_t *kept = kept_of(run->program, &run->state, reg);
 	struct cfa_state *initial = (struct cfa_state *)run->initial;
 
 	if (!initial)
 		return false;
 	if (rule)
 		*rule = *rule_of(run->program, initial, reg);
+	if (kept)
+		*kept = *kept_of(run->program, initial, reg);
 	return true;
 }
 
@@ -176,8 +212,10 @@ static bool one_register(struct running *run, uint8_t op)
 		set(run, reg, RULE_IN_REG, (int64_t)other);
 		return true;
 	case DW_CFA_expression:
+		set(run, reg, RULE_LOST, 0);
 		return expression(run, RULE_AT_EXPRESSION, rule_of(run->program, &run->state, reg));
 	case DW_CFA_val_expression:
+		set(run, reg, RULE_LOST, 0);
 		return expression(run, RULE_IS_EXPRESSION, rule_of(run->program, &run->state, reg));
 	}
 	return false;
@@ -190,7 +228,12 @@ static bool other_operation(struct running *run, uint8_t op)
 
 	switch (op) {
 	case DW_CFA_nop:
-	case DW_CFA_GNU_window_save: /* aarch64: return addresses are signed from here on */
+	/*
+	 * AArch64: the return address is signed from here on, or no longer. Who
+	 * reads one takes off all that is no address (AADWARF64, 5.2).
+	 */
+	case DW_CFA_AARCH64_negate_ra_state:
+	case AARCH64_NEGATE_RA_STATE_WITH_PC:
 		return true;
 	case DW_CFA_remember_state:
 		return remember(run);

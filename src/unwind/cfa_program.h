@@ -17,6 +17,7 @@ struct cfa_machine {
 	uint8_t word;	  /* bytes */
 	uint8_t fp, sp;	  /* DWARF numbers of the registers */
 	bool link;	  /* there is a link register: a leaf may have its return address there */
+	bool kept; /* any register may be a frame pointer: rows have kept registers, not fp */
 };
 
 /* NULL: not known. */
@@ -30,6 +31,7 @@ struct cfa_rule {
 
 struct cfa_state {
 	struct cfa_rule cfa, ra, fp, sp;
+	struct row_kept kept; /* of machines that have it */
 };
 
 struct cfa_program {

@@ -49,6 +49,21 @@ static bool shorten_cfa(const struct cfa_rule *cfa, struct row *row)
 	return row->cfa_offset == cfa->rule.value;
 }
 
+/* Of machines with kept registers: in short, or not at all. */
+static struct error *put_with_kept(const struct cfa_state *state, struct row row, uint64_t start,
+				   uint64_t at, struct rows_builder *builder)
+{
+	struct error *err = NULL;
+
+	if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
+	    !shorten(&state->sp.rule, &row.sp_at) || row.sp_at != ROW_SAME)
+		row = (struct row){.kind = ROW_NONE};
+	else
+		err = rows_keep(builder, &state->kept, &row);
+	row.begins = at == start && row.kind != ROW_NONE;
+	return err ? err : rows_put(builder, at, &row);
+}
+
 static struct error *put_rare(const struct cfa_program *program, const struct cfa_state *state,
 			      uint64_t at, struct rows_builder *builder)
 {
@@ -83,6 +98,8 @@ struct error *cfa_put_row(const struct cfa_program *program, const struct cfa_st
 	else if (state->cfa.rule.how == RULE_LOST ||
 		 (state->ra.rule.how == RULE_SAME && !program->machine->link))
 		row = (struct row){.kind = ROW_NONE};
+	else if (program->machine->kept)
+		return put_with_kept(state, row, program->start, at, builder);
 	else if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
 		 !shorten(&state->fp.rule, &row.fp_at) || !shorten(&state->sp.rule, &row.sp_at) ||
 		 row.sp_at == ROW_LOST)

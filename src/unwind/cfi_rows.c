@@ -9,6 +9,7 @@
 #include "base/ahead.h"
 #include "unwind/cfi_section.h"
 #include "unwind/debug_file.h"
+#include "unwind/exidx.h"
 #include "unwind/orc_rows.h"
 
 /* Nothing is unpacked to more than this, whatever it says of itself. */
@@ -16,7 +17,8 @@
 /* No byte of zlib stands for more than so many. */
 #define ZLIB_FACTOR 1032
 
-enum { RANK_EH, RANK_DEBUG };
+/* What says the most comes first. */
+enum { RANK_EH, RANK_DEBUG, RANK_EXIDX };
 
 struct file {
 	const struct cfa_machine *machine;
@@ -169,6 +171,8 @@ static struct error *read_all(const char *path, Elf *elf, struct rows_builder *b
 		err = read_section(elf, &file, false, builder, &there);
 	if (!err && !there)
 		err = read_debug_file(path, elf, &file, builder);
+	if (!err && file.machine->machine == EM_ARM)
+		err = exidx_read(elf, file.text, file.n_text, RANK_EXIDX, builder);
 	free(file.text);
 	return err;
 }

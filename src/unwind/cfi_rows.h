@@ -4,8 +4,9 @@
 
 /*
  * Unwind tables from an ELF file's call frame information: from .eh_frame and
- * .debug_frame, also compressed, also in a separate debug file; and from a
- * Linux kernel's ORC, which is used alone where there is any. At more than 20
+ * .debug_frame, also compressed, also in a separate debug file; on 32-bit Arm,
+ * where these say nothing, from its tables for exceptions; and from a Linux
+ * kernel's ORC, which is used alone where there is any. At more than 20
  * million rows a second there is little to gain from keeping them in files.
  */
 

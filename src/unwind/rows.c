@@ -40,6 +40,7 @@ void rows_free(struct rows *rows)
 	free(rows->row);
 	free(rows->rare);
 	free(rows->expressions);
+	free(rows->kept);
 	free(rows);
 }
 
@@ -154,7 +155,7 @@ bool rows_step(const struct rows *rows, const struct row *row, const struct row_
 		if (!find_cfa(row, env, &cfa, out))
 			return false;
 		rule.ra = short_rule(row->ra_at);
-		rule.fp = short_rule(row->fp_at);
+		rule.fp = short_rule(rows && rows->n_kept ? ROW_LOST : row->fp_at);
 		rule.sp = short_rule(row->sp_at);
 	}
 	out->trap = rule.trap;

@@ -4,9 +4,10 @@
 
 /*
  * Unwind tables: for each stretch of code, one row that says how to get from a
- * frame there to its caller. Compiled once, from the CFI of an ELF file
- * (cfi_rows.h) or from Linux's ORC, then only searched. A row holds what
- * nearly all code needs; what it cannot say is kept beside it (ROW_RARE).
+ * frame there to its caller. Compiled once, from an ELF file's CFI or Arm's
+ * tables for exceptions (cfi_rows.h) or from Linux's ORC, then only searched.
+ * A row holds what nearly all code needs; what it cannot say is kept beside it
+ * (ROW_RARE).
  *
  * Addresses are those of the file; the caller takes the slide off.
  */
@@ -23,6 +24,8 @@ enum row_kind {
 	ROW_TRAP, /* the caller was interrupted at this very address (signal frame, pt_regs) */
 	ROW_END,  /* outermost: nobody called this */
 	ROW_RARE, /* an expression or a rule that a row cannot hold: rare[cfa_offset] */
+	/* As ROW_CALL, but only good where calls stand: how a function begins and ends is not told. */
+	ROW_BODY,
 };
 
 /* The canonical frame address (CFA): how it is computed from the base register. */
@@ -40,11 +43,15 @@ struct row {
 	uint32_t start;	    /* bytes from the table's base; good up to the next row's start */
 	int32_t cfa_offset; /* bytes */
 	int16_t ra_at;	    /* bytes from the CFA to the word with the return address */
-	int16_t fp_at;	    /* ... with the caller's frame pointer */
+	union {
+		int16_t fp_at; /* ... with the caller's frame pointer */
+		uint16_t kept; /* in a table with kept registers, in its place: kept[kept] */
+	};
 	int16_t sp_at;	    /* ... with the caller's stack pointer */
 	uint8_t cfa_reg;    /* DWARF register number (arch/arch.h, struct regs) */
 	uint8_t kind : 4;   /* enum row_kind */
-	uint8_t base : 4;   /* enum row_base */
+	uint8_t base : 3;   /* enum row_base */
+	uint8_t begins : 1; /* in a table with kept registers: a function starts here */
 };
 
 _Static_assert(sizeof(struct row) == 16, "sixteen bytes a row");
@@ -73,16 +80,28 @@ struct row_rare {
 	bool trap;			 /* as ROW_TRAP */
 };
 
+/*
+ * Where code may have its frames by any register, as on 32-bit Arm: where those
+ * of the caller's are that a function gives back as it found them. As fp_at.
+ */
+#define ROW_KEPT       8
+#define ROW_KEPT_FIRST 4 /* the number of the first of them */
+struct row_kept {
+	int16_t at[ROW_KEPT];
+};
+
 /* A sorted table. Immutable once made, but for who has it. */
 struct rows {
 	unsigned shared; /* how many have it, beside the first */
 	uint64_t base;	 /* address of offset 0, as in the file */
 	uint32_t n;
-	struct row *row; /* in order of start; neighbours differ */
+	struct row *row; /* in order of start; neighbours differ, but where one begins */
 	uint32_t n_rare;
 	struct row_rare *rare;
 	uint32_t n_expressions; /* bytes */
 	uint8_t *expressions;	/* DWARF operations */
+	uint32_t n_kept;	/* 0: a frame pointer is all that matters */
+	struct row_kept *kept;
 };
 
 /* The row that is good at `addr` (an address of the file), NULL if none; ROW_NONE counts as none. */
@@ -107,8 +126,8 @@ struct row_env {
 struct row_caller {
 	uint64_t pc, sp, fp;
 	uint64_t slot; /* where pc was read from; 0: from no memory */
-	bool fp_known;
-	bool trap; /* pc is where the caller was interrupted, not a return address */
+	bool fp_known; /* false in tables with kept registers, which count from sp, the CFA */
+	bool trap;     /* pc is where the caller was interrupted, not a return address */
 };
 
 /*
@@ -149,6 +168,12 @@ struct error *rows_put(struct rows_builder *builder, uint64_t addr, const struct
  */
 struct error *rows_put_rare(struct rows_builder *builder, const struct row_rare *rare,
 			    const uint8_t *const bytes[4], uint32_t *index, bool *kept);
+
+/*
+ * Finds a place for kept registers: fills row->kept, to be used in all rows of
+ * a table or in none. Makes it ROW_NONE when there are too many kinds of them.
+ */
+struct error *rows_keep(struct rows_builder *builder, const struct row_kept *kept, struct row *row);
 
 /* The table, with at least one row, or *out NULL. Nothing can be added any more. */
 struct error *rows_finish(struct rows_builder *builder, struct rows **out);

@@ -6,6 +6,8 @@
 
 #define RARE_MAX	65536u
 #define EXPRESSIONS_MAX (1u << 22) /* bytes */
+#define KEPT_MAX	1024u
+#define KEPT_PLACES	(2 * KEPT_MAX) /* a power of two */
 
 struct run {
 	uint64_t start, end;
@@ -22,6 +24,9 @@ struct rows_builder {
 	uint32_t n_rare, rare_room;
 	uint8_t *expressions;
 	uint32_t n_expressions, expressions_room;
+	struct row_kept *kept;
+	uint32_t n_kept;
+	uint16_t kept_place[KEPT_PLACES]; /* by its hash: the number in kept, plus one */
 };
 
 struct error *rows_builder_new(struct rows_builder **out)
@@ -38,6 +43,7 @@ void rows_builder_free(struct rows_builder *builder)
 	free(builder->row);
 	free(builder->rare);
 	free(builder->expressions);
+	free(builder->kept);
 	free(builder);
 }
 
@@ -178,6 +184,39 @@ struct error *rows_put_rare(struct rows_builder *builder, const struct row_rare 
 	return NULL;
 }
 
+static uint32_t hash_kept(const struct row_kept *kept)
+{
+	uint32_t hash = 0;
+
+	for (int i = 0; i < ROW_KEPT; i++)
+		hash = (hash ^ (uint16_t)kept->at[i]) * 0x9e3779b1u;
+	return hash >> 16;
+}
+
+struct error *rows_keep(struct rows_builder *builder, const struct row_kept *kept, struct row *row)
+{
+	uint32_t place = hash_kept(kept) % KEPT_PLACES, n;
+
+	if (!builder->kept)
+		builder->kept = malloc(KEPT_MAX * sizeof(*builder->kept));
+	if (!builder->kept)
+		return error_no_memory();
+	while ((n = builder->kept_place[place]) &&
+	       memcmp(&builder->kept[n - 1], kept, sizeof(*kept)))
+		place = (place + 1) % KEPT_PLACES;
+	if (!n && builder->n_kept == KEPT_MAX) {
+		*row = (struct row){.kind = ROW_NONE};
+		return NULL;
+	}
+	if (!n) {
+		builder->kept[builder->n_kept++] = *kept;
+		builder->kept_place[place] = (uint16_t)builder->n_kept;
+		n = builder->n_kept;
+	}
+	row->kept = (uint16_t)(n - 1);
+	return NULL;
+}
+
 static int in_order(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
@@ -243,7 +282,8 @@ static void append(struct rows *rows, const struct row *row, uint32_t start)
 {
 	struct row *last = rows->n ? &rows->row[rows->n - 1] : NULL;
 
-	if (last && (same_rule(last, row) || (last->kind == ROW_NONE && row->kind == ROW_NONE)))
+	if (last && ((same_rule(last, row) && !row->begins) ||
+		     (last->kind == ROW_NONE && row->kind == ROW_NONE)))
 		return;
 	rows->row[rows->n] = *row;
 	rows->row[rows->n++].start = start;
@@ -321,8 +361,11 @@ struct error *rows_finish(struct rows_builder *builder, struct rows **out)
 	rows->n_rare = builder->n_rare;
 	rows->expressions = builder->expressions;
 	rows->n_expressions = builder->n_expressions;
+	rows->kept = builder->kept;
+	rows->n_kept = builder->n_kept;
 	builder->rare = NULL;
 	builder->expressions = NULL;
+	builder->kept = NULL;
 	*out = rows;
 	return NULL;
 }

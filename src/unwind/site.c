@@ -123,10 +123,10 @@ static void find_function(struct unwinder *unwinder, const struct site *site,
 	}
 }
 
-/* A return address belongs to the call before it. */
-static void find_row(const struct code *code, const struct site *site, struct tabled *table)
+void site_find_row(const struct code *code, uint64_t addr, enum frame_kind kind,
+		   struct tabled *table)
 {
-	uint64_t look = site->kind == FRAME_PC ? site->addr : site->addr - 1, slide = 0;
+	uint64_t look = kind == FRAME_PC ? addr : addr - 1, slide = 0;
 	const struct rows *rows = code->rows(code->ctx, look, &slide);
 
 	*table = (struct tabled){.rows = rows};
@@ -143,7 +143,7 @@ static void fill(struct unwinder *unwinder, struct site *site)
 	size_t n = X86_CALL_MAX;
 
 	if (code && code->rows && unwinder->method != UNWIND_FP)
-		find_row(code, site, &site->table);
+		site_find_row(code, site->addr, (enum frame_kind)site->kind, &site->table);
 	if (!code || !code->read)
 		return;
 	if (site->kind == FRAME_PC) {

@@ -92,6 +92,10 @@ struct unwinder {
 	struct place *places; /* [MEMO_FRAMES]: where the present walk stood at each frame */
 };
 
+/* What the tables say of a place. `kind`: a return address belongs to the call before it. */
+void site_find_row(const struct code *code, uint64_t addr, enum frame_kind kind,
+		   struct tabled *table);
+
 /* Must be called before the others, once for each stack. */
 void site_begin(struct unwinder *unwinder, const struct unwind_input *in);
 

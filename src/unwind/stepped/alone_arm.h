@@ -8,6 +8,8 @@ void *memcpy(void *to, const void *from, size_t n);
 void *memset(void *to, int byte, size_t n);
 void __aeabi_memcpy(void *to, const void *from, size_t n);
 void __aeabi_memcpy4(void *to, const void *from, size_t n);
+void __aeabi_unwind_cpp_pr0(void);
+void __aeabi_unwind_cpp_pr1(void);
 int stepped_main(void);
 
 __attribute__((noinline)) void *memcpy(void *to, const void *from, size_t n)
@@ -40,6 +42,15 @@ void __aeabi_memcpy4(void *to, const void *from, size_t n)
 	memcpy(to, from, n);
 }
 
+/* What tables for exceptions ask for (EHABI32, 10.2), and nobody calls. */
+void __aeabi_unwind_cpp_pr0(void)
+{
+}
+
+void __aeabi_unwind_cpp_pr1(void)
+{
+}
+
 static inline void with_library(int (*leaf)(int))
 {
 	leaf(0);
@@ -48,7 +59,6 @@ static inline void with_library(int (*leaf)(int))
 __attribute__((noreturn)) static inline void leave_program(int status)
 {
 	__asm__ volatile("mov r0, %0\n\t"
-			 "push {r7}\n\t"
 			 "mov r7, #1\n\t"
 			 "svc #0"
 			 :
@@ -62,11 +72,14 @@ __asm__(".text\n"
 	".globl _start\n"
 	".type _start, %function\n"
 	"_start:\n"
+	".fnstart\n"
 	"	mov fp, #0\n"
 	"	mov r7, #0\n"
 	"	mov lr, #0\n"
 	"	bl stepped_main\n"
 	"	udf #0\n"
+	".cantunwind\n"
+	".fnend\n"
 	".size _start, . - _start\n"
 #ifdef __thumb__
 	".thumb\n"
