@@ -21,17 +21,15 @@ struct guard {
 	void *ctx;
 	struct guard_page *page;
 	pid_t pid;
-	int alive; /* write end of a pipe that only we hold: its end is our death */
 };
 
 /* What else we hold would be kept open: whoever reads our output waits for its end. */
-static void close_inherited(const struct guard *guard, int alive, int ready)
+static void close_inherited(const struct guard *guard, int ready)
 {
 	struct descriptors keep = {0};
 
 	if (guard->ops->keeps)
 		guard->ops->keeps(guard->ctx, &keep);
-	descriptors_add(&keep, alive);
 	descriptors_add(&keep, ready);
 	descriptors_close_others(&keep);
 }
@@ -60,7 +58,7 @@ static void come_before_others(void)
 }
 
 /* The guard's whole life. `ready` is closed when it is, with a byte written if it can guard. */
-static void __attribute__((noreturn)) live(struct guard *guard, int alive, int ready)
+static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 {
 	const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
 	struct privilege rights;
@@ -71,7 +69,7 @@ static void __attribute__((noreturn)) live(struct guard *guard, int alive, int r
 		signal(ignored[i], SIG_IGN);
 	setsid();
 	prctl(PR_SET_NAME, GUARD_NAME);
-	close_inherited(guard, alive, ready);
+	close_inherited(guard, ready);
 	protect_from_the_oom_killer();
 	come_before_others();
 	mlockall(MCL_CURRENT);
@@ -79,8 +77,8 @@ static void __attribute__((noreturn)) live(struct guard *guard, int alive, int r
 	if (!guard->ops->prepare(guard->ctx) || write(ready, &byte, 1) != 1)
 		_exit(1);
 	close(ready);
-	while (read(alive, &byte, 1) < 0 && errno == EINTR)
-		;
+	/* Ours when the profiler has given it up (0) or died (EOWNERDEAD). */
+	(void)pthread_mutex_lock(&guard->page->life);
 	phase = (enum guard_phase)atomic_load(&guard->page->phase);
 	if (phase != GUARD_RUNNING)
 		guard->ops->undo(guard->ctx, phase);
@@ -89,36 +87,46 @@ static void __attribute__((noreturn)) live(struct guard *guard, int alive, int r
 
 static struct error *start(struct guard *guard)
 {
-	int alive[2], ready[2];
+	int ready[2];
 	ssize_t got;
 	char byte;
 
-	if (pipe2(alive, O_CLOEXEC))
+	if (pipe2(ready, O_CLOEXEC))
 		return error_errno(ERR_FAILED, errno, "cannot start the guard");
-	if (pipe2(ready, O_CLOEXEC)) {
-		close(alive[0]);
-		close(alive[1]);
-		return error_errno(ERR_FAILED, errno, "cannot start the guard");
-	}
 	guard->pid = fork();
 	if (guard->pid == 0)
-		live(guard, alive[0], ready[1]);
-	close(alive[0]);
+		live(guard, ready[1]);
 	close(ready[1]);
-	guard->alive = alive[1];
 	do
 		got = guard->pid > 0 ? read(ready[0], &byte, 1) : 0;
 	while (got < 0 && errno == EINTR);
 	close(ready[0]);
 	if (got == 1)
 		return NULL;
-	close(guard->alive);
-	guard->alive = -1;
 	if (guard->pid > 0)
 		waitpid(guard->pid, NULL, 0);
 	guard->pid = 0;
 	return error_new(ERR_FAILED, "cannot start the process that would let the guest run again "
 				     "if uniprof were killed");
+}
+
+/* Makes the lock, and takes it until we end. */
+static struct error *hold_life(pthread_mutex_t *life)
+{
+	pthread_mutexattr_t kind;
+	int rc = pthread_mutexattr_init(&kind);
+
+	if (rc)
+		return error_errno(ERR_FAILED, rc, "cannot make the guard's lock");
+	rc = pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+	if (!rc)
+		rc = pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+	if (!rc)
+		rc = pthread_mutex_init(life, &kind);
+	pthread_mutexattr_destroy(&kind);
+	if (!rc)
+		rc = pthread_mutex_lock(life);
+	return rc ? error_errno(ERR_FAILED, rc, "cannot make the guard's lock") : NULL;
 }
 
 struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out)
@@ -130,14 +138,15 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 		return error_no_memory();
 	guard->ops = ops;
 	guard->ctx = ctx;
-	guard->alive = -1;
 	guard->page = mmap(NULL, sizeof(*guard->page), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (guard->page == MAP_FAILED) {
 		free(guard);
 		return error_no_memory();
 	}
-	err = start(guard);
+	err = hold_life(&guard->page->life);
+	if (!err)
+		err = start(guard);
 	if (err) {
 		guard_stop(guard);
 		return err;
@@ -150,8 +159,7 @@ void guard_stop(struct guard *guard)
 {
 	if (!guard)
 		return;
-	if (guard->alive >= 0)
-		close(guard->alive);
+	pthread_mutex_unlock(&guard->page->life);
 	if (guard->pid > 0)
 		while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
 			;
@@ -164,8 +172,6 @@ struct error *guard_check(struct guard *guard)
 	if (guard->pid > 0) {
 		if (waitpid(guard->pid, NULL, WNOHANG) != guard->pid)
 			return NULL;
-		close(guard->alive);
-		guard->alive = -1;
 		guard->pid = 0;
 	}
 	return start(guard);

@@ -18,7 +18,8 @@
 struct seen {
 	_Atomic int prepared, undone, phase;
 	_Atomic int started; /* by the profiler: its guard is ready */
-	bool refuse;
+	_Atomic pid_t heir_pid;
+	bool refuse, heir;
 };
 
 static bool prepare(void *ctx)
@@ -51,6 +52,19 @@ static int unshare_seen(void **state)
 	return munmap(*state, sizeof(struct seen));
 }
 
+/* A process that has all that we have open, and outlives us, but not for ever. */
+static pid_t leave_an_heir(void)
+{
+	pid_t heir = fork();
+
+	if (heir == 0) {
+		alarm(60);
+		for (;;)
+			pause();
+	}
+	return heir;
+}
+
 /* A profiler that stops a guest and is killed in this phase. */
 static void die_in_phase(struct seen *seen, enum guard_phase phase)
 {
@@ -63,6 +77,8 @@ static void die_in_phase(struct seen *seen, enum guard_phase phase)
 		if (guard_start(&ops, seen, &guard))
 			_exit(1);
 		guard_set(guard_page(guard), phase);
+		if (seen->heir)
+			seen->heir_pid = leave_an_heir();
 		seen->started = 1;
 		for (;;)
 			pause();
@@ -108,6 +124,22 @@ static void a_death_while_the_guest_runs_changes_nothing(void **state)
 	die_in_phase(seen, GUARD_RUNNING);
 	usleep(200000);
 	assert_int_equal(seen->undone, 0);
+}
+
+/*
+ * As long as a process of ours has them, our files stay open, and freeing our
+ * memory takes its time: the guard must not wait for any of that.
+ */
+static void a_death_is_noticed_before_files_are_closed(void **state)
+{
+	struct seen *seen = *state;
+
+	seen->heir = true;
+	die_in_phase(seen, GUARD_STOPPED);
+	wait_for_undo(seen);
+	assert_true(seen->heir_pid > 0);
+	assert_int_equal(kill(seen->heir_pid, SIGKILL), 0);
+	assert_int_equal(seen->undone, 1);
 }
 
 static void an_orderly_end_changes_nothing(void **state)
@@ -172,6 +204,7 @@ int main(void)
 		TEST(a_death_while_the_guest_is_stopped_is_undone),
 		TEST(a_death_between_call_and_store_is_told_apart),
 		TEST(a_death_while_the_guest_runs_changes_nothing),
+		TEST(a_death_is_noticed_before_files_are_closed),
 		TEST(an_orderly_end_changes_nothing),
 		TEST(a_guard_that_cannot_guard_is_an_error),
 		TEST(a_killed_guard_is_replaced),
