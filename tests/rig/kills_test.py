@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Profilers that die at random moments, in whatever way, while they stop a guest again and again.
+"""Profilers that die in whatever way while they stop a guest again and again: half of them at random
+moments, half while the guest is stopped.
 
 The guest has four busy vCPUs, and dom0's CPU is busy, too. After each death the guest has to run, the
 guard to end, and what was recorded to be readable (tests/rig/dom0/victim.h). UNIPROF_KILLS says how
@@ -23,7 +24,7 @@ class Kills(GuestCase):
     # With one CPU a guest never runs while dom0 looks, so that nothing ever has to be paused.
     rig_options = {"cpus": 2}
 
-    def deaths(self, guest, program, arguments):
+    def deaths(self, guest, program, arguments, paused=0):
         self.bring_program(program)
         self.bring_program("busy")
         self.create(guest, cmdline="seconds=100000 scale=100000", cpus="1")
@@ -31,18 +32,19 @@ class Kills(GuestCase):
         self.assertEqual(status, 0, text)
         print("\n" + text.strip(), end=" ", flush=True)
         rounds, late = (int(re.search(rf"(\d+) {word}", text)[1]) for word in ("rounds", "later"))
+        self.assertGreaterEqual(int(re.search(r"(\d+) found paused", text)[1]), paused, text)
         self.assertLessEqual(late, max(1, LATE_PERCENT * rounds // 100), text)
         self.runs_on(guest)
         self.assertEqual(self.dom0("pidof unpause-guard")[1], "")
 
     def test_killed_while_a_pv_guest_is_sampled(self):
-        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 1 KILL")
+        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 1 KILL", DEATHS // 2)
 
     def test_killed_while_a_pvh_guest_is_sampled(self):
-        self.deaths("vcpus-pvh-fp", "kills", f"{DEATHS} 2 KILL")
+        self.deaths("vcpus-pvh-fp", "kills", f"{DEATHS} 2 KILL", DEATHS // 2)
 
     def test_ended_by_other_signals_and_without_its_guard(self):
-        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 3 SEGV GUARD ABRT TERM BUS QUIT")
+        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 3 GUARD SEGV TERM ABRT QUIT BUS INT", DEATHS // 3)
 
     def test_killed_between_two_instructions_of_the_sampling_loop(self):
         # Not a guest with more vCPUs: a turn would be longer.

@@ -2,9 +2,10 @@
 
 /*
  * kills DOMID ROUNDS SEED SIGNAL...: records the domain again and again, and
- * ends each profiler at a random moment by one of the signals (KILL, SEGV, ...;
- * GUARD: SIGKILL of the guard, and then of the profiler). See victim.h for
- * what has to hold afterwards.
+ * ends each profiler by one of the signals (KILL, SEGV, ...; GUARD: SIGKILL of
+ * the guard, and then of the profiler): every other one at a random moment,
+ * the others while they hold the guest stopped. See victim.h for what has to
+ * hold afterwards.
  */
 
 #include "victim.h"
@@ -49,8 +50,20 @@ static uint64_t calibrate(uint32_t domid, struct watch *watch)
 	return us;
 }
 
+/* How often the guest is looked at until it is found stopped, and how far apart at the most. */
+#define LOOKS	       20000
+#define LOOK_WITHIN_US 400
+
+/* Nothing of the profiler runs between the look that finds that and what comes next here. */
+static void wait_for_a_pause(const struct victim *victim, struct watch *watch)
+{
+	victim_wait_for_guard(victim);
+	for (unsigned i = 0; i < LOOKS && !watch_paused(watch); i++)
+		nap_us((uint64_t)random() % LOOK_WITHIN_US);
+}
+
 /* One in eight dies while it starts, the others while they prepare or sample. */
-static void wait_for_the_moment(const struct victim *victim, uint64_t start_us)
+static void wait_for_any_moment(const struct victim *victim, uint64_t start_us)
 {
 	if (random() % 8 == 0) {
 		nap_us((uint64_t)random() % start_us);
@@ -67,7 +80,10 @@ static void one_round(uint32_t domid, const struct way *way, uint64_t start_us, 
 	char what[64];
 
 	snprintf(what, sizeof(what), "round %u, %s", toll->rounds, way->name);
-	wait_for_the_moment(&victim, start_us);
+	if (toll->rounds % 2)
+		wait_for_a_pause(&victim, watch);
+	else
+		wait_for_any_moment(&victim, start_us);
 	if (way->guard_first) {
 		pid_t guard = victim_guard(&victim);
 

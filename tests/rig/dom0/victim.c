@@ -26,11 +26,12 @@
 
 void victim_prepare(void)
 {
-	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+	/* Above the profiler, which would else be left alone until it sleeps, with the guest running. */
+	const struct sched_param above = {.sched_priority = sched_get_priority_min(SCHED_FIFO) + 1};
 
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 		give_up("cannot adopt orphans");
-	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest))
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &above))
 		give_up("cannot raise the priority");
 }
 
