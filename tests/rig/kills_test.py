@@ -16,7 +16,7 @@ from guestcase import GuestCase
 
 DEATHS = int(os.environ.get("UNIPROF_KILLS", "6"))
 
-# An emulated dom0 stands still while its machine does other things: so many in a hundred may be late for that.
+# An emulated dom0 runs slowly while its machine does other things: so many in a hundred may be late for that.
 LATE_PERCENT = 10
 
 

@@ -18,7 +18,7 @@ struct victim {
 	const char *recording;
 };
 
-/* What deaths led to. Times are from the moment of death to the guest's running. */
+/* What deaths led to. Times are from the moment of death to when the guest is let go (watch.h). */
 struct toll {
 	unsigned rounds, guarded, paused, late, failures, read, empty;
 	uint64_t worst_ns, sum_ns;

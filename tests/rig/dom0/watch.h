@@ -21,10 +21,12 @@ struct watch *watch_open(uint32_t domid);
 bool watch_paused(struct watch *watch);
 
 /*
- * Waits until the domain is not paused and uses CPU time. Returns when that was
- * (CLOCK_MONOTONIC, ns); NEVER if it was not before `deadline_ns`.
+ * Waits until the domain is not paused, and then until it uses CPU time. Returns
+ * how long after `since_ns` (CLOCK_MONOTONIC) the former was, in ns, but for what
+ * dom0 stood still itself because the machine that emulates it did other things;
+ * NEVER if the latter was not within `limit_ns`.
  */
-uint64_t watch_runs(struct watch *watch, uint64_t deadline_ns);
+uint64_t watch_runs(struct watch *watch, uint64_t since_ns, uint64_t limit_ns);
 
 uint64_t now_ns(void);
 void nap_us(uint64_t us);
