@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "arch/arm64_mmu.h"
-
-enum { LR = 30 };
+#include "unwind/arm64_frame.h"
 
 struct arm64_unwinder *arm64_unwinder_new(void)
 {
@@ -42,14 +41,20 @@ static void fill(struct unwinder *unwinder, const struct code *code, const struc
 		 struct arm64_site *site)
 {
 	const uint64_t pc = site_address(at);
-	uint64_t end;
+	uint64_t end = 0;
 
 	*site = (struct arm64_site){.addr = at->addr,
 				    .root = unwinder->root,
 				    .age = unwinder->age,
 				    .kind = at->kind,
 				    .filled = true};
+	if (code->rows && unwinder->method != UNWIND_FP)
+		site_find_row(code, at->addr, (enum frame_kind)at->kind, &site->table);
 	site->has_start = function_of(code, pc, &site->start, &end);
+	if (code->read && unwinder->steps >= ARM64_ERET_STEPS) {
+		unwinder->steps -= ARM64_ERET_STEPS;
+		site->returns = arm64_leads_to_eret(code, at->addr, site->has_start ? end : 0);
+	}
 	if (!site->has_start || !code->read || unwinder->steps < ARM64_FUNCTION_MAX / 4)
 		return;
 	unwinder->steps -=
@@ -59,8 +64,9 @@ static void fill(struct unwinder *unwinder, const struct code *code, const struc
 				      &site->state) == ARM64_FOLLOWED;
 }
 
-static const struct arm64_site *site_of(struct walk *walk)
+const struct arm64_site *arm64_site(struct arm64_walk *arm64)
 {
+	struct walk *walk = &arm64->walk;
 	struct unwinder *unwinder = walk->in->unwinder;
 	const struct place *at = &walk->at;
 	const uint64_t hash = ((at->addr ^ unwinder->root) + at->kind) * 0x9e3779b97f4a7c15ull;
@@ -73,23 +79,24 @@ static const struct arm64_site *site_of(struct walk *walk)
 }
 
 /* Does a call stand before this return address? Unreadable code is believed, as a guess. */
-static bool follows_call(struct walk *walk, uint64_t ret, uint64_t *target, bool *readable)
+bool arm64_is_return(const struct arm64_walk *walk, uint64_t ret, uint64_t *target, bool *readable)
 {
-	const struct code *code = walk->in->code;
+	const struct code *code = walk->walk.in->code;
 	uint32_t insn;
 
 	*target = 0;
 	*readable = code->read && code->read(code->ctx, ret - 4, &insn, 4) == 4;
-	return !*readable || arm64_is_call(insn, ret - 4, target);
+	return !(ret & 3) && (!*readable || arm64_is_call(insn, ret - 4, target));
 }
 
 /* Takes `ret` for the return address; false: it is none. */
-static bool believe(struct walk *walk, const struct arm64_site *site, uint64_t ret, uint8_t *trust)
+static bool believe(struct arm64_walk *walk, const struct arm64_site *site, uint64_t ret,
+		    uint8_t *trust)
 {
 	uint64_t target;
 	bool readable;
 
-	if (ret & 3 || !follows_call(walk, ret, &target, &readable))
+	if (!arm64_is_return(walk, ret, &target, &readable))
 		return false;
 	*trust = readable && site && site->followed && (!target || target == site->start)
 			 ? TRUST_SURE
@@ -103,7 +110,10 @@ static enum found end(struct walk *walk, enum unwind_end why)
 	return FOUND_END;
 }
 
-/* The CFA of a frame whose code was followed; false: nothing says where it is. */
+/*
+ * The CFA of a frame whose code was followed; false: nothing says where it is.
+ * A frame pointer that the code has set up may lead to another stack.
+ */
 static bool cfa_of(const struct walk *walk, const struct arm64_state *state, uint64_t *cfa)
 {
 	if (!state->sp_lost)
@@ -112,26 +122,33 @@ static bool cfa_of(const struct walk *walk, const struct arm64_state *state, uin
 		*cfa = walk->at.fp + (uint64_t)(int64_t)state->fp_depth;
 	else
 		return false;
-	return *cfa >= walk->at.sp && *cfa - walk->at.sp <= REACH;
+	return (*cfa >= walk->at.sp && *cfa - walk->at.sp <= REACH) ||
+	       (state->sp_lost && walk_is_elsewhere(walk->stack, *cfa));
 }
 
-static bool return_address(struct walk *walk, const struct arm64_state *state, uint64_t cfa,
+static bool return_address(struct arm64_walk *arm64, const struct arm64_state *state, uint64_t cfa,
 			   uint64_t *ret)
 {
-	if (!state->lr_saved) {
-		*ret = walk->in->regs->gp[LR];
-		return walk->at.first && walk->in->regs->gp_valid >> LR & 1;
-	}
-	return walk_load(walk, cfa - (uint64_t)(int64_t)state->lr_at, ret);
+	const uint64_t slot = cfa - (uint64_t)(int64_t)state->lr_at;
+
+	*ret = arm64->lr;
+	if (!state->lr_saved)
+		return arm64->lr_known;
+	if (walk_load(&arm64->walk, slot, ret))
+		return true;
+	if (!(slot & 7))
+		arm64_note_elsewhere(&arm64->walk, slot);
+	return false;
 }
 
-static void go(struct walk *walk, const struct arm64_state *state, uint64_t cfa, uint64_t ret)
+static void go(struct arm64_walk *arm64, const struct arm64_state *state, uint64_t cfa,
+	       uint64_t ret)
 {
-	struct place *at = &walk->at;
+	struct place *at = &arm64->walk.at;
 	uint64_t fp;
 
 	if (state->fp_saved) {
-		at->fp_known = walk_load(walk, cfa - (uint64_t)(int64_t)state->fp_at, &fp);
+		at->fp_known = walk_load(&arm64->walk, cfa - (uint64_t)(int64_t)state->fp_at, &fp);
 		at->fp = fp;
 	} else if (state->fp_lost || state->fp_set) {
 		at->fp_known = false;
@@ -139,28 +156,30 @@ static void go(struct walk *walk, const struct arm64_state *state, uint64_t cfa,
 	at->addr = ret;
 	at->kind = FRAME_RETURN;
 	at->first = false;
+	at->exact = true;
 	at->sp = cfa;
+	arm64->lr_known = false;
 }
 
-static enum found by_code(struct walk *walk, uint8_t *trust)
+static enum found by_code(struct arm64_walk *arm64, const struct arm64_site *site, uint8_t *trust)
 {
-	const struct arm64_site *site = site_of(walk);
+	struct walk *walk = &arm64->walk;
 	const struct arm64_state *state = &site->state;
 	uint64_t cfa, ret;
 
 	if (!site->followed || !cfa_of(walk, state, &cfa))
 		return FOUND_NONE;
 	/* It has called something and has kept no way back: it never returns. */
-	if (!state->lr_saved && !walk->at.first)
+	if (!state->lr_saved && walk->at.kind == FRAME_RETURN)
 		return end(walk, UNWIND_OUTERMOST);
-	if (!return_address(walk, state, cfa, &ret))
+	if (!return_address(arm64, state, cfa, &ret))
 		return FOUND_NONE;
 	if (!ret)
 		return end(walk, UNWIND_OUTERMOST);
 	ret = arm64_strip(&walk->in->regs->mmu, ret);
-	if (!believe(walk, site, ret, trust))
+	if (!believe(arm64, site, ret, trust))
 		return FOUND_NONE;
-	go(walk, state, cfa, ret);
+	go(arm64, state, cfa, ret);
 	return FOUND_CALLER;
 }
 
@@ -169,29 +188,32 @@ static enum found by_code(struct walk *walk, uint8_t *trust)
  * register, and the record is the caller's. In code that cannot be followed
  * that shows where it leads.
  */
-static enum found by_link(struct walk *walk, uint64_t recorded, uint8_t *trust)
+static enum found by_link(struct arm64_walk *arm64, uint64_t recorded, uint8_t *trust)
 {
-	const struct regs *regs = walk->in->regs;
+	struct walk *walk = &arm64->walk;
 	const struct code *code = walk->in->code;
-	const uint64_t lr = arm64_strip(&regs->mmu, regs->gp[LR]);
+	const uint64_t lr = arm64_strip(&walk->in->regs->mmu, arm64->lr);
 	uint64_t start, other, end_of;
 
-	if (!walk->at.first || !(regs->gp_valid >> LR & 1) || !lr || lr == recorded)
+	if (!arm64->lr_known || !lr || lr == recorded)
 		return FOUND_NONE;
 	if (!function_of(code, walk->at.addr, &start, &end_of) ||
 	    !function_of(code, lr - 4, &other, &end_of) || start == other ||
-	    !believe(walk, NULL, lr, trust))
+	    !believe(arm64, NULL, lr, trust))
 		return FOUND_NONE;
 	walk->at = (struct place){.addr = lr,
 				  .kind = FRAME_RETURN,
 				  .sp = walk->at.sp,
 				  .fp = walk->at.fp,
+				  .exact = walk->at.exact,
 				  .fp_known = walk->at.fp_known};
+	arm64->lr_known = false;
 	return FOUND_CALLER;
 }
 
-static enum found by_frame_record(struct walk *walk, uint8_t *trust)
+static enum found by_frame_record(struct arm64_walk *arm64, uint8_t *trust)
 {
+	struct walk *walk = &arm64->walk;
 	const uint64_t fp = walk->at.fp;
 	uint64_t next, ret;
 	enum found found;
@@ -203,14 +225,14 @@ static enum found by_frame_record(struct walk *walk, uint8_t *trust)
 	if (!walk_load(walk, fp, &next) || !walk_load(walk, fp + 8, &ret))
 		return FOUND_NONE;
 	ret = arm64_strip(&walk->in->regs->mmu, ret);
-	found = by_link(walk, ret, trust);
+	found = by_link(arm64, ret, trust);
 	if (found != FOUND_NONE)
 		return found;
 	if (!ret)
 		return end(walk, UNWIND_OUTERMOST);
 	if (next && next <= fp)
 		return end(walk, next == fp ? UNWIND_LOOP : UNWIND_BROKEN);
-	if (!believe(walk, NULL, ret, trust))
+	if (!believe(arm64, NULL, ret, trust))
 		return FOUND_NONE;
 	walk->at = (struct place){.addr = ret,
 				  .kind = FRAME_RETURN,
@@ -218,50 +240,116 @@ static enum found by_frame_record(struct walk *walk, uint8_t *trust)
 				  .fp = next,
 				  .fp_known = true,
 				  .chained = true};
+	arm64->lr_known = false;
 	return FOUND_CALLER;
 }
 
-static bool climb(struct walk *walk, struct frame *frames)
+/* What code says that was followed from its start comes first, then the tables. */
+static enum found by_code_and_tables(struct arm64_walk *arm64, const struct arm64_site *site,
+				     uint8_t *trust)
 {
-	struct unwind_result *out = walk->out;
-	uint8_t trust = TRUST_GUESS;
-	enum found found;
+	struct walk *walk = &arm64->walk;
+	enum found found = FOUND_NONE;
+
+	if (site->returns)
+		return arm64_by_eret(arm64, trust);
+	if (walk->in->method != UNWIND_CFI)
+		found = by_code(arm64, site, trust);
+	if (found == FOUND_NONE && !walk->beyond && !walk->elsewhere)
+		found = arm64_by_row(arm64, site, trust);
+	return found;
+}
+
+static enum found find_caller(struct arm64_walk *arm64, uint8_t *trust)
+{
+	struct walk *walk = &arm64->walk;
+	const enum unwind_method method = walk->in->method;
+	enum found found = FOUND_NONE;
+	struct arm64_site site;
 
 	walk->beyond = false;
-	found = walk->in->unwinder ? by_code(walk, &trust) : FOUND_NONE;
-	if (found == FOUND_NONE && !walk->beyond)
-		found = by_frame_record(walk, &trust);
+	walk->elsewhere = 0;
+	*trust = TRUST_GUESS;
+	if (!walk->in->unwinder)
+		return by_frame_record(arm64, trust);
+	if (method == UNWIND_SCAN)
+		return arm64_by_scan(arm64);
+	/* A copy: looking up others may displace it. */
+	site = *arm64_site(arm64);
+	found = by_code_and_tables(arm64, &site, trust);
+	if (found != FOUND_NONE || walk->beyond || walk->elsewhere)
+		return found;
+	*trust = TRUST_GUESS;
+	found = by_frame_record(arm64, trust);
+	if (found != FOUND_NONE || walk->beyond || method != UNWIND_CFI || site.table.row)
+		return found;
+	*trust = TRUST_GUESS;
+	return arm64_by_scan(arm64);
+}
+
+/* No rule found a caller: why? */
+static enum unwind_end reason(const struct walk *walk)
+{
+	if (!walk->beyond && walk->elsewhere)
+		walk->out->elsewhere = walk->elsewhere;
+	return walk->beyond || walk->elsewhere ? UNWIND_BYTES : UNWIND_BROKEN;
+}
+
+/* How much of the first stack was needed. */
+static void note_used(struct walk *walk)
+{
+	const struct window *stack = walk->in->stack;
+	const uint64_t used = walk->at.sp - stack->va;
+
+	if (walk->stack == stack)
+		walk->out->used = used < stack->len ? used : stack->len;
+}
+
+static bool climb(struct arm64_walk *arm64, struct frame *frames)
+{
+	struct walk *walk = &arm64->walk;
+	struct unwind_result *out = walk->out;
+	uint8_t trust;
+	const enum found found = find_caller(arm64, &trust);
+
 	if (found == FOUND_NONE)
-		out->end = walk->beyond ? UNWIND_BYTES : UNWIND_BROKEN;
+		out->end = reason(walk);
 	if (found != FOUND_CALLER)
 		return false;
 	if (out->n == walk->in->max_frames) {
 		out->end = UNWIND_FRAMES;
 		return false;
 	}
-	out->used = walk->at.sp - walk->stack->va;
-	if (out->used > walk->stack->len)
-		out->used = walk->stack->len;
 	frames[out->n++] =
 		(struct frame){.addr = walk->at.addr, .kind = walk->at.kind, .trust = trust};
-	return true;
+	if (walk_settle(walk)) {
+		note_used(walk);
+		return true;
+	}
+	out->end = UNWIND_BYTES;
+	out->elsewhere = walk->elsewhere;
+	return false;
 }
 
 void arm64_unwind(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)
 {
 	const struct regs *regs = in->regs;
-	struct walk walk = {.in = in, .out = out, .stack = in->stack, .word = 8};
+	struct arm64_walk arm64 = {
+		.walk = {.in = in, .out = out, .stack = in->stack, .word = 8},
+		.lr = regs->gp[ARM64_LR],
+		.lr_known = regs->gp_valid >> ARM64_LR & 1,
+	};
 
 	if (in->unwinder)
 		site_begin(in->unwinder, in);
-	walk.at = (struct place){.addr = regs->pc,
-				 .sp = in->stack->va,
-				 .fp = regs->fp,
-				 .kind = FRAME_PC,
-				 .first = true,
-				 .exact = true,
-				 .fp_known = true};
-	while (climb(&walk, frames))
+	arm64.walk.at = (struct place){.addr = regs->pc,
+				       .sp = in->stack->va,
+				       .fp = regs->fp,
+				       .kind = FRAME_PC,
+				       .first = true,
+				       .exact = true,
+				       .fp_known = true};
+	while (climb(&arm64, frames))
 		;
 	if (out->end != UNWIND_BYTES)
 		out->want = 0;

@@ -13,8 +13,10 @@ struct arm64_site {
 	uint32_t age;
 	uint8_t kind; /* enum frame_kind */
 	bool filled, has_start, followed;
+	bool returns; /* the code from here on leads to a return from an exception */
 	uint64_t start;
 	struct arm64_state state;
+	struct tabled table;
 };
 
 struct arm64_unwinder {
@@ -28,9 +30,10 @@ void arm64_unwinder_free(struct arm64_unwinder *unwinder);
 /*
  * unwind_stack() for A64 code. Callers are found by following the code of the
  * function that stands there (frameless leaves, entry, exit, code without
- * frame records), then by frame record; there, the innermost frame's link
- * register is taken for a caller if it is in another function and not the
- * record's (AAPCS64, 6.4.6).
+ * frame records), by the row of its image's table, then by frame record; there,
+ * the innermost frame's link register is taken for a caller if it is in another
+ * function and not the record's (AAPCS64, 6.4.6). Handlers of exceptions stand
+ * on top of what they have interrupted. Return addresses may be signed.
  */
 void arm64_unwind(const struct unwind_input *in, struct frame *frames, struct unwind_result *out);
 

@@ -8,6 +8,8 @@
 
 #ifdef STEPPED_ARM
 #include "alone_arm.h"
+#elif defined(STEPPED_ARM64)
+#include "alone_arm64.h"
 #elif defined(STEPPED_ALONE)
 #include "alone.h"
 #else

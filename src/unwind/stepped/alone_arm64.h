@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM64_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_ARM64_H
+
+/* As alone.h, for 64-bit Arm. */
+
+void *memcpy(void *to, const void *from, size_t n);
+void *memset(void *to, int byte, size_t n);
+int stepped_main(void);
+
+__attribute__((noinline)) void *memcpy(void *to, const void *from, size_t n)
+{
+	volatile char *at = to;
+	const volatile char *byte = from;
+
+	while (n--)
+		*at++ = *byte++;
+	return to;
+}
+
+__attribute__((noinline)) void *memset(void *to, int byte, size_t n)
+{
+	volatile char *at = to;
+
+	while (n--)
+		*at++ = (char)byte;
+	return to;
+}
+
+static inline void with_library(int (*leaf)(int))
+{
+	leaf(0);
+}
+
+__attribute__((noreturn)) static inline void leave_program(int status)
+{
+	register long number __asm__("x8") = 93;
+	register long argument __asm__("x0") = status;
+
+	__asm__ volatile("svc #0" : : "r"(number), "r"(argument) : "memory");
+	__builtin_unreachable();
+}
+
+__asm__(".text\n"
+	".globl _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	.cfi_startproc\n"
+	"	.cfi_undefined x30\n"
+	"	mov x29, #0\n"
+	"	mov x30, #0\n"
+	"	bl stepped_main\n"
+	"	udf #0\n"
+	"	.cfi_endproc\n"
+	".size _start, . - _start\n");
+
+#endif
