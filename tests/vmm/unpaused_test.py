@@ -57,6 +57,9 @@ class Profiles(UnpausedCase):
     def test_unwind_tables(self):
         self.profile("spinner-nofp")
 
+    def test_memory_that_lies_in_the_monitor_in_another_order(self):
+        self.profile("spinner-fp", "1", "scattered")
+
     def test_several_vcpus(self):
         self.profile("spinner-nofp", "3")
 

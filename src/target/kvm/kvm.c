@@ -26,6 +26,9 @@
 #define AT_OPEN_NS 1000000000u
 #define VCPUS_SEEN 64
 
+/* How often KVM is asked where it is before mappings are tried. */
+#define ASKS 4
+
 static void kvm_close(struct target *target)
 {
 	struct kvm *kvm = (struct kvm *)target;
@@ -203,7 +206,11 @@ static void find_memory(struct kvm *kvm, const struct sample *sample)
 		return;
 	kvm->tries++;
 	kvm->try_ns = sample->time_ns + TRY_NS;
-	layout_find(kvm->layout, kvm->ram, regs, n);
+	if (kvm->unpaused && unpaused_slots(kvm->unpaused, guest_ram_map(kvm->ram)))
+		return;
+	/* KVM's own answer comes with the next stop. */
+	if (!kvm->unpaused || kvm->tries > ASKS)
+		layout_find(kvm->layout, kvm->ram, regs, n);
 }
 
 /* Samples until the memory is found; what is sampled is thrown away. */

@@ -48,6 +48,7 @@ struct unpaused {
 	struct ring_buffer *answers;
 	struct seat *seats;
 	struct seat_memory *map;
+	struct seat_told *told;
 	int memory;
 	uint32_t n;
 	struct watched *at;
@@ -124,7 +125,8 @@ static struct error *load(struct unpaused *u)
 	u->seats = map_in(u->program->maps.seats);
 	u->map = map_in(u->program->maps.memory);
 	u->answers = ring_buffer__new(bpf_map__fd(u->program->maps.answers), on_answer, NULL, NULL);
-	if (!u->seats || !u->map || !u->answers)
+	u->told = map_in(u->program->maps.told);
+	if (!u->seats || !u->map || !u->told || !u->answers)
 		return refused("sharing memory with the program in the kernel", errno);
 	return NULL;
 }
@@ -214,6 +216,8 @@ void unpaused_free(struct unpaused *u)
 		munmap(u->seats, mapped_size(u->program->maps.seats));
 	if (u->map)
 		munmap(u->map, mapped_size(u->program->maps.memory));
+	if (u->told)
+		munmap(u->told, mapped_size(u->program->maps.told));
 	vcpu_bpf__destroy(u->program);
 	free(u->at);
 	free(u);
@@ -336,6 +340,34 @@ bool unpaused_read(struct unpaused *u, uint32_t i, struct vcpu_sample *vcpu)
 			return true;
 	}
 	return true;
+}
+
+/* What ran in a thread is found only while that is in KVM_RUN. */
+static void find_vcpus(struct unpaused *u)
+{
+	const struct vcpu_sample nothing = {0};
+
+	for (uint32_t i = 0; i < u->n; i++)
+		if (u->at[i].tick >= 0 && !u->seats[i].vcpu)
+			(void)ask(u, i, &nothing);
+}
+
+bool unpaused_slots(struct unpaused *u, struct ram_map *map)
+{
+	const struct seat_told *told = u->told;
+	const uint64_t answered = __atomic_load_n(&told->answered, __ATOMIC_ACQUIRE);
+	const uint64_t n = told->memory.n;
+
+	map->n = 0;
+	if (answered && answered == told->asked && n <= SEAT_SLOTS)
+		for (uint64_t i = 0; i < n; i++)
+			if (told->memory.slot[i].size)
+				ram_map_add(map, told->memory.slot[i].gpa,
+					    told->memory.slot[i].size, told->memory.slot[i].hva);
+	if (answered == told->asked)
+		__atomic_store_n(&u->told->asked, answered + 1, __ATOMIC_RELEASE);
+	find_vcpus(u);
+	return map->n > 0;
 }
 
 void unpaused_prepare(struct unpaused *u, uint32_t i, uint32_t want)

@@ -32,6 +32,13 @@ void unpaused_free(struct unpaused *unpaused);
 void unpaused_map(struct unpaused *unpaused, const struct ram_map *map);
 
 /*
+ * Where KVM was told by the monitor that the guest's memory is. To be asked
+ * until it is answered, which is when a vCPU's thread leaves a CPU: false means
+ * not yet, or that this kernel keeps it elsewhere, or in too many pieces.
+ */
+bool unpaused_slots(struct unpaused *unpaused, struct ram_map *map);
+
+/*
  * Reads registers and stacks of vCPU `i`, whose thread is on a CPU; waits a
  * millisecond for it at most. False if they are not to be had in this way.
  */

@@ -42,6 +42,11 @@ enum unpaused_proof unpaused_compare(struct unpaused *unpaused, uint32_t i,
 	return PROOF_NONE;
 }
 
+bool unpaused_slots(struct unpaused *unpaused, struct ram_map *map)
+{
+	return false;
+}
+
 bool unpaused_is_proven(const struct unpaused *unpaused, uint32_t i)
 {
 	return false;

@@ -29,7 +29,7 @@ char terms[] SEC("license") = "Dual BSD/GPL";
 #define IN_KERNEL __attribute__((preserve_access_index))
 
 struct hlist_node {
-	struct hlist_node *next;
+	struct hlist_node *next, **pprev;
 } IN_KERNEL;
 
 struct hlist_head {
@@ -75,7 +75,28 @@ struct kvm_vcpu_arch {
 	__u64 efer;
 } IN_KERNEL;
 
+/* Where the guest's memory is (include/linux/kvm_host.h), by hash tables since Linux 5.17. */
+struct kvm_memory_slot {
+	struct hlist_node id_node[2];
+	__u64 base_gfn;
+	unsigned long npages;
+	unsigned long userspace_addr;
+} IN_KERNEL;
+
+#define ID_BUCKETS 128
+
+struct kvm_memslots {
+	__u64 generation;
+	struct hlist_head id_hash[ID_BUCKETS];
+	int node_idx;
+} IN_KERNEL;
+
+struct kvm {
+	struct kvm_memslots *memslots[1];
+} IN_KERNEL;
+
 struct kvm_vcpu {
+	struct kvm *kvm;
 	struct preempt_notifier preempt_notifier;
 	struct kvm_vcpu_arch arch;
 } IN_KERNEL;
@@ -95,6 +116,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct seat_memory);
 } memory SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct seat_told);
+} told SEC(".maps");
 
 /* Wakes who has asked. */
 struct {
@@ -304,6 +333,63 @@ static bool answer(struct seat *seat, __u64 asked)
 	return true;
 }
 
+struct telling {
+	struct seat_memory *to;
+	const struct hlist_head *buckets;
+	__u32 place; /* of a link of these buckets in what it links */
+};
+
+/* In one bucket there are none or one, usually: their numbers are small. */
+#define IN_BUCKET 8
+
+static long tell_bucket(__u64 bucket, struct telling *telling)
+{
+	struct seat_memory *to = telling->to;
+	const struct hlist_node *node = NULL;
+
+	bpf_probe_read_kernel(&node, sizeof(node), (const void **)telling->buckets + bucket);
+	for (int i = 0; i < IN_BUCKET && node; i++) {
+		const struct kvm_memory_slot *slot = (const void *)node - telling->place;
+		const __u64 n = to->n++;
+
+		if (n >= SEAT_SLOTS)
+			return 1;
+		to->slot[n].gpa = BPF_CORE_READ(slot, base_gfn) * PAGE;
+		to->slot[n].size = BPF_CORE_READ(slot, npages) * PAGE;
+		to->slot[n].hva = BPF_CORE_READ(slot, userspace_addr);
+		node = BPF_CORE_READ(node, next);
+	}
+	return 0;
+}
+
+static void tell_memory(const struct kvm_vcpu *vcpu)
+{
+	const __u32 only = 0;
+	struct seat_told *to = bpf_map_lookup_elem(&told, &only);
+	const __u64 asked = to ? to->asked : 0;
+	const struct kvm_memslots *slots;
+	struct telling telling;
+
+	if (!to || !vcpu || asked == to->taken ||
+	    __sync_val_compare_and_swap(&to->taken, asked - 1, asked) != asked - 1)
+		return;
+	slots = BPF_CORE_READ(vcpu, kvm, memslots[0]);
+	telling.to = &to->memory;
+	telling.buckets = (const void *)slots + bpf_core_field_offset(struct kvm_memslots, id_hash);
+	/* There are two copies, of which one is in use. */
+	telling.place =
+		bpf_core_field_offset(struct kvm_memory_slot, id_node) +
+		(BPF_CORE_READ(slots, node_idx) & 1) * bpf_core_type_size(struct hlist_node);
+	to->memory.n = 0;
+	to->generation = BPF_CORE_READ(slots, generation);
+	bpf_loop(ID_BUCKETS, tell_bucket, &telling, 0);
+	if (BPF_CORE_READ(vcpu, kvm, memslots[0]) != slots ||
+	    BPF_CORE_READ(slots, generation) != to->generation)
+		to->memory.n = 0;
+	barrier();
+	to->answered = asked;
+}
+
 static struct seat *own_seat(void *ctx)
 {
 	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
@@ -334,6 +420,8 @@ int at_switch(void *ctx)
 	if (!seat)
 		return 1;
 	note(seat, &seat->left);
+	if (bpf_core_field_exists(struct kvm_memslots, id_hash))
+		tell_memory((const void *)seat->vcpu);
 	if (asked != seat->answered)
 		answer(seat, asked);
 	return 1;

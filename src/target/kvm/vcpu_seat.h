@@ -53,4 +53,14 @@ struct seat_memory {
 	} slot[SEAT_SLOTS];
 };
 
+/*
+ * The same as KVM has it: asked for and answered by numbers, too, by whatever
+ * vCPU comes first, which takes `taken` from the last answer to the question.
+ */
+struct seat_told {
+	__u64 asked, taken, answered;
+	__u64 generation;	   /* of KVM's, when it was read */
+	struct seat_memory memory; /* n > SEAT_SLOTS: that many do not fit */
+};
+
 #endif

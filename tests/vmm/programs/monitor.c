@@ -4,7 +4,7 @@
  * A virtual machine monitor of a hundred lines: runs an ELF file by KVM, in
  * user mode of a guest of 64 bits, on as many vCPUs as asked for.
  *
- *   monitor FILE [VCPUS] [seccomp|divided]
+ *   monitor FILE [VCPUS] [seccomp|divided|scattered]
  *
  * A line of numbers every tenth of a second tells how far the guest has come:
  * pieces of work by all vCPUs, and how often KVM_RUN was interrupted. A signal
@@ -12,6 +12,7 @@
  * KVM was last seen to be asked to leave in struct kvm_run. `seccomp`:
  * vCPUs' threads may use only the system calls that they need. `divided`: the
  * guest's code is not for writing, so that its memory is several mappings.
+ * `scattered`: its first part is behind the rest in the monitor.
  */
 
 #include <elf.h>
@@ -38,6 +39,7 @@
 #include <unistd.h>
 
 #define MEMORY	  (64ul << 20)
+#define FIRST	  (2ul << 20) /* of what is scattered: all but stacks */
 #define VCPUS_MAX 8
 #define ROOT	  0x2000u
 #define DONE	  0x9000u
@@ -52,7 +54,7 @@ static uint8_t *memory;
 static uint64_t entry;
 static int kvm, vm;
 static size_t run_size;
-static bool locked, divided;
+static bool locked, divided, scattered;
 static atomic_ulong interrupted, signals, asked;
 
 static void load(const char *path)
@@ -181,6 +183,14 @@ static void *run(void *arg)
 	}
 }
 
+/* From `memory` on. */
+static void add_region(struct kvm_userspace_memory_region *region)
+{
+	region->userspace_addr = (uintptr_t)memory;
+	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, region))
+		err(1, "KVM_SET_USER_MEMORY_REGION");
+}
+
 static void make_machine(void)
 {
 	struct kvm_userspace_memory_region region = {.memory_size = MEMORY};
@@ -192,9 +202,15 @@ static void make_machine(void)
 	memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		err(1, "memory");
-	region.userspace_addr = (uintptr_t)memory;
-	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, &region))
-		err(1, "KVM_SET_USER_MEMORY_REGION");
+	if (scattered) {
+		region.slot = 1;
+		region.guest_phys_addr = FIRST;
+		region.memory_size = MEMORY - FIRST;
+		add_region(&region);
+		region = (struct kvm_userspace_memory_region){.memory_size = FIRST};
+		memory += MEMORY - FIRST;
+	}
+	add_region(&region);
 	run_size = (size_t)ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
 }
 
@@ -205,9 +221,10 @@ int main(int argc, char **argv)
 	const volatile uint64_t *done;
 
 	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
-		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided]");
+		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided|scattered]");
 	locked = argc > 3 && !strcmp(argv[3], "seccomp");
 	divided = argc > 3 && !strcmp(argv[3], "divided");
+	scattered = argc > 3 && !strcmp(argv[3], "scattered");
 	make_machine();
 	make_tables();
 	load(argv[1]);
