@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,52 +37,75 @@ bool elf_core_read(const struct elf_core *core, uint64_t at, void *buf, size_t l
 	return true;
 }
 
-static bool read_wide(struct elf_core *core)
-{
-	Elf64_Ehdr head;
+/* Where something is in a header of either class, bytes. */
+struct field {
+	uint8_t at, size;
+};
 
-	if (!elf_core_read(core, 0, &head, sizeof(head)) || head.e_type != ET_CORE ||
-	    (head.e_phnum && head.e_phentsize != sizeof(Elf64_Phdr)) ||
-	    (head.e_shnum && head.e_shentsize != sizeof(Elf64_Shdr)))
-		return false;
-	core->machine = head.e_machine;
-	core->segments_at = head.e_phoff;
-	core->segments = head.e_phnum;
-	core->sections_at = head.e_shoff;
-	core->sections = head.e_shnum;
-	core->names = head.e_shstrndx;
-	return true;
+struct shape {
+	uint8_t head, segment, section; /* bytes of each */
+	struct field e_type, e_machine, e_phoff, e_phentsize, e_phnum, e_shoff, e_shentsize,
+		e_shnum, e_shstrndx;
+	struct field p_type, p_offset, p_filesz, p_paddr;
+	struct field sh_name, sh_type, sh_offset, sh_size, sh_info, sh_entsize;
+};
+
+#define FIELD(type, member) .member = {offsetof(type, member), sizeof(((type *)0)->member)}
+#define SHAPE(ehdr, phdr, shdr)                                                          \
+	{                                                                                \
+		.head = sizeof(ehdr), .segment = sizeof(phdr), .section = sizeof(shdr),  \
+		FIELD(ehdr, e_type), FIELD(ehdr, e_machine), FIELD(ehdr, e_phoff),       \
+		FIELD(ehdr, e_phentsize), FIELD(ehdr, e_phnum), FIELD(ehdr, e_shoff),    \
+		FIELD(ehdr, e_shentsize), FIELD(ehdr, e_shnum), FIELD(ehdr, e_shstrndx), \
+		FIELD(phdr, p_type), FIELD(phdr, p_offset), FIELD(phdr, p_filesz),       \
+		FIELD(phdr, p_paddr), FIELD(shdr, sh_name), FIELD(shdr, sh_type),        \
+		FIELD(shdr, sh_offset), FIELD(shdr, sh_size), FIELD(shdr, sh_info),      \
+		FIELD(shdr, sh_entsize),                                                 \
+	}
+
+static const struct shape narrow = SHAPE(Elf32_Ehdr, Elf32_Phdr, Elf32_Shdr);
+static const struct shape wide = SHAPE(Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr);
+
+static const struct shape *shape_of(const struct elf_core *core)
+{
+	return core->wide ? &wide : &narrow;
 }
 
-static bool read_narrow(struct elf_core *core)
+/* Little-endian, as the hosts are. */
+static uint64_t get(const uint8_t *bytes, struct field field)
 {
-	Elf32_Ehdr head;
+	uint64_t value = 0;
 
-	if (!elf_core_read(core, 0, &head, sizeof(head)) || head.e_type != ET_CORE ||
-	    (head.e_phnum && head.e_phentsize != sizeof(Elf32_Phdr)) ||
-	    (head.e_shnum && head.e_shentsize != sizeof(Elf32_Shdr)))
+	memcpy(&value, bytes + field.at, field.size);
+	return value;
+}
+
+static bool read_numbers(struct elf_core *core)
+{
+	const struct shape *shape = shape_of(core);
+	uint8_t head[sizeof(Elf64_Ehdr)];
+
+	if (!elf_core_read(core, 0, head, shape->head) || get(head, shape->e_type) != ET_CORE)
 		return false;
-	core->machine = head.e_machine;
-	core->segments_at = head.e_phoff;
-	core->segments = head.e_phnum;
-	core->sections_at = head.e_shoff;
-	core->sections = head.e_shnum;
-	core->names = head.e_shstrndx;
-	return true;
+	core->machine = (uint16_t)get(head, shape->e_machine);
+	core->segments_at = get(head, shape->e_phoff);
+	core->segments = (uint32_t)get(head, shape->e_phnum);
+	core->sections_at = get(head, shape->e_shoff);
+	core->sections = (uint32_t)get(head, shape->e_shnum);
+	core->names = (uint32_t)get(head, shape->e_shstrndx);
+	return (!core->segments || get(head, shape->e_phentsize) == shape->segment) &&
+	       (!core->sections || get(head, shape->e_shentsize) == shape->section);
 }
 
 /* A number of segments that does not fit is in the first section (ELF-64, 5). */
 static void count_segments(struct elf_core *core)
 {
-	Elf64_Shdr wide;
-	Elf32_Shdr narrow;
+	const struct shape *shape = shape_of(core);
+	uint8_t first[sizeof(Elf64_Shdr)];
 
-	if (core->segments != PN_XNUM)
-		return;
-	if (core->wide && elf_core_read(core, core->sections_at, &wide, sizeof(wide)))
-		core->segments = wide.sh_info;
-	if (!core->wide && elf_core_read(core, core->sections_at, &narrow, sizeof(narrow)))
-		core->segments = narrow.sh_info;
+	if (core->segments == PN_XNUM &&
+	    elf_core_read(core, core->sections_at, first, shape->section))
+		core->segments = (uint32_t)get(first, shape->sh_info);
 }
 
 static struct error *read_head(struct elf_core *core, const char *path)
@@ -97,7 +121,7 @@ static struct error *read_head(struct elf_core *core, const char *path)
 		return no_core(path, "it is no ELF file");
 	core->wide = ident[EI_CLASS] == ELFCLASS64;
 	if ((!core->wide && ident[EI_CLASS] != ELFCLASS32) || ident[EI_DATA] != ELFDATA2LSB ||
-	    !(core->wide ? read_wide(core) : read_narrow(core)))
+	    !read_numbers(core))
 		return no_core(path, "it is another kind of ELF file, or a damaged one");
 	count_segments(core);
 	return NULL;
@@ -128,41 +152,34 @@ static bool within(const struct elf_core *core, const struct elf_part *part)
 
 bool elf_core_segment(const struct elf_core *core, uint32_t i, struct elf_part *out)
 {
-	Elf64_Phdr wide;
-	Elf32_Phdr narrow;
+	const struct shape *shape = shape_of(core);
+	uint8_t head[sizeof(Elf64_Phdr)];
 
-	if (core->segments_at > core->size || i >= core->segments)
+	if (core->segments_at > core->size || i >= core->segments ||
+	    !elf_core_read(core, core->segments_at + (uint64_t)i * shape->segment, head,
+			   shape->segment))
 		return false;
-	if (core->wide &&
-	    elf_core_read(core, core->segments_at + i * sizeof(wide), &wide, sizeof(wide)))
-		*out = (struct elf_part){.type = wide.p_type,
-					 .at = wide.p_offset,
-					 .size = wide.p_filesz,
-					 .physical = wide.p_paddr};
-	else if (!core->wide && elf_core_read(core, core->segments_at + i * sizeof(narrow), &narrow,
-					      sizeof(narrow)))
-		*out = (struct elf_part){.type = narrow.p_type,
-					 .at = narrow.p_offset,
-					 .size = narrow.p_filesz,
-					 .physical = narrow.p_paddr};
-	else
-		return false;
+	*out = (struct elf_part){.type = (uint32_t)get(head, shape->p_type),
+				 .at = get(head, shape->p_offset),
+				 .size = get(head, shape->p_filesz),
+				 .physical = get(head, shape->p_paddr)};
 	return within(core, out);
 }
 
-/* Xen writes wide ones only. */
 static bool section(const struct elf_core *core, uint32_t i, struct elf_part *out)
 {
-	Elf64_Shdr head;
+	const struct shape *shape = shape_of(core);
+	uint8_t head[sizeof(Elf64_Shdr)];
 
-	if (!core->wide || core->sections_at > core->size || i >= core->sections ||
-	    !elf_core_read(core, core->sections_at + i * sizeof(head), &head, sizeof(head)))
+	if (core->sections_at > core->size || i >= core->sections ||
+	    !elf_core_read(core, core->sections_at + (uint64_t)i * shape->section, head,
+			   shape->section))
 		return false;
-	*out = (struct elf_part){.type = head.sh_type,
-				 .at = head.sh_offset,
-				 .size = head.sh_size,
-				 .name = head.sh_name,
-				 .entry_size = head.sh_entsize};
+	*out = (struct elf_part){.type = (uint32_t)get(head, shape->sh_type),
+				 .at = get(head, shape->sh_offset),
+				 .size = get(head, shape->sh_size),
+				 .name = (uint32_t)get(head, shape->sh_name),
+				 .entry_size = get(head, shape->sh_entsize)};
 	return within(core, out);
 }
 
