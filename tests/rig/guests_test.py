@@ -8,7 +8,9 @@ import unittest
 from guestcase import CUT_SHORT, GuestCase, shares
 
 
-class HardGuests(GuestCase):
+class HardCase(GuestCase):
+    """What holds for a guest on any platform."""
+
     def profile(self, guest, options="-F 500 -T 6", **settings):
         self.create(guest, **settings)
         self.record(guest, options)
@@ -20,6 +22,40 @@ class HardGuests(GuestCase):
         """Percent of stacks that the report says are cut short."""
         return float(re.search(r"([\d.]+) % cut short", self.report(guest)).group(1))
 
+    def each_vcpu_shows_its_own_worker(self, guest):
+        self.create(guest)
+        self.record(guest, "-F 200 -T 3")
+        for vcpu in range(4):
+            # Not all are on the one CPU when it is sampled, but all wait in their worker.
+            stacks = self.folded(guest, f"--state=all --vcpu={vcpu}")
+            self.no_impossible_edges(guest, stacks)
+            self.assertGreater(sum(stacks.values()), 100)
+            for worker in range(4):
+                share = shares(stacks, [f"worker_{worker}"])[f"worker_{worker}"]
+                self.assertGreaterEqual(share, 0.99) if worker == vcpu else self.assertEqual(share, 0)
+        self.dom0(f"xl destroy {guest}")
+
+    def a_deep_recursion_is_followed_to_its_end(self, guest):
+        stacks = self.profile(guest, "-F 200 -T 4", cmdline="depth=2000")
+        deep = {stack: n for stack, n in stacks.items() if stack.count("recurse") == 2000}
+        self.assertGreater(sum(deep.values()) / sum(stacks.values()), 0.9)
+        self.assertGreater(shares(stacks, ["bottom"])["bottom"], 0.9)
+        self.assertEqual(self.cut_short(guest), 0)
+
+    def being_idle_is_not_work(self, guest):
+        self.create(guest)
+        self.dom0("sleep 1")
+        self.record(guest, "-F 200 -T 3")
+        blocked = re.search(r"blocked \(idle\) ([\d.]+) %", self.report(guest, "--state=all"))
+        self.assertGreater(float(blocked.group(1)), 95)
+        on_cpu = sum(self.folded(guest).values())
+        everything = sum(self.folded(guest, "--state=all").values())
+        self.assertGreater(everything, 300)
+        self.assertLess(on_cpu, everything * 0.05)
+        self.dom0(f"xl destroy {guest}")
+
+
+class HardGuests(HardCase):
     def test_stacks_in_pages_of_every_size_are_whole(self):
         guest = "large-pages-pvh-fp"
         stacks = self.profile(guest, "-F 500 -T 6")
@@ -30,26 +66,10 @@ class HardGuests(GuestCase):
 
     def test_each_vcpu_shows_its_own_worker(self):
         for platform in "pv", "pvh":
-            guest = f"vcpus-{platform}-fp"
-            self.create(guest)
-            self.record(guest, "-F 200 -T 3")
-            for vcpu in range(4):
-                # Not all are on the one CPU when it is sampled, but all wait in their worker.
-                stacks = self.folded(guest, f"--state=all --vcpu={vcpu}")
-                self.no_impossible_edges(guest, stacks)
-                self.assertGreater(sum(stacks.values()), 100)
-                for worker in range(4):
-                    share = shares(stacks, [f"worker_{worker}"])[f"worker_{worker}"]
-                    self.assertGreaterEqual(share, 0.99) if worker == vcpu else self.assertEqual(share, 0)
-            self.dom0(f"xl destroy {guest}")
+            self.each_vcpu_shows_its_own_worker(f"vcpus-{platform}-fp")
 
     def test_a_deep_recursion_is_followed_to_its_end(self):
-        guest = "recursion-pv-fp"
-        stacks = self.profile(guest, "-F 200 -T 4", cmdline="depth=2000")
-        deep = {stack: n for stack, n in stacks.items() if stack.count("recurse") == 2000}
-        self.assertGreater(sum(deep.values()) / sum(stacks.values()), 0.9)
-        self.assertGreater(shares(stacks, ["bottom"])["bottom"], 0.9)
-        self.assertEqual(self.cut_short(guest), 0)
+        self.a_deep_recursion_is_followed_to_its_end("recursion-pv-fp")
 
     def test_a_recursion_beyond_the_bounds_is_cut_and_said_to_be(self):
         guest = "recursion-pv-fp"
@@ -63,17 +83,7 @@ class HardGuests(GuestCase):
 
     def test_an_idle_guest_is_not_work(self):
         for platform in "pv", "pvh":
-            guest = f"idle-{platform}-fp"
-            self.create(guest)
-            self.dom0("sleep 1")
-            self.record(guest, "-F 200 -T 3")
-            blocked = re.search(r"blocked \(idle\) ([\d.]+) %", self.report(guest, "--state=all"))
-            self.assertGreater(float(blocked.group(1)), 95)
-            on_cpu = sum(self.folded(guest).values())
-            everything = sum(self.folded(guest, "--state=all").values())
-            self.assertGreater(everything, 300)
-            self.assertLess(on_cpu, everything * 0.05)
-            self.dom0(f"xl destroy {guest}")
+            self.being_idle_is_not_work(f"idle-{platform}-fp")
 
     def test_a_chain_that_is_a_loop_ends(self):
         for platform in "pv", "pvh":
