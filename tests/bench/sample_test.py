@@ -15,10 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "rig" / "lib")]
 
 from sampling import limits, measure, picture, render  # noqa: E402
+from xenrig import cross  # noqa: E402
+from xenrig.port import ARM64  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 NUMBERS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
 ROUNDS = 40
+# Of the bare calls on arm64: uniprof as it is, and made to pause for every sample.
+PAUSED = {"auto": 1.05, "pause": 1.06}
+LONGEST_OF = 1000
 
 
 def row(**values):
@@ -83,6 +88,32 @@ class Smoke(unittest.TestCase):
     def test_pvh(self):
         for found in self.check("pvh").values():
             self.assertLessEqual(found["whole"], 0.65 * found["classic"])
+
+
+@unittest.skipUnless(shutil.which(ARM64.qemu), f"no {ARM64.qemu} on this machine: Xen for arm64 cannot be booted")
+@unittest.skipUnless(cross.can_build(ARM64), f"no {cross.compiler(ARM64)} on this machine: uniprof cannot be built for arm64")
+class Arm64(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bench = measure.Bench(BUILD, measure.ARM64, ROUNDS)
+        cls.addClassCleanup(cls.bench.close)
+
+    def test_a_guest_stands_still_for_hardly_longer_than_the_bare_calls_take(self):
+        for guest in "arm64", "arm32":
+            setting = measure.Setting(guest, unwind="auto")
+            costs = self.bench.costs(setting)
+            rows = {row["way"]: row for row in measure.rows_of(self.bench, setting, costs, costs)}
+            print(f"\n{guest}: " + ", ".join(f"{way} {row['paused']} paused, {row['whole']} whole" for way, row in rows.items())
+                  + f", floor {rows['auto']['floor']}, with states {rows['auto']['floor_states']}", end=" ", flush=True)
+            for row in rows.values():
+                self.assertAlmostEqual(row["frames_seen"], 8, delta=0.5)
+                self.assertLessEqual(row["paused"], PAUSED[row["way"]] * row["floor_states"])
+
+    def test_no_pause_is_much_longer_than_the_others_not_even_the_first(self):
+        for row in measure.longest(self.bench, LONGEST_OF):
+            print(f"\n{row}", end=" ", flush=True)
+            self.assertEqual(row["samples"], LONGEST_OF)
+            self.assertLessEqual(row["longest_pause"], 10 * row["median_pause"])
 
 
 if __name__ == "__main__":

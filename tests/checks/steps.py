@@ -118,7 +118,7 @@ def rig_lane():
               python_test("tests/rig/linux_test.py", "linux"),
               python_test("tests/rig/moved_kernel_test.py", "moved-kernel")]
     return [python_test("rig/rig_test.py", "rig")] + tests + [rig_test("hostile", "Pauses Memory", "hostile"),
-        python_test("tests/bench/sample_test.py", "bench-sample")]
+        Step("bench-sample", "python3 tests/bench/sample_test.py -v Pages Smoke", kind="unittest")]
 
 
 def faults_lane():
@@ -128,7 +128,8 @@ def faults_lane():
 
 def arm64_lane():
     """Behind all else, where it disturbs nothing."""
-    return [python_test("tests/rig/arm64_test.py", "arm64")]
+    return [python_test("tests/rig/arm64_test.py", "arm64"),
+            Step("arm64-bench", "python3 tests/bench/sample_test.py -v Arm64", kind="unittest")]
 
 
 def xenctrl_lane():

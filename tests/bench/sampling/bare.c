@@ -7,17 +7,19 @@
 #include <string.h>
 
 #include <xen/domctl.h>
-#include <xen/hvm/save.h>
 
 #include "base/clock.h"
+#include "target/xen/vcpu_regs.h"
 #include "way.h"
 
 #define CONTEXT_BYTES ((sizeof(vcpu_guest_context_t) + 63) & ~63ul)
 
-/* Calls 0 to vcpus: the pause and the contexts; the one behind them: the unpause. */
+/* Calls 0 to vcpus: the pause and the contexts; the one behind them: the unpause; then the states. */
 struct bare {
 	xencall_handle *call;
 	uint32_t vcpus;
+	uint32_t
+		calls; /* in the batch: the states, if they are asked for, the pause and the contexts */
 	multicall_entry_t *batch;
 	struct xen_domctl *ops;
 	uint8_t *contexts;
@@ -36,9 +38,9 @@ static void fill_context(struct bare *bare, uint32_t domid, uint32_t vcpu, bool 
 	struct xen_domctl *op = &bare->ops[1 + vcpu];
 	uint8_t *context = bare->contexts + vcpu * CONTEXT_BYTES;
 
-	if (record) {
+	if (record && xen_cpu_record) {
 		fill(op, XEN_DOMCTL_gethvmcontext_partial, domid);
-		op->u.hvmcontext_partial.type = HVM_SAVE_CODE(CPU);
+		op->u.hvmcontext_partial.type = xen_cpu_record;
 		op->u.hvmcontext_partial.instance = vcpu;
 		set_xen_guest_handle_raw(op->u.hvmcontext_partial.buffer, context);
 	} else {
@@ -48,25 +50,31 @@ static void fill_context(struct bare *bare, uint32_t domid, uint32_t vcpu, bool 
 	}
 }
 
-static void prepare(struct bare *bare, const struct bench_guest *guest, bool record)
+static void prepare(struct bare *bare, const struct bench_guest *guest, bool record, bool states)
 {
-	uint32_t calls = guest->vcpus + 1;
+	const uint32_t n = guest->vcpus, ahead = states ? n : 0;
 
-	memset(bare->batch, 0, calls * sizeof(*bare->batch));
+	bare->calls = ahead + 1 + n;
+	memset(bare->batch, 0, bare->calls * sizeof(*bare->batch));
 	fill(&bare->ops[0], XEN_DOMCTL_pausedomain, guest->domid);
-	for (uint32_t i = 0; i < guest->vcpus; i++)
+	fill(&bare->ops[n + 1], XEN_DOMCTL_unpausedomain, guest->domid);
+	for (uint32_t i = 0; i < n; i++) {
 		fill_context(bare, guest->domid, i, record);
-	fill(&bare->ops[calls], XEN_DOMCTL_unpausedomain, guest->domid);
-	for (uint32_t i = 0; i < calls; i++) {
+		fill(&bare->ops[n + 2 + i], XEN_DOMCTL_getvcpuinfo, guest->domid);
+		bare->ops[n + 2 + i].u.getvcpuinfo.vcpu = i;
+	}
+	for (uint32_t i = 0; i < bare->calls; i++) {
 		bare->batch[i].op = __HYPERVISOR_domctl;
-		bare->batch[i].args[0] = (unsigned long)&bare->ops[i];
+		bare->batch[i].args[0] =
+			(unsigned long)&bare->ops[i < ahead ? n + 2 + i : i - ahead];
 	}
 }
 
-struct error *bare_open(const struct bench_guest *guest, bool record, struct bare **out)
+static struct error *open_bare(const struct bench_guest *guest, bool record, bool states,
+			       struct bare **out)
 {
 	struct bare *bare = calloc(1, sizeof(*bare));
-	uint32_t calls = guest->vcpus + 1;
+	const uint32_t calls = 2 * (guest->vcpus + 1);
 
 	if (!bare)
 		return error_no_memory();
@@ -76,12 +84,17 @@ struct error *bare_open(const struct bench_guest *guest, bool record, struct bar
 	if (!bare->call)
 		return error_errno(ERR_DENIED, errno, "cannot open Xen's hypercall device");
 	bare->batch = xencall_alloc_buffer(bare->call, calls * sizeof(*bare->batch));
-	bare->ops = xencall_alloc_buffer(bare->call, (calls + 1) * sizeof(*bare->ops));
+	bare->ops = xencall_alloc_buffer(bare->call, calls * sizeof(*bare->ops));
 	bare->contexts = xencall_alloc_buffer(bare->call, guest->vcpus * CONTEXT_BYTES);
 	if (!bare->batch || !bare->ops || !bare->contexts)
 		return error_no_memory();
-	prepare(bare, guest, record);
+	prepare(bare, guest, record, states);
 	return NULL;
+}
+
+struct error *bare_open(const struct bench_guest *guest, bool record, struct bare **out)
+{
+	return open_bare(guest, record, false, out);
 }
 
 void bare_close(void *state)
@@ -130,10 +143,10 @@ static bool multicall(struct bare *bare)
 	for (uint32_t i = 1; i <= bare->vcpus; i++)
 		if (bare->ops[i].cmd == XEN_DOMCTL_gethvmcontext_partial)
 			bare->ops[i].u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
-	if (xencall2(bare->call, __HYPERVISOR_multicall, (unsigned long)bare->batch,
-		     bare->vcpus + 1) < 0)
+	if (xencall2(bare->call, __HYPERVISOR_multicall, (unsigned long)bare->batch, bare->calls) <
+	    0)
 		return false;
-	for (uint32_t i = 0; i <= bare->vcpus; i++)
+	for (uint32_t i = 0; i < bare->calls; i++)
 		if (bare->batch[i].result)
 			return false;
 	return true;
@@ -198,6 +211,11 @@ static struct error *open_cheapest(const struct bench_guest *guest, void **state
 	return bare_open(guest, guest->hvm, (struct bare **)state);
 }
 
+static struct error *open_asking(const struct bench_guest *guest, void **state)
+{
+	return open_bare(guest, guest->hvm, true, (struct bare **)state);
+}
+
 static struct error *open_context(const struct bench_guest *guest, void **state)
 {
 	return bare_open(guest, false, (struct bare **)state);
@@ -212,6 +230,10 @@ const struct way way_floor_context = {.name = "floor_context",
 				      .open = open_context,
 				      .take = take_batch,
 				      .close = bare_close};
+const struct way way_floor_states = {.name = "floor_states",
+				     .open = open_asking,
+				     .take = take_batch,
+				     .close = bare_close};
 const struct way way_calls = {.name = "calls",
 			      .open = open_context,
 			      .take = take_calls,

@@ -14,7 +14,7 @@
 
 struct bare;
 
-/* `record`: take the CPU record of the HVM context for bare_context's result. */
+/* `record`: take the CPU record of the HVM context for bare_context's result, where there is one. */
 struct error *bare_open(const struct bench_guest *guest, bool record, struct bare **out);
 void bare_close(void *bare);
 

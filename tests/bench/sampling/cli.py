@@ -13,16 +13,22 @@ DESCRIPTION = """Measures what a sample costs, in the rig, beside the bare hyper
 and what a guest gets done while it is sampled. Takes about 20 minutes; leave the machine alone meanwhile
 for the sake of the figures of two CPUs. Prints tables and how the figures stand to their limits."""
 
-MARKS = "<!-- made by tests/bench/sample --docs -->\n", "<!-- end of what was made -->\n"
+BEGINS = {False: "<!-- made by tests/bench/sample --docs -->\n", True: "<!-- made by tests/bench/sample --docs, of arm64 -->\n"}
+ENDS = "<!-- end of what was made -->\n"
 
 
 def write_docs(root, rows):
-    """Puts the tables between the marks of docs/cost.md, and the picture beside it."""
+    """Puts the tables between the marks of docs/cost.md, those of the machines that were measured, and the picture beside it."""
     page = root / "docs" / "cost.md"
-    before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    page.write_text(before + MARKS[0] + "\n" + render.text(rows) + "\n" + MARKS[1] + after, encoding="utf-8")
-    (root / "docs" / "images" / "cost.svg").write_text(picture.draw(rows), encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    for arm64, begin in BEGINS.items():
+        chosen = [row for row in rows if row["unit"].startswith("arm64") == arm64]
+        if chosen:
+            before, rest = text.split(begin)
+            text = before + begin + "\n" + render.text(chosen) + "\n" + ENDS + rest.split(ENDS, 1)[1]
+    page.write_text(text, encoding="utf-8")
+    if any(row["unit"].startswith("icount") for row in rows):
+        (root / "docs" / "images" / "cost.svg").write_text(picture.draw(rows), encoding="utf-8")
 
 
 def parse():

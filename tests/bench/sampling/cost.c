@@ -30,13 +30,6 @@
 #define ENOUGH	 4
 #define PATIENCE 8
 
-static const struct way *const all_ways[] = {&way_floor,      &way_floor_context, &way_calls,
-					     &way_classic,    &way_libxc,	  &way_pause,
-					     &way_auto,	      &way_single,	  &way_unread,
-					     &way_step_clock, &way_step_pause,	  &way_step_go,
-					     &way_xenctx};
-#define WAYS (sizeof(all_ways) / sizeof(all_ways[0]))
-
 struct entry {
 	const struct way *way;
 	void *state;
@@ -48,7 +41,7 @@ struct entry {
 struct bench {
 	struct bench_guest guest;
 	struct running *running; /* NULL: it does not matter whether the guest runs */
-	struct entry entries[WAYS];
+	struct entry entries[MAX_WAYS];
 	uint32_t n, rounds;
 };
 
@@ -68,9 +61,10 @@ static struct error *find_guest(const char *spec, struct bench_guest *guest)
 	return NULL;
 }
 
-/* Whether a list of names, with commas between, holds one; NULL holds all. */
-static bool listed(const char *list, const char *name)
+/* Whether a list of names, with commas between, holds that of a way; NULL holds all that take turns. */
+static bool chosen(const char *list, const struct way *way)
 {
+	const char *name = way->name;
 	size_t len = strlen(name);
 
 	for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL) {
@@ -79,18 +73,17 @@ static bool listed(const char *list, const char *name)
 		if (!strchr(list, ','))
 			return false;
 	}
-	return true;
+	return !way->alone;
 }
 
 static struct error *open_ways(struct bench *bench, const char *list)
 {
 	struct error *err = NULL;
 
-	for (size_t i = 0; i < WAYS && !err; i++) {
+	for (size_t i = 0; all_ways[i] && !err; i++) {
 		struct entry *entry = &bench->entries[bench->n];
 
-		if ((all_ways[i]->hvm_only && !bench->guest.hvm) ||
-		    !listed(list, all_ways[i]->name))
+		if ((all_ways[i]->hvm_only && !bench->guest.hvm) || !chosen(list, all_ways[i]))
 			continue;
 		bench->n++;
 		entry->way = all_ways[i];

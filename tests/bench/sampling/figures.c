@@ -43,7 +43,8 @@ void figures_print(struct figures *figures, FILE *file)
 		sum += (double)figures->ns[i] / 1e3;
 	fprintf(file,
 		"{\"min\":%.3f,\"p10\":%.3f,\"median\":%.3f,\"p90\":%.3f,\"p99\":%.3f,"
-		"\"mean\":%.3f}",
+		"\"max\":%.3f,\"mean\":%.3f}",
 		quantile(figures, 0), quantile(figures, 10), quantile(figures, 50),
-		quantile(figures, 90), quantile(figures, 99), figures->n ? sum / figures->n : 0);
+		quantile(figures, 90), quantile(figures, 99), quantile(figures, 100),
+		figures->n ? sum / figures->n : 0);
 }

@@ -20,7 +20,7 @@ void figures_free(struct figures *figures);
 /* Leaves out what there is no room for. */
 void figures_add(struct figures *figures, uint64_t ns);
 
-/* Prints a JSON object of minimum, tenth, median, ninetieth and mean in µs; sorts the figures. */
+/* Prints a JSON object of minimum, tenth, median, ninetieth, maximum and mean in µs; sorts the figures. */
 void figures_print(struct figures *figures, FILE *file);
 
 #endif

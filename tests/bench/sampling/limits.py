@@ -76,6 +76,24 @@ def vcpus(rows):
             yield Limit(f"{guest.upper()}: samples of a waiting vCPU without a pause", one["unpaused"], 0.99, True)
 
 
+def arm(rows):
+    for guest in ("arm64", "arm32", "arm32t"):
+        # uniprof asks for the states in the same multicall, before the pause.
+        for way, bound in (("auto", 1.05), ("pause", None)):
+            row = find(rows, guest=guest, unit="arm64_icount_us", vcpus=1, busy=1, frames=8, unwind="auto", way=way)
+            if row:
+                yield Limit(f"{guest}, {way}: paused / floor", row["paused"] / row["floor"], bound)
+                yield Limit(f"{guest}, {way}: paused / floor with states", row["paused"] / row["floor_states"], 1.05)
+                yield Limit(f"{guest}, {way}: whole / floor", row["whole"] / row["floor"])
+
+
+def longest(rows):
+    for row in rows:
+        if "longest_pause" in row:
+            yield Limit(f"{row['guest']}: longest pause of {row['samples']} samples / the usual one",
+                        row["longest_pause"] / row["median_pause"], 10)
+
+
 def work(rows):
     for rate, bound in ((101, 0.990), (997, 0.955), (9973, 0.5)):
         for row in rows:
@@ -84,4 +102,4 @@ def work(rows):
 
 
 def limits(rows):
-    return [limit for group in (one_sample, depth, vcpus, work) for limit in group(rows)]
+    return [limit for group in (one_sample, depth, vcpus, arm, longest, work) for limit in group(rows)]

@@ -6,11 +6,14 @@ import json
 import re
 import subprocess
 
-from xenrig import Rig
+from xenrig import Rig, cross
+from xenrig.port import PORTS, X86
 
 TIMEOUT_S = 900
 # Ways whose walk needs frame pointers: beside another unwinding stands what they take for the same frames with those.
 BY_FRAME_POINTER = ("classic", "libxc")
+# Ways of older tools; not for every architecture.
+OLDER = (*BY_FRAME_POINTER, "xenctx")
 # How the guest is built for each. "auto" is the default, and takes the tables of a file that has them.
 IMAGES = {"fp": "fp", "auto": "fp", "cfi": "nofp"}
 COUNTER_OFFSET, COUNTER_STEP = 24, 40  # struct truth (guests/runtime/guest.h): calls, size
@@ -33,12 +36,22 @@ class Machine:
     frames: tuple = (8, 32, 128)
     unwinds: tuple = tuple(IMAGES)
     parts: tuple = ("cost", "states", "overhead")
+    guests: tuple = ("pv", "pvh")
+
+    @property
+    def port(self):
+        return PORTS[self.options.get("arch", X86.name)]
 
 
 ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
 # What else this machine does can only make a figure worse.
 TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 400, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("auto",), ("cost", "overhead"))
-MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS}
+ARM64 = Machine("arm64_icount_us", {"arch": "arm64", "icount": True}, "median", 100, frames=(8, 128), unwinds=("fp", "auto"),
+                parts=("cost", "longest"), guests=("arm64", "arm32", "arm32t"))
+MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS, "arm64": ARM64}
+# Of so many samples the longest pause is told.
+LONG_RUN = 10000
+PROGRAMS = ("tests/bench/sampling/sample_cost", "tests/bench/sampling/sample_work")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +72,12 @@ class Bench:
     def __init__(self, build, machine, rounds=None):
         self.machine = machine
         self.rounds = rounds or machine.rounds
-        self.build = build
-        programs = [build / "tests/bench/sampling" / name for name in ("sample_cost", "sample_work")]
+        self.guests = build / "guests"
+        programs = ("uniprof", *PROGRAMS)
+        if machine.port is not X86:
+            build = cross.build(machine.port, programs)
         self.rig = Rig(**machine.options)
-        self.rig.put(build / "uniprof", *programs)
+        self.rig.put(*(build / program for program in programs))
         self.there = set()
         self.schedule("favoured")
 
@@ -76,7 +91,8 @@ class Bench:
     def create(self, setting):
         image = setting.image()
         if image not in self.there:
-            self.rig.put(*(self.build / "guests" / f"{image}.{ending}" for ending in ("elf", "cfg")))
+            endings = ("elf", "cfg") if self.machine.port is X86 else ("elf", "cfg", "image")
+            self.rig.put(*(self.guests / f"{image}.{ending}" for ending in endings))
             self.there.add(image)
         self.rig.run(f"xl create {image}.cfg vcpus={setting.vcpus} {self.machine.guest} "
                      f"'cmdline=\"frames={setting.frames} busy={setting.busy} seconds=3600\"'; sleep 0.2", check=True)
@@ -87,16 +103,18 @@ class Bench:
 
     def costs(self, setting):
         """{way: what sample_cost says of it}"""
-        image = self.create(setting)
         # A round is the longer the more vCPUs take turns.
-        rounds = self.rounds // max(setting.busy, 1)
-        result = self.rig.run(f"sample_cost {self.machine.cost} -n {rounds} -u {setting.unwind} -i {image}.elf -b {setting.busy} xen:{image}", TIMEOUT_S, check=True)
+        return self.run(setting, f"-n {self.rounds // max(setting.busy, 1)} -b {setting.busy}")
+
+    def run(self, setting, options):
+        image = self.create(setting)
+        result = self.rig.run(f"sample_cost {self.machine.cost} -u {setting.unwind} -i {image}.elf {options} xen:{image}", TIMEOUT_S, check=True)
         self.destroy(image)
         return {figure["way"]: figure for figure in map(json.loads, result.text.splitlines())}
 
     def work(self, image, rate, seconds):
         """What the guest does in a second while it is sampled, and what became of the samples."""
-        address = symbol(self.build / "guests" / f"{image}.elf", "truth") + COUNTER_OFFSET
+        address = symbol(self.guests / f"{image}.elf", "truth") + COUNTER_OFFSET
         measure = f"sample_work xen:{image} {address:#x} {COUNTER_STEP} {seconds}"
         if rate:
             measure = (f"uniprof record -F {rate} -T {seconds + 2} -o work.uniprof {image} 2>said & "
@@ -138,13 +156,14 @@ def rows_of(bench, setting, costs, classic):
     for way in ("pause", "auto"):
         row = {"guest": setting.guest, "vcpus": setting.vcpus, "frames": setting.frames, "unwind": setting.unwind,
                "unit": bench.machine.unit, "paused": pick(costs[way]["paused"]), "whole": pick(costs[way]["whole"]),
-               "floor": pick(costs["floor"]["whole"]), "classic": pick(classic["classic"]["whole"]),
-               "libxc": pick(classic["libxc"]["whole"]), "xenctx": pick(costs["xenctx"]["whole"]),
+               "floor": pick(costs["floor"]["whole"]),
+               **{other: pick((classic if other in BY_FRAME_POINTER else costs)[other]["whole"]) for other in OLDER if other in costs},
                "way": way, "busy": setting.busy, "calls": pick(costs["calls"]["whole"]), "single": pick(costs["single"]["paused"]),
                "frames_seen": costs[way]["frames"], "unpaused": costs[way]["unpaused"],
                "whole_p99": costs[way]["whole"]["p99"], "samples": costs[way]["n"]}
-        if "floor_context" in costs:
-            row["floor_context"] = pick(costs["floor_context"]["whole"])
+        for other in ("floor_context", "floor_states"):
+            if other in costs:
+                row[other] = pick(costs[other]["whole"])
         if way == "pause":
             row["steps"] = steps(costs, pick)
         yield row
@@ -153,7 +172,7 @@ def rows_of(bench, setting, costs, classic):
 def cost(bench):
     """What a sample costs, by kind of guest, vCPUs (all busy), frames and unwinding."""
     for n in (1, 4):
-        for guest in ("pv", "pvh"):
+        for guest in bench.machine.guests:
             for depth in bench.machine.frames:
                 classic = None
                 for unwind in bench.machine.unwinds:
@@ -165,11 +184,19 @@ def cost(bench):
 
 def states(bench):
     """vCPUs that sleep: none, all, some, and nearly all."""
-    for guest in ("pv", "pvh"):
+    for guest in bench.machine.guests:
         for vcpus, busy in ((1, 0), (4, 1), (2, 2), (32, 2)):
             setting = Setting(guest, vcpus, busy, unwind="auto")
             costs = bench.costs(setting)
             yield from rows_of(bench, setting, costs, costs)
+
+
+def longest(bench, samples=LONG_RUN):
+    """The longest pause of a run, from its first sample on, beside the usual one."""
+    for guest in bench.machine.guests:
+        found = bench.run(Setting(guest, unwind="auto"), f"-n {samples} -w first")["first"]
+        yield {"guest": guest, "unit": bench.machine.unit, "samples": found["n"], "median_pause": found["paused"]["median"],
+               "longest_pause": found["paused"]["max"], "longest_whole": found["whole"]["max"]}
 
 
 def median(values):
@@ -195,7 +222,7 @@ def overhead(bench, guest="pv"):
     bench.schedule("favoured")
 
 
-PARTS = {"cost": cost, "states": states, "overhead": overhead}
+PARTS = {"cost": cost, "states": states, "longest": longest, "overhead": overhead}
 
 
 def measure(build, machines, parts, say):

@@ -149,12 +149,22 @@ static void close_product(void *state)
 	free(product);
 }
 
+static struct error *open_first(const struct bench_guest *guest, void **state)
+{
+	return open_target(guest, true, state);
+}
+
 const struct way way_auto = {.name = "auto",
 			     .open = open_auto,
 			     .take = take_look,
 			     .close = close_product};
 const struct way way_pause = {.name = "pause",
 			      .open = open_pause,
+			      .take = take_look,
+			      .close = close_product};
+const struct way way_first = {.name = "first",
+			      .alone = true,
+			      .open = open_first,
 			      .take = take_look,
 			      .close = close_product};
 const struct way way_single = {.name = "single",

@@ -3,8 +3,9 @@
 
 from .limits import limits
 
-UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima"}
-COSTS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
+UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima",
+         "arm64_icount_us": "arm64, one CPU, thousand instructions, medians"}
+COSTS = ("paused", "single", "whole", "floor", "floor_states", "classic", "libxc", "xenctx")
 STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind")
 WORK_ON = {"icount": "one CPU", "2cpu": "two CPUs"}
 
@@ -33,10 +34,13 @@ def costs(rows):
     for unit, words in UNITS.items():
         chosen = [row for row in rows if row["unit"] == unit and "whole" in row]
         if chosen:
+            # Not every architecture has all ways.
+            costs = [name for name in COSTS if name in chosen[0]]
+            ratios = [name for name in ("floor", "classic") if name in costs]
             yield f"### Cost of a sample: {words}\n\n" + table(
-                ["guest", "vCPUs", "busy", "frames", "unwind", "way", *COSTS, "whole/floor", "whole/classic"],
-                [kind(row) + [number(row[name]) for name in COSTS]
-                 + [f"{row['whole'] / row['floor']:.2f}", f"{row['whole'] / row['classic']:.2f}"] for row in chosen])
+                ["guest", "vCPUs", "busy", "frames", "unwind", "way", *costs, *(f"whole/{name}" for name in ratios)],
+                [kind(row) + [number(row[name]) for name in costs]
+                 + [f"{row['whole'] / row[name]:.2f}" for name in ratios] for row in chosen])
 
 
 def steps(rows):
@@ -46,6 +50,15 @@ def steps(rows):
             ["guest", "frames", "unwind", *STEPS],
             [[row["guest"].upper(), row["frames"], row["unwind"]] + [f"{row['steps'][step]:.2f}" for step in STEPS]
              for row in chosen])
+
+
+def longest(rows):
+    chosen = [row for row in rows if "longest_pause" in row]
+    if chosen:
+        yield "### The longest pause of a run: one CPU, thousand instructions, from the first sample on\n\n" + table(
+            ["guest", "samples", "usual", "longest", "longest/usual"],
+            [[row["guest"].upper(), row["samples"], number(row["median_pause"]), number(row["longest_pause"]),
+              f"{row['longest_pause'] / row['median_pause']:.2f}"] for row in chosen])
 
 
 def work(rows):
@@ -72,4 +85,4 @@ def verdicts(rows):
 
 
 def text(rows):
-    return "\n".join(part for make in (costs, steps, work, verdicts) for part in make(rows))
+    return "\n".join(part for make in (costs, steps, longest, work, verdicts) for part in make(rows))

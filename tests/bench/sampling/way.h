@@ -37,6 +37,7 @@ struct taken {
 struct way {
 	const char *name;
 	bool hvm_only;
+	bool alone;	/* is run only when named */
 	uint32_t every; /* is run in each n-th round only, because it is slow; 0: in each */
 	struct error *(*open)(const struct bench_guest *guest, void **state);
 	struct error *(*take)(void *state, struct taken *out);
@@ -47,11 +48,12 @@ struct way {
  * Bare hypercalls by libxencall, with nothing read (bare.c). "floor" is one
  * multicall of the pause and all contexts, then the unpause. On PVH it asks for
  * the CPU record of the HVM context, the cheapest call that has the registers;
- * "floor_context" asks for getvcpucontext as on PV. "calls" makes one call for
- * each of the same steps. The others are single steps.
+ * "floor_context" asks for getvcpucontext as on PV; "floor_states" asks for the
+ * vCPUs' states besides, before the pause, as uniprof does. "calls" makes one
+ * call for each of the same steps. The others are single steps.
  */
-extern const struct way way_floor, way_floor_context, way_calls, way_step_clock, way_step_pause,
-	way_step_go;
+extern const struct way way_floor, way_floor_context, way_floor_states, way_calls, way_step_clock,
+	way_step_pause, way_step_go;
 
 /*
  * The classic way (classic.c, libxc.c): one call for each step and, while the
@@ -59,6 +61,12 @@ extern const struct way way_floor, way_floor_context, way_calls, way_step_clock,
  * Pages are mapped when first met and stay so.
  */
 extern const struct way way_classic, way_libxc;
+
+/*
+ * As way_pause, but from the very first sample of a guest on: nothing has been
+ * mapped or learned before.
+ */
+extern const struct way way_first;
 
 /* `xenctx -S` as a whole process (xenctx.c). */
 extern const struct way way_xenctx;
@@ -70,5 +78,9 @@ extern const struct way way_xenctx;
  * (product.c).
  */
 extern const struct way way_auto, way_pause, way_single, way_unread;
+
+/* All that there are on this architecture (ways_ARCH.c); ends with NULL. */
+#define MAX_WAYS 16
+extern const struct way *const all_ways[MAX_WAYS];
 
 #endif
