@@ -114,7 +114,7 @@ def xenctrl_test(name, tests=""):
 def rig_lane():
     names = ("shares", "sampling", "guests", "endings", "errors", "verbs", "privilege", "images", "versions", "faults", "stack", "top")
     tests = [python_test(f"tests/rig/{name}_test.py", name) for name in names]
-    tests += [python_test("tests/truth/truth_test.py"),
+    tests += [Step("truth-test", "python3 tests/truth/truth_test.py -v Profiles", kind="unittest"),
               python_test("tests/rig/linux_test.py", "linux"),
               python_test("tests/rig/moved_kernel_test.py", "moved-kernel")]
     return [python_test("rig/rig_test.py", "rig")] + tests + [rig_test("hostile", "Pauses Memory", "hostile"),
@@ -129,7 +129,8 @@ def faults_lane():
 def arm64_lane():
     """Behind all else, where it disturbs nothing."""
     return [python_test("tests/rig/arm64_test.py", "arm64"),
-            Step("arm64-bench", "python3 tests/bench/sample_test.py -v Arm64", kind="unittest")]
+            Step("arm64-bench", "python3 tests/bench/sample_test.py -v Arm64", kind="unittest"),
+            Step("arm64-truth", "python3 tests/truth/truth_test.py -v Arm64Profiles", kind="unittest")]
 
 
 def xenctrl_lane():

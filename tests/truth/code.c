@@ -94,37 +94,3 @@ bool code_has(const struct code *code, uint64_t address, const void *bytes, size
 	return function->kind == FUNCTION_WRITTEN ||
 	       !memcmp(code->text + (address - code->start), bytes, size);
 }
-
-/* Legacy prefixes and REX (Intel SDM 2A, 2.1.1 and 2.2.1). */
-static bool is_prefix(uint8_t byte)
-{
-	return byte == 0xf2 || byte == 0xf3 || byte == 0x66 || byte == 0x2e || byte == 0x3e ||
-	       (byte & 0xf0) == 0x40;
-}
-
-enum insn_kind insn_classify(uint64_t address, const uint8_t *bytes, size_t size, uint64_t *target)
-{
-	int32_t distance;
-	size_t i = 0;
-
-	while (i + 1 < size && is_prefix(bytes[i]))
-		i++;
-	switch (bytes[i]) {
-	case 0xe8:
-		if (i + 5 > size)
-			return INSN_OTHER;
-		memcpy(&distance, bytes + i + 1, sizeof(distance));
-		*target = address + size + (uint64_t)(int64_t)distance;
-		return INSN_CALL;
-	case 0xff:
-		return i + 1 < size && (bytes[i + 1] & 0x38) == 0x10 ? INSN_CALL_INDIRECT
-								     : INSN_OTHER;
-	case 0xc2:
-	case 0xc3:
-		return INSN_RETURN;
-	case 0xcf:
-		return INSN_RETURN_INTERRUPT;
-	default:
-		return INSN_OTHER;
-	}
-}

@@ -40,9 +40,4 @@ const struct function *code_function(const struct code *code, uint64_t address);
 /* Whether the instruction is the image's own. */
 bool code_has(const struct code *code, uint64_t address, const void *bytes, size_t size);
 
-enum insn_kind { INSN_OTHER, INSN_CALL, INSN_CALL_INDIRECT, INSN_RETURN, INSN_RETURN_INTERRUPT };
-
-/* What an instruction of 64-bit code does to the stack of calls; *target for INSN_CALL alone. */
-enum insn_kind insn_classify(uint64_t address, const uint8_t *bytes, size_t size, uint64_t *target);
-
 #endif

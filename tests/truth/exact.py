@@ -113,9 +113,11 @@ def _output(*command):
 
 def _describe(elf, directory):
     """The two files that code.h asks for."""
-    _output("objcopy", "-O", "binary", "-j", ".text", str(elf), str(directory / "text"))
-    start = next(line.split(".text")[1].split()[1] for line in _output("readelf", "-SW", str(elf)).splitlines()
-                 if " .text " in line)
+    start, offset, size = next(line.split(".text")[1].split()[1:4] for line in _output("readelf", "-SW", str(elf)).splitlines()
+                               if " .text " in line)
+    # Not by objcopy, which knows its own machine's files only.
+    text = Path(elf).read_bytes()[int(offset, 16):][:int(size, 16)]
+    (directory / "text").write_bytes(text)
     functions = []
     for line in _output("readelf", "-sW", str(elf)).splitlines():
         words = line.split()

@@ -18,7 +18,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from exact import Exact  # noqa: E402
 
 PLUGIN, IMAGES = Path(), Path()
-QEMU = shutil.which("qemu-system-x86_64")
+# By the name of a guest's platform: QEMU, what it needs to be told, what it starts, and instructions in a tick of the guest's clock.
+MACHINES = {"pvh": ("qemu-system-x86_64", [], "elf", 1),
+            "arm64": ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "cortex-a57"], "image", 16)}
 
 
 def wait_for_the_end(process):
@@ -36,14 +38,15 @@ def wait_for_the_end(process):
 
 def run(name, command_line):
     """(Tree, {function: (calls, ticks)}): what the plugin and what the guest counted."""
+    qemu, machine, kernel, _ = MACHINES[name.split("-")[1]]
     exact = Exact(PLUGIN)
     elf = IMAGES / f"{name}.elf"
     with tempfile.NamedTemporaryFile("r", encoding="ascii") as console:
         # It stops before its first instruction, and before it powers off: -no-shutdown.
         process = subprocess.Popen(
-            [QEMU, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-m", "64", "-display", "none",
+            [qemu, *machine, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-m", "64", "-display", "none",
              "-nodefaults", "-serial", f"file:{console.name}", "-no-shutdown", "-S", "-monitor", "stdio",
-             "-plugin", exact.argument, "-kernel", str(elf), "-append", command_line],
+             "-plugin", exact.argument, "-kernel", str(elf.with_suffix(f".{kernel}")), "-append", command_line],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             exact.watch(elf)
@@ -59,23 +62,31 @@ def run(name, command_line):
     return tree, {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
 
-@unittest.skipUnless(QEMU, "qemu-system-x86_64 is missing")
+@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "qemu-system-x86_64 is missing")
 class Counts(unittest.TestCase):
     def check(self, name, command_line, function, callers):
+        _, _, _, instructions = MACHINES[name.split("-")[1]]
         tree, truth = run(name, command_line)
         self.assertEqual(0, tree.lost)
         calls, ticks = truth[function]
         edges = tree.calls_of_edges()
         self.assertEqual(calls, sum(edges[caller, function] for caller in callers))
-        # One tick is one instruction. Reading the counter on either side costs less than 40.
-        counted = tree.inclusive()[function]
-        self.assertLessEqual(counted, ticks)
-        self.assertGreaterEqual(counted, ticks - 40 * calls)
+        # Reading the counter on either side costs less than 40 instructions.
+        counted, ran = tree.inclusive()[function], ticks * instructions
+        self.assertLessEqual(counted, ran)
+        self.assertGreaterEqual(counted, ran - 40 * calls)
 
     def test_calls_and_instructions_are_those_that_the_guest_counts(self):
         for variant, function in ("fp", "function_1"), ("nofp", "function_3"):
             with self.subTest(variant=variant, function=function):
                 self.check(f"app1-pvh-{variant}", "scale=1", function, ["main"])
+
+    @unittest.skipUnless(shutil.which("qemu-system-aarch64"), "qemu-system-aarch64 is missing")
+    def test_calls_and_instructions_are_those_that_the_guest_counts_on_arm64(self):
+        if not (IMAGES / "app1-arm64-fp.image").exists():
+            self.skipTest("guests for Arm were not built (gcc-aarch64-linux-gnu)")
+        self.check("app1-arm64-fp", "scale=1", "function_1", ["main"])
+        self.check("app2-arm64-gcc-tail-nofp", "scale=1", "function_3", ["function_1"])
 
     def test_a_deep_recursion_is_counted_on_every_level(self):
         self.check("recursion-pvh-nofp", "seconds=1 depth=500", "bottom", ["recurse"])

@@ -8,7 +8,7 @@
  *	write FILE		write what was counted (follow.h); the guest must not run meanwhile
  *
  * An instruction is the guest's if the image has the same bytes at its address, and Xen's if it lies
- * in the part of the address space that is Xen's own (xen/arch-x86/xen-x86_64.h).
+ * in the part of the address space that is Xen's own.
  */
 #include "qemu_api.h"
 
@@ -22,9 +22,7 @@
 
 #include "code.h"
 #include "follow.h"
-
-#define XEN_START 0xffff800000000000u
-#define XEN_END	  0xffff880000000000u
+#include "processor.h"
 
 int qemu_plugin_version = 1;
 
@@ -41,6 +39,7 @@ struct site {
 };
 
 /* A plugin has no other place to keep what its callbacks share: QEMU hands them no pointer. */
+static const struct processor *processor;
 static struct counters counters;
 static struct watch *current;
 static char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -108,8 +107,8 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct code *code)
 					 [INSN_RETURN] = on_return,
 					 [INSN_RETURN_INTERRUPT] = on_return_interrupt};
 	uint64_t address = qemu_plugin_insn_vaddr(insn), target = 0;
-	enum insn_kind kind = insn_classify(address, qemu_plugin_insn_data(insn),
-					    qemu_plugin_insn_size(insn), &target);
+	enum insn_kind kind = processor->classify(address, qemu_plugin_insn_data(insn),
+						  qemu_plugin_insn_size(insn), &target);
 	const struct function *callee = code_function(code, target);
 
 	if (kind == INSN_CALL && !callee)
@@ -153,7 +152,7 @@ static void on_translated(uint64_t id, struct qemu_plugin_tb *block)
 {
 	size_t n = qemu_plugin_tb_n_insns(block), own = 0;
 	uint64_t start = qemu_plugin_tb_vaddr(block);
-	bool xen = start >= XEN_START && start < XEN_END;
+	bool xen = start >= processor->xen_start && start < processor->xen_end;
 
 	while (own < n && is_guests(qemu_plugin_tb_get_insn(block, own)))
 		own++;
@@ -225,12 +224,13 @@ static int listen_at(const char *path)
 	return fd;
 }
 
-int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
+int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, char **argv)
 {
 	pthread_t thread;
 	int fd;
 
-	if (argc != 1 || sscanf(argv[0], "socket=%107s", socket_path) != 1)
+	processor = processor_find(info->target_name);
+	if (!processor || argc != 1 || sscanf(argv[0], "socket=%107s", socket_path) != 1)
 		return -1;
 	fd = listen_at(socket_path);
 	if (fd < 0 || pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd))

@@ -19,6 +19,11 @@
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 
+/* There is more behind. */
+struct qemu_info {
+	const char *target_name; /* "x86_64", "aarch64" */
+};
+
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
@@ -46,6 +51,6 @@ uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
 /* To be defined by the plugin. */
 extern EXPORTED int qemu_plugin_version;
-EXPORTED int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
+EXPORTED int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, char **argv);
 
 #endif

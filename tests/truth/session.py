@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "rig" / "lib"))
 
 import xenrig  # noqa: E402
+from xenrig import cross  # noqa: E402
+from xenrig.port import PORTS, X86  # noqa: E402
 
 # Looks a second. Two are then hardly ever more than half a millisecond apart: longer before the
 # sampler's timer is due, a yield takes Xen more time than when it looks (docs/accuracy.md).
@@ -38,15 +40,16 @@ class Row:
 class Session:
     """The emulated CPU takes one nanosecond for each instruction, so that time is instructions."""
 
-    def __init__(self, build, rate):
-        self._guests, self._rate = build / "guests", rate
+    def __init__(self, build, rate, arch="x86"):
+        self._guests, self._rate, self._port = build / "guests", rate, PORTS[arch]
         self._exact = Exact(build / "tests" / "truth" / "exact.so")
         try:
-            self._rig = xenrig.Rig(icount=True, plugin=self._exact.argument)
+            self._rig = xenrig.Rig(arch=arch, icount=True, plugin=self._exact.argument)
         except BaseException:
             self._exact.close()
             raise
-        self._rig.put(build / "uniprof")
+        programs = build if self._port is X86 else cross.build(self._port, ["uniprof"])
+        self._rig.put(programs / "uniprof")
         # dom0 shares the only CPU with the guest. With equal weights, Xen lets it wait 5 ms at a time;
         # and for 1 ms (the rate limit) after each switch, unless the guest yields: samples would
         # gather where it does.
@@ -80,7 +83,8 @@ class Session:
             self._dom0(f"xl destroy {guest}; rm -f {guest}.*")
 
     def _create(self, guest, cmdline):
-        files = [self._guests / f"{guest}.{ending}" for ending in ("elf", "cfg")]
+        endings = ("elf", "cfg") if self._port is X86 else ("elf", "cfg", "image")
+        files = [self._guests / f"{guest}.{ending}" for ending in endings]
         self._exact.watch(files[0])
         self._rig.put(*files)
         extra = f"'cmdline=\"{cmdline}\"'" if cmdline is not None else ""
@@ -89,6 +93,9 @@ class Session:
     def _measure(self, guest, unwind, seconds, attempt):
         """The guest runs exactly while it is sampled: what is counted and what is sampled is the same."""
         options = f"--unwind={unwind}" if unwind else ""
+        if self._port is not X86:
+            # What xl was given there is no ELF file.
+            options += f" -s {guest}.elf"
         before = self._exact.read()
         # A paused guest has no running vCPU: all that is shown was seen between unpause and pause.
         self._dom0(f"uniprof record -q -F {self._rate} {options} -o out.uniprof {guest} >said 2>&1 & echo $! >pid; "

@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from session import RATE, ROOT, Session  # noqa: E402
+from xenrig import cross  # noqa: E402
+from xenrig.port import PORTS, X86  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 SECONDS = 0.6
@@ -20,11 +22,17 @@ SECONDS = 0.6
 TRIES = 3
 
 
-@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine: Xen cannot be booted")
-class Profiles(unittest.TestCase):
+class Case(unittest.TestCase):
+    arch = "x86"
+
     @classmethod
     def setUpClass(cls):
-        cls.session = Session(BUILD, RATE)
+        port = PORTS[cls.arch]
+        if not shutil.which(port.qemu):
+            raise unittest.SkipTest(f"no {port.qemu} on this machine: Xen cannot be booted")
+        if port is not X86 and not cross.can_build(port):
+            raise unittest.SkipTest(f"no {cross.compiler(port)} on this machine: uniprof cannot be built for {port.name}")
+        cls.session = Session(BUILD, RATE, cls.arch)
         cls.addClassCleanup(cls.session.__exit__)
 
     def check(self, guest, cmdline):
@@ -34,6 +42,8 @@ class Profiles(unittest.TestCase):
             self.assertEqual((0, 0, 0), (row.impossible, row.missing_callers, row.truncated), examples)
             self.assertLessEqual(row.distance, row.bound95)
 
+
+class Profiles(Case):
     def test_printing_without_frame_pointers_is_seen_as_it_was(self):
         self.check("app2-pv-nofp", "scale=100000")
 
@@ -45,6 +55,13 @@ class Profiles(unittest.TestCase):
 
     def test_handlers_are_seen_on_what_they_interrupted_on_the_processors_own_stack(self):
         self.check("interrupt-pvh-fp", "seconds=1000 stack=ist")
+
+
+class Arm64Profiles(Case):
+    arch = "arm64"
+
+    def test_printing_without_frame_pointers_is_seen_as_it_was(self):
+        self.check("app2-arm64-nofp", "scale=100000")
 
 
 if __name__ == "__main__":
