@@ -123,7 +123,8 @@ def rig_lane():
 
 def faults_lane():
     """In the other lane, so that both take about as long."""
-    return [python_test("tests/rig/kills_test.py", "kills"), python_test("tests/rig/events_test.py", "events")]
+    return [python_test("tests/rig/kills_test.py", "kills"), python_test("tests/rig/events_test.py", "events"),
+            python_test("tests/rig/core_test.py", "xen-core")]
 
 
 def arm64_lane():
