@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
@@ -31,10 +32,26 @@ MACHINES = {
     "arm64": ("qemu-system-aarch64", "virt", "cortex-a57", "64"),
     "arm64g16": ("qemu-system-aarch64", "virt", "max", "64"),
     "arm64g64": ("qemu-system-aarch64", "virt", "cortex-a57", "64"),
+    "arm32": ("qemu-system-arm", "virt", "cortex-a15", "64"),
+    "arm32t": ("qemu-system-arm", "virt", "cortex-a15", "64"),
     "pvh57": ("qemu-system-x86_64", "pc", "max,la57=on", "64"),
     "large-pages": ("qemu-system-x86_64", "pc", "max,la57=on", "1088"),
 }
 USUAL = ("qemu-system-x86_64", "pc", "qemu64", "64")
+
+
+def moved_there(image, to):
+    """An image of 32-bit Arm for where Xen puts it: QEMU puts what it takes for Linux elsewhere, and this moves it."""
+    behind, place = 0x40010000 + 4, 0x40008000
+    code = image.read_bytes()
+    code += bytes(-len(code) % 4)
+    branch = 0xea000000 | (4 + len(code) - 8) // 4
+    move = [0xe59f0018, 0xe59f1018, 0xe59f3018,  # ldr r0, =place; ldr r1, =behind; ldr r3, =words
+            0xe4915004, 0xe4805004, 0xe2533001, 0x1afffffb,  # 1: ldr r5, [r1], #4; str r5, [r0], #4; subs r3, #1; bne 1b
+            0xe59ff008,  # ldr pc, =place
+            place, behind, len(code) // 4, place]
+    to.write_bytes(struct.pack("<I", branch) + code + struct.pack(f"<{len(move)}I", *move))
+    return to
 
 
 class Monitor:
@@ -79,6 +96,8 @@ class QemuCase(HostCase):
         kernel = BUILD / "guests" / f"{guest}.{'image' if platform.startswith('arm') else 'elf'}"
         if platform.startswith("arm") and not kernel.exists():
             self.skipTest("guests for Arm were not built (gcc-aarch64-linux-gnu)")
+        if platform.startswith("arm32"):
+            kernel = moved_there(kernel, self.scratch / "kernel")
         return [qemu or usual, "-accel", "tcg", "-M", machine, "-cpu", cpu, "-m", memory, "-display", "none", "-no-reboot",
                 "-serial", f"file:{self.console}", "-name", f"guest={guest},debug-threads=on", "-kernel", str(kernel), "-append", append, *more]
 
@@ -170,6 +189,15 @@ class Profiles(QemuCase):
 
     def test_arm64_with_granules_of_64k(self):
         self.profile("app1-arm64g64-fp", APP1)
+
+    def test_arm32(self):
+        self.profile("app1-arm32-fp", APP1)
+
+    def test_arm32_by_t32_code_without_frame_pointers(self):
+        self.profile("app2-arm32t-nofp", APP2)
+
+    def test_arm32_by_an_emulator_of_64_bits(self):
+        self.profile("app1-arm32-fp", APP1, qemu="qemu-system-aarch64")
 
     def test_each_vcpu(self):
         self.check_vcpus("vcpus-pvh-fp")
