@@ -160,18 +160,30 @@ static bool rare_is_sound(const struct row_rare *rare, uint32_t expressions)
 	       rule_is_sound(&rare->sp, expressions);
 }
 
+static bool row_is_sound(const struct rows *rows, const struct row *row)
+{
+	switch (row->kind) {
+	case ROW_NONE:
+	case ROW_END:
+		return true;
+	case ROW_RARE:
+		return !rows->n_kept && row->cfa_offset >= 0 &&
+		       (uint32_t)row->cfa_offset < rows->n_rare;
+	case ROW_CALL:
+	case ROW_TRAP:
+		return row->base <= ROW_DEREF_PLUS && (!rows->n_kept || row->kept < rows->n_kept);
+	case ROW_BODY:
+		return row->base <= ROW_DEREF_PLUS && row->kept < rows->n_kept;
+	}
+	return false;
+}
+
 static bool rows_are_sound(const struct rows *rows)
 {
-	for (uint32_t i = 0; i < rows->n; i++) {
-		const struct row *row = &rows->row[i];
-
-		if ((i && row->start <= row[-1].start) || row->kind > ROW_RARE ||
-		    row->base > ROW_DEREF_PLUS)
+	for (uint32_t i = 0; i < rows->n; i++)
+		if ((i && rows->row[i].start <= rows->row[i - 1].start) ||
+		    !row_is_sound(rows, &rows->row[i]))
 			return false;
-		if (row->kind == ROW_RARE &&
-		    (row->cfa_offset < 0 || (uint32_t)row->cfa_offset >= rows->n_rare))
-			return false;
-	}
 	for (uint32_t i = 0; i < rows->n_rare; i++)
 		if (!rare_is_sound(&rows->rare[i], rows->n_expressions))
 			return false;
@@ -185,15 +197,18 @@ static struct error *receive_rows(FILE *in, const struct wire_head *head, struct
 
 	if (!rows)
 		return error_no_memory();
-	if (head->rows > ARRAY_MAX || head->rare > ARRAY_MAX || head->expressions > ARRAY_MAX)
+	if (head->rows > ARRAY_MAX || head->rare > ARRAY_MAX || head->expressions > ARRAY_MAX ||
+	    head->kept > ARRAY_MAX)
 		return nonsense();
 	*rows = (struct rows){.base = head->rows_base,
 			      .n = (uint32_t)head->rows,
 			      .n_rare = (uint32_t)head->rare,
-			      .n_expressions = (uint32_t)head->expressions};
+			      .n_expressions = (uint32_t)head->expressions,
+			      .n_kept = (uint32_t)head->kept};
 	rows->row = get(in, sizeof(*rows->row), head->rows, &err);
 	rows->rare = get(in, sizeof(*rows->rare), head->rare, &err);
 	rows->expressions = get(in, 1, head->expressions, &err);
+	rows->kept = get(in, sizeof(*rows->kept), head->kept, &err);
 	return err || rows_are_sound(rows) ? err : nonsense();
 }
 

@@ -86,6 +86,7 @@ void image_wire_send(struct error *err, const struct image_file *file, FILE *out
 		head.rows_base = file->rows->base;
 		head.rare = file->rows->n_rare;
 		head.expressions = file->rows->n_expressions;
+		head.kept = file->rows->n_kept;
 	}
 	head.has_code = file->code != NULL;
 	memcpy(head.build_id, file->build_id, sizeof(head.build_id));
@@ -98,5 +99,6 @@ void image_wire_send(struct error *err, const struct image_file *file, FILE *out
 		put(file->rows->row, sizeof(*file->rows->row), head.rows, out);
 		put(file->rows->rare, sizeof(*file->rows->rare), head.rare, out);
 		put(file->rows->expressions, 1, head.expressions, out);
+		put(file->rows->kept, sizeof(*file->rows->kept), head.kept, out);
 	}
 }

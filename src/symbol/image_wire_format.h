@@ -5,7 +5,7 @@
 /*
  * What goes through the pipe, private to image_send.c and image_receive.c: the
  * head; symbols, then their names, NUL behind each; code, each piece followed
- * by its bytes; rows, rare rows, expressions as they are in memory.
+ * by its bytes; rows, rare rows, expressions, kept registers as they are in memory.
  */
 
 #include "symbol/images.h"
@@ -30,7 +30,7 @@ struct wire_head {
 	uint64_t error_kind, error_len; /* not 0: the error's text is all that follows */
 	uint64_t symbols, strings;
 	uint64_t has_code;
-	uint64_t rows, rows_base, rare, expressions;
+	uint64_t rows, rows_base, rare, expressions, kept;
 	char build_id[2 * CODE_BUILD_ID_MAX + 1], symbols_id[2 * CODE_BUILD_ID_MAX + 1];
 };
 

@@ -102,6 +102,9 @@ static void same_rows(const struct rows *a, const struct rows *b)
 		assert_int_equal(a->rare[i].cfa.value, b->rare[i].cfa.value);
 	if (a->n_expressions)
 		assert_memory_equal(a->expressions, b->expressions, a->n_expressions);
+	assert_int_equal(a->n_kept, b->n_kept);
+	if (a->n_kept)
+		assert_memory_equal(a->kept, b->kept, a->n_kept * sizeof(*a->kept));
 }
 
 static void what_is_sent_arrives(void **state)
@@ -120,6 +123,39 @@ static void what_is_sent_arrives(void **state)
 	free(message.bytes);
 	image_file_free(file);
 	image_file_free(got);
+}
+
+/* Tables of 32-bit Arm. */
+static void rows_with_kept_registers_arrive_if_they_are_sound(void **state)
+{
+	struct row row[] = {{.start = 0, .kind = ROW_CALL, .begins = 1},
+			    {.start = 8, .kind = ROW_BODY, .kept = 1, .begins = 1}};
+	struct row_kept kept[] = {{{-8, ROW_SAME}}, {{ROW_LOST, -4}}};
+	struct rows rows = {.n = 2, .row = row, .n_kept = 2, .kept = kept};
+	struct image_file *whole = load_self(), file = *whole;
+
+	file.rows = &rows;
+	for (unsigned i = 0; i < 3; i++) {
+		struct image_file *got = calloc(1, sizeof(*got));
+		struct message message;
+		FILE *in;
+		struct error *err;
+
+		/* One that is not there; and one that only other tables may have. */
+		row[1].kept = i == 1 ? 2 : 1;
+		row[0].kind = i == 2 ? ROW_RARE : ROW_CALL;
+		message = send(NULL, &file);
+		in = open_bytes(message.bytes, message.len);
+		err = image_wire_receive(in, got);
+		assert_int_equal(err != NULL, i > 0);
+		if (!err)
+			same_rows(&rows, got->rows);
+		error_free(err);
+		fclose(in);
+		free(message.bytes);
+		image_file_free(got);
+	}
+	image_file_free(whole);
 }
 
 static void errors_arrive_and_cannot_hurt_a_terminal(void **state)
@@ -210,6 +246,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_sent_arrives),
+		cmocka_unit_test(rows_with_kept_registers_arrive_if_they_are_sound),
 		cmocka_unit_test(errors_arrive_and_cannot_hurt_a_terminal),
 		cmocka_unit_test(half_a_message_is_an_error),
 		cmocka_unit_test(damage_does_no_harm),
