@@ -79,10 +79,20 @@ class EveryImage(unittest.TestCase):
 
     def test_has_cfi_for_every_function_but_the_hypercall_page(self):
         def check(image):
+            if image.stem.endswith("-exidx"):
+                return
             ranges = described_ranges(image)
             without = {name for name, (start, size) in functions(image).items()
                        if not any(low <= start and start + size <= high for low, high in ranges)}
             self.assertEqual(WITHOUT_CFI & set(functions(image)), without)
+        self.for_each_image(check)
+
+    def test_has_tables_for_exceptions_if_named_after_them(self):
+        def check(image):
+            sections = "".join(read_elf(image, "-S"))
+            self.assertEqual(".ARM.exidx" in sections, image.stem.endswith("-exidx"))
+            if image.stem.endswith("-exidx"):
+                self.assertNotIn(".debug_frame", sections)
         self.for_each_image(check)
 
     def test_has_a_build_id(self):

@@ -32,8 +32,8 @@ class Arm64Case(GuestCase):
 
 
 class Shares(Arm64Case, SharesCase):
-    def profile(self, guest, functions, scale):
-        super().profile(guest, functions, scale, f"-s {guest}.elf")
+    def profile(self, guest, functions, scale, options=""):
+        super().profile(guest, functions, scale, f"-s {guest}.elf {options}")
 
     def test_app1(self):
         self.profile("app1-arm64-fp", APP1, 36)
@@ -64,6 +64,12 @@ class Shares(Arm64Case, SharesCase):
 
     def test_app2_of_32_bits_in_thumb(self):
         self.profile("app2-arm32t-fp", APP2, 6)
+
+    def test_app2_of_32_bits_by_tables_for_exceptions(self):
+        self.profile("app2-arm32-exidx", APP2, 6, "--unwind=cfi")
+
+    def test_app2_of_32_bits_in_thumb_by_tables_for_exceptions(self):
+        self.profile("app2-arm32t-exidx", APP2, 6, "--unwind=cfi")
 
 
 class Hard(Arm64Case, HardCase):
