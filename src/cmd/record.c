@@ -6,22 +6,26 @@
 #include <sys/stat.h>
 
 #include "base/ahead.h"
+#include "cmd/record_together.h"
 #include "cmd/session.h"
 #include "cmd/several.h"
 #include "cmd/snapshot.h"
 
-#define SNAPSHOT SESSION_NEXT
+enum { SNAPSHOT = SESSION_NEXT, TOGETHER };
 
 static const char help[] =
 	"usage: uniprof record [options] GUEST...\n"
 	"\n"
 	"Samples a running guest and keeps what it sees in a recording. Of several guests, which\n"
-	"are sampled at once, each has a recording of its own, GUEST-ID.uniprof.\n"
+	"are sampled at once, each has a recording of its own, GUEST-ID.uniprof, unless they are\n"
+	"to be together.\n"
 	"\n"
 	"  -o, --output FILE     the recording (default GUEST.uniprof; - for standard output);\n"
 	"                        of several guests, the directory for them\n" SESSION_HELP
 	"      --snapshot FILE   instead of a recording, write registers and memory of each\n"
 	"                        sample for replay:FILE\n"
+	"      --together        several guests into one recording, -o FILE, each of them as the\n"
+	"                        outermost frame of its stacks (see uniprof merge)\n"
 	"\n"
 	"Ctrl-C ends it and keeps what was recorded. Exit codes: 0 done, 2 wrong usage, 3 no such\n"
 	"guest, 4 no rights or no hypervisor, 5 the guest ended (the recording is kept), 6 a file\n"
@@ -31,8 +35,10 @@ static struct error *parse(int argc, char **argv, struct session_options *option
 {
 	static const struct option longs[] = {SESSION_LONG_OPTIONS,
 					      {"snapshot", required_argument, NULL, SNAPSHOT},
+					      {"together", no_argument, NULL, TOGETHER},
 					      {0}};
 	struct error *err = NULL;
+	bool together = false;
 	int option;
 
 	session_defaults(options);
@@ -44,6 +50,10 @@ static struct error *parse(int argc, char **argv, struct session_options *option
 
 		if (option == SNAPSHOT) {
 			options->snapshot = optarg;
+			continue;
+		}
+		if (option == TOGETHER) {
+			together = true;
 			continue;
 		}
 		err = session_option(options, option, optarg, &known);
@@ -58,6 +68,9 @@ static struct error *parse(int argc, char **argv, struct session_options *option
 		err = usage_error(&verb_record, "--snapshot: one guest, please");
 	if (!err && options->several && options->output && !strcmp(options->output, "-"))
 		err = usage_error(&verb_record, "-o -: one guest, please");
+	if (!err && together && (!options->several || !options->output))
+		err = usage_error(&verb_record, "--together: several guests, and -o FILE, please");
+	options->together = together ? options->output : NULL;
 	return err;
 }
 
@@ -120,7 +133,7 @@ static struct error *record_one(void *ctx, const char *guest)
 	else if (!err)
 		err = session_record(target, options, path, &result, NULL);
 	if (!err)
-		err = outcome_error(&result, path);
+		err = outcome_error(&result, options->together ?: path);
 	target_close(target);
 	free(path);
 	return err;
@@ -137,6 +150,9 @@ static struct error *record(int argc, char **argv, int *status)
 	signal(SIGPIPE, SIG_IGN);
 	if (!options.several)
 		return record_one(&options, argv[optind]);
+	if (options.together)
+		return record_together(&options, argv + optind, (size_t)(argc - optind), record_one,
+				       status);
 	if (options.output && mkdir(options.output, 0777) && errno != EEXIST)
 		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", options.output);
 	return several(argv + optind, (size_t)(argc - optind), record_one, &options, status);

@@ -331,6 +331,16 @@ static struct error *finish(struct session *session, const struct sampler_result
 	return err;
 }
 
+/* Where the samples are; of a recording that is not going to stay, whose they are. */
+static const char *told_as(const struct session *session)
+{
+	const struct target_info *info = &session->target->info;
+
+	if (session->options->together)
+		return *info->name ? info->name : info->id;
+	return strcmp(session->path, "-") ? session->path : "standard output";
+}
+
 static void summary(const struct session *session, const struct sampler_result *result)
 {
 	const char *way = session->target->way;
@@ -338,8 +348,7 @@ static void summary(const struct session *session, const struct sampler_result *
 
 	say("%s: %" PRIu64 " samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
 	    " deadline%s missed%s",
-	    strcmp(session->path, "-") ? session->path : "standard output", result->ticks, seconds,
-	    way ? " via " : "", way ?: "",
+	    told_as(session), result->ticks, seconds, way ? " via " : "", way ?: "",
 	    result->elapsed_ns ? 100.0 * (double)session->paused_ns / (double)result->elapsed_ns
 			       : 0,
 	    result->missed, result->missed == 1 ? "" : "s",

@@ -24,6 +24,8 @@ struct session_options {
 	bool keep_rights;
 	bool screen;  /* its terminal is used as a screen */
 	bool several; /* guests at once: no line of progress is theirs alone */
+	/* ... and go into this one recording in the end; NULL: each has its own. */
+	const char *together;
 };
 
 #define SESSION_SHORT_OPTIONS "F:T:o:s:Mvq"

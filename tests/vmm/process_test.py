@@ -213,7 +213,7 @@ class Refusals(HostCase):
 
 
 class Several(HostCase):
-    """Guests that are recorded at once, each into a file of its own."""
+    """Guests that are recorded at once, each into a file of its own or all into one."""
 
     def recordings(self, *processes):
         return [self.scratch / f"subject-{process.pid}.uniprof" for process in processes]
@@ -225,6 +225,29 @@ class Several(HostCase):
             stacks = self.folded(self.scratch / "all" / f"subject-{subject.pid}.uniprof")
             self.assertTrue([stack for stack in stacks if "work" in stack])
             self.goes_on(subject)
+
+    def test_together_each_is_the_outermost_frame_of_its_stacks(self):
+        subjects = self.subject(), self.subject()
+        text = self.uniprof("record", "--together", "-F", 300, "-T", 2, "-o", "both.uniprof",
+                            *(f"process:{subject.pid}" for subject in subjects))
+        self.assertEqual(text.count("subject: "), 2, text)
+        stacks = self.folded("both.uniprof", "--state", "all")
+        for subject in subjects:
+            own = [stack for stack in stacks if stack[0] == f"subject-{subject.pid}"]
+            self.assertTrue([stack for stack in own if stack[-3:] == ("work", "function_3", "spin")], stacks)
+            self.goes_on(subject)
+        self.assertEqual({stack[0] for stack in stacks}, {f"subject-{subject.pid}" for subject in subjects})
+        self.assertEqual(sorted(path.name for path in self.scratch.glob("both*")), ["both.uniprof"])
+        self.uniprof("merge", "-o", "twice.uniprof", "both.uniprof", "both.uniprof")
+        self.assertEqual(sum(self.folded("twice.uniprof", "--state", "all").values()), 2 * sum(stacks.values()))
+
+    def test_together_keeps_those_that_are_there(self):
+        subject = self.subject()
+        text = self.uniprof("record", "--together", "-T", 0.5, "-o", "both.uniprof", "process:nobody-is-called-so",
+                            f"process:{subject.pid}", expect=3)
+        self.assertIn("process:nobody-is-called-so: there is no process called", text)
+        self.assertTrue(self.folded("both.uniprof", "--state", "all"))
+        self.assertIn("several guests", self.uniprof("record", "--together", f"process:{subject.pid}", expect=2))
 
     def test_one_that_is_not_there_does_not_keep_the_others(self):
         subject = self.subject()
