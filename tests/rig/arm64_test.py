@@ -126,6 +126,9 @@ class EveryImage(Arm64Case):
             samples = sum(stacks.values())
             total += samples
             wrong[guest], cut[guest] = impossible_edges(guest, stacks)
+            if guest.endswith("-nofp") and "-clang-" in guest:
+                # It never returns, so clang does not let it save who called it: nobody can tell.
+                cut[guest].pop("guest_start", None)
             print(f"\n{guest}: {samples} samples, {sum(wrong[guest].values())} impossible, {sum(cut[guest].values())} cut short", end=" ", flush=True)
         print(f"\n{total} samples of {len(guests)} images", end=" ", flush=True)
         self.assertFalse({guest: edges for guest, edges in wrong.items() if edges})
