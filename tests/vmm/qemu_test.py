@@ -313,6 +313,16 @@ class Changes(QemuCase):
         before = self.console.stat().st_size
         self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not boot again", 30)
 
+    def test_stops_of_its_owner_that_are_over_when_they_are_heard_of(self):
+        profiler = self.record()
+        for _ in range(20):
+            self.monitor.ask("stop")
+            self.monitor.ask("cont")
+            time.sleep(0.1)
+            self.goes_on_printing_meanwhile()
+        self.interrupt(profiler)
+        self.goes_on_printing()
+
     def test_a_vcpu_that_is_plugged_in(self):
         profiler = self.record("app1-pvh-fp", "-smp", "1,maxcpus=2", "-cpu", "qemu64")
         self.monitor.ask("device_add", driver="qemu64-x86_64-cpu", id="more", **{"socket-id": 0, "core-id": 1, "thread-id": 0})

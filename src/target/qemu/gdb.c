@@ -21,6 +21,10 @@
 /* ... and for saying that it has stopped the guest, if that ran. */
 #define HALT_MS 1000
 
+/* ... and that it was told something, behind what else it says; and how often it is told. */
+#define HEARD_MS 50
+#define AGAIN	 4
+
 #define HELLO "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"
 
 /* The most that the human monitor says, bytes. */
@@ -52,8 +56,11 @@ static int next_byte(struct gdb *gdb, uint64_t until_ns)
 	return gdb->in[gdb->taken++];
 }
 
-/* "$text#xx": the text, with what is repeated written out ("0* " and the like). */
-static bool take_packet(struct gdb *gdb, uint64_t until_ns)
+/*
+ * "$text#xx": the text, with what is repeated written out ("0* " and the like).
+ * It is not acknowledged: whatever comes to a stub while the guest runs stops it.
+ */
+static bool take_text(struct gdb *gdb, uint64_t until_ns)
 {
 	int byte;
 
@@ -70,7 +77,13 @@ static bool take_packet(struct gdb *gdb, uint64_t until_ns)
 			gdb->packet[gdb->len++] = (char)byte;
 	}
 	gdb->packet[gdb->len] = '\0';
-	if (byte < 0 || next_byte(gdb, until_ns) < 0 || next_byte(gdb, until_ns) < 0)
+	return byte >= 0 && next_byte(gdb, until_ns) >= 0 && next_byte(gdb, until_ns) >= 0;
+}
+
+/* While the guest stands still. */
+static bool take_packet(struct gdb *gdb, uint64_t until_ns)
+{
+	if (!take_text(gdb, until_ns))
 		return false;
 	if (gdb->ahead) {
 		gdb->ahead--;
@@ -116,16 +129,30 @@ bool gdb_continue(struct gdb *gdb)
 
 bool gdb_heard(struct gdb *gdb)
 {
-	const uint64_t until_ns = clock_now_ns() + ANSWER_MS * UINT64_C(1000000);
-	int byte;
+	for (int i = 0; i < AGAIN; i++) {
+		uint64_t wait_ms = ANSWER_MS;
+		int byte;
 
-	do
-		byte = next_byte(gdb, until_ns);
-	while (byte >= 0 && byte != '+' && byte != '$');
-	/* The beginning of a packet that nobody has asked for: that the guest was stopped again. */
-	if (byte == '$')
-		gdb->taken--;
-	return byte >= 0;
+		/*
+		 * A packet that nobody has asked for: the guest was stopped. If that was by what we
+		 * sent, because others had let it go before, what we sent was not heard.
+		 */
+		do {
+			const uint64_t until_ns = clock_now_ns() + wait_ms * UINT64_C(1000000);
+
+			byte = next_byte(gdb, until_ns);
+			if (byte == '$') {
+				gdb->taken--;
+				take_text(gdb, until_ns);
+				wait_ms = HEARD_MS;
+			}
+		} while (byte >= 0 && byte != '+');
+		if (byte == '+')
+			return true;
+		if (wait_ms == ANSWER_MS || !gdb_continue(gdb))
+			return false;
+	}
+	return false;
 }
 
 /* Room for what stops the guest, and for the acknowledgement of its answer. */
@@ -170,7 +197,8 @@ bool gdb_was_stopped(struct gdb *gdb)
 		/* Acknowledgements come, too. */
 		if (gdb->in[gdb->taken] != '$')
 			gdb->taken++;
-		else if (!take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000)))
+		/* Stopped it was, but by others, who may have let it go since. */
+		else if (!take_text(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000)))
 			break;
 		else if (says_stopped(gdb))
 			return true;
