@@ -57,10 +57,11 @@ static struct error *read_parts(Elf *elf, struct reading *reading)
 static bool word_in(const struct part *part, uint64_t va, uint32_t *word)
 {
 	const uint64_t offset = va - part->addr;
-	const uint8_t *at = part->bytes + offset;
+	const uint8_t *at;
 
 	if (offset >= part->size || part->size - offset < 4)
 		return false;
+	at = part->bytes + offset;
 	*word = (uint32_t)(at[0] | at[1] << 8 | at[2] << 16) | (uint32_t)at[3] << 24;
 	return true;
 }
