@@ -197,10 +197,23 @@ static struct error *read_entry(struct reading *reading, const struct part *part
 	return err ? err : rows_put(reading->builder, start, &row);
 }
 
+/* Without any tables, clang says of all code that it cannot be unwound, which is not to be outermost. */
+static bool has_tables(const struct part *part)
+{
+	uint32_t word;
+
+	for (uint64_t at = 4; word_in(part, part->addr + at, &word); at += ENTRY)
+		if (word != CANTUNWIND)
+			return true;
+	return false;
+}
+
 static struct error *read_index(struct reading *reading, const struct part *part)
 {
 	struct error *err = NULL;
 
+	if (!has_tables(part))
+		return NULL;
 	for (uint64_t at = 0; !err && at < part->size; at += ENTRY)
 		err = read_entry(reading, part, part->addr + at);
 	return err;

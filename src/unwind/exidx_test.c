@@ -152,6 +152,14 @@ static void what_is_damaged_has_no_row(void **state)
 	assert_null(rows_find(rows, 0x4000));
 }
 
+static void code_of_which_nothing_is_said_is_not_outermost(void **state)
+{
+	entry(0, TEXT, 1);
+	entry(1, TEXT + 0x20, 1);
+	load(2);
+	assert_true(!rows || !rows_find(rows, TEXT));
+}
+
 static void any_bytes_can_be_read(void **state)
 {
 	uint32_t seed = 1;
@@ -178,6 +186,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_model_of_entry_is_read, clear, clear),
 		cmocka_unit_test_setup_teardown(what_is_damaged_has_no_row, clear, clear),
+		cmocka_unit_test_setup_teardown(code_of_which_nothing_is_said_is_not_outermost,
+						clear, clear),
 		cmocka_unit_test_setup_teardown(any_bytes_can_be_read, clear, clear),
 	};
 
