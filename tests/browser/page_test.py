@@ -358,7 +358,7 @@ class OneRecording(InBrowser):
         self.assertLess(figures['boxes'], min(figures['room'] * 1.1, figures['nodes'] / 5))
 
     def test_an_empty_recording_says_so(self) -> None:
-        page = self.open('--vcpu=5')
+        page = self.open('--from=1h')
         self.assertIn('no samples', page.text('#path'))
         page.press('s', 'l', 'i', '/')
 
