@@ -61,13 +61,13 @@ class Monitor:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(20)
         self.socket.connect(str(path))
-        self.stream = self.socket.makefile("rw", encoding="utf-8")
+        # For reading only: one that writes, too, forgets then what it has read ahead, such as half an event.
+        self.stream = self.socket.makefile("r", encoding="utf-8")
         self.stream.readline()
         self.ask("qmp_capabilities")
 
     def ask(self, command, **arguments):
-        self.stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-        self.stream.flush()
+        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         while True:
             answer = json.loads(self.stream.readline())
             if "return" in answer or "error" in answer:
