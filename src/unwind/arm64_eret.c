@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The end of an exception handler, run in advance: how it gives back what it
+ * has saved tells where the interrupted code's registers are, whatever its
+ * frame looks like. Of values that cannot be told nothing is claimed.
+ */
+
 #include "arch/arm64_mmu.h"
 #include "unwind/arm64_frame.h"
 
@@ -238,7 +245,9 @@ static bool arithmetic(struct run *run, uint32_t insn)
 static bool special(struct run *run, uint32_t insn)
 {
 	const bool read = (insn & 0xfff00000) == 0xd5300000;
-	struct value *x = &run->x[field(insn, 0, 5)], value = {0};
+	const unsigned reg = field(insn, 0, 5);
+	const struct value zero = {.known = true};
+	struct value value = {0};
 
 	if (!read && (insn & 0xfff00000) != 0xd5100000)
 		return false;
@@ -246,11 +255,11 @@ static bool special(struct run *run, uint32_t insn)
 		if ((insn & 0xfffe0) != (0x80000u | special_encoding[i]))
 			continue;
 		if (!read)
-			run->special[i] = *x;
+			run->special[i] = reg == ARM64_SP ? zero : run->x[reg];
 		value = run->special[i];
 	}
-	if (read && field(insn, 0, 5) != ARM64_SP)
-		*x = value;
+	if (read && reg != ARM64_SP)
+		run->x[reg] = value;
 	return true;
 }
 

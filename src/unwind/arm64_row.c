@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* From a frame of A64 code to its caller by a row of the image's tables. */
+
 #include "arch/arm64_mmu.h"
 #include "unwind/arm64_frame.h"
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* From a frame of A32 or T32 code to its caller by a row of the image's tables. */
+
 #include "unwind/arm_code.h"
 
 static bool get_register(void *ctx, unsigned n, uint64_t *value)

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What is known of a place in A32 or T32 code, found out once and kept. */
+
 #include "unwind/arm_site.h"
 
 /* Rows that are looked at to find where a function starts, and ends. */
