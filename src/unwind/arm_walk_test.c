@@ -1,374 +1,69 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Has qemu-arm run real programs one instruction at a time, keeps the true
- * call chain from the calls and returns that are seen, and unwinds at every
- * instruction.
- */
-#include "unwind/unwind.h"
 
-#include <libgen.h>
-#include <limits.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+/* Unwinding 32-bit Arm at every instruction of real programs, in A32 and T32 code. */
 
-#include <cmocka.h>
+#include "unwind/emulated_testing.h"
 
-#include "symbol/symbols.h"
-#include "target/qemu/gdb.h"
 #include "unwind/arm_state.h"
-#include "unwind/cfi_rows.h"
 
-#define GUEST_BASE	0x100000000ull
-#define GUEST_BASE_TEXT "0x100000000"
-#define STACK_MAX	(32u << 10)
-#define DEPTH_MAX	256
-#define TRIES		1000
-#define TRY_NS		10000000
-#define CPSR_T		0x20u
-enum { SP = ARM_SP, LR = ARM_LR, PC = ARM_PC, WORDS = ARM_REGISTERS };
+#define CPSR_T 0x20u
 
-struct shadow {
-	size_t n;
-	uint32_t ret[DEPTH_MAX], sp[DEPTH_MAX];
-};
+static struct stepped stepped;
 
-enum verdict {
-	WHOLE,	    /* the true chain, and said to be whole */
-	NO_RETURN,  /* ... from a function that never returns, and may keep no way back */
-	TRUNCATED,  /* the inner part of the true chain, and said not to be all */
-	LIE,	    /* ... but said to be whole */
-	IMPOSSIBLE, /* an address that is not in the chain there */
-	VERDICTS
-};
-
-static const char *const verdict_text[] = {"whole", "no return", "truncated", "lie",
-					   "impossible edge"};
-
-struct stepped {
-	pid_t pid;
-	char place[64], socket[80];
-	struct gdb *gdb;
-	struct symbols *symbols;
-	struct rows *rows;
-	bool named; /* the unwinder is told of symbols, for now */
-	uint32_t r[WORDS], cpsr;
-	uint8_t stack[STACK_MAX];
-	uint32_t stack_end;
-	struct shadow shadow;
-	unsigned long steps;
-};
-
-/* What is known to an unwinder, and how it does. */
-struct way {
-	bool named;
-	enum unwind_method method;
-	struct unwinder *unwinder;
-	unsigned long of[VERDICTS];
-};
-
-static size_t read_memory(pid_t pid, uint64_t va, void *buf, size_t len)
+static void take_registers(struct stepped *at)
 {
-	struct iovec to = {buf, len}, from = {(void *)(uintptr_t)(GUEST_BASE + va), len};
-	ssize_t n = process_vm_readv(pid, &to, 1, &from, 1, 0);
+	uint32_t r[ARM_REGISTERS];
 
-	return n < 0 ? 0 : (size_t)n;
+	assert_true(gdb_bytes(at->gdb, 0, r, sizeof(r)));
+	assert_true(gdb_bytes(at->gdb, sizeof(r), &at->flags, 4));
+	for (unsigned i = 0; i < ARM_REGISTERS; i++)
+		at->r[i] = r[i];
 }
 
-static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct stepped *stepped = ctx;
-
-	return read_memory(stepped->pid, va, buf, len);
-}
-
-static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
-{
-	struct stepped *stepped = ctx;
-	struct symbol symbol;
-
-	if (!stepped->named || !symbols_find(stepped->symbols, va, &symbol))
-		return false;
-	*start = symbol.start;
-	*end = symbol.end;
-	return true;
-}
-
-static const struct rows *table(void *ctx, uint64_t va, uint64_t *slide)
-{
-	const struct stepped *stepped = ctx;
-
-	*slide = 0;
-	return stepped->rows;
-}
-
-static void take_registers(struct stepped *stepped)
-{
-	assert_true(gdb_bytes(stepped->gdb, 0, stepped->r, sizeof(stepped->r)));
-	assert_true(gdb_bytes(stepped->gdb, sizeof(stepped->r), &stepped->cpsr, 4));
-}
-
-static void find_stack_end(struct stepped *stepped)
-{
-	uint32_t end = stepped->r[SP] & ~(FRAME_SIZE - 1);
-	uint8_t byte;
-
-	while (read_memory(stepped->pid, end, &byte, 1))
-		end += FRAME_SIZE;
-	stepped->stack_end = end;
-}
-
-/* A test that fails leaves nothing behind that holds its output open. */
-static void run_program(const struct stepped *stepped, const char *program)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execlp("qemu-arm", "qemu-arm", "-B", GUEST_BASE_TEXT, "-g", stepped->socket, program, NULL);
-	_exit(99);
-}
-
-static void start(struct stepped *stepped, const char *program)
-{
-	const struct timespec pause = {.tv_nsec = TRY_NS};
-	struct error *err;
-	char *features;
-
-	err = symbols_load(program, &stepped->symbols);
-	assert_null(err);
-	assert_null(cfi_rows_load(program, &stepped->rows));
-	assert_non_null(stepped->rows);
-	strcpy(stepped->place, "/tmp/arm_walk_test.XXXXXX");
-	assert_non_null(mkdtemp(stepped->place));
-	snprintf(stepped->socket, sizeof(stepped->socket), "%s/gdb", stepped->place);
-	stepped->pid = fork();
-	assert_true(stepped->pid >= 0);
-	if (!stepped->pid)
-		run_program(stepped, program);
-	/* That the socket is there does not mean that it is listened to. */
-	for (int i = 0; (err = gdb_open(stepped->socket, true, &stepped->gdb)) && i < TRIES; i++) {
-		error_free(err);
-		gdb_close(stepped->gdb);
-		nanosleep(&pause, NULL);
-	}
-	assert_null(err);
-	/* Who has asked for this is not given the registers of coprocessors of old between. */
-	features = gdb_features(stepped->gdb, "target.xml");
-	assert_non_null(features);
-	free(features);
-	assert_true(gdb_ask(stepped->gdb, "g"));
-	take_registers(stepped);
-	find_stack_end(stepped);
-}
-
-static void stop(struct stepped *stepped)
-{
-	int status;
-
-	gdb_close(stepped->gdb);
-	kill(stepped->pid, SIGKILL);
-	waitpid(stepped->pid, &status, 0);
-	unlink(stepped->socket);
-	rmdir(stepped->place);
-	symbols_free(stepped->symbols);
-	rows_free(stepped->rows);
-}
-
-static uint32_t length(const struct stepped *stepped)
+static uint64_t link_register(const struct stepped *at)
 {
 	uint16_t half;
 
-	if (!(stepped->cpsr & CPSR_T))
-		return 4;
-	assert_int_equal(read_memory(stepped->pid, stepped->r[PC], &half, 2), 2);
-	return thumb_is_wide(half) ? 4 : 2;
+	if (!(at->flags & CPSR_T))
+		return at->r[ARM_PC] + 4;
+	assert_int_equal(read_emulated(at->pid, at->r[ARM_PC], &half, 2), 2);
+	return at->r[ARM_PC] + (thumb_is_wide(half) ? 4 : 2) + 1;
 }
 
-/*
- * Follows what the last instruction did; told by the registers, not by
- * decoding it. `ret`: where it would return to, if it was a call.
- */
-static void follow(struct stepped *stepped, const uint32_t before[WORDS], uint32_t ret)
+static void fill(const struct stepped *at, struct regs *regs)
 {
-	struct shadow *shadow = &stepped->shadow;
-	const uint32_t *after = stepped->r;
-
-	if (shadow->n && after[PC] == shadow->ret[shadow->n - 1] &&
-	    after[SP] == shadow->sp[shadow->n - 1]) {
-		shadow->n--;
-		return;
-	}
-	if (after[LR] != ret || (after[PC] == (ret & ~1u) && after[LR] == before[LR]))
-		return;
-	assert_true(shadow->n < DEPTH_MAX);
-	shadow->ret[shadow->n] = ret & ~1u;
-	shadow->sp[shadow->n++] = after[SP];
+	regs->flags = at->flags;
+	regs->word = 4;
+	regs->isa = ISA_ARM;
+	regs->gp_valid = 0xffff;
+	memcpy(regs->gp, at->r, ARM_REGISTERS * sizeof(*at->r));
 }
 
-/* Executes one instruction; false when the program has ended. */
-static bool step(struct stepped *stepped)
-{
-	const bool thumb = stepped->cpsr & CPSR_T;
-	const uint32_t ret = stepped->r[PC] + length(stepped) + thumb;
-	uint32_t before[WORDS];
-
-	memcpy(before, stepped->r, sizeof(before));
-	assert_true(gdb_ask(stepped->gdb, "s"));
-	if (stepped->gdb->packet[0] == 'W') {
-		assert_string_equal(stepped->gdb->packet, "W00");
-		return false;
-	}
-	assert_true(gdb_ask(stepped->gdb, "g"));
-	take_registers(stepped);
-	follow(stepped, before, ret);
-	return true;
-}
-
-static bool never_returns(const struct stepped *stepped, uint64_t addr)
-{
-	static const char *const names[] = {"stepped_main", "last_words", "never_returns"};
-	struct symbol symbol;
-
-	if (!symbols_find(stepped->symbols, addr - 1, &symbol))
-		return false;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(symbol.name, names[i]))
-			return true;
-	return false;
-}
-
-static enum verdict compare(const struct stepped *stepped, const struct frame *frames,
-			    const struct unwind_result *out)
-{
-	const struct shadow *shadow = &stepped->shadow;
-
-	for (size_t i = 1; i < out->n; i++)
-		if (i > shadow->n || frames[i].addr != shadow->ret[shadow->n - i])
-			return IMPOSSIBLE;
-	if (out->end != UNWIND_OUTERMOST)
-		return TRUNCATED;
-	if (out->n == shadow->n + 1)
-		return WHOLE;
-	return never_returns(stepped, frames[out->n - 1].addr) ? NO_RETURN : LIE;
-}
-
-static void print_frame(const struct stepped *stepped, uint64_t addr, bool guess)
-{
-	struct symbol symbol = {.name = "?"};
-
-	symbols_find(stepped->symbols, addr, &symbol);
-	print_message(" %s+%#llx%s", symbol.name, (unsigned long long)(addr - symbol.start),
-		      guess ? "?" : "");
-}
-
-static void explain(const struct stepped *stepped, const struct frame *frames,
-		    const struct unwind_result *out, enum verdict verdict)
-{
-	print_message("# %s:", verdict_text[verdict]);
-	for (size_t i = 0; i < out->n; i++)
-		print_frame(stepped, frames[i].addr, frames[i].trust == TRUST_GUESS);
-	print_message(" (%s); in truth:", unwind_end_text(out->end));
-	for (size_t i = stepped->shadow.n; i--;)
-		print_frame(stepped, stepped->shadow.ret[i], false);
-	print_message("\n");
-}
-
-static void unwind(struct stepped *stepped, struct way *way)
-{
-	const struct code code = {.ctx = stepped,
-				  .read = read_code,
-				  .function = function_bounds,
-				  .rows = table};
-	struct window window = {.va = stepped->r[SP], .bytes = stepped->stack};
-	struct regs regs = {.pc = stepped->r[PC],
-			    .sp = stepped->r[SP],
-			    .flags = stepped->cpsr,
-			    .word = 4,
-			    .isa = ISA_ARM,
-			    .gp_valid = 0xffff};
-	const struct unwind_input in = {.regs = &regs,
-					.stack = &window,
-					.code = &code,
-					.unwinder = way->unwinder,
-					.max_frames = DEPTH_MAX,
-					.method = way->method};
-	struct frame frames[DEPTH_MAX];
-	struct unwind_result out;
-	enum verdict verdict;
-
-	for (unsigned i = 0; i < WORDS; i++)
-		regs.gp[i] = stepped->r[i];
-	window.len = stepped->stack_end - stepped->r[SP];
-	if (window.len > STACK_MAX)
-		window.len = STACK_MAX;
-	window.len = (uint32_t)read_memory(stepped->pid, window.va, stepped->stack, window.len);
-	stepped->named = way->named;
-	unwind_stack(&in, frames, &out);
-	verdict = compare(stepped, frames, &out);
-	if (way->of[verdict]++ < 4 && verdict > NO_RETURN)
-		explain(stepped, frames, &out, verdict);
-}
-
-/* Another machine's code needs what makes it, which was asked for when this was built, and runs it. */
-static void skip_without(const char *program)
-{
-	if (!access(program, R_OK))
-		return;
-	print_message("# skipped: no compiler for 32-bit Arm has made %s\n", program);
-	skip();
-}
-
-static void walk_through(struct stepped *stepped, const char *name, struct way *ways, size_t n)
-{
-	char self[PATH_MAX], program[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	assert_true(len > 0);
-	self[len] = '\0';
-	snprintf(program, sizeof(program), "%.3000s/unwind/stepped/%s", dirname(self), name);
-	skip_without(program);
-	start(stepped, program);
-	for (size_t i = 0; i < n; i++)
-		assert_null(unwinder_new(&ways[i].unwinder));
-	do {
-		stepped->steps++;
-		for (size_t i = 0; i < n; i++)
-			unwind(stepped, &ways[i]);
-	} while (step(stepped));
-	stop(stepped);
-	for (size_t i = 0; i < n; i++) {
-		unwinder_free(ways[i].unwinder);
-		print_message("# %s, %s%s:", name, unwind_method_text(ways[i].method),
-			      ways[i].named ? "" : " without symbols");
-		for (enum verdict v = 0; v < VERDICTS; v++)
-			print_message(" %lu %s", ways[i].of[v], verdict_text[v]);
-		print_message("\n");
-	}
-}
+static const struct machine arm = {.emulator = "qemu-arm",
+				   .name = "32-bit Arm",
+				   .sp = ARM_SP,
+				   .lr = ARM_LR,
+				   .pc = ARM_PC,
+				   .take_registers = take_registers,
+				   .link = link_register,
+				   .fill = fill};
 
 /* Never a false caller, nor a chain said to be whole that is not; and so many of 100 that are cut. */
-static void check_most(const struct stepped *stepped, const struct way *way, unsigned long cut)
+static void check_most(const struct way *way, unsigned long cut)
 {
 	assert_int_equal(way->of[IMPOSSIBLE] + way->of[LIE], 0);
-	assert_true(way->of[TRUNCATED] * 100 <= stepped->steps * cut);
+	assert_true(way->of[TRUNCATED] * 100 <= stepped.steps * cut);
 }
 
 /* With symbols, every instruction of every function has all of its callers; by .debug_frame, too. */
 static void every_instruction_has_its_callers(void **state)
 {
-	static struct stepped stepped;
 	struct way ways[] = {{.named = true}, {.method = UNWIND_CFI}};
 
-	memset(&stepped, 0, sizeof(stepped));
+	stepped = (struct stepped){.machine = &arm};
 	walk_through(&stepped, *state, ways, 2);
 	assert_int_equal(ways[0].of[WHOLE] + ways[0].of[NO_RETURN], stepped.steps);
-	check_most(&stepped, &ways[1], 1);
+	check_most(&ways[1], 1);
 }
 
 /*
@@ -377,13 +72,12 @@ static void every_instruction_has_its_callers(void **state)
  */
 static void tables_for_exceptions_stand_in_for_symbols(void **state)
 {
-	static struct stepped stepped;
 	struct way ways[] = {{.method = UNWIND_AUTO}, {.method = UNWIND_CFI}};
 
-	memset(&stepped, 0, sizeof(stepped));
+	stepped = (struct stepped){.machine = &arm};
 	walk_through(&stepped, *state, ways, 2);
-	check_most(&stepped, &ways[0], 6);
-	check_most(&stepped, &ways[1], 6);
+	check_most(&ways[0], 6);
+	check_most(&ways[1], 6);
 }
 
 #define PROGRAM(name) cmocka_unit_test_prestate(every_instruction_has_its_callers, "stepped-" name)
@@ -398,18 +92,15 @@ static void tables_for_exceptions_stand_in_for_symbols(void **state)
 	EXIDX(set "-gcc-O2-fp"), EXIDX(set "-gcc-O2-nofp"), EXIDX(set "-gcc-Os-nofp"), \
 		EXIDX(set "-clang-O2-nofp")
 
-static bool can_run(void)
-{
-	return !system("command -v qemu-arm > /dev/null");
-}
-
-int main(void)
+static int run(void)
 {
 	const struct CMUnitTest tests[] = {PROGRAMS("arm"), PROGRAMS("thumb"), ALL_EXIDX("arm"),
 					   ALL_EXIDX("thumb")};
 
-	if (can_run())
-		return cmocka_run_group_tests(tests, NULL, NULL);
-	printf("1..0 # SKIP no qemu-arm to run programs for 32-bit Arm\n");
-	return 0;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return run_emulated(&arm, run);
 }
