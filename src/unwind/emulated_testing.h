@@ -119,7 +119,7 @@ static inline bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint
 	return true;
 }
 
-static const struct rows *table(void *ctx, uint64_t va, uint64_t *slide)
+static inline const struct rows *table(void *ctx, uint64_t va, uint64_t *slide)
 {
 	const struct stepped *stepped = ctx;
 

@@ -4,32 +4,13 @@
 
 /* As alone.h, for 32-bit Arm. */
 
-void *memcpy(void *to, const void *from, size_t n);
-void *memset(void *to, int byte, size_t n);
+#include "alone_arm_library.h"
+
 void __aeabi_memcpy(void *to, const void *from, size_t n);
 void __aeabi_memcpy4(void *to, const void *from, size_t n);
 void __aeabi_unwind_cpp_pr0(void);
 void __aeabi_unwind_cpp_pr1(void);
 int stepped_main(void);
-
-__attribute__((noinline)) void *memcpy(void *to, const void *from, size_t n)
-{
-	volatile char *at = to;
-	const volatile char *byte = from;
-
-	while (n--)
-		*at++ = *byte++;
-	return to;
-}
-
-__attribute__((noinline)) void *memset(void *to, int byte, size_t n)
-{
-	volatile char *at = to;
-
-	while (n--)
-		*at++ = (char)byte;
-	return to;
-}
 
 /* What clang calls in their place (RTABI32, 4.3.4). */
 void __aeabi_memcpy(void *to, const void *from, size_t n)
@@ -49,11 +30,6 @@ void __aeabi_unwind_cpp_pr0(void)
 
 void __aeabi_unwind_cpp_pr1(void)
 {
-}
-
-static inline void with_library(int (*leaf)(int))
-{
-	leaf(0);
 }
 
 __attribute__((noreturn)) static inline void leave_program(int status)

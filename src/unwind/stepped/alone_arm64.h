@@ -4,33 +4,9 @@
 
 /* As alone.h, for 64-bit Arm. */
 
-void *memcpy(void *to, const void *from, size_t n);
-void *memset(void *to, int byte, size_t n);
+#include "alone_arm_library.h"
+
 int stepped_main(void);
-
-__attribute__((noinline)) void *memcpy(void *to, const void *from, size_t n)
-{
-	volatile char *at = to;
-	const volatile char *byte = from;
-
-	while (n--)
-		*at++ = *byte++;
-	return to;
-}
-
-__attribute__((noinline)) void *memset(void *to, int byte, size_t n)
-{
-	volatile char *at = to;
-
-	while (n--)
-		*at++ = (char)byte;
-	return to;
-}
-
-static inline void with_library(int (*leaf)(int))
-{
-	leaf(0);
-}
 
 __attribute__((noreturn)) static inline void leave_program(int status)
 {
