@@ -4,6 +4,7 @@
 UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
 """
 
+import json
 import os
 import random
 import signal
@@ -88,6 +89,9 @@ class HostCase(unittest.TestCase):
         lines = process.log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         return [float(word) for word in lines[-1].split()] if lines else None
 
+    def says(self, process, words, seconds=20):
+        self.wait_for(lambda: words in process.log.read_text(), f"it is not told: {words}", seconds)
+
     def wait_for(self, what, otherwise, seconds=10):
         end = time.monotonic() + seconds
         while not what():
@@ -120,6 +124,19 @@ class HostCase(unittest.TestCase):
         text = subprocess.run([UNIPROF, "export", "--format=folded", "--no-inline", *options, recording], cwd=self.scratch, check=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode("utf-8", "replace")
         return parse_folded(text)
+
+    def head(self, recording):
+        text = subprocess.run([UNIPROF, "report", "--json", recording], cwd=self.scratch, check=True, stdout=subprocess.PIPE).stdout
+        return json.loads(text)
+
+    def last(self, recording, seconds):
+        """The option for no more than the end of a recording."""
+        return "--from", f"{self.head(recording)['looks']['elapsed_ns'] / 1e9 - seconds:.2f}"
+
+    def interrupt(self, profiler):
+        """Ends a recording as its user does; it is kept."""
+        profiler.send_signal(signal.SIGINT)
+        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
 
     def goes_on(self, process, column=0):
         """Asserts that nobody holds or traces a process, and that its numbers rise."""

@@ -6,7 +6,6 @@ UNIPROF_KILLS: how often the profiler is killed (default 20).
 """
 
 import ctypes
-import json
 import os
 import shutil
 import signal
@@ -69,10 +68,6 @@ class KvmCase(HostCase):
         # Before, vCPUs are looked for, and nothing is sampled.
         self.wait_for(lambda: recording.exists() and recording.stat().st_size, "nothing is recorded")
         return profiler
-
-    def head(self, recording):
-        text = subprocess.run([UNIPROF, "report", "--json", recording], cwd=self.scratch, check=True, stdout=subprocess.PIPE).stdout
-        return json.loads(text)
 
     def record_enough(self, guest, *options, seconds=2):
         """A guest that waits for a CPU most of the time is seen at few places, often: then longer."""
@@ -218,8 +213,7 @@ class Leaves(KvmCase):
         for sent in range(1, 21):
             tell(monitor.pid, traced)
             self.wait_for(lambda wanted=sent: self.progress(monitor)[SIGNALS] == wanted, "a signal was lost")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
+        self.interrupt(profiler)
         self.goes_on(monitor)
 
     def test_a_stopped_monitor_stays_stopped_until_its_owner_lets_it_go(self):
@@ -233,8 +227,7 @@ class Leaves(KvmCase):
         self.assertEqual(self.progress(monitor), at)
         monitor.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.progress(monitor)[WORK] > at[WORK], "the guest does not go on")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
+        self.interrupt(profiler)
         self.goes_on(monitor)
 
     def test_it_is_refused_while_it_is_stopped(self):
@@ -248,8 +241,7 @@ class Leaves(KvmCase):
         monitor = self.monitor()
         profiler = self.profiler(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED], "KVM was never asked")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
+        self.interrupt(profiler)
         # A last sample by somebody who asks for nothing shows it.
         self.nudge(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED] == 0, "KVM is still told to leave registers")
@@ -280,6 +272,24 @@ class Leaves(KvmCase):
         monitor.kill()
         self.assertEqual(profiler.wait(10), 5)
         self.assertTrue(self.folded("out.uniprof", "--state", "all"))
+
+
+class Changes(KvmCase):
+    """What is plugged in while the guest is sampled is told."""
+
+    def grow(self, monitor, recording, *way):
+        profiler = self.start(UNIPROF, "record", "-F", "500", "-o", recording, *way, f"kvm:{monitor.pid}", cwd=self.scratch)
+        self.wait_for(lambda: recording.exists() and recording.stat().st_size, "nothing is recorded")
+        monitor.send_signal(signal.SIGUSR2)
+        self.says(profiler, "a vCPU was plugged in")
+        return profiler
+
+    def test_memory_that_only_mappings_could_tell_of(self):
+        monitor = self.monitor("2")
+        profiler = self.grow(monitor, self.scratch / "out.uniprof", "--via", "ptrace")
+        self.says(profiler, "memory that seems to have been plugged in")
+        self.interrupt(profiler)
+        self.goes_on(monitor)
 
 
 class Refusals(KvmCase):

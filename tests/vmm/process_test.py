@@ -84,8 +84,7 @@ class Leaves(HostCase):
             subject.send_signal(signal.SIGRTMIN)
             time.sleep(0.001)
         self.wait_for(lambda: self.progress(subject)[1] == SIGNALS, "signals were lost")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0)
+        self.interrupt(profiler)
         self.goes_on(subject)
 
     def test_a_stopped_one_is_left_stopped_until_its_owner_lets_it_go(self):
@@ -102,8 +101,7 @@ class Leaves(HostCase):
         subject.send_signal(signal.SIGSTOP)
         time.sleep(0.3)
         at = self.progress(subject)
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0)
+        self.interrupt(profiler)
         time.sleep(0.3)
         self.assertEqual(self.progress(subject), at, "the profiler's end has let it go")
         self.wait_for(lambda: state(subject.pid) == "T", "the profiler's end has let it go")
@@ -259,8 +257,7 @@ class Several(HostCase):
         subjects = self.subject(), self.subject()
         profiler = self.start(UNIPROF, "record", *(f"process:{subject.pid}" for subject in subjects), cwd=self.scratch)
         self.wait_for(lambda: all(path.exists() and path.stat().st_size for path in self.recordings(*subjects)), "nothing is recorded")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(10), 0, profiler.log.read_text())
+        self.interrupt(profiler)
         for path, subject in zip(self.recordings(*subjects), subjects):
             self.assertIn("interrupted", self.uniprof("report", path))
             self.goes_on(subject)

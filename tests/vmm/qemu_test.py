@@ -233,8 +233,7 @@ class Leaves(QemuCase):
         size = self.console.stat().st_size
         time.sleep(1)
         self.assertEqual(self.console.stat().st_size, size, "it runs though it was stopped")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(20), 0)
+        self.interrupt(profiler)
         self.assertFalse(self.monitor.runs())
         self.monitor.ask("cont")
         self.goes_on_printing()
@@ -258,8 +257,7 @@ class Leaves(QemuCase):
         self.assertFalse(self.monitor.runs())
         self.monitor.ask("cont")
         time.sleep(2)
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
+        self.interrupt(profiler)
         self.assertTrue(self.folded("out.uniprof"))
         self.goes_on_printing()
 
@@ -296,14 +294,13 @@ class Changes(QemuCase):
         return profiler
 
     def interrupt(self, profiler):
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
+        super().interrupt(profiler)
         self.assertTrue(self.folded("out.uniprof"))
 
     def test_reset(self):
         profiler = self.record("app1-pvh-fp", "-action", "reboot=reset")
         self.monitor.ask("system_reset")
-        self.wait_for(lambda: "was reset" in profiler.log.read_text(), "it is not told", 20)
+        self.says(profiler, "was reset")
         self.goes_on_printing_meanwhile()
         self.interrupt(profiler)
         self.assertFalse(impossible_edges("app1-pvh-fp", {stack: n for stack, n in self.folded("out.uniprof").items() if "main" in stack})[0])
@@ -326,9 +323,22 @@ class Changes(QemuCase):
     def test_a_vcpu_that_is_plugged_in(self):
         profiler = self.record("app1-pvh-fp", "-smp", "1,maxcpus=2", "-cpu", "qemu64")
         self.monitor.ask("device_add", driver="qemu64-x86_64-cpu", id="more", **{"socket-id": 0, "core-id": 1, "thread-id": 0})
-        self.wait_for(lambda: "was plugged in" in profiler.log.read_text(), "it is not told", 20)
+        self.says(profiler, "was plugged in")
         self.interrupt(profiler)
         self.goes_on_printing()
+
+    def test_memory_that_is_plugged_in(self):
+        # Its stack in a page of 1 GiB is in there.
+        profiler = self.record("large-pages-pvh-fp", "-m", "64M,slots=1,maxmem=1G", append="seconds=60 gib=4")
+        self.monitor.ask("object-add", **{"qom-type": "memory-backend-ram", "id": "more", "size": 64 << 20})
+        self.monitor.ask("device_add", driver="pc-dimm", id="dimm", memdev="more")
+        self.says(profiler, "the guest's memory has changed")
+        time.sleep(3)
+        self.interrupt(profiler)
+        stacks = self.folded("out.uniprof", *self.last("out.uniprof", 3), "--state", "running,runnable")
+        there = {stack: n for stack, n in stacks.items() if "spin_on_1g" in stack}
+        self.assertTrue(there, stacks)
+        self.assertTrue(all("main" in stack for stack in there), there)
 
     def test_migration(self):
         profiler = self.record()
@@ -363,7 +373,7 @@ class Changes(QemuCase):
         self.monitor.ask("migrate_cancel")
         self.wait_for(lambda: self.monitor.ask("query-migrate").get("status") == "cancelled", "it is not cancelled", 20)
         # Told with the first sample that comes after it.
-        self.wait_for(lambda: "left alone" in profiler.log.read_text(), "it is not sampled again", 30)
+        self.says(profiler, "left alone", 30)
         self.interrupt(profiler)
         self.goes_on_printing()
 
@@ -440,8 +450,7 @@ class Ways(QemuCase):
         size = self.console.stat().st_size
         time.sleep(1)
         self.assertEqual(self.console.stat().st_size, size, "it runs though it was stopped")
-        profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(20), 0)
+        self.interrupt(profiler)
         self.assertFalse(self.monitor.runs())
 
     def test_all_ways_see_the_same_of_a_stopped_guest(self):

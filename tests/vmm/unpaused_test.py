@@ -89,6 +89,20 @@ class Microvm(kvm_test.Microvm, UnpausedCase):
         self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}, "-smp", "2")
 
 
+class Changes(kvm_test.Changes, UnpausedCase):
+    def test_stacks_in_memory_that_was_plugged_in(self):
+        monitor, recording = self.monitor("2"), self.scratch / "out.uniprof"
+        profiler = self.grow(monitor, recording)
+        self.says(profiler, "the guest has more memory than before")
+        time.sleep(3)
+        self.interrupt(profiler)
+        self.check_way(recording)
+        stacks = self.folded(recording, *self.last(recording, 3))
+        self.assertGreater(sum(stacks.values()), kvm_test.LEAST)
+        self.assertEqual({stack[0] for stack in stacks}, {"start"})
+        self.goes_on(monitor)
+
+
 class Ways(UnpausedCase):
     """--via, for each verb that opens a guest."""
 

@@ -2,6 +2,7 @@
 #include "target/host/guest_ram.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "target/host/memory.h"
 
@@ -18,6 +19,7 @@ struct held {
 struct guest_ram {
 	struct ram_map map;
 	int fd;
+	bool missed;
 	uint64_t round;
 	struct held frame[FRAMES];
 };
@@ -43,6 +45,20 @@ bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva)
 		return true;
 	}
 	return false;
+}
+
+bool ram_map_is_same(const struct ram_map *a, const struct ram_map *b)
+{
+	return a->n == b->n && !memcmp(a->slot, b->slot, a->n * sizeof(*a->slot));
+}
+
+uint64_t ram_map_size(const struct ram_map *map)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < map->n; i++)
+		size += map->slot[i].size;
+	return size;
 }
 
 struct error *guest_ram_new(int fd, struct guest_ram **out)
@@ -72,6 +88,14 @@ void guest_ram_forget(struct guest_ram *ram)
 	ram->round++;
 }
 
+bool guest_ram_missed(struct guest_ram *ram)
+{
+	const bool missed = ram->missed;
+
+	ram->missed = false;
+	return missed;
+}
+
 /* Its own slot, or the next one that is free in this round, or its own after all. */
 static struct held *place_of(struct guest_ram *ram, uint64_t gfn)
 {
@@ -98,5 +122,6 @@ const void *guest_ram_frame(void *ctx, uint64_t gfn)
 	held->gfn = gfn;
 	held->there = ram_map_find(&ram->map, gfn, &hva) &&
 		      host_memory_read(ram->fd, hva, held->bytes, FRAME_SIZE) == FRAME_SIZE;
+	ram->missed |= !held->there;
 	return held->there ? held->bytes : NULL;
 }

@@ -25,6 +25,12 @@ struct ram_map {
 /* False if there is no room for more. */
 bool ram_map_add(struct ram_map *map, uint64_t gpa, uint64_t size, uint64_t hva);
 
+/* Do they lead everywhere to the same place? */
+bool ram_map_is_same(const struct ram_map *a, const struct ram_map *b);
+
+/* How much memory that is, bytes. */
+uint64_t ram_map_size(const struct ram_map *map);
+
 /* Where a frame is in the process; false if the guest has no memory there. */
 bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva);
 
@@ -38,6 +44,9 @@ struct ram_map *guest_ram_map(struct guest_ram *ram);
 
 /* From now on, frames are read anew: what was read before may have changed. */
 void guest_ram_forget(struct guest_ram *ram);
+
+/* Has there been a frame, since this was asked last, that could not be read? */
+bool guest_ram_missed(struct guest_ram *ram);
 
 /*
  * The bytes of a frame, read the first time that it is asked for since

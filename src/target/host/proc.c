@@ -77,23 +77,40 @@ static bool parse_map(char *line, struct proc_map *map)
 	return true;
 }
 
-struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
+struct error *proc_maps_open(pid_t pid, FILE **out)
 {
-	char path[PATH_ROOM], *line = NULL;
-	struct proc_map map;
-	size_t room = 0;
-	FILE *in;
+	char path[PATH_ROOM];
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	in = fopen(path, "re");
-	if (!in)
+	*out = fopen(path, "re");
+	if (!*out)
 		return errno == ENOENT ? error_new(ERR_GUEST, "there is no process %d", (int)pid)
 				       : error_errno(ERR_DENIED, errno, "cannot read %s", path);
-	while (getline(&line, &room, in) > 0)
+	return NULL;
+}
+
+void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
+{
+	struct proc_map map;
+	char *line = NULL;
+	size_t room = 0;
+
+	rewind(maps);
+	while (getline(&line, &room, maps) > 0)
 		if (parse_map(line, &map) && !each(ctx, &map))
 			break;
 	free(line);
-	fclose(in);
+}
+
+struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx)
+{
+	FILE *maps;
+	struct error *err = proc_maps_open(pid, &maps);
+
+	if (err)
+		return err;
+	proc_maps_read(maps, each, ctx);
+	fclose(maps);
 	return NULL;
 }
 

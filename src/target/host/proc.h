@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -37,6 +38,10 @@ struct proc_map {
  * ERR_DENIED when it cannot be read, ERR_GUEST when the process is gone.
  */
 struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx);
+
+/* The same in two steps: who may open it now, may look again and again when the right to is gone. */
+struct error *proc_maps_open(pid_t pid, FILE **out);
+void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *map), void *ctx);
 
 /*
  * Calls `each` for the numbers that name entries of /proc/PID/NAME ("task",

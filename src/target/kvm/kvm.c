@@ -43,6 +43,8 @@ static void kvm_close(struct target *target)
 	guest_ram_free(kvm->ram);
 	if (kvm->pages.memory >= 0)
 		close(kvm->pages.memory);
+	if (kvm->maps)
+		fclose(kvm->maps);
 	if (kvm->memory >= 0)
 		close(kvm->memory);
 	free(kvm);
@@ -141,6 +143,7 @@ static void describe(pid_t pid, struct kvm *kvm)
 	snprintf(info->type, sizeof(info->type), "kvm");
 	info->arch = &arch_x86_64;
 	info->vcpus = kvm->vcpus.n;
+	kvm->vcpus_told = kvm->vcpus.n;
 }
 
 /* Tells KVM to leave registers, and starts who will tell it back. */
@@ -174,7 +177,9 @@ static struct error *attach(struct kvm *kvm, pid_t pid)
 	if (!err)
 		err = host_memory_open(pid, false, &kvm->memory);
 	if (!err)
-		err = layout_new(pid, &kvm->layout);
+		err = proc_maps_open(pid, &kvm->maps);
+	if (!err)
+		err = layout_new(kvm->maps, &kvm->layout);
 	if (!err)
 		err = guest_ram_new(kvm->memory, &kvm->ram);
 	if (!err)
@@ -206,7 +211,8 @@ static void find_memory(struct kvm *kvm, const struct sample *sample)
 		return;
 	kvm->tries++;
 	kvm->try_ns = sample->time_ns + TRY_NS;
-	if (kvm->unpaused && unpaused_slots(kvm->unpaused, guest_ram_map(kvm->ram)))
+	kvm->by_slots = kvm->unpaused && unpaused_slots(kvm->unpaused, guest_ram_map(kvm->ram));
+	if (kvm->by_slots)
 		return;
 	/* KVM's own answer comes with the next stop. */
 	if (!kvm->unpaused || kvm->tries > ASKS)
@@ -308,6 +314,7 @@ static enum target_life kvm_life(struct target *target)
 
 	if (!kvm->why_stopped && guest_ram_map(kvm->ram)->n)
 		kvm->why_stopped = kvm_prove_more(kvm);
+	kvm_look_for_changes(kvm);
 	return threads_life(&kvm->stops.threads);
 }
 

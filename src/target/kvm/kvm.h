@@ -18,6 +18,7 @@ struct kvm {
 	struct kvm_pages pages;
 	struct guard *guard;
 	int memory;
+	FILE *maps; /* of the monitor */
 	struct layout *layout;
 	struct guest_ram *ram;
 	unsigned tries;
@@ -25,6 +26,10 @@ struct kvm {
 	struct unpaused *unpaused;
 	struct sample *proving;	   /* for kvm_prove_more(); NULL: none was needed yet */
 	uint64_t prove_ns;	   /* when to try that again */
+	uint64_t changes_ns;	   /* when to look again for what was plugged in */
+	uint32_t vcpus_told;	   /* how many there are, as far as has been told */
+	bool by_slots;		   /* where memory is was told by KVM */
+	bool told_of_unknown;	   /* ... that there is memory which is not known */
 	struct error *why_stopped; /* NULL: vCPUs are read by `unpaused` */
 	const char *via;	   /* the way that was asked for; NULL: none */
 	char advice[256];
@@ -45,5 +50,8 @@ bool kvm_peek(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_tim
  */
 struct error *kvm_prove(struct kvm *kvm);
 struct error *kvm_prove_more(struct kvm *kvm);
+
+/* Memory and vCPUs that are added to the guest, or taken from it; to be asked now and then. */
+void kvm_look_for_changes(struct kvm *kvm);
 
 #endif

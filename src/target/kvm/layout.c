@@ -108,16 +108,14 @@ static void sort(struct pieces *pieces)
 	qsort(pieces->at, pieces->n, sizeof(*pieces->at), by_size);
 }
 
-struct error *layout_new(pid_t pid, struct layout **out)
+struct error *layout_new(FILE *maps, struct layout **out)
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
 	struct joining joining = {.layout = layout};
-	struct error *err = layout ? proc_maps(pid, look_at, &joining) : error_no_memory();
 
-	if (err) {
-		free(layout);
-		return err;
-	}
+	if (!layout)
+		return error_no_memory();
+	proc_maps_read(maps, look_at, &joining);
 	join(&joining, NULL);
 	sort(&layout->single);
 	sort(&layout->joined);
@@ -128,6 +126,15 @@ struct error *layout_new(pid_t pid, struct layout **out)
 void layout_free(struct layout *layout)
 {
 	free(layout);
+}
+
+uint64_t layout_size(const struct layout *layout)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < layout->single.n; i++)
+		size += layout->single.at[i].size;
+	return size;
 }
 
 /* Bytes that could be executed: memory that nobody has written to does not count. */

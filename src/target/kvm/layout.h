@@ -8,14 +8,14 @@
  * own page tables, read through it, lead from where a vCPU executes to code.
  */
 
-#include <sys/types.h>
+#include <stdio.h>
 
 #include "target/host/guest_ram.h"
 
 struct layout;
 
-/* Remembers the mappings of a process that may be memory of a guest. */
-struct error *layout_new(pid_t pid, struct layout **out);
+/* Remembers the mappings of a process (host/proc.h) that may be memory of a guest. */
+struct error *layout_new(FILE *maps, struct layout **out);
 void layout_free(struct layout *layout);
 
 /*
@@ -24,5 +24,8 @@ void layout_free(struct layout *layout);
  * several do and tell different things. Takes milliseconds.
  */
 bool layout_find(struct layout *layout, struct guest_ram *ram, const struct regs *regs, size_t n);
+
+/* How much of such mappings there was, bytes. */
+uint64_t layout_size(const struct layout *layout);
 
 #endif

@@ -225,10 +225,13 @@ void unpaused_free(struct unpaused *u)
 
 void unpaused_map(struct unpaused *u, const struct ram_map *map)
 {
+	/* The program may be looking: rather nothing than half of the old and half of the new. */
+	for (size_t i = 0; i < SEAT_SLOTS; i++)
+		__atomic_store_n(&u->map->slot[i].size, 0, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < map->n; i++) {
 		u->map->slot[i].gpa = map->slot[i].gpa;
 		u->map->slot[i].hva = map->slot[i].hva;
-		u->map->slot[i].size = map->slot[i].size;
+		__atomic_store_n(&u->map->slot[i].size, map->slot[i].size, __ATOMIC_RELEASE);
 	}
 	u->map->n = map->n;
 }

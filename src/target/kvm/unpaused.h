@@ -28,13 +28,13 @@ struct unpaused;
 struct error *unpaused_new(const struct kvm_vcpus *vcpus, int memory, struct unpaused **out);
 void unpaused_free(struct unpaused *unpaused);
 
-/* Where the guest's memory is; to be told before anything is asked. */
+/* Where the guest's memory is; to be told before anything is asked, and when it has changed. */
 void unpaused_map(struct unpaused *unpaused, const struct ram_map *map);
 
 /*
  * Where KVM was told by the monitor that the guest's memory is. To be asked
- * until it is answered, which is when a vCPU's thread leaves a CPU: false means
- * not yet, or that this kernel keeps it elsewhere, or in too many pieces.
+ * until it is answered, which is when a vCPU is looked at, or its thread leaves
+ * a CPU: false means not yet, or that this kernel keeps it elsewhere, or in too many pieces.
  */
 bool unpaused_slots(struct unpaused *unpaused, struct ram_map *map);
 

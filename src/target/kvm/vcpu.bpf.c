@@ -390,6 +390,12 @@ static void tell_memory(const struct kvm_vcpu *vcpu)
 	to->answered = asked;
 }
 
+static void tell_memory_of(const struct seat *seat)
+{
+	if (bpf_core_field_exists(struct kvm_memslots, id_hash))
+		tell_memory((const void *)seat->vcpu);
+}
+
 static struct seat *own_seat(void *ctx)
 {
 	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
@@ -407,7 +413,10 @@ int at_tick(void *ctx)
 	struct seat *seat = own_seat(ctx);
 	const __u64 asked = seat ? seat->asked : 0;
 
-	return !seat || asked == seat->answered || answer(seat, asked);
+	if (!seat)
+		return 1;
+	tell_memory_of(seat);
+	return asked == seat->answered || answer(seat, asked);
 }
 
 /* Comes each time that the thread leaves a CPU. */
@@ -420,8 +429,7 @@ int at_switch(void *ctx)
 	if (!seat)
 		return 1;
 	note(seat, &seat->left);
-	if (bpf_core_field_exists(struct kvm_memslots, id_hash))
-		tell_memory((const void *)seat->vcpu);
+	tell_memory_of(seat);
 	if (asked != seat->answered)
 		answer(seat, asked);
 	return 1;

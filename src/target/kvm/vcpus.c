@@ -89,6 +89,23 @@ uint32_t kvm_vcpus_count(pid_t pid)
 	return vcpus.n;
 }
 
+static bool count_page(void *ctx, const struct proc_map *map)
+{
+	uint32_t *n = ctx;
+	int id;
+
+	*n += sscanf(map->path, VCPU_NAME, &id) == 1 && !map->offset;
+	return true;
+}
+
+uint32_t kvm_vcpus_mapped(FILE *maps)
+{
+	uint32_t n = 0;
+
+	proc_maps_read(maps, count_page, &n);
+	return n;
+}
+
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 {
 	struct finding finding = {.pid = pid, .vcpus = out};

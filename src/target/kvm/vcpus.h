@@ -8,6 +8,8 @@
  * (struct kvm_run), and by the system call that their threads are in.
  */
 
+#include <stdio.h>
+
 #include "target/host/threads.h"
 
 struct kvm_vcpu {
@@ -24,6 +26,9 @@ struct kvm_vcpus {
 
 /* How many vCPUs a process has; 0: none, or its descriptors cannot be seen. */
 uint32_t kvm_vcpus_count(pid_t pid);
+
+/* ... as its mappings (host/proc.h) tell, to whoever has opened them. */
+uint32_t kvm_vcpus_mapped(FILE *maps);
 
 /* Descriptors and pages. ERR_GUEST if the process runs no guest. */
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out);

@@ -12,6 +12,9 @@
 /* vCPUs are counted about once a second. */
 #define LIVES_PER_COUNT 10
 
+/* Counts between looks where memory is that found it unchanged, at most. */
+#define RAM_WAIT_MAX 63u
+
 struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 			    struct qemu_machine *machine)
 {
@@ -43,6 +46,37 @@ struct qemu_console qemu_qmp_console(struct qemu *qemu)
 	return (struct qemu_console){say, qemu};
 }
 
+/*
+ * A frame that the guest has no memory for may be in memory that was plugged in
+ * since; or it never is, and the guest's registers are nonsense: so it is looked
+ * for less and less often.
+ */
+static void look_for_memory(struct qemu *qemu)
+{
+	const struct qemu_console console = qemu_qmp_console(qemu);
+	struct ram_map *map = guest_ram_map(qemu->ram), now;
+	struct error *err;
+
+	if (!guest_ram_missed(qemu->ram))
+		return;
+	if (qemu->ram_waits) {
+		qemu->ram_waits--;
+		return;
+	}
+	err = qemu_machine_ram(&console, &now);
+	if (!err && !ram_map_is_same(map, &now)) {
+		qemu->base.news = "the guest's memory has changed; it is seen where it is now";
+		*map = now;
+		guest_ram_forget(qemu->ram);
+		qemu->ram_wait = 0;
+	} else {
+		qemu->ram_wait =
+			qemu->ram_wait < RAM_WAIT_MAX ? 2 * qemu->ram_wait + 1 : RAM_WAIT_MAX;
+	}
+	qemu->ram_waits = qemu->ram_wait;
+	error_free(err);
+}
+
 /* QEMU tells of resets, and of vCPUs only when asked. */
 static void look_for_news(struct qemu *qemu)
 {
@@ -52,6 +86,7 @@ static void look_for_news(struct qemu *qemu)
 		qemu->base.news = "the guest was reset; the recording goes on";
 	if (qemu->lives++ % LIVES_PER_COUNT)
 		return;
+	look_for_memory(qemu);
 	vcpus = qemu_machine_count(qemu->qmp);
 	if (vcpus && vcpus != qemu->vcpus_told)
 		qemu->base.news = vcpus > qemu->vcpus_told

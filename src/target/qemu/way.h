@@ -54,6 +54,8 @@ struct qemu {
 	uint32_t vcpus_told; /* by QMP, the last time */
 	bool found_halted;   /* ... and has been since it was opened */
 	bool migrates;	     /* as has been told */
+	unsigned ram_wait;   /* how often not to look where memory is, though some was missed */
+	unsigned ram_waits;  /* ... until it is looked for again */
 	bool late;	     /* it was told to stop, and has not done so in time */
 };
 

@@ -12,7 +12,9 @@
  * KVM was last seen to be asked to leave in struct kvm_run. `seccomp`:
  * vCPUs' threads may use only the system calls that they need. `divided`: the
  * guest's code is not for writing, so that its memory is several mappings.
- * `scattered`: its first part is behind the rest in the monitor.
+ * `scattered`: its first part is behind the rest in the monitor. A signal SIGUSR2
+ * plugs in more memory, to which the guest moves its stacks, and a vCPU that
+ * never begins.
  */
 
 #include <elf.h>
@@ -46,6 +48,11 @@
 #define STACKS	  0x400000u
 #define STACK	  0x10000u
 
+/* Where memory is plugged in, how much, and where the guest is told of stacks there. */
+#define MORE	   0x20000000u
+#define MORE_SIZE  (16ul << 20)
+#define MORE_STACK 0x9100u
+
 /* Present, writable, for user mode; and a large page (Intel SDM vol. 3, 4.5). */
 #define TABLE 7u
 #define LARGE 0x87u
@@ -56,6 +63,7 @@ static int kvm, vm;
 static size_t run_size;
 static bool locked, divided, scattered;
 static atomic_ulong interrupted, signals, asked;
+static atomic_bool grow;
 
 static void load(const char *path)
 {
@@ -136,6 +144,11 @@ static void count_signal(int number)
 	signals++;
 }
 
+static void ask_to_grow(int number)
+{
+	grow = true;
+}
+
 /* What monitors in the field do: a list of system calls for each vCPU's thread. */
 static void lock_up(void)
 {
@@ -159,6 +172,15 @@ static void lock_up(void)
 		err(1, "seccomp");
 }
 
+static struct kvm_run *share_page(int vcpu)
+{
+	void *page = mmap(NULL, run_size, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
+
+	if (page == MAP_FAILED)
+		err(1, "struct kvm_run");
+	return page;
+}
+
 static void *run(void *arg)
 {
 	const unsigned id = (unsigned)(uintptr_t)arg;
@@ -167,9 +189,7 @@ static void *run(void *arg)
 
 	if (vcpu < 0)
 		err(1, "KVM_CREATE_VCPU");
-	page = mmap(NULL, run_size, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
-	if (page == MAP_FAILED)
-		err(1, "struct kvm_run");
+	page = share_page(vcpu);
 	start_at(vcpu, id);
 	if (locked)
 		lock_up();
@@ -183,12 +203,38 @@ static void *run(void *arg)
 	}
 }
 
-/* From `memory` on. */
-static void add_region(struct kvm_userspace_memory_region *region)
+static void add_region(struct kvm_userspace_memory_region *region, const void *from)
 {
-	region->userspace_addr = (uintptr_t)memory;
+	region->userspace_addr = (uintptr_t)from;
 	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, region))
 		err(1, "KVM_SET_USER_MEMORY_REGION");
+}
+
+static void *take_memory(size_t size)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		err(1, "memory");
+	return at;
+}
+
+/* The new vCPU has the next number. */
+static void plug_in(unsigned vcpus)
+{
+	struct kvm_userspace_memory_region region = {.slot = 7,
+						     .guest_phys_addr = MORE,
+						     .memory_size = MORE_SIZE};
+	volatile uint64_t *stacks = (volatile uint64_t *)(memory + MORE_STACK);
+	int vcpu;
+
+	add_region(&region, take_memory(MORE_SIZE));
+	for (unsigned i = 0; i < vcpus; i++)
+		stacks[i] = MORE + STACK * (i + 1);
+	vcpu = ioctl(vm, KVM_CREATE_VCPU, vcpus);
+	if (vcpu < 0)
+		err(1, "KVM_CREATE_VCPU");
+	(void)share_page(vcpu);
 }
 
 static void make_machine(void)
@@ -199,18 +245,16 @@ static void make_machine(void)
 	vm = kvm < 0 ? -1 : ioctl(kvm, KVM_CREATE_VM, 0);
 	if (vm < 0)
 		err(1, "KVM");
-	memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		err(1, "memory");
+	memory = take_memory(MEMORY);
 	if (scattered) {
 		region.slot = 1;
 		region.guest_phys_addr = FIRST;
 		region.memory_size = MEMORY - FIRST;
-		add_region(&region);
+		add_region(&region, memory);
 		region = (struct kvm_userspace_memory_region){.memory_size = FIRST};
 		memory += MEMORY - FIRST;
 	}
-	add_region(&region);
+	add_region(&region, memory);
 	run_size = (size_t)ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
 }
 
@@ -218,6 +262,7 @@ int main(int argc, char **argv)
 {
 	const unsigned vcpus = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
 	const struct sigaction counting = {.sa_handler = count_signal};
+	const struct sigaction growing = {.sa_handler = ask_to_grow};
 	const volatile uint64_t *done;
 
 	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
@@ -229,6 +274,7 @@ int main(int argc, char **argv)
 	make_tables();
 	load(argv[1]);
 	sigaction(SIGUSR1, &counting, NULL);
+	sigaction(SIGUSR2, &growing, NULL);
 	done = (const volatile uint64_t *)(memory + DONE);
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	printf("0 0 0 0\n");
@@ -242,6 +288,8 @@ int main(int argc, char **argv)
 		uint64_t sum = 0;
 
 		usleep(100000);
+		if (atomic_exchange(&grow, false))
+			plug_in(vcpus);
 		for (unsigned i = 0; i < vcpus; i++)
 			sum += done[i];
 		printf("%lu %lu %lu %lu\n", (unsigned long)sum, (unsigned long)interrupted,

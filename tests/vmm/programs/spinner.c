@@ -16,6 +16,9 @@
 /* Where the monitor reads: a page of its own behind the page tables. */
 static volatile unsigned long *const done = (unsigned long *)0x9000;
 
+/* ... and where a vCPU finds a stack that it is to move to; 0: it need not. */
+static volatile unsigned long *const stacks = (unsigned long *)0x9100;
+
 static NOINLINE void spin(unsigned long n, unsigned vcpu)
 {
 	for (unsigned long i = 0; i < n; i++)
@@ -53,6 +56,16 @@ void start(unsigned vcpu);
 /* The monitor sets the stack up, with a frame record that has no caller. */
 void start(unsigned vcpu)
 {
-	for (;;)
+	for (;;) {
+		const unsigned long stack = stacks[vcpu];
+
 		work(vcpu);
+		if (!stack)
+			continue;
+		stacks[vcpu] = 0;
+		/* As the monitor does it: called by nobody. */
+		__asm__ volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tjmp start" ::"r"(stack -
+											  24),
+				 "D"(vcpu));
+	}
 }
