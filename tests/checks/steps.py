@@ -78,6 +78,7 @@ def host_lane():
         Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.inc' '*.js' '*.css' '*.build' '*.ld' | "
              "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep ."),
         Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
+        python_test("tests/rig/chance_test.py"),
         Step("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize)),
         Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=["clang-sanitized-build"],

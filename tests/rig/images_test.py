@@ -6,10 +6,14 @@ import re
 import subprocess
 import unittest
 
-from guestcase import GUESTS, GuestCase, shares
+import chance
+from guestcase import GUESTS, GuestCase
 
 GUEST = "app1-pv-fp"
 INPUT = 6
+
+# What app1 does, and by how much few samples may be off: another function's share is not within that.
+KNOWN, TOLERANCE = {"function_1": 0.1, "function_3": 0.6}, 0.2
 
 
 def build_id(guest):
@@ -25,12 +29,16 @@ class Images(GuestCase):
         subprocess.run(["objcopy", f"--change-addresses={difference}", GUESTS / f"{guest}.elf", path], check=True)
         self.rig.put(path)
 
-    def profile(self, guest, options):
+    def profile(self, guest, options, seconds=1):
         """Records the running guest; returns what uniprof said, and the stacks."""
-        said = self.record(guest, f"-F 300 -T 1 {options}")
+        said = self.record(guest, f"-F 300 -T {seconds} {options}")
         stacks = self.folded(guest)
         self.assertFalse([stack for stack in stacks for name in stack if name.startswith("0x")], f"{options}: {said}")
         return said, stacks
+
+    def names_are_right(self, guest, options, stacks):
+        """Asserts that functions have their shares, by stacks that were recorded and as many more as that takes."""
+        self.check_shares(guest, KNOWN, TOLERANCE, f"-F 300 {options}", 1, stacks)
 
     def test_a_file_that_was_linked_elsewhere_is_found(self):
         self.create(GUEST, cmdline="scale=5000")
@@ -39,13 +47,12 @@ class Images(GuestCase):
             said, stacks = self.profile(GUEST, f"-v -s {name}")
             self.assertIn(f"{name} is at 0x100000 in the guest, not where it was linked", said)
             self.no_impossible_edges(GUEST, stacks)
-            self.assertGreater(shares(stacks, ["function_3"])["function_3"], 0.4)
-            report = self.report(GUEST)
-            self.assertNotIn("WARNING", report)
+            self.assertNotIn("WARNING", self.report(GUEST))
             # What is said afterwards, with the file again, is the same.
             self.assertEqual(self.folded(GUEST, f"-s {name}"), stacks)
             self.assertEqual(self.folded(GUEST, f"-s {name}@0x100000"), stacks)
             self.assertEqual(self.folded(GUEST, f"-s {GUEST}.elf"), stacks)
+            self.names_are_right(GUEST, f"-s {name}", stacks)
 
     def test_the_classic_tools_find_it_as_well(self):
         self.create(GUEST, cmdline="scale=5000")
@@ -53,7 +60,7 @@ class Images(GuestCase):
         status, text = self.dom0(f"uniprof -F 200 -T 1 -E up.elf online {GUEST} && uniprof -F 200 -T 1 -e up.elf raw {GUEST} &&"
                                  " symbolize up.elf@0x100000 raw >offline && grep -c '^0x' online offline; grep -c function_3 online offline")
         self.assertIn("online:0\noffline:0\n", text)
-        self.assertRegex(text, r"online:[1-9]\d+\noffline:[1-9]\d+\n$")
+        self.assertRegex(text, r"online:[1-9]\d*\noffline:[1-9]\d*\n$")
         self.assertEqual(self.dom0("grep -v '^0x\\|^[1#]\\|^$' raw | wc -l")[1].strip(), "0")
 
     def test_run_leaves_tables_with_the_guest_s_addresses(self):
@@ -101,8 +108,9 @@ class Images(GuestCase):
         self.assertRegex(picture, r'<g class="warning"[^>]*>\s*<rect [^>]*/>\s*<text [^>]*>[^\n]*samples are in code without a name')
         self.assertRegex(self.dom0(f"uniprof export --format=folded {GUEST}.uniprof 2>&1 >x")[1], "warning: .*without a name")
         # The right file, given afterwards, names everything; a wrong one is refused.
-        self.assertGreater(shares(self.folded(GUEST, "-s kept.elf"), ["function_3"])["function_3"], 0.4)
+        named = self.folded(GUEST, "-s kept.elf")
         self.assertNotIn("WARNING", self.report(GUEST, "-s kept.elf"))
+        self.names_are_right(GUEST, "-s kept.elf", named)
 
     def test_the_classic_line_and_run_tell_what_a_profile_is_worth(self):
         self.create(GUEST, cmdline="scale=5000")
@@ -144,9 +152,14 @@ class Images(GuestCase):
     def test_a_recording_that_was_killed_is_named_by_its_files(self):
         self.create(GUEST, cmdline="scale=5000")
         self.bring_linked_at(GUEST, "up.elf", 0x40000000)
-        self.dom0(f"uniprof record -q -F 300 -s $PWD/up.elf -o killed.uniprof {GUEST} & sleep 3; kill -9 $!; wait")
-        stacks = self.folded("killed")
-        self.assertGreater(shares(stacks, ["function_3"])["function_3"], 0.4)
+
+        def take(attempt):
+            self.dom0(f"rm -f killed.uniprof; uniprof record -q -F 300 -s $PWD/up.elf -o killed.uniprof {GUEST} & pid=$!; i=0;"
+                      " until [ $(stat -c %s killed.uniprof 2>/dev/null || echo 0) -ge 2000 ] || [ $i = 300 ]; do i=$((i + 1)); usleep 100000; done;"
+                      f" sleep {chance.longer(attempt)}; kill -9 $pid; wait", 120)
+            return self.folded("killed"), KNOWN
+
+        chance.check_shares(take, TOLERANCE)
         self.assertIn("stops in the middle", self.report("killed"))
         self.runs_on(GUEST)
 
@@ -156,7 +169,7 @@ class Images(GuestCase):
             said, stacks = self.profile(guest, f"-v -s {guest}.elf")
             self.assertIn(f"{guest}.elf is at", said)
             self.no_impossible_edges(guest, stacks)
-            self.assertGreater(shares(stacks, ["function_3"])["function_3"], 0.4)
+            self.names_are_right(guest, f"-s {guest}.elf", stacks)
             self.dom0(f"xl destroy {guest}")
 
 

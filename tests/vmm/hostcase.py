@@ -4,6 +4,7 @@
 UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
 """
 
+import collections
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "rig"))
 
+import chance  # noqa: E402
 from guestcase import impossible_edges, parse_folded  # noqa: E402,F401
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
@@ -89,10 +91,10 @@ class HostCase(unittest.TestCase):
         lines = process.log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         return [float(word) for word in lines[-1].split()] if lines else None
 
-    def says(self, process, words, seconds=20):
+    def says(self, process, words, seconds=60):
         self.wait_for(lambda: words in process.log.read_text(), f"it is not told: {words}", seconds)
 
-    def wait_for(self, what, otherwise, seconds=10):
+    def wait_for(self, what, otherwise, seconds=60):
         end = time.monotonic() + seconds
         while not what():
             self.assertLess(time.monotonic(), end, otherwise)
@@ -136,7 +138,30 @@ class HostCase(unittest.TestCase):
     def interrupt(self, profiler):
         """Ends a recording as its user does; it is kept."""
         profiler.send_signal(signal.SIGINT)
-        self.assertEqual(profiler.wait(20), 0, profiler.log.read_text())
+        self.assertEqual(profiler.wait(60), 0, profiler.log.read_text())
+
+    def check_shares(self, guest, known, tolerance, options, seconds, work=None):
+        """Asserts that functions of a guest have the shares that are known, by recordings of it into out.uniprof
+        (chance.py), the first of so many seconds. `work` finds in all stacks those that count; returns these."""
+        all_stacks = collections.Counter()
+
+        def take(attempt):
+            self.said = self.uniprof("record", *options, "-T", seconds * chance.longer(attempt), "-o", "out.uniprof", guest)
+            stacks = work() if work else self.folded("out.uniprof")
+            all_stacks.update(stacks)
+            return stacks, known
+
+        chance.check_shares(take, tolerance)
+        return all_stacks
+
+    def stands_still(self, progress, stopped):
+        """Whether something is stopped whenever it is looked at, for half a second in which it does nothing."""
+        before = progress()
+        for _ in range(25):
+            if not stopped():
+                return False
+            time.sleep(0.02)
+        return progress() == before
 
     def goes_on(self, process, column=0):
         """Asserts that nobody holds or traces a process, and that its numbers rise."""

@@ -17,31 +17,26 @@ from hostcase import PROGRAMS, UNIPROF, HostCase, state, tracers
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 
 EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
-TOLERANCE = 0.1  # of as few samples as a busy machine leaves
-LEAST = 150
+TOLERANCE = 0.1
 
 # These queue up, none is merged with another.
 SIGNALS = 500
 
 
 class Profiles(HostCase):
-    def check(self, stacks, least):
-        # Tells and clocks of the subject's main thread are no work.
-        work = {stack: n for stack, n in stacks.items() if "work" in stack}
-        total = sum(work.values())
-        self.assertGreater(total, least)
-        for name, share in EXPECTED.items():
-            seen = sum(n for stack, n in work.items() if name in stack) / total
-            self.assertAlmostEqual(seen, share, delta=TOLERANCE, msg=name)
-        for stack in work:
+    def work(self, *options):
+        """Tells and clocks of the subject's main thread are none."""
+        return {stack: n for stack, n in self.folded("out.uniprof", *options).items() if "work" in stack}
+
+    def check(self, subject, rate, seconds, *options):
+        for stack in self.check_shares(f"process:{subject.pid}", EXPECTED, TOLERANCE, ("-F", rate), seconds, lambda: self.work(*options)):
             tail = stack[stack.index("work"):]
             self.assertIn(tail[1:2], [(), *((name,) for name in EXPECTED)], f"impossible: {stack}")
             self.assertIn(tail[2:], [(), ("spin",)], f"impossible: {stack}")
 
     def test_shares_of_a_process(self):
         subject = self.subject()
-        self.uniprof("record", "-F", 997, "-T", 2, "-o", "out.uniprof", f"process:{subject.pid}")
-        self.check(self.folded("out.uniprof"), LEAST)
+        self.check(subject, 997, 2)
         self.goes_on(subject)
 
     def test_no_more_threads_are_told_than_there_are(self):
@@ -56,10 +51,9 @@ class Profiles(HostCase):
 
     def test_threads_and_those_that_come_later(self):
         subject = self.subject("threads")
-        self.uniprof("record", "-F", 300, "-T", 3, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.check(subject, 300, 3, "--state", "running,runnable")
         for i in range(3):
             self.assertTrue(self.folded("out.uniprof", "--vcpu", str(i), "--state", "all"), f"thread {i}")
-        self.check(self.folded("out.uniprof", "--state", "running,runnable"), LEAST)
         self.goes_on(subject)
 
     def test_a_sleeper_is_blocked_and_left_asleep(self):
@@ -67,7 +61,7 @@ class Profiles(HostCase):
         text = self.uniprof("record", "-F", 500, "-T", 1, "-o", "out.uniprof", f"process:{sleeper.pid}")
         self.assertIn("samples", text)
         report = self.uniprof("report", "out.uniprof", "--state", "all")
-        self.assertRegex(report, r"blocked \(idle\) (100\.0|99\.\d) %")
+        self.assertRegex(report, r"blocked \(idle\) (100\.0|9[5-9]\.\d) %")
         self.assertNotIn("other states", report)
         self.assertIn("samples found vCPUs in other states", self.uniprof("report", "out.uniprof"))
         self.assertIsNone(sleeper.poll())
@@ -99,7 +93,7 @@ class Leaves(HostCase):
         subject.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.progress(subject) > at, "it does not go on")
         subject.send_signal(signal.SIGSTOP)
-        time.sleep(0.3)
+        self.wait_for(lambda: self.stands_still(lambda: self.progress(subject), lambda: state(subject.pid) in "Tt"), "it does not stop again")
         at = self.progress(subject)
         self.interrupt(profiler)
         time.sleep(0.3)
@@ -149,7 +143,7 @@ class Ends(HostCase):
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         time.sleep(0.3)
         subject.kill()
-        self.assertEqual(profiler.wait(10), 5)
+        self.assertEqual(profiler.wait(60), 5)
         self.assertIn("gone", profiler.log.read_text())
 
 

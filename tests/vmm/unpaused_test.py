@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import kvm_test
-from hostcase import UNIPROF
+from hostcase import UNIPROF, chance
 
 # Of samples on a machine that is busy with other things, some find a vCPU neither on a CPU nor off it for as long as they wait.
 MOST_STOPPED = 0.01
@@ -40,15 +40,14 @@ class UnpausedCase(kvm_test.KvmCase):
             self.skipTest(head["guest"]["host"])
         self.assertRegex(head["guest"]["host"], r"^KVM on Linux \S+, BPF$")
         stopped = head["looks"]["count"] - head["paused"]["looks_without"]
-        self.assertLessEqual(stopped, MOST_STOPPED * head["looks"]["count"])
+        self.assertLessEqual(stopped, chance.most(MOST_STOPPED * head["looks"]["count"]))
 
 
 class Profiles(UnpausedCase):
     def profile(self, guest, *arguments):
         monitor = self.monitor(*arguments, guest=guest)
-        draws = self.record_enough(f"kvm:{monitor.pid}", "-F", 500)
+        self.check(monitor, 500)
         self.check_way("out.uniprof")
-        self.check(draws)
         self.goes_on(monitor)
 
     def test_frame_pointers(self):
@@ -98,7 +97,7 @@ class Changes(kvm_test.Changes, UnpausedCase):
         self.interrupt(profiler)
         self.check_way(recording)
         stacks = self.folded(recording, *self.last(recording, 3))
-        self.assertGreater(sum(stacks.values()), kvm_test.LEAST)
+        self.assertGreater(sum(stacks.values()), 20)
         self.assertEqual({stack[0] for stack in stacks}, {"start"})
         self.goes_on(monitor)
 
