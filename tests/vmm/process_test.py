@@ -5,12 +5,16 @@
 UNIPROF_KILLS: how often the profiler is killed (default 20).
 """
 
+import ctypes
 import os
+import platform
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from hostcase import PROGRAMS, UNIPROF, HostCase, state, tracers
 
@@ -19,26 +23,34 @@ KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 TOLERANCE = 0.1
 
+# How often the subject's function of that name stands on its stack.
+DEEP = 3000
+
 # These queue up, none is merged with another.
 SIGNALS = 500
 
+# Of samples by perf events, some find a thread neither on a CPU nor off it for as long as they wait.
+MOST_STOPPED = 0.02
 
-class Profiles(HostCase):
-    def work(self, *options):
-        """Tells and clocks of the subject's main thread are none."""
-        return {stack: n for stack, n in self.folded("out.uniprof", *options).items() if "work" in stack}
+# perf_event_open(2) by its number on x86-64.
+PERF_EVENT_OPEN = 298
 
-    def check(self, subject, rate, seconds, *options):
-        for stack in self.check_shares(f"process:{subject.pid}", EXPECTED, TOLERANCE, ("-F", rate), seconds, lambda: self.work(*options)):
-            tail = stack[stack.index("work"):]
-            self.assertIn(tail[1:2], [(), *((name,) for name in EXPECTED)], f"impossible: {stack}")
-            self.assertIn(tail[2:], [(), ("spin",)], f"impossible: {stack}")
 
-    def test_shares_of_a_process(self):
-        subject = self.subject()
-        self.check(subject, 997, 2)
-        self.goes_on(subject)
+def perf_works():
+    """Why not, or None."""
+    if platform.machine() != "x86_64":
+        return "perf events are read on x86-64 only"
+    # A counter of the CPU's clock: struct perf_event_attr as it was at first.
+    attr = ctypes.create_string_buffer(struct.pack("<IIQ", 1, 64, 0), 64)
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.syscall(PERF_EVENT_OPEN, attr, 0, -1, -1, 0)
+    if fd < 0:
+        return f"perf events are refused on this machine: {os.strerror(ctypes.get_errno())}"
+    os.close(fd)
+    return None
 
+
+class Names(HostCase):
     def test_no_more_threads_are_told_than_there_are(self):
         sleeper = self.start("sleep", "60")
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{sleeper.pid}")
@@ -46,8 +58,30 @@ class Profiles(HostCase):
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("stack", f"process:{sleeper.pid}"))
 
     def test_by_its_name(self):
-        self.subject()
-        self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", "process:subject")
+        program = self.scratch / f"named-{os.getpid()}"
+        shutil.copy(PROGRAMS / "subject", program)
+        self.start(program)
+        self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{program.name}")
+
+
+class Profiles:
+    """In each way."""
+
+    def work(self, *options):
+        """Tells and clocks of the subject's main thread are none."""
+        return {stack: n for stack, n in self.folded("out.uniprof", *options).items() if "work" in stack}
+
+    def check(self, subject, rate, seconds, *options):
+        for stack in self.check_shares(f"process:{subject.pid}", EXPECTED, TOLERANCE, (*self.way, "-F", rate), seconds, lambda: self.work(*options)):
+            tail = stack[stack.index("work"):]
+            self.assertIn(tail[1:2], [(), *((name,) for name in EXPECTED)], f"impossible: {stack}")
+            self.assertIn(tail[2:], [(), ("spin",)], f"impossible: {stack}")
+
+    def test_shares_of_a_process(self):
+        subject = self.subject()
+        self.check(subject, 997, 2)
+        self.check_way()
+        self.goes_on(subject)
 
     def test_threads_and_those_that_come_later(self):
         subject = self.subject("threads")
@@ -58,13 +92,80 @@ class Profiles(HostCase):
 
     def test_a_sleeper_is_blocked_and_left_asleep(self):
         sleeper = self.start("sleep", "60")
-        text = self.uniprof("record", "-F", 500, "-T", 1, "-o", "out.uniprof", f"process:{sleeper.pid}")
+        text = self.uniprof("record", *self.way, "-F", 500, "-T", 1, "-o", "out.uniprof", f"process:{sleeper.pid}")
         self.assertIn("samples", text)
         report = self.uniprof("report", "out.uniprof", "--state", "all")
         self.assertRegex(report, r"blocked \(idle\) (100\.0|9[5-9]\.\d) %")
         self.assertNotIn("other states", report)
         self.assertIn("samples found vCPUs in other states", self.uniprof("report", "out.uniprof"))
         self.assertIsNone(sleeper.poll())
+
+
+class Stopped(Profiles, HostCase):
+    way = "--via", "ptrace"
+
+    def check_way(self):
+        head = self.head("out.uniprof")
+        self.assertGreater(head["paused"]["total_ns"], 0)
+        self.assertRegex(head["guest"]["host"], r"^Linux \S+, ptrace$")
+
+
+class Unstopped(Profiles, HostCase):
+    """By perf events, which is also what uniprof takes by itself."""
+
+    way = "--via", "perf"
+
+    def setUp(self):
+        super().setUp()
+        if why := perf_works():
+            self.skipTest(why)
+
+    def check_way(self):
+        head = self.head("out.uniprof")
+        self.assertLessEqual(head["looks"]["count"] - head["paused"]["looks_without"], MOST_STOPPED * head["looks"]["count"])
+        self.assertRegex(head["guest"]["host"], r"^Linux \S+, perf events$")
+
+    def test_it_is_the_way_that_is_taken_where_none_is_asked_for(self):
+        subject = self.subject()
+        self.assertIn(" via perf,", self.uniprof("record", "-F", 997, "-T", 1, "-o", "out.uniprof", f"process:{subject.pid}"))
+        self.check_way()
+        self.uniprof("record", "--always-pause", "-F", 997, "-T", 1, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.assertGreater(self.head("out.uniprof")["paused"]["total_ns"], 0)
+
+    def test_one_that_comes_and_goes_all_the_time(self):
+        subject = self.subject("naps")
+        self.uniprof("record", *self.way, "-F", 997, "-T", 3, "-o", "out.uniprof", f"process:{subject.pid}")
+        stacks = self.folded("out.uniprof", "--state", "all")
+        self.assertTrue([stack for stack in stacks if "nap" in stack])
+        for stack in stacks:
+            self.assertIn("main", stack)
+            self.assertFalse("nap" in stack and "work" in stack, f"impossible: {stack}")
+        self.goes_on(subject)
+
+    def test_stacks_of_more_than_a_record_holds(self):
+        subject = self.subject("deep")
+        self.uniprof("record", *self.way, "-F", 300, "-T", 2, "-o", "out.uniprof", f"process:{subject.pid}")
+        # Others are on their way there or back.
+        at_the_end = [stack for stack in self.folded("out.uniprof", "--state", "running,runnable") if "work" in stack]
+        self.assertTrue(at_the_end)
+        for stack in at_the_end:
+            self.assertEqual(stack.count("deep"), DEEP, stack)
+            self.assertIn("main", stack)
+
+    def test_without_the_right_to_it_threads_are_stopped_and_it_says_so(self):
+        if os.geteuid() or not shutil.which("setpriv"):
+            self.skipTest("it takes root, and setpriv, to give up single rights")
+        if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text(encoding="ascii")) < 2:
+            self.skipTest("on this machine everybody may use perf events")
+        subject = self.subject()
+        less = ["setpriv", "--bounding-set", "-sys_admin,-perfmon", UNIPROF]
+        text = subprocess.run([*less, "record", "-v", "-F", "300", "-T", "1", "-o", "out.uniprof", f"process:{subject.pid}"], cwd=self.scratch,
+                              check=True, stderr=subprocess.PIPE).stderr.decode()
+        self.assertRegex(text, r"ptrace \(not perf events: .* are refused \(they take root, or CAP_PERFMON\)\)")
+        done = subprocess.run([*less, "record", *self.way, "-o", "out.uniprof", f"process:{subject.pid}"], cwd=self.scratch, check=False,
+                              stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn(b"--via perf: perf events are refused", done.stderr)
 
 
 class Leaves(HostCase):
@@ -118,6 +219,7 @@ class Leaves(HostCase):
     def test_it_runs_on_when_the_profiler_is_killed(self):
         subject = self.subject("threads", "signals")
         self.survives_kills(subject, f"process:{subject.pid}", KILLS)
+        self.survives_kills(subject, f"process:{subject.pid}", KILLS, options=("--via", "ptrace"))
 
 
 class Ends(HostCase):
@@ -274,7 +376,9 @@ class Unikernels(HostCase):
 
     def check(self, kind, name, *change):
         process, words = self.listed(name, *change)
-        self.assertEqual(words, ["process", str(process.pid), name, kind, "1", "ptrace", "15", "us", "uniprof", "record", f"process:{name}"])
+        way = ["perf", "0"] if not perf_works() and not os.geteuid() else ["ptrace", "15"]
+        self.assertEqual(words[:8], ["process", str(process.pid), name, kind, "1", *way, "us"])
+        self.assertEqual(words[8:11], ["uniprof", "record", f"process:{name}"])
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", name)
         self.goes_on(process)
 

@@ -15,26 +15,21 @@
 
 #include "target/host/memory.h"
 #include "target/host/proc.h"
-#include "target/host/stops.h"
 #include "target/process/files.h"
+#include "target/process/process.h"
 #include "target/process/regs.h"
 #include "target/process/unikernel.h"
-#include "target/target.h"
 
 /* Threads that may be added while it is sampled. */
 #define SPARE_THREADS 16u
 #define THREADS_MAX   1024u
 
-struct process {
-	struct target base;
-	struct stops stops;
-	int memory;
-};
-
 static void process_close(struct target *target)
 {
 	struct process *process = (struct process *)target;
 
+	perf_free(process->perf);
+	error_free(process->why_stopped);
 	stops_free(&process->stops);
 	process_files_free((struct target_file *)target->files, target->n_files);
 	if (process->memory >= 0)
@@ -42,12 +37,8 @@ static void process_close(struct target *target)
 	free(process);
 }
 
-static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+void process_copy_stacks(struct process *process, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
-	struct process *process = ctx;
-
-	if (!process_regs(process->stops.threads.at[i].tid, &vcpu->regs))
-		return false;
 	vcpu->hurried = !host_memory_window(process->memory,
 					    vcpu->regs.sp & ~(uint64_t)(vcpu->regs.word - 1),
 					    vcpu->want, vcpu->buffer, until_ns, &vcpu->stack);
@@ -59,6 +50,15 @@ static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_
 			(void)host_memory_window(process->memory, other->va, other->want,
 						 other->buffer, until_ns, &vcpu->others[k]);
 	}
+}
+
+static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	struct process *process = ctx;
+
+	if (!process_regs(process->stops.threads.at[i].tid, &vcpu->regs))
+		return false;
+	process_copy_stacks(process, vcpu, until_ns);
 	return true;
 }
 
@@ -143,14 +143,60 @@ static struct error *find_arch(pid_t pid, struct target_info *info)
 
 static void describe(pid_t pid, struct target_info *info)
 {
-	struct utsname kernel;
-
 	proc_comm(pid, info->name, sizeof(info->name));
 	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
 	snprintf(info->type, sizeof(info->type), "process");
 	proc_link(pid, "exe", -1, info->image, sizeof(info->image));
-	if (!uname(&kernel))
-		snprintf(info->host, sizeof(info->host), "Linux %s, ptrace", kernel.release);
+}
+
+enum { BY_PERF, BY_PTRACE };
+
+static const struct target_way ways[] = {
+	[BY_PERF] = {"perf", "0 us", "perf events copy registers and stack: no thread is stopped"},
+	[BY_PTRACE] = {"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
+	{0},
+};
+
+static void describe_way(struct process *process, const char *via)
+{
+	const struct error *why = via ? NULL : process->why_stopped;
+	struct target_info *info = &process->base.info;
+	struct utsname kernel = {0};
+
+	uname(&kernel);
+	process->base.way = ways[process->why_stopped ? BY_PTRACE : BY_PERF].name;
+	snprintf(info->host, sizeof(info->host), "Linux %s, %s%s%s%s", kernel.release,
+		 process->why_stopped ? "ptrace" : "perf events", why ? " (not perf events: " : "",
+		 why ? why->text : "", why ? ")" : "");
+	if (why) {
+		snprintf(process->advice, sizeof(process->advice),
+			 "threads are stopped for samples, which perf events would not do: %s",
+			 why->text);
+		process->base.advice = process->advice;
+	}
+}
+
+/* Those that come later are stopped: by then the right to watch them has been given up. */
+static struct error *watch_threads(struct process *process)
+{
+	const struct threads *threads = &process->stops.threads;
+	struct error *err = perf_new(threads->n, &process->perf);
+
+	for (uint32_t i = 0; i < threads->n && !err; i++)
+		if (threads->at[i].tid)
+			err = perf_watch(process->perf, i, threads->at[i].tid);
+	return err;
+}
+
+static struct error *choose_way(struct process *process, const char *via)
+{
+	process->why_stopped = via && !strcmp(via, ways[BY_PTRACE].name)
+				       ? error_new(ERR_DENIED, "ptrace was asked for")
+				       : watch_threads(process);
+	describe_way(process, via);
+	return process->why_stopped && via && !strcmp(via, ways[BY_PERF].name)
+		       ? error_new(ERR_DENIED, "--via perf: %s", process->why_stopped->text)
+		       : NULL;
 }
 
 struct counting {
@@ -226,7 +272,7 @@ static struct error *attach(struct process *process, pid_t pid)
 				   &process->base.n_files);
 }
 
-static struct error *process_open(const char *name, struct target **out)
+static struct error *process_open_via(const char *name, const char *via, struct target **out)
 {
 	struct process *process = calloc(1, sizeof(*process));
 	struct error *err;
@@ -246,6 +292,8 @@ static struct error *process_open(const char *name, struct target **out)
 		describe(pid, &process->base.info);
 	if (!err)
 		err = attach(process, pid);
+	if (!err)
+		err = choose_way(process, via);
 	if (err)
 		process_close(&process->base);
 	else
@@ -253,9 +301,18 @@ static struct error *process_open(const char *name, struct target **out)
 	return err;
 }
 
+static struct error *process_open(const char *name, struct target **out)
+{
+	return process_open_via(name, NULL, out);
+}
+
 static struct error *process_sample(struct target *target, struct sample *sample)
 {
-	return stops_sample(&((struct process *)target)->stops, sample);
+	struct process *process = (struct process *)target;
+
+	process->stops.peek =
+		process->why_stopped || process->base.always_pause ? NULL : process_peek;
+	return stops_sample(&process->stops, sample);
 }
 
 static enum target_life process_life(struct target *target)
@@ -274,11 +331,6 @@ static size_t process_read(struct target *target, const struct regs *regs, uint6
 	return host_memory_read(((struct process *)target)->memory, va, buf, len);
 }
 
-static const struct target_way ways[] = {
-	{"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
-	{0},
-};
-
 struct listing {
 	void (*each)(void *ctx, const struct target_listing *entry);
 	void *ctx;
@@ -291,8 +343,7 @@ static bool list_one(void *ctx, int pid)
 	const pid_t tracer = type ? proc_tracer(pid) : 0;
 	struct counting threads = {0};
 	char name[64], id[16], note[64];
-	struct target_listing entry = {
-		.scheme = "process", .name = name, .id = id, .type = type, .way = ways};
+	struct target_listing entry = {.scheme = "process", .name = name, .id = id, .type = type};
 
 	if (!type)
 		return true;
@@ -302,6 +353,8 @@ static bool list_one(void *ctx, int pid)
 	entry.note = tracer > 0 ? note : NULL;
 	proc_numbers(pid, "task", count, &threads);
 	entry.vcpus = threads.n;
+	entry.missing = perf_missing();
+	entry.way = &ways[entry.missing ? BY_PTRACE : BY_PERF];
 	listing->each(listing->ctx, &entry);
 	return true;
 }
@@ -321,6 +374,7 @@ const struct target_ops target_process = {
 	.scheme = "process",
 	.ways = ways,
 	.open = process_open,
+	.open_via = process_open_via,
 	.close = process_close,
 	.sample = process_sample,
 	.life = process_life,

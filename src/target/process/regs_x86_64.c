@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/process/regs.h"
 
+#include <asm/perf_regs.h>
 #include <elf.h>
+#include <linux/perf_event.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -64,4 +66,40 @@ bool process_regs(pid_t tid, struct regs *regs)
 	else
 		from_wide(&any.wide, regs);
 	return true;
+}
+
+bool process_perf_regs_known(uint64_t abi)
+{
+	return abi == PERF_SAMPLE_REGS_ABI_64 || abi == PERF_SAMPLE_REGS_ABI_32;
+}
+
+/* The kernel's order is its own; of the mask, r8 follows ss. */
+static uint64_t value_of(const uint64_t *values, unsigned reg)
+{
+	return values[reg < PERF_REG_X86_R8 ? reg : reg - PERF_REG_X86_R8 + PERF_REG_X86_SS + 1];
+}
+
+void process_perf_regs(uint64_t abi, const uint64_t values[PROCESS_PERF_REGS], struct regs *regs)
+{
+	static const uint8_t by_number[] = {PERF_REG_X86_AX,  PERF_REG_X86_DX,	PERF_REG_X86_CX,
+					    PERF_REG_X86_BX,  PERF_REG_X86_SI,	PERF_REG_X86_DI,
+					    PERF_REG_X86_BP,  PERF_REG_X86_SP,	PERF_REG_X86_R8,
+					    PERF_REG_X86_R9,  PERF_REG_X86_R10, PERF_REG_X86_R11,
+					    PERF_REG_X86_R12, PERF_REG_X86_R13, PERF_REG_X86_R14,
+					    PERF_REG_X86_R15};
+	static const uint8_t by_number_32[] = {PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX,
+					       PERF_REG_X86_BX, PERF_REG_X86_SP, PERF_REG_X86_BP,
+					       PERF_REG_X86_SI, PERF_REG_X86_DI};
+	const bool wide = abi == PERF_SAMPLE_REGS_ABI_64;
+	const uint8_t *order = wide ? by_number : by_number_32;
+	const unsigned n = wide ? sizeof(by_number) : sizeof(by_number_32);
+
+	*regs = (struct regs){.word = wide ? 8 : 4,
+			      .pc = value_of(values, PERF_REG_X86_IP),
+			      .sp = value_of(values, PERF_REG_X86_SP),
+			      .fp = value_of(values, PERF_REG_X86_BP),
+			      .flags = value_of(values, PERF_REG_X86_FLAGS),
+			      .gp_valid = (1u << n) - 1};
+	for (unsigned i = 0; i < n; i++)
+		regs->gp[i] = value_of(values, order[i]);
 }

@@ -8,6 +8,8 @@
  *   exec     executes itself after a second
  *   end      ends after two seconds;  crash: by an access that it must not make
  *   hide     lets nobody but root look at it
+ *   naps     sleeps for a moment after each piece of work
+ *   deep     works at the end of 3,000 calls
  * A line of numbers every tenth of a second tells how far it has come: pieces
  * of work, signals that came, seconds of CPU time.
  */
@@ -65,6 +67,22 @@ static NOINLINE void work(void)
 	function_2();
 	function_3();
 	atomic_fetch_add(&pieces, 1);
+}
+
+/* Some 96 KiB of stack. */
+static NOINLINE void deep(unsigned calls)
+{
+	if (calls > 1)
+		deep(calls - 1);
+	else
+		work();
+	__asm__ volatile("");
+}
+
+static NOINLINE void nap(void)
+{
+	usleep(50);
+	__asm__ volatile("");
 }
 
 static double now(clockid_t id)
@@ -127,7 +145,12 @@ int main(int argc, char **argv)
 	for (;;) {
 		double age = now(CLOCK_MONOTONIC) - start;
 
-		work();
+		if (wants(argv, "deep"))
+			deep(3000);
+		else
+			work();
+		if (wants(argv, "naps"))
+			nap();
 		live(argv, age);
 		if (age - told < 0.1)
 			continue;
