@@ -9,12 +9,13 @@ import ctypes
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, guards, impossible_edges, state, tracer_of
+from hostcase import BUILD, PROGRAMS, UNIPROF, HostCase, guards, impossible_edges, state, tracer_of, tracers
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 
@@ -267,6 +268,78 @@ class Changes(KvmCase):
         self.says(profiler, "memory that seems to have been plugged in")
         self.interrupt(profiler)
         self.goes_on(monitor)
+
+
+class Runs(KvmCase):
+    """Guests that a command starts, as those do that people start monitors with."""
+
+    def check_run(self, *command, name="monitor", kernel=PROGRAMS / "spinner-fp"):
+        text = self.run_guest("-v", "-F", "300", "-T", "2", "--", *command)
+        self.assertIn(f'"{name}"', text)
+        # Its file is found without being named, and leads to names.
+        self.assertIn(f"{kernel} is at ", text)
+        stacks = self.folded(f"{name}.uniprof", "--state", "running,runnable")
+        self.assertTrue([stack for stack in stacks if stack[0] == "start"], stacks)
+        for ending in "raw", "syms", "resolved.raw", "folded", "svg":
+            self.assertTrue((self.scratch / f"{name}.{ending}").exists(), text)
+
+    def test_a_monitor_itself(self):
+        self.check_run(PROGRAMS / "monitor", PROGRAMS / "spinner-fp")
+
+    def test_one_that_is_left_behind_by_a_command_that_ends(self):
+        self.check_run("setsid", "--fork", PROGRAMS / "monitor", PROGRAMS / "spinner-fp")
+        # ... and its guest goes on.
+        left = self.left_behind()
+        self.addCleanup(os.kill, left, signal.SIGKILL)
+        self.assertFalse(tracers(left))
+
+    def left_behind(self):
+        """The process in whose memory this test's file is."""
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if (process / "cmdline").read_bytes().split(b"\0")[0] == str(PROGRAMS / "monitor").encode() and os.getsid(int(process.name)) == int(process.name):
+                    return int(process.name)
+            except OSError:
+                continue
+        self.fail("the monitor has ended")
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "only root can build a jail, with unshare")
+    def test_one_in_a_jail(self):
+        """As Firecracker's jailer does: a root and a list of processes of its own, another user, nothing but what it needs, an id."""
+        jail = self.scratch / "jail"
+        (jail / "dev").mkdir(parents=True)
+        self.scratch.chmod(0o755)
+        os.mknod(jail / "dev" / "kvm", 0o666 | stat.S_IFCHR, os.stat("/dev/kvm").st_rdev)
+        os.chmod(jail / "dev" / "kvm", 0o666)
+        shutil.copy(PROGRAMS / "monitor", jail / "firecracker")
+        shutil.copy(PROGRAMS / "spinner-fp", jail / "vmlinux")
+        for word in subprocess.run(["ldd", PROGRAMS / "monitor"], check=True, stdout=subprocess.PIPE).stdout.decode().split():
+            if word.startswith("/"):
+                (jail / word[1:]).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(word, jail / word[1:])
+        self.check_run("unshare", "--pid", "--fork", "--kill-child", "chroot", "--userspec=1234:1234", jail,
+                       "/firecracker", "/vmlinux", "1", "--id", "anna", name="anna", kernel=jail / "vmlinux")
+
+
+class Several(KvmCase):
+    """Guests that are recorded at once."""
+
+    def test_each_has_its_recording(self):
+        monitors = self.monitor(), self.monitor("2")
+        self.uniprof("record", "-F", 300, "-T", 2, "-o", "all", *(f"kvm:{monitor.pid}" for monitor in monitors))
+        for monitor in monitors:
+            stacks = self.folded(self.scratch / "all" / f"monitor-{monitor.pid}.uniprof", "--state", "running,runnable")
+            self.assertTrue([stack for stack in stacks if stack[0] == "start"], stacks)
+            self.goes_on(monitor)
+
+    def test_together_with_a_process(self):
+        monitor, subject = self.monitor(), self.subject()
+        self.uniprof("record", "--together", "-F", 300, "-T", 2, "-o", "both.uniprof", f"kvm:{monitor.pid}", f"process:{subject.pid}")
+        stacks = self.folded("both.uniprof", "--state", "all")
+        self.assertEqual({stack[0] for stack in stacks}, {"monitor", "subject"})
+        self.assertTrue([stack for stack in stacks if stack[:3] == ("monitor", "start", "work")], stacks)
+        self.goes_on(monitor)
+        self.goes_on(subject)
 
 
 class Refusals(KvmCase):

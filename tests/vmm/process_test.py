@@ -294,6 +294,25 @@ class Refusals(HostCase):
         self.assertIn(b"CAP_SYS_PTRACE", done.stdout)
 
 
+    def check_yama(self, scope, words, *setpriv):
+        """What is refused for another reason here is, where Yama is, refused by that."""
+        self.scratch.chmod(0o777)
+        subject = self.start(PROGRAMS / "subject", "hide", user=65534, group=65534, extra_groups=[])
+        self.wait_for(lambda: self.progress(subject), "the subject says nothing")
+        script = f"mount -t tmpfs none /proc/sys/kernel && mkdir /proc/sys/kernel/yama && echo {scope} >/proc/sys/kernel/yama/ptrace_scope && exec \"$@\""
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", "setpriv", *setpriv, UNIPROF, "record", "-o", "out.uniprof",
+                               f"process:{subject.pid}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.scratch, check=False)
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn(words, done.stdout.decode())
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "only root can make it look as if there were Yama")
+    def test_by_yama_for_all_but_root(self):
+        self.check_yama(1, "(kernel.yama.ptrace_scope is 1): run uniprof as root, or set it to 0", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "only root can make it look as if there were Yama")
+    def test_by_yama_for_all(self):
+        self.check_yama(3, "(kernel.yama.ptrace_scope is 3), not even by root", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
+
     def test_from_a_nested_user_namespace(self):
         subject = self.subject()
         inside = ["unshare", "--user", "--map-root-user"]

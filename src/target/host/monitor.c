@@ -28,7 +28,7 @@ static const char *next_word(const char *word, const char *end)
 	return word < end ? word : NULL;
 }
 
-/* "-name web", "-name guest=web,debug-threads=on", "--name web" */
+/* "-name web", "-name guest=web,debug-threads=on", "--name web", Firecracker's "--id web" */
 static void take_name(const char *value, char *name, size_t size)
 {
 	const char *guest = strstr(value, "guest=");
@@ -48,7 +48,8 @@ void monitor_name(pid_t pid, char *name, size_t size)
 	for (const char *word = len > 0 ? text : NULL; word; word = next_word(word, end)) {
 		const char *value = next_word(word, end);
 
-		if (value && (!strcmp(word, "-name") || !strcmp(word, "--name")))
+		if (value &&
+		    (!strcmp(word, "-name") || !strcmp(word, "--name") || !strcmp(word, "--id")))
 			take_name(value, name, size);
 	}
 	free(text);
@@ -70,20 +71,24 @@ static bool is_elf(const char *path)
 void monitor_image(pid_t pid, char *path, size_t size)
 {
 	ssize_t len;
-	char *text = read_command(pid, &len), full[PATH_MAX + 64];
+	char *text = read_command(pid, &len), full[2 * PATH_MAX];
 	const char *end = text ? text + (len > 0 ? len : 0) : NULL;
 	const char *word = len > 0 ? next_word(text, end) : NULL;
-	char directory[PATH_MAX];
+	char directory[PATH_MAX], root[PATH_MAX];
 
 	*path = '\0';
 	proc_link(pid, "cwd", -1, directory, sizeof(directory));
+	/* In a jail (chroot(2)), what is called /x is below it. */
+	proc_link(pid, "root", -1, root, sizeof(root));
+	if (!strcmp(root, "/"))
+		*root = '\0';
 	for (; word; word = next_word(word, end)) {
 		/* "--kernel=FILE" as well as "-kernel FILE". */
 		const char *file = *word == '-' && strchr(word, '=') ? strchr(word, '=') + 1 : word;
 
 		if (!*file || *file == '-')
 			continue;
-		snprintf(full, sizeof(full), "%s%s%s", *file == '/' ? "" : directory,
+		snprintf(full, sizeof(full), "%s%s%s", *file == '/' ? root : directory,
 			 *file == '/' ? "" : "/", file);
 		if (strlen(full) < size && is_elf(full))
 			strcpy(path, full);
