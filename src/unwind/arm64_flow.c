@@ -17,6 +17,8 @@ struct arm64_scratch {
 	uint8_t seen[ARM64_FUNCTION_MAX / 8];
 	struct open open[OPEN_MAX];
 	unsigned n;
+	bool scattered;		    /* a jump goes where it cannot be told */
+	struct arm64_state at_jump; /* there */
 };
 
 struct arm64_scratch *arm64_scratch_new(void)
@@ -29,9 +31,14 @@ void arm64_scratch_free(struct arm64_scratch *scratch)
 	free(scratch);
 }
 
+static bool is_seen(const struct arm64_scratch *scratch, uint32_t at)
+{
+	return scratch->seen[at / 8] >> at % 8 & 1;
+}
+
 static bool see(struct arm64_scratch *scratch, uint32_t at)
 {
-	const bool seen = scratch->seen[at / 8] >> at % 8 & 1;
+	const bool seen = is_seen(scratch, at);
 
 	scratch->seen[at / 8] |= (uint8_t)(1u << at % 8);
 	return !seen;
@@ -46,6 +53,13 @@ static void push(struct arm64_scratch *scratch, uint64_t start, uint64_t target,
 	if (target < start || at >= n || scratch->n == OPEN_MAX)
 		return;
 	scratch->open[scratch->n++] = (struct open){.at = (uint32_t)at, .state = *state};
+}
+
+/* br, braa and its like; a tail call has given back its frame. */
+static bool is_by_table(uint32_t insn, const struct arm64_state *state)
+{
+	return ((insn & 0xfffffc1f) == 0xd61f0000 || (insn & 0xfefff800) == 0xd61f0800) &&
+	       (state->depth || state->lr_saved);
 }
 
 /* From one open place on, until the path ends, is known, or stands at `goal`. */
@@ -65,8 +79,45 @@ static bool run(struct arm64_scratch *scratch, uint64_t start, uint32_t n, uint3
 			return false;
 		if (flow == ARM64_BRANCH || flow == ARM64_JUMP)
 			push(scratch, start, target, n, state);
+		if (flow == ARM64_END && !scratch->scattered &&
+		    is_by_table(scratch->code[at], state)) {
+			scratch->scattered = true;
+			scratch->at_jump = *state;
+		}
 		if (flow == ARM64_JUMP || flow == ARM64_END)
 			return false;
+	}
+	return false;
+}
+
+static bool run_open(struct arm64_scratch *scratch, uint64_t start, uint32_t n, uint32_t goal,
+		     struct arm64_state *state)
+{
+	while (scratch->n)
+		if (run(scratch, start, n, goal, state))
+			return true;
+	return false;
+}
+
+/*
+ * From the first place before the goal on that nothing leads to, all that
+ * nothing leads to has the state of the jump.
+ */
+static bool run_scattered(struct arm64_scratch *scratch, uint64_t start, uint32_t n, uint32_t goal,
+			  struct arm64_state *state)
+{
+	uint32_t at = goal;
+
+	if (!scratch->scattered || goal >= n)
+		return false;
+	while (at && !is_seen(scratch, at - 1))
+		at--;
+	for (; at <= goal; at++) {
+		if (is_seen(scratch, at))
+			continue;
+		push(scratch, start, start + 4ull * at, n, &scratch->at_jump);
+		if (run_open(scratch, start, n, goal, state))
+			return true;
 	}
 	return false;
 }
@@ -86,8 +137,8 @@ enum arm64_known arm64_follow(struct arm64_scratch *scratch, const struct code *
 	memset(scratch->seen, 0, sizeof(scratch->seen));
 	scratch->open[0] = (struct open){0};
 	scratch->n = 1;
-	while (scratch->n)
-		if (run(scratch, start, n, goal, state))
-			return ARM64_FOLLOWED;
-	return ARM64_UNKNOWN;
+	scratch->scattered = false;
+	if (run_open(scratch, start, n, goal, state))
+		return ARM64_FOLLOWED;
+	return run_scattered(scratch, start, n, goal, state) ? ARM64_GUESSED : ARM64_UNKNOWN;
 }

@@ -10,6 +10,7 @@
 
 enum arm64_known {
 	ARM64_FOLLOWED, /* *state is that before the instruction at pc */
+	ARM64_GUESSED,	/* the same, if a jump by table leads there */
 	ARM64_UNKNOWN,	/* no path leads there that could be followed */
 };
 
@@ -19,7 +20,8 @@ void arm64_scratch_free(struct arm64_scratch *scratch);
 
 /*
  * Follows the function from its first instruction at `start` to the one at
- * `pc`, which is below `end`. Looks at each instruction at most once.
+ * `pc`, which is below `end`. Looks at each instruction at most once. Code that
+ * no branch leads to is taken for a case of the jump by table, if there is one.
  */
 enum arm64_known arm64_follow(struct arm64_scratch *scratch, const struct code *code,
 			      uint64_t start, uint64_t end, uint64_t pc, struct arm64_state *state);

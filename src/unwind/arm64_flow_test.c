@@ -261,6 +261,36 @@ static void what_follows_the_end_is_another_function(void **state)
 	assert_int_equal(follow(4, text_len), ARM64_UNKNOWN);
 }
 
+static void code_that_no_branch_leads_to_is_a_case_of_a_jump_by_table(void **state)
+{
+	TEXT(0xa9be7bfd,  /* 0 stp x29, x30, [sp, #-32]! */
+	     0x54000060,  /* 1 b.eq 4 */
+	     0xd61f0000,  /* 2 br x0 */
+	     0x94000040,  /* 3 bl: a case */
+	     0xa8c27bfd,  /* 4 ldp x29, x30, [sp], #32 */
+	     0xd65f03c0,  /* 5 ret */
+	     0x94000040,  /* 6 bl: a case */
+	     0x17fffffd,  /* 7 b 4 */
+	     0xd10083ff,  /* 8 sub sp, sp, #32: a case */
+	     0x94000040,  /* 9 bl */
+	     0x910083ff,  /* 10 add sp, sp, #32 */
+	     0x17fffff9); /* 11 b 4 */
+	assert_int_equal(follow(5, text_len), ARM64_FOLLOWED);
+	for (uint64_t number = 3; number < text_len; number++) {
+		const bool branched = number == 4 || number == 5;
+
+		assert_int_equal(follow(number, text_len),
+				 branched ? ARM64_FOLLOWED : ARM64_GUESSED);
+		assert_int_equal(found.depth, number == 5		    ? 0
+					      : number == 9 || number == 10 ? 64
+									    : 32);
+		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, number == 5 ? LIVE : 24);
+	}
+	/* The same by a signed address, braa x0, x1. */
+	text[2] = 0xd71f0801;
+	assert_int_equal(follow(6, text_len), ARM64_GUESSED);
+}
+
 static void calls_are_told_from_jumps(void **state)
 {
 	uint64_t target;
@@ -335,6 +365,7 @@ int main(void)
 		cmocka_unit_test(a_frame_pointer_with_another_use_is_lost),
 		cmocka_unit_test(large_frames_are_counted),
 		cmocka_unit_test(what_follows_the_end_is_another_function),
+		cmocka_unit_test(code_that_no_branch_leads_to_is_a_case_of_a_jump_by_table),
 		cmocka_unit_test(calls_are_told_from_jumps),
 		cmocka_unit_test(searches_are_bounded),
 	};

@@ -41,6 +41,7 @@ static void fill(struct unwinder *unwinder, const struct code *code, const struc
 		 struct arm64_site *site)
 {
 	const uint64_t pc = site_address(at);
+	enum arm64_known known;
 	uint64_t end = 0;
 
 	*site = (struct arm64_site){.addr = at->addr,
@@ -60,8 +61,9 @@ static void fill(struct unwinder *unwinder, const struct code *code, const struc
 	unwinder->steps -=
 		(unsigned)(end - site->start < 4 * ARM64_FUNCTION_MAX ? (end - site->start) / 16
 								      : 1);
-	site->followed = arm64_follow(unwinder->arm64->scratch, code, site->start, end, pc,
-				      &site->state) == ARM64_FOLLOWED;
+	known = arm64_follow(unwinder->arm64->scratch, code, site->start, end, pc, &site->state);
+	site->followed = known != ARM64_UNKNOWN;
+	site->guessed = known == ARM64_GUESSED;
 }
 
 const struct arm64_site *arm64_site(struct arm64_walk *arm64)
@@ -98,7 +100,8 @@ static bool believe(struct arm64_walk *walk, const struct arm64_site *site, uint
 
 	if (!arm64_is_return(walk, ret, &target, &readable))
 		return false;
-	*trust = readable && site && site->followed && (!target || target == site->start)
+	*trust = readable && site && site->followed &&
+				 (target ? target == site->start : !site->guessed)
 			 ? TRUST_SURE
 			 : TRUST_GUESS;
 	return true;
@@ -171,11 +174,11 @@ static enum found by_code(struct arm64_walk *arm64, const struct arm64_site *sit
 		return FOUND_NONE;
 	/* It has called something and has kept no way back: it never returns. */
 	if (!state->lr_saved && walk->at.kind == FRAME_RETURN)
-		return end(walk, UNWIND_OUTERMOST);
+		return site->guessed ? FOUND_NONE : end(walk, UNWIND_OUTERMOST);
 	if (!return_address(arm64, state, cfa, &ret))
 		return FOUND_NONE;
 	if (!ret)
-		return end(walk, UNWIND_OUTERMOST);
+		return site->guessed ? FOUND_NONE : end(walk, UNWIND_OUTERMOST);
 	ret = arm64_strip(&walk->in->regs->mmu, ret);
 	if (!believe(arm64, site, ret, trust))
 		return FOUND_NONE;
@@ -244,7 +247,10 @@ static enum found by_frame_record(struct arm64_walk *arm64, uint8_t *trust)
 	return FOUND_CALLER;
 }
 
-/* What code says that was followed from its start comes first, then the tables. */
+/*
+ * What code says that was followed from its start comes first, then the tables,
+ * then what the cases of a jump by table would have.
+ */
 static enum found by_code_and_tables(struct arm64_walk *arm64, const struct arm64_site *site,
 				     uint8_t *trust)
 {
@@ -253,10 +259,13 @@ static enum found by_code_and_tables(struct arm64_walk *arm64, const struct arm6
 
 	if (site->returns)
 		return arm64_by_eret(arm64, trust);
-	if (walk->in->method != UNWIND_CFI)
+	if (walk->in->method != UNWIND_CFI && !site->guessed)
 		found = by_code(arm64, site, trust);
 	if (found == FOUND_NONE && !walk->beyond && !walk->elsewhere)
 		found = arm64_by_row(arm64, site, trust);
+	if (found == FOUND_NONE && !walk->beyond && !walk->elsewhere && site->guessed &&
+	    walk->in->method != UNWIND_CFI)
+		found = by_code(arm64, site, trust);
 	return found;
 }
 

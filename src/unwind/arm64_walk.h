@@ -12,8 +12,9 @@ struct arm64_site {
 	uint64_t addr, root;
 	uint32_t age;
 	uint8_t kind; /* enum frame_kind */
-	bool filled, has_start, followed;
-	bool returns; /* the code from here on leads to a return from an exception */
+	bool filled, has_start;
+	bool followed, guessed; /* guessed: as one of the cases of a jump by table */
+	bool returns;		/* the code from here on leads to a return from an exception */
 	uint64_t start;
 	struct arm64_state state;
 	struct tabled table;
