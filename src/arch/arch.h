@@ -58,6 +58,9 @@ struct regs {
 	uint8_t word;	   /* bytes in a word of the interrupted code: 8 or 4 */
 	bool user;	   /* interrupted in user mode (CPL 3, EL0) */
 	uint8_t isa;	   /* enum isa: whose code runs there */
+	bool has_elr;	   /* A64 only: elr and spsr were read */
+	uint64_t elr;	   /* ELR_EL1: where the last exception to the kernel was taken */
+	uint64_t spsr;	   /* SPSR_EL1: in what state */
 	struct mmu mmu;
 };
 

@@ -162,7 +162,9 @@ static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 {
 	const struct regs *regs = &vcpu->regs;
 	unsigned flags = (vcpu->online ? SNAPSHOT_ONLINE : 0) | (regs->user ? SNAPSHOT_USER : 0) |
-			 (regs->mmu.pse ? SNAPSHOT_PSE : 0);
+			 (regs->mmu.pse ? SNAPSHOT_PSE : 0) |
+			 (regs->isa == ISA_ARM ? SNAPSHOT_ARM : 0) |
+			 (regs->has_elr ? SNAPSHOT_ELR : 0);
 
 	if (!vcpu->online) {
 		put_varint(bytes, 0);
@@ -173,10 +175,18 @@ static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 	put_varint(bytes, regs->word);
 	put_varint(bytes, regs->mmu.mode);
 	put_varint(bytes, regs->mmu.root);
+	if (regs->isa == ISA_ARM) {
+		put_varint(bytes, regs->mmu.root_high);
+		put_varint(bytes, regs->mmu.control);
+	}
 	put_varint(bytes, regs->pc);
 	put_varint(bytes, regs->sp);
 	put_varint(bytes, regs->fp);
 	put_varint(bytes, regs->flags);
+	if (regs->has_elr) {
+		put_varint(bytes, regs->elr);
+		put_varint(bytes, regs->spsr);
+	}
 	put_varint(bytes, regs->gp_valid);
 	for (unsigned i = 0; i < 32; i++)
 		if (regs->gp_valid >> i & 1)

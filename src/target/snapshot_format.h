@@ -7,7 +7,7 @@
 #define SNAPSHOT_MAGIC	   "uniprof-snapshot" /* without the final 0 */
 #define SNAPSHOT_MAGIC_LEN 16
 #define SNAPSHOT_MAJOR	   1
-#define SNAPSHOT_MINOR	   0
+#define SNAPSHOT_MINOR	   1
 
 #define SNAPSHOT_HEAD	'H'
 #define SNAPSHOT_FRAME	'F'
@@ -21,5 +21,7 @@
 #define SNAPSHOT_ONLINE 0x01
 #define SNAPSHOT_USER	0x02
 #define SNAPSHOT_PSE	0x04
+#define SNAPSHOT_ARM	0x08
+#define SNAPSHOT_ELR	0x10
 
 #endif

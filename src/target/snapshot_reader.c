@@ -121,10 +121,23 @@ static struct error *read_head(struct snapshot_reader *reader, struct target_inf
 	return NULL;
 }
 
+static bool get_mmu(struct cursor *in, uint64_t flags, struct mmu *mmu)
+{
+	const bool arm = flags & SNAPSHOT_ARM;
+	uint64_t mode;
+
+	if (!get_varint(in, &mode) || mode > (arm ? MMU_ARM_SHORT : MMU_X86_5) ||
+	    (arm && mode != MMU_OFF && mode < MMU_ARM64) || !get_varint(in, &mmu->root))
+		return false;
+	mmu->mode = (enum mmu_mode)mode;
+	mmu->pse = flags & SNAPSHOT_PSE;
+	return !arm || (get_varint(in, &mmu->root_high) && get_varint(in, &mmu->control));
+}
+
 static bool get_vcpu(struct cursor *in, struct vcpu_sample *vcpu)
 {
 	struct regs *regs = &vcpu->regs;
-	uint64_t flags, state, word, mode, valid;
+	uint64_t flags, state, word, valid;
 
 	memset(regs, 0, sizeof(*regs));
 	vcpu->online = false;
@@ -133,10 +146,12 @@ static bool get_vcpu(struct cursor *in, struct vcpu_sample *vcpu)
 	if (!(flags & SNAPSHOT_ONLINE))
 		return true;
 	if (!get_varint(in, &state) || state >= VCPU_STATES || !get_varint(in, &word) ||
-	    (word != 4 && word != 8) || !get_varint(in, &mode) || mode > MMU_X86_5 ||
-	    !get_varint(in, &regs->mmu.root) || !get_varint(in, &regs->pc) ||
-	    !get_varint(in, &regs->sp) || !get_varint(in, &regs->fp) ||
-	    !get_varint(in, &regs->flags) || !get_varint(in, &valid) || valid > UINT32_MAX)
+	    (word != 4 && word != 8) || !get_mmu(in, flags, &regs->mmu) ||
+	    !get_varint(in, &regs->pc) || !get_varint(in, &regs->sp) ||
+	    !get_varint(in, &regs->fp) || !get_varint(in, &regs->flags) ||
+	    (flags & SNAPSHOT_ELR &&
+	     (!get_varint(in, &regs->elr) || !get_varint(in, &regs->spsr))) ||
+	    !get_varint(in, &valid) || valid > UINT32_MAX)
 		return false;
 	for (unsigned i = 0; i < 32; i++)
 		if ((valid >> i & 1) && !get_varint(in, &regs->gp[i]))
@@ -146,8 +161,8 @@ static bool get_vcpu(struct cursor *in, struct vcpu_sample *vcpu)
 	regs->word = (uint8_t)word;
 	regs->user = flags & SNAPSHOT_USER;
 	regs->gp_valid = (uint32_t)valid;
-	regs->mmu.mode = (enum mmu_mode)mode;
-	regs->mmu.pse = flags & SNAPSHOT_PSE;
+	regs->isa = flags & SNAPSHOT_ARM ? ISA_ARM : ISA_X86;
+	regs->has_elr = flags & SNAPSHOT_ELR;
 	return true;
 }
 

@@ -165,6 +165,41 @@ static void samples_come_back_as_they_were(void **state)
 	target_replay.close(target);
 }
 
+static void registers_of_arm_come_back_as_they_were(void **state)
+{
+	struct regs *regs = &written->vcpu[0].regs;
+	struct target *target;
+
+	regs->isa = ISA_ARM;
+	regs->has_elr = true;
+	regs->elr = 0x400220;
+	regs->spsr = 0x80000000;
+	regs->mmu = (struct mmu){.mode = MMU_ARM64,
+				 .root = 0x1000,
+				 .root_high = 0x12000000002000,
+				 .control = 0x32b5503510};
+	write_two();
+	target = replay();
+	assert_null(target_replay.sample(target, got));
+	assert_memory_equal(&got->vcpu[0].regs, regs, sizeof(*regs));
+	target_replay.close(target);
+}
+
+static void a_translation_of_another_processor_is_damage(void **state)
+{
+	static const uint8_t isa[] = {ISA_X86, ISA_ARM};
+	static const enum mmu_mode mode[] = {MMU_ARM64, MMU_X86_5};
+
+	for (size_t i = 0; i < sizeof(isa); i++) {
+		struct target *target;
+
+		written->vcpu[0].regs.isa = isa[i];
+		written->vcpu[0].regs.mmu.mode = mode[i];
+		write_two();
+		assert_error(target_replay.open(path, &target), ERR_INPUT);
+	}
+}
+
 static void asking_for_more_gives_the_same_sample_again(void **state)
 {
 	struct target *target;
@@ -375,6 +410,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_guest_is_described),
 		TEST(samples_come_back_as_they_were),
+		TEST(registers_of_arm_come_back_as_they_were),
+		TEST(a_translation_of_another_processor_is_damage),
 		TEST(asking_for_more_gives_the_same_sample_again),
 		TEST(memory_is_read_through_the_page_tables),
 		TEST(a_frame_is_written_again_only_when_it_changed),

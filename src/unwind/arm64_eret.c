@@ -327,6 +327,11 @@ static void begin(struct run *run, const struct arm64_walk *arm64)
 	run->x[ARM64_FP] = (struct value){at->fp, at->fp_known};
 	run->x[ARM64_LR] = (struct value){arm64->lr, arm64->lr_known};
 	run->x[ARM64_SP] = (struct value){at->sp, at->exact};
+	/* Not saved yet, or given back already. */
+	if (at->first && regs->has_elr) {
+		run->special[ELR] = (struct value){regs->elr, true};
+		run->special[SPSR] = (struct value){regs->spsr, true};
+	}
 }
 
 /* The stack of what was interrupted; false: what is in SPSR makes no sense. */
@@ -339,7 +344,8 @@ static bool stack_of(const struct run *run, uint64_t spsr, struct value *sp)
 
 static bool is_stack(const struct walk *walk, uint64_t sp)
 {
-	return !(sp & 7) && (sp > walk->at.sp || walk_is_elsewhere(walk->stack, sp));
+	return !(sp & 7) && (sp > walk->at.sp || (sp == walk->at.sp && walk->at.first) ||
+			     walk_is_elsewhere(walk->stack, sp));
 }
 
 static enum found end(struct walk *walk, enum unwind_end why)
@@ -367,6 +373,9 @@ enum found arm64_by_eret(struct arm64_walk *arm64, uint8_t *trust)
 		return end(walk, UNWIND_BROKEN);
 	/* A program: the kernel's stack is whole. */
 	if (!(spsr.is >> 36) && (spsr.is & SPSR_MODE) == MODE_EL0)
+		return end(walk, UNWIND_OUTERMOST);
+	/* A thread of Linux's kernel could become a program, and is none yet. */
+	if (!pc.is && code->read(code->ctx, 0, &insn, 4) != 4)
 		return end(walk, UNWIND_OUTERMOST);
 	pc.is = arm64_strip(&walk->in->regs->mmu, pc.is);
 	if (!stack_of(&run, spsr.is, &sp) || !sp.known || !is_stack(walk, sp.is) || pc.is & 3 ||

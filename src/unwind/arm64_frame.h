@@ -23,8 +23,8 @@ bool arm64_is_return(const struct arm64_walk *walk, uint64_t ret, uint64_t *targ
 /* By the row of the image's table. */
 enum found arm64_by_row(struct arm64_walk *walk, const struct arm64_site *site, uint8_t *trust);
 
-/* Instructions from where a handler returns to, to its end, at most; Linux has some seventy. */
-#define ARM64_ERET_STEPS 160
+/* Instructions from a handler's first to its last, at most; Linux has some 160. */
+#define ARM64_ERET_STEPS 224
 
 /* Does the code from `pc` on lead to a return from an exception, before `end` (0: not known)? */
 bool arm64_leads_to_eret(const struct code *code, uint64_t pc, uint64_t end);

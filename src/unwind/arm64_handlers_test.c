@@ -252,6 +252,36 @@ static void kernels_end_where_they_were_entered(void **state)
 	EXPECT(UNWIND_OUTERMOST, IN_ENTRY);
 }
 
+static void registers_tell_what_is_not_saved_yet_and_what_is_given_back(void **state)
+{
+	regs.has_elr = true;
+	regs.elr = TEXT + BURN + 4;
+	regs.spsr = AT_EL1;
+	unwind(TEXT + VECTOR, STACK + MAIN_FRAME, STACK + MAIN_FRAME, IN_MAIN);
+	EXPECT(UNWIND_OUTERMOST, TEXT + BURN + 4, IN_MAIN, IN_START);
+	for (uint64_t at = 8; at <= 12; at += 4) {
+		unwind(TEXT + LEAVE + at, STACK + FRAME + (at > 8 ? 64 : 0), STACK + MAIN_FRAME,
+		       IN_MAIN);
+		EXPECT(UNWIND_OUTERMOST, TEXT + BURN + 4, IN_MAIN, IN_START);
+	}
+	/* Farther out, what has been saved counts: another handler may have run since. */
+	interrupt(TEXT + BURN + 8, AT_EL1);
+	unwind(TEXT + HANDLER, STACK + FRAME, STACK + MAIN_FRAME, IN_ENTRY);
+	EXPECT(UNWIND_OUTERMOST, IN_ENTRY, TEXT + BURN + 8, IN_MAIN, IN_START);
+	/* A program was interrupted. */
+	regs.spsr = AT_EL0;
+	unwind(TEXT + VECTOR + 4, STACK + FRAME, 0x12345, 0x1234);
+	expect(UNWIND_OUTERMOST, 0, NULL);
+}
+
+/* Of Linux, before they become programs, if they do: there is nothing to go back to yet. */
+static void threads_of_a_kernel_end_where_programs_would_be_entered(void **state)
+{
+	interrupt(0, AT_EL1);
+	unwind(TEXT + HANDLER, STACK + FRAME, 0, IN_ENTRY);
+	EXPECT(UNWIND_OUTERMOST, IN_ENTRY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +292,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(handlers_may_change_to_another_stack, begin, clean),
 		cmocka_unit_test_setup_teardown(what_cannot_be_told_is_not_made_up, begin, clean),
 		cmocka_unit_test_setup_teardown(kernels_end_where_they_were_entered, begin, clean),
+		cmocka_unit_test_setup_teardown(
+			registers_tell_what_is_not_saved_yet_and_what_is_given_back, begin, clean),
+		cmocka_unit_test_setup_teardown(
+			threads_of_a_kernel_end_where_programs_would_be_entered, begin, clean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

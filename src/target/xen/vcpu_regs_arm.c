@@ -114,6 +114,9 @@ static void full_64(const struct vcpu_guest_core_regs *from, struct regs *regs)
 	regs->gp_valid = UINT32_MAX;
 	regs->pc = from->pc64;
 	regs->fp = regs->gp[X29];
+	regs->has_elr = true;
+	regs->elr = from->elr_el1;
+	regs->spsr = from->spsr_el1;
 }
 
 static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
