@@ -9,9 +9,6 @@
 /* So often modules are looked for that were loaded later. */
 #define MODULES_TRIES_MAX 64
 
-/* Where Linux's own code is (Documentation/arch/x86/x86_64/mm.rst), modules included. */
-#define KERNEL_LOWEST 0xffffffff80000000ull
-
 /* What one vCPU shows. */
 struct view {
 	struct target *target;
@@ -26,11 +23,16 @@ static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 }
 
 /* Does it execute what may be a kernel's code, of which nothing is known? */
-static bool is_open(const struct settle_kernel *kernel, const struct images *images, uint64_t pc)
+static bool is_open(const struct settle_kernel *kernel, const struct images *images,
+		    const struct regs *regs)
 {
+	const struct kernel_space *space = kernel_space(regs);
+
+	if (!space || regs->user)
+		return false;
 	if (kernel->done)
-		return pc >= KERNEL_MODULES_LOWEST && !images_at(images, pc);
-	return pc >= KERNEL_LOWEST;
+		return regs->pc >= space->modules && !images_at(images, regs->pc);
+	return regs->pc >= space->lowest;
 }
 
 const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
@@ -44,8 +46,7 @@ const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct regs *regs = &sample->vcpu[i].regs;
 
-		if (sample->vcpu[i].online && regs->word == 8 && !regs->user &&
-		    is_open(kernel, images, regs->pc))
+		if (sample->vcpu[i].online && is_open(kernel, images, regs))
 			return regs;
 	}
 	return NULL;
@@ -68,10 +69,10 @@ static struct error *take_module(void *ctx, struct kernel_module *module)
 
 static struct error *look_for_kernel(struct settle_kernel *kernel,
 				     const struct guest_memory *memory, struct images *images,
-				     bool *added)
+				     const struct regs *from, bool *added)
 {
 	struct kernel_memory found;
-	struct error *err = kernel_memory_find(memory, &found, added);
+	struct error *err = kernel_memory_find(memory, kernel_space(from), from->pc, &found, added);
 
 	kernel->done = ++kernel->tries == TRIES_MAX;
 	if (err || !*added)
@@ -93,7 +94,7 @@ struct error *settle_kernel_look(struct settle_kernel *kernel, struct target *ta
 	*added = false;
 	kernel->next_ns = now_ns + WAIT_NS;
 	if (!kernel->done)
-		err = look_for_kernel(kernel, &memory, images, added);
+		err = look_for_kernel(kernel, &memory, images, from, added);
 	else
 		kernel->tries++;
 	if (err || !kernel->modules.list)

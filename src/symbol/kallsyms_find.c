@@ -29,8 +29,8 @@
 /* In front of the tokens: the names (1.7 MB in Debian's kernel), markers, offsets, sequence. */
 #define FRONT_MAX  (16u << 20)
 #define FRONT_MOST (4u << 20) /* more than this is rare */
-/* Kernels live in the top 2 GiB (Documentation/arch/x86/x86_64/mm.rst). */
-#define KERNEL_LOWEST 0xffffffff80000000ull
+/* The table is in the kernel itself, whose beginning is not farther away. */
+#define KERNEL_SIZE_MAX (1u << 30)
 /* A table with fewer names than this is no kernel's. */
 #define MARKERS_MIN 8u
 
@@ -211,11 +211,11 @@ static bool find_names(struct front *front, size_t markers, size_t n_markers, ui
 }
 
 /* Does the table hold addresses in order? */
-static bool offsets_fit(struct kallsyms *kallsyms)
+static bool offsets_fit(struct kallsyms *kallsyms, uint64_t va)
 {
 	uint32_t below = 0;
 
-	if (kallsyms->base < KERNEL_LOWEST || kallsyms->base % PAGE)
+	if (va - kallsyms->base > KERNEL_SIZE_MAX || kallsyms->base % PAGE)
 		return false;
 	for (uint32_t i = 0; i < kallsyms->n; i++)
 		below += kallsyms->offset[i] < 0;
@@ -241,7 +241,7 @@ static bool find_offsets(const struct guest_memory *memory, uint64_t number_va, 
 	for (size_t i = 0; i < 2; i++)
 		if (read_all(memory, places[i], kallsyms->offset, len) &&
 		    read_all(memory, places[i] + room, &kallsyms->base, sizeof(kallsyms->base)) &&
-		    offsets_fit(kallsyms))
+		    offsets_fit(kallsyms, number_va))
 			return true;
 	return false;
 }

@@ -10,11 +10,6 @@
 #include "symbol/table.h"
 #include "unwind/orc_rows.h"
 
-/* Where kernels are, and modules behind them (Documentation/arch/x86/x86_64/mm.rst). */
-#define KERNEL_LOWEST 0xffffffff80000000ull
-#define KERNEL_BEHIND 0xffffffffc0000000ull
-/* What a kernel's beginning is aligned to (CONFIG_PHYSICAL_ALIGN). */
-#define KERNEL_ALIGN (2u << 20)
 /* From its first byte to the end of its data, at most. */
 #define KERNEL_SIZE_MAX (128u << 20)
 
@@ -23,6 +18,34 @@
 
 #define NOTES_MAX 4096u
 
+/* Documentation/arch/x86/x86_64/mm.rst; the alignment is CONFIG_PHYSICAL_ALIGN. */
+static const struct kernel_space x86_64 = {
+	.lowest = 0xffffffff80000000,
+	.behind = 0xffffffffc0000000,
+	.modules = 0xffffffffc0000000,
+	.align = 2u << 20,
+};
+
+/*
+ * Documentation/arch/arm64/memory.rst: what TTBR1 translates, from what 48 bits
+ * reach on. The alignment is SEGMENT_ALIGN (asm/memory.h); what serves only to
+ * start lies behind the names and is unmapped later.
+ */
+static const struct kernel_space arm64 = {
+	.lowest = 0xffff000000000000,
+	.behind = 0xfffffffffff00000,
+	.modules = 0xffff000000000000,
+	.align = 64u << 10,
+	.anywhere = true,
+};
+
+const struct kernel_space *kernel_space(const struct regs *regs)
+{
+	if (regs->word != 8)
+		return NULL;
+	return regs->isa == ISA_ARM ? &arm64 : &x86_64;
+}
+
 static bool is_there(const struct guest_memory *memory, uint64_t va)
 {
 	uint8_t byte;
@@ -30,24 +53,43 @@ static bool is_there(const struct guest_memory *memory, uint64_t va)
 	return memory->read(memory->ctx, va, &byte, 1) == 1;
 }
 
-/* The first stretch of memory where a kernel may be, from *start on. */
-static bool next_stretch(const struct guest_memory *memory, uint64_t *start, uint64_t *end)
+/* The memory around `pc`, or where kernels are. */
+static void find_range(const struct guest_memory *memory, const struct kernel_space *space,
+		       uint64_t pc, uint64_t *start, uint64_t *end)
 {
-	while (*start < KERNEL_BEHIND && !is_there(memory, *start))
-		*start += KERNEL_ALIGN;
-	*end = *start;
-	while (*end < KERNEL_BEHIND && *end - *start < KERNEL_SIZE_MAX && is_there(memory, *end))
-		*end += KERNEL_ALIGN;
-	return *start < KERNEL_BEHIND;
+	const uint64_t at = pc & ~(uint64_t)(space->align - 1);
+
+	*start = space->anywhere ? at : space->lowest;
+	*end = space->anywhere ? at : space->behind;
+	while (*start > space->lowest && at - *start < KERNEL_SIZE_MAX &&
+	       is_there(memory, *start - space->align))
+		*start -= space->align;
+	while (*end < space->behind && *end - at < KERNEL_SIZE_MAX && is_there(memory, *end))
+		*end += space->align;
 }
 
-static struct error *find_names(const struct guest_memory *memory, struct kallsyms **out)
+/* The first stretch of memory where a kernel may be, from *start on, all below `behind`. */
+static bool next_stretch(const struct guest_memory *memory, uint64_t align, uint64_t behind,
+			 uint64_t *start, uint64_t *end)
 {
-	uint64_t start = KERNEL_LOWEST, end;
+	while (*start < behind && !is_there(memory, *start))
+		*start += align;
+	*end = *start;
+	while (*end < behind && *end - *start < KERNEL_SIZE_MAX && is_there(memory, *end))
+		*end += align;
+	return *start < behind;
+}
+
+static struct error *find_names(const struct guest_memory *memory, const struct kernel_space *space,
+				uint64_t pc, struct kallsyms **out)
+{
+	uint64_t start, end, behind;
 	struct error *err = NULL;
 
 	*out = NULL;
-	for (; next_stretch(memory, &start, &end) && !err && !*out; start = end + KERNEL_ALIGN) {
+	find_range(memory, space, pc, &start, &behind);
+	for (; next_stretch(memory, space->align, behind, &start, &end) && !err && !*out;
+	     start = end + space->align) {
 		uint64_t middle = end - start > CODE_USUAL ? start + CODE_USUAL : start;
 
 		err = kallsyms_find(memory, middle, end, out);
@@ -136,24 +178,27 @@ static void read_build_id(const struct guest_memory *memory, const struct kallsy
 	symbols_set_build_id(symbols, hex);
 }
 
-/* Its code, with what only serves to start. */
+/* Its code, with what only serves to start. Tables without data may know no more than its code. */
 static bool find_code(const struct kallsyms *names, struct kernel_memory *out)
 {
 	uint64_t init;
 
-	if (!kallsyms_address(names, "_text", &out->start) ||
-	    !kallsyms_address(names, "_etext", &out->end))
+	if (!kallsyms_address(names, "_text", &out->start) &&
+	    !kallsyms_address(names, "_stext", &out->start))
+		return false;
+	if (!kallsyms_address(names, "_etext", &out->end))
 		return false;
 	if (kallsyms_address(names, "_einittext", &init) && init > out->end)
 		out->end = init;
 	return out->end > out->start && out->end - out->start < KERNEL_SIZE_MAX;
 }
 
-struct error *kernel_memory_find(const struct guest_memory *memory, struct kernel_memory *out,
-				 bool *found)
+struct error *kernel_memory_find(const struct guest_memory *memory,
+				 const struct kernel_space *space, uint64_t pc,
+				 struct kernel_memory *out, bool *found)
 {
 	struct kallsyms *names;
-	struct error *err = find_names(memory, &names);
+	struct error *err = find_names(memory, space, pc, &names);
 	enum orc_layout layout;
 
 	*out = (struct kernel_memory){0};
@@ -165,7 +210,7 @@ struct error *kernel_memory_find(const struct guest_memory *memory, struct kerne
 	if (!err)
 		err = read_rows(memory, names, layout, &out->rows);
 	if (!err)
-		err = kernel_modules_find(memory, names, layout, &out->modules);
+		err = kernel_modules_find(memory, names, layout, space->modules, &out->modules);
 	if (err) {
 		symbols_free(out->symbols);
 		rows_free(out->rows);

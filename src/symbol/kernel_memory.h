@@ -3,15 +3,27 @@
 #define UNIPROF_SYMBOL_KERNEL_MEMORY_H
 
 /*
- * A Linux kernel on x86-64 as it is in a guest's memory: its names (kallsyms)
- * and its unwind tables (ORC). No file is needed for it, it cannot be the
- * wrong one, and where the kernel has moved to (KASLR) is known at once.
+ * A Linux kernel of 64 bits as it is in a guest's memory: its names (kallsyms)
+ * and, on x86, its unwind tables (ORC). No file is needed for it, it cannot be
+ * the wrong one, and where the kernel has moved to (KASLR) is known at once.
  */
 
+#include "arch/arch.h"
 #include "symbol/guest_memory.h"
 #include "symbol/kernel_modules.h"
 #include "symbol/symbols.h"
 #include "unwind/rows.h"
+
+/* Where Linux has its code on one kind of machine. */
+struct kernel_space {
+	uint64_t lowest, behind; /* the kernel */
+	uint64_t modules;	 /* its modules are nowhere below */
+	uint32_t align;		 /* of each part that is mapped, bytes */
+	bool anywhere;		 /* too wide to be searched: it is around its code that runs */
+};
+
+/* NULL: no kernel is looked for in what such a vCPU sees. */
+const struct kernel_space *kernel_space(const struct regs *regs);
 
 struct kernel_memory {
 	uint64_t start, end;	 /* of its code, what it throws away after the start included */
@@ -21,11 +33,12 @@ struct kernel_memory {
 };
 
 /*
- * Looks for a kernel in what one vCPU sees, when it is in kernel mode. *found
- * says whether there is one; then the caller owns what *out points to. Takes
- * some thousand reads of 64 KiB at most. Its modules are not read yet.
+ * Looks for a kernel in what one vCPU sees, when it is in kernel mode at `pc`.
+ * *found says whether there is one; then the caller owns what *out points to.
+ * Takes some thousand reads of 64 KiB at most. Its modules are not read yet.
  */
-struct error *kernel_memory_find(const struct guest_memory *memory, struct kernel_memory *out,
-				 bool *found);
+struct error *kernel_memory_find(const struct guest_memory *memory,
+				 const struct kernel_space *space, uint64_t pc,
+				 struct kernel_memory *out, bool *found);
 
 #endif

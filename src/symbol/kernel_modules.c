@@ -49,13 +49,13 @@ static bool read_layout(const struct btf *btf, struct module_layout *at)
 {
 	const char *module = "module", *table = "mod_kallsyms";
 
+	at->has_orc = btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
+		      btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
+		      btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind);
 	return btf_offset(btf, module, "state", &at->state) &&
 	       btf_offset(btf, module, "list", &at->list) &&
 	       btf_offset(btf, module, "name", &at->name) &&
 	       btf_offset(btf, module, "kallsyms", &at->kallsyms) &&
-	       btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
-	       btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
-	       btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind) &&
 	       btf_offset(btf, table, "symtab", &at->symtab) &&
 	       btf_offset(btf, table, "num_symtab", &at->num_symtab) &&
 	       btf_offset(btf, table, "strtab", &at->strtab) &&
@@ -67,14 +67,14 @@ static bool read_layout(const struct btf *btf, struct module_layout *at)
 }
 
 struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
-				  enum orc_layout orc, struct kernel_modules *out)
+				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
 {
 	uint64_t start, end, list;
 	struct error *err = NULL;
 	struct btf *btf = NULL;
 	uint8_t *bytes;
 
-	*out = (struct kernel_modules){.orc = orc};
+	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
 	if (!kallsyms_address(names, "modules", &list) ||
 	    !kallsyms_address(names, "__start_BTF", &start) ||
 	    !kallsyms_address(names, "__stop_BTF", &end) || end <= start || end - start > BTF_MAX)
@@ -201,8 +201,8 @@ static struct error *read_rows(struct reader *reader, uint64_t module, struct ro
 	uint32_t n;
 
 	*out = NULL;
-	if (!get(reader->memory, module + at->num_orcs, &n, 4) || !n || n > ORCS_MAX ||
-	    !get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
+	if (!at->has_orc || !get(reader->memory, module + at->num_orcs, &n, 4) || !n ||
+	    n > ORCS_MAX || !get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
 	    !get(reader->memory, module + at->orc_unwind, &va, 8))
 		return NULL;
 	addresses = get_array(reader, tables.va, (size_t)n * ORC_ADDRESS_SIZE);
@@ -241,7 +241,7 @@ static bool read_text(struct reader *reader, uint64_t module, struct text *text)
 	    !get(reader->memory, module + at->text_size, &size, 4))
 		return false;
 	text->end = text->start + size;
-	return text->start >= KERNEL_MODULES_LOWEST && size && size <= TEXT_MAX &&
+	return text->start >= reader->modules->lowest && size && size <= TEXT_MAX &&
 	       text->end > text->start;
 }
 

@@ -3,9 +3,9 @@
 #define UNIPROF_SYMBOL_KERNEL_MODULES_H
 
 /*
- * The modules of a Linux kernel on x86-64, from the guest's memory: the kernel
- * has a list of them, each with a table of its symbols and with ORC. Where all
- * that is in its structures differs from kernel to kernel; its BTF tells.
+ * The modules of a Linux kernel of 64 bits, from the guest's memory: the kernel
+ * has a list of them, each with a table of its symbols, and on x86 with ORC.
+ * Where all that is in its structures differs from kernel to kernel; its BTF tells.
  */
 
 #include "symbol/guest_memory.h"
@@ -13,27 +13,26 @@
 #include "symbol/symbols.h"
 #include "unwind/orc_rows.h"
 
-/* Where modules are (Documentation/arch/x86/x86_64/mm.rst). */
-#define KERNEL_MODULES_LOWEST 0xffffffffc0000000ull
-
 /* Bytes from the beginning of struct module, and of what it leads to. */
 struct module_layout {
 	uint32_t state, list, name;
 	uint32_t text, text_size; /* the address of its code, bytes */
 	uint32_t kallsyms;	  /* the address of a struct mod_kallsyms */
+	bool has_orc;
 	uint32_t num_orcs, orc_unwind_ip, orc_unwind;
 	uint32_t symtab, num_symtab, strtab; /* of struct mod_kallsyms */
 };
 
 /* What is needed to read them, again and again: more may be loaded. */
 struct kernel_modules {
-	uint64_t list; /* of all; 0: this kernel has no modules, or no BTF */
+	uint64_t list;	 /* of all; 0: this kernel has no modules, or no BTF */
+	uint64_t lowest; /* none has code below */
 	struct module_layout layout;
 	enum orc_layout orc;
 };
 
 struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
-				  enum orc_layout orc, struct kernel_modules *out);
+				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out);
 
 /* The longest name of a module (MODULE_NAME_LEN), with brackets around it: "[ext4]". */
 #define MODULE_NAME_MAX 58

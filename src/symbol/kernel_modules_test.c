@@ -33,6 +33,7 @@ static const struct kernel_modules modules = {
 		   .text = 80,
 		   .text_size = 88,
 		   .kallsyms = 96,
+		   .has_orc = true,
 		   .num_orcs = 104,
 		   .orc_unwind_ip = 112,
 		   .orc_unwind = 120,
@@ -40,6 +41,7 @@ static const struct kernel_modules modules = {
 		   .num_symtab = 8,
 		   .strtab = 16},
 	.orc = ORC_LINUX_4_14,
+	.lowest = 0xffffffffc0000000ull,
 };
 
 struct kernel {
