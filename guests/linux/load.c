@@ -9,46 +9,27 @@
 
 typedef unsigned long word;
 
-/* System calls of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl). */
-enum {
-	SYS_READ = 0,
-	SYS_WRITE = 1,
-	SYS_OPEN = 2,
-	SYS_CLOSE = 3,
-	SYS_STAT = 4,
-	SYS_MMAP = 9,
-	SYS_MUNMAP = 11,
-	SYS_PIPE = 22,
-	SYS_YIELD = 24,
-	SYS_NANOSLEEP = 35,
-	SYS_GETPID = 39,
-	SYS_FORK = 57,
-	SYS_EXIT = 60,
-	SYS_WAIT4 = 61,
-	SYS_UNLINK = 87,
-};
+void user_entry(void);
 
-enum { O_RDWR_CREAT = 0102, PROT_RW = 3, MAP_OWN = 0x22 };
+#include "machine.h"
+
+/* The same on all machines. */
+enum { O_RDWR_CREAT = 0102, PROT_RW = 3, MAP_OWN = 0x22, SIGCHLD = 17 };
+#define HERE ((word)-100) /* AT_FDCWD */
 
 #define PAGE 4096ul
 
-void user_entry(void);
-
 static __attribute__((noinline)) long call(long number, word a, word b, word c, word d)
 {
-	register word r10 __asm__("r10") = d;
-	register word r8 __asm__("r8") = ~0ul;
-	register word r9 __asm__("r9") = 0;
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
+	return system_call(number, a, b, c, d);
 }
 
-static __attribute__((noinline)) void touch_pages(volatile char *memory, word len)
+static long fork(void)
+{
+	return call(SYS_CLONE, SIGCHLD, 0, 0, 0);
+}
+
+static __attribute__((noipa)) void touch_pages(volatile char *memory, word len)
 {
 	for (word at = 0; at < len; at += PAGE)
 		memory[at] = 1;
@@ -70,12 +51,12 @@ static __attribute__((noinline)) void run_files(void)
 	static char bytes[3 * PAGE];
 
 	for (;;) {
-		long fd = call(SYS_OPEN, (word) "/work", O_RDWR_CREAT, 0600, 0);
+		long fd = call(SYS_OPENAT, HERE, (word) "/work", O_RDWR_CREAT, 0600);
 
 		call(SYS_WRITE, (word)fd, (word)bytes, sizeof(bytes), 0);
-		call(SYS_STAT, (word) "/no/such/file", (word)bytes, 0, 0);
+		call(SYS_NEWFSTATAT, HERE, (word) "/no/such/file", (word)bytes, 0);
 		call(SYS_CLOSE, (word)fd, 0, 0, 0);
-		call(SYS_UNLINK, (word) "/work", 0, 0, 0);
+		call(SYS_UNLINKAT, HERE, (word) "/work", 0, 0);
 	}
 }
 
@@ -85,9 +66,9 @@ static __attribute__((noinline)) void run_pipes(void)
 	int to[2], from[2];
 	char byte = 0;
 
-	call(SYS_PIPE, (word)to, 0, 0, 0);
-	call(SYS_PIPE, (word)from, 0, 0, 0);
-	if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+	call(SYS_PIPE2, (word)to, 0, 0, 0);
+	call(SYS_PIPE2, (word)from, 0, 0, 0);
+	if (fork() == 0)
 		for (;;) {
 			call(SYS_READ, (word)to[0], (word)&byte, 1, 0);
 			call(SYS_WRITE, (word)from[1], (word)&byte, 1, 0);
@@ -101,13 +82,13 @@ static __attribute__((noinline)) void run_pipes(void)
 static __attribute__((noinline)) void run_forks(void)
 {
 	for (;;) {
-		if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+		if (fork() == 0)
 			call(SYS_EXIT, 0, 0, 0, 0);
 		call(SYS_WAIT4, ~0ul, 0, 0, 0);
 	}
 }
 
-static __attribute__((noinline)) void spin(volatile word n)
+static __attribute__((noipa)) void spin(volatile word n)
 {
 	while (n)
 		n--;
@@ -136,7 +117,7 @@ static __attribute__((noinline, noreturn)) void start_all(void)
 				      run_forks,  run_user,  run_sleeps};
 
 	for (word i = 0; i + 1 < sizeof(runs) / sizeof(*runs); i++)
-		if (call(SYS_FORK, 0, 0, 0, 0) == 0)
+		if (fork() == 0)
 			runs[i]();
 	for (;;)
 		run_sleeps();
@@ -147,9 +128,3 @@ __attribute__((used, noreturn)) void user_entry(void)
 {
 	start_all();
 }
-
-__asm__(".globl _start\n"
-	"_start:\n"
-	"	xor %ebp, %ebp\n"
-	"	call user_entry\n"
-	"	hlt\n");

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef GUESTS_LINUX_MACHINE_H
+#define GUESTS_LINUX_MACHINE_H
+
+/* How a program on x86-64 begins and calls its kernel (arch/x86/entry/syscalls/syscall_64.tbl). */
+
+enum {
+	SYS_READ = 0,
+	SYS_WRITE = 1,
+	SYS_CLOSE = 3,
+	SYS_MMAP = 9,
+	SYS_MUNMAP = 11,
+	SYS_YIELD = 24,
+	SYS_NANOSLEEP = 35,
+	SYS_GETPID = 39,
+	SYS_CLONE = 56,
+	SYS_EXIT = 60,
+	SYS_WAIT4 = 61,
+	SYS_OPENAT = 257,
+	SYS_NEWFSTATAT = 262,
+	SYS_UNLINKAT = 263,
+	SYS_PIPE2 = 293,
+};
+
+/* With ~0 and 0 for the last two arguments, as mmap has them for memory that is no file's. */
+static inline long system_call(long number, word a, word b, word c, word d)
+{
+	register word r10 __asm__("r10") = d;
+	register word r8 __asm__("r8") = ~0ul;
+	register word r9 __asm__("r9") = 0;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	xor %ebp, %ebp\n"
+	"	call user_entry\n"
+	"	hlt\n");
+
+#endif

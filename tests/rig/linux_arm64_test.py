@@ -1,0 +1,190 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Debian's own kernel as a domU on arm64, busy in many ways: what its stacks look like when no file is given.
+
+It is dom0's kernel, too, which tells its names. The check of the calls compares each return address with the
+code before it, as the kernel's file has it.
+"""
+
+import bisect
+import collections
+import re
+import struct
+import unittest
+
+from arm64_test import Arm64Case
+from guestcase import GUESTS, GuestCase
+from xenrig import image, port
+
+# Where the kernel's code is linked to, and begins in its file (the first page is the file's head).
+LINKED, HEAD = 0xffff800008000000, 0x10000
+
+START = r"""
+mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load-arm64 tree/bin/
+cat >tree/init <<'END'
+#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs none /dev
+echo guest is up >/dev/hvc0
+exec /bin/linux-load-arm64
+END
+chmod +x tree/init
+(cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
+rm -f /var/log/xen/console/guest-linux.log
+printf 'name="linux"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nextra="console=hvc0 quiet"\n' >linux.cfg
+xl create linux.cfg && i=0
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 9000 ] || exit 1; usleep 10000; done
+"""
+
+# Where the kernel is entered, what its threads begin with, and what is on its way back to a program.
+ENTRY = re.compile(r"el[01][th]_64_(?:sync|irq|fiq|error)|vectors|ret_to_user|ret_to_kernel|ret_from_fork|__primary_switched|__secondary_switched")
+# What stands on code of the kernel's own that was interrupted.
+UPON_KERNEL = re.compile(r"el1[th]_64_(?:sync|irq|fiq|error)|ret_to_kernel")
+# So many functions may jump on before the one that is seen.
+JUMPS = 4
+
+# Of the stacks, %; 0.4 were seen, at the very beginning of the vectors.
+MOST_CUT = 3
+ENOUGH = 500
+TRIES = 6
+PATIENCE = 500
+
+
+def sign_extend(value, bits):
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+class Kernel:
+    """Code and names of a kernel that was not moved."""
+
+    def __init__(self, path, kallsyms):
+        self.code = path.read_bytes()
+        rows = sorted((int(address, 16), name) for address, kind, name in re.findall(r"^(\w+) (\w) (\S+)$", kallsyms, re.M))
+        moved = next(address for address, name in rows if name == "_stext") - (LINKED + HEAD)
+        self.starts = [address - moved for address, _ in rows]
+        self.names = [name for _, name in rows]
+        self.aliases = collections.defaultdict(set)
+        for start, name in zip(self.starts, self.names):
+            self.aliases[start].add(name)
+
+    def start(self, address):
+        """Where the function at an address begins; 0 if it is no kernel's."""
+        i = bisect.bisect_right(self.starts, address) - 1
+        return self.starts[i] if i >= 0 and address < self.starts[-1] else 0
+
+    def name(self, address):
+        return min(self.aliases[self.start(address)], default=hex(address))
+
+    def word(self, address):
+        return struct.unpack_from("<I", self.code, address - LINKED)[0] if self.start(address) else 0
+
+    def leads(self, address, target):
+        """Where the branch at an address goes: bl and b; 0 for none, None for one by a register."""
+        word = self.word(address)
+        if word >> 26 & 0x1f == 5:
+            return address + 4 * sign_extend(word & 0x3ffffff, 26)
+        return None if word & 0xfffffc1f in (0xd63f0000, 0xd61f0000) else 0
+
+    def jumps(self, start):
+        end = self.starts[bisect.bisect_right(self.starts, start)]
+        for address in range(start, end, 4):
+            if self.word(address) >> 26 == 5 or self.word(address) & 0xfffffc1f == 0xd61f0000:
+                yield self.leads(address, 0)
+
+    def may_call(self, ret, callee):
+        """Whether the call before `ret` can lead to the function at `callee`, by itself or by jumps."""
+        front, reached = {self.leads(ret - 4, 0)}, set()
+        for _ in range(JUMPS):
+            if None in front:
+                return True
+            front = {self.start(address) for address in front if address} - reached
+            if self.start(callee) in front:
+                return True
+            reached |= front
+            front = {target for start in front for target in self.jumps(start)}
+        return False
+
+
+class Linux(Arm64Case, GuestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        linux = image.locate("4.17", port.ARM64) / "linux"
+        cls.rig.put(GUESTS / "linux-load-arm64", linux=linux)
+        cls.kernel = Kernel(linux, cls.rig.run("grep -v '\\[' /proc/kallsyms", check=True).text)
+
+    def start(self):
+        status, text = self.dom0(START, PATIENCE)
+        self.assertEqual(status, 0, text)
+
+    def stacks(self):
+        """Enough of the kernel's stacks as [(address, is it a return address?)], leaf first."""
+        found = []
+        for _ in range(TRIES):
+            status, text = self.dom0("uniprof -F 4000 -T 0.4 linux.trace linux", PATIENCE)
+            self.assertEqual(status, 0, text)
+            found += self.trace(self.rig.read("linux.trace").decode())
+            if len(found) > ENOUGH:
+                break
+        return found
+
+    @staticmethod
+    def trace(text):
+        found, stack = [], []
+        for line in text.splitlines()[3:]:
+            if line.startswith("0x"):
+                stack.append(int(line, 16))
+            elif not line:
+                found.append(stack)
+                stack = []
+        return [stack for stack in found if stack and stack[0] >= LINKED]
+
+    def frames(self, stack):
+        """[(address, is it a return address?)] of a stack, leaf first: what an entry leads back to was interrupted."""
+        found = [(stack[0], False)]
+        for address in stack[1:]:
+            found.append((address, not ENTRY.fullmatch(self.kernel.name(found[-1][0] - 4 * found[-1][1]))))
+        return found
+
+    def check_ends(self, stacks):
+        ends = collections.Counter(self.kernel.name(stack[-1][0] - 4 * stack[-1][1]) for stack in stacks)
+        lost = {name: n for name, n in ends.items() if not ENTRY.fullmatch(name)}
+        print(f"\n{len(stacks)} kernel stacks, {sum(lost.values())} do not reach an entry:", lost, end=" ", flush=True)
+        self.assertGreater(len(stacks), ENOUGH)
+        self.assertLessEqual(sum(lost.values()), 0.01 * len(stacks))
+
+    def check_calls(self, stacks):
+        wrong, calls, interrupted, stranded = collections.Counter(), 0, 0, 0
+        for stack in stacks:
+            # In the first and the last instructions of an entry, nobody may know what was interrupted.
+            stranded += len(stack) > 1 and UPON_KERNEL.fullmatch(self.kernel.name(stack[-1][0] - 4)) is not None
+            for (callee, called), (ret, returns) in zip(stack, stack[1:]):
+                if not returns:
+                    interrupted += ret >= LINKED
+                    continue
+                calls += 1
+                if not self.kernel.may_call(ret, callee - 4 * called):
+                    wrong[f"{self.kernel.name(ret - 4)} -> {self.kernel.name(callee - 4 * called)}"] += 1
+        print(f"{calls} calls, {sum(wrong.values())} impossible:", dict(wrong),
+              f"{interrupted} handlers on what they interrupted, {stranded} on nothing", end=" ", flush=True)
+        self.assertFalse(wrong)
+        self.assertEqual(0, stranded)
+
+    def test_stacks_of_a_busy_kernel_reach_its_entry_and_have_names(self):
+        self.start()
+        stacks = [self.frames(stack) for stack in self.stacks()]
+        self.check_ends(stacks)
+        self.check_calls(stacks)
+        said = self.record("linux", "-F 4000 -T 0.4", timeout=PATIENCE)
+        seen = {name for stack in self.folded("linux", "--state=all") for name in stack}
+        for name in "el0t_64_sync", "el0_svc", "handle_mm_fault", "schedule", "vfs_write":
+            self.assertIn(name, seen, said)
+        cut = re.search(r"([\d.]+) % cut short", self.report("linux"))
+        self.assertLess(float(cut[1]), MOST_CUT, said)
+
+    def record(self, guest, options="", **more):
+        # The kernel's names are in its memory.
+        return GuestCase.record(self, guest, options, **more)
+
+
+if __name__ == "__main__":
+    unittest.main()
