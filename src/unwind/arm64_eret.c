@@ -7,6 +7,7 @@
  */
 
 #include "arch/arm64_mmu.h"
+#include "unwind/arm64_access.h"
 #include "unwind/arm64_frame.h"
 
 /* Words that it may have stored on its way. */
@@ -67,16 +68,6 @@ static bool fetch(struct fetch *from, uint64_t va, uint32_t *insn)
 	return true;
 }
 
-static unsigned field(uint32_t insn, unsigned low, unsigned bits)
-{
-	return insn >> low & ((1u << bits) - 1);
-}
-
-static int64_t sign_extend(uint64_t value, unsigned bits)
-{
-	return (int64_t)(value << (64 - bits)) >> (64 - bits);
-}
-
 static bool is_eret(uint32_t insn)
 {
 	return insn == ERET || insn == ERETAA || insn == ERETAB;
@@ -87,7 +78,7 @@ static bool leaves(uint32_t insn, uint64_t pc, uint64_t *target)
 {
 	*target = 0;
 	if ((insn & 0xfc000000) == 0x14000000) {
-		*target = pc + (uint64_t)(sign_extend(field(insn, 0, 26), 26) * 4);
+		*target = pc + (uint64_t)(arm64_sign_extend(arm64_field(insn, 0, 26), 26) * 4);
 		return true;
 	}
 	/* br, ret and their like; brk and udf. */
@@ -152,54 +143,7 @@ static struct value load(struct run *run, uint64_t va)
 	return value;
 }
 
-/* One or two registers, at a register and `offset`, which is added to it before or after. */
-struct access {
-	bool load, whole; /* whole: x registers */
-	bool writes_back, post;
-	int64_t offset;
-	unsigned n, base, reg[2];
-};
-
-static bool pair(uint32_t insn, struct access *access)
-{
-	const unsigned opc = field(insn, 30, 2), mode = field(insn, 23, 2);
-	const bool vector = insn >> 26 & 1;
-	const unsigned size = vector ? 4u << opc : opc & 2 ? 8 : 4;
-
-	if ((insn & 0x3a000000) != 0x28000000)
-		return false;
-	*access = (struct access){.load = insn >> 22 & 1,
-				  .whole = !vector && opc == 2,
-				  .writes_back = mode & 1,
-				  .post = mode == 1,
-				  .offset = sign_extend(field(insn, 15, 7), 7) * (int64_t)size,
-				  .n = vector ? 0 : 2,
-				  .base = field(insn, 5, 5),
-				  .reg = {field(insn, 0, 5), field(insn, 10, 5)}};
-	return true;
-}
-
-static bool single(uint32_t insn, struct access *access)
-{
-	const unsigned opc = field(insn, 22, 2), mode = field(insn, 10, 2);
-	const bool vector = insn >> 26 & 1, scaled = insn >> 24 & 1;
-	const unsigned shift = vector && opc & 2 ? 4 : field(insn, 30, 2);
-
-	if ((insn & 0x3a000000) != 0x38000000 || (!scaled && insn >> 21 & 1))
-		return false;
-	*access = (struct access){.load = vector ? opc & 1 : opc,
-				  .whole = !vector && shift == 3 && opc < 2,
-				  .writes_back = !scaled && mode & 1,
-				  .post = !scaled && mode == 1,
-				  .offset = scaled ? (int64_t)field(insn, 10, 12) << shift
-						   : sign_extend(field(insn, 12, 9), 9),
-				  .n = !vector,
-				  .base = field(insn, 5, 5),
-				  .reg = {field(insn, 0, 5)}};
-	return true;
-}
-
-static void apply_access(struct run *run, const struct access *access)
+static void apply_access(struct run *run, const struct arm64_access *access)
 {
 	const struct value base = run->x[access->base];
 	const uint64_t va = base.is + (access->post ? 0 : (uint64_t)access->offset);
@@ -226,8 +170,9 @@ static void apply_access(struct run *run, const struct access *access)
 /* add and sub with an immediate; mov of a register. */
 static bool arithmetic(struct run *run, uint32_t insn)
 {
-	const unsigned to = field(insn, 0, 5), from = field(insn, 5, 5), by = field(insn, 16, 5);
-	uint64_t number = (uint64_t)field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
+	const unsigned to = arm64_field(insn, 0, 5), from = arm64_field(insn, 5, 5),
+		       by = arm64_field(insn, 16, 5);
+	uint64_t number = (uint64_t)arm64_field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
 
 	if ((insn & 0xffe0ffe0) == 0xaa0003e0) {
 		if (to != ARM64_SP)
@@ -245,7 +190,7 @@ static bool arithmetic(struct run *run, uint32_t insn)
 static bool special(struct run *run, uint32_t insn)
 {
 	const bool read = (insn & 0xfff00000) == 0xd5300000;
-	const unsigned reg = field(insn, 0, 5);
+	const unsigned reg = arm64_field(insn, 0, 5);
 	const struct value zero = {.known = true};
 	struct value value = {0};
 
@@ -266,10 +211,10 @@ static bool special(struct run *run, uint32_t insn)
 /* What cannot be followed leaves its results unknown. */
 static void lose(struct run *run, uint32_t insn)
 {
-	const unsigned kind = field(insn, 25, 4), to = field(insn, 0, 5);
+	const unsigned kind = arm64_field(insn, 25, 4), to = arm64_field(insn, 0, 5);
 	const bool access = (kind & 5) == 4;
 	const bool to_sp = (insn & 0xbfe00000) == 0x8b200000 ||
-			   ((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3);
+			   ((insn & 0x9f800000) == 0x92000000 && arm64_field(insn, 29, 2) != 3);
 
 	if (is_call(insn)) {
 		for (unsigned reg = 0; reg < ARM64_SP; reg++)
@@ -281,15 +226,15 @@ static void lose(struct run *run, uint32_t insn)
 		return;
 	if (to != ARM64_SP || to_sp)
 		run->x[to].known = false;
-	if (access && field(insn, 10, 5) != ARM64_SP)
-		run->x[field(insn, 10, 5)].known = false;
+	if (access && arm64_field(insn, 10, 5) != ARM64_SP)
+		run->x[arm64_field(insn, 10, 5)].known = false;
 }
 
 static void apply(struct run *run, uint32_t insn)
 {
-	struct access access;
+	struct arm64_access access;
 
-	if (pair(insn, &access) || single(insn, &access))
+	if (arm64_access(insn, &access))
 		apply_access(run, &access);
 	else if (!arithmetic(run, insn) && !special(run, insn))
 		lose(run, insn);
