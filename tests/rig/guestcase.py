@@ -87,7 +87,7 @@ class GuestCase(unittest.TestCase):
 
     def at_work(self, guest):
         """Waits until each vCPU of a busy guest has done something, so that none is at its beginning."""
-        status, text = self.dom0(f"i=0; until xl vcpu-list {guest} | awk 'NR > 1 && $6 < 0.3 {{ n++ }} END {{ exit n || NR < 2 }}';"
+        status, text = self.dom0(f"i=0; until xl vcpu-list {guest} | awk 'NR > 1 && $6 < 0.1 {{ n++ }} END {{ exit n || NR < 2 }}';"
                                  f" do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done; xl vcpu-list {guest}", 120)
         self.assertEqual(status, 0, f"{guest} does not work: {text}")
 

@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
+#include "arch/arm_regs.h"
+
 /* What PTRACE_GETREGSET gives for a thread in AArch32 state (struct compat_user_regs in Linux). */
 struct regs_32 {
 	uint32_t r[16], cpsr, orig_r0;
@@ -19,9 +21,6 @@ union any_regs {
 
 /* DWARF register numbers (AADWARF64, AADWARF32) are the processor's own. */
 enum { R7 = 7, R11 = 11, R13 = 13, R15 = 15, X29 = 29, SP64 = 31 };
-
-/* CPSR.T (DDI 0487, G8.2.33). */
-#define CPSR_T 0x20u
 
 static void from_wide(const struct user_regs_struct *from, struct regs *regs)
 {
@@ -41,7 +40,7 @@ static void from_narrow(const struct regs_32 *from, struct regs *regs)
 	regs->word = 4;
 	regs->pc = from->r[R15];
 	regs->sp = from->r[R13];
-	regs->fp = from->r[from->cpsr & CPSR_T ? R7 : R11];
+	regs->fp = from->r[from->cpsr & ARM_PSTATE_T ? R7 : R11];
 	regs->flags = from->cpsr;
 	for (unsigned i = 0; i <= R15; i++)
 		regs->gp[i] = from->r[i];

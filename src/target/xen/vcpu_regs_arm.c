@@ -5,13 +5,10 @@
 #include <xen/xen.h>
 
 #include "arch/arm_mmu.h"
+#include "arch/arm_regs.h"
 
-/* SPSR_EL2 (DDI 0487, C5.2.20): the state that the exception was taken from. */
-#define PSR_WIDTH32 0x10u
-#define PSR_MODE    0x0fu
-#define PSR_T	    0x20u
-#define MODE64_EL0  0x0u
-#define MODE64_EL1H 0x5u
+/* Modes of AArch64 (DDI 0487, C5.2.20). */
+enum { MODE64_EL0 = 0, MODE64_EL1H = 5 };
 
 /* Modes of AArch32, without the bit above (DDI 0487, table G1-5). */
 enum { MODE_USR = 0, MODE_FIQ = 1, MODE_IRQ = 2, MODE_SVC = 3, MODE_ABT = 7, MODE_UND = 11 };
@@ -27,7 +24,7 @@ const uint32_t xen_cpu_record = 0;
 
 static bool runs_aarch32(const vcpu_guest_context_t *ctx)
 {
-	return ctx->user_regs.cpsr & PSR_WIDTH32;
+	return ctx->user_regs.cpsr & ARM_PSTATE_WIDTH32;
 }
 
 /* How addresses are translated follows from EL1, whatever runs in EL0. */
@@ -52,7 +49,7 @@ static void set_mmu(const vcpu_guest_context_t *ctx, struct mmu *mmu)
 /* Each mode has a stack pointer and a link register of its own. */
 static void banked(const struct vcpu_guest_core_regs *from, uint32_t *sp, uint32_t *lr)
 {
-	switch (from->cpsr & PSR_MODE) {
+	switch (from->cpsr & ARM_PSTATE_MODE) {
 	case MODE_FIQ:
 		*sp = from->sp_fiq;
 		*lr = from->lr_fiq;
@@ -91,11 +88,12 @@ void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *
 		banked(from, &sp, &lr);
 		regs->sp = sp;
 		regs->word = 4;
-		regs->user = (from->cpsr & PSR_MODE) == MODE_USR;
+		regs->user = (from->cpsr & ARM_PSTATE_MODE) == MODE_USR;
 	} else {
-		regs->sp = (from->cpsr & PSR_MODE) == MODE64_EL1H ? from->sp_el1 : from->sp_el0;
+		regs->sp =
+			(from->cpsr & ARM_PSTATE_MODE) == MODE64_EL1H ? from->sp_el1 : from->sp_el0;
 		regs->word = 8;
-		regs->user = (from->cpsr & PSR_MODE) == MODE64_EL0;
+		regs->user = (from->cpsr & ARM_PSTATE_MODE) == MODE64_EL0;
 	}
 }
 
@@ -127,7 +125,7 @@ static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
 				  from->r12_usr};
 	const uint32_t fiq[] = {from->r8_fiq, from->r9_fiq, from->r10_fiq, from->r11_fiq,
 				from->r12_fiq};
-	const uint32_t *high = (from->cpsr & PSR_MODE) == MODE_FIQ ? fiq : usual;
+	const uint32_t *high = (from->cpsr & ARM_PSTATE_MODE) == MODE_FIQ ? fiq : usual;
 	uint32_t sp, lr;
 
 	for (unsigned i = 0; i < R8; i++)
@@ -140,7 +138,7 @@ static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
 	regs->gp[PC] = from->pc32;
 	regs->gp_valid = 0xffff;
 	regs->pc = from->pc32;
-	regs->fp = regs->gp[from->cpsr & PSR_T ? R7 : R11];
+	regs->fp = regs->gp[from->cpsr & ARM_PSTATE_T ? R7 : R11];
 }
 
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
