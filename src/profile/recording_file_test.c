@@ -259,16 +259,16 @@ static void test_a_reader_gets_ticks_while_the_recording_grows(void **state)
 	/* Written out because it was asked for. */
 	assert_success(add_tick(writer, 1));
 	assert_success(recording_flush(writer));
-	assert_true(wait_for(&live.heard, 20));
+	assert_true(wait_for(&live.heard, 60));
 	/* Written out because a second has passed. */
 	assert_success(add_tick(writer, 500));
 	assert_success(add_tick(writer, 1001));
-	assert_true(wait_for(&live.heard, 20));
-	assert_true(wait_for(&live.heard, 20));
+	assert_true(wait_for(&live.heard, 60));
+	assert_true(wait_for(&live.heard, 60));
 	/* Written out because there is much of it. */
 	for (uint64_t i = 0; i < 20000; i++)
 		assert_success(add_tick(writer, 1001 + i / 100));
-	assert_true(wait_for(&live.heard, 20));
+	assert_true(wait_for(&live.heard, 60));
 	assert_success(recording_close(writer, &end));
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_true(live.good);

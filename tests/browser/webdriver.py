@@ -26,7 +26,7 @@ import urllib.error
 import urllib.request
 
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'  # the key of an element's id in the protocol
-TIMEOUT = 60.0  # seconds, for one command
+TIMEOUT = 300.0  # seconds, for one command, however busy the machine is
 KEYS = {'Enter': '\ue007', 'Escape': '\ue00c', 'Backspace': '\ue003', 'Tab': '\ue004', 'Home': '\ue011',
         'ArrowLeft': '\ue012', 'ArrowUp': '\ue013', 'ArrowRight': '\ue014', 'ArrowDown': '\ue015',
         'Shift': '\ue008', 'Control': '\ue009'}

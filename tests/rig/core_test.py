@@ -20,7 +20,8 @@ class Core(GuestCase):
 
     def same(self, guest, timeout=300, **settings):
         self.create(guest, **settings)
-        self.dom0(f"sleep 1; xl pause {guest}")
+        self.at_work(guest)
+        self.dom0(f"xl pause {guest}")
         live = self.look(guest)
         status, text = self.dom0(f"xl dump-core {guest} g.core", timeout)
         self.assertEqual(status, 0, text)

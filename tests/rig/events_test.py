@@ -49,7 +49,7 @@ class Events(GuestCase):
         """Records Linux while `during` runs in dom0, and then ends the recording, or waits for its end; (status, text)."""
         stop = wait or "kill -INT $pid"
         _, text = self.dom0(f"rm -f *.uniprof; uniprof record {options} -q -o linux.uniprof linux >said 2>&1 & pid=$!;"
-                            f" i=0; until [ -s linux.uniprof ] || [ $i = 40 ]; do usleep 250000; i=$((i + 1)); done; sleep 2; {during};"
+                            f" i=0; until [ -s linux.uniprof ] || [ $i = 200 ]; do usleep 250000; i=$((i + 1)); done; sleep 2; {during};"
                             f" echo did $?; {stop}; wait $pid; echo status $?; cat said", 240)
         self.assertIn("did 0", text)
         return int(re.search(r"^status (\d+)$", text, re.M)[1]), text
@@ -66,7 +66,7 @@ class Events(GuestCase):
             self.assertEqual(status, 0, text)
             for word in words:
                 self.assertRegex(text, word)
-            self.kept(200)
+            self.kept(20)
             self.runs_on("linux")
 
     def ends(self, what, during, *words):
@@ -77,7 +77,7 @@ class Events(GuestCase):
             self.assertRegex(text, r"the guest [a-z ]+ after [\d.]+ s; what was recorded until then is in linux.uniprof")
             for word in words:
                 self.assertIn(word, text)
-            self.kept(50)
+            self.kept(5)
 
     def looked_at(self):
         """No file is given, and names of its kernel are found all the same: the second vCPU has nothing to do elsewhere."""

@@ -106,7 +106,7 @@ class Memory(GuestCase):
             look() {{ for p in $pid $(pgrep -P $pid); do sed -n "s/^\(Rss\|Anonymous\):/$1 &/p" /proc/$p/smaps_rollup; done; }}
             wait_for {early}; look early
             wait_for {late}; look late
-            kill -INT $pid; wait $pid; status=$?; cat m.log; exit $status""", 120 + late // 50)
+            kill -INT $pid; wait $pid; status=$?; cat m.log; exit $status""", 120 + late // 10)
         self.assertEqual(status, 0, text)
         kib = {}
         for when, kind, size in re.findall(r"^(early|late) (Rss|Anonymous): +(\d+) kB", text, re.M):

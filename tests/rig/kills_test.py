@@ -12,12 +12,13 @@ import os
 import re
 import unittest
 
+import chance
 from guestcase import GuestCase
 
 DEATHS = int(os.environ.get("UNIPROF_KILLS", "6"))
 
-# An emulated dom0 runs slowly while its machine does other things: so many in a hundred may be late for that.
-LATE_PERCENT = 10
+# An emulated dom0 runs slowly while its machine does other things: this share of deaths may be late for that.
+LATE = 0.1
 
 
 class Kills(GuestCase):
@@ -33,9 +34,9 @@ class Kills(GuestCase):
         print("\n" + text.strip(), end=" ", flush=True)
         rounds, late = (int(re.search(rf"(\d+) {word}", text)[1]) for word in ("rounds", "later"))
         self.assertGreaterEqual(int(re.search(r"(\d+) found paused", text)[1]), paused, text)
-        self.assertLessEqual(late, max(1, LATE_PERCENT * rounds // 100), text)
+        self.assertLessEqual(late, chance.most(LATE * rounds), text)
         self.runs_on(guest)
-        self.assertEqual(self.dom0("pidof unpause-guard")[1], "")
+        self.no_guard_is_left()
 
     def test_killed_while_a_pv_guest_is_sampled(self):
         self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} 1 KILL", DEATHS // 2)

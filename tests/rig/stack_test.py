@@ -42,7 +42,8 @@ class Stack(GuestCase):
 
     def paused_guest_is_as_xenctx_sees_it(self, guest):
         self.create(guest, cmdline="scale=5000")
-        self.dom0(f"sleep 1; xl pause {guest}")
+        self.at_work(guest)
+        self.dom0(f"xl pause {guest}")
         seen = self.json(guest)
         self.assertEqual(seen["state"], "paused")
         self.assertEqual(seen["paused_ns"], 0)
@@ -68,6 +69,7 @@ class Stack(GuestCase):
     def test_a_running_guest_is_shown_as_text_with_its_code(self):
         for guest in "chain-pv-fp", "chain-pvh-nofp":
             self.create(guest, cmdline="seconds=1000")
+            self.at_work(guest)
             text = self.stack(guest)
             self.assertRegex(text, rf'guest    xen:\d+ "{guest}", pvh?, 1 vCPU, on Xen 4.17')
             self.assertRegex(text, r"vCPU 0 +(running|runnable)")
@@ -88,6 +90,7 @@ class Stack(GuestCase):
         self.rig.put(library)
         guest = "chain-pv-fp"
         self.create(guest, cmdline="seconds=1000")
+        self.at_work(guest)
         status, text = self.dom0(f"LD_LIBRARY_PATH=$PWD uniprof stack {guest}")
         self.assertEqual(status, 0, text)
         # Instructions lie one behind the other, and spin() multiplies.
@@ -98,7 +101,7 @@ class Stack(GuestCase):
     def test_of_several_vcpus_all_or_one_are_shown(self):
         guest = "vcpus-pv-fp"
         self.create(guest, cmdline="seconds=1000", vcpus=4)
-        self.dom0("sleep 1")
+        self.at_work(guest)
         vcpus = self.json(guest)["vcpus"]
         self.assertEqual([vcpu["vcpu"] for vcpu in vcpus], [0, 1, 2, 3])
         for vcpu in vcpus:
@@ -111,7 +114,7 @@ class Stack(GuestCase):
         for platform in "pv", "pvh":
             guest = f"ends-{platform}-fp"
             self.create(guest, cmdline="seconds=1 crash", on_crash="preserve")
-            self.dom0("i=0; until xl list | grep -q -- '---[s-]c-' || [ $i = 30 ]; do sleep 0.5; i=$((i + 1)); done")
+            self.dom0("i=0; until xl list | grep -q -- '---[s-]c-' || [ $i = 100 ]; do sleep 0.5; i=$((i + 1)); done")
             seen = self.json(guest)
             self.assertEqual(seen["state"], "crashed")
             self.assertEqual(seen["paused_ns"], 0)
@@ -121,6 +124,7 @@ class Stack(GuestCase):
     def test_memory_is_shown_as_it_is(self):
         guest = "app1-pv-fp"
         self.create(guest, cmdline="scale=5000")
+        self.at_work(guest)
         vcpu = self.json(guest)["vcpus"][0]
         main = [int(frame["address"], 16) - frame["offset"] for frame in vcpu["trace"] if frame.get("symbol") == "main"][0]
         stack = int(vcpu["registers"]["general"]["rsp"], 16)
@@ -137,6 +141,7 @@ class Stack(GuestCase):
     def test_a_snapshot_can_be_looked_at(self):
         guest = "app1-pvh-fp"
         self.create(guest, cmdline="scale=5000")
+        self.at_work(guest)
         self.dom0(f"uniprof record -F 100 -T 1 -q --snapshot g.snap {guest}")
         seen = self.json(f"-s {guest}.elf replay:g.snap")
         self.assertEqual(seen["guest"]["kind"], "replay")
@@ -150,9 +155,8 @@ class Stack(GuestCase):
             f" uniprof stack -q {guest} >out.txt 2>&1 & pid=$!;"
             " usleep $((i * 17000)); [ $((i % 3)) = 0 ] && s=INT || s=KILL; kill -$s $pid 2>/dev/null; wait $pid 2>/dev/null; i=$((i + 1)); done", 120)
         self.assertEqual(status, 0, text)
-        self.dom0("sleep 0.3")
+        self.no_guard_is_left()
         self.runs_on(guest)
-        self.assertEqual(self.dom0("pidof unpause-guard")[1], "")
         # To where nothing can be written.
         self.assertIn("/dev/full", self.stack(f"-o /dev/full {guest}", NO_OUTPUT))
         self.runs_on(guest)

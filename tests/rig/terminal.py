@@ -39,14 +39,15 @@ class Terminal:
     def screen(self, colours=False):
         return self.tmux("capture-pane -p" + (" -e" if colours else ""))
 
-    def see(self, pattern, seconds=120):
-        """Waits until the screen shows it; returns the screen."""
+    def see(self, *patterns, without=None, seconds=120):
+        """Waits until the screen shows all of them at once, and not the other; returns the screen. A screen that
+        is being drawn may still show, or not yet, what belongs to another one."""
         end = time.monotonic() + seconds
         while True:
             text = self.screen()
-            if re.search(pattern, text):
+            if all(re.search(pattern, text) for pattern in patterns) and not (without and re.search(without, text)):
                 return text
-            assert time.monotonic() < end, f"no {pattern!r} on the screen after {seconds} s:\n{text}"
+            assert time.monotonic() < end, f"no {patterns} without {without!r} on the screen after {seconds} s:\n{text}"
             time.sleep(0.2)
 
     def resize(self, width, height):

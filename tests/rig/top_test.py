@@ -4,6 +4,7 @@
 
 import re
 import shutil
+import time
 import unittest
 from pathlib import Path
 
@@ -28,11 +29,12 @@ class Top(GuestCase):
         self.terminal = Terminal(self.dom0, environment=ENVIRONMENT)
         self.addCleanup(self.terminal.close)
         self.create(GUEST, cmdline="scale=100000")
+        self.at_work(GUEST)
 
-    def start(self, options=""):
+    def start(self, options="", *also):
         self.before = self.terminal.state()
         self.terminal.type(f"clear; uniprof top -d 0.5 {options} {GUEST}")
-        return self.terminal.see(r"\d  function_3")
+        return self.terminal.see(r"\d  function_3", *also)
 
     def is_given_back(self):
         self.terminal.see(r"(?m)^\$ *$")
@@ -43,18 +45,19 @@ class Top(GuestCase):
         return self.dom0("for p in $(pidof uniprof); do [ \"$(cat /proc/$p/comm)\" = uniprof ] && echo $p; done")[1].split()[0]
 
     def test_functions_vcpus_pauses_and_the_hottest_stack_are_seen(self):
-        text = self.start("-F 200")
-        self.assertIn(f"xen:{GUEST} (pv) on Xen 4.17", text)
-        self.assertRegex(text, r"looks \d+ in [\d.]+ s.*paused [\d.]+ %, a look: median [\d.]+ us")
-        self.assertRegex(text, r"vCPUs 1 +running +[\d.]+ %  runnable +[\d.]+ %  blocked +[\d.]+ %")
-        self.assertRegex(text, r"100.00 % [\d.-]+ +\d+  main")
-        text = self.terminal.see(r"looks \d{3,} in 1?\d.\d s(.|\n)*the hottest stack")
-        total = float(re.search(r"([\d.]+) % [\d.-]+ +\d+  function_3\n", text)[1])
-        self.assertGreater(total, 20)
-        self.assertRegex(text, r"the hottest stack: [\d.]+ %\n  \w+")
+        self.start("-F 200", rf"xen:{GUEST} \(pv\) on Xen 4.17", r"looks \d+ in [\d.]+ s.*paused [\d.]+ %, a look: median [\d.]+ us",
+                   r"vCPUs 1 +running +[\d.]+ %  runnable +[\d.]+ %  blocked +[\d.]+ %", r"(100|9\d).\d\d % [\d.-]+ +\d+  main")
+        # It has 60 %: of so many looks never less than a third of that.
+        text = self.terminal.see(r"looks \d{3,} in [\d.]+ s", r"the hottest stack: [\d.]+ %\n  \w+", r"[\d.]+ % [\d.-]+ +\d+  function_3\n")
+        self.assertGreater(float(re.search(r"([\d.]+) % [\d.-]+ +\d+  function_3\n", text)[1]), 20)
         self.terminal.keys("q")
         self.is_given_back()
         self.runs_on(GUEST)
+
+    def stays_for_a_second(self):
+        before = self.terminal.screen().split("\n", 1)[1]
+        time.sleep(1)
+        return self.terminal.screen().split("\n", 1)[1] == before
 
     def test_keys(self):
         self.start()
@@ -62,12 +65,11 @@ class Top(GuestCase):
         terminal.keys("s")
         terminal.see(r"\[total\]")
         terminal.keys("h")
-        self.assertIn("forget what was seen", terminal.see("Keys"))
+        terminal.see("Keys", "forget what was seen")
         terminal.keys("h", "/")
         terminal.see("functions that match: _")
         terminal.type("^function_[12]$")
-        text = terminal.see(r"only \^function_\[12\]\$")
-        self.assertNotRegex(text, r"\d  main\n")
+        terminal.see(r"only \^function_\[12\]\$", without=r"\d  main\n")
         terminal.keys("/", "Enter")
         terminal.see(r"\d  main\n")
         terminal.keys("w")
@@ -77,16 +79,14 @@ class Top(GuestCase):
         terminal.see(r"last 6.0 s")
         terminal.keys("Space")
         terminal.see("HELD")
-        held = terminal.screen().split("\n", 1)[1]
-        terminal.see("HELD")
-        self.assertEqual(terminal.screen().split("\n", 1)[1], held)
+        self.assertTrue(any(self.stays_for_a_second() for _ in range(10)), "it is drawn anew though it is held")
         terminal.keys("p")
         terminal.see(r"last 6.0 s *\n")
         terminal.keys("/")
         terminal.type("^main$")
         terminal.see("only .main")
         terminal.keys("Enter")
-        self.assertRegex(terminal.see("callers and callees of main"), r"called by guest_start\n.*calls call\n")
+        terminal.see("callers and callees of main", r"called by guest_start\n.*calls call\n")
         terminal.keys("Escape", "q")
         self.is_given_back()
 
@@ -103,11 +103,9 @@ class Top(GuestCase):
     def test_a_guest_that_ends_leaves_its_last_picture(self):
         self.start()
         self.dom0(f"xl destroy {GUEST}")
-        text = self.terminal.see("this is the last that was seen")
-        self.assertIn("the guest is gone", text)
-        self.assertRegex(text, r"\d  function_3")
+        self.terminal.see("this is the last that was seen", "the guest is gone", r"\d  function_3")
         self.terminal.keys("s")
-        self.assertRegex(self.terminal.see(r"\[total\]"), r"\d  function_3")
+        self.terminal.see(r"\[total\]", r"\d  function_3")
         self.terminal.keys("q")
         self.is_given_back()
 
@@ -129,7 +127,7 @@ class Top(GuestCase):
                 self.is_given_back()
         self.start()
         self.dom0("kill -KILL $(pidof uniprof-screen)")
-        self.assertEqual(self.dom0("i=0; while pidof uniprof unpause-guard; do i=$((i + 1)); [ $i -lt 20 ] || exit 1; sleep 1; done")[0], 0)
+        self.assertEqual(self.dom0("i=0; while pidof uniprof unpause-guard; do i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.5; done")[0], 0)
         self.runs_on(GUEST)
 
     def test_a_guard_that_is_killed_is_replaced(self):
@@ -137,7 +135,7 @@ class Top(GuestCase):
         self.dom0("kill -KILL $(pidof unpause-guard)")
         self.terminal.keys("z")
         self.terminal.see(r"looks \d+ in [1-9].*(.|\n)*\d  function_3")
-        self.assertNotEqual(self.dom0("pidof unpause-guard")[1], "")
+        self.assertEqual(self.dom0("i=0; until pidof unpause-guard; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")[0], 0)
         self.terminal.keys("q")
         self.is_given_back()
 

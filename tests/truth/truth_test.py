@@ -17,9 +17,9 @@ from xenrig.port import PORTS, X86  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 SECONDS = 0.6
-# Of 100 distances of samples that are drawn at random, 5 are beyond the bound: three times in a row,
-# one in 8,000.
-TRIES = 3
+# Of 100 distances of samples that are drawn at random, 5 are beyond the bound: six times in a row,
+# one in 64 millions.
+TRIES = 6
 
 
 class Case(unittest.TestCase):

@@ -88,11 +88,11 @@ class Rig:
             raise RigError(f"'{commands}' ended with status {status}:\n{output.decode('utf-8', 'backslashreplace')}")
         return Result(status, output)
 
-    def put(self, *paths, timeout=60, **named):
+    def put(self, *paths, timeout=300, **named):
         """Copies files or directories, with the shared libraries they need, into the job directory."""
         self.put_as({Path(path).name: path for path in paths} | named, timeout)
 
-    def put_as(self, files, timeout=60):
+    def put_as(self, files, timeout=300):
         """Like put(), for {name in the job directory: path here}."""
         if self._libraries is None:
             self._libraries = set(self.run(f"ls /lib/{self._port.triplet}", check=True).text.split())
@@ -109,7 +109,7 @@ class Rig:
         """The bytes of a file in the job directory."""
         return self.run(f"cat {shlex.quote(name)}", check=True).output
 
-    def get(self, name, destination, timeout=60):
+    def get(self, name, destination, timeout=300):
         """Copies a file, or all that is in a directory, from the job directory below `destination`."""
         quoted = shlex.quote(name)
         result = self.run(f"if [ -d {quoted} ]; then cd {quoted} && set -- .; else "
