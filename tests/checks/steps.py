@@ -130,7 +130,7 @@ def faults_lane():
 
 def arm64_lanes():
     """Behind all else, where they disturb nothing; divided, so that they take less than five minutes."""
-    return [[rig_test("arm64", "Shares", "arm64-shares")],
+    return [[rig_test("arm64", "Shares", "arm64-shares"), rig_test("arm64", "Xen420", "arm64-xen-4.20")],
             [rig_test("arm64", "Hard", "arm64-hard"), rig_test("linux_arm64", "", "arm64-linux"),
              Step("arm64-bench", "python3 tests/bench/sample_test.py -v Arm64", kind="unittest"),
              Step("arm64-truth", "python3 tests/truth/truth_test.py -v Arm64Profiles", kind="unittest")]]

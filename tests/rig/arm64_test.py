@@ -31,10 +31,12 @@ class Arm64Case(GuestCase):
         return super().record(guest, f"{options} -s {guest}.elf", **more)
 
 
-class Shares(Arm64Case, SharesCase):
+class Arm64Shares(Arm64Case, SharesCase):
     def profile(self, guest, functions, scale, options=""):
         super().profile(guest, functions, scale, f"-s {guest}.elf {options}")
 
+
+class Shares(Arm64Shares):
     def test_app1(self):
         self.profile("app1-arm64-fp", APP1, 36)
 
@@ -70,6 +72,23 @@ class Shares(Arm64Case, SharesCase):
 
     def test_app2_of_32_bits_in_thumb_by_tables_for_exceptions(self):
         self.profile("app2-arm32t-exidx", APP2, 6, "--unwind=cfi")
+
+
+class Xen420(Arm64Shares):
+    """The same uniprof on a later Xen; versions_test.py has those on x86."""
+
+    rig_options = Arm64Case.rig_options | {"xen": "4.20"}
+
+    def test_guests_of_both_widths_are_listed_and_have_their_shares(self):
+        for guest in "app1-arm64-nofp", "app1-arm32-fp":
+            self.bring(guest)
+            status, text = self.dom0(f"xl create -p {guest}.cfg && uniprof list")
+            self.assertEqual(status, 0, text)
+            self.assertRegex(text, rf"xen +\d+ +{guest} +pvh +1 +hypercalls ")
+            self.dom0(f"xl destroy {guest}")
+            self.profile(guest, APP1, 36)
+            self.assertRegex(self.report(f"out/{guest}"), r"pvh, 1 vCPU, on Xen 4\.20,")
+            self.dom0(f"xl destroy {guest}; rm -rf out")
 
 
 class Hard(Arm64Case, HardCase):
