@@ -3,9 +3,13 @@
 /* By a gdb stub: one that is started through QMP, and ended afterwards. */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "target/qemu/way.h"
+
+/* How often the stub is started anew because the guest was let go while that was done. */
+#define STARTS 3
 
 /* Which of the stub's threads is which vCPU: they are in the same order. */
 static struct error *name_vcpus(struct qemu *qemu)
@@ -92,22 +96,76 @@ bool qemu_stub_gone(struct qemu *qemu)
 	return gdb_heard(qemu->gdb);
 }
 
+static struct error *is_halted(struct qemu *qemu)
+{
+	char status[32];
+	bool running = false;
+	struct error *err = qemu_machine_status(qemu->qmp, &running, status, sizeof(status));
+
+	qemu->halted = !running;
+	return err;
+}
+
+/* Ends the stub, and lets the guest go on that it has stopped. */
+static struct error *give_up(struct qemu *qemu)
+{
+	struct error *err;
+	char *said = NULL;
+
+	guard_set(guard_page(qemu->guard), GUARD_STOPPED);
+	gdb_close(qemu->gdb);
+	qemu->gdb = NULL;
+	shared_free(qemu->shared);
+	qemu->shared = NULL;
+	err = qmp_human(qemu->qmp, "gdbserver none", &said);
+	free(said);
+	return error_first(err, qmp_execute(qemu->qmp, "cont", NULL, NULL));
+}
+
+/*
+ * A stub whose guest runs takes the first thing that it is asked for no
+ * question, but stops the guest. *again: of a guest that did not run, its owner
+ * has let it go meanwhile, and by that it may stand still.
+ */
+static struct error *try_to_start(struct qemu *qemu, bool *again)
+{
+	struct error *err = is_halted(qemu);
+	const bool was_halted = qemu->halted;
+	const unsigned resumes = qmp_resumes(qemu->qmp);
+
+	*again = false;
+	if (err)
+		return err;
+	guard_set(guard_page(qemu->guard), was_halted ? GUARD_MAYBE : GUARD_STOPPED);
+	err = stub_start(qemu->qmp, was_halted, &qemu->gdb);
+	if (!err)
+		err = qemu_stub_prepare(qemu);
+	if (!was_halted)
+		return err;
+	/* Events have come before the answer to this. */
+	error_free(is_halted(qemu));
+	qemu->halted = true;
+	*again = qmp_resumes(qemu->qmp) != resumes;
+	if (!*again)
+		return err;
+	error_free(err);
+	return give_up(qemu);
+}
+
 static struct error *start(struct qemu *qemu)
 {
-	struct guard_page *page;
 	struct error *err;
+	bool again = true;
 
 	qemu->undo = (struct stub_undo){.qmp = qmp_fd(qemu->qmp), .started = true};
 	err = guard_start(&stub_guard, &qemu->undo, &qemu->guard);
-	if (err)
-		return err;
-	page = guard_page(qemu->guard);
-	guard_set(page, qemu->halted ? GUARD_MAYBE : GUARD_STOPPED);
-	err = stub_start(qemu->qmp, qemu->halted, &qemu->gdb);
-	if (!err)
-		err = qemu_stub_prepare(qemu);
+	for (int k = 0; k < STARTS && again && !err; k++)
+		err = try_to_start(qemu, &again);
+	if (!err && again)
+		err = error_new(ERR_FAILED, "the guest is stopped and let go all the time");
+	qemu->found_halted = qemu->halted;
 	if (!err && !qemu->halted && gdb_continue(qemu->gdb) && gdb_heard(qemu->gdb))
-		guard_set(page, GUARD_MAYBE);
+		guard_set(guard_page(qemu->guard), GUARD_MAYBE);
 	return err;
 }
 

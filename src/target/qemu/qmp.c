@@ -20,7 +20,7 @@ struct qmp {
 	char *line; /* QMP_LINE_MAX bytes */
 	size_t len;
 	enum qmp_end end;
-	unsigned stops;
+	unsigned stops, resumes;
 	bool reset;
 	bool migrates, migrated;
 };
@@ -47,6 +47,8 @@ static void note_event(struct qmp *qmp, const char *event, const json_t *data)
 		qmp->end = QMP_PANICKED;
 	else if (!strcmp(event, "STOP"))
 		qmp->stops++;
+	else if (!strcmp(event, "RESUME"))
+		qmp->resumes++;
 	else if (!strcmp(event, "RESET"))
 		qmp->reset = true;
 	else if (!strcmp(event, "MIGRATION"))
@@ -181,6 +183,11 @@ bool qmp_was_reset(struct qmp *qmp)
 unsigned qmp_stops(const struct qmp *qmp)
 {
 	return qmp->stops;
+}
+
+unsigned qmp_resumes(const struct qmp *qmp)
+{
+	return qmp->resumes;
 }
 
 void qmp_watch_migration(struct qmp *qmp)

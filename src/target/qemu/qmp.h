@@ -43,6 +43,9 @@ bool qmp_was_reset(struct qmp *qmp);
 /* How often the guest has been stopped, by whomever, while it ran: as far as answers have come. */
 unsigned qmp_stops(const struct qmp *qmp);
 
+/* ... and let go on. */
+unsigned qmp_resumes(const struct qmp *qmp);
+
 /*
  * Asks to be told of migrations. Whoever lets a guest run that QEMU has just
  * stopped for the last step of one makes QEMU abort, and a guest that stands
