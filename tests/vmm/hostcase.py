@@ -163,6 +163,21 @@ class HostCase(unittest.TestCase):
             time.sleep(0.02)
         return progress() == before
 
+    def recorder(self, guest, *options, rate=500, quiet=True):
+        """A uniprof that records a guest into out.uniprof until it is told to end; what it does may have to be waited for."""
+        said = ["-q"] if quiet else []
+        return self.start(UNIPROF, "record", *said, "-F", str(rate), "-o", self.scratch / "out.uniprof", *options, guest, cwd=self.scratch)
+
+    def records(self, profiler):
+        """Waits until there is a recording, or none can come any more."""
+        recording = self.scratch / "out.uniprof"
+        self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded")
+
+    def prints(self):
+        """The guest goes on writing to its console."""
+        before = self.console.stat().st_size
+        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
+
     def goes_on(self, process, column=0):
         """Asserts that nobody holds or traces a process, and that its numbers rise."""
         self.wait_for(lambda: not tracers(process.pid), "it is still traced")

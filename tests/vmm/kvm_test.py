@@ -62,11 +62,10 @@ class KvmCase(HostCase):
         self.assertIsNone(process.poll(), process.log.read_text())
         return process
 
-    def profiler(self, process, rate=500):
-        recording = self.scratch / "out.uniprof"
-        profiler = self.start(UNIPROF, "record", "-q", "-F", str(rate), "-o", recording, f"kvm:{process.pid}")
+    def profiler(self, process):
+        profiler = self.recorder(f"kvm:{process.pid}")
         # Before, vCPUs are looked for, and nothing is sampled.
-        self.wait_for(lambda: recording.exists() and recording.stat().st_size, "nothing is recorded")
+        self.records(profiler)
         return profiler
 
     def check(self, monitor, rate, *way):
@@ -172,17 +171,13 @@ class Stub(MicrovmCase):
 
     def test_kvm_is_told_back_when_the_profiler_by_the_stub_is_killed(self):
         process = self.boot("app1-pvh-fp", *self.qmp(), "-smp", "2")
-        profiler = self.start(UNIPROF, "record", "-q", "-o", "out.uniprof", f"qemu:{process.pid}", cwd=self.scratch)
+        profiler = self.recorder(f"qemu:{process.pid}")
         self.wait_for(lambda: asked_of_kvm(process.pid, 0), "KVM is not asked for registers")
         profiler.kill()
         self.wait_for(lambda: not guards(process.pid), "a guard does not end")
         self.assertEqual([asked_of_kvm(process.pid, vcpu) for vcpu in range(2)], [0, 0])
-        self.survives_kills(process, f"qemu:{process.pid}", KILLS, after=self.goes_on_printing)
+        self.survives_kills(process, f"qemu:{process.pid}", KILLS, after=self.prints)
         self.assertEqual([asked_of_kvm(process.pid, vcpu) for vcpu in range(2)], [0, 0])
-
-    def goes_on_printing(self):
-        before = self.console.stat().st_size
-        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
 
 
 class Leaves(KvmCase):
@@ -255,16 +250,16 @@ class Leaves(KvmCase):
 class Changes(KvmCase):
     """What is plugged in while the guest is sampled is told."""
 
-    def grow(self, monitor, recording, *way):
-        profiler = self.start(UNIPROF, "record", "-F", "500", "-o", recording, *way, f"kvm:{monitor.pid}", cwd=self.scratch)
-        self.wait_for(lambda: recording.exists() and recording.stat().st_size, "nothing is recorded")
+    def grow(self, monitor, *way):
+        profiler = self.recorder(f"kvm:{monitor.pid}", *way, quiet=False)
+        self.records(profiler)
         monitor.send_signal(signal.SIGUSR2)
         self.says(profiler, "a vCPU was plugged in")
         return profiler
 
     def test_memory_that_only_mappings_could_tell_of(self):
         monitor = self.monitor("2")
-        profiler = self.grow(monitor, self.scratch / "out.uniprof", "--via", "ptrace")
+        profiler = self.grow(monitor, "--via", "ptrace")
         self.says(profiler, "memory that seems to have been plugged in")
         self.interrupt(profiler)
         self.goes_on(monitor)

@@ -173,7 +173,7 @@ class Leaves(HostCase):
 
     def test_signals_reach_it(self):
         subject = self.subject("signals")
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "997", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        profiler = self.recorder(f"process:{subject.pid}", rate=997)
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         for _ in range(SIGNALS):
             subject.send_signal(signal.SIGRTMIN)
@@ -186,7 +186,7 @@ class Leaves(HostCase):
         subject = self.subject()
         subject.send_signal(signal.SIGSTOP)
         self.wait_for(lambda: state(subject.pid) == "T", "it does not stop")
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "500", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        profiler = self.recorder(f"process:{subject.pid}")
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         at = self.progress(subject)
         time.sleep(0.5)
@@ -205,7 +205,7 @@ class Leaves(HostCase):
 
     def test_stopped_and_killed_profiler(self):
         subject = self.subject()
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "500", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        profiler = self.recorder(f"process:{subject.pid}")
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         subject.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
@@ -241,7 +241,7 @@ class Ends(HostCase):
 
     def test_killed(self):
         subject = self.subject()
-        profiler = self.start(UNIPROF, "record", "-F", "200", "-o", self.scratch / "out.uniprof", f"process:{subject.pid}")
+        profiler = self.recorder(f"process:{subject.pid}", rate=200, quiet=False)
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         time.sleep(0.3)
         subject.kill()
@@ -251,7 +251,7 @@ class Ends(HostCase):
 
 class Refusals(HostCase):
     def refused(self, guest, words, expect=4, **more):
-        text = self.uniprof("record", "-T", 0.1, "-o", "out.uniprof", guest, expect=expect, **more)
+        text = self.uniprof("record", "-T", 0.1, "-o", "refused.uniprof", guest, expect=expect, **more)
         self.assertIn(words, text)
 
     def test_no_such_process(self):
@@ -264,7 +264,7 @@ class Refusals(HostCase):
 
     def test_already_traced(self):
         subject = self.subject()
-        profiler = self.start(UNIPROF, "record", "-q", "-o", self.scratch / "first.uniprof", f"process:{subject.pid}")
+        profiler = self.recorder(f"process:{subject.pid}")
         self.wait_for(lambda: tracers(subject.pid), "it is not traced")
         self.refused(f"process:{subject.pid}", "already traced by process")
         self.assertIsNone(profiler.poll())

@@ -127,8 +127,20 @@ class QemuCase(HostCase):
         """The guest runs, and no stub is left."""
         self.wait_for(lambda: not self.monitor.stubs(), "a stub is left in QEMU")
         self.assertTrue(self.monitor.runs(), "the guest was left stopped")
-        before = self.console.stat().st_size
-        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
+        self.prints()
+
+    def recorder(self, *options, rate=50, **more):
+        """By the socket; with a stub there is something to be recorded."""
+        return super().recorder(f"qemu:{self.qmp}", *options, rate=rate, **more)
+
+    def by_stub(self, **more):
+        profiler = self.recorder(**more)
+        self.wait_for(self.monitor.stubs, "no stub comes")
+        return profiler
+
+    def check_stacks(self, guest, stacks):
+        self.assertLessEqual(sum(n for stack, n in stacks.items() if "main" not in stack), chance.most(ELSEWHERE * sum(stacks.values())))
+        self.assertFalse(impossible_edges(guest, stacks)[0])
 
 
 class Profiles(QemuCase):
@@ -138,8 +150,7 @@ class Profiles(QemuCase):
         elf = BUILD / "guests" / f"{guest}.elf"
         stacks = self.check_shares(f"qemu:{guest}", known, TOLERANCE, ("-F", 200, "-s", elf), seconds, self.busy)
         self.goes_on_printing()
-        self.assertLessEqual(sum(n for stack, n in stacks.items() if "main" not in stack), chance.most(ELSEWHERE * sum(stacks.values())))
-        self.assertFalse(impossible_edges(guest, stacks)[0])
+        self.check_stacks(guest, stacks)
         self.end(process)
 
     def busy(self):
@@ -176,8 +187,7 @@ class Profiles(QemuCase):
         self.qemu(guest, append="seconds=1000")
         known = dict.fromkeys(["spin_on_4k", "spin_on_2m", "spin_on_1g"], 1 / 3)
         stacks = self.check_shares(f"qemu:{guest}", known, TOLERANCE, ("-F", 200), 5, self.busy)
-        self.assertLessEqual(sum(n for stack, n in stacks.items() if "main" not in stack), chance.most(ELSEWHERE * sum(stacks.values())))
-        self.assertFalse(impossible_edges(guest, stacks)[0])
+        self.check_stacks(guest, stacks)
 
     def test_memory_that_qemu_shares(self):
         self.profile("app1-pvh-fp", APP1, "-object", "memory-backend-memfd,id=shared,size=64M,share=on", "-machine", "memory-backend=shared")
@@ -227,8 +237,7 @@ class Leaves(QemuCase):
 
     def test_a_guest_that_its_owner_stops_stays_stopped(self):
         self.qemu()
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(self.monitor.stubs, "no stub comes")
+        profiler = self.by_stub()
         self.stop()
         size = self.console.stat().st_size
         time.sleep(1)
@@ -251,8 +260,7 @@ class Leaves(QemuCase):
     def test_a_stopped_guest_is_recorded_once_it_runs(self):
         self.qemu()
         self.monitor.ask("stop")
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(self.monitor.stubs, "no stub comes")
+        profiler = self.by_stub()
         time.sleep(0.5)
         self.assertFalse(self.monitor.runs())
         before = (self.scratch / "out.uniprof").stat().st_size
@@ -270,8 +278,7 @@ class Leaves(QemuCase):
         self.qemu("ends-pvh-fp", append="seconds=3")
         # Its time stands still, too, until somebody looks.
         self.monitor.ask("stop")
-        profiler = self.start(UNIPROF, "record", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(self.monitor.stubs, "no stub comes")
+        profiler = self.by_stub(quiet=False)
         self.monitor.ask("cont")
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
         self.assertIn("shut down", profiler.log.read_text())
@@ -279,8 +286,7 @@ class Leaves(QemuCase):
 
     def test_qemus_death_ends_the_recording(self):
         process = self.qemu()
-        profiler = self.start(UNIPROF, "record", "-F", "50", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(self.monitor.stubs, "no stub comes")
+        profiler = self.by_stub(quiet=False)
         time.sleep(0.5)
         process.kill()
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
@@ -298,8 +304,8 @@ class Changes(QemuCase):
     def record_this(self):
         recording = self.scratch / "out.uniprof"
         recording.unlink(missing_ok=True)
-        profiler = self.start(UNIPROF, "record", "-F", "50", "-o", recording, f"qemu:{self.qmp}")
-        self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded")
+        profiler = self.recorder(quiet=False)
+        self.records(profiler)
         # Until now there is hardly anything in it but what begins every recording.
         self.begun = recording.stat().st_size if recording.exists() else 0
         return profiler
@@ -313,14 +319,10 @@ class Changes(QemuCase):
         profiler = self.record("app1-pvh-fp", "-action", "reboot=reset")
         self.monitor.ask("system_reset")
         self.says(profiler, "was reset")
-        self.goes_on_printing_meanwhile()
+        self.prints()
         self.interrupt(profiler)
         self.assertFalse(impossible_edges("app1-pvh-fp", {stack: n for stack, n in self.folded("out.uniprof").items() if "main" in stack})[0])
         self.goes_on_printing()
-
-    def goes_on_printing_meanwhile(self):
-        before = self.console.stat().st_size
-        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not boot again")
 
     def test_stops_of_its_owner_that_are_over_when_they_are_heard_of(self):
         profiler = self.record()
@@ -328,7 +330,7 @@ class Changes(QemuCase):
             self.monitor.ask("stop")
             self.monitor.ask("cont")
             time.sleep(0.1)
-            self.goes_on_printing_meanwhile()
+            self.prints()
         self.interrupt(profiler)
         self.goes_on_printing()
 
@@ -380,7 +382,7 @@ class Changes(QemuCase):
         profiler = self.record()
         self.monitor.ask("migrate-set-parameters", **{"max-bandwidth": 4096})
         self.monitor.ask("migrate", uri="exec:cat >/dev/null")
-        self.goes_on_printing_meanwhile()
+        self.prints()
         time.sleep(1)
         self.monitor.ask("migrate_cancel")
         self.wait_for(lambda: self.monitor.ask("query-migrate").get("status") == "cancelled", "it is not cancelled")
@@ -391,15 +393,14 @@ class Changes(QemuCase):
 
     def test_a_qemu_that_does_not_stop_it_in_time(self):
         process = self.qemu()
-        profiler = self.start(UNIPROF, "record", "-F", "5000", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(self.monitor.stubs, "no stub comes")
+        profiler = self.by_stub(rate=5000)
         # More than once, since not every one meets it in a sample.
         for _ in range(4):
             time.sleep(1)
             process.send_signal(signal.SIGSTOP)
             time.sleep(2.5)
             process.send_signal(signal.SIGCONT)
-            self.goes_on_printing_meanwhile()
+            self.prints()
         self.interrupt(profiler)
         self.goes_on_printing()
 
@@ -416,10 +417,6 @@ class Runs(QemuCase):
 
 class Ways(QemuCase):
     """Whichever way it is read: the same is seen, and the guest goes on."""
-
-    def prints(self):
-        before = self.console.stat().st_size
-        self.wait_for(lambda: self.console.stat().st_size > before, "the guest does not go on")
 
     def profile(self, guest, way, said, *options):
         text = self.uniprof("record", "-F", 100, "-T", 3, "-o", "out.uniprof", *options, f"qemu:{guest}")
@@ -453,8 +450,8 @@ class Ways(QemuCase):
 
     def test_a_stop_by_its_owner_is_respected_by_qmp(self):
         self.qemu()
-        profiler = self.start(UNIPROF, "record", "-q", "-F", "5", "--via", "qmp", "-o", self.scratch / "out.uniprof", f"qemu:{self.qmp}")
-        self.wait_for(lambda: (self.scratch / "out.uniprof").exists() and (self.scratch / "out.uniprof").stat().st_size, "nothing is recorded")
+        profiler = self.recorder("--via", "qmp", rate=5)
+        self.records(profiler)
         self.stop()
         size = self.console.stat().st_size
         time.sleep(1)

@@ -91,7 +91,7 @@ class Microvm(kvm_test.Microvm, UnpausedCase):
 class Changes(kvm_test.Changes, UnpausedCase):
     def test_stacks_in_memory_that_was_plugged_in(self):
         monitor, recording = self.monitor("2"), self.scratch / "out.uniprof"
-        profiler = self.grow(monitor, recording)
+        profiler = self.grow(monitor)
         self.says(profiler, "the guest has more memory than before")
         time.sleep(3)
         self.interrupt(profiler)
