@@ -39,7 +39,7 @@ class Terminal:
     def screen(self, colours=False):
         return self.tmux("capture-pane -p" + (" -e" if colours else ""))
 
-    def see(self, *patterns, without=None, seconds=120):
+    def see(self, *patterns, without=None, seconds=600):
         """Waits until the screen shows all of them at once, and not the other; returns the screen. A screen that
         is being drawn may still show, or not yet, what belongs to another one."""
         end = time.monotonic() + seconds

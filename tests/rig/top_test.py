@@ -47,9 +47,8 @@ class Top(GuestCase):
     def test_functions_vcpus_pauses_and_the_hottest_stack_are_seen(self):
         self.start("-F 200", rf"xen:{GUEST} \(pv\) on Xen 4.17", r"looks \d+ in [\d.]+ s.*paused [\d.]+ %, a look: median [\d.]+ us",
                    r"vCPUs 1 +running +[\d.]+ %  runnable +[\d.]+ %  blocked +[\d.]+ %", r"(100|9\d).\d\d % [\d.-]+ +\d+  main")
-        # It has 60 %: of so many looks never less than a third of that.
-        text = self.terminal.see(r"looks \d{3,} in [\d.]+ s", r"the hottest stack: [\d.]+ %\n  \w+", r"[\d.]+ % [\d.-]+ +\d+  function_3\n")
-        self.assertGreater(float(re.search(r"([\d.]+) % [\d.-]+ +\d+  function_3\n", text)[1]), 20)
+        # It has 60 %, and some other share for a moment, where the last seconds had few samples.
+        self.terminal.see(r"looks \d{3,} in [\d.]+ s", r"the hottest stack: [\d.]+ %\n  \w+", r" [2-9]\d\.\d+ % [\d.-]+ +\d+  function_3\n")
         self.terminal.keys("q")
         self.is_given_back()
         self.runs_on(GUEST)
