@@ -43,11 +43,15 @@ struct xen_if {
 
 	uint32_t domid;
 	bool hvm;
-	multicall_entry_t *batch; /* [2 * vcpus + 1]: domctls, for the largest batch */
-	/* Ready to be called: */
-	struct xen_domctl *states; /* [vcpus] */
+	/*
+	 * Ready to be called, all in one buffer: after each hypercall, every
+	 * page is a miss in the TLB, for the hypervisor and for us.
+	 */
+	struct xen_domctl *calls; /* [2 * vcpus + 2], and the batch */
 	struct xen_domctl *pause, *unpause;
+	struct xen_domctl *states;    /* [vcpus] */
 	struct xen_domctl *registers; /* [vcpus] */
+	multicall_entry_t *batch;     /* [2 * vcpus + 1]: for the largest batch */
 	uint8_t *contexts;	      /* [vcpus], where registers go */
 };
 
@@ -114,9 +118,7 @@ struct error *xen_if_begin(struct xen_if *xi)
 	int version;
 
 	xi->ctl = xencall_alloc_buffer(xi->call, sizeof(*xi->ctl));
-	xi->pause = xencall_alloc_buffer(xi->call, sizeof(*xi->pause));
-	xi->unpause = xencall_alloc_buffer(xi->call, sizeof(*xi->unpause));
-	if (!xi->ctl || !xi->pause || !xi->unpause)
+	if (!xi->ctl)
 		return error_no_memory();
 	version = xencall2(xi->call, __HYPERVISOR_xen_version, XENVER_version, 0);
 	if (version < 0)
@@ -142,19 +144,13 @@ struct error *xen_if_open_devices(struct xen_if **out)
 	return NULL;
 }
 
-static void free_batch(struct xen_if *xi)
+static void free_calls(struct xen_if *xi)
 {
-	if (xi->batch)
-		xencall_free_buffer(xi->call, xi->batch);
-	if (xi->states)
-		xencall_free_buffer(xi->call, xi->states);
-	if (xi->registers)
-		xencall_free_buffer(xi->call, xi->registers);
+	if (xi->calls)
+		xencall_free_buffer(xi->call, xi->calls);
 	if (xi->contexts)
 		xencall_free_buffer(xi->call, xi->contexts);
-	xi->batch = NULL;
-	xi->states = NULL;
-	xi->registers = NULL;
+	xi->calls = NULL;
 	xi->contexts = NULL;
 }
 
@@ -163,13 +159,9 @@ void xen_if_close(struct xen_if *xi)
 	if (!xi)
 		return;
 	if (xi->call) {
-		free_batch(xi);
+		free_calls(xi);
 		if (xi->ctl)
 			xencall_free_buffer(xi->call, xi->ctl);
-		if (xi->pause)
-			xencall_free_buffer(xi->call, xi->pause);
-		if (xi->unpause)
-			xencall_free_buffer(xi->call, xi->unpause);
 		xencall_close(xi->call);
 	}
 	if (xi->memory)
@@ -242,22 +234,33 @@ static void fill_context(struct xen_if *xi, struct xen_domctl *op, uint32_t vcpu
 	}
 }
 
+static bool alloc_calls(struct xen_if *xi, uint32_t vcpus)
+{
+	const uint32_t calls = 2 * vcpus + 2, batch = 2 * vcpus + 1;
+	const size_t bytes = calls * sizeof(*xi->calls) + batch * sizeof(*xi->batch);
+
+	xi->calls = xencall_alloc_buffer(xi->call, bytes);
+	xi->contexts = xencall_alloc_buffer(xi->call, vcpus * CONTEXT_BYTES);
+	if (!xi->calls || !xi->contexts)
+		return false;
+	memset(xi->calls, 0, bytes);
+	xi->pause = xi->calls;
+	xi->unpause = xi->pause + 1;
+	xi->states = xi->unpause + 1;
+	xi->registers = xi->states + vcpus;
+	xi->batch = (multicall_entry_t *)(xi->registers + vcpus);
+	for (uint32_t i = 0; i < batch; i++)
+		xi->batch[i].op = __HYPERVISOR_domctl;
+	return true;
+}
+
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus)
 {
-	uint32_t calls = 2 * vcpus + 1;
-
-	free_batch(xi);
+	free_calls(xi);
 	xi->domid = domain->domid;
 	xi->hvm = domain->hvm && xen_cpu_record;
-	xi->batch = xencall_alloc_buffer(xi->call, calls * sizeof(*xi->batch));
-	xi->states = xencall_alloc_buffer(xi->call, vcpus * sizeof(*xi->states));
-	xi->registers = xencall_alloc_buffer(xi->call, vcpus * sizeof(*xi->registers));
-	xi->contexts = xencall_alloc_buffer(xi->call, vcpus * CONTEXT_BYTES);
-	if (!xi->batch || !xi->states || !xi->registers || !xi->contexts)
+	if (!alloc_calls(xi, vcpus))
 		return error_no_memory();
-	memset(xi->batch, 0, calls * sizeof(*xi->batch));
-	for (uint32_t i = 0; i < calls; i++)
-		xi->batch[i].op = __HYPERVISOR_domctl;
 	for (uint32_t i = 0; i < vcpus; i++) {
 		fill(xi, &xi->states[i], XEN_DOMCTL_getvcpuinfo, xi->domid);
 		xi->states[i].u.getvcpuinfo.vcpu = i;
