@@ -153,11 +153,11 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 		if (err)
 			return err;
 		album->n = 0;
-		/* States are those of the sample: they are asked since the last snapshot. */
-		rc = xen_take(xt, sample, &mem, false, &whole);
+		/* States and CPU time are those of the sample. */
+		rc = xen_take(xt, sample, &mem, &whole);
 		if (rc)
 			return xen_failed(xt, rc);
-		xen_finish(xt, sample);
+		xen_finish_registers(xt, sample);
 	}
 	return NULL;
 }

@@ -10,7 +10,9 @@
  * A sample is read without a pause as long as no vCPU that has to be read is
  * on a CPU: what does not run does not change, and if its CPU time is still
  * the same afterwards, then it did not run meanwhile. Only a vCPU that runs
- * has to be stopped, with all the domain.
+ * has to be stopped, with all the domain. So the states are asked for first,
+ * by a call of their own: which also leaves the way into the hypervisor warm
+ * for the one that pauses.
  */
 
 /*
@@ -32,6 +34,26 @@ static int ask_states_again(struct xen_target *xt)
 	return xen_if_batch(xt->xi, &batch, vcpus->now);
 }
 
+static int ask_late(struct xen_target *xt)
+{
+	const struct xen_ids *late = &xt->vcpus.late;
+	const struct xen_batch batch = {.contexts = late->id, .n_contexts = late->n};
+
+	return late->n ? xen_if_batch(xt->xi, &batch, xt->vcpus.now) : 0;
+}
+
+/* Reads states of all on-line vCPUs, and the contexts that will probably be needed. */
+static int ask(struct xen_target *xt)
+{
+	const struct xen_vcpus *vcpus = &xt->vcpus;
+	const struct xen_batch batch = {.states = vcpus->online.id,
+					.n_states = vcpus->online.n,
+					.contexts = vcpus->ahead.id,
+					.n_contexts = vcpus->ahead.n};
+
+	return xen_if_batch(xt->xi, &batch, vcpus->now);
+}
+
 /* Maps what the copies of the last take would have needed; the guest runs meanwhile. */
 static void bring(struct xen_target *xt, struct sample *sample)
 {
@@ -40,36 +62,31 @@ static void bring(struct xen_target *xt, struct sample *sample)
 	(void)xen_copy_stacks(xt, sample, &mem);
 }
 
-static int read_paused(struct xen_target *xt, struct sample *sample, bool first)
+static int read_paused(struct xen_target *xt, struct sample *sample)
 {
 	const struct physmem mem = {frames_find, xt->frames};
 	bool whole = false;
 
-	for (;; first = false) {
-		int rc = xen_take(xt, sample, &mem, first, &whole);
+	for (;;) {
+		int rc = xen_take(xt, sample, &mem, &whole);
 
 		if (rc || whole || sample->retakes + 1 == MAX_TAKES)
 			return rc;
 		sample->retakes++;
 		sample->stolen_ns += sample->paused_ns;
 		bring(xt, sample);
-		xen_vcpus_repeat(&xt->vcpus);
 	}
 }
 
-/* *torn: a vCPU that has to be read runs, or ran while it was read. */
-static int read_running(struct xen_target *xt, struct sample *sample, bool *torn)
+/* *torn: a vCPU that has to be read ran while it was. */
+static int read_waiting(struct xen_target *xt, struct sample *sample, bool *torn)
 {
 	const struct physmem mem = {frames_bring, xt->frames};
-	int rc = xen_ask(xt, false);
+	int rc;
 
-	if (rc)
-		return rc;
-	xen_vcpus_note(&xt->vcpus, sample, true);
-	*torn = xt->vcpus.running;
-	if (*torn || !xt->vcpus.read.n)
+	if (!xt->vcpus.read.n)
 		return 0;
-	rc = xen_ask_late(xt);
+	rc = ask_late(xt);
 	if (rc)
 		return rc;
 	(void)xen_copy_stacks(xt, sample, &mem);
@@ -119,22 +136,24 @@ static int map_ahead(struct xen_target *xt, const struct sample *sample)
 /* `now_ns`: the time, if it was read just now; else 0. */
 static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_ns)
 {
-	const bool pause = xt->vcpus.running || xt->base.always_pause;
+	const bool always = xt->base.always_pause;
 	bool torn = false;
 	int rc;
 
-	xen_vcpus_expect(&xt->vcpus, sample);
-	if (pause)
-		return read_paused(xt, sample, true);
+	xen_vcpus_expect(&xt->vcpus, sample, always || xt->vcpus.running);
 	sample->time_ns = now_ns ? now_ns : clock_now_ns();
-	rc = read_running(xt, sample, &torn);
-	if (rc || !torn)
+	rc = ask(xt);
+	if (rc)
 		return rc;
-	xen_vcpus_repeat(&xt->vcpus);
-	return read_paused(xt, sample, false);
+	xen_vcpus_note(&xt->vcpus, sample);
+	if (!always && !xt->vcpus.running)
+		rc = read_waiting(xt, sample, &torn);
+	if (!rc && (always || xt->vcpus.running || torn))
+		rc = read_paused(xt, sample);
+	return rc;
 }
 
-void xen_finish(struct xen_target *xt, struct sample *sample)
+void xen_finish_registers(const struct xen_target *xt, struct sample *sample)
 {
 	const struct xen_vcpus *vcpus = &xt->vcpus;
 
@@ -142,9 +161,14 @@ void xen_finish(struct xen_target *xt, struct sample *sample)
 		const uint32_t id = vcpus->read.id[i];
 		struct vcpu_sample *vcpu = &sample->vcpu[id];
 
-		if (vcpu->online && !vcpu->given_up)
+		if (vcpu->online)
 			xen_regs_full(xt->context, vcpus->now[id].context, &vcpu->regs);
 	}
+}
+
+void xen_finish(struct xen_target *xt, struct sample *sample)
+{
+	xen_finish_registers(xt, sample);
 	xen_vcpus_done(&xt->vcpus, sample);
 	frames_tick(xt->frames);
 }

@@ -12,30 +12,6 @@
 /* How often letting the guest go is tried again. */
 #define GO_AGAIN 3
 
-/* Reads states of all on-line vCPUs, and the contexts that will probably be needed. */
-int xen_ask(struct xen_target *xt, bool pause)
-{
-	struct xen_vcpus *vcpus = &xt->vcpus;
-	const struct xen_batch batch = {.states = vcpus->online.id,
-					.n_states = vcpus->online.n,
-					.contexts = vcpus->ahead.id,
-					.n_contexts = vcpus->ahead.n,
-					.pause = pause};
-
-	return xen_if_batch(xt->xi, &batch, vcpus->now);
-}
-
-int xen_ask_late(struct xen_target *xt)
-{
-	const struct xen_ids *late = &xt->vcpus.late;
-
-	if (!late->n)
-		return 0;
-	return xen_if_batch(xt->xi,
-			    &(struct xen_batch){.contexts = late->id, .n_contexts = late->n},
-			    xt->vcpus.now);
-}
-
 /* The same, of those that its stack leads to. */
 static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem)
 {
@@ -102,8 +78,6 @@ bool xen_copy_stacks(struct xen_target *xt, struct sample *sample, const struct 
 		const uint32_t id = vcpus->read.id[i];
 		struct vcpu_sample *vcpu = &sample->vcpu[id];
 
-		if (vcpu->given_up)
-			continue;
 		vcpu->online = vcpus->now[id].status == 0;
 		if (!vcpu->online)
 			continue;
@@ -130,12 +104,10 @@ static const void *find_in_time(void *ctx, uint64_t gfn)
  * With a bound on its length, only some contexts are read in one pause, as
  * many as have lately fitted in; who is left out this time comes next time.
  */
-static void fit_in(struct xen_target *xt, const struct sample *sample, uint64_t start_ns)
+static void fit_in(struct xen_target *xt, struct sample *sample)
 {
-	if (xt->vcpus.ahead.n > xt->fit)
-		xen_vcpus_limit(&xt->vcpus, xt->fit);
-	/* The way out takes its time, too. */
-	xt->hurry.until_ns = start_ns + sample->max_pause_ns / 4 * 3;
+	if (xt->vcpus.read.n > xt->fit)
+		xen_vcpus_limit(&xt->vcpus, sample, xt->fit);
 }
 
 void xen_expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns)
@@ -154,38 +126,15 @@ static void adapt_fit(struct xen_target *xt, const struct sample *sample)
 		xt->fit++;
 }
 
-/* A context takes longer than all else that is asked for, and that at most so many times as long. */
-#define CONTEXT_WEIGHT 8
-
-/*
- * Are the contexts that turned out to be needed likely to be here in time?
- * Going by what it took to get those that are.
- */
-static bool late_fit_in(const struct xen_target *xt, const struct sample *sample, uint64_t start_ns)
-{
-	const struct xen_vcpus *vcpus = &xt->vcpus;
-	const uint64_t took = clock_now_ns() - start_ns;
-	const uint64_t each = vcpus->ahead.n ? took / vcpus->ahead.n : took * CONTEXT_WEIGHT;
-
-	return vcpus->read.n <= xt->fit && took + each * vcpus->late.n < sample->max_pause_ns / 2;
-}
-
-/* What is done while the guest stands still; the states and contexts are here. */
-static int read_stopped(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
-			bool first, uint64_t start_ns, bool *whole)
+/* What is done while the guest stands still; the contexts are here. */
+static bool read_stopped(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
+			 uint64_t start_ns)
 {
 	const struct physmem in_time = {find_in_time, xt};
-	int rc = 0;
 
-	xen_vcpus_note(&xt->vcpus, sample, first);
-	if (sample->max_pause_ns)
-		mem = &in_time;
-	if (sample->max_pause_ns && !late_fit_in(xt, sample, start_ns))
-		xen_vcpus_give_up(&xt->vcpus, sample);
-	else
-		rc = xen_ask_late(xt);
-	*whole = !rc && xen_copy_stacks(xt, sample, mem);
-	return rc;
+	/* The way out takes its time, too. */
+	xt->hurry.until_ns = start_ns + sample->max_pause_ns / 4 * 3;
+	return xen_copy_stacks(xt, sample, sample->max_pause_ns ? &in_time : mem);
 }
 
 /*
@@ -201,30 +150,34 @@ static int let_go(struct xen_target *xt)
 	return rc;
 }
 
-int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool first,
-	     bool *whole)
+int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool *whole)
 {
-	uint64_t start = clock_now_ns();
-	int rc, gone;
+	const struct xen_ids *read = &xt->vcpus.read;
+	uint64_t start;
+	int rc;
 
-	sample->time_ns = start;
 	if (sample->max_pause_ns)
-		fit_in(xt, sample, start);
+		fit_in(xt, sample);
+	start = clock_now_ns();
 	guard_set(xt->guard_page, GUARD_MAYBE);
-	rc = xen_ask(xt, true);
+	rc = xen_if_batch(xt->xi,
+			  &(struct xen_batch){.pause = true,
+					      .contexts = read->id,
+					      .n_contexts = read->n},
+			  xt->vcpus.now);
 	if (rc) {
 		guard_set(xt->guard_page, GUARD_RUNNING);
 		return rc;
 	}
 	guard_set(xt->guard_page, GUARD_STOPPED);
-	rc = read_stopped(xt, sample, mem, first, start, whole);
+	*whole = read_stopped(xt, sample, mem, start);
 	guard_set(xt->guard_page, GUARD_MAYBE);
-	gone = let_go(xt);
+	rc = let_go(xt);
 	/* Should this ever fail, the guard tries once more when we end. */
-	if (!gone || gone == -ESRCH)
+	if (!rc || rc == -ESRCH)
 		guard_set(xt->guard_page, GUARD_RUNNING);
 	sample->paused_ns = clock_now_ns() - start;
 	if (sample->max_pause_ns)
 		adapt_fit(xt, sample);
-	return gone ? gone : rc;
+	return rc;
 }

@@ -69,10 +69,10 @@ int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi)
 	return 0;
 }
 
-void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample)
+void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample, bool pause)
 {
 	vcpus->ahead.n = 0;
-	for (uint32_t i = 0; i < vcpus->online.n; i++) {
+	for (uint32_t i = 0; i < vcpus->online.n && !pause; i++) {
 		uint32_t id = vcpus->online.id[i];
 
 		if (vcpus->seen[id].busy || sample->vcpu[id].again)
@@ -80,36 +80,25 @@ void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample)
 	}
 }
 
-void xen_vcpus_limit(struct xen_vcpus *vcpus, uint32_t n)
+void xen_vcpus_limit(struct xen_vcpus *vcpus, struct sample *sample, uint32_t n)
 {
-	struct xen_ids *ahead = &vcpus->ahead;
+	struct xen_ids *read = &vcpus->read;
 	uint32_t left = 0, from = 0;
 
-	while (from < ahead->n && ahead->id[from] < vcpus->turn)
+	while (from < read->n && read->id[from] < vcpus->turn)
 		from++;
 	/* From there on, and again from the first: but in ascending order. */
-	for (uint32_t i = 0; i < ahead->n; i++) {
-		const uint32_t place = i >= from ? i - from : i + ahead->n - from;
+	for (uint32_t i = 0; i < read->n; i++) {
+		const uint32_t place = i >= from ? i - from : i + read->n - from;
 
 		if (place == n)
-			vcpus->turn = ahead->id[i];
+			vcpus->turn = read->id[i];
 		if (place < n)
-			ahead->id[left++] = ahead->id[i];
+			read->id[left++] = read->id[i];
+		else
+			sample->vcpu[read->id[i]].given_up = true;
 	}
-	ahead->n = left;
-}
-
-void xen_vcpus_give_up(struct xen_vcpus *vcpus, struct sample *sample)
-{
-	for (uint32_t i = 0; i < vcpus->late.n; i++)
-		sample->vcpu[vcpus->late.id[i]].given_up = true;
-	vcpus->late.n = 0;
-}
-
-void xen_vcpus_repeat(struct xen_vcpus *vcpus)
-{
-	vcpus->ahead.n = vcpus->read.n;
-	memcpy(vcpus->ahead.id, vcpus->read.id, vcpus->read.n * sizeof(*vcpus->read.id));
+	read->n = left;
 }
 
 static bool must_be_read(const struct xen_vcpu *now, const struct vcpu_sample *vcpu)
@@ -117,10 +106,10 @@ static bool must_be_read(const struct xen_vcpu *now, const struct vcpu_sample *v
 	return now->running || !vcpu->held || now->cpu_ns != vcpu->cpu_ns || vcpu->again;
 }
 
-void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample, bool first)
+void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample)
 {
 	const uint32_t *ahead = vcpus->ahead.id, *end = ahead + vcpus->ahead.n;
-	const int64_t usual_ns = first ? vcpu_state_time(sample) : 0;
+	const int64_t usual_ns = vcpu_state_time(sample);
 
 	vcpus->read.n = 0;
 	vcpus->late.n = 0;
@@ -139,8 +128,7 @@ void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample, bool first)
 		vcpu->hurried = false;
 		vcpu->same = now->online && !must_be_read(now, vcpu);
 		seen->noted_ns = now->cpu_ns;
-		if (first)
-			vcpu->state = vcpu_state_of(&load, vcpu, usual_ns);
+		vcpu->state = vcpu_state_of(&load, vcpu, usual_ns);
 		if (vcpu->same || !vcpu->online)
 			continue;
 		vcpus->running |= now->running;

@@ -29,7 +29,7 @@ struct xen_vcpus {
 	struct xen_vcpu *now;  /* [n]: what batches fill in */
 	struct xen_seen *seen; /* [n] */
 	struct xen_ids online;
-	struct xen_ids ahead; /* contexts that are asked for before it is known who ran */
+	struct xen_ids ahead; /* contexts that are asked for along with the states */
 	struct xen_ids late;  /* ... and those that turned out to be needed, too */
 	struct xen_ids read;  /* vCPUs whose stacks are read in this sample */
 	bool running;	      /* at the last look, one of those was on a CPU */
@@ -42,23 +42,21 @@ void xen_vcpus_free(struct xen_vcpus *vcpus);
 /* Asks for those that are off-line whether they still are. Negative errno. */
 int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi);
 
-/* Chooses `ahead`: those that have been busy, and those that must be read again. */
-void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample);
-
-/* Leaves only `n` of `ahead`, in turns. */
-void xen_vcpus_limit(struct xen_vcpus *vcpus, uint32_t n);
-
-/* Gives up those in `late`. */
-void xen_vcpus_give_up(struct xen_vcpus *vcpus, struct sample *sample);
-
-/* The sample is taken once more: `ahead` becomes what is to be read. */
-void xen_vcpus_repeat(struct xen_vcpus *vcpus);
+/*
+ * Chooses `ahead`, before it is known who ran: those that have been busy, and
+ * those that must be read again; none if one was on a CPU at the last look, so
+ * that contexts will be asked for with the guest paused.
+ */
+void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample, bool pause);
 
 /*
- * States have come in: chooses `read` and `late`, marks the others as the
- * same, says who is off-line; the first time in a sample also states.
+ * States have come in, once in a sample: notes them, chooses `read` and `late`,
+ * marks the others as the same, says who is off-line.
  */
-void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample, bool first);
+void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample);
+
+/* Leaves only `n` of `read`, in turns, and gives up the others. */
+void xen_vcpus_limit(struct xen_vcpus *vcpus, struct sample *sample, uint32_t n);
 
 /* True if none of `read` has run since it was noted, going by newer states. */
 bool xen_vcpus_still(const struct xen_vcpus *vcpus);

@@ -31,9 +31,9 @@ static int set_up(void **state)
 	}
 	f->vcpus.online.n = N;
 	f->sample->time_ns = 1000;
-	xen_vcpus_expect(&f->vcpus, f->sample);
+	xen_vcpus_expect(&f->vcpus, f->sample, false);
 	assert_int_equal(f->vcpus.ahead.n, 0);
-	xen_vcpus_note(&f->vcpus, f->sample, true);
+	xen_vcpus_note(&f->vcpus, f->sample);
 	assert_int_equal(f->vcpus.read.n, N);
 	assert_int_equal(f->vcpus.late.n, N);
 	xen_vcpus_done(&f->vcpus, f->sample);
@@ -54,8 +54,8 @@ static int tear_down(void **state)
 static void next(struct fixture *f, uint64_t since_ns)
 {
 	f->sample->time_ns += since_ns;
-	xen_vcpus_expect(&f->vcpus, f->sample);
-	xen_vcpus_note(&f->vcpus, f->sample, true);
+	xen_vcpus_expect(&f->vcpus, f->sample, false);
+	xen_vcpus_note(&f->vcpus, f->sample);
 }
 
 static void test_only_what_has_run_is_read(void **state)
@@ -87,6 +87,24 @@ static void test_the_context_of_one_that_ran_comes_with_the_next_states(void **s
 	next(f, 1000);
 	assert_int_equal(f->vcpus.ahead.n, 1);
 	assert_int_equal(f->vcpus.late.n, 0);
+}
+
+static void test_contexts_come_with_the_pause_when_there_will_be_one(void **state)
+{
+	struct fixture *f = *state;
+
+	f->vcpus.now[1] = (struct xen_vcpu){.online = true, .running = true, .cpu_ns = 700};
+	next(f, 1000);
+	assert_true(f->vcpus.running);
+	xen_vcpus_done(&f->vcpus, f->sample);
+	xen_vcpus_expect(&f->vcpus, f->sample, f->vcpus.running);
+	assert_int_equal(f->vcpus.ahead.n, 0);
+	/* It was expected to run on, and does not: without a pause, its context is still missing. */
+	f->vcpus.now[1] = (struct xen_vcpu){.online = true, .cpu_ns = 800};
+	xen_vcpus_note(&f->vcpus, f->sample);
+	assert_false(f->vcpus.running);
+	assert_int_equal(f->vcpus.read.n, 1);
+	assert_int_equal(f->vcpus.late.n, 1);
 }
 
 static void test_one_that_is_asked_for_again_is_read_though_it_has_not_run(void **state)
@@ -196,11 +214,10 @@ static void test_a_limited_number_is_read_in_turns(void **state)
 		for (uint32_t i = 0; i < N; i++)
 			f->vcpus.now[i].cpu_ns += 10;
 		f->sample->time_ns += 1000;
-		xen_vcpus_expect(&f->vcpus, f->sample);
-		xen_vcpus_limit(&f->vcpus, 3);
-		assert_int_equal(f->vcpus.ahead.n, 3);
-		xen_vcpus_note(&f->vcpus, f->sample, true);
-		xen_vcpus_give_up(&f->vcpus, f->sample);
+		xen_vcpus_expect(&f->vcpus, f->sample, false);
+		xen_vcpus_note(&f->vcpus, f->sample);
+		xen_vcpus_limit(&f->vcpus, f->sample, 3);
+		assert_int_equal(f->vcpus.read.n, 3);
 		for (uint32_t i = 0; i < N; i++)
 			read[i] += !f->sample->vcpu[i].given_up;
 		xen_vcpus_done(&f->vcpus, f->sample);
@@ -215,6 +232,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_only_what_has_run_is_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_the_context_of_one_that_ran_comes_with_the_next_states, set_up,
+			tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_contexts_come_with_the_pause_when_there_will_be_one, set_up,
 			tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_one_that_is_asked_for_again_is_read_though_it_has_not_run, set_up,

@@ -36,11 +36,6 @@ struct xen_target {
 	uint32_t fit; /* contexts that are read in one pause, when its length has a bound */
 };
 
-/* Reads states of all on-line vCPUs and the contexts of xt->vcpus.ahead; negative errno. */
-int xen_ask(struct xen_target *xt, bool pause);
-/* Reads the contexts of xt->vcpus.late. */
-int xen_ask_late(struct xen_target *xt);
-
 /* Chooses xt->fit before the first pause: all contexts took `took_ns` without one. */
 void xen_expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns);
 
@@ -51,15 +46,14 @@ void xen_expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t
 bool xen_copy_stacks(struct xen_target *xt, struct sample *sample, const struct physmem *mem);
 
 /*
- * One pause: states, contexts, copies; negative errno as from xen_if_batch and
- * xen_if_go. xt->vcpus.ahead says what is expected to be read, xt->vcpus.read
- * what was. *whole: no frame was missing. `first`: no states were noted yet in
- * this sample.
+ * One pause: contexts and copies of the vCPUs in xt->vcpus.read, with a bound
+ * on its length of some of them only; negative errno as from xen_if_batch and
+ * xen_if_go. *whole: no frame was missing.
  */
-int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool first,
-	     bool *whole);
+int xen_take(struct xen_target *xt, struct sample *sample, const struct physmem *mem, bool *whole);
 
-/* Fills in what needs no hurry: all registers. Once a sample. */
+/* Fill in what needs no hurry: all registers of who was read; and, once a sample, all else. */
+void xen_finish_registers(const struct xen_target *xt, struct sample *sample);
 void xen_finish(struct xen_target *xt, struct sample *sample);
 
 struct error *xen_failed(const struct xen_target *xt, int rc);

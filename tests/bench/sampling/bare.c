@@ -18,9 +18,8 @@
 struct bare {
 	xencall_handle *call;
 	uint32_t vcpus;
-	uint32_t
-		calls; /* in the batch: the states, if they are asked for, the pause and the contexts */
-	multicall_entry_t *batch;
+	multicall_entry_t *batch;  /* [vcpus + 1]: the pause and the contexts */
+	multicall_entry_t *states; /* [vcpus] */
 	struct xen_domctl *ops;
 	uint8_t *contexts;
 };
@@ -50,51 +49,47 @@ static void fill_context(struct bare *bare, uint32_t domid, uint32_t vcpu, bool 
 	}
 }
 
-static void prepare(struct bare *bare, const struct bench_guest *guest, bool record, bool states)
+static void prepare(struct bare *bare, const struct bench_guest *guest, bool record)
 {
-	const uint32_t n = guest->vcpus, ahead = states ? n : 0;
+	const uint32_t n = guest->vcpus;
 
-	bare->calls = ahead + 1 + n;
-	memset(bare->batch, 0, bare->calls * sizeof(*bare->batch));
+	memset(bare->batch, 0, (n + 1) * sizeof(*bare->batch));
+	memset(bare->states, 0, n * sizeof(*bare->states));
 	fill(&bare->ops[0], XEN_DOMCTL_pausedomain, guest->domid);
 	fill(&bare->ops[n + 1], XEN_DOMCTL_unpausedomain, guest->domid);
 	for (uint32_t i = 0; i < n; i++) {
 		fill_context(bare, guest->domid, i, record);
 		fill(&bare->ops[n + 2 + i], XEN_DOMCTL_getvcpuinfo, guest->domid);
 		bare->ops[n + 2 + i].u.getvcpuinfo.vcpu = i;
+		bare->states[i].op = __HYPERVISOR_domctl;
+		bare->states[i].args[0] = (unsigned long)&bare->ops[n + 2 + i];
 	}
-	for (uint32_t i = 0; i < bare->calls; i++) {
+	for (uint32_t i = 0; i <= n; i++) {
 		bare->batch[i].op = __HYPERVISOR_domctl;
-		bare->batch[i].args[0] =
-			(unsigned long)&bare->ops[i < ahead ? n + 2 + i : i - ahead];
+		bare->batch[i].args[0] = (unsigned long)&bare->ops[i];
 	}
-}
-
-static struct error *open_bare(const struct bench_guest *guest, bool record, bool states,
-			       struct bare **out)
-{
-	struct bare *bare = calloc(1, sizeof(*bare));
-	const uint32_t calls = 2 * (guest->vcpus + 1);
-
-	if (!bare)
-		return error_no_memory();
-	*out = bare;
-	bare->vcpus = guest->vcpus;
-	bare->call = xencall_open(NULL, XENCALL_OPENFLAG_NON_REENTRANT);
-	if (!bare->call)
-		return error_errno(ERR_DENIED, errno, "cannot open Xen's hypercall device");
-	bare->batch = xencall_alloc_buffer(bare->call, calls * sizeof(*bare->batch));
-	bare->ops = xencall_alloc_buffer(bare->call, calls * sizeof(*bare->ops));
-	bare->contexts = xencall_alloc_buffer(bare->call, guest->vcpus * CONTEXT_BYTES);
-	if (!bare->batch || !bare->ops || !bare->contexts)
-		return error_no_memory();
-	prepare(bare, guest, record, states);
-	return NULL;
 }
 
 struct error *bare_open(const struct bench_guest *guest, bool record, struct bare **out)
 {
-	return open_bare(guest, record, false, out);
+	struct bare *bare = calloc(1, sizeof(*bare));
+	const uint32_t n = guest->vcpus;
+
+	if (!bare)
+		return error_no_memory();
+	*out = bare;
+	bare->vcpus = n;
+	bare->call = xencall_open(NULL, XENCALL_OPENFLAG_NON_REENTRANT);
+	if (!bare->call)
+		return error_errno(ERR_DENIED, errno, "cannot open Xen's hypercall device");
+	bare->batch = xencall_alloc_buffer(bare->call, (n + 1) * sizeof(*bare->batch));
+	bare->states = xencall_alloc_buffer(bare->call, n * sizeof(*bare->states));
+	bare->ops = xencall_alloc_buffer(bare->call, 2 * (n + 1) * sizeof(*bare->ops));
+	bare->contexts = xencall_alloc_buffer(bare->call, n * CONTEXT_BYTES);
+	if (!bare->batch || !bare->states || !bare->ops || !bare->contexts)
+		return error_no_memory();
+	prepare(bare, guest, record);
+	return NULL;
 }
 
 void bare_close(void *state)
@@ -105,6 +100,8 @@ void bare_close(void *state)
 		return;
 	if (bare->batch)
 		xencall_free_buffer(bare->call, bare->batch);
+	if (bare->states)
+		xencall_free_buffer(bare->call, bare->states);
 	if (bare->ops)
 		xencall_free_buffer(bare->call, bare->ops);
 	if (bare->contexts)
@@ -138,18 +135,22 @@ bool bare_unpause(struct bare *bare)
 	return domctl(bare, bare->vcpus + 1);
 }
 
-static bool multicall(struct bare *bare)
+static bool multicall(struct bare *bare, const multicall_entry_t *batch, uint32_t n)
+{
+	if (xencall2(bare->call, __HYPERVISOR_multicall, (unsigned long)batch, n) < 0)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (batch[i].result)
+			return false;
+	return true;
+}
+
+static bool pause_and_contexts(struct bare *bare)
 {
 	for (uint32_t i = 1; i <= bare->vcpus; i++)
 		if (bare->ops[i].cmd == XEN_DOMCTL_gethvmcontext_partial)
 			bare->ops[i].u.hvmcontext_partial.bufsz = CONTEXT_BYTES;
-	if (xencall2(bare->call, __HYPERVISOR_multicall, (unsigned long)bare->batch, bare->calls) <
-	    0)
-		return false;
-	for (uint32_t i = 0; i < bare->calls; i++)
-		if (bare->batch[i].result)
-			return false;
-	return true;
+	return multicall(bare, bare->batch, bare->vcpus + 1);
 }
 
 static struct error *took(bool done, uint64_t start_ns, struct taken *out)
@@ -162,7 +163,7 @@ static struct error *took(bool done, uint64_t start_ns, struct taken *out)
 static struct error *take_batch(void *state, struct taken *out)
 {
 	uint64_t start = clock_now_ns();
-	bool done = multicall(state);
+	bool done = pause_and_contexts(state);
 
 	done &= bare_unpause(state);
 	return took(done, start, out);
@@ -185,6 +186,17 @@ static struct error *take_clock(void *state, struct taken *out)
 {
 	(void)state;
 	return took(true, clock_now_ns(), out);
+}
+
+/* By one call where there is one vCPU, as uniprof does it. */
+static struct error *take_states(void *state, struct taken *out)
+{
+	struct bare *bare = state;
+	uint64_t start = clock_now_ns();
+	bool done = bare->vcpus == 1 ? domctl(bare, bare->vcpus + 2)
+				     : multicall(bare, bare->states, bare->vcpus);
+
+	return took(done, start, out);
 }
 
 static struct error *take_pause(void *state, struct taken *out)
@@ -211,11 +223,6 @@ static struct error *open_cheapest(const struct bench_guest *guest, void **state
 	return bare_open(guest, guest->hvm, (struct bare **)state);
 }
 
-static struct error *open_asking(const struct bench_guest *guest, void **state)
-{
-	return open_bare(guest, guest->hvm, true, (struct bare **)state);
-}
-
 static struct error *open_context(const struct bench_guest *guest, void **state)
 {
 	return bare_open(guest, false, (struct bare **)state);
@@ -230,10 +237,6 @@ const struct way way_floor_context = {.name = "floor_context",
 				      .open = open_context,
 				      .take = take_batch,
 				      .close = bare_close};
-const struct way way_floor_states = {.name = "floor_states",
-				     .open = open_asking,
-				     .take = take_batch,
-				     .close = bare_close};
 const struct way way_calls = {.name = "calls",
 			      .open = open_context,
 			      .take = take_calls,
@@ -242,6 +245,10 @@ const struct way way_step_clock = {.name = "step_clock",
 				   .open = open_cheapest,
 				   .take = take_clock,
 				   .close = bare_close};
+const struct way way_step_states = {.name = "step_states",
+				    .open = open_cheapest,
+				    .take = take_states,
+				    .close = bare_close};
 const struct way way_step_pause = {.name = "step_pause",
 				   .open = open_cheapest,
 				   .take = take_pause,

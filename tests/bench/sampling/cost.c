@@ -2,7 +2,7 @@
 /*
  * sample_cost [-n ROUNDS] [-w WAY[,WAY...]] [-i ELF] [-u METHOD] [-b BUSY] [-r] GUEST
  *
- * Runs in dom0. Takes samples of a guest in every way, by turns, and prints
+ * Runs in dom0. Takes samples of a guest in every way, by turns in random order, and prints
  * one JSON object a line, a line a way, in µs. The guest runs for a while
  * between any two samples; those of uniprof for which fewer than BUSY vCPUs
  * turn out to have run cost less than they should, and are left out. With -r,
@@ -96,31 +96,51 @@ static struct error *open_ways(struct bench *bench, const char *list)
 	return err;
 }
 
+static struct error *take_one(struct bench *bench, struct entry *entry)
+{
+	struct taken taken = {0};
+	struct error *err;
+
+	clock_sleep_until(clock_now_ns() + NAP_NS);
+	if (bench->running && !running_wait(bench->running))
+		return NULL;
+	err = entry->way->take(entry->state, &taken);
+	if (err)
+		return error_prefix(err, "%s", entry->way->name);
+	if (taken.spared)
+		return NULL;
+	figures_add(&entry->whole, taken.whole_ns);
+	figures_add(&entry->paused, taken.paused_ns);
+	entry->frames += taken.frames;
+	entry->unpaused += taken.paused_ns == 0;
+	return NULL;
+}
+
+/* What was done last is still in the caches: so that none always comes after the same one. */
+static void shuffle(struct bench *bench)
+{
+	for (uint32_t i = bench->n; i > 1; i--) {
+		const uint32_t other = (uint32_t)(random() % i);
+		const struct entry entry = bench->entries[i - 1];
+
+		bench->entries[i - 1] = bench->entries[other];
+		bench->entries[other] = entry;
+	}
+}
+
 static struct error *one_round(struct bench *bench, uint32_t round)
 {
 	struct error *err = NULL;
 
 	if (bench->guest.busy > 1)
 		clock_sleep_until(clock_now_ns() + bench->guest.busy * TURN_NS);
+	shuffle(bench);
 	for (uint32_t i = 0; i < bench->n && !err; i++) {
 		struct entry *entry = &bench->entries[i];
-		struct taken taken = {0};
 
-		if (entry->whole.n == bench->rounds ||
-		    (entry->way->every && round % entry->way->every))
-			continue;
-		clock_sleep_until(clock_now_ns() + NAP_NS);
-		if (bench->running && !running_wait(bench->running))
-			continue;
-		err = entry->way->take(entry->state, &taken);
-		if (!err && taken.spared)
-			continue;
-		figures_add(&entry->whole, taken.whole_ns);
-		figures_add(&entry->paused, taken.paused_ns);
-		entry->frames += taken.frames;
-		entry->unpaused += taken.paused_ns == 0;
-		if (err)
-			err = error_prefix(err, "%s", entry->way->name);
+		if (entry->whole.n < bench->rounds &&
+		    (!entry->way->every || round % entry->way->every == 0))
+			err = take_one(bench, entry);
 	}
 	return err;
 }

@@ -140,11 +140,10 @@ def steps(costs, pick):
     whole = {way: pick(figure["whole"]) for way, figure in costs.items()}
     paused = {way: pick(figure["paused"]) for way, figure in costs.items()}
     after = whole["pause"] - paused["pause"] - (whole["unread"] - paused["unread"])
-    found = {"pause": whole["step_pause"], "go": whole["step_go"],
+    found = {"states": whole["step_states"], "pause": whole["step_pause"], "go": whole["step_go"],
              "context": whole["floor"] - whole["step_pause"] - whole["step_go"],
-             "states": paused["unread"] - whole["floor"],
-             "copy": paused["pause"] - paused["unread"],
-             "finish": whole["unread"] - paused["unread"],
+             "copy": paused["pause"] - whole["floor"],
+             "finish": whole["unread"] - paused["unread"] - whole["step_states"],
              "unwind": after}
     return {name: round(value, 3) for name, value in found.items()}
 
@@ -161,9 +160,8 @@ def rows_of(bench, setting, costs, classic):
                "way": way, "busy": setting.busy, "calls": pick(costs["calls"]["whole"]), "single": pick(costs["single"]["paused"]),
                "frames_seen": costs[way]["frames"], "unpaused": costs[way]["unpaused"],
                "whole_p99": costs[way]["whole"]["p99"], "samples": costs[way]["n"]}
-        for other in ("floor_context", "floor_states"):
-            if other in costs:
-                row[other] = pick(costs[other]["whole"])
+        if "floor_context" in costs:
+            row["floor_context"] = pick(costs["floor_context"]["whole"])
         if way == "pause":
             row["steps"] = steps(costs, pick)
         yield row

@@ -5,7 +5,7 @@ from .limits import limits
 
 UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima",
          "arm64_icount_us": "arm64, one CPU, thousand instructions, medians"}
-COSTS = ("paused", "single", "whole", "floor", "floor_states", "classic", "libxc", "xenctx")
+COSTS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
 STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind")
 WORK_ON = {"icount": "one CPU", "2cpu": "two CPUs"}
 

@@ -48,11 +48,11 @@ struct way {
  * Bare hypercalls by libxencall, with nothing read (bare.c). "floor" is one
  * multicall of the pause and all contexts, then the unpause. On PVH it asks for
  * the CPU record of the HVM context, the cheapest call that has the registers;
- * "floor_context" asks for getvcpucontext as on PV; "floor_states" asks for the
- * vCPUs' states besides, before the pause, as uniprof does. "calls" makes one
- * call for each of the same steps. The others are single steps.
+ * "floor_context" asks for getvcpucontext as on PV. "calls" makes one call for
+ * each of the same steps. The others are single steps; "step_states" asks for
+ * the states of all vCPUs, as uniprof does ahead of a pause.
  */
-extern const struct way way_floor, way_floor_context, way_floor_states, way_calls, way_step_clock,
+extern const struct way way_floor, way_floor_context, way_calls, way_step_clock, way_step_states,
 	way_step_pause, way_step_go;
 
 /*
