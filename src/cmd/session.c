@@ -183,6 +183,14 @@ static struct error *load_mapped_files(const struct target *target,
 	return NULL;
 }
 
+/* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
+static bool is_linux(const struct target_info *info)
+{
+	if (info->arch == &arch_arm64)
+		return kernel_image_arm64_at(info->image);
+	return info->arch == &arch_x86_64 && kernel_image_at(info->image);
+}
+
 struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images)
 {
@@ -205,8 +213,7 @@ struct error *session_load_images(const struct target *target,
 		return load_mapped_files(target, options, *images);
 	if (!*target->info.image)
 		return NULL;
-	/* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
-	if (target->info.arch == &arch_x86_64 && kernel_image_at(target->info.image))
+	if (is_linux(&target->info))
 		return NULL;
 	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)

@@ -344,9 +344,8 @@ static struct error *look_for_kernel(struct settle *settle, const struct sample 
 					       from, sample->time_ns, &added);
 
 	if (!err && added)
-		say_so(settle, false,
-		       "names and unwind tables are those of the Linux kernel in the guest's "
-		       "memory");
+		say_so(settle, false, "names%s are those of the Linux kernel in the guest's memory",
+		       settle->target->info.arch == &arch_x86_64 ? " and unwind tables" : "");
 	return err;
 }
 

@@ -22,6 +22,9 @@
 #define BOOT_PAYLOAD_OFFSET 0x248
 #define BOOT_PAYLOAD_LENGTH 0x24c
 
+/* ... and in that of arm64 (booting.rst, "Call the kernel image"). */
+#define ARM64_MAGIC 0x38
+
 #define BOOT_FLAG_VALUE	  0xaa55
 #define BOOT_VERSION_2_08 0x208 /* the first with a payload */
 #define BOOT_SECTOR	  512
@@ -121,16 +124,28 @@ bool kernel_image_is(const void *head, size_t len)
 	       get(bytes, BOOT_VERSION, 2) >= BOOT_VERSION_2_08;
 }
 
-bool kernel_image_at(const char *path)
+static bool read_head(const char *path, uint8_t *head)
 {
-	uint8_t head[KERNEL_IMAGE_HEAD];
 	int fd = open_to_read(path);
-	bool is = fd >= 0 && pread(fd, head, sizeof(head), 0) == sizeof(head) &&
-		  kernel_image_is(head, sizeof(head));
+	bool done = fd >= 0 && pread(fd, head, KERNEL_IMAGE_HEAD, 0) == KERNEL_IMAGE_HEAD;
 
 	if (fd >= 0)
 		close(fd);
-	return is;
+	return done;
+}
+
+bool kernel_image_at(const char *path)
+{
+	uint8_t head[KERNEL_IMAGE_HEAD];
+
+	return read_head(path, head) && kernel_image_is(head, sizeof(head));
+}
+
+bool kernel_image_arm64_at(const char *path)
+{
+	uint8_t head[KERNEL_IMAGE_HEAD];
+
+	return read_head(path, head) && !memcmp(head + ARM64_MAGIC, "ARM\x64", 4);
 }
 
 /* Behind the payload stands how long it is when it is unpacked, whatever it is packed with. */

@@ -23,6 +23,12 @@ bool kernel_image_is(const void *head, size_t len);
 bool kernel_image_at(const char *path);
 
 /*
+ * Is there a kernel for arm64 at `path` (Documentation/arch/arm64/booting.rst)?
+ * It holds no ELF file.
+ */
+bool kernel_image_arm64_at(const char *path);
+
+/*
  * The ELF file inside a bzImage; the caller frees *elf. ERR_INPUT when the
  * file is damaged or compressed in a way that is not known here (known are
  * gzip, xz and zstd). `path` is for messages.

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <lzma.h>
@@ -151,6 +152,29 @@ static void other_files_are_no_kernels(void **state)
 	assert_false(kernel_image_is(elf, sizeof(elf)));
 }
 
+static void kernels_of_each_machine_are_told_apart_by_their_files(void **state)
+{
+	char path[] = "/tmp/kernel-image-XXXXXX";
+	const int fd = mkstemp(path);
+	struct image image;
+
+	assert_true(fd >= 0);
+	make_gzip(&image);
+	assert_int_equal(pwrite(fd, image.bytes, image.len, 0), image.len);
+	assert_true(kernel_image_at(path));
+	assert_false(kernel_image_arm64_at(path));
+	memset(image.bytes, 0, image.len);
+	memcpy(image.bytes + 0x38, "ARM\x64", 4);
+	assert_int_equal(pwrite(fd, image.bytes, image.len, 0), image.len);
+	assert_false(kernel_image_at(path));
+	assert_true(kernel_image_arm64_at(path));
+	assert_int_equal(ftruncate(fd, 0x40), 0);
+	assert_false(kernel_image_arm64_at(path));
+	close(fd);
+	unlink(path);
+	assert_false(kernel_image_arm64_at(path));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +182,7 @@ int main(void)
 		cmocka_unit_test(damaged_kernels_are_refused),
 		cmocka_unit_test(unknown_packers_are_told),
 		cmocka_unit_test(other_files_are_no_kernels),
+		cmocka_unit_test(kernels_of_each_machine_are_told_apart_by_their_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
