@@ -179,6 +179,17 @@ class OneDom0(unittest.TestCase):
         cls.rig = Rig(say=lambda sentence: print("rig:", sentence, file=sys.stderr))
         cls.addClassCleanup(cls.rig.close)
 
+    def test_time_goes_by_as_fast_as_here(self):
+        def uptime():
+            before = time.monotonic()
+            seconds = float(self.rig.run("cat /proc/uptime", check=True).text.split()[0])
+            return seconds, before, time.monotonic()
+        first, first_before, first_after = uptime()
+        time.sleep(2)
+        last, last_before, last_after = uptime()
+        self.assertGreater(last - first, 0.8 * (last_before - first_after))
+        self.assertLess(last - first, 1.2 * (last_after - first_before))
+
     def test_commands_share_files_and_keep_their_status_apart(self):
         self.rig.write("sub/note", "hello\n")
         self.assertEqual(self.rig.run("cat sub/note; exit 5"), Result(5, b"hello\n"))

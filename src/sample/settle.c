@@ -374,14 +374,18 @@ static bool time_for_files(struct settle *settle, const struct sample *sample)
 
 struct error *settle_look(struct settle *settle, const struct sample *sample, uint64_t *took_ns)
 {
+	const bool early = sample->time_ns < settle->ask_ns;
 	const struct regs *from;
 	struct error *err = NULL;
 	uint64_t began;
 
 	*took_ns = 0;
-	if (sample->time_ns < settle->ask_ns)
+	/* The first sample in a kernel is not to be unwound without what that kernel tells. */
+	if (early && settle->kernel.tries)
 		return NULL;
 	from = settle_kernel_from(&settle->kernel, settle->target, settle->images, sample);
+	if (!from && early)
+		return NULL;
 	if (!from && !time_for_files(settle, sample)) {
 		settle->ask_ns = sample->time_ns + ASK_AGAIN_NS;
 		return NULL;
