@@ -63,7 +63,7 @@ def _ensure(options, say):
 
 def _directory(options, boot_from):
     ingredients = [machine.qemu_version(options.port), boot_from.name, *machine.command(options, "ram", False, "agent", "console"),
-                   *machine.boot_arguments(Path("image"), options), *_processor()]
+                   *machine.boot_arguments(Path("image"), options), "clock checked", *_processor()]
     digest = hashlib.sha256("\0".join(ingredients).encode()).hexdigest()[:12]
     return cache.root() / "snapshots" / f"{options.name()}-{digest}"
 
@@ -72,7 +72,7 @@ def _processor():
     """What the speed of the processor's counter depends on."""
     found = [line for line in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
              if line.startswith("model name")]
-    return ["clock checked", *found[:1]]
+    return found[:1]
 
 
 def _uptime(channel):

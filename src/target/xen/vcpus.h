@@ -44,8 +44,8 @@ int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi);
 
 /*
  * Chooses `ahead`, before it is known who ran: those that have been busy, and
- * those that must be read again; none if one was on a CPU at the last look, so
- * that contexts will be asked for with the guest paused.
+ * those that must be read again. `pause`: the guest will probably be paused, and
+ * contexts are asked for then; so none.
  */
 void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample, bool pause);
 
