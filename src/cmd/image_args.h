@@ -4,7 +4,7 @@
 
 /* The files that -s, -e and -E name, as FILE or FILE@0xADDRESS, several of them if need be. */
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "symbol/images.h"
 
 #define IMAGE_ARGS_MAX 64

@@ -6,7 +6,7 @@
 
 #include "base/ahead.h"
 #include "cmd/confine.h"
-#include "profile/merge.h"
+#include "import/merge.h"
 
 static const char help[] =
 	"usage: uniprof merge -o FILE RECORDING...\n"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "profile/import.h"
+#include "import/import.h"
 #include "symbol/clean.h"
 
 static double percent(uint64_t part, uint64_t whole)

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_CMD_SESSION_NAMES_H
 #define UNIPROF_CMD_SESSION_NAMES_H
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "symbol/images.h"
 
 /*

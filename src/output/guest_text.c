@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/import.h"
+#include "import/import.h"
 #include "symbol/clean.h"
 
 static const char *name_of(const struct recording_info *info)

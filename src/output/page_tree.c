@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 /* Without recursion: stacks can be thousands of frames deep. */
 static void number_nodes(struct page_tree *tree)

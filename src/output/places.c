@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "output/guest_text.h"
-#include "profile/import.h"
+#include "import/import.h"
 #include "symbol/elf_offset.h"
 
 struct building {

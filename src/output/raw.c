@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "output/trace.h"
-#include "profile/import.h"
+#include "import/import.h"
 
 struct raw {
 	const struct output_job *job;

@@ -27,7 +27,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "symbol/namer.h"
 
 /* Stands for the frames of a stack that has none. */

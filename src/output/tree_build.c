@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 /*
  * Frames to visit for a leaf-first tree, where a frame counts once for each

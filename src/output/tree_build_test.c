@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 /* f at 0x1000, g at 0x2000, h at 0x3000, each 0x100 long; nothing at 0x9000. */
 static struct profile_name names[] = {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 /* The second profile has the same functions elsewhere, and one more. */
 static struct profile_name names[2][4] = {

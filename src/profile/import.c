@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/import.h"
+#include "import/import.h"
 
 #include <string.h>
 
-#include "profile/import_build.h"
-#include "profile/recording_format.h"
+#include "import/importer.h"
+#include "recording/format.h"
 #include "profile/recording_reader.h"
 
 bool import_is_target(const char *target)

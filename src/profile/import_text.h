@@ -5,8 +5,8 @@
 /* Lines of a text file, one after the other. Private to src/profile. */
 
 #include "profile/bytes.h"
-#include "profile/recording.h"
-#include "profile/recording_file.h"
+#include "recording/recording.h"
+#include "recording/file.h"
 
 /* No line is longer: 4096 frames with names of 4 KiB. */
 #define IMPORT_LINE_MAX (16u << 20)

@@ -4,7 +4,7 @@
 
 /* What is said of several recordings that become one; private to merge.c. */
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 struct merge_guest {
 	const char *path;

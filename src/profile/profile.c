@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/import.h"
+#include "import/import.h"
 #include "profile/parts.h"
 #include "profile/recorded_places.h"
 

@@ -9,7 +9,7 @@
  */
 
 #include "base/histogram.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "profile/source_frame.h"
 
 /* Which ticks and entries count. */

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* No guest runs more than this. */
 #define RECORDED_IMAGES_MAX 65536

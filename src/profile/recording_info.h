@@ -9,7 +9,7 @@
  */
 
 #include "profile/bytes.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /*
  * Appends the JSON to `out`. Strings that are no UTF-8 get a '?' for each

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/recording_encode.h"
+#include "recording/encode.h"
 
 struct written_text {
 	const char *text; /* NULL: free */

@@ -8,7 +8,7 @@
  */
 
 #include "profile/bytes.h"
-#include "profile/recording_decode.h"
+#include "recording/decode.h"
 
 /* Texts that were written: by their pointers, which whoever writes keeps. */
 struct written {

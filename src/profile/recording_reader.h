@@ -5,8 +5,8 @@
 /* Private to src/profile. */
 
 #include "profile/bytes.h"
-#include "profile/recording.h"
-#include "profile/recording_file.h"
+#include "recording/recording.h"
+#include "recording/file.h"
 
 /* Like recording_read, of a file that is open and whose beginning is in `begun`, which is taken over. */
 struct error *recording_read_file(struct recording_file *file, struct bytes *begun,

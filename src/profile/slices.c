@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/import.h"
+#include "import/import.h"
 
 struct slicing {
 	const struct profile_filter *filter;

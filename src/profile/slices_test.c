@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/slices.h"
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 static const struct profile_filter everything = {.states = 0, .vcpu = -1};
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "target/window.h"
 
 /* With sanitizers, memory says more about them. */

@@ -9,7 +9,7 @@
 
 #include <signal.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "sample/settle.h"
 #include "target/target.h"
 

@@ -26,7 +26,7 @@
 #include "arch/registers.h"
 #include "base/error.h"
 #include "base/seccomp.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 #include "unwind/unwind.h"
 
 /* The most stack that is ever copied from a vCPU, bytes. */

@@ -4,7 +4,7 @@
 
 /* The ticks of the last seconds, for a live view; what is older is forgotten. */
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* No more entries are kept, whatever the span: 16 MiB. */
 #define RECENT_MAX_ENTRIES (1u << 20)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #define MAX_FRAMES 4096
 #define TICK_NS	   1000000

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #define TICK_NS 1000000
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 struct error *dump_new_vcpus(struct dump *dump, uint64_t vcpus)
 {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 #include "sample/look.h"
 #include "sample/settle.h"
 #include "single.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "profile/profile.h"
-#include "profile/recording_encode.h"
+#include "recording/encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

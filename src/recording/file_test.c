@@ -2,7 +2,7 @@
 
 /* Where recordings go to and come from: full disks, pipes, terminals, wrong paths. */
 
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 #include <errno.h>
 #include <fcntl.h>

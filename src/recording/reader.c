@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <zlib.h>
 
-#include "profile/recording_decode.h"
-#include "profile/recording_file.h"
+#include "recording/decode.h"
+#include "recording/file.h"
 #include "profile/recording_reader.h"
 
 /* So much is asked for in one read. */

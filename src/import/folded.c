@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "profile/import_build.h"
+#include "import/importer.h"
 
 /* Doubles, in which other tools count, are exact up to here. */
 #define COUNT_MAX (UINT64_C(1) << 53)

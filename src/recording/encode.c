@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
-#include "profile/recording_encode.h"
+#include "recording/encode.h"
 
 #include <stdlib.h>
 #include <zlib.h>

@@ -2,7 +2,7 @@
 
 /* Recordings that are cut or damaged, or that are none. */
 
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 #define SECOND UINT64_C(1000000000)
 

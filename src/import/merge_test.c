@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
-#include "profile/import.h"
-#include "profile/merge.h"
+#include "import/import.h"
+#include "import/merge.h"
 
 #define S_NS UINT64_C(1000000000)
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "profile/recording_encode.h"
-#include "profile/recording_file.h"
+#include "recording/encode.h"
+#include "recording/file.h"
 #include "profile/recording_info.h"
 #include "profile/recording_places.h"
 

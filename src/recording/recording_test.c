@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 #include <math.h>
 

@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "profile/profile.h"
-#include "profile/recording.h"
-#include "profile/recording_encode.h"
+#include "recording/recording.h"
+#include "recording/encode.h"
 
 /* A file that has no name but can be opened by one. */
 struct memory_file {

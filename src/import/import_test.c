@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/import.h"
+#include "import/import.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

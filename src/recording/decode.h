@@ -10,8 +10,8 @@
  */
 
 #include "profile/bytes.h"
-#include "profile/recording.h"
-#include "profile/recording_format.h"
+#include "recording/recording.h"
+#include "recording/format.h"
 
 struct decoder {
 	const char *name;      /* of the file, for sentences; the caller's */

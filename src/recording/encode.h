@@ -9,8 +9,8 @@
  */
 
 #include "profile/bytes.h"
-#include "profile/recording.h"
-#include "profile/recording_format.h"
+#include "recording/recording.h"
+#include "recording/format.h"
 
 struct encoder {
 	const struct stacks *stacks; /* the caller's */

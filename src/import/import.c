@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/import_build.h"
+#include "import/importer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ids.h"
-#include "profile/import.h"
-#include "profile/recording_format.h"
+#include "import/import.h"
+#include "recording/format.h"
 #include "base/pool.h"
 
 /* Names of functions, by number. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/merge.h"
+#include "import/merge.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ids.h"
 #include "base/pool.h"
-#include "profile/import.h"
+#include "import/import.h"
 #include "profile/merge_info.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* One look at one of the guests. */
 struct look {

@@ -9,7 +9,7 @@
  * are at the start.
  */
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* Addresses from here on stand for names; no processor has them. */
 #define IMPORT_ADDR UINT64_C(0x4e00000000000000)

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "profile/source_frame.h"
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 /* What a vCPU did when it was sampled. */
 enum vcpu_state {

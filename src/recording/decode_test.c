@@ -2,7 +2,7 @@
 
 /* Records that say what cannot be, under checksums that are right. */
 
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 struct hostile {
 	const char *what;

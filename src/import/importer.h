@@ -5,7 +5,7 @@
 /* What the importers share: they collect, and what they have is told in the end. Private to src/profile. */
 
 #include "profile/import_text.h"
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 /* So many samples at most in all, so that sums of them cannot overflow. */
 #define IMPORT_SAMPLES_MAX (UINT64_C(1) << 60)

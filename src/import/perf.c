@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/import_build.h"
+#include "import/importer.h"
 #include "profile/perf_script.h"
 
 #define FRAMES_MAX 65536

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
-#include "profile/recording_decode.h"
+#include "recording/decode.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

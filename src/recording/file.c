@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/recording_file.h"
+#include "recording/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 
 /* Places in the source: from the writer through the file to a profile. */
 
-#include "profile/recording_testing.h"
+#include "recording/testing.h"
 
 static const struct profile_filter everything = {.vcpu = -1};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/stacks.h"
+#include "recording/stacks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
