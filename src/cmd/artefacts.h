@@ -3,7 +3,7 @@
 #define UNIPROF_CMD_ARTEFACTS_H
 
 #include "cmd/cmd.h"
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /* Opens them all ahead (base/ahead.h). */
 struct error *artefacts_open(const char *stem);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/ahead.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static volatile sig_atomic_t signal_number;
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 
 #define TEXT 0x1000u
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/ahead.h"
-#include "symbol/debuginfod.h"
+#include "symbol/images/debuginfod.h"
 #include "symbol/symbol_cache.h"
 
 /*

@@ -5,7 +5,7 @@
 /* The files that -s, -e and -E name, as FILE or FILE@0xADDRESS, several of them if need be. */
 
 #include "recording/recording.h"
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 #define IMAGE_ARGS_MAX 64
 

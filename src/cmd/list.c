@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 #include "target/target.h"
 
 static const char help[] =

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/ahead.h"
-#include "symbol/debuginfod.h"
+#include "symbol/images/debuginfod.h"
 
 struct loading {
 	const struct profile *profile;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/ahead.h"
-#include "symbol/code_fixture.h"
+#include "symbol/images/code_fixture.h"
 
 #define ID_1  "0101010101010101010101010101010101010101"
 #define ID_2  "0202020202020202020202020202020202020202"

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "import/import.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static double percent(uint64_t part, uint64_t whole)
 {

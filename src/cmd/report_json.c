@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cmd/report.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 /* Grows only by fields; whoever reads passes over what it does not know. */
 #define REPORT_VERSION 1

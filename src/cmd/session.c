@@ -11,9 +11,9 @@
 #include "cmd/confine.h"
 #include "cmd/meter.h"
 #include "cmd/session_names.h"
-#include "symbol/clean.h"
-#include "symbol/debuginfod.h"
-#include "symbol/kernel_image.h"
+#include "symbol/names/display_name.h"
+#include "symbol/images/debuginfod.h"
+#include "symbol/kernel/image.h"
 
 struct session {
 	const struct session_options *options;

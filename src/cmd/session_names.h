@@ -3,7 +3,7 @@
 #define UNIPROF_CMD_SESSION_NAMES_H
 
 #include "recording/recording.h"
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /*
  * Puts the names of all addresses into the recording, each once, and where in

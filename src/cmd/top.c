@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "cmd/parse.h"
 #include "cmd/session.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 #include "top/draw.h"
 #include "top/keeper.h"
 #include "top/screen.h"

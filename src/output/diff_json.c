@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static json_t *text(const char *value)
 {

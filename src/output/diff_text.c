@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static void put_side(const char *title, const struct diff_side *side, double draws, FILE *out)
 {

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static const char *const state_names[VCPU_STATES] = {"running", "runnable", "blocked"};
 

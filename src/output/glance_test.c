@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "arch/x86_registers.h"
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 
 /* A guest that stands in `leaf`, which `main` called; with a name that no terminal should see. */
 struct fixture {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 #define REGISTERS_PER_LINE 4
 

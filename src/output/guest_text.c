@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "import/import.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static const char *name_of(const struct recording_info *info)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "output/flamegraph_color.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 static struct error *put_text(struct bytes *bytes, const char *text)
 {

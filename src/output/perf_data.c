@@ -18,7 +18,7 @@
 #include "output/guest_text.h"
 #include "output/places.h"
 #include "output/samples.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 #define MAGIC	    "PERFILE2"
 #define HEADER_SIZE 104

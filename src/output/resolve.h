@@ -16,7 +16,7 @@
  */
 
 #include "base/progress.h"
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 struct resolve_result {
 	uint64_t addresses; /* lines that held one */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "output/trace.h"
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 /* Writes the line for the address to `text`, `end` behind it; returns its length. */
 static size_t format_line(char *text, const struct symbol *symbol, size_t name_len, uint64_t addr,

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 
 #define BLOCK (1u << 20)
 

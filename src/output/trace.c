@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "symbol/clean.h"
+#include "symbol/names/display_name.h"
 
 /* The interface stands behind the comma: "Xen 4.17, libxencall". */
 static void write_interface(const struct recording_info *info, FILE *out)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 #include "target/window.h"
 
 #define TEXT	 0x100000ull

@@ -9,7 +9,7 @@
  * guest executes code of none of them. The guest runs meanwhile.
  */
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 #include "target/target.h"
 
 struct settle;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sample/settle_kernel.h"
 
-#include "symbol/kernel_memory.h"
+#include "symbol/kernel/memory.h"
 
 /* A guest that boots may not have its kernel in place yet. */
 #define TRIES_MAX 8

@@ -2,8 +2,8 @@
 #ifndef UNIPROF_SAMPLE_SETTLE_KERNEL_H
 #define UNIPROF_SAMPLE_SETTLE_KERNEL_H
 
-#include "symbol/images.h"
-#include "symbol/kernel_modules.h"
+#include "symbol/images/images.h"
+#include "symbol/kernel/modules.h"
 #include "target/target.h"
 
 /*

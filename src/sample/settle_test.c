@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sample/settle.h"
 
-#include "symbol/code_fixture.h"
+#include "symbol/images/code_fixture.h"
 
 #define MS 1000000ull
 

@@ -8,7 +8,7 @@
  * Bounds of functions and unwind tables come from images, where there are any.
  */
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 #include "target/target.h"
 
 struct text;

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbol/apart.h"
-#include "symbol/dwarf_file.h"
-#include "symbol/elf_code.h"
+#include "symbol/sandbox.h"
+#include "symbol/source/dwarf.h"
+#include "symbol/images/code.h"
 
 /* The first byte that is told. */
 #define LACKS 'l'

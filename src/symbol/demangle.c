@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/demangle.h"
+#include "symbol/names/demangle.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/dwarf_file.h"
+#include "symbol/source/dwarf.h"
 
 #include <elfutils/libdwelf.h>
 #include <gelf.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/ahead.h"
-#include "symbol/elf_code.h"
+#include "symbol/images/code.h"
 #include "unwind/debug_file.h"
 
 static bool has_debug_info(Elf *elf)

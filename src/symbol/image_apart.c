@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbol/apart.h"
+#include "symbol/sandbox.h"
 #include "symbol/image_file.h"
 #include "symbol/image_wire.h"
 

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_SYMBOL_IMAGE_APART_H
 #define UNIPROF_SYMBOL_IMAGE_APART_H
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /*
  * Like image_file_load, in a process that holds nothing but the files that

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/kernel_image.h"
-#include "symbol/table.h"
+#include "symbol/kernel/image.h"
+#include "symbol/names/table.h"
 #include "unwind/cfi_rows.h"
 #include "unwind/orc_rows.h"
 

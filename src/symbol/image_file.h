@@ -4,7 +4,7 @@
 
 /* One file of struct images: everything that is parsed of it. */
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /* Fills in an empty `file`; what is in it after an error is freed all the same. */
 struct error *image_file_load(const struct image_spec *spec, struct image_file *file);

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /* Sends `err`, which it frees, or what was parsed. Whoever closes `out` sees whether it could. */
 void image_wire_send(struct error *err, const struct image_file *file, FILE *out);

@@ -8,7 +8,7 @@
  * by its bytes; rows, rare rows, expressions, kept registers as they are in memory.
  */
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 struct wire_symbol {
 	uint64_t start, end, name; /* name: offset in the strings */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 
 void kallsyms_free(struct kallsyms *kallsyms)
 {

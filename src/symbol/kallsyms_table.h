@@ -9,7 +9,7 @@
  * 32-bit offsets from a base.
  */
 
-#include "symbol/kallsyms.h"
+#include "symbol/kernel/kallsyms.h"
 
 #define KALLSYMS_TOKENS 256
 /* The longest name with its type (KSYM_NAME_LEN of Linux 6.1; 128 before). */

@@ -4,7 +4,7 @@
 #include <gelf.h>
 #include <string.h>
 
-#include "symbol/kallsyms.h"
+#include "symbol/kernel/kallsyms.h"
 
 /* The file as memory, by its program headers. */
 static size_t read_loaded(void *ctx, uint64_t va, void *buf, size_t len)

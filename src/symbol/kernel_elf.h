@@ -4,7 +4,7 @@
 
 #include <libelf.h>
 
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 
 /*
  * The functions of a Linux kernel's ELF file that has no symbol table, as it

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,7 +12,7 @@
  */
 
 #include "profile/profile.h"
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 struct namer;
 

@@ -6,7 +6,7 @@
  * a tab (kallsyms the module, `nm -l` the source line).
  */
 
-#include "symbol/table.h"
+#include "symbol/names/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  * for. Everything in the guest is read by bounded numbers of pages.
  */
 
-#include "symbol/elf_code.h"
+#include "symbol/images/code.h"
 #include "symbol/guest_memory.h"
 
 /* What memory says to the claim that a file is there with a certain slide. */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/clean.h"
-#include "symbol/demangle.h"
+#include "symbol/names/display_name.h"
+#include "symbol/names/demangle.h"
 #include "base/pool.h"
 
 /* What was shown already, by the string itself, be it somebody else's or the pool's. */

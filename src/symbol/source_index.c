@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/source_index.h"
+#include "symbol/source/index.h"
 
 #include <dwarf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "symbol/dwarf_file.h"
+#include "symbol/source/dwarf.h"
 #include "symbol/source_unit.h"
 
 struct unit_range {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "symbol/source_index.h"
+#include "symbol/source/index.h"
 #include "symbol/source_wire.h"
 
 /* What was sent already; strings of the index stay where they are. */

@@ -7,7 +7,7 @@
 #include <elfutils/libdw.h>
 #include <stdbool.h>
 
-#include "symbol/source.h"
+#include "symbol/source/source.h"
 
 /* A function, or one that was inlined. */
 struct scope {

@@ -4,8 +4,8 @@
 
 /* Whom to ask for places in the source, for each image file; private to src/symbol. */
 
-#include "symbol/images.h"
-#include "symbol/source.h"
+#include "symbol/images/images.h"
+#include "symbol/source/source.h"
 
 struct sources;
 

@@ -11,7 +11,7 @@
  * an empty one.
  */
 
-#include "symbol/images.h"
+#include "symbol/images/images.h"
 
 /*
  * Keeps the symbols of an ELF file with a build id, if they are not kept yet;

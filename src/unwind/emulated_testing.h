@@ -24,7 +24,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 #include "target/qemu/gdb.h"
 #include "unwind/cfi_rows.h"
 #include "unwind/unwind.h"

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 #include "unwind/cfi_rows.h"
 
 #define TEXT_MAX  (8u << 20)

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "symbol/debuginfod.h"
+#include "symbol/images/debuginfod.h"
 #include "symbol/namer.h"
 
 static void must(struct error *err)

@@ -2,7 +2,7 @@
 
 /* For tests: the functions of any file that uniprof takes names from, as `nm -n` would list them. */
 
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 
 int main(int argc, char **argv)
 {

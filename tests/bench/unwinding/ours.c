@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "recorded.h"
-#include "symbol/symbols.h"
+#include "symbol/names/symbols.h"
 #include "unwind/cfi_rows.h"
 #include "unwind/unwind.h"
 

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/kernel/image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#define SECTS	2
+#define PAYLOAD ((SECTS + 1) * 512 + 0x100)
+
+struct image {
+	uint8_t bytes[8192];
+	size_t len;
+};
+
+static const char elf[] = "\177ELF what is in it does not matter here, here, here";
+
+static void put(struct image *image, size_t at, uint32_t value, size_t len)
+{
+	memcpy(image->bytes + at, &value, len);
+}
+
+/* A bzImage around these bytes, with the unpacked length behind them. */
+static void wrap(struct image *image, const uint8_t *packed, size_t len)
+{
+	memset(image, 0, sizeof(*image));
+	put(image, 0x1f1, SECTS, 1);
+	put(image, 0x1fe, 0xaa55, 2);
+	memcpy(image->bytes + 0x202, "HdrS", 4);
+	put(image, 0x206, 0x20f, 2);
+	put(image, 0x248, 0x100, 4);
+	put(image, 0x24c, (uint32_t)len + 4, 4);
+	memcpy(image->bytes + PAYLOAD, packed, len);
+	put(image, PAYLOAD + len, sizeof(elf), 4);
+	image->len = PAYLOAD + len + 4;
+}
+
+static void make_gzip(struct image *image)
+{
+	uint8_t packed[256];
+	z_stream z = {.next_in = (uint8_t *)elf,
+		      .avail_in = sizeof(elf),
+		      .next_out = packed,
+		      .avail_out = sizeof(packed)};
+
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY),
+			 Z_OK);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	/* The length at the end of a gzip file is that behind the payload. */
+	wrap(image, packed, z.total_out - 4);
+	deflateEnd(&z);
+}
+
+static void make_xz(struct image *image)
+{
+	uint8_t packed[256];
+	size_t len = 0;
+
+	assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC32, NULL, (const uint8_t *)elf,
+						 sizeof(elf), packed, &len, sizeof(packed)),
+			 LZMA_OK);
+	wrap(image, packed, len);
+}
+
+static void make_zstd(struct image *image)
+{
+	uint8_t packed[256];
+	size_t len = ZSTD_compress(packed, sizeof(packed), elf, sizeof(elf), 3);
+
+	assert_false(ZSTD_isError(len));
+	wrap(image, packed, len);
+}
+
+static void check(const struct image *image)
+{
+	size_t len = 0;
+	char *out = NULL;
+
+	assert_true(kernel_image_is(image->bytes, image->len));
+	assert_null(kernel_image_unpack("vmlinuz", image->bytes, image->len, &out, &len));
+	assert_int_equal(len, sizeof(elf));
+	assert_memory_equal(out, elf, sizeof(elf));
+	free(out);
+}
+
+static void kernels_are_unpacked_whatever_packed_them(void **state)
+{
+	struct image image;
+
+	make_gzip(&image);
+	check(&image);
+	make_xz(&image);
+	check(&image);
+	make_zstd(&image);
+	check(&image);
+}
+
+static void refuse(const struct image *image, size_t len, const char *text)
+{
+	size_t elf_len;
+	char *out;
+	struct error *err = kernel_image_unpack("vmlinuz", image->bytes, len, &out, &elf_len);
+
+	assert_non_null(err);
+	assert_int_equal(err->kind, ERR_INPUT);
+	assert_non_null(strstr(err->text, text));
+	error_free(err);
+}
+
+static void damaged_kernels_are_refused(void **state)
+{
+	void (*const make[])(struct image *) = {make_gzip, make_xz, make_zstd};
+	struct image image;
+
+	for (size_t i = 0; i < 3; i++) {
+		make[i](&image);
+		refuse(&image, image.len - 1, "truncated");
+		refuse(&image, 0x300, "truncated");
+		put(&image, image.len - 4, sizeof(elf) + 1, 4);
+		refuse(&image, image.len, "damaged");
+		put(&image, image.len - 4, 0xffffffff, 4);
+		refuse(&image, image.len, "damaged");
+		make[i](&image);
+		memset(image.bytes + PAYLOAD + 12, 0x77, 16);
+		refuse(&image, image.len, "damaged");
+	}
+}
+
+static void unknown_packers_are_told(void **state)
+{
+	struct image image;
+
+	wrap(&image, (const uint8_t *)"BZh9 and so on", 14);
+	refuse(&image, image.len, "extract-vmlinux");
+}
+
+static void other_files_are_no_kernels(void **state)
+{
+	struct image image;
+
+	make_xz(&image);
+	assert_false(kernel_image_is(image.bytes, 0x100));
+	put(&image, 0x206, 0x207, 2);
+	assert_false(kernel_image_is(image.bytes, image.len));
+	assert_false(kernel_image_is(elf, sizeof(elf)));
+}
+
+static void kernels_of_each_machine_are_told_apart_by_their_files(void **state)
+{
+	char path[] = "/tmp/kernel-image-XXXXXX";
+	const int fd = mkstemp(path);
+	struct image image;
+
+	assert_true(fd >= 0);
+	make_gzip(&image);
+	assert_int_equal(pwrite(fd, image.bytes, image.len, 0), image.len);
+	assert_true(kernel_image_at(path));
+	assert_false(kernel_image_arm64_at(path));
+	memset(image.bytes, 0, image.len);
+	memcpy(image.bytes + 0x38, "ARM\x64", 4);
+	assert_int_equal(pwrite(fd, image.bytes, image.len, 0), image.len);
+	assert_false(kernel_image_at(path));
+	assert_true(kernel_image_arm64_at(path));
+	assert_int_equal(ftruncate(fd, 0x40), 0);
+	assert_false(kernel_image_arm64_at(path));
+	close(fd);
+	unlink(path);
+	assert_false(kernel_image_arm64_at(path));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_are_unpacked_whatever_packed_them),
+		cmocka_unit_test(damaged_kernels_are_refused),
+		cmocka_unit_test(unknown_packers_are_told),
+		cmocka_unit_test(other_files_are_no_kernels),
+		cmocka_unit_test(kernels_of_each_machine_are_told_apart_by_their_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
