@@ -17,7 +17,7 @@
 #include "output/trace.h"
 #include "profile/quality.h"
 #include "sample/sampler.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 #define CLASSIC_RATE_HZ	    1.0
 #define CLASSIC_DURATION_NS NS_PER_S

@@ -15,7 +15,7 @@
 #include "profile/distinct.h"
 #include "profile/quality.h"
 #include "symbol/symbol_cache.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 void load_defaults(struct load_options *options)
 {

@@ -3,7 +3,7 @@
 
 #include "cmd/parse.h"
 #include "cmd/session.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 #define DEFAULT_RATE_HZ 101.0
 

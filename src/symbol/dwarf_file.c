@@ -9,7 +9,7 @@
 
 #include "base/ahead.h"
 #include "symbol/images/code.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 static bool has_debug_info(Elf *elf)
 {

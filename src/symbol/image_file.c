@@ -8,7 +8,7 @@
 #include "symbol/kernel/image.h"
 #include "symbol/names/table.h"
 #include "unwind/cfi_rows.h"
-#include "unwind/orc_rows.h"
+#include "unwind/tables/orc.h"
 
 void image_file_free(struct image_file *file)
 {

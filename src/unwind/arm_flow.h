@@ -2,7 +2,7 @@
 #ifndef UNIPROF_UNWIND_ARM_FLOW_H
 #define UNIPROF_UNWIND_ARM_FLOW_H
 
-#include "unwind/arm_state.h"
+#include "unwind/arm32/insn.h"
 #include "unwind/unwind.h"
 
 /* Longer functions are not followed, bytes. */

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_UNWIND_ARM_RECORD_H
 #define UNIPROF_UNWIND_ARM_RECORD_H
 
-#include "unwind/arm_state.h"
+#include "unwind/arm32/insn.h"
 #include "unwind/walk.h"
 
 /* A walk, with all registers as far as they are known where it stands. */

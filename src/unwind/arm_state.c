@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/arm_state.h"
+#include "unwind/arm32/insn.h"
 
 /* Registers that a call may change (AAPCS32, 6.1.1), but for its results, and lr. */
 #define CALL_CHANGES 0x500fu

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/cfa_program.h"
+#include "unwind/tables/cfa_program.h"
 
 #include <dwarf.h>
 

@@ -8,9 +8,9 @@
 
 #include "base/ahead.h"
 #include "unwind/cfi_section.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 #include "unwind/exidx.h"
-#include "unwind/orc_rows.h"
+#include "unwind/tables/orc.h"
 
 /* Nothing is unpacked to more than this, whatever it says of itself. */
 #define UNPACKED_MAX (UINT64_C(1) << 30)

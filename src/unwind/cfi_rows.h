@@ -10,7 +10,7 @@
  * million rows a second there is little to gain from keeping them in files.
  */
 
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /*
  * *out is NULL when the file has no such tables for its code, or is for a

@@ -6,7 +6,7 @@
 
 #include <gelf.h>
 
-#include "unwind/cfa_program.h"
+#include "unwind/tables/cfa_program.h"
 
 /* A stretch of code: only what lies in one of these gets rows. */
 struct cfi_text {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/ehabi.h"
 
-#include "unwind/arm_state.h"
-#include "unwind/leb.h"
+#include "unwind/arm32/insn.h"
+#include "unwind/tables/expression.h"
 
 /* A byte that names four registers has nothing above them. */
 #define FOUR 0x0fu

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /*
  * What they come to, as a row of a function's body and its kept registers;

@@ -7,7 +7,7 @@
  * have (6.4.2) but DW_OP_addr: an address of the file, which nobody slides.
  */
 
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /* No expression takes more operations: loops and damaged ones end here. */
 #define EXPRESSION_STEPS 256

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the return address is: by the code, by itself, by a record. */
-#include "unwind/test_guest.h"
+#include "unwind/guest_testing.h"
 
 static void every_instruction_of_a_function_has_its_caller(void **state)
 {

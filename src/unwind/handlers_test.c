@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Walks over what was interrupted, by what the code of its handler does: there are no tables. */
-#include "unwind/test_guest.h"
+#include "unwind/guest_testing.h"
 
 /* The handler of an interrupt: saves all that it uses, calls a C function, returns with iret. */
 #define ENTRY	  0x400

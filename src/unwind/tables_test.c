@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Walks with unwind tables, true and false ones. */
-#include "unwind/test_guest.h"
+#include "unwind/guest_testing.h"
 
 #define SP 7
 #define FP 6

@@ -13,7 +13,7 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /* A stretch of guest stack as it was at the moment of the sample. */
 struct window {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How far a walk goes, and why it ends. */
 #include "unwind/site.h"
-#include "unwind/test_guest.h"
+#include "unwind/guest_testing.h"
 
 static void a_frame_pointer_that_is_none_adds_no_edge(void **state)
 {

@@ -7,7 +7,7 @@
  * the flow of control.
  */
 
-#include "unwind/x86_insn.h"
+#include "unwind/x86/insn.h"
 
 enum x86_op {
 	X86_OTHER,   /* nothing of interest */

@@ -11,7 +11,7 @@
  */
 
 #include "unwind/unwind.h"
-#include "unwind/x86_state.h"
+#include "unwind/x86/flow.h"
 
 /* No function is followed farther than this, in instructions. */
 #define X86_FLOW_STEPS 12000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86_insn.h"
+#include "unwind/x86/insn.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86_state.h"
+#include "unwind/x86/flow.h"
 
 #define DEPTH_MAX (1 << 24)
 

@@ -10,7 +10,7 @@
  * return by.
  */
 
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 #include "unwind/x86_flow.h"
 
 /*

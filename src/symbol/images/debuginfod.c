@@ -9,7 +9,7 @@
 #include "base/ahead.h"
 #include "symbol/build_id_apart.h"
 #include "symbol/images/code.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 const char debuginfod_feature[] = "asks debuginfod";
 

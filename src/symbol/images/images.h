@@ -16,7 +16,7 @@
 
 #include "symbol/images/code.h"
 #include "symbol/names/symbols.h"
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /* What to load, as a user names it. */
 struct image_spec {

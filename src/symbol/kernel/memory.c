@@ -8,7 +8,7 @@
 
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/table.h"
-#include "unwind/orc_rows.h"
+#include "unwind/tables/orc.h"
 
 /* From its first byte to the end of its data, at most. */
 #define KERNEL_SIZE_MAX (128u << 20)

@@ -12,7 +12,7 @@
 #include "symbol/guest_memory.h"
 #include "symbol/kernel/modules.h"
 #include "symbol/names/symbols.h"
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /* Where Linux has its code on one kind of machine. */
 struct kernel_space {

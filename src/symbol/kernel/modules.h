@@ -11,7 +11,7 @@
 #include "symbol/guest_memory.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/symbols.h"
-#include "unwind/orc_rows.h"
+#include "unwind/tables/orc.h"
 
 /* Bytes from the beginning of struct module, and of what it leads to. */
 struct module_layout {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "symbol/kernel_elf.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 struct section {
 	uint64_t start, end; /* as linked */

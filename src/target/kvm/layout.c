@@ -6,7 +6,7 @@
 
 #include "target/host/proc.h"
 #include "target/window.h"
-#include "unwind/x86_insn.h"
+#include "unwind/x86/insn.h"
 
 /* No guest is smaller, bytes. */
 #define SMALLEST (1u << 20)

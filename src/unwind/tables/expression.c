@@ -3,7 +3,7 @@
 
 #include <dwarf.h>
 
-#include "unwind/leb.h"
+#include "unwind/tables/expression.h"
 
 #define DEPTH 32
 

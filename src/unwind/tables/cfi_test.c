@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/ahead.h"
-#include "unwind/debug_file.h"
+#include "unwind/tables/debug_file.h"
 
 #define FP 6
 #define SP 7

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/arm_state.h"
+#include "unwind/arm32/insn.h"
 
 #define UNCONDITIONED 0xfu
 

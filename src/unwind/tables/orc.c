@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/orc_rows.h"
+#include "unwind/tables/orc.h"
 
 #include <dwarf.h>
 #include <gelf.h>

@@ -10,7 +10,7 @@
 
 #include <libelf.h>
 
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 /* Linux changed what the bits of a rule mean. */
 enum orc_layout {

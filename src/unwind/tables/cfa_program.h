@@ -8,8 +8,8 @@
  * Of these registers, only those that lead to the caller are followed.
  */
 
-#include "unwind/leb.h"
-#include "unwind/rows.h"
+#include "unwind/tables/expression.h"
+#include "unwind/tables/unwind_table.h"
 
 /* What these programs look like on one architecture. */
 struct cfa_machine {

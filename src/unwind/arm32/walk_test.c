@@ -4,7 +4,7 @@
 
 #include "unwind/emulated_testing.h"
 
-#include "unwind/arm_state.h"
+#include "unwind/arm32/insn.h"
 
 #define CPSR_T 0x20u
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/rows.h"
+#include "unwind/tables/unwind_table.h"
 
 #include <stdlib.h>
 #include <string.h>

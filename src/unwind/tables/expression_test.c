@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "unwind/cfi_rows.h"
-#include "unwind/expression_fixture.h"
+#include "unwind/tables/expression_fixture.h"
 
 #define FP 6
 #define SP 7
