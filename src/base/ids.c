@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/ids.h"
+#include "base/intern.h"
 
 #include <stdlib.h>
 

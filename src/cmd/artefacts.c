@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/load.h"
 #include "output/flamegraph.h"
 #include "output/output.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/confine.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/names/display_name.h"
 
 static volatile sig_atomic_t signal_number;

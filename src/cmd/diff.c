@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/load.h"
 #include "cmd/parse.h"
 #include "cmd/picture.h"

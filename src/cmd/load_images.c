@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/images/debuginfod.h"
 
 struct loading {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/images/code_fixture.h"
 
 #define ID_1  "0101010101010101010101010101010101010101"

@@ -4,7 +4,7 @@
 #include <getopt.h>
 #include <string.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/confine.h"
 #include "import/merge.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/record_together.h"
 #include "cmd/session.h"
 #include "cmd/several.h"

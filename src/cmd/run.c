@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/artefacts.h"
 #include "cmd/newcomer.h"
 #include "cmd/session.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "base/clock.h"
 #include "cmd/confine.h"
 #include "cmd/meter.h"

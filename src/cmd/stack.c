@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "cmd/glance_take.h"
 #include "cmd/parse.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ids.h"
+#include "base/intern.h"
 #include "import/import.h"
 #include "recording/format.h"
 #include "base/pool.h"

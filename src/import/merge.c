@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ids.h"
+#include "base/intern.h"
 #include "base/pool.h"
 #include "import/import.h"
 #include "profile/merge_info.h"

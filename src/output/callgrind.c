@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ids.h"
+#include "base/intern.h"
 #include "output/guest_text.h"
 #include "output/places.h"
 

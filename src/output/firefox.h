@@ -9,7 +9,7 @@
  * bring this one up to date.
  */
 
-#include "base/ids.h"
+#include "base/intern.h"
 #include "output/places.h"
 
 /* meta.preprocessedProfileVersion, and the version of Gecko's own format that belongs to it. */

@@ -21,7 +21,7 @@
  */
 
 #include "output/page_tree.h"
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "profile/slices.h"
 
 /* Appends all of it. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ids.h"
+#include "base/intern.h"
 #include "output/guest_text.h"
 #include "import/import.h"
 #include "symbol/elf_offset.h"

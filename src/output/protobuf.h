@@ -7,7 +7,7 @@
  * fields one behind the other, in any order. Zero is what an absent number is.
  */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 
 struct protobuf {
 	struct bytes bytes;

@@ -4,7 +4,7 @@
 
 /* Lines of a text file, one after the other. Private to src/profile. */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/recording.h"
 #include "recording/file.h"
 

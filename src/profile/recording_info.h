@@ -8,7 +8,7 @@
  * NULL. Private to src/profile.
  */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/recording.h"
 
 /*

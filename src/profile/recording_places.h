@@ -7,7 +7,7 @@
  * written once. Private to src/profile.
  */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/decode.h"
 
 /* Texts that were written: by their pointers, which whoever writes keeps. */

@@ -4,7 +4,7 @@
 
 /* Private to src/profile. */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/recording.h"
 #include "recording/file.h"
 

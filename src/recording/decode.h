@@ -9,7 +9,7 @@
  * to src/profile.
  */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/recording.h"
 #include "recording/format.h"
 

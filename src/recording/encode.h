@@ -8,7 +8,7 @@
  * src/profile; the counterpart of recording_decode.h.
  */
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 #include "recording/recording.h"
 #include "recording/format.h"
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "profile/bytes.h"
+#include "base/bytes.h"
 
 #define MS UINT64_C(1000000)
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/images/code.h"
 #include "unwind/tables/debug_file.h"
 

@@ -4,7 +4,7 @@
 #include <gelf.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 static uint64_t find(Elf *elf, uint64_t va)
 {

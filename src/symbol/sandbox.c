@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "base/privilege.h"
 
 /* For lists of processes. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/ahead.h"
-#include "profile/bytes.h"
+#include "base/preopen.h"
+#include "base/bytes.h"
 #include "target/frame_store.h"
 #include "target/snapshot_format.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/ahead.h"
-#include "profile/bytes.h"
+#include "base/preopen.h"
+#include "base/bytes.h"
 #include "target/snapshot_format.h"
 
 struct snapshot_reader {

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "base/clock.h"
 
 #define FIRST_WANT 4096u

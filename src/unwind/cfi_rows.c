@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "unwind/cfi_section.h"
 #include "unwind/tables/debug_file.h"
 #include "unwind/exidx.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/build_id_apart.h"
 #include "symbol/image_apart.h"
 #include "symbol/image_file.h"

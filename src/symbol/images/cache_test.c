@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/image_file.h"
 
 static char place[] = "/tmp/symbol-cache-XXXXXX";

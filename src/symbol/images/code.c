@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 /* No program's code is larger, and none comes in more pieces. */
 #define CODE_MAX   (512u << 20)

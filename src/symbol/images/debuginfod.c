@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/build_id_apart.h"
 #include "symbol/images/code.h"
 #include "unwind/tables/debug_file.h"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/image_apart.h"
 #include "symbol/image_file.h"
 #include "symbol/symbol_cache.h"

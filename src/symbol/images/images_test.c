@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/images/code_fixture.h"
 #include "symbol/names/table.h"
 

@@ -12,7 +12,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 /* Offsets in the boot header (boot.rst, "The Real-Mode Kernel Header"). */
 #define BOOT_SETUP_SECTS    0x1f1

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "symbol/kernel/image.h"
 
 /* Enough to tell text from everything else. */

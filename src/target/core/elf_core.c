@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 /* How compressed dumps begin, and those that were written without seeking (makedumpfile, QEMU). */
 static const char compressed[][9] = {"KDUMP   ", "makedump"};

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 #include "unwind/tables/debug_file.h"
 
 #define FP 6

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 #define ROOT	     "/usr/lib/debug"
 #define BUILD_ID_MAX 64 /* bytes */

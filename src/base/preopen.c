@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "base/ids.h"
+#include "base/intern.h"
 
 static uint32_t get(struct ids *ids, uint64_t a, uint64_t b, bool is_new)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/bytes.h"
+#include "base/bytes.h"
 
 #include <stdlib.h>
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/preopen.h"
 
 static int enter_directory(void **state)
 {
