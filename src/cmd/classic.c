@@ -14,7 +14,7 @@
 #include "cmd/confine.h"
 #include "cmd/image_args.h"
 #include "cmd/parse.h"
-#include "output/trace.h"
+#include "format/raw.h"
 #include "profile/quality.h"
 #include "sample/sampler.h"
 #include "unwind/tables/debug_file.h"

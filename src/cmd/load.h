@@ -9,7 +9,7 @@
 #include "cmd/cmd.h"
 #include "cmd/image_args.h"
 #include "cmd/meter.h"
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 struct load_options {
 	const char *path;	 /* the recording */

@@ -8,8 +8,8 @@
 
 #include "cmd/load.h"
 #include "cmd/paper.h"
-#include "output/around.h"
-#include "output/flat.h"
+#include "analysis/callers_callees.h"
+#include "analysis/flat.h"
 #include "output/interval.h"
 #include "output/keyed.h"
 

@@ -8,8 +8,8 @@
  * be compared. Functions are the same when their names are.
  */
 
-#include "output/difference.h"
-#include "output/flat.h"
+#include "analysis/interval.h"
+#include "analysis/flat.h"
 
 struct diff_row {
 	const char *name;		       /* belongs to one of the namers */

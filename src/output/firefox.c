@@ -8,7 +8,7 @@
 
 #include "output/guest_text.h"
 #include "output/json_text.h"
-#include "output/samples.h"
+#include "format/samples.h"
 
 static struct error *put_meta(const struct firefox *f)
 {

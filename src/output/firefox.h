@@ -10,7 +10,7 @@
  */
 
 #include "base/intern.h"
-#include "output/places.h"
+#include "format/location_table.h"
 
 /* meta.preprocessedProfileVersion, and the version of Gecko's own format that belongs to it. */
 #define FIREFOX_VERSION	      61

@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 /* A guest can have stacks as deep as its memory; nobody looks at more than this. */
 #define LAYOUT_MAX_LEVELS 4096

@@ -14,7 +14,7 @@
 #include <regex.h>
 
 #include "output/keys.h"
-#include "output/tree.h"
+#include "analysis/tree.h"
 #include "base/pool.h"
 
 struct keyed_options {

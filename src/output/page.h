@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 /* A recording in the page. */
 struct page_side {

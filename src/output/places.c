@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/places.h"
+#include "format/location_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "output/trace.h"
+#include "format/raw.h"
 #include "import/import.h"
 
 struct raw {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "output/trace.h"
+#include "format/raw.h"
 #include "symbol/names/display_name.h"
 
 /* Writes the line for the address to `text`, `end` behind it; returns its length. */

@@ -7,7 +7,7 @@
  * counts as much as the other, however many samples it has.
  */
 
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 /* What is compared: [0] before, [1] after. */
 struct tree_sides {

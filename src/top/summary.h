@@ -4,8 +4,8 @@
 
 /* What the last seconds come to: the numbers behind a picture of the live view. */
 
-#include "output/around.h"
-#include "output/flat.h"
+#include "analysis/callers_callees.h"
+#include "analysis/flat.h"
 #include "output/interval.h"
 #include "output/keyed.h"
 #include "top/recent.h"

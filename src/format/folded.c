@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/trace.h"
-#include "output/tree.h"
+#include "format/raw.h"
+#include "analysis/tree.h"
 
 /*
  * A step of the walk: the line of a node itself, or all that is below it.

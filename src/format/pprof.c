@@ -15,9 +15,9 @@
 #include "base/intern.h"
 #include "output/gzip.h"
 #include "output/guest_text.h"
-#include "output/places.h"
+#include "format/location_table.h"
 #include "output/protobuf.h"
-#include "output/samples.h"
+#include "format/samples.h"
 
 /* Numbers of fields in profile.proto. */
 enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/samples.h"
+#include "format/samples.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,8 +18,8 @@
 
 #include "output/guest_text.h"
 #include "output/json_text.h"
-#include "output/places.h"
-#include "output/samples.h"
+#include "format/location_table.h"
+#include "format/samples.h"
 
 /* What is open on a vCPU, root first. */
 struct lane {

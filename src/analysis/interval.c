@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/difference.h"
+#include "analysis/interval.h"
 
 #include <math.h>
 #include <stdlib.h>

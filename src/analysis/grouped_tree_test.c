@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "output/export_fixture.h"
+#include "format/export_fixture.h"
 #include "output/keyed.h"
 
 /* f and g of kernel, h of nobody knows where. */

@@ -13,8 +13,8 @@
 
 #include "output/guest_text.h"
 #include "output/json_text.h"
-#include "output/places.h"
-#include "output/samples.h"
+#include "format/location_table.h"
+#include "format/samples.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/trace.h"
+#include "format/raw.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * names of many kinds, as DIR/example.raw and DIR/example.folded.
  */
 
-#include "output/export_fixture.h"
+#include "format/export_fixture.h"
 
 static const char *const names[] = {
 	"main",

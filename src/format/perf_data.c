@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "output/guest_text.h"
-#include "output/places.h"
-#include "output/samples.h"
+#include "format/location_table.h"
+#include "format/samples.h"
 #include "symbol/names/display_name.h"
 
 #define MAGIC	    "PERFILE2"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/flat.h"
+#include "analysis/flat.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/around.h"
+#include "analysis/callers_callees.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * callees, the function itself among them if it calls itself.
  */
 
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 struct around {
 	const char *name;

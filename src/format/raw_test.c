@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/export_fixture.h"
+#include "format/export_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "output/trace.h"
+#include "format/raw.h"
 
 #define REPLACED "\xef\xbf\xbd"
 #define START_NS (1795251600ull * 1000000000ull) /* 2026-11-21 09:00:00 UTC */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 
 #include "base/intern.h"
 #include "output/guest_text.h"
-#include "output/places.h"
+#include "format/location_table.h"
 
 /* What one function used in a line, or below a call in that line to another one. */
 struct cost {

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "output/diff_write.h"
-#include "output/export_fixture.h"
+#include "format/export_fixture.h"
 
 /* A profile with all that stands on it. */
 struct one {

@@ -4,7 +4,7 @@
 
 /* The flat profile: each function once, with what it used itself and with all that it called. */
 
-#include "output/tree.h"
+#include "analysis/tree.h"
 
 struct flat_row {
 	const char *name;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "output/flat.h"
+#include "analysis/flat.h"
 
 static const char main_name[] = "main", f_name[] = "f", g_name[] = "g";
 

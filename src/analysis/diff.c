@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/difference.h"
+#include "analysis/interval.h"
 
 /* Weight in units of TREE_PAIR_WHOLE; a profile without weights counts samples. */
 static uint64_t normalised(const struct profile_cell *cell, const struct profile *profile)

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "output/guest_text.h"
-#include "output/places.h"
-#include "output/samples.h"
+#include "format/location_table.h"
+#include "format/samples.h"
 
 struct perf_script {
 	const struct output_job *job;

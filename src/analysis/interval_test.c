@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "output/difference.h"
+#include "analysis/interval.h"
 
 static void the_interval_is_newcombes(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/export_fixture.h"
+#include "format/export_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
