@@ -8,7 +8,7 @@
 
 #include "base/privilege.h"
 #include "cmd/cmd.h"
-#include "output/disassemble.h"
+#include "view/disassemble.h"
 #include "symbol/images/debuginfod.h"
 #include "symbol/names/demangle.h"
 #include "target/kvm/unpaused.h"

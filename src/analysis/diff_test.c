@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "output/diff_write.h"
+#include "view/diff.h"
 #include "format/export_fixture.h"
 
 /* A profile with all that stands on it. */

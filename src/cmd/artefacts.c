@@ -5,7 +5,7 @@
 
 #include "base/preopen.h"
 #include "cmd/load.h"
-#include "output/flamegraph.h"
+#include "view/svg/flamegraph.h"
 #include "output/output.h"
 
 /* The files' names, behind the stem. */

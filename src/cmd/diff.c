@@ -5,7 +5,7 @@
 #include "cmd/load.h"
 #include "cmd/parse.h"
 #include "cmd/picture.h"
-#include "output/diff_write.h"
+#include "view/diff.h"
 
 enum { SORT = LOAD_NEXT, JSON, SVG, HTML, TITLE };
 

@@ -5,7 +5,7 @@
 /* One look at a guest, with all that is to be known of it (output/glance.h). */
 
 #include "cmd/session.h"
-#include "output/glance.h"
+#include "view/guest_dump.h"
 
 #define GLANCE_MEMORY_BYTES 256u
 #define GLANCE_MEMORY_CAP   (1u << 20)

@@ -5,8 +5,8 @@
 /* Pages and pictures of loaded recordings, for the verbs that draw. */
 
 #include "cmd/load.h"
-#include "output/flamegraph.h"
-#include "output/page.h"
+#include "view/svg/flamegraph.h"
+#include "view/page/page.h"
 
 /* Whether a file is to have that ending (".html"); NULL: no file. */
 bool has_ending(const char *path, const char *ending);

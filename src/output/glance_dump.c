@@ -2,7 +2,7 @@
 
 /* What is in a guest's memory, as text: code, stacks, and whatever was asked for. */
 
-#include "output/glance.h"
+#include "view/guest_dump.h"
 
 #include <inttypes.h>
 

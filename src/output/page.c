@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/page.h"
+#include "view/page/page.h"
 
 #include <stdlib.h>
 #include <string.h>

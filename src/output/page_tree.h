@@ -7,7 +7,7 @@
  * name, so that a node's children follow it and a subtree is one stretch.
  */
 
-#include "output/page.h"
+#include "view/page/page.h"
 
 struct page_tree {
 	struct tree *tree;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/flamegraph.h"
+#include "view/svg/flamegraph.h"
 
 static void die(const char *what)
 {

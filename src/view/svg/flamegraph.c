@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/flamegraph.h"
+#include "view/svg/flamegraph.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "output/flamegraph_assets.h"
 #include "output/flamegraph_change.h"
 #include "output/flamegraph_color.h"
-#include "output/flamegraph_layout.h"
+#include "view/svg/flamegraph_layout.h"
 #include "output/flamegraph_text.h"
 
 /* Pixels; the script gets those that it needs from the attributes of <svg>. */

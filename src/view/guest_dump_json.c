@@ -5,7 +5,7 @@
  * JSON keep numbers as doubles, which have 53 bits.
  */
 
-#include "output/glance.h"
+#include "view/guest_dump.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "arch/registers.h"
-#include "output/disassemble.h"
+#include "view/disassemble.h"
 #include "symbol/namer.h"
 #include "target/target.h"
 

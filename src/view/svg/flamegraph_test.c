@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/flamegraph.h"
+#include "view/svg/flamegraph.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/glance.h"
+#include "view/guest_dump.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/diff_write.h"
+#include "view/diff.h"
 
 #include <inttypes.h>
 
