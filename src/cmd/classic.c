@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/confine.h"
-#include "cmd/image_args.h"
+#include "cmd/shared/image_args.h"
 #include "cmd/parse.h"
 #include "format/raw.h"
 #include "profile/quality.h"
-#include "sample/sampler.h"
+#include "capture/sampler.h"
 #include "unwind/tables/debug_file.h"
 
 #define CLASSIC_RATE_HZ	    1.0

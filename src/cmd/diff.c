@@ -4,7 +4,7 @@
 #include "base/preopen.h"
 #include "cmd/load.h"
 #include "cmd/parse.h"
-#include "cmd/picture.h"
+#include "cmd/shared/picture.h"
 #include "view/diff.h"
 
 enum { SORT = LOAD_NEXT, JSON, SVG, HTML, TITLE };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/picture.h"
+#include "cmd/shared/picture.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/image_args.h"
+#include "cmd/shared/image_args.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <getopt.h>
 
 #include "cmd/cmd.h"
-#include "cmd/image_args.h"
+#include "cmd/shared/image_args.h"
 #include "cmd/meter.h"
 #include "analysis/tree.h"
 

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_CMD_LOAD_IMAGES_H
 #define UNIPROF_CMD_LOAD_IMAGES_H
 
-#include "cmd/image_args.h"
+#include "cmd/shared/image_args.h"
 #include "profile/profile.h"
 
 /*

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sample/sampler.h"
+#include "capture/sampler.h"
 
 #define TEN_YEARS_S (10 * 365.25 * 86400)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmd/report.h"
 
-#include "cmd/pager.h"
+#include "cmd/shared/pager.h"
 
 static struct error *build(struct report *report)
 {

@@ -7,8 +7,8 @@
 #include <getopt.h>
 
 #include "cmd/cmd.h"
-#include "cmd/image_args.h"
-#include "sample/sampler.h"
+#include "cmd/shared/image_args.h"
+#include "capture/sampler.h"
 #include "target/target.h"
 
 struct session_options {

@@ -4,7 +4,7 @@
 
 /* One line of a trace after the other; the lower half of output/resolve.h. */
 
-#include "output/resolve.h"
+#include "classic/resolve.h"
 #include "output/sink.h"
 
 struct line_resolver {

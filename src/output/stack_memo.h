@@ -8,7 +8,7 @@
  * when it is full.
  */
 
-#include "output/resolve.h"
+#include "classic/resolve.h"
 
 struct stack_memo;
 

@@ -8,7 +8,7 @@
  * that was too little, the sample is taken again at once.
  */
 
-#include "sample/sampler.h"
+#include "capture/sampler.h"
 
 struct look;
 

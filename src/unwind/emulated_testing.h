@@ -25,7 +25,7 @@
 #include <cmocka.h>
 
 #include "symbol/names/symbols.h"
-#include "target/qemu/gdb.h"
+#include "target/gdb/client.h"
 #include "unwind/cfi_rows.h"
 #include "unwind/unwind.h"
 

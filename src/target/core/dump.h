@@ -5,7 +5,7 @@
 /* What a core file tells of a guest, whoever wrote it: one function for each writer. */
 
 #include "arch/x86_regs.h"
-#include "target/core/elf_core.h"
+#include "target/core/core.h"
 #include "target/core/frame_map.h"
 
 struct dump {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "arch/arm_regs.h"
-#include "target/qemu/layout.h"
+#include "target/gdb/layout.h"
 
 /* Named as in QEMU's target/arm/helper.c. */
 enum { SCTLR, TTBR0, TTBR1, CONTROL, PSTATE, PC, SP, GP };

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "arch/x86_regs.h"
-#include "target/qemu/layout.h"
+#include "target/gdb/layout.h"
 
 /* CS and SS tell their descriptors' privilege in their low bits (SDM vol. 3, 3.4.2). */
 #define RPL 3u

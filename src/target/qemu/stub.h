@@ -5,7 +5,7 @@
 /* QEMU's gdb stub, started by us in a QEMU that runs, and ended whatever becomes of us. */
 
 #include "target/guard.h"
-#include "target/qemu/gdb.h"
+#include "target/gdb/client.h"
 #include "target/qemu/qmp.h"
 
 /* What the guard needs: the connection, which it takes over when we are dead. */

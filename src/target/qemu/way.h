@@ -11,7 +11,7 @@
 #include "target/guard.h"
 #include "target/host/guest_ram.h"
 #include "target/host/thread_time.h"
-#include "target/qemu/layout.h"
+#include "target/gdb/layout.h"
 #include "target/qemu/machine.h"
 #include "target/qemu/shared.h"
 #include "target/qemu/stub.h"

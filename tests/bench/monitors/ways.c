@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "target/host/memory.h"
-#include "target/qemu/layout.h"
+#include "target/gdb/layout.h"
 #include "target/qemu/machine.h"
 #include "target/qemu/stub.h"
 #include "target/target.h"

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/privilege.h"
-#include "cmd/image_args.h"
+#include "cmd/shared/image_args.h"
 #include "cmd/meter.h"
-#include "output/resolve.h"
+#include "classic/resolve.h"
 
 static const char usage[] =
 	"usage: symbolize SYMS TRACE\n"

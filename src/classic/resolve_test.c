@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/resolve.h"
+#include "classic/resolve.h"
 
 #include <fcntl.h>
 #include <pthread.h>

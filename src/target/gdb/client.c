@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/qemu/gdb.h"
+#include "target/gdb/client.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
  */
 
 #include "arch/arch.h"
-#include "target/qemu/gdb.h"
+#include "target/gdb/client.h"
 
 #define GDB_REGISTERS_MAX 40
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/pager.h"
+#include "cmd/shared/pager.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "sample/pace.h"
+#include "capture/pace.h"
 
 #define PERIOD 1000u
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sample/pace.h"
+#include "capture/pace.h"
 #include "sample/settle.h"
 #include "sample/text.h"
 #include "target/snapshot.h"

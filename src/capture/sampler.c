@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sample/sampler.h"
+#include "capture/sampler.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "sample/look.h"
-#include "sample/pace.h"
+#include "capture/pace.h"
 #include "sample/priority.h"
 #include "sample/rest.h"
 
