@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_BYTES_H
-#define UNIPROF_PROFILE_BYTES_H
+#ifndef UNIPROF_BASE_BYTES_H
+#define UNIPROF_BASE_BYTES_H
 
 /*
  * The bytes that recordings are made of: a buffer that grows, and the numbers

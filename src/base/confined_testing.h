@@ -2,12 +2,12 @@
 #ifndef UNIPROF_BASE_CONFINED_TESTING_H
 #define UNIPROF_BASE_CONFINED_TESTING_H
 
-/* For tests of what a process can no longer do: tries it in a child. */
+/* Tests that a confined process can no longer do something, by trying it in a child. */
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a child that ends in a normal way found; or its signal, negative. */
+/* Exit code of the child, or its signal as a negative number. */
 static inline int in_a_child(int (*work)(const void *arg), const void *arg)
 {
 	pid_t child = fork();

@@ -27,7 +27,7 @@ static int limit(void)
 	return most > 0 && most < DESCRIPTORS_MAX ? (int)most : DESCRIPTORS_MAX;
 }
 
-void descriptors_look(struct descriptors *set)
+void descriptors_collect(struct descriptors *set)
 {
 	int most = limit();
 

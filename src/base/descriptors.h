@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Higher ones are not looked at: they are opened long after what matters here. */
+/* Higher descriptors are ignored: they are opened long after those that matter here. */
 #define DESCRIPTORS_MAX 4096
 
 struct descriptors {
@@ -14,9 +14,9 @@ struct descriptors {
 };
 
 /* Those that are open now. */
-void descriptors_look(struct descriptors *set);
+void descriptors_collect(struct descriptors *set);
 
-/* Takes the others out of the set. */
+/* Removes the descriptors of `others` from the set. */
 void descriptors_subtract(struct descriptors *set, const struct descriptors *others);
 
 void descriptors_add(struct descriptors *set, int fd);

@@ -11,16 +11,19 @@
 
 #include "base/descriptors.h"
 
-/* Closes everything but what was opened meanwhile: not in the process that reports. */
+/*
+ * Closes all descriptors but those opened meanwhile: in a child, not in the
+ * process that reports.
+ */
 static int keep_the_new_ones(void)
 {
 	struct descriptors before, now;
 	int pair[2];
 
-	descriptors_look(&before);
+	descriptors_collect(&before);
 	if (pipe(pair))
 		return 1;
-	descriptors_look(&now);
+	descriptors_collect(&now);
 	descriptors_subtract(&now, &before);
 	descriptors_close_others(&now);
 	if (fcntl(pair[0], F_GETFD) < 0 || fcntl(pair[1], F_GETFD) < 0)

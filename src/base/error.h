@@ -3,21 +3,21 @@
 #define UNIPROF_BASE_ERROR_H
 
 /*
- * Errors are values: a kind, which is also the exit code of the program, and
- * a sentence for a person (what failed, why, what to try; no newline, no full
+ * Errors are values: a kind, which is also the exit code of the program, and a
+ * sentence for a person (what failed, why, what to try; no newline, no full
  * stop at its end). A function that can fail returns `struct error *`: NULL is
- * success, anything else is owned by the caller, who passes it on or frees it.
- * Only the verbs print errors.
+ * success; any other value is owned by the caller, which returns it or frees
+ * it. Only the verbs print errors.
  */
 
-/* The exit codes are part of the manual (docs/uniprof.1). */
+/* The exit codes are part of the manual (docs/man/uniprof.1). */
 enum error_kind {
-	ERR_FAILED = 1, /* anything that has no number of its own */
+	ERR_FAILED = 1, /* any error that has no number of its own */
 	ERR_USAGE = 2,	/* an option or an argument that cannot be meant */
 	ERR_GUEST = 3,	/* no such guest, or one that cannot be profiled */
-	ERR_DENIED = 4, /* no rights, no hypervisor, or one that we cannot talk to */
-	ERR_ENDED = 5,	/* the guest ended while it was recorded; what was recorded is kept */
-	ERR_INPUT = 6,	/* a file that cannot be read, or is not what it should be */
+	ERR_DENIED = 4, /* no rights, no hypervisor, or one that we cannot use */
+	ERR_ENDED = 5,	/* the guest ended while it was recorded; the recording is kept */
+	ERR_INPUT = 6,	/* a file that cannot be read, or has the wrong format */
 	ERR_OUTPUT = 7, /* a file that cannot be written, a full disk */
 };
 

@@ -21,13 +21,13 @@ static unsigned bucket_of(uint64_t value)
 /* The largest value that falls into a bucket. */
 static uint64_t bucket_end(unsigned bucket)
 {
-	unsigned power, part;
+	unsigned power, step;
 
 	if (bucket < EXACT)
 		return bucket;
 	power = (bucket - EXACT) / PER_POWER + 5;
-	part = (bucket - EXACT) % PER_POWER;
-	return ((uint64_t)(PER_POWER + part + 1) << (power - 4)) - 1;
+	step = (bucket - EXACT) % PER_POWER;
+	return ((uint64_t)(PER_POWER + step + 1) << (power - 4)) - 1;
 }
 
 void histogram_add(struct histogram *h, uint64_t value)

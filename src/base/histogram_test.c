@@ -31,7 +31,7 @@ static void test_small_values_are_exact(void **state)
 	}
 }
 
-/* Adds `value` with something larger, and gives what it is taken for. */
+/* Returns the value that `value` is counted as: the median of it and a larger one. */
 static uint64_t taken_for(uint64_t value)
 {
 	struct histogram h = {0};

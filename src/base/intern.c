@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/pool.h"
+#include "base/intern.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,15 +14,15 @@ struct chunk {
 	char bytes[];
 };
 
-struct slot {
+struct pool_slot {
 	const char *text; /* NULL: free */
 	uint32_t hash;
 	uint32_t len;
 };
 
 struct pool {
-	struct chunk *chunks; /* the one that is being filled first */
-	struct slot *slots;   /* open addressing; a power of two of them, at most half used */
+	struct chunk *chunks;	 /* the one that is being filled first */
+	struct pool_slot *slots; /* open addressing; a power of two of them, at most half used */
 	size_t n, room;
 };
 
@@ -66,10 +66,10 @@ static uint32_t hash_of(const char *text, size_t len)
 	return hash;
 }
 
-static bool grow(struct pool *pool)
+static bool pool_grow(struct pool *pool)
 {
 	size_t room = 2 * pool->room;
-	struct slot *slots = calloc(room, sizeof(*slots));
+	struct pool_slot *slots = calloc(room, sizeof(*slots));
 
 	if (!slots)
 		return false;
@@ -112,10 +112,10 @@ static char *store(struct pool *pool, const char *text, size_t len)
 struct error *pool_intern(struct pool *pool, const char *text, size_t len, const char **out)
 {
 	uint32_t hash = hash_of(text, len);
-	struct slot *slot;
+	struct pool_slot *slot;
 	size_t at;
 
-	if (len > UINT32_MAX || (2 * pool->n >= pool->room && !grow(pool)))
+	if (len > UINT32_MAX || (2 * pool->n >= pool->room && !pool_grow(pool)))
 		return error_no_memory();
 	for (at = hash & (pool->room - 1); pool->slots[at].text; at = (at + 1) & (pool->room - 1)) {
 		slot = &pool->slots[at];
@@ -127,7 +127,127 @@ struct error *pool_intern(struct pool *pool, const char *text, size_t len, const
 	*out = store(pool, text, len);
 	if (!*out)
 		return error_no_memory();
-	pool->slots[at] = (struct slot){.text = *out, .hash = hash, .len = (uint32_t)len};
+	pool->slots[at] = (struct pool_slot){.text = *out, .hash = hash, .len = (uint32_t)len};
 	pool->n++;
+	return NULL;
+}
+
+static struct error *intern_text(struct pool *pool, const char **text)
+{
+	return *text ? pool_intern(pool, *text, strlen(*text), text) : NULL;
+}
+
+struct error *pool_intern_frames(struct pool *pool, struct source_frame *frames, size_t n)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		err = intern_text(pool, &frames[i].function);
+		if (!err)
+			err = intern_text(pool, &frames[i].file);
+	}
+	return err;
+}
+
+#define MAX_IDS (1u << 30)
+
+struct id_key {
+	uint64_t a, b;
+};
+
+struct ids {
+	struct id_key *keys;
+	uint32_t *slots; /* open addressing: number + 1; 0: free */
+	uint32_t n, room, n_slots;
+};
+
+struct error *ids_new(struct ids **out)
+{
+	struct ids *ids = calloc(1, sizeof(*ids));
+
+	if (!ids)
+		return error_no_memory();
+	ids->room = 256;
+	ids->n_slots = 512;
+	ids->keys = calloc(ids->room, sizeof(*ids->keys));
+	ids->slots = calloc(ids->n_slots, sizeof(*ids->slots));
+	if (!ids->keys || !ids->slots) {
+		ids_free(ids);
+		return error_no_memory();
+	}
+	*out = ids;
+	return NULL;
+}
+
+void ids_free(struct ids *ids)
+{
+	if (!ids)
+		return;
+	free(ids->keys);
+	free(ids->slots);
+	free(ids);
+}
+
+uint32_t ids_count(const struct ids *ids)
+{
+	return ids->n;
+}
+
+/* Finds the key's slot, or the empty slot where it is to be added. */
+static uint32_t *ids_find(const struct ids *ids, uint64_t a, uint64_t b)
+{
+	uint64_t hash = (a ^ (b << 32 | b >> 32) * 0xff51afd7ed558ccdull) * 0x9e3779b97f4a7c15ull;
+	uint32_t slot = (uint32_t)(hash >> 32 ^ hash >> 52) & (ids->n_slots - 1);
+
+	for (;; slot = (slot + 1) & (ids->n_slots - 1)) {
+		const struct id_key *key;
+
+		if (!ids->slots[slot])
+			return &ids->slots[slot];
+		key = &ids->keys[ids->slots[slot] - 1];
+		if (key->a == a && key->b == b)
+			return &ids->slots[slot];
+	}
+}
+
+static struct error *ids_grow(struct ids *ids)
+{
+	struct id_key *keys = reallocarray(ids->keys, 2 * (size_t)ids->room, sizeof(*keys));
+	uint32_t *slots = calloc(2 * (size_t)ids->n_slots, sizeof(*slots));
+
+	ids->keys = keys ? keys : ids->keys;
+	if (!keys || !slots) {
+		free(slots);
+		return error_no_memory();
+	}
+	free(ids->slots);
+	ids->slots = slots;
+	ids->room *= 2;
+	ids->n_slots *= 2;
+	for (uint32_t i = 0; i < ids->n; i++)
+		*ids_find(ids, keys[i].a, keys[i].b) = i + 1;
+	return NULL;
+}
+
+struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, bool *added)
+{
+	uint32_t *slot = ids_find(ids, a, b);
+
+	*added = !*slot;
+	if (*added) {
+		struct error *err = NULL;
+
+		if (ids->n == MAX_IDS)
+			return error_new(ERR_FAILED, "more than %u different things", MAX_IDS);
+		if (ids->n == ids->room) {
+			err = ids_grow(ids);
+			slot = ids_find(ids, a, b);
+		}
+		if (err)
+			return err;
+		ids->keys[ids->n] = (struct id_key){a, b};
+		*slot = ++ids->n;
+	}
+	*id = *slot - 1;
 	return NULL;
 }

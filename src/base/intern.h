@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_IDS_H
-#define UNIPROF_BASE_IDS_H
+#ifndef UNIPROF_BASE_INTERN_H
+#define UNIPROF_BASE_INTERN_H
 
-/* Numbers things that are known by a pair of 64-bit values, in the order in which they are met: 0, 1, 2 ... */
+/* Strings, each kept once, so that equal strings are the same pointer. */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/sample_types.h"
+
+struct pool;
+
+struct error *pool_new(struct pool **out);
+void pool_free(struct pool *pool);
+
+/* `*out` is valid until pool_free. */
+struct error *pool_intern(struct pool *pool, const char *text, size_t len, const char **out);
+
+/* Replaces the frames' texts by the pool's. */
+struct error *pool_intern_frames(struct pool *pool, struct source_frame *frames, size_t n);
+
+/* Numbers pairs of 64-bit values in the order in which they are met: 0, 1, 2 ... */
 
 struct ids;
 
 struct error *ids_new(struct ids **out);
 void ids_free(struct ids *ids);
 
-/* How many there are. */
 uint32_t ids_count(const struct ids *ids);
 
 /* The number of (a, b); *added tells whether it is a new one. ERR_FAILED for more than 2^30. */

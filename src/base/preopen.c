@@ -3,16 +3,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+/* Outputs hold addresses, names and memory of a guest: readable by the owner alone. */
+#define OUTPUT_MODE 0600
 
 struct opened {
 	struct opened *next;
 	int fd; /* -1: it could not be opened */
 	int error;
 	bool read, write;
+	struct stat st; /* of a file that another process writes */
 	char path[];
 };
 
@@ -31,6 +39,47 @@ static struct error *add(const char *path, struct opened **out)
 	return NULL;
 }
 
+static bool is_input(const struct stat *st)
+{
+	for (const struct opened *one = all; one; one = one->next) {
+		struct stat other;
+
+		if (one->read && !one->write && one->fd >= 0 && !fstat(one->fd, &other) &&
+		    other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+			return true;
+	}
+	return false;
+}
+
+/* False with errno: EBUSY of a file that is read as well, EWOULDBLOCK of one that another process writes. */
+static bool may_write(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return true;
+	if (is_input(&st)) {
+		errno = EBUSY;
+		return false;
+	}
+	/* A file system without locks is written as it ever was. */
+	return !flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+}
+
+static int open_output_file(const char *path, int flags, struct stat *st)
+{
+	int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOCTTY, OUTPUT_MODE), error;
+
+	if (fd < 0 || may_write(fd))
+		return fd;
+	error = errno;
+	if (fstat(fd, st))
+		st->st_ino = 0;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
 static struct error *keep(const char *path, int flags)
 {
 	struct opened *one = NULL;
@@ -41,14 +90,16 @@ static struct error *keep(const char *path, int flags)
 	err = add(path, &one);
 	if (err)
 		return err;
-	one->fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0644);
+	one->fd = -1;
+	one->write = (flags & O_ACCMODE) != O_RDONLY;
+	one->fd = one->write ? open_output_file(path, flags, &one->st)
+			     : open(path, flags | O_CLOEXEC | O_NOCTTY);
 	one->error = errno;
 	one->read = (flags & O_ACCMODE) != O_WRONLY;
-	one->write = (flags & O_ACCMODE) != O_RDONLY;
 	return NULL;
 }
 
-struct error *ahead_adopt(const char *path, int fd)
+struct error *preopen_adopt(const char *path, int fd)
 {
 	struct opened *one = NULL;
 	struct error *err = add(path, &one);
@@ -62,28 +113,28 @@ struct error *ahead_adopt(const char *path, int fd)
 	return NULL;
 }
 
-struct error *ahead_input(const char *path)
+struct error *preopen_input(const char *path)
 {
 	return keep(path, O_RDONLY);
 }
 
-struct error *ahead_output(const char *path)
+struct error *preopen_output(const char *path)
 {
-	return keep(path, O_WRONLY | O_CREAT);
+	return keep(path, O_WRONLY);
 }
 
-struct error *ahead_output_and_input(const char *path)
+struct error *preopen_output_and_input(const char *path)
 {
-	return keep(path, O_RDWR | O_CREAT);
+	return keep(path, O_RDWR);
 }
 
-void ahead_add(struct descriptors *set)
+void preopen_add(struct descriptors *set)
 {
 	for (const struct opened *one = all; one; one = one->next)
 		descriptors_add(set, one->fd);
 }
 
-void ahead_close(void)
+void preopen_close(void)
 {
 	while (all) {
 		struct opened *one = all;
@@ -142,11 +193,9 @@ bool is_regular_file(const char *path)
 int open_to_write(const char *path)
 {
 	const struct opened *one = find(path, true);
-	int fd, error;
+	struct stat st;
+	int fd = one ? duplicate(one) : open_output_file(path, O_WRONLY, &st), error;
 
-	if (!one)
-		return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	fd = duplicate(one);
 	if (fd >= 0 && is_regular(fd) && ftruncate(fd, 0)) {
 		error = errno;
 		close(fd);
@@ -154,4 +203,52 @@ int open_to_write(const char *path)
 		fd = -1;
 	}
 	return fd;
+}
+
+/* The process that holds the lock, by proc_locks(5); 0: it cannot be told. */
+static int writer_of(const char *path)
+{
+	FILE *locks = fopen("/proc/locks", "re");
+	const struct opened *one = find(path, true);
+	char line[256], kind[16], mode[16];
+	struct stat st = {0};
+	int pid = 0;
+
+	if (one)
+		st = one->st;
+	else if (stat(path, &st))
+		st.st_ino = 0;
+	while (locks && !pid && fgets(line, sizeof(line), locks)) {
+		unsigned major, minor;
+		uint64_t inode;
+		int holder;
+
+		if (sscanf(line, "%*s %15s %*s %15s %d %x:%x:%" SCNu64, kind, mode, &holder, &major,
+			   &minor, &inode) == 6 &&
+		    !strcmp(kind, "FLOCK") && inode == st.st_ino && major == major(st.st_dev) &&
+		    minor == minor(st.st_dev))
+			pid = holder;
+	}
+	if (locks)
+		fclose(locks);
+	return pid;
+}
+
+struct error *open_to_write_error(const char *path, int error)
+{
+	int pid;
+
+	if (error == EBUSY)
+		return error_new(ERR_OUTPUT,
+				 "cannot write %s: it is what is read, too; name another file",
+				 path);
+	if (error != EWOULDBLOCK)
+		return error_errno(ERR_OUTPUT, error, "cannot write %s", path);
+	pid = writer_of(path);
+	return pid ? error_new(ERR_OUTPUT,
+			       "cannot write %s: process %d is writing it; name another file", path,
+			       pid)
+		   : error_new(ERR_OUTPUT,
+			       "cannot write %s: another process is writing it; name another file",
+			       path);
 }

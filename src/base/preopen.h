@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_BASE_AHEAD_H
-#define UNIPROF_BASE_AHEAD_H
+#ifndef UNIPROF_BASE_PREOPEN_H
+#define UNIPROF_BASE_PREOPEN_H
 
 /*
  * Files that are opened ahead: while the rights of whoever started us are
@@ -16,32 +16,37 @@
 #include "base/descriptors.h"
 #include "base/error.h"
 
-/* A failure is kept as well, and told to who needs the file. "-" and NULL are nothing to open. */
-struct error *ahead_input(const char *path);
+/* A failure is kept, too, and reported when the file is opened. "-" and NULL open nothing. */
+struct error *preopen_input(const char *path);
 
 /* Creates what is missing; what is there keeps its contents until it is opened. */
-struct error *ahead_output(const char *path);
+struct error *preopen_output(const char *path);
 
 /* For output that is read again afterwards. */
-struct error *ahead_output_and_input(const char *path);
+struct error *preopen_output_and_input(const char *path);
 
 /* Takes over a descriptor to read from, as if it had been opened under this path. */
-struct error *ahead_adopt(const char *path, int fd);
+struct error *preopen_adopt(const char *path, int fd);
 
 /* Adds all these descriptors to the set. */
-void ahead_add(struct descriptors *set);
+void preopen_add(struct descriptors *set);
 
 /* Closes everything: files are opened when they are asked for again. */
-void ahead_close(void);
+void preopen_close(void);
 
 /*
  * Like open(2) for reading, and for writing a file that is created or
  * emptied: a descriptor, or -1 with errno. A file opened ahead has one
  * position, shared by all its descriptors; it is at the start when this
- * returns.
+ * returns. What is written can be read by its owner alone, and is locked
+ * (flock(2)) as long as it is open: a file that another process writes, or
+ * that was opened ahead to be read, is refused.
  */
 int open_to_read(const char *path);
 int open_to_write(const char *path);
+
+/* ERR_OUTPUT, with a sentence for the errno of open_to_write. */
+struct error *open_to_write_error(const char *path, int error) MUST_CHECK;
 
 /*
  * Would open_to_read open a regular file? To be asked of paths that no user

@@ -17,7 +17,7 @@
 
 static int enter_directory(void **state)
 {
-	char *directory = strdup("/tmp/ahead-XXXXXX");
+	char *directory = strdup("/tmp/preopen-XXXXXX");
 
 	*state = directory;
 	return !mkdtemp(directory) || chdir(directory);
@@ -25,7 +25,7 @@ static int enter_directory(void **state)
 
 static int leave_directory(void **state)
 {
-	ahead_close();
+	preopen_close();
 	(void)!system("rm -r \"$PWD\"");
 	free(*state);
 	return chdir("/");
@@ -53,7 +53,7 @@ static void holds(int fd, const char *text)
 static void what_was_opened_ahead_is_read_though_its_name_is_gone(void **state)
 {
 	put("f", "text");
-	assert_null(ahead_input("f"));
+	assert_null(preopen_input("f"));
 	unlink("f");
 	holds(open_to_read("f"), "text");
 	holds(open_to_read("f"), "text");
@@ -69,8 +69,8 @@ static void other_files_are_opened_as_ever(void **state)
 
 static void why_it_could_not_be_opened_is_told_later(void **state)
 {
-	assert_null(ahead_input("f"));
-	assert_null(ahead_output("none/f"));
+	assert_null(preopen_input("f"));
+	assert_null(preopen_output("none/f"));
 	put("f", "too late");
 	assert_int_equal(open_to_read("f"), -1);
 	assert_int_equal(errno, ENOENT);
@@ -84,7 +84,7 @@ static void an_output_keeps_its_contents_until_it_is_opened(void **state)
 	int fd;
 
 	put("f", "a longer text");
-	assert_null(ahead_output("f"));
+	assert_null(preopen_output("f"));
 	holds(open("f", O_RDONLY), "a longer text");
 	fd = open_to_write("f");
 	assert_int_equal(write(fd, "new", 3), 3);
@@ -96,7 +96,7 @@ static void an_output_may_be_read_again(void **state)
 {
 	int fd;
 
-	assert_null(ahead_output_and_input("f"));
+	assert_null(preopen_output_and_input("f"));
 	unlink("f");
 	fd = open_to_write("f");
 	assert_int_equal(write(fd, "new", 3), 3);
@@ -107,16 +107,69 @@ static void an_output_may_be_read_again(void **state)
 static void an_output_is_no_input(void **state)
 {
 	put("f", "text");
-	assert_null(ahead_output("f"));
+	assert_null(preopen_output("f"));
 	holds(open_to_read("f"), "text");
+}
+
+static void what_is_written_is_for_its_owner_alone(void **state)
+{
+	struct stat st;
+
+	umask(0);
+	assert_null(preopen_output("preopened"));
+	close(open_to_write("later"));
+	assert_int_equal(stat("preopened", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(stat("later", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+static void is_refused(const char *path, int error, const char *why)
+{
+	struct error *err;
+
+	assert_int_equal(open_to_write(path), -1);
+	assert_int_equal(errno, error);
+	err = open_to_write_error(path, errno);
+	assert_int_equal(err->kind, ERR_OUTPUT);
+	assert_non_null(strstr(err->text, why));
+	error_free(err);
+}
+
+static void an_input_is_not_written(void **state)
+{
+	put("f", "text");
+	assert_int_equal(link("f", "other-name"), 0);
+	assert_null(preopen_input("f"));
+	is_refused("f", EBUSY, "what is read");
+	is_refused("other-name", EBUSY, "what is read");
+	assert_null(preopen_output("other-name"));
+	is_refused("other-name", EBUSY, "what is read");
+	holds(open_to_read("f"), "text");
+}
+
+/* Another description of the file is as good as another process. */
+static void a_second_writer_is_refused_with_the_name_of_the_first(void **state)
+{
+	int fd = open_to_write("f"), second;
+	char name[32];
+
+	assert_int_equal(write(fd, "first", 5), 5);
+	snprintf(name, sizeof(name), "process %d is writing", (int)getpid());
+	is_refused("f", EWOULDBLOCK, name);
+	holds(open_to_read("f"), "first");
+	close(fd);
+	second = open_to_write("f");
+	assert_true(second >= 0);
+	close(second);
 }
 
 static void standard_streams_and_nothing_are_not_opened(void **state)
 {
-	assert_null(ahead_input("-"));
-	assert_null(ahead_output("-"));
-	assert_null(ahead_input(NULL));
-	assert_null(ahead_input(""));
+	assert_null(preopen_input("-"));
+	assert_null(preopen_output("-"));
+	assert_null(preopen_input(NULL));
+	assert_null(preopen_input(""));
 	assert_int_equal(access("-", F_OK), -1);
 }
 
@@ -125,7 +178,7 @@ static void what_is_handed_out_is_not_inherited(void **state)
 	int fd;
 
 	put("f", "text");
-	assert_null(ahead_input("f"));
+	assert_null(preopen_input("f"));
 	fd = open_to_read("f");
 	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	close(fd);
@@ -142,6 +195,9 @@ int main(void)
 		TEST(an_output_keeps_its_contents_until_it_is_opened),
 		TEST(an_output_may_be_read_again),
 		TEST(an_output_is_no_input),
+		TEST(what_is_written_is_for_its_owner_alone),
+		TEST(an_input_is_not_written),
+		TEST(a_second_writer_is_refused_with_the_name_of_the_first),
 		TEST(standard_streams_and_nothing_are_not_opened),
 		TEST(what_is_handed_out_is_not_inherited),
 	};

@@ -5,15 +5,25 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Debian's base-passwd, the kernel's overflowuid: the user and the group that own nothing. */
+/* User and group that own nothing (Debian's base-passwd, the kernel's overflowuid). */
 #define NOBODY 65534
 
-const char privilege_feature[] = "gives up root";
+/* The build says so: sanitizers need rights and system calls that are given up otherwise. */
+#ifdef UNIPROF_KEEP_RIGHTS
+#define KEEP_RIGHTS true
+#else
+#define KEEP_RIGHTS false
+#endif
+
+const char *const privilege_feature =
+	KEEP_RIGHTS ? "keeps its rights (built with sanitizers)" : "gives up root";
 
 /* Two sets of 32 capabilities each (capset(2)). */
 struct caps {
@@ -69,7 +79,7 @@ static int drop_root(void)
 	return setuid(0) == 0 || geteuid() == 0 ? EPERM : 0;
 }
 
-/* What root can do with its rights and the sampler does later (sample/priority.c). */
+/* Raises limits while we are root: the sampler needs them after the drop (capture/sampler.c). */
 static void allow_priority(void)
 {
 	const rlim_t lowest = (rlim_t)sched_get_priority_min(SCHED_FIFO);
@@ -84,7 +94,9 @@ void privilege_drop(enum seccomp_role role, struct privilege *got)
 {
 	const struct rlimit no_core = {0, 0};
 
-	*got = (struct privilege){0};
+	*got = (struct privilege){.uid = geteuid(), .kept = KEEP_RIGHTS};
+	if (KEEP_RIGHTS)
+		return;
 	if (role & (SECCOMP_SAMPLER | SECCOMP_TRACER) && privilege_is_special())
 		allow_priority();
 	setrlimit(RLIMIT_CORE, &no_core);
@@ -98,4 +110,36 @@ void privilege_drop(enum seccomp_role role, struct privilege *got)
 		got->filter_error = errno;
 	else
 		got->filter_error = -seccomp_enter(role);
+}
+
+void privilege_describe(const struct privilege *got, char *text, size_t size)
+{
+	if (got->kept)
+		snprintf(text, size, "all rights are kept");
+	else
+		snprintf(text, size, "goes on as user %u, %s, %s", (unsigned)got->uid,
+			 got->caps_error ? "with capabilities" : "without capabilities",
+			 got->filter_error ? "system calls are not filtered"
+					   : "system calls are filtered");
+}
+
+/* Appends a clause. */
+static void add(char *text, size_t size, const char *what, int error)
+{
+	size_t len = strlen(text);
+
+	snprintf(text + len, size - len, "%s%s: %s", len ? "; " : "", what, strerror(error));
+}
+
+void privilege_lacks(const struct privilege *got, char *text, size_t size)
+{
+	*text = '\0';
+	if (got->kept)
+		return;
+	if (got->user_error)
+		add(text, size, "root's rights could not be given up", got->user_error);
+	if (got->caps_error)
+		add(text, size, "capabilities could not be given up", got->caps_error);
+	if (got->filter_error)
+		add(text, size, "system calls could not be filtered", got->filter_error);
 }

@@ -3,13 +3,11 @@
 #define UNIPROF_BASE_PRIVILEGE_H
 
 /*
- * Giving up rights that are no longer needed: handles and files are opened
- * first (base/ahead.h), then this is called, and only then is anything parsed
- * that others wrote. What cannot be given up (no such user in this container,
- * a kernel without filters) is told and no reason to stop.
- *
- * The build chooses between privilege.c and privilege_kept.c, which gives up
- * nothing: sanitizers need what is taken away here.
+ * Drops rights that are no longer needed: handles and files are opened first
+ * (base/preopen.h), then this is called, and only then is anything parsed that
+ * others wrote. A right that cannot be dropped (no such user in this container,
+ * a kernel without filters) is reported, and no reason to stop.
+ * A build with sanitizers drops nothing.
  */
 
 #include <stdbool.h>
@@ -19,7 +17,7 @@
 #include "base/seccomp.h"
 
 struct privilege {
-	uid_t uid;	  /* what we now run as */
+	uid_t uid;	  /* the user that we now run as */
 	int user_error;	  /* errno value: root could not be given up; 0: we are not root */
 	int caps_error;	  /* errno value: capabilities are left; 0: none */
 	int filter_error; /* errno value: system calls are not filtered; 0: they are */
@@ -37,11 +35,11 @@ bool privilege_is_special(void);
  */
 void privilege_drop(enum seccomp_role role, struct privilege *got);
 
-/* For a person: what is in force now; and what should be and is not, "" if nothing. */
+/* Text for the user: protections in force; and those that are missing, "" if none. */
 void privilege_describe(const struct privilege *got, char *text, size_t size);
 void privilege_lacks(const struct privilege *got, char *text, size_t size);
 
 /* For `uniprof -V`. */
-extern const char privilege_feature[];
+extern const char *const privilege_feature;
 
 #endif

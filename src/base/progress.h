@@ -3,21 +3,21 @@
 #define UNIPROF_BASE_PROGRESS_H
 
 /*
- * How long work lets those know who wait for it. Whoever works says how far it
- * is, now and then; whether, when and how that is shown is up to a verb
- * (cmd/meter.h). NULL: nobody wants to know.
+ * Progress of long work. The code that works reports how far it is, now and
+ * then; a verb decides whether, when and how to show it (cmd/shared/progress_line.h).
+ * A NULL sink ignores reports.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct progress_sink {
-	/* `all` 0: not known. `what` NULL: it is over, for now. */
+	/* `all` 0: not known. `what` NULL: nothing to show, for now. */
 	void (*at)(struct progress_sink *progress, const char *what, uint64_t done, uint64_t all);
 	bool silent; /* results go where it would be shown */
 };
 
-/* So many small things are done before it is worth to say so. */
+/* Small things that are done before progress is reported again. */
 #define PROGRESS_STEP 4096u
 
 /* `what` is a string constant, such as "reading"; a new one is a new stage. */

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/confined_testing.h"
-#include "base/seccomp_rules.h"
+#include "base/seccomp.h"
 
 #define NO_FILTER 254
 
@@ -73,7 +73,7 @@ static void the_tracer_stops_threads_and_changes_nothing_in_them(void **state)
 				PTRACE_SETREGS,	 PTRACE_SETREGSET,  PTRACE_SETOPTIONS,
 				PTRACE_SYSCALL,	 PTRACE_SINGLESTEP, PTRACE_KILL};
 
-	/* ESRCH: the filter let it pass, and no thread of this number is traced. */
+	/* ESRCH: the filter let it pass, and no traced thread has this number. */
 	for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed); i++)
 		assert_int_equal(attempt(SECCOMP_TRACER, SYS_ptrace, allowed[i], 1, 0, 0), ESRCH);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
@@ -134,7 +134,7 @@ static void devices_are_asked_for_xens_calls_only(void **state)
 {
 	const long hypercall = _IOC(_IOC_NONE, 'P', 0, 48);
 
-	/* ENOTTY: the filter let it pass, and what is open is no such device. */
+	/* ENOTTY: the filter let it pass, and the open file is no such device. */
 	assert_int_equal(attempt(SECCOMP_SAMPLER, SYS_ioctl, 0, hypercall, 0, 0), ENOTTY);
 	assert_int_equal(attempt(SECCOMP_GUARD, SYS_ioctl, 0, hypercall, 0, 0), ENOTTY);
 	assert_int_equal(attempt(SECCOMP_READER, SYS_ioctl, 0, hypercall, 0, 0), EPERM);
@@ -207,7 +207,7 @@ static void namespaces_and_threads_are_not_started(void **state)
 	assert_int_equal(attempt(SECCOMP_SAMPLER, SYS_clone3, 0, 0, 0, 0), ENOSYS);
 }
 
-/* What the C library does for us, under the name that it has in this release. */
+/* System calls that the C library makes for us, under the names that they have in this release. */
 static int do_ordinary_work(const void *arg)
 {
 	const enum seccomp_role *role = arg;

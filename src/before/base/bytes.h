@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_PROFILE_BYTES_H
+#define UNIPROF_PROFILE_BYTES_H
+
+/*
+ * The bytes that recordings are made of: a buffer that grows, and the numbers
+ * in it. A number is stored as LEB128: seven bits a byte, lowest first, the
+ * top bit set on all but the last byte. Differences are 64-bit and wrap, and
+ * are folded (zigzag) so that small ones of either sign take few bytes.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* The most bytes that a number takes. */
+#define VARINT_MAX 10
+
+struct bytes {
+	uint8_t *data;
+	size_t len, cap;
+};
+
+/* Makes room for `more` bytes behind `len`. The put functions do not check: reserve first. */
+struct error *bytes_reserve(struct bytes *bytes, size_t more);
+void bytes_free(struct bytes *bytes);
+
+static inline void put_varint(struct bytes *bytes, uint64_t value)
+{
+	while (value >= 0x80) {
+		bytes->data[bytes->len++] = (uint8_t)(value | 0x80);
+		value >>= 7;
+	}
+	bytes->data[bytes->len++] = (uint8_t)value;
+}
+
+static inline void put_bytes(struct bytes *bytes, const void *data, size_t len)
+{
+	memcpy(bytes->data + bytes->len, data, len);
+	bytes->len += len;
+}
+
+static inline uint64_t zigzag(uint64_t difference)
+{
+	return (difference << 1) ^ (0 - (difference >> 63));
+}
+
+static inline uint64_t unzigzag(uint64_t folded)
+{
+	return (folded >> 1) ^ (0 - (folded & 1));
+}
+
+/* Bytes that are being read. */
+struct cursor {
+	const uint8_t *at, *end;
+};
+
+/* False, with `in` anywhere: the bytes end within the number, or it has more than 64 bits. */
+static inline bool get_varint(struct cursor *in, uint64_t *value)
+{
+	uint64_t sum = 0;
+
+	for (unsigned shift = 0; shift < 64 && in->at < in->end; shift += 7) {
+		uint64_t byte = *in->at++;
+
+		if (shift == 63 && byte > 1)
+			return false;
+		sum |= (byte & 0x7f) << shift;
+		if (byte < 0x80) {
+			*value = sum;
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_BASE_AHEAD_H
+#define UNIPROF_BASE_AHEAD_H
+
+/*
+ * Files that are opened ahead: while the rights of whoever started us are
+ * still there (base/privilege.h), and read or written when they are gone.
+ * Whoever needs a file opens it by its path as ever, with the two functions at
+ * the end; they hand out what was opened ahead under that same path.
+ *
+ * The list belongs to the process, as its rights do.
+ */
+
+#include <stdbool.h>
+
+#include "base/descriptors.h"
+#include "base/error.h"
+
+/* A failure is kept as well, and told to who needs the file. "-" and NULL are nothing to open. */
+struct error *ahead_input(const char *path);
+
+/* Creates what is missing; what is there keeps its contents until it is opened. */
+struct error *ahead_output(const char *path);
+
+/* For output that is read again afterwards. */
+struct error *ahead_output_and_input(const char *path);
+
+/* Takes over a descriptor to read from, as if it had been opened under this path. */
+struct error *ahead_adopt(const char *path, int fd);
+
+/* Adds all these descriptors to the set. */
+void ahead_add(struct descriptors *set);
+
+/* Closes everything: files are opened when they are asked for again. */
+void ahead_close(void);
+
+/*
+ * Like open(2) for reading, and for writing a file that is created or
+ * emptied: a descriptor, or -1 with errno. A file opened ahead has one
+ * position, shared by all its descriptors; it is at the start when this
+ * returns.
+ */
+int open_to_read(const char *path);
+int open_to_write(const char *path);
+
+/*
+ * Would open_to_read open a regular file? To be asked of paths that no user
+ * gave: reading a FIFO or a device may never end.
+ */
+bool is_regular_file(const char *path);
+
+#endif
