@@ -3,12 +3,29 @@
 #define UNIPROF_ARCH_ARCH_H
 
 /*
- * What registers, page tables and frame records mean on one instruction set.
+ * Registers and page tables of each instruction set.
  *
- * To add one: fill a constant `struct arch` in a file named after it, list it
- * in arch.c, and let the targets translate their registers into `struct regs`.
  * Everything here is pure: no allocation, no system call, no state. The page
  * walk runs while a guest is paused.
+ *
+ * Checklist for a new instruction set. Capabilities are independent but for
+ * the order; what the last column names proves each.
+ *
+ * 1. Names, page tables, registers: arch/<isa>/ with a constant `struct
+ *    arch`; a row in arch.c; its values in `enum isa`, and in `enum
+ *    mmu_mode` behind all others.		arch/<isa>/mmu_test, regs_test
+ * 2. QEMU guests: a `struct gdb_machine` in target/gdb/layout.c.
+ *						target/gdb/layout_test
+ * 3. Callers: unwind/<isa>/, as unwind/isa.h says; CFI: a row in
+ *    unwind/tables/cfa_program.c.		single-step test of its programs
+ * 4. Instructions in `uniprof stack`: a row in view/disassemble_capstone.c.
+ * 5. Guests with known answers: guests/runtime/<isa>/, a row of `processors`
+ *    and of `platform_sources` in guests/meson.build, branches in
+ *    guests/edges.py.				guests/edges_test.py, tests/vmm/qemu_test.py
+ * 6. Packages: a line in tools/packages. Text: README.md, docs/man/uniprof.1,
+ *    docs/snapshot.md (numbers of modes).
+ *
+ * Nothing else may ask for an instruction set by name: ask struct arch.
  */
 
 #include <stdbool.h>
@@ -19,7 +36,7 @@
 #define FRAME_SHIFT 12
 #define FRAME_SIZE  (1u << FRAME_SHIFT)
 
-/* How the guest translates addresses at the moment of the sample. */
+/* Address translation mode of the vCPU at the moment of the sample. */
 enum mmu_mode {
 	MMU_OFF,       /* virtual addresses are physical ones */
 	MMU_X86_32,    /* two levels of 4-byte entries, 4 MiB pages (SDM vol. 3, 4.3) */
@@ -29,6 +46,10 @@ enum mmu_mode {
 	MMU_ARM64,     /* as TCR_EL1 says (DDI 0487, D8) */
 	MMU_ARM_LPAE,  /* three levels of 8-byte entries, as TTBCR says (DDI 0487, G5.5) */
 	MMU_ARM_SHORT, /* two levels of 4-byte entries, as TTBCR says (DDI 0487, G5.4) */
+	MMU_RISCV_39,  /* three levels, 2 MiB and 1 GiB pages (Privileged ISA, Sv39) */
+	MMU_RISCV_48,  /* four levels (Sv48) */
+	MMU_RISCV_57,  /* five levels (Sv57) */
+	MMU_MODES      /* number of values; they are written to snapshots */
 };
 
 struct mmu {
@@ -40,27 +61,30 @@ struct mmu {
 	uint64_t control;   /* TCR_EL1, TTBCR */
 };
 
+/* Numbers are written to snapshots. */
 enum isa {
-	ISA_X86, /* and x86-64, by word */
-	ISA_ARM, /* A64, A32 and T32, by word and flags */
+	ISA_X86,   /* and x86-64, by word */
+	ISA_ARM,   /* A64, A32 and T32, by word and flags */
+	ISA_RISCV, /* RV64 */
+	ISAS	   /* number of values */
 };
 
 /*
  * Registers as the unwinders need them. gp[] is indexed by DWARF register
  * number of the architecture (System V ABI x86-64, figure 3.36; i386 psABI,
- * table 2.14; AADWARF64; AADWARF32); registers that a target cannot read are 0 and not in gp_valid.
+ * table 2.14; AADWARF64; AADWARF32; RISC-V ELF psABI); registers that a target cannot read are 0 and not in gp_valid.
  */
 struct regs {
 	uint64_t pc, sp, fp;
-	uint64_t flags; /* RFLAGS, PSTATE; 0 of a target that cannot tell */
+	uint64_t flags; /* RFLAGS, PSTATE, sstatus; 0 of a target that cannot tell */
 	uint64_t gp[32];
 	uint32_t gp_valid; /* bit n: gp[n] was read */
 	uint8_t word;	   /* bytes in a word of the interrupted code: 8 or 4 */
-	bool user;	   /* interrupted in user mode (CPL 3, EL0) */
+	bool user;	   /* interrupted in user mode (CPL 3, EL0, U) */
 	uint8_t isa;	   /* enum isa: whose code runs there */
-	bool has_elr;	   /* A64 only: elr and spsr were read */
-	uint64_t elr;	   /* ELR_EL1: where the last exception to the kernel was taken */
-	uint64_t spsr;	   /* SPSR_EL1: in what state */
+	bool has_elr;	   /* elr and spsr were read */
+	uint64_t elr;	   /* ELR_EL1, sepc: where the last exception to the kernel was taken */
+	uint64_t spsr;	   /* SPSR_EL1, sstatus: in what state */
 	struct mmu mmu;
 };
 
@@ -110,12 +134,25 @@ struct xlate {
 	struct xlate_log *log; /* NULL, or where entries are noted */
 };
 
+/*
+ * The red zone: so many bytes below the stack pointer belong to the function
+ * that runs, and no interrupt touches them (System V ABI, AMD64, 3.2.2). No
+ * other ABI here has one.
+ */
+#define RED_ZONE_MAX 128u
+static inline uint32_t red_zone(const struct regs *regs)
+{
+	return regs->isa == ISA_X86 && regs->word == 8 ? RED_ZONE_MAX : 0;
+}
+
 struct registers;
 
 struct arch {
 	const char *name; /* as in recordings: "x86_64" */
+	uint8_t isa;	  /* enum isa */
 	uint8_t word;	  /* bytes */
 	uint16_t machine; /* e_machine of its ELF files */
+	uint32_t modes;	  /* bit n: enum mmu_mode n is one of its */
 	/*
 	 * Translates one virtual address, at most five reads of page-table
 	 * entries. Trusts nothing in them.
@@ -128,10 +165,12 @@ struct arch {
 	void (*segment_text)(uint16_t attributes, char text[64]);
 };
 
-extern const struct arch arch_x86_64, arch_x86_32, arch_arm64, arch_arm32;
+extern const struct arch arch_x86_64, arch_x86_32, arch_arm64, arch_arm32, arch_riscv64;
 
 /* NULL if there is no such architecture. */
 const struct arch *arch_by_name(const char *name);
 const struct arch *arch_by_machine(uint16_t e_machine);
+/* The architecture of the code that runs, whose word may differ from the guest's. */
+const struct arch *arch_of_code(const struct regs *regs);
 
 #endif

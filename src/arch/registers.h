@@ -3,13 +3,13 @@
 #define UNIPROF_ARCH_REGISTERS_H
 
 /*
- * All registers of a vCPU, as a person wants to see them: each with its name,
- * flags spelled out. Sampling has `struct regs`; this is for one look.
+ * All registers of a vCPU, for a person to read: each with its name, flags
+ * spelled out. Sampling has `struct regs`; this is for `uniprof stack`.
  */
 
 #include "arch/arch.h"
 
-/* What the bits of a register are called. */
+/* A named bit, or field of bits, of a register. */
 struct register_bit {
 	uint8_t at;
 	uint8_t width; /* 1: named when set; more: "NAME=value", unless it is 0 */
@@ -25,7 +25,7 @@ enum register_group {
 	REGISTER_GENERAL,
 	REGISTER_CONTROL,
 	REGISTER_DEBUG,
-	REGISTER_SYSTEM, /* what entering the kernel needs: MSRs, or what stands for them on PV */
+	REGISTER_SYSTEM, /* needed to enter the kernel: MSRs, or their PV counterparts */
 	REGISTER_GROUPS
 };
 
@@ -44,7 +44,7 @@ struct register_segment {
 	bool has_base, has_limit, has_attributes;
 	uint64_t base;
 	uint32_t limit;
-	uint16_t attributes; /* as in a VMCB (AMD APM vol. 2, 15.5.1) */
+	uint16_t attributes; /* in a VMCB's format (AMD APM vol. 2, 15.5.1) */
 };
 
 #define REGISTERS_MAX 64

@@ -1,41 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arm_mmu.h"
+#include "arch/arm/arm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-/* Guest memory: a few 4 KiB frames, anywhere in the physical address space. */
-struct memory {
-	uint64_t gfn[16];
-	uint8_t bytes[16][FRAME_SIZE];
-	size_t n;
-};
-
-static const void *frame(void *ctx, uint64_t gfn)
-{
-	struct memory *memory = ctx;
-
-	for (size_t i = 0; i < memory->n; i++)
-		if (memory->gfn[i] == gfn)
-			return memory->bytes[i];
-	return NULL;
-}
-
-static void put(struct memory *memory, uint64_t phys, uint64_t entry, size_t size)
-{
-	size_t i = 0;
-
-	while (i < memory->n && memory->gfn[i] != phys >> FRAME_SHIFT)
-		i++;
-	assert_true(i < 16);
-	if (i == memory->n)
-		memory->gfn[memory->n++] = phys >> FRAME_SHIFT;
-	memcpy(memory->bytes[i] + (phys & (FRAME_SIZE - 1)), &entry, size);
-}
+#include "arch/tables_testing.h"
 
 static enum xlate_status go(struct memory *memory, const struct mmu *mmu, uint64_t va,
 			    struct xlate *out)
@@ -43,7 +9,7 @@ static enum xlate_status go(struct memory *memory, const struct mmu *mmu, uint64
 	const struct physmem mem = {.frame = frame, .ctx = memory};
 
 	memset(out, 0, sizeof(*out));
-	return arm_translate(mmu, va, &mem, out);
+	return arm32_translate(mmu, va, &mem, out);
 }
 
 #define assert_maps(memory, mmu, va, phys, bytes)                     \
@@ -66,14 +32,14 @@ static void short_descriptors(void **state)
 	const struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x4000 | 0x6a};
 
 	/* 0x80112345: entry 0x801 of the first level, 0x12 of the second. */
-	put(&memory, 0x4000 + 0x801 * 4, 0x20000 | 0x400 | 1, 4);
-	put(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x7e, 4);
+	put32(&memory, 0x4000 + 0x801 * 4, 0x20000 | 0x400 | 1);
+	put32(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x7e);
 	assert_maps(&memory, &mmu, 0x80112345, 0x60007345, 0xcbb);
-	put(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x3f, 4);
+	put32(&memory, 0x20400 + 0x12 * 4, 0x60007000 | 0x3f);
 	assert_maps(&memory, &mmu, 0x80112345, 0x60007345, 0xcbb);
-	put(&memory, 0x20400 + 0x12 * 4, 0x60070000 | 0x55, 4);
+	put32(&memory, 0x20400 + 0x12 * 4, 0x60070000 | 0x55);
 	assert_maps(&memory, &mmu, 0x80112345, 0x60072345, 0xdcbb);
-	put(&memory, 0x20400 + 0x12 * 4, 0x60007000, 4);
+	put32(&memory, 0x20400 + 0x12 * 4, 0x60007000);
 	assert_status(&memory, &mmu, 0x80112345, XLATE_ABSENT);
 	assert_status(&memory, &mmu, 0x90012345, XLATE_ABSENT);
 }
@@ -83,10 +49,10 @@ static void sections_and_supersections(void **state)
 	static struct memory memory;
 	const struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x4000};
 
-	put(&memory, 0x4000 + 0x801 * 4, 0x60300000 | 0xc0e, 4);
+	put32(&memory, 0x4000 + 0x801 * 4, 0x60300000 | 0xc0e);
 	assert_maps(&memory, &mmu, 0x80112345, 0x60312345, 0xedcbb);
 	/* Bits 23:20 are bits 35:32 of the address, bits 8:5 are 39:36. */
-	put(&memory, 0x4000 + 0x801 * 4, 0x61000000 | 0x00500000 | 0x40000 | 0x00a0 | 2, 4);
+	put32(&memory, 0x4000 + 0x801 * 4, 0x61000000 | 0x00500000 | 0x40000 | 0x00a0 | 2);
 	assert_maps(&memory, &mmu, 0x80112345, 0x5561112345, 0xeedcbb);
 }
 
@@ -96,12 +62,12 @@ static void two_tables_of_short_descriptors(void **state)
 	/* N = 2: the first table has the lowest GiB and is of 4 KiB. */
 	struct mmu mmu = {.mode = MMU_ARM_SHORT, .root = 0x5000, .root_high = 0x8000, .control = 2};
 
-	put(&memory, 0x5000 + 0x012 * 4, 0x60100000 | 2, 4);
-	put(&memory, 0x9000 + 0x012 * 4, 0x60300000 | 2, 4);
+	put32(&memory, 0x5000 + 0x012 * 4, 0x60100000 | 2);
+	put32(&memory, 0x9000 + 0x012 * 4, 0x60300000 | 2);
 	assert_maps(&memory, &mmu, 0x01212345, 0x60112345, 0xedcbb);
 	assert_maps(&memory, &mmu, 0x41212345, 0x60312345, 0xedcbb);
 	assert_status(&memory, &mmu, 0x80112345, XLATE_MISSING);
-	put(&memory, 0xa000 + 0x001 * 4, 0x60200000 | 2, 4);
+	put32(&memory, 0xa000 + 0x001 * 4, 0x60200000 | 2);
 	assert_maps(&memory, &mmu, 0x80112345, 0x60212345, 0xedcbb);
 	mmu.control |= 1 << 4;
 	assert_status(&memory, &mmu, 0x01212345, XLATE_ABSENT);
@@ -117,23 +83,26 @@ static void long_descriptors(void **state)
 				.control = ARM_TTBCR_EAE};
 
 	/* 0x80403abc: entries 2, 2 and 3. */
-	put(&memory, 0x4020 + 2 * 8, 0x5000 | 3, 8);
-	put(&memory, 0x5000 + 2 * 8, 0x6000 | 3, 8);
-	put(&memory, 0x6000 + 3 * 8, 0x0040001280007000 | 0x703, 8);
+	put64(&memory, 0x4020 + 2 * 8, 0x5000 | 3);
+	put64(&memory, 0x5000 + 2 * 8, 0x6000 | 3);
+	put64(&memory, 0x6000 + 3 * 8, 0x0040001280007000 | 0x703);
 	assert_maps(&memory, &mmu, 0x80403abc, 0x1280007abc, 0x544);
-	put(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x701, 8);
+	put64(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x701);
 	assert_status(&memory, &mmu, 0x80403abc, XLATE_ABSENT);
-	put(&memory, 0x5000 + 2 * 8, 0x80200000 | 0x701, 8);
+	put64(&memory, 0x5000 + 2 * 8, 0x80200000 | 0x701);
 	assert_maps(&memory, &mmu, 0x80403abc, 0x80203abc, 0x1fc544);
-	put(&memory, 0x4020 + 2 * 8, 0xc0000000 | 0x701, 8);
+	put64(&memory, 0x4020 + 2 * 8, 0xc0000000 | 0x701);
 	assert_maps(&memory, &mmu, 0x80403abc, 0xc0403abc, 0x3fbfc544);
-	put(&memory, 0x4020 + 2 * 8, 0, 8);
+	put64(&memory, 0x4020 + 2 * 8, 0);
 	assert_status(&memory, &mmu, 0x80403abc, XLATE_ABSENT);
-	put(&memory, 0x4020 + 2 * 8, 0x77000 | 3, 8);
+	put64(&memory, 0x4020 + 2 * 8, 0x77000 | 3);
 	assert_status(&memory, &mmu, 0x80403abc, XLATE_MISSING);
 }
 
-/* What translates the first and the last byte of each GiB: 0, 1 for TTBR0, TTBR1, or x for a fault. */
+/*
+ * `expected`: for the first and the last byte of each GiB, 0 or 1 for TTBR0 or
+ * TTBR1, x for a fault.
+ */
 static void expect_choice(uint32_t t0sz, uint32_t t1sz, const char *expected)
 {
 	static struct memory memory;
@@ -173,8 +142,8 @@ static void small_spaces_begin_at_the_second_level(void **state)
 			  .control = ARM_TTBCR_EAE | 2u << 16};
 
 	/* 0xc0403abc: entries 2 and 3. */
-	put(&memory, 0x8000 + 2 * 8, 0x6000 | 3, 8);
-	put(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x703, 8);
+	put64(&memory, 0x8000 + 2 * 8, 0x6000 | 3);
+	put64(&memory, 0x6000 + 3 * 8, 0x80007000 | 0x703);
 	assert_maps(&memory, &mmu, 0xc0403abc, 0x80007abc, 0x544);
 	mmu.control |= 1 << 23;
 	assert_status(&memory, &mmu, 0xc0403abc, XLATE_ABSENT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arm64_mmu.h"
+#include "arch/arm/arm.h"
 
-#include <string.h>
+#include "arch/table_entry.h"
 
 /*
  * Page walks as the processor does them (Arm Architecture Reference Manual for
@@ -129,28 +129,6 @@ static bool has_blocks(const struct half *half, unsigned shift)
 	}
 }
 
-static bool read_descriptor(const struct physmem *mem, uint64_t addr, uint64_t *desc,
-			    struct xlate *out)
-{
-	const uint8_t *frame;
-
-	out->gfn = addr >> FRAME_SHIFT;
-	frame = mem->frame(mem->ctx, out->gfn);
-	if (!frame)
-		return false;
-	memcpy(desc, frame + (addr & (FRAME_SIZE - 8)), 8);
-	return true;
-}
-
-static enum xlate_status found(uint64_t base, unsigned shift, uint64_t va, struct xlate *out)
-{
-	const uint64_t size = 1ull << shift, offset = va & (size - 1);
-
-	out->addr = (base & ~(size - 1)) + offset;
-	out->left = size - offset;
-	return XLATE_OK;
-}
-
 /* At most five levels: with 4 KiB, (52 - 12) / 9 rounded up. */
 static enum xlate_status walk(const struct half *half, uint64_t va, const struct physmem *mem,
 			      struct xlate *out)
@@ -171,17 +149,18 @@ static enum xlate_status walk(const struct half *half, uint64_t va, const struct
 			out->table = table;
 			out->table_va = va;
 		}
-		if (!read_descriptor(mem, table + (va >> shift & ((1ull << bits) - 1)) * 8, &desc,
-				     out))
+		if (!xlate_read_entry(mem, table + (va >> shift & ((1ull << bits) - 1)) * 8, 8,
+				      &desc, out))
 			return XLATE_MISSING;
 		if (!(desc & DESC_VALID))
 			return XLATE_ABSENT;
 		table = address_of(half, desc);
 		if (shift == half->granule)
-			return desc & DESC_TABLE ? found(table, shift, va, out) : XLATE_ABSENT;
+			return desc & DESC_TABLE ? xlate_found(table, shift, va, out)
+						 : XLATE_ABSENT;
 		if (desc & DESC_TABLE)
 			continue;
-		return has_blocks(half, shift) ? found(table, shift, va, out) : XLATE_ABSENT;
+		return has_blocks(half, shift) ? xlate_found(table, shift, va, out) : XLATE_ABSENT;
 	}
 }
 
@@ -191,7 +170,7 @@ enum xlate_status arm64_translate(const struct mmu *mmu, uint64_t va, const stru
 	struct half half;
 
 	if (mmu->mode == MMU_OFF)
-		return va > PHYS_MAX ? XLATE_ABSENT : found(va, FRAME_SHIFT, va, out);
+		return va > PHYS_MAX ? XLATE_ABSENT : xlate_found(va, FRAME_SHIFT, va, out);
 	if (mmu->mode != MMU_ARM64)
 		return XLATE_ABSENT;
 	half = half_of(mmu, va);

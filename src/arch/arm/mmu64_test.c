@@ -1,43 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arm64_mmu.h"
+#include "arch/arm/arm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
+#include "arch/tables_testing.h"
 
-#include <cmocka.h>
-
-/* Guest memory: a few 4 KiB frames, anywhere in the physical address space. */
-struct memory {
-	uint64_t gfn[16];
-	uint64_t words[16][FRAME_SIZE / 8];
-	size_t n;
-};
-
-static const void *frame(void *ctx, uint64_t gfn)
-{
-	struct memory *memory = ctx;
-
-	for (size_t i = 0; i < memory->n; i++)
-		if (memory->gfn[i] == gfn)
-			return memory->words[i];
-	return NULL;
-}
-
-static void put(struct memory *memory, uint64_t phys, uint64_t desc)
-{
-	size_t i = 0;
-
-	while (i < memory->n && memory->gfn[i] != phys >> FRAME_SHIFT)
-		i++;
-	assert_true(i < 16);
-	if (i == memory->n)
-		memory->gfn[memory->n++] = phys >> FRAME_SHIFT;
-	memory->words[i][(phys & (FRAME_SIZE - 1)) / 8] = desc;
-}
-
-/* How a guest has set its translation up: what the manual's tables say, not what the walk computes. */
+/* A translation setup of a guest, as in the manual's tables: not computed as the walk does it. */
 struct layout {
 	const char *name;
 	uint64_t tcr;
@@ -109,8 +75,8 @@ static void build(struct memory *memory, const struct layout *layout, unsigned l
 {
 	memset(memory, 0, sizeof(*memory));
 	for (unsigned i = 0; i < level; i++)
-		put(memory, entry_at(layout, i), (ROOT + (i + 1) * NEXT) | 3);
-	put(memory, entry_at(layout, level), last);
+		put64(memory, entry_at(layout, i), (ROOT + (i + 1) * NEXT) | 3);
+	put64(memory, entry_at(layout, level), last);
 }
 
 static struct mmu mmu_of(const struct layout *layout)
@@ -290,7 +256,7 @@ static void neighbours_are_found_from_the_same_table(void **state)
 	struct xlate x = {0};
 
 	build(&memory, &layouts[0], 3, PAGE | 3);
-	put(&memory, entry_at(&layouts[0], 3) + 8, (PAGE + 0x5000) | 3);
+	put64(&memory, entry_at(&layouts[0], 3) + 8, (PAGE + 0x5000) | 3);
 	assert_int_equal(arm64_translate(&mmu, layouts[0].va, &mem, &x), XLATE_OK);
 	assert_int_equal(arm64_translate(&mmu, layouts[0].va + 0x1000, &mem, &x), XLATE_OK);
 	assert_int_equal(x.addr, PAGE + 0x5abc);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arm_regs.h"
+#include "arch/arm/arm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include <cmocka.h>
-
-#include "arch/arm_mmu.h"
 
 /* EL1 with its own stack pointer; Supervisor mode. */
 #define EL1H 0x5u
@@ -34,7 +32,7 @@ static void of_64_bits(void **state)
 	const struct arm_regs from = all(true);
 	struct regs to;
 
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_int_equal(to.word, 8);
 	assert_int_equal(to.isa, ISA_ARM);
 	assert_int_equal(to.pc, from.pc);
@@ -53,7 +51,7 @@ static void of_32_bits(void **state)
 	struct arm_regs from = all(false);
 	struct regs to;
 
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_int_equal(to.word, 4);
 	assert_int_equal(to.fp, from.r[11]);
 	assert_int_equal(to.gp[13], from.sp);
@@ -63,7 +61,7 @@ static void of_32_bits(void **state)
 	assert_false(to.user);
 	from.pstate |= ARM_PSTATE_T;
 	from.control |= ARM_TTBCR_EAE;
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_int_equal(to.fp, from.r[7]);
 	assert_int_equal(to.mmu.mode, MMU_ARM_LPAE);
 }
@@ -74,11 +72,11 @@ static void in_user_mode(void **state)
 	struct regs to;
 
 	from.pstate = 0;
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_true(to.user);
 	/* A program of 32 bits above a kernel of 64. */
 	from.pstate = ARM_PSTATE_WIDTH32;
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_true(to.user);
 	assert_int_equal(to.word, 4);
 	assert_int_equal(to.mmu.mode, MMU_ARM64);
@@ -90,7 +88,7 @@ static void with_the_mmu_off(void **state)
 	struct regs to;
 
 	from.sctlr = 0;
-	arm_regs_take(&from, &to);
+	arm_regs_convert(&from, &to);
 	assert_int_equal(to.mmu.mode, MMU_OFF);
 }
 

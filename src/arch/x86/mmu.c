@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/x86_mmu.h"
+#include "arch/x86/x86.h"
 
-#include <string.h>
+#include "arch/table_entry.h"
 
 /*
  * Page walks as the processor does them (Intel SDM vol. 3, chapter 4). Access
@@ -14,44 +14,10 @@
 #define ADDR_MASK 0x000ffffffffff000ull
 #define PHYS_MAX  0x000fffffffffffffull
 
-static void note(struct xlate_log *log, const void *at, size_t size, uint64_t entry)
-{
-	if (log->n < XLATE_LOG) {
-		log->size = size;
-		log->read[log->n].at = at;
-		log->read[log->n].entry = entry;
-	}
-	log->n++;
-}
-
-/* Reads a page-table entry of `size` bytes, which never crosses a frame. */
-static bool read_entry(const struct physmem *mem, uint64_t addr, size_t size, uint64_t *entry,
-		       struct xlate *out)
-{
-	const uint8_t *frame;
-
-	out->gfn = addr >> FRAME_SHIFT;
-	frame = mem->frame(mem->ctx, out->gfn);
-	if (!frame)
-		return false;
-	*entry = 0;
-	frame += addr & (FRAME_SIZE - 1);
-	memcpy(entry, frame, size);
-	if (out->log)
-		note(out->log, frame, size, *entry);
-	return true;
-}
-
-static enum xlate_status found(uint64_t base, uint64_t page_size, uint64_t va, struct xlate *out)
-{
-	uint64_t offset = va & (page_size - 1);
-
-	out->addr = base + offset;
-	out->left = page_size - offset;
-	return XLATE_OK;
-}
-
-/* What a page table of 512 entries covers: neighbours mostly share theirs. */
+/*
+ * Bytes that a page table of 512 entries covers, as a shift: neighbouring
+ * addresses mostly share it.
+ */
 #define TABLE_SHIFT (FRAME_SHIFT + 9)
 
 /* Walks tables of 512 entries from `level` (1: page table, ... 5) down. */
@@ -72,12 +38,12 @@ static enum xlate_status walk(uint64_t table, int level, uint64_t va, const stru
 			out->table = table;
 			out->table_va = va;
 		}
-		if (!read_entry(mem, table + (va >> shift & 511) * 8, 8, &entry, out))
+		if (!xlate_read_entry(mem, table + (va >> shift & 511) * 8, 8, &entry, out))
 			return XLATE_MISSING;
 		if (!(entry & PRESENT))
 			return XLATE_ABSENT;
 		if (level == 1)
-			return found(entry & ADDR_MASK, FRAME_SIZE, va, out);
+			return xlate_found(entry & ADDR_MASK, FRAME_SHIFT, va, out);
 		if (!(entry & PAGE_SIZE)) {
 			table = entry;
 			continue;
@@ -89,7 +55,7 @@ static enum xlate_status walk(uint64_t table, int level, uint64_t va, const stru
 		base = entry & ADDR_MASK & ~(uint64_t)FRAME_SIZE;
 		if (base & (size - 1))
 			return XLATE_ABSENT;
-		return found(base, size, va, out);
+		return xlate_found(base, shift, va, out);
 	}
 }
 
@@ -104,7 +70,7 @@ static enum xlate_status walk_pae(const struct mmu *mmu, uint64_t va, const stru
 
 	if (va >> 32)
 		return XLATE_ABSENT;
-	if (!read_entry(mem, top + (va >> 30) * 8, 8, &entry, out))
+	if (!xlate_read_entry(mem, top + (va >> 30) * 8, 8, &entry, out))
 		return XLATE_MISSING;
 	if (!(entry & PRESENT))
 		return XLATE_ABSENT;
@@ -118,7 +84,7 @@ static enum xlate_status walk_32(const struct mmu *mmu, uint64_t va, const struc
 
 	if (va >> 32)
 		return XLATE_ABSENT;
-	if (!read_entry(mem, table + (va >> 22) * 4, 4, &entry, out))
+	if (!xlate_read_entry(mem, table + (va >> 22) * 4, 4, &entry, out))
 		return XLATE_MISSING;
 	if (!(entry & PRESENT))
 		return XLATE_ABSENT;
@@ -126,22 +92,14 @@ static enum xlate_status walk_32(const struct mmu *mmu, uint64_t va, const struc
 		/* PSE-36: bits 20:13 of the entry are bits 39:32 of the address. */
 		if (entry >> 21 & 1)
 			return XLATE_ABSENT;
-		return found((entry & 0xffc00000) | (entry >> 13 & 0xff) << 32, 1u << 22, va, out);
+		return xlate_found((entry & 0xffc00000) | (entry >> 13 & 0xff) << 32, 22, va, out);
 	}
 	table = entry & 0xfffff000;
-	if (!read_entry(mem, table + (va >> 12 & 1023) * 4, 4, &entry, out))
+	if (!xlate_read_entry(mem, table + (va >> 12 & 1023) * 4, 4, &entry, out))
 		return XLATE_MISSING;
 	if (!(entry & PRESENT))
 		return XLATE_ABSENT;
-	return found(entry & 0xfffff000, FRAME_SIZE, va, out);
-}
-
-/* All bits above the translated ones must equal the highest translated one. */
-static bool canonical(uint64_t va, unsigned bits)
-{
-	uint64_t high = va >> (bits - 1);
-
-	return high == 0 || high == UINT64_MAX >> (bits - 1);
+	return xlate_found(entry & 0xfffff000, FRAME_SHIFT, va, out);
 }
 
 enum xlate_status x86_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
@@ -149,15 +107,15 @@ enum xlate_status x86_translate(const struct mmu *mmu, uint64_t va, const struct
 {
 	switch (mmu->mode) {
 	case MMU_OFF:
-		return va > PHYS_MAX ? XLATE_ABSENT : found(va & ADDR_MASK, FRAME_SIZE, va, out);
+		return va > PHYS_MAX ? XLATE_ABSENT : xlate_found(va, FRAME_SHIFT, va, out);
 	case MMU_X86_32:
 		return walk_32(mmu, va, mem, out);
 	case MMU_X86_PAE:
 		return walk_pae(mmu, va, mem, out);
 	case MMU_X86_4:
-		return canonical(va, 48) ? walk(mmu->root, 4, va, mem, out) : XLATE_ABSENT;
+		return xlate_is_canonical(va, 48) ? walk(mmu->root, 4, va, mem, out) : XLATE_ABSENT;
 	case MMU_X86_5:
-		return canonical(va, 57) ? walk(mmu->root, 5, va, mem, out) : XLATE_ABSENT;
+		return xlate_is_canonical(va, 57) ? walk(mmu->root, 5, va, mem, out) : XLATE_ABSENT;
 	default:
 		return XLATE_ABSENT;
 	}

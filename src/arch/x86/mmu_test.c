@@ -1,51 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/x86_mmu.h"
+#include "arch/x86/x86.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-/* Guest memory: a few frames, anywhere in the physical address space. */
-struct memory {
-	uint64_t gfn[16];
-	uint64_t words[16][FRAME_SIZE / 8];
-	size_t n;
-	unsigned reads;
-};
-
-static const void *frame(void *ctx, uint64_t gfn)
-{
-	struct memory *memory = ctx;
-
-	memory->reads++;
-	for (size_t i = 0; i < memory->n; i++)
-		if (memory->gfn[i] == gfn)
-			return memory->words[i];
-	return NULL;
-}
-
-static uint8_t *at(struct memory *memory, uint64_t phys)
-{
-	for (size_t i = 0; i < memory->n; i++)
-		if (memory->gfn[i] == phys >> FRAME_SHIFT)
-			return (uint8_t *)memory->words[i] + (phys & (FRAME_SIZE - 1));
-	assert_true(memory->n < 16);
-	memory->gfn[memory->n] = phys >> FRAME_SHIFT;
-	return (uint8_t *)memory->words[memory->n++] + (phys & (FRAME_SIZE - 1));
-}
-
-static void put64(struct memory *memory, uint64_t phys, uint64_t entry)
-{
-	memcpy(at(memory, phys), &entry, 8);
-}
-
-static void put32(struct memory *memory, uint64_t phys, uint32_t entry)
-{
-	memcpy(at(memory, phys), &entry, 4);
-}
+#include "arch/tables_testing.h"
 
 static enum xlate_status go(struct memory *memory, enum mmu_mode mode, uint64_t root, uint64_t va,
 			    struct xlate *out)
@@ -92,7 +48,7 @@ static void four_levels(void **state)
 	assert_maps(&memory, MMU_X86_4, 0x1000, VA, 0x5abc, 0x544);
 	assert_int_equal(memory.reads, 4);
 	assert_maps(&memory, MMU_X86_4, 0x1000, VA | 0xfff, 0x5fff, 1);
-	/* Address bits reach to 51; what stands above (XD, ignored bits) is no address. */
+	/* Address bits reach to 51; the bits above (XD, ignored bits) are no address. */
 	build_4(&memory, 0xfff0000012345000ull | 1ull << 63 | 0xfull << 48);
 	assert_maps(&memory, MMU_X86_4, 0x1000, VA, 0xf000012345abcull, 0x544);
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_ARCH_ARM_ARM_H
+#define UNIPROF_ARCH_ARM_ARM_H
+
+/* Arm: registers, as debuggers tell them of the code that runs and as people read them, and page tables. */
+
+#include "arch/registers.h"
+
+/* PSTATE's bits (DDI 0487, C5.2.20): AArch32 state, its mode or the exception level. */
+#define ARM_PSTATE_WIDTH32 0x10u
+#define ARM_PSTATE_MODE	   0x0fu
+#define ARM_PSTATE_EL	   0x0cu
+#define ARM_PSTATE_T	   0x20u /* T32 code runs */
+
+struct arm_regs {
+	uint64_t r[31]; /* x0 to x30; r0 to r12 and, as r[14], lr */
+	uint64_t sp, pc;
+	uint32_t pstate;
+	uint64_t sctlr, ttbr0, ttbr1;
+	uint64_t control; /* TCR_EL1, TTBCR */
+	bool wide;	  /* EL1 is in AArch64 state */
+};
+
+/* Registers for unwinding. */
+void arm_regs_convert(const struct arm_regs *from, struct regs *to);
+
+/* Translates as stage 1 of EL1&0 does in AArch64 state: MMU_OFF and MMU_ARM64. */
+enum xlate_status arm64_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
+				  struct xlate *out);
+
+/*
+ * The address that is meant by a pointer with a tag or an authentication code
+ * in its high bits, for the size of addresses that the guest has chosen.
+ */
+uint64_t arm64_strip(const struct mmu *mmu, uint64_t va);
+
+/* TTBCR.EAE (DDI 0487, G8.2.163): the format of the tables. */
+#define ARM_TTBCR_EAE (1ull << 31)
+
+/* Translates as stage 1 of PL1&0 does in AArch32 state: MMU_OFF, MMU_ARM_LPAE and MMU_ARM_SHORT. */
+enum xlate_status arm32_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
+				  struct xlate *out);
+
+/* General registers of 64 or 32 bits, by regs->word, and the state with its flags. */
+void arm_registers_show(const struct regs *regs, struct registers *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_ARCH_RISCV_RISCV_H
+#define UNIPROF_ARCH_RISCV_RISCV_H
+
+/* RISC-V: registers, as debuggers tell them of the code that runs, and page tables. */
+
+#include "arch/registers.h"
+
+/* Numbers of registers, in DWARF as in instructions (RISC-V ELF psABI, "DWARF Register Numbers"). */
+enum riscv_register { RISCV_ZERO, RISCV_RA, RISCV_SP, RISCV_S0 = 8, RISCV_REGISTERS = 32 };
+
+enum riscv_privilege { RISCV_USER, RISCV_SUPERVISOR, RISCV_MACHINE = 3 };
+
+/* satp: how addresses are translated, and the top table's frame. */
+#define RISCV_SATP_MODE	 60
+#define RISCV_SATP_FRAME 0x00000fffffffffffull
+
+struct riscv_regs {
+	uint64_t x[RISCV_REGISTERS];
+	uint64_t pc;
+	uint64_t satp;
+	uint64_t sepc, sstatus;
+	bool has_sepc;	   /* ... of these two */
+	uint8_t privilege; /* enum riscv_privilege */
+};
+
+/* Registers for unwinding. */
+void riscv_regs_convert(const struct riscv_regs *from, struct regs *to);
+
+/* Adds the registers by their names in the ABI. */
+void riscv_registers_show(const struct regs *regs, struct registers *out);
+
+/* Translates as the supervisor's page tables do: MMU_OFF, MMU_RISCV_39, _48 and _57. */
+enum xlate_status riscv_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
+				  struct xlate *out);
+
+#endif

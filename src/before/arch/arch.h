@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_ARCH_ARCH_H
+#define UNIPROF_ARCH_ARCH_H
+
+/*
+ * What registers, page tables and frame records mean on one instruction set.
+ *
+ * To add one: fill a constant `struct arch` in a file named after it, list it
+ * in arch.c, and let the targets translate their registers into `struct regs`.
+ * Everything here is pure: no allocation, no system call, no state. The page
+ * walk runs while a guest is paused.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Frames are always 4 KiB here, whatever the size of the guest's own pages. */
+#define FRAME_SHIFT 12
+#define FRAME_SIZE  (1u << FRAME_SHIFT)
+
+/* How the guest translates addresses at the moment of the sample. */
+enum mmu_mode {
+	MMU_OFF,       /* virtual addresses are physical ones */
+	MMU_X86_32,    /* two levels of 4-byte entries, 4 MiB pages (SDM vol. 3, 4.3) */
+	MMU_X86_PAE,   /* three levels of 8-byte entries, 2 MiB pages (SDM vol. 3, 4.4) */
+	MMU_X86_4,     /* four levels, 2 MiB and 1 GiB pages (SDM vol. 3, 4.5) */
+	MMU_X86_5,     /* five levels (SDM vol. 3, 4.5) */
+	MMU_ARM64,     /* as TCR_EL1 says (DDI 0487, D8) */
+	MMU_ARM_LPAE,  /* three levels of 8-byte entries, as TTBCR says (DDI 0487, G5.5) */
+	MMU_ARM_SHORT, /* two levels of 4-byte entries, as TTBCR says (DDI 0487, G5.4) */
+};
+
+struct mmu {
+	enum mmu_mode mode;
+	uint64_t root; /* physical address of the top table, bytes, flag bits already removed */
+	bool pse;      /* MMU_X86_32 only: CR4.PSE allows 4 MiB pages */
+	/* Arm only; there root is TTBR0 and nothing is removed from these: */
+	uint64_t root_high; /* TTBR1 */
+	uint64_t control;   /* TCR_EL1, TTBCR */
+};
+
+enum isa {
+	ISA_X86, /* and x86-64, by word */
+	ISA_ARM, /* A64, A32 and T32, by word and flags */
+};
+
+/*
+ * Registers as the unwinders need them. gp[] is indexed by DWARF register
+ * number of the architecture (System V ABI x86-64, figure 3.36; i386 psABI,
+ * table 2.14; AADWARF64; AADWARF32); registers that a target cannot read are 0 and not in gp_valid.
+ */
+struct regs {
+	uint64_t pc, sp, fp;
+	uint64_t flags; /* RFLAGS, PSTATE; 0 of a target that cannot tell */
+	uint64_t gp[32];
+	uint32_t gp_valid; /* bit n: gp[n] was read */
+	uint8_t word;	   /* bytes in a word of the interrupted code: 8 or 4 */
+	bool user;	   /* interrupted in user mode (CPL 3, EL0) */
+	uint8_t isa;	   /* enum isa: whose code runs there */
+	bool has_elr;	   /* A64 only: elr and spsr were read */
+	uint64_t elr;	   /* ELR_EL1: where the last exception to the kernel was taken */
+	uint64_t spsr;	   /* SPSR_EL1: in what state */
+	struct mmu mmu;
+};
+
+/*
+ * Guest-physical memory as far as the target has it at hand. For Xen PV
+ * guests "physical" is machine memory, as in the guest's own page tables.
+ */
+struct physmem {
+	/*
+	 * The FRAME_SIZE bytes of frame `gfn`, or NULL if they are not at hand.
+	 * Called while the guest is paused: must not map, allocate or block.
+	 */
+	const void *(*frame)(void *ctx, uint64_t gfn);
+	void *ctx;
+};
+
+enum xlate_status {
+	XLATE_OK,
+	XLATE_ABSENT, /* the guest has no page there, or the address is not canonical */
+	XLATE_MISSING /* frame `gfn` of the result would be needed and is not at hand */
+};
+
+/*
+ * Table entries that translations have read, in their order. As long as all of
+ * them read the same, and the mmu is the same, so do the translations.
+ */
+#define XLATE_LOG 24u
+struct xlate_log {
+	unsigned n;  /* more than XLATE_LOG: there was no room for all */
+	size_t size; /* of each, bytes: 4 or 8 */
+	struct xlate_read {
+		const void *at; /* in the frame that physmem gave */
+		uint64_t entry;
+	} read[XLATE_LOG];
+};
+
+struct xlate {
+	uint64_t addr; /* XLATE_OK: physical address, bytes */
+	uint64_t left; /* XLATE_OK: bytes from there to the end of the guest's page, at least 1 */
+	uint64_t gfn;  /* XLATE_MISSING: the frame to bring */
+	/*
+	 * The last table of the walk: the next translation by the same mmu and
+	 * the same tables begins there, if it leads there. Zero both first.
+	 */
+	uint64_t table;	       /* physical address, 0: none */
+	uint64_t table_va;     /* an address that leads there */
+	struct xlate_log *log; /* NULL, or where entries are noted */
+};
+
+struct registers;
+
+struct arch {
+	const char *name; /* as in recordings: "x86_64" */
+	uint8_t word;	  /* bytes */
+	uint16_t machine; /* e_machine of its ELF files */
+	/*
+	 * Translates one virtual address, at most five reads of page-table
+	 * entries. Trusts nothing in them.
+	 */
+	enum xlate_status (*translate)(const struct mmu *mmu, uint64_t va,
+				       const struct physmem *mem, struct xlate *out);
+	/* Adds these registers by their names (arch/registers.h). */
+	void (*show)(const struct regs *regs, struct registers *out);
+	/* Says what a segment is, of its `attributes`; NULL: there are no segments. */
+	void (*segment_text)(uint16_t attributes, char text[64]);
+};
+
+extern const struct arch arch_x86_64, arch_x86_32, arch_arm64, arch_arm32;
+
+/* NULL if there is no such architecture. */
+const struct arch *arch_by_name(const char *name);
+const struct arch *arch_by_machine(uint16_t e_machine);
+
+#endif
