@@ -13,45 +13,8 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
+#include "base/sample_types.h"
 #include "unwind/tables/unwind_table.h"
-
-/* A stretch of guest stack as it was at the moment of the sample. */
-struct window {
-	uint64_t va;  /* guest virtual address of bytes[0]: the stack pointer, word-aligned down */
-	uint32_t len; /* bytes that were copied */
-	const uint8_t *bytes;
-	bool cut; /* more stack follows that was not asked for; else the guest has no page there */
-};
-
-/* How the address of a frame came about; recorded with it. */
-enum frame_kind {
-	FRAME_PC = 0,	  /* where the vCPU was stopped: look the address up as it is */
-	FRAME_RETURN = 1, /* a return address: look up the address minus one */
-};
-
-/* How much a frame can be believed; recorded with it. */
-enum frame_trust {
-	TRUST_SURE = 0,	 /* read from a register, a checked frame record or unwind tables */
-	TRUST_GUESS = 1, /* found by a rule that can be wrong */
-};
-
-struct frame {
-	uint64_t addr;
-	uint8_t kind;  /* enum frame_kind */
-	uint8_t trust; /* enum frame_trust */
-};
-
-/* Why the walk stopped. Anything but the first is a truncated stack. */
-enum unwind_end {
-	UNWIND_OUTERMOST, /* the chain ended as chains do: next record or return address is 0 */
-	UNWIND_FRAMES,	  /* max_frames reached */
-	UNWIND_BYTES,	  /* the chain goes on outside of the windows: see `want` and `elsewhere` */
-	UNWIND_BROKEN,	  /* the frame pointer or return address cannot be one */
-	UNWIND_LOOP,	  /* the chain turned back */
-	UNWIND_NO_STACK,  /* the guest has no memory at its stack pointer, or was never started */
-	UNWIND_NO_ROOM, /* the walk is good, but its innermost frames found no room where stacks are kept */
-	UNWIND_ENDS /* number of values */
-};
 
 /* One word or two for each end, for reports: "broken chain". */
 const char *unwind_end_text(enum unwind_end end);
@@ -69,7 +32,7 @@ struct code {
 	 * must outlive the unwinder; *slide is the address in the guest less
 	 * that in the table.
 	 */
-	const struct rows *(*rows)(void *ctx, uint64_t va, uint64_t *slide);
+	const struct unwind_table *(*table)(void *ctx, uint64_t va, uint64_t *slide);
 	/*
 	 * Is this in a kernel's code that goes from one program to another, or
 	 * gives one up? As long as it runs, the stack may be one program's and
@@ -91,9 +54,10 @@ enum unwind_method {
 const char *unwind_method_text(enum unwind_method method);
 
 /*
- * What was learned about the guest's code, kept from stack to stack: create it
- * once for each guest. Where return addresses are looked up for the first time
- * a stack costs some ten microseconds, later ones less than one.
+ * Facts about the guest's code and its stacks, kept from stack to
+ * stack: create it once for each guest. Where return addresses are looked up
+ * for the first time a stack costs some ten microseconds, later ones less than
+ * one; of a stack that was seen before, only what has changed is walked.
  */
 struct unwinder;
 struct error *unwinder_new(struct unwinder **out);
@@ -106,29 +70,8 @@ void unwinder_free(struct unwinder *unwinder);
  */
 void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns);
 
-/*
- * What is remembered of the last stack of one vCPU: create one for each. With
- * it, only what has changed of a stack is walked again.
- */
-struct memo;
-struct error *unwind_memo_new(struct memo **out);
-void unwind_memo_free(struct memo *memo);
-
-/*
- * Room for a number of the caller's for each of the `n` frames of the stack
- * that was walked last, leaf first; NULL if it was not remembered. Those of
- * its last unwind_result.common frames are still there from the stack before.
- */
-uint32_t *unwind_memo_ids(struct memo *memo, size_t n);
-
-/* Those numbers have not been set: begins anew with the next stack. */
-void unwind_memo_forget(struct memo *memo);
-
-/*
- * A stack leads to one of a lower level: from that for what cannot be put off
- * to that for interrupts, to a task's, to a program's.
- */
-#define UNWIND_OTHERS 3
+/* Numbers of frames (unwind_result.ids) have not been set: none is known any more. */
+void unwinder_forget_stacks(struct unwinder *unwinder);
 
 struct unwind_input {
 	const struct regs *regs;
@@ -137,7 +80,7 @@ struct unwind_input {
 	unsigned n_others;	     /* at most UNWIND_OTHERS */
 	const struct code *code;
 	struct unwinder *unwinder; /* NULL: do without the code, all callers are guesses */
-	struct memo *memo;	   /* of this vCPU; NULL: walk all of the stack */
+	bool anew;		   /* walk all of the stack, whatever was remembered */
 	size_t max_frames;	   /* at least 1 */
 	enum unwind_method method; /* the same for all stacks of an unwinder */
 };
@@ -145,15 +88,26 @@ struct unwind_input {
 struct unwind_result {
 	size_t n; /* frames written, leaf first; at least 1 */
 	enum unwind_end end;
-	/* UNWIND_BYTES: window length in bytes that would have reached the next frame, and some more */
+	/* UNWIND_BYTES: window length in bytes that would have reached the next frame, and some more, */
 	uint64_t want;
+	const struct window *short_of; /* and of which window; NULL: of in->stack */
+	/* ... and where what was missed lies, or somewhat below */
+	uint64_t beyond;
 	/* UNWIND_BYTES: if not 0, the chain goes on at this address, on none of these stacks */
 	uint64_t elsewhere;
+	/* A word of a red zone was needed; UNWIND_BYTES: perhaps one that was not copied. */
+	bool red_zone;
 	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
-	/* Bit n: something was read from in->others[n]. */
+	/* Bit n: something was read from in->others[n], and how much of it, as `used`. */
 	uint32_t others;
-	/* With a memo: so many of the outermost frames are those of the stack before. */
+	uint32_t others_used[UNWIND_OTHERS];
+	/*
+	 * Room for a number of the caller's for each frame, up to the next walk;
+	 * NULL if the stack is not remembered. Of so many of the outermost frames
+	 * (`common`) those are there that were set when they were seen last.
+	 */
+	uint32_t *ids;
 	size_t common;
 };
 
@@ -164,8 +118,8 @@ struct unwind_result {
  * page, code built without frame pointers); then by frame record; at last by
  * searching the stack. What was interrupted is found through the frame that
  * the processor or Xen pushed. Every return address is checked for a call
- * before it. `frames` holds max_frames. Works on x86-64 and x86-32 by
- * regs->word; on Arm, arm64_walk.h and arm_walk.h say how.
+ * before it. `frames` holds max_frames. What differs from processor to
+ * processor: isa.h.
  */
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out);
 

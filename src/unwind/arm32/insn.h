@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_ARM_STATE_H
-#define UNIPROF_UNWIND_ARM_STATE_H
+#ifndef UNIPROF_UNWIND_ARM32_INSN_H
+#define UNIPROF_UNWIND_ARM32_INSN_H
 
 /*
- * Where a function of A32 or T32 code has put what its caller needs: what is
- * known by following its instructions from the first one on. The CFA is the
- * stack pointer at the function's entry. All registers are followed alike:
- * which one is the frame pointer, and what a frame looks like, differs between
- * compilers and between A32 and T32.
+ * State of a function of A32 or T32 code at one instruction: where it keeps
+ * what its caller needs, found by following its instructions from the first one
+ * on. The CFA is the stack pointer at the function's entry. All registers are
+ * followed alike: which one is the frame pointer, and what a frame looks like,
+ * differs between compilers and between A32 and T32.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "unwind/isa.h"
 
 enum { ARM_IP = 12, ARM_SP, ARM_LR, ARM_PC, ARM_REGISTERS };
 
@@ -28,40 +27,37 @@ struct arm_state {
 	int32_t base[ARM_REGISTERS], at[ARM_REGISTERS];
 };
 
-/* What an instruction does to the flow. */
-enum arm_flow {
-	ARM_ON,	    /* goes on to the next one */
-	ARM_BRANCH, /* may go to `target`, or on */
-	ARM_JUMP,   /* goes to `target` */
-	ARM_END,    /* does neither */
-};
-
 #define ARM_ALWAYS 14
 
 struct arm_insn {
 	uint32_t code;	   /* T32 of 4 bytes: the first halfword is the upper one */
 	uint8_t len;	   /* bytes */
-	uint8_t condition; /* ARM_ALWAYS and above: none; for T32, what IT has said */
+	uint8_t condition; /* ARM_ALWAYS and above: none; in T32, set by IT */
 	uint64_t pc;
 };
 
 struct arm_next {
-	enum arm_flow flow;
+	enum path path;
 	uint64_t target;
-	bool anywhere; /* may go where is not known, and that may be in this function */
-	uint8_t it;    /* of an IT instruction: ITSTATE for the next one (A2.5.2), else 0 */
+	uint8_t it; /* of an IT instruction: ITSTATE for the next one (A2.5.2), else 0 */
 };
 
-extern const struct arm_state arm_state_at_entry;
+/* The path behind an instruction that goes elsewhere; table: that may be in this function. */
+static inline enum path arm_leaves(const struct arm_insn *insn, bool table)
+{
+	if (insn->condition < ARM_ALWAYS)
+		return table ? PATH_BRANCH_TABLE : PATH_ON;
+	return table ? PATH_TABLE : PATH_END;
+}
 
 /*
  * Applies one instruction (Arm Architecture Reference Manual, DDI 0406C,
- * chapters A5 and A6), as executed; what jumps by condition may go on.
+ * chapters A5 and A6), as executed; conditional jumps may go on.
  */
 void arm_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_next *next);
 void thumb_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_next *next);
 
-/* Is this a call? Then true, and *target is where it goes, without the T32 bit; 0: not known. */
+/* True if this is a call; *target is its target, without the T32 bit; 0: not known. */
 bool arm_is_call(uint32_t code, uint64_t pc, uint64_t *target);
 bool thumb_is_call(uint32_t code, unsigned len, uint64_t pc, uint64_t *target);
 
@@ -71,7 +67,7 @@ static inline bool thumb_is_wide(uint16_t half)
 	return half >= 0xe800;
 }
 
-/* What instructions do, for those who decode them. */
+/* Effects of instructions, applied by the decoders. */
 
 /* Registers of `list` from register `first` on, in words from base + offset up; rn moves by `moves`. */
 struct arm_access {

@@ -4,6 +4,111 @@
 #include <dwarf.h>
 #include <gelf.h>
 
+/* Fits a rule into the short form of a row; false if it does not. */
+static bool shorten(const struct row_rule *rule, int16_t *at)
+{
+	switch (rule->how) {
+	case RULE_SAME:
+		*at = ROW_SAME;
+		return true;
+	case RULE_LOST:
+		*at = ROW_LOST;
+		return true;
+	case RULE_AT_CFA:
+		*at = (int16_t)rule->value;
+		return rule->value > ROW_LOST && rule->value <= INT16_MAX;
+	}
+	return false;
+}
+
+/* "The word at register + offset": how compilers say where a realigned stack was before. */
+static bool is_dereference(const struct cfa_rule *cfa, struct row *row)
+{
+	struct dwarf_bytes in = {cfa->expression, cfa->expression + cfa->rule.len};
+	int64_t offset;
+	uint8_t op;
+
+	if (cfa->rule.how != RULE_IS_EXPRESSION || !cfa->rule.len)
+		return false;
+	op = *in.at++;
+	if (op < DW_OP_breg0 || op > DW_OP_breg31 || !dwarf_sleb(&in, &offset) ||
+	    in.end - in.at != 1 || *in.at != DW_OP_deref || offset != (int32_t)offset)
+		return false;
+	row->base = ROW_PLUS_DEREF;
+	row->cfa_reg = op - DW_OP_breg0;
+	row->cfa_offset = (int32_t)offset;
+	return true;
+}
+
+static bool shorten_cfa(const struct cfa_rule *cfa, struct row *row)
+{
+	if (cfa->rule.how != RULE_IS_CFA)
+		return is_dereference(cfa, row);
+	row->base = ROW_PLUS;
+	row->cfa_reg = cfa->rule.reg;
+	row->cfa_offset = (int32_t)cfa->rule.value;
+	return row->cfa_offset == cfa->rule.value;
+}
+
+/* Appends a row on machines with kept registers: a short one, or none. */
+static struct error *put_with_kept(const struct cfa_state *state, struct row row, uint64_t start,
+				   uint64_t at, struct table_builder *builder)
+{
+	struct error *err = NULL;
+
+	if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
+	    !shorten(&state->sp.rule, &row.sp_at) || row.sp_at != ROW_SAME)
+		row = (struct row){.kind = ROW_NONE};
+	else
+		err = table_builder_keep(builder, &state->kept, &row);
+	row.begins = at == start && row.kind != ROW_NONE;
+	return err ? err : table_builder_put(builder, at, &row);
+}
+
+static struct error *put_rare(const struct cfa_program *program, const struct cfa_state *state,
+			      uint64_t at, struct table_builder *builder)
+{
+	const struct row_rare rare = {.cfa = state->cfa.rule,
+				      .ra = state->ra.rule,
+				      .fp = state->fp.rule,
+				      .sp = state->sp.rule,
+				      .trap = program->trap};
+	const uint8_t *const bytes[4] = {state->cfa.expression, state->ra.expression,
+					 state->fp.expression, state->sp.expression};
+	struct row row = {.kind = ROW_RARE};
+	struct error *err;
+	uint32_t index;
+	bool kept;
+
+	err = table_builder_put_rare(builder, &rare, bytes, &index, &kept);
+	if (err)
+		return err;
+	row.cfa_offset = (int32_t)index;
+	if (!kept)
+		row = (struct row){.kind = ROW_NONE};
+	return table_builder_put(builder, at, &row);
+}
+
+/* Puts the row of one state, in short if that can be, good from `at` on. */
+static struct error *cfa_put_row(const struct cfa_program *program, const struct cfa_state *state,
+				 uint64_t at, struct table_builder *builder)
+{
+	struct row row = {.kind = program->trap ? ROW_TRAP : ROW_CALL};
+
+	if (state->ra.rule.how == RULE_LOST)
+		row = (struct row){.kind = ROW_END};
+	else if (state->cfa.rule.how == RULE_LOST ||
+		 (state->ra.rule.how == RULE_SAME && !program->machine->link))
+		row = (struct row){.kind = ROW_NONE};
+	else if (program->machine->kept)
+		return put_with_kept(state, row, program->start, at, builder);
+	else if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
+		 !shorten(&state->fp.rule, &row.fp_at) || !shorten(&state->sp.rule, &row.sp_at) ||
+		 row.sp_at == ROW_LOST)
+		return put_rare(program, state, at, builder);
+	return table_builder_put(builder, at, &row);
+}
+
 /* States that a program may remember; compilers nest them once. */
 #define REMEMBERED 16
 
@@ -32,6 +137,7 @@ const struct cfa_machine *cfa_machine(uint16_t e_machine)
 		{.machine = EM_X86_64, .word = 8, .fp = 6, .sp = 7},
 		{.machine = EM_386, .word = 4, .fp = 5, .sp = 4},
 		{.machine = EM_AARCH64, .word = 8, .fp = 29, .sp = 31, .link = true},
+		{.machine = EM_RISCV, .word = 8, .fp = 8, .sp = 2, .link = true},
 		{.machine = EM_ARM,
 		 .word = 4,
 		 .fp = NO_REGISTER,
@@ -57,7 +163,7 @@ static struct cfa_rule *rule_of(const struct cfa_program *program, struct cfa_st
 	return reg == program->machine->sp ? &state->sp : NULL;
 }
 
-/* Where a kept register is; NULL if this is none. */
+/* Entry of a kept register; NULL: `reg` is none. */
 static int16_t *kept_of(const struct cfa_program *program, struct cfa_state *state, uint64_t reg)
 {
 	if (!program->machine->kept || reg < ROW_KEPT_FIRST || reg >= ROW_KEPT_FIRST + ROW_KEPT)
@@ -136,7 +242,8 @@ static bool cfa_by_number(struct running *run, uint8_t op)
 	uint64_t reg = cfa->reg, number;
 	int64_t offset = cfa->value;
 
-	if (!with_reg || op == DW_CFA_def_cfa_register)
+	/* GNU as begins RISC-V's CIEs with def_cfa_register alone: the offset is 0. */
+	if (!with_reg || (op == DW_CFA_def_cfa_register && cfa->how != RULE_LOST))
 		if (cfa->how != RULE_IS_CFA)
 			return false;
 	if (with_reg && !dwarf_uleb(&run->in, &reg))
@@ -229,8 +336,9 @@ static bool other_operation(struct running *run, uint8_t op)
 	switch (op) {
 	case DW_CFA_nop:
 	/*
-	 * AArch64: the return address is signed from here on, or no longer. Who
-	 * reads one takes off all that is no address (AADWARF64, 5.2).
+	 * AArch64: the return address is signed from here on, or no longer.
+	 * Readers of a return address strip the bits that are no address
+	 * (AADWARF64, 5.2).
 	 */
 	case DW_CFA_AARCH64_negate_ra_state:
 	case AARCH64_NEGATE_RA_STATE_WITH_PC:
@@ -277,7 +385,7 @@ static bool change(struct running *run, uint8_t op)
 	return other_operation(run, op);
 }
 
-/* If the operation moves on, says where to; *good is false if it makes no sense. */
+/* True if the operation advances the location; *to is the new one; *good is false for nonsense. */
 static bool moves_on(struct running *run, uint8_t op, uint64_t *to, bool *good)
 {
 	static const uint8_t size[] = {1, 2, 4};
@@ -316,7 +424,7 @@ bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
 }
 
 struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
-		      const struct cfa_state *initial, unsigned rank, struct rows_builder *builder)
+		      const struct cfa_state *initial, unsigned rank, struct table_builder *builder)
 {
 	struct running run = {.program = program,
 			      .in = in,
@@ -327,7 +435,7 @@ struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
 	struct error *err;
 	bool good = true;
 
-	err = rows_begin(builder, program->start, program->end, rank);
+	err = table_builder_begin(builder, program->start, program->end, rank);
 	while (!err && good && run.in.at < run.in.end && run.at < program->end) {
 		uint8_t op = *run.in.at++;
 		uint64_t to = run.at;
@@ -342,6 +450,6 @@ struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
 	if (err)
 		return err;
 	if (!good)
-		return rows_put(builder, run.at, &none);
+		return table_builder_put(builder, run.at, &none);
 	return cfa_put_row(program, &run.state, run.at, builder);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_CFA_PROGRAM_H
-#define UNIPROF_UNWIND_CFA_PROGRAM_H
+#ifndef UNIPROF_UNWIND_TABLES_CFA_PROGRAM_H
+#define UNIPROF_UNWIND_TABLES_CFA_PROGRAM_H
 
 /*
  * Call frame instructions (DWARF 5, 6.4.2): the programs in .eh_frame and
@@ -11,7 +11,7 @@
 #include "unwind/tables/expression.h"
 #include "unwind/tables/unwind_table.h"
 
-/* What these programs look like on one architecture. */
+/* Properties of these programs on one architecture. */
 struct cfa_machine {
 	uint16_t machine; /* e_machine */
 	uint8_t word;	  /* bytes */
@@ -54,10 +54,7 @@ bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
  * for it. Where they make no sense, the rest of the code has no rows.
  */
 struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
-		      const struct cfa_state *initial, unsigned rank, struct rows_builder *builder);
-
-/* Puts the row of one state, in short if that can be, good from `at` on. */
-struct error *cfa_put_row(const struct cfa_program *program, const struct cfa_state *state,
-			  uint64_t at, struct rows_builder *builder);
+		      const struct cfa_state *initial, unsigned rank,
+		      struct table_builder *builder);
 
 #endif

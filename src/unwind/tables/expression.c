@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/expression.h"
+#include "unwind/tables/expression.h"
 
 #include <dwarf.h>
-
-#include "unwind/tables/expression.h"
 
 #define DEPTH 32
 
@@ -31,7 +29,7 @@ static bool pop(struct machine *m, uint64_t *value)
 	return true;
 }
 
-/* Numbers are compared and divided with their sign. */
+/* Comparisons and division are signed. */
 static int64_t with_sign(const struct machine *m, uint64_t value)
 {
 	return m->env->word == 4 ? (int32_t)value : (int64_t)value;

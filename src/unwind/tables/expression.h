@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_LEB_H
-#define UNIPROF_UNWIND_LEB_H
+#ifndef UNIPROF_UNWIND_TABLES_EXPRESSION_H
+#define UNIPROF_UNWIND_TABLES_EXPRESSION_H
 
-/* Numbers as DWARF stores them (DWARF 5, 7.6), read from bytes that may be damaged. */
+/*
+ * DWARF expressions (DWARF 5, 2.5), with all operations that unwind tables can
+ * have (6.4.2) but DW_OP_addr: an address of the file, which nobody slides.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "unwind/tables/unwind_table.h"
+
+/* No expression takes more operations: loops and damaged ones end here. */
+#define EXPRESSION_STEPS 256
+
+/*
+ * Evaluates `len` bytes of operations; `first`, if not NULL, is on the stack
+ * at the beginning. False if an operation is not known, lacks a register or a
+ * word of memory, or makes no sense.
+ */
+bool expression_value(const uint8_t *bytes, size_t len, const struct row_env *env,
+		      const uint64_t *first, uint64_t *value);
+
+/* Numbers as DWARF stores them (DWARF 5, 7.6), read from bytes that may be damaged. */
+
 struct dwarf_bytes {
 	const uint8_t *at, *end;
 };
 
-/* All of these: false if the bytes end too early. Bits beyond the 64th are dropped. */
+/* All of these return false if the bytes end too early. Bits beyond the 64th are dropped. */
 
 static inline bool dwarf_uleb(struct dwarf_bytes *in, uint64_t *value)
 {

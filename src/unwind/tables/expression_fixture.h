@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_EXPRESSION_FIXTURE_H
-#define UNIPROF_UNWIND_EXPRESSION_FIXTURE_H
+#ifndef UNIPROF_UNWIND_TABLES_EXPRESSION_FIXTURE_H
+#define UNIPROF_UNWIND_TABLES_EXPRESSION_FIXTURE_H
 
 /* For tests: an ELF file whose unwind tables are random expressions. */
 
@@ -174,7 +174,7 @@ static inline void fixture_expression(struct fixture_bytes *out)
 		else
 			fixture_push(out), depth++;
 	}
-	fixture_put(out, DW_OP_nop, 1); /* what a jump may lead to */
+	fixture_put(out, DW_OP_nop, 1); /* a target for jumps */
 	len = out->len - at - 2;
 	out->byte[at] = (uint8_t)(0x80 | len);
 	out->byte[at + 1] = (uint8_t)(len >> 7);
@@ -238,7 +238,7 @@ static inline void fixture_frames(struct fixture_bytes *out)
 	fixture_put(out, 0, 4);
 }
 
-/* Puts the file in place of whatever is in `fd`. */
+/* Replaces the contents of `fd` by the file. */
 static inline bool fixture_write(int fd, uint64_t seed)
 {
 	static const char names[] = "\0.text\0.eh_frame\0.shstrtab";

@@ -5,6 +5,8 @@
 #include <gelf.h>
 #include <string.h>
 
+#include "unwind/tables/cfi.h"
+
 /* Registers that a rule names (arch/x86/include/asm/orc_types.h). */
 enum orc_reg {
 	ORC_UNDEFINED = 0,
@@ -24,7 +26,7 @@ enum { DWARF_RDX = 1, DWARF_RDI = 5, DWARF_RBP = 6, DWARF_RSP = 7, DWARF_R10 = 1
 
 /* Bytes from the beginning of struct pt_regs (arch/x86/include/asm/ptrace.h). */
 enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152 };
-/* What the processor pushes: ip, cs, flags, sp. */
+/* Offsets of the registers that the processor pushes: ip, cs, flags, sp. */
 enum { IRET_IP = 0, IRET_SP = REGS_SP - REGS_IP };
 
 enum orc_type { TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL, TYPE_UNKNOWN };
@@ -82,7 +84,7 @@ static bool set_cfa(const struct orc_rule *rule, struct row *row)
 	return bases[rule->sp_reg].known;
 }
 
-/* What a row can say of a rule; false if the frame pointer is where no row can say it is. */
+/* Fills in a row from a rule; false if the frame pointer is where no row can say it is. */
 static bool set_caller(const struct orc_rule *rule, struct row *row)
 {
 	row->kind = ROW_TRAP;
@@ -91,7 +93,7 @@ static bool set_caller(const struct orc_rule *rule, struct row *row)
 	case TYPE_REGS:
 		row->ra_at = REGS_IP;
 		row->sp_at = REGS_SP;
-		/* What was taken off the stack again is in its register. */
+		/* A slot below sp was popped: the frame pointer is in its register again. */
 		if (rule->sp_reg != ORC_SP || rule->sp_offset + REGS_BP >= 0)
 			row->fp_at = REGS_BP;
 		return true;
@@ -120,7 +122,7 @@ static bool put_sleb(uint8_t bytes[2], int16_t value)
 }
 
 /* The caller's frame pointer is in the word at frame pointer + offset: of realigned stacks. */
-static struct error *put_rare(struct rows_builder *builder, uint64_t at,
+static struct error *put_rare(struct table_builder *builder, uint64_t at,
 			      const struct orc_rule *rule, const struct row *row)
 {
 	uint8_t cfa[] = {DW_OP_breg0 + DWARF_RBP, 0, 0, DW_OP_deref};
@@ -143,14 +145,14 @@ static struct error *put_rare(struct rows_builder *builder, uint64_t at,
 
 	if (put_sleb(cfa + 1, rule->sp_offset) && put_sleb(fp + 1, rule->bp_offset) &&
 	    row->base != ROW_DEREF_PLUS)
-		err = rows_put_rare(builder, &rare, bytes, &index, &kept);
+		err = table_builder_put_rare(builder, &rare, bytes, &index, &kept);
 	new.cfa_offset = (int32_t)index;
 	if (!kept)
 		new = (struct row){.kind = ROW_NONE};
-	return err ? err : rows_put(builder, at, &new);
+	return err ? err : table_builder_put(builder, at, &new);
 }
 
-static struct error *put_rule(struct rows_builder *builder, uint64_t at,
+static struct error *put_rule(struct table_builder *builder, uint64_t at,
 			      const struct orc_rule *rule)
 {
 	struct row row = {.kind = ROW_NONE};
@@ -161,7 +163,7 @@ static struct error *put_rule(struct rows_builder *builder, uint64_t at,
 		row = (struct row){.kind = ROW_NONE};
 	else if (!set_caller(rule, &row))
 		return put_rare(builder, at, rule, &row);
-	return rows_put(builder, at, &row);
+	return table_builder_put(builder, at, &row);
 }
 
 static uint64_t address_at(const struct orc_tables *tables, size_t i)
@@ -183,19 +185,20 @@ static bool is_table(const struct orc_tables *tables)
 	return address_at(tables, tables->n - 1) - address_at(tables, 0) < UINT32_MAX;
 }
 
-struct error *orc_rows(const struct orc_tables *tables, struct rows **out)
+struct error *orc_table(const struct orc_tables *tables, struct unwind_table **out)
 {
-	struct rows_builder *builder;
+	struct table_builder *builder;
 	struct error *err;
 
 	*out = NULL;
 	if (!is_table(tables))
 		return NULL;
-	err = rows_builder_new(&builder);
+	err = table_builder_new(&builder);
 	if (err)
 		return err;
-	err = rows_begin(builder, address_at(tables, 0), address_at(tables, tables->n - 1) + 1, 0);
-	/* Where two are good from the same address on, the kernel takes the later one, as rows_put does. */
+	err = table_builder_begin(builder, address_at(tables, 0),
+				  address_at(tables, tables->n - 1) + 1, 0);
+	/* The kernel takes the later of two rules for one address, as table_builder_put does. */
 	for (size_t i = 0; i < tables->n && !err; i++) {
 		struct orc_rule rule =
 			parse_rule(tables->rules + ORC_RULE_SIZE * i, tables->layout);
@@ -203,35 +206,23 @@ struct error *orc_rows(const struct orc_tables *tables, struct rows **out)
 		err = put_rule(builder, address_at(tables, i), &rule);
 	}
 	if (!err)
-		err = rows_finish(builder, out);
-	rows_builder_free(builder);
+		err = table_builder_finish(builder, out);
+	table_builder_free(builder);
 	return err;
 }
 
 static Elf_Data *section(Elf *elf, const char *wanted, uint64_t *va)
 {
-	Elf_Scn *scn = NULL;
-	size_t names;
+	GElf_Shdr shdr;
+	Elf_Scn *scn = cfi_find_section(elf, wanted, &shdr);
 
-	if (elf_getshdrstrndx(elf, &names))
+	if (!scn || shdr.sh_type != SHT_PROGBITS || shdr.sh_flags & SHF_COMPRESSED)
 		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		GElf_Shdr shdr;
-		const char *name;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_PROGBITS ||
-		    shdr.sh_flags & SHF_COMPRESSED)
-			continue;
-		name = elf_strptr(elf, names, shdr.sh_name);
-		if (!name || strcmp(name, wanted))
-			continue;
-		*va = shdr.sh_addr;
-		return elf_rawdata(scn, NULL);
-	}
-	return NULL;
+	*va = shdr.sh_addr;
+	return elf_rawdata(scn, NULL);
 }
 
-struct error *orc_rows_elf(Elf *elf, struct rows **out)
+struct error *orc_table_elf(Elf *elf, struct unwind_table **out)
 {
 	struct orc_tables tables = {0};
 	Elf_Data *addresses, *rules;
@@ -251,5 +242,5 @@ struct error *orc_rows_elf(Elf *elf, struct rows **out)
 	tables.rules = rules->d_buf;
 	tables.n = addresses->d_size / ORC_ADDRESS_SIZE;
 	tables.layout = section(elf, ".orc_header", &va) ? ORC_LINUX_6_4 : ORC_LINUX_4_14;
-	return orc_rows(&tables, out);
+	return orc_table(&tables, out);
 }

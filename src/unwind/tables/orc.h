@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_ORC_ROWS_H
-#define UNIPROF_UNWIND_ORC_ROWS_H
+#ifndef UNIPROF_UNWIND_TABLES_ORC_H
+#define UNIPROF_UNWIND_TABLES_ORC_H
 
 /*
  * Unwind tables from ORC, what Linux kernels on x86-64 have in place of call
@@ -12,9 +12,9 @@
 
 #include "unwind/tables/unwind_table.h"
 
-/* Linux changed what the bits of a rule mean. */
+/* Layouts of a rule's bits, by version of Linux. */
 enum orc_layout {
-	ORC_LINUX_4_14, /* up to 6.3: two bits of type, one that says where stacks end */
+	ORC_LINUX_4_14, /* up to 6.3: two bits of type, one for the end of stacks */
 	ORC_LINUX_6_4,	/* since then: three bits of type; there is a section .orc_header */
 };
 
@@ -33,9 +33,9 @@ struct orc_tables {
 };
 
 /* *out is NULL if the addresses are not in order: that is no such table. */
-struct error *orc_rows(const struct orc_tables *tables, struct rows **out);
+struct error *orc_table(const struct orc_tables *tables, struct unwind_table **out);
 
 /* From a kernel's ELF file; *out is NULL if it has no such tables. */
-struct error *orc_rows_elf(Elf *elf, struct rows **out);
+struct error *orc_table_elf(Elf *elf, struct unwind_table **out);
 
 #endif

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unwind/tables/expression.h"
+
 #define RARE_MAX	65536u
 #define EXPRESSIONS_MAX (1u << 22) /* bytes */
 #define KEPT_MAX	1024u
-#define KEPT_PLACES	(2 * KEPT_MAX) /* a power of two */
+#define KEPT_SLOTS	(2 * KEPT_MAX) /* a power of two */
 
 struct run {
 	uint64_t start, end;
@@ -15,7 +17,7 @@ struct run {
 	unsigned rank;
 };
 
-struct rows_builder {
+struct table_builder {
 	struct run *run;
 	size_t n_runs, run_room;
 	struct row *row;
@@ -26,16 +28,16 @@ struct rows_builder {
 	uint32_t n_expressions, expressions_room;
 	struct row_kept *kept;
 	uint32_t n_kept;
-	uint16_t kept_place[KEPT_PLACES]; /* by its hash: the number in kept, plus one */
+	uint16_t kept_slot[KEPT_SLOTS]; /* by its hash: the number in kept, plus one */
 };
 
-struct error *rows_builder_new(struct rows_builder **out)
+struct error *table_builder_new(struct table_builder **out)
 {
 	*out = calloc(1, sizeof(**out));
 	return *out ? NULL : error_no_memory();
 }
 
-void rows_builder_free(struct rows_builder *builder)
+void table_builder_free(struct table_builder *builder)
 {
 	if (!builder)
 		return;
@@ -65,7 +67,8 @@ static struct error *reserve(void **array, size_t *room, size_t n, size_t size)
 	return NULL;
 }
 
-struct error *rows_begin(struct rows_builder *builder, uint64_t start, uint64_t end, unsigned rank)
+struct error *table_builder_begin(struct table_builder *builder, uint64_t start, uint64_t end,
+				  unsigned rank)
 {
 	struct error *err;
 
@@ -84,7 +87,7 @@ static bool same_rule(const struct row *a, const struct row *b)
 	       a->base == b->base;
 }
 
-struct error *rows_put(struct rows_builder *builder, uint64_t addr, const struct row *row)
+struct error *table_builder_put(struct table_builder *builder, uint64_t addr, const struct row *row)
 {
 	struct run *run = &builder->run[builder->n_runs - 1];
 	struct row *last = run->n ? &builder->row[run->first + run->n - 1] : NULL;
@@ -111,7 +114,7 @@ struct error *rows_put(struct rows_builder *builder, uint64_t addr, const struct
 }
 
 /* Copies the expression of one rule, or finds the same bytes in that of the rare row before. */
-static bool put_expression(struct rows_builder *builder, struct row_rule *rule,
+static bool put_expression(struct table_builder *builder, struct row_rule *rule,
 			   const struct row_rule *before, const uint8_t *bytes)
 {
 	if (before && before->len == rule->len &&
@@ -127,7 +130,7 @@ static bool put_expression(struct rows_builder *builder, struct row_rule *rule,
 	return true;
 }
 
-static struct error *reserve_rare(struct rows_builder *builder)
+static struct error *reserve_rare(struct table_builder *builder)
 {
 	size_t rare_room = builder->rare_room, room = builder->expressions_room;
 	struct error *err;
@@ -154,8 +157,8 @@ static bool same_rare(const struct row_rare *a, const struct row_rare *b)
 	return a->trap == b->trap;
 }
 
-struct error *rows_put_rare(struct rows_builder *builder, const struct row_rare *rare,
-			    const uint8_t *const bytes[4], uint32_t *index, bool *kept)
+struct error *table_builder_put_rare(struct table_builder *builder, const struct row_rare *rare,
+				     const uint8_t *const bytes[4], uint32_t *index, bool *kept)
 {
 	const struct row_rare *last;
 	struct row_rare new = *rare;
@@ -193,24 +196,24 @@ static uint32_t hash_kept(const struct row_kept *kept)
 	return hash >> 16;
 }
 
-struct error *rows_keep(struct rows_builder *builder, const struct row_kept *kept, struct row *row)
+struct error *table_builder_keep(struct table_builder *builder, const struct row_kept *kept,
+				 struct row *row)
 {
-	uint32_t place = hash_kept(kept) % KEPT_PLACES, n;
+	uint32_t slot = hash_kept(kept) % KEPT_SLOTS, n;
 
 	if (!builder->kept)
 		builder->kept = malloc(KEPT_MAX * sizeof(*builder->kept));
 	if (!builder->kept)
 		return error_no_memory();
-	while ((n = builder->kept_place[place]) &&
-	       memcmp(&builder->kept[n - 1], kept, sizeof(*kept)))
-		place = (place + 1) % KEPT_PLACES;
+	while ((n = builder->kept_slot[slot]) && memcmp(&builder->kept[n - 1], kept, sizeof(*kept)))
+		slot = (slot + 1) % KEPT_SLOTS;
 	if (!n && builder->n_kept == KEPT_MAX) {
 		*row = (struct row){.kind = ROW_NONE};
 		return NULL;
 	}
 	if (!n) {
 		builder->kept[builder->n_kept++] = *kept;
-		builder->kept_place[place] = (uint16_t)builder->n_kept;
+		builder->kept_slot[slot] = (uint16_t)builder->n_kept;
 		n = builder->n_kept;
 	}
 	row->kept = (uint16_t)(n - 1);
@@ -231,11 +234,11 @@ static int in_order(const void *a, const void *b)
 }
 
 /*
- * Of the runs from `i` on that start together, the one that counts: the first
- * of the lowest rank that does not contradict itself; NULL if none. *next is
- * behind them.
+ * Chooses among the runs from `i` on that start together: the first of the
+ * lowest rank that does not contradict itself; NULL if none. *next is behind
+ * them.
  */
-static const struct run *choose(const struct rows_builder *builder, size_t i, size_t *next)
+static const struct run *choose(const struct table_builder *builder, size_t i, size_t *next)
 {
 	const struct run *run = builder->run, *chosen = NULL;
 	uint64_t start = run[i].start;
@@ -256,7 +259,7 @@ static const struct run *choose(const struct rows_builder *builder, size_t i, si
 }
 
 /* Makes the runs disjoint, in order. */
-static void disentangle(struct rows_builder *builder)
+static void disentangle(struct table_builder *builder)
 {
 	struct run *run = builder->run;
 	size_t n = 0, next;
@@ -278,67 +281,68 @@ static void disentangle(struct rows_builder *builder)
 }
 
 /* Appends a row to the table, if it says something new. */
-static void append(struct rows *rows, const struct row *row, uint32_t start)
+static void append(struct unwind_table *table, const struct row *row, uint32_t start)
 {
-	struct row *last = rows->n ? &rows->row[rows->n - 1] : NULL;
+	struct row *last = table->n ? &table->row[table->n - 1] : NULL;
 
 	if (last && ((same_rule(last, row) && !row->begins) ||
 		     (last->kind == ROW_NONE && row->kind == ROW_NONE)))
 		return;
-	rows->row[rows->n] = *row;
-	rows->row[rows->n++].start = start;
+	table->row[table->n] = *row;
+	table->row[table->n++].start = start;
 }
 
-static void append_run(struct rows *rows, const struct row *row, const struct run *run)
+static void append_run(struct unwind_table *table, const struct row *row, const struct run *run)
 {
 	static const struct row none = {.kind = ROW_NONE};
-	uint64_t start = run->start - rows->base, end = run->end - rows->base;
+	uint64_t start = run->start - table->base, end = run->end - table->base;
 
 	for (size_t i = 0; i < run->n && row[i].start < end - start; i++)
-		append(rows, &row[i], (uint32_t)start + row[i].start);
-	append(rows, &none, (uint32_t)end);
+		append(table, &row[i], (uint32_t)start + row[i].start);
+	append(table, &none, (uint32_t)end);
 }
 
 /*
- * Of code that lies farther apart than offsets can say (a few instructions for
- * the boot, and a kernel in the high half), where most rows are: the runs from
- * *first on, *n of them.
+ * Code may lie farther apart than offsets reach (a few instructions for the
+ * boot, and a kernel in the high half): keeps the stretch with most rows, the
+ * *n runs from *first on.
  */
-static void densest(const struct rows_builder *builder, size_t *first, size_t *n)
+static void densest(const struct table_builder *builder, size_t *first, size_t *n)
 {
 	const struct run *run = builder->run;
-	size_t most = 0, rows = 0;
+	size_t most = 0, table = 0;
 
-	for (size_t from = 0, to = 0; from < builder->n_runs; rows -= run[from++].n) {
+	for (size_t from = 0, to = 0; from < builder->n_runs; table -= run[from++].n) {
 		for (; to < builder->n_runs && run[to].end - run[from].start <= UINT32_MAX; to++)
-			rows += run[to].n;
+			table += run[to].n;
 		if (to == from) /* a single run that is too long */
-			rows += run[to++].n;
-		else if (rows > most) {
-			most = rows;
+			table += run[to++].n;
+		else if (table > most) {
+			most = table;
 			*first = from;
 			*n = to - from;
 		}
 	}
 }
 
-/* Where one run ends and the next begins no row is needed between. */
-static void join_runs(const struct rows_builder *builder, size_t first, size_t n, struct rows *rows)
+/* No empty row is needed between two runs that adjoin. */
+static void join_runs(const struct table_builder *builder, size_t first, size_t n,
+		      struct unwind_table *table)
 {
 	for (size_t i = first; i < first + n; i++) {
 		const struct run *run = &builder->run[i];
-		struct row *last = rows->n ? &rows->row[rows->n - 1] : NULL;
+		struct row *last = table->n ? &table->row[table->n - 1] : NULL;
 
-		if (last && last->kind == ROW_NONE && rows->base + last->start == run->start)
-			rows->n--;
-		append_run(rows, builder->row + run->first, run);
+		if (last && last->kind == ROW_NONE && table->base + last->start == run->start)
+			table->n--;
+		append_run(table, builder->row + run->first, run);
 	}
 }
 
-struct error *rows_finish(struct rows_builder *builder, struct rows **out)
+struct error *table_builder_finish(struct table_builder *builder, struct unwind_table **out)
 {
 	size_t first = 0, n = 0;
-	struct rows *rows;
+	struct unwind_table *table;
 
 	*out = NULL;
 	if (builder->n_runs)
@@ -347,25 +351,196 @@ struct error *rows_finish(struct rows_builder *builder, struct rows **out)
 	densest(builder, &first, &n);
 	if (!n)
 		return NULL;
-	rows = calloc(1, sizeof(*rows));
-	if (!rows)
+	table = calloc(1, sizeof(*table));
+	if (!table)
 		return error_no_memory();
-	rows->row = malloc((builder->n + builder->n_runs) * sizeof(*rows->row));
-	if (!rows->row) {
-		free(rows);
+	table->row = malloc((builder->n + builder->n_runs) * sizeof(*table->row));
+	if (!table->row) {
+		free(table);
 		return error_no_memory();
 	}
-	rows->base = builder->run[first].start;
-	join_runs(builder, first, n, rows);
-	rows->rare = builder->rare;
-	rows->n_rare = builder->n_rare;
-	rows->expressions = builder->expressions;
-	rows->n_expressions = builder->n_expressions;
-	rows->kept = builder->kept;
-	rows->n_kept = builder->n_kept;
+	table->base = builder->run[first].start;
+	join_runs(builder, first, n, table);
+	table->rare = builder->rare;
+	table->n_rare = builder->n_rare;
+	table->expressions = builder->expressions;
+	table->n_expressions = builder->n_expressions;
+	table->kept = builder->kept;
+	table->n_kept = builder->n_kept;
 	builder->rare = NULL;
 	builder->expressions = NULL;
 	builder->kept = NULL;
-	*out = rows;
+	*out = table;
 	return NULL;
+}
+
+const struct row *unwind_table_find(const struct unwind_table *table, uint64_t addr)
+{
+	uint64_t offset = addr - table->base;
+	const struct row *row = table->row;
+	uint32_t n = table->n;
+
+	if (!n || addr < table->base || offset > UINT32_MAX || offset < row->start)
+		return NULL;
+	/* The row that is looked for is always among row[0] to row[n - 1]. */
+	while (n > 1) {
+		uint32_t half = n / 2;
+
+		row += row[half].start <= offset ? half : 0;
+		n -= half;
+	}
+	return row->kind == ROW_NONE ? NULL : row;
+}
+
+struct unwind_table *unwind_table_share(struct unwind_table *table)
+{
+	table->shared++;
+	return table;
+}
+
+void unwind_table_free(struct unwind_table *table)
+{
+	if (!table)
+		return;
+	if (table->shared) {
+		table->shared--;
+		return;
+	}
+	free(table->row);
+	free(table->rare);
+	free(table->expressions);
+	free(table->kept);
+	free(table);
+}
+
+static uint64_t narrowed(const struct row_env *env, uint64_t value)
+{
+	return env->word == 4 ? value & UINT32_MAX : value;
+}
+
+static bool load(const struct row_env *env, uint64_t va, uint64_t *value, struct row_caller *out)
+{
+	va = narrowed(env, va);
+	if (env->load(env->ctx, va, value))
+		return true;
+	out->slot = va;
+	return false;
+}
+
+static bool find_cfa(const struct row *row, const struct row_env *env, uint64_t *cfa,
+		     struct row_caller *out)
+{
+	uint64_t offset = (uint64_t)(int64_t)row->cfa_offset, value;
+
+	if (!env->reg(env->ctx, row->cfa_reg, &value))
+		return false;
+	switch (row->base) {
+	case ROW_PLUS:
+		*cfa = narrowed(env, value + offset);
+		return true;
+	case ROW_PLUS_DEREF:
+		return load(env, value + offset, cfa, out);
+	case ROW_DEREF_PLUS:
+		if (!load(env, value, &value, out))
+			return false;
+		*cfa = narrowed(env, value + offset);
+		return true;
+	}
+	return false;
+}
+
+/* A rule of one of the short kinds, as a row has them. */
+static struct row_rule short_rule(int16_t at)
+{
+	struct row_rule rule = {.how = RULE_AT_CFA, .value = at};
+
+	if (at == ROW_SAME)
+		rule.how = RULE_SAME;
+	else if (at == ROW_LOST)
+		rule.how = RULE_LOST;
+	return rule;
+}
+
+/* What the rules of a row are applied to. */
+struct applying {
+	const struct unwind_table *table;
+	const struct row_env *env;
+	uint64_t cfa;
+};
+
+/* The value of the caller's register `same`, by its rule. */
+static bool apply_rule(const struct applying *applying, const struct row_rule *rule, unsigned same,
+		       struct row_caller *out, uint64_t *value)
+{
+	const struct row_env *env = applying->env;
+	uint64_t at = applying->cfa + (uint64_t)rule->value;
+
+	out->slot = 0;
+	switch (rule->how) {
+	case RULE_SAME:
+		return env->reg(env->ctx, same, value);
+	case RULE_IN_REG:
+		return env->reg(env->ctx, (unsigned)rule->value, value);
+	case RULE_IS_CFA:
+		*value = narrowed(env, at);
+		return true;
+	case RULE_AT_CFA:
+		break;
+	case RULE_AT_EXPRESSION:
+	case RULE_IS_EXPRESSION:
+		if (!expression_value(applying->table->expressions + rule->offset, rule->len, env,
+				      &applying->cfa, &at))
+			return false;
+		if (rule->how == RULE_AT_EXPRESSION)
+			break;
+		*value = at;
+		return true;
+	default:
+		return false;
+	}
+	if (!load(env, at, value, out))
+		return false;
+	out->slot = narrowed(env, at);
+	return true;
+}
+
+static bool rare_cfa(const struct unwind_table *table, const struct row_rule *rule,
+		     const struct row_env *env, uint64_t *cfa)
+{
+	if (rule->how == RULE_IS_EXPRESSION)
+		return expression_value(table->expressions + rule->offset, rule->len, env, NULL,
+					cfa);
+	if (!env->reg(env->ctx, rule->reg, cfa))
+		return false;
+	*cfa = narrowed(env, *cfa + (uint64_t)rule->value);
+	return true;
+}
+
+bool unwind_table_step(const struct unwind_table *table, const struct row *row,
+		       const struct row_env *env, struct row_caller *out)
+{
+	struct row_rare rule = {.trap = row->kind == ROW_TRAP};
+	struct applying applying = {.table = table, .env = env};
+	struct row_caller aside;
+
+	*out = (struct row_caller){0};
+	if (row->kind == ROW_RARE) {
+		rule = table->rare[row->cfa_offset];
+		if (!rare_cfa(table, &rule.cfa, env, &applying.cfa))
+			return false;
+	} else {
+		if (!find_cfa(row, env, &applying.cfa, out))
+			return false;
+		rule.ra = short_rule(row->ra_at);
+		rule.fp = short_rule(table && table->n_kept ? ROW_LOST : row->fp_at);
+		rule.sp = short_rule(row->sp_at);
+	}
+	out->trap = rule.trap;
+	if (rule.sp.how == RULE_SAME)
+		out->sp = applying.cfa;
+	else if (!apply_rule(&applying, &rule.sp, env->sp, out, &out->sp))
+		return false;
+	aside = *out;
+	out->fp_known = apply_rule(&applying, &rule.fp, env->fp, &aside, &out->fp);
+	return apply_rule(&applying, &rule.ra, env->ra, out, &out->pc);
 }

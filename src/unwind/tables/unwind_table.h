@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_ROWS_H
-#define UNIPROF_UNWIND_ROWS_H
+#ifndef UNIPROF_UNWIND_TABLES_UNWIND_TABLE_H
+#define UNIPROF_UNWIND_TABLES_UNWIND_TABLE_H
 
 /*
  * Unwind tables: for each stretch of code, one row that says how to get from a
  * frame there to its caller. Compiled once, from an ELF file's CFI or Arm's
- * tables for exceptions (cfi_rows.h) or from Linux's ORC, then only searched.
- * A row holds what nearly all code needs; what it cannot say is kept beside it
- * (ROW_RARE).
+ * exception tables (cfi.h) or from Linux's ORC, then only searched. A row
+ * suffices for nearly all code; longer rules are kept beside it (ROW_RARE).
  *
- * Addresses are those of the file; the caller takes the slide off.
+ * Addresses are those of the file; the caller subtracts the slide.
  */
 
 #include <stdbool.h>
@@ -37,7 +36,7 @@ enum row_base {
 
 /* For ra_at, fp_at and sp_at: in place of bytes from the CFA. */
 #define ROW_SAME INT16_MIN	 /* ra, fp: still in its register; sp: the caller's is the CFA */
-#define ROW_LOST (INT16_MIN + 1) /* the caller's value is not to be had */
+#define ROW_LOST (INT16_MIN + 1) /* the caller's value is lost */
 
 struct row {
 	uint32_t start;	    /* bytes from the table's base; good up to the next row's start */
@@ -56,15 +55,15 @@ struct row {
 
 _Static_assert(sizeof(struct row) == 16, "sixteen bytes a row");
 
-/* Where a caller's register is, in full (DWARF 5, 6.4.1). */
+/* Location of a caller's register, in full (DWARF 5, 6.4.1). */
 enum rule_how {
 	RULE_SAME,	    /* in its register; sp: the CFA */
 	RULE_LOST,	    /* DWARF's undefined */
 	RULE_AT_CFA,	    /* in the word at CFA + value */
 	RULE_IS_CFA,	    /* it is CFA + value */
 	RULE_IN_REG,	    /* in register `value` */
-	RULE_AT_EXPRESSION, /* in the word at what the expression gives */
-	RULE_IS_EXPRESSION  /* it is what the expression gives */
+	RULE_AT_EXPRESSION, /* in the word at the expression's value */
+	RULE_IS_EXPRESSION  /* the expression's value itself */
 };
 
 struct row_rule {
@@ -81,8 +80,9 @@ struct row_rare {
 };
 
 /*
- * Where code may have its frames by any register, as on 32-bit Arm: where those
- * of the caller's are that a function gives back as it found them. As fp_at.
+ * Kept registers, on machines where any register may be the frame pointer, as
+ * on 32-bit Arm: where the caller's values of the callee-saved registers are.
+ * As fp_at.
  */
 #define ROW_KEPT       8
 #define ROW_KEPT_FIRST 4 /* the number of the first of them */
@@ -90,8 +90,8 @@ struct row_kept {
 	int16_t at[ROW_KEPT];
 };
 
-/* A sorted table. Immutable once made, but for who has it. */
-struct rows {
+/* A sorted table. Immutable once made, except `shared`. */
+struct unwind_table {
 	unsigned shared; /* how many have it, beside the first */
 	uint64_t base;	 /* address of offset 0, as in the file */
 	uint32_t n;
@@ -105,19 +105,19 @@ struct rows {
 };
 
 /* The row that is good at `addr` (an address of the file), NULL if none; ROW_NONE counts as none. */
-const struct row *rows_find(const struct rows *rows, uint64_t addr);
+const struct row *unwind_table_find(const struct unwind_table *table, uint64_t addr);
 
-/* For one more to have the same table: each of them calls rows_free. */
-struct rows *rows_share(struct rows *rows);
+/* For one more to have the same table: each of them calls unwind_table_free. */
+struct unwind_table *unwind_table_share(struct unwind_table *table);
 
-void rows_free(struct rows *rows);
+void unwind_table_free(struct unwind_table *table);
 
 /* The registers and the memory that a row is applied to. */
 struct row_env {
 	void *ctx;
 	/* The value of a register (DWARF number); false if it is not known. */
 	bool (*reg)(void *ctx, unsigned n, uint64_t *value);
-	/* The word at `va`, of the stack; false if it is not to be had. */
+	/* The word at `va`, of the stack; false if it cannot be read. */
 	bool (*load)(void *ctx, uint64_t va, uint64_t *value);
 	unsigned word;	    /* bytes */
 	uint8_t fp, sp, ra; /* numbers of these registers */
@@ -127,7 +127,7 @@ struct row_caller {
 	uint64_t pc, sp, fp;
 	uint64_t slot; /* where pc was read from; 0: from no memory */
 	bool fp_known; /* false in tables with kept registers, which count from sp, the CFA */
-	bool trap;     /* pc is where the caller was interrupted, not a return address */
+	bool trap;     /* pc is the interrupted instruction, not a return address */
 };
 
 /*
@@ -136,8 +136,8 @@ struct row_caller {
  * the walk got stuck, if that was a word of memory, else 0. Checks nothing
  * but that; bounded, whatever an expression says.
  */
-bool rows_step(const struct rows *rows, const struct row *row, const struct row_env *env,
-	       struct row_caller *out);
+bool unwind_table_step(const struct unwind_table *table, const struct row *row,
+		       const struct row_env *env, struct row_caller *out);
 
 /*
  * Makes tables: runs of rows, in any order, from one or several sources. A
@@ -147,35 +147,38 @@ bool rows_step(const struct rows *rows, const struct row *row, const struct row_
  * elsewhere, as linkers leave them behind for code that they dropped) is left
  * out altogether, and any other overlap belongs to the later start.
  */
-struct rows_builder;
+struct table_builder;
 
-struct error *rows_builder_new(struct rows_builder **out);
-void rows_builder_free(struct rows_builder *builder);
+struct error *table_builder_new(struct table_builder **out);
+void table_builder_free(struct table_builder *builder);
 
 /* Begins a run; the former one ends. */
-struct error *rows_begin(struct rows_builder *builder, uint64_t start, uint64_t end, unsigned rank);
+struct error *table_builder_begin(struct table_builder *builder, uint64_t start, uint64_t end,
+				  unsigned rank);
 
 /*
  * Adds a row to the run, good from `addr` on: not below the last one's, which
  * it replaces if it is the same. row->start is ignored.
  */
-struct error *rows_put(struct rows_builder *builder, uint64_t addr, const struct row *row);
+struct error *table_builder_put(struct table_builder *builder, uint64_t addr,
+				const struct row *row);
 
 /*
  * Keeps a rare rule with its expressions, whose bytes are copied: `bytes` in
  * the order cfa, ra, fp, sp, NULL where there is none. Fills *index for the
  * row; *kept is false when there are too many: use ROW_NONE.
  */
-struct error *rows_put_rare(struct rows_builder *builder, const struct row_rare *rare,
-			    const uint8_t *const bytes[4], uint32_t *index, bool *kept);
+struct error *table_builder_put_rare(struct table_builder *builder, const struct row_rare *rare,
+				     const uint8_t *const bytes[4], uint32_t *index, bool *kept);
 
 /*
- * Finds a place for kept registers: fills row->kept, to be used in all rows of
- * a table or in none. Makes it ROW_NONE when there are too many kinds of them.
+ * Stores kept registers: fills row->kept, to be used in all rows of a table or
+ * in none. Makes it ROW_NONE when there are too many different ones.
  */
-struct error *rows_keep(struct rows_builder *builder, const struct row_kept *kept, struct row *row);
+struct error *table_builder_keep(struct table_builder *builder, const struct row_kept *kept,
+				 struct row *row);
 
 /* The table, with at least one row, or *out NULL. Nothing can be added any more. */
-struct error *rows_finish(struct rows_builder *builder, struct rows **out);
+struct error *table_builder_finish(struct table_builder *builder, struct unwind_table **out);
 
 #endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/tables/cfa_program.h"
+
+#include <dwarf.h>
+#include <gelf.h>
+
+/* States that a program may remember; compilers nest them once. */
+#define REMEMBERED 16
+
+#define NO_REGISTER 0xff
+
+/* AADWARF64, 5.1; newer than <dwarf.h>. */
+#define AARCH64_NEGATE_RA_STATE_WITH_PC 0x2c
+
+struct running {
+	const struct cfa_program *program;
+	struct dwarf_bytes in;
+	const struct cfa_state *initial; /* NULL: that is being made */
+	struct cfa_state state;
+	struct cfa_state kept[REMEMBERED];
+	unsigned n_kept;
+	uint64_t at; /* the address that the state is good from */
+};
+
+const struct cfa_state cfa_state_at_first = {.cfa = {.rule = {.how = RULE_LOST}},
+					     .kept = {{ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME,
+						       ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME}}};
+
+const struct cfa_machine *cfa_machine(uint16_t e_machine)
+{
+	static const struct cfa_machine machines[] = {
+		{.machine = EM_X86_64, .word = 8, .fp = 6, .sp = 7},
+		{.machine = EM_386, .word = 4, .fp = 5, .sp = 4},
+		{.machine = EM_AARCH64, .word = 8, .fp = 29, .sp = 31, .link = true},
+		{.machine = EM_ARM,
+		 .word = 4,
+		 .fp = NO_REGISTER,
+		 .sp = 13,
+		 .link = true,
+		 .kept = true},
+	};
+
+	for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
+		if (machines[i].machine == e_machine)
+			return &machines[i];
+	return NULL;
+}
+
+/* The rule of a register; NULL if it does not matter. */
+static struct cfa_rule *rule_of(const struct cfa_program *program, struct cfa_state *state,
+				uint64_t reg)
+{
+	if (reg == program->ra)
+		return &state->ra;
+	if (reg == program->machine->fp)
+		return &state->fp;
+	return reg == program->machine->sp ? &state->sp : NULL;
+}
+
+/* Where a kept register is; NULL if this is none. */
+static int16_t *kept_of(const struct cfa_program *program, struct cfa_state *state, uint64_t reg)
+{
+	if (!program->machine->kept || reg < ROW_KEPT_FIRST || reg >= ROW_KEPT_FIRST + ROW_KEPT)
+		return NULL;
+	return &state->kept.at[reg - ROW_KEPT_FIRST];
+}
+
+static void set_kept(int16_t *at, enum rule_how how, int64_t value)
+{
+	*at = ROW_LOST;
+	if (how == RULE_SAME)
+		*at = ROW_SAME;
+	else if (how == RULE_AT_CFA && value > ROW_LOST && value <= INT16_MAX)
+		*at = (int16_t)value;
+}
+
+static void set(struct running *run, uint64_t reg, enum rule_how how, int64_t value)
+{
+	struct cfa_rule *rule = rule_of(run->program, &run->state, reg);
+	int16_t *kept = kept_of(run->program, &run->state, reg);
+
+	if (rule)
+		*rule = (struct cfa_rule){.rule = {.how = (uint8_t)how, .value = value}};
+	if (kept)
+		set_kept(kept, how, value);
+}
+
+static bool restore(struct running *run, uint64_t reg)
+{
+	struct cfa_rule *rule = rule_of(run->program, &run->state, reg);
+	int16_t *kept = kept_of(run->program, &run->state, reg);
+	struct cfa_state *initial = (struct cfa_state *)run->initial;
+
+	if (!initial)
+		return false;
+	if (rule)
+		*rule = *rule_of(run->program, initial, reg);
+	if (kept)
+		*kept = *kept_of(run->program, initial, reg);
+	return true;
+}
+
+static int64_t factored(const struct running *run, int64_t value)
+{
+	return (int64_t)((uint64_t)value * (uint64_t)run->program->data_factor);
+}
+
+static bool expression(struct running *run, enum rule_how how, struct cfa_rule *rule)
+{
+	uint64_t len;
+
+	if (!dwarf_uleb(&run->in, &len) || len > (uint64_t)(run->in.end - run->in.at) ||
+	    len > UINT16_MAX)
+		return false;
+	if (rule)
+		*rule = (struct cfa_rule){.rule = {.how = (uint8_t)how, .len = (uint16_t)len},
+					  .expression = run->in.at};
+	run->in.at += len;
+	return true;
+}
+
+static bool define_cfa(struct running *run, uint64_t reg, int64_t offset)
+{
+	if (reg > UINT8_MAX)
+		return false;
+	run->state.cfa = (struct cfa_rule){
+		.rule = {.how = RULE_IS_CFA, .reg = (uint8_t)reg, .value = offset}};
+	return true;
+}
+
+static bool cfa_by_number(struct running *run, uint8_t op)
+{
+	struct row_rule *cfa = &run->state.cfa.rule;
+	bool with_reg =
+		op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_register || op == DW_CFA_def_cfa_sf;
+	uint64_t reg = cfa->reg, number;
+	int64_t offset = cfa->value;
+
+	if (!with_reg || op == DW_CFA_def_cfa_register)
+		if (cfa->how != RULE_IS_CFA)
+			return false;
+	if (with_reg && !dwarf_uleb(&run->in, &reg))
+		return false;
+	if (op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf) {
+		if (!dwarf_sleb(&run->in, &offset))
+			return false;
+		offset = factored(run, offset);
+	} else if (op != DW_CFA_def_cfa_register) {
+		if (!dwarf_uleb(&run->in, &number))
+			return false;
+		offset = (int64_t)number;
+	}
+	return define_cfa(run, reg, offset);
+}
+
+/* The caller's register is at, or is, the CFA and a number of units. */
+static bool register_by_number(struct running *run, uint8_t op)
+{
+	bool is = op == DW_CFA_val_offset || op == DW_CFA_val_offset_sf;
+	uint64_t reg, number;
+	int64_t offset;
+
+	if (!dwarf_uleb(&run->in, &reg))
+		return false;
+	if (op == DW_CFA_offset_extended_sf || op == DW_CFA_val_offset_sf) {
+		if (!dwarf_sleb(&run->in, &offset))
+			return false;
+	} else {
+		if (!dwarf_uleb(&run->in, &number))
+			return false;
+		offset = op == DW_CFA_GNU_negative_offset_extended ? (int64_t)(0 - number)
+								   : (int64_t)number;
+	}
+	set(run, reg, is ? RULE_IS_CFA : RULE_AT_CFA, factored(run, offset));
+	return true;
+}
+
+static bool remember(struct running *run)
+{
+	if (run->n_kept == REMEMBERED)
+		return false;
+	run->kept[run->n_kept++] = run->state;
+	return true;
+}
+
+static bool recall(struct running *run)
+{
+	if (!run->n_kept)
+		return false;
+	run->state = run->kept[--run->n_kept];
+	return true;
+}
+
+static bool one_register(struct running *run, uint8_t op)
+{
+	uint64_t reg, other;
+
+	if (!dwarf_uleb(&run->in, &reg))
+		return false;
+	switch (op) {
+	case DW_CFA_restore_extended:
+		return restore(run, reg);
+	case DW_CFA_undefined:
+		set(run, reg, RULE_LOST, 0);
+		return true;
+	case DW_CFA_same_value:
+		set(run, reg, RULE_SAME, 0);
+		return true;
+	case DW_CFA_register:
+		if (!dwarf_uleb(&run->in, &other) || other > UINT8_MAX)
+			return false;
+		set(run, reg, RULE_IN_REG, (int64_t)other);
+		return true;
+	case DW_CFA_expression:
+		set(run, reg, RULE_LOST, 0);
+		return expression(run, RULE_AT_EXPRESSION, rule_of(run->program, &run->state, reg));
+	case DW_CFA_val_expression:
+		set(run, reg, RULE_LOST, 0);
+		return expression(run, RULE_IS_EXPRESSION, rule_of(run->program, &run->state, reg));
+	}
+	return false;
+}
+
+/* Those that neither define a rule by number nor move on. */
+static bool other_operation(struct running *run, uint8_t op)
+{
+	uint64_t unused;
+
+	switch (op) {
+	case DW_CFA_nop:
+	/*
+	 * AArch64: the return address is signed from here on, or no longer. Who
+	 * reads one takes off all that is no address (AADWARF64, 5.2).
+	 */
+	case DW_CFA_AARCH64_negate_ra_state:
+	case AARCH64_NEGATE_RA_STATE_WITH_PC:
+		return true;
+	case DW_CFA_remember_state:
+		return remember(run);
+	case DW_CFA_restore_state:
+		return recall(run);
+	case DW_CFA_def_cfa_expression:
+		return expression(run, RULE_IS_EXPRESSION, &run->state.cfa);
+	case DW_CFA_GNU_args_size:
+		return dwarf_uleb(&run->in, &unused);
+	}
+	return one_register(run, op);
+}
+
+static bool change(struct running *run, uint8_t op)
+{
+	uint64_t number;
+
+	switch (op & 0xc0) {
+	case DW_CFA_offset:
+		if (!dwarf_uleb(&run->in, &number))
+			return false;
+		set(run, op & 0x3f, RULE_AT_CFA, factored(run, (int64_t)number));
+		return true;
+	case DW_CFA_restore:
+		return restore(run, op & 0x3f);
+	}
+	switch (op) {
+	case DW_CFA_def_cfa:
+	case DW_CFA_def_cfa_register:
+	case DW_CFA_def_cfa_offset:
+	case DW_CFA_def_cfa_sf:
+	case DW_CFA_def_cfa_offset_sf:
+		return cfa_by_number(run, op);
+	case DW_CFA_offset_extended:
+	case DW_CFA_offset_extended_sf:
+	case DW_CFA_val_offset:
+	case DW_CFA_val_offset_sf:
+	case DW_CFA_GNU_negative_offset_extended:
+		return register_by_number(run, op);
+	}
+	return other_operation(run, op);
+}
+
+/* If the operation moves on, says where to; *good is false if it makes no sense. */
+static bool moves_on(struct running *run, uint8_t op, uint64_t *to, bool *good)
+{
+	static const uint8_t size[] = {1, 2, 4};
+	uint64_t number = op & 0x3f;
+
+	*good = true;
+	if ((op & 0xc0) == DW_CFA_advance_loc) {
+		*to = run->at + number * run->program->code_factor;
+	} else if (op == DW_CFA_set_loc) {
+		*good = false; /* no compiler for these machines uses it */
+	} else if (op >= DW_CFA_advance_loc1 && op <= DW_CFA_advance_loc4) {
+		*good = dwarf_unsigned(&run->in, size[op - DW_CFA_advance_loc1], &number);
+		*to = run->at + number * run->program->code_factor;
+	} else {
+		return false;
+	}
+	*good = *good && *to >= run->at;
+	return true;
+}
+
+bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
+		     struct cfa_state *state)
+{
+	struct running run = {.program = program, .in = in, .state = *state};
+
+	while (run.in.at < run.in.end) {
+		uint64_t to;
+		bool good;
+		uint8_t op = *run.in.at++;
+
+		if (moves_on(&run, op, &to, &good) || !change(&run, op))
+			return false;
+	}
+	*state = run.state;
+	return true;
+}
+
+struct error *cfa_run(const struct cfa_program *program, struct dwarf_bytes in,
+		      const struct cfa_state *initial, unsigned rank, struct rows_builder *builder)
+{
+	struct running run = {.program = program,
+			      .in = in,
+			      .initial = initial,
+			      .state = *initial,
+			      .at = program->start};
+	static const struct row none = {.kind = ROW_NONE};
+	struct error *err;
+	bool good = true;
+
+	err = rows_begin(builder, program->start, program->end, rank);
+	while (!err && good && run.in.at < run.in.end && run.at < program->end) {
+		uint8_t op = *run.in.at++;
+		uint64_t to = run.at;
+
+		if (!moves_on(&run, op, &to, &good)) {
+			good = change(&run, op);
+		} else if (good && to > run.at) {
+			err = cfa_put_row(program, &run.state, run.at, builder);
+			run.at = to;
+		}
+	}
+	if (err)
+		return err;
+	if (!good)
+		return rows_put(builder, run.at, &none);
+	return cfa_put_row(program, &run.state, run.at, builder);
+}

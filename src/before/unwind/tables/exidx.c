@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/exidx.h"
+
+#include <stdlib.h>
+
+#include "unwind/ehabi.h"
+
+#define ENTRY	   8u /* bytes */
+#define CANTUNWIND 1u
+#define COMPACT	   0x80000000u
+
+/* The bytes of one function's instructions, at most: those of two words, and 255 words more. */
+#define OPS_MAX (8 + 255 * 4)
+
+/* A section as it is in memory. */
+struct part {
+	uint64_t addr, size;
+	const uint8_t *bytes;
+	bool index;
+};
+
+struct reading {
+	struct part *part;
+	size_t n, last; /* where the last word was */
+	const struct cfi_text *text;
+	size_t n_text;
+	unsigned rank;
+	struct rows_builder *builder;
+};
+
+static struct error *read_parts(Elf *elf, struct reading *reading)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+	size_t n;
+
+	if (elf_getshdrnum(elf, &n))
+		return NULL;
+	reading->part = calloc(n + 1, sizeof(*reading->part));
+	if (!reading->part)
+		return error_no_memory();
+	while ((scn = elf_nextscn(elf, scn)) && reading->n < n) {
+		const Elf_Data *data;
+
+		if (!gelf_getshdr(scn, &shdr) || !(shdr.sh_flags & SHF_ALLOC) ||
+		    shdr.sh_flags & SHF_COMPRESSED || shdr.sh_type == SHT_NOBITS)
+			continue;
+		data = elf_rawdata(scn, NULL);
+		if (data && data->d_buf && shdr.sh_addr <= UINT32_MAX)
+			reading->part[reading->n++] =
+				(struct part){shdr.sh_addr, data->d_size, data->d_buf,
+					      shdr.sh_type == SHT_ARM_EXIDX};
+	}
+	return NULL;
+}
+
+static bool word_in(const struct part *part, uint64_t va, uint32_t *word)
+{
+	const uint64_t offset = va - part->addr;
+	const uint8_t *at;
+
+	if (offset >= part->size || part->size - offset < 4)
+		return false;
+	at = part->bytes + offset;
+	*word = (uint32_t)(at[0] | at[1] << 8 | at[2] << 16) | (uint32_t)at[3] << 24;
+	return true;
+}
+
+static bool word_at(struct reading *reading, uint64_t va, uint32_t *word)
+{
+	if (reading->last < reading->n && word_in(&reading->part[reading->last], va, word))
+		return true;
+	for (size_t i = 0; i < reading->n; i++) {
+		if (word_in(&reading->part[i], va, word)) {
+			reading->last = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What a word at `here` points to, by its lower 31 bits. */
+static uint64_t pointed(uint64_t here, uint32_t word)
+{
+	return (uint32_t)((uint32_t)here + ((word & 0x7fffffff) ^ 0x40000000) - 0x40000000);
+}
+
+struct ops {
+	uint8_t byte[OPS_MAX];
+	size_t n;
+};
+
+/* The lowest `n` bytes of a word, the highest of them first. */
+static void add(struct ops *ops, uint32_t word, unsigned n)
+{
+	while (n--)
+		ops->byte[ops->n++] = (uint8_t)(word >> 8 * n);
+}
+
+static bool add_words(struct reading *reading, uint64_t va, unsigned n, struct ops *ops)
+{
+	uint32_t word;
+
+	for (unsigned i = 0; i < n; i++, va += 4) {
+		if (!word_at(reading, va, &word))
+			return false;
+		add(ops, word, 4);
+	}
+	return true;
+}
+
+/* The compact model (6.3): by one of the three personality routines of the ABI itself. */
+static bool read_compact(struct reading *reading, uint64_t va, uint32_t word, bool more,
+			 struct ops *ops)
+{
+	switch (word >> 24 & 0x7f) {
+	case 0:
+		add(ops, word, 3);
+		return true;
+	case 1:
+	case 2:
+		add(ops, word, 2);
+		return more && add_words(reading, va + 4, word >> 16 & 0xff, ops);
+	}
+	return false;
+}
+
+/*
+ * With a personality routine of a language's own what follows is its own
+ * affair; all that there are have the instructions first, as compact as above.
+ */
+static bool read_table(struct reading *reading, uint64_t va, struct ops *ops)
+{
+	uint32_t word;
+
+	if (va & 3 || !word_at(reading, va, &word))
+		return false;
+	if (word & COMPACT)
+		return read_compact(reading, va, word, true, ops);
+	if (!word_at(reading, va + 4, &word))
+		return false;
+	add(ops, word, 3);
+	return add_words(reading, va + 8, word >> 24, ops);
+}
+
+static struct error *compile(struct reading *reading, uint64_t here, uint32_t word, struct row *row)
+{
+	struct ops ops = {.n = 0};
+	struct row_kept kept;
+
+	*row = (struct row){.kind = ROW_NONE};
+	if (word == CANTUNWIND)
+		row->kind = ROW_END;
+	else if ((word & COMPACT ? read_compact(reading, 0, word, false, &ops)
+				 : read_table(reading, pointed(here, word), &ops)) &&
+		 ehabi_compile(ops.byte, ops.n, row, &kept))
+		return rows_keep(reading->builder, &kept, row);
+	else
+		*row = (struct row){.kind = ROW_NONE};
+	return NULL;
+}
+
+/* Up to the next function that is named, or the end of its section. */
+static uint64_t end_of(const struct reading *reading, uint64_t start, uint64_t next)
+{
+	for (size_t i = 0; i < reading->n_text; i++) {
+		const struct cfi_text *text = &reading->text[i];
+
+		if (start >= text->start && start < text->end)
+			return next > start && next < text->end ? next : text->end;
+	}
+	return start;
+}
+
+static struct error *read_entry(struct reading *reading, const struct part *part, uint64_t va)
+{
+	uint32_t first, second, next;
+	uint64_t start, end = 0;
+	struct error *err;
+	struct row row;
+
+	if (!word_in(part, va, &first) || !word_in(part, va + 4, &second) || first & COMPACT)
+		return NULL;
+	start = pointed(va, first) & ~1ull;
+	if (word_in(part, va + ENTRY, &next))
+		end = pointed(va + ENTRY, next) & ~1ull;
+	/* Two for the same place: that behind counts. */
+	if (end == start)
+		return NULL;
+	end = end_of(reading, start, end);
+	if (end == start)
+		return NULL;
+	err = compile(reading, va + 4, second, &row);
+	row.begins = row.kind != ROW_NONE;
+	if (!err)
+		err = rows_begin(reading->builder, start, end, reading->rank);
+	return err ? err : rows_put(reading->builder, start, &row);
+}
+
+/* Without any tables, clang says of all code that it cannot be unwound, which is not to be outermost. */
+static bool has_tables(const struct part *part)
+{
+	uint32_t word;
+
+	for (uint64_t at = 4; word_in(part, part->addr + at, &word); at += ENTRY)
+		if (word != CANTUNWIND)
+			return true;
+	return false;
+}
+
+static struct error *read_index(struct reading *reading, const struct part *part)
+{
+	struct error *err = NULL;
+
+	if (!has_tables(part))
+		return NULL;
+	for (uint64_t at = 0; !err && at < part->size; at += ENTRY)
+		err = read_entry(reading, part, part->addr + at);
+	return err;
+}
+
+struct error *exidx_read(Elf *elf, const struct cfi_text *text, size_t n_text, unsigned rank,
+			 struct rows_builder *builder)
+{
+	struct reading reading = {.text = text, .n_text = n_text, .rank = rank, .builder = builder};
+	struct error *err = read_parts(elf, &reading);
+
+	for (size_t i = 0; !err && i < reading.n; i++)
+		if (reading.part[i].index)
+			err = read_index(&reading, &reading.part[i]);
+	free(reading.part);
+	return err;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/tables/orc.h"
+
+#include <dwarf.h>
+#include <gelf.h>
+#include <string.h>
+
+/* Registers that a rule names (arch/x86/include/asm/orc_types.h). */
+enum orc_reg {
+	ORC_UNDEFINED = 0,
+	ORC_PREV_SP = 1,
+	ORC_DX = 2,
+	ORC_DI = 3,
+	ORC_BP = 4,
+	ORC_SP = 5,
+	ORC_R10 = 6,
+	ORC_R13 = 7,
+	ORC_BP_INDIRECT = 8,
+	ORC_SP_INDIRECT = 9,
+};
+
+/* DWARF's numbers (System V ABI x86-64, figure 3.36). */
+enum { DWARF_RDX = 1, DWARF_RDI = 5, DWARF_RBP = 6, DWARF_RSP = 7, DWARF_R10 = 10, DWARF_R13 = 13 };
+
+/* Bytes from the beginning of struct pt_regs (arch/x86/include/asm/ptrace.h). */
+enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152 };
+/* What the processor pushes: ip, cs, flags, sp. */
+enum { IRET_IP = 0, IRET_SP = REGS_SP - REGS_IP };
+
+enum orc_type { TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL, TYPE_UNKNOWN };
+
+struct orc_rule {
+	int16_t sp_offset, bp_offset;
+	uint8_t sp_reg, bp_reg; /* enum orc_reg */
+	enum orc_type type;
+};
+
+static struct orc_rule parse_rule(const uint8_t *bytes, enum orc_layout layout)
+{
+	static const enum orc_type since_6_4[] = {TYPE_NONE,	TYPE_END,	   TYPE_CALL,
+						  TYPE_REGS,	TYPE_REGS_PARTIAL, TYPE_UNKNOWN,
+						  TYPE_UNKNOWN, TYPE_UNKNOWN};
+	static const enum orc_type since_4_14[] = {TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL,
+						   TYPE_UNKNOWN};
+	struct orc_rule rule;
+	uint16_t bits;
+
+	memcpy(&rule.sp_offset, bytes, 2);
+	memcpy(&rule.bp_offset, bytes + 2, 2);
+	memcpy(&bits, bytes + 4, 2);
+	rule.sp_reg = bits & 15;
+	rule.bp_reg = bits >> 4 & 15;
+	if (layout == ORC_LINUX_6_4) {
+		rule.type = since_6_4[bits >> 8 & 7];
+		return rule;
+	}
+	rule.type = since_4_14[bits >> 8 & 3];
+	if (rule.sp_reg == ORC_UNDEFINED)
+		rule.type = bits >> 10 & 1 ? TYPE_END : TYPE_NONE;
+	return rule;
+}
+
+static bool set_cfa(const struct orc_rule *rule, struct row *row)
+{
+	static const struct {
+		uint8_t reg, base;
+		bool known;
+	} bases[16] = {
+		[ORC_DX] = {DWARF_RDX, ROW_PLUS, true},
+		[ORC_DI] = {DWARF_RDI, ROW_PLUS, true},
+		[ORC_BP] = {DWARF_RBP, ROW_PLUS, true},
+		[ORC_SP] = {DWARF_RSP, ROW_PLUS, true},
+		[ORC_R10] = {DWARF_R10, ROW_PLUS, true},
+		[ORC_R13] = {DWARF_R13, ROW_PLUS, true},
+		[ORC_BP_INDIRECT] = {DWARF_RBP, ROW_PLUS_DEREF, true},
+		[ORC_SP_INDIRECT] = {DWARF_RSP, ROW_DEREF_PLUS, true},
+	};
+
+	row->cfa_reg = bases[rule->sp_reg].reg;
+	row->base = bases[rule->sp_reg].base;
+	row->cfa_offset = rule->sp_offset;
+	return bases[rule->sp_reg].known;
+}
+
+/* What a row can say of a rule; false if the frame pointer is where no row can say it is. */
+static bool set_caller(const struct orc_rule *rule, struct row *row)
+{
+	row->kind = ROW_TRAP;
+	row->fp_at = ROW_SAME;
+	switch (rule->type) {
+	case TYPE_REGS:
+		row->ra_at = REGS_IP;
+		row->sp_at = REGS_SP;
+		/* What was taken off the stack again is in its register. */
+		if (rule->sp_reg != ORC_SP || rule->sp_offset + REGS_BP >= 0)
+			row->fp_at = REGS_BP;
+		return true;
+	case TYPE_REGS_PARTIAL:
+		row->ra_at = IRET_IP;
+		row->sp_at = IRET_SP;
+		return true;
+	default:
+		row->kind = ROW_CALL;
+		row->ra_at = -8;
+		row->sp_at = ROW_SAME;
+	}
+	if (rule->bp_reg == ORC_PREV_SP && rule->bp_offset > ROW_LOST)
+		row->fp_at = rule->bp_offset;
+	else if (rule->bp_reg != ORC_UNDEFINED && rule->bp_reg != ORC_BP)
+		row->fp_at = ROW_LOST;
+	return rule->bp_reg != ORC_BP;
+}
+
+/* Writes a number as sleb128, which two bytes hold for any offset of a frame; false if not. */
+static bool put_sleb(uint8_t bytes[2], int16_t value)
+{
+	bytes[0] = (uint8_t)(value & 0x7f) | 0x80;
+	bytes[1] = (uint8_t)(value >> 7 & 0x7f);
+	return value >= -8192 && value < 8192;
+}
+
+/* The caller's frame pointer is in the word at frame pointer + offset: of realigned stacks. */
+static struct error *put_rare(struct rows_builder *builder, uint64_t at,
+			      const struct orc_rule *rule, const struct row *row)
+{
+	uint8_t cfa[] = {DW_OP_breg0 + DWARF_RBP, 0, 0, DW_OP_deref};
+	uint8_t fp[] = {DW_OP_breg0 + DWARF_RBP, 0, 0};
+	bool indirect = row->base == ROW_PLUS_DEREF;
+	const struct row_rare rare = {
+		.cfa = {.how = indirect ? RULE_IS_EXPRESSION : RULE_IS_CFA,
+			.reg = row->cfa_reg,
+			.len = indirect ? sizeof(cfa) : 0,
+			.value = row->cfa_offset},
+		.ra = {.how = RULE_AT_CFA, .value = row->ra_at},
+		.fp = {.how = RULE_AT_EXPRESSION, .len = sizeof(fp)},
+		.sp = {.how = RULE_SAME},
+	};
+	const uint8_t *const bytes[4] = {indirect ? cfa : NULL, NULL, fp, NULL};
+	struct row new = {.kind = ROW_RARE};
+	struct error *err = NULL;
+	bool kept = false;
+	uint32_t index = 0;
+
+	if (put_sleb(cfa + 1, rule->sp_offset) && put_sleb(fp + 1, rule->bp_offset) &&
+	    row->base != ROW_DEREF_PLUS)
+		err = rows_put_rare(builder, &rare, bytes, &index, &kept);
+	new.cfa_offset = (int32_t)index;
+	if (!kept)
+		new = (struct row){.kind = ROW_NONE};
+	return err ? err : rows_put(builder, at, &new);
+}
+
+static struct error *put_rule(struct rows_builder *builder, uint64_t at,
+			      const struct orc_rule *rule)
+{
+	struct row row = {.kind = ROW_NONE};
+
+	if (rule->type == TYPE_END)
+		row.kind = ROW_END;
+	else if (rule->type == TYPE_NONE || rule->type == TYPE_UNKNOWN || !set_cfa(rule, &row))
+		row = (struct row){.kind = ROW_NONE};
+	else if (!set_caller(rule, &row))
+		return put_rare(builder, at, rule, &row);
+	return rows_put(builder, at, &row);
+}
+
+static uint64_t address_at(const struct orc_tables *tables, size_t i)
+{
+	int32_t offset;
+
+	memcpy(&offset, tables->addresses + ORC_ADDRESS_SIZE * i, sizeof(offset));
+	return tables->va + ORC_ADDRESS_SIZE * i + (uint64_t)(int64_t)offset;
+}
+
+/* In order, and close enough to each other for the offsets of rows? */
+static bool is_table(const struct orc_tables *tables)
+{
+	if (!tables->n || tables->n > ORC_RULES_MAX)
+		return false;
+	for (size_t i = 1; i < tables->n; i++)
+		if (address_at(tables, i) < address_at(tables, i - 1))
+			return false;
+	return address_at(tables, tables->n - 1) - address_at(tables, 0) < UINT32_MAX;
+}
+
+struct error *orc_rows(const struct orc_tables *tables, struct rows **out)
+{
+	struct rows_builder *builder;
+	struct error *err;
+
+	*out = NULL;
+	if (!is_table(tables))
+		return NULL;
+	err = rows_builder_new(&builder);
+	if (err)
+		return err;
+	err = rows_begin(builder, address_at(tables, 0), address_at(tables, tables->n - 1) + 1, 0);
+	/* Where two are good from the same address on, the kernel takes the later one, as rows_put does. */
+	for (size_t i = 0; i < tables->n && !err; i++) {
+		struct orc_rule rule =
+			parse_rule(tables->rules + ORC_RULE_SIZE * i, tables->layout);
+
+		err = put_rule(builder, address_at(tables, i), &rule);
+	}
+	if (!err)
+		err = rows_finish(builder, out);
+	rows_builder_free(builder);
+	return err;
+}
+
+static Elf_Data *section(Elf *elf, const char *wanted, uint64_t *va)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		GElf_Shdr shdr;
+		const char *name;
+
+		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_PROGBITS ||
+		    shdr.sh_flags & SHF_COMPRESSED)
+			continue;
+		name = elf_strptr(elf, names, shdr.sh_name);
+		if (!name || strcmp(name, wanted))
+			continue;
+		*va = shdr.sh_addr;
+		return elf_rawdata(scn, NULL);
+	}
+	return NULL;
+}
+
+struct error *orc_rows_elf(Elf *elf, struct rows **out)
+{
+	struct orc_tables tables = {0};
+	Elf_Data *addresses, *rules;
+	uint64_t va;
+	GElf_Ehdr head;
+
+	*out = NULL;
+	/* The addresses of a module's tables are only known where it is loaded. */
+	if (!gelf_getehdr(elf, &head) || head.e_machine != EM_X86_64 || head.e_type == ET_REL)
+		return NULL;
+	addresses = section(elf, ".orc_unwind_ip", &tables.va);
+	rules = section(elf, ".orc_unwind", &va);
+	if (!addresses || !rules || !addresses->d_buf || !rules->d_buf ||
+	    addresses->d_size / ORC_ADDRESS_SIZE != rules->d_size / ORC_RULE_SIZE)
+		return NULL;
+	tables.addresses = addresses->d_buf;
+	tables.rules = rules->d_buf;
+	tables.n = addresses->d_size / ORC_ADDRESS_SIZE;
+	tables.layout = section(elf, ".orc_header", &va) ? ORC_LINUX_6_4 : ORC_LINUX_4_14;
+	return orc_rows(&tables, out);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_ISA_H
+#define UNIPROF_UNWIND_ISA_H
+
+/*
+ * The interface to processors, with a checklist to add one.
+ *
+ * The walk (walk.c), the rules' application (rule_*.c) and the caches are
+ * the same for all processors. A processor's directory has one
+ * `struct unwind_isa` and its decoder; isa.c lists them. To add one:
+ *
+ *  1. arch/: registers by DWARF number, page tables, a value of enum isa.
+ *  2. A decoder: what an instruction does to the stack pointer, the frame
+ *     pointer, the link register and the flow of control. Test it with
+ *     encodings from the manual, and against an assembler's output.
+ *  3. follow(): from a function's first instruction to one in it, along every
+ *     branch, each instruction once (paths_follow); fills `struct
+ *     rule`. In tests it must give the same rules as the compiler's CFI at every
+ *     instruction (x86/flow_cfi_test.c).
+ *  4. call_before(): does a call end at this address, and where does it lead?
+ *  5. handler() and interrupted(): from an interrupt handler to what it has
+ *     interrupted; handler.h emulates those that restore registers and return.
+ *     NULL: handlers are outermost.
+ *  6. strip(): the address in a signed or tagged pointer. NULL: none are.
+ *  7. A row in isa.c and in tables/cfa_program.c, and a directory in meson.build.
+ *
+ * The proof is a single-step test (singlestep_test.c, riscv/step_test.c): at
+ * every instruction of a program the chain must be that of its calls. Frame
+ * records, tables, caches, search, other stacks and ends need no code.
+ */
+
+#include "arch/arch.h"
+#include "unwind/tables/unwind_table.h"
+#include "unwind/unwind.h"
+
+/* In place of an offset. */
+#define RULE_SAME	 INT32_MIN	 /* still in its register */
+#define RULE_NOT	 (INT32_MIN + 1) /* not known */
+#define RULE_NO_REGISTER 0xff
+
+/*
+ * The way from a frame to its caller, at one instruction. The canonical frame address (CFA) is the
+ * stack pointer before the call; all offsets are in bytes.
+ */
+struct rule {
+	int32_t cfa_sp; /* CFA = sp + cfa_sp; RULE_NOT: sp does not tell */
+	int32_t cfa_fp; /* CFA = fp + cfa_fp, if the code has set up fp; else RULE_NOT */
+	int32_t ra_at; /* return address: the word at CFA + ra_at; RULE_SAME: in the link register */
+	int32_t fp_at; /* the caller's fp: the word at CFA + fp_at; RULE_SAME; RULE_NOT */
+	/*
+	 * A realigned stack: this CFA is that of a copy of the return address; the
+	 * true one is in the word at CFA + origin_at, if that is not 0.
+	 */
+	int32_t origin_at;
+	uint8_t origin; /* DWARF number of a register that has the true CFA, or RULE_NO_REGISTER */
+	bool copied;	/* the stack is realigned */
+	bool chained;	/* fp, where set up, points to a frame record */
+	bool entry;    /* took over a stack or frame pointer and kept no old one: nobody's callee */
+	bool discards; /* ... and has popped its return address */
+};
+
+enum flow_result {
+	FLOW_FOUND,
+	FLOW_GUESSED, /* found behind a jump table or code that is only reached from elsewhere */
+	FLOW_NOT,     /* no path leads there */
+	FLOW_UNKNOWN, /* the search was cut short: code not readable, not understood, too much */
+};
+
+/* Reads code through a small buffer. */
+struct code_reader {
+	const struct code *code;
+	unsigned word; /* of this code */
+	uint64_t va;
+	size_t n;
+	uint8_t bytes[256];
+};
+
+/* Bytes of code at `va`; *n says how many: CODE_AT_LEAST, if so many are readable. */
+#define CODE_AT_LEAST 32
+const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n);
+
+/* Code to follow, from a function's start to an instruction in it. */
+struct flow_query {
+	unsigned word;
+	uint64_t start, end; /* the function; end 0: not known */
+	uint64_t addr;	     /* where to */
+	uint64_t entry;	     /* paths_follow: where the function is entered; 0: at its start */
+	uint8_t kind;	     /* enum frame_kind: FRAME_RETURN stands behind a call */
+};
+
+/* A call that ends at some address. Where the bytes can be read in two ways, both are set. */
+struct call {
+	bool direct; /* to `target` */
+	bool indirect;
+	uint64_t target;
+};
+
+/* Offsets of a frame record from fp. */
+struct record_layout {
+	int8_t fp_at, ra_at; /* words with the caller's fp and the return address */
+	int8_t size;	     /* from fp to the caller's sp, at least */
+};
+
+struct walk;
+enum found {
+	FOUND_CALLER, /* walk->at is there, *trust is set */
+	FOUND_NONE,   /* nothing has changed */
+	FOUND_END     /* out->end says which */
+};
+
+struct unwind_isa {
+	uint8_t isa, word;   /* enum isa and bytes: the struct regs of this processor */
+	uint8_t sp, fp, ra;  /* DWARF numbers; ra: the link register, or the column for the pc */
+	bool link;	     /* calls leave the return address in register ra, not on the stack */
+	bool fp_reserved;    /* the ABI keeps register fp for frame records, in all code */
+	uint8_t frame_setup; /* first byte of code that sets up a frame, to be looked for; 0: none */
+	bool searches;	  /* looks for callers on the stack that prove themselves (rule_search.c) */
+	uint8_t call_max; /* the longest call, bytes */
+	unsigned flow_steps; /* steps that following one function may take, at most */
+	struct record_layout record;
+
+	/* `n` bytes end right before `ret`; false if no call ends there. */
+	bool (*call_before)(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+			    struct call *out);
+
+	/*
+	 * True if these `n` bytes clear fp, push 0 in place of a return address, and end in a call.
+	 * NULL: not supported.
+	 */
+	bool (*begins_stack)(const uint8_t *bytes, size_t n, unsigned word);
+
+	/* Memory for follow(), to be freed by free(); NULL: no memory. */
+	void *(*scratch_new)(void);
+
+	/* *steps are reduced by the instructions that were followed, each worth some 10 ns. */
+	enum flow_result (*follow)(const struct flow_query *query, struct code_reader *reader,
+				   void *scratch, unsigned *steps, struct rule *out);
+
+	/* Other bounds than symbols have it, as of a stub. NULL: none. */
+	bool (*bounds)(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end);
+
+	/*
+	 * The rule by which the code from `va` on returns to its caller, without the function's
+	 * start. False: no return was found. NULL: not supported.
+	 */
+	bool (*find_return)(struct code_reader *reader, uint64_t va, enum frame_kind kind,
+			    unsigned *steps, struct rule *out);
+
+	/*
+	 * True if the code from `va` on leads to a return from an interrupt, not to one to a
+	 * caller. `end` is the function's, 0: not known. May note in *trap how.
+	 */
+	bool (*handler)(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
+			struct row *trap);
+
+	/* Goes to the code that such a handler has interrupted. */
+	enum found (*interrupted)(struct walk *walk, const struct row *trap, uint8_t *trust);
+
+	/* Can this be a frame that the processor pushed? For rows of tables that say so; NULL: yes. */
+	bool (*pushed)(struct walk *walk, const struct row *row, const struct row_caller *caller);
+
+	/*
+	 * Instead of all of the above, where rules count from any register: takes
+	 * the first registers, and goes to the caller by rules of its own.
+	 */
+	void (*begin)(struct walk *walk);
+	enum found (*find_caller)(struct walk *walk, uint8_t *trust);
+	/* Goes to the return address `word` that is in `slot`, if it can be one. */
+	bool (*try_return)(struct walk *walk, uint64_t slot, uint64_t word);
+
+	uint64_t (*strip)(const struct mmu *mmu, uint64_t va);
+};
+
+const struct unwind_isa *unwind_isa_of(const struct regs *regs);
+
+extern const struct unwind_isa unwind_x86_64, unwind_x86_32, unwind_arm64, unwind_arm32,
+	unwind_riscv64;
+
+/*
+ * Follows the paths through a function, from its first instruction to one in
+ * it, for instruction sets whose instructions are multiples of a unit. Each
+ * instruction is applied once, in the state of the first path that leads there.
+ */
+
+/* Longer functions are not followed, bytes. */
+#define PATHS_SIZE_MAX 32768u
+
+/* The largest state, bytes. */
+#define PATHS_STATE_MAX 320
+
+enum path {
+	PATH_ON,	   /* goes on to the next instruction */
+	PATH_CALL,	   /* ... when it comes back */
+	PATH_BRANCH,	   /* may go to `target`, or on */
+	PATH_BRANCH_TABLE, /* may go to one of several addresses that are not known, or on */
+	PATH_JUMP,	   /* goes to `target` */
+	PATH_TABLE,	   /* goes to one of several addresses that are not known */
+	PATH_END,	   /* leaves the function */
+};
+
+struct paths {
+	unsigned unit; /* bytes */
+	size_t state_size;
+	/*
+	 * Applies one instruction to the state; `n` bytes of code can be read.
+	 * Returns the instruction's length, 0 if it cannot be followed.
+	 */
+	unsigned (*apply)(const uint8_t *bytes, size_t n, uint64_t pc, void *state, enum path *path,
+			  uint64_t *target);
+	void (*taken)(void *state); /* makes it the state at the target of a branch; NULL: it is */
+};
+
+/* Paths that are still to be followed; of a function with more branches open, some are not. */
+#define PATHS_OPEN_MAX 256
+
+/* Memory to work with. */
+struct open_path {
+	uint32_t at; /* unit, from the start */
+	uint8_t state[PATHS_STATE_MAX];
+};
+
+struct paths_scratch {
+	uint8_t code[PATHS_SIZE_MAX];
+	uint8_t seen[PATHS_SIZE_MAX / 2 / 8]; /* by unit, of 2 bytes or more */
+	struct open_path open[PATHS_OPEN_MAX];
+	unsigned n_open;
+	bool scattered;			  /* a jump goes where it cannot be told */
+	uint8_t at_jump[PATHS_STATE_MAX]; /* the state there */
+};
+
+/* NULL: no memory. For free(). */
+void *paths_scratch_new(void);
+
+/*
+ * *state: in, that at the function's start; out, that before the instruction
+ * at query->addr, or of a return address, behind the call before it.
+ * FLOW_GUESSED: code that no branch leads to was taken for a case of a jump by
+ * table.
+ */
+enum flow_result paths_follow(const struct paths *paths, const struct flow_query *query,
+			      const struct code *code, void *scratch, unsigned *steps, void *state);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_TABLES_CFI_H
+#define UNIPROF_UNWIND_TABLES_CFI_H
+
+/*
+ * Unwind tables from an ELF file's call frame information: from .eh_frame and
+ * .debug_frame, also compressed, also in a separate debug file; on 32-bit Arm,
+ * where these say nothing, from its tables for exceptions; and from a Linux
+ * kernel's ORC, which is used alone where there is any. At more than 20
+ * million rows a second there is little to gain from keeping them in files.
+ */
+
+#include <gelf.h>
+
+#include "unwind/tables/cfa_program.h"
+#include "unwind/tables/unwind_table.h"
+
+/*
+ * *out is NULL when the file has no such tables for its code, or is for an
+ * unknown machine. ERR_INPUT with a sentence when it cannot be read or is no
+ * ELF file. Damaged parts get no rows.
+ */
+struct error *cfi_load(const char *path, struct unwind_table **out);
+
+/* A stretch of code: only addresses in one of these get rows. */
+struct cfi_text {
+	uint64_t start, end;
+};
+
+/* A section with call frame information (DWARF 5, 6.4.1; LSB 10.6). */
+struct cfi_section {
+	const struct cfa_machine
+		*machine;	    /* of the file; x86 code of both widths is in files of either */
+	const unsigned char *ident; /* e_ident */
+	const struct cfi_text *text;
+	size_t n_text;
+	Elf_Data *data; /* not compressed */
+	uint64_t addr;	/* where it is linked to */
+	bool eh;	/* .eh_frame, else .debug_frame */
+	unsigned rank;	/* for table_builder_begin */
+};
+
+/* The section of this name with contents, or NULL. */
+Elf_Scn *cfi_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr);
+
+/* Puts a run of rows for each function. Damaged entries are skipped. */
+struct error *cfi_section_read(const struct cfi_section *section, struct table_builder *builder);
+
+#endif
