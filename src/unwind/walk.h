@@ -2,28 +2,41 @@
 #ifndef UNIPROF_UNWIND_WALK_H
 #define UNIPROF_UNWIND_WALK_H
 
-/* Where a walk up the stack stands, and the ways to get on, a file each. */
+/* State of a walk up the stack, and the rules that find the next caller, a file each. */
 
 #include <string.h>
 
-#include "unwind/site.h"
-#include "unwind/step.h"
+#include "unwind/pc_info.h"
 
 /* A frame farther above the window than this is no part of the stack. */
 #define REACH (1u << 20)
 /* Without symbols, a function is not expected to be larger. */
 #define FUNCTION_MAX (1u << 16)
 
-/* Where the walk stands. */
-struct place {
+/* A frame, as far as its registers are known. */
+struct cursor {
 	uint64_t addr;
 	uint64_t sp; /* the frame's, after the return; or a lower bound of it */
 	uint64_t fp;
+	uint64_t ra;   /* the link register's value, if ra_known; 32-bit Arm: a hash of registers */
 	uint8_t kind;  /* enum frame_kind */
 	bool first;    /* all registers are known */
 	bool exact;    /* sp is no mere lower bound */
-	bool fp_known; /* fp is what the code saw there */
+	bool fp_known; /* fp is the code's value there */
 	bool chained;  /* fp was stored by a function that works with frame records */
+	bool ra_known;
+	/*
+	 * The step that led here read the words at sp + these, counted in words:
+	 * the return address and, if not 0, fp. ret_at 0: it may have read others.
+	 */
+	int8_t ret_at, fp_at;
+};
+
+/* All registers of 32-bit Arm: any of them may be a frame pointer. */
+struct arm_registers {
+	uint32_t r[16];
+	uint16_t known; /* bit n: r[n] */
+	bool thumb;	/* the code there is T32 */
 };
 
 struct walk {
@@ -31,25 +44,29 @@ struct walk {
 	struct unwind_result *out;
 	const struct window *stack; /* the one that the walk is on */
 	uint64_t word;
-	struct place at;
-	struct standing site; /* a copy: looking up others may displace it */
-	struct tabled table;  /* the same */
-	struct row trap;      /* the same */
-	bool readable;	      /* the code here */
-	bool beyond;	      /* a frame lies above the window: out->want is set */
+	const struct unwind_isa *isa;
+	struct arm_registers arm; /* of 32-bit Arm only */
+	struct cursor at;
+	struct frame_state state; /* a copy: looking up others may displace it */
+	struct table_entry table; /* the same */
+	struct row trap;	  /* the same */
+	bool handler;		  /* the same */
+	bool readable;		  /* the code here */
+	bool beyond;		  /* a frame lies above the window: out->want is set */
 	uint64_t elsewhere; /* a word that was needed is on a stack that is not at hand; 0: none */
 	uint32_t visited;   /* bit n: the walk is or was on in->others[n] */
-	bool missed;	    /* a word was looked for on other stacks, in vain */
-	struct memo *memo;  /* NULL: none to be used */
-	size_t memo_at;	    /* frames of it before this one are passed */
-	size_t common;	    /* frames at the end that are the same as the memo's */
-	uint64_t top;	    /* nothing from here on was looked at */
-};
-
-enum found {
-	FOUND_CALLER, /* walk->at is there, *trust is set */
-	FOUND_NONE,   /* nothing has changed */
-	FOUND_END     /* out->end says which */
+	bool hurried;	    /* a search was not made, though it might find a caller */
+	uint64_t extent; /* where a search ended with the window, not the stack; else UINT64_MAX */
+	bool missed;	 /* a word was looked for on other stacks, in vain */
+	struct stack_cache *cache; /* NULL: none to be used */
+	struct stack_entry *entry; /* of this stack; NULL: none, */
+	unsigned entry_pos;	   /* and its position; */
+	size_t entry_at;	   /* frames of it before this one are passed; */
+	uint64_t ask_from;	   /* nor are those below this address worth asking for */
+	uint64_t same_from; /* the entry's stack: from here on it has the bytes that it had, */
+	bool same_known;    /* if that is known */
+	size_t common;	    /* frames at the end that are the same as the entry's */
+	uint64_t top;	    /* nothing from here on was read */
 };
 
 static inline void read_word(const struct walk *walk, const struct window *from, uint64_t offset,
@@ -81,12 +98,12 @@ static inline bool walk_is_elsewhere(const struct window *stack, uint64_t va)
 }
 
 /* Takes the stack that the walk is on now, if it is another. */
-bool walk_settle(struct walk *walk);
+bool walk_change_stack(struct walk *walk);
 
 /* A word that is not in the window of this stack. */
 bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value);
 
-/* Reads a word of the stack at or above the current sp; notes what lies above the window. */
+/* Reads a word of the stack at or above the current sp; notes addresses above the window. */
 static inline bool walk_load(struct walk *walk, uint64_t va, uint64_t *value)
 {
 	if (va & (walk->word - 1))
@@ -99,7 +116,7 @@ static inline bool walk_load(struct walk *walk, uint64_t va, uint64_t *value)
 	return true;
 }
 
-/* To be asked for each word that is looked at in search of a return address. */
+/* Ask before each word that a search for a return address reads. */
 static inline bool walk_spend(struct walk *walk)
 {
 	unsigned *steps = &walk->in->unwinder->steps;
@@ -108,63 +125,93 @@ static inline bool walk_spend(struct walk *walk)
 	return *steps;
 }
 
+/* Goes back to a former frame, `before`; what has been read since then stays read. */
+void walk_go_back(struct walk *walk, const struct walk *before);
+
+/* A search has read all words below `slot`, and has found nothing. */
+void walk_note_searched(struct walk *walk, uint64_t slot);
+
 /* Was the code followed to where the walk stands? */
-static inline bool state_known(const struct standing *site)
+static inline bool rule_known(const struct frame_state *state)
 {
-	return site->has_flow && (site->flow == FLOW_FOUND || site->flow == FLOW_GUESSED);
+	return state->has_flow && (state->flow == FLOW_FOUND || state->flow == FLOW_GUESSED);
 }
 
-/* Where a state says that the return address is, by sp or by fp; false if it does not. */
-bool walk_slot_by_sp(const struct walk *walk, const struct x86_state *state, uint64_t *slot);
-
-static inline bool walk_slot_by_fp(const struct walk *walk, const struct x86_state *state,
-				   uint64_t *slot)
+/* The address that a pointer means. */
+static inline uint64_t walk_strip(const struct walk *walk, uint64_t va)
 {
-	*slot = walk->at.fp + (uint64_t)(int64_t)state->fp_at;
-	return walk->at.fp_known && state->fp_at;
+	return walk->isa->strip ? walk->isa->strip(&walk->in->regs->mmu, va) : va;
 }
 
-/* Goes to the caller: the return address `ret` stands at `slot`, the code is in this state. */
-void walk_go_by_state(struct walk *walk, const struct x86_state *state, uint64_t slot,
-		      uint64_t ret);
+/* Stacks are left upwards, or for another one. */
+static inline bool walk_goes_up(const struct walk *walk, uint64_t sp)
+{
+	return sp > walk->at.sp || walk_is_elsewhere(walk->stack, sp);
+}
 
-/* Looks up what is known of where the walk stands; must be done before the ways below. */
-void walk_look(struct walk *walk);
+/* Notes that the word at `va` was missed, should it be on another stack. */
+void walk_note_elsewhere(struct walk *walk, uint64_t va);
+
+/* The value of a register (DWARF number) at the walk's frame; false if it is not known. */
+bool walk_register(const struct walk *walk, unsigned n, uint64_t *value);
+
+static inline enum found walk_end(struct walk *walk, enum unwind_end why)
+{
+	walk->out->end = why;
+	return FOUND_END;
+}
+
+/* The CFA by sp or by fp, as a rule has it; false if it does not tell. */
+bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
+
+static inline bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
+{
+	*cfa = walk->at.fp + (uint64_t)(int64_t)rule->cfa_fp;
+	return walk->at.fp_known && rule->cfa_fp != RULE_NOT;
+}
+
+/* Goes to the caller: `ret` is the return address, by this rule and CFA. */
+void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t ret);
+
+/* Rule: following the function's code to the pc. */
+enum found rule_code(struct walk *walk, uint8_t *trust);
+
+/* Rule: the row of the image's table. */
+enum found rule_table(struct walk *walk, uint8_t *trust);
+
+/* Has this code called something and, as its row says, kept no way back? It never returns. */
+bool rule_keeps_no_way_back(const struct walk *walk, const struct row *row);
 
 /*
- * By state: following the function's code to where it stands says where the
- * return address is; and that is one.
+ * Goes to the code that a row says was interrupted: by a handler's own rule
+ * (isa.h), or a table's.
  */
-enum found walk_by_state(struct walk *walk, uint8_t *trust);
-
-/* By the row of the image's table. */
-enum found walk_by_row(struct walk *walk, uint8_t *trust);
-
-/* Does the row say that the return address is not `ret` in `slot`? */
-bool walk_row_denies(struct walk *walk, uint64_t slot, uint64_t ret);
-
-/* What was interrupted, where the code that comes next returns to it. */
-enum found walk_by_iret(struct walk *walk, uint8_t *trust);
-
-/* By frame record: what the frame pointer points to looks like one. */
-enum found walk_by_record(struct walk *walk, bool blind, uint8_t *trust);
+bool rule_apply(struct walk *walk, const struct unwind_table *table, const struct row *row,
+		struct row_caller *caller);
+enum found rule_go_to_interrupted(struct walk *walk, const struct row_caller *caller);
 
 /*
- * By search: the first word that looks like a return address and from which
- * the walk goes on well. Always a guess.
+ * Rule: a frame record, if the frame pointer points to what looks like one;
+ * blind: without the code.
  */
-enum found walk_by_scan(struct walk *walk, uint8_t *trust);
+enum found rule_record(struct walk *walk, bool blind, uint8_t *trust);
 
-/* All of them but the last, in the order of in->method. */
+/*
+ * Rule: search for the first word that looks like a return address and from
+ * which the walk goes on well. Always a guess.
+ */
+enum found rule_scan(struct walk *walk, uint8_t *trust);
+
+/* All of them but the last, in the order of in->method; or the rules of the ISA's own. */
 enum found walk_find_caller(struct walk *walk, uint8_t *trust);
 
 /*
- * Looks for a return address on the stack that proves itself: it follows a
- * call of a function, and following that function leads here, with the return
- * address in that very word. Where the function's code cannot be followed,
- * symbols that name it as the one that stands here will do.
+ * Searches the stack for a return address that proves itself: it follows a call
+ * of a function, and following that function leads here, with the return
+ * address in that very word. If the function's code cannot be followed, symbols
+ * that name it as the function of this pc suffice.
  */
-enum found walk_by_target(struct walk *walk, uint8_t *trust);
+enum found rule_search(struct walk *walk, uint8_t *trust);
 
 /*
  * Does the function that was called, `target`, jump to the one that stands

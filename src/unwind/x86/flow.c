@@ -1,16 +1,174 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86_flow.h"
+#include "unwind/x86/flow.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define DEPTH_MAX (1 << 24)
+
+const struct x86_state x86_state_at_entry = {.origin_reg = X86_NO_REG};
+
+static void move_sp(struct x86_state *state, int64_t down)
+{
+	if (state->depth == X86_LOST)
+		return;
+	if (down > DEPTH_MAX || down < -DEPTH_MAX || state->depth + down > DEPTH_MAX ||
+	    state->depth + down < -DEPTH_MAX)
+		state->depth = X86_LOST;
+	else
+		state->depth += (int32_t)down;
+}
+
+static void push(struct x86_state *state, const struct x86_effect *effect, int64_t word)
+{
+	if (state->depth == X86_LOST) {
+		/* After a realignment the return address is pushed once more, above the new frame. */
+		if (state->origin_reg != X86_NO_REG && effect->base == state->origin_reg &&
+		    effect->value == -word)
+			*state =
+				(struct x86_state){.copied = true, .origin_reg = state->origin_reg};
+		return;
+	}
+	move_sp(state, word);
+	if (state->copied && !state->origin_at && effect->reg == state->origin_reg)
+		state->origin_at = state->depth;
+	if (effect->reg == X86_BP && !state->saved_at && !state->fp_lost)
+		state->saved_at = state->depth;
+}
+
+static void pop(struct x86_state *state, uint8_t reg, int64_t word)
+{
+	if (reg == X86_BP) {
+		if (state->saved_at &&
+		    (state->depth == state->saved_at || state->depth == X86_LOST))
+			state->saved_at = 0;
+		else if (!state->saved_at)
+			state->fp_lost = true;
+		state->fp_at = 0;
+	}
+	move_sp(state, -word);
+	if (state->depth != X86_LOST && state->depth < 0)
+		state->entry = true;
+}
+
+static void set_sp(struct x86_state *state, const struct x86_effect *effect, int64_t word)
+{
+	if (effect->base == X86_SP) {
+		move_sp(state, -effect->value);
+	} else if (effect->base == X86_BP && state->fp_at) {
+		state->depth = state->fp_at;
+		move_sp(state, -effect->value);
+	} else if (effect->base == state->origin_reg && effect->base != X86_NO_REG) {
+		state->depth = 0;
+		state->copied = false;
+		move_sp(state, -effect->value - word);
+	} else {
+		state->depth = X86_LOST;
+		state->entry = !state->fp_at;
+	}
+}
+
+/* False where a function begins: nobody sets up a frame within a frame. */
+static bool copy_sp(struct x86_state *state, const struct x86_effect *effect, int64_t word)
+{
+	int64_t at = (int64_t)state->depth - effect->value;
+
+	if (state->depth == X86_LOST)
+		at = 0;
+	if (effect->reg == X86_BP) {
+		if (state->fp_at)
+			return false;
+		state->fp_at = at > 0 && at < DEPTH_MAX && state->saved_at ? (int32_t)at : 0;
+		if (!state->saved_at)
+			state->fp_lost = true;
+	} else if (at == -word && state->origin_reg == X86_NO_REG && !state->copied) {
+		state->origin_reg = effect->reg;
+	} else if (effect->value < 0 && at > 0 && at < DEPTH_MAX) {
+		state->probe_depth = (int32_t)at;
+	}
+	return true;
+}
+
+static void lose(struct x86_state *state, const struct x86_effect *effect)
+{
+	if (effect->reg == X86_SP) {
+		state->depth = X86_LOST;
+		state->entry = state->entry || (effect->value && !state->fp_at);
+		return;
+	}
+	state->fp_at = 0;
+	if (!state->saved_at)
+		state->fp_lost = state->entry = true;
+}
+
+/* Undoes a frame; false if there is none to undo. */
+static bool leave(struct x86_state *state, int64_t word)
+{
+	if (!state->fp_at)
+		return false;
+	state->depth = state->fp_at;
+	if (state->saved_at == state->fp_at)
+		state->saved_at = 0;
+	state->fp_at = 0;
+	move_sp(state, -word);
+	return true;
+}
+
+static void enter(struct x86_state *state, int64_t size, int64_t word)
+{
+	static const struct x86_effect push_bp = {.op = X86_PUSH,
+						  .reg = X86_BP,
+						  .base = X86_NO_REG};
+
+	push(state, &push_bp, word);
+	state->fp_at = state->depth == X86_LOST ? 0 : state->depth;
+	move_sp(state, size);
+}
+
+/* A call of the next instruction, by which 32-bit code reads its own address. */
+static void x86_state_push(struct x86_state *state, unsigned word)
+{
+	move_sp(state, word);
+}
+
+/*
+ * Applies an instruction that is no jump; calls return. False where it makes
+ * no sense in a function that has come this far: it belongs to another.
+ */
+static bool x86_state_apply(struct x86_state *state, const struct x86_effect *effect, unsigned word)
+{
+	switch (effect->op) {
+	case X86_PUSH:
+		push(state, effect, word);
+		return true;
+	case X86_POP:
+		pop(state, effect->reg, word);
+		return true;
+	case X86_SET_SP:
+		set_sp(state, effect, word);
+		return true;
+	case X86_COPY_SP:
+		return copy_sp(state, effect, word);
+	case X86_LOSE:
+		lose(state, effect);
+		return true;
+	case X86_ENTER:
+		enter(state, effect->value, word);
+		return true;
+	case X86_LEAVE:
+		return leave(state, word);
+	default:
+		return true;
+	}
+}
 
 #define SEEN_SLOTS (2 * 16384) /* more than X86_FLOW_STEPS, so that a free one is found soon */
 #define NEAR	   256
 #define FAR	   32
 #define GAPS	   256
 
-/* A state on its way, with what only the search itself needs. */
-struct path {
+/* A state on its way, with data that only the search needs. */
+struct x86_path {
 	uint64_t va;
 	struct x86_state state;
 	bool called; /* nothing but padding since a call, which perhaps never returns */
@@ -23,9 +181,9 @@ struct flow_scratch {
 		uint32_t generation;
 		int32_t depth;
 	} seen[SEEN_SLOTS];
-	struct path near[NEAR];
-	struct path far[FAR]; /* out of the function, or reached only if a call returns */
-	uint64_t gap[GAPS];   /* where control stopped: a jump table may lead behind it */
+	struct x86_path near[NEAR];
+	struct x86_path far[FAR]; /* out of the function, or reached only if a call returns */
+	uint64_t gap[GAPS];	  /* where control stopped: a jump table may lead behind it */
 	size_t n_near, n_far, n_gap;
 };
 
@@ -36,69 +194,38 @@ struct search {
 	unsigned steps;
 	bool cut; /* some path could not be followed to its end */
 	bool found;
-	bool table;	  /* an indirect jump that is no tail call: `body` is where it was */
-	bool guessing;	  /* `body` does not change any more */
-	struct path body; /* the deepest state that was seen at a jump or a stop */
+	bool table;	      /* an indirect jump that is no tail call: `body` is where it was */
+	bool guessing;	      /* `body` does not change any more */
+	struct x86_path body; /* the deepest state that was seen at a jump or a stop */
 	struct x86_state out;
 };
 
-struct flow_scratch *flow_scratch_new(void)
+void *flow_scratch_new(void)
 {
 	return calloc(1, sizeof(struct flow_scratch));
 }
 
-void flow_scratch_free(struct flow_scratch *scratch)
+/* Index of `va` in the table of seen addresses, or of a free slot for it; true: it was seen. */
+static bool find_seen(const struct flow_scratch *scratch, uint64_t va, size_t *i)
 {
-	free(scratch);
-}
-
-const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n)
-{
-	uint64_t offset = va - reader->va;
-
-	if (offset >= reader->n ||
-	    (reader->n == sizeof(reader->bytes) && offset + X86_INSN_MAX > sizeof(reader->bytes))) {
-		reader->va = va;
-		reader->n = reader->code->read
-				    ? reader->code->read(reader->code->ctx, va, reader->bytes,
-							 sizeof(reader->bytes))
-				    : 0;
-		offset = 0;
-	}
-	*n = reader->n - offset;
-	return reader->bytes + offset;
-}
-
-/* The slot of `va` among those seen; *known tells whether it was seen before. */
-static int32_t *seen(struct flow_scratch *scratch, uint64_t va, bool *known)
-{
-	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 49);
-
-	for (;; i = (i + 1) % SEEN_SLOTS) {
-		if (scratch->seen[i].generation != scratch->generation) {
-			scratch->seen[i].generation = scratch->generation;
-			scratch->seen[i].va = va;
-			*known = false;
-			return &scratch->seen[i].depth;
-		}
-		if (scratch->seen[i].va == va) {
-			*known = true;
-			return &scratch->seen[i].depth;
-		}
-	}
-}
-
-static bool was_seen(const struct flow_scratch *scratch, uint64_t va, int32_t *depth)
-{
-	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 49);
-
-	for (; scratch->seen[i].generation == scratch->generation; i = (i + 1) % SEEN_SLOTS) {
-		if (scratch->seen[i].va == va) {
-			*depth = scratch->seen[i].depth;
+	*i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 49);
+	for (; scratch->seen[*i].generation == scratch->generation; *i = (*i + 1) % SEEN_SLOTS)
+		if (scratch->seen[*i].va == va)
 			return true;
-		}
-	}
 	return false;
+}
+
+/* False: it was seen before. */
+static bool see(struct flow_scratch *scratch, uint64_t va, int32_t depth)
+{
+	size_t i;
+
+	if (find_seen(scratch, va, &i))
+		return false;
+	scratch->seen[i].generation = scratch->generation;
+	scratch->seen[i].va = va;
+	scratch->seen[i].depth = depth;
+	return true;
 }
 
 /*
@@ -106,7 +233,7 @@ static bool was_seen(const struct flow_scratch *scratch, uint64_t va, int32_t *d
  * lead there, and the state. That of a jump table is the one of its cases;
  * else the deepest is that of the body.
  */
-static void note_stop(struct search *search, const struct path *path, bool indirect)
+static void note_stop(struct search *search, const struct x86_path *path, bool indirect)
 {
 	const struct x86_state *state = &path->state, *body = &search->body.state;
 	struct flow_scratch *scratch = search->scratch;
@@ -123,7 +250,7 @@ static void note_stop(struct search *search, const struct path *path, bool indir
 }
 
 /* Remembers to go to `target` when there is nothing else left. */
-static void defer(struct search *search, const struct path *path, uint64_t target)
+static void defer(struct search *search, const struct x86_path *path, uint64_t target)
 {
 	struct flow_scratch *scratch = search->scratch;
 
@@ -135,23 +262,23 @@ static void defer(struct search *search, const struct path *path, uint64_t targe
 	scratch->far[scratch->n_far++].va = target;
 }
 
-/* Remembers to go to `target`, at once if that leads towards the goal. */
-static bool jump(struct search *search, struct path *path, uint64_t target, uint64_t next)
+/* Queues `target`, or goes there at once if that leads towards the goal. */
+static bool jump(struct search *search, struct x86_path *path, uint64_t target, uint64_t next)
 {
 	const struct flow_query *query = search->query;
 	struct flow_scratch *scratch = search->scratch;
 	uint64_t end = query->end ? query->end : query->start + (1u << 16);
-	struct path other = *path;
-	int32_t depth;
+	struct x86_path other = *path;
+	size_t i;
 
 	other.va = target;
 	if (target < query->start || target >= end) {
 		defer(search, path, target);
 		return false;
 	}
-	if (was_seen(scratch, target, &depth)) {
+	if (find_seen(scratch, target, &i)) {
 		/* A loop that moves the stack pointer at each turn probes the stack. */
-		if (depth != path->state.depth && target < next)
+		if (scratch->seen[i].depth != path->state.depth && target < next)
 			path->state.depth = path->state.probe_depth > path->state.depth
 						    ? path->state.probe_depth
 						    : X86_LOST;
@@ -172,7 +299,7 @@ static bool jump(struct search *search, struct path *path, uint64_t target, uint
 }
 
 /* Goes past one instruction; false where the path ends. */
-static bool step(struct search *search, struct path *path, const struct x86_effect *effect,
+static bool step(struct search *search, struct x86_path *path, const struct x86_effect *effect,
 		 size_t len)
 {
 	const struct flow_query *query = search->query;
@@ -192,7 +319,7 @@ static bool step(struct search *search, struct path *path, const struct x86_effe
 		note_stop(search, path, false);
 		if (!jump(search, path, (uint64_t)effect->value, next))
 			return false;
-		search->scratch->n_near--; /* what follows a jump is not reached from it */
+		search->scratch->n_near--; /* code behind a jump is not reached from it */
 		return true;
 	case X86_JUMP_INDIRECT:
 	case X86_STOP:
@@ -202,42 +329,11 @@ static bool step(struct search *search, struct path *path, const struct x86_effe
 		if (!x86_state_apply(&path->state, effect, query->word))
 			return false;
 	}
-	/* What follows the end belongs to others: the last call never returned. */
+	/* Code behind the end belongs to other functions: the last call never returned. */
 	return !(query->end && next >= query->end && at < query->end && at >= query->start);
 }
 
-static bool is_call(const struct x86_effect *effect)
-{
-	return effect->op == X86_CALL || effect->op == X86_CALL_INDIRECT;
-}
-
-/*
- * Behind a call, is this where another function begins? Without symbols there
- * is no other way to see that a call never returns.
- */
-static bool begins_function(const struct x86_insn *insn, const struct x86_effect *effect,
-			    const struct x86_state *state, unsigned word)
-{
-	if (insn->map == X86_MAP_0F && insn->opcode == 0x1e)
-		return true; /* endbr */
-	if (effect->op == X86_PUSH && effect->reg == X86_BP)
-		return true;
-	/* Code with frame pointers begins like that; within a frame, arguments may be pushed. */
-	if (state->fp_at)
-		return false;
-	if (effect->op == X86_PUSH)
-		return word == 8 || effect->reg == X86_BX || effect->reg == X86_SI ||
-		       effect->reg == X86_DI;
-	return word == 8 && effect->op == X86_SET_SP && effect->base == X86_SP && effect->value < 0;
-}
-
-static bool is_padding(const struct x86_insn *insn)
-{
-	return (insn->map == X86_MAP_0F && insn->opcode == 0x1f) ||
-	       (insn->map == X86_MAP_ONE && insn->opcode == 0x90);
-}
-
-static void follow(struct search *search, struct path path)
+static void follow(struct search *search, struct x86_path path)
 {
 	const struct flow_query *query = search->query;
 
@@ -245,8 +341,6 @@ static void follow(struct search *search, struct path path)
 		struct x86_effect effect;
 		struct x86_insn insn;
 		const uint8_t *bytes;
-		int32_t *depth;
-		bool known;
 		size_t n;
 
 		if (query->kind == FRAME_PC && path.va == query->addr) {
@@ -259,10 +353,8 @@ static void follow(struct search *search, struct path path)
 			return;
 		}
 		search->steps--;
-		depth = seen(search->scratch, path.va, &known);
-		if (known)
+		if (!see(search->scratch, path.va, path.state.depth))
 			return;
-		*depth = path.state.depth;
 		bytes = code_at(search->reader, path.va, &n);
 		if (!x86_decode(bytes, n, query->word, &insn)) {
 			search->cut = true;
@@ -270,20 +362,20 @@ static void follow(struct search *search, struct path path)
 		}
 		effect = x86_effect(&insn, path.va, query->word);
 		if (query->kind == FRAME_RETURN && path.va + insn.len == query->addr &&
-		    is_call(&effect)) {
+		    x86_is_call(&effect)) {
 			search->out = path.state;
 			search->found = true;
 			return;
 		}
 		if (path.called && !query->end &&
-		    begins_function(&insn, &effect, &path.state, query->word))
+		    x86_begins_function(&insn, &effect, path.state.fp_at, query->word))
 			return;
-		if (path.called && is_padding(&insn)) {
-			/* Then what follows is jumped to from elsewhere. */
+		if (path.called && x86_is_padding(&insn)) {
+			/* The code behind it is jumped to from elsewhere. */
 			defer(search, &path, path.va + insn.len);
 			return;
 		}
-		path.called = is_call(&effect);
+		path.called = x86_is_call(&effect);
 		if (!step(search, &path, &effect, insn.len))
 			return;
 	}
@@ -302,19 +394,19 @@ static void follow_all(struct search *search)
 }
 
 /*
- * Jump tables and landing pads are not followed: what lies behind a jump or a
- * return and was not reached otherwise is taken for a part of the body.
+ * Jump tables and landing pads are not followed: code behind a jump or a return
+ * that was not reached otherwise is taken for a part of the body.
  */
 static void follow_gaps(struct search *search)
 {
 	struct flow_scratch *scratch = search->scratch;
 	uint64_t end = search->query->end ? search->query->end : search->query->addr + 1;
-	int32_t depth;
+	size_t at;
 
 	for (size_t i = 0; i < scratch->n_gap && !search->found && search->steps; i++) {
 		uint64_t va = scratch->gap[i];
 
-		if (va < search->query->start || va >= end || was_seen(scratch, va, &depth))
+		if (va < search->query->start || va >= end || find_seen(scratch, va, &at))
 			continue;
 		search->body.va = va;
 		follow(search, search->body);
@@ -325,7 +417,7 @@ static void follow_gaps(struct search *search)
 enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
 			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out)
 {
-	struct path entry = {.va = query->start, .state = x86_state_at_entry};
+	struct x86_path entry = {.va = query->start, .state = x86_state_at_entry};
 	struct search search = {.query = query, .reader = reader, .scratch = scratch};
 	unsigned allowed = *steps < X86_FLOW_STEPS ? *steps : X86_FLOW_STEPS;
 	bool guessed = false;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_X86_STATE_H
-#define UNIPROF_UNWIND_X86_STATE_H
+#ifndef UNIPROF_UNWIND_X86_FLOW_H
+#define UNIPROF_UNWIND_X86_FLOW_H
 
 /*
- * What a function has done to the stack and to the frame pointer at one of
- * its instructions, and how each instruction changes that.
+ * Effects of a function on the stack and the frame pointer at one of its
+ * instructions; and how each instruction changes them.
  */
 
-#include "unwind/x86_effect.h"
+#include "unwind/isa.h"
+#include "unwind/x86/insn.h"
 
 /* Depth or offset that is not known. */
 #define X86_LOST INT32_MIN
@@ -33,12 +34,22 @@ struct x86_state {
 extern const struct x86_state x86_state_at_entry;
 
 /*
- * Applies an instruction that is no jump; calls return. False where it makes
- * no sense in a function that has come this far: it belongs to another.
+ * Finds where a function keeps its return address and its caller's frame
+ * pointer at one of its instructions, by following its code from the first
+ * instruction to that one: pushes, pops, constants added to the stack pointer,
+ * frame set-up and tear-down. So entry, exit, frameless leaves and code that
+ * has no frame pointer at all need no rule of their own.
  */
-bool x86_state_apply(struct x86_state *state, const struct x86_effect *effect, unsigned word);
 
-/* A call to the next instruction, by which 32-bit code asks where it is. */
-void x86_state_push(struct x86_state *state, unsigned word);
+/* No function is followed farther than this, in instructions. */
+#define X86_FLOW_STEPS 12000
+
+/* Working memory of a search; belongs to the caller. */
+struct flow_scratch;
+void *flow_scratch_new(void); /* for free(); NULL: no memory */
+
+/* *steps is the number of instructions that may be followed, and is reduced by those that were. */
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
+			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out);
 
 #endif

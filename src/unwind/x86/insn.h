@@ -3,9 +3,9 @@
 #define UNIPROF_UNWIND_X86_INSN_H
 
 /*
- * Takes x86 instructions apart, as far as following a stack pointer needs it:
+ * Decodes x86 instructions as far as following a stack pointer needs it:
  * length, opcode and operands. Knows all of the instruction set up to AVX-512
- * that compilers emit; what it does not know has length 0.
+ * that compilers emit; unknown instructions have length 0.
  */
 
 #include <stdbool.h>
@@ -40,5 +40,46 @@ struct x86_insn {
  * 4. Returns its length, 0 if it is unknown or cut off.
  */
 size_t x86_decode(const uint8_t *bytes, size_t n, unsigned word, struct x86_insn *insn);
+
+/* Effect of an instruction on the stack pointer, the frame pointer and the flow of control. */
+
+enum x86_op {
+	X86_OTHER,   /* nothing of interest */
+	X86_PUSH,    /* one word; `reg` or [base + value], or neither */
+	X86_POP,     /* one word into `reg` (X86_NO_REG: elsewhere) */
+	X86_SET_SP,  /* sp = base + value; base X86_SP: moved by value */
+	X86_COPY_SP, /* reg = sp + value; reg is never X86_SP */
+	X86_LOSE,    /* `reg` (X86_SP or X86_BP) changes; value 1: it is replaced altogether */
+	X86_ENTER,   /* pushes bp, sets it up, then moves sp down by value */
+	X86_LEAVE,   /* undoes that */
+	X86_CALL,    /* to `value` */
+	X86_CALL_INDIRECT, /* to wherever a register or memory says */
+	X86_BRANCH,	   /* to `value`, or on */
+	X86_JUMP,	   /* to `value` */
+	X86_JUMP_INDIRECT,
+	X86_STOP, /* control does not come past it: ret, iret, ud2, int3 */
+};
+
+struct x86_effect {
+	enum x86_op op;
+	uint8_t reg, base;
+	int64_t value; /* jump and call targets: virtual addresses */
+};
+
+/* The effect of `insn`, which stands at `va`. */
+struct x86_effect x86_effect(const struct x86_insn *insn, uint64_t va, unsigned word);
+
+bool x86_is_call(const struct x86_effect *effect);
+
+/* True for instructions that fill the space between functions. */
+bool x86_is_padding(const struct x86_insn *insn);
+
+/*
+ * Behind a call, is this where another function begins? Without symbols there
+ * is no other way to see that a call never returns. `framed`: the frame
+ * pointer is set up.
+ */
+bool x86_begins_function(const struct x86_insn *insn, const struct x86_effect *effect, bool framed,
+			 unsigned word);
 
 #endif

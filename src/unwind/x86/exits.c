@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "unwind/x86/x86.h"
+
+/* The stack pointer as the code ahead moves it, from a frame's pc to its return. */
+struct x86_exit {
+	int64_t sp;	     /* bytes that sp has moved since the beginning, */
+	bool by_fp;	     /* ... or from where fp pointed at the beginning, */
+	bool loaded;	     /* ... or since it was loaded from the stack, */
+	int64_t loaded_from; /* ... from here, counted from the first sp */
+	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
+	int64_t fp_at; /* FP_POPPED: from where, counted as sp is */
+	int64_t eax;   /* the number that was loaded last, as for a hypercall; 0: none */
+};
+
+/* Instructions that are followed, and paths that are open, at most. */
+#define RETURN_STEPS 600
+#define PATHS	     32
+#define TARGETS	     64
+
+#define RET	  0xc3
+#define RET_BYTES 0xc2
+
+static bool moves_fp_from_stack(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && insn->opcode == 0x8b && !insn->vector && insn->modrm &&
+	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
+}
+
+static bool pops_sp(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && insn->opcode == 0x5c && !insn->extra && !insn->vector;
+}
+
+static void pop_fp(struct x86_exit *exit, int64_t at)
+{
+	exit->fp = FP_POPPED;
+	exit->fp_at = at;
+}
+
+/* sp = base + value */
+static bool set_sp(struct x86_exit *exit, uint8_t base, int64_t value)
+{
+	if (base == X86_SP) {
+		exit->sp += value;
+		return true;
+	}
+	if (base != X86_BP || exit->fp != FP_KEPT || exit->loaded)
+		return false;
+	exit->by_fp = true;
+	exit->sp = value;
+	return true;
+}
+
+/* Applies one instruction that goes on to the next; false if sp is lost. */
+static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
+			  const struct x86_effect *effect, int64_t word)
+{
+	if (pops_sp(insn)) {
+		*exit = (struct x86_exit){.loaded = true, .loaded_from = exit->sp};
+		return true;
+	}
+	if (moves_fp_from_stack(insn)) {
+		pop_fp(exit, exit->sp + insn->disp);
+		return true;
+	}
+	switch (effect->op) {
+	case X86_PUSH:
+		exit->sp -= word;
+		return true;
+	case X86_POP:
+		if (effect->reg == X86_BP)
+			pop_fp(exit, exit->sp);
+		exit->sp += word;
+		return true;
+	case X86_SET_SP:
+		return set_sp(exit, effect->base, effect->value);
+	case X86_COPY_SP:
+	case X86_LOSE:
+		if (effect->reg == X86_BP)
+			exit->fp = FP_LOST;
+		return effect->reg != X86_SP;
+	case X86_LEAVE:
+		if (!set_sp(exit, X86_BP, word))
+			return false;
+		pop_fp(exit, 0);
+		return true;
+	case X86_ENTER:
+		return false;
+	default:
+		return true;
+	}
+}
+
+struct x86_path {
+	uint64_t va;
+	struct x86_exit exit;
+	bool called; /* right behind a call, which perhaps never returns */
+};
+
+struct search {
+	struct code_reader *reader;
+	unsigned word, steps, n_paths, n_targets;
+	struct x86_path paths[PATHS];
+	uint64_t targets[TARGETS]; /* of the jumps that were followed */
+};
+
+/* False if the target was followed before, or the list of targets is full. */
+static bool is_new(struct search *search, uint64_t target)
+{
+	for (unsigned i = 0; i < search->n_targets; i++)
+		if (search->targets[i] == target)
+			return false;
+	if (search->n_targets == TARGETS)
+		return false;
+	search->targets[search->n_targets++] = target;
+	return true;
+}
+
+static void branch(struct search *search, const struct x86_path *path, uint64_t target)
+{
+	if (search->n_paths == PATHS || !is_new(search, target))
+		return;
+	search->paths[search->n_paths] = *path;
+	search->paths[search->n_paths].called = false;
+	search->paths[search->n_paths++].va = target;
+}
+
+/* Goes past one instruction; false where the path ends without a return. */
+static bool step(struct search *search, struct x86_path *path, const struct x86_insn *insn,
+		 const struct x86_effect *effect)
+{
+	const uint64_t target = (uint64_t)effect->value;
+
+	path->called = x86_is_call(effect);
+	switch (effect->op) {
+	case X86_CALL:
+		/* 32-bit code asks where it is. */
+		if (search->word == 4 && target == path->va)
+			path->exit.sp -= search->word;
+		return true;
+	case X86_BRANCH:
+		branch(search, path, target);
+		return true;
+	case X86_JUMP:
+		path->va = target;
+		return is_new(search, target);
+	case X86_JUMP_INDIRECT:
+	case X86_STOP:
+		return false;
+	default:
+		return x86_exit_pass(&path->exit, insn, effect, search->word);
+	}
+}
+
+static bool returns(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && !insn->vector &&
+	       (insn->opcode == RET || insn->opcode == RET_BYTES);
+}
+
+/* Along one path to a return. */
+static bool follow(struct search *search, struct x86_path *path)
+{
+	while (search->steps) {
+		struct x86_effect effect;
+		struct x86_insn insn;
+		const uint8_t *bytes;
+		size_t n;
+
+		search->steps--;
+		bytes = code_at(search->reader, path->va, &n);
+		if (!x86_decode(bytes, n, search->word, &insn))
+			return false;
+		if (returns(&insn))
+			return true;
+		effect = x86_effect(&insn, path->va, search->word);
+		if (path->called && (x86_is_padding(&insn) ||
+				     x86_begins_function(&insn, &effect, false, search->word)))
+			return false;
+		path->va += insn.len;
+		if (!step(search, path, &insn, &effect))
+			return false;
+	}
+	return false;
+}
+
+/* The return address is in the word that sp points to now. */
+static bool rule_of(const struct x86_exit *exit, int64_t word, struct rule *out)
+{
+	const int64_t cfa = exit->sp + word;
+
+	if (exit->loaded || cfa <= 0 || cfa > INT16_MAX)
+		return false;
+	*out = (struct rule){.cfa_sp = exit->by_fp ? RULE_NOT : (int32_t)cfa,
+			     .cfa_fp = exit->by_fp ? (int32_t)cfa : RULE_NOT,
+			     .ra_at = (int32_t)-word,
+			     .fp_at = exit->fp == FP_KEPT ? RULE_SAME : RULE_NOT,
+			     .origin = RULE_NO_REGISTER,
+			     .chained = exit->by_fp};
+	if (exit->fp == FP_POPPED)
+		out->fp_at = (int32_t)(exit->fp_at - cfa);
+	return true;
+}
+
+bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, unsigned *steps,
+		     struct rule *out)
+{
+	const unsigned word = reader->word;
+	const unsigned allowed = *steps < RETURN_STEPS ? *steps : RETURN_STEPS;
+	struct search search = {.reader = reader, .word = word, .steps = allowed, .n_paths = 1};
+	struct x86_path path;
+	bool found = false;
+
+	search.paths[0] = (struct x86_path){.va = va, .called = kind == FRAME_RETURN};
+	while (search.n_paths && !found) {
+		path = search.paths[--search.n_paths];
+		found = follow(&search, &path);
+	}
+	*steps -= allowed - search.steps;
+	return found && rule_of(&path.exit, word, out);
+}
+
+/* Instructions to follow ahead at most; handlers end sooner, other functions return. */
+#define AHEAD_STEPS 200
+
+#define IRET	0xcf
+#define SYSCALL 0x05 /* of the second map */
+#define MOV_EAX 0xb8
+
+/* Xen's hypercall in place of iret (xen/include/public/xen.h). */
+#define HYPERCALL_IRET 23
+
+/* RFLAGS (SDM vol. 3, 2.3): bit 1 is always set, these never. */
+#define FLAGS_SET   0x2u
+#define FLAGS_CLEAR (~0x3f7fd7ull)
+
+/* The stub for the hypercall iret pushes registers, and Xen takes the frame from above them. */
+static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
+{
+	size_t n;
+	const uint8_t *bytes;
+
+	if (va % X86_STUB_SLOT)
+		return false;
+	bytes = code_at(reader, va, &n);
+	if (n < X86_INSN_MAX)
+		return false;
+	/* push rcx; push r11; push rax; mov eax, 23; syscall - push eax; mov eax, 23; int 0x82 */
+	return word == 8 ? !memcmp(bytes, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
+			 : !memcmp(bytes, "\x50\xb8\x17\0\0\0\xcd\x82", 8);
+}
+
+/* The stub's code inlined into other code: Linux has it where it returns. */
+static bool is_iret_hypercall(const struct x86_exit *exit, const struct x86_insn *insn,
+			      unsigned word)
+{
+	return word == 8 && insn->map == X86_MAP_0F && insn->opcode == SYSCALL &&
+	       exit->eax == HYPERCALL_IRET;
+}
+
+/*
+ * Is this where Xen enters a PV kernel on x86-64? It has pushed rcx and r11
+ * above the frame, and they are popped first.
+ */
+static bool is_pv_entry(struct code_reader *reader, uint64_t va, unsigned word)
+{
+	static const uint8_t pops[] = {0x59, 0x41, 0x5b};
+	size_t n;
+	const uint8_t *bytes = code_at(reader, va, &n);
+
+	return word == 8 && n >= sizeof(pops) && !memcmp(bytes, pops, sizeof(pops));
+}
+
+/*
+ * The frame stands at `frame`, counted as sp is: fills in the row; false: none can say it. 32-bit code
+ * that interrupts its like has no stack pointer pushed, its stack goes on
+ * behind the three words.
+ */
+static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, struct row *row)
+{
+	int64_t cfa = frame, ra_at = 0;
+
+	if (exit->loaded) {
+		cfa = exit->loaded_from;
+		ra_at = frame;
+	} else if (word == 4) {
+		cfa = frame + 3 * 4;
+		ra_at = -3 * 4;
+	}
+	if (cfa < 0 || frame < 0 || frame > INT16_MAX / 2 || cfa > INT16_MAX / 2 ||
+	    exit->fp_at < 0 || exit->fp_at > INT16_MAX / 2 || (exit->loaded && word == 4))
+		return false;
+	*row = (struct row){.kind = ROW_TRAP,
+			    .base = exit->loaded ? ROW_PLUS_DEREF : ROW_PLUS,
+			    .cfa_reg = word == 8 ? 7 : 4, /* sp */
+			    .cfa_offset = (int32_t)cfa,
+			    .ra_at = (int16_t)ra_at,
+			    .fp_at = (int16_t)(exit->fp_at - frame + ra_at),
+			    .sp_at = word == 4 ? ROW_SAME : (int16_t)(ra_at + 3 * 8)};
+	if (exit->fp == FP_KEPT)
+		row->fp_at = exit->loaded ? ROW_LOST : ROW_SAME;
+	else if (exit->fp == FP_LOST)
+		row->fp_at = ROW_LOST;
+	return true;
+}
+
+bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
+		   struct row *row)
+{
+	const unsigned word = reader->word;
+	struct x86_exit exit = {0};
+
+	*row = (struct row){.kind = ROW_NONE};
+	if (is_pv_entry(reader, va, word))
+		return found(&exit, 16, word, row);
+	for (unsigned i = 0; i < AHEAD_STEPS && *steps; i++, --*steps) {
+		struct x86_insn insn;
+		struct x86_effect effect;
+		size_t n;
+		const uint8_t *bytes = code_at(reader, va, &n);
+
+		if (!x86_decode(bytes, n, word, &insn))
+			return false;
+		effect = x86_effect(&insn, va, word);
+		va += insn.len;
+		/* A call at the end of a function never returns; other code goes on behind the label. */
+		if (va == end && (effect.op == X86_CALL || effect.op == X86_CALL_INDIRECT))
+			return false;
+		if (effect.op == X86_STOP)
+			return insn.map == X86_MAP_ONE && insn.opcode == IRET && !insn.narrow &&
+			       found(&exit, exit.sp, word, row);
+		/* rax, r11, rcx and flags */
+		if (is_iret_hypercall(&exit, &insn, word))
+			return found(&exit, exit.sp + 32, word, row);
+		if (insn.map == X86_MAP_ONE && insn.opcode == MOV_EAX && !insn.extra)
+			exit.eax = insn.imm;
+		if (effect.op == X86_JUMP_INDIRECT)
+			return false;
+		if (effect.op != X86_JUMP) {
+			if (!x86_exit_pass(&exit, &insn, &effect, word) || exit.by_fp)
+				return false;
+			continue;
+		}
+		va = (uint64_t)effect.value;
+		/* x86-64: flags of the hypercall; x86-32: eax, which the stub pushes. */
+		if (is_iret_stub(reader, va, word))
+			return found(&exit, exit.sp + (word == 8 ? 8 : 0), word, row);
+	}
+	return false;
+}
+
+bool x86_is_iret(const struct x86_iret *frame)
+{
+	return frame->flags & FLAGS_SET && !(frame->flags & FLAGS_CLEAR) && frame->cs & 0xffff;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/x86/x86.h"
+
+#include <string.h>
+
+#include "unwind/walk.h"
+#include "unwind/x86/flow.h"
+#include "unwind/x86/insn.h"
+
+bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word, struct call *out)
+{
+	const uint8_t *end = bytes + n;
+	struct x86_insn insn;
+	int32_t offset;
+
+	*out = (struct call){0};
+	if (n >= 5 && end[-5] == 0xe8) {
+		memcpy(&offset, end - 4, 4);
+		out->direct = true;
+		out->target = ret + (uint64_t)(int64_t)offset;
+		if (word == 4)
+			out->target &= 0xffffffff;
+	}
+	for (size_t len = 2; len <= X86_CALL_MAX && len <= n && !out->indirect; len++) {
+		const uint8_t *from = end - len;
+
+		if ((*from == 0xff || len > 2) && x86_decode(from, len, word, &insn) == len)
+			out->indirect = x86_effect(&insn, 0, word).op == X86_CALL_INDIRECT;
+	}
+	return out->direct || out->indirect;
+}
+
+/* xor ebp, ebp: in either direction */
+static bool clears_fp(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && (insn->opcode == 0x31 || insn->opcode == 0x33) &&
+	       insn->mod == 3 && insn->reg == X86_BP && insn->rm == X86_BP;
+}
+
+static bool pushes_zero(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && (insn->opcode == 0x6a || insn->opcode == 0x68) &&
+	       !insn->imm;
+}
+
+/* Do instructions without a jump do both, and is the last of them a call? */
+static bool marks_stack(const uint8_t *bytes, size_t n, unsigned word)
+{
+	bool cleared = false, pushed = false;
+
+	for (;;) {
+		struct x86_effect effect;
+		struct x86_insn insn;
+		size_t len = x86_decode(bytes, n, word, &insn);
+
+		if (!len)
+			return false;
+		effect = x86_effect(&insn, 0, word);
+		if (len == n)
+			return cleared && pushed && x86_is_call(&effect);
+		if (effect.op >= X86_CALL)
+			return false;
+		cleared = cleared || clears_fp(&insn);
+		pushed = pushed || pushes_zero(&insn);
+		bytes += len;
+		n -= len;
+	}
+}
+
+/*
+ * Do these `n` bytes of straight code clear the frame pointer, push 0 in place
+ * of a return address, and then end in a call?
+ */
+static bool x86_begins_stack(const uint8_t *bytes, size_t n, unsigned word)
+{
+	for (size_t i = 0; i < n; i++)
+		if (marks_stack(bytes + i, n - i, word))
+			return true;
+	return false;
+}
+
+/* Matches bytes; the four of the hypercall's number are skipped. */
+static bool starts_with(const uint8_t *slot, const char *head, size_t n_head, const char *tail,
+			size_t n_tail)
+{
+	return !memcmp(slot, head, n_head) && !memcmp(slot + n_head + 4, tail, n_tail);
+}
+
+bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
+{
+	if (word == 8) {
+		/* PV: push rcx; push r11; mov eax, n; syscall; pop r11; pop rcx; ret */
+		if (starts_with(slot, "\x51\x41\x53\xb8", 4, "\x0f\x05\x41\x5b\x59\xc3", 6))
+			return true;
+		/* and for iret: push rcx; push r11; push rax; mov eax, n; syscall */
+		if (starts_with(slot, "\x51\x41\x53\x50\xb8", 5, "\x0f\x05", 2))
+			return true;
+	} else {
+		/* PV: mov eax, n; int 0x82; ret */
+		if (starts_with(slot, "\xb8", 1, "\xcd\x82\xc3", 3))
+			return true;
+		/* and for iret: push eax; mov eax, n; int 0x82 */
+		if (starts_with(slot, "\x50\xb8", 2, "\xcd\x82", 2))
+			return true;
+	}
+	/* HVM and PVH: mov eax, n; vmcall or vmmcall; ret */
+	return starts_with(slot, "\xb8", 1, "\x0f\x01\xc1\xc3", 4) ||
+	       starts_with(slot, "\xb8", 1, "\x0f\x01\xd9\xc3", 4);
+}
+
+/* x86-64 and x86-32, for the unwinder. */
+
+#define PUSH_BP 0x55
+
+/* DWARF numbers of registers (arch/arch.h). */
+enum { FP_64 = 6, SP_64 = 7, PC_64 = 16, FP_32 = 5, SP_32 = 4, PC_32 = 8 };
+
+/* From the number in instructions to that in DWARF. */
+static uint8_t dwarf_number(uint8_t reg, unsigned word)
+{
+	static const uint8_t wide[8] = {0, 2, 1, 3, SP_64, FP_64, 4, 5};
+
+	if (reg > 15)
+		return RULE_NO_REGISTER;
+	return word == 8 && reg < 8 ? wide[reg] : reg;
+}
+
+/* The CFA is behind the return address's slot, to which a state's offsets refer. */
+static struct rule rule_of(const struct x86_state *state, int32_t word)
+{
+	struct rule rule = {.cfa_sp = RULE_NOT,
+			    .cfa_fp = state->fp_at ? state->fp_at + word : RULE_NOT,
+			    .ra_at = -word,
+			    .fp_at = state->fp_lost ? RULE_NOT : RULE_SAME,
+			    .origin = dwarf_number(state->origin_reg, (unsigned)word),
+			    .copied = state->copied,
+			    .chained = state->fp_at != 0,
+			    .entry = state->entry};
+
+	if (state->depth != X86_LOST) {
+		rule.cfa_sp = state->depth + word;
+		rule.discards = state->depth < 0;
+	}
+	if (state->saved_at)
+		rule.fp_at = -word - state->saved_at;
+	if (state->origin_at)
+		rule.origin_at = -word - state->origin_at;
+	return rule;
+}
+
+static enum flow_result follow(const struct flow_query *query, struct code_reader *reader,
+			       void *scratch, unsigned *steps, struct rule *out)
+{
+	struct x86_state state;
+	enum flow_result flow = x86_flow(query, reader, scratch, steps, &state);
+
+	if (flow == FLOW_FOUND || flow == FLOW_GUESSED)
+		*out = rule_of(&state, (int32_t)query->word);
+	return flow;
+}
+
+/* Bounds of a stub in the hypercall page; symbols name one of them at most. */
+static bool stub_bounds(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end)
+{
+	const struct code *code = reader->code;
+	uint8_t slot[X86_STUB_SLOT];
+
+	*start = va & ~(X86_STUB_SLOT - 1ull);
+	*end = *start + X86_STUB_SLOT;
+	return code->read(code->ctx, *start, slot, sizeof(slot)) == sizeof(slot) &&
+	       x86_is_hypercall_stub(slot, reader->word);
+}
+
+/* Do the words from `slot` on make a frame as the processor or Xen pushes it? */
+static bool is_pushed(struct walk *walk, const struct row_caller *caller)
+{
+	struct x86_iret frame = {.pc = caller->pc};
+
+	return walk_load(walk, caller->slot + walk->word, &frame.cs) &&
+	       walk_load(walk, caller->slot + 2 * walk->word, &frame.flags) && x86_is_iret(&frame);
+}
+
+static bool pushed(struct walk *walk, const struct row *row, const struct row_caller *caller)
+{
+	return row->kind != ROW_TRAP || row->sp_at - row->ra_at != 3 * (int)walk->word ||
+	       is_pushed(walk, caller);
+}
+
+static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t *trust)
+{
+	struct row_caller caller;
+
+	if (!rule_apply(walk, NULL, trap, &caller) || !is_pushed(walk, &caller) ||
+	    !pc_info_at(walk->in->unwinder, caller.pc, FRAME_PC)->readable)
+		return FOUND_NONE;
+	*trust = TRUST_SURE;
+	return rule_go_to_interrupted(walk, &caller);
+}
+
+/* What both have alike. */
+#define X86                                                                                 \
+	.isa = ISA_X86, .frame_setup = PUSH_BP, .searches = true, .call_max = X86_CALL_MAX, \
+	.flow_steps = X86_FLOW_STEPS, .scratch_new = flow_scratch_new,                      \
+	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .follow = follow, \
+	.bounds = stub_bounds, .find_return = x86_find_return, .handler = x86_find_trap,    \
+	.interrupted = interrupted, .pushed = pushed
+
+const struct unwind_isa unwind_x86_64 = {
+	X86,	     .word = 8,	  .sp = SP_64,
+	.fp = FP_64, .ra = PC_64, .record = {.fp_at = 0, .ra_at = 8, .size = 16},
+};
+
+const struct unwind_isa unwind_x86_32 = {
+	X86,	     .word = 4,	  .sp = SP_32,
+	.fp = FP_32, .ra = PC_32, .record = {.fp_at = 0, .ra_at = 4, .size = 8},
+};
