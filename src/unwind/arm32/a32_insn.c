@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/insn.h"
+#include "unwind/bits.h"
 
 #define UNCONDITIONED 0xfu
-
-static unsigned field(uint32_t code, unsigned low, unsigned bits)
-{
-	return code >> low & ((1u << bits) - 1);
-}
-
-static int32_t sign_extend(uint32_t value, unsigned bits)
-{
-	return (int32_t)(value << (32 - bits)) >> (32 - bits);
-}
 
 static uint64_t branch_target(uint32_t code, uint64_t pc)
 {
@@ -33,9 +24,9 @@ static void multiple(uint32_t code, struct arm_state *state)
 	arm_access(state, &access);
 }
 
-/* ldr, str and the like, one register or two, with or without an immediate. */
-static void transfer(uint32_t code, struct arm_state *state, bool load, bool word, bool two,
-		     bool immediate, int32_t by)
+/* ldr, str and the like, one register or two; followed: of whole words at an immediate offset. */
+static void transfer(uint32_t code, struct arm_state *state, bool load, bool two, bool followed,
+		     int32_t by)
 {
 	const bool before = code >> 24 & 1, up = code >> 23 & 1, moves = !before || code >> 21 & 1;
 	const unsigned rt = field(code, 12, 4), rn = field(code, 16, 4);
@@ -43,7 +34,7 @@ static void transfer(uint32_t code, struct arm_state *state, bool load, bool wor
 
 	if (!up)
 		by = -by;
-	if (!word || !immediate) {
+	if (!followed) {
 		if (moves)
 			arm_overwrite(state, rn);
 		if (load)
@@ -62,7 +53,7 @@ static void extra_transfer(uint32_t code, struct arm_state *state)
 	const bool two = !(code >> 20 & 1) && code >> 6 & 1, immediate = code >> 22 & 1;
 	const bool load = code >> 20 & 1 || (two && !(code >> 5 & 1));
 
-	transfer(code, state, load, two, two, immediate,
+	transfer(code, state, load, two, two && immediate,
 		 (int32_t)(field(code, 8, 4) << 4 | field(code, 0, 4)));
 }
 
@@ -93,7 +84,7 @@ static void process(uint32_t code, struct arm_state *state)
 		arm_overwrite(state, rd);
 }
 
-/* Those that stand where comparisons that set no flags would. */
+/* Instructions in the encoding space of comparisons that set no flags. */
 static void miscellaneous(uint32_t code, struct arm_state *state)
 {
 	const bool halfword_multiply = code >> 7 & 1 && !(code >> 25 & 1);
@@ -109,7 +100,7 @@ static void miscellaneous(uint32_t code, struct arm_state *state)
 	}
 }
 
-static void by_registers(uint32_t code, struct arm_state *state)
+static void apply_registers(uint32_t code, struct arm_state *state)
 {
 	const bool multiplies = (code & 0x0f0000f0) == 0x00000090,
 		   exclusive = (code & 0x0f0000f0) == 0x01000090;
@@ -162,7 +153,7 @@ static void apply(uint32_t code, struct arm_state *state)
 {
 	switch (field(code, 25, 3)) {
 	case 0:
-		by_registers(code, state);
+		apply_registers(code, state);
 		break;
 	case 1:
 		if ((code & 0x01900000) == 0x01000000)
@@ -171,14 +162,14 @@ static void apply(uint32_t code, struct arm_state *state)
 			process(code, state);
 		break;
 	case 2:
-		transfer(code, state, code >> 20 & 1, !(code >> 22 & 1), false, true,
+		transfer(code, state, code >> 20 & 1, false, !(code >> 22 & 1),
 			 (int32_t)field(code, 0, 12));
 		break;
 	case 3:
 		if (code >> 4 & 1)
 			media(code, state);
 		else
-			transfer(code, state, code >> 20 & 1, true, false, false, 0);
+			transfer(code, state, code >> 20 & 1, false, false, 0);
 		break;
 	case 4:
 		multiple(code, state);
@@ -195,7 +186,10 @@ static bool writes_pc(uint32_t code)
 
 	switch (field(code, 25, 3)) {
 	case 0:
-		/* bx; then what is no multiplication, no load, and has pc for its result. */
+		/*
+		 * bx; then instructions that are neither multiplication nor
+		 * load, and have pc for their result.
+		 */
 		if ((code & 0x0ffffff0) == 0x012fff10)
 			return true;
 		return (code & 0x90) != 0x90 && rd == ARM_PC && (op < 8 || op > 11);
@@ -211,7 +205,7 @@ static bool writes_pc(uint32_t code)
 	}
 }
 
-/* By lr, or from the stack. */
+/* True for returns through lr, or by a load from the stack. */
 static bool returns(uint32_t code)
 {
 	const bool by_lr = (code & 0x0fffffff) == 0x012fff1e || (code & 0x0fffffff) == 0x01a0f00e;
@@ -232,13 +226,12 @@ static bool flow_of(const struct arm_insn *insn, struct arm_next *next)
 	if (code >> 28 == UNCONDITIONED)
 		return false;
 	if ((code & 0x0f000000) == 0x0a000000) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_BRANCH : ARM_JUMP;
+		next->path = insn->condition < ARM_ALWAYS ? PATH_BRANCH : PATH_JUMP;
 		next->target = branch_target(code, insn->pc);
 	} else if (is_trap(code)) {
-		next->flow = ARM_END;
+		next->path = PATH_END;
 	} else if (writes_pc(code)) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_ON : ARM_END;
-		next->anywhere = !returns(code);
+		next->path = arm_leaves(insn, !returns(code));
 	} else {
 		return false;
 	}
@@ -249,7 +242,7 @@ void arm_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_
 {
 	uint64_t target;
 
-	*next = (struct arm_next){.flow = ARM_ON};
+	*next = (struct arm_next){.path = PATH_ON};
 	if (flow_of(insn, next))
 		return;
 	if (arm_is_call(insn->code, insn->pc, &target))

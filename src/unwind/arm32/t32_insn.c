@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/insn.h"
+#include "unwind/bits.h"
 
-static unsigned field(uint32_t code, unsigned low, unsigned bits)
-{
-	return code >> low & ((1u << bits) - 1);
-}
-
-static int32_t sign_extend(uint32_t value, unsigned bits)
-{
-	return (int32_t)(value << (32 - bits)) >> (32 - bits);
-}
-
-static uint64_t ahead(uint64_t pc, int32_t by)
+static uint64_t target_of(uint64_t pc, int32_t by)
 {
 	return (uint32_t)(pc + 4 + (uint32_t)by);
 }
 
-/* What push, pop, ldm and stm have in common; before: addresses go down from the base. */
+/* push, pop, ldm and stm; before: addresses go down from the base. */
 static void multiple(struct arm_state *state, unsigned rn, bool load, uint16_t list, bool before,
 		     bool moves)
 {
@@ -77,8 +68,8 @@ static void any_register(uint32_t code, struct arm_state *state)
 static void low_transfer(uint32_t code, struct arm_state *state)
 {
 	const unsigned rt = field(code, 0, 3), rn = field(code, 3, 3);
-	const bool by_register = code >> 12 == 5;
-	const bool load = by_register ? field(code, 9, 3) > 2 : code >> 11 & 1;
+	const bool process_register = code >> 12 == 5;
+	const bool load = process_register ? field(code, 9, 3) > 2 : code >> 11 & 1;
 
 	if (code >> 12 == 6)
 		one(state, rn, load, rt, (int32_t)field(code, 6, 5) * 4);
@@ -149,7 +140,7 @@ static int32_t expanded(uint32_t code)
 }
 
 /* Data processing with an immediate, as it is or to be expanded. */
-static void by_immediate(uint32_t code, struct arm_state *state)
+static void process_immediate(uint32_t code, struct arm_state *state)
 {
 	enum { ADD = 8, SUB = 13, ADDW = 0x10, SUBW = 0x15 };
 	const bool plain = code >> 25 & 1;
@@ -218,7 +209,7 @@ static void single(uint32_t code, struct arm_state *state)
 		arm_overwrite(state, rt);
 }
 
-/* The same as in A32. */
+/* Coprocessor instructions are encoded as in A32. */
 static void coprocessor(uint32_t code, struct arm_state *state)
 {
 	struct arm_next next;
@@ -230,7 +221,7 @@ static void coprocessor(uint32_t code, struct arm_state *state)
 		arm_apply(&insn, state, &next);
 }
 
-static void by_register(uint32_t code, struct arm_state *state)
+static void process_register(uint32_t code, struct arm_state *state)
 {
 	const bool moves =
 		field(code, 21, 4) == 2 && field(code, 16, 4) == ARM_PC && !(code & 0x70f0);
@@ -243,7 +234,7 @@ static void by_register(uint32_t code, struct arm_state *state)
 }
 
 /* Shifts, extensions, and multiplications, the long ones of which have two results. */
-static void by_registers(uint32_t code, struct arm_state *state)
+static void process_shifts(uint32_t code, struct arm_state *state)
 {
 	arm_overwrite(state, field(code, 8, 4));
 	if (code >> 23 & 1 && code >> 24 & 1)
@@ -260,15 +251,15 @@ static void apply_wide(uint32_t code, struct arm_state *state)
 	else if (kind == 4)
 		dual(code, state);
 	else if (kind == 5)
-		by_register(code, state);
+		process_register(code, state);
 	else if (kind == 6 || kind == 7 || kind == 14 || kind == 15)
 		coprocessor(code, state);
 	else if (kind < 12 && !(code >> 15 & 1))
-		by_immediate(code, state);
+		process_immediate(code, state);
 	else if (kind == 12)
 		single(code, state);
 	else if (kind == 13)
-		by_registers(code, state);
+		process_shifts(code, state);
 }
 
 static bool flow_narrow(const struct arm_insn *insn, struct arm_next *next)
@@ -277,20 +268,20 @@ static bool flow_narrow(const struct arm_insn *insn, struct arm_next *next)
 	const bool to_high = (code & 0xff87) == 0x4487 || (code & 0xff87) == 0x4687;
 
 	if ((code & 0xf500) == 0xb100) {
-		next->flow = ARM_BRANCH;
-		next->target =
-			ahead(insn->pc, (int32_t)(field(code, 9, 1) << 6 | field(code, 3, 5) << 1));
+		next->path = PATH_BRANCH;
+		next->target = target_of(insn->pc, (int32_t)(field(code, 9, 1) << 6 |
+							     field(code, 3, 5) << 1));
 	} else if ((code & 0xf000) == 0xd000 && field(code, 8, 4) < 14) {
-		next->flow = ARM_BRANCH;
-		next->target = ahead(insn->pc, sign_extend(field(code, 0, 8), 8) * 2);
+		next->path = PATH_BRANCH;
+		next->target = target_of(insn->pc, sign_extend(field(code, 0, 8), 8) * 2);
 	} else if ((code & 0xf800) == 0xe000) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_BRANCH : ARM_JUMP;
-		next->target = ahead(insn->pc, sign_extend(field(code, 0, 11), 11) * 2);
+		next->path = insn->condition < ARM_ALWAYS ? PATH_BRANCH : PATH_JUMP;
+		next->target = target_of(insn->pc, sign_extend(field(code, 0, 11), 11) * 2);
 	} else if ((code & 0xff80) == 0x4700 || (code & 0xff00) == 0xbd00 || to_high) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_ON : ARM_END;
-		next->anywhere = (code & 0xff00) != 0xbd00 && field(code, 3, 4) != ARM_LR;
+		next->path =
+			arm_leaves(insn, (code & 0xff00) != 0xbd00 && field(code, 3, 4) != ARM_LR);
 	} else if ((code & 0xff00) == 0xde00) {
-		next->flow = ARM_END;
+		next->path = PATH_END;
 	} else {
 		return false;
 	}
@@ -320,16 +311,15 @@ static bool flow_wide(const struct arm_insn *insn, struct arm_next *next)
 		   from_stack = field(code, 16, 4) == ARM_SP;
 
 	if ((code & 0xf800d000) == 0xf0008000 && field(code, 22, 4) < 14) {
-		next->flow = ARM_BRANCH;
-		next->target = ahead(insn->pc, wide_offset(code, true));
+		next->path = PATH_BRANCH;
+		next->target = target_of(insn->pc, wide_offset(code, true));
 	} else if ((code & 0xf800d000) == 0xf0009000) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_BRANCH : ARM_JUMP;
-		next->target = ahead(insn->pc, wide_offset(code, false));
+		next->path = insn->condition < ARM_ALWAYS ? PATH_BRANCH : PATH_JUMP;
+		next->target = target_of(insn->pc, wide_offset(code, false));
 	} else if (table || loads_pc || pops_pc) {
-		next->flow = insn->condition < ARM_ALWAYS ? ARM_ON : ARM_END;
-		next->anywhere = table || !from_stack;
+		next->path = arm_leaves(insn, table || !from_stack);
 	} else if ((code & 0xfff0f000) == 0xf7f0a000) {
-		next->flow = ARM_END; /* udf */
+		next->path = PATH_END; /* udf */
 	} else {
 		return false;
 	}
@@ -349,7 +339,7 @@ void thumb_apply(const struct arm_insn *insn, struct arm_state *state, struct ar
 	const bool wide = insn->len == 4;
 	uint64_t target;
 
-	*next = (struct arm_next){.flow = ARM_ON, .it = if_then(insn)};
+	*next = (struct arm_next){.path = PATH_ON, .it = if_then(insn)};
 	if (wide ? flow_wide(insn, next) : flow_narrow(insn, next))
 		return;
 	if (thumb_is_call(insn->code, insn->len, insn->pc, &target))
@@ -369,7 +359,7 @@ bool thumb_is_call(uint32_t code, unsigned len, uint64_t pc, uint64_t *target)
 		return (code & 0xff87) == 0x4780;
 	if ((code & 0xf800c000) != 0xf000c000)
 		return false;
-	/* blx goes to A32, counting from a multiple of 4. */
-	*target = ahead(stays ? pc : pc & ~3ull, wide_offset(code, false));
+	/* blx switches to A32: its offset counts from a multiple of 4. */
+	*target = target_of(stays ? pc : pc & ~3ull, wide_offset(code, false));
 	return true;
 }

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "unwind/arm32/arm32.h"
+#include "unwind/arm32/insn.h"
+
+/* Registers that a call may change (AAPCS32, 6.1.1), but for its results, and lr. */
+#define CALL_CHANGES 0x500fu
+
+static bool has(uint16_t mask, unsigned reg)
+{
+	return mask >> reg & 1;
+}
+
+static void add(uint16_t *mask, unsigned reg)
+{
+	*mask = (uint16_t)(*mask | 1u << reg);
+}
+
+static void take_off(uint16_t *mask, unsigned reg)
+{
+	*mask = (uint16_t)(*mask & ~(1u << reg));
+}
+
+void arm_overwrite(struct arm_state *state, unsigned rd)
+{
+	take_off(&state->based, rd);
+	add(&state->lost, rd);
+}
+
+void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset)
+{
+	const int64_t base = state->base[rn] + offset;
+
+	if (!has(state->based, rn) || base < -ARM_FRAME_MAX || base > ARM_FRAME_MAX) {
+		arm_overwrite(state, rd);
+		return;
+	}
+	add(&state->based, rd);
+	add(&state->lost, rd);
+	state->base[rd] = (int32_t)base;
+}
+
+void arm_called(struct arm_state *state)
+{
+	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++)
+		if (CALL_CHANGES >> reg & 1)
+			arm_overwrite(state, reg);
+}
+
+/* Notes only stores of the caller's value: later ones are spills of other values. */
+static void stored(struct arm_state *state, unsigned reg, int32_t at)
+{
+	if (!(ARM_KEPT >> reg & 1) || has(state->saved, reg) || has(state->lost, reg))
+		return;
+	add(&state->saved, reg);
+	state->at[reg] = at;
+}
+
+static void loaded(struct arm_state *state, unsigned reg, bool known, int32_t at)
+{
+	arm_overwrite(state, reg);
+	if (!has(state->saved, reg) || !known || state->at[reg] != at)
+		return;
+	take_off(&state->saved, reg);
+	take_off(&state->lost, reg);
+}
+
+void arm_access(struct arm_state *state, const struct arm_access *access)
+{
+	const bool known = has(state->based, access->rn);
+	int32_t at = state->base[access->rn] + access->offset;
+
+	if (access->moves)
+		arm_set(state, access->rn, access->rn, access->moves);
+	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++) {
+		if (!(access->list >> reg & 1))
+			continue;
+		if (access->load)
+			loaded(state, reg, known, at);
+		else if (known)
+			stored(state, reg, at);
+		at += 4;
+	}
+}
+
+/*
+ * The state on a path. A run of instructions with the same condition has two
+ * states: executed, and skipped. A run that changes the stack at all ends the
+ * function early: code behind it is in the state without it.
+ */
+struct path_state {
+	struct arm_state state, executed;
+	uint8_t condition; /* of the run; ARM_ALWAYS: there is none */
+	uint8_t it;	   /* ITSTATE for the next instruction (A2.5.2) */
+	bool thumb;
+};
+
+/* DDI 0406C, A8.3. */
+static bool holds(unsigned condition, uint32_t flags)
+{
+	const bool n = flags >> 31, z = flags >> 30 & 1, c = flags >> 29 & 1, v = flags >> 28 & 1;
+	const bool base[] = {z, c, n, v, c && !z, n == v, n == v && !z, true};
+
+	return base[condition >> 1 & 7] != (condition & 1);
+}
+
+/* The condition that IT gives to T32 code; *it becomes the next instruction's. */
+static void take_condition(struct arm_insn *insn, uint8_t *it)
+{
+	if (!(*it & 15))
+		return;
+	insn->condition = *it >> 4;
+	*it = *it & 7 ? (uint8_t)((*it & 0xe0) | (*it << 1 & 0x1f)) : 0;
+}
+
+/* False: the code ends here. */
+static bool decode(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn)
+{
+	uint16_t half[2] = {0};
+
+	memcpy(half, bytes, n < 4 ? 2 : 4);
+	insn->len = !thumb || thumb_is_wide(half[0]) ? 4 : 2;
+	insn->code = half[0];
+	if (insn->len == 4)
+		insn->code = thumb ? (uint32_t)half[0] << 16 | half[1]
+				   : (uint32_t)half[1] << 16 | half[0];
+	insn->condition = thumb ? ARM_ALWAYS : (uint8_t)(insn->code >> 28);
+	return insn->len <= n;
+}
+
+static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
+		      uint64_t *target)
+{
+	struct path_state *state = ctx;
+	struct arm_state *applied = &state->state;
+	struct arm_insn insn = {.pc = pc};
+	struct arm_next next;
+
+	if (!decode(bytes, n, state->thumb, &insn))
+		return 0;
+	take_condition(&insn, &state->it);
+	if (insn.condition < ARM_ALWAYS) {
+		if (state->condition != insn.condition)
+			state->executed = state->state;
+		applied = &state->executed;
+	}
+	state->condition = insn.condition < ARM_ALWAYS ? insn.condition : ARM_ALWAYS;
+	(state->thumb ? thumb_apply : arm_apply)(&insn, applied, &next);
+	if (next.it)
+		state->it = next.it;
+	*path = next.path;
+	*target = next.target;
+	return insn.len;
+}
+
+/* What jumps was executed, and ends its run. */
+static void taken(void *ctx)
+{
+	struct path_state *state = ctx;
+
+	if (state->condition < ARM_ALWAYS)
+		state->state = state->executed;
+	state->condition = ARM_ALWAYS;
+	state->it = 0;
+}
+
+enum flow_result arm_follow(void *scratch, const struct code *code, const struct arm_query *query,
+			    struct arm_state *state)
+{
+	const struct paths paths = {.unit = query->thumb ? 2 : 4,
+				    .state_size = sizeof(struct path_state),
+				    .apply = apply,
+				    .taken = taken};
+	struct path_state at = {.state = {.based = 1u << ARM_SP},
+				.condition = ARM_ALWAYS,
+				.thumb = query->thumb};
+	const enum flow_result result =
+		paths_follow(&paths, &query->flow, code, scratch, &(unsigned){0}, &at);
+
+	*state =
+		at.condition < ARM_ALWAYS && (!query->by_flags || holds(at.condition, query->flags))
+			? at.executed
+			: at.state;
+	return result;
+}
