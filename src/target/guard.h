@@ -32,14 +32,21 @@ enum guard_phase {
 	GUARD_STOPPED,
 };
 
-/* What the guard does; runs in its own process, which has no rights but to use what is open. */
+/* Operations of the guard; run in its own process, whose only right is to use what is open. */
 struct guard_ops {
-	/* Adds the descriptors that it needs of those that we have; NULL: none. All others are closed. */
+	/*
+	 * Adds the descriptors that it needs of those that we have, standard
+	 * error among them if undo() can fail; NULL: none. All others are closed.
+	 */
 	void (*keeps)(void *ctx, struct descriptors *keep);
-	/* Does all that undo() needs, allocations included. False: cannot guard. */
+	/* Does all that undo() needs, allocations included. False: cannot guard. NULL: nothing. */
 	bool (*prepare)(void *ctx);
-	/* Lets the guest go, if it is stopped; phase is never GUARD_RUNNING. */
-	void (*undo)(void *ctx, enum guard_phase phase);
+	/*
+	 * Unpauses the guest, if it is paused; phase is never GUARD_RUNNING. An
+	 * error says why it still is paused and what frees it: undo() is tried
+	 * again later, until there is none; standard error is told once.
+	 */
+	struct error *(*undo)(void *ctx, enum guard_phase phase);
 };
 
 struct guard;
@@ -53,6 +60,9 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 
 /* Ends it: the guest must be running. */
 void guard_stop(struct guard *guard);
+
+/* Hands a guest over that cannot be let go, and does not wait: the guard outlives us until it can be. */
+void guard_leave(struct guard *guard);
 
 /* Starts a new one if somebody has killed it; for now and then. Needs no rights. */
 struct error *guard_check(struct guard *guard);

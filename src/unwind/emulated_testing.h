@@ -26,16 +26,16 @@
 
 #include "symbol/names/symbols.h"
 #include "target/gdb/client.h"
-#include "unwind/cfi_rows.h"
+#include "unwind/tables/cfi.h"
 #include "unwind/unwind.h"
 
-#define GUEST_BASE	0x100000000ull
-#define GUEST_BASE_TEXT "0x100000000"
-#define STACK_MAX	(32u << 10)
-#define DEPTH_MAX	256
-#define REGISTERS_MAX	33
-#define TRIES		1000
-#define TRY_NS		10000000
+#define GUEST_BASE	      0x100000000ull
+#define GUEST_BASE_TEXT	      "0x100000000"
+#define STACK_MAX	      (32u << 10)
+#define DEPTH_MAX	      256
+#define STEPPED_REGISTERS_MAX 33
+#define TRIES		      1000
+#define TRY_NS		      10000000
 
 struct shadow {
 	size_t n;
@@ -59,10 +59,10 @@ struct stepped {
 	char place[64], socket[80];
 	struct gdb *gdb;
 	struct symbols *symbols;
-	struct rows *rows;
+	struct unwind_table *table;
 	bool named; /* the unwinder is told of symbols, for now */
 	const struct machine *machine;
-	uint64_t r[REGISTERS_MAX];
+	uint64_t r[STEPPED_REGISTERS_MAX];
 	uint32_t flags; /* CPSR */
 	uint8_t stack[STACK_MAX];
 	uint64_t stack_end;
@@ -70,13 +70,14 @@ struct stepped {
 	unsigned long steps, signatures;
 };
 
-/* What the processors differ in. */
+/* Differences between the processors. */
 struct machine {
 	const char *emulator, *name; /* "qemu-arm", "32-bit Arm" */
+	const char *cpu;	     /* one that has what the programs use */
 	unsigned sp, lr, pc;	     /* where these are in r[] */
 	/* From the answer to "g". */
 	void (*take_registers)(struct stepped *stepped);
-	/* What the link register would be after the next instruction, if that is a call. */
+	/* Value of the link register after the next instruction, if that is a call. */
 	uint64_t (*link)(const struct stepped *stepped);
 	/* All but pc and sp. */
 	void (*fill)(const struct stepped *stepped, struct regs *regs);
@@ -84,7 +85,7 @@ struct machine {
 	void (*see)(struct stepped *stepped);
 };
 
-/* What is known to an unwinder, and how it does. */
+/* Knowledge that an unwinder is given, and its results. */
 struct way {
 	bool named;
 	enum unwind_method method;
@@ -119,12 +120,12 @@ static inline bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint
 	return true;
 }
 
-static inline const struct rows *table(void *ctx, uint64_t va, uint64_t *slide)
+static inline const struct unwind_table *table(void *ctx, uint64_t va, uint64_t *slide)
 {
 	const struct stepped *stepped = ctx;
 
 	*slide = 0;
-	return stepped->rows;
+	return stepped->table;
 }
 
 static inline void find_stack_end(struct stepped *stepped)
@@ -141,8 +142,8 @@ static inline void find_stack_end(struct stepped *stepped)
 static inline void run_program(const struct stepped *stepped, const char *program)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execlp(stepped->machine->emulator, stepped->machine->emulator, "-cpu", "max", "-B",
-	       GUEST_BASE_TEXT, "-g", stepped->socket, program, NULL);
+	execlp(stepped->machine->emulator, stepped->machine->emulator, "-cpu",
+	       stepped->machine->cpu, "-B", GUEST_BASE_TEXT, "-g", stepped->socket, program, NULL);
 	_exit(99);
 }
 
@@ -154,8 +155,8 @@ static inline void start_program(struct stepped *stepped, const char *program)
 
 	err = symbols_load(program, &stepped->symbols);
 	assert_null(err);
-	assert_null(cfi_rows_load(program, &stepped->rows));
-	assert_non_null(stepped->rows);
+	assert_null(cfi_load(program, &stepped->table));
+	assert_non_null(stepped->table);
 	strcpy(stepped->place, "/tmp/uniprof-emulated.XXXXXX");
 	assert_non_null(mkdtemp(stepped->place));
 	snprintf(stepped->socket, sizeof(stepped->socket), "%s/gdb", stepped->place);
@@ -164,13 +165,14 @@ static inline void start_program(struct stepped *stepped, const char *program)
 	if (!stepped->pid)
 		run_program(stepped, program);
 	/* That the socket is there does not mean that it is listened to. */
-	for (int i = 0; (err = gdb_open(stepped->socket, true, &stepped->gdb)) && i < TRIES; i++) {
+	for (int i = 0; (err = gdb_open(stepped->socket, true, 0, &stepped->gdb)) && i < TRIES;
+	     i++) {
 		error_free(err);
 		gdb_close(stepped->gdb);
 		nanosleep(&pause, NULL);
 	}
 	assert_null(err);
-	/* Who has asked for this is not given the registers of coprocessors of old between. */
+	/* Asking for it keeps the registers of old coprocessors out of the answer to "g". */
 	features = gdb_features(stepped->gdb, "target.xml");
 	assert_non_null(features);
 	free(features);
@@ -189,7 +191,7 @@ static inline void stop_program(struct stepped *stepped)
 	unlink(stepped->socket);
 	rmdir(stepped->place);
 	symbols_free(stepped->symbols);
-	rows_free(stepped->rows);
+	unwind_table_free(stepped->table);
 }
 
 /*
@@ -220,7 +222,7 @@ static inline void follow(struct stepped *stepped, const uint64_t *before, uint6
 static inline bool step(struct stepped *stepped)
 {
 	const uint64_t ret = stepped->machine->link(stepped);
-	uint64_t before[REGISTERS_MAX];
+	uint64_t before[STEPPED_REGISTERS_MAX];
 
 	memcpy(before, stepped->r, sizeof(before));
 	assert_true(gdb_ask(stepped->gdb, "s"));
@@ -288,7 +290,7 @@ static inline void unwind(struct stepped *stepped, struct way *way)
 	const struct code code = {.ctx = stepped,
 				  .read = read_code,
 				  .function = function_bounds,
-				  .rows = table};
+				  .table = table};
 	const struct machine *machine = stepped->machine;
 	const uint64_t sp = stepped->r[machine->sp], left = stepped->stack_end - sp;
 	struct window window = {.va = sp, .bytes = stepped->stack};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the return address is: by the code, by itself, by a record. */
+/*
+ * Return addresses that are found by the code, that prove themselves, or that
+ * are in a frame record.
+ */
 #include "unwind/guest_testing.h"
 
 static void every_instruction_of_a_function_has_its_caller(void **state)
@@ -54,7 +57,7 @@ static void a_leaf_without_a_frame_keeps_its_caller(void **state)
 
 static void a_leaf_that_pushes_registers_keeps_its_caller(void **state)
 {
-	*at(STACK) = IN_OMITS; /* stale: what rax happened to hold */
+	*at(STACK) = IN_OMITS; /* stale: a former value of rax */
 	*at(STACK + 8) = 77;
 	*at(STACK + 0x10) = IN_H;
 	record(STACK + 0x18, STACK + 0x40, IN_MAIN);
@@ -126,7 +129,7 @@ static void a_function_that_was_jumped_to_has_the_jumpers_caller(void **state)
 		EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
 		expect_sure();
 	}
-	/* If it does not: who knows. */
+	/* JUMPS does not jump to the leaf: its caller is a guess. */
 	CODE(JUMPS, "\xc3");
 	unwind(TEXT + LEAF + 3, STACK + 0x10);
 	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
@@ -167,6 +170,21 @@ static void narrow_code_is_unwound_by_narrow_words(void **state)
 	expect_sure();
 }
 
+/*
+ * Pops the registers of a thread switch: the function's own return address is
+ * gone, or never was.
+ */
+static void what_begins_a_thread_has_no_caller(void **state)
+{
+	/* pop rdi; pop rbx; push 0; xor ebp, ebp; call rbx */
+	CODE(OMITS, "\x5f\x5b\x6a\x00\x31\xed\xff\xd3");
+	call(MAIN + 4, TEXT + OMITS);
+	*at(STACK) = TEXT + OMITS + 8;
+	*at(STACK + 0x20) = IN_MAIN; /* left there by another */
+	unwind(TEXT + LEAF, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, TEXT + OMITS + 8);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
 
 int main(void)
@@ -181,6 +199,7 @@ int main(void)
 		TEST(a_function_that_was_jumped_to_has_the_jumpers_caller),
 		TEST(a_part_that_symbols_do_not_count_to_its_function_is_reached),
 		TEST(narrow_code_is_unwound_by_narrow_words),
+		TEST(what_begins_a_thread_has_no_caller),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

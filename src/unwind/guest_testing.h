@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TEST_GUEST_H
-#define UNIPROF_UNWIND_TEST_GUEST_H
+#ifndef UNIPROF_UNWIND_GUEST_TESTING_H
+#define UNIPROF_UNWIND_GUEST_TESTING_H
 
 /* A guest of a few functions, with a stack that tests fill by hand. */
 
@@ -17,9 +17,9 @@
 #define STACK 0x7fff0000ull
 #define STUBS (TEXT + 0x800) /* the hypercall page */
 #define MAX   64
-#define NO_FP 2 /* what a frame pointer may hold in code built without */
+#define NO_FP 2 /* a frame pointer's value in code built without */
 
-/* The functions of the guest, 64 bytes apart, and what comes back to them. */
+/* The functions of the guest, 64 bytes apart, and return addresses in them. */
 enum {
 	START = 0x000,
 	MAIN = 0x040,
@@ -47,12 +47,13 @@ static struct unwinder *unwinder;
 static struct regs regs;
 static struct window window, *second;
 static bool symbols, readable;
+static uint64_t label; /* one more symbol, 16 bytes behind that of a function; 0: none */
 static struct frame frames[MAX];
 static struct unwind_result out;
 static size_t max_frames;
 static enum unwind_method method;
 static unsigned code_version;
-static const struct rows *(*rows_of_guest)(void *ctx, uint64_t va, uint64_t *slide);
+static const struct unwind_table *(*rows_of_guest)(void *ctx, uint64_t va, uint64_t *slide);
 static bool (*switches_of_guest)(void *ctx, uint64_t va);
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
@@ -74,6 +75,11 @@ static bool bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
 	}
 	*start = va & ~63ull;
 	*end = *start + 64;
+	if (label && (label & ~63ull) == *start) {
+		*start = va < label ? *start : label;
+		*end = va < label ? label : *end;
+		return true;
+	}
 	return va >= TEXT && va < TEXT + TEXT_END;
 }
 
@@ -142,7 +148,7 @@ static uint64_t *at(uint64_t va)
 	return &stack[(va - STACK) / 8];
 }
 
-static void record(uint64_t fp, uint64_t next, uint64_t ret)
+static inline void record(uint64_t fp, uint64_t next, uint64_t ret)
 {
 	*at(fp) = next;
 	*at(fp + 8) = ret;
@@ -153,7 +159,7 @@ static void unwind_on(const struct window *on, uint64_t pc, uint64_t fp)
 {
 	struct code guest = {.read = read_text,
 			     .function = symbols ? bounds : NULL,
-			     .rows = rows_of_guest,
+			     .table = rows_of_guest,
 			     .switches = switches_of_guest,
 			     .version = code_version};
 	struct unwind_input in = {.regs = &regs,
@@ -184,7 +190,7 @@ static inline void unwind_anywhere(uint64_t pc, uint64_t fp)
 	unwind_on(&window, pc, fp);
 }
 
-/* Where nothing was interrupted. */
+/* For stacks on which nothing was interrupted. */
 static inline void unwind(uint64_t pc, uint64_t fp)
 {
 	unwind_anywhere(pc, fp);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walks over what was interrupted, by what the code of its handler does: there are no tables. */
+/* Walks over interrupted code by following the handler's code: there are no tables. */
 #include "unwind/guest_testing.h"
 
-/* The handler of an interrupt: saves all that it uses, calls a C function, returns with iret. */
+/* An interrupt handler: saves the registers that it uses, calls a C function, returns with iret. */
 #define ENTRY	  0x400
 #define IN_ENTRY  (TEXT + ENTRY + 8)
 #define HANDLER	  0x440
@@ -111,6 +111,23 @@ static void a_handler_may_return_by_hypercall(void **state)
 	assert_true(out.n < 2 || frames[1].addr != TEXT + LEAF);
 }
 
+/* The code goes on behind a label of the next symbol, which nothing calls. */
+static void a_handler_may_fall_through_into_the_next_label(void **state)
+{
+	CODE(ENTRY, "\x50\x51\x55");
+	call(ENTRY + 3, TEXT + HANDLER);
+	CODE(ENTRY + 8, "\x65\xff\x0c\x25\x00\x00\x00\x00"); /* decl gs:0 */
+	CODE(ENTRY + 16, "\x5d\x59\x58\x48\xcf");	     /* pop rbp, rcx, rax; iretq */
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	label = TEXT + ENTRY + 16;
+	*at(STACK) = IN_ENTRY;
+	*at(STACK + 8) = STACK + 0x230;
+	interrupted(STACK + 32);
+	unwind_anywhere(TEXT + HANDLER, NO_FP);
+	label = 0;
+	expect_interrupted();
+}
+
 static void a_handler_may_have_a_stack_of_its_own(void **state)
 {
 	/* mov rsp, rdi; ...; call; pop rsp: the interrupted stack is above. */
@@ -155,6 +172,7 @@ int main(void)
 		TEST(a_handler_may_return_through_the_hypercall_page),
 		TEST(a_pv_kernel_is_entered_with_two_registers_above_the_frame),
 		TEST(a_handler_may_return_by_hypercall),
+		TEST(a_handler_may_fall_through_into_the_next_label),
 		TEST(a_handler_may_have_a_stack_of_its_own),
 		TEST(what_is_no_frame_of_an_interrupt_is_not_taken_for_one),
 	};

@@ -14,13 +14,13 @@
 #define ROUNDS 20000
 #define MAX    64
 #define ROWS   256
-/* Reads of code for one stack: a bound on what it can cost. */
+/* Reads of code for one stack: a bound on its cost. */
 #define READS_MAX 2000
 
 static uint8_t text[8192];
 static uint64_t stack[512], other[64];
 static struct row row[ROWS];
-static struct rows table;
+static struct unwind_table table;
 static bool readable, symbols;
 static unsigned reads, most_reads;
 
@@ -120,26 +120,26 @@ static void random_tables(void)
 		else if (random_word() % 2)
 			row[i].cfa_reg = random_word() % 2 ? 7 : 6;
 	}
-	table = (struct rows){.base = TEXT,
-			      .n = ROWS,
-			      .row = row,
-			      .n_rare = 16,
-			      .rare = rare,
-			      .n_expressions = sizeof(expressions),
-			      .expressions = expressions};
+	table = (struct unwind_table){.base = TEXT,
+				      .n = ROWS,
+				      .row = row,
+				      .n_rare = 16,
+				      .rare = rare,
+				      .n_expressions = sizeof(expressions),
+				      .expressions = expressions};
 }
 
-static const struct rows *any_table(void *ctx, uint64_t va, uint64_t *slide)
+static const struct unwind_table *any_table(void *ctx, uint64_t va, uint64_t *slide)
 {
 	*slide = 0;
 	return &table;
 }
 
-static void unwind_anything(struct unwinder *unwinder, struct memo *memo, enum unwind_method method)
+static void unwind_anything(struct unwinder *unwinder, enum unwind_method method)
 {
 	struct code code = {.read = read_text,
 			    .function = random_word() % 4 ? bounds : NULL,
-			    .rows = random_word() % 4 ? any_table : NULL};
+			    .table = random_word() % 4 ? any_table : NULL};
 	struct regs regs = {.pc = random_address(),
 			    .sp = random_word() % 8 ? STACK : random_address(),
 			    .fp = random_address(),
@@ -158,7 +158,7 @@ static void unwind_anything(struct unwinder *unwinder, struct memo *memo, enum u
 				  .n_others = random_word() % 4 == 0,
 				  .code = &code,
 				  .unwinder = random_word() % 16 ? unwinder : NULL,
-				  .memo = random_word() % 4 ? memo : NULL,
+				  .anew = random_word() % 4 == 0,
 				  .max_frames = 1 + random_word() % MAX,
 				  .method = method};
 	struct frame frames[MAX];
@@ -189,11 +189,9 @@ static void unwind_anything(struct unwinder *unwinder, struct memo *memo, enum u
 static void unwinding_ends_and_stays_within_its_bounds(void **state)
 {
 	struct unwinder *unwinder[UNWIND_METHODS];
-	struct memo *memo[UNWIND_METHODS];
 
 	for (int i = 0; i < UNWIND_METHODS; i++) {
 		assert_null(unwinder_new(&unwinder[i]));
-		assert_null(unwind_memo_new(&memo[i]));
 	}
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		enum unwind_method method = i % 2 ? UNWIND_AUTO : i / 2 % UNWIND_METHODS;
@@ -202,11 +200,10 @@ static void unwinding_ends_and_stays_within_its_bounds(void **state)
 			random_code(i / 500 % 3);
 			random_tables();
 		}
-		unwind_anything(unwinder[method], memo[method], method);
+		unwind_anything(unwinder[method], method);
 	}
 	for (int i = 0; i < UNWIND_METHODS; i++) {
 		unwinder_free(unwinder[i]);
-		unwind_memo_free(memo[i]);
 	}
 	print_message("# at most %u reads of code\n", most_reads);
 	assert_true(most_reads <= READS_MAX);

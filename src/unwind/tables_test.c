@@ -5,11 +5,11 @@
 #define SP 7
 #define FP 6
 
-/* Where a handler of interrupts begins. */
+/* Start of an interrupt handler. */
 #define ENTRY 0x400
 
-static struct rows_builder *builder;
-static struct rows *table;
+static struct table_builder *builder;
+static struct unwind_table *table;
 static uint64_t slide;
 
 static int begin(void **state)
@@ -17,19 +17,19 @@ static int begin(void **state)
 	build(state);
 	table = NULL;
 	slide = 0;
-	return rows_builder_new(&builder) != NULL;
+	return table_builder_new(&builder) != NULL;
 }
 
 static int end(void **state)
 {
-	rows_builder_free(builder);
-	rows_free(table);
+	table_builder_free(builder);
+	unwind_table_free(table);
 	rows_of_guest = NULL;
 	switches_of_guest = NULL;
 	return clean(state);
 }
 
-static const struct rows *find_table(void *ctx, uint64_t va, uint64_t *by)
+static const struct unwind_table *find_table(void *ctx, uint64_t va, uint64_t *by)
 {
 	*by = slide;
 	return va - TEXT < sizeof(text) ? table : NULL;
@@ -37,13 +37,13 @@ static const struct rows *find_table(void *ctx, uint64_t va, uint64_t *by)
 
 static void put(uint64_t at, struct row row)
 {
-	assert_null(rows_begin(builder, at - slide, at - slide + 0x40, 0));
-	assert_null(rows_put(builder, at - slide, &row));
+	assert_null(table_builder_begin(builder, at - slide, at - slide + 0x40, 0));
+	assert_null(table_builder_put(builder, at - slide, &row));
 }
 
 static void done(void)
 {
-	assert_null(rows_finish(builder, &table));
+	assert_null(table_builder_finish(builder, &table));
 	rows_of_guest = find_table;
 }
 
@@ -131,7 +131,7 @@ static void code_that_is_called_is_not_outermost_where_it_is_interrupted(void **
 	*at(STACK + 0x120) = IN_START;
 	unwind_interrupted(TEXT + LEAF, STACK + 0x100);
 	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF, IN_OMITS, IN_START);
-	/* What calls through a pointer may have been left there by anybody. */
+	/* The return address of an indirect call may be a leftover of any function. */
 	*at(STACK + 0x100) = IN_H;
 	unwind_interrupted(TEXT + LEAF, STACK + 0x100);
 	EXPECT(UNWIND_OUTERMOST, TEXT + LEAF);
@@ -245,6 +245,73 @@ static void a_signal_frame_leads_to_what_it_interrupted(void **state)
 }
 
 /* As the processor pushes it: pc, cs, flags, sp. */
+/* CFA = *(rsp - 8) + 8, in code that cannot be followed. */
+static void put_red_zone(uint64_t at)
+{
+	static const uint8_t cfa[] = {0x77, 0x78, 0x06, 0x23, 0x08};
+	const uint8_t *const bytes[4] = {cfa};
+	struct row_rare rare = {.cfa = {.how = RULE_IS_EXPRESSION, .len = sizeof(cfa)},
+				.ra = {.how = RULE_AT_CFA, .value = -8},
+				.fp = {.how = RULE_SAME},
+				.sp = {.how = RULE_SAME}};
+	struct row row = {.kind = ROW_RARE};
+	uint32_t index;
+	bool kept;
+
+	assert_null(table_builder_put_rare(builder, &rare, bytes, &index, &kept));
+	assert_true(kept);
+	row.cfa_offset = (int32_t)index;
+	put(at, row);
+}
+
+/* Stores as the function at RED_ZONE does with this stack pointer. */
+static void store_in_red_zone(uint64_t sp)
+{
+	*at(sp - 8) = sp + 0x100;
+	*at(sp + 0x100) = IN_H;
+	record(sp + 0x140, 0, IN_START);
+}
+
+#define RED_ZONE 0x300
+
+static void a_rule_may_read_the_red_zone(void **state)
+{
+	put_red_zone(TEXT + RED_ZONE);
+	put(TEXT + H, by_fp());
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	regs.sp = STACK + 0x80;
+	window.bytes += 0x80;
+	window.len -= 0x80;
+	window.below = 0x80;
+	store_in_red_zone(regs.sp);
+	unwind(TEXT + RED_ZONE + 4, regs.sp + 0x140);
+	EXPECT(UNWIND_OUTERMOST, IN_H, IN_START);
+	assert_true(out.red_zone);
+	/* A red zone that was not copied is asked for. */
+	window.below = 0;
+	unwind(TEXT + RED_ZONE + 4, regs.sp + 0x140);
+	EXPECT_NONE(UNWIND_BYTES);
+	assert_true(out.red_zone);
+	assert_int_equal(out.elsewhere, 0);
+}
+
+static void what_is_interrupted_has_its_red_zone(void **state)
+{
+	put(TEXT + ENTRY,
+	    (struct row){
+		    .kind = ROW_TRAP, .cfa_reg = SP, .ra_at = 0, .fp_at = ROW_SAME, .sp_at = 8});
+	put_red_zone(TEXT + RED_ZONE);
+	put(TEXT + H, by_fp());
+	put(TEXT + START, (struct row){.kind = ROW_END});
+	done();
+	*at(STACK) = TEXT + RED_ZONE + 4;
+	*at(STACK + 8) = STACK + 0x200;
+	store_in_red_zone(STACK + 0x200);
+	unwind_anywhere(TEXT + ENTRY + 4, STACK + 0x340);
+	EXPECT(UNWIND_OUTERMOST, TEXT + RED_ZONE + 4, IN_H, IN_START);
+}
+
 static void what_no_processor_has_pushed_was_not_interrupted(void **state)
 {
 	put(TEXT + 0x300,
@@ -277,7 +344,10 @@ static void a_new_thread_begins_where_nobody_has_called(void **state)
 	EXPECT(UNWIND_OUTERMOST, TEXT + START);
 	assert_int_equal(frames[1].kind, FRAME_PC);
 	expect_sure();
-	/* Not in the middle of what is outermost, nor at the start of what is not. */
+	/*
+	 * A pc inside of an outermost function, or at the start of another one,
+	 * is no thread's start.
+	 */
 	*at(STACK) = TEXT + START + 2;
 	unwind_anywhere(TEXT + LEAF, NO_FP);
 	EXPECT_NONE(UNWIND_BROKEN);
@@ -289,7 +359,7 @@ static void a_new_thread_begins_where_nobody_has_called(void **state)
 /* A kernel in the upper half, with the same tables. */
 #define KERNEL 0xffffffff00000000ull
 
-static const struct rows *find_both(void *ctx, uint64_t va, uint64_t *by)
+static const struct unwind_table *find_both(void *ctx, uint64_t va, uint64_t *by)
 {
 	*by = va >> 63 ? KERNEL : 0;
 	return va - *by - TEXT < sizeof(text) ? table : NULL;
@@ -365,6 +435,8 @@ int main(void)
 		TEST(a_table_that_is_wrong_is_not_believed),
 		TEST(what_only_a_wrong_table_says_is_a_guess),
 		TEST(a_signal_frame_leads_to_what_it_interrupted),
+		TEST(a_rule_may_read_the_red_zone),
+		TEST(what_is_interrupted_has_its_red_zone),
 		TEST(what_no_processor_has_pushed_was_not_interrupted),
 		TEST(a_new_thread_begins_where_nobody_has_called),
 		TEST(between_two_programs_the_kernel_leads_to_none),

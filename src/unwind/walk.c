@@ -1,8 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/memo.h"
+#include "unwind/stack_cache.h"
 
 /* What is asked for beyond the frame that was out of the window, bytes. */
-#define MARGIN 512
+#define MARGIN	    512
+#define SAVED_BELOW 256 /* bytes */
+
+/* Other registers are saved below the first that is missed, but hardly on another page. */
+static uint64_t with_what_is_below(uint64_t va)
+{
+	const uint64_t room = va & (FRAME_SIZE - 1);
+
+	return va - (room < SAVED_BELOW ? room : SAVED_BELOW);
+}
+
+static void note_other(struct walk *walk, unsigned i, uint64_t used)
+{
+	struct unwind_result *out = walk->out;
+
+	out->others |= 1u << i;
+	if (used > out->others_used[i])
+		out->others_used[i] = (uint32_t)used;
+}
+
+/* Notes the part of this stack that was needed so far. */
+static void walk_note_used(struct walk *walk)
+{
+	const struct window *stack = walk->stack;
+	const uint64_t sp = walk->at.sp - stack->va, used = sp < stack->len ? sp : stack->len;
+
+	if (stack == walk->in->stack)
+		walk->out->used = used;
+	else
+		note_other(walk, (unsigned)(stack - walk->in->others), used);
+}
+
+static void note_short(struct walk *walk, uint64_t offset)
+{
+	walk->beyond = true;
+	walk->out->want = offset + 2 * walk->word + MARGIN;
+	walk->out->beyond = with_what_is_below(walk->stack->va + offset);
+	walk->out->short_of = walk->stack == walk->in->stack ? NULL : walk->stack;
+}
 
 /* A word that is not in the window: it may be on another stack, from which nothing leads back. */
 bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value)
@@ -10,32 +48,30 @@ bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value)
 	const struct window *stack = walk->stack;
 	uint64_t offset = va - stack->va;
 
-	if (va >= walk->at.sp && !walk_is_elsewhere(stack, va)) {
-		/* What is not at hand now could be the next time. */
-		walk->top = UINT64_MAX;
-		if (stack->cut) {
-			walk->beyond = true;
-			walk->out->want = offset + 2 * walk->word + MARGIN;
-		}
-		return false;
-	}
 	for (unsigned i = 0; i < walk->in->n_others; i++) {
 		const struct window *other = &walk->in->others[i];
 
 		if (walk->visited >> i & 1 || !in_window(other, va, walk->word))
 			continue;
-		walk->out->others |= 1u << i;
+		note_other(walk, i, va - other->va + walk->word);
 		read_word(walk, other, va - other->va, value);
 		return true;
+	}
+	if (va >= walk->at.sp && !walk_is_elsewhere(stack, va)) {
+		/* A page that is not at hand now could be the next time. */
+		walk->top = UINT64_MAX;
+		if (stack->cut)
+			note_short(walk, offset);
+		return false;
 	}
 	walk->missed = true;
 	return false;
 }
 
 /* False: it is on no stack that is at hand, and walk->elsewhere or beyond says so. */
-bool walk_settle(struct walk *walk)
+bool walk_change_stack(struct walk *walk)
 {
-	const struct place *at = &walk->at;
+	const struct cursor *at = &walk->at;
 	uint64_t last = at->kind == FRAME_PC ? at->sp : at->sp - walk->word;
 
 	if (in_window(walk->stack, last, walk->word))
@@ -45,7 +81,8 @@ bool walk_settle(struct walk *walk)
 			continue;
 		walk->visited |= 1u << i;
 		walk->out->others |= 1u << i;
-		walk->memo_at = MEMO_FRAMES;
+		walk->entry_at = STACK_CACHE_FRAMES;
+		walk->ask_from = UINT64_MAX;
 		walk->stack = &walk->in->others[i];
 		return true;
 	}
@@ -58,63 +95,443 @@ bool walk_settle(struct walk *walk)
 		walk->elsewhere = last;
 		return false;
 	}
-	walk->beyond = true;
-	walk->out->want = last - walk->stack->va + 2 * walk->word + MARGIN;
+	note_short(walk, last - walk->stack->va);
 	return false;
 }
 
-/* The value of a register by its number in instructions, where the walk begins. */
-static bool first_register(const struct walk *walk, uint8_t reg, uint64_t *value)
+void walk_note_elsewhere(struct walk *walk, uint64_t va)
 {
-	static const uint8_t dwarf_64[8] = {0, 2, 1, 3, 7, 6, 4, 5};
-	const struct regs *regs = walk->in->regs;
-	unsigned n = walk->word == 8 && reg < 8 ? dwarf_64[reg] : reg;
+	if (!walk->beyond && va && !(va & (walk->word - 1)) && walk_is_elsewhere(walk->stack, va))
+		walk->elsewhere = with_what_is_below(va);
+}
 
-	if (!walk->at.first || reg > 15 || !(regs->gp_valid >> n & 1))
+void walk_go_back(struct walk *walk, const struct walk *before)
+{
+	const struct walk now = *walk;
+
+	*walk = *before;
+	walk->missed = now.missed;
+	walk->hurried = now.hurried;
+	walk->extent = now.extent;
+	walk->top = now.top;
+}
+
+void walk_note_searched(struct walk *walk, uint64_t slot)
+{
+	const struct window *stack = walk->stack;
+
+	if (stack->cut && !in_window(stack, slot, walk->word))
+		walk->extent = stack->va + stack->len;
+	if (slot > walk->top)
+		walk->top = slot;
+}
+
+/* Linux's size of a task's kernel stack, to which it is aligned: bytes. */
+#define KERNEL_STACK 16384
+
+/* Looks up the facts about the walk's frame; must be done before the rules below. */
+static void walk_find_info(struct walk *walk)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct pc_info *info = pc_info_at(unwinder, walk->at.addr, walk->at.kind);
+
+	if (walk->in->method != UNWIND_CFI)
+		pc_info_explore(unwinder, info);
+	walk->state = info->state;
+	walk->table = info->table;
+	walk->trap = info->trap;
+	walk->handler = info->handler;
+	walk->readable = info->readable;
+}
+
+static bool is_stuck(const struct walk *walk)
+{
+	return walk->beyond || walk->elsewhere;
+}
+
+/* With tables only; and what they leave out is left to frame records and the search. */
+static enum found rule_table_only(struct walk *walk, uint8_t *trust)
+{
+	enum found found = rule_table(walk, trust);
+
+	if (found != FOUND_NONE || is_stuck(walk))
+		return found;
+	walk->state = (struct frame_state){0};
+	return rule_record(walk, !walk->readable, trust);
+}
+
+/*
+ * Code whose start is known and that could be followed says it best: compilers
+ * leave out of their tables what an epilogue has undone already. All else is
+ * better said by the tables.
+ */
+static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
+{
+	const struct row *row = walk->table.row;
+	bool special = row && (row->kind == ROW_TRAP || row->kind == ROW_END);
+	bool followed = walk->state.flow == FLOW_FOUND && !walk->state.learned;
+	enum found found = FOUND_NONE;
+
+	if (followed && !special)
+		found = rule_code(walk, trust);
+	if (found == FOUND_NONE && !walk->beyond)
+		found = rule_table(walk, trust);
+	if (found == FOUND_NONE && !is_stuck(walk) && (!followed || special))
+		found = rule_code(walk, trust);
+	return found;
+}
+
+/* After so many searches in a row from an address that found nothing, the frame records are believed; */
+#define VAIN_SEARCHES 8
+/* where the code denies a caller, only each so many-th time one is made. */
+#define SEARCH_AGAIN 16
+
+/* Do the frame records say that this frame is the outermost? */
+static bool records_end(struct walk *walk)
+{
+	const struct cursor *at = &walk->at;
+	uint64_t ret;
+
+	if (!at->chained || !at->fp_known)
 		return false;
-	*value = regs->gp[n];
-	return true;
+	return !at->fp ||
+	       (walk_load(walk, at->fp + (uint64_t)walk->isa->record.ra_at, &ret) && !ret);
 }
 
-/* Where a stack was before it was realigned: the address behind the true return address. */
-static bool find_origin(struct walk *walk, const struct x86_state *state, uint64_t slot,
-			uint64_t *origin)
+/* Does the code say where the return address is, and is there none? Then it is hardly elsewhere. */
+static bool is_denied(const struct walk *walk)
 {
-	if (state->origin_at)
-		return walk_load(walk, slot - (uint64_t)(int64_t)state->origin_at, origin);
-	return first_register(walk, state->origin_reg, origin);
+	const struct frame_state *state = &walk->state;
+
+	return walk->at.kind == FRAME_RETURN && state->has_start && !state->learned &&
+	       state->flow == FLOW_FOUND;
 }
 
-void walk_go_by_state(struct walk *walk, const struct x86_state *state, uint64_t slot, uint64_t ret)
+/* Counts a search that is to be made from an address, or not. */
+static bool may_search(const struct walk *walk, struct pc_info *info, bool ends)
 {
-	struct place *at = &walk->at;
-	uint64_t origin, sp = slot + walk->word;
+	if (info->vain < VAIN_SEARCHES)
+		return true;
+	if (ends || !is_denied(walk))
+		return !ends;
+	info->vain =
+		info->vain == VAIN_SEARCHES + SEARCH_AGAIN - 1 ? VAIN_SEARCHES : info->vain + 1;
+	return info->vain == VAIN_SEARCHES;
+}
 
-	at->exact = !state->copied;
-	if (state->copied && find_origin(walk, state, slot, &origin) && origin > slot &&
-	    !(origin & (walk->word - 1))) {
-		sp = origin;
-		at->exact = true;
+/*
+ * Searching the stack costs more than all the rest, and is in vain at every
+ * outermost frame. Where the records say that this is one, it is given up.
+ */
+static enum found search(struct walk *walk, uint8_t *trust)
+{
+	const struct cursor *at = &walk->at;
+	struct unwinder *unwinder = walk->in->unwinder;
+	const bool ends = records_end(walk);
+	struct pc_info *info = pc_info_at(unwinder, at->addr, at->kind);
+	enum found found;
+
+	if (!may_search(walk, info, ends)) {
+		walk->hurried = !ends;
+		return FOUND_NONE;
 	}
-	if (state->saved_at) {
-		at->fp_known = walk_load(walk, slot - (uint64_t)(int64_t)state->saved_at, &at->fp);
-		at->chained = state->fp_at != 0;
-	} else if (state->fp_lost) {
-		at->fp_known = false;
-	}
-	at->addr = ret;
-	at->kind = FRAME_RETURN;
-	at->first = false;
-	at->sp = sp;
+	found = rule_search(walk, trust);
+	if (found == FOUND_CALLER || walk->beyond)
+		return found;
+	/* The stack's words may have displaced it. */
+	info = pc_info_at(unwinder, at->addr, at->kind);
+	info->vain += info->vain < VAIN_SEARCHES && (ends || is_denied(walk));
+	return found;
 }
 
-bool walk_slot_by_sp(const struct walk *walk, const struct x86_state *state, uint64_t *slot)
+/* The word that the return restores fp from is where fp points to: a frame record. */
+static void note_record(const struct walk *walk, struct rule *rule)
 {
-	*slot = walk->at.sp + (uint64_t)(int64_t)state->depth;
-	if (state->depth != X86_LOST)
-		return walk->at.exact && state->depth >= 0;
-	if (state->fp_at || !first_register(walk, state->origin_reg, slot))
+	const int32_t size = 2 * (int32_t)walk->word;
+	uint64_t cfa;
+
+	if (rule->fp_at != -size || !walk->at.fp_known || !walk->at.exact ||
+	    !walk_cfa_by_sp(walk, rule, &cfa) || cfa - (uint64_t)size != walk->at.fp)
+		return;
+	rule->cfa_fp = size;
+	rule->chained = true;
+}
+
+/* No start of a function tells the rule here: the code ahead does, where it returns. */
+static enum found rule_return(struct walk *walk, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	const struct frame_state before = walk->state;
+	const uint64_t addr = walk->at.addr;
+	const uint8_t kind = walk->at.kind;
+	enum found found;
+
+	if (rule_known(&before) || before.has_start || records_end(walk) ||
+	    !pc_info_find_return(unwinder, pc_info_at(unwinder, addr, kind), &walk->state.rule))
+		return FOUND_NONE;
+	walk->state.learned = walk->state.has_flow = true;
+	walk->state.flow = FLOW_GUESSED;
+	note_record(walk, &walk->state.rule);
+	found = rule_code(walk, trust);
+	if (found == FOUND_CALLER)
+		pc_info_at(unwinder, addr, kind)->state = walk->state;
+	else
+		walk->state = before;
+	return found;
+}
+
+/* Bytes before a return address that may hold what marks a first frame. */
+#define MARKING 16
+
+/*
+ * The word above and fp are 0, and the code has made them so ahead of this very
+ * call: the first frame of a thread is marked so (System V ABI, 3.4.1).
+ */
+static bool marks_first_frame(struct walk *walk)
+{
+	const struct code *code = walk->in->code;
+	const struct cursor *at = &walk->at;
+	uint8_t bytes[MARKING];
+	uint64_t above;
+
+	if (!walk->isa->begins_stack || !at->fp_known || at->fp || !at->exact ||
+	    !walk_load(walk, at->sp, &above) || above)
 		return false;
-	*slot -= walk->word;
-	return true;
+	return code->read(code->ctx, at->addr - MARKING, bytes, MARKING) == MARKING &&
+	       walk->isa->begins_stack(bytes, MARKING, walk->isa->word);
+}
+
+/* The code has taken over a stack and has dropped where it came from, as what begins a thread does. */
+static bool begins_stack(struct walk *walk)
+{
+	if (walk->at.kind != FRAME_RETURN)
+		return false;
+	return (walk->state.flow == FLOW_FOUND && rule_known(&walk->state) &&
+		walk->state.rule.discards) ||
+	       marks_first_frame(walk);
+}
+
+enum found walk_find_caller(struct walk *walk, uint8_t *trust)
+{
+	enum found found = FOUND_NONE;
+
+	if (walk->isa->find_caller)
+		return walk->isa->find_caller(walk, trust);
+	walk->beyond = false;
+	walk->elsewhere = 0;
+	if (!walk->in->unwinder)
+		return rule_record(walk, true, trust);
+	if (walk->in->method == UNWIND_SCAN)
+		return FOUND_NONE;
+	walk_find_info(walk);
+	if (walk->in->method == UNWIND_CFI)
+		return rule_table_only(walk, trust);
+	if (walk->handler)
+		found = walk->isa->interrupted(walk, &walk->trap, trust);
+	if (found == FOUND_NONE && !is_stuck(walk))
+		found = rule_code_and_table(walk, trust);
+	if (found != FOUND_NONE || is_stuck(walk))
+		return found;
+	if (!walk->readable)
+		return rule_record(walk, true, trust);
+	if (begins_stack(walk))
+		return walk_end(walk, UNWIND_OUTERMOST);
+	if (walk->isa->searches)
+		found = search(walk, trust);
+	if (found == FOUND_NONE && !is_stuck(walk))
+		found = rule_return(walk, trust);
+	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
+}
+
+/*
+ * Does the frame pointer lead to another stack? Only if the code is known to
+ * have set it up: in other code it can be anything.
+ */
+static bool leads_elsewhere(const struct walk *walk)
+{
+	const struct cursor *at = &walk->at;
+
+	return at->fp_known && at->fp && !(at->fp & (walk->word - 1)) && rule_known(&walk->state) &&
+	       walk->state.rule.cfa_fp != RULE_NOT && at->fp - walk->stack->va >= REACH;
+}
+
+/* No rule found a caller: why? */
+static enum unwind_end reason(struct walk *walk)
+{
+	const struct cursor *at = &walk->at;
+
+	if (walk->beyond)
+		return UNWIND_BYTES;
+	if (!walk->elsewhere && leads_elsewhere(walk))
+		walk->elsewhere = at->fp;
+	if (walk->elsewhere) {
+		walk->out->elsewhere = walk->elsewhere;
+		return UNWIND_BYTES;
+	}
+	if (at->kind == FRAME_RETURN && walk->state.flow == FLOW_FOUND && !walk->state.learned &&
+	    rule_known(&walk->state) && walk->state.rule.entry)
+		return UNWIND_OUTERMOST;
+	if (at->chained && at->fp_known && !at->fp)
+		return UNWIND_OUTERMOST;
+	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->stack->va)
+		return UNWIND_LOOP;
+	return UNWIND_BROKEN;
+}
+
+/*
+ * The search comes last, and only for who asked for it: where the code can be
+ * followed, rule_search has searched for what proves itself, and anything
+ * else leaves callers out more often than it finds them.
+ */
+static enum found find_or_search(struct walk *walk, uint8_t *trust)
+{
+	enum unwind_method method = walk->in->method;
+	enum found found = walk_find_caller(walk, trust);
+
+	if (found != FOUND_NONE)
+		return found;
+	walk->out->end = reason(walk);
+	if (walk->out->end != UNWIND_BROKEN || !walk->in->unwinder ||
+	    (method != UNWIND_CFI && method != UNWIND_SCAN) ||
+	    (walk->isa->find_caller && walk->table.row))
+		return FOUND_END;
+	return rule_scan(walk, trust) == FOUND_CALLER ? FOUND_CALLER : FOUND_END;
+}
+
+static bool is_switching(const struct code *code, const struct frame *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (code->switches(code->ctx, frames[i].addr - (frames[i].kind == FRAME_RETURN)))
+			return true;
+	return false;
+}
+
+/*
+ * Has the walk come from a kernel to a program whose memory may not be the one
+ * that is seen? Programs often have their stacks at the same address. A task
+ * enters the kernel at the same place of its kernel stack each time: while it
+ * switches, its program is at hand if the address space is that of before.
+ */
+static bool is_other_program(const struct walk *walk, uint64_t stack, const struct frame *frames)
+{
+	const struct code *code = walk->in->code;
+	struct unwinder *unwinder = walk->in->unwinder;
+	const size_t n = walk->out->n;
+	struct entrance *known;
+
+	if (walk->word != 8 || walk->at.addr >> 63 || !(frames[n - 1].addr >> 63) || !unwinder ||
+	    !code->switches)
+		return false;
+	stack /= KERNEL_STACK;
+	known = &unwinder->entrances[stack & (ENTRANCES - 1)];
+	if (is_switching(code, frames, n))
+		return known->stack != stack || known->root != unwinder->root;
+	*known = (struct entrance){stack, unwinder->root};
+	return false;
+}
+
+/* The kernel's frames are good. The same ones may lead on another time. */
+static void end_before_program(struct walk *walk)
+{
+	walk->cache = NULL;
+	walk->out->end = UNWIND_OUTERMOST;
+}
+
+/* Some frames farther; false: out->end says why not. */
+static bool climb(struct walk *walk, struct frame *frames)
+{
+	struct unwind_result *out = walk->out;
+	uint64_t sp;
+	uint8_t trust;
+
+	if (walk->in->unwinder && steps_follow(walk, frames)) {
+		walk_note_used(walk);
+		return false;
+	}
+	walk_note_used(walk);
+	sp = walk->at.sp;
+	if (find_or_search(walk, &trust) == FOUND_END)
+		return false;
+	if (out->n == walk->in->max_frames) {
+		out->end = UNWIND_FRAMES;
+		return false;
+	}
+	if (is_other_program(walk, sp, frames)) {
+		end_before_program(walk);
+		return false;
+	}
+	walk->at.ret_at = walk->at.fp_at = 0;
+	if (walk->cache)
+		stack_cache_note(walk, out->n);
+	frames[out->n++] =
+		(struct frame){.addr = walk->at.addr, .kind = walk->at.kind, .trust = trust};
+	if (walk_change_stack(walk)) {
+		walk_note_used(walk);
+		return true;
+	}
+	out->end = UNWIND_BYTES;
+	out->elsewhere = walk->elsewhere;
+	return false;
+}
+
+/* Member by member: clearing the whole of it at once takes longer than a short walk. */
+static void walk_begin(struct walk *walk, const struct unwind_input *in, struct unwind_result *out)
+{
+	const struct regs *regs = in->regs;
+
+	walk->in = in;
+	walk->out = out;
+	walk->stack = in->stack;
+	walk->word = regs->word;
+	walk->isa = in->unwinder ? in->unwinder->isa : unwind_isa_of(regs);
+	walk->at =
+		(struct cursor){.addr = regs->pc,
+				.sp = in->stack->va,
+				.fp = regs->fp,
+				.ra = regs->gp[walk->isa->ra & 31],
+				.kind = FRAME_PC,
+				.first = true,
+				.exact = (regs->sp & (walk->word - 1)) == 0,
+				.fp_known = true,
+				.ra_known = walk->isa->link && regs->gp_valid >> walk->isa->ra & 1};
+	walk->state = (struct frame_state){0};
+	walk->table = (struct table_entry){0};
+	walk->trap = (struct row){0};
+	walk->handler = false;
+	walk->readable = false;
+	walk->beyond = false;
+	walk->elsewhere = 0;
+	walk->visited = 0;
+	walk->missed = false;
+	walk->hurried = false;
+	walk->extent = UINT64_MAX;
+	walk->cache = NULL;
+	walk->entry = NULL;
+	walk->common = 0;
+	walk->top = 0;
+}
+
+void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)
+{
+	const struct regs *regs = in->regs;
+	struct walk walk;
+
+	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
+	*out = (struct unwind_result){.n = 1, .end = UNWIND_NO_STACK};
+	if (!in->stack->len || !regs->sp)
+		return;
+	if (in->unwinder)
+		unwinder_begin(in->unwinder, in);
+	walk_begin(&walk, in, out);
+	if (walk.isa->begin)
+		walk.isa->begin(&walk);
+	stack_cache_begin(&walk);
+	if (walk.cache)
+		stack_cache_note(&walk, 0);
+	while (climb(&walk, frames))
+		;
+	if (walk.cache)
+		stack_cache_keep(&walk, frames);
+	if (out->end != UNWIND_BYTES)
+		out->want = 0;
 }

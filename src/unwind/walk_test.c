@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How far a walk goes, and why it ends. */
-#include "unwind/site.h"
+#include "unwind/pc_info.h"
 #include "unwind/guest_testing.h"
 
 static void a_frame_pointer_that_is_none_adds_no_edge(void **state)
@@ -59,6 +59,40 @@ static void loops_end(void **state)
 	assert_int_equal(out.n, 3);
 }
 
+static void what_was_called_through_a_pointer_is_left_where_it_returns(void **state)
+{
+	symbols = false;
+	*at(STACK + 24) = IN_H;
+	*at(STACK + 32) = STACK + 0x60;
+	*at(STACK + 40) = IN_MAIN;
+	unwind(TEXT + OMITS + 10, NO_FP);
+	assert_in_range(out.n, 3, 4);
+	assert_int_equal(frames[1].addr, IN_H);
+	assert_int_equal(frames[2].addr, IN_MAIN);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+	/* Not if that is no return address, though the rule was learned. */
+	*at(STACK + 24) = NO_CALL;
+	unwind(TEXT + OMITS + 10, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+}
+
+static void a_threads_first_frame_is_known_by_what_marks_it(void **state)
+{
+	symbols = false;
+	/* pop rdi, rbx; push 0; xor rbp, rbp; call rbx */
+	CODE(JUMPS + 16, "\x5f\x5b\x6a\x00\x48\x31\xed\xff\xd3");
+	*at(STACK + 24) = TEXT + JUMPS + 25;
+	unwind(TEXT + OMITS + 10, 0);
+	EXPECT(UNWIND_OUTERMOST, TEXT + JUMPS + 25);
+	/* Not if another word lies above, nor if fp has another value by now. */
+	*at(STACK + 32) = 1;
+	unwind(TEXT + OMITS + 10, 0);
+	EXPECT(UNWIND_BROKEN, TEXT + JUMPS + 25);
+	*at(STACK + 32) = 0;
+	unwind(TEXT + OMITS + 10, NO_FP);
+	EXPECT(UNWIND_BROKEN, TEXT + JUMPS + 25);
+}
+
 static void a_frame_above_the_window_asks_for_more(void **state)
 {
 	record(STACK + 0x20, STACK + 0x8000, IN_MAIN);
@@ -109,7 +143,8 @@ static void without_code_all_callers_are_guesses(void **state)
 	assert_int_equal(frames[2].trust, TRUST_GUESS);
 	/* What could not be read may become readable. */
 	readable = true;
-	unwind(TEXT + F + 8, STACK + 0x20);
+	for (unsigned i = 0; i <= UNREADABLE_STACKS; i++)
+		unwind(TEXT + F + 8, STACK + 0x20);
 	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
 	expect_sure();
 }
@@ -159,6 +194,23 @@ static void another_stack_is_followed(void **state)
 	words[3] = IN_H;
 	unwind(TEXT + F + 8, STACK + 0x20);
 	assert_in_range(out.n, 2, 4);
+}
+
+static void another_stack_may_be_close_above(void **state)
+{
+	uint64_t words[8] = {0, 0, 0, IN_START};
+	struct window other = {.va = STACK + 0x80000,
+			       .len = sizeof(words),
+			       .bytes = (uint8_t *)words};
+
+	record(STACK + 0x20, other.va + 0x10, IN_MAIN);
+	window.cut = true;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_BYTES, IN_MAIN);
+	assert_in_range(out.beyond, other.va, other.va + 0x18);
+	second = &other;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
 }
 
 static void ends_have_names(void **state)
@@ -211,6 +263,8 @@ int main(void)
 		TEST(what_is_no_return_address_ends_the_chain),
 		TEST(a_zero_return_address_is_the_end),
 		TEST(loops_end),
+		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
+		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),
 		TEST(frames_are_bounded),
 		TEST(a_guest_that_was_not_started_has_no_stack),
@@ -218,6 +272,7 @@ int main(void)
 		TEST(code_that_changes_is_looked_at_again),
 		TEST(a_misaligned_stack_pointer_is_no_place_to_count_from),
 		TEST(another_stack_is_followed),
+		TEST(another_stack_may_be_close_above),
 		TEST(code_that_takes_long_to_follow_gets_its_share_and_no_more),
 		TEST(ends_have_names),
 	};

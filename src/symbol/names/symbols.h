@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_SYMBOLS_H
-#define UNIPROF_SYMBOL_SYMBOLS_H
+#ifndef UNIPROF_SYMBOL_NAMES_SYMBOLS_H
+#define UNIPROF_SYMBOL_NAMES_SYMBOLS_H
 
 /*
  * A table of functions by address, from an ELF file, the output of `nm -n`,
@@ -14,7 +14,13 @@
 
 #include "base/error.h"
 
+/* Bytes of a build id: 20, rarely 8 or 16; longer ones are taken for damage. */
+#define BUILD_ID_MAX 64
+
 struct symbols;
+
+/* A symbol without a size that stands for more is hardly one function, bytes. */
+#define UNSIZED_USUAL (64u << 10)
 
 struct symbol {
 	uint64_t start; /* virtual address */
@@ -27,7 +33,10 @@ struct symbol {
  * Loads `path`, whatever of the four it is (told by its contents). ERR_INPUT
  * with a sentence when it is a directory, binary but no ELF, or has no
  * function symbols in it, nor in the separate debug file that belongs to it
- * (unwind/debug_file.h).
+ * (unwind/tables/debug_file.h).
+ *
+ * Where an ELF file's table of symbols has been thinned out, functions of its
+ * debugging information are taken as well (symbol/source/dwarf.h).
  *
  * Functions only: absolute, TLS, section and data symbols would hide code
  * linked at low addresses. Labels in code that are not marked as functions
@@ -58,7 +67,7 @@ const char *symbols_build_id(const struct symbols *symbols);
 
 /*
  * Writes the table in the format of `nm -n`: "%016x t name", names cleaned
- * (symbol/clean.h), `slide` added to the addresses.
+ * (symbol/names/display_name.h), `slide` added to the addresses.
  */
 struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out);
 

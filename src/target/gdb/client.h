@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_QEMU_GDB_H
-#define UNIPROF_TARGET_QEMU_GDB_H
+#ifndef UNIPROF_TARGET_GDB_CLIENT_H
+#define UNIPROF_TARGET_GDB_CLIENT_H
 
 /*
- * The client's side of GDB's remote protocol (GDB manual, appendix E), as far
- * as QEMU's stub needs it: stop all vCPUs, read registers, let them go.
+ * The client's side of GDB's remote protocol (GDB manual, appendix E), for
+ * QEMU's stub and others: stop all vCPUs, read registers and memory, let them
+ * go. Every exchange has a deadline.
  */
 
 #include <stdbool.h>
@@ -13,12 +14,14 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "target/guard.h"
 
 #define GDB_PACKET_MAX 16384u
 #define GDB_BATCH_MAX  65536u
 
 struct gdb {
 	int fd;
+	const char *stub; /* for messages: "QEMU's gdb stub" */
 	struct sockaddr_storage address;
 	socklen_t address_size;
 	uint8_t in[GDB_PACKET_MAX]; /* what came and was not taken yet */
@@ -27,27 +30,40 @@ struct gdb {
 	size_t len;
 	char batch[GDB_BATCH_MAX]; /* requests that are sent in one piece */
 	size_t batch_len;
-	unsigned ahead; /* answers that have been acknowledged before they came */
-	bool gone;	/* nobody is at the other end */
+	unsigned acknowledged; /* answers, before they came */
+	bool owner_stopped;    /* which the stub has told, and nobody acknowledged */
+	/*
+	 * No exchange lasts beyond this (CLOCK_MONOTONIC), whatever the other end
+	 * sends; 0: each has its own bound only.
+	 */
+	uint64_t deadline_ns;
+	bool gone;	     /* nobody is at the other end, or the guest has ended */
+	bool plain_continue; /* by "c", because the stub has no vCont */
 };
 
 /*
- * Connects to a stub's socket. The stub stops the guest, unless that is `halted`
- * already: it is stopped when this returns, and after errors may be.
+ * Connects to the socket of QEMU's stub. That stops the guest, unless that is `halted`
+ * already: it is stopped when this returns, and after errors may be. `until_ns`
+ * is the deadline.
  */
-struct error *gdb_open(const char *path, bool halted, struct gdb **out);
+struct error *gdb_open(const char *path, bool halted, uint64_t until_ns, struct gdb **out);
 void gdb_close(struct gdb *gdb);
 
 /*
- * The same in two steps, for a stub that is there already, at "unix:PATH" or
- * "tcp:PORT" on this host: the first leaves the guest alone, so that a guard can
- * be given gdb_fd() before the second. *halted: the guest did not run before.
+ * The same in two steps, for a stub that exists already, at "unix:PATH" or
+ * "HOST:PORT": the first leaves the guest alone, so that a guard can be given
+ * gdb->fd before the second. `stub` is its name for messages.
  */
-struct error *gdb_prepare(const char *address, struct gdb **out);
+struct error *gdb_prepare(const char *address, const char *stub, struct gdb **out);
+
+/* ... QEMU's own. *halted: the guest did not run before. */
 struct error *gdb_connect(struct gdb *gdb, bool *halted);
 
-int gdb_fd(const struct gdb *gdb);
-bool gdb_is_gone(const struct gdb *gdb);
+/*
+ * ... any stub. Then the guest is stopped, the last answer tells what the stub
+ * supports, and threads are named without their process.
+ */
+struct error *gdb_greet(struct gdb *gdb);
 
 /* A command of QEMU's human monitor; the caller frees what it said. */
 struct error *gdb_human(struct gdb *gdb, const char *line, char **said);
@@ -64,7 +80,10 @@ bool gdb_continue(struct gdb *gdb);
  */
 bool gdb_heard(struct gdb *gdb);
 
-/* Has the stub said, without being asked now, that the guest has stopped? */
+/*
+ * True if the stub has said, without being asked now, that the guest has stopped, once or several
+ * times. Reads all that has come: the guest may have been let go since.
+ */
 bool gdb_was_stopped(struct gdb *gdb);
 
 enum gdb_stopped {
@@ -91,5 +110,17 @@ bool gdb_bytes(const struct gdb *gdb, size_t at, void *bytes, size_t len);
 
 /* An annex of "features" (target.xml); the caller frees it. NULL: the stub does not have it. */
 char *gdb_features(struct gdb *gdb, const char *annex);
+
+struct gdb_detach {
+	int fd;		    /* the connection to the stub */
+	const char *packet; /* what detaches, framed: "$D#44"; constant */
+};
+
+/*
+ * Lets a guest go through the stub that stopped it, which stays. GUARD_RUNNING:
+ * it runs. Nothing can be asked before: anything that a stub hears may stop the
+ * guest. Its ctx is a struct gdb_detach.
+ */
+extern const struct guard_ops gdb_detach_guard;
 
 #endif

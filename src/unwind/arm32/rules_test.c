@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walks by frame record, where no symbols say where functions start. */
+/* Walks by frame records, where no symbols give the starts of functions. */
 #include "unwind/unwind.h"
 
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/arm64_flow.h"
+#include "unwind/arm64/insn.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,11 +9,12 @@
 
 #include <cmocka.h>
 
-#define START 0x400000ull
+#define START	  0x400000ull
+#define INSNS_MAX (PATHS_SIZE_MAX / 4)
 
-static uint32_t text[ARM64_FUNCTION_MAX + 16];
+static uint32_t text[INSNS_MAX + 16];
 static size_t text_len; /* instructions */
-static struct arm64_scratch *scratch;
+static void *scratch;
 static struct arm64_state found;
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
@@ -26,12 +28,17 @@ static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 }
 
 /* Before the instruction of this number, in a function of `n` of them. */
-static enum arm64_known follow(uint64_t number, size_t n)
+static enum flow_result follow(uint64_t number, size_t n)
 {
-	struct code code = {.read = read_text};
+	const struct code code = {.read = read_text};
+	const struct flow_query query = {.start = START,
+					 .end = START + n * 4,
+					 .addr = START + number * 4,
+					 .kind = FRAME_PC};
+	unsigned steps = UINT_MAX;
 
 	memset(&found, 0xee, sizeof(found));
-	return arm64_follow(scratch, &code, START, START + n * 4, START + number * 4, &found);
+	return arm64_follow(&query, &code, scratch, &steps, &found);
 }
 
 static void set_text(const uint32_t *words, size_t n)
@@ -49,13 +56,13 @@ static void set_text(const uint32_t *words, size_t n)
 /* Places as distances below the CFA; LIVE: still in its register. */
 #define LIVE (-1)
 
-#define assert_state(number, d, lr, fp)                                     \
-	do {                                                                \
-		assert_int_equal(follow(number, text_len), ARM64_FOLLOWED); \
-		assert_false(found.sp_lost);                                \
-		assert_int_equal(found.depth, d);                           \
-		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, lr);  \
-		assert_int_equal(found.fp_saved ? found.fp_at : LIVE, fp);  \
+#define assert_state(number, d, lr, fp)                                    \
+	do {                                                               \
+		assert_int_equal(follow(number, text_len), FLOW_FOUND);    \
+		assert_false(found.sp_lost);                               \
+		assert_int_equal(found.depth, d);                          \
+		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, lr); \
+		assert_int_equal(found.fp_saved ? found.fp_at : LIVE, fp); \
 	} while (0)
 
 static void a_frame_is_set_up_and_torn_down(void **state)
@@ -167,7 +174,7 @@ static void each_path_has_its_own_state(void **state)
 	assert_state(3, 16, 8, 16);
 	assert_state(5, 0, LIVE, LIVE);
 	assert_state(6, 0, LIVE, LIVE);
-	assert_int_equal(follow(8, text_len), ARM64_UNKNOWN);
+	assert_int_equal(follow(8, text_len), FLOW_UNKNOWN);
 	TEXT(0xa9bf7bfd,  /* 0 stp x29, x30, [sp, #-16]! */
 	     0x54000080,  /* 1 b.eq 5 */
 	     0xa8c17bfd,  /* 2 ldp x29, x30, [sp], #16 */
@@ -177,14 +184,14 @@ static void each_path_has_its_own_state(void **state)
 	     0xd503201f); /* 6 nop, never reached */
 	assert_state(5, 16, 8, 16);
 	assert_state(2, 16, 8, 16);
-	assert_int_equal(follow(4, text_len), ARM64_UNKNOWN);
-	assert_int_equal(follow(6, text_len), ARM64_UNKNOWN);
+	assert_int_equal(follow(4, text_len), FLOW_UNKNOWN);
+	assert_int_equal(follow(6, text_len), FLOW_UNKNOWN);
 }
 
-/* What moves sp by an unknown distance leaves x29 to say where the frame is. */
+/* sp moves by an unknown distance: x29 tells where the frame is. */
 static void assert_by_frame_pointer(uint64_t number)
 {
-	assert_int_equal(follow(number, text_len), ARM64_FOLLOWED);
+	assert_int_equal(follow(number, text_len), FLOW_FOUND);
 	assert_true(found.sp_lost && found.fp_set && found.lr_saved && found.fp_saved);
 	assert_int_equal(found.fp_depth, 16);
 	assert_int_equal(found.lr_at, 8);
@@ -254,11 +261,11 @@ static void what_follows_the_end_is_another_function(void **state)
 	     0xd61f0060,  /* 3 br x3 */
 	     0xd503201f); /* 4 nop */
 	assert_state(1, 0, LIVE, LIVE);
-	assert_int_equal(follow(2, text_len), ARM64_UNKNOWN);
-	assert_int_equal(follow(1, 1), ARM64_UNKNOWN);
+	assert_int_equal(follow(2, text_len), FLOW_UNKNOWN);
+	assert_int_equal(follow(1, 1), FLOW_UNKNOWN);
 	text[1] = 0xd503201f; /* nop */
 	assert_state(3, 0, LIVE, LIVE);
-	assert_int_equal(follow(4, text_len), ARM64_UNKNOWN);
+	assert_int_equal(follow(4, text_len), FLOW_UNKNOWN);
 }
 
 static void code_that_no_branch_leads_to_is_a_case_of_a_jump_by_table(void **state)
@@ -275,20 +282,19 @@ static void code_that_no_branch_leads_to_is_a_case_of_a_jump_by_table(void **sta
 	     0x94000040,  /* 9 bl */
 	     0x910083ff,  /* 10 add sp, sp, #32 */
 	     0x17fffff9); /* 11 b 4 */
-	assert_int_equal(follow(5, text_len), ARM64_FOLLOWED);
+	assert_int_equal(follow(5, text_len), FLOW_FOUND);
 	for (uint64_t number = 3; number < text_len; number++) {
 		const bool branched = number == 4 || number == 5;
 
-		assert_int_equal(follow(number, text_len),
-				 branched ? ARM64_FOLLOWED : ARM64_GUESSED);
+		assert_int_equal(follow(number, text_len), branched ? FLOW_FOUND : FLOW_GUESSED);
 		assert_int_equal(found.depth, number == 5		    ? 0
 					      : number == 9 || number == 10 ? 64
 									    : 32);
 		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, number == 5 ? LIVE : 24);
 	}
-	/* The same by a signed address, braa x0, x1. */
+	/* A jump to a signed address, braa x0, x1. */
 	text[2] = 0xd71f0801;
-	assert_int_equal(follow(6, text_len), ARM64_GUESSED);
+	assert_int_equal(follow(6, text_len), FLOW_GUESSED);
 }
 
 static void calls_are_told_from_jumps(void **state)
@@ -313,12 +319,19 @@ static void calls_are_told_from_jumps(void **state)
 
 static void searches_are_bounded(void **state)
 {
-	/* A long row of branches, each to the next but one: none is looked at twice. */
-	text_len = ARM64_FUNCTION_MAX;
+	const struct code code = {.read = read_text};
+	struct flow_query query = {.start = START,
+				   .end = START + 8,
+				   .addr = START + 4,
+				   .kind = FRAME_PC};
+	unsigned steps = UINT_MAX;
+
+	/* A long row of branches, each to the next but one: none is followed twice. */
+	text_len = INSNS_MAX;
 	for (size_t i = 0; i < text_len; i++)
 		text[i] = 0x54000040;
 	assert_state(text_len - 1, 0, LIVE, LIVE);
-	assert_int_equal(follow(0, ARM64_FUNCTION_MAX + 1), ARM64_UNKNOWN);
+	assert_int_equal(follow(0, INSNS_MAX + 1), FLOW_UNKNOWN);
 	/* All far away: more than can be kept open. */
 	for (size_t i = 0; i < text_len; i++)
 		text[i] = 0x54000040 | (uint32_t)(i % 4096 * 2 + 2) << 5;
@@ -326,29 +339,29 @@ static void searches_are_bounded(void **state)
 	/* An endless loop, and a stack without bounds. */
 	TEXT(0x14000000,  /* 0 b 0 */
 	     0xd503201f); /* 1 nop */
-	assert_int_equal(follow(1, text_len), ARM64_UNKNOWN);
+	assert_int_equal(follow(1, text_len), FLOW_UNKNOWN);
 	TEXT(0xd17fffff,  /* 0 sub sp, sp, #4095, lsl #12 */
 	     0xd503201f); /* 1 nop */
-	assert_int_equal(follow(1, text_len), ARM64_UNKNOWN);
+	assert_int_equal(follow(1, text_len), FLOW_UNKNOWN);
 	/* Code that cannot be read to its end, at all, or stands where none can. */
 	TEXT(0xd503201f); /* 0 nop */
-	assert_int_equal(follow(1, 2), ARM64_UNKNOWN);
+	assert_int_equal(follow(1, 2), FLOW_UNKNOWN);
 	text_len = 0;
-	assert_int_equal(follow(0, 1), ARM64_UNKNOWN);
-	assert_int_equal(arm64_follow(scratch, &(struct code){.read = read_text}, START + 2,
-				      START + 8, START + 4, &found),
-			 ARM64_UNKNOWN);
+	assert_int_equal(follow(0, 1), FLOW_UNKNOWN);
+	query.start += 2;
+	query.end += 2;
+	assert_int_equal(arm64_follow(&query, &code, scratch, &steps, &found), FLOW_UNKNOWN);
 }
 
 static int new_scratch(void **state)
 {
-	scratch = arm64_scratch_new();
+	scratch = paths_scratch_new();
 	return scratch ? 0 : -1;
 }
 
 static int free_scratch(void **state)
 {
-	arm64_scratch_free(scratch);
+	free(scratch);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handlers of exceptions in A64 code, on top of what they have interrupted. */
+/* Exception handlers in A64 code, above the code that they have interrupted. */
 #include "unwind/unwind.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #define TEXT  0x400000ull
-#define STACK 0x7fff0000ull /* of what is interrupted, */
+#define STACK 0x7fff0000ull /* of the interrupted code, */
 #define OTHER 0x60000000ull /* and that the handler changes to */
 #define MAX   64
 
@@ -79,7 +79,7 @@ static const uint32_t text[TEXT_END / 4 / WORDS][WORDS] = {
 #define IN_ENTRY   (TEXT + ENTRY + 4)
 #define IN_HANDLER (TEXT + HANDLER + 16)
 
-/* Offsets on the interrupted stack: what the vector has pushed, then main's frame. */
+/* Offsets on the interrupted stack: the vector's pushed registers, then main's frame. */
 enum { FRAME = 0x40, MAIN_FRAME = FRAME + 64 };
 
 static uint64_t stack[64], other[16];
@@ -221,7 +221,7 @@ static void handlers_may_change_to_another_stack(void **state)
 	assert_int_equal(out.others, 1);
 }
 
-/* The frame pointer is that of what was interrupted: its record would leave that out. */
+/* The frame pointer is still the interrupted code's: its record would leave out that code. */
 static void what_cannot_be_told_is_not_made_up(void **state)
 {
 	/* Not saved yet, and restored already. */
@@ -264,7 +264,7 @@ static void registers_tell_what_is_not_saved_yet_and_what_is_given_back(void **s
 		       IN_MAIN);
 		EXPECT(UNWIND_OUTERMOST, TEXT + BURN + 4, IN_MAIN, IN_START);
 	}
-	/* Farther out, what has been saved counts: another handler may have run since. */
+	/* Farther out, the saved values count: another handler may have run since. */
 	interrupt(TEXT + BURN + 8, AT_EL1);
 	unwind(TEXT + HANDLER, STACK + FRAME, STACK + MAIN_FRAME, IN_ENTRY);
 	EXPECT(UNWIND_OUTERMOST, IN_ENTRY, TEXT + BURN + 8, IN_MAIN, IN_START);
@@ -274,7 +274,7 @@ static void registers_tell_what_is_not_saved_yet_and_what_is_given_back(void **s
 	expect(UNWIND_OUTERMOST, 0, NULL);
 }
 
-/* Of Linux, before they become programs, if they do: there is nothing to go back to yet. */
+/* Linux's kernel threads, until they become programs: there is nothing to return to yet. */
 static void threads_of_a_kernel_end_where_programs_would_be_entered(void **state)
 {
 	interrupt(0, AT_EL1);

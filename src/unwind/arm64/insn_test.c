@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/arm64_access.h"
+#include "unwind/arm64/insn.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

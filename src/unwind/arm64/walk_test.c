@@ -11,7 +11,7 @@
 #define TEXT  0x400000ull
 #define STACK 0x7fff0000ull
 #define MAX   64
-/* Addresses of 39 bits; what stands above them in a signed one. */
+/* Addresses of 39 bits; a signed one has these bits above. */
 #define MMU_39_BITS 25
 #define SIGNATURE   0x0055000000000000ull
 
@@ -142,7 +142,7 @@ static void expect_sure(void)
 		assert_int_equal(frames[i].trust, TRUST_SURE);
 }
 
-/* From `base` on, the frames of main and of what called it. */
+/* Stores the frame records of main and its caller, from `base` on. */
 static void main_called(uint64_t base)
 {
 	record(base, 0, IN_START);
@@ -159,7 +159,7 @@ static void every_instruction_of_a_function_has_its_callers(void **state)
 		const uint64_t fp = at > 8 && at <= 24 ? own : base;
 		const uint64_t lr = at == 0 ? IN_MAIN : IN_MAIN | SIGNATURE;
 
-		/* Behind the call, the link register is what the call has put there. */
+		/* Behind the call, the link register holds the call's return address. */
 		unwind(TEXT + F + at, framed ? own : base, fp, at == 20 ? IN_F : lr);
 		EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
 		expect_sure();
@@ -231,7 +231,7 @@ static void chains_that_are_none_end(void **state)
 	expect(UNWIND_BROKEN, 0, NULL);
 	unwind(TEXT + F + 20, STACK, 0, 0);
 	expect(UNWIND_OUTERMOST, 0, NULL);
-	/* Above what was copied. */
+	/* Above the copied window. */
 	record(base, STACK + sizeof(stack), IN_MAIN);
 	unwind(TEXT + F + 20, STACK, base, 0);
 	assert_int_equal(out.n, 2);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compares tables with what libdw says of the same addresses of real files, and reads hand-made ones. */
-#include "unwind/cfi_rows.h"
+/*
+ * Compares tables with libdw's rules for the same addresses of real files, and
+ * reads hand-made ones.
+ */
+#include "unwind/tables/cfi.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -27,7 +30,7 @@ struct counts {
 	unsigned long rows, simple, rare, end;
 };
 
-/* What libdw says of a register: bytes from the CFA; ROW_SAME, ROW_LOST; or something else. */
+/* libdw's rule for a register: bytes from the CFA; ROW_SAME, ROW_LOST; or something else. */
 static int16_t reference(Dwarf_Frame *frame, int reg)
 {
 	Dwarf_Op mem[3], *ops;
@@ -56,9 +59,10 @@ static void expect_cfa(Dwarf_Frame *frame, const struct row *row)
 			 row->cfa_offset);
 }
 
-static void compare(const struct rows *rows, Dwarf_CFI *cfi, uint64_t addr, struct counts *counts)
+static void compare(const struct unwind_table *table, Dwarf_CFI *cfi, uint64_t addr,
+		    struct counts *counts)
 {
-	const struct row *row = rows_find(rows, addr);
+	const struct row *row = unwind_table_find(table, addr);
 	Dwarf_Frame *frame;
 	bool trap;
 
@@ -87,28 +91,28 @@ static void compare(const struct rows *rows, Dwarf_CFI *cfi, uint64_t addr, stru
 /* At every row's first and last address, and around. */
 static void compare_all(const char *path, struct counts *counts)
 {
-	struct rows *rows;
+	struct unwind_table *table;
 	int fd = open(path, O_RDONLY);
 	Elf *elf;
 	Dwarf_CFI *cfi;
 
-	assert_null(cfi_rows_load(path, &rows));
-	assert_non_null(rows);
+	assert_null(cfi_load(path, &table));
+	assert_non_null(table);
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	cfi = dwarf_getcfi_elf(elf);
 	assert_non_null(cfi);
-	for (uint32_t i = 0; i < rows->n; i++) {
-		compare(rows, cfi, rows->base + rows->row[i].start, counts);
-		if (rows->row[i].start)
-			compare(rows, cfi, rows->base + rows->row[i].start - 1, counts);
-		assert_true(!i || rows->row[i].start > rows->row[i - 1].start);
+	for (uint32_t i = 0; i < table->n; i++) {
+		compare(table, cfi, table->base + table->row[i].start, counts);
+		if (table->row[i].start)
+			compare(table, cfi, table->base + table->row[i].start - 1, counts);
+		assert_true(!i || table->row[i].start > table->row[i - 1].start);
 	}
-	assert_null(rows_find(rows, rows->base - 1));
+	assert_null(unwind_table_find(table, table->base - 1));
 	dwarf_cfi_end(cfi);
 	elf_end(elf);
 	close(fd);
-	rows_free(rows);
+	unwind_table_free(table);
 }
 
 static bool libc_path(char *path)
@@ -162,16 +166,16 @@ static void run(const char *format, const char *a, const char *b)
 	assert_int_equal(system(command), 0);
 }
 
-static void expect_same(const struct rows *expected, const char *path)
+static void expect_same(const struct unwind_table *expected, const char *path)
 {
-	struct rows *rows;
+	struct unwind_table *table;
 
-	assert_null(cfi_rows_load(path, &rows));
-	assert_non_null(rows);
-	assert_int_equal(rows->base, expected->base);
-	assert_int_equal(rows->n, expected->n);
-	assert_memory_equal(rows->row, expected->row, rows->n * sizeof(*rows->row));
-	rows_free(rows);
+	assert_null(cfi_load(path, &table));
+	assert_non_null(table);
+	assert_int_equal(table->base, expected->base);
+	assert_int_equal(table->n, expected->n);
+	assert_memory_equal(table->row, expected->row, table->n * sizeof(*table->row));
+	unwind_table_free(table);
 }
 
 static void look_into(const char *dir, const char *name)
@@ -179,13 +183,13 @@ static void look_into(const char *dir, const char *name)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	assert_null(debug_file_ahead(path));
+	assert_null(debug_file_preopen(path));
 }
 
 static void debug_frames_are_read_packed_and_apart_too(void **state)
 {
 	char program[PATH_MAX], dir[] = "/tmp/uniprof-cfi-XXXXXX", copy[64];
-	struct rows *rows, *none;
+	struct unwind_table *table, *none;
 
 	stepped("stepped-64-O2-debug-frame", program, sizeof(program));
 	if (access(program, R_OK) || system("objcopy --version >/dev/null 2>&1")) {
@@ -194,52 +198,77 @@ static void debug_frames_are_read_packed_and_apart_too(void **state)
 	}
 	assert_non_null(mkdtemp(dir));
 	snprintf(copy, sizeof(copy), "%s/program", dir);
-	assert_null(cfi_rows_load(program, &rows));
-	assert_non_null(rows);
-	assert_true(rows->n > 50);
+	assert_null(cfi_load(program, &table));
+	assert_non_null(table);
+	assert_true(table->n > 50);
 	run("objcopy --compress-debug-sections=zlib-gabi %s %s", program, copy);
-	expect_same(rows, copy);
+	expect_same(table, copy);
 	run("objcopy --compress-debug-sections=zlib-gnu %s %s", program, copy);
-	expect_same(rows, copy);
+	expect_same(table, copy);
 	run("objcopy --only-keep-debug %s %s.debug", program, copy);
 	run("objcopy -S %s %s", program, copy);
-	assert_null(cfi_rows_load(copy, &none));
+	assert_null(cfi_load(copy, &none));
 	assert_null(none);
 	run("cd %s && objcopy --add-gnu-debuglink=program.debug %s", dir, copy);
-	expect_same(rows, copy);
+	expect_same(table, copy);
 	run("cd %s && mkdir .debug && mv program.debug .debug", dir, copy);
-	expect_same(rows, copy);
+	expect_same(table, copy);
 	/* A directory of one's own: by the file's whole path, and by the bare name. */
 	run("cd %s && mkdir -p own$PWD && mv .debug/program.debug own$PWD && rmdir .debug", dir,
 	    copy);
-	assert_null(cfi_rows_load(copy, &none));
+	assert_null(cfi_load(copy, &none));
 	assert_null(none);
 	look_into(dir, "own");
-	expect_same(rows, copy);
+	expect_same(table, copy);
 	run("cd %s && mkdir bare && mv own$PWD/program.debug bare", dir, copy);
 	look_into(dir, "bare");
-	expect_same(rows, copy);
-	ahead_close();
+	expect_same(table, copy);
+	preopen_close();
 	/* Another program's. */
 	run("cp /proc/self/exe %s/program.debug", dir, copy);
-	assert_null(cfi_rows_load(copy, &none));
+	assert_null(cfi_load(copy, &none));
 	assert_null(none);
-	rows_free(rows);
+	unwind_table_free(table);
+	run("rm -r %s", dir, copy);
+}
+
+/* As boot loaders want it: the code's width is not that of the file. */
+static void code_of_64_bits_is_read_in_a_file_of_32_bits(void **state)
+{
+	static const char *const programs[] = {"stepped-64-O2-debug-frame", "stepped-64-O2-nofp"};
+	char program[PATH_MAX], dir[] = "/tmp/uniprof-cfi-XXXXXX", copy[64];
+	struct unwind_table *table;
+
+	stepped(programs[0], program, sizeof(program));
+	if (access(program, R_OK) || system("objcopy --version >/dev/null 2>&1")) {
+		print_message("# no objcopy, or no program for it\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(copy, sizeof(copy), "%s/program", dir);
+	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++) {
+		stepped(programs[i], program, sizeof(program));
+		assert_null(cfi_load(program, &table));
+		assert_non_null(table);
+		run("objcopy -O elf32-i386 %s %s", program, copy);
+		expect_same(table, copy);
+		unwind_table_free(table);
+	}
 	run("rm -r %s", dir, copy);
 }
 
 static void what_has_no_tables_has_no_rows(void **state)
 {
 	struct error *err;
-	struct rows *rows;
+	struct unwind_table *table;
 
-	err = cfi_rows_load("/nowhere", &rows);
+	err = cfi_load("/nowhere", &table);
 	assert_int_equal(err->kind, ERR_INPUT);
 	error_free(err);
-	err = cfi_rows_load("/dev/null", &rows);
+	err = cfi_load("/dev/null", &table);
 	assert_int_equal(err->kind, ERR_INPUT);
 	error_free(err);
-	err = debug_file_ahead("/dev/null");
+	err = debug_file_preopen("/dev/null");
 	assert_int_equal(err->kind, ERR_INPUT);
 	error_free(err);
 }
@@ -250,23 +279,23 @@ static uint64_t next_random(uint64_t *seed)
 	return *seed >> 33;
 }
 
-/* Whatever the bytes are: a table in order, or none, or a sentence. */
+/* Any bytes give a table in order, or none, or a sentence. */
 static void survive(const uint8_t *bytes, size_t len, unsigned *tables)
 {
 	int fd = memfd_create("damaged", MFD_CLOEXEC);
-	struct rows *rows;
+	struct unwind_table *table;
 	struct error *err;
 	char path[32];
 
 	assert_int_equal(write(fd, bytes, len), len);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = cfi_rows_load(path, &rows);
+	err = cfi_load(path, &table);
 	assert_true(!err || err->kind == ERR_INPUT);
-	for (uint32_t i = 1; !err && rows && i < rows->n; i++)
-		assert_true(rows->row[i].start > rows->row[i - 1].start);
-	*tables += !err && rows;
+	for (uint32_t i = 1; !err && table && i < table->n; i++)
+		assert_true(table->row[i].start > table->row[i - 1].start);
+	*tables += !err && table;
 	error_free(err);
-	rows_free(rows);
+	unwind_table_free(table);
 	close(fd);
 }
 
@@ -304,6 +333,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_of_the_c_library_are_those_of_libdw),
 		cmocka_unit_test(debug_frames_are_read_packed_and_apart_too),
+		cmocka_unit_test(code_of_64_bits_is_read_in_a_file_of_32_bits),
 		cmocka_unit_test(what_has_no_tables_has_no_rows),
 		cmocka_unit_test(damaged_files_are_survived),
 	};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Instructions of Arm's tables for exceptions, as rows: by the examples and the table of EHABI32, 10.3. */
-#include "unwind/ehabi.h"
+#include "unwind/tables/exidx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void what_was_pushed_is_found(void **state)
 	expect_kept(4, -12);
 	expect_kept(8, -8);
 	assert_int_equal(row.ra_at, -4);
-	/* push {r0, r1}; push {r4, pc}: the return address is what pc was. */
+	/* push {r0, r1}; push {r4, pc}: the return address is the value of pc. */
 	assert_true(COMPILE(0x88, 0x01, 0xb1, 0x03, 0xb0));
 	expect_cfa(SP, 16);
 	expect_kept(4, -16);

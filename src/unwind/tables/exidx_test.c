@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arm's tables for exceptions, in ELF files made by hand: true ones and damaged ones. */
-#include "unwind/cfi_rows.h"
+#include "unwind/tables/cfi.h"
 
 #include <gelf.h>
 #include <setjmp.h>
@@ -20,9 +20,9 @@
 #define WORDS	   16
 
 static uint32_t index_words[WORDS], table_words[WORDS];
-static struct rows *rows;
+static struct unwind_table *table;
 
-/* What at `from` points to `to`. */
+/* The prel31 word at `from` that points to `to`. */
 static uint32_t prel31(uint32_t from, uint32_t to)
 {
 	return (to - from) & 0x7fffffff;
@@ -55,8 +55,8 @@ static void load(size_t entries)
 	char path[32];
 	Elf *elf;
 
-	rows_free(rows);
-	rows = NULL;
+	unwind_table_free(table);
+	table = NULL;
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_WRITE, NULL);
 	head = elf32_newehdr(elf);
@@ -72,7 +72,7 @@ static void load(size_t entries)
 	assert_true(elf_update(elf, ELF_C_WRITE) > 0);
 	elf_end(elf);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	assert_null(cfi_rows_load(path, &rows));
+	assert_null(cfi_load(path, &table));
 	close(fd);
 }
 
@@ -82,15 +82,15 @@ static void entry(unsigned n, uint32_t function, uint32_t what)
 	index_words[2 * n + 1] = what;
 }
 
-static void refer(unsigned n, uint32_t function, uint32_t table)
+static void refer(unsigned n, uint32_t function, uint32_t at)
 {
-	entry(n, function, prel31(EXIDX + 8 * n + 4, table));
+	entry(n, function, prel31(EXIDX + 8 * n + 4, at));
 }
 
 static int clear(void **state)
 {
-	rows_free(rows);
-	rows = NULL;
+	unwind_table_free(table);
+	table = NULL;
 	memset(index_words, 0, sizeof(index_words));
 	memset(table_words, 0, sizeof(table_words));
 	return 0;
@@ -98,19 +98,19 @@ static int clear(void **state)
 
 static void expect(uint32_t addr, int32_t cfa_offset, int16_t r4)
 {
-	const struct row *row = rows_find(rows, addr);
+	const struct row *row = unwind_table_find(table, addr);
 
 	assert_non_null(row);
 	assert_int_equal(row->kind, ROW_BODY);
 	assert_int_equal(row->cfa_offset, cfa_offset);
-	assert_int_equal(rows->kept[row->kept].at[0], r4);
+	assert_int_equal(table->kept[row->kept].at[0], r4);
 }
 
 static void every_model_of_entry_is_read(void **state)
 {
 	entry(0, TEXT, 0x80a8b0b0);	   /* push {r4, lr}, in the index itself */
 	refer(1, TEXT + 0x20, EXTAB);	   /* the short model, in the table */
-	refer(2, TEXT + 0x40, EXTAB + 4);  /* the long one, with a word more */
+	refer(2, TEXT + 0x40, EXTAB + 4);  /* the long form, with an additional word */
 	refer(3, TEXT + 0x60, EXTAB + 12); /* with a personality routine of its own */
 	entry(4, TEXT + 0x80, 1);	   /* outermost */
 	entry(5, TEXT + 0xa0, 0x80a8b0b0); /* the same as another */
@@ -126,13 +126,13 @@ static void every_model_of_entry_is_read(void **state)
 	expect(TEXT + 0x20, 8 + 8, -8);
 	expect(TEXT + 0x40, 16 + 16 + 8, -8);
 	expect(TEXT + 0x60, 12 + 8, -8);
-	assert_int_equal(rows_find(rows, TEXT + 0x80)->kind, ROW_END);
+	assert_int_equal(unwind_table_find(table, TEXT + 0x80)->kind, ROW_END);
 	expect(TEXT + 0xc0, 8, -8);
 	/* They say where functions start, even of two alike. */
-	assert_int_equal(rows->base + rows_find(rows, TEXT + 0xd0)->start, TEXT + 0xc0);
-	assert_true(rows_find(rows, TEXT + 0xd0)->begins);
+	assert_int_equal(table->base + unwind_table_find(table, TEXT + 0xd0)->start, TEXT + 0xc0);
+	assert_true(unwind_table_find(table, TEXT + 0xd0)->begins);
 	expect(TEXT + TEXT_BYTES - 2, 8, -8);
-	assert_null(rows_find(rows, TEXT + TEXT_BYTES));
+	assert_null(unwind_table_find(table, TEXT + TEXT_BYTES));
 }
 
 static void what_is_damaged_has_no_row(void **state)
@@ -148,8 +148,8 @@ static void what_is_damaged_has_no_row(void **state)
 	load(7);
 	expect(TEXT, 8, -8);
 	for (uint32_t addr = TEXT + 0x20; addr < TEXT + 0xa0; addr += 0x20)
-		assert_null(rows_find(rows, addr));
-	assert_null(rows_find(rows, 0x4000));
+		assert_null(unwind_table_find(table, addr));
+	assert_null(unwind_table_find(table, 0x4000));
 }
 
 static void code_of_which_nothing_is_said_is_not_outermost(void **state)
@@ -157,7 +157,7 @@ static void code_of_which_nothing_is_said_is_not_outermost(void **state)
 	entry(0, TEXT, 1);
 	entry(1, TEXT + 0x20, 1);
 	load(2);
-	assert_true(!rows || !rows_find(rows, TEXT));
+	assert_true(!table || !unwind_table_find(table, TEXT));
 }
 
 static void any_bytes_can_be_read(void **state)
@@ -175,9 +175,9 @@ static void any_bytes_can_be_read(void **state)
 				refer(word / 2, TEXT + word * 8, EXTAB + (seed >> 16) % 64);
 		}
 		load(WORDS / 2);
-		for (uint32_t n = 0; rows && n < rows->n; n++)
-			assert_true(rows->row[n].kind != ROW_BODY ||
-				    rows->row[n].kept < rows->n_kept);
+		for (uint32_t n = 0; table && n < table->n; n++)
+			assert_true(table->row[n].kind != ROW_BODY ||
+				    table->row[n].kept < table->n_kept);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps by rules that no row can hold, compared with libdwfl's, which evaluates expressions by itself. */
-#include "unwind/expression.h"
+#include "unwind/tables/expression.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "unwind/cfi_rows.h"
+#include "unwind/tables/cfi.h"
 #include "unwind/tables/expression_fixture.h"
 
 #define FP 6
@@ -104,7 +104,7 @@ static int keep_caller(Dwfl_Frame *frame, void *arg)
 
 struct file {
 	const char *path;
-	struct rows *rows;
+	struct unwind_table *table;
 	Dwfl *dwfl;
 	uint64_t bias;
 	struct thread thread;
@@ -117,15 +117,15 @@ static bool open_file(const char *path, struct file *file)
 	struct error *err;
 
 	*file = (struct file){.path = path};
-	err = cfi_rows_load(path, &file->rows);
+	err = cfi_load(path, &file->table);
 	error_free(err);
-	if (err || !file->rows)
+	if (err || !file->table)
 		return false;
 	file->dwfl = dwfl_begin(&files);
 	dwfl_report_begin(file->dwfl);
 	module = dwfl_report_elf(file->dwfl, path, path, -1, 0x7f0000000000, false);
 	dwfl_report_end(file->dwfl, NULL, NULL);
-	return file->rows->n_rare && module && dwfl_module_getelf(module, &file->bias) &&
+	return file->table->n_rare && module && dwfl_module_getelf(module, &file->bias) &&
 	       dwfl_attach_state(file->dwfl, NULL, 1, &threads, &file->thread);
 }
 
@@ -133,7 +133,7 @@ static void close_file(struct file *file)
 {
 	if (file->dwfl)
 		dwfl_end(file->dwfl);
-	rows_free(file->rows);
+	unwind_table_free(file->table);
 }
 
 static void set_thread(struct thread *thread, uint64_t pc, uint64_t seed)
@@ -154,7 +154,7 @@ static bool is_same(const struct thread *thread, const struct row_caller *caller
 	       (!caller->fp_known || thread->fp == caller->fp);
 }
 
-/* Where libdwfl cannot follow the tables, it follows the frame pointer. */
+/* Without tables, libdwfl follows the frame pointer. */
 static bool is_without_tables(const struct thread *thread)
 {
 	return thread->frames < 2 || thread->sp == thread->gp[FP] + 16;
@@ -175,7 +175,7 @@ static bool same_step(struct file *file, const struct row *row, uint64_t addr, u
 	bool known;
 
 	set_thread(thread, addr + file->bias, seed);
-	known = rows_step(file->rows, row, &env, &caller);
+	known = unwind_table_step(file->table, row, &env, &caller);
 	dwfl_getthread_frames(file->dwfl, 1, keep_caller, thread);
 	if (known ? !is_same(thread, &caller) : !is_without_tables(thread))
 		fail_msg("%s: at %#lx, setting %lu: pc %#lx %#lx, sp %#lx %#lx, fp %#lx %#lx: %s",
@@ -187,12 +187,12 @@ static bool same_step(struct file *file, const struct row *row, uint64_t addr, u
 /* At the first and the last address of all rows that are not short. Returns how many addresses. */
 static unsigned compare(struct file *file, unsigned *unknown)
 {
-	const struct rows *rows = file->rows;
+	const struct unwind_table *table = file->table;
 	unsigned n = 0;
 
-	for (uint32_t i = 0; i + 1 < rows->n; i++) {
-		const struct row *row = &rows->row[i];
-		const uint64_t at[] = {rows->base + row->start, rows->base + row[1].start - 1};
+	for (uint32_t i = 0; i + 1 < table->n; i++) {
+		const struct row *row = &table->row[i];
+		const uint64_t at[] = {table->base + row->start, table->base + row[1].start - 1};
 
 		if (row->kind != ROW_RARE && row->base == ROW_PLUS)
 			continue;

@@ -25,11 +25,11 @@ struct rule {
 	unsigned sp_reg, bp_reg, type;
 };
 
-static struct rows *make(const struct rule *rules, size_t n, enum orc_layout layout)
+static struct unwind_table *make(const struct rule *rules, size_t n, enum orc_layout layout)
 {
 	uint8_t *addresses = calloc(n, 4), *bytes = calloc(n, 6);
 	const struct orc_tables tables = {TABLE, addresses, bytes, n, layout};
-	struct rows *rows;
+	struct unwind_table *table;
 
 	for (size_t i = 0; i < n; i++) {
 		int32_t offset = (int32_t)(rules[i].at - (TABLE + 4 * i));
@@ -41,10 +41,10 @@ static struct rows *make(const struct rule *rules, size_t n, enum orc_layout lay
 		memcpy(bytes + 6 * i + 2, &rules[i].bp_offset, 2);
 		memcpy(bytes + 6 * i + 4, &bits, 2);
 	}
-	assert_null(orc_rows(&tables, &rows));
+	assert_null(orc_table(&tables, &table));
 	free(addresses);
 	free(bytes);
-	return rows;
+	return table;
 }
 
 /* The row of a rule that stands alone between two undefined ones. */
@@ -55,18 +55,18 @@ static struct row one(int16_t sp_offset, unsigned sp_reg, int16_t bp_offset, uns
 		{TEXT, sp_offset, bp_offset, sp_reg, bp_reg, type},
 		{TEXT + 16, 0, 0, NONE, NONE, 0},
 	};
-	struct rows *rows = make(rules, 2, layout);
+	struct unwind_table *table = make(rules, 2, layout);
 	const struct row *row;
 	struct row copy = {.kind = ROW_NONE};
 
-	if (!rows)
+	if (!table)
 		return copy;
-	row = rows_find(rows, TEXT + 5);
+	row = unwind_table_find(table, TEXT + 5);
 	if (row)
 		copy = *row;
-	assert_null(rows_find(rows, TEXT + 16));
-	assert_null(rows_find(rows, TEXT - 1));
-	rows_free(rows);
+	assert_null(unwind_table_find(table, TEXT + 16));
+	assert_null(unwind_table_find(table, TEXT - 1));
+	unwind_table_free(table);
 	return copy;
 }
 
@@ -167,20 +167,20 @@ static void realigned_stacks_are_crossed(void **state)
 		{TEXT + 8, 0, 0, R10, BP, NEW_CALL},
 		{TEXT + 16, 0, 0, NONE, NONE, NEW_NONE},
 	};
-	struct rows *rows = make(rules, 3, ORC_LINUX_6_4);
+	struct unwind_table *table = make(rules, 3, ORC_LINUX_6_4);
 	struct row_caller caller;
 
 	machine.reg[RBP] = 0x1018;
-	assert_true(rows_step(rows, rows_find(rows, TEXT), &env, &caller));
+	assert_true(unwind_table_step(table, unwind_table_find(table, TEXT), &env, &caller));
 	assert_int_equal(caller.pc, 0x1234);
 	assert_int_equal(caller.sp, 0x1030);
 	assert_true(caller.fp_known);
 	assert_int_equal(caller.fp, 0xbeef);
 	machine.reg[ORC_R10_AS_DWARF] = 0x1030;
-	assert_true(rows_step(rows, rows_find(rows, TEXT + 8), &env, &caller));
+	assert_true(unwind_table_step(table, unwind_table_find(table, TEXT + 8), &env, &caller));
 	assert_int_equal(caller.pc, 0x1234);
 	assert_int_equal(caller.fp, 0xbeef);
-	rows_free(rows);
+	unwind_table_free(table);
 }
 
 static void of_two_rules_for_an_address_the_later_is_good(void **state)
@@ -190,11 +190,11 @@ static void of_two_rules_for_an_address_the_later_is_good(void **state)
 		{TEXT, 8, 0, SP, NONE, OLD_CALL},
 		{TEXT + 8, 0, 0, NONE, NONE, OLD_CALL},
 	};
-	struct rows *rows = make(rules, 3, ORC_LINUX_4_14);
+	struct unwind_table *table = make(rules, 3, ORC_LINUX_4_14);
 
-	assert_non_null(rows_find(rows, TEXT));
-	assert_int_equal(rows_find(rows, TEXT)->cfa_offset, 8);
-	rows_free(rows);
+	assert_non_null(unwind_table_find(table, TEXT));
+	assert_int_equal(unwind_table_find(table, TEXT)->cfa_offset, 8);
+	unwind_table_free(table);
 }
 
 static void addresses_out_of_order_are_no_table(void **state)
@@ -219,7 +219,7 @@ static void damaged_tables_are_survived(void **state)
 
 	srand(1);
 	for (size_t round = 0; round < 50; round++) {
-		struct rows *rows;
+		struct unwind_table *table;
 
 		for (size_t i = 0; i < sizeof(bytes); i++)
 			bytes[i] = (uint8_t)rand();
@@ -228,14 +228,14 @@ static void damaged_tables_are_survived(void **state)
 
 			memcpy(addresses + 4 * i, &offset, 4);
 		}
-		assert_null(orc_rows(&tables, &rows));
-		for (uint64_t at = 0; rows && at < 12 * N; at += 12) {
-			const struct row *row = rows_find(rows, TABLE + at);
+		assert_null(orc_table(&tables, &table));
+		for (uint64_t at = 0; table && at < 12 * N; at += 12) {
+			const struct row *row = unwind_table_find(table, TABLE + at);
 
 			if (row && row->kind != ROW_END)
-				(void)rows_step(rows, row, &env, &caller);
+				(void)unwind_table_step(table, row, &env, &caller);
 		}
-		rows_free(rows);
+		unwind_table_free(table);
 	}
 }
 

@@ -8,14 +8,14 @@
 
 #include <cmocka.h>
 
-#include "unwind/expression.h"
+#include "unwind/tables/expression.h"
 
 #define FP 6
 #define SP 7
 #define RA 16
 
-static struct rows_builder *builder;
-static struct rows *rows;
+static struct table_builder *builder;
+static struct unwind_table *table;
 static uint64_t gp[17];
 static uint64_t memory[16]; /* at address 0x1000 */
 
@@ -23,15 +23,15 @@ static int begin(void **state)
 {
 	memset(gp, 0, sizeof(gp));
 	memset(memory, 0, sizeof(memory));
-	rows = NULL;
-	assert_null(rows_builder_new(&builder));
+	table = NULL;
+	assert_null(table_builder_new(&builder));
 	return 0;
 }
 
 static int end(void **state)
 {
-	rows_builder_free(builder);
-	rows_free(rows);
+	table_builder_free(builder);
+	unwind_table_free(table);
 	return 0;
 }
 
@@ -39,24 +39,24 @@ static void put(uint64_t addr, int32_t offset)
 {
 	const struct row row = {.kind = ROW_CALL, .cfa_reg = SP, .cfa_offset = offset, .ra_at = -8};
 
-	assert_null(rows_put(builder, addr, &row));
+	assert_null(table_builder_put(builder, addr, &row));
 }
 
 /* A run with a single row, which is known by its offset. */
 static void run(uint64_t start, uint64_t stop, unsigned rank, int32_t offset)
 {
-	assert_null(rows_begin(builder, start, stop, rank));
+	assert_null(table_builder_begin(builder, start, stop, rank));
 	put(start, offset);
 }
 
 static void finish(void)
 {
-	assert_null(rows_finish(builder, &rows));
+	assert_null(table_builder_finish(builder, &table));
 }
 
 static int32_t offset_at(uint64_t addr)
 {
-	const struct row *row = rows_find(rows, addr);
+	const struct row *row = unwind_table_find(table, addr);
 
 	return row ? row->cfa_offset : -1;
 }
@@ -82,7 +82,7 @@ static void a_row_is_good_up_to_the_next(void **state)
 	assert_int_equal(offset_at(0x3ff), 8);
 	assert_int_equal(offset_at(0x400), -1);
 	assert_int_equal(offset_at(UINT64_MAX), -1);
-	assert_int_equal(rows->n, 6);
+	assert_int_equal(table->n, 6);
 }
 
 static void text_may_start_at_address_0_and_end_with_the_address_space(void **state)
@@ -103,12 +103,12 @@ static void text_may_start_at_address_0_and_end_with_the_address_space(void **st
 static void no_rows_make_no_table(void **state)
 {
 	finish();
-	assert_null(rows);
+	assert_null(table);
 	end(state);
 	begin(state);
-	assert_null(rows_begin(builder, 0x100, 0x200, 0));
+	assert_null(table_builder_begin(builder, 0x100, 0x200, 0));
 	finish();
-	assert_null(rows);
+	assert_null(table);
 }
 
 static void the_lower_rank_counts(void **state)
@@ -183,10 +183,10 @@ static const struct row_env env = {
 
 static void step(const struct row *row, uint64_t pc, uint64_t sp, uint64_t fp)
 {
-	const struct rows none = {0};
+	const struct unwind_table none = {0};
 	struct row_caller caller;
 
-	assert_true(rows_step(&none, row, &env, &caller));
+	assert_true(unwind_table_step(&none, row, &env, &caller));
 	assert_int_equal(caller.pc, pc);
 	assert_int_equal(caller.sp, sp);
 	assert_true(caller.fp_known);
@@ -245,11 +245,11 @@ static void what_is_missing_is_named(void **state)
 				.ra_at = -8,
 				.fp_at = ROW_LOST,
 				.sp_at = ROW_SAME};
-	const struct rows none = {0};
+	const struct unwind_table none = {0};
 	struct row_caller caller;
 
 	gp[SP] = 0x1000;
-	assert_false(rows_step(&none, &row, &env, &caller));
+	assert_false(unwind_table_step(&none, &row, &env, &caller));
 	assert_int_equal(caller.slot, 0x1ff8);
 }
 
@@ -308,19 +308,19 @@ static void rare_rules_are_applied(void **state)
 	uint32_t index, again;
 	bool kept;
 
-	assert_null(rows_begin(builder, 0, 0x100, 0));
-	assert_null(rows_put_rare(builder, &rare, bytes, &index, &kept));
+	assert_null(table_builder_begin(builder, 0, 0x100, 0));
+	assert_null(table_builder_put_rare(builder, &rare, bytes, &index, &kept));
 	assert_true(kept);
 	row.cfa_offset = (int32_t)index;
-	assert_null(rows_put(builder, 0, &row));
-	assert_null(rows_put_rare(builder, &rare, bytes, &again, &kept));
+	assert_null(table_builder_put(builder, 0, &row));
+	assert_null(table_builder_put_rare(builder, &rare, bytes, &again, &kept));
 	assert_int_equal(again, index);
 	finish();
 	gp[FP] = 0x1010;
 	memory[2] = 0x1070;
 	memory[1] = 0x1048;
 	memory[8] = 0xabc;
-	assert_true(rows_step(rows, rows_find(rows, 0x10), &env, &caller));
+	assert_true(unwind_table_step(table, unwind_table_find(table, 0x10), &env, &caller));
 	assert_int_equal(caller.pc, 0xabc);
 	assert_int_equal(caller.slot, 0x1040);
 	assert_int_equal(caller.sp, 0x1048);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compares what following the code finds with what the compiler says: every
- * row of the call frame information of this machine's C library.
+ * Compares the results of following code with the compiler's: every row of the
+ * call frame information of this machine's C library.
  */
-#include "unwind/x86_flow.h"
+#include "unwind/x86/flow.h"
 
 #include <elf.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ struct image {
 	size_t len;
 };
 
-/* Where the return address is, as the compiler says: at rsp + offset - 8, or rbp + offset - 8. */
+/* Location of the return address by the compiler: rsp + offset - 8, or rbp + offset - 8. */
 struct listed {
 	unsigned long start, end; /* the function */
 	unsigned long at;
@@ -145,7 +145,7 @@ static void the_code_says_what_the_compiler_says(void **state)
 	assert_non_null(listing);
 	check_all(listing, &code, scratch, &counts);
 	pclose(listing);
-	flow_scratch_free(scratch);
+	free(scratch);
 	free(image.bytes);
 	print_message("# %lu rows: %lu right, %lu wrong, %lu guessed, %lu not found\n", counts.rows,
 		      counts.right, counts.wrong, counts.guessed, counts.not_found);

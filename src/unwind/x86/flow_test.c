@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86_flow.h"
+#include "unwind/x86/flow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -199,7 +199,7 @@ static void what_follows_a_function_is_another(void **state)
 	     "\xc3");		    /* 12 ret */
 	assert_int_equal(flow(8, 9, 9, FRAME_RETURN), FLOW_FOUND);
 	assert_int_equal(flow(8, 10, 9, FRAME_PC), FLOW_NOT);
-	/* Without symbols too, for what begins like a function. */
+	/* Without symbols too, if the code begins like a function. */
 	assert_int_equal(flow(8, 10, 0, FRAME_PC), FLOW_NOT);
 	TEXT("\x55\x48\x89\xe5"	    /*  0 push rbp; mov rbp, rsp */
 	     "\xe8\x00\x01\x00\x00" /*  4 call, does not return */
@@ -251,7 +251,7 @@ static int new_scratch(void **state)
 
 static int free_scratch(void **state)
 {
-	flow_scratch_free(scratch);
+	free(scratch);
 	return 0;
 }
 

@@ -9,8 +9,6 @@
 
 #include <cmocka.h>
 
-#include "unwind/x86_effect.h"
-
 struct encoding {
 	const char *bytes;
 	size_t len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86_call.h"
+#include "unwind/x86/x86.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #define RET 0x401000ull
 
-static struct x86_call call;
+static struct call call;
 
 static bool before(const char *bytes, size_t n, unsigned word)
 {

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_GUARD_H
+#define UNIPROF_TARGET_GUARD_H
+
+/*
+ * A process that outlives us, however we end, and lets a guest run again that
+ * we stopped. It learns of our death by a robust lock that we hold
+ * (pthread_mutexattr_setrobust(3)): the kernel gives that up first of all, and
+ * only then frees our memory, which takes 0.1 s for a gigabyte, and closes our
+ * files. How far we were it learns from a page of memory that both share.
+ *
+ * The moments between the stores below and the calls that stop the guest or
+ * let it go cannot be told apart from outside. When we die in one of them, the
+ * guard undoes our pause if the guest is paused at all. If its administrator
+ * has paused it in the very same moment, that pause is undone instead of ours:
+ * the guest then is paused by nobody. Targets leave a guest alone that its
+ * administrator has paused, so this takes a pause and a death within the time
+ * of one sample.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/descriptors.h"
+#include "base/error.h"
+
+enum guard_phase {
+	GUARD_RUNNING, /* the guest is not stopped by us */
+	GUARD_MAYBE,   /* being stopped or let go: only the hypervisor knows */
+	GUARD_STOPPED,
+};
+
+/* What the guard does; runs in its own process, which has no rights but to use what is open. */
+struct guard_ops {
+	/* Adds the descriptors that it needs of those that we have; NULL: none. All others are closed. */
+	void (*keeps)(void *ctx, struct descriptors *keep);
+	/* Does all that undo() needs, allocations included. False: cannot guard. */
+	bool (*prepare)(void *ctx);
+	/* Lets the guest go, if it is stopped; phase is never GUARD_RUNNING. */
+	void (*undo)(void *ctx, enum guard_phase phase);
+};
+
+struct guard;
+
+/*
+ * Starts the guard; it is ready when this returns. `ctx` is copied by the
+ * fork: later changes do not reach the guard. The thread that calls this is
+ * the one whose death counts, and has to make the calls below, too.
+ */
+struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out);
+
+/* Ends it: the guest must be running. */
+void guard_stop(struct guard *guard);
+
+/* Starts a new one if somebody has killed it; for now and then. Needs no rights. */
+struct error *guard_check(struct guard *guard);
+
+/* For the sampling path: one store. */
+struct guard_page {
+	_Atomic int phase;
+	pthread_mutex_t life; /* the guard's own */
+};
+struct guard_page *guard_page(struct guard *guard);
+
+static inline void guard_set(struct guard_page *page, enum guard_phase phase)
+{
+	atomic_store_explicit(&page->phase, phase, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/stack_cache.h"
+
+#include <stdlib.h>
+
+#define FRAME_SEARCH 2048 /* bytes before an address that are searched for a frame being set up */
+#define FRAME_TRIES  16
+#define FILL_STEPS   16 /* cost of a new address, in instructions */
+#define CALL_MAX     16
+#define START_ROWS   32 /* rows of a table that are gone back to find where a function starts */
+#define START_TRIES  4
+
+struct error *unwinder_new(struct unwinder **out)
+{
+	struct unwinder *unwinder = calloc(1, sizeof(*unwinder));
+
+	if (unwinder) {
+		unwinder->info = calloc((size_t)1 << PC_INFO_BITS, sizeof(*unwinder->info));
+		unwinder->known_steps = calloc(1, sizeof(*unwinder->known_steps));
+		unwinder->known_stacks = stack_cache_new();
+	}
+	if (!unwinder || !unwinder->info || !unwinder->known_steps || !unwinder->known_stacks) {
+		unwinder_free(unwinder);
+		return error_no_memory();
+	}
+	*out = unwinder;
+	return NULL;
+}
+
+void unwinder_free(struct unwinder *unwinder)
+{
+	if (!unwinder)
+		return;
+	free(unwinder->scratch);
+	free(unwinder->info);
+	free(unwinder->known_steps);
+	stack_cache_free(unwinder->known_stacks);
+	free(unwinder);
+}
+
+/* Cached facts expire now and then. */
+static void grow_old(struct unwinder *unwinder, unsigned version)
+{
+	if (unwinder->young++ && unwinder->young <= PC_INFO_STACKS && unwinder->version == version)
+		return;
+	unwinder->young = 1;
+	unwinder->version = version;
+	unwinder->age++;
+	step_cache_forget(unwinder->known_steps);
+	stack_cache_forget(unwinder->known_stacks);
+}
+
+static void pay_back(struct unwinder *unwinder)
+{
+	unsigned spent = unwinder->lent - unwinder->steps;
+
+	unwinder->saved -= spent < unwinder->saved ? spent : unwinder->saved;
+	unwinder->lent = unwinder->steps;
+}
+
+void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns)
+{
+	const uint64_t most_ns = UNWIND_STEPS_SAVED * UINT64_C(1000000000) / UNWIND_STEPS_PER_S;
+	uint64_t since_ns = now_ns - unwinder->rationed_ns, saved;
+
+	pay_back(unwinder);
+	if (!unwinder->rationed || since_ns > most_ns)
+		since_ns = most_ns;
+	saved = unwinder->saved + since_ns * UNWIND_STEPS_PER_S / 1000000000u;
+	unwinder->saved = saved < UNWIND_STEPS_SAVED ? (unsigned)saved : UNWIND_STEPS_SAVED;
+	unwinder->rationed = true;
+	unwinder->rationed_ns = now_ns;
+}
+
+/* Code of another kind: the memory of the last kind's follow() is of no use. */
+static void change_isa(struct unwinder *unwinder, const struct unwind_isa *isa)
+{
+	free(unwinder->scratch);
+	unwinder->scratch = isa->scratch_new ? isa->scratch_new() : NULL;
+	unwinder->isa = isa;
+	unwinder->reader.word = isa->word;
+}
+
+void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in)
+{
+	const struct unwind_isa *isa = unwind_isa_of(in->regs);
+
+	unwinder->reader.code = in->code;
+	unwinder->reader.n = 0;
+	pay_back(unwinder);
+	unwinder->steps = unwinder->rationed && unwinder->saved < UNWIND_STEPS ? unwinder->saved
+									       : UNWIND_STEPS;
+	unwinder->lent = unwinder->steps;
+	grow_old(unwinder, in->code ? in->code->version : 0);
+	unwinder->stack++;
+	unwinder->root = in->regs->mmu.root;
+	unwinder->word = in->regs->word;
+	unwinder->method = in->method;
+	if (unwinder->isa != isa)
+		change_isa(unwinder, isa);
+	step_cache_begin(unwinder->known_steps, unwinder->root, isa->isa, isa->word);
+}
+
+static void find_function(struct unwinder *unwinder, const struct pc_info *info,
+			  struct frame_state *state)
+{
+	const struct code *code = unwinder->reader.code;
+	uint64_t pc = info->kind == FRAME_PC ? info->addr : info->addr - 1;
+
+	/* Symbols see at most one function in the hypercall page. */
+	if (info->kind == FRAME_PC && unwinder->isa->bounds &&
+	    unwinder->isa->bounds(&unwinder->reader, pc, &state->start, &state->end))
+		state->has_start = true;
+	else if (code->function && code->function(code->ctx, pc, &state->start, &state->end))
+		state->has_start = true;
+}
+
+void find_table_entry(const struct code *code, uint64_t addr, enum frame_kind kind,
+		      struct table_entry *entry)
+{
+	uint64_t at = kind == FRAME_PC ? addr : addr - 1, slide = 0;
+	const struct unwind_table *table = code->table(code->ctx, at, &slide);
+
+	*entry = (struct table_entry){.whole = table};
+	if (table)
+		entry->row = unwind_table_find(table, at - slide);
+	if (entry->row)
+		entry->base = table->base + slide;
+}
+
+/* Right behind a hole there are fewer bytes of code than the longest call has. */
+static bool ends_call(struct unwinder *unwinder, struct pc_info *info)
+{
+	const struct code *code = unwinder->reader.code;
+	const struct unwind_isa *isa = unwinder->isa;
+	uint8_t bytes[CALL_MAX];
+	size_t n = isa->call_max;
+
+	info->readable = code->read(code->ctx, info->addr - 1, bytes, 1) == 1;
+	if (!info->readable)
+		return false;
+	while (code->read(code->ctx, info->addr - n, bytes, n) != n)
+		n--;
+	return isa->call_before(bytes, n, info->addr, isa->word, &info->call);
+}
+
+static void fill(struct unwinder *unwinder, struct pc_info *info)
+{
+	const struct code *code = unwinder->reader.code;
+	uint8_t byte;
+
+	if (code && code->table && unwinder->method != UNWIND_FP)
+		find_table_entry(code, info->addr, (enum frame_kind)info->kind, &info->table);
+	if (!code || !code->read)
+		return;
+	if (info->kind == FRAME_PC)
+		info->readable = code->read(code->ctx, info->addr, &byte, 1) == 1;
+	else if (!ends_call(unwinder, info))
+		return;
+	if (info->readable)
+		find_function(unwinder, info, &info->state);
+}
+
+struct pc_info *pc_info_fill(struct unwinder *unwinder, struct pc_info *info, uint64_t addr,
+			     uint8_t kind)
+{
+	unwinder->steps -= unwinder->steps < FILL_STEPS ? unwinder->steps : FILL_STEPS;
+	*info = (struct pc_info){.addr = addr,
+				 .root = unwinder->root,
+				 .kind = kind,
+				 .word = unwinder->word,
+				 .age = unwinder->age,
+				 .until = unwinder->stack + UNREADABLE_STACKS,
+				 .jumped_from = UINT64_MAX};
+	fill(unwinder, info);
+	return info;
+}
+
+static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *info,
+			       uint64_t start, uint64_t end, struct rule *rule)
+{
+	struct flow_query query = {.word = unwinder->word,
+				   .start = start,
+				   .end = end,
+				   .addr = info->addr,
+				   .kind = info->kind};
+
+	if (!unwinder->scratch)
+		return FLOW_UNKNOWN;
+	return unwinder->isa->follow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps,
+				     rule);
+}
+
+/* Does a function begin here, as its table has it: with nothing but the return address? */
+static bool may_start(const struct row *row, const struct unwind_isa *isa)
+{
+	return row->kind == ROW_CALL && row->base == ROW_PLUS && row->cfa_reg == isa->sp &&
+	       row->cfa_offset == (isa->link ? 0 : isa->word);
+}
+
+/* Without symbols: tables tell where a function may begin, and the code whether that leads here. */
+static void find_start(struct unwinder *unwinder, struct pc_info *info)
+{
+	const struct table_entry *table = &info->table;
+	const struct row *row = table->row;
+	struct frame_state found = {.has_start = true, .has_flow = true};
+	unsigned tries = 0;
+
+	for (unsigned i = 0; i < START_ROWS && tries < START_TRIES; i++, row--) {
+		if (row->kind == ROW_NONE)
+			return;
+		if (may_start(row, unwinder->isa)) {
+			found.start = table->base + row->start;
+			found.flow = follow(unwinder, info, found.start, 0, &found.rule);
+			tries++;
+			if (found.flow == FLOW_FOUND) {
+				info->state = found;
+				return;
+			}
+		}
+		if (row == table->whole->row)
+			return;
+	}
+}
+
+void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
+{
+	struct frame_state *state = &info->state;
+
+	/* With little left to spend, the answer could be wrong for later stacks. */
+	if (info->explored || !info->readable || unwinder->steps < unwinder->isa->flow_steps)
+		return;
+	info->explored = true;
+	if (unwinder->isa->handler)
+		info->handler = unwinder->isa->handler(&unwinder->reader, info->addr, state->end,
+						       &unwinder->steps, &info->trap);
+	if (!state->has_start && info->table.row)
+		find_start(unwinder, info);
+	if (!state->has_start || state->has_flow || unwinder->steps < unwinder->isa->flow_steps)
+		return;
+	state->flow = follow(unwinder, info, state->start, state->end, &state->rule);
+	state->has_flow = true;
+}
+
+enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *info, uint64_t start,
+				   struct rule *rule)
+{
+	const struct code *code = unwinder->reader.code;
+	enum flow_result flow;
+	uint64_t symbol, end;
+
+	for (size_t i = 0; i < info->n_not && i < 4; i++)
+		if (info->not_start[i] == start)
+			return FLOW_NOT;
+	if (!code->function || !code->function(code->ctx, start, &symbol, &end))
+		end = 0;
+	flow = follow(unwinder, info, start, end, rule);
+	if (flow == FLOW_NOT) {
+		info->not_start[info->n_not % 4] = start;
+		info->n_not = info->n_not == 7 ? 4 : info->n_not + 1;
+	}
+	return flow;
+}
+
+/* Reads as many bytes that end at `va` as are readable in one piece; at most `max`. */
+static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, size_t max)
+{
+	while (max && code->read(code->ctx, va - max, bytes, max) != max)
+		max /= 2;
+	return max;
+}
+
+bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
+{
+	uint8_t bytes[FRAME_SEARCH];
+	struct rule rule;
+	unsigned tries = 0;
+	size_t n;
+
+	if (info->has_searched || !unwinder->isa->frame_setup ||
+	    unwinder->steps < unwinder->isa->flow_steps)
+		return info->has_frame;
+	info->has_searched = true;
+	n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
+	for (size_t back = 1; back <= n && tries < FRAME_TRIES && !info->has_frame; back++) {
+		if (bytes[n - back] != unwinder->isa->frame_setup)
+			continue;
+		tries++;
+		info->has_frame =
+			follow(unwinder, info, info->addr - back, 0, &rule) == FLOW_FOUND &&
+			rule.cfa_fp != RULE_NOT;
+	}
+	return info->has_frame;
+}
+
+bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
+{
+	const struct unwind_isa *isa = unwinder->isa;
+
+	if (!isa->find_return || info->sought_return || !info->readable ||
+	    unwinder->steps < isa->flow_steps)
+		return false;
+	info->sought_return = true;
+	return isa->find_return(&unwinder->reader, info->addr, (enum frame_kind)info->kind,
+				&unwinder->steps, rule);
+}
+
+void pc_info_learn(struct pc_info *info, uint64_t start, enum flow_result flow,
+		   const struct rule *rule)
+{
+	info->state = (struct frame_state){.has_start = true,
+					   .learned = true,
+					   .has_flow = true,
+					   .flow = flow,
+					   .start = start,
+					   .rule = *rule};
+}

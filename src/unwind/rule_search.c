@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/walk.h"
+
+/* May a record be believed whose return address follows this call? */
+static bool record_fits(struct walk *walk, const struct call *call)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	const struct frame_state *state = &walk->state;
+	uint64_t target = call->target;
+	struct rule rule;
+
+	if (walk->isa->fp_reserved)
+		return call->direct || call->indirect;
+	if (call->indirect)
+		return walk->at.kind == FRAME_RETURN || state->has_start ||
+		       pc_info_finds_frame(unwinder,
+					   pc_info_at(unwinder, walk->at.addr, walk->at.kind));
+	if (!call->direct)
+		return false;
+	if (state->has_start)
+		return target == state->start;
+	return walk->at.addr - target < FUNCTION_MAX &&
+	       pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
+				 target, &rule) == FLOW_UNKNOWN;
+}
+
+static bool function_of(const struct code *code, uint64_t va, uint64_t *start)
+{
+	uint64_t end;
+
+	return code->function && code->function(code->ctx, va, start, &end);
+}
+
+/*
+ * A leaf has no record of its own: its caller is still in the link register,
+ * and the record is the caller's. In code that cannot be followed, another
+ * function in the link register shows that (AAPCS64, 6.4.6).
+ */
+static bool is_in_link(struct walk *walk, uint64_t recorded, bool blind, uint64_t *ret)
+{
+	const struct code *code = walk->in->code;
+	uint64_t here, there;
+	struct call call;
+
+	*ret = walk_strip(walk, walk->at.ra);
+	if (!walk->isa->link || !walk->at.ra_known || !*ret || *ret == recorded || !code ||
+	    !function_of(code, walk->at.addr, &here) || !function_of(code, *ret - 1, &there) ||
+	    here == there)
+		return false;
+	if (blind)
+		return true;
+	call = pc_info_at(walk->in->unwinder, *ret, FRAME_RETURN)->call;
+	return call.direct || call.indirect;
+}
+
+static enum found go_by_link(struct walk *walk, uint64_t ret)
+{
+	walk->at.addr = ret;
+	walk->at.kind = FRAME_RETURN;
+	walk->at.first = walk->at.ra_known = walk->at.chained = false;
+	return FOUND_CALLER;
+}
+
+/* The record is the last: nobody has stored one before. */
+static enum found at_last(struct walk *walk, bool blind)
+{
+	/* Zeros stand behind any pointer to the stack that code without frames keeps there. */
+	if (!walk->isa->fp_reserved && !walk->at.chained && !blind)
+		return FOUND_NONE;
+	return walk_end(walk, UNWIND_OUTERMOST);
+}
+
+/* Only for code that cannot be followed; blind: nor even read. */
+enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
+{
+	const struct record_layout *layout = &walk->isa->record;
+	const uint64_t fp = walk->at.fp;
+	uint64_t next, ret, lr;
+
+	*trust = TRUST_GUESS;
+	if (!walk->at.fp_known || (!blind && !walk->isa->link && rule_known(&walk->state)))
+		return FOUND_NONE;
+	if (walk->isa->fp_reserved && !fp)
+		return walk_end(walk, UNWIND_OUTERMOST);
+	if (!walk_load(walk, fp + (uint64_t)layout->fp_at, &next) ||
+	    !walk_load(walk, fp + (uint64_t)layout->ra_at, &ret))
+		return FOUND_NONE;
+	ret = walk_strip(walk, ret);
+	if (is_in_link(walk, ret, blind, &lr))
+		return go_by_link(walk, lr);
+	if (!ret)
+		return at_last(walk, blind);
+	if (walk->isa->fp_reserved && next && next <= fp)
+		return walk_end(walk, next == fp ? UNWIND_LOOP : UNWIND_BROKEN);
+	if (!blind) {
+		struct call call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+
+		if (!record_fits(walk, &call))
+			return FOUND_NONE;
+	}
+	walk->at = (struct cursor){.addr = ret,
+				   .kind = FRAME_RETURN,
+				   .sp = fp + (uint64_t)layout->size,
+				   .exact = !walk->isa->link,
+				   .fp = next,
+				   .fp_known = true,
+				   .chained = true};
+	return FOUND_CALLER;
+}
+
+/* Words above the stack pointer that are searched; more for one that symbols prove. */
+#define SCAN_WORDS 512
+
+/* A caller is taken if from it so many frames follow that are sure, or the outermost. */
+#define LOOK_AHEAD 2
+
+/* Goes to a caller, if a call ends at `ret`. */
+static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
+{
+	const struct cursor before = walk->at;
+	const struct call call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	uint64_t sp = slot + walk->word;
+
+	if (!call.direct && !call.indirect)
+		return false;
+	walk->at = (struct cursor){.addr = ret,
+				   .sp = sp,
+				   .fp = before.fp,
+				   .kind = FRAME_RETURN,
+				   .exact = true,
+				   .fp_known = before.fp_known && before.fp >= sp &&
+					       before.fp - sp < REACH};
+	return true;
+}
+
+/* True if the walk goes on well from here. Restores the walk. */
+static bool goes_on(struct walk *walk)
+{
+	const struct walk before = *walk;
+	struct unwind_result out = *walk->out;
+	enum found found = FOUND_CALLER;
+	uint8_t trust = TRUST_SURE;
+	bool good;
+
+	for (unsigned i = 0; i < LOOK_AHEAD && found == FOUND_CALLER && trust == TRUST_SURE; i++) {
+		found = walk_find_caller(walk, &trust);
+		if (found == FOUND_CALLER && !walk_change_stack(walk))
+			found = FOUND_NONE;
+	}
+	good = found == FOUND_CALLER ? trust == TRUST_SURE
+				     : found == FOUND_END && walk->out->end == UNWIND_OUTERMOST;
+	out.others = walk->out->others;
+	walk_go_back(walk, &before);
+	*walk->out = out;
+	return good;
+}
+
+enum found rule_scan(struct walk *walk, uint8_t *trust)
+{
+	bool (*const try)(struct walk * walk, uint64_t slot, uint64_t ret) =
+		walk->isa->try_return ? walk->isa->try_return : try_return;
+	const struct window *stack = walk->stack;
+	const struct walk before = *walk;
+	uint64_t slot = (walk->at.sp + walk->word - 1) & ~(walk->word - 1), ret;
+	const bool any = walk->in->method == UNWIND_SCAN;
+
+	*trust = TRUST_GUESS;
+	for (unsigned i = 0; i < SCAN_WORDS && in_window(stack, slot, walk->word); i++) {
+		read_word(walk, stack, slot - stack->va, &ret);
+		ret = walk_strip(walk, ret);
+		if (ret && walk_spend(walk) && try(walk, slot, ret)) {
+			if (any || goes_on(walk))
+				return FOUND_CALLER;
+			walk_go_back(walk, &before);
+		}
+		slot += walk->word;
+	}
+	walk_note_searched(walk, slot);
+	return FOUND_NONE;
+}
+
+/* A function that was called from a return address on the stack. */
+struct candidate {
+	uint64_t slot, ret, target;
+	enum flow_result flow;
+	struct rule rule;
+	bool proven; /* following it leads here, with the return address in that slot */
+};
+
+/* Reads the return address in candidate->slot and says whether it may be ours. */
+static bool is_candidate(struct walk *walk, struct candidate *candidate, bool record)
+{
+	uint64_t addr = walk->at.addr;
+	const struct call *call;
+
+	if (!walk_load(walk, candidate->slot, &candidate->ret))
+		return false;
+	/* A direct call reaches no farther than 2 GiB. */
+	if (candidate->ret - addr + (1ull << 32) > 1ull << 33)
+		return false;
+	call = &pc_info_at(walk->in->unwinder, candidate->ret, FRAME_RETURN)->call;
+	candidate->target = call->target;
+	if (!call->direct)
+		return false;
+	/* Parts of a function that symbols do not count to it may be far away. */
+	if (record || (walk->in->code->function && !walk->state.has_start))
+		return true;
+	/* A function that jumped here, and so is not near, has nothing more on the stack. */
+	return candidate->slot == walk->at.sp ||
+	       addr - candidate->target + FUNCTION_MAX < 2 * FUNCTION_MAX;
+}
+
+static bool prove(struct walk *walk, struct candidate *candidate)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	uint64_t cfa;
+
+	candidate->flow =
+		pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
+				  candidate->target, &candidate->rule);
+	if (candidate->flow != FLOW_FOUND && candidate->flow != FLOW_GUESSED)
+		return false;
+	if (!walk_cfa_by_fp(walk, &candidate->rule, &cfa) &&
+	    !walk_cfa_by_sp(walk, &candidate->rule, &cfa))
+		return false;
+	return candidate->rule.ra_at != RULE_SAME &&
+	       cfa + (uint64_t)(int64_t)candidate->rule.ra_at == candidate->slot;
+}
+
+/* Is it ours? By proof, or because symbols say that it called the function that stands here. */
+static bool try_candidate(struct walk *walk, struct candidate *candidate, bool record)
+{
+	const struct frame_state *state = &walk->state;
+
+	if (!is_candidate(walk, candidate, record))
+		return false;
+	candidate->proven = prove(walk, candidate);
+	return candidate->proven ||
+	       (state->has_start && !state->learned && candidate->target == state->start);
+}
+
+static void go_by_proof(struct walk *walk, const struct candidate *candidate, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+
+	pc_info_learn(pc_info_at(unwinder, walk->at.addr, walk->at.kind), candidate->target,
+		      candidate->flow, &candidate->rule);
+	walk_go_by_rule(walk, &candidate->rule,
+			candidate->slot - (uint64_t)(int64_t)candidate->rule.ra_at, candidate->ret);
+	*trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
+}
+
+static void go_by_symbols(struct walk *walk, const struct candidate *candidate, bool record,
+			  uint8_t *trust)
+{
+	struct cursor *at = &walk->at;
+
+	*trust = record ? TRUST_SURE : TRUST_GUESS;
+	if (record) {
+		at->chained = true;
+		at->fp_known = walk_load(walk, candidate->slot - walk->word, &at->fp);
+	}
+	at->addr = candidate->ret;
+	at->kind = FRAME_RETURN;
+	at->first = false;
+	at->sp = candidate->slot + walk->word;
+	at->exact = true;
+}
+
+bool walk_was_jumped_to(struct walk *walk, uint64_t slot, uint64_t target)
+{
+	struct candidate candidate = {.slot = slot, .target = target};
+	struct unwinder *unwinder = walk->in->unwinder;
+
+	if (pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from == target)
+		return true;
+	if (!prove(walk, &candidate) || candidate.flow != FLOW_FOUND)
+		return false;
+	pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from = target;
+	return true;
+}
+
+/*
+ * The record that the frame pointer leads to comes first. But a function that
+ * was called later has its return address farther down: if there is one, then
+ * the record is its caller's.
+ */
+enum found rule_search(struct walk *walk, uint8_t *trust)
+{
+	const struct window *stack = walk->stack;
+	uint64_t slot = walk->at.sp, end = slot + SCAN_WORDS * walk->word;
+	struct candidate best = {.slot = walk->at.fp + walk->word}, other;
+	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
+
+	walk->beyond = false;
+	if (end > stack->va + stack->len / walk->word * walk->word) {
+		end = stack->va + stack->len / walk->word * walk->word;
+		if (stack->cut)
+			walk->extent = stack->va + stack->len;
+	}
+	if (record && best.slot < end)
+		end = best.slot;
+	for (; slot < end && walk_spend(walk); slot += walk->word) {
+		other = (struct candidate){.slot = slot};
+		if (try_candidate(walk, &other, false) && (!found || other.target > best.target)) {
+			best = other;
+			record = false;
+			found = true;
+			break;
+		}
+	}
+	if (!found)
+		return FOUND_NONE;
+	if (best.proven)
+		go_by_proof(walk, &best, trust);
+	else
+		go_by_symbols(walk, &best, record, trust);
+	return FOUND_CALLER;
+}
