@@ -9,42 +9,51 @@
  */
 
 #include "base/histogram.h"
+#include "base/sample_types.h"
+#include "profile/weighting.h"
 #include "recording/recording.h"
-#include "profile/source_frame.h"
 
-/* Which ticks and entries count. */
+/* Selects the ticks and entries that count. */
 struct profile_filter {
 	unsigned states; /* bit n: enum vcpu_state n; 0: all */
 	int64_t vcpu;	 /* -1: all */
-	bool by_cpu; /* weights are CPU time that was used, not the time that samples stand for */
+	enum weight_by weight;
 	/* [RECORDING_MAX_VCPUS]: which vCPUs count, instead of `vcpu`; NULL: as that says. */
 	const bool *vcpus;
 	/* The stretch of time that there is at all; what is outside is as if it had not been recorded. */
 	uint64_t from_ns, to_ns;	/* to_ns 0: to the end */
 	struct progress_sink *progress; /* told while the recording is read, if not NULL */
-	bool divide;			/* tell vCPUs and states apart: profile.parts */
+	bool divide;			/* tell vCPUs and states apart: profile.breakdown */
 };
+
+struct profile;
 
 #define PROFILE_ON_CPU ((struct profile_filter){.states = 1u << VCPU_RUNNING, .vcpu = -1})
 
 struct profile_cell {
 	uint64_t samples;
 	uint64_t weight_ns;
+	double squares; /* sum of the squares of the samples' weights, for profile_share_draws */
 };
 
-/* What one stack got on one vCPU in one state. */
-struct profile_part {
+void profile_cell_add(struct profile_cell *to, const struct profile_cell *from);
+
+/* Marks each stack that has samples in `cells`, and its callers; used: [stacks_count], all false. */
+void profile_mark_used(const struct profile *profile, const struct profile_cell *cells, bool *used);
+
+/* Weight of one stack on one vCPU in one state. */
+struct breakdown_entry {
 	struct profile_cell cell;
 	uint32_t stack;
 	uint16_t vcpu;
 	uint8_t state; /* enum vcpu_state */
 };
 
-struct parts;
+struct breakdown;
 
 /*
- * A name that the recording carries for an address, and the places in the
- * source, innermost first, of which the last one is of this function.
+ * A name that the recording carries for an address, and the source
+ * locations, innermost first, of which the last one is of this function.
  */
 struct profile_name {
 	uint64_t addr;
@@ -63,30 +72,34 @@ struct profile {
 
 	struct profile_cell *cells;   /* [stacks_count]: samples that end exactly there, filtered */
 	struct profile_cell selected; /* their sum */
-	struct parts *
-		parts; /* the same, divided (profile/parts.h); NULL unless the filter asks for it */
+	struct breakdown *breakdown;  /* the same, divided; NULL unless the filter asks for it */
 
-	bool seen
-		[RECORDING_MAX_VCPUS]; /* vCPUs that were on-line in any look, of the stretch or not */
-	/* Of all samples of the stretch, whatever their state and vCPU: */
+	bool seen[RECORDING_MAX_VCPUS]; /* vCPUs that were on-line in any tick, selected or not */
+	/* All samples of the stretch, whatever their state and vCPU: */
 	uint64_t ticks;
 	struct profile_cell states[VCPU_STATES];
-	/* Of the selected ones: sums over ticks of their weight, and of its square; see profile_draws. */
+	/*
+	 * Sums over the ticks of the selected samples: weight, and its square;
+	 * see profile_draws.
+	 */
 	double tick_weights, tick_weights_squared;
-	/* Of the selected ones: how the unwinding ended. */
+	/* Ends of the selected samples' stacks. */
 	uint64_t ends[UNWIND_ENDS];
 
 	uint64_t ticks_read;	 /* in the file, whatever the filter */
 	uint64_t last_ns;	 /* time of the last tick, of the stretch or not */
 	uint64_t from_ns, to_ns; /* of the filter */
+	bool by_cpu_time; /* weights of the selected ones are CPU time, of some vCPU at least */
+	uint64_t
+		not_sampled_ns; /* what the selected ones would stand for, if weights had no bound */
 	uint64_t paused_ns;
 	struct histogram pauses; /* ns, one value a tick; 0: none was needed */
-	uint64_t unpaused;	 /* ticks of the latter kind */
+	uint64_t without_pause;	 /* ticks of the latter kind */
 
 	struct profile_name
 		*names; /* sorted by (addr, kind), one for each; the nearest, if several */
 	size_t n_names;
-	struct recorded_places *places; /* what the names' frames belong to */
+	struct recorded_locations *locations; /* what the names' frames belong to */
 };
 
 /*
@@ -98,33 +111,54 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 void profile_free(struct profile *profile);
 
 /*
- * How many random draws the selected samples are worth, for intervals. Each
- * tick is one draw, whatever number of vCPUs was looked at, for these may do
- * the same at the same time; draws of unequal weight are worth fewer: (sum
- * of w)^2 / sum of w^2 (Kish, 1965). With jitter each tick is at a random
- * moment of its period, independent of the others, so that no more than that
- * is lost, in whatever way the guest's work is correlated in time: the
- * intervals are about the time that was recorded, not about other runs.
+ * Number of random draws that the selected samples are worth, for intervals.
+ * Each tick is one draw, however many vCPUs were sampled, for these may do the
+ * same at the same time; draws of unequal weight are worth fewer: (sum of w)^2
+ * / sum of w^2 (Kish, 1965). With jitter each tick is at a random moment of its
+ * period, independent of the others, so that no more than that is lost, in
+ * whatever way the guest's work is correlated in time: the intervals are about
+ * the time that was recorded, not about other runs.
  */
 double profile_draws(const struct profile *profile);
 
 /*
- * How many vCPUs the guest has: of a process, whose recording has room for
+ * Number of draws for the share of one cell: fewer, if its samples weigh more
+ * than others, by the linearized variance of a ratio (Cochran, Sampling
+ * Techniques, 1977, 6.4); never more, for weights of few samples tell little.
+ */
+double profile_share_draws(const struct profile *profile, const struct profile_cell *cell);
+
+/*
+ * Number of the guest's vCPUs; for a process, whose recording has room for
  * threads that it may start, the threads that were seen.
  */
 uint32_t profile_vcpus(const struct profile *profile);
 
-/* Where the guest's images were, as far as was known at the end. */
+/* The guest's images and their addresses, as known at the end. */
 const struct recorded_images *profile_images(const struct profile *profile);
 
-/* How long the stretch is, of what was recorded; up to the last tick, if the recording is cut. */
+/* not_sampled_ns as a share of what was selected: 0 to 1. */
+double profile_not_sampled(const struct profile *profile);
+
+/* Length of the recorded stretch; up to the last tick, if the recording is cut. */
 uint64_t profile_elapsed_ns(const struct profile *profile);
 
-/* Does the filter let this entry of a tick count? */
+/* True if the filter lets this entry of a tick count. */
 bool profile_selects(const struct profile_filter *filter, const struct tick *tick,
 		     const struct tick_entry *entry);
 
 /* The recorded name of a node, or NULL. */
 const struct profile_name *profile_name(const struct profile *profile, uint64_t addr, uint8_t kind);
+
+/* Samples by stack, vCPU and state. */
+struct error *breakdown_new(struct breakdown **out);
+void breakdown_free(struct breakdown *breakdown);
+
+struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry *entry,
+			    uint64_t times, uint64_t weight_ns);
+
+/* Entry i, i < breakdown_count; the order means nothing. */
+size_t breakdown_count(const struct breakdown *breakdown);
+const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, size_t i);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/clock.h"
 #include "recording/decode.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "profile/recording_info.h"
-#include "profile/recording_places.h"
+#include "base/array.h"
+#include "base/clock.h"
+#include "recording/encode.h"
+#include "recording/format.h"
 
 struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)
 {
@@ -80,12 +82,12 @@ static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uin
 	return NULL;
 }
 
-/* One vCPU's entry into `last`; NULL or what is wrong with it. */
-static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t rest,
+/* Decodes one vCPU's entry into `last`; NULL, or the error's text. */
+static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t value,
 				struct cursor *in)
 {
-	unsigned state = rest & ((1u << TICK_STATE_BITS) - 1);
-	uint64_t end = rest >> TICK_STATE_BITS, stack;
+	unsigned state = value & ((1u << TICK_STATE_BITS) - 1);
+	uint64_t end = value >> TICK_STATE_BITS, stack;
 
 	if (!get_varint(in, &stack))
 		return "a sample is cut off";
@@ -111,10 +113,10 @@ static uint64_t to_ns(uint64_t us)
 	return __builtin_mul_overflow(us, (uint64_t)NS_PER_US, &ns) ? UINT64_MAX : ns;
 }
 
-/* Fills tick->entries; NULL or what is wrong. */
+/* Fills tick->entries; NULL, or the error's text. */
 static const char *decode_entries(struct decoder *decoder, struct cursor in, struct tick *tick)
 {
-	uint64_t vcpu = 0, op, rest, cpu_us = 0;
+	uint64_t vcpu = 0, op, value, cpu_us = 0;
 
 	while (in.at < in.end) {
 		const char *why = NULL;
@@ -122,21 +124,21 @@ static const char *decode_entries(struct decoder *decoder, struct cursor in, str
 
 		if (!get_varint(&in, &op))
 			return "a sample is cut off";
-		rest = op >> TICK_OP_BITS;
+		value = op >> TICK_OP_BITS;
 		switch (op & ((1u << TICK_OP_BITS) - 1)) {
 		case TICK_ENTRY:
-			why = decode_entry(decoder, vcpu, rest, &in);
+			why = decode_entry(decoder, vcpu, value, &in);
 			break;
 		case TICK_REPEAT:
-			repeats = rest;
+			repeats = value;
 			break;
 		case TICK_SKIP:
 			repeats = 0;
-			vcpu = rest > decoder->info.vcpus ? rest : vcpu + rest;
+			vcpu = value > decoder->info.vcpus ? value : vcpu + value;
 			break;
 		case TICK_CPU:
 			repeats = 0;
-			cpu_us = rest;
+			cpu_us = value;
 			break;
 		}
 		if (why)
@@ -217,6 +219,55 @@ static struct error *decode_end(struct decoder *decoder, struct cursor in, uint6
 	return err;
 }
 
+static struct error *decode_text(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	size_t len = (size_t)(in.end - in.at);
+	char *text;
+	struct error *err;
+
+	if (len > NAME_MAX_LEN || memchr(in.at, 0, len))
+		return decode_damaged(decoder, offset, "a text that cannot be one");
+	err = ARRAY_RESERVE(&decoder->text, &decoder->texts_room, decoder->texts + 1);
+	if (err)
+		return err;
+	text = strndup((const char *)in.at, len);
+	if (!text)
+		return error_no_memory();
+	decoder->text[decoder->texts++] = text;
+	return NULL;
+}
+
+static bool get_text(const struct decoder *decoder, struct cursor *in, const char **text)
+{
+	uint64_t number;
+
+	if (!get_varint(in, &number) || number > decoder->texts)
+		return false;
+	*text = number ? decoder->text[number - 1] : NULL;
+	return true;
+}
+
+static struct error *decode_locations(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	struct source_frame frames[SOURCE_DEPTH];
+	uint64_t addr, kind, line;
+	size_t n = 0;
+
+	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || kind > FRAME_RETURN)
+		return decode_damaged(decoder, offset, "places that cannot be");
+	for (; in.at < in.end; n++) {
+		if (n == SOURCE_DEPTH || !get_text(decoder, &in, &frames[n].function) ||
+		    !get_text(decoder, &in, &frames[n].file) || !get_varint(&in, &line) ||
+		    line > UINT32_MAX)
+			return decode_damaged(decoder, offset, "places that cannot be");
+		frames[n].line = (uint32_t)line;
+	}
+	if (!n || !visitor->locations)
+		return NULL;
+	return visitor->locations(visitor->ctx, addr, (uint8_t)kind, frames, n);
+}
+
 struct error *decode_record(struct decoder *decoder, unsigned type, struct cursor payload,
 			    uint64_t offset)
 {
@@ -237,8 +288,8 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_name(decoder, payload, offset);
 	case RECORD_TEXT:
 		return decode_text(decoder, payload, offset);
-	case RECORD_PLACES:
-		return decode_places(decoder, payload, offset);
+	case RECORD_LOCATIONS:
+		return decode_locations(decoder, payload, offset);
 	case RECORD_END:
 		return decode_end(decoder, payload, offset);
 	default:

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_RECORDING_DECODE_H
-#define UNIPROF_PROFILE_RECORDING_DECODE_H
+#ifndef UNIPROF_RECORDING_DECODE_H
+#define UNIPROF_RECORDING_DECODE_H
 
 /*
  * From the records of a recording to the visitor, one whole record at a time.
  * Keeps what records refer back to: nodes, the last tick, each vCPU's last
  * entry. Every number is checked, whatever a checksum said about it. Private
- * to src/profile.
+ * to src/recording.
  */
 
 #include "base/bytes.h"
-#include "recording/recording.h"
 #include "recording/format.h"
+#include "recording/recording.h"
 
 struct decoder {
 	const char *name;      /* of the file, for sentences; the caller's */
@@ -21,7 +21,7 @@ struct decoder {
 	bool has_info, has_end;
 	uint32_t *ids; /* [nodes]: the file's node ids in `stacks`, for these may have others */
 	uint32_t nodes, ids_cap;
-	struct tick_entry *last;    /* [info.vcpus]: what was said last about each */
+	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
 	struct tick_entry *entries; /* [info.vcpus]: the tick that is being read */
 	uint64_t time_ns, weight_ns, paused_ns;
 	char **text; /* [texts]: number 1 is text[0] */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/clock.h"
 #include "recording/encode.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
+
+#include "base/clock.h"
 
 /* Nodes are encoded in records of about this many bytes, so that no record gets too long. */
 #define NODES_RECORD (16u << 10)
@@ -119,12 +121,12 @@ struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes 
 	return NULL;
 }
 
-static void put_op(struct bytes *out, enum tick_op op, uint64_t rest)
+static void put_op(struct bytes *out, enum tick_op op, uint64_t value)
 {
-	put_varint(out, rest << TICK_OP_BITS | op);
+	put_varint(out, value << TICK_OP_BITS | op);
 }
 
-/* Whole microseconds of the CPU time that an entry tells; what is left over comes with a later one. */
+/* Whole microseconds of an entry's CPU time; the remainder is added to a later entry. */
 static uint64_t cpu_us(struct tick_entry *last, const struct tick_entry *entry)
 {
 	uint64_t ns = last->ran_ns;
@@ -214,7 +216,8 @@ struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_
 	return NULL;
 }
 
-struct error *encode_text(const char *text, struct bytes *out)
+/* RECORD_TEXT. */
+static struct error *encode_text(const char *text, struct bytes *out)
 {
 	size_t len = strnlen(text, NAME_MAX_LEN), start;
 	struct error *err = begin_record(out, len, &start);
@@ -226,8 +229,9 @@ struct error *encode_text(const char *text, struct bytes *out)
 	return NULL;
 }
 
-struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
-			     struct bytes *out)
+/* A record of nothing but numbers. */
+static struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
+				    struct bytes *out)
 {
 	size_t start;
 	struct error *err = begin_record(out, n * VARINT_MAX, &start);
@@ -253,4 +257,39 @@ struct error *encode_check(struct bytes *out)
 	for (int i = 0; i < CHECK_LEN; i++)
 		out->data[out->len++] = (uint8_t)(crc >> (8 * i));
 	return NULL;
+}
+
+/* Its number, 0 for none; the text is written if it is new. */
+static struct error *number_of(struct ids *written, const char *text, uint64_t *number,
+			       struct bytes *out)
+{
+	struct error *err;
+	uint32_t id;
+	bool added;
+
+	*number = 0;
+	if (!text)
+		return NULL;
+	err = ids_get(written, (uintptr_t)text, 0, &id, &added);
+	if (err)
+		return err;
+	*number = id + (uint64_t)1;
+	return added ? encode_text(text, out) : NULL;
+}
+
+struct error *encode_locations(struct ids *written, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n, struct bytes *out)
+{
+	uint64_t numbers[2 + 3 * SOURCE_DEPTH] = {addr, kind};
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		uint64_t *at = &numbers[2 + 3 * i];
+
+		err = number_of(written, frames[i].function, &at[0], out);
+		if (!err)
+			err = number_of(written, frames[i].file, &at[1], out);
+		at[2] = frames[i].line;
+	}
+	return err ? err : encode_numbers(RECORD_LOCATIONS, numbers, 2 + 3 * n, out);
 }

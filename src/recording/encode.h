@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_RECORDING_ENCODE_H
-#define UNIPROF_PROFILE_RECORDING_ENCODE_H
+#ifndef UNIPROF_RECORDING_ENCODE_H
+#define UNIPROF_RECORDING_ENCODE_H
 
 /*
  * From ticks and names to records, appended to a buffer. Keeps what records
  * refer back to: nodes, the last tick, each vCPU's last entry. Private to
- * src/profile; the counterpart of recording_decode.h.
+ * src/recording; the counterpart of decode.h.
  */
 
 #include "base/bytes.h"
-#include "recording/recording.h"
+#include "base/intern.h"
 #include "recording/format.h"
+#include "recording/recording.h"
 
 struct encoder {
 	const struct stacks *stacks; /* the caller's */
 	uint32_t nodes;		     /* so many are encoded, the root included */
 	uint32_t vcpus;
-	struct tick_entry *last; /* [vcpus]: what was said last about each */
+	struct tick_entry *last; /* [vcpus]: the last entry of each */
 	uint64_t time_ns, weight_ns, paused_ns;
 };
 
@@ -30,8 +31,8 @@ struct error *encode_head(struct bytes *out);
 struct error *encode_json(const struct bytes *json, enum record_type type, struct bytes *out);
 
 /*
- * Whether recording_tick's rules for its caller are kept. *newest is the
- * highest stack id in the tick: encode nodes up to it first.
+ * True if the caller keeps recording_tick's rules. *newest is the highest stack
+ * id in the tick: encode nodes up to it first.
  */
 bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint32_t *newest);
 
@@ -43,14 +44,14 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
 			  struct bytes *out);
 
-/* RECORD_TEXT. */
-struct error *encode_text(const char *text, struct bytes *out);
-
-/* A record of nothing but numbers. */
-struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
-			     struct bytes *out);
-
 /* The check for all of `out`, which began behind the last check. */
 struct error *encode_check(struct bytes *out);
+
+/*
+ * Appends the texts that are new, then the source locations of an address. `written` numbers
+ * the texts by their pointers, which the caller keeps valid: each is written once.
+ */
+struct error *encode_locations(struct ids *written, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n, struct bytes *out);
 
 #endif

@@ -24,6 +24,8 @@ static struct error *create_error(const char *path, int errnum)
 	if (errnum == ENOENT && slash)
 		return error_new(ERR_OUTPUT, "cannot create %s: is there a directory %.*s?", path,
 				 (int)(slash - path), path);
+	if (errnum == EBUSY || errnum == EWOULDBLOCK)
+		return open_to_write_error(path, errnum);
 	return error_errno(ERR_OUTPUT, errnum, "cannot create %s", path);
 }
 
@@ -45,7 +47,7 @@ struct error *recording_file_create(const char *path, struct recording_file *out
 		if (isatty(STDOUT_FILENO))
 			return error_new(ERR_OUTPUT, "a recording is not for a terminal: send "
 						     "standard output to a file or a pipe");
-		/* A descriptor of its own, so that closing it tells what a file system has to say. */
+		/* A descriptor of its own: closing it returns the file system's last errors. */
 		fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		if (fd < 0)
 			return error_errno(ERR_OUTPUT, errno, "cannot write to standard output");
@@ -73,7 +75,7 @@ struct error *recording_file_open(const char *path, struct recording_file *out)
 	return set(out, fd, path);
 }
 
-/* Whether a failed call may be tried again, after waiting for what it lacks. */
+/* Waits until a failed call may be tried again; false: the error is a real one. */
 static bool may_retry(int fd, short events)
 {
 	struct pollfd ready = {.fd = fd, .events = events};

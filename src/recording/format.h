@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_RECORDING_FORMAT_H
-#define UNIPROF_PROFILE_RECORDING_FORMAT_H
+#ifndef UNIPROF_RECORDING_FORMAT_H
+#define UNIPROF_RECORDING_FORMAT_H
+
+#include "base/bytes.h"
+#include "recording/recording.h"
 
 /*
- * What the writer and the reader of recordings agree on; docs/recording.md
- * says the same in words, and why. Private to src/profile.
+ * Constants and JSON that the writer and the reader of recordings share;
+ * docs/recording.md explains the format, and why. Private to src/recording and src/import.
  */
 
 /* The head of a file: the magic, then one byte each of major and minor version. */
@@ -21,11 +24,11 @@ enum record_type {
 	RECORD_NODES = 3,	/* stack nodes, one behind the other */
 	RECORD_TICK = 4,	/* a tick that weighs as much as the one before */
 	RECORD_TICK_SINCE = 5,	/* a tick that weighs the time since the one before */
-	RECORD_TICK_WEIGHT = 6, /* a tick that says what it weighs */
+	RECORD_TICK_WEIGHT = 6, /* a tick with its weight */
 	RECORD_NAME = 7,	/* the name for an address */
 	RECORD_END = 8,		/* JSON: struct recording_end */
-	RECORD_TEXT = 9,	/* what places are made of */
-	RECORD_PLACES = 10,	/* where in the source an address is */
+	RECORD_TEXT = 9,	/* strings of source locations */
+	RECORD_LOCATIONS = 10,	/* where in the source an address is */
 	RECORD_TYPES
 };
 
@@ -44,7 +47,7 @@ enum record_type {
 /* The longest name of a function, bytes. */
 #define NAME_MAX_LEN (64u << 10)
 
-/* In a node's first number, below how far back its parent is. */
+/* Low bits of a node's first number; above them, the distance to its parent. */
 #define NODE_KIND_BITS	2
 #define NODE_TRUST_BITS 2
 
@@ -57,5 +60,24 @@ enum tick_op {
 };
 #define TICK_OP_BITS	2
 #define TICK_STATE_BITS 2
+
+/*
+ * The JSON in recordings: metadata of the start and of the end. Unknown fields
+ * are skipped; absent ones are 0 or NULL.
+ */
+
+/*
+ * Appends the JSON to `out`. Strings that are no UTF-8 get a '?' for each
+ * byte that is not; numbers above INT64_MAX become that.
+ */
+struct error *recording_info_write(const struct recording_info *info, struct bytes *out);
+struct error *recording_end_write(const struct recording_end *end, struct bytes *out);
+
+/*
+ * Fills `info` or `end`; false if the text is no JSON, or a field has the wrong
+ * type. Frees nothing that was there; after false there is nothing to free.
+ */
+bool recording_info_read(const void *text, size_t len, struct recording_info *info);
+bool recording_end_read(const void *text, size_t len, struct recording_end *end);
 
 #endif

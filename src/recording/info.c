@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/recording_info.h"
+#include "recording/format.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "profile/recording_images.h"
+#include "recording/recording.h"
 
-enum field_type { FIELD_STRING, FIELD_U32, FIELD_U64, FIELD_DOUBLE, FIELD_BOOL, FIELD_IMAGES };
+/* No guest runs more images than this. */
+#define RECORDED_IMAGES_MAX 65536
+
+enum field_type {
+	FIELD_STRING,
+	FIELD_U32,
+	FIELD_U64,
+	FIELD_ADDRESS,
+	FIELD_DOUBLE,
+	FIELD_BOOL,
+	FIELD_IMAGES,
+};
 
 struct field {
 	const char *key;
@@ -13,15 +28,18 @@ struct field {
 	size_t offset;
 };
 
-#define INFO(name, type)                                           \
-	{                                                          \
-#name, type, offsetof(struct recording_info, name) \
+#define FIELD(part, name, type)                          \
+	{                                                \
+#name, type, offsetof(struct part, name) \
 	}
-#define END(name, type)                                           \
-	{                                                         \
-#name, type, offsetof(struct recording_end, name) \
-	}
+#define IMAGE(name, type) FIELD(recorded_image, name, type)
+#define INFO(name, type)  FIELD(recording_info, name, type)
+#define END(name, type)	  FIELD(recording_end, name, type)
 
+static const struct field image_fields[] = {
+	IMAGE(path, FIELD_STRING), IMAGE(build_id, FIELD_STRING), IMAGE(start, FIELD_ADDRESS),
+	IMAGE(end, FIELD_ADDRESS), IMAGE(slide, FIELD_ADDRESS),	  IMAGE(checked, FIELD_BOOL),
+};
 static const struct field info_fields[] = {
 	INFO(tool, FIELD_STRING),	INFO(target, FIELD_STRING),
 	INFO(guest_name, FIELD_STRING), INFO(guest_id, FIELD_STRING),
@@ -41,6 +59,61 @@ static const struct field end_fields[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Bytes of the UTF-8 character at `text`, 0 if there is none; jansson judges. */
+static size_t character(const char *text)
+{
+	for (size_t len = 1; len <= 4 && len <= strnlen(text, len); len++) {
+		json_t *one = json_stringn(text, len);
+
+		json_decref(one);
+		if (one)
+			return len;
+	}
+	return 0;
+}
+
+/* Text as a JSON string, with '?' for each byte that is no UTF-8; NULL: no memory. */
+static json_t *recorded_text(const char *text)
+{
+	json_t *string = json_string(text);
+	size_t n = 0;
+	char *valid;
+
+	if (string)
+		return string;
+	valid = malloc(strlen(text) + 1);
+	if (!valid)
+		return NULL;
+	while (*text) {
+		size_t len = character(text);
+
+		memcpy(valid + n, len ? text : "?", len ? len : 1);
+		n += len ? len : 1;
+		text += len ? len : 1;
+	}
+	string = json_stringn(valid, n);
+	free(valid);
+	return string;
+}
+
+/* Addresses are text: JSON's numbers are not sure to hold 64 bits. */
+static json_t *address(uint64_t value)
+{
+	return json_sprintf("0x%" PRIx64, value);
+}
+
+static bool read_address(const json_t *value, uint64_t *out)
+{
+	const char *text = json_string_value(value);
+	char *end;
+
+	if (!text || strncmp(text, "0x", 2))
+		return false;
+	errno = 0;
+	*out = strtoull(text + 2, &end, 16);
+	return !*end && end != text + 2 && !errno && text[2] != '-' && text[2] != '+';
+}
+
 const char *vcpu_state_text(enum vcpu_state state)
 {
 	switch (state) {
@@ -55,46 +128,15 @@ const char *vcpu_state_text(enum vcpu_state state)
 	}
 }
 
-/* Bytes of the UTF-8 character at `text`, 0 if there is none; jansson judges. */
-static size_t character(const char *text)
-{
-	for (size_t len = 1; len <= 4 && len <= strnlen(text, len); len++) {
-		json_t *one = json_stringn(text, len);
-
-		json_decref(one);
-		if (one)
-			return len;
-	}
-	return 0;
-}
-
-json_t *recorded_text(const char *text)
-{
-	json_t *string = json_string(text);
-	size_t n = 0;
-	char *clean;
-
-	if (string)
-		return string;
-	clean = malloc(strlen(text) + 1);
-	if (!clean)
-		return NULL;
-	while (*text) {
-		size_t len = character(text);
-
-		memcpy(clean + n, len ? text : "?", len ? len : 1);
-		n += len ? len : 1;
-		text += len ? len : 1;
-	}
-	string = json_stringn(clean, n);
-	free(clean);
-	return string;
-}
-
 static json_t *integer(uint64_t value)
 {
 	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
+
+static json_t *write_images(const struct recorded_images *images);
+static bool read_images(const json_t *value, struct recorded_images *images);
+static void free_images(struct recorded_images *images);
+static bool copy_images(const struct recorded_images *from, struct recorded_images *to);
 
 static bool add_field(json_t *object, const struct field *field, const void *from)
 {
@@ -113,6 +155,9 @@ static bool add_field(json_t *object, const struct field *field, const void *fro
 	case FIELD_U64:
 		value = integer(*(const uint64_t *)at);
 		break;
+	case FIELD_ADDRESS:
+		value = address(*(const uint64_t *)at);
+		break;
 	case FIELD_DOUBLE:
 		value = json_real(*(const double *)at);
 		break;
@@ -122,26 +167,33 @@ static bool add_field(json_t *object, const struct field *field, const void *fro
 	case FIELD_IMAGES:
 		if (!((const struct recorded_images *)at)->at)
 			return true;
-		value = recorded_images_write(at);
+		value = write_images(at);
 		break;
 	}
 	return json_object_set_new(object, field->key, value) == 0;
 }
 
-static struct error *write_fields(const struct field *fields, size_t n, const void *from,
-				  struct bytes *out)
+/* NULL: no memory. */
+static json_t *write_fields(const struct field *fields, size_t n, const void *from)
 {
 	json_t *object = json_object();
-	struct error *err = NULL;
-	char *text = NULL;
 
-	for (size_t i = 0; i < n && !err; i++)
-		if (!add_field(object, &fields[i], from))
-			err = error_no_memory();
-	if (!err) {
-		text = json_dumps(object, JSON_COMPACT);
-		err = text ? bytes_reserve(out, strlen(text)) : error_no_memory();
+	for (size_t i = 0; i < n; i++) {
+		if (add_field(object, &fields[i], from))
+			continue;
+		json_decref(object);
+		return NULL;
 	}
+	return object;
+}
+
+static struct error *put_fields(const struct field *fields, size_t n, const void *from,
+				struct bytes *out)
+{
+	json_t *object = write_fields(fields, n, from);
+	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	struct error *err = text ? bytes_reserve(out, strlen(text)) : error_no_memory();
+
 	if (!err)
 		put_bytes(out, text, strlen(text));
 	free(text);
@@ -165,6 +217,8 @@ static bool read_field(const json_t *value, const struct field *field, void *to)
 	case FIELD_U64:
 		*(uint64_t *)at = (uint64_t)json_integer_value(value);
 		return json_is_integer(value) && json_integer_value(value) >= 0;
+	case FIELD_ADDRESS:
+		return read_address(value, at);
 	case FIELD_DOUBLE:
 		*(double *)at = json_number_value(value);
 		return json_is_number(value) && json_number_value(value) >= 0;
@@ -172,7 +226,7 @@ static bool read_field(const json_t *value, const struct field *field, void *to)
 		*(bool *)at = json_is_true(value);
 		return json_is_boolean(value);
 	case FIELD_IMAGES:
-		return recorded_images_read(value, at);
+		return read_images(value, at);
 	}
 	return false;
 }
@@ -183,7 +237,7 @@ static void free_fields(const struct field *fields, size_t n, void *from)
 		void *at = (char *)from + fields[i].offset;
 
 		if (fields[i].type == FIELD_IMAGES)
-			recorded_images_free(at);
+			free_images(at);
 		if (fields[i].type != FIELD_STRING)
 			continue;
 		free(*(char **)at);
@@ -191,10 +245,8 @@ static void free_fields(const struct field *fields, size_t n, void *from)
 	}
 }
 
-static bool read_fields(const void *text, size_t len, const struct field *fields, size_t n,
-			void *to)
+static bool read_fields(const json_t *object, const struct field *fields, size_t n, void *to)
 {
-	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	bool good = json_is_object(object);
 
 	for (size_t i = 0; i < n && good; i++) {
@@ -202,32 +254,122 @@ static bool read_fields(const void *text, size_t len, const struct field *fields
 
 		good = !value || read_field(value, &fields[i], to);
 	}
-	json_decref(object);
 	if (!good)
 		free_fields(fields, n, to);
 	return good;
 }
 
+static bool parse_fields(const void *text, size_t len, const struct field *fields, size_t n,
+			 void *to)
+{
+	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	const bool good = read_fields(object, fields, n, to);
+
+	json_decref(object);
+	return good;
+}
+
+/* `to` is a flat copy of `from`: gives it strings and images of its own; false: no memory, and it has none. */
+static bool copy_fields(const struct field *fields, size_t n, const void *from, void *to)
+{
+	bool whole = true;
+
+	for (size_t i = 0; i < n; i++) {
+		const void *source = (const char *)from + fields[i].offset;
+		void *copy = (char *)to + fields[i].offset;
+
+		if (fields[i].type == FIELD_IMAGES)
+			whole = copy_images(source, copy) && whole;
+		if (fields[i].type != FIELD_STRING || !*(char *const *)source)
+			continue;
+		*(char **)copy = strdup(*(char *const *)source);
+		whole = whole && *(char **)copy;
+	}
+	if (!whole)
+		free_fields(fields, n, to);
+	return whole;
+}
+
+static json_t *write_images(const struct recorded_images *images)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < images->n && list; i++)
+		if (json_array_append_new(list, write_fields(image_fields, COUNT(image_fields),
+							     &images->at[i]))) {
+			json_decref(list);
+			return NULL;
+		}
+	return list;
+}
+
+static void free_images(struct recorded_images *images)
+{
+	for (size_t i = 0; i < images->n; i++)
+		free_fields(image_fields, COUNT(image_fields), &images->at[i]);
+	free(images->at);
+	*images = (struct recorded_images){0};
+}
+
+static bool read_image(const json_t *value, struct recorded_image *image)
+{
+	return json_object_get(value, "start") && json_object_get(value, "end") &&
+	       json_object_get(value, "slide") &&
+	       read_fields(value, image_fields, COUNT(image_fields), image) &&
+	       (image->path || image->build_id);
+}
+
+/* False if the value is malformed; then there is nothing to free. */
+static bool read_images(const json_t *value, struct recorded_images *images)
+{
+	const size_t n = json_array_size(value);
+	bool good = json_is_array(value) && n <= RECORDED_IMAGES_MAX;
+
+	*images = (struct recorded_images){.at = good ? calloc(n + 1, sizeof(*images->at)) : NULL};
+	good = good && images->at;
+	for (; images->n < n && good; images->n++)
+		good = read_image(json_array_get(value, images->n), &images->at[images->n]);
+	if (!good)
+		free_images(images);
+	return good;
+}
+
+static bool copy_images(const struct recorded_images *from, struct recorded_images *to)
+{
+	bool whole = true;
+
+	*to = (struct recorded_images){.at = from->at ? calloc(from->n + 1, sizeof(*to->at))
+						      : NULL};
+	for (; to->at && to->n < from->n && whole; to->n++) {
+		to->at[to->n] = from->at[to->n];
+		whole = copy_fields(image_fields, COUNT(image_fields), &from->at[to->n],
+				    &to->at[to->n]);
+	}
+	if (!whole)
+		free_images(to);
+	return whole && !to->at == !from->at;
+}
+
 struct error *recording_info_write(const struct recording_info *info, struct bytes *out)
 {
-	return write_fields(info_fields, COUNT(info_fields), info, out);
+	return put_fields(info_fields, COUNT(info_fields), info, out);
 }
 
 struct error *recording_end_write(const struct recording_end *end, struct bytes *out)
 {
-	return write_fields(end_fields, COUNT(end_fields), end, out);
+	return put_fields(end_fields, COUNT(end_fields), end, out);
 }
 
 bool recording_info_read(const void *text, size_t len, struct recording_info *info)
 {
 	*info = (struct recording_info){0};
-	return read_fields(text, len, info_fields, COUNT(info_fields), info);
+	return parse_fields(text, len, info_fields, COUNT(info_fields), info);
 }
 
 bool recording_end_read(const void *text, size_t len, struct recording_end *end)
 {
 	*end = (struct recording_end){0};
-	return read_fields(text, len, end_fields, COUNT(end_fields), end);
+	return parse_fields(text, len, end_fields, COUNT(end_fields), end);
 }
 
 void recording_info_free(struct recording_info *info)
@@ -240,36 +382,14 @@ void recording_end_free(struct recording_end *end)
 	free_fields(end_fields, COUNT(end_fields), end);
 }
 
-/* `to` is a flat copy of `from`: gives it strings and images of its own. */
-static struct error *copy_strings(const struct field *fields, size_t n, const void *from, void *to)
-{
-	bool whole = true;
-
-	for (size_t i = 0; i < n; i++) {
-		const void *source = (const char *)from + fields[i].offset;
-		void *copy = (char *)to + fields[i].offset;
-
-		if (fields[i].type == FIELD_IMAGES)
-			whole = recorded_images_copy(source, copy) && whole;
-		if (fields[i].type != FIELD_STRING || !*(char *const *)source)
-			continue;
-		*(char **)copy = strdup(*(char *const *)source);
-		whole = whole && *(char **)copy;
-	}
-	if (whole)
-		return NULL;
-	free_fields(fields, n, to);
-	return error_no_memory();
-}
-
 struct error *recording_info_copy(const struct recording_info *from, struct recording_info *to)
 {
 	*to = *from;
-	return copy_strings(info_fields, COUNT(info_fields), from, to);
+	return copy_fields(info_fields, COUNT(info_fields), from, to) ? NULL : error_no_memory();
 }
 
 struct error *recording_end_copy(const struct recording_end *from, struct recording_end *to)
 {
 	*to = *from;
-	return copy_strings(end_fields, COUNT(end_fields), from, to);
+	return copy_fields(end_fields, COUNT(end_fields), from, to) ? NULL : error_no_memory();
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "recording/file.h"
+
 #include <zlib.h>
 
 #include "recording/decode.h"
-#include "recording/file.h"
-#include "profile/recording_reader.h"
 
-/* So much is asked for in one read. */
+/* Bytes that are asked for in one read. */
 #define READ_SIZE (64u << 10)
 
 /*
  * The buffer holds what follows the last check. Nothing of it is decoded
  * before its own check was found and matches, or the file ends.
  */
-struct reader {
+struct recording_reader {
 	struct recording_file *file;
 	struct bytes buffer;
 	uint64_t base; /* the file's offset of the buffer's first byte */
@@ -35,7 +35,7 @@ enum found { FOUND, FOUND_PART, FOUND_PADDING, FOUND_DAMAGE };
  * The record at `at`: there, only its beginning there, the zeros that some file
  * systems leave at the end when the machine goes down, or none that can be.
  */
-static enum found find_record(const struct reader *reader, size_t at, struct record *out)
+static enum found find_record(const struct recording_reader *reader, size_t at, struct record *out)
 {
 	const uint8_t *end = reader->buffer.data + reader->buffer.len;
 	struct cursor in = {reader->buffer.data + at, end};
@@ -61,7 +61,7 @@ static enum found find_record(const struct reader *reader, size_t at, struct rec
 }
 
 /* Decodes the records of buffer[0..walked), head excluded. */
-static struct error *decode(struct reader *reader)
+static struct error *decode(struct recording_reader *reader)
 {
 	size_t at = reader->base == 0 ? RECORDING_HEAD_LEN : 0;
 	struct error *err = NULL;
@@ -76,8 +76,8 @@ static struct error *decode(struct reader *reader)
 	return err;
 }
 
-/* At a check: compares, decodes what it covers and drops that from the buffer. */
-static struct error *take_stretch(struct reader *reader, const struct record *check)
+/* Verifies the stretch that it covers, decodes it, and drops it from the buffer. */
+static struct error *take_stretch(struct recording_reader *reader, const struct record *check)
 {
 	size_t covered = (size_t)(check->payload.at - reader->buffer.data);
 	uint32_t crc = (uint32_t)crc32(0, reader->buffer.data, (uInt)covered);
@@ -96,8 +96,8 @@ static struct error *take_stretch(struct reader *reader, const struct record *ch
 	return err;
 }
 
-/* As much of it as there is. */
-static bool has_magic(const struct reader *reader)
+/* True if the buffer begins with the magic, or with as much of it as fits. */
+static bool has_magic(const struct recording_reader *reader)
 {
 	size_t len =
 		reader->buffer.len < RECORDING_MAGIC_LEN ? reader->buffer.len : RECORDING_MAGIC_LEN;
@@ -105,12 +105,12 @@ static bool has_magic(const struct reader *reader)
 	return memcmp(reader->buffer.data, RECORDING_MAGIC, len) == 0;
 }
 
-static struct error *no_recording(const struct reader *reader)
+static struct error *no_recording(const struct recording_reader *reader)
 {
 	return error_new(ERR_INPUT, "%s is no recording of uniprof", reader->file->name);
 }
 
-static struct error *check_head(struct reader *reader)
+static struct error *check_head(struct recording_reader *reader)
 {
 	const uint8_t *head = reader->buffer.data;
 
@@ -128,7 +128,7 @@ static struct error *check_head(struct reader *reader)
 }
 
 /* Takes zeros from the buffer's end; there must be nothing else. */
-static struct error *skip_padding(struct reader *reader)
+static struct error *skip_padding(struct recording_reader *reader)
 {
 	for (size_t i = reader->walked; i < reader->buffer.len; i++)
 		if (reader->buffer.data[i] != 0)
@@ -139,7 +139,7 @@ static struct error *skip_padding(struct reader *reader)
 }
 
 /* Goes over the records in the buffer as far as they are whole. */
-static struct error *walk(struct reader *reader)
+static struct error *walk(struct recording_reader *reader)
 {
 	enum found found = FOUND;
 	struct error *err = NULL;
@@ -169,8 +169,8 @@ static struct error *walk(struct reader *reader)
 	return err;
 }
 
-/* The file has ended: what was not checked is taken as it is. */
-static struct error *take_tail(struct reader *reader, bool *cut)
+/* The file has ended: a last stretch without checksum is taken as it is. */
+static struct error *take_tail(struct recording_reader *reader, bool *cut)
 {
 	struct error *err;
 
@@ -185,7 +185,7 @@ static struct error *take_tail(struct reader *reader, bool *cut)
 	return err;
 }
 
-static struct error *read_all(struct reader *reader, bool *cut)
+static struct error *read_all(struct recording_reader *reader, bool *cut)
 {
 	const uint64_t size = recording_file_size(reader->file);
 	struct bytes *buffer = &reader->buffer;
@@ -212,11 +212,11 @@ struct error *recording_read_file(struct recording_file *file, struct bytes *beg
 				  struct stacks *stacks, const struct recording_visitor *visitor,
 				  bool *cut)
 {
-	struct reader reader = {.file = file,
-				.buffer = *begun,
-				.decoder = {.name = file->name,
-					    .stacks = stacks,
-					    .visitor = visitor}};
+	struct recording_reader reader = {.file = file,
+					  .buffer = *begun,
+					  .decoder = {.name = file->name,
+						      .stacks = stacks,
+						      .visitor = visitor}};
 	struct error *err;
 
 	*begun = (struct bytes){0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_RECORDING_H
-#define UNIPROF_PROFILE_RECORDING_H
+#ifndef UNIPROF_RECORDING_RECORDING_H
+#define UNIPROF_RECORDING_RECORDING_H
 
 /*
  * The recording: an append-only file, laid out in docs/recording.md.
@@ -15,16 +15,8 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "profile/source_frame.h"
+#include "base/sample_types.h"
 #include "recording/stacks.h"
-
-/* What a vCPU did when it was sampled. */
-enum vcpu_state {
-	VCPU_RUNNING,  /* on a CPU */
-	VCPU_RUNNABLE, /* wanted a CPU and had none (steal) */
-	VCPU_BLOCKED,  /* idle, waiting for an event */
-	VCPU_STATES
-};
 
 /* "running", "runnable", "blocked" */
 const char *vcpu_state_text(enum vcpu_state state);
@@ -39,7 +31,7 @@ struct tick_entry {
 	uint64_t ran_ns;
 };
 
-/* One look at the guest. */
+/* Samples of all vCPUs that belong to one deadline. */
 struct tick {
 	uint64_t time_ns;   /* since the recording's start */
 	uint64_t weight_ns; /* the time that each entry stands for */
@@ -47,8 +39,8 @@ struct tick {
 	uint32_t n;
 	const struct tick_entry *entries;
 	/*
-	 * So many further looks saw the same, at times that are not known: of
-	 * profiles that are imported (profile/import.h). Never in a recording.
+	 * Number of further samples of the same stack, at unknown times: in
+	 * imported profiles (import/import.h), never in a recording.
 	 */
 	uint64_t more;
 };
@@ -56,7 +48,7 @@ struct tick {
 #define RECORDING_MAX_VCPUS 4096
 
 /*
- * A file and where in the guest its code was (symbol/images.h); all addresses
+ * A file and where in the guest its code was (symbol/images/images.h); all addresses
  * are the guest's. Without a path: a build id that was come across in the
  * guest; `start` and `end` are then those of its note, and slide is 0.
  */
@@ -70,13 +62,13 @@ struct recorded_image {
 
 struct recorded_images {
 	struct recorded_image
-		*at; /* NULL: nothing is said of images, not even that there are none */
+		*at; /* NULL: no information on images, not even that there are none */
 	size_t n;
 };
 
 /*
- * What is known when a recording starts. Kept as JSON in the file, so that
- * fields can be added; all strings may be NULL. In a struct that a reader
+ * Metadata that is known when a recording starts. Kept as JSON in the file, so
+ * that fields can be added; all strings may be NULL. In a struct that a reader
  * filled, the strings belong to the reader.
  */
 struct recording_info {
@@ -95,11 +87,11 @@ struct recording_info {
 	uint64_t duration_ns;	/* asked for; 0: until stopped */
 	uint64_t start_unix_ns; /* wall clock at time_ns = 0 */
 	bool jitter;
-	char *weight_unit; /* of what is imported: what weights are, if not ns: "samples", "cycles" */
+	char *weight_unit; /* unit of imported weights other than ns: "samples", "cycles" */
 	struct recorded_images images; /* those that had been found */
 };
 
-/* What is known when it ends; a recording whose writer died has none. */
+/* Metadata that is known when it ends; a recording whose writer died has none. */
 struct recording_end {
 	uint64_t elapsed_ns; /* from start to end */
 	uint64_t missed;     /* deadlines that passed without a sample */
@@ -132,30 +124,30 @@ struct error *recording_create(const char *path, const struct recording_info *in
 
 /*
  * Appends a tick. Entries come in ascending order of vcpu, each at most once;
- * time_ns never goes back. Once a second of time_ns what is buffered is
- * written to the file: who waits longer for the next tick calls
- * recording_flush. After ERR_OUTPUT (a full disk, ...) nothing more can be
- * appended, and the file is good up to there.
+ * time_ns never goes back. Once a second of time_ns the buffer is written to
+ * the file: a caller that waits longer for the next tick calls recording_flush.
+ * After ERR_OUTPUT (a full disk, ...) nothing more can be appended, and the
+ * file is good up to there.
  */
 struct error *recording_tick(struct recording_writer *writer, const struct tick *tick);
 
 /*
- * Appends a name for all nodes with this address and kind: "name+0x12", or
- * with offset 0 "name". What is longer than 64 KiB is cut off.
+ * Appends a name for all nodes with this address and kind: "name+0x12", or with
+ * offset 0 "name". Names are cut off at 64 KiB.
  */
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 			     const char *name, uint64_t offset);
 
 /*
- * Appends where in the source all nodes with this address and kind are: what
- * was inlined there, and last the function that recording_name names, without
- * its name; SOURCE_DEPTH at most. Each text is written once, if it is always
- * the same pointer, and has to stay for as long as places are appended.
+ * Appends the source locations of all nodes with this address and kind: inlined
+ * functions, and last the one that recording_name names, without its name;
+ * SOURCE_DEPTH at most. Each text is written once per pointer: texts must stay
+ * valid as long as locations are appended.
  */
-struct error *recording_places(struct recording_writer *writer, uint64_t addr, uint8_t kind,
-			       const struct source_frame *frames, size_t n);
+struct error *recording_locations(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+				  const struct source_frame *frames, size_t n);
 
-/* Writes out what is buffered, with a check behind it: a reader can have it now. */
+/* Writes out the buffer, with a check behind it: a reader can have it now. */
 struct error *recording_flush(struct recording_writer *writer);
 
 /* Appends the end, flushes, closes and frees; `end` may be NULL. Errors of closing are reported. */
@@ -171,14 +163,14 @@ void recording_abandon(struct recording_writer *writer);
 struct recording_visitor {
 	void *ctx;
 	struct progress_sink *progress; /* told how far the file has been read; may be NULL */
-	const char *stage;		/* ... and what for; NULL: "reading" */
+	const char *stage;		/* ... and its name; NULL: "reading" */
 	struct error *(*info)(void *ctx, const struct recording_info *info);
 	struct error *(*tick)(void *ctx, const struct tick *tick);
 	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 			      uint64_t offset);
 	/* The strings are good for this call; n is never 0. */
-	struct error *(*places)(void *ctx, uint64_t addr, uint8_t kind,
-				const struct source_frame *frames, size_t n);
+	struct error *(*locations)(void *ctx, uint64_t addr, uint8_t kind,
+				   const struct source_frame *frames, size_t n);
 	struct error *(*end)(void *ctx, const struct recording_end *end);
 };
 

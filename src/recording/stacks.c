@@ -12,7 +12,7 @@
 /* Chains that were interned lately; a power of two. */
 #define RECENT 4096u
 
-/* What find_or_add gives when the store is full; no valid id. */
+/* Result of find_or_add when the store is full; no valid id. */
 #define NO_ROOM UINT32_MAX
 
 _Static_assert(sizeof(struct stack_node) + 2 * sizeof(uint32_t) == STACKS_NODE_BYTES,
@@ -27,15 +27,15 @@ struct stacks {
 	struct stack_node *nodes;
 	uint32_t n;
 	uint32_t cap;	 /* nodes there is room for */
-	uint32_t max;	 /* what `cap` may grow to */
+	uint32_t max;	 /* limit of `cap` */
 	uint32_t *slots; /* 2 * cap of them: ids, STACK_ROOT where empty; probed linearly */
 	uint64_t seed;
 	struct recent recent[RECENT];
 };
 
 /*
- * Frames come from guests and files, who could choose them to collide: that
- * is what the seed is for. Ids do not depend on it.
+ * Frames come from guests and files, which could choose them to collide: hence
+ * the seed. Ids do not depend on it.
  */
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -249,5 +249,37 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 	}
 	*recent = (struct recent){hash, leaf};
 	*id = leaf;
+	return NULL;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct frame *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->kind - y->kind;
+}
+
+struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n)
+{
+	uint32_t nodes = stacks_count(stacks) - 1;
+	struct frame *frames = calloc(nodes ? nodes : 1, sizeof(*frames));
+	size_t kept = 0;
+
+	if (!frames)
+		return error_no_memory();
+	for (uint32_t i = 0; i < nodes; i++) {
+		const struct stack_node *node = stacks_node(stacks, i + 1);
+
+		frames[i].addr = node->addr;
+		frames[i].kind = node->kind;
+	}
+	qsort(frames, nodes, sizeof(*frames), by_address);
+	for (uint32_t i = 0; i < nodes; i++)
+		if (!kept || by_address(&frames[kept - 1], &frames[i]))
+			frames[kept++] = frames[i];
+	*out = frames;
+	*n = kept;
 	return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_STACKS_H
-#define UNIPROF_PROFILE_STACKS_H
+#ifndef UNIPROF_RECORDING_STACKS_H
+#define UNIPROF_RECORDING_STACKS_H
 
 /*
  * The stack store: every distinct call chain once, as a calling context tree.
@@ -24,7 +24,7 @@
 /* A hostile guest can make every stack distinct; the store stops growing here (about 0.4 GiB). */
 #define STACKS_MAX_NODES (1u << 24)
 
-/* What a store takes of memory for each node that it has room for, bytes. */
+/* Memory of a store per node that it has room for, bytes. */
 #define STACKS_NODE_BYTES 24u
 
 struct stack_node {
@@ -40,8 +40,8 @@ struct error *stacks_new(struct stacks **out);
 void stacks_free(struct stacks *stacks);
 
 /*
- * The store will not grow beyond `bytes` of memory, by doubling; what it has, it
- * keeps. Full is then what it is with STACKS_MAX_NODES otherwise.
+ * Limits the store to `bytes` of memory; it grows by doubling, and keeps the
+ * nodes that it has. It is then full as it is with STACKS_MAX_NODES otherwise.
  */
 void stacks_limit(struct stacks *stacks, uint64_t bytes);
 
@@ -61,7 +61,7 @@ size_t stacks_depth(const struct stacks *stacks, uint32_t id);
 struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
 			   uint32_t *id);
 
-/* The same for one who goes on where there is no more room: *whole is then false. */
+/* As stacks_child, for callers that go on when the store is full: *whole is then false. */
 struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
 			 uint32_t *id, bool *whole);
 
@@ -72,5 +72,8 @@ struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct fr
  */
 struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, size_t n,
 			    uint32_t *id, bool *whole);
+
+/* The frames of all stacks in order of address and kind, each once; the caller frees *out. */
+struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n);
 
 #endif

@@ -90,13 +90,13 @@ static void test_frames_differ_by_address_kind_and_trust(void **state)
 		assert_int_equal(id, ids[i]);
 		assert_is(stacks, ids[i], &frames[i], 1);
 	}
-	/* The same frame below another one is another node. */
+	/* An equal frame below another parent is another node. */
 	assert_null(stacks_child(stacks, ids[0], &frames[0], &ids[1]));
 	assert_int_equal(ids[1], 5);
 	stacks_free(stacks);
 }
 
-/* Frames that are equal but for what they were called from. */
+/* Frames that differ only in their callers. */
 static void test_a_recursion_has_a_node_for_each_frame(void **state)
 {
 	enum { DEPTH = 1000 };
@@ -178,7 +178,7 @@ static void test_a_full_store_keeps_the_outermost_part(void **state)
 	assert_null(stacks_intern(stacks, chain, 1, &id, &whole));
 	assert_false(whole);
 	assert_int_equal(id, STACK_ROOT);
-	/* What is there is still found. */
+	/* Nodes that were added before are still found. */
 	assert_int_equal(intern(stacks, chain + 1, 2), outer);
 	assert_int_equal(intern(stacks, &frame, 1), STACKS_MAX_NODES - 1);
 	err = stacks_child(stacks, outer, &frame, &id);
@@ -204,7 +204,7 @@ static void test_a_store_with_a_limit_is_full_earlier(void **state)
 	assert_int_equal(stacks_count(stacks), n + 1);
 	assert_true(stacks_count(stacks) * STACKS_NODE_BYTES <= 100000);
 	assert_true(stacks_count(stacks) * STACKS_NODE_BYTES > 100000 / 2 - STACKS_NODE_BYTES);
-	/* What is there stays, whatever the limit. */
+	/* A lower limit removes no nodes. */
 	stacks_limit(stacks, 0);
 	frame.addr = 16;
 	assert_int_equal(intern(stacks, &frame, 1), 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_RECORDING_TESTING_H
-#define UNIPROF_PROFILE_RECORDING_TESTING_H
+#ifndef UNIPROF_RECORDING_TESTING_H
+#define UNIPROF_RECORDING_TESTING_H
 
 /*
  * For tests of recordings: a recording as bytes in memory, and what a reader
@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "profile/profile.h"
-#include "recording/recording.h"
 #include "recording/encode.h"
+#include "recording/recording.h"
 
 /* A file that has no name but can be opened by one. */
 struct memory_file {
@@ -75,7 +75,7 @@ static inline uint8_t *memory_file_get(const struct memory_file *file, size_t *l
 struct heard {
 	struct stacks *stacks;
 	FILE *log;
-	char *text; /* what the log says, once closed */
+	char *text; /* the log, once closed */
 	size_t len;
 	uint64_t ticks;
 	bool cut;

@@ -4,16 +4,15 @@
 
 #include "recording/encode.h"
 #include "recording/file.h"
-#include "profile/recording_info.h"
-#include "profile/recording_places.h"
+#include "recording/format.h"
 
 #define FLUSH_NS UINT64_C(1000000000)
 
 struct recording_writer {
 	struct recording_file file;
 	struct encoder encoder;
-	struct written written;
-	struct bytes stretch; /* what follows the last check; not yet in the file */
+	struct ids *texts;    /* of source locations, by pointer */
+	struct bytes stretch; /* records since the last check; not yet in the file */
 	uint64_t flushed_ns;  /* time of the last tick when it was last written */
 	bool broken;	      /* a write failed: the file ends there, whatever follows */
 };
@@ -50,7 +49,7 @@ static struct error *write_if_long(struct recording_writer *writer)
 static void writer_free(struct recording_writer *writer)
 {
 	encoder_free(&writer->encoder);
-	written_free(&writer->written);
+	ids_free(writer->texts);
 	bytes_free(&writer->stretch);
 	free(writer);
 }
@@ -84,6 +83,8 @@ struct error *recording_create(const char *path, const struct recording_info *in
 	if (!writer)
 		return error_no_memory();
 	err = encoder_init(&writer->encoder, stacks, info->vcpus);
+	if (!err)
+		err = ids_new(&writer->texts);
 	if (!err)
 		err = put_head(writer, info);
 	if (!err)
@@ -146,15 +147,15 @@ struct error *recording_name(struct recording_writer *writer, uint64_t addr, uin
 	return err ? err : write_if_long(writer);
 }
 
-struct error *recording_places(struct recording_writer *writer, uint64_t addr, uint8_t kind,
-			       const struct source_frame *frames, size_t n)
+struct error *recording_locations(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+				  const struct source_frame *frames, size_t n)
 {
 	struct error *err = check_usable(writer);
 
 	if (!err && (kind > FRAME_RETURN || !n || n > SOURCE_DEPTH))
 		err = error_new(ERR_FAILED, "places in the source that cannot be");
 	if (!err)
-		err = encode_places(&writer->written, addr, kind, frames, n, &writer->stretch);
+		err = encode_locations(writer->texts, addr, kind, frames, n, &writer->stretch);
 	return err ? err : write_if_long(writer);
 }
 
@@ -181,7 +182,7 @@ static struct error *finish(struct recording_writer *writer, const struct record
 
 struct error *recording_close(struct recording_writer *writer, const struct recording_end *end)
 {
-	/* Who broke it was told. */
+	/* The call that broke the writer has returned its error. */
 	struct error *err = writer->broken ? NULL : finish(writer, end);
 
 	err = error_first(err, recording_file_close(&writer->file));

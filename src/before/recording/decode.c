@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
+#include "recording/decode.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "profile/recording_info.h"
+#include "profile/recording_places.h"
+
+struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)
+{
+	return error_new(ERR_INPUT, "%s is damaged at byte %" PRIu64 ": %s", decoder->name, offset,
+			 why);
+}
+
+static struct error *decode_info(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	struct recording_info *info = &decoder->info;
+
+	if (!recording_info_read(in.at, (size_t)(in.end - in.at), info))
+		return decode_damaged(decoder, offset, "the description cannot be read");
+	decoder->has_info = true;
+	if (info->vcpus > RECORDING_MAX_VCPUS)
+		return decode_damaged(decoder, offset, "too many vCPUs");
+	decoder->last = calloc(info->vcpus + 1, sizeof(*decoder->last));
+	decoder->entries = calloc(info->vcpus + 1, sizeof(*decoder->entries));
+	decoder->ids = calloc(1, sizeof(*decoder->ids));
+	if (!decoder->last || !decoder->entries || !decoder->ids)
+		return error_no_memory();
+	decoder->ids[0] = STACK_ROOT;
+	decoder->nodes = decoder->ids_cap = 1;
+	return visitor->info ? visitor->info(visitor->ctx, info) : NULL;
+}
+
+static struct error *add_id(struct decoder *decoder, uint32_t id)
+{
+	if (decoder->nodes == decoder->ids_cap) {
+		size_t size = (size_t)decoder->ids_cap * 2 * sizeof(*decoder->ids);
+		uint32_t *ids = realloc(decoder->ids, size);
+
+		if (!ids)
+			return error_no_memory();
+		decoder->ids = ids;
+		decoder->ids_cap *= 2;
+	}
+	decoder->ids[decoder->nodes++] = id;
+	return NULL;
+}
+
+static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	while (in.at < in.end) {
+		uint64_t head, difference, back;
+		struct frame frame;
+		uint32_t parent, id;
+		struct error *err;
+
+		if (!get_varint(&in, &head) || !get_varint(&in, &difference))
+			return decode_damaged(decoder, offset, "a stack's frame is cut off");
+		frame.kind = head & ((1u << NODE_KIND_BITS) - 1);
+		head >>= NODE_KIND_BITS;
+		frame.trust = head & ((1u << NODE_TRUST_BITS) - 1);
+		back = head >> NODE_TRUST_BITS;
+		if (back >= decoder->nodes)
+			return decode_damaged(decoder, offset, "a frame's caller is not known");
+		if (frame.kind > FRAME_RETURN || frame.trust > TRUST_GUESS)
+			return decode_damaged(decoder, offset, "a frame of an unknown kind");
+		if (decoder->nodes == STACKS_MAX_NODES)
+			return decode_damaged(decoder, offset, "too many frames");
+		parent = decoder->ids[decoder->nodes - 1 - back];
+		frame.addr = stacks_node(decoder->stacks, parent)->addr + unzigzag(difference);
+		err = stacks_child(decoder->stacks, parent, &frame, &id);
+		if (!err)
+			err = add_id(decoder, id);
+		if (err)
+			return err;
+	}
+	return NULL;
+}
+
+/* One vCPU's entry into `last`; NULL or what is wrong with it. */
+static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t rest,
+				struct cursor *in)
+{
+	unsigned state = rest & ((1u << TICK_STATE_BITS) - 1);
+	uint64_t end = rest >> TICK_STATE_BITS, stack;
+
+	if (!get_varint(in, &stack))
+		return "a sample is cut off";
+	if (vcpu >= decoder->info.vcpus)
+		return "a sample of a vCPU that the guest does not have";
+	if (state >= VCPU_STATES || end >= UNWIND_ENDS)
+		return "an unknown state of a vCPU or its stack";
+	if (stack >= decoder->nodes)
+		return "a sample's stack is not known";
+	decoder->last[vcpu] = (struct tick_entry){
+		.vcpu = (uint32_t)vcpu,
+		.stack = decoder->ids[stack],
+		.state = (uint8_t)state,
+		.end = (uint8_t)end,
+	};
+	return NULL;
+}
+
+static uint64_t to_ns(uint64_t us)
+{
+	uint64_t ns;
+
+	return __builtin_mul_overflow(us, (uint64_t)NS_PER_US, &ns) ? UINT64_MAX : ns;
+}
+
+/* Fills tick->entries; NULL or what is wrong. */
+static const char *decode_entries(struct decoder *decoder, struct cursor in, struct tick *tick)
+{
+	uint64_t vcpu = 0, op, rest, cpu_us = 0;
+
+	while (in.at < in.end) {
+		const char *why = NULL;
+		uint64_t repeats = 1;
+
+		if (!get_varint(&in, &op))
+			return "a sample is cut off";
+		rest = op >> TICK_OP_BITS;
+		switch (op & ((1u << TICK_OP_BITS) - 1)) {
+		case TICK_ENTRY:
+			why = decode_entry(decoder, vcpu, rest, &in);
+			break;
+		case TICK_REPEAT:
+			repeats = rest;
+			break;
+		case TICK_SKIP:
+			repeats = 0;
+			vcpu = rest > decoder->info.vcpus ? rest : vcpu + rest;
+			break;
+		case TICK_CPU:
+			repeats = 0;
+			cpu_us = rest;
+			break;
+		}
+		if (why)
+			return why;
+		if (vcpu > decoder->info.vcpus || repeats > decoder->info.vcpus - vcpu)
+			return "a sample of a vCPU that the guest does not have";
+		while (repeats-- > 0) {
+			decoder->entries[tick->n] = decoder->last[vcpu];
+			decoder->entries[tick->n].ran_ns = to_ns(cpu_us);
+			cpu_us = 0;
+			decoder->entries[tick->n++].vcpu = (uint32_t)vcpu++;
+		}
+	}
+	return cpu_us ? "a sample with CPU time of no vCPU" : NULL;
+}
+
+static struct error *decode_tick(struct decoder *decoder, unsigned type, struct cursor in,
+				 uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	struct tick tick = {.entries = decoder->entries};
+	uint64_t since, paused;
+	const char *why;
+
+	if (!get_varint(&in, &since) || !get_varint(&in, &paused))
+		return decode_damaged(decoder, offset, "a sample is cut off");
+	if (type == RECORD_TICK_SINCE)
+		decoder->weight_ns = since;
+	if (type == RECORD_TICK_WEIGHT && !get_varint(&in, &decoder->weight_ns))
+		return decode_damaged(decoder, offset, "a sample is cut off");
+	if (__builtin_add_overflow(decoder->time_ns, since, &decoder->time_ns))
+		return decode_damaged(decoder, offset, "a sample's time is out of range");
+	decoder->paused_ns += unzigzag(paused);
+	tick.time_ns = decoder->time_ns;
+	tick.weight_ns = decoder->weight_ns;
+	tick.paused_ns = decoder->paused_ns;
+	why = decode_entries(decoder, in, &tick);
+	if (why)
+		return decode_damaged(decoder, offset, why);
+	return visitor->tick ? visitor->tick(visitor->ctx, &tick) : NULL;
+}
+
+static struct error *decode_name(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	uint64_t addr, kind, from;
+	struct error *err;
+	size_t len;
+	char *name;
+
+	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || !get_varint(&in, &from))
+		return decode_damaged(decoder, offset, "a name is cut off");
+	len = (size_t)(in.end - in.at);
+	if (kind > FRAME_RETURN || len > NAME_MAX_LEN || memchr(in.at, 0, len))
+		return decode_damaged(decoder, offset, "a name that cannot be one");
+	if (!visitor->name)
+		return NULL;
+	name = strndup((const char *)in.at, len);
+	if (!name)
+		return error_no_memory();
+	err = visitor->name(visitor->ctx, addr, (uint8_t)kind, name, from);
+	free(name);
+	return err;
+}
+
+static struct error *decode_end(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	struct recording_end end;
+	struct error *err = NULL;
+
+	if (!recording_end_read(in.at, (size_t)(in.end - in.at), &end))
+		return decode_damaged(decoder, offset, "the end cannot be read");
+	decoder->has_end = true;
+	if (visitor->end)
+		err = visitor->end(visitor->ctx, &end);
+	recording_end_free(&end);
+	return err;
+}
+
+struct error *decode_record(struct decoder *decoder, unsigned type, struct cursor payload,
+			    uint64_t offset)
+{
+	if (decoder->has_end)
+		return decode_damaged(decoder, offset, "something follows the end");
+	if ((type == RECORD_INFO) == decoder->has_info)
+		return decode_damaged(decoder, offset, "the description is not at the start");
+	switch (type) {
+	case RECORD_INFO:
+		return decode_info(decoder, payload, offset);
+	case RECORD_NODES:
+		return decode_nodes(decoder, payload, offset);
+	case RECORD_TICK:
+	case RECORD_TICK_SINCE:
+	case RECORD_TICK_WEIGHT:
+		return decode_tick(decoder, type, payload, offset);
+	case RECORD_NAME:
+		return decode_name(decoder, payload, offset);
+	case RECORD_TEXT:
+		return decode_text(decoder, payload, offset);
+	case RECORD_PLACES:
+		return decode_places(decoder, payload, offset);
+	case RECORD_END:
+		return decode_end(decoder, payload, offset);
+	default:
+		return NULL;
+	}
+}
+
+void decoder_free(struct decoder *decoder)
+{
+	recording_info_free(&decoder->info);
+	for (size_t i = 0; i < decoder->texts; i++)
+		free(decoder->text[i]);
+	free(decoder->text);
+	free(decoder->ids);
+	free(decoder->last);
+	free(decoder->entries);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
+#include "recording/encode.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+
+/* Nodes are encoded in records of about this many bytes, so that no record gets too long. */
+#define NODES_RECORD (16u << 10)
+
+/* A node takes at most this many bytes, an entry of a tick this many (repeat, skip, CPU, entry, id). */
+#define NODE_MAX  (2 * VARINT_MAX)
+#define ENTRY_MAX (5 * VARINT_MAX)
+
+struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks, uint32_t vcpus)
+{
+	*encoder = (struct encoder){.stacks = stacks, .nodes = 1, .vcpus = vcpus};
+	encoder->last = calloc(vcpus + 1, sizeof(*encoder->last));
+	return encoder->last ? NULL : error_no_memory();
+}
+
+void encoder_free(struct encoder *encoder)
+{
+	free(encoder->last);
+}
+
+/* Starts a record in room for `max` bytes of payload; put the payload and call end_record. */
+static struct error *begin_record(struct bytes *out, size_t max, size_t *start)
+{
+	struct error *err = bytes_reserve(out, RECORD_HEAD_MAX + max);
+
+	if (err)
+		return err;
+	*start = out->len;
+	out->len += RECORD_HEAD_MAX;
+	return NULL;
+}
+
+/* The length's own length is known only now: moves the payload down to it. */
+static void end_record(struct bytes *out, size_t start, enum record_type type)
+{
+	size_t len = out->len - start - RECORD_HEAD_MAX;
+	const uint8_t *payload = out->data + start + RECORD_HEAD_MAX;
+
+	out->len = start;
+	put_varint(out, len);
+	out->data[out->len++] = (uint8_t)type;
+	memmove(out->data + out->len, payload, len);
+	out->len += len;
+}
+
+struct error *encode_head(struct bytes *out)
+{
+	struct error *err = bytes_reserve(out, RECORDING_HEAD_LEN);
+
+	if (err)
+		return err;
+	put_bytes(out, RECORDING_MAGIC, RECORDING_MAGIC_LEN);
+	out->data[out->len++] = RECORDING_MAJOR;
+	out->data[out->len++] = RECORDING_MINOR;
+	return NULL;
+}
+
+struct error *encode_json(const struct bytes *json, enum record_type type, struct bytes *out)
+{
+	struct error *err;
+	size_t start;
+
+	if (json->len > RECORD_MAX)
+		return error_new(ERR_FAILED, "the recording's description has more than %u bytes",
+				 RECORD_MAX);
+	err = begin_record(out, json->len, &start);
+	if (err)
+		return err;
+	put_bytes(out, json->data, json->len);
+	end_record(out, start, type);
+	return NULL;
+}
+
+bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint32_t *newest)
+{
+	*newest = STACK_ROOT;
+	if (tick->time_ns < encoder->time_ns)
+		return false;
+	for (uint32_t i = 0; i < tick->n; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		if (entry->vcpu >= encoder->vcpus || (i > 0 && entry->vcpu <= entry[-1].vcpu) ||
+		    entry->state >= VCPU_STATES || entry->end >= UNWIND_ENDS ||
+		    entry->stack >= stacks_count(encoder->stacks))
+			return false;
+		if (entry->stack > *newest)
+			*newest = entry->stack;
+	}
+	return true;
+}
+
+static void put_node(struct bytes *out, const struct stacks *stacks, uint32_t id)
+{
+	const struct stack_node *node = stacks_node(stacks, id);
+	uint64_t from = stacks_node(stacks, node->parent)->addr;
+	uint64_t back = id - node->parent - 1;
+
+	put_varint(out, (back << NODE_TRUST_BITS | node->trust) << NODE_KIND_BITS | node->kind);
+	put_varint(out, zigzag(node->addr - from));
+}
+
+struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes *out)
+{
+	struct error *err;
+	size_t start;
+
+	err = begin_record(out, NODES_RECORD + NODE_MAX, &start);
+	if (err)
+		return err;
+	while (encoder->nodes <= last && out->len - start < NODES_RECORD)
+		put_node(out, encoder->stacks, encoder->nodes++);
+	end_record(out, start, RECORD_NODES);
+	return NULL;
+}
+
+static void put_op(struct bytes *out, enum tick_op op, uint64_t rest)
+{
+	put_varint(out, rest << TICK_OP_BITS | op);
+}
+
+/* Whole microseconds of the CPU time that an entry tells; what is left over comes with a later one. */
+static uint64_t cpu_us(struct tick_entry *last, const struct tick_entry *entry)
+{
+	uint64_t ns = last->ran_ns;
+
+	if (__builtin_add_overflow(ns, entry->ran_ns, &ns))
+		ns = UINT64_MAX;
+	last->ran_ns = ns % NS_PER_US;
+	return ns / NS_PER_US;
+}
+
+static void put_entries(struct encoder *encoder, const struct tick *tick, struct bytes *out)
+{
+	uint32_t vcpu = 0, repeats = 0;
+
+	for (uint32_t i = 0; i < tick->n; i++, vcpu++) {
+		const struct tick_entry *entry = &tick->entries[i];
+		struct tick_entry *last = &encoder->last[entry->vcpu];
+		bool as_before = entry->stack == last->stack && entry->state == last->state &&
+				 entry->end == last->end;
+		uint64_t cpu = cpu_us(last, entry);
+
+		if (repeats > 0 && (entry->vcpu != vcpu || !as_before || cpu)) {
+			put_op(out, TICK_REPEAT, repeats);
+			repeats = 0;
+		}
+		if (entry->vcpu != vcpu)
+			put_op(out, TICK_SKIP, entry->vcpu - vcpu);
+		vcpu = entry->vcpu;
+		if (cpu)
+			put_op(out, TICK_CPU, cpu);
+		if (as_before) {
+			repeats++;
+			continue;
+		}
+		put_op(out, TICK_ENTRY, (uint64_t)entry->end << TICK_STATE_BITS | entry->state);
+		put_varint(out, entry->stack);
+		last->stack = entry->stack;
+		last->state = entry->state;
+		last->end = entry->end;
+	}
+	if (repeats > 0)
+		put_op(out, TICK_REPEAT, repeats);
+}
+
+struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out)
+{
+	uint64_t since = tick->time_ns - encoder->time_ns;
+	enum record_type type;
+	struct error *err;
+	size_t start;
+
+	err = begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start);
+	if (err)
+		return err;
+	put_varint(out, since);
+	put_varint(out, zigzag(tick->paused_ns - encoder->paused_ns));
+	if (tick->weight_ns == encoder->weight_ns) {
+		type = RECORD_TICK;
+	} else if (tick->weight_ns == since) {
+		type = RECORD_TICK_SINCE;
+	} else {
+		type = RECORD_TICK_WEIGHT;
+		put_varint(out, tick->weight_ns);
+	}
+	put_entries(encoder, tick, out);
+	end_record(out, start, type);
+	encoder->time_ns = tick->time_ns;
+	encoder->weight_ns = tick->weight_ns;
+	encoder->paused_ns = tick->paused_ns;
+	return NULL;
+}
+
+struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
+			  struct bytes *out)
+{
+	size_t len = strnlen(name, NAME_MAX_LEN), start;
+	struct error *err;
+
+	err = begin_record(out, 3 * VARINT_MAX + len, &start);
+	if (err)
+		return err;
+	put_varint(out, addr);
+	put_varint(out, kind);
+	put_varint(out, offset);
+	put_bytes(out, name, len);
+	end_record(out, start, RECORD_NAME);
+	return NULL;
+}
+
+struct error *encode_text(const char *text, struct bytes *out)
+{
+	size_t len = strnlen(text, NAME_MAX_LEN), start;
+	struct error *err = begin_record(out, len, &start);
+
+	if (err)
+		return err;
+	put_bytes(out, text, len);
+	end_record(out, start, RECORD_TEXT);
+	return NULL;
+}
+
+struct error *encode_numbers(enum record_type type, const uint64_t *numbers, size_t n,
+			     struct bytes *out)
+{
+	size_t start;
+	struct error *err = begin_record(out, n * VARINT_MAX, &start);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < n; i++)
+		put_varint(out, numbers[i]);
+	end_record(out, start, type);
+	return NULL;
+}
+
+struct error *encode_check(struct bytes *out)
+{
+	struct error *err = bytes_reserve(out, CHECK_RECORD);
+	uint32_t crc;
+
+	if (err)
+		return err;
+	put_varint(out, CHECK_LEN);
+	out->data[out->len++] = RECORD_CHECK;
+	crc = (uint32_t)crc32(0, out->data, (uInt)out->len);
+	for (int i = 0; i < CHECK_LEN; i++)
+		out->data[out->len++] = (uint8_t)(crc >> (8 * i));
+	return NULL;
+}

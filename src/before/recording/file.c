@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "recording/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/preopen.h"
+
+static struct error *create_error(const char *path, int errnum)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!*path)
+		return error_new(ERR_OUTPUT, "no name was given for the recording");
+	if (errnum == EISDIR)
+		return error_new(ERR_OUTPUT, "cannot write to %s: it is a directory, name a file",
+				 path);
+	if (errnum == ENOENT && slash)
+		return error_new(ERR_OUTPUT, "cannot create %s: is there a directory %.*s?", path,
+				 (int)(slash - path), path);
+	return error_errno(ERR_OUTPUT, errnum, "cannot create %s", path);
+}
+
+static struct error *set(struct recording_file *file, int fd, const char *name)
+{
+	file->fd = fd;
+	file->name = strdup(name);
+	if (file->name)
+		return NULL;
+	close(fd);
+	return error_no_memory();
+}
+
+struct error *recording_file_create(const char *path, struct recording_file *out)
+{
+	int fd;
+
+	if (strcmp(path, "-") == 0) {
+		if (isatty(STDOUT_FILENO))
+			return error_new(ERR_OUTPUT, "a recording is not for a terminal: send "
+						     "standard output to a file or a pipe");
+		/* A descriptor of its own, so that closing it tells what a file system has to say. */
+		fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		if (fd < 0)
+			return error_errno(ERR_OUTPUT, errno, "cannot write to standard output");
+		return set(out, fd, "standard output");
+	}
+	fd = open_to_write(path);
+	if (fd < 0)
+		return create_error(path, errno);
+	return set(out, fd, path);
+}
+
+struct error *recording_file_open(const char *path, struct recording_file *out)
+{
+	int fd;
+
+	if (strcmp(path, "-") == 0) {
+		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		if (fd < 0)
+			return error_errno(ERR_INPUT, errno, "cannot read standard input");
+		return set(out, fd, "standard input");
+	}
+	fd = open_to_read(path);
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "cannot read %s", path);
+	return set(out, fd, path);
+}
+
+/* Whether a failed call may be tried again, after waiting for what it lacks. */
+static bool may_retry(int fd, short events)
+{
+	struct pollfd ready = {.fd = fd, .events = events};
+
+	if (errno == EINTR)
+		return true;
+	if (errno != EAGAIN)
+		return false;
+	return poll(&ready, 1, -1) > 0 || errno == EINTR;
+}
+
+static struct error *write_error(const struct recording_file *file, int errnum)
+{
+	switch (errnum) {
+	case ENOSPC:
+		return error_new(ERR_OUTPUT, "cannot write to %s: no space is left on the device",
+				 file->name);
+	case EPIPE:
+		return error_new(ERR_OUTPUT, "cannot write to %s: nobody reads it any more",
+				 file->name);
+	default:
+		return error_errno(ERR_OUTPUT, errnum, "cannot write to %s", file->name);
+	}
+}
+
+struct error *recording_file_write(struct recording_file *file, const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len > 0) {
+		ssize_t done = write(file->fd, at, len);
+
+		if (done < 0 && may_retry(file->fd, POLLOUT))
+			continue;
+		if (done < 0)
+			return write_error(file, errno);
+		at += done;
+		len -= (size_t)done;
+	}
+	return NULL;
+}
+
+struct error *recording_file_read(struct recording_file *file, void *data, size_t len, size_t *got)
+{
+	ssize_t done;
+
+	do
+		done = read(file->fd, data, len);
+	while (done < 0 && may_retry(file->fd, POLLIN));
+	if (done < 0)
+		return error_errno(ERR_INPUT, errno, "cannot read %s", file->name);
+	*got = (size_t)done;
+	return NULL;
+}
+
+struct error *recording_file_close(struct recording_file *file)
+{
+	struct error *err = NULL;
+
+	/* After EINTR Linux has closed the descriptor all the same. */
+	if (close(file->fd) && errno != EINTR)
+		err = write_error(file, errno);
+	free(file->name);
+	return err;
+}
+
+uint64_t recording_file_size(const struct recording_file *file)
+{
+	struct stat st;
+
+	return !fstat(file->fd, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}

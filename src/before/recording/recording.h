@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_PROFILE_RECORDING_H
+#define UNIPROF_PROFILE_RECORDING_H
+
+/*
+ * The recording: an append-only file, laid out in docs/recording.md.
+ *
+ * The writer appends; it never seeks, so a pipe will do. The reader gets
+ * everything up to the last whole tick, at whatever byte the file ends, and
+ * calls a visitor; it checks every number against what the file can hold.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "profile/source_frame.h"
+#include "recording/stacks.h"
+
+/* What a vCPU did when it was sampled. */
+enum vcpu_state {
+	VCPU_RUNNING,  /* on a CPU */
+	VCPU_RUNNABLE, /* wanted a CPU and had none (steal) */
+	VCPU_BLOCKED,  /* idle, waiting for an event */
+	VCPU_STATES
+};
+
+/* "running", "runnable", "blocked" */
+const char *vcpu_state_text(enum vcpu_state state);
+
+/* One vCPU in a tick. */
+struct tick_entry {
+	uint32_t vcpu;
+	uint32_t stack; /* id in the recording's stack store */
+	uint8_t state;	/* enum vcpu_state */
+	uint8_t end;	/* enum unwind_end: was the stack whole? */
+	/* CPU time used since its last entry that ran; whole microseconds are kept. */
+	uint64_t ran_ns;
+};
+
+/* One look at the guest. */
+struct tick {
+	uint64_t time_ns;   /* since the recording's start */
+	uint64_t weight_ns; /* the time that each entry stands for */
+	uint64_t paused_ns; /* how long the guest stood still for it; 0: not at all */
+	uint32_t n;
+	const struct tick_entry *entries;
+	/*
+	 * So many further looks saw the same, at times that are not known: of
+	 * profiles that are imported (profile/import.h). Never in a recording.
+	 */
+	uint64_t more;
+};
+
+#define RECORDING_MAX_VCPUS 4096
+
+/*
+ * A file and where in the guest its code was (symbol/images.h); all addresses
+ * are the guest's. Without a path: a build id that was come across in the
+ * guest; `start` and `end` are then those of its note, and slide is 0.
+ */
+struct recorded_image {
+	char *path;	/* NULL: none */
+	char *build_id; /* in hex; NULL: none */
+	uint64_t start, end;
+	uint64_t slide; /* guest's addresses minus the file's, modulo 2^64 */
+	bool checked;	/* compared with the guest's memory */
+};
+
+struct recorded_images {
+	struct recorded_image
+		*at; /* NULL: nothing is said of images, not even that there are none */
+	size_t n;
+};
+
+/*
+ * What is known when a recording starts. Kept as JSON in the file, so that
+ * fields can be added; all strings may be NULL. In a struct that a reader
+ * filled, the strings belong to the reader.
+ */
+struct recording_info {
+	char *tool;	  /* "uniprof 0.1" */
+	char *target;	  /* "xen" */
+	char *guest_name; /* "web" */
+	char *guest_id;	  /* "7": the domid, a pid, ... */
+	char *guest_type; /* "pv", "pvh", "hvm", ... */
+	char *host;	  /* "Xen 4.17, libxencall" */
+	char *arch;	  /* name of struct arch */
+	char *unwind;	  /* "fp" */
+	char *image;	  /* the first of the files that go with the guest */
+	char *build_id;	  /* of that image, in hex */
+	uint32_t vcpus;
+	double rate_hz;		/* samples asked for, per second */
+	uint64_t duration_ns;	/* asked for; 0: until stopped */
+	uint64_t start_unix_ns; /* wall clock at time_ns = 0 */
+	bool jitter;
+	char *weight_unit; /* of what is imported: what weights are, if not ns: "samples", "cycles" */
+	struct recorded_images images; /* those that had been found */
+};
+
+/* What is known when it ends; a recording whose writer died has none. */
+struct recording_end {
+	uint64_t elapsed_ns; /* from start to end */
+	uint64_t missed;     /* deadlines that passed without a sample */
+	uint64_t retakes;    /* samples taken again because memory was not at hand */
+	uint64_t failed;     /* samples that could not be taken */
+	uint64_t
+		given_up; /* stacks that were not or not wholly read, to hold the guest no longer */
+	char *reason;	  /* "time", "interrupted", "guest ended", "guest crashed", ... */
+	struct recorded_images images; /* if said, they replace those of the start */
+};
+
+/* Copies with strings of its own; nothing to free when that fails. */
+struct error *recording_info_copy(const struct recording_info *from, struct recording_info *to);
+struct error *recording_end_copy(const struct recording_end *from, struct recording_end *to);
+
+/* Frees the strings of a copy. */
+void recording_info_free(struct recording_info *info);
+void recording_end_free(struct recording_end *end);
+
+struct recording_writer;
+
+/*
+ * Creates `path` ("-": standard output) and writes the head. The stack store
+ * is the caller's and must outlive the writer, which appends each node to the
+ * file before the first tick that uses it. ERR_OUTPUT for all that is about
+ * the file; to hear of a pipe that nobody reads, ignore SIGPIPE.
+ */
+struct error *recording_create(const char *path, const struct recording_info *info,
+			       const struct stacks *stacks, struct recording_writer **out);
+
+/*
+ * Appends a tick. Entries come in ascending order of vcpu, each at most once;
+ * time_ns never goes back. Once a second of time_ns what is buffered is
+ * written to the file: who waits longer for the next tick calls
+ * recording_flush. After ERR_OUTPUT (a full disk, ...) nothing more can be
+ * appended, and the file is good up to there.
+ */
+struct error *recording_tick(struct recording_writer *writer, const struct tick *tick);
+
+/*
+ * Appends a name for all nodes with this address and kind: "name+0x12", or
+ * with offset 0 "name". What is longer than 64 KiB is cut off.
+ */
+struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+			     const char *name, uint64_t offset);
+
+/*
+ * Appends where in the source all nodes with this address and kind are: what
+ * was inlined there, and last the function that recording_name names, without
+ * its name; SOURCE_DEPTH at most. Each text is written once, if it is always
+ * the same pointer, and has to stay for as long as places are appended.
+ */
+struct error *recording_places(struct recording_writer *writer, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n);
+
+/* Writes out what is buffered, with a check behind it: a reader can have it now. */
+struct error *recording_flush(struct recording_writer *writer);
+
+/* Appends the end, flushes, closes and frees; `end` may be NULL. Errors of closing are reported. */
+struct error *recording_close(struct recording_writer *writer, const struct recording_end *end);
+
+/* Closes and frees without writing anything more. */
+void recording_abandon(struct recording_writer *writer);
+
+/*
+ * Called while reading, in the order of the file; a NULL function skips. An
+ * error ends the reading and is passed on.
+ */
+struct recording_visitor {
+	void *ctx;
+	struct progress_sink *progress; /* told how far the file has been read; may be NULL */
+	const char *stage;		/* ... and what for; NULL: "reading" */
+	struct error *(*info)(void *ctx, const struct recording_info *info);
+	struct error *(*tick)(void *ctx, const struct tick *tick);
+	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
+			      uint64_t offset);
+	/* The strings are good for this call; n is never 0. */
+	struct error *(*places)(void *ctx, uint64_t addr, uint8_t kind,
+				const struct source_frame *frames, size_t n);
+	struct error *(*end)(void *ctx, const struct recording_end *end);
+};
+
+/* So many bytes of `all` (0: not known) have been read. */
+static inline void recording_progress(const struct recording_visitor *visitor, uint64_t done,
+				      uint64_t all)
+{
+	progress_at(visitor->progress, visitor->stage ? visitor->stage : "reading", done, all);
+}
+
+/*
+ * Reads a recording ("-": standard input) in bounded memory, apart from the
+ * stacks. `stacks` is filled, and may have stacks already; the ids in the
+ * ticks are ids in it. *cut tells whether the file stops in the middle
+ * (writer died): everything before was delivered. A file that is damaged, no
+ * recording, or of another major version is ERR_INPUT; what was delivered
+ * before that is true. So is a file that ends before its info.
+ */
+struct error *recording_read(const char *path, struct stacks *stacks,
+			     const struct recording_visitor *visitor, bool *cut);
+
+#endif

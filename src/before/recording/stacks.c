@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "recording/stacks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+/* Nodes that the store starts with room for; a power of two. */
+#define FIRST_NODES 1024u
+
+/* Chains that were interned lately; a power of two. */
+#define RECENT 4096u
+
+/* What find_or_add gives when the store is full; no valid id. */
+#define NO_ROOM UINT32_MAX
+
+_Static_assert(sizeof(struct stack_node) + 2 * sizeof(uint32_t) == STACKS_NODE_BYTES,
+	       "a node and two slots");
+
+struct recent {
+	uint64_t hash; /* of the whole chain */
+	uint32_t leaf; /* STACK_ROOT: empty */
+};
+
+struct stacks {
+	struct stack_node *nodes;
+	uint32_t n;
+	uint32_t cap;	 /* nodes there is room for */
+	uint32_t max;	 /* what `cap` may grow to */
+	uint32_t *slots; /* 2 * cap of them: ids, STACK_ROOT where empty; probed linearly */
+	uint64_t seed;
+	struct recent recent[RECENT];
+};
+
+/*
+ * Frames come from guests and files, who could choose them to collide: that
+ * is what the seed is for. Ids do not depend on it.
+ */
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * UINT64_C(0x9fb21c651e98df25);
+	return hash ^ (hash >> 29);
+}
+
+static uint64_t hash_frame(uint64_t hash, uint64_t addr, uint8_t kind, uint8_t trust)
+{
+	return mix(mix(hash, addr), (uint64_t)kind << 8 | trust);
+}
+
+static uint32_t first_slot(const struct stacks *stacks, const struct stack_node *node)
+{
+	uint64_t hash = mix(stacks->seed, node->parent);
+
+	hash = hash_frame(hash, node->addr, node->kind, node->trust);
+	return (uint32_t)(hash >> 32) & (stacks->cap * 2 - 1);
+}
+
+static uint64_t random_seed(void)
+{
+	uint64_t seed;
+	struct timespec now;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed))
+		return seed;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
+}
+
+struct error *stacks_new(struct stacks **out)
+{
+	struct stacks *stacks = calloc(1, sizeof(*stacks));
+
+	if (!stacks)
+		return error_no_memory();
+	stacks->nodes = calloc(FIRST_NODES, sizeof(*stacks->nodes));
+	stacks->slots = calloc(FIRST_NODES * 2, sizeof(*stacks->slots));
+	if (!stacks->nodes || !stacks->slots) {
+		stacks_free(stacks);
+		return error_no_memory();
+	}
+	stacks->cap = FIRST_NODES;
+	stacks->max = STACKS_MAX_NODES;
+	stacks->n = 1;
+	stacks->seed = random_seed();
+	*out = stacks;
+	return NULL;
+}
+
+void stacks_free(struct stacks *stacks)
+{
+	if (!stacks)
+		return;
+	free(stacks->nodes);
+	free(stacks->slots);
+	free(stacks);
+}
+
+void stacks_limit(struct stacks *stacks, uint64_t bytes)
+{
+	stacks->max = stacks->cap;
+	while (stacks->max < STACKS_MAX_NODES &&
+	       (uint64_t)stacks->max * 2 * STACKS_NODE_BYTES <= bytes)
+		stacks->max *= 2;
+}
+
+uint32_t stacks_count(const struct stacks *stacks)
+{
+	return stacks->n;
+}
+
+const struct stack_node *stacks_node(const struct stacks *stacks, uint32_t id)
+{
+	return &stacks->nodes[id];
+}
+
+size_t stacks_depth(const struct stacks *stacks, uint32_t id)
+{
+	size_t depth = 0;
+
+	for (; id != STACK_ROOT; id = stacks->nodes[id].parent)
+		depth++;
+	return depth;
+}
+
+static struct error *grow(struct stacks *stacks)
+{
+	uint32_t mask = stacks->cap * 4 - 1;
+	struct stack_node *nodes;
+	uint32_t *slots;
+
+	nodes = realloc(stacks->nodes, (size_t)stacks->cap * 2 * sizeof(*nodes));
+	if (!nodes)
+		return error_no_memory();
+	stacks->nodes = nodes;
+	slots = calloc((size_t)stacks->cap * 4, sizeof(*slots));
+	if (!slots)
+		return error_no_memory();
+	free(stacks->slots);
+	stacks->slots = slots;
+	stacks->cap *= 2;
+	for (uint32_t id = 1; id < stacks->n; id++) {
+		uint32_t slot = first_slot(stacks, &nodes[id]);
+
+		while (slots[slot] != STACK_ROOT)
+			slot = (slot + 1) & mask;
+		slots[slot] = id;
+	}
+	return NULL;
+}
+
+static bool same(const struct stack_node *a, const struct stack_node *b)
+{
+	return a->addr == b->addr && a->parent == b->parent && a->kind == b->kind &&
+	       a->trust == b->trust;
+}
+
+static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+				 uint32_t *id)
+{
+	struct stack_node node = {frame->addr, parent, frame->kind, frame->trust};
+	uint32_t slot = first_slot(stacks, &node), found;
+	struct error *err;
+
+	while ((found = stacks->slots[slot]) != STACK_ROOT) {
+		if (same(&stacks->nodes[found], &node)) {
+			*id = found;
+			return NULL;
+		}
+		slot = (slot + 1) & (stacks->cap * 2 - 1);
+	}
+	if (stacks->n == stacks->max) {
+		*id = NO_ROOM;
+		return NULL;
+	}
+	if (stacks->n == stacks->cap) {
+		err = grow(stacks);
+		return err ? err : find_or_add(stacks, parent, frame, id);
+	}
+	stacks->nodes[stacks->n] = node;
+	stacks->slots[slot] = *id = stacks->n++;
+	return NULL;
+}
+
+struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			 uint32_t *id, bool *whole)
+{
+	uint32_t found;
+	struct error *err = find_or_add(stacks, parent, frame, &found);
+
+	if (err)
+		return err;
+	*whole = found != NO_ROOM;
+	if (*whole)
+		*id = found;
+	return NULL;
+}
+
+struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			   uint32_t *id)
+{
+	bool whole;
+	struct error *err = stacks_add(stacks, parent, frame, id, &whole);
+
+	if (!err && !whole)
+		err = error_new(ERR_FAILED, "there are more than %u distinct frames to keep",
+				stacks->max);
+	return err;
+}
+
+static bool is_chain(const struct stacks *stacks, uint32_t id, const struct frame *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct stack_node *node = &stacks->nodes[id];
+
+		if (id == STACK_ROOT || node->addr != frames[i].addr ||
+		    node->kind != frames[i].kind || node->trust != frames[i].trust)
+			return false;
+		id = node->parent;
+	}
+	return id == STACK_ROOT;
+}
+
+struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, size_t n,
+			    uint32_t *id, bool *whole)
+{
+	uint64_t hash = stacks->seed;
+	struct recent *recent;
+	uint32_t leaf = STACK_ROOT, next;
+	struct error *err;
+
+	*whole = true;
+	for (size_t i = 0; i < n; i++)
+		hash = hash_frame(hash, frames[i].addr, frames[i].kind, frames[i].trust);
+	recent = &stacks->recent[hash >> 32 & (RECENT - 1)];
+	if (recent->hash == hash && is_chain(stacks, recent->leaf, frames, n)) {
+		*id = recent->leaf;
+		return NULL;
+	}
+	for (size_t i = n; i-- > 0; leaf = next) {
+		err = find_or_add(stacks, leaf, &frames[i], &next);
+		if (err)
+			return err;
+		if (next == NO_ROOM) {
+			*id = leaf;
+			*whole = false;
+			return NULL;
+		}
+	}
+	*recent = (struct recent){hash, leaf};
+	*id = leaf;
+	return NULL;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_PROFILE_STACKS_H
+#define UNIPROF_PROFILE_STACKS_H
+
+/*
+ * The stack store: every distinct call chain once, as a calling context tree.
+ *
+ * A stack is one number, the id of its leaf node; following `parent` leads to
+ * the outermost frame and then to STACK_ROOT, which is no frame. A parent's id
+ * is always smaller than its children's, so one pass in id order sees parents
+ * first and one pass backwards sees children first. Memory grows with distinct
+ * chains only.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "unwind/unwind.h"
+
+#define STACK_ROOT 0u
+
+/* A hostile guest can make every stack distinct; the store stops growing here (about 0.4 GiB). */
+#define STACKS_MAX_NODES (1u << 24)
+
+/* What a store takes of memory for each node that it has room for, bytes. */
+#define STACKS_NODE_BYTES 24u
+
+struct stack_node {
+	uint64_t addr;
+	uint32_t parent;
+	uint8_t kind;  /* enum frame_kind */
+	uint8_t trust; /* enum frame_trust */
+};
+
+struct stacks;
+
+struct error *stacks_new(struct stacks **out);
+void stacks_free(struct stacks *stacks);
+
+/*
+ * The store will not grow beyond `bytes` of memory, by doubling; what it has, it
+ * keeps. Full is then what it is with STACKS_MAX_NODES otherwise.
+ */
+void stacks_limit(struct stacks *stacks, uint64_t bytes);
+
+/* Number of nodes, the root included: valid ids are 0 to count - 1. */
+uint32_t stacks_count(const struct stacks *stacks);
+
+/* Valid until the next call that adds. `id` must be valid. */
+const struct stack_node *stacks_node(const struct stacks *stacks, uint32_t id);
+
+/* Number of frames from `id` to the root. */
+size_t stacks_depth(const struct stacks *stacks, uint32_t id);
+
+/*
+ * The id of the child of `parent` for this frame, added if new. Nodes that
+ * differ in address, kind or trust are different nodes.
+ */
+struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			   uint32_t *id);
+
+/* The same for one who goes on where there is no more room: *whole is then false. */
+struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
+			 uint32_t *id, bool *whole);
+
+/*
+ * Stores a chain, leaf first as unwinders give it. When the store is full the
+ * id is that of the longest part, from the outermost frame on, that fits, and
+ * *whole is false.
+ */
+struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, size_t n,
+			    uint32_t *id, bool *whole);
+
+#endif
