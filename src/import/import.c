@@ -1,13 +1,87 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "import/importer.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
 #include "import/import.h"
+#include "recording/file.h"
 #include "recording/format.h"
-#include "base/pool.h"
+
+#define READ_SIZE (64u << 10)
+
+struct error *import_error(const struct import_text *text, const char *what)
+{
+	return error_new(ERR_INPUT, "%s, line %" PRIu64 ": %s", text->file->name, text->number,
+			 what);
+}
+
+/* Reads more; bytes that were handed out make room. */
+static struct error *fill(struct import_text *text)
+{
+	struct bytes *buffer = &text->buffer;
+	struct error *err;
+	size_t got;
+
+	buffer->len -= text->at;
+	if (buffer->len)
+		memmove(buffer->data, buffer->data + text->at, buffer->len);
+	text->at = 0;
+	/* One more for the NUL. */
+	err = bytes_reserve(buffer, READ_SIZE + 1);
+	if (!err)
+		err = recording_file_read(text->file, buffer->data + buffer->len, READ_SIZE, &got);
+	if (err)
+		return err;
+	buffer->len += got;
+	text->read += got;
+	recording_progress(text->visitor, text->read, recording_file_size(text->file));
+	text->ended = got == 0;
+	return NULL;
+}
+
+static struct error *take(struct import_text *text, char *start, size_t taken, char **line,
+			  size_t *len)
+{
+	text->at += taken;
+	start[*len] = '\0';
+	if (strlen(start) != *len)
+		return import_error(text, "a NUL byte: this is no text");
+	if (*len && start[*len - 1] == '\r')
+		start[--*len] = '\0';
+	*line = start;
+	return NULL;
+}
+
+struct error *import_line(struct import_text *text, char **line, size_t *len)
+{
+	size_t searched = 0;
+
+	text->number++;
+	for (;;) {
+		char *start = (char *)text->buffer.data + text->at, *end = NULL;
+		size_t left = text->buffer.len - text->at;
+		struct error *err;
+
+		if (left > searched)
+			end = memchr(start + searched, '\n', left - searched);
+		*line = NULL;
+		*len = end ? (size_t)(end - start) : left;
+		if (*len > IMPORT_LINE_MAX)
+			return import_error(text, "it is too long");
+		if (end || (text->ended && left))
+			return take(text, start, *len + (end != NULL), line, len);
+		if (text->ended)
+			return NULL;
+		searched = left;
+		err = fill(text);
+		if (err)
+			return err;
+	}
+}
 
 /* Names of functions, by number. */
 struct import_names {
@@ -17,7 +91,7 @@ struct import_names {
 	size_t room;
 };
 
-struct error *import_new(struct import *import)
+static struct error *import_new(struct import *import)
 {
 	struct error *err;
 
@@ -29,7 +103,7 @@ struct error *import_new(struct import *import)
 	return err ? err : ids_new(&import->names->ids);
 }
 
-void import_free(struct import *import)
+static void import_free(struct import *import)
 {
 	if (import->names) {
 		pool_free(import->names->pool);
@@ -53,15 +127,9 @@ static struct error *number_name(struct import_names *names, const char *name, s
 		err = ids_get(names->ids, (uintptr_t)kept, 0, id, &added);
 	if (err || !added)
 		return err;
-	if (*id == names->room) {
-		size_t room = 2 * names->room + 256;
-		const char **at = reallocarray(names->at, room, sizeof(*at));
-
-		if (!at)
-			return error_no_memory();
-		names->at = at;
-		names->room = room;
-	}
+	err = ARRAY_RESERVE(&names->at, &names->room, *id + 1);
+	if (err)
+		return err;
 	names->at[*id] = kept;
 	return NULL;
 }
@@ -84,19 +152,14 @@ struct error *import_frame(struct import *import, uint32_t parent, const char *n
 
 struct error *import_sample(struct import *import, const struct import_sample *sample)
 {
+	struct error *err;
+
 	if (sample->times > IMPORT_SAMPLES_MAX - import->total)
 		return import_error(&import->text, "too many samples");
 	import->total += sample->times;
-	if (import->n == import->room) {
-		size_t room = import->room + import->room / 2 + 256;
-		struct import_sample *samples =
-			reallocarray(import->samples, room, sizeof(*samples));
-
-		if (!samples)
-			return error_no_memory();
-		import->samples = samples;
-		import->room = room;
-	}
+	err = ARRAY_RESERVE(&import->samples, &import->room, import->n + 1);
+	if (err)
+		return err;
 	import->samples[import->n++] = *sample;
 	if (sample->vcpu >= import->vcpus)
 		import->vcpus = sample->vcpu + 1u;
@@ -156,7 +219,6 @@ static struct error *tell_samples(const struct import *import)
 	return err;
 }
 
-/* What the file is called, without its directory. */
 static char *base_name(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -164,7 +226,8 @@ static char *base_name(char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-struct error *import_tell(struct import *import)
+/* Tells the visitor everything, in order of time. */
+static struct error *import_tell(struct import *import)
 {
 	const struct recording_visitor *v = import->visitor;
 	struct recording_info info = {.target = (char *)import->target,
@@ -185,5 +248,114 @@ struct error *import_tell(struct import *import)
 		err = tell_samples(import);
 	if (!err && v->end)
 		err = v->end(v->ctx, &end);
+	return err;
+}
+
+bool import_is_target(const char *target)
+{
+	return target && (!strcmp(target, "folded") || !strcmp(target, "perf-script"));
+}
+
+/* Lets the last line be read once more; its end was overwritten. */
+static void give_back(struct import_text *text, char *line, size_t len)
+{
+	size_t at = (size_t)(line - (char *)text->buffer.data), taken = text->at - at;
+
+	if (taken > len) {
+		memset(line + len, ' ', taken - len);
+		line[taken - 1] = '\n';
+	}
+	text->at = at;
+	text->number--;
+}
+
+/* Chooses the importer by the first line that is neither blank nor a comment. */
+static struct error *choose(struct import *import, struct error *(**read)(struct import *))
+{
+	struct error *err;
+	size_t len;
+	char *line;
+
+	do
+		err = import_line(&import->text, &line, &len);
+	while (!err && line && (!line[strspn(line, " \t")] || *line == '#'));
+	error_free(err); /* a NUL byte, a long line: this is no text */
+	if (err || !line)
+		*read = NULL;
+	else if (import_is_perf(line))
+		*read = import_perf;
+	else
+		*read = import_is_folded(line, len) ? import_folded : NULL;
+	if (!*read)
+		return error_new(ERR_INPUT,
+				 "%s is no recording of uniprof, nor folded stacks or what perf "
+				 "script prints",
+				 import->text.file->name);
+	give_back(&import->text, line, len);
+	return NULL;
+}
+
+/* `buffer` holds the beginning of the file, and is taken over. */
+static struct error *import_read(struct recording_file *file, struct bytes *buffer,
+				 struct stacks *stacks, const struct recording_visitor *visitor)
+{
+	struct import import = {
+		.text = {.file = file, .visitor = visitor, .buffer = *buffer, .read = buffer->len},
+		.stacks = stacks,
+		.visitor = visitor};
+	struct error *(*read)(struct import *) = NULL;
+	struct error *err;
+
+	*buffer = (struct bytes){0};
+	err = import_new(&import);
+	if (!err)
+		err = choose(&import, &read);
+	if (!err)
+		err = read(&import);
+	if (!err)
+		err = import_tell(&import);
+	import_free(&import);
+	return err;
+}
+
+/* Reads as many bytes as a recording's magic has, or to the file's end. */
+static struct error *begin(struct recording_file *file, struct bytes *buffer)
+{
+	size_t got = 1;
+	struct error *err = NULL;
+
+	while (!err && got && buffer->len < RECORDING_MAGIC_LEN) {
+		err = bytes_reserve(buffer, RECORDING_MAGIC_LEN);
+		if (!err)
+			err = recording_file_read(file, buffer->data + buffer->len,
+						  RECORDING_MAGIC_LEN, &got);
+		if (!err)
+			buffer->len += got;
+	}
+	return err;
+}
+
+static bool is_text(const struct bytes *buffer)
+{
+	return buffer->len && buffer->data[0] != (uint8_t)RECORDING_MAGIC[0];
+}
+
+struct error *source_read(const char *path, struct stacks *stacks,
+			  const struct recording_visitor *visitor, bool *cut)
+{
+	struct bytes buffer = {0};
+	struct recording_file file;
+	struct error *err = recording_file_open(path, &file);
+
+	*cut = false;
+	if (err)
+		return err;
+	err = begin(&file, &buffer);
+	if (!err && is_text(&buffer))
+		err = import_read(&file, &buffer, stacks, visitor);
+	else if (!err)
+		err = recording_read_file(&file, &buffer, stacks, visitor, cut);
+	bytes_free(&buffer);
+	error_free(recording_file_close(&file));
 	return err;
 }

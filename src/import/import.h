@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_IMPORT_H
-#define UNIPROF_PROFILE_IMPORT_H
+#ifndef UNIPROF_IMPORT_IMPORT_H
+#define UNIPROF_IMPORT_IMPORT_H
 
 /*
- * Profiles that other tools took, as text: folded stacks, and what `perf
- * script` prints. They are told to a visitor as recordings are. Functions get
+ * Profiles of other tools, as text: folded stacks, and the output of `perf
+ * script`. They are told to a visitor as recordings are. Functions get
  * addresses that no guest has, with a name for each; samples that have no time
  * are at the start.
  */

@@ -1,17 +1,151 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "import/merge.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
-#include "base/pool.h"
 #include "import/import.h"
-#include "profile/merge_info.h"
 #include "recording/recording.h"
 
-/* One look at one of the guests. */
-struct look {
+struct merge_guest {
+	const char *path;
+	struct recording_info info;
+	struct recording_end end;
+	bool cut;
+	uint32_t first_vcpu;		 /* the number of its vCPU 0 */
+	uint64_t offset_ns;		 /* added to its times; merge_align */
+	size_t first_tick, behind_ticks; /* its own range of ticks */
+};
+
+#define SEVERAL "several"
+
+/* Moves all to the time of the first, by the wall clock. */
+static void merge_align(struct merge_guest *guests, size_t n)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (size_t i = 0; i < n; i++)
+		if (guests[i].info.start_unix_ns < first)
+			first = guests[i].info.start_unix_ns;
+	for (size_t i = 0; i < n; i++)
+		guests[i].offset_ns = guests[i].info.start_unix_ns - first;
+}
+
+static const char *called(const struct merge_guest *guest)
+{
+	const struct recording_info *info = &guest->info;
+
+	if (info->guest_name && *info->guest_name)
+		return info->guest_name;
+	return info->guest_id ? info->guest_id : "";
+}
+
+/* The name of the frame that stands for a guest; the caller frees it. NULL: no memory. */
+static char *merge_name(const struct merge_guest *guests, size_t n, size_t guest)
+{
+	const char *name = called(&guests[guest]), *id = guests[guest].info.guest_id;
+	bool alone = true;
+	char *both;
+
+	for (size_t i = 0; i < n; i++)
+		alone = alone && (i == guest || strcmp(called(&guests[i]), name));
+	if (alone)
+		return strdup(name);
+	return asprintf(&both, "%s-%s", name, id ? id : "?") < 0 ? NULL : both;
+}
+
+/* "web, mail" */
+static char *all_names(const struct merge_guest *guests, size_t n)
+{
+	size_t len;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		char *name = merge_name(guests, n, i);
+
+		fprintf(out, "%s%s", i ? ", " : "", name ? name : "?");
+		free(name);
+	}
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* The text at `offset` of all infos; SEVERAL if they differ. */
+static char *common(const struct merge_guest *guests, size_t n, size_t offset)
+{
+	const char *first = *(char *const *)((const char *)&guests[0].info + offset);
+
+	for (size_t i = 1; i < n; i++) {
+		const char *other = *(char *const *)((const char *)&guests[i].info + offset);
+
+		if (!first || !other || strcmp(first, other))
+			return strdup(SEVERAL);
+	}
+	return first ? strdup(first) : NULL;
+}
+
+#define COMMON(field) common(guests, n, offsetof(struct recording_info, field))
+
+/* Keeps what holds for all guests; freed as a copy is. */
+static struct error *merge_info(const struct merge_guest *guests, size_t n,
+				struct recording_info *out)
+{
+	*out = (struct recording_info){.tool = COMMON(tool),
+				       .target = COMMON(target),
+				       .guest_type = COMMON(guest_type),
+				       .host = COMMON(host),
+				       .arch = COMMON(arch),
+				       .unwind = COMMON(unwind),
+				       .guest_id = COMMON(guest_id),
+				       .guest_name = all_names(guests, n),
+				       .start_unix_ns = UINT64_MAX};
+	for (size_t i = 0; i < n; i++) {
+		const struct recording_info *info = &guests[i].info;
+
+		out->vcpus += info->vcpus;
+		out->rate_hz += info->rate_hz;
+		out->jitter = out->jitter || info->jitter;
+		if (info->duration_ns > out->duration_ns)
+			out->duration_ns = info->duration_ns;
+		if (info->start_unix_ns < out->start_unix_ns)
+			out->start_unix_ns = info->start_unix_ns;
+	}
+	return out->guest_name ? NULL : error_no_memory();
+}
+
+static struct error *merge_end(const struct merge_guest *guests, size_t n,
+			       struct recording_end *out)
+{
+	const char *reason = guests[0].end.reason;
+
+	*out = (struct recording_end){0};
+	for (size_t i = 0; i < n; i++) {
+		const struct recording_end *end = &guests[i].end;
+
+		if (guests[i].offset_ns + end->elapsed_ns > out->elapsed_ns)
+			out->elapsed_ns = guests[i].offset_ns + end->elapsed_ns;
+		out->missed += end->missed;
+		out->retakes += end->retakes;
+		out->failed += end->failed;
+		out->given_up += end->given_up;
+		if (!reason || !end->reason || strcmp(reason, end->reason))
+			reason = SEVERAL " things";
+	}
+	out->reason = strdup(reason);
+	return out->reason ? NULL : error_no_memory();
+}
+
+/* One tick of one of the guests. */
+struct merged_tick {
 	uint64_t time_ns, weight_ns, paused_ns;
 	size_t first; /* entry */
 	uint32_t n;
@@ -22,12 +156,12 @@ struct merge {
 	size_t n;
 	struct merge_guest *now; /* the one that is being read, */
 	struct stacks *its;	 /* its stacks, */
-	uint32_t *ids;		 /* and what they are in `stacks` */
+	uint32_t *ids;		 /* and their ids in `stacks` */
 	struct stacks *stacks;	 /* of all */
 	struct ids *addresses;	 /* by address, guest and kind */
-	struct pool *texts;	 /* of places, which have to stay */
-	struct look *looks;
-	size_t n_looks, room_looks;
+	struct pool *texts;	 /* of source locations, which have to stay */
+	struct merged_tick *ticks;
+	size_t n_ticks, room_ticks;
 	struct tick_entry *entries;
 	size_t n_entries, room_entries;
 	struct recording_writer *writer;
@@ -44,7 +178,7 @@ static struct error *number(struct merge *merge, uint64_t addr, uint8_t kind, ui
 	return ids_get(merge->addresses, addr, guest << 8 | kind, number, &added);
 }
 
-/* Those without a name stay as they are. */
+/* Adds a node of the guest; frames without a name keep their address. */
 static struct error *take_stack(struct merge *merge, uint32_t named, uint32_t id)
 {
 	const struct stack_node *node = stacks_node(merge->its, id);
@@ -62,7 +196,7 @@ static struct error *take_stack(struct merge *merge, uint32_t named, uint32_t id
 	return err ? err : stacks_child(merge->stacks, parent, &frame, &merge->ids[id]);
 }
 
-/* Now that its names are known. */
+/* Adds the guest's stacks, once its names are known. */
 static struct error *take_stacks(struct merge *merge)
 {
 	const uint32_t n = stacks_count(merge->its);
@@ -81,25 +215,11 @@ static struct error *take_stacks(struct merge *merge)
 
 static struct error *make_room(struct merge *merge, uint32_t n)
 {
-	if (merge->n_looks == merge->room_looks) {
-		const size_t room = merge->room_looks + merge->room_looks / 2 + 1024;
-		struct look *looks = reallocarray(merge->looks, room, sizeof(*looks));
+	struct error *err = ARRAY_RESERVE(&merge->ticks, &merge->room_ticks, merge->n_ticks + 1);
 
-		if (!looks)
-			return error_no_memory();
-		merge->looks = looks;
-		merge->room_looks = room;
-	}
-	if (merge->room_entries - merge->n_entries < n) {
-		const size_t room = merge->room_entries + merge->room_entries / 2 + 1024 + n;
-		struct tick_entry *entries = reallocarray(merge->entries, room, sizeof(*entries));
-
-		if (!entries)
-			return error_no_memory();
-		merge->entries = entries;
-		merge->room_entries = room;
-	}
-	return NULL;
+	if (err)
+		return err;
+	return ARRAY_RESERVE(&merge->entries, &merge->room_entries, merge->n_entries + n);
 }
 
 static struct error *take_tick(void *ctx, const struct tick *tick)
@@ -109,11 +229,11 @@ static struct error *take_tick(void *ctx, const struct tick *tick)
 
 	if (err)
 		return err;
-	merge->looks[merge->n_looks++] = (struct look){.time_ns = tick->time_ns,
-						       .weight_ns = tick->weight_ns,
-						       .paused_ns = tick->paused_ns,
-						       .first = merge->n_entries,
-						       .n = tick->n};
+	merge->ticks[merge->n_ticks++] = (struct merged_tick){.time_ns = tick->time_ns,
+							      .weight_ns = tick->weight_ns,
+							      .paused_ns = tick->paused_ns,
+							      .first = merge->n_entries,
+							      .n = tick->n};
 	for (uint32_t i = 0; i < tick->n; i++) {
 		merge->entries[merge->n_entries] = tick->entries[i];
 		merge->entries[merge->n_entries++].vcpu += merge->now->first_vcpu;
@@ -158,14 +278,14 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 	struct error *err = stacks_new(&merge->its);
 
 	merge->now = guest;
-	guest->first_look = merge->n_looks;
+	guest->first_tick = merge->n_ticks;
 	if (!err)
 		err = recording_read(guest->path, merge->its, &visitor, &guest->cut);
 	if (!err)
 		err = take_stacks(merge);
 	for (size_t i = first; i < merge->n_entries && !err; i++)
 		merge->entries[i].stack = merge->ids[merge->entries[i].stack];
-	guest->behind_looks = merge->n_looks;
+	guest->behind_ticks = merge->n_ticks;
 	stacks_free(merge->its);
 	free(merge->ids);
 	merge->its = NULL;
@@ -183,32 +303,32 @@ static struct error *read_all(struct merge *merge)
 		return err;
 	merge_align(merge->guests, merge->n);
 	for (size_t i = 0; i < merge->n; i++)
-		for (size_t k = merge->guests[i].first_look; k < merge->guests[i].behind_looks; k++)
-			merge->looks[k].time_ns += merge->guests[i].offset_ns;
+		for (size_t k = merge->guests[i].first_tick; k < merge->guests[i].behind_ticks; k++)
+			merge->ticks[k].time_ns += merge->guests[i].offset_ns;
 	return NULL;
 }
 
 static int by_time(const void *left, const void *right)
 {
-	const struct look *a = left, *b = right;
+	const struct merged_tick *a = left, *b = right;
 
 	if (a->time_ns != b->time_ns)
 		return a->time_ns < b->time_ns ? -1 : 1;
 	return (a->first > b->first) - (a->first < b->first);
 }
 
-static struct error *tell_looks(struct merge *merge)
+static struct error *tell_ticks(struct merge *merge)
 {
 	struct error *err = NULL;
 
-	qsort(merge->looks, merge->n_looks, sizeof(*merge->looks), by_time);
-	for (size_t i = 0; i < merge->n_looks && !err; i++) {
-		const struct look *look = &merge->looks[i];
-		const struct tick tick = {.time_ns = look->time_ns,
-					  .weight_ns = look->weight_ns,
-					  .paused_ns = look->paused_ns,
-					  .n = look->n,
-					  .entries = merge->entries + look->first};
+	qsort(merge->ticks, merge->n_ticks, sizeof(*merge->ticks), by_time);
+	for (size_t i = 0; i < merge->n_ticks && !err; i++) {
+		const struct merged_tick *read = &merge->ticks[i];
+		const struct tick tick = {.time_ns = read->time_ns,
+					  .weight_ns = read->weight_ns,
+					  .paused_ns = read->paused_ns,
+					  .n = read->n,
+					  .entries = merge->entries + read->first};
 
 		err = recording_tick(merge->writer, &tick);
 	}
@@ -225,36 +345,27 @@ static struct error *tell_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 	return err ? err : recording_name(merge->writer, IMPORT_ADDR + n, kind, name, offset);
 }
 
-static struct error *keep(struct merge *merge, const char **text)
-{
-	return *text ? pool_intern(merge->texts, *text, strlen(*text), text) : NULL;
-}
-
-/* Of frames that have a name: the last place goes with it. */
-static struct error *tell_places(void *ctx, uint64_t addr, uint8_t kind,
-				 const struct source_frame *frames, size_t n)
+/* Source locations follow their frame's name, which gives the last of them its function. */
+static struct error *tell_locations(void *ctx, uint64_t addr, uint8_t kind,
+				    const struct source_frame *frames, size_t n)
 {
 	struct merge *merge = ctx;
 	struct source_frame kept[SOURCE_DEPTH];
-	struct error *err = NULL;
+	struct error *err;
 	uint32_t id;
 
-	for (size_t i = 0; i < n && !err; i++) {
-		kept[i] = frames[i];
-		err = keep(merge, &kept[i].function);
-		if (!err)
-			err = keep(merge, &kept[i].file);
-	}
+	memcpy(kept, frames, n * sizeof(*kept));
+	err = pool_intern_frames(merge->texts, kept, n);
 	if (!err)
 		err = number(merge, addr, kind, &id);
-	return err ? err : recording_places(merge->writer, IMPORT_ADDR + id, kind, kept, n);
+	return err ? err : recording_locations(merge->writer, IMPORT_ADDR + id, kind, kept, n);
 }
 
 static struct error *tell_names(struct merge *merge)
 {
 	const struct recording_visitor visitor = {.ctx = merge,
 						  .name = tell_name,
-						  .places = tell_places};
+						  .locations = tell_locations};
 	struct error *err = NULL;
 
 	for (size_t i = 0; i < merge->n && !err; i++) {
@@ -287,7 +398,7 @@ static struct error *write_all(struct merge *merge, const char *output)
 	recording_info_free(&info);
 	if (err)
 		return err;
-	err = tell_looks(merge);
+	err = tell_ticks(merge);
 	if (!err)
 		err = tell_names(merge);
 	if (!err)
@@ -312,7 +423,7 @@ static void merge_free(struct merge *merge)
 	stacks_free(merge->stacks);
 	ids_free(merge->addresses);
 	pool_free(merge->texts);
-	free(merge->looks);
+	free(merge->ticks);
 	free(merge->entries);
 }
 

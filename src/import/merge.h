@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_PROFILE_MERGE_H
-#define UNIPROF_PROFILE_MERGE_H
+#ifndef UNIPROF_IMPORT_MERGE_H
+#define UNIPROF_IMPORT_MERGE_H
 
 /*
  * Several recordings as one. Above the stacks of each guest stands a frame with
@@ -9,7 +9,7 @@
  * recording that began first, by the wall clock.
  *
  * Guests have different code at the same addresses: in the result they all have
- * stand-ins (profile/import.h), with the names and places in the source that
+ * stand-ins (import/import.h), with the names and places in the source that
  * the recordings carry, but without the files these came from.
  */
 

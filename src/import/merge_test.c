@@ -6,7 +6,7 @@
 
 #define S_NS UINT64_C(1000000000)
 
-/* One guest's recording: of each vCPU a look a second, in a leaf that `caller` called. */
+/* One guest's recording: one sample a second of each vCPU, in a leaf that `caller` called. */
 struct guest {
 	const char *name, *id;
 	uint32_t vcpus, looks;
@@ -51,7 +51,7 @@ static struct memory_file record(const struct guest *guest)
 	assert_success(recording_name(writer, CALLER, FRAME_RETURN, "main", 0x10));
 	if (guest->leaf_name) {
 		assert_success(recording_name(writer, LEAF, FRAME_PC, guest->leaf_name, 4));
-		assert_success(recording_places(writer, LEAF, FRAME_PC, &place, 1));
+		assert_success(recording_locations(writer, LEAF, FRAME_PC, &place, 1));
 	}
 	assert_success(recording_close(writer, guest->killed ? NULL : &end));
 	stacks_free(stacks);
@@ -60,7 +60,6 @@ static struct memory_file record(const struct guest *guest)
 
 static const struct profile_filter everything = {.vcpu = -1};
 
-/* Of these two. */
 static struct profile *merge(const struct guest *one, const struct guest *other)
 {
 	struct memory_file in[2] = {record(one), record(other)}, out = memory_file_new();

@@ -1,17 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/profile.h"
 
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/sample_types.h"
 #include "import/import.h"
-#include "profile/parts.h"
-#include "profile/recorded_places.h"
+
+/* The source locations that a recording carries for an address. */
+struct recorded_location {
+	uint64_t addr;
+	struct source_frame *frames;
+	uint32_t n;
+	uint8_t kind;
+};
+
+struct recorded_locations {
+	struct pool *texts;
+	struct recorded_location *at;
+	size_t n, room;
+};
+
+static struct error *recorded_locations_new(struct recorded_locations **out)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? pool_new(&(*out)->texts) : error_no_memory();
+}
+
+static void recorded_locations_free(struct recorded_locations *locations)
+{
+	if (!locations)
+		return;
+	for (size_t i = 0; i < locations->n; i++)
+		free(locations->at[i].frames);
+	free(locations->at);
+	pool_free(locations->texts);
+	free(locations);
+}
+
+struct breakdown {
+	struct ids *ids; /* of stack, vCPU and state: the index of the entry */
+	struct breakdown_entry *at;
+	size_t room;
+};
+
+struct error *breakdown_new(struct breakdown **out)
+{
+	struct breakdown *breakdown = calloc(1, sizeof(*breakdown));
+	struct error *err = breakdown ? ids_new(&breakdown->ids) : error_no_memory();
+
+	if (err)
+		free(breakdown);
+	else
+		*out = breakdown;
+	return err;
+}
+
+void breakdown_free(struct breakdown *breakdown)
+{
+	if (!breakdown)
+		return;
+	ids_free(breakdown->ids);
+	free(breakdown->at);
+	free(breakdown);
+}
+
+size_t breakdown_count(const struct breakdown *breakdown)
+{
+	return ids_count(breakdown->ids);
+}
+
+const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, size_t i)
+{
+	return &breakdown->at[i];
+}
 
 struct loading {
 	struct profile *profile;
 	const struct profile_filter *filter;
 	size_t cells_cap, names_cap;
+	struct weighting weighting;
 };
 
 /* Weights are what a file says: they stop at the top instead of starting again. */
@@ -29,6 +103,45 @@ static void count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns)
 	if (__builtin_mul_overflow(weight_ns, times, &weight))
 		weight = UINT64_MAX;
 	add(&cell->weight_ns, weight);
+	cell->squares += (double)times * (double)weight_ns * (double)weight_ns;
+}
+
+struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry *entry,
+			    uint64_t times, uint64_t weight_ns)
+{
+	uint32_t i;
+	bool added;
+	struct error *err = ids_get(breakdown->ids, entry->stack,
+				    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added);
+
+	if (!err)
+		err = ARRAY_RESERVE(&breakdown->at, &breakdown->room, i + (size_t)1);
+	if (err)
+		return err;
+	if (added)
+		breakdown->at[i] = (struct breakdown_entry){.stack = entry->stack,
+							    .vcpu = (uint16_t)entry->vcpu,
+							    .state = entry->state};
+	count(&breakdown->at[i].cell, times, weight_ns);
+	return NULL;
+}
+
+void profile_cell_add(struct profile_cell *to, const struct profile_cell *from)
+{
+	to->samples += from->samples;
+	add(&to->weight_ns, from->weight_ns);
+	to->squares += from->squares;
+}
+
+void profile_mark_used(const struct profile *profile, const struct profile_cell *cells, bool *used)
+{
+	used[STACK_ROOT] = true;
+	/* A parent's id is smaller. */
+	for (uint32_t id = stacks_count(profile->stacks) - 1; id > STACK_ROOT; id--) {
+		used[id] |= cells[id].samples > 0;
+		if (used[id])
+			used[stacks_node(profile->stacks, id)->parent] = true;
+	}
 }
 
 /* Room for a cell for each node. */
@@ -53,6 +166,8 @@ static struct error *load_info(void *ctx, const struct recording_info *info)
 {
 	struct loading *loading = ctx;
 
+	weighting_start(&loading->weighting, loading->filter->weight, loading->filter->states,
+			info);
 	return recording_info_copy(info, &loading->profile->info);
 }
 
@@ -86,15 +201,15 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 	count(&profile->cells[entry->stack], times, weight);
 	count(&profile->selected, times, weight);
 	profile->ends[entry->end] += times;
-	return profile->parts ? parts_add(profile->parts, entry, times, weight) : NULL;
+	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
 }
 
-static void count_look(struct profile *profile, const struct tick *tick)
+static void count_tick(struct profile *profile, const struct tick *tick)
 {
 	profile->ticks += 1 + (uint64_t)tick->more;
 	add(&profile->paused_ns, tick->paused_ns);
 	histogram_add(&profile->pauses, tick->paused_ns);
-	profile->unpaused += !tick->paused_ns;
+	profile->without_pause += !tick->paused_ns;
 }
 
 static struct error *load_tick(void *ctx, const struct tick *tick)
@@ -103,24 +218,29 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	struct profile *profile = loading->profile;
 	struct error *err = grow_cells(loading);
 	uint64_t times = 1 + (uint64_t)tick->more;
+	struct weight stretch, weight;
 	double selected = 0;
 
+	weighting_tick(&loading->weighting, tick);
+	stretch = weighting_time(&loading->weighting, tick);
 	profile->ticks_read++;
 	for (uint32_t i = 0; i < tick->n; i++)
 		profile->seen[tick->entries[i].vcpu] = true;
 	profile->last_ns = tick->time_ns;
 	if (err || !in_stretch(loading->filter, tick))
 		return err;
-	count_look(profile, tick);
+	count_tick(profile, tick);
 	for (uint32_t i = 0; i < tick->n && !err; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
-		uint64_t weight = loading->filter->by_cpu ? entry->ran_ns : tick->weight_ns;
 
-		count(&profile->states[entry->state], times, tick->weight_ns);
+		count(&profile->states[entry->state], times, stretch.sampled_ns);
 		if (!profile_selects(loading->filter, tick, entry))
 			continue;
-		err = load_entry(loading, entry, times, weight);
-		selected += (double)weight;
+		weight = weighting_entry(&loading->weighting, tick, entry);
+		err = load_entry(loading, entry, times, weight.sampled_ns);
+		add(&profile->not_sampled_ns, weight.not_sampled_ns);
+		profile->by_cpu_time |= weighting_is_cpu_time(&loading->weighting, entry);
+		selected += (double)weight.sampled_ns;
 	}
 	profile->tick_weights += (double)times * selected;
 	profile->tick_weights_squared += (double)times * selected * selected;
@@ -132,17 +252,12 @@ static struct error *load_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 {
 	struct loading *loading = ctx;
 	struct profile *profile = loading->profile;
+	struct error *err;
 	char *copy;
 
-	if (profile->n_names == loading->names_cap) {
-		size_t cap = loading->names_cap ? loading->names_cap * 2 : 256;
-		struct profile_name *names = realloc(profile->names, cap * sizeof(*names));
-
-		if (!names)
-			return error_no_memory();
-		profile->names = names;
-		loading->names_cap = cap;
-	}
+	err = ARRAY_RESERVE(&profile->names, &loading->names_cap, profile->n_names + 1);
+	if (err)
+		return err;
 	copy = strdup(name);
 	if (!copy)
 		return error_no_memory();
@@ -151,7 +266,7 @@ static struct error *load_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 	return NULL;
 }
 
-static int by_place(const void *left, const void *right)
+static int by_address(const void *left, const void *right)
 {
 	const struct profile_name *a = left, *b = right;
 
@@ -160,10 +275,10 @@ static int by_place(const void *left, const void *right)
 	return a->kind - b->kind;
 }
 
-static int by_place_and_name(const void *left, const void *right)
+static int by_address_and_name(const void *left, const void *right)
 {
 	const struct profile_name *a = left, *b = right;
-	int order = by_place(a, b);
+	int order = by_address(a, b);
 
 	if (order)
 		return order;
@@ -172,15 +287,26 @@ static int by_place_and_name(const void *left, const void *right)
 	return strcmp(a->name, b->name);
 }
 
-static struct error *load_places(void *ctx, uint64_t addr, uint8_t kind,
-				 const struct source_frame *frames, size_t n)
+/* Copies the frames with their strings, each string once. */
+static struct error *load_locations(void *ctx, uint64_t addr, uint8_t kind,
+				    const struct source_frame *frames, size_t n)
 {
 	struct loading *loading = ctx;
+	struct recorded_locations *locations = loading->profile->locations;
+	struct source_frame *copy;
+	struct error *err = ARRAY_RESERVE(&locations->at, &locations->room, locations->n + 1);
 
-	return recorded_places_add(loading->profile->places, addr, kind, frames, n);
+	if (err)
+		return err;
+	copy = reallocarray(NULL, n, sizeof(*copy));
+	if (!copy)
+		return error_no_memory();
+	memcpy(copy, frames, n * sizeof(*copy));
+	locations->at[locations->n++] = (struct recorded_location){addr, copy, (uint32_t)n, kind};
+	return pool_intern_frames(locations->texts, copy, n);
 }
 
-/* Sorts, and keeps one name for each place: the one that begins nearest. */
+/* Sorts, and keeps one name for each address: the one that begins nearest. */
 static void sort_names(struct profile *profile)
 {
 	struct profile_name *names = profile->names;
@@ -188,9 +314,9 @@ static void sort_names(struct profile *profile)
 
 	if (profile->n_names == 0)
 		return;
-	qsort(names, profile->n_names, sizeof(*names), by_place_and_name);
+	qsort(names, profile->n_names, sizeof(*names), by_address_and_name);
 	for (size_t i = 0; i < profile->n_names; i++) {
-		if (n > 0 && by_place(&names[n - 1], &names[i]) == 0)
+		if (n > 0 && by_address(&names[n - 1], &names[i]) == 0)
 			free(names[i].name);
 		else
 			names[n++] = names[i];
@@ -198,21 +324,21 @@ static void sort_names(struct profile *profile)
 	profile->n_names = n;
 }
 
-/* Tells names where in the source they are. */
-static void attach_places(struct profile *profile)
+/* Gives names their source locations. */
+static void attach_locations(struct profile *profile)
 {
-	struct recorded_place place;
+	const struct recorded_locations *locations = profile->locations;
 
-	for (size_t i = 0; profile->n_names && recorded_places_get(profile->places, i, &place);
-	     i++) {
-		const struct profile_name key = {.addr = place.addr, .kind = place.kind};
+	for (size_t i = 0; profile->n_names && i < locations->n; i++) {
+		const struct recorded_location *location = &locations->at[i];
+		const struct profile_name key = {.addr = location->addr, .kind = location->kind};
 		struct profile_name *name =
-			bsearch(&key, profile->names, profile->n_names, sizeof(key), by_place);
+			bsearch(&key, profile->names, profile->n_names, sizeof(key), by_address);
 
 		if (!name)
 			continue;
-		name->frames = place.frames;
-		name->n_frames = place.n;
+		name->frames = location->frames;
+		name->n_frames = location->n;
 	}
 }
 
@@ -226,7 +352,7 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		.info = load_info,
 		.tick = load_tick,
 		.name = load_name,
-		.places = load_places,
+		.locations = load_locations,
 		.end = load_end,
 	};
 	struct profile *profile = calloc(1, sizeof(*profile));
@@ -239,9 +365,9 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 	profile->to_ns = filter->to_ns;
 	err = stacks_new(&profile->stacks);
 	if (!err)
-		err = recorded_places_new(&profile->places);
+		err = recorded_locations_new(&profile->locations);
 	if (!err && filter->divide)
-		err = parts_new(&profile->parts);
+		err = breakdown_new(&profile->breakdown);
 	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &profile->cut);
 	if (!err)
@@ -251,7 +377,7 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		return err;
 	}
 	sort_names(profile);
-	attach_places(profile);
+	attach_locations(profile);
 	*out = profile;
 	return NULL;
 }
@@ -263,9 +389,9 @@ void profile_free(struct profile *profile)
 	for (size_t i = 0; i < profile->n_names; i++)
 		free(profile->names[i].name);
 	free(profile->names);
-	recorded_places_free(profile->places);
+	recorded_locations_free(profile->locations);
 	free(profile->cells);
-	parts_free(profile->parts);
+	breakdown_free(profile->breakdown);
 	stacks_free(profile->stacks);
 	recording_info_free(&profile->info);
 	recording_end_free(&profile->end);
@@ -277,6 +403,26 @@ double profile_draws(const struct profile *profile)
 	return profile->tick_weights_squared > 0 ? profile->tick_weights * profile->tick_weights /
 							   profile->tick_weights_squared
 						 : 0;
+}
+
+double profile_share_draws(const struct profile *profile, const struct profile_cell *cell)
+{
+	const double all = (double)profile->selected.weight_ns, squares = profile->selected.squares;
+	const double draws = profile_draws(profile),
+		     share = all > 0 ? (double)cell->weight_ns / all : 0;
+	const double variance = cell->squares * (1 - 2 * share) + share * share * squares;
+
+	if (!(variance > 0))
+		return draws;
+	/* draws * squares / all^2: fewer draws than samples, as several belong to one tick. */
+	return fmin(draws, draws * squares * share * (1 - share) / variance);
+}
+
+double profile_not_sampled(const struct profile *profile)
+{
+	const double left_out = (double)profile->not_sampled_ns;
+
+	return left_out > 0 ? left_out / (left_out + (double)profile->selected.weight_ns) : 0;
 }
 
 uint32_t profile_vcpus(const struct profile *profile)
@@ -310,5 +456,5 @@ const struct profile_name *profile_name(const struct profile *profile, uint64_t 
 
 	if (profile->n_names == 0)
 		return NULL;
-	return bsearch(&key, profile->names, profile->n_names, sizeof(key), by_place);
+	return bsearch(&key, profile->names, profile->n_names, sizeof(key), by_address);
 }

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "recording/testing.h"
+#include "profile/profile.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <sys/resource.h>
 #include <time.h>
+
+#include <cmocka.h>
+
+#include "recording/testing.h"
 
 static const struct profile_filter everything = {.states = 0, .vcpu = -1};
 
@@ -80,18 +87,69 @@ static const struct profile_cell *cell_of(const struct profile *profile, uint64_
 
 static void test_weights_can_be_the_cpu_time_that_was_used(void **state)
 {
-	const struct profile_filter by_cpu = {.vcpu = -1, .by_cpu = true};
+	const struct profile_filter by_cpu = {.vcpu = -1, .weight = WEIGHT_BY_CPU};
 	struct recorded recorded;
 	struct profile *profile;
 
-	record_three(&recorded, true);
+	record(&recorded);
+	tick(&recorded, 100, 60000,
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000}}, 1);
+	tick(&recorded, 200, 80000,
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000},
+				   {1, recorded.b, VCPU_RUNNABLE, UNWIND_BYTES, 0}},
+	     2);
+	assert_success(recording_close(recorded.writer, NULL));
 	assert_success(profile_load(recorded.file.path, &by_cpu, &profile));
 	assert_cell(cell_of(profile, 100), 2, 70000 + 50000);
-	assert_cell(cell_of(profile, 300), 3, 2000 + 1000);
-	assert_cell(&profile->selected, 6, 123000);
-	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
+	assert_cell(cell_of(profile, 300), 1, 0);
+	assert_cell(&profile->selected, 3, 120000);
+	assert_cell(&profile->states[VCPU_RUNNING], 2, 60000 + 80000);
+	assert_true(profile->by_cpu_time);
 	profile_free(profile);
 	discard(&recorded);
+}
+
+static void test_late_samples_do_not_outweigh_all_others(void **state)
+{
+	struct recorded recorded;
+	struct profile *profile;
+
+	record(&recorded);
+	for (uint64_t i = 1; i <= 4; i++)
+		tick(&recorded, i * 10, i < 4 ? 10 : 1000,
+		     (struct tick_entry[]){{0, i < 4 ? recorded.a : recorded.b, VCPU_RUNNING,
+					    UNWIND_OUTERMOST, 0}},
+		     1);
+	assert_success(recording_close(recorded.writer, NULL));
+	assert_success(profile_load(recorded.file.path, &everything, &profile));
+	assert_cell(cell_of(profile, 100), 3, 30);
+	assert_cell(cell_of(profile, 300), 1, 40);
+	assert_int_equal(profile->not_sampled_ns, 1000 - 40);
+	assert_float_equal(profile_not_sampled(profile), 960.0 / 1030, 1e-9);
+	profile_free(profile);
+	discard(&recorded);
+}
+
+/* Four samples at 10 and one at 40: the latter is half of the weight, by one draw. */
+static void test_shares_of_heavy_samples_are_worth_fewer_draws(void **state)
+{
+	const struct profile_cell heavy = {1, 40, 1600}, all = {5, 80, 2000};
+	const struct profile profile = {.selected = all,
+					.tick_weights = 80,
+					.tick_weights_squared = 2000};
+	const struct profile_cell light = {1, 10, 100}, none = {0};
+
+	assert_float_equal(profile_draws(&profile), 3.2, 1e-9);
+	assert_float_equal(profile_share_draws(&profile, &heavy), 3.2, 1e-9);
+	assert_float_equal(profile_share_draws(&profile, &light), 3.2, 1e-9);
+	assert_float_equal(profile_share_draws(&profile, &none), 3.2, 1e-9);
+	assert_float_equal(profile_share_draws(&(struct profile){.selected = {11, 140, 2600},
+								 .tick_weights = 140,
+								 .tick_weights_squared = 2600},
+					       &heavy),
+			   140.0 * 140 * (2.0 / 7) * (5.0 / 7) /
+				   (1600 * (3.0 / 7) + 2600 * 4.0 / 49),
+			   1e-9);
 }
 
 static void test_everything_is_summed_up(void **state)
@@ -188,6 +246,7 @@ static void test_filters_leave_the_totals_alone(void **state)
 	struct recorded recorded;
 	struct profile *profile;
 
+	on_cpu.weight = WEIGHT_BY_TIME;
 	record_three(&recorded, true);
 	assert_success(profile_load(recorded.file.path, &on_cpu, &profile));
 	assert_cell(&profile->selected, 4, 5 + 7 + 11 + 11);
@@ -335,7 +394,7 @@ static size_t resident_kib(void)
 	return (size_t)usage.ru_maxrss;
 }
 
-/* Ten times the ticks, the same stacks: the memory of one stretch at most is between them. */
+/* Ten times the ticks, the same stacks: the memory may differ by one stretch at most. */
 static void test_memory_does_not_grow_with_ticks(void **state)
 {
 	size_t resident[2];
@@ -362,9 +421,63 @@ static void test_memory_does_not_grow_with_ticks(void **state)
 	assert_true(resident[1] < resident[0] + 4096);
 }
 
+static struct breakdown *breakdown;
+
+static int set_up(void **state)
+{
+	return breakdown_new(&breakdown) ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+	breakdown_free(breakdown);
+	return 0;
+}
+
+static void add(uint32_t stack, uint32_t vcpu, uint8_t state, uint64_t weight_ns)
+{
+	const struct tick_entry entry = {.stack = stack, .vcpu = vcpu, .state = state};
+
+	assert_null(breakdown_add(breakdown, &entry, 1, weight_ns));
+}
+
+static void test_stack_vcpu_and_state_are_told_apart_and_what_is_equal_is_summed(void **state)
+{
+	add(1, 0, VCPU_RUNNING, 10);
+	add(1, 1, VCPU_RUNNING, 10);
+	add(1, 0, VCPU_BLOCKED, 10);
+	add(2, 0, VCPU_RUNNING, 10);
+	add(1, 0, VCPU_RUNNING, 5);
+	assert_int_equal(breakdown_count(breakdown), 4);
+	assert_int_equal(breakdown_at(breakdown, 0)->cell.samples, 2);
+	assert_int_equal(breakdown_at(breakdown, 0)->cell.weight_ns, 15);
+}
+
+static void test_it_grows_and_forgets_nothing(void **state)
+{
+	for (int round = 0; round < 2; round++)
+		for (uint32_t i = 0; i < 10000; i++)
+			add(i, i % RECORDING_MAX_VCPUS, VCPU_RUNNING, i);
+	assert_int_equal(breakdown_count(breakdown), 10000);
+	for (size_t i = 0; i < 10000; i++) {
+		assert_int_equal(breakdown_at(breakdown, i)->cell.samples, 2);
+		assert_int_equal(breakdown_at(breakdown, i)->cell.weight_ns,
+				 2 * breakdown_at(breakdown, i)->stack);
+	}
+}
+
+static void test_sums_of_weights_stop_at_the_top(void **state)
+{
+	add(1, 0, VCPU_RUNNING, UINT64_MAX);
+	add(1, 0, VCPU_RUNNING, 2);
+	assert_true(breakdown_at(breakdown, 0)->cell.weight_ns == UINT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_late_samples_do_not_outweigh_all_others),
+		cmocka_unit_test(test_shares_of_heavy_samples_are_worth_fewer_draws),
 		cmocka_unit_test(test_everything_is_summed_up),
 		cmocka_unit_test(test_weights_can_be_the_cpu_time_that_was_used),
 		cmocka_unit_test(test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw),
@@ -378,6 +491,13 @@ int main(void)
 		cmocka_unit_test(test_sums_stop_at_the_top),
 		cmocka_unit_test(test_errors_are_passed_on),
 		cmocka_unit_test(test_memory_does_not_grow_with_ticks),
+		cmocka_unit_test_setup_teardown(
+			test_stack_vcpu_and_state_are_told_apart_and_what_is_equal_is_summed,
+			set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_it_grows_and_forgets_nothing, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_sums_of_weights_stop_at_the_top, set_up,
+						tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

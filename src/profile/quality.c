@@ -1,48 +1,115 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/quality.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Above these shares a profile is not to be read without a warning. */
 #define WARN_TRUNCATED 0.05
+#define WARN_BROKEN    0.05
 #define WARN_NAMELESS  0.20
+#define WARN_FAR       0.01
+#define WARN_STOPPED   0.05
+
+/* ... and below this share of the samples. */
+#define WARN_DRAWS 0.25
 
 static double share(uint64_t part, uint64_t whole)
 {
 	return whole ? (double)part / (double)whole : 0;
 }
 
-/* Appends a sentence to the text of `size` bytes. */
-static void add(char *text, size_t size, double percent, const char *sentence)
-{
-	size_t len = strlen(text);
+/* Sentences, up to so many. */
+struct sentences {
+	char text[1024];
+	unsigned left;
+};
 
-	snprintf(text + len, size - len, "%s%.*f %% of the %s", len ? "; " : "",
-		 percent < 1 ? 1 : 0, percent, sentence);
+static void add(struct sentences *to, const char *format, ...)
+{
+	size_t len = strlen(to->text);
+	va_list args;
+
+	if (!to->left)
+		return;
+	to->left--;
+	len += (size_t)snprintf(to->text + len, sizeof(to->text) - len, "%s", len ? "; " : "");
+	va_start(args, format);
+	vsnprintf(to->text + len, sizeof(to->text) - len, format, args);
+	va_end(args);
 }
 
-struct error *quality_warning(const struct quality *quality, char **text)
+static void add_percent(struct sentences *to, double percent, const char *sentence)
+{
+	add(to, "%.*f %% of the %s", percent < 1 ? 1 : 0, percent, sentence);
+}
+
+/* How far shares can be believed, whatever the stacks are. */
+static void judge_sampling(const struct quality *quality, struct sentences *to)
+{
+	if (quality->draws < WARN_DRAWS * (double)quality->ticks)
+		add(to,
+		    "%" PRIu64
+		    " samples are worth %.0f draws only, as few of them stand for most of "
+		    "the time: sample for longer (-T), or give uniprof a CPU that is not busy",
+		    quality->stacks, quality->draws);
+	if (quality->stopped > WARN_STOPPED)
+		add(to,
+		    "the guest was stopped for %.0f %% of the time, and behaved as if it was "
+		    "slower: "
+		    "--max-overhead 5 samples less often",
+		    100 * quality->stopped);
+}
+
+static void judge_stacks(const struct quality *quality, struct sentences *to)
 {
 	double truncated = share(quality->truncated, quality->stacks);
+	double broken = share(quality->broken, quality->stacks);
+
+	if (truncated > WARN_TRUNCATED)
+		add_percent(to, 100 * truncated, "stacks are cut short: callers are missing");
+	if (broken > WARN_BROKEN)
+		add_percent(to, 100 * broken,
+			    "stacks end where no caller was found: callers may be missing");
+	if (quality->no_room)
+		add_percent(to, 100 * share(quality->no_room, quality->stacks),
+			    "stacks lack the functions that were at work: there were more "
+			    "different stacks than memory for them (--max-memory)");
+}
+
+static void judge_names(const struct quality *quality, struct sentences *to)
+{
 	double leaf = share(quality->nameless_leaf, quality->stacks);
 	double any = share(quality->nameless, quality->stacks);
-	char all[512] = "";
+	double far = share(quality->far_leaf, quality->stacks);
+	char sentence[256];
+
+	if (leaf > WARN_NAMELESS)
+		add_percent(to, 100 * leaf, "samples are in code without a name");
+	else if (any > WARN_NAMELESS)
+		add_percent(to, 100 * any, "stacks have callers without a name");
+	if (far > WARN_FAR) {
+		snprintf(sentence, sizeof(sentence),
+			 "samples are more than 64 KiB behind the symbol that names them (%.100s): "
+			 "other symbols are missing",
+			 quality->far_name);
+		add_percent(to, 100 * far, sentence);
+	}
+}
+
+struct error *quality_warning(const struct quality *quality, unsigned most, char **text)
+{
+	struct sentences all = {.left = most};
 
 	*text = NULL;
-	if (truncated > WARN_TRUNCATED)
-		add(all, sizeof(all), 100 * truncated, "stacks are cut short: callers are missing");
-	if (quality->no_room)
-		add(all, sizeof(all), 100 * share(quality->no_room, quality->stacks),
-		    "stacks lack the functions that were at work: there were more different stacks "
-		    "than memory for them (--max-memory)");
-	if (leaf > WARN_NAMELESS)
-		add(all, sizeof(all), 100 * leaf, "samples are in code without a name");
-	else if (any > WARN_NAMELESS)
-		add(all, sizeof(all), 100 * any, "stacks have callers without a name");
-	if (!*all)
+	judge_sampling(quality, &all);
+	judge_stacks(quality, &all);
+	judge_names(quality, &all);
+	if (!*all.text)
 		return NULL;
-	*text = strdup(all);
+	*text = strdup(all.text);
 	return *text ? NULL : error_no_memory();
 }

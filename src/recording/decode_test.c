@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Records that say what cannot be, under checksums that are right. */
+/* Impossible records under correct checksums. */
 
 #include "recording/testing.h"
 
@@ -58,13 +58,13 @@ static const struct hostile hostile[] = {
 	 "cannot be read"},
 	{"type 0", 0, BYTES(1), "no record can begin"},
 	{"text with NUL", RECORD_TEXT, BYTES('a', 0), "text that cannot be one"},
-	{"places of kind 2", RECORD_PLACES, BYTES(1, 2, 0, 0, 0), "places that cannot be"},
-	{"places with text 1", RECORD_PLACES, BYTES(1, 1, 1, 0, 0), "places that cannot be"},
-	{"places with text 2^63", RECORD_PLACES,
+	{"places of kind 2", RECORD_LOCATIONS, BYTES(1, 2, 0, 0, 0), "places that cannot be"},
+	{"places with text 1", RECORD_LOCATIONS, BYTES(1, 1, 1, 0, 0), "places that cannot be"},
+	{"places with text 2^63", RECORD_LOCATIONS,
 	 BYTES(1, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0),
 	 "places that cannot be"},
-	{"places without line", RECORD_PLACES, BYTES(1, 1, 0, 0), "places that cannot be"},
-	{"line 2^32", RECORD_PLACES, BYTES(1, 1, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x10),
+	{"places without line", RECORD_LOCATIONS, BYTES(1, 1, 0, 0), "places that cannot be"},
+	{"line 2^32", RECORD_LOCATIONS, BYTES(1, 1, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x10),
 	 "places that cannot be"},
 	{"type 11", RECORD_TYPES, BYTES(1), "no record can begin"},
 	{"short check", RECORD_CHECK, BYTES(1, 2, 3), "no record can begin"},

@@ -41,13 +41,13 @@ static void test_places_come_with_their_names(void **state)
 	struct profile *profile;
 
 	record(&recorded);
-	assert_success(recording_places(recorded.writer, 1000, FRAME_PC, two, 2));
+	assert_success(recording_locations(recorded.writer, 1000, FRAME_PC, two, 2));
 	assert_success(recording_name(recorded.writer, 1000, FRAME_PC, "f", 4));
 	assert_success(recording_name(recorded.writer, 1000, FRAME_RETURN, "g", 4));
 	assert_success(recording_name(recorded.writer, 2000, FRAME_PC, "h", 4));
-	assert_success(recording_places(recorded.writer, 2000, FRAME_PC, one, 1));
-	/* Of no name. */
-	assert_success(recording_places(recorded.writer, 3000, FRAME_PC, one, 1));
+	assert_success(recording_locations(recorded.writer, 2000, FRAME_PC, one, 1));
+	/* An address without a name: its place is dropped. */
+	assert_success(recording_locations(recorded.writer, 3000, FRAME_PC, one, 1));
 	profile = load(&recorded);
 	name = profile_name(profile, 1000, FRAME_PC);
 	assert_int_equal(name->n_frames, 2);
@@ -74,7 +74,7 @@ static void test_a_text_is_in_the_file_once(void **state)
 
 	record(&recorded);
 	for (uint64_t addr = 1; addr <= 100; addr++)
-		assert_success(recording_places(recorded.writer, addr, FRAME_PC, frames, 2));
+		assert_success(recording_locations(recorded.writer, addr, FRAME_PC, frames, 2));
 	profile = load(&recorded);
 	free(memory_file_get(&recorded.file, &len));
 	assert_true(len < 100 * 12 + 200);
@@ -88,13 +88,13 @@ static void test_what_cannot_be_is_refused(void **state)
 	struct recorded recorded;
 
 	record(&recorded);
-	assert_success(recording_places(recorded.writer, 1, FRAME_PC, frames, SOURCE_DEPTH));
-	assert_fails(recording_places(recorded.writer, 1, FRAME_PC, frames, SOURCE_DEPTH + 1),
+	assert_success(recording_locations(recorded.writer, 1, FRAME_PC, frames, SOURCE_DEPTH));
+	assert_fails(recording_locations(recorded.writer, 1, FRAME_PC, frames, SOURCE_DEPTH + 1),
 		     ERR_FAILED, "cannot be");
-	assert_fails(recording_places(recorded.writer, 1, FRAME_PC, frames, 0), ERR_FAILED,
+	assert_fails(recording_locations(recorded.writer, 1, FRAME_PC, frames, 0), ERR_FAILED,
 		     "cannot be");
-	assert_fails(recording_places(recorded.writer, 1, FRAME_RETURN + 1, frames, 1), ERR_FAILED,
-		     "cannot be");
+	assert_fails(recording_locations(recorded.writer, 1, FRAME_RETURN + 1, frames, 1),
+		     ERR_FAILED, "cannot be");
 	profile_free(load(&recorded));
 	close(recorded.file.fd);
 }

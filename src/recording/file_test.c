@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Where recordings go to and come from: full disks, pipes, terminals, wrong paths. */
+/* Destinations and sources of recordings: full disks, pipes, terminals, wrong paths. */
 
 #include "recording/testing.h"
 
@@ -162,7 +162,7 @@ static void test_files_get_plain_modes_and_are_emptied_first(void **state)
 	assert_success(create(path, &writer));
 	assert_success(recording_close(writer, NULL));
 	assert_int_equal(stat(path, &file), 0);
-	assert_int_equal(file.st_mode, S_IFREG | 0644);
+	assert_int_equal(file.st_mode, S_IFREG | 0600);
 	umask(mask);
 	unlink(path);
 }

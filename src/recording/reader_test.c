@@ -44,7 +44,7 @@ static uint8_t *small_recording(size_t *len, bool whole)
 	return data;
 }
 
-/* Where the record that begins at `at` ends; *type is its type. Small records only. */
+/* Returns where the record that begins at `at` ends; *type is its type. Small records only. */
 static size_t next_record(const uint8_t *data, size_t at, unsigned *type)
 {
 	size_t len = data[at++];
@@ -56,7 +56,7 @@ static size_t next_record(const uint8_t *data, size_t at, unsigned *type)
 	return at + len;
 }
 
-/* Whether `text` is the beginning of `whole`, to the end of a line. */
+/* True if `text` is the beginning of `whole`, to the end of a line. */
 static bool is_beginning(const char *text, const char *whole)
 {
 	size_t len = strlen(text);
@@ -122,7 +122,7 @@ static void test_a_flipped_bit_is_noticed(void **state)
 		memory_file_set(&file, data, len);
 		err = hear(file.path, &heard);
 		data[bit / 8] ^= 1u << bit % 8;
-		/* What is delivered is true; if it is not all, that is told. */
+		/* Nothing false is delivered; an incomplete delivery is reported. */
 		assert_true(is_beginning(heard.text, whole.text));
 		assert_true(err || heard.cut);
 		if (err)

@@ -112,7 +112,7 @@ static void random_tick(struct stacks *stacks, uint32_t *seed, uint32_t vcpus, s
 	tick->n = vcpus;
 }
 
-/* Takes some vCPUs out: they are off-line. */
+/* Takes some vCPUs off-line. */
 static void thin(uint32_t *seed, struct tick *tick, struct tick_entry *to)
 {
 	uint32_t n = 0;
@@ -195,7 +195,7 @@ static size_t size_of(uint32_t ticks, uint32_t chains, uint32_t vcpus)
 
 static void test_a_tick_takes_few_bytes(void **state)
 {
-	/* The head, and a check a second, are not what is measured. */
+	/* The bounds leave room for the head, and for a check a second. */
 	assert_in_range(size_of(100000, 1000, 1), 800000, 1000000);
 	assert_in_range(size_of(100000, 1, 1), 700000, 850000);
 	/* 63 vCPUs that stand still cost a byte or two together. */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_PROFILE_IMPORT_H
+#define UNIPROF_PROFILE_IMPORT_H
+
+/*
+ * Profiles that other tools took, as text: folded stacks, and what `perf
+ * script` prints. They are told to a visitor as recordings are. Functions get
+ * addresses that no guest has, with a name for each; samples that have no time
+ * are at the start.
+ */
+
+#include "recording/recording.h"
+
+/* Addresses from here on stand for names; no processor has them. */
+#define IMPORT_ADDR UINT64_C(0x4e00000000000000)
+
+/*
+ * Reads `path` ("-": standard input), whatever of the three it is, as its
+ * contents tell. For a recording as recording_read; text is held in memory
+ * until its end, less its repetitions: about 40 bytes a sample. Errors in
+ * text are ERR_INPUT and name the line.
+ */
+struct error *source_read(const char *path, struct stacks *stacks,
+			  const struct recording_visitor *visitor, bool *cut);
+
+/* Did the info of a profile come from text? */
+bool import_is_target(const char *target);
+
+#endif

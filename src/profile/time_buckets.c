@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "profile/time_buckets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "import/import.h"
+
+struct bucketing {
+	const struct profile_filter *filter;
+	const uint32_t *node_of;
+	uint32_t n_stacks;
+	struct time_buckets *buckets;
+	size_t room, max_rows;
+	uint32_t current;
+	struct ids *ids; /* rows of the current bucket, from `first` on, by vCPU, state and node */
+	size_t first;
+	struct weighting weighting;
+};
+
+/* The number of a row of the current bucket, counted from its first; *added: there is none yet. */
+static struct error *row_number(struct bucketing *b, const struct time_bucket_row *row,
+				uint32_t *number, bool *added)
+{
+	return ids_get(b->ids, (uint64_t)row->vcpu * VCPU_STATES + row->state, row->node, number,
+		       added);
+}
+
+/* Finds the rows of the current bucket, which are the last ones, again. */
+static struct error *index_rows(struct bucketing *b)
+{
+	const struct time_buckets *buckets = b->buckets;
+	struct error *err;
+	uint32_t number;
+	bool added;
+
+	ids_free(b->ids);
+	b->ids = NULL;
+	err = ids_new(&b->ids);
+	b->first = buckets->n_rows;
+	while (b->first > 0 && buckets->rows[b->first - 1].bucket == b->current)
+		b->first--;
+	for (size_t i = b->first; i < buckets->n_rows && !err; i++)
+		err = row_number(b, &buckets->rows[i], &number, &added);
+	return err;
+}
+
+static int by_row(const void *left, const void *right)
+{
+	const struct time_bucket_row *a = left, *b = right;
+
+	if (a->bucket != b->bucket)
+		return a->bucket < b->bucket ? -1 : 1;
+	if (a->vcpu != b->vcpu)
+		return a->vcpu < b->vcpu ? -1 : 1;
+	if (a->state != b->state)
+		return a->state < b->state ? -1 : 1;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
+/* Two buckets become one. */
+static struct error *halve(struct bucketing *b)
+{
+	struct time_buckets *buckets = b->buckets;
+	struct time_bucket_row *rows = buckets->rows;
+	size_t n = 0;
+
+	buckets->bucket_ns *= 2;
+	b->current /= 2;
+	for (size_t i = 0; i < buckets->n_rows; i++)
+		rows[i].bucket /= 2;
+	if (buckets->n_rows)
+		qsort(rows, buckets->n_rows, sizeof(*rows), by_row);
+	for (size_t i = 0; i < buckets->n_rows; i++) {
+		if (!n || by_row(&rows[n - 1], &rows[i])) {
+			rows[n++] = rows[i];
+			continue;
+		}
+		rows[n - 1].samples += rows[i].samples;
+		rows[n - 1].weight_ns += rows[i].weight_ns;
+		rows[n - 1].squares += rows[i].squares;
+	}
+	buckets->n_rows = n;
+	return index_rows(b);
+}
+
+static struct error *count(struct bucketing *b, const struct tick_entry *entry, uint64_t times,
+			   uint64_t weight)
+{
+	const uint32_t node = entry->stack < b->n_stacks ? b->node_of[entry->stack] : 0;
+	struct time_buckets *buckets = b->buckets;
+	struct time_bucket_row *row, new = {b->current, entry->vcpu, entry->state, node, 0, 0, 0};
+	uint32_t number;
+	bool added;
+	struct error *err = row_number(b, &new, &number, &added);
+
+	if (!err && added)
+		err = ARRAY_RESERVE(&buckets->rows, &b->room, buckets->n_rows + 1);
+	if (err)
+		return err;
+	if (added)
+		buckets->rows[buckets->n_rows++] = new;
+	row = &buckets->rows[b->first + number];
+	row->samples += times;
+	row->weight_ns += times * weight;
+	row->squares += (double)times * (double)weight * (double)weight;
+	return NULL;
+}
+
+/* Makes buckets longer until there is room for those and the rows that come. */
+static struct error *make_room(struct bucketing *b, uint64_t *bucket)
+{
+	size_t wanted = b->buckets->n_rows < b->max_rows ? b->max_rows : b->max_rows / 2;
+
+	struct error *err = NULL;
+
+	while (!err &&
+	       (*bucket >= TIME_BUCKETS_MAX || (*bucket > 0 && b->buckets->n_rows > wanted))) {
+		err = halve(b);
+		*bucket /= 2;
+	}
+	return err;
+}
+
+static struct error *add_tick(void *ctx, const struct tick *tick)
+{
+	struct bucketing *b = ctx;
+	const struct profile_filter *filter = b->filter;
+	uint64_t bucket = tick->time_ns / b->buckets->bucket_ns;
+	struct error *err = make_room(b, &bucket);
+
+	if (!err && bucket != b->current) {
+		b->current = (uint32_t)bucket;
+		err = index_rows(b);
+	}
+	weighting_tick(&b->weighting, tick);
+	for (uint32_t i = 0; i < tick->n && !err; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		if (profile_selects(filter, tick, entry))
+			err = count(b, entry, 1 + (uint64_t)tick->more,
+				    weighting_entry(&b->weighting, tick, entry).sampled_ns);
+	}
+	return err;
+}
+
+/* Buckets get some ticks each, or the time line would be full of holes. */
+static uint64_t time_buckets_for(const struct profile *profile)
+{
+	uint64_t n = profile->ticks / TIME_BUCKET_TICKS;
+
+	return n < 1 ? 1 : n > TIME_BUCKETS_MAX ? TIME_BUCKETS_MAX : n;
+}
+
+struct error *time_buckets_read(const char *path, const struct profile *profile,
+				const struct profile_filter *filter, const uint32_t *node_of,
+				size_t max_rows, struct time_buckets *out)
+{
+	struct bucketing b = {.filter = filter,
+			      .node_of = node_of,
+			      .n_stacks = stacks_count(profile->stacks),
+			      .buckets = out,
+			      .max_rows = max_rows};
+	struct recording_visitor visitor = {.ctx = &b,
+					    .progress = filter->progress,
+					    .stage = "drawing",
+					    .tick = add_tick};
+	struct error *err;
+	bool cut;
+
+	memset(out, 0, sizeof(*out));
+	weighting_start(&b.weighting, filter->weight, filter->states, &profile->info);
+	out->bucket_ns = profile->last_ns / time_buckets_for(profile) + 1;
+	err = index_rows(&b);
+	if (!err)
+		err = source_read(path, profile->stacks, &visitor, &cut);
+	ids_free(b.ids);
+	out->n = (uint32_t)(profile->last_ns / out->bucket_ns) + 1;
+	if (out->n_rows)
+		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
+	if (err)
+		time_buckets_free(out);
+	return err;
+}
+
+void time_buckets_free(struct time_buckets *buckets)
+{
+	free(buckets->rows);
+	memset(buckets, 0, sizeof(*buckets));
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_PROFILE_TIME_BUCKETS_H
+#define UNIPROF_PROFILE_TIME_BUCKETS_H
+
+/*
+ * A recording in buckets of time: what each vCPU did in each of them, for
+ * pictures with a time line. Samples of the same node, vCPU and state in one
+ * bucket are one row, so that long recordings become no larger than asked for:
+ * where there would be more rows, buckets become twice as long.
+ */
+
+#include "profile/profile.h"
+
+struct time_bucket_row {
+	uint32_t bucket;
+	uint32_t vcpu;
+	uint8_t state; /* enum vcpu_state */
+	uint32_t node; /* `node_of` of the stack */
+	uint64_t samples, weight_ns;
+	double squares; /* sum of the squares of the samples' weights, for profile_draws */
+};
+
+struct time_buckets {
+	uint64_t bucket_ns; /* how long each is; a power of two times the shortest */
+	uint32_t n;
+	struct time_bucket_row *rows; /* sorted by bucket, vcpu, state, node */
+	size_t n_rows;
+};
+
+/* The number of buckets at first, at most; */
+#define TIME_BUCKETS_MAX 1024
+
+/* and not so many that there are fewer ticks in each, on average. */
+#define TIME_BUCKET_TICKS 4
+
+/*
+ * Reads the profile's file once more, so that must be a file and not a pipe.
+ * `node_of` has a number for each stack ([stacks_count]). There are more than
+ * `max_rows` rows only if one bucket has more than half of that.
+ */
+struct error *time_buckets_read(const char *path, const struct profile *profile,
+				const struct profile_filter *filter, const uint32_t *node_of,
+				size_t max_rows, struct time_buckets *out);
+void time_buckets_free(struct time_buckets *buckets);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "profile/time_buckets.h"
+#include "recording/testing.h"
+
+static const struct profile_filter everything = {.states = 0, .vcpu = -1};
+
+/* A tick each millisecond: vCPU 0 runs `stacks` stacks in turns, vCPU 1 is idle. */
+static struct memory_file record(uint64_t ticks, uint64_t n_stacks)
+{
+	struct recording_info info = {.vcpus = 2};
+	struct memory_file file = memory_file_new();
+	struct recording_writer *writer;
+	struct recording_end end = {.elapsed_ns = ticks * 1000000};
+	struct stacks *stacks;
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	for (uint64_t i = 0; i < ticks; i++) {
+		struct frame frame = {.addr = 0x1000 + i % n_stacks};
+		struct tick_entry entries[2] = {{.ran_ns = 500000},
+						{.vcpu = 1, .state = VCPU_BLOCKED}};
+		struct tick tick = {.time_ns = i * 1000000,
+				    .weight_ns = 1000000,
+				    .n = 2,
+				    .entries = entries};
+		bool whole;
+
+		assert_success(stacks_intern(stacks, &frame, 1, &entries[0].stack, &whole));
+		assert_success(recording_tick(writer, &tick));
+	}
+	assert_success(recording_close(writer, &end));
+	stacks_free(stacks);
+	return file;
+}
+
+/* Each stack's node is its own number. */
+static struct time_buckets read_buckets(const struct memory_file *file,
+					const struct profile_filter *filter, size_t max_rows)
+{
+	struct profile *profile;
+	struct time_buckets buckets;
+	uint32_t *nodes;
+
+	assert_success(profile_load(file->path, filter, &profile));
+	nodes = calloc(stacks_count(profile->stacks), sizeof(*nodes));
+	assert_non_null(nodes);
+	for (uint32_t i = 0; i < stacks_count(profile->stacks); i++)
+		nodes[i] = i;
+	assert_success(time_buckets_read(file->path, profile, filter, nodes, max_rows, &buckets));
+	profile_free(profile);
+	free(nodes);
+	return buckets;
+}
+
+static struct profile_cell sum(const struct time_buckets *buckets)
+{
+	struct profile_cell all = {0};
+
+	for (size_t i = 0; i < buckets->n_rows; i++) {
+		const struct time_bucket_row *row = &buckets->rows[i];
+
+		assert_true(row->bucket < buckets->n);
+		all.samples += row->samples;
+		all.weight_ns += row->weight_ns;
+	}
+	return all;
+}
+
+static void samples_keep_their_time_vcpu_and_state(void **state)
+{
+	struct memory_file file = record(4096, 1);
+	struct time_buckets buckets = read_buckets(&file, &everything, 1 << 20);
+	const struct time_bucket_row *row = &buckets.rows[2 * 100];
+
+	assert_in_range(buckets.n, 1000, TIME_BUCKETS_MAX);
+	assert_int_equal(buckets.n_rows, 2 * buckets.n);
+	assert_int_equal(row[0].bucket, 100);
+	assert_int_equal(row[0].vcpu, 0);
+	assert_int_equal(row[0].state, VCPU_RUNNING);
+	assert_int_equal(row[0].node, 1);
+	assert_in_range(row[0].samples, 3, 5);
+	assert_int_equal(row[0].weight_ns, row[0].samples * 1000000);
+	assert_true(row[0].squares == (double)row[0].samples * 1e12);
+	assert_int_equal(row[1].vcpu, 1);
+	assert_int_equal(row[1].state, VCPU_BLOCKED);
+	assert_int_equal(row[1].node, 0);
+	time_buckets_free(&buckets);
+	close(file.fd);
+}
+
+static void long_recordings_get_longer_buckets_and_lose_nothing(void **state)
+{
+	struct memory_file file = record(20000, 500);
+
+	for (size_t most = 1000000; most > 10; most /= 10) {
+		struct time_buckets buckets = read_buckets(&file, &everything, most);
+		struct profile_cell all = sum(&buckets);
+
+		assert_int_equal(all.samples, 40000);
+		assert_int_equal(all.weight_ns, 40000000000);
+		/* One bucket has 501 different rows. */
+		assert_true(buckets.n_rows <= (most < 2004 ? 2004 : most) + 501);
+		time_buckets_free(&buckets);
+	}
+	close(file.fd);
+}
+
+static void time_buckets_of_many_rows_can_be_put_together(void **state)
+{
+	struct memory_file file = record(40000, 20000);
+	struct time_buckets buckets = read_buckets(&file, &everything, 10000);
+
+	assert_int_equal(sum(&buckets).samples, 80000);
+	assert_true(buckets.n_rows > 10000);
+	time_buckets_free(&buckets);
+	close(file.fd);
+}
+
+static void only_what_is_selected_is_there(void **state)
+{
+	const struct profile_filter running = {.states = 1u << VCPU_RUNNING, .vcpu = -1};
+	const struct profile_filter second = {.vcpu = 1};
+	const struct profile_filter by_cpu = {.vcpu = 0, .weight = WEIGHT_BY_CPU};
+	struct memory_file file = record(1000, 3);
+	struct time_buckets buckets = read_buckets(&file, &running, 1 << 20);
+
+	assert_int_equal(sum(&buckets).samples, 1000);
+	time_buckets_free(&buckets);
+	buckets = read_buckets(&file, &second, 1 << 20);
+	assert_int_equal(buckets.rows[0].vcpu, 1);
+	assert_int_equal(sum(&buckets).samples, 1000);
+	time_buckets_free(&buckets);
+	buckets = read_buckets(&file, &by_cpu, 1 << 20);
+	assert_int_equal(sum(&buckets).weight_ns, 500000000);
+	time_buckets_free(&buckets);
+	close(file.fd);
+}
+
+static void an_empty_recording_has_no_rows(void **state)
+{
+	struct memory_file file = record(0, 1);
+	struct time_buckets buckets = read_buckets(&file, &everything, 1 << 20);
+
+	assert_int_equal(buckets.n_rows, 0);
+	assert_int_equal(buckets.n, 1);
+	time_buckets_free(&buckets);
+	close(file.fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(samples_keep_their_time_vcpu_and_state),
+		cmocka_unit_test(long_recordings_get_longer_buckets_and_lose_nothing),
+		cmocka_unit_test(time_buckets_of_many_rows_can_be_put_together),
+		cmocka_unit_test(only_what_is_selected_is_there),
+		cmocka_unit_test(an_empty_recording_has_no_rows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

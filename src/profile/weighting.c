@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "profile/weighting.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "import/import.h"
+
+/* The median hardly moves after so many ticks: it is taken anew once in as many. */
+#define FEW_TICKS 64
+
+void weighting_start(struct weighting *weighting, enum weight_by by, unsigned states,
+		     const struct recording_info *info)
+{
+	const bool runs_only = states == 1u << VCPU_RUNNING;
+	const double period_ns = info->rate_hz > 0 ? 1e9 / info->rate_hz : 1;
+
+	memset(weighting, 0, sizeof(*weighting));
+	weighting->by = by == WEIGHT_BY_BEST && !runs_only ? WEIGHT_BY_TIME : by;
+	weighting->bounded = !import_is_target(info->target);
+	weighting->period_ns = period_ns < 1e18 ? (uint64_t)llround(fmax(1, period_ns)) : 1;
+	weighting->bound_ns = UINT64_MAX;
+}
+
+static uint64_t times_saturating(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+void weighting_tick(struct weighting *weighting, const struct tick *tick)
+{
+	struct histogram *stretches = &weighting->stretches;
+
+	for (uint32_t i = 0; i < tick->n; i++)
+		weighting->has_cpu[tick->entries[i].vcpu] |= tick->entries[i].ran_ns > 0;
+	if (!weighting->bounded)
+		return;
+	histogram_add(stretches, tick->weight_ns);
+	if (stretches->n < FEW_TICKS || stretches->n % FEW_TICKS == 0)
+		weighting->bound_ns =
+			times_saturating(histogram_quantile(stretches, 0.5), WEIGHTING_STRETCHES);
+}
+
+static struct weight bounded(const struct weighting *weighting, uint64_t ns)
+{
+	const uint64_t bound_ns = weighting->bound_ns;
+
+	return ns > bound_ns ? (struct weight){bound_ns, ns - bound_ns} : (struct weight){ns, 0};
+}
+
+struct weight weighting_time(const struct weighting *weighting, const struct tick *tick)
+{
+	const uint64_t period_ns = weighting->period_ns;
+
+	if (weighting->by != WEIGHT_BY_SAMPLES)
+		return bounded(weighting, tick->weight_ns);
+	if (!weighting->bounded || tick->weight_ns < period_ns)
+		return (struct weight){period_ns, 0};
+	return (struct weight){period_ns, tick->weight_ns - period_ns};
+}
+
+bool weighting_is_cpu_time(const struct weighting *weighting, const struct tick_entry *entry)
+{
+	return weighting->by == WEIGHT_BY_CPU ||
+	       (weighting->by == WEIGHT_BY_BEST && weighting->has_cpu[entry->vcpu]);
+}
+
+struct weight weighting_entry(const struct weighting *weighting, const struct tick *tick,
+			      const struct tick_entry *entry)
+{
+	if (weighting_is_cpu_time(weighting, entry))
+		return bounded(weighting, entry->ran_ns);
+	return weighting_time(weighting, tick);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "profile/weighting.h"
+
+#define MS UINT64_C(1000000)
+
+/* Quantiles of histograms are up to 6.25 % too large. */
+#define ALMOST(value) ((value) + (value) / 16)
+
+static const struct recording_info info = {.rate_hz = 1000, .vcpus = 2};
+
+/* Weighs one running sample of vCPU 0. */
+static struct weight weigh(struct weighting *weighting, uint64_t stretch_ns, uint64_t ran_ns)
+{
+	const struct tick_entry entry = {.state = VCPU_RUNNING, .ran_ns = ran_ns};
+	const struct tick tick = {.weight_ns = stretch_ns, .n = 1, .entries = &entry};
+
+	weighting_tick(weighting, &tick);
+	return weighting_entry(weighting, &tick, &entry);
+}
+
+static void start(struct weighting *weighting, enum weight_by by)
+{
+	weighting_start(weighting, by, 1u << VCPU_RUNNING, &info);
+	for (int i = 0; i < 10; i++)
+		weigh(weighting, MS, 0);
+}
+
+static void no_sample_stands_for_more_than_some_usual_stretches(void **state)
+{
+	struct weighting weighting;
+	struct weight late;
+
+	start(&weighting, WEIGHT_BY_TIME);
+	late = weigh(&weighting, 1000 * MS, 0);
+	assert_in_range(late.sampled_ns, WEIGHTING_STRETCHES * MS,
+			ALMOST(WEIGHTING_STRETCHES * MS));
+	assert_int_equal(late.not_sampled_ns, 1000 * MS - late.sampled_ns);
+	start(&weighting, WEIGHT_BY_CPU);
+	late = weigh(&weighting, MS, 7 * MS);
+	assert_in_range(late.sampled_ns, WEIGHTING_STRETCHES * MS,
+			ALMOST(WEIGHTING_STRETCHES * MS));
+	assert_int_equal(late.not_sampled_ns, 7 * MS - late.sampled_ns);
+}
+
+static void stretches_that_are_always_long_are_the_usual_ones(void **state)
+{
+	struct weighting weighting;
+	struct weight weight = {0};
+
+	weighting_start(&weighting, WEIGHT_BY_TIME, 1u << VCPU_RUNNING, &info);
+	for (int i = 0; i < 10; i++)
+		weight = weigh(&weighting, 30 * MS, 0);
+	assert_int_equal(weight.sampled_ns, 30 * MS);
+	assert_int_equal(weight.not_sampled_ns, 0);
+}
+
+static void the_best_weight_is_cpu_time_where_it_is_known(void **state)
+{
+	struct weighting weighting;
+
+	start(&weighting, WEIGHT_BY_BEST);
+	assert_int_equal(weigh(&weighting, MS, 0).sampled_ns, MS);
+	assert_int_equal(weigh(&weighting, MS, 300000).sampled_ns, 300000);
+	assert_int_equal(weigh(&weighting, MS, 0).sampled_ns, 0);
+}
+
+static void waiting_vcpus_are_weighed_by_time(void **state)
+{
+	struct weighting weighting;
+
+	weighting_start(&weighting, WEIGHT_BY_BEST, 0, &info);
+	assert_int_equal(weigh(&weighting, MS, 300000).sampled_ns, MS);
+}
+
+static void samples_all_weigh_the_same(void **state)
+{
+	struct weighting weighting;
+	struct weight late;
+
+	start(&weighting, WEIGHT_BY_SAMPLES);
+	late = weigh(&weighting, 9 * MS, 5 * MS);
+	assert_int_equal(late.sampled_ns, MS);
+	assert_int_equal(late.not_sampled_ns, 8 * MS);
+}
+
+static void imported_weights_are_what_the_file_says(void **state)
+{
+	static struct recording_info imported = {.target = (char *)"folded"};
+	struct weighting weighting;
+
+	weighting_start(&weighting, WEIGHT_BY_BEST, 1u << VCPU_RUNNING, &imported);
+	weigh(&weighting, 1, 1);
+	assert_int_equal(weigh(&weighting, 5000, 5000).sampled_ns, 5000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_sample_stands_for_more_than_some_usual_stretches),
+		cmocka_unit_test(stretches_that_are_always_long_are_the_usual_ones),
+		cmocka_unit_test(the_best_weight_is_cpu_time_where_it_is_known),
+		cmocka_unit_test(waiting_vcpus_are_weighed_by_time),
+		cmocka_unit_test(samples_all_weigh_the_same),
+		cmocka_unit_test(imported_weights_are_what_the_file_says),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
