@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_ELF_CODE_H
-#define UNIPROF_SYMBOL_ELF_CODE_H
+#ifndef UNIPROF_SYMBOL_IMAGES_CODE_H
+#define UNIPROF_SYMBOL_IMAGES_CODE_H
 
 /*
  * The machine code of an ELF file as its linker wrote it, to be compared with
@@ -12,13 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "symbol/names/symbols.h"
 
-/* A build id is 20 bytes, rarely 8 or 16; longer ones are taken for damage. */
-#define CODE_BUILD_ID_MAX 64
 /* Name and description lengths, type, "GNU", and the id itself (ELF, note section). */
 #define CODE_NOTE_HEAD 16
-#define CODE_NOTE_MAX  (CODE_NOTE_HEAD + CODE_BUILD_ID_MAX)
+#define CODE_NOTE_MAX  (CODE_NOTE_HEAD + BUILD_ID_MAX)
 
 /* A stretch of code. */
 struct code_piece {
@@ -28,11 +26,11 @@ struct code_piece {
 };
 
 struct elf_code {
-	uint64_t start, end; /* of all that is executable; `end` is the first address behind it */
+	uint64_t start, end; /* of all executable code; `end` is the first address behind it */
 	/*
-	 * What can be compared, in order of address, without overlaps: not what
-	 * a kernel throws away once it has started (.init.text), and nothing
-	 * of a file that has only debug information.
+	 * Code that can be compared, in order of address, without overlaps: not
+	 * what a kernel throws away once it has started (.init.text), and
+	 * nothing of a file that has only debug information.
 	 */
 	struct code_piece *piece;
 	size_t n;
@@ -42,24 +40,33 @@ struct elf_code {
 	uint8_t note[CODE_NOTE_MAX];
 	size_t note_len;
 	uint64_t note_va;
-	char build_id[2 * CODE_BUILD_ID_MAX + 1]; /* in hex; "" if there is none */
+	char build_id[2 * BUILD_ID_MAX + 1]; /* in hex; "" if there is none */
 };
 
 /*
- * *out is NULL for what is no linked ELF file (nm, kallsyms), and for one
- * without code. ERR_INPUT for one that is damaged or cannot be read.
+ * *out is NULL for a file that is no linked ELF file (nm, kallsyms), or has no
+ * code. ERR_INPUT for one that is damaged or cannot be read.
  */
 struct error *elf_code_load(const char *path, struct elf_code **out);
 
-/* The same of an ELF file that is open, or NULL; keeps nothing of it. `path` is for messages. */
+/*
+ * Reads the code of an open ELF file, or of none (NULL); keeps no reference.
+ * `path` is for messages.
+ */
 struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out);
+
+/* Copies up to `len` bytes of the code at `va`, an address of the file; returns how many. */
+size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len);
 
 void elf_code_free(struct elf_code *code);
 
 /*
  * Reads a build id's note at `bytes`; returns the whole note's length, 0 if
- * there is none. `hex` holds 2 * CODE_BUILD_ID_MAX + 1.
+ * there is none. `hex` holds 2 * BUILD_ID_MAX + 1.
  */
 size_t build_id_note(const uint8_t *bytes, size_t len, char *hex);
+
+/* File offset of the byte that is loaded at this address of the file; 0: none, or no such file. */
+uint64_t elf_offset(const char *path, uint64_t va);
 
 #endif

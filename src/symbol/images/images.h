@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_IMAGES_H
-#define UNIPROF_SYMBOL_IMAGES_H
+#ifndef UNIPROF_SYMBOL_IMAGES_IMAGES_H
+#define UNIPROF_SYMBOL_IMAGES_IMAGES_H
 
 /*
  * The files that a guest's code comes from (a kernel and its programs, a
@@ -10,7 +10,7 @@
  * It may also be there more than once (a kernel that moves when it starts, a
  * program that runs in several address spaces).
  *
- * A file gets a place when it is found in the guest's memory (placement.h), or
+ * A file is mapped when it is found in the guest's memory (placement.h), or
  * when somebody says where it is. Until then it names nothing.
  */
 
@@ -18,10 +18,10 @@
 #include "symbol/names/symbols.h"
 #include "unwind/tables/unwind_table.h"
 
-/* What to load, as a user names it. */
+/* A file to load, as the user names it. */
 struct image_spec {
 	const char *path;
-	/* "FILE@0xADDRESS": where the page with the first byte of its code is in the guest. */
+	/* "FILE@0xADDRESS": the page of the guest with the first byte of the file's code. */
 	bool has_address;
 	uint64_t address;
 	bool given;	  /* by the user: it must be what runs in the guest */
@@ -33,25 +33,27 @@ struct image_spec {
 
 struct image_file {
 	char *path;
-	char build_id[2 * CODE_BUILD_ID_MAX + 1]; /* "": none */
-	struct symbols *symbols;		  /* by the file's addresses; NULL: none */
-	struct rows *rows;			  /* by the file's addresses; NULL: none */
+	char build_id[2 * BUILD_ID_MAX + 1]; /* "": none */
+	struct symbols *symbols;	     /* by the file's addresses; NULL: none */
+	struct unwind_table *table;	     /* by the file's addresses; NULL: none */
 	struct elf_code *code; /* NULL: cannot be compared with memory (nm, kallsyms) */
 	uint64_t size;	       /* of the file itself, bytes; 0: not known */
 	bool given, names;     /* as in the spec */
-	unsigned places;       /* how many it has */
+	unsigned mappings;     /* how many it has */
 };
 
-/* A file in its place. */
+/* A mapping: a file, and where it is in the guest. */
 struct image {
 	const struct image_file *file;
 	uint64_t start, end; /* of its code, in the guest */
 	uint64_t slide;
-	bool checked; /* compared with the guest's memory */
+	bool checked;	/* compared with the guest's memory */
+	bool compared;	/* ... in this run, and in the address space with this top table: */
+	uint64_t space; /* as mmu.root */
 };
 
-/* More places than this are of no use to anybody. */
-#define IMAGE_PLACES_MAX 16
+/* More mappings than this are of no use to anybody. */
+#define IMAGE_MAPPINGS_MAX 16
 
 struct images;
 
@@ -59,13 +61,14 @@ struct error *images_new(struct images **out);
 void images_free(struct images *images);
 
 /*
- * From now on files are parsed in a process of their own, which has nothing
- * but the file (image_apart.h): for who holds what must not be taken over.
+ * From now on files are parsed in a process of their own, which has nothing but
+ * the file (sandbox.h): a parser that is taken over gets nothing that we
+ * hold.
  */
-void images_load_apart(struct images *images);
+void images_sandbox(struct images *images);
 
 /*
- * Loads a file; *out, if not NULL, is its number. Without a place yet, unless
+ * Loads a file; *out, if not NULL, is its number. Not mapped yet, unless
  * the spec gives one or the file is a mere table of symbols (nm, kallsyms),
  * whose addresses are taken for the guest's. Unwind tables are made once for
  * files of one build id and size: one is the other, given once more, or a copy
@@ -74,7 +77,7 @@ void images_load_apart(struct images *images);
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out);
 
 /*
- * The file with this build id from what is kept of files (symbol_cache.h), for
+ * The file with this build id from what is kept of files (cache.h), for
  * names; *found is whether there is one. `path` is what it was called.
  */
 struct error *images_load_kept(struct images *images, const char *build_id, const char *path,
@@ -82,41 +85,54 @@ struct error *images_load_kept(struct images *images, const char *build_id, cons
 
 /*
  * Adds tables that come from no file of their own, with addresses of the
- * guest, and takes them over, also when it fails; `rows` may be NULL.
+ * guest, and takes them over, also when it fails; `table` may be NULL.
  */
 struct error *images_add_tables(struct images *images, const char *name, struct symbols *symbols,
-				struct rows *rows);
+				struct unwind_table *table);
 
 size_t images_files(const struct images *images);
 struct image_file *images_file(struct images *images, size_t i);
 
-/* Puts file `i` to a place; once more at the same place only adds what is known of it. */
-struct error *images_put(struct images *images, size_t i, uint64_t slide, bool checked);
+/* Maps file `i`; once more with the same slide only adds what is known of the mapping. */
+struct error *images_map(struct images *images, size_t i, uint64_t slide, bool checked);
+
+/* Says in which address space file `i` was found with this slide, at the first time. */
+void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space);
+
+/*
+ * Copies code at `va` from the file that was compared with the guest's memory
+ * there, in the same address space; returns how many bytes, 0 if there is none.
+ * Pages that the guest works in were compared, and some others, not all: these
+ * bytes are what was loaded there. They stand in for memory that cannot be read
+ * any more, never for memory with other code in it.
+ */
+size_t images_code(const struct images *images, uint64_t va, uint64_t space, void *buf, size_t len);
 
 /* The slide that an address of the spec's kind means for this file. */
 uint64_t image_slide_for(const struct image_file *file, uint64_t address);
 
-/* Takes all places of file `i` away. */
-void images_lift(struct images *images, size_t i);
+/* Removes all mappings of file `i`. */
+void images_unmap(struct images *images, size_t i);
 
 /* The image whose code holds this guest address, the one loaded first if several; NULL if none. */
 const struct image *images_at(const struct images *images, uint64_t va);
 
-/* The function at a guest address, with guest addresses; only from files for names if so asked. */
-bool images_find(const struct images *images, uint64_t va, bool names, struct symbol *out);
-
-/* Like images_find; the image that the function is of, or NULL. */
-const struct image *images_find_in(const struct images *images, uint64_t va, bool names,
-				   struct symbol *out);
+/*
+ * The function at a guest address, with guest addresses; only from files for names if so asked.
+ * Returns the image that the function is of, or NULL.
+ */
+const struct image *images_find(const struct images *images, uint64_t va, bool names,
+				struct symbol *out);
 
 /* The unwind table for a guest address, and the slide between the two; NULL: none. */
-const struct rows *images_rows(const struct images *images, uint64_t va, uint64_t *slide);
+const struct unwind_table *images_unwind_table(const struct images *images, uint64_t va,
+					       uint64_t *slide);
 
-/* All places, in the order of their files. */
+/* All mappings, in the order of their files. */
 size_t images_count(const struct images *images);
 const struct image *images_get(const struct images *images, size_t i);
 
-/* Grows with every change of places: what was found before may not hold any more. */
+/* Grows with every change of mappings: what was found before may not hold any more. */
 unsigned images_changes(const struct images *images);
 
 /* Like symbols_write_nm, of all images, with guest addresses. */

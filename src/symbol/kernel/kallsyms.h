@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_KALLSYMS_H
-#define UNIPROF_SYMBOL_KALLSYMS_H
+#ifndef UNIPROF_SYMBOL_KERNEL_KALLSYMS_H
+#define UNIPROF_SYMBOL_KERNEL_KALLSYMS_H
 
 /*
  * Linux's own table of its symbols (CONFIG_KALLSYMS), as it is in the read-only
@@ -11,14 +11,15 @@
 
 #include <stdbool.h>
 
-#include "symbol/guest_memory.h"
+#include "symbol/kernel/guest_memory.h"
 #include "symbol/names/symbols.h"
 
 struct kallsyms;
 
 /*
- * Looks for the table in the memory from `start` to `end`; parts of it may be
- * missing. *out is NULL if there is none.
+ * Searches the memory from `start` to `end` for the table; parts of the memory
+ * may be missing. *out is NULL if there is none. The functions below spend from
+ * the budget of `memory`, too.
  */
 struct error *kallsyms_find(const struct guest_memory *memory, uint64_t start, uint64_t end,
 			    struct kallsyms **out);

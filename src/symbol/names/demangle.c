@@ -8,7 +8,7 @@
 
 #define PREFIX "caml"
 
-/* Which of the compiler's schemes a name follows, by what separates its modules. */
+/* The compiler's naming schemes, told by the separator between modules. */
 enum scheme { BY_UNDERSCORES, BY_DOT, BY_DOLLAR };
 
 static int hex_digit(char c)
@@ -26,7 +26,7 @@ static int hex_byte(const char *at)
 	return low < 0 ? -1 : high << 4 | low;
 }
 
-/* A dollar that begins no escape separates, and then all of them do. */
+/* A dollar that begins no escape is a separator: then all of them are. */
 static enum scheme scheme_of(const char *name)
 {
 	if (strchr(name, '.'))
@@ -78,4 +78,30 @@ char *demangle_ocaml(const char *name)
 		plain[n++] = take(scheme, &name);
 	plain[n] = '\0';
 	return plain;
+}
+
+/* "_Zname@@VERSION": the version behind the name is not part of it, and is kept. */
+static char *demangle_versioned(const char *name, const char *at)
+{
+	char *front = strndup(name, (size_t)(at - name));
+	char *plain = front ? demangle_by_library(front) : NULL;
+	char *both = plain ? malloc(strlen(plain) + strlen(at) + 1) : NULL;
+
+	if (both)
+		strcpy(stpcpy(both, plain), at);
+	free(plain);
+	free(front);
+	return both;
+}
+
+char *demangle(const char *name)
+{
+	const char *at;
+
+	if (name[0] == 'c')
+		return demangle_ocaml(name);
+	if (name[0] != '_')
+		return NULL;
+	at = strchr(name, '@');
+	return at ? demangle_versioned(name, at) : demangle_by_library(name);
 }

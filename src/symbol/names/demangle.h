@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_DEMANGLE_H
-#define UNIPROF_SYMBOL_DEMANGLE_H
+#ifndef UNIPROF_SYMBOL_NAMES_DEMANGLE_H
+#define UNIPROF_SYMBOL_NAMES_DEMANGLE_H
 
 /*
  * Names as they are in the source, from names as compilers write them into

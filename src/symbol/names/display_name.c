@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/intern.h"
+#include "symbol/names/demangle.h"
+
 /*
  * Decodes one character (RFC 3629: shortest form, no surrogates, nothing above
  * U+10FFFF). Returns its length in bytes, 0 if there is none.
@@ -47,7 +51,7 @@ static bool is_blank(uint32_t c)
 	       c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/* Most names are: visible ASCII, which needs no second look. */
+/* Most names are visible ASCII: they need no second check. */
 static bool plain(const unsigned char *s, size_t len)
 {
 	unsigned char odd = 0;
@@ -57,7 +61,7 @@ static bool plain(const unsigned char *s, size_t len)
 	return len && !odd;
 }
 
-size_t clean_name(const char *name, size_t len, char *out)
+size_t sanitize_name(const char *name, size_t len, char *out)
 {
 	const unsigned char *s = (const unsigned char *)name;
 	size_t n = 0;
@@ -94,7 +98,7 @@ size_t clean_name(const char *name, size_t len, char *out)
 	return n;
 }
 
-size_t clean_cut(const char *text, size_t max)
+size_t sanitize_cut(const char *text, size_t max)
 {
 	size_t len = strnlen(text, max + 1);
 
@@ -105,21 +109,144 @@ size_t clean_cut(const char *text, size_t max)
 	return len;
 }
 
-char *clean_name_new(const char *name)
+char *sanitize_new(const char *name)
 {
 	size_t len = strlen(name);
-	char *out = malloc(CLEAN_ROOM(len));
+	char *out = malloc(SANITIZE_ROOM(len));
 
 	if (out)
-		clean_name(name, len, out);
+		sanitize_name(name, len, out);
 	return out;
 }
 
-void put_clean(const char *text, FILE *out)
+void sanitize_print(const char *text, FILE *out)
 {
-	char *clean = *text ? clean_name_new(text) : NULL;
+	char *clean = *text ? sanitize_new(text) : NULL;
 
 	if (clean)
 		fputs(clean, out);
 	free(clean);
+}
+
+/* A string that was cleaned before, found by its pointer: the caller's own or the pool's. */
+struct known {
+	const char *text;  /* cleaned; the pool's, as the next one */
+	const char *plain; /* demangled; NULL: nobody has asked yet */
+};
+
+struct display_names {
+	struct pool *pool;
+	char *scratch; /* for cleaning */
+	size_t scratch_room;
+	struct ids *ids;     /* of strings by pointer: their index in `known` */
+	struct known *known; /* a text that is NULL: not cleaned yet */
+	size_t room;
+};
+
+struct error *display_names_new(struct display_names **out)
+{
+	struct display_names *names = calloc(1, sizeof(*names));
+	struct error *err;
+
+	if (!names)
+		return error_no_memory();
+	err = pool_new(&names->pool);
+	if (!err)
+		err = ids_new(&names->ids);
+	if (err)
+		display_names_free(names);
+	else
+		*out = names;
+	return err;
+}
+
+void display_names_free(struct display_names *names)
+{
+	if (!names)
+		return;
+	pool_free(names->pool);
+	ids_free(names->ids);
+	free(names->scratch);
+	free(names->known);
+	free(names);
+}
+
+struct error *display_names_text(struct display_names *names, const char *text, const char **out)
+{
+	size_t len = strlen(text);
+	struct error *err;
+
+	err = ARRAY_RESERVE(&names->scratch, &names->scratch_room, SANITIZE_ROOM(len));
+	if (err)
+		return err;
+	len = sanitize_name(text, len, names->scratch);
+	return pool_intern(names->pool, names->scratch, len, out);
+}
+
+/* Finds or adds a lasting string, with its cleaned text; *out is valid until the next call. */
+static struct error *find(struct display_names *names, const char *from, struct known **out)
+{
+	struct error *err;
+	uint32_t id;
+	bool added;
+
+	err = ids_get(names->ids, (uintptr_t)from, 0, &id, &added);
+	if (!err)
+		err = ARRAY_RESERVE(&names->known, &names->room, id + (size_t)1);
+	if (err)
+		return err;
+	*out = &names->known[id];
+	if (added)
+		**out = (struct known){0};
+	return (*out)->text ? NULL : display_names_text(names, from, &(*out)->text);
+}
+
+struct error *display_names_lasting(struct display_names *names, const char *text, const char **out)
+{
+	struct known *known;
+	struct error *err = find(names, text, &known);
+
+	if (!err)
+		*out = known->text;
+	return err;
+}
+
+/* `text` is a string of the pool: each name is demangled once, wherever it came from. */
+static struct error *demangled(struct display_names *names, const char *text, const char **out)
+{
+	struct known *known;
+	struct error *err = find(names, text, &known);
+	char *plain;
+
+	if (err)
+		return err;
+	if (!known->plain) {
+		known->plain = text;
+		plain = demangle(text);
+		if (plain)
+			err = display_names_text(names, plain, &known->plain);
+		free(plain);
+	}
+	*out = known->plain;
+	return err;
+}
+
+struct error *display_names_function(struct display_names *names, const char *name,
+				     const char **cleaned, const char **plain)
+{
+	struct known *known;
+	struct error *err = find(names, name, &known);
+
+	if (err)
+		return err;
+	*cleaned = known->text;
+	*plain = known->plain;
+	if (*plain)
+		return NULL;
+	err = demangled(names, *cleaned, plain);
+	if (!err)
+		err = find(names, name, &known);
+	if (!err)
+		known->plain = *plain;
+	return err;
 }

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_CLEAN_H
-#define UNIPROF_SYMBOL_CLEAN_H
+#ifndef UNIPROF_SYMBOL_NAMES_DISPLAY_NAME_H
+#define UNIPROF_SYMBOL_NAMES_DISPLAY_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/error.h"
 
 /*
- * Names that cannot break the text around them. Names come from symbol files
+ * Sanitizing: names that cannot break the text around them. Names come from symbol files
  * and recordings and may hold any byte; a cleaned name is valid UTF-8, not
  * empty, and stays on its line:
  *
@@ -19,22 +25,39 @@
  * Formats have more characters that they must escape themselves (';', '<').
  */
 
-#include <stddef.h>
-#include <stdio.h>
-
 /* Bytes that a cleaned name of `len` bytes can need, its NUL included. */
-#define CLEAN_ROOM(len) (3 * (len) + 2)
+#define SANITIZE_ROOM(len) (3 * (len) + 2)
 
 /* Writes the cleaned name and a NUL to `out`; returns its length. */
-size_t clean_name(const char *name, size_t len, char *out);
+size_t sanitize_name(const char *name, size_t len, char *out);
 
 /* Bytes of the cleaned text's first characters, as many as are no more than `max` bytes. */
-size_t clean_cut(const char *text, size_t max);
+size_t sanitize_cut(const char *text, size_t max);
 
 /* In memory of its own, which the caller frees; NULL when there is none. */
-char *clean_name_new(const char *name);
+char *sanitize_new(const char *name);
 
 /* Writes text that a guest or a file chose: control bytes could do anything to a terminal. Of none, nothing. */
-void put_clean(const char *text, FILE *out);
+void sanitize_print(const char *text, FILE *out);
+
+/* Names as people see them: demangled (symbol/names/demangle.h) and sanitized, each kept once. */
+struct display_names;
+
+struct error *display_names_new(struct display_names **out);
+void display_names_free(struct display_names *names);
+
+/* Cleaned. Equal strings are the same pointer, which is good until display_names_free. */
+struct error *display_names_text(struct display_names *names, const char *text, const char **out);
+
+/*
+ * As display_names_text, for strings that neither move nor change as long as `names`
+ * lives: these are remembered by their addresses.
+ */
+struct error *display_names_lasting(struct display_names *names, const char *text,
+				    const char **out);
+
+/* The name of a function, which lasts as well, cleaned, and demangled besides. */
+struct error *display_names_function(struct display_names *names, const char *name,
+				     const char **cleaned, const char **demangled);
 
 #endif

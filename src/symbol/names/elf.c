@@ -1,20 +1,85 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/names/table.h"
+#include "symbol/names/symbols.h"
 
 #include <gelf.h>
+#include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "symbol/kernel_elf.h"
+#include "symbol/kernel/kallsyms.h"
+#include "symbol/names/table.h"
+#include "symbol/source/dwarf.h"
 #include "unwind/tables/debug_file.h"
+
+/* Steps to search a file; a kernel's own takes a tenth. */
+#define FILE_STEPS (1ull << 29)
+
+/* The file as memory, by its program headers. */
+static size_t read_loaded(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	Elf *elf = ctx;
+	size_t n, size;
+	const char *file = elf_rawfile(elf, &size);
+
+	if (!file || elf_getphdrnum(elf, &n))
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr phdr;
+		uint64_t at;
+
+		if (!gelf_getphdr(elf, (int)i, &phdr) || phdr.p_type != PT_LOAD)
+			continue;
+		at = va - phdr.p_vaddr;
+		if (at >= phdr.p_filesz || phdr.p_offset > size || at >= size - phdr.p_offset)
+			continue;
+		if (len > phdr.p_filesz - at)
+			len = phdr.p_filesz - at;
+		if (len > size - phdr.p_offset - at)
+			len = size - phdr.p_offset - at;
+		memcpy(buf, file + phdr.p_offset + at, len);
+		return len;
+	}
+	return 0;
+}
+
+/*
+ * The functions of a Linux kernel's ELF file that has no symbol table, as it
+ * is inside of a vmlinuz: from kallsyms in its data. *out is NULL if there is
+ * no such table.
+ */
+static struct error *kernel_elf_symbols(const char *path, Elf *elf, struct symbols **out)
+{
+	struct budget budget = {.left = FILE_STEPS};
+	const struct guest_memory memory = {elf, read_loaded, &budget};
+	struct kallsyms *kallsyms = NULL;
+	struct error *err = NULL;
+	size_t n;
+
+	*out = NULL;
+	if (elf_getphdrnum(elf, &n))
+		n = 0;
+	for (size_t i = 0; i < n && !err && !kallsyms; i++) {
+		GElf_Phdr phdr;
+
+		/* Linux's own addresses; per-CPU data is linked to 0. */
+		if (gelf_getphdr(elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
+		    phdr.p_vaddr >> 63 && phdr.p_filesz <= UINT64_MAX - phdr.p_vaddr)
+			err = kallsyms_find(&memory, phdr.p_vaddr, phdr.p_vaddr + phdr.p_filesz,
+					    &kallsyms);
+	}
+	if (!err && kallsyms)
+		err = kallsyms_symbols(kallsyms, path, out);
+	kallsyms_free(kallsyms);
+	return err;
+}
 
 struct section {
 	uint64_t start, end; /* as linked */
 	bool alloc, code;
 };
 
-struct image {
+struct elf_image {
 	const char *path;
 	Elf *elf;
 	GElf_Ehdr head;
@@ -22,7 +87,7 @@ struct image {
 	size_t n_sections;
 };
 
-/* One symbol table with what belongs to it. */
+/* A symbol table, with its strings and indices. */
 struct symtab {
 	Elf_Data *symbols;
 	Elf_Data *indices; /* section indices that do not fit 16 bits; or NULL */
@@ -31,7 +96,7 @@ struct symtab {
 	size_t n;
 };
 
-static struct error *damaged(const struct image *image)
+static struct error *damaged(const struct elf_image *image)
 {
 	int code = elf_errno();
 
@@ -46,7 +111,7 @@ static uint64_t section_end(const GElf_Shdr *shdr)
 							  : shdr->sh_addr + shdr->sh_size;
 }
 
-static struct error *read_sections(struct image *image)
+static struct error *read_sections(struct elf_image *image)
 {
 	size_t n;
 
@@ -74,7 +139,7 @@ static struct error *read_sections(struct image *image)
 	return NULL;
 }
 
-static Elf_Scn *find_section(const struct image *image, uint32_t type, uint32_t link)
+static Elf_Scn *find_section(const struct elf_image *image, uint32_t type, uint32_t link)
 {
 	Elf_Scn *scn = NULL;
 	GElf_Shdr shdr;
@@ -86,7 +151,7 @@ static Elf_Scn *find_section(const struct image *image, uint32_t type, uint32_t 
 	return NULL;
 }
 
-static struct error *read_strings(const struct image *image, size_t index, struct symtab *tab)
+static struct error *read_strings(const struct elf_image *image, size_t index, struct symtab *tab)
 {
 	Elf_Scn *scn = elf_getscn(image->elf, index);
 	GElf_Shdr shdr;
@@ -108,7 +173,7 @@ static struct error *read_strings(const struct image *image, size_t index, struc
 }
 
 /* tab->symbols stays NULL when there is no table of this type. */
-static struct error *open_symtab(const struct image *image, uint32_t type, struct symtab *tab)
+static struct error *open_symtab(const struct elf_image *image, uint32_t type, struct symtab *tab)
 {
 	Elf_Scn *scn = find_section(image, type, 0), *indices;
 	size_t entry = gelf_fsize(image->elf, ELF_T_SYM, 1, EV_CURRENT);
@@ -142,8 +207,8 @@ static uint8_t bind_of(const GElf_Sym *sym)
 }
 
 /* Fills `one` if the symbol is a function, or a label in code, of this image. */
-static bool is_function(const struct image *image, const struct symtab *tab, const GElf_Sym *sym,
-			size_t index, struct candidate *one)
+static bool is_function(const struct elf_image *image, const struct symtab *tab,
+			const GElf_Sym *sym, size_t index, struct symbol_candidate *one)
 {
 	int type = GELF_ST_TYPE(sym->st_info);
 	const struct section *section;
@@ -156,7 +221,7 @@ static bool is_function(const struct image *image, const struct symtab *tab, con
 	section = &image->sections[index];
 	if (type == STT_NOTYPE ? !section->code : !section->alloc)
 		return false;
-	*one = (struct candidate){
+	*one = (struct symbol_candidate){
 		.start = sym->st_value,
 		.size = sym->st_size,
 		.limit = section->end,
@@ -172,13 +237,13 @@ static bool is_function(const struct image *image, const struct symtab *tab, con
 	return one->name[0] && !is_mapping_symbol(one->name);
 }
 
-static struct error *collect(const struct image *image, const struct symtab *tab,
-			     struct candidates *list)
+static struct error *collect(const struct elf_image *image, const struct symtab *tab,
+			     struct symbol_candidates *list)
 {
 	struct error *err = NULL;
 
 	for (size_t i = 1; i < tab->n && !err; i++) {
-		struct candidate one;
+		struct symbol_candidate one;
 		Elf32_Word wide = 0;
 		GElf_Sym sym;
 		size_t index;
@@ -191,13 +256,13 @@ static struct error *collect(const struct image *image, const struct symtab *tab
 		else if (index >= SHN_LORESERVE)
 			continue;
 		if (is_function(image, tab, &sym, index, &one))
-			err = candidates_add(list, &one);
+			err = symbol_candidates_add(list, &one);
 	}
 	return err;
 }
 
 /* An identifier of the file's contents that linkers put into a note. */
-static void find_build_id(const struct image *image, char hex[2 * BUILD_ID_MAX + 1])
+static void find_build_id(const struct elf_image *image, char hex[2 * BUILD_ID_MAX + 1])
 {
 	Elf_Scn *scn = NULL;
 
@@ -225,35 +290,86 @@ static void find_build_id(const struct image *image, char hex[2 * BUILD_ID_MAX +
 	}
 }
 
-/* Tries one type of table; *out stays NULL when it has no functions. */
-static struct error *try_table(const struct image *image, uint32_t type, struct symbols **out)
+static uint64_t code_bytes(const struct elf_image *image)
 {
-	struct candidates list = {0};
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < image->n_sections; i++)
+		if (image->sections[i].alloc && image->sections[i].code)
+			bytes += image->sections[i].end - image->sections[i].start;
+	return bytes;
+}
+
+static const struct section *code_section(const struct elf_image *image, uint64_t start)
+{
+	for (size_t i = 0; i < image->n_sections; i++) {
+		const struct section *section = &image->sections[i];
+
+		if (section->alloc && section->code && start >= section->start &&
+		    start < section->end)
+			return section;
+	}
+	return NULL;
+}
+
+/* Adds functions of this image from its debugging information. */
+static struct error *add_debug_functions(const struct elf_image *image, struct symtab *tab,
+					 struct symbol_candidates *list)
+{
+	size_t kept = list->n;
+	struct error *err = dwarf_functions(image->path, list, &tab->strings, tab->strings_len);
+
+	for (size_t i = kept; i < list->n; i++) {
+		const struct section *section = code_section(image, list->at[i].start);
+
+		if (!section)
+			continue;
+		list->at[i].limit = section->end;
+		list->at[kept++] = list->at[i];
+	}
+	list->n = kept;
+	return err;
+}
+
+/* Tries one type of table; *out stays NULL when it has no functions. */
+static struct error *try_table(const struct elf_image *image, uint32_t type, struct symbols **out)
+{
+	struct symbol_candidates list = {0};
 	struct symtab tab;
 	struct error *err;
 
 	err = open_symtab(image, type, &tab);
 	if (!err)
 		err = collect(image, &tab, &list);
+	/* A full table may still be found in the separate debug file. */
+	if (!err && (list.n || type == SHT_DYNSYM) &&
+	    symbol_candidates_are_poor(&list, code_bytes(image)))
+		err = add_debug_functions(image, &tab, &list);
 	if (err || !list.n)
 		free(tab.strings);
 	else
 		err = symbols_build(&list, tab.strings, out);
-	candidates_free(&list);
+	symbol_candidates_free(&list);
 	return err;
 }
 
-/* What `strip` took out of this file; one that is damaged is no better than none. */
-static void try_debug_file(const struct image *stripped, struct symbols **out)
+/* Loaders that take files of 32 bits only are given 64-bit code in such a file. */
+static bool is_same_machine(GElf_Half a, GElf_Half b)
 {
-	struct image image = {.path = stripped->path};
+	return a == b || (a == EM_386 && b == EM_X86_64) || (a == EM_X86_64 && b == EM_386);
+}
+
+/* Tries the separate debug file of a stripped one; a damaged one counts as none. */
+static void try_debug_file(const struct elf_image *stripped, struct symbols **out)
+{
+	struct elf_image image = {.path = stripped->path};
 	int fd = debug_file_open(stripped->path, stripped->elf);
 
 	if (fd < 0)
 		return;
 	image.elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (image.elf && gelf_getehdr(image.elf, &image.head) &&
-	    image.head.e_machine == stripped->head.e_machine) {
+	    is_same_machine(image.head.e_machine, stripped->head.e_machine)) {
 		struct error *err = read_sections(&image);
 
 		if (!err)
@@ -265,7 +381,7 @@ static void try_debug_file(const struct image *stripped, struct symbols **out)
 	close(fd);
 }
 
-static struct error *read_image(struct image *image, struct symbols **out)
+static struct error *read_image(struct elf_image *image, struct symbols **out)
 {
 	char build_id[2 * BUILD_ID_MAX + 1];
 	struct error *err;
@@ -301,7 +417,7 @@ static struct error *read_image(struct image *image, struct symbols **out)
 
 struct error *elf_read(const char *path, Elf *elf, struct symbols **out)
 {
-	struct image image = {.path = path, .elf = elf};
+	struct elf_image image = {.path = path, .elf = elf};
 	struct error *err;
 
 	*out = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_ELF_FIXTURE_H
-#define UNIPROF_SYMBOL_ELF_FIXTURE_H
+#ifndef UNIPROF_SYMBOL_NAMES_ELF_FIXTURE_H
+#define UNIPROF_SYMBOL_NAMES_ELF_FIXTURE_H
 
 /*
  * For tests only: writes small ELF files with symbols of any kind. Sections

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "symbol/names/display_name.h"
 
-/* What an unsized symbol without a section covers: if it is the last one, and at most. */
+/* Bytes that an unsized symbol without a section covers: if it is the last one, and at most. */
 #define LAST_SIZE   4096
 #define UNSIZED_MAX (16u << 20)
 
@@ -28,25 +29,21 @@ struct symbols {
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
 
-struct error *candidates_add(struct candidates *list, const struct candidate *one)
+struct error *symbol_candidates_add(struct symbol_candidates *list,
+				    const struct symbol_candidate *one)
 {
-	if (list->n == list->room) {
-		size_t room = list->room ? 2 * list->room : 1024;
-		struct candidate *at = reallocarray(list->at, room, sizeof(*at));
+	struct error *err = ARRAY_RESERVE(&list->at, &list->room, list->n + 1);
 
-		if (!at)
-			return error_no_memory();
-		list->at = at;
-		list->room = room;
-	}
+	if (err)
+		return err;
 	list->at[list->n++] = *one;
 	return NULL;
 }
 
-void candidates_free(struct candidates *list)
+void symbol_candidates_free(struct symbol_candidates *list)
 {
 	free(list->at);
-	*list = (struct candidates){0};
+	*list = (struct symbol_candidates){0};
 }
 
 bool is_mapping_symbol(const char *name)
@@ -60,17 +57,19 @@ static int order(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-/* By address; among aliases the one to choose comes first. */
+/* Orders by address; of aliases, the one to choose comes first. */
 static int candidate_cmp(const void *left, const void *right)
 {
-	const struct candidate *a = left, *b = right;
+	const struct symbol_candidate *a = left, *b = right;
 	int diff = order(a->start, b->start);
 
 	if (!diff)
 		diff = !a->name - !b->name;
 	if (diff || !a->name)
 		return diff;
-	diff = a->untyped - b->untyped;
+	diff = (a->bind == BIND_DEBUG) - (b->bind == BIND_DEBUG);
+	if (!diff)
+		diff = a->untyped - b->untyped;
 	if (!diff)
 		diff = a->bind - b->bind;
 	if (!diff)
@@ -83,12 +82,12 @@ static int candidate_cmp(const void *left, const void *right)
 }
 
 /* Keeps the first of all aliases; if it has no size, the largest of theirs is its size. */
-static void merge_aliases(struct candidates *list)
+static void merge_aliases(struct symbol_candidates *list)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < list->n;) {
-		struct candidate *one = &list->at[kept++];
+		struct symbol_candidate *one = &list->at[kept++];
 		uint64_t size = 0;
 
 		*one = list->at[i];
@@ -106,7 +105,7 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t end_of(const struct candidate *one, const struct candidate *next)
+static uint64_t end_of(const struct symbol_candidate *one, const struct symbol_candidate *next)
 {
 	uint64_t limit = one->limit, end = next ? next->start : UINT64_MAX;
 
@@ -115,6 +114,29 @@ static uint64_t end_of(const struct candidate *one, const struct candidate *next
 	else if (!limit)
 		limit = add_saturated(one->start, next ? UNSIZED_MAX : LAST_SIZE);
 	return limit && limit < end ? limit : end;
+}
+
+bool symbol_candidates_are_poor(struct symbol_candidates *list, uint64_t code)
+{
+	uint64_t sized = 0, reached = 0;
+
+	if (list->n)
+		qsort(list->at, list->n, sizeof(*list->at), candidate_cmp);
+	for (size_t i = 0; i < list->n; i++) {
+		const struct symbol_candidate *one = &list->at[i];
+		const uint64_t start = one->start > reached ? one->start : reached;
+		const uint64_t end = end_of(one, i + 1 < list->n ? &list->at[i + 1] : NULL);
+
+		if (end <= start)
+			continue;
+		if (!one->size && end - start > UNSIZED_USUAL)
+			return true;
+		if (!one->size)
+			continue;
+		sized += end - start;
+		reached = end;
+	}
+	return sized < code / 2;
 }
 
 static void set_edge(struct symbols *s, uint64_t addr, uint32_t owner)
@@ -126,15 +148,15 @@ static void set_edge(struct symbols *s, uint64_t addr, uint32_t owner)
 
 /*
  * The sized functions that are open at some address, innermost last. `upto`
- * closes all that end there or before and hands what follows each to the one
- * around it.
+ * closes those that end at or before it, and gives the space behind each to its
+ * outer function.
  */
-struct open {
+struct open_functions {
 	uint32_t *at;
 	size_t n;
 };
 
-static void close_upto(struct symbols *s, struct open *open, uint64_t upto)
+static void close_upto(struct symbols *s, struct open_functions *open, uint64_t upto)
 {
 	while (open->n && s->list[open->at[open->n - 1]].end <= upto) {
 		uint64_t end = s->list[open->at[open->n - 1]].end;
@@ -149,10 +171,11 @@ static void close_upto(struct symbols *s, struct open *open, uint64_t upto)
  * One pass in order of address. An unsized symbol inside a sized function is
  * a label of that function, and left out.
  */
-static void cut(struct symbols *s, const struct candidates *from, struct open *open)
+static void cut(struct symbols *s, const struct symbol_candidates *from,
+		struct open_functions *open)
 {
 	for (size_t i = 0; i < from->n; i++) {
-		const struct candidate *one = &from->at[i];
+		const struct symbol_candidate *one = &from->at[i];
 		uint32_t self = (uint32_t)s->n;
 		uint64_t end;
 
@@ -172,10 +195,10 @@ static void cut(struct symbols *s, const struct candidates *from, struct open *o
 	close_upto(s, open, UINT64_MAX);
 }
 
-struct error *symbols_build(struct candidates *list, char *strings, struct symbols **out)
+struct error *symbols_build(struct symbol_candidates *list, char *strings, struct symbols **out)
 {
 	struct symbols *s = calloc(1, sizeof(*s));
-	struct open open = {0};
+	struct open_functions open = {0};
 
 	if (!s) {
 		free(strings);
@@ -258,11 +281,11 @@ struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FI
 {
 	for (size_t i = 0; i < symbols->n; i++) {
 		const char *name = symbols->list[i].name;
-		char *clean = clean_name_new(name);
+		char *clean = sanitize_new(name);
 
 		if (!clean)
 			return error_no_memory();
-		fprintf(out, "%016llx t %s\n", (unsigned long long)(symbols->list[i].start + slide),
+		fprintf(out, "%016llx t %s\n", (unsigned long long)symbols->list[i].start + slide,
 			clean);
 		free(clean);
 	}

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_TABLE_H
-#define UNIPROF_SYMBOL_TABLE_H
+#ifndef UNIPROF_SYMBOL_NAMES_TABLE_H
+#define UNIPROF_SYMBOL_NAMES_TABLE_H
 
 /*
  * Between the readers of symbol files and the finished table; private to
  * src/symbol. A reader collects candidates, in any order and with aliases,
  * and hands them to symbols_build.
  *
- * To add a file format: write a reader like nm.c and let load.c tell it from
+ * To add a file format: write a reader like nm_read and let load.c tell it from
  * the others.
  */
 
@@ -15,34 +15,40 @@
 
 #include "symbol/names/symbols.h"
 
-enum candidate_bind { BIND_GLOBAL, BIND_WEAK, BIND_LOCAL };
+/* BIND_DEBUG: from debugging information; tables of symbols take precedence. */
+enum candidate_bind { BIND_GLOBAL, BIND_WEAK, BIND_LOCAL, BIND_DEBUG };
 
-struct candidate {
+struct symbol_candidate {
 	uint64_t start;
 	uint64_t size;	  /* 0: not known */
 	uint64_t limit;	  /* first address that cannot be its own (end of section); 0: not known */
-	const char *name; /* NULL: no function, only the end of what comes before */
+	const char *name; /* NULL: no function, but the end of the symbol before */
 	uint8_t bind;	  /* enum candidate_bind */
 	bool untyped;	  /* a label in code, not marked as a function */
 };
 
-struct candidates {
-	struct candidate *at;
+struct symbol_candidates {
+	struct symbol_candidate *at;
 	size_t n, room;
 };
 
-struct error *candidates_add(struct candidates *list, const struct candidate *one);
-void candidates_free(struct candidates *list);
+struct error *symbol_candidates_add(struct symbol_candidates *list,
+				    const struct symbol_candidate *one);
+void symbol_candidates_free(struct symbol_candidates *list);
+
+/*
+ * Has the table been thinned out: is less than half of the `code` bytes in
+ * functions of known size, or does one symbol without a size stand for more
+ * than UNSIZED_USUAL? Sorts the list.
+ */
+bool symbol_candidates_are_poor(struct symbol_candidates *list, uint64_t code);
 
 /*
  * Sorts the candidates, chooses among aliases and builds the table, which
  * takes over `strings`, the buffer that all names point into. On failure
  * `strings` is freed as well. The list stays the caller's.
  */
-struct error *symbols_build(struct candidates *list, char *strings, struct symbols **out);
-
-/* Build ids are 20 bytes, rarely 8 or 16; longer ones are taken for damage. */
-#define BUILD_ID_MAX 64
+struct error *symbols_build(struct symbol_candidates *list, char *strings, struct symbols **out);
 
 /* Keeps a copy; `hex` has at most 2 * BUILD_ID_MAX digits. */
 void symbols_set_build_id(struct symbols *symbols, const char *hex);

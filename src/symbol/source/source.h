@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_SOURCE_H
-#define UNIPROF_SYMBOL_SOURCE_H
+#ifndef UNIPROF_SYMBOL_SOURCE_SOURCE_H
+#define UNIPROF_SYMBOL_SOURCE_SOURCE_H
 
 /*
- * Where in the source the code of a file is, asked of a process of its own
- * that reads the file's DWARF (source_index.h). That process holds nothing but
- * files that were opened ahead and two pipes, and has a bounded time of the
- * CPU: a damaged file costs lines, not the profile. What it answers is checked.
+ * Finds source lines of a file's code by asking a process of its own that reads
+ * the file's DWARF (symbol/source/index.h). That process holds nothing but files that
+ * were opened ahead and two pipes, and its CPU time is bounded: a damaged file
+ * costs lines, not the profile. Its answers are checked.
  */
 
 #include <stdbool.h>
@@ -14,12 +14,12 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "profile/source_frame.h"
+#include "base/sample_types.h"
+#include "symbol/images/images.h"
 
 struct source_answer {
-	uint32_t n; /* frames, innermost first; 0: nothing is known */
-	uint64_t
-		start; /* where the code of the last one begins, of which the address is part; 0: not known */
+	uint32_t n;	/* frames, innermost first; 0: nothing is known */
+	uint64_t start; /* start of the last function's code at the address; 0: not known */
 	struct source_frame frame[SOURCE_DEPTH];
 };
 
@@ -47,5 +47,22 @@ void source_end(struct source *source);
 typedef struct error *source_taker(void *ctx, size_t i, const struct source_answer *answer);
 struct error *source_ask(struct source *source, const uint64_t *addr, size_t n, source_taker *take,
 			 void *ctx, bool *alive);
+
+/* The process to ask for source lines, for each image file; private to src/symbol. */
+
+struct sources;
+
+struct error *sources_new(struct sources **out);
+void sources_free(struct sources *sources);
+
+/*
+ * As source_ask, for any number of addresses of a file. Where nothing is known
+ * `take` is not called.
+ */
+struct error *sources_ask(struct sources *sources, const struct image_file *file,
+			  const uint64_t *addr, size_t n, source_taker *take, void *ctx);
+
+/* A sentence on the files whose reader died, or NULL. */
+const char *sources_trouble(const struct sources *sources);
 
 #endif

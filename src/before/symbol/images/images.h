@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SYMBOL_IMAGES_H
+#define UNIPROF_SYMBOL_IMAGES_H
+
+/*
+ * The files that a guest's code comes from (a kernel and its programs, a
+ * unikernel and nothing else), and where in the guest each of them is. A file
+ * may be loaded elsewhere than it was linked for (PIE, KASLR); the difference
+ * is its slide: address in the guest = address in the file + slide, modulo 2^64.
+ * It may also be there more than once (a kernel that moves when it starts, a
+ * program that runs in several address spaces).
+ *
+ * A file gets a place when it is found in the guest's memory (placement.h), or
+ * when somebody says where it is. Until then it names nothing.
+ */
+
+#include "symbol/images/code.h"
+#include "symbol/names/symbols.h"
+#include "unwind/tables/unwind_table.h"
+
+/* What to load, as a user names it. */
+struct image_spec {
+	const char *path;
+	/* "FILE@0xADDRESS": where the page with the first byte of its code is in the guest. */
+	bool has_address;
+	uint64_t address;
+	bool given;	  /* by the user: it must be what runs in the guest */
+	bool names;	  /* frames get names from it; else it only helps to find callers */
+	bool needs_names; /* it is an error if it has none */
+	/* No unwind tables are made if this is its build id; NULL: they are. */
+	const char *tables_known;
+};
+
+struct image_file {
+	char *path;
+	char build_id[2 * CODE_BUILD_ID_MAX + 1]; /* "": none */
+	struct symbols *symbols;		  /* by the file's addresses; NULL: none */
+	struct rows *rows;			  /* by the file's addresses; NULL: none */
+	struct elf_code *code; /* NULL: cannot be compared with memory (nm, kallsyms) */
+	uint64_t size;	       /* of the file itself, bytes; 0: not known */
+	bool given, names;     /* as in the spec */
+	unsigned places;       /* how many it has */
+};
+
+/* A file in its place. */
+struct image {
+	const struct image_file *file;
+	uint64_t start, end; /* of its code, in the guest */
+	uint64_t slide;
+	bool checked; /* compared with the guest's memory */
+};
+
+/* More places than this are of no use to anybody. */
+#define IMAGE_PLACES_MAX 16
+
+struct images;
+
+struct error *images_new(struct images **out);
+void images_free(struct images *images);
+
+/*
+ * From now on files are parsed in a process of their own, which has nothing
+ * but the file (image_apart.h): for who holds what must not be taken over.
+ */
+void images_load_apart(struct images *images);
+
+/*
+ * Loads a file; *out, if not NULL, is its number. Without a place yet, unless
+ * the spec gives one or the file is a mere table of symbols (nm, kallsyms),
+ * whose addresses are taken for the guest's. Unwind tables are made once for
+ * files of one build id and size: one is the other, given once more, or a copy
+ * of it. A stripped file does not know as much as the one it was.
+ */
+struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out);
+
+/*
+ * The file with this build id from what is kept of files (symbol_cache.h), for
+ * names; *found is whether there is one. `path` is what it was called.
+ */
+struct error *images_load_kept(struct images *images, const char *build_id, const char *path,
+			       size_t *out, bool *found);
+
+/*
+ * Adds tables that come from no file of their own, with addresses of the
+ * guest, and takes them over, also when it fails; `rows` may be NULL.
+ */
+struct error *images_add_tables(struct images *images, const char *name, struct symbols *symbols,
+				struct rows *rows);
+
+size_t images_files(const struct images *images);
+struct image_file *images_file(struct images *images, size_t i);
+
+/* Puts file `i` to a place; once more at the same place only adds what is known of it. */
+struct error *images_put(struct images *images, size_t i, uint64_t slide, bool checked);
+
+/* The slide that an address of the spec's kind means for this file. */
+uint64_t image_slide_for(const struct image_file *file, uint64_t address);
+
+/* Takes all places of file `i` away. */
+void images_lift(struct images *images, size_t i);
+
+/* The image whose code holds this guest address, the one loaded first if several; NULL if none. */
+const struct image *images_at(const struct images *images, uint64_t va);
+
+/* The function at a guest address, with guest addresses; only from files for names if so asked. */
+bool images_find(const struct images *images, uint64_t va, bool names, struct symbol *out);
+
+/* Like images_find; the image that the function is of, or NULL. */
+const struct image *images_find_in(const struct images *images, uint64_t va, bool names,
+				   struct symbol *out);
+
+/* The unwind table for a guest address, and the slide between the two; NULL: none. */
+const struct rows *images_rows(const struct images *images, uint64_t va, uint64_t *slide);
+
+/* All places, in the order of their files. */
+size_t images_count(const struct images *images);
+const struct image *images_get(const struct images *images, size_t i);
+
+/* Grows with every change of places: what was found before may not hold any more. */
+unsigned images_changes(const struct images *images);
+
+/* Like symbols_write_nm, of all images, with guest addresses. */
+struct error *images_write_nm(const struct images *images, FILE *out);
+
+#endif

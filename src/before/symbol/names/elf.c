@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/names/table.h"
+
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symbol/kernel_elf.h"
+#include "unwind/tables/debug_file.h"
+
+struct section {
+	uint64_t start, end; /* as linked */
+	bool alloc, code;
+};
+
+struct image {
+	const char *path;
+	Elf *elf;
+	GElf_Ehdr head;
+	struct section *sections;
+	size_t n_sections;
+};
+
+/* One symbol table with what belongs to it. */
+struct symtab {
+	Elf_Data *symbols;
+	Elf_Data *indices; /* section indices that do not fit 16 bits; or NULL */
+	char *strings;	   /* a copy with a NUL at its end */
+	size_t strings_len;
+	size_t n;
+};
+
+static struct error *damaged(const struct image *image)
+{
+	int code = elf_errno();
+
+	return error_new(ERR_INPUT, "%s: damaged or truncated ELF file%s%s", image->path,
+			 code ? ": " : "", code ? elf_errmsg(code) : "");
+}
+
+/* An address that wraps around does not belong to any section. */
+static uint64_t section_end(const GElf_Shdr *shdr)
+{
+	return shdr->sh_size > UINT64_MAX - shdr->sh_addr ? UINT64_MAX
+							  : shdr->sh_addr + shdr->sh_size;
+}
+
+static struct error *read_sections(struct image *image)
+{
+	size_t n;
+
+	if (elf_getshdrnum(image->elf, &n))
+		return damaged(image);
+	if (!n && image->head.e_shoff)
+		return damaged(image);
+	image->sections = calloc(n + 1, sizeof(*image->sections));
+	if (!image->sections)
+		return error_no_memory();
+	image->n_sections = n;
+	for (size_t i = 1; i < n; i++) {
+		Elf_Scn *scn = elf_getscn(image->elf, i);
+		GElf_Shdr shdr;
+
+		if (!scn || !gelf_getshdr(scn, &shdr))
+			return damaged(image);
+		image->sections[i] = (struct section){
+			.start = shdr.sh_addr,
+			.end = section_end(&shdr),
+			.alloc = shdr.sh_flags & SHF_ALLOC,
+			.code = shdr.sh_flags & SHF_EXECINSTR,
+		};
+	}
+	return NULL;
+}
+
+static Elf_Scn *find_section(const struct image *image, uint32_t type, uint32_t link)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+
+	while ((scn = elf_nextscn(image->elf, scn)))
+		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == type &&
+		    (!link || shdr.sh_link == link))
+			return scn;
+	return NULL;
+}
+
+static struct error *read_strings(const struct image *image, size_t index, struct symtab *tab)
+{
+	Elf_Scn *scn = elf_getscn(image->elf, index);
+	GElf_Shdr shdr;
+	Elf_Data *data;
+
+	if (!scn || !gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_STRTAB ||
+	    shdr.sh_flags & SHF_COMPRESSED)
+		return damaged(image);
+	data = elf_getdata(scn, NULL);
+	if (!data || !data->d_buf)
+		return damaged(image);
+	tab->strings = malloc(data->d_size + 1);
+	if (!tab->strings)
+		return error_no_memory();
+	memcpy(tab->strings, data->d_buf, data->d_size);
+	tab->strings[data->d_size] = '\0';
+	tab->strings_len = data->d_size;
+	return NULL;
+}
+
+/* tab->symbols stays NULL when there is no table of this type. */
+static struct error *open_symtab(const struct image *image, uint32_t type, struct symtab *tab)
+{
+	Elf_Scn *scn = find_section(image, type, 0), *indices;
+	size_t entry = gelf_fsize(image->elf, ELF_T_SYM, 1, EV_CURRENT);
+	GElf_Shdr shdr;
+
+	*tab = (struct symtab){0};
+	if (!scn)
+		return NULL;
+	if (!gelf_getshdr(scn, &shdr) || shdr.sh_flags & SHF_COMPRESSED || !entry)
+		return damaged(image);
+	tab->symbols = elf_getdata(scn, NULL);
+	if (!tab->symbols || (tab->symbols->d_size && !tab->symbols->d_buf) ||
+	    tab->symbols->d_type != ELF_T_SYM)
+		return damaged(image);
+	tab->n = shdr.sh_size / entry;
+	indices = find_section(image, SHT_SYMTAB_SHNDX, (uint32_t)elf_ndxscn(scn));
+	if (indices)
+		tab->indices = elf_getdata(indices, NULL);
+	return read_strings(image, shdr.sh_link, tab);
+}
+
+static uint8_t bind_of(const GElf_Sym *sym)
+{
+	switch (GELF_ST_BIND(sym->st_info)) {
+	case STB_LOCAL:
+		return BIND_LOCAL;
+	case STB_WEAK:
+		return BIND_WEAK;
+	}
+	return BIND_GLOBAL;
+}
+
+/* Fills `one` if the symbol is a function, or a label in code, of this image. */
+static bool is_function(const struct image *image, const struct symtab *tab, const GElf_Sym *sym,
+			size_t index, struct candidate *one)
+{
+	int type = GELF_ST_TYPE(sym->st_info);
+	const struct section *section;
+
+	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+		return false;
+	/* Section 0 is "undefined"; reserved indices (absolute, common) lie beyond all sections. */
+	if (!index || index >= image->n_sections || sym->st_name >= tab->strings_len)
+		return false;
+	section = &image->sections[index];
+	if (type == STT_NOTYPE ? !section->code : !section->alloc)
+		return false;
+	*one = (struct candidate){
+		.start = sym->st_value,
+		.size = sym->st_size,
+		.limit = section->end,
+		.name = tab->strings + sym->st_name,
+		.bind = bind_of(sym),
+		.untyped = type == STT_NOTYPE,
+	};
+	/* The lowest bit of a function's address says Thumb on ARM. */
+	if (image->head.e_machine == EM_ARM && type != STT_NOTYPE)
+		one->start &= ~1ull;
+	if (one->start < section->start || one->start >= section->end)
+		return false;
+	return one->name[0] && !is_mapping_symbol(one->name);
+}
+
+static struct error *collect(const struct image *image, const struct symtab *tab,
+			     struct candidates *list)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 1; i < tab->n && !err; i++) {
+		struct candidate one;
+		Elf32_Word wide = 0;
+		GElf_Sym sym;
+		size_t index;
+
+		if (!gelf_getsymshndx(tab->symbols, tab->indices, (int)i, &sym, &wide))
+			return damaged(image);
+		index = sym.st_shndx;
+		if (index == SHN_XINDEX)
+			index = wide;
+		else if (index >= SHN_LORESERVE)
+			continue;
+		if (is_function(image, tab, &sym, index, &one))
+			err = candidates_add(list, &one);
+	}
+	return err;
+}
+
+/* An identifier of the file's contents that linkers put into a note. */
+static void find_build_id(const struct image *image, char hex[2 * BUILD_ID_MAX + 1])
+{
+	Elf_Scn *scn = NULL;
+
+	hex[0] = '\0';
+	while ((scn = elf_nextscn(image->elf, scn))) {
+		size_t name, desc, at = 0;
+		GElf_Shdr shdr;
+		GElf_Nhdr note;
+		Elf_Data *data;
+
+		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_NOTE)
+			continue;
+		data = elf_getdata(scn, NULL);
+		while (data && (at = gelf_getnote(data, at, &note, &name, &desc))) {
+			const uint8_t *bytes = (const uint8_t *)data->d_buf;
+
+			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
+			    memcmp(bytes + name, "GNU", sizeof("GNU")) ||
+			    note.n_descsz > BUILD_ID_MAX)
+				continue;
+			for (size_t i = 0; i < note.n_descsz; i++)
+				sprintf(hex + 2 * i, "%02x", bytes[desc + i]);
+			return;
+		}
+	}
+}
+
+/* Tries one type of table; *out stays NULL when it has no functions. */
+static struct error *try_table(const struct image *image, uint32_t type, struct symbols **out)
+{
+	struct candidates list = {0};
+	struct symtab tab;
+	struct error *err;
+
+	err = open_symtab(image, type, &tab);
+	if (!err)
+		err = collect(image, &tab, &list);
+	if (err || !list.n)
+		free(tab.strings);
+	else
+		err = symbols_build(&list, tab.strings, out);
+	candidates_free(&list);
+	return err;
+}
+
+/* What `strip` took out of this file; one that is damaged is no better than none. */
+static void try_debug_file(const struct image *stripped, struct symbols **out)
+{
+	struct image image = {.path = stripped->path};
+	int fd = debug_file_open(stripped->path, stripped->elf);
+
+	if (fd < 0)
+		return;
+	image.elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (image.elf && gelf_getehdr(image.elf, &image.head) &&
+	    image.head.e_machine == stripped->head.e_machine) {
+		struct error *err = read_sections(&image);
+
+		if (!err)
+			err = try_table(&image, SHT_SYMTAB, out);
+		error_free(err);
+	}
+	free(image.sections);
+	elf_end(image.elf);
+	close(fd);
+}
+
+static struct error *read_image(struct image *image, struct symbols **out)
+{
+	char build_id[2 * BUILD_ID_MAX + 1];
+	struct error *err;
+
+	if (!gelf_getehdr(image->elf, &image->head))
+		return damaged(image);
+	if (image->head.e_type == ET_REL)
+		return error_new(
+			ERR_INPUT,
+			"%s: an object file that is not linked, its addresses mean nothing; "
+			"give the linked image",
+			image->path);
+	err = read_sections(image);
+	if (!err)
+		err = try_table(image, SHT_SYMTAB, out);
+	if (!err && !*out)
+		try_debug_file(image, out);
+	if (!err && !*out)
+		err = try_table(image, SHT_DYNSYM, out);
+	if (!err && !*out)
+		err = kernel_elf_symbols(image->path, image->elf, out);
+	if (err)
+		return err;
+	if (!*out)
+		return error_new(ERR_INPUT,
+				 "%s: no function symbols in this ELF file (stripped?); give the "
+				 "image as the linker wrote it, or the output of nm -n",
+				 image->path);
+	find_build_id(image, build_id);
+	symbols_set_build_id(*out, build_id);
+	return NULL;
+}
+
+struct error *elf_read(const char *path, Elf *elf, struct symbols **out)
+{
+	struct image image = {.path = path, .elf = elf};
+	struct error *err;
+
+	*out = NULL;
+	err = read_image(&image, out);
+	free(image.sections);
+	return err;
+}

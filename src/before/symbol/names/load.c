@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/names/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/preopen.h"
+#include "symbol/kernel/image.h"
+
+/* Enough to tell text from everything else. */
+#define HEAD_SIZE 4096
+
+/* No table of symbols in text form is larger; a device may have no end. */
+#define TEXT_MAX (1u << 30)
+
+struct contents {
+	char *bytes; /* a NUL behind them */
+	size_t len, room;
+};
+
+/* Reads until `upto` bytes are there or the file ends. */
+static struct error *read_upto(const char *path, int fd, size_t upto, struct contents *c)
+{
+	while (c->len < upto) {
+		ssize_t got;
+
+		if (c->room - c->len < HEAD_SIZE) {
+			size_t room = 2 * c->room + 2 * HEAD_SIZE;
+			char *bytes = realloc(c->bytes, room + 1);
+
+			if (!bytes)
+				return error_no_memory();
+			c->bytes = bytes;
+			c->room = room;
+		}
+		got = read(fd, c->bytes + c->len,
+			   c->room - c->len < upto - c->len ? c->room - c->len : upto - c->len);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return error_errno(ERR_INPUT, errno, "%s: cannot read", path);
+		if (got == 0)
+			break;
+		c->len += (size_t)got;
+	}
+	if (c->bytes)
+		c->bytes[c->len] = '\0';
+	return NULL;
+}
+
+/* Takes over `elf`, which may be NULL. */
+static struct error *read_elf(const char *path, Elf *elf, struct symbols **out)
+{
+	struct error *err;
+
+	if (!elf)
+		return error_new(ERR_INPUT, "%s: damaged ELF file: %s", path, elf_errmsg(-1));
+	err = elf_read(path, elf, out);
+	elf_end(elf);
+	return err;
+}
+
+static struct error *load_elf_at(const char *path, struct contents *c, struct symbols **out)
+{
+	elf_version(EV_CURRENT);
+	return read_elf(path, elf_memory(c->bytes, c->len), out);
+}
+
+/* A file is read piece by piece; a pipe holding an ELF file has to be swallowed whole. */
+static struct error *load_elf(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct error *err;
+
+	elf_version(EV_CURRENT);
+	if (lseek(fd, 0, SEEK_SET) == 0)
+		return read_elf(path, elf_begin(fd, ELF_C_READ, NULL), out);
+	err = read_upto(path, fd, TEXT_MAX, c);
+	return err ? err : load_elf_at(path, c, out);
+}
+
+/* The ELF file inside of a compressed kernel. */
+static struct error *load_kernel(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct contents elf = {0};
+	struct error *err = read_upto(path, fd, TEXT_MAX, c);
+
+	if (!err)
+		err = kernel_image_unpack(path, c->bytes, c->len, &elf.bytes, &elf.len);
+	if (!err)
+		err = load_elf_at(path, &elf, out);
+	free(elf.bytes);
+	return err;
+}
+
+static struct error *load_text(const char *path, int fd, struct contents *c, struct symbols **out)
+{
+	struct contents all;
+	struct error *err;
+
+	err = read_upto(path, fd, TEXT_MAX, c);
+	if (err)
+		return err;
+	all = *c;
+	if (all.len == TEXT_MAX)
+		return error_new(ERR_INPUT, "%s: too large to be a table of symbols", path);
+	*c = (struct contents){0};
+	return nm_read(path, all.bytes, all.len, out);
+}
+
+/* Tells by the first bytes what it is. */
+static struct error *load_contents(const char *path, int fd, struct contents *c,
+				   struct symbols **out)
+{
+	if (c->len == 0)
+		return error_new(ERR_INPUT, "%s: the symbol file is empty", path);
+	if (c->len >= SELFMAG && !memcmp(c->bytes, ELFMAG, SELFMAG))
+		return load_elf(path, fd, c, out);
+	if (kernel_image_is(c->bytes, c->len))
+		return load_kernel(path, fd, c, out);
+	if (memchr(c->bytes, '\0', c->len))
+		return error_new(ERR_INPUT,
+				 "%s: a binary file, but not an ELF file (if it is compressed, "
+				 "unpack it first)",
+				 path);
+	return load_text(path, fd, c, out);
+}
+
+struct error *symbols_load(const char *path, struct symbols **out)
+{
+	struct contents c = {0};
+	struct error *err;
+	struct stat st;
+	int fd;
+
+	fd = open_to_read(path);
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
+	if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+		err = error_new(ERR_INPUT, "%s: is a directory, not a symbol file", path);
+	else
+		err = read_upto(path, fd, HEAD_SIZE, &c);
+	if (!err)
+		err = load_contents(path, fd, &c, out);
+	free(c.bytes);
+	close(fd);
+	return err;
+}

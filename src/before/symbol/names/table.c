@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/names/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/names/display_name.h"
+
+/* What an unsized symbol without a section covers: if it is the last one, and at most. */
+#define LAST_SIZE   4096
+#define UNSIZED_MAX (16u << 20)
+
+#define NOBODY UINT32_MAX
+
+/*
+ * Functions may overlap (one entry point inside another's body), so that the
+ * function of an address is not always the nearest one below. The table is
+ * therefore cut at load time into stretches that belong to one function or to
+ * nobody: `edge[i]` is where a stretch starts, `owner[i]` whose it is.
+ */
+struct symbols {
+	struct symbol *list; /* by address */
+	size_t n;
+	uint64_t *edge;
+	uint32_t *owner; /* index in list, or NOBODY */
+	size_t n_edges;
+	char *strings;
+	char build_id[2 * BUILD_ID_MAX + 1];
+};
+
+struct error *candidates_add(struct candidates *list, const struct candidate *one)
+{
+	if (list->n == list->room) {
+		size_t room = list->room ? 2 * list->room : 1024;
+		struct candidate *at = reallocarray(list->at, room, sizeof(*at));
+
+		if (!at)
+			return error_no_memory();
+		list->at = at;
+		list->room = room;
+	}
+	list->at[list->n++] = *one;
+	return NULL;
+}
+
+void candidates_free(struct candidates *list)
+{
+	free(list->at);
+	*list = (struct candidates){0};
+}
+
+bool is_mapping_symbol(const char *name)
+{
+	return name[0] == '$' && name[1] && strchr("atdx", name[1]) &&
+	       (name[2] == '\0' || name[2] == '.');
+}
+
+static int order(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+/* By address; among aliases the one to choose comes first. */
+static int candidate_cmp(const void *left, const void *right)
+{
+	const struct candidate *a = left, *b = right;
+	int diff = order(a->start, b->start);
+
+	if (!diff)
+		diff = !a->name - !b->name;
+	if (diff || !a->name)
+		return diff;
+	diff = a->untyped - b->untyped;
+	if (!diff)
+		diff = a->bind - b->bind;
+	if (!diff)
+		diff = !a->size - !b->size;
+	if (!diff)
+		diff = order(strspn(a->name, "_"), strspn(b->name, "_"));
+	if (!diff)
+		diff = strcmp(a->name, b->name);
+	return diff ? diff : order(a->size, b->size);
+}
+
+/* Keeps the first of all aliases; if it has no size, the largest of theirs is its size. */
+static void merge_aliases(struct candidates *list)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->n;) {
+		struct candidate *one = &list->at[kept++];
+		uint64_t size = 0;
+
+		*one = list->at[i];
+		for (; i < list->n && list->at[i].start == one->start; i++)
+			if (list->at[i].size > size)
+				size = list->at[i].size;
+		if (!one->size)
+			one->size = size;
+	}
+	list->n = kept;
+}
+
+static uint64_t add_saturated(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t end_of(const struct candidate *one, const struct candidate *next)
+{
+	uint64_t limit = one->limit, end = next ? next->start : UINT64_MAX;
+
+	if (one->size)
+		end = add_saturated(one->start, one->size);
+	else if (!limit)
+		limit = add_saturated(one->start, next ? UNSIZED_MAX : LAST_SIZE);
+	return limit && limit < end ? limit : end;
+}
+
+static void set_edge(struct symbols *s, uint64_t addr, uint32_t owner)
+{
+	if (!s->n_edges || s->edge[s->n_edges - 1] != addr)
+		s->edge[s->n_edges++] = addr;
+	s->owner[s->n_edges - 1] = owner;
+}
+
+/*
+ * The sized functions that are open at some address, innermost last. `upto`
+ * closes all that end there or before and hands what follows each to the one
+ * around it.
+ */
+struct open {
+	uint32_t *at;
+	size_t n;
+};
+
+static void close_upto(struct symbols *s, struct open *open, uint64_t upto)
+{
+	while (open->n && s->list[open->at[open->n - 1]].end <= upto) {
+		uint64_t end = s->list[open->at[open->n - 1]].end;
+
+		while (open->n && s->list[open->at[open->n - 1]].end <= end)
+			open->n--;
+		set_edge(s, end, open->n ? open->at[open->n - 1] : NOBODY);
+	}
+}
+
+/*
+ * One pass in order of address. An unsized symbol inside a sized function is
+ * a label of that function, and left out.
+ */
+static void cut(struct symbols *s, const struct candidates *from, struct open *open)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		const struct candidate *one = &from->at[i];
+		uint32_t self = (uint32_t)s->n;
+		uint64_t end;
+
+		close_upto(s, open, one->start);
+		if (!one->name || (!one->size && open->n))
+			continue;
+		end = end_of(one, i + 1 < from->n ? &from->at[i + 1] : NULL);
+		if (end <= one->start)
+			continue;
+		s->list[s->n++] = (struct symbol){one->start, end, one->name};
+		set_edge(s, one->start, self);
+		if (one->size)
+			open->at[open->n++] = self;
+		else
+			set_edge(s, end, NOBODY);
+	}
+	close_upto(s, open, UINT64_MAX);
+}
+
+struct error *symbols_build(struct candidates *list, char *strings, struct symbols **out)
+{
+	struct symbols *s = calloc(1, sizeof(*s));
+	struct open open = {0};
+
+	if (!s) {
+		free(strings);
+		return error_no_memory();
+	}
+	s->strings = strings;
+	if (list->n)
+		qsort(list->at, list->n, sizeof(*list->at), candidate_cmp);
+	merge_aliases(list);
+	/* Each function sets at most two edges. */
+	s->list = calloc(list->n + 1, sizeof(*s->list));
+	s->edge = calloc(2 * list->n + 1, sizeof(*s->edge));
+	s->owner = calloc(2 * list->n + 1, sizeof(*s->owner));
+	open.at = calloc(list->n + 1, sizeof(*open.at));
+	if (!s->list || !s->edge || !s->owner || !open.at || list->n >= NOBODY) {
+		free(open.at);
+		symbols_free(s);
+		return error_no_memory();
+	}
+	cut(s, list, &open);
+	free(open.at);
+	*out = s;
+	return NULL;
+}
+
+void symbols_free(struct symbols *symbols)
+{
+	if (!symbols)
+		return;
+	free(symbols->list);
+	free(symbols->edge);
+	free(symbols->owner);
+	free(symbols->strings);
+	free(symbols);
+}
+
+size_t symbols_count(const struct symbols *symbols)
+{
+	return symbols->n;
+}
+
+void symbols_get(const struct symbols *symbols, size_t i, struct symbol *out)
+{
+	*out = symbols->list[i];
+}
+
+bool symbols_find(const struct symbols *symbols, uint64_t addr, struct symbol *out)
+{
+	const uint64_t *base = symbols->edge;
+	size_t n = symbols->n_edges;
+	uint32_t owner;
+
+	if (!n || addr < base[0])
+		return false;
+	/* Keeps base[0] <= addr < base[n]. A branch would be guessed wrong every second time. */
+	while (n > 1) {
+		size_t half = n / 2;
+
+		base += half * (base[half] <= addr);
+		n -= half;
+	}
+	owner = symbols->owner[base - symbols->edge];
+	if (owner == NOBODY)
+		return false;
+	*out = symbols->list[owner];
+	return true;
+}
+
+const char *symbols_build_id(const struct symbols *symbols)
+{
+	return symbols->build_id[0] ? symbols->build_id : NULL;
+}
+
+void symbols_set_build_id(struct symbols *symbols, const char *hex)
+{
+	strncpy(symbols->build_id, hex, sizeof(symbols->build_id) - 1);
+}
+
+struct error *symbols_write_nm(const struct symbols *symbols, uint64_t slide, FILE *out)
+{
+	for (size_t i = 0; i < symbols->n; i++) {
+		const char *name = symbols->list[i].name;
+		char *clean = clean_name_new(name);
+
+		if (!clean)
+			return error_no_memory();
+		fprintf(out, "%016llx t %s\n", (unsigned long long)(symbols->list[i].start + slide),
+			clean);
+		free(clean);
+	}
+	return NULL;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SYMBOL_NAMES_SYMBOLIZER_H
+#define UNIPROF_SYMBOL_NAMES_SYMBOLIZER_H
+
+/*
+ * Names frames, and finds their source lines. A symbolizer asks, in this order: the
+ * images that the user gave, what the recording carries, and else tells the
+ * image, or prints the address ("0x1234"). Return addresses are looked up minus one. All strings
+ * that it hands out are cleaned (symbol/names/display_name.h), so that formats need to
+ * escape their own special characters only; they belong to the symbolizer, and equal
+ * strings are the same pointer.
+ */
+
+#include "profile/profile.h"
+#include "symbol/images/images.h"
+
+struct symbolizer;
+
+/* Both may be NULL and must outlive the symbolizer. */
+struct error *symbolizer_new(const struct images *images, const struct profile *profile,
+			     struct symbolizer **out);
+void symbolizer_free(struct symbolizer *symbolizer);
+
+/* Names of code that lies in no function that is known. */
+enum unnamed_code {
+	UNNAMED_ADDRESS, /* "0x7f855c49ec58" */
+	UNNAMED_OFFSET, /* "libcrypto.so.3+0x29e56f", by the file's addresses: the same in each run */
+	UNNAMED_IMAGE, /* "[libcrypto.so.3]", one for all of the file */
+};
+
+/* Options of a symbolizer, set before it is first asked. The default is all false. */
+struct symbolizer_options {
+	bool no_inline;	  /* functions that were inlined are part of the one around them */
+	bool no_demangle; /* names as they are in the file */
+	bool no_source;	  /* only names are asked for: no inlined functions, files and lines */
+	/* Name of code without a symbol: its image, its offset there, or its address. */
+	enum unnamed_code unnamed;
+};
+void symbolizer_set(struct symbolizer *symbolizer, const struct symbolizer_options *options);
+
+/*
+ * One function of those that are at an address: compilers put the body of one
+ * into another (inline it), so that a frame of the stack can stand for several.
+ */
+struct location {
+	const char *function; /* or as enum unnamed_code has it */
+	const char *symbol;   /* its name in the file */
+	const char *file;     /* of its source, as the compiler was told; NULL: not known */
+	uint32_t line;	 /* where in it: of the call, if there is one before it; 0: not known */
+	bool inlined;	 /* into the next one; false for the last */
+	bool resolved;	 /* `function` is a name */
+	bool in_image;	 /* if not: it is code of an image that is known */
+	uint64_t offset; /* of the frame's address (not minus one) from the start of the last */
+};
+
+/*
+ * Locates an address: all functions there, innermost first, at least one; the
+ * last is the one that was really called. Belongs to the symbolizer, for as long as
+ * it lives.
+ */
+struct error *symbolizer_locate(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
+				const struct location **out, size_t *n);
+
+/*
+ * Finds out about many frames at once, to be asked for later: cheaper by far
+ * than one after the other, where places in the source are known. A frame that
+ * is in the list twice is work twice.
+ */
+struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
+				 size_t n);
+
+/* A sentence if something could not be found out (a damaged file); NULL: all is well. */
+const char *symbolizer_trouble(const struct symbolizer *symbolizer);
+
+/* The last function at an address: the one that was really called. */
+struct named {
+	const char *name;   /* function name, or as enum unnamed_code has it */
+	const char *symbol; /* its name in the file */
+	uint64_t offset;    /* of the frame's address (not minus one) from the function's start */
+	bool resolved, in_image; /* as in struct location */
+};
+
+struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
+			      struct named *out);
+
+/* Equal strings give the same pointer, as in `struct location`. */
+struct error *symbolizer_intern(struct symbolizer *symbolizer, const char *text, const char **out);
+
+#endif
