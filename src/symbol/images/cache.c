@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/symbol_cache.h"
+#include "symbol/images/cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,23 +11,21 @@
 #include <zlib.h>
 
 #include "base/preopen.h"
-#include "symbol/build_id_apart.h"
-#include "symbol/image_apart.h"
-#include "symbol/image_file.h"
-#include "symbol/image_wire.h"
+#include "symbol/images/file.h"
+#include "symbol/images/wire.h"
 
-/* The name under which the directory is opened ahead. */
-#define AHEAD "symbol-cache:"
+/* The name under which the directory is preopened. */
+#define PREOPENED "symbol-cache:"
 
 /* The first bytes: another version writes something else. */
 #define MAGIC "uniprof symbols " UNIPROF_VERSION " 1\n"
 
-/* Nobody's table is larger, bytes. */
+/* The largest table that is kept, bytes. */
 #define FILE_MAX (1u << 29)
 
 struct cache_head {
 	char magic[60]; /* MAGIC, then zeros */
-	uint32_t crc;	/* of all that follows */
+	uint32_t crc;	/* of all bytes behind it */
 };
 
 /* The directory's descriptor, or -1. */
@@ -53,14 +51,14 @@ static int open_directory(bool create)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-struct error *symbol_cache_ahead(void)
+struct error *symbol_cache_preopen(void)
 {
 	int fd = open_directory(false);
 
-	return fd < 0 ? NULL : ahead_adopt(AHEAD, fd);
+	return fd < 0 ? NULL : preopen_adopt(PREOPENED, fd);
 }
 
-/* Everything but code and tables for callers, which only the file itself is believed to have. */
+/* Packs everything but code and unwind tables, for which only the file itself is believed. */
 static char *pack(const struct image_file *file, size_t *len)
 {
 	struct elf_code code = *file->code;
@@ -73,7 +71,7 @@ static char *pack(const struct image_file *file, size_t *len)
 	code.piece = NULL;
 	code.n = 0;
 	few.code = &code;
-	few.rows = NULL;
+	few.table = NULL;
 	image_wire_send(NULL, &few, out);
 	if (!fclose(out))
 		return bytes;
@@ -81,7 +79,7 @@ static char *pack(const struct image_file *file, size_t *len)
 	return NULL;
 }
 
-/* Under another name first, so that nobody sees half of it. */
+/* Writes under another name first, so that nobody sees half of it. */
 static void write_file(int directory, const char *name, const char *bytes, size_t len)
 {
 	struct cache_head head = {.magic = MAGIC,
@@ -107,7 +105,7 @@ static void keep(int directory, const char *path)
 {
 	const struct image_spec spec = {.path = path, .names = true, .needs_names = true};
 	struct image_file *file = calloc(1, sizeof(*file));
-	struct error *err = file ? image_apart_load(&spec, file) : error_no_memory();
+	struct error *err = file ? image_file_load_sandboxed(&spec, file) : error_no_memory();
 	char *bytes = NULL;
 	size_t len;
 
@@ -122,11 +120,11 @@ static void keep(int directory, const char *path)
 
 void symbol_cache_keep(const char *path)
 {
-	char hex[2 * CODE_BUILD_ID_MAX + 1];
+	char hex[2 * BUILD_ID_MAX + 1];
 	int directory;
 	bool lacks;
 
-	build_id_apart(path, hex, &lacks);
+	image_file_build_id(path, hex, &lacks);
 	directory = *hex ? open_directory(true) : -1;
 	if (directory < 0)
 		return;
@@ -135,10 +133,10 @@ void symbol_cache_keep(const char *path)
 	close(directory);
 }
 
-/* The whole file, if it is what it says; the caller frees it. */
+/* Reads the whole file, if its checksum is right; the caller frees it. */
 static char *read_file(const char *name, size_t *len)
 {
-	int directory = open_to_read(AHEAD);
+	int directory = open_to_read(PREOPENED);
 	int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	const struct cache_head expected = {.magic = MAGIC};

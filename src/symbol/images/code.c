@@ -8,13 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/preopen.h"
+#include "symbol/images/placement.h"
 
 /* No program's code is larger, and none comes in more pieces. */
 #define CODE_MAX   (512u << 20)
 #define PIECES_MAX (1u << 16)
 
-struct loading {
+struct code_loading {
 	const char *path;
 	Elf *elf;
 	struct elf_code *code;
@@ -23,7 +25,7 @@ struct loading {
 	size_t names; /* section with the sections' names */
 };
 
-static struct error *damaged(const struct loading *l)
+static struct error *damaged(const struct code_loading *l)
 {
 	return error_new(ERR_INPUT, "%s: damaged or truncated ELF file", l->path);
 }
@@ -42,7 +44,7 @@ size_t build_id_note(const uint8_t *bytes, size_t len, char *hex)
 	    word_at(bytes + 8) != NT_GNU_BUILD_ID || memcmp(bytes + 12, "GNU", sizeof("GNU")))
 		return 0;
 	id = word_at(bytes + 4);
-	if (!id || id > CODE_BUILD_ID_MAX || id > len - CODE_NOTE_HEAD)
+	if (!id || id > BUILD_ID_MAX || id > len - CODE_NOTE_HEAD)
 		return 0;
 	for (uint32_t i = 0; i < id; i++)
 		sprintf(hex + (size_t)2 * i, "%02x", bytes[CODE_NOTE_HEAD + i]);
@@ -50,7 +52,7 @@ size_t build_id_note(const uint8_t *bytes, size_t len, char *hex)
 }
 
 /* Keeps the build id if one is among these notes, which are loaded at `va`. */
-static void look_for_note(struct elf_code *code, const uint8_t *bytes, size_t len, uint64_t va)
+static void find_note(struct elf_code *code, const uint8_t *bytes, size_t len, uint64_t va)
 {
 	for (size_t at = 0; len >= CODE_NOTE_HEAD && at <= len - CODE_NOTE_HEAD; at += 4) {
 		size_t note = build_id_note(bytes + at, len - at, code->build_id);
@@ -64,24 +66,19 @@ static void look_for_note(struct elf_code *code, const uint8_t *bytes, size_t le
 	}
 }
 
-static struct error *add_piece(struct loading *l, uint64_t va, const void *bytes, size_t len)
+static struct error *add_piece(struct code_loading *l, uint64_t va, const void *bytes, size_t len)
 {
 	struct elf_code *code = l->code;
 	uint8_t *copy;
+	struct error *err;
 
 	if (!len)
 		return NULL;
 	if (va > UINT64_MAX - len || code->n == PIECES_MAX || len > CODE_MAX - l->total)
 		return damaged(l);
-	if (code->n == l->room) {
-		size_t room = l->room ? 2 * l->room : 16;
-		struct code_piece *piece = reallocarray(code->piece, room, sizeof(*piece));
-
-		if (!piece)
-			return error_no_memory();
-		code->piece = piece;
-		l->room = room;
-	}
+	err = ARRAY_RESERVE(&code->piece, &l->room, code->n + 1);
+	if (err)
+		return err;
 	copy = malloc(len);
 	if (!copy)
 		return error_no_memory();
@@ -92,7 +89,7 @@ static struct error *add_piece(struct loading *l, uint64_t va, const void *bytes
 }
 
 /* The bytes of a part of the file; NULL if it is not all there. */
-static const Elf_Data *chunk(const struct loading *l, uint64_t offset, uint64_t len)
+static const Elf_Data *chunk(const struct code_loading *l, uint64_t offset, uint64_t len)
 {
 	return len && offset <= INT64_MAX && len <= CODE_MAX
 		       ? elf_getdata_rawchunk(l->elf, (int64_t)offset, len, ELF_T_BYTE)
@@ -104,13 +101,13 @@ static bool begins(const char *name, const char *with)
 	return !strncmp(name, with, strlen(with));
 }
 
-/* What is there only until the kernel has started, and is other memory after that. */
+/* Sections whose memory the kernel reuses once it has started. */
 static bool is_passing(const char *name)
 {
 	return begins(name, ".init.") || begins(name, ".exit.") || begins(name, ".altinstr");
 }
 
-static struct error *take_section(struct loading *l, Elf_Scn *scn)
+static struct error *take_section(struct code_loading *l, Elf_Scn *scn)
 {
 	const Elf_Data *data;
 	const char *name;
@@ -127,7 +124,7 @@ static struct error *take_section(struct loading *l, Elf_Scn *scn)
 	if (shdr.sh_type == SHT_NOTE && !l->code->note_len) {
 		data = chunk(l, shdr.sh_offset, shdr.sh_size);
 		if (data)
-			look_for_note(l->code, data->d_buf, data->d_size, shdr.sh_addr);
+			find_note(l->code, data->d_buf, data->d_size, shdr.sh_addr);
 		if (!(shdr.sh_flags & SHF_ALLOC))
 			l->code->note_len = 0;
 	}
@@ -149,15 +146,15 @@ static void widen(struct elf_code *code, uint64_t start, uint64_t len)
 		code->end = end;
 }
 
-/* Reads bytes only where no sections tell what they are. */
-static struct error *take_segment(struct loading *l, const GElf_Phdr *phdr, bool has_sections)
+/* Reads bytes only if the file has no sections, which tell code from data. */
+static struct error *take_segment(struct code_loading *l, const GElf_Phdr *phdr, bool has_sections)
 {
 	const Elf_Data *data;
 
 	if (phdr->p_type == PT_NOTE && !has_sections && !l->code->note_len) {
 		data = chunk(l, phdr->p_offset, phdr->p_filesz);
 		if (data)
-			look_for_note(l->code, data->d_buf, data->d_size, phdr->p_vaddr);
+			find_note(l->code, data->d_buf, data->d_size, phdr->p_vaddr);
 	}
 	if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_X))
 		return NULL;
@@ -177,7 +174,7 @@ static int by_address(const void *left, const void *right)
 	return (a->va > b->va) - (a->va < b->va);
 }
 
-/* In order, and of what overlaps only the first. */
+/* Sorts by address; of overlapping pieces only the first is kept. */
 static void sort_pieces(struct elf_code *code)
 {
 	size_t kept = 0;
@@ -195,7 +192,7 @@ static void sort_pieces(struct elf_code *code)
 	code->n = kept;
 }
 
-static struct error *take_all(struct loading *l)
+static struct error *take_all(struct code_loading *l)
 {
 	struct error *err = NULL;
 	size_t sections, segments;
@@ -220,7 +217,7 @@ static struct error *take_all(struct loading *l)
 
 struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
 {
-	struct loading l = {.path = path, .elf = elf};
+	struct code_loading l = {.path = path, .elf = elf};
 	struct error *err;
 	GElf_Ehdr head;
 
@@ -257,6 +254,18 @@ struct error *elf_code_load(const char *path, struct elf_code **out)
 	return err;
 }
 
+size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len)
+{
+	const struct code_piece *piece = code->piece + placement_piece(code, va);
+
+	if (piece == code->piece + code->n || va < piece->va)
+		return 0;
+	if (len > piece->len - (va - piece->va))
+		len = piece->len - (va - piece->va);
+	memcpy(buf, piece->bytes + (va - piece->va), len);
+	return len;
+}
+
 void elf_code_free(struct elf_code *code)
 {
 	if (!code)
@@ -265,4 +274,36 @@ void elf_code_free(struct elf_code *code)
 		free((void *)code->piece[i].bytes);
 	free(code->piece);
 	free(code);
+}
+
+static uint64_t find(Elf *elf, uint64_t va)
+{
+	size_t n = 0;
+
+	if (!elf || elf_kind(elf) != ELF_K_ELF || elf_getphdrnum(elf, &n))
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr segment;
+
+		if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_LOAD &&
+		    va - segment.p_vaddr < segment.p_filesz)
+			return segment.p_offset + (va - segment.p_vaddr);
+	}
+	return 0;
+}
+
+uint64_t elf_offset(const char *path, uint64_t va)
+{
+	int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	uint64_t offset;
+	Elf *elf;
+
+	if (fd < 0)
+		return 0;
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	offset = find(elf, va);
+	elf_end(elf);
+	close(fd);
+	return offset;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_CODE_FIXTURE_H
-#define UNIPROF_SYMBOL_CODE_FIXTURE_H
+#ifndef UNIPROF_SYMBOL_IMAGES_CODE_FIXTURE_H
+#define UNIPROF_SYMBOL_IMAGES_CODE_FIXTURE_H
 
 /*
  * For tests only: ELF files with code in them, and memory for it to be found
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "symbol/placement.h"
+#include "symbol/images/placement.h"
 
 #define CODE_FILE_TEXT 0x1000 /* offset of the code in the file */
 #define CODE_FUNCTION  0x100
@@ -78,7 +78,7 @@ static inline void code_symbols(const struct code_fixture *f, Elf64_Sym *symbols
 	}
 }
 
-/* Where the parts behind the code are in the file. */
+/* File offsets of the parts behind the code. */
 struct code_layout {
 	size_t symbols, symbols_len, strings, strings_len, names, sections, end;
 };

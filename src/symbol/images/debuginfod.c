@@ -7,15 +7,15 @@
 #include <stdlib.h>
 
 #include "base/preopen.h"
-#include "symbol/build_id_apart.h"
 #include "symbol/images/code.h"
+#include "symbol/images/file.h"
 #include "unwind/tables/debug_file.h"
 
 const char debuginfod_feature[] = "asks debuginfod";
 
 /*
- * Loaded when it is needed: it brings an HTTP client and all that belongs to
- * it, which hardly anybody needs, and none of it is there afterwards.
+ * Loaded on demand and unloaded again: it brings an HTTP client with many
+ * libraries, which hardly anybody needs.
  */
 #define LIBRARY "libdebuginfod.so.1"
 
@@ -53,20 +53,20 @@ static int fetch(const char *hex)
 	return fd;
 }
 
-struct error *debuginfod_ahead(const char *path)
+struct error *debuginfod_preopen(const char *path)
 {
 	const char *servers = getenv(DEBUGINFOD_URLS_ENV_VAR);
-	char hex[2 * CODE_BUILD_ID_MAX + 1];
+	char hex[2 * BUILD_ID_MAX + 1];
 	char name[sizeof(DEBUG_FILE_FETCHED) + sizeof(hex)];
 	bool lacks;
 	int fd;
 
 	if (!servers || !*servers)
 		return NULL;
-	build_id_apart(path, hex, &lacks);
+	image_file_build_id(path, hex, &lacks);
 	fd = *hex && lacks ? fetch(hex) : -1;
 	if (fd < 0)
 		return NULL;
 	snprintf(name, sizeof(name), DEBUG_FILE_FETCHED "%s", hex);
-	return ahead_adopt(name, fd);
+	return preopen_adopt(name, fd);
 }

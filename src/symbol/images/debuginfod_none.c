@@ -5,7 +5,7 @@
 
 const char debuginfod_feature[] = "without debuginfod";
 
-struct error *debuginfod_ahead(const char *path)
+struct error *debuginfod_preopen(const char *path)
 {
 	return NULL;
 }

@@ -6,20 +6,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/preopen.h"
-#include "symbol/image_apart.h"
-#include "symbol/image_file.h"
-#include "symbol/symbol_cache.h"
+#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 
 #define PAGE_MASK 4095ull
 
 struct images {
 	struct image_file **file;
 	size_t n_files, files_room;
-	struct image *place;
+	struct image *mapping;
 	size_t n, room;
 	unsigned changes;
-	bool apart;
+	bool sandboxed; /* files are parsed in a process of their own */
 };
 
 struct error *images_new(struct images **out)
@@ -35,11 +35,11 @@ void images_free(struct images *images)
 	for (size_t i = 0; i < images->n_files; i++)
 		image_file_free(images->file[i]);
 	free(images->file);
-	free(images->place);
+	free(images->mapping);
 	free(images);
 }
 
-/* Of a table that tells no sections: from its first to its last function. */
+/* Range of a table that has no sections: from its first to its last function. */
 static void table_range(const struct symbols *symbols, uint64_t *start, uint64_t *end)
 {
 	struct symbol symbol = {0};
@@ -54,7 +54,7 @@ static void table_range(const struct symbols *symbols, uint64_t *start, uint64_t
 	}
 }
 
-/* As linked. */
+/* Range of the file's code, as linked. */
 static void file_range(const struct image_file *file, uint64_t *start, uint64_t *end)
 {
 	if (file->code) {
@@ -65,37 +65,19 @@ static void file_range(const struct image_file *file, uint64_t *start, uint64_t 
 	}
 }
 
-/*
- * A page's address means the page in which the code begins, as in
- * /proc/PID/maps; any other the code's first byte.
- */
-uint64_t image_slide_for(const struct image_file *file, uint64_t address)
-{
-	uint64_t start, end;
-
-	file_range(file, &start, &end);
-	return address & PAGE_MASK ? address - start : address - (start & ~PAGE_MASK);
-}
-
 static struct error *add_file(struct images *images, struct image_file *file)
 {
-	if (images->n_files == images->files_room) {
-		size_t room = images->files_room ? 2 * images->files_room : 8;
-		struct image_file **list =
-			reallocarray(images->file, room, sizeof(struct image_file *));
+	struct error *err = ARRAY_RESERVE(&images->file, &images->files_room, images->n_files + 1);
 
-		if (!list)
-			return error_no_memory();
-		images->file = list;
-		images->files_room = room;
-	}
+	if (err)
+		return err;
 	images->file[images->n_files++] = file;
 	return NULL;
 }
 
-void images_load_apart(struct images *images)
+void images_sandbox(struct images *images)
 {
-	images->apart = true;
+	images->sandboxed = true;
 }
 
 static uint64_t size_of(const char *path)
@@ -117,7 +99,7 @@ static const struct image_file *find_twin(const struct images *images, uint64_t 
 	for (size_t i = 0; i < images->n_files && size; i++) {
 		const struct image_file *file = images->file[i];
 
-		if (file->size == size && file->rows && *file->build_id)
+		if (file->size == size && file->table && *file->build_id)
 			return file;
 	}
 	return NULL;
@@ -133,12 +115,24 @@ static struct error *load(const struct images *images, const struct image_spec *
 
 	if (twin)
 		with_twin.tables_known = twin->build_id;
-	err = images->apart ? image_apart_load(&with_twin, file)
-			    : image_file_load(&with_twin, file);
+	err = images->sandboxed ? image_file_load_sandboxed(&with_twin, file)
+				: image_file_load(&with_twin, file);
 	file->size = size;
-	if (!err && twin && !file->rows && !strcmp(file->build_id, twin->build_id))
-		file->rows = rows_share(twin->rows);
+	if (!err && twin && !file->table && !strcmp(file->build_id, twin->build_id))
+		file->table = unwind_table_share(twin->table);
 	return err;
+}
+
+/*
+ * A page's address means the page in which the code begins, as in
+ * /proc/PID/maps; any other the code's first byte.
+ */
+uint64_t image_slide_for(const struct image_file *file, uint64_t address)
+{
+	uint64_t start, end;
+
+	file_range(file, &start, &end);
+	return address & PAGE_MASK ? address - start : address - (start & ~PAGE_MASK);
 }
 
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out)
@@ -156,8 +150,8 @@ struct error *images_load(struct images *images, const struct image_spec *spec, 
 	if (out)
 		*out = i;
 	if (spec->has_address)
-		return images_put(images, i, image_slide_for(file, spec->address), false);
-	return file->code ? NULL : images_put(images, i, 0, false);
+		return images_map(images, i, image_slide_for(file, spec->address), false);
+	return file->code ? NULL : images_map(images, i, 0, false);
 }
 
 struct error *images_load_kept(struct images *images, const char *build_id, const char *path,
@@ -179,7 +173,7 @@ struct error *images_load_kept(struct images *images, const char *build_id, cons
 }
 
 struct error *images_add_tables(struct images *images, const char *name, struct symbols *symbols,
-				struct rows *rows)
+				struct unwind_table *table)
 {
 	struct image_file *file = calloc(1, sizeof(*file));
 	const char *id = symbols_build_id(symbols);
@@ -187,12 +181,12 @@ struct error *images_add_tables(struct images *images, const char *name, struct 
 
 	if (!file) {
 		symbols_free(symbols);
-		rows_free(rows);
+		unwind_table_free(table);
 		return error_no_memory();
 	}
 	*file = (struct image_file){.path = strdup(name),
 				    .symbols = symbols,
-				    .rows = rows,
+				    .table = table,
 				    .names = true};
 	snprintf(file->build_id, sizeof(file->build_id), "%s", id ? id : "");
 	err = file->path ? add_file(images, file) : error_no_memory();
@@ -200,7 +194,7 @@ struct error *images_add_tables(struct images *images, const char *name, struct 
 		image_file_free(file);
 		return err;
 	}
-	return images_put(images, images->n_files - 1, 0, false);
+	return images_map(images, images->n_files - 1, 0, false);
 }
 
 size_t images_files(const struct images *images)
@@ -213,62 +207,78 @@ struct image_file *images_file(struct images *images, size_t i)
 	return images->file[i];
 }
 
-/* Where a place of file `i` belongs among the others. */
+/* Index behind the last mapping of file `i`: mappings are ordered by file. */
 static size_t rank(const struct images *images, size_t i)
 {
 	size_t at = 0;
 
 	for (size_t f = 0; f <= i; f++)
-		at += images->file[f]->places;
+		at += images->file[f]->mappings;
 	return at;
 }
 
-struct error *images_put(struct images *images, size_t i, uint64_t slide, bool checked)
+/* The mapping of file `i` with this slide; NULL if there is none. */
+static struct image *find_mapping(struct images *images, size_t i, uint64_t slide)
 {
-	struct image_file *file = images->file[i];
-	struct image place = {.file = file, .slide = slide, .checked = checked};
-	size_t at = rank(images, i);
+	const size_t end = rank(images, i);
 
-	for (size_t k = at - file->places; k < at; k++) {
-		if (images->place[k].slide != slide)
-			continue;
-		images->place[k].checked |= checked;
-		return NULL;
-	}
-	if (file->places == IMAGE_PLACES_MAX)
-		return NULL;
-	if (images->n == images->room) {
-		size_t room = images->room ? 2 * images->room : 8;
-		struct image *list = reallocarray(images->place, room, sizeof(*list));
-
-		if (!list)
-			return error_no_memory();
-		images->place = list;
-		images->room = room;
-	}
-	file_range(file, &place.start, &place.end);
-	place.start += slide;
-	place.end += slide;
-	memmove(images->place + at + 1, images->place + at,
-		(images->n - at) * sizeof(*images->place));
-	images->place[at] = place;
-	images->n++;
-	images->changes++;
-	file->places++;
+	for (size_t k = end - images->file[i]->mappings; k < end; k++)
+		if (images->mapping[k].slide == slide)
+			return &images->mapping[k];
 	return NULL;
 }
 
-void images_lift(struct images *images, size_t i)
+struct error *images_map(struct images *images, size_t i, uint64_t slide, bool checked)
 {
-	size_t n = images->file[i]->places, end = rank(images, i);
+	struct image_file *file = images->file[i];
+	struct image mapping = {.file = file, .slide = slide, .checked = checked};
+	size_t at = rank(images, i);
+	struct image *known = find_mapping(images, i, slide);
+	struct error *err;
+
+	if (known) {
+		known->checked |= checked;
+		return NULL;
+	}
+	if (file->mappings == IMAGE_MAPPINGS_MAX)
+		return NULL;
+	err = ARRAY_RESERVE(&images->mapping, &images->room, images->n + 1);
+	if (err)
+		return err;
+	file_range(file, &mapping.start, &mapping.end);
+	mapping.start += slide;
+	mapping.end += slide;
+	memmove(images->mapping + at + 1, images->mapping + at,
+		(images->n - at) * sizeof(*images->mapping));
+	images->mapping[at] = mapping;
+	images->n++;
+	images->changes++;
+	file->mappings++;
+	return NULL;
+}
+
+void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space)
+{
+	struct image *mapping = find_mapping(images, i, slide);
+
+	if (!mapping || mapping->compared)
+		return;
+	mapping->compared = true;
+	mapping->space = space;
+	images->changes++;
+}
+
+void images_unmap(struct images *images, size_t i)
+{
+	size_t n = images->file[i]->mappings, end = rank(images, i);
 
 	if (!n)
 		return;
-	memmove(images->place + end - n, images->place + end,
-		(images->n - end) * sizeof(*images->place));
+	memmove(images->mapping + end - n, images->mapping + end,
+		(images->n - end) * sizeof(*images->mapping));
 	images->n -= n;
 	images->changes++;
-	images->file[i]->places = 0;
+	images->file[i]->mappings = 0;
 }
 
 /* Modulo 2^64: an image may reach the top of the address space. */
@@ -280,16 +290,27 @@ static bool holds(const struct image *image, uint64_t va)
 const struct image *images_at(const struct images *images, uint64_t va)
 {
 	for (size_t i = 0; i < images->n; i++)
-		if (holds(&images->place[i], va))
-			return &images->place[i];
+		if (holds(&images->mapping[i], va))
+			return &images->mapping[i];
 	return NULL;
 }
 
-const struct image *images_find_in(const struct images *images, uint64_t va, bool names,
-				   struct symbol *out)
+size_t images_code(const struct images *images, uint64_t va, uint64_t space, void *buf, size_t len)
 {
 	for (size_t i = 0; i < images->n; i++) {
-		const struct image *image = &images->place[i];
+		const struct image *image = &images->mapping[i];
+
+		if (holds(image, va) && image->compared && image->space == space)
+			return elf_code_copy(image->file->code, va - image->slide, buf, len);
+	}
+	return 0;
+}
+
+const struct image *images_find(const struct images *images, uint64_t va, bool names,
+				struct symbol *out)
+{
+	for (size_t i = 0; i < images->n; i++) {
+		const struct image *image = &images->mapping[i];
 
 		if (!holds(image, va) || !image->file->symbols || (names && !image->file->names) ||
 		    !symbols_find(image->file->symbols, va - image->slide, out))
@@ -301,20 +322,16 @@ const struct image *images_find_in(const struct images *images, uint64_t va, boo
 	return NULL;
 }
 
-bool images_find(const struct images *images, uint64_t va, bool names, struct symbol *out)
-{
-	return images_find_in(images, va, names, out);
-}
-
-const struct rows *images_rows(const struct images *images, uint64_t va, uint64_t *slide)
+const struct unwind_table *images_unwind_table(const struct images *images, uint64_t va,
+					       uint64_t *slide)
 {
 	for (size_t i = 0; i < images->n; i++) {
-		const struct image *image = &images->place[i];
+		const struct image *image = &images->mapping[i];
 
-		if (!holds(image, va) || !image->file->rows)
+		if (!holds(image, va) || !image->file->table)
 			continue;
 		*slide = image->slide;
-		return image->file->rows;
+		return image->file->table;
 	}
 	return NULL;
 }
@@ -326,7 +343,7 @@ size_t images_count(const struct images *images)
 
 const struct image *images_get(const struct images *images, size_t i)
 {
-	return &images->place[i];
+	return &images->mapping[i];
 }
 
 unsigned images_changes(const struct images *images)
@@ -339,8 +356,8 @@ struct error *images_write_nm(const struct images *images, FILE *out)
 	struct error *err = NULL;
 
 	for (size_t i = 0; i < images->n && !err; i++)
-		if (images->place[i].file->symbols)
-			err = symbols_write_nm(images->place[i].file->symbols,
-					       images->place[i].slide, out);
+		if (images->mapping[i].file->symbols)
+			err = symbols_write_nm(images->mapping[i].file->symbols,
+					       images->mapping[i].slide, out);
 	return err;
 }

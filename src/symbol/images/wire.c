@@ -1,13 +1,141 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/image_wire.h"
+#include "symbol/images/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/image_wire_format.h"
+#include "symbol/images/images.h"
 #include "symbol/names/table.h"
 
-/* More of anything than a file has; what is claimed beyond what comes is never touched. */
+/*
+ * Wire format of parsed image files: the head; symbols, then their names, NUL
+ * behind each; code, each piece followed by its bytes; rows, rare rows, expressions, kept
+ * registers as they are in memory.
+ */
+
+struct wire_symbol {
+	uint64_t start, end, name; /* name: offset in the strings */
+};
+
+struct wire_code {
+	uint64_t start, end, note_va, note_len, n;
+	uint64_t patched;
+	uint8_t note[CODE_NOTE_MAX];
+	char build_id[2 * BUILD_ID_MAX + 1];
+};
+
+struct wire_piece {
+	uint64_t va, len;
+};
+
+/* Sizes of all parts that follow; a missing part has 0 entries. */
+struct wire_head {
+	uint64_t error_kind, error_len; /* not 0: the error's text is all that follows */
+	uint64_t symbols, strings;
+	uint64_t has_code;
+	uint64_t rows, rows_base, rare, expressions, kept;
+	char build_id[2 * BUILD_ID_MAX + 1], symbols_id[2 * BUILD_ID_MAX + 1];
+};
+
+static void put(const void *data, size_t size, size_t n, FILE *out)
+{
+	if (n)
+		fwrite(data, size, n, out);
+}
+
+static void send_symbols(const struct symbols *symbols, FILE *out)
+{
+	uint64_t name = 0;
+	struct symbol symbol;
+
+	for (size_t i = 0; i < symbols_count(symbols); i++) {
+		struct wire_symbol wire;
+
+		symbols_get(symbols, i, &symbol);
+		wire = (struct wire_symbol){symbol.start, symbol.end, name};
+		put(&wire, sizeof(wire), 1, out);
+		name += strlen(symbol.name) + 1;
+	}
+	for (size_t i = 0; i < symbols_count(symbols); i++) {
+		symbols_get(symbols, i, &symbol);
+		put(symbol.name, 1, strlen(symbol.name) + 1, out);
+	}
+}
+
+static void send_code(const struct elf_code *code, FILE *out)
+{
+	struct wire_code wire = {.start = code->start,
+				 .end = code->end,
+				 .note_va = code->note_va,
+				 .note_len = code->note_len,
+				 .n = code->n,
+				 .patched = code->patched};
+
+	memcpy(wire.note, code->note, sizeof(wire.note));
+	memcpy(wire.build_id, code->build_id, sizeof(wire.build_id));
+	put(&wire, sizeof(wire), 1, out);
+	for (size_t i = 0; i < code->n; i++) {
+		const struct wire_piece piece = {code->piece[i].va, code->piece[i].len};
+
+		put(&piece, sizeof(piece), 1, out);
+		put(code->piece[i].bytes, 1, code->piece[i].len, out);
+	}
+}
+
+static uint64_t all_strings(const struct symbols *symbols)
+{
+	struct symbol symbol;
+	uint64_t len = 0;
+
+	for (size_t i = 0; i < symbols_count(symbols); i++) {
+		symbols_get(symbols, i, &symbol);
+		len += strlen(symbol.name) + 1;
+	}
+	return len;
+}
+
+void image_wire_send(struct error *err, const struct image_file *file, FILE *out)
+{
+	struct wire_head head = {0};
+
+	if (err) {
+		head.error_kind = err->kind;
+		head.error_len = strlen(err->text);
+		put(&head, sizeof(head), 1, out);
+		put(err->text, 1, head.error_len, out);
+		error_free(err);
+		return;
+	}
+	if (file->symbols) {
+		const char *id = symbols_build_id(file->symbols);
+
+		head.symbols = symbols_count(file->symbols);
+		head.strings = all_strings(file->symbols);
+		strncpy(head.symbols_id, id ? id : "", sizeof(head.symbols_id) - 1);
+	}
+	if (file->table) {
+		head.rows = file->table->n;
+		head.rows_base = file->table->base;
+		head.rare = file->table->n_rare;
+		head.expressions = file->table->n_expressions;
+		head.kept = file->table->n_kept;
+	}
+	head.has_code = file->code != NULL;
+	memcpy(head.build_id, file->build_id, sizeof(head.build_id));
+	put(&head, sizeof(head), 1, out);
+	if (file->symbols)
+		send_symbols(file->symbols, out);
+	if (file->code)
+		send_code(file->code, out);
+	if (file->table) {
+		put(file->table->row, sizeof(*file->table->row), head.rows, out);
+		put(file->table->rare, sizeof(*file->table->rare), head.rare, out);
+		put(file->table->expressions, 1, head.expressions, out);
+		put(file->table->kept, sizeof(*file->table->kept), head.kept, out);
+	}
+}
+
+/* Limits beyond any real file; memory that is announced but not sent is never touched. */
 #define TEXT_MAX   4096u
 #define ARRAY_MAX  (1u << 30) /* bytes */
 #define CODE_MAX   (512u << 20)
@@ -61,19 +189,19 @@ static struct error *receive_error(FILE *in, const struct wire_head *head)
 }
 
 static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, const char *strings,
-				 uint64_t len, struct candidates *list)
+				 uint64_t len, struct symbol_candidates *list)
 {
 	struct error *err = NULL;
 
 	for (uint64_t i = 0; i < n && !err; i++) {
-		struct candidate one;
+		struct symbol_candidate one;
 
 		if (wire[i].name >= len || wire[i].end <= wire[i].start)
 			return nonsense();
-		one = (struct candidate){.start = wire[i].start,
-					 .size = wire[i].end - wire[i].start,
-					 .name = strings + wire[i].name};
-		err = candidates_add(list, &one);
+		one = (struct symbol_candidate){.start = wire[i].start,
+						.size = wire[i].end - wire[i].start,
+						.name = strings + wire[i].name};
+		err = symbol_candidates_add(list, &one);
 	}
 	return err;
 }
@@ -81,7 +209,7 @@ static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, con
 static struct error *receive_symbols(FILE *in, const struct wire_head *head,
 				     struct symbols **symbols)
 {
-	struct candidates list = {0};
+	struct symbol_candidates list = {0};
 	struct error *err = NULL;
 	struct wire_symbol *wire = get(in, sizeof(*wire), head->symbols, &err);
 	char *strings = get(in, 1, head->strings, &err);
@@ -96,12 +224,12 @@ static struct error *receive_symbols(FILE *in, const struct wire_head *head,
 		err = symbols_build(&list, strings, symbols);
 	if (!err)
 		symbols_set_build_id(*symbols, head->symbols_id);
-	candidates_free(&list);
+	symbol_candidates_free(&list);
 	free(wire);
 	return err;
 }
 
-/* In order, without overlaps, within bounds. */
+/* Receives pieces; checks that they are in order, without overlaps, and within bounds. */
 static struct error *receive_pieces(FILE *in, uint64_t n, struct elf_code *code)
 {
 	uint64_t total = 0, free_from = 0;
@@ -160,56 +288,56 @@ static bool rare_is_sound(const struct row_rare *rare, uint32_t expressions)
 	       rule_is_sound(&rare->sp, expressions);
 }
 
-static bool row_is_sound(const struct rows *rows, const struct row *row)
+static bool row_is_sound(const struct unwind_table *table, const struct row *row)
 {
 	switch (row->kind) {
 	case ROW_NONE:
 	case ROW_END:
 		return true;
 	case ROW_RARE:
-		return !rows->n_kept && row->cfa_offset >= 0 &&
-		       (uint32_t)row->cfa_offset < rows->n_rare;
+		return !table->n_kept && row->cfa_offset >= 0 &&
+		       (uint32_t)row->cfa_offset < table->n_rare;
 	case ROW_CALL:
 	case ROW_TRAP:
-		return row->base <= ROW_DEREF_PLUS && (!rows->n_kept || row->kept < rows->n_kept);
+		return row->base <= ROW_DEREF_PLUS && (!table->n_kept || row->kept < table->n_kept);
 	case ROW_BODY:
-		return row->base <= ROW_DEREF_PLUS && row->kept < rows->n_kept;
+		return row->base <= ROW_DEREF_PLUS && row->kept < table->n_kept;
 	}
 	return false;
 }
 
-static bool rows_are_sound(const struct rows *rows)
+static bool is_sound_table(const struct unwind_table *table)
 {
-	for (uint32_t i = 0; i < rows->n; i++)
-		if ((i && rows->row[i].start <= rows->row[i - 1].start) ||
-		    !row_is_sound(rows, &rows->row[i]))
+	for (uint32_t i = 0; i < table->n; i++)
+		if ((i && table->row[i].start <= table->row[i - 1].start) ||
+		    !row_is_sound(table, &table->row[i]))
 			return false;
-	for (uint32_t i = 0; i < rows->n_rare; i++)
-		if (!rare_is_sound(&rows->rare[i], rows->n_expressions))
+	for (uint32_t i = 0; i < table->n_rare; i++)
+		if (!rare_is_sound(&table->rare[i], table->n_expressions))
 			return false;
 	return true;
 }
 
-static struct error *receive_rows(FILE *in, const struct wire_head *head, struct rows **out)
+static struct error *receive_rows(FILE *in, const struct wire_head *head, struct unwind_table **out)
 {
-	struct rows *rows = *out = calloc(1, sizeof(*rows));
+	struct unwind_table *table = *out = calloc(1, sizeof(*table));
 	struct error *err = NULL;
 
-	if (!rows)
+	if (!table)
 		return error_no_memory();
 	if (head->rows > ARRAY_MAX || head->rare > ARRAY_MAX || head->expressions > ARRAY_MAX ||
 	    head->kept > ARRAY_MAX)
 		return nonsense();
-	*rows = (struct rows){.base = head->rows_base,
-			      .n = (uint32_t)head->rows,
-			      .n_rare = (uint32_t)head->rare,
-			      .n_expressions = (uint32_t)head->expressions,
-			      .n_kept = (uint32_t)head->kept};
-	rows->row = get(in, sizeof(*rows->row), head->rows, &err);
-	rows->rare = get(in, sizeof(*rows->rare), head->rare, &err);
-	rows->expressions = get(in, 1, head->expressions, &err);
-	rows->kept = get(in, sizeof(*rows->kept), head->kept, &err);
-	return err || rows_are_sound(rows) ? err : nonsense();
+	*table = (struct unwind_table){.base = head->rows_base,
+				       .n = (uint32_t)head->rows,
+				       .n_rare = (uint32_t)head->rare,
+				       .n_expressions = (uint32_t)head->expressions,
+				       .n_kept = (uint32_t)head->kept};
+	table->row = get(in, sizeof(*table->row), head->rows, &err);
+	table->rare = get(in, sizeof(*table->rare), head->rare, &err);
+	table->expressions = get(in, 1, head->expressions, &err);
+	table->kept = get(in, sizeof(*table->kept), head->kept, &err);
+	return err || is_sound_table(table) ? err : nonsense();
 }
 
 struct error *image_wire_receive(FILE *in, struct image_file *file)
@@ -230,7 +358,7 @@ struct error *image_wire_receive(FILE *in, struct image_file *file)
 	if (!err && head.has_code)
 		err = receive_code(in, &file->code);
 	if (!err && head.rows)
-		err = receive_rows(in, &head, &file->rows);
+		err = receive_rows(in, &head, &file->table);
 	if (!err && !file->code && !file->symbols)
 		err = nonsense();
 	return err;

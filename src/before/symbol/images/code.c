@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/images/code.h"
+
+#include <errno.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/preopen.h"
+
+/* No program's code is larger, and none comes in more pieces. */
+#define CODE_MAX   (512u << 20)
+#define PIECES_MAX (1u << 16)
+
+struct loading {
+	const char *path;
+	Elf *elf;
+	struct elf_code *code;
+	size_t total; /* bytes of all pieces */
+	size_t room;
+	size_t names; /* section with the sections' names */
+};
+
+static struct error *damaged(const struct loading *l)
+{
+	return error_new(ERR_INPUT, "%s: damaged or truncated ELF file", l->path);
+}
+
+static uint32_t word_at(const uint8_t *bytes)
+{
+	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+	       (uint32_t)bytes[3] << 24;
+}
+
+size_t build_id_note(const uint8_t *bytes, size_t len, char *hex)
+{
+	uint32_t id;
+
+	if (len < CODE_NOTE_HEAD || word_at(bytes) != sizeof("GNU") ||
+	    word_at(bytes + 8) != NT_GNU_BUILD_ID || memcmp(bytes + 12, "GNU", sizeof("GNU")))
+		return 0;
+	id = word_at(bytes + 4);
+	if (!id || id > CODE_BUILD_ID_MAX || id > len - CODE_NOTE_HEAD)
+		return 0;
+	for (uint32_t i = 0; i < id; i++)
+		sprintf(hex + (size_t)2 * i, "%02x", bytes[CODE_NOTE_HEAD + i]);
+	return CODE_NOTE_HEAD + id;
+}
+
+/* Keeps the build id if one is among these notes, which are loaded at `va`. */
+static void look_for_note(struct elf_code *code, const uint8_t *bytes, size_t len, uint64_t va)
+{
+	for (size_t at = 0; len >= CODE_NOTE_HEAD && at <= len - CODE_NOTE_HEAD; at += 4) {
+		size_t note = build_id_note(bytes + at, len - at, code->build_id);
+
+		if (!note)
+			continue;
+		memcpy(code->note, bytes + at, note);
+		code->note_len = note;
+		code->note_va = va + at;
+		return;
+	}
+}
+
+static struct error *add_piece(struct loading *l, uint64_t va, const void *bytes, size_t len)
+{
+	struct elf_code *code = l->code;
+	uint8_t *copy;
+
+	if (!len)
+		return NULL;
+	if (va > UINT64_MAX - len || code->n == PIECES_MAX || len > CODE_MAX - l->total)
+		return damaged(l);
+	if (code->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 16;
+		struct code_piece *piece = reallocarray(code->piece, room, sizeof(*piece));
+
+		if (!piece)
+			return error_no_memory();
+		code->piece = piece;
+		l->room = room;
+	}
+	copy = malloc(len);
+	if (!copy)
+		return error_no_memory();
+	memcpy(copy, bytes, len);
+	code->piece[code->n++] = (struct code_piece){va, len, copy};
+	l->total += len;
+	return NULL;
+}
+
+/* The bytes of a part of the file; NULL if it is not all there. */
+static const Elf_Data *chunk(const struct loading *l, uint64_t offset, uint64_t len)
+{
+	return len && offset <= INT64_MAX && len <= CODE_MAX
+		       ? elf_getdata_rawchunk(l->elf, (int64_t)offset, len, ELF_T_BYTE)
+		       : NULL;
+}
+
+static bool begins(const char *name, const char *with)
+{
+	return !strncmp(name, with, strlen(with));
+}
+
+/* What is there only until the kernel has started, and is other memory after that. */
+static bool is_passing(const char *name)
+{
+	return begins(name, ".init.") || begins(name, ".exit.") || begins(name, ".altinstr");
+}
+
+static struct error *take_section(struct loading *l, Elf_Scn *scn)
+{
+	const Elf_Data *data;
+	const char *name;
+	GElf_Shdr shdr;
+
+	if (!gelf_getshdr(scn, &shdr))
+		return damaged(l);
+	name = elf_strptr(l->elf, l->names, shdr.sh_name);
+	if (!name)
+		name = "";
+	l->code->patched = l->code->patched || !strcmp(name, ".altinstructions");
+	if (shdr.sh_type == SHT_NOBITS || !shdr.sh_size || shdr.sh_flags & SHF_COMPRESSED)
+		return NULL;
+	if (shdr.sh_type == SHT_NOTE && !l->code->note_len) {
+		data = chunk(l, shdr.sh_offset, shdr.sh_size);
+		if (data)
+			look_for_note(l->code, data->d_buf, data->d_size, shdr.sh_addr);
+		if (!(shdr.sh_flags & SHF_ALLOC))
+			l->code->note_len = 0;
+	}
+	if (!(shdr.sh_flags & SHF_ALLOC) || !(shdr.sh_flags & SHF_EXECINSTR) || is_passing(name))
+		return NULL;
+	data = chunk(l, shdr.sh_offset, shdr.sh_size);
+	return data ? add_piece(l, shdr.sh_addr, data->d_buf, data->d_size) : damaged(l);
+}
+
+static void widen(struct elf_code *code, uint64_t start, uint64_t len)
+{
+	uint64_t end = len > UINT64_MAX - start ? UINT64_MAX : start + len;
+
+	if (!len)
+		return;
+	if (code->start == code->end || start < code->start)
+		code->start = start;
+	if (end > code->end)
+		code->end = end;
+}
+
+/* Reads bytes only where no sections tell what they are. */
+static struct error *take_segment(struct loading *l, const GElf_Phdr *phdr, bool has_sections)
+{
+	const Elf_Data *data;
+
+	if (phdr->p_type == PT_NOTE && !has_sections && !l->code->note_len) {
+		data = chunk(l, phdr->p_offset, phdr->p_filesz);
+		if (data)
+			look_for_note(l->code, data->d_buf, data->d_size, phdr->p_vaddr);
+	}
+	if (phdr->p_type != PT_LOAD || !(phdr->p_flags & PF_X))
+		return NULL;
+	widen(l->code, phdr->p_vaddr, phdr->p_memsz);
+	if (has_sections)
+		return NULL;
+	data = chunk(l, phdr->p_offset, phdr->p_filesz);
+	if (!data)
+		return phdr->p_filesz ? damaged(l) : NULL;
+	return add_piece(l, phdr->p_vaddr, data->d_buf, data->d_size);
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct code_piece *a = left, *b = right;
+
+	return (a->va > b->va) - (a->va < b->va);
+}
+
+/* In order, and of what overlaps only the first. */
+static void sort_pieces(struct elf_code *code)
+{
+	size_t kept = 0;
+
+	if (code->n)
+		qsort(code->piece, code->n, sizeof(*code->piece), by_address);
+	for (size_t i = 0; i < code->n; i++) {
+		const struct code_piece *last = kept ? &code->piece[kept - 1] : NULL;
+
+		if (last && code->piece[i].va - last->va < last->len)
+			free((void *)code->piece[i].bytes);
+		else
+			code->piece[kept++] = code->piece[i];
+	}
+	code->n = kept;
+}
+
+static struct error *take_all(struct loading *l)
+{
+	struct error *err = NULL;
+	size_t sections, segments;
+	Elf_Scn *scn = NULL;
+
+	if (elf_getshdrnum(l->elf, &sections) || elf_getphdrnum(l->elf, &segments) ||
+	    (sections && elf_getshdrstrndx(l->elf, &l->names)))
+		return damaged(l);
+	while (!err && (scn = elf_nextscn(l->elf, scn)))
+		err = take_section(l, scn);
+	for (size_t i = 0; i < segments && !err; i++) {
+		GElf_Phdr phdr;
+
+		err = gelf_getphdr(l->elf, (int)i, &phdr) ? take_segment(l, &phdr, sections > 1)
+							  : damaged(l);
+	}
+	sort_pieces(l->code);
+	for (size_t i = 0; i < l->code->n && !segments; i++)
+		widen(l->code, l->code->piece[i].va, l->code->piece[i].len);
+	return err;
+}
+
+struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
+{
+	struct loading l = {.path = path, .elf = elf};
+	struct error *err;
+	GElf_Ehdr head;
+
+	*out = NULL;
+	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &head) ||
+	    (head.e_type != ET_EXEC && head.e_type != ET_DYN))
+		return NULL;
+	l.code = calloc(1, sizeof(*l.code));
+	if (!l.code)
+		return error_no_memory();
+	err = take_all(&l);
+	if (err || l.code->start == l.code->end)
+		elf_code_free(l.code);
+	else
+		*out = l.code;
+	return err;
+}
+
+struct error *elf_code_load(const char *path, struct elf_code **out)
+{
+	struct error *err;
+	Elf *elf;
+	int fd;
+
+	*out = NULL;
+	fd = open_to_read(path);
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "%s: cannot open the symbol file", path);
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	err = elf_code_read(path, elf, out);
+	elf_end(elf);
+	close(fd);
+	return err;
+}
+
+void elf_code_free(struct elf_code *code)
+{
+	if (!code)
+		return;
+	for (size_t i = 0; i < code->n; i++)
+		free((void *)code->piece[i].bytes);
+	free(code->piece);
+	free(code);
+}

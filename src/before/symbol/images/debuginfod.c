@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/images/debuginfod.h"
+
+#include <dlfcn.h>
+#include <elfutils/debuginfod.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/preopen.h"
+#include "symbol/build_id_apart.h"
+#include "symbol/images/code.h"
+#include "unwind/tables/debug_file.h"
+
+const char debuginfod_feature[] = "asks debuginfod";
+
+/*
+ * Loaded when it is needed: it brings an HTTP client and all that belongs to
+ * it, which hardly anybody needs, and none of it is there afterwards.
+ */
+#define LIBRARY "libdebuginfod.so.1"
+
+struct client {
+	void *library;
+	__typeof__(debuginfod_begin) *begin;
+	__typeof__(debuginfod_end) *end;
+	__typeof__(debuginfod_find_debuginfo) *find;
+};
+
+static bool load(struct client *client)
+{
+	client->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!client->library)
+		return false;
+	client->begin = (__typeof__(client->begin))dlsym(client->library, "debuginfod_begin");
+	client->end = (__typeof__(client->end))dlsym(client->library, "debuginfod_end");
+	client->find =
+		(__typeof__(client->find))dlsym(client->library, "debuginfod_find_debuginfo");
+	return client->begin && client->end && client->find;
+}
+
+/* A descriptor, negative if there is no such thing anywhere. */
+static int fetch(const char *hex)
+{
+	struct client client;
+	debuginfod_client *connection = load(&client) ? client.begin() : NULL;
+	int fd = -1;
+
+	if (connection) {
+		/* Length 0: the id is a string in hex. */
+		fd = client.find(connection, (const unsigned char *)hex, 0, NULL);
+		client.end(connection);
+	}
+	return fd;
+}
+
+struct error *debuginfod_ahead(const char *path)
+{
+	const char *servers = getenv(DEBUGINFOD_URLS_ENV_VAR);
+	char hex[2 * CODE_BUILD_ID_MAX + 1];
+	char name[sizeof(DEBUG_FILE_FETCHED) + sizeof(hex)];
+	bool lacks;
+	int fd;
+
+	if (!servers || !*servers)
+		return NULL;
+	build_id_apart(path, hex, &lacks);
+	fd = *hex && lacks ? fetch(hex) : -1;
+	if (fd < 0)
+		return NULL;
+	snprintf(name, sizeof(name), DEBUG_FILE_FETCHED "%s", hex);
+	return ahead_adopt(name, fd);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/images/debuginfod.h"
+
+#include <stddef.h>
+
+const char debuginfod_feature[] = "without debuginfod";
+
+struct error *debuginfod_ahead(const char *path)
+{
+	return NULL;
+}
