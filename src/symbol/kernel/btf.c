@@ -8,7 +8,7 @@
 #define BTF_TYPES_MAX (1u << 22)
 /* Names for names of types, and members without a name within each other: no more of them. */
 #define DEPTH_MAX 16
-/* So many members are looked at. */
+/* Members that one search compares at most. */
 #define STEPS_MAX (1u << 16)
 
 enum btf_kind {
@@ -161,7 +161,7 @@ void btf_free(struct btf *btf)
 	free(btf);
 }
 
-/* Is this the name at an offset of the strings? */
+/* True if this is the name at an offset of the strings. */
 static bool is_named(const struct btf *btf, uint32_t at, const char *name, size_t len)
 {
 	return at < btf->strings_len && !strncmp(btf->strings + at, name, len) &&
@@ -181,7 +181,7 @@ static bool has_members(const struct btf_type *type)
 	return kind_of(type) == KIND_STRUCT || kind_of(type) == KIND_UNION;
 }
 
-/* What a type really is: of an array, what it is of. */
+/* Resolves modifiers and typedefs; of an array, goes to its element type. */
 static bool resolve(const struct btf *btf, uint32_t *id, struct btf_type *type)
 {
 	struct btf_array array;
@@ -205,16 +205,16 @@ static bool resolve(const struct btf *btf, uint32_t *id, struct btf_type *type)
 	return false;
 }
 
-/* Where a search has come to. */
-struct search {
+/* State of a search for a member. */
+struct btf_search {
 	uint32_t id;	 /* of the type */
 	uint32_t offset; /* bytes */
 	unsigned depth;
 };
 
 /* Goes on to the member. */
-static bool find_member(const struct btf *btf, struct search *search, const char *name, size_t len,
-			unsigned *steps)
+static bool find_member(const struct btf *btf, struct btf_search *search, const char *name,
+			size_t len, unsigned *steps)
 {
 	struct btf_member member;
 	struct btf_type type;
@@ -222,7 +222,7 @@ static bool find_member(const struct btf *btf, struct search *search, const char
 	if (search->depth == DEPTH_MAX || !resolve(btf, &search->id, &type) || !has_members(&type))
 		return false;
 	for (uint32_t i = 0; i < count_of(&type) && *steps; i++, --*steps) {
-		struct search inner = *search;
+		struct btf_search inner = *search;
 
 		memcpy(&member,
 		       btf->types + btf->at[search->id] + sizeof(type) + i * sizeof(member),
@@ -254,7 +254,7 @@ static bool find_structure(const struct btf *btf, const char *name, uint32_t *id
 
 bool btf_offset(const struct btf *btf, const char *structure, const char *member, uint32_t *offset)
 {
-	struct search search = {0};
+	struct btf_search search = {0};
 	unsigned steps = STEPS_MAX;
 
 	if (!find_structure(btf, structure, &search.id))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SYMBOL_BTF_H
-#define UNIPROF_SYMBOL_BTF_H
+#ifndef UNIPROF_SYMBOL_KERNEL_BTF_H
+#define UNIPROF_SYMBOL_KERNEL_BTF_H
 
 /*
- * Where members of a kernel's structures are, from the BTF that it carries in
- * its own memory (Documentation/bpf/btf.rst). The bytes are a guest's: what
- * makes no sense in them is not found.
+ * Offsets of members in a kernel's structures, from the BTF that it carries in
+ * its own memory (Documentation/bpf/btf.rst). The bytes are a guest's: nonsense
+ * in them is not found.
  */
 
 #include <stdbool.h>

@@ -1,60 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "symbol/kernel/image.h"
 
+#include <bzlib.h>
 #include <elf.h>
 #include <errno.h>
+#include <lz4.h>
+#include <lzma.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/preopen.h"
 
-/* Offsets in the boot header (boot.rst, "The Real-Mode Kernel Header"). */
-#define BOOT_SETUP_SECTS    0x1f1
-#define BOOT_FLAG	    0x1fe
-#define BOOT_MAGIC	    0x202
-#define BOOT_VERSION	    0x206
-#define BOOT_PAYLOAD_OFFSET 0x248
-#define BOOT_PAYLOAD_LENGTH 0x24c
+/*
+ * The formats that Linux packs its kernels with. The input is not trusted: no
+ * more is written than there is room for, and no more memory is used than
+ * UNPACK_MEMORY_MAX.
+ */
 
-/* ... and in that of arm64 (booting.rst, "Call the kernel image"). */
-#define ARM64_MAGIC 0x38
-
-#define BOOT_FLAG_VALUE	  0xaa55
-#define BOOT_VERSION_2_08 0x208 /* the first with a payload */
-#define BOOT_SECTOR	  512
-
-/* No kernel is larger than this when it is unpacked, nor needs more memory to unpack it. */
-#define UNPACKED_MAX (512u << 20)
+#define UNPACK_MEMORY_MAX (512u << 20)
 
 struct packed {
-	const uint8_t *bytes;
+	const uint8_t *bytes; /* bytes behind the end of the packed data do not matter */
 	size_t len;
 	uint8_t *out;
 	size_t out_len;
 };
 
-/* An unpacker fills `out` wholly; false if the input is damaged. */
 struct unpacker {
+	const char *name;
 	const char *magic;
 	uint8_t magic_len;
-	bool (*unpack)(struct packed *packed);
+	/* Fills `out` wholly; false if the input is damaged, or more or less comes out. */
+	bool (*unpack)(const struct packed *packed);
 };
 
-static uint32_t get(const uint8_t *bytes, size_t at, size_t n)
-{
-	uint32_t value = 0;
+/* Unpacked size of a block of lz4's legacy format, at most. */
+#define LZ4_BLOCK (8u << 20)
 
-	memcpy(&value, bytes + at, n); /* little-endian, as the machines whose kernels these are */
-	return value;
-}
-
-static bool unpack_gzip(struct packed *packed)
+static bool unpack_gzip(const struct packed *packed)
 {
 	z_stream z = {.next_in = (uint8_t *)packed->bytes,
 		      .avail_in = (uInt)packed->len,
@@ -69,9 +60,9 @@ static bool unpack_gzip(struct packed *packed)
 	return rc == Z_STREAM_END && z.avail_out == 0;
 }
 
-static bool unpack_xz(struct packed *packed)
+static bool unpack_xz(const struct packed *packed)
 {
-	uint64_t memory = UNPACKED_MAX;
+	uint64_t memory = UNPACK_MEMORY_MAX;
 	size_t in = 0, out = 0;
 
 	return lzma_stream_buffer_decode(&memory, 0, NULL, packed->bytes, &in, packed->len,
@@ -79,8 +70,33 @@ static bool unpack_xz(struct packed *packed)
 	       out == packed->out_len;
 }
 
-/* As a stream: what follows the frame is not of its kind. */
-static bool unpack_zstd(struct packed *packed)
+/* The length in its header may be "unknown": then a marker ends it. */
+static bool unpack_lzma(const struct packed *packed)
+{
+	lzma_stream z = LZMA_STREAM_INIT;
+	lzma_ret rc = lzma_alone_decoder(&z, UNPACK_MEMORY_MAX);
+
+	z.next_in = packed->bytes;
+	z.avail_in = packed->len;
+	z.next_out = packed->out;
+	z.avail_out = packed->out_len;
+	if (rc == LZMA_OK)
+		rc = lzma_code(&z, LZMA_FINISH);
+	lzma_end(&z);
+	return rc == LZMA_STREAM_END && z.avail_out == 0;
+}
+
+static bool unpack_bzip2(const struct packed *packed)
+{
+	unsigned len = (unsigned)packed->out_len;
+
+	return BZ2_bzBuffToBuffDecompress((char *)packed->out, &len, (char *)packed->bytes,
+					  (unsigned)packed->len, 0, 0) == BZ_OK &&
+	       len == packed->out_len;
+}
+
+/* Unpacks as a stream: other bytes follow the frame. */
+static bool unpack_zstd(const struct packed *packed)
 {
 	ZSTD_inBuffer in = {packed->bytes, packed->len, 0};
 	ZSTD_outBuffer out = {packed->out, packed->out_len, 0};
@@ -98,21 +114,92 @@ static bool unpack_zstd(struct packed *packed)
 	return left == 0 && out.pos == packed->out_len;
 }
 
+/* The legacy format (lz4 -l): blocks, each behind its length, and no end of its own. */
+static bool unpack_lz4(const struct packed *packed)
+{
+	size_t in = 4, out = 0;
+
+	while (out < packed->out_len && packed->len - in > 4) {
+		const size_t room = packed->out_len - out;
+		uint32_t len;
+		int got;
+
+		memcpy(&len, packed->bytes + in, sizeof(len));
+		in += sizeof(len);
+		if (!len || len > packed->len - in || len > LZ4_COMPRESSBOUND(LZ4_BLOCK))
+			return false;
+		got = LZ4_decompress_safe((const char *)packed->bytes + in,
+					  (char *)packed->out + out, (int)len,
+					  (int)(room < LZ4_BLOCK ? room : LZ4_BLOCK));
+		if (got <= 0)
+			return false;
+		in += len;
+		out += (size_t)got;
+	}
+	return out == packed->out_len;
+}
+
 static const struct unpacker unpackers[] = {
-	{"\x1f\x8b", 2, unpack_gzip},
-	{"\xfd"
+	{"gzip", "\x1f\x8b", 2, unpack_gzip},
+	{"bzip2", "BZh", 3, unpack_bzip2},
+	{"lzma", "\x5d\0\0", 3, unpack_lzma},
+	{"xz",
+	 "\xfd"
 	 "7zXZ",
 	 5, unpack_xz},
-	{"\x28\xb5\x2f\xfd", 4, unpack_zstd},
+	{"lz4", "\x02\x21\x4c\x18", 4, unpack_lz4},
+	{"zstd", "\x28\xb5\x2f\xfd", 4, unpack_zstd},
 };
 
-static const struct unpacker *find_unpacker(const struct packed *packed)
+#define N_UNPACKERS (sizeof(unpackers) / sizeof(*unpackers))
+
+/* Recognises the first bytes; NULL: none of these. */
+static const struct unpacker *unpacker_find(const uint8_t *bytes, size_t len)
 {
-	for (size_t i = 0; i < sizeof(unpackers) / sizeof(*unpackers); i++)
-		if (packed->len > unpackers[i].magic_len &&
-		    !memcmp(packed->bytes, unpackers[i].magic, unpackers[i].magic_len))
+	for (size_t i = 0; i < N_UNPACKERS; i++)
+		if (len > unpackers[i].magic_len &&
+		    !memcmp(bytes, unpackers[i].magic, unpackers[i].magic_len))
 			return &unpackers[i];
 	return NULL;
+}
+
+/* "gzip, xz or zstd": all that are known. */
+static void unpackers_names(char *text, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < N_UNPACKERS && len < size; i++)
+		len += (size_t)snprintf(text + len, size - len, "%s%s",
+					i == 0		      ? ""
+					: i + 1 < N_UNPACKERS ? ", "
+							      : " or ",
+					unpackers[i].name);
+}
+
+/* Offsets in the boot header (boot.rst, "The Real-Mode Kernel Header"). */
+#define BOOT_SETUP_SECTS    0x1f1
+#define BOOT_FLAG	    0x1fe
+#define BOOT_MAGIC	    0x202
+#define BOOT_VERSION	    0x206
+#define BOOT_PAYLOAD_OFFSET 0x248
+#define BOOT_PAYLOAD_LENGTH 0x24c
+
+/* ... and in that of arm64 (booting.rst, "Call the kernel image"). */
+#define ARM64_MAGIC 0x38
+
+#define BOOT_FLAG_VALUE	  0xaa55
+#define BOOT_VERSION_2_08 0x208 /* the first with a payload */
+#define BOOT_SECTOR	  512
+
+/* No kernel is larger than this, packed or unpacked. */
+#define KERNEL_MAX (512u << 20)
+
+static uint32_t get(const uint8_t *bytes, size_t at, size_t n)
+{
+	uint32_t value = 0;
+
+	memcpy(&value, bytes + at, n); /* little-endian, as the machines whose kernels these are */
+	return value;
 }
 
 bool kernel_image_is(const void *head, size_t len)
@@ -163,7 +250,7 @@ static bool find_payload(const uint8_t *file, size_t len, struct packed *packed)
 		return false;
 	packed->bytes = file + start;
 	packed->out_len = get(packed->bytes, packed->len - 4, 4);
-	return packed->out_len > SELFMAG && packed->out_len <= UNPACKED_MAX;
+	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX;
 }
 
 struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,
@@ -171,15 +258,18 @@ struct error *kernel_image_unpack(const char *path, const void *file, size_t len
 {
 	const struct unpacker *unpacker;
 	struct packed packed;
+	char known[64];
 
 	if (!find_payload(file, len, &packed))
 		return error_new(ERR_INPUT, "%s: damaged or truncated Linux kernel image", path);
-	unpacker = find_unpacker(&packed);
-	if (!unpacker)
+	unpacker = unpacker_find(packed.bytes, packed.len);
+	if (!unpacker) {
+		unpackers_names(known, sizeof(known));
 		return error_new(ERR_INPUT,
-				 "%s: this Linux kernel is not compressed with gzip, xz or zstd; "
-				 "unpack it first (scripts/extract-vmlinux of Linux does that)",
-				 path);
+				 "%s: this Linux kernel is not compressed with %s; unpack it first "
+				 "(scripts/extract-vmlinux of Linux does that)",
+				 path, known);
+	}
 	packed.out = malloc(packed.out_len);
 	if (!packed.out)
 		return error_no_memory();
@@ -216,7 +306,7 @@ struct error *kernel_image_load(const char *path, char **elf, size_t *elf_len)
 	fd = open_to_read(path);
 	if (fd < 0 || fstat(fd, &st))
 		err = error_errno(ERR_INPUT, errno, "%s: cannot open the kernel", path);
-	else if (st.st_size <= 0 || st.st_size > UNPACKED_MAX)
+	else if (st.st_size <= 0 || st.st_size > KERNEL_MAX)
 		err = error_new(ERR_INPUT, "%s: too large for a kernel", path);
 	else
 		err = read_file(path, fd, &file, (size_t)st.st_size);

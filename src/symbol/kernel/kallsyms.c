@@ -1,18 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/kernel/kallsyms.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/names/table.h"
 
 /*
- * Where the parts of kallsyms are. They follow each other, each aligned to 8:
+ * Format of kallsyms; a name is a
+ * string of bytes, each of which stands for a token of some characters; the
+ * first character of a name is its type, as nm prints it. Addresses are 32-bit
+ * offsets from a base.
+ */
+
+#define KALLSYMS_TOKENS 256
+
+/* The longest name with its type (KSYM_NAME_LEN of Linux 6.1; 128 before). */
+#define KALLSYMS_NAME_MAX 512
+
+/* More symbols than this in no kernel. */
+#define KALLSYMS_MAX (1u << 22)
+
+/* There is a marker (the offset of a name) for so many names. */
+#define KALLSYMS_STRIDE 256
+
+struct kallsyms {
+	struct budget *budget; /* of the search that found it */
+	uint64_t base;
+	bool percpu; /* CONFIG_KALLSYMS_ABSOLUTE_PERCPU: offsets below 0 count down, others are absolute */
+	uint32_t n;
+	int32_t *offset; /* [n] */
+	uint8_t *names;	 /* n times: length, tokens */
+	size_t names_len;
+	uint16_t index[KALLSYMS_TOKENS]; /* where a token begins in `tokens` */
+	char *tokens;			 /* each with a NUL behind it */
+	size_t tokens_len;
+};
+
+/*
+ * The length in tokens of the name at `at`, and where its tokens begin; false
+ * if it does not fit. A length above 127 takes two bytes (Linux 6.1).
+ */
+static inline bool kallsyms_name_at(const uint8_t *names, size_t len, size_t at, size_t *first,
+				    size_t *n)
+{
+	if (at >= len)
+		return false;
+	*n = names[at++];
+	if (*n & 0x80) {
+		if (at >= len)
+			return false;
+		*n = (*n & 0x7f) | (size_t)names[at++] << 7;
+	}
+	*first = at;
+	return *n && *n <= KALLSYMS_NAME_MAX && *n <= len - at;
+}
+
+/*
+ * Finds the parts of kallsyms. They follow each other, each aligned to 8:
  *
  *   [offsets, base]  number, names, markers, [sequence], tokens, index  [offsets, base, sequence]
  *
  * with offsets and base in front up to Linux 6.3, behind since then; and the
- * sequence (3 bytes for each symbol) since 6.2. The index of the tokens is what
- * can be recognised: 256 rising numbers from 0 which fit the strings in front
- * of it. From there the other parts are found backwards, each by fitting what
- * is known by then.
+ * sequence (3 bytes for each symbol) since 6.2. The index of the tokens can be
+ * recognised: 256 rising numbers from 0 which fit the strings in front of it.
+ * From there the other parts are found backwards, each by fitting the parts
+ * that are known by then.
  */
-
-#include "symbol/kallsyms_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +75,9 @@
 #define ALIGN8(n) (((n) + 7) & ~(uint64_t)7)
 
 #define PAGE 4096u
-/* What is read at once in front of the tokens. */
+/* Bytes read at once in front of the tokens. */
 #define BLOCK (128u << 10)
-/* What is read at once while looking for the index. */
+/* Bytes read at once while looking for the index. */
 #define CHUNK (512u << 10)
 /* Tokens are short; most have two to ten characters. */
 #define TOKEN_MAX 64u
@@ -34,20 +89,25 @@
 /* A table with fewer names than this is no kernel's. */
 #define MARKERS_MIN 8u
 
-/* What is taken for a table and is none: so much work goes into it and no more. */
-#define TRIES_MAX 16
-#define STEPS_MAX (1u << 26)
+/* Steps to look at a name, or at where the names may begin. */
+#define NAME_LENGTH_STEPS 3u
+
+/* State that the search for one table after another shares. */
+struct finding {
+	const struct guest_memory *memory;
+	uint8_t *room; /* [FRONT_MAX], used from its end; pages are only there once they are used */
+};
 
 /* The memory in front of the tokens, as far as it could be read. */
 struct front {
-	uint8_t *bytes;
+	struct budget *budget;
+	const uint8_t *bytes;
 	size_t len;
-	unsigned steps; /* names that may still be looked at */
 };
 
 static bool read_all(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
 {
-	return memory->read(memory->ctx, va, buf, len) == len;
+	return guest_memory_read(memory, va, buf, len) == len;
 }
 
 static uint32_t u32_at(const uint8_t *bytes, size_t at)
@@ -66,21 +126,23 @@ static uint16_t u16_at(const uint8_t *bytes, size_t at)
 	return value;
 }
 
-/* Do 256 numbers rise from 0 as the index does? */
-static bool is_index(const uint8_t *bytes)
+/* Counts the numbers that rise from 0 as the index does; KALLSYMS_TOKENS: this is the index. */
+static size_t count_index(const uint8_t *bytes)
 {
+	size_t n = 1;
+
 	if (u16_at(bytes, 0))
-		return false;
-	for (size_t i = 1; i < KALLSYMS_TOKENS; i++) {
-		unsigned step = u16_at(bytes, 2 * i) - (unsigned)u16_at(bytes, 2 * i - 2);
+		return 0;
+	for (; n < KALLSYMS_TOKENS; n++) {
+		unsigned step = u16_at(bytes, 2 * n) - (unsigned)u16_at(bytes, 2 * n - 2);
 
 		if (step < 2 || step > TOKEN_MAX + 1)
-			return false;
+			break;
 	}
-	return true;
+	return n;
 }
 
-/* Does every token end where the next begins? */
+/* True if every token ends where the next begins. */
 static bool tokens_fit(const struct kallsyms *kallsyms)
 {
 	for (size_t i = 0; i < KALLSYMS_TOKENS; i++) {
@@ -93,7 +155,7 @@ static bool tokens_fit(const struct kallsyms *kallsyms)
 	return true;
 }
 
-/* The tokens end in front of their index; how long the last one is has to be tried. */
+/* The tokens end in front of their index; the length of the last one has to be tried. */
 static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 			struct kallsyms *kallsyms, uint64_t *tokens_va)
 {
@@ -122,34 +184,30 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 	return found;
 }
 
-/* Reads what is in front of `end`, `size` bytes or down to what cannot be read. */
-static struct error *read_front(const struct guest_memory *memory, uint64_t end, size_t size,
-				struct front *front)
+/* Reads the memory in front of `end`, `size` bytes or down to the first that cannot be read. */
+static void read_front(const struct finding *finding, uint64_t end, size_t size,
+		       struct front *front)
 {
-	uint8_t *bytes = malloc(size);
+	uint8_t *room_end = finding->room + FRONT_MAX;
 	size_t step = BLOCK;
 	uint64_t va = end;
 
-	if (!bytes)
-		return error_no_memory();
 	while (end - va < size - step) {
 		uint64_t from = (va - 1) & ~(uint64_t)(step - 1);
 
-		if (read_all(memory, from, bytes + size - (end - from), (size_t)(va - from)))
+		if (read_all(finding->memory, from, room_end - (end - from), (size_t)(va - from)))
 			va = from;
 		else if (step == PAGE)
 			break;
 		else
 			step = PAGE;
 	}
-	front->len = (size_t)(end - va);
-	memmove(bytes, bytes + size - front->len, front->len);
-	front->bytes = bytes;
-	front->steps = STEPS_MAX;
-	return NULL;
+	*front = (struct front){.budget = finding->memory->budget,
+				.bytes = room_end - (end - va),
+				.len = (size_t)(end - va)};
 }
 
-/* How many numbers at `at` rise from 0 like the offsets of every 256th name. */
+/* Counts the numbers at `at` that rise from 0 like the offsets of every 256th name. */
 static size_t count_markers(const struct front *front, size_t at)
 {
 	size_t n = 1;
@@ -167,14 +225,14 @@ static size_t count_markers(const struct front *front, size_t at)
 }
 
 /* Walks `n` names from `start`: they must fit the markers. Sets *end behind the last. */
-static bool names_fit(struct front *front, size_t start, size_t markers, uint32_t n, size_t *end)
+static bool names_fit(const struct front *front, size_t start, size_t markers, uint32_t n,
+		      size_t *end)
 {
 	size_t at = start, first, tokens;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!front->steps)
+		if (!budget_spend(front->budget, NAME_LENGTH_STEPS))
 			return false;
-		front->steps--;
 		if (i % KALLSYMS_STRIDE == 0 &&
 		    at - start != u32_at(front->bytes, markers + 4 * (i / KALLSYMS_STRIDE)))
 			return false;
@@ -187,16 +245,17 @@ static bool names_fit(struct front *front, size_t start, size_t markers, uint32_
 }
 
 /* The number of names and the names themselves, in front of these markers. */
-static bool find_names(struct front *front, size_t markers, size_t n_markers, uint32_t *n_names,
-		       size_t *names, size_t *end)
+static bool find_names(const struct front *front, size_t markers, size_t n_markers,
+		       uint32_t *n_names, size_t *names, size_t *end)
 {
 	size_t least = u32_at(front->bytes, markers + 4 * (MARKERS_MIN - 1));
 
 	if (least > markers)
 		return false;
-	/* More numbers may seem to rise than there are markers. */
+	/* The numbers that rise may be more than the markers. */
 	for (size_t at = (markers - least) & ~(size_t)7;
-	     at >= 8 && markers - at < FRONT_MAX && front->steps; at -= 8) {
+	     at >= 8 && markers - at < FRONT_MAX && budget_spend(front->budget, NAME_LENGTH_STEPS);
+	     at -= 8) {
 		uint32_t n = u32_at(front->bytes, at - 8);
 		size_t need = (n + KALLSYMS_STRIDE - 1ull) / KALLSYMS_STRIDE;
 
@@ -210,12 +269,13 @@ static bool find_names(struct front *front, size_t markers, size_t n_markers, ui
 	return false;
 }
 
-/* Does the table hold addresses in order? */
+/* True if the table holds addresses in order. */
 static bool offsets_fit(struct kallsyms *kallsyms, uint64_t va)
 {
 	uint32_t below = 0;
 
-	if (va - kallsyms->base > KERNEL_SIZE_MAX || kallsyms->base % PAGE)
+	if (va - kallsyms->base > KERNEL_SIZE_MAX || kallsyms->base % PAGE ||
+	    !budget_spend(kallsyms->budget, kallsyms->n))
 		return false;
 	for (uint32_t i = 0; i < kallsyms->n; i++)
 		below += kallsyms->offset[i] < 0;
@@ -260,38 +320,37 @@ static struct error *take_names(const struct front *front, size_t names, size_t 
 }
 
 /*
- * The rest, from the tokens and their index, in so many bytes in front of
- * them; *whole says whether all was found.
+ * Finds the other parts, within `size` bytes in front of the tokens; *whole
+ * says whether all were found.
  */
-static struct error *find_rest(const struct guest_memory *memory, uint64_t tokens_va,
-			       uint64_t index_va, size_t size, struct kallsyms *kallsyms,
-			       bool *whole)
+static struct error *find_rest(const struct finding *finding, uint64_t tokens_va, uint64_t index_va,
+			       size_t size, struct kallsyms *kallsyms, bool *whole)
 {
-	struct front front = {0};
-	struct error *err = read_front(memory, tokens_va, size, &front);
+	struct error *err = NULL;
+	struct front front;
 	size_t names, end;
 	uint32_t n;
 
-	if (err)
-		return err;
-	for (size_t at = front.len & ~(size_t)7; at >= 48 && front.steps;) {
+	read_front(finding, tokens_va, size, &front);
+	for (size_t at = front.len & ~(size_t)7; at >= 48;) {
 		size_t n_markers;
 
 		at -= 8;
 		n_markers = count_markers(&front, at);
+		if (!budget_spend(front.budget, 1 + n_markers))
+			break;
 		if (n_markers < MARKERS_MIN || !find_names(&front, at, n_markers, &n, &names, &end))
 			continue;
 		err = take_names(&front, names, end, n, kallsyms);
-		*whole = !err && find_offsets(memory, tokens_va - front.len + names - 8, index_va,
-					      kallsyms);
+		*whole = !err && find_offsets(finding->memory, tokens_va - front.len + names - 8,
+					      index_va, kallsyms);
 		break;
 	}
-	free(front.bytes);
 	return err;
 }
 
-/* Is the table's index here? Then *out is the table. */
-static struct error *try_index(const struct guest_memory *memory, uint64_t va, const uint8_t *bytes,
+/* *out is the table if its index is here. */
+static struct error *try_index(const struct finding *finding, uint64_t va, const uint8_t *bytes,
 			       struct kallsyms **out)
 {
 	struct kallsyms *kallsyms;
@@ -302,11 +361,12 @@ static struct error *try_index(const struct guest_memory *memory, uint64_t va, c
 	kallsyms = calloc(1, sizeof(*kallsyms));
 	if (!kallsyms)
 		return error_no_memory();
+	kallsyms->budget = finding->memory->budget;
 	memcpy(kallsyms->index, bytes, sizeof(kallsyms->index));
-	if (find_tokens(memory, va, kallsyms, &tokens_va))
-		err = find_rest(memory, tokens_va, va, FRONT_MOST, kallsyms, &whole);
+	if (find_tokens(finding->memory, va, kallsyms, &tokens_va))
+		err = find_rest(finding, tokens_va, va, FRONT_MOST, kallsyms, &whole);
 	if (kallsyms->tokens && !kallsyms->names && !err)
-		err = find_rest(memory, tokens_va, va, FRONT_MAX, kallsyms, &whole);
+		err = find_rest(finding, tokens_va, va, FRONT_MAX, kallsyms, &whole);
 	if (whole)
 		*out = kallsyms;
 	else
@@ -314,25 +374,160 @@ static struct error *try_index(const struct guest_memory *memory, uint64_t va, c
 	return err;
 }
 
+/* Tries each index that begins in the first CHUNK bytes of `got` bytes at `va`. */
+static struct error *search_chunk(const struct finding *finding, uint64_t va, const uint8_t *chunk,
+				  size_t got, struct kallsyms **out)
+{
+	struct error *err = NULL;
+
+	for (size_t at = 0; at + sizeof((*out)->index) <= got && at < CHUNK && !err && !*out;
+	     at += 8) {
+		const size_t n = count_index(chunk + at);
+
+		if (!budget_spend(finding->memory->budget, 1 + n))
+			break;
+		if (n == KALLSYMS_TOKENS)
+			err = try_index(finding, va + at, chunk + at, out);
+	}
+	return err;
+}
+
 struct error *kallsyms_find(const struct guest_memory *memory, uint64_t start, uint64_t end,
 			    struct kallsyms **out)
 {
-	const size_t index_len = sizeof((*out)->index);
+	const struct finding finding = {.memory = memory, .room = malloc(FRONT_MAX)};
 	uint8_t *chunk = malloc(CHUNK + PAGE);
-	struct error *err = chunk ? NULL : error_no_memory();
-	unsigned tries = 0;
+	struct error *err = chunk && finding.room ? NULL : error_no_memory();
 
 	*out = NULL;
 	start &= ~(uint64_t)(PAGE - 1);
 	/* A chunk is read with the beginning of the next, which may hold an index's end. */
-	for (uint64_t va = start; va < end && end - va >= index_len && !err && !*out;) {
-		size_t got = memory->read(memory->ctx, va, chunk, CHUNK + PAGE);
+	for (uint64_t va = start; va < end && end - va >= sizeof((*out)->index) && !err && !*out &&
+				  !budget_over(memory->budget);) {
+		size_t got = guest_memory_read(memory, va, chunk, CHUNK + PAGE);
 
-		for (size_t at = 0; at + index_len <= got && at < CHUNK && !err && !*out; at += 8)
-			if (is_index(chunk + at) && tries++ < TRIES_MAX)
-				err = try_index(memory, va + at, chunk + at, out);
+		err = search_chunk(&finding, va, chunk, got, out);
 		va += got < CHUNK ? (got & ~(size_t)(PAGE - 1)) + PAGE : CHUNK;
 	}
 	free(chunk);
+	free(finding.room);
 	return err;
+}
+
+/* Steps to compare a name, of which only few tokens are expanded. */
+#define NAME_COMPARE_STEPS 8u
+/* Steps to print a name, read the line again and sort the symbols: per name, and per character. */
+#define SYMBOL_STEPS	256u
+#define CHARACTER_STEPS 8u
+
+void kallsyms_free(struct kallsyms *kallsyms)
+{
+	if (!kallsyms)
+		return;
+	free(kallsyms->offset);
+	free(kallsyms->names);
+	free(kallsyms->tokens);
+	free(kallsyms);
+}
+
+static uint64_t address_of(const struct kallsyms *kallsyms, uint32_t i)
+{
+	int32_t offset = kallsyms->offset[i];
+
+	if (!kallsyms->percpu)
+		return kallsyms->base + (uint32_t)offset;
+	return offset >= 0 ? (uint64_t)offset : kallsyms->base - 1 - (uint64_t)(int64_t)offset;
+}
+
+/* Writes the name at `at` in full, type first; moves on to the next. False if it is damaged. */
+static bool expand(const struct kallsyms *kallsyms, size_t *at, char text[KALLSYMS_NAME_MAX + 1])
+{
+	size_t first, n, len = 0;
+
+	if (!kallsyms_name_at(kallsyms->names, kallsyms->names_len, *at, &first, &n))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const char *token = kallsyms->tokens + kallsyms->index[kallsyms->names[first + i]];
+		size_t more = strlen(token);
+
+		if (more > KALLSYMS_NAME_MAX - len)
+			return false;
+		memcpy(text + len, token, more);
+		len += more;
+	}
+	text[len] = '\0';
+	*at = first + n;
+	return len > 1;
+}
+
+/* Compares the name at `at` with `name`, and moves on to the next. Not equal at the end. */
+static bool is_named(const struct kallsyms *kallsyms, size_t *at, const char *name)
+{
+	size_t first, n, skip = 1; /* the type */
+
+	if (!kallsyms_name_at(kallsyms->names, kallsyms->names_len, *at, &first, &n))
+		return false;
+	*at = first + n;
+	for (size_t i = 0; i < n; i++) {
+		const char *token = kallsyms->tokens + kallsyms->index[kallsyms->names[first + i]];
+
+		for (; *token; token++, skip = 0)
+			if (!skip && *token != *name++)
+				return false;
+	}
+	return !*name;
+}
+
+bool kallsyms_address(const struct kallsyms *kallsyms, const char *name, uint64_t *address)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < kallsyms->n && budget_spend(kallsyms->budget, NAME_COMPARE_STEPS);
+	     i++)
+		if (is_named(kallsyms, &at, name)) {
+			*address = address_of(kallsyms, i);
+			return true;
+		}
+	return false;
+}
+
+/* A name with a newline in it would be taken for a line of its own. */
+static bool is_plain(const char *name)
+{
+	for (; *name; name++)
+		if ((unsigned char)*name <= ' ')
+			return false;
+	return true;
+}
+
+static void print_all(const struct kallsyms *kallsyms, FILE *out)
+{
+	char text[KALLSYMS_NAME_MAX + 1];
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < kallsyms->n && expand(kallsyms, &at, text); i++) {
+		if (!budget_spend(kallsyms->budget, SYMBOL_STEPS + CHARACTER_STEPS * strlen(text)))
+			break;
+		if (is_plain(text))
+			fprintf(out, "%016" PRIx64 " %c %s\n", address_of(kallsyms, i), text[0],
+				text + 1);
+	}
+}
+
+/* Goes through the text that the kernel itself would print, so that the rules of nm_read apply. */
+struct error *kallsyms_symbols(const struct kallsyms *kallsyms, const char *path,
+			       struct symbols **out)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *stream = open_memstream(&text, &len);
+
+	if (!stream)
+		return error_no_memory();
+	print_all(kallsyms, stream);
+	if (fclose(stream)) {
+		free(text);
+		return error_no_memory();
+	}
+	return nm_read(path, text, len, out);
 }

@@ -3,20 +3,27 @@
 
 #include <elf.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbol/images/code.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 
-/* From its first byte to the end of its data, at most. */
+/* Size of a kernel, from its first byte to the end of its data, at most. */
 #define KERNEL_SIZE_MAX (128u << 20)
 
-/* The code comes first, and is this large in common kernels: what is searched last. */
+/* Usual size of the code, which comes first: it is searched last. */
 #define CODE_USUAL (12u << 20)
 
 #define NOTES_MAX 4096u
+
+/* Steps to read a kernel once its names are found: twice what Debian's 6.1 takes. */
+#define FOUND_STEPS (1ull << 28)
+/* Steps to make a row of the unwind tables. */
+#define ROW_STEPS 64u
 
 /* Documentation/arch/x86/x86_64/mm.rst; the alignment is CONFIG_PHYSICAL_ALIGN. */
 static const struct kernel_space x86_64 = {
@@ -27,9 +34,9 @@ static const struct kernel_space x86_64 = {
 };
 
 /*
- * Documentation/arch/arm64/memory.rst: what TTBR1 translates, from what 48 bits
- * reach on. The alignment is SEGMENT_ALIGN (asm/memory.h); what serves only to
- * start lies behind the names and is unmapped later.
+ * Documentation/arch/arm64/memory.rst: addresses that TTBR1 translates, from
+ * the lowest that 48 bits reach. The alignment is SEGMENT_ALIGN (asm/memory.h);
+ * the start code lies behind the names and is unmapped later.
  */
 static const struct kernel_space arm64 = {
 	.lowest = 0xffff000000000000,
@@ -41,16 +48,17 @@ static const struct kernel_space arm64 = {
 
 const struct kernel_space *kernel_space(const struct regs *regs)
 {
-	if (regs->word != 8)
-		return NULL;
-	return regs->isa == ISA_ARM ? &arm64 : &x86_64;
+	static const struct kernel_space *const spaces[ISAS] = {
+		[ISA_X86] = &x86_64, [ISA_ARM] = &arm64};
+
+	return regs->word == 8 ? spaces[regs->isa] : NULL;
 }
 
 static bool is_there(const struct guest_memory *memory, uint64_t va)
 {
 	uint8_t byte;
 
-	return memory->read(memory->ctx, va, &byte, 1) == 1;
+	return guest_memory_read(memory, va, &byte, 1) == 1;
 }
 
 /* The memory around `pc`, or where kernels are. */
@@ -99,22 +107,28 @@ static struct error *find_names(const struct guest_memory *memory, const struct 
 	return err;
 }
 
-/* Reads what is between two symbols, if it consists of `n` items of this size; 0: of some. */
-static uint8_t *read_between(const struct guest_memory *memory, const struct kallsyms *names,
-			     const char *from, const char *to, size_t size, size_t *n, uint64_t *va)
+/* Reads a section, from __start_NAME to __stop_NAME, if it has `n` items of this size; 0: any number. */
+static uint8_t *read_section(const struct guest_memory *memory, const struct kallsyms *names,
+			     const char *name, size_t size, size_t *n, uint64_t *va)
 {
+	char start[64], stop[64];
 	uint64_t end, len;
 	uint8_t *bytes;
 
-	if (!kallsyms_address(names, from, va) || !kallsyms_address(names, to, &end) || end <= *va)
+	snprintf(start, sizeof(start), "__start_%s", name);
+	snprintf(stop, sizeof(stop), "__stop_%s", name);
+	if (!kallsyms_address(names, start, va) || !kallsyms_address(names, stop, &end) ||
+	    end <= *va)
 		return NULL;
 	len = end - *va;
 	/* Up to a few bytes of padding. */
 	if (len / size > ORC_RULES_MAX || (*n && len / size != *n))
 		return NULL;
 	*n = len / size;
+	if (budget_over(memory->budget))
+		return NULL;
 	bytes = malloc(*n * size);
-	if (bytes && memory->read(memory->ctx, *va, bytes, *n * size) != *n * size) {
+	if (bytes && guest_memory_read(memory, *va, bytes, *n * size) != *n * size) {
 		free(bytes);
 		bytes = NULL;
 	}
@@ -132,22 +146,21 @@ static enum orc_layout find_layout(const struct kallsyms *names)
 }
 
 static struct error *read_rows(const struct guest_memory *memory, const struct kallsyms *names,
-			       enum orc_layout layout, struct rows **out)
+			       enum orc_layout layout, struct unwind_table **out)
 {
 	struct orc_tables tables = {.layout = layout};
 	struct error *err = NULL;
 	uint8_t *addresses, *rules;
 	uint64_t va;
 
-	addresses = read_between(memory, names, "__start_orc_unwind_ip", "__stop_orc_unwind_ip",
-				 ORC_ADDRESS_SIZE, &tables.n, &tables.va);
-	rules = addresses ? read_between(memory, names, "__start_orc_unwind", "__stop_orc_unwind",
-					 ORC_RULE_SIZE, &tables.n, &va)
+	addresses = read_section(memory, names, "orc_unwind_ip", ORC_ADDRESS_SIZE, &tables.n,
+				 &tables.va);
+	rules = addresses ? read_section(memory, names, "orc_unwind", ORC_RULE_SIZE, &tables.n, &va)
 			  : NULL;
 	tables.addresses = addresses;
 	tables.rules = rules;
-	if (rules)
-		err = orc_rows(&tables, out);
+	if (rules && budget_spend(memory->budget, ROW_STEPS * (uint64_t)tables.n))
+		err = orc_table(&tables, out);
 	free(addresses);
 	free(rules);
 	return err;
@@ -160,25 +173,19 @@ static void read_build_id(const struct guest_memory *memory, const struct kallsy
 	char hex[2 * BUILD_ID_MAX + 1] = "";
 	uint64_t va;
 	size_t n = 0;
-	uint8_t *notes = read_between(memory, names, "__start_notes", "__stop_notes", 1, &n, &va);
+	uint8_t *notes = read_section(memory, names, "notes", 1, &n, &va);
 
-	for (size_t at = 0; notes && n - at >= 16 && n <= NOTES_MAX; at += 4) {
-		Elf64_Nhdr note;
-
-		memcpy(&note, notes + at, sizeof(note));
-		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
-		    memcmp(notes + at + sizeof(note), "GNU", sizeof("GNU")) ||
-		    note.n_descsz > BUILD_ID_MAX || note.n_descsz > n - at - 16)
-			continue;
-		for (size_t i = 0; i < note.n_descsz; i++)
-			sprintf(hex + 2 * i, "%02x", notes[at + 16 + i]);
-		break;
-	}
+	for (size_t at = 0; notes && n <= NOTES_MAX && at < n; at += 4)
+		if (build_id_note(notes + at, n - at, hex))
+			break;
 	free(notes);
 	symbols_set_build_id(symbols, hex);
 }
 
-/* Its code, with what only serves to start. Tables without data may know no more than its code. */
+/*
+ * Finds the kernel's code, including the part that is freed after the start.
+ * Tables without data may have symbols of its code only.
+ */
 static bool find_code(const struct kallsyms *names, struct kernel_memory *out)
 {
 	uint64_t init;
@@ -193,32 +200,50 @@ static bool find_code(const struct kallsyms *names, struct kernel_memory *out)
 	return out->end > out->start && out->end - out->start < KERNEL_SIZE_MAX;
 }
 
+static struct error *read_kernel(const struct guest_memory *memory,
+				 const struct kernel_space *space, const struct kallsyms *names,
+				 struct kernel_memory *out)
+{
+	const enum orc_layout layout = find_layout(names);
+	struct error *err = kallsyms_symbols(names, "the guest's kernel", &out->symbols);
+
+	if (!err)
+		err = read_rows(memory, names, layout, &out->table);
+	if (!err)
+		err = kernel_modules_find(memory, names, layout, space->modules, &out->modules);
+	if (!err)
+		read_build_id(memory, names, out->symbols);
+	return err;
+}
+
 struct error *kernel_memory_find(const struct guest_memory *memory,
 				 const struct kernel_space *space, uint64_t pc,
 				 struct kernel_memory *out, bool *found)
 {
 	struct kallsyms *names;
 	struct error *err = find_names(memory, space, pc, &names);
-	enum orc_layout layout;
 
 	*out = (struct kernel_memory){0};
 	*found = false;
-	if (err || !names || !find_code(names, out))
-		goto done;
-	layout = find_layout(names);
-	err = kallsyms_symbols(names, "the guest's kernel", &out->symbols);
-	if (!err)
-		err = read_rows(memory, names, layout, &out->rows);
-	if (!err)
-		err = kernel_modules_find(memory, names, layout, space->modules, &out->modules);
-	if (err) {
-		symbols_free(out->symbols);
-		rows_free(out->rows);
-		goto done;
+	if (memory->budget)
+		memory->budget->left += FOUND_STEPS;
+	if (!err && names && find_code(names, out)) {
+		err = read_kernel(memory, space, names, out);
+		/* A table without functions is no kernel's. */
+		if (err && err->kind == ERR_INPUT) {
+			error_free(err);
+			err = NULL;
+		}
+		/*
+		 * Without the parts that were left out for lack of steps, the
+		 * others may be wrong.
+		 */
+		*found = !err && out->symbols && !budget_over(memory->budget);
+		if (!*found) {
+			symbols_free(out->symbols);
+			unwind_table_free(out->table);
+		}
 	}
-	read_build_id(memory, names, out->symbols);
-	*found = true;
-done:
 	kallsyms_free(names);
 	return err;
 }

@@ -9,12 +9,12 @@
  */
 
 #include "arch/arch.h"
-#include "symbol/guest_memory.h"
+#include "symbol/kernel/guest_memory.h"
 #include "symbol/kernel/modules.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/unwind_table.h"
 
-/* Where Linux has its code on one kind of machine. */
+/* Address ranges of Linux's code on one kind of machine. */
 struct kernel_space {
 	uint64_t lowest, behind; /* the kernel */
 	uint64_t modules;	 /* its modules are nowhere below */
@@ -22,20 +22,22 @@ struct kernel_space {
 	bool anywhere;		 /* too wide to be searched: it is around its code that runs */
 };
 
-/* NULL: no kernel is looked for in what such a vCPU sees. */
+/* NULL: no kernel is searched for in the memory of such a vCPU. */
 const struct kernel_space *kernel_space(const struct regs *regs);
 
 struct kernel_memory {
-	uint64_t start, end;	 /* of its code, what it throws away after the start included */
+	uint64_t start, end;	 /* of its code, including the part that it frees after the start */
 	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */
-	struct rows *rows;	 /* by the guest's addresses; NULL: none */
+	struct unwind_table *table; /* by the guest's addresses; NULL: none */
 	struct kernel_modules modules;
 };
 
 /*
- * Looks for a kernel in what one vCPU sees, when it is in kernel mode at `pc`.
- * *found says whether there is one; then the caller owns what *out points to.
- * Takes some thousand reads of 64 KiB at most. Its modules are not read yet.
+ * Searches the memory that one vCPU sees for a kernel, when it is in kernel
+ * mode at `pc`. *found says whether there is one; then the caller owns what
+ * *out points to. Its modules are not read yet. The budget of `memory` bounds
+ * the search for its names; once they are found, more steps are added to read
+ * the rest.
  */
 struct error *kernel_memory_find(const struct guest_memory *memory,
 				 const struct kernel_space *space, uint64_t pc,

@@ -9,22 +9,28 @@
 #include "symbol/kernel/btf.h"
 #include "symbol/names/table.h"
 
-/* More than this no kernel has. */
+/* Limits of one kernel, beyond any real one. */
 #define BTF_MAX	    (32u << 20)
 #define MODULES_MAX 1024u
 #define TEXT_MAX    (64u << 20)
 #define SYMBOLS_MAX (1u << 17)
 #define ORCS_MAX    (1u << 20)
 #define STRINGS_MAX (8u << 20)
-/* Nor in all modules together, bytes. */
+/* Bytes that are read of all modules together, at most. */
 #define READ_MAX (32u << 20)
 
-/* Of modules that are neither being loaded nor taken away (include/linux/module.h). */
+/* Steps for a byte of BTF: each search for a member goes through all types. */
+#define BTF_STEPS 8u
+/* Steps for a symbol, which is sorted, and for a row of the unwind tables. */
+#define SYMBOL_STEPS 128u
+#define ROW_STEPS    64u
+
+/* State of modules that are neither being loaded nor removed (include/linux/module.h). */
 #define STATE_LIVE 0
 
 #define PAGE 4096u
 
-struct reader {
+struct modules_reader {
 	const struct guest_memory *memory;
 	const struct kernel_modules *modules;
 	uint64_t left; /* bytes */
@@ -32,12 +38,12 @@ struct reader {
 
 static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
 {
-	return memory->read(memory->ctx, va, value, len) == len;
+	return guest_memory_read(memory, va, value, len) == len;
 }
 
 static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
 {
-	uint8_t *bytes = malloc(len);
+	uint8_t *bytes = budget_over(memory->budget) ? NULL : malloc(len);
 
 	if (bytes && get(memory, va, bytes, len))
 		return bytes;
@@ -80,7 +86,7 @@ struct error *kernel_modules_find(const struct guest_memory *memory, const struc
 	    !kallsyms_address(names, "__stop_BTF", &end) || end <= start || end - start > BTF_MAX)
 		return NULL;
 	bytes = get_all(memory, start, end - start);
-	if (bytes)
+	if (bytes && budget_spend(memory->budget, BTF_STEPS * (end - start)))
 		err = btf_open(bytes, end - start, &btf);
 	if (btf && read_layout(btf, &out->layout))
 		out->list = list;
@@ -89,8 +95,8 @@ struct error *kernel_modules_find(const struct guest_memory *memory, const struc
 	return err;
 }
 
-/* An array of the module's; NULL if it cannot be had. */
-static uint8_t *get_array(struct reader *reader, uint64_t va, size_t len)
+/* Reads an array of the module; NULL if it cannot be read. */
+static uint8_t *get_array(struct modules_reader *reader, uint64_t va, size_t len)
 {
 	if (len > reader->left)
 		return NULL;
@@ -98,8 +104,8 @@ static uint8_t *get_array(struct reader *reader, uint64_t va, size_t len)
 	return get_all(reader->memory, va, len);
 }
 
-/* From `va` on as far as there is memory, `len` bytes at most, and a NUL. */
-static char *get_strings(struct reader *reader, uint64_t va, size_t len, size_t *got)
+/* Reads from `va` on as far as there is memory, `len` bytes at most, and adds a NUL. */
+static char *get_strings(struct modules_reader *reader, uint64_t va, size_t len, size_t *got)
 {
 	char *bytes = len <= reader->left ? malloc(len + 1) : NULL;
 
@@ -108,7 +114,7 @@ static char *get_strings(struct reader *reader, uint64_t va, size_t len, size_t 
 		size_t n;
 
 		want = want < len - *got ? want : len - *got;
-		n = reader->memory->read(reader->memory->ctx, va + *got, bytes + *got, want);
+		n = guest_memory_read(reader->memory, va + *got, bytes + *got, want);
 		*got += n;
 		if (n != want)
 			break;
@@ -124,13 +130,14 @@ struct text {
 };
 
 static struct error *add_functions(const Elf64_Sym *symbol, size_t n, const char *strings,
-				   size_t len, const struct text *text, struct candidates *list)
+				   size_t len, const struct text *text,
+				   struct symbol_candidates *list)
 {
 	struct error *err = NULL;
 
 	for (size_t i = 0; i < n && !err; i++) {
 		const uint64_t start = symbol[i].st_value;
-		struct candidate one = {.start = start, .limit = text->end};
+		struct symbol_candidate one = {.start = start, .limit = text->end};
 
 		if (start < text->start || start >= text->end || symbol[i].st_name >= len ||
 		    !strings[symbol[i].st_name])
@@ -142,12 +149,12 @@ static struct error *add_functions(const Elf64_Sym *symbol, size_t n, const char
 			   : ELF64_ST_BIND(symbol[i].st_info) == STB_WEAK ? BIND_WEAK
 									  : BIND_LOCAL;
 		one.untyped = ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC;
-		err = candidates_add(list, &one);
+		err = symbol_candidates_add(list, &one);
 	}
 	return err;
 }
 
-/* Behind the name that begins last, another one may not be longer than this (KSYM_NAME_LEN). */
+/* The longest name, bytes: so many are read of the one that begins last (KSYM_NAME_LEN). */
 #define NAME_MAX_LEN 512u
 
 static size_t strings_end(const Elf64_Sym *symbol, size_t n)
@@ -160,12 +167,12 @@ static size_t strings_end(const Elf64_Sym *symbol, size_t n)
 	return last + NAME_MAX_LEN;
 }
 
-static struct error *read_symbols(struct reader *reader, uint64_t table, const struct text *text,
-				  struct symbols **out)
+static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
+				  const struct text *text, struct symbols **out)
 {
 	const struct module_layout *at = &reader->modules->layout;
 	uint64_t symtab = 0, strtab = 0;
-	struct candidates list = {0};
+	struct symbol_candidates list = {0};
 	struct error *err = NULL;
 	char *strings = NULL;
 	Elf64_Sym *symbol;
@@ -180,18 +187,19 @@ static struct error *read_symbols(struct reader *reader, uint64_t table, const s
 	symbol = (Elf64_Sym *)get_array(reader, symtab, n * sizeof(*symbol));
 	if (symbol)
 		strings = get_strings(reader, strtab, strings_end(symbol, n), &len);
-	if (strings)
+	if (strings && budget_spend(reader->memory->budget, (uint64_t)SYMBOL_STEPS * n))
 		err = add_functions(symbol, n, strings, len, text, &list);
 	if (!err && list.n)
 		err = symbols_build(&list, strings, out);
 	else
 		free(strings);
-	candidates_free(&list);
+	symbol_candidates_free(&list);
 	free(symbol);
 	return err;
 }
 
-static struct error *read_rows(struct reader *reader, uint64_t module, struct rows **out)
+static struct error *read_rows(struct modules_reader *reader, uint64_t module,
+			       struct unwind_table **out)
 {
 	const struct module_layout *at = &reader->modules->layout;
 	struct orc_tables tables = {.layout = reader->modules->orc};
@@ -210,15 +218,16 @@ static struct error *read_rows(struct reader *reader, uint64_t module, struct ro
 	tables.addresses = addresses;
 	tables.rules = rules;
 	tables.n = n;
-	if (addresses && rules)
-		err = orc_rows(&tables, out);
+	if (addresses && rules && budget_spend(reader->memory->budget, (uint64_t)ROW_STEPS * n))
+		err = orc_table(&tables, out);
 	free(addresses);
 	free(rules);
 	return err;
 }
 
-/* Its name becomes that of a file: printable, without a path. */
-static bool read_name(struct reader *reader, uint64_t module, char name[MODULE_NAME_MAX + 1])
+/* The name is used as a file's: printable, without a path. */
+static bool read_name(struct modules_reader *reader, uint64_t module,
+		      char name[MODULE_NAME_MAX + 1])
 {
 	char text[MODULE_NAME_MAX - 2 + 1] = "";
 
@@ -231,7 +240,7 @@ static bool read_name(struct reader *reader, uint64_t module, char name[MODULE_N
 	return *text;
 }
 
-static bool read_text(struct reader *reader, uint64_t module, struct text *text)
+static bool read_text(struct modules_reader *reader, uint64_t module, struct text *text)
 {
 	const struct module_layout *at = &reader->modules->layout;
 	uint32_t state, size;
@@ -245,8 +254,8 @@ static bool read_text(struct reader *reader, uint64_t module, struct text *text)
 	       text->end > text->start;
 }
 
-static struct error *read_module(struct reader *reader, uint64_t at, const struct text *text,
-				 struct kernel_module *module)
+static struct error *read_module(struct modules_reader *reader, uint64_t at,
+				 const struct text *text, struct kernel_module *module)
 {
 	struct error *err = NULL;
 	uint64_t table;
@@ -257,7 +266,7 @@ static struct error *read_module(struct reader *reader, uint64_t at, const struc
 		return NULL;
 	err = read_symbols(reader, table, text, &module->symbols);
 	if (!err && module->symbols)
-		err = read_rows(reader, at, &module->rows);
+		err = read_rows(reader, at, &module->table);
 	if (err)
 		symbols_free(module->symbols);
 	return err;
@@ -268,11 +277,11 @@ struct error *kernel_modules_read(const struct guest_memory *memory,
 				  bool (*known)(void *ctx, uint64_t start, uint64_t end),
 				  struct error *(*take)(void *ctx, struct kernel_module *module))
 {
-	struct reader reader = {memory, modules, READ_MAX};
+	struct modules_reader reader = {memory, modules, READ_MAX};
 	struct error *err = NULL;
 	uint64_t next = modules->list;
 
-	for (unsigned i = 0; i < MODULES_MAX && next && !err; i++) {
+	for (unsigned i = 0; i < MODULES_MAX && next && !err && !budget_over(memory->budget); i++) {
 		struct kernel_module module;
 		uint64_t at;
 		struct text text;
@@ -284,8 +293,12 @@ struct error *kernel_modules_read(const struct guest_memory *memory,
 		if (!read_text(&reader, at, &text) || known(ctx, text.start, text.end))
 			continue;
 		err = read_module(&reader, at, &text, &module);
-		if (!err && module.symbols)
+		if (!err && module.symbols && budget_over(memory->budget)) {
+			symbols_free(module.symbols);
+			unwind_table_free(module.table);
+		} else if (!err && module.symbols) {
 			err = take(ctx, &module);
+		}
 	}
 	return err;
 }

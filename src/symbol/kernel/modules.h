@@ -8,12 +8,12 @@
  * Where all that is in its structures differs from kernel to kernel; its BTF tells.
  */
 
-#include "symbol/guest_memory.h"
+#include "symbol/kernel/guest_memory.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/orc.h"
 
-/* Bytes from the beginning of struct module, and of what it leads to. */
+/* Offsets in struct module, and in the structs that it points to, bytes. */
 struct module_layout {
 	uint32_t state, list, name;
 	uint32_t text, text_size; /* the address of its code, bytes */
@@ -23,7 +23,7 @@ struct module_layout {
 	uint32_t symtab, num_symtab, strtab; /* of struct mod_kallsyms */
 };
 
-/* What is needed to read them, again and again: more may be loaded. */
+/* Addresses needed to read the modules, again and again: more may be loaded. */
 struct kernel_modules {
 	uint64_t list;	 /* of all; 0: this kernel has no modules, or no BTF */
 	uint64_t lowest; /* none has code below */
@@ -39,8 +39,8 @@ struct error *kernel_modules_find(const struct guest_memory *memory, const struc
 
 struct kernel_module {
 	char name[MODULE_NAME_MAX + 1];
-	struct symbols *symbols; /* by the guest's addresses */
-	struct rows *rows;	 /* by the guest's addresses; NULL: none */
+	struct symbols *symbols;    /* by the guest's addresses */
+	struct unwind_table *table; /* by the guest's addresses; NULL: none */
 };
 
 /*

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SYMBOL_BTF_H
+#define UNIPROF_SYMBOL_BTF_H
+
+/*
+ * Where members of a kernel's structures are, from the BTF that it carries in
+ * its own memory (Documentation/bpf/btf.rst). The bytes are a guest's: what
+ * makes no sense in them is not found.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct btf;
+
+/* Borrows the bytes; *out is NULL if they are no BTF. */
+struct error *btf_open(const uint8_t *bytes, size_t len, struct btf **out);
+void btf_free(struct btf *btf);
+
+/*
+ * The bytes from the beginning of a structure to a member of it, of one of its
+ * members ("arch.num_orcs"), or of the first of several ("mem.base"); false
+ * if there is no such structure or member.
+ */
+bool btf_offset(const struct btf *btf, const char *structure, const char *member, uint32_t *offset);
+
+#endif

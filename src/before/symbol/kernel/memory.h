@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SYMBOL_KERNEL_MEMORY_H
+#define UNIPROF_SYMBOL_KERNEL_MEMORY_H
+
+/*
+ * A Linux kernel of 64 bits as it is in a guest's memory: its names (kallsyms)
+ * and, on x86, its unwind tables (ORC). No file is needed for it, it cannot be
+ * the wrong one, and where the kernel has moved to (KASLR) is known at once.
+ */
+
+#include "arch/arch.h"
+#include "symbol/guest_memory.h"
+#include "symbol/kernel/modules.h"
+#include "symbol/names/symbols.h"
+#include "unwind/tables/unwind_table.h"
+
+/* Where Linux has its code on one kind of machine. */
+struct kernel_space {
+	uint64_t lowest, behind; /* the kernel */
+	uint64_t modules;	 /* its modules are nowhere below */
+	uint32_t align;		 /* of each part that is mapped, bytes */
+	bool anywhere;		 /* too wide to be searched: it is around its code that runs */
+};
+
+/* NULL: no kernel is looked for in what such a vCPU sees. */
+const struct kernel_space *kernel_space(const struct regs *regs);
+
+struct kernel_memory {
+	uint64_t start, end;	 /* of its code, what it throws away after the start included */
+	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */
+	struct rows *rows;	 /* by the guest's addresses; NULL: none */
+	struct kernel_modules modules;
+};
+
+/*
+ * Looks for a kernel in what one vCPU sees, when it is in kernel mode at `pc`.
+ * *found says whether there is one; then the caller owns what *out points to.
+ * Takes some thousand reads of 64 KiB at most. Its modules are not read yet.
+ */
+struct error *kernel_memory_find(const struct guest_memory *memory,
+				 const struct kernel_space *space, uint64_t pc,
+				 struct kernel_memory *out, bool *found);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/kernel/modules.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/kernel/btf.h"
+#include "symbol/names/table.h"
+
+/* More than this no kernel has. */
+#define BTF_MAX	    (32u << 20)
+#define MODULES_MAX 1024u
+#define TEXT_MAX    (64u << 20)
+#define SYMBOLS_MAX (1u << 17)
+#define ORCS_MAX    (1u << 20)
+#define STRINGS_MAX (8u << 20)
+/* Nor in all modules together, bytes. */
+#define READ_MAX (32u << 20)
+
+/* Of modules that are neither being loaded nor taken away (include/linux/module.h). */
+#define STATE_LIVE 0
+
+#define PAGE 4096u
+
+struct reader {
+	const struct guest_memory *memory;
+	const struct kernel_modules *modules;
+	uint64_t left; /* bytes */
+};
+
+static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
+{
+	return memory->read(memory->ctx, va, value, len) == len;
+}
+
+static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
+{
+	uint8_t *bytes = malloc(len);
+
+	if (bytes && get(memory, va, bytes, len))
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
+static bool read_layout(const struct btf *btf, struct module_layout *at)
+{
+	const char *module = "module", *table = "mod_kallsyms";
+
+	at->has_orc = btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
+		      btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
+		      btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind);
+	return btf_offset(btf, module, "state", &at->state) &&
+	       btf_offset(btf, module, "list", &at->list) &&
+	       btf_offset(btf, module, "name", &at->name) &&
+	       btf_offset(btf, module, "kallsyms", &at->kallsyms) &&
+	       btf_offset(btf, table, "symtab", &at->symtab) &&
+	       btf_offset(btf, table, "num_symtab", &at->num_symtab) &&
+	       btf_offset(btf, table, "strtab", &at->strtab) &&
+	       /* Since Linux 6.4 the code is the first of several kinds of memory. */
+	       ((btf_offset(btf, module, "mem.base", &at->text) &&
+		 btf_offset(btf, module, "mem.size", &at->text_size)) ||
+		(btf_offset(btf, module, "core_layout.base", &at->text) &&
+		 btf_offset(btf, module, "core_layout.text_size", &at->text_size)));
+}
+
+struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
+				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
+{
+	uint64_t start, end, list;
+	struct error *err = NULL;
+	struct btf *btf = NULL;
+	uint8_t *bytes;
+
+	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
+	if (!kallsyms_address(names, "modules", &list) ||
+	    !kallsyms_address(names, "__start_BTF", &start) ||
+	    !kallsyms_address(names, "__stop_BTF", &end) || end <= start || end - start > BTF_MAX)
+		return NULL;
+	bytes = get_all(memory, start, end - start);
+	if (bytes)
+		err = btf_open(bytes, end - start, &btf);
+	if (btf && read_layout(btf, &out->layout))
+		out->list = list;
+	btf_free(btf);
+	free(bytes);
+	return err;
+}
+
+/* An array of the module's; NULL if it cannot be had. */
+static uint8_t *get_array(struct reader *reader, uint64_t va, size_t len)
+{
+	if (len > reader->left)
+		return NULL;
+	reader->left -= len;
+	return get_all(reader->memory, va, len);
+}
+
+/* From `va` on as far as there is memory, `len` bytes at most, and a NUL. */
+static char *get_strings(struct reader *reader, uint64_t va, size_t len, size_t *got)
+{
+	char *bytes = len <= reader->left ? malloc(len + 1) : NULL;
+
+	for (*got = 0; bytes && *got < len;) {
+		size_t want = PAGE - (size_t)((va + *got) % PAGE);
+		size_t n;
+
+		want = want < len - *got ? want : len - *got;
+		n = reader->memory->read(reader->memory->ctx, va + *got, bytes + *got, want);
+		*got += n;
+		if (n != want)
+			break;
+	}
+	reader->left -= *got;
+	if (bytes)
+		bytes[*got] = '\0';
+	return bytes;
+}
+
+struct text {
+	uint64_t start, end;
+};
+
+static struct error *add_functions(const Elf64_Sym *symbol, size_t n, const char *strings,
+				   size_t len, const struct text *text, struct candidates *list)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const uint64_t start = symbol[i].st_value;
+		struct candidate one = {.start = start, .limit = text->end};
+
+		if (start < text->start || start >= text->end || symbol[i].st_name >= len ||
+		    !strings[symbol[i].st_name])
+			continue;
+		if (symbol[i].st_size <= text->end - start)
+			one.size = symbol[i].st_size;
+		one.name = strings + symbol[i].st_name;
+		one.bind = ELF64_ST_BIND(symbol[i].st_info) == STB_GLOBAL ? BIND_GLOBAL
+			   : ELF64_ST_BIND(symbol[i].st_info) == STB_WEAK ? BIND_WEAK
+									  : BIND_LOCAL;
+		one.untyped = ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC;
+		err = candidates_add(list, &one);
+	}
+	return err;
+}
+
+/* Behind the name that begins last, another one may not be longer than this (KSYM_NAME_LEN). */
+#define NAME_MAX_LEN 512u
+
+static size_t strings_end(const Elf64_Sym *symbol, size_t n)
+{
+	uint32_t last = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (symbol[i].st_name > last && symbol[i].st_name < STRINGS_MAX)
+			last = symbol[i].st_name;
+	return last + NAME_MAX_LEN;
+}
+
+static struct error *read_symbols(struct reader *reader, uint64_t table, const struct text *text,
+				  struct symbols **out)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	uint64_t symtab = 0, strtab = 0;
+	struct candidates list = {0};
+	struct error *err = NULL;
+	char *strings = NULL;
+	Elf64_Sym *symbol;
+	uint32_t n = 0;
+	size_t len;
+
+	*out = NULL;
+	if (!get(reader->memory, table + at->symtab, &symtab, 8) ||
+	    !get(reader->memory, table + at->num_symtab, &n, 4) ||
+	    !get(reader->memory, table + at->strtab, &strtab, 8) || !n || n > SYMBOLS_MAX)
+		return NULL;
+	symbol = (Elf64_Sym *)get_array(reader, symtab, n * sizeof(*symbol));
+	if (symbol)
+		strings = get_strings(reader, strtab, strings_end(symbol, n), &len);
+	if (strings)
+		err = add_functions(symbol, n, strings, len, text, &list);
+	if (!err && list.n)
+		err = symbols_build(&list, strings, out);
+	else
+		free(strings);
+	candidates_free(&list);
+	free(symbol);
+	return err;
+}
+
+static struct error *read_rows(struct reader *reader, uint64_t module, struct rows **out)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	struct orc_tables tables = {.layout = reader->modules->orc};
+	struct error *err = NULL;
+	uint8_t *addresses, *rules;
+	uint64_t va;
+	uint32_t n;
+
+	*out = NULL;
+	if (!at->has_orc || !get(reader->memory, module + at->num_orcs, &n, 4) || !n ||
+	    n > ORCS_MAX || !get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
+	    !get(reader->memory, module + at->orc_unwind, &va, 8))
+		return NULL;
+	addresses = get_array(reader, tables.va, (size_t)n * ORC_ADDRESS_SIZE);
+	rules = get_array(reader, va, (size_t)n * ORC_RULE_SIZE);
+	tables.addresses = addresses;
+	tables.rules = rules;
+	tables.n = n;
+	if (addresses && rules)
+		err = orc_rows(&tables, out);
+	free(addresses);
+	free(rules);
+	return err;
+}
+
+/* Its name becomes that of a file: printable, without a path. */
+static bool read_name(struct reader *reader, uint64_t module, char name[MODULE_NAME_MAX + 1])
+{
+	char text[MODULE_NAME_MAX - 2 + 1] = "";
+
+	if (!get(reader->memory, module + reader->modules->layout.name, text, sizeof(text) - 1))
+		return false;
+	for (char *c = text; *c; c++)
+		if (*c <= ' ' || *c == 0x7f || *c == '/')
+			return false;
+	snprintf(name, MODULE_NAME_MAX + 1, "[%s]", text);
+	return *text;
+}
+
+static bool read_text(struct reader *reader, uint64_t module, struct text *text)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	uint32_t state, size;
+
+	if (!get(reader->memory, module + at->state, &state, 4) || state != STATE_LIVE ||
+	    !get(reader->memory, module + at->text, &text->start, 8) ||
+	    !get(reader->memory, module + at->text_size, &size, 4))
+		return false;
+	text->end = text->start + size;
+	return text->start >= reader->modules->lowest && size && size <= TEXT_MAX &&
+	       text->end > text->start;
+}
+
+static struct error *read_module(struct reader *reader, uint64_t at, const struct text *text,
+				 struct kernel_module *module)
+{
+	struct error *err = NULL;
+	uint64_t table;
+
+	*module = (struct kernel_module){0};
+	if (!read_name(reader, at, module->name) ||
+	    !get(reader->memory, at + reader->modules->layout.kallsyms, &table, 8))
+		return NULL;
+	err = read_symbols(reader, table, text, &module->symbols);
+	if (!err && module->symbols)
+		err = read_rows(reader, at, &module->rows);
+	if (err)
+		symbols_free(module->symbols);
+	return err;
+}
+
+struct error *kernel_modules_read(const struct guest_memory *memory,
+				  const struct kernel_modules *modules, void *ctx,
+				  bool (*known)(void *ctx, uint64_t start, uint64_t end),
+				  struct error *(*take)(void *ctx, struct kernel_module *module))
+{
+	struct reader reader = {memory, modules, READ_MAX};
+	struct error *err = NULL;
+	uint64_t next = modules->list;
+
+	for (unsigned i = 0; i < MODULES_MAX && next && !err; i++) {
+		struct kernel_module module;
+		uint64_t at;
+		struct text text;
+
+		/* The first word of a struct list_head leads to the next. */
+		if (!get(memory, next, &next, 8) || next == modules->list)
+			break;
+		at = next - modules->layout.list;
+		if (!read_text(&reader, at, &text) || known(ctx, text.start, text.end))
+			continue;
+		err = read_module(&reader, at, &text, &module);
+		if (!err && module.symbols)
+			err = take(ctx, &module);
+	}
+	return err;
+}
