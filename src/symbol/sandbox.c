@@ -9,13 +9,13 @@
 #include "base/preopen.h"
 #include "base/privilege.h"
 
-/* For lists of processes. */
+/* The name in lists of processes. */
 #define READER_NAME "uniprof-reader"
 
 /* The largest kernels take a few; a damaged file could take for ever. */
 #define CPU_SECONDS 120
 
-void apart_begin(const int *fds, size_t n)
+void sandbox_enter(const int *fds, size_t n)
 {
 	const struct rlimit time = {CPU_SECONDS, CPU_SECONDS};
 	struct descriptors keep = {0};
@@ -25,7 +25,7 @@ void apart_begin(const int *fds, size_t n)
 	for (size_t i = 0; i < n; i++)
 		descriptors_add(&keep, fds[i]);
 	descriptors_add(&keep, STDERR_FILENO);
-	ahead_add(&keep);
+	preopen_add(&keep);
 	descriptors_close_others(&keep);
 	setrlimit(RLIMIT_CPU, &time);
 	privilege_drop(SECCOMP_READER, &rights);

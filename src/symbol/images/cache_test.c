@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/symbol_cache.h"
+#include "symbol/images/cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
-#include "symbol/image_file.h"
+#include "symbol/images/file.h"
 
 static char place[] = "/tmp/symbol-cache-XXXXXX";
 
@@ -25,7 +25,7 @@ static int remove_place(void **state)
 {
 	char command[64];
 
-	ahead_close();
+	preopen_close();
 	snprintf(command, sizeof(command), "rm -r %s", place);
 	return system(command);
 }
@@ -45,8 +45,8 @@ static bool load(const char *build_id, struct image_file **file)
 	bool found;
 
 	*file = calloc(1, sizeof(**file));
-	ahead_close();
-	assert_null(symbol_cache_ahead());
+	preopen_close();
+	assert_null(symbol_cache_preopen());
 	found = symbol_cache_load(build_id, *file);
 	return found;
 }
@@ -63,7 +63,7 @@ static void what_was_given_once_is_found_by_its_build_id(void **state)
 	assert_int_equal(symbols_count(kept->symbols), symbols_count(self->symbols));
 	assert_int_equal(kept->code->note_va, self->code->note_va);
 	assert_int_equal(kept->code->n, 0);
-	assert_null(kept->rows);
+	assert_null(kept->table);
 	image_file_free(kept);
 	image_file_free(self);
 }

@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "base/preopen.h"
-#include "symbol/image_apart.h"
-#include "symbol/image_file.h"
+#include "symbol/images/file.h"
 
 static struct error *load(const char *path, struct image_file **file)
 {
@@ -25,7 +24,7 @@ static struct error *load(const char *path, struct image_file **file)
 
 	*file = calloc(1, sizeof(**file));
 	assert_non_null(*file);
-	return image_apart_load(&spec, *file);
+	return image_file_load_sandboxed(&spec, *file);
 }
 
 static void a_file_is_as_if_it_had_been_read_here(void **state)
@@ -40,7 +39,7 @@ static void a_file_is_as_if_it_had_been_read_here(void **state)
 	assert_string_equal(file->build_id, here->build_id);
 	assert_int_equal(symbols_count(file->symbols), symbols_count(here->symbols));
 	assert_int_equal(file->code->n, here->code->n);
-	assert_int_equal(file->rows->n, here->rows->n);
+	assert_int_equal(file->table->n, here->table->n);
 	image_file_free(file);
 	image_file_free(here);
 }
@@ -66,15 +65,15 @@ static void files_opened_ahead_can_be_read(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "0000000000001000 T main\n", 24), 24);
 	close(fd);
-	assert_null(ahead_input(path));
+	assert_null(preopen_input(path));
 	unlink(path);
 	assert_null(load(path, &file));
 	assert_int_equal(symbols_count(file->symbols), 1);
 	image_file_free(file);
-	ahead_close();
+	preopen_close();
 }
 
-/* Kills what reads `path`, a pipe, once it does: it is the youngest child of our parent. */
+/* Kills the process that reads `path`, a pipe, once it does: the youngest child of our parent. */
 static void __attribute__((noreturn)) kill_the_reader(const char *path)
 {
 	char command[128];

@@ -50,7 +50,7 @@ static void a_file_names_nothing_before_it_has_a_place(void **state)
 
 	assert_at(images, 0x1000, NULL);
 	assert_null(images_at(images, 0x1000));
-	assert_null(images_put(images, i, 0x10000, true));
+	assert_null(images_map(images, i, 0x10000, true));
 	assert_true(images_changes(images) != changes);
 	assert_at(images, 0x1000, NULL);
 	assert_at(images, 0x11100, "f1");
@@ -58,7 +58,7 @@ static void a_file_names_nothing_before_it_has_a_place(void **state)
 	/* The note behind the code belongs to the image, too. */
 	assert_non_null(images_at(images, 0x12000 + CODE_NOTE_LEN - 1));
 	assert_null(images_at(images, 0x12000 + CODE_NOTE_LEN));
-	images_lift(images, i);
+	images_unmap(images, i);
 	assert_at(images, 0x11100, NULL);
 	images_free(images);
 }
@@ -69,19 +69,19 @@ static void a_file_may_have_many_places_but_not_any_number(void **state)
 	struct images *images = new_images();
 	size_t other = load(images, &f, true), i = load(images, &f, true);
 
-	for (uint64_t k = 0; k < 2 * IMAGE_PLACES_MAX; k++) {
-		assert_null(images_put(images, i, k << 20, false));
-		assert_null(images_put(images, i, k << 20, true));
+	for (uint64_t k = 0; k < 2 * IMAGE_MAPPINGS_MAX; k++) {
+		assert_null(images_map(images, i, k << 20, false));
+		assert_null(images_map(images, i, k << 20, true));
 	}
-	assert_int_equal(images_count(images), IMAGE_PLACES_MAX);
-	for (uint64_t k = 0; k < IMAGE_PLACES_MAX; k++) {
+	assert_int_equal(images_count(images), IMAGE_MAPPINGS_MAX);
+	for (uint64_t k = 0; k < IMAGE_MAPPINGS_MAX; k++) {
 		assert_at(images, (k << 20) + 0x1200, "f2");
 		assert_true(images_get(images, (size_t)k)->checked);
 	}
 	/* Those of the file that was loaded first come first. */
-	assert_null(images_put(images, other, 0, false));
+	assert_null(images_map(images, other, 0, false));
 	assert_ptr_equal(images_at(images, 0x1200)->file, images_file(images, other));
-	images_lift(images, i);
+	images_unmap(images, i);
 	assert_int_equal(images_count(images), 1);
 	images_free(images);
 }
@@ -91,7 +91,7 @@ static void addresses_wrap_around(void **state)
 	struct code_fixture f = {.va = 0xfffffffffffff000 - 0x1000, .len = 0x1000};
 	struct images *images = new_images();
 
-	assert_null(images_put(images, load(images, &f, true), 0x3000, true));
+	assert_null(images_map(images, load(images, &f, true), 0x3000, true));
 	assert_at(images, 0x1000, "f0");
 	assert_at(images, 0x1fff, "f15");
 	assert_at(images, 0xfff, NULL);
@@ -104,7 +104,7 @@ static void a_file_for_callers_only_gives_no_names(void **state)
 	struct images *images = new_images();
 	struct symbol symbol;
 
-	assert_null(images_put(images, load(images, &f, false), 0, true));
+	assert_null(images_map(images, load(images, &f, false), 0, true));
 	assert_at(images, 0x1000, NULL);
 	assert_true(images_find(images, 0x1100, false, &symbol));
 	assert_string_equal(symbol.name, "f1");
@@ -118,7 +118,7 @@ static void tables_serve_beside_stripped_files(void **state)
 	struct images *images = new_images();
 	struct symbols *symbols;
 
-	assert_null(images_put(images, load(images, &f, true), 0, true));
+	assert_null(images_map(images, load(images, &f, true), 0, true));
 	assert_null(nm_read("test", strdup("1000 T a\n1800 T b\n2000 T c\n"), 27, &symbols));
 	assert_null(images_add_tables(images, "test", symbols, NULL));
 	assert_at(images, 0x1900, "b");
@@ -148,7 +148,7 @@ static void tables_are_written_with_the_guest_s_addresses(void **state)
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
-	assert_null(images_put(images, load(images, &f, true), 0xffffffff80000000, true));
+	assert_null(images_map(images, load(images, &f, true), 0xffffffff80000000, true));
 	assert_null(images_write_nm(images, out));
 	fclose(out);
 	assert_string_equal(text, "ffffffff80001000 t f0\nffffffff80001100 t f1\n");
@@ -184,7 +184,7 @@ static void copies_of_a_file_have_their_tables_together(bool apart)
 	int copy = memfd_create("copy", 0), longer = memfd_create("longer", 0);
 	char copy_path[32], longer_path[32];
 	struct images *images = new_images();
-	const struct rows *rows;
+	const struct unwind_table *table;
 
 	snprintf(copy_path, sizeof(copy_path), "/dev/fd/%d", copy);
 	snprintf(longer_path, sizeof(longer_path), "/dev/fd/%d", longer);
@@ -192,18 +192,18 @@ static void copies_of_a_file_have_their_tables_together(bool apart)
 	copy_file(own, longer);
 	assert_int_equal(write(longer, "", 1), 1);
 	/* A process apart has no other files. */
-	assert_null(ahead_input(copy_path));
-	assert_null(ahead_input(longer_path));
+	assert_null(preopen_input(copy_path));
+	assert_null(preopen_input(longer_path));
 	if (apart)
-		images_load_apart(images);
-	rows = load_program(images, own)->rows;
-	assert_non_null(rows);
-	assert_ptr_equal(load_program(images, copy_path)->rows, rows);
-	assert_ptr_equal(load_program(images, own)->rows, rows);
-	/* What is longer may know more. */
-	assert_non_null(load_program(images, longer_path)->rows);
-	assert_ptr_not_equal(load_program(images, longer_path)->rows, rows);
-	ahead_close();
+		images_sandbox(images);
+	table = load_program(images, own)->table;
+	assert_non_null(table);
+	assert_ptr_equal(load_program(images, copy_path)->table, table);
+	assert_ptr_equal(load_program(images, own)->table, table);
+	/* A longer copy is read anew: it may know more. */
+	assert_non_null(load_program(images, longer_path)->table);
+	assert_ptr_not_equal(load_program(images, longer_path)->table, table);
+	preopen_close();
 	close(copy);
 	close(longer);
 	images_free(images);

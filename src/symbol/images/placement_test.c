@@ -16,13 +16,13 @@ static struct elf_code *load(const struct code_fixture *f)
 	return code;
 }
 
-/* What is found by a guest whose addresses are `at`. */
-static enum place_check find(const struct code_fixture *f, struct fake_memory *memory, uint64_t at,
-			     struct place_finding *finding)
+/* Searches with `at` as the guest's only address. */
+static enum placement_verdict find(const struct code_fixture *f, struct fake_memory *memory,
+				   uint64_t at, struct placement_finding *finding)
 {
-	const struct guest_memory guest = {memory, fake_read};
+	const struct guest_memory guest = {.ctx = memory, .read = fake_read};
 	struct elf_code *code = load(f);
-	enum place_check found = placement_find(code, &guest, &at, 1, finding);
+	enum placement_verdict found = placement_find(code, &guest, &at, 1, finding);
 
 	elf_code_free(code);
 	return found;
@@ -31,10 +31,10 @@ static enum place_check find(const struct code_fixture *f, struct fake_memory *m
 static void assert_found(const struct code_fixture *f, uint64_t slide, uint64_t pc)
 {
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 
 	fake_load(&memory, f, slide);
-	assert_int_equal(find(f, &memory, pc, &finding), PLACE_SAME);
+	assert_int_equal(find(f, &memory, pc, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, slide);
 	fake_end(&memory);
 }
@@ -64,7 +64,7 @@ static void code_that_was_moved_is_found_by_what_the_guest_executes(void **state
 		     0x5555555a1234);
 	assert_found(&(struct code_fixture){.va = 0x1000, .len = 900 * KiB, .no_sections = true},
 		     0x555555554000, 0x5555555a1234);
-	/* Of one page only, and that not whole. */
+	/* A file of one page, which is not whole. */
 	assert_found(&(struct code_fixture){.va = 0x1000, .len = 512}, 0x555555554000,
 		     0x555555555010);
 	/* Downwards. */
@@ -72,18 +72,18 @@ static void code_that_was_moved_is_found_by_what_the_guest_executes(void **state
 		     0x100000 - 0xffffffff80000000, 0x101000);
 }
 
-/* The copy that a guest executes counts, not the one that it was loaded as. */
+/* The copy that the guest executes is found, not the one that was loaded. */
 static void a_copy_that_is_left_behind_is_not_taken(void **state)
 {
 	struct code_fixture f = {.va = 0x100000, .len = 40 * KiB, .id = 1};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 
 	fake_load(&memory, &f, 0);
 	fake_load(&memory, &f, 0x40000000);
-	assert_int_equal(find(&f, &memory, 0x40101000, &finding), PLACE_SAME);
+	assert_int_equal(find(&f, &memory, 0x40101000, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, 0x40000000);
-	assert_int_equal(find(&f, &memory, 0x101000, &finding), PLACE_SAME);
+	assert_int_equal(find(&f, &memory, 0x101000, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, 0);
 	fake_end(&memory);
 }
@@ -96,16 +96,16 @@ static void what_a_guest_patches_is_allowed_for(void **state)
 				 .id = 1,
 				 .patched = true};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 	uint8_t *bytes = fake_load(&memory, &f, 0x8000000);
 
 	for (size_t i = 0; i + 5 < f.len; i += 100)
 		memcpy(bytes + i, "\x0f\x1f\x44\0", 5);
 	memset(bytes + 0x3000, 0x90, 0x1000);
-	assert_int_equal(find(&f, &memory, 0xffffffff89001234, &finding), PLACE_SAME);
+	assert_int_equal(find(&f, &memory, 0xffffffff89001234, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, 0x8000000);
 	f.id = 0;
-	assert_int_equal(find(&f, &memory, 0xffffffff89001234, &finding), PLACE_SAME);
+	assert_int_equal(find(&f, &memory, 0xffffffff89001234, &finding), PLACEMENT_SAME);
 	fake_end(&memory);
 }
 
@@ -113,7 +113,7 @@ static void addresses_that_moved_with_the_code_are_allowed_for(void **state)
 {
 	struct code_fixture f = {.va = 0xffffffff81000000, .len = 40 * KiB};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 	uint8_t *bytes = fake_load(&memory, &f, 0x12345000);
 
 	for (size_t i = 0; i + 8 < f.len; i += 8) {
@@ -125,9 +125,10 @@ static void addresses_that_moved_with_the_code_are_allowed_for(void **state)
 	}
 	/* Found by its linked place alone it cannot be; the check must allow for it. */
 	struct elf_code *code = load(&f);
-	const struct guest_memory guest = {&memory, fake_read};
+	const struct guest_memory guest = {.ctx = &memory, .read = fake_read};
 
-	assert_int_equal(placement_check(code, 0x12345000, &guest, NULL, 0, &finding), PLACE_SAME);
+	assert_int_equal(placement_check(code, 0x12345000, &guest, NULL, 0, &finding),
+			 PLACEMENT_SAME);
 	elf_code_free(code);
 	fake_end(&memory);
 }
@@ -138,13 +139,13 @@ static void filler_says_nothing(void **state)
 	struct code_fixture f = {.va = 0x100000, .len = 8 * KiB};
 	struct fake_memory memory = {0};
 	struct elf_code *code = load(&f);
-	const struct guest_memory guest = {&memory, fake_read};
-	struct place_finding finding;
+	const struct guest_memory guest = {.ctx = &memory, .read = fake_read};
+	struct placement_finding finding;
 	uint8_t *bytes = fake_load(&memory, &f, 0);
 
 	memset((void *)(code->piece[0].bytes + 0x1000), 0xcc, 0x1000);
 	memset(bytes + 0x1000, 0x51, 0x1000);
-	assert_int_equal(placement_check(code, 0, &guest, NULL, 0, &finding), PLACE_SAME);
+	assert_int_equal(placement_check(code, 0, &guest, NULL, 0, &finding), PLACEMENT_SAME);
 	elf_code_free(code);
 	fake_end(&memory);
 }
@@ -154,19 +155,19 @@ static void another_build_is_told_by_its_build_id(void **state)
 	struct code_fixture there = {.va = 0x100000, .len = 40 * KiB, .id = 0xab};
 	struct code_fixture file = {.va = 0x100000, .len = 40 * KiB, .id = 1};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 
 	fake_load(&memory, &there, 0);
 	/* The code is the same, byte for byte. */
-	assert_int_equal(find(&file, &memory, 0x101234, &finding), PLACE_OTHER);
+	assert_int_equal(find(&file, &memory, 0x101234, &finding), PLACEMENT_OTHER);
 	assert_string_equal(finding.build_id, "abababababababababababababababababababab");
 	assert_int_equal(finding.build_id_va, 0x100000 + 40 * KiB);
-	/* Of another size: its note is elsewhere. */
+	/* A file of another size: its note is elsewhere. */
 	fake_end(&memory);
 	there.len = 44 * KiB;
 	there.seed = 1;
 	fake_load(&memory, &there, 0);
-	assert_int_equal(find(&file, &memory, 0x101234, &finding), PLACE_OTHER);
+	assert_int_equal(find(&file, &memory, 0x101234, &finding), PLACEMENT_OTHER);
 	assert_string_equal(finding.build_id, "abababababababababababababababababababab");
 	fake_end(&memory);
 }
@@ -176,15 +177,15 @@ static void another_build_without_build_id_is_told_by_its_code(void **state)
 {
 	struct code_fixture f = {.va = 0x100000, .len = 256 * KiB};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 	uint8_t *bytes = fake_load(&memory, &f, 0);
 
 	memmove(bytes + f.len - 0x1410, bytes + f.len - 0x1400, 0x1400);
-	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACE_OTHER);
+	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACEMENT_OTHER);
 	assert_string_equal(finding.build_id, "");
 	/* Quite another. */
 	f.seed = 7;
-	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACE_OTHER);
+	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACEMENT_OTHER);
 	fake_end(&memory);
 }
 
@@ -192,28 +193,28 @@ static void what_is_not_there_yet_is_no_mismatch(void **state)
 {
 	struct code_fixture f = {.va = 0x100000, .len = 256 * KiB, .id = 1};
 	struct fake_memory memory = {0};
-	struct place_finding finding;
+	struct placement_finding finding;
 
-	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACE_UNSEEN);
+	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACEMENT_UNSEEN);
 	fake_part(&memory, 0x100000, 512 * KiB);
-	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACE_UNSEEN);
+	assert_int_equal(find(&f, &memory, 0x101234, &finding), PLACEMENT_UNSEEN);
 	fake_end(&memory);
 }
 
-/* Of some files the code is not at hand (separate debug information), but the note is. */
+/* Some files have no code (separate debug information), but the note. */
 static void a_file_without_code_is_found_by_its_note(void **state)
 {
 	struct code_fixture f = {.va = 0x1000, .len = 200 * KiB, .id = 9};
 	struct fake_memory memory = {0};
 	struct elf_code *code = load(&f);
-	const struct guest_memory guest = {&memory, fake_read};
-	struct place_finding finding;
+	const struct guest_memory guest = {.ctx = &memory, .read = fake_read};
+	struct placement_finding finding;
 	uint64_t pc = 0x7f0000000000 + 0x1000 + 100 * KiB;
 	size_t pieces = code->n;
 
 	fake_load(&memory, &f, 0x7f0000000000);
 	code->n = 0;
-	assert_int_equal(placement_find(code, &guest, &pc, 1, &finding), PLACE_SAME);
+	assert_int_equal(placement_find(code, &guest, &pc, 1, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, 0x7f0000000000);
 	code->n = pieces;
 	elf_code_free(code);
@@ -226,15 +227,15 @@ static void what_is_in_the_file_twice_does_not_count(void **state)
 	struct code_fixture f = {.va = 0x100000, .len = 40 * KiB};
 	struct fake_memory memory = {0};
 	struct elf_code *code = load(&f);
-	const struct guest_memory guest = {&memory, fake_read};
-	struct place_finding finding;
+	const struct guest_memory guest = {.ctx = &memory, .read = fake_read};
+	struct placement_finding finding;
 	uint64_t pc = 0x40102010, at[] = {0x40102010, 0x40104010};
 	uint8_t *bytes = fake_load(&memory, &f, 0x40000000);
 
 	memcpy((void *)(code->piece[0].bytes + 0x2000), code->piece[0].bytes + 0x5000, 0x1000);
 	memcpy(bytes + 0x2000, bytes + 0x5000, 0x1000);
-	assert_int_equal(placement_find(code, &guest, &pc, 1, &finding), PLACE_UNSEEN);
-	assert_int_equal(placement_find(code, &guest, at, 2, &finding), PLACE_SAME);
+	assert_int_equal(placement_find(code, &guest, &pc, 1, &finding), PLACEMENT_UNSEEN);
+	assert_int_equal(placement_find(code, &guest, at, 2, &finding), PLACEMENT_SAME);
 	assert_int_equal(finding.slide, 0x40000000);
 	elf_code_free(code);
 	fake_end(&memory);
@@ -245,8 +246,8 @@ static void little_memory_is_read_whatever_the_guest_says(void **state)
 	struct code_fixture f = {.va = 0x100000, .len = 4096 * KiB, .id = 1}, other = f;
 	struct fake_memory memory = {0};
 	struct elf_code *code = load(&f);
-	const struct guest_memory guest = {&memory, fake_read};
-	struct place_finding finding;
+	const struct guest_memory guest = {.ctx = &memory, .read = fake_read};
+	struct placement_finding finding;
 	uint64_t at[512];
 
 	other.seed = 3;
@@ -254,7 +255,7 @@ static void little_memory_is_read_whatever_the_guest_says(void **state)
 	fake_load(&memory, &other, 0);
 	for (size_t i = 0; i < 512; i++)
 		at[i] = 0x100000 + i * 4096 + 17;
-	assert_int_equal(placement_find(code, &guest, at, 512, &finding), PLACE_OTHER);
+	assert_int_equal(placement_find(code, &guest, at, 512, &finding), PLACEMENT_OTHER);
 	assert_true(memory.reads < 2500);
 	for (size_t i = 0; i < 512; i++)
 		at[i] = UINT64_MAX - i * 4096;

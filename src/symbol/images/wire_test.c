@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/image_file.h"
-#include "symbol/image_wire.h"
+#include "symbol/images/file.h"
+#include "symbol/images/wire.h"
 
 /* Damaged messages, each with the next of a fixed row of random numbers. */
 #define DAMAGES 3000
@@ -23,7 +23,7 @@ static struct image_file *load_self(void)
 	assert_null(image_file_load(&spec, file));
 	assert_non_null(file->symbols);
 	assert_non_null(file->code);
-	assert_non_null(file->rows);
+	assert_non_null(file->table);
 	return file;
 }
 
@@ -91,7 +91,7 @@ static void same_code(const struct elf_code *a, const struct elf_code *b)
 	}
 }
 
-static void same_rows(const struct rows *a, const struct rows *b)
+static void same_rows(const struct unwind_table *a, const struct unwind_table *b)
 {
 	assert_int_equal(a->base, b->base);
 	assert_int_equal(a->n, b->n);
@@ -118,7 +118,7 @@ static void what_is_sent_arrives(void **state)
 	assert_string_equal(file->build_id, got->build_id);
 	same_symbols(file->symbols, got->symbols);
 	same_code(file->code, got->code);
-	same_rows(file->rows, got->rows);
+	same_rows(file->table, got->table);
 	fclose(in);
 	free(message.bytes);
 	image_file_free(file);
@@ -131,17 +131,17 @@ static void rows_with_kept_registers_arrive_if_they_are_sound(void **state)
 	struct row row[] = {{.start = 0, .kind = ROW_CALL, .begins = 1},
 			    {.start = 8, .kind = ROW_BODY, .kept = 1, .begins = 1}};
 	struct row_kept kept[] = {{{-8, ROW_SAME}}, {{ROW_LOST, -4}}};
-	struct rows rows = {.n = 2, .row = row, .n_kept = 2, .kept = kept};
+	struct unwind_table table = {.n = 2, .row = row, .n_kept = 2, .kept = kept};
 	struct image_file *whole = load_self(), file = *whole;
 
-	file.rows = &rows;
+	file.table = &table;
 	for (unsigned i = 0; i < 3; i++) {
 		struct image_file *got = calloc(1, sizeof(*got));
 		struct message message;
 		FILE *in;
 		struct error *err;
 
-		/* One that is not there; and one that only other tables may have. */
+		/* A kept row that does not exist; and one of a kind that only other tables have. */
 		row[1].kept = i == 1 ? 2 : 1;
 		row[0].kind = i == 2 ? ROW_RARE : ROW_CALL;
 		message = send(NULL, &file);
@@ -149,7 +149,7 @@ static void rows_with_kept_registers_arrive_if_they_are_sound(void **state)
 		err = image_wire_receive(in, got);
 		assert_int_equal(err != NULL, i > 0);
 		if (!err)
-			same_rows(&rows, got->rows);
+			same_rows(&table, got->table);
 		error_free(err);
 		fclose(in);
 		free(message.bytes);
@@ -180,8 +180,8 @@ static void use(const struct image_file *file)
 	for (uint64_t va = 0; va < 4096; va++) {
 		if (file->symbols && symbols_find(file->symbols, va * 16, &symbol))
 			assert_true(strlen(symbol.name) < 1u << 20);
-		if (file->rows)
-			(void)rows_find(file->rows, file->rows->base + va * 16);
+		if (file->table)
+			(void)unwind_table_find(file->table, file->table->base + va * 16);
 	}
 }
 

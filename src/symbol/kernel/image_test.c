@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <bzlib.h>
 #include <cmocka.h>
+#include <lz4.h>
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -27,7 +29,7 @@ static void put(struct image *image, size_t at, uint32_t value, size_t len)
 	memcpy(image->bytes + at, &value, len);
 }
 
-/* A bzImage around these bytes, with the unpacked length behind them. */
+/* Makes a bzImage of these bytes, with the unpacked length behind them. */
 static void wrap(struct image *image, const uint8_t *packed, size_t len)
 {
 	memset(image, 0, sizeof(*image));
@@ -78,6 +80,57 @@ static void make_zstd(struct image *image)
 	wrap(image, packed, len);
 }
 
+static void make_lzma(struct image *image)
+{
+	uint8_t packed[256];
+	lzma_stream z = LZMA_STREAM_INIT;
+	lzma_options_lzma options;
+
+	assert_false(lzma_lzma_preset(&options, 6));
+	assert_int_equal(lzma_alone_encoder(&z, &options), LZMA_OK);
+	z.next_in = (const uint8_t *)elf;
+	z.avail_in = sizeof(elf);
+	z.next_out = packed;
+	z.avail_out = sizeof(packed);
+	assert_int_equal(lzma_code(&z, LZMA_FINISH), LZMA_STREAM_END);
+	wrap(image, packed, z.total_out);
+	lzma_end(&z);
+}
+
+static void make_bzip2(struct image *image)
+{
+	char packed[256];
+	unsigned len = sizeof(packed);
+
+	assert_int_equal(BZ2_bzBuffToBuffCompress(packed, &len, (char *)elf, sizeof(elf), 9, 0, 0),
+			 BZ_OK);
+	wrap(image, (const uint8_t *)packed, len);
+}
+
+/* In two blocks: real ones are as long as 8 MiB. */
+static void make_lz4(struct image *image)
+{
+	uint8_t packed[256] = {0x02, 0x21, 0x4c, 0x18};
+	const int pieces[] = {20, sizeof(elf) - 20};
+	size_t at = 4, from = 0;
+
+	for (int i = 0; i < 2; i++) {
+		const int len = LZ4_compress_default(elf + from, (char *)packed + at + 4, pieces[i],
+						     (int)(sizeof(packed) - at - 4));
+
+		assert_true(len > 0);
+		memcpy(packed + at, &len, 4);
+		at += 4 + (size_t)len;
+		from += (size_t)pieces[i];
+	}
+	wrap(image, packed, at);
+}
+
+static void (*const make[])(struct image *) = {make_gzip, make_bzip2, make_lzma,
+					       make_xz,	  make_lz4,   make_zstd};
+
+#define N_MAKE (sizeof(make) / sizeof(*make))
+
 static void check(const struct image *image)
 {
 	size_t len = 0;
@@ -94,12 +147,10 @@ static void kernels_are_unpacked_whatever_packed_them(void **state)
 {
 	struct image image;
 
-	make_gzip(&image);
-	check(&image);
-	make_xz(&image);
-	check(&image);
-	make_zstd(&image);
-	check(&image);
+	for (size_t i = 0; i < N_MAKE; i++) {
+		make[i](&image);
+		check(&image);
+	}
 }
 
 static void refuse(const struct image *image, size_t len, const char *text)
@@ -116,10 +167,9 @@ static void refuse(const struct image *image, size_t len, const char *text)
 
 static void damaged_kernels_are_refused(void **state)
 {
-	void (*const make[])(struct image *) = {make_gzip, make_xz, make_zstd};
 	struct image image;
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < N_MAKE; i++) {
 		make[i](&image);
 		refuse(&image, image.len - 1, "truncated");
 		refuse(&image, 0x300, "truncated");
@@ -137,7 +187,8 @@ static void unknown_packers_are_told(void **state)
 {
 	struct image image;
 
-	wrap(&image, (const uint8_t *)"BZh9 and so on", 14);
+	wrap(&image, (const uint8_t *)"\x89LZO and so on", 14);
+	refuse(&image, image.len, "gzip, bzip2, lzma, xz, lz4 or zstd");
 	refuse(&image, image.len, "extract-vmlinux");
 }
 

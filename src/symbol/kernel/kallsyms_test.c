@@ -13,7 +13,7 @@
 #define START 0xffffffff81000000ull
 #define SIZE  (256u << 10)
 #define NAMES 2500u
-#define HEAD  0x3000u /* what is in front of the table */
+#define HEAD  0x3000u /* bytes in front of the table */
 
 enum layout { LINUX_5_10, LINUX_6_2, LINUX_6_12 };
 
@@ -164,7 +164,7 @@ static struct kernel *make(enum layout layout, bool percpu)
 
 static struct kallsyms *find(struct kernel *kernel)
 {
-	const struct guest_memory memory = {kernel, read_kernel};
+	const struct guest_memory memory = {.ctx = kernel, .read = read_kernel};
 	struct kallsyms *kallsyms;
 
 	assert_null(kallsyms_find(&memory, START, START + SIZE, &kallsyms));
@@ -237,7 +237,7 @@ static void data_is_no_function(void **state)
 static void a_table_that_contradicts_itself_is_none(void **state)
 {
 	const struct {
-		size_t at, to; /* byte of what is changed */
+		size_t at, to; /* byte that is changed */
 	} changes[] = {{0, 7}, {4, 1}, {9, 1}};
 
 	for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
@@ -247,6 +247,130 @@ static void a_table_that_contradicts_itself_is_none(void **state)
 		assert_null(find(kernel));
 		free(kernel);
 	}
+}
+
+/* Steps that a search may spend (capture/kernel_locator.h). */
+#define STEPS (1ull << 26)
+
+static void a_table_is_found_in_a_few_steps(void **state)
+{
+	for (enum layout layout = LINUX_5_10; layout <= LINUX_6_12; layout++) {
+		struct kernel *kernel = make(layout, true);
+		struct budget budget = {.left = STEPS};
+		const struct guest_memory memory = {.ctx = kernel,
+						    .read = read_kernel,
+						    .budget = &budget};
+		struct kallsyms *kallsyms;
+
+		assert_null(kallsyms_find(&memory, START, START + SIZE, &kallsyms));
+		assert_non_null(kallsyms);
+		assert_true(STEPS - budget.left < STEPS / 100);
+		kallsyms_free(kallsyms);
+		free(kernel);
+	}
+}
+
+/* Memory full of bytes that may be a part of a table, again and again. */
+struct flood {
+	uint8_t page[4096];	/* is everywhere, */
+	uint8_t last[4 * 4096]; /* but for the tokens and their index in the end */
+	size_t last_len;
+	uint64_t read; /* bytes */
+};
+
+#define FLOOD_SIZE (64u << 20)
+
+static size_t read_flood(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct flood *flood = ctx;
+	size_t at = va - START, end = FLOOD_SIZE - flood->last_len;
+
+	if (at >= FLOOD_SIZE)
+		return 0;
+	len = len < FLOOD_SIZE - at ? len : FLOOD_SIZE - at;
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)buf)[i] = at + i < end ? flood->page[(at + i) % sizeof(flood->page)]
+						   : flood->last[at + i - end];
+	flood->read += len;
+	return len;
+}
+
+/* 256 tokens of one character and their index, 1 KiB. */
+static void put_index(uint8_t *bytes)
+{
+	for (unsigned i = 0; i < 256; i++) {
+		const uint16_t offset = (uint16_t)(2 * i);
+
+		memcpy(bytes + 2 * i, "a", 2);
+		memcpy(bytes + 512 + 2 * i, &offset, 2);
+	}
+}
+
+/* The search spends all its steps, reads no more than these allow, and finds nothing. */
+static void check_flood(struct flood *flood)
+{
+	struct budget budget = {.left = STEPS};
+	const struct guest_memory memory = {.ctx = flood, .read = read_flood, .budget = &budget};
+	struct kallsyms *kallsyms;
+
+	assert_null(kallsyms_find(&memory, START, START + FLOOD_SIZE, &kallsyms));
+	assert_null(kallsyms);
+	assert_true(budget.exhausted);
+	assert_true(flood->read / 4096 * GUEST_MEMORY_PAGE_STEPS <= STEPS);
+	free(flood);
+}
+
+static struct flood *new_flood(void)
+{
+	struct flood *flood = calloc(1, sizeof(*flood));
+
+	assert_non_null(flood);
+	return flood;
+}
+
+/* Every 32 bytes begin markers, and every 8 bytes may be the number of names. */
+static void a_flood_of_markers_ends_with_the_budget(void **state)
+{
+	struct flood *flood = new_flood();
+
+	for (uint32_t i = 0; i < sizeof(flood->page) / 4; i++) {
+		const uint32_t word = i % 8 * 512;
+
+		memcpy(flood->page + 4 * i, &word, 4);
+	}
+	put_index(flood->last);
+	flood->last_len = 1024;
+	check_flood(flood);
+}
+
+/* Names that fit all markers but the last. */
+static void a_flood_of_names_ends_with_the_budget(void **state)
+{
+	struct flood *flood = new_flood();
+	const uint32_t n = 4096;
+
+	memset(flood->page, 1, sizeof(flood->page));
+	for (size_t i = 0; i < sizeof(flood->page); i += 1024) {
+		memcpy(flood->page + i, &n, 4);
+		memset(flood->page + i + 4, 0, 4);
+	}
+	for (uint32_t i = 0; i < 2048; i++) {
+		const uint32_t marker = 512 * (i % 16);
+
+		memcpy(flood->last + 4 * i, &marker, 4);
+	}
+	put_index(flood->last + 8192);
+	flood->last_len = 8192 + 1024;
+	check_flood(flood);
+}
+
+static void a_flood_of_indices_ends_with_the_budget(void **state)
+{
+	struct flood *flood = new_flood();
+
+	for (size_t i = 0; i < sizeof(flood->page); i += 1024)
+		put_index(flood->page + i);
+	check_flood(flood);
 }
 
 static void damage_of_every_kind_is_survived(void **state)
@@ -281,6 +405,10 @@ int main(void)
 		cmocka_unit_test(is_found_where_memory_has_holes_in_front),
 		cmocka_unit_test(data_is_no_function),
 		cmocka_unit_test(a_table_that_contradicts_itself_is_none),
+		cmocka_unit_test(a_table_is_found_in_a_few_steps),
+		cmocka_unit_test(a_flood_of_markers_ends_with_the_budget),
+		cmocka_unit_test(a_flood_of_names_ends_with_the_budget),
+		cmocka_unit_test(a_flood_of_indices_ends_with_the_budget),
 		cmocka_unit_test(damage_of_every_kind_is_survived),
 	};
 

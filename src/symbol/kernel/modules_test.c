@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-/* The memory of a kernel with modules: the list's head, and for each module what belongs to it. */
+/* The memory of a kernel with modules: the list's head, and the data of each module. */
 
 #define START 0xffffffffc0100000ull
 #define SIZE  0x8000u
 #define HEAD  START
-/* Of one module: its struct, its table of symbols, theirs, names, ORC; and where its code is. */
+/* Addresses of module i: its struct, its symbol table, symbols, names, ORC and code. */
 #define MODULE(i)  (START + 0x1000 * ((i) + 1ull))
 #define TABLE(i)   (MODULE(i) + 0x200)
 #define SYMBOLS(i) (MODULE(i) + 0x300)
@@ -155,14 +155,14 @@ static void clear(struct taken *taken)
 {
 	for (unsigned i = 0; i < taken->n; i++) {
 		symbols_free(taken->module[i].symbols);
-		rows_free(taken->module[i].rows);
+		unwind_table_free(taken->module[i].table);
 	}
 	taken->n = 0;
 }
 
-static void look(struct kernel *kernel, struct taken *taken)
+static void search(struct kernel *kernel, struct taken *taken)
 {
-	const struct guest_memory memory = {kernel, read_kernel};
+	const struct guest_memory memory = {.ctx = kernel, .read = read_kernel};
 
 	assert_null(kernel_modules_read(&memory, &modules, taken, is_known, take));
 }
@@ -173,15 +173,15 @@ static void each_has_its_functions_and_tables(void **state)
 	struct taken taken = {0};
 	struct symbol symbol;
 
-	look(kernel, &taken);
+	search(kernel, &taken);
 	assert_int_equal(taken.n, MODULES);
 	for (unsigned i = 0; i < MODULES; i++) {
-		const struct row *row = rows_find(taken.module[i].rows, CODE(i));
+		const struct row *row = unwind_table_find(taken.module[i].table, CODE(i));
 
 		assert_int_equal(taken.module[i].name[5], '0' + i);
 		assert_true(symbols_find(taken.module[i].symbols, CODE(i) + 0x1ff, &symbol));
 		assert_string_equal(symbol.name, "second");
-		/* What is not in its code is not its own. */
+		/* Symbols outside of its code are dropped. */
 		assert_int_equal(symbols_count(taken.module[i].symbols), 2);
 		assert_non_null(row);
 		assert_int_equal(row->kind, ROW_CALL);
@@ -197,7 +197,7 @@ static void those_that_are_known_or_not_ready_are_passed_over(void **state)
 	struct taken taken = {.known = CODE(1) + 0x80};
 
 	put_word(kernel, MODULE(2) + modules.layout.state, 1);
-	look(kernel, &taken);
+	search(kernel, &taken);
 	assert_int_equal(taken.n, 1);
 	assert_string_equal(taken.module[0].name, "[mod_0]");
 	clear(&taken);
@@ -210,24 +210,24 @@ static void a_list_that_never_ends_is_left(void **state)
 	struct taken taken = {.known = CODE(0)};
 
 	put_word(kernel, MODULE(0) + modules.layout.list, MODULE(0) + modules.layout.list);
-	look(kernel, &taken);
+	search(kernel, &taken);
 	assert_int_equal(taken.n, 0);
 	free(kernel);
 }
 
-/* Whatever is in that memory: it is read within bounds, and comes to an end. */
+/* Any memory is read within bounds, and reading comes to an end. */
 static void damaged_memory_does_no_harm(void **state)
 {
 	for (size_t bit = 0; bit < 8 * (size_t)(ORC(0) + 0x20 - START); bit++) {
 		struct kernel *kernel;
 		struct taken taken = {0};
 
-		/* Between the parts there is nothing. */
+		/* The memory between the parts is empty. */
 		if (bit / 8 > 16 && bit / 8 < MODULE(0) - START)
 			continue;
 		kernel = new_kernel();
 		kernel->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		look(kernel, &taken);
+		search(kernel, &taken);
 		clear(&taken);
 		free(kernel);
 	}

@@ -13,7 +13,7 @@
 
 static void check(const char *name, const char *expected)
 {
-	char *clean = clean_name_new(name);
+	char *clean = sanitize_new(name);
 
 	assert_non_null(clean);
 	assert_string_equal(clean, expected);
@@ -72,7 +72,7 @@ static void outer_blanks_go_and_nothing_becomes_a_dash(void **state)
 	check("   ", "-");
 }
 
-/* What follows `len` in memory must neither be read nor count. */
+/* Bytes behind `len` must neither be read nor matter. */
 static void all_blanks_are_the_same(void **state)
 {
 	check("a\xc2\xa0z", "a z");	/* no-break */
@@ -88,19 +88,19 @@ static void all_blanks_are_the_same(void **state)
 
 static void length_bounds_the_name(void **state)
 {
-	char out[CLEAN_ROOM(3)];
+	char out[SANITIZE_ROOM(3)];
 
-	assert_int_equal(clean_name("ab\xe2\x82\xac", 3, out), 5);
+	assert_int_equal(sanitize_name("ab\xe2\x82\xac", 3, out), 5);
 	assert_string_equal(out, "ab" REPLACED);
 }
 
 static void worst_case_fits_the_room(void **state)
 {
 	size_t len = 65536;
-	char *name = malloc(len), *out = malloc(CLEAN_ROOM(len));
+	char *name = malloc(len), *out = malloc(SANITIZE_ROOM(len));
 
 	memset(name, 0xff, len);
-	assert_int_equal(clean_name(name, len, out), 3 * len);
+	assert_int_equal(sanitize_name(name, len, out), 3 * len);
 	free(name);
 	free(out);
 }
@@ -109,8 +109,8 @@ static void worst_case_fits_the_room(void **state)
 static void no_pair_of_bytes_survives_as_control(void **state)
 {
 	for (unsigned pair = 0; pair < 65536; pair++) {
-		char name[2] = {(char)(pair >> 8), (char)pair}, out[CLEAN_ROOM(2)];
-		size_t len = clean_name(name, 2, out);
+		char name[2] = {(char)(pair >> 8), (char)pair}, out[SANITIZE_ROOM(2)];
+		size_t len = sanitize_name(name, 2, out);
 
 		assert_in_range(len, 1, 6);
 		for (size_t i = 0; i < len; i++) {
@@ -123,13 +123,13 @@ static void no_pair_of_bytes_survives_as_control(void **state)
 
 static void text_is_cut_between_characters(void **state)
 {
-	assert_int_equal(clean_cut("main", 4), 4);
-	assert_int_equal(clean_cut("main", 3), 3);
-	assert_int_equal(clean_cut("ö", 1), 0);
-	assert_int_equal(clean_cut("aöb", 2), 1);
-	assert_int_equal(clean_cut("aöb", 3), 3);
-	assert_int_equal(clean_cut("\xf0\x9f\x90\xab!", 4), 4);
-	assert_int_equal(clean_cut("\xf0\x9f\x90\xab!", 3), 0);
+	assert_int_equal(sanitize_cut("main", 4), 4);
+	assert_int_equal(sanitize_cut("main", 3), 3);
+	assert_int_equal(sanitize_cut("ö", 1), 0);
+	assert_int_equal(sanitize_cut("aöb", 2), 1);
+	assert_int_equal(sanitize_cut("aöb", 3), 3);
+	assert_int_equal(sanitize_cut("\xf0\x9f\x90\xab!", 4), 4);
+	assert_int_equal(sanitize_cut("\xf0\x9f\x90\xab!", 3), 0);
 }
 
 int main(void)

@@ -46,7 +46,7 @@ static struct bytes small_elf(int class)
 	return bytes;
 }
 
-/* Loads `len` of the bytes and uses what comes out; true if there was a table. */
+/* Loads the bytes and uses the result; true if there was a table. */
 static bool survive(const char *path, const uint8_t *bytes, size_t len)
 {
 	struct symbols *symbols = NULL;
@@ -103,7 +103,7 @@ static void a_real_program_cut_at_a_hundred_places(void **state)
 	free(elf.at);
 }
 
-/* The code itself is never looked at: flip everything but the 4 KiB of it. */
+/* The 4 KiB of code are never read: flips every bit but theirs. */
 static void every_bit_flipped(int class)
 {
 	struct bytes elf = small_elf(class);

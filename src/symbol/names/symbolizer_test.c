@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/namer.h"
+#include "symbol/names/symbolizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,19 +21,19 @@ static struct images *table(const char *text)
 	return images;
 }
 
-static struct namer *namer_for(const struct images *images, const struct profile *profile)
+static struct symbolizer *symbolizer_for(const struct images *images, const struct profile *profile)
 {
-	struct namer *namer;
+	struct symbolizer *symbolizer;
 
-	assert_null(namer_new(images, profile, &namer));
-	return namer;
+	assert_null(symbolizer_new(images, profile, &symbolizer));
+	return symbolizer;
 }
 
-static struct named name(struct namer *namer, uint64_t addr, uint8_t kind)
+static struct named name(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind)
 {
 	struct named named;
 
-	assert_null(namer_name(namer, addr, kind, &named));
+	assert_null(symbolizer_name(symbolizer, addr, kind, &named));
 	return named;
 }
 
@@ -48,26 +48,26 @@ static void check(struct named named, const char *expected, uint64_t offset, boo
 static void return_addresses_are_looked_up_minus_one(void **state)
 {
 	struct images *images = table("1000 T f\n1010 T g\n");
-	struct namer *namer = namer_for(images, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(images, NULL);
 
-	check(name(namer, 0x1010, FRAME_RETURN), "f", 0x10, true);
-	check(name(namer, 0x1010, FRAME_PC), "g", 0, true);
-	check(name(namer, 0x1000, FRAME_RETURN), "0x1000", 0, false);
+	check(name(symbolizer, 0x1010, FRAME_RETURN), "f", 0x10, true);
+	check(name(symbolizer, 0x1010, FRAME_PC), "g", 0, true);
+	check(name(symbolizer, 0x1000, FRAME_RETURN), "0x1000", 0, false);
 	/* The second time from memory. */
-	check(name(namer, 0x1010, FRAME_RETURN), "f", 0x10, true);
-	check(name(namer, 0x1010, FRAME_PC), "g", 0, true);
-	namer_free(namer);
+	check(name(symbolizer, 0x1010, FRAME_RETURN), "f", 0x10, true);
+	check(name(symbolizer, 0x1010, FRAME_PC), "g", 0, true);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
 static void text_may_start_at_address_0(void **state)
 {
 	struct images *images = table("0 T start\n10 T next\n");
-	struct namer *namer = namer_for(images, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(images, NULL);
 
-	check(name(namer, 0, FRAME_PC), "start", 0, true);
-	check(name(namer, 0, FRAME_RETURN), "start", 0, true);
-	namer_free(namer);
+	check(name(symbolizer, 0, FRAME_PC), "start", 0, true);
+	check(name(symbolizer, 0, FRAME_RETURN), "start", 0, true);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
@@ -79,73 +79,74 @@ static void table_comes_before_recorded_names_before_addresses(void **state)
 	};
 	struct profile profile = {.names = names, .n_names = 2};
 	struct images *images = table("1000 T given\n");
-	struct namer *namer = namer_for(images, &profile);
+	struct symbolizer *symbolizer = symbolizer_for(images, &profile);
 
-	check(name(namer, 0x1004, FRAME_PC), "given", 4, true);
-	check(name(namer, 0x9000, FRAME_PC), "recorded", 8, true);
-	check(name(namer, 0x9000, FRAME_RETURN), "0x9000", 0, false);
-	check(name(namer, UINT64_MAX, FRAME_PC), "0xffffffffffffffff", 0, false);
-	namer_free(namer);
+	check(name(symbolizer, 0x1004, FRAME_PC), "given", 4, true);
+	check(name(symbolizer, 0x9000, FRAME_PC), "recorded", 8, true);
+	check(name(symbolizer, 0x9000, FRAME_RETURN), "0x9000", 0, false);
+	check(name(symbolizer, UINT64_MAX, FRAME_PC), "0xffffffffffffffff", 0, false);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
 static void what_is_said_follows_images_that_are_found_later(void **state)
 {
 	struct images *images = table("1000 T f\n");
-	struct namer *namer = namer_for(images, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(images, NULL);
 	struct symbols *symbols;
 
-	check(name(namer, 0x9000, FRAME_PC), "0x9000", 0, false);
+	check(name(symbolizer, 0x9000, FRAME_PC), "0x9000", 0, false);
 	assert_null(nm_read("later", strdup("9000 T g\n"), 9, &symbols));
 	assert_null(images_add_tables(images, "later", symbols, NULL));
-	check(name(namer, 0x9000, FRAME_PC), "g", 0, true);
-	images_lift(images, 1);
-	check(name(namer, 0x9000, FRAME_PC), "0x9000", 0, false);
-	check(name(namer, 0x1000, FRAME_PC), "f", 0, true);
-	namer_free(namer);
+	check(name(symbolizer, 0x9000, FRAME_PC), "g", 0, true);
+	images_unmap(images, 1);
+	check(name(symbolizer, 0x9000, FRAME_PC), "0x9000", 0, false);
+	check(name(symbolizer, 0x1000, FRAME_PC), "f", 0, true);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
 static void equal_names_are_the_same_pointer(void **state)
 {
 	struct images *images = table("1000 T f\n2000 T g\n3000 t f\n");
-	struct namer *namer = namer_for(images, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(images, NULL);
 	const char *interned;
 
-	assert_ptr_equal(name(namer, 0x1000, FRAME_PC).name,
-			 name(namer, 0x3008, FRAME_RETURN).name);
-	assert_ptr_not_equal(name(namer, 0x1000, FRAME_PC).name,
-			     name(namer, 0x2000, FRAME_PC).name);
-	assert_null(namer_intern(namer, "f", &interned));
-	assert_ptr_equal(interned, name(namer, 0x1000, FRAME_PC).name);
-	namer_free(namer);
+	assert_ptr_equal(name(symbolizer, 0x1000, FRAME_PC).name,
+			 name(symbolizer, 0x3008, FRAME_RETURN).name);
+	assert_ptr_not_equal(name(symbolizer, 0x1000, FRAME_PC).name,
+			     name(symbolizer, 0x2000, FRAME_PC).name);
+	assert_null(symbolizer_intern(symbolizer, "f", &interned));
+	assert_ptr_equal(interned, name(symbolizer, 0x1000, FRAME_PC).name);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
 static void names_are_cleaned(void **state)
 {
-	struct namer *namer = namer_for(NULL, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(NULL, NULL);
 	const char *interned;
 
-	assert_null(namer_intern(namer, "a\nb", &interned));
+	assert_null(symbolizer_intern(symbolizer, "a\nb", &interned));
 	assert_string_equal(interned, "a\xef\xbf\xbd"
 				      "b");
-	namer_free(namer);
+	symbolizer_free(symbolizer);
 }
 
 static void names_are_demangled_unless_they_are_not_to_be(void **state)
 {
 	struct images *images = table("1000 T camlMain__f_12\n2000 T main\n");
-	struct namer *namer = namer_for(images, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(images, NULL);
 
-	check(name(namer, 0x1004, FRAME_PC), "Main.f_12", 4, true);
-	assert_string_equal(name(namer, 0x1004, FRAME_PC).symbol, "camlMain__f_12");
-	assert_ptr_equal(name(namer, 0x2000, FRAME_PC).symbol, name(namer, 0x2000, FRAME_PC).name);
-	namer_free(namer);
-	namer = namer_for(images, NULL);
-	namer_set(namer, &(struct namer_options){.no_demangle = true});
-	check(name(namer, 0x1004, FRAME_PC), "camlMain__f_12", 4, true);
-	namer_free(namer);
+	check(name(symbolizer, 0x1004, FRAME_PC), "Main.f_12", 4, true);
+	assert_string_equal(name(symbolizer, 0x1004, FRAME_PC).symbol, "camlMain__f_12");
+	assert_ptr_equal(name(symbolizer, 0x2000, FRAME_PC).symbol,
+			 name(symbolizer, 0x2000, FRAME_PC).name);
+	symbolizer_free(symbolizer);
+	symbolizer = symbolizer_for(images, NULL);
+	symbolizer_set(symbolizer, &(struct symbolizer_options){.no_demangle = true});
+	check(name(symbolizer, 0x1004, FRAME_PC), "camlMain__f_12", 4, true);
+	symbolizer_free(symbolizer);
 	images_free(images);
 }
 
@@ -162,11 +163,11 @@ static void recorded_places_are_told_with_names_demangled(void **state)
 					.frames = frames,
 					.n_frames = 2}};
 	struct profile profile = {.names = names, .n_names = 1};
-	struct namer *namer = namer_for(NULL, &profile);
+	struct symbolizer *symbolizer = symbolizer_for(NULL, &profile);
 	const struct location *at;
 	size_t n;
 
-	assert_null(namer_locate(namer, 0x1004, FRAME_PC, &at, &n));
+	assert_null(symbolizer_locate(symbolizer, 0x1004, FRAME_PC, &at, &n));
 	assert_int_equal(n, 2);
 	assert_string_equal(at[0].function, "Main.g_1");
 	assert_string_equal(at[0].symbol, "camlMain__g_1");
@@ -175,45 +176,78 @@ static void recorded_places_are_told_with_names_demangled(void **state)
 	assert_ptr_equal(at[0].file, at[1].file);
 	assert_int_equal(at[0].line, 7);
 	assert_int_equal(at[1].line, 9);
-	check(name(namer, 0x1004, FRAME_PC), "Main.f_2", 4, true);
-	namer_free(namer);
-	namer = namer_for(NULL, &profile);
-	namer_set(namer, &(struct namer_options){.no_inline = true});
-	assert_null(namer_locate(namer, 0x1004, FRAME_PC, &at, &n));
+	check(name(symbolizer, 0x1004, FRAME_PC), "Main.f_2", 4, true);
+	symbolizer_free(symbolizer);
+	symbolizer = symbolizer_for(NULL, &profile);
+	symbolizer_set(symbolizer, &(struct symbolizer_options){.no_inline = true});
+	assert_null(symbolizer_locate(symbolizer, 0x1004, FRAME_PC, &at, &n));
 	assert_int_equal(n, 1);
 	assert_string_equal(at[0].function, "Main.f_2");
 	assert_int_equal(at[0].line, 9);
-	namer_free(namer);
+	symbolizer_free(symbolizer);
 }
 
 /* Strings stay where they are while tables grow; names may have 64 KiB. */
 static void many_and_long_names_stay_valid(void **state)
 {
 	enum { N = 100000 };
-	struct namer *namer = namer_for(NULL, NULL);
+	struct symbolizer *symbolizer = symbolizer_for(NULL, NULL);
 	const char **names = calloc(N, sizeof(*names)), *interned;
 	char *longest = malloc(65537), expected[24];
 
 	for (size_t i = 0; i < N; i++)
-		names[i] = name(namer, i * 16, FRAME_PC).name;
+		names[i] = name(symbolizer, i * 16, FRAME_PC).name;
 	memset(longest, 'x', 65536);
 	longest[65536] = '\0';
-	assert_null(namer_intern(namer, longest, &interned));
+	assert_null(symbolizer_intern(symbolizer, longest, &interned));
 	assert_string_equal(interned, longest);
 	for (size_t i = 0; i < N; i += 997) {
 		snprintf(expected, sizeof(expected), "0x%zx", i * 16);
 		assert_string_equal(names[i], expected);
-		assert_ptr_equal(name(namer, i * 16, FRAME_PC).name, names[i]);
+		assert_ptr_equal(name(symbolizer, i * 16, FRAME_PC).name, names[i]);
 	}
-	namer_free(namer);
+	symbolizer_free(symbolizer);
 	free(names);
 	free(longest);
+}
+
+static struct symbolizer *symbolizer_of_unnamed(const struct profile *profile,
+						enum unnamed_code unnamed)
+{
+	struct symbolizer *symbolizer = symbolizer_for(NULL, profile);
+
+	symbolizer_set(symbolizer, &(struct symbolizer_options){.unnamed = unnamed});
+	return symbolizer;
+}
+
+static void unnamed_code_is_its_image_and_an_offset_that_does_not_move(void **state)
+{
+	struct recorded_image image = {.path = (char *)"/lib/libz.so",
+				       .start = 0x7f0000001000,
+				       .end = 0x7f0000002000,
+				       .slide = 0x7f0000000000};
+	struct profile profile = {.info.images = {&image, 1}};
+	struct symbolizer *offset = symbolizer_of_unnamed(&profile, UNNAMED_OFFSET);
+	struct symbolizer *whole = symbolizer_of_unnamed(&profile, UNNAMED_IMAGE);
+	struct symbolizer *bare = symbolizer_of_unnamed(&profile, UNNAMED_ADDRESS);
+
+	check(name(offset, 0x7f0000001234, FRAME_PC), "libz.so+0x1234", 0, false);
+	check(name(offset, 0x7f0000002000, FRAME_RETURN), "libz.so+0x2000", 0, false);
+	check(name(offset, 0x7f0000002000, FRAME_PC), "0x7f0000002000", 0, false);
+	check(name(whole, 0x7f0000001234, FRAME_PC), "[libz.so]", 0, false);
+	check(name(bare, 0x7f0000001234, FRAME_PC), "0x7f0000001234", 0, false);
+	assert_ptr_equal(name(whole, 0x7f0000001234, FRAME_PC).name,
+			 name(whole, 0x7f0000001238, FRAME_PC).name);
+	symbolizer_free(offset);
+	symbolizer_free(whole);
+	symbolizer_free(bare);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(return_addresses_are_looked_up_minus_one),
+		cmocka_unit_test(unnamed_code_is_its_image_and_an_offset_that_does_not_move),
 		cmocka_unit_test(text_may_start_at_address_0),
 		cmocka_unit_test(table_comes_before_recorded_names_before_addresses),
 		cmocka_unit_test(what_is_said_follows_images_that_are_found_later),

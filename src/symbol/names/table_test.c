@@ -9,21 +9,22 @@
 
 #include <cmocka.h>
 
-static struct symbols *build(const struct candidate *from, size_t n)
+static struct symbols *build(const struct symbol_candidate *from, size_t n)
 {
-	struct candidates list = {0};
+	struct symbol_candidates list = {0};
 	struct symbols *symbols = NULL;
 
 	for (size_t i = 0; i < n; i++)
-		assert_null(candidates_add(&list, &from[i]));
+		assert_null(symbol_candidates_add(&list, &from[i]));
 	assert_null(symbols_build(&list, NULL, &symbols));
-	candidates_free(&list);
+	symbol_candidates_free(&list);
 	return symbols;
 }
 
-#define BUILD(...)                                     \
-	build((const struct candidate[]){__VA_ARGS__}, \
-	      sizeof((const struct candidate[]){__VA_ARGS__}) / sizeof(struct candidate))
+#define BUILD(...)                                                     \
+	build((const struct symbol_candidate[]){__VA_ARGS__},          \
+	      sizeof((const struct symbol_candidate[]){__VA_ARGS__}) / \
+		      sizeof(struct symbol_candidate))
 
 static const char *at(const struct symbols *symbols, uint64_t addr)
 {
@@ -110,7 +111,7 @@ static void labels_inside_a_sized_function_are_not_functions(void **state)
 /* Each pair differs in the criterion only, the winner listed second. */
 static void aliases_are_chosen_by_the_fixed_rule(void **state)
 {
-	const struct candidate pairs[][2] = {
+	const struct symbol_candidate pairs[][2] = {
 		{{.name = "a", .untyped = true}, {.name = "b", .bind = BIND_LOCAL}},
 		{{.name = "a", .bind = BIND_WEAK}, {.name = "b", .bind = BIND_GLOBAL}},
 		{{.name = "a", .bind = BIND_LOCAL}, {.name = "b", .bind = BIND_WEAK}},
@@ -166,15 +167,15 @@ static void empty_table_finds_nothing(void **state)
 static void random_overlaps_match_a_linear_search(void **state)
 {
 	enum { N = 200, SPACE = 1024 };
-	struct candidate from[N];
+	struct symbol_candidate from[N];
 	struct symbols *s;
 	unsigned seed = 1;
 
 	for (size_t i = 0; i < N; i++) {
 		seed = seed * 1103515245 + 12345;
-		from[i] = (struct candidate){.start = seed >> 16 & (SPACE - 1),
-					     .size = 1 + (seed >> 8 & 63),
-					     .name = "x"};
+		from[i] = (struct symbol_candidate){.start = seed >> 16 & (SPACE - 1),
+						    .size = 1 + (seed >> 8 & 63),
+						    .name = "x"};
 	}
 	s = build(from, N);
 	for (uint64_t addr = 0; addr < SPACE + 64; addr++) {
@@ -199,14 +200,14 @@ static void random_overlaps_match_a_linear_search(void **state)
 static void lookups_all_over_a_large_table_find_what_is_there(void **state)
 {
 	enum { N = 200000 };
-	struct candidate *from = calloc(N, sizeof(*from));
+	struct symbol_candidate *from = calloc(N, sizeof(*from));
 	struct symbols *s;
 	unsigned found = 0;
 
 	for (size_t i = 0; i < N; i++)
-		from[i] = (struct candidate){.start = 0xffffffff81000000 + 64 * i,
-					     .size = 48,
-					     .name = "f"};
+		from[i] = (struct symbol_candidate){.start = 0xffffffff81000000 + 64 * i,
+						    .size = 48,
+						    .name = "f"};
 	s = build(from, N);
 	for (uint64_t i = 0, x = 1; i < 1000000; i++) {
 		struct symbol one;

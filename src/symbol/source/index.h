@@ -3,11 +3,11 @@
 #define UNIPROF_SYMBOL_SOURCE_INDEX_H
 
 /*
- * Which functions of the source are at an address of a file, by the DWARF in
- * it or in its separate debug file: those that were inlined there, and the one
- * that they were inlined into. All addresses are the file's.
+ * Finds the source functions at an address of a file, by the DWARF in it or in
+ * its separate debug file: those that were inlined there, and the one that they
+ * were inlined into. All addresses are the file's.
  *
- * What is asked for is indexed one compilation unit at a time; a second
+ * Compilation units are indexed one at a time, when first asked for; a second
  * question about the same unit is two binary searches. libdw reads whatever
  * the file has: this belongs into a process of its own (source.h).
  */
@@ -20,7 +20,10 @@
 
 struct source_index;
 
-/* *out is NULL if there is no DWARF. `build_id`: what the file must have, in hex; "": anything. */
+/*
+ * *out is NULL if there is no DWARF. `build_id`: the one that the file must
+ * have, in hex; "": any.
+ */
 struct error *source_index_open(const char *path, const char *build_id, struct source_index **out);
 void source_index_close(struct source_index *index);
 

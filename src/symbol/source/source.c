@@ -5,19 +5,145 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
+#include "base/intern.h"
 #include "symbol/sandbox.h"
-#include "symbol/source_wire.h"
+#include "symbol/source/index.h"
 
-/* How long an answer may take; the process's own time of the CPU is bounded as well (apart.h). */
+/*
+ * The protocol between us and the process that reads the file. That process
+ * first says whether there is anything to ask, SOURCE_HAS or SOURCE_LACKS.
+ * Then, as often as somebody asks: a number of addresses and the addresses; an
+ * answer for each of them: its head, and its frames. Strings have numbers from
+ * 1 on, 0 is none; where a number is used for the first time, which is then the
+ * next one, the string's length (uint32_t) and bytes follow at once.
+ */
+
+#define SOURCE_HAS   1u
+#define SOURCE_LACKS 0u
+
+/* The longest string, bytes: that of a name in a recording. */
+#define SOURCE_STRING_MAX (64u << 10)
+
+struct wire_answer {
+	uint64_t start;
+	uint32_t n;
+	uint32_t unused;
+};
+
+/* Then twice: the number of a string (function, file), and it if it is new; then the line. */
+typedef uint32_t wire_number;
+
+struct server {
+	struct source_index *index;
+	FILE *in, *out;
+	struct ids *sent; /* strings that were sent, by pointer: those of the index never move */
+};
+
+static void flush(struct server *server)
+{
+	if (fflush(server->out))
+		_exit(1);
+}
+
+static void put(struct server *server, const void *data, size_t len)
+{
+	if (len && fwrite(data, len, 1, server->out) != 1)
+		_exit(1);
+}
+
+static void put_number(struct server *server, wire_number number)
+{
+	put(server, &number, sizeof(number));
+}
+
+static void put_text(struct server *server, const char *directory, const char *text)
+{
+	size_t before = strnlen(directory, SOURCE_STRING_MAX / 2);
+	size_t len = strnlen(text, SOURCE_STRING_MAX / 2 - 1);
+	uint32_t both = (uint32_t)(before + (before > 0) + len);
+
+	put(server, &both, sizeof(both));
+	put(server, directory, before);
+	put(server, "/", before > 0);
+	put(server, text, len);
+}
+
+/* `directory`: goes before it if it is the name of a file without one; NULL: nothing does. */
+static void put_string(struct server *server, const char *text, const char *directory)
+{
+	uint32_t id;
+	bool added;
+
+	if (!text) {
+		put_number(server, 0);
+		return;
+	}
+	if (ids_get(server->sent, (uintptr_t)text, 0, &id, &added))
+		_exit(1);
+	put_number(server, id + 1);
+	if (added)
+		put_text(server, directory && *text != '/' ? directory : "", text);
+}
+
+static void put_answer(struct server *server, const struct source_answer *answer,
+		       const char *directory)
+{
+	const struct wire_answer head = {.start = answer->start, .n = answer->n};
+
+	put(server, &head, sizeof(head));
+	for (uint32_t i = 0; i < answer->n; i++) {
+		put_string(server, answer->frame[i].function, NULL);
+		put_string(server, answer->frame[i].file, directory);
+		put_number(server, answer->frame[i].line);
+	}
+}
+
+static void serve(struct server *server)
+{
+	uint64_t addr[SOURCE_BATCH];
+	struct source_answer answer;
+	uint32_t n;
+
+	while (fread(&n, sizeof(n), 1, server->in) == 1 && n <= SOURCE_BATCH &&
+	       fread(addr, sizeof(*addr), n, server->in) == n) {
+		for (uint32_t i = 0; i < n; i++) {
+			const char *directory = source_index_find(server->index, addr[i], &answer);
+
+			put_answer(server, &answer, directory);
+		}
+		flush(server);
+	}
+}
+
+/* Answers questions until nobody asks any more; `in` and `out` are pipes. Never returns. */
+static void source_serve(const char *path, const char *build_id, int in, int out)
+{
+	struct server server = {.in = fdopen(in, "r"), .out = fdopen(out, "w")};
+
+	if (!server.in || !server.out || ids_new(&server.sent))
+		_exit(1);
+	setvbuf(server.out, NULL, _IOFBF, 1 << 16);
+	error_free(source_index_open(path, build_id, &server.index));
+	put_number(&server, server.index ? SOURCE_HAS : SOURCE_LACKS);
+	flush(&server);
+	if (server.index)
+		serve(&server);
+	_exit(0);
+}
+
+/* Longest wait for an answer; the process's CPU time is bounded as well (sandbox.h). */
 #define PATIENCE_NS (120 * 1000000000ull)
 
-/* All strings of one file, bytes. */
+/* Bytes of all strings of one file, at most. */
 #define STRINGS_MAX (1u << 30)
 
 struct source {
@@ -85,15 +211,9 @@ static bool get_new_string(struct source *s)
 	uint32_t len;
 	char *text;
 
-	if (s->n_strings == s->strings_room) {
-		size_t room = 2 * s->strings_room + 256;
-		char **list = reallocarray(s->string, room, sizeof(*list));
-
-		if (!list)
-			return false;
-		s->string = list;
-		s->strings_room = room;
-	}
+	error_free(ARRAY_RESERVE(&s->string, &s->strings_room, s->n_strings + 1));
+	if (s->n_strings == s->strings_room)
+		return false;
 	if (!get(s, &len, sizeof(len)) || len > SOURCE_STRING_MAX ||
 	    len > STRINGS_MAX - s->strings_len)
 		return false;
@@ -140,7 +260,7 @@ static bool get_answer(struct source *s, struct source_answer *answer)
 }
 
 /* A pipe takes a batch at once, for nothing else is in it. */
-static bool put(struct source *s, const void *data, size_t len)
+static bool send_all(struct source *s, const void *data, size_t len)
 {
 	ssize_t rc;
 
@@ -150,7 +270,7 @@ static bool put(struct source *s, const void *data, size_t len)
 	return rc == (ssize_t)len;
 }
 
-/* To write to a process that has died is an error like others. */
+/* Sends a question; to write to a process that has died is an error like others. */
 static bool put_question(struct source *s, const uint64_t *addr, size_t n)
 {
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -159,7 +279,7 @@ static bool put_question(struct source *s, const uint64_t *addr, size_t n)
 	bool good;
 
 	sigaction(SIGPIPE, &ignore, &before);
-	good = put(s, &count, sizeof(count)) && put(s, addr, n * sizeof(*addr));
+	good = send_all(s, &count, sizeof(count)) && send_all(s, addr, n * sizeof(*addr));
 	sigaction(SIGPIPE, &before, NULL);
 	return good;
 }
@@ -177,7 +297,7 @@ struct error *source_ask(struct source *s, const uint64_t *addr, size_t n, sourc
 		if (s->alive)
 			err = take(ctx, i, &answer);
 	}
-	/* What was not read would be taken for the next answer. */
+	/* Unread bytes would be taken for the next answer. */
 	s->alive = s->alive && !err;
 	*alive = s->alive;
 	return err;
@@ -196,7 +316,7 @@ static struct error *begin(struct source *s, const char *path, const char *build
 	}
 	s->pid = fork();
 	if (s->pid == 0) {
-		apart_begin((const int[]){down[0], up[1]}, 2);
+		sandbox_enter((const int[]){down[0], up[1]}, 2);
 		source_serve(path, build_id, down[0], up[1]);
 	}
 	close(down[0]);
@@ -250,4 +370,112 @@ void source_close(struct source *s)
 		free(s->string[i]);
 	free(s->string);
 	free(s);
+}
+
+struct known_source {
+	const struct image_file *file;
+	struct source *source; /* NULL: it knows nothing */
+	bool dead;	       /* its process is gone; its answers are kept */
+};
+
+struct sources {
+	struct known_source *at;
+	size_t n, room;
+	char *trouble;
+};
+
+struct error *sources_new(struct sources **out)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? NULL : error_no_memory();
+}
+
+void sources_free(struct sources *sources)
+{
+	if (!sources)
+		return;
+	for (size_t i = 0; i < sources->n; i++)
+		source_close(sources->at[i].source);
+	free(sources->at);
+	free(sources->trouble);
+	free(sources);
+}
+
+static struct error *add(struct sources *sources, const struct image_file *file)
+{
+	struct known_source *known;
+	struct error *err = ARRAY_RESERVE(&sources->at, &sources->room, sources->n + 1);
+
+	if (err)
+		return err;
+	known = &sources->at[sources->n++];
+	*known = (struct known_source){.file = file};
+	/* Files that are not ELF, such as nm's output, have no DWARF. */
+	if (file->code)
+		err = source_open(file->path, file->build_id, &known->source);
+	return err;
+}
+
+static struct error *find(struct sources *sources, const struct image_file *file,
+			  struct known_source **out)
+{
+	struct error *err = NULL;
+	size_t i;
+
+	for (i = 0; i < sources->n && sources->at[i].file != file; i++)
+		;
+	if (i == sources->n)
+		err = add(sources, file);
+	*out = &sources->at[i];
+	return err;
+}
+
+static struct error *give_up(struct sources *sources, struct known_source *known)
+{
+	source_end(known->source);
+	known->dead = true;
+	if (!sources->trouble &&
+	    asprintf(&sources->trouble,
+		     "the debugging information of %s cannot be read (damaged?): inlined functions "
+		     "and lines are missing",
+		     known->file->path) < 0)
+		return error_no_memory();
+	return NULL;
+}
+
+struct batch {
+	source_taker *take;
+	void *ctx;
+	size_t first;
+};
+
+static struct error *take_one(void *ctx, size_t i, const struct source_answer *answer)
+{
+	const struct batch *batch = ctx;
+
+	return batch->take(batch->ctx, batch->first + i, answer);
+}
+
+struct error *sources_ask(struct sources *sources, const struct image_file *file,
+			  const uint64_t *addr, size_t n, source_taker *take, void *ctx)
+{
+	struct batch batch = {take, ctx, 0};
+	struct known_source *known;
+	struct error *err = find(sources, file, &known);
+
+	while (!err && batch.first < n && known->source && !known->dead) {
+		size_t step = n - batch.first < SOURCE_BATCH ? n - batch.first : SOURCE_BATCH;
+		bool alive;
+
+		err = source_ask(known->source, addr + batch.first, step, take_one, &batch, &alive);
+		batch.first += step;
+		if (!err && !alive)
+			err = give_up(sources, known);
+	}
+	return err;
+}
+
+const char *sources_trouble(const struct sources *sources)
+{
+	return sources->trouble;
 }

@@ -16,7 +16,7 @@
 
 static volatile int sink;
 
-/* Of a known place, with another function in it. */
+/* A function at a known line, inlined into another one. */
 static inline __attribute__((always_inline)) void inner(int n)
 {
 	sink += n;
@@ -29,7 +29,7 @@ __attribute__((noinline)) void source_test_outer(int n)
 	sink++;
 }
 
-/* All that is said about the addresses of a function: "FUNCTION:FILE" of each frame. */
+/* All answers for the addresses of a function: "FUNCTION:FILE" of each frame. */
 struct heard {
 	bool inner_in_outer;
 	unsigned answers, empty;
@@ -42,7 +42,7 @@ static struct error *hear(void *ctx, size_t i, const struct source_answer *answe
 
 	heard->answers++;
 	heard->empty += !answer->n;
-	/* A damaged file may have answers of any kind. */
+	/* A damaged file may give any answer. */
 	if (answer->n != 2 || !frame[0].function || !frame[0].file || !frame[1].function)
 		return NULL;
 	if (!strcmp(frame[0].function, "inner") && strstr(frame[0].file, "source_test.c") &&
@@ -149,7 +149,7 @@ static void write_file(const char *path, const uint8_t *bytes, size_t len)
 	fclose(out);
 }
 
-/* Whatever is in the file, we go on: with what can be read of it, or without it. */
+/* Damage of any kind leaves lines that can be read, or none. */
 static void damage_costs_no_more_than_the_lines(void **state)
 {
 	char path[] = "/tmp/source-XXXXXX";
@@ -163,7 +163,10 @@ static void damage_costs_no_more_than_the_lines(void **state)
 		bool alive;
 
 		memcpy(bad, good, len);
-		/* Debugging information lies behind all that is loaded, before the section headers. */
+		/*
+		 * Debugging information lies behind all loaded bytes, before
+		 * the section headers.
+		 */
 		for (int i = 0; i < 2000; i++)
 			bad[len / 8 + (size_t)rand_r(&seed) % (len - len / 8 - 8192)] =
 				(uint8_t)rand_r(&seed);

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/source/dwarf.h"
+
+#include <dwarf.h>
+#include <elfutils/libdwelf.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/preopen.h"
+#include "symbol/images/code.h"
+#include "unwind/tables/debug_file.h"
+
+static bool has_debug_info(Elf *elf)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return false;
+	while ((scn = elf_nextscn(elf, scn))) {
+		GElf_Shdr shdr;
+		const char *name;
+
+		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type == SHT_NOBITS)
+			continue;
+		name = elf_strptr(elf, names, shdr.sh_name);
+		if (name && (!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")))
+			return true;
+	}
+	return false;
+}
+
+static void build_id_of(Elf *elf, char *hex)
+{
+	const void *id;
+	ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
+
+	*hex = '\0';
+	for (ssize_t i = 0; i < len && i < BUILD_ID_MAX; i++)
+		sprintf(hex + 2 * i, "%02x", ((const unsigned char *)id)[i]);
+}
+
+static bool has_build_id(Elf *elf, const char *hex)
+{
+	char own[2 * BUILD_ID_MAX + 1];
+
+	build_id_of(elf, own);
+	return !*hex || !strcmp(own, hex);
+}
+
+static bool open_elf(int fd, struct dwarf_file *file)
+{
+	file->fd = fd;
+	file->elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ, NULL);
+	return file->elf && elf_kind(file->elf) == ELF_K_ELF;
+}
+
+/* Replaces a stripped file by its debug file. */
+static bool go_to_debug_file(const char *path, struct dwarf_file *file)
+{
+	struct dwarf_file stripped = *file;
+	int fd = debug_file_open(path, stripped.elf);
+
+	*file = (struct dwarf_file){.fd = -1};
+	dwarf_file_close(&stripped);
+	return open_elf(fd, file) && has_debug_info(file->elf);
+}
+
+bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *file)
+{
+	*file = (struct dwarf_file){.fd = -1};
+	elf_version(EV_CURRENT);
+	if (!open_elf(open_to_read(path), file) || !has_build_id(file->elf, build_id))
+		return false;
+	if (!has_debug_info(file->elf) && !go_to_debug_file(path, file))
+		return false;
+	/* Opened by descriptor: libdw derives from it where supplementary files are. */
+	file->dwarf = dwarf_begin(file->fd, DWARF_C_READ);
+	return file->dwarf;
+}
+
+bool dwarf_file_lacks(const char *path, char *hex)
+{
+	struct dwarf_file file = {.fd = -1};
+	bool lacks = false;
+
+	elf_version(EV_CURRENT);
+	*hex = '\0';
+	if (open_elf(open_to_read(path), &file)) {
+		build_id_of(file.elf, hex);
+		lacks = *hex && !has_debug_info(file.elf) && !go_to_debug_file(path, &file);
+	}
+	dwarf_file_close(&file);
+	return lacks;
+}
+
+void dwarf_file_close(struct dwarf_file *file)
+{
+	dwarf_end(file->dwarf);
+	elf_end(file->elf);
+	if (file->fd > 0)
+		close(file->fd);
+}
+
+/* Entries that are read in all; the largest kernels have a few million units' worth. */
+#define ENTRIES_MAX (1u << 25)
+/* Namespaces in namespaces; classes in classes. */
+#define DEPTH_MAX 16
+/* Stretches of one function, and of one unit. */
+#define RANGES_MAX 1024
+/* No name is longer, bytes; nor are all names together. */
+#define NAME_MAX_LEN 65536u
+#define STRINGS_MAX  (1u << 29)
+
+/* Suffix that gcc and clang give to a function's unlikely part. */
+#define COLD ".cold"
+
+#define NO_NAME SIZE_MAX
+
+struct stretch {
+	uint64_t start, end;
+	size_t name; /* offset in the names; NO_NAME: of a unit */
+};
+
+struct dwarf_reading {
+	struct stretch *stretch;
+	size_t n, room;
+	char *names;
+	size_t len, names_room;
+	unsigned entries; /* that may still be read */
+};
+
+static struct error *add_stretch(struct dwarf_reading *r, uint64_t start, uint64_t end, size_t name)
+{
+	struct error *err = ARRAY_RESERVE(&r->stretch, &r->room, r->n + 1);
+
+	if (err)
+		return err;
+	r->stretch[r->n++] = (struct stretch){start, end, name};
+	return NULL;
+}
+
+/* *at: its offset, NO_NAME if it is too long. */
+static struct error *add_name(struct dwarf_reading *r, const char *name, const char *suffix,
+			      size_t *at)
+{
+	size_t len = strlen(name), all = len + strlen(suffix) + 1;
+
+	*at = NO_NAME;
+	if (len > NAME_MAX_LEN || all > STRINGS_MAX - r->len)
+		return NULL;
+	if (all > r->names_room - r->len) {
+		size_t room = 2 * r->names_room + all + 4096;
+		char *names = realloc(r->names, room);
+
+		if (!names)
+			return error_no_memory();
+		r->names = names;
+		r->names_room = room;
+	}
+	*at = r->len;
+	memcpy(r->names + r->len, name, len);
+	strcpy(r->names + r->len + len, suffix);
+	r->len += all;
+	return NULL;
+}
+
+/* As in a table of symbols, if it tells that. */
+static const char *name_of(Dwarf_Die *die)
+{
+	Dwarf_Attribute attr;
+	const char *name = NULL;
+
+	if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attr) ||
+	    dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attr))
+		name = dwarf_formstring(&attr);
+	return name ? name : dwarf_diename(die);
+}
+
+/* The first stretch is where a function begins, or DW_AT_entry_pc says which. */
+static struct error *add_function(struct dwarf_reading *r, Dwarf_Die *die)
+{
+	size_t name = NO_NAME, cold = NO_NAME;
+	const char *text = name_of(die);
+	Dwarf_Addr base, start, end, entry;
+	struct error *err = NULL;
+	ptrdiff_t at = 0;
+
+	if (!text || !*text || dwarf_entrypc(die, &entry))
+		return NULL;
+	for (int i = 0; i < RANGES_MAX && !err; i++) {
+		size_t *which;
+
+		at = dwarf_ranges(die, at, &base, &start, &end);
+		if (at <= 0)
+			return NULL;
+		if (end <= start)
+			continue;
+		which = entry - start < end - start ? &name : &cold;
+		if (*which == NO_NAME)
+			err = add_name(r, text, which == &cold ? COLD : "", which);
+		if (!err && *which != NO_NAME)
+			err = add_stretch(r, start, end, *which);
+	}
+	return err;
+}
+
+static struct error *add_unit(struct dwarf_reading *r, Dwarf_Die *die)
+{
+	Dwarf_Addr base, start, end;
+	struct error *err = NULL;
+	ptrdiff_t at = 0;
+
+	for (int i = 0; i < RANGES_MAX && !err; i++) {
+		at = dwarf_ranges(die, at, &base, &start, &end);
+		if (at <= 0)
+			break;
+		if (end > start)
+			err = add_stretch(r, start, end, NO_NAME);
+	}
+	return err;
+}
+
+static bool may_hold_functions(int tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_class_type ||
+	       tag == DW_TAG_structure_type;
+}
+
+/* Reads all entries below one, at any depth. */
+static struct error *walk(struct dwarf_reading *r, Dwarf_Die *parent, unsigned depth)
+{
+	struct error *err = NULL;
+	Dwarf_Die die;
+	int none = dwarf_child(parent, &die);
+
+	for (; !none && !err && r->entries; none = dwarf_siblingof(&die, &die)) {
+		const int tag = dwarf_tag(&die);
+
+		r->entries--;
+		if (tag == DW_TAG_subprogram)
+			err = add_function(r, &die);
+		else if (depth < DEPTH_MAX && may_hold_functions(tag))
+			err = walk(r, &die, depth + 1);
+	}
+	return err;
+}
+
+static struct error *read_units(struct dwarf_reading *r, Dwarf *dwarf)
+{
+	struct error *err = NULL;
+	Dwarf_CU *unit = NULL;
+	Dwarf_Die die;
+
+	while (!err && r->entries && !dwarf_get_units(dwarf, unit, &unit, NULL, NULL, &die, NULL)) {
+		r->entries--;
+		if (dwarf_tag(&die) != DW_TAG_compile_unit)
+			continue;
+		err = add_unit(r, &die);
+		if (!err)
+			err = walk(r, &die, 0);
+	}
+	return err;
+}
+
+/*
+ * Linkers leave functions that they have thrown away at address 0. Where text
+ * really begins there, one function does, or a symbol.
+ */
+static bool is_thrown_away(const struct dwarf_reading *r, const struct symbol_candidates *list)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		n += !r->stretch[i].start && r->stretch[i].name != NO_NAME;
+	for (size_t i = 0; i < list->n && n < 2; i++)
+		n += !list->at[i].start;
+	return n > 1;
+}
+
+static struct error *append(const struct dwarf_reading *r, struct symbol_candidates *list,
+			    char **strings, size_t len)
+{
+	const bool none_at_zero = is_thrown_away(r, list);
+	char *all = malloc(len + r->len + 1);
+	struct error *err = NULL;
+
+	if (!all)
+		return error_no_memory();
+	if (len)
+		memcpy(all, *strings, len);
+	if (r->len)
+		memcpy(all + len, r->names, r->len);
+	for (size_t i = 0; i < list->n; i++)
+		if (list->at[i].name)
+			list->at[i].name = all + (list->at[i].name - *strings);
+	free(*strings);
+	*strings = all;
+	for (size_t i = 0; i < r->n && !err; i++) {
+		const struct stretch *from = &r->stretch[i];
+		struct symbol_candidate one = {.start = from->start, .bind = BIND_DEBUG};
+
+		if (none_at_zero && !from->start)
+			continue;
+		if (from->name != NO_NAME) {
+			one.name = all + len + from->name;
+			one.size = from->end - from->start;
+		}
+		err = symbol_candidates_add(list, &one);
+		one.start = from->end;
+		if (!err && !one.name)
+			err = symbol_candidates_add(list, &one);
+	}
+	return err;
+}
+
+struct error *dwarf_functions(const char *path, struct symbol_candidates *list, char **strings,
+			      size_t len)
+{
+	struct dwarf_reading r = {.entries = ENTRIES_MAX};
+	struct error *err = NULL;
+	struct dwarf_file file;
+
+	/* A pipe has been read already. */
+	if (!is_regular_file(path))
+		return NULL;
+	if (dwarf_file_open(path, "", &file))
+		err = read_units(&r, file.dwarf);
+	dwarf_file_close(&file);
+	if (!err && r.n)
+		err = append(&r, list, strings, len);
+	free(r.stretch);
+	free(r.names);
+	return err;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/source/index.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "symbol/source/dwarf.h"
+#include "symbol/source/source.h"
+
+/* One compilation unit of DWARF. */
+
+/* A function, or one that was inlined. */
+struct scope {
+	const char *name;      /* NULL: it has none */
+	uint32_t parent;       /* the scope that it was inlined into; SCOPE_NONE for a function */
+	uint32_t call_line;    /* where the call stood */
+	const char *call_file; /* NULL: not known */
+};
+
+#define SCOPE_NONE UINT32_MAX
+
+/* The code of a scope, which may be in several pieces; of one that is in others these come first. */
+struct scope_range {
+	uint64_t start, end;
+	uint32_t scope;
+};
+
+struct source_unit {
+	Dwarf_Die die;	       /* that has the line table */
+	const char *directory; /* of files without one; NULL: not known */
+	struct scope *scope;
+	struct scope_range *range;
+	size_t n_scopes, scopes_room, n_ranges, ranges_room;
+	/* From edge[i] on, owner[i] (of ranges) is the innermost; SCOPE_NONE: none. */
+	uint64_t *edge;
+	uint32_t *owner;
+	size_t n_edges;
+};
+
+/* Nesting depth of entries at most; compilers stay far below. */
+#define DEPTH_MAX 256
+
+struct scope_walk {
+	struct source_unit *unit;
+	Dwarf_Files *files; /* NULL: none */
+};
+
+static struct error *add_scope(struct source_unit *unit, const struct scope *one, uint32_t *index)
+{
+	if (unit->n_scopes == unit->scopes_room) {
+		size_t room = 2 * unit->scopes_room + 64;
+		struct scope *list = reallocarray(unit->scope, room, sizeof(*list));
+
+		if (!list || room >= SCOPE_NONE)
+			return error_no_memory();
+		unit->scope = list;
+		unit->scopes_room = room;
+	}
+	*index = (uint32_t)unit->n_scopes;
+	unit->scope[unit->n_scopes++] = *one;
+	return NULL;
+}
+
+static struct error *add_range(struct source_unit *unit, const struct scope_range *one)
+{
+	if (unit->n_ranges == unit->ranges_room) {
+		size_t room = 2 * unit->ranges_room + 64;
+		struct scope_range *list = reallocarray(unit->range, room, sizeof(*list));
+
+		if (!list || room >= SCOPE_NONE)
+			return error_no_memory();
+		unit->range = list;
+		unit->ranges_room = room;
+	}
+	unit->range[unit->n_ranges++] = *one;
+	return NULL;
+}
+
+/* The linkage name if there is one: it can be demangled, and says most. */
+static const char *name_of(Dwarf_Die *die)
+{
+	static const unsigned names[] = {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name};
+	Dwarf_Attribute attribute;
+	const char *name = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !name; i++)
+		if (dwarf_attr_integrate(die, names[i], &attribute))
+			name = dwarf_formstring(&attribute);
+	return name && *name ? name : NULL;
+}
+
+static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word value = 0;
+
+	if (!dwarf_attr(die, name, &attribute) || dwarf_formudata(&attribute, &value))
+		return 0;
+	return value;
+}
+
+static struct error *take_scope(const struct scope_walk *walk, Dwarf_Die *die, bool inlined,
+				uint32_t *outer)
+{
+	struct source_unit *unit = walk->unit;
+	struct scope_range range = {0};
+	struct scope scope = {.parent = SCOPE_NONE};
+	ptrdiff_t at = 0;
+	Dwarf_Addr base;
+	struct error *err = NULL;
+	bool first = true;
+
+	/* A function without code is a declaration, or was inlined everywhere. */
+	while (!err && (at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0) {
+		if (range.end <= range.start)
+			continue;
+		if (first) {
+			scope.name = name_of(die);
+			if (inlined) {
+				Dwarf_Word line = number_of(die, DW_AT_call_line);
+				Dwarf_Word file = number_of(die, DW_AT_call_file);
+
+				scope.parent = *outer;
+				scope.call_line = line <= INT32_MAX ? (uint32_t)line : 0;
+				if (walk->files)
+					scope.call_file =
+						dwarf_filesrc(walk->files, file, NULL, NULL);
+			}
+			err = add_scope(unit, &scope, &range.scope);
+			first = false;
+		}
+		if (!err)
+			err = add_range(unit, &range);
+	}
+	if (!first)
+		*outer = range.scope;
+	return err;
+}
+
+/* Nothing that has code is below these. */
+static bool is_barren(int tag)
+{
+	switch (tag) {
+	case DW_TAG_array_type:
+	case DW_TAG_subroutine_type:
+	case DW_TAG_call_site:
+	case DW_TAG_GNU_call_site:
+	case DW_TAG_formal_parameter:
+	case DW_TAG_variable:
+		return true;
+	}
+	return false;
+}
+
+static struct error *walk_below(const struct scope_walk *walk, Dwarf_Die *parent, uint32_t outer,
+				unsigned depth)
+{
+	struct error *err = NULL;
+	Dwarf_Die die;
+
+	if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
+		return NULL;
+	do {
+		int tag = dwarf_tag(&die);
+		uint32_t inside = outer;
+
+		if (is_barren(tag))
+			continue;
+		if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
+			err = take_scope(walk, &die, tag == DW_TAG_inlined_subroutine, &inside);
+		if (!err && dwarf_haschildren(&die) > 0)
+			err = walk_below(walk, &die, inside, depth + 1);
+	} while (!err && dwarf_siblingof(&die, &die) == 0);
+	return err;
+}
+
+/* Fills in scopes and ranges. */
+static struct error *source_scopes(struct source_unit *unit)
+{
+	struct scope_walk walk = {.unit = unit};
+	Dwarf_Die split = {0}, *top = &unit->die;
+	uint8_t type;
+	size_t n;
+
+	/* The functions of a skeleton are in a file of their own (.dwo). */
+	if (!dwarf_cu_info(unit->die.cu, NULL, &type, NULL, &split, NULL, NULL, NULL) &&
+	    type == DW_UT_skeleton && split.addr)
+		top = &split;
+	if (dwarf_getsrcfiles(&unit->die, &walk.files, &n))
+		walk.files = NULL;
+	return walk_below(&walk, top, SCOPE_NONE, 0);
+}
+
+/* Outer ones before those in them. */
+static int range_cmp(const void *left, const void *right)
+{
+	const struct scope_range *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (a->end != b->end)
+		return a->end > b->end ? -1 : 1;
+	return (a->scope > b->scope) - (a->scope < b->scope);
+}
+
+static void set_edge(struct source_unit *unit, uint64_t addr, uint32_t owner)
+{
+	if (!unit->n_edges || unit->edge[unit->n_edges - 1] != addr)
+		unit->edge[unit->n_edges++] = addr;
+	unit->owner[unit->n_edges - 1] = owner;
+}
+
+/* The ranges that are open at some address, innermost last. */
+struct open_ranges {
+	uint32_t *at;
+	size_t n;
+};
+
+static void close_upto(struct source_unit *unit, struct open_ranges *open, uint64_t upto)
+{
+	while (open->n && unit->range[open->at[open->n - 1]].end <= upto) {
+		uint64_t end = unit->range[open->at[open->n - 1]].end;
+
+		while (open->n && unit->range[open->at[open->n - 1]].end <= end)
+			open->n--;
+		set_edge(unit, end, open->n ? open->at[open->n - 1] : SCOPE_NONE);
+	}
+}
+
+/*
+ * Cuts the code into stretches by innermost function; overlaps are cut off at
+ * the end of the outer one.
+ */
+static void cut(struct source_unit *unit, struct open_ranges *open)
+{
+	for (size_t i = 0; i < unit->n_ranges; i++) {
+		struct scope_range *range = &unit->range[i];
+
+		close_upto(unit, open, range->start);
+		if (open->n && range->end > unit->range[open->at[open->n - 1]].end)
+			range->end = unit->range[open->at[open->n - 1]].end;
+		set_edge(unit, range->start, (uint32_t)i);
+		open->at[open->n++] = (uint32_t)i;
+	}
+	close_upto(unit, open, UINT64_MAX);
+}
+
+static struct error *index_ranges(struct source_unit *unit)
+{
+	struct open_ranges open = {.at = calloc(unit->n_ranges + 1, sizeof(*open.at))};
+
+	unit->edge = calloc(2 * unit->n_ranges + 1, sizeof(*unit->edge));
+	unit->owner = calloc(2 * unit->n_ranges + 1, sizeof(*unit->owner));
+	if (!open.at || !unit->edge || !unit->owner) {
+		free(open.at);
+		return error_no_memory();
+	}
+	if (unit->n_ranges)
+		qsort(unit->range, unit->n_ranges, sizeof(*unit->range), range_cmp);
+	cut(unit, &open);
+	free(open.at);
+	return NULL;
+}
+
+static void source_unit_free(struct source_unit *unit)
+{
+	if (!unit)
+		return;
+	free(unit->scope);
+	free(unit->range);
+	free(unit->edge);
+	free(unit->owner);
+	free(unit);
+}
+
+/* `die` is the unit's entry in the main file. Damaged parts are left out. */
+static struct error *source_unit_new(const Dwarf_Die *die, struct source_unit **out)
+{
+	struct source_unit *unit = calloc(1, sizeof(*unit));
+	Dwarf_Attribute directory;
+	struct error *err;
+
+	if (!unit)
+		return error_no_memory();
+	unit->die = *die;
+	if (dwarf_attr(&unit->die, DW_AT_comp_dir, &directory))
+		unit->directory = dwarf_formstring(&directory);
+	err = source_scopes(unit);
+	if (!err)
+		err = index_ranges(unit);
+	if (err)
+		source_unit_free(unit);
+	else
+		*out = unit;
+	return err;
+}
+
+/* Index of the innermost range at `addr`; SCOPE_NONE: in no function. */
+static uint32_t innermost(const struct source_unit *unit, uint64_t addr)
+{
+	const uint64_t *base = unit->edge;
+	size_t n = unit->n_edges;
+
+	if (!n || addr < base[0])
+		return SCOPE_NONE;
+	while (n > 1) {
+		size_t half = n / 2;
+
+		base += half * (base[half] <= addr);
+		n -= half;
+	}
+	return unit->owner[base - unit->edge];
+}
+
+static void find_line(struct source_unit *unit, uint64_t addr, struct source_frame *frame)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(&unit->die, addr);
+	int number = 0;
+
+	/* Line 0: code that the compiler has made up. */
+	if (!line || dwarf_lineno(line, &number) || number <= 0)
+		return;
+	frame->line = (uint32_t)number;
+	frame->file = dwarf_linesrc(line, NULL, NULL);
+}
+
+/* Start of the piece of the outermost function that holds the address. */
+static uint64_t start_of(const struct source_unit *unit, uint32_t scope, uint32_t range)
+{
+	/* In order of address, outer ones first: it is before those in it. */
+	for (uint32_t i = range + 1; i-- > 0;)
+		if (unit->range[i].scope == scope)
+			return unit->range[i].start;
+	return 0;
+}
+
+static void source_unit_find(struct source_unit *unit, uint64_t addr, struct source_answer *answer)
+{
+	uint32_t range = innermost(unit, addr), at;
+	struct source_frame *frame = answer->frame;
+
+	*frame = (struct source_frame){0};
+	answer->start = 0;
+	find_line(unit, addr, frame);
+	if (range == SCOPE_NONE) {
+		answer->n = frame->line != 0;
+		return;
+	}
+	answer->n = 1;
+	at = unit->range[range].scope;
+	for (;;) {
+		const struct scope *scope = &unit->scope[at];
+
+		frame->function = scope->name;
+		if (scope->parent == SCOPE_NONE || answer->n == SOURCE_DEPTH)
+			break;
+		frame = &answer->frame[answer->n++];
+		*frame = (struct source_frame){.file = scope->call_line ? scope->call_file : NULL,
+					       .line = scope->call_line};
+		at = scope->parent;
+	}
+	answer->start = start_of(unit, at, range);
+}
+
+struct unit_range {
+	uint64_t start, end;
+	uint32_t unit;
+};
+
+struct known_unit {
+	Dwarf_Die die;
+	struct source_unit *unit; /* NULL: nobody has asked for it yet */
+};
+
+struct source_index {
+	struct dwarf_file file;
+	struct known_unit *unit;
+	struct unit_range *range; /* by start */
+	uint64_t *reach;	  /* [n_ranges]: the greatest end of this and all before */
+	size_t n_units, units_room, n_ranges, ranges_room;
+};
+
+static struct error *add_unit(struct source_index *index, const Dwarf_Die *die)
+{
+	struct error *err = ARRAY_RESERVE(&index->unit, &index->units_room, index->n_units + 1);
+
+	if (err)
+		return err;
+	index->unit[index->n_units++] = (struct known_unit){.die = *die};
+	return NULL;
+}
+
+static struct error *add_unit_range(struct source_index *index, const struct unit_range *one)
+{
+	struct error *err = ARRAY_RESERVE(&index->range, &index->ranges_room, index->n_ranges + 1);
+
+	if (err)
+		return err;
+	index->range[index->n_ranges++] = *one;
+	return NULL;
+}
+
+static struct error *take_unit(struct source_index *index, Dwarf_Die *die)
+{
+	struct unit_range range = {.unit = (uint32_t)index->n_units};
+	struct error *err = add_unit(index, die);
+	ptrdiff_t at = 0;
+	Dwarf_Addr base;
+
+	while (!err && (at = dwarf_ranges(die, at, &base, &range.start, &range.end)) > 0)
+		if (range.end > range.start)
+			err = add_unit_range(index, &range);
+	return err;
+}
+
+static int unit_range_cmp(const void *left, const void *right)
+{
+	const struct unit_range *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (a->end != b->end)
+		return a->end > b->end ? -1 : 1;
+	return (a->unit > b->unit) - (a->unit < b->unit);
+}
+
+static struct error *list_units(struct source_index *index)
+{
+	Dwarf_CU *cu = NULL;
+	struct error *err = NULL;
+	Dwarf_Die die;
+	uint8_t type;
+
+	while (!err && dwarf_get_units(index->file.dwarf, cu, &cu, NULL, &type, &die, NULL) == 0)
+		if (type == DW_UT_compile || type == DW_UT_skeleton)
+			err = take_unit(index, &die);
+	if (err)
+		return err;
+	index->reach = calloc(index->n_ranges + 1, sizeof(*index->reach));
+	if (!index->reach)
+		return error_no_memory();
+	if (index->n_ranges)
+		qsort(index->range, index->n_ranges, sizeof(*index->range), unit_range_cmp);
+	for (size_t i = 0; i < index->n_ranges; i++) {
+		index->reach[i] = index->range[i].end;
+		if (i && index->reach[i - 1] > index->reach[i])
+			index->reach[i] = index->reach[i - 1];
+	}
+	return NULL;
+}
+
+struct error *source_index_open(const char *path, const char *build_id, struct source_index **out)
+{
+	struct source_index *index = calloc(1, sizeof(*index));
+	struct error *err = NULL;
+
+	*out = NULL;
+	if (!index)
+		return error_no_memory();
+	if (dwarf_file_open(path, build_id, &index->file))
+		err = list_units(index);
+	if (err || !index->n_ranges) {
+		source_index_close(index);
+		return err;
+	}
+	*out = index;
+	return NULL;
+}
+
+void source_index_close(struct source_index *index)
+{
+	if (!index)
+		return;
+	for (size_t i = 0; i < index->n_units; i++)
+		source_unit_free(index->unit[i].unit);
+	free(index->unit);
+	free(index->range);
+	free(index->reach);
+	dwarf_file_close(&index->file);
+	free(index);
+}
+
+/* The last range that begins at or before `addr` and holds it. */
+static const struct unit_range *range_at(const struct source_index *index, uint64_t addr)
+{
+	size_t low = 0, high = index->n_ranges;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (index->range[middle].start <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	while (low-- > 0 && index->reach[low] > addr)
+		if (index->range[low].end > addr)
+			return &index->range[low];
+	return NULL;
+}
+
+const char *source_index_find(struct source_index *index, uint64_t addr,
+			      struct source_answer *answer)
+{
+	const struct unit_range *range = range_at(index, addr);
+	struct known_unit *known = range ? &index->unit[range->unit] : NULL;
+	struct error *err = NULL;
+
+	answer->n = 0;
+	if (known && !known->unit)
+		err = source_unit_new(&known->die, &known->unit);
+	error_free(err);
+	if (!known || !known->unit)
+		return NULL;
+	source_unit_find(known->unit, addr, answer);
+	return known->unit->directory;
+}
