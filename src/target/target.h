@@ -3,31 +3,46 @@
 #define UNIPROF_TARGET_TARGET_H
 
 /*
- * Where registers and memory come from: one `struct target_ops` for each kind
- * of guest (xen, replay, ...).
+ * Sources of registers and memory: one `struct target_ops` for each kind of
+ * guest (xen, replay, ...).
  *
  * A target hands out whole samples, not single steps, so that one multicall, a
  * ptrace stop and a recorded file can stand behind the same seam. It knows no
- * symbols, unwinds nothing and prints nothing.
+ * symbols, unwinds nothing and prints nothing. Only a target may compare names
+ * of schemes.
  *
- * To add one: implement the ops, list them in target.c. What has to hold:
- * - sample() leaves the guest running on every path, errors included;
- * - between stopping the guest and letting it run there is no allocation, no
- *   mapping, no output; what turns out to be missing is brought afterwards and
- *   the sample is taken again (retakes);
- * - every walk over the guest's memory is bounded by `stack_cap`.
+ * Invariants:
+ * - sample() leaves the guest running on every path, errors included. A guard
+ *   (target/guard.h) resumes it if uniprof is killed;
+ * - between pausing and resuming there is no allocation, no mapping, no output.
+ *   On a missing page: resume, map it, retry (retakes);
+ * - every walk over guest memory is bounded by `stack_cap`, every conversation
+ *   by a deadline.
+ *
+ * Checklist for a new target:
+ * 1. Code: a directory target/<scheme>/ with its meson.build and a constant
+ *    target_<scheme>; `subdir` in target/meson.build; its name in TARGET_KINDS.
+ *    Guest memory behind page tables: fill in target->memory
+ *    and leave read() out. Not on every host: a none.c, as kvm/ and xen/ have.
+ * 2. Shared parts: host/ for threads, memory and monitors of this host,
+ *    the end of this header, window.h for copying stacks.
+ * 3. Tests: a unit test beside each parser of what a guest or peer sends; a
+ *    test in tests/vmm/ or tests/rig/ that profiles a guest with known answers,
+ *    kills uniprof with SIGKILL and finds the guest running; a row in
+ *    tests/checks/steps.py.
+ * 4. Docs: docs/man/uniprof.1 (kinds of guests), README.md, CHANGELOG.md.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "arch/arch.h"
 #include "arch/registers.h"
 #include "base/error.h"
+#include "base/sample_types.h"
 #include "base/seccomp.h"
-#include "recording/recording.h"
-#include "unwind/unwind.h"
 
 /* The most stack that is ever copied from a vCPU, bytes. */
 #define STACK_CAP_MAX (1u << 20)
@@ -52,62 +67,74 @@ struct other_stack {
 	uint8_t *buffer; /* OTHER_STACK_CAP bytes */
 };
 
-/*
- * One vCPU of a sample. The buffers are the sample's own, allocated by
- * sample_new.
- */
-struct vcpu_sample {
-	uint32_t want; /* in: bytes of stack to copy, at most the sample's stack_cap */
-	bool again;    /* in: read it even if it has not run since the last sample */
-	struct other_stack other[UNWIND_OTHERS]; /* in: stacks that this one leads to */
-	bool leads_on; /* in: there may be one that is wanted among them */
-	enum vcpu_state state;
-	bool online; /* false: off-line, nothing below is set */
-	/*
-	 * It has not run since this sample object last held it: what is below
-	 * is still what was read then, and its stack holds.
-	 */
-	bool same;
-	bool given_up;	 /* not read: that would have held the guest longer than max_pause_ns */
-	bool hurried;	 /* for the same reason, less than `want` was copied */
-	uint64_t ran_ns; /* CPU time that it has used since the last sample; 0 at the first */
-	struct regs regs;
-	struct window stack;		     /* bytes point to `buffer` */
-	struct window others[UNWIND_OTHERS]; /* of other[]; len 0 if nothing was asked for */
-	uint8_t *buffer;		     /* stack_cap bytes */
-	/* The target's own: */
-	bool held; /* what is above was read when the vCPU's CPU time was cpu_ns */
-	uint64_t cpu_ns;
+/* Wishes for one vCPU, set by the caller; they stay from sample to sample. */
+struct vcpu_request {
+	uint32_t want; /* bytes of stack to copy, at most the sample's stack_cap */
+	bool again;    /* read it even if it has not run since the last sample */
+	struct other_stack other[UNWIND_OTHERS]; /* stacks that this one leads to */
+	bool leads_on;				 /* one of them may have want != 0 */
+	bool red_zone; /* the walk needs it; targets that save the effort otherwise copy it */
+};
+
+/* The target's own account of one vCPU, from sample to sample. */
+struct vcpu_account {
+	bool held;	     /* the vcpu_sample was read when the vCPU's CPU time was cpu_ns */
+	uint64_t cpu_ns;     /* CPU time used */
 	uint64_t counted_ns; /* CPU time that owed_ns knows of */
 	int64_t owed_ns;     /* CPU time used for which it was not seen running, lately */
 };
 
+/* One vCPU of a sample. The buffers are the sample's own, allocated by sample_new. */
+struct vcpu_sample {
+	struct vcpu_request request;
+	enum vcpu_state state;
+	bool online; /* false: off-line, nothing below is set */
+	/* Not run since the last sample: registers and stack are still those read then. */
+	bool same;
+	bool given_up;	 /* not read: the pause would have exceeded max_pause_ns */
+	bool hurried;	 /* for the same reason, less than `want` was copied */
+	uint64_t ran_ns; /* CPU time that it has used since the last sample; 0 at the first */
+	struct regs regs;
+	struct window stack; /* bytes point into `buffer` */
+	struct window
+		others[UNWIND_OTHERS]; /* of request.other[]; len 0 if nothing was asked for */
+	uint8_t *buffer;	       /* stack_cap + RED_ZONE_MAX bytes */
+	struct vcpu_account account;
+};
+
+struct sample_request {
+	uint64_t
+		max_pause_ns; /* rather than pause the guest for longer, stacks are given up; 0: no bound */
+	uint64_t now_ns; /* CLOCK_MONOTONIC, if it was read just now; 0: it was not */
+};
+
+/* The target's own account of samples. */
+struct sample_account {
+	uint64_t noted_ns; /* time_ns of the sample before */
+	int64_t usual_ns;  /* between samples, lately */
+};
+
 struct sample {
-	/* In: rather than stop the guest for longer, stacks are given up; 0: no bound. */
-	uint64_t max_pause_ns;
-	/* In: CLOCK_MONOTONIC, if it was read just now; 0: it was not. */
-	uint64_t now_ns;
+	struct sample_request request;
 	uint64_t time_ns; /* CLOCK_MONOTONIC, when the guest was read */
-	/* From entering the pause to leaving the unpause, the last take only; 0: none was needed. */
+	/* From entering the pause to leaving the unpause, the last try only; 0: none was needed. */
 	uint64_t paused_ns;
-	uint64_t stolen_ns; /* pauses of takes that were thrown away */
+	uint64_t stolen_ns; /* pauses of tries that were thrown away */
 	uint32_t retakes;
 	uint32_t vcpus;
 	uint32_t stack_cap; /* bytes */
 	struct vcpu_sample *vcpu;
-	/* The target's own: */
-	uint64_t noted_ns; /* time_ns of the sample before */
-	int64_t usual_ns;  /* between samples, lately */
+	struct sample_account account;
 };
 
 /* Buffers for `vcpus` vCPUs; every `want` starts at 4 KiB. */
 struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out);
 void sample_free(struct sample *sample);
 
-/* How many of others[] there are to look at; those with no bytes among them do no harm. */
+/* Number of entries of others[] to read; those without bytes among them do no harm. */
 unsigned vcpu_others(const struct vcpu_sample *vcpu);
 
-/* How a guest left, as far as the target can tell. */
+/* State of the guest, as far as the target can tell. */
 enum target_life {
 	LIFE_RUNS,
 	LIFE_PAUSED, /* by its administrator: there is nothing to sample, and nothing of ours to undo */
@@ -129,12 +156,26 @@ struct target_file {
 	uint64_t address;
 };
 
+/*
+ * Guest memory behind page tables, for targets that have all frames at hand, or
+ * bring them one by one: a monitor's memory, a core file, a snapshot.
+ */
+struct paged_memory {
+	struct physmem frames;
+	/* Drops frames that were read before, because they may have changed; NULL: they never do. */
+	void (*renew)(void *ctx);
+	/* A frame that is missing may exist in the guest: a stack that ends there counts as cut. */
+	bool partial;
+};
+
 struct target {
 	const struct target_ops *ops;
 	struct target_info info;
+	/* Set by open, if page tables lead to all memory: ops->read may be NULL then. */
+	struct paged_memory memory;
 	/* Set by open: what sample(), life(), wait() and read() need; 0: SECCOMP_SAMPLER. */
 	enum seccomp_role role;
-	/* Set by open, where more is known than info.image: all of these, and their places. */
+	/* Set by open, where more is known than info.image: all of these. */
 	const struct target_file *files;
 	size_t n_files;
 	/*
@@ -146,7 +187,10 @@ struct target {
 	const char *way;
 	/* ... and a sentence on what that costs more than another way would; NULL: nothing. */
 	const char *advice;
-	/* Set by sample() and life(): what has become of the guest, a sentence; who tells it clears it. */
+	/*
+	 * Set by sample() and life(): news of the guest, a sentence; the caller
+	 * that prints it clears it.
+	 */
 	const char *news;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
@@ -164,29 +208,35 @@ struct target_way {
 struct target_listing {
 	const char *scheme; /* "xen" */
 	const char *name, *id, *type;
+	pid_t pid; /* of the process of this host that runs it; 0: there is none */
 	uint32_t vcpus;
-	bool paused;	  /* by its administrator, or because it is still being built */
-	const char *note; /* what stands in the way of profiling it; NULL: nothing */
-	/* By which it would be read, as far as can be told from afar; NULL: by none. */
+	bool paused;	      /* by its administrator, or because it is still being built */
+	const char *note;     /* what stands in the way of profiling it; NULL: nothing */
+	const char *nameless; /* why its name cannot be read, a sentence; NULL: it is that */
+	/* The way that would be used, as far as it shows without opening; NULL: none. */
 	const struct target_way *way;
-	/* What a cheaper way lacks (any way, if there is none), a sentence; NULL: nothing. */
+	/*
+	 * Requirement that a cheaper way lacks (any way, if there is none), a
+	 * sentence; NULL: nothing.
+	 */
 	const char *missing;
 };
 
 struct target_ops {
 	const char *scheme; /* the part before the colon: "xen" */
+	/* True for a path that can be nothing but a guest of this kind; NULL: never. */
+	bool (*is_file)(const char *path);
 	/* The ways that can be chosen, the usual one first, up to one without a name; NULL: there is no choice. */
 	const struct target_way *ways;
 
 	/*
-	 * Opens the guest called `name` (a name or an id, without the scheme).
+	 * Opens the guest called `name` (a name or an id, without the scheme),
+	 * by one of the ways; NULL: by the cheapest that works.
 	 * ERR_GUEST: no such guest, or not one to profile; ERR_DENIED: no
 	 * rights, or nothing of this kind on this machine.
 	 */
-	struct error *(*open)(const char *name, struct target **out);
+	struct error *(*open)(const char *name, const char *via, struct target **out);
 	void (*close)(struct target *target);
-	/* The same by one of the ways; NULL: there is one only. */
-	struct error *(*open_via)(const char *name, const char *via, struct target **out);
 
 	/*
 	 * Takes one sample of all vCPUs. ERR_ENDED when the guest is gone; any
@@ -194,7 +244,7 @@ struct target_ops {
 	 */
 	struct error *(*sample)(struct target *target, struct sample *sample);
 
-	/* Cheap enough to ask a few times a second. */
+	/* Must be cheap enough to be called a few times a second. */
 	enum target_life (*life)(struct target *target);
 
 	/*
@@ -207,6 +257,7 @@ struct target_ops {
 	/*
 	 * Reads guest-virtual memory as `regs` translate it, while the guest
 	 * runs: for code, which does not change. Returns bytes read, 0 if none.
+	 * NULL: by target->memory, or not at all.
 	 */
 	size_t (*read)(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 		       size_t len);
@@ -219,9 +270,9 @@ struct target_ops {
 	struct error *(*snapshot)(struct target *target, struct sample *sample);
 
 	/*
-	 * Adds all registers of an on-line vCPU that there are, as they were in
-	 * the last sample(): for one look, not for sampling. NULL: no more than
-	 * its `struct regs` (arch->show).
+	 * Adds all known registers of an on-line vCPU, as they were in the last
+	 * sample(): for a dump, not for sampling. NULL: no more than its
+	 * `struct regs` (arch->show).
 	 */
 	void (*registers)(struct target *target, uint32_t vcpu, struct registers *out);
 
@@ -231,34 +282,74 @@ struct target_ops {
 	 */
 	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx);
+
+	/*
+	 * Tries whether guests can be read by a way that list() has told, which
+	 * may take a second: an error says why not. NULL: list() knows.
+	 */
+	struct error *(*try_way)(const struct target_way *way);
 };
 
-/*
- * The built-in kinds, in the order in which bare names are tried; NULL behind
- * the last. The build chooses between kinds_xen.c and kinds_no_xen.c.
- */
+/* All kinds of guests, in the order in which bare names are tried. */
+#define TARGET_KINDS(each) \
+	each(xen) each(kvm) each(qemu) each(process) each(gdb) each(replay) each(core)
+
+#define TARGET_DECLARE(name) extern const struct target_ops target_##name;
+TARGET_KINDS(TARGET_DECLARE)
+#undef TARGET_DECLARE
+
+/* NULL behind the last. */
 const struct target_ops *target_kind(size_t i);
 
 /* For `uniprof -V`: "with Xen (libxencall)", "without Xen". */
 extern const char target_features[];
 
-extern const struct target_ops target_xen, target_kvm, target_qemu, target_process, target_replay,
-	target_core;
-
 /* ERR_GUEST with a sentence, if there is nothing to be seen by looking more than once. */
 struct error *target_check_runs(const struct target *target);
+
+/* Reads through ops->read, or target->memory. */
+bool target_can_read(const struct target *target);
+size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+		   size_t len);
 
 /* Sleeps until then, or until a signal comes, as the target needs it. */
 void target_wait(struct target *target, uint64_t until_ns);
 
 /*
  * Opens "SCHEME:NAME", or a bare NAME where only one thing can be meant: the
- * path of a core file, or a guest. An error names the candidates when there are
- * several.
+ * path of a core file, or a guest; by one of its kind's ways, NULL: by the
+ * cheapest that works. An error names the candidates when there are several;
+ * ERR_USAGE: it has no such way.
  */
-struct error *target_open(const char *spec, struct target **out);
-/* ... by one of its kind's ways; NULL: by the cheapest that works. ERR_USAGE if it has no such way. */
-struct error *target_open_via(const char *spec, const char *via, struct target **out);
+struct error *target_open(const char *spec, const char *via, struct target **out);
 void target_close(struct target *target);
+
+/* The parts below are for targets alone. */
+
+/* Copies a vCPU's stack and the other stacks that it asks for; a stack ends where a frame is missing. */
+void paged_memory_copy_stacks(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu);
+
+/* State of a vCPU in a sample, where only its load is known. */
+struct vcpu_load {
+	uint64_t cpu_ns; /* CPU time used so far */
+	bool running;	 /* on a CPU in this moment */
+	bool blocked;	 /* waiting for something else than a CPU */
+};
+
+/*
+ * The usual time between samples, which each of them stands for, though they
+ * come at uneven times. Once a sample, when its time is set.
+ */
+int64_t vcpu_state_time(struct sample *sample);
+
+/*
+ * On a one-CPU host no vCPU is ever seen running: we preempt it. So, of the
+ * samples in which a vCPU waits for a CPU, as many count as running as its CPU
+ * time says. `usual_ns`: from vcpu_state_time. Once a sample; keeps its account
+ * in the vcpu_sample.
+ */
+enum vcpu_state vcpu_state_of(const struct vcpu_load *now, struct vcpu_sample *vcpu,
+			      int64_t usual_ns);
 
 #endif

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/host/memory.h"
+#include "target/host/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "arch/arch.h"
 #include "base/clock.h"
+#include "target/window.h"
 
 struct error *host_memory_open(pid_t pid, bool write, int *fd)
 {
@@ -19,7 +23,7 @@ struct error *host_memory_open(pid_t pid, bool write, int *fd)
 		return NULL;
 	if (errno == ENOENT)
 		return error_new(ERR_GUEST, "there is no process %d", (int)pid);
-	return threads_cannot_trace(pid);
+	return proc_cannot_trace(pid);
 }
 
 size_t host_memory_read(int fd, uint64_t va, void *buf, size_t len)
@@ -36,24 +40,177 @@ size_t host_memory_read(int fd, uint64_t va, void *buf, size_t len)
 	return done;
 }
 
-bool host_memory_window(int fd, uint64_t va, uint32_t want, uint8_t *buffer, uint64_t until_ns,
-			struct window *out)
+bool host_memory_window(void *ctx, uint64_t va, uint32_t want, uint8_t *buffer, struct window *out)
 {
+	const struct host_memory *memory = ctx;
 	/* In one piece, or page by page with an eye on the clock. */
-	const uint32_t piece = until_ns ? FRAME_SIZE : want;
+	const uint32_t piece = memory->until_ns ? FRAME_SIZE : want;
 
 	*out = (struct window){.va = va, .bytes = buffer, .cut = true};
 	while (out->len < want) {
 		uint32_t part = want - out->len < piece ? want - out->len : piece;
-		size_t got = host_memory_read(fd, va + out->len, buffer + out->len, part);
+		size_t got = host_memory_read(memory->fd, va + out->len, buffer + out->len, part);
 
 		out->len += (uint32_t)got;
 		if (got < part) {
 			out->cut = false;
 			return true;
 		}
-		if (until_ns && out->len < want && clock_now_ns() >= until_ns)
+		if (memory->until_ns && out->len < want && clock_now_ns() >= memory->until_ns)
 			return false;
 	}
 	return true;
+}
+
+void virtual_memory_copy_stacks(window_reader *read, void *ctx, struct vcpu_sample *vcpu)
+{
+	const struct regs *regs = &vcpu->regs;
+	const uint64_t va = regs->sp & ~(uint64_t)(regs->word - 1);
+	const uint32_t below = va < red_zone(regs) ? 0 : red_zone(regs), want = vcpu->request.want;
+	bool done = read(ctx, va - below, below + want, vcpu->buffer, &vcpu->stack);
+
+	if (vcpu->stack.len < below) {
+		done = read(ctx, va, want, vcpu->buffer, &vcpu->stack);
+	} else {
+		vcpu->stack.va = va;
+		window_set_below(&vcpu->stack, below);
+	}
+	vcpu->hurried = !done;
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
+		const struct other_stack *other = &vcpu->request.other[k];
+
+		vcpu->others[k].len = 0;
+		if (other->want)
+			(void)read(ctx, other->va, other->want, other->buffer, &vcpu->others[k]);
+	}
+}
+
+/* A power of two; a sample of a vCPU takes four tables and a few frames of stack. */
+#define FRAMES 64u
+
+struct held {
+	uint64_t gfn;
+	uint64_t round; /* when it was read; 0: never */
+	bool there;
+	uint8_t bytes[FRAME_SIZE];
+};
+
+struct guest_ram {
+	struct ram_map map;
+	int fd;
+	bool missed;
+	uint64_t round;
+	struct held frame[FRAMES];
+};
+
+bool ram_map_add(struct ram_map *map, uint64_t gpa, uint64_t size, uint64_t hva)
+{
+	if (map->n == RAM_SLOTS_MAX)
+		return false;
+	map->slot[map->n++] = (struct ram_slot){gpa, size, hva};
+	return true;
+}
+
+bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva)
+{
+	const uint64_t gpa = gfn << FRAME_SHIFT;
+
+	for (size_t i = 0; i < map->n; i++) {
+		const struct ram_slot *slot = &map->slot[i];
+
+		if (gpa - slot->gpa >= slot->size)
+			continue;
+		*hva = slot->hva + (gpa - slot->gpa);
+		return true;
+	}
+	return false;
+}
+
+bool ram_map_is_same(const struct ram_map *a, const struct ram_map *b)
+{
+	return a->n == b->n && !memcmp(a->slot, b->slot, a->n * sizeof(*a->slot));
+}
+
+uint64_t ram_map_size(const struct ram_map *map)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < map->n; i++)
+		size += map->slot[i].size;
+	return size;
+}
+
+struct error *guest_ram_new(int fd, struct guest_ram **out)
+{
+	struct guest_ram *ram = calloc(1, sizeof(*ram));
+
+	if (!ram)
+		return error_no_memory();
+	ram->fd = fd;
+	ram->round = 1;
+	*out = ram;
+	return NULL;
+}
+
+void guest_ram_free(struct guest_ram *ram)
+{
+	free(ram);
+}
+
+struct ram_map *guest_ram_map(struct guest_ram *ram)
+{
+	return &ram->map;
+}
+
+void guest_ram_forget(struct guest_ram *ram)
+{
+	ram->round++;
+}
+
+static void renew(void *ram)
+{
+	guest_ram_forget(ram);
+}
+
+struct paged_memory guest_ram_memory(struct guest_ram *ram)
+{
+	return (struct paged_memory){.frames = {guest_ram_frame, ram}, .renew = renew};
+}
+
+bool guest_ram_missed(struct guest_ram *ram)
+{
+	const bool missed = ram->missed;
+
+	ram->missed = false;
+	return missed;
+}
+
+/* The frame's own slot, or the next one that is free in this round; its own if none is. */
+static struct held *slot_of(struct guest_ram *ram, uint64_t gfn)
+{
+	const size_t home = (size_t)(gfn * 0x9e3779b97f4a7c15ull >> 32);
+
+	for (size_t i = 0; i < FRAMES; i++) {
+		struct held *held = &ram->frame[(home + i) & (FRAMES - 1)];
+
+		if (held->round != ram->round || held->gfn == gfn)
+			return held;
+	}
+	return &ram->frame[home & (FRAMES - 1)];
+}
+
+const void *guest_ram_frame(void *ctx, uint64_t gfn)
+{
+	struct guest_ram *ram = ctx;
+	struct held *held = slot_of(ram, gfn);
+	uint64_t hva;
+
+	if (held->round == ram->round && held->gfn == gfn)
+		return held->there ? held->bytes : NULL;
+	held->round = ram->round;
+	held->gfn = gfn;
+	held->there = ram_map_find(&ram->map, gfn, &hva) &&
+		      host_memory_read(ram->fd, hva, held->bytes, FRAME_SIZE) == FRAME_SIZE;
+	ram->missed |= !held->there;
+	return held->there ? held->bytes : NULL;
 }

@@ -3,12 +3,15 @@
 #define UNIPROF_TARGET_HOST_MEMORY_H
 
 /*
- * The memory of another process, through /proc/PID/mem: who may read it is
- * checked when it is opened, so that it can be read after all rights have been
- * given up. It stays that of the program that ran then.
+ * The memory of another process, through /proc/PID/mem: access is checked when
+ * it is opened, so that it can be read after all rights have been given up.
+ * After an exec, it stays the old program's.
  */
 
+#include "arch/arch.h"
+#include "base/error.h"
 #include "target/host/threads.h"
+#include "target/target.h"
 #include "unwind/unwind.h"
 
 /* *fd is for reading, and for writing if so asked; the caller closes it. */
@@ -17,8 +20,71 @@ struct error *host_memory_open(pid_t pid, bool write, int *fd);
 /* Returns the bytes read, fewer where the process has no memory. */
 size_t host_memory_read(int fd, uint64_t va, void *buf, size_t len);
 
-/* Copies up to `want` bytes for a window; false if it ran out of time (until_ns; 0: no hurry). */
-bool host_memory_window(int fd, uint64_t va, uint32_t want, uint8_t *buffer, uint64_t until_ns,
+/* Copies up to `want` bytes for a window; false if it ran out of time. */
+typedef bool window_reader(void *ctx, uint64_t va, uint32_t want, uint8_t *buffer,
+			   struct window *out);
+
+/* Copies the stacks that are asked for, with the red zone of the thread's own, by its registers. */
+void virtual_memory_copy_stacks(window_reader *read, void *ctx, struct vcpu_sample *vcpu);
+
+/* A window_reader of a process's memory, and its ctx. */
+struct host_memory {
+	int fd;
+	uint64_t until_ns; /* copies end then; 0: when they are done */
+};
+bool host_memory_window(void *memory, uint64_t va, uint32_t want, uint8_t *buffer,
 			struct window *out);
+
+/*
+ * A guest's physical memory where it is memory of a process of this host: its
+ * virtual machine monitor.
+ */
+
+/* Guest-physical addresses gpa to gpa + size are at hva in the process; all in whole frames. */
+struct ram_slot {
+	uint64_t gpa, size, hva; /* bytes */
+};
+
+#define RAM_SLOTS_MAX 32
+
+struct ram_map {
+	struct ram_slot slot[RAM_SLOTS_MAX];
+	size_t n;
+};
+
+/* False if there is no room for more. */
+bool ram_map_add(struct ram_map *map, uint64_t gpa, uint64_t size, uint64_t hva);
+
+/* True if both lead everywhere to the same address. */
+bool ram_map_is_same(const struct ram_map *a, const struct ram_map *b);
+
+/* Total size of the memory, bytes. */
+uint64_t ram_map_size(const struct ram_map *map);
+
+/* Address of a frame in the process; false if the guest has no memory there. */
+bool ram_map_find(const struct ram_map *map, uint64_t gfn, uint64_t *hva);
+
+struct guest_ram;
+
+/* Reads through `fd` (host/memory.h), which must outlive it. */
+struct error *guest_ram_new(int fd, struct guest_ram **out);
+void guest_ram_free(struct guest_ram *ram);
+
+struct ram_map *guest_ram_map(struct guest_ram *ram);
+
+struct paged_memory guest_ram_memory(struct guest_ram *ram);
+
+/* Drops all frames: their contents may have changed. */
+void guest_ram_forget(struct guest_ram *ram);
+
+/* True if a frame could not be read since the last call. */
+bool guest_ram_missed(struct guest_ram *ram);
+
+/*
+ * The bytes of a frame, read the first time that it is asked for since
+ * guest_ram_forget(); NULL if it cannot be. Fits `frame` of struct physmem.
+ * Valid until the next call.
+ */
+const void *guest_ram_frame(void *ram, uint64_t gfn);
 
 #endif

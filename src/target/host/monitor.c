@@ -11,17 +11,6 @@
 
 #include "target/host/proc.h"
 
-#define COMMAND_ROOM 65536
-
-/* The command line as `len` bytes of words that end in NULs; the caller frees it. */
-static char *read_command(pid_t pid, ssize_t *len)
-{
-	char *text = malloc(COMMAND_ROOM);
-
-	*len = text ? proc_read(pid, "cmdline", text, COMMAND_ROOM) : -1;
-	return text;
-}
-
 static const char *next_word(const char *word, const char *end)
 {
 	word += strlen(word) + 1;
@@ -40,19 +29,18 @@ static void take_name(const char *value, char *name, size_t size)
 
 void monitor_name(pid_t pid, char *name, size_t size)
 {
-	ssize_t len;
-	char *text = read_command(pid, &len);
-	const char *end = text ? text + (len > 0 ? len : 0) : NULL;
+	const char *end;
+	char *words = proc_words(pid, &end);
 
 	proc_comm(pid, name, size);
-	for (const char *word = len > 0 ? text : NULL; word; word = next_word(word, end)) {
+	for (const char *word = words; word; word = next_word(word, end)) {
 		const char *value = next_word(word, end);
 
 		if (value &&
 		    (!strcmp(word, "-name") || !strcmp(word, "--name") || !strcmp(word, "--id")))
 			take_name(value, name, size);
 	}
-	free(text);
+	free(words);
 }
 
 static bool is_elf(const char *path)
@@ -70,15 +58,14 @@ static bool is_elf(const char *path)
 
 void monitor_image(pid_t pid, char *path, size_t size)
 {
-	ssize_t len;
-	char *text = read_command(pid, &len), full[2 * PATH_MAX];
-	const char *end = text ? text + (len > 0 ? len : 0) : NULL;
-	const char *word = len > 0 ? next_word(text, end) : NULL;
+	const char *end;
+	char *words = proc_words(pid, &end), full[2 * PATH_MAX];
+	const char *word = words ? next_word(words, end) : NULL;
 	char directory[PATH_MAX], root[PATH_MAX];
 
 	*path = '\0';
 	proc_link(pid, "cwd", -1, directory, sizeof(directory));
-	/* In a jail (chroot(2)), what is called /x is below it. */
+	/* In a jail (chroot(2)), /x is below the jail's root. */
 	proc_link(pid, "root", -1, root, sizeof(root));
 	if (!strcmp(root, "/"))
 		*root = '\0';
@@ -93,10 +80,10 @@ void monitor_image(pid_t pid, char *path, size_t size)
 		if (strlen(full) < size && is_elf(full))
 			strcpy(path, full);
 	}
-	free(text);
+	free(words);
 }
 
-struct search {
+struct monitor_search {
 	const char *name;
 	monitor_vcpus *vcpus;
 	pid_t pid;
@@ -105,7 +92,7 @@ struct search {
 
 static bool match(void *ctx, int pid)
 {
-	struct search *search = ctx;
+	struct monitor_search *search = ctx;
 	char name[256];
 
 	if (!search->vcpus(pid))
@@ -120,7 +107,7 @@ static bool match(void *ctx, int pid)
 
 struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid)
 {
-	struct search search = {.name = name, .vcpus = vcpus};
+	struct monitor_search search = {.name = name, .vcpus = vcpus};
 
 	*pid = proc_parse_pid(name);
 	if (*pid)
@@ -137,40 +124,39 @@ struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *
 			 search.matches, name, scheme);
 }
 
-struct listing {
-	const char *scheme;
-	monitor_vcpus *vcpus;
-	monitor_way *way;
+struct monitor_listing {
+	const struct monitor_kind *kind;
 	void (*each)(void *ctx, const struct target_listing *entry);
 	void *ctx;
 };
 
 static bool list_one(void *ctx, int pid)
 {
-	const struct listing *listing = ctx;
+	const struct monitor_listing *listing = ctx;
 	char name[256], id[16], note[64];
-	struct target_listing entry = {.scheme = listing->scheme,
+	struct target_listing entry = {.scheme = listing->kind->scheme,
 				       .name = name,
 				       .id = id,
-				       .type = listing->scheme,
-				       .vcpus = listing->vcpus(pid)};
+				       .type = listing->kind->scheme,
+				       .pid = pid,
+				       .vcpus = listing->kind->vcpus(pid)};
 	const pid_t tracer = entry.vcpus ? proc_tracer(pid) : 0;
 
 	if (!entry.vcpus)
 		return true;
-	monitor_name(pid, name, sizeof(name));
+	listing->kind->name(pid, name, sizeof(name));
 	snprintf(id, sizeof(id), "%d", pid);
 	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
 	entry.note = tracer > 0 ? note : NULL;
-	listing->way(pid, &entry);
+	listing->kind->way(pid, &entry);
 	listing->each(listing->ctx, &entry);
 	return true;
 }
 
-struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus, monitor_way *way,
+struct error *monitor_list(const struct monitor_kind *kind,
 			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
 {
-	struct listing listing = {scheme, vcpus, way, each, ctx};
+	struct monitor_listing listing = {kind, each, ctx};
 
 	if (!proc_numbers(0, "", list_one, &listing))
 		return error_new(ERR_DENIED, "/proc cannot be read");

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_TARGET_HOST_PROC_H
 #define UNIPROF_TARGET_HOST_PROC_H
 
-/* What /proc tells of the processes of this host (proc(5)). */
+/* Information from /proc on the processes of this host (proc(5)). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,10 +15,16 @@
 /* Reads /proc/PID/NAME into `text`, cut off and ended by a NUL; the bytes read, or -1 with errno. */
 ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size);
 
+/*
+ * The words of its command line, each ended by a NUL, up to *end; the caller
+ * frees them. NULL: there are none, or they cannot be read.
+ */
+char *proc_words(pid_t pid, const char **end);
+
 /* A number of /proc/PID/status: "TracerPid"; `otherwise` if it is not there. */
 long proc_status(pid_t pid, const char *key, long otherwise);
 
-/* Not so of what has ended and is only waited for, nor of the kernel's own threads. */
+/* False for zombies and kernel threads. */
 bool proc_has_memory(pid_t pid);
 
 /* The thread's name; "" if it is gone. */
@@ -39,7 +45,10 @@ struct proc_map {
  */
 struct error *proc_maps(pid_t pid, bool (*each)(void *ctx, const struct proc_map *map), void *ctx);
 
-/* The same in two steps: who may open it now, may look again and again when the right to is gone. */
+/*
+ * proc_maps in two steps: opened while we may, read again and again when the
+ * right to open is gone.
+ */
 struct error *proc_maps_open(pid_t pid, FILE **out);
 void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *map), void *ctx);
 
@@ -50,7 +59,7 @@ void proc_maps_read(FILE *maps, bool (*each)(void *ctx, const struct proc_map *m
  */
 bool proc_numbers(pid_t pid, const char *name, bool (*each)(void *ctx, int number), void *ctx);
 
-/* Where /proc/PID/NAME/N or /proc/PID/NAME points to; "" if it cannot be read. */
+/* Target of the link /proc/PID/NAME/N or /proc/PID/NAME; "" if it cannot be read. */
 void proc_link(pid_t pid, const char *name, int number, char *to, size_t size);
 
 /* "123" with nothing behind it, as a process id; 0 if it is none. */
@@ -61,5 +70,11 @@ pid_t proc_tracer(pid_t pid);
 
 /* The process that a thread belongs to; 0 if there is no such thread. */
 pid_t proc_group(pid_t tid);
+
+/*
+ * The reason why the kernel does not let us trace the process, and what to do;
+ * never NULL: the kernel says no more than EPERM.
+ */
+struct error *proc_cannot_trace(pid_t pid);
 
 #endif

@@ -2,6 +2,8 @@
 #include "target/host/threads.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +15,64 @@
 
 #include "base/clock.h"
 #include "target/host/proc.h"
-#include "target/host/thread_time.h"
+
+static int open_of(pid_t pid, pid_t tid, const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+void thread_watch(struct thread *thread, pid_t pid, pid_t tid)
+{
+	*thread = (struct thread){.tid = tid,
+				  .schedstat = open_of(pid, tid, "schedstat"),
+				  .stat = open_of(pid, tid, "stat")};
+}
+
+void thread_unwatch(struct thread *thread)
+{
+	if (thread->tid && thread->schedstat >= 0)
+		close(thread->schedstat);
+	if (thread->tid && thread->stat >= 0)
+		close(thread->stat);
+	*thread = (struct thread){0};
+}
+
+/* Documentation/scheduler/sched-stats.rst: time on a CPU, time waiting for one, times put on one. */
+void thread_time(const struct thread *thread, struct thread_time *out)
+{
+	char text[96];
+	ssize_t len =
+		thread->schedstat < 0 ? -1 : pread(thread->schedstat, text, sizeof(text) - 1, 0);
+
+	*out = (struct thread_time){0};
+	if (len <= 0)
+		return;
+	text[len] = '\0';
+	out->known =
+		sscanf(text, "%" SCNu64 " %*s %" SCNu64, &out->cpu_ns, &out->timeslices) == 2 &&
+		out->timeslices;
+}
+
+/* proc(5): "pid (comm) state"; the name may hold anything. */
+char thread_letter(const struct thread *thread)
+{
+	char text[128];
+	const char *end;
+	ssize_t len = thread->stat < 0 ? -1 : pread(thread->stat, text, sizeof(text) - 1, 0);
+
+	if (len <= 0)
+		return 'R';
+	text[len] = '\0';
+	end = strrchr(text, ')');
+	return end && end + 2 < text + len ? end[2] : 'R';
+}
 
 #define OPTIONS (PTRACE_O_TRACEEXEC)
 
-/* How long a thread is waited for when it is let go for good. */
+/* Longest wait for a thread to stop before it is detached. */
 #define FAREWELL_NS 500000000u
 
 struct error *threads_new(struct threads *threads, pid_t pid, uint32_t n)
@@ -82,17 +137,17 @@ struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid
 {
 	const long options = OPTIONS | (threads->follow ? PTRACE_O_TRACECLONE : 0);
 
-	/* Such a one may let itself be seized, and looks like the thread that it was made by. */
+	/* The kernel lets us seize its own workers, which look like the thread that made them. */
 	if (is_worker(threads->pid, tid))
 		return error_new(ERR_GUEST, "thread %d is one of the kernel's own", (int)tid);
 	if (!ptrace(PTRACE_SEIZE, tid, NULL, options)) {
 		add(threads, slot, tid);
 		return NULL;
 	}
-	/* One that was waited for in vain before is still ours. */
+	/* A thread that did not stop in time before is still ours. */
 	if (errno == ESRCH || proc_status(tid, "TracerPid", 0) == getpid())
 		return error_new(ERR_GUEST, "there is no thread %d", (int)tid);
-	return threads_cannot_trace(threads->pid);
+	return proc_cannot_trace(threads->pid);
 }
 
 /*
@@ -100,7 +155,7 @@ struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid
  * One for which there is no room, or that is a process of its own (vfork and
  * the like), is let go.
  */
-static void take_newcomer(struct threads *threads, pid_t tid)
+static void seize_cloned(struct threads *threads, pid_t tid)
 {
 	const bool ours = proc_group(tid) == threads->pid;
 	struct thread *thread;
@@ -119,7 +174,7 @@ static void on_event(struct threads *threads, struct thread *thread, int event, 
 	switch (event) {
 	case PTRACE_EVENT_CLONE:
 		ptrace(PTRACE_GETEVENTMSG, thread->tid, NULL, &message);
-		take_newcomer(threads, (pid_t)message);
+		seize_cloned(threads, (pid_t)message);
 		break;
 	case PTRACE_EVENT_EXEC:
 		threads->ended = true;
@@ -142,8 +197,8 @@ static void on_event(struct threads *threads, struct thread *thread, int event, 
 	ptrace(PTRACE_CONT, thread->tid, NULL, NULL);
 }
 
-/* What a thread had to tell. */
-static void take(struct threads *threads, struct thread *thread, int status)
+/* Handles one event of a thread. */
+static void on_status(struct threads *threads, struct thread *thread, int status)
 {
 	if (!WIFSTOPPED(status)) {
 		if (thread->tid == threads->pid) {
@@ -160,14 +215,14 @@ static void take(struct threads *threads, struct thread *thread, int status)
 		ptrace(PTRACE_CONT, thread->tid, NULL, (long)WSTOPSIG(status));
 }
 
-/* True if it had something to tell. */
-static bool ask(struct threads *threads, struct thread *thread)
+/* Handles one event of a thread; true if there was one. */
+static bool tend(struct threads *threads, struct thread *thread)
 {
 	int status;
 	pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
 
 	if (got == thread->tid) {
-		take(threads, thread, status);
+		on_status(threads, thread, status);
 		return true;
 	}
 	if (got < 0 && errno == ECHILD)
@@ -175,11 +230,12 @@ static bool ask(struct threads *threads, struct thread *thread)
 	return false;
 }
 
-void threads_tend(struct threads *threads)
+/* Handles pending events of all threads; cheap if there are none. */
+static void tend_all(struct threads *threads)
 {
 	for (uint32_t i = 0; i < threads->n; i++)
 		while (threads->at[i].tid && !threads->at[i].stopped &&
-		       ask(threads, &threads->at[i]))
+		       tend(threads, &threads->at[i]))
 			;
 }
 
@@ -198,7 +254,7 @@ static bool sleep_until(uint64_t until_ns)
 void threads_wait(struct threads *threads, uint64_t until_ns)
 {
 	do
-		threads_tend(threads);
+		tend_all(threads);
 	while (!threads->ended && clock_now_ns() < until_ns && sleep_until(until_ns));
 }
 
@@ -215,7 +271,7 @@ bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patien
 	thread->asked = true;
 	thread->wanted = true;
 	while (thread->tid && thread->asked) {
-		if (ask(threads, thread))
+		if (tend(threads, thread))
 			continue;
 		if (clock_now_ns() >= until_ns)
 			break;
@@ -232,7 +288,8 @@ void thread_go(struct threads *threads, struct thread *thread)
 	thread->stopped = false;
 }
 
-bool threads_are_halted(const struct threads *threads)
+/* True if somebody has halted all threads that are left. */
+static bool are_halted(const struct threads *threads)
 {
 	bool any = false;
 
@@ -254,7 +311,7 @@ enum target_life threads_life(struct threads *threads)
 {
 	bool any = false;
 
-	threads_tend(threads);
+	tend_all(threads);
 	for (uint32_t i = 0; i < threads->n; i++)
 		any |= threads->at[i].tid != 0;
 	if (threads->ended && !threads->executed && WIFEXITED(threads->status))
@@ -264,10 +321,10 @@ enum target_life threads_life(struct threads *threads)
 		return LIFE_CRASHED;
 	if (threads->ended || !any)
 		return LIFE_GONE;
-	return threads_are_halted(threads) ? LIFE_PAUSED : LIFE_RUNS;
+	return are_halted(threads) ? LIFE_PAUSED : LIFE_RUNS;
 }
 
-/* Who does not stop now is let go by the kernel when we end. */
+/* A thread that does not stop in time is released by the kernel when we end. */
 void threads_release(struct threads *threads, struct thread *thread)
 {
 	if (thread->stopped || thread_stop(threads, thread, FAREWELL_NS) || thread->halted)
@@ -301,4 +358,203 @@ void threads_free(struct threads *threads)
 		sigaddset(&child, SIGCHLD);
 		sigprocmask(SIG_UNBLOCK, &child, NULL);
 	}
+}
+
+/*
+ * A thread that we stopped in a system call goes back into it, which puts it
+ * on a CPU once and for so long at most.
+ */
+#define BACK_TO_SLEEP_NS 50000u
+
+/* Longest time for which the state of a sleeper is believed: it may have been woken just then. */
+#define SLEEPER_NS NS_PER_S
+
+struct stops_seen {
+	pid_t tid;
+	struct thread_time time;
+	uint64_t read_ns;
+	bool stopped; /* it was stopped for that */
+	bool on_cpu;  /* it was not, and was on a CPU: it runs on */
+};
+
+struct error *stops_new(struct stops *stops)
+{
+	stops->seen = calloc(stops->threads.n, sizeof(*stops->seen));
+	return stops->seen ? NULL : error_no_memory();
+}
+
+void stops_free(struct stops *stops)
+{
+	threads_free(&stops->threads);
+	free(stops->seen);
+}
+
+/* True if the last reading of the thread is still valid. */
+static bool still_holds(const struct stops_seen *seen, const struct thread_time *time,
+			bool runnable, uint64_t now_ns)
+{
+	if (!time->known || !seen->time.known || seen->on_cpu)
+		return false;
+	if (time->timeslices == seen->time.timeslices && time->cpu_ns == seen->time.cpu_ns)
+		return true;
+	return seen->stopped && !runnable && time->timeslices == seen->time.timeslices + 1 &&
+	       time->cpu_ns - seen->time.cpu_ns < BACK_TO_SLEEP_NS &&
+	       now_ns - seen->read_ns < SLEEPER_NS;
+}
+
+/* Uninterruptible sleep (proc(5)). */
+#define UNINTERRUPTIBLE 'D'
+
+/*
+ * A thread that does not stop at once waits for a CPU: its code does not run
+ * now. A sleeping thread first has to be put on a CPU to be stopped.
+ */
+#define RUNNABLE_NS 1000000u
+#define ASLEEP_NS   5000000u
+/* A thread that was never read: nothing else is known of it. */
+#define FIRST_NS 50000000u
+
+/* Keeps the last reading of a thread that could not be stopped. */
+static void could_not_stop(const struct thread *thread, struct vcpu_sample *vcpu, bool runnable)
+{
+	/* A thread that was never read does not count. */
+	vcpu->online = thread->tid && !thread->dead && vcpu->account.held;
+	vcpu->same = vcpu->online;
+	vcpu->state = runnable ? VCPU_RUNNABLE : VCPU_BLOCKED;
+	vcpu->ran_ns = 0;
+}
+
+static void keep_account(struct vcpu_sample *vcpu, struct stops_seen *seen,
+			 const struct thread_time *time, bool runnable, int64_t usual_ns)
+{
+	const struct vcpu_load load = {.cpu_ns = time->cpu_ns,
+				       .running =
+					       seen->on_cpu ||
+					       (runnable && (!vcpu->account.held || !time->known)),
+				       .blocked = !runnable};
+
+	vcpu->ran_ns = vcpu->account.held ? time->cpu_ns - vcpu->account.cpu_ns : 0;
+	vcpu->state = vcpu_state_of(&load, vcpu, usual_ns);
+	vcpu->account.cpu_ns = time->cpu_ns;
+	vcpu->account.held = true;
+	seen->time = *time;
+}
+
+static void read_stopped(struct stops *stops, uint32_t i, struct sample *sample, bool runnable,
+			 int64_t usual_ns)
+{
+	struct thread *thread = &stops->threads.at[i];
+	struct vcpu_sample *vcpu = &sample->vcpu[i];
+	const uint64_t began = clock_now_ns();
+	const uint64_t until =
+		sample->request.max_pause_ns ? began + sample->request.max_pause_ns / 4 * 3 : 0;
+	struct thread_time time;
+	bool got;
+
+	if (!thread_stop(&stops->threads, thread,
+			 !vcpu->account.held ? FIRST_NS
+			 : runnable	     ? RUNNABLE_NS
+					     : ASLEEP_NS)) {
+		could_not_stop(thread, vcpu, runnable);
+		return;
+	}
+	got = stops->read(stops->ctx, i, vcpu, until);
+	thread_time(thread, &time);
+	thread_go(&stops->threads, thread);
+	stops->seen[i].read_ns = clock_now_ns();
+	stops->seen[i].stopped = true;
+	stops->seen[i].on_cpu = false;
+	sample->paused_ns += stops->seen[i].read_ns - began;
+	if (got)
+		keep_account(vcpu, &stops->seen[i], &time, runnable, usual_ns);
+	else
+		could_not_stop(thread, vcpu, runnable);
+}
+
+/*
+ * The scheduler counts the time of a thread that is on a CPU every few
+ * milliseconds only; of one that has not left it since, we know better.
+ */
+static void correct_time(const struct stops_seen *seen, const struct vcpu_sample *vcpu,
+			 uint64_t now_ns, struct thread_time *time)
+{
+	uint64_t least = vcpu->account.held ? vcpu->account.cpu_ns : 0;
+
+	if (vcpu->account.held && seen->on_cpu && seen->time.timeslices == time->timeslices)
+		least += now_ns - seen->read_ns;
+	if (time->cpu_ns < least)
+		time->cpu_ns = least;
+}
+
+static bool sample_nostop(struct stops *stops, uint32_t i, struct vcpu_sample *vcpu,
+			  const struct thread_time *before, bool runnable, int64_t usual_ns)
+{
+	struct stops_seen *seen = &stops->seen[i];
+	struct thread_time time = *before;
+	uint64_t now_ns;
+	bool on_cpu;
+
+	if (!stops->read_nostop || !stops->read_nostop(stops->ctx, i, vcpu, &time, &on_cpu))
+		return false;
+	now_ns = clock_now_ns();
+	correct_time(seen, vcpu, now_ns, &time);
+	seen->read_ns = now_ns;
+	seen->stopped = false;
+	seen->on_cpu = on_cpu;
+	keep_account(vcpu, seen, &time, runnable, usual_ns);
+	return true;
+}
+
+static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, int64_t usual_ns)
+{
+	const struct thread *thread = &stops->threads.at[i];
+	struct vcpu_sample *vcpu = &sample->vcpu[i];
+	struct stops_seen *seen = &stops->seen[i];
+	struct thread_time time;
+	bool runnable;
+	char letter;
+
+	if (thread->tid != seen->tid)
+		vcpu->account.held = false;
+	seen->tid = thread->tid;
+	vcpu->online = thread->tid && !thread->dead;
+	vcpu->given_up = false;
+	vcpu->hurried = false;
+	vcpu->same = false;
+	if (!vcpu->online)
+		return;
+	thread_time(thread, &time);
+	letter = thread_letter(thread);
+	runnable = letter == 'R';
+	if (vcpu->account.held && !vcpu->request.again &&
+	    still_holds(seen, &time, runnable, sample->time_ns)) {
+		vcpu->same = true;
+		vcpu->state = runnable ? VCPU_RUNNABLE : VCPU_BLOCKED;
+		vcpu->ran_ns = 0;
+	} else if (sample_nostop(stops, i, vcpu, &time, runnable, usual_ns)) {
+		return;
+	} else if (letter == UNINTERRUPTIBLE) {
+		could_not_stop(thread, vcpu, false);
+	} else {
+		read_stopped(stops, i, sample, runnable, usual_ns);
+	}
+}
+
+struct error *stops_sample(struct stops *stops, struct sample *sample)
+{
+	struct threads *threads = &stops->threads;
+	int64_t usual_ns;
+
+	tend_all(threads);
+	sample->retakes = 0;
+	sample->paused_ns = 0;
+	sample->stolen_ns = 0;
+	sample->time_ns = clock_now_ns();
+	usual_ns = vcpu_state_time(sample);
+	for (uint32_t i = 0; i < threads->n && i < sample->vcpus && !threads->ended; i++)
+		sample_one(stops, i, sample, usual_ns);
+	if (threads->ended)
+		return error_new(ERR_ENDED, "process %d %s", (int)threads->pid,
+				 threads->executed ? "has become another program" : "has ended");
+	return NULL;
 }

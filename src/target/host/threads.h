@@ -22,10 +22,10 @@
 
 struct thread {
 	pid_t tid; /* 0: a free slot */
-	/* The rest is private to threads.c and thread_time.c. */
+	/* All below is private to threads.c. */
 	int schedstat, stat; /* -1: not there */
 	bool stopped;	     /* by us, in this moment */
-	bool halted;	     /* by SIGSTOP or the like: it listens for its end */
+	bool halted;	     /* by SIGSTOP or the like: only its end is waited for */
 	bool asked;	     /* told to stop, and has not done so yet */
 	bool wanted;	     /* ... and somebody waits for it */
 	bool dead;	     /* a leader that has ended before its threads */
@@ -46,25 +46,22 @@ struct threads {
 /* `n` slots for the threads of process `pid`. */
 struct error *threads_new(struct threads *threads, pid_t pid, uint32_t n);
 
-/* Lets go and detaches all. */
+/* Resumes and detaches all threads. */
 void threads_free(struct threads *threads);
 
 /*
- * Seizes a thread into the first free slot. ERR_DENIED with a sentence about
- * why and what to do; ERR_GUEST when it is gone.
+ * Seizes a thread into the first free slot. ERR_DENIED with a sentence that
+ * says why, and what to do; ERR_GUEST when it is gone.
  */
 struct error *threads_seize(struct threads *threads, pid_t tid);
 
-/* The same into a slot of one's choice, which is free. */
+/* As threads_seize, into a given free slot. */
 struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid);
 
 /* Detaches a thread and frees its slot. */
 void threads_release(struct threads *threads, struct thread *thread);
 
-/* Deals with whatever threads have to tell; cheap if that is nothing. */
-void threads_tend(struct threads *threads);
-
-/* Does so until then; returns earlier when a signal comes that is caught. */
+/* Handles events of the threads until then; returns earlier when a signal comes that is caught. */
 void threads_wait(struct threads *threads, uint64_t until_ns);
 
 /*
@@ -75,16 +72,59 @@ void threads_wait(struct threads *threads, uint64_t until_ns);
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns);
 void thread_go(struct threads *threads, struct thread *thread);
 
-/* All that are left have been halted by somebody. */
-bool threads_are_halted(const struct threads *threads);
-
-/* Is a process that is not traced yet stopped (SIGSTOP)? */
+/* True if a process that is not traced yet is stopped (SIGSTOP). */
 bool process_is_halted(pid_t pid);
 
-/* How the process ended or stands. */
+/* State of the process: it runs, stands still or has ended, and how. */
 enum target_life threads_life(struct threads *threads);
 
-/* Why the kernel has refused to let us trace the process, and what to do; never NULL. */
-struct error *threads_cannot_trace(pid_t pid);
+/* Scheduler statistics of a thread, read without stopping it. */
+struct thread_time {
+	bool known;	     /* false: this kernel does not tell */
+	uint64_t cpu_ns;     /* used up to now; of a thread that is on a CPU, up to a while ago */
+	uint64_t timeslices; /* how often it was put on a CPU */
+};
+
+/* Open and close the statistics of threads that are not traced. */
+void thread_watch(struct thread *thread, pid_t pid, pid_t tid);
+void thread_unwatch(struct thread *thread);
+
+void thread_time(const struct thread *thread, struct thread_time *out);
+
+/* Its state, a letter of proc(5): R is on a CPU or waits for one; R, too, if it cannot be told. */
+char thread_letter(const struct thread *thread);
+
+struct stops_seen;
+
+/*
+ * Samples whose vCPUs are threads of a process: each is stopped by itself, for
+ * as long as its registers and stack are read, and let go before the next one
+ * is stopped. A thread that has slept since it was last read is left asleep.
+ */
+struct stops {
+	struct threads threads;
+	/*
+	 * Reads registers and stacks of thread `i`, which is stopped. False if
+	 * there is nothing to be read in this moment. `until_ns`: copies end
+	 * then, 0: when they are done.
+	 */
+	bool (*read)(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
+	/*
+	 * As `read`, without stopping the thread; false: it has to be stopped.
+	 * *time: its CPU time before reading; on return, when it was read.
+	 * *on_cpu: it was on a CPU then. NULL: threads are always stopped.
+	 */
+	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
+			    struct thread_time *time, bool *on_cpu);
+	void *ctx;
+	struct stops_seen *seen; /* of each thread */
+};
+
+/* After threads_new(stops->threads), with `read` and `ctx` set. */
+struct error *stops_new(struct stops *stops);
+void stops_free(struct stops *stops);
+
+/* As `sample` of target_ops. */
+struct error *stops_sample(struct stops *stops, struct sample *sample);
 
 #endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/host/monitor.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "target/host/proc.h"
+
+#define COMMAND_ROOM 65536
+
+/* The command line as `len` bytes of words that end in NULs; the caller frees it. */
+static char *read_command(pid_t pid, ssize_t *len)
+{
+	char *text = malloc(COMMAND_ROOM);
+
+	*len = text ? proc_read(pid, "cmdline", text, COMMAND_ROOM) : -1;
+	return text;
+}
+
+static const char *next_word(const char *word, const char *end)
+{
+	word += strlen(word) + 1;
+	return word < end ? word : NULL;
+}
+
+/* "-name web", "-name guest=web,debug-threads=on", "--name web", Firecracker's "--id web" */
+static void take_name(const char *value, char *name, size_t size)
+{
+	const char *guest = strstr(value, "guest=");
+
+	if (guest == value || (guest && guest[-1] == ','))
+		value = guest + strlen("guest=");
+	snprintf(name, size, "%.*s", (int)strcspn(value, ","), value);
+}
+
+void monitor_name(pid_t pid, char *name, size_t size)
+{
+	ssize_t len;
+	char *text = read_command(pid, &len);
+	const char *end = text ? text + (len > 0 ? len : 0) : NULL;
+
+	proc_comm(pid, name, size);
+	for (const char *word = len > 0 ? text : NULL; word; word = next_word(word, end)) {
+		const char *value = next_word(word, end);
+
+		if (value &&
+		    (!strcmp(word, "-name") || !strcmp(word, "--name") || !strcmp(word, "--id")))
+			take_name(value, name, size);
+	}
+	free(text);
+}
+
+static bool is_elf(const char *path)
+{
+	char magic[SELFMAG] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return false;
+	if (read(fd, magic, sizeof(magic)) != (ssize_t)sizeof(magic))
+		magic[0] = '\0';
+	close(fd);
+	return !memcmp(magic, ELFMAG, SELFMAG);
+}
+
+void monitor_image(pid_t pid, char *path, size_t size)
+{
+	ssize_t len;
+	char *text = read_command(pid, &len), full[2 * PATH_MAX];
+	const char *end = text ? text + (len > 0 ? len : 0) : NULL;
+	const char *word = len > 0 ? next_word(text, end) : NULL;
+	char directory[PATH_MAX], root[PATH_MAX];
+
+	*path = '\0';
+	proc_link(pid, "cwd", -1, directory, sizeof(directory));
+	/* In a jail (chroot(2)), what is called /x is below it. */
+	proc_link(pid, "root", -1, root, sizeof(root));
+	if (!strcmp(root, "/"))
+		*root = '\0';
+	for (; word; word = next_word(word, end)) {
+		/* "--kernel=FILE" as well as "-kernel FILE". */
+		const char *file = *word == '-' && strchr(word, '=') ? strchr(word, '=') + 1 : word;
+
+		if (!*file || *file == '-')
+			continue;
+		snprintf(full, sizeof(full), "%s%s%s", *file == '/' ? root : directory,
+			 *file == '/' ? "" : "/", file);
+		if (strlen(full) < size && is_elf(full))
+			strcpy(path, full);
+	}
+	free(text);
+}
+
+struct search {
+	const char *name;
+	monitor_vcpus *vcpus;
+	pid_t pid;
+	unsigned matches;
+};
+
+static bool match(void *ctx, int pid)
+{
+	struct search *search = ctx;
+	char name[256];
+
+	if (!search->vcpus(pid))
+		return true;
+	monitor_name(pid, name, sizeof(name));
+	if (!strcmp(name, search->name)) {
+		search->pid = pid;
+		search->matches++;
+	}
+	return true;
+}
+
+struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid)
+{
+	struct search search = {.name = name, .vcpus = vcpus};
+
+	*pid = proc_parse_pid(name);
+	if (*pid)
+		return NULL;
+	proc_numbers(0, "", match, &search);
+	*pid = search.pid;
+	if (search.matches == 1)
+		return NULL;
+	return error_new(ERR_GUEST,
+			 search.matches ? "%u guests are called \"%s\"; say which by the process "
+					  "id of its monitor, as %s:PID"
+					: "none of the guests that can be seen (%u) is called "
+					  "\"%s\"; `uniprof list` shows what there is (%s)",
+			 search.matches, name, scheme);
+}
+
+struct listing {
+	const char *scheme;
+	monitor_vcpus *vcpus;
+	monitor_way *way;
+	void (*each)(void *ctx, const struct target_listing *entry);
+	void *ctx;
+};
+
+static bool list_one(void *ctx, int pid)
+{
+	const struct listing *listing = ctx;
+	char name[256], id[16], note[64];
+	struct target_listing entry = {.scheme = listing->scheme,
+				       .name = name,
+				       .id = id,
+				       .type = listing->scheme,
+				       .vcpus = listing->vcpus(pid)};
+	const pid_t tracer = entry.vcpus ? proc_tracer(pid) : 0;
+
+	if (!entry.vcpus)
+		return true;
+	monitor_name(pid, name, sizeof(name));
+	snprintf(id, sizeof(id), "%d", pid);
+	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
+	entry.note = tracer > 0 ? note : NULL;
+	listing->way(pid, &entry);
+	listing->each(listing->ctx, &entry);
+	return true;
+}
+
+struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus, monitor_way *way,
+			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+{
+	struct listing listing = {scheme, vcpus, way, each, ctx};
+
+	if (!proc_numbers(0, "", list_one, &listing))
+		return error_new(ERR_DENIED, "/proc cannot be read");
+	return NULL;
+}

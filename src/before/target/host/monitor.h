@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_HOST_MONITOR_H
+#define UNIPROF_TARGET_HOST_MONITOR_H
+
+/* Virtual machine monitors among the processes of this host. */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "target/target.h"
+
+/* How many vCPUs a process runs for a guest of one kind; 0: it is no such monitor. */
+typedef uint32_t monitor_vcpus(pid_t pid);
+
+/* The guest's name as the command line gives it (-name), or the program's name. */
+void monitor_name(pid_t pid, char *name, size_t size);
+
+/* The last of the files on the command line that is an ELF file, as an absolute path; "": none. */
+void monitor_image(pid_t pid, char *path, size_t size);
+
+/* By process id, or by the guest's name. ERR_GUEST with a sentence if there is no such one. */
+struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid);
+
+/* Sets `way` and `missing` of a listing. */
+typedef void monitor_way(pid_t pid, struct target_listing *entry);
+
+/* As `list` of target_ops. */
+struct error *monitor_list(const char *scheme, monitor_vcpus *vcpus, monitor_way *way,
+			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_HOST_SOCKET_H
+#define UNIPROF_TARGET_HOST_SOCKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Bounds each connect(2), write and read of a socket, with EAGAIN after so many
+ * milliseconds. To be called before connect(2): a listener with a full backlog
+ * would hold us for ever. The bound is the socket's, and so the guard's as well.
+ */
+void socket_bound(int fd, unsigned ms);
+
+/* True once there is something to be read, the other end's hanging up included; signals end no wait. */
+bool socket_wait(int fd, uint64_t until_ns);
+
+/*
+ * Reads a bounded socket until a short text has come; what was read is lost.
+ * False: it has not by then, or *open is false: the other end has hung up.
+ */
+bool socket_wait_for(int fd, const char *text, uint64_t until_ns, bool *open);
+
+/* Deadline of an exchange that may take `ms`, within that of its conversation; 0: that has none. */
+uint64_t socket_deadline(uint64_t conversation_ns, unsigned ms);
+
+#endif
