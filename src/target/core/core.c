@@ -1,21 +1,70 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* A core file of a guest: each sample is the one moment that it holds. */
+
+#include "target/core/core.h"
+
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "target/core/dump.h"
-#include "target/frame_store.h"
+#include "base/preopen.h"
+#include "recording/recording.h"
 #include "target/target.h"
-#include "target/vcpu_copy.h"
-#include "target/window.h"
 
-/* A core file of a guest: each sample is the one moment that it holds. */
+struct error *dump_new_vcpus(struct dump *dump, uint64_t vcpus)
+{
+	if (!vcpus || vcpus > RECORDING_MAX_VCPUS)
+		return error_new(ERR_INPUT, "%llu vCPUs cannot be", (unsigned long long)vcpus);
+	dump->vcpu = calloc(vcpus, sizeof(*dump->vcpu));
+	if (!dump->vcpu)
+		return error_no_memory();
+	dump->vcpus = (uint32_t)vcpus;
+	return NULL;
+}
+
+/* Reads all but memory. ERR_INPUT with a sentence; to be freed in any case. */
+static struct error *dump_open(const char *path, struct dump *dump)
+{
+	struct error *err;
+	bool is_xen;
+
+	*dump = (struct dump){.elf.fd = -1};
+	err = elf_core_open(path, &dump->elf);
+	if (err)
+		return err;
+	err = dump_read_xen(dump, &is_xen);
+	if (!is_xen)
+		err = dump_read_qemu(dump);
+	if (err)
+		return error_prefix(err, "%s", path);
+	frame_map_sort(&dump->frames);
+	return NULL;
+}
+
+static void dump_free(struct dump *dump)
+{
+	elf_core_close(&dump->elf);
+	frame_map_free(&dump->frames);
+	free(dump->vcpu);
+}
+
+bool dump_frame(const struct dump *dump, uint64_t gfn, void *bytes)
+{
+	uint64_t at;
+
+	return frame_map_find(&dump->frames, gfn, &at) &&
+	       elf_core_read(&dump->elf, at, bytes, FRAME_SIZE);
+}
 
 struct core {
 	struct target base;
 	struct dump dump;
-	struct frame_store *frames; /* what was read of the file */
+	uint8_t frame[FRAME_SIZE]; /* the last one that was read from the file */
 };
 
 static void core_close(struct target *target)
@@ -23,7 +72,6 @@ static void core_close(struct target *target)
 	struct core *core = (struct core *)target;
 
 	dump_free(&core->dump);
-	frame_store_free(core->frames);
 	free(core);
 }
 
@@ -39,7 +87,15 @@ static void describe(struct core *core, const char *path)
 	info->vcpus = core->dump.vcpus;
 }
 
-static struct error *core_open(const char *name, struct target **out)
+/* Valid until the next call. */
+static const void *frame(void *ctx, uint64_t gfn)
+{
+	struct core *core = ctx;
+
+	return dump_frame(&core->dump, gfn, core->frame) ? core->frame : NULL;
+}
+
+static struct error *core_open(const char *name, const char *via, struct target **out)
 {
 	struct core *core = calloc(1, sizeof(*core));
 	struct error *err;
@@ -48,9 +104,8 @@ static struct error *core_open(const char *name, struct target **out)
 		return error_no_memory();
 	core->base.ops = &target_core;
 	core->base.still = true;
+	core->base.memory = (struct paged_memory){.frames = {frame, core}};
 	err = dump_open(name, &core->dump);
-	if (!err)
-		err = frame_store_new(&core->frames);
 	if (err) {
 		core_close(&core->base);
 		return err;
@@ -60,23 +115,9 @@ static struct error *core_open(const char *name, struct target **out)
 	return NULL;
 }
 
-static const void *frame(void *ctx, uint64_t gfn)
-{
-	struct core *core = ctx;
-	const void *known = frame_store_get(core->frames, gfn);
-	uint8_t bytes[FRAME_SIZE];
-	bool changed;
-
-	if (known || !dump_frame(&core->dump, gfn, bytes))
-		return known;
-	error_free(frame_store_put(core->frames, gfn, bytes, &changed));
-	return frame_store_get(core->frames, gfn);
-}
-
 static struct error *core_sample(struct target *target, struct sample *sample)
 {
 	struct core *core = (struct core *)target;
-	const struct physmem mem = {frame, core};
 
 	sample->time_ns = clock_now_ns();
 	sample->paused_ns = 0;
@@ -87,8 +128,8 @@ static struct error *core_sample(struct target *target, struct sample *sample)
 
 		vcpu->online = true;
 		vcpu->state = VCPU_RUNNABLE;
-		x86_regs_take(&core->dump.vcpu[i], &vcpu->regs);
-		vcpu_copy_stacks(target->info.arch, &mem, vcpu);
+		x86_regs_convert(&core->dump.vcpu[i], &vcpu->regs);
+		paged_memory_copy_stacks(&target->memory, target->info.arch, vcpu);
 	}
 	return NULL;
 }
@@ -98,20 +139,28 @@ static enum target_life core_life(struct target *target)
 	return LIFE_PAUSED;
 }
 
-static size_t core_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
-			size_t len)
+/* A file is meant only if it can be nothing else: a guest may have any name. */
+static bool core_is(const char *path)
 {
-	struct core *core = (struct core *)target;
-	const struct physmem mem = {frame, core};
+	unsigned char head[EI_NIDENT + sizeof(uint16_t)];
+	struct stat file;
+	uint16_t type = ET_NONE;
+	int fd = !stat(path, &file) && S_ISREG(file.st_mode) ? open_to_read(path) : -1;
 
-	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
+	if (fd < 0)
+		return false;
+	if (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+	    !memcmp(head, ELFMAG, SELFMAG))
+		memcpy(&type, head + EI_NIDENT, sizeof(type));
+	close(fd);
+	return type == ET_CORE;
 }
 
 const struct target_ops target_core = {
 	.scheme = "core",
+	.is_file = core_is,
 	.open = core_open,
 	.close = core_close,
 	.sample = core_sample,
 	.life = core_life,
-	.read = core_read,
 };

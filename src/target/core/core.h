@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_CORE_ELF_CORE_H
-#define UNIPROF_TARGET_CORE_ELF_CORE_H
+#ifndef UNIPROF_TARGET_CORE_CORE_H
+#define UNIPROF_TARGET_CORE_CORE_H
 
-/*
- * An ELF core file as far as dumps of guests need it. Little-endian only.
- * Nothing in the file is trusted: whatever is handed out lies within it.
- */
+/* Inside of the target "core": shared by its files alone. */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
+#include "arch/x86/x86.h"
 #include "base/error.h"
+
+/*
+ * An ELF core file, as dumps of guests need it. Little-endian only. Nothing in
+ * the file is trusted: all offsets that are handed out lie within it.
+ */
 
 struct elf_core {
 	int fd;
@@ -53,5 +57,53 @@ struct elf_note {
 
 /* The next note from *at on, and *at behind it; false: there is no whole one any more. */
 bool elf_note_next(const uint8_t *bytes, size_t len, size_t *at, struct elf_note *out);
+
+/* File offsets of a guest's frames: frames that follow each other in both are one run. */
+
+/* The most runs: 384 MiB of memory. */
+#define FRAME_RUNS_MAX (1u << 24)
+
+struct frame_run {
+	uint64_t gfn, n; /* frames */
+	uint64_t at;	 /* byte in the file */
+};
+
+struct frame_map {
+	struct frame_run *run;
+	size_t n, room;
+};
+
+/* gfn + n, and at + n frames, must not wrap around. */
+struct error *frame_map_add(struct frame_map *map, uint64_t gfn, uint64_t n, uint64_t at);
+
+/* When all are added: of frames that were added twice, one is kept. */
+void frame_map_sort(struct frame_map *map);
+
+/* False if the frame is not in the file. */
+bool frame_map_find(const struct frame_map *map, uint64_t gfn, uint64_t *at);
+
+void frame_map_free(struct frame_map *map);
+
+/* Guest state in a core file: one reader for each program that writes them. */
+
+struct dump {
+	struct elf_core elf;
+	const struct arch *arch;
+	const char *type;   /* "pv", "hvm", "qemu" */
+	const char *writer; /* "xl dump-core" */
+	uint32_t vcpus;
+	struct x86_regs *vcpu;
+	struct frame_map frames;
+};
+
+/* FRAME_SIZE bytes; false if the frame is not in the file. */
+bool dump_frame(const struct dump *dump, uint64_t gfn, void *bytes);
+
+/* Read the files of each writer of core files. *is_xen is false if it is another. */
+struct error *dump_read_xen(struct dump *dump, bool *is_xen);
+struct error *dump_read_qemu(struct dump *dump);
+
+/* Zeroed registers for so many vCPUs. */
+struct error *dump_new_vcpus(struct dump *dump, uint64_t vcpus);
 
 #endif

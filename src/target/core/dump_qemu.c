@@ -6,11 +6,11 @@
  * what the notes of ordinary core files lack: control registers.
  */
 
+#include "target/core/core.h"
+
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "target/core/dump.h"
 
 #define STATE_VERSION 1u
 

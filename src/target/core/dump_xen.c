@@ -5,17 +5,17 @@
  * with the contexts of all vCPUs, with frames, and with their numbers.
  */
 
+#include "target/core/core.h"
+
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "target/core/dump.h"
 
 #define NOTE_HEADER 0x2000001u
 #define MAGIC_PV    0xf00febedu
 #define MAGIC_HVM   0xf00febeeu
 
-/* What is read of the notes: the header is the second of them. */
+/* Bytes of the notes that are read: the header is the second note. */
 #define NOTES_MAX 4096u
 
 /* Numbers of frames that are read at once. */
@@ -31,7 +31,10 @@
 #define EFER_LMA (1ull << 10)
 #define PFN_MASK 0x000ffffffffff000ull
 
-/* What PAE reserves in the entries of its top table, and long mode does not (SDM vol. 3, 4.4.1). */
+/*
+ * Bits that PAE reserves in the entries of its top table, and long mode does
+ * not (SDM vol. 3, 4.4.1).
+ */
 #define PRESENT	     1u
 #define PAE_RESERVED 0x1e6u
 
@@ -50,7 +53,7 @@ struct context64 {
 	uint64_t ldt_base, ldt_ents, gdt_frames[16], gdt_ents, kernel_ss, kernel_sp;
 	uint64_t ctrlreg[8];
 	uint64_t debugreg[8];
-	uint64_t rest[7];
+	uint64_t more[7];
 };
 
 /* ... and of 32 bits, at the beginning of as many bytes. */
@@ -66,7 +69,7 @@ struct context32 {
 	uint32_t ldt_base, ldt_ents, gdt_frames[16], gdt_ents, kernel_ss, kernel_sp;
 	uint32_t ctrlreg[8];
 	uint32_t debugreg[8];
-	uint32_t rest[5];
+	uint32_t more[5];
 };
 
 _Static_assert(sizeof(struct context64) == 5168 && sizeof(struct context32) == 2800,
@@ -76,7 +79,7 @@ struct head {
 	uint64_t magic, vcpus, pages, page_size;
 };
 
-union context {
+union context_any {
 	struct context64 wide;
 	struct context32 narrow;
 };
@@ -123,8 +126,9 @@ static void take_pv32(const struct context32 *from, struct x86_regs *to)
 }
 
 /*
- * The context of an HVM guest tells neither EFER nor what its code segment is.
- * With PAE, the first entries of the top table have bits that tell.
+ * The context of an HVM guest has neither EFER nor the type of its code
+ * segment. Reserved bits in the first entries of the top table show that it is
+ * not PAE's.
  */
 static bool in_long_mode(const struct dump *dump, const struct x86_regs *regs)
 {
@@ -153,15 +157,15 @@ static void take_hvm(const struct dump *dump, const struct context64 *from, stru
 	to->cpl = from->cs & RPL;
 }
 
-/* A context of 32 bits leaves what is behind it zero. */
-static bool is_wide(const union context *context)
+/* A 32-bit context leaves the bytes behind it zero. */
+static bool is_wide(const union context_any *context)
 {
 	return context->wide.ctrlreg[3];
 }
 
 static struct error *read_contexts(struct dump *dump, const struct head *head)
 {
-	union context context;
+	union context_any context;
 	struct elf_part part;
 	struct error *err;
 
@@ -238,20 +242,15 @@ static bool read_head(const struct dump *dump, struct head *head)
 	return false;
 }
 
-bool dump_is_xen(const struct dump *dump)
-{
-	struct head head;
-
-	return read_head(dump, &head);
-}
-
-struct error *dump_read_xen(struct dump *dump)
+struct error *dump_read_xen(struct dump *dump, bool *is_xen)
 {
 	struct head head;
 	struct error *err;
 
-	if (!read_head(dump, &head) || head.page_size != FRAME_SIZE ||
-	    (head.magic != MAGIC_PV && head.magic != MAGIC_HVM))
+	*is_xen = read_head(dump, &head);
+	if (!*is_xen)
+		return NULL;
+	if (head.page_size != FRAME_SIZE || (head.magic != MAGIC_PV && head.magic != MAGIC_HVM))
 		return error_new(ERR_INPUT, "it is of a kind of guest that is not known here");
 	if (dump->elf.machine != EM_X86_64)
 		return error_new(ERR_INPUT, "it is of a guest that is none of x86");
@@ -260,7 +259,7 @@ struct error *dump_read_xen(struct dump *dump)
 	err = read_frames(dump, head.magic == MAGIC_PV, head.pages);
 	if (err)
 		return err;
-	/* Needed to read contexts: what mode they are of is in the page tables. */
+	/* Needed to read contexts: their mode is in the page tables. */
 	frame_map_sort(&dump->frames);
 	return read_contexts(dump, &head);
 }

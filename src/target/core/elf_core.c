@@ -4,13 +4,15 @@
 #include <elf.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
 #include "base/preopen.h"
 
-/* How compressed dumps begin, and those that were written without seeking (makedumpfile, QEMU). */
+/* Magic numbers of compressed dumps, and of those written to a pipe (makedumpfile, QEMU). */
 static const char compressed[][9] = {"KDUMP   ", "makedump"};
 
 static struct error *no_core(const char *path, const char *why)
@@ -37,17 +39,17 @@ bool elf_core_read(const struct elf_core *core, uint64_t at, void *buf, size_t l
 	return true;
 }
 
-/* Where something is in a header of either class, bytes. */
-struct field {
+/* Offset and size of a member in a header of either class, bytes. */
+struct elf_field {
 	uint8_t at, size;
 };
 
 struct shape {
 	uint8_t head, segment, section; /* bytes of each */
-	struct field e_type, e_machine, e_phoff, e_phentsize, e_phnum, e_shoff, e_shentsize,
+	struct elf_field e_type, e_machine, e_phoff, e_phentsize, e_phnum, e_shoff, e_shentsize,
 		e_shnum, e_shstrndx;
-	struct field p_type, p_offset, p_filesz, p_paddr;
-	struct field sh_name, sh_type, sh_offset, sh_size, sh_info, sh_entsize;
+	struct elf_field p_type, p_offset, p_filesz, p_paddr;
+	struct elf_field sh_name, sh_type, sh_offset, sh_size, sh_info, sh_entsize;
 };
 
 #define FIELD(type, member) .member = {offsetof(type, member), sizeof(((type *)0)->member)}
@@ -72,7 +74,7 @@ static const struct shape *shape_of(const struct elf_core *core)
 }
 
 /* Little-endian, as the hosts are. */
-static uint64_t get(const uint8_t *bytes, struct field field)
+static uint64_t get(const uint8_t *bytes, struct elf_field field)
 {
 	uint64_t value = 0;
 
@@ -224,4 +226,92 @@ bool elf_note_next(const uint8_t *bytes, size_t len, size_t *at, struct elf_note
 	       head.n_namesz < sizeof(out->name) ? head.n_namesz : sizeof(out->name) - 1);
 	*at = desc > left - sizeof(head) - name ? len : *at + sizeof(head) + name + desc;
 	return true;
+}
+
+static struct error *make_room(struct frame_map *map)
+{
+	const size_t room = map->room ? 2 * map->room : 64;
+	struct frame_run *run;
+
+	if (map->n < map->room)
+		return NULL;
+	if (map->n == FRAME_RUNS_MAX)
+		return error_new(ERR_INPUT, "the file's memory is in more than %u pieces",
+				 FRAME_RUNS_MAX);
+	run = reallocarray(map->run, room, sizeof(*run));
+	if (!run)
+		return error_no_memory();
+	map->run = run;
+	map->room = room;
+	return NULL;
+}
+
+struct error *frame_map_add(struct frame_map *map, uint64_t gfn, uint64_t n, uint64_t at)
+{
+	struct frame_run *last = map->n ? &map->run[map->n - 1] : NULL;
+	struct error *err;
+
+	if (last && last->gfn + last->n == gfn && last->at + (last->n << FRAME_SHIFT) == at) {
+		last->n += n;
+		return NULL;
+	}
+	err = make_room(map);
+	if (!err)
+		map->run[map->n++] = (struct frame_run){gfn, n, at};
+	return err;
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+	const struct frame_run *left = a, *right = b;
+
+	return (left->gfn > right->gfn) - (left->gfn < right->gfn);
+}
+
+void frame_map_sort(struct frame_map *map)
+{
+	uint64_t end = 0;
+	size_t kept = 0;
+
+	if (map->n)
+		qsort(map->run, map->n, sizeof(*map->run), compare_runs);
+	for (size_t i = 0; i < map->n; i++) {
+		struct frame_run run = map->run[i];
+		const uint64_t twice = run.gfn < end ? end - run.gfn : 0;
+
+		if (twice >= run.n)
+			continue;
+		run.gfn += twice;
+		run.n -= twice;
+		run.at += twice << FRAME_SHIFT;
+		end = run.gfn + run.n;
+		map->run[kept++] = run;
+	}
+	map->n = kept;
+}
+
+static int compare_frame(const void *key, const void *element)
+{
+	const uint64_t gfn = *(const uint64_t *)key;
+	const struct frame_run *run = element;
+
+	if (gfn < run->gfn)
+		return -1;
+	return gfn - run->gfn >= run->n;
+}
+
+bool frame_map_find(const struct frame_map *map, uint64_t gfn, uint64_t *at)
+{
+	const struct frame_run *run =
+		map->n ? bsearch(&gfn, map->run, map->n, sizeof(*map->run), compare_frame) : NULL;
+
+	if (run)
+		*at = run->at + ((gfn - run->gfn) << FRAME_SHIFT);
+	return run;
+}
+
+void frame_map_free(struct frame_map *map)
+{
+	free(map->run);
+	*map = (struct frame_map){0};
 }

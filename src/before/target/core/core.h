@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_CORE_ELF_CORE_H
+#define UNIPROF_TARGET_CORE_ELF_CORE_H
+
+/*
+ * An ELF core file as far as dumps of guests need it. Little-endian only.
+ * Nothing in the file is trusted: whatever is handed out lies within it.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct elf_core {
+	int fd;
+	uint64_t size; /* of the file, bytes */
+	uint16_t machine;
+	bool wide; /* ELFCLASS64 */
+	uint64_t segments_at, sections_at;
+	uint32_t segments, sections;
+	uint32_t names; /* the section with the names of sections */
+};
+
+/* A segment or a section; at + size is within the file. */
+struct elf_part {
+	uint32_t type; /* PT_... or SHT_... */
+	uint64_t at, size;
+	uint64_t physical;   /* of a segment */
+	uint32_t name;	     /* of a section: byte in the section of names */
+	uint64_t entry_size; /* of a section */
+};
+
+/* ERR_INPUT with a sentence, if it is no ELF core; core->fd is closed by elf_core_close. */
+struct error *elf_core_open(const char *path, struct elf_core *core);
+void elf_core_close(struct elf_core *core);
+
+/* False if that much is not in the file. */
+bool elf_core_read(const struct elf_core *core, uint64_t at, void *buf, size_t len);
+
+/* False where the part, or its header, is not within the file. */
+bool elf_core_segment(const struct elf_core *core, uint32_t i, struct elf_part *out);
+/* False if there is none of this name. */
+bool elf_core_section(const struct elf_core *core, const char *name, struct elf_part *out);
+
+struct elf_note {
+	char name[8]; /* longer ones are cut off */
+	uint32_t type;
+	const uint8_t *desc;
+	size_t len;
+};
+
+/* The next note from *at on, and *at behind it; false: there is no whole one any more. */
+bool elf_note_next(const uint8_t *bytes, size_t len, size_t *at, struct elf_note *out);
+
+#endif
