@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/gdb/client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +12,40 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "target/host/socket.h"
 
-/* How long the stub may take for an answer. */
+/* Time in which the stub has to answer. */
 #define ANSWER_MS 2000
 
-/* ... and for saying that it has stopped the guest, if that ran. */
+/* Time in which it has to say that it has stopped a guest that ran. */
 #define HALT_MS 1000
 
-/* ... and that it was told something, behind what else it says; and how often it is told. */
-#define HEARD_MS 50
-#define AGAIN	 4
+/* The same for stubs that need not say it. */
+#define GREETING_MS 200
 
-#define HELLO "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"
+/* Time in which it has to acknowledge a resume, behind what else it says; and how often that is sent. */
+#define HEARD_MS      50
+#define HEARD_MOST_MS 1000
+#define AGAIN	      4
+
+/* Longest time for the stub to accept a connection, or sent bytes. */
+#define SEND_MS 1000
+
+/* Longest time for reading the stops that it reports by itself. */
+#define STOPPED_MS 50
+
+#define NS_PER_MS UINT64_C(1000000)
+
+/*
+ * Stops the guest: the acknowledgement of a stop by its owner, which is sent only after one (without
+ * it, QEMU's stub drops the byte behind it, gdb_read_byte() in gdbstub.c), the interrupt, and the
+ * acknowledgement of the answer to that.
+ */
+#define STOP	 "+\x03+"
+#define STOP_LEN (sizeof(STOP) - 1)
+
+#define HELLO_ANY "qSupported:xmlRegisters=i386;vContSupported+"
+#define HELLO	  "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"
 
 /* The most that the human monitor says, bytes. */
 #define HUMAN_MAX (1u << 20)
@@ -33,13 +53,13 @@
 /* Descriptions of registers are some ten thousand bytes. */
 #define FEATURES_MAX (1u << 20)
 
-/* Reads what there is, waiting for it up to a time. False: nothing came. */
-static bool fill(struct gdb *gdb, int wait_ms)
+/* Reads available bytes, waiting up to a time. False: nothing came. */
+static bool fill(struct gdb *gdb, uint64_t until_ns)
 {
-	struct pollfd ready = {.fd = gdb->fd, .events = POLLIN};
-	ssize_t got = poll(&ready, 1, wait_ms) == 1 ? read(gdb->fd, gdb->in, sizeof(gdb->in)) : 0;
+	const bool ready = socket_wait(gdb->fd, until_ns);
+	const ssize_t got = ready ? read(gdb->fd, gdb->in, sizeof(gdb->in)) : 0;
 
-	gdb->gone |= ready.revents && got <= 0;
+	gdb->gone |= ready && got <= 0;
 	gdb->got = got > 0 ? (size_t)got : 0;
 	gdb->taken = 0;
 	return got > 0;
@@ -47,12 +67,8 @@ static bool fill(struct gdb *gdb, int wait_ms)
 
 static int next_byte(struct gdb *gdb, uint64_t until_ns)
 {
-	if (gdb->taken == gdb->got) {
-		const uint64_t now = clock_now_ns();
-
-		if (now >= until_ns || !fill(gdb, (int)((until_ns - now) / 1000000u) + 1))
-			return -1;
-	}
+	if (gdb->taken == gdb->got && (clock_now_ns() >= until_ns || !fill(gdb, until_ns)))
+		return -1;
 	return gdb->in[gdb->taken++];
 }
 
@@ -72,27 +88,28 @@ static bool take_text(struct gdb *gdb, uint64_t until_ns)
 		int times = byte == '*' && gdb->len ? next_byte(gdb, until_ns) - 29 : 1;
 
 		if (byte == '*' && gdb->len)
-			byte = gdb->packet[gdb->len - 1];
+			byte = (uint8_t)gdb->packet[gdb->len - 1];
 		for (; times > 0 && gdb->len < GDB_PACKET_MAX; times--)
 			gdb->packet[gdb->len++] = (char)byte;
 	}
 	gdb->packet[gdb->len] = '\0';
+	gdb->gone |= gdb->packet[0] == 'W' || gdb->packet[0] == 'X';
 	return byte >= 0 && next_byte(gdb, until_ns) >= 0 && next_byte(gdb, until_ns) >= 0;
 }
 
-/* While the guest stands still. */
+/* Takes an answer and acknowledges it: while the guest stands still. */
 static bool take_packet(struct gdb *gdb, uint64_t until_ns)
 {
 	if (!take_text(gdb, until_ns))
 		return false;
-	if (gdb->ahead) {
-		gdb->ahead--;
+	if (gdb->acknowledged) {
+		gdb->acknowledged--;
 		return true;
 	}
 	return write(gdb->fd, "+", 1) == 1;
 }
 
-/* Puts a text into its frame; the length, at most size - 1. */
+/* Puts a text into its frame; returns the length, at most size - 1. */
 static size_t frame(const char *text, char *packet, size_t size)
 {
 	uint8_t sum = 0;
@@ -119,18 +136,22 @@ static bool send_packet(struct gdb *gdb, const char *text)
 bool gdb_ask(struct gdb *gdb, const char *text)
 {
 	return send_packet(gdb, text) &&
-	       take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000));
+	       take_packet(gdb, socket_deadline(gdb->deadline_ns, ANSWER_MS));
 }
 
 bool gdb_continue(struct gdb *gdb)
 {
-	return send_packet(gdb, "vCont;c");
+	return send_packet(gdb, gdb->plain_continue ? "c" : "vCont;c");
 }
 
+/* The deadline of the conversation does not hold here: however that went, the guest is to run. */
 bool gdb_heard(struct gdb *gdb)
 {
+	const uint64_t end_ns = clock_now_ns() + HEARD_MOST_MS * NS_PER_MS;
+
 	for (int i = 0; i < AGAIN; i++) {
-		uint64_t wait_ms = ANSWER_MS;
+		uint64_t until_ns = end_ns;
+		bool told = false;
 		int byte;
 
 		/*
@@ -138,30 +159,27 @@ bool gdb_heard(struct gdb *gdb)
 		 * sent, because others had let it go before, what we sent was not heard.
 		 */
 		do {
-			const uint64_t until_ns = clock_now_ns() + wait_ms * UINT64_C(1000000);
-
 			byte = next_byte(gdb, until_ns);
 			if (byte == '$') {
 				gdb->taken--;
 				take_text(gdb, until_ns);
-				wait_ms = HEARD_MS;
+				told = true;
+				until_ns = clock_now_ns() + HEARD_MS * NS_PER_MS;
 			}
-		} while (byte >= 0 && byte != '+');
+		} while (byte >= 0 && byte != '+' && clock_now_ns() < end_ns);
 		if (byte == '+')
 			return true;
-		if (wait_ms == ANSWER_MS || !gdb_continue(gdb))
+		if (!told || clock_now_ns() >= end_ns || !gdb_continue(gdb))
 			return false;
 	}
 	return false;
 }
 
-/* Room for what stops the guest, and for the acknowledgement of its answer. */
 void gdb_batch_begin(struct gdb *gdb)
 {
-	gdb->batch[0] = '\x03';
-	gdb->batch[1] = '+';
-	gdb->batch_len = 2;
-	gdb->ahead = 0;
+	memcpy(gdb->batch, STOP, STOP_LEN);
+	gdb->batch_len = STOP_LEN;
+	gdb->acknowledged = 0;
 }
 
 void gdb_batch_add(struct gdb *gdb, const char *text)
@@ -173,17 +191,17 @@ void gdb_batch_add(struct gdb *gdb, const char *text)
 		return;
 	gdb->batch_len += frame(text, to, room);
 	gdb->batch[gdb->batch_len++] = '+';
-	gdb->ahead++;
+	gdb->acknowledged++;
 }
 
 bool gdb_batch_send(struct gdb *gdb)
 {
-	return send_bytes(gdb, gdb->batch + 2, gdb->batch_len - 2);
+	return send_bytes(gdb, gdb->batch + STOP_LEN, gdb->batch_len - STOP_LEN);
 }
 
 bool gdb_batch_next(struct gdb *gdb)
 {
-	return take_packet(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000));
+	return take_packet(gdb, socket_deadline(gdb->deadline_ns, ANSWER_MS));
 }
 
 static bool says_stopped(const struct gdb *gdb)
@@ -193,36 +211,43 @@ static bool says_stopped(const struct gdb *gdb)
 
 bool gdb_was_stopped(struct gdb *gdb)
 {
-	while (gdb->taken < gdb->got || fill(gdb, 0)) {
+	const uint64_t until_ns = clock_now_ns() + STOPPED_MS * NS_PER_MS;
+	bool stopped = false;
+
+	while (clock_now_ns() < until_ns && (gdb->taken < gdb->got || fill(gdb, 0))) {
 		/* Acknowledgements come, too. */
 		if (gdb->in[gdb->taken] != '$')
 			gdb->taken++;
-		/* Stopped it was, but by others, who may have let it go since. */
-		else if (!take_text(gdb, clock_now_ns() + ANSWER_MS * UINT64_C(1000000)))
+		/* The guest was stopped, but by others, who may have resumed it since. */
+		else if (!take_text(gdb, socket_deadline(gdb->deadline_ns, ANSWER_MS)))
 			break;
-		else if (says_stopped(gdb))
-			return true;
+		else
+			stopped |= says_stopped(gdb);
 	}
-	return false;
+	gdb->owner_stopped |= stopped;
+	return stopped;
 }
 
 enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 {
-	const uint64_t until_ns = clock_now_ns() + (uint64_t)wait_ms * 1000000u;
-	const unsigned requests = gdb->ahead;
+	const uint64_t until_ns = socket_deadline(gdb->deadline_ns, (unsigned)wait_ms);
+	const unsigned requests = gdb->acknowledged;
+	size_t skipped;
 
-	gdb->ahead = 0;
+	gdb->acknowledged = 0;
 	if (gdb_was_stopped(gdb))
 		return GDB_HALTED;
-	gdb->ahead = requests + 1;
-	if (!send_bytes(gdb, gdb->batch, gdb->batch_len))
+	skipped = gdb->owner_stopped ? 0 : 1;
+	gdb->owner_stopped = false;
+	gdb->acknowledged = requests + 1;
+	if (!send_bytes(gdb, gdb->batch + skipped, gdb->batch_len - skipped))
 		return GDB_NO_ANSWER;
-	/* Anything else that comes is an answer too late. */
+	/* Other packets are late answers. */
 	do
 		if (!take_packet(gdb, until_ns))
 			return GDB_NO_ANSWER;
-	while (!says_stopped(gdb));
-	return GDB_STOPPED;
+	while (!says_stopped(gdb) && !gdb->gone);
+	return gdb->gone ? GDB_NO_ANSWER : GDB_STOPPED;
 }
 
 static int digit(char c)
@@ -235,13 +260,13 @@ static int digit(char c)
 bool gdb_bytes(const struct gdb *gdb, size_t at, void *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
-		const size_t place = 2 * (at + i);
+		const size_t at_digit = 2 * (at + i);
 		int high, low;
 
-		if (place + 2 > gdb->len)
+		if (at_digit + 2 > gdb->len)
 			return false;
-		high = digit(gdb->packet[place]);
-		low = digit(gdb->packet[place + 1]);
+		high = digit(gdb->packet[at_digit]);
+		low = digit(gdb->packet[at_digit + 1]);
 		if (high < 0 || low < 0)
 			return false;
 		((uint8_t *)bytes)[i] = (uint8_t)(high << 4 | low);
@@ -275,13 +300,20 @@ char *gdb_features(struct gdb *gdb, const char *annex)
 	return NULL;
 }
 
-static struct error *new_client(int family, struct gdb **out)
+static struct error *new_client(const struct sockaddr *address, socklen_t size, struct gdb **out)
 {
 	struct gdb *gdb = calloc(1, sizeof(*gdb));
+	const int on = 1;
 
 	if (!gdb)
 		return error_no_memory();
-	gdb->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	gdb->stub = "QEMU's gdb stub";
+	gdb->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socket_bound(gdb->fd, SEND_MS);
+	if (address->sa_family != AF_UNIX)
+		setsockopt(gdb->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	memcpy(&gdb->address, address, size);
+	gdb->address_size = size;
 	gdb_batch_begin(gdb);
 	*out = gdb;
 	return NULL;
@@ -290,37 +322,47 @@ static struct error *new_client(int family, struct gdb **out)
 static struct error *prepare_unix(const char *path, struct gdb **out)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct error *err = new_client(AF_UNIX, out);
 
-	if (err)
-		return err;
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	memcpy(&(*out)->address, &address, sizeof(address));
-	(*out)->address_size = sizeof(address);
-	return NULL;
+	return new_client((const struct sockaddr *)&address, sizeof(address), out);
 }
 
-static struct error *prepare_tcp(const char *port, struct gdb **out)
+static struct error *prepare_host(const char *address, struct gdb **out)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				      .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
-	struct error *err = new_client(AF_INET, out);
-	const int on = 1;
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	const char *port = strrchr(address, ':') + 1;
+	struct addrinfo *found = NULL;
+	struct error *err;
+	char host[256];
+	int rc;
 
-	if (err)
-		return err;
-	setsockopt((*out)->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	memcpy(&(*out)->address, &address, sizeof(address));
-	(*out)->address_size = sizeof(address);
-	return NULL;
+	snprintf(host, sizeof(host), "%.*s", (int)(port - 1 - address), address);
+	rc = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+	if (rc)
+		return error_new(ERR_GUEST, "no address is known of \"%s\": %s", address,
+				 gai_strerror(rc));
+	err = new_client(found->ai_addr, found->ai_addrlen, out);
+	freeaddrinfo(found);
+	return err;
 }
 
-struct error *gdb_prepare(const char *address, struct gdb **out)
+struct error *gdb_prepare(const char *address, const char *stub, struct gdb **out)
 {
-	const char *rest = strchr(address, ':') + 1;
+	struct error *err;
 
-	return *address == 'u' ? prepare_unix(rest, out) : prepare_tcp(rest, out);
+	if (!strncmp(address, "unix:", 5) &&
+	    strlen(address + 5) < sizeof(((struct sockaddr_un *)0)->sun_path))
+		err = prepare_unix(address + 5, out);
+	else if (strncmp(address, "unix:", 5) && strchr(address, ':'))
+		err = prepare_host(address, out);
+	else
+		err = error_new(ERR_USAGE,
+				"\"%s\" is no address of a gdb stub: give gdb:unix:PATH "
+				"or gdb:HOST:PORT",
+				address);
+	if (!err)
+		(*out)->stub = stub;
+	return err;
 }
 
 static struct error *reach(struct gdb *gdb)
@@ -328,12 +370,17 @@ static struct error *reach(struct gdb *gdb)
 	if (gdb->fd >= 0 &&
 	    !connect(gdb->fd, (const struct sockaddr *)&gdb->address, gdb->address_size))
 		return NULL;
-	return error_errno(ERR_DENIED, errno, "cannot connect to QEMU's gdb stub");
+	if (errno == EAGAIN || errno == EINPROGRESS)
+		return error_new(ERR_DENIED,
+				 "%s takes no connections: it hangs, or too many others wait for "
+				 "it",
+				 gdb->stub);
+	return error_errno(ERR_DENIED, errno, "cannot connect to %s", gdb->stub);
 }
 
-static struct error *no_answer(void)
+static struct error *no_answer(const struct gdb *gdb)
 {
-	return error_new(ERR_FAILED, "QEMU's gdb stub does not answer: somebody else may use it");
+	return error_new(ERR_FAILED, "%s does not answer: somebody else may use it", gdb->stub);
 }
 
 struct error *gdb_connect(struct gdb *gdb, bool *halted)
@@ -343,38 +390,47 @@ struct error *gdb_connect(struct gdb *gdb, bool *halted)
 	if (err)
 		return err;
 	/* It says that the guest has stopped, without being asked; not of one that did not run. */
-	*halted = !take_packet(gdb, clock_now_ns() + HALT_MS * UINT64_C(1000000));
-	return gdb_ask(gdb, HELLO) ? NULL : no_answer();
+	*halted = !take_packet(gdb, socket_deadline(gdb->deadline_ns, HALT_MS));
+	return gdb_ask(gdb, HELLO) ? NULL : no_answer(gdb);
 }
 
-struct error *gdb_open(const char *path, bool halted, struct gdb **out)
+struct error *gdb_greet(struct gdb *gdb)
+{
+	const uint64_t until_ns = clock_now_ns() + ANSWER_MS * NS_PER_MS;
+	struct error *err = reach(gdb);
+	bool answered;
+
+	if (err)
+		return err;
+	/* QEMU tells that it has stopped the guest, gdbserver does not. */
+	(void)take_packet(gdb, socket_deadline(gdb->deadline_ns, GREETING_MS));
+	answered = gdb_ask(gdb, HELLO_ANY);
+	while (answered && says_stopped(gdb) && clock_now_ns() < until_ns)
+		answered = take_packet(gdb, until_ns);
+	return answered ? NULL : no_answer(gdb);
+}
+
+struct error *gdb_open(const char *path, bool halted, uint64_t until_ns, struct gdb **out)
 {
 	struct error *err = prepare_unix(path, out);
 
-	if (!err)
+	if (!err) {
+		(*out)->deadline_ns = until_ns;
 		err = reach(*out);
+	}
 	if (err)
 		return err;
-	if ((halted || take_packet(*out, clock_now_ns() + ANSWER_MS * UINT64_C(1000000))) &&
+	if ((halted || take_packet(*out, socket_deadline((*out)->deadline_ns, ANSWER_MS))) &&
 	    gdb_ask(*out, HELLO))
 		return NULL;
-	return no_answer();
-}
-
-int gdb_fd(const struct gdb *gdb)
-{
-	return gdb->fd;
-}
-
-bool gdb_is_gone(const struct gdb *gdb)
-{
-	return gdb->gone;
+	return no_answer(*out);
 }
 
 /* "qRcmd,<hex>": answers "O<hex>" with pieces of what it says, then "OK". */
 struct error *gdb_human(struct gdb *gdb, const char *line, char **said)
 {
 	char request[512] = "qRcmd,";
+	const uint64_t until_ns = socket_deadline(gdb->deadline_ns, ANSWER_MS);
 	size_t len = strlen(request), said_len = 0;
 	bool more;
 
@@ -384,14 +440,14 @@ struct error *gdb_human(struct gdb *gdb, const char *line, char **said)
 	if (!*said)
 		return error_no_memory();
 	for (more = gdb_ask(gdb, request); more && gdb->packet[0] == 'O' && gdb->packet[1] != 'K';
-	     more = gdb_batch_next(gdb)) {
+	     more = take_packet(gdb, until_ns)) {
 		const size_t bytes = (gdb->len - 1) / 2;
 
 		memmove(gdb->packet, gdb->packet + 1, gdb->len--);
 		if (said_len + bytes < HUMAN_MAX && gdb_bytes(gdb, 0, *said + said_len, bytes))
 			said_len += bytes;
 	}
-	return more ? NULL : no_answer();
+	return more ? NULL : no_answer(gdb);
 }
 
 void gdb_close(struct gdb *gdb)
@@ -402,3 +458,37 @@ void gdb_close(struct gdb *gdb)
 		close(gdb->fd);
 	free(gdb);
 }
+
+/* The guard stays so long with a guest that we stopped: a stub that hangs may recover. */
+#define GUARD_PATIENCE_NS (60 * NS_PER_S)
+
+/* Before each further attempt: a stub drops what comes before it has stopped the guest. */
+#define GUARD_ATTEMPT_NS (2 * NS_PER_S)
+
+/* Ends a packet that was left half-written, and acknowledges the last answer. */
+static const char guard_hello[] = "+#00#00+";
+
+static void guard_keeps(void *ctx, struct descriptors *keep)
+{
+	descriptors_add(keep, ((struct gdb_detach *)ctx)->fd);
+}
+
+static struct error *guard_detach(void *ctx, enum guard_phase phase)
+{
+	const struct gdb_detach *undo = ctx;
+	const uint64_t end_ns = clock_now_ns() + GUARD_PATIENCE_NS;
+	const ssize_t len = (ssize_t)strlen(undo->packet);
+	bool open =
+		write(undo->fd, guard_hello, strlen(guard_hello)) == (ssize_t)strlen(guard_hello);
+
+	/* After the answer, nothing may be sent. */
+	while (open && clock_now_ns() < end_ns) {
+		if (write(undo->fd, undo->packet, (size_t)len) != len)
+			break;
+		if (socket_wait_for(undo->fd, "$OK#9a", clock_now_ns() + GUARD_ATTEMPT_NS, &open))
+			break;
+	}
+	return NULL;
+}
+
+const struct guard_ops gdb_detach_guard = {.keeps = guard_keeps, .undo = guard_detach};
