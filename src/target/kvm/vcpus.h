@@ -10,9 +10,11 @@
 
 #include <stdio.h>
 
+#include "arch/x86/x86.h"
+#include "target/guard.h"
 #include "target/host/threads.h"
 
-struct kvm_vcpu {
+struct kvm_thread {
 	int id;	      /* KVM's own */
 	int fd;	      /* of the process */
 	uint64_t run; /* where struct kvm_run is in the process */
@@ -21,13 +23,13 @@ struct kvm_vcpu {
 
 struct kvm_vcpus {
 	uint32_t n;
-	struct kvm_vcpu *at; /* by id, ascending */
+	struct kvm_thread *at; /* by id, ascending */
 };
 
-/* How many vCPUs a process has; 0: none, or its descriptors cannot be seen. */
+/* Number of vCPUs of a process; 0: none, or its descriptors cannot be read. */
 uint32_t kvm_vcpus_count(pid_t pid);
 
-/* ... as its mappings (host/proc.h) tell, to whoever has opened them. */
+/* ... counted in its mappings (host/proc.h), which were opened before. */
 uint32_t kvm_vcpus_mapped(FILE *maps);
 
 /* Descriptors and pages. ERR_GUEST if the process runs no guest. */
@@ -40,5 +42,37 @@ void kvm_vcpus_free(struct kvm_vcpus *vcpus);
  * never seen running keeps a tid of 0.
  */
 struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads);
+
+/*
+ * Registers through the page that a monitor shares with KVM for each vCPU
+ * (KVM_CAP_SYNC_REGS, Documentation/virt/kvm/api.rst): once told to, KVM leaves
+ * them there each time that KVM_RUN returns, as it does when its thread is
+ * stopped. No code is run in the monitor, and nothing of the guest is changed.
+ */
+
+#define KVM_PAGES_MAX 1024u
+
+/* Pages of the vCPUs whose registers KVM leaves there, with their old contents to be restored. */
+struct kvm_pages {
+	struct guard *guard; /* NULL: KVM was told nothing */
+	int memory;	     /* of the monitor, for writing */
+	uint32_t n;
+	uint64_t run[KVM_PAGES_MAX];
+	uint64_t before[KVM_PAGES_MAX];
+};
+
+/*
+ * Tells KVM to leave registers in the pages of these vCPUs, and starts a guard
+ * for the whole time: its undo restores KVM's settings when it is stopped
+ * (guard_stop), as well as when we die. ERR_DENIED with a sentence if the pages
+ * cannot be read or written to; there may be a guard even then.
+ */
+struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct kvm_pages *pages);
+
+/*
+ * Reads the registers that KVM has left; false if it has not left any yet, or
+ * somebody else has told it to stop that. `memory` is for reading.
+ */
+bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs);
 
 #endif

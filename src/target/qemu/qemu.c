@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "target/host/memory.h"
 #include "target/host/monitor.h"
 #include "target/host/proc.h"
-#include "target/qemu/way.h"
-#include "target/vcpu_copy.h"
-#include "target/vcpu_state.h"
-#include "target/window.h"
+#include "target/qemu/qemu.h"
+
+#define STOPS 3 /* of an owner's that are over, in one sample */
 
 static void qemu_close(struct target *target)
 {
@@ -25,7 +25,7 @@ static void qemu_close(struct target *target)
 
 	/* The guard ends the stub. */
 	guard_stop(qemu->guard);
-	shared_free(qemu->shared);
+	qemu_pages_free(qemu->pages);
 	gdb_close(qemu->gdb);
 	qmp_close(qemu->qmp);
 	for (uint32_t i = 0; qemu->vcpu && i < target->info.vcpus; i++)
@@ -37,29 +37,46 @@ static void qemu_close(struct target *target)
 	free(qemu);
 }
 
-/* A socket's path, or a process by id or name and what that was started with. */
-static struct error *find_place(const char *name, struct qemu_place *place)
+/* Bounds the time in which all further questions must be answered. */
+static void converse(struct qemu *qemu, uint64_t ms)
+{
+	const uint64_t until_ns = clock_now_ns() + ms * UINT64_C(1000000);
+
+	if (qemu->qmp)
+		qemu->qmp->deadline_ns = until_ns;
+	if (qemu->gdb)
+		qemu->gdb->deadline_ns = until_ns;
+}
+
+static bool is_socket(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISSOCK(st.st_mode);
+}
+
+/* Takes a socket's path, or finds a process by id or name and the sockets it was started with. */
+static struct error *find_address(const char *name, struct qemu_address *address)
 {
 	struct error *err;
 
-	if (strchr(name, '/')) {
-		snprintf(place->qmp, sizeof(place->qmp), "%s", name);
+	if (strchr(name, '/') || is_socket(name)) {
+		snprintf(address->qmp, sizeof(address->qmp), "%s", name);
 		return NULL;
 	}
-	err = monitor_find(name, "qemu", qemu_vcpus, &place->pid);
+	err = monitor_find(name, "qemu", qemu_is, &address->pid);
 	if (err)
 		return err;
-	if (!proc_group(place->pid))
-		return error_new(ERR_GUEST, "there is no process %d", (int)place->pid);
-	qemu_qmp_path(place->pid, place->qmp, sizeof(place->qmp));
-	qemu_gdb_address(place->pid, place->gdb, sizeof(place->gdb));
-	return *place->qmp || *place->gdb
+	if (!proc_group(address->pid))
+		return error_new(ERR_GUEST, "there is no process %d", (int)address->pid);
+	qemu_find_sockets(address->pid, address);
+	return *address->qmp || *address->gdb
 		       ? NULL
 		       : error_new(ERR_DENIED,
 				   "process %d was started with neither a QMP socket nor a gdb "
 				   "stub: give it one (-qmp unix:PATH,server=on,wait=off), or, if "
 				   "it uses KVM, try kvm:%d",
-				   (int)place->pid, (int)place->pid);
+				   (int)address->pid, (int)address->pid);
 }
 
 static struct error *watch_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
@@ -83,36 +100,38 @@ static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
 	snprintf(info->type, sizeof(info->type), "%s", machine->kvm ? "kvm" : "tcg");
 	snprintf(info->host, sizeof(info->host), "QEMU %s, %s",
-		 machine->kvm ? "with KVM" : "with TCG", qemu->way->text);
-	qemu->base.way = qemu->way->text;
-	qemu->base.advice = qemu->way->advice;
+		 machine->kvm ? "with KVM" : "with TCG", qemu->transport->text);
+	qemu->base.way = qemu->transport->text;
 }
 
-static struct error *attach(struct qemu *qemu, const struct qemu_place *place)
+static struct error *attach(struct qemu *qemu, const struct qemu_address *address)
 {
 	struct qemu_machine machine;
-	struct qemu_console console;
-	struct error *err = qemu->way->open(qemu, place, &machine);
+	const struct qemu_console console = {qemu->transport->say, qemu};
+	struct error *err = qemu->transport->open(qemu, address, &machine);
 
 	if (err)
 		return err;
 	qemu->found_halted = qemu->halted;
-	console = qemu->way->console(qemu);
 	err = watch_vcpus(qemu, &machine);
 	if (!err)
 		err = host_memory_open(qemu->pid, false, &qemu->memory);
 	if (!err)
 		err = guest_ram_new(qemu->memory, &qemu->ram);
+	qemu->base.memory = guest_ram_memory(qemu->ram);
 	if (!err)
 		err = qemu_machine_ram(&console, guest_ram_map(qemu->ram));
 	if (err)
 		return err;
 	describe(qemu, &machine);
-	return qemu->way->start(qemu);
+	qemu->base.advice = *address->qmp && qemu->transport->advice_with_qmp
+				    ? qemu->transport->advice_with_qmp
+				    : qemu->transport->advice;
+	return qemu->transport->start(qemu);
 }
 
-static struct error *open_by(const struct qemu_way *way, const struct qemu_place *place,
-			     struct target **out)
+static struct error *open_with(const struct qemu_transport *transport,
+			       const struct qemu_address *address, struct target **out)
 {
 	struct qemu *qemu = calloc(1, sizeof(*qemu));
 	struct error *err;
@@ -120,9 +139,10 @@ static struct error *open_by(const struct qemu_way *way, const struct qemu_place
 	if (!qemu)
 		return error_no_memory();
 	qemu->base.ops = &target_qemu;
-	qemu->way = way;
+	qemu->transport = transport;
 	qemu->memory = -1;
-	err = attach(qemu, place);
+	qemu->until_ns = address->until_ns;
+	err = attach(qemu, address);
 	if (err)
 		qemu_close(&qemu->base);
 	else
@@ -130,59 +150,61 @@ static struct error *open_by(const struct qemu_way *way, const struct qemu_place
 	return err;
 }
 
-/* A stub that others have started would be theirs no more. */
-static struct error *open_by_qmp(const struct qemu_place *place, struct target **out)
+/* A stub that others have started must stay theirs: QEMU has one at most. */
+static struct error *open_with_qmp(const struct qemu_address *address, struct target **out)
 {
 	struct qmp *qmp = NULL;
-	struct error *err = qmp_open(place->qmp, &qmp);
+	struct error *err = qemu_qmp_connect(address, &qmp);
 	const bool has_stub = !err && qemu_machine_has_stub(qmp);
 
 	qmp_close(qmp);
-	return err ? err : open_by(has_stub ? &qemu_by_qmp : &qemu_by_stub, place, out);
+	return err ? err
+		   : open_with(has_stub ? &qemu_transport_qmp : &qemu_transport_stub, address, out);
 }
 
-static struct error *open_via(const char *via, const struct qemu_place *place, struct target **out)
+static struct error *open_via(const char *via, const struct qemu_address *address,
+			      struct target **out)
 {
-	if (!strcmp(via, qemu_by_own_stub.name))
-		return *place->gdb ? open_by(&qemu_by_own_stub, place, out)
-				   : error_new(ERR_GUEST, "this QEMU was started without a gdb "
-							  "stub (-s, -gdb), or is known by its "
-							  "socket alone");
-	if (!*place->qmp)
+	if (!strcmp(via, qemu_transport_own_stub.name))
+		return *address->gdb ? open_with(&qemu_transport_own_stub, address, out)
+				     : error_new(ERR_GUEST, "this QEMU was started without a gdb "
+							    "stub (-s, -gdb), or is known by its "
+							    "socket alone");
+	if (!*address->qmp)
 		return error_new(ERR_GUEST, "this QEMU was started without a QMP socket");
-	return open_by(strcmp(via, qemu_by_qmp.name) ? &qemu_by_stub : &qemu_by_qmp, place, out);
+	return open_with(strcmp(via, qemu_transport_qmp.name) ? &qemu_transport_stub
+							      : &qemu_transport_qmp,
+			 address, out);
 }
 
-static struct error *qemu_open_via(const char *name, const char *via, struct target **out)
+static struct error *qemu_open(const char *name, const char *via, struct target **out)
 {
-	struct qemu_place place = {0};
-	struct error *err = find_place(name, &place);
+	struct qemu_address address = {0};
+	struct error *err = find_address(name, &address);
 
 	if (err)
 		return err;
+	address.until_ns = clock_now_ns() + QEMU_OPEN_MS * UINT64_C(1000000);
 	if (via)
-		return open_via(via, &place, out);
-	return *place.qmp ? open_by_qmp(&place, out) : open_by(&qemu_by_own_stub, &place, out);
-}
-
-static struct error *qemu_open(const char *name, struct target **out)
-{
-	return qemu_open_via(name, NULL, out);
+		return open_via(via, &address, out);
+	return *address.qmp ? open_with_qmp(&address, out)
+			    : open_with(&qemu_transport_own_stub, &address, out);
 }
 
 /* While the guest is stopped, and its registers have been asked for. */
 static bool read_vcpu(struct qemu *qemu, uint32_t i, struct vcpu_sample *vcpu)
 {
-	const struct physmem mem = {guest_ram_frame, qemu->ram};
-
-	if (!qemu->way->take(qemu, i, &vcpu->regs))
+	if (!qemu->transport->take(qemu, i, &vcpu->regs))
 		return false;
-	vcpu_copy_stacks(qemu->base.info.arch, &mem, vcpu);
+	paged_memory_copy_stacks(&qemu->base.memory, qemu->base.info.arch, vcpu);
 	return true;
 }
 
-/* Before the guest is stopped: who runs? False: nobody has since the last sample. */
-static bool look_at_threads(struct qemu *qemu, struct sample *sample)
+/*
+ * Reads the threads' times before the guest is stopped; false: none has run
+ * since the last sample.
+ */
+static bool read_thread_times(struct qemu *qemu, struct sample *sample)
 {
 	bool any = false;
 
@@ -195,8 +217,8 @@ static bool look_at_threads(struct qemu *qemu, struct sample *sample)
 		vcpu->online = true;
 		vcpu->given_up = false;
 		vcpu->hurried = false;
-		vcpu->same = vcpu->held && !vcpu->again && !own->runnable && own->time.known &&
-			     own->time.cpu_ns == vcpu->cpu_ns;
+		vcpu->same = vcpu->account.held && !vcpu->request.again && !own->runnable &&
+			     own->time.known && own->time.cpu_ns == vcpu->account.cpu_ns;
 		any |= !vcpu->same;
 	}
 	return any;
@@ -204,7 +226,7 @@ static bool look_at_threads(struct qemu *qemu, struct sample *sample)
 
 static void keep_account(struct qemu *qemu, struct sample *sample)
 {
-	const int64_t since_ns = (int64_t)(sample->time_ns - sample->noted_ns);
+	const int64_t since_ns = (int64_t)(sample->time_ns - sample->account.noted_ns);
 
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct qemu_vcpu *own = &qemu->vcpu[i];
@@ -213,12 +235,12 @@ static void keep_account(struct qemu *qemu, struct sample *sample)
 					       .running = own->runnable,
 					       .blocked = !own->runnable};
 
-		vcpu->ran_ns = vcpu->held ? own->time.cpu_ns - vcpu->cpu_ns : 0;
+		vcpu->ran_ns = vcpu->account.held ? own->time.cpu_ns - vcpu->account.cpu_ns : 0;
 		vcpu->state = vcpu_state_of(&load, vcpu, since_ns);
-		vcpu->cpu_ns = own->time.cpu_ns;
-		vcpu->held |= vcpu->online;
+		vcpu->account.cpu_ns = own->time.cpu_ns;
+		vcpu->account.held |= vcpu->online;
 	}
-	sample->noted_ns = sample->time_ns;
+	sample->account.noted_ns = sample->time_ns;
 }
 
 static bool read_vcpus(struct qemu *qemu, struct sample *sample)
@@ -234,13 +256,17 @@ static bool read_vcpus(struct qemu *qemu, struct sample *sample)
 
 static struct error *no_registers(const struct qemu *qemu)
 {
-	return error_new(ERR_FAILED, "QEMU does not tell registers (%s)", qemu->way->text);
+	return error_new(ERR_FAILED, "QEMU does not tell registers (%s)", qemu->transport->text);
 }
 
-/* As its owner has left it. */
+/* Reads a guest that its owner has stopped. */
 static struct error *read_halted(struct qemu *qemu, struct sample *sample)
 {
-	return qemu->way->ask(qemu, sample) && read_vcpus(qemu, sample) ? NULL : no_registers(qemu);
+	const struct qemu_transport *transport = qemu->transport;
+
+	return (!transport->ask || transport->ask(qemu, sample)) && read_vcpus(qemu, sample)
+		       ? NULL
+		       : no_registers(qemu);
 }
 
 static struct error *halted(void)
@@ -253,41 +279,64 @@ static struct error *late(void)
 	return error_new(ERR_FAILED, "QEMU does not stop the guest in time");
 }
 
+/*
+ * Stops the guest. An owner's stop that is heard of now may be over: that is asked for. Whoever
+ * stops and resumes it all the time is believed after STOPS. *began_ns: when it was stopped.
+ */
+static enum gdb_stopped stop(struct qemu *qemu, struct sample *sample, uint64_t *began_ns)
+{
+	struct guard_page *page = guard_page(qemu->guard);
+	enum gdb_stopped stopped;
+
+	for (int k = 0; k < STOPS; k++) {
+		*began_ns = clock_now_ns();
+		guard_set(page, GUARD_STOPPED);
+		stopped = qemu->transport->stop(qemu, sample);
+		if (stopped != GDB_HALTED)
+			return stopped;
+		guard_set(page, qemu->transport->running);
+		qemu->halted = true;
+		if (qemu->transport->life(qemu) != LIFE_RUNS)
+			break;
+	}
+	return GDB_HALTED;
+}
+
 static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
-	const uint64_t began = clock_now_ns();
+	uint64_t began_ns;
 	bool whole, goes;
 
-	guard_set(page, GUARD_STOPPED);
-	switch (qemu->way->stop(qemu, sample)) {
+	switch (stop(qemu, sample, &began_ns)) {
 	case GDB_STOPPED:
 		break;
 	case GDB_HALTED:
-		guard_set(page, qemu->way->rest);
-		qemu->halted = true;
 		return halted();
 	case GDB_NO_ANSWER:
 		qemu->late = true;
+		qemu->base.news = "QEMU did not stop the guest in time; it is told to let it go, "
+				  "and sampled again once it has";
 		return late();
 	}
 	whole = read_vcpus(qemu, sample);
-	goes = qemu->way->go(qemu);
-	sample->paused_ns = clock_now_ns() - began;
-	if (goes && qemu->way->gone(qemu))
-		guard_set(page, qemu->way->rest);
+	converse(qemu, QEMU_GO_MS);
+	goes = qemu->transport->go(qemu);
+	sample->paused_ns = clock_now_ns() - began_ns;
+	if (goes && (!qemu->transport->gone || qemu->transport->gone(qemu)))
+		guard_set(page, qemu->transport->running);
 	return whole ? NULL : no_registers(qemu);
 }
 
 static bool has_ended(struct qemu *qemu)
 {
-	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : gdb_is_gone(qemu->gdb);
+	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : qemu->gdb->gone;
 }
 
-/* To be known before the guest is stopped. */
+/* Asked before the guest is stopped: during a migration it must not be. */
 static bool is_migrating(struct qemu *qemu)
 {
-	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qmp_migrates(qemu->qmp);
+	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qemu->qmp->migrates;
 }
 
 static struct error *qemu_sample(struct target *target, struct sample *sample)
@@ -299,7 +348,8 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 	sample->paused_ns = 0;
 	sample->stolen_ns = 0;
 	sample->time_ns = clock_now_ns();
-	if (qemu->found_halted && look_at_threads(qemu, sample))
+	converse(qemu, QEMU_SAMPLE_MS);
+	if (qemu->found_halted && read_thread_times(qemu, sample))
 		err = read_halted(qemu, sample);
 	else if (qemu->halted)
 		err = halted();
@@ -307,7 +357,7 @@ static struct error *qemu_sample(struct target *target, struct sample *sample)
 		err = late();
 	else if (is_migrating(qemu))
 		err = error_new(ERR_FAILED, "the guest is being migrated");
-	else if (look_at_threads(qemu, sample))
+	else if (read_thread_times(qemu, sample))
 		err = read_stopped(qemu, sample);
 	if (!err)
 		keep_account(qemu, sample);
@@ -327,13 +377,13 @@ static bool guard_failed(struct qemu *qemu)
 	return failed;
 }
 
-/* What was told to stop in vain may have done so since. */
+/* Resumes a guest whose stop timed out, once it has taken effect. */
 static void let_late_one_go(struct qemu *qemu)
 {
-	if (!qemu->late || !qemu->way->go_after_all(qemu))
+	if (!qemu->late || !qemu->transport->go_after_all(qemu))
 		return;
 	qemu->late = false;
-	guard_set(guard_page(qemu->guard), qemu->way->rest);
+	guard_set(guard_page(qemu->guard), qemu->transport->running);
 }
 
 static enum target_life qemu_life(struct target *target)
@@ -341,46 +391,39 @@ static enum target_life qemu_life(struct target *target)
 	struct qemu *qemu = (struct qemu *)target;
 	enum target_life life;
 
+	converse(qemu, QEMU_LIFE_MS);
 	let_late_one_go(qemu);
-	life = qemu->way->life(qemu);
+	life = qemu->transport->life(qemu);
 	qemu->found_halted &= life == LIFE_PAUSED;
 	if ((life == LIFE_RUNS || life == LIFE_PAUSED) && guard_failed(qemu))
 		return LIFE_UNGUARDED;
 	return life;
 }
 
-static size_t qemu_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
-			size_t len)
-{
-	struct qemu *qemu = (struct qemu *)target;
-	const struct physmem mem = {guest_ram_frame, qemu->ram};
-
-	guest_ram_forget(qemu->ram);
-	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
-}
-
-enum { BY_STUB, BY_OWN_STUB, BY_QMP };
+enum { VIA_STUB, VIA_OWN_STUB, VIA_QMP };
 
 static const struct target_way ways[] = {
-	[BY_STUB] = {"stub", "80 us", "a gdb stub that is started for this and ended afterwards"},
-	[BY_OWN_STUB] = {"own-stub", "80 us", "the gdb stub that QEMU was started with"},
-	[BY_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
+	[VIA_STUB] = {"stub", "80 us", "a gdb stub that is started for this and ended afterwards"},
+	[VIA_OWN_STUB] = {"own-stub", "80 us", "the gdb stub that QEMU was started with"},
+	[VIA_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
 	{0},
 };
 
 static void likely_way(pid_t pid, struct target_listing *entry)
 {
-	struct qemu_place place = {0};
+	struct qemu_address address = {0};
 
-	qemu_qmp_path(pid, place.qmp, sizeof(place.qmp));
-	qemu_gdb_address(pid, place.gdb, sizeof(place.gdb));
-	if (*place.qmp && *place.gdb) {
-		entry->way = &ways[BY_QMP];
+	qemu_find_sockets(pid, &address);
+	entry->paused = qemu_waits_for_kvm(pid);
+	if (entry->paused) {
+		entry->way = &ways[VIA_STUB];
+	} else if (*address.qmp && *address.gdb) {
+		entry->way = &ways[VIA_QMP];
 		entry->missing = "a gdb stub of ours would take the place of QEMU's own";
-	} else if (*place.qmp) {
-		entry->way = &ways[BY_STUB];
-	} else if (*place.gdb) {
-		entry->way = &ways[BY_OWN_STUB];
+	} else if (*address.qmp) {
+		entry->way = &ways[VIA_STUB];
+	} else if (*address.gdb) {
+		entry->way = &ways[VIA_OWN_STUB];
 	} else {
 		entry->missing = "give it a QMP socket: -qmp unix:PATH,server=on,wait=off";
 	}
@@ -389,17 +432,17 @@ static void likely_way(pid_t pid, struct target_listing *entry)
 static struct error *qemu_list(void (*each)(void *ctx, const struct target_listing *entry),
 			       void *ctx)
 {
-	return monitor_list("qemu", qemu_vcpus, likely_way, each, ctx);
+	static const struct monitor_kind kind = {"qemu", qemu_vcpus, monitor_name, likely_way};
+
+	return monitor_list(&kind, each, ctx);
 }
 
 const struct target_ops target_qemu = {
 	.scheme = "qemu",
 	.ways = ways,
 	.open = qemu_open,
-	.open_via = qemu_open_via,
 	.close = qemu_close,
 	.sample = qemu_sample,
 	.life = qemu_life,
-	.read = qemu_read,
 	.list = qemu_list,
 };

@@ -2,7 +2,6 @@
 #include "target/qemu/qmp.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,20 +9,18 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "target/host/socket.h"
 
-/* Who is connected first keeps others waiting, without a word. */
-#define HELLO_MS 5000
+/* QEMU serves one client at a time, and lets others wait without a word. */
+#define HELLO_MS 2000
 
-struct qmp {
-	int fd;
-	pid_t pid;
-	char *line; /* QMP_LINE_MAX bytes */
-	size_t len;
-	enum qmp_end end;
-	unsigned stops, resumes;
-	bool reset;
-	bool migrates, migrated;
-};
+/* Longest time for QEMU to accept a connection, or sent bytes. */
+#define SEND_MS 1000
+
+/* Longest time for reading pending events. */
+#define EVENTS_MS 50
+
+#define NS_PER_MS UINT64_C(1000000)
 
 /* The states (MigrationStatus in QEMU's migration.json) in which the guest is not touched. */
 static bool is_under_way(const char *status)
@@ -70,13 +67,12 @@ static char *take_line(struct qmp *qmp)
 	return line;
 }
 
-/* Reads what there is, waiting for it up to a time. False: nothing came, or nobody is there. */
-static bool fill(struct qmp *qmp, int wait_ms)
+/* Reads available bytes, waiting up to a time. False: nothing came, or the other end is gone. */
+static bool fill(struct qmp *qmp, uint64_t until_ns)
 {
-	struct pollfd ready = {.fd = qmp->fd, .events = POLLIN};
 	ssize_t got;
 
-	if (qmp->len == QMP_LINE_MAX || poll(&ready, 1, wait_ms) < 1)
+	if (qmp->len == QMP_LINE_MAX || !socket_wait(qmp->fd, until_ns))
 		return false;
 	got = read(qmp->fd, qmp->line + qmp->len, QMP_LINE_MAX - qmp->len);
 	if (got <= 0 && qmp->end == QMP_LIVES)
@@ -86,27 +82,34 @@ static bool fill(struct qmp *qmp, int wait_ms)
 	return got > 0;
 }
 
-/* The next answer; events are noted. NULL: none came in time. */
-static json_t *next_answer(struct qmp *qmp, int wait_ms)
+/* An answer among the lines that have come; events are noted. */
+static json_t *take_answer(struct qmp *qmp, uint64_t until_ns)
 {
-	const uint64_t until = clock_now_ns() + (uint64_t)wait_ms * 1000000u;
+	char *line;
 
-	do {
-		char *line;
+	while (clock_now_ns() < until_ns && (line = take_line(qmp))) {
+		json_t *all = json_loads(line, 0, NULL);
+		const char *event = json_string_value(json_object_get(all, "event"));
 
-		while ((line = take_line(qmp))) {
-			json_t *all = json_loads(line, 0, NULL);
-			const char *event = json_string_value(json_object_get(all, "event"));
-
-			free(line);
-			if (all && !event)
-				return all;
-			if (event)
-				note_event(qmp, event, json_object_get(all, "data"));
-			json_decref(all);
-		}
-	} while (wait_ms && clock_now_ns() < until && fill(qmp, wait_ms));
+		free(line);
+		if (all && !event)
+			return all;
+		if (event)
+			note_event(qmp, event, json_object_get(all, "data"));
+		json_decref(all);
+	}
 	return NULL;
+}
+
+/* The next answer; NULL: none came in time, whatever else has come. */
+static json_t *next_answer(struct qmp *qmp, uint64_t until_ns)
+{
+	json_t *answer;
+
+	do
+		answer = take_answer(qmp, until_ns);
+	while (!answer && clock_now_ns() < until_ns && fill(qmp, until_ns));
+	return answer;
 }
 
 static struct error *send_line(struct qmp *qmp, const char *text)
@@ -132,7 +135,7 @@ struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *argument
 	free(text);
 	if (err)
 		return err;
-	reply = next_answer(qmp, QMP_WAIT_MS);
+	reply = next_answer(qmp, socket_deadline(qmp->deadline_ns, QMP_WAIT_MS));
 	value = json_object_get(reply, "return");
 	if (!reply)
 		err = error_new(ERR_FAILED, "QEMU does not answer to %s", command);
@@ -147,11 +150,14 @@ struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *argument
 	return err;
 }
 
-static struct error *human(struct qmp *qmp, json_t *arguments, char **said)
+struct error *qmp_human(struct qmp *qmp, int vcpu, const char *line, char **said)
 {
-	json_t *answer = NULL;
-	struct error *err = qmp_execute(qmp, "human-monitor-command", arguments, &answer);
+	json_t *arguments = json_pack("{s:s}", "command-line", line), *answer = NULL;
+	struct error *err;
 
+	if (vcpu != QMP_NO_VCPU)
+		json_object_set_new(arguments, "cpu-index", json_integer(vcpu));
+	err = qmp_execute(qmp, "human-monitor-command", arguments, &answer);
 	*said = NULL;
 	if (err)
 		return err;
@@ -160,34 +166,12 @@ static struct error *human(struct qmp *qmp, json_t *arguments, char **said)
 	return *said ? NULL : error_no_memory();
 }
 
-struct error *qmp_human(struct qmp *qmp, const char *line, char **said)
-{
-	return human(qmp, json_pack("{s:s}", "command-line", line), said);
-}
-
-struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, char **said)
-{
-	return human(qmp,
-		     json_pack("{s:s, s:I}", "command-line", line, "cpu-index", (json_int_t)vcpu),
-		     said);
-}
-
 bool qmp_was_reset(struct qmp *qmp)
 {
 	const bool was = qmp->reset;
 
 	qmp->reset = false;
 	return was;
-}
-
-unsigned qmp_stops(const struct qmp *qmp)
-{
-	return qmp->stops;
-}
-
-unsigned qmp_resumes(const struct qmp *qmp)
-{
-	return qmp->resumes;
 }
 
 void qmp_watch_migration(struct qmp *qmp)
@@ -203,16 +187,6 @@ void qmp_watch_migration(struct qmp *qmp)
 	json_decref(answer);
 }
 
-bool qmp_migrates(const struct qmp *qmp)
-{
-	return qmp->migrates;
-}
-
-bool qmp_migrated(const struct qmp *qmp)
-{
-	return qmp->migrated;
-}
-
 void qmp_forget_migration(struct qmp *qmp)
 {
 	qmp->migrates = false;
@@ -221,15 +195,17 @@ void qmp_forget_migration(struct qmp *qmp)
 
 enum qmp_end qmp_ended(struct qmp *qmp)
 {
-	while (fill(qmp, 0))
-		json_decref(next_answer(qmp, 0));
-	json_decref(next_answer(qmp, 0));
+	const uint64_t until_ns = clock_now_ns() + EVENTS_MS * NS_PER_MS;
+
+	do
+		json_decref(take_answer(qmp, until_ns));
+	while (clock_now_ns() < until_ns && fill(qmp, 0));
 	return qmp->end;
 }
 
 static struct error *say_hello(struct qmp *qmp, const char *path)
 {
-	json_t *hello = next_answer(qmp, HELLO_MS);
+	json_t *hello = next_answer(qmp, socket_deadline(qmp->deadline_ns, HELLO_MS));
 	const bool is_qmp = json_object_get(hello, "QMP");
 
 	json_decref(hello);
@@ -242,28 +218,37 @@ static struct error *say_hello(struct qmp *qmp, const char *path)
 	return qmp_execute(qmp, "qmp_capabilities", NULL, NULL);
 }
 
-struct error *qmp_open(const char *path, struct qmp **out)
+static struct error *reach(struct qmp *qmp, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_new(ERR_USAGE, "%s is too long a name for a socket", path);
+	strcpy(address.sun_path, path);
+	socket_bound(qmp->fd, SEND_MS);
+	if (!connect(qmp->fd, (const struct sockaddr *)&address, sizeof(address)))
+		return NULL;
+	if (errno == EAGAIN)
+		return error_new(ERR_DENIED,
+				 "QEMU takes no connections at %s: it hangs, or too many others "
+				 "wait for it",
+				 path);
+	return error_errno(ERR_DENIED, errno, "cannot connect to QEMU's socket %s", path);
+}
+
+struct error *qmp_open(const char *path, uint64_t until_ns, struct qmp **out)
+{
 	struct qmp *qmp = calloc(1, sizeof(*qmp));
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
-	struct error *err = NULL;
+	struct error *err;
 
 	if (!qmp)
 		return error_no_memory();
+	qmp->deadline_ns = until_ns;
 	qmp->line = malloc(QMP_LINE_MAX);
 	qmp->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (!qmp->line || qmp->fd < 0)
-		err = error_no_memory();
-	else if (strlen(path) >= sizeof(address.sun_path))
-		err = error_new(ERR_USAGE, "%s is too long a name for a socket", path);
-	if (!err) {
-		strcpy(address.sun_path, path);
-		if (connect(qmp->fd, (const struct sockaddr *)&address, sizeof(address)))
-			err = error_errno(ERR_DENIED, errno, "cannot connect to QEMU's socket %s",
-					  path);
-	}
+	err = qmp->line && qmp->fd >= 0 ? reach(qmp, path) : error_no_memory();
 	if (!err)
 		err = say_hello(qmp, path);
 	if (err) {
@@ -284,14 +269,4 @@ void qmp_close(struct qmp *qmp)
 		close(qmp->fd);
 	free(qmp->line);
 	free(qmp);
-}
-
-pid_t qmp_pid(const struct qmp *qmp)
-{
-	return qmp->pid;
-}
-
-int qmp_fd(const struct qmp *qmp)
-{
-	return qmp->fd;
 }

@@ -14,55 +14,6 @@
 /* Answers and events that are longer are not QEMU's, bytes. */
 #define QMP_LINE_MAX (1u << 20)
 
-struct qmp;
-
-/* Connects to a socket and says hello. ERR_DENIED with a sentence, also when somebody else uses it. */
-struct error *qmp_open(const char *path, struct qmp **out);
-void qmp_close(struct qmp *qmp);
-
-/* The process at the other end. */
-pid_t qmp_pid(const struct qmp *qmp);
-int qmp_fd(const struct qmp *qmp);
-
-/*
- * Executes a command and waits for its answer, QMP_WAIT_MS at most; events that
- * come before it are remembered (qmp_ended). *answer, if not NULL, is what it
- * returned: the caller drops it (json_decref). Takes `arguments`, which may be
- * NULL.
- */
-#define QMP_WAIT_MS 5000
-struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **answer);
-
-/* A command of the human monitor; the caller frees what it said. The second: of one vCPU. */
-struct error *qmp_human(struct qmp *qmp, const char *line, char **said);
-struct error *qmp_human_of(struct qmp *qmp, uint32_t vcpu, const char *line, char **said);
-
-/* Has the guest been reset since this was asked last? */
-bool qmp_was_reset(struct qmp *qmp);
-
-/* How often the guest has been stopped, by whomever, while it ran: as far as answers have come. */
-unsigned qmp_stops(const struct qmp *qmp);
-
-/* ... and let go on. */
-unsigned qmp_resumes(const struct qmp *qmp);
-
-/*
- * Asks to be told of migrations. Whoever lets a guest run that QEMU has just
- * stopped for the last step of one makes QEMU abort, and a guest that stands
- * still then stays so at its destination.
- */
-void qmp_watch_migration(struct qmp *qmp);
-
-/* Is one under way, or through? As of the last qmp_ended(). */
-bool qmp_migrates(const struct qmp *qmp);
-
-/*
- * Is one through? QEMU says so for ever: also where the guest came to, and
- * where it was let go on. Only if it is seen to run after that may it be forgotten.
- */
-bool qmp_migrated(const struct qmp *qmp);
-void qmp_forget_migration(struct qmp *qmp);
-
 enum qmp_end {
 	QMP_LIVES,
 	QMP_SHUT_DOWN,
@@ -70,7 +21,65 @@ enum qmp_end {
 	QMP_GONE, /* nobody is at the other end any more */
 };
 
-/* Takes in what has come without being asked for; how the guest stands by that. */
+/* Read-only for callers, but for deadline_ns. */
+struct qmp {
+	int fd;
+	pid_t pid;  /* of the process at the other end */
+	char *line; /* QMP_LINE_MAX bytes, of which `len` have come */
+	size_t len;
+	/*
+	 * No exchange lasts beyond this (CLOCK_MONOTONIC), whatever the other end
+	 * sends; 0: each has its own bound only.
+	 */
+	uint64_t deadline_ns;
+	/* As far as events have come: */
+	enum qmp_end end;
+	unsigned stops; /* of the guest, by anyone, while it ran */
+	unsigned resumes;
+	bool reset;
+	bool migrates; /* a migration is under way, or through */
+	/*
+	 * It is through. QEMU says so for ever: also where the guest came to, and
+	 * where it was let go on. Only if it is seen to run after that may it be
+	 * forgotten.
+	 */
+	bool migrated;
+};
+
+/*
+ * Connects to a socket and says hello, until `until_ns` (deadline_ns). ERR_DENIED
+ * with a sentence, also when somebody else uses it.
+ */
+struct error *qmp_open(const char *path, uint64_t until_ns, struct qmp **out);
+void qmp_close(struct qmp *qmp);
+
+/*
+ * Executes a command and waits for its answer, QMP_WAIT_MS at most; events that
+ * come before it are remembered (qmp_ended). *answer, if not NULL, is what it
+ * returned: the caller drops it (json_decref). Takes `arguments`, which may be
+ * NULL.
+ */
+#define QMP_WAIT_MS 2000
+struct error *qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **answer);
+
+/* A command of the human monitor, of one vCPU or of none; the caller frees the answer. */
+#define QMP_NO_VCPU (-1)
+struct error *qmp_human(struct qmp *qmp, int vcpu, const char *line, char **said);
+
+/* True if the guest has been reset since the last call. */
+bool qmp_was_reset(struct qmp *qmp);
+
+/*
+ * Asks for events of migrations. If a guest is resumed that QEMU has just
+ * stopped for the last step of a migration, QEMU aborts; and a guest that is
+ * stopped then stays stopped at its destination.
+ */
+void qmp_watch_migration(struct qmp *qmp);
+
+/* Forgets one that is through. */
+void qmp_forget_migration(struct qmp *qmp);
+
+/* Reads pending events; returns how the guest has ended, by those. */
 enum qmp_end qmp_ended(struct qmp *qmp);
 
 #endif

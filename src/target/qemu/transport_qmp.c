@@ -1,31 +1,158 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* By QMP alone: stop, what "info registers" says, and cont. */
+/*
+ * The transport through QMP alone: stop, "info registers", and cont; and what
+ * it shares with the other transport that has QMP.
+ */
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "arch/x86_regs.h"
-#include "target/qemu/registers_text.h"
-#include "target/qemu/way.h"
+#include "arch/x86/x86.h"
+#include "base/clock.h"
+#include "target/host/socket.h"
+#include "target/qemu/qemu.h"
+
+/* Flag of a 64-bit code segment, as in the upper word of its descriptor (SDM vol. 3, 3.4.5). */
+#define SEGMENT_LONG (1u << 21)
+
+/* "RAX=0123" or "R8 =0123" at the beginning of a word; NULL: it is not there. */
+static const char *after(const char *text, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+		const char *end = at + len;
+
+		if (at != text && at[-1] != ' ' && at[-1] != '\n')
+			continue;
+		end += *end == ' ';
+		if (*end == '=')
+			return end + 1;
+	}
+	return NULL;
+}
+
+static bool number(const char *text, const char *name, uint64_t *out)
+{
+	const char *at = after(text, name);
+	char *end = NULL;
+
+	if (at)
+		*out = strtoull(at, &end, 16);
+	return at && end != at;
+}
+
+/* "CS =0008 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-R-]": selector, base, limit, flags */
+static bool segment(const char *text, const char *name, uint64_t *base, uint32_t *flags)
+{
+	const char *at = after(text, name);
+
+	return at && sscanf(at, "%*x %" SCNx64 " %*x %" SCNx32, base, flags) == 2;
+}
+
+static bool general(const char *text, struct x86_regs *out)
+{
+	static const char wide[][4] = {"RAX", "RCX", "RDX", "RBX", "RSP", "RBP", "RSI", "RDI",
+				       "R8",  "R9",  "R10", "R11", "R12", "R13", "R14", "R15"};
+	static const char narrow[][4] = {"EAX", "ECX", "EDX", "EBX", "ESP", "EBP", "ESI", "EDI"};
+	const bool is_wide = after(text, "RIP");
+	bool whole = true;
+
+	for (size_t i = 0; i < (is_wide ? 16 : 8); i++)
+		whole = number(text, is_wide ? wide[i] : narrow[i], &out->gp[i]) && whole;
+	return number(text, is_wide ? "RIP" : "EIP", &out->rip) &&
+	       number(text, is_wide ? "RFL" : "EFL", &out->rflags) && whole;
+}
+
+bool qemu_registers_text(const char *text, struct x86_regs *out)
+{
+	uint32_t cs = 0, ss = 0;
+	uint64_t cpl = 0;
+	bool whole;
+
+	memset(out, 0, sizeof(*out));
+	whole = general(text, out) && number(text, "CR0", &out->cr0) &&
+		number(text, "CR3", &out->cr3) && number(text, "CR4", &out->cr4) &&
+		number(text, "EFER", &out->efer) && number(text, "CPL", &cpl) &&
+		segment(text, "CS", &out->cs_base, &cs) && segment(text, "SS", &out->ss_base, &ss);
+	out->cs_long = cs & SEGMENT_LONG;
+	out->cpl = cpl & 3;
+	return whole;
+}
+
+/* The guard stays so long with a guest that we stopped: a QEMU that hangs may recover. */
+#define GUARD_PATIENCE_NS (60 * NS_PER_S)
+
+/* Id of the guard's last command: tells its answer from others. */
+#define LAST "uniprof-guard"
+
+#define END_STUB                                                \
+	"{\"execute\":\"human-monitor-command\",\"arguments\":" \
+	"{\"command-line\":\"gdbserver none\"},\"id\":\"uniprof\"}\n"
+/* A command without effect: its answer ends the wait. */
+#define NOTHING	 "{\"execute\":\"query-name\",\"id\":\"" LAST "\"}\n"
+#define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
+
+static void guard_keeps(void *ctx, struct descriptors *keep)
+{
+	descriptors_add(keep, ((struct qemu_qmp_undo *)ctx)->qmp);
+}
+
+/* Ends the stub first: what we sent to it last could still stop the guest. */
+static struct error *guard_undo(void *ctx, enum guard_phase phase)
+{
+	const struct qemu_qmp_undo *stub = ctx;
+	const int fd = stub->qmp;
+	char text[256];
+	bool open;
+	int len = snprintf(text, sizeof(text), "%s%s", stub->started ? END_STUB : "",
+			   phase == GUARD_STOPPED ? CONTINUE : NOTHING);
+
+	/*
+	 * A blank line ends what we may have left half-written. QEMU forgets the
+	 * commands of clients that hang up before the answer.
+	 */
+	if (write(fd, "\n", 1) == 1 && write(fd, text, (size_t)len) == len)
+		(void)socket_wait_for(fd, LAST, clock_now_ns() + GUARD_PATIENCE_NS, &open);
+	return NULL;
+}
+
+const struct guard_ops qemu_qmp_guard = {.keeps = guard_keeps, .undo = guard_undo};
 
 /* vCPUs are counted about once a second. */
 #define LIVES_PER_COUNT 10
 
-/* Counts between looks where memory is that found it unchanged, at most. */
+/* Counts between two searches for the memory's addresses that found no change, at most. */
 #define RAM_WAIT_MAX 63u
 
-struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
+struct error *qemu_qmp_connect(const struct qemu_address *address, struct qmp **qmp)
+{
+	struct error *err = qmp_open(address->qmp, address->until_ns, qmp);
+
+	if (err || !address->pid || (*qmp)->pid == address->pid)
+		return err;
+	err = error_new(ERR_GUEST, "%s is the QMP socket of process %d, not of process %d",
+			address->qmp, (int)(*qmp)->pid, (int)address->pid);
+	qmp_close(*qmp);
+	*qmp = NULL;
+	return err;
+}
+
+struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *address,
 			    struct qemu_machine *machine)
 {
-	struct error *err = qmp_open(place->qmp, &qemu->qmp);
+	struct error *err = qemu_qmp_connect(address, &qemu->qmp);
 	bool migrated;
 
 	if (err)
 		return err;
-	qemu->pid = qmp_pid(qemu->qmp);
+	qemu->pid = qemu->qmp->pid;
 	qmp_watch_migration(qemu->qmp);
-	migrated = qmp_migrated(qemu->qmp);
+	migrated = qemu->qmp->migrated;
 	err = qemu_machine_ask(qemu->qmp, machine);
 	if (!err && migrated && machine->running)
 		qmp_forget_migration(qemu->qmp);
@@ -34,16 +161,11 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_place *place,
 	return err;
 }
 
-static struct error *say(void *ctx, const char *line, char **said)
+struct error *qemu_qmp_say(void *ctx, const char *line, char **said)
 {
 	struct qemu *qemu = ctx;
 
-	return qmp_human(qemu->qmp, line, said);
-}
-
-struct qemu_console qemu_qmp_console(struct qemu *qemu)
-{
-	return (struct qemu_console){say, qemu};
+	return qmp_human(qemu->qmp, QMP_NO_VCPU, line, said);
 }
 
 /*
@@ -51,9 +173,9 @@ struct qemu_console qemu_qmp_console(struct qemu *qemu)
  * since; or it never is, and the guest's registers are nonsense: so it is looked
  * for less and less often.
  */
-static void look_for_memory(struct qemu *qemu)
+static void update_memory(struct qemu *qemu)
 {
-	const struct qemu_console console = qemu_qmp_console(qemu);
+	const struct qemu_console console = {qemu_qmp_say, qemu};
 	struct ram_map *map = guest_ram_map(qemu->ram), now;
 	struct error *err;
 
@@ -77,8 +199,8 @@ static void look_for_memory(struct qemu *qemu)
 	error_free(err);
 }
 
-/* QEMU tells of resets, and of vCPUs only when asked. */
-static void look_for_news(struct qemu *qemu)
+/* Tells of resets, and of vCPUs and memory that came or went: QEMU has events for resets alone. */
+static void update_news(struct qemu *qemu)
 {
 	uint32_t vcpus;
 
@@ -86,7 +208,7 @@ static void look_for_news(struct qemu *qemu)
 		qemu->base.news = "the guest was reset; the recording goes on";
 	if (qemu->lives++ % LIVES_PER_COUNT)
 		return;
-	look_for_memory(qemu);
+	update_memory(qemu);
 	vcpus = qemu_machine_count(qemu->qmp);
 	if (vcpus && vcpus != qemu->vcpus_told)
 		qemu->base.news = vcpus > qemu->vcpus_told
@@ -104,11 +226,11 @@ static bool has_moved(const char *status)
 
 enum target_life qemu_qmp_life(struct qemu *qemu)
 {
-	const bool migrated = qmp_migrated(qemu->qmp);
+	const bool migrated = qemu->qmp->migrated;
 	bool running = false;
-	char status[32] = "";
+	char status[QEMU_STATUS_MAX] = "";
 
-	error_free(qemu_machine_status(qemu->qmp, &running, status, sizeof(status)));
+	error_free(qemu_machine_status(qemu->qmp, &running, status));
 	switch (qmp_ended(qemu->qmp)) {
 	case QMP_LIVES:
 		break;
@@ -123,11 +245,11 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 		qemu->base.news = "the guest was migrated: it does not run here any more";
 		return LIFE_GONE;
 	}
-	look_for_news(qemu);
+	update_news(qemu);
 	qemu->halted = !running;
 	if (migrated && running)
 		qmp_forget_migration(qemu->qmp);
-	if (qmp_migrates(qemu->qmp)) {
+	if (qemu->qmp->migrates) {
 		if (!qemu->migrates)
 			qemu->base.news =
 				"a migration of the guest began, during which it is left alone";
@@ -139,10 +261,10 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 }
 
 /* "info registers" does not tell where page tables are on other processors. */
-static struct error *open(struct qemu *qemu, const struct qemu_place *place,
+static struct error *open(struct qemu *qemu, const struct qemu_address *address,
 			  struct qemu_machine *machine)
 {
-	struct error *err = qemu_qmp_open(qemu, place, machine);
+	struct error *err = qemu_qmp_open(qemu, address, machine);
 
 	if (err || machine->x86)
 		return err;
@@ -154,37 +276,32 @@ static struct error *open(struct qemu *qemu, const struct qemu_place *place,
 static struct error *start(struct qemu *qemu)
 {
 	qemu->base.info.arch = &arch_x86_64;
-	qemu->undo = (struct stub_undo){.qmp = qmp_fd(qemu->qmp)};
-	return guard_start(&stub_guard, &qemu->undo, &qemu->guard);
+	qemu->undo = (struct qemu_qmp_undo){.qmp = qemu->qmp->fd};
+	return guard_start(&qemu_qmp_guard, &qemu->undo, &qemu->guard);
 }
 
 /* QEMU tells when it stops a guest; it does not when that has been stopped before. */
 static enum gdb_stopped stop(struct qemu *qemu, const struct sample *sample)
 {
-	const unsigned stops = qmp_stops(qemu->qmp);
+	const unsigned stops = qemu->qmp->stops;
 	struct error *err = qmp_execute(qemu->qmp, "stop", NULL, NULL);
 	const bool answered = !err;
 
 	error_free(err);
 	if (!answered)
 		return GDB_NO_ANSWER;
-	return qmp_stops(qemu->qmp) != stops ? GDB_STOPPED : GDB_HALTED;
-}
-
-static bool ask(struct qemu *qemu, const struct sample *sample)
-{
-	return true;
+	return qemu->qmp->stops != stops ? GDB_STOPPED : GDB_HALTED;
 }
 
 static bool take(struct qemu *qemu, uint32_t vcpu, struct regs *out)
 {
 	struct x86_regs regs;
 	char *said = NULL;
-	struct error *err = qmp_human_of(qemu->qmp, vcpu, "info registers", &said);
+	struct error *err = qmp_human(qemu->qmp, (int)vcpu, "info registers", &said);
 	const bool whole = !err && qemu_registers_text(said, &regs);
 
 	if (whole)
-		x86_regs_take(&regs, out);
+		x86_regs_convert(&regs, out);
 	error_free(err);
 	free(said);
 	return whole;
@@ -199,26 +316,18 @@ static bool go(struct qemu *qemu)
 	return goes;
 }
 
-/* It has answered. */
-static bool gone(struct qemu *qemu)
-{
-	return true;
-}
-
-const struct qemu_way qemu_by_qmp = {
+const struct qemu_transport qemu_transport_qmp = {
 	.name = "qmp",
 	.text = "QMP alone",
 	.advice = "the guest stands still several times as long as with a gdb stub of ours, which "
 		  "needs that nobody else uses QEMU's",
-	.rest = GUARD_RUNNING,
+	.running = GUARD_RUNNING,
 	.open = open,
 	.start = start,
-	.console = qemu_qmp_console,
+	.say = qemu_qmp_say,
 	.stop = stop,
-	.ask = ask,
 	.take = take,
 	.go = go,
 	.go_after_all = go,
-	.gone = gone,
 	.life = qemu_qmp_life,
 };

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_QEMU_QEMU_H
+#define UNIPROF_TARGET_QEMU_QEMU_H
+
+/*
+ * Inside of the target "qemu": what a machine is and where it is reached
+ * (machine.c), and transports: means to stop a guest, to ask for registers and
+ * to resume it, one `struct qemu_transport` each. All of them read memory from
+ * QEMU's process.
+ */
+
+#include "arch/x86/x86.h"
+#include "target/gdb/client.h"
+#include "target/gdb/layout.h"
+#include "target/guard.h"
+#include "target/host/memory.h"
+#include "target/host/threads.h"
+#include "target/qemu/qmp.h"
+#include "target/target.h"
+
+/* Addresses at which a QEMU can be reached. */
+struct qemu_address {
+	pid_t pid;	/* 0: only the socket is known */
+	char qmp[4096]; /* path of its QMP socket; "": it has none */
+	char gdb[256]; /* the gdb stub that it was started with: "unix:PATH", "127.0.0.1:PORT", or "" */
+	uint64_t until_ns; /* all that is asked to open the guest must be answered by then */
+};
+
+#define QEMU_VCPUS_MAX 512
+
+struct qemu_machine {
+	uint32_t vcpus;
+	pid_t tid[QEMU_VCPUS_MAX]; /* by vCPU */
+	bool x86, kvm;
+	bool running;
+};
+
+/* QEMU's human monitor, however it is reached. */
+struct qemu_console {
+	/* Sends a command; the caller frees the answer. */
+	struct error *(*say)(void *ctx, const char *line, char **said);
+	void *ctx;
+};
+
+struct error *qemu_machine_ask(struct qmp *qmp, struct qemu_machine *machine);
+
+/* Number of vCPUs now; 0: unknown. */
+uint32_t qemu_machine_count(struct qmp *qmp);
+
+/*
+ * Reads a running machine through its human monitor alone, which does not tell
+ * the instruction set.
+ */
+struct error *qemu_machine_read(const struct qemu_console *console, struct qemu_machine *machine);
+
+/* True if it has a gdb stub already. */
+bool qemu_machine_has_stub(struct qmp *qmp);
+
+/* *running: the guest runs. `status` is QEMU's word for its state: "running", "paused", ... */
+#define QEMU_STATUS_MAX 32
+struct error *qemu_machine_status(struct qmp *qmp, bool *running, char *status);
+
+/* Maps the guest's memory in the process. ERR_GUEST if none of it is there. */
+struct error *qemu_machine_ram(const struct qemu_console *console, struct ram_map *map);
+
+/*
+ * Private to machine.c and its test: parses the ranges of memory in the output
+ * of "info mtree -f", of the address space "memory"; any text does no harm.
+ * Returns how many there are, of which `max` are filled in (hva: 0).
+ */
+size_t qemu_mtree_ranges(const char *text, struct ram_slot *slots, size_t max);
+
+/*
+ * Number of vCPUs of a process that is a QEMU without KVM, by its command line
+ * (-smp); 0: it is none.
+ */
+uint32_t qemu_vcpus(pid_t pid);
+
+/* 1 if a process is a QEMU, with KVM or without; else 0. */
+uint32_t qemu_is(pid_t pid);
+
+/* True for a QEMU that was told to use KVM, and has no vCPU yet: it is being started. */
+bool qemu_waits_for_kvm(pid_t pid);
+
+/* Fills in the sockets that a QEMU was started with. */
+void qemu_find_sockets(pid_t pid, struct qemu_address *address);
+
+/*
+ * Bounds for a sample until all registers are there, for resuming the guest,
+ * and for checking that it lives. A guest that does not stop in this time has
+ * been stopped by somebody else.
+ */
+#define QEMU_SAMPLE_MS 1000
+#define QEMU_GO_MS     500
+#define QEMU_LIFE_MS   500
+
+/* A QEMU that has not told all about its guest in this time hangs. */
+#define QEMU_OPEN_MS 2500
+
+/* Context of the guard: the connection, which it takes over when we are dead. */
+struct qemu_qmp_undo {
+	int qmp;
+	bool started; /* the stub is ours, and to be ended */
+};
+
+/*
+ * Its phases: GUARD_MAYBE, the stub is there and the guest runs; GUARD_STOPPED,
+ * the guest is stopped by us, or about to be. undo() ends the stub in both, if it
+ * was started by us, and lets the guest run in the latter. It runs when the guard is stopped, too.
+ */
+extern const struct guard_ops qemu_qmp_guard;
+
+#define QEMU_VCPU_NAME_MAX 24
+
+struct qemu_vcpu {
+	char name[QEMU_VCPU_NAME_MAX]; /* the stub's: "p01.01" */
+	struct thread thread;	       /* not traced */
+	bool runnable;
+	struct thread_time time;
+};
+
+struct qemu {
+	struct target base;
+	const struct qemu_transport *transport;
+	pid_t pid;
+	struct qmp *qmp; /* NULL: there is none */
+	struct gdb *gdb; /* NULL: there is none */
+	struct gdb_layout layout;
+	struct qemu_vcpu *vcpu;
+	struct qemu_pages *pages; /* NULL: there are none */
+	struct gdb_detach detach; /* by its own stub */
+	struct qemu_qmp_undo undo;
+	struct guard *guard;
+	int memory;
+	struct guest_ram *ram;
+	uint64_t until_ns;   /* as in the address */
+	bool halted;	     /* by its owner, as far as is known */
+	unsigned lives;	     /* how often it was asked whether the guest lives */
+	uint32_t vcpus_told; /* by QMP, the last time */
+	bool found_halted;   /* ... and has been since it was opened */
+	bool migrates;	     /* as has been told */
+	unsigned ram_wait;   /* searches for memory that are left out, though some was missed */
+	unsigned ram_waits;  /* ... of these, still to come */
+	bool late;	     /* it was told to stop, and has not done so in time */
+};
+
+struct qemu_transport {
+	const char *name; /* as in target_ops */
+	const char *text; /* "gdb stub" */
+	/* Cost of this transport, and a cheaper one, a sentence; NULL: none is cheaper. */
+	const char *advice;
+	/*
+	 * Advice for a QEMU with a QMP socket, which another transport would use;
+	 * NULL: no other words.
+	 */
+	const char *advice_with_qmp;
+	enum guard_phase running; /* of the guard while the guest runs */
+	/*
+	 * Connects, and fills in qemu->pid and `machine`, and what else is the
+	 * transport's own. The guest runs on, unless its owner has stopped it.
+	 */
+	struct error *(*open)(struct qemu *qemu, const struct qemu_address *address,
+			      struct qemu_machine *machine);
+	/* When the vCPUs are known, and where memory is; finds out the instruction set. */
+	struct error *(*start)(struct qemu *qemu);
+	/* Sends a command to QEMU's human monitor (struct qemu_console). */
+	struct error *(*say)(void *qemu, const char *line, char **said);
+	/*
+	 * Stops the guest, and asks for registers of these vCPUs. GDB_HALTED: it
+	 * had been stopped by somebody else; GDB_NO_ANSWER: it may stop yet.
+	 */
+	enum gdb_stopped (*stop)(struct qemu *qemu, const struct sample *sample);
+	/* Lets a guest go on that has stopped so late; false: it has not stopped yet. */
+	bool (*go_after_all)(struct qemu *qemu);
+	/* Asks, of a guest that stands still anyway; NULL: there is nothing to ask before take(). */
+	bool (*ask)(struct qemu *qemu, const struct sample *sample);
+	/* Registers of one that was asked for; in the order of the vCPUs. */
+	bool (*take)(struct qemu *qemu, uint32_t vcpu, struct regs *out);
+	bool (*go)(struct qemu *qemu);
+	/* True once QEMU has heard go(): until then, the guard may have to repeat it. NULL: go() waits. */
+	bool (*gone)(struct qemu *qemu);
+	enum target_life (*life)(struct qemu *qemu);
+};
+
+/* Through QMP and a gdb stub started for us; through QEMU's own stub; through QMP alone. */
+extern const struct qemu_transport qemu_transport_stub, qemu_transport_own_stub, qemu_transport_qmp;
+
+/*
+ * Starts the stub and connects to it. The guest is stopped then; unless it was
+ * `halted` before, the guard's phase must be GUARD_STOPPED.
+ */
+struct error *qemu_stub_start(struct qmp *qmp, bool halted, uint64_t until_ns, struct gdb **out);
+
+/*
+ * Shared by the two transports with QMP. ERR_GUEST if the socket is another
+ * process's: it may be, until a QEMU has started.
+ */
+struct error *qemu_qmp_connect(const struct qemu_address *address, struct qmp **qmp);
+struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *address,
+			    struct qemu_machine *machine);
+struct error *qemu_qmp_say(void *qemu, const char *line, char **said);
+enum target_life qemu_qmp_life(struct qemu *qemu);
+
+/* Frees what a transport with a stub knows of KVM's run pages; accepts NULL. */
+void qemu_pages_free(struct qemu_pages *pages);
+
+/* Parses the human monitor's "info registers" of an x86 vCPU; false if some are missing. */
+bool qemu_registers_text(const char *text, struct x86_regs *out);
+
+#endif
