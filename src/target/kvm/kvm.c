@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A guest that a program of this host runs by KVM, whatever program: the
- * threads of its vCPUs are stopped by ptrace, one by one, and registers and
- * memory are read from outside.
+ * A guest that any program of this host runs by KVM: the threads of its vCPUs
+ * are stopped by ptrace, one by one, and registers and memory are read from
+ * outside.
  */
+
+#include "target/kvm/kvm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,33 +18,95 @@
 #include "target/host/memory.h"
 #include "target/host/monitor.h"
 #include "target/host/proc.h"
-#include "target/kvm/kvm.h"
-#include "target/vcpu_copy.h"
 #include "target/window.h"
 
-/* As long as the guest's memory has not been found: how often, and after what time again. */
+/* Hotplug while a guest is sampled: memory, whose address KVM knows, and vCPUs. */
+
+#define HOTPLUG_NS 500000000u
+
+static void check_memory(struct kvm_target *kvm)
+{
+	struct ram_map *map = guest_ram_map(kvm->ram), now;
+	uint64_t before = ram_map_size(map), after;
+
+	if (!map->n || !bpf_reader_slots(kvm->bpf, &now) || ram_map_is_same(map, &now))
+		return;
+	after = ram_map_size(&now);
+	/* No news if only the source changes: the mappings need not have been all of the memory. */
+	if (kvm->has_slots && after != before)
+		kvm->base.news =
+			after > before ? "the guest has more memory than before, which is seen, too"
+				       : "the guest has less memory than before";
+	kvm->has_slots = true;
+	*map = now;
+	bpf_reader_map(kvm->bpf, map);
+	guest_ram_forget(kvm->ram);
+}
+
+/* Without KVM's slots nothing proves where plugged-in memory is: tell the user. */
+static void check_unknown_memory(struct kvm_target *kvm)
+{
+	struct ram_search *now = NULL;
+	bool grown;
+
+	if (kvm->told_of_unknown || !guest_ram_missed(kvm->ram))
+		return;
+	error_free(ram_search_new(kvm->maps, &now));
+	grown = now && ram_search_size(now) > ram_search_size(kvm->search);
+	ram_search_free(now);
+	if (!grown)
+		return;
+	kvm->told_of_unknown = true;
+	kvm->base.news = "the guest uses memory that seems to have been plugged in: stacks there "
+			 "can be seen by BPF only";
+}
+
+static void check_vcpus(struct kvm_target *kvm)
+{
+	const uint32_t vcpus = kvm_vcpus_mapped(kvm->maps);
+
+	/* One thing at a time: this will be found again. */
+	if (vcpus <= kvm->vcpus_told || kvm->base.news)
+		return;
+	kvm->vcpus_told = vcpus;
+	kvm->base.news = "a vCPU was plugged in, which is not sampled: record the guest anew";
+}
+
+static void check_hotplug(struct kvm_target *kvm)
+{
+	const uint64_t now_ns = clock_now_ns();
+
+	if (now_ns < kvm->hotplug_ns)
+		return;
+	kvm->hotplug_ns = now_ns + HOTPLUG_NS;
+	if (kvm->bpf)
+		check_memory(kvm);
+	else
+		check_unknown_memory(kvm);
+	check_vcpus(kvm);
+}
+
+/* Searches for the guest's memory until it is found: their number, and the time between two. */
 #define TRIES	   40
 #define TRY_NS	   50000000u
 #define AT_OPEN_NS 1000000000u
 #define VCPUS_SEEN 64
 
-/* How often KVM is asked where it is before mappings are tried. */
+/* Times that KVM is asked for its memory slots before mappings are tried. */
 #define ASKS 4
 
 static void kvm_close(struct target *target)
 {
-	struct kvm *kvm = (struct kvm *)target;
+	struct kvm_target *kvm = (struct kvm_target *)target;
 
-	unpaused_free(kvm->unpaused);
-	sample_free(kvm->proving);
+	bpf_reader_free(kvm->bpf);
+	sample_free(kvm->crosscheck);
 	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
-	guard_stop(kvm->guard);
+	guard_stop(kvm->pages.guard);
 	kvm_vcpus_free(&kvm->vcpus);
-	layout_free(kvm->layout);
+	ram_search_free(kvm->search);
 	guest_ram_free(kvm->ram);
-	if (kvm->pages.memory >= 0)
-		close(kvm->pages.memory);
 	if (kvm->maps)
 		fclose(kvm->maps);
 	if (kvm->memory >= 0)
@@ -50,47 +114,46 @@ static void kvm_close(struct target *target)
 	free(kvm);
 }
 
-bool kvm_read_stopped(struct kvm *kvm, uint32_t i, struct x86_regs *all, struct vcpu_sample *vcpu)
+bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
+		      struct vcpu_sample *vcpu)
 {
-	const struct physmem mem = {guest_ram_frame, kvm->ram};
-
 	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, all))
 		return false;
-	x86_regs_take(all, &vcpu->regs);
+	x86_regs_convert(all, &vcpu->regs);
 	guest_ram_forget(kvm->ram);
-	vcpu_copy_stacks(&arch_x86_64, &mem, vcpu);
+	paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
 	return true;
 }
 
-/* The bound on a pause is kept by the number of frames: there is no clock in a page walk. */
+/* The number of frames bounds the length of a pause: there is no clock in a page walk. */
 static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
-	struct kvm *kvm = ctx;
+	struct kvm_target *kvm = ctx;
 	struct x86_regs all;
 
 	if (!kvm_read_stopped(kvm, i, &all, vcpu))
 		return false;
-	if (kvm->unpaused)
-		unpaused_told(kvm->unpaused, i, &all);
+	if (kvm->bpf)
+		bpf_reader_note_ptrace(kvm->bpf, i, &all);
 	return true;
 }
 
-enum { BY_BPF, BY_PTRACE };
+enum { VIA_BPF, VIA_PTRACE };
 
 static const struct target_way ways[] = {
-	[BY_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
-	[BY_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
+	[VIA_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
+	[VIA_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
 	{0},
 };
 
-static bool is_asked_for(const struct kvm *kvm, const struct target_way *way)
+static bool is_asked_for(const struct kvm_target *kvm, const struct target_way *way)
 {
 	return kvm->via && !strcmp(kvm->via, way->name);
 }
 
-static void describe_way(struct kvm *kvm)
+static void describe_way(struct kvm_target *kvm)
 {
-	const struct error *why = is_asked_for(kvm, &ways[BY_PTRACE]) ? NULL : kvm->why_stopped;
+	const struct error *why = is_asked_for(kvm, &ways[VIA_PTRACE]) ? NULL : kvm->why_stopped;
 	struct target_info *info = &kvm->base.info;
 	struct utsname kernel = {0};
 
@@ -98,7 +161,7 @@ static void describe_way(struct kvm *kvm)
 	snprintf(info->host, sizeof(info->host), "KVM on Linux %s, %s%s%s%s", kernel.release,
 		 kvm->why_stopped ? "ptrace" : "BPF", why ? " (not BPF: " : "",
 		 why ? why->text : "", why ? ")" : "");
-	kvm->base.way = ways[kvm->why_stopped ? BY_PTRACE : BY_BPF].name;
+	kvm->base.way = ways[kvm->why_stopped ? VIA_PTRACE : VIA_BPF].name;
 	if (why) {
 		snprintf(kvm->advice, sizeof(kvm->advice),
 			 "vCPUs are stopped for samples, which BPF would not do: %s", why->text);
@@ -107,33 +170,33 @@ static void describe_way(struct kvm *kvm)
 }
 
 /*
- * Without stopping vCPUs, where that can be and proves right; once the guest's
- * memory is known. An error if it cannot, though it was asked for.
+ * Chooses BPF where it loads and passes the crosscheck, once the guest's memory
+ * is known. An error if BPF was asked for and cannot be used.
  */
-static struct error *choose_way(struct kvm *kvm)
+static struct error *choose_way(struct kvm_target *kvm)
 {
 	if (!guest_ram_map(kvm->ram)->n)
 		return NULL;
 	if (!kvm->why_stopped)
-		kvm->why_stopped = kvm_prove(kvm);
+		kvm->why_stopped = kvm_crosscheck(kvm);
 	describe_way(kvm);
-	return kvm->why_stopped && is_asked_for(kvm, &ways[BY_BPF])
+	return kvm->why_stopped && is_asked_for(kvm, &ways[VIA_BPF])
 		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
 		       : NULL;
 }
 
 /* Loads the program, unless it is not wanted. */
-static struct error *prepare_bpf(struct kvm *kvm)
+static struct error *prepare_bpf(struct kvm_target *kvm)
 {
-	kvm->why_stopped = is_asked_for(kvm, &ways[BY_PTRACE])
+	kvm->why_stopped = is_asked_for(kvm, &ways[VIA_PTRACE])
 				   ? error_new(ERR_DENIED, "ptrace was asked for")
-				   : unpaused_new(&kvm->vcpus, kvm->memory, &kvm->unpaused);
-	return kvm->why_stopped && is_asked_for(kvm, &ways[BY_BPF])
+				   : bpf_reader_new(&kvm->vcpus, kvm->memory, &kvm->bpf);
+	return kvm->why_stopped && is_asked_for(kvm, &ways[VIA_BPF])
 		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
 		       : NULL;
 }
 
-static void describe(pid_t pid, struct kvm *kvm)
+static void describe(pid_t pid, struct kvm_target *kvm)
 {
 	struct target_info *info = &kvm->base.info;
 
@@ -146,27 +209,7 @@ static void describe(pid_t pid, struct kvm *kvm)
 	kvm->vcpus_told = kvm->vcpus.n;
 }
 
-/* Tells KVM to leave registers, and starts who will tell it back. */
-static struct error *tell(struct kvm *kvm, pid_t pid)
-{
-	struct error *err = host_memory_open(pid, true, &kvm->pages.memory);
-
-	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++)
-		err = kvm_pages_add(&kvm->pages, kvm->vcpus.at[i].run);
-	if (!err)
-		err = guard_start(&kvm_pages_guard, &kvm->pages, &kvm->guard);
-	if (!err) {
-		guard_set(guard_page(kvm->guard), GUARD_STOPPED);
-		err = kvm_pages_tell(&kvm->pages);
-	}
-	/* What could write to the monitor is not kept by who reads what guests wrote. */
-	if (kvm->pages.memory >= 0)
-		close(kvm->pages.memory);
-	kvm->pages.memory = -1;
-	return err;
-}
-
-static struct error *attach(struct kvm *kvm, pid_t pid)
+static struct error *attach(struct kvm_target *kvm, pid_t pid)
 {
 	struct error *err = kvm_vcpus_find(pid, &kvm->vcpus);
 
@@ -179,13 +222,14 @@ static struct error *attach(struct kvm *kvm, pid_t pid)
 	if (!err)
 		err = proc_maps_open(pid, &kvm->maps);
 	if (!err)
-		err = layout_new(kvm->maps, &kvm->layout);
+		err = ram_search_new(kvm->maps, &kvm->search);
 	if (!err)
 		err = guest_ram_new(kvm->memory, &kvm->ram);
+	kvm->base.memory = guest_ram_memory(kvm->ram);
 	if (!err)
 		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
 	if (!err)
-		err = tell(kvm, pid);
+		err = kvm_pages_start(pid, &kvm->vcpus, &kvm->pages);
 	kvm->stops.read = read_vcpu;
 	kvm->stops.ctx = kvm;
 	if (!err)
@@ -197,7 +241,7 @@ static struct error *attach(struct kvm *kvm, pid_t pid)
  * The registers are here, the guest runs. A guest that has just begun may have
  * nothing yet that could prove anything: so it is tried again for a while.
  */
-static void find_memory(struct kvm *kvm, const struct sample *sample)
+static void find_memory(struct kvm_target *kvm, const struct sample *sample)
 {
 	struct regs regs[VCPUS_SEEN];
 	size_t n = 0;
@@ -211,16 +255,16 @@ static void find_memory(struct kvm *kvm, const struct sample *sample)
 		return;
 	kvm->tries++;
 	kvm->try_ns = sample->time_ns + TRY_NS;
-	kvm->by_slots = kvm->unpaused && unpaused_slots(kvm->unpaused, guest_ram_map(kvm->ram));
-	if (kvm->by_slots)
+	kvm->has_slots = kvm->bpf && bpf_reader_slots(kvm->bpf, guest_ram_map(kvm->ram));
+	if (kvm->has_slots)
 		return;
 	/* KVM's own answer comes with the next stop. */
-	if (!kvm->unpaused || kvm->tries > ASKS)
-		layout_find(kvm->layout, kvm->ram, regs, n);
+	if (!kvm->bpf || kvm->tries > ASKS)
+		ram_search_run(kvm->search, kvm->ram, regs, n);
 }
 
-/* Samples until the memory is found; what is sampled is thrown away. */
-static struct error *find_memory_now(struct kvm *kvm)
+/* Samples until the memory is found; drops these samples. */
+static struct error *find_memory_now(struct kvm_target *kvm)
 {
 	const uint64_t until_ns = clock_now_ns() + AT_OPEN_NS;
 	struct sample *sample;
@@ -238,9 +282,9 @@ static struct error *find_memory_now(struct kvm *kvm)
 	return err;
 }
 
-static struct error *kvm_open_via(const char *name, const char *via, struct target **out)
+static struct error *kvm_open(const char *name, const char *via, struct target **out)
 {
-	struct kvm *kvm = calloc(1, sizeof(*kvm));
+	struct kvm_target *kvm = calloc(1, sizeof(*kvm));
 	struct error *err;
 	pid_t pid;
 
@@ -250,7 +294,6 @@ static struct error *kvm_open_via(const char *name, const char *via, struct targ
 	kvm->base.role = SECCOMP_TRACER;
 	kvm->via = via;
 	kvm->memory = -1;
-	kvm->pages.memory = -1;
 	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
 	if (!err)
 		err = attach(kvm, pid);
@@ -267,13 +310,8 @@ static struct error *kvm_open_via(const char *name, const char *via, struct targ
 	return err;
 }
 
-static struct error *kvm_open(const char *name, struct target **out)
-{
-	return kvm_open_via(name, NULL, out);
-}
-
 /* Without the guest's memory, a profile would be of program counters alone. */
-static struct error *without_memory(const struct kvm *kvm)
+static struct error *without_memory(const struct kvm_target *kvm)
 {
 	const unsigned kind = kvm->tries == TRIES ? ERR_GUEST : ERR_FAILED;
 
@@ -283,15 +321,16 @@ static struct error *without_memory(const struct kvm *kvm)
 			 kvm->base.info.id);
 }
 
-static struct error *sample_now(struct kvm *kvm, struct sample *sample)
+static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 {
-	kvm->stops.peek = kvm->why_stopped || kvm->base.always_pause ? NULL : kvm_peek;
+	kvm->stops.read_nostop =
+		kvm->why_stopped || kvm->base.always_pause ? NULL : kvm_read_nostop;
 	return stops_sample(&kvm->stops, sample);
 }
 
 static struct error *kvm_sample(struct target *target, struct sample *sample)
 {
-	struct kvm *kvm = (struct kvm *)target;
+	struct kvm_target *kvm = (struct kvm_target *)target;
 	struct error *err = sample_now(kvm, sample);
 
 	if (err || guest_ram_map(kvm->ram)->n)
@@ -302,58 +341,56 @@ static struct error *kvm_sample(struct target *target, struct sample *sample)
 	err = choose_way(kvm);
 	if (err)
 		return err;
-	/* What was read before had no stacks. */
+	/* The samples before had no stacks. */
 	for (uint32_t i = 0; i < sample->vcpus; i++)
-		sample->vcpu[i].held = false;
+		sample->vcpu[i].account.held = false;
 	return sample_now(kvm, sample);
 }
 
 static enum target_life kvm_life(struct target *target)
 {
-	struct kvm *kvm = (struct kvm *)target;
+	struct kvm_target *kvm = (struct kvm_target *)target;
 
 	if (!kvm->why_stopped && guest_ram_map(kvm->ram)->n)
-		kvm->why_stopped = kvm_prove_more(kvm);
-	kvm_look_for_changes(kvm);
+		kvm->why_stopped = kvm_crosscheck_more(kvm);
+	check_hotplug(kvm);
 	return threads_life(&kvm->stops.threads);
 }
 
 static void kvm_wait(struct target *target, uint64_t until_ns)
 {
-	threads_wait(&((struct kvm *)target)->stops.threads, until_ns);
-}
-
-static size_t kvm_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
-		       size_t len)
-{
-	struct kvm *kvm = (struct kvm *)target;
-	const struct physmem mem = {guest_ram_frame, kvm->ram};
-
-	guest_ram_forget(kvm->ram);
-	return window_read(target->info.arch, &regs->mmu, &mem, va, buf, len);
+	threads_wait(&((struct kvm_target *)target)->stops.threads, until_ns);
 }
 
 static void likely_way(pid_t pid, struct target_listing *entry)
 {
-	entry->missing = unpaused_missing();
-	entry->way = &ways[entry->missing ? BY_PTRACE : BY_BPF];
+	entry->missing = bpf_missing();
+	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_BPF];
+}
+
+static struct error *kvm_try_way(const struct target_way *way)
+{
+	struct error *err = way == &ways[VIA_BPF] ? bpf_try() : NULL;
+
+	return err ? error_prefix(err, "BPF would not stop it, but cannot be had") : NULL;
 }
 
 static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx)
 {
-	return monitor_list("kvm", kvm_vcpus_count, likely_way, each, ctx);
+	static const struct monitor_kind kind = {"kvm", kvm_vcpus_count, monitor_name, likely_way};
+
+	return monitor_list(&kind, each, ctx);
 }
 
 const struct target_ops target_kvm = {
 	.scheme = "kvm",
 	.ways = ways,
 	.open = kvm_open,
-	.open_via = kvm_open_via,
 	.close = kvm_close,
 	.sample = kvm_sample,
 	.life = kvm_life,
 	.wait = kvm_wait,
-	.read = kvm_read,
 	.list = kvm_list,
+	.try_way = kvm_try_way,
 };

@@ -4,54 +4,73 @@
 
 /* Inside of the target "kvm": shared by its files alone. */
 
-#include "target/host/guest_ram.h"
-#include "target/host/stops.h"
-#include "target/kvm/layout.h"
-#include "target/kvm/run_page.h"
-#include "target/kvm/unpaused.h"
+#include "target/host/memory.h"
+#include "target/host/threads.h"
+#include "target/kvm/bpf_reader.h"
 #include "target/kvm/vcpus.h"
 
-struct kvm {
+struct kvm_target {
 	struct target base;
 	struct stops stops;
 	struct kvm_vcpus vcpus;
 	struct kvm_pages pages;
-	struct guard *guard;
 	int memory;
 	FILE *maps; /* of the monitor */
-	struct layout *layout;
+	struct ram_search *search;
 	struct guest_ram *ram;
 	unsigned tries;
 	uint64_t try_ns;
-	struct unpaused *unpaused;
-	struct sample *proving;	   /* for kvm_prove_more(); NULL: none was needed yet */
-	uint64_t prove_ns;	   /* when to try that again */
-	uint64_t changes_ns;	   /* when to look again for what was plugged in */
+	struct bpf_reader *bpf;
+	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
+	uint64_t crosscheck_ns;	   /* when to try that again */
+	uint64_t hotplug_ns;	   /* next check for hotplug */
 	uint32_t vcpus_told;	   /* how many there are, as far as has been told */
-	bool by_slots;		   /* where memory is was told by KVM */
+	bool has_slots;		   /* KVM has told where memory is */
 	bool told_of_unknown;	   /* ... that there is memory which is not known */
-	struct error *why_stopped; /* NULL: vCPUs are read by `unpaused` */
+	struct error *why_stopped; /* NULL: vCPUs are read by `bpf` */
 	const char *via;	   /* the way that was asked for; NULL: none */
 	char advice[256];
 };
 
-/* Reads vCPU `i` by ptrace, whose thread is stopped; *all is what x86_regs_take() was given. */
-bool kvm_read_stopped(struct kvm *kvm, uint32_t i, struct x86_regs *all, struct vcpu_sample *vcpu);
-
-/* As `peek` of struct stops, by kvm->unpaused. */
-bool kvm_peek(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
-	      bool *on_cpu);
+/* Reads vCPU `i`, whose thread is stopped, by ptrace; *all is the input of x86_regs_convert(). */
+bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
+		      struct vcpu_sample *vcpu);
 
 /*
- * Makes kvm->unpaused prove that it sees of each vCPU what ptrace does; an
- * error with a sentence if it does not. The guest's memory must be known. vCPUs
- * that have not begun can prove nothing: they are read by ptrace until they do,
- * which is to be tried now and then.
+ * Compares what kvm->bpf sees of each vCPU with what ptrace does; a difference
+ * is an error with a sentence. The guest's memory must be known. vCPUs that have
+ * not begun have nothing to compare: they are read by ptrace until
+ * kvm_crosscheck_more, called now and then, finds that they have.
  */
-struct error *kvm_prove(struct kvm *kvm);
-struct error *kvm_prove_more(struct kvm *kvm);
+struct error *kvm_crosscheck(struct kvm_target *kvm);
+struct error *kvm_crosscheck_more(struct kvm_target *kvm);
 
-/* Memory and vCPUs that are added to the guest, or taken from it; to be asked now and then. */
-void kvm_look_for_changes(struct kvm *kvm);
+/* `read_nostop` of struct stops, through kvm->bpf. */
+bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		     bool *on_cpu);
+
+/*
+ * Finds the guest's memory in its virtual machine monitor, without the
+ * monitor's help: every mapping that could be it is tried, and taken only if
+ * the guest's own page tables, read through it, lead from where a vCPU executes
+ * to code.
+ */
+
+struct ram_search;
+
+/* Remembers the mappings of a process (host/proc.h) that may be memory of a guest. */
+struct error *ram_search_new(FILE *maps, struct ram_search **out);
+void ram_search_free(struct ram_search *search);
+
+/*
+ * Tries them for vCPUs with these registers, and leaves the map of the guest's
+ * memory in `ram`. False, with an empty map, when none fits, or when
+ * several do and tell different things. Takes milliseconds.
+ */
+bool ram_search_run(struct ram_search *search, struct guest_ram *ram, const struct regs *regs,
+		    size_t n);
+
+/* Total size of these mappings, bytes. */
+uint64_t ram_search_size(const struct ram_search *search);
 
 #endif

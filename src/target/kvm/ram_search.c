@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/kvm/layout.h"
+#include "target/kvm/kvm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,39 +24,39 @@ static const uint64_t low_ends[] = {0x80000000, 0xb0000000, 0xc0000000, 0xd00000
 /* In a mapping no larger than this the guest's memory is looked for at any page, not only its start. */
 #define ANYWHERE_MAX (1ull << 30)
 
-/* Instructions that are looked at where a vCPU executes. */
+/* Instructions that are checked at a vCPU's pc. */
 #define INSTRUCTIONS 4
 
-struct piece {
+struct ram_candidate {
 	uint64_t start, size;
 };
 
-struct pieces {
-	struct piece at[MAPS_MAX]; /* larger ones first */
+struct ram_candidates {
+	struct ram_candidate at[MAPS_MAX]; /* larger ones first */
 	size_t n;
 };
 
-struct layout {
-	struct pieces single;
+struct ram_search {
+	struct ram_candidates single;
 	/*
 	 * Mappings that are one piece of memory: Solo5 lets its guest write to
 	 * some of the memory only, which divides the mapping that it was.
 	 */
-	struct pieces joined;
+	struct ram_candidates joined;
 };
 
 /* While mappings are read: those that the last ones make together. */
 struct joining {
-	struct layout *layout;
+	struct ram_search *search;
 	struct proc_map last;
 	uint64_t start;
 	unsigned n;
 };
 
-static void add(struct pieces *pieces, uint64_t start, uint64_t end)
+static void add(struct ram_candidates *all, uint64_t start, uint64_t end)
 {
-	if (end - start >= SMALLEST && pieces->n < MAPS_MAX)
-		pieces->at[pieces->n++] = (struct piece){start, end - start};
+	if (end - start >= SMALLEST && all->n < MAPS_MAX)
+		all->at[all->n++] = (struct ram_candidate){start, end - start};
 }
 
 /* Code that a monitor has loaded is private to it, and of a file. */
@@ -78,7 +78,7 @@ static void join(struct joining *joining, const struct proc_map *map)
 		joining->n++;
 	} else {
 		if (joining->n > 1)
-			add(&joining->layout->joined, joining->start, joining->last.end);
+			add(&joining->search->joined, joining->start, joining->last.end);
 		joining->n = map && could_be_part(map);
 		joining->start = map ? map->start : 0;
 	}
@@ -86,58 +86,58 @@ static void join(struct joining *joining, const struct proc_map *map)
 		joining->last = *map;
 }
 
-static bool look_at(void *ctx, const struct proc_map *map)
+static bool add_mapping(void *ctx, const struct proc_map *map)
 {
 	struct joining *joining = ctx;
 
 	if (map->readable && map->writable && !map->executable && *map->path != '[')
-		add(&joining->layout->single, map->start, map->end);
+		add(&joining->search->single, map->start, map->end);
 	join(joining, map);
 	return true;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_sizes(const void *a, const void *b)
 {
-	const struct piece *x = a, *y = b;
+	const struct ram_candidate *x = a, *y = b;
 
 	return x->size == y->size ? 0 : x->size < y->size ? 1 : -1;
 }
 
-static void sort(struct pieces *pieces)
+static void sort(struct ram_candidates *all)
 {
-	qsort(pieces->at, pieces->n, sizeof(*pieces->at), by_size);
+	qsort(all->at, all->n, sizeof(*all->at), compare_sizes);
 }
 
-struct error *layout_new(FILE *maps, struct layout **out)
+struct error *ram_search_new(FILE *maps, struct ram_search **out)
 {
-	struct layout *layout = calloc(1, sizeof(*layout));
-	struct joining joining = {.layout = layout};
+	struct ram_search *search = calloc(1, sizeof(*search));
+	struct joining joining = {.search = search};
 
-	if (!layout)
+	if (!search)
 		return error_no_memory();
-	proc_maps_read(maps, look_at, &joining);
+	proc_maps_read(maps, add_mapping, &joining);
 	join(&joining, NULL);
-	sort(&layout->single);
-	sort(&layout->joined);
-	*out = layout;
+	sort(&search->single);
+	sort(&search->joined);
+	*out = search;
 	return NULL;
 }
 
-void layout_free(struct layout *layout)
+void ram_search_free(struct ram_search *search)
 {
-	free(layout);
+	free(search);
 }
 
-uint64_t layout_size(const struct layout *layout)
+uint64_t ram_search_size(const struct ram_search *search)
 {
 	uint64_t size = 0;
 
-	for (size_t i = 0; i < layout->single.n; i++)
-		size += layout->single.at[i].size;
+	for (size_t i = 0; i < search->single.n; i++)
+		size += search->single.at[i].size;
 	return size;
 }
 
-/* Bytes that could be executed: memory that nobody has written to does not count. */
+/* True for bytes that may be executed: memory that nobody has written to does not count. */
 static bool is_code(const uint8_t *bytes, size_t len, unsigned word)
 {
 	struct x86_insn insn;
@@ -156,7 +156,7 @@ static bool is_code(const uint8_t *bytes, size_t len, unsigned word)
 	return at > 0;
 }
 
-static bool proves(struct guest_ram *ram, const struct regs *regs, size_t n)
+static bool fits(struct guest_ram *ram, const struct regs *regs, size_t n)
 {
 	const struct physmem mem = {guest_ram_frame, ram};
 	uint8_t bytes[INSTRUCTIONS * X86_INSN_MAX];
@@ -172,10 +172,11 @@ static bool proves(struct guest_ram *ram, const struct regs *regs, size_t n)
 	return n > 0;
 }
 
-/* The guest's memory begins `skip` bytes into a piece; `low_end` 0: all in one. */
-static void suppose(struct ram_map *map, const struct piece *piece, uint64_t skip, uint64_t low_end)
+/* The guest's memory begins `skip` bytes into a candidate; `low_end` 0: all in one. */
+static void assume(struct ram_map *map, const struct ram_candidate *candidate, uint64_t skip,
+		   uint64_t low_end)
 {
-	const uint64_t size = piece->size - skip, start = piece->start + skip;
+	const uint64_t size = candidate->size - skip, start = candidate->start + skip;
 
 	map->n = 0;
 	if (!low_end || size <= low_end) {
@@ -186,48 +187,51 @@ static void suppose(struct ram_map *map, const struct piece *piece, uint64_t ski
 	ram_map_add(map, HIGH_MEMORY, size - low_end, start + low_end);
 }
 
-/* One large mapping: of the ways to divide it, the only one, or what all have in common. */
-static bool try_divided(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
-			size_t n)
+/*
+ * Tries the ways to divide one large mapping: takes the only one that fits,
+ * or the part that all such ways have in common.
+ */
+static bool try_divided(const struct ram_candidate *candidate, struct guest_ram *ram,
+			const struct regs *regs, size_t n)
 {
 	struct ram_map *map = guest_ram_map(ram);
 	unsigned right = 0;
 	uint64_t which = 0;
 
 	for (size_t i = 0; i < N_LOW_ENDS; i++) {
-		suppose(map, piece, 0, low_ends[i]);
-		if (!proves(ram, regs, n))
+		assume(map, candidate, 0, low_ends[i]);
+		if (!fits(ram, regs, n))
 			continue;
 		right++;
 		which = low_ends[i];
 	}
-	suppose(map, piece, 0, which);
+	assume(map, candidate, 0, which);
 	if (right > 1)
-		*map = (struct ram_map){{{0, low_ends[0], piece->start}}, 1};
+		*map = (struct ram_map){{{0, low_ends[0], candidate->start}}, 1};
 	return right > 0;
 }
 
-static bool try_whole(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
-		      size_t n)
+static bool try_whole(const struct ram_candidate *candidate, struct guest_ram *ram,
+		      const struct regs *regs, size_t n)
 {
-	if (piece->size > low_ends[0])
-		return try_divided(piece, ram, regs, n);
-	suppose(guest_ram_map(ram), piece, 0, 0);
-	return proves(ram, regs, n);
+	if (candidate->size > low_ends[0])
+		return try_divided(candidate, ram, regs, n);
+	assume(guest_ram_map(ram), candidate, 0, 0);
+	return fits(ram, regs, n);
 }
 
 /* The kernel shows mappings that happen to touch as one. */
-static bool try_inside(const struct piece *piece, struct guest_ram *ram, const struct regs *regs,
-		       size_t n, struct ram_map *found)
+static bool try_inside(const struct ram_candidate *candidate, struct guest_ram *ram,
+		       const struct regs *regs, size_t n, struct ram_map *found)
 {
 	struct ram_map *map = guest_ram_map(ram);
 	unsigned right = 0;
 
-	if (piece->size > ANYWHERE_MAX)
+	if (candidate->size > ANYWHERE_MAX)
 		return false;
-	for (uint64_t skip = FRAME_SIZE; skip < piece->size && right < 2; skip += FRAME_SIZE) {
-		suppose(map, piece, skip, 0);
-		if (!proves(ram, regs, n))
+	for (uint64_t skip = FRAME_SIZE; skip < candidate->size && right < 2; skip += FRAME_SIZE) {
+		assume(map, candidate, skip, 0);
+		if (!fits(ram, regs, n))
 			continue;
 		right++;
 		*found = *map;
@@ -235,30 +239,31 @@ static bool try_inside(const struct piece *piece, struct guest_ram *ram, const s
 	return right == 1;
 }
 
-/* How many of them prove right, the last of which is left in `found`. */
-static unsigned try_each(const struct pieces *pieces, struct guest_ram *ram,
+/* Counts the candidates that fit, the last of which is left in `found`. */
+static unsigned try_each(const struct ram_candidates *all, struct guest_ram *ram,
 			 const struct regs *regs, size_t n, struct ram_map *found)
 {
 	unsigned right = 0;
 
-	for (size_t i = 0; i < pieces->n; i++) {
-		if (!try_whole(&pieces->at[i], ram, regs, n))
+	for (size_t i = 0; i < all->n; i++) {
+		if (!try_whole(&all->at[i], ram, regs, n))
 			continue;
 		right++;
 		*found = *guest_ram_map(ram);
 	}
-	for (size_t i = 0; i < pieces->n && !right; i++)
-		right += try_inside(&pieces->at[i], ram, regs, n, found);
+	for (size_t i = 0; i < all->n && !right; i++)
+		right += try_inside(&all->at[i], ram, regs, n, found);
 	return right;
 }
 
-bool layout_find(struct layout *layout, struct guest_ram *ram, const struct regs *regs, size_t n)
+bool ram_search_run(struct ram_search *search, struct guest_ram *ram, const struct regs *regs,
+		    size_t n)
 {
 	struct ram_map *map = guest_ram_map(ram), found = {.n = 0};
-	unsigned right = try_each(&layout->single, ram, regs, n, &found);
+	unsigned right = try_each(&search->single, ram, regs, n, &found);
 
 	if (!right)
-		right = try_each(&layout->joined, ram, regs, n, &found);
+		right = try_each(&search->joined, ram, regs, n, &found);
 	*map = right == 1 ? found : (struct ram_map){.n = 0};
 	guest_ram_forget(ram);
 	return right == 1;

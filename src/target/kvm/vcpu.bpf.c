@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Looks at a vCPU from within the interrupt that has taken the CPU from its
- * guest, or from within the scheduler, when its thread leaves a CPU: the guest
- * is not stopped for it. KVM's own copy of the registers is read, and the stack
- * through the guest's page tables, in the memory of its monitor, whose thread
- * this is. Runs in the kernel; whatever it is told by the guest, it only reads,
- * and no more than it was asked for.
+ * Reads a vCPU from within the interrupt that took the CPU from its guest, or
+ * from within the scheduler when its thread leaves a CPU, so that the guest is
+ * not stopped: KVM's copy of the registers, and the stack through the guest's
+ * page tables, in the memory of the monitor, whose thread this is. Runs in the
+ * kernel; only reads, and no more than it was asked for.
  */
 
 #include <linux/bpf.h>
-#include <linux/types.h>
 #include <stdbool.h>
 
 #include <bpf/bpf_helpers.h>
 /* These need the former. */
 #include <bpf/bpf_core_read.h>
 
-#include "vcpu_seat.h"
-
-char terms[] SEC("license") = "Dual BSD/GPL";
+#include "bpf_shared.h"
 
 /*
- * What is needed of the kernel's types (include/linux/sched.h, kvm_host.h and
- * arch/x86/include/asm/kvm_host.h): the places of the members are those of the
- * kernel that runs, found when this is loaded.
+ * Types of the kernel (include/linux/sched.h, kvm_host.h and
+ * arch/x86/include/asm/kvm_host.h), with the members that are read. The loader
+ * moves each access to the member's offset in the kernel that runs.
  */
 #define IN_KERNEL __attribute__((preserve_access_index))
 
@@ -59,23 +55,45 @@ enum kvm_reg {
 
 /* KVM's emulator of instructions (arch/x86/kvm/kvm_emulate.h). */
 struct x86_emulate_ctxt {
-	unsigned long
-		eip; /* where the instruction began, and where the next one does once it is done */
-	unsigned long _eip; /* behind what was decoded of it */
+	unsigned long eip;  /* the instruction's begin, and the next one's once it is done */
+	unsigned long _eip; /* behind the bytes that were decoded */
 	__u16 regs_dirty;
 	unsigned long _regs[8];
 } IN_KERNEL;
 
-struct kvm_vcpu_arch {
-	unsigned long regs[17];
-	__u32 regs_avail;
-	__u8 handling_intr_from_guest;
-	struct x86_emulate_ctxt *emulate_ctxt;
-	unsigned long cr0, cr3, cr4;
-	__u64 efer;
+/*
+ * Selects the page tables that the processor walks
+ * (arch/x86/include/asm/kvm_host.h), since Linux 5.19.
+ */
+union kvm_mmu_page_role {
+	struct {
+		unsigned direct : 1; /* none of the guest's */
+		unsigned guest_mode : 1;
+	};
 } IN_KERNEL;
 
-/* Where the guest's memory is (include/linux/kvm_host.h), by hash tables since Linux 5.17. */
+struct kvm_mmu {
+	union kvm_mmu_page_role root_role;
+} IN_KERNEL;
+
+struct kvm_mmu___before_5_19 {
+	bool direct_map;
+} IN_KERNEL;
+
+struct kvm_vcpu_arch {
+	unsigned long regs[17];
+	__u32 regs_avail, regs_dirty;
+	__u8 handling_intr_from_guest;
+	bool guest_state_protected;
+	struct x86_emulate_ctxt *emulate_ctxt;
+	struct kvm_mmu *mmu;
+	unsigned long cr0, cr3, cr4;
+	__u64 efer;
+	__u64 last_guest_tsc;
+	bool at_instruction_boundary; /* the exit was for an interrupt of the host */
+} IN_KERNEL;
+
+/* A slot of the guest's memory (include/linux/kvm_host.h), in hash tables since Linux 5.17. */
 struct kvm_memory_slot {
 	struct hlist_node id_node[2];
 	__u64 base_gfn;
@@ -95,37 +113,66 @@ struct kvm {
 	struct kvm_memslots *memslots[1];
 } IN_KERNEL;
 
+struct kvm_vcpu_stat {
+	__u64 irq_injections;
+} IN_KERNEL;
+
 struct kvm_vcpu {
 	struct kvm *kvm;
 	struct preempt_notifier preempt_notifier;
 	struct kvm_vcpu_arch arch;
+	struct kvm_vcpu_stat stat;
 } IN_KERNEL;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* as many as there are vCPUs */
-	__type(key, __u32);
-	__type(value, struct seat);
-} seats SEC(".maps");
+/* The VMCB, which AMD's processors load and store (arch/x86/include/asm/svm.h). */
+struct vmcb_control_area {
+	__u64 nested_ctl;
+} IN_KERNEL;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct seat_memory);
-} memory SEC(".maps");
+struct vmcb_seg {
+	__u16 attrib;
+} IN_KERNEL;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct seat_told);
-} told SEC(".maps");
+struct vmcb_save_area {
+	struct vmcb_seg cs;
+	__u8 cpl;
+	__u64 cr0, cr3, rflags;
+} IN_KERNEL;
 
-/* Wakes who has asked. */
+struct vmcb {
+	struct vmcb_control_area control;
+	struct vmcb_save_area save;
+} IN_KERNEL;
+
+/* The vCPU of kvm_amd (arch/x86/kvm/svm/svm.h). */
+struct kvm_vmcb_info {
+	struct vmcb *ptr;
+} IN_KERNEL;
+
+struct vcpu_svm {
+	struct kvm_vcpu vcpu;
+	struct vmcb *vmcb;
+	struct kvm_vmcb_info vmcb01;
+	struct kvm_vmcb_info *current_vmcb;
+} IN_KERNEL;
+
+char terms[] SEC("license") = "Dual BSD/GPL";
+
+/* Memory that uniprof maps, too. */
+#define SHARED_ARRAY(name, record)                 \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, 1);            \
+		__type(key, __u32);                \
+		__type(value, record);             \
+	} name SEC(".maps")
+
+SHARED_ARRAY(vcpus, struct bpf_vcpu); /* as many as there are vCPUs */
+SHARED_ARRAY(memory, struct bpf_memory);
+SHARED_ARRAY(told, struct bpf_told);
+
+/* Wakes the process that has asked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -139,9 +186,10 @@ struct {
 #define CR0_PG	   (1ull << 31)
 #define CR4_LA57   (1ull << 12)
 #define EFER_LMA   (1ull << 10)
+#define NESTED_NP  1ull /* AMD APM vol. 2, appendix B: NP_ENABLE */
 #define LEVELS_MAX 5
 
-/* A page of the host that is not there now, and cannot be brought from here. */
+/* A page of the host that is not in memory, and cannot be faulted in from here. */
 #define TO_BRING 1ull
 
 /*
@@ -149,19 +197,22 @@ struct {
  * follow each way through one with each way through the other.
  */
 
-/* Where the guest's memory is in its monitor; 0: nowhere. */
+/* Address of guest memory in the monitor; 0: not mapped. */
 __noinline __u64 host_address(__u64 gpa)
 {
 	const __u32 only = 0;
-	const struct seat_memory *mem = bpf_map_lookup_elem(&memory, &only);
+	const struct bpf_memory *mem = bpf_map_lookup_elem(&memory, &only);
 
-	for (int i = 0; mem && i < SEAT_SLOTS; i++)
+	for (int i = 0; mem && i < SHARED_SLOTS; i++)
 		if (gpa - mem->slot[i].gpa < mem->slot[i].size)
 			return mem->slot[i].hva + (gpa - mem->slot[i].gpa);
 	return 0;
 }
 
-/* Where in the monitor a virtual page of the guest is, or TO_BRING and what it needs; 0: nowhere. */
+/*
+ * Address in the monitor of a virtual page of the guest, or of a missing page |
+ * TO_BRING; 0: not mapped.
+ */
 __noinline __u64 host_page(__u64 va, __u64 cr3, __u32 levels)
 {
 	__u64 entry = cr3;
@@ -195,60 +246,108 @@ static bool is_canonical(__u64 va, __u32 levels)
 	return (__u64)((__s64)(va << spare) >> spare) == va;
 }
 
-static bool read_page(struct seat *seat, __u64 va, void *to, __u32 len)
+static bool read_page(struct bpf_vcpu *shared, __u64 va, void *to, __u32 len)
 {
-	const __u32 levels = seat->now.cr4 & CR4_LA57 ? 5 : 4;
-	__u64 hva = is_canonical(va, levels) ? host_page(va, seat->now.cr3, levels) : 0;
+	const __u32 levels = shared->now.cr4 & CR4_LA57 ? 5 : 4;
+	__u64 hva = is_canonical(va, levels) ? host_page(va, shared->now.cr3, levels) : 0;
 
 	if (!hva)
 		return false;
 	if (!(hva & TO_BRING) &&
 	    !bpf_probe_read_user(to, len, (const void *)(hva | (va & (PAGE - 1)))))
 		return true;
-	seat->missing = hva;
+	shared->missing = hva;
 	return false;
 }
 
+/*
+ * Stays the same from page to page, and stack->got, of which the verifier knows
+ * nothing, tells how far it has come: else later verifiers (Linux 6.12) follow
+ * the copying page by page, through each way that there is.
+ */
 struct copying {
-	struct seat *seat;
-	struct seat_part *part;
-	__u64 va;
-	__u32 at; /* in bytes[] */
+	struct bpf_vcpu *shared;
+	struct bpf_stack *stack;
+	__u64 va; /* of the first byte */
+	__u32 at; /* ... in bytes[] */
 };
 
 /* One page; not 0: that was the last. */
 static long copy_page(__u64 page, struct copying *copy)
 {
-	struct seat_part *part = copy->part;
-	const __u32 in_page = PAGE - (__u32)(copy->va & (PAGE - 1));
-	__u32 len = part->want - part->got, at = copy->at;
+	struct bpf_stack *stack = copy->stack;
+	const __u32 got = stack->got, at = copy->at + got;
+	const __u64 va = copy->va + got;
+	const __u32 in_page = PAGE - (__u32)(va & (PAGE - 1));
+	__u32 len = stack->want - got;
 
 	if (len > in_page)
 		len = in_page;
-	if (!len || len > PAGE || at > SEAT_BYTES)
+	/* Compilers leave the second check out, which Linux 6.1's verifier needs. */
+	__asm__ volatile("" : "+r"(len));
+	if (!len || len > PAGE || at > SHARED_BYTES)
 		return 1;
-	if (!read_page(copy->seat, copy->va, copy->seat->bytes + at, len)) {
-		part->cut = 0;
+	if (!read_page(copy->shared, va, copy->shared->bytes + at, len)) {
+		stack->cut = 0;
 		return 1;
 	}
-	part->got += len;
-	copy->va += len;
-	copy->at += len;
+	stack->got = got + len;
 	return 0;
 }
 
-static void copy_part(struct seat *seat, int i)
+static void copy_from(struct bpf_vcpu *shared, int i, __u64 va, __u32 most)
 {
-	struct copying copy = {.seat = seat, .part = &seat->part[i]};
-	const __u32 most = i ? SEAT_OTHER : SEAT_STACK;
+	struct copying copy = {.shared = shared, .stack = &shared->stack[i], .va = va};
 
-	copy.part->got = 0;
-	copy.part->cut = 1;
-	if (copy.part->want > most)
+	copy.stack->got = 0;
+	copy.stack->cut = 1;
+	copy.at = i ? SHARED_OTHERS_AT + (__u32)(i - 1) * SHARED_OTHER_MAX : 0;
+	if (copy.stack->want <= most)
+		bpf_loop(most / PAGE + 2, copy_page, &copy, 0);
+}
+
+/* The red zone may have no page of its own. */
+static void copy_stack(struct bpf_vcpu *shared)
+{
+	const __u64 sp = shared->now.gp[4] & ~7ull;
+	struct bpf_stack *stack = &shared->stack[0];
+
+	stack->below = SHARED_RED_ZONE;
+	copy_from(shared, 0, sp - SHARED_RED_ZONE, SHARED_RED_ZONE + SHARED_STACK_MAX);
+	if (stack->got || stack->want <= SHARED_RED_ZONE)
 		return;
-	copy.va = i ? copy.part->va : seat->now.gp[4] & ~7ull;
-	copy.at = i ? SEAT_STACK + (__u32)(i - 1) * SEAT_OTHER : 0;
-	bpf_loop(most / PAGE + 1, copy_page, &copy, 0);
+	stack->below = 0;
+	stack->want -= SHARED_RED_ZONE;
+	copy_from(shared, 0, sp, SHARED_STACK_MAX);
+}
+
+static void copy_stacks(struct bpf_vcpu *shared)
+{
+	copy_stack(shared);
+	for (int i = 1; i < SHARED_STACKS; i++)
+		copy_from(shared, i, shared->stack[i].va, SHARED_OTHER_MAX);
+}
+
+/*
+ * The vCPU as kvm_amd has it; NULL: another module's. Kernels may have several
+ * modules built in, so that types alone do not tell.
+ */
+static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
+{
+	const struct vcpu_svm *svm = (const void *)vcpu;
+	const struct vmcb *vmcb;
+
+	if (!bpf_core_type_exists(struct vcpu_svm))
+		return NULL;
+	vmcb = BPF_CORE_READ(svm, vmcb);
+	return vmcb && BPF_CORE_READ(svm, current_vmcb, ptr) == vmcb ? svm : NULL;
+}
+
+static __u32 lack_of_svm(const struct vcpu_svm *svm)
+{
+	const __u64 own = (__u64)svm + bpf_core_field_offset(struct vcpu_svm, vmcb01);
+
+	return (__u64)BPF_CORE_READ(svm, current_vmcb) == own ? LACK_NONE : LACK_NESTED;
 }
 
 /* Intel's processors keep some registers until KVM asks for them: arch.regs_avail. */
@@ -263,11 +362,45 @@ static bool at_hand(const struct kvm_vcpu *vcpu)
 }
 
 /*
+ * Shadow paging: the processor does not know the guest's page tables, so that
+ * nothing but KVM can change from one address space to another, and arch.cr3 is
+ * the guest's. With nested paging the guest does so by itself.
+ */
+static __u32 lack_of_shadow(const struct kvm_vcpu *vcpu)
+{
+	const struct kvm_mmu *mmu = BPF_CORE_READ(vcpu, arch.mmu);
+	const struct kvm_mmu___before_5_19 *old = (const void *)mmu;
+	const union kvm_mmu_page_role *role;
+
+	if (!bpf_core_field_exists(struct kvm_mmu, root_role))
+		return bpf_core_field_exists(struct kvm_mmu___before_5_19, direct_map) &&
+				       !BPF_CORE_READ(old, direct_map)
+			       ? LACK_NONE
+			       : LACK_CR3_UNKNOWN;
+	role = (const void *)mmu + bpf_core_field_offset(struct kvm_mmu, root_role);
+	if (BPF_CORE_READ_BITFIELD_PROBED(role, direct))
+		return LACK_CR3_UNKNOWN;
+	return BPF_CORE_READ_BITFIELD_PROBED(role, guest_mode) ? LACK_NESTED : LACK_NONE;
+}
+
+static __u32 lack_of(const struct kvm_vcpu *vcpu, const struct vcpu_svm *svm,
+		     const struct bpf_regs *regs)
+{
+	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
+		return LACK_PROTECTED;
+	if (!(regs->cr0 & CR0_PG && regs->efer & EFER_LMA))
+		return LACK_NOT_LONG;
+	if (svm)
+		return lack_of_svm(svm);
+	return at_hand(vcpu) ? lack_of_shadow(vcpu) : LACK_IN_PROCESSOR;
+}
+
+/*
  * An instruction that KVM emulates is done in steps: registers first, then rip.
  * In between, what called would look like what is called. Elsewhere the
  * emulator's own copy is of some earlier instruction, and looks so by chance.
  */
-static bool is_between(const struct kvm_vcpu *vcpu, const struct seat_regs *regs)
+static bool is_between(const struct kvm_vcpu *vcpu, const struct bpf_regs *regs)
 {
 	const struct x86_emulate_ctxt *ctxt = BPF_CORE_READ(vcpu, arch.emulate_ctxt);
 	const __u32 sp = bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RSP);
@@ -281,62 +414,94 @@ static bool is_between(const struct kvm_vcpu *vcpu, const struct seat_regs *regs
 }
 
 /* KVM asks to be told when a thread that is in KVM_RUN leaves a CPU: by that its vCPU is found. */
-static void find_vcpu(const struct task_struct *task, struct seat *seat)
+static void find_vcpu(const struct task_struct *task, struct bpf_vcpu *shared)
 {
 	const struct hlist_node *link = BPF_CORE_READ(task, preempt_notifiers.first);
 
 	if (link)
-		seat->vcpu = (__u64)link - bpf_core_field_offset(struct preempt_notifier, link) -
-			     bpf_core_field_offset(struct kvm_vcpu, preempt_notifier);
+		shared->vcpu = (__u64)link - bpf_core_field_offset(struct preempt_notifier, link) -
+			       bpf_core_field_offset(struct kvm_vcpu, preempt_notifier);
 }
 
-static void note(struct seat *seat, struct seat_regs *regs)
+/*
+ * With nested paging the guest writes to CR0 and CR3 alone. KVM's copy is made
+ * when it handles the exit, after the interrupts that came with it; but what KVM
+ * has written itself comes to the VMCB not before the guest is entered.
+ */
+static void read_vmcb(const struct vcpu_svm *svm, struct bpf_regs *regs)
+{
+	const __u32 cr3 = bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3);
+
+	regs->segments = 1;
+	regs->rflags = BPF_CORE_READ(svm, vmcb, save.rflags);
+	regs->cs_attrib = BPF_CORE_READ(svm, vmcb, save.cs.attrib);
+	regs->cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
+	if (!(BPF_CORE_READ(svm, vmcb, control.nested_ctl) & NESTED_NP))
+		return;
+	if (!regs->in_guest && BPF_CORE_READ(svm, vcpu.arch.regs_dirty) >> cr3 & 1)
+		return;
+	regs->cr0 = BPF_CORE_READ(svm, vmcb, save.cr0);
+	regs->cr3 = BPF_CORE_READ(svm, vmcb, save.cr3);
+}
+
+static void read_regs(const struct kvm_vcpu *vcpu, struct bpf_regs *regs)
+{
+	const struct vcpu_svm *svm = svm_of(vcpu);
+
+	regs->in_guest = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) != 0;
+	regs->complete = 0;
+	if (bpf_core_field_exists(vcpu->arch.at_instruction_boundary))
+		regs->complete = BPF_CORE_READ(vcpu, arch.at_instruction_boundary);
+	regs->exit_tsc = BPF_CORE_READ(vcpu, arch.last_guest_tsc);
+	regs->injections = BPF_CORE_READ(vcpu, stat.irq_injections);
+	/* The sixteen and rip stand behind one another there, too. */
+	BPF_CORE_READ_INTO(&regs->gp, vcpu, arch.regs);
+	regs->cr0 = BPF_CORE_READ(vcpu, arch.cr0);
+	regs->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
+	regs->cr4 = BPF_CORE_READ(vcpu, arch.cr4);
+	regs->efer = BPF_CORE_READ(vcpu, arch.efer);
+	regs->segments = 0;
+	if (svm)
+		read_vmcb(svm, regs);
+	regs->between = is_between(vcpu, regs);
+	regs->lack = lack_of(vcpu, svm, regs);
+}
+
+static void note(struct bpf_vcpu *shared, struct bpf_regs *regs)
 {
 	const struct task_struct *task = (const void *)bpf_get_current_task();
-	const struct kvm_vcpu *vcpu;
 
 	regs->round++;
 	barrier();
-	find_vcpu(task, seat);
-	vcpu = (const void *)seat->vcpu;
-	regs->slices = BPF_CORE_READ(task, sched_info.pcount);
-	regs->known = vcpu && at_hand(vcpu);
+	find_vcpu(task, shared);
+	regs->timeslices = BPF_CORE_READ(task, sched_info.pcount);
 	regs->between = 0;
-	if (vcpu) {
-		/* The sixteen and rip stand behind one another there, too. */
-		BPF_CORE_READ_INTO(&regs->gp, vcpu, arch.regs);
-		regs->cr0 = BPF_CORE_READ(vcpu, arch.cr0);
-		regs->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
-		regs->cr4 = BPF_CORE_READ(vcpu, arch.cr4);
-		regs->efer = BPF_CORE_READ(vcpu, arch.efer);
-		regs->between = is_between(vcpu, regs);
-	}
+	regs->lack = LACK_NO_VCPU;
+	if (shared->vcpu)
+		read_regs((const void *)shared->vcpu, regs);
 	barrier();
 	regs->round++;
 }
 
 /* False: not in this moment. */
-static bool answer(struct seat *seat, __u64 asked)
+static bool answer(struct bpf_vcpu *shared, __u64 asked)
 {
-	seat->missing = 0;
-	note(seat, &seat->now);
-	if (seat->now.between)
+	shared->missing = 0;
+	note(shared, &shared->now);
+	if (shared->now.between)
 		return false;
-	if (seat->now.known && seat->now.cr0 & CR0_PG && seat->now.efer & EFER_LMA)
-		for (int i = 0; i < SEAT_PARTS; i++)
-			copy_part(seat, i);
-	else
-		seat->now.known = 0;
+	if (shared->now.lack == LACK_NONE)
+		copy_stacks(shared);
 	barrier();
-	seat->answered = asked;
+	shared->answered = asked;
 	bpf_ringbuf_output(&answers, &asked, sizeof(asked), BPF_RB_FORCE_WAKEUP);
 	return true;
 }
 
 struct telling {
-	struct seat_memory *to;
+	struct bpf_memory *to;
 	const struct hlist_head *buckets;
-	__u32 place; /* of a link of these buckets in what it links */
+	__u32 link_offset; /* of a link of these buckets in what it links */
 };
 
 /* In one bucket there are none or one, usually: their numbers are small. */
@@ -344,15 +509,15 @@ struct telling {
 
 static long tell_bucket(__u64 bucket, struct telling *telling)
 {
-	struct seat_memory *to = telling->to;
+	struct bpf_memory *to = telling->to;
 	const struct hlist_node *node = NULL;
 
 	bpf_probe_read_kernel(&node, sizeof(node), (const void **)telling->buckets + bucket);
 	for (int i = 0; i < IN_BUCKET && node; i++) {
-		const struct kvm_memory_slot *slot = (const void *)node - telling->place;
+		const struct kvm_memory_slot *slot = (const void *)node - telling->link_offset;
 		const __u64 n = to->n++;
 
-		if (n >= SEAT_SLOTS)
+		if (n >= SHARED_SLOTS)
 			return 1;
 		to->slot[n].gpa = BPF_CORE_READ(slot, base_gfn) * PAGE;
 		to->slot[n].size = BPF_CORE_READ(slot, npages) * PAGE;
@@ -365,11 +530,13 @@ static long tell_bucket(__u64 bucket, struct telling *telling)
 static void tell_memory(const struct kvm_vcpu *vcpu)
 {
 	const __u32 only = 0;
-	struct seat_told *to = bpf_map_lookup_elem(&told, &only);
+	struct bpf_told *to = bpf_map_lookup_elem(&told, &only);
 	const __u64 asked = to ? to->asked : 0;
 	const struct kvm_memslots *slots;
 	struct telling telling;
 
+	if (!bpf_core_field_exists(struct kvm_memslots, id_hash))
+		return;
 	if (!to || !vcpu || asked == to->taken ||
 	    __sync_val_compare_and_swap(&to->taken, asked - 1, asked) != asked - 1)
 		return;
@@ -377,7 +544,7 @@ static void tell_memory(const struct kvm_vcpu *vcpu)
 	telling.to = &to->memory;
 	telling.buckets = (const void *)slots + bpf_core_field_offset(struct kvm_memslots, id_hash);
 	/* There are two copies, of which one is in use. */
-	telling.place =
+	telling.link_offset =
 		bpf_core_field_offset(struct kvm_memory_slot, id_node) +
 		(BPF_CORE_READ(slots, node_idx) & 1) * bpf_core_type_size(struct hlist_node);
 	to->memory.n = 0;
@@ -390,17 +557,11 @@ static void tell_memory(const struct kvm_vcpu *vcpu)
 	to->answered = asked;
 }
 
-static void tell_memory_of(const struct seat *seat)
-{
-	if (bpf_core_field_exists(struct kvm_memslots, id_hash))
-		tell_memory((const void *)seat->vcpu);
-}
-
-static struct seat *own_seat(void *ctx)
+static struct bpf_vcpu *own_vcpu(void *ctx)
 {
 	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
 
-	return bpf_map_lookup_elem(&seats, &i);
+	return bpf_map_lookup_elem(&vcpus, &i);
 }
 
 /*
@@ -410,27 +571,27 @@ static struct seat *own_seat(void *ctx)
 SEC("perf_event")
 int at_tick(void *ctx)
 {
-	struct seat *seat = own_seat(ctx);
-	const __u64 asked = seat ? seat->asked : 0;
+	struct bpf_vcpu *shared = own_vcpu(ctx);
+	const __u64 asked = shared ? shared->asked : 0;
 
-	if (!seat)
+	if (!shared)
 		return 1;
-	tell_memory_of(seat);
-	return asked == seat->answered || answer(seat, asked);
+	tell_memory((const void *)shared->vcpu);
+	return asked == shared->answered || answer(shared, asked);
 }
 
-/* Comes each time that the thread leaves a CPU. */
+/* Called each time that the thread leaves a CPU. */
 SEC("perf_event")
 int at_switch(void *ctx)
 {
-	struct seat *seat = own_seat(ctx);
-	const __u64 asked = seat ? seat->asked : 0;
+	struct bpf_vcpu *shared = own_vcpu(ctx);
+	const __u64 asked = shared ? shared->asked : 0;
 
-	if (!seat)
+	if (!shared)
 		return 1;
-	note(seat, &seat->left);
-	tell_memory_of(seat);
-	if (asked != seat->answered)
-		answer(seat, asked);
+	note(shared, &shared->left);
+	tell_memory((const void *)shared->vcpu);
+	if (asked != shared->answered)
+		answer(shared, asked);
 	return 1;
 }

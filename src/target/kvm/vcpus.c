@@ -2,7 +2,9 @@
 #include "target/kvm/vcpus.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <linux/kvm.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +12,33 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "target/host/memory.h"
 #include "target/host/proc.h"
 
-/* What KVM calls a vCPU's descriptor and page (virt/kvm/kvm_main.c, create_vcpu_fd). */
+/* Names that KVM gives to a vCPU's descriptor and page (virt/kvm/kvm_main.c, create_vcpu_fd). */
 #define VCPU_NAME "anon_inode:kvm-vcpu:%d"
 
-/* A vCPU that handles an exit is not in KVM_RUN for that moment: how often, and how long, to look. */
-#define LOOKS	     50
-#define LOOK_WAIT_NS 2000000u
-#define STOP_NS	     20000000u
+/*
+ * A vCPU that handles an exit is not in KVM_RUN for that moment, or for longer where its thread waits
+ * for a CPU: it is looked for that often, at distances that double every PROBES_ALIKE, for 1.3 s in all.
+ */
+#define PROBES	      60
+#define PROBES_ALIKE  10
+#define PROBE_WAIT_NS UINT64_C(2000000)
+#define STOP_NS	      20000000u
 
 #define VCPUS_MAX 4096
 
-struct finding {
+struct vcpu_scan {
 	pid_t pid;
 	struct kvm_vcpus *vcpus;
 	bool no_memory;
 };
 
-static struct kvm_vcpu *by_id(const struct kvm_vcpus *vcpus, int id)
+static struct kvm_thread *find_id(const struct kvm_vcpus *vcpus, int id)
 {
 	for (uint32_t i = 0; i < vcpus->n; i++)
 		if (vcpus->at[i].id == id)
@@ -40,41 +48,41 @@ static struct kvm_vcpu *by_id(const struct kvm_vcpus *vcpus, int id)
 
 static bool add_fd(void *ctx, int fd)
 {
-	struct finding *finding = ctx;
-	struct kvm_vcpus *vcpus = finding->vcpus;
-	struct kvm_vcpu *at;
+	struct vcpu_scan *scan = ctx;
+	struct kvm_vcpus *vcpus = scan->vcpus;
+	struct kvm_thread *at;
 	char name[64];
 	int id;
 
-	proc_link(finding->pid, "fd", fd, name, sizeof(name));
-	if (sscanf(name, VCPU_NAME, &id) != 1 || by_id(vcpus, id) || vcpus->n == VCPUS_MAX)
+	proc_link(scan->pid, "fd", fd, name, sizeof(name));
+	if (sscanf(name, VCPU_NAME, &id) != 1 || find_id(vcpus, id) || vcpus->n == VCPUS_MAX)
 		return true;
 	at = reallocarray(vcpus->at, vcpus->n + 1, sizeof(*at));
-	finding->no_memory = !at;
+	scan->no_memory = !at;
 	if (!at)
 		return false;
 	vcpus->at = at;
-	at[vcpus->n++] = (struct kvm_vcpu){.id = id, .fd = fd};
+	at[vcpus->n++] = (struct kvm_thread){.id = id, .fd = fd};
 	return true;
 }
 
 static bool add_page(void *ctx, const struct proc_map *map)
 {
-	struct finding *finding = ctx;
-	struct kvm_vcpu *vcpu;
+	struct vcpu_scan *scan = ctx;
+	struct kvm_thread *vcpu;
 	int id;
 
 	if (sscanf(map->path, VCPU_NAME, &id) != 1)
 		return true;
-	vcpu = by_id(finding->vcpus, id);
+	vcpu = find_id(scan->vcpus, id);
 	if (vcpu && !map->offset)
 		vcpu->run = map->start;
 	return true;
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
-	const struct kvm_vcpu *x = a, *y = b;
+	const struct kvm_thread *x = a, *y = b;
 
 	return x->id - y->id;
 }
@@ -82,9 +90,9 @@ static int by_number(const void *a, const void *b)
 uint32_t kvm_vcpus_count(pid_t pid)
 {
 	struct kvm_vcpus vcpus = {0};
-	struct finding finding = {.pid = pid, .vcpus = &vcpus};
+	struct vcpu_scan scan = {.pid = pid, .vcpus = &vcpus};
 
-	proc_numbers(pid, "fd", add_fd, &finding);
+	proc_numbers(pid, "fd", add_fd, &scan);
 	kvm_vcpus_free(&vcpus);
 	return vcpus.n;
 }
@@ -108,19 +116,19 @@ uint32_t kvm_vcpus_mapped(FILE *maps)
 
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 {
-	struct finding finding = {.pid = pid, .vcpus = out};
+	struct vcpu_scan scan = {.pid = pid, .vcpus = out};
 	struct error *err;
 
 	*out = (struct kvm_vcpus){0};
-	if (!proc_numbers(pid, "fd", add_fd, &finding))
-		return threads_cannot_trace(pid);
-	err = finding.no_memory ? error_no_memory() : proc_maps(pid, add_page, &finding);
+	if (!proc_numbers(pid, "fd", add_fd, &scan))
+		return proc_cannot_trace(pid);
+	err = scan.no_memory ? error_no_memory() : proc_maps(pid, add_page, &scan);
 	if (err)
 		return err;
 	if (!out->n)
 		return error_new(ERR_GUEST, "process %d runs no guest by KVM (it has no vCPU open)",
 				 (int)pid);
-	qsort(out->at, out->n, sizeof(*out->at), by_number);
+	qsort(out->at, out->n, sizeof(*out->at), compare_ids);
 	for (uint32_t i = 0; i < out->n; i++)
 		if (!out->at[i].run)
 			return error_new(ERR_GUEST,
@@ -135,8 +143,8 @@ void kvm_vcpus_free(struct kvm_vcpus *vcpus)
 	vcpus->at = NULL;
 }
 
-/* Is the thread, which is stopped, in KVM_RUN? Then of which vCPU. */
-static struct kvm_vcpu *in_run(const struct kvm_vcpus *vcpus, pid_t tid)
+/* The vCPU of a stopped thread that is in KVM_RUN; NULL: it is not. */
+static struct kvm_thread *in_run(const struct kvm_vcpus *vcpus, pid_t tid)
 {
 	struct user_regs_struct regs;
 	struct iovec io = {&regs, sizeof(regs)};
@@ -152,17 +160,17 @@ static struct kvm_vcpu *in_run(const struct kvm_vcpus *vcpus, pid_t tid)
 
 struct probing {
 	struct kvm_vcpus *vcpus;
-	struct threads probe; /* one slot: the thread that is looked at */
+	struct threads probe; /* one slot: the thread that is examined */
 	struct error *err;
 	uint32_t found;
 };
 
-/* Looks at one thread, and lets it go again. */
+/* Stops one thread for a moment, and notes which vCPU it runs. */
 static bool probe(void *ctx, int tid)
 {
 	struct probing *probing = ctx;
 	struct thread *thread = &probing->probe.at[0];
-	struct kvm_vcpu *vcpu = NULL;
+	struct kvm_thread *vcpu = NULL;
 
 	for (uint32_t i = 0; i < probing->vcpus->n; i++)
 		if (probing->vcpus->at[i].tid == tid)
@@ -190,9 +198,9 @@ static struct error *probe_all(struct kvm_vcpus *vcpus, pid_t pid)
 	struct probing probing = {.vcpus = vcpus};
 	struct error *err = threads_new(&probing.probe, pid, 1);
 
-	for (int look = 0; !err && look < LOOKS && probing.found < vcpus->n; look++) {
-		if (look)
-			clock_sleep_until(clock_now_ns() + LOOK_WAIT_NS);
+	for (int round = 0; !err && round < PROBES && probing.found < vcpus->n; round++) {
+		if (round)
+			clock_sleep_until(clock_now_ns() + (PROBE_WAIT_NS << round / PROBES_ALIKE));
 		proc_numbers(pid, "task", probe, &probing);
 		err = probing.err;
 	}
@@ -222,4 +230,137 @@ struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads)
 			err = threads_seize_as(threads, i, vcpus->at[i].tid);
 	}
 	return err;
+}
+
+#define WANTED (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS)
+
+static bool put(int memory, uint64_t va, const void *bytes, size_t len)
+{
+	return pwrite(memory, bytes, len, (off_t)va) == (ssize_t)len;
+}
+
+/* CR0.ET is always set: zero means that KVM has not been there. */
+static bool wipe(int memory, uint64_t run)
+{
+	const __u64 nothing = 0;
+
+	return put(memory, run + offsetof(struct kvm_run, s.regs.sregs.cr0), &nothing,
+		   sizeof(nothing));
+}
+
+static uint64_t valid_at(uint64_t run)
+{
+	return run + offsetof(struct kvm_run, kvm_valid_regs);
+}
+
+/* Adds a page, and notes how it is. */
+static struct error *add_run_page(struct kvm_pages *pages, uint64_t run)
+{
+	__u64 valid;
+
+	if (pages->n == KVM_PAGES_MAX)
+		return error_new(ERR_GUEST, "more than %u vCPUs are too many", KVM_PAGES_MAX);
+	if (host_memory_read(pages->memory, valid_at(run), &valid, sizeof(valid)) != sizeof(valid))
+		return error_new(ERR_DENIED, "the page that KVM shares with the monitor cannot "
+					     "be read");
+	pages->run[pages->n] = run;
+	pages->before[pages->n++] = valid;
+	return NULL;
+}
+
+/* Once the guard is there, so that nothing remains of it whenever we die. */
+static struct error *tell(const struct kvm_pages *pages)
+{
+	for (uint32_t i = 0; i < pages->n; i++) {
+		const __u64 valid = pages->before[i] | WANTED;
+
+		/* A monitor that has asked for registers itself is not to find zeros there. */
+		if ((pages->before[i] || wipe(pages->memory, pages->run[i])) &&
+		    put(pages->memory, valid_at(pages->run[i]), &valid, sizeof(valid)))
+			continue;
+		return error_errno(ERR_DENIED, errno,
+				   "the page that KVM shares with the monitor cannot be written "
+				   "to");
+	}
+	return NULL;
+}
+
+static void keeps(void *ctx, struct descriptors *keep)
+{
+	descriptors_add(keep, ((struct kvm_pages *)ctx)->memory);
+}
+
+static bool prepare(void *ctx)
+{
+	return ((struct kvm_pages *)ctx)->memory >= 0;
+}
+
+static struct error *undo(void *ctx, enum guard_phase phase)
+{
+	const struct kvm_pages *pages = ctx;
+
+	for (uint32_t i = 0; i < pages->n; i++)
+		(void)put(pages->memory, valid_at(pages->run[i]), &pages->before[i],
+			  sizeof(pages->before[i]));
+	return NULL;
+}
+
+static const struct guard_ops pages_guard = {.keeps = keeps, .prepare = prepare, .undo = undo};
+
+struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct kvm_pages *pages)
+{
+	struct error *err = host_memory_open(pid, true, &pages->memory);
+
+	for (uint32_t i = 0; i < vcpus->n && !err; i++)
+		err = add_run_page(pages, vcpus->at[i].run);
+	if (!err)
+		err = guard_start(&pages_guard, pages, &pages->guard);
+	if (!err) {
+		guard_set(guard_page(pages->guard), GUARD_STOPPED);
+		err = tell(pages);
+	}
+	/* Drop the writable descriptor before parsing guest data. */
+	if (pages->memory >= 0)
+		close(pages->memory);
+	pages->memory = -1;
+	return err;
+}
+
+static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, struct x86_regs *out)
+{
+	*out = (struct x86_regs){
+		.gp = {regs->rax, regs->rcx, regs->rdx, regs->rbx, regs->rsp, regs->rbp, regs->rsi,
+		       regs->rdi, regs->r8, regs->r9, regs->r10, regs->r11, regs->r12, regs->r13,
+		       regs->r14, regs->r15},
+		.rip = regs->rip,
+		.rflags = regs->rflags,
+		.cr0 = sregs->cr0,
+		.cr3 = sregs->cr3,
+		.cr4 = sregs->cr4,
+		.efer = sregs->efer,
+		.cs_base = sregs->cs.base,
+		.ss_base = sregs->ss.base,
+		.cs_long = sregs->cs.l,
+		.cpl = sregs->ss.dpl,
+	};
+}
+
+bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
+{
+	struct {
+		__u64 valid, dirty;
+		struct kvm_regs regs;
+		struct kvm_sregs sregs;
+	} page;
+
+	_Static_assert(offsetof(struct kvm_run, s.regs) ==
+				       sizeof(page.valid) + sizeof(page.dirty) +
+					       offsetof(struct kvm_run, kvm_valid_regs) &&
+			       offsetof(struct kvm_sync_regs, sregs) == sizeof(page.regs),
+		       "all are read in one piece");
+	if (host_memory_read(memory, valid_at(run), &page, sizeof(page)) != sizeof(page) ||
+	    (page.valid & WANTED) != WANTED || !page.sregs.cr0)
+		return false;
+	take(&page.regs, &page.sregs, regs);
+	return true;
 }

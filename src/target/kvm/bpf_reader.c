@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/kvm/bpf_reader.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/clock.h"
+#include "target/host/memory.h"
+#include "target/kvm/bpf_shared.h"
+#include "target/window.h"
+#include "vcpu.skel.h"
+
+/* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
+#define TICK_NS 10000u
+
+/* Longer than an interrupt takes to come to a CPU that is not ours; bringing pages takes a few rounds. */
+#define PATIENCE_MS 1
+
+/* Before a tick that is compared, so that the guest has run since it was left last; and how long to watch for that. */
+#define RUN_NS	300000u
+#define SPIN_NS (RUN_NS + 50000u)
+#define ROUNDS	8
+
+/*
+ * Bits that decide how addresses are translated and how wide code is: Intel SDM
+ * vol. 3, 2.2 and 2.5.
+ */
+#define CR0_MODE  (1ull << 31 | 1)
+#define CR4_MODE  (1ull << 12 | 1 << 5 | 1 << 4)
+#define EFER_MODE (1ull << 10)
+
+/* CS.L in a VMCB: AMD APM vol. 2, 15.5.1. TF and RF come and go with debugging. */
+#define ATTRIB_LONG  (1u << 9)
+#define RFLAGS_DEBUG (1ull << 8 | 1ull << 16)
+
+#define VCPUS_MAX 256u
+
+struct watched_vcpu {
+	int tick, change; /* perf events; -1: none */
+	struct bpf_link *links[2];
+	unsigned same[2];     /* how often compared: enum check_when */
+	uint64_t compared;    /* ... and the exit that was compared last */
+	bool wanted;	      /* that it runs was seen, and not believed: not checked yet */
+	struct x86_regs mode; /* last registers from ptrace; gp and rip are not used */
+};
+
+struct bpf_reader {
+	struct vcpu_bpf *program;
+	struct ring_buffer *answers;
+	struct bpf_vcpu *vcpus;
+	struct bpf_memory *map;
+	struct bpf_told *told;
+	int memory;
+	uint32_t n;
+	struct watched_vcpu *at;
+};
+
+_Static_assert(SHARED_STACKS == 1 + UNWIND_OTHERS, "as many stacks as a sample has");
+_Static_assert(SHARED_OTHER_MAX == OTHER_STACK_CAP, "as much of other stacks as is ever wanted");
+_Static_assert(SHARED_RED_ZONE == RED_ZONE_MAX, "all of the red zone");
+_Static_assert(SHARED_SLOTS == RAM_SLOTS_MAX, "as many pieces of memory as there can be");
+
+/* Sizes of maps that are mapped are whole pages; values lie at multiples of 8 bytes. */
+static size_t mapped_size(const struct bpf_map *map)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const size_t bytes = (bpf_map__value_size(map) + 7ul) / 8 * 8 * bpf_map__max_entries(map);
+
+	return (bytes + page - 1) / page * page;
+}
+
+static void *map_in(const struct bpf_map *map)
+{
+	void *at = mmap(NULL, mapped_size(map), PROT_READ | PROT_WRITE, MAP_SHARED,
+			bpf_map__fd(map), 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static int on_answer(void *ctx, void *data, size_t size)
+{
+	return 0;
+}
+
+static struct error *load(struct bpf_reader *u)
+{
+	struct error *err = bpf_program_load(u->n, &u->program);
+
+	if (err)
+		return err;
+	u->vcpus = map_in(u->program->maps.vcpus);
+	u->map = map_in(u->program->maps.memory);
+	u->answers = ring_buffer__new(bpf_map__fd(u->program->maps.answers), on_answer, NULL, NULL);
+	u->told = map_in(u->program->maps.told);
+	if (!u->vcpus || !u->map || !u->told || !u->answers)
+		return bpf_refused("sharing memory with the program in the kernel", errno);
+	return NULL;
+}
+
+static struct error *watch(struct perf_event_attr *attr, pid_t tid, struct bpf_program *program,
+			   uint32_t i, int *fd, struct bpf_link **link)
+{
+	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = i);
+
+	attr->size = sizeof(*attr);
+	attr->type = PERF_TYPE_SOFTWARE;
+	*fd = (int)syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (*fd < 0)
+		return bpf_refused("perf_event_open", errno);
+	*link = bpf_program__attach_perf_event_opts(program, *fd, &options);
+	if (!*link)
+		return bpf_refused("attaching the program to a perf event", errno);
+	return NULL;
+}
+
+static struct error *watch_vcpu(struct bpf_reader *u, uint32_t i, pid_t tid)
+{
+	/* Attaching enables an event; the first tick finds nothing that was asked for. */
+	struct perf_event_attr tick = {.config = PERF_COUNT_SW_CPU_CLOCK, .sample_period = TICK_NS};
+	struct perf_event_attr change = {.config = PERF_COUNT_SW_CONTEXT_SWITCHES,
+					 .sample_period = 1};
+	struct watched_vcpu *at = &u->at[i];
+	struct error *err =
+		watch(&change, tid, u->program->progs.at_switch, i, &at->change, &at->links[1]);
+
+	if (!err)
+		err = watch(&tick, tid, u->program->progs.at_tick, i, &at->tick, &at->links[0]);
+	if (!err && ioctl(at->tick, PERF_EVENT_IOC_DISABLE, 0))
+		err = bpf_refused("a perf event", errno);
+	return err;
+}
+
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct bpf_reader **out)
+{
+	struct bpf_reader *u;
+	struct error *err;
+
+	if (vcpus->n > VCPUS_MAX)
+		return error_new(ERR_DENIED, "that many vCPUs are too many for BPF");
+	u = calloc(1, sizeof(*u));
+	if (u)
+		u->at = calloc(vcpus->n, sizeof(*u->at));
+	if (!u || !u->at) {
+		free(u);
+		return error_no_memory();
+	}
+	u->n = vcpus->n;
+	u->memory = memory;
+	for (uint32_t i = 0; i < u->n; i++)
+		u->at[i].tick = u->at[i].change = -1;
+	err = load(u);
+	for (uint32_t i = 0; i < u->n && !err; i++)
+		if (vcpus->at[i].tid)
+			err = watch_vcpu(u, i, vcpus->at[i].tid);
+	if (err)
+		bpf_reader_free(u);
+	else
+		*out = u;
+	return err;
+}
+
+/* A link closes its event. */
+static void unwatch(struct watched_vcpu *at)
+{
+	const int fds[2] = {at->tick, at->change};
+
+	for (int k = 0; k < 2; k++)
+		if (at->links[k])
+			bpf_link__destroy(at->links[k]);
+		else if (fds[k] >= 0)
+			close(fds[k]);
+}
+
+void bpf_reader_free(struct bpf_reader *u)
+{
+	if (!u)
+		return;
+	for (uint32_t i = 0; i < u->n; i++)
+		unwatch(&u->at[i]);
+	ring_buffer__free(u->answers);
+	if (u->vcpus)
+		munmap(u->vcpus, mapped_size(u->program->maps.vcpus));
+	if (u->map)
+		munmap(u->map, mapped_size(u->program->maps.memory));
+	if (u->told)
+		munmap(u->told, mapped_size(u->program->maps.told));
+	vcpu_bpf__destroy(u->program);
+	free(u->at);
+	free(u);
+}
+
+void bpf_reader_map(struct bpf_reader *u, const struct ram_map *map)
+{
+	/*
+	 * The program may be reading: it must not see a mixture of the old
+	 * slots and the new ones.
+	 */
+	for (size_t i = 0; i < SHARED_SLOTS; i++)
+		__atomic_store_n(&u->map->slot[i].size, 0, __ATOMIC_SEQ_CST);
+	for (size_t i = 0; i < map->n; i++) {
+		u->map->slot[i].gpa = map->slot[i].gpa;
+		u->map->slot[i].hva = map->slot[i].hva;
+		__atomic_store_n(&u->map->slot[i].size, map->slot[i].size, __ATOMIC_RELEASE);
+	}
+	u->map->n = map->n;
+}
+
+static bool is_same_mode(const struct bpf_regs *seen, const struct x86_regs *all)
+{
+	return !((seen->cr0 ^ all->cr0) & CR0_MODE) && !((seen->cr4 ^ all->cr4) & CR4_MODE) &&
+	       !((seen->efer ^ all->efer) & EFER_MODE);
+}
+
+/*
+ * Registers that the program has seen, as ptrace gives them; without segments,
+ * those stay as they were.
+ */
+static void merge(const struct bpf_regs *seen, struct x86_regs *all)
+{
+	memcpy(all->gp, seen->gp, sizeof(all->gp));
+	all->rip = seen->gp[16];
+	all->cr3 = seen->cr3;
+	all->rflags = seen->segments ? seen->rflags : 0;
+	if (!seen->segments)
+		return;
+	all->cs_long = seen->cs_attrib & ATTRIB_LONG;
+	all->cpl = seen->cpl;
+}
+
+/*
+ * Takes the registers that the program has seen; false if they were incomplete,
+ * or in another mode.
+ */
+static bool take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs)
+{
+	struct x86_regs all = at->mode;
+
+	if (seen->lack != LACK_NONE || seen->between || !is_same_mode(seen, &all))
+		return false;
+	merge(seen, &all);
+	x86_regs_convert(&all, regs);
+	return true;
+}
+
+/* Copies registers that the program may be writing; false if it was. */
+static bool snapshot(const struct bpf_regs *from, struct bpf_regs *to)
+{
+	const uint64_t round = __atomic_load_n(&from->round, __ATOMIC_ACQUIRE);
+
+	memcpy(to, from, sizeof(*to));
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return !(round & 1) && __atomic_load_n(&from->round, __ATOMIC_RELAXED) == round;
+}
+
+bool bpf_reader_waits(const struct bpf_reader *u, uint32_t i, const struct thread_time *time,
+		      struct regs *regs)
+{
+	struct bpf_regs left;
+
+	return time->known && bpf_reader_is_checked(u, i, WHEN_WAITING) &&
+	       snapshot(&u->vcpus[i].left, &left) && left.timeslices == time->timeslices &&
+	       take(&u->at[i], &left, regs);
+}
+
+static bool is_answered(const struct bpf_vcpu *shared)
+{
+	return __atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE) == shared->asked;
+}
+
+static void put_question(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
+{
+	shared->stack[0].want =
+		SHARED_RED_ZONE +
+		(vcpu->request.want < SHARED_STACK_MAX ? vcpu->request.want : SHARED_STACK_MAX);
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
+		shared->stack[1 + k].va = vcpu->request.other[k].va;
+		shared->stack[1 + k].want = vcpu->request.other[k].want;
+	}
+	__atomic_store_n(&shared->asked, shared->asked + 1, __ATOMIC_RELEASE);
+}
+
+/* Asks for one tick; a late one of an earlier question answers this, too. */
+static bool ask(struct bpf_reader *u, uint32_t i, const struct vcpu_sample *vcpu)
+{
+	struct bpf_vcpu *shared = &u->vcpus[i];
+	const uint64_t until_ns = clock_now_ns() + PATIENCE_MS * 1000000ull;
+	const bool idle = is_answered(shared);
+
+	(void)ring_buffer__consume(u->answers);
+	put_question(shared, vcpu);
+	if (idle && ioctl(u->at[i].tick, PERF_EVENT_IOC_REFRESH, 1))
+		return false;
+	while (!is_answered(shared) && clock_now_ns() < until_ns)
+		if (ring_buffer__poll(u->answers, PATIENCE_MS) < 0 && errno != EINTR)
+			return false;
+	return is_answered(shared);
+}
+
+static void take_stack(const struct bpf_stack *stack, const uint8_t *bytes, uint32_t cap,
+		       uint8_t *buffer, struct window *out)
+{
+	*out = (struct window){.va = stack->va,
+			       .bytes = buffer,
+			       .len = stack->got < cap ? stack->got : cap,
+			       .cut = stack->cut};
+	memcpy(buffer, bytes, out->len);
+}
+
+static void take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
+{
+	struct bpf_stack own = shared->stack[0];
+	const uint32_t below = own.below < RED_ZONE_MAX ? own.below : RED_ZONE_MAX;
+
+	own.va = shared->now.gp[4] & ~7ull;
+	take_stack(&own, shared->bytes, below + vcpu->request.want, vcpu->buffer, &vcpu->stack);
+	window_set_below(&vcpu->stack, below);
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
+		take_stack(&shared->stack[1 + k],
+			   shared->bytes + SHARED_OTHERS_AT + k * SHARED_OTHER_MAX, OTHER_STACK_CAP,
+			   vcpu->request.other[k].buffer, &vcpu->others[k]);
+}
+
+static bool is_checked_at(struct bpf_reader *u, uint32_t i, const struct bpf_regs *seen)
+{
+	const bool checked =
+		bpf_reader_is_checked(u, i, seen->in_guest ? WHEN_RUNNING : WHEN_WAITING);
+
+	u->at[i].wanted = !checked;
+	return checked;
+}
+
+bool bpf_reader_read(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
+{
+	const struct bpf_vcpu *shared = &u->vcpus[i];
+	uint8_t byte;
+
+	/* Larger stacks: fall back to ptrace. */
+	if (!bpf_reader_is_checked(u, i, WHEN_WAITING) || vcpu->request.want > SHARED_STACK_MAX)
+		return false;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (!ask(u, i, vcpu) || !is_checked_at(u, i, &shared->now) ||
+		    !take(&u->at[i], &shared->now, &vcpu->regs))
+			return false;
+		take_stacks(shared, vcpu);
+		if (!shared->missing)
+			return true;
+		/* Reading it faults the page in, if there is one. */
+		if (host_memory_read(u->memory, shared->missing & ~1ull, &byte, 1) != 1)
+			return true;
+	}
+	return true;
+}
+
+/* The vCPU of a thread is found only while the thread is in KVM_RUN. */
+static void find_vcpus(struct bpf_reader *u)
+{
+	const struct vcpu_sample nothing = {0};
+
+	for (uint32_t i = 0; i < u->n; i++)
+		if (u->at[i].tick >= 0 && !u->vcpus[i].vcpu)
+			(void)ask(u, i, &nothing);
+}
+
+bool bpf_reader_slots(struct bpf_reader *u, struct ram_map *map)
+{
+	const struct bpf_told *told = u->told;
+	const uint64_t answered = __atomic_load_n(&told->answered, __ATOMIC_ACQUIRE);
+	const uint64_t n = told->memory.n;
+
+	map->n = 0;
+	if (answered && answered == told->asked && n <= SHARED_SLOTS)
+		for (uint64_t i = 0; i < n; i++)
+			if (told->memory.slot[i].size)
+				ram_map_add(map, told->memory.slot[i].gpa,
+					    told->memory.slot[i].size, told->memory.slot[i].hva);
+	if (answered == told->asked)
+		__atomic_store_n(&u->told->asked, answered + 1, __ATOMIC_RELEASE);
+	find_vcpus(u);
+	return map->n > 0;
+}
+
+/*
+ * Returns when the program has begun to answer: a stop that is sent now reaches
+ * the thread before its guest continues. If the thread shares our CPU, it can
+ * answer only while we sleep.
+ */
+static void await_tick(struct bpf_reader *u, const struct bpf_vcpu *shared)
+{
+	const __u64 before = __atomic_load_n(&shared->now.round, __ATOMIC_RELAXED);
+	const uint64_t until_ns = clock_now_ns() + SPIN_NS;
+
+	while (__atomic_load_n(&shared->now.round, __ATOMIC_ACQUIRE) == before)
+		if (clock_now_ns() > until_ns) {
+			(void)ring_buffer__poll(u->answers, PATIENCE_MS);
+			return;
+		}
+}
+
+void bpf_reader_prepare(struct bpf_reader *u, uint32_t i, uint32_t want)
+{
+	const struct vcpu_sample question = {.request.want = want};
+	const bool idle = is_answered(&u->vcpus[i]);
+	const int tick = u->at[i].tick;
+	__u64 after_ns = RUN_NS;
+
+	(void)ring_buffer__consume(u->answers);
+	put_question(&u->vcpus[i], &question);
+	if (!idle || ioctl(tick, PERF_EVENT_IOC_PERIOD, &after_ns))
+		return;
+	if (!ioctl(tick, PERF_EVENT_IOC_REFRESH, 1))
+		await_tick(u, &u->vcpus[i]);
+	after_ns = TICK_NS;
+	(void)ioctl(tick, PERF_EVENT_IOC_PERIOD, &after_ns);
+}
+
+static bool is_same(const struct bpf_regs *seen, const struct x86_regs *all)
+{
+	struct x86_regs told = *all;
+
+	merge(seen, &told);
+	return is_same_mode(seen, all) && told.rip == all->rip && told.cr3 == all->cr3 &&
+	       told.cs_long == all->cs_long && told.cpl == all->cpl &&
+	       !memcmp(told.gp, all->gp, sizeof(all->gp)) &&
+	       (!seen->segments || !((told.rflags ^ all->rflags) & ~RFLAGS_DEBUG));
+}
+
+static bool is_same_stack(const struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
+{
+	const struct bpf_stack *own = &shared->stack[0];
+
+	return own->below == vcpu->stack.below && own->got == own->below + vcpu->stack.len &&
+	       !memcmp(shared->bytes, vcpu->stack.bytes - own->below, own->got);
+}
+
+static bool is_whole(const struct bpf_regs *seen)
+{
+	return seen->lack == LACK_NONE && !seen->between;
+}
+
+/* The guest has not run since. */
+static bool is_of_last_exit(const struct bpf_regs *seen, const struct bpf_regs *left)
+{
+	return is_whole(seen) && seen->exit_tsc == left->exit_tsc;
+}
+
+/* True if KVM has changed nothing either: handling other exits may. */
+static bool must_be_same(const struct bpf_regs *seen, const struct bpf_regs *left)
+{
+	return seen->in_guest && seen->complete && seen->injections == left->injections;
+}
+
+static enum check_result compare_tick(struct watched_vcpu *at, const struct bpf_vcpu *shared,
+				      const struct bpf_regs *left, const struct x86_regs *all,
+				      const struct vcpu_sample *vcpu)
+{
+	if (!is_of_last_exit(&shared->now, left) || shared->now.exit_tsc == at->compared)
+		return CHECK_NOTHING;
+	if (!is_same(&shared->now, all) || !is_same_stack(shared, vcpu))
+		return must_be_same(&shared->now, left) ? CHECK_DIFFERS : CHECK_NOTHING;
+	at->compared = shared->now.exit_tsc;
+	at->same[WHEN_RUNNING]++;
+	return CHECK_SAME;
+}
+
+enum check_result bpf_reader_compare(struct bpf_reader *u, uint32_t i,
+				     const struct thread_time *time, const struct x86_regs *all,
+				     const struct vcpu_sample *vcpu)
+{
+	const struct bpf_vcpu *shared = &u->vcpus[i];
+	struct watched_vcpu *at = &u->at[i];
+	struct bpf_regs left;
+
+	/* A stopped thread may still be about to leave its CPU. */
+	if (!is_answered(shared) || shared->missing || !snapshot(&shared->left, &left) ||
+	    !time->known || left.timeslices != time->timeslices || !is_whole(&left))
+		return CHECK_NOTHING;
+	if (!is_same(&left, all))
+		return CHECK_DIFFERS;
+	bpf_reader_note_ptrace(u, i, all);
+	at->same[WHEN_WAITING]++;
+	return compare_tick(at, shared, &left, all, vcpu);
+}
+
+bool bpf_reader_is_checked(const struct bpf_reader *u, uint32_t i, enum check_when when)
+{
+	static const unsigned enough[] = {[WHEN_WAITING] = 1, [WHEN_RUNNING] = 8};
+
+	return u->at[i].same[when] >= enough[when];
+}
+
+bool bpf_reader_wants_check(const struct bpf_reader *u, uint32_t i)
+{
+	return u->at[i].wanted || !bpf_reader_is_checked(u, i, WHEN_WAITING);
+}
+
+void bpf_reader_note_ptrace(struct bpf_reader *u, uint32_t i, const struct x86_regs *all)
+{
+	u->at[i].mode = *all;
+}
+
+const char *bpf_reader_lack(const struct bpf_reader *u, uint32_t i)
+{
+	static const char *const why[] = {
+		[LACK_IN_PROCESSOR] = "KVM leaves registers in this kind of processor, where BPF "
+				      "cannot read them",
+		[LACK_CR3_UNKNOWN] =
+			"the guest changes address spaces without KVM (nested paging), and of this "
+			"kind of KVM it is not known where CR3 is then",
+		[LACK_PROTECTED] = "the guest's registers are encrypted",
+	};
+	const uint32_t lack = u->vcpus[i].now.lack;
+
+	return is_answered(&u->vcpus[i]) && lack < sizeof(why) / sizeof(*why) ? why[lack] : NULL;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_KVM_BPF_READER_H
+#define UNIPROF_TARGET_KVM_BPF_READER_H
+
+/*
+ * Reads vCPUs of KVM without stopping them, by a program in the kernel
+ * (vcpu.bpf.c) that perf events run: in an interrupt of the CPU that the vCPU
+ * is on, or when its thread leaves a CPU. The build chooses between bpf_reader.c
+ * (libbpf) and bpf_none.c.
+ *
+ * Registers that the guest can change without KVM are read where the processor stores them:
+ * with AMD's nested paging, in the VMCB. Where that is not to be had, nothing is
+ * (bpf_reader_lack()). Flags, and whether code runs in 32 bits or in user mode,
+ * only a VMCB tells; else that is taken to be as ptrace told it last, and refused
+ * where the processor's mode is not the same any more.
+ */
+
+#include "arch/x86/x86.h"
+#include "target/host/memory.h"
+#include "target/host/threads.h"
+#include "target/kvm/vcpus.h"
+
+struct bpf_reader;
+
+/*
+ * Loads the program, and attaches it to the threads of these vCPUs. `memory`
+ * (host/memory.h) is for bringing pages that the kernel has put away.
+ * ERR_DENIED with a sentence when this machine does not let us.
+ */
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct bpf_reader **out);
+void bpf_reader_free(struct bpf_reader *bpf);
+
+/* Sets the map of the guest's memory; call before anything is asked, and when it has changed. */
+void bpf_reader_map(struct bpf_reader *bpf, const struct ram_map *map);
+
+/*
+ * The guest's memory as the monitor has told KVM. Ask until it is answered, which happens when a
+ * vCPU is sampled, or its thread leaves a CPU: false means not yet, or that this kernel keeps it
+ * elsewhere, or in too many pieces.
+ */
+bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map);
+
+/*
+ * Reads registers and stacks of vCPU `i`, whose thread is on a CPU; waits a
+ * millisecond for it at most. False if this does not work.
+ */
+bool bpf_reader_read(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/*
+ * The registers of vCPU `i` if its thread has not been put on a CPU since
+ * `time` was read; waits for nothing. A caller that reads memory with them has
+ * to ask again afterwards.
+ */
+bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+		      struct regs *regs);
+
+enum check_result {
+	CHECK_NOTHING, /* there was nothing to compare yet */
+	CHECK_SAME,
+	CHECK_DIFFERS,
+};
+
+/* Registers are KVM's own at some times only: each of the two is checked by itself. */
+enum check_when {
+	WHEN_WAITING, /* while KVM, or the monitor, has the CPU */
+	WHEN_RUNNING, /* in an interrupt that takes the CPU from the guest */
+};
+
+/*
+ * Compares, in two steps around the moment that a thread is stopped, what the
+ * program saw with what ptrace tells, bit by bit, the stack included: in the
+ * interrupt before, if the guest has not run since, and when the thread left
+ * its CPU for the stop, at which its thread's time was read. Enough
+ * equal readings check a vCPU (`when`): it is read by BPF from then on. The
+ * caller ends reading by BPF at the first difference.
+ */
+void bpf_reader_prepare(struct bpf_reader *bpf, uint32_t i, uint32_t want);
+enum check_result bpf_reader_compare(struct bpf_reader *bpf, uint32_t i,
+				     const struct thread_time *time, const struct x86_regs *all,
+				     const struct vcpu_sample *vcpu);
+bool bpf_reader_is_checked(const struct bpf_reader *bpf, uint32_t i, enum check_when when);
+
+/* True if something of this vCPU was withheld because it was not compared yet. */
+bool bpf_reader_wants_check(const struct bpf_reader *bpf, uint32_t i);
+
+/* Passes on what ptrace told of a vCPU: fills the state that the registers at hand lack. */
+void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const struct x86_regs *all);
+
+/* Why vCPUs of this kind cannot be read, as the last answer shows; NULL: they can. */
+const char *bpf_reader_lack(const struct bpf_reader *bpf, uint32_t i);
+
+/*
+ * Reason why this uniprof or this machine cannot do it, as far as it shows
+ * before trying; NULL: none.
+ */
+const char *bpf_missing(void);
+
+/* Loads the program and forgets it: whether this kernel takes it. */
+struct error *bpf_try(void);
+
+struct vcpu_bpf;
+
+/*
+ * Sets *out to the program, with room for so many vCPUs; vcpu_bpf__destroy()
+ * frees it, after an error, too (NULL then is nothing to free). ERR_DENIED: a
+ * right is missing, or the kernel's verifier refuses the program; its reason is
+ * part of the sentence.
+ */
+struct error *bpf_program_load(uint32_t vcpus, struct vcpu_bpf **out);
+
+/* The error of an operation on BPF that failed with errno `number`. */
+struct error *bpf_refused(const char *what, int number);
+
+/* For `uniprof -V`: "without BPF", ... */
+extern const char bpf_feature[];
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Reads vCPUs without stopping them, once such readings were compared with those of stopped ones. */
+
+#include "base/clock.h"
+#include "target/kvm/kvm.h"
+
+/* Bytes of stack that are compared. */
+#define COMPARED 4096u
+
+/*
+ * A thread may leave its CPU between the question and its stop: how often to
+ * try, and when again. Meanwhile the guest goes on: without that, what is left
+ * from the exit before would be right.
+ */
+#define TRIES	 50
+#define AGAIN_NS 1000000u
+#define STOP_NS	 20000000u
+
+/* Between tries for those that have not begun. */
+#define MORE_NS 200000000u
+
+/* Tries each time, once sampling has begun: few of them can compare a vCPU that runs. */
+#define TRIES_LATER 8
+
+/* Tries for a vCPU that does not run: only its registers while it waits can be compared. */
+#define TRIES_ASLEEP 5
+
+static struct error *differs(const struct kvm_target *kvm, uint32_t i)
+{
+	return error_new(ERR_DENIED, "what BPF sees of vCPU %d is not what ptrace sees",
+			 kvm->vcpus.at[i].id);
+}
+
+static struct error *never_compared(const struct kvm_target *kvm, uint32_t i)
+{
+	return error_new(ERR_DENIED, "BPF sees nothing of vCPU %d that could be compared",
+			 kvm->vcpus.at[i].id);
+}
+
+/* *begun: it has got to where there is something to compare. */
+static enum check_result compare(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu,
+				 bool *begun)
+{
+	struct threads *threads = &kvm->stops.threads;
+	enum check_result result = CHECK_NOTHING;
+	struct thread_time time;
+	struct x86_regs all;
+
+	*begun = true;
+	bpf_reader_prepare(kvm->bpf, i, vcpu->request.want);
+	if (!thread_stop(threads, &threads->at[i], STOP_NS))
+		return CHECK_NOTHING;
+	if (kvm_read_stopped(kvm, i, &all, vcpu)) {
+		thread_time(&threads->at[i], &time);
+		result = bpf_reader_compare(kvm->bpf, i, &time, &all, vcpu);
+		*begun = vcpu->regs.mmu.mode != MMU_OFF;
+	}
+	thread_go(threads, &threads->at[i]);
+	return result;
+}
+
+static bool runs(const struct kvm_target *kvm, uint32_t i)
+{
+	return thread_letter(&kvm->stops.threads.at[i]) == 'R';
+}
+
+/* *done: this vCPU needs no more comparisons now. */
+static struct error *compare_once(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu,
+				  bool *done)
+{
+	bool begun;
+	const enum check_result result = compare(kvm, i, vcpu, &begun);
+	const char *lack = bpf_reader_lack(kvm->bpf, i);
+
+	*done = !begun || bpf_reader_is_checked(kvm->bpf, i, WHEN_RUNNING);
+	if (result == CHECK_DIFFERS)
+		return differs(kvm, i);
+	if (lack)
+		return error_new(ERR_DENIED, "%s", lack);
+	if (!*done)
+		threads_wait(&kvm->stops.threads, clock_now_ns() + AGAIN_NS);
+	return NULL;
+}
+
+static struct error *crosscheck_vcpu(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu)
+{
+	struct error *err = NULL;
+	unsigned asleep = 0;
+	bool done = false;
+
+	for (int k = 0; k < TRIES && asleep < TRIES_ASLEEP && !done && !err; k++) {
+		asleep += !runs(kvm, i);
+		err = compare_once(kvm, i, vcpu, &done);
+	}
+	if (err || done || bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING))
+		return err;
+	return never_compared(kvm, i);
+}
+
+struct error *kvm_crosscheck(struct kvm_target *kvm)
+{
+	struct sample *sample;
+	struct error *err = sample_new(kvm->vcpus.n, COMPARED, &sample);
+	bool any = false;
+
+	if (err)
+		return err;
+	bpf_reader_map(kvm->bpf, guest_ram_map(kvm->ram));
+	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++) {
+		if (kvm->vcpus.at[i].tid)
+			err = crosscheck_vcpu(kvm, i, &sample->vcpu[i]);
+		any |= bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING);
+	}
+	sample_free(sample);
+	return err || any ? err : never_compared(kvm, 0);
+}
+
+/* While samples are taken, nothing is waited for. */
+static struct error *crosscheck_now(struct kvm_target *kvm, uint32_t i)
+{
+	enum check_result result = CHECK_NOTHING;
+	struct error *err =
+		kvm->crosscheck ? NULL : sample_new(kvm->vcpus.n, COMPARED, &kvm->crosscheck);
+	bool begun = true;
+
+	for (int k = 0; k < TRIES_LATER && begun && !err && result != CHECK_DIFFERS; k++)
+		result = compare(kvm, i, &kvm->crosscheck->vcpu[i], &begun);
+	return result == CHECK_DIFFERS ? differs(kvm, i) : err;
+}
+
+struct error *kvm_crosscheck_more(struct kvm_target *kvm)
+{
+	const uint64_t now_ns = clock_now_ns();
+	struct error *err = NULL;
+
+	if (now_ns < kvm->crosscheck_ns)
+		return NULL;
+	kvm->crosscheck_ns = now_ns + MORE_NS;
+	for (uint32_t i = 0; i < kvm->vcpus.n && !err; i++)
+		if (kvm->vcpus.at[i].tid && bpf_reader_wants_check(kvm->bpf, i) && runs(kvm, i))
+			err = crosscheck_now(kvm, i);
+	return err;
+}
+
+/*
+ * A vCPU that is on a CPU is read from within an interrupt of that CPU. One
+ * whose thread waits, for a CPU or for something else, stands still anyway: it
+ * is read as it left its CPU, and if it has not run meanwhile, that holds.
+ */
+
+/* The vCPU may come and go meanwhile. */
+#define NOSTOP_ROUNDS 3
+
+bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		     bool *on_cpu)
+{
+	struct kvm_target *kvm = ctx;
+	const struct thread *thread = &kvm->stops.threads.at[i];
+
+	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
+		const uint64_t timeslices = time->timeslices;
+
+		*on_cpu = !bpf_reader_waits(kvm->bpf, i, time, &vcpu->regs);
+		if (*on_cpu && bpf_reader_read(kvm->bpf, i, vcpu)) {
+			thread_time(thread, time);
+			return true;
+		}
+		if (!*on_cpu) {
+			guest_ram_forget(kvm->ram);
+			paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
+		}
+		thread_time(thread, time);
+		if (!*on_cpu && time->timeslices == timeslices)
+			return true;
+	}
+	return false;
+}
