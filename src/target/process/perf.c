@@ -1,16 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/process/perf.h"
+#include "target/process/process.h"
 
+#include <errno.h>
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "target/host/memory.h"
-#include "target/process/perf_ring.h"
-#include "target/process/regs.h"
+
+/* A perf event and the memory that the kernel leaves its records in. */
+struct ring {
+	int fd;
+	struct perf_event_mmap_page *page; /* NULL: there is none */
+	size_t size;			   /* of the records' room, bytes, a power of two */
+};
+
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct error *refused(int number)
+{
+	if (number == EPERM || number == EACCES)
+		return error_new(ERR_DENIED, "perf events are refused (they take root, or "
+					     "CAP_PERFMON)");
+	if (number == ESRCH)
+		return error_new(ERR_GUEST, "there is no such thread");
+	return error_errno(ERR_DENIED, number, "perf_event_open");
+}
+
+/* `attr` of the event of a thread. ERR_DENIED with a sentence; ERR_GUEST: it has ended. */
+static struct error *ring_open(struct perf_event_attr *attr, pid_t tid, size_t size,
+			       struct ring *ring)
+{
+	/* Records that are only to be overwritten are not ours to mark as read. */
+	const int rights = PROT_READ | (attr->write_backward ? 0 : PROT_WRITE);
+	void *at;
+
+	attr->size = sizeof(*attr);
+	*ring = (struct ring){.size = size};
+	ring->fd = (int)syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (ring->fd < 0)
+		return refused(errno);
+	at = mmap(NULL, page_size() + size, rights, MAP_SHARED, ring->fd, 0);
+	if (at != MAP_FAILED) {
+		ring->page = at;
+		return NULL;
+	}
+	close(ring->fd);
+	return refused(errno);
+}
+
+static void ring_close(struct ring *ring)
+{
+	if (!ring->page)
+		return;
+	munmap(ring->page, page_size() + ring->size);
+	close(ring->fd);
+	ring->page = NULL;
+}
+
+/* Position where the kernel writes next. */
+static uint64_t ring_head(const struct ring *ring)
+{
+	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+}
+
+/* Copies bytes from a position of the ring; positions wrap around. */
+static void ring_copy(const struct ring *ring, uint64_t at, void *to, size_t len)
+{
+	const uint8_t *records = (const uint8_t *)ring->page + page_size();
+	const size_t begin = at & (ring->size - 1);
+	const size_t first = len < ring->size - begin ? len : ring->size - begin;
+
+	memcpy(to, records + begin, first);
+	memcpy((uint8_t *)to + first, records, len - first);
+}
 
 /* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
 #define TICK_NS 10000u
@@ -27,14 +99,14 @@
 /* Each takes two descriptors, and room in memory that cannot be paged out. */
 #define WATCHED_MAX 128u
 
-/* What a record begins with; no stack follows where none was asked for. */
-struct record {
+/* Head of a record; a stack follows only if one was asked for. */
+struct perf_sample {
 	struct perf_event_header head;
 	uint64_t abi;
 	uint64_t regs[PROCESS_PERF_REGS];
 };
 
-struct watched {
+struct watched_thread {
 	pid_t tid;  /* 0: nobody */
 	bool asked; /* a tick was asked for that has not come */
 	struct ring tick, leave;
@@ -42,7 +114,7 @@ struct watched {
 
 struct perf {
 	uint32_t n, watched;
-	struct watched *at;
+	struct watched_thread *at;
 };
 
 static struct perf_event_attr tick_attr(void)
@@ -52,20 +124,20 @@ static struct perf_event_attr tick_attr(void)
 					.sample_period = TICK_NS,
 					.sample_type =
 						PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
-					.sample_regs_user = PROCESS_PERF_MASK,
+					.sample_regs_user = process_perf_mask,
 					.sample_stack_user = STACK,
 					.wakeup_events = 1,
 					.disabled = 1};
 }
 
-/* Newest first, over and over; with marks at each coming and going. */
+/* Written backwards, newest record first, with a mark at each switch on or off a CPU. */
 static struct perf_event_attr leave_attr(void)
 {
 	return (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
 					.config = PERF_COUNT_SW_CONTEXT_SWITCHES,
 					.sample_period = 1,
 					.sample_type = PERF_SAMPLE_REGS_USER,
-					.sample_regs_user = PROCESS_PERF_MASK,
+					.sample_regs_user = process_perf_mask,
 					.context_switch = 1,
 					.write_backward = 1};
 }
@@ -74,8 +146,11 @@ const char *perf_missing(void)
 {
 	struct perf_event_attr attr = tick_attr();
 	struct ring ring;
-	struct error *err = ring_open(&attr, 0, TICK_ROOM, &ring);
+	struct error *err;
 
+	if (!process_perf_mask)
+		return "perf events would not stop it, which this uniprof knows of x86-64 only";
+	err = ring_open(&attr, 0, TICK_ROOM, &ring);
 	ring_close(&ring);
 	error_free(err);
 	return err ? "perf events would not stop it, but take root, or CAP_PERFMON" : NULL;
@@ -83,8 +158,11 @@ const char *perf_missing(void)
 
 struct error *perf_new(uint32_t slots, struct perf **out)
 {
-	struct perf *perf = calloc(1, sizeof(*perf));
+	struct perf *perf;
 
+	if (!process_perf_mask)
+		return error_new(ERR_DENIED, "this uniprof reads perf events on x86-64 only");
+	perf = calloc(1, sizeof(*perf));
 	if (perf)
 		perf->at = calloc(slots, sizeof(*perf->at));
 	if (!perf || !perf->at) {
@@ -111,7 +189,7 @@ void perf_free(struct perf *perf)
 struct error *perf_watch(struct perf *perf, uint32_t slot, pid_t tid)
 {
 	struct perf_event_attr tick = tick_attr(), leave = leave_attr();
-	struct watched *at = &perf->at[slot];
+	struct watched_thread *at = &perf->at[slot];
 	struct error *err;
 
 	if (perf->watched == WATCHED_MAX)
@@ -132,7 +210,10 @@ bool perf_watches(const struct perf *perf, uint32_t slot, pid_t tid)
 	return tid && perf->at[slot].tid == tid;
 }
 
-/* What the kernel writes newest first is as far as the end of all, which is place 0. */
+/*
+ * Records are written downwards from position 0: false if fewer than `len`
+ * bytes have been written.
+ */
 static bool copy_newest(const struct ring *ring, uint64_t at, void *to, size_t len)
 {
 	if (0 - at < len)
@@ -141,27 +222,25 @@ static bool copy_newest(const struct ring *ring, uint64_t at, void *to, size_t l
 	return true;
 }
 
-static bool is_whole(const struct record *record)
+static bool is_whole(const struct perf_sample *record)
 {
-	return record->head.type == PERF_RECORD_SAMPLE && record->head.size >= sizeof(*record) &&
-	       process_perf_regs_known(record->abi);
+	return record->head.type == PERF_RECORD_SAMPLE && record->head.size >= sizeof(*record);
 }
 
 bool perf_waits(const struct perf *perf, uint32_t slot, struct regs *regs, uint64_t *moment)
 {
 	const struct ring *ring = &perf->at[slot].leave;
 	struct perf_event_header mark;
-	struct record left;
+	struct perf_sample left;
 
 	*moment = ring_head(ring);
-	/* The last thing that it did is going, and what stands behind that is how. */
+	/* The newest record is the thread's switch off its CPU; the sample of that follows. */
 	if (!copy_newest(ring, *moment, &mark, sizeof(mark)) || mark.type != PERF_RECORD_SWITCH ||
 	    !(mark.misc & PERF_RECORD_MISC_SWITCH_OUT) ||
 	    !copy_newest(ring, *moment + mark.size, &left, sizeof(left)) ||
 	    !perf_still_waits(perf, slot, *moment) || !is_whole(&left))
 		return false;
-	process_perf_regs(left.abi, left.regs, regs);
-	return true;
+	return process_perf_regs(left.abi, left.regs, regs);
 }
 
 bool perf_still_waits(const struct perf *perf, uint32_t slot, uint64_t moment)
@@ -170,7 +249,7 @@ bool perf_still_waits(const struct perf *perf, uint32_t slot, uint64_t moment)
 	return ring_head(&perf->at[slot].leave) == moment;
 }
 
-/* Nothing that came before counts; false if nothing had. */
+/* Drops all records; false if there were none. */
 static bool forget(const struct ring *ring)
 {
 	const uint64_t head = ring_head(ring);
@@ -181,7 +260,7 @@ static bool forget(const struct ring *ring)
 }
 
 /* Asks for one tick; one that was asked for in vain comes later, and then serves this, too. */
-static bool ask(struct watched *at)
+static bool ask(struct watched_thread *at)
 {
 	struct pollfd ready = {.fd = at->tick.fd, .events = POLLIN};
 
@@ -206,7 +285,7 @@ static bool take_stack(const struct ring *ring, uint64_t at, struct vcpu_sample 
 	if (!size || len > size)
 		len = 0;
 	vcpu->stack = (struct window){.va = vcpu->regs.sp, .bytes = vcpu->buffer, .cut = true};
-	vcpu->stack.len = len < vcpu->want ? (uint32_t)len : vcpu->want;
+	vcpu->stack.len = len < vcpu->request.want ? (uint32_t)len : vcpu->request.want;
 	ring_copy(ring, at + sizeof(size), vcpu->buffer, vcpu->stack.len);
 	return true;
 }
@@ -214,36 +293,34 @@ static bool take_stack(const struct ring *ring, uint64_t at, struct vcpu_sample 
 static bool take(const struct ring *ring, struct vcpu_sample *vcpu)
 {
 	const uint64_t at = ring->page->data_tail;
-	struct record record;
+	struct perf_sample record;
 
 	ring_copy(ring, at, &record, sizeof(record));
-	if (!is_whole(&record))
-		return false;
-	process_perf_regs(record.abi, record.regs, &vcpu->regs);
-	return !(vcpu->regs.sp % vcpu->regs.word) && take_stack(ring, at + sizeof(record), vcpu);
+	return is_whole(&record) && process_perf_regs(record.abi, record.regs, &vcpu->regs) &&
+	       !(vcpu->regs.sp % vcpu->regs.word) && take_stack(ring, at + sizeof(record), vcpu);
 }
 
-/* The copy ended early: where the stack does, or where a page would have to be brought. */
+/* The copy ended early: where the stack does, or at a page that would have to be faulted in. */
 static bool is_missing(const struct vcpu_sample *vcpu, int memory)
 {
 	uint8_t byte;
 
-	return vcpu->stack.len < vcpu->want &&
+	return vcpu->stack.len < vcpu->request.want &&
 	       host_memory_read(memory, vcpu->stack.va + vcpu->stack.len, &byte, 1) == 1;
 }
 
 bool perf_read(struct perf *perf, uint32_t slot, int memory, struct vcpu_sample *vcpu)
 {
-	struct watched *at = &perf->at[slot];
+	struct watched_thread *at = &perf->at[slot];
 
-	if (vcpu->leads_on || vcpu->want > STACK)
+	if (vcpu->request.leads_on || vcpu->request.red_zone || vcpu->request.want > STACK)
 		return false;
 	for (int round = 0; round < ROUNDS; round++) {
 		if (!ask(at) || !take(&at->tick, vcpu))
 			return false;
 		if (is_missing(vcpu, memory))
 			continue;
-		vcpu->stack.cut = vcpu->stack.len == vcpu->want;
+		vcpu->stack.cut = vcpu->stack.len == vcpu->request.want;
 		for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 			vcpu->others[k].len = 0;
 		return true;

@@ -5,6 +5,8 @@
  * threads are the vCPUs; its virtual memory is all the memory that there is.
  */
 
+#include "target/process/process.h"
+
 #include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,11 +16,17 @@
 #include <unistd.h>
 
 #include "target/host/memory.h"
+#include "target/host/monitor.h"
 #include "target/host/proc.h"
-#include "target/process/files.h"
-#include "target/process/process.h"
-#include "target/process/regs.h"
-#include "target/process/unikernel.h"
+
+struct process {
+	struct target base;
+	struct stops stops;
+	int memory;
+	struct perf *perf;	   /* NULL: threads are stopped by ptrace */
+	struct error *why_stopped; /* ... because; NULL: they are not */
+	char advice[256];
+};
 
 /* Threads that may be added while it is sampled. */
 #define SPARE_THREADS 16u
@@ -37,19 +45,12 @@ static void process_close(struct target *target)
 	free(process);
 }
 
-void process_copy_stacks(struct process *process, struct vcpu_sample *vcpu, uint64_t until_ns)
+/* Stacks of a thread that stands still, by its registers; `until_ns` as of `read` of struct stops. */
+static void copy_stacks(struct process *process, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
-	vcpu->hurried = !host_memory_window(process->memory,
-					    vcpu->regs.sp & ~(uint64_t)(vcpu->regs.word - 1),
-					    vcpu->want, vcpu->buffer, until_ns, &vcpu->stack);
-	for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
-		const struct other_stack *other = &vcpu->other[k];
+	struct host_memory memory = {process->memory, until_ns};
 
-		vcpu->others[k].len = 0;
-		if (other->want)
-			(void)host_memory_window(process->memory, other->va, other->want,
-						 other->buffer, until_ns, &vcpu->others[k]);
-	}
+	virtual_memory_copy_stacks(host_memory_window, &memory, vcpu);
 }
 
 static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
@@ -58,12 +59,42 @@ static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_
 
 	if (!process_regs(process->stops.threads.at[i].tid, &vcpu->regs))
 		return false;
-	process_copy_stacks(process, vcpu, until_ns);
+	copy_stacks(process, vcpu, until_ns);
 	return true;
 }
 
+/* The thread may come and go meanwhile. */
+#define NOSTOP_ROUNDS 3
+
+/*
+ * A thread that is on a CPU is read by a perf event. One that waits, for a CPU
+ * or for something else, stands still anyway: it is read as it left its CPU,
+ * and if it has not run meanwhile, that holds.
+ */
+static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+			bool *on_cpu)
+{
+	struct process *process = ctx;
+	const struct thread *thread = &process->stops.threads.at[i];
+	uint64_t moment;
+
+	if (!perf_watches(process->perf, i, thread->tid))
+		return false;
+	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
+		*on_cpu = !perf_waits(process->perf, i, &vcpu->regs, &moment);
+		if (!*on_cpu)
+			copy_stacks(process, vcpu, 0);
+		else if (!perf_read(process->perf, i, process->memory, vcpu))
+			continue;
+		thread_time(thread, time);
+		if (*on_cpu || perf_still_waits(process->perf, i, moment))
+			return true;
+	}
+	return false;
+}
+
 /* Processes by their name. */
-struct search {
+struct process_search {
 	const char *name;
 	pid_t pid;
 	unsigned matches;
@@ -71,7 +102,7 @@ struct search {
 
 static bool match(void *ctx, int pid)
 {
-	struct search *search = ctx;
+	struct process_search *search = ctx;
 	char name[64];
 
 	proc_comm(pid, name, sizeof(name));
@@ -82,9 +113,9 @@ static bool match(void *ctx, int pid)
 	return true;
 }
 
-static struct error *find(const char *name, pid_t *pid)
+static struct error *find_process(const char *name, pid_t *pid)
 {
-	struct search search = {.name = name};
+	struct process_search search = {.name = name};
 
 	*pid = proc_parse_pid(name);
 	if (*pid)
@@ -100,7 +131,7 @@ static struct error *find(const char *name, pid_t *pid)
 			 search.matches, name, (int)search.pid);
 }
 
-static struct error *check(pid_t *pid)
+static struct error *check_process(pid_t *pid)
 {
 	const pid_t group = proc_group(*pid);
 	char exe[64];
@@ -129,7 +160,7 @@ static struct error *find_arch(pid_t pid, struct target_info *info)
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return threads_cannot_trace(pid);
+		return proc_cannot_trace(pid);
 	/* e_machine is at the same place in both classes. */
 	if (read(fd, &head, sizeof(head)) == sizeof(head))
 		info->arch = arch_by_machine(head.e_machine);
@@ -149,11 +180,11 @@ static void describe(pid_t pid, struct target_info *info)
 	proc_link(pid, "exe", -1, info->image, sizeof(info->image));
 }
 
-enum { BY_PERF, BY_PTRACE };
+enum { VIA_PERF, VIA_PTRACE };
 
 static const struct target_way ways[] = {
-	[BY_PERF] = {"perf", "0 us", "perf events copy registers and stack: no thread is stopped"},
-	[BY_PTRACE] = {"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
+	[VIA_PERF] = {"perf", "0 us", "perf events copy registers and stack: no thread is stopped"},
+	[VIA_PTRACE] = {"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
 	{0},
 };
 
@@ -164,7 +195,7 @@ static void describe_way(struct process *process, const char *via)
 	struct utsname kernel = {0};
 
 	uname(&kernel);
-	process->base.way = ways[process->why_stopped ? BY_PTRACE : BY_PERF].name;
+	process->base.way = ways[process->why_stopped ? VIA_PTRACE : VIA_PERF].name;
 	snprintf(info->host, sizeof(info->host), "Linux %s, %s%s%s%s", kernel.release,
 		 process->why_stopped ? "ptrace" : "perf events", why ? " (not perf events: " : "",
 		 why ? why->text : "", why ? ")" : "");
@@ -176,7 +207,7 @@ static void describe_way(struct process *process, const char *via)
 	}
 }
 
-/* Those that come later are stopped: by then the right to watch them has been given up. */
+/* Threads that begin later are stopped: the right to watch them has been given up by then. */
 static struct error *watch_threads(struct process *process)
 {
 	const struct threads *threads = &process->stops.threads;
@@ -190,23 +221,27 @@ static struct error *watch_threads(struct process *process)
 
 static struct error *choose_way(struct process *process, const char *via)
 {
-	process->why_stopped = via && !strcmp(via, ways[BY_PTRACE].name)
+	process->why_stopped = via && !strcmp(via, ways[VIA_PTRACE].name)
 				       ? error_new(ERR_DENIED, "ptrace was asked for")
 				       : watch_threads(process);
 	describe_way(process, via);
-	return process->why_stopped && via && !strcmp(via, ways[BY_PERF].name)
+	return process->why_stopped && via && !strcmp(via, ways[VIA_PERF].name)
 		       ? error_new(ERR_DENIED, "--via perf: %s", process->why_stopped->text)
 		       : NULL;
 }
 
-struct counting {
-	unsigned n;
-};
-
 static bool count(void *ctx, int tid)
 {
-	((struct counting *)ctx)->n++;
+	++*(unsigned *)ctx;
 	return true;
+}
+
+static uint32_t count_threads(pid_t pid)
+{
+	unsigned n = 0;
+
+	proc_numbers(pid, "task", count, &n);
+	return n;
 }
 
 struct seizing {
@@ -233,7 +268,7 @@ static bool seize(void *ctx, int tid)
 	return !seizing->err && !threads->lost;
 }
 
-/* Until no thread is left that one not yet seized could have started. */
+/* Repeats until a round finds no new thread: one that was not seized yet may have begun others. */
 static struct error *seize_all(struct threads *threads)
 {
 	struct seizing seizing = {.threads = threads};
@@ -248,15 +283,14 @@ static struct error *seize_all(struct threads *threads)
 static struct error *attach(struct process *process, pid_t pid)
 {
 	struct target_info *info = &process->base.info;
-	struct counting counting = {0};
+	const uint32_t n = count_threads(pid);
 	struct error *err;
 
-	proc_numbers(pid, "task", count, &counting);
-	info->vcpus = counting.n + SPARE_THREADS;
+	info->vcpus = n + SPARE_THREADS;
 	if (info->vcpus > THREADS_MAX)
 		info->vcpus = THREADS_MAX;
-	if (info->vcpus > counting.n)
-		info->spare = info->vcpus - counting.n;
+	if (info->vcpus > n)
+		info->spare = info->vcpus - n;
 	process->stops.read = read_thread;
 	process->stops.ctx = process;
 	err = threads_new(&process->stops.threads, pid, info->vcpus);
@@ -272,7 +306,7 @@ static struct error *attach(struct process *process, pid_t pid)
 				   &process->base.n_files);
 }
 
-static struct error *process_open_via(const char *name, const char *via, struct target **out)
+static struct error *process_open(const char *name, const char *via, struct target **out)
 {
 	struct process *process = calloc(1, sizeof(*process));
 	struct error *err;
@@ -283,9 +317,9 @@ static struct error *process_open_via(const char *name, const char *via, struct 
 	process->base.ops = &target_process;
 	process->base.role = SECCOMP_TRACER;
 	process->memory = -1;
-	err = find(name, &pid);
+	err = find_process(name, &pid);
 	if (!err)
-		err = check(&pid);
+		err = check_process(&pid);
 	if (!err)
 		err = find_arch(pid, &process->base.info);
 	if (!err)
@@ -301,17 +335,12 @@ static struct error *process_open_via(const char *name, const char *via, struct 
 	return err;
 }
 
-static struct error *process_open(const char *name, struct target **out)
-{
-	return process_open_via(name, NULL, out);
-}
-
 static struct error *process_sample(struct target *target, struct sample *sample)
 {
 	struct process *process = (struct process *)target;
 
-	process->stops.peek =
-		process->why_stopped || process->base.always_pause ? NULL : process_peek;
+	process->stops.read_nostop =
+		process->why_stopped || process->base.always_pause ? NULL : read_nostop;
 	return stops_sample(&process->stops, sample);
 }
 
@@ -331,50 +360,31 @@ static size_t process_read(struct target *target, const struct regs *regs, uint6
 	return host_memory_read(((struct process *)target)->memory, va, buf, len);
 }
 
-struct listing {
-	void (*each)(void *ctx, const struct target_listing *entry);
-	void *ctx;
-};
-
-static bool list_one(void *ctx, int pid)
+static uint32_t count_unikernel(pid_t pid)
 {
-	const struct listing *listing = ctx;
-	const char *type = unikernel_type(pid);
-	const pid_t tracer = type ? proc_tracer(pid) : 0;
-	struct counting threads = {0};
-	char name[64], id[16], note[64];
-	struct target_listing entry = {.scheme = "process", .name = name, .id = id, .type = type};
+	return process_unikernel(pid) ? count_threads(pid) : 0;
+}
 
-	if (!type)
-		return true;
-	proc_comm(pid, name, sizeof(name));
-	snprintf(id, sizeof(id), "%d", pid);
-	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
-	entry.note = tracer > 0 ? note : NULL;
-	proc_numbers(pid, "task", count, &threads);
-	entry.vcpus = threads.n;
-	entry.missing = perf_missing();
-	entry.way = &ways[entry.missing ? BY_PTRACE : BY_PERF];
-	listing->each(listing->ctx, &entry);
-	return true;
+static void likely_way(pid_t pid, struct target_listing *entry)
+{
+	entry->type = process_unikernel(pid);
+	entry->missing = perf_missing();
+	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_PERF];
 }
 
 /* Not all processes, but those that are guests. */
 static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
 				  void *ctx)
 {
-	struct listing listing = {each, ctx};
+	static const struct monitor_kind kind = {"process", count_unikernel, proc_comm, likely_way};
 
-	if (!proc_numbers(0, "", list_one, &listing))
-		return error_new(ERR_DENIED, "/proc cannot be read");
-	return NULL;
+	return monitor_list(&kind, each, ctx);
 }
 
 const struct target_ops target_process = {
 	.scheme = "process",
 	.ways = ways,
 	.open = process_open,
-	.open_via = process_open_via,
 	.close = process_close,
 	.sample = process_sample,
 	.life = process_life,

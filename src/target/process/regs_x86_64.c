@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/process/regs.h"
+#include "target/process/process.h"
 
 #include <asm/perf_regs.h>
 #include <elf.h>
@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
-/* What PTRACE_GETREGSET gives for a thread in 32-bit mode (struct user_regs_struct32 in Linux). */
-struct regs_32 {
+/* PTRACE_GETREGSET of a thread in 32-bit mode (struct user_regs_struct32 in Linux). */
+struct x86_user_32 {
 	uint32_t ebx, ecx, edx, esi, edi, ebp, eax;
 	uint32_t ds, es, fs, gs, orig_eax;
 	uint32_t eip, cs, eflags, esp, ss;
@@ -18,39 +18,40 @@ struct regs_32 {
 
 union any_regs {
 	struct user_regs_struct wide;
-	struct regs_32 narrow;
+	struct x86_user_32 narrow;
 };
 
-/* DWARF register numbers: System V ABI x86-64, figure 3.36. */
-static void from_wide(const struct user_regs_struct *from, struct regs *regs)
+/* `gp` by DWARF register number: System V ABI x86-64, figure 3.36; i386 psABI, table 2.14. */
+static void set_general(struct regs *regs, unsigned word, const uint64_t *gp)
 {
-	const uint64_t by_number[] = {from->rax, from->rdx, from->rcx, from->rbx,
-				      from->rsi, from->rdi, from->rbp, from->rsp,
-				      from->r8,	 from->r9,  from->r10, from->r11,
-				      from->r12, from->r13, from->r14, from->r15};
+	const unsigned n = word == 8 ? 16 : 8;
 
-	regs->word = 8;
-	regs->pc = from->rip;
-	regs->sp = from->rsp;
-	regs->fp = from->rbp;
-	regs->flags = from->eflags;
-	memcpy(regs->gp, by_number, sizeof(by_number));
-	regs->gp_valid = 0xffff;
+	regs->word = (uint8_t)word;
+	memcpy(regs->gp, gp, n * sizeof(*gp));
+	regs->gp_valid = (1u << n) - 1;
+	regs->fp = gp[word == 8 ? 6 : 5];
+	regs->sp = gp[word == 8 ? 7 : 4];
 }
 
-/* ... and those of the i386 psABI, table 2.14. */
-static void from_narrow(const struct regs_32 *from, struct regs *regs)
+static void from_wide(const struct user_regs_struct *from, struct regs *regs)
 {
-	const uint64_t by_number[] = {from->eax, from->ecx, from->edx, from->ebx,
-				      from->esp, from->ebp, from->esi, from->edi};
+	const uint64_t gp[] = {from->rax, from->rdx, from->rcx, from->rbx, from->rsi, from->rdi,
+			       from->rbp, from->rsp, from->r8,	from->r9,  from->r10, from->r11,
+			       from->r12, from->r13, from->r14, from->r15};
 
-	regs->word = 4;
-	regs->pc = from->eip;
-	regs->sp = from->esp;
-	regs->fp = from->ebp;
+	set_general(regs, 8, gp);
+	regs->pc = from->rip;
 	regs->flags = from->eflags;
-	memcpy(regs->gp, by_number, sizeof(by_number));
-	regs->gp_valid = 0xff;
+}
+
+static void from_narrow(const struct x86_user_32 *from, struct regs *regs)
+{
+	const uint64_t gp[] = {from->eax, from->ecx, from->edx, from->ebx,
+			       from->esp, from->ebp, from->esi, from->edi};
+
+	set_general(regs, 4, gp);
+	regs->pc = from->eip;
+	regs->flags = from->eflags;
 }
 
 bool process_regs(pid_t tid, struct regs *regs)
@@ -68,10 +69,8 @@ bool process_regs(pid_t tid, struct regs *regs)
 	return true;
 }
 
-bool process_perf_regs_known(uint64_t abi)
-{
-	return abi == PERF_SAMPLE_REGS_ABI_64 || abi == PERF_SAMPLE_REGS_ABI_32;
-}
+/* PERF_REG_X86_...: all but segments other than cs and ss. */
+const uint64_t process_perf_mask = 0xff0fff;
 
 /* The kernel's order is its own; of the mask, r8 follows ss. */
 static uint64_t value_of(const uint64_t *values, unsigned reg)
@@ -79,27 +78,25 @@ static uint64_t value_of(const uint64_t *values, unsigned reg)
 	return values[reg < PERF_REG_X86_R8 ? reg : reg - PERF_REG_X86_R8 + PERF_REG_X86_SS + 1];
 }
 
-void process_perf_regs(uint64_t abi, const uint64_t values[PROCESS_PERF_REGS], struct regs *regs)
+bool process_perf_regs(uint64_t abi, const uint64_t values[PROCESS_PERF_REGS], struct regs *regs)
 {
-	static const uint8_t by_number[] = {PERF_REG_X86_AX,  PERF_REG_X86_DX,	PERF_REG_X86_CX,
-					    PERF_REG_X86_BX,  PERF_REG_X86_SI,	PERF_REG_X86_DI,
-					    PERF_REG_X86_BP,  PERF_REG_X86_SP,	PERF_REG_X86_R8,
-					    PERF_REG_X86_R9,  PERF_REG_X86_R10, PERF_REG_X86_R11,
-					    PERF_REG_X86_R12, PERF_REG_X86_R13, PERF_REG_X86_R14,
-					    PERF_REG_X86_R15};
-	static const uint8_t by_number_32[] = {PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX,
-					       PERF_REG_X86_BX, PERF_REG_X86_SP, PERF_REG_X86_BP,
-					       PERF_REG_X86_SI, PERF_REG_X86_DI};
+	static const uint8_t order[][16] = {
+		{PERF_REG_X86_AX, PERF_REG_X86_DX, PERF_REG_X86_CX, PERF_REG_X86_BX,
+		 PERF_REG_X86_SI, PERF_REG_X86_DI, PERF_REG_X86_BP, PERF_REG_X86_SP,
+		 PERF_REG_X86_R8, PERF_REG_X86_R9, PERF_REG_X86_R10, PERF_REG_X86_R11,
+		 PERF_REG_X86_R12, PERF_REG_X86_R13, PERF_REG_X86_R14, PERF_REG_X86_R15},
+		{PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX, PERF_REG_X86_BX,
+		 PERF_REG_X86_SP, PERF_REG_X86_BP, PERF_REG_X86_SI, PERF_REG_X86_DI}};
 	const bool wide = abi == PERF_SAMPLE_REGS_ABI_64;
-	const uint8_t *order = wide ? by_number : by_number_32;
-	const unsigned n = wide ? sizeof(by_number) : sizeof(by_number_32);
+	uint64_t gp[16];
 
-	*regs = (struct regs){.word = wide ? 8 : 4,
-			      .pc = value_of(values, PERF_REG_X86_IP),
-			      .sp = value_of(values, PERF_REG_X86_SP),
-			      .fp = value_of(values, PERF_REG_X86_BP),
-			      .flags = value_of(values, PERF_REG_X86_FLAGS),
-			      .gp_valid = (1u << n) - 1};
-	for (unsigned i = 0; i < n; i++)
-		regs->gp[i] = value_of(values, order[i]);
+	if (!wide && abi != PERF_SAMPLE_REGS_ABI_32)
+		return false;
+	for (unsigned i = 0; i < 16; i++)
+		gp[i] = value_of(values, order[!wide][i]);
+	memset(regs, 0, sizeof(*regs));
+	set_general(regs, wide ? 8 : 4, gp);
+	regs->pc = value_of(values, PERF_REG_X86_IP);
+	regs->flags = value_of(values, PERF_REG_X86_FLAGS);
+	return true;
 }

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A process of this host: a unikernel that was built as one, or any other. Its
+ * threads are the vCPUs; its virtual memory is all the memory that there is.
+ */
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "target/host/memory.h"
+#include "target/host/proc.h"
+#include "target/process/files.h"
+#include "target/process/process.h"
+#include "target/process/regs.h"
+#include "target/process/unikernel.h"
+
+/* Threads that may be added while it is sampled. */
+#define SPARE_THREADS 16u
+#define THREADS_MAX   1024u
+
+static void process_close(struct target *target)
+{
+	struct process *process = (struct process *)target;
+
+	perf_free(process->perf);
+	error_free(process->why_stopped);
+	stops_free(&process->stops);
+	process_files_free((struct target_file *)target->files, target->n_files);
+	if (process->memory >= 0)
+		close(process->memory);
+	free(process);
+}
+
+void process_copy_stacks(struct process *process, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	vcpu->hurried = !host_memory_window(process->memory,
+					    vcpu->regs.sp & ~(uint64_t)(vcpu->regs.word - 1),
+					    vcpu->want, vcpu->buffer, until_ns, &vcpu->stack);
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++) {
+		const struct other_stack *other = &vcpu->other[k];
+
+		vcpu->others[k].len = 0;
+		if (other->want)
+			(void)host_memory_window(process->memory, other->va, other->want,
+						 other->buffer, until_ns, &vcpu->others[k]);
+	}
+}
+
+static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	struct process *process = ctx;
+
+	if (!process_regs(process->stops.threads.at[i].tid, &vcpu->regs))
+		return false;
+	process_copy_stacks(process, vcpu, until_ns);
+	return true;
+}
+
+/* Processes by their name. */
+struct search {
+	const char *name;
+	pid_t pid;
+	unsigned matches;
+};
+
+static bool match(void *ctx, int pid)
+{
+	struct search *search = ctx;
+	char name[64];
+
+	proc_comm(pid, name, sizeof(name));
+	if (pid != getpid() && proc_has_memory(pid) && !strcmp(name, search->name)) {
+		search->pid = pid;
+		search->matches++;
+	}
+	return true;
+}
+
+static struct error *find(const char *name, pid_t *pid)
+{
+	struct search search = {.name = name};
+
+	*pid = proc_parse_pid(name);
+	if (*pid)
+		return NULL;
+	proc_numbers(0, "", match, &search);
+	*pid = search.pid;
+	if (search.matches == 1)
+		return NULL;
+	if (!search.matches)
+		return error_new(ERR_GUEST, "there is no process called \"%s\"", name);
+	return error_new(ERR_GUEST,
+			 "%u processes are called \"%s\"; say which by its id, as process:%d",
+			 search.matches, name, (int)search.pid);
+}
+
+static struct error *check(pid_t *pid)
+{
+	const pid_t group = proc_group(*pid);
+	char exe[64];
+
+	if (!group)
+		return error_new(ERR_GUEST, "there is no process %d", (int)*pid);
+	/* The id of a thread means its process. */
+	*pid = group;
+	if (group == getpid())
+		return error_new(ERR_GUEST, "process %d is uniprof itself", (int)group);
+	proc_link(group, "exe", -1, exe, sizeof(exe));
+	if (!*exe && proc_read(group, "cmdline", exe, sizeof(exe)) == 0)
+		return error_new(ERR_GUEST,
+				 "process %d is one of the kernel's own, or has ended: it has no "
+				 "memory of its own",
+				 (int)group);
+	return NULL;
+}
+
+static struct error *find_arch(pid_t pid, struct target_info *info)
+{
+	Elf64_Ehdr head = {0};
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return threads_cannot_trace(pid);
+	/* e_machine is at the same place in both classes. */
+	if (read(fd, &head, sizeof(head)) == sizeof(head))
+		info->arch = arch_by_machine(head.e_machine);
+	close(fd);
+	return info->arch ? NULL
+			  : error_new(ERR_GUEST,
+				      "process %d runs a program for another instruction set "
+				      "than x86",
+				      (int)pid);
+}
+
+static void describe(pid_t pid, struct target_info *info)
+{
+	proc_comm(pid, info->name, sizeof(info->name));
+	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
+	snprintf(info->type, sizeof(info->type), "process");
+	proc_link(pid, "exe", -1, info->image, sizeof(info->image));
+}
+
+enum { BY_PERF, BY_PTRACE };
+
+static const struct target_way ways[] = {
+	[BY_PERF] = {"perf", "0 us", "perf events copy registers and stack: no thread is stopped"},
+	[BY_PTRACE] = {"ptrace", "15 us", "one thread after the other is stopped by ptrace"},
+	{0},
+};
+
+static void describe_way(struct process *process, const char *via)
+{
+	const struct error *why = via ? NULL : process->why_stopped;
+	struct target_info *info = &process->base.info;
+	struct utsname kernel = {0};
+
+	uname(&kernel);
+	process->base.way = ways[process->why_stopped ? BY_PTRACE : BY_PERF].name;
+	snprintf(info->host, sizeof(info->host), "Linux %s, %s%s%s%s", kernel.release,
+		 process->why_stopped ? "ptrace" : "perf events", why ? " (not perf events: " : "",
+		 why ? why->text : "", why ? ")" : "");
+	if (why) {
+		snprintf(process->advice, sizeof(process->advice),
+			 "threads are stopped for samples, which perf events would not do: %s",
+			 why->text);
+		process->base.advice = process->advice;
+	}
+}
+
+/* Those that come later are stopped: by then the right to watch them has been given up. */
+static struct error *watch_threads(struct process *process)
+{
+	const struct threads *threads = &process->stops.threads;
+	struct error *err = perf_new(threads->n, &process->perf);
+
+	for (uint32_t i = 0; i < threads->n && !err; i++)
+		if (threads->at[i].tid)
+			err = perf_watch(process->perf, i, threads->at[i].tid);
+	return err;
+}
+
+static struct error *choose_way(struct process *process, const char *via)
+{
+	process->why_stopped = via && !strcmp(via, ways[BY_PTRACE].name)
+				       ? error_new(ERR_DENIED, "ptrace was asked for")
+				       : watch_threads(process);
+	describe_way(process, via);
+	return process->why_stopped && via && !strcmp(via, ways[BY_PERF].name)
+		       ? error_new(ERR_DENIED, "--via perf: %s", process->why_stopped->text)
+		       : NULL;
+}
+
+struct counting {
+	unsigned n;
+};
+
+static bool count(void *ctx, int tid)
+{
+	((struct counting *)ctx)->n++;
+	return true;
+}
+
+struct seizing {
+	struct threads *threads;
+	struct error *err;
+	bool any; /* a new one was found in this round */
+};
+
+static bool seize(void *ctx, int tid)
+{
+	struct seizing *seizing = ctx;
+	struct threads *threads = seizing->threads;
+
+	for (uint32_t i = 0; i < threads->n; i++)
+		if (threads->at[i].tid == tid)
+			return true;
+	seizing->err = threads_seize(threads, tid);
+	if (seizing->err && seizing->err->kind == ERR_GUEST) {
+		error_free(seizing->err);
+		seizing->err = NULL;
+		return true;
+	}
+	seizing->any = true;
+	return !seizing->err && !threads->lost;
+}
+
+/* Until no thread is left that one not yet seized could have started. */
+static struct error *seize_all(struct threads *threads)
+{
+	struct seizing seizing = {.threads = threads};
+
+	do {
+		seizing.any = false;
+		proc_numbers(threads->pid, "task", seize, &seizing);
+	} while (seizing.any && !seizing.err && !threads->lost);
+	return seizing.err;
+}
+
+static struct error *attach(struct process *process, pid_t pid)
+{
+	struct target_info *info = &process->base.info;
+	struct counting counting = {0};
+	struct error *err;
+
+	proc_numbers(pid, "task", count, &counting);
+	info->vcpus = counting.n + SPARE_THREADS;
+	if (info->vcpus > THREADS_MAX)
+		info->vcpus = THREADS_MAX;
+	if (info->vcpus > counting.n)
+		info->spare = info->vcpus - counting.n;
+	process->stops.read = read_thread;
+	process->stops.ctx = process;
+	err = threads_new(&process->stops.threads, pid, info->vcpus);
+	process->stops.threads.follow = true;
+	if (!err)
+		err = stops_new(&process->stops);
+	if (!err)
+		err = host_memory_open(pid, false, &process->memory);
+	if (!err)
+		err = seize_all(&process->stops.threads);
+	return err ? err
+		   : process_files(pid, (struct target_file **)&process->base.files,
+				   &process->base.n_files);
+}
+
+static struct error *process_open_via(const char *name, const char *via, struct target **out)
+{
+	struct process *process = calloc(1, sizeof(*process));
+	struct error *err;
+	pid_t pid;
+
+	if (!process)
+		return error_no_memory();
+	process->base.ops = &target_process;
+	process->base.role = SECCOMP_TRACER;
+	process->memory = -1;
+	err = find(name, &pid);
+	if (!err)
+		err = check(&pid);
+	if (!err)
+		err = find_arch(pid, &process->base.info);
+	if (!err)
+		describe(pid, &process->base.info);
+	if (!err)
+		err = attach(process, pid);
+	if (!err)
+		err = choose_way(process, via);
+	if (err)
+		process_close(&process->base);
+	else
+		*out = &process->base;
+	return err;
+}
+
+static struct error *process_open(const char *name, struct target **out)
+{
+	return process_open_via(name, NULL, out);
+}
+
+static struct error *process_sample(struct target *target, struct sample *sample)
+{
+	struct process *process = (struct process *)target;
+
+	process->stops.peek =
+		process->why_stopped || process->base.always_pause ? NULL : process_peek;
+	return stops_sample(&process->stops, sample);
+}
+
+static enum target_life process_life(struct target *target)
+{
+	return threads_life(&((struct process *)target)->stops.threads);
+}
+
+static void process_wait(struct target *target, uint64_t until_ns)
+{
+	threads_wait(&((struct process *)target)->stops.threads, until_ns);
+}
+
+static size_t process_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+			   size_t len)
+{
+	return host_memory_read(((struct process *)target)->memory, va, buf, len);
+}
+
+struct listing {
+	void (*each)(void *ctx, const struct target_listing *entry);
+	void *ctx;
+};
+
+static bool list_one(void *ctx, int pid)
+{
+	const struct listing *listing = ctx;
+	const char *type = unikernel_type(pid);
+	const pid_t tracer = type ? proc_tracer(pid) : 0;
+	struct counting threads = {0};
+	char name[64], id[16], note[64];
+	struct target_listing entry = {.scheme = "process", .name = name, .id = id, .type = type};
+
+	if (!type)
+		return true;
+	proc_comm(pid, name, sizeof(name));
+	snprintf(id, sizeof(id), "%d", pid);
+	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
+	entry.note = tracer > 0 ? note : NULL;
+	proc_numbers(pid, "task", count, &threads);
+	entry.vcpus = threads.n;
+	entry.missing = perf_missing();
+	entry.way = &ways[entry.missing ? BY_PTRACE : BY_PERF];
+	listing->each(listing->ctx, &entry);
+	return true;
+}
+
+/* Not all processes, but those that are guests. */
+static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
+				  void *ctx)
+{
+	struct listing listing = {each, ctx};
+
+	if (!proc_numbers(0, "", list_one, &listing))
+		return error_new(ERR_DENIED, "/proc cannot be read");
+	return NULL;
+}
+
+const struct target_ops target_process = {
+	.scheme = "process",
+	.ways = ways,
+	.open = process_open,
+	.open_via = process_open_via,
+	.close = process_close,
+	.sample = process_sample,
+	.life = process_life,
+	.wait = process_wait,
+	.read = process_read,
+	.list = process_list,
+};
