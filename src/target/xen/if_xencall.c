@@ -13,10 +13,10 @@
 #include <xen/domctl.h>
 #include <xen/version.h>
 #include <xen/xen.h>
+#include <xen/xsm/flask_op.h>
 
 #include "arch/arch.h"
-#include "target/xen/quiet_log.h"
-#include "target/xen/vcpu_regs.h"
+#include "target/xen/xen.h"
 
 const char xen_if_name[] = "libxencall";
 
@@ -35,9 +35,9 @@ const char xen_if_name[] = "libxencall";
 #define CONTEXT_BYTES ((sizeof(vcpu_guest_context_t) + 1024) & ~63ul)
 
 struct xen_if {
+	struct xen_if_state state;
 	xencall_handle *call;
 	xenforeignmemory_handle *memory;
-	unsigned major, minor;
 	unsigned domctl_version;
 	struct xen_domctl *ctl; /* for single calls */
 
@@ -63,33 +63,58 @@ static void fill(struct xen_if *xi, struct xen_domctl *ctl, uint32_t cmd, uint32
 	ctl->domain = (domid_t)domid;
 }
 
-static int domctl(struct xen_if *xi, struct xen_domctl *ctl)
+/* As in the file access_vectors of Xen's policies. */
+static const char *const permissions[] = {
+	[XEN_DOMCTL_getdomaininfo] = "domain { getdomaininfo }",
+	[XEN_DOMCTL_getvcpuinfo] = "domain { getvcpuinfo }",
+	[XEN_DOMCTL_getvcpucontext] = "domain { getvcpucontext }",
+	[XEN_DOMCTL_gethvmcontext_partial] = "hvm { gethvmc }",
+	[XEN_DOMCTL_get_address_size] = "domain { getaddrsize }",
+	[XEN_DOMCTL_pausedomain] = "domain { pause }",
+	[XEN_DOMCTL_unpausedomain] = "domain { unpause }",
+};
+
+/* Returns `rc`, and remembers a refused permission. */
+static int note(struct xen_if *xi, const struct xen_domctl *ctl, int rc)
 {
-	return xencall1(xi->call, __HYPERVISOR_domctl, (unsigned long)ctl) < 0 ? -errno : 0;
+	return xen_if_note(xi, ctl->domain, permissions[ctl->cmd], rc);
 }
 
+static int domctl(struct xen_if *xi, struct xen_domctl *ctl)
+{
+	return note(xi, ctl,
+		    xencall1(xi->call, __HYPERVISOR_domctl, (unsigned long)ctl) < 0 ? -errno : 0);
+}
+
+/*
+ * Asks about a domain that never exists: permissions are checked after the
+ * version and the domain, so that a missing one is not taken for a wrong
+ * version.
+ */
 static struct error *probe_domctl(struct xen_if *xi)
 {
-	int rc = 0;
-
 	for (unsigned version = DOMCTL_NEWEST; version >= DOMCTL_OLDEST; version--) {
 		xi->domctl_version = version;
-		fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, 0);
-		rc = domctl(xi, xi->ctl);
-		if (rc != -EACCES)
-			break;
+		fill(xi, xi->ctl, XEN_DOMCTL_getvcpuinfo, DOMID_INVALID);
+		if (domctl(xi, xi->ctl) != -EACCES)
+			return NULL;
 	}
-	if (rc == 0)
-		return NULL;
-	if (rc == -EACCES)
-		return error_new(ERR_DENIED,
-				 "this is Xen %u.%u, and its domctl interface is none of the "
-				 "versions %#x to %#x that uniprof %s knows",
-				 xi->major, xi->minor, DOMCTL_OLDEST, DOMCTL_NEWEST,
-				 UNIPROF_VERSION);
-	return error_errno(ERR_DENIED, -rc,
-			   "Xen %u.%u refuses to tell about its domains (is this dom0?)", xi->major,
-			   xi->minor);
+	return error_new(ERR_DENIED,
+			 "this is Xen %u.%u, and its domctl interface is none of the versions %#x "
+			 "to %#x that uniprof %s knows",
+			 xi->state.major, xi->state.minor, DOMCTL_OLDEST, DOMCTL_NEWEST,
+			 UNIPROF_VERSION);
+}
+
+/* Asks for nothing that a policy could refuse: a Xen without one does not know the call. */
+static void probe_policy(struct xen_if *xi)
+{
+	xen_flask_op_t *op = (xen_flask_op_t *)xi->ctl;
+
+	memset(op, 0, sizeof(*op));
+	op->cmd = FLASK_GETENFORCE;
+	op->interface_version = XEN_FLASK_INTERFACE_VERSION;
+	xi->state.has_policy = xencall1(xi->call, __HYPERVISOR_xsm_op, (unsigned long)op) >= 0;
 }
 
 static struct error *open_failed(const char *what)
@@ -104,13 +129,25 @@ static struct error *open_failed(const char *what)
 
 static struct error *open_handles(struct xen_if *xi)
 {
-	xi->call = xencall_open(&xen_quiet_log, XENCALL_OPENFLAG_NON_REENTRANT);
+	xi->call = xencall_open(&xen_if_quiet_log, XENCALL_OPENFLAG_NON_REENTRANT);
 	if (!xi->call)
 		return open_failed("Xen's hypercall device");
-	xi->memory = xenforeignmemory_open(&xen_quiet_log, 0);
+	xi->memory = xenforeignmemory_open(&xen_if_quiet_log, 0);
 	if (!xi->memory)
 		return open_failed("Xen's device for the memory of guests");
 	return NULL;
+}
+
+/* Linux denies it to domains that do not control others, by default. */
+static struct error *hypercall_failed(void)
+{
+	int err = errno;
+
+	if (err != EPERM)
+		return error_errno(ERR_DENIED, err, "cannot make a hypercall");
+	return error_new(ERR_DENIED,
+			 "Linux refuses hypercalls about other domains: load its module "
+			 "xen-privcmd with unrestricted=1");
 }
 
 struct error *xen_if_begin(struct xen_if *xi)
@@ -122,9 +159,10 @@ struct error *xen_if_begin(struct xen_if *xi)
 		return error_no_memory();
 	version = xencall2(xi->call, __HYPERVISOR_xen_version, XENVER_version, 0);
 	if (version < 0)
-		return error_errno(ERR_DENIED, errno, "cannot make a hypercall");
-	xi->major = (unsigned)version >> 16;
-	xi->minor = version & 0xffff;
+		return hypercall_failed();
+	xi->state.major = (unsigned)version >> 16;
+	xi->state.minor = version & 0xffff;
+	probe_policy(xi);
 	return probe_domctl(xi);
 }
 
@@ -169,33 +207,49 @@ void xen_if_close(struct xen_if *xi)
 	free(xi);
 }
 
-void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
+/* Before Xen 4.18, asks about the next domain if there is no such domain. */
+static int ask_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
-	*major = xi->major;
-	*minor = xi->minor;
-}
+	int rc;
 
-/* True if there is such a domain, or, before Xen 4.18, one with a higher id. */
-static bool ask_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
-{
 	fill(xi, xi->ctl, XEN_DOMCTL_getdomaininfo, first);
-	if (domctl(xi, xi->ctl))
-		return false;
-	/* Of this structure only the domain and its flags have kept their place. */
-	*out = xen_domain_from_flags(xi->ctl->u.getdomaininfo.domain,
-				     xi->ctl->u.getdomaininfo.flags);
-	return true;
+	rc = domctl(xi, xi->ctl);
+	/* Only the domain and its flags have the same offsets in all versions of this structure. */
+	if (!rc)
+		*out = xen_domain_from_flags(xi->ctl->u.getdomaininfo.domain,
+					     xi->ctl->u.getdomaininfo.flags);
+	return rc;
 }
 
-bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
+int xen_if_domain(struct xen_if *xi, uint32_t domid, struct xen_domain *out)
+{
+	int rc = ask_domain(xi, domid, out);
+
+	return !rc && out->domid != domid ? -ESRCH : rc;
+}
+
+/* A refusal to tell about it may be about the next domain, before Xen 4.18. */
+static bool is_there(struct xen_if *xi, uint32_t domid)
+{
+	fill(xi, xi->ctl, XEN_DOMCTL_getvcpuinfo, domid);
+	return domctl(xi, xi->ctl) != -ESRCH;
+}
+
+int xen_if_next_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
 	for (uint32_t domid = first; domid < DOMID_FIRST_RESERVED; domid++) {
-		if (ask_domain(xi, domid, out))
-			return true;
-		if (xi->domctl_version < DOMCTL_ASKS_FOR_ONE)
-			return false;
+		int rc = ask_domain(xi, domid, out);
+
+		if (!rc)
+			return 0;
+		if (rc != -ESRCH && is_there(xi, domid)) {
+			*out = (struct xen_domain){.domid = domid};
+			return rc;
+		}
+		if (rc == -ESRCH && xi->domctl_version < DOMCTL_ASKS_FOR_ONE)
+			break;
 	}
-	return false;
+	return -ESRCH;
 }
 
 uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid)
@@ -281,15 +335,15 @@ static uint32_t fill_batch(struct xen_if *xi, const struct xen_batch *batch)
 {
 	multicall_entry_t *entry = xi->batch;
 
-	for (uint32_t i = 0; i < batch->n_states; i++, entry++)
-		entry->args[0] = (unsigned long)&xi->states[batch->states[i]];
+	for (uint32_t i = 0; i < batch->states.n; i++, entry++)
+		entry->args[0] = (unsigned long)&xi->states[batch->states.id[i]];
 	if (batch->pause) {
 		entry->args[0] = (unsigned long)xi->pause;
 		entry->result = (unsigned long)-EIO;
 		entry++;
 	}
-	for (uint32_t i = 0; i < batch->n_contexts; i++, entry++) {
-		struct xen_domctl *op = &xi->registers[batch->contexts[i]];
+	for (uint32_t i = 0; i < batch->contexts.n; i++, entry++) {
+		struct xen_domctl *op = &xi->registers[batch->contexts.id[i]];
 
 		/* The call says here how much it has written. */
 		if (xi->hvm)
@@ -297,14 +351,6 @@ static uint32_t fill_batch(struct xen_if *xi, const struct xen_batch *batch)
 		entry->args[0] = (unsigned long)op;
 	}
 	return (uint32_t)(entry - xi->batch);
-}
-
-/* For a batch that failed behind its pause: nothing must be left of it. */
-static int undo_batch(struct xen_if *xi, const struct xen_batch *batch, int rc)
-{
-	if (batch->pause && !xi->batch[batch->n_states].result)
-		(void)xen_if_go(xi);
-	return rc;
 }
 
 static void take_state(const struct xen_domctl *state, struct xen_vcpu *vcpu)
@@ -317,7 +363,7 @@ static void take_state(const struct xen_domctl *state, struct xen_vcpu *vcpu)
 	vcpu->cpu_ns = info->cpu_time;
 }
 
-/* What a multicall costs by itself is a tenth of a call. */
+/* A single call: a multicall itself costs a tenth of a call more. */
 static int ask_one_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpus)
 {
 	int rc = domctl(xi, &xi->states[id]);
@@ -331,23 +377,28 @@ int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vc
 {
 	const multicall_entry_t *entry = xi->batch;
 	uint32_t calls;
+	int rc;
 
-	if (batch->n_states == 1 && !batch->n_contexts && !batch->pause)
-		return ask_one_state(xi, batch->states[0], vcpus);
+	if (batch->states.n == 1 && !batch->contexts.n && !batch->pause)
+		return ask_one_state(xi, batch->states.id[0], vcpus);
 	calls = fill_batch(xi, batch);
-	if (xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, calls) < 0)
-		return undo_batch(xi, batch, -errno);
-	for (uint32_t i = 0; i < batch->n_states; i++, entry++) {
+	rc = xencall2(xi->call, __HYPERVISOR_multicall, (unsigned long)xi->batch, calls);
+	if (batch->pause)
+		xi->state.holds = !entry[batch->states.n].result;
+	if (rc < 0)
+		return -errno;
+	for (uint32_t i = 0; i < batch->states.n; i++, entry++) {
 		if (entry->result)
-			return undo_batch(xi, batch, (int)entry->result);
-		take_state(&xi->states[batch->states[i]], &vcpus[batch->states[i]]);
+			return note(xi, &xi->states[batch->states.id[i]], (int)entry->result);
+		take_state(&xi->states[batch->states.id[i]], &vcpus[batch->states.id[i]]);
 	}
 	if (batch->pause && (entry++)->result)
-		return (int)entry[-1].result;
-	for (uint32_t i = 0; i < batch->n_contexts; i++, entry++) {
-		const uint32_t id = batch->contexts[i];
+		return note(xi, xi->pause, (int)entry[-1].result);
+	for (uint32_t i = 0; i < batch->contexts.n; i++, entry++) {
+		const uint32_t id = batch->contexts.id[i];
 
-		vcpus[id].status = context_status((long)entry->result);
+		vcpus[id].status =
+			note(xi, &xi->registers[id], context_status((long)entry->result));
 		vcpus[id].context = xi->contexts + id * CONTEXT_BYTES;
 	}
 	return 0;
@@ -355,46 +406,36 @@ int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vc
 
 int xen_if_go(struct xen_if *xi)
 {
-	return domctl(xi, xi->unpause);
+	int rc = domctl(xi, xi->unpause);
+
+	if (!rc || rc == -ESRCH || rc == -EINVAL)
+		xi->state.holds = false;
+	return rc;
 }
 
-const void *xen_if_map(struct xen_if *xi, uint64_t gfn)
-{
-	xen_pfn_t pfn = gfn;
-	int err = 0;
-	void *page;
-
-	page = xenforeignmemory_map(xi->memory, xi->domid, PROT_READ, 1, &pfn, &err);
-	if (page && err) {
-		xenforeignmemory_unmap(xi->memory, page, 1);
-		page = NULL;
-	}
-	return page;
-}
-
-void xen_if_unmap(struct xen_if *xi, const void *frame)
-{
-	xenforeignmemory_unmap(xi->memory, (void *)frame, 1);
-}
-
-const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n)
+const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
 {
 	xen_pfn_t pfn[XEN_IF_MANY] = {0};
-	int err[XEN_IF_MANY] = {0};
+	int err[XEN_IF_MANY] = {0}, failed;
 	void *pages;
 
 	for (size_t i = 0; i < n; i++)
 		pfn[i] = gfn[i];
 	pages = xenforeignmemory_map(xi->memory, xi->domid, PROT_READ, n, pfn, err);
-	for (size_t i = 0; i < n && pages; i++)
-		if (err[i]) {
-			xenforeignmemory_unmap(xi->memory, pages, n);
-			pages = NULL;
-		}
+	failed = pages ? 0 : -errno;
+	for (size_t i = 0; i < n && pages && !failed; i++)
+		failed = err[i];
+	if (pages && failed) {
+		xenforeignmemory_unmap(xi->memory, pages, n);
+		pages = NULL;
+	}
+	/* Xen without a policy may have other reasons not to map a frame, with the same number. */
+	if (failed == -EACCES && xi->state.has_policy)
+		(void)xen_if_note(xi, xi->domid, "mmu { map_read map_write }", failed);
 	return pages;
 }
 
-void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n)
+void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)
 {
 	xenforeignmemory_unmap(xi->memory, (void *)frames, n);
 }

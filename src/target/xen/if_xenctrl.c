@@ -11,25 +11,30 @@
 #include <xen/hvm/save.h>
 
 #include "arch/arch.h"
-#include "target/xen/quiet_log.h"
 
 const char xen_if_name[] = "libxenctrl";
 
 /* hvm_hw_cpu may have grown in newer hypervisors. */
 #define HVM_BYTES (sizeof(struct hvm_hw_cpu) + 1024)
 
-union context {
+union xen_context_bytes {
 	vcpu_guest_context_any_t pv;
 	uint8_t hvm[HVM_BYTES];
 };
 
 struct xen_if {
+	struct xen_if_state state;
 	xc_interface *xc;
-	unsigned major, minor;
 	uint32_t domid;
 	bool hvm;
-	union context *contexts;
+	union xen_context_bytes *contexts;
 };
+
+/* After a call that failed: its negative errno. */
+static int failure(struct xen_if *xi, uint32_t domid, const char *permission)
+{
+	return xen_if_note(xi, domid, permission, -errno);
+}
 
 struct error *xen_if_open_devices(struct xen_if **out)
 {
@@ -37,7 +42,7 @@ struct error *xen_if_open_devices(struct xen_if **out)
 
 	if (!xi)
 		return error_no_memory();
-	xi->xc = xc_interface_open(&xen_quiet_log, &xen_quiet_log, 0);
+	xi->xc = xc_interface_open(&xen_if_quiet_log, &xen_if_quiet_log, 0);
 	if (!xi->xc) {
 		free(xi);
 		return error_errno(
@@ -54,14 +59,15 @@ struct error *xen_if_begin(struct xen_if *xi)
 	int version = xc_version(xi->xc, XENVER_version, NULL);
 	struct xen_domain dom0;
 
-	xi->major = (unsigned)version >> 16;
-	xi->minor = version & 0xffff;
-	if (xen_if_domain(xi, 0, &dom0))
+	xi->state.major = (unsigned)version >> 16;
+	xi->state.minor = version & 0xffff;
+	xi->state.has_policy = xc_flask_getenforce(xi->xc) >= 0;
+	if (!xen_if_domain(xi, 0, &dom0))
 		return NULL;
 	return error_errno(ERR_DENIED, errno,
 			   "this is Xen %u.%u, and the libxenctrl that uniprof %s was "
 			   "built with cannot talk to it",
-			   xi->major, xi->minor, UNIPROF_VERSION);
+			   xi->state.major, xi->state.minor, UNIPROF_VERSION);
 }
 
 void xen_if_close(struct xen_if *xi)
@@ -74,22 +80,28 @@ void xen_if_close(struct xen_if *xi)
 	free(xi);
 }
 
-void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor)
-{
-	*major = xi->major;
-	*minor = xi->minor;
-}
-
-bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
+/* Domains that the policy does not show are left out by Xen. */
+int xen_if_next_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out)
 {
 	xc_domaininfo_t info;
 
-	if (first >= DOMID_FIRST_RESERVED)
-		return false;
-	if (xc_domain_getinfolist(xi->xc, first, 1, &info) != 1)
-		return false;
+	if (first >= DOMID_FIRST_RESERVED || xc_domain_getinfolist(xi->xc, first, 1, &info) != 1)
+		return -ESRCH;
 	*out = xen_domain_from_flags(info.domain, info.flags);
-	return true;
+	return 0;
+}
+
+int xen_if_domain(struct xen_if *xi, uint32_t domid, struct xen_domain *out)
+{
+	xc_domaininfo_t info;
+	int n = xc_domain_getinfolist(xi->xc, domid, 1, &info);
+
+	if (n < 0)
+		return failure(xi, domid, "domain { getdomaininfo }");
+	if (!n || info.domain != domid)
+		return -ESRCH;
+	*out = xen_domain_from_flags(domid, info.flags);
+	return 0;
 }
 
 uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid)
@@ -99,6 +111,8 @@ uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid)
 
 	while (n < XEN_LEGACY_MAX_VCPUS * 4 && !xc_vcpu_getinfo(xi->xc, domid, n, &info))
 		n++;
+	if (!n)
+		(void)failure(xi, domid, "domain { getvcpuinfo }");
 	return n;
 }
 
@@ -106,7 +120,10 @@ bool xen_if_pv32(struct xen_if *xi, uint32_t domid)
 {
 	unsigned bytes;
 
-	return !xc_domain_get_guest_width(xi->xc, domid, &bytes) && bytes == 4;
+	if (!xc_domain_get_guest_width(xi->xc, domid, &bytes))
+		return bytes == 4;
+	(void)failure(xi, domid, "domain { getaddrsize }");
+	return false;
 }
 
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus)
@@ -120,7 +137,7 @@ struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, 
 
 static int read_context(struct xen_if *xi, uint32_t vcpu)
 {
-	union context *context = &xi->contexts[vcpu];
+	union xen_context_bytes *context = &xi->contexts[vcpu];
 	int rc;
 
 	if (xi->hvm)
@@ -130,7 +147,10 @@ static int read_context(struct xen_if *xi, uint32_t vcpu)
 		rc = xc_vcpu_getcontext(xi->xc, xi->domid, vcpu, &context->pv);
 	if (!rc)
 		return 0;
-	return errno == ENODATA ? -ENOENT : -errno;
+	return errno == ENODATA
+		       ? -ENOENT
+		       : failure(xi, xi->domid,
+				 xi->hvm ? "hvm { gethvmc }" : "domain { getvcpucontext }");
 }
 
 static int read_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpu)
@@ -138,7 +158,7 @@ static int read_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpu)
 	xc_vcpuinfo_t info;
 
 	if (xc_vcpu_getinfo(xi->xc, xi->domid, id, &info))
-		return -errno;
+		return failure(xi, xi->domid, "domain { getvcpuinfo }");
 	vcpu->online = info.online;
 	vcpu->running = info.running;
 	vcpu->blocked = info.blocked;
@@ -148,16 +168,19 @@ static int read_state(struct xen_if *xi, uint32_t id, struct xen_vcpu *vcpu)
 
 int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus)
 {
-	for (uint32_t i = 0; i < batch->n_states; i++) {
-		int rc = read_state(xi, batch->states[i], &vcpus[batch->states[i]]);
+	for (uint32_t i = 0; i < batch->states.n; i++) {
+		int rc = read_state(xi, batch->states.id[i], &vcpus[batch->states.id[i]]);
 
 		if (rc)
 			return rc;
 	}
-	if (batch->pause && xc_domain_pause(xi->xc, xi->domid))
-		return -errno;
-	for (uint32_t i = 0; i < batch->n_contexts; i++) {
-		const uint32_t id = batch->contexts[i];
+	if (batch->pause) {
+		xi->state.holds = !xc_domain_pause(xi->xc, xi->domid);
+		if (!xi->state.holds)
+			return failure(xi, xi->domid, "domain { pause }");
+	}
+	for (uint32_t i = 0; i < batch->contexts.n; i++) {
+		const uint32_t id = batch->contexts.id[i];
 
 		vcpus[id].status = read_context(xi, id);
 		vcpus[id].context = &xi->contexts[id];
@@ -167,29 +190,30 @@ int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vc
 
 int xen_if_go(struct xen_if *xi)
 {
-	return xc_domain_unpause(xi->xc, xi->domid) ? -errno : 0;
+	int rc = 0;
+
+	if (xc_domain_unpause(xi->xc, xi->domid))
+		rc = failure(xi, xi->domid, "domain { unpause }");
+	if (!rc || rc == -ESRCH || rc == -EINVAL)
+		xi->state.holds = false;
+	return rc;
 }
 
-const void *xen_if_map(struct xen_if *xi, uint64_t gfn)
-{
-	return xc_map_foreign_range(xi->xc, xi->domid, FRAME_SIZE, PROT_READ, gfn);
-}
-
-void xen_if_unmap(struct xen_if *xi, const void *frame)
-{
-	munmap((void *)frame, FRAME_SIZE);
-}
-
-const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n)
+const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
 {
 	xen_pfn_t pfn[XEN_IF_MANY] = {0};
+	const void *frames;
 
 	for (size_t i = 0; i < n; i++)
 		pfn[i] = gfn[i];
-	return xc_map_foreign_pages(xi->xc, xi->domid, PROT_READ, pfn, (int)n);
+	frames = xc_map_foreign_pages(xi->xc, xi->domid, PROT_READ, pfn, (int)n);
+	/* Xen without a policy may have other reasons not to map a frame, with the same number. */
+	if (!frames && errno == EACCES && xi->state.has_policy)
+		(void)failure(xi, xi->domid, "mmu { map_read map_write }");
+	return frames;
 }
 
-void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n)
+void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)
 {
 	munmap((void *)frames, n * FRAME_SIZE);
 }

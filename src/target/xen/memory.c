@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Reading a running guest's memory, and snapshots: what is done outside of the sampling path. */
+/* Memory of a running guest, and snapshots: code outside of the sampling path. */
 
 #include "target/xen/xen.h"
 
@@ -9,17 +9,159 @@
 
 #include "target/window.h"
 
+/* 16 MiB of a guest at hand: 64 vCPUs with 60 frames each. A power of two. */
+#define SLOTS	 8192u
+#define MAX_USED (SLOTS / 2)
+
+/* Samples after which a frame that could not be mapped is tried again (ballooning, hot-plug). */
+#define RETRY_AFTER 512
+
+struct slot {
+	uint64_t gfn;
+	const void *bytes; /* NULL in a used slot: could not be mapped */
+	uint32_t used;	   /* frames->now of the last use; 0: empty slot */
+};
+
+struct xen_frames {
+	struct xen_if *xi;
+	uint32_t now;
+	uint32_t n;
+	struct window_trails trails; /* valid until a frame is unmapped */
+	struct slot slots[SLOTS];
+};
+
+struct error *xen_frames_new(struct xen_if *xi, struct xen_frames **out)
+{
+	struct xen_frames *frames = calloc(1, sizeof(*frames));
+
+	if (!frames)
+		return error_no_memory();
+	frames->xi = xi;
+	frames->now = 1;
+	window_forget_trails(&frames->trails);
+	*out = frames;
+	return NULL;
+}
+
+void xen_frames_free(struct xen_frames *frames)
+{
+	if (!frames)
+		return;
+	for (uint32_t i = 0; i < SLOTS; i++)
+		if (frames->slots[i].bytes)
+			xen_if_unmap(frames->xi, frames->slots[i].bytes, 1);
+	free(frames);
+}
+
+static uint32_t home(uint64_t gfn)
+{
+	return (uint32_t)((gfn * 0x9e3779b97f4a7c15u) >> 32) & (SLOTS - 1);
+}
+
+/* The slot that holds gfn, or the empty one where it belongs: the table is never full. */
+static struct slot *probe(struct xen_frames *frames, uint64_t gfn)
+{
+	uint32_t i = home(gfn);
+
+	while (frames->slots[i].used && frames->slots[i].gfn != gfn)
+		i = (i + 1) & (SLOTS - 1);
+	return &frames->slots[i];
+}
+
+const void *xen_frames_find(void *table, uint64_t gfn)
+{
+	struct xen_frames *frames = table;
+	struct slot *slot = probe(frames, gfn);
+
+	if (!slot->used)
+		return NULL;
+	if (slot->bytes)
+		slot->used = frames->now;
+	return slot->bytes;
+}
+
+/*
+ * Rebuilds the table with the slots that were used since the last tick. If
+ * those alone would fill it, everything goes: the next sample maps the frames
+ * that it needs.
+ */
+static void make_room(struct xen_frames *frames)
+{
+	struct slot keep[MAX_USED];
+	uint32_t n = 0;
+
+	window_forget_trails(&frames->trails);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		struct slot *slot = &frames->slots[i];
+
+		if (slot->bytes && slot->used == frames->now)
+			keep[n++] = *slot;
+		else if (slot->bytes)
+			xen_if_unmap(frames->xi, slot->bytes, 1);
+	}
+	if (n > MAX_USED / 2) {
+		for (uint32_t i = 0; i < n; i++)
+			xen_if_unmap(frames->xi, keep[i].bytes, 1);
+		n = 0;
+	}
+	memset(frames->slots, 0, sizeof(frames->slots));
+	for (uint32_t i = 0; i < n; i++)
+		*probe(frames, keep[i].gfn) = keep[i];
+	frames->n = n;
+}
+
+const void *xen_frames_bring(void *table, uint64_t gfn)
+{
+	struct xen_frames *frames = table;
+	struct slot *slot = probe(frames, gfn);
+
+	if (slot->used && (slot->bytes || frames->now - slot->used < RETRY_AFTER)) {
+		if (slot->bytes)
+			slot->used = frames->now;
+		return slot->bytes;
+	}
+	if (!slot->used && frames->n == MAX_USED) {
+		make_room(frames);
+		slot = probe(frames, gfn);
+	}
+	if (!slot->used)
+		frames->n++;
+	slot->gfn = gfn;
+	slot->bytes = xen_if_map(frames->xi, &gfn, 1);
+	slot->used = frames->now;
+	return slot->bytes;
+}
+
+bool xen_frames_refused(const struct xen_frames *frames, uint64_t gfn)
+{
+	const struct slot *slot = probe((struct xen_frames *)frames, gfn);
+
+	return slot->used && !slot->bytes && frames->now - slot->used < RETRY_AFTER;
+}
+
+void xen_frames_tick(struct xen_frames *frames)
+{
+	if (++frames->now == 0)
+		frames->now = 1;
+}
+
+struct window_trails *xen_frames_trails(struct xen_frames *frames, const struct physmem *mem)
+{
+	return mem->frame == xen_frames_find || mem->frame == xen_frames_bring ? &frames->trails
+									       : NULL;
+}
+
 /* Page tables that one window may need: one for each level and some more at their borders. */
 #define TABLES_PER_WINDOW 16
 /* From so many bytes on, memory is read as a whole. */
 #define MANY (8 * FRAME_SIZE)
-/* How often a snapshot is tried before it is written with what there is. */
-#define SNAPSHOT_TAKES 4
+/* Tries to read a snapshot as a whole before it is written incomplete. */
+#define SNAPSHOT_TRIES 4
 
 static const void *show_and_bring(void *ctx, uint64_t gfn)
 {
 	struct xen_target *xt = ctx;
-	const void *bytes = frames_bring(xt->frames, gfn);
+	const void *bytes = xen_frames_bring(xt->frames, gfn);
 
 	if (bytes && xt->base.witness)
 		xt->base.witness->frame(xt->base.witness->ctx, gfn, bytes);
@@ -59,13 +201,13 @@ static size_t read_many(struct xen_target *xt, const struct regs *regs, uint64_t
 		const uint8_t *frames;
 
 		n = find_frames(xt, regs, va + done, len - done, gfn);
-		frames = n ? xen_if_map_many(xt->xi, gfn, n) : NULL;
+		frames = n ? xen_if_map(xt->xi, gfn, n) : NULL;
 		if (!frames)
 			break;
 		for (size_t i = 0; i < n && witness; i++)
 			witness->frame(witness->ctx, gfn[i], frames + i * FRAME_SIZE);
 		memcpy(buf + done, frames, n * FRAME_SIZE);
-		xen_if_unmap_many(xt->xi, frames, n);
+		xen_if_unmap(xt->xi, frames, n);
 		done += n * FRAME_SIZE;
 	}
 	return done;
@@ -79,29 +221,13 @@ size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, voi
 
 	if (len >= MANY && va % FRAME_SIZE == 0)
 		done = read_many(xt, regs, va, buf, len);
-	while (done < len) {
-		struct xlate at = {0};
-		const uint8_t *frame;
-		size_t part, offset;
-
-		if (target->info.arch->translate(&regs->mmu, va + done, &mem, &at) != XLATE_OK)
-			break;
-		frame = show_and_bring(xt, at.addr >> FRAME_SHIFT);
-		if (!frame)
-			break;
-		offset = at.addr & (FRAME_SIZE - 1);
-		part = FRAME_SIZE - offset;
-		if (part > len - done)
-			part = len - done;
-		memcpy((uint8_t *)buf + done, frame + offset, part);
-		done += part;
-	}
-	return done;
+	return done + window_read(target->info.arch, &regs->mmu, &mem, va + done,
+				  (uint8_t *)buf + done, len - done);
 }
 
 /* Copies of the frames that were touched during a pause, each once. */
 struct album {
-	struct frames *frames;
+	struct xen_frames *frames;
 	uint32_t n, room;
 	uint64_t *gfn;
 	uint8_t *bytes;
@@ -110,7 +236,7 @@ struct album {
 static const void *copy_frame(void *ctx, uint64_t gfn)
 {
 	struct album *album = ctx;
-	const void *bytes = frames_find(album->frames, gfn);
+	const void *bytes = xen_frames_find(album->frames, gfn);
 
 	if (!bytes || album->n == album->room)
 		return bytes;
@@ -126,7 +252,7 @@ static const void *copy_frame(void *ctx, uint64_t gfn)
 static struct error *album_new(struct xen_target *xt, const struct sample *sample,
 			       struct album *album)
 {
-	uint32_t per_vcpu = sample->stack_cap / FRAME_SIZE + 1 + TABLES_PER_WINDOW;
+	uint32_t per_vcpu = sample->stack_cap / FRAME_SIZE + 2 + TABLES_PER_WINDOW;
 
 	album->frames = xt->frames;
 	album->n = 0;
@@ -136,7 +262,7 @@ static struct error *album_new(struct xen_target *xt, const struct sample *sampl
 	return album->gfn && album->bytes ? NULL : error_no_memory();
 }
 
-/* First an ordinary sample, which maps what is needed; then the one that counts. */
+/* Takes an ordinary sample first, which maps the memory needed; then the one that counts. */
 static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 				   struct album *album)
 {
@@ -144,9 +270,9 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 	bool whole = false;
 
 	for (uint32_t i = 0; i < sample->vcpus; i++)
-		sample->vcpu[i].again = true;
+		sample->vcpu[i].request.again = true;
 	/* In between, the guest may have moved to memory that was not there before. */
-	for (unsigned take = 0; take < SNAPSHOT_TAKES && !whole; take++) {
+	for (unsigned tries = 0; tries < SNAPSHOT_TRIES && !whole; tries++) {
 		struct error *err = xen_sample(&xt->base, sample);
 		int rc;
 
@@ -154,7 +280,7 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 			return err;
 		album->n = 0;
 		/* States and CPU time are those of the sample. */
-		rc = xen_take(xt, sample, &mem, &whole);
+		rc = xen_read_paused(xt, sample, &mem, &whole);
 		if (rc)
 			return xen_failed(xt, rc);
 		xen_finish_registers(xt, sample);

@@ -5,13 +5,175 @@
 #define __XEN_TOOLS__ 1
 #include "target/xen/xen.h"
 
-#include <xenctrl.h>
+#include <string.h>
+
 #include <xen/foreign/x86_32.h>
 #include <xen/hvm/save.h>
 #include <xen/xen.h>
+#include <xenctrl.h>
 
-#include "arch/x86_registers.h"
-#include "target/xen/vcpu_regs.h"
+#include "arch/x86/x86.h"
+
+/* Control bits: Intel SDM vol. 3, sections 2.2.1 and 2.5. */
+#define CR0_PG	 (1ull << 31)
+#define CR4_PSE	 (1ull << 4)
+#define CR4_PAE	 (1ull << 5)
+#define CR4_LA57 (1ull << 12)
+#define EFER_LMA (1ull << 10)
+
+/* Segment attributes as in the VMCB (AMD APM vol. 2, 15.5.1): bits 5-6 DPL, bit 9 L. */
+#define ARBYTES_DPL(ar) (((ar) >> 5) & 3)
+#define ARBYTES_L	(1u << 9)
+
+#define PFN_MASK 0x000ffffffffff000ull
+
+/* DWARF register numbers: System V ABI x86-64, figure 3.36; i386 psABI, table 2.14. */
+enum { RBP = 6, EBP = 5 };
+
+const uint32_t xen_cpu_record = HVM_SAVE_CODE(CPU);
+
+static void pv64_for_copy(const vcpu_guest_context_t *ctx, struct regs *regs)
+{
+	bool kernel = ctx->flags & VGCF_in_kernel;
+	/* In user mode the guest runs on its other top table (xen/arch-x86/xen.h, ctrlreg). */
+	uint64_t cr3 = kernel || !ctx->ctrlreg[1] ? ctx->ctrlreg[3] : ctx->ctrlreg[1];
+
+	regs->sp = ctx->user_regs.rsp;
+	regs->word = 8;
+	regs->user = !kernel;
+	regs->mmu.mode = MMU_X86_4;
+	regs->mmu.root = xen_cr3_to_pfn(cr3) << FRAME_SHIFT;
+	regs->mmu.pse = false;
+}
+
+/* `gp` by DWARF register number. */
+static void set_general(struct regs *regs, const uint64_t *gp, uint64_t pc, uint64_t flags)
+{
+	const unsigned n = regs->word == 8 ? 16 : 8;
+
+	memcpy(regs->gp, gp, n * sizeof(*gp));
+	regs->gp_valid = (1u << n) - 1;
+	regs->fp = gp[regs->word == 8 ? RBP : EBP];
+	regs->pc = pc;
+	regs->flags = flags;
+}
+
+static void pv64_full(const struct cpu_user_regs *from, struct regs *regs)
+{
+	const uint64_t gp[] = {from->rax, from->rdx, from->rcx, from->rbx, from->rsi, from->rdi,
+			       from->rbp, from->rsp, from->r8,	from->r9,  from->r10, from->r11,
+			       from->r12, from->r13, from->r14, from->r15};
+
+	set_general(regs, gp, from->rip, from->rflags);
+}
+
+static void pv32_for_copy(const vcpu_guest_context_x86_32_t *ctx, struct regs *regs)
+{
+	regs->sp = ctx->user_regs.esp;
+	regs->word = 4;
+	regs->user = (ctx->user_regs.cs & 3) == 3;
+	regs->mmu.mode = MMU_X86_PAE;
+	regs->mmu.root = (uint64_t)xen_cr3_to_pfn_x86_32(ctx->ctrlreg[3]) << FRAME_SHIFT;
+	regs->mmu.pse = false;
+}
+
+static void pv32_full(const struct cpu_user_regs_x86_32 *from, struct regs *regs)
+{
+	const uint64_t gp[] = {from->eax, from->ecx, from->edx, from->ebx,
+			       from->esp, from->ebp, from->esi, from->edi};
+
+	set_general(regs, gp, from->eip, from->eflags);
+}
+
+static void hvm_mmu(const struct hvm_hw_cpu *cpu, struct mmu *mmu)
+{
+	mmu->pse = cpu->cr4 & CR4_PSE;
+	mmu->root = cpu->cr3 & PFN_MASK;
+	if (!(cpu->cr0 & CR0_PG)) {
+		mmu->mode = MMU_OFF;
+	} else if (cpu->msr_efer & EFER_LMA) {
+		mmu->mode = cpu->cr4 & CR4_LA57 ? MMU_X86_5 : MMU_X86_4;
+	} else if (cpu->cr4 & CR4_PAE) {
+		mmu->mode = MMU_X86_PAE;
+		mmu->root = cpu->cr3 & 0xffffffe0; /* SDM vol. 3, table 4-7 */
+	} else {
+		mmu->mode = MMU_X86_32;
+		mmu->root = cpu->cr3 & 0xfffff000;
+	}
+}
+
+static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
+{
+	bool long_code = (cpu->msr_efer & EFER_LMA) && (cpu->cs_arbytes & ARBYTES_L);
+
+	regs->word = long_code ? 8 : 4;
+	regs->sp = long_code ? cpu->rsp : (uint32_t)(cpu->rsp + cpu->ss_base);
+	regs->user = ARBYTES_DPL(cpu->ss_arbytes) == 3;
+	hvm_mmu(cpu, &regs->mmu);
+}
+
+/* Addresses become linear. */
+static void hvm_full(const struct hvm_hw_cpu *cpu, struct regs *regs)
+{
+	const uint64_t gp64[] = {cpu->rax, cpu->rdx, cpu->rcx, cpu->rbx, cpu->rsi, cpu->rdi,
+				 cpu->rbp, cpu->rsp, cpu->r8,  cpu->r9,	 cpu->r10, cpu->r11,
+				 cpu->r12, cpu->r13, cpu->r14, cpu->r15};
+	const uint64_t gp32[] = {cpu->rax, cpu->rcx, cpu->rdx, cpu->rbx,
+				 cpu->rsp, cpu->rbp, cpu->rsi, cpu->rdi};
+
+	if (regs->word == 8) {
+		set_general(regs, gp64, cpu->rip, cpu->rflags);
+		return;
+	}
+	set_general(regs, gp32, (uint32_t)(cpu->rip + cpu->cs_base), cpu->rflags);
+	regs->fp = (uint32_t)(cpu->rbp + cpu->ss_base);
+}
+
+void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs)
+{
+	switch (kind) {
+	case XEN_CONTEXT_PV64:
+		pv64_for_copy(context, regs);
+		break;
+	case XEN_CONTEXT_PV32:
+		pv32_for_copy(context, regs);
+		break;
+	case XEN_CONTEXT_HVM:
+		hvm_for_copy(context, regs);
+		break;
+	case XEN_CONTEXT_ARM:
+		break;
+	}
+}
+
+void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
+{
+	switch (kind) {
+	case XEN_CONTEXT_PV64:
+		pv64_full(&((const vcpu_guest_context_t *)context)->user_regs, regs);
+		break;
+	case XEN_CONTEXT_PV32:
+		pv32_full(&((const vcpu_guest_context_x86_32_t *)context)->user_regs, regs);
+		break;
+	case XEN_CONTEXT_HVM:
+		hvm_full(context, regs);
+		break;
+	case XEN_CONTEXT_ARM:
+		break;
+	}
+}
+
+enum xen_context xen_context_kind(struct xen_if *xi, const struct xen_domain *domain)
+{
+	if (domain->hvm)
+		return XEN_CONTEXT_HVM;
+	return xen_if_pv32(xi, domain->domid) ? XEN_CONTEXT_PV32 : XEN_CONTEXT_PV64;
+}
+
+const struct arch *xen_context_arch(enum xen_context kind, const void *context)
+{
+	return kind == XEN_CONTEXT_PV32 ? &arch_x86_32 : &arch_x86_64;
+}
 
 static void control(struct registers *out, unsigned bytes, const char *name, uint64_t value,
 		    const struct register_bits *bits)
@@ -32,7 +194,7 @@ static void system_value(struct registers *out, unsigned bytes, const char *name
 	registers_add(out, REGISTER_SYSTEM, name, bytes, value, NULL);
 }
 
-/* A PV guest's own segment registers: what is behind a selector is in its tables. */
+/* A PV guest's own segment register: the segment behind the selector is in the guest's tables. */
 static void selector(struct registers *out, const char *name, uint32_t value)
 {
 	registers_segment(out, &(struct register_segment){.name = name,

@@ -4,7 +4,212 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "target/xen/vcpu_regs.h"
+
+/* One pause, and the copies of stacks: everything that a guest can feel. */
+
+/* Retries of an unpause. */
+#define GO_AGAIN 3
+
+/* The stacks that a vCPU's own leads to. */
+static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct window_copy *copy)
+{
+	bool whole = true;
+
+	for (unsigned i = 0; vcpu->request.leads_on && i < UNWIND_OTHERS; i++) {
+		const struct other_stack *other = &vcpu->request.other[i];
+
+		copy->buffer = other->buffer;
+		copy->out = &vcpu->others[i];
+		copy->out->len = 0;
+		if (other->want && !window_copy_at(copy, other->va, other->want) &&
+		    !xen_frames_refused(xt->frames, copy->gfn))
+			whole = false;
+	}
+	return whole;
+}
+
+/*
+ * Copies the stacks of one vCPU; false if a frame was missing that could
+ * perhaps be mapped. One that cannot be is where the stack ends for us.
+ */
+static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem)
+{
+	struct window_copy copy = {.arch = xt->base.info.arch,
+				   .regs = &vcpu->regs,
+				   .mem = mem,
+				   .trails = xen_frames_trails(xt->frames, mem),
+				   .buffer = vcpu->buffer,
+				   .out = &vcpu->stack};
+
+	if (!window_copy(&copy, vcpu->request.want)) {
+		vcpu->stack.cut = vcpu->stack.len == vcpu->request.want;
+		if (!xen_frames_refused(xt->frames, copy.gfn))
+			return false;
+	}
+	return copy_others(xt, vcpu, &copy);
+}
+
+/*
+ * Copies the stacks of the vCPUs in xt->vcpus.read, whose contexts are here;
+ * false if a frame was missing.
+ */
+static bool copy_stacks(struct xen_target *xt, struct sample *sample, const struct physmem *mem)
+{
+	const struct xen_vcpus *vcpus = &xt->vcpus;
+	bool whole = true;
+
+	xt->hurried = false;
+	for (uint32_t i = 0; i < vcpus->read.n; i++) {
+		const uint32_t id = vcpus->read.id[i];
+		struct vcpu_sample *vcpu = &sample->vcpu[id];
+
+		vcpu->online = vcpus->now[id].status == 0;
+		if (!vcpu->online)
+			continue;
+		xen_regs_for_copy(xt->context, vcpus->now[id].context, &vcpu->regs);
+		if (copy_vcpu(xt, vcpu, mem))
+			continue;
+		vcpu->hurried = xt->hurried;
+		whole = whole && vcpu->hurried;
+	}
+	return whole;
+}
+
+/* Finds frames as long as there is time. */
+static const void *find_in_time(void *ctx, uint64_t gfn)
+{
+	struct xen_target *xt = ctx;
+
+	xt->hurried = xt->hurried || clock_now_ns() >= xt->hurry_until_ns;
+	return xt->hurried ? NULL : xen_frames_find(xt->frames, gfn);
+}
+
+/*
+ * With a bound on its length, only some contexts are read in one pause, as many
+ * as have lately fitted in; vCPUs that are left out this time come next time.
+ */
+static void fit_in(struct xen_target *xt, struct sample *sample)
+{
+	if (xt->vcpus.read.n > xt->fit)
+		xen_vcpus_limit(&xt->vcpus, sample, xt->fit);
+}
+
+/* Chooses xt->fit before the first pause: all contexts took `took_ns` without one. */
+static void expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns)
+{
+	const uint64_t n = xt->vcpus.online.n ? xt->vcpus.online.n : 1;
+	const uint64_t fit = sample->request.max_pause_ns / 2 / (took_ns / n + 1);
+
+	xt->fit = fit < 1 ? 1 : fit < n ? (uint32_t)fit : (uint32_t)n;
+}
+
+static void adapt_fit(struct xen_target *xt, const struct sample *sample)
+{
+	if (sample->paused_ns > sample->request.max_pause_ns)
+		xt->fit = xt->fit > 1 ? xt->fit / 2 : 1;
+	else if (sample->paused_ns < sample->request.max_pause_ns / 4 * 3 && xt->fit < xt->vcpus.n)
+		xt->fit++;
+}
+
+/* Work while the guest is paused; the contexts are here. */
+static bool read_stopped(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
+			 uint64_t start_ns)
+{
+	const struct physmem in_time = {find_in_time, xt};
+
+	/* The way out takes its time, too. */
+	xt->hurry_until_ns = start_ns + sample->request.max_pause_ns / 4 * 3;
+	return copy_stacks(xt, sample, sample->request.max_pause_ns ? &in_time : mem);
+}
+
+/* Unpauses the domain; tries once more at once if Xen refuses it. Further tries are in no hurry. */
+static int let_go(struct xen_target *xt)
+{
+	int rc;
+
+	guard_set(xt->guard_page, GUARD_MAYBE);
+	rc = xen_if_go(xt->xi);
+	for (unsigned again = 0; xen_if_state(xt->xi)->holds && again < GO_AGAIN; again++)
+		rc = xen_if_go(xt->xi);
+	if (!xen_if_state(xt->xi)->holds) {
+		guard_set(xt->guard_page, GUARD_RUNNING);
+		return rc;
+	}
+	guard_leave(xt->guard);
+	xt->guard = NULL;
+	return rc;
+}
+
+static int ask(struct xen_target *xt, struct xen_batch batch)
+{
+	return xen_if_batch(xt->xi, &batch, xt->vcpus.now);
+}
+
+/*
+ * Pauses the domain, and asks for contexts; the guard knows at every moment.
+ * False if it is not paused by us now. *rc is as of xen_if_batch.
+ */
+static bool pause_and_ask(struct xen_target *xt, const struct xen_ids *contexts, int *rc)
+{
+	bool holds;
+
+	guard_set(xt->guard_page, GUARD_MAYBE);
+	*rc = ask(xt, (struct xen_batch){.pause = true, .contexts = *contexts});
+	holds = xen_if_state(xt->xi)->holds;
+	guard_set(xt->guard_page, holds ? GUARD_STOPPED : GUARD_RUNNING);
+	return holds;
+}
+
+/*
+ * Only an unpause shows whether Xen allows one, and a successful one undoes a
+ * pause: call this only when nobody pauses the domain.
+ */
+int xen_try_rights(struct xen_target *xt)
+{
+	struct xen_domain now;
+	int rc = xen_if_domain(xt->xi, xt->domain.domid, &now);
+
+	if (rc || now.paused)
+		return rc ?: -EAGAIN;
+	rc = xen_if_go(xt->xi);
+	if (!rc) {
+		/* Somebody has paused it meanwhile: another profiler, for no longer than this. */
+		rc = ask(xt, (struct xen_batch){.pause = true});
+		xt->may_pause = !rc;
+		return rc;
+	}
+	if (rc != -EINVAL)
+		return rc;
+	if (pause_and_ask(xt, &(struct xen_ids){0}, &rc))
+		rc = let_go(xt) ?: rc;
+	xt->may_pause = !rc;
+	return rc;
+}
+
+int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
+		    bool *whole)
+{
+	uint64_t start;
+	int rc;
+
+	if (!xt->may_pause) {
+		rc = xen_try_rights(xt);
+		if (rc)
+			return rc;
+	}
+	if (sample->request.max_pause_ns)
+		fit_in(xt, sample);
+	start = clock_now_ns();
+	if (!pause_and_ask(xt, &xt->vcpus.read, &rc))
+		return rc;
+	if (!rc)
+		*whole = read_stopped(xt, sample, mem, start);
+	rc = let_go(xt) ?: rc;
+	sample->paused_ns = clock_now_ns() - start;
+	if (sample->request.max_pause_ns)
+		adapt_fit(xt, sample);
+	return rc;
+}
 
 /*
  * A sample is read without a pause as long as no vCPU that has to be read is
@@ -16,61 +221,33 @@
  */
 
 /*
- * A pause is repeated when memory was missing, with that memory brought
- * meanwhile. A guest that keeps changing its tables could keep us busy, so
- * after this many takes what there is must do.
+ * A pause is repeated when memory was missing, after mapping it. A guest that
+ * keeps changing its tables could keep us busy, so after this many tries the
+ * sample is used as it is.
  */
-#define MAX_TAKES 4
+#define MAX_TRIES 4
 
-/* What is mapped before the first sample, around each stack pointer, bytes. */
-#define AHEAD_BELOW (2 * FRAME_SIZE)
-#define AHEAD_ABOVE (8 * FRAME_SIZE)
+/* Memory mapped before the first sample, around each stack pointer, bytes. */
+#define PREMAP_BELOW (2 * FRAME_SIZE)
+#define PREMAP_ABOVE (8 * FRAME_SIZE)
 
-static int ask_states_again(struct xen_target *xt)
-{
-	struct xen_vcpus *vcpus = &xt->vcpus;
-	const struct xen_batch batch = {.states = vcpus->read.id, .n_states = vcpus->read.n};
-
-	return xen_if_batch(xt->xi, &batch, vcpus->now);
-}
-
-static int ask_late(struct xen_target *xt)
-{
-	const struct xen_ids *late = &xt->vcpus.late;
-	const struct xen_batch batch = {.contexts = late->id, .n_contexts = late->n};
-
-	return late->n ? xen_if_batch(xt->xi, &batch, xt->vcpus.now) : 0;
-}
-
-/* Reads states of all on-line vCPUs, and the contexts that will probably be needed. */
-static int ask(struct xen_target *xt)
-{
-	const struct xen_vcpus *vcpus = &xt->vcpus;
-	const struct xen_batch batch = {.states = vcpus->online.id,
-					.n_states = vcpus->online.n,
-					.contexts = vcpus->ahead.id,
-					.n_contexts = vcpus->ahead.n};
-
-	return xen_if_batch(xt->xi, &batch, vcpus->now);
-}
-
-/* Maps what the copies of the last take would have needed; the guest runs meanwhile. */
+/* Maps the memory that the copies of the last try lacked; the guest runs meanwhile. */
 static void bring(struct xen_target *xt, struct sample *sample)
 {
-	const struct physmem mem = {frames_bring, xt->frames};
+	const struct physmem mem = {xen_frames_bring, xt->frames};
 
-	(void)xen_copy_stacks(xt, sample, &mem);
+	(void)copy_stacks(xt, sample, &mem);
 }
 
-static int read_paused(struct xen_target *xt, struct sample *sample)
+static int retry_paused(struct xen_target *xt, struct sample *sample)
 {
-	const struct physmem mem = {frames_find, xt->frames};
+	const struct physmem mem = {xen_frames_find, xt->frames};
 	bool whole = false;
 
 	for (;;) {
-		int rc = xen_take(xt, sample, &mem, &whole);
+		int rc = xen_read_paused(xt, sample, &mem, &whole);
 
-		if (rc || whole || sample->retakes + 1 == MAX_TAKES)
+		if (rc || whole || sample->retakes + 1 == MAX_TRIES)
 			return rc;
 		sample->retakes++;
 		sample->stolen_ns += sample->paused_ns;
@@ -78,33 +255,33 @@ static int read_paused(struct xen_target *xt, struct sample *sample)
 	}
 }
 
-/* *torn: a vCPU that has to be read ran while it was. */
+/* *torn: a vCPU that has to be read ran meanwhile. */
 static int read_waiting(struct xen_target *xt, struct sample *sample, bool *torn)
 {
-	const struct physmem mem = {frames_bring, xt->frames};
+	const struct physmem mem = {xen_frames_bring, xt->frames};
 	int rc;
 
 	if (!xt->vcpus.read.n)
 		return 0;
-	rc = ask_late(xt);
+	rc = xt->vcpus.late.n ? ask(xt, (struct xen_batch){.contexts = xt->vcpus.late}) : 0;
 	if (rc)
 		return rc;
-	(void)xen_copy_stacks(xt, sample, &mem);
-	rc = ask_states_again(xt);
+	(void)copy_stacks(xt, sample, &mem);
+	rc = ask(xt, (struct xen_batch){.states = xt->vcpus.read});
 	*torn = !rc && !xen_vcpus_still(&xt->vcpus);
 	return rc;
 }
 
-static void map_around(struct xen_target *xt, const struct regs *regs)
+static void premap_stack(struct xen_target *xt, const struct regs *regs)
 {
-	const struct physmem mem = {frames_bring, xt->frames};
-	uint64_t va = (regs->sp & ~(uint64_t)(FRAME_SIZE - 1)) - AHEAD_BELOW;
+	const struct physmem mem = {xen_frames_bring, xt->frames};
+	uint64_t va = (regs->sp & ~(uint64_t)(FRAME_SIZE - 1)) - PREMAP_BELOW;
 
-	for (unsigned done = 0; done < AHEAD_BELOW + AHEAD_ABOVE; done += FRAME_SIZE) {
+	for (unsigned done = 0; done < PREMAP_BELOW + PREMAP_ABOVE; done += FRAME_SIZE) {
 		struct xlate at = {0};
 
 		if (xt->base.info.arch->translate(&regs->mmu, va + done, &mem, &at) == XLATE_OK)
-			(void)frames_bring(xt->frames, at.addr >> FRAME_SHIFT);
+			(void)xen_frames_bring(xt->frames, at.addr >> FRAME_SHIFT);
 	}
 }
 
@@ -112,15 +289,13 @@ static void map_around(struct xen_target *xt, const struct regs *regs)
  * Maps tables and stacks of all vCPUs before the guest is first stopped: the
  * first foreign mapping of a process can take seconds.
  */
-static int map_ahead(struct xen_target *xt, const struct sample *sample)
+static int premap(struct xen_target *xt, const struct sample *sample)
 {
 	struct xen_vcpus *vcpus = &xt->vcpus;
-	const struct xen_batch batch = {.contexts = vcpus->online.id,
-					.n_contexts = vcpus->online.n};
 	const uint64_t start_ns = clock_now_ns();
-	int rc = xen_if_batch(xt->xi, &batch, vcpus->now);
+	int rc = ask(xt, (struct xen_batch){.contexts = vcpus->online});
 
-	xen_expect_fit(xt, sample, clock_now_ns() - start_ns);
+	expect_fit(xt, sample, clock_now_ns() - start_ns);
 	for (uint32_t i = 0; !rc && i < vcpus->online.n; i++) {
 		const struct xen_vcpu *vcpu = &vcpus->now[vcpus->online.id[i]];
 		struct regs regs;
@@ -128,7 +303,7 @@ static int map_ahead(struct xen_target *xt, const struct sample *sample)
 		if (vcpu->status)
 			continue;
 		xen_regs_for_copy(xt->context, vcpu->context, &regs);
-		map_around(xt, &regs);
+		premap_stack(xt, &regs);
 	}
 	return rc;
 }
@@ -142,14 +317,15 @@ static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_n
 
 	xen_vcpus_expect(&xt->vcpus, sample, always || xt->vcpus.running);
 	sample->time_ns = now_ns ? now_ns : clock_now_ns();
-	rc = ask(xt);
+	/* States of all on-line vCPUs, and the contexts that will probably be needed. */
+	rc = ask(xt, (struct xen_batch){.states = xt->vcpus.online, .contexts = xt->vcpus.early});
 	if (rc)
 		return rc;
 	xen_vcpus_note(&xt->vcpus, sample);
 	if (!always && !xt->vcpus.running)
 		rc = read_waiting(xt, sample, &torn);
 	if (!rc && (always || xt->vcpus.running || torn))
-		rc = read_paused(xt, sample);
+		rc = retry_paused(xt, sample);
 	return rc;
 }
 
@@ -166,15 +342,21 @@ void xen_finish_registers(const struct xen_target *xt, struct sample *sample)
 	}
 }
 
-void xen_finish(struct xen_target *xt, struct sample *sample)
+/*
+ * Refused questions that are not about this sample count, too: after a refusal
+ * nothing is profiled.
+ */
+static bool is_refused(const struct xen_target *xt)
 {
-	xen_finish_registers(xt, sample);
-	xen_vcpus_done(&xt->vcpus, sample);
-	frames_tick(xt->frames);
+	return xen_if_refused(xt->xi, xt->domain.domid);
 }
 
 struct error *xen_failed(const struct xen_target *xt, int rc)
 {
+	if (!xt->guard)
+		return xen_undo_refused(&xt->undo, rc);
+	if (is_refused(xt))
+		return xen_if_refusal(xt->xi, xt->domain.domid);
 	if (rc == -ESRCH)
 		return error_new(ERR_ENDED, "domain %u is gone", xt->domain.domid);
 	return error_errno(ERR_FAILED, -rc, "cannot sample domain %u", xt->domain.domid);
@@ -183,19 +365,23 @@ struct error *xen_failed(const struct xen_target *xt, int rc)
 struct error *xen_sample(struct target *target, struct sample *sample)
 {
 	struct xen_target *xt = (struct xen_target *)target;
-	const uint64_t now_ns = xt->mapped_ahead ? sample->now_ns : 0;
+	const uint64_t now_ns = xt->premapped ? sample->request.now_ns : 0;
 	int rc = 0;
 
 	sample->retakes = 0;
 	sample->paused_ns = 0;
 	sample->stolen_ns = 0;
-	if (!xt->mapped_ahead)
-		rc = map_ahead(xt, sample);
-	xt->mapped_ahead = true;
-	if (!rc)
+	if (!xt->guard)
+		return xen_failed(xt, -EBUSY);
+	if (!xt->premapped)
+		rc = premap(xt, sample);
+	xt->premapped = true;
+	if (!rc && !is_refused(xt))
 		rc = read_all(xt, sample, now_ns);
-	if (rc)
+	if (rc || is_refused(xt))
 		return xen_failed(xt, rc);
-	xen_finish(xt, sample);
+	xen_finish_registers(xt, sample);
+	xen_vcpus_done(&xt->vcpus, sample);
+	xen_frames_tick(xt->frames);
 	return NULL;
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/xen/vcpus.h"
+#include "target/xen/xen.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "target/vcpu_state.h"
 
 static bool ids_new(struct xen_ids *ids, uint32_t n)
 {
@@ -19,7 +17,7 @@ struct error *xen_vcpus_new(struct xen_vcpus *vcpus, uint32_t n)
 	vcpus->now = calloc(n, sizeof(*vcpus->now));
 	vcpus->seen = calloc(n, sizeof(*vcpus->seen));
 	if (!vcpus->now || !vcpus->seen || !ids_new(&vcpus->online, n) ||
-	    !ids_new(&vcpus->ahead, n) || !ids_new(&vcpus->late, n) || !ids_new(&vcpus->read, n))
+	    !ids_new(&vcpus->early, n) || !ids_new(&vcpus->late, n) || !ids_new(&vcpus->read, n))
 		return error_no_memory();
 	return NULL;
 }
@@ -29,7 +27,7 @@ void xen_vcpus_free(struct xen_vcpus *vcpus)
 	free(vcpus->now);
 	free(vcpus->seen);
 	free(vcpus->online.id);
-	free(vcpus->ahead.id);
+	free(vcpus->early.id);
 	free(vcpus->late.id);
 	free(vcpus->read.id);
 }
@@ -50,7 +48,6 @@ static void list_online(struct xen_vcpus *vcpus)
 int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi)
 {
 	struct xen_ids *off = &vcpus->late;
-	struct xen_batch batch = {.states = off->id};
 	int rc;
 
 	off->n = 0;
@@ -59,8 +56,7 @@ int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi)
 			add(off, i);
 	if (!off->n)
 		return 0;
-	batch.n_states = off->n;
-	rc = xen_if_batch(xi, &batch, vcpus->now);
+	rc = xen_if_batch(xi, &(struct xen_batch){.states = *off}, vcpus->now);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < off->n; i++)
@@ -71,12 +67,12 @@ int xen_vcpus_refresh(struct xen_vcpus *vcpus, struct xen_if *xi)
 
 void xen_vcpus_expect(struct xen_vcpus *vcpus, const struct sample *sample, bool pause)
 {
-	vcpus->ahead.n = 0;
+	vcpus->early.n = 0;
 	for (uint32_t i = 0; i < vcpus->online.n && !pause; i++) {
 		uint32_t id = vcpus->online.id[i];
 
-		if (vcpus->seen[id].busy || sample->vcpu[id].again)
-			add(&vcpus->ahead, id);
+		if (vcpus->seen[id].busy || sample->vcpu[id].request.again)
+			add(&vcpus->early, id);
 	}
 }
 
@@ -89,11 +85,11 @@ void xen_vcpus_limit(struct xen_vcpus *vcpus, struct sample *sample, uint32_t n)
 		from++;
 	/* From there on, and again from the first: but in ascending order. */
 	for (uint32_t i = 0; i < read->n; i++) {
-		const uint32_t place = i >= from ? i - from : i + read->n - from;
+		const uint32_t rank = i >= from ? i - from : i + read->n - from;
 
-		if (place == n)
+		if (rank == n)
 			vcpus->turn = read->id[i];
-		if (place < n)
+		if (rank < n)
 			read->id[left++] = read->id[i];
 		else
 			sample->vcpu[read->id[i]].given_up = true;
@@ -103,12 +99,13 @@ void xen_vcpus_limit(struct xen_vcpus *vcpus, struct sample *sample, uint32_t n)
 
 static bool must_be_read(const struct xen_vcpu *now, const struct vcpu_sample *vcpu)
 {
-	return now->running || !vcpu->held || now->cpu_ns != vcpu->cpu_ns || vcpu->again;
+	return now->running || !vcpu->account.held || now->cpu_ns != vcpu->account.cpu_ns ||
+	       vcpu->request.again;
 }
 
 void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample)
 {
-	const uint32_t *ahead = vcpus->ahead.id, *end = ahead + vcpus->ahead.n;
+	const uint32_t *early = vcpus->early.id, *end = early + vcpus->early.n;
 	const int64_t usual_ns = vcpu_state_time(sample);
 
 	vcpus->read.n = 0;
@@ -120,9 +117,9 @@ void xen_vcpus_note(struct xen_vcpus *vcpus, struct sample *sample)
 		struct xen_seen *seen = &vcpus->seen[id];
 		struct vcpu_sample *vcpu = &sample->vcpu[id];
 		const struct vcpu_load load = {now->cpu_ns, now->running, now->blocked};
-		const bool has_context = ahead < end && *ahead == id;
+		const bool has_context = early < end && *early == id;
 
-		ahead += has_context;
+		early += has_context;
 		vcpu->online = now->online;
 		vcpu->given_up = false;
 		vcpu->hurried = false;
@@ -162,12 +159,13 @@ void xen_vcpus_done(struct xen_vcpus *vcpus, struct sample *sample)
 		vcpu->ran_ns = 0;
 		if (!vcpu->online) {
 			*seen = (struct xen_seen){0};
-			vcpu->held = false;
+			vcpu->account.held = false;
 			left = true;
 		} else if (!vcpu->same && !vcpu->given_up) {
-			vcpu->ran_ns = vcpu->held ? seen->noted_ns - vcpu->cpu_ns : 0;
-			vcpu->cpu_ns = seen->noted_ns;
-			vcpu->held = true;
+			vcpu->ran_ns =
+				vcpu->account.held ? seen->noted_ns - vcpu->account.cpu_ns : 0;
+			vcpu->account.cpu_ns = seen->noted_ns;
+			vcpu->account.held = true;
 		}
 	}
 	if (left)

@@ -2,28 +2,210 @@
 #define __XEN_TOOLS__ 1
 #include "target/xen/xen.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <xenctrl.h>
+#include <jansson.h>
 #include <xen/sched.h>
+#include <xenctrl.h>
+#include <xenstore.h>
 
 #include "base/clock.h"
-#include "target/xen/guest.h"
-#include "target/xen/vcpu_regs.h"
 
-#define PAUSE_LOOK_NS 1000000u
+/*
+ * The toolstack's information on a domain: its name (xenstore), its type and
+ * the file it was started from (the configuration that xl keeps). `store` is
+ * NULL where there is no xenstore.
+ */
+
+#define DOMID_UNKNOWN UINT32_MAX
+
+/* File in which libxl keeps a domain's configuration (libxl__userdata_path). */
+#define USERDATA "/var/lib/xen/userdata-d.%u.%s.libxl-json"
+
+/* Returns the entry's value, which the caller frees; NULL if there is no such entry. */
+static char *read_entry(struct xs_handle *store, uint32_t domid, const char *entry)
+{
+	char path[64];
+	unsigned len;
+
+	if (!store)
+		return NULL;
+	snprintf(path, sizeof(path), "/local/domain/%u/%s", domid, entry);
+	return xs_read(store, XBT_NULL, path, &len);
+}
+
+/* Fills `name` ("" if the domain has none); false if this domain may not read it. */
+static bool guest_name(struct xs_handle *store, uint32_t domid, char *name, size_t size)
+{
+	char *value;
+	bool hidden;
+
+	errno = 0;
+	value = read_entry(store, domid, "name");
+	hidden = !value && errno == EACCES;
+	snprintf(name, size, "%s", value ? value : "");
+	free(value);
+	return !hidden;
+}
+
+/* "control_d": this kernel runs on Xen in the domain that controls the others. */
+static bool is_control_domain(void)
+{
+	FILE *file = fopen("/proc/xen/capabilities", "re");
+	char word[32] = "";
+
+	if (!file)
+		return false;
+	if (!fgets(word, sizeof(word), file))
+		*word = '\0';
+	fclose(file);
+	return !strncmp(word, "control_d", strlen("control_d"));
+}
+
+/* The domain that this is; DOMID_UNKNOWN: xenstore does not tell. */
+static uint32_t own_domid(struct xs_handle *store)
+{
+	unsigned len;
+	char *value = store ? xs_read(store, XBT_NULL, "domid", &len) : NULL;
+	uint32_t own = DOMID_UNKNOWN;
+
+	if (is_control_domain())
+		own = 0;
+	else if (value)
+		own = (uint32_t)strtoul(value, NULL, 10);
+	free(value);
+	return own;
+}
+
+static void take_string(json_t *value, char *to, size_t size)
+{
+	const char *text = json_string_value(value);
+
+	if (text && strlen(text) < size)
+		strcpy(to, text);
+}
+
+/*
+ * Fills `type` ("pv", "pvh", "hvm") and `image` (path of the kernel) from xl's
+ * own record of the domain; leaves unknown ones untouched.
+ */
+static void guest_config(struct xs_handle *store, uint32_t domid, char *type, size_t type_size,
+			 char *image, size_t image_size)
+{
+	char path[128], *vm;
+	const char *uuid;
+	json_t *config;
+
+	vm = read_entry(store, domid, "vm");
+	if (!vm)
+		return;
+	uuid = strrchr(vm, '/');
+	snprintf(path, sizeof(path), USERDATA, domid, uuid ? uuid + 1 : vm);
+	free(vm);
+	config = json_load_file(path, JSON_DISABLE_EOF_CHECK, NULL);
+	if (!config)
+		return;
+	take_string(json_object_get(json_object_get(config, "c_info"), "type"), type, type_size);
+	take_string(json_object_get(json_object_get(config, "b_info"), "kernel"), image,
+		    image_size);
+	json_decref(config);
+}
+
+/* Characters that a shell does not interpret. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+
+/* Opens devices for the guard to undo pauses with. */
+static struct error *undo_open(struct xen_undo *undo, const struct xen_domain *domain,
+			       const char *name)
+{
+	struct descriptors before;
+	struct error *err;
+
+	undo->domain = *domain;
+	if (strspn(name, PLAIN "-") == strlen(name) && *name != '-')
+		snprintf(undo->name, sizeof(undo->name), "%s", name);
+	descriptors_collect(&before);
+	err = xen_if_open_devices(&undo->xi);
+	if (err)
+		return err;
+	descriptors_collect(&undo->devices);
+	descriptors_subtract(&undo->devices, &before);
+	return NULL;
+}
+
+static void undo_close(struct xen_undo *undo)
+{
+	xen_if_close(undo->xi);
+}
+
+struct error *xen_undo_refused(const struct xen_undo *undo, int rc)
+{
+	char id[16];
+
+	snprintf(id, sizeof(id), "%u", undo->domain.domid);
+	return error_new(ERR_DENIED,
+			 "domain %s stands still: Xen refuses to let it run on (%s); it is asked "
+			 "again and again, and `xl unpause %s` frees the domain",
+			 id, strerror(-rc), *undo->name ? undo->name : id);
+}
+
+static void guard_keeps(void *ctx, struct descriptors *keep)
+{
+	*keep = ((struct xen_undo *)ctx)->devices;
+	descriptors_add(keep, STDERR_FILENO);
+}
+
+static bool guard_prepare(void *ctx)
+{
+	struct xen_undo *undo = ctx;
+	struct error *err = xen_if_begin(undo->xi);
+
+	if (!err)
+		err = xen_if_attach(undo->xi, &undo->domain, 1);
+	if (!err)
+		return true;
+	error_free(err);
+	return false;
+}
+
+/*
+ * Pauses are counted, and the count cannot be read: a domain that is paused in
+ * a moment when we may have paused it is taken to be paused by us.
+ */
+static struct error *undo_pause(void *ctx, enum guard_phase phase)
+{
+	struct xen_undo *undo = ctx;
+	struct xen_domain now;
+	int rc = xen_if_domain(undo->xi, undo->domain.domid, &now);
+
+	/* A Xen that does not tell about the domain may still let it go. */
+	if (rc == -ESRCH || (!rc && !now.paused))
+		return NULL;
+	rc = xen_if_go(undo->xi);
+	return !rc || rc == -ESRCH || rc == -EINVAL ? NULL : xen_undo_refused(undo, rc);
+}
+
+static const struct guard_ops guard_ops = {.keeps = guard_keeps,
+					   .prepare = guard_prepare,
+					   .undo = undo_pause};
+
+#define PAUSE_POLL_NS 1000000u
+
+static const char names_hidden[] = "xenstore does not let this domain read the names of all "
+				   "others; use an id, or let dom0 allow "
+				   "it (xenstore-chmod)";
 
 static void xen_close(struct target *target)
 {
 	struct xen_target *xt = (struct xen_target *)target;
 
 	guard_stop(xt->guard);
-	xen_undo_close(&xt->undo);
-	free(xt->trails);
-	frames_free(xt->frames);
+	undo_close(&xt->undo);
+	xen_frames_free(xt->frames);
 	xen_if_close(xt->xi);
 	xen_vcpus_free(&xt->vcpus);
 	free(xt);
@@ -43,40 +225,67 @@ static bool parse_domid(const char *name, uint32_t *domid)
 	return true;
 }
 
-/* By id, or by name: a domain whose name is a number is found by its id first, as xl does. */
-static struct error *find_domain(struct xen_target *xt, struct xen_store *store, const char *name)
+/* The error for a name that no domain was found by. */
+static struct error *not_found(const char *name, bool hidden)
+{
+	if (!hidden)
+		return error_new(
+			ERR_GUEST,
+			"there is no domain called \"%s\"; `uniprof list` shows what there is",
+			name);
+	return error_new(ERR_GUEST, "no domain whose name can be read is called \"%s\": %s", name,
+			 names_hidden);
+}
+
+static struct error *find_by_name(struct xen_target *xt, struct xs_handle *store, const char *name)
 {
 	char its_name[256];
-	uint32_t domid, next = 0;
+	uint32_t next = 0;
+	bool hidden = false;
+	int rc;
 
-	if (parse_domid(name, &domid)) {
-		if (xen_if_domain(xt->xi, domid, &xt->domain) && xt->domain.domid == domid)
-			return NULL;
-		return error_new(ERR_GUEST,
-				 "there is no domain %u; `uniprof list` shows what there is",
-				 domid);
-	}
 	if (!store)
 		return error_new(ERR_DENIED,
 				 "cannot look up domain \"%s\": no xenstore answers; use its id",
 				 name);
-	while (xen_if_domain(xt->xi, next, &xt->domain)) {
-		xen_guest_name(store, xt->domain.domid, its_name, sizeof(its_name));
-		if (!strcmp(its_name, name))
-			return NULL;
+	while ((rc = xen_if_next_domain(xt->xi, next, &xt->domain)) != -ESRCH) {
 		next = xt->domain.domid + 1;
+		hidden |= !guest_name(store, xt->domain.domid, its_name, sizeof(its_name));
+		if (!strcmp(its_name, name))
+			return rc ? xen_if_refusal(xt->xi, xt->domain.domid) : NULL;
+		if (rc && !xen_if_state(xt->xi)->has_policy)
+			return xen_if_refusal(xt->xi, xt->domain.domid);
 	}
-	return error_new(ERR_GUEST,
-			 "there is no domain called \"%s\"; `uniprof list` shows what there is",
-			 name);
+	return not_found(name, hidden);
 }
 
-static struct error *check_domain(const struct xen_target *xt)
+/*
+ * Finds a domain by id, or by name: one whose name is a number is found by its
+ * id first, as xl does.
+ */
+static struct error *find_domain(struct xen_target *xt, struct xs_handle *store, const char *name)
 {
-	if (xt->domain.domid == 0)
+	uint32_t domid;
+	int rc;
+
+	if (!parse_domid(name, &domid))
+		return find_by_name(xt, store, name);
+	rc = xen_if_domain(xt->xi, domid, &xt->domain);
+	if (rc == -ESRCH)
+		return error_new(ERR_GUEST,
+				 "there is no domain %u; `uniprof list` shows what there is",
+				 domid);
+	if (rc && xen_if_refused(xt->xi, domid))
+		return xen_if_refusal(xt->xi, domid);
+	return rc ? error_errno(ERR_FAILED, -rc, "cannot look up domain %u", domid) : NULL;
+}
+
+static struct error *check_domain(const struct xen_target *xt, uint32_t own)
+{
+	if (xt->domain.domid == own)
 		return error_new(
 			ERR_GUEST,
-			"domain 0 is the one that uniprof runs in; it cannot pause itself");
+			"domain %u is the one that uniprof runs in; it cannot pause itself", own);
 	if (xt->domain.dying)
 		return error_new(ERR_GUEST, "domain %u is being destroyed", xt->domain.domid);
 	return NULL;
@@ -85,31 +294,33 @@ static struct error *check_domain(const struct xen_target *xt)
 /* Some architectures show in their registers alone. */
 static const struct arch *arch_of(struct xen_target *xt)
 {
-	const uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
-	const struct xen_batch batch = {.contexts = &first, .n_contexts = 1};
+	uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+	const struct xen_batch batch = {.contexts = {1, &first}};
 	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
 	const bool known = !xen_if_batch(xt->xi, &batch, xt->vcpus.now) && !vcpu->status;
 
 	return xen_context_arch(xt->context, known ? vcpu->context : NULL);
 }
 
-static struct error *prepare(struct xen_target *xt, struct xen_store *store)
+static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 {
 	struct target_info *info = &xt->base.info;
-	unsigned major, minor;
 	struct error *err;
 
 	info->vcpus = xen_if_vcpus(xt->xi, xt->domain.domid);
+	if (info->vcpus)
+		xt->context = xen_context_kind(xt->xi, &xt->domain);
+	if (xen_if_refused(xt->xi, xt->domain.domid))
+		return xen_if_refusal(xt->xi, xt->domain.domid);
 	if (!info->vcpus)
 		return error_new(ERR_GUEST, "domain %u has no vCPUs (yet?)", xt->domain.domid);
-	xt->context = xen_context_kind(xt->xi, &xt->domain);
 	snprintf(info->id, sizeof(info->id), "%u", xt->domain.domid);
 	snprintf(info->type, sizeof(info->type), "%s", xt->domain.hvm ? "hvm" : "pv");
-	xen_guest_name(store, xt->domain.domid, info->name, sizeof(info->name));
-	xen_guest_config(store, xt->domain.domid, info->type, sizeof(info->type), info->image,
-			 sizeof(info->image));
-	xen_if_version(xt->xi, &major, &minor);
-	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", major, minor, xen_if_name);
+	guest_name(store, xt->domain.domid, info->name, sizeof(info->name));
+	guest_config(store, xt->domain.domid, info->type, sizeof(info->type), info->image,
+		     sizeof(info->image));
+	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", xen_if_state(xt->xi)->major,
+		 xen_if_state(xt->xi)->minor, xen_if_name);
 
 	xt->fit = 1;
 	err = xen_vcpus_new(&xt->vcpus, info->vcpus);
@@ -117,28 +328,37 @@ static struct error *prepare(struct xen_target *xt, struct xen_store *store)
 		return err;
 	err = xen_if_attach(xt->xi, &xt->domain, info->vcpus);
 	if (!err)
-		err = frames_new(xt->xi, &xt->frames);
-	xt->trails = calloc(info->vcpus, sizeof(*xt->trails));
-	if (!err && !xt->trails)
-		err = error_no_memory();
+		err = xen_frames_new(xt->xi, &xt->frames);
 	if (!err && xen_vcpus_refresh(&xt->vcpus, xt->xi))
 		err = error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
 				xt->domain.domid);
 	if (err)
 		return err;
 	info->arch = arch_of(xt);
-	err = xen_undo_open(&xt->undo, &xt->domain);
+	err = undo_open(&xt->undo, &xt->domain, info->name);
 	if (!err)
-		err = guard_start(&xen_guard_ops, &xt->undo, &xt->guard);
+		err = guard_start(&guard_ops, &xt->undo, &xt->guard);
 	if (!err)
 		xt->guard_page = guard_page(xt->guard);
 	return err;
 }
 
-static struct error *xen_open(const char *name, struct target **out)
+/* Without a policy one domain has all rights, and the calls before have shown that this is it. */
+static struct error *check_rights(struct xen_target *xt)
+{
+	xt->may_pause = !xen_if_state(xt->xi)->has_policy;
+	if (!xt->may_pause)
+		(void)xen_try_rights(xt);
+	if (!xt->guard)
+		return xen_undo_refused(&xt->undo, -EACCES);
+	return xen_if_refused(xt->xi, xt->domain.domid) ? xen_if_refusal(xt->xi, xt->domain.domid)
+							: NULL;
+}
+
+static struct error *xen_open(const char *name, const char *via, struct target **out)
 {
 	struct xen_target *xt = calloc(1, sizeof(*xt));
-	struct xen_store *store = NULL;
+	struct xs_handle *store = NULL;
 	struct error *err;
 
 	if (!xt)
@@ -146,14 +366,17 @@ static struct error *xen_open(const char *name, struct target **out)
 	xt->base.ops = &target_xen;
 	err = xen_if_open(&xt->xi);
 	if (!err) {
-		store = xen_store_open();
+		store = xs_open(XS_OPEN_READONLY);
 		err = find_domain(xt, store, name);
 	}
 	if (!err)
-		err = check_domain(xt);
+		err = check_domain(xt, own_domid(store));
 	if (!err)
 		err = prepare(xt, store);
-	xen_store_close(store);
+	if (!err)
+		err = check_rights(xt);
+	if (store)
+		xs_close(store);
 	if (err) {
 		xen_close(&xt->base);
 		return err;
@@ -168,8 +391,8 @@ static bool paused_for_long(struct xen_target *xt)
 	struct xen_domain domain;
 
 	for (int i = 0; i < 3; i++) {
-		clock_sleep_until(clock_now_ns() + PAUSE_LOOK_NS);
-		if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || !domain.paused)
+		clock_sleep_until(clock_now_ns() + PAUSE_POLL_NS);
+		if (xen_if_domain(xt->xi, xt->domain.domid, &domain) || !domain.paused)
 			return false;
 	}
 	return true;
@@ -177,8 +400,8 @@ static bool paused_for_long(struct xen_target *xt)
 
 static bool guard_failed(struct xen_target *xt)
 {
-	struct error *err = guard_check(xt->guard);
-	bool failed = err != NULL;
+	struct error *err = xt->guard ? guard_check(xt->guard) : NULL;
+	bool failed = err || !xt->guard;
 
 	error_free(err);
 	return failed;
@@ -189,10 +412,14 @@ static enum target_life xen_life(struct target *target)
 	struct xen_target *xt = (struct xen_target *)target;
 	struct xen_domain domain;
 
-	if (!xen_if_domain(xt->xi, xt->domain.domid, &domain) || domain.domid != xt->domain.domid ||
-	    domain.dying)
+	int rc = xen_if_domain(xt->xi, xt->domain.domid, &domain);
+
+	if (rc == -ESRCH || (!rc && domain.dying))
 		return LIFE_GONE;
-	/* Suspended is how a domain stands while it is saved or migrated: it may come back. */
+	/* The next sample reports why Xen tells nothing of the domain. */
+	if (rc)
+		return guard_failed(xt) ? LIFE_UNGUARDED : LIFE_RUNS;
+	/* A domain is suspended while it is saved or migrated, and may come back. */
 	if (domain.shutdown && domain.reason != SHUTDOWN_suspend)
 		return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
 	if (guard_failed(xt))
@@ -207,29 +434,66 @@ static const struct target_way ways[] = {
 	{0},
 };
 
-static void list_domain(struct xen_if *xi, struct xen_store *store, const struct xen_domain *domain,
-			void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+/* Reason why the domain cannot be profiled, as far as getdomaininfo tells; NULL: it can. */
+static const char *obstacle(const struct xen_domain *domain, uint32_t own)
+{
+	if (domain->domid == own)
+		return "the domain that uniprof runs in";
+	if (domain->dying)
+		return "being destroyed";
+	if (domain->shutdown)
+		return domain->reason == SHUTDOWN_crash ? "crashed" : "shut down";
+	return NULL;
+}
+
+struct domain_listing {
+	struct xen_if *xi;
+	struct xs_handle *store;
+	uint32_t own;
+	void (*each)(void *ctx, const struct target_listing *entry);
+	void *ctx;
+};
+
+static void list_domain(const struct domain_listing *listing, const struct xen_domain *domain)
 {
 	char name[256], id[16], type[16], image[4096];
 	struct target_listing entry = {
 		.scheme = "xen", .name = name, .id = id, .type = type, .way = ways};
+	struct error *refusal = NULL;
 
 	snprintf(id, sizeof(id), "%u", domain->domid);
 	snprintf(type, sizeof(type), "%s", domain->hvm ? "hvm" : "pv");
-	xen_guest_name(store, domain->domid, name, sizeof(name));
-	xen_guest_config(store, domain->domid, type, sizeof(type), image, sizeof(image));
-	entry.vcpus = xen_if_vcpus(xi, domain->domid);
-	if (domain->domid == 0)
-		entry.note = "the domain that uniprof runs in";
-	else if (domain->dying)
-		entry.note = "being destroyed";
-	else if (domain->shutdown)
-		entry.note = domain->reason == SHUTDOWN_crash ? "crashed" : "shut down";
+	if (!guest_name(listing->store, domain->domid, name, sizeof(name)))
+		entry.nameless = names_hidden;
+	guest_config(listing->store, domain->domid, type, sizeof(type), image, sizeof(image));
+	entry.vcpus = xen_if_vcpus(listing->xi, domain->domid);
+	entry.note = obstacle(domain, listing->own);
 	entry.paused = domain->paused;
-	each(ctx, &entry);
+	if (!entry.note && xen_if_refused(listing->xi, domain->domid))
+		refusal = xen_if_refusal(listing->xi, domain->domid);
+	if (refusal)
+		entry.note = refusal->text;
+	listing->each(listing->ctx, &entry);
+	error_free(refusal);
 }
 
-/* What a kernel that runs on Xen has; without the one for hypercalls there, opening says what to do. */
+/* Without a policy, Xen tells of all domains or of none. */
+static struct error *list_domains(const struct domain_listing *listing)
+{
+	struct xen_domain domain;
+	uint32_t next = 0;
+	int rc;
+
+	while ((rc = xen_if_next_domain(listing->xi, next, &domain)) != -ESRCH) {
+		if (rc && !xen_if_state(listing->xi)->has_policy)
+			return xen_if_refusal(listing->xi, domain.domid);
+		list_domain(listing, &domain);
+		next = domain.domid + 1;
+	}
+	return NULL;
+}
+
+/* True for a kernel on Xen; if its hypercall device is missing, opening says what to do. */
 static bool is_xen_host(void)
 {
 	return !access("/dev/xen", F_OK) || !access("/proc/xen", F_OK);
@@ -238,27 +502,25 @@ static bool is_xen_host(void)
 static struct error *xen_list(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx)
 {
-	struct xen_domain domain;
-	struct xen_store *store;
-	struct xen_if *xi;
-	uint32_t next = 0;
+	struct domain_listing listing = {.each = each, .ctx = ctx};
 	struct error *err;
 
 	/* On a machine without Xen there are no domains, which is nothing to complain of. */
 	if (!is_xen_host())
 		return NULL;
-	err = xen_if_open(&xi);
+	err = xen_if_open(&listing.xi);
 	if (err)
 		return err;
-	store = xen_store_open();
-	while (xen_if_domain(xi, next, &domain)) {
-		list_domain(xi, store, &domain, each, ctx);
-		next = domain.domid + 1;
-	}
-	xen_store_close(store);
-	xen_if_close(xi);
-	return NULL;
+	listing.store = xs_open(XS_OPEN_READONLY);
+	listing.own = own_domid(listing.store);
+	err = list_domains(&listing);
+	if (listing.store)
+		xs_close(listing.store);
+	xen_if_close(listing.xi);
+	return err;
 }
+
+const char target_features[] = "with Xen (" XEN_INTERFACE ")";
 
 const struct target_ops target_xen = {
 	.scheme = "xen",

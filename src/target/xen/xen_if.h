@@ -3,9 +3,9 @@
 #define UNIPROF_TARGET_XEN_XEN_IF_H
 
 /*
- * How to talk to the hypervisor. Two files implement this, and the build picks
- * one: if_xencall.c (the stable libraries, all calls of a sample in one
- * multicall) and if_xenctrl.c (libxenctrl, for Xen before 4.7).
+ * Interface to the hypervisor. Two files implement it, and the build picks one:
+ * if_xencall.c (the stable libraries, all calls of a sample in one multicall)
+ * and if_xenctrl.c (libxenctrl, for Xen before 4.7).
  *
  * Errors of the calls on the hot path are negative errno values, as the
  * hypervisor gives them; everything else gives sentences.
@@ -18,6 +18,25 @@
 #include "base/error.h"
 
 struct xen_if;
+
+/* The state that every implementation keeps: the first member of its struct xen_if. */
+struct xen_if_state {
+	unsigned major, minor; /* the hypervisor's version, e.g. 4 and 17 */
+	/* Permissions are granted one by one, by a policy (XSM/Flask), and not all to the control domain. */
+	bool has_policy;
+	/* A batch has paused the domain, and nothing has undone that; errors do not tell. */
+	bool holds;
+	const char *refused; /* the permission that was missing last, and for which domain */
+	uint32_t refused_domid;
+};
+
+static inline const struct xen_if_state *xen_if_state(const struct xen_if *xi)
+{
+	return (const struct xen_if_state *)xi;
+}
+
+/* For the implementations: notes that Xen lacks a permission, if this negative errno says so, and returns it. */
+int xen_if_note(struct xen_if *xi, uint32_t domid, const char *permission, int rc);
 
 /* "libxencall" or "libxenctrl": goes into recordings and traces. */
 extern const char xen_if_name[];
@@ -36,10 +55,7 @@ struct error *xen_if_begin(struct xen_if *xi);
 struct error *xen_if_open(struct xen_if **out);
 void xen_if_close(struct xen_if *xi);
 
-/* The hypervisor's version, e.g. 4 and 17. */
-void xen_if_version(const struct xen_if *xi, unsigned *major, unsigned *minor);
-
-/* What getdomaininfo says of a domain (xen/domctl.h, XEN_DOMINF_*). */
+/* State of a domain from getdomaininfo (xen/domctl.h, XEN_DOMINF_*). */
 struct xen_domain {
 	uint32_t domid;
 	bool hvm; /* HVM or PVH */
@@ -47,11 +63,32 @@ struct xen_domain {
 	uint8_t reason; /* SHUTDOWN_* (xen/sched.h), if shutdown */
 };
 
-/* For the two implementations: from the flags of getdomaininfo. */
+/*
+ * Without a logger, Xen's libraries print to stderr. Errors are in errno as
+ * well, and only the verbs print.
+ */
+extern struct xentoollog_logger xen_if_quiet_log;
+
+/* For the two implementations: converts the flags of getdomaininfo. */
 struct xen_domain xen_domain_from_flags(uint32_t domid, uint32_t flags);
 
-/* The domain with the lowest id that is at least `first`; false if there is none. */
-bool xen_if_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out);
+/* 0, or a negative errno: -ESRCH: there is no such domain. */
+int xen_if_domain(struct xen_if *xi, uint32_t domid, struct xen_domain *out);
+
+/*
+ * The domain with the lowest id that is at least `first`: 0. -ESRCH: there is
+ * none; any other negative errno: Xen refuses to tell more of it than its id.
+ */
+int xen_if_next_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out);
+
+/*
+ * The permission that was missing when Xen last refused a call about this
+ * domain, as policies write it: "domain { pause }". NULL: none was.
+ */
+const char *xen_if_refused(const struct xen_if *xi, uint32_t domid);
+
+/* The error that says so. */
+struct error *xen_if_refusal(const struct xen_if *xi, uint32_t domid);
 
 /* vCPUs that the domain was given, on-line or not; 0 when it is gone. */
 uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid);
@@ -59,7 +96,7 @@ uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid);
 /* True if the PV domain is a 32-bit one (its contexts have the x86_32 layout). */
 bool xen_if_pv32(struct xen_if *xi, uint32_t domid);
 
-/* What a vCPU's `context` points to. */
+/* Type of a vCPU's `context`. */
 enum xen_context {
 	XEN_CONTEXT_PV64, /* vcpu_guest_context_t (xen/xen.h) */
 	XEN_CONTEXT_PV32, /* vcpu_guest_context_x86_32_t (xen/foreign/x86_32.h) */
@@ -78,12 +115,15 @@ struct xen_vcpu {
 	const void *context; /* belongs to the interface, valid until that batch */
 };
 
-/* What to ask in one go: states of some vCPUs, then perhaps a pause, then contexts. */
+/* Ids of vCPUs, ascending. */
+struct xen_ids {
+	uint32_t n;
+	uint32_t *id;
+};
+
+/* Questions of one batch: states of some vCPUs, then perhaps a pause, then contexts. */
 struct xen_batch {
-	const uint32_t *states; /* ids of vCPUs */
-	uint32_t n_states;
-	const uint32_t *contexts; /* ids of vCPUs */
-	uint32_t n_contexts;
+	struct xen_ids states, contexts;
 	bool pause;
 };
 
@@ -95,22 +135,24 @@ struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, 
 
 /*
  * Carries out a batch, in its order, and fills in those of vcpus[] that it is
- * about. 0: all was asked, and if the batch says so the domain is paused.
- * Negative errno: it is not paused by us (-ESRCH: it is gone). Without a
- * pause, each context is that of one moment, but not the same one for all.
+ * about. 0: all was asked; negative errno: not all was (-ESRCH: the domain is
+ * gone). Without a pause, each context is that of one moment, but not the same
+ * one for all.
  */
 int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vcpu *vcpus);
 
-/* Undoes one pause. */
+/*
+ * Undoes one pause. -ESRCH: the domain is gone; -EINVAL: nobody pauses it (any
+ * more). After any other error it is paused as before.
+ */
 int xen_if_go(struct xen_if *xi);
 
-/* Maps one frame of the attached domain, read-only; NULL if it cannot be. */
-const void *xen_if_map(struct xen_if *xi, uint64_t gfn);
-void xen_if_unmap(struct xen_if *xi, const void *frame);
-
-/* The same for up to XEN_IF_MANY frames at once, one behind the other; NULL if one of them fails. */
+/*
+ * Maps up to XEN_IF_MANY frames of the attached domain, one behind the other and
+ * read-only; NULL if one of them cannot be.
+ */
 #define XEN_IF_MANY 128u
-const void *xen_if_map_many(struct xen_if *xi, const uint64_t *gfn, size_t n);
-void xen_if_unmap_many(struct xen_if *xi, const void *frames, size_t n);
+const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n);
+void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n);
 
 #endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define __XEN_TOOLS__ 1
+#include "target/xen/xen_if.h"
+
+#include <errno.h>
+
+#include <xen/domctl.h>
+#include <xenctrl.h>
+
+static void ignore_message(struct xentoollog_logger *logger, xentoollog_level level, int errnoval,
+			   const char *context, const char *format, va_list al)
+{
+}
+
+static void ignore_progress(struct xentoollog_logger *logger, const char *context,
+			    const char *doing_what, int percent, unsigned long done,
+			    unsigned long total)
+{
+}
+
+static void ignore_destroy(struct xentoollog_logger *logger)
+{
+}
+
+xentoollog_logger xen_if_quiet_log = {
+	.vmessage = ignore_message,
+	.progress = ignore_progress,
+	.destroy = ignore_destroy,
+};
+
+struct xen_domain xen_domain_from_flags(uint32_t domid, uint32_t flags)
+{
+	return (struct xen_domain){
+		.domid = domid,
+		.hvm = flags & XEN_DOMINF_hvm_guest,
+		.dying = flags & XEN_DOMINF_dying,
+		.shutdown = flags & XEN_DOMINF_shutdown,
+		.paused = flags & XEN_DOMINF_paused,
+		.reason = (flags >> XEN_DOMINF_shutdownshift) & XEN_DOMINF_shutdownmask,
+	};
+}
+
+int xen_if_note(struct xen_if *xi, uint32_t domid, const char *permission, int rc)
+{
+	struct xen_if_state *state = (struct xen_if_state *)xi;
+
+	if (rc == -EACCES || rc == -EPERM) {
+		state->refused = permission;
+		state->refused_domid = domid;
+	}
+	return rc;
+}
+
+const char *xen_if_refused(const struct xen_if *xi, uint32_t domid)
+{
+	return xen_if_state(xi)->refused_domid == domid ? xen_if_state(xi)->refused : NULL;
+}
+
+struct error *xen_if_refusal(const struct xen_if *xi, uint32_t domid)
+{
+	if (!xen_if_state(xi)->has_policy)
+		return error_new(
+			ERR_DENIED,
+			"Xen lets only its control domain profile domain %u; run uniprof there",
+			domid);
+	return error_new(ERR_DENIED,
+			 "Xen's policy (Flask) does not let uniprof's domain profile domain %u: it "
+			 "does not grant \"%s\"; docs/flask.md tells how to",
+			 domid, xen_if_refused(xi, domid));
+}
+
+struct error *xen_if_open(struct xen_if **out)
+{
+	struct xen_if *xi;
+	struct error *err = xen_if_open_devices(&xi);
+
+	if (err)
+		return err;
+	err = xen_if_begin(xi);
+	if (err) {
+		xen_if_close(xi);
+		return err;
+	}
+	*out = xi;
+	return NULL;
+}
