@@ -3,18 +3,29 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/privilege.h"
 
-/* Not our own name: who kills all that is called uniprof does not mean to kill this. */
+/* Not our own name: killing all processes called uniprof is not meant to kill this one. */
 #define GUARD_NAME "unpause-guard"
+
+/* Its end is waited for so long, and asked for so often. */
+#define STOP_NS	    (NS_PER_S / 2)
+#define STOP_NAP_NS 1000000ull
+
+/* Between tries to let a guest go. */
+#define FIRST_NAP_NS   1000000ull
+#define LONGEST_NAP_NS NS_PER_S
 
 struct guard {
 	const struct guard_ops *ops;
@@ -23,7 +34,7 @@ struct guard {
 	pid_t pid;
 };
 
-/* What else we hold would be kept open: whoever reads our output waits for its end. */
+/* Closes inherited descriptors: a reader of our output waits until the last copy is closed. */
 static void close_inherited(const struct guard *guard, int ready)
 {
 	struct descriptors keep = {0};
@@ -34,7 +45,10 @@ static void close_inherited(const struct guard *guard, int ready)
 	descriptors_close_others(&keep);
 }
 
-/* Takes rights: a guard that replaces another one has what it inherited. */
+/*
+ * Needs rights: a guard that replaces another one has none, and keeps the
+ * setting that it inherited.
+ */
 static void protect_from_the_oom_killer(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -47,14 +61,50 @@ static void protect_from_the_oom_killer(void)
 }
 
 /*
- * It does next to nothing, but that at once, however busy this host is. Without
- * the rights for it, it is as fast as the host lets it be.
+ * The guard runs at once, however busy this host is; without the rights for
+ * that, as fast as the host lets it.
  */
 static void come_before_others(void)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
 
 	(void)sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
+
+/*
+ * Prints the error; true once that is done. A guard that waited for a reader of
+ * its messages would not help the guest, and one that kept the pipe open would
+ * hold its reader up.
+ */
+static bool tell(const struct error *why)
+{
+	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+	char line[512];
+	int len;
+
+	if (poll(&out, 1, 0) != 1)
+		return false;
+	len = snprintf(line, sizeof(line), "uniprof: %s\n", why->text);
+	if (len >= (int)sizeof(line))
+		len = sizeof(line) - 1;
+	if (write(STDERR_FILENO, line, (size_t)len) != len)
+		errno = 0; /* nobody listens */
+	close(STDERR_FILENO);
+	return true;
+}
+
+static void undo(struct guard *guard, enum guard_phase phase)
+{
+	uint64_t nap_ns = FIRST_NAP_NS;
+	bool told = false;
+	struct error *why;
+
+	while ((why = guard->ops->undo(guard->ctx, phase))) {
+		told = told || tell(why);
+		error_free(why);
+		clock_sleep_until(clock_now_ns() + nap_ns);
+		nap_ns = nap_ns < LONGEST_NAP_NS / 2 ? nap_ns * 2 : LONGEST_NAP_NS;
+	}
 }
 
 /* The guard's whole life. `ready` is closed when it is, with a byte written if it can guard. */
@@ -74,14 +124,15 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 	come_before_others();
 	mlockall(MCL_CURRENT);
 	privilege_drop(SECCOMP_GUARD, &rights);
-	if (!guard->ops->prepare(guard->ctx) || write(ready, &byte, 1) != 1)
+	if ((guard->ops->prepare && !guard->ops->prepare(guard->ctx)) ||
+	    write(ready, &byte, 1) != 1)
 		_exit(1);
 	close(ready);
 	/* Ours when the profiler has given it up (0) or died (EOWNERDEAD). */
 	(void)pthread_mutex_lock(&guard->page->life);
 	phase = (enum guard_phase)atomic_load(&guard->page->phase);
 	if (phase != GUARD_RUNNING)
-		guard->ops->undo(guard->ctx, phase);
+		undo(guard, phase);
 	_exit(0);
 }
 
@@ -155,16 +206,32 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 	return NULL;
 }
 
+static void free_guard(struct guard *guard)
+{
+	munmap(guard->page, sizeof(*guard->page));
+	free(guard);
+}
+
 void guard_stop(struct guard *guard)
 {
+	const uint64_t until_ns = clock_now_ns() + STOP_NS;
+
 	if (!guard)
 		return;
 	pthread_mutex_unlock(&guard->page->life);
-	if (guard->pid > 0)
-		while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	munmap(guard->page, sizeof(*guard->page));
-	free(guard);
+	/* A guard that waits for a hanging hypervisor continues without us. */
+	while (guard->pid > 0 && waitpid(guard->pid, NULL, WNOHANG) == 0 &&
+	       clock_now_ns() < until_ns)
+		clock_sleep_until(clock_now_ns() + STOP_NAP_NS);
+	free_guard(guard);
+}
+
+void guard_leave(struct guard *guard)
+{
+	/* One that somebody has killed would not help. */
+	error_free(guard_check(guard));
+	pthread_mutex_unlock(&guard->page->life);
+	free_guard(guard);
 }
 
 struct error *guard_check(struct guard *guard)

@@ -14,10 +14,11 @@
 #include "base/clock.h"
 #include "target/guard.h"
 
-/* What the guards of a test say, in memory that all processes of the test share. */
+/* Reports of a test's guards, in memory that all processes of the test share. */
 struct seen {
 	_Atomic int prepared, undone, phase;
-	_Atomic int started; /* by the profiler: its guard is ready */
+	_Atomic int refusals; /* of undo(), before it lets the guest go */
+	_Atomic int started;  /* by the profiler: its guard is ready */
 	_Atomic pid_t heir_pid;
 	bool refuse, heir;
 };
@@ -30,15 +31,26 @@ static bool prepare(void *ctx)
 	return !seen->refuse;
 }
 
-static void undo(void *ctx, enum guard_phase phase)
+static struct error *undo(void *ctx, enum guard_phase phase)
 {
 	struct seen *seen = ctx;
 
 	seen->phase = phase;
+	if (seen->refusals > 0) {
+		seen->refusals--;
+		return error_new(ERR_DENIED, "not yet");
+	}
 	seen->undone++;
+	return NULL;
+}
+
+static void keep_stderr(void *ctx, struct descriptors *keep)
+{
+	descriptors_add(keep, STDERR_FILENO);
 }
 
 static const struct guard_ops ops = {.prepare = prepare, .undo = undo};
+static const struct guard_ops talkative = {.keeps = keep_stderr, .prepare = prepare, .undo = undo};
 
 static int share(void **state)
 {
@@ -142,6 +154,68 @@ static void a_death_is_noticed_before_files_are_closed(void **state)
 	assert_int_equal(seen->undone, 1);
 }
 
+static void what_is_refused_is_tried_until_it_is_done(void **state)
+{
+	struct seen *seen = *state;
+
+	seen->refusals = 8;
+	die_in_phase(seen, GUARD_STOPPED);
+	wait_for_undo(seen);
+	assert_int_equal(seen->refusals, 0);
+	assert_int_equal(seen->undone, 1);
+}
+
+static void a_guest_that_is_left_to_the_guard_is_let_go(void **state)
+{
+	struct seen *seen = *state;
+	struct guard *guard;
+
+	seen->refusals = 8;
+	assert_null(guard_start(&ops, seen, &guard));
+	guard_set(guard_page(guard), GUARD_STOPPED);
+	guard_leave(guard);
+	wait_for_undo(seen);
+	assert_int_equal(seen->undone, 1);
+	assert_int_equal(waitpid(-1, NULL, 0) > 0, 1);
+}
+
+/* Standard error of the guards that are started from here on is a pipe; returns its other end. */
+static int listen_to_guards(void)
+{
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[1]);
+	return ends[0];
+}
+
+/* The reader of the message sees its end while the guard still tries. */
+static void what_is_refused_is_said_once(void **state)
+{
+	struct seen *seen = *state;
+	const int own = dup(STDERR_FILENO), said = listen_to_guards();
+	struct guard *guard;
+	char text[256] = "";
+	size_t len = 0;
+	ssize_t got;
+
+	seen->refusals = 1000000;
+	assert_null(guard_start(&talkative, seen, &guard));
+	dup2(own, STDERR_FILENO);
+	close(own);
+	guard_set(guard_page(guard), GUARD_STOPPED);
+	guard_leave(guard);
+	while ((got = read(said, text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)got;
+	close(said);
+	assert_string_equal(text, "uniprof: not yet\n");
+	assert_int_equal(seen->undone, 0);
+	seen->refusals = 0;
+	wait_for_undo(seen);
+	assert_int_equal(waitpid(-1, NULL, 0) > 0, 1);
+}
+
 static void an_orderly_end_changes_nothing(void **state)
 {
 	struct seen *seen = *state;
@@ -205,6 +279,9 @@ int main(void)
 		TEST(a_death_between_call_and_store_is_told_apart),
 		TEST(a_death_while_the_guest_runs_changes_nothing),
 		TEST(a_death_is_noticed_before_files_are_closed),
+		TEST(what_is_refused_is_tried_until_it_is_done),
+		TEST(a_guest_that_is_left_to_the_guard_is_let_go),
+		TEST(what_is_refused_is_said_once),
 		TEST(an_orderly_end_changes_nothing),
 		TEST(a_guard_that_cannot_guard_is_an_error),
 		TEST(a_killed_guard_is_replaced),

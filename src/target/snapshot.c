@@ -4,12 +4,122 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <zlib.h>
 
-#include "base/preopen.h"
 #include "base/bytes.h"
-#include "target/frame_store.h"
-#include "target/snapshot_format.h"
+#include "base/preopen.h"
+
+struct stored_frame {
+	uint64_t gfn;
+	uint8_t *bytes; /* NULL: free */
+	uint64_t round; /* when it was stored last */
+};
+
+/* Open addressing; the size is a power of two, at least twice the number of frames. */
+struct frame_store {
+	struct stored_frame *entries;
+	size_t size, n;
+	uint64_t round;
+};
+
+static struct stored_frame *find_frame(const struct frame_store *store, uint64_t gfn)
+{
+	size_t i = (size_t)(gfn * 0x9e3779b97f4a7c15ull >> 32) & (store->size - 1);
+
+	while (store->entries[i].bytes && store->entries[i].gfn != gfn)
+		i = (i + 1) & (store->size - 1);
+	return &store->entries[i];
+}
+
+static struct error *grow_store(struct frame_store *store)
+{
+	struct frame_store larger = {.size = store->size * 2, .n = store->n, .round = store->round};
+
+	larger.entries = calloc(larger.size, sizeof(*larger.entries));
+	if (!larger.entries)
+		return error_no_memory();
+	for (size_t i = 0; i < store->size; i++)
+		if (store->entries[i].bytes)
+			*find_frame(&larger, store->entries[i].gfn) = store->entries[i];
+	free(store->entries);
+	*store = larger;
+	return NULL;
+}
+
+struct error *frame_store_new(struct frame_store **out)
+{
+	struct frame_store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return error_no_memory();
+	store->size = 64;
+	store->entries = calloc(store->size, sizeof(*store->entries));
+	if (!store->entries) {
+		free(store);
+		return error_no_memory();
+	}
+	*out = store;
+	return NULL;
+}
+
+void frame_store_free(struct frame_store *store)
+{
+	if (!store)
+		return;
+	for (size_t i = 0; i < store->size; i++)
+		free(store->entries[i].bytes);
+	free(store->entries);
+	free(store);
+}
+
+struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const void *bytes,
+			      bool *changed)
+{
+	struct stored_frame *stored = find_frame(store, gfn);
+	struct error *err;
+
+	if (stored->bytes) {
+		*changed = memcmp(stored->bytes, bytes, FRAME_SIZE) != 0;
+		memcpy(stored->bytes, bytes, FRAME_SIZE);
+		stored->round = store->round;
+		return NULL;
+	}
+	if (store->n == FRAME_STORE_MAX)
+		return error_new(ERR_FAILED, "a snapshot holds at most %u frames", FRAME_STORE_MAX);
+	if (2 * (store->n + 1) > store->size) {
+		err = grow_store(store);
+		if (err)
+			return err;
+		stored = find_frame(store, gfn);
+	}
+	stored->bytes = malloc(FRAME_SIZE);
+	if (!stored->bytes)
+		return error_no_memory();
+	memcpy(stored->bytes, bytes, FRAME_SIZE);
+	stored->gfn = gfn;
+	stored->round = store->round;
+	store->n++;
+	*changed = true;
+	return NULL;
+}
+
+bool frame_store_is_new(const struct frame_store *store, uint64_t gfn)
+{
+	const struct stored_frame *stored = find_frame(store, gfn);
+
+	return stored->bytes && stored->round == store->round;
+}
+
+void frame_store_next(struct frame_store *store)
+{
+	store->round++;
+}
+
+const void *frame_store_get(void *store, uint64_t gfn)
+{
+	return find_frame(store, gfn)->bytes;
+}
 
 /* More than the registers of one vCPU, or all numbers of a head or sample, take. */
 #define VCPU_MAX    (64 * VARINT_MAX)
@@ -18,7 +128,7 @@
 struct snapshot_writer {
 	FILE *file;
 	char *path;
-	struct frame_store *frames; /* what the file holds so far */
+	struct frame_store *frames; /* contents of the file so far */
 	struct bytes record;
 	uint64_t samples;
 };
@@ -163,7 +273,7 @@ static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 	const struct regs *regs = &vcpu->regs;
 	unsigned flags = (vcpu->online ? SNAPSHOT_ONLINE : 0) | (regs->user ? SNAPSHOT_USER : 0) |
 			 (regs->mmu.pse ? SNAPSHOT_PSE : 0) |
-			 (regs->isa == ISA_ARM ? SNAPSHOT_ARM : 0) |
+			 (regs->isa == ISA_ARM ? SNAPSHOT_ARM : regs->isa << SNAPSHOT_ISA_AT) |
 			 (regs->has_elr ? SNAPSHOT_ELR : 0);
 
 	if (!vcpu->online) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
 /* Snapshots are written here and read by the replay target. */
+
 #include "target/snapshot.h"
 
 #include <setjmp.h>
@@ -9,6 +11,47 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static void a_frame_is_what_was_stored_last(void **state)
+{
+	uint8_t bytes[FRAME_SIZE] = {1, 2, 3};
+	struct frame_store *store;
+	bool changed = false;
+
+	assert_null(frame_store_new(&store));
+	assert_null(frame_store_get(store, 7));
+	assert_null(frame_store_put(store, 7, bytes, &changed));
+	assert_true(changed);
+	assert_memory_equal(frame_store_get(store, 7), bytes, FRAME_SIZE);
+	assert_null(frame_store_put(store, 7, bytes, &changed));
+	assert_false(changed);
+	bytes[4095] = 9;
+	assert_null(frame_store_put(store, 7, bytes, &changed));
+	assert_true(changed);
+	assert_memory_equal(frame_store_get(store, 7), bytes, FRAME_SIZE);
+	assert_null(frame_store_get(store, 8));
+	frame_store_free(store);
+}
+
+static void many_frames_are_kept_apart(void **state)
+{
+	uint8_t bytes[FRAME_SIZE] = {0};
+	struct frame_store *store;
+	bool changed;
+
+	assert_null(frame_store_new(&store));
+	for (uint64_t i = 0; i < 1000; i++) {
+		memcpy(bytes, &i, sizeof(i));
+		assert_null(frame_store_put(store, i << (i % 50), bytes, &changed));
+	}
+	for (uint64_t i = 999; i > 950; i--) {
+		uint64_t found;
+
+		memcpy(&found, frame_store_get(store, i << (i % 50)), sizeof(found));
+		assert_int_equal(found, i);
+	}
+	frame_store_free(store);
+}
 
 #define STACK_VA 0x7f0000010000ull
 
@@ -36,7 +79,7 @@ static int build(void **state)
 	memset(memory[11], 0xbb, FRAME_SIZE / 2);
 	assert_null(sample_new(2, 16384, &written));
 	assert_null(sample_new(2, 16384, &got));
-	got->vcpu[0].want = 16384;
+	got->vcpu[0].request.want = 16384;
 	written->time_ns = 5000000000;
 	written->paused_ns = 12345;
 	written->stolen_ns = 77;
@@ -58,7 +101,7 @@ static int build(void **state)
 	return 0;
 }
 
-static int clean(void **state)
+static int teardown(void **state)
 {
 	sample_free(written);
 	sample_free(got);
@@ -107,7 +150,7 @@ static struct target *replay(void)
 {
 	struct target *target;
 
-	assert_null(target_replay.open(path, &target));
+	assert_null(target_replay.open(path, NULL, &target));
 	return target;
 }
 
@@ -174,10 +217,31 @@ static void registers_of_arm_come_back_as_they_were(void **state)
 	regs->has_elr = true;
 	regs->elr = 0x400220;
 	regs->spsr = 0x80000000;
-	regs->mmu = (struct mmu){.mode = MMU_ARM64,
-				 .root = 0x1000,
-				 .root_high = 0x12000000002000,
-				 .control = 0x32b5503510};
+	/* Each by itself: padding is compared, too. */
+	regs->mmu.mode = MMU_ARM64;
+	regs->mmu.root = 0x1000;
+	regs->mmu.pse = false;
+	regs->mmu.root_high = 0x12000000002000;
+	regs->mmu.control = 0x32b5503510;
+	write_two();
+	target = replay();
+	assert_null(target_replay.sample(target, got));
+	assert_memory_equal(&got->vcpu[0].regs, regs, sizeof(*regs));
+	target_replay.close(target);
+}
+
+static void registers_of_riscv_come_back_as_they_were(void **state)
+{
+	struct regs *regs = &written->vcpu[0].regs;
+	struct target *target;
+
+	regs->isa = ISA_RISCV;
+	regs->has_elr = true;
+	regs->elr = 0x80200220;
+	regs->gp_valid = UINT32_MAX;
+	regs->mmu.mode = MMU_RISCV_57;
+	regs->mmu.root = 0x80345000;
+	regs->mmu.pse = false;
 	write_two();
 	target = replay();
 	assert_null(target_replay.sample(target, got));
@@ -187,8 +251,8 @@ static void registers_of_arm_come_back_as_they_were(void **state)
 
 static void a_translation_of_another_processor_is_damage(void **state)
 {
-	static const uint8_t isa[] = {ISA_X86, ISA_ARM};
-	static const enum mmu_mode mode[] = {MMU_ARM64, MMU_X86_5};
+	static const uint8_t isa[] = {ISA_X86, ISA_ARM, ISA_RISCV, ISA_RISCV, ISAS};
+	static const enum mmu_mode mode[] = {MMU_ARM64, MMU_X86_5, MMU_ARM64, MMU_MODES, MMU_OFF};
 
 	for (size_t i = 0; i < sizeof(isa); i++) {
 		struct target *target;
@@ -196,7 +260,7 @@ static void a_translation_of_another_processor_is_damage(void **state)
 		written->vcpu[0].regs.isa = isa[i];
 		written->vcpu[0].regs.mmu.mode = mode[i];
 		write_two();
-		assert_error(target_replay.open(path, &target), ERR_INPUT);
+		assert_error(target_replay.open(path, NULL, &target), ERR_INPUT);
 	}
 }
 
@@ -206,16 +270,16 @@ static void asking_for_more_gives_the_same_sample_again(void **state)
 
 	write_two();
 	target = replay();
-	got->vcpu[0].want = 8;
+	got->vcpu[0].request.want = 8;
 	assert_null(target_replay.sample(target, got));
 	assert_int_equal(got->vcpu[0].stack.len, 8);
 	assert_true(got->vcpu[0].stack.cut);
-	got->vcpu[0].want = 64;
+	got->vcpu[0].request.want = 64;
 	assert_null(target_replay.sample(target, got));
 	assert_int_equal(got->vcpu[0].stack.len, 64);
 	assert_int_equal(got->vcpu[0].stack.bytes[16], 0xbb);
-	got->vcpu[0].other[1].va = STACK_VA;
-	got->vcpu[0].other[1].want = 32;
+	got->vcpu[0].request.other[1].va = STACK_VA;
+	got->vcpu[0].request.other[1].want = 32;
 	assert_null(target_replay.sample(target, got));
 	assert_int_equal(got->vcpu[0].others[1].va, STACK_VA);
 	assert_int_equal(got->vcpu[0].others[1].len, 32);
@@ -235,13 +299,13 @@ static void memory_is_read_through_the_page_tables(void **state)
 
 	write_two();
 	target = replay();
-	assert_int_equal(target_replay.read(target, regs, STACK_VA, bytes, 32), 0);
+	assert_int_equal(target_read(target, regs, STACK_VA, bytes, 32), 0);
 	assert_null(target_replay.sample(target, got));
-	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0xff0, bytes, 32), 32);
+	assert_int_equal(target_read(target, regs, STACK_VA + 0xff0, bytes, 32), 32);
 	assert_int_equal(bytes[15], 0xaa);
 	assert_int_equal(bytes[16], 0xbb);
-	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0x1ff0, bytes, 32), 16);
-	assert_int_equal(target_replay.read(target, regs, STACK_VA + 0x5000, bytes, 32), 0);
+	assert_int_equal(target_read(target, regs, STACK_VA + 0x1ff0, bytes, 32), 16);
+	assert_int_equal(target_read(target, regs, STACK_VA + 0x5000, bytes, 32), 0);
 	target_replay.close(target);
 }
 
@@ -328,7 +392,7 @@ static void write_file(const uint8_t *bytes, size_t len)
 static int take_all(void)
 {
 	struct target *target;
-	struct error *err = target_replay.open(path, &target);
+	struct error *err = target_replay.open(path, NULL, &target);
 	int n = 0;
 
 	if (err) {
@@ -384,9 +448,9 @@ static void other_files_are_refused(void **state)
 {
 	struct target *target;
 
-	assert_error(target_replay.open("/nonexistent/file", &target), ERR_INPUT);
-	assert_error(target_replay.open("/tmp", &target), ERR_INPUT);
-	assert_error(target_replay.open("/dev/null", &target), ERR_INPUT);
+	assert_error(target_replay.open("/nonexistent/file", NULL, &target), ERR_INPUT);
+	assert_error(target_replay.open("/tmp", NULL, &target), ERR_INPUT);
+	assert_error(target_replay.open("/dev/null", NULL, &target), ERR_INPUT);
 	write_file((const uint8_t *)"uniprof-snapshot", 16);
 	assert_int_equal(take_all(), -1);
 	write_file((const uint8_t *)"something else, of some length", 30);
@@ -403,14 +467,17 @@ static void a_file_that_cannot_be_written_is_an_error(void **state)
 	assert_error(snapshot_close(writer), ERR_OUTPUT);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, build, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_frame_is_what_was_stored_last),
+		cmocka_unit_test(many_frames_are_kept_apart),
 		TEST(the_guest_is_described),
 		TEST(samples_come_back_as_they_were),
 		TEST(registers_of_arm_come_back_as_they_were),
+		TEST(registers_of_riscv_come_back_as_they_were),
 		TEST(a_translation_of_another_processor_is_damage),
 		TEST(asking_for_more_gives_the_same_sample_again),
 		TEST(memory_is_read_through_the_page_tables),

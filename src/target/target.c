@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/target.h"
 
-#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/preopen.h"
 #include "base/clock.h"
+#include "target/window.h"
 
 #define FIRST_WANT 4096u
 
-static bool others_new(struct vcpu_sample *vcpu)
+/* Buffers of a vCPU: one allocation, touched now, so that no page fault happens while the guest is paused. */
+static bool new_buffers(struct vcpu_sample *vcpu, uint32_t stack_cap)
 {
-	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
-		uint8_t *buffer = malloc(OTHER_STACK_CAP);
+	const size_t own = stack_cap + RED_ZONE_MAX, size = own + UNWIND_OTHERS * OTHER_STACK_CAP;
 
-		if (!buffer)
-			return false;
-		memset(buffer, 0, OTHER_STACK_CAP);
-		vcpu->other[i].buffer = buffer;
-		vcpu->others[i].bytes = buffer;
+	vcpu->buffer = malloc(size);
+	if (!vcpu->buffer)
+		return false;
+	memset(vcpu->buffer, 0, size);
+	vcpu->stack.bytes = vcpu->buffer;
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		vcpu->request.other[i].buffer = vcpu->buffer + own + i * OTHER_STACK_CAP;
+		vcpu->others[i].bytes = vcpu->request.other[i].buffer;
 	}
 	return true;
 }
@@ -39,15 +39,9 @@ struct error *sample_new(uint32_t vcpus, uint32_t stack_cap, struct sample **out
 	if (!sample->vcpu)
 		goto no_memory;
 	for (uint32_t i = 0; i < vcpus; i++) {
-		struct vcpu_sample *vcpu = &sample->vcpu[i];
-
-		vcpu->want = stack_cap < FIRST_WANT ? stack_cap : FIRST_WANT;
-		/* Touched now, so that no page fault happens while the guest is paused. */
-		vcpu->buffer = malloc(stack_cap);
-		if (!vcpu->buffer || !others_new(vcpu))
+		sample->vcpu[i].request.want = stack_cap < FIRST_WANT ? stack_cap : FIRST_WANT;
+		if (!new_buffers(&sample->vcpu[i], stack_cap))
 			goto no_memory;
-		memset(vcpu->buffer, 0, stack_cap);
-		vcpu->stack.bytes = vcpu->buffer;
 	}
 	*out = sample;
 	return NULL;
@@ -61,22 +55,85 @@ void sample_free(struct sample *sample)
 {
 	if (!sample)
 		return;
-	for (uint32_t i = 0; sample->vcpu && i < sample->vcpus; i++) {
+	for (uint32_t i = 0; sample->vcpu && i < sample->vcpus; i++)
 		free(sample->vcpu[i].buffer);
-		for (unsigned k = 0; k < UNWIND_OTHERS; k++)
-			free(sample->vcpu[i].other[k].buffer);
-	}
 	free(sample->vcpu);
 	free(sample);
 }
 
 unsigned vcpu_others(const struct vcpu_sample *vcpu)
 {
-	unsigned n = vcpu->leads_on ? UNWIND_OTHERS : 0;
+	unsigned n = vcpu->request.leads_on ? UNWIND_OTHERS : 0;
 
 	while (n && !vcpu->others[n - 1].len)
 		n--;
 	return n;
+}
+
+int64_t vcpu_state_time(struct sample *sample)
+{
+	int64_t since_ns = (int64_t)(sample->time_ns - sample->account.noted_ns);
+
+	if (sample->account.noted_ns)
+		sample->account.usual_ns += sample->account.usual_ns
+						    ? (since_ns - sample->account.usual_ns) / 8
+						    : since_ns;
+	sample->account.noted_ns = sample->time_ns;
+	return sample->account.usual_ns;
+}
+
+enum vcpu_state vcpu_state_of(const struct vcpu_load *now, struct vcpu_sample *vcpu,
+			      int64_t usual_ns)
+{
+	const int64_t most = 2 * usual_ns;
+	enum vcpu_state state;
+
+	if (vcpu->account.held)
+		vcpu->account.owed_ns += (int64_t)(now->cpu_ns - vcpu->account.counted_ns);
+	vcpu->account.counted_ns = now->cpu_ns;
+	if (now->running)
+		state = VCPU_RUNNING;
+	else if (now->blocked)
+		state = VCPU_BLOCKED;
+	else
+		state = vcpu->account.owed_ns > usual_ns / 2 ? VCPU_RUNNING : VCPU_RUNNABLE;
+	if (state == VCPU_RUNNING)
+		vcpu->account.owed_ns -= usual_ns;
+	if (vcpu->account.owed_ns > most)
+		vcpu->account.owed_ns = most;
+	else if (vcpu->account.owed_ns < -most)
+		vcpu->account.owed_ns = -most;
+	return state;
+}
+
+void paged_memory_copy_stacks(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu)
+{
+	const struct vcpu_request *request = &vcpu->request;
+	struct window_copy copy = {.arch = arch,
+				   .regs = &vcpu->regs,
+				   .mem = &memory->frames,
+				   .buffer = vcpu->buffer,
+				   .out = &vcpu->stack};
+
+	if (!window_copy(&copy, request->want) && !memory->partial)
+		vcpu->stack.cut = vcpu->stack.len == request->want;
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		copy.buffer = request->other[i].buffer;
+		copy.out = &vcpu->others[i];
+		copy.out->len = 0;
+		if (request->other[i].want)
+			(void)window_copy_at(&copy, request->other[i].va, request->other[i].want);
+	}
+}
+
+const struct target_ops *target_kind(size_t i)
+{
+#define KIND(name) &target_##name,
+	static const struct target_ops *const kinds[] = {TARGET_KINDS(KIND) NULL};
+#undef KIND
+
+	return kinds[i];
 }
 
 static const struct target_ops *kind_by_scheme(const char *scheme, size_t len)
@@ -107,12 +164,11 @@ static struct error *no_such_way(const struct target_ops *ops, const char *via)
 static struct error *open_kind(const struct target_ops *ops, const char *name, const char *via,
 			       struct target **out)
 {
-	if (!via)
-		return ops->open(name, out);
-	for (const struct target_way *way = ops->ways; way && way->name; way++)
-		if (!strcmp(way->name, via))
-			return ops->open_via ? ops->open_via(name, via, out) : ops->open(name, out);
-	return no_such_way(ops, via);
+	const struct target_way *way = ops->ways;
+
+	while (via && way && way->name && strcmp(way->name, via))
+		way++;
+	return via && (!way || !way->name) ? no_such_way(ops, via) : ops->open(name, via, out);
 }
 
 static struct error *open_with_scheme(const char *spec, size_t len, const char *via,
@@ -120,74 +176,52 @@ static struct error *open_with_scheme(const char *spec, size_t len, const char *
 {
 	const struct target_ops *ops = kind_by_scheme(spec, len);
 
-	if (!ops && len == 3 && !strncmp(spec, "xen", 3))
-		return error_new(ERR_DENIED,
-				 "this uniprof was built without Xen's libraries (see uniprof -V)");
 	if (!ops)
 		return error_new(ERR_USAGE, "\"%s\": there is no kind of guest called \"%.*s\"",
 				 spec, (int)len, spec);
 	return open_kind(ops, spec + len + 1, via, out);
 }
 
-/* Who answers to a bare name. */
-struct search {
+/* Guests that answer to a bare name. */
+struct bare_search {
 	const char *name;
 	unsigned matches;
 	const char *scheme;
+	const char *nameless; /* there are guests that may or may not be called so */
 };
 
 static void match(void *ctx, const struct target_listing *entry)
 {
-	struct search *search = ctx;
+	struct bare_search *search = ctx;
 
+	search->nameless = entry->nameless ?: search->nameless;
 	if (strcmp(entry->name, search->name) && strcmp(entry->id, search->name))
 		return;
 	search->matches++;
 	search->scheme = entry->scheme;
 }
 
-/* A file is meant only if it can be nothing else: a guest may have any name. */
-static bool is_core(const char *path)
+static const struct target_ops *kind_of_file(const char *path)
 {
-	unsigned char head[EI_NIDENT + sizeof(uint16_t)];
-	struct stat file;
-	uint16_t type = ET_NONE;
-	int fd = !stat(path, &file) && S_ISREG(file.st_mode) ? open_to_read(path) : -1;
+	const struct target_ops *ops;
 
-	if (fd < 0)
-		return false;
-	if (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
-	    !memcmp(head, ELFMAG, SELFMAG))
-		memcpy(&type, head + EI_NIDENT, sizeof(type));
-	close(fd);
-	return type == ET_CORE;
+	for (size_t i = 0; (ops = target_kind(i)); i++)
+		if (ops->is_file && ops->is_file(path))
+			return ops;
+	return NULL;
 }
 
 static struct error *open_bare(const char *name, const char *via, struct target **out)
 {
-	struct search search = {.name = name};
-	const struct target_ops *ops, *only = NULL;
+	struct bare_search search = {.name = name};
+	const struct target_ops *ops = kind_of_file(name);
 	struct error *err = NULL;
-	size_t kinds = 0;
 
-	if (is_core(name))
-		return open_kind(&target_core, name, via, out);
-	for (size_t i = 0; (ops = target_kind(i)); i++) {
-		if (!ops->list)
-			continue;
-		only = ops;
-		kinds++;
-		err = error_first(err, ops->list(match, &search));
-	}
-	if (kinds == 0)
-		return error_new(ERR_DENIED,
-				 "this uniprof was built without any kind of guest that has names "
-				 "(see uniprof -V); a recorded one is replay:FILE");
-	/* With one kind only, its own error says best what is wrong. */
-	if (kinds == 1) {
-		error_free(err);
-		return open_kind(only, name, via, out);
-	}
+	if (ops)
+		return open_kind(ops, name, via, out);
+	for (size_t i = 0; (ops = target_kind(i)); i++)
+		if (ops->list)
+			err = error_first(err, ops->list(match, &search));
 	if (search.matches == 1) {
 		error_free(err);
 		return open_kind(kind_by_scheme(search.scheme, strlen(search.scheme)), name, via,
@@ -196,6 +230,9 @@ static struct error *open_bare(const char *name, const char *via, struct target 
 	if (search.matches == 0 && err)
 		return err;
 	error_free(err);
+	if (!search.matches && search.nameless)
+		return error_new(ERR_GUEST, "no guest whose name can be read is called \"%s\": %s",
+				 name, search.nameless);
 	return error_new(
 		ERR_GUEST,
 		search.matches
@@ -205,7 +242,7 @@ static struct error *open_bare(const char *name, const char *via, struct target 
 		name, search.matches);
 }
 
-struct error *target_open_via(const char *spec, const char *via, struct target **out)
+struct error *target_open(const char *spec, const char *via, struct target **out)
 {
 	const char *colon = strchr(spec, ':');
 
@@ -213,11 +250,6 @@ struct error *target_open_via(const char *spec, const char *via, struct target *
 		return error_new(ERR_USAGE, "the name of the guest is empty");
 	return colon ? open_with_scheme(spec, (size_t)(colon - spec), via, out)
 		     : open_bare(spec, via, out);
-}
-
-struct error *target_open(const char *spec, struct target **out)
-{
-	return target_open_via(spec, NULL, out);
 }
 
 struct error *target_check_runs(const struct target *target)
@@ -228,6 +260,29 @@ struct error *target_check_runs(const struct target *target)
 			 "\"%s\" holds one moment of a guest, which `uniprof stack` shows: there "
 			 "is nothing to be sampled",
 			 target->info.name);
+}
+
+bool target_can_read(const struct target *target)
+{
+	return target->ops->read || target->memory.frames.frame;
+}
+
+static size_t paged_memory_read(const struct paged_memory *memory, const struct arch *arch,
+				const struct regs *regs, uint64_t va, void *buf, size_t len)
+{
+	if (memory->renew)
+		memory->renew(memory->frames.ctx);
+	return window_read(arch, &regs->mmu, &memory->frames, va, buf, len);
+}
+
+size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+		   size_t len)
+{
+	if (target->ops->read)
+		return target->ops->read(target, regs, va, buf, len);
+	if (!target->memory.frames.frame)
+		return 0;
+	return paged_memory_read(&target->memory, target->info.arch, regs, va, buf, len);
 }
 
 void target_wait(struct target *target, uint64_t until_ns)

@@ -59,39 +59,53 @@ static uint8_t buffer[FRAMES * FRAME_SIZE];
 static struct window window;
 static uint64_t gfn;
 
+static bool copy_by(const struct arch *arch, const struct regs *regs, uint32_t want,
+		    struct window_trails *by)
+{
+	struct window_copy copy = {.arch = arch,
+				   .regs = regs,
+				   .mem = &physmem,
+				   .trails = by,
+				   .buffer = buffer,
+				   .out = &window};
+	const bool whole = window_copy(&copy, want);
+
+	gfn = copy.gfn;
+	return whole;
+}
+
 static bool copy(uint64_t sp, uint32_t want)
 {
 	struct regs regs = {.sp = sp, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
 
-	gfn = 0;
 	memset(buffer, 0xee, sizeof(buffer));
-	return window_copy(&arch_x86_64, &regs, want, &physmem, buffer, &window, &gfn);
+	return copy_by(&arch_x86_64, &regs, want, NULL);
 }
 
-#define assert_window(at, length, is_cut)               \
-	do {                                            \
-		assert_int_equal(window.va, at);        \
-		assert_int_equal(window.len, length);   \
-		assert_int_equal(window.cut, is_cut);   \
-		assert_ptr_equal(window.bytes, buffer); \
-		assert_int_equal(buffer[length], 0xee); \
+#define assert_window(at, length, is_cut)                              \
+	do {                                                           \
+		assert_int_equal(window.va, at);                       \
+		assert_int_equal(window.len, length);                  \
+		assert_int_equal(window.cut, is_cut);                  \
+		assert_ptr_equal(window.bytes, buffer + window.below); \
+		assert_int_equal(window.bytes[length], 0xee);          \
 	} while (0)
 
 static void what_was_asked_for_is_copied(void **state)
 {
 	assert_true(copy(0x10ff0, 32));
 	assert_window(0x10ff0, 32, true);
-	assert_int_equal(buffer[15], 8);
-	assert_int_equal(buffer[16], 9);
+	assert_int_equal(window.bytes[15], 8);
+	assert_int_equal(window.bytes[16], 9);
 }
 
 static void frames_need_not_be_neighbours(void **state)
 {
 	assert_true(copy(0x10008, 0x2010));
 	assert_window(0x10008, 0x2010, true);
-	assert_int_equal(buffer[0xff8], 9);
-	assert_int_equal(buffer[0x1ff8], 11);
-	assert_int_equal(buffer[0x200f], 11);
+	assert_int_equal(window.bytes[0xff8], 9);
+	assert_int_equal(window.bytes[0x1ff8], 11);
+	assert_int_equal(window.bytes[0x200f], 11);
 }
 
 static void a_hole_ends_the_stack(void **state)
@@ -124,9 +138,10 @@ static void a_large_page_is_walked_once(void **state)
 {
 	assert_true(copy(0x208010, 0x5000));
 	assert_window(0x208010, 0x5000, true);
-	assert_int_equal(buffer[0], 8);
-	assert_int_equal(buffer[0x4fff], 13);
-	assert_int_equal(reads, 3 + 6);
+	assert_int_equal(window.bytes[0], 8);
+	assert_int_equal(window.bytes[0x4fff], 13);
+	/* The red zone is in the frame before. */
+	assert_int_equal(reads, 3 + 7);
 }
 
 static void the_end_of_the_address_space_is_the_end(void **state)
@@ -135,7 +150,7 @@ static void the_end_of_the_address_space_is_the_end(void **state)
 	assert_window(0xfffffffffffff800, 0x800, false);
 	assert_true(copy(UINT64_MAX, 8));
 	assert_window(0xfffffffffffffff8, 8, false);
-	assert_int_equal(buffer[7], 12);
+	assert_int_equal(window.bytes[7], 12);
 }
 
 static void no_stack_at_zero_or_at_non_canonical_addresses(void **state)
@@ -156,9 +171,53 @@ static void narrow_stacks_end_at_4_gib(void **state)
 	put(1, 3, 0x3001);
 	regs.mmu.root = 0x1000;
 	memset(buffer, 0xee, sizeof(buffer));
-	assert_true(window_copy(&arch_x86_32, &regs, 4096, &physmem, buffer, &window, &gfn));
+	assert_true(copy_by(&arch_x86_32, &regs, 4096, NULL));
 	assert_window(0xfffffffc, 4, false);
-	assert_int_equal(buffer[0], 12);
+	assert_int_equal(window.bytes[0], 12);
+}
+
+static void the_red_zone_comes_with_the_stack(void **state)
+{
+	assert_true(copy(0x10ff0, 32));
+	assert_int_equal(window.below, RED_ZONE_MAX);
+	assert_int_equal(window.bytes[-(int)RED_ZONE_MAX], 8);
+	/* From another page, too. */
+	assert_true(copy(0x11008, 8));
+	assert_window(0x11008, 8, true);
+	assert_int_equal(window.below, RED_ZONE_MAX);
+	assert_int_equal(window.bytes[-9], 8);
+	assert_int_equal(window.bytes[-8], 9);
+}
+
+static void a_stack_does_without_a_red_zone_that_is_not_there(void **state)
+{
+	assert_true(copy(0x10040, 64));
+	assert_window(0x10040, 64, true);
+	assert_int_equal(window.below, 0);
+	assert_true(copy(0x12fc0, 128));
+	assert_window(0x12fc0, 64, false);
+	assert_int_equal(window.below, RED_ZONE_MAX);
+	/* The red zone is there, but no stack. */
+	assert_true(copy(0x13040, 8));
+	assert_int_equal(window.len + window.below, 0);
+	assert_false(window.cut);
+	/* A page that is not at hand is named, and all else copied. */
+	hidden = 1u << 8;
+	assert_false(copy(0x11008, 8));
+	assert_int_equal(gfn, 8);
+	assert_window(0x11008, 8, true);
+	assert_int_equal(window.below, 0);
+}
+
+static void only_the_abi_of_64_bits_has_a_red_zone(void **state)
+{
+	struct regs regs = {.sp = 0x8080, .word = 4};
+
+	assert_true(copy_by(&arch_x86_32, &regs, 16, NULL));
+	assert_int_equal(window.below, 0);
+	regs = (struct regs){.sp = 0x8080, .word = 8, .isa = ISA_ARM};
+	assert_true(copy_by(&arch_arm64, &regs, 16, NULL));
+	assert_int_equal(window.below, 0);
 }
 
 static void memory_without_paging_is_copied_as_it_is(void **state)
@@ -166,52 +225,83 @@ static void memory_without_paging_is_copied_as_it_is(void **state)
 	struct regs regs = {.sp = 0x8ff8, .word = 8};
 
 	memset(buffer, 0xee, sizeof(buffer));
-	assert_true(window_copy(&arch_x86_64, &regs, 16, &physmem, buffer, &window, &gfn));
+	assert_true(copy_by(&arch_x86_64, &regs, 16, NULL));
 	assert_window(0x8ff8, 16, true);
-	assert_int_equal(buffer[8], 9);
+	assert_int_equal(window.bytes[8], 9);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, build)
 
-static struct window_trail trail;
+static struct window_trails trails;
 
 static bool copy_again(uint64_t sp, uint32_t want)
 {
 	struct regs regs = {.sp = sp, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
 
-	gfn = 0;
 	reads = 0;
 	memset(buffer, 0xee, sizeof(buffer));
-	return window_copy_again(&arch_x86_64, &regs, want, &physmem, &trail, buffer, &window,
-				 &gfn);
+	return copy_by(&arch_x86_64, &regs, want, &trails);
 }
 
 static void what_has_stayed_is_not_looked_up_again(void **state)
 {
-	trail.pages = 0;
+	window_forget_trails(&trails);
 	assert_true(copy_again(0x10ff0, 32));
 	assert_true(reads > 0);
 	memory[8][0xff8] = 0x77;
 	assert_true(copy_again(0x10ff8, 16));
 	assert_int_equal(reads, 0);
 	assert_window(0x10ff8, 16, true);
-	assert_int_equal(buffer[0], 0x77);
-	assert_int_equal(buffer[8], 9);
-	/* What lies beyond the trail is looked up, and then known. */
+	assert_int_equal(window.bytes[0], 0x77);
+	assert_int_equal(window.bytes[8], 9);
+	/* A page beyond the trail is looked up, and then known. */
 	assert_true(copy_again(0x10ff8, 0x1018));
 	assert_true(reads > 0);
-	assert_int_equal(buffer[0x1010], 11);
+	assert_int_equal(window.bytes[0x1010], 11);
 	assert_true(copy_again(0x10ff8, 0x1018));
 	assert_int_equal(reads, 0);
 	/* So is another page. */
 	assert_true(copy_again(0x11ff8, 8));
 	assert_true(reads > 0);
-	assert_int_equal(buffer[0], 9);
+	assert_int_equal(window.bytes[0], 9);
+}
+
+static void stacks_side_by_side_are_all_remembered(void **state)
+{
+	window_forget_trails(&trails);
+	assert_true(copy_again(0x10100, 8));
+	assert_true(copy_again(0x11100, 8));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(copy_again(0x10100 + i * 0x1000, 8));
+		assert_int_equal(reads, 0);
+		assert_window(0x10100 + i * 0x1000, 8, true);
+	}
+}
+
+static void a_stack_that_others_lead_to_is_not_looked_up_again(void **state)
+{
+	struct regs regs = {.sp = 0x10100, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
+	struct window_copy copy = {.arch = &arch_x86_64,
+				   .regs = &regs,
+				   .mem = &physmem,
+				   .trails = &trails,
+				   .buffer = buffer,
+				   .out = &window};
+
+	window_forget_trails(&trails);
+	for (unsigned i = 0; i < 2; i++) {
+		reads = 0;
+		memset(buffer, 0xee, sizeof(buffer));
+		assert_true(window_copy_at(&copy, 0x11008, 16));
+		assert_window(0x11008, 16, true);
+		assert_int_equal(window.below, 0);
+	}
+	assert_int_equal(reads, 0);
 }
 
 static void a_hole_is_remembered_while_it_is_one(void **state)
 {
-	trail.pages = 0;
+	window_forget_trails(&trails);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_true(copy_again(0x12f00, 4096));
 		assert_window(0x12f00, 0x100, false);
@@ -220,22 +310,41 @@ static void a_hole_is_remembered_while_it_is_one(void **state)
 	put(4, 19, 0xd001);
 	assert_true(copy_again(0x12f00, 4096));
 	assert_window(0x12f00, 4096, true);
-	assert_int_equal(buffer[0x100], 13);
+	assert_int_equal(window.bytes[0x100], 13);
 }
 
-/* In each of the tables, and to what was never mapped before. */
+static void a_missing_red_zone_is_remembered_while_it_is_missing(void **state)
+{
+	window_forget_trails(&trails);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(copy_again(0x10008, 16));
+		assert_window(0x10008, 16, true);
+		assert_int_equal(window.below, 0);
+	}
+	assert_int_equal(reads, 0);
+	/* Farther up on the same page, there is a red zone. */
+	assert_true(copy_again(0x10088, 16));
+	assert_int_equal(window.below, RED_ZONE_MAX);
+	assert_int_equal(window.bytes[-1], 8);
+	put(4, 15, 0xd001);
+	assert_true(copy_again(0x10008, 16));
+	assert_int_equal(window.below, RED_ZONE_MAX);
+	assert_int_equal(window.bytes[-9], 13);
+}
+
+/* A change in each of the tables, and to a page that was never mapped before. */
 static void a_table_that_changes_is_walked_again(void **state)
 {
-	trail.pages = 0;
+	window_forget_trails(&trails);
 	assert_true(copy_again(0x10000, 8));
 	put(4, 16, 0xe001);
 	assert_true(copy_again(0x10000, 8));
-	assert_int_equal(buffer[0], 14);
+	assert_int_equal(window.bytes[0], 14);
 	memset(memory[5], 0, FRAME_SIZE);
 	put(5, 16, 0xf001);
 	put(3, 0, 0x5001);
 	assert_true(copy_again(0x10000, 8));
-	assert_int_equal(buffer[0], 15);
+	assert_int_equal(window.bytes[0], 15);
 	put(1, 0, 0);
 	assert_true(copy_again(0x10000, 8));
 	assert_window(0x10000, 0, false);
@@ -249,13 +358,28 @@ static void a_trail_is_that_of_one_address_space(void **state)
 {
 	struct regs regs = {.sp = 0x10000, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x6000}};
 
-	trail.pages = 0;
+	window_forget_trails(&trails);
 	assert_true(copy_again(0x10000, 8));
 	memset(memory[6], 0, FRAME_SIZE);
-	assert_true(
-		window_copy_again(&arch_x86_64, &regs, 8, &physmem, &trail, buffer, &window, &gfn));
+	assert_true(copy_by(&arch_x86_64, &regs, 8, &trails));
 	assert_int_equal(window.len, 0);
 	assert_false(window.cut);
+}
+
+/* Arm has two top tables, and says in a register how large pages are. */
+static void a_trail_is_that_of_one_kind_of_address_space(void **state)
+{
+	struct regs regs = {.sp = 0x10000, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
+
+	for (unsigned i = 0; i < 2; i++) {
+		window_forget_trails(&trails);
+		regs.mmu.root_high = regs.mmu.control = 0;
+		assert_true(copy_by(&arch_x86_64, &regs, 8, &trails));
+		*(i ? &regs.mmu.root_high : &regs.mmu.control) = 1;
+		reads = 0;
+		assert_true(copy_by(&arch_x86_64, &regs, 8, &trails));
+		assert_true(reads > 0);
+	}
 }
 
 int main(void)
@@ -263,8 +387,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_has_stayed_is_not_looked_up_again),
 		TEST(a_hole_is_remembered_while_it_is_one),
+		TEST(a_missing_red_zone_is_remembered_while_it_is_missing),
 		TEST(a_table_that_changes_is_walked_again),
 		TEST(a_trail_is_that_of_one_address_space),
+		TEST(a_trail_is_that_of_one_kind_of_address_space),
+		TEST(stacks_side_by_side_are_all_remembered),
+		TEST(a_stack_that_others_lead_to_is_not_looked_up_again),
 		TEST(what_was_asked_for_is_copied),
 		TEST(frames_need_not_be_neighbours),
 		TEST(a_hole_ends_the_stack),
@@ -274,6 +402,9 @@ int main(void)
 		TEST(the_end_of_the_address_space_is_the_end),
 		TEST(no_stack_at_zero_or_at_non_canonical_addresses),
 		TEST(narrow_stacks_end_at_4_gib),
+		TEST(the_red_zone_comes_with_the_stack),
+		TEST(a_stack_does_without_a_red_zone_that_is_not_there),
+		TEST(only_the_abi_of_64_bits_has_a_red_zone),
 		TEST(memory_without_paging_is_copied_as_it_is),
 	};
 

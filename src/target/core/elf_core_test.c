@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "arch/arch.h"
+
 /* A core of either class: two segments, three sections, of which one has the names. */
 #define ROOM	 1024
 #define SEGMENTS 0x80
@@ -46,7 +48,7 @@ static void discard(struct file *file)
 	unlink(file->path);
 }
 
-/* The same for both classes, but for the types. */
+/* One definition for both classes, which differ in types only. */
 #define DEFINE_CORE(bits)                                                               \
 	static void put_core_##bits(uint8_t *bytes, uint16_t segments)                  \
 	{                                                                               \
@@ -236,6 +238,84 @@ static void test_notes_one_after_the_other(void **state)
 	assert_false(elf_note_next(bytes, sizeof(notes), &at, &note));
 }
 
+static void add_run(struct frame_map *map, uint64_t gfn, uint64_t n, uint64_t at)
+{
+	assert_null(frame_map_add(map, gfn, n, at));
+}
+
+static void assert_at(const struct frame_map *map, uint64_t gfn, uint64_t wanted)
+{
+	uint64_t at;
+
+	assert_true(frame_map_find(map, gfn, &at));
+	assert_int_equal(at, wanted);
+}
+
+static void assert_absent(const struct frame_map *map, uint64_t gfn)
+{
+	uint64_t at;
+
+	assert_false(frame_map_find(map, gfn, &at));
+}
+
+static void test_nothing_is_found_where_nothing_is(void **state)
+{
+	struct frame_map map = {0};
+
+	frame_map_sort(&map);
+	assert_absent(&map, 0);
+	frame_map_free(&map);
+}
+
+static void test_what_goes_on_here_and_there_is_one_run(void **state)
+{
+	struct frame_map map = {0};
+
+	add_run(&map, 10, 2, 0x1000);
+	add_run(&map, 12, 1, 0x1000 + 2 * FRAME_SIZE);
+	assert_int_equal(map.n, 1);
+	add_run(&map, 13, 1, 0x9000);
+	add_run(&map, 20, 1, 0xa000);
+	assert_int_equal(map.n, 3);
+	frame_map_free(&map);
+}
+
+static void test_frames_are_found_in_whatever_order_they_came(void **state)
+{
+	struct frame_map map = {0};
+
+	add_run(&map, 100, 4, 0x50000);
+	add_run(&map, 7, 1, 0x30000);
+	add_run(&map, 1ull << 51, 2, 0x40000);
+	frame_map_sort(&map);
+	assert_at(&map, 7, 0x30000);
+	assert_at(&map, 100, 0x50000);
+	assert_at(&map, 103, 0x50000 + 3 * FRAME_SIZE);
+	assert_at(&map, (1ull << 51) + 1, 0x40000 + FRAME_SIZE);
+	assert_absent(&map, 6);
+	assert_absent(&map, 8);
+	assert_absent(&map, 99);
+	assert_absent(&map, 104);
+	frame_map_free(&map);
+}
+
+static void test_frames_that_came_twice_are_there_once(void **state)
+{
+	struct frame_map map = {0};
+
+	add_run(&map, 10, 10, 0x100000);
+	add_run(&map, 15, 10, 0x200000);
+	add_run(&map, 12, 2, 0x300000);
+	frame_map_sort(&map);
+	assert_int_equal(map.n, 2);
+	assert_at(&map, 12, 0x100000 + 2 * FRAME_SIZE);
+	assert_at(&map, 19, 0x100000 + 9 * FRAME_SIZE);
+	assert_at(&map, 20, 0x200000 + 5 * FRAME_SIZE);
+	assert_at(&map, 24, 0x200000 + 9 * FRAME_SIZE);
+	assert_absent(&map, 25);
+	frame_map_free(&map);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,6 +325,10 @@ int main(void)
 		cmocka_unit_test(test_cut_off_anywhere),
 		cmocka_unit_test(test_other_files_are_refused_by_what_they_are),
 		cmocka_unit_test(test_notes_one_after_the_other),
+		cmocka_unit_test(test_nothing_is_found_where_nothing_is),
+		cmocka_unit_test(test_what_goes_on_here_and_there_is_one_run),
+		cmocka_unit_test(test_frames_are_found_in_whatever_order_they_came),
+		cmocka_unit_test(test_frames_that_came_twice_are_there_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

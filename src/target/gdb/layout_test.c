@@ -43,6 +43,20 @@ static const char arm_system[] =
 	NUMBERED("TTBR0_EL1", "32", "157") NUMBERED("TTBR1_EL1", "32", "158")
 		NUMBERED("TTBCR", "32", "161") NUMBERED("SCTLR", "32", "181");
 
+static const char riscv_core[] = "<architecture>riscv:rv64</architecture>" REG("zero", "64") REG(
+	"ra", "64") REG("sp", "64") REG("gp", "64") REG("tp", "64") REG("t0", "64") REG("t1", "64")
+	REG("t2", "64") REG("fp", "64") REG("s1", "64") REG("a0", "64") REG("a1", "64")
+		REG("a2", "64") REG("a3", "64") REG("a4", "64") REG("a5", "64") REG("a6", "64")
+			REG("a7", "64") REG("s2", "64") REG("s3", "64") REG("s4", "64")
+				REG("s5", "64") REG("s6", "64") REG("s7", "64") REG("s8", "64")
+					REG("s9", "64") REG("s10", "64") REG("s11", "64")
+						REG("t3", "64") REG("t4", "64") REG("t5", "64")
+							REG("t6", "64") REG("pc", "64");
+#define RISCV_BYTES (33u * 8)
+static const char riscv_system[] =
+	"<reg name=\"priv\" bitsize=\"64\"/>" NUMBERED("sstatus", "64", "322")
+		NUMBERED("sepc", "64", "387") NUMBERED("satp", "64", "450");
+
 struct stub {
 	struct gdb gdb;
 	int far; /* the stub's end */
@@ -72,25 +86,27 @@ static int end(void **state)
 	return 0;
 }
 
-/* The stub's answer: these bytes in hex. */
+/* The stub's answer: these bytes in hex. In one piece: many small ones fill the socket. */
 static void answers(const struct stub *stub, const uint8_t *bytes, size_t len)
 {
-	assert_int_equal(dprintf(stub->far, "$"), 1);
+	char hex[2 * RISCV_BYTES + 1];
+
+	assert_true(2 * len < sizeof(hex));
 	for (size_t i = 0; i < len; i++)
-		dprintf(stub->far, "%02x", bytes[i]);
-	dprintf(stub->far, "#00");
+		sprintf(hex + 2 * i, "%02x", bytes[i]);
+	dprintf(stub->far, "$%.*s#00", (int)(2 * len), hex);
 }
 
 static void describe(struct stub *stub, const char *first, const char *second, size_t together)
 {
-	struct gdb_place place = {0};
+	struct gdb_cursor cursor = {0};
 
-	gdb_layout_add(&stub->layout, first, &place);
-	gdb_layout_add(&stub->layout, second, &place);
+	gdb_layout_add(&stub->layout, first, &cursor);
+	gdb_layout_add(&stub->layout, second, &cursor);
 	stub->layout.together = together;
 }
 
-/* Each byte of the answer to "g" is its own place. */
+/* Each byte of the answer to "g" is its own cursor. */
 static void fill(uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -106,7 +122,7 @@ static void of_x86_all_are_in_one_answer(void **state)
 	describe(stub, x86_core, "", X86_BYTES);
 	gdb_batch_begin(&stub->gdb);
 	gdb_layout_request(&stub->layout, &stub->gdb);
-	assert_int_equal(stub->gdb.ahead, 1);
+	assert_int_equal(stub->gdb.acknowledged, 1);
 	fill(bytes, X86_BYTES);
 	/* CR0.ET; EFER.LMA. */
 	bytes[CR0_AT] = 0x10;
@@ -129,7 +145,7 @@ static void of_arm_some_are_asked_for_one_by_one(void **state)
 	describe(stub, arm_core, arm_system, ARM_BYTES);
 	gdb_batch_begin(&stub->gdb);
 	gdb_layout_request(&stub->layout, &stub->gdb);
-	assert_int_equal(stub->gdb.ahead, 1 + sizeof(system) / sizeof(*system));
+	assert_int_equal(stub->gdb.acknowledged, 1 + sizeof(system) / sizeof(*system));
 	assert_non_null(memmem(stub->gdb.batch, stub->gdb.batch_len, "$pb5#", 5));
 	fill(bytes, ARM_BYTES);
 	/* Supervisor mode. */
@@ -145,6 +161,40 @@ static void of_arm_some_are_asked_for_one_by_one(void **state)
 	assert_int_equal(regs.mmu.root, 0x4000);
 	assert_int_equal(regs.mmu.root_high, 0x8000);
 	assert_int_equal(regs.mmu.control, 2);
+}
+
+static void of_riscv_the_supervisors_are_asked_for_one_by_one(void **state)
+{
+	/* In the order in which they are taken: satp, priv, sepc, sstatus. */
+	static const uint8_t system[][8] = {{0x45, 3, 0, 0, 0, 0, 0, 0x80}, {1}, {0x10}, {0, 1}};
+	struct stub *stub = *state;
+	uint8_t bytes[RISCV_BYTES];
+	struct regs regs;
+
+	describe(stub, riscv_core, riscv_system, RISCV_BYTES);
+	gdb_batch_begin(&stub->gdb);
+	gdb_layout_request(&stub->layout, &stub->gdb);
+	assert_int_equal(stub->gdb.acknowledged, 1 + sizeof(system) / sizeof(*system));
+	assert_non_null(memmem(stub->gdb.batch, stub->gdb.batch_len, "$p1c2#", 6));
+	/* The next number, as none is told. */
+	assert_non_null(memmem(stub->gdb.batch, stub->gdb.batch_len, "$p21#", 5));
+	for (int zero = 1; zero >= 0; zero--) {
+		fill(bytes, RISCV_BYTES);
+		memset(bytes, !zero, 8);
+		answers(stub, bytes, RISCV_BYTES);
+		for (size_t i = 0; i < sizeof(system) / sizeof(*system); i++)
+			answers(stub, system[i], sizeof(system[i]));
+		assert_int_equal(gdb_layout_take(&stub->layout, &stub->gdb, &regs), zero);
+		gdb_layout_request(&stub->layout, &stub->gdb);
+	}
+	assert_int_equal(regs.isa, ISA_RISCV);
+	assert_int_equal(regs.gp[1], 0x0f0e0d0c0b0a0908);
+	assert_int_equal(regs.sp, 0x1716151413121110);
+	assert_int_equal(regs.pc, 0x0706050403020100);
+	assert_int_equal(regs.mmu.mode, MMU_RISCV_39);
+	assert_int_equal(regs.mmu.root, 0x345000);
+	assert_int_equal(regs.elr, 0x10);
+	assert_int_equal(regs.spsr, 0x100);
 }
 
 static void an_answer_that_is_too_short_or_cannot_be_is_none(void **state)
@@ -181,13 +231,16 @@ static void any_text_does_no_harm(void **state)
 			       "<reg name=\"\" bitsize=\"64\"/>",
 			       "<reg name=\"a name that is longer than any\" bitsize=\"64\"/>",
 			       "<reg bitsize=\"\" name=\"/>"};
-	struct gdb_layout layout = {.machine = &gdb_x86_64};
+	struct gdb_layout layout = {0};
+	struct gdb_cursor start = {0};
 
+	gdb_layout_add(&layout, "<architecture>i386:x86-64</architecture>", &start);
+	assert_non_null(layout.machine);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-		struct gdb_place place = {.byte = 8};
+		struct gdb_cursor cursor = {.byte = 8};
 
-		gdb_layout_add(&layout, texts[i], &place);
-		assert_in_range(place.byte, 8, GDB_PACKET_MAX);
+		gdb_layout_add(&layout, texts[i], &cursor);
+		assert_in_range(cursor.byte, 8, GDB_PACKET_MAX);
 	}
 	assert_int_equal(layout.at[0].size, 0);
 }
@@ -197,6 +250,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(of_x86_all_are_in_one_answer, begin, end),
 		cmocka_unit_test_setup_teardown(of_arm_some_are_asked_for_one_by_one, begin, end),
+		cmocka_unit_test_setup_teardown(of_riscv_the_supervisors_are_asked_for_one_by_one,
+						begin, end),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_short_or_cannot_be_is_none,
 						begin, end),
 		cmocka_unit_test(any_text_does_no_harm),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/qemu/machine.h"
+#include "target/qemu/qemu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

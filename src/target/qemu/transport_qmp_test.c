@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/qemu/registers_text.h"
+#include "target/qemu/qemu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-/* As QEMU 7.2 says it of code of 64 bits; what is not read is left out. */
+/* Output of QEMU 7.2 in 64-bit code, without the parts that are not read. */
 static const char wide[] =
 	"\nCPU#0\n"
 	"RAX=0000000000000001 RBX=0000000000000002 RCX=0000000000000003 RDX=0000000000000004\n"

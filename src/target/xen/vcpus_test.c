@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "target/xen/vcpus.h"
+#include "target/xen/xen.h"
 
 #define N 4
 
@@ -32,7 +32,7 @@ static int set_up(void **state)
 	f->vcpus.online.n = N;
 	f->sample->time_ns = 1000;
 	xen_vcpus_expect(&f->vcpus, f->sample, false);
-	assert_int_equal(f->vcpus.ahead.n, 0);
+	assert_int_equal(f->vcpus.early.n, 0);
 	xen_vcpus_note(&f->vcpus, f->sample);
 	assert_int_equal(f->vcpus.read.n, N);
 	assert_int_equal(f->vcpus.late.n, N);
@@ -85,7 +85,7 @@ static void test_the_context_of_one_that_ran_comes_with_the_next_states(void **s
 	xen_vcpus_done(&f->vcpus, f->sample);
 	f->vcpus.now[1].cpu_ns = 800;
 	next(f, 1000);
-	assert_int_equal(f->vcpus.ahead.n, 1);
+	assert_int_equal(f->vcpus.early.n, 1);
 	assert_int_equal(f->vcpus.late.n, 0);
 }
 
@@ -98,7 +98,7 @@ static void test_contexts_come_with_the_pause_when_there_will_be_one(void **stat
 	assert_true(f->vcpus.running);
 	xen_vcpus_done(&f->vcpus, f->sample);
 	xen_vcpus_expect(&f->vcpus, f->sample, f->vcpus.running);
-	assert_int_equal(f->vcpus.ahead.n, 0);
+	assert_int_equal(f->vcpus.early.n, 0);
 	/* It was expected to run on, and does not: without a pause, its context is still missing. */
 	f->vcpus.now[1] = (struct xen_vcpu){.online = true, .cpu_ns = 800};
 	xen_vcpus_note(&f->vcpus, f->sample);
@@ -111,7 +111,7 @@ static void test_one_that_is_asked_for_again_is_read_though_it_has_not_run(void 
 {
 	struct fixture *f = *state;
 
-	f->sample->vcpu[2].again = true;
+	f->sample->vcpu[2].request.again = true;
 	next(f, 1000);
 	assert_int_equal(f->vcpus.read.n, 1);
 	assert_int_equal(f->vcpus.read.id[0], 2);
@@ -151,7 +151,7 @@ static void test_as_many_looks_count_as_running_as_cpu_time_was_used(void **stat
 	struct fixture *f = *state;
 	unsigned running[N] = {0};
 
-	/* None of them is ever on a CPU when looked at; they use 0, 25, 50 and 100 %. */
+	/* None of them is ever on a CPU when sampled; they use 0, 25, 50 and 100 %. */
 	for (unsigned look = 0; look < 1000; look++) {
 		f->vcpus.now[1].cpu_ns += 250;
 		f->vcpus.now[2].cpu_ns += 500;
@@ -172,7 +172,7 @@ static void test_looks_at_uneven_times_count_as_running_as_well(void **state)
 	struct fixture *f = *state;
 	unsigned running[N] = {0}, seed = 1;
 
-	/* As above, but looked at after anything up to twice the usual time. */
+	/* As above, but sampled after anything up to twice the usual time. */
 	for (unsigned look = 0; look < 10000; look++) {
 		unsigned since;
 
@@ -187,7 +187,7 @@ static void test_looks_at_uneven_times_count_as_running_as_well(void **state)
 		xen_vcpus_done(&f->vcpus, f->sample);
 	}
 	assert_int_equal(running[0], 0);
-	/* Within two standard deviations of what uneven times do by themselves. */
+	/* Within two standard deviations of the error that uneven times cause by themselves. */
 	assert_in_range(running[1], 2400, 2600);
 	assert_in_range(running[2], 4850, 5150);
 	assert_in_range(running[3], 8850, 9150);

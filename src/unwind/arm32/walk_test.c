@@ -40,6 +40,7 @@ static void fill(const struct stepped *at, struct regs *regs)
 }
 
 static const struct machine arm = {.emulator = "qemu-arm",
+				   .cpu = "max",
 				   .name = "32-bit Arm",
 				   .sp = ARM_SP,
 				   .lr = ARM_LR,

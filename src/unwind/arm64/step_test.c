@@ -7,7 +7,7 @@
 
 #include "unwind/emulated_testing.h"
 
-#include "arch/arm64_mmu.h"
+#include "arch/arm/arm.h"
 
 /* Addresses of 48 bits. */
 #define CONTROL 16
@@ -44,6 +44,7 @@ static void count_signatures(struct stepped *at)
 }
 
 static const struct machine arm64 = {.emulator = "qemu-aarch64",
+				     .cpu = "max",
 				     .name = "64-bit Arm",
 				     .sp = SP,
 				     .lr = LR,

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/preopen.h"
+#include "base/bytes.h"
+#include "target/frame_store.h"
+#include "target/snapshot_format.h"
+
+/* More than the registers of one vCPU, or all numbers of a head or sample, take. */
+#define VCPU_MAX    (64 * VARINT_MAX)
+#define NUMBERS_MAX (16 * VARINT_MAX)
+
+struct snapshot_writer {
+	FILE *file;
+	char *path;
+	struct frame_store *frames; /* what the file holds so far */
+	struct bytes record;
+	uint64_t samples;
+};
+
+static void put_32(uint8_t *to, uint32_t value)
+{
+	for (int i = 0; i < 4; i++)
+		to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static struct error *begin(struct snapshot_writer *writer, char tag, size_t payload)
+{
+	struct error *err;
+
+	writer->record.len = 0;
+	err = bytes_reserve(&writer->record, SNAPSHOT_RECORD_HEAD + payload + SNAPSHOT_RECORD_TAIL);
+	if (err)
+		return err;
+	writer->record.data[0] = (uint8_t)tag;
+	writer->record.len = SNAPSHOT_RECORD_HEAD;
+	return NULL;
+}
+
+static struct error *cannot_write(const struct snapshot_writer *writer)
+{
+	return error_errno(ERR_OUTPUT, errno, "cannot write %s", writer->path);
+}
+
+/* Fills in length and checksum and writes the record. */
+static struct error *finish(struct snapshot_writer *writer)
+{
+	struct bytes *record = &writer->record;
+
+	put_32(record->data + 1, (uint32_t)(record->len - SNAPSHOT_RECORD_HEAD));
+	put_32(record->data + record->len, (uint32_t)crc32(0, record->data, (unsigned)record->len));
+	record->len += SNAPSHOT_RECORD_TAIL;
+	if (fwrite(record->data, 1, record->len, writer->file) != record->len)
+		return cannot_write(writer);
+	return NULL;
+}
+
+static void put_text(struct bytes *bytes, const char *text)
+{
+	put_varint(bytes, strlen(text));
+	put_bytes(bytes, text, strlen(text));
+}
+
+static struct error *write_head(struct snapshot_writer *writer, const struct target_info *info)
+{
+	const char *texts[] = {info->arch->name, info->name, info->id,
+			       info->type,	 info->host, info->image};
+	size_t size = NUMBERS_MAX;
+	struct error *err;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		size += strlen(texts[i]);
+	if (fwrite(SNAPSHOT_MAGIC, 1, SNAPSHOT_MAGIC_LEN, writer->file) != SNAPSHOT_MAGIC_LEN)
+		return cannot_write(writer);
+	err = begin(writer, SNAPSHOT_HEAD, size);
+	if (err)
+		return err;
+	put_varint(&writer->record, SNAPSHOT_MAJOR);
+	put_varint(&writer->record, SNAPSHOT_MINOR);
+	put_varint(&writer->record, info->vcpus);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		put_text(&writer->record, texts[i]);
+	return finish(writer);
+}
+
+static void writer_free(struct snapshot_writer *writer)
+{
+	if (writer->file)
+		fclose(writer->file);
+	frame_store_free(writer->frames);
+	bytes_free(&writer->record);
+	free(writer->path);
+	free(writer);
+}
+
+static FILE *create(const char *path)
+{
+	int fd = open_to_write(path);
+
+	return fd < 0 ? NULL : fdopen(fd, "wb");
+}
+
+struct error *snapshot_create(const char *path, const struct target_info *info,
+			      struct snapshot_writer **out)
+{
+	struct snapshot_writer *writer = calloc(1, sizeof(*writer));
+	struct error *err;
+
+	if (!writer)
+		return error_no_memory();
+	err = frame_store_new(&writer->frames);
+	writer->path = strdup(path);
+	if (!err && !writer->path)
+		err = error_no_memory();
+	if (!err) {
+		writer->file = create(path);
+		if (!writer->file)
+			err = error_errno(ERR_OUTPUT, errno, "cannot create %s", path);
+	}
+	if (!err)
+		err = write_head(writer, info);
+	if (err)
+		writer_free(writer);
+	else
+		*out = writer;
+	return err;
+}
+
+struct error *snapshot_frame(struct snapshot_writer *writer, uint64_t gfn, const void *bytes)
+{
+	const uint8_t *data = bytes;
+	size_t len = FRAME_SIZE;
+	struct error *err;
+	bool changed;
+
+	if (frame_store_is_new(writer->frames, gfn))
+		return NULL;
+	err = frame_store_put(writer->frames, gfn, bytes, &changed);
+	if (err || !changed)
+		return err;
+	err = begin(writer, SNAPSHOT_FRAME, VARINT_MAX + FRAME_SIZE);
+	if (err)
+		return err;
+	while (len && !data[len - 1])
+		len--;
+	put_varint(&writer->record, gfn);
+	put_bytes(&writer->record, data, len);
+	return finish(writer);
+}
+
+void snapshot_restart(struct snapshot_writer *writer)
+{
+	frame_store_next(writer->frames);
+}
+
+static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
+{
+	const struct regs *regs = &vcpu->regs;
+	unsigned flags = (vcpu->online ? SNAPSHOT_ONLINE : 0) | (regs->user ? SNAPSHOT_USER : 0) |
+			 (regs->mmu.pse ? SNAPSHOT_PSE : 0) |
+			 (regs->isa == ISA_ARM ? SNAPSHOT_ARM : 0) |
+			 (regs->has_elr ? SNAPSHOT_ELR : 0);
+
+	if (!vcpu->online) {
+		put_varint(bytes, 0);
+		return;
+	}
+	put_varint(bytes, flags);
+	put_varint(bytes, vcpu->state);
+	put_varint(bytes, regs->word);
+	put_varint(bytes, regs->mmu.mode);
+	put_varint(bytes, regs->mmu.root);
+	if (regs->isa == ISA_ARM) {
+		put_varint(bytes, regs->mmu.root_high);
+		put_varint(bytes, regs->mmu.control);
+	}
+	put_varint(bytes, regs->pc);
+	put_varint(bytes, regs->sp);
+	put_varint(bytes, regs->fp);
+	put_varint(bytes, regs->flags);
+	if (regs->has_elr) {
+		put_varint(bytes, regs->elr);
+		put_varint(bytes, regs->spsr);
+	}
+	put_varint(bytes, regs->gp_valid);
+	for (unsigned i = 0; i < 32; i++)
+		if (regs->gp_valid >> i & 1)
+			put_varint(bytes, regs->gp[i]);
+}
+
+struct error *snapshot_sample(struct snapshot_writer *writer, const struct sample *sample)
+{
+	struct error *err;
+
+	err = begin(writer, SNAPSHOT_SAMPLE, NUMBERS_MAX + (size_t)sample->vcpus * VCPU_MAX);
+	if (err)
+		return err;
+	put_varint(&writer->record, sample->time_ns);
+	put_varint(&writer->record, sample->paused_ns);
+	put_varint(&writer->record, sample->stolen_ns);
+	put_varint(&writer->record, sample->retakes);
+	put_varint(&writer->record, sample->vcpus);
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		put_vcpu(&writer->record, &sample->vcpu[i]);
+	writer->samples++;
+	frame_store_next(writer->frames);
+	return finish(writer);
+}
+
+struct error *snapshot_close(struct snapshot_writer *writer)
+{
+	struct error *err = begin(writer, SNAPSHOT_END, NUMBERS_MAX);
+
+	if (!err) {
+		put_varint(&writer->record, writer->samples);
+		err = finish(writer);
+	}
+	if (fclose(writer->file) && !err)
+		err = cannot_write(writer);
+	writer->file = NULL;
+	writer_free(writer);
+	return err;
+}
