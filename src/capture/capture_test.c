@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stacks that lead to others: from that for interrupts to a task's, to a program's. */
-#include "sample/look.h"
+/* Stacks that lead to others: from the interrupt stack to a task's, to a program's. */
+#include "capture/capture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ struct fake {
 	uint8_t text[FRAME_SIZE];
 	uint64_t stack[LEVELS][FRAME_SIZE / 8];
 	unsigned takes;	 /* how often it was sampled */
-	unsigned copied; /* other stacks that were copied with the last sample */
+	unsigned copied; /* number of other stacks that the last sample copied */
 };
 
 static const void *frame(void *ctx, uint64_t gfn)
@@ -56,7 +56,11 @@ static struct error *take(struct target *target, struct sample *sample)
 	struct fake *fake = (struct fake *)target;
 	const struct physmem mem = {frame, fake};
 	struct vcpu_sample *vcpu = &sample->vcpu[0];
-	uint64_t gfn;
+	struct window_copy copy = {.arch = target->info.arch,
+				   .regs = &vcpu->regs,
+				   .mem = &mem,
+				   .buffer = vcpu->buffer,
+				   .out = &vcpu->stack};
 
 	sample->time_ns = 1000000ull * ++fake->takes;
 	vcpu->online = true;
@@ -66,14 +70,14 @@ static struct error *take(struct target *target, struct sample *sample)
 				   .fp = STACK,
 				   .word = 8,
 				   .mmu = {.mode = MMU_OFF}};
-	window_copy(target->info.arch, &vcpu->regs, vcpu->want, &mem, vcpu->buffer, &vcpu->stack,
-		    &gfn);
+	window_copy(&copy, vcpu->request.want);
 	fake->copied = 0;
 	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
-		const struct other_stack *other = &vcpu->other[i];
+		const struct other_stack *other = &vcpu->request.other[i];
 
-		window_copy_at(target->info.arch, &vcpu->regs, other->va, other->want, &mem,
-			       other->buffer, &vcpu->others[i], &gfn);
+		copy.buffer = other->buffer;
+		copy.out = &vcpu->others[i];
+		window_copy_at(&copy, other->va, other->want);
 		fake->copied += vcpu->others[i].len > 0;
 	}
 	return NULL;
@@ -134,7 +138,7 @@ struct fixture {
 	struct fake fake;
 	struct images *images;
 	struct stacks *stacks;
-	struct look *look;
+	struct capture *capture;
 };
 
 static int set_up(void **state)
@@ -149,7 +153,7 @@ static int set_up(void **state)
 	write_code(&f->fake);
 	options.images = f->images = name_functions();
 	assert_null(stacks_new(&f->stacks));
-	assert_null(look_new(&f->fake.base, f->stacks, &options, &f->look));
+	assert_null(capture_new(&f->fake.base, f->stacks, &options, &f->capture));
 	*state = f;
 	return 0;
 }
@@ -158,7 +162,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 
-	look_free(f->look);
+	capture_free(f->capture);
 	stacks_free(f->stacks);
 	images_free(f->images);
 	free(f);
@@ -166,12 +170,12 @@ static int tear_down(void **state)
 }
 
 /* Looks once; how many samples that took. */
-static unsigned look(struct fixture *f, struct tick_entry *entry)
+static unsigned capture(struct fixture *f, struct tick_entry *entry)
 {
 	unsigned before = f->fake.takes;
 	struct tick tick;
 
-	assert_null(look_take(f->look, 0, &tick));
+	assert_null(capture_tick(f->capture, 0, &tick));
 	assert_int_equal(tick.n, 1);
 	*entry = tick.entries[0];
 	return f->fake.takes - before;
@@ -195,10 +199,10 @@ static void a_stack_is_followed_to_all_that_it_leads_to(void **state)
 
 	write_stacks(&f->fake, LEVELS, APART, FIRST);
 	/* Each of the others has to be asked for, once. */
-	assert_int_equal(look(f, &entry), 1 + UNWIND_OTHERS);
+	assert_int_equal(capture(f, &entry), 1 + UNWIND_OTHERS);
 	assert_int_equal(entry.end, UNWIND_OUTERMOST);
 	expect_chain(f, entry.stack, FIRST);
-	assert_int_equal(look(f, &entry), 1);
+	assert_int_equal(capture(f, &entry), 1);
 	assert_int_equal(entry.end, UNWIND_OUTERMOST);
 	expect_chain(f, entry.stack, FIRST);
 }
@@ -209,14 +213,36 @@ static void stacks_that_are_not_led_to_any_more_are_not_copied(void **state)
 	struct tick_entry entry;
 
 	write_stacks(&f->fake, LEVELS, APART, FIRST);
-	look(f, &entry);
+	capture(f, &entry);
 	write_stacks(&f->fake, 1, APART, FIRST);
 	for (unsigned i = 0; i < 200; i++)
-		assert_int_equal(look(f, &entry), 1);
+		assert_int_equal(capture(f, &entry), 1);
 	assert_int_equal(f->fake.copied, 0);
 	write_stacks(&f->fake, 2, APART, FIRST);
-	assert_int_equal(look(f, &entry), 2);
+	assert_int_equal(capture(f, &entry), 2);
 	assert_int_equal(f->fake.copied, 1);
+}
+
+static void of_a_stack_that_is_led_to_no_more_is_copied_than_is_needed(void **state)
+{
+	struct fixture *f = *state;
+	const struct vcpu_sample *vcpu = &capture_sample(f->capture)->vcpu[0];
+	const uint64_t other = STACK + APART, far = other + 2048;
+	struct tick_entry entry;
+
+	write_stacks(&f->fake, 2, APART, FIRST);
+	capture(f, &entry);
+	assert_int_equal(vcpu->others[0].len, FRAME_SIZE);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(capture(f, &entry), 1);
+	assert_in_range(vcpu->others[0].len, 64, 512);
+	/* It goes on farther up: there is more of it again. */
+	write_record(&f->fake, other, far, TEXT + (LEVELS - 2) * FUNCTION + FIRST);
+	write_record(&f->fake, far, far + 64, TEXT + (LEVELS - 3) * FUNCTION + FIRST);
+	assert_int_equal(capture(f, &entry), 2);
+	assert_int_equal(entry.end, UNWIND_OUTERMOST);
+	assert_int_equal(stacks_depth(f->stacks, entry.stack), 4);
+	assert_int_equal(capture(f, &entry), 1);
 }
 
 static void a_stack_without_others_is_not_taken_for_the_one_before(void **state)
@@ -229,7 +255,7 @@ static void a_stack_without_others_is_not_taken_for_the_one_before(void **state)
 		bool several = i % 100 == 99;
 
 		write_stacks(&f->fake, LEVELS, several ? APART : 64, several ? FIRST : SECOND);
-		look(f, &entry);
+		capture(f, &entry);
 		assert_int_equal(entry.end, UNWIND_OUTERMOST);
 		expect_chain(f, entry.stack, several ? FIRST : SECOND);
 	}
@@ -240,6 +266,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_stack_is_followed_to_all_that_it_leads_to, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(
+			of_a_stack_that_is_led_to_no_more_is_copied_than_is_needed, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(stacks_that_are_not_led_to_any_more_are_not_copied,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(

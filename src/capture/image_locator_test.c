@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sample/settle.h"
+#include "capture/image_locator.h"
 
 #include "symbol/images/code_fixture.h"
 
@@ -10,15 +10,42 @@ struct guest {
 	struct target target;
 	struct fake_memory memory;
 	struct images *images;
-	struct settle *settle;
+	struct image_locator *locator;
 	uint64_t took_ns;
 	struct sample *sample;
 	char notes[2048];
+	bool flooded;	   /* kernel addresses are full of bytes that may be names */
+	uint64_t flooding; /* bytes read of that memory */
 };
+
+#define KERNEL 0xffffffff80000000
+
+/* Each 32 bytes begin markers of kallsyms; a page in 256 has tokens and their index. */
+static size_t read_flood(struct guest *guest, uint64_t va, uint8_t *buf, size_t len)
+{
+	for (size_t i = 0; i < len; i++, va++) {
+		const uint16_t index = (uint16_t)(va & 0x1fe),
+			       marker = (uint16_t)(va / 4 % 8 * 512);
+		const bool tokens = (va >> 12 & 255) == 255;
+
+		if (tokens && va & 0x200)
+			buf[i] = (uint8_t)(index >> va % 2 * 8);
+		else if (tokens)
+			buf[i] = va & 1 ? 0 : 'a';
+		else
+			buf[i] = va & 2 ? 0 : (uint8_t)(marker >> va % 2 * 8);
+	}
+	guest->flooding += len;
+	return len;
+}
 
 static size_t read_memory(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 			  size_t len)
 {
+	struct guest *guest = (struct guest *)target;
+
+	if (guest->flooded && va >= KERNEL)
+		return read_flood(guest, va, buf, len);
 	return fake_read(&((struct guest *)target)->memory, va, buf, len);
 }
 
@@ -59,21 +86,26 @@ static void begin(struct guest *guest)
 /* All files are loaded. */
 static void ready(struct guest *guest)
 {
-	const struct settle_notes notes = {guest, on_note};
+	const struct image_locator_notes notes = {guest, on_note};
 
-	assert_null(settle_new(&guest->target, guest->images, &notes, &guest->settle));
+	assert_null(image_locator_new(&guest->target, guest->images, &notes, &guest->locator));
 }
 
-static struct error *look(struct guest *guest, uint64_t time_ns, uint64_t pc)
+static struct error *sample_at(struct guest *guest, uint64_t time_ns, uint64_t pc)
 {
+	struct error *err;
+
 	guest->sample->time_ns = time_ns;
 	guest->sample->vcpu[0].regs.pc = pc;
-	return settle_look(guest->settle, guest->sample, &guest->took_ns);
+	err = image_locator_sample(guest->locator, guest->sample, NULL, &guest->took_ns);
+	while (!err && image_locator_busy(guest->locator))
+		err = image_locator_work(guest->locator, 0);
+	return err;
 }
 
 static void end(struct guest *guest)
 {
-	settle_free(guest->settle);
+	image_locator_free(guest->locator);
 	images_free(guest->images);
 	sample_free(guest->sample);
 	fake_end(&guest->memory);
@@ -99,15 +131,16 @@ static void a_file_is_found_at_the_first_sample_and_then_left_alone(void **state
 	add(&guest, &app, true);
 	ready(&guest);
 	fake_load(&guest.memory, &app, 0x40000000);
-	assert_null(look(&guest, 1, 0x40101234));
+	assert_null(sample_at(&guest, 1, 0x40101234));
 	assert_int_equal(images_count(guest.images), 1);
 	assert_int_equal(images_get(guest.images, 0)->slide, 0x40000000);
 	assert_true(images_get(guest.images, 0)->checked);
+	assert_true(images_get(guest.images, 0)->compared);
 	reads = guest.memory.reads;
 	for (uint64_t i = 0; i < 1000; i++)
-		assert_null(look(&guest, i * MS, 0x40101234));
+		assert_null(sample_at(&guest, i * MS, 0x40101234));
 	assert_int_equal(guest.memory.reads, reads);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
 	assert_null(strstr(guest.notes, "warning"));
 	end(&guest);
 }
@@ -122,15 +155,15 @@ static void a_guest_that_has_not_started_is_waited_for(void **state)
 	/* A boot loader runs, and the place of the program is used for something else. */
 	fake_load(&guest.memory, &other, 0);
 	fake_load(&guest.memory, &(struct code_fixture){.va = 0x7000, .len = 0x1000, .seed = 9}, 0);
-	assert_null(look(&guest, 1, 0x7123));
+	assert_null(sample_at(&guest, 1, 0x7123));
 	assert_int_equal(images_count(guest.images), 0);
 	fake_end(&guest.memory);
 	fake_load(&guest.memory, &app, 0);
-	assert_null(look(&guest, 2, 0x101234));
+	assert_null(sample_at(&guest, 2, 0x101234));
 	assert_int_equal(images_count(guest.images), 0);
-	assert_null(look(&guest, 100 * MS, 0x101234));
+	assert_null(sample_at(&guest, 100 * MS, 0x101234));
 	assert_int_equal(images_count(guest.images), 1);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
 	end(&guest);
 }
 
@@ -143,10 +176,10 @@ static void waiting_ends(void **state)
 	add(&guest, &app, true);
 	ready(&guest);
 	for (uint64_t s = 0; s < 7200; s++)
-		assert_null(look(&guest, s * 1000 * MS, 0x7123));
+		assert_null(sample_at(&guest, s * 1000 * MS, 0x7123));
 	reads = guest.memory.reads;
 	assert_true(reads < 100000);
-	assert_null(look(&guest, 10000000 * MS, 0x7123));
+	assert_null(sample_at(&guest, 10000000 * MS, 0x7123));
 	assert_int_equal(guest.memory.reads, reads);
 	end(&guest);
 }
@@ -160,9 +193,9 @@ static void a_second_place_is_found_when_the_guest_gets_there(void **state)
 	add(&guest, &app, true);
 	ready(&guest);
 	fake_load(&guest.memory, &app, 0);
-	assert_null(look(&guest, 1, 0x101234));
+	assert_null(sample_at(&guest, 1, 0x101234));
 	fake_load(&guest.memory, &app, 0xffffffff80000000);
-	assert_null(look(&guest, 1000 * MS, 0xffffffff80101234));
+	assert_null(sample_at(&guest, 1000 * MS, 0xffffffff80101234));
 	assert_int_equal(images_count(guest.images), 2);
 	assert_non_null(images_at(guest.images, 0x100000));
 	assert_non_null(images_at(guest.images, 0xffffffff80100000));
@@ -177,7 +210,7 @@ static void another_build_that_the_user_gave_is_an_error(void **state)
 	add(&guest, &app, true);
 	ready(&guest);
 	fake_load(&guest.memory, &other, 0);
-	assert_refused(look(&guest, 1, 0x101234), "0202020202");
+	assert_refused(sample_at(&guest, 1, 0x101234), "0202020202");
 	assert_int_equal(images_count(guest.images), 0);
 	end(&guest);
 	/* Somewhere else, so that there is doubt until the end. */
@@ -186,8 +219,8 @@ static void another_build_that_the_user_gave_is_an_error(void **state)
 	ready(&guest);
 	fake_load(&guest.memory, &other, 0);
 	fake_load(&guest.memory, &other, 0x40000000);
-	assert_null(look(&guest, 1, 0x40101234));
-	assert_refused(settle_end(guest.settle), "0101010101");
+	assert_null(sample_at(&guest, 1, 0x40101234));
+	assert_refused(image_locator_end(guest.locator), "0101010101");
 	end(&guest);
 }
 
@@ -200,14 +233,14 @@ static void another_build_that_the_toolstack_named_is_dropped(void **state)
 	add(&guest, &app, false);
 	ready(&guest);
 	fake_load(&guest.memory, &other, 0);
-	assert_null(look(&guest, 1, 0x101234));
+	assert_null(sample_at(&guest, 1, 0x101234));
 	assert_int_equal(images_count(guest.images), 0);
 	assert_non_null(strstr(guest.notes, "warning: "));
 	assert_non_null(strstr(guest.notes, "is not used"));
-	assert_string_equal(settle_seen(guest.settle, &va),
+	assert_string_equal(image_locator_seen(guest.locator, &va),
 			    "0202020202020202020202020202020202020202");
 	assert_int_equal(va, 0x104000);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
 	end(&guest);
 }
 
@@ -221,12 +254,12 @@ static void programs_in_user_mode_are_no_proof(void **state)
 	ready(&guest);
 	guest.sample->vcpu[0].regs.user = true;
 	fake_load(&guest.memory, &other, 0);
-	assert_null(look(&guest, 1, 0x101234));
+	assert_null(sample_at(&guest, 1, 0x101234));
 	fake_end(&guest.memory);
 	fake_load(&guest.memory, &app, 0);
-	assert_null(look(&guest, 1000 * MS, 0x101234));
+	assert_null(sample_at(&guest, 1000 * MS, 0x101234));
 	assert_int_equal(images_count(guest.images), 1);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
 	end(&guest);
 }
 
@@ -241,11 +274,11 @@ static void programs_without_a_file_are_not_looked_for(void **state)
 	add(&guest, &kernel, true);
 	ready(&guest);
 	fake_load(&guest.memory, &kernel, 0);
-	assert_null(look(&guest, 1, 0xffffffff81001234));
+	assert_null(sample_at(&guest, 1, 0xffffffff81001234));
 	reads = guest.memory.reads;
 	guest.sample->vcpu[0].regs.user = true;
 	for (uint64_t s = 1; s < 100; s++)
-		assert_null(look(&guest, s * 1000 * MS, 0x401234));
+		assert_null(sample_at(&guest, s * 1000 * MS, 0x401234));
 	assert_int_equal(guest.memory.reads, reads);
 	end(&guest);
 }
@@ -257,10 +290,10 @@ static void what_cannot_be_read_is_taken_on_trust_and_said(void **state)
 	begin(&guest);
 	add(&guest, &app, true);
 	ready(&guest);
-	assert_null(look(&guest, 1, 0x101234));
+	assert_null(sample_at(&guest, 1, 0x101234));
 	assert_int_equal(images_count(guest.images), 1);
 	assert_false(images_get(guest.images, 0)->checked);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
 	assert_non_null(strstr(guest.notes, "cannot be checked"));
 	end(&guest);
 }
@@ -278,7 +311,7 @@ static void return_addresses_on_the_stack_are_looked_at(void **state)
 	memset(fake_part(&guest.memory, 0x5000, 4096), 0xf4, 4096);
 	guest.sample->vcpu[0].stack =
 		(struct window){.va = 0x8000, .len = sizeof(stack), .bytes = (void *)stack};
-	assert_null(look(&guest, 1, 0x5010));
+	assert_null(sample_at(&guest, 1, 0x5010));
 	assert_int_equal(images_count(guest.images), 1);
 	assert_int_equal(images_get(guest.images, 0)->slide, 0x7f0000000000);
 	end(&guest);
@@ -292,11 +325,62 @@ static void without_a_file_the_guest_s_build_id_is_seen(void **state)
 	begin(&guest);
 	ready(&guest);
 	fake_load(&guest.memory, &other, 0x1000);
-	assert_null(look(&guest, 1, 0x102234));
-	assert_string_equal(settle_seen(guest.settle, &va),
+	assert_null(sample_at(&guest, 1, 0x102234));
+	assert_string_equal(image_locator_seen(guest.locator, &va),
 			    "0202020202020202020202020202020202020202");
 	assert_int_equal(va, 0x105000);
-	assert_null(settle_end(guest.settle));
+	assert_null(image_locator_end(guest.locator));
+	end(&guest);
+}
+
+static unsigned count(const char *text, const char *what)
+{
+	unsigned n = 0;
+
+	for (; (text = strstr(text, what)); text++)
+		n++;
+	return n;
+}
+
+static void a_flood_is_given_up_which_is_said_once(void **state)
+{
+	struct guest guest;
+	uint64_t flooding;
+
+	begin(&guest);
+	ready(&guest);
+	guest.flooded = true;
+	assert_null(sample_at(&guest, 1, KERNEL + 0x1000000));
+	assert_int_equal(count(guest.notes, "was given up"), 1);
+	flooding = guest.flooding;
+	/* A gigabyte is there. */
+	assert_true(flooding < 256 << 20);
+	for (uint64_t s = 1; s < 100; s++)
+		assert_null(sample_at(&guest, s * 1000 * MS, KERNEL + 0x1000000));
+	assert_int_equal(count(guest.notes, "was given up"), 1);
+	/* Only build ids are looked for again. */
+	assert_true(guest.flooding < 2 * flooding);
+	assert_null(image_locator_end(guest.locator));
+	end(&guest);
+}
+
+static void a_search_ends_when_it_is_to_stop(void **state)
+{
+	volatile sig_atomic_t stop = 1;
+	struct guest guest;
+
+	begin(&guest);
+	add(&guest, &app, true);
+	ready(&guest);
+	guest.flooded = true;
+	guest.sample->time_ns = 1;
+	guest.sample->vcpu[0].regs.pc = KERNEL + 0x1000000;
+	assert_null(image_locator_sample(guest.locator, guest.sample, &stop, &guest.took_ns));
+	assert_true(image_locator_busy(guest.locator));
+	assert_null(image_locator_end(guest.locator));
+	assert_false(image_locator_busy(guest.locator));
+	/* It proves nothing. */
+	assert_string_equal(guest.notes, "");
 	end(&guest);
 }
 
@@ -313,6 +397,8 @@ int main(void)
 		cmocka_unit_test(programs_without_a_file_are_not_looked_for),
 		cmocka_unit_test(what_cannot_be_read_is_taken_on_trust_and_said),
 		cmocka_unit_test(return_addresses_on_the_stack_are_looked_at),
+		cmocka_unit_test(a_flood_is_given_up_which_is_said_once),
+		cmocka_unit_test(a_search_ends_when_it_is_to_stop),
 		cmocka_unit_test(without_a_file_the_guest_s_build_id_is_seen),
 	};
 

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sample/settle_kernel.h"
+#include "capture/kernel_locator.h"
 
 #include "symbol/kernel/memory.h"
 
 /* A guest that boots may not have its kernel in place yet. */
 #define TRIES_MAX 8
 #define WAIT_NS	  1000000000ull
-/* So often modules are looked for that were loaded later. */
+/* Searches for modules that were loaded later, at most. */
 #define MODULES_TRIES_MAX 64
 
-/* What one vCPU shows. */
-struct view {
+/* Guest memory as one vCPU sees it. */
+struct memory_view {
 	struct target *target;
 	const struct regs *regs;
 };
 
 static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 {
-	struct view *view = ctx;
+	struct memory_view *view = ctx;
 
-	return view->target->ops->read(view->target, view->regs, va, buf, len);
+	return target_read(view->target, view->regs, va, buf, len);
 }
 
-/* Does it execute what may be a kernel's code, of which nothing is known? */
-static bool is_open(const struct settle_kernel *kernel, const struct images *images,
+/* True if the vCPU executes what may be a kernel's code, in no known image. */
+static bool is_open(const struct kernel_locator *kernel, const struct images *images,
 		    const struct regs *regs)
 {
 	const struct kernel_space *space = kernel_space(regs);
@@ -35,11 +35,16 @@ static bool is_open(const struct settle_kernel *kernel, const struct images *ima
 	return regs->pc >= space->lowest;
 }
 
-const struct regs *settle_kernel_from(const struct settle_kernel *kernel,
-				      const struct target *target, const struct images *images,
-				      const struct sample *sample)
+void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns)
 {
-	if (sample->time_ns < kernel->next_ns || !target->ops->read)
+	kernel->next_ns = now_ns + WAIT_NS;
+}
+
+const struct regs *kernel_locator_regs(const struct kernel_locator *kernel,
+				       const struct target *target, const struct images *images,
+				       const struct sample *sample)
+{
+	if (sample->time_ns < kernel->next_ns || !target_can_read(target))
 		return NULL;
 	if (kernel->done && (!kernel->modules.list || kernel->tries == MODULES_TRIES_MAX))
 		return NULL;
@@ -64,40 +69,42 @@ static bool is_known(void *ctx, uint64_t start, uint64_t end)
 
 static struct error *take_module(void *ctx, struct kernel_module *module)
 {
-	return images_add_tables(ctx, module->name, module->symbols, module->rows);
+	return images_add_tables(ctx, module->name, module->symbols, module->table);
 }
 
-static struct error *look_for_kernel(struct settle_kernel *kernel,
-				     const struct guest_memory *memory, struct images *images,
-				     const struct regs *from, bool *added)
+static struct error *find_kernel(struct kernel_locator *kernel, const struct guest_memory *memory,
+				 struct images *images, const struct regs *from, bool *added)
 {
 	struct kernel_memory found;
 	struct error *err = kernel_memory_find(memory, kernel_space(from), from->pc, &found, added);
 
-	kernel->done = ++kernel->tries == TRIES_MAX;
+	/* Memory that took all steps once takes them again. */
+	kernel->done = ++kernel->tries == TRIES_MAX || memory->budget->exhausted;
 	if (err || !*added)
 		return err;
 	kernel->done = true;
 	kernel->tries = 0;
 	kernel->modules = found.modules;
-	return images_add_tables(images, "the guest's kernel", found.symbols, found.rows);
+	return images_add_tables(images, "the guest's kernel", found.symbols, found.table);
 }
 
-struct error *settle_kernel_look(struct settle_kernel *kernel, struct target *target,
-				 struct images *images, const struct regs *from, uint64_t now_ns,
-				 bool *added)
+struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,
+				    struct images *images, const struct regs *from,
+				    struct budget *budget, bool *added)
 {
-	struct view view = {.target = target, .regs = from};
-	const struct guest_memory memory = {&view, read_view};
+	struct memory_view view = {.target = target, .regs = from};
+	const struct guest_memory memory = {&view, read_view, budget};
 	struct error *err = NULL;
 
 	*added = false;
-	kernel->next_ns = now_ns + WAIT_NS;
 	if (!kernel->done)
-		err = look_for_kernel(kernel, &memory, images, from, added);
+		err = find_kernel(kernel, &memory, images, from, added);
 	else
 		kernel->tries++;
 	if (err || !kernel->modules.list)
 		return err;
-	return kernel_modules_read(&memory, &kernel->modules, images, is_known, take_module);
+	err = kernel_modules_read(&memory, &kernel->modules, images, is_known, take_module);
+	if (budget->exhausted)
+		kernel->modules.list = 0;
+	return err;
 }

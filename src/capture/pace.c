@@ -65,3 +65,40 @@ void pace_skip(struct pace *pace, uint64_t now_ns)
 	pace->next = current;
 	set_deadline(pace);
 }
+
+/* Time that may be owed. */
+#define CREDIT_NS 1000000ull
+
+/* Returns the time that is owed: that of samples, less all time between them, less the credit. */
+static uint64_t owe(struct throttle *throttle, uint64_t began_ns, uint64_t now_ns)
+{
+	const uint64_t rested = began_ns > throttle->last_ns ? began_ns - throttle->last_ns : 0;
+
+	throttle->owed_ns -= rested < throttle->owed_ns ? rested : throttle->owed_ns;
+	throttle->owed_ns += now_ns - began_ns;
+	throttle->last_ns = now_ns;
+	return throttle->owed_ns > CREDIT_NS ? throttle->owed_ns - CREDIT_NS : 0;
+}
+
+bool throttle_after(struct throttle *throttle, uint64_t began_ns, uint64_t now_ns,
+		    uint64_t paused_ns)
+{
+	const uint64_t least = owe(throttle, began_ns, now_ns);
+	const double bound = throttle->max_overhead;
+
+	throttle->until_ns = now_ns + least;
+	if (bound > 0) {
+		double share = (double)paused_ns * (1 - bound) / bound;
+
+		if (share > (double)least) {
+			throttle->until_ns = now_ns + (uint64_t)share;
+			return true;
+		}
+	}
+	return false;
+}
+
+uint64_t throttle_due(const struct throttle *throttle, uint64_t deadline_ns)
+{
+	return deadline_ns > throttle->until_ns ? deadline_ns : throttle->until_ns;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SAMPLE_PACE_H
-#define UNIPROF_SAMPLE_PACE_H
+#ifndef UNIPROF_CAPTURE_PACE_H
+#define UNIPROF_CAPTURE_PACE_H
 
 /*
  * When to sample. Time is cut into periods that start at fixed, absolute
@@ -28,7 +28,7 @@ struct pace {
 /* `period_ns` at least 1. `seed` makes the jitter differ from run to run. */
 void pace_start(struct pace *pace, uint64_t now_ns, uint64_t period_ns, bool jitter, uint64_t seed);
 
-/* Puts all that is to come off by so much. */
+/* Delays all future deadlines by `ns`. */
 void pace_delay(struct pace *pace, uint64_t ns);
 
 /* When the next sample is due. */
@@ -41,7 +41,31 @@ uint64_t pace_deadline(const struct pace *pace);
  */
 uint64_t pace_take(struct pace *pace, uint64_t now_ns);
 
-/* Leaves out the periods before `now_ns`, in which there was nothing to sample. */
+/* Skips the periods before `now_ns`, in which there was nothing to sample. */
 void pace_skip(struct pace *pace, uint64_t now_ns);
+
+/*
+ * Throttle: leaves the guest alone after a sample, whatever the rate asks for.
+ *
+ * Over time, at least as long as samples take, so that at rates that cannot be
+ * kept neither the guest nor this host stands still for us. Shorter for a moment:
+ * two samples may be due shortly one after the other, and where dom0 and the
+ * guest share a CPU, sleeping gives up the CPU for a while. Longer, if the share
+ * of time that the guest is paused has a bound.
+ */
+
+struct throttle {
+	double max_overhead; /* share of time that the guest may be paused, below 1; 0: no bound */
+	uint64_t until_ns;   /* no sample before */
+	uint64_t last_ns;    /* when the last sample was over */
+	uint64_t owed_ns;    /* time of samples that the guest was not left alone for yet */
+};
+
+/* A sample is over; true if the bound on the overhead makes the pause longer. */
+bool throttle_after(struct throttle *throttle, uint64_t began_ns, uint64_t now_ns,
+		    uint64_t paused_ns);
+
+/* When to take the sample whose deadline is this. */
+uint64_t throttle_due(const struct throttle *throttle, uint64_t deadline_ns);
 
 #endif

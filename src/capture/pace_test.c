@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "capture/pace.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 
-#include "capture/pace.h"
+#include <cmocka.h>
 
 #define PERIOD 1000u
 
@@ -99,6 +100,62 @@ static void periods_with_nothing_to_sample_are_left_out(void **state)
 	assert_int_equal(pace_deadline(&pace), 8000);
 }
 
+#define US 1000ull
+#define MS 1000000ull
+
+/* Takes samples, as many as can be begun before `end`; returns the time that they took. */
+static uint64_t sample_without_end(struct throttle *throttle, uint64_t took, uint64_t end)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t now = 100 * MS; now < end; now = throttle_due(throttle, now)) {
+		throttle_after(throttle, now, now + took, took);
+		now += took;
+		sum += took;
+	}
+	return sum;
+}
+
+static void rests_half_of_the_time_when_the_rate_cannot_be_kept(void **state)
+{
+	struct throttle throttle = {0};
+
+	assert_in_range(sample_without_end(&throttle, 300 * US, 200 * MS), 49 * MS, 52 * MS);
+}
+
+static void rests_as_long_as_a_sample_took_that_took_long(void **state)
+{
+	struct throttle throttle = {0};
+
+	assert_in_range(sample_without_end(&throttle, 20 * MS, 1100 * MS), 490 * MS, 520 * MS);
+}
+
+static void does_not_rest_between_a_few_short_samples(void **state)
+{
+	struct throttle throttle = {0};
+
+	for (uint64_t now = 100 * MS; now < 100 * MS + 900 * US; now += 100 * US) {
+		assert_false(throttle_after(&throttle, now, now + 100 * US, 100 * US));
+		assert_true(throttle_due(&throttle, 0) <= now + 100 * US);
+	}
+}
+
+static void leaves_a_later_deadline_alone(void **state)
+{
+	struct throttle throttle = {0};
+
+	assert_false(throttle_after(&throttle, 100 * MS, 103 * MS, 100 * US));
+	assert_int_equal(throttle_due(&throttle, 110 * MS), 110 * MS);
+}
+
+static void keeps_the_paused_share_below_its_bound(void **state)
+{
+	struct throttle throttle = {.max_overhead = 0.01};
+
+	assert_true(throttle_after(&throttle, 100 * MS, 100 * MS + 20 * US, 10 * US));
+	assert_in_range(throttle_due(&throttle, 0), 101 * MS, 101 * MS + 20 * US);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -109,6 +166,11 @@ int main(void)
 		cmocka_unit_test(missed_periods_are_counted_and_left_out),
 		cmocka_unit_test(weights_add_up_to_the_time_that_passed),
 		cmocka_unit_test(periods_with_nothing_to_sample_are_left_out),
+		cmocka_unit_test(rests_half_of_the_time_when_the_rate_cannot_be_kept),
+		cmocka_unit_test(rests_as_long_as_a_sample_took_that_took_long),
+		cmocka_unit_test(does_not_rest_between_a_few_short_samples),
+		cmocka_unit_test(leaves_a_later_deadline_alone),
+		cmocka_unit_test(keeps_the_paused_share_below_its_bound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

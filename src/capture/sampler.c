@@ -2,18 +2,49 @@
 #include "capture/sampler.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
-#include "sample/look.h"
+#include "capture/capture.h"
 #include "capture/pace.h"
-#include "sample/priority.h"
-#include "sample/rest.h"
 
-/* How long we sleep at most before looking whether to stop, and whether the guest lives. */
+void priority_raise(struct priority *before)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+
+	before->locked = mlockall(MCL_CURRENT) == 0;
+	before->policy = sched_getscheduler(0);
+	before->raised = before->policy >= 0 && !sched_getparam(0, &before->param) &&
+			 !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+}
+
+void priority_restore(const struct priority *before)
+{
+	/* SCHED_RESET_ON_FORK stays: only root could take that back. */
+	if (before->raised)
+		sched_setscheduler(0, before->policy | SCHED_RESET_ON_FORK, &before->param);
+	if (before->locked)
+		munlockall();
+}
+
+/* Longest sleep before the loop checks for a stop request and for the guest's end. */
 #define NAP_NS (100 * 1000000ull)
 
-/* Samples in a row that may fail before the loop gives up. */
+/*
+ * Samples in a row that may fail before the loop gives up, and for how long at least: a guest
+ * whose owner stops it and lets it go is found running again by the next NAP_NS's question.
+ */
 #define MAX_FAILURES 100
+#define FAILING_NS   (20 * NAP_NS)
+
+/*
+ * A search for images takes turns with sleep, so that the guest gets the CPU
+ * that it may share with us. At a rate that leaves no time between samples, it
+ * takes a twentieth of the time.
+ */
+#define SEARCH_NS	   1000000ull
+#define SEARCH_MARGIN_NS   100000ull
+#define SEARCH_AT_LEAST_NS (20 * SEARCH_NS)
 
 struct sampler {
 	struct target *target;
@@ -22,13 +53,14 @@ struct sampler {
 	struct sampler_result *result;
 
 	struct pace pace;
-	struct look *look;
-	uint64_t start_ns, looked_ns;
-	struct rest rest;
+	struct capture *capture;
+	uint64_t start_ns, asked_ns, searched_ns;
+	struct throttle throttle;
 	struct priority priority;
-	bool resting;	   /* the guest must be left alone for now */
-	unsigned failures; /* in a row */
-	uint64_t owed;	   /* periods whose sample failed: the next one stands for them, too */
+	bool resting;	     /* the guest must be left alone for now */
+	unsigned failures;   /* in a row */
+	uint64_t failing_ns; /* when the first of them was */
+	uint64_t owed;	     /* periods whose sample failed: the next one stands for them, too */
 };
 
 const char *sampler_outcome_text(enum sampler_outcome outcome)
@@ -77,7 +109,7 @@ static bool guest_ended(struct sampler *s)
 	return sampler_ended(life, &s->result->outcome);
 }
 
-/* Looks around every NAP_NS; true if the loop is to end. */
+/* Asks every NAP_NS how the guest is; true if the loop is to end. */
 static bool over(struct sampler *s, uint64_t now)
 {
 	const struct sampler_options *options = s->options;
@@ -91,18 +123,18 @@ static bool over(struct sampler *s, uint64_t now)
 		s->result->outcome = SAMPLED_TIME;
 		return true;
 	}
-	if (now - s->looked_ns < NAP_NS)
+	if (now - s->asked_ns < NAP_NS)
 		return false;
-	s->looked_ns = now;
+	s->asked_ns = now;
 	if (s->sink->progress)
 		s->sink->progress(s->sink->ctx, now - s->start_ns, s->result->ticks);
 	return guest_ended(s);
 }
 
-/* When the next sample is due; a guest that must be left alone is looked at again later. */
+/* Time of the next sample; a guest that must be left alone is sampled later. */
 static uint64_t next_due(struct sampler *s, uint64_t now_ns)
 {
-	uint64_t due = rest_due(&s->rest, pace_deadline(&s->pace));
+	uint64_t due = throttle_due(&s->throttle, pace_deadline(&s->pace));
 
 	if (!s->resting || now_ns < due)
 		return due;
@@ -110,27 +142,60 @@ static uint64_t next_due(struct sampler *s, uint64_t now_ns)
 	return now_ns + NAP_NS;
 }
 
-/* Sleeps until the next sample is due; false if the loop is to end. */
-static bool wait_until_due(struct sampler *s)
+/* Continues a search for images before the next sample is due. *nap: sleep no longer than this. */
+static struct error *search(struct sampler *s, uint64_t now_ns, uint64_t due_ns, uint64_t *nap_ns)
+{
+	const uint64_t until_ns = now_ns + SEARCH_NS + SEARCH_MARGIN_NS;
+	struct error *err;
+
+	if (!s->options->locator || !image_locator_busy(s->options->locator))
+		return NULL;
+	if (due_ns < until_ns && now_ns - s->searched_ns < SEARCH_AT_LEAST_NS) {
+		*nap_ns = due_ns;
+		return NULL;
+	}
+	err = image_locator_work(s->options->locator, now_ns + SEARCH_NS);
+	s->searched_ns = clock_now_ns();
+	*nap_ns = s->searched_ns + SEARCH_NS;
+	return err;
+}
+
+/* Sleeps until the next sample is due; *ended: the loop is to end. */
+static struct error *wait_until_due(struct sampler *s, bool *ended)
 {
 	for (;;) {
 		uint64_t now = clock_now_ns(), nap = now + NAP_NS, due;
+		struct error *err;
 
-		if (over(s, now))
-			return false;
-		due = next_due(s, now);
+		*ended = over(s, now);
+		due = *ended ? now : next_due(s, now);
 		if (now >= due)
-			return true;
+			return NULL;
 		if (s->options->duration_ns && nap > s->start_ns + s->options->duration_ns)
 			nap = s->start_ns + s->options->duration_ns;
+		err = search(s, now, due, &nap);
+		if (err)
+			return err;
 		target_wait(s->target, due < nap ? due : nap);
 	}
 }
 
-static void rest_after_tick(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
+static void throttle_after_tick(struct sampler *s, uint64_t began_ns, uint64_t paused_ns)
 {
-	if (rest_after(&s->rest, began_ns, clock_now_ns(), paused_ns))
-		s->result->slowed += s->rest.until_ns > pace_deadline(&s->pace);
+	if (throttle_after(&s->throttle, began_ns, clock_now_ns(), paused_ns))
+		s->result->slowed += s->throttle.until_ns > pace_deadline(&s->pace);
+}
+
+/* True if the loop goes on after a sample that failed; the guest's state is asked for next. */
+static bool may_fail(struct sampler *s, const struct error *err, uint64_t now_ns)
+{
+	if (err->kind != ERR_FAILED)
+		return false;
+	if (!s->failures++) {
+		s->failing_ns = now_ns;
+		s->asked_ns = 0;
+	}
+	return s->failures < MAX_FAILURES || now_ns - s->failing_ns < FAILING_NS;
 }
 
 static struct error *one_tick(struct sampler *s)
@@ -139,15 +204,15 @@ static struct error *one_tick(struct sampler *s)
 	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns(), taken, periods;
 	struct error *err;
 
-	err = look_take(s->look, began, &tick);
+	err = capture_tick(s->capture, began, &tick);
 	/* Looking for images is no sampling, and at the beginning there may be much to find. */
-	began += look_settle_ns(s->look);
+	began += capture_locating_ns(s->capture);
 	if (!s->result->ticks) {
-		s->start_ns += look_settle_ns(s->look);
-		pace_delay(&s->pace, look_settle_ns(s->look));
+		s->start_ns += capture_locating_ns(s->capture);
+		pace_delay(&s->pace, capture_locating_ns(s->capture));
 	}
 	taken = err ? clock_now_ns() : tick.time_ns;
-	if (err && err->kind == ERR_FAILED && ++s->failures < MAX_FAILURES) {
+	if (err && may_fail(s, err, taken)) {
 		error_free(err);
 		s->result->failed++;
 		s->owed += pace_take(&s->pace, taken);
@@ -164,16 +229,20 @@ static struct error *one_tick(struct sampler *s)
 	if (periods > 1 && s->sink->missed)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
-	rest_after_tick(s, began, tick.paused_ns);
+	throttle_after_tick(s, began, tick.paused_ns);
 	return s->sink->tick ? s->sink->tick(s->sink->ctx, &tick) : NULL;
 }
 
 static struct error *loop(struct sampler *s)
 {
-	struct error *err = NULL;
+	struct error *err;
+	bool ended;
 
-	while (!err && wait_until_due(s))
-		err = one_tick(s);
+	do {
+		err = wait_until_due(s, &ended);
+		if (!err && !ended)
+			err = one_tick(s);
+	} while (!err && !ended);
 	if (err && err->kind == ERR_ENDED) {
 		error_free(err);
 		err = NULL;
@@ -192,13 +261,13 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 			    .options = options,
 			    .sink = sink,
 			    .result = result,
-			    .rest = {.max_overhead = options->max_overhead}};
+			    .throttle = {.max_overhead = options->max_overhead}};
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
 	err = target_check_runs(target);
 	if (!err)
-		err = look_new(target, stacks, options, &s.look);
+		err = capture_new(target, stacks, options, &s.capture);
 	if (!err) {
 		priority_raise(&s.priority);
 		s.start_ns = clock_now_ns();
@@ -207,9 +276,9 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 		err = loop(&s);
 		priority_restore(&s.priority);
 	}
-	result->retakes = look_retakes(s.look);
-	result->given_up = look_given_up(s.look);
-	result->no_room = look_no_room(s.look);
-	look_free(s.look);
+	result->retakes = capture_retries(s.capture);
+	result->given_up = capture_given_up(s.capture);
+	result->no_room = capture_no_room(s.capture);
+	capture_free(s.capture);
 	return err;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_SAMPLE_SAMPLER_H
-#define UNIPROF_SAMPLE_SAMPLER_H
+#ifndef UNIPROF_CAPTURE_SAMPLER_H
+#define UNIPROF_CAPTURE_SAMPLER_H
 
 /*
  * The sampling loop: wait, sample, unwind, intern, hand on. Only the second
  * step is felt by the guest.
  */
 
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 
+#include "capture/image_locator.h"
 #include "recording/recording.h"
-#include "sample/settle.h"
 #include "target/target.h"
 
 /* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */
@@ -21,7 +23,7 @@
 #define FRAMES_MAX     65536u
 #define STACK_DEFAULT  (256u << 10) /* bytes */
 
-/* What distinct stacks may take of memory, bytes. */
+/* Memory for distinct stacks, bytes. */
 #define MEMORY_DEFAULT (64ull << 20)
 #define MEMORY_MIN     (1ull << 20)
 #define MEMORY_MAX     (1ull << 30)
@@ -37,14 +39,14 @@ struct sampler_options {
 	uint32_t max_stack;  /* bytes; 0: STACK_DEFAULT */
 	uint32_t
 		first_stack; /* bytes that are copied of a stack before it is known how deep it is; 0: 4 KiB */
-	uint64_t max_memory;	     /* bytes that distinct stacks may take; 0: MEMORY_DEFAULT */
-	const struct images *images; /* bounds and tables for the unwinder; may be NULL */
-	struct settle *settle;	     /* shown every sample before it is unwound; may be NULL */
-	enum unwind_method method;   /* UNWIND_AUTO is the default */
+	uint64_t max_memory;	       /* bytes that distinct stacks may take; 0: MEMORY_DEFAULT */
+	const struct images *images;   /* bounds and tables for the unwinder; may be NULL */
+	struct image_locator *locator; /* shown every sample before it is unwound; may be NULL */
+	enum unwind_method method;     /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
 
-/* What the loop hands on; called from it, a NULL function is skipped. */
+/* Receiver of the loop's events, called from it; NULL functions are skipped. */
 struct sampler_sink {
 	void *ctx;
 	/* An error ends the loop. */
@@ -66,7 +68,7 @@ enum sampler_outcome {
 /* As recorded and printed: "time", "interrupted", "the guest shut down", ... */
 const char *sampler_outcome_text(enum sampler_outcome outcome);
 
-/* True if a guest of which the target says this has ended; *outcome is then set. */
+/* True if this state means that the guest has ended; *outcome is then set. */
 bool sampler_ended(enum target_life life, enum sampler_outcome *outcome);
 
 struct sampler_result {
@@ -77,7 +79,7 @@ struct sampler_result {
 	uint64_t retakes;
 	uint64_t failed;
 	uint64_t no_room;  /* stacks that could not be kept whole, because of max_memory */
-	uint64_t given_up; /* stacks that were not or not wholly read, because of max_pause_ns */
+	uint64_t given_up; /* stacks that were not read, or not wholly, because of max_pause_ns */
 	uint64_t slowed;   /* samples that were put off to keep within max_overhead */
 };
 
@@ -88,5 +90,22 @@ struct sampler_result {
 struct error *sampler_run(struct target *target, struct stacks *stacks,
 			  const struct sampler_options *options, const struct sampler_sink *sink,
 			  struct sampler_result *result);
+
+/*
+ * While a guest is paused, nothing else on this host should get our CPU, and
+ * none of our pages should have to be fetched: the guest would wait for it.
+ * Takes the lowest real-time priority and locks what is in memory. Both are
+ * as well as can be: without the rights for it, sampling works, if with
+ * longer pauses at times.
+ */
+struct priority {
+	int policy;
+	struct sched_param param;
+	bool raised, locked;
+};
+
+/* Child processes do not inherit it. */
+void priority_raise(struct priority *before);
+void priority_restore(const struct priority *before);
 
 #endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_SAMPLE_SAMPLER_H
+#define UNIPROF_SAMPLE_SAMPLER_H
+
+/*
+ * The sampling loop: wait, sample, unwind, intern, hand on. Only the second
+ * step is felt by the guest.
+ */
+
+#include <signal.h>
+
+#include "recording/recording.h"
+#include "sample/settle.h"
+#include "target/target.h"
+
+/* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */
+#define RATE_MIN 0.1
+#define RATE_MAX 10000.0
+
+#define FRAMES_DEFAULT 4096u
+#define FRAMES_MAX     65536u
+#define STACK_DEFAULT  (256u << 10) /* bytes */
+
+/* What distinct stacks may take of memory, bytes. */
+#define MEMORY_DEFAULT (64ull << 20)
+#define MEMORY_MIN     (1ull << 20)
+#define MEMORY_MAX     (1ull << 30)
+
+struct sampler_options {
+	double rate_hz;
+	uint64_t duration_ns; /* 0: until stopped or the guest ends */
+	bool no_jitter;
+	double max_overhead; /* share of time that the guest may be paused, 0 to 1; 0: no bound */
+	uint64_t
+		max_pause_ns; /* rather than stop the guest for longer, stacks are given up; 0: no bound */
+	uint32_t max_frames; /* 0: FRAMES_DEFAULT */
+	uint32_t max_stack;  /* bytes; 0: STACK_DEFAULT */
+	uint32_t
+		first_stack; /* bytes that are copied of a stack before it is known how deep it is; 0: 4 KiB */
+	uint64_t max_memory;	     /* bytes that distinct stacks may take; 0: MEMORY_DEFAULT */
+	const struct images *images; /* bounds and tables for the unwinder; may be NULL */
+	struct settle *settle;	     /* shown every sample before it is unwound; may be NULL */
+	enum unwind_method method;   /* UNWIND_AUTO is the default */
+	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
+};
+
+/* What the loop hands on; called from it, a NULL function is skipped. */
+struct sampler_sink {
+	void *ctx;
+	/* An error ends the loop. */
+	struct error *(*tick)(void *ctx, const struct tick *tick);
+	/* Deadlines were missed: `late_ns` behind the oldest of them. */
+	void (*missed)(void *ctx, uint64_t periods, uint64_t late_ns);
+	/* About ten times a second. */
+	void (*progress)(void *ctx, uint64_t elapsed_ns, uint64_t ticks);
+};
+
+enum sampler_outcome {
+	SAMPLED_TIME,	     /* the duration is over */
+	SAMPLED_INTERRUPTED, /* *stop was set */
+	SAMPLED_SHUT_DOWN,   /* the guest ended by itself, or was shut down */
+	SAMPLED_CRASHED,
+	SAMPLED_GONE, /* destroyed */
+};
+
+/* As recorded and printed: "time", "interrupted", "the guest shut down", ... */
+const char *sampler_outcome_text(enum sampler_outcome outcome);
+
+/* True if a guest of which the target says this has ended; *outcome is then set. */
+bool sampler_ended(enum target_life life, enum sampler_outcome *outcome);
+
+struct sampler_result {
+	enum sampler_outcome outcome;
+	uint64_t ticks;
+	uint64_t elapsed_ns;
+	uint64_t missed;
+	uint64_t retakes;
+	uint64_t failed;
+	uint64_t no_room;  /* stacks that could not be kept whole, because of max_memory */
+	uint64_t given_up; /* stacks that were not or not wholly read, because of max_pause_ns */
+	uint64_t slowed;   /* samples that were put off to keep within max_overhead */
+};
+
+/*
+ * Samples until something ends it. The result is filled in every case, errors
+ * included: what was handed on before an error is good.
+ */
+struct error *sampler_run(struct target *target, struct stacks *stacks,
+			  const struct sampler_options *options, const struct sampler_sink *sink,
+			  struct sampler_result *result);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "capture/capture.h"
+
+#include <stdlib.h>
+
+#include "capture/code_cache.h"
+
+/* A sample is repeated so often at most because a stack was deeper than the copy. */
+#define MAX_DEEPER 5
+
+/* See adapt_want. */
+#define DEPTH_SAMPLES 64
+#define DEPTH_MARGIN  128u /* bytes */
+#define DEPTH_LEAST   512u /* bytes: where a caller has to be searched for */
+#define OTHER_SAMPLES 4	   /* of another stack: few samples lead there */
+
+/* Bytes that are copied at first of another stack that a stack leads to. */
+#define OTHER_STACK_WANT 4096u
+
+/* Another stack that so many stacks have not led to is not copied any more. */
+#define OTHER_STACK_PATIENCE 64
+
+/* The most bytes of a stack that were needed, in this stretch of samples and in the one before. */
+struct reach {
+	uint64_t now, before; /* bytes */
+	uint32_t samples;
+	uint32_t stretch; /* samples, */
+	uint32_t least;	  /* and bytes that are copied at least */
+};
+
+/* ... of a vCPU's own, and of those that this one leads to. */
+struct depth {
+	struct reach own, other[UNWIND_OTHERS];
+	uint32_t idle[UNWIND_OTHERS]; /* stacks since the last that led to this one */
+	uint32_t idle_red_zone;	      /* ... since the last that needed the red zone */
+};
+
+struct capture {
+	struct target *target;
+	struct stacks *stacks;
+	struct sample *sample;
+	struct code_cache *code_cache;
+	struct image_locator *locator; /* may be NULL */
+	struct unwinder *unwinder;
+	struct frame *frames;
+	uint32_t max_frames;
+	enum unwind_method method;
+	struct tick_entry *entries;
+	struct depth *depths;	 /* of each vCPU */
+	struct tick_entry *last; /* of each vCPU: what it had last, and CPU time that waits */
+	uint64_t retakes;
+	uint64_t given_up;
+	uint64_t no_room;
+	uint64_t locating_ns;
+	const volatile sig_atomic_t *stop; /* may be NULL */
+};
+
+/*
+ * Asks for another stack, in place of the one that was of no use for longest;
+ * those that led here, `used`, stay. What turned out to be none (the frame
+ * pointer was something else) is not asked for again while it is here.
+ */
+static bool ask_for_other(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used,
+			  uint64_t elsewhere)
+{
+	unsigned best = UNWIND_OTHERS;
+
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		if (vcpu->request.other[i].want && vcpu->request.other[i].va == elsewhere)
+			return false;
+		if (!(used >> i & 1) &&
+		    (best == UNWIND_OTHERS || depth->idle[i] > depth->idle[best]))
+			best = i;
+	}
+	if (best == UNWIND_OTHERS)
+		return false;
+	vcpu->request.other[best].va = elsewhere;
+	vcpu->request.other[best].want = OTHER_STACK_WANT;
+	vcpu->request.leads_on = true;
+	depth->idle[best] = 0;
+	depth->other[best] = (struct reach){.stretch = OTHER_SAMPLES};
+	return true;
+}
+
+static void drop_idle_others(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used)
+{
+	bool wanted = false;
+
+	if (!vcpu->request.leads_on)
+		return;
+	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
+		depth->idle[i] = used >> i & 1 ? 0 : depth->idle[i] + 1;
+		if (depth->idle[i] >= OTHER_STACK_PATIENCE)
+			vcpu->request.other[i].want = 0;
+		wanted |= vcpu->request.other[i].want > 0;
+	}
+	vcpu->request.leads_on = wanted;
+}
+
+/* Asks for the red zone where it has been left out. */
+static bool ask_for_red_zone(struct depth *depth, struct vcpu_sample *vcpu)
+{
+	if (vcpu->request.red_zone)
+		return false;
+	depth->idle_red_zone = 0;
+	vcpu->request.red_zone = true;
+	return true;
+}
+
+static void drop_idle_red_zone(struct depth *depth, struct vcpu_sample *vcpu, bool used)
+{
+	depth->idle_red_zone = used ? 0 : depth->idle_red_zone + 1;
+	if (depth->idle_red_zone >= OTHER_STACK_PATIENCE)
+		vcpu->request.red_zone = false;
+}
+
+/*
+ * Copies what stacks needed lately, and some more: copying is most of what
+ * uniprof adds to the pause. Two stretches of samples count, so that a depth
+ * that was reached once is forgotten.
+ */
+static void adapt_want(struct reach *reach, uint32_t *want, uint32_t cap, uint64_t used)
+{
+	uint64_t most;
+
+	if (used > reach->now)
+		reach->now = used;
+	if (++reach->samples < reach->stretch)
+		return;
+	most = reach->now > reach->before ? reach->now : reach->before;
+	most = (most + most / 8 + DEPTH_MARGIN) & ~63ull;
+	if (most < reach->least)
+		most = reach->least;
+	*want = most < cap ? (uint32_t)most : cap;
+	reach->before = reach->now;
+	reach->now = 0;
+	reach->samples = 0;
+}
+
+static void adapt_others(struct depth *depth, struct vcpu_sample *vcpu,
+			 const struct unwind_result *out)
+{
+	for (unsigned i = 0; vcpu->request.leads_on && i < UNWIND_OTHERS; i++)
+		if (out->others >> i & 1)
+			adapt_want(&depth->other[i], &vcpu->request.other[i].want, OTHER_STACK_CAP,
+				   out->others_used[i]);
+}
+
+static bool ask_for_more(struct vcpu_sample *vcpu, uint32_t cap, uint64_t want)
+{
+	if (!vcpu->stack.cut || vcpu->request.want >= cap)
+		return false;
+	if (want < 4ull * vcpu->request.want)
+		want = 4ull * vcpu->request.want;
+	vcpu->request.want = want < cap ? (uint32_t)want : cap;
+	return true;
+}
+
+/* Asks for all of a stack that the vCPU's own leads to. */
+static bool ask_for_more_of(struct other_stack *other, const struct window *window)
+{
+	if (!window->cut || other->want >= OTHER_STACK_CAP)
+		return false;
+	other->want = OTHER_STACK_CAP;
+	return true;
+}
+
+/* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
+static struct error *intern(struct capture *capture, const struct unwind_result *out, uint32_t *id,
+			    bool *whole)
+{
+	uint32_t *ids = out->ids, parent = STACK_ROOT;
+	size_t i = out->n - out->common;
+
+	if (!ids)
+		return stacks_intern(capture->stacks, capture->frames, out->n, id, whole);
+	if (out->common)
+		parent = ids[i];
+	for (*whole = true; *whole && i-- > 0; parent = ids[i]) {
+		struct error *err =
+			stacks_add(capture->stacks, parent, &capture->frames[i], &ids[i], whole);
+
+		if (err)
+			return err;
+		if (!*whole) {
+			unwinder_forget_stacks(capture->unwinder);
+			break;
+		}
+	}
+	*id = parent;
+	return NULL;
+}
+
+/* Memory so far above the end of the copy is another stack's: no frame is that large. */
+#define OTHER_STACK_GAP 65536u
+
+/* True if the bytes that the walk lacked are too far above to be copied with all that is below them. */
+static bool lies_apart(const struct vcpu_sample *vcpu, uint32_t cap,
+		       const struct unwind_result *out)
+{
+	return out->want > cap &&
+	       out->beyond - (vcpu->stack.va + vcpu->stack.len) - OTHER_STACK_GAP < UINT32_MAX;
+}
+
+/* Asks for what the walk lacked; false if there is no more of it. */
+static bool ask(struct capture *capture, struct depth *depth, struct vcpu_sample *vcpu,
+		const struct unwind_result *out)
+{
+	if (out->elsewhere)
+		return ask_for_other(depth, vcpu, out->others, out->elsewhere);
+	if (out->red_zone && !vcpu->stack.below)
+		return ask_for_red_zone(depth, vcpu);
+	if (out->short_of)
+		return ask_for_more_of(&vcpu->request.other[out->short_of - vcpu->others],
+				       out->short_of);
+	if (lies_apart(vcpu, capture->sample->stack_cap, out))
+		return ask_for_other(depth, vcpu, out->others, out->beyond);
+	return ask_for_more(vcpu, capture->sample->stack_cap, out->want);
+}
+
+/* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
+static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
+				 bool *deeper)
+{
+	struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+	struct unwind_input in = {.regs = &vcpu->regs,
+				  .stack = &vcpu->stack,
+				  .others = vcpu->others,
+				  .n_others = vcpu_others(vcpu),
+				  .code = code_cache_for(capture->code_cache, &vcpu->regs,
+							 capture->sample->time_ns),
+				  .unwinder = capture->unwinder,
+				  .max_frames = capture->max_frames,
+				  .method = capture->method};
+	struct unwind_result out;
+	struct error *err;
+	bool whole;
+
+	unwind_stack(&in, capture->frames, &out);
+	entry->end = (uint8_t)out.end;
+	vcpu->request.again = false;
+	drop_idle_others(&capture->depths[i], vcpu, out.others);
+	drop_idle_red_zone(&capture->depths[i], vcpu, out.red_zone);
+	if (out.end == UNWIND_BYTES && !vcpu->hurried)
+		vcpu->request.again = ask(capture, &capture->depths[i], vcpu, &out);
+	*deeper |= vcpu->request.again;
+	adapt_want(&capture->depths[i].own, &vcpu->request.want, capture->sample->stack_cap,
+		   out.short_of || lies_apart(vcpu, capture->sample->stack_cap, &out) ||
+				   out.used > out.want
+			   ? out.used
+			   : out.want);
+	adapt_others(&capture->depths[i], vcpu, &out);
+	err = intern(capture, &out, &entry->stack, &whole);
+	if (!err && !whole) {
+		entry->end = UNWIND_NO_ROOM;
+		capture->no_room++;
+	}
+	return err;
+}
+
+/*
+ * Unwinds what was read. The state is that of the first take: by the next, the
+ * vCPU may not have run again.
+ */
+static struct error *unwind_all(struct capture *capture, bool first, bool *deeper)
+{
+	struct error *err = NULL;
+
+	for (uint32_t i = 0; i < capture->sample->vcpus && !err; i++) {
+		const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+		struct tick_entry *last = &capture->last[i];
+
+		if (!vcpu->online)
+			continue;
+		last->ran_ns += vcpu->ran_ns;
+		if (first)
+			last->state = (uint8_t)vcpu->state;
+		if (!vcpu->same && !vcpu->given_up)
+			err = unwind_vcpu(capture, i, last, deeper);
+	}
+	return err;
+}
+
+/*
+ * CPU time goes to the stacks that are found on a CPU: a vCPU that has run and
+ * gone to sleep since keeps what it used until it is seen at work.
+ */
+static void fill_tick(struct capture *capture, struct tick *tick)
+{
+	tick->n = 0;
+	for (uint32_t i = 0; i < capture->sample->vcpus; i++) {
+		struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+		struct tick_entry *last = &capture->last[i], *entry = &capture->entries[tick->n];
+
+		vcpu->request.again = false;
+		capture->given_up += vcpu->online && (vcpu->given_up || vcpu->hurried);
+		if (!vcpu->online || vcpu->given_up)
+			continue;
+		*entry = *last;
+		entry->vcpu = i;
+		if (last->state == VCPU_RUNNING)
+			last->ran_ns = 0;
+		else
+			entry->ran_ns = 0;
+		tick->n++;
+	}
+	tick->entries = capture->entries;
+}
+
+/* Finds out where the images are, which may take a while, when there is something to be found. */
+static struct error *locate_images(struct capture *capture)
+{
+	struct error *err;
+	uint64_t took_ns;
+
+	if (!capture->locator)
+		return NULL;
+	err = image_locator_sample(capture->locator, capture->sample, capture->stop, &took_ns);
+	capture->locating_ns += took_ns;
+	return err;
+}
+
+/*
+ * Takes the sample again, within reason, while stacks turn out to be deeper than expected.
+ * Stays by itself: as a part of its caller it takes 170 instructions more for a sample.
+ */
+__attribute__((noinline)) struct error *capture_tick(struct capture *capture, uint64_t now_ns,
+						     struct tick *tick)
+{
+	uint64_t stolen = 0;
+
+	capture->locating_ns = 0;
+	for (unsigned deeper_takes = 0;; deeper_takes++) {
+		struct error *err;
+		bool deeper = false;
+
+		capture->sample->request.now_ns = deeper_takes ? 0 : now_ns;
+		err = capture->target->ops->sample(capture->target, capture->sample);
+		if (err)
+			return err;
+		unwinder_ration(capture->unwinder, capture->sample->time_ns);
+		capture->retakes += capture->sample->retakes;
+		stolen += capture->sample->stolen_ns;
+		err = locate_images(capture);
+		if (err)
+			return err;
+		err = unwind_all(capture, deeper_takes == 0, &deeper);
+		if (err)
+			return err;
+		if (!deeper || deeper_takes == MAX_DEEPER)
+			break;
+		capture->retakes++;
+		stolen += capture->sample->paused_ns;
+	}
+	tick->time_ns = capture->sample->time_ns;
+	tick->paused_ns = capture->sample->paused_ns + stolen;
+	fill_tick(capture, tick);
+	return NULL;
+}
+
+static struct error *prepare(struct capture *capture, const struct sampler_options *options)
+{
+	uint32_t vcpus = capture->target->info.vcpus;
+	uint32_t cap = options->max_stack ? options->max_stack : STACK_DEFAULT;
+	struct error *err;
+
+	capture->max_frames = options->max_frames ? options->max_frames : FRAMES_DEFAULT;
+	capture->method = options->method;
+	capture->frames = calloc(capture->max_frames, sizeof(*capture->frames));
+	capture->entries = calloc(vcpus, sizeof(*capture->entries));
+	capture->depths = calloc(vcpus, sizeof(*capture->depths));
+	capture->last = calloc(vcpus, sizeof(*capture->last));
+	if (!capture->frames || !capture->entries || !capture->depths || !capture->last)
+		return error_no_memory();
+	err = sample_new(vcpus, cap, &capture->sample);
+	for (uint32_t i = 0; i < vcpus; i++)
+		capture->depths[i].own =
+			(struct reach){.stretch = DEPTH_SAMPLES, .least = DEPTH_LEAST};
+	for (uint32_t i = 0; i < vcpus && !err && options->first_stack; i++)
+		capture->sample->vcpu[i].request.want =
+			options->first_stack < cap ? options->first_stack : cap;
+	if (!err)
+		capture->sample->request.max_pause_ns = options->max_pause_ns;
+	stacks_limit(capture->stacks, options->max_memory ? options->max_memory : MEMORY_DEFAULT);
+	if (!err)
+		err = code_cache_new(capture->target, options->images, &capture->code_cache);
+	if (!err)
+		err = unwinder_new(&capture->unwinder);
+	return err;
+}
+
+struct error *capture_new(struct target *target, struct stacks *stacks,
+			  const struct sampler_options *options, struct capture **out)
+{
+	struct capture *capture = calloc(1, sizeof(*capture));
+	struct error *err;
+
+	if (!capture)
+		return error_no_memory();
+	capture->target = target;
+	capture->stacks = stacks;
+	capture->locator = options->locator;
+	capture->stop = options->stop;
+	err = prepare(capture, options);
+	if (err) {
+		capture_free(capture);
+		return err;
+	}
+	*out = capture;
+	return NULL;
+}
+
+void capture_free(struct capture *capture)
+{
+	if (!capture)
+		return;
+	unwinder_free(capture->unwinder);
+	code_cache_free(capture->code_cache);
+	sample_free(capture->sample);
+	free(capture->depths);
+	free(capture->last);
+	free(capture->entries);
+	free(capture->frames);
+	free(capture);
+}
+
+const struct sample *capture_sample(const struct capture *capture)
+{
+	return capture->sample;
+}
+
+uint64_t capture_locating_ns(const struct capture *capture)
+{
+	return capture->locating_ns;
+}
+
+uint64_t capture_retries(const struct capture *capture)
+{
+	return capture ? capture->retakes : 0;
+}
+
+uint64_t capture_given_up(const struct capture *capture)
+{
+	return capture ? capture->given_up : 0;
+}
+
+uint64_t capture_no_room(const struct capture *capture)
+{
+	return capture ? capture->no_room : 0;
+}

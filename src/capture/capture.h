@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CAPTURE_CAPTURE_H
+#define UNIPROF_CAPTURE_CAPTURE_H
+
+/*
+ * Captures a tick: samples all vCPUs of a guest, unwinds them and interns the
+ * stacks. The size of the copied windows follows what was needed lately; when
+ * it was too small, the sample is retried at once.
+ */
+
+#include "capture/sampler.h"
+
+struct capture;
+
+/* Copies its part of the options. `target` and `stacks` must outlive it. */
+struct error *capture_new(struct target *target, struct stacks *stacks,
+			  const struct sampler_options *options, struct capture **out);
+void capture_free(struct capture *capture);
+
+/*
+ * Captures a tick at `now_ns`, CLOCK_MONOTONIC, just read; 0: not read. Fills
+ * in the tick but for its weight: time_ns is CLOCK_MONOTONIC, paused_ns is the
+ * sum of all pauses, retries included, entries are valid until the next call.
+ * Errors are those of the target's sample(), and of a lack of memory.
+ */
+struct error *capture_tick(struct capture *capture, uint64_t now_ns, struct tick *tick);
+
+/* The sample that the last capture_tick ended with; valid until the next. */
+const struct sample *capture_sample(const struct capture *capture);
+
+/* Stacks that were not read, or not wholly, so as not to stop the guest for too long. */
+uint64_t capture_given_up(const struct capture *capture);
+
+/* Time that the last capture_tick spent on locating images, while the guest ran. */
+uint64_t capture_locating_ns(const struct capture *capture);
+
+/* Samples that were taken again, since the beginning; 0 for NULL. */
+uint64_t capture_retries(const struct capture *capture);
+
+/* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
+uint64_t capture_no_room(const struct capture *capture);
+
+#endif

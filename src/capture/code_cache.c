@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "capture/code_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGES	    64u /* a power of two; direct-mapped by page number and top table */
+#define KEEP_FOR_NS 1000000000ull
+
+struct page {
+	uint64_t va;
+	uint64_t root; /* the address space that it was read in */
+	size_t len;    /* bytes that could be read; 0 with `known`: none */
+	bool known;
+	bool wiped; /* all zeros */
+	uint8_t bytes[FRAME_SIZE];
+};
+
+struct code_cache {
+	struct code code;
+	struct target *target;
+	const struct images *images;
+	const struct regs *regs;
+	uint64_t filled_ns;
+	struct page pages[PAGES];
+};
+
+static bool is_wiped(const struct page *page)
+{
+	return page->len == FRAME_SIZE && !page->bytes[0] &&
+	       !memcmp(page->bytes, page->bytes + 1, FRAME_SIZE - 1);
+}
+
+static const struct page *page_at(struct code_cache *cache, uint64_t va)
+{
+	uint64_t number = va >> FRAME_SHIFT, root = cache->regs->mmu.root;
+	struct page *page = &cache->pages[(number ^ (root >> FRAME_SHIFT)) & (PAGES - 1)];
+
+	va &= ~(uint64_t)(FRAME_SIZE - 1);
+	if (page->known && page->va == va && page->root == root)
+		return page;
+	page->va = va;
+	page->root = root;
+	page->known = true;
+	page->len = target_read(cache->target, cache->regs, va, page->bytes, FRAME_SIZE);
+	page->wiped = is_wiped(page);
+	return page;
+}
+
+/* Reads a missing page from the file that was loaded there, up to the page's end. */
+static size_t read_file(const struct code_cache *cache, uint64_t va, void *buf, size_t len)
+{
+	const size_t left = FRAME_SIZE - (va & (FRAME_SIZE - 1));
+
+	return cache->images ? images_code(cache->images, va, cache->regs->mmu.root, buf,
+					   len < left ? len : left)
+			     : 0;
+}
+
+static size_t read_page(const struct page *page, uint64_t va, void *buf, size_t len)
+{
+	const size_t offset = va & (FRAME_SIZE - 1);
+
+	if (offset >= page->len)
+		return 0;
+	if (len > page->len - offset)
+		len = page->len - offset;
+	memcpy(buf, page->bytes + offset, len);
+	return len;
+}
+
+static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct code_cache *cache = ctx;
+	size_t done = 0;
+
+	while (done < len) {
+		const struct page *page = page_at(cache, va + done);
+		uint8_t *to = (uint8_t *)buf + done;
+		size_t part = 0;
+
+		if (!page->len || page->wiped)
+			part = read_file(cache, va + done, to, len - done);
+		if (!part)
+			part = read_page(page, va + done, to, len - done);
+		if (!part)
+			break;
+		done += part;
+	}
+	return done;
+}
+
+static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
+{
+	struct code_cache *cache = ctx;
+	struct symbol symbol;
+
+	/* A cold part is no function: it is jumped to, with a frame that is already there. */
+	if (!images_find(cache->images, va, false, &symbol) || strstr(symbol.name, ".cold"))
+		return false;
+	*start = symbol.start;
+	*end = symbol.end;
+	return true;
+}
+
+static const struct unwind_table *image_rows(void *ctx, uint64_t va, uint64_t *slide)
+{
+	return images_unwind_table(((struct code_cache *)ctx)->images, va, slide);
+}
+
+/*
+ * Linux's switches on x86-64. Page tables change before the stack, but under
+ * Xen PV after it, in __switch_to; a task that exits goes on with any page
+ * tables, and one that executes another program with that program's.
+ */
+static bool code_switches(void *ctx, uint64_t va)
+{
+	static const char *const names[] = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off",
+					    "do_exit", "load_elf_binary"};
+	struct symbol symbol;
+
+	if (!images_find(((struct code_cache *)ctx)->images, va, false, &symbol))
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(symbol.name, names[i]))
+			return true;
+	return false;
+}
+
+struct error *code_cache_new(struct target *target, const struct images *images,
+			     struct code_cache **out)
+{
+	struct code_cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return error_no_memory();
+	cache->target = target;
+	cache->images = images;
+	cache->code.ctx = cache;
+	cache->code.read = target_can_read(target) ? read_code : NULL;
+	*out = cache;
+	return NULL;
+}
+
+void code_cache_free(struct code_cache *cache)
+{
+	free(cache);
+}
+
+const struct code *code_cache_for(struct code_cache *cache, const struct regs *regs,
+				  uint64_t now_ns)
+{
+	if (now_ns - cache->filled_ns > KEEP_FOR_NS) {
+		for (unsigned i = 0; i < PAGES; i++)
+			cache->pages[i].known = false;
+		cache->filled_ns = now_ns;
+	}
+	cache->regs = regs;
+	cache->code.function =
+		cache->images && images_count(cache->images) ? function_bounds : NULL;
+	cache->code.version = cache->images ? images_changes(cache->images) : 0;
+	cache->code.table = cache->code.function ? image_rows : NULL;
+	cache->code.switches = cache->code.function ? code_switches : NULL;
+	return &cache->code;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Code of pages that the guest has, has no more, has wiped, and has written anew. */
+#include "capture/code_cache.h"
+
+#include "symbol/images/code_fixture.h"
+
+#define SPACE  0x5000 /* the top table's address */
+#define SECOND 1000000000ull
+
+static const struct code_fixture app = {.va = 0x100000, .len = 0x4000, .fixed = true};
+
+/* A guest from which this page of the app's code can be taken away. */
+struct guest {
+	struct target target;
+	struct fake_memory memory;
+	struct images *images;
+	struct code_cache *text;
+	struct regs regs;
+	uint8_t *loaded;
+	uint64_t gone, now_ns;
+};
+
+static size_t read_memory(struct target *target, const struct regs *regs, uint64_t va, void *buf,
+			  size_t len)
+{
+	struct guest *guest = (struct guest *)target;
+
+	return va - guest->gone < FRAME_SIZE ? 0 : fake_read(&guest->memory, va, buf, len);
+}
+
+static const struct target_ops ops = {.scheme = "fake", .read = read_memory};
+
+static int set_up(void **state)
+{
+	struct guest *guest = calloc(1, sizeof(*guest));
+	struct image_spec spec = {.given = true, .names = true};
+	char path[32];
+	int fd;
+
+	assert_non_null(guest);
+	guest->target.ops = &ops;
+	guest->regs = (struct regs){.word = 8, .mmu = {.mode = MMU_X86_4, .root = SPACE}};
+	guest->loaded = fake_load(&guest->memory, &app, 0);
+	guest->gone = UINT64_MAX - FRAME_SIZE;
+	assert_null(images_new(&guest->images));
+	code_file(&app, &fd, path);
+	spec.path = path;
+	assert_null(images_load(guest->images, &spec, NULL));
+	close(fd);
+	assert_null(images_map(guest->images, 0, 0, true));
+	assert_null(code_cache_new(&guest->target, guest->images, &guest->text));
+	*state = guest;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct guest *guest = *state;
+
+	code_cache_free(guest->text);
+	images_free(guest->images);
+	fake_end(&guest->memory);
+	free(guest);
+	return 0;
+}
+
+/* Bytes of code, of 16, that can be read at `va`; they must be those of the file. */
+static size_t code_at(struct guest *guest, uint64_t va)
+{
+	uint8_t *file = calloc(1, app.len + CODE_NOTE_LEN), found[16];
+	const struct code *code =
+		code_cache_for(guest->text, &guest->regs, guest->now_ns += 2 * SECOND);
+	size_t n = code->read(code->ctx, va, found, sizeof(found));
+
+	assert_non_null(file);
+	code_image(&app, file);
+	if (n)
+		assert_memory_equal(found, file + (va - app.va), n);
+	free(file);
+	return n;
+}
+
+static void code_of_a_page_that_is_gone_is_that_of_the_file(void **state)
+{
+	struct guest *guest = *state;
+
+	guest->gone = app.va;
+	assert_int_equal(code_at(guest, app.va + 0x100), 0);
+	images_compared(guest->images, 0, 0, SPACE);
+	assert_int_equal(code_at(guest, app.va + 0x100), 16);
+	/* Across the page's end, too, where the guest's own code goes on. */
+	assert_int_equal(code_at(guest, app.va + FRAME_SIZE - 8), 16);
+	guest->gone = app.va + FRAME_SIZE;
+	assert_int_equal(code_at(guest, app.va + FRAME_SIZE - 8), 16);
+	guest->gone = app.va + 4 * FRAME_SIZE;
+	assert_int_equal(code_at(guest, app.va + 4 * FRAME_SIZE), 0);
+}
+
+static void code_of_a_page_that_was_wiped_is_that_of_the_file(void **state)
+{
+	struct guest *guest = *state;
+
+	memset(guest->loaded, 0, FRAME_SIZE);
+	images_compared(guest->images, 0, 0, SPACE);
+	assert_int_equal(code_at(guest, app.va + 0x100), 16);
+}
+
+static void other_code_is_what_the_guest_says(void **state)
+{
+	struct guest *guest = *state;
+	const struct code *code;
+	uint8_t found[4];
+
+	images_compared(guest->images, 0, 0, SPACE);
+	memset(guest->loaded, 0, FRAME_SIZE);
+	guest->loaded[FRAME_SIZE - 1] = 0x90;
+	code = code_cache_for(guest->text, &guest->regs, 2 * SECOND);
+	assert_int_equal(code->read(code->ctx, app.va + 0x100, found, sizeof(found)), 4);
+	assert_memory_equal(found, "\0\0\0\0", 4);
+}
+
+static void another_address_space_may_have_another_program_there(void **state)
+{
+	struct guest *guest = *state;
+
+	images_compared(guest->images, 0, 0, SPACE);
+	guest->gone = app.va;
+	guest->regs.mmu.root = SPACE + FRAME_SIZE;
+	assert_int_equal(code_at(guest, app.va + 0x100), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(code_of_a_page_that_is_gone_is_that_of_the_file),
+		TEST(code_of_a_page_that_was_wiped_is_that_of_the_file),
+		TEST(other_code_is_what_the_guest_says),
+		TEST(another_address_space_may_have_another_program_there),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
