@@ -4,30 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Callers to visit, where one counts for each place that it calls the function in: some seconds. */
+/* Callers to visit, where one counts for each call of the function: some seconds. */
 #define MAX_VISITS (1u << 30)
 
-/* How many names an error tells. */
+/* Names that an error lists at most. */
 #define NAMES_TOLD 5
 
 struct builder {
 	const struct tree *tree;
-	struct around *around;
-	uint32_t *node; /* [tree->n]: of the callees, for what the function has called */
+	struct callers_callees *result;
+	uint32_t *node; /* [tree->n]: the callees' nodes, for frames that the function has called */
 	bool *inside;	/* [tree->n]: below the function */
 	uint64_t visits;
 };
 
-static void add(struct profile_cell *to, const struct profile_cell *from)
-{
-	to->samples += from->samples;
-	to->weight_ns += from->weight_ns;
-}
-
 /* All stacks through the outermost frame `at` came this way. */
 static struct error *add_callers(struct builder *b, uint32_t at)
 {
-	struct tree *callers = b->around->callers;
+	struct tree *callers = b->result->callers;
 	uint32_t node = 0;
 
 	for (uint32_t up = b->tree->nodes[at].parent; up; up = b->tree->nodes[up].parent) {
@@ -41,21 +35,21 @@ static struct error *add_callers(struct builder *b, uint32_t at)
 		callers->nodes[node].unresolved = b->tree->nodes[up].unresolved;
 		callers->nodes[node].inlined = b->tree->nodes[up].inlined;
 	}
-	add(&callers->nodes[node].self, &b->tree->nodes[at].total);
+	profile_cell_add(&callers->nodes[node].self, &b->tree->nodes[at].total);
 	return NULL;
 }
 
 static struct error *add_callee(struct builder *b, uint32_t at)
 {
 	const struct tree_node *from = &b->tree->nodes[at];
-	struct tree *callees = b->around->callees;
+	struct tree *callees = b->result->callees;
 	struct error *err = tree_child(callees, b->node[from->parent], from->name, &b->node[at]);
 
 	if (err)
 		return err;
 	callees->nodes[b->node[at]].unresolved = from->unresolved;
 	callees->nodes[b->node[at]].inlined = from->inlined;
-	add(&callees->nodes[b->node[at]].self, &from->self);
+	profile_cell_add(&callees->nodes[b->node[at]].self, &from->self);
 	return NULL;
 }
 
@@ -63,27 +57,28 @@ static struct error *add_callee(struct builder *b, uint32_t at)
 static struct error *visit(struct builder *b, uint32_t at)
 {
 	const struct tree_node *node = &b->tree->nodes[at];
-	const bool is = node->name == b->around->name;
+	const bool is = node->name == b->result->name;
 
 	if (is)
-		add(&b->around->self, &node->self);
+		profile_cell_add(&b->result->self, &node->self);
 	b->inside[at] = is || b->inside[node->parent];
 	if (b->inside[node->parent])
 		return add_callee(b, at);
 	if (!is)
 		return NULL;
-	add(&b->around->total, &node->total);
-	add(&b->around->callees->nodes[0].self, &node->self);
+	profile_cell_add(&b->result->total, &node->total);
+	profile_cell_add(&b->result->callees->nodes[0].self, &node->self);
 	b->node[at] = 0;
 	return add_callers(b, at);
 }
 
-struct error *around_build(const struct tree *tree, const char *name, struct around *out)
+struct error *callers_callees_build(const struct tree *tree, const char *name,
+				    struct callers_callees *out)
 {
-	struct builder b = {.tree = tree, .around = out};
+	struct builder b = {.tree = tree, .result = out};
 	struct error *err;
 
-	*out = (struct around){.name = name};
+	*out = (struct callers_callees){.name = name};
 	b.node = calloc(tree->n, sizeof(*b.node));
 	b.inside = calloc(tree->n, sizeof(*b.inside));
 	err = b.node && b.inside ? tree_new(&out->callers) : error_no_memory();
@@ -100,15 +95,15 @@ struct error *around_build(const struct tree *tree, const char *name, struct aro
 	free(b.node);
 	free(b.inside);
 	if (err)
-		around_free(out);
+		callers_callees_free(out);
 	return err;
 }
 
-void around_free(struct around *around)
+void callers_callees_free(struct callers_callees *result)
 {
-	tree_free(around->callers);
-	tree_free(around->callees);
-	around->callers = around->callees = NULL;
+	tree_free(result->callers);
+	tree_free(result->callees);
+	result->callers = result->callees = NULL;
 }
 
 /* Names that have the text in them, each once. */
@@ -127,7 +122,7 @@ static void match(struct matches *matches, const char *name, const char *text)
 	matches->name[matches->n++] = name;
 }
 
-static struct error *several(const struct matches *matches, const char *text)
+static struct error *ambiguous(const struct matches *matches, const char *text)
 {
 	char names[1024] = "";
 	size_t len = 0;
@@ -139,7 +134,7 @@ static struct error *several(const struct matches *matches, const char *text)
 			 matches->n > NAMES_TOLD ? ", and others" : "");
 }
 
-struct error *around_find(const struct tree *tree, const char *text, const char **name)
+struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name)
 {
 	struct matches matches = {0};
 
@@ -154,6 +149,6 @@ struct error *around_find(const struct tree *tree, const char *text, const char 
 	if (matches.n == 1)
 		return NULL;
 	return matches.n
-		       ? several(&matches, text)
+		       ? ambiguous(&matches, text)
 		       : error_new(ERR_USAGE, "no function in the samples is called \"%s\"", text);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_AROUND_H
-#define UNIPROF_OUTPUT_AROUND_H
+#ifndef UNIPROF_ANALYSIS_CALLERS_CALLEES_H
+#define UNIPROF_ANALYSIS_CALLERS_CALLEES_H
 
 /*
  * The callers and the callees of one function, out of a tree of stacks. A stack
- * counts once, at its outermost frame of the function: what stands above are
+ * counts once, at its outermost frame of the function: the frames above it are
  * callees, the function itself among them if it calls itself.
  */
 
 #include "analysis/tree.h"
 
-struct around {
+struct callers_callees {
 	const char *name;
 	struct profile_cell self;  /* stacks that end in the function */
 	struct profile_cell total; /* stacks that hold it */
@@ -20,13 +20,14 @@ struct around {
 };
 
 /* `name` is a pointer that the tree's nodes have. The tree is summed and not reversed. */
-struct error *around_build(const struct tree *tree, const char *name, struct around *out);
-void around_free(struct around *around);
+struct error *callers_callees_build(const struct tree *tree, const char *name,
+				    struct callers_callees *out);
+void callers_callees_free(struct callers_callees *result);
 
 /*
  * The function that `text` means: the one of that name, or else the only one
  * that has the text in its name. ERR_USAGE names some if there are several.
  */
-struct error *around_find(const struct tree *tree, const char *text, const char **name);
+struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name);
 
 #endif

@@ -60,43 +60,43 @@ static uint64_t total_of(const struct tree *tree, size_t n, const char *const *p
 static void test_a_stack_counts_once_for_callers_and_for_callees(void **state)
 {
 	struct tree *tree = example();
-	struct around around;
+	struct callers_callees around;
 
-	assert_null(around_build(tree, f_name, &around));
+	assert_null(callers_callees_build(tree, f_name, &around));
 	assert_int_equal(around.total.samples, 15);
 	assert_int_equal(around.total.weight_ns, 150);
 	assert_int_equal(around.self.samples, 2);
 	assert_int_equal(around.callers->nodes[0].total.samples, 15);
 	assert_int_equal(around.callees->nodes[0].total.samples, 15);
 	assert_int_equal(around.callers->nodes[0].self.samples, 8); /* those that nobody calls */
-	around_free(&around);
+	callers_callees_free(&around);
 	tree_free(tree);
 }
 
 static void test_callers_are_nearest_first_and_callees_merge_over_all_callers(void **state)
 {
 	struct tree *tree = example();
-	struct around around;
+	struct callers_callees around;
 
-	assert_null(around_build(tree, f_name, &around));
+	assert_null(callers_callees_build(tree, f_name, &around));
 	assert_int_equal(TOTAL(around.callers, main_name), 1);
 	assert_int_equal(TOTAL(around.callers, h_name), 6);
 	assert_int_equal(TOTAL(around.callers, h_name, main_name), 6);
 	assert_int_equal(TOTAL(around.callees, g_name), 13);
 	assert_int_equal(TOTAL(around.callees, h_name), 0);
-	around_free(&around);
+	callers_callees_free(&around);
 	tree_free(tree);
 }
 
 static void test_a_function_that_calls_itself_is_among_its_callees(void **state)
 {
 	struct tree *tree = example();
-	struct around around;
+	struct callers_callees around;
 
-	assert_null(around_build(tree, f_name, &around));
+	assert_null(callers_callees_build(tree, f_name, &around));
 	assert_int_equal(TOTAL(around.callees, g_name, f_name, h_name), 8);
 	assert_int_equal(TOTAL(around.callers, f_name), 0);
-	around_free(&around);
+	callers_callees_free(&around);
 	tree_free(tree);
 }
 
@@ -108,13 +108,13 @@ static void test_a_function_is_found_by_its_name_or_a_part_that_only_it_has(void
 	uint32_t child;
 
 	assert_null(tree_child(tree, 0, fg_name, &child));
-	assert_null(around_find(tree, "f", &name));
+	assert_null(callers_callees_find(tree, "f", &name));
 	assert_ptr_equal(name, f_name);
-	assert_null(around_find(tree, "mai", &name));
+	assert_null(callers_callees_find(tree, "mai", &name));
 	assert_ptr_equal(name, main_name);
-	assert_null(around_find(tree, "fg", &name));
+	assert_null(callers_callees_find(tree, "fg", &name));
 	assert_ptr_equal(name, fg_name);
-	err = around_find(tree, "i_am_not_there", &name);
+	err = callers_callees_find(tree, "i_am_not_there", &name);
 	assert_int_equal(err->kind, ERR_USAGE);
 	error_free(err);
 	tree_free(tree);
@@ -129,7 +129,7 @@ static void test_an_ambiguous_part_names_the_candidates(void **state)
 
 	assert_null(tree_new(&tree));
 	STACK(tree, 1, one, two);
-	err = around_find(tree, "read", &name);
+	err = callers_callees_find(tree, "read", &name);
 	assert_int_equal(err->kind, ERR_USAGE);
 	assert_non_null(strstr(err->text, one));
 	assert_non_null(strstr(err->text, two));

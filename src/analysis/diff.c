@@ -1,10 +1,152 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/tree_pair.h"
+#include "analysis/diff.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/interval.h"
+bool diff_row_changed(const struct diff_row *row)
+{
+	return row->self_change.significant || row->total_change.significant;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct diff_row *)a)->name, ((const struct diff_row *)b)->name);
+}
+
+static void add_rows(struct diff *diff, const struct flat *flat, int side)
+{
+	for (size_t i = 0; i < flat->n; i++) {
+		struct diff_row *row = &diff->rows[diff->n++];
+
+		*row = (struct diff_row){.name = flat->rows[i].name,
+					 .unresolved = flat->rows[i].unresolved};
+		row->self[side] = flat->rows[i].self;
+		row->total[side] = flat->rows[i].total;
+	}
+}
+
+/* A function that is in both has two rows, which become one; within a profile a name is there once. */
+static void join(struct diff *diff)
+{
+	size_t kept = 0;
+
+	qsort(diff->rows, diff->n, sizeof(*diff->rows), by_name);
+	for (size_t i = 0; i < diff->n; i++) {
+		struct diff_row *last = kept ? &diff->rows[kept - 1] : NULL;
+		const struct diff_row *row = &diff->rows[i];
+
+		if (!last || strcmp(last->name, row->name)) {
+			diff->rows[kept++] = *row;
+			continue;
+		}
+		for (int side = 0; side < 2; side++) {
+			if (!row->total[side].samples)
+				continue;
+			last->self[side] = row->self[side];
+			last->total[side] = row->total[side];
+		}
+	}
+	diff->n = kept;
+}
+
+static double share(const struct profile_cell *cell, const struct profile *profile)
+{
+	uint64_t all = profile->selected.weight_ns;
+
+	return all ? (double)cell->weight_ns / (double)all : 0;
+}
+
+/* cells: [0] before, [1] after. */
+static struct difference change(const struct profile_cell *cells, const struct profile *before,
+				const struct profile *after)
+{
+	return difference_of(share(&cells[0], before), profile_share_draws(before, &cells[0]),
+			     share(&cells[1], after), profile_share_draws(after, &cells[1]));
+}
+
+static struct error *judge_rows(struct diff *diff, const struct profile *before,
+				const struct profile *after)
+{
+	struct difference **all = calloc(2 * diff->n + 1, sizeof(struct difference *));
+	bool marked;
+
+	if (!all)
+		return error_no_memory();
+	for (size_t i = 0; i < diff->n; i++) {
+		struct diff_row *row = &diff->rows[i];
+
+		row->self_change = change(row->self, before, after);
+		row->total_change = change(row->total, before, after);
+		all[2 * i] = &row->self_change;
+		all[2 * i + 1] = &row->total_change;
+	}
+	marked = differences_mark(all, 2 * diff->n);
+	free(all);
+	for (size_t i = 0; i < diff->n; i++)
+		diff->significant += diff_row_changed(&diff->rows[i]);
+	return marked ? NULL : error_no_memory();
+}
+
+static double size(const struct difference *change)
+{
+	return fabs(change->after - change->before);
+}
+
+static int by_change(const void *left, const void *right, void *ctx)
+{
+	const struct diff_row *a = left, *b = right;
+	bool total = *(const enum diff_order *)ctx == DIFF_BY_TOTAL;
+	const struct difference *x[] = {&a->self_change, &a->total_change};
+	const struct difference *y[] = {&b->self_change, &b->total_change};
+
+	if (x[total]->significant != y[total]->significant)
+		return x[total]->significant ? -1 : 1;
+	if (diff_row_changed(a) != diff_row_changed(b))
+		return diff_row_changed(a) ? -1 : 1;
+	if (size(x[total]) != size(y[total]))
+		return size(x[total]) > size(y[total]) ? -1 : 1;
+	if (size(x[!total]) != size(y[!total]))
+		return size(x[!total]) > size(y[!total]) ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+struct error *diff_new(const struct diff_side *before, const struct diff_side *after,
+		       enum diff_order order, struct diff **out)
+{
+	struct diff *diff = calloc(1, sizeof(*diff));
+	struct error *err = diff ? NULL : error_no_memory();
+
+	if (err)
+		return err;
+	diff->rows = calloc(before->flat->n + after->flat->n + 1, sizeof(*diff->rows));
+	if (!diff->rows) {
+		diff_free(diff);
+		return error_no_memory();
+	}
+	diff->draws[0] = profile_draws(before->profile);
+	diff->draws[1] = profile_draws(after->profile);
+	add_rows(diff, before->flat, 0);
+	add_rows(diff, after->flat, 1);
+	join(diff);
+	err = judge_rows(diff, before->profile, after->profile);
+	if (err) {
+		diff_free(diff);
+		return err;
+	}
+	qsort_r(diff->rows, diff->n, sizeof(*diff->rows), by_change, &order);
+	*out = diff;
+	return NULL;
+}
+
+void diff_free(struct diff *diff)
+{
+	if (!diff)
+		return;
+	free(diff->rows);
+	free(diff);
+}
 
 /* Weight in units of TREE_PAIR_WHOLE; a profile without weights counts samples. */
 static uint64_t normalised(const struct profile_cell *cell, const struct profile *profile)
@@ -16,7 +158,7 @@ static uint64_t normalised(const struct profile_cell *cell, const struct profile
 	return whole > 0 ? (uint64_t)(part / whole * (double)TREE_PAIR_WHOLE + 0.5) : 0;
 }
 
-/* Adds one side; what it adds to each node's weight becomes normalised and goes to `weights`. */
+/* Adds one side; normalises its weights of each node into `weights`. */
 static struct error *add_side(const struct tree_sides *sides, int side,
 			      const struct tree_options *options, struct tree *tree,
 			      uint64_t **weights)
@@ -31,8 +173,8 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 		before[i] = tree->nodes[i].self;
 		tree->nodes[i].self = (struct profile_cell){0};
 	}
-	err = tree_add(tree, sides->profile[side], sides->namer[side], sides->namer[0], options,
-		       NULL);
+	err = tree_add(tree, sides->profile[side], sides->symbolizer[side], sides->symbolizer[0],
+		       options, NULL);
 	*weights = err ? NULL : calloc(tree->n, sizeof(**weights));
 	if (!err && !*weights)
 		err = error_no_memory();
@@ -44,6 +186,7 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 		if (i < n) {
 			self->weight_ns += before[i].weight_ns;
 			self->samples += before[i].samples;
+			self->squares += before[i].squares;
 		}
 	}
 	free(before);
@@ -72,7 +215,7 @@ static bool is_judged(const struct tree_pair *pair, const struct tree_change *no
 	return node->before * pair->draws[0] + node->after * pair->draws[1] >= TREE_PAIR_MIN_DRAWS;
 }
 
-static struct error *judge(struct tree_pair *pair)
+static struct error *judge_nodes(struct tree_pair *pair)
 {
 	struct difference *all = calloc(pair->tree->n, sizeof(*all));
 	struct difference **judged = calloc(pair->tree->n, sizeof(*judged));
@@ -114,7 +257,7 @@ static struct error *build(const struct tree_sides *sides, const struct tree_opt
 	if (!pair->nodes)
 		return error_no_memory();
 	compare(pair->tree, n, weights[0], weights[1], pair->nodes);
-	return judge(pair);
+	return judge_nodes(pair);
 }
 
 struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,

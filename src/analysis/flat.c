@@ -18,24 +18,14 @@ static int by_cells(const struct profile_cell *a, const struct profile_cell *b)
 	return (a->samples < b->samples) - (a->samples > b->samples);
 }
 
-static int by_self(const void *a, const void *b)
+/* By self time, or by total time if `total` is not NULL; then by the other, then by name. */
+static int by_cells_of(const void *a, const void *b, void *total)
 {
 	const struct flat_row *x = a, *y = b;
-	int order = by_cells(&x->self, &y->self);
+	const int self = by_cells(&x->self, &y->self), all = by_cells(&x->total, &y->total);
+	const int first = total ? all : self, second = total ? self : all;
 
-	if (!order)
-		order = by_cells(&x->total, &y->total);
-	return order ? order : strcmp(x->name, y->name);
-}
-
-static int by_total(const void *a, const void *b)
-{
-	const struct flat_row *x = a, *y = b;
-	int order = by_cells(&x->total, &y->total);
-
-	if (!order)
-		order = by_cells(&x->self, &y->self);
-	return order ? order : strcmp(x->name, y->name);
+	return first ? first : second ? second : strcmp(x->name, y->name);
 }
 
 /* One row a name, sorted by pointer: equal names are the same pointer. */
@@ -61,12 +51,6 @@ static struct flat_row *row_of(const struct flat *flat, const char *name)
 	return bsearch(&key, flat->rows, flat->n, sizeof(key), by_name_pointer);
 }
 
-static void add(struct profile_cell *to, const struct profile_cell *from)
-{
-	to->samples += from->samples;
-	to->weight_ns += from->weight_ns;
-}
-
 /*
  * Walks the tree without recursion, for it can be thousands of levels deep;
  * `open` counts how often each row's function is on the path.
@@ -79,9 +63,9 @@ static void sum(const struct tree *tree, struct flat *flat, uint32_t *open)
 		const struct tree_node *node = &tree->nodes[at];
 		struct flat_row *row = row_of(flat, node->name);
 
-		add(&row->self, &node->self);
+		profile_cell_add(&row->self, &node->self);
 		if (!open[row - flat->rows]++)
-			add(&row->total, &node->total);
+			profile_cell_add(&row->total, &node->total);
 		if (node->first_child) {
 			at = node->first_child;
 			continue;
@@ -112,7 +96,7 @@ struct error *flat_new(const struct tree *tree, struct flat **out)
 	collect_names(tree, flat);
 	sum(tree, flat, open);
 	free(open);
-	qsort(flat->rows, flat->n, sizeof(*flat->rows), by_self);
+	qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, NULL);
 	*out = flat;
 	return NULL;
 }
@@ -127,5 +111,5 @@ void flat_free(struct flat *flat)
 
 void flat_sort_by_total(struct flat *flat)
 {
-	qsort(flat->rows, flat->n, sizeof(*flat->rows), by_total);
+	qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, flat);
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_FLAT_H
-#define UNIPROF_OUTPUT_FLAT_H
+#ifndef UNIPROF_ANALYSIS_FLAT_H
+#define UNIPROF_ANALYSIS_FLAT_H
 
-/* The flat profile: each function once, with what it used itself and with all that it called. */
+/*
+ * The flat profile: each function once, with its own time and with the time of
+ * all that it called.
+ */
 
 #include "analysis/tree.h"
 

@@ -4,9 +4,23 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "output/interval.h"
+/* The normal distribution's 97.5 % quantile. */
+#define Z 1.959964
 
-/* W. G. Cochran, 1954: with fewer to be expected the normal distribution does not serve. */
+struct interval interval_of_share(double share, double draws)
+{
+	double spread, middle, half;
+
+	if (!(draws > 0))
+		return (struct interval){0, 1};
+	/* E. B. Wilson, 1927: the shares from which this one is Z standard deviations away. */
+	spread = Z * Z / draws;
+	middle = (share + spread / 2) / (1 + spread);
+	half = sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread);
+	return (struct interval){fmax(0, middle - half), fmin(1, middle + half)};
+}
+
+/* W. G. Cochran, 1954: below this expected count the normal approximation does not hold. */
 #define FEW 5
 
 /* A table of two rows (draws before and after) and two columns (in the function, or not). */
@@ -59,7 +73,7 @@ static bool is_small(const struct table *t)
 	return fmin(rows[0], rows[1]) * fmin(columns[0], columns[1]) / (rows[0] + rows[1]) < FEW;
 }
 
-/* The same with whole counts. */
+/* Fisher's exact test needs whole counts. */
 static struct table rounded(const struct difference *d)
 {
 	double before = round(d->draws_before), after = round(d->draws_after);

@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_DIFFERENCE_H
-#define UNIPROF_OUTPUT_DIFFERENCE_H
+#ifndef UNIPROF_ANALYSIS_INTERVAL_H
+#define UNIPROF_ANALYSIS_INTERVAL_H
+
+/* Confidence interval of a share that was counted in samples. */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct interval {
+	double low, high; /* shares, 0 to 1 */
+};
+
+/*
+ * Wilson's 95 % interval of a share that was seen in `draws` random draws
+ * (profile_draws; 0: nothing is known). Good for few draws and for shares
+ * near 0 and 1, too: a function that was never seen in 100 draws may still
+ * have up to 3.7 %.
+ */
+struct interval interval_of_share(double share, double draws);
 
 /*
  * Two shares that were counted in samples, and whether they differ: a change
  * of the guest, or noise? Of functions, of nodes of a flame graph, of anything
  * that has a share in two profiles.
  */
-
-#include <stdbool.h>
-#include <stddef.h>
 
 struct difference {
 	double before, after; /* shares, 0 to 1 */
@@ -28,7 +42,10 @@ struct difference {
 struct difference difference_of(double before, double draws_before, double after,
 				double draws_after);
 
-/* Of the differences that are called significant no more than this share is noise, on average. */
+/*
+ * Rate of false discoveries: at most this share of the significant differences
+ * is noise, on average.
+ */
 #define DIFFERENCE_FALSE_RATE 0.05
 
 /*

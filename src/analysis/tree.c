@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recording/stacks.h"
+
 /* As many as a stack store can hold, so that only leaf-first trees can need more. */
 #define MAX_NODES STACKS_MAX_NODES
 
@@ -137,6 +139,7 @@ static void sum_totals(struct tree *tree)
 
 		up->samples = add_capped(up->samples, total->samples);
 		up->weight_ns = add_capped(up->weight_ns, total->weight_ns);
+		up->squares += total->squares;
 	}
 }
 
@@ -191,5 +194,174 @@ struct error *tree_sum(struct tree *tree)
 	sort_children(tree, scratch);
 	tree->depth = find_depth(tree, scratch);
 	free(scratch);
+	return NULL;
+}
+
+/*
+ * Frames to visit for a leaf-first tree, where a frame counts once for each
+ * stack through it: some seconds. 50,000 stacks of 128 frames are 6.4 million.
+ */
+#define MAX_VISITS (1u << 30)
+
+/* Destination and sources of the nodes that are added. */
+struct adding {
+	struct tree *tree;
+	const struct profile *profile;
+	struct symbolizer *symbolizer, *names; /* names: whose the nodes' names are, if others' */
+	const struct profile_cell *cells;
+	const struct tree_naming *naming;
+	bool reverse;
+};
+
+static struct error *name_of(const struct adding *adding, const struct stack_node *frame,
+			     const struct location *function, const char **name)
+{
+	*name = function->function;
+	if (adding->naming)
+		return adding->naming->name(adding->naming->ctx, frame, function, name);
+	return adding->names ? symbolizer_intern(adding->names, *name, name) : NULL;
+}
+
+/* Moves *at to its child of this name, which is new if there was none. */
+static struct error *add_child(const struct adding *adding, const char *name, uint32_t *at)
+{
+	const bool merges = adding->naming && adding->naming->merges;
+
+	if (merges && *at && adding->tree->nodes[*at].name == name)
+		return NULL;
+	return tree_child(adding->tree, *at, name, at);
+}
+
+/* Adds or finds the node of one function, and goes there. */
+static struct error *add_function(const struct adding *adding, const struct stack_node *frame,
+				  const struct location *function, uint32_t *at)
+{
+	const uint32_t before = adding->tree->n;
+	struct tree_node *node;
+	const char *name;
+	struct error *err = name_of(adding, frame, function, &name);
+
+	if (!err)
+		err = add_child(adding, name, at);
+	if (err)
+		return err;
+	node = &adding->tree->nodes[*at];
+	node->unresolved = !function->resolved;
+	node->inlined = function->inlined && (*at >= before || node->inlined);
+	return NULL;
+}
+
+/*
+ * Adds the functions at the frame of stack node `id` below *at, outermost
+ * first or, in reverse, innermost first, and moves *at to the last of them.
+ */
+static struct error *add_frame(const struct adding *adding, uint32_t id, uint32_t *at)
+{
+	const struct stack_node *frame = stacks_node(adding->profile->stacks, id);
+	const struct location *functions;
+	size_t n = 0;
+	struct error *err =
+		symbolizer_locate(adding->symbolizer, frame->addr, frame->kind, &functions, &n);
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at);
+	return err;
+}
+
+static void add_self(struct tree *tree, uint32_t node, const struct profile_cell *cell)
+{
+	profile_cell_add(&tree->nodes[node].self, cell);
+}
+
+/* Root first: one pass over the store, which has the same shape as the tree. */
+static struct error *add_forward(const struct adding *adding, uint32_t *node, bool *used)
+{
+	const struct profile *profile = adding->profile;
+	uint32_t n = stacks_count(profile->stacks);
+	struct error *err = NULL;
+
+	profile_mark_used(profile, adding->cells, used);
+	add_self(adding->tree, 0, &adding->cells[STACK_ROOT]);
+	for (uint32_t id = STACK_ROOT + 1; !err && id < n; id++) {
+		if (!used[id])
+			continue;
+		node[id] = node[stacks_node(profile->stacks, id)->parent];
+		err = add_frame(adding, id, &node[id]);
+		if (!err)
+			add_self(adding->tree, node[id], &adding->cells[id]);
+	}
+	return err;
+}
+
+/* Leaf first: every stack that was sampled is followed to its outermost frame. */
+static struct error *add_reverse(const struct adding *adding)
+{
+	const struct profile *profile = adding->profile;
+	uint32_t n = stacks_count(profile->stacks), visits = 0;
+	struct error *err = NULL;
+
+	for (uint32_t leaf = STACK_ROOT; !err && leaf < n; leaf++) {
+		uint32_t id = leaf, node = 0;
+
+		if (!adding->cells[leaf].samples)
+			continue;
+		for (; !err && id != STACK_ROOT; id = stacks_node(profile->stacks, id)->parent) {
+			if (++visits > MAX_VISITS)
+				return error_new(ERR_INPUT,
+						 "too many deep stacks to show leaf first");
+			err = add_frame(adding, id, &node);
+		}
+		if (!err)
+			add_self(adding->tree, node, &adding->cells[leaf]);
+	}
+	return err;
+}
+
+struct error *tree_add(struct tree *tree, const struct profile *profile,
+		       struct symbolizer *symbolizer, struct symbolizer *names,
+		       const struct tree_options *options, uint32_t **node_of)
+{
+	const struct adding adding = {
+		.tree = tree,
+		.profile = profile,
+		.symbolizer = symbolizer,
+		.names = names == symbolizer ? NULL : names,
+		.cells = options && options->cells ? options->cells : profile->cells,
+		.naming = options ? options->naming : NULL,
+		.reverse = options && options->reverse,
+	};
+	uint32_t n = stacks_count(profile->stacks), *node;
+	struct error *err;
+	bool *used;
+
+	if (adding.reverse)
+		return add_reverse(&adding);
+	node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */
+	used = calloc(n, sizeof(*used));
+	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
+	free(used);
+	if (!err && node_of)
+		*node_of = node;
+	else
+		free(node);
+	return err;
+}
+
+struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,
+			 const struct tree_options *options, struct tree **out)
+{
+	struct tree *tree;
+	struct error *err = tree_new(&tree);
+
+	if (err)
+		return err;
+	err = tree_add(tree, profile, symbolizer, NULL, options, NULL);
+	if (!err)
+		err = tree_sum(tree);
+	if (err) {
+		tree_free(tree);
+		return err;
+	}
+	*out = tree;
 	return NULL;
 }

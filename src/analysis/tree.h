@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_TREE_H
-#define UNIPROF_OUTPUT_TREE_H
+#ifndef UNIPROF_ANALYSIS_TREE_H
+#define UNIPROF_ANALYSIS_TREE_H
 
 /*
- * Stacks merged by function name: what folded stacks and flame graphs are
- * made of. Node 0 is the root ("all"); a parent's index is smaller than its
- * children's.
+ * Stacks merged by function name, for folded stacks and flame graphs. Node 0 is
+ * the root ("all"); a parent's index is smaller than its children's.
  */
 
 #include "profile/profile.h"
-#include "symbol/namer.h"
+#include "symbol/names/symbolizer.h"
 
 struct tree_node {
-	const char *name; /* belongs to the namer, or to whoever added it */
+	const char *name; /* belongs to the symbolizer, or to the code that added it */
 	uint32_t parent;
 	uint32_t first_child, next_sibling; /* 0: none */
 	struct profile_cell self;	    /* stacks that end here */
@@ -37,23 +36,35 @@ struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, u
 /* Computes totals and depth and sorts all children by name; call once, after the last tree_child. */
 struct error *tree_sum(struct tree *tree);
 
+/* Names nodes by something else than by functions. */
+struct tree_naming {
+	/* The name of the node of one of the functions that a frame stands for. */
+	struct error *(*name)(void *ctx, const struct stack_node *frame,
+			      const struct location *function, const char **name);
+	void *ctx;
+	bool merges; /* frames that follow one another with the same name are one node */
+};
+
 struct tree_options {
-	bool reverse; /* leaf first: who calls what is hot */
+	bool reverse;			  /* leaf first: shows the callers of hot functions */
+	const struct profile_cell *cells; /* [stacks_count]: add these; NULL: the profile's */
+	const struct tree_naming *naming; /* NULL: by function */
 };
 
 /*
  * Adds the selected samples of a profile. Names of nodes belong to `names`,
  * so that profiles with namers of their own can be added to one tree; NULL:
- * to the profile's namer. *node_of, if asked for, says for each stack that is
+ * to the profile's symbolizer. *node_of, if asked for, says for each stack that is
  * part of a selected one where it ends in the tree ([stacks_count], 0 for the
  * others; the caller frees it); not for reversed trees. Inlined functions are
  * nodes as others are.
  */
-struct error *tree_add(struct tree *tree, const struct profile *profile, struct namer *namer,
-		       struct namer *names, const struct tree_options *options, uint32_t **node_of);
+struct error *tree_add(struct tree *tree, const struct profile *profile,
+		       struct symbolizer *symbolizer, struct symbolizer *names,
+		       const struct tree_options *options, uint32_t **node_of);
 
 /* From the selected samples of a profile; summed. */
-struct error *tree_build(const struct profile *profile, struct namer *namer,
+struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,
 			 const struct tree_options *options, struct tree **out);
 
 #endif

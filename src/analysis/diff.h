@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_ANALYSIS_DIFF_H
+#define UNIPROF_ANALYSIS_DIFF_H
+
+/*
+ * Two flat profiles side by side, function by function, matched by name. Shares
+ * are of the time that each profile selected, so that recordings of different
+ * length and rate can be compared.
+ */
+
+#include "analysis/flat.h"
+#include "analysis/interval.h"
+#include "analysis/tree.h"
+
+struct diff_row {
+	const char *name;		       /* belongs to one of the namers */
+	struct profile_cell self[2], total[2]; /* before, after */
+	struct difference self_change, total_change;
+	bool unresolved; /* the name is an address */
+};
+
+struct diff {
+	struct diff_row *rows; /* significant changes first, then noise; the largest first */
+	size_t n;
+	size_t significant; /* rows whose own share or whole share has changed */
+	double draws[2];
+};
+
+enum diff_order { DIFF_BY_SELF, DIFF_BY_TOTAL };
+
+struct diff_side {
+	const struct flat *flat;
+	const struct profile *profile;
+	const char *warning; /* a caveat for the reader; may be NULL */
+};
+
+/*
+ * Everything in `before` and `after` must outlive the result. All changes, of
+ * self and total, are judged together (differences_mark).
+ */
+
+struct error *diff_new(const struct diff_side *before, const struct diff_side *after,
+		       enum diff_order order, struct diff **out);
+void diff_free(struct diff *diff);
+
+/* Is any of its two changes significant? */
+bool diff_row_changed(const struct diff_row *row);
+
+/*
+ * Two profiles in one tree, to see how they differ. They are normalised: each
+ * counts as much as the other, however many samples it has.
+ */
+
+/* The two profiles: [0] before, [1] after. */
+struct tree_sides {
+	const struct profile *profile[2];
+	struct symbolizer *symbolizer[2]; /* names of nodes belong to the first */
+};
+
+/* A whole profile is this much in the tree's weights, and its samples as many as it has. */
+#define TREE_PAIR_WHOLE (UINT64_C(1) << 50)
+
+/*
+ * Nodes for which both profiles together have fewer draws than this are not
+ * tested: most nodes are tiny, so few draws show nothing, and each further test
+ * makes the others less significant.
+ */
+#define TREE_PAIR_MIN_DRAWS 10
+
+struct tree_change {
+	double before, after; /* shares with all children, 0 to 1 */
+	bool significant;     /* as in analysis/interval.h, among all nodes that are tested */
+};
+
+struct tree_pair {
+	/*
+	 * Summed. A node's weight is the sum of its shares in both profiles,
+	 * in units of TREE_PAIR_WHOLE, so that nothing that is in one of them
+	 * has no width; its samples are those of both.
+	 */
+	struct tree *tree;
+	struct tree_change *nodes; /* [tree->n] */
+	double draws[2];
+};
+
+struct error *tree_pair_build(const struct tree_sides *sides, const struct tree_options *options,
+			      struct tree_pair *out);
+void tree_pair_free(struct tree_pair *pair);
+
+#endif

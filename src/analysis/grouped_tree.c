@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "analysis/grouped_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "profile/profile.h"
+
+static const char *const texts[GROUP_KEYS] = {
+	[GROUP_FUNCTION] = "function", [GROUP_LINE] = "line", [GROUP_FILE] = "file",
+	[GROUP_IMAGE] = "image",       [GROUP_VCPU] = "vcpu", [GROUP_STATE] = "state",
+};
+
+static const struct {
+	const char *name;
+	enum group_key key;
+} synonyms[] = {
+	{"sym", GROUP_FUNCTION}, {"symbol", GROUP_FUNCTION}, {"func", GROUP_FUNCTION},
+	{"srcline", GROUP_LINE}, {"srcfile", GROUP_FILE},    {"dso", GROUP_IMAGE},
+	{"cpu", GROUP_VCPU},
+};
+
+const char *group_key_text(enum group_key key)
+{
+	return texts[key];
+}
+
+/* Is it said of a frame? If not, it is of a whole sample. */
+static bool is_of_frame(enum group_key key)
+{
+	return key != GROUP_VCPU && key != GROUP_STATE;
+}
+
+bool group_by_have(const struct group_by *keys, enum group_key key)
+{
+	for (size_t i = 0; i < keys->n; i++)
+		if (keys->at[i] == key)
+			return true;
+	return false;
+}
+
+bool group_by_divide(const struct group_by *keys)
+{
+	for (size_t i = 0; i < keys->n; i++)
+		if (!is_of_frame(keys->at[i]))
+			return true;
+	return false;
+}
+
+static bool is(const char *name, const char *text, size_t len)
+{
+	return strlen(name) == len && !strncmp(name, text, len);
+}
+
+static bool find(const char *text, size_t len, enum group_key *key)
+{
+	for (int i = 0; i < GROUP_KEYS; i++) {
+		if (is(texts[i], text, len)) {
+			*key = (enum group_key)i;
+			return true;
+		}
+	}
+	for (size_t i = 0; i < sizeof(synonyms) / sizeof(*synonyms); i++) {
+		if (is(synonyms[i].name, text, len)) {
+			*key = synonyms[i].key;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool group_by_parse(const char *text, struct group_by *keys, const char **bad)
+{
+	keys->n = 0;
+	for (;;) {
+		size_t len = strcspn(text, ",");
+		enum group_key key;
+
+		*bad = text;
+		if (!find(text, len, &key) || group_by_have(keys, key))
+			return false;
+		keys->at[keys->n++] = key;
+		if (!text[len])
+			return true;
+		text += len + 1;
+	}
+}
+
+/* Labels of frames: a column for each key. */
+
+struct labeller {
+	const struct profile *profile;
+	struct symbolizer *symbolizer;
+	const struct images *images;
+	const struct group_by *keys;
+	struct pool *pool;
+	/* The sample whose frames are being labelled. */
+	uint16_t vcpu;
+	uint8_t state;
+	/* A name being made; grows. */
+	char *text;
+	size_t len, room;
+};
+
+/* Unknown values have a name, too: a missing column would shift the others. */
+#define UNKNOWN "[unknown]"
+
+static void labeller_free(struct labeller *labeller)
+{
+	free(labeller->text);
+	labeller->text = NULL;
+}
+
+static struct error *join(struct labeller *l, const char *text)
+{
+	size_t len = strlen(text);
+	struct error *err = ARRAY_RESERVE(&l->text, &l->room, l->len + len);
+
+	if (err)
+		return err;
+	memcpy(l->text + l->len, text, len);
+	l->len += len;
+	return NULL;
+}
+
+/* The next column. */
+static struct error *append(struct labeller *l, const char *text)
+{
+	struct error *err = l->len ? join(l, "\t") : NULL;
+
+	return err ? err : join(l, text);
+}
+
+/* The image by the loaded files, or else by the recording's list. */
+static struct error *image_of(const struct labeller *l, const struct stack_node *frame,
+			      const char **name)
+{
+	const struct recorded_images *recorded = profile_images(l->profile);
+	uint64_t va = frame->addr - (frame->kind == FRAME_RETURN && frame->addr);
+	const struct image *image = l->images ? images_at(l->images, va) : NULL;
+	const char *path = image && image->file->path ? image->file->path : NULL;
+
+	for (size_t i = 0; i < recorded->n && !path; i++)
+		if (va >= recorded->at[i].start && va < recorded->at[i].end)
+			path = recorded->at[i].path;
+	return symbolizer_intern(l->symbolizer, path ? path : UNKNOWN, name);
+}
+
+/* Falls back to the function where no line is known. */
+static struct error *put_line(struct labeller *l, const struct location *function)
+{
+	char number[16];
+	struct error *err;
+
+	snprintf(number, sizeof(number), ":%u", function->line);
+	err = append(l, function->file ? function->file : function->function);
+	return err || !function->file ? err : join(l, number);
+}
+
+static struct error *put_key(struct labeller *l, enum group_key key, const struct stack_node *frame,
+			     const struct location *function)
+{
+	struct error *err = NULL;
+	const char *text = NULL;
+	char number[16];
+
+	switch (key) {
+	case GROUP_FUNCTION:
+		text = function->function;
+		break;
+	case GROUP_LINE:
+		return put_line(l, function);
+	case GROUP_FILE:
+		text = function->file;
+		break;
+	case GROUP_IMAGE:
+		err = image_of(l, frame, &text);
+		break;
+	case GROUP_VCPU:
+		snprintf(number, sizeof(number), "%u", l->vcpu);
+		text = number;
+		break;
+	case GROUP_STATE:
+		text = vcpu_state_text((enum vcpu_state)l->state);
+		break;
+	case GROUP_KEYS:
+		break;
+	}
+	return err ? err : append(l, text ? text : UNKNOWN);
+}
+
+/* The name of one of the functions of a frame, or of a whole sample if no key says anything of frames. */
+static struct error *label(void *ctx, const struct stack_node *frame,
+			   const struct location *function, const char **name)
+{
+	struct labeller *l = ctx;
+	struct error *err = NULL;
+
+	l->len = 0;
+	for (size_t i = 0; i < l->keys->n && !err; i++)
+		err = put_key(l, l->keys->at[i], frame, function);
+	return err ? err : pool_intern(l->pool, l->text, l->len, name);
+}
+
+struct builder {
+	const struct profile *profile;
+	const struct grouped_tree_options *options;
+	struct labeller labels;
+	struct tree *tree;
+	uint32_t n;   /* stacks */
+	bool *passes; /* [n]: the stack passes `only`; NULL: all do */
+};
+
+static struct error *matches(const struct builder *b, const struct stack_node *frame, bool *does)
+{
+	const struct location *functions;
+	size_t n = 0;
+	struct error *err =
+		symbolizer_locate(b->labels.symbolizer, frame->addr, frame->kind, &functions, &n);
+
+	*does = false;
+	for (size_t i = 0; i < n && !err && !*does; i++)
+		*does = !regexec(b->options->only, functions[i].function, 0, NULL, 0);
+	return err;
+}
+
+/* A stack passes if one of its frames matches; parents come first. */
+static struct error *find_passing(struct builder *b)
+{
+	struct error *err = NULL;
+
+	if (!b->options->only)
+		return NULL;
+	b->passes = calloc(b->n, sizeof(*b->passes));
+	if (!b->passes)
+		return error_no_memory();
+	for (uint32_t id = STACK_ROOT + 1; id < b->n && !err; id++) {
+		const struct stack_node *frame = stacks_node(b->profile->stacks, id);
+
+		b->passes[id] = b->passes[frame->parent];
+		if (!b->passes[id])
+			err = matches(b, frame, &b->passes[id]);
+	}
+	return err;
+}
+
+/* Adds all samples to one node. */
+static struct error *add_samples(struct builder *b, const struct profile_cell *cells)
+{
+	const char *name;
+	uint32_t node = 0;
+	struct error *err = label(&b->labels, NULL, NULL, &name);
+
+	if (!err)
+		err = tree_child(b->tree, 0, name, &node);
+	for (uint32_t id = STACK_ROOT; id < b->n && !err; id++)
+		profile_cell_add(&b->tree->nodes[node].self, &cells[id]);
+	return err;
+}
+
+/* Adds all stacks of samples that share what the keys say of whole samples. */
+static struct error *add_stacks(struct builder *b, struct profile_cell *cells)
+{
+	const struct group_by *keys = &b->options->keys;
+	const struct tree_naming naming = {.name = label,
+					   .ctx = &b->labels,
+					   .merges = !group_by_have(keys, GROUP_FUNCTION) &&
+						     !group_by_have(keys, GROUP_LINE)};
+	bool of_frames = false;
+
+	for (uint32_t id = 0; b->passes && id < b->n; id++)
+		if (!b->passes[id])
+			cells[id] = (struct profile_cell){0};
+	for (size_t i = 0; i < keys->n; i++)
+		of_frames |= is_of_frame(keys->at[i]);
+	if (!of_frames)
+		return add_samples(b, cells);
+	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL,
+			&(struct tree_options){.reverse = b->options->reverse,
+					       .cells = cells,
+					       .naming = &naming},
+			NULL);
+}
+
+/* A number that is equal for all samples that the keys do not divide. */
+static uint32_t class_of(const struct group_by *keys, const struct breakdown_entry *part)
+{
+	uint32_t class = group_by_have(keys, GROUP_VCPU) ? (uint32_t)part->vcpu * VCPU_STATES : 0;
+
+	return class + (group_by_have(keys, GROUP_STATE) ? part->state : 0u);
+}
+
+static int by_class(const void *left, const void *right, void *keys)
+{
+	uint32_t a = class_of(keys, *(const struct breakdown_entry *const *)left);
+	uint32_t b = class_of(keys, *(const struct breakdown_entry *const *)right);
+
+	return (a > b) - (a < b);
+}
+
+static struct error *add_class(struct builder *b, const struct breakdown_entry *const *class,
+			       size_t n)
+{
+	struct profile_cell *cells = calloc(b->n, sizeof(*cells));
+	struct error *err;
+
+	if (!cells)
+		return error_no_memory();
+	for (size_t i = 0; i < n; i++)
+		profile_cell_add(&cells[class[i] -> stack], &class[i] -> cell);
+	b->labels.vcpu = class[0]->vcpu;
+	b->labels.state = class[0]->state;
+	err = add_stacks(b, cells);
+	free(cells);
+	return err;
+}
+
+static struct error *add_classes(struct builder *b)
+{
+	struct group_by keys = b->options->keys;
+	size_t n = breakdown_count(b->profile->breakdown), end;
+	const struct breakdown_entry **sorted = calloc(n + 1, sizeof(*sorted));
+	struct error *err = sorted ? NULL : error_no_memory();
+
+	for (size_t i = 0; i < n && !err; i++)
+		sorted[i] = breakdown_at(b->profile->breakdown, i);
+	if (!err)
+		qsort_r(sorted, n, sizeof(*sorted), by_class, &keys);
+	for (size_t at = 0; at < n && !err; at = end) {
+		for (end = at; end < n && !by_class(&sorted[end], &sorted[at], &keys); end++)
+			;
+		err = add_class(b, sorted + at, end - at);
+	}
+	free(sorted);
+	return err;
+}
+
+static struct error *add_all(struct builder *b)
+{
+	struct profile_cell *cells = calloc(b->n, sizeof(*cells));
+	struct error *err;
+
+	if (!cells)
+		return error_no_memory();
+	memcpy(cells, b->profile->cells, b->n * sizeof(*cells));
+	err = add_stacks(b, cells);
+	free(cells);
+	return err;
+}
+
+static struct error *build(struct builder *b)
+{
+	struct error *err = find_passing(b);
+
+	if (!err)
+		err = group_by_divide(&b->options->keys) ? add_classes(b) : add_all(b);
+	if (!err)
+		err = tree_sum(b->tree);
+	free(b->passes);
+	labeller_free(&b->labels);
+	return err;
+}
+
+struct error *grouped_tree_build(const struct profile *profile, struct symbolizer *symbolizer,
+				 const struct images *images,
+				 const struct grouped_tree_options *options,
+				 struct grouped_tree *out)
+{
+	struct builder b = {
+		.profile = profile,
+		.options = options,
+		.n = stacks_count(profile->stacks),
+		.labels = {.profile = profile,
+			   .symbolizer = symbolizer,
+			   .images = images,
+			   .keys = &options->keys},
+	};
+	struct error *err;
+
+	*out = (struct grouped_tree){0};
+	err = pool_new(&out->pool);
+	b.labels.pool = out->pool;
+	if (!err)
+		err = tree_new(&out->tree);
+	b.tree = out->tree;
+	if (!err)
+		err = build(&b);
+	if (err)
+		grouped_tree_free(out);
+	return err;
+}
+
+void grouped_tree_free(struct grouped_tree *grouped)
+{
+	tree_free(grouped->tree);
+	pool_free(grouped->pool);
+	*grouped = (struct grouped_tree){0};
+}
+
+const char *grouped_tree_column(const char *name, size_t i, size_t *len)
+{
+	for (; i; i--) {
+		name += strcspn(name, "\t");
+		name += *name == '\t';
+	}
+	*len = strcspn(name, "\t");
+	return name;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_ANALYSIS_GROUPED_TREE_H
+#define UNIPROF_ANALYSIS_GROUPED_TREE_H
+
+/*
+ * Trees (analysis/tree.h) of the selected samples of a profile, whose nodes are
+ * not only named by functions: a node's name has a column for each key, with
+ * tabs between them, which no name has in it.
+ *
+ * Where the columns tell less than functions and lines, frames that follow one
+ * another with the same name are one node.
+ */
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "analysis/tree.h"
+#include "base/intern.h"
+
+/* Keys that samples are grouped by: the function, or another property of a frame or a sample. */
+
+enum group_key {
+	GROUP_FUNCTION,
+	GROUP_LINE,  /* "FILE:LINE" of the source */
+	GROUP_FILE,  /* of the source */
+	GROUP_IMAGE, /* the file that the code came from */
+	GROUP_VCPU,
+	GROUP_STATE, /* of the vCPU */
+	GROUP_KEYS
+};
+
+/* In the order of the columns; each at most once. */
+struct group_by {
+	enum group_key at[GROUP_KEYS];
+	size_t n;
+};
+
+/* "function", ...: as in --by, as the head of a column, and in JSON. */
+const char *group_key_text(enum group_key key);
+
+bool group_by_have(const struct group_by *keys, enum group_key key);
+
+/* True if any of them is a property of a whole sample. */
+bool group_by_divide(const struct group_by *keys);
+
+/*
+ * "function,vcpu": names with commas between them; also as perf calls them (symbol, dso, cpu).
+ * False, with *bad at what is wrong, when a name is unknown or there twice.
+ */
+bool group_by_parse(const char *text, struct group_by *keys, const char **bad);
+
+struct grouped_tree_options {
+	struct group_by keys;
+	bool reverse;	     /* leaf first */
+	const regex_t *only; /* stacks that hold a function whose name matches; NULL: all */
+};
+
+struct grouped_tree {
+	struct tree *tree; /* summed */
+	struct pool *pool; /* the names */
+};
+
+/*
+ * Keys of whole samples need a profile that was loaded with filter.divide.
+ * `images` may be NULL.
+ */
+struct error *grouped_tree_build(const struct profile *profile, struct symbolizer *symbolizer,
+				 const struct images *images,
+				 const struct grouped_tree_options *options,
+				 struct grouped_tree *out);
+void grouped_tree_free(struct grouped_tree *grouped);
+
+/* Column i of a node's name, to the tab or the end; *len are its bytes. */
+const char *grouped_tree_column(const char *name, size_t i, size_t *len);
+
+#endif

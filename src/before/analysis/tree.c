@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "analysis/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As many as a stack store can hold, so that only leaf-first trees can need more. */
+#define MAX_NODES STACKS_MAX_NODES
+
+/* Open addressing; a slot holds a node, 0 is free (the root is nobody's child). */
+struct tree_index {
+	uint32_t *slots;
+	uint32_t n_slots; /* a power of two */
+	uint32_t room;	  /* allocated nodes */
+};
+
+struct error *tree_new(struct tree **out)
+{
+	struct tree *tree = calloc(1, sizeof(*tree));
+	struct tree_index *index = calloc(1, sizeof(*index));
+
+	if (tree && index) {
+		index->room = 64;
+		index->n_slots = 128;
+		index->slots = calloc(index->n_slots, sizeof(*index->slots));
+		tree->nodes = calloc(index->room, sizeof(*tree->nodes));
+		tree->index = index;
+		index = NULL;
+	}
+	if (!tree || !tree->index || !tree->nodes || !tree->index->slots) {
+		free(index);
+		tree_free(tree);
+		return error_no_memory();
+	}
+	tree->nodes[0].name = "all";
+	tree->n = 1;
+	*out = tree;
+	return NULL;
+}
+
+void tree_free(struct tree *tree)
+{
+	if (!tree)
+		return;
+	if (tree->index)
+		free(tree->index->slots);
+	free(tree->index);
+	free(tree->nodes);
+	free(tree);
+}
+
+static uint32_t *find_slot(const struct tree *tree, uint32_t parent, const char *name)
+{
+	const struct tree_index *index = tree->index;
+	uint64_t hash = ((uint64_t)(uintptr_t)name ^ ((uint64_t)parent << 32 | parent)) *
+			UINT64_C(0x9e3779b97f4a7c15);
+	uint32_t slot = (uint32_t)(hash >> 32) & (index->n_slots - 1);
+
+	for (;; slot = (slot + 1) & (index->n_slots - 1)) {
+		const struct tree_node *node = &tree->nodes[index->slots[slot]];
+
+		if (!index->slots[slot] || (node->parent == parent && node->name == name))
+			return &index->slots[slot];
+	}
+}
+
+static struct error *grow_nodes(struct tree *tree)
+{
+	uint32_t room = tree->index->room * 2;
+	struct tree_node *nodes = realloc(tree->nodes, room * sizeof(*nodes));
+
+	if (!nodes)
+		return error_no_memory();
+	tree->nodes = nodes;
+	tree->index->room = room;
+	return NULL;
+}
+
+static struct error *grow_slots(struct tree *tree)
+{
+	struct tree_index *index = tree->index;
+	uint32_t *slots = calloc((size_t)index->n_slots * 2, sizeof(*slots));
+
+	if (!slots)
+		return error_no_memory();
+	free(index->slots);
+	index->slots = slots;
+	index->n_slots *= 2;
+	for (uint32_t i = 1; i < tree->n; i++)
+		*find_slot(tree, tree->nodes[i].parent, tree->nodes[i].name) = i;
+	return NULL;
+}
+
+struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, uint32_t *child)
+{
+	uint32_t *slot = find_slot(tree, parent, name);
+	struct error *err = NULL;
+	struct tree_node *node;
+
+	if (*slot) {
+		*child = *slot;
+		return NULL;
+	}
+	if (tree->n >= MAX_NODES)
+		return error_new(ERR_INPUT,
+				 "too many different stacks: their tree has more than %u frames",
+				 MAX_NODES);
+	if (tree->n == tree->index->room)
+		err = grow_nodes(tree);
+	if (!err && tree->n >= tree->index->n_slots / 2) {
+		err = grow_slots(tree);
+		slot = find_slot(tree, parent, name);
+	}
+	if (err)
+		return err;
+
+	*slot = *child = tree->n++;
+	node = &tree->nodes[*child];
+	*node = (struct tree_node){.name = name, .parent = parent};
+	node->next_sibling = tree->nodes[parent].first_child;
+	tree->nodes[parent].first_child = *child;
+	return NULL;
+}
+
+static uint64_t add_capped(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+static void sum_totals(struct tree *tree)
+{
+	for (uint32_t i = 0; i < tree->n; i++)
+		tree->nodes[i].total = tree->nodes[i].self;
+	for (uint32_t i = tree->n - 1; i > 0; i--) {
+		const struct profile_cell *total = &tree->nodes[i].total;
+		struct profile_cell *up = &tree->nodes[tree->nodes[i].parent].total;
+
+		up->samples = add_capped(up->samples, total->samples);
+		up->weight_ns = add_capped(up->weight_ns, total->weight_ns);
+	}
+}
+
+static int by_parent_and_name(const void *left, const void *right, void *ctx)
+{
+	const struct tree_node *nodes = ctx;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	int order;
+
+	if (nodes[a].parent != nodes[b].parent)
+		return nodes[a].parent < nodes[b].parent ? -1 : 1;
+	order = strcmp(nodes[a].name, nodes[b].name);
+	return order ? order : (a > b) - (a < b);
+}
+
+/* `scratch` has room for all nodes. */
+static void sort_children(struct tree *tree, uint32_t *scratch)
+{
+	for (uint32_t i = 0; i < tree->n; i++) {
+		scratch[i] = i;
+		tree->nodes[i].first_child = 0;
+	}
+	qsort_r(scratch + 1, tree->n - 1, sizeof(*scratch), by_parent_and_name, tree->nodes);
+	for (uint32_t i = tree->n - 1; i > 0; i--) {
+		struct tree_node *node = &tree->nodes[scratch[i]];
+
+		node->next_sibling = tree->nodes[node->parent].first_child;
+		tree->nodes[node->parent].first_child = scratch[i];
+	}
+}
+
+static uint32_t find_depth(const struct tree *tree, uint32_t *level)
+{
+	uint32_t depth = 0;
+
+	level[0] = 0;
+	for (uint32_t i = 1; i < tree->n; i++) {
+		level[i] = level[tree->nodes[i].parent] + 1;
+		if (level[i] > depth)
+			depth = level[i];
+	}
+	return depth;
+}
+
+struct error *tree_sum(struct tree *tree)
+{
+	uint32_t *scratch = malloc(tree->n * sizeof(*scratch));
+
+	if (!scratch)
+		return error_no_memory();
+	sum_totals(tree);
+	sort_children(tree, scratch);
+	tree->depth = find_depth(tree, scratch);
+	free(scratch);
+	return NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_OUTPUT_TREE_H
+#define UNIPROF_OUTPUT_TREE_H
+
+/*
+ * Stacks merged by function name: what folded stacks and flame graphs are
+ * made of. Node 0 is the root ("all"); a parent's index is smaller than its
+ * children's.
+ */
+
+#include "profile/profile.h"
+#include "symbol/namer.h"
+
+struct tree_node {
+	const char *name; /* belongs to the namer, or to whoever added it */
+	uint32_t parent;
+	uint32_t first_child, next_sibling; /* 0: none */
+	struct profile_cell self;	    /* stacks that end here */
+	struct profile_cell total;	    /* with all children; set by tree_sum */
+	uint32_t unresolved : 1;	    /* the name is an address */
+	uint32_t inlined : 1;		    /* wherever it is, its code is part of its parent's */
+};
+
+struct tree {
+	struct tree_node *nodes;
+	uint32_t n;
+	uint32_t depth;		  /* levels below the root; set by tree_sum */
+	struct tree_index *index; /* private: finds children by (parent, name) */
+};
+
+struct error *tree_new(struct tree **out);
+void tree_free(struct tree *tree);
+
+/* Finds or adds the child; names are compared as pointers. */
+struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, uint32_t *child);
+
+/* Computes totals and depth and sorts all children by name; call once, after the last tree_child. */
+struct error *tree_sum(struct tree *tree);
+
+struct tree_options {
+	bool reverse; /* leaf first: who calls what is hot */
+};
+
+/*
+ * Adds the selected samples of a profile. Names of nodes belong to `names`,
+ * so that profiles with namers of their own can be added to one tree; NULL:
+ * to the profile's namer. *node_of, if asked for, says for each stack that is
+ * part of a selected one where it ends in the tree ([stacks_count], 0 for the
+ * others; the caller frees it); not for reversed trees. Inlined functions are
+ * nodes as others are.
+ */
+struct error *tree_add(struct tree *tree, const struct profile *profile, struct namer *namer,
+		       struct namer *names, const struct tree_options *options, uint32_t **node_of);
+
+/* From the selected samples of a profile; summed. */
+struct error *tree_build(const struct profile *profile, struct namer *namer,
+			 const struct tree_options *options, struct tree **out);
+
+#endif
