@@ -5,15 +5,15 @@
 #include <cmocka.h>
 
 #include "format/export_fixture.h"
-#include "output/keyed.h"
+#include "analysis/grouped_tree.h"
 
 /* f and g of kernel, h of nobody knows where. */
 enum { F = 0x1010, G = 0x2010, H = 0x9010 };
 
 static struct export_fixture fixture;
 static struct profile *profile;
-static struct namer *namer;
-static struct keyed keyed;
+static struct symbolizer *symbolizer;
+static struct grouped_tree grouped;
 
 static void name(uint64_t addr, const char *text)
 {
@@ -43,8 +43,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	keyed_free(&keyed);
-	namer_free(namer);
+	grouped_tree_free(&grouped);
+	symbolizer_free(symbolizer);
 	profile_free(profile);
 	fixture_end(&fixture);
 	return 0;
@@ -53,18 +53,18 @@ static int tear_down(void **state)
 static void build(const char *keys, bool reverse, const char *only)
 {
 	struct profile_filter filter = {.vcpu = -1};
-	struct keyed_options options = {.reverse = reverse};
+	struct grouped_tree_options options = {.reverse = reverse};
 	const char *bad;
 	regex_t regex;
 
-	assert_true(keys_parse(keys, &options.keys, &bad));
-	filter.divide = keys_divide(&options.keys);
+	assert_true(group_by_parse(keys, &options.keys, &bad));
+	filter.divide = group_by_divide(&options.keys);
 	must(profile_load(fixture.path, &filter, &profile));
-	must(namer_new(NULL, profile, &namer));
+	must(symbolizer_new(NULL, profile, &symbolizer));
 	if (only)
 		assert_int_equal(regcomp(&regex, only, REG_EXTENDED | REG_NOSUB), 0);
 	options.only = only ? &regex : NULL;
-	must(keyed_build(profile, namer, NULL, &options, &keyed));
+	must(grouped_tree_build(profile, symbolizer, NULL, &options, &grouped));
 	if (only)
 		regfree(&regex);
 }
@@ -72,7 +72,7 @@ static void build(const char *keys, bool reverse, const char *only)
 /* Samples of the node at a path of names, total; 0 if there is none. */
 static uint64_t total_of(size_t n, const char *const *path)
 {
-	const struct tree_node *nodes = keyed.tree->nodes;
+	const struct tree_node *nodes = grouped.tree->nodes;
 	uint32_t at = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -95,7 +95,7 @@ static void test_by_function_it_is_the_tree_of_calls(void **state)
 	assert_int_equal(TOTAL("f"), 4);
 	assert_int_equal(TOTAL("f", "g"), 4);
 	assert_int_equal(TOTAL("f", "g", "h"), 2);
-	assert_int_equal(keyed.tree->n, 4);
+	assert_int_equal(grouped.tree->n, 4);
 }
 
 static void test_leaf_first_it_is_turned_round(void **state)
@@ -110,7 +110,7 @@ static void test_frames_of_one_image_in_a_row_are_one_node(void **state)
 	build("image", false, NULL);
 	assert_int_equal(TOTAL("/boot/kernel"), 4);
 	assert_int_equal(TOTAL("/boot/kernel", "[unknown]"), 2);
-	assert_int_equal(keyed.tree->n, 3);
+	assert_int_equal(grouped.tree->n, 3);
 }
 
 static void test_whole_samples_are_one_node_for_each_vcpu_and_state(void **state)
@@ -119,7 +119,7 @@ static void test_whole_samples_are_one_node_for_each_vcpu_and_state(void **state
 	assert_int_equal(TOTAL("0\trunning"), 1);
 	assert_int_equal(TOTAL("1\trunning"), 1);
 	assert_int_equal(TOTAL("1\tblocked"), 2);
-	assert_int_equal(keyed.tree->n, 4);
+	assert_int_equal(grouped.tree->n, 4);
 }
 
 static void test_keys_of_frames_and_of_samples_go_together_in_the_order_given(void **state)
@@ -134,38 +134,38 @@ static void test_only_stacks_through_a_matching_function_are_there(void **state)
 {
 	build("function", false, "^h$");
 	assert_int_equal(TOTAL("f", "g", "h"), 2);
-	assert_int_equal(keyed.tree->nodes[0].total.samples, 2);
+	assert_int_equal(grouped.tree->nodes[0].total.samples, 2);
 }
 
 static void test_nothing_matches_gives_an_empty_tree(void **state)
 {
 	build("function", true, "nowhere");
-	assert_int_equal(keyed.tree->n, 1);
+	assert_int_equal(grouped.tree->n, 1);
 }
 
 static void test_columns_are_found_in_a_name(void **state)
 {
 	size_t len;
-	const char *at = keyed_column("one\ttwo\tthree", 1, &len);
+	const char *at = grouped_tree_column("one\ttwo\tthree", 1, &len);
 
 	assert_int_equal(len, 3);
 	assert_memory_equal(at, "two", 3);
-	(void)keyed_column("one", 0, &len);
+	(void)grouped_tree_column("one", 0, &len);
 	assert_int_equal(len, 3);
 }
 
 static void test_keys_are_known_by_perfs_names_and_none_twice(void **state)
 {
-	struct keys keys;
+	struct group_by keys;
 	const char *bad;
 
-	assert_true(keys_parse("dso,sym,cpu", &keys, &bad));
+	assert_true(group_by_parse("dso,sym,cpu", &keys, &bad));
 	assert_int_equal(keys.n, 3);
-	assert_int_equal(keys.at[0], KEY_IMAGE);
-	assert_false(keys_parse("function,symbol", &keys, &bad));
+	assert_int_equal(keys.at[0], GROUP_IMAGE);
+	assert_false(group_by_parse("function,symbol", &keys, &bad));
 	assert_string_equal(bad, "symbol");
-	assert_false(keys_parse("", &keys, &bad));
-	assert_false(keys_parse("function,", &keys, &bad));
+	assert_false(group_by_parse("", &keys, &bad));
+	assert_false(group_by_parse("function,", &keys, &bad));
 }
 
 #define WITH_RECORDING(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -9,29 +9,29 @@
  * only pairs of functions.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
-#include "output/guest_text.h"
 #include "format/location_table.h"
 
-/* What one function used in a line, or below a call in that line to another one. */
+/* Cost of a function in one line, or of the calls in that line to another function. */
 struct cost {
-	uint32_t caller, callee; /* PLACE_NONE: the function's own */
+	uint32_t caller, callee; /* LOCATION_NONE: the function's own */
 	uint32_t line;
 	struct profile_cell cell;
 	uint32_t seen; /* the stack that it was last counted for */
 };
 
 struct callgrind {
-	const struct output_job *job;
-	struct places *places;
-	struct place_chain chain;
-	struct ids *by_call; /* numbers of costs */
+	const struct format_job *job;
+	struct location_table *table;
+	struct location_chain chain;
+	struct ids *call_ids; /* numbers of costs */
 	struct cost *costs;
 	size_t room;
 	bool *named;	   /* [functions]: its name has been written */
@@ -44,19 +44,13 @@ static struct error *find(struct callgrind *c, uint32_t caller, uint32_t callee,
 {
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(c->by_call, (uint64_t)caller << 32 | line, callee, &id, &added);
+	struct error *err =
+		ids_get(c->call_ids, (uint64_t)caller << 32 | line, callee, &id, &added);
 
+	if (!err)
+		err = ARRAY_RESERVE(&c->costs, &c->room, id + (size_t)1);
 	if (err)
 		return err;
-	if (id >= c->room) {
-		size_t room = 2 * c->room + 1024;
-		struct cost *costs = reallocarray(c->costs, room, sizeof(*costs));
-
-		if (!costs)
-			return error_no_memory();
-		c->costs = costs;
-		c->room = room;
-	}
 	*cost = &c->costs[id];
 	if (added)
 		**cost = (struct cost){.caller = caller, .callee = callee, .line = line};
@@ -73,18 +67,17 @@ static struct error *add(struct callgrind *c, uint32_t stack, uint32_t caller, u
 	if (err || cost->seen == stack)
 		return err;
 	cost->seen = stack;
-	cost->cell.samples += cell->samples;
-	cost->cell.weight_ns += cell->weight_ns;
+	profile_cell_add(&cost->cell, cell);
 	return NULL;
 }
 
 static struct error *add_stack(struct callgrind *c, uint32_t stack)
 {
-	struct error *err = places_chain(c->places, stack, &c->chain);
-	uint32_t callee = PLACE_NONE;
+	struct error *err = location_table_chain(c->table, stack, &c->chain);
+	uint32_t callee = LOCATION_NONE;
 
 	for (size_t i = 0; i < c->chain.n && !err; i++) {
-		const struct place_line *line = &c->places->lines[c->chain.at[i]];
+		const struct location_line *line = &c->table->lines[c->chain.at[i]];
 
 		err = add(c, stack, line->function, callee, line->line);
 		callee = line->function;
@@ -100,10 +93,10 @@ static int by_caller(const void *left, const void *right)
 		return a->caller < b->caller ? -1 : 1;
 	/* Its own costs first; those behind a calls= line belong to the call. */
 	if (a->callee != b->callee)
-		return a->callee == PLACE_NONE	 ? -1
-		       : b->callee == PLACE_NONE ? 1
-		       : a->callee < b->callee	 ? -1
-						 : 1;
+		return a->callee == LOCATION_NONE   ? -1
+		       : b->callee == LOCATION_NONE ? 1
+		       : a->callee < b->callee	    ? -1
+						    : 1;
 	return (a->line > b->line) - (a->line < b->line);
 }
 
@@ -112,7 +105,7 @@ static void put_name(struct callgrind *c, const char *key, uint32_t function)
 {
 	fprintf(c->out, "%s=(%" PRIu32 ")", key, function + 1);
 	if (!c->named[function])
-		fprintf(c->out, " %s", c->places->functions[function].name);
+		fprintf(c->out, " %s", c->table->functions[function].name);
 	c->named[function] = true;
 	putc('\n', c->out);
 }
@@ -120,7 +113,7 @@ static void put_name(struct callgrind *c, const char *key, uint32_t function)
 /* Likewise: a file's own name could look like such a number. */
 static struct error *put_file(struct callgrind *c, const char *key, uint32_t function)
 {
-	const char *file = c->places->functions[function].file;
+	const char *file = c->table->functions[function].file;
 	uint32_t id = 0;
 	bool added;
 	struct error *err = ids_get(c->files, (uintptr_t)file, 0, &id, &added);
@@ -136,7 +129,7 @@ static struct error *put_file(struct callgrind *c, const char *key, uint32_t fun
 
 static struct error *put_cost(struct callgrind *c, const struct cost *cost)
 {
-	if (cost->callee != PLACE_NONE) {
+	if (cost->callee != LOCATION_NONE) {
 		struct error *err = put_file(c, "cfi", cost->callee);
 
 		if (err)
@@ -153,10 +146,10 @@ static struct error *put_head(struct callgrind *c)
 {
 	const struct profile_cell *all = &c->job->profile->selected;
 	const char *title, *unit;
-	struct error *err = guest_title(c->job, &title);
+	struct error *err = format_guest_title(c->job, &title);
 
 	if (!err)
-		err = guest_unit(c->job, &unit);
+		err = format_unit(c->job, &unit);
 	if (err)
 		return err;
 	fprintf(c->out,
@@ -169,7 +162,7 @@ static struct error *put_head(struct callgrind *c)
 
 static struct error *put_all(struct callgrind *c)
 {
-	uint32_t n = ids_count(c->by_call), last = PLACE_NONE;
+	uint32_t n = ids_count(c->call_ids), last = LOCATION_NONE;
 	struct error *err = put_head(c);
 
 	if (err)
@@ -189,18 +182,18 @@ static struct error *put_all(struct callgrind *c)
 	return err;
 }
 
-static struct error *write_callgrind(const struct output_job *job, FILE *out)
+static struct error *write_callgrind(const struct format_job *job, FILE *out)
 {
 	struct callgrind c = {.job = job, .out = out};
-	struct error *err = places_new(job, &c.places);
+	struct error *err = location_table_new(job, &c.table);
 	uint32_t n = stacks_count(job->profile->stacks);
 
 	if (!err)
-		err = ids_new(&c.by_call);
+		err = ids_new(&c.call_ids);
 	if (!err)
 		err = ids_new(&c.files);
 	if (!err) {
-		c.named = calloc(c.places->n_functions + 1, sizeof(*c.named));
+		c.named = calloc(c.table->n_functions + 1, sizeof(*c.named));
 		err = c.named ? NULL : error_no_memory();
 	}
 	for (uint32_t stack = 1; stack < n && !err; stack++)
@@ -208,8 +201,8 @@ static struct error *write_callgrind(const struct output_job *job, FILE *out)
 			err = add_stack(&c, stack);
 	if (!err)
 		err = put_all(&c);
-	places_free(c.places);
-	ids_free(c.by_call);
+	location_table_free(c.table);
+	ids_free(c.call_ids);
 	ids_free(c.files);
 	free(c.chain.at);
 	free(c.costs);
@@ -217,6 +210,6 @@ static struct error *write_callgrind(const struct output_job *job, FILE *out)
 	return err;
 }
 
-const struct output_format output_callgrind = {.name = "callgrind",
-					       .ending = ".callgrind",
-					       .write = write_callgrind};
+const struct format format_callgrind = {.name = "callgrind",
+					.ending = ".callgrind",
+					.write = write_callgrind};

@@ -10,18 +10,17 @@
  * readers take the first for the outer one, but only what ends has a length.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/guest_text.h"
-#include "output/json_text.h"
+#include "base/array.h"
 #include "format/location_table.h"
 #include "format/samples.h"
 
-/* What is open on a vCPU, root first. */
+/* Frames that are open on a vCPU, root first. */
 struct lane {
 	uint32_t *functions;
 	size_t n, room;
@@ -30,9 +29,9 @@ struct lane {
 };
 
 struct chrome {
-	const struct output_job *job;
-	struct places *places;
-	struct place_chain chain;
+	const struct format_job *job;
+	struct location_table *table;
+	struct location_chain chain;
 	struct lane *lanes; /* [RECORDING_MAX_VCPUS] */
 	uint32_t pid;
 	bool no_time; /* samples stand one behind the other, each a microsecond long */
@@ -45,12 +44,12 @@ static void put_event(const struct chrome *c, char kind, unsigned vcpu, uint32_t
 		      uint64_t now_ns)
 {
 	fprintf(c->out, ",\n{\"ph\":\"%c\",\"name\":", kind);
-	json_put_text(c->places->functions[function].name, c->out);
+	format_json_text(c->table->functions[function].name, c->out);
 	fprintf(c->out, ",\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 "}", c->pid, vcpu,
 		now_ns / 1000);
 }
 
-/* Ends what is open from `keep` on. */
+/* Ends the open frames from `keep` on. */
 static void close_frames(struct chrome *c, unsigned vcpu, size_t keep, uint64_t now_ns)
 {
 	struct lane *lane = &c->lanes[vcpu];
@@ -59,39 +58,30 @@ static void close_frames(struct chrome *c, unsigned vcpu, size_t keep, uint64_t 
 		put_event(c, 'E', vcpu, lane->functions[lane->n - 1], now_ns);
 }
 
-/* How many of the open frames the stack in `chain` has, too. */
+/* Counts the open frames that are also in `chain`, from the root on. */
 static size_t common(const struct chrome *c, const struct lane *lane)
 {
 	size_t n = 0;
 
 	while (n < lane->n && n < c->chain.n &&
-	       lane->functions[n] == c->places->lines[c->chain.at[c->chain.n - 1 - n]].function)
+	       lane->functions[n] == c->table->lines[c->chain.at[c->chain.n - 1 - n]].function)
 		n++;
 	return n;
 }
 
-/* Begins what the stack in `chain` has, and is not open. */
+/* Begins the frames of `chain` that are not open yet. */
 static struct error *open_frames(struct chrome *c, unsigned vcpu, uint64_t now_ns)
 {
 	struct lane *lane = &c->lanes[vcpu];
+	struct error *err = ARRAY_RESERVE(&lane->functions, &lane->room, c->chain.n);
 
-	if (c->chain.n > lane->room) {
-		size_t room = 2 * c->chain.n;
-		uint32_t *functions = reallocarray(lane->functions, room, sizeof(*functions));
-
-		if (!functions)
-			return error_no_memory();
-		lane->functions = functions;
-		lane->room = room;
-	}
-	for (; lane->n < c->chain.n; lane->n++) {
-		uint32_t function =
-			c->places->lines[c->chain.at[c->chain.n - 1 - lane->n]].function;
+	for (; lane->n < c->chain.n && !err; lane->n++) {
+		uint32_t function = c->table->lines[c->chain.at[c->chain.n - 1 - lane->n]].function;
 
 		put_event(c, 'B', vcpu, function, now_ns);
 		lane->functions[lane->n] = function;
 	}
-	return NULL;
+	return err;
 }
 
 static void name_lane(const struct chrome *c, unsigned vcpu)
@@ -102,14 +92,17 @@ static void name_lane(const struct chrome *c, unsigned vcpu)
 		c->pid, vcpu, vcpu);
 }
 
-/* A sample stands for the time behind it, up to the next one; a little more than its weight is no gap. */
+/*
+ * A sample stands for the time up to the next one; if that is a little more
+ * than its weight, it is no gap.
+ */
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct chrome *c = ctx;
 	struct lane *lane = &c->lanes[sample->vcpu];
 	uint64_t length = sample->weight_ns * sample->times * (c->no_time ? 1000 : 1);
 	uint64_t now = c->no_time ? c->clock_ns : sample->time_ns;
-	struct error *err = places_chain(c->places, sample->stack, &c->chain);
+	struct error *err = location_table_chain(c->table, sample->stack, &c->chain);
 
 	if (err)
 		return err;
@@ -127,19 +120,18 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 static struct error *put_all(struct chrome *c)
 {
 	const char *name, *title = NULL;
-	struct error *err = guest_name(c->job, &name);
+	struct error *err = format_guest_name(c->job, &name);
 
 	if (!err)
-		err = guest_title(c->job, &title);
+		err = format_guest_title(c->job, &title);
 	if (err)
 		return err;
-	fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":", c->out);
-	json_put_text(title, c->out);
+	format_json_field("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":", title, c->out);
 	fprintf(c->out,
 		"},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRIu32
 		",\"tid\":0,\"args\":{\"name\":",
 		c->pid);
-	json_put_text(name, c->out);
+	format_json_text(name, c->out);
 	fputs("}}", c->out);
 	err = samples_read(c->job, put_sample, c);
 	for (unsigned i = 0; i < RECORDING_MAX_VCPUS && !err; i++)
@@ -148,14 +140,14 @@ static struct error *put_all(struct chrome *c)
 	return err;
 }
 
-static struct error *write_chrome(const struct output_job *job, FILE *out)
+static struct error *write_chrome(const struct format_job *job, FILE *out)
 {
 	struct chrome c = {.job = job,
 			   .out = out,
-			   .pid = guest_pid(job),
-			   .no_time = !guest_unit_is_time(job),
+			   .pid = format_guest_pid(job),
+			   .no_time = !format_unit_is_time(job),
 			   .lanes = calloc(RECORDING_MAX_VCPUS, sizeof(*c.lanes))};
-	struct error *err = c.lanes ? places_new(job, &c.places) : error_no_memory();
+	struct error *err = c.lanes ? location_table_new(job, &c.table) : error_no_memory();
 
 	if (!err)
 		err = put_all(&c);
@@ -163,10 +155,10 @@ static struct error *write_chrome(const struct output_job *job, FILE *out)
 		free(c.lanes[i].functions);
 	free(c.lanes);
 	free(c.chain.at);
-	places_free(c.places);
+	location_table_free(c.table);
 	return err;
 }
 
-const struct output_format output_chrome = {.name = "chrome",
-					    .ending = ".trace.json",
-					    .write = write_chrome};
+const struct format format_chrome = {.name = "chrome",
+				     .ending = ".trace.json",
+				     .write = write_chrome};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_EXPORT_FIXTURE_H
-#define UNIPROF_OUTPUT_EXPORT_FIXTURE_H
+#ifndef UNIPROF_FORMAT_EXPORT_FIXTURE_H
+#define UNIPROF_FORMAT_EXPORT_FIXTURE_H
 
 /*
  * For tests of formats: makes a recording in memory, sample by sample, and
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "output/output.h"
+#include "format/format.h"
 
 struct export_fixture {
 	int fd;
@@ -63,11 +63,11 @@ static inline void fixture_sample(struct export_fixture *f, uint32_t vcpu, enum 
 	fixture_sample(f, vcpu, state, (const uint64_t[]){__VA_ARGS__}, \
 		       sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
-/* What the format makes of it; the caller frees. `images` may be NULL. */
-static inline char *fixture_export(struct export_fixture *f, const struct output_format *format,
+/* Exports the fixture in this format; the caller frees the text. `images` may be NULL. */
+static inline char *fixture_export(struct export_fixture *f, const struct format *format,
 				   const struct profile_filter *filter, const struct images *images)
 {
-	struct output_job job = {.path = f->path, .filter = filter};
+	struct format_job job = {.path = f->path, .filter = filter};
 	struct profile *profile;
 	char *text = NULL;
 	size_t len = 0;
@@ -78,10 +78,10 @@ static inline char *fixture_export(struct export_fixture *f, const struct output
 	f->writer = NULL;
 	must(profile_load(f->path, filter, &profile));
 	job.profile = profile;
-	must(namer_new(images, profile, &job.namer));
+	must(symbolizer_new(images, profile, &job.symbolizer));
 	must(format->write(&job, out));
 	fclose(out);
-	namer_free(job.namer);
+	symbolizer_free(job.symbolizer);
 	profile_free(profile);
 	return text;
 }

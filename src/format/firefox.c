@@ -1,10 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/firefox.h"
 
+/*
+ * The processed format of the Firefox Profiler (profiler.firefox.com), laid
+ * out in src/types/profile.ts of github.com/firefox-devtools/profiler. It is
+ * made of tables that are written column by column. Readers of later versions
+ * bring this one up to date.
+ */
+
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "output/json_text.h"
+#include "base/intern.h"
+#include "format/format.h"
+#include "format/location_table.h"
+#include "format/samples.h"
+
+/* meta.preprocessedProfileVersion, and the version of Gecko's own format that belongs to it. */
+#define FIREFOX_VERSION	      61
+#define FIREFOX_GECKO_VERSION 34
+
+struct firefox {
+	const struct format_job *job;
+	struct location_table *table;
+	struct ids *strings; /* numbers of texts */
+	const char **texts;  /* by number */
+	struct ids *files;   /* numbers of source files */
+	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
+	uint32_t n_stacks;
+	FILE *out;
+};
 
 /* Numbers in JavaScript are exact up to here. */
 #define MAX_EXACT (UINT64_C(1) << 53)
@@ -22,7 +48,7 @@ static struct error *number_text(struct firefox *f, const char *text)
 
 static struct error *number_texts(struct firefox *f)
 {
-	const struct places *p = f->places;
+	const struct location_table *p = f->table;
 	size_t most = 2 * (size_t)p->n_functions + p->n_images + 1;
 	struct error *err = NULL;
 	uint32_t id;
@@ -44,7 +70,8 @@ static struct error *number_texts(struct firefox *f)
 	return err;
 }
 
-struct error *firefox_number(struct firefox *f)
+/* Numbers all that the tables refer to. */
+static struct error *number_all(struct firefox *f)
 {
 	uint32_t n = stacks_count(f->job->profile->stacks);
 
@@ -52,17 +79,17 @@ struct error *firefox_number(struct firefox *f)
 	if (!f->stack_of)
 		return error_no_memory();
 	for (uint32_t id = 1; id < n; id++) {
-		uint32_t place = f->places->of_node[id];
+		uint32_t entry = f->table->of_node[id];
 
-		if (place == PLACE_NONE)
+		if (entry == LOCATION_NONE)
 			continue;
-		f->n_stacks += f->places->at[place].n_lines;
+		f->n_stacks += f->table->at[entry].n_lines;
 		f->stack_of[id] = f->n_stacks - 1;
 	}
 	return number_texts(f);
 }
 
-/* Of what has a number already, so that nothing can fail. */
+/* Lookup only: the thing has a number already, so this cannot fail. */
 static uint32_t number_of(struct ids *ids, const void *thing)
 {
 	uint32_t id = 0;
@@ -72,7 +99,7 @@ static uint32_t number_of(struct ids *ids, const void *thing)
 	return id;
 }
 
-/* "key":[...], with what `put` writes for 0 to n - 1. */
+/* Writes "key":[...]; `put` writes the elements 0 to n - 1. */
 static void column(struct firefox *f, const char *key, uint32_t n,
 		   void (*put)(struct firefox *f, uint32_t i))
 {
@@ -85,7 +112,7 @@ static void column(struct firefox *f, const char *key, uint32_t n,
 	fputs("],\n", f->out);
 }
 
-/* The same in every row. */
+/* A column with one value in every row. */
 static void constant(struct firefox *f, const char *key, uint32_t n, const char *value)
 {
 	fprintf(f->out, "\"%s\":[", key);
@@ -96,12 +123,12 @@ static void constant(struct firefox *f, const char *key, uint32_t n, const char 
 
 static void put_code(struct firefox *f, uint32_t i)
 {
-	const struct place *place = &f->places->at[f->places->lines[i].place];
-	uint64_t code = place->code;
+	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
+	uint64_t code = entry->code;
 
-	if (place->image != PLACE_NONE)
-		code -= f->places->images[place->image].slide;
-	if (place->code && code < MAX_EXACT)
+	if (entry->image != LOCATION_NONE)
+		code -= f->table->images[entry->image].slide;
+	if (entry->code && code < MAX_EXACT)
 		fprintf(f->out, "%" PRIu64, code);
 	else
 		fputs("-1", f->out);
@@ -109,27 +136,27 @@ static void put_code(struct firefox *f, uint32_t i)
 
 static void put_depth(struct firefox *f, uint32_t i)
 {
-	const struct place *place = &f->places->at[f->places->lines[i].place];
+	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
 
-	fprintf(f->out, "%" PRIu32, place->lines + place->n_lines - 1 - i);
+	fprintf(f->out, "%" PRIu32, entry->lines + entry->n_lines - 1 - i);
 }
 
 static void put_function(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, f->places->lines[i].function);
+	fprintf(f->out, "%" PRIu32, f->table->lines[i].function);
 }
 
 static void put_line(struct firefox *f, uint32_t i)
 {
-	if (f->places->lines[i].line)
-		fprintf(f->out, "%" PRIu32, f->places->lines[i].line);
+	if (f->table->lines[i].line)
+		fprintf(f->out, "%" PRIu32, f->table->lines[i].line);
 	else
 		fputs("null", f->out);
 }
 
 static void put_frame_table(struct firefox *f)
 {
-	uint32_t n = f->places->n_lines;
+	uint32_t n = f->table->n_lines;
 
 	fputs("\"frameTable\":{", f->out);
 	column(f, "address", n, put_code);
@@ -146,31 +173,31 @@ static void put_frame_table(struct firefox *f)
 
 static void put_function_name(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->places->functions[i].name));
+	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->table->functions[i].name));
 }
 
 static void put_source(struct firefox *f, uint32_t i)
 {
-	if (f->places->functions[i].file)
-		fprintf(f->out, "%" PRIu32, number_of(f->files, f->places->functions[i].file));
+	if (f->table->functions[i].file)
+		fprintf(f->out, "%" PRIu32, number_of(f->files, f->table->functions[i].file));
 	else
 		fputs("null", f->out);
 }
 
-/* Which image each function is in: that of any place where it is. */
+/* The image of each function: that of its last entry that is in an image. */
 static void put_resources(struct firefox *f)
 {
-	uint32_t n = f->places->n_functions;
+	uint32_t n = f->table->n_functions;
 	int64_t *image = malloc((n + (size_t)1) * sizeof(*image));
 
 	fputs("\"resource\":[", f->out);
 	for (uint32_t i = 0; image && i < n; i++)
 		image[i] = -1;
-	for (uint32_t i = 0; image && i < f->places->n_lines; i++) {
-		const struct place_line *line = &f->places->lines[i];
+	for (uint32_t i = 0; image && i < f->table->n_lines; i++) {
+		const struct location_line *line = &f->table->lines[i];
 
-		if (f->places->at[line->place].image != PLACE_NONE)
-			image[line->function] = f->places->at[line->place].image;
+		if (f->table->at[line->entry].image != LOCATION_NONE)
+			image[line->function] = f->table->at[line->entry].image;
 	}
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(f->out, "%s%" PRId64, i ? "," : "", image ? image[i] : -1);
@@ -180,7 +207,7 @@ static void put_resources(struct firefox *f)
 
 static void put_function_table(struct firefox *f)
 {
-	uint32_t n = f->places->n_functions;
+	uint32_t n = f->table->n_functions;
 
 	fputs("\"funcTable\":{", f->out);
 	column(f, "name", n, put_function_name);
@@ -203,17 +230,17 @@ static void put_stacks(struct firefox *f, const char *key,
 
 	fprintf(f->out, "\"%s\":[", key);
 	for (uint32_t id = 1; id < n; id++) {
-		const struct place *place;
+		const struct location_entry *entry;
 		uint32_t parent = stacks_node(stacks, id)->parent;
 		int64_t prefix = parent == STACK_ROOT ? -1 : (int64_t)f->stack_of[parent];
 
-		if (f->places->of_node[id] == PLACE_NONE)
+		if (f->table->of_node[id] == LOCATION_NONE)
 			continue;
-		place = &f->places->at[f->places->of_node[id]];
-		for (uint32_t k = place->n_lines; k > 0; k--) {
+		entry = &f->table->at[f->table->of_node[id]];
+		for (uint32_t k = entry->n_lines; k > 0; k--) {
 			fputs(first ? "" : ",", f->out);
 			first = false;
-			put(f->out, place->lines + k - 1, prefix);
+			put(f->out, entry->lines + k - 1, prefix);
 			prefix = (int64_t)f->stack_of[id] - (k - 1);
 		}
 	}
@@ -240,12 +267,12 @@ static void put_index(struct firefox *f, uint32_t i)
 
 static void put_image_name(struct firefox *f, uint32_t i)
 {
-	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->places->images[i].path));
+	fprintf(f->out, "%" PRIu32, number_of(f->strings, f->table->images[i].path));
 }
 
 static void put_resource_table(struct firefox *f)
 {
-	uint32_t n = f->places->n_images;
+	uint32_t n = f->table->n_images;
 
 	fputs("\"resourceTable\":{", f->out);
 	column(f, "lib", n, put_index);
@@ -262,8 +289,8 @@ static void put_sources(struct firefox *f)
 	uint32_t n = ids_count(f->files), next = 0;
 
 	fputs("\"sources\":{\"filename\":[", f->out);
-	for (uint32_t i = 0; i < f->places->n_functions && next < n; i++) {
-		const char *file = f->places->functions[i].file;
+	for (uint32_t i = 0; i < f->table->n_functions && next < n; i++) {
+		const char *file = f->table->functions[i].file;
 
 		if (!file || number_of(f->files, file) != next)
 			continue;
@@ -280,10 +307,11 @@ static void put_sources(struct firefox *f)
 
 static void put_text(struct firefox *f, uint32_t i)
 {
-	json_put_text(f->texts[i], f->out);
+	format_json_text(f->texts[i], f->out);
 }
 
-void firefox_put_tables(struct firefox *f)
+/* "shared": all tables. */
+static void put_tables(struct firefox *f)
 {
 	fputs("\"shared\":{", f->out);
 	column(f, "stringArray", ids_count(f->strings), put_text);
@@ -299,3 +327,175 @@ void firefox_put_tables(struct firefox *f)
 	      "\"length\":0}}",
 	      f->out);
 }
+
+static struct error *put_meta(const struct firefox *f)
+{
+	const struct recording_info *info = &f->job->profile->info;
+	const char *name, *title;
+	struct error *err = format_guest_name(f->job, &name);
+
+	if (!err)
+		err = format_guest_title(f->job, &title);
+	if (err)
+		return err;
+	fprintf(f->out,
+		"{\"meta\":{\"version\":%d,\"preprocessedProfileVersion\":%d,\"processType\":0,"
+		"\"stackwalk\":1,\"symbolicated\":true,\"markerSchema\":[],"
+		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,"
+		"\"categories\":[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":"
+		"[\"Other\"]}],\n\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
+		"\"product\":",
+		FIREFOX_GECKO_VERSION, FIREFOX_VERSION, info->rate_hz > 0 ? 1e3 / info->rate_hz : 1,
+		(double)info->start_unix_ns / 1e6);
+	format_json_text(name, f->out);
+	format_json_field(",\"arguments\":", title, f->out);
+	fputs("},\n", f->out);
+	return NULL;
+}
+
+/*
+ * The id in the manner of Breakpad: the first 16 bytes of the build id as a
+ * GUID, whose first three numbers are little-endian, and an age of 0.
+ */
+static void put_breakpad_id(const char *build_id, FILE *out)
+{
+	static const int order[] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
+	size_t len = build_id ? strlen(build_id) : 0;
+
+	putc('"', out);
+	for (int i = 0; len && i < 16; i++)
+		for (int k = 0; k < 2; k++) {
+			size_t at = 2 * (size_t)order[i] + (size_t)k;
+
+			putc(at < len ? toupper((unsigned char)build_id[at]) : '0', out);
+		}
+	fputs(len ? "0\"" : "\"", out);
+}
+
+static void put_libs(const struct firefox *f)
+{
+	fputs("\"libs\":[", f->out);
+	for (uint32_t i = 0; i < f->table->n_images; i++) {
+		const struct location_image *image = &f->table->images[i];
+		const char *slash = strrchr(image->path, '/');
+		const char *name = slash ? slash + 1 : image->path;
+
+		format_json_field(i ? ",\n{\"arch\":\"\",\"name\":" : "{\"arch\":\"\",\"name\":",
+				  name, f->out);
+		format_json_field(",\"path\":", image->path, f->out);
+		format_json_field(",\"debugName\":", name, f->out);
+		format_json_field(",\"debugPath\":", image->path, f->out);
+		fputs(",\"breakpadId\":", f->out);
+		put_breakpad_id(image->build_id, f->out);
+		fputs(",\"codeId\":", f->out);
+		if (image->build_id)
+			format_json_text(image->build_id, f->out);
+		else
+			fputs("null", f->out);
+		putc('}', f->out);
+	}
+	fputs("],\n", f->out);
+}
+
+static void put_samples(const struct firefox *f, const struct sample *samples, size_t n)
+{
+	bool time = format_unit_is_time(f->job);
+
+	fputs("\"samples\":{\"stack\":[", f->out);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? "," : "", f->out);
+		if (samples[i].stack == STACK_ROOT)
+			fputs("null", f->out);
+		else
+			fprintf(f->out, "%" PRIu32, f->stack_of[samples[i].stack]);
+	}
+	fputs("],\n\"time\":[", f->out);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? "," : "", f->out);
+		format_json_ms(samples[i].time_ns, f->out);
+	}
+	fputs("],\n\"weight\":[", f->out);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t weight = samples[i].weight_ns * samples[i].times;
+
+		fputs(i ? "," : "", f->out);
+		if (time)
+			format_json_ms(weight, f->out);
+		else
+			fprintf(f->out, "%" PRIu64, weight);
+	}
+	fprintf(f->out, "],\n\"weightType\":\"%s\",\"length\":%zu}",
+		time ? "tracing-ms" : "samples", n);
+}
+
+static struct error *put_thread(const struct firefox *f, const struct sample *samples, size_t n)
+{
+	const char *name;
+	struct error *err = format_guest_name(f->job, &name);
+	uint32_t pid = format_guest_pid(f->job);
+
+	if (err)
+		return err;
+	fprintf(f->out,
+		"{\"processType\":\"default\",\"processStartupTime\":0,\"processShutdownTime\":"
+		"null,\"registerTime\":0,\"unregisterTime\":null,\"pausedRanges\":[],"
+		"\"name\":\"vCPU %u\",\"isMainThread\":%s,\"pid\":\"%" PRIu32 "\",\"tid\":%" PRIu32
+		",\n\"markers\":{\"data\":[],\"name\":[],\"startTime\":[],\"endTime\":[],"
+		"\"phase\":[],\"category\":[],\"length\":0},\n\"processName\":",
+		samples->vcpu, samples->vcpu ? "false" : "true", pid, pid + samples->vcpu);
+	format_json_text(name, f->out);
+	fputs(",\n", f->out);
+	put_samples(f, samples, n);
+	putc('}', f->out);
+	return NULL;
+}
+
+static struct error *put_all(struct firefox *f, const struct samples *samples)
+{
+	static const struct sample nothing;
+	struct error *err = put_meta(f);
+
+	if (err)
+		return err;
+	put_libs(f);
+	put_tables(f);
+	fputs(",\n\"threads\":[\n", f->out);
+	for (size_t i = 0, end; i < samples->n && !err; i = end) {
+		end = samples_vcpu_end(samples, i);
+		fputs(i ? ",\n" : "", f->out);
+		err = put_thread(f, &samples->at[i], end - i);
+	}
+	if (!samples->n)
+		err = put_thread(f, &nothing, 0);
+	fputs("]}\n", f->out);
+	return err;
+}
+
+static struct error *write_firefox(const struct format_job *job, FILE *out)
+{
+	struct firefox f = {.job = job, .out = out};
+	struct samples *samples = NULL;
+	struct error *err = location_table_new(job, &f.table);
+
+	if (!err)
+		err = ids_new(&f.strings);
+	if (!err)
+		err = ids_new(&f.files);
+	if (!err)
+		err = number_all(&f);
+	if (!err)
+		err = samples_collect(job, &samples);
+	if (!err)
+		err = put_all(&f, samples);
+	samples_free(samples);
+	location_table_free(f.table);
+	ids_free(f.strings);
+	ids_free(f.files);
+	free(f.texts);
+	free(f.stack_of);
+	return err;
+}
+
+const struct format format_firefox = {.name = "firefox",
+				      .ending = ".firefox.json",
+				      .write = write_firefox};

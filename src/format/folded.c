@@ -3,18 +3,24 @@
 /*
  * Folded stacks: "root;caller;leaf 12", one line for each chain of names, in
  * bytewise order of what stands before the count. A ';' in a name becomes ':';
- * the rest of what could break the format the namer has cleaned already.
+ * the rest of what could break the format the symbolizer has cleaned already.
  * Samples of an empty stack are "[no stack]".
+ *
+ * Counts are whole numbers: the samples, shared out by weight. What rounding
+ * leaves over goes to the next line, so that whatever stands together, such as
+ * all that one function calls, is at most one sample off.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/raw.h"
 #include "analysis/tree.h"
+#include "base/array.h"
+#include "format/raw.h"
 
 /*
  * A step of the walk: the line of a node itself, or all that is below it.
@@ -33,6 +39,8 @@ struct walk {
 	size_t n, room;
 	char *path; /* "root;caller;" */
 	size_t path_room;
+	struct profile_cell written; /* of the lines so far */
+	uint64_t counted;	     /* ... and the sum of their counts */
 };
 
 static bool has_semicolon(const struct tree *tree)
@@ -43,7 +51,8 @@ static bool has_semicolon(const struct tree *tree)
 	return false;
 }
 
-static struct error *replace_semicolons(struct namer *namer, const char *name, const char **out)
+static struct error *replace_semicolons(struct symbolizer *symbolizer, const char *name,
+					const char **out)
 {
 	char *copy = strdup(name);
 	struct error *err;
@@ -52,13 +61,14 @@ static struct error *replace_semicolons(struct namer *namer, const char *name, c
 		return error_no_memory();
 	for (char *at = copy; (at = strchr(at, ';'));)
 		*at = ':';
-	err = namer_intern(namer, copy, out);
+	err = symbolizer_intern(symbolizer, copy, out);
 	free(copy);
 	return err;
 }
 
-/* The same tree with other names, some of which may now be the same. */
-static struct error *rename_nodes(const struct tree *from, struct namer *namer, struct tree *to)
+/* Copies the tree with other names, some of which may now be equal. */
+static struct error *rename_nodes(const struct tree *from, struct symbolizer *symbolizer,
+				  struct tree *to)
 {
 	uint32_t *now = calloc(from->n, sizeof(*now));
 	struct error *err = now ? NULL : error_no_memory();
@@ -68,11 +78,11 @@ static struct error *rename_nodes(const struct tree *from, struct namer *namer, 
 		const char *name = node->name;
 
 		if (strchr(name, ';'))
-			err = replace_semicolons(namer, name, &name);
+			err = replace_semicolons(symbolizer, name, &name);
 		if (!err)
 			err = tree_child(to, now[node->parent], name, &now[i]);
 		if (!err)
-			to->nodes[now[i]].self.samples += node->self.samples;
+			profile_cell_add(&to->nodes[now[i]].self, &node->self);
 	}
 	to->nodes[0].self = from->nodes[0].self;
 	free(now);
@@ -106,15 +116,10 @@ static struct error *push_children(struct walk *walk, uint32_t parent, size_t pa
 	size_t first = walk->n;
 
 	for (uint32_t i = nodes[parent].first_child; i; i = nodes[i].next_sibling) {
-		if (walk->room - walk->n < 2) {
-			size_t room = 2 * walk->room + 64;
-			struct step *steps = reallocarray(walk->steps, room, sizeof(*steps));
+		struct error *err = ARRAY_RESERVE(&walk->steps, &walk->room, walk->n + 2);
 
-			if (!steps)
-				return error_no_memory();
-			walk->steps = steps;
-			walk->room = room;
-		}
+		if (err)
+			return err;
 		if (nodes[i].self.samples)
 			walk->steps[walk->n++] = (struct step){i, false, path};
 		if (nodes[i].first_child)
@@ -126,23 +131,34 @@ static struct error *push_children(struct walk *walk, uint32_t parent, size_t pa
 	return NULL;
 }
 
-/* Puts "name;" behind the path; returns the new length, 0 when memory is short. */
-static size_t extend_path(struct walk *walk, size_t path, const char *name)
+/* Puts "name;" behind the path, `*len` bytes of it. */
+static struct error *extend_path(struct walk *walk, size_t *len, const char *name)
 {
-	size_t len = strlen(name);
+	const size_t path = *len;
+	struct error *err;
 
-	if (walk->path_room - path < len + 1) {
-		size_t room = 2 * (path + len + 1);
-		char *bytes = realloc(walk->path, room);
+	*len += strlen(name) + 1;
+	err = ARRAY_RESERVE(&walk->path, &walk->path_room, *len);
+	if (err)
+		return err;
+	memcpy(walk->path + path, name, *len - path - 1);
+	walk->path[*len - 1] = ';';
+	return NULL;
+}
 
-		if (!bytes)
-			return 0;
-		walk->path = bytes;
-		walk->path_room = room;
-	}
-	memcpy(walk->path + path, name, len);
-	walk->path[path + len] = ';';
-	return path + len + 1;
+/* The count of the next line, of a node with samples of its own; 0: it weighs too little. */
+static uint64_t take_count(struct walk *walk, const struct profile_cell *self)
+{
+	const struct profile_cell *all = &walk->tree->nodes[0].total;
+	uint64_t before = walk->counted;
+
+	profile_cell_add(&walk->written, self);
+	if (all->weight_ns)
+		walk->counted = (uint64_t)llround((double)walk->written.weight_ns /
+						  (double)all->weight_ns * (double)all->samples);
+	else
+		walk->counted = walk->written.samples;
+	return walk->counted - before;
 }
 
 static struct error *write_lines(struct walk *walk, FILE *out)
@@ -152,23 +168,27 @@ static struct error *write_lines(struct walk *walk, FILE *out)
 	while (!err && walk->n) {
 		struct step step = walk->steps[--walk->n];
 		const struct tree_node *node = &walk->tree->nodes[step.node];
+		uint64_t count;
 
 		if (step.below) {
-			size_t path = extend_path(walk, step.path, node->name);
-
-			err = path ? push_children(walk, step.node, path) : error_no_memory();
+			err = extend_path(walk, &step.path, node->name);
+			if (!err)
+				err = push_children(walk, step.node, step.path);
 			continue;
 		}
+		count = take_count(walk, &node->self);
+		if (!count)
+			continue;
 		fwrite(walk->path, 1, step.path, out);
-		fprintf(out, "%s %" PRIu64 "\n", node->name, node->self.samples);
+		fprintf(out, "%s %" PRIu64 "\n", node->name, count);
 	}
 	free(walk->steps);
 	free(walk->path);
 	return err;
 }
 
-/* Makes the tree what is to be printed: no ';' in names, and a node for samples without a stack. */
-static struct error *prepare(struct tree **tree, struct namer *namer)
+/* Prepares the tree for printing: no ';' in names, and a node for samples without a stack. */
+static struct error *prepare(struct tree **tree, struct symbolizer *symbolizer)
 {
 	struct error *err = NULL;
 	struct tree *renamed;
@@ -179,15 +199,15 @@ static struct error *prepare(struct tree **tree, struct namer *namer)
 	err = tree_new(&renamed);
 	if (err)
 		return err;
-	err = rename_nodes(*tree, namer, renamed);
+	err = rename_nodes(*tree, symbolizer, renamed);
 	if (!err && renamed->nodes[0].self.samples) {
 		const char *name;
 
-		err = namer_intern(namer, TRACE_NO_STACK, &name);
+		err = symbolizer_intern(symbolizer, RAW_NO_STACK, &name);
 		if (!err)
 			err = tree_child(renamed, 0, name, &node);
 		if (!err)
-			renamed->nodes[node].self.samples += renamed->nodes[0].self.samples;
+			profile_cell_add(&renamed->nodes[node].self, &renamed->nodes[0].self);
 	}
 	if (!err)
 		err = tree_sum(renamed);
@@ -196,16 +216,17 @@ static struct error *prepare(struct tree **tree, struct namer *namer)
 	return err;
 }
 
-static struct error *write_folded(const struct output_job *job, FILE *out)
+static struct error *write_folded(const struct format_job *job, FILE *out)
 {
 	struct walk walk = {0};
 	struct tree *tree;
 	struct error *err;
 
-	err = tree_build(job->profile, job->namer, &(struct tree_options){.reverse = false}, &tree);
+	err = tree_build(job->profile, job->symbolizer, &(struct tree_options){.reverse = false},
+			 &tree);
 	if (err)
 		return err;
-	err = prepare(&tree, job->namer);
+	err = prepare(&tree, job->symbolizer);
 	if (!err) {
 		walk.tree = tree;
 		err = write_lines(&walk, out);
@@ -214,6 +235,4 @@ static struct error *write_folded(const struct output_job *job, FILE *out)
 	return err;
 }
 
-const struct output_format output_folded = {.name = "folded",
-					    .ending = ".folded",
-					    .write = write_folded};
+const struct format format_folded = {.name = "folded", .ending = ".folded", .write = write_folded};

@@ -22,7 +22,7 @@ static void name(struct export_fixture *f, uint64_t addr, const char *text)
 static void gives(struct export_fixture *f, const struct profile_filter *filter,
 		  const char *expected)
 {
-	char *text = fixture_export(f, &output_folded, filter, NULL);
+	char *text = fixture_export(f, &format_folded, filter, NULL);
 
 	assert_string_equal(text, expected);
 	free(text);
@@ -146,7 +146,7 @@ static void very_deep_stacks_and_very_long_names_are_written_whole(void **state)
 	for (size_t i = 1; i < DEPTH; i++)
 		addrs[i] = 0x1000 + i;
 	fixture_sample(&f, 0, VCPU_RUNNING, addrs, DEPTH);
-	text = fixture_export(&f, &output_folded, &all, NULL);
+	text = fixture_export(&f, &format_folded, &all, NULL);
 	for (const char *at = text; (at = strchr(at, ';')); at++)
 		frames++;
 	assert_int_equal(frames, DEPTH);

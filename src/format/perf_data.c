@@ -9,13 +9,12 @@
  * linux/perf_event.h.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/guest_text.h"
 #include "format/location_table.h"
 #include "format/samples.h"
 #include "symbol/names/display_name.h"
@@ -26,14 +25,14 @@
 /* The attribute, and where its ids are: none. */
 #define ATTR_ENTRY (ATTR_SIZE + 16)
 #define DATA_START (HEADER_SIZE + ATTR_ENTRY)
-/* Which sections are behind the data: a bit each (perf/util/header.h). */
+/* Bits of the sections behind the data (perf/util/header.h). */
 #define FEATURE_BUILD_ID 2
 
 #define SAMPLE_FIELDS                                                            \
 	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | \
 	 PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN)
 
-/* A record's length has 16 bits: of deeper stacks the innermost frames are told. */
+/* A record's length has 16 bits: deeper stacks are cut to their innermost frames. */
 #define MAX_CHAIN 8000
 
 /* perf's own buffer for a file name: PATH_MAX of Linux. */
@@ -82,8 +81,8 @@ struct build_id_record {
 };
 
 struct perf_data {
-	const struct output_job *job;
-	struct places *places;
+	const struct format_job *job;
+	struct location_table *table;
 	uint32_t pid;
 	FILE *out;
 };
@@ -109,25 +108,25 @@ static const char *prefix_of(const char *path)
 	return "";
 }
 
-/* An image's file name, with zeros behind it; returns how much of it is to be written. */
-static size_t name_of(const struct place_image *image, char name[NAME_SIZE])
+/* An image's file name, with zeros behind it; returns the bytes to write. */
+static size_t name_of(const struct location_image *image, char name[NAME_SIZE])
 {
 	const char *path = image->path;
 
 	memset(name, 0, NAME_SIZE);
-	snprintf(name, NAME_SIZE, "%s%.*s", prefix_of(path), (int)clean_cut(path, NAME_SIZE - 3),
+	snprintf(name, NAME_SIZE, "%s%.*s", prefix_of(path), (int)sanitize_cut(path, NAME_SIZE - 3),
 		 path);
 	return round_up(strlen(name) + 1);
 }
 
-static size_t name_room(const struct place_image *image)
+static size_t name_room(const struct location_image *image)
 {
 	char name[NAME_SIZE];
 
 	return name_of(image, name);
 }
 
-static void put_name(const struct place_image *image, FILE *out)
+static void put_name(const struct location_image *image, FILE *out)
 {
 	char name[NAME_SIZE];
 
@@ -147,7 +146,7 @@ static size_t sample_size(const struct perf_data *d, uint32_t stack)
 	return sizeof(struct sample_record) + 8 * (1 + chain_of(d, stack));
 }
 
-static size_t mmap_size(const struct place_image *image)
+static size_t mmap_size(const struct location_image *image)
 {
 	return sizeof(struct mmap_record) + name_room(image) + sizeof(struct sample_id);
 }
@@ -159,11 +158,11 @@ static void put_comm(const struct perf_data *d, const char *name, uint32_t vcpu)
 				     .tid = d->pid + vcpu,
 				     .id = {.pid = d->pid, .tid = d->pid + vcpu}};
 
-	memcpy(record.comm, name, clean_cut(name, sizeof(record.comm) - 1));
+	memcpy(record.comm, name, sanitize_cut(name, sizeof(record.comm) - 1));
 	fwrite(&record, sizeof(record), 1, d->out);
 }
 
-static void put_mmap(const struct perf_data *d, const struct place_image *image)
+static void put_mmap(const struct perf_data *d, const struct location_image *image)
 {
 	const struct sample_id id = {.pid = d->pid, .tid = d->pid};
 	struct mmap_record record = {.header = {PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER,
@@ -214,8 +213,8 @@ static uint64_t data_size(const struct perf_data *d)
 	uint32_t n = stacks_count(profile->stacks);
 	uint64_t size = (uint64_t)profile->info.vcpus * sizeof(struct comm_record);
 
-	for (uint32_t i = 0; i < d->places->n_images; i++)
-		size += mmap_size(&d->places->images[i]);
+	for (uint32_t i = 0; i < d->table->n_images; i++)
+		size += mmap_size(&d->table->images[i]);
 	for (uint32_t id = 0; id < n; id++)
 		if (profile->cells[id].samples)
 			size += profile->cells[id].samples * sample_size(d, id);
@@ -267,7 +266,7 @@ static unsigned digit(char c)
 	return c >= '0' && c <= '9' ? (unsigned)(c - '0') : ((unsigned)c | 0x20) - 'a' + 10;
 }
 
-/* False for what is none that perf can hold. */
+/* False for a build id that perf cannot hold. */
 static bool read_build_id(const char *hex, uint8_t out[BUILD_ID_BYTES])
 {
 	size_t len = hex ? strlen(hex) : 0;
@@ -285,14 +284,14 @@ static void put_build_ids(const struct perf_data *d, uint64_t at)
 	uint8_t id[BUILD_ID_BYTES];
 	uint64_t size = 0;
 
-	for (uint32_t i = 0; i < d->places->n_images; i++)
-		if (read_build_id(d->places->images[i].build_id, id))
-			size += sizeof(struct build_id_record) + name_room(&d->places->images[i]);
+	for (uint32_t i = 0; i < d->table->n_images; i++)
+		if (read_build_id(d->table->images[i].build_id, id))
+			size += sizeof(struct build_id_record) + name_room(&d->table->images[i]);
 	/* The table of sections, with one entry. */
 	put_u64(at + 16, d->out);
 	put_u64(size, d->out);
-	for (uint32_t i = 0; i < d->places->n_images; i++) {
-		const struct place_image *image = &d->places->images[i];
+	for (uint32_t i = 0; i < d->table->n_images; i++) {
+		const struct location_image *image = &d->table->images[i];
 		struct build_id_record record = {.header = {0, PERF_RECORD_MISC_USER,
 							    (uint16_t)(sizeof(record) +
 								       name_room(image))},
@@ -312,36 +311,36 @@ static struct error *put_all(struct perf_data *d)
 {
 	uint64_t size = data_size(d);
 	const char *name;
-	struct error *err = guest_name(d->job, &name);
+	struct error *err = format_guest_name(d->job, &name);
 
 	if (err)
 		return err;
 	put_header(d, size);
 	for (uint32_t i = 0; i < d->job->profile->info.vcpus; i++)
 		put_comm(d, name, i);
-	for (uint32_t i = 0; i < d->places->n_images; i++)
-		put_mmap(d, &d->places->images[i]);
+	for (uint32_t i = 0; i < d->table->n_images; i++)
+		put_mmap(d, &d->table->images[i]);
 	err = samples_read(d->job, put_sample, d);
 	if (!err)
 		put_build_ids(d, DATA_START + size);
 	return err;
 }
 
-static struct error *write_perf_data(const struct output_job *job, FILE *out)
+static struct error *write_perf_data(const struct format_job *job, FILE *out)
 {
-	struct perf_data d = {.job = job, .out = out, .pid = guest_pid(job)};
+	struct perf_data d = {.job = job, .out = out, .pid = format_guest_pid(job)};
 	struct error *err;
 
-	if (guest_is_imported(job))
+	if (format_is_imported(job))
 		return error_new(ERR_USAGE, "perf.data holds addresses, but this profile has only "
 					    "names; --format=perf-script holds names");
-	err = places_new(job, &d.places);
+	err = location_table_new(job, &d.table);
 	if (!err)
 		err = put_all(&d);
-	places_free(d.places);
+	location_table_free(d.table);
 	return err;
 }
 
-const struct output_format output_perf_data = {.name = "perf.data",
-					       .ending = ".data",
-					       .write = write_perf_data};
+const struct format format_perf_data = {.name = "perf.data",
+					.ending = ".data",
+					.write = write_perf_data};

@@ -6,21 +6,20 @@
  * empty line. A guest is a process, a vCPU a thread of it.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/guest_text.h"
 #include "format/location_table.h"
 #include "format/samples.h"
 
 struct perf_script {
-	const struct output_job *job;
-	struct places *places;
-	struct place_chain chain;
+	const struct format_job *job;
+	struct location_table *table;
+	struct location_chain chain;
 	char *comm, *event;
 	uint32_t pid;
 	FILE *out;
@@ -37,7 +36,7 @@ static char *word(const char *text)
 	return copy;
 }
 
-/* A file's name, without what would end it. */
+/* Writes a file's name, without characters that would end it. */
 static void put_file(const char *path, FILE *out)
 {
 	for (; *path; path++)
@@ -46,21 +45,21 @@ static void put_file(const char *path, FILE *out)
 
 static void put_line(const struct perf_script *s, uint32_t number)
 {
-	const struct place_line *line = &s->places->lines[number];
-	const struct place *place = &s->places->at[line->place];
-	const struct place_function *function = &s->places->functions[line->function];
-	bool outer = number + 1 == place->lines + place->n_lines;
+	const struct location_line *line = &s->table->lines[number];
+	const struct location_entry *entry = &s->table->at[line->entry];
+	const struct location_function *function = &s->table->functions[line->function];
+	bool outer = number + 1 == entry->lines + entry->n_lines;
 
-	fprintf(s->out, "\t%16" PRIx64 " %s", place->code,
+	fprintf(s->out, "\t%16" PRIx64 " %s", entry->code,
 		function->resolved ? function->name : "[unknown]");
-	/* Readers take away what looks like an offset: it must not be a part of the name. */
+	/* Readers strip a suffix that looks like an offset: a real one protects the name. */
 	if (function->resolved && (outer || strchr(function->name, '+')))
-		fprintf(s->out, "+0x%" PRIx64, outer ? place->offset : 0);
+		fprintf(s->out, "+0x%" PRIx64, outer ? entry->offset : 0);
 	fputs(" (", s->out);
 	if (!outer)
 		fputs("inlined", s->out);
-	else if (place->image != PLACE_NONE)
-		put_file(s->places->images[place->image].path, s->out);
+	else if (entry->image != LOCATION_NONE)
+		put_file(s->table->images[entry->image].path, s->out);
 	else
 		fputs("[unknown]", s->out);
 	fputs(")\n", s->out);
@@ -69,7 +68,7 @@ static void put_line(const struct perf_script *s, uint32_t number)
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_script *s = ctx;
-	struct error *err = places_chain(s->places, sample->stack, &s->chain);
+	struct error *err = location_table_chain(s->table, sample->stack, &s->chain);
 	uint64_t us = sample->time_ns / 1000;
 
 	fprintf(s->out,
@@ -85,32 +84,32 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 static struct error *prepare(struct perf_script *s)
 {
 	const char *name, *unit;
-	struct error *err = guest_name(s->job, &name);
+	struct error *err = format_guest_name(s->job, &name);
 
 	if (!err)
-		err = guest_unit(s->job, &unit);
+		err = format_unit(s->job, &unit);
 	if (err)
 		return err;
 	s->comm = word(name);
-	s->event = word(guest_unit_is_time(s->job) ? "cpu-clock" : unit);
-	s->pid = guest_pid(s->job);
-	return s->comm && s->event ? places_new(s->job, &s->places) : error_no_memory();
+	s->event = word(format_unit_is_time(s->job) ? "cpu-clock" : unit);
+	s->pid = format_guest_pid(s->job);
+	return s->comm && s->event ? location_table_new(s->job, &s->table) : error_no_memory();
 }
 
-static struct error *write_perf_script(const struct output_job *job, FILE *out)
+static struct error *write_perf_script(const struct format_job *job, FILE *out)
 {
 	struct perf_script s = {.job = job, .out = out};
 	struct error *err = prepare(&s);
 
 	if (!err)
 		err = samples_read(job, put_sample, &s);
-	places_free(s.places);
+	location_table_free(s.table);
 	free(s.chain.at);
 	free(s.comm);
 	free(s.event);
 	return err;
 }
 
-const struct output_format output_perf_script = {.name = "perf-script",
-						 .ending = ".perf",
-						 .write = write_perf_script};
+const struct format format_perf_script = {.name = "perf-script",
+					  .ending = ".perf",
+					  .write = write_perf_script};

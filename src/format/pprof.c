@@ -1,23 +1,142 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * pprof's profile.proto, compressed (github.com/google/pprof/proto): what `go
- * tool pprof` and many continuous profilers read. Samples carry the vCPU and
- * its state as labels. Where images are known, locations say which one they
- * are in, with its build id.
+ * pprof's profile.proto, compressed (github.com/google/pprof/proto), for `go
+ * tool pprof` and many continuous profilers. Samples carry the vCPU and its
+ * state as labels. If images are known, locations say which one they are in,
+ * with its build id.
  */
-
-#include "output/output.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
+#include "base/array.h"
+#include "base/bytes.h"
 #include "base/intern.h"
-#include "output/gzip.h"
-#include "output/guest_text.h"
+#include "format/format.h"
 #include "format/location_table.h"
-#include "output/protobuf.h"
 #include "format/samples.h"
+
+/*
+ * Messages in the encoding of Protocol Buffers (protobuf.dev, "Encoding"):
+ * fields one behind the other, in any order. An absent number is zero.
+ */
+
+struct protobuf {
+	struct bytes bytes;
+	bool no_memory; /* then the message is not whole */
+};
+
+/* Wire types: a varint, and a length with so many bytes behind it. */
+#define WIRE_VARINT 0
+#define WIRE_LEN    2
+
+/* Starts again, in the same memory. */
+static void protobuf_clear(struct protobuf *message)
+{
+	message->bytes.len = 0;
+}
+
+static void protobuf_free(struct protobuf *message)
+{
+	bytes_free(&message->bytes);
+}
+
+static bool reserve(struct protobuf *message, size_t more)
+{
+	struct error *err = bytes_reserve(&message->bytes, more);
+
+	message->no_memory |= err != NULL;
+	error_free(err);
+	return !err;
+}
+
+/* Adds an element of a repeated number, to be packed by protobuf_message. */
+static void protobuf_element(struct protobuf *message, uint64_t value)
+{
+	if (reserve(message, VARINT_MAX))
+		put_varint(&message->bytes, value);
+}
+
+static void protobuf_number(struct protobuf *message, unsigned field, uint64_t value)
+{
+	if (!value)
+		return;
+	protobuf_element(message, field << 3 | WIRE_VARINT);
+	protobuf_element(message, value);
+}
+
+static void protobuf_bytes(struct protobuf *message, unsigned field, const void *data, size_t len)
+{
+	protobuf_element(message, field << 3 | WIRE_LEN);
+	protobuf_element(message, len);
+	if (len && reserve(message, len))
+		put_bytes(&message->bytes, data, len);
+}
+
+static void protobuf_message(struct protobuf *message, unsigned field, const struct protobuf *inner)
+{
+	message->no_memory |= inner->no_memory;
+	protobuf_bytes(message, field, inner->bytes.data, inner->bytes.len);
+}
+
+/* Compressed output in pieces; the same input gives the same bytes. Errors of writing stay with the FILE. */
+
+/* zlib.h: 16 more than the window's bits asks for gzip's head and tail. */
+#define GZIP_WINDOW (MAX_WBITS + 16)
+#define GZIP_MEMORY 8
+
+struct gzip {
+	z_stream stream;
+	FILE *out;
+	unsigned char buffer[64 << 10];
+};
+
+static struct error *gzip_new(FILE *out, struct gzip **gzip)
+{
+	struct gzip *new = calloc(1, sizeof(*new));
+
+	if (!new || deflateInit2(&new->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW,
+				 GZIP_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(new);
+		return error_no_memory();
+	}
+	new->out = out;
+	*gzip = new;
+	return NULL;
+}
+
+static void deflate_pending(struct gzip *gzip, int how)
+{
+	do {
+		gzip->stream.next_out = gzip->buffer;
+		gzip->stream.avail_out = sizeof(gzip->buffer);
+		deflate(&gzip->stream, how);
+		fwrite(gzip->buffer, 1, sizeof(gzip->buffer) - gzip->stream.avail_out, gzip->out);
+	} while (!gzip->stream.avail_out);
+}
+
+static void gzip_put(struct gzip *gzip, const void *data, size_t len)
+{
+	while (len) {
+		uInt piece = len > 1u << 30 ? 1u << 30 : (uInt)len;
+
+		gzip->stream.next_in = (z_const Bytef *)data;
+		gzip->stream.avail_in = piece;
+		deflate_pending(gzip, Z_NO_FLUSH);
+		data = (const char *)data + piece;
+		len -= piece;
+	}
+}
+
+/* Writes the end, and frees. */
+static void gzip_end(struct gzip *gzip)
+{
+	deflate_pending(gzip, Z_FINISH);
+	deflateEnd(&gzip->stream);
+	free(gzip);
+}
 
 /* Numbers of fields in profile.proto. */
 enum {
@@ -53,7 +172,7 @@ enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
 enum { LINE_FUNCTION = 1, LINE_LINE };
 enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
 
-/* A sample of the format: all samples that differ in nothing but time. */
+/* A sample of the format: all samples that differ only in time. */
 struct group {
 	struct profile_cell cell;
 	uint32_t stack;
@@ -62,10 +181,10 @@ struct group {
 };
 
 struct pprof {
-	const struct output_job *job;
-	struct places *places;
+	const struct format_job *job;
+	struct location_table *table;
 	struct gzip *out;
-	struct ids *strings, *by_key;
+	struct ids *strings, *group_ids;
 	struct group *groups;
 	size_t group_room;
 	struct protobuf message, inner, packed;
@@ -77,7 +196,7 @@ static void fail(struct pprof *p, struct error *err)
 	p->err = error_first(p->err, err);
 }
 
-/* The number of a text that belongs to the namer; strings are written when they are met. */
+/* The number of a text that belongs to the symbolizer; strings are written when they are met. */
 static uint64_t number_of(struct pprof *p, const char *text)
 {
 	struct protobuf string = {0};
@@ -101,7 +220,7 @@ static uint64_t literal(struct pprof *p, const char *text)
 {
 	const char *kept = NULL;
 
-	fail(p, namer_intern(p->job->namer, text, &kept));
+	fail(p, symbolizer_intern(p->job->symbolizer, text, &kept));
 	return number_of(p, kept);
 }
 
@@ -122,7 +241,7 @@ static void put(struct pprof *p, unsigned field)
 	protobuf_clear(&p->message);
 }
 
-/* The first string must be empty: number 0 is what an absent one has. */
+/* The first string must be empty: an absent string has number 0. */
 static void put_empty_string(struct pprof *p)
 {
 	uint32_t id;
@@ -155,12 +274,12 @@ static void put_number(struct pprof *p, unsigned field, uint64_t value)
 static void put_head(struct pprof *p)
 {
 	const struct recording_info *info = &p->job->profile->info;
-	bool time = guest_unit_is_time(p->job);
+	bool time = format_unit_is_time(p->job);
 	const char *unit = NULL, *title = NULL;
 
 	put_empty_string(p);
-	fail(p, guest_unit(p->job, &unit));
-	fail(p, guest_title(p->job, &title));
+	fail(p, format_unit(p->job, &unit));
+	fail(p, format_guest_title(p->job, &title));
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", literal(p, "count"));
 	put_value_type(p, PROFILE_SAMPLE_TYPE, time ? "cpu" : "weight", number_of(p, unit));
 	put_number(p, PROFILE_DEFAULT_SAMPLE_TYPE, literal(p, time ? "cpu" : "weight"));
@@ -175,8 +294,8 @@ static void put_head(struct pprof *p)
 
 static void put_mappings(struct pprof *p)
 {
-	for (uint32_t i = 0; i < p->places->n_images && !p->err; i++) {
-		const struct place_image *image = &p->places->images[i];
+	for (uint32_t i = 0; i < p->table->n_images && !p->err; i++) {
+		const struct location_image *image = &p->table->images[i];
 		uint64_t path = number_of(p, image->path), id = number_of(p, image->build_id);
 
 		protobuf_number(&p->message, MAPPING_ID, i + 1);
@@ -185,7 +304,7 @@ static void put_mappings(struct pprof *p)
 		protobuf_number(&p->message, MAPPING_OFFSET, image->offset);
 		protobuf_number(&p->message, MAPPING_FILE, path);
 		protobuf_number(&p->message, MAPPING_BUILD_ID, id);
-		/* All that is known is here: nobody has to look for it again. */
+		/* Tells readers not to symbolize again: everything known is here. */
 		for (unsigned what = MAPPING_HAS_FUNCTIONS; what <= MAPPING_HAS_INLINE; what++)
 			protobuf_number(&p->message, what, 1);
 		put(p, PROFILE_MAPPING);
@@ -194,8 +313,8 @@ static void put_mappings(struct pprof *p)
 
 static void put_functions(struct pprof *p)
 {
-	for (uint32_t i = 0; i < p->places->n_functions && !p->err; i++) {
-		const struct place_function *function = &p->places->functions[i];
+	for (uint32_t i = 0; i < p->table->n_functions && !p->err; i++) {
+		const struct location_function *function = &p->table->functions[i];
 		uint64_t name = number_of(p, function->name), file = number_of(p, function->file);
 
 		protobuf_number(&p->message, FUNCTION_ID, i + 1);
@@ -208,14 +327,14 @@ static void put_functions(struct pprof *p)
 
 static void put_location(struct pprof *p, uint32_t i)
 {
-	const struct place *place = &p->places->at[i];
+	const struct location_entry *entry = &p->table->at[i];
 
 	protobuf_number(&p->message, LOCATION_ID, i + 1);
-	if (place->image != PLACE_NONE)
-		protobuf_number(&p->message, LOCATION_MAPPING, place->image + 1);
-	protobuf_number(&p->message, LOCATION_ADDRESS, place->code);
-	for (uint32_t k = 0; k < place->n_lines; k++) {
-		const struct place_line *line = &p->places->lines[place->lines + k];
+	if (entry->image != LOCATION_NONE)
+		protobuf_number(&p->message, LOCATION_MAPPING, entry->image + 1);
+	protobuf_number(&p->message, LOCATION_ADDRESS, entry->code);
+	for (uint32_t k = 0; k < entry->n_lines; k++) {
+		const struct location_line *line = &p->table->lines[entry->lines + k];
 
 		protobuf_clear(&p->inner);
 		protobuf_number(&p->inner, LINE_FUNCTION, line->function + 1);
@@ -231,20 +350,13 @@ static struct error *count(void *ctx, const struct sample *sample)
 	uint64_t weight;
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(p->by_key, sample->stack,
+	struct error *err = ids_get(p->group_ids, sample->stack,
 				    (uint64_t)sample->vcpu << 8 | sample->state, &id, &added);
 
+	if (!err)
+		err = ARRAY_RESERVE(&p->groups, &p->group_room, id + (size_t)1);
 	if (err)
 		return err;
-	if (id >= p->group_room) {
-		size_t room = 2 * p->group_room + 1024;
-		struct group *groups = reallocarray(p->groups, room, sizeof(*groups));
-
-		if (!groups)
-			return error_no_memory();
-		p->groups = groups;
-		p->group_room = room;
-	}
 	if (added)
 		p->groups[id] = (struct group){.stack = sample->stack,
 					       .vcpu = sample->vcpu,
@@ -273,7 +385,7 @@ static void put_sample(struct pprof *p, const struct group *group)
 
 	snprintf(vcpu, sizeof(vcpu), "vcpu%u",
 		 group->vcpu); /* pprof takes a mere number for a size */
-	if (!guest_is_imported(p->job)) {
+	if (!format_is_imported(p->job)) {
 		uint64_t names[] = {literal(p, "vcpu"), literal(p, vcpu), literal(p, "state"),
 				    literal(p, vcpu_state_text(group->state))};
 
@@ -282,7 +394,7 @@ static void put_sample(struct pprof *p, const struct group *group)
 	}
 	protobuf_clear(&p->packed);
 	for (uint32_t id = group->stack; id != STACK_ROOT; id = stacks_node(stacks, id)->parent)
-		protobuf_element(&p->packed, p->places->of_node[id] + 1);
+		protobuf_element(&p->packed, p->table->of_node[id] + 1);
 	protobuf_message(&p->message, SAMPLE_LOCATION, &p->packed);
 	protobuf_clear(&p->packed);
 	protobuf_element(&p->packed, group->cell.samples);
@@ -300,31 +412,31 @@ static struct error *put_all(struct pprof *p)
 	put_head(p);
 	put_mappings(p);
 	put_functions(p);
-	for (uint32_t i = 0; i < p->places->n && !p->err; i++)
+	for (uint32_t i = 0; i < p->table->n && !p->err; i++)
 		put_location(p, i);
-	for (uint32_t i = 0; i < ids_count(p->by_key) && !p->err; i++)
+	for (uint32_t i = 0; i < ids_count(p->group_ids) && !p->err; i++)
 		put_sample(p, &p->groups[i]);
 	return p->err;
 }
 
-static struct error *write_pprof(const struct output_job *job, FILE *out)
+static struct error *write_pprof(const struct format_job *job, FILE *out)
 {
 	struct pprof p = {.job = job};
-	struct error *err = places_new(job, &p.places);
+	struct error *err = location_table_new(job, &p.table);
 
 	if (!err)
 		err = ids_new(&p.strings);
 	if (!err)
-		err = ids_new(&p.by_key);
+		err = ids_new(&p.group_ids);
 	if (!err)
 		err = gzip_new(out, &p.out);
 	if (!err) {
 		err = put_all(&p);
 		gzip_end(p.out);
 	}
-	places_free(p.places);
+	location_table_free(p.table);
 	ids_free(p.strings);
-	ids_free(p.by_key);
+	ids_free(p.group_ids);
 	free(p.groups);
 	protobuf_free(&p.message);
 	protobuf_free(&p.inner);
@@ -332,6 +444,4 @@ static struct error *write_pprof(const struct output_job *job, FILE *out)
 	return err;
 }
 
-const struct output_format output_pprof = {.name = "pprof",
-					   .ending = ".pb.gz",
-					   .write = write_pprof};
+const struct format format_pprof = {.name = "pprof", .ending = ".pb.gz", .write = write_pprof};

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "format/raw.h"
+
+/* The classic trace, sample by sample in the order of time. */
 
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
+#include "format/format.h"
+#include "format/raw.h"
+#include "import/import.h"
 #include "symbol/names/display_name.h"
 
 /* The interface stands behind the comma: "Xen 4.17, libxencall". */
@@ -16,13 +20,13 @@ static void write_interface(const struct recording_info *info, FILE *out)
 
 	fputs("#unikernel stack tracer using ", out);
 	if (comma)
-		put_clean(comma + 1 + strspn(comma + 1, " "), out);
+		sanitize_print(comma + 1 + strspn(comma + 1, " "), out);
 	else
-		put_clean(host, out);
+		sanitize_print(host, out);
 	fputs(xen ? " hypercall interface\n" : "\n", out);
 }
 
-void trace_write_head(const struct recording_info *info, FILE *out)
+void raw_write_head(const struct recording_info *info, FILE *out)
 {
 	time_t start = (time_t)(info->start_unix_ns / 1000000000u);
 	char text[128];
@@ -31,7 +35,7 @@ void trace_write_head(const struct recording_info *info, FILE *out)
 
 	write_interface(info, out);
 	fputs(xen ? "#tracing domid " : "#tracing guest ", out);
-	put_clean(info->guest_id ? info->guest_id : "?", out);
+	sanitize_print(info->guest_id ? info->guest_id : "?", out);
 	if (!localtime_r(&start, &when) ||
 	    !strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %Z (%z)", &when))
 		strcpy(text, "an unknown day");
@@ -52,7 +56,7 @@ static size_t format_hex(uint64_t value, char *out)
 {
 	size_t digits = 1;
 
-	for (uint64_t rest = value >> 4; rest; rest >>= 4)
+	for (uint64_t left = value >> 4; left; left >>= 4)
 		digits++;
 	out[0] = '0';
 	out[1] = 'x';
@@ -61,7 +65,7 @@ static size_t format_hex(uint64_t value, char *out)
 	return 2 + digits;
 }
 
-size_t trace_offset(const char *name, uint64_t offset, char out[TRACE_OFFSET_MAX])
+size_t raw_offset(const char *name, uint64_t offset, char out[RAW_OFFSET_MAX])
 {
 	if (!offset && !misread_without_offset(name))
 		return 0;
@@ -69,14 +73,14 @@ size_t trace_offset(const char *name, uint64_t offset, char out[TRACE_OFFSET_MAX
 	return 1 + format_hex(offset, out + 1);
 }
 
-void trace_write_frame(uint64_t addr, const struct named *named, FILE *out)
+void raw_write_frame(uint64_t addr, const struct named *named, FILE *out)
 {
-	char text[TRACE_OFFSET_MAX];
+	char text[RAW_OFFSET_MAX];
 	size_t len;
 
 	if (named && named->resolved) {
 		fputs(named->symbol, out);
-		len = trace_offset(named->symbol, named->offset, text);
+		len = raw_offset(named->symbol, named->offset, text);
 	} else {
 		len = format_hex(addr, text);
 	}
@@ -84,9 +88,77 @@ void trace_write_frame(uint64_t addr, const struct named *named, FILE *out)
 	putc('\n', out);
 }
 
-void trace_write_end(size_t n_frames, uint64_t times, FILE *out)
+void raw_write_end(size_t n_frames, uint64_t times, FILE *out)
 {
 	if (!n_frames)
-		fputs(TRACE_NO_STACK "\n", out);
+		fputs(RAW_NO_STACK "\n", out);
 	fprintf(out, "%" PRIu64 "\n\n", times);
 }
+
+struct raw {
+	const struct format_job *job;
+	struct stacks *stacks; /* the reader's; its ids are those of the ticks */
+	FILE *out;
+};
+
+static struct error *write_head(void *ctx, const struct recording_info *info)
+{
+	struct raw *raw = ctx;
+
+	raw_write_head(info, raw->out);
+	return NULL;
+}
+
+static struct error *write_stack(struct raw *raw, uint32_t id, uint64_t times)
+{
+	size_t n = 0;
+
+	for (; id != STACK_ROOT; n++) {
+		const struct stack_node *node = stacks_node(raw->stacks, id);
+		struct named named;
+
+		if (raw->job->symbolizer) {
+			struct error *err = symbolizer_name(raw->job->symbolizer, node->addr,
+							    node->kind, &named);
+
+			if (err)
+				return err;
+		}
+		raw_write_frame(node->addr, raw->job->symbolizer ? &named : NULL, raw->out);
+		id = node->parent;
+	}
+	raw_write_end(n, times, raw->out);
+	return NULL;
+}
+
+static struct error *write_tick(void *ctx, const struct tick *tick)
+{
+	struct raw *raw = ctx;
+	struct error *err = NULL;
+
+	for (uint32_t i = 0; i < tick->n && !err; i++)
+		if (profile_selects(raw->job->filter, tick, &tick->entries[i]))
+			err = write_stack(raw, tick->entries[i].stack, 1 + tick->more);
+	return err;
+}
+
+static struct error *write_raw(const struct format_job *job, FILE *out)
+{
+	struct raw raw = {.job = job, .out = out};
+	struct recording_visitor visitor = {.ctx = &raw, .info = write_head, .tick = write_tick};
+	struct error *err;
+	bool cut;
+
+	if (!strcmp(job->path, "-"))
+		return error_new(ERR_USAGE, "the raw format reads its recording twice, so the "
+					    "recording cannot come from standard input");
+	visitor.progress = job->filter->progress;
+	visitor.stage = "exporting";
+	err = stacks_new(&raw.stacks);
+	if (!err)
+		err = source_read(job->path, raw.stacks, &visitor, &cut);
+	stacks_free(raw.stacks);
+	return err;
+}
+
+const struct format format_raw = {.name = "raw", .ending = ".raw", .write = write_raw};

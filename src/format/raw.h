@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_TRACE_H
-#define UNIPROF_OUTPUT_TRACE_H
+#ifndef UNIPROF_FORMAT_RAW_H
+#define UNIPROF_FORMAT_RAW_H
 
 /*
- * The lines of the classic trace, for all who write or read it: three lines
+ * The lines of the classic trace, for its writers and its readers: three lines
  * of head, and for each stack its frames, leaf first, one a line, a line with
  * the count, an empty line.
  *
@@ -28,26 +28,26 @@
 #include <stdio.h>
 
 #include "recording/recording.h"
-#include "symbol/namer.h"
+#include "symbol/names/symbolizer.h"
 
 /* Stands for the frames of a stack that has none. */
-#define TRACE_NO_STACK "[no stack]"
+#define RAW_NO_STACK "[no stack]"
 
 /* Needs target, host, guest_id and start_unix_ns; time is shown in the local zone. */
-void trace_write_head(const struct recording_info *info, FILE *out);
+void raw_write_head(const struct recording_info *info, FILE *out);
 
 /* One frame, by its name in the file; `named` may be NULL: only the address. */
-void trace_write_frame(uint64_t addr, const struct named *named, FILE *out);
+void raw_write_frame(uint64_t addr, const struct named *named, FILE *out);
 
-/* Ends a stack of so many frames that was seen so many times. */
-void trace_write_end(size_t n_frames, uint64_t times, FILE *out);
+/* Ends a stack of `n_frames` that was seen `times` times. */
+void raw_write_end(size_t n_frames, uint64_t times, FILE *out);
 
 /*
- * What stands behind a name: "+0x1f". Nothing for offset 0, unless readers
- * would take the bare name for something else (a count, an address, a comment,
- * or a name that ends at its '+'). Writes no NUL; returns bytes.
+ * Formats the offset behind a name: "+0x1f". Nothing for offset 0, unless
+ * readers would take the bare name for something else (a count, an address, a
+ * comment, or a name that ends at its '+'). Writes no NUL; returns bytes.
  */
-#define TRACE_OFFSET_MAX 19
-size_t trace_offset(const char *name, uint64_t offset, char out[TRACE_OFFSET_MAX]);
+#define RAW_OFFSET_MAX 19
+size_t raw_offset(const char *name, uint64_t offset, char out[RAW_OFFSET_MAX]);
 
 #endif

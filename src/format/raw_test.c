@@ -36,7 +36,7 @@ static char *head_of(const struct recording_info *info)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	trace_write_head(info, out);
+	raw_write_head(info, out);
 	fclose(out);
 	return text;
 }
@@ -57,12 +57,12 @@ static void trace_is_the_classic_one(void **state)
 	SAMPLE(&f, 0, VCPU_RUNNING, 0x1010, 0x2000, 0x3000);
 	SAMPLE(&f, 1, VCPU_BLOCKED, 0x0);
 	SAMPLE(&f, 0, VCPU_RUNNING, 0x1010, 0x2000, 0x3000);
-	text = fixture_export(&f, &output_raw, &all, NULL);
+	text = fixture_export(&f, &format_raw, &all, NULL);
 	assert_string_equal(text, HEAD "leaf+0x10\nmain\n0x3000\n1\n\n"
 				       "0x0\n1\n\n"
 				       "leaf+0x10\nmain\n0x3000\n1\n\n");
 	free(text);
-	text = fixture_export(&f, &output_raw, &PROFILE_ON_CPU, NULL);
+	text = fixture_export(&f, &format_raw, &PROFILE_ON_CPU, NULL);
 	assert_string_equal(text, HEAD "leaf+0x10\nmain\n0x3000\n1\n\n"
 				       "leaf+0x10\nmain\n0x3000\n1\n\n");
 	free(text);
@@ -76,7 +76,7 @@ static void samples_without_frames_are_told(void **state)
 
 	begin(&f);
 	fixture_sample(&f, 0, VCPU_RUNNING, NULL, 0);
-	text = fixture_export(&f, &output_raw, &all, NULL);
+	text = fixture_export(&f, &format_raw, &all, NULL);
 	assert_string_equal(text, HEAD "[no stack]\n1\n\n");
 	free(text);
 	fixture_end(&f);
@@ -84,7 +84,7 @@ static void samples_without_frames_are_told(void **state)
 
 static void standard_input_cannot_be_read_twice(void **state)
 {
-	struct error *err = output_raw.write(&(struct output_job){.path = "-"}, stdout);
+	struct error *err = format_raw.write(&(struct format_job){.path = "-"}, stdout);
 
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_USAGE);
@@ -132,7 +132,7 @@ static void frame(const char *name, uint64_t offset, const char *expected)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	trace_write_frame(0x1234, name ? &named : NULL, out);
+	raw_write_frame(0x1234, name ? &named : NULL, out);
 	fclose(out);
 	assert_string_equal(text, expected);
 	free(text);
@@ -162,15 +162,15 @@ static void formats_are_found_by_name_and_ending(void **state)
 {
 	size_t n = 0;
 
-	assert_ptr_equal(output_format_by_name("folded"), &output_folded);
-	assert_ptr_equal(output_format_by_name("raw"), &output_raw);
-	assert_null(output_format_by_name("nonsense"));
-	assert_ptr_equal(output_format_by_ending("web.folded"), &output_folded);
-	assert_ptr_equal(output_format_by_ending("/a/b.c/web.raw"), &output_raw);
-	assert_null(output_format_by_ending("web.txt"));
-	assert_null(output_format_by_ending("folded"));
-	assert_null(output_format_by_ending(".folded"));
-	while (output_format_at(n))
+	assert_ptr_equal(format_by_name("folded"), &format_folded);
+	assert_ptr_equal(format_by_name("raw"), &format_raw);
+	assert_null(format_by_name("nonsense"));
+	assert_ptr_equal(format_by_ending("web.folded"), &format_folded);
+	assert_ptr_equal(format_by_ending("/a/b.c/web.raw"), &format_raw);
+	assert_null(format_by_ending("web.txt"));
+	assert_null(format_by_ending("folded"));
+	assert_null(format_by_ending(".folded"));
+	while (format_at(n))
 		n++;
 	assert_true(n >= 2);
 }

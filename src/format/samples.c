@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "import/import.h"
 
 struct reading {
-	const struct output_job *job;
+	const struct format_job *job;
 	struct stacks *stacks;
-	struct error *(*take)(void *ctx, const struct sample *sample);
+	struct error *(*visit)(void *ctx, const struct sample *sample);
 	void *ctx;
 	uint64_t ticks_left; /* the file may have grown since */
+	struct weighting weighting;
 };
 
 static struct error *read_entry(struct reading *r, const struct tick *tick,
@@ -19,7 +21,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 {
 	const struct profile_filter *filter = r->job->filter;
 	struct sample sample = {.time_ns = tick->time_ns,
-				.weight_ns = filter->by_cpu ? entry->ran_ns : tick->weight_ns,
+				.weight_ns = weighting_entry(&r->weighting, tick, entry).sampled_ns,
 				.times = 1 + tick->more,
 				.stack = entry->stack,
 				.vcpu = (uint16_t)entry->vcpu,
@@ -31,7 +33,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 	if (entry->stack >= stacks_count(r->job->profile->stacks) ||
 	    !r->job->profile->cells[entry->stack].samples)
 		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
-	return r->take(r->ctx, &sample);
+	return r->visit(r->ctx, &sample);
 }
 
 static struct error *read_tick(void *ctx, const struct tick *tick)
@@ -42,16 +44,18 @@ static struct error *read_tick(void *ctx, const struct tick *tick)
 	if (!r->ticks_left)
 		return NULL;
 	r->ticks_left--;
+	weighting_tick(&r->weighting, tick);
 	for (uint32_t i = 0; i < tick->n && !err; i++)
 		err = read_entry(r, tick, &tick->entries[i]);
 	return err;
 }
 
-struct error *samples_read(const struct output_job *job,
-			   struct error *(*take)(void *ctx, const struct sample *sample), void *ctx)
+struct error *samples_read(const struct format_job *job,
+			   struct error *(*visit)(void *ctx, const struct sample *sample),
+			   void *ctx)
 {
 	struct reading r = {.job = job,
-			    .take = take,
+			    .visit = visit,
 			    .ctx = ctx,
 			    .ticks_left = job->profile->ticks_read};
 	const struct recording_visitor visitor = {.ctx = &r,
@@ -64,6 +68,8 @@ struct error *samples_read(const struct output_job *job,
 	if (!strcmp(job->path, "-"))
 		return error_new(ERR_USAGE, "this format reads its recording twice, so the "
 					    "recording cannot come from standard input");
+	weighting_start(&r.weighting, job->filter->weight, job->filter->states,
+			&job->profile->info);
 	err = stacks_new(&r.stacks);
 	if (!err)
 		err = source_read(job->path, r.stacks, &visitor, &cut);
@@ -79,18 +85,11 @@ struct collecting {
 static struct error *collect(void *ctx, const struct sample *sample)
 {
 	struct collecting *c = ctx;
+	struct error *err = ARRAY_RESERVE(&c->samples->at, &c->room, c->samples->n + 1);
 
-	if (c->samples->n == c->room) {
-		size_t room = c->room + c->room / 2 + 1024;
-		struct sample *at = reallocarray(c->samples->at, room, sizeof(*at));
-
-		if (!at)
-			return error_no_memory();
-		c->samples->at = at;
-		c->room = room;
-	}
-	c->samples->at[c->samples->n++] = *sample;
-	return NULL;
+	if (!err)
+		c->samples->at[c->samples->n++] = *sample;
+	return err;
 }
 
 static int by_vcpu(const void *left, const void *right)
@@ -110,7 +109,7 @@ static bool is_sorted(const struct samples *samples)
 	return true;
 }
 
-struct error *samples_collect(const struct output_job *job, struct samples **out)
+struct error *samples_collect(const struct format_job *job, struct samples **out)
 {
 	struct collecting c = {.samples = calloc(1, sizeof(*c.samples))};
 	struct error *err = c.samples ? samples_read(job, collect, &c) : error_no_memory();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_SAMPLES_H
-#define UNIPROF_OUTPUT_SAMPLES_H
+#ifndef UNIPROF_FORMAT_SAMPLES_H
+#define UNIPROF_FORMAT_SAMPLES_H
 
 /* For formats that show time: the selected samples of a recording, in order. */
 
-#include "output/output.h"
+#include "format/format.h"
 
 struct sample {
 	uint64_t time_ns;
@@ -16,12 +16,12 @@ struct sample {
 };
 
 /*
- * Reads the recording once more, as far as it was when the profile was loaded.
- * An error of `take` ends it and is passed on. ERR_USAGE if the recording
- * comes from standard input.
+ * Reads the recording once more, up to where it ended when the profile was
+ * loaded. An error of `visit` ends it and is returned. ERR_USAGE if the
+ * recording comes from standard input.
  */
-struct error *samples_read(const struct output_job *job,
-			   struct error *(*take)(void *ctx, const struct sample *sample),
+struct error *samples_read(const struct format_job *job,
+			   struct error *(*visit)(void *ctx, const struct sample *sample),
 			   void *ctx);
 
 /* All of one vCPU together, in order of time: 32 bytes a sample. */
@@ -30,7 +30,7 @@ struct samples {
 	size_t n;
 };
 
-struct error *samples_collect(const struct output_job *job, struct samples **out);
+struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
 
 /* The end of the samples that are of the same vCPU as number `i`. */

@@ -6,37 +6,33 @@
  * follow each other are one of their summed weight.
  */
 
-#include "output/output.h"
+#include "format/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "output/guest_text.h"
-#include "output/json_text.h"
 #include "format/location_table.h"
 #include "format/samples.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
 
 struct speedscope {
-	const struct output_job *job;
-	struct places *places;
+	const struct format_job *job;
+	struct location_table *table;
 	struct samples *samples;
-	struct place_chain chain;
+	struct location_chain chain;
 	FILE *out;
 };
 
 static void put_frames(const struct speedscope *s)
 {
 	fputs("\"shared\":{\"frames\":[", s->out);
-	for (uint32_t i = 0; i < s->places->n_functions; i++) {
-		const struct place_function *function = &s->places->functions[i];
+	for (uint32_t i = 0; i < s->table->n_functions; i++) {
+		const struct location_function *function = &s->table->functions[i];
 
-		fputs(i ? ",\n{\"name\":" : "\n{\"name\":", s->out);
-		json_put_text(function->name, s->out);
+		format_json_field(i ? ",\n{\"name\":" : "\n{\"name\":", function->name, s->out);
 		if (function->file) {
-			fputs(",\"file\":", s->out);
-			json_put_text(function->file, s->out);
+			format_json_field(",\"file\":", function->file, s->out);
 		}
 		putc('}', s->out);
 	}
@@ -55,14 +51,14 @@ static size_t run_end(const struct speedscope *s, size_t i, size_t end, uint64_t
 
 static struct error *put_stack(struct speedscope *s, uint32_t stack)
 {
-	struct error *err = places_chain(s->places, stack, &s->chain);
+	struct error *err = location_table_chain(s->table, stack, &s->chain);
 
 	if (err)
 		return err;
 	putc('[', s->out);
 	for (size_t i = s->chain.n; i > 0; i--)
 		fprintf(s->out, "%s%" PRIu32, i < s->chain.n ? "," : "",
-			s->places->lines[s->chain.at[i - 1]].function);
+			s->table->lines[s->chain.at[i - 1]].function);
 	putc(']', s->out);
 	return NULL;
 }
@@ -90,20 +86,21 @@ static struct error *put_samples(struct speedscope *s, size_t begin, size_t end)
 static struct error *put_profile(struct speedscope *s, size_t begin, size_t end)
 {
 	const char *guest = NULL, *name = NULL;
-	struct error *err = guest_name(s->job, &guest);
+	struct error *err = format_guest_name(s->job, &guest);
 	char *text;
 
 	if (!err && asprintf(&text, "%s vCPU %u", guest, s->samples->at[begin].vcpu) < 0)
 		err = error_no_memory();
 	if (err)
 		return err;
-	err = namer_intern(s->job->namer, guest_is_imported(s->job) ? guest : text, &name);
+	err = symbolizer_intern(s->job->symbolizer, format_is_imported(s->job) ? guest : text,
+				&name);
 	free(text);
 	if (err)
 		return err;
 	fprintf(s->out, "{\"type\":\"sampled\",\"unit\":\"%s\",\"name\":",
-		guest_unit_is_time(s->job) ? "nanoseconds" : "none");
-	json_put_text(name, s->out);
+		format_unit_is_time(s->job) ? "nanoseconds" : "none");
+	format_json_text(name, s->out);
 	fputs(",\n", s->out);
 	err = put_samples(s, begin, end);
 	putc('}', s->out);
@@ -121,13 +118,13 @@ static void put_no_profile(const struct speedscope *s)
 static struct error *put_all(struct speedscope *s)
 {
 	const char *title;
-	struct error *err = guest_title(s->job, &title);
+	struct error *err = format_guest_title(s->job, &title);
 
 	if (err)
 		return err;
 	fputs("{\"$schema\":\"" SCHEMA "\",\"exporter\":\"uniprof " UNIPROF_VERSION "\",\"name\":",
 	      s->out);
-	json_put_text(title, s->out);
+	format_json_text(title, s->out);
 	fputs(",\"activeProfileIndex\":0,\n", s->out);
 	put_frames(s);
 	fputs("\"profiles\":[\n", s->out);
@@ -142,21 +139,21 @@ static struct error *put_all(struct speedscope *s)
 	return err;
 }
 
-static struct error *write_speedscope(const struct output_job *job, FILE *out)
+static struct error *write_speedscope(const struct format_job *job, FILE *out)
 {
 	struct speedscope s = {.job = job, .out = out};
-	struct error *err = places_new(job, &s.places);
+	struct error *err = location_table_new(job, &s.table);
 
 	if (!err)
 		err = samples_collect(job, &s.samples);
 	if (!err)
 		err = put_all(&s);
-	places_free(s.places);
+	location_table_free(s.table);
 	samples_free(s.samples);
 	free(s.chain.at);
 	return err;
 }
 
-const struct output_format output_speedscope = {.name = "speedscope",
-						.ending = ".speedscope.json",
-						.write = write_speedscope};
+const struct format format_speedscope = {.name = "speedscope",
+					 .ending = ".speedscope.json",
+					 .write = write_speedscope};

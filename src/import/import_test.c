@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "output/output.h"
+#include "format/format.h"
 
 static struct error *load_bytes(const char *text, size_t len, struct profile **profile)
 {
@@ -38,19 +38,19 @@ static struct profile *load(const char *text)
 	return profile;
 }
 
-/* What the folded export of it is. */
+/* Compares the profile's folded export. */
 static void is_folded(const struct profile *profile, const char *expected)
 {
-	struct output_job job = {.profile = profile};
+	struct format_job job = {.profile = profile};
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
-	assert_null(namer_new(NULL, profile, &job.namer));
-	assert_null(output_folded.write(&job, out));
+	assert_null(symbolizer_new(NULL, profile, &job.symbolizer));
+	assert_null(format_folded.write(&job, out));
 	fclose(out);
 	assert_string_equal(text, expected);
-	namer_free(job.namer);
+	symbolizer_free(job.symbolizer);
 	free(text);
 }
 

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * perf.data, for perf report, perf script and what else reads it. It holds
+ * addresses, and where which file was, by build id; perf finds the names in
+ * those files. A guest is a process, its vCPUs are threads, and all of its
+ * code counts as a program's: perf would take a kernel for that of the host.
+ * Layout: linux/tools/perf/Documentation/perf.data-file-format.txt and
+ * linux/perf_event.h.
+ */
+
+#include "output/output.h"
+
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/guest_text.h"
+#include "format/location_table.h"
+#include "format/samples.h"
+#include "symbol/names/display_name.h"
+
+#define MAGIC	    "PERFILE2"
+#define HEADER_SIZE 104
+#define ATTR_SIZE   PERF_ATTR_SIZE_VER7
+/* The attribute, and where its ids are: none. */
+#define ATTR_ENTRY (ATTR_SIZE + 16)
+#define DATA_START (HEADER_SIZE + ATTR_ENTRY)
+/* Which sections are behind the data: a bit each (perf/util/header.h). */
+#define FEATURE_BUILD_ID 2
+
+#define SAMPLE_FIELDS                                                            \
+	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | \
+	 PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN)
+
+/* A record's length has 16 bits: of deeper stacks the innermost frames are told. */
+#define MAX_CHAIN 8000
+
+/* perf's own buffer for a file name: PATH_MAX of Linux. */
+#define NAME_SIZE 4096
+
+#define BUILD_ID_BYTES 20
+
+/* Record headers, as they are in the file; numbers are the host's. */
+struct sample_record {
+	struct perf_event_header header;
+	uint64_t ip;
+	uint32_t pid, tid;
+	uint64_t time;
+	uint32_t cpu, reserved;
+	uint64_t period, n_chain;
+};
+
+/* Behind all records that are no samples. */
+struct sample_id {
+	uint32_t pid, tid;
+	uint64_t time;
+	uint32_t cpu, reserved;
+};
+
+struct comm_record {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	char comm[16];
+	struct sample_id id;
+};
+
+struct mmap_record {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	uint64_t start, len, offset;
+	uint32_t major, minor;
+	uint64_t inode, generation;
+	uint32_t prot, flags;
+};
+
+/* An entry of the section of build ids. */
+struct build_id_record {
+	struct perf_event_header header;
+	int32_t pid;
+	uint8_t build_id[24];
+};
+
+struct perf_data {
+	const struct output_job *job;
+	struct places *places;
+	uint32_t pid;
+	FILE *out;
+};
+
+static size_t round_up(size_t size)
+{
+	return (size + 7) & ~(size_t)7;
+}
+
+/*
+ * Some names mean no file to perf, which would then look into one of the host's:
+ * the vDSO or /tmp/perf-PID.map (perf/util/map.c). The prefix keeps the file.
+ */
+static const char *prefix_of(const char *path)
+{
+	static const char *const special[] = {"//anon", "/anon_hugepage", "/dev/zero", "/SYSV"};
+
+	if (path[0] != '/')
+		return "./"; /* "[vdso]", "[heap]" */
+	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++)
+		if (!strncmp(path, special[i], strlen(special[i])))
+			return "/.";
+	return "";
+}
+
+/* An image's file name, with zeros behind it; returns how much of it is to be written. */
+static size_t name_of(const struct place_image *image, char name[NAME_SIZE])
+{
+	const char *path = image->path;
+
+	memset(name, 0, NAME_SIZE);
+	snprintf(name, NAME_SIZE, "%s%.*s", prefix_of(path), (int)clean_cut(path, NAME_SIZE - 3),
+		 path);
+	return round_up(strlen(name) + 1);
+}
+
+static size_t name_room(const struct place_image *image)
+{
+	char name[NAME_SIZE];
+
+	return name_of(image, name);
+}
+
+static void put_name(const struct place_image *image, FILE *out)
+{
+	char name[NAME_SIZE];
+
+	fwrite(name, 1, name_of(image, name), out);
+}
+
+static size_t chain_of(const struct perf_data *d, uint32_t stack)
+{
+	size_t n = stacks_depth(d->job->profile->stacks, stack);
+
+	return n < MAX_CHAIN ? n : MAX_CHAIN;
+}
+
+/* The chain begins with a marker that says whose addresses follow. */
+static size_t sample_size(const struct perf_data *d, uint32_t stack)
+{
+	return sizeof(struct sample_record) + 8 * (1 + chain_of(d, stack));
+}
+
+static size_t mmap_size(const struct place_image *image)
+{
+	return sizeof(struct mmap_record) + name_room(image) + sizeof(struct sample_id);
+}
+
+static void put_comm(const struct perf_data *d, const char *name, uint32_t vcpu)
+{
+	struct comm_record record = {.header = {PERF_RECORD_COMM, 0, sizeof(record)},
+				     .pid = d->pid,
+				     .tid = d->pid + vcpu,
+				     .id = {.pid = d->pid, .tid = d->pid + vcpu}};
+
+	memcpy(record.comm, name, clean_cut(name, sizeof(record.comm) - 1));
+	fwrite(&record, sizeof(record), 1, d->out);
+}
+
+static void put_mmap(const struct perf_data *d, const struct place_image *image)
+{
+	const struct sample_id id = {.pid = d->pid, .tid = d->pid};
+	struct mmap_record record = {.header = {PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER,
+						(uint16_t)mmap_size(image)},
+				     .pid = d->pid,
+				     .tid = d->pid,
+				     .start = image->start,
+				     .len = image->end - image->start,
+				     .offset = image->offset,
+				     .prot = 5 /* PROT_READ | PROT_EXEC of Linux */,
+				     .flags = 2 /* MAP_PRIVATE */};
+
+	fwrite(&record, sizeof(record), 1, d->out);
+	put_name(image, d->out);
+	fwrite(&id, sizeof(id), 1, d->out);
+}
+
+static struct error *put_sample(void *ctx, const struct sample *sample)
+{
+	const struct perf_data *d = ctx;
+	const struct stacks *stacks = d->job->profile->stacks;
+	uint64_t context = PERF_CONTEXT_USER, addr = stacks_node(stacks, sample->stack)->addr;
+	size_t n = chain_of(d, sample->stack);
+	struct sample_record record = {.header = {PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+						  (uint16_t)sample_size(d, sample->stack)},
+				       .ip = addr,
+				       .pid = d->pid,
+				       .tid = d->pid + sample->vcpu,
+				       .time = sample->time_ns,
+				       .cpu = sample->vcpu,
+				       .period = sample->weight_ns * sample->times,
+				       .n_chain = n + 1};
+
+	fwrite(&record, sizeof(record), 1, d->out);
+	fwrite(&context, sizeof(context), 1, d->out);
+	for (uint32_t id = sample->stack; n; n--) {
+		addr = stacks_node(stacks, id)->addr;
+		fwrite(&addr, sizeof(addr), 1, d->out);
+		id = stacks_node(stacks, id)->parent;
+	}
+	return NULL;
+}
+
+/* All records, so that the header can say where they end before they are written. */
+static uint64_t data_size(const struct perf_data *d)
+{
+	const struct profile *profile = d->job->profile;
+	uint32_t n = stacks_count(profile->stacks);
+	uint64_t size = (uint64_t)profile->info.vcpus * sizeof(struct comm_record);
+
+	for (uint32_t i = 0; i < d->places->n_images; i++)
+		size += mmap_size(&d->places->images[i]);
+	for (uint32_t id = 0; id < n; id++)
+		if (profile->cells[id].samples)
+			size += profile->cells[id].samples * sample_size(d, id);
+	return size;
+}
+
+static void put_u64(uint64_t value, FILE *out)
+{
+	fwrite(&value, sizeof(value), 1, out);
+}
+
+static void put_attribute(const struct perf_data *d)
+{
+	double hz = d->job->profile->info.rate_hz;
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+				       .size = ATTR_SIZE,
+				       .config = PERF_COUNT_SW_CPU_CLOCK,
+				       .sample_period = hz > 0 ? (uint64_t)(1e9 / hz) : 1,
+				       .sample_type = SAMPLE_FIELDS,
+				       .sample_id_all = 1,
+				       .mmap = 1,
+				       .mmap2 = 1,
+				       .comm = 1};
+
+	fwrite(&attr, ATTR_SIZE, 1, d->out);
+	put_u64(0, d->out);
+	put_u64(0, d->out);
+}
+
+static void put_header(const struct perf_data *d, uint64_t size)
+{
+	fwrite(MAGIC, 8, 1, d->out);
+	put_u64(HEADER_SIZE, d->out);
+	put_u64(ATTR_ENTRY, d->out);
+	put_u64(HEADER_SIZE, d->out); /* attributes: where, and how long */
+	put_u64(ATTR_ENTRY, d->out);
+	put_u64(DATA_START, d->out); /* data */
+	put_u64(size, d->out);
+	put_u64(0, d->out); /* event types: none any more */
+	put_u64(0, d->out);
+	put_u64(UINT64_C(1) << FEATURE_BUILD_ID, d->out);
+	for (int i = 0; i < 3; i++)
+		put_u64(0, d->out);
+	put_attribute(d);
+}
+
+static unsigned digit(char c)
+{
+	return c >= '0' && c <= '9' ? (unsigned)(c - '0') : ((unsigned)c | 0x20) - 'a' + 10;
+}
+
+/* False for what is none that perf can hold. */
+static bool read_build_id(const char *hex, uint8_t out[BUILD_ID_BYTES])
+{
+	size_t len = hex ? strlen(hex) : 0;
+
+	if (!len || len % 2 || len > 2 * BUILD_ID_BYTES)
+		return false;
+	for (size_t i = 0; i < len / 2; i++)
+		out[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+	return true;
+}
+
+/* A wrong build id would cost all names: images without one are not in the list. */
+static void put_build_ids(const struct perf_data *d, uint64_t at)
+{
+	uint8_t id[BUILD_ID_BYTES];
+	uint64_t size = 0;
+
+	for (uint32_t i = 0; i < d->places->n_images; i++)
+		if (read_build_id(d->places->images[i].build_id, id))
+			size += sizeof(struct build_id_record) + name_room(&d->places->images[i]);
+	/* The table of sections, with one entry. */
+	put_u64(at + 16, d->out);
+	put_u64(size, d->out);
+	for (uint32_t i = 0; i < d->places->n_images; i++) {
+		const struct place_image *image = &d->places->images[i];
+		struct build_id_record record = {.header = {0, PERF_RECORD_MISC_USER,
+							    (uint16_t)(sizeof(record) +
+								       name_room(image))},
+						 .pid = (int32_t)d->pid};
+
+		if (!read_build_id(image->build_id, record.build_id))
+			continue;
+		/* Its length stands behind it (perf_record_header_build_id). */
+		record.build_id[BUILD_ID_BYTES] = (uint8_t)(strlen(image->build_id) / 2);
+		record.header.misc |= PERF_RECORD_MISC_EXT_RESERVED;
+		fwrite(&record, sizeof(record), 1, d->out);
+		put_name(image, d->out);
+	}
+}
+
+static struct error *put_all(struct perf_data *d)
+{
+	uint64_t size = data_size(d);
+	const char *name;
+	struct error *err = guest_name(d->job, &name);
+
+	if (err)
+		return err;
+	put_header(d, size);
+	for (uint32_t i = 0; i < d->job->profile->info.vcpus; i++)
+		put_comm(d, name, i);
+	for (uint32_t i = 0; i < d->places->n_images; i++)
+		put_mmap(d, &d->places->images[i]);
+	err = samples_read(d->job, put_sample, d);
+	if (!err)
+		put_build_ids(d, DATA_START + size);
+	return err;
+}
+
+static struct error *write_perf_data(const struct output_job *job, FILE *out)
+{
+	struct perf_data d = {.job = job, .out = out, .pid = guest_pid(job)};
+	struct error *err;
+
+	if (guest_is_imported(job))
+		return error_new(ERR_USAGE, "perf.data holds addresses, but this profile has only "
+					    "names; --format=perf-script holds names");
+	err = places_new(job, &d.places);
+	if (!err)
+		err = put_all(&d);
+	places_free(d.places);
+	return err;
+}
+
+const struct output_format output_perf_data = {.name = "perf.data",
+					       .ending = ".data",
+					       .write = write_perf_data};

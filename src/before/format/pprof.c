@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * pprof's profile.proto, compressed (github.com/google/pprof/proto): what `go
+ * tool pprof` and many continuous profilers read. Samples carry the vCPU and
+ * its state as labels. Where images are known, locations say which one they
+ * are in, with its build id.
+ */
+
+#include "output/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "output/gzip.h"
+#include "output/guest_text.h"
+#include "format/location_table.h"
+#include "output/protobuf.h"
+#include "format/samples.h"
+
+/* Numbers of fields in profile.proto. */
+enum {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE,
+	PROFILE_MAPPING,
+	PROFILE_LOCATION,
+	PROFILE_FUNCTION,
+	PROFILE_STRING,
+	PROFILE_TIME_NANOS = 9,
+	PROFILE_DURATION_NANOS,
+	PROFILE_PERIOD_TYPE,
+	PROFILE_PERIOD,
+	PROFILE_COMMENT,
+	PROFILE_DEFAULT_SAMPLE_TYPE,
+};
+enum { VALUE_TYPE = 1, VALUE_UNIT };
+enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
+enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM };
+enum {
+	MAPPING_ID = 1,
+	MAPPING_START,
+	MAPPING_LIMIT,
+	MAPPING_OFFSET,
+	MAPPING_FILE,
+	MAPPING_BUILD_ID,
+	MAPPING_HAS_FUNCTIONS,
+	MAPPING_HAS_FILES,
+	MAPPING_HAS_LINES,
+	MAPPING_HAS_INLINE
+};
+enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
+enum { LINE_FUNCTION = 1, LINE_LINE };
+enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
+
+/* A sample of the format: all samples that differ in nothing but time. */
+struct group {
+	struct profile_cell cell;
+	uint32_t stack;
+	uint16_t vcpu;
+	uint8_t state;
+};
+
+struct pprof {
+	const struct output_job *job;
+	struct places *places;
+	struct gzip *out;
+	struct ids *strings, *by_key;
+	struct group *groups;
+	size_t group_room;
+	struct protobuf message, inner, packed;
+	struct error *err; /* the first; afterwards nothing is put any more */
+};
+
+static void fail(struct pprof *p, struct error *err)
+{
+	p->err = error_first(p->err, err);
+}
+
+/* The number of a text that belongs to the namer; strings are written when they are met. */
+static uint64_t number_of(struct pprof *p, const char *text)
+{
+	struct protobuf string = {0};
+	uint32_t id = 0;
+	bool added = false;
+
+	if (!text)
+		return 0;
+	fail(p, ids_get(p->strings, (uintptr_t)text, 0, &id, &added));
+	if (added) {
+		protobuf_bytes(&string, PROFILE_STRING, text, strlen(text));
+		if (string.no_memory)
+			fail(p, error_no_memory());
+		gzip_put(p->out, string.bytes.data, string.bytes.len);
+		protobuf_free(&string);
+	}
+	return id;
+}
+
+static uint64_t literal(struct pprof *p, const char *text)
+{
+	const char *kept = NULL;
+
+	fail(p, namer_intern(p->job->namer, text, &kept));
+	return number_of(p, kept);
+}
+
+/* Writes `message` as a field of the profile. */
+static void put(struct pprof *p, unsigned field)
+{
+	struct protobuf head = {0};
+
+	protobuf_element(&head, field << 3 | 2);
+	protobuf_element(&head, p->message.bytes.len);
+	if (head.no_memory || p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
+		fail(p, error_no_memory());
+	if (!p->err) {
+		gzip_put(p->out, head.bytes.data, head.bytes.len);
+		gzip_put(p->out, p->message.bytes.data, p->message.bytes.len);
+	}
+	protobuf_free(&head);
+	protobuf_clear(&p->message);
+}
+
+/* The first string must be empty: number 0 is what an absent one has. */
+static void put_empty_string(struct pprof *p)
+{
+	uint32_t id;
+	bool added;
+
+	fail(p, ids_get(p->strings, 0, 0, &id, &added));
+	put(p, PROFILE_STRING);
+}
+
+static void put_value_type(struct pprof *p, unsigned field, const char *type, uint64_t unit)
+{
+	uint64_t name = literal(p, type);
+
+	protobuf_number(&p->message, VALUE_TYPE, name);
+	protobuf_number(&p->message, VALUE_UNIT, unit);
+	put(p, field);
+}
+
+static void put_number(struct pprof *p, unsigned field, uint64_t value)
+{
+	struct protobuf number = {0};
+
+	protobuf_number(&number, field, value);
+	if (number.no_memory)
+		fail(p, error_no_memory());
+	gzip_put(p->out, number.bytes.data, number.bytes.len);
+	protobuf_free(&number);
+}
+
+static void put_head(struct pprof *p)
+{
+	const struct recording_info *info = &p->job->profile->info;
+	bool time = guest_unit_is_time(p->job);
+	const char *unit = NULL, *title = NULL;
+
+	put_empty_string(p);
+	fail(p, guest_unit(p->job, &unit));
+	fail(p, guest_title(p->job, &title));
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", literal(p, "count"));
+	put_value_type(p, PROFILE_SAMPLE_TYPE, time ? "cpu" : "weight", number_of(p, unit));
+	put_number(p, PROFILE_DEFAULT_SAMPLE_TYPE, literal(p, time ? "cpu" : "weight"));
+	put_number(p, PROFILE_COMMENT, number_of(p, title));
+	put_number(p, PROFILE_TIME_NANOS, info->start_unix_ns);
+	put_number(p, PROFILE_DURATION_NANOS, profile_elapsed_ns(p->job->profile));
+	if (time && info->rate_hz > 0) {
+		put_value_type(p, PROFILE_PERIOD_TYPE, "cpu", number_of(p, unit));
+		put_number(p, PROFILE_PERIOD, (uint64_t)(1e9 / info->rate_hz + 0.5));
+	}
+}
+
+static void put_mappings(struct pprof *p)
+{
+	for (uint32_t i = 0; i < p->places->n_images && !p->err; i++) {
+		const struct place_image *image = &p->places->images[i];
+		uint64_t path = number_of(p, image->path), id = number_of(p, image->build_id);
+
+		protobuf_number(&p->message, MAPPING_ID, i + 1);
+		protobuf_number(&p->message, MAPPING_START, image->start);
+		protobuf_number(&p->message, MAPPING_LIMIT, image->end);
+		protobuf_number(&p->message, MAPPING_OFFSET, image->offset);
+		protobuf_number(&p->message, MAPPING_FILE, path);
+		protobuf_number(&p->message, MAPPING_BUILD_ID, id);
+		/* All that is known is here: nobody has to look for it again. */
+		for (unsigned what = MAPPING_HAS_FUNCTIONS; what <= MAPPING_HAS_INLINE; what++)
+			protobuf_number(&p->message, what, 1);
+		put(p, PROFILE_MAPPING);
+	}
+}
+
+static void put_functions(struct pprof *p)
+{
+	for (uint32_t i = 0; i < p->places->n_functions && !p->err; i++) {
+		const struct place_function *function = &p->places->functions[i];
+		uint64_t name = number_of(p, function->name), file = number_of(p, function->file);
+
+		protobuf_number(&p->message, FUNCTION_ID, i + 1);
+		protobuf_number(&p->message, FUNCTION_NAME, name);
+		protobuf_number(&p->message, FUNCTION_SYSTEM_NAME, name);
+		protobuf_number(&p->message, FUNCTION_FILE, file);
+		put(p, PROFILE_FUNCTION);
+	}
+}
+
+static void put_location(struct pprof *p, uint32_t i)
+{
+	const struct place *place = &p->places->at[i];
+
+	protobuf_number(&p->message, LOCATION_ID, i + 1);
+	if (place->image != PLACE_NONE)
+		protobuf_number(&p->message, LOCATION_MAPPING, place->image + 1);
+	protobuf_number(&p->message, LOCATION_ADDRESS, place->code);
+	for (uint32_t k = 0; k < place->n_lines; k++) {
+		const struct place_line *line = &p->places->lines[place->lines + k];
+
+		protobuf_clear(&p->inner);
+		protobuf_number(&p->inner, LINE_FUNCTION, line->function + 1);
+		protobuf_number(&p->inner, LINE_LINE, line->line);
+		protobuf_message(&p->message, LOCATION_LINE, &p->inner);
+	}
+	put(p, PROFILE_LOCATION);
+}
+
+static struct error *count(void *ctx, const struct sample *sample)
+{
+	struct pprof *p = ctx;
+	uint64_t weight;
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(p->by_key, sample->stack,
+				    (uint64_t)sample->vcpu << 8 | sample->state, &id, &added);
+
+	if (err)
+		return err;
+	if (id >= p->group_room) {
+		size_t room = 2 * p->group_room + 1024;
+		struct group *groups = reallocarray(p->groups, room, sizeof(*groups));
+
+		if (!groups)
+			return error_no_memory();
+		p->groups = groups;
+		p->group_room = room;
+	}
+	if (added)
+		p->groups[id] = (struct group){.stack = sample->stack,
+					       .vcpu = sample->vcpu,
+					       .state = sample->state};
+	p->groups[id].cell.samples += sample->times;
+	weight = sample->weight_ns * sample->times;
+	/* Signed in the format. */
+	if (weight <= INT64_MAX - p->groups[id].cell.weight_ns)
+		p->groups[id].cell.weight_ns += weight;
+	return NULL;
+}
+
+static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t number)
+{
+	protobuf_clear(&p->inner);
+	protobuf_number(&p->inner, LABEL_KEY, key);
+	protobuf_number(&p->inner, LABEL_STR, text);
+	protobuf_number(&p->inner, LABEL_NUM, number);
+	protobuf_message(&p->message, SAMPLE_LABEL, &p->inner);
+}
+
+static void put_sample(struct pprof *p, const struct group *group)
+{
+	const struct stacks *stacks = p->job->profile->stacks;
+	char vcpu[16];
+
+	snprintf(vcpu, sizeof(vcpu), "vcpu%u",
+		 group->vcpu); /* pprof takes a mere number for a size */
+	if (!guest_is_imported(p->job)) {
+		uint64_t names[] = {literal(p, "vcpu"), literal(p, vcpu), literal(p, "state"),
+				    literal(p, vcpu_state_text(group->state))};
+
+		put_label(p, names[0], names[1], 0);
+		put_label(p, names[2], names[3], 0);
+	}
+	protobuf_clear(&p->packed);
+	for (uint32_t id = group->stack; id != STACK_ROOT; id = stacks_node(stacks, id)->parent)
+		protobuf_element(&p->packed, p->places->of_node[id] + 1);
+	protobuf_message(&p->message, SAMPLE_LOCATION, &p->packed);
+	protobuf_clear(&p->packed);
+	protobuf_element(&p->packed, group->cell.samples);
+	protobuf_element(&p->packed, group->cell.weight_ns);
+	protobuf_message(&p->message, SAMPLE_VALUE, &p->packed);
+	put(p, PROFILE_SAMPLE);
+}
+
+static struct error *put_all(struct pprof *p)
+{
+	struct error *err = samples_read(p->job, count, p);
+
+	if (err)
+		return err;
+	put_head(p);
+	put_mappings(p);
+	put_functions(p);
+	for (uint32_t i = 0; i < p->places->n && !p->err; i++)
+		put_location(p, i);
+	for (uint32_t i = 0; i < ids_count(p->by_key) && !p->err; i++)
+		put_sample(p, &p->groups[i]);
+	return p->err;
+}
+
+static struct error *write_pprof(const struct output_job *job, FILE *out)
+{
+	struct pprof p = {.job = job};
+	struct error *err = places_new(job, &p.places);
+
+	if (!err)
+		err = ids_new(&p.strings);
+	if (!err)
+		err = ids_new(&p.by_key);
+	if (!err)
+		err = gzip_new(out, &p.out);
+	if (!err) {
+		err = put_all(&p);
+		gzip_end(p.out);
+	}
+	places_free(p.places);
+	ids_free(p.strings);
+	ids_free(p.by_key);
+	free(p.groups);
+	protobuf_free(&p.message);
+	protobuf_free(&p.inner);
+	protobuf_free(&p.packed);
+	return err;
+}
+
+const struct output_format output_pprof = {.name = "pprof",
+					   .ending = ".pb.gz",
+					   .write = write_pprof};

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_FORMAT_FORMAT_H
+#define UNIPROF_FORMAT_FORMAT_H
+
+/*
+ * One file a format. To add one: write `const struct format format_NAME` in
+ * a file of its own, list it in formats.c, and test it in tests/exports/ with
+ * the tool that it is made for.
+ *
+ * A writer writes to `out` and checks nothing but memory: the caller looks
+ * at ferror() and fclose() and reports what they say (ERR_OUTPUT).
+ *
+ * Formats share texts about the guest and JSON, below; tables of code
+ * addresses and functions (location_table.h); samples in order of time
+ * (samples.h); the lines of the classic trace (raw.h).
+ */
+
+#include <stdio.h>
+
+#include "profile/profile.h"
+#include "symbol/names/symbolizer.h"
+
+struct format_job {
+	const char *path;	       /* the recording, for formats that need samples in order */
+	const struct profile *profile; /* loaded from it with `filter` */
+	const struct profile_filter *filter;
+	struct symbolizer *symbolizer;
+};
+
+struct format {
+	const char *name;   /* as in --format=NAME */
+	const char *ending; /* chosen when the output file ends so: ".folded" */
+	struct error *(*write)(const struct format_job *job, FILE *out);
+};
+
+extern const struct format format_folded; /* stack by stack, root first, with counts */
+extern const struct format format_raw;	  /* the classic trace, one stack a sample */
+extern const struct format format_pprof;  /* profile.proto, for go tool pprof */
+extern const struct format format_speedscope;
+extern const struct format format_firefox;     /* Firefox Profiler, processed */
+extern const struct format format_perf_script; /* the text of perf script */
+extern const struct format format_perf_data;   /* for perf report, with no names in it */
+extern const struct format format_callgrind;
+extern const struct format format_chrome; /* a time line, also for Perfetto */
+
+/* NULL if no format has that name, or that ending of a file name. */
+const struct format *format_by_name(const char *name);
+const struct format *format_by_ending(const char *path);
+/* For help texts: format i, NULL behind the last. */
+const struct format *format_at(size_t i);
+
+/* Texts about the guest for formats. They are cleaned and belong to the job's symbolizer. */
+
+/* Longest guest name in an export, bytes: some formats repeat it in every sample. */
+#define FORMAT_GUEST_NAME_MAX 255
+
+/* "web", or its id, or "guest". */
+struct error *format_guest_name(const struct format_job *job, const char **name);
+
+/* "xen:web (pv), 9970 samples at 997/s in 10.0 s" and what was not sampled, not cleaned; the caller frees it. NULL: no memory. */
+char *format_guest_line(const struct profile *profile);
+
+/* As guest_line, cleaned. */
+struct error *format_guest_title(const struct format_job *job, const char **title);
+
+/* Its id as a number for formats that have processes: more than 0. */
+uint32_t format_guest_pid(const struct format_job *job);
+
+/* Unit of weights: "nanoseconds", unless the profile says otherwise. */
+struct error *format_unit(const struct format_job *job, const char **unit);
+bool format_unit_is_time(const struct format_job *job);
+
+/* Was the profile imported, without addresses or times of its own? */
+bool format_is_imported(const struct format_job *job);
+
+/*
+ * JSON is written as it goes, for files too large to be built in memory. A string, in quotes. The text must be cleaned (symbol/names/display_name.h). Characters
+ * that mean something to HTML are escaped, too: these files end up in pages.
+ */
+void format_json_text(const char *text, FILE *out);
+
+/* The key with all that stands around it, and such a string. */
+void format_json_field(const char *key, const char *text, FILE *out);
+
+/* Nanoseconds as a number of milliseconds, all digits kept. */
+void format_json_ms(unsigned long long ns, FILE *out);
+
+#endif

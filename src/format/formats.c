@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "format/format.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "import/import.h"
+#include "symbol/names/display_name.h"
+
+static const struct format *const formats[] = {
+	&format_folded,	    &format_raw,       &format_pprof,
+	&format_speedscope, &format_firefox,   &format_perf_script,
+	&format_perf_data,  &format_callgrind, &format_chrome,
+};
+
+#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
+
+const struct format *format_at(size_t i)
+{
+	return i < N_FORMATS ? formats[i] : NULL;
+}
+
+const struct format *format_by_name(const char *name)
+{
+	for (size_t i = 0; i < N_FORMATS; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	return NULL;
+}
+
+/* The longest ending that fits, so that ".perf.json" and ".json" can both be one. */
+const struct format *format_by_ending(const char *path)
+{
+	const struct format *best = NULL;
+	size_t len = strlen(path), longest = 0;
+
+	for (size_t i = 0; i < N_FORMATS; i++) {
+		size_t ending = strlen(formats[i]->ending);
+
+		if (ending > longest && len > ending &&
+		    !strcmp(path + len - ending, formats[i]->ending)) {
+			best = formats[i];
+			longest = ending;
+		}
+	}
+	return best;
+}
+
+static const char *name_of(const struct recording_info *info)
+{
+	if (info->guest_name && *info->guest_name)
+		return info->guest_name;
+	return info->guest_id && *info->guest_id ? info->guest_id : "guest";
+}
+
+/* In memory of its own; NULL: there is none. */
+static char *short_name(const struct recording_info *info)
+{
+	const char *name = name_of(info);
+
+	return strndup(name, sanitize_cut(name, FORMAT_GUEST_NAME_MAX));
+}
+
+struct error *format_guest_name(const struct format_job *job, const char **name)
+{
+	char *text = short_name(&job->profile->info);
+	struct error *err =
+		text ? symbolizer_intern(job->symbolizer, text, name) : error_no_memory();
+
+	free(text);
+	return err;
+}
+
+char *format_guest_line(const struct profile *profile)
+{
+	const struct recording_info *info = &profile->info;
+	const char *target = info->target ? info->target : "?";
+	uint64_t n = profile->selected.samples;
+	char *text, *name = short_name(info), late[64] = "";
+	int rc;
+
+	if (!name)
+		return NULL;
+	if (profile->not_sampled_ns)
+		snprintf(late, sizeof(late), ", %.2f s (%.1f %%) not sampled",
+			 (double)profile->not_sampled_ns / 1e9, 100 * profile_not_sampled(profile));
+	if (import_is_target(info->target))
+		rc = asprintf(&text, "%s:%s, %" PRIu64 " samples", target, name, n);
+	else
+		rc = asprintf(&text, "%s:%s (%s), %" PRIu64 " samples at %g/s in %.1f s%s", target,
+			      name, info->guest_type ? info->guest_type : "?", n, info->rate_hz,
+			      (double)profile_elapsed_ns(profile) / 1e9, late);
+	free(name);
+	return rc < 0 ? NULL : text;
+}
+
+struct error *format_guest_title(const struct format_job *job, const char **title)
+{
+	char *text = format_guest_line(job->profile);
+	struct error *err =
+		text ? symbolizer_intern(job->symbolizer, text, title) : error_no_memory();
+
+	free(text);
+	return err;
+}
+
+uint32_t format_guest_pid(const struct format_job *job)
+{
+	const char *id = job->profile->info.guest_id;
+	unsigned long number = id ? strtoul(id, NULL, 10) : 0;
+
+	/* 0 is the idle task for perf, and all other numbers are as good. */
+	return number > 0 && number < INT32_MAX / 2 ? (uint32_t)number : 1;
+}
+
+bool format_unit_is_time(const struct format_job *job)
+{
+	return !job->profile->info.weight_unit;
+}
+
+struct error *format_unit(const struct format_job *job, const char **unit)
+{
+	const char *text = job->profile->info.weight_unit;
+
+	return symbolizer_intern(job->symbolizer, text ? text : "nanoseconds", unit);
+}
+
+bool format_is_imported(const struct format_job *job)
+{
+	return import_is_target(job->profile->info.target);
+}
+
+void format_json_text(const char *text, FILE *out)
+{
+	putc('"', out);
+	while (*text) {
+		size_t plain = strcspn(text, "\"\\<>&");
+
+		fwrite(text, 1, plain, out);
+		text += plain;
+		if (*text)
+			fprintf(out, "\\u%04x", (unsigned char)*text++);
+	}
+	putc('"', out);
+}
+
+void format_json_field(const char *key, const char *text, FILE *out)
+{
+	fputs(key, out);
+	format_json_text(text, out);
+}
+
+void format_json_ms(unsigned long long ns, FILE *out)
+{
+	fprintf(out, "%llu.%06llu", ns / 1000000, ns % 1000000);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "format/location_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "format/format.h"
+#include "import/import.h"
+#include "symbol/images/code.h"
+
+struct building {
+	const struct format_job *job;
+	struct location_table *table;
+	struct ids *frame_ids, *function_ids; /* numbers of entries and functions */
+	size_t entry_room, line_room, function_room;
+};
+
+static struct error *add_function(struct building *b, const struct location *at, uint32_t *id)
+{
+	struct location_table *p = b->table;
+	bool added;
+	struct error *err =
+		ids_get(b->function_ids, (uintptr_t)at->function, (uintptr_t)at->file, id, &added);
+
+	if (err || !added)
+		return err;
+	err = ARRAY_RESERVE(&p->functions, &b->function_room, p->n_functions + (size_t)1);
+	if (!err)
+		p->functions[p->n_functions++] =
+			(struct location_function){at->function, at->file, at->resolved};
+	return err;
+}
+
+static struct error *add_line(struct building *b, const struct location *at)
+{
+	struct location_table *p = b->table;
+	struct location_line line = {.line = at->line, .entry = p->n};
+	struct error *err = add_function(b, at, &line.function);
+
+	if (!err)
+		err = ARRAY_RESERVE(&p->lines, &b->line_room, p->n_lines + (size_t)1);
+	if (!err)
+		p->lines[p->n_lines++] = line;
+	return err;
+}
+
+static uint32_t image_at(const struct location_table *p, uint64_t code)
+{
+	for (uint32_t i = 0; i < p->n_images; i++)
+		if (code >= p->images[i].start && code < p->images[i].end)
+			return i;
+	return LOCATION_NONE;
+}
+
+static struct error *add_entry(struct building *b, const struct stack_node *node)
+{
+	struct location_table *p = b->table;
+	bool known = !format_is_imported(b->job) || node->addr < IMPORT_ADDR;
+	struct location_entry entry = {.addr = known ? node->addr : 0, .lines = p->n_lines};
+	const struct location *at;
+	size_t n;
+	struct error *err = symbolizer_locate(b->job->symbolizer, node->addr, node->kind, &at, &n);
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = add_line(b, &at[i]);
+	if (!err)
+		err = ARRAY_RESERVE(&p->at, &b->entry_room, p->n + (size_t)1);
+	if (err)
+		return err;
+	entry.code = entry.addr - (node->kind == FRAME_RETURN && entry.addr);
+	entry.offset = at[n - 1].offset;
+	entry.n_lines = p->n_lines - entry.lines;
+	entry.image = image_at(p, entry.code);
+	p->at[p->n++] = entry;
+	return NULL;
+}
+
+static struct error *add_node(struct building *b, uint32_t id)
+{
+	const struct stack_node *node = stacks_node(b->table->profile->stacks, id);
+	bool added;
+	struct error *err =
+		ids_get(b->frame_ids, node->addr, node->kind, &b->table->of_node[id], &added);
+
+	return err || !added ? err : add_entry(b, node);
+}
+
+/* Adds each selected stack with all its callers; a parent's id is smaller. */
+static struct error *add_nodes(struct building *b)
+{
+	const struct profile *profile = b->job->profile;
+	uint32_t n = stacks_count(profile->stacks);
+	bool *used = calloc(n, sizeof(*used));
+	struct error *err = NULL;
+
+	b->table->of_node = calloc(n, sizeof(*b->table->of_node));
+	if (!used || !b->table->of_node) {
+		free(used);
+		return error_no_memory();
+	}
+	profile_mark_used(profile, profile->cells, used);
+	for (uint32_t id = 0; id < n && !err; id++) {
+		b->table->of_node[id] = LOCATION_NONE;
+		if (used[id] && id != STACK_ROOT)
+			err = add_node(b, id);
+	}
+	free(used);
+	return err;
+}
+
+/* Readers look for files by it. */
+static bool is_build_id(const char *text)
+{
+	return text && *text && !text[strspn(text, "0123456789abcdefABCDEF")];
+}
+
+static struct error *add_images(struct building *b)
+{
+	const struct recorded_images *recorded = profile_images(b->job->profile);
+	struct location_table *p = b->table;
+	struct error *err = NULL;
+
+	p->images = calloc(recorded->n + 1, sizeof(*p->images));
+	if (!p->images)
+		return error_no_memory();
+	for (size_t i = 0; i < recorded->n && !err; i++) {
+		const struct recorded_image *from = &recorded->at[i];
+		struct location_image *to = &p->images[p->n_images];
+
+		if (!from->path || from->end <= from->start)
+			continue;
+		*to = (struct location_image){.start = from->start,
+					      .end = from->end,
+					      .slide = from->slide,
+					      .offset = elf_offset(from->path,
+								   from->start - from->slide)};
+		err = symbolizer_intern(b->job->symbolizer, from->path, &to->path);
+		if (!err && is_build_id(from->build_id))
+			err = symbolizer_intern(b->job->symbolizer, from->build_id, &to->build_id);
+		p->n_images++;
+	}
+	return err;
+}
+
+struct error *location_table_new(const struct format_job *job, struct location_table **out)
+{
+	struct building b = {.job = job, .table = calloc(1, sizeof(*b.table))};
+	struct error *err = b.table ? NULL : error_no_memory();
+
+	if (!err) {
+		b.table->profile = job->profile;
+		err = ids_new(&b.frame_ids);
+	}
+	if (!err)
+		err = ids_new(&b.function_ids);
+	if (!err)
+		err = add_images(&b);
+	if (!err)
+		err = add_nodes(&b);
+	ids_free(b.frame_ids);
+	ids_free(b.function_ids);
+	if (err)
+		location_table_free(b.table);
+	else
+		*out = b.table;
+	return err;
+}
+
+void location_table_free(struct location_table *table)
+{
+	if (!table)
+		return;
+	free(table->at);
+	free(table->lines);
+	free(table->functions);
+	free(table->images);
+	free(table->of_node);
+	free(table);
+}
+
+struct error *location_table_chain(const struct location_table *table, uint32_t stack,
+				   struct location_chain *chain)
+{
+	chain->n = 0;
+	for (; stack != STACK_ROOT; stack = stacks_node(table->profile->stacks, stack)->parent) {
+		const struct location_entry *entry = &table->at[table->of_node[stack]];
+		struct error *err =
+			ARRAY_RESERVE(&chain->at, &chain->room, chain->n + entry->n_lines);
+
+		if (err)
+			return err;
+		for (uint32_t i = 0; i < entry->n_lines; i++)
+			chain->at[chain->n++] = entry->lines + i;
+	}
+	return NULL;
+}
