@@ -2,6 +2,8 @@
 #include "view/diff.h"
 
 #include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
 
 #include "symbol/names/display_name.h"
 
@@ -12,11 +14,11 @@ static void put_side(const char *title, const struct diff_side *side, double dra
 	if (side->warning)
 		fprintf(out, "WARNING  %s: %s\n", title, side->warning);
 	fprintf(out, "%-8s ", title);
-	put_clean(info->target ? info->target : "?", out);
+	sanitize_print(info->target ? info->target : "?", out);
 	putc(':', out);
-	put_clean(info->guest_id ? info->guest_id : "?", out);
+	sanitize_print(info->guest_id ? info->guest_id : "?", out);
 	fputs(" \"", out);
-	put_clean(info->guest_name ? info->guest_name : "", out);
+	sanitize_print(info->guest_name ? info->guest_name : "", out);
 	fprintf(out, "\", %" PRIu64 " samples, worth %.0f draws, in %.1f s\n",
 		side->profile->selected.samples, draws,
 		(double)profile_elapsed_ns(side->profile) / 1e9);
@@ -67,5 +69,69 @@ struct error *diff_write_text(const struct diff *diff, const struct diff_side si
 		put_row(&diff->rows[i], out);
 	if (rows && diff->n > rows)
 		fprintf(out, "  ... %zu more functions (-n 0 shows all)\n", diff->n - rows);
+	return NULL;
+}
+
+static json_t *text(const char *value)
+{
+	char *sanitized = value ? sanitize_new(value) : NULL;
+	json_t *string = sanitized ? json_string_nocheck(sanitized) : json_null();
+
+	free(sanitized);
+	return string;
+}
+
+static json_t *side(const struct diff_side *side, double draws)
+{
+	const struct profile *profile = side->profile;
+
+	return json_pack("{s:o, s:o, s:o, s:I, s:f, s:f, s:o}", "target",
+			 text(profile->info.target), "guest_id", text(profile->info.guest_id),
+			 "guest_name", text(profile->info.guest_name), "samples",
+			 (json_int_t)profile->selected.samples, "draws", draws, "seconds",
+			 (double)profile_elapsed_ns(profile) / 1e9, "warning", text(side->warning));
+}
+
+static json_t *change(const struct difference *d, const struct profile_cell cells[2])
+{
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:I, s:I}", "before", d->before,
+			 "after", d->after, "change", d->after - d->before, "low", d->low, "high",
+			 d->high, "p", d->p, "significant", d->significant, "samples_before",
+			 (json_int_t)cells[0].samples, "samples_after",
+			 (json_int_t)cells[1].samples);
+}
+
+static json_t *functions(const struct diff *diff)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < diff->n; i++) {
+		const struct diff_row *row = &diff->rows[i];
+
+		if (json_array_append_new(list,
+					  json_pack("{s:o, s:o, s:o}", "name", text(row->name),
+						    "self", change(&row->self_change, row->self),
+						    "total",
+						    change(&row->total_change, row->total)))) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
+struct error *diff_write_json(const struct diff *diff, const struct diff_side sides[2], FILE *out)
+{
+	json_t *all = json_pack("{s:o, s:o, s:f, s:o}", "before", side(&sides[0], diff->draws[0]),
+				"after", side(&sides[1], diff->draws[1]), "false_discovery_rate",
+				DIFFERENCE_FALSE_RATE, "functions", functions(diff));
+
+	if (!all)
+		return error_no_memory();
+	/* Write errors are checked when the file is closed, by its opener. */
+	if (json_dumpf(all, out, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(8)) ==
+	    0)
+		putc('\n', out);
+	json_decref(all);
 	return NULL;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_DIFF_WRITE_H
-#define UNIPROF_OUTPUT_DIFF_WRITE_H
+#ifndef UNIPROF_VIEW_DIFF_H
+#define UNIPROF_VIEW_DIFF_H
 
-/* A comparison, as text or JSON (docs/uniprof.1 tells its fields). `sides` are before and after. */
+/* A comparison, as text or JSON (docs/man/uniprof-diff.1.in tells its fields). `sides` are before and after. */
 
 #include <stdio.h>
 
-#include "output/diff.h"
+#include "analysis/diff.h"
 
-/* So many rows at most; 0: all. */
+/* Writes at most `rows` rows; 0: all. */
 struct error *diff_write_text(const struct diff *diff, const struct diff_side sides[2], size_t rows,
 			      FILE *out);
 

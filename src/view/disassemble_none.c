@@ -12,8 +12,8 @@ void disassembler_close(struct disassembler *disassembler)
 {
 }
 
-size_t disassemble(struct disassembler *disassembler, unsigned word, uint64_t va,
-		   const uint8_t *bytes, size_t len, struct code_line *lines, size_t room)
+size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
+		   const struct window *code, struct code_line *lines, size_t room)
 {
 	return 0;
 }

@@ -25,10 +25,10 @@ static json_t *hex(uint64_t value)
 /* Text of a guest or a file. */
 static json_t *text(const char *words)
 {
-	char *clean = *words ? clean_name_new(words) : NULL;
-	json_t *json = json_string(clean ? clean : "");
+	char *sanitized = *words ? sanitize_new(words) : NULL;
+	json_t *json = json_string(sanitized ? sanitized : "");
 
-	free(clean);
+	free(sanitized);
 	return json;
 }
 
@@ -77,7 +77,8 @@ static json_t *segment(const struct arch *arch, const struct register_segment *f
 	return json;
 }
 
-static void add_registers(const struct glance *glance, const struct glance_vcpu *vcpu, json_t *to)
+static void add_registers(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+			  json_t *to)
 {
 	static const char *const groups[REGISTER_GROUPS] = {"general", "control", "debug",
 							    "system"};
@@ -95,13 +96,13 @@ static void add_registers(const struct glance *glance, const struct glance_vcpu 
 	}
 	for (size_t i = 0; i < vcpu->registers.n_segments; i++)
 		json_object_set_new(segments, vcpu->registers.segment[i].name,
-				    segment(glance->info->arch, &vcpu->registers.segment[i]));
+				    segment(dump->info->arch, &vcpu->registers.segment[i]));
 	json_object_set_new(to, "registers", registers);
 	json_object_set_new(to, "flags", flags);
 	json_object_set_new(to, "segments", segments);
 }
 
-static json_t *place(const struct location *location)
+static json_t *source(const struct location *location)
 {
 	json_t *json = json_pack("{s:s, s:b}", "function", location->function, "inlined",
 				 (int)location->inlined);
@@ -114,12 +115,14 @@ static json_t *place(const struct location *location)
 }
 
 /* Adds the function at an address, and those that were inlined into it, if it has a name. */
-static struct error *add_places(const struct glance *glance, const struct frame *frame, json_t *to)
+static struct error *add_source(const struct guest_dump *dump, const struct frame *frame,
+				json_t *to)
 {
 	const struct location *locations;
 	json_t *list;
 	size_t n;
-	struct error *err = namer_locate(glance->namer, frame->addr, frame->kind, &locations, &n);
+	struct error *err =
+		symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n);
 
 	if (err || !locations[n - 1].resolved)
 		return err;
@@ -127,12 +130,12 @@ static struct error *add_places(const struct glance *glance, const struct frame 
 	json_object_set_new(to, "offset", json_integer((json_int_t)locations[n - 1].offset));
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, place(&locations[i]));
+		json_array_append_new(list, source(&locations[i]));
 	json_object_set_new(to, "source", list);
 	return NULL;
 }
 
-static json_t *code(const struct glance_vcpu *vcpu)
+static json_t *code(const struct guest_dump_vcpu *vcpu)
 {
 	json_t *lines = json_array();
 
@@ -155,11 +158,11 @@ static json_t *words(const uint8_t *bytes, size_t len, unsigned word)
 	json_t *list = json_array();
 
 	for (size_t at = 0; at + word <= len; at += word)
-		json_array_append_new(list, hex(glance_word(bytes + at, word)));
+		json_array_append_new(list, hex(guest_dump_word(bytes + at, word)));
 	return list;
 }
 
-static struct error *add_trace(const struct glance *glance, const struct glance_vcpu *vcpu,
+static struct error *add_trace(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
 			       json_t *to)
 {
 	json_t *trace = json_array();
@@ -171,7 +174,7 @@ static struct error *add_trace(const struct glance *glance, const struct glance_
 		const struct frame *frame = &vcpu->frames[i];
 		json_t *json = json_pack("{s:o, s:s}", "address", hex(frame->addr), "trust",
 					 frame->trust == TRUST_GUESS ? "guess" : "sure");
-		struct error *err = add_places(glance, frame, json);
+		struct error *err = add_source(dump, frame, json);
 
 		json_array_append_new(trace, json);
 		if (err)
@@ -180,7 +183,7 @@ static struct error *add_trace(const struct glance *glance, const struct glance_
 	return NULL;
 }
 
-static struct error *add_vcpu(const struct glance *glance, const struct glance_vcpu *vcpu,
+static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
 			      json_t *list)
 {
 	json_t *json =
@@ -190,53 +193,53 @@ static struct error *add_vcpu(const struct glance *glance, const struct glance_v
 	if (!vcpu->online)
 		return NULL;
 	json_object_set_new(json, "state", json_string(state_names[vcpu->state]));
-	if (glance_has_mode(vcpu))
+	if (guest_dump_has_mode(vcpu))
 		json_object_set_new(json, "mode",
 				    json_string(vcpu->regs->user ? "user" : "kernel"));
 	json_object_set_new(json, "bits", json_integer(8 * vcpu->regs->word));
-	add_registers(glance, vcpu, json);
+	add_registers(dump, vcpu, json);
 	json_object_set_new(json, "code", code(vcpu));
 	json_object_set_new(json, "stack",
 			    json_pack("{s:o, s:o}", "address", hex(vcpu->stack->va), "words",
 				      words(vcpu->stack->bytes, vcpu->stack->len,
 					    vcpu->regs->word)));
-	return add_trace(glance, vcpu, json);
+	return add_trace(dump, vcpu, json);
 }
 
-static json_t *memory(const struct glance *glance)
+static json_t *memory(const struct guest_dump *dump)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < glance->n_memory; i++)
+	for (size_t i = 0; i < dump->n_memory; i++)
 		json_array_append_new(
-			list, json_pack("{s:o, s:I, s:o}", "address", hex(glance->memory[i].va),
-					"asked", (json_int_t)glance->memory[i].asked, "bytes",
-					hex_bytes(glance->memory[i].bytes, glance->memory[i].len)));
+			list, json_pack("{s:o, s:I, s:o}", "address", hex(dump->memory[i].va),
+					"asked", (json_int_t)dump->memory[i].asked, "bytes",
+					hex_bytes(dump->memory[i].bytes, dump->memory[i].len)));
 	return list;
 }
 
-static json_t *guest(const struct glance *glance)
+static json_t *guest(const struct guest_dump *dump)
 {
-	const struct target_info *info = glance->info;
+	const struct target_info *info = dump->info;
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:I}", "kind", glance->scheme, "id",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:I}", "kind", dump->scheme, "id",
 			 text(info->id), "name", text(info->name), "type", text(info->type), "host",
 			 text(info->host), "arch", info->arch->name, "vcpus",
 			 (json_int_t)(info->vcpus - info->spare));
 }
 
-struct error *glance_write_json(const struct glance *glance, FILE *out)
+struct error *guest_dump_write_json(const struct guest_dump *dump, FILE *out)
 {
 	json_t *vcpus = json_array();
 	json_t *root =
-		json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "guest", guest(glance), "state",
-			  glance_life_text(glance->life), "time_ns", (json_int_t)glance->unix_ns,
-			  "paused_ns", (json_int_t)glance->paused_ns, "vcpus", vcpus, "memory",
-			  memory(glance));
+		json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "guest", guest(dump), "state",
+			  guest_dump_life_text(dump->life), "time_ns", (json_int_t)dump->unix_ns,
+			  "paused_ns", (json_int_t)dump->paused_ns, "vcpus", vcpus, "memory",
+			  memory(dump));
 	struct error *err = root ? NULL : error_no_memory();
 
-	for (size_t i = 0; i < glance->n_vcpus && !err; i++)
-		err = add_vcpu(glance, &glance->vcpus[i], vcpus);
+	for (size_t i = 0; i < dump->n_vcpus && !err; i++)
+		err = add_vcpu(dump, &dump->vcpus[i], vcpus);
 	if (!err && json_dumpf(root, out, JSON_INDENT(1)) && !ferror(out))
 		err = error_no_memory();
 	if (!err)

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "arch/x86_registers.h"
+#include "arch/x86/x86.h"
 #include "symbol/names/table.h"
 
 /* A guest that stands in `leaf`, which `main` called; with a name that no terminal should see. */
@@ -20,9 +20,9 @@ struct fixture {
 	struct window window;
 	uint8_t stack[64];
 	struct frame frames[3];
-	struct glance_vcpu vcpus[2];
-	struct glance glance;
-	struct glance_style style;
+	struct guest_dump_vcpu vcpus[2];
+	struct guest_dump dump;
+	struct guest_dump_style style;
 };
 
 static void put_word(uint8_t *to, uint64_t value)
@@ -33,7 +33,7 @@ static void put_word(uint8_t *to, uint64_t value)
 
 static void fill_vcpu(struct fixture *f)
 {
-	struct glance_vcpu *vcpu = &f->vcpus[0];
+	struct guest_dump_vcpu *vcpu = &f->vcpus[0];
 
 	f->regs = (struct regs){.pc = 0x1008,
 				.sp = 0x7000,
@@ -47,14 +47,14 @@ static void fill_vcpu(struct fixture *f)
 	f->frames[0] = (struct frame){0x1008, FRAME_PC, TRUST_SURE};
 	f->frames[1] = (struct frame){0x2010, FRAME_RETURN, TRUST_GUESS};
 	f->frames[2] = (struct frame){0x99999, FRAME_RETURN, TRUST_SURE};
-	*vcpu = (struct glance_vcpu){.online = true,
-				     .state = VCPU_RUNNING,
-				     .regs = &f->regs,
-				     .stack = &f->window,
-				     .frames = f->frames,
-				     .n_frames = 3,
-				     .end = UNWIND_BROKEN,
-				     .n_code = 1};
+	*vcpu = (struct guest_dump_vcpu){.online = true,
+					 .state = VCPU_RUNNING,
+					 .regs = &f->regs,
+					 .stack = &f->window,
+					 .frames = f->frames,
+					 .n_frames = 3,
+					 .end = UNWIND_BROKEN,
+					 .n_code = 1};
 	vcpu->code[0] = (struct code_line){.va = 0x1008,
 					   .len = 1,
 					   .bytes = {0x55},
@@ -69,7 +69,7 @@ static void fill_vcpu(struct fixture *f)
 								       .has_selector = true,
 								       .has_attributes = true,
 								       .attributes = 0xa9b});
-	f->vcpus[1] = (struct glance_vcpu){.id = 1};
+	f->vcpus[1] = (struct guest_dump_vcpu){.id = 1};
 }
 
 static void setup(struct fixture *f)
@@ -88,22 +88,24 @@ static void setup(struct fixture *f)
 	assert_null(nm_read("test", strdup(table), strlen(table), &symbols));
 	assert_null(images_new(&f->images));
 	assert_null(images_add_tables(f->images, "test", symbols, NULL));
-	f->glance = (struct glance){.scheme = "xen",
-				    .info = &f->info,
-				    .n_vcpus = 2,
-				    .vcpus = f->vcpus,
-				    .paused_ns = 12300,
-				    .n_memory = 2};
-	f->glance.memory[0] = (struct glance_memory){
+	f->dump = (struct guest_dump){.scheme = "xen",
+				      .info = &f->info,
+				      .n_vcpus = 2,
+				      .vcpus = f->vcpus,
+				      .paused_ns = 12300,
+				      .n_memory = 2};
+	f->dump.memory[0] = (struct guest_dump_memory){
 		.va = 0x7008, .len = 16, .asked = 64, .as_stack = true, .bytes = f->stack + 8};
-	f->glance.memory[1] =
-		(struct glance_memory){.va = 0x7010, .len = 8, .asked = 8, .bytes = f->stack + 16};
-	assert_null(namer_new(f->images, NULL, &f->glance.namer));
+	f->dump.memory[1] = (struct guest_dump_memory){.va = 0x7010,
+						       .len = 8,
+						       .asked = 8,
+						       .bytes = f->stack + 16};
+	assert_null(symbolizer_new(f->images, NULL, &f->dump.symbolizer));
 }
 
 static void teardown(struct fixture *f)
 {
-	namer_free(f->glance.namer);
+	symbolizer_free(f->dump.symbolizer);
 	images_free(f->images);
 }
 
@@ -113,7 +115,7 @@ static char *as_text(const struct fixture *f)
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
-	assert_null(glance_write_text(&f->glance, &f->style, out));
+	assert_null(guest_dump_write_text(&f->dump, &f->style, out));
 	assert_int_equal(fclose(out), 0);
 	return text;
 }
@@ -125,7 +127,7 @@ static json_t *as_json(const struct fixture *f)
 	FILE *out = open_memstream(&text, &size);
 	json_t *json;
 
-	assert_null(glance_write_json(&f->glance, out));
+	assert_null(guest_dump_write_json(&f->dump, out));
 	assert_int_equal(fclose(out), 0);
 	json = json_loads(text, 0, NULL);
 	assert_non_null(json);
@@ -160,7 +162,7 @@ static void text_shows_everything_with_names(void **state)
 	has(text, "    0  0000000000001008  leaf+0x8\n");
 	has(text, "?   1  0000000000002010  ma");
 	has(text, "    2  0000000000099999  (no name)\n");
-	has(text, "cut short: broken chain");
+	has(text, "no caller was found: callers may be missing");
 	has(text, "? marks callers that may be wrong");
 	has(text, "vCPU 1   off-line\n");
 	has(text, "      0000000000007008  0000000000002010  ma");
@@ -179,9 +181,9 @@ static void options_say_how_much_is_shown(void **state)
 	char *text;
 
 	setup(&f);
-	f.style = (struct glance_style){
+	f.style = (struct guest_dump_style){
 		.all = true, .words = true, .lines = 1, .bytes_per_line = 16, .ascii = true};
-	f.glance.n_memory = 0;
+	f.dump.n_memory = 0;
 	text = as_text(&f);
 	has(text, "dr7         0000000000000400\n");
 	has(text, "0000000000007000  0000000000000000 0000000000002010  |");
@@ -199,8 +201,8 @@ static void a_paused_guest_stands_still(void **state)
 	char *text;
 
 	setup(&f);
-	f.glance.life = LIFE_CRASHED;
-	f.glance.paused_ns = 0;
+	f.dump.life = LIFE_CRASHED;
+	f.dump.paused_ns = 0;
 	text = as_text(&f);
 	has(text, "state    crashed; not stopped for this look\n");
 	has(text, "vCPU 0   stands still; in kernel mode");

@@ -1,29 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/paper.h"
+#include "view/tty_writer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+enum style tty_style_of_share(double share)
+{
+	return share >= 0.05 ? STYLE_HOT : share >= 0.005 ? STYLE_WARM : STYLE_PLAIN;
+}
+
+/* Width of the character that begins with this byte; 0 for bytes within one. */
+static size_t cells_of_lead(unsigned char lead)
+{
+	if ((lead & 0xc0) == 0x80)
+		return 0;
+	return lead < 0xe1 ? 1 : 2; /* 0xe1: U+1000 */
+}
+
+size_t cells_of(const char *text, size_t len)
+{
+	size_t cells = 0;
+
+	for (size_t i = 0; i < len; i++)
+		cells += cells_of_lead((unsigned char)text[i]);
+	return cells;
+}
+
+size_t cells_fit(const char *text, size_t len, size_t cells)
+{
+	size_t n = 0;
+
+	for (; n < len; n++) {
+		size_t more = cells_of_lead((unsigned char)text[n]);
+
+		if (more > cells)
+			break;
+		cells -= more;
+	}
+	return n;
+}
+
 /* ECMA-48, 8.3.117 (SGR). */
 static const char *const codes[STYLES] = {
 	[STYLE_PLAIN] = "\033[m", [STYLE_HEAD] = "\033[1m",  [STYLE_WARNING] = "\033[1;33m",
 	[STYLE_HOT] = "\033[31m", [STYLE_WARM] = "\033[32m", [STYLE_DIM] = "\033[2m",
 };
-
-struct error *color_parse(const char *option, const char *text, enum color_mode *mode)
-{
-	static const char *const names[] = {"auto", "always", "never"};
-
-	for (int i = 0; i < 3; i++) {
-		if (!strcmp(text, names[i])) {
-			*mode = (enum color_mode)i;
-			return NULL;
-		}
-	}
-	return error_new(ERR_USAGE, "%s %s: it is auto, always or never", option, text);
-}
 
 static bool wants_colors(enum color_mode mode)
 {
@@ -34,49 +57,50 @@ static bool wants_colors(enum color_mode mode)
 	return isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
 }
 
-void paper_look(enum color_mode mode, struct paper *paper)
+void tty_writer_init(enum color_mode mode, struct tty_writer *writer)
 {
 	const char *columns = getenv("COLUMNS");
 	struct winsize size = {0};
 
-	*paper = (struct paper){.out = stdout, .colors = wants_colors(mode)};
+	*writer = (struct tty_writer){.out = stdout, .colors = wants_colors(mode)};
 	if (!isatty(STDOUT_FILENO))
 		return;
 	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
-		paper->width = size.ws_col;
+		writer->width = size.ws_col;
 	else if (columns)
-		paper->width = strtoul(columns, NULL, 10);
+		writer->width = strtoul(columns, NULL, 10);
 }
 
-void paper_style(const struct paper *paper, enum style style)
+void tty_writer_style(const struct tty_writer *writer, enum style style)
 {
-	if (paper->colors)
-		fputs(codes[style], paper->out);
+	if (writer->colors)
+		fputs(codes[style], writer->out);
 }
 
-size_t paper_put(const struct paper *paper, const char *text, size_t len, size_t cells)
+size_t tty_writer_put(const struct tty_writer *writer, const char *text, size_t len, size_t cells)
 {
 	size_t whole = cells_of(text, len), n;
 
 	if (!cells || whole <= cells) {
-		fwrite(text, 1, len, paper->out);
+		fwrite(text, 1, len, writer->out);
 		return whole;
 	}
 	n = cells_fit(text, len, cells - 1);
-	fwrite(text, 1, n, paper->out);
-	fputs("…", paper->out);
+	fwrite(text, 1, n, writer->out);
+	fputs("…", writer->out);
 	return cells_of(text, n) + 1;
 }
 
-size_t paper_put_end(const struct paper *paper, const char *text, size_t len, size_t cells)
+size_t tty_writer_put_end(const struct tty_writer *writer, const char *text, size_t len,
+			  size_t cells)
 {
 	if (!cells || cells_of(text, len) <= cells)
-		return paper_put(paper, text, len, cells);
+		return tty_writer_put(writer, text, len, cells);
 	while (len && (cells_of(text, len) > cells - 1 || ((unsigned char)*text & 0xc0) == 0x80)) {
 		text++;
 		len--;
 	}
-	fputs("…", paper->out);
-	fwrite(text, 1, len, paper->out);
+	fputs("…", writer->out);
+	fwrite(text, 1, len, writer->out);
 	return cells_of(text, len) + 1;
 }

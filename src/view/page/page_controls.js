@@ -122,7 +122,7 @@ function saveState(page) {
 	set('states', page.states, profile.states);
 	set('down', page.icicle ? '1' : '0', profile.icicle ? '1' : '0');
 	filters.forEach((filter, i) => {
-		set(`t${i}`, `${filter.from}-${filter.to}`, `0-${profile.sides[i].slices}`);
+		set(`t${i}`, `${filter.from}-${filter.to}`, `0-${profile.sides[i].buckets}`);
 		set(`without${i}`, [...filter.without].join(','), '');
 	});
 	try {
@@ -143,7 +143,7 @@ function readState(page, text) {
 	page.filters.forEach((filter, i) => {
 		const [, from, to] = /^(\d{1,9})-(\d{1,9})$/.exec(state.get(`t${i}`) ?? '') ?? [];
 		if (from !== undefined && Number(from) < Number(to))
-			Object.assign(filter, {from: Number(from), to: Math.min(Number(to), profile.sides[i].slices)});
+			Object.assign(filter, {from: Number(from), to: Math.min(Number(to), profile.sides[i].buckets)});
 		for (const vcpu of page.times[i].vcpus)
 			if ((state.get(`without${i}`) ?? '').split(',').includes(String(vcpu)))
 				filter.without.add(vcpu);

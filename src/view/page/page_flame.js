@@ -86,14 +86,14 @@ class Flame {
 			});
 	}
 
-	// Where a level's row begins, in the canvas.
+	// Top of a level's row in the canvas.
 	top(level, scrolled = this.box.scrollTop) {
 		return this.begin() + (this.icicle ? level : this.view.levels - 1 - level) * ROW - scrolled;
 	}
 
-	// Where the highest row begins: callers stand on what is below their picture.
+	// Top of the highest row: callers stand on the picture below theirs.
 	begin() {
-		return this.standing ? Math.max(0, this.height - this.view.levels * ROW) : 0;
+		return this.rootBelow ? Math.max(0, this.height - this.view.levels * ROW) : 0;
 	}
 
 	unit() {

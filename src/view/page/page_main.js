@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The page itself: what is chosen, and who has to hear of it.
+// The page itself: holds the user's choices, and tells the views that show them.
 
 const get = (id) => document.getElementById(id);
 const count = (n, what) => `${n.toLocaleString('en-US')} ${what}${n === 1 ? '' : 's'}`;
@@ -10,13 +10,13 @@ class Page {
 		Object.assign(this, {profile, names: profile.names, view: 'flame', chosen: -1, pattern: '', anyCase: false, hits: null});
 		const two = profile.sides.length === 2;
 		profile.sides.forEach((side, i) => { side.label = two ? ['before', 'after'][i] : ''; });
-		this.filters = profile.sides.map((side) => ({from: 0, to: side.slices, without: new Set()}));
+		this.filters = profile.sides.map((side) => ({from: 0, to: side.buckets, without: new Set()}));
 		this.states = profile.states;
 		this.widths = 'both';
 		this.icicle = profile.icicle;
 		this.flame = new Flame(get('flame'), this, 'Flame graph: arrow keys move, Enter zooms', this.icicle);
 		this.callers = new Flame(get('callers'), this, 'Callers', false);
-		this.callers.standing = true;
+		this.callers.rootBelow = true;
 		this.callees = new Flame(get('callees'), this, 'Callees', true);
 		this.functionTable = new Functions(get('functions'), this);
 		this.times = profile.sides.map((side, i) => new Times(get('times'), side, this.filters[i], this, () => this.refilter()));
@@ -26,7 +26,7 @@ class Page {
 		this.update(profile.reverse ? 'leaf' : 'flame');
 	}
 
-	// ---- What boxes ask.
+	// ---- Questions of boxes.
 
 	readTheme() {
 		const style = getComputedStyle(document.documentElement);
@@ -59,7 +59,7 @@ class Page {
 			+ (part ? `, ${percent(view.value[node], view.value[zoomed])} of what is shown` : '');
 	}
 
-	// ---- What is shown. Numbers first, then the pictures that are in sight.
+	// ---- Updates. Numbers first, then the pictures that are in sight.
 
 	refilter() {
 		if (!this.pending)
@@ -246,7 +246,7 @@ class Page {
 		this.pattern = get('search').value = '';
 		this.states = this.profile.states;
 		this.profile.sides.forEach((side, i) => {
-			Object.assign(this.filters[i], {from: 0, to: side.slices});
+			Object.assign(this.filters[i], {from: 0, to: side.buckets});
 			this.filters[i].without.clear();
 		});
 		for (const box of document.querySelectorAll('.lane input'))

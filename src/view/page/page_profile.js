@@ -53,7 +53,7 @@ function newTree(n) {
 		inlined: new Uint8Array(n), levels: 1};
 }
 
-// What follows from parents: levels and ends.
+// Computes levels and ends from the parents.
 function finishTree(tree) {
 	for (let i = 1; i < tree.n; i++) {
 		tree.level[i] = tree.level[tree.parent[i]] + 1;
@@ -97,12 +97,12 @@ function findNested(tree, nNames) {
 
 function readGroups(bytes) {
 	const n = bytes.number(), most = Math.ceil((bytes.data.length - bytes.at) / 3);
-	const groups = {n, slice: new Uint32Array(n), vcpu: new Uint32Array(n), state: new Uint8Array(n),
+	const groups = {n, bucket: new Uint32Array(n), vcpu: new Uint32Array(n), state: new Uint8Array(n),
 		squares: new Float64Array(n), first: new Uint32Array(n + 1)};
 	const node = new Uint32Array(most), samples = new Uint32Array(most), weight = new Float64Array(most);
-	let slice = 0, row = 0;
+	let bucket = 0, row = 0;
 	for (let i = 0; i < n; i++) {
-		groups.slice[i] = slice += bytes.number();
+		groups.bucket[i] = bucket += bytes.number();
 		groups.vcpu[i] = bytes.number();
 		groups.state[i] = bytes.number();
 		groups.squares[i] = bytes.double();

@@ -4,11 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "output/flamegraph_assets.h"
-#include "output/flamegraph_change.h"
-#include "output/flamegraph_color.h"
+#include "view/svg/flamegraph_box.h"
 #include "view/svg/flamegraph_layout.h"
-#include "output/flamegraph_text.h"
 
 /* Pixels; the script gets those that it needs from the attributes of <svg>. */
 #define PAD	   10
@@ -26,39 +23,40 @@
 #define MIN_CELLS  3	/* shorter stumps of names say nothing */
 #define NAME_CELLS 1000 /* of longer names */
 
-struct picture {
+struct flamegraph {
 	FILE *out;
 	const struct tree *tree;
 	const struct flamegraph_options *options;
-	struct layout *layout;
+	struct flamegraph_layout *layout;
 	unsigned width;
 	unsigned bar_y, frames_y, foot_y, height;
 	unsigned levels;
 	uint32_t left_out;
 };
 
-static double share(const struct picture *picture, uint64_t value)
+static double share(const struct flamegraph *picture, uint64_t value)
 {
 	return picture->layout->total ? (double)value / (double)picture->layout->total : 0;
 }
 
-static const char *title_of(const struct picture *picture)
+static const char *title_of(const struct flamegraph *picture)
 {
 	return picture->options->title ? picture->options->title : "Flame Graph";
 }
 
-/* Walks once to learn how many rows there are, and what is left out. */
-static void measure(struct picture *picture)
+/* Counts rows and left-out frames, in a first walk. */
+static void measure(struct flamegraph *picture)
 {
 	const struct flamegraph_options *options = picture->options;
 	double min_width = options->min_width < 0 ? 0.1 : options->min_width;
-	struct layout_frame frame;
+	struct flamegraph_frame frame;
 
 	picture->width = options->width ? options->width : 1200;
 	if (picture->width < 20 * PAD)
 		picture->width = 20 * PAD;
-	layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD, min_width);
-	while (layout_next(picture->layout, &frame))
+	flamegraph_layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD,
+			       min_width);
+	while (flamegraph_layout_next(picture->layout, &frame))
 		;
 	picture->levels = picture->layout->levels;
 	for (uint32_t i = 0; i < picture->tree->n; i++)
@@ -73,8 +71,8 @@ static void measure(struct picture *picture)
 	picture->height = picture->foot_y + FOOT;
 }
 
-/* What is not in the picture, as a sentence; nothing when all is. */
-static void put_left_out(const struct picture *picture)
+/* Says what is left out of the picture; nothing if all is drawn. */
+static void put_left_out(const struct flamegraph *picture)
 {
 	if (!picture->left_out)
 		return;
@@ -82,14 +80,14 @@ static void put_left_out(const struct picture *picture)
 	fputs(picture->left_out == 1 ? " frame" : " frames", picture->out);
 	fputs(" too narrow to be seen", picture->out);
 	if (picture->layout->too_deep)
-		fprintf(picture->out, " or deeper than %d levels", LAYOUT_MAX_LEVELS);
+		fprintf(picture->out, " or deeper than %d levels", FLAMEGRAPH_MAX_LEVELS);
 	fputs(picture->left_out == 1 ? " is" : " are", picture->out);
 	fputs(" left out, ", picture->out);
 	flamegraph_put_fixed(picture->out, 100 * share(picture, picture->layout->left_out));
 	fputs(" % of the width in all", picture->out);
 }
 
-static void put_summary(const struct picture *picture)
+static void put_summary(const struct flamegraph *picture)
 {
 	const struct profile_cell *total = &picture->tree->nodes[0].total;
 
@@ -107,14 +105,14 @@ static void put_summary(const struct picture *picture)
 			picture->options->icicle ? "below" : "above");
 }
 
-static void put_number(const struct picture *picture, const char *name, double value)
+static void put_number(const struct flamegraph *picture, const char *name, double value)
 {
 	fprintf(picture->out, " data-%s=\"", name);
 	flamegraph_put_fixed(picture->out, value);
 	fputc('"', picture->out);
 }
 
-static void put_head(const struct picture *picture)
+static void put_head(const struct flamegraph *picture)
 {
 	FILE *out = picture->out;
 
@@ -151,7 +149,7 @@ static void put_head(const struct picture *picture)
 }
 
 /* A line of text that is cut where the picture ends; all of it is in the hover text. */
-static void put_line(const struct picture *picture, const char *class, unsigned y, double cell,
+static void put_line(const struct flamegraph *picture, const char *class, unsigned y, double cell,
 		     const char *text)
 {
 	fprintf(picture->out, "<text class=\"%s\" x=\"%d\" y=\"%u\"><title>", class, PAD, y);
@@ -161,7 +159,7 @@ static void put_line(const struct picture *picture, const char *class, unsigned 
 	fputs("</text>\n", picture->out);
 }
 
-static void put_texts(const struct picture *picture)
+static void put_texts(const struct flamegraph *picture)
 {
 	const struct flamegraph_options *options = picture->options;
 	FILE *out = picture->out;
@@ -188,10 +186,10 @@ static void put_texts(const struct picture *picture)
 	fputs("</text>\n", out);
 }
 
-static void put_frame(const struct picture *picture, const struct layout_frame *frame)
+static void put_frame(const struct flamegraph *picture, const struct flamegraph_frame *frame)
 {
 	const struct tree_node *node = &picture->tree->nodes[frame->node];
-	const struct layout *layout = picture->layout;
+	const struct flamegraph_layout *layout = picture->layout;
 	const struct tree_change *change =
 		picture->options->changes ? &picture->options->changes[frame->node] : NULL;
 	double width = frame->level ? (double)frame->value * layout->unit
@@ -239,14 +237,15 @@ static void put_frame(const struct picture *picture, const struct layout_frame *
 	fputs("</g>\n", out);
 }
 
-static void put_frames(const struct picture *picture)
+static void put_frames(const struct flamegraph *picture)
 {
-	struct layout *layout = picture->layout;
-	struct layout_frame frame;
+	struct flamegraph_layout *layout = picture->layout;
+	struct flamegraph_frame frame;
 
-	layout_init(layout, picture->tree, picture->width - 2.0 * PAD, layout->min_width);
+	flamegraph_layout_init(layout, picture->tree, picture->width - 2.0 * PAD,
+			       layout->min_width);
 	fputs("<g class=\"frames\">\n", picture->out);
-	while (layout_next(layout, &frame))
+	while (flamegraph_layout_next(layout, &frame))
 		put_frame(picture, &frame);
 	fputs("</g>\n", picture->out);
 }
@@ -254,7 +253,7 @@ static void put_frames(const struct picture *picture)
 struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_options *options,
 			       FILE *out)
 {
-	struct picture picture = {.out = out, .tree = tree, .options = options};
+	struct flamegraph picture = {.out = out, .tree = tree, .options = options};
 
 	picture.layout = malloc(sizeof(*picture.layout));
 	if (!picture.layout)

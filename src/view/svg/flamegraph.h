@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_FLAMEGRAPH_H
-#define UNIPROF_OUTPUT_FLAMEGRAPH_H
+#ifndef UNIPROF_VIEW_SVG_FLAMEGRAPH_H
+#define UNIPROF_VIEW_SVG_FLAMEGRAPH_H
 
 /*
  * A flame graph as one self-contained SVG: search by regular expression,
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "output/tree_pair.h"
+#include "analysis/diff.h"
 
 struct flamegraph_options {
 	const char *title;    /* NULL: "Flame Graph" */
@@ -26,5 +26,9 @@ struct flamegraph_options {
 /* Widths are shares of weight_ns; texts give samples and percent. Every name is escaped. */
 struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_options *options,
 			       FILE *out);
+
+/* The files flamegraph.css and flamegraph.js, word for word; the build makes C of them (embed.py). */
+extern const char flamegraph_css[];
+extern const char flamegraph_js[];
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What makes the picture answer: zoom, search, hover, keyboard, and its state in the address.
+// Interaction with the picture: zoom, search, hover, keyboard, and its state in the address.
 // Without it the picture is complete, but still. Names are handled as text only.
 'use strict';
 (() => {
@@ -59,7 +59,7 @@ const byElement = new Map(frames.map((frame) => [frame.g, frame]));
 const frameAt = (target) => byElement.get(target.closest('.frames > g'));
 const below = (frame, above) => above.index <= frame.index && frame.index < above.end;
 
-// ---- Where frames stand. `zoomed` fills the width; what it stands on is shown full and pale.
+// ---- Positions of frames. `zoomed` fills the width; what it stands on is shown full and pale.
 
 let width = Number(svg.getAttribute('width'));
 let zoomed = root, focused = root;

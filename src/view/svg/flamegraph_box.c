@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "output/flamegraph_text.h"
+#include "view/svg/flamegraph_box.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* One character of a name as it is shown. */
-struct shown {
+/* One character of a name, escaped. */
+struct glyph {
 	char xml[12]; /* not terminated by a 0 */
 	uint8_t len;
 	uint8_t cells;
@@ -52,13 +52,13 @@ static size_t decode(const unsigned char *s, uint32_t *c)
 	return len;
 }
 
-static void show_code(struct shown *shown, char kind, unsigned digits, uint32_t c)
+static void show_code(struct glyph *glyph, char kind, unsigned digits, uint32_t c)
 {
-	shown->len = shown->cells = (uint8_t)(digits + 2);
-	shown->xml[0] = '\\';
-	shown->xml[1] = kind;
+	glyph->len = glyph->cells = (uint8_t)(digits + 2);
+	glyph->xml[0] = '\\';
+	glyph->xml[1] = kind;
 	for (unsigned i = 0; i < digits; i++)
-		shown->xml[2 + i] = "0123456789abcdef"[c >> (4 * (digits - 1 - i)) & 15];
+		glyph->xml[2 + i] = "0123456789abcdef"[c >> (4 * (digits - 1 - i)) & 15];
 }
 
 static const char *entity(unsigned char c)
@@ -79,8 +79,8 @@ static const char *entity(unsigned char c)
 	}
 }
 
-/* How the character at `text` is shown; returns how many bytes it takes there. */
-static size_t show(const char *text, struct shown *shown)
+/* Prepares the character at `text` for display; returns its length in bytes. */
+static size_t show(const char *text, struct glyph *glyph)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	uint32_t c;
@@ -88,11 +88,11 @@ static size_t show(const char *text, struct shown *shown)
 	const char *xml = entity(s[0]);
 
 	if (len == 0) {
-		show_code(shown, 'x', 2, s[0]);
+		show_code(glyph, 'x', 2, s[0]);
 		return 1;
 	}
 	if (is_hidden(c)) {
-		show_code(shown,
+		show_code(glyph,
 			  len == 1  ? 'x'
 			  : len < 4 ? 'u'
 				    : 'U',
@@ -102,20 +102,20 @@ static size_t show(const char *text, struct shown *shown)
 			  c);
 		return len;
 	}
-	shown->cells = c < 0x1100 ? 1 : 2;
-	shown->len = (uint8_t)(xml ? strlen(xml) : len);
-	memcpy(shown->xml, xml ? xml : text, shown->len);
+	glyph->cells = c < 0x1100 ? 1 : 2;
+	glyph->len = (uint8_t)(xml ? strlen(xml) : len);
+	memcpy(glyph->xml, xml ? xml : text, glyph->len);
 	return len;
 }
 
 static bool fits(const char *text, size_t cells)
 {
-	struct shown shown;
+	struct glyph glyph;
 	size_t used = 0;
 
 	while (*text && used <= cells) {
-		text += show(text, &shown);
-		used += shown.cells;
+		text += show(text, &glyph);
+		used += glyph.cells;
 	}
 	return used <= cells;
 }
@@ -124,14 +124,14 @@ void flamegraph_put_text(FILE *out, const char *text, size_t cells)
 {
 	bool whole = fits(text, cells);
 	size_t room = whole || !cells ? cells : cells - 1;
-	struct shown shown;
+	struct glyph glyph;
 
 	while (*text) {
-		text += show(text, &shown);
-		if (shown.cells > room)
+		text += show(text, &glyph);
+		if (glyph.cells > room)
 			break;
-		room -= shown.cells;
-		fwrite(shown.xml, 1, shown.len, out);
+		room -= glyph.cells;
+		fwrite(glyph.xml, 1, glyph.len, out);
 	}
 	if (!whole && cells)
 		fputs("…", out);
@@ -156,4 +156,87 @@ void flamegraph_put_count(FILE *out, uint64_t value)
 		digits++;
 	} while (value /= 10);
 	fwrite(text + at, 1, sizeof(text) - at, out);
+}
+
+struct rgb {
+	int r, g, b;
+};
+
+/* FNV-1a with 64 bits, and the end of MurmurHash3 to spread names that differ in a digit only. */
+static uint64_t hash(const char *name)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
+	return h ^ h >> 33;
+}
+
+static int mix(int from, int to, int t)
+{
+	return from + (to - from) * t / 256;
+}
+
+uint32_t flamegraph_color(const char *name, bool unresolved)
+{
+	static const struct rgb stops[] = {{243, 118, 96}, {249, 156, 70}, {252, 222, 112}};
+	uint64_t h = hash(name);
+	int where = (int)(h & 511), light = (int)(h >> 16 & 31) - 16;
+	const struct rgb *a = &stops[where >> 8], *b = a + 1;
+	struct rgb c;
+
+	if (unresolved)
+		c = (struct rgb){190, 190, 194};
+	else
+		c = (struct rgb){mix(a->r, b->r, where & 255), mix(a->g, b->g, where & 255),
+				 mix(a->b, b->b, where & 255)};
+	c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light * 5 / 4};
+	return (uint32_t)(c.r << 16 | c.g << 8 | c.b);
+}
+
+#define NOISE 0xdcdce0
+
+static int blend(int from, int to, double t)
+{
+	return from + (int)((to - from) * t);
+}
+
+uint32_t flamegraph_change_color(const struct tree_change *change)
+{
+	bool more = change->after > change->before;
+	double large = more ? change->after : change->before;
+	double small = more ? change->before : change->after;
+	double strength;
+
+	if (!change->significant || !(large > 0))
+		return NOISE;
+	strength = (large - small) / large;
+	return more ? (uint32_t)(255 << 16 | blend(205, 92, strength) << 8 |
+				 blend(195, 72, strength))
+		    : (uint32_t)(blend(195, 84, strength) << 16 | blend(218, 152, strength) << 8 |
+				 255);
+}
+
+void flamegraph_put_change(FILE *out, const struct tree_change *change)
+{
+	double points = 100 * (change->after - change->before);
+	const char *sign = points >= 0.005 ? "+" : points <= -0.005 ? "−" : "±";
+
+	flamegraph_put_fixed(out, 100 * change->before);
+	fputs(" % before, ", out);
+	flamegraph_put_fixed(out, 100 * change->after);
+	fprintf(out, " %% after: %s", sign);
+	flamegraph_put_fixed(out, points < 0 ? -points : points);
+	if (!change->significant)
+		fputs(", may be chance", out);
+}
+
+void flamegraph_put_change_data(FILE *out, const struct tree_change *change)
+{
+	fputs(" data-before=\"", out);
+	flamegraph_put_fixed(out, 100 * change->before);
+	fputs("\" data-after=\"", out);
+	flamegraph_put_fixed(out, 100 * change->after);
+	fprintf(out, "\" data-significant=\"%s\"", change->significant ? "yes" : "no");
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "view/svg/flamegraph_layout.h"
 
-static uint64_t value_of(const struct layout *layout, uint32_t node)
+static uint64_t value_of(const struct flamegraph_layout *layout, uint32_t node)
 {
 	const struct profile_cell *total = &layout->tree->nodes[node].total;
 
 	return layout->by_samples ? total->samples : total->weight_ns;
 }
 
-void layout_init(struct layout *layout, const struct tree *tree, double width, double min_width)
+void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree *tree, double width,
+			    double min_width)
 {
 	layout->tree = tree;
 	layout->by_samples = tree->nodes[0].total.weight_ns == 0;
@@ -24,14 +25,15 @@ void layout_init(struct layout *layout, const struct tree *tree, double width, d
 	layout->level = 0;
 }
 
-static void take(struct layout *layout, uint32_t node, uint32_t level, struct layout_frame *frame)
+static void take(struct flamegraph_layout *layout, uint32_t node, uint32_t level,
+		 struct flamegraph_frame *frame)
 {
 	uint64_t offset = level ? layout->next[level] : 0, value = value_of(layout, node);
 
 	/* Totals that reached the largest number are less than the sum of their parts. */
 	if (level && value > layout->end[level - 1] - offset)
 		value = layout->end[level - 1] - offset;
-	*frame = (struct layout_frame){node, level, offset, value};
+	*frame = (struct flamegraph_frame){node, level, offset, value};
 	layout->next[level] = layout->end[level] = offset + value;
 	layout->next[level + 1] = offset;
 	layout->node = node;
@@ -41,20 +43,20 @@ static void take(struct layout *layout, uint32_t node, uint32_t level, struct la
 		layout->levels = level + 1;
 }
 
-static bool is_drawn(struct layout *layout, uint32_t node, uint32_t level)
+static bool is_drawn(struct flamegraph_layout *layout, uint32_t node, uint32_t level)
 {
 	uint64_t value = value_of(layout, node);
 
 	if (!value)
 		return false;
-	if (level < LAYOUT_MAX_LEVELS && (double)value * layout->unit >= layout->min_width)
+	if (level < FLAMEGRAPH_MAX_LEVELS && (double)value * layout->unit >= layout->min_width)
 		return true;
-	layout->too_deep |= level >= LAYOUT_MAX_LEVELS;
+	layout->too_deep |= level >= FLAMEGRAPH_MAX_LEVELS;
 	layout->left_out += value;
 	return false;
 }
 
-bool layout_next(struct layout *layout, struct layout_frame *frame)
+bool flamegraph_layout_next(struct flamegraph_layout *layout, struct flamegraph_frame *frame)
 {
 	const struct tree_node *nodes = layout->tree->nodes;
 	uint32_t node, level = layout->level + 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_FLAMEGRAPH_LAYOUT_H
-#define UNIPROF_OUTPUT_FLAMEGRAPH_LAYOUT_H
+#ifndef UNIPROF_VIEW_SVG_FLAMEGRAPH_LAYOUT_H
+#define UNIPROF_VIEW_SVG_FLAMEGRAPH_LAYOUT_H
 
 /*
- * Which frames of a tree are drawn, and where: a walk that gives each parent
- * before its children, without recursion.
+ * Selects the frames of a tree that are drawn, and places them: a walk that
+ * gives each parent before its children, without recursion.
  *
  * Offsets and values are in units of the tree: nanoseconds of weight, or
  * samples when no sample has a weight. Children stand side by side from their
@@ -18,24 +18,24 @@
 #include "analysis/tree.h"
 
 /* A guest can have stacks as deep as its memory; nobody looks at more than this. */
-#define LAYOUT_MAX_LEVELS 4096
+#define FLAMEGRAPH_MAX_LEVELS 4096
 
-struct layout_frame {
+struct flamegraph_frame {
 	uint32_t node;
 	uint32_t level; /* 0: the root */
 	uint64_t offset;
 	uint64_t value;
 };
 
-struct layout {
-	/* Set by layout_init: */
+struct flamegraph_layout {
+	/* Set by flamegraph_layout_init: */
 	const struct tree *tree;
 	bool by_samples;
 	uint64_t total;	  /* value of the root */
 	double unit;	  /* pixels for a unit, before any zoom */
 	double min_width; /* pixels */
 
-	/* Whole once layout_next returned false: */
+	/* Whole once flamegraph_layout_next returned false: */
 	uint32_t drawn;	   /* frames */
 	uint32_t levels;   /* that have a frame */
 	uint64_t left_out; /* value of the subtrees that were left out */
@@ -44,14 +44,15 @@ struct layout {
 	/* Private: the last frame, and where the next one of each level begins and must end. */
 	bool ended;
 	uint32_t node, level;
-	uint64_t next[LAYOUT_MAX_LEVELS + 1];
-	uint64_t end[LAYOUT_MAX_LEVELS + 1];
+	uint64_t next[FLAMEGRAPH_MAX_LEVELS + 1];
+	uint64_t end[FLAMEGRAPH_MAX_LEVELS + 1];
 };
 
 /* `tree` is summed; `width` is the root's in pixels. */
-void layout_init(struct layout *layout, const struct tree *tree, double width, double min_width);
+void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree *tree, double width,
+			    double min_width);
 
 /* Gives the next frame, the root first; false behind the last. */
-bool layout_next(struct layout *layout, struct layout_frame *frame);
+bool flamegraph_layout_next(struct flamegraph_layout *layout, struct flamegraph_frame *frame);
 
 #endif

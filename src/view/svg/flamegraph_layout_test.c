@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 static struct tree *tree;
-static struct layout *layout;
+static struct flamegraph_layout *layout;
 
 static int set_up(void **state)
 {
@@ -29,15 +29,15 @@ static uint32_t add(uint32_t parent, const char *name, uint64_t samples, uint64_
 	uint32_t node = 0;
 
 	assert_null(tree_child(tree, parent, name, &node));
-	tree->nodes[node].self = (struct profile_cell){samples, weight_ns};
+	tree->nodes[node].self = (struct profile_cell){.samples = samples, .weight_ns = weight_ns};
 	return node;
 }
 
 static void expect(const char *name, uint32_t level, uint64_t offset, uint64_t value)
 {
-	struct layout_frame frame;
+	struct flamegraph_frame frame;
 
-	assert_true(layout_next(layout, &frame));
+	assert_true(flamegraph_layout_next(layout, &frame));
 	assert_string_equal(tree->nodes[frame.node].name, name);
 	assert_int_equal(frame.level, level);
 	assert_int_equal(frame.offset, offset);
@@ -46,15 +46,15 @@ static void expect(const char *name, uint32_t level, uint64_t offset, uint64_t v
 
 static void expect_end(void)
 {
-	struct layout_frame frame;
+	struct flamegraph_frame frame;
 
-	assert_false(layout_next(layout, &frame));
+	assert_false(flamegraph_layout_next(layout, &frame));
 }
 
 static void start(double width, double min_width)
 {
 	assert_null(tree_sum(tree));
-	layout_init(layout, tree, width, min_width);
+	flamegraph_layout_init(layout, tree, width, min_width);
 }
 
 static void children_stand_side_by_side_in_their_parent(void **state)
@@ -121,15 +121,15 @@ static void stacks_that_are_too_deep_are_cut(void **state)
 	static const char *name = "again";
 	uint32_t node = 0;
 
-	for (int i = 0; i < LAYOUT_MAX_LEVELS + 1000; i++)
+	for (int i = 0; i < FLAMEGRAPH_MAX_LEVELS + 1000; i++)
 		node = add(node, name, 0, 0);
-	tree->nodes[node].self = (struct profile_cell){1, 10};
+	tree->nodes[node].self = (struct profile_cell){.samples = 1, .weight_ns = 10};
 	start(100, 0);
 	expect("all", 0, 0, 10);
-	for (uint32_t level = 1; level < LAYOUT_MAX_LEVELS; level++)
+	for (uint32_t level = 1; level < FLAMEGRAPH_MAX_LEVELS; level++)
 		expect("again", level, 0, 10);
 	expect_end();
-	assert_int_equal(layout->levels, LAYOUT_MAX_LEVELS);
+	assert_int_equal(layout->levels, FLAMEGRAPH_MAX_LEVELS);
 	assert_true(layout->too_deep);
 	assert_int_equal(layout->left_out, 10);
 }

@@ -30,7 +30,7 @@ static uint32_t add(uint32_t parent, const char *name, uint64_t samples, uint64_
 	uint32_t node = 0;
 
 	assert_null(tree_child(tree, parent, name, &node));
-	tree->nodes[node].self = (struct profile_cell){samples, weight_ns};
+	tree->nodes[node].self = (struct profile_cell){.samples = samples, .weight_ns = weight_ns};
 	return node;
 }
 

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * One object. Addresses and registers are strings ("0x1f"): many readers of
+ * JSON keep numbers as doubles, which have 53 bits.
+ */
+
+#include "view/guest_dump.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "symbol/names/display_name.h"
+
+static const char *const state_names[VCPU_STATES] = {"running", "runnable", "blocked"};
+
+static json_t *hex(uint64_t value)
+{
+	return json_sprintf("0x%" PRIx64, value);
+}
+
+/* Text of a guest or a file. */
+static json_t *text(const char *words)
+{
+	char *clean = *words ? clean_name_new(words) : NULL;
+	json_t *json = json_string(clean ? clean : "");
+
+	free(clean);
+	return json;
+}
+
+static json_t *hex_bytes(const uint8_t *bytes, size_t len)
+{
+	char *digits = malloc(2 * len + 1);
+	json_t *json;
+
+	if (!digits)
+		return NULL;
+	*digits = '\0';
+	for (size_t i = 0; i < len; i++)
+		snprintf(digits + 2 * i, 3, "%02x", bytes[i]);
+	json = json_string(digits);
+	free(digits);
+	return json;
+}
+
+static json_t *bit_names(const struct register_value *reg)
+{
+	char bits[REGISTER_BITS_TEXT], *next = NULL;
+	json_t *names = json_array();
+
+	register_bits_text(reg->bits, reg->value, bits);
+	for (char *name = strtok_r(bits, " ", &next); name; name = strtok_r(NULL, " ", &next))
+		json_array_append_new(names, json_string(name));
+	return names;
+}
+
+static json_t *segment(const struct arch *arch, const struct register_segment *from)
+{
+	json_t *json = json_object();
+	char words[64];
+
+	if (from->has_selector)
+		json_object_set_new(json, "selector", hex(from->selector));
+	if (from->has_base)
+		json_object_set_new(json, "base", hex(from->base));
+	if (from->has_limit)
+		json_object_set_new(json, "limit", hex(from->limit));
+	if (from->has_attributes && arch->segment_text) {
+		arch->segment_text(from->attributes, words);
+		json_object_set_new(json, "attributes", hex(from->attributes));
+		json_object_set_new(json, "meaning", json_string(words));
+	}
+	return json;
+}
+
+static void add_registers(const struct glance *glance, const struct glance_vcpu *vcpu, json_t *to)
+{
+	static const char *const groups[REGISTER_GROUPS] = {"general", "control", "debug",
+							    "system"};
+	json_t *registers = json_object(), *flags = json_object(), *segments = json_object();
+
+	for (int group = 0; group < REGISTER_GROUPS; group++)
+		json_object_set_new(registers, groups[group], json_object());
+	for (size_t i = 0; i < vcpu->registers.n; i++) {
+		const struct register_value *reg = &vcpu->registers.at[i];
+
+		json_object_set_new(json_object_get(registers, groups[reg->group]), reg->name,
+				    hex(reg->value));
+		if (reg->bits)
+			json_object_set_new(flags, reg->name, bit_names(reg));
+	}
+	for (size_t i = 0; i < vcpu->registers.n_segments; i++)
+		json_object_set_new(segments, vcpu->registers.segment[i].name,
+				    segment(glance->info->arch, &vcpu->registers.segment[i]));
+	json_object_set_new(to, "registers", registers);
+	json_object_set_new(to, "flags", flags);
+	json_object_set_new(to, "segments", segments);
+}
+
+static json_t *place(const struct location *location)
+{
+	json_t *json = json_pack("{s:s, s:b}", "function", location->function, "inlined",
+				 (int)location->inlined);
+
+	if (location->file)
+		json_object_set_new(json, "file", json_string(location->file));
+	if (location->line)
+		json_object_set_new(json, "line", json_integer(location->line));
+	return json;
+}
+
+/* Adds the function at an address, and those that were inlined into it, if it has a name. */
+static struct error *add_places(const struct glance *glance, const struct frame *frame, json_t *to)
+{
+	const struct location *locations;
+	json_t *list;
+	size_t n;
+	struct error *err = namer_locate(glance->namer, frame->addr, frame->kind, &locations, &n);
+
+	if (err || !locations[n - 1].resolved)
+		return err;
+	json_object_set_new(to, "symbol", json_string(locations[n - 1].symbol));
+	json_object_set_new(to, "offset", json_integer((json_int_t)locations[n - 1].offset));
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, place(&locations[i]));
+	json_object_set_new(to, "source", list);
+	return NULL;
+}
+
+static json_t *code(const struct glance_vcpu *vcpu)
+{
+	json_t *lines = json_array();
+
+	for (size_t i = 0; i < vcpu->n_code; i++) {
+		const struct code_line *line = &vcpu->code[i];
+		json_t *json = json_pack("{s:o, s:o}", "address", hex(line->va), "bytes",
+					 hex_bytes(line->bytes, line->len));
+
+		if (*line->text)
+			json_object_set_new(json, "text", json_string(line->text));
+		if (line->here)
+			json_object_set_new(json, "here", json_true());
+		json_array_append_new(lines, json);
+	}
+	return lines;
+}
+
+static json_t *words(const uint8_t *bytes, size_t len, unsigned word)
+{
+	json_t *list = json_array();
+
+	for (size_t at = 0; at + word <= len; at += word)
+		json_array_append_new(list, hex(glance_word(bytes + at, word)));
+	return list;
+}
+
+static struct error *add_trace(const struct glance *glance, const struct glance_vcpu *vcpu,
+			       json_t *to)
+{
+	json_t *trace = json_array();
+
+	json_object_set_new(to, "trace", trace);
+	json_object_set_new(to, "end", json_string(unwind_end_text(vcpu->end)));
+	json_object_set_new(to, "whole", json_boolean(vcpu->end == UNWIND_OUTERMOST));
+	for (size_t i = 0; i < vcpu->n_frames; i++) {
+		const struct frame *frame = &vcpu->frames[i];
+		json_t *json = json_pack("{s:o, s:s}", "address", hex(frame->addr), "trust",
+					 frame->trust == TRUST_GUESS ? "guess" : "sure");
+		struct error *err = add_places(glance, frame, json);
+
+		json_array_append_new(trace, json);
+		if (err)
+			return err;
+	}
+	return NULL;
+}
+
+static struct error *add_vcpu(const struct glance *glance, const struct glance_vcpu *vcpu,
+			      json_t *list)
+{
+	json_t *json =
+		json_pack("{s:I, s:b}", "vcpu", (json_int_t)vcpu->id, "online", (int)vcpu->online);
+
+	json_array_append_new(list, json);
+	if (!vcpu->online)
+		return NULL;
+	json_object_set_new(json, "state", json_string(state_names[vcpu->state]));
+	if (glance_has_mode(vcpu))
+		json_object_set_new(json, "mode",
+				    json_string(vcpu->regs->user ? "user" : "kernel"));
+	json_object_set_new(json, "bits", json_integer(8 * vcpu->regs->word));
+	add_registers(glance, vcpu, json);
+	json_object_set_new(json, "code", code(vcpu));
+	json_object_set_new(json, "stack",
+			    json_pack("{s:o, s:o}", "address", hex(vcpu->stack->va), "words",
+				      words(vcpu->stack->bytes, vcpu->stack->len,
+					    vcpu->regs->word)));
+	return add_trace(glance, vcpu, json);
+}
+
+static json_t *memory(const struct glance *glance)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < glance->n_memory; i++)
+		json_array_append_new(
+			list, json_pack("{s:o, s:I, s:o}", "address", hex(glance->memory[i].va),
+					"asked", (json_int_t)glance->memory[i].asked, "bytes",
+					hex_bytes(glance->memory[i].bytes, glance->memory[i].len)));
+	return list;
+}
+
+static json_t *guest(const struct glance *glance)
+{
+	const struct target_info *info = glance->info;
+
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:I}", "kind", glance->scheme, "id",
+			 text(info->id), "name", text(info->name), "type", text(info->type), "host",
+			 text(info->host), "arch", info->arch->name, "vcpus",
+			 (json_int_t)(info->vcpus - info->spare));
+}
+
+struct error *glance_write_json(const struct glance *glance, FILE *out)
+{
+	json_t *vcpus = json_array();
+	json_t *root =
+		json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "guest", guest(glance), "state",
+			  glance_life_text(glance->life), "time_ns", (json_int_t)glance->unix_ns,
+			  "paused_ns", (json_int_t)glance->paused_ns, "vcpus", vcpus, "memory",
+			  memory(glance));
+	struct error *err = root ? NULL : error_no_memory();
+
+	for (size_t i = 0; i < glance->n_vcpus && !err; i++)
+		err = add_vcpu(glance, &glance->vcpus[i], vcpus);
+	if (!err && json_dumpf(root, out, JSON_INDENT(1)) && !ferror(out))
+		err = error_no_memory();
+	if (!err)
+		fputc('\n', out);
+	json_decref(root);
+	return err;
+}

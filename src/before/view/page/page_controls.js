@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Buttons, keys, theme, and the state in the address.
+
+const KEYS = [
+	[['?'], 'This list'],
+	[['f'], 'Flame graph: each box stands on its caller'],
+	[['l'], 'Leaf first: what was at work is at the bottom, its callers are on it'],
+	[['s'], 'Sandwich: callers and callees of the function of the box in focus, or under the mouse (double click does the same)'],
+	[['i'], 'Icicle: the root at the top'],
+	[['/', 'Ctrl-F'], 'Search names by regular expression; Enter goes to a match'],
+	[['n', 'N'], 'Next and previous match'],
+	[['↑', '↓', '←', '→'], 'From box to box'],
+	[['Enter', 'Space'], 'Zoom to the box in focus (a click does the same)'],
+	[['Backspace'], 'Zoom out to the next wider box; in the time line: select all of the time'],
+	[['Home'], 'To the box that is zoomed to'],
+	[['t'], 'To the time line: ← and → select a stretch and move it, with Shift they change its end'],
+	[['1', '2', '3'], 'Show or hide samples that were running, runnable, blocked'],
+	[['w'], 'Of two recordings: widths of both, before, after'],
+	[['d'], 'Dark or light'],
+	[['Esc'], 'Everything as at first'],
+];
+
+function toggleTheme(page, theme) {
+	document.documentElement.dataset.theme = theme;
+	get('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
+	page?.readTheme();
+	for (const flame of page ? [page.flame, page.callers, page.callees] : [])
+		flame.redraw();
+	for (const times of page?.times ?? [])
+		times.draw();
+}
+
+// As the system has it, until a person chooses.
+function followSystem(page) {
+	const dark = matchMedia('(prefers-color-scheme: dark)');
+	const follow = () => page.ownTheme || toggleTheme(page, dark.matches ? 'dark' : 'light');
+	dark.addEventListener('change', follow);
+	follow();
+}
+
+function showTexts(page) {
+	const {profile} = page, two = profile.sides.length === 2;
+	const warnings = profile.sides.flatMap((side) => side.warning ? [two ? `${side.label}: ${side.warning}` : side.warning] : []);
+	get('title').textContent = profile.title;
+	get('subtitle').textContent = profile.sides.map((side) => side.subtitle ?? '').join(' → ');
+	get('warning').textContent = warnings.join('; ');
+	get('warning').hidden = !warnings.length;
+	get('widths-label').hidden = get('legend').hidden = !two;
+	const seen = profile.sides.reduce((all, side) => side.groups.state.reduce((bits, state) => bits | 1 << state, all), 0);
+	get('states').replaceChildren(...STATES.flatMap((name, state) => {
+		const box = make('input', {type: 'checkbox', value: state, disabled: !(seen >> state & 1)}), patch = make('i');
+		patch.dataset.state = state;
+		box.addEventListener('change', () => toggleState(page, state));
+		return [make('label', {}, box, patch, name)];
+	}));
+	get('keys').replaceChildren(...KEYS.map(([keys, what]) => make('tr', {},
+		make('td', {}, ...keys.flatMap((key) => [make('kbd', {textContent: key}), ' '])), make('td', {textContent: what}))));
+}
+
+function toggleState(page, state) {
+	page.states ^= 1 << state;
+	page.update();
+}
+
+function nextWidths(page, widths) {
+	const all = ['both', 'before', 'after'];
+	page.widths = widths ?? all[(all.indexOf(page.widths) + 1) % 3];
+	page.update();
+}
+
+function sandwichOfFocus(page) {
+	const flame = page.current(), node = flame.hovered > 0 ? flame.hovered : flame.focused;
+	if (node > 0 && page.view !== 'sandwich' || flame.hovered > 0)
+		page.chosen = flame.view.name[node];
+	page.update('sandwich');
+}
+
+function wire(page) {
+	const field = get('search'), openField = () => { field.focus(); field.select(); };
+	const theme = () => {
+		page.ownTheme = true;
+		toggleTheme(page, document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+	};
+	const keys = {
+		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
+		i: () => page.setIcicle(!page.icicle), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
+		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
+		1: () => toggleState(page, 0), 2: () => toggleState(page, 1), 3: () => toggleState(page, 2),
+		w: () => page.profile.sides.length === 2 && nextWidths(page),
+	};
+	const fieldKeys = {Enter: () => page.nextHit(1), Escape: () => { page.setSearch(''); page.current().canvas.focus(); }};
+	document.addEventListener('keydown', (event) => {
+		const key = event.altKey ? '' : (event.ctrlKey || event.metaKey ? 'Ctrl-' : '') + event.key;
+		const action = event.target === field ? fieldKeys[key] : event.target.tagName !== 'SELECT' && keys[key];
+		if (!action || get('help').open)
+			return;
+		event.preventDefault();
+		action();
+	});
+	for (const view of ['flame', 'leaf', 'sandwich'])
+		get(`view-${view}`).addEventListener('click', () => view === 'sandwich' ? sandwichOfFocus(page) : page.setView(view));
+	get('icicle').addEventListener('click', () => page.setIcicle(!page.icicle));
+	get('theme').addEventListener('click', theme);
+	get('help-button').addEventListener('click', keys['?']);
+	get('reset').addEventListener('click', () => page.reset());
+	get('case').addEventListener('click', () => page.setSearch(page.pattern, !page.anyCase));
+	get('widths').addEventListener('change', (event) => nextWidths(page, event.target.value));
+	field.addEventListener('input', () => page.setSearch(field.value));
+	followSystem(page);
+}
+
+// ---- The address: what another person must see, too. Nonsense in it does no harm.
+
+function saveState(page) {
+	const {filters, profile} = page, state = new URLSearchParams();
+	const set = (key, value, usual) => value !== usual && state.set(key, value);
+	set('s', page.pattern, '');
+	set('i', page.anyCase ? '1' : '', '');
+	set('v', page.view, profile.reverse ? 'leaf' : 'flame');
+	set('f', page.view === 'sandwich' && page.chosen >= 0 ? page.names[page.chosen].slice(0, 1000) : '', '');
+	set('states', page.states, profile.states);
+	set('down', page.icicle ? '1' : '0', profile.icicle ? '1' : '0');
+	filters.forEach((filter, i) => {
+		set(`t${i}`, `${filter.from}-${filter.to}`, `0-${profile.sides[i].slices}`);
+		set(`without${i}`, [...filter.without].join(','), '');
+	});
+	try {
+		history.replaceState(null, '', state.size ? `#${state}` : location.pathname.endsWith('/') ? ' ' : location.href.split('#')[0]);
+	} catch (error) {
+		// Some viewers have no history to write to; the page works without.
+	}
+}
+
+function readState(page, text) {
+	const state = new URLSearchParams(text.slice(1)), {profile} = page;
+	const view = ['flame', 'leaf', 'sandwich'].find((name) => name === state.get('v')) ?? page.view;
+	page.pattern = get('search').value = state.get('s') ?? '';
+	page.anyCase = state.get('i') === '1';
+	page.chosen = state.has('f') ? page.names.indexOf(state.get('f')) : -1;
+	page.states = /^[0-7]$/.test(state.get('states') ?? '') ? Number(state.get('states')) : page.states;
+	page.icicle = page.flame.icicle = state.has('down') ? state.get('down') === '1' : page.icicle;
+	page.filters.forEach((filter, i) => {
+		const [, from, to] = /^(\d{1,9})-(\d{1,9})$/.exec(state.get(`t${i}`) ?? '') ?? [];
+		if (from !== undefined && Number(from) < Number(to))
+			Object.assign(filter, {from: Number(from), to: Math.min(Number(to), profile.sides[i].slices)});
+		for (const vcpu of page.times[i].vcpus)
+			if ((state.get(`without${i}`) ?? '').split(',').includes(String(vcpu)))
+				filter.without.add(vcpu);
+		page.times[i].labels.querySelectorAll('input').forEach((box, lane) => {
+			box.checked = !filter.without.has(page.times[i].vcpus[lane]);
+		});
+	});
+	page.update(view);
+}
+
+async function start() {
+	const asked = location.hash;
+	try {
+		const page = new Page(readProfile(await unpack(get('profile'))));
+		if (asked.length > 1)
+			readState(page, asked);
+		window.addEventListener('hashchange', () => readState(page, location.hash));
+		window.uniprof = page; // for whoever looks into the page with the browser's tools
+		document.body.dataset.ready = 'yes';
+	} catch (error) {
+		get('warning').textContent = `This page cannot be shown here: ${error.message}. It needs a browser of 2023 or later.`;
+		get('warning').hidden = false;
+		throw error;
+	}
+}
+
+start();

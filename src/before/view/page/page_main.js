@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The page itself: what is chosen, and who has to hear of it.
+
+const get = (id) => document.getElementById(id);
+const count = (n, what) => `${n.toLocaleString('en-US')} ${what}${n === 1 ? '' : 's'}`;
+
+class Page {
+	constructor(profile) {
+		Object.assign(this, {profile, names: profile.names, view: 'flame', chosen: -1, pattern: '', anyCase: false, hits: null});
+		const two = profile.sides.length === 2;
+		profile.sides.forEach((side, i) => { side.label = two ? ['before', 'after'][i] : ''; });
+		this.filters = profile.sides.map((side) => ({from: 0, to: side.slices, without: new Set()}));
+		this.states = profile.states;
+		this.widths = 'both';
+		this.icicle = profile.icicle;
+		this.flame = new Flame(get('flame'), this, 'Flame graph: arrow keys move, Enter zooms', this.icicle);
+		this.callers = new Flame(get('callers'), this, 'Callers', false);
+		this.callers.standing = true;
+		this.callees = new Flame(get('callees'), this, 'Callees', true);
+		this.functionTable = new Functions(get('functions'), this);
+		this.times = profile.sides.map((side, i) => new Times(get('times'), side, this.filters[i], this, () => this.refilter()));
+		this.readTheme();
+		showTexts(this);
+		wire(this);
+		this.update(profile.reverse ? 'leaf' : 'flame');
+	}
+
+	// ---- What boxes ask.
+
+	readTheme() {
+		const style = getComputedStyle(document.documentElement);
+		const color = (name) => style.getPropertyValue(`--${name}`).trim();
+		this.colors = {};
+		for (const name of ['ground', 'text', 'over', 'hit', 'hit-text', 'box-text', 'ring', 'running', 'runnable', 'blocked', 'brush'])
+			this.colors[name.replace(/-(.)/, (_, letter) => letter.toUpperCase())] = color(name);
+	}
+
+	theme() {
+		return this.colors;
+	}
+
+	color(view, node) {
+		return view.marks ? changeColor(view.share[0][node], view.share[1][node], view.marks[node]) : this.profile.colors[view.name[node]];
+	}
+
+	text(view, node) {
+		const name = this.names[view.name[node]].slice(0, 1000), inlined = view.inlined[node] ? ', inlined' : '';
+		if (view.marks)
+			return `${name} (${changeText(view.share[0][node], view.share[1][node], view.marks[node])}${inlined})`;
+		const {samples, weights} = view.sides[0];
+		return `${name} (${count(samples[node], 'sample')}, ${percent(weights[node], view.wholes[0])}${inlined})`;
+	}
+
+	describe(flame, node) {
+		const {view, zoomed} = flame;
+		const part = node > zoomed && zoomed && node < view.end[zoomed];
+		get('details').textContent = node < 0 ? '' : this.text(view, node)
+			+ (part ? `, ${percent(view.value[node], view.value[zoomed])} of what is shown` : '');
+	}
+
+	// ---- What is shown. Numbers first, then the pictures that are in sight.
+
+	refilter() {
+		if (!this.pending)
+			this.pending = requestAnimationFrame(() => {
+				this.pending = 0;
+				this.update();
+			});
+	}
+
+	update(view = this.view) {
+		const {profile} = this, keep = view === this.view && this.shown;
+		this.selfs = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
+		this.totals = this.selfs.map((self) => ({weights: addToParents(profile.tree, self.weights),
+			samples: addToParents(profile.tree, self.samples)}));
+		this.wholes = this.totals.map((total) => total.weights[0]);
+		this.draws = this.selfs.map((self) => self.draws);
+		this.view = view;
+		this.shown = true;
+		if (view === 'sandwich')
+			this.showSandwich();
+		else
+			this.showGraph(keep);
+		this.search();
+		this.showChoices();
+		for (const times of this.times)
+			times.draw();
+		this.zoomed(this.flame);
+		saveState(this);
+	}
+
+	makeView({tree, sides}) {
+		const view = makeView(tree, sides, this.wholes, this.widths);
+		if (sides.length === 2)
+			view.marks = markChanges(view.share[0], view.share[1], this.draws);
+		return view;
+	}
+
+	showGraph(keep) {
+		const made = this.view === 'leaf' ? leafFirst(this.profile, this.selfs) : {tree: this.profile.tree, sides: this.totals};
+		this.flame.show(this.makeView(made), keep && this.view === 'flame');
+	}
+
+	showSandwich() {
+		const sums = sumFunctions(this.profile, this.selfs, this.totals);
+		this.functions = {sums, wholes: this.wholes, draws: this.draws, names: this.names};
+		if (this.chosen < 0)
+			this.chosen = sums.list.reduce((best, name) => best < 0 || sums.self[0][name] > sums.self[0][best] ? name : best, -1);
+		this.functionTable.show();
+		if (this.chosen < 0)
+			return;
+		this.callers.show(this.makeView(callersOf(this.profile, this.totals, this.chosen)));
+		this.callees.show(this.makeView(calleesOf(this.profile, this.totals, this.chosen)));
+		get('pivot').textContent = this.text(this.callees.view, 0);
+	}
+
+	showChoices() {
+		for (const view of ['flame', 'leaf', 'sandwich'])
+			get(`view-${view}`).setAttribute('aria-pressed', view === this.view);
+		get('graph').hidden = this.view === 'sandwich';
+		get('sandwich').hidden = this.view !== 'sandwich';
+		get('icicle').hidden = this.view === 'sandwich';
+		get('icicle').setAttribute('aria-pressed', this.icicle);
+		get('widths').value = this.widths;
+		for (const box of get('states').querySelectorAll('input'))
+			box.checked = this.states >> box.value & 1;
+		for (const flame of [this.flame, this.callers, this.callees])
+			flame.resize();
+	}
+
+	setView(view) {
+		this.update(view);
+	}
+
+	openFunction(name) {
+		this.chosen = name;
+		this.update('sandwich');
+	}
+
+	setIcicle(icicle) {
+		this.icicle = icicle;
+		this.flame.setIcicle(icicle);
+		this.showChoices();
+		saveState(this);
+	}
+
+	// ---- The path to what is zoomed to.
+
+	zoomed(flame) {
+		const {view} = flame, crumbs = [];
+		if (flame !== this.flame || !view)
+			return;
+		for (let node = flame.zoomed; ; node = view.parent[node]) {
+			crumbs.unshift(node);
+			if (!node)
+				break;
+		}
+		if (crumbs.length > 6)
+			crumbs.splice(2, crumbs.length - 5, -1);
+		const parts = crumbs.flatMap((node) => [this.crumb(flame, node), make('span', {className: 'step', textContent: '›', ariaHidden: true})]);
+		get('path').replaceChildren(...flame.zoomed && this.view !== 'sandwich' ? parts.slice(0, -1) : [make('span', {textContent: this.summary()})]);
+	}
+
+	crumb(flame, node) {
+		const name = node < 0 ? '…' : this.names[flame.view.name[node]].slice(0, 200);
+		if (node < 0 || node === flame.zoomed)
+			return make('span', {textContent: name, ariaCurrent: String(node === flame.zoomed)});
+		const button = make('button', {type: 'button', textContent: name, title: name});
+		button.addEventListener('click', () => flame.zoom(node));
+		return button;
+	}
+
+	summary() {
+		const {totals, wholes, profile} = this, samples = totals.map((total) => total.samples[0]);
+		if (samples.length === 2)
+			return `${count(samples[0], 'sample')} before, ${count(samples[1], 'sample')} after`;
+		const time = profile.sides[0].weighted ? `, ${(wholes[0] / 1e9).toFixed(2)} s` : '';
+		return samples[0] ? `${count(samples[0], 'sample')}${time}` : 'no samples: choose other states, vCPUs or another stretch of time';
+	}
+
+	// ---- Search. A match within a match counts once.
+
+	search() {
+		const {pattern, names} = this;
+		let expression = null;
+		try {
+			expression = pattern ? new RegExp(pattern, this.anyCase ? 'i' : '') : null;
+		} catch (error) {
+			// Told below.
+		}
+		const bad = pattern !== '' && !expression;
+		this.hits = expression ? Uint8Array.from(names, (name, i) => i < names.length - 1 && expression.test(name) ? 1 : 0) : null;
+		get('search').setAttribute('aria-invalid', bad);
+		get('case').setAttribute('aria-pressed', this.anyCase);
+		get('found').classList.toggle('bad', bad);
+		get('found').textContent = bad ? 'Not a regular expression' : expression ? this.found() : '';
+		for (const flame of [this.flame, this.callers, this.callees])
+			flame.redraw();
+		if (this.view === 'sandwich' && this.functions)
+			this.functionTable.show();
+	}
+
+	found() {
+		const {tree} = this.profile, parts = this.totals.map(() => 0);
+		let samples = 0, boxes = 0;
+		for (let node = 1, end = 0; node < tree.n; node++) {
+			if (!this.hits[tree.name[node]] || !this.totals.some((total) => total.samples[node]))
+				continue;
+			boxes++;
+			if (node < end)
+				continue;
+			end = tree.end[node];
+			this.totals.forEach((total, side) => {
+				parts[side] += total.weights[node];
+				samples += total.samples[node];
+			});
+		}
+		const share = (side) => percent(parts[side], this.wholes[side]);
+		const shares = parts.length === 2 ? `${share(0)} before, ${share(1)} after` : share(0);
+		return `Matched ${shares} (${count(samples, 'sample')} in ${count(boxes, 'frame')})`;
+	}
+
+	setSearch(pattern, anyCase = this.anyCase) {
+		this.pattern = pattern;
+		this.anyCase = anyCase;
+		if (get('search').value !== pattern)
+			get('search').value = pattern;
+		this.search();
+		saveState(this);
+	}
+
+	// The picture that keys go to.
+	current() {
+		const inside = [this.callers, this.callees].find((flame) => flame.canvas === document.activeElement);
+		return inside ?? (this.view === 'sandwich' ? this.callees : this.flame);
+	}
+
+	nextHit(step) {
+		const flame = this.current(), node = flame.nextHit(step);
+		if (node >= 0)
+			flame.focus(node);
+	}
+
+	reset() {
+		this.pattern = get('search').value = '';
+		this.states = this.profile.states;
+		this.profile.sides.forEach((side, i) => {
+			Object.assign(this.filters[i], {from: 0, to: side.slices});
+			this.filters[i].without.clear();
+		});
+		for (const box of document.querySelectorAll('.lane input'))
+			box.checked = true;
+		this.flame.zoomed = this.flame.focused = 0;
+		this.update();
+		this.flame.reveal(0);
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The recording: from the bytes in the page to typed arrays. page_data.h says what is in them.
+// Names come from the guest; nothing in these scripts makes markup of them.
+
+class Bytes {
+	constructor(data) {
+		this.data = data;
+		this.at = 0;
+		this.decoder = new TextDecoder();
+	}
+
+	number() {
+		let sum = 0;
+		for (let unit = 1; ; unit *= 128) {
+			const byte = this.data[this.at++];
+			sum += (byte & 127) * unit;
+			if (!(byte >= 128))
+				return sum;
+		}
+	}
+
+	text() {
+		const length = this.number();
+		return this.decoder.decode(this.data.subarray(this.at, this.at += length));
+	}
+
+	double() {
+		const view = new DataView(this.data.buffer, this.data.byteOffset + this.at, 8);
+		this.at += 8;
+		return view.getFloat64(0, true);
+	}
+
+	color() {
+		const digits = Array.from(this.data.subarray(this.at, this.at += 3), (byte) => byte.toString(16).padStart(2, '0'));
+		return `#${digits.join('')}`;
+	}
+}
+
+async function unpack(element) {
+	const binary = atob(element.textContent.trim());
+	const packed = new Uint8Array(binary.length);
+	for (let i = 0; i < packed.length; i++)
+		packed[i] = binary.charCodeAt(i);
+	element.textContent = '';
+	const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'));
+	return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// Nodes in preorder: node i's subtree is i to end[i] - 1, its parent before it.
+function newTree(n) {
+	return {n, name: new Uint32Array(n), parent: new Int32Array(n), level: new Uint16Array(n), end: new Uint32Array(n),
+		inlined: new Uint8Array(n), levels: 1};
+}
+
+// What follows from parents: levels and ends.
+function finishTree(tree) {
+	for (let i = 1; i < tree.n; i++) {
+		tree.level[i] = tree.level[tree.parent[i]] + 1;
+		tree.levels = Math.max(tree.levels, tree.level[i] + 1);
+	}
+	for (let i = tree.n - 1; i >= 0; i--) {
+		tree.end[i] = Math.max(tree.end[i], i + 1);
+		if (i)
+			tree.end[tree.parent[i]] = Math.max(tree.end[tree.parent[i]], tree.end[i]);
+	}
+	return tree;
+}
+
+function readTree(bytes, rootName) {
+	const tree = newTree(bytes.number() + 1);
+	tree.name[0] = rootName;
+	for (let i = 1; i < tree.n; i++) {
+		const word = bytes.number();
+		let parent = i - 1;
+		for (let up = Math.floor(word / 2); up > 0; up--)
+			parent = tree.parent[parent];
+		tree.parent[i] = parent;
+		tree.inlined[i] = word % 2;
+		tree.name[i] = bytes.number();
+	}
+	return finishTree(tree);
+}
+
+// Nodes that stand within another of their name: these do not count once more for it.
+function findNested(tree, nNames) {
+	const nested = new Uint8Array(tree.n), open = new Int32Array(nNames), path = [];
+	for (let i = 0; i < tree.n; i++) {
+		while (path.length > tree.level[i])
+			open[path.pop()]--;
+		nested[i] = open[tree.name[i]] > 0 ? 1 : 0;
+		open[tree.name[i]]++;
+		path.push(tree.name[i]);
+	}
+	return nested;
+}
+
+function readGroups(bytes) {
+	const n = bytes.number(), most = Math.ceil((bytes.data.length - bytes.at) / 3);
+	const groups = {n, slice: new Uint32Array(n), vcpu: new Uint32Array(n), state: new Uint8Array(n),
+		squares: new Float64Array(n), first: new Uint32Array(n + 1)};
+	const node = new Uint32Array(most), samples = new Uint32Array(most), weight = new Float64Array(most);
+	let slice = 0, row = 0;
+	for (let i = 0; i < n; i++) {
+		groups.slice[i] = slice += bytes.number();
+		groups.vcpu[i] = bytes.number();
+		groups.state[i] = bytes.number();
+		groups.squares[i] = bytes.double();
+		const end = row + bytes.number();
+		for (let place = 0; row < end; row++) {
+			node[row] = place += bytes.number();
+			samples[row] = bytes.number();
+			weight[row] = bytes.number();
+		}
+		groups.first[i + 1] = row;
+	}
+	return {groups, rows: {node: node.slice(0, row), samples: samples.slice(0, row), weight: weight.slice(0, row)}};
+}
+
+function readProfile(data) {
+	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], colors = [];
+	for (let n = bytes.number(); n > 0; n--) {
+		names.push(bytes.text());
+		colors.push(bytes.color());
+	}
+	names.push('all'); // the root is no function, even if one is called like it
+	colors.push('#d0d0d4');
+	const tree = readTree(bytes, names.length - 1);
+	const nested = findNested(tree, names.length);
+	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
+	return {...head, names, colors, tree, nested, sides};
+}

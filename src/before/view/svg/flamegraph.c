@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "view/svg/flamegraph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "output/flamegraph_assets.h"
+#include "output/flamegraph_change.h"
+#include "output/flamegraph_color.h"
+#include "view/svg/flamegraph_layout.h"
+#include "output/flamegraph_text.h"
+
+/* Pixels; the script gets those that it needs from the attributes of <svg>. */
+#define PAD	   10
+#define ROW	   18
+#define TITLE_BASE 28
+#define HEAD	   36 /* the title */
+#define SUBTITLE   20
+#define WARNING	   28
+#define BAR	   32 /* the script's tool bar */
+#define FOOT	   28
+#define TEXT_PAD   4   /* between a frame's edge and its name */
+#define CELL	   7.3 /* width of a character in a frame, a little more than 12 px fonts have */
+#define GAP	   0.5 /* between neighbours, unless they are narrower than */
+#define GAP_FROM   3.0
+#define MIN_CELLS  3	/* shorter stumps of names say nothing */
+#define NAME_CELLS 1000 /* of longer names */
+
+struct picture {
+	FILE *out;
+	const struct tree *tree;
+	const struct flamegraph_options *options;
+	struct layout *layout;
+	unsigned width;
+	unsigned bar_y, frames_y, foot_y, height;
+	unsigned levels;
+	uint32_t left_out;
+};
+
+static double share(const struct picture *picture, uint64_t value)
+{
+	return picture->layout->total ? (double)value / (double)picture->layout->total : 0;
+}
+
+static const char *title_of(const struct picture *picture)
+{
+	return picture->options->title ? picture->options->title : "Flame Graph";
+}
+
+/* Walks once to learn how many rows there are, and what is left out. */
+static void measure(struct picture *picture)
+{
+	const struct flamegraph_options *options = picture->options;
+	double min_width = options->min_width < 0 ? 0.1 : options->min_width;
+	struct layout_frame frame;
+
+	picture->width = options->width ? options->width : 1200;
+	if (picture->width < 20 * PAD)
+		picture->width = 20 * PAD;
+	layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD, min_width);
+	while (layout_next(picture->layout, &frame))
+		;
+	picture->levels = picture->layout->levels;
+	for (uint32_t i = 0; i < picture->tree->n; i++)
+		picture->left_out += picture->tree->nodes[i].total.samples > 0 ||
+				     picture->tree->nodes[i].total.weight_ns > 0;
+	picture->left_out -= picture->left_out ? picture->layout->drawn : 0;
+
+	picture->bar_y =
+		HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0);
+	picture->frames_y = picture->bar_y + BAR;
+	picture->foot_y = picture->frames_y + picture->levels * ROW;
+	picture->height = picture->foot_y + FOOT;
+}
+
+/* What is not in the picture, as a sentence; nothing when all is. */
+static void put_left_out(const struct picture *picture)
+{
+	if (!picture->left_out)
+		return;
+	flamegraph_put_count(picture->out, picture->left_out);
+	fputs(picture->left_out == 1 ? " frame" : " frames", picture->out);
+	fputs(" too narrow to be seen", picture->out);
+	if (picture->layout->too_deep)
+		fprintf(picture->out, " or deeper than %d levels", LAYOUT_MAX_LEVELS);
+	fputs(picture->left_out == 1 ? " is" : " are", picture->out);
+	fputs(" left out, ", picture->out);
+	flamegraph_put_fixed(picture->out, 100 * share(picture, picture->layout->left_out));
+	fputs(" % of the width in all", picture->out);
+}
+
+static void put_summary(const struct picture *picture)
+{
+	const struct profile_cell *total = &picture->tree->nodes[0].total;
+
+	flamegraph_put_count(picture->out, total->samples);
+	fputs(total->samples == 1 ? " sample" : " samples", picture->out);
+	if (picture->options->changes)
+		fputs(" in both; " FLAMEGRAPH_CHANGE_LEGEND, picture->out);
+	else if (!picture->layout->by_samples) {
+		fputs(", ", picture->out);
+		flamegraph_put_fixed(picture->out, (double)total->weight_ns / 1e9);
+		fputs(" s", picture->out);
+	}
+	if (picture->options->reverse)
+		fprintf(picture->out, "; leaf first: callers stand %s what they call",
+			picture->options->icicle ? "below" : "above");
+}
+
+static void put_number(const struct picture *picture, const char *name, double value)
+{
+	fprintf(picture->out, " data-%s=\"", name);
+	flamegraph_put_fixed(picture->out, value);
+	fputc('"', picture->out);
+}
+
+static void put_head(const struct picture *picture)
+{
+	FILE *out = picture->out;
+
+	fprintf(out,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flamegraph\""
+		" width=\"%u\" height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n"
+		" data-unit=\"%s\" data-order=\"%s\" data-fluid=\"%s\" data-left-out=\"%" PRIu32
+		"\"\n",
+		picture->width, picture->height, picture->width, picture->height,
+		picture->options->changes     ? "change"
+		: picture->layout->by_samples ? "samples"
+					      : "ns",
+		picture->options->icicle ? "icicle" : "flame",
+		picture->options->width ? "no" : "yes", picture->left_out);
+	put_number(picture, "bar", picture->bar_y);
+	put_number(picture, "foot", picture->foot_y);
+	put_number(picture, "pad", PAD);
+	put_number(picture, "row", ROW);
+	put_number(picture, "text-pad", TEXT_PAD);
+	put_number(picture, "cell", CELL);
+	put_number(picture, "min-cells", MIN_CELLS);
+	put_number(picture, "gap", GAP);
+	put_number(picture, "gap-from", GAP_FROM);
+	fputs(">\n<title>", out);
+	flamegraph_put_text(out, title_of(picture), NAME_CELLS);
+	fputs("</title>\n<desc>", out);
+	put_summary(picture);
+	if (picture->left_out)
+		fputs("; ", out);
+	put_left_out(picture);
+	fprintf(out, "</desc>\n<style><![CDATA[\n%s]]></style>\n", flamegraph_css);
+	fputs("<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
+}
+
+/* A line of text that is cut where the picture ends; all of it is in the hover text. */
+static void put_line(const struct picture *picture, const char *class, unsigned y, double cell,
+		     const char *text)
+{
+	fprintf(picture->out, "<text class=\"%s\" x=\"%d\" y=\"%u\"><title>", class, PAD, y);
+	flamegraph_put_text(picture->out, text, NAME_CELLS);
+	fputs("</title>", picture->out);
+	flamegraph_put_text(picture->out, text, (size_t)((picture->width - 2 * PAD) / cell));
+	fputs("</text>\n", picture->out);
+}
+
+static void put_texts(const struct picture *picture)
+{
+	const struct flamegraph_options *options = picture->options;
+	FILE *out = picture->out;
+	unsigned y = HEAD;
+
+	put_line(picture, "title", TITLE_BASE, 11, title_of(picture));
+	if (options->subtitle) {
+		put_line(picture, "subtitle", y + 12, 8, options->subtitle);
+		y += SUBTITLE;
+	}
+	if (options->warning) {
+		fprintf(out,
+			"<g class=\"warning\" data-y=\"%u\">\n"
+			"<rect y=\"%u\" width=\"100%%\" height=\"%d\" fill=\"#ffe08a\"/>\n",
+			y, y, WARNING);
+		put_line(picture, "line", y + 19, 8, options->warning);
+		fputs("</g>\n", out);
+	}
+	fprintf(out, "<text class=\"still\" x=\"%d\" y=\"%u\">", PAD, picture->bar_y + 20);
+	put_summary(picture);
+	fprintf(out, "</text>\n<text class=\"still\" x=\"%d\" y=\"%u\">", PAD,
+		picture->foot_y + 18);
+	put_left_out(picture);
+	fputs("</text>\n", out);
+}
+
+static void put_frame(const struct picture *picture, const struct layout_frame *frame)
+{
+	const struct tree_node *node = &picture->tree->nodes[frame->node];
+	const struct layout *layout = picture->layout;
+	const struct tree_change *change =
+		picture->options->changes ? &picture->options->changes[frame->node] : NULL;
+	double width = frame->level ? (double)frame->value * layout->unit
+				    : (double)picture->width - 2 * PAD;
+	double x = PAD + (double)frame->offset * layout->unit;
+	unsigned row = picture->options->icicle ? frame->level : picture->levels - 1 - frame->level;
+	unsigned y = picture->frames_y + row * ROW, cells;
+	FILE *out = picture->out;
+
+	fputs("<g data-name=\"", out);
+	flamegraph_put_text(out, node->name, NAME_CELLS);
+	fprintf(out, "\" data-samples=\"%" PRIu64 "\"", node->total.samples);
+	if (!layout->by_samples || change)
+		fprintf(out, " data-weight=\"%" PRIu64 "\"", frame->value);
+	if (change)
+		flamegraph_put_change_data(out, change);
+	if (node->inlined)
+		fputs(" class=\"inlined\"", out);
+	fputs("><title>", out);
+	flamegraph_put_text(out, node->name, NAME_CELLS);
+	fputs(" (", out);
+	if (change) {
+		flamegraph_put_change(out, change);
+	} else {
+		flamegraph_put_count(out, node->total.samples);
+		fputs(node->total.samples == 1 ? " sample, " : " samples, ", out);
+		flamegraph_put_fixed(out, 100 * share(picture, frame->value));
+		fputs(" %", out);
+	}
+	fprintf(out, "%s)</title><rect x=\"", node->inlined ? ", inlined" : "");
+	flamegraph_put_fixed(out, x);
+	fprintf(out, "\" y=\"%u\" width=\"", y);
+	flamegraph_put_fixed(out, width >= GAP_FROM ? width - GAP : width);
+	fprintf(out, "\" height=\"%d\" fill=\"#%06x\"/>", ROW - 1,
+		change ? flamegraph_change_color(change)
+		       : flamegraph_color(node->name, node->unresolved));
+	cells = width > 2 * TEXT_PAD ? (unsigned)((width - 2 * TEXT_PAD) / CELL) : 0;
+	if (cells >= MIN_CELLS) {
+		fputs("<text x=\"", out);
+		flamegraph_put_fixed(out, x + TEXT_PAD);
+		fprintf(out, "\" y=\"%u\">", y + 13);
+		flamegraph_put_text(out, node->name, cells);
+		fputs("</text>", out);
+	}
+	fputs("</g>\n", out);
+}
+
+static void put_frames(const struct picture *picture)
+{
+	struct layout *layout = picture->layout;
+	struct layout_frame frame;
+
+	layout_init(layout, picture->tree, picture->width - 2.0 * PAD, layout->min_width);
+	fputs("<g class=\"frames\">\n", picture->out);
+	while (layout_next(layout, &frame))
+		put_frame(picture, &frame);
+	fputs("</g>\n", picture->out);
+}
+
+struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_options *options,
+			       FILE *out)
+{
+	struct picture picture = {.out = out, .tree = tree, .options = options};
+
+	picture.layout = malloc(sizeof(*picture.layout));
+	if (!picture.layout)
+		return error_no_memory();
+	measure(&picture);
+	put_head(&picture);
+	put_texts(&picture);
+	put_frames(&picture);
+	fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", flamegraph_js);
+	free(picture.layout);
+	return NULL;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <time.h>
+
+#include "symbol/names/display_name.h"
+#include "view/guest_dump.h"
+
+/* A dump of a guest as text. */
+
+#define BYTES_PER_LINE 16
+
+uint64_t guest_dump_word(const uint8_t *bytes, unsigned word)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = word; i-- > 0;)
+		value = value << 8 | bytes[i];
+	return value;
+}
+
+static void put_ascii(const uint8_t *bytes, size_t len, FILE *out)
+{
+	fputs("  |", out);
+	for (size_t i = 0; i < len; i++)
+		fputc(bytes[i] >= ' ' && bytes[i] < 0x7f ? bytes[i] : '.', out);
+	fputc('|', out);
+}
+
+static void put_address(uint64_t va, unsigned word, FILE *out)
+{
+	fprintf(out, "%0*" PRIx64, (int)(2 * word), va);
+}
+
+/* "  spin+0x13" if there is code by some name, else nothing. */
+static struct error *put_symbol(const struct guest_dump *dump, uint64_t addr, FILE *out)
+{
+	struct named named;
+	struct error *err = symbolizer_name(dump->symbolizer, addr, FRAME_PC, &named);
+
+	if (!err && named.resolved)
+		fprintf(out, "  %s+0x%" PRIx64, named.name, named.offset);
+	return err;
+}
+
+static void put_bytes_of(const struct code_line *line, FILE *out)
+{
+	/* Longer ones are rare. */
+	for (unsigned i = 0; i < 10 || i < line->len; i++) {
+		if (i < line->len)
+			fprintf(out, " %02x", line->bytes[i]);
+		else if (*line->text)
+			fputs("   ", out);
+	}
+}
+
+static struct error *dump_code(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+			       FILE *out)
+{
+	fputs("code\n", out);
+	if (!vcpu->n_code)
+		fputs("      (cannot be read)\n", out);
+	for (size_t i = 0; i < vcpu->n_code; i++) {
+		const struct code_line *line = &vcpu->code[i];
+		struct error *err = NULL;
+
+		fputs(line->here ? "  ->  " : "      ", out);
+		put_address(line->va, vcpu->regs->word, out);
+		fputc(' ', out);
+		put_bytes_of(line, out);
+		if (*line->text)
+			fprintf(out, "  %s", line->text);
+		if (line->target)
+			err = put_symbol(dump, line->target, out);
+		if (err)
+			return err;
+		fputc('\n', out);
+	}
+	return NULL;
+}
+
+static void dump_words(const struct window *stack, unsigned word,
+		       const struct guest_dump_style *style, FILE *out)
+{
+	const unsigned per_line = style->bytes_per_line / word * word;
+	uint64_t lines = style->lines;
+
+	for (uint32_t at = 0; at + word <= stack->len && lines--; at += per_line) {
+		uint32_t len =
+			stack->len - at < per_line ? (stack->len - at) / word * word : per_line;
+
+		fputs("      ", out);
+		put_address(stack->va + at, word, out);
+		fputc(' ', out);
+		for (uint32_t i = 0; i < len; i += word) {
+			fputc(' ', out);
+			put_address(guest_dump_word(stack->bytes + at + i, word), word, out);
+		}
+		if (style->ascii)
+			put_ascii(stack->bytes + at, len, out);
+		fputc('\n', out);
+	}
+}
+
+/*
+ * Lists one word a line, with the name of its target; if `known_only`, only
+ * words that point into code.
+ */
+static struct error *list_words(const struct guest_dump *dump, const struct window *range,
+				unsigned word, bool known_only, FILE *out)
+{
+	for (uint32_t at = 0; at + word <= range->len; at += word) {
+		uint64_t value = guest_dump_word(range->bytes + at, word);
+		struct named named;
+		struct error *err = symbolizer_name(dump->symbolizer, value, FRAME_PC, &named);
+
+		if (err)
+			return err;
+		if (known_only && !named.resolved)
+			continue;
+		fputs("      ", out);
+		put_address(range->va + at, word, out);
+		fputs("  ", out);
+		put_address(value, word, out);
+		if (named.resolved)
+			fprintf(out, "  %s+0x%" PRIx64, named.name, named.offset);
+		fputc('\n', out);
+	}
+	return NULL;
+}
+
+static struct error *dump_stack(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+				const struct guest_dump_style *style, FILE *out)
+{
+	const struct window *stack = vcpu->stack;
+	const unsigned word = vcpu->regs->word;
+
+	if (!stack->len) {
+		fputs("stack    (cannot be read)\n", out);
+		return NULL;
+	}
+	if (style->lines) {
+		fprintf(out, "stack    %" PRIu32 " bytes were read\n", stack->len);
+		dump_words(stack, word, style, out);
+	}
+	if (!style->words)
+		return NULL;
+	fputs("words    of the stack that point into code, return addresses or not\n", out);
+	return list_words(dump, stack, word, true, out);
+}
+
+static void dump_bytes(const struct guest_dump_memory *memory, unsigned word, FILE *out)
+{
+	for (size_t at = 0; at < memory->len; at += BYTES_PER_LINE) {
+		size_t len = memory->len - at < BYTES_PER_LINE ? memory->len - at : BYTES_PER_LINE;
+
+		fputs("      ", out);
+		put_address(memory->va + at, word, out);
+		fputc(' ', out);
+		for (size_t i = 0; i < BYTES_PER_LINE; i++) {
+			fputs(i == BYTES_PER_LINE / 2 ? "  " : " ", out);
+			if (i < len)
+				fprintf(out, "%02x", memory->bytes[at + i]);
+			else
+				fputs("  ", out);
+		}
+		put_ascii(memory->bytes + at, len, out);
+		fputc('\n', out);
+	}
+}
+
+static struct error *dump_memory(const struct guest_dump *dump,
+				 const struct guest_dump_memory *memory, FILE *out)
+{
+	const struct window range = {.va = memory->va,
+				     .len = (uint32_t)memory->len,
+				     .bytes = memory->bytes};
+	const unsigned word = dump->info->arch->word;
+	struct error *err = NULL;
+
+	fprintf(out, "\nmemory   at %#" PRIx64 "%s\n", memory->va,
+		memory->as_stack ? ", as a stack" : "");
+	if (memory->as_stack)
+		err = list_words(dump, &range, word, false, out);
+	else
+		dump_bytes(memory, word, out);
+	if (memory->len < memory->asked)
+		fprintf(out, "      (nothing can be read at %#" PRIx64 ")\n",
+			memory->va + memory->len);
+	return err;
+}
+
+#define REGISTERS_PER_LINE 4
+
+static const char *const state_texts[VCPU_STATES] = {
+	[VCPU_RUNNING] = "running",
+	[VCPU_RUNNABLE] = "runnable: waits for a CPU",
+	[VCPU_BLOCKED] = "blocked: waits for an event",
+};
+
+const char *guest_dump_life_text(enum target_life life)
+{
+	switch (life) {
+	case LIFE_PAUSED:
+		return "paused";
+	case LIFE_SHUT_DOWN:
+		return "shut down";
+	case LIFE_CRASHED:
+		return "crashed";
+	case LIFE_GONE:
+		return "gone";
+	case LIFE_RUNS:
+	case LIFE_UNGUARDED:
+		break;
+	}
+	return "runs";
+}
+
+bool guest_dump_has_mode(const struct guest_dump_vcpu *vcpu)
+{
+	return vcpu->registers.n_segments || vcpu->regs->mmu.mode != MMU_OFF;
+}
+
+static void put_head(const struct guest_dump *dump, FILE *out)
+{
+	const struct target_info *info = dump->info;
+	const uint32_t vcpus = info->vcpus - info->spare;
+	time_t seconds = (time_t)(dump->unix_ns / 1000000000u);
+	char date[64] = "";
+	struct tm tm;
+
+	if (localtime_r(&seconds, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(out, "guest    %s:", dump->scheme);
+	sanitize_print(info->id, out);
+	fputs(" \"", out);
+	sanitize_print(info->name, out);
+	fputs("\", ", out);
+	sanitize_print(info->type, out);
+	fprintf(out, ", %" PRIu32 " vCPU%s, on ", vcpus, vcpus == 1 ? "" : "s");
+	sanitize_print(info->host, out);
+	fprintf(out, ", %s\nstate    %s; ", date, guest_dump_life_text(dump->life));
+	if (dump->paused_ns)
+		fprintf(out, "stopped for %.1f us for this look\n", (double)dump->paused_ns / 1e3);
+	else
+		fputs("not stopped for this look\n", out);
+}
+
+static struct error *put_registers(const struct guest_dump *dump,
+				   const struct guest_dump_vcpu *vcpu, FILE *out)
+{
+	const struct registers *registers = &vcpu->registers;
+	char bits[REGISTER_BITS_TEXT];
+	unsigned column = 0;
+
+	for (size_t i = 0; i < registers->n; i++) {
+		const struct register_value *reg = &registers->at[i];
+		struct error *err = NULL;
+
+		if (reg->group != REGISTER_GENERAL)
+			continue;
+		if (i == 0 || reg->bits) {
+			fprintf(out, "%-8s %0*" PRIx64, reg->name, 2 * reg->bytes, reg->value);
+			if (reg->bits)
+				register_bits_text(reg->bits, reg->value, bits);
+			if (reg->bits)
+				fprintf(out, "  %s", bits);
+			else
+				err = put_symbol(dump, vcpu->regs->pc, out);
+			fputc('\n', out);
+		} else {
+			column++;
+			fprintf(out, "%-*s %0*" PRIx64 "%s", column == 1 ? 8 : 3, reg->name,
+				2 * reg->bytes, reg->value,
+				column == REGISTERS_PER_LINE ? "\n" : "  ");
+			column %= REGISTERS_PER_LINE;
+		}
+		if (err)
+			return err;
+	}
+	if (column)
+		fputc('\n', out);
+	return NULL;
+}
+
+static void put_group(const struct registers *registers, enum register_group group, FILE *out)
+{
+	char bits[REGISTER_BITS_TEXT];
+
+	for (size_t i = 0; i < registers->n; i++) {
+		const struct register_value *reg = &registers->at[i];
+
+		if (reg->group != group)
+			continue;
+		fprintf(out, "%-11s %0*" PRIx64, reg->name, 2 * reg->bytes, reg->value);
+		if (reg->bits) {
+			register_bits_text(reg->bits, reg->value, bits);
+			fprintf(out, "  %s", bits);
+		}
+		fputc('\n', out);
+	}
+}
+
+static void put_segment(const struct arch *arch, const struct register_segment *segment, FILE *out)
+{
+	char text[64];
+
+	fprintf(out, "%-11s", segment->name);
+	if (segment->has_selector)
+		fprintf(out, " %04" PRIx32, segment->selector);
+	else
+		fputs("     ", out);
+	if (segment->has_base)
+		fprintf(out, "  base %0*" PRIx64, 2 * arch->word, segment->base);
+	if (segment->has_limit)
+		fprintf(out, " limit %08" PRIx32, segment->limit);
+	if (segment->has_attributes && arch->segment_text) {
+		arch->segment_text(segment->attributes, text);
+		fprintf(out, "  %s", text);
+	}
+	fputc('\n', out);
+}
+
+/* " spin+0x13 spin.c:12"; the offset in an inlined function is unknown. */
+static void put_location(const struct location *location, FILE *out)
+{
+	fprintf(out, "  %s", location->resolved ? location->function : "(no name)");
+	if (location->resolved && !location->inlined)
+		fprintf(out, "+0x%" PRIx64, location->offset);
+	if (location->file)
+		fprintf(out, "  %s", location->file);
+	if (location->file && location->line)
+		fprintf(out, ":%" PRIu32, location->line);
+	fputs(location->inlined ? "  (inlined)\n" : "\n", out);
+}
+
+static struct error *put_frame(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+			       size_t i, FILE *out)
+{
+	const struct frame *frame = &vcpu->frames[i];
+	const struct location *locations;
+	size_t n;
+	struct error *err =
+		symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n);
+
+	for (size_t k = 0; !err && k < n; k++) {
+		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
+			2 * vcpu->regs->word, frame->addr);
+		put_location(&locations[k], out);
+	}
+	return err;
+}
+
+static struct error *put_trace(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+			       FILE *out)
+{
+	struct error *err = NULL;
+	bool guesses = false;
+
+	fputs("trace\n", out);
+	for (size_t i = 0; i < vcpu->n_frames && !err; i++) {
+		guesses = guesses || vcpu->frames[i].trust == TRUST_GUESS;
+		err = put_frame(dump, vcpu, i, out);
+	}
+	if (vcpu->end == UNWIND_BROKEN)
+		fputs("         no caller was found: callers may be missing\n", out);
+	else if (vcpu->end != UNWIND_OUTERMOST)
+		fprintf(out, "         cut short: %s\n", unwind_end_text(vcpu->end));
+	if (guesses)
+		fputs("         ? marks callers that may be wrong\n", out);
+	return err;
+}
+
+static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+			      const struct guest_dump_style *style, FILE *out)
+{
+	const struct registers *registers = &vcpu->registers;
+	struct error *err;
+
+	fprintf(out, "\nvCPU %-3" PRIu32 " %s; ", vcpu->id,
+		dump->life == LIFE_RUNS ? state_texts[vcpu->state] : "stands still");
+	if (guest_dump_has_mode(vcpu))
+		fprintf(out, "in %s mode, ", vcpu->regs->user ? "user" : "kernel");
+	fprintf(out, "%u bits\n", 8 * vcpu->regs->word);
+	err = put_registers(dump, vcpu, out);
+	if (err)
+		return err;
+	put_group(registers, REGISTER_CONTROL, out);
+	for (size_t i = 0; i < registers->n_segments; i++)
+		put_segment(dump->info->arch, &registers->segment[i], out);
+	if (style->all) {
+		put_group(registers, REGISTER_DEBUG, out);
+		put_group(registers, REGISTER_SYSTEM, out);
+	}
+	err = dump_code(dump, vcpu, out);
+	if (!err)
+		err = dump_stack(dump, vcpu, style, out);
+	return err ? err : put_trace(dump, vcpu, out);
+}
+
+/* One line for a row of off-line vCPUs: a process has room for more threads than it runs. */
+static size_t put_offline(const struct guest_dump *dump, size_t i, FILE *out)
+{
+	const struct guest_dump_vcpu *vcpu = &dump->vcpus[i];
+	size_t n = 1;
+
+	while (i + n < dump->n_vcpus && !vcpu[n].online)
+		n++;
+	fprintf(out, "\nvCPU %" PRIu32, vcpu->id);
+	if (n > 1)
+		fprintf(out, " to %" PRIu32, vcpu[n - 1].id);
+	fputs("   off-line\n", out);
+	return n;
+}
+
+struct error *guest_dump_write_text(const struct guest_dump *dump,
+				    const struct guest_dump_style *style, FILE *out)
+{
+	struct error *err = NULL;
+
+	put_head(dump, out);
+	for (size_t i = 0; i < dump->n_vcpus && !err;) {
+		if (dump->vcpus[i].online)
+			err = put_vcpu(dump, &dump->vcpus[i++], style, out);
+		else
+			i += put_offline(dump, i, out);
+	}
+	for (size_t i = 0; i < dump->n_memory && !err; i++)
+		err = dump_memory(dump, &dump->memory[i], out);
+	return err;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "view/page/page.h"
+
+#include <endian.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/bytes.h"
+#include "profile/time_buckets.h"
+#include "recording/stacks.h"
+#include "symbol/names/display_name.h"
+#include "view/svg/flamegraph_box.h"
+
+/* Rows of all sides together; a file of some megabytes, which opens in a second. */
+#define MAX_ROWS (1u << 20)
+
+#define TITLE_CELLS 1000
+
+/*
+ * The tree of all stacks as a page has it: nodes in preorder, children by
+ * name, so that a node's children follow it and a subtree is one stretch.
+ */
+struct page_tree {
+	struct tree *tree;
+	uint32_t *order;    /* [tree->n]: the tree's node at each position of the preorder */
+	uint32_t *position; /* [tree->n]: position in the preorder of each of the tree's nodes */
+	uint32_t *name;	    /* [tree->n]: number of the name of each of the tree's nodes */
+	const char **names; /* [n_names]: sorted */
+	bool *unresolved;   /* [n_names]: the name is an address */
+	uint32_t n_names;
+	uint32_t *position_of[2]; /* [stacks]: by stack of each side, its position */
+};
+
+/* Walks the tree without recursion: stacks can be thousands of frames deep. */
+static void number_nodes(struct page_tree *tree)
+{
+	const struct tree_node *nodes = tree->tree->nodes;
+	uint32_t at = 0, n = 0;
+
+	for (;;) {
+		tree->position[at] = n;
+		tree->order[n++] = at;
+		if (nodes[at].first_child) {
+			at = nodes[at].first_child;
+			continue;
+		}
+		while (at && !nodes[at].next_sibling)
+			at = nodes[at].parent;
+		if (!at)
+			return;
+		at = nodes[at].next_sibling;
+	}
+}
+
+static int by_name(const void *left, const void *right, void *ctx)
+{
+	const struct tree_node *nodes = ctx;
+
+	return strcmp(nodes[*(const uint32_t *)left].name, nodes[*(const uint32_t *)right].name);
+}
+
+static void add_name(struct page_tree *tree, const struct tree_node *node)
+{
+	uint32_t n = tree->n_names;
+
+	if (n == 0 || tree->names[n - 1] != node->name) {
+		tree->names[n] = node->name;
+		tree->unresolved[n] = node->unresolved;
+		tree->n_names++;
+	}
+}
+
+/* Equal names are the same pointer. */
+static struct error *number_names(struct page_tree *tree)
+{
+	const struct tree_node *nodes = tree->tree->nodes;
+	uint32_t n = tree->tree->n, *sorted = malloc(n * sizeof(*sorted));
+
+	if (!sorted)
+		return error_no_memory();
+	for (uint32_t i = 0; i < n; i++)
+		sorted[i] = i;
+	qsort_r(sorted, n, sizeof(*sorted), by_name, (void *)nodes);
+	for (uint32_t i = 0; i < n; i++) {
+		add_name(tree, &nodes[sorted[i]]);
+		tree->name[sorted[i]] = tree->n_names - 1;
+	}
+	free(sorted);
+	return NULL;
+}
+
+static struct error *add_sides(const struct page_side *sides, unsigned n, struct page_tree *tree)
+{
+	struct error *err = tree_new(&tree->tree);
+
+	for (unsigned i = 0; i < n && !err; i++)
+		err = tree_add(tree->tree, sides[i].profile, sides[i].symbolizer,
+			       sides[0].symbolizer, NULL, &tree->position_of[i]);
+	return err ? err : tree_sum(tree->tree);
+}
+
+static void page_tree_free(struct page_tree *tree)
+{
+	tree_free(tree->tree);
+	free(tree->order);
+	free(tree->position);
+	free(tree->name);
+	free(tree->names);
+	free(tree->unresolved);
+	free(tree->position_of[0]);
+	free(tree->position_of[1]);
+	memset(tree, 0, sizeof(*tree));
+}
+
+static struct error *tree_of_sides(const struct page_side *sides, unsigned n, struct page_tree *out)
+{
+	struct error *err;
+
+	memset(out, 0, sizeof(*out));
+	err = add_sides(sides, n, out);
+	if (!err) {
+		size_t nodes = out->tree->n;
+
+		out->order = calloc(nodes, sizeof(*out->order));
+		out->position = calloc(nodes, sizeof(*out->position));
+		out->name = calloc(nodes, sizeof(*out->name));
+		out->names = calloc(nodes, sizeof(*out->names));
+		out->unresolved = calloc(nodes, sizeof(*out->unresolved));
+		if (!out->order || !out->position || !out->name || !out->names || !out->unresolved)
+			err = error_no_memory();
+	}
+	if (!err)
+		err = number_names(out);
+	if (err) {
+		page_tree_free(out);
+		return err;
+	}
+	number_nodes(out);
+	for (unsigned i = 0; i < n; i++)
+		for (uint32_t id = 0; id < stacks_count(sides[i].profile->stacks); id++)
+			out->position_of[i][id] = out->position[out->position_of[i][id]];
+	return NULL;
+}
+
+/*
+ * The bytes that the page's script reads (page_profile.js is the other end).
+ * Numbers are LEB128 (base/bytes.h), text is its length in bytes and UTF-8.
+ *
+ *	text    JSON: title, states, icicle, reverse, and for each side subtitle,
+ *	        warning, weighted, vcpus, buckets, bucket_ns
+ *	number  of names; for each: text, and three bytes of colour
+ *	number  of nodes but the root; for each, in preorder:
+ *	        number  how many levels it is above a child of the one before,
+ *	                times 2, plus 1 if it is inlined into its parent
+ *	        number  of its name
+ *	for each side:
+ *	number  of groups; for each: bucket less that of the one before, vCPU,
+ *	        state, sum of the squares of weights (8 bytes, an IEEE 754 double,
+ *	        little-endian), number of rows; for each row: node less that of the
+ *	        row before, samples, weight in ns
+ */
+
+static struct error *put_text(struct bytes *bytes, const char *text)
+{
+	size_t len = strlen(text);
+	struct error *err = bytes_reserve(bytes, len + VARINT_MAX);
+
+	if (err)
+		return err;
+	put_varint(bytes, len);
+	put_bytes(bytes, text, len);
+	return NULL;
+}
+
+/* Texts may come from a guest; JSON accepts UTF-8 only. */
+static json_t *text_json(const char *text)
+{
+	char *sanitized = text ? sanitize_new(text) : NULL;
+	json_t *json = sanitized ? json_string(sanitized) : json_null();
+
+	free(sanitized);
+	return json;
+}
+
+static json_t *side_json(const struct page_side *side, const struct time_buckets *buckets)
+{
+	return json_pack("{s:o, s:o, s:b, s:i, s:I, s:I}", "subtitle", text_json(side->subtitle),
+			 "warning", text_json(side->warning), "weighted",
+			 side->profile->selected.weight_ns > 0, "vcpus",
+			 (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets->n,
+			 "bucket_ns", (json_int_t)buckets->bucket_ns);
+}
+
+static struct error *put_head(const struct page_side *sides, const struct time_buckets *buckets,
+			      unsigned n, const struct page_options *options, struct bytes *bytes)
+{
+	json_t *list = json_array(), *head;
+	char *text = NULL;
+	struct error *err;
+
+	for (unsigned i = 0; i < n; i++)
+		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
+	head = json_pack("{s:o, s:i, s:b, s:b, s:o}", "title",
+			 text_json(options->title ? options->title : "Flame Graph"), "states",
+			 (int)options->states, "icicle", options->icicle, "reverse",
+			 options->reverse, "sides", list);
+	if (head)
+		text = json_dumps(head, JSON_COMPACT);
+	err = text ? put_text(bytes, text) : error_no_memory();
+	free(text);
+	json_decref(head);
+	return err;
+}
+
+static struct error *put_names(const struct page_tree *tree, struct bytes *bytes)
+{
+	struct error *err = bytes_reserve(bytes, VARINT_MAX);
+
+	if (!err)
+		put_varint(bytes, tree->n_names);
+	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
+		uint32_t color = flamegraph_color(tree->names[i], tree->unresolved[i]);
+
+		err = put_text(bytes, tree->names[i]);
+		if (!err)
+			err = bytes_reserve(bytes, 3);
+		if (!err)
+			put_bytes(bytes,
+				  (uint8_t[]){(uint8_t)(color >> 16), (uint8_t)(color >> 8),
+					      (uint8_t)color},
+				  3);
+	}
+	return err;
+}
+
+static struct error *put_nodes(const struct page_tree *tree, struct bytes *bytes)
+{
+	const struct tree_node *nodes = tree->tree->nodes;
+	uint32_t n = tree->tree->n, before = 0;
+	struct error *err = bytes_reserve(bytes, ((size_t)2 * n + 1) * VARINT_MAX);
+
+	if (err)
+		return err;
+	put_varint(bytes, n - 1);
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t node = tree->order[i], up = 0;
+
+		for (; before != nodes[node].parent; before = nodes[before].parent)
+			up++;
+		put_varint(bytes, (uint64_t)up << 1 | nodes[node].inlined);
+		put_varint(bytes, tree->name[node]);
+		before = node;
+	}
+	return NULL;
+}
+
+static bool same_group(const struct time_bucket_row *a, const struct time_bucket_row *b)
+{
+	return a->bucket == b->bucket && a->vcpu == b->vcpu && a->state == b->state;
+}
+
+/* Rows from `at` on that are one group; returns the first one behind it. */
+static size_t put_group(const struct time_buckets *buckets, size_t at, uint32_t *bucket,
+			struct bytes *bytes)
+{
+	const struct time_bucket_row *first = &buckets->rows[at];
+	uint32_t node = 0;
+	double squares = 0;
+	uint64_t word;
+	size_t end = at;
+
+	for (; end < buckets->n_rows && same_group(&buckets->rows[end], first); end++)
+		squares += buckets->rows[end].squares;
+	put_varint(bytes, first->bucket - *bucket);
+	*bucket = first->bucket;
+	put_varint(bytes, first->vcpu);
+	put_varint(bytes, first->state);
+	memcpy(&word, &squares, sizeof(word));
+	word = htole64(word);
+	put_bytes(bytes, &word, sizeof(word));
+	put_varint(bytes, end - at);
+	for (; at < end; at++) {
+		const struct time_bucket_row *row = &buckets->rows[at];
+
+		put_varint(bytes, row->node - node);
+		node = row->node;
+		put_varint(bytes, row->samples);
+		put_varint(bytes, row->weight_ns);
+	}
+	return end;
+}
+
+static struct error *put_rows(const struct time_buckets *buckets, struct bytes *bytes)
+{
+	uint32_t bucket = 0;
+	size_t groups = 0;
+	struct error *err;
+
+	for (size_t i = 0; i < buckets->n_rows; i++)
+		groups += !i || !same_group(&buckets->rows[i - 1], &buckets->rows[i]);
+	err = bytes_reserve(bytes, VARINT_MAX * (1 + 5 * groups + 3 * buckets->n_rows));
+	if (err)
+		return err;
+	put_varint(bytes, groups);
+	for (size_t at = 0; at < buckets->n_rows;)
+		at = put_group(buckets, at, &bucket, bytes);
+	return NULL;
+}
+
+static struct error *put_data(const struct page_tree *tree, const struct page_side *sides,
+			      const struct time_buckets *buckets, unsigned n,
+			      const struct page_options *options, struct bytes *bytes)
+{
+	struct error *err = put_head(sides, buckets, n, options, bytes);
+
+	if (!err)
+		err = put_names(tree, bytes);
+	if (!err)
+		err = put_nodes(tree, bytes);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = put_rows(&buckets[i], bytes);
+	return err;
+}
+
+static struct error *compressed(const struct bytes *bytes, struct bytes *out)
+{
+	uLongf len = compressBound(bytes->len);
+	struct error *err = bytes_reserve(out, len);
+
+	if (!err && compress2(out->data, &len, bytes->data, bytes->len, 6) != Z_OK)
+		err = error_no_memory();
+	out->len = err ? 0 : len;
+	return err;
+}
+
+static void put_base64(const struct bytes *bytes, FILE *out)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < bytes->len; i += 3) {
+		size_t left = bytes->len - i;
+		uint32_t word = (uint32_t)bytes->data[i] << 16 |
+				(left > 1 ? (uint32_t)bytes->data[i + 1] << 8 : 0) |
+				(left > 2 ? bytes->data[i + 2] : 0);
+		char text[4] = {digits[word >> 18], digits[word >> 12 & 63],
+				left > 1 ? digits[word >> 6 & 63] : '=',
+				left > 2 ? digits[word & 63] : '='};
+
+		fwrite(text, 1, sizeof(text), out);
+	}
+}
+
+static struct error *pack(const struct page_side *sides, unsigned n,
+			  const struct page_options *options, struct bytes *bytes)
+{
+	struct time_buckets buckets[2] = {0};
+	struct page_tree tree;
+	struct error *err = tree_of_sides(sides, n, &tree);
+
+	if (err)
+		return err;
+	for (unsigned i = 0; i < n && !err; i++)
+		err = time_buckets_read(sides[i].path, sides[i].profile, sides[i].filter,
+					tree.position_of[i], MAX_ROWS / n, &buckets[i]);
+	if (!err)
+		err = put_data(&tree, sides, buckets, n, options, bytes);
+	time_buckets_free(&buckets[0]);
+	time_buckets_free(&buckets[1]);
+	page_tree_free(&tree);
+	return err;
+}
+
+struct error *page_write(const struct page_side *sides, unsigned n,
+			 const struct page_options *options, FILE *out)
+{
+	struct bytes bytes = {0}, small = {0};
+	struct error *err = NULL;
+
+	for (unsigned i = 0; i < n && !err; i++)
+		if (!strcmp(sides[i].path, "-"))
+			err = error_new(ERR_USAGE,
+					"a page reads its recording twice, so the recording "
+					"cannot come from standard input");
+	if (!err)
+		err = pack(sides, n, options, &bytes);
+	if (!err)
+		err = compressed(&bytes, &small);
+	if (!err) {
+		fputs(page_before_title, out);
+		flamegraph_put_text(out, options->title ? options->title : "Flame Graph",
+				    TITLE_CELLS);
+		fputs(page_before_data, out);
+		put_base64(&small, out);
+		fputs(page_behind_data, out);
+	}
+	bytes_free(&bytes);
+	bytes_free(&small);
+	return err;
+}
