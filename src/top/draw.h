@@ -2,16 +2,44 @@
 #ifndef UNIPROF_TOP_DRAW_H
 #define UNIPROF_TOP_DRAW_H
 
+/* Lines of marked text, made before they are shown, on whatever. */
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "top/view.h"
+#include "view/tty_writer.h"
+
+struct text_buffer_piece {
+	size_t line;
+	size_t text, len; /* in the buffer's text */
+	enum style style;
+	bool chosen; /* the user's choice: as a bar */
+};
+
+struct text_buffer {
+	char *text;
+	size_t len, room;
+	struct text_buffer_piece *pieces;
+	size_t n, pieces_room;
+	size_t line; /* that is being written */
+	size_t width, height;
+	size_t used; /* cells of it */
+	bool chosen; /* pieces that are added now are */
+	bool no_memory;
+};
+
+/* Empty again; lines get no longer than `width` (0: any), and there are at most `height`. */
+void text_buffer_begin(struct text_buffer *buffer, size_t width, size_t height);
+void text_buffer_free(struct text_buffer *buffer);
+
 /* Composes a picture of the live view. */
 
-#include "top/sheet.h"
-#include "top/view.h"
-
-struct picture {
-	const struct view *view;
+struct top_picture {
+	const struct live_view *view;
 	const struct summary *summary;
-	struct namer *namer;
-	const char *guest;   /* clean: what is looked at */
+	struct symbolizer *symbolizer;
+	const char *guest;   /* clean: name of the guest */
 	const char *clock;   /* the time of day */
 	const char *ended;   /* why there is nothing more to see; NULL: there is */
 	const char *warning; /* NULL: none */
@@ -20,6 +48,6 @@ struct picture {
 };
 
 /* *rows is how many functions there is room for. */
-struct error *draw(const struct picture *picture, struct sheet *sheet, size_t *rows);
+struct error *top_draw(const struct top_picture *picture, struct text_buffer *buffer, size_t *rows);
 
 #endif

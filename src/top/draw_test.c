@@ -16,12 +16,12 @@ static struct profile_name names[] = {
 };
 static struct profile named = {.names = names, .n_names = 3};
 static struct stacks *stacks;
-static struct namer *namer;
-static struct recent *recent;
-static struct view view;
+static struct symbolizer *symbolizer;
+static struct recent_ticks *recent;
+static struct live_view view;
 static struct summary summary;
-static struct sheet sheet;
-static struct picture picture;
+static struct text_buffer buffer;
+static struct top_picture picture;
 
 static void sample(uint64_t time_ns, uint64_t leaf, enum vcpu_state state)
 {
@@ -39,16 +39,17 @@ static void sample(uint64_t time_ns, uint64_t leaf, enum vcpu_state state)
 
 static int set_up(void **state)
 {
-	if (stacks_new(&stacks) || namer_new(NULL, &named, &namer) || recent_new(1000, &recent))
+	if (stacks_new(&stacks) || symbolizer_new(NULL, &named, &symbolizer) ||
+	    recent_new(1000, &recent))
 		return -1;
-	view_init(&view);
-	view_set_vcpus(&view, 1);
-	picture = (struct picture){.view = &view,
-				   .summary = &summary,
-				   .namer = namer,
-				   .guest = "xen:web",
-				   .clock = "12:00:00",
-				   .keys = true};
+	live_view_init(&view);
+	live_view_set_vcpus(&view, 1);
+	picture = (struct top_picture){.view = &view,
+				       .summary = &summary,
+				       .symbolizer = symbolizer,
+				       .guest = "xen:web",
+				       .clock = "12:00:00",
+				       .keys = true};
 	sample(10, WORK, VCPU_RUNNING);
 	sample(20, WORK, VCPU_RUNNING);
 	sample(30, WORK, VCPU_RUNNING);
@@ -59,10 +60,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	summary_free(&summary);
-	sheet_free(&sheet);
-	view_free(&view);
+	text_buffer_free(&buffer);
+	live_view_free(&view);
 	recent_free(recent);
-	namer_free(namer);
+	symbolizer_free(symbolizer);
 	stacks_free(stacks);
 	return 0;
 }
@@ -77,15 +78,15 @@ static const char *drawn(size_t width, size_t height)
 	size_t line = 0, len = 0, rows;
 
 	summary_free(&summary);
-	assert_null(summary_make(recent, stacks, 1, namer, &how, &summary));
-	sheet_begin(&sheet, width, height);
-	assert_null(draw(&picture, &sheet, &rows));
-	for (size_t i = 0; i < sheet.n; i++) {
-		assert_true(sheet.pieces[i].line < height);
-		for (; line < sheet.pieces[i].line; line++)
+	assert_null(summary_make(recent, stacks, 1, symbolizer, &how, &summary));
+	text_buffer_begin(&buffer, width, height);
+	assert_null(top_draw(&picture, &buffer, &rows));
+	for (size_t i = 0; i < buffer.n; i++) {
+		assert_true(buffer.pieces[i].line < height);
+		for (; line < buffer.pieces[i].line; line++)
 			text[len++] = '\n';
-		memcpy(text + len, sheet.text + sheet.pieces[i].text, sheet.pieces[i].len);
-		len += sheet.pieces[i].len;
+		memcpy(text + len, buffer.text + buffer.pieces[i].text, buffer.pieces[i].len);
+		len += buffer.pieces[i].len;
 	}
 	text[len] = '\0';
 	return text;
@@ -108,7 +109,7 @@ static void test_functions_states_pauses_and_the_hottest_stack_are_shown(void **
 
 static void test_idle_vcpus_are_shown_when_asked_for(void **state)
 {
-	view_key(&view, 'i', &summary);
+	live_view_key(&view, 'i', &summary);
 	assert_true(has("  idle"));
 	assert_true(has("  75.00 %"));
 }
@@ -116,10 +117,10 @@ static void test_idle_vcpus_are_shown_when_asked_for(void **state)
 static void test_a_function_is_shown_with_its_callers_and_callees(void **state)
 {
 	(void)drawn(100, 30);
-	view_key(&view, VIEW_ENTER, &summary);
+	live_view_key(&view, VIEW_ENTER, &summary);
 	assert_true(has("callers and callees of work"));
 	assert_true(has("called by main"));
-	view_key(&view, VIEW_ENTER, &summary);
+	live_view_key(&view, VIEW_ENTER, &summary);
 	assert_true(has("callers and callees of main"));
 	assert_true(has("calls work"));
 }
@@ -150,7 +151,7 @@ static void test_it_fits_every_screen(void **state)
 
 static void test_help_names_the_keys(void **state)
 {
-	view_key(&view, 'h', &summary);
+	live_view_key(&view, 'h', &summary);
 	assert_true(has("quit"));
 	assert_true(has("callers and callees of the chosen one"));
 }

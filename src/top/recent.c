@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM 1024u
+#include "base/array.h"
 
-/* Both lists begin with what is kept; what is forgotten is moved away now and then. */
-struct recent {
+/* Both lists may begin with forgotten entries, which are removed now and then. */
+struct recent_ticks {
 	uint64_t span_ns;
 	struct kept *ticks;
 	size_t first, n, room; /* ticks[first] to ticks[n - 1] are kept */
@@ -21,9 +21,9 @@ struct kept {
 	size_t entry; /* its first one */
 };
 
-struct error *recent_new(uint64_t span_ns, struct recent **out)
+struct error *recent_new(uint64_t span_ns, struct recent_ticks **out)
 {
-	struct recent *recent = calloc(1, sizeof(*recent));
+	struct recent_ticks *recent = calloc(1, sizeof(*recent));
 
 	if (!recent)
 		return error_no_memory();
@@ -32,7 +32,7 @@ struct error *recent_new(uint64_t span_ns, struct recent **out)
 	return NULL;
 }
 
-void recent_free(struct recent *recent)
+void recent_free(struct recent_ticks *recent)
 {
 	if (!recent)
 		return;
@@ -41,19 +41,19 @@ void recent_free(struct recent *recent)
 	free(recent);
 }
 
-void recent_clear(struct recent *recent)
+void recent_clear(struct recent_ticks *recent)
 {
 	recent->first = recent->n = recent->first_entry = recent->n_entries = 0;
 }
 
-static void drop_first(struct recent *recent)
+static void drop_first(struct recent_ticks *recent)
 {
 	recent->first_entry += recent->ticks[recent->first++].n;
 	if (recent->first == recent->n)
 		recent_clear(recent);
 }
 
-static void forget_old(struct recent *recent)
+static void forget_old(struct recent_ticks *recent)
 {
 	uint64_t last = recent->n ? recent->ticks[recent->n - 1].time_ns : 0;
 
@@ -62,14 +62,14 @@ static void forget_old(struct recent *recent)
 		drop_first(recent);
 }
 
-void recent_set_span(struct recent *recent, uint64_t span_ns)
+void recent_set_span(struct recent_ticks *recent, uint64_t span_ns)
 {
 	recent->span_ns = span_ns;
 	forget_old(recent);
 }
 
-/* Moves what is kept to the front. */
-static void tidy(struct recent *recent)
+/* Moves the kept entries to the front. */
+static void tidy(struct recent_ticks *recent)
 {
 	size_t gone = recent->first_entry;
 
@@ -84,38 +84,23 @@ static void tidy(struct recent *recent)
 		recent->ticks[i].entry -= gone;
 }
 
-static bool grow(void **list, size_t *room, size_t need, size_t size)
+static struct error *make_room(struct recent_ticks *recent, uint32_t entries)
 {
-	size_t more = *room ? *room : FIRST_ROOM;
-	void *grown;
+	struct error *err;
 
-	while (more < need)
-		more *= 2;
-	if (more == *room)
-		return true;
-	grown = realloc(*list, more * size);
-	if (!grown)
-		return false;
-	*list = grown;
-	*room = more;
-	return true;
-}
-
-static struct error *make_room(struct recent *recent, uint32_t entries)
-{
 	if (recent->first > recent->n / 2)
 		tidy(recent);
 	while (recent->first < recent->n &&
 	       recent->n_entries - recent->first_entry + entries > RECENT_MAX_ENTRIES)
 		drop_first(recent);
-	if (!grow((void **)&recent->ticks, &recent->room, recent->n + 1, sizeof(*recent->ticks)) ||
-	    !grow((void **)&recent->entries, &recent->room_entries, recent->n_entries + entries,
-		  sizeof(*recent->entries)))
-		return error_no_memory();
-	return NULL;
+	err = ARRAY_RESERVE(&recent->ticks, &recent->room, recent->n + 1);
+	if (!err)
+		err = ARRAY_RESERVE(&recent->entries, &recent->room_entries,
+				    recent->n_entries + entries);
+	return err;
 }
 
-struct error *recent_add(struct recent *recent, const struct tick *tick)
+struct error *recent_add(struct recent_ticks *recent, const struct tick *tick)
 {
 	struct error *err = make_room(recent, tick->n);
 
@@ -134,12 +119,12 @@ struct error *recent_add(struct recent *recent, const struct tick *tick)
 	return NULL;
 }
 
-size_t recent_count(const struct recent *recent)
+size_t recent_count(const struct recent_ticks *recent)
 {
 	return recent->n - recent->first;
 }
 
-void recent_get(struct recent *recent, size_t i, struct tick *tick)
+void recent_get(struct recent_ticks *recent, size_t i, struct tick *tick)
 {
 	const struct kept *kept = &recent->ticks[recent->first + i];
 
@@ -148,4 +133,183 @@ void recent_get(struct recent *recent, size_t i, struct tick *tick)
 			      .paused_ns = kept->paused_ns,
 			      .n = kept->n,
 			      .entries = recent->entries + kept->entry};
+}
+
+static void add_entry(struct summary *summary, const struct profile_filter *filter,
+		      const struct weighting *weighting, const struct tick *tick,
+		      const struct tick_entry *entry)
+{
+	const uint64_t stretch_ns = weighting_time(weighting, tick).sampled_ns;
+	const struct weight weight = weighting_entry(weighting, tick, entry);
+	const struct profile_cell one = {1, weight.sampled_ns,
+					 (double)weight.sampled_ns * (double)weight.sampled_ns};
+	struct profile *profile = &summary->profile;
+	struct profile_cell *cell = &profile->cells[entry->stack];
+
+	profile->states[entry->state].samples++;
+	profile->states[entry->state].weight_ns += stretch_ns;
+	if (entry->vcpu < summary->n_vcpus) {
+		summary->vcpus[entry->vcpu].seen = true;
+		summary->vcpus[entry->vcpu].weight_ns[entry->state] += stretch_ns;
+	}
+	if (!profile_selects(filter, tick, entry))
+		return;
+	profile_cell_add(cell, &one);
+	profile_cell_add(&profile->selected, &one);
+	profile->not_sampled_ns += weight.not_sampled_ns;
+	profile->ends[entry->end]++;
+	if (cell->weight_ns > profile->cells[summary->hottest].weight_ns ||
+	    summary->hottest == STACK_ROOT)
+		summary->hottest = entry->stack;
+}
+
+static void add_tick(struct summary *summary, const struct profile_filter *filter,
+		     struct weighting *weighting, const struct tick *tick)
+{
+	struct profile *profile = &summary->profile;
+	uint64_t before = profile->selected.weight_ns;
+	double selected;
+
+	weighting_tick(weighting, tick);
+	profile->ticks++;
+	profile->paused_ns += tick->paused_ns;
+	histogram_add(&profile->pauses, tick->paused_ns);
+	profile->without_pause += !tick->paused_ns;
+	summary->span_ns += tick->weight_ns;
+	for (uint32_t i = 0; i < tick->n; i++)
+		add_entry(summary, filter, weighting, tick, &tick->entries[i]);
+	selected = (double)(profile->selected.weight_ns - before);
+	profile->tick_weights += selected;
+	profile->tick_weights_squared += selected * selected;
+}
+
+static struct error *add_row(struct summary *summary, const struct summary_row *row)
+{
+	struct error *err = ARRAY_RESERVE(&summary->rows, &summary->rows_room, summary->n_rows + 1);
+
+	if (!err)
+		summary->rows[summary->n_rows++] = *row;
+	return err;
+}
+
+static struct error *take_functions(struct summary *summary, const struct summary_options *options)
+{
+	struct flat *flat;
+	struct error *err = flat_new(summary->grouped.tree, &flat);
+
+	if (err)
+		return err;
+	if (options->by_total)
+		flat_sort_by_total(flat);
+	for (size_t i = 0; i < flat->n && !err; i++) {
+		const struct flat_row *from = &flat->rows[i];
+		const struct summary_row row = {.name = from->name,
+						.self = from->self,
+						.total = from->total,
+						.unresolved = from->unresolved};
+
+		if (!options->only || !regexec(options->only, from->name, 0, NULL, 0))
+			err = add_row(summary, &row);
+	}
+	flat_free(flat);
+	return err;
+}
+
+static int by_weight(const void *left, const void *right)
+{
+	const struct summary_row *a = left, *b = right;
+
+	if (a->total.weight_ns != b->total.weight_ns)
+		return a->total.weight_ns < b->total.weight_ns ? 1 : -1;
+	return strcmp(a->name, b->name);
+}
+
+static struct error *take_children(struct summary *summary, const struct tree *tree, int kind)
+{
+	size_t first = summary->n_rows;
+
+	for (uint32_t at = tree->nodes[0].first_child; at; at = tree->nodes[at].next_sibling) {
+		const struct tree_node *node = &tree->nodes[at];
+		const struct summary_row row = {.name = node->name,
+						.self = node->self,
+						.total = node->total,
+						.unresolved = node->unresolved,
+						.kind = kind};
+		struct error *err = add_row(summary, &row);
+
+		if (err)
+			return err;
+	}
+	if (summary->n_rows > first)
+		qsort(summary->rows + first, summary->n_rows - first, sizeof(*summary->rows),
+		      by_weight);
+	return NULL;
+}
+
+static struct error *take_callers_callees(struct summary *summary, const char *name)
+{
+	const struct tree *tree = summary->grouped.tree;
+	const char *found = NULL;
+	struct callers_callees callers_callees;
+	struct error *err;
+
+	for (uint32_t i = 1; i < tree->n && !found; i++)
+		if (!strcmp(tree->nodes[i].name, name))
+			found = tree->nodes[i].name;
+	if (!found)
+		return NULL;
+	err = callers_callees_build(tree, found, &callers_callees);
+	if (err)
+		return err;
+	summary->zoom = (struct summary_row){.name = found,
+					     .self = callers_callees.self,
+					     .total = callers_callees.total};
+	err = take_children(summary, callers_callees.callers, ROW_CALLER);
+	if (!err)
+		err = take_children(summary, callers_callees.callees, ROW_CALLEE);
+	callers_callees_free(&callers_callees);
+	return err;
+}
+
+struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
+			   struct symbolizer *symbolizer, const struct summary_options *options,
+			   struct summary *out)
+{
+	const struct profile_filter filter = {.states =
+						      options->all_states ? 0 : 1u << VCPU_RUNNING,
+					      .vcpu = options->vcpu};
+	const struct grouped_tree_options how = {.keys = {.at = {GROUP_FUNCTION}, .n = 1}};
+	const struct recording_info info = {.rate_hz = options->rate_hz};
+	struct weighting weighting;
+	struct error *err = NULL;
+
+	weighting_start(&weighting, WEIGHT_BY_BEST, filter.states, &info);
+	*out = (struct summary){.n_vcpus = vcpus, .profile = {.stacks = stacks}};
+	out->profile.cells = calloc(stacks_count(stacks), sizeof(*out->profile.cells));
+	out->vcpus = calloc(vcpus ? vcpus : 1, sizeof(*out->vcpus));
+	if (!out->profile.cells || !out->vcpus)
+		err = error_no_memory();
+	for (size_t i = 0; i < recent_count(recent) && !err; i++) {
+		struct tick tick;
+
+		recent_get(recent, i, &tick);
+		add_tick(out, &filter, &weighting, &tick);
+	}
+	if (!err)
+		err = grouped_tree_build(&out->profile, symbolizer, NULL, &how, &out->grouped);
+	if (!err)
+		err = options->zoom ? take_callers_callees(out, options->zoom)
+				    : take_functions(out, options);
+	if (err)
+		summary_free(out);
+	return err;
+}
+
+void summary_free(struct summary *summary)
+{
+	grouped_tree_free(&summary->grouped);
+	free(summary->profile.cells);
+	free(summary->vcpus);
+	free(summary->rows);
+	*summary = (struct summary){0};
 }

@@ -6,7 +6,7 @@
 
 #include "top/recent.h"
 
-static struct recent *recent;
+static struct recent_ticks *recent;
 
 static int set_up(void **state)
 {

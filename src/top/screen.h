@@ -7,15 +7,15 @@
  * and screen_none.c, which has none.
  */
 
-#include "top/sheet.h"
+#include "top/draw.h"
 
 /*
- * Loads what it needs to know of the terminal, while files can still be opened.
- * ERR_USAGE when standard input and output are no terminal that can be used.
+ * Loads the terminal's description, while files can still be opened. ERR_USAGE
+ * when standard input and output are no terminal that can be used.
  */
 struct error *screen_prepare(void);
 
-/* From now on the terminal is ours, until screen_end; that may be called at any time. */
+/* Takes the terminal until screen_end, which may be called at any time. */
 void screen_begin(void);
 void screen_end(void);
 
@@ -27,7 +27,7 @@ void screen_size(size_t *width, size_t *height);
 /* The next key (a character, or enum view_key), 0 if none was pressed. */
 int screen_key(void);
 
-void screen_show(const struct sheet *sheet);
+void screen_show(const struct text_buffer *buffer);
 
 /* For `uniprof -V`. */
 extern const char screen_feature[];

@@ -79,7 +79,7 @@ void screen_end(void)
 		endwin();
 }
 
-/* The modes of the shell are what curses keeps at newterm (def_shell_mode). */
+/* The shell's modes are those that curses saved at newterm (def_shell_mode). */
 void screen_rescue(void)
 {
 	putp(exit_attribute_mode);
@@ -128,7 +128,7 @@ int screen_key(void)
 	return key < 128 ? key : VIEW_REDRAW;
 }
 
-static attr_t attributes(const struct sheet_piece *piece)
+static attr_t attributes(const struct text_buffer_piece *piece)
 {
 	static const attr_t own[STYLES] = {
 		[STYLE_HEAD] = A_BOLD, [STYLE_WARNING] = A_BOLD, [STYLE_DIM] = A_DIM};
@@ -139,19 +139,19 @@ static attr_t attributes(const struct sheet_piece *piece)
 	return attr | (attr_t)COLOR_PAIR(piece->style);
 }
 
-void screen_show(const struct sheet *sheet)
+void screen_show(const struct text_buffer *buffer)
 {
 	size_t line = SIZE_MAX;
 
 	erase();
-	for (size_t i = 0; i < sheet->n; i++) {
-		const struct sheet_piece *piece = &sheet->pieces[i];
+	for (size_t i = 0; i < buffer->n; i++) {
+		const struct text_buffer_piece *piece = &buffer->pieces[i];
 
 		if (piece->line != line)
 			move((int)piece->line, 0);
 		line = piece->line;
 		attrset(attributes(piece));
-		addnstr(sheet->text + piece->text, (int)piece->len);
+		addnstr(buffer->text + piece->text, (int)piece->len);
 	}
 	attrset(A_NORMAL);
 	refresh();

@@ -30,6 +30,6 @@ int screen_key(void)
 	return 0;
 }
 
-void screen_show(const struct sheet *sheet)
+void screen_show(const struct text_buffer *buffer)
 {
 }

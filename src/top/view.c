@@ -11,7 +11,7 @@
 #define DELAY_MIN_S 0.1
 #define DELAY_MAX_S 60.0
 
-const char *const view_help[] = {
+const char *const live_view_help[] = {
 	"Keys",
 	"  q            quit",
 	"  h ?          this help",
@@ -34,18 +34,18 @@ const char *const view_help[] = {
 	NULL,
 };
 
-void view_init(struct view *view)
+void live_view_init(struct live_view *view)
 {
-	*view = (struct view){.span_ns = 10 * NS_PER_S, .delay_ns = NS_PER_S, .vcpu = -1};
+	*view = (struct live_view){.span_ns = 10 * NS_PER_S, .delay_ns = NS_PER_S, .vcpu = -1};
 }
 
-void view_set_vcpus(struct view *view, uint32_t vcpus)
+void live_view_set_vcpus(struct live_view *view, uint32_t vcpus)
 {
 	view->vcpus = vcpus;
 	view->each_vcpu = vcpus <= 4;
 }
 
-void view_free(struct view *view)
+void live_view_free(struct live_view *view)
 {
 	if (view->has_only)
 		regfree(&view->only);
@@ -53,7 +53,7 @@ void view_free(struct view *view)
 	free(view->selected);
 }
 
-bool view_filter(struct view *view, const char *regex)
+bool live_view_filter(struct live_view *view, const char *regex)
 {
 	regex_t only;
 
@@ -70,7 +70,7 @@ bool view_filter(struct view *view, const char *regex)
 	return true;
 }
 
-const char *view_prompt_text(const struct view *view)
+const char *live_view_prompt_text(const struct live_view *view)
 {
 	switch (view->prompt) {
 	case PROMPT_NONE:
@@ -87,7 +87,7 @@ const char *view_prompt_text(const struct view *view)
 	return NULL;
 }
 
-static void take_seconds(struct view *view, double min, double max, uint64_t *ns)
+static void take_seconds(struct live_view *view, double min, double max, uint64_t *ns)
 {
 	char *end;
 	double seconds = strtod(view->typed, &end);
@@ -99,7 +99,7 @@ static void take_seconds(struct view *view, double min, double max, uint64_t *ns
 		*ns = (uint64_t)(seconds * 1e9);
 }
 
-static void take_vcpu(struct view *view)
+static void take_vcpu(struct live_view *view)
 {
 	char *end;
 	unsigned long vcpu = strtoul(view->typed, &end, 10);
@@ -113,7 +113,7 @@ static void take_vcpu(struct view *view)
 		view->vcpu = (int64_t)vcpu;
 }
 
-static void take_typed(struct view *view)
+static void take_typed(struct live_view *view)
 {
 	enum view_prompt prompt = view->prompt;
 
@@ -122,7 +122,7 @@ static void take_typed(struct view *view)
 	case PROMPT_NONE:
 		break;
 	case PROMPT_FILTER:
-		(void)view_filter(view, view->typed);
+		(void)live_view_filter(view, view->typed);
 		break;
 	case PROMPT_SPAN:
 		take_seconds(view, SPAN_MIN_S, SPAN_MAX_S, &view->span_ns);
@@ -137,7 +137,7 @@ static void take_typed(struct view *view)
 }
 
 /* A key while text is asked for. */
-static void type(struct view *view, int key)
+static void type(struct live_view *view, int key)
 {
 	size_t len = strlen(view->typed);
 
@@ -151,16 +151,16 @@ static void type(struct view *view, int key)
 		view->typed[len] = (char)key;
 }
 
-static void ask(struct view *view, enum view_prompt prompt)
+static void ask(struct live_view *view, enum view_prompt prompt)
 {
 	memset(view->typed, 0, sizeof(view->typed));
 	view->prompt = prompt;
 }
 
-size_t view_selected(const struct view *view, const struct summary *shown)
+size_t live_view_selected(const struct live_view *view, const struct summary *summary)
 {
-	for (size_t i = 0; shown && view->selected && i < shown->n_rows; i++)
-		if (!strcmp(shown->rows[i].name, view->selected))
+	for (size_t i = 0; summary && view->selected && i < summary->n_rows; i++)
+		if (!strcmp(summary->rows[i].name, view->selected))
 			return i;
 	return 0;
 }
@@ -174,27 +174,27 @@ static void replace(char **text, const char *by)
 }
 
 /* Chooses the row that is so far from the chosen one, as far as there are any. */
-static void move(struct view *view, const struct summary *shown, long by)
+static void move(struct live_view *view, const struct summary *summary, long by)
 {
 	long at;
 
-	if (!shown || !shown->n_rows)
+	if (!summary || !summary->n_rows)
 		return;
-	at = (long)view_selected(view, shown) + by;
-	if (at >= (long)shown->n_rows)
-		at = (long)shown->n_rows - 1;
-	replace(&view->selected, at > 0 ? shown->rows[at].name : NULL);
+	at = (long)live_view_selected(view, summary) + by;
+	if (at >= (long)summary->n_rows)
+		at = (long)summary->n_rows - 1;
+	replace(&view->selected, at > 0 ? summary->rows[at].name : NULL);
 }
 
-static void zoom(struct view *view, const struct summary *shown)
+static void zoom(struct live_view *view, const struct summary *summary)
 {
-	if (!shown || !shown->n_rows)
+	if (!summary || !summary->n_rows)
 		return;
-	replace(&view->zoom, shown->rows[view_selected(view, shown)].name);
+	replace(&view->zoom, summary->rows[live_view_selected(view, summary)].name);
 	replace(&view->selected, NULL);
 }
 
-static void back(struct view *view)
+static void back(struct live_view *view)
 {
 	if (view->help)
 		view->help = false;
@@ -203,7 +203,7 @@ static void back(struct view *view)
 	replace(&view->zoom, NULL);
 }
 
-static void scale_span(struct view *view, double by)
+static void scale_span(struct live_view *view, double by)
 {
 	double seconds = (double)view->span_ns / 1e9 * by;
 
@@ -211,7 +211,7 @@ static void scale_span(struct view *view, double by)
 		view->span_ns = (uint64_t)(seconds * 1e9);
 }
 
-static bool toggle(struct view *view, int key)
+static bool toggle(struct live_view *view, int key)
 {
 	bool *what = key == 's'			? &view->by_total
 		     : key == ' ' || key == 'p' ? &view->held
@@ -226,7 +226,7 @@ static bool toggle(struct view *view, int key)
 	return what;
 }
 
-static void command(struct view *view, int key, const struct summary *shown)
+static void command(struct live_view *view, int key, const struct summary *summary)
 {
 	const long page = view->page > 1 ? (long)view->page - 1 : 1;
 
@@ -259,23 +259,23 @@ static void command(struct view *view, int key, const struct summary *shown)
 		break;
 	case 'k':
 	case VIEW_UP:
-		move(view, shown, -1);
+		move(view, summary, -1);
 		break;
 	case 'j':
 	case VIEW_DOWN:
-		move(view, shown, 1);
+		move(view, summary, 1);
 		break;
 	case VIEW_PAGE_UP:
-		move(view, shown, -page);
+		move(view, summary, -page);
 		break;
 	case VIEW_PAGE_DOWN:
-		move(view, shown, page);
+		move(view, summary, page);
 		break;
 	case VIEW_HOME:
 		replace(&view->selected, NULL);
 		break;
 	case VIEW_ENTER:
-		zoom(view, shown);
+		zoom(view, summary);
 		break;
 	case VIEW_BACK:
 	case VIEW_ERASE:
@@ -284,7 +284,7 @@ static void command(struct view *view, int key, const struct summary *shown)
 	}
 }
 
-void view_key(struct view *view, int key, const struct summary *shown)
+void live_view_key(struct live_view *view, int key, const struct summary *summary)
 {
 	if (key == VIEW_REDRAW)
 		return;
@@ -292,5 +292,5 @@ void view_key(struct view *view, int key, const struct summary *shown)
 	if (view->prompt != PROMPT_NONE)
 		type(view, key);
 	else if (!toggle(view, key))
-		command(view, key, shown);
+		command(view, key, summary);
 }

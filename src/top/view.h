@@ -3,13 +3,13 @@
 #define UNIPROF_TOP_VIEW_H
 
 /*
- * What a live view shows, and how keys change it. Knows of no terminal: a
+ * State of the live view, and how keys change it. Knows of no terminal: a
  * screen hands in keys, and shows what draw.h makes of this.
  */
 
 #include <regex.h>
 
-#include "top/summary.h"
+#include "top/recent.h"
 
 /* Keys that are no characters. */
 enum view_key {
@@ -28,8 +28,8 @@ enum view_prompt { PROMPT_NONE, PROMPT_FILTER, PROMPT_SPAN, PROMPT_DELAY, PROMPT
 
 #define VIEW_TEXT_MAX 128
 
-struct view {
-	/* Set by who begins; then changed by keys: */
+struct live_view {
+	/* Set by the caller at first; then changed by keys: */
 	uint64_t span_ns, delay_ns;
 	bool by_total, all_states, hide_stack, each_vcpu;
 	int64_t vcpu; /* -1: all */
@@ -37,7 +37,7 @@ struct view {
 
 	bool quit;
 	bool held;    /* the picture stands still */
-	bool cleared; /* what was seen so far is to be forgotten */
+	bool cleared; /* the samples so far are to be forgotten */
 	bool help;
 	bool has_only;
 	regex_t only;
@@ -50,26 +50,26 @@ struct view {
 	size_t page;			 /* rows that were shown last */
 };
 
-void view_init(struct view *view);
+void live_view_init(struct live_view *view);
 
-/* How many the guest has. */
-void view_set_vcpus(struct view *view, uint32_t vcpus);
+/* Sets the number of vCPUs that the guest has. */
+void live_view_set_vcpus(struct live_view *view, uint32_t vcpus);
 
-void view_free(struct view *view);
+void live_view_free(struct live_view *view);
 
-/* `shown` are the rows that the user sees; may be NULL. */
-void view_key(struct view *view, int key, const struct summary *shown);
+/* `summary` are the rows that the user sees; may be NULL. */
+void live_view_key(struct live_view *view, int key, const struct summary *summary);
 
 /* The index of the selected row. */
-size_t view_selected(const struct view *view, const struct summary *shown);
+size_t live_view_selected(const struct live_view *view, const struct summary *summary);
 
 /* A regular expression for names of functions, "" for none; false: it is none, and a message says so. */
-bool view_filter(struct view *view, const char *regex);
+bool live_view_filter(struct live_view *view, const char *regex);
 
-/* What asks for text, or NULL. */
-const char *view_prompt_text(const struct view *view);
+/* Label of the prompt that reads text now, or NULL. */
+const char *live_view_prompt_text(const struct live_view *view);
 
 /* The lines of the help, NULL behind the last. */
-extern const char *const view_help[];
+extern const char *const live_view_help[];
 
 #endif

@@ -9,25 +9,25 @@
 
 static struct summary_row rows[] = {{.name = "f"}, {.name = "g"}, {.name = "h"}};
 static const struct summary shown = {.rows = rows, .n_rows = 3};
-static struct view view;
+static struct live_view view;
 
 static int set_up(void **state)
 {
-	view_init(&view);
-	view_set_vcpus(&view, 2);
+	live_view_init(&view);
+	live_view_set_vcpus(&view, 2);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	view_free(&view);
+	live_view_free(&view);
 	return 0;
 }
 
 static void type(const char *keys)
 {
 	for (; *keys; keys++)
-		view_key(&view, *keys == '\n' ? VIEW_ENTER : *keys, &shown);
+		live_view_key(&view, *keys == '\n' ? VIEW_ENTER : *keys, &shown);
 }
 
 static void test_q_quits_but_not_while_text_is_typed(void **state)
@@ -45,28 +45,28 @@ static void test_the_chosen_function_stays_when_others_pass_it(void **state)
 	const struct summary moved = {.rows = later, .n_rows = 3};
 
 	type("jj");
-	assert_int_equal(view_selected(&view, &shown), 2);
-	assert_int_equal(view_selected(&view, &moved), 1);
+	assert_int_equal(live_view_selected(&view, &shown), 2);
+	assert_int_equal(live_view_selected(&view, &moved), 1);
 	type("jjjk");
-	assert_int_equal(view_selected(&view, &shown), 1);
+	assert_int_equal(live_view_selected(&view, &shown), 1);
 }
 
 static void test_enter_shows_one_function_and_escape_goes_back_to_it(void **state)
 {
 	type("j\n");
 	assert_string_equal(view.zoom, "g");
-	view_key(&view, VIEW_BACK, &shown);
+	live_view_key(&view, VIEW_BACK, &shown);
 	assert_null(view.zoom);
-	assert_int_equal(view_selected(&view, &shown), 1);
+	assert_int_equal(live_view_selected(&view, &shown), 1);
 }
 
 static void test_nothing_is_chosen_where_there_is_nothing(void **state)
 {
 	const struct summary none = {0};
 
-	view_key(&view, VIEW_DOWN, &none);
-	view_key(&view, VIEW_ENTER, &none);
-	view_key(&view, VIEW_ENTER, NULL);
+	live_view_key(&view, VIEW_DOWN, &none);
+	live_view_key(&view, VIEW_ENTER, &none);
+	live_view_key(&view, VIEW_ENTER, NULL);
 	assert_null(view.zoom);
 }
 
@@ -109,8 +109,8 @@ static void test_a_vcpu_is_chosen_if_there_is_one(void **state)
 static void test_keys_that_mean_nothing_do_nothing(void **state)
 {
 	for (int key = 128; key < 300; key++)
-		view_key(&view, key, &shown);
-	view_key(&view, VIEW_REDRAW, &shown);
+		live_view_key(&view, key, &shown);
+	live_view_key(&view, VIEW_REDRAW, &shown);
 	assert_false(view.quit || view.held || view.help || view.prompt);
 }
 

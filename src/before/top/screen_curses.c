@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "top/screen.h"
+
+#include <curses.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <term.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "top/view.h"
+
+const char screen_feature[] = "with a live screen (ncurses)";
+
+/* Names are UTF-8, whatever the locale; C.UTF-8 comes with the C library. */
+static void set_locale(void)
+{
+	if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+		setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+/* 0 ms would lose keys that are several bytes, as arrows are. */
+#define ESCAPE_MS 25
+
+static void set_colors(void)
+{
+	const char *no = getenv("NO_COLOR");
+
+	if ((no && *no) || !has_colors())
+		return;
+	start_color();
+	use_default_colors();
+	init_pair(STYLE_HEAD, -1, -1);
+	init_pair(STYLE_DIM, -1, -1);
+	init_pair(STYLE_WARNING, COLOR_YELLOW, -1);
+	init_pair(STYLE_HOT, COLOR_RED, -1);
+	init_pair(STYLE_WARM, COLOR_GREEN, -1);
+}
+
+struct error *screen_prepare(void)
+{
+	const char *term = getenv("TERM");
+	SCREEN *screen;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return error_new(ERR_USAGE, "top needs a terminal; top -b writes text into pipes");
+	set_locale();
+	set_escdelay(ESCAPE_MS);
+	/* We could not go on being stopped in the middle of a sample: the guest would wait, too. */
+	signal(SIGTSTP, SIG_IGN);
+	screen = newterm(NULL, stdout, stdin);
+	if (!screen)
+		return error_new(ERR_USAGE,
+				 "the terminal \"%s\" cannot be used as a screen; top -b writes "
+				 "plain text",
+				 term ? term : "");
+	set_colors();
+	endwin();
+	return NULL;
+}
+
+void screen_begin(void)
+{
+	cbreak();
+	noecho();
+	nonl();
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+	curs_set(0);
+	refresh();
+}
+
+void screen_end(void)
+{
+	if (stdscr && !isendwin())
+		endwin();
+}
+
+/* The modes of the shell are what curses keeps at newterm (def_shell_mode). */
+void screen_rescue(void)
+{
+	putp(exit_attribute_mode);
+	putp(cursor_normal);
+	putp(exit_ca_mode);
+	fflush(stdout);
+	reset_shell_mode();
+}
+
+void screen_size(size_t *width, size_t *height)
+{
+	*width = (size_t)COLS;
+	*height = (size_t)LINES;
+}
+
+int screen_key(void)
+{
+	int key = getch();
+
+	switch (key) {
+	case ERR:
+		return 0;
+	case KEY_UP:
+		return VIEW_UP;
+	case KEY_DOWN:
+		return VIEW_DOWN;
+	case KEY_PPAGE:
+		return VIEW_PAGE_UP;
+	case KEY_NPAGE:
+		return VIEW_PAGE_DOWN;
+	case KEY_HOME:
+		return VIEW_HOME;
+	case KEY_ENTER:
+	case KEY_RIGHT:
+	case '\r':
+	case '\n':
+		return VIEW_ENTER;
+	case KEY_LEFT:
+	case 27:
+		return VIEW_BACK;
+	case KEY_BACKSPACE:
+	case 127:
+	case '\b':
+		return VIEW_ERASE;
+	}
+	return key < 128 ? key : VIEW_REDRAW;
+}
+
+static attr_t attributes(const struct sheet_piece *piece)
+{
+	static const attr_t own[STYLES] = {
+		[STYLE_HEAD] = A_BOLD, [STYLE_WARNING] = A_BOLD, [STYLE_DIM] = A_DIM};
+	attr_t attr = own[piece->style];
+
+	if (piece->chosen)
+		return A_REVERSE;
+	return attr | (attr_t)COLOR_PAIR(piece->style);
+}
+
+void screen_show(const struct sheet *sheet)
+{
+	size_t line = SIZE_MAX;
+
+	erase();
+	for (size_t i = 0; i < sheet->n; i++) {
+		const struct sheet_piece *piece = &sheet->pieces[i];
+
+		if (piece->line != line)
+			move((int)piece->line, 0);
+		line = piece->line;
+		attrset(attributes(piece));
+		addnstr(sheet->text + piece->text, (int)piece->len);
+	}
+	attrset(A_NORMAL);
+	refresh();
+}
