@@ -1,15 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/load_images.h"
+#include "cmd/shared/image_args.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/preopen.h"
 #include "symbol/images/debuginfod.h"
+#include "symbol/images/cache.h"
+#include "unwind/tables/debug_file.h"
 
-struct loading {
+/*
+ * Cuts "@0xADDRESS" off; the caller frees *path. A file that is really called
+ * so goes by its name.
+ */
+static struct error *split(const char *text, char **path, struct image_spec *spec)
+{
+	const char *at = strrchr(text, '@');
+	char *end = NULL;
+
+	*spec = (struct image_spec){.given = true};
+	if (!at || strncmp(at, "@0x", 3) || !access(text, F_OK))
+		at = text + strlen(text);
+	*path = strndup(text, (size_t)(at - text));
+	if (!*path)
+		return error_no_memory();
+	spec->path = *path;
+	if (!*at)
+		return NULL;
+	errno = 0;
+	spec->has_address = true;
+	spec->address = strtoull(at + 3, &end, 16);
+	if (errno || *end || end == at + 3 || strspn(at + 3, "-+ \t"))
+		return error_new(ERR_USAGE, "%s: what follows the @ is no address", text);
+	return NULL;
+}
+
+struct error *image_args_add(struct image_args *args, const char *text, bool names)
+{
+	struct image_spec spec;
+	struct error *err;
+	char *path;
+
+	if (args->n == IMAGE_ARGS_MAX)
+		return error_new(ERR_USAGE, "more than %d files of symbols are too many",
+				 IMAGE_ARGS_MAX);
+	err = split(text, &path, &spec);
+	if (!err)
+		err = preopen_input(path);
+	if (!err)
+		err = debug_file_preopen_beside(path);
+	if (!err)
+		err = debuginfod_preopen(path);
+	if (!err && names)
+		symbol_cache_keep(path);
+	free(path);
+	if (!err)
+		args->at[args->n++] = (struct image_arg){text, names};
+	return err;
+}
+
+struct error *image_args_load(const struct image_args *args, struct images *images)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < args->n && !err; i++) {
+		struct image_spec spec;
+		char *path;
+
+		err = split(args->at[i].text, &path, &spec);
+		spec.names = args->at[i].names;
+		/* One of several may be there for its code only, and another for its names. */
+		spec.needs_names = spec.names && args->n == 1;
+		if (!err)
+			err = images_load(images, &spec, NULL);
+		free(path);
+	}
+	return err;
+}
+
+struct image_match {
 	const struct profile *profile;
 	struct images *images;
 	char *doubt;
@@ -20,7 +93,10 @@ static bool same_id(const struct recorded_image *recorded, const char *id)
 	return recorded->build_id && *id && !strcmp(recorded->build_id, id);
 }
 
-/* Where this file was by what the recording has of it: its code, or the note with its build id. */
+/*
+ * Slide of this file in the recorded guest. An image without a path is but a
+ * build id that was seen: `start` is the address of its note.
+ */
 static uint64_t slide_of(const struct recorded_image *recorded, const struct image_file *file)
 {
 	if (recorded->path || !file->code || !file->code->note_len)
@@ -29,7 +105,7 @@ static uint64_t slide_of(const struct recorded_image *recorded, const struct ima
 }
 
 /* Puts file `i` to every place where the recording has it. */
-static struct error *put_by_id(struct loading *l, size_t i, bool *found)
+static struct error *put_by_id(struct image_match *l, size_t i, bool *found)
 {
 	const struct recorded_images *recorded = profile_images(l->profile);
 	struct error *err = NULL;
@@ -38,7 +114,7 @@ static struct error *put_by_id(struct loading *l, size_t i, bool *found)
 	for (size_t k = 0; k < recorded->n && !err; k++) {
 		if (!same_id(&recorded->at[k], images_file(l->images, i)->build_id))
 			continue;
-		err = images_put(l->images, i,
+		err = images_map(l->images, i,
 				 slide_of(&recorded->at[k], images_file(l->images, i)),
 				 recorded->at[k].checked);
 		*found = true;
@@ -50,7 +126,8 @@ static struct error *put_by_id(struct loading *l, size_t i, bool *found)
 #define NOTE_REACH (1u << 20)
 
 /* A file of the recording that lies where this one belongs, and is another. */
-static const struct recorded_image *rival(const struct loading *l, const struct image_file *file)
+static const struct recorded_image *rival(const struct image_match *l,
+					  const struct image_file *file)
 {
 	const struct recorded_images *recorded = profile_images(l->profile);
 
@@ -68,10 +145,10 @@ static const struct recorded_image *rival(const struct loading *l, const struct 
 }
 
 /*
- * Where a file goes that is not in the recording by its build id: where one
- * without a build id was, or where it was linked.
+ * Places a file whose build id is not in the recording: with the slide of the
+ * only recorded image if neither has a build id, else where it was linked.
  */
-static struct error *put_on_trust(struct loading *l, size_t i)
+static struct error *put_on_trust(struct image_match *l, size_t i)
 {
 	const struct image_file *file = images_file(l->images, i);
 	const struct recorded_image *other = rival(l, file);
@@ -94,10 +171,10 @@ static struct error *put_on_trust(struct loading *l, size_t i)
 			  "wrong",
 			  file->path) < 0)
 		return error_no_memory();
-	return images_put(l->images, i, slide, false);
+	return images_map(l->images, i, slide, false);
 }
 
-static struct error *put_given(struct loading *l)
+static struct error *put_given(struct image_match *l)
 {
 	struct error *err = NULL;
 
@@ -106,7 +183,7 @@ static struct error *put_given(struct loading *l)
 		bool found;
 
 		/* A table of symbols, or a file whose place the user has told. */
-		if (file->places)
+		if (file->mappings)
 			continue;
 		err = put_by_id(l, i, &found);
 		if (!err && !found)
@@ -115,8 +192,8 @@ static struct error *put_given(struct loading *l)
 	return err;
 }
 
-/* Before recordings told of images they told of one, which was where it was linked. */
-static struct error *load_first(struct loading *l)
+/* A recording without a list of images may name a single one, at its linked address. */
+static struct error *load_first(struct image_match *l)
 {
 	const struct recording_info *info = &l->profile->info;
 	const struct image_spec spec = {.path = info->image, .names = true, .needs_names = true};
@@ -133,17 +210,18 @@ static struct error *load_first(struct loading *l)
 	}
 	file = images_file(l->images, i);
 	if (info->build_id && strcmp(file->build_id, info->build_id)) {
-		images_lift(l->images, i);
+		images_unmap(l->images, i);
 		return NULL;
 	}
-	return images_put(l->images, i, 0, false);
+	return images_map(l->images, i, 0, false);
 }
 
-/* The file that the recording names, if it still is what it was. */
-static struct error *load_named(struct loading *l, const struct recorded_image *one, bool *found)
+/* The file that the recording names, if it has not changed. */
+static struct error *load_named(struct image_match *l, const struct recorded_image *one,
+				bool *found)
 {
 	const struct image_spec spec = {.path = one->path, .names = true, .needs_names = true};
-	struct error *err = debuginfod_ahead(one->path);
+	struct error *err = debuginfod_preopen(one->path);
 	size_t i;
 
 	if (err || !is_regular_file(one->path))
@@ -153,13 +231,13 @@ static struct error *load_named(struct loading *l, const struct recorded_image *
 		error_free(err);
 		return NULL;
 	}
-	images_lift(l->images, i);
+	images_unmap(l->images, i);
 	*found = !one->build_id || same_id(one, images_file(l->images, i)->build_id);
-	return *found ? images_put(l->images, i, one->slide, one->checked) : NULL;
+	return *found ? images_map(l->images, i, one->slide, one->checked) : NULL;
 }
 
-/* What is kept of a file that was given some other time. */
-static struct error *load_kept(struct loading *l, const struct recorded_image *one)
+/* Loads the cached symbols (symbol/images/cache.h) of a recorded image that is not given now. */
+static struct error *load_kept(struct image_match *l, const struct recorded_image *one)
 {
 	const char *name = one->path ? one->path : one->build_id;
 	struct error *err;
@@ -169,10 +247,10 @@ static struct error *load_kept(struct loading *l, const struct recorded_image *o
 	err = images_load_kept(l->images, one->build_id, name, &i, &found);
 	if (err || !found)
 		return err;
-	return images_put(l->images, i, slide_of(one, images_file(l->images, i)), one->checked);
+	return images_map(l->images, i, slide_of(one, images_file(l->images, i)), one->checked);
 }
 
-static struct error *load_recorded(struct loading *l)
+static struct error *load_recorded(struct image_match *l)
 {
 	const struct recorded_images *recorded = profile_images(l->profile);
 	struct error *err = NULL;
@@ -192,7 +270,7 @@ static struct error *load_recorded(struct loading *l)
 struct error *load_images(const struct image_args *args, const struct profile *profile,
 			  struct images **out, char **doubt)
 {
-	struct loading l = {.profile = profile};
+	struct image_match l = {.profile = profile};
 	struct error *err = images_new(&l.images);
 
 	if (!err && args->n)

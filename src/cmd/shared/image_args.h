@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_IMAGE_ARGS_H
-#define UNIPROF_CMD_IMAGE_ARGS_H
+#ifndef UNIPROF_CMD_SHARED_IMAGE_ARGS_H
+#define UNIPROF_CMD_SHARED_IMAGE_ARGS_H
 
 /* The files that -s, -e and -E name, as FILE or FILE@0xADDRESS, several of them if need be. */
 
+#include "profile/profile.h"
 #include "recording/recording.h"
 #include "symbol/images/images.h"
 
@@ -20,7 +21,7 @@ struct image_args {
 };
 
 /*
- * Opens the file ahead (base/ahead.h). ERR_USAGE when there are too many, or an
+ * Preopens the file (base/preopen.h). ERR_USAGE when there are too many, or an
  * address cannot be one.
  */
 struct error *image_args_add(struct image_args *args, const char *text, bool names);
@@ -29,14 +30,14 @@ struct error *image_args_add(struct image_args *args, const char *text, bool nam
 struct error *image_args_load(const struct image_args *args, struct images *images);
 
 /*
- * Where the images are, for a recording; and, if not NULL, a build id that was
- * seen in the guest. The strings are the images' own; free the list itself with
- * free(out->at).
+ * The images for a recording: those that the user names, put where the
+ * recording says that the same file (by its build id) was. ERR_INPUT for a
+ * file that the recording knows by another build id. Without any, and if the
+ * recording carries no names, the files that it tells of, as far as they still
+ * are the same. *doubt is a sentence if some were taken on trust, else NULL;
+ * the caller frees it.
  */
-struct error *image_places(const struct images *images, const char *seen, uint64_t seen_va,
-			   struct recorded_images *out);
-
-/* Are these the same files in the same places? */
-bool image_places_equal(const struct recorded_images *a, const struct recorded_images *b);
+struct error *load_images(const struct image_args *args, const struct profile *profile,
+			  struct images **out, char **doubt);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/load_images.h"
+#include "cmd/shared/image_args.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 static const struct code_fixture file_1 = {.va = 0x1000, .len = 0x4000, .id = 1};
 
-/* What comes of a file, given to a recording that tells of these images. */
+/* Result of loading one file for a recording that lists these images. */
 struct given {
 	char path[32];
 	int fd;
@@ -49,7 +49,7 @@ static void end(struct given *given)
 	error_free(given->err);
 	free(given->doubt);
 	/* The next file will have the same path. */
-	ahead_close();
+	preopen_close();
 	close(given->fd);
 }
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a shell ends with when it does not find the command (POSIX, 2.8.2). */
+/* Exit code of a shell that does not find the command (POSIX, 2.8.2). */
 #define NOT_FOUND 127
 
 static const char *program(void)
@@ -21,7 +21,7 @@ static const char *program(void)
 	return own ? own : general ? general : "less";
 }
 
-/* False when whoever writes has ended without a word. */
+/* False when the writer has ended without output. */
 static bool wait_for_text(int fd)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -39,7 +39,7 @@ static void become_pager(int fd, const char *command)
 	if (dup2(fd, STDIN_FILENO) < 0)
 		_exit(NOT_FOUND);
 	close(fd);
-	/* As git and perf do: end at once if one page is enough, show colours, leave the text there. */
+	/* Options of less, as git and perf set them: end if one page is enough, colours, keep the text. */
 	setenv("LESS", "FRX", 0);
 	setenv("LESSCHARSET", "utf-8", 0);
 	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
@@ -61,7 +61,10 @@ void pager_start(struct pager *pager)
 	}
 	if (pager->pid > 0) {
 		dup2(ends[1], STDOUT_FILENO);
-		/* Who leaves the pager early has seen enough: no error, and we end in order. */
+		/*
+		 * Leaving the pager early is no error: writes fail with EPIPE,
+		 * and we end in order.
+		 */
 		signal(SIGPIPE, SIG_IGN);
 	} else {
 		pager->pid = 0;

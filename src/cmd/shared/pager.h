@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_CMD_PAGER_H
-#define UNIPROF_CMD_PAGER_H
+#ifndef UNIPROF_CMD_SHARED_PAGER_H
+#define UNIPROF_CMD_SHARED_PAGER_H
 
 /*
- * What is longer than a terminal goes through $UNIPROF_PAGER, $PAGER or less.
- * The pager is a process of its own that is made before rights are given up
- * (executing is no longer possible then), and becomes the pager's program when
- * the first text comes: until then the terminal is ours, for progress and errors.
+ * Sends output through $UNIPROF_PAGER, $PAGER or less. The pager is a process
+ * of its own, forked before rights are given up (executing is no longer
+ * possible then), which becomes the pager's program when the first text comes:
+ * until then the terminal is ours, for progress and errors.
  */
 
 #include <sys/types.h>

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool has_ending(const char *path, const char *ending)
+#include "format/format.h"
+
+bool picture_has_ending(const char *path, const char *ending)
 {
 	size_t len = path ? strlen(path) : 0, end = strlen(ending);
 
@@ -22,7 +24,7 @@ static struct error *load_whole(const struct loaded *loaded, const char *path,
 				const struct load_options *how, struct whole *whole)
 {
 	whole->filter = how->filter;
-	whole->subtitle = load_subtitle(loaded->profile);
+	whole->subtitle = format_guest_line(loaded->profile);
 	if (!whole->subtitle)
 		return error_no_memory();
 	if (how->state_given)
@@ -31,11 +33,11 @@ static struct error *load_whole(const struct loaded *loaded, const char *path,
 	return profile_load(path, &whole->filter, &whole->profile);
 }
 
-struct error *write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
-			 const struct load_options *how, const struct page_options *options,
-			 FILE *out)
+struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
+				 const struct load_options *how, const struct page_options *options,
+				 FILE *out)
 {
-	struct page_options shown = *options;
+	struct page_options page = *options;
 	struct page_side sides[2] = {0};
 	struct whole whole[2] = {0};
 	struct error *err = NULL;
@@ -49,13 +51,13 @@ struct error *write_page(const struct loaded *loaded, const char *const *paths, 
 					      .profile = whole[i].profile ? whole[i].profile
 									  : loaded[i].profile,
 					      .filter = &whole[i].filter,
-					      .namer = loaded[i].namer,
+					      .symbolizer = loaded[i].symbolizer,
 					      .subtitle = whole[i].subtitle,
 					      .warning = loaded[i].warning};
 	}
-	shown.states = how->filter.states ? how->filter.states : (1u << VCPU_STATES) - 1;
+	page.states = how->filter.states ? how->filter.states : (1u << VCPU_STATES) - 1;
 	if (!err)
-		err = page_write(sides, n, &shown, out);
+		err = page_write(sides, n, &page, out);
 	for (unsigned i = 0; i < n; i++) {
 		profile_free(whole[i].profile);
 		free(whole[i].subtitle);
@@ -63,7 +65,7 @@ struct error *write_page(const struct loaded *loaded, const char *const *paths, 
 	return err;
 }
 
-/* What is said of both recordings, or of one of them; NULL: no memory. */
+/* Joins the texts of both recordings; one alone if the other is NULL. NULL: no memory. */
 static char *both(const char *before, const char *after, const char *between)
 {
 	char *text;
@@ -74,11 +76,12 @@ static char *both(const char *before, const char *after, const char *between)
 	return text;
 }
 
-struct error *draw_differences(const struct loaded loaded[2], const char *title, FILE *out)
+struct error *picture_draw_differences(const struct loaded loaded[2], const char *title, FILE *out)
 {
 	const struct tree_sides sides = {{loaded[0].profile, loaded[1].profile},
-					 {loaded[0].namer, loaded[1].namer}};
-	char *before = load_subtitle(loaded[0].profile), *after = load_subtitle(loaded[1].profile);
+					 {loaded[0].symbolizer, loaded[1].symbolizer}};
+	char *before = format_guest_line(loaded[0].profile),
+	     *after = format_guest_line(loaded[1].profile);
 	char *subtitle = both(before, after, " → ");
 	char *warning = both(loaded[0].warning, loaded[1].warning, "; ");
 	struct flamegraph_options how = {.title = title ? title : "Differences",

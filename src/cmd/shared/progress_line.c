@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/meter.h"
+#include "cmd/shared/progress_line.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,62 +25,60 @@ static void put_left(uint64_t seconds, char *text, size_t size)
 		snprintf(text, size, "%" PRIu64 " s", seconds);
 }
 
-static void put_line(const struct meter *meter, uint64_t done, uint64_t all, uint64_t now_ns,
-		     char *line, size_t size)
+static void put_line(struct progress_line *display, uint64_t done, uint64_t all, uint64_t now_ns)
 {
+	const size_t size = sizeof(display->text);
+	char *line = display->text;
 	double part = all ? (double)(done < all ? done : all) / (double)all : 0;
-	double elapsed = (double)(now_ns - meter->began_ns) / 1e9;
+	double elapsed = (double)(now_ns - display->began_ns) / 1e9;
 	char left[64];
 
 	if (!all) {
-		snprintf(line, size, "%s: %s, %.1f MiB", meter->who, meter->what,
+		snprintf(line, size, "%s: %s, %.1f MiB", display->who, display->what,
 			 (double)done / (1 << 20));
 		return;
 	}
 	/* Rounded up: the last second is not "0 s". */
 	put_left(part > 0 ? (uint64_t)(elapsed * (1 - part) / part) + 1 : 0, left, sizeof(left));
-	snprintf(line, size, "%s: %s, %.0f %%%s%s%s", meter->who, meter->what, 100 * part,
+	snprintf(line, size, "%s: %s, %.0f %%%s%s%s", display->who, display->what, 100 * part,
 		 part > 0.01 ? ", " : "", part > 0.01 ? left : "", part > 0.01 ? " left" : "");
 }
 
-void meter_line(struct meter *meter, const char *what, uint64_t done, uint64_t all, uint64_t now_ns,
-		char *line, size_t size)
+void progress_line_update(struct progress_line *display, const char *what, uint64_t done,
+			  uint64_t all, uint64_t now_ns)
 {
-	line[0] = '\0';
-	if (!meter->first_ns)
-		meter->first_ns = now_ns;
-	if (!meter->what || strcmp(meter->what, what))
-		meter->began_ns = now_ns;
-	meter->what = what;
-	if (now_ns - meter->first_ns < PATIENCE_NS ||
-	    (meter->told_ns && now_ns - meter->told_ns < PERIOD_NS))
+	*display->text = '\0';
+	if (!display->first_ns)
+		display->first_ns = now_ns;
+	if (!display->what || strcmp(display->what, what))
+		display->began_ns = now_ns;
+	display->what = what;
+	if (now_ns - display->first_ns < PATIENCE_NS ||
+	    (display->told_ns && now_ns - display->told_ns < PERIOD_NS))
 		return;
-	meter->told_ns = now_ns;
-	put_line(meter, done, all, now_ns, line, size);
+	display->told_ns = now_ns;
+	put_line(display, done, all, now_ns);
 }
 
 static void at(struct progress_sink *progress, const char *what, uint64_t done, uint64_t all)
 {
-	struct meter *meter = (struct meter *)progress;
-	char line[256];
+	struct progress_line *display = (struct progress_line *)progress;
 
-	if (!meter->terminal)
+	if (!display->terminal)
 		return;
 	if (what)
-		meter_line(meter, what, done, all, clock_now_ns(), line, sizeof(line));
-	else
-		line[0] = '\0';
-	if (*line)
-		fprintf(stderr, "\r\033[K%s", line);
-	else if (!what && meter->shown)
+		progress_line_update(display, what, done, all, clock_now_ns());
+	if (what && *display->text)
+		fprintf(stderr, "\r\033[K%s", display->text);
+	else if (!what && display->visible)
 		fputs("\r\033[K", stderr);
-	meter->shown = what && (*line || meter->shown);
+	display->visible = what && (*display->text || display->visible);
 	fflush(stderr);
 }
 
-void meter_init(struct meter *meter, const char *who)
+void progress_line_init(struct progress_line *display, const char *who)
 {
-	*meter = (struct meter){.progress = {.at = at},
-				.who = who,
-				.terminal = isatty(STDERR_FILENO)};
+	*display = (struct progress_line){.progress = {.at = at},
+					  .who = who,
+					  .terminal = isatty(STDERR_FILENO)};
 }

@@ -5,22 +5,21 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cmd/meter.h"
+#include "cmd/shared/progress_line.h"
 
-static struct meter meter;
-static char line[128];
+static struct progress_line display;
 
 static int set_up(void **state)
 {
-	meter_init(&meter, "uniprof");
+	progress_line_init(&display, "uniprof");
 	return 0;
 }
 
-/* The line at so many milliseconds after the start. */
+/* The line at `ms` milliseconds after the start. */
 static const char *at(uint64_t ms, const char *what, uint64_t done, uint64_t all)
 {
-	meter_line(&meter, what, done, all, NS_PER_S + ms * 1000000, line, sizeof(line));
-	return line;
+	progress_line_update(&display, what, done, all, NS_PER_S + ms * 1000000);
+	return display.text;
 }
 
 static void test_work_of_less_than_a_second_shows_nothing(void **state)

@@ -1,19 +1,105 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/session.h"
+#include "cmd/shared/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/preopen.h"
 #include "base/clock.h"
-#include "cmd/confine.h"
-#include "cmd/meter.h"
-#include "cmd/session_names.h"
-#include "symbol/names/display_name.h"
+#include "base/preopen.h"
+#include "base/privilege.h"
+#include "cmd/cmd.h"
+#include "cmd/shared/progress_line.h"
+#include "profile/quality.h"
+#include "recording/recording.h"
+#include "recording/stacks.h"
 #include "symbol/images/debuginfod.h"
+#include "symbol/images/images.h"
 #include "symbol/kernel/image.h"
+#include "symbol/names/display_name.h"
+#include "symbol/names/symbolizer.h"
+#include "unwind/tables/debug_file.h"
+
+static struct error *put_sources(struct recording_writer *writer, const struct frame *frame,
+				 const struct location *at, size_t n)
+{
+	struct source_frame sources[SOURCE_DEPTH];
+
+	if (n == 1 && !at->line)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		sources[i] = (struct source_frame){.function = at[i].inlined ? at[i].symbol : NULL,
+						   .file = at[i].file,
+						   .line = at[i].line};
+	return recording_locations(writer, frame->addr, frame->kind, sources, n);
+}
+
+/* One symbol for more code than a function has: said once, and nothing else if it is. */
+static void tell_far(const struct location *last, char **trouble)
+{
+	if (!*trouble && last->offset > QUALITY_FAR &&
+	    asprintf(trouble,
+		     "%.100s names code more than 64 KiB behind its start: other symbols are "
+		     "missing (-s FILE gives them, also afterwards)",
+		     last->function) < 0)
+		*trouble = NULL;
+}
+
+static struct error *put(struct recording_writer *writer, struct symbolizer *symbolizer,
+			 const struct frame *frame, char **trouble)
+{
+	const struct location *at, *last;
+	size_t n;
+	struct error *err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
+
+	if (err)
+		return err;
+	last = &at[n - 1];
+	if (!last->resolved)
+		return NULL;
+	tell_far(last, trouble);
+	err = recording_name(writer, frame->addr, frame->kind, last->symbol, last->offset);
+	return err ? err : put_sources(writer, frame, at, n);
+}
+
+/*
+ * Puts the names and source lines of all addresses into the recording, each
+ * once: it can then be read without the images. If something could not be found
+ * out, *trouble is a sentence that says so, else NULL; the caller frees it.
+ * `progress` may be NULL.
+ */
+static struct error *session_names(struct recording_writer *writer, const struct stacks *stacks,
+				   const struct images *images, struct progress_sink *progress,
+				   char **trouble)
+{
+	struct symbolizer *symbolizer = NULL;
+	struct frame *frames = NULL;
+	size_t n;
+	struct error *err = distinct_frames(stacks, &frames, &n);
+
+	*trouble = NULL;
+	if (!err)
+		err = symbolizer_new(images, NULL, &symbolizer);
+	if (!err) {
+		symbolizer_set(symbolizer, &(struct symbolizer_options){.no_demangle = true});
+		err = symbolizer_prepare(symbolizer, frames, n);
+	}
+	for (size_t i = 0; i < n && !err; i++) {
+		if (i % PROGRESS_STEP == 0)
+			progress_at(progress, "finding names", i, n);
+		err = put(writer, symbolizer, &frames[i], trouble);
+	}
+	progress_end(progress);
+	if (symbolizer && symbolizer_trouble(symbolizer) && !*trouble)
+		*trouble = strdup(symbolizer_trouble(symbolizer));
+	symbolizer_free(symbolizer);
+	free(frames);
+	return err;
+}
+
+/* A guest that is held for a larger share of the time is another guest. */
+#define PAUSED_MUCH 0.05
 
 struct session {
 	const struct session_options *options;
@@ -21,43 +107,57 @@ struct session {
 	struct target *target;
 	const struct stacks *stacks;
 	const struct images *images;
-	struct settle *settle;
+	struct image_locator *locator;
 	struct recording_info info;
 	struct recording_writer *writer; /* NULL: before the first sample */
 	uint64_t paused_ns;
 	uint64_t told_ns; /* when a line of progress was last printed */
 	bool terminal;
-	struct meter meter; /* for what is done after sampling */
+	struct progress_line progress_line; /* for what is done after sampling */
 };
+
+void session_drop_rights(const struct target *target, const struct session_options *options)
+{
+	struct privilege got = {.kept = true};
+	char text[256];
+
+	if (!options->keep_rights)
+		privilege_drop((target->role ? target->role : SECCOMP_SAMPLER) |
+				       (options->screen ? SECCOMP_SCREEN : 0),
+			       &got);
+	privilege_lacks(&got, text, sizeof(text));
+	if (*text && !options->quiet)
+		cmd_say("warning: %s", text);
+	privilege_describe(&got, text, sizeof(text));
+	if (options->verbose)
+		cmd_say("%s", text);
+}
 
 struct error *session_confine(const struct target *target, const struct session_options *options)
 {
-	const struct confine_how how = {.keep = options->keep_rights,
-					.verbose = options->verbose,
-					.quiet = options->quiet,
-					.role = target->role,
-					.screen = options->screen};
-	struct error *err = ahead_input(target->info.image);
+	struct error *err = preopen_input(target->info.image);
 
+	if (!err && *target->info.image)
+		err = debug_file_preopen_beside(target->info.image);
 	for (size_t i = 0; i < target->n_files && !err; i++)
-		err = ahead_input(target->files[i].path);
+		err = preopen_input(target->files[i].path);
 	if (!err && !options->files.n && *target->info.image)
-		err = debuginfod_ahead(target->info.image);
+		err = debuginfod_preopen(target->info.image);
 	if (!err)
-		confine_sampler(&how);
+		session_drop_rights(target, options);
 	return err;
 }
 
 char *session_default_path(const struct target *target, const char *ending)
 {
 	const char *name = *target->info.name ? target->info.name : target->info.id;
-	char *clean = clean_name_new(*name ? name : "guest"), *path;
+	char *sanitized = sanitize_new(*name ? name : "guest"), *path;
 	int rc;
 
-	if (!clean)
+	if (!sanitized)
 		return NULL;
-	rc = asprintf(&path, "%s%s", clean, ending);
-	free(clean);
+	rc = asprintf(&path, "%s%s", sanitized, ending);
+	free(sanitized);
 	if (rc < 0)
 		return NULL;
 	for (char *c = path; (c = strchr(c, '/'));)
@@ -67,18 +167,62 @@ char *session_default_path(const struct target *target, const char *ending)
 	return path;
 }
 
-static struct error *places(const struct session *session, struct recorded_images *out)
+/*
+ * Lists the placed images for a recording; and, if `seen` is not NULL, a build
+ * id that was seen in the guest. The strings are the images' own; free the list
+ * itself with free(out->at).
+ */
+static struct error *list_images(const struct images *images, const char *seen, uint64_t seen_va,
+				 struct recorded_images *out)
 {
-	uint64_t va;
-	const char *seen = settle_seen(session->settle, &va);
+	size_t n = images_count(images);
 
-	return image_places(session->images, seen, va, out);
+	*out = (struct recorded_images){.at = calloc(n + 2, sizeof(*out->at)), .n = n};
+	if (!out->at)
+		return error_no_memory();
+	for (size_t i = 0; i < n; i++) {
+		const struct image *image = images_get(images, i);
+		const char *id = image->file->build_id;
+
+		out->at[i] = (struct recorded_image){.path = image->file->path,
+						     .build_id = *id ? (char *)id : NULL,
+						     .start = image->start,
+						     .end = image->end,
+						     .slide = image->slide,
+						     .checked = image->checked};
+	}
+	if (seen)
+		out->at[out->n++] =
+			(struct recorded_image){.build_id = (char *)seen,
+						.start = seen_va,
+						.end = seen_va + CODE_NOTE_HEAD + strlen(seen) / 2,
+						.checked = true};
+	return NULL;
 }
 
-/* Only now it is known where the images are. */
+/* True if the same files are at the same addresses. */
+static bool same_images(const struct recorded_images *a, const struct recorded_images *b)
+{
+	bool equal = a->n == b->n;
+
+	for (size_t i = 0; i < a->n && equal; i++)
+		equal = a->at[i].path == b->at[i].path && a->at[i].start == b->at[i].start &&
+			a->at[i].slide == b->at[i].slide && a->at[i].checked == b->at[i].checked;
+	return equal;
+}
+
+static struct error *session_images(const struct session *session, struct recorded_images *out)
+{
+	uint64_t va;
+	const char *seen = image_locator_seen(session->locator, &va);
+
+	return list_images(session->images, seen, va, out);
+}
+
+/* Creates the recording at the first sample: images are located only then. */
 static struct error *begin(struct session *session)
 {
-	struct error *err = places(session, &session->info.images);
+	struct error *err = session_images(session, &session->info.images);
 
 	return err ? err
 		   : recording_create(session->path, &session->info, session->stacks,
@@ -88,7 +232,7 @@ static struct error *begin(struct session *session)
 static void tell_news(struct session *session)
 {
 	if (session->target->news && !session->options->quiet)
-		say("%s%s", session->terminal ? "\r\033[K" : "", session->target->news);
+		cmd_say("%s%s", session->terminal ? "\r\033[K" : "", session->target->news);
 	session->target->news = NULL;
 }
 
@@ -107,13 +251,13 @@ void session_note(void *ctx, bool warning, const char *text)
 	const struct session_options *options = ctx;
 
 	if (warning ? !options->quiet : options->verbose)
-		say("%s%s", warning ? "warning: " : "", text);
+		cmd_say("%s%s", warning ? "warning: " : "", text);
 }
 
 static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
 {
-	say("%" PRIu64 " deadline%s missed, %.6f s behind", periods, periods == 1 ? "" : "s",
-	    (double)late_ns / 1e9);
+	cmd_say("%" PRIu64 " deadline%s missed, %.6f s behind", periods, periods == 1 ? "" : "s",
+		(double)late_ns / 1e9);
 }
 
 /* On a terminal one line that changes; elsewhere, when asked to say more, a line a second. */
@@ -131,7 +275,7 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 		fflush(stderr);
 	} else if (elapsed_ns >= session->told_ns + NS_PER_S) {
 		session->told_ns = elapsed_ns;
-		say("%.0f s%s, %" PRIu64 " samples", (double)elapsed_ns / 1e9, of, ticks);
+		cmd_say("%.0f s%s, %" PRIu64 " samples", (double)elapsed_ns / 1e9, of, ticks);
 	}
 }
 
@@ -165,7 +309,7 @@ static void describe(const struct target *target, const struct session_options *
 		info->build_id = first->build_id;
 }
 
-/* What the target knows to be in the guest; a file that cannot be read is done without. */
+/* Loads the files that the target found mapped in the guest; skips those that cannot be read. */
 static struct error *load_mapped_files(const struct target *target,
 				       const struct session_options *options, struct images *images)
 {
@@ -177,7 +321,7 @@ static struct error *load_mapped_files(const struct target *target,
 		struct error *err = images_load(images, &spec, NULL);
 
 		if (err && options->verbose)
-			say("without %s: %s", spec.path, err->text);
+			cmd_say("without %s: %s", spec.path, err->text);
 		error_free(err);
 	}
 	return NULL;
@@ -194,13 +338,11 @@ static bool is_linux(const struct target_info *info)
 struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images)
 {
-	const struct image_spec own = {.path = target->info.image,
-				       .names = true,
-				       .needs_names = true};
+	const struct image_spec own = {.path = target->info.image, .names = true};
 	struct error *err = images_new(images);
 
 	if (!err && !options->keep_rights)
-		images_load_apart(*images);
+		images_sandbox(*images);
 	if (!err)
 		err = image_args_load(&options->files, *images);
 	if (err) {
@@ -217,21 +359,26 @@ struct error *session_load_images(const struct target *target,
 		return NULL;
 	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)
-		say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
+		cmd_say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
+	else if (!err && !images_file(*images, 0)->symbols && !options->quiet)
+		cmd_say("no names for now: %s was stripped, its unwind tables are used (-s FILE "
+			"gives names, also afterwards)",
+			own.path);
 	error_free(err);
 	return NULL;
 }
 
-/* What could not be found out is told, and no reason to lose the recording. */
+/* Missing names are a warning: no reason to lose the recording. */
 static struct error *record_names(struct session *session)
 {
 	char *trouble;
 	struct error *err =
 		session_names(session->writer, session->stacks, session->images,
-			      session->terminal ? &session->meter.progress : NULL, &trouble);
+			      session->terminal ? &session->progress_line.progress : NULL,
+			      &trouble);
 
 	if (trouble && !session->options->quiet)
-		say("warning: %s", trouble);
+		cmd_say("warning: %s", trouble);
 	free(trouble);
 	return err;
 }
@@ -249,20 +396,21 @@ static struct error *finish(struct session *session, const struct sampler_result
 	};
 	struct recorded_images last = {0};
 
+	tell_news(session);
 	if (err && err->kind == ERR_OUTPUT) {
 		recording_abandon(session->writer);
 		return err;
 	}
 	err = error_first(err, record_names(session));
-	err = error_first(err, places(session, &last));
-	if (!image_places_equal(&last, &session->info.images))
+	err = error_first(err, session_images(session, &last));
+	if (!same_images(&last, &session->info.images))
 		end.images = last;
 	err = error_first(err, recording_close(session->writer, &end));
 	free(last.at);
 	return err;
 }
 
-/* Where the samples are; of a recording that is not going to stay, whose they are. */
+/* Destination of the samples for messages: the file, or the guest if its recording is temporary. */
 static const char *told_as(const struct session *session)
 {
 	const struct target_info *info = &session->target->info;
@@ -276,27 +424,33 @@ static void summary(const struct session *session, const struct sampler_result *
 {
 	const char *way = session->target->way;
 	double seconds = (double)result->elapsed_ns / 1e9;
+	const double paused =
+		result->elapsed_ns ? (double)session->paused_ns / (double)result->elapsed_ns : 0;
 
-	say("%s: %" PRIu64 " samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
-	    " deadline%s missed%s",
-	    told_as(session), result->ticks, seconds, way ? " via " : "", way ?: "",
-	    result->elapsed_ns ? 100.0 * (double)session->paused_ns / (double)result->elapsed_ns
-			       : 0,
-	    result->missed, result->missed == 1 ? "" : "s",
-	    result->failed ? ", some samples failed" : "");
+	cmd_say("%s: %" PRIu64
+		" samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
+		" deadline%s missed%s",
+		told_as(session), result->ticks, seconds, way ? " via " : "", way ?: "",
+		100.0 * paused, result->missed, result->missed == 1 ? "" : "s",
+		result->failed ? ", some samples failed" : "");
+	if (paused > PAUSED_MUCH && session->options->sampler.max_overhead <= 0)
+		cmd_say("warning: the guest was held for %.0f %% of the time, and ran slower by "
+			"that; --max-overhead %g samples less often",
+			100 * paused, 100 * PAUSED_MUCH);
 	if (result->no_room)
-		say("%" PRIu64 " stacks were not kept whole: there were more different ones than "
-		    "memory for them (--max-memory)",
-		    result->no_room);
+		cmd_say("%" PRIu64
+			" stacks were not kept whole: there were more different ones than "
+			"memory for them (--max-memory)",
+			result->no_room);
 	if (result->given_up)
-		say("%" PRIu64 " stacks were given up so as not to hold the guest for longer than "
-		    "%g us",
-		    result->given_up, (double)session->options->sampler.max_pause_ns / 1e3);
+		cmd_say("%" PRIu64
+			" stacks were given up so as not to hold the guest for longer than %g us",
+			result->given_up, (double)session->options->sampler.max_pause_ns / 1e3);
 	if (result->slowed)
-		say("%" PRIu64
-		    " samples were put off so as not to pause the guest for more than %g %% of "
-		    "the time",
-		    result->slowed, 100 * session->options->sampler.max_overhead);
+		cmd_say("%" PRIu64
+			" samples were put off so as not to pause the guest for more than %g %% of "
+			"the time",
+			result->slowed, 100 * session->options->sampler.max_overhead);
 }
 
 /* Samples, and finds out where the images are. */
@@ -304,7 +458,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 			    struct images *images, struct sampler_result *result)
 {
 	const struct session_options *options = session->options;
-	const struct settle_notes notes = {.ctx = (void *)options, .note = session_note};
+	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
 	const struct sampler_sink sink = {
 		.ctx = session,
 		.tick = on_tick,
@@ -312,15 +466,15 @@ static struct error *sample(struct session *session, struct target *target, stru
 		.progress = session->terminal || options->verbose ? on_progress : NULL,
 	};
 	struct sampler_options sampler = options->sampler;
-	struct error *err = settle_new(target, images, &notes, &session->settle);
+	struct error *err = image_locator_new(target, images, &notes, &session->locator);
 
 	if (err)
 		return err;
 	target->always_pause = options->always_pause;
 	sampler.images = images;
-	sampler.settle = session->settle;
+	sampler.locator = session->locator;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
-	return err ? err : settle_end(session->settle);
+	return err ? err : image_locator_end(session->locator);
 }
 
 static struct error *record(struct session *session, struct target *target, struct images *images,
@@ -346,7 +500,7 @@ static struct error *record(struct session *session, struct target *target, stru
 	if (session->writer && !session->options->quiet)
 		summary(session, result);
 	free(session->info.images.at);
-	settle_free(session->settle);
+	image_locator_free(session->locator);
 	stacks_free(stacks);
 	return err;
 }
@@ -358,20 +512,20 @@ struct error *session_record(struct target *target, const struct session_options
 	struct session session = {.options = options,
 				  .path = path,
 				  .target = target,
-				  .terminal = !options->quiet && !options->several &&
+				  .terminal = !options->quiet && !options->parallel &&
 					      isatty(STDERR_FILENO)};
 	struct images *own = NULL;
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
-	meter_init(&session.meter, "uniprof");
+	progress_line_init(&session.progress_line, "uniprof");
 	if (target->advice && !options->quiet)
-		say("via %s: %s", target->way, target->advice);
+		cmd_say("via %s: %s", target->way, target->advice);
 	if (options->verbose)
-		say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
-		    target->info.id, target->info.name, target->info.vcpus - target->info.spare,
-		    target->info.host, *target->info.image ? ", started from " : "",
-		    target->info.image);
+		cmd_say("%s guest %s \"%s\" with %u vCPUs on %s%s%s", target->info.type,
+			target->info.id, target->info.name, target->info.vcpus - target->info.spare,
+			target->info.host, *target->info.image ? ", started from " : "",
+			target->info.image);
 	err = session_load_images(target, options, &own);
 	if (!err)
 		err = record(&session, target, own, result);

@@ -1,44 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/snapshot.h"
+#include "cmd/shared/session.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "capture/pace.h"
-#include "sample/settle.h"
-#include "sample/text.h"
+#include "capture/image_locator.h"
+#include "capture/code_cache.h"
 #include "target/snapshot.h"
 
-#define LOOK_FRAMES 1024
+#define FETCH_FRAMES 1024
 
-/* How long we sleep at most before looking whether to stop. */
+/* Longest sleep before a stop request is checked. */
 #define NAP_NS (100 * 1000000ull)
 
-struct writing {
+/* Longest search before a stop request is checked. */
+#define SEARCH_NS (10 * 1000000ull)
+
+struct snapshot_session {
 	struct snapshot_writer *writer;
-	struct text *text;
-	struct settle *settle;
+	struct code_cache *text;
+	struct image_locator *locator;
 	struct unwinder *unwinder;
 	enum unwind_method method;
+	const volatile sig_atomic_t *stop;
 	struct error *err; /* the first that a frame could not be written for */
 };
 
 static void on_frame(void *ctx, uint64_t gfn, const void *bytes)
 {
-	struct writing *writing = ctx;
+	struct snapshot_session *writing = ctx;
 
 	if (!writing->err)
 		writing->err = snapshot_frame(writing->writer, gfn, bytes);
 }
 
-/* In place of one that did not lead here; false if it was of no use already. */
+/* Requests the stack at `elsewhere` in place of an unused one; false if it was requested before. */
 static bool ask_for_other(struct vcpu_sample *vcpu, uint32_t used, uint64_t elsewhere)
 {
 	struct other_stack *room = NULL;
 
 	for (unsigned i = UNWIND_OTHERS; i-- > 0;) {
-		struct other_stack *other = &vcpu->other[i];
+		struct other_stack *other = &vcpu->request.other[i];
 
 		if (other->want && other->va == elsewhere)
 			return false;
@@ -47,17 +51,18 @@ static bool ask_for_other(struct vcpu_sample *vcpu, uint32_t used, uint64_t else
 	}
 	if (room)
 		*room = (struct other_stack){elsewhere, OTHER_STACK_CAP, room->buffer};
-	vcpu->leads_on |= room != NULL;
+	vcpu->request.leads_on |= room != NULL;
 	return room;
 }
 
 /*
- * Unwinds all stacks only to make the target look at, and so show, the code
- * that this needs. *again: a stack leads to another one, which is asked for now.
+ * Unwinds all stacks so that the target reads, and the snapshot holds, the code
+ * that this needs. *again: a stack leads to another one, which is requested now.
  */
-static struct error *look_at_code(struct writing *writing, struct sample *sample, bool *again)
+static struct error *fetch_code(struct snapshot_session *writing, struct sample *sample,
+				bool *again)
 {
-	struct frame frames[LOOK_FRAMES];
+	struct frame frames[FETCH_FRAMES];
 
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[i];
@@ -65,10 +70,10 @@ static struct error *look_at_code(struct writing *writing, struct sample *sample
 					  .stack = &vcpu->stack,
 					  .others = vcpu->others,
 					  .n_others = vcpu_others(vcpu),
-					  .code = text_code(writing->text, &vcpu->regs,
-							    sample->time_ns),
+					  .code = code_cache_for(writing->text, &vcpu->regs,
+								 sample->time_ns),
 					  .unwinder = writing->unwinder,
-					  .max_frames = LOOK_FRAMES,
+					  .max_frames = FETCH_FRAMES,
 					  .method = writing->method};
 		struct unwind_result out;
 
@@ -81,23 +86,33 @@ static struct error *look_at_code(struct writing *writing, struct sample *sample
 	return writing->err;
 }
 
-static struct error *one(struct target *target, struct writing *writing, struct sample *sample)
+/* Searches for images to the end, so that the snapshot holds the memory that the search reads. */
+static struct error *search(struct snapshot_session *writing, const struct sample *sample)
+{
+	uint64_t took_ns;
+	struct error *err = image_locator_sample(writing->locator, sample, writing->stop, &took_ns);
+
+	while (!err && image_locator_busy(writing->locator) && !*writing->stop)
+		err = image_locator_work(writing->locator, clock_now_ns() + SEARCH_NS);
+	return err;
+}
+
+static struct error *one(struct target *target, struct snapshot_session *writing,
+			 struct sample *sample)
 {
 	bool again = false;
-	uint64_t took_ns;
 	struct error *err = target->ops->snapshot(target, sample);
 
-	/* Also makes the snapshot hold what this looks at. */
 	if (!err)
-		err = settle_look(writing->settle, sample, &took_ns);
+		err = search(writing, sample);
 	if (!err)
-		err = look_at_code(writing, sample, &again);
+		err = fetch_code(writing, sample, &again);
 	for (unsigned led_on = 0; !err && again && led_on < UNWIND_OTHERS; led_on++) {
 		again = false;
 		snapshot_restart(writing->writer);
 		err = target->ops->snapshot(target, sample);
 		if (!err)
-			err = look_at_code(writing, sample, &again);
+			err = fetch_code(writing, sample, &again);
 	}
 	if (writing->err && writing->err != err)
 		error_free(writing->err);
@@ -129,7 +144,7 @@ static bool wait_a_while(struct target *target, const struct sampler_options *ho
 }
 
 static struct error *loop(struct target *target, const struct session_options *options,
-			  struct writing *writing, struct sample *sample,
+			  struct snapshot_session *writing, struct sample *sample,
 			  struct sampler_result *result)
 {
 	const struct sampler_options *how = &options->sampler;
@@ -156,7 +171,7 @@ static struct error *loop(struct target *target, const struct session_options *o
 }
 
 static struct error *write_samples(struct target *target, const struct session_options *options,
-				   struct writing *writing, struct sampler_result *result)
+				   struct snapshot_session *writing, struct sampler_result *result)
 {
 	uint32_t cap = options->sampler.max_stack ? options->sampler.max_stack : STACK_DEFAULT;
 	struct sample *sample;
@@ -164,9 +179,12 @@ static struct error *write_samples(struct target *target, const struct session_o
 
 	if (err)
 		return err;
-	/* All of the stack that may be asked for later, not what unwinding needs now. */
+	/*
+	 * The whole stack that may be asked for later, not only the bytes that
+	 * unwinding needs now.
+	 */
 	for (uint32_t i = 0; i < sample->vcpus; i++)
-		sample->vcpu[i].want = cap;
+		sample->vcpu[i].request.want = cap;
 	err = loop(target, options, writing, sample, result);
 	sample_free(sample);
 	return err;
@@ -175,9 +193,10 @@ static struct error *write_samples(struct target *target, const struct session_o
 struct error *snapshot_record(struct target *target, const struct session_options *options,
 			      struct sampler_result *result)
 {
-	struct writing writing = {.method = options->sampler.method};
+	struct snapshot_session writing = {.method = options->sampler.method,
+					   .stop = options->sampler.stop};
 	const struct frame_witness witness = {on_frame, &writing};
-	const struct settle_notes notes = {.ctx = (void *)options, .note = session_note};
+	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
 	struct images *images = NULL;
 	struct error *err;
 
@@ -193,20 +212,20 @@ struct error *snapshot_record(struct target *target, const struct session_option
 		return err;
 	}
 	target->witness = &witness;
-	err = text_new(target, images, &writing.text);
+	err = code_cache_new(target, images, &writing.text);
 	if (!err)
-		err = settle_new(target, images, &notes, &writing.settle);
+		err = image_locator_new(target, images, &notes, &writing.locator);
 	if (!err)
 		err = unwinder_new(&writing.unwinder);
 	if (!err)
 		err = write_samples(target, options, &writing, result);
 	err = error_first(err, snapshot_close(writing.writer));
 	unwinder_free(writing.unwinder);
-	settle_free(writing.settle);
-	text_free(writing.text);
+	image_locator_free(writing.locator);
+	code_cache_free(writing.text);
 	images_free(images);
 	target->witness = NULL;
 	if (!err && !options->quiet)
-		say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);
+		cmd_say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);
 	return err;
 }

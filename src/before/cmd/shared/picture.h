@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_PICTURE_H
+#define UNIPROF_CMD_PICTURE_H
+
+/* Pages and pictures of loaded recordings, for the verbs that draw. */
+
+#include "cmd/load.h"
+#include "view/svg/flamegraph.h"
+#include "view/page/page.h"
+
+/* Whether a file is to have that ending (".html"); NULL: no file. */
+bool has_ending(const char *path, const char *ending);
+
+/*
+ * Writes a page of one recording, or of two (before and after), that were
+ * loaded from `paths` with these options. Unless the user chose states, the
+ * page has all of them, and shows at first those of the options.
+ */
+struct error *write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
+			 const struct load_options *how, const struct page_options *options,
+			 FILE *out);
+
+/* Draws the differences of two recordings. */
+struct error *draw_differences(const struct loaded loaded[2], const char *title, FILE *out);
+
+#endif

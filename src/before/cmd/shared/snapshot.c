@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/snapshot.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/pace.h"
+#include "sample/settle.h"
+#include "sample/text.h"
+#include "target/snapshot.h"
+
+#define LOOK_FRAMES 1024
+
+/* How long we sleep at most before looking whether to stop. */
+#define NAP_NS (100 * 1000000ull)
+
+struct writing {
+	struct snapshot_writer *writer;
+	struct text *text;
+	struct settle *settle;
+	struct unwinder *unwinder;
+	enum unwind_method method;
+	struct error *err; /* the first that a frame could not be written for */
+};
+
+static void on_frame(void *ctx, uint64_t gfn, const void *bytes)
+{
+	struct writing *writing = ctx;
+
+	if (!writing->err)
+		writing->err = snapshot_frame(writing->writer, gfn, bytes);
+}
+
+/* In place of one that did not lead here; false if it was of no use already. */
+static bool ask_for_other(struct vcpu_sample *vcpu, uint32_t used, uint64_t elsewhere)
+{
+	struct other_stack *room = NULL;
+
+	for (unsigned i = UNWIND_OTHERS; i-- > 0;) {
+		struct other_stack *other = &vcpu->other[i];
+
+		if (other->want && other->va == elsewhere)
+			return false;
+		if (!(used >> i & 1) && (!room || !other->want))
+			room = other;
+	}
+	if (room)
+		*room = (struct other_stack){elsewhere, OTHER_STACK_CAP, room->buffer};
+	vcpu->leads_on |= room != NULL;
+	return room;
+}
+
+/*
+ * Unwinds all stacks only to make the target look at, and so show, the code
+ * that this needs. *again: a stack leads to another one, which is asked for now.
+ */
+static struct error *look_at_code(struct writing *writing, struct sample *sample, bool *again)
+{
+	struct frame frames[LOOK_FRAMES];
+
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		struct vcpu_sample *vcpu = &sample->vcpu[i];
+		struct unwind_input in = {.regs = &vcpu->regs,
+					  .stack = &vcpu->stack,
+					  .others = vcpu->others,
+					  .n_others = vcpu_others(vcpu),
+					  .code = text_code(writing->text, &vcpu->regs,
+							    sample->time_ns),
+					  .unwinder = writing->unwinder,
+					  .max_frames = LOOK_FRAMES,
+					  .method = writing->method};
+		struct unwind_result out;
+
+		if (!vcpu->online)
+			continue;
+		unwind_stack(&in, frames, &out);
+		if (out.end == UNWIND_BYTES && out.elsewhere)
+			*again |= ask_for_other(vcpu, out.others, out.elsewhere);
+	}
+	return writing->err;
+}
+
+static struct error *one(struct target *target, struct writing *writing, struct sample *sample)
+{
+	bool again = false;
+	uint64_t took_ns;
+	struct error *err = target->ops->snapshot(target, sample);
+
+	/* Also makes the snapshot hold what this looks at. */
+	if (!err)
+		err = settle_look(writing->settle, sample, &took_ns);
+	if (!err)
+		err = look_at_code(writing, sample, &again);
+	for (unsigned led_on = 0; !err && again && led_on < UNWIND_OTHERS; led_on++) {
+		again = false;
+		snapshot_restart(writing->writer);
+		err = target->ops->snapshot(target, sample);
+		if (!err)
+			err = look_at_code(writing, sample, &again);
+	}
+	if (writing->err && writing->err != err)
+		error_free(writing->err);
+	writing->err = NULL;
+	return err ? err : snapshot_sample(writing->writer, sample);
+}
+
+/* Waits for the deadline, or a while; false if the loop is to end, with the outcome set. */
+static bool wait_a_while(struct target *target, const struct sampler_options *how, uint64_t start,
+			 struct pace *pace, struct sampler_result *result)
+{
+	uint64_t now = clock_now_ns(), until = pace_deadline(pace);
+	enum target_life life;
+
+	target_wait(target, until < now + NAP_NS ? until : now + NAP_NS);
+	result->elapsed_ns = clock_now_ns() - start;
+	result->outcome = SAMPLED_INTERRUPTED;
+	if (*how->stop)
+		return false;
+	result->outcome = SAMPLED_TIME;
+	if (how->duration_ns && result->elapsed_ns >= how->duration_ns)
+		return false;
+	life = target->ops->life(target);
+	if (sampler_ended(life, &result->outcome))
+		return false;
+	if (life != LIFE_RUNS)
+		pace_skip(pace, clock_now_ns() + NAP_NS);
+	return true;
+}
+
+static struct error *loop(struct target *target, const struct session_options *options,
+			  struct writing *writing, struct sample *sample,
+			  struct sampler_result *result)
+{
+	const struct sampler_options *how = &options->sampler;
+	uint64_t start = clock_now_ns(), now;
+	struct error *err = NULL;
+	struct pace pace;
+
+	pace_start(&pace, start, (uint64_t)((double)NS_PER_S / how->rate_hz), !how->no_jitter,
+		   start);
+	while (!err && wait_a_while(target, how, start, &pace, result)) {
+		now = clock_now_ns();
+		if (now < pace_deadline(&pace))
+			continue;
+		err = one(target, writing, sample);
+		result->missed += pace_take(&pace, now) - 1;
+		result->ticks += !err;
+	}
+	if (err && err->kind == ERR_ENDED) {
+		error_free(err);
+		err = NULL;
+		result->outcome = SAMPLED_GONE;
+	}
+	return err;
+}
+
+static struct error *write_samples(struct target *target, const struct session_options *options,
+				   struct writing *writing, struct sampler_result *result)
+{
+	uint32_t cap = options->sampler.max_stack ? options->sampler.max_stack : STACK_DEFAULT;
+	struct sample *sample;
+	struct error *err = sample_new(target->info.vcpus, cap, &sample);
+
+	if (err)
+		return err;
+	/* All of the stack that may be asked for later, not what unwinding needs now. */
+	for (uint32_t i = 0; i < sample->vcpus; i++)
+		sample->vcpu[i].want = cap;
+	err = loop(target, options, writing, sample, result);
+	sample_free(sample);
+	return err;
+}
+
+struct error *snapshot_record(struct target *target, const struct session_options *options,
+			      struct sampler_result *result)
+{
+	struct writing writing = {.method = options->sampler.method};
+	const struct frame_witness witness = {on_frame, &writing};
+	const struct settle_notes notes = {.ctx = (void *)options, .note = session_note};
+	struct images *images = NULL;
+	struct error *err;
+
+	memset(result, 0, sizeof(*result));
+	if (!target->ops->snapshot)
+		return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
+				 target->ops->scheme);
+	err = session_load_images(target, options, &images);
+	if (!err)
+		err = snapshot_create(options->snapshot, &target->info, &writing.writer);
+	if (err) {
+		images_free(images);
+		return err;
+	}
+	target->witness = &witness;
+	err = text_new(target, images, &writing.text);
+	if (!err)
+		err = settle_new(target, images, &notes, &writing.settle);
+	if (!err)
+		err = unwinder_new(&writing.unwinder);
+	if (!err)
+		err = write_samples(target, options, &writing, result);
+	err = error_first(err, snapshot_close(writing.writer));
+	unwinder_free(writing.unwinder);
+	settle_free(writing.settle);
+	text_free(writing.text);
+	images_free(images);
+	target->witness = NULL;
+	if (!err && !options->quiet)
+		say("%s: %" PRIu64 " samples", options->snapshot, result->ticks);
+	return err;
+}

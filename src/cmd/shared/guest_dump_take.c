@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/shared/guest_dump_take.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/capture.h"
+#include "capture/sampler.h"
+
+/*
+ * Instruction boundaries are known only from a function's start on; in a longer
+ * function, the code behind the pc must do.
+ */
+#define FUNCTION_MOST 1024u
+#define BEHIND	      48u /* bytes */
+#define LINES_BEFORE  6u
+#define LINES_BEHIND  8u
+/* An instruction has at least a byte. */
+#define ALL_LINES (FUNCTION_MOST + BEHIND)
+
+/* Lines of bytes, for code that cannot be disassembled; one of them begins at pc. */
+#define PLAIN_BYTES 8u
+#define PLAIN_LINES 4u
+
+static size_t plain_lines(struct target *target, const struct regs *regs, struct code_line *lines)
+{
+	uint64_t va = regs->pc - PLAIN_LINES / 2 * PLAIN_BYTES;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < PLAIN_LINES; i++, va += PLAIN_BYTES) {
+		struct code_line *line = &lines[n];
+		size_t len;
+
+		*line = (struct code_line){.va = va, .here = va == regs->pc};
+		len = target_read(target, regs, va, line->bytes, PLAIN_BYTES);
+		line->len = (uint8_t)len;
+		n += len != 0;
+	}
+	return n;
+}
+
+/* Keeps those around pc; none if no line begins there, for then all may be misread. */
+static size_t choose_lines(const struct code_line *all, size_t n, uint64_t pc,
+			   struct code_line *lines)
+{
+	size_t here = 0, first, last;
+
+	while (here < n && all[here].va != pc)
+		here++;
+	if (here == n)
+		return 0;
+	first = here > LINES_BEFORE ? here - LINES_BEFORE : 0;
+	last = here + LINES_BEHIND < n ? here + LINES_BEHIND : n;
+	memcpy(lines, all + first, (last - first) * sizeof(*lines));
+	lines[here - first].here = true;
+	return last - first;
+}
+
+static size_t lines_from(struct target *target, const struct regs *regs, uint64_t start,
+			 struct disassembler *disassembler, struct code_line *lines)
+{
+	struct code_line *all = calloc(ALL_LINES, sizeof(*all));
+	uint8_t bytes[ALL_LINES];
+	struct window code = {.va = start, .bytes = bytes};
+	size_t n;
+
+	if (!all)
+		return 0;
+	code.len = (uint32_t)target_read(target, regs, start, bytes,
+					 (size_t)(regs->pc - start) + BEHIND);
+	n = disassemble(disassembler, regs, &code, all, ALL_LINES);
+	n = choose_lines(all, n, regs->pc, lines);
+	free(all);
+	return n;
+}
+
+void guest_dump_read_code(struct target *target, const struct images *images,
+			  const struct regs *regs, struct disassembler *disassembler,
+			  struct guest_dump_vcpu *out)
+{
+	struct symbol symbol;
+
+	out->n_code = 0;
+	if (images_find(images, regs->pc, false, &symbol) &&
+	    regs->pc - symbol.start <= FUNCTION_MOST)
+		out->n_code = lines_from(target, regs, symbol.start, disassembler, out->code);
+	if (!out->n_code)
+		out->n_code = lines_from(target, regs, regs->pc, disassembler, out->code);
+	if (!out->n_code)
+		out->n_code = plain_lines(target, regs, out->code);
+}
+
+struct guest_dump_taken {
+	struct guest_dump dump;
+	struct images *images;
+	struct image_locator *locator;
+	struct stacks *stacks;
+	struct capture *capture;
+};
+
+const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken)
+{
+	return &taken->dump;
+}
+
+void guest_dump_free(struct guest_dump_taken *taken)
+{
+	struct guest_dump *dump = &taken->dump;
+
+	for (size_t i = 0; i < dump->n_vcpus; i++)
+		free(dump->vcpus[i].frames);
+	for (size_t i = 0; i < dump->n_memory; i++)
+		free(dump->memory[i].bytes);
+	free(dump->vcpus);
+	symbolizer_free(dump->symbolizer);
+	capture_free(taken->capture);
+	stacks_free(taken->stacks);
+	image_locator_free(taken->locator);
+	images_free(taken->images);
+	free(taken);
+}
+
+static struct error *check_life(struct target *target, enum target_life *life)
+{
+	*life = target->ops->life(target);
+	if (*life == LIFE_GONE)
+		return error_new(ERR_GUEST, "there is nothing left to see of the guest");
+	if (*life == LIFE_UNGUARDED)
+		return error_new(ERR_FAILED, "the guard cannot be started that would let the guest "
+					     "run again, should this program be killed");
+	return NULL;
+}
+
+static struct error *prepare(struct guest_dump_taken *taken, struct target *target,
+			     const struct session_options *options)
+{
+	const struct image_locator_notes notes = {.ctx = (void *)options, .note = session_note};
+	struct sampler_options sampler = options->sampler;
+	struct error *err = session_load_images(target, options, &taken->images);
+
+	if (!err)
+		err = image_locator_new(target, taken->images, &notes, &taken->locator);
+	if (!err)
+		err = stacks_new(&taken->stacks);
+	sampler.images = taken->images;
+	sampler.locator = taken->locator;
+	if (!err)
+		err = capture_new(target, taken->stacks, &sampler, &taken->capture);
+	if (!err)
+		err = symbolizer_new(taken->images, NULL, &taken->dump.symbolizer);
+	return err;
+}
+
+/* A thread that waits for a CPU cannot always be stopped at once. */
+#define TRIES_MOST 50
+#define NAP_NS	   (20 * 1000000ull)
+
+static struct error *take_tick(struct guest_dump_taken *taken, struct target *target,
+			       struct tick *tick)
+{
+	struct priority priority;
+	struct error *err;
+
+	priority_raise(&priority);
+	err = capture_tick(taken->capture, 0, tick);
+	for (unsigned tries = 1; !err && !tick->n && tries < TRIES_MOST; tries++) {
+		clock_sleep_until(clock_now_ns() + NAP_NS);
+		err = capture_tick(taken->capture, 0, tick);
+	}
+	priority_restore(&priority);
+	taken->dump.unix_ns = clock_unix_ns();
+	if (!err)
+		taken->dump.paused_ns = tick->paused_ns;
+	return err;
+}
+
+static struct error *take_frames(const struct stacks *stacks, const struct tick_entry *entry,
+				 struct guest_dump_vcpu *out)
+{
+	size_t n = stacks_depth(stacks, entry->stack);
+
+	out->frames = calloc(n ? n : 1, sizeof(*out->frames));
+	if (!out->frames)
+		return error_no_memory();
+	for (uint32_t id = entry->stack; id != STACK_ROOT; out->n_frames++) {
+		const struct stack_node *node = stacks_node(stacks, id);
+
+		out->frames[out->n_frames] = (struct frame){.addr = node->addr,
+							    .kind = node->kind,
+							    .trust = node->trust};
+		id = node->parent;
+	}
+	out->end = (enum unwind_end)entry->end;
+	return NULL;
+}
+
+static struct error *take_vcpu(struct guest_dump_taken *taken, struct target *target,
+			       const struct tick_entry *entry, struct disassembler *disassembler,
+			       struct guest_dump_vcpu *out)
+{
+	const struct vcpu_sample *vcpu = &capture_sample(taken->capture)->vcpu[entry->vcpu];
+
+	out->online = true;
+	out->state = (enum vcpu_state)entry->state;
+	out->regs = &vcpu->regs;
+	out->stack = &vcpu->stack;
+	if (target->ops->registers)
+		target->ops->registers(target, entry->vcpu, &out->registers);
+	else
+		target->info.arch->show(&vcpu->regs, &out->registers);
+	guest_dump_read_code(target, taken->images, &vcpu->regs, disassembler, out);
+	return take_frames(taken->stacks, entry, out);
+}
+
+static const struct tick_entry *entry_of(const struct tick *tick, uint32_t vcpu)
+{
+	for (uint32_t i = 0; i < tick->n; i++)
+		if (tick->entries[i].vcpu == vcpu)
+			return &tick->entries[i];
+	return NULL;
+}
+
+static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *target,
+				const struct tick *tick, const struct guest_dump_wanted *wanted,
+				struct disassembler *disassembler)
+{
+	struct guest_dump *dump = &taken->dump;
+	struct error *err = NULL;
+
+	dump->vcpus = calloc(target->info.vcpus, sizeof(*dump->vcpus));
+	if (!dump->vcpus)
+		return error_no_memory();
+	for (uint32_t i = 0; i < target->info.vcpus && !err; i++) {
+		const struct tick_entry *entry = entry_of(tick, i);
+		struct guest_dump_vcpu *vcpu = &dump->vcpus[dump->n_vcpus];
+
+		if (wanted->vcpu >= 0 && wanted->vcpu != i)
+			continue;
+		dump->n_vcpus++;
+		vcpu->id = i;
+		if (entry)
+			err = take_vcpu(taken, target, entry, disassembler, vcpu);
+	}
+	return err;
+}
+
+/* Reads memory through the page tables of the first vCPU that was asked for. */
+static struct error *take_memory(struct guest_dump *dump, struct target *target,
+				 const struct guest_dump_wanted *wanted)
+{
+	const struct regs *regs = NULL;
+
+	for (size_t i = 0; i < dump->n_vcpus && !regs; i++)
+		regs = dump->vcpus[i].regs;
+	for (; dump->n_memory < wanted->n_memory; dump->n_memory++) {
+		struct guest_dump_memory *memory = &dump->memory[dump->n_memory];
+
+		*memory = wanted->memory[dump->n_memory];
+		memory->bytes = malloc(memory->asked);
+		if (!memory->bytes)
+			return error_no_memory();
+		if (regs)
+			memory->len =
+				target_read(target, regs, memory->va, memory->bytes, memory->asked);
+	}
+	return NULL;
+}
+
+static struct error *take(struct guest_dump_taken *taken, struct target *target,
+			  const struct session_options *options,
+			  const struct guest_dump_wanted *wanted, struct disassembler *disassembler)
+{
+	struct error *err = check_life(target, &taken->dump.life);
+	struct tick tick = {0};
+
+	if (!err)
+		err = prepare(taken, target, options);
+	if (!err)
+		err = take_tick(taken, target, &tick);
+	if (!err)
+		err = image_locator_end(taken->locator);
+	if (!err)
+		err = take_vcpus(taken, target, &tick, wanted, disassembler);
+	return err ? err : take_memory(&taken->dump, target, wanted);
+}
+
+struct error *guest_dump_take(struct target *target, const struct session_options *options,
+			      const struct guest_dump_wanted *wanted,
+			      struct disassembler *disassembler, struct guest_dump_taken **out)
+{
+	struct guest_dump_taken *taken = calloc(1, sizeof(*taken));
+	struct error *err;
+
+	if (!taken)
+		return error_no_memory();
+	taken->dump.scheme = target->ops->scheme;
+	taken->dump.info = &target->info;
+	target->always_pause = options->always_pause;
+	err = take(taken, target, options, wanted, disassembler);
+	if (err) {
+		guest_dump_free(taken);
+		return err;
+	}
+	*out = taken;
+	return NULL;
+}

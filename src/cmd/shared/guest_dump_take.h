@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
+#define UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
+
+/* Takes a dump of a guest: registers, stacks, code, memory and names (view/guest_dump.h). */
+
+#include "cmd/shared/session.h"
+#include "view/guest_dump.h"
+
+#define GUEST_DUMP_MEMORY_BYTES 256u
+#define GUEST_DUMP_MEMORY_CAP	(1u << 20)
+
+struct guest_dump_wanted {
+	int64_t vcpu; /* -1: all */
+	size_t n_memory;
+	struct guest_dump_memory memory[GUEST_DUMP_MEMORY_MAX]; /* va, asked, as_stack */
+};
+
+struct guest_dump_taken;
+
+/*
+ * Looks at an open target, whose rights have been given up. Takes `files`,
+ * `sampler`, `always_pause`, `quiet` and `verbose` of the session's options.
+ * The guest is as it was when this returns, whatever it returns.
+ */
+struct error *guest_dump_take(struct target *target, const struct session_options *options,
+			      const struct guest_dump_wanted *wanted,
+			      struct disassembler *disassembler, struct guest_dump_taken **out);
+const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken);
+void guest_dump_free(struct guest_dump_taken *taken);
+
+/* The code around `regs->pc`, read from the guest while it runs on. */
+void guest_dump_read_code(struct target *target, const struct images *images,
+			  const struct regs *regs, struct disassembler *disassembler,
+			  struct guest_dump_vcpu *out);
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/shared/load.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/preopen.h"
+#include "base/privilege.h"
+#include "cmd/cmd.h"
+#include "cmd/shared/image_args.h"
+#include "cmd/shared/option.h"
+#include "format/format.h"
+#include "import/import.h"
+#include "profile/quality.h"
+#include "recording/stacks.h"
+#include "symbol/images/cache.h"
+
+void load_defaults(struct load_options *options)
+{
+	memset(options, 0, sizeof(*options));
+	options->filter = PROFILE_ON_CPU;
+	options->naming.unnamed = UNNAMED_IMAGE;
+	progress_line_init(&options->progress_line, "uniprof");
+	options->filter.progress = &options->progress_line.progress;
+}
+
+static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
+{
+	struct load_options *options = to;
+
+	return image_args_add(&options->files, value, true);
+}
+
+static bool state_by_name(const char *name, size_t len, unsigned *states)
+{
+	for (unsigned i = 0; i < VCPU_STATES; i++) {
+		const char *text = vcpu_state_text((enum vcpu_state)i);
+
+		if (strlen(text) == len && !strncmp(text, name, len)) {
+			*states |= 1u << i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* "running,blocked", "on-cpu" (running), "all" */
+static struct error *take_states(const struct option_row *row, const char *text, void *to)
+{
+	struct load_options *options = to;
+	unsigned *states = &options->filter.states;
+	const char *part = text;
+
+	options->state_given = true;
+	*states = 0;
+	if (!strcmp(text, "all"))
+		return NULL;
+	if (!strcmp(text, "on-cpu"))
+		part = "running";
+	for (;;) {
+		size_t len = strcspn(part, ",");
+
+		if (!state_by_name(part, len, states))
+			return option_error(row, text,
+					    "the states are running, runnable, blocked, or all");
+		if (!part[len])
+			return NULL;
+		part += len + 1;
+	}
+}
+
+/* "7" or "2-3" at *text, which is moved behind it. */
+static bool parse_range(const char **text, uint64_t *first, uint64_t *last)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	*first = *last = strtoull(*text, &end, 10);
+	if (*end == '-') {
+		if (end[1] < '0' || end[1] > '9')
+			return false;
+		*last = strtoull(end + 1, &end, 10);
+	}
+	*text = end;
+	return *first <= *last && *last < RECORDING_MAX_VCPUS;
+}
+
+/* "0,2-3" */
+static struct error *take_vcpus(const struct option_row *row, const char *text, void *to)
+{
+	struct load_options *options = to;
+	const char *at = text;
+
+	options->filter.vcpus = memset(options->vcpus, 0, sizeof(options->vcpus));
+	for (;;) {
+		uint64_t first, last;
+
+		if (!parse_range(&at, &first, &last) || (*at && *at != ','))
+			return option_error(row, text, "vCPUs are named like 0,2-3, up to %d",
+					    RECORDING_MAX_VCPUS - 1);
+		for (uint64_t i = first; i <= last; i++)
+			options->vcpus[i] = true;
+		if (!*at++)
+			return NULL;
+	}
+}
+
+static struct error *take_weight(const struct option_row *row, const char *value, void *to)
+{
+	struct load_options *options = to;
+	const int word = option_word(row, value);
+
+	if (word < 0)
+		return option_error(row, value, "it is cpu, time or samples");
+	options->filter.weight = (enum weight_by)(WEIGHT_BY_CPU + word);
+	return NULL;
+}
+
+static struct error *take_addresses(const struct option_row *row, const char *value, void *to)
+{
+	((struct load_options *)to)->naming.unnamed = UNNAMED_OFFSET;
+	return NULL;
+}
+
+#define AT(field) offsetof(struct load_options, field)
+
+const struct option_row load_options[] = {
+	{"output", "FILE", 'o', take_text, AT(output),
+	 .text = "where to (default: standard output)", .values = OPTION_FILE},
+	{"symbols", "FILE", 's', take_symbols,
+	 .text = "names of functions: ELF, vmlinuz, nm -n, kallsyms or System.map; more than one "
+		 "if need be, as FILE@0xADDRESS if moved (default: the names that the recording "
+		 "carries)",
+	 .more = "A file that is in the recording by its build id goes where it was; one that is "
+		 "there by another build id is refused.",
+	 .values = OPTION_FILE},
+	{"debug-dir", "DIR", 0, take_debug_dir,
+	 .text = "where debug files are that were taken out of those that follow",
+	 .values = OPTION_DIRECTORY},
+	{"state", "LIST", 0, take_states,
+	 .text = "running (the default), runnable, blocked, or all",
+	 .more = ".Li runnable\nvirtual CPUs wanted a CPU and had none,\n.Li blocked\n"
+		 "ones were idle; several are separated by commas.",
+	 .values = "running runnable blocked all"},
+	{"vcpu", "LIST", 0, take_vcpus, .text = "only these vCPUs: 0,2-3",
+	 .more = "All of them must have been recorded."},
+	{"from", "T", 0, take_moment, AT(filter.from_ns),
+	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m"},
+	{"to", "T", 0, take_moment, AT(filter.to_ns),
+	 .text = "only what comes before so much of the recording"},
+	{"weight", "WHAT", 0, take_weight,
+	 .text = "a sample counts as: cpu, the CPU time that the vCPU has used since the last (the "
+		 "default where that is known and only running vCPUs are shown); time, the time "
+		 "that it stands for; samples, one of many",
+	 .more = "No sample counts as more than four times the median distance between samples; "
+		 "time beyond that is \"not sampled\", and told in the head.",
+	 .values = "cpu time samples"},
+	{"no-inline", NULL, 0, take_true, AT(naming.no_inline),
+	 .text = "count functions that were inlined as part of those around them",
+	 .more = "By default they are frames of their own, where debugging information tells of "
+		 "them."},
+	{"addresses", NULL, 0, take_addresses,
+	 .text = "code without a name as FILE+0xOFFSET instead of as one [FILE]"},
+	{"no-demangle", NULL, 0, take_true, AT(naming.no_demangle),
+	 .text = "names as the compiler wrote them into the file",
+	 .more = "By default those of C++, Rust, D and OCaml are shown as they are in the source."},
+	{0}};
+
+double load_truncated_share(const struct profile *profile)
+{
+	uint64_t all = profile->selected.samples;
+
+	uint64_t good = profile->ends[UNWIND_OUTERMOST] + profile->ends[UNWIND_NO_ROOM];
+
+	return all ? 1 - (double)good / (double)all : 0;
+}
+
+uint64_t load_cut_short(const struct profile *profile)
+{
+	uint64_t cut = 0;
+
+	for (int i = 0; i < UNWIND_ENDS; i++)
+		if (i != UNWIND_OUTERMOST && i != UNWIND_BROKEN && i != UNWIND_NO_ROOM)
+			cut += profile->ends[i];
+	return cut;
+}
+
+/* Appends a sentence to the warning; takes it over, NULL: none. */
+static struct error *warn(struct loaded *loaded, char *text)
+{
+	char *both;
+	int rc;
+
+	loaded->sentences += text != NULL;
+	if (!text || !loaded->warning) {
+		loaded->warning = text ? text : loaded->warning;
+		return NULL;
+	}
+	rc = asprintf(&both, "%s; %s", loaded->warning, text);
+	free(text);
+	if (rc < 0)
+		return error_no_memory();
+	free(loaded->warning);
+	loaded->warning = both;
+	return NULL;
+}
+
+/*
+ * Counts samples of stacks in which any frame has no name, and not so much as
+ * an image, and samples whose own code has none, or a symbol far before it.
+ */
+static struct error *count_names(const struct loaded *loaded, struct quality *quality)
+{
+	const struct profile *profile = loaded->profile;
+	uint32_t n = stacks_count(profile->stacks);
+	bool *nameless = calloc(n, sizeof(*nameless));
+	struct error *err = nameless ? NULL : error_no_memory();
+
+	/* A node's parent comes before it. */
+	for (uint32_t i = 1; i < n && !err; i++) {
+		const struct stack_node *node = stacks_node(profile->stacks, i);
+		const uint64_t samples = profile->cells[i].samples;
+		struct named named = {0};
+
+		if (i % PROGRESS_STEP == 0)
+			progress_at(loaded->progress, "finding names", i, n);
+		err = symbolizer_name(loaded->symbolizer, node->addr, node->kind, &named);
+		nameless[i] = nameless[node->parent] || !(named.resolved || named.in_image);
+		quality->nameless += nameless[i] ? samples : 0;
+		quality->nameless_leaf += named.resolved ? 0 : samples;
+		if (samples && named.resolved && named.offset > QUALITY_FAR) {
+			quality->far_leaf += samples;
+			quality->far_name = named.name;
+		}
+	}
+	free(nameless);
+	return err;
+}
+
+static double stopped_share(const struct profile *profile)
+{
+	const uint64_t elapsed_ns = profile_elapsed_ns(profile);
+
+	return elapsed_ns ? (double)profile->paused_ns / (double)elapsed_ns : 0;
+}
+
+static struct error *add_warnings(struct loaded *loaded)
+{
+	const struct profile *profile = loaded->profile;
+	struct quality quality = {.stacks = profile->selected.samples};
+	struct error *err = count_names(loaded, &quality);
+	char *text = NULL;
+
+	if (err)
+		return err;
+	if (quality.stacks)
+		loaded->nameless_share = (double)quality.nameless_leaf / (double)quality.stacks;
+	quality.broken = profile->ends[UNWIND_BROKEN];
+	quality.truncated = load_cut_short(profile);
+	quality.no_room = profile->ends[UNWIND_NO_ROOM];
+	if (!import_is_target(profile->info.target)) {
+		/* vCPUs of one tick are one draw. */
+		quality.ticks = profile->ticks < quality.stacks ? profile->ticks : quality.stacks;
+		quality.draws = profile_draws(profile);
+		quality.stopped = stopped_share(profile);
+	}
+	if (profile->cut) {
+		text = strdup("the recording stops in the middle: its writer was killed");
+		err = text ? warn(loaded, text) : error_no_memory();
+	}
+	if (!err && loaded->sentences < QUALITY_SENTENCES)
+		err = quality_warning(&quality, QUALITY_SENTENCES - loaded->sentences, &text);
+	else
+		text = NULL;
+	return err ? err : warn(loaded, text);
+}
+
+struct error *load_confine(const struct load_options *options)
+{
+	struct error *err = preopen_input(options->path);
+
+	if (!err)
+		err = symbol_cache_preopen();
+	if (!err && privilege_is_special())
+		err = preopen_output(options->output);
+	if (!err)
+		cmd_confine_reader();
+	return err;
+}
+
+/* All names at once. */
+static struct error *prepare(struct loaded *loaded)
+{
+	const char *trouble;
+	struct frame *frames;
+	struct error *err;
+	char *text;
+	size_t n;
+
+	err = distinct_frames(loaded->profile->stacks, &frames, &n);
+	if (err)
+		return err;
+	err = symbolizer_prepare(loaded->symbolizer, frames, n);
+	free(frames);
+	trouble = symbolizer_trouble(loaded->symbolizer);
+	if (err || !trouble)
+		return err;
+	text = strdup(trouble);
+	return text ? warn(loaded, text) : error_no_memory();
+}
+
+/* A vCPU that was never recorded is a wrong --vcpu, not an empty result. */
+static struct error *check_vcpus(const struct profile_filter *filter, const struct profile *profile)
+{
+	for (uint32_t i = 0; filter->vcpus && i < RECORDING_MAX_VCPUS; i++)
+		if (filter->vcpus[i] && !profile->seen[i])
+			return error_new(ERR_USAGE,
+					 "--vcpu: nothing was recorded of vCPU %" PRIu32
+					 " (the guest has %" PRIu32 ", numbered from 0)",
+					 i, profile_vcpus(profile));
+	return NULL;
+}
+
+struct error *load_recording(const struct load_options *options, struct loaded *out)
+{
+	const bool to_stdout = !options->output || !strcmp(options->output, "-");
+	struct error *err;
+
+	memset(out, 0, sizeof(*out));
+	out->progress = options->filter.progress;
+	err = profile_load(options->path, &options->filter, &out->profile);
+	if (!err)
+		err = check_vcpus(&options->filter, out->profile);
+	if (!err)
+		err = load_images(&options->files, out->profile, &out->images, &out->warning);
+	out->sentences = out->warning != NULL;
+	if (!err)
+		err = symbolizer_new(out->images, out->profile, &out->symbolizer);
+	if (!err)
+		symbolizer_set(out->symbolizer, &options->naming);
+	if (!err)
+		err = prepare(out);
+	if (!err)
+		err = add_warnings(out);
+	progress_end(out->progress);
+	/* Progress must not come between lines of output on the same terminal. */
+	if (out->progress && to_stdout)
+		out->progress->silent = isatty(STDOUT_FILENO);
+	if (err)
+		load_free(out);
+	return err;
+}
+
+void load_free(struct loaded *loaded)
+{
+	progress_end(loaded->progress);
+	symbolizer_free(loaded->symbolizer);
+	images_free(loaded->images);
+	profile_free(loaded->profile);
+	free(loaded->warning);
+	memset(loaded, 0, sizeof(*loaded));
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_SHARED_LOAD_H
+#define UNIPROF_CMD_SHARED_LOAD_H
+
+/* Shared by the verbs that read recordings: options, loading, warnings. */
+
+#include "cmd/cmd.h"
+#include "cmd/shared/image_args.h"
+#include "cmd/shared/progress_line.h"
+#include "analysis/tree.h"
+
+struct load_options {
+	const char *path;	 /* the recording */
+	struct image_args files; /* none: the names in the recording, or the images it tells of */
+	const char *output;	 /* NULL: the verb's default */
+	struct profile_filter filter;
+	bool state_given; /* --state was: else the filter has the default */
+	struct symbolizer_options naming;
+	struct progress_line progress_line; /* progress of the filter */
+	bool vcpus[RECORDING_MAX_VCPUS];    /* of --vcpu; the filter points to it */
+};
+
+/* Rows of struct load_options: samples to show, and files for names. */
+extern const struct option_row load_options[];
+
+void load_defaults(struct load_options *options);
+
+/* A recording with everything that belongs to it. */
+struct loaded {
+	struct profile *profile;
+	struct images *images;
+	struct symbolizer *symbolizer;
+	struct progress_sink *progress;
+	char *warning;	       /* a caveat for the user; NULL: none */
+	unsigned sentences;    /* in it */
+	double nameless_share; /* of the selected samples, 0 to 1: their own code has no name */
+};
+
+/*
+ * Preopens recording, symbols and output (base/preopen.h), and gives up all
+ * rights: root may be reading what others have recorded.
+ */
+struct error *load_confine(const struct load_options *options);
+
+struct error *load_recording(const struct load_options *options, struct loaded *out);
+void load_free(struct loaded *loaded);
+
+/*
+ * Share of stacks that are not known to be whole, 0 to 1. Of these,
+ * load_cut_short() lack callers for sure; where the walk found no caller
+ * (UNWIND_BROKEN), there may be none.
+ */
+double load_truncated_share(const struct profile *profile);
+uint64_t load_cut_short(const struct profile *profile);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/shared/option.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "capture/sampler.h"
+#include "unwind/tables/debug_file.h"
+
+#define TEN_YEARS_S (10 * 365.25 * 86400)
+
+/* A plain decimal number, no sign, no hex, no "inf"; *unit points behind it. */
+static bool parse_number(const char *text, double *value, const char **unit)
+{
+	size_t digits = strspn(text, "0123456789.");
+	char plain[32], *end;
+
+	/* strtod gets the digits only: it would take "0x10" or "1e9" for numbers, too. */
+	if (!digits || digits >= sizeof(plain))
+		return false;
+	memcpy(plain, text, digits);
+	plain[digits] = 0;
+	*value = strtod(plain, &end);
+	*unit = text + digits;
+	return !*end && isfinite(*value);
+}
+
+#define OPTIONS_MAX 64
+
+/* Return values of getopt_long for rows, above those of brief options. */
+#define FIRST_ROW 256
+
+/* A verb's rows in the forms that getopt_long takes. */
+struct parser {
+	struct option longs[OPTIONS_MAX + 1];
+	char briefs[2 + 3 * OPTIONS_MAX + 1];
+	const struct option_row *row[OPTIONS_MAX];
+	void *to[OPTIONS_MAX];
+	int n;
+};
+
+static int has_argument(const struct option_row *row)
+{
+	if (!row->argument)
+		return no_argument;
+	return *row->argument == '[' ? optional_argument : required_argument;
+}
+
+static void add_row(struct parser *parser, const struct option_row *row, void *to)
+{
+	const int i = parser->n++, argument = has_argument(row);
+	size_t len = strlen(parser->briefs);
+
+	assert(i < OPTIONS_MAX);
+	parser->row[i] = row;
+	parser->to[i] = to;
+	parser->longs[i] = (struct option){row->name, argument, NULL, FIRST_ROW + i};
+	if (!row->brief)
+		return;
+	parser->briefs[len++] = row->brief;
+	/* A brief option has its argument behind it, or none. */
+	parser->briefs[len] = argument == required_argument ? ':' : 0;
+}
+
+/* The index of the row that getopt_long has found. */
+static int row_of(const struct parser *parser, int found)
+{
+	int i = found - FIRST_ROW;
+
+	for (i = i < 0 ? 0 : i; found < FIRST_ROW && parser->row[i]->brief != found; i++)
+		assert(i + 1 < parser->n);
+	return i;
+}
+
+static struct error *wrong(const struct verb *verb, int found, const char *given)
+{
+	return cmd_usage_error(verb,
+			       found == ':' ? "option %s lacks its value" : "there is no option %s",
+			       given);
+}
+
+struct error *options_parse(const struct verb *verb, int argc, char **argv, void *options,
+			    int *first)
+{
+	/* '+': options behind a command's name are the command's. ':' tells a value that lacks. */
+	struct parser parser = {.briefs = "+:"};
+	struct error *err = NULL;
+	int found;
+
+	if (verb->takes != TAKES_COMMAND)
+		strcpy(parser.briefs, ":");
+	for (const struct option_group *group = verb->options; group->rows; group++)
+		for (const struct option_row *row = group->rows; row->name; row++)
+			add_row(&parser, row, (char *)options + group->at);
+	opterr = 0;
+	/* glibc reads the sign before the options anew only at 0. */
+	optind = 0;
+	while (!err && (found = getopt_long(argc, argv, parser.briefs, parser.longs, NULL)) != -1) {
+		if (found == '?' || found == ':') {
+			const char brief[] = {'-', (char)optopt, 0};
+
+			err = wrong(verb, found,
+				    optopt && optopt < FIRST_ROW ? brief : argv[optind - 1]);
+		} else {
+			const int i = row_of(&parser, found);
+
+			err = parser.row[i]->take(parser.row[i], optarg, parser.to[i]);
+		}
+	}
+	*first = optind;
+	return err;
+}
+
+struct option_name option_name(const struct option_row *row)
+{
+	struct option_name name;
+
+	if (row->brief)
+		snprintf(name.text, sizeof(name.text), "-%c", row->brief);
+	else
+		snprintf(name.text, sizeof(name.text), "--%s", row->name);
+	return name;
+}
+
+static void *field(const struct option_row *row, void *options)
+{
+	return (char *)options + row->at;
+}
+
+struct error *take_true(const struct option_row *row, const char *value, void *options)
+{
+	*(bool *)field(row, options) = true;
+	return NULL;
+}
+
+struct error *take_text(const struct option_row *row, const char *value, void *options)
+{
+	*(const char **)field(row, options) = value;
+	return NULL;
+}
+
+struct error *option_error(const struct option_row *row, const char *value, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return error_new(ERR_USAGE, "%s %s: %s", option_name(row).text, value, text);
+}
+
+struct error *option_count(const char *option, const char *text, uint64_t min, uint64_t max,
+			   uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno)
+		return error_new(ERR_USAGE, "%s %s: not a whole number", option, text);
+	if (*value < min || *value > max)
+		return error_new(ERR_USAGE, "%s %s: must be from %llu to %llu", option, text,
+				 (unsigned long long)min, (unsigned long long)max);
+	return NULL;
+}
+
+struct error *take_count(const struct option_row *row, const char *value, void *options)
+{
+	return option_count(option_name(row).text, value, row->least, row->most,
+			    field(row, options));
+}
+
+struct error *take_bytes(const struct option_row *row, const char *value, void *options)
+{
+	const char *unit;
+	double number;
+
+	if (!parse_number(value, &number, &unit))
+		return option_error(row, value, "not a size");
+	if (!strcasecmp(unit, "k") || !strcasecmp(unit, "KiB"))
+		number *= 1024;
+	else if (!strcasecmp(unit, "M") || !strcasecmp(unit, "MiB"))
+		number *= 1024 * 1024;
+	else if (*unit)
+		return option_error(row, value, "the unit \"%s\" is none of k, M", unit);
+	if (number < (double)row->least || number > (double)row->most)
+		return option_error(row, value, "must be from %llu to %llu bytes",
+				    (unsigned long long)row->least, (unsigned long long)row->most);
+	*(uint64_t *)field(row, options) = (uint64_t)number;
+	return NULL;
+}
+
+/* Takes a number of 64 bits into a field of 32. */
+static struct error *take_narrow(option_take *take, const struct option_row *row, const char *value,
+				 void *options)
+{
+	struct option_row wide = *row;
+	uint64_t number = 0;
+	struct error *err;
+
+	wide.at = 0;
+	err = take(&wide, value, &number);
+	if (!err)
+		*(uint32_t *)field(row, options) = (uint32_t)number;
+	return err;
+}
+
+struct error *take_count32(const struct option_row *row, const char *value, void *options)
+{
+	return take_narrow(take_count, row, value, options);
+}
+
+struct error *take_bytes32(const struct option_row *row, const char *value, void *options)
+{
+	return take_narrow(take_bytes, row, value, options);
+}
+
+struct error *take_duration(const struct option_row *row, const char *value, void *options)
+{
+	static const struct {
+		const char *name;
+		double seconds;
+	} units[] = {{"", 1},	{"s", 1},    {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
+		     {"m", 60}, {"min", 60}, {"h", 3600},  {"d", 86400}};
+	const char *unit;
+	double number;
+	size_t i = 0;
+
+	if (!parse_number(value, &number, &unit))
+		return option_error(row, value, "not a time");
+	while (i < sizeof(units) / sizeof(*units) && strcmp(unit, units[i].name))
+		i++;
+	if (i == sizeof(units) / sizeof(*units))
+		return option_error(row, value, "the unit \"%s\" is none of us, ms, s, m, h, d",
+				    unit);
+	number *= units[i].seconds;
+	if (number * 1e9 < 1 || number > TEN_YEARS_S)
+		return option_error(row, value, "must be more than 0 and at most ten years");
+	*(uint64_t *)field(row, options) = (uint64_t)(number * 1e9);
+	return NULL;
+}
+
+struct error *take_moment(const struct option_row *row, const char *value, void *options)
+{
+	*(uint64_t *)field(row, options) = 0;
+	return strspn(value, "0.") == strlen(value) && strchr(value, '0')
+		       ? NULL
+		       : take_duration(row, value, options);
+}
+
+struct error *take_percent(const struct option_row *row, const char *value, void *options)
+{
+	double *share = field(row, options);
+	const char *unit;
+
+	if (!parse_number(value, share, &unit) || (*unit && strcmp(unit, "%")))
+		return option_error(row, value, "not a percentage");
+	if (*share <= 0 || *share > 100)
+		return option_error(row, value, "must be more than 0 and at most 100");
+	*share /= 100;
+	return NULL;
+}
+
+struct error *take_rate(const struct option_row *row, const char *value, void *options)
+{
+	double *hz = field(row, options);
+	const char *unit;
+
+	if (!parse_number(value, hz, &unit) || *unit)
+		return option_error(row, value, "not a number of samples per second");
+	if (*hz < RATE_MIN || *hz > RATE_MAX)
+		return option_error(row, value, "the rate must be from %g to %g samples per second",
+				    RATE_MIN, RATE_MAX);
+	return NULL;
+}
+
+int option_word(const struct option_row *row, const char *value)
+{
+	const char *word = row->values;
+
+	for (int i = 0; *word; i++) {
+		size_t len = strcspn(word, " ");
+
+		if (strlen(value) == len && !strncmp(value, word, len))
+			return i;
+		word += len + strspn(word + len, " ");
+	}
+	return -1;
+}
+
+struct error *take_unwind(const struct option_row *row, const char *value, void *options)
+{
+	const int method = option_word(row, value);
+
+	if (method < 0)
+		return option_error(row, value, "callers are found by auto, fp, cfi or scan");
+	*(enum unwind_method *)field(row, options) = (enum unwind_method)method;
+	return NULL;
+}
+
+struct error *take_debug_dir(const struct option_row *row, const char *value, void *options)
+{
+	return debug_file_preopen(value);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_SHARED_OPTION_H
+#define UNIPROF_CMD_SHARED_OPTION_H
+
+/*
+ * Options as rows of tables. From a verb's rows come the parsing of its
+ * command line, its --help, the list of options in its man page and the
+ * completions of shells (manual.h), so that they cannot disagree.
+ *
+ * To add an option: one row in the table of its verb (or of what verbs share:
+ * session.h, load.h), with a field in that table's struct. The row's `take` is
+ * one of those below, or a function of the verb's own.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct option_row;
+
+/* Parses `value` (NULL: none was given) into `options`, the struct of the row's table. ERR_USAGE. */
+typedef struct error *option_take(const struct option_row *row, const char *value, void *options);
+
+struct option_row {
+	const char *name;     /* the long form, without its dashes */
+	const char *argument; /* how help calls it; "[WAY]": may be left out; NULL: takes none */
+	char brief;	      /* 0: none */
+	option_take *take;
+	size_t at;	      /* offset of the option's field, bytes */
+	uint64_t least, most; /* bounds of a number */
+	const char *
+		text; /* for --help and man page, in lower case and without a full stop; NULL: an alias */
+	const char *more;   /* further sentences of the man page, in mdoc(7); NULL: none */
+	const char *values; /* completions: words, or OPTION_FILE or OPTION_DIRECTORY; NULL: none */
+};
+
+#define OPTION_FILE	 "<file>"
+#define OPTION_DIRECTORY "<directory>"
+
+/* Rows that end with an empty one, and where their struct is in that of the verb. */
+struct option_group {
+	const struct option_row *rows;
+	size_t at; /* bytes */
+};
+
+struct verb;
+
+/*
+ * Takes the options of a command line into `options`, the verb's struct, which
+ * holds the defaults; argv[0] is the verb. *first is the index of the first
+ * argument that is no option.
+ */
+struct error *options_parse(const struct verb *verb, int argc, char **argv, void *options,
+			    int *first) MUST_CHECK;
+
+/* The option's name in messages: "-F", "--max-stack". */
+struct option_name {
+	char text[32];
+};
+struct option_name option_name(const struct option_row *row);
+
+/* ERR_USAGE: "--max-stack 7: TEXT". */
+struct error *option_error(const struct option_row *row, const char *value, const char *format, ...)
+	PRINTF_LIKE(3, 4) MUST_CHECK;
+
+/* The index of `value` among the words of row->values; -1: it is none of them. */
+int option_word(const struct option_row *row, const char *value);
+
+/* A whole number within bounds; `option` is its name in messages. */
+struct error *option_count(const char *option, const char *text, uint64_t min, uint64_t max,
+			   uint64_t *value);
+
+/* Fields: bool; const char *; uint64_t, in bounds; uint32_t, in bounds. */
+option_take take_true, take_text, take_count, take_count32;
+
+/* Fields: uint64_t and uint32_t of bytes ("4096", "64k", "1M"), in bounds. */
+option_take take_bytes, take_bytes32;
+
+/* Fields: uint64_t of ns ("10", "0.5", "500ms", "2m", at most ten years); the second also takes 0. */
+option_take take_duration, take_moment;
+
+/* Fields: double of 0 to 1 ("1", "0.5%"); double of samples per second; enum unwind_method. */
+option_take take_percent, take_rate, take_unwind;
+
+/* The alias of no field: a directory for debug files; counts for the files that follow. */
+option_take take_debug_dir;
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_SHARED_SESSION_H
+#define UNIPROF_CMD_SHARED_SESSION_H
+
+/* Shared by `record` and `run`: their options, and recording an open target into a file. */
+
+#include "cmd/cmd.h"
+#include "cmd/shared/image_args.h"
+#include "capture/sampler.h"
+#include "target/target.h"
+
+struct session_options {
+	struct sampler_options sampler;
+	const char *output;	 /* recording; NULL: named after the guest */
+	struct image_args files; /* of -s; none: the guest's own image, if known */
+	const char *snapshot;	 /* replay file to write beside; NULL: none */
+	const char *via;	 /* the way to read the guest; NULL: the cheapest that works */
+	bool always_pause;
+	bool print_missed;
+	bool verbose;
+	bool quiet;
+	bool keep_rights;
+	bool screen;   /* its terminal is used as a screen */
+	bool parallel; /* guests at once: no line of progress is theirs alone */
+	/* ... and go into this one recording in the end; NULL: each has its own. */
+	const char *together;
+};
+
+/* Rows of struct session_options: when and how much is sampled; and how a guest is read and named. */
+extern const struct option_row session_sampling_options[], session_reading_options[];
+
+void session_defaults(struct session_options *options);
+
+/*
+ * Opens what recording needs beside the guest, and gives up all rights. The
+ * caller opens the outputs (base/preopen.h), as it knows them.
+ */
+struct error *session_confine(const struct target *target, const struct session_options *options);
+
+/* Gives up all rights, and tells which protections are in force, or missing. */
+void session_drop_rights(const struct target *target, const struct session_options *options);
+
+/*
+ * Records until the time is over, a signal comes or the guest ends. `path` is
+ * the recording, written from the first sample on: if an image is not the one
+ * that runs in the guest, the file stays as it was, or empty if it is new. The
+ * images that were found are handed out in *images if it is not NULL, after
+ * errors as well. Prints progress and a summary. Errors are about recording
+ * itself; how it ended is in the recording.
+ */
+struct error *session_record(struct target *target, const struct session_options *options,
+			     const char *path, struct sampler_result *result,
+			     struct images **images);
+
+/*
+ * Loads the files that the user named, or else the guest's own image if it
+ * can be. *images is never NULL after success, but may hold nothing.
+ */
+struct error *session_load_images(const struct target *target,
+				  const struct session_options *options, struct images **images);
+
+/* For image_locator_new: tells warnings, and everything if verbose. ctx is a session_options. */
+void session_note(void *ctx, bool warning, const char *text);
+
+/* "GUEST.uniprof"; the name is made harmless. The caller frees it. */
+char *session_default_path(const struct target *target, const char *ending);
+
+/*
+ * Writes registers and memory of each sample to options->snapshot, until the
+ * time is over, a signal comes or the guest ends; nothing is unwound.
+ */
+struct error *snapshot_record(struct target *target, const struct session_options *options,
+			      struct sampler_result *result);
+
+#endif

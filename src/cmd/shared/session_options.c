@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "cmd/shared/session.h"
+
+#define DEFAULT_RATE_HZ 101.0
+
+static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
+{
+	struct session_options *options = to;
+
+	return image_args_add(&options->files, value, true);
+}
+
+#define AT(field) offsetof(struct session_options, field)
+
+const struct option_row session_sampling_options[] = {
+	{"frequency", "N", 'F', take_rate, AT(sampler.rate_hz),
+	 .text = "samples per second, 0.1 to 10000 (default 101)"},
+	{"time", "T", 'T', take_duration, AT(sampler.duration_ns),
+	 .text = "how long: seconds, or 500ms, 2m, 1h (default: until Ctrl-C or the guest's end)"},
+	{"missed-deadlines", NULL, 'M', take_true, AT(print_missed),
+	 .text = "print each deadline that was missed"},
+	{"max-stack", "SIZE", 0, take_bytes32, AT(sampler.max_stack), 256, STACK_CAP_MAX,
+	 .text = "bytes of a stack that are copied at most (default 256k)",
+	 .more = "Only as much is copied as stacks have been deep so far."},
+	{"max-memory", "SIZE", 0, take_bytes, AT(sampler.max_memory), MEMORY_MIN, MEMORY_MAX,
+	 .text = "memory of this machine that different stacks may take (default 64M)",
+	 .more = "The default is enough for two million frames that differ in who called them.\n"
+		 "A guest can make all of its stacks different.\n"
+		 "When there is no room for more, stacks are kept without their innermost frames, "
+		 "and the summary and every report say so."},
+	{"max-overhead", "PERCENT", 0, take_percent, AT(sampler.max_overhead),
+	 .text = "pause the guest for at most so much of the time, by sampling less often",
+	 .more = "Whatever is asked for,\n.Nm uniprof\nrests after each sample at least as long as "
+		 "the sample took."},
+	{"max-pause", "T", 0, take_duration, AT(sampler.max_pause_ns),
+	 .text = "hold the guest no longer than T (50us, ...) in one piece; give stacks up instead",
+	 .more = "This goes as far as the hypervisor's own calls allow: of several virtual CPUs "
+		 "fewer are read at a time, in turns, and a stack that takes too long to copy is "
+		 "cut.\n"
+		 "What was given up is counted and told."},
+	{"always-pause", NULL, 0, take_true, AT(always_pause),
+	 .text = "stop the guest for each sample, even where it could be read without that",
+	 .more = "By default only a virtual CPU that is on a CPU has to be stopped; one that waits "
+		 "for a CPU or for an event is read while the guest runs on, and the sample is "
+		 "repeated with a pause should it have begun to run meanwhile.\n"
+		 "A virtual CPU that has not run since the last sample is not read at all."},
+	{"no-jitter", NULL, 0, take_true, AT(sampler.no_jitter),
+	 .text = "sample strictly periodically",
+	 .more = "By default each period has its sample at a random moment, so that a guest that "
+		 "does something periodically is seen in all its phases."},
+	{0}};
+
+const struct option_row session_reading_options[] = {
+	{"symbols", "FILE", 's', take_symbols,
+	 .text = "names of functions: the guest's ELF, vmlinuz, nm -n, kallsyms or System.map "
+		 "(default: the file that the guest was started from); more than one if need be; "
+		 "FILE@0xADDRESS tells where its code is",
+	 .more = "See\n.Sx FILES OF THE GUEST\nof\n.Xr uniprof 1 .\n"
+		 "Names can be given afterwards as well, but callers in code without frame "
+		 "pointers are found better when it is known where functions begin.",
+	 .values = OPTION_FILE},
+	{"debug-dir", "DIR", 0, take_debug_dir,
+	 .text = "where debug files are that were taken out of those that follow",
+	 .more = "It is looked into before\n.Pa /usr/lib/debug .", .values = OPTION_DIRECTORY},
+	{"unwind", "HOW", 0, take_unwind, AT(sampler.method),
+	 .text = "how to find callers: auto (default), fp, cfi, scan",
+	 .more = ".Li auto\ntakes for each frame what serves there: the unwind tables of its "
+		 "image\n"
+		 ".Pq Pa .eh_frame , .debug_frame , No Linux's ORC, or Pa .ARM.exidx No of 32-bit "
+		 "Arm ,\n"
+		 "the code itself, which is followed from the start of the function, and frame "
+		 "records.\n.Li fp\nleaves the tables out.\n.Li cfi\ntakes nothing but tables; "
+		 "code without is bridged by a frame record or a search of the stack.\n"
+		 "On 32-bit Arm tables do not tell how functions begin and end: for the innermost "
+		 "frame the code has to confirm them.\n.Li scan\n"
+		 "takes everything on the stack that follows a call for a return address.\n"
+		 "Frames that may be wrong are marked as guesses in the recording.",
+	 .values = "auto fp cfi scan"},
+	{"max-frames", "N", 0, take_count32, AT(sampler.max_frames), 1, FRAMES_MAX,
+	 .text = "frames of a stack that are kept, counted from its leaf (default 4096)"},
+	{"via", "WAY", 0, take_text, AT(via),
+	 .text = "read the guest that way (`uniprof list --ways` names them), not by the cheapest "
+		 "that works"},
+	{"no-sandbox", NULL, 0, take_true, AT(keep_rights),
+	 .text = "keep root's rights, and filter no system calls (for debugging)",
+	 .more = "See\n.Sx PRIVILEGES\nof\n.Xr uniprof 1 ."},
+	{"verbose", NULL, 'v', take_true, AT(verbose), .text = "say what is done"},
+	{"quiet", NULL, 'q', take_true, AT(quiet), .text = "no progress, no summary, no warnings"},
+	{0}};
+
+void session_defaults(struct session_options *options)
+{
+	memset(options, 0, sizeof(*options));
+	options->sampler.rate_hz = DEFAULT_RATE_HZ;
+}
