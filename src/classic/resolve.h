@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_OUTPUT_RESOLVE_H
-#define UNIPROF_OUTPUT_RESOLVE_H
+#ifndef UNIPROF_CLASSIC_RESOLVE_H
+#define UNIPROF_CLASSIC_RESOLVE_H
 
 /*
- * Puts names into a classic trace (output/trace.h), ours or the 2017 tool's:
+ * Puts names into a classic trace (format/raw.h), ours or the 2017 tool's:
  * a text filter that holds one block of the trace at a time.
  *
  * Lines of the form 0x1234 become "name+0xOFFSET" or stay when no function
@@ -24,12 +24,11 @@ struct resolve_result {
 };
 
 /*
- * From descriptor `in` to descriptor `out`; the names are for messages.
+ * From descriptor `in`, which messages call `in_name`, to `out`, standard output.
  * ERR_INPUT when reading fails, ERR_OUTPUT when writing does. What came
  * through an interactive pipe is passed on at once. `progress` may be NULL.
  */
 struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
-			    const char *out_name, struct progress_sink *progress,
-			    struct resolve_result *result);
+			    struct progress_sink *progress, struct resolve_result *result);
 
 #endif

@@ -46,7 +46,7 @@ static char *resolve_fd(const struct images *images, int in, size_t *len,
 	int out = memfd_create("out", 0);
 	char *text;
 
-	assert_null(resolve_trace(images, in, "in", out, "out", NULL, result));
+	assert_null(resolve_trace(images, in, "in", out, NULL, result));
 	text = contents(out, len);
 	close(out);
 	return text;
@@ -254,7 +254,7 @@ static void result_does_not_depend_on_how_bytes_arrive(void **state)
 	free(trace);
 }
 
-/* More different stacks and addresses than what is remembered of them. */
+/* More different stacks and addresses than the caches hold. */
 static void caches_that_overflow_forget_and_stay_right(void **state)
 {
 	enum { STACKS = 600000, DISTINCT = 400000 };
@@ -288,13 +288,13 @@ static void errors_of_reading_and_writing_are_told(void **state)
 
 	assert_int_equal(write(in, "0x1000\n", 7), 7);
 	lseek(in, 0, SEEK_SET);
-	err = resolve_trace(images, in, "in", full, "out", NULL, &result);
+	err = resolve_trace(images, in, "in", full, NULL, &result);
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_OUTPUT);
-	assert_string_equal(err->text, "out: cannot write: No space left on device");
+	assert_string_equal(err->text, "standard output: cannot write: No space left on device");
 	error_free(err);
 
-	err = resolve_trace(images, directory, "trace", out, "out", NULL, &result);
+	err = resolve_trace(images, directory, "trace", out, NULL, &result);
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_INPUT);
 	assert_string_equal(err->text, "trace: cannot read the trace: Is a directory");

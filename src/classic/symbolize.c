@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/privilege.h"
-#include "cmd/shared/image_args.h"
-#include "cmd/meter.h"
 #include "classic/resolve.h"
+#include "cmd/shared/image_args.h"
+#include "cmd/shared/progress_line.h"
 
 static const char usage[] =
 	"usage: symbolize SYMS TRACE\n"
@@ -45,7 +45,7 @@ static struct error *close_output(void)
 	return NULL;
 }
 
-/* Before anything is parsed that others wrote. */
+/* Drops special rights before anything is parsed that others wrote. */
 static void give_up_rights(void)
 {
 	struct privilege got;
@@ -67,7 +67,7 @@ static struct error *load(const struct image_args *args, struct images **images)
 	if (!err)
 		err = image_args_load(args, *images);
 	if (!err && !images_count(*images))
-		err = images_put(*images, 0, 0, false);
+		err = images_map(*images, 0, 0, false);
 	return err;
 }
 
@@ -76,13 +76,13 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 	const char *name = strcmp(trace, "-") ? trace : "standard input";
 	struct image_args args = {0};
 	struct images *images = NULL;
-	struct meter meter;
+	struct progress_line progress_line;
 	struct error *err;
 	int fd;
 
 	/* Names and progress on the same terminal would be mixed up. */
-	meter_init(&meter, "symbolize");
-	meter.progress.silent = isatty(STDOUT_FILENO);
+	progress_line_init(&progress_line, "symbolize");
+	progress_line.progress.silent = isatty(STDOUT_FILENO);
 	err = image_args_add(&args, syms, true);
 	if (!err)
 		err = open_trace(trace, &fd);
@@ -91,8 +91,8 @@ static struct error *symbolize(const char *syms, const char *trace, struct resol
 	give_up_rights();
 	err = load(&args, &images);
 	if (!err)
-		err = resolve_trace(images, fd, name, STDOUT_FILENO, "standard output",
-				    &meter.progress, result);
+		err = resolve_trace(images, fd, name, STDOUT_FILENO, &progress_line.progress,
+				    result);
 	close(fd);
 	if (!err)
 		err = close_output();
@@ -144,8 +144,7 @@ int main(int argc, char **argv)
 	if (result.unresolved)
 		fprintf(stderr,
 			"symbolize: %llu of %llu addresses (%.1f %%) are in no function of %s and "
-			"stay "
-			"as they are\n",
+			"stay as they are\n",
 			(unsigned long long)result.unresolved, (unsigned long long)result.addresses,
 			100.0 * (double)result.unresolved / (double)result.addresses, argv[optind]);
 	return 0;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/preopen.h"
+#include "base/privilege.h"
 #include "symbol/names/display_name.h"
 
 static volatile sig_atomic_t signal_number;
@@ -22,12 +23,12 @@ static void put_message(char *text)
 		size_t indent = strspn(line, " ");
 
 		fprintf(stderr, "%*s", (int)indent, "");
-		put_clean(line + indent, stderr);
+		sanitize_print(line + indent, stderr);
 		fputc('\n', stderr);
 	}
 }
 
-void say(const char *format, ...)
+void cmd_say(const char *format, ...)
 {
 	va_list args;
 	char *text;
@@ -36,14 +37,16 @@ void say(const char *format, ...)
 	va_start(args, format);
 	rc = vasprintf(&text, format, args);
 	va_end(args);
-	if (rc < 0)
+	if (rc < 0) {
+		fputs("uniprof: not enough memory\n", stderr);
 		return;
+	}
 	fputs(isatty(STDERR_FILENO) ? "\r\033[Kuniprof: " : "uniprof: ", stderr);
 	put_message(text);
 	free(text);
 }
 
-struct error *usage_error(const struct verb *verb, const char *format, ...)
+struct error *cmd_usage_error(const struct verb *verb, const char *format, ...)
 {
 	struct error *detail, *err;
 	char text[1024];
@@ -64,7 +67,7 @@ static void on_signal(int number)
 	signal_number = number;
 }
 
-const volatile sig_atomic_t *catch_signals(void)
+const volatile sig_atomic_t *cmd_catch_signals(void)
 {
 	/* SA_RESETHAND: the second one is not ours any more. No SA_RESTART: sleeps end early. */
 	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -75,24 +78,22 @@ const volatile sig_atomic_t *catch_signals(void)
 	return &signal_number;
 }
 
-int caught_signal(void)
+int cmd_caught_signal(void)
 {
 	return signal_number;
 }
 
-struct error *open_output(const char *path, FILE **out)
+struct error *cmd_open_output(const char *path, FILE **out)
 {
 	int fd;
 
-	if (!strcmp(path, "-")) {
+	if (!path || !strcmp(path, "-")) {
 		*out = stdout;
 		return NULL;
 	}
 	fd = open_to_write(path);
 	*out = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!*out)
-		return error_errno(ERR_OUTPUT, errno, "cannot write %s", path);
-	return NULL;
+	return *out ? NULL : open_to_write_error(path, errno);
 }
 
 static bool is_regular(const char *path)
@@ -102,7 +103,7 @@ static bool is_regular(const char *path)
 	return !lstat(path, &st) && S_ISREG(st.st_mode);
 }
 
-/* Without the right to remove it, what is incomplete must not look like a result either. */
+/* Truncates an incomplete file that we may not remove: it must not pass for a result. */
 static void empty(FILE *out)
 {
 	struct stat st;
@@ -111,10 +112,17 @@ static void empty(FILE *out)
 		errno = 0; /* as well as can be */
 }
 
-struct error *close_output(const char *path, FILE *out, struct error *err)
+/* A stream remembers that it failed, not why: writing once more fails for the same reason. */
+static int why_it_failed(FILE *out)
+{
+	clearerr(out);
+	return write(fileno(out), "\n", 1) < 0 ? errno : EIO;
+}
+
+struct error *cmd_close_output(const char *path, FILE *out, struct error *err)
 {
 	bool failed = ferror(out);
-	int number = errno;
+	int number = failed ? why_it_failed(out) : 0;
 
 	if (fflush(out) && !failed) {
 		failed = true;
@@ -132,4 +140,17 @@ struct error *close_output(const char *path, FILE *out, struct error *err)
 	if (err && out != stdout && is_regular(path))
 		unlink(path);
 	return err;
+}
+
+void cmd_confine_reader(void)
+{
+	struct privilege got;
+	char text[256];
+
+	if (!privilege_is_special())
+		return;
+	privilege_drop(SECCOMP_READER, &got);
+	privilege_lacks(&got, text, sizeof(text));
+	if (*text)
+		cmd_say("warning: %s", text);
 }

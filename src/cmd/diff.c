@@ -2,32 +2,13 @@
 #include <string.h>
 
 #include "base/preopen.h"
-#include "cmd/load.h"
-#include "cmd/parse.h"
+#include "cmd/shared/load.h"
 #include "cmd/shared/picture.h"
 #include "view/diff.h"
 
-enum { SORT = LOAD_NEXT, JSON, SVG, HTML, TITLE };
-
 #define DEFAULT_ROWS 40
 
-static const char help[] =
-	"usage: uniprof diff [options] BEFORE AFTER\n"
-	"\n"
-	"Compares two recordings, function by function, and tells changes from noise.\n"
-	"Shares are of the samples of each, so that they need not be of the same length.\n"
-	"\n" LOAD_HELP "  -n, --rows N          show N functions (default 40; 0: all)\n"
-	"      --sort KEY        by the change of: self (the default) or total\n"
-	"      --json            for programs: all functions\n"
-	"      --svg             a flame graph of both, red where there is more than before and\n"
-	"                        blue where there is less (also when FILE ends in .svg)\n"
-	"      --html            a page with such a flame graph, callers and callees, time lines "
-	"and\n"
-	"                        filters (also when FILE ends in .html)\n"
-	"      --title TEXT      above the picture\n"
-	"  -o, --output FILE     where to (default: standard output)\n";
-
-struct options {
+struct diff_args {
 	struct load_options before;
 	const char *after;
 	uint64_t rows;
@@ -36,78 +17,67 @@ struct options {
 	const char *title;
 };
 
-static struct error *take_option(struct options *options, int option, const char *given)
+static struct error *take_sort(const struct option_row *row, const char *value, void *to)
 {
-	struct error *err;
-	bool known;
+	struct diff_args *options = to;
 
-	switch (option) {
-	case 'n':
-		return parse_count("-n", optarg, 0, UINT32_MAX, &options->rows);
-	case JSON:
-		options->json = true;
+	options->order = strcmp(value, "total") ? DIFF_BY_SELF : DIFF_BY_TOTAL;
+	if (options->order == DIFF_BY_TOTAL || !strcmp(value, "self"))
 		return NULL;
-	case SVG:
-		options->svg = true;
-		return NULL;
-	case HTML:
-		options->html = true;
-		return NULL;
-	case TITLE:
-		options->title = optarg;
-		return NULL;
-	case SORT:
-		options->order = strcmp(optarg, "total") ? DIFF_BY_SELF : DIFF_BY_TOTAL;
-		if (options->order == DIFF_BY_TOTAL || !strcmp(optarg, "self"))
-			return NULL;
-		return usage_error(&verb_diff, "--sort %s: it is self or total", optarg);
-	}
-	err = load_option(&options->before, option, optarg, &known);
-	if (!err && !known)
-		err = usage_error(&verb_diff, "option %s is not known or lacks its value", given);
-	return err;
+	return cmd_usage_error(&verb_diff, "--sort %s: it is self or total", value);
 }
 
-static struct error *parse(int argc, char **argv, struct options *options)
-{
-	static const struct option longs[] = {LOAD_LONG_OPTIONS,
-					      {"rows", required_argument, NULL, 'n'},
-					      {"sort", required_argument, NULL, SORT},
-					      {"json", no_argument, NULL, JSON},
-					      {"svg", no_argument, NULL, SVG},
-					      {"html", no_argument, NULL, HTML},
-					      {"title", required_argument, NULL, TITLE},
-					      {0}};
-	struct error *err = NULL;
-	int option;
+#define AT(field) offsetof(struct diff_args, field)
 
-	*options = (struct options){.rows = DEFAULT_ROWS};
+static const struct option_row own_options[] = {
+	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
+	 .text = "show N functions (default 40; 0: all)"},
+	{"sort", "KEY", 0, take_sort, .text = "by the change of: self (the default) or total",
+	 .values = "self total"},
+	{"json", NULL, 0, take_true, AT(json), .text = "for programs: all functions"},
+	{"svg", NULL, 0, take_true, AT(svg),
+	 .text = "a flame graph of both, red where there is more than before and blue where there "
+		 "is less (also when FILE ends in .svg)",
+	 .more = "Boxes are grey where the change may be chance; widths are half of each, so that "
+		 "what is in one of them only can be seen, too."},
+	{"html", NULL, 0, take_true, AT(html),
+	 .text = "a page with such a flame graph, callers and callees, time lines and filters "
+		 "(also when FILE ends in .html)"},
+	{"title", "TEXT", 0, take_text, AT(title), .text = "above the picture"},
+	{0}};
+
+static const struct option_group options_of_diff[] = {{load_options, AT(before)},
+						      {own_options, 0},
+						      {0}};
+
+static struct error *parse(int argc, char **argv, struct diff_args *options)
+{
+	struct error *err;
+	int first;
+
+	*options = (struct diff_args){.rows = DEFAULT_ROWS};
 	load_defaults(&options->before);
-	opterr = 0;
-	optind = 1;
-	while (!err &&
-	       (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS "n:", longs, NULL)) != -1)
-		err = take_option(options, option, argv[optind - 1]);
-	if (!err && optind + 2 != argc)
-		err = usage_error(&verb_diff, "two recordings, please");
-	if (!err && !strcmp(argv[optind], "-") && !strcmp(argv[optind + 1], "-"))
-		err = usage_error(&verb_diff, "only one can come from standard input");
-	if (!err) {
-		options->before.path = argv[optind];
-		options->after = argv[optind + 1];
-		if (!options->json && !options->svg)
-			options->html |= has_ending(options->before.output, ".html");
-		if (!options->json && !options->html)
-			options->svg |= has_ending(options->before.output, ".svg");
-	}
-	return err;
+	err = options_parse(&verb_diff, argc, argv, options, &first);
+	if (!err && first + 2 != argc)
+		err = cmd_usage_error(&verb_diff, "two recordings, please");
+	if (!err && !strcmp(argv[first], "-") && !strcmp(argv[first + 1], "-"))
+		err = cmd_usage_error(&verb_diff, "only one can come from standard input");
+	if (err)
+		return err;
+	options->before.path = argv[first];
+	options->after = argv[first + 1];
+	if (!options->json && !options->svg)
+		options->html |= picture_has_ending(options->before.output, ".html");
+	if (!options->json && !options->html)
+		options->svg |= picture_has_ending(options->before.output, ".svg");
+	return NULL;
 }
 
 static struct error *flatten(const struct loaded *loaded, struct flat **flat)
 {
 	const struct tree_options how = {0};
 	struct tree *tree;
-	struct error *err = tree_build(loaded->profile, loaded->namer, &how, &tree);
+	struct error *err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
 
 	if (err)
 		return err;
@@ -116,7 +86,7 @@ static struct error *flatten(const struct loaded *loaded, struct flat **flat)
 	return err;
 }
 
-static struct error *compare(const struct loaded loaded[2], const struct options *options,
+static struct error *compare(const struct loaded loaded[2], const struct diff_args *options,
 			     FILE *out)
 {
 	struct diff_side sides[2] = {0};
@@ -141,55 +111,58 @@ static struct error *compare(const struct loaded loaded[2], const struct options
 	return err;
 }
 
-static struct error *show(const struct loaded loaded[2], const struct options *options, FILE *out)
+static struct error *show(const struct loaded loaded[2], const struct diff_args *options, FILE *out)
 {
 	const char *paths[] = {options->before.path, options->after};
 	const struct page_options page = {.title = options->title ? options->title : "Differences"};
 
 	if (options->html)
-		return write_page(loaded, paths, 2, &options->before, &page, out);
+		return picture_write_page(loaded, paths, 2, &options->before, &page, out);
 	if (options->svg)
-		return draw_differences(loaded, options->title, out);
+		return picture_draw_differences(loaded, options->title, out);
 	return compare(loaded, options, out);
 }
 
-static struct error *load_both(const struct options *options, struct loaded loaded[2])
+static struct error *load_both(const struct diff_args *options, struct loaded loaded[2])
 {
 	struct load_options after = options->before;
-	struct error *err = ahead_input(options->after);
+	struct error *err = preopen_input(options->after);
 
 	after.path = options->after;
 	memset(loaded, 0, 2 * sizeof(*loaded));
 	if (!err)
 		err = load_confine(&options->before);
 	if (!err)
-		err = load(&options->before, &loaded[0]);
-	return err ? err : load(&after, &loaded[1]);
+		err = load_recording(&options->before, &loaded[0]);
+	return err ? err : load_recording(&after, &loaded[1]);
 }
 
 static struct error *run_diff(int argc, char **argv, int *status)
 {
-	struct options options;
+	struct diff_args options;
 	struct loaded loaded[2] = {0};
 	struct error *err = parse(argc, argv, &options);
-	const char *path;
 	FILE *out;
 
 	if (!err)
 		err = load_both(&options, loaded);
-	path = !err && options.before.output ? options.before.output : "-";
 	if (!err)
-		err = open_output(path, &out);
+		err = cmd_open_output(options.before.output, &out);
 	if (!err)
-		err = close_output(path, out, show(loaded, &options, out));
-	unload(&loaded[0]);
-	unload(&loaded[1]);
+		err = cmd_close_output(options.before.output, out, show(loaded, &options, out));
+	load_free(&loaded[0]);
+	load_free(&loaded[1]);
 	return err;
 }
 
 const struct verb verb_diff = {
 	.name = "diff",
 	.summary = "compare two recordings, and tell changes from noise",
-	.help = help,
+	.arguments = "[options] BEFORE AFTER",
+	.about =
+		"Compares two recordings, function by function, and tells changes from noise.\n"
+		"Shares are of the samples of each, so that they need not be of the same length.\n",
+	.options = options_of_diff,
+	.takes = TAKES_FILES,
 	.run = run_diff,
 };

@@ -1,102 +1,97 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "cmd/load.h"
-#include "output/output.h"
+#include "cmd/shared/load.h"
+#include "format/format.h"
 
-#define FORMAT LOAD_NEXT
+struct export_args {
+	struct load_options load;
+	const struct format *format;
+};
 
-static const char help[] =
-	"usage: uniprof export [options] RECORDING\n"
-	"\n"
-	"Writes a recording in a format that other tools read.\n"
-	"\n"
-	"  -o, --output FILE     where to (default: standard output)\n"
-	"      --format NAME     (default: by the ending of FILE)\n"
-	"         folded         .folded            a stack a line, root first, with its count\n"
-	"         raw            .raw               the classic trace, a stack a sample\n"
-	"         pprof          .pb.gz             go tool pprof\n"
-	"         speedscope     .speedscope.json   speedscope.app\n"
-	"         firefox        .firefox.json      profiler.firefox.com\n"
-	"         perf-script    .perf              as perf script prints it\n"
-	"         perf.data      .data              perf report, perf script\n"
-	"         callgrind      .callgrind         callgrind_annotate, KCachegrind\n"
-	"         chrome         .trace.json        time line: Perfetto, "
-	"chrome://tracing\n" LOAD_HELP;
-
-static struct error *parse(int argc, char **argv, struct load_options *options,
-			   const struct output_format **format)
+static struct error *take_format(const struct option_row *row, const char *value, void *to)
 {
-	static const struct option longs[] = {LOAD_LONG_OPTIONS,
-					      {"format", required_argument, NULL, FORMAT},
-					      {0}};
-	struct error *err = NULL;
-	int option;
+	struct export_args *options = to;
 
-	load_defaults(options);
-	*format = NULL;
-	opterr = 0;
-	optind = 1;
-	while (!err && (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS, longs, NULL)) != -1) {
-		bool known;
+	options->format = format_by_name(value);
+	return options->format ? NULL
+			       : cmd_usage_error(&verb_export, "there is no format \"%s\"", value);
+}
 
-		if (option == FORMAT) {
-			*format = output_format_by_name(optarg);
-			if (!*format)
-				err = usage_error(&verb_export, "there is no format \"%s\"",
-						  optarg);
-			continue;
-		}
-		err = load_option(options, option, optarg, &known);
-		if (!err && !known)
-			err = usage_error(&verb_export, "option %s is not known or lacks its value",
-					  argv[optind - 1]);
-	}
-	if (!err && optind + 1 != argc)
-		err = usage_error(&verb_export, "one recording, please");
-	if (!err)
-		options->path = argv[optind];
-	if (!err && !*format && options->output)
-		*format = output_format_by_ending(options->output);
-	if (!err && !*format)
-		err = usage_error(&verb_export, "which format?");
-	return err;
+static const struct option_row own_options[] = {
+	{"format", "NAME", 0, take_format, .text = "which format (default: by the ending of FILE)",
+	 .values = "folded raw pprof speedscope firefox perf-script perf.data callgrind chrome"},
+	{0}};
+
+static const struct option_group options_of_export[] = {
+	{load_options, offsetof(struct export_args, load)}, {own_options, 0}, {0}};
+
+static struct error *parse(int argc, char **argv, struct export_args *options)
+{
+	const char *output;
+	struct error *err;
+	int first;
+
+	*options = (struct export_args){0};
+	load_defaults(&options->load);
+	options->load.naming.unnamed = UNNAMED_OFFSET;
+	err = options_parse(&verb_export, argc, argv, options, &first);
+	if (!err && first + 1 != argc)
+		err = cmd_usage_error(&verb_export, "one recording, please");
+	if (err)
+		return err;
+	options->load.path = argv[first];
+	output = options->load.output;
+	if (!options->format && output)
+		options->format = format_by_ending(output);
+	return options->format ? NULL : cmd_usage_error(&verb_export, "which format?");
 }
 
 static struct error *export(int argc, char **argv, int *status)
 {
-	const struct output_format *format;
-	struct load_options options;
+	struct export_args options;
 	struct loaded loaded;
-	struct error *err = parse(argc, argv, &options, &format);
-	const char *path;
+	struct error *err = parse(argc, argv, &options);
 	FILE *out;
 
 	if (!err)
-		err = load_confine(&options);
+		err = load_confine(&options.load);
 	if (!err)
-		err = load(&options, &loaded);
+		err = load_recording(&options.load, &loaded);
 	if (err)
 		return err;
-	path = options.output ? options.output : "-";
-	err = open_output(path, &out);
+	err = cmd_open_output(options.load.output, &out);
 	if (!err) {
-		const struct output_job job = {.path = options.path,
+		const struct format_job job = {.path = options.load.path,
 					       .profile = loaded.profile,
-					       .filter = &options.filter,
-					       .namer = loaded.namer};
+					       .filter = &options.load.filter,
+					       .symbolizer = loaded.symbolizer};
 
-		err = close_output(path, out, format->write(&job, out));
+		err = cmd_close_output(options.load.output, out, options.format->write(&job, out));
 	}
 	if (!err && loaded.warning)
-		say("warning: %s", loaded.warning);
-	unload(&loaded);
+		cmd_say("warning: %s", loaded.warning);
+	load_free(&loaded);
 	return err;
 }
 
 const struct verb verb_export = {
 	.name = "export",
 	.summary = "write a recording in a format that other tools read",
-	.help = help,
+	.arguments = "[options] RECORDING",
+	.about = "Writes a recording in a format that other tools read.\n",
+	.options = options_of_export,
+	.closing =
+		"NAME and ending of FILE:\n"
+		"  folded         .folded            a stack a line, root first, with its count\n"
+		"  raw            .raw               the classic trace, a stack a sample\n"
+		"  pprof          .pb.gz             go tool pprof\n"
+		"  speedscope     .speedscope.json   speedscope.app\n"
+		"  firefox        .firefox.json      profiler.firefox.com\n"
+		"  perf-script    .perf              as perf script prints it\n"
+		"  perf.data      .data              perf report, perf script\n"
+		"  callgrind      .callgrind         callgrind_annotate, KCachegrind\n"
+		"  chrome         .trace.json        time line: Perfetto, chrome://tracing\n",
+	.takes = TAKES_FILES,
 	.run = export,
 };

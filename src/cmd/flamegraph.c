@@ -3,86 +3,47 @@
 
 #include <stdlib.h>
 
-#include "cmd/parse.h"
+#include "format/format.h"
 
-enum { TITLE = LOAD_NEXT, WIDTH, ICICLE, REVERSE, HTML };
-
-static const char help[] =
-	"usage: uniprof flamegraph [options] RECORDING\n"
-	"\n"
-	"Draws where the time went, as one self-contained SVG or page.\n"
-	"\n"
-	"  -o, --output FILE     the picture (default: standard output)\n" LOAD_HELP
-	"      --html            a page with time line, filters, callers and callees, instead of\n"
-	"                        an SVG (also when FILE ends in .html)\n"
-	"      --title TEXT      above the picture\n"
-	"      --width N         pixels (default: as wide as the window)\n"
-	"      --icicle          root at the top\n"
-	"      --reverse         merge from the leaf: who calls what is hot\n";
-
-struct options {
+struct flamegraph_args {
 	struct load_options load;
 	struct flamegraph_options draw;
 	bool html;
 };
 
-static struct error *take_option(struct options *options, int option, const char *given)
+#define AT(field) offsetof(struct flamegraph_args, field)
+
+static const struct option_row own_options[] = {
+	{"html", NULL, 0, take_true, AT(html),
+	 .text = "a page with time line, filters, callers and callees, instead of an SVG (also "
+		 "when FILE ends in .html)"},
+	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
+	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
+	 .text = "pixels (default: as wide as the window)"},
+	{"icicle", NULL, 0, take_true, AT(draw.icicle), .text = "root at the top"},
+	{"reverse", NULL, 0, take_true, AT(draw.reverse),
+	 .text = "merge from the leaf: who calls what is hot"},
+	{0}};
+
+static const struct option_group options_of_flamegraph[] = {{load_options, AT(load)},
+							    {own_options, 0},
+							    {0}};
+
+static struct error *parse(int argc, char **argv, struct flamegraph_args *options)
 {
 	struct error *err;
-	uint64_t number;
-	bool known;
+	int first;
 
-	switch (option) {
-	case TITLE:
-		options->draw.title = optarg;
-		return NULL;
-	case WIDTH:
-		err = parse_count("--width", optarg, 200, 20000, &number);
-		if (!err)
-			options->draw.width = (unsigned)number;
-		return err;
-	case HTML:
-		options->html = true;
-		return NULL;
-	case ICICLE:
-		options->draw.icicle = true;
-		return NULL;
-	case REVERSE:
-		options->draw.reverse = true;
-		return NULL;
-	}
-	err = load_option(&options->load, option, optarg, &known);
-	if (!err && !known)
-		err = usage_error(&verb_flamegraph, "option %s is not known or lacks its value",
-				  given);
-	return err;
-}
-
-static struct error *parse(int argc, char **argv, struct options *options)
-{
-	static const struct option longs[] = {LOAD_LONG_OPTIONS,
-					      {"title", required_argument, NULL, TITLE},
-					      {"width", required_argument, NULL, WIDTH},
-					      {"html", no_argument, NULL, HTML},
-					      {"icicle", no_argument, NULL, ICICLE},
-					      {"reverse", no_argument, NULL, REVERSE},
-					      {0}};
-	struct error *err = NULL;
-	int option;
-
-	*options = (struct options){.draw = {.min_width = -1}};
+	*options = (struct flamegraph_args){.draw = {.min_width = -1}};
 	load_defaults(&options->load);
-	opterr = 0;
-	optind = 1;
-	while (!err && (option = getopt_long(argc, argv, LOAD_SHORT_OPTIONS, longs, NULL)) != -1)
-		err = take_option(options, option, argv[optind - 1]);
-	if (!err && optind + 1 != argc)
-		err = usage_error(&verb_flamegraph, "one recording, please");
-	if (!err) {
-		options->load.path = argv[optind];
-		options->html |= has_ending(options->load.output, ".html");
-	}
-	return err;
+	err = options_parse(&verb_flamegraph, argc, argv, options, &first);
+	if (!err && first + 1 != argc)
+		err = cmd_usage_error(&verb_flamegraph, "one recording, please");
+	if (err)
+		return err;
+	options->load.path = argv[first];
+	options->html |= picture_has_ending(options->load.output, ".html");
+	return NULL;
 }
 
 static struct error *draw(const struct loaded *loaded, const struct flamegraph_options *options,
@@ -90,7 +51,7 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_o
 {
 	const struct tree_options how = {.reverse = options->reverse};
 	struct tree *tree = NULL;
-	struct error *err = tree_build(loaded->profile, loaded->namer, &how, &tree);
+	struct error *err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
 
 	if (!err)
 		err = flamegraph_write(tree, options, out);
@@ -98,28 +59,30 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_o
 	return err;
 }
 
-static struct error *write_picture(const struct loaded *loaded, const struct options *options)
+static struct error *write_picture(const struct loaded *loaded,
+				   const struct flamegraph_args *options)
 {
 	const struct page_options page = {.title = options->draw.title,
 					  .icicle = options->draw.icicle,
 					  .reverse = options->draw.reverse};
-	const char *path = options->load.output ? options->load.output : "-";
+	const char *path = options->load.output;
 	struct error *err;
 	FILE *out;
 
-	err = open_output(path, &out);
+	err = cmd_open_output(path, &out);
 	if (err)
 		return err;
 	if (options->html)
-		err = write_page(loaded, &options->load.path, 1, &options->load, &page, out);
+		err = picture_write_page(loaded, &options->load.path, 1, &options->load, &page,
+					 out);
 	else
 		err = draw(loaded, &options->draw, out);
-	return close_output(path, out, err);
+	return cmd_close_output(path, out, err);
 }
 
 static struct error *flamegraph(int argc, char **argv, int *status)
 {
-	struct options options;
+	struct flamegraph_args options;
 	struct loaded loaded;
 	char *text = NULL;
 	struct error *err = parse(argc, argv, &options);
@@ -127,23 +90,26 @@ static struct error *flamegraph(int argc, char **argv, int *status)
 	if (!err)
 		err = load_confine(&options.load);
 	if (!err)
-		err = load(&options.load, &loaded);
+		err = load_recording(&options.load, &loaded);
 	if (err)
 		return err;
 	if (!loaded.profile->selected.samples)
-		say("no samples in these states: the picture is empty (try --state=all)");
-	text = load_subtitle(loaded.profile);
+		cmd_say("no samples in these states: the picture is empty (try --state=all)");
+	text = format_guest_line(loaded.profile);
 	options.draw.subtitle = text;
 	options.draw.warning = loaded.warning;
 	err = write_picture(&loaded, &options);
 	free(text);
-	unload(&loaded);
+	load_free(&loaded);
 	return err;
 }
 
 const struct verb verb_flamegraph = {
 	.name = "flamegraph",
 	.summary = "draw a recording as an SVG flame graph",
-	.help = help,
+	.arguments = "[options] RECORDING",
+	.about = "Draws where the time went, as one self-contained SVG or page.\n",
+	.options = options_of_flamegraph,
+	.takes = TAKES_FILES,
 	.run = flamegraph,
 };

@@ -7,34 +7,49 @@
 #include "symbol/names/display_name.h"
 #include "target/target.h"
 
-static const char help[] =
-	"usage: uniprof list [--ways]\n"
-	"\n"
-	"Shows the guests that are there, and what stands in the way of profiling them: Xen's\n"
-	"(xen), those that any program runs by KVM (kvm), those that QEMU emulates (qemu), and\n"
-	"unikernels that are processes of this machine (process). Any other process is profiled\n"
-	"as process:PID, too.\n"
-	"\n"
-	"\"via\" is the way in which a guest would be read, as far as can be told without\n"
-	"trying, and \"stopped\" for how long that stops a vCPU for a sample, about; in\n"
-	"parentheses is what a cheaper way lacks.\n"
-	"\n"
-	"      --ways            show instead all ways in which guests can be read (for --via)\n";
+struct list_args {
+	bool ways;
+};
+
+static const struct option_row own_options[] = {
+	{"ways", NULL, 0, take_true, offsetof(struct list_args, ways),
+	 .text = "show instead all ways in which guests can be read (for --via)"},
+	{0}};
+
+static const struct option_group options_of_list[] = {{own_options, 0}, {0}};
 
 /* In a column of this width. */
 static void print_name(const char *name, int width)
 {
-	put_clean(name, stdout);
+	sanitize_print(name, stdout);
 	printf("%*s ", width > (int)strlen(name) ? width - (int)strlen(name) : 0, "");
 }
 
-static void print(void *ctx, const struct target_listing *entry)
-{
-	unsigned *n = ctx;
+struct list_state {
+	unsigned n;
+	const struct target_ops *ops;	/* of the kind whose guests are printed */
+	const struct target_way *tried; /* of this kind, the last one */
+	struct error *refusal;		/* ... and why it does not work; NULL: it does */
+};
 
-	if (!(*n)++)
-		printf("%-8s %-6s %-24s %-8s %5s  %-10s %-7s  %s\n", "kind", "id", "name", "type",
-		       "vcpus", "via", "stopped", "profile it with");
+/* A way is tried once for all guests of a kind. If it does not work, the next one will be taken. */
+static void try_way(struct list_state *listing, struct target_listing *entry)
+{
+	if (!entry->way || entry->note || !listing->ops->try_way)
+		return;
+	if (entry->way != listing->tried) {
+		error_free(listing->refusal);
+		listing->tried = entry->way;
+		listing->refusal = listing->ops->try_way(entry->way);
+	}
+	if (listing->refusal) {
+		entry->way++;
+		entry->missing = listing->refusal->text;
+	}
+}
+
+static void print_guest(const struct target_listing *entry)
+{
 	printf("%-8s %-6s ", entry->scheme, entry->id);
 	print_name(entry->name, 24);
 	printf("%-8s %5u  ", entry->type, entry->vcpus);
@@ -43,10 +58,32 @@ static void print(void *ctx, const struct target_listing *entry)
 		return;
 	}
 	printf("%-10s %7s  uniprof record %s:", entry->way->name, entry->way->cost, entry->scheme);
-	put_clean(*entry->name ? entry->name : entry->id, stdout);
+	sanitize_print(*entry->name ? entry->name : entry->id, stdout);
 	if (entry->missing)
 		printf("  (%s)", entry->missing);
 	puts(entry->paused ? "  (paused now)" : "");
+}
+
+static void print(void *ctx, const struct target_listing *entry)
+{
+	struct list_state *listing = ctx;
+	struct target_listing tried = *entry;
+
+	if (!listing->n++)
+		printf("%-8s %-6s %-24s %-8s %5s  %-10s %-7s  %s\n", "kind", "id", "name", "type",
+		       "vcpus", "via", "stopped", "profile it with");
+	try_way(listing, &tried);
+	print_guest(&tried);
+}
+
+static struct error *list_kind(const struct target_ops *ops, unsigned *n)
+{
+	struct list_state listing = {.n = *n, .ops = ops};
+	struct error *err = ops->list(print, &listing);
+
+	error_free(listing.refusal);
+	*n = listing.n;
+	return err;
 }
 
 static struct error *list_ways(void)
@@ -61,32 +98,28 @@ static struct error *list_ways(void)
 	return NULL;
 }
 
-static struct error *list(int argc, char **argv, int *status)
+static struct error *list_guests(void)
 {
 	const struct target_ops *ops;
 	struct error *err = NULL;
 	unsigned n = 0, kinds = 0;
 
-	if (argc == 2 && !strcmp(argv[1], "--ways"))
-		return list_ways();
-	if (argc > 1)
-		return usage_error(&verb_list, "list takes no arguments but --ways");
 	for (size_t i = 0; (ops = target_kind(i)); i++) {
 		if (!ops->list)
 			continue;
 		kinds++;
-		err = error_first(err, ops->list(print, &n));
+		err = error_first(err, list_kind(ops, &n));
 	}
 	/* A machine that is no host of one kind may well be one of another. */
 	if (err && n) {
-		say("%s", err->text);
+		cmd_say("%s", err->text);
 		error_free(err);
 		err = NULL;
 	}
 	if (!err && geteuid())
-		say("only guests that you may read are shown: root sees all");
+		cmd_say("only guests that you may read are shown: root sees all");
 	if (!err && !n && kinds)
-		say("no guest runs here, neither of Xen nor of KVM or QEMU");
+		cmd_say("no guest runs here, neither of Xen nor of KVM or QEMU");
 	if (!kinds)
 		return error_new(ERR_DENIED,
 				 "this uniprof was built without any kind of guest that "
@@ -94,9 +127,36 @@ static struct error *list(int argc, char **argv, int *status)
 	return err;
 }
 
+static struct error *list(int argc, char **argv, int *status)
+{
+	struct list_args options = {0};
+	int first;
+	struct error *err = options_parse(&verb_list, argc, argv, &options, &first);
+
+	if (!err && first != argc)
+		err = cmd_usage_error(&verb_list, "list takes no arguments but --ways");
+	if (err)
+		return err;
+	return options.ways ? list_ways() : list_guests();
+}
+
 const struct verb verb_list = {
 	.name = "list",
 	.summary = "which guests can be profiled here",
-	.help = help,
+	.arguments = "[--ways]",
+	.about =
+		"Shows the guests that are there, and what stands in the way of profiling them: "
+		"Xen's\n"
+		"(xen), those that any program runs by KVM (kvm), those that QEMU emulates (qemu), "
+		"and\n"
+		"unikernels that are processes of this machine (process). Any other process is "
+		"profiled\n"
+		"as process:PID, too.\n"
+		"\n"
+		"\"via\" is the way in which a guest would be read: whether this kernel takes the\n"
+		"program for BPF has been tried. \"stopped\" is for how long that stops a vCPU for "
+		"a\n"
+		"sample, about; in parentheses is what a cheaper way lacks.\n",
+	.options = options_of_list,
 	.run = list,
 };

@@ -1,80 +1,251 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/preopen.h"
-#include "cmd/record_together.h"
-#include "cmd/session.h"
-#include "cmd/several.h"
-#include "cmd/snapshot.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/shared/session.h"
 
-enum { SNAPSHOT = SESSION_NEXT, TOGETHER };
+#define NAP_NS 50000000ull
 
-static const char help[] =
-	"usage: uniprof record [options] GUEST...\n"
-	"\n"
-	"Samples a running guest and keeps what it sees in a recording. Of several guests, which\n"
-	"are sampled at once, each has a recording of its own, GUEST-ID.uniprof, unless they are\n"
-	"to be together.\n"
-	"\n"
-	"  -o, --output FILE     the recording (default GUEST.uniprof; - for standard output);\n"
-	"                        of several guests, the directory for them\n" SESSION_HELP
-	"      --snapshot FILE   instead of a recording, write registers and memory of each\n"
-	"                        sample for replay:FILE\n"
-	"      --together        several guests into one recording, -o FILE, each of them as the\n"
-	"                        outermost frame of its stacks (see uniprof merge)\n"
-	"\n"
-	"Ctrl-C ends it and keeps what was recorded. Exit codes: 0 done, 2 wrong usage, 3 no such\n"
-	"guest, 4 no rights or no hypervisor, 5 the guest ended (the recording is kept), 6 a file\n"
-	"that cannot be read, 7 one that cannot be written, 1 anything else.\n";
+struct worker {
+	pid_t pid; /* 0: through */
+	int status;
+};
 
-static struct error *parse(int argc, char **argv, struct session_options *options)
+/* A process group of its own: Ctrl-C reaches only the parent, which passes it on once. */
+static void work(const char *guest, struct error *(*each)(void *ctx, const char *guest), void *ctx)
 {
-	static const struct option longs[] = {SESSION_LONG_OPTIONS,
-					      {"snapshot", required_argument, NULL, SNAPSHOT},
-					      {"together", no_argument, NULL, TOGETHER},
-					      {0}};
-	struct error *err = NULL;
-	bool together = false;
-	int option;
+	struct error *err;
+	int status = 0;
 
-	session_defaults(options);
-	opterr = 0;
-	optind = 1;
-	while (!err &&
-	       (option = getopt_long(argc, argv, SESSION_SHORT_OPTIONS, longs, NULL)) != -1) {
-		bool known;
-
-		if (option == SNAPSHOT) {
-			options->snapshot = optarg;
-			continue;
-		}
-		if (option == TOGETHER) {
-			together = true;
-			continue;
-		}
-		err = session_option(options, option, optarg, &known);
-		if (!err && !known)
-			err = usage_error(&verb_record, "option %s is not known or lacks its value",
-					  argv[optind - 1]);
+	/* All speak to one terminal: a line at a time, not its parts. */
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	err = each(ctx, guest);
+	if (err) {
+		cmd_say("%s: %s", guest, err->text);
+		status = (int)err->kind;
 	}
-	options->several = argc - optind > 1;
-	if (!err && optind == argc)
-		err = usage_error(&verb_record, "which guest?");
-	if (!err && options->several && options->snapshot)
-		err = usage_error(&verb_record, "--snapshot: one guest, please");
-	if (!err && options->several && options->output && !strcmp(options->output, "-"))
-		err = usage_error(&verb_record, "-o -: one guest, please");
-	if (!err && together && (!options->several || !options->output))
-		err = usage_error(&verb_record, "--together: several guests, and -o FILE, please");
-	options->together = together ? options->output : NULL;
+	error_free(err);
+	exit(status);
+}
+
+static void pass_on(const struct worker *workers, size_t n, int number)
+{
+	for (size_t i = 0; i < n; i++)
+		if (workers[i].pid)
+			kill(workers[i].pid, number);
+}
+
+static void note_end(struct worker *workers, char **guests, size_t n, pid_t pid, int status)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (workers[i].pid != pid)
+			continue;
+		workers[i].pid = 0;
+		workers[i].status = WIFEXITED(status) ? WEXITSTATUS(status) : ERR_FAILED;
+		if (WIFSIGNALED(status))
+			cmd_say("%s: ended by signal %d", guests[i], WTERMSIG(status));
+	}
+}
+
+/* Looks now and then: a signal may have come just before waiting for an end would begin. */
+static void wait_for_all(struct worker *workers, char **guests, size_t n)
+{
+	bool passed_on = false;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) >= 0) {
+		if (pid)
+			note_end(workers, guests, n, pid, status);
+		if (cmd_caught_signal() && !passed_on) {
+			passed_on = true;
+			pass_on(workers, n, cmd_caught_signal());
+		}
+		if (!pid)
+			clock_sleep_until(clock_now_ns() + NAP_NS);
+	}
+}
+
+/*
+ * Runs one worker process per guest, and waits for all. Nothing may be open
+ * yet. Caught signals are passed on. Errors are printed as they come, with the
+ * guest's name; *status is that of the first guest that had one.
+ */
+static struct error *parallel(char **guests, size_t n,
+			      struct error *(*each)(void *ctx, const char *guest), void *ctx,
+			      int *status)
+{
+	struct worker *workers = calloc(n, sizeof(*workers));
+	struct error *err = workers ? NULL : error_no_memory();
+
+	for (size_t i = 0; i < n && !err; i++) {
+		workers[i].pid = fork();
+		if (!workers[i].pid)
+			work(guests[i], each, ctx);
+		if (workers[i].pid < 0) {
+			err = error_errno(ERR_FAILED, errno, "cannot start a process");
+			workers[i].pid = 0;
+		}
+	}
+	if (err && workers)
+		pass_on(workers, n, SIGTERM);
+	if (workers)
+		wait_for_all(workers, guests, n);
+	for (size_t i = n; i-- && workers;)
+		*status = workers[i].status ?: *status;
+	free(workers);
 	return err;
 }
 
-/* Whatever makes a new domain of a guest ends the old one; what it is called does not change. */
+struct members {
+	char *directory;
+	char **path;
+	size_t n;
+};
+
+static int is_member(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+static struct error *find_members(struct members *members)
+{
+	struct dirent **found;
+	int n = scandir(members->directory, &found, is_member, alphasort);
+	bool failed = false;
+
+	if (n < 0)
+		return error_errno(ERR_FAILED, errno, "cannot read %s", members->directory);
+	members->path = calloc((size_t)n + 1, sizeof(*members->path));
+	for (int i = 0; i < n; i++) {
+		if (members->path && !failed)
+			failed = asprintf(&members->path[members->n], "%s/%s", members->directory,
+					  found[i]->d_name) < 0;
+		members->n += members->path && !failed;
+		free(found[i]);
+	}
+	free(found);
+	return members->path && !failed ? NULL : error_no_memory();
+}
+
+static void remove_members(struct members *members)
+{
+	for (size_t i = 0; i < members->n; i++) {
+		unlink(members->path[i]);
+		free(members->path[i]);
+	}
+	free(members->path);
+	rmdir(members->directory);
+	free(members->directory);
+}
+
+/* Runs in a process of its own: root's files here have to be removed afterwards. */
+static struct error *merge_members(void *ctx, const char *output)
+{
+	const struct members *members = ctx;
+
+	return merge_confined(members->path, members->n, output);
+}
+
+/*
+ * Records each guest into a file of its own, in a directory beside
+ * options->output (`each` finds the directory there), and merges these.
+ */
+static struct error *record_together(struct session_options *options, char **guests, size_t n,
+				     struct error *(*each)(void *ctx, const char *guest),
+				     int *status)
+{
+	char *output = (char *)options->output;
+	struct members members = {0};
+	struct error *err;
+	int merged = 0;
+
+	if (asprintf(&members.directory, "%s.XXXXXX", output) < 0)
+		return error_no_memory();
+	if (!mkdtemp(members.directory)) {
+		err = error_errno(ERR_OUTPUT, errno, "cannot make directory %s", members.directory);
+		free(members.directory);
+		return err;
+	}
+	options->output = members.directory;
+	err = parallel(guests, n, each, options, status);
+	options->output = output;
+	if (!err)
+		err = find_members(&members);
+	if (!err && members.n)
+		err = parallel(&output, 1, merge_members, &members, &merged);
+	*status = merged ?: *status;
+	remove_members(&members);
+	return err;
+}
+
+struct record_args {
+	struct session_options session;
+	bool together;
+};
+
+static const struct option_row own_options[] = {
+	{"output", "FILE", 'o', take_text, offsetof(struct record_args, session.output),
+	 .text = "the recording (default GUEST.uniprof; - for standard output); of several guests, "
+		 "the directory for them",
+	 .values = OPTION_FILE},
+	{"snapshot", "FILE", 0, take_text, offsetof(struct record_args, session.snapshot),
+	 .text = "instead of a recording, write registers and memory of each sample for "
+		 "replay:FILE",
+	 .values = OPTION_FILE},
+	{"together", NULL, 0, take_true, offsetof(struct record_args, together),
+	 .text = "several guests into one recording, -o FILE, each of them as the outermost frame "
+		 "of its stacks (see uniprof merge)",
+	 .more = "Until they end, each has a recording of its own, in a directory beside that."},
+	{0}};
+
+static const struct option_group options_of_record[] = {{own_options, 0},
+							{session_sampling_options,
+							 offsetof(struct record_args, session)},
+							{session_reading_options,
+							 offsetof(struct record_args, session)},
+							{0}};
+
+static struct error *parse(int argc, char **argv, struct session_options *out, char ***guests)
+{
+	struct record_args options = {0};
+	struct session_options *session = &options.session;
+	struct error *err;
+	int first;
+
+	session_defaults(session);
+	err = options_parse(&verb_record, argc, argv, &options, &first);
+	session->parallel = argc - first > 1;
+	if (!err && first == argc)
+		err = cmd_usage_error(&verb_record, "which guest?");
+	if (!err && session->parallel && session->snapshot)
+		err = cmd_usage_error(&verb_record, "--snapshot: one guest, please");
+	if (!err && session->parallel && session->output && !strcmp(session->output, "-"))
+		err = cmd_usage_error(&verb_record, "-o -: one guest, please");
+	if (!err && options.together && (!session->parallel || !session->output))
+		err = cmd_usage_error(&verb_record,
+				      "--together: several guests, and -o FILE, please");
+	session->together = options.together ? session->output : NULL;
+	*out = *session;
+	*guests = argv + first;
+	return err;
+}
+
+/* A new domain for the same guest ends the old one; its name does not change. */
 static const char *advice(enum sampler_outcome outcome)
 {
 	return outcome == SAMPLED_CRASHED
@@ -93,7 +264,7 @@ static struct error *outcome_error(const struct sampler_result *result, const ch
 }
 
 /* DIRECTORY/GUEST-ID.uniprof: guests may have the same name. The caller frees it. */
-static char *path_among_several(const struct target *target, const char *directory)
+static char *path_in_directory(const struct target *target, const char *directory)
 {
 	char *name = session_default_path(target, ""), *path;
 
@@ -109,8 +280,8 @@ static char *path_of(const struct target *target, const struct session_options *
 {
 	if (options->snapshot)
 		return strdup(options->snapshot);
-	if (options->several)
-		return path_among_several(target, options->output);
+	if (options->parallel)
+		return path_in_directory(target, options->output);
 	return options->output ? strdup(options->output) : session_default_path(target, ".uniprof");
 }
 
@@ -120,12 +291,12 @@ static struct error *record_one(void *ctx, const char *guest)
 	struct sampler_result result;
 	struct target *target = NULL;
 	char *path;
-	struct error *err = target_open_via(guest, options->via, &target);
+	struct error *err = target_open(guest, options->via, &target);
 
 	if (err)
 		return err;
 	path = path_of(target, options);
-	err = path ? ahead_output(path) : error_no_memory();
+	err = path ? preopen_output(path) : error_no_memory();
 	if (!err)
 		err = session_confine(target, options);
 	if (!err && options->snapshot)
@@ -142,25 +313,38 @@ static struct error *record_one(void *ctx, const char *guest)
 static struct error *record(int argc, char **argv, int *status)
 {
 	struct session_options options;
-	struct error *err = parse(argc, argv, &options);
+	char **guests;
+	struct error *err = parse(argc, argv, &options, &guests);
+	const size_t n = err ? 0 : (size_t)(argv + argc - guests);
 
 	if (err)
 		return err;
-	options.sampler.stop = catch_signals();
+	options.sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	if (!options.several)
-		return record_one(&options, argv[optind]);
+	if (!options.parallel)
+		return record_one(&options, guests[0]);
 	if (options.together)
-		return record_together(&options, argv + optind, (size_t)(argc - optind), record_one,
-				       status);
+		return record_together(&options, guests, n, record_one, status);
 	if (options.output && mkdir(options.output, 0777) && errno != EEXIST)
 		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", options.output);
-	return several(argv + optind, (size_t)(argc - optind), record_one, &options, status);
+	return parallel(guests, n, record_one, &options, status);
 }
 
 const struct verb verb_record = {
 	.name = "record",
 	.summary = "sample a running guest into a recording",
-	.help = help,
+	.arguments = "[options] GUEST...",
+	.about = "Samples a running guest and keeps what it sees in a recording. Of several "
+		 "guests, which\n"
+		 "are sampled at once, each has a recording of its own, GUEST-ID.uniprof, unless "
+		 "they are\n"
+		 "to be together.\n",
+	.options = options_of_record,
+	.closing = "Ctrl-C ends it and keeps what was recorded. Exit codes: 0 done, 2 wrong usage, "
+		   "3 no such\n"
+		   "guest, 4 no rights or no hypervisor, 5 the guest ended (the recording is "
+		   "kept), 6 a file\n"
+		   "that cannot be read, 7 one that cannot be written, 1 anything else.\n",
+	.takes = TAKES_GUESTS,
 	.run = record,
 };

@@ -1,88 +1,315 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmd/report.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "cmd/shared/pager.h"
+#include "cmd/shared/option.h"
+
+#define DEFAULT_ROWS	  40
+#define DEFAULT_MIN_SHARE 0.005 /* of trees as text */
+
+static struct error *take_tree(const struct option_row *row, const char *way, void *to)
+{
+	enum report_view *view = &((struct report_options *)to)->view;
+
+	if (!way || !strcmp(way, "down") || !strcmp(way, "top-down"))
+		*view = REPORT_DOWN;
+	else if (!strcmp(way, "up") || !strcmp(way, "bottom-up"))
+		*view = REPORT_UP;
+	else
+		return cmd_usage_error(&verb_report, "--tree %s: it is down or up", way);
+	return NULL;
+}
+
+static struct error *take_keys(const struct option_row *row, const char *text, void *to)
+{
+	struct report_options *options = to;
+	const char *bad;
+
+	if (group_by_parse(text, &options->keys, &bad))
+		return NULL;
+	return cmd_usage_error(&verb_report,
+			       "--by %s: \"%.*s\" is none of function, line, file, image, vcpu, "
+			       "state, or is there twice",
+			       text, (int)strcspn(bad, ","), bad);
+}
+
+static struct error *take_only(const struct option_row *row, const char *value, void *to)
+{
+	struct report_options *options = to;
+	char why[128];
+	int rc;
+
+	if (options->has_only)
+		return cmd_usage_error(&verb_report, "one --only, please: A|B is both");
+	rc = regcomp(&options->only, value, REG_EXTENDED | REG_NOSUB);
+	options->has_only = !rc;
+	if (!rc)
+		return NULL;
+	regerror(rc, &options->only, why, sizeof(why));
+	return cmd_usage_error(&verb_report, "--only %s: %s", value, why);
+}
+
+/* Takes perf's names of keys, too: they choose what a row is. */
+static struct error *take_sort(const struct option_row *row, const char *value, void *to)
+{
+	struct report_options *options = to;
+	const char *bad;
+
+	options->by_total = !strcmp(value, "total");
+	if (options->by_total || !strcmp(value, "self") ||
+	    group_by_parse(value, &options->keys, &bad))
+		return NULL;
+	return cmd_usage_error(&verb_report, "--sort %s: it is self or total, or as --by", value);
+}
+
+static struct error *take_function(const struct option_row *row, const char *value, void *to)
+{
+	struct report_options *options = to;
+
+	options->view = REPORT_CALLERS_CALLEES;
+	options->function = value;
+	return NULL;
+}
+
+static struct error *take_min(const struct option_row *row, const char *value, void *to)
+{
+	struct report_options *options = to;
+
+	options->min_share = 0;
+	return strcmp(value, "0") ? take_percent(row, value, to) : NULL;
+}
+
+static struct error *take_color(const struct option_row *row, const char *value, void *to)
+{
+	const int mode = option_word(row, value);
+
+	if (mode < 0)
+		return option_error(row, value, "it is auto, always or never");
+	((struct report_options *)to)->color = (enum color_mode)mode;
+	return NULL;
+}
+
+#define AT(field) offsetof(struct report_options, field)
+
+static const struct option_row own_options[] = {
+	{"by", "KEYS", 'b', take_keys,
+	 .text = "by function (the default), line, file, image, vcpu, state, or several with "
+		 "commas",
+	 .more = "By\n.Li line\nthe function stands where no line is known;\n.Li file\n"
+		 "is that of the source,\n.Li image\nthe file that the code came from.\n"
+		 "By state, all states are shown unless\n.Fl -state\nsays which.\n"
+		 "perf's\n.Li symbol , srcline , srcfile , dso\nand\n.Li cpu\nare understood.",
+	 .values = "function line file image vcpu state"},
+	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
+	 .text = "show N rows (default: 40, trees all; 0: all)"},
+	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
+	 .more = "With keys it is\n.Fl -by ,\nas perf has it.", .values = "self total"},
+	{"tree", "[WAY]", 'g', take_tree,
+	 .text = "the call tree: down (the default) from the outermost functions, up from the "
+		 "innermost: who calls what is hot",
+	 .more = "Lines are drawn where ways part; what stands below a function without a line of "
+		 "its own is the only one that it calls.",
+	 .values = "down up"},
+	{"function", "NAME", 'f', take_function, .text = "callers and callees of one function",
+	 .more = "A part of the name will do if no other function has it.\n"
+		 "A stack that holds the function more than once counts once, from its outermost "
+		 "call on."},
+	{"only", "REGEX", 'S', take_only,
+	 .text = "only stacks through a function whose name matches",
+	 .more = "Shares stay those of all samples that were selected."},
+	{"min", "PERCENT", 0, take_min, AT(min_share),
+	 .text = "only what has at least this share of all (default: 0, trees 0.5)"},
+	{"percent-limit", "PERCENT", 0, take_min, AT(min_share), .text = NULL},
+	{"depth", "N", 0, take_count, AT(depth), 0, UINT32_MAX,
+	 .text = "only so many levels of a tree"},
+	{"json", NULL, 0, take_true, AT(json), .text = "as JSON, for programs",
+	 .more = "It is described in\n.Pa docs/report.md ."},
+	{"color", "WHEN", 0, take_color, .text = "auto (the default: on a terminal), always, never",
+	 .more = ".Li auto\nis never where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis\n.Li dumb .",
+	 .values = "auto always never"},
+	{"no-pager", NULL, 0, take_true, AT(no_pager),
+	 .text = "write to the terminal directly, and not through $PAGER or less",
+	 .more = "The pager is\n.Ev UNIPROF_PAGER , PAGER\nor\n.Xr less 1 ,\n"
+		 "which ends at once if one page is enough; an empty one is none.\n"
+		 "It has the rights of whoever started\n.Nm uniprof ."},
+	{"wide", NULL, 'w', take_true, AT(wide),
+	 .text = "do not cut names off at the terminal's width"},
+	{0}};
+
+static const struct option_group options_of_report[] = {{load_options, AT(load)},
+							{own_options, 0},
+							{0}};
+
+/* Rows and least share when the command line names none. */
+#define NOT_GIVEN UINT64_MAX
+
+static struct error *complete(struct report_options *options)
+{
+	const bool flat = options->view == REPORT_FLAT;
+
+	if (options->rows == NOT_GIVEN)
+		options->rows = flat && !options->json ? DEFAULT_ROWS : 0;
+	if (options->min_share < 0)
+		options->min_share = flat || options->json ? 0 : DEFAULT_MIN_SHARE;
+	/* A table by states is of more than one. */
+	if (!options->load.state_given && group_by_have(&options->keys, GROUP_STATE))
+		options->load.filter.states = 0;
+	options->load.filter.divide = group_by_divide(&options->keys);
+	if (options->view == REPORT_CALLERS_CALLEES &&
+	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION))
+		return cmd_usage_error(&verb_report, "--function shows functions, not --by others");
+	return NULL;
+}
+
+/* regfree(&options->only) is due afterwards, also after an error, if options->has_only. */
+static struct error *parse(int argc, char **argv, struct report_options *options)
+{
+	struct error *err;
+	int first;
+
+	*options = (struct report_options){.min_share = -1, .rows = NOT_GIVEN};
+	options->keys = (struct group_by){.at = {GROUP_FUNCTION}, .n = 1};
+	load_defaults(&options->load);
+	err = options_parse(&verb_report, argc, argv, options, &first);
+	if (!err && first + 1 != argc)
+		err = cmd_usage_error(&verb_report, "one recording, please");
+	if (err)
+		return err;
+	options->load.path = argv[first];
+	return complete(options);
+}
+
+struct share report_share(const struct report *report, const struct profile_cell *cell)
+{
+	uint64_t all = report->loaded->profile->selected.weight_ns;
+	double value = all ? (double)cell->weight_ns / (double)all : 0;
+	struct interval interval =
+		interval_of_share(value, profile_share_draws(report->loaded->profile, cell));
+
+	return (struct share){value, interval.low, interval.high};
+}
+
+const char *report_view_text(enum report_view view)
+{
+	static const char *const texts[] = {"flat", "down", "up", "around"};
+
+	return texts[view];
+}
+
+static int by_weight(const void *left, const void *right, void *ctx)
+{
+	const struct tree_node *nodes = ctx;
+	const struct tree_node *a = &nodes[*(const uint32_t *)left];
+	const struct tree_node *b = &nodes[*(const uint32_t *)right];
+
+	if (a->total.weight_ns != b->total.weight_ns)
+		return a->total.weight_ns < b->total.weight_ns ? 1 : -1;
+	return strcmp(a->name, b->name);
+}
+
+struct error *report_branches(const struct report *report, const struct tree *tree, uint32_t node,
+			      struct branches *out)
+{
+	size_t n = 0;
+
+	*out = (struct branches){0};
+	for (uint32_t c = tree->nodes[node].first_child; c; c = tree->nodes[c].next_sibling)
+		n++;
+	out->at = malloc((n ? n : 1) * sizeof(*out->at));
+	if (!out->at)
+		return error_no_memory();
+	for (uint32_t c = tree->nodes[node].first_child; c; c = tree->nodes[c].next_sibling) {
+		if (report_share(report, &tree->nodes[c].total).value < report->options->min_share)
+			out->left_out++;
+		else
+			out->at[out->n++] = c;
+	}
+	qsort_r(out->at, out->n, sizeof(*out->at), by_weight, tree->nodes);
+	return NULL;
+}
 
 static struct error *build(struct report *report)
 {
 	const struct report_options *options = report->options;
 	const struct loaded *loaded = report->loaded;
-	const struct keyed_options how = {.keys = options->keys,
-					  .reverse = options->view == REPORT_UP,
-					  .only = options->has_only ? &options->only : NULL};
+	const struct grouped_tree_options how = {.keys = options->keys,
+						 .reverse = options->view == REPORT_UP,
+						 .only = options->has_only ? &options->only : NULL};
 	const char *name;
 	struct error *err;
 
-	err = keyed_build(loaded->profile, loaded->namer, loaded->images, &how, &report->keyed);
+	err = grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
+				 &report->grouped);
 	if (err)
 		return err;
-	report->shown = report->keyed.tree->nodes[0].total;
+	report->matched = report->grouped.tree->nodes[0].total;
 	report->draws = profile_draws(loaded->profile);
 	if (options->view == REPORT_FLAT)
-		err = flat_new(report->keyed.tree, &report->flat);
+		err = flat_new(report->grouped.tree, &report->flat);
 	if (!err && report->flat && options->by_total)
 		flat_sort_by_total(report->flat);
-	if (!err && options->view == REPORT_AROUND)
-		err = around_find(report->keyed.tree, options->around, &name);
-	if (!err && options->view == REPORT_AROUND)
-		err = around_build(report->keyed.tree, name, &report->around);
+	if (!err && options->view == REPORT_CALLERS_CALLEES)
+		err = callers_callees_find(report->grouped.tree, options->function, &name);
+	if (!err && options->view == REPORT_CALLERS_CALLEES)
+		err = callers_callees_build(report->grouped.tree, name, &report->callers_callees);
 	return err;
 }
 
-static struct error *put_text(const struct report *report, FILE *out, const struct paper *terminal)
+static struct error *put_text(const struct report *report, FILE *out,
+			      const struct tty_writer *terminal)
 {
-	struct paper paper = *terminal;
-	struct error *err;
+	struct tty_writer writer = *terminal;
 
-	paper.out = out;
+	writer.out = out;
 	if (report->options->wide || report->options->load.output)
-		paper.width = 0;
-	err = report_put_head(report, &paper);
-	if (err)
-		return err;
+		writer.width = 0;
+	report_put_head(report, &writer);
 	switch (report->options->view) {
 	case REPORT_FLAT:
-		return report_put_flat(report, &paper);
-	case REPORT_AROUND:
-		return report_put_around(report, &paper);
+		return report_put_flat(report, &writer);
+	case REPORT_CALLERS_CALLEES:
+		return report_put_callers_callees(report, &writer);
 	case REPORT_DOWN:
 	case REPORT_UP:
 		break;
 	}
-	return report_put_tree(report, &paper);
+	return report_put_tree(report, &writer);
 }
 
-static struct error *write_report(const struct report *report, const struct paper *terminal)
+static struct error *write_report(const struct report *report, const struct tty_writer *terminal)
 {
-	const char *path = report->options->load.output ? report->options->load.output : "-";
+	const char *path = report->options->load.output;
 	struct error *err;
 	FILE *out;
 
-	err = open_output(path, &out);
+	err = cmd_open_output(path, &out);
 	if (err)
 		return err;
-	return close_output(path, out,
-			    report->options->json ? report_put_json(report, out)
-						  : put_text(report, out, terminal));
+	return cmd_close_output(path, out,
+				report->options->json ? report_put_json(report, out)
+						      : put_text(report, out, terminal));
 }
 
-static struct error *show(const struct report_options *options, const struct paper *terminal)
+static struct error *show(const struct report_options *options, const struct tty_writer *terminal)
 {
 	struct loaded loaded;
 	struct report report = {.options = options, .loaded = &loaded};
 	struct error *err = load_confine(&options->load);
 
 	if (!err)
-		err = load(&options->load, &loaded);
+		err = load_recording(&options->load, &loaded);
 	if (err)
 		return err;
 	err = build(&report);
 	if (!err)
 		err = write_report(&report, terminal);
-	around_free(&report.around);
+	callers_callees_free(&report.callers_callees);
 	flat_free(report.flat);
-	keyed_free(&report.keyed);
-	unload(&loaded);
+	grouped_tree_free(&report.grouped);
+	load_free(&loaded);
 	return err;
 }
 
@@ -90,11 +317,11 @@ static struct error *report(int argc, char **argv, int *status)
 {
 	struct report_options options;
 	struct pager pager = {0};
-	struct paper terminal;
-	struct error *err = report_parse(argc, argv, &options);
+	struct tty_writer terminal;
+	struct error *err = parse(argc, argv, &options);
 
 	if (!err) {
-		paper_look(options.color, &terminal);
+		tty_writer_init(options.color, &terminal);
 		if (!options.no_pager && !options.load.output)
 			pager_start(&pager);
 		err = pager_finish(&pager, show(&options, &terminal));
@@ -107,6 +334,9 @@ static struct error *report(int argc, char **argv, int *status)
 const struct verb verb_report = {
 	.name = "report",
 	.summary = "show where the time went, as text",
-	.help = report_help,
+	.arguments = "[options] RECORDING",
+	.about = "Shows where the time went, function by function.\n",
+	.options = options_of_report,
+	.takes = TAKES_FILES,
 	.run = report,
 };

@@ -2,58 +2,51 @@
 #ifndef UNIPROF_CMD_REPORT_H
 #define UNIPROF_CMD_REPORT_H
 
-/* The parts of `report`: a head, and what it shows below, as text or as JSON. */
+/* The parts of `report`: a head, and the view below it, as text or as JSON. */
 
 #include <regex.h>
 
-#include "cmd/load.h"
-#include "cmd/paper.h"
+#include "cmd/shared/load.h"
+#include "view/tty_writer.h"
 #include "analysis/callers_callees.h"
 #include "analysis/flat.h"
-#include "output/interval.h"
-#include "output/keyed.h"
+#include "analysis/interval.h"
+#include "analysis/grouped_tree.h"
 
 enum report_view {
 	REPORT_FLAT,
 	REPORT_DOWN, /* the call tree from the outermost functions on */
-	REPORT_UP,   /* from the innermost on: who calls what is hot */
-	REPORT_AROUND,
+	REPORT_UP,   /* from the innermost on: shows the callers of hot functions */
+	REPORT_CALLERS_CALLEES,
 };
 
 struct report_options {
 	struct load_options load;
 	enum report_view view;
-	struct keys keys;
+	struct group_by keys;
 	uint64_t rows; /* 0: all */
 	bool by_total;
-	double min_share; /* of the total; rows below are left out */
-	uint64_t depth;	  /* levels of trees; 0: all */
-	const char *around;
+	double min_share;     /* of the total; rows below are left out */
+	uint64_t depth;	      /* levels of trees; 0: all */
+	const char *function; /* of REPORT_CALLERS_CALLEES */
 	regex_t only;
 	bool has_only;
 	bool json, wide, no_pager;
 	enum color_mode color;
 };
 
-/*
- * Takes the command line. Whatever it says, regfree(&options->only) is due
- * afterwards if options->has_only.
- */
-struct error *report_parse(int argc, char **argv, struct report_options *options);
-extern const char report_help[];
-
-/* What is to be shown. */
+/* A report, ready to be written in any format. */
 struct report {
 	const struct report_options *options;
 	const struct loaded *loaded;
-	struct keyed keyed;
-	struct flat *flat;	   /* of REPORT_FLAT */
-	struct around around;	   /* of REPORT_AROUND */
-	struct profile_cell shown; /* samples that `only` lets pass */
+	struct grouped_tree grouped;
+	struct flat *flat;			/* of REPORT_FLAT */
+	struct callers_callees callers_callees; /* of REPORT_CALLERS_CALLEES */
+	struct profile_cell matched;		/* samples that `only` lets pass */
 	double draws;
 };
 
-/* A cell as a share of all that was selected, with its interval. */
+/* A cell as a share of all selected samples, with its interval. */
 struct share {
 	double value, low, high; /* 0 to 1 */
 };
@@ -70,10 +63,11 @@ struct branches {
 struct error *report_branches(const struct report *report, const struct tree *tree, uint32_t node,
 			      struct branches *out);
 
-struct error *report_put_head(const struct report *report, const struct paper *paper);
-struct error *report_put_flat(const struct report *report, const struct paper *paper);
-struct error *report_put_tree(const struct report *report, const struct paper *paper);
-struct error *report_put_around(const struct report *report, const struct paper *paper);
+void report_put_head(const struct report *report, const struct tty_writer *writer);
+struct error *report_put_flat(const struct report *report, const struct tty_writer *writer);
+struct error *report_put_tree(const struct report *report, const struct tty_writer *writer);
+struct error *report_put_callers_callees(const struct report *report,
+					 const struct tty_writer *writer);
 struct error *report_put_json(const struct report *report, FILE *out);
 
 /* For texts and JSON. */

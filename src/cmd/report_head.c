@@ -32,27 +32,27 @@ static void put_guest(const struct profile *profile, FILE *out)
 	if (start && localtime_r(&start, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
 	fputs("guest    ", out);
-	put_clean(or_unknown(info->target), out);
+	sanitize_print(or_unknown(info->target), out);
 	fputc(':', out);
-	put_clean(or_unknown(info->guest_id), out);
+	sanitize_print(or_unknown(info->guest_id), out);
 	fputs(" \"", out);
-	put_clean(info->guest_name ? info->guest_name : "", out);
+	sanitize_print(info->guest_name ? info->guest_name : "", out);
 	fputs("\", ", out);
-	put_clean(or_unknown(info->guest_type), out);
+	sanitize_print(or_unknown(info->guest_type), out);
 	fprintf(out, ", %u vCPU%s, on ", vcpus, vcpus == 1 ? "" : "s");
-	put_clean(or_unknown(info->host), out);
+	sanitize_print(or_unknown(info->host), out);
 	fprintf(out, "%s%s\n", *date ? ", " : "", date);
 }
 
-/* Of what other tools took: how they looked is not known. */
+/* Profiles of other tools: how these sampled is not known. */
 static void put_import(const struct profile *profile, FILE *out)
 {
 	const char *unit = profile->info.weight_unit;
 
 	fprintf(out, "samples  %" PRIu64 " imported, shares are of ", profile->ticks);
-	put_clean(unit ? unit : "time", out);
+	sanitize_print(unit ? unit : "time", out);
 	fputs("; ended because ", out);
-	put_clean(or_unknown(profile->end.reason), out);
+	sanitize_print(or_unknown(profile->end.reason), out);
 	fputc('\n', out);
 }
 
@@ -73,7 +73,7 @@ static void put_samples(const struct profile *profile, FILE *out)
 			profile->end.given_up);
 	if (!profile->cut && profile->end.reason) {
 		fputs("; ended because ", out);
-		put_clean(profile->end.reason, out);
+		sanitize_print(profile->end.reason, out);
 	}
 	fprintf(out,
 		"\nvCPUs    running %.1f %%, runnable %.1f %%, blocked (idle) %.1f %% of their "
@@ -92,31 +92,62 @@ static void put_pauses(const struct profile *profile, FILE *out)
 		percent(profile->paused_ns, profile_elapsed_ns(profile)),
 		(double)histogram_quantile(&profile->pauses, 0.5) / 1e3,
 		(double)histogram_quantile(&profile->pauses, 0.99) / 1e3,
-		(double)profile->pauses.max / 1e3, percent(profile->unpaused, profile->ticks));
+		(double)profile->pauses.max / 1e3, percent(profile->without_pause, profile->ticks));
 }
 
-static struct error *put_trust(const struct loaded *loaded, FILE *out)
+/* The unit of shares, and how much of it was not sampled. */
+static void put_weights(const struct report *report, FILE *out)
 {
-	const struct profile *profile = loaded->profile;
-	double unresolved;
-	struct error *err = load_unresolved_share(loaded, &unresolved);
+	const struct profile *profile = report->loaded->profile;
+	const bool counted = report->options->load.filter.weight == WEIGHT_BY_SAMPLES;
+
+	fprintf(out, "shares   of %s; not sampled: %.3f s, %.1f %%\n",
+		counted		       ? "samples"
+		: profile->by_cpu_time ? "CPU time"
+				       : "time",
+		(double)profile->not_sampled_ns / 1e9, 100 * profile_not_sampled(profile));
+}
+
+/* QEMU without KVM stops a guest between blocks of translated code only. */
+static void put_skid(const struct profile *profile, FILE *out)
+{
+	const struct recording_info *info = &profile->info;
+
+	if (info->target && info->guest_type && !strcmp(info->target, "qemu") &&
+	    !strcmp(info->guest_type, "tcg"))
+		fputs("skid     QEMU without KVM stops between blocks of code only: \"self\" may "
+		      "be the neighbour's; \"total\" of callers is right\n",
+		      out);
+}
+
+/* Ends of stacks: callers are missing for sure, or none was found and there may be none. */
+static void put_ends(const struct profile *profile, FILE *out)
+{
+	const uint64_t all = profile->selected.samples;
 	const char *separator = " (";
 
-	if (err)
-		return err;
-	fprintf(out,
-		"stacks   %" PRIu64
-		" shown below; %.1f %% in code without a name, %.1f %% cut short",
-		profile->selected.samples, 100 * unresolved, 100 * load_truncated_share(profile));
+	fprintf(out, "%.1f %% cut short", percent(load_cut_short(profile), all));
 	for (int i = 0; i < UNWIND_ENDS; i++) {
-		if (i == UNWIND_OUTERMOST || !profile->ends[i])
+		if (i == UNWIND_OUTERMOST || i == UNWIND_BROKEN || !profile->ends[i])
 			continue;
 		fprintf(out, "%s%s %.1f %%", separator, unwind_end_text((enum unwind_end)i),
-			percent(profile->ends[i], profile->selected.samples));
+			percent(profile->ends[i], all));
 		separator = ", ";
 	}
-	fprintf(out, "%s\n", *separator == ',' ? ")" : "");
-	return NULL;
+	fputs(*separator == ',' ? ")" : "", out);
+	if (profile->ends[UNWIND_BROKEN])
+		fprintf(out, ", %.1f %% end where no caller was found",
+			percent(profile->ends[UNWIND_BROKEN], all));
+	fputc('\n', out);
+}
+
+static void put_trust(const struct loaded *loaded, FILE *out)
+{
+	const struct profile *profile = loaded->profile;
+
+	fprintf(out, "stacks   %" PRIu64 " shown below; %.1f %% in code without a name, ",
+		profile->selected.samples, 100 * loaded->nameless_share);
+	put_ends(profile, out);
 }
 
 /* An empty report puzzles: a guest that only waits has nothing that was running. */
@@ -130,12 +161,11 @@ static void put_left_out(const struct profile *profile, unsigned states, FILE *o
 	if (others)
 		fprintf(out,
 			"         %" PRIu64
-			" samples found vCPUs in other states: --state=all shows "
-			"those, too\n",
+			" samples found vCPUs in other states: --state=all shows those, too\n",
 			others);
 }
 
-/* What part of the samples is shown, if it is not all. */
+/* The selection of samples, if it is not all. */
 static void put_selection(const struct report *report, FILE *out)
 {
 	const struct report_options *options = report->options;
@@ -149,33 +179,32 @@ static void put_selection(const struct report *report, FILE *out)
 		fprintf(out,
 			"only     stacks through matching functions: %" PRIu64
 			" samples, %.2f %% of what was selected; shares are of all\n",
-			report->shown.samples,
-			percent(report->shown.weight_ns, profile->selected.weight_ns));
+			report->matched.samples,
+			percent(report->matched.weight_ns, profile->selected.weight_ns));
 }
 
-struct error *report_put_head(const struct report *report, const struct paper *paper)
+void report_put_head(const struct report *report, const struct tty_writer *writer)
 {
 	const struct loaded *loaded = report->loaded;
-	struct error *err;
 
 	if (loaded->warning) {
-		paper_style(paper, STYLE_WARNING);
-		fputs("WARNING  ", paper->out);
-		put_clean(loaded->warning, paper->out);
-		paper_style(paper, STYLE_PLAIN);
-		fputc('\n', paper->out);
+		tty_writer_style(writer, STYLE_WARNING);
+		fputs("WARNING  ", writer->out);
+		sanitize_print(loaded->warning, writer->out);
+		tty_writer_style(writer, STYLE_PLAIN);
+		fputc('\n', writer->out);
 	}
-	put_guest(loaded->profile, paper->out);
+	put_guest(loaded->profile, writer->out);
 	if (import_is_target(loaded->profile->info.target)) {
-		put_import(loaded->profile, paper->out);
+		put_import(loaded->profile, writer->out);
 	} else {
-		put_samples(loaded->profile, paper->out);
-		put_pauses(loaded->profile, paper->out);
+		put_samples(loaded->profile, writer->out);
+		put_pauses(loaded->profile, writer->out);
+		put_weights(report, writer->out);
+		put_skid(loaded->profile, writer->out);
 	}
-	err = put_trust(loaded, paper->out);
-	if (!err && !loaded->profile->selected.samples)
-		put_left_out(loaded->profile, report->options->load.filter.states, paper->out);
-	if (!err)
-		put_selection(report, paper->out);
-	return err;
+	put_trust(loaded, writer->out);
+	if (!loaded->profile->selected.samples)
+		put_left_out(loaded->profile, report->options->load.filter.states, writer->out);
+	put_selection(report, writer->out);
 }

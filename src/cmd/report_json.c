@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A report as JSON; docs/report.md tells what is in it. */
+/* A report as JSON; docs/report.md describes it. */
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "cmd/report.h"
 #include "symbol/names/display_name.h"
 
-/* Grows only by fields; whoever reads passes over what it does not know. */
+/* The format grows only by fields; readers ignore those that they do not know. */
 #define REPORT_VERSION 1
 
 /* Readers of JSON have limits on how deep it may be (jansson's own: 2048). */
@@ -25,62 +25,68 @@ static void put(json_t **object, const char *key, json_t *value)
 	}
 }
 
+/* The same for an array. */
+static void append(json_t **array, json_t *value)
+{
+	if (*array && json_array_append_new(*array, value)) {
+		json_decref(*array);
+		*array = NULL;
+	}
+}
+
 static json_t *text(const char *string)
 {
-	char *clean = string ? clean_name_new(string) : NULL;
-	json_t *value = clean ? json_string_nocheck(clean) : string ? NULL : json_null();
+	char *sanitized = string ? sanitize_new(string) : NULL;
+	json_t *value = sanitized ? json_string_nocheck(sanitized) : string ? NULL : json_null();
 
-	free(clean);
+	free(sanitized);
 	return value;
 }
 
-static json_t *number(uint64_t value)
+static json_int_t number(uint64_t value)
 {
-	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
 
 static json_t *cell(const struct report *report, const struct profile_cell *from)
 {
 	struct share share = report_share(report, from);
-	json_t *object = json_object();
 
-	put(&object, "samples", number(from->samples));
-	put(&object, "weight_ns", number(from->weight_ns));
-	put(&object, "share", json_real(share.value));
-	put(&object, "low", json_real(share.low));
-	put(&object, "high", json_real(share.high));
-	return object;
+	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "samples", number(from->samples), "weight_ns",
+			 number(from->weight_ns), "share", share.value, "low", share.low, "high",
+			 share.high);
 }
 
 static json_t *guest(const struct profile *profile)
 {
 	const struct recording_info *info = &profile->info;
-	json_t *object = json_object();
 
-	put(&object, "target", text(info->target));
-	put(&object, "id", text(info->guest_id));
-	put(&object, "name", text(info->guest_name));
-	put(&object, "type", text(info->guest_type));
-	put(&object, "host", text(info->host));
-	put(&object, "arch", text(info->arch));
-	put(&object, "vcpus", number(profile_vcpus(profile)));
-	put(&object, "start_unix_ns", number(info->start_unix_ns));
-	return object;
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "target", text(info->target),
+			 "id", text(info->guest_id), "name", text(info->guest_name), "type",
+			 text(info->guest_type), "host", text(info->host), "arch", text(info->arch),
+			 "vcpus", number(profile_vcpus(profile)), "start_unix_ns",
+			 number(info->start_unix_ns));
 }
 
-static json_t *looks(const struct profile *profile)
+/* Fields about the end of sampling are null for a recording that was cut. */
+static json_t *ticks(const struct profile *profile)
 {
 	const struct recording_end *end = &profile->end;
-	json_t *object = json_object();
+	json_t *object = json_pack("{s:I, s:f, s:I, s:b}", "count", number(profile->ticks),
+				   "rate_hz", profile->info.rate_hz, "elapsed_ns",
+				   number(profile_elapsed_ns(profile)), "cut", profile->cut);
 
-	put(&object, "count", number(profile->ticks));
-	put(&object, "rate_hz", json_real(profile->info.rate_hz));
-	put(&object, "elapsed_ns", number(profile_elapsed_ns(profile)));
-	put(&object, "cut", json_boolean(profile->cut));
-	put(&object, "missed", profile->cut ? json_null() : number(end->missed));
-	put(&object, "failed", profile->cut ? json_null() : number(end->failed));
-	put(&object, "given_up", profile->cut ? json_null() : number(end->given_up));
-	put(&object, "reason", profile->cut ? json_null() : text(end->reason));
+	if (json_object_update_new(object, profile->cut
+						   ? json_pack("{s:n, s:n, s:n, s:n}", "missed",
+							       "failed", "given_up", "reason")
+						   : json_pack("{s:I, s:I, s:I, s:o}", "missed",
+							       number(end->missed), "failed",
+							       number(end->failed), "given_up",
+							       number(end->given_up), "reason",
+							       text(end->reason)))) {
+		json_decref(object);
+		return NULL;
+	}
 	return object;
 }
 
@@ -88,73 +94,74 @@ static json_t *states(const struct profile *profile)
 {
 	json_t *object = json_object();
 
-	for (int i = 0; i < VCPU_STATES; i++) {
-		json_t *state = json_object();
-
-		put(&state, "samples", number(profile->states[i].samples));
-		put(&state, "weight_ns", number(profile->states[i].weight_ns));
-		put(&object, vcpu_state_text((enum vcpu_state)i), state);
-	}
+	for (int i = 0; i < VCPU_STATES; i++)
+		put(&object, vcpu_state_text((enum vcpu_state)i),
+		    json_pack("{s:I, s:I}", "samples", number(profile->states[i].samples),
+			      "weight_ns", number(profile->states[i].weight_ns)));
 	return object;
 }
 
 static json_t *pauses(const struct profile *profile)
 {
 	const struct histogram *h = &profile->pauses;
-	json_t *object = json_object();
 
-	put(&object, "total_ns", number(profile->paused_ns));
-	put(&object, "median_ns", number(histogram_quantile(h, 0.5)));
-	put(&object, "p99_ns", number(histogram_quantile(h, 0.99)));
-	put(&object, "max_ns", number(h->max));
-	put(&object, "looks_without", number(profile->unpaused));
-	return object;
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "total_ns", number(profile->paused_ns),
+			 "median_ns", number(histogram_quantile(h, 0.5)), "p99_ns",
+			 number(histogram_quantile(h, 0.99)), "max_ns", number(h->max),
+			 "looks_without", number(profile->without_pause));
 }
 
-/* How stacks end, as keys; they stay when the words for people change. */
+/* Ends of stacks as keys, which stay the same when the words for people change. */
 static const char *const end_keys[UNWIND_ENDS] = {
 	[UNWIND_OUTERMOST] = "whole", [UNWIND_FRAMES] = "frames", [UNWIND_BYTES] = "bytes",
 	[UNWIND_BROKEN] = "broken",   [UNWIND_LOOP] = "loop",	  [UNWIND_NO_STACK] = "no_stack",
 	[UNWIND_NO_ROOM] = "no_room",
 };
 
-static json_t *stacks(const struct report *report, double unresolved)
+/* Unit of weights other than CPU time. */
+static const char *weight_text(const struct report *report)
+{
+	return report->options->load.filter.weight == WEIGHT_BY_SAMPLES ? "samples" : "time";
+}
+
+static json_t *stacks(const struct report *report)
 {
 	const struct profile *profile = report->loaded->profile;
-	json_t *object = json_object(), *ends = json_object();
+	json_t *ends = json_object();
 
 	for (int i = 0; i < UNWIND_ENDS; i++)
-		put(&ends, end_keys[i], number(profile->ends[i]));
-	put(&object, "selected", number(profile->selected.samples));
-	put(&object, "weight_ns", number(profile->selected.weight_ns));
-	put(&object, "shown", number(report->shown.samples));
-	put(&object, "draws", json_real(report->draws));
-	put(&object, "nameless_share", json_real(unresolved));
-	put(&object, "truncated_share", json_real(load_truncated_share(profile)));
-	put(&object, "ends", ends);
-	return object;
+		put(&ends, end_keys[i], json_integer(number(profile->ends[i])));
+	return json_pack("{s:I, s:I, s:s, s:I, s:f, s:I, s:f, s:f, s:f, s:o}", "selected",
+			 number(profile->selected.samples), "weight_ns",
+			 number(profile->selected.weight_ns), "weight",
+			 profile->by_cpu_time ? "cpu" : weight_text(report), "not_sampled_ns",
+			 number(profile->not_sampled_ns), "not_sampled_share",
+			 profile_not_sampled(profile), "shown", number(report->matched.samples),
+			 "draws", report->draws, "nameless_share", report->loaded->nameless_share,
+			 "truncated_share", load_truncated_share(profile), "ends", ends);
 }
 
 /* The columns of a name, as fields. */
-static void put_columns(const struct report *report, const char *name, json_t **object)
+static json_t *columns(const struct report *report, const char *name)
 {
-	const struct keys *keys = &report->options->keys;
+	const struct group_by *keys = &report->options->keys;
+	json_t *object = json_object();
 
 	for (size_t k = 0; k < keys->n; k++) {
 		size_t len;
-		const char *column = keyed_column(name, k, &len);
+		const char *column = grouped_tree_column(name, k, &len);
 
-		put(object, key_text(keys->at[k]),
-		    keys->at[k] == KEY_VCPU ? json_integer(atoll(column))
-					    : json_stringn_nocheck(column, len));
+		put(&object, group_key_text(keys->at[k]),
+		    keys->at[k] == GROUP_VCPU ? json_integer(atoll(column))
+					      : json_stringn_nocheck(column, len));
 	}
+	return object;
 }
 
 static json_t *row(const struct report *report, const struct flat_row *from)
 {
-	json_t *object = json_object();
+	json_t *object = columns(report, from->name);
 
-	put_columns(report, from->name, &object);
 	put(&object, "named", json_boolean(!from->unresolved));
 	put(&object, "self", cell(report, &from->self));
 	put(&object, "total", cell(report, &from->total));
@@ -173,10 +180,7 @@ static json_t *rows(const struct report *report)
 			break;
 		if (report_share(report, &from->total).value < options->min_share)
 			continue;
-		if (json_array_append_new(array, row(report, from))) {
-			json_decref(array);
-			array = NULL;
-		}
+		append(&array, row(report, from));
 	}
 	return array;
 }
@@ -200,12 +204,8 @@ static json_t *children(const struct report *report, const struct tree *tree, ui
 		json_decref(array);
 		return NULL;
 	}
-	for (size_t i = 0; i < branches.n && array; i++) {
-		if (json_array_append_new(array, node(report, tree, branches.at[i], level + 1))) {
-			json_decref(array);
-			array = NULL;
-		}
-	}
+	for (size_t i = 0; i < branches.n && array; i++)
+		append(&array, node(report, tree, branches.at[i], level + 1));
 	free(branches.at);
 	return array;
 }
@@ -214,10 +214,8 @@ static json_t *node(const struct report *report, const struct tree *tree, uint32
 		    uint64_t level)
 {
 	const struct tree_node *from = &tree->nodes[at];
-	json_t *object = json_object();
+	json_t *object = at ? columns(report, from->name) : json_object();
 
-	if (at)
-		put_columns(report, from->name, &object);
 	put(&object, "named", json_boolean(!from->unresolved));
 	put(&object, "inlined", json_boolean(from->inlined));
 	put(&object, "self", cell(report, &from->self));
@@ -226,12 +224,11 @@ static json_t *node(const struct report *report, const struct tree *tree, uint32
 	return object;
 }
 
-static json_t *around(const struct report *report)
+static json_t *callers_callees(const struct report *report)
 {
-	const struct around *from = &report->around;
-	json_t *object = json_object();
+	const struct callers_callees *from = &report->callers_callees;
+	json_t *object = columns(report, from->name);
 
-	put_columns(report, from->name, &object);
 	put(&object, "self", cell(report, &from->self));
 	put(&object, "total", cell(report, &from->total));
 	put(&object, "callers", children(report, from->callers, 0, 0));
@@ -243,13 +240,8 @@ static json_t *keys(const struct report *report)
 {
 	json_t *array = json_array();
 
-	for (size_t k = 0; k < report->options->keys.n && array; k++) {
-		if (json_array_append_new(array,
-					  json_string(key_text(report->options->keys.at[k])))) {
-			json_decref(array);
-			array = NULL;
-		}
-	}
+	for (size_t k = 0; k < report->options->keys.n; k++)
+		append(&array, json_string(group_key_text(report->options->keys.at[k])));
 	return array;
 }
 
@@ -261,10 +253,10 @@ static void put_view(const struct report *report, json_t **object)
 		break;
 	case REPORT_DOWN:
 	case REPORT_UP:
-		put(object, "tree", node(report, report->keyed.tree, 0, 0));
+		put(object, "tree", node(report, report->grouped.tree, 0, 0));
 		break;
-	case REPORT_AROUND:
-		put(object, "around", around(report));
+	case REPORT_CALLERS_CALLEES:
+		put(object, "around", callers_callees(report));
 		break;
 	}
 }
@@ -272,23 +264,14 @@ static void put_view(const struct report *report, json_t **object)
 struct error *report_put_json(const struct report *report, FILE *out)
 {
 	const struct profile *profile = report->loaded->profile;
-	json_t *object = json_object();
-	double unresolved;
-	struct error *err = load_unresolved_share(report->loaded, &unresolved);
+	json_t *object = json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "format",
+				   "uniprof-report", "version", REPORT_VERSION, "warning",
+				   text(report->loaded->warning), "guest", guest(profile), "looks",
+				   ticks(profile), "states", states(profile), "paused",
+				   pauses(profile), "stacks", stacks(report), "view",
+				   report_view_text(report->options->view), "keys", keys(report));
 	int failed;
 
-	if (err)
-		return err;
-	put(&object, "format", json_string("uniprof-report"));
-	put(&object, "version", json_integer(REPORT_VERSION));
-	put(&object, "warning", text(report->loaded->warning));
-	put(&object, "guest", guest(profile));
-	put(&object, "looks", looks(profile));
-	put(&object, "states", states(profile));
-	put(&object, "paused", pauses(profile));
-	put(&object, "stacks", stacks(report, unresolved));
-	put(&object, "view", json_string(report_view_text(report->options->view)));
-	put(&object, "keys", keys(report));
 	put_view(report, &object);
 	failed = !object || json_dumpf(object, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
 	json_decref(object);

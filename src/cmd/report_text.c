@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The flat report as text. */
+/* A report as text: its functions as rows, or its call trees. */
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "cmd/report.h"
 
-/* A column of a key other than the last takes at most so many cells. */
+/* Width of a column that is not the last, at most, in cells. */
 #define COLUMN_MAX 40
 
 /* Widths, with the blanks between them, from which on there is room for ... */
@@ -16,36 +18,41 @@
 
 struct columns {
 	size_t n;
-	size_t cells[KEYS]; /* of each column */
+	size_t cells[GROUP_KEYS]; /* of each column */
 	bool intervals, samples;
 	size_t left; /* cells for the last column; 0: no limit */
 };
 
 /* "12.34 % 11.0-13.8": a share and its 95 % interval. */
 static void put_share(const struct report *report, const struct profile_cell *cell, bool interval,
-		      const struct paper *paper)
+		      const struct tty_writer *writer)
 {
 	struct share share = report_share(report, cell);
 	char range[32];
 
 	snprintf(range, sizeof(range), "%.1f-%.1f", 100 * share.low, 100 * share.high);
-	paper_style(paper, style_of_share(share.value));
-	fprintf(paper->out, "%7.2f %%", 100 * share.value);
-	paper_style(paper, STYLE_PLAIN);
+	tty_writer_style(writer, tty_style_of_share(share.value));
+	fprintf(writer->out, "%7.2f %%", 100 * share.value);
+	tty_writer_style(writer, STYLE_PLAIN);
 	if (interval)
-		fprintf(paper->out, " %-11s", range);
+		fprintf(writer->out, " %-11s", range);
+}
+
+static bool has_intervals(const struct tty_writer *writer)
+{
+	return !writer->width || writer->width >= ROOM_FOR_INTERVALS;
 }
 
 static void measure(const struct report *report, size_t rows, struct columns *columns)
 {
-	const struct keys *keys = &report->options->keys;
+	const struct group_by *keys = &report->options->keys;
 
 	for (size_t k = 0; k < keys->n; k++)
-		columns->cells[k] = strlen(key_text(keys->at[k]));
+		columns->cells[k] = strlen(group_key_text(keys->at[k]));
 	for (size_t i = 0; i < rows; i++) {
 		for (size_t k = 0; k < keys->n; k++) {
 			size_t len;
-			const char *text = keyed_column(report->flat->rows[i].name, k, &len);
+			const char *text = grouped_tree_column(report->flat->rows[i].name, k, &len);
 			size_t cells = cells_of(text, len);
 
 			if (cells > columns->cells[k])
@@ -54,12 +61,14 @@ static void measure(const struct report *report, size_t rows, struct columns *co
 	}
 }
 
-static void plan(const struct report *report, size_t rows, size_t width, struct columns *columns)
+static void plan(const struct report *report, size_t rows, const struct tty_writer *writer,
+		 struct columns *columns)
 {
+	const size_t width = writer->width;
 	size_t used = 2;
 
 	*columns = (struct columns){.n = report->options->keys.n};
-	columns->intervals = !width || width >= ROOM_FOR_INTERVALS;
+	columns->intervals = has_intervals(writer);
 	columns->samples = !width || width >= ROOM_FOR_SAMPLES;
 	measure(report, rows, columns);
 	for (size_t k = 0; k + 1 < columns->n; k++) {
@@ -72,81 +81,293 @@ static void plan(const struct report *report, size_t rows, size_t width, struct 
 }
 
 static void put_titles(const struct report *report, const struct columns *columns,
-		       const struct paper *paper)
+		       const struct tty_writer *writer)
 {
-	const struct keys *keys = &report->options->keys;
+	const struct group_by *keys = &report->options->keys;
 
-	fputc('\n', paper->out);
-	paper_style(paper, STYLE_HEAD);
+	fputc('\n', writer->out);
+	tty_writer_style(writer, STYLE_HEAD);
 	if (columns->intervals)
-		fprintf(paper->out, "%9s %-11s%9s %-11s", "self", "95 %", "total", "95 %");
+		fprintf(writer->out, "%9s %-11s%9s %-11s", "self", "95 %", "total", "95 %");
 	else
-		fprintf(paper->out, "%9s%9s", "self", "total");
+		fprintf(writer->out, "%9s%9s", "self", "total");
 	if (columns->samples)
-		fprintf(paper->out, "%10s", "samples");
+		fprintf(writer->out, "%10s", "samples");
 	for (size_t k = 0; k < keys->n; k++)
-		fprintf(paper->out, "  %-*s", k + 1 < keys->n ? (int)columns->cells[k] : 0,
-			key_text(keys->at[k]));
-	paper_style(paper, STYLE_PLAIN);
-	fputc('\n', paper->out);
+		fprintf(writer->out, "  %-*s", k + 1 < keys->n ? (int)columns->cells[k] : 0,
+			group_key_text(keys->at[k]));
+	tty_writer_style(writer, STYLE_PLAIN);
+	fputc('\n', writer->out);
 }
 
 static void put_row(const struct report *report, const struct flat_row *row,
-		    const struct columns *columns, const struct paper *paper)
+		    const struct columns *columns, const struct tty_writer *writer)
 {
-	put_share(report, &row->self, columns->intervals, paper);
-	put_share(report, &row->total, columns->intervals, paper);
+	put_share(report, &row->self, columns->intervals, writer);
+	put_share(report, &row->total, columns->intervals, writer);
 	if (columns->samples)
-		fprintf(paper->out, "%10" PRIu64, row->self.samples);
+		fprintf(writer->out, "%10" PRIu64, row->self.samples);
 	for (size_t k = 0; k < columns->n; k++) {
 		const bool last = k + 1 == columns->n;
 		size_t len, cells, used;
-		const char *text = keyed_column(row->name, k, &len);
+		const char *text = grouped_tree_column(row->name, k, &len);
 
 		cells = last ? columns->left : columns->cells[k];
-		fputs("  ", paper->out);
-		paper_style(paper, row->unresolved ? STYLE_DIM : STYLE_PLAIN);
-		used = report->options->keys.at[k] == KEY_FUNCTION
-			       ? paper_put(paper, text, len, cells)
-			       : paper_put_end(paper, text, len, cells);
-		paper_style(paper, STYLE_PLAIN);
+		fputs("  ", writer->out);
+		tty_writer_style(writer, row->unresolved ? STYLE_DIM : STYLE_PLAIN);
+		used = report->options->keys.at[k] == GROUP_FUNCTION
+			       ? tty_writer_put(writer, text, len, cells)
+			       : tty_writer_put_end(writer, text, len, cells);
+		tty_writer_style(writer, STYLE_PLAIN);
 		if (!last && used < cells)
-			fprintf(paper->out, "%*s", (int)(cells - used), "");
+			fprintf(writer->out, "%*s", (int)(cells - used), "");
 	}
-	fputc('\n', paper->out);
+	fputc('\n', writer->out);
 }
 
-/* Rows that are shown: not too many, and each with the least share. */
+/* The rows to print, before those with less than the least share are left out. */
 static size_t count_rows(const struct report *report)
 {
 	const uint64_t wanted = report->options->rows;
-	size_t n = 0;
 
-	while (n < report->flat->n && (!wanted || n < wanted))
-		n++;
-	return n;
+	return wanted && wanted < report->flat->n ? wanted : report->flat->n;
 }
 
-struct error *report_put_flat(const struct report *report, const struct paper *paper)
+struct error *report_put_flat(const struct report *report, const struct tty_writer *writer)
 {
 	size_t rows = count_rows(report), hidden = 0;
 	struct columns columns;
 
-	plan(report, rows, paper->width, &columns);
-	put_titles(report, &columns, paper);
+	plan(report, rows, writer, &columns);
+	put_titles(report, &columns, writer);
 	for (size_t i = 0; i < rows; i++) {
 		const struct flat_row *row = &report->flat->rows[i];
 
 		if (report_share(report, &row->total).value < report->options->min_share)
 			hidden++;
 		else
-			put_row(report, row, &columns, paper);
+			put_row(report, row, &columns, writer);
 	}
 	if (report->flat->n > rows)
-		fprintf(paper->out, "  ... %zu more %ss (-n 0 shows all)\n", report->flat->n - rows,
-			columns.n > 1 ? "row" : key_text(report->options->keys.at[0]));
+		fprintf(writer->out, "  ... %zu more %ss (-n 0 shows all)\n",
+			report->flat->n - rows,
+			columns.n > 1 ? "row" : group_key_text(report->options->keys.at[0]));
 	if (hidden)
-		fprintf(paper->out, "  ... %zu with less than %g %% (--min)\n", hidden,
+		fprintf(writer->out, "  ... %zu with less than %g %% (--min)\n", hidden,
 			100 * report->options->min_share);
 	return NULL;
+}
+
+/* Call trees: a line per function; branches are drawn where several callees (or callers) follow. */
+
+/* One level of the walk. */
+struct level {
+	struct branches branches;
+	size_t next; /* the branch to show next */
+	size_t mark; /* length of the prefix at this level */
+};
+
+struct report_walk {
+	const struct report *report;
+	const struct tree *tree;
+	const struct tty_writer *writer;
+	bool has_self; /* of a leaf-first tree that says nothing: only where stacks begin */
+	struct level *levels;
+	size_t depth, room;
+	char *prefix;
+	size_t prefix_len, prefix_room;
+	uint64_t lines;
+	size_t left_out;
+	bool cut; /* by -n or --depth */
+};
+
+static struct error *append(struct report_walk *walk, const char *text)
+{
+	size_t len = strlen(text);
+	struct error *err =
+		ARRAY_RESERVE(&walk->prefix, &walk->prefix_room, walk->prefix_len + len);
+
+	if (err)
+		return err;
+	memcpy(walk->prefix + walk->prefix_len, text, len);
+	walk->prefix_len += len;
+	return NULL;
+}
+
+/* Goes down to the children of `node`. */
+static struct error *descend(struct report_walk *walk, uint32_t node)
+{
+	struct level *level;
+	struct error *err = ARRAY_RESERVE(&walk->levels, &walk->room, walk->depth + 1);
+
+	if (err)
+		return err;
+	level = &walk->levels[walk->depth];
+	*level = (struct level){.mark = walk->prefix_len};
+	err = report_branches(walk->report, walk->tree, node, &level->branches);
+	if (err)
+		return err;
+	walk->left_out += level->branches.left_out;
+	walk->depth++;
+	return NULL;
+}
+
+/* Puts a name's columns, with blanks between them, into the remaining line. */
+static void put_name(const struct report_walk *walk, const struct tree_node *node)
+{
+	const struct tty_writer *writer = walk->writer;
+	size_t used =
+		(has_intervals(writer) ? 42 : 18) + 2 + cells_of(walk->prefix, walk->prefix_len);
+	size_t left = writer->width > used + 8 ? writer->width - used : writer->width ? 8 : 0;
+	char *text;
+
+	if (asprintf(&text, "%s%s", node->name, node->inlined ? " (inlined)" : "") < 0)
+		return;
+	for (char *tab = text; (tab = strchr(tab, '\t'));)
+		*tab = ' ';
+	tty_writer_style(writer, node->unresolved ? STYLE_DIM : STYLE_PLAIN);
+	tty_writer_put(writer, text, strlen(text), left);
+	tty_writer_style(writer, STYLE_PLAIN);
+	free(text);
+}
+
+static void put_line(struct report_walk *walk, const struct tree_node *node)
+{
+	const bool intervals = has_intervals(walk->writer);
+
+	put_share(walk->report, &node->total, intervals, walk->writer);
+	if (walk->has_self)
+		put_share(walk->report, &node->self, intervals, walk->writer);
+	fputs("  ", walk->writer->out);
+	fwrite(walk->prefix, 1, walk->prefix_len, walk->writer->out);
+	put_name(walk, node);
+	fputc('\n', walk->writer->out);
+	walk->lines++;
+}
+
+static bool enough(struct report_walk *walk)
+{
+	const struct report_options *options = walk->report->options;
+
+	if (options->rows && walk->lines >= options->rows)
+		walk->cut = true;
+	return walk->cut;
+}
+
+/* Shows one branch of the innermost level, and goes down from it. */
+static struct error *step(struct report_walk *walk)
+{
+	struct level *level = &walk->levels[walk->depth - 1];
+	const uint64_t depth = walk->report->options->depth;
+	const bool parts = level->branches.n > 1;
+	const bool last = level->next + 1 == level->branches.n;
+	uint32_t node = level->branches.at[level->next++];
+	struct error *err = NULL;
+
+	walk->prefix_len = level->mark;
+	if (parts)
+		err = append(walk, last ? "└ " : "├ ");
+	if (err)
+		return err;
+	put_line(walk, &walk->tree->nodes[node]);
+	walk->prefix_len = level->mark;
+	if (parts)
+		err = append(walk, last ? "  " : "│ ");
+	if (!err && (!depth || walk->depth < depth))
+		return descend(walk, node);
+	walk->cut |= walk->tree->nodes[node].first_child != 0;
+	return err;
+}
+
+static struct error *run(struct report_walk *walk, uint32_t root)
+{
+	struct error *err = descend(walk, root);
+
+	while (!err && walk->depth) {
+		struct level *level = &walk->levels[walk->depth - 1];
+
+		if (level->next == level->branches.n) {
+			free(level->branches.at);
+			walk->depth--;
+		} else if (walk->report->options->rows && enough(walk)) {
+			break;
+		} else {
+			err = step(walk);
+		}
+	}
+	while (walk->depth)
+		free(walk->levels[--walk->depth].branches.at);
+	return err;
+}
+
+static void put_footer(const struct report_walk *walk)
+{
+	if (walk->left_out)
+		fprintf(walk->writer->out, "  ... %zu branches with less than %g %% (--min)\n",
+			walk->left_out, 100 * walk->report->options->min_share);
+	if (walk->cut)
+		fputs("  ... there is more (-n 0, --depth)\n", walk->writer->out);
+	if (!walk->lines && !walk->left_out)
+		fputs("  nothing\n", walk->writer->out);
+}
+
+static void put_title(const char *text, bool has_self, const struct tty_writer *writer)
+{
+	const bool intervals = has_intervals(writer);
+
+	fputc('\n', writer->out);
+	tty_writer_style(writer, STYLE_HEAD);
+	fprintf(writer->out, "%9s", "total");
+	if (intervals)
+		fprintf(writer->out, " %-11s", "95 %");
+	if (has_self)
+		fprintf(writer->out, "%9s", "self");
+	if (has_self && intervals)
+		fprintf(writer->out, " %-11s", "95 %");
+	fprintf(writer->out, "  %s", text);
+	tty_writer_style(writer, STYLE_PLAIN);
+	fputc('\n', writer->out);
+}
+
+static struct error *put_tree(const struct report *report, const struct tree *tree, bool has_self,
+			      const char *title, const struct tty_writer *writer)
+{
+	struct report_walk walk = {.report = report,
+				   .tree = tree,
+				   .writer = writer,
+				   .has_self = has_self};
+	struct error *err;
+
+	put_title(title, has_self, writer);
+	err = run(&walk, 0);
+	put_footer(&walk);
+	free(walk.levels);
+	free(walk.prefix);
+	return err;
+}
+
+struct error *report_put_tree(const struct report *report, const struct tty_writer *writer)
+{
+	const bool up = report->options->view == REPORT_UP;
+
+	return put_tree(report, report->grouped.tree, !up,
+			up ? "innermost first, and below each its callers"
+			   : "call tree, outermost first",
+			writer);
+}
+
+struct error *report_put_callers_callees(const struct report *report,
+					 const struct tty_writer *writer)
+{
+	const struct callers_callees *found = &report->callers_callees;
+	const struct tree_node function = {.name = found->name,
+					   .self = found->self,
+					   .total = found->total};
+	struct report_walk walk = {.report = report, .writer = writer, .has_self = true};
+	struct error *err;
+
+	put_title("the function", true, writer);
+	put_line(&walk, &function);
+	err = put_tree(report, found->callers, false, "its callers, the nearest first", writer);
+	return err ? err : put_tree(report, found->callees, true, "what it calls", writer);
 }

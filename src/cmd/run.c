@@ -6,46 +6,188 @@
 #include <sys/stat.h>
 
 #include "base/preopen.h"
-#include "cmd/artefacts.h"
-#include "cmd/newcomer.h"
-#include "cmd/session.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/shared/guest_launch.h"
+#include "cmd/shared/load.h"
+#include "cmd/shared/session.h"
+#include "format/format.h"
+#include "symbol/images/images.h"
+#include "view/svg/flamegraph.h"
 
-static const char help[] =
-	"usage: uniprof run [options] -- COMMAND [ARGUMENTS]\n"
-	"\n"
-	"Runs a command that starts a guest (xl create web.cfg), samples the guest from its\n"
-	"beginning, and leaves everything that is made of it, named after the guest:\n"
-	"  web.uniprof       the recording\n"
-	"  web.raw           the classic trace, addresses only\n"
-	"  web.syms          the guest's symbol table, as by nm -n\n"
-	"  web.resolved.raw  the trace with names\n"
-	"  web.folded        folded stacks\n"
-	"  web.svg           the flame graph\n"
-	"\n"
-	"  -o, --output DIR      where they are put (default: here)\n" SESSION_HELP "\n"
-	"The guest's end ends the recording, and is no error here. Exit codes as of record.\n";
+/* The files' names, behind the stem. */
+#define RAW	 ".raw"
+#define SYMS	 ".syms"
+#define RESOLVED ".resolved.raw"
+#define FOLDED	 ".folded"
+#define SVG	 ".svg"
 
-static struct error *parse(int argc, char **argv, struct session_options *options)
+struct artefacts {
+	const char *stem;
+	const char *recording;
+	struct load_options options;
+	struct loaded loaded;
+	const struct images *images;
+	struct symbolizer *addresses; /* names nothing */
+	bool quiet;
+};
+
+/* Writes STEM + ending with `write`. */
+static struct error *put(struct artefacts *a, const char *ending,
+			 struct error *(*write)(struct artefacts *a, FILE *out))
 {
-	static const struct option longs[] = {SESSION_LONG_OPTIONS, {0}};
+	struct error *err;
+	char *path;
+	FILE *out;
+
+	if (asprintf(&path, "%s%s", a->stem, ending) < 0)
+		return error_no_memory();
+	err = cmd_open_output(path, &out);
+	if (!err)
+		err = cmd_close_output(path, out, write(a, out));
+	if (!err && !a->quiet)
+		cmd_say("wrote %s", path);
+	free(path);
+	return err;
+}
+
+static struct error *write_format(struct artefacts *a, const struct format *format,
+				  struct symbolizer *symbolizer, FILE *out)
+{
+	const struct format_job job = {.path = a->recording,
+				       .profile = a->loaded.profile,
+				       .filter = &a->options.filter,
+				       .symbolizer = symbolizer};
+
+	return format->write(&job, out);
+}
+
+static struct error *write_raw(struct artefacts *a, FILE *out)
+{
+	return write_format(a, &format_raw, a->addresses, out);
+}
+
+static struct error *write_resolved(struct artefacts *a, FILE *out)
+{
+	return write_format(a, &format_raw, a->loaded.symbolizer, out);
+}
+
+static struct error *write_folded(struct artefacts *a, FILE *out)
+{
+	return write_format(a, &format_folded, a->loaded.symbolizer, out);
+}
+
+static struct error *write_symbols(struct artefacts *a, FILE *out)
+{
+	return images_write_nm(a->images, out);
+}
+
+static struct error *write_svg(struct artefacts *a, FILE *out)
+{
+	char *subtitle = format_guest_line(a->loaded.profile);
+	const struct flamegraph_options options = {.title = a->stem,
+						   .subtitle = subtitle,
+						   .warning = a->loaded.warning,
+						   .min_width = -1};
+	const struct tree_options how = {0};
+	struct tree *tree = NULL;
+	struct error *err = tree_build(a->loaded.profile, a->loaded.symbolizer, &how, &tree);
+
+	if (!err)
+		err = flamegraph_write(tree, &options, out);
+	tree_free(tree);
+	free(subtitle);
+	return err;
+}
+
+/* Opens all files before rights are dropped (base/preopen.h). */
+static struct error *artefacts_open(const char *stem)
+{
+	const char *endings[] = {RAW, SYMS, RESOLVED, FOLDED, SVG};
 	struct error *err = NULL;
-	int option;
+	char *path;
 
-	session_defaults(options);
-	opterr = 0;
-	optind = 1;
-	/* '+': options behind the command's name are the command's. */
-	while (!err &&
-	       (option = getopt_long(argc, argv, "+" SESSION_SHORT_OPTIONS, longs, NULL)) != -1) {
-		bool known;
-
-		err = session_option(options, option, optarg, &known);
-		if (!err && !known)
-			err = usage_error(&verb_run, "option %s is not known or lacks its value",
-					  argv[optind - 1]);
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && !err; i++) {
+		if (asprintf(&path, "%s%s", stem, endings[i]) < 0)
+			return error_no_memory();
+		err = preopen_output(path);
+		free(path);
 	}
-	if (!err && optind == argc)
-		err = usage_error(&verb_run, "which command starts the guest?");
+	return err;
+}
+
+static struct error *write_all(struct artefacts *a)
+{
+	struct error *err = put(a, RAW, write_raw);
+
+	if (!err && images_count(a->images))
+		err = put(a, SYMS, write_symbols);
+	if (!err)
+		err = put(a, RESOLVED, write_resolved);
+	if (!err)
+		err = put(a, FOLDED, write_folded);
+	if (!err)
+		err = put(a, SVG, write_svg);
+	return err;
+}
+
+/*
+ * Writes everything that `run` makes of a recording. `images` are those that
+ * were found in the guest: .syms lists their functions by the guest's addresses.
+ */
+static struct error *artefacts_write(const char *stem, const char *recording,
+				     const struct images *images, bool quiet)
+{
+	struct artefacts a = {.stem = stem,
+			      .recording = recording,
+			      .images = images,
+			      .quiet = quiet};
+	struct error *err;
+
+	load_defaults(&a.options);
+	a.options.path = recording;
+	err = load_recording(&a.options, &a.loaded);
+	if (!err)
+		err = symbolizer_new(NULL, NULL, &a.addresses);
+	if (!err)
+		err = write_all(&a);
+	if (!err && a.loaded.warning && !quiet)
+		cmd_say("warning: %s", a.loaded.warning);
+	symbolizer_free(a.addresses);
+	load_free(&a.loaded);
+	return err;
+}
+
+#define DEFAULT_START_TIMEOUT_NS (60 * NS_PER_S)
+
+struct run_args {
+	struct session_options session;
+	uint64_t start_timeout_ns;
+};
+
+#define AT(field) offsetof(struct run_args, field)
+
+static const struct option_row own_options[] = {
+	{"output", "DIR", 'o', take_text, AT(session.output),
+	 .text = "where the results are put (default: here)", .values = OPTION_DIRECTORY},
+	{"start-timeout", "T", 0, take_duration, AT(start_timeout_ns),
+	 .text = "how long to wait for the guest (default 60s); -T counts from when it is there"},
+	{0}};
+
+static const struct option_group options_of_run[] = {{own_options, 0},
+						     {session_sampling_options, AT(session)},
+						     {session_reading_options, AT(session)},
+						     {0}};
+
+static struct error *parse(int argc, char **argv, struct run_args *options, int *first)
+{
+	struct error *err;
+
+	*options = (struct run_args){.start_timeout_ns = DEFAULT_START_TIMEOUT_NS};
+	session_defaults(&options->session);
+	err = options_parse(&verb_run, argc, argv, options, first);
+	if (!err && *first == argc)
+		err = cmd_usage_error(&verb_run, "which command starts the guest?");
 	return err;
 }
 
@@ -56,15 +198,12 @@ static struct error *make_directory(const char *path)
 	return NULL;
 }
 
-/* DIR/GUEST: what all the files' names begin with. The caller frees it. */
+/* DIR/GUEST: the beginning of all files' names. The caller frees it. */
 static char *stem(const struct target *target, const char *directory)
 {
 	char *name = session_default_path(target, ""), *path;
 
-	if (name &&
-	    asprintf(&path, "%s%s%s", directory ? directory : "", directory ? "/" : "", name) < 0)
-		path = NULL;
-	else if (!name)
+	if (!name || asprintf(&path, "%s%s%s", directory ?: "", directory ? "/" : "", name) < 0)
 		path = NULL;
 	free(name);
 	return path;
@@ -80,7 +219,7 @@ static struct error *profile_guest(struct target *target, const struct session_o
 	if (!base || asprintf(&path, "%s.uniprof", base) < 0)
 		err = error_no_memory();
 	if (!err)
-		err = ahead_output_and_input(path);
+		err = preopen_output_and_input(path);
 	if (!err)
 		err = artefacts_open(base);
 	if (!err)
@@ -88,8 +227,8 @@ static struct error *profile_guest(struct target *target, const struct session_o
 	if (!err)
 		err = session_record(target, options, path, &result, &images);
 	if (!err && !options->quiet)
-		say("%s after %.1f s", sampler_outcome_text(result.outcome),
-		    (double)result.elapsed_ns / 1e9);
+		cmd_say("%s after %.1f s", sampler_outcome_text(result.outcome),
+			(double)result.elapsed_ns / 1e9);
 	if (!err)
 		err = artefacts_write(base, path, images, options->quiet);
 	images_free(images);
@@ -100,32 +239,52 @@ static struct error *profile_guest(struct target *target, const struct session_o
 
 static struct error *run(int argc, char **argv, int *status)
 {
-	struct session_options options;
-	struct newcomer *newcomer = NULL;
+	struct run_args options;
+	struct session_options *session = &options.session;
+	struct guest_launch *launch = NULL;
 	struct target *target = NULL;
-	pid_t child = 0;
-	struct error *err = parse(argc, argv, &options);
+	int first;
+	struct error *err = parse(argc, argv, &options, &first);
 
-	if (!err && options.output)
-		err = make_directory(options.output);
+	if (!err && session->output)
+		err = make_directory(session->output);
 	if (err)
 		return err;
-	options.sampler.stop = catch_signals();
+	session->sampler.stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	err = newcomer_prepare(&newcomer);
+	err = guest_launch(argv + first,
+			   &(struct guest_launch_options){.via = session->via,
+							  .quiet = session->quiet,
+							  .timeout_ns = options.start_timeout_ns,
+							  .stop = session->sampler.stop},
+			   &launch, &target);
 	if (!err)
-		err = newcomer_start(newcomer, argv + optind, options.via, options.sampler.stop,
-				     &target, &child);
-	if (!err)
-		err = profile_guest(target, &options);
+		err = profile_guest(target, session);
 	target_close(target);
-	newcomer_free(newcomer);
+	guest_launch_free(launch);
 	return err;
 }
 
 const struct verb verb_run = {
 	.name = "run",
 	.summary = "start a guest, sample it, and leave recording, traces and picture",
-	.help = help,
+	.arguments = "[options] -- COMMAND [ARGUMENTS]",
+	.about = "Runs a command that starts a guest (xl create web.cfg), samples the guest from "
+		 "its\n"
+		 "beginning, and leaves everything that is made of it, named after the guest:\n"
+		 "  web.uniprof       the recording\n"
+		 "  web.raw           the classic trace, addresses only\n"
+		 "  web.syms          the guest's symbol table, as by nm -n\n"
+		 "  web.resolved.raw  the trace with names\n"
+		 "  web.folded        folded stacks\n"
+		 "  web.svg           the flame graph\n",
+	.options = options_of_run,
+	.closing = "Only what the command starts is sampled: a process of its own (a unikernel, "
+		   "QEMU, another\n"
+		   "monitor), or the domain that its `xl create` names. QEMU without a QMP socket "
+		   "is given one.\n"
+		   "The guest's end ends the recording, and is no error here. Exit codes as of "
+		   "record.\n",
+	.takes = TAKES_COMMAND,
 	.run = run,
 };

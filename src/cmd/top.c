@@ -5,60 +5,121 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/parse.h"
-#include "cmd/session.h"
+#include "cmd/shared/session.h"
 #include "symbol/names/display_name.h"
 #include "top/draw.h"
-#include "top/keeper.h"
 #include "top/screen.h"
 
-enum { DELAY = SESSION_NEXT, WINDOW, ONLY, SORT, STATE_ALL };
+/*
+ * The process that the shell waits for keeps the terminal, while a child of it
+ * does the work. Should that child be killed while it is a screen, the terminal
+ * is given back before the shell looks at it: a shell that came first would
+ * take a screen's modes for the terminal's own.
+ */
+struct tty_supervisor {
+	pid_t pid; /* 0: there is none */
+};
+
+/* Ends as the child did, so that the shell tells the truth. */
+static void end_like(pid_t child, int status, const sigset_t *before)
+{
+	if (WIFSIGNALED(status)) {
+		screen_rescue();
+		/* No core dump of this process: the memory of interest is the child's. */
+		prctl(PR_SET_DUMPABLE, 0);
+		signal(WTERMSIG(status), SIG_DFL);
+		sigprocmask(SIG_SETMASK, before, NULL);
+		raise(WTERMSIG(status));
+	}
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void keep(pid_t child, const sigset_t *signals, const sigset_t *before)
+{
+	int signal_number, status;
+
+	prctl(PR_SET_NAME, "uniprof-screen");
+	for (;;) {
+		signal_number = sigwaitinfo(signals, NULL);
+		if (signal_number == SIGCHLD && waitpid(child, &status, WNOHANG) == child)
+			end_like(child, status, before);
+		else if (signal_number > 0 && signal_number != SIGCHLD)
+			kill(child, signal_number);
+	}
+}
+
+/*
+ * Returns in the child; the supervisor passes signals on to it and ends as it
+ * does. Call after screen_prepare, before threads and other children; the
+ * buffers of stdio must be empty. If no process can be made, there is no
+ * supervisor.
+ */
+static void tty_supervisor_start(struct tty_supervisor *supervisor)
+{
+	static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
+	const pid_t self = getpid();
+	sigset_t signals, before;
+	pid_t child;
+
+	supervisor->pid = 0;
+	sigemptyset(&signals);
+	for (size_t i = 0; i < sizeof(handed_on) / sizeof(*handed_on); i++)
+		sigaddset(&signals, handed_on[i]);
+	/* Our parent may have ignored it; waitpid() would then see no child. */
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_BLOCK, &signals, &before);
+	child = fork();
+	if (child > 0)
+		keep(child, &signals, &before);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (child)
+		return;
+	supervisor->pid = self;
+	/* Lets us restore the terminal from the background, if the supervisor is killed. */
+	signal(SIGTTOU, SIG_IGN);
+}
+
+/* True if the supervisor was killed: our parent believes that we have ended, and so should we. */
+static bool tty_supervisor_lost(const struct tty_supervisor *supervisor)
+{
+	return supervisor->pid && getppid() != supervisor->pid;
+}
 
 /* Rows of a picture in batch mode, its head included. */
 #define BATCH_HEIGHT 50
 
-/* When so much of the memory for stacks is in use, they are begun anew. */
+/* The stack store is emptied when so much of its memory is in use. */
 #define STACKS_FULL(max) ((max) / 2)
 
-static const char help[] =
-	"usage: uniprof top [options] GUEST\n"
-	"\n"
-	"Shows live where a guest spends its time: functions, vCPUs, pauses, the hottest stack.\n"
-	"h shows the keys, q quits.\n"
-	"\n"
-	"  -d, --delay T         time between pictures (default 1s)\n"
-	"  -w, --window T        pictures show the last T (default 10s)\n"
-	"  -b, --batch           write pictures to standard output, as text, one after the other\n"
-	"  -n, --iterations N    end after N pictures\n"
-	"      --sort KEY        self (the default) or total\n"
-	"      --only REGEX      only functions that match\n"
-	"      --all             idle and waiting vCPUs, too\n" SESSION_HELP;
-
-struct options {
+struct top_args {
 	struct session_options session;
-	struct view view;
+	struct live_view view;
 	uint64_t iterations; /* 0: until it is ended */
 	bool batch;
 };
 
 struct top {
-	struct options *options;
-	struct view *view;
+	struct top_args *options;
+	struct live_view *view;
 	struct target *target;
 	struct images *images;
 	struct stacks *stacks;
-	struct namer *namer;
-	struct recent *recent;
+	struct symbolizer *symbolizer;
+	struct recent_ticks *recent;
 	struct summary summary; /* that the last picture was made of */
-	struct sheet sheet;
+	struct text_buffer buffer;
 	const volatile sig_atomic_t *signalled;
-	struct keeper keeper;
+	struct tty_supervisor supervisor;
 	volatile sig_atomic_t stop;
 	bool full;	  /* stacks are to be begun anew */
 	uint64_t next_ns; /* when the next picture is due */
@@ -70,65 +131,59 @@ struct top {
 	struct error *err; /* of a picture */
 };
 
-static struct error *take_option(struct options *options, int option, char **argv)
+static struct error *take_sort(const struct option_row *row, const char *value, void *to)
 {
-	struct error *err;
-	bool known;
+	struct top_args *options = to;
 
-	switch (option) {
-	case 'd':
-		return parse_duration("-d", optarg, &options->view.delay_ns);
-	case 'w':
-		return parse_duration("-w", optarg, &options->view.span_ns);
-	case 'b':
-		options->batch = true;
+	options->view.by_total = !strcmp(value, "total");
+	if (options->view.by_total || !strcmp(value, "self"))
 		return NULL;
-	case 'n':
-		return parse_count("-n", optarg, 1, UINT32_MAX, &options->iterations);
-	case SORT:
-		options->view.by_total = !strcmp(optarg, "total");
-		if (options->view.by_total || !strcmp(optarg, "self"))
-			return NULL;
-		return usage_error(&verb_top, "--sort %s: it is self or total", optarg);
-	case ONLY:
-		if (view_filter(&options->view, optarg))
-			return NULL;
-		return usage_error(&verb_top, "--only %s", options->view.message);
-	case STATE_ALL:
-		options->view.all_states = true;
-		return NULL;
-	}
-	err = session_option(&options->session, option, optarg, &known);
-	if (!err && (!known || options->session.output))
-		err = usage_error(&verb_top, "option %s is not known or lacks its value",
-				  argv[optind - 1]);
-	return err;
+	return cmd_usage_error(&verb_top, "--sort %s: it is self or total", value);
 }
 
-static struct error *parse(int argc, char **argv, struct options *options)
+static struct error *take_only(const struct option_row *row, const char *value, void *to)
 {
-	static const struct option longs[] = {SESSION_LONG_OPTIONS,
-					      {"delay", required_argument, NULL, 'd'},
-					      {"window", required_argument, NULL, 'w'},
-					      {"batch", no_argument, NULL, 'b'},
-					      {"iterations", required_argument, NULL, 'n'},
-					      {"sort", required_argument, NULL, SORT},
-					      {"only", required_argument, NULL, ONLY},
-					      {"all", no_argument, NULL, STATE_ALL},
-					      {0}};
-	struct error *err = NULL;
-	int option;
+	struct top_args *options = to;
 
-	*options = (struct options){0};
+	if (live_view_filter(&options->view, value))
+		return NULL;
+	return cmd_usage_error(&verb_top, "--only %s", options->view.message);
+}
+
+#define AT(field) offsetof(struct top_args, field)
+
+static const struct option_row own_options[] = {
+	{"delay", "T", 'd', take_duration, AT(view.delay_ns),
+	 .text = "time between pictures (default 1s)"},
+	{"window", "T", 'w', take_duration, AT(view.span_ns),
+	 .text = "pictures show the last T (default 10s)"},
+	{"batch", NULL, 'b', take_true, AT(batch),
+	 .text = "write pictures to standard output, as text, one after the other",
+	 .more = "The guest's end is then exit status 5."},
+	{"iterations", "N", 'n', take_count, AT(iterations), 1, UINT32_MAX,
+	 .text = "end after N pictures"},
+	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
+	 .values = "self total"},
+	{"only", "REGEX", 0, take_only, .text = "only functions that match"},
+	{"all", NULL, 0, take_true, AT(view.all_states), .text = "idle and waiting vCPUs, too"},
+	{0}};
+
+static const struct option_group options_of_top[] = {{own_options, 0},
+						     {session_sampling_options, AT(session)},
+						     {session_reading_options, AT(session)},
+						     {0}};
+
+static struct error *parse(int argc, char **argv, struct top_args *options, int *first)
+{
+	struct error *err;
+
+	*options = (struct top_args){0};
 	session_defaults(&options->session);
-	view_init(&options->view);
-	opterr = 0;
-	optind = 1;
-	while (!err && (option = getopt_long(argc, argv, SESSION_SHORT_OPTIONS "d:w:bn:", longs,
-					     NULL)) != -1)
-		err = take_option(options, option, argv);
-	if (!err && optind + 1 != argc)
-		err = usage_error(&verb_top, optind == argc ? "which guest?" : "one guest, please");
+	live_view_init(&options->view);
+	err = options_parse(&verb_top, argc, argv, options, first);
+	if (!err && *first + 1 != argc)
+		err = cmd_usage_error(&verb_top,
+				      *first == argc ? "which guest?" : "one guest, please");
 	options->session.screen = !options->batch;
 	return err;
 }
@@ -146,8 +201,9 @@ static void time_of_day(char *text, size_t size)
 /* Counts what was seen lately anew, unless there is nothing new. */
 static struct error *sum_up(struct top *top)
 {
-	const struct view *view = top->view;
+	const struct live_view *view = top->view;
 	const struct summary_options how = {.all_states = view->all_states,
+					    .rate_hz = top->options->session.sampler.rate_hz,
 					    .vcpu = view->vcpu,
 					    .by_total = view->by_total,
 					    .only = view->has_only ? &view->only : NULL,
@@ -155,18 +211,18 @@ static struct error *sum_up(struct top *top)
 
 	recent_set_span(top->recent, view->span_ns);
 	summary_free(&top->summary);
-	return summary_make(top->recent, top->stacks, top->target->info.vcpus, top->namer, &how,
-			    &top->summary);
+	return summary_make(top->recent, top->stacks, top->target->info.vcpus, top->symbolizer,
+			    &how, &top->summary);
 }
 
-static void print_sheet(const struct sheet *sheet)
+static void print_text(const struct text_buffer *buffer)
 {
 	size_t line = 0;
 
-	for (size_t i = 0; i < sheet->n; i++) {
-		for (; line < sheet->pieces[i].line; line++)
+	for (size_t i = 0; i < buffer->n; i++) {
+		for (; line < buffer->pieces[i].line; line++)
 			putchar('\n');
-		fwrite(sheet->text + sheet->pieces[i].text, 1, sheet->pieces[i].len, stdout);
+		fwrite(buffer->text + buffer->pieces[i].text, 1, buffer->pieces[i].len, stdout);
 	}
 	fputs("\n\n", stdout);
 	fflush(stdout);
@@ -176,10 +232,10 @@ static struct error *show(struct top *top)
 {
 	const bool batch = top->options->batch;
 	size_t width = 0, height = BATCH_HEIGHT;
-	struct picture picture = {
+	struct top_picture picture = {
 		.view = top->view,
 		.summary = &top->summary,
-		.namer = top->namer,
+		.symbolizer = top->symbolizer,
 		.guest = top->guest,
 		.ended = top->ended,
 		.warning = *top->warning ? top->warning : NULL,
@@ -195,18 +251,17 @@ static struct error *show(struct top *top)
 	picture.clock = clock;
 	if (!batch)
 		screen_size(&width, &height);
-	sheet_begin(&top->sheet, width, height);
-	err = draw(&picture, &top->sheet, &top->view->page);
+	text_buffer_begin(&top->buffer, width, height);
+	err = top_draw(&picture, &top->buffer, &top->view->page);
 	if (err)
 		return err;
 	if (batch)
-		print_sheet(&top->sheet);
+		print_text(&top->buffer);
 	else
-		screen_show(&top->sheet);
-	return batch && ferror(stdout) ? error_errno(ERR_OUTPUT, errno,
-						     "cannot write to standard "
-						     "output")
-				       : NULL;
+		screen_show(&top->buffer);
+	return batch && ferror(stdout)
+		       ? error_errno(ERR_OUTPUT, errno, "cannot write to standard output")
+		       : NULL;
 }
 
 /* Takes all keys that were pressed; true if there were any. */
@@ -216,7 +271,7 @@ static bool take_keys(struct top *top)
 	int key;
 
 	while (!top->options->batch && (key = screen_key())) {
-		view_key(top->view, key, &top->summary);
+		live_view_key(top->view, key, &top->summary);
 		any = true;
 	}
 	if (top->view->cleared)
@@ -227,7 +282,7 @@ static bool take_keys(struct top *top)
 
 static bool must_end(const struct top *top)
 {
-	return *top->signalled || top->view->quit || keeper_lost(&top->keeper);
+	return *top->signalled || top->view->quit || tty_supervisor_lost(&top->supervisor);
 }
 
 /* Ten times a second. */
@@ -269,13 +324,13 @@ static void on_note(void *ctx, bool warning, const char *text)
 	struct top *top = ctx;
 
 	if (warning && top->options->batch)
-		say("warning: %s", text);
+		cmd_say("warning: %s", text);
 	else if (warning && !*top->warning)
-		clean_name(text, strnlen(text, sizeof(top->warning) / 3 - 2), top->warning);
+		sanitize_name(text, strnlen(text, sizeof(top->warning) / 3 - 2), top->warning);
 }
 
-/* Until the guest ends, the user has seen enough, or stacks take too much room. */
-static struct error *sample_once(struct top *top, struct settle *settle,
+/* Samples until the guest ends, the user quits, or the stack store is full. */
+static struct error *sample_once(struct top *top, struct image_locator *locator,
 				 struct sampler_result *result)
 {
 	const struct sampler_sink sink = {.ctx = top, .tick = on_tick, .progress = on_progress};
@@ -294,23 +349,23 @@ static struct error *sample_once(struct top *top, struct settle *settle,
 		top->next_ns = clock_now_ns() + top->view->delay_ns;
 	err = stacks_new(&top->stacks);
 	sampler.images = top->images;
-	sampler.settle = settle;
+	sampler.locator = locator;
 	sampler.stop = &top->stop;
 	return err ? err : sampler_run(top->target, top->stacks, &sampler, &sink, result);
 }
 
 static struct error *sample(struct top *top, struct sampler_result *result)
 {
-	const struct settle_notes notes = {.ctx = top, .note = on_note};
-	struct settle *settle = NULL;
-	struct error *err = settle_new(top->target, top->images, &notes, &settle);
+	const struct image_locator_notes notes = {.ctx = top, .note = on_note};
+	struct image_locator *locator = NULL;
+	struct error *err = image_locator_new(top->target, top->images, &notes, &locator);
 
 	top->target->always_pause = top->options->session.always_pause;
 	do {
 		if (!err)
-			err = sample_once(top, settle, result);
+			err = sample_once(top, locator, result);
 	} while (!err && top->full && !must_end(top));
-	settle_free(settle);
+	image_locator_free(locator);
 	return error_first(err, top->err);
 }
 
@@ -355,15 +410,15 @@ static struct error *watch(struct top *top, struct sampler_result *result)
 
 static char *describe(const struct target *target)
 {
-	char *text, *clean;
+	char *text, *sanitized;
 
 	if (asprintf(&text, "%s:%s (%s) on %s", target->ops->scheme,
 		     *target->info.name ? target->info.name : target->info.id, target->info.type,
 		     target->info.host) < 0)
 		return NULL;
-	clean = clean_name_new(text);
+	sanitized = sanitize_new(text);
 	free(text);
-	return clean;
+	return sanitized;
 }
 
 static struct error *run(struct top *top, struct sampler_result *result)
@@ -372,21 +427,24 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	struct error *err = session_confine(top->target, session);
 
 	top->guest = describe(top->target);
-	view_set_vcpus(top->view, top->target->info.vcpus);
+	live_view_set_vcpus(top->view, top->target->info.vcpus);
 	if (!err && !top->guest)
 		err = error_no_memory();
 	if (!err)
 		err = session_load_images(top->target, session, &top->images);
 	if (!err)
-		err = namer_new(top->images, NULL, &top->namer);
+		err = symbolizer_new(top->images, NULL, &top->symbolizer);
+	if (!err)
+		symbolizer_set(top->symbolizer,
+			       &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE});
 	if (!err)
 		err = recent_new(top->view->span_ns, &top->recent);
 	if (!err)
 		err = watch(top, result);
 	summary_free(&top->summary);
-	sheet_free(&top->sheet);
+	text_buffer_free(&top->buffer);
 	recent_free(top->recent);
-	namer_free(top->namer);
+	symbolizer_free(top->symbolizer);
 	stacks_free(top->stacks);
 	images_free(top->images);
 	free(top->guest);
@@ -395,23 +453,24 @@ static struct error *run(struct top *top, struct sampler_result *result)
 
 static struct error *top(int argc, char **argv, int *status)
 {
-	struct options options;
+	struct top_args options;
 	struct top all = {.options = &options, .view = &options.view};
 	struct sampler_result result = {0};
-	struct error *err = parse(argc, argv, &options);
+	int first;
+	struct error *err = parse(argc, argv, &options, &first);
 
-	all.signalled = catch_signals();
+	all.signalled = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
 	if (!err && !options.batch)
 		err = screen_prepare();
 	if (!err && !options.batch)
-		keeper_start(&all.keeper);
+		tty_supervisor_start(&all.supervisor);
 	if (!err)
-		err = target_open_via(argv[optind], options.session.via, &all.target);
+		err = target_open(argv[first], options.session.via, &all.target);
 	if (!err)
 		err = run(&all, &result);
 	target_close(all.target);
-	view_free(&options.view);
+	live_view_free(&options.view);
 	if (!err && options.batch && has_ended(&result))
 		err = error_new(ERR_ENDED, "%s after %.1f s", sampler_outcome_text(result.outcome),
 				(double)result.elapsed_ns / 1e9);
@@ -421,6 +480,11 @@ static struct error *top(int argc, char **argv, int *status)
 const struct verb verb_top = {
 	.name = "top",
 	.summary = "watch live where a guest spends its time",
-	.help = help,
+	.arguments = "[options] GUEST",
+	.about = "Shows live where a guest spends its time: functions, vCPUs, pauses, the hottest "
+		 "stack.\n"
+		 "h shows the keys, q quits.\n",
+	.options = options_of_top,
+	.takes = TAKES_GUESTS,
 	.run = top,
 };

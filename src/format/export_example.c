@@ -17,7 +17,7 @@ static const char *const names[] = {
 	"0x77",		/* looks like an address */
 	"#comment",	/* looks like the head */
 	"semi;colon",	/* the separator of folded stacks */
-	"semi:colon",	/* what it becomes */
+	"semi:colon",	/* the name above in folded stacks */
 	"new\nline",	/* the separator of frames */
 	"bad\xff utf8", /* no text */
 	" blanks ",	/* trimmed by readers */
@@ -52,7 +52,7 @@ static void record(struct export_fixture *f)
 	}
 }
 
-static void save(struct export_fixture *f, const struct output_format *format, const char *dir)
+static void save(struct export_fixture *f, const struct format *format, const char *dir)
 {
 	char path[4096], *text = fixture_export(f, format, &PROFILE_ON_CPU, NULL);
 	FILE *out;
@@ -79,8 +79,8 @@ int main(int argc, char **argv)
 						   .guest_id = "7",
 						   .vcpus = 1});
 	record(&f);
-	save(&f, &output_raw, argv[1]);
-	save(&f, &output_folded, argv[1]);
+	save(&f, &format_raw, argv[1]);
+	save(&f, &format_folded, argv[1]);
 	fixture_end(&f);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libFuzzer target for reading other tools' profiles: what is not refused must
+ * libFuzzer target for reading other tools' profiles: an accepted profile must
  * add up, and be exported as folded stacks that are read again as the same.
  */
 
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "output/output.h"
+#include "format/format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,14 +40,14 @@ static struct profile *load(const void *data, size_t size)
 
 static char *fold(const struct profile *profile, size_t *len)
 {
-	struct output_job job = {.profile = profile};
+	struct format_job job = {.profile = profile};
 	char *text = NULL;
 	FILE *out = open_memstream(&text, len);
 
-	need(out && !namer_new(NULL, profile, &job.namer));
-	need(!output_folded.write(&job, out));
+	need(out && !symbolizer_new(NULL, profile, &job.symbolizer));
+	need(!format_folded.write(&job, out));
 	fclose(out);
-	namer_free(job.namer);
+	symbolizer_free(job.symbolizer);
 	return text;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How large recordings get and how fast they are written and summed up:
+ * Measures how large recordings get and how fast they are written and summed up:
  *
  *   recording_bench write FILE TICKS STACKS VCPUS
  *   recording_bench load FILE

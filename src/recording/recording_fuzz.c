@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libFuzzer target for reading recordings. The first byte of the input says
- * whether the rest is a whole file, or the records behind a good head; these
- * get a checksum that is right, which no fuzzer would find.
+ * libFuzzer target for reading recordings. The first byte of the input selects:
+ * the other bytes are a whole file, or the records behind a good head; these
+ * get a correct checksum, which no fuzzer would find.
  */
 
 #include <stdio.h>

@@ -60,17 +60,17 @@ static void check_translation(const struct arch *arch, const struct mmu *mmu, ui
 		need(!frame(memory, at.gfn));
 }
 
-/* What was copied is what each address translates to by itself. */
+/* Compares the copied bytes with those that each address translates to by itself. */
 static void check_bytes(const struct arch *arch, const struct mmu *mmu, const struct window *window,
 			struct memory *memory)
 {
 	const struct physmem mem = {frame, memory};
 
-	for (uint32_t i = 0; i < window->len; i += 248) {
+	for (int64_t i = -(int64_t)window->below; i < window->len; i += 248) {
 		struct xlate at = {0};
 		const uint8_t *bytes;
 
-		need(arch->translate(mmu, window->va + i, &mem, &at) == XLATE_OK);
+		need(arch->translate(mmu, window->va + (uint64_t)i, &mem, &at) == XLATE_OK);
 		bytes = frame(memory, at.addr >> FRAME_SHIFT);
 		need(bytes && bytes[at.addr & (FRAME_SIZE - 1)] == window->bytes[i]);
 	}
@@ -80,17 +80,19 @@ static void check_window(const struct arch *arch, const struct regs *regs, uint3
 			 struct memory *memory)
 {
 	const struct physmem mem = {frame, memory};
-	uint8_t *buffer = malloc(want ? want : 1);
+	uint8_t *buffer = malloc(want + RED_ZONE_MAX);
 	struct window window;
-	uint64_t gfn = 0;
+	struct window_copy copy = {
+		.arch = arch, .regs = regs, .mem = &mem, .buffer = buffer, .out = &window};
 	bool whole;
 
 	need(buffer != NULL);
 	memory->reads = 0;
-	whole = window_copy(arch, regs, want, &mem, buffer, &window, &gfn);
+	whole = window_copy(&copy, want);
 	need(window.len <= want);
-	need(memory->reads <= (want / FRAME_SIZE + 2) * READS_PER_PAGE);
-	need(whole || !frame(memory, gfn));
+	need(memory->reads <= (want / FRAME_SIZE + 4) * READS_PER_PAGE);
+	need(whole || !frame(memory, copy.gfn));
+	need(window.bytes == buffer + window.below && window.below <= red_zone(regs));
 	need(window.va % regs->word == 0 && regs->sp - window.va < regs->word);
 	check_bytes(arch, &regs->mmu, &window, memory);
 	free(buffer);

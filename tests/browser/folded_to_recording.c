@@ -58,7 +58,7 @@ static void forget(void *node)
 	free(node);
 }
 
-/* The address of a function; told to the recording when it is met first. */
+/* The address of a function; its name is recorded at the first use. */
 static uint64_t address(struct maker *maker, const char *name)
 {
 	struct function *function, **found;

@@ -35,7 +35,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* The same text always gives the same pointer. Lives as long as the program. */
+/* Equal texts give the same pointer, which stays valid until the program ends. */
 static const char *intern(const char *text)
 {
 	static void *names;

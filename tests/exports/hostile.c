@@ -49,13 +49,13 @@ static const char *const names[] = {
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
 #define LONGEST (64u << 10)
 
-/* What function number i is at: an image of its own, a page long. */
+/* Address of function number i: an image of its own, a page long. */
 static uint64_t addr_of(size_t i)
 {
 	return 0x10000 + 0x1000 * (i % N_NAMES);
 }
 
-/* The same, behind all others. */
+/* Address of the longest name, behind all others. */
 static const uint64_t longest_addr = 0x10000 + 0x1000 * N_NAMES;
 
 static void name_all(struct maker *m, uint64_t addr, const char *text)
@@ -63,8 +63,8 @@ static void name_all(struct maker *m, uint64_t addr, const char *text)
 	const struct source_frame frames[] = {{text, text, 7}, {NULL, text, 12}};
 
 	maker_name(m, addr, text);
-	check(recording_places(m->writer, addr, FRAME_PC, frames, 2));
-	check(recording_places(m->writer, addr, FRAME_RETURN, frames, 2));
+	check(recording_locations(m->writer, addr, FRAME_PC, frames, 2));
+	check(recording_locations(m->writer, addr, FRAME_RETURN, frames, 2));
 }
 
 /* All names in one. */

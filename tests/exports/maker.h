@@ -26,7 +26,7 @@ void maker_close(struct maker *m);
 /* One sample, a tick behind the one before. Frames are leaf first. */
 void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t *addrs, size_t n);
 
-/* Names what is at an address. */
+/* Names an address. */
 void maker_name(struct maker *m, uint64_t addr, const char *text);
 
 /* The recordings, which are left open. */

@@ -39,7 +39,7 @@ __attribute__((noinline)) int example_outer(volatile int *at)
 	return example_middle(at) + example_leaf(at) + 1;
 }
 
-/* Where it was called from. */
+/* The address that it was called from. */
 __attribute__((noinline)) uint64_t example_here(void)
 {
 	return (uintptr_t)__builtin_return_address(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Prints what a namer says about addresses of a file, which come in hex on
+ * Prints what a symbolizer says about addresses of a file, which come in hex on
  * standard input, as `addr2line -a -f -i` does: the address, then for each
  * function its name and FILE:LINE. With -n, only how fast it was, as JSON.
  */
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "symbol/images/debuginfod.h"
-#include "symbol/namer.h"
+#include "symbol/names/symbolizer.h"
 
 static void must(struct error *err)
 {
@@ -55,7 +55,7 @@ static double seconds(const struct timeval *time)
 	return (double)time->tv_sec + (double)time->tv_usec / 1e6;
 }
 
-/* Of this process and of those that have ended, for which it has waited. */
+/* CPU time of this process and of the children that it has waited for. */
 static double cpu_seconds(void)
 {
 	struct rusage own, children;
@@ -78,10 +78,10 @@ static void print_speed(size_t n, size_t functions, uint64_t load_ns, uint64_t n
 
 int main(int argc, char **argv)
 {
-	struct namer_options options = {0};
+	struct symbolizer_options options = {0};
 	struct image_spec spec = {.names = true, .needs_names = true};
 	struct images *images;
-	struct namer *namer;
+	struct symbolizer *symbolizer;
 	struct frame *frames;
 	bool quiet = false;
 	size_t i, n, functions = 0;
@@ -98,19 +98,19 @@ int main(int argc, char **argv)
 	n = read_addresses(&frames);
 	cpu_s = cpu_seconds();
 	start = clock_now_ns();
-	must(debuginfod_ahead(spec.path));
+	must(debuginfod_preopen(spec.path));
 	must(images_new(&images));
 	must(images_load(images, &spec, &i));
-	must(images_put(images, i, 0, false));
-	must(namer_new(images, NULL, &namer));
-	namer_set(namer, &options);
+	must(images_map(images, i, 0, false));
+	must(symbolizer_new(images, NULL, &symbolizer));
+	symbolizer_set(symbolizer, &options);
 	loaded = clock_now_ns();
-	must(namer_prepare(namer, frames, n));
+	must(symbolizer_prepare(symbolizer, frames, n));
 	for (i = 0; i < n; i++) {
 		const struct location *at;
 		size_t depth;
 
-		must(namer_locate(namer, frames[i].addr, FRAME_PC, &at, &depth));
+		must(symbolizer_locate(symbolizer, frames[i].addr, FRAME_PC, &at, &depth));
 		functions += depth;
 		if (quiet)
 			continue;
@@ -118,9 +118,9 @@ int main(int argc, char **argv)
 		print(at, depth);
 	}
 	resolved = clock_now_ns();
-	if (namer_trouble(namer))
-		fprintf(stderr, "locate: %s\n", namer_trouble(namer));
-	namer_free(namer);
+	if (symbolizer_trouble(symbolizer))
+		fprintf(stderr, "locate: %s\n", symbolizer_trouble(symbolizer));
+	symbolizer_free(symbolizer);
 	images_free(images);
 	free(frames);
 	if (quiet)

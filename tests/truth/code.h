@@ -37,7 +37,7 @@ struct code *code_load(const char *directory);
 
 /* The function that holds the address, or NULL. */
 const struct function *code_function(const struct code *code, uint64_t address);
-/* Whether the instruction is the image's own. */
+/* True if these bytes are the image's own instruction. */
 bool code_has(const struct code *code, uint64_t address, const void *bytes, size_t size);
 
 #endif

@@ -22,7 +22,7 @@ struct frame {
 
 struct follow {
 	const struct counters *counters;
-	struct counters last;  /* of these, what has been given to some stack, or to none */
+	struct counters last;  /* counts at the last attribution to a stack, or to none */
 	uint64_t guest_before; /* guest instructions when dom0 ran last */
 	struct node root;
 	struct frame frames[MAX_DEPTH];
@@ -50,7 +50,10 @@ static struct frame *top(struct follow *follow)
 	return &follow->frames[follow->depth - 1];
 }
 
-/* Gives what ran until now to the present stack, with `more` instructions that are about to run. */
+/*
+ * Attributes the instructions that ran until now to the present stack, with
+ * `more` that are about to run.
+ */
 static void settle(struct follow *follow, uint64_t more)
 {
 	struct node *node = top(follow)->node;
@@ -66,7 +69,10 @@ void follow_other(struct follow *follow)
 {
 	const struct counters *now = follow->counters;
 
-	/* Xen's part of the way here is the guest's; what Xen then does for dom0 is not. */
+	/*
+	 * Xen's instructions on the way here count as the guest's; those for
+	 * dom0 afterwards do not.
+	 */
 	if (now->guest != follow->guest_before)
 		top(follow)->node->xen += now->xen - follow->last.xen;
 	follow->last.xen = now->xen;

@@ -24,7 +24,7 @@ struct follow;
 
 struct follow *follow_new(const struct counters *counters);
 
-/* What happens, each just before the instruction at `address` of `function` runs. */
+/* Events, each just before the instruction at `address` of `function` runs. */
 void follow_call(struct follow *follow, const struct function *function,
 		 const struct function *callee);
 void follow_call_indirect(struct follow *follow, const struct function *function);

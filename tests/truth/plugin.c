@@ -26,19 +26,19 @@
 
 int qemu_plugin_version = 1;
 
-/* One image that was asked for; what was translated under an older one tells nothing any more. */
+/* One requested image; blocks translated under an older one count for nothing any more. */
 struct watch {
 	struct code *code;
 	struct follow *follow;
 };
 
-/* What one instruction or block tells when it runs; never freed, as translated code is not. */
+/* Event data of one instruction or block; never freed, as translated code is not. */
 struct site {
 	struct watch *watch;
 	const struct function *function, *callee;
 };
 
-/* A plugin has no other place to keep what its callbacks share: QEMU hands them no pointer. */
+/* QEMU hands callbacks no pointer: their common state has to be global. */
 static const struct processor *processor;
 static struct counters counters;
 static struct watch *current;

@@ -2,7 +2,7 @@
 #ifndef TRUTH_PROCESSOR_H
 #define TRUTH_PROCESSOR_H
 
-/* What differs between the processors that are emulated. */
+/* Differences between the emulated processors. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,10 @@ struct processor {
 	const char *qemu_name;
 	uint64_t xen_start, xen_end; /* addresses at which there is no code but Xen's */
 
-	/* What an instruction of 64-bit code does to the stack of calls; *target for INSN_CALL alone. */
+	/*
+	 * Classifies an instruction of 64-bit code by its effect on the call
+	 * stack; *target for INSN_CALL alone.
+	 */
 	enum insn_kind (*classify)(uint64_t address, const uint8_t *bytes, size_t size,
 				   uint64_t *target);
 };

@@ -3,7 +3,7 @@
 #define TRUTH_QEMU_API_H
 
 /*
- * What is used here of QEMU's interface for TCG plugins, version 1, as its manual ("QEMU TCG
+ * The used parts of QEMU's interface for TCG plugins, version 1, as its manual ("QEMU TCG
  * Plugins") describes it. Debian packages no header.
  *
  * QEMU calls qemu_plugin_install once. Then, each time it translates a block of guest code, the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/glance_take.h"
+#include "cmd/shared/guest_dump_take.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #define TEXT 0x1000u
 
-/* push %rbp; mov %rsp,%rbp; mov $0x90909090,%eax; pop %rbp; ret; and what follows. */
+/* push %rbp; mov %rsp,%rbp; mov $0x90909090,%eax; pop %rbp; ret; and filler. */
 static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0xb8, 0x90, 0x90, 0x90,
 			       0x90, 0x5d, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc};
 
@@ -29,23 +29,24 @@ static size_t read_code(struct target *target, const struct regs *regs, uint64_t
 
 static const struct target_ops ops = {.scheme = "fake", .read = read_code};
 
-static struct glance_vcpu look(uint64_t pc, const char *table, struct disassembler *disassembler)
+static struct guest_dump_vcpu look(uint64_t pc, const char *table,
+				   struct disassembler *disassembler)
 {
 	const struct regs regs = {.pc = pc, .word = 8};
 	struct target target = {.ops = &ops};
-	struct glance_vcpu vcpu = {0};
+	struct guest_dump_vcpu vcpu = {0};
 	struct symbols *symbols;
 	struct images *images;
 
 	assert_null(nm_read("test", strdup(table), strlen(table), &symbols));
 	assert_null(images_new(&images));
 	assert_null(images_add_tables(images, "test", symbols, NULL));
-	glance_read_code(&target, images, &regs, disassembler, &vcpu);
+	guest_dump_read_code(&target, images, &regs, disassembler, &vcpu);
 	images_free(images);
 	return vcpu;
 }
 
-static const struct code_line *here(const struct glance_vcpu *vcpu)
+static const struct code_line *here(const struct guest_dump_vcpu *vcpu)
 {
 	for (size_t i = 0; i < vcpu->n_code; i++)
 		if (vcpu->code[i].here)
@@ -56,7 +57,7 @@ static const struct code_line *here(const struct glance_vcpu *vcpu)
 static void instructions_are_counted_from_where_the_function_begins(void **state)
 {
 	struct disassembler *disassembler = disassembler_open();
-	struct glance_vcpu vcpu;
+	struct guest_dump_vcpu vcpu;
 
 	if (!disassembler)
 		skip();
@@ -72,7 +73,7 @@ static void instructions_are_counted_from_where_the_function_begins(void **state
 static void where_that_does_not_fit_only_what_follows_is_shown(void **state)
 {
 	struct disassembler *disassembler = disassembler_open();
-	struct glance_vcpu vcpu;
+	struct guest_dump_vcpu vcpu;
 
 	if (!disassembler)
 		skip();
@@ -86,7 +87,7 @@ static void where_that_does_not_fit_only_what_follows_is_shown(void **state)
 
 static void without_a_disassembler_there_are_the_bytes(void **state)
 {
-	struct glance_vcpu vcpu = look(TEXT, "1000 T f\n2000 T g\n", NULL);
+	struct guest_dump_vcpu vcpu = look(TEXT, "1000 T f\n2000 T g\n", NULL);
 
 	assert_int_equal(vcpu.n_code, 2);
 	assert_int_equal(here(&vcpu)->va, TEXT);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "recording/recording.h"
 #include "target/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,7 +18,7 @@ static void need(bool good)
 		abort();
 }
 
-static void look(struct target *target)
+static void take_sample(struct target *target)
 {
 	struct sample *sample = NULL;
 	uint8_t bytes[64];
@@ -28,8 +29,8 @@ static void look(struct target *target)
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct vcpu_sample *vcpu = &sample->vcpu[i];
 
-		need(vcpu->stack.len <= vcpu->want);
-		need(target->ops->read(target, &vcpu->regs, vcpu->regs.pc, bytes, sizeof(bytes)) <=
+		need(vcpu->stack.len <= vcpu->request.want);
+		need(target_read(target, &vcpu->regs, vcpu->regs.pc, bytes, sizeof(bytes)) <=
 		     sizeof(bytes));
 	}
 	sample_free(sample);
@@ -44,10 +45,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = target_core.open(path, &target);
+	err = target_core.open(path, NULL, &target);
 	need(!err == !!target);
 	if (target) {
-		look(target);
+		take_sample(target);
 		target_close(target);
 	}
 	error_free(err);

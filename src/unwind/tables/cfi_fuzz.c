@@ -11,9 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "unwind/cfi_rows.h"
-#include "unwind/cfi_section.h"
-#include "unwind/expression.h"
+#include "unwind/tables/cfi.h"
+#include "unwind/tables/expression.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,42 +38,42 @@ static bool load(void *ctx, uint64_t va, uint64_t *value)
 	return va % 8 == 0;
 }
 
-/* Whatever the table says must be in order, and can be done. */
-static void use(const struct rows *rows)
+/* Any table must be in order, and its rows must be applicable. */
+static void use(const struct unwind_table *table)
 {
 	const struct row_env env = {
 		.reg = reg, .load = load, .word = 8, .fp = 6, .sp = 7, .ra = 16};
 	struct row_caller caller;
 
-	need(rows->n);
-	for (uint32_t i = 0; i < rows->n; i++) {
-		const struct row *row = &rows->row[i];
-		const struct row *found = rows_find(rows, rows->base + row->start);
+	need(table->n);
+	for (uint32_t i = 0; i < table->n; i++) {
+		const struct row *row = &table->row[i];
+		const struct row *found = unwind_table_find(table, table->base + row->start);
 
 		need(!i || row->start > row[-1].start);
 		need(found == (row->kind == ROW_NONE ? NULL : row));
 		if (row->kind == ROW_RARE)
-			need((uint32_t)row->cfa_offset < rows->n_rare);
+			need((uint32_t)row->cfa_offset < table->n_rare);
 		if (found && row->kind != ROW_END)
-			rows_step(rows, row, &env, &caller);
+			unwind_table_step(table, row, &env, &caller);
 	}
 }
 
 static void read_file(const uint8_t *data, size_t size)
 {
 	int fd = memfd_create("elf", MFD_CLOEXEC);
-	struct rows *rows;
+	struct unwind_table *table;
 	struct error *err;
 	char path[32];
 
 	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = cfi_rows_load(path, &rows);
+	err = cfi_load(path, &table);
 	need(!err || err->kind == ERR_INPUT);
-	if (!err && rows)
-		use(rows);
+	if (!err && table)
+		use(table);
 	error_free(err);
-	rows_free(rows);
+	unwind_table_free(table);
 	close(fd);
 }
 
@@ -91,23 +90,23 @@ static void read_section(const uint8_t *data, size_t size)
 				   .data = &section,
 				   .addr = SECTION,
 				   .eh = *data & 1};
-	struct rows_builder *builder = NULL;
-	struct rows *rows;
+	struct table_builder *builder = NULL;
+	struct unwind_table *table;
 
 	ident[EI_CLASS] = *data & 2 ? ELFCLASS32 : ELFCLASS64;
 	ident[EI_DATA] = ELFDATA2LSB;
 	ident[EI_VERSION] = EV_CURRENT;
-	/* Of its own, so that what reads behind the end is seen. */
+	/* A heap block of its own, so that ASan sees reads behind the end. */
 	section.d_buf = malloc(size);
-	need(section.d_buf && !rows_builder_new(&builder));
+	need(section.d_buf && !table_builder_new(&builder));
 	memcpy(section.d_buf, data + 1, size - 1);
 	section.d_buf = realloc(section.d_buf, size - 1);
-	if (section.d_buf && !cfi_section_read(&from, builder) && !rows_finish(builder, &rows) &&
-	    rows) {
-		use(rows);
-		rows_free(rows);
+	if (section.d_buf && !cfi_section_read(&from, builder) &&
+	    !table_builder_finish(builder, &table) && table) {
+		use(table);
+		unwind_table_free(table);
 	}
-	rows_builder_free(builder);
+	table_builder_free(builder);
 	free(section.d_buf);
 }
 

@@ -33,7 +33,7 @@ struct guest {
 	double seconds;
 };
 
-/* What has been measured of one way. */
+/* Measurements of one way. */
 struct found {
 	uint64_t stopped_ns[SAMPLES_MAX], total_ns[SAMPLES_MAX];
 	size_t n;
@@ -62,7 +62,7 @@ static uint64_t done(const struct guest *guest)
 	return stat(guest->console, &about) ? 0 : (uint64_t)about.st_size;
 }
 
-/* How long one turn takes. */
+/* Duration of one turn. */
 static double turn_s(const struct guest *guest)
 {
 	return guest->seconds / ROUNDS;
@@ -90,7 +90,7 @@ static struct error *sample_for_a_while(const struct guest *guest, const struct 
 
 		err = way->take(state, &to->stopped_ns[to->n]);
 		to->total_ns[to->n] = clock_now_ns() - start;
-		/* What is late is left out. */
+		/* Missed deadlines are left out. */
 		while (due <= clock_now_ns())
 			due += period;
 		clock_sleep_until(due);

@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/memory.h"
 #include "target/gdb/layout.h"
-#include "target/qemu/machine.h"
-#include "target/qemu/stub.h"
+#include "target/host/memory.h"
+#include "target/qemu/qemu.h"
 #include "target/target.h"
 
 #define STACK	   4096u
@@ -34,7 +33,7 @@ static struct error *open_ours(const char *scheme, const char *name, const char 
 		return error_no_memory();
 	*state = ours;
 	snprintf(spec, sizeof(spec), "%s:%s", scheme, name);
-	err = target_open_via(spec, via, &ours->target);
+	err = target_open(spec, via, &ours->target);
 	return err ? err : sample_new(ours->target->info.vcpus, STACK, &ours->sample);
 }
 
@@ -58,7 +57,7 @@ static struct error *take_ours(void *state, uint64_t *stopped_ns)
 	struct ours *ours = state;
 	struct error *err;
 
-	ours->sample->vcpu[0].again = true;
+	ours->sample->vcpu[0].request.again = true;
 	err = ours->target->ops->sample(ours->target, ours->sample);
 	*stopped_ns = ours->sample->paused_ns;
 	return err;
@@ -84,7 +83,7 @@ struct script {
 
 static struct error *say(void *ctx, const char *line, char **said)
 {
-	return qmp_human(ctx, line, said);
+	return qmp_human(ctx, QMP_NO_VCPU, line, said);
 }
 
 static struct error *open_qmp(const char *qmp, const char *pid, void **state)
@@ -98,7 +97,7 @@ static struct error *open_qmp(const char *qmp, const char *pid, void **state)
 		return error_no_memory();
 	*state = script;
 	script->memory = -1;
-	err = qmp_open(qmp, &script->qmp);
+	err = qmp_open(qmp, 0, &script->qmp);
 	console = (struct qemu_console){say, script->qmp};
 	if (!err)
 		err = qemu_machine_ram(&console, &map);
@@ -116,7 +115,7 @@ static struct error *take_qmp(void *state, uint64_t *stopped_ns)
 	char *said = NULL, *rsp;
 
 	if (!err)
-		err = qmp_human(script->qmp, "info registers -a", &said);
+		err = qmp_human(script->qmp, QMP_NO_VCPU, "info registers -a", &said);
 	rsp = said ? strstr(said, "RSP=") : NULL;
 	if (rsp)
 		(void)host_memory_read(script->memory, script->hva + strtoull(rsp + 4, NULL, 16),
@@ -133,7 +132,7 @@ static void close_script(void *state)
 	char *said = NULL;
 
 	if (script->gdb)
-		error_free(qmp_human(script->qmp, "gdbserver none", &said));
+		error_free(qmp_human(script->qmp, QMP_NO_VCPU, "gdbserver none", &said));
 	free(said);
 	gdb_close(script->gdb);
 	qmp_close(script->qmp);
@@ -148,7 +147,7 @@ static struct error *open_frames(const char *qmp, const char *pid, void **state)
 	struct script *script = *state;
 
 	if (!err)
-		err = stub_start(script->qmp, false, &script->gdb);
+		err = qemu_stub_start(script->qmp, false, 0, &script->gdb);
 	if (!err)
 		err = gdb_layout_ask(script->gdb, &script->layout);
 	if (!err && !gdb_continue(script->gdb))

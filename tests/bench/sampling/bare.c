@@ -9,7 +9,7 @@
 #include <xen/domctl.h>
 
 #include "base/clock.h"
-#include "target/xen/vcpu_regs.h"
+#include "target/xen/xen.h"
 #include "way.h"
 
 #define CONTEXT_BYTES ((sizeof(vcpu_guest_context_t) + 63) & ~63ul)
@@ -181,14 +181,14 @@ static struct error *take_calls(void *state, struct taken *out)
 	return took(done, start, out);
 }
 
-/* What every figure holds: the reading of the clock itself. */
+/* Cost of reading the clock, which every figure includes. */
 static struct error *take_clock(void *state, struct taken *out)
 {
 	(void)state;
 	return took(true, clock_now_ns(), out);
 }
 
-/* By one call where there is one vCPU, as uniprof does it. */
+/* One call if there is one vCPU, as uniprof does it. */
 static struct error *take_states(void *state, struct taken *out)
 {
 	struct bare *bare = state;

@@ -26,7 +26,7 @@
  */
 #define TURN_NS 25000000u
 
-/* Of the rounds, one in so many should leave a sample of each way; so many times as many are made at most. */
+/* One round in ENOUGH should leave a sample of each way; if not, PATIENCE times as many are run. */
 #define ENOUGH	 4
 #define PATIENCE 8
 
@@ -45,11 +45,11 @@ struct bench {
 	uint32_t n, rounds;
 };
 
-/* What the guest is: asked of the product itself, which then lets go of it. */
+/* Asks uniprof's own code about the guest, and closes it again. */
 static struct error *find_guest(const char *spec, struct bench_guest *guest)
 {
 	struct target *target;
-	struct error *err = target_open(spec, &target);
+	struct error *err = target_open(spec, NULL, &target);
 
 	if (err)
 		return err;
@@ -61,7 +61,7 @@ static struct error *find_guest(const char *spec, struct bench_guest *guest)
 	return NULL;
 }
 
-/* Whether a list of names, with commas between, holds that of a way; NULL holds all that take turns. */
+/* True if the comma-separated list names the way; NULL names all but those that run alone. */
 static bool chosen(const char *list, const struct way *way)
 {
 	const char *name = way->name;
@@ -116,7 +116,7 @@ static struct error *take_one(struct bench *bench, struct entry *entry)
 	return NULL;
 }
 
-/* What was done last is still in the caches: so that none always comes after the same one. */
+/* Random order: each way runs with the caches that the way before it left. */
 static void shuffle(struct bench *bench)
 {
 	for (uint32_t i = bench->n; i > 1; i--) {
@@ -145,7 +145,7 @@ static struct error *one_round(struct bench *bench, uint32_t round)
 	return err;
 }
 
-/* Whether too many samples were left out, and it is worth while to go on. */
+/* True if too many samples were left out, and more rounds are allowed. */
 static bool too_few(const struct bench *bench, uint32_t round)
 {
 	for (uint32_t i = 0; i < bench->n; i++)

@@ -2,7 +2,7 @@
 #ifndef BENCH_SAMPLING_FIGURES_H
 #define BENCH_SAMPLING_FIGURES_H
 
-/* Times of many samples, and what is told of them. */
+/* Times of many samples, and their statistics. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct figures {
 struct error *figures_new(uint32_t room, struct figures *out);
 void figures_free(struct figures *figures);
 
-/* Leaves out what there is no room for. */
+/* Ignores times beyond the array's size. */
 void figures_add(struct figures *figures, uint64_t ns);
 
 /* Prints a JSON object of minimum, tenth, median, ninetieth, maximum and mean in µs; sorts the figures. */

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "capture/capture.h"
+#include "capture/image_locator.h"
 #include "recording/stacks.h"
-#include "sample/look.h"
-#include "sample/settle.h"
 #include "single.h"
 #include "target/target.h"
 #include "way.h"
@@ -16,8 +16,8 @@ struct product {
 	struct target *target;
 	struct stacks *stacks;
 	struct images *images;
-	struct settle *settle;
-	struct look *look;
+	struct image_locator *locator;
+	struct capture *capture;
 	struct sample *sample; /* for "unread" */
 	uint32_t busy;
 };
@@ -30,7 +30,8 @@ static struct error *load_image(struct product *product, const struct bench_gues
 
 	if (!err && guest->image)
 		err = images_load(product->images, &spec, NULL);
-	return err ? err : settle_new(product->target, product->images, NULL, &product->settle);
+	return err ? err
+		   : image_locator_new(product->target, product->images, NULL, &product->locator);
 }
 
 static struct error *open_target(const struct bench_guest *guest, bool always_pause, void **state)
@@ -43,7 +44,7 @@ static struct error *open_target(const struct bench_guest *guest, bool always_pa
 		return error_no_memory();
 	*state = product;
 	product->busy = guest->busy;
-	err = target_open(guest->spec, &product->target);
+	err = target_open(guest->spec, NULL, &product->target);
 	if (err)
 		return err;
 	product->target->always_pause = always_pause;
@@ -51,9 +52,9 @@ static struct error *open_target(const struct bench_guest *guest, bool always_pa
 	if (!err)
 		err = load_image(product, guest);
 	options.images = product->images;
-	options.settle = product->settle;
+	options.locator = product->locator;
 	if (!err)
-		err = look_new(product->target, product->stacks, &options, &product->look);
+		err = capture_new(product->target, product->stacks, &options, &product->capture);
 	return err;
 }
 
@@ -63,7 +64,7 @@ static struct error *take_look(void *state, struct taken *out)
 	struct tick tick = {0};
 	uint32_t ran = 0;
 	uint64_t start = clock_now_ns();
-	struct error *err = look_take(product->look, start, &tick);
+	struct error *err = capture_tick(product->capture, start, &tick);
 
 	out->whole_ns = clock_now_ns() - start;
 	out->paused_ns = tick.paused_ns;
@@ -72,7 +73,7 @@ static struct error *take_look(void *state, struct taken *out)
 		out->frames += (uint32_t)stacks_depth(product->stacks, tick.entries[i].stack);
 		ran += tick.entries[i].ran_ns > 0;
 	}
-	/* Where the host is busy, a CPU of the emulated machine may stand still for a while. */
+	/* On a busy host, a CPU of the emulated machine may stand still for a while. */
 	out->spared = ran < product->busy;
 	return err;
 }
@@ -124,8 +125,8 @@ static struct error *take_unread(void *state, struct taken *out)
 	struct error *err;
 
 	for (uint32_t i = 0; i < product->sample->vcpus; i++) {
-		product->sample->vcpu[i].want = 0;
-		product->sample->vcpu[i].again = true;
+		product->sample->vcpu[i].request.want = 0;
+		product->sample->vcpu[i].request.again = true;
 	}
 	err = product->target->ops->sample(product->target, product->sample);
 	out->whole_ns = clock_now_ns() - start;
@@ -140,8 +141,8 @@ static void close_product(void *state)
 	if (!product)
 		return;
 	sample_free(product->sample);
-	look_free(product->look);
-	settle_free(product->settle);
+	capture_free(product->capture);
+	image_locator_free(product->locator);
 	images_free(product->images);
 	stacks_free(product->stacks);
 	if (product->target)

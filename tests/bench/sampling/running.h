@@ -3,9 +3,9 @@
 #define BENCH_SAMPLING_RUNNING_H
 
 /*
- * Waits until a guest is on a CPU. Stopping one that runs on another CPU takes
- * far longer than stopping one that waits for its turn, or has not woken up
- * from the last sample yet; the shortest of many samples would be one of those.
+ * Waits until a guest is on a CPU. Stopping a guest that runs on another CPU
+ * takes far longer than one that waits for a CPU, or has not woken up from the
+ * last sample yet; the shortest of many samples would be one of those.
  */
 
 #include "way.h"

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "unwind/unwind.h"
 
-/* How long the guest runs between any two samples. */
+/* Time that the guest runs between two samples. */
 #define NAP_NS 200000
 
 struct bench_guest {
@@ -26,7 +26,7 @@ struct bench_guest {
 	bool hvm;      /* PVH */
 };
 
-/* What one sample took. */
+/* Cost of one sample. */
 struct taken {
 	uint64_t paused_ns; /* of that, with the guest paused */
 	uint64_t whole_ns;
@@ -79,7 +79,7 @@ extern const struct way way_xenctx;
  */
 extern const struct way way_auto, way_pause, way_single, way_unread;
 
-/* All that there are on this architecture (ways_ARCH.c); ends with NULL. */
+/* All ways on this architecture (ways_ARCH.c); ends with NULL. */
 #define MAX_WAYS 16
 extern const struct way *const all_ways[MAX_WAYS];
 

@@ -22,7 +22,7 @@ struct work {
 
 static struct error *work_open(struct work *work, const char *guest)
 {
-	struct error *err = target_open(guest, &work->target);
+	struct error *err = target_open(guest, NULL, &work->target);
 
 	if (!err)
 		err = sample_new(work->target->info.vcpus, FRAME_SIZE, &work->sample);
@@ -38,9 +38,8 @@ static struct error *count(struct work *work, uint64_t *total, uint64_t *when_ns
 	for (uint32_t i = 0; i < work->sample->vcpus; i++) {
 		uint64_t one;
 
-		if (work->target->ops->read(work->target, &work->sample->vcpu[0].regs,
-					    work->address + i * work->step, &one,
-					    sizeof(one)) != sizeof(one))
+		if (target_read(work->target, &work->sample->vcpu[0].regs,
+				work->address + i * work->step, &one, sizeof(one)) != sizeof(one))
 			return error_new(ERR_FAILED, "cannot read the guest's counters");
 		*total += one;
 	}

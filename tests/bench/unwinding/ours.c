@@ -6,7 +6,7 @@
 
 #include "recorded.h"
 #include "symbol/names/symbols.h"
-#include "unwind/cfi_rows.h"
+#include "unwind/tables/cfi.h"
 #include "unwind/unwind.h"
 
 #define FP 6
@@ -16,7 +16,7 @@
 struct ours {
 	const struct recording *recording;
 	const struct recorded *stack;
-	struct rows *rows[MODULES_MAX];
+	struct unwind_table *rows[MODULES_MAX];
 	struct symbols *symbols[MODULES_MAX];
 	struct unwinder *unwinder;
 	enum unwind_method method;
@@ -32,7 +32,7 @@ static struct ours *begin(const struct recording *recording, enum unwind_method 
 	ours->recording = recording;
 	ours->method = method;
 	for (size_t i = 0; i < recording->n_modules; i++)
-		if (cfi_rows_load(recording->module[i].path, &ours->rows[i]))
+		if (cfi_load(recording->module[i].path, &ours->rows[i]))
 			errx(1, "%s: no table", recording->module[i].path);
 	/* A file that has no symbols does without. */
 	for (size_t i = 0; i < recording->n_modules; i++)
@@ -55,14 +55,14 @@ static void finish(void *self)
 	struct ours *ours = self;
 
 	for (size_t i = 0; i < ours->recording->n_modules; i++)
-		rows_free(ours->rows[i]);
+		unwind_table_free(ours->rows[i]);
 	for (size_t i = 0; i < ours->recording->n_modules; i++)
 		symbols_free(ours->symbols[i]);
 	unwinder_free(ours->unwinder);
 	free(ours);
 }
 
-static const struct rows *table_at(void *ctx, uint64_t va, uint64_t *slide)
+static const struct unwind_table *table_at(void *ctx, uint64_t va, uint64_t *slide)
 {
 	const struct ours *ours = ctx;
 	const struct module *module = module_at(ours->recording, va);
@@ -120,11 +120,11 @@ static void walk_table(void *self, const struct recorded *stack, struct chain *c
 	ours->stack = stack;
 	for (chain->n = 0; chain->n < FRAMES_MAX;) {
 		uint64_t look = chain->n ? pc - 1 : pc;
-		const struct rows *rows = table_at(ours, look, &slide);
-		const struct row *row = rows ? rows_find(rows, look - slide) : NULL;
+		const struct unwind_table *rows = table_at(ours, look, &slide);
+		const struct row *row = rows ? unwind_table_find(rows, look - slide) : NULL;
 
 		chain->addr[chain->n++] = pc;
-		if (!row || row->kind == ROW_END || !rows_step(rows, row, &env, &caller))
+		if (!row || row->kind == ROW_END || !unwind_table_step(rows, row, &env, &caller))
 			return;
 		pc = ours->gp[PC] = caller.pc;
 		ours->gp[SP] = caller.sp;
@@ -151,7 +151,7 @@ static void walk_all(void *self, const struct recorded *stack, struct chain *cha
 	const struct code code = {.ctx = ours,
 				  .read = read_code,
 				  .function = function_at,
-				  .rows = table_at};
+				  .table = table_at};
 	struct regs regs = {.pc = stack->gp[PC],
 			    .sp = stack->gp[SP],
 			    .fp = stack->gp[FP],

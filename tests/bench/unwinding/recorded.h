@@ -46,11 +46,11 @@ void record_stacks(struct recording *recording, size_t n);
 
 const struct module *module_at(const struct recording *recording, uint64_t va);
 
-/* Reads from the stack, or from what our modules have mapped; false if it is neither. */
+/* Reads from the stack, or from our mapped modules; false if the address is in neither. */
 bool recorded_read(const struct recording *recording, const struct recorded *stack, uint64_t va,
 		   void *buf, size_t len);
 
-/* What the child does for ever. */
+/* Work of the child, without end. */
 void subject(void);
 
 /* The call chains of one stack, leaf first. */

@@ -8,10 +8,10 @@
 #include <time.h>
 
 #include "recorded.h"
-#include "unwind/cfi_rows.h"
+#include "unwind/tables/cfi.h"
 
 #define STACKS	 500
-#define ROUNDS	 5 /* the best of which counts */
+#define ROUNDS	 5 /* the best one counts */
 #define ROUND_NS 200000000ull
 
 static const struct contender *const contenders[] = {&contender_table, &contender_rows,
@@ -82,17 +82,17 @@ static double compile_rate(const struct recording *recording, uint32_t *most)
 	for (size_t i = 0; i < recording->n_modules; i++) {
 		for (int round = 0; round < ROUNDS; round++) {
 			uint64_t start = cpu_ns();
-			struct rows *rows;
+			struct unwind_table *rows;
 			double rate;
 
-			if (cfi_rows_load(recording->module[i].path, &rows) || !rows)
+			if (cfi_load(recording->module[i].path, &rows) || !rows)
 				continue;
 			rate = rows->n * 1e9 / (double)(cpu_ns() - start);
 			if (rows->n > *most || (rows->n == *most && rate > best)) {
 				*most = rows->n;
 				best = rate;
 			}
-			rows_free(rows);
+			unwind_table_free(rows);
 		}
 	}
 	return best;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* busy: keeps dom0's CPU busy with what others come before, until it is killed. */
+/* busy: keeps dom0's CPU busy at a low priority, until it is killed. */
 
 #include <unistd.h>
 

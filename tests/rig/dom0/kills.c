@@ -17,7 +17,7 @@
 
 #define RATE "10000"
 
-/* How long a profiler notices that its guard is gone, and starts another. */
+/* Time in which a profiler notices that its guard is gone, and starts another. */
 #define NEW_GUARD_US 500000
 
 static const struct way {
@@ -38,7 +38,7 @@ static const struct way *find_way(const char *name)
 	give_up("no way to end a profiler is called %s", name);
 }
 
-/* How long a profiler lives before it samples. */
+/* Measures how long a profiler lives before it samples. */
 static uint64_t calibrate(uint32_t domid, struct watch *watch)
 {
 	struct victim victim = victim_start(domid, RATE);
@@ -50,11 +50,14 @@ static uint64_t calibrate(uint32_t domid, struct watch *watch)
 	return us;
 }
 
-/* How often the guest is looked at until it is found stopped, and how far apart at the most. */
+/* Checks of the guest until it is found paused, and the longest time between two. */
 #define LOOKS	       20000
 #define LOOK_WITHIN_US 400
 
-/* Nothing of the profiler runs between the look that finds that and what comes next here. */
+/*
+ * Nothing of the profiler runs between the check that finds the pause and the
+ * next step.
+ */
 static void wait_for_a_pause(const struct victim *victim, struct watch *watch)
 {
 	victim_wait_for_guard(victim);

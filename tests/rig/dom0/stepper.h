@@ -4,7 +4,7 @@
 
 /*
  * Leads a traced uniprof through one turn of its sampling loop, which begins
- * and ends with a sleep. What lies between two system calls is a stretch.
+ * and ends with a sleep. A stretch is the code between two system calls.
  */
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ bool stepper_to_stretch(pid_t pid, unsigned stretch);
 /* Goes to where the next system call is about to be made. */
 void stepper_to_call(pid_t pid);
 
-/* Single steps, but not beyond that place; returns how many. */
+/* Single-steps, `most` instructions at most; returns how many. */
 uint64_t stepper_step(pid_t pid, uint64_t most);
 
 #endif

@@ -16,13 +16,13 @@
 
 #define RATE "1000"
 
-/* Some samples after its start a profiler has mapped what it needs. */
+/* Time after which a profiler has mapped what it needs, by some samples. */
 #define MAPPED_US 20000
 
 /*
- * Of each stretch this many instructions matter: from a hypercall to the store
- * that tells the guard of its outcome. In the middle of a stretch the guard's
- * phase stays the same.
+ * Instructions that matter of each stretch: from a hypercall to the store that
+ * tells the guard of its outcome. In the middle of a stretch the guard's phase
+ * stays the same.
  */
 #define FIRST 128
 

@@ -39,7 +39,7 @@ static void quietly_exec(char *const argv[])
 {
 	int null = open("/dev/null", O_RDWR);
 
-	/* What a shell starts in the background ignores these. */
+	/* A shell's background job ignores these signals. */
 	signal(SIGINT, SIG_DFL);
 	signal(SIGQUIT, SIG_DFL);
 	dup2(null, STDOUT_FILENO);

@@ -2,7 +2,7 @@
 #ifndef UNIPROF_TESTS_RIG_VICTIM_H
 #define UNIPROF_TESTS_RIG_VICTIM_H
 
-/* Profilers that are to die, and what has to hold afterwards. */
+/* Profilers that are killed, and checks of the guest afterwards. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,16 +18,13 @@ struct victim {
 	const char *recording;
 };
 
-/* What deaths led to. Times are from the moment of death to when the guest is let go (watch.h). */
+/* Results of killing profilers. Times are from the moment of death to the unpause (watch.h). */
 struct toll {
 	unsigned rounds, guarded, paused, late, failures, read, empty;
 	uint64_t worst_ns, sum_ns;
 };
 
-/*
- * To be called once: processes that lose their parent become our children, and
- * what else dom0 is busy with does not delay what we see.
- */
+/* Call once: makes orphans our children, and gives us precedence over dom0's other work. */
 void victim_prepare(void);
 
 /* Starts `uniprof record` of the domain. */
@@ -36,13 +33,13 @@ struct victim victim_start(uint32_t domid, const char *rate);
 /* Waits until it has a guard, which is about when it samples; returns how long that took, us. */
 uint64_t victim_wait_for_guard(const struct victim *victim);
 
-/* The guard of a profiler that lives; 0 if it has none. */
+/* The guard of a living profiler; 0 if it has none. */
 pid_t victim_guard(const struct victim *victim);
 
 /*
  * Kills it (signal 0: it dies by itself), and sees to it that the guest runs,
- * that the guard goes and that the recording can be read. What is not so is
- * printed, after `what`, and counted.
+ * that the guard goes and that the recording can be read. Failures are printed,
+ * after `what`, and counted.
  */
 void victim_bury(struct victim *victim, int signal, struct watch *watch, struct toll *toll,
 		 const char *what);

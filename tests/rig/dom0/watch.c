@@ -10,7 +10,7 @@
 
 #define LOOK_EVERY_US 500
 
-/* A look and a nap take no longer in a dom0 that runs. */
+/* Longest time of one check and one nap in a dom0 that runs. */
 #define TURN_MAX_NS 5000000u
 
 struct watch {

@@ -10,6 +10,7 @@
  *   midway     a multicall with a pause is carried out up to the pause, and fails
  *   context    a multicall is carried out, but the registers are missing
  *   unpause    refused
+ *   death      unpause number FROM kills the profiler; the first COUNT of its guard are refused
  *   version    every domctl: what a hypervisor says that speaks another version
  */
 
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <xenctrl.h>
 #include <xencall.h>
@@ -27,7 +29,7 @@
 #include <xen/domctl.h>
 #include <xen/xen.h>
 
-/* True if this call, of the kind `what`, is one of those that are to fail. */
+/* True if this call, of the kind `what`, is to fail. */
 static bool fails(const char *what)
 {
 	static unsigned long calls;
@@ -58,6 +60,26 @@ static void *real(const char *name)
 	return function;
 }
 
+static pid_t profiler;
+
+static void __attribute__((constructor)) note_profiler(void)
+{
+	profiler = getpid();
+}
+
+static bool unpause_fails(void)
+{
+	static unsigned long calls;
+	unsigned long from, count;
+
+	if (sscanf(getenv("XEN_FAULT"), "death %lu %lu", &from, &count) != 2)
+		return fails("unpause");
+	calls++;
+	if (getpid() == profiler && calls == from)
+		__builtin_trap();
+	return getpid() != profiler && calls <= count;
+}
+
 static uint32_t command(unsigned long domctl)
 {
 	return ((const struct xen_domctl *)domctl)->cmd;
@@ -70,7 +92,7 @@ int xencall1(xencall_handle *handle, unsigned op, uint64_t arg)
 	if (op == __HYPERVISOR_domctl && fails("version"))
 		return refuse(EACCES);
 	if (op == __HYPERVISOR_domctl && command(arg) == XEN_DOMCTL_unpausedomain &&
-	    fails("unpause"))
+	    unpause_fails())
 		return refuse(EAGAIN);
 	return call(handle, op, arg);
 }

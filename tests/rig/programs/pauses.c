@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pauses GUEST LOOKS: looks at a guest so often, half a millisecond apart, with a pause each time,
- * and prints one JSON object: for how long it was paused for a look (with all takes that were
- * thrown away), and how long a look took, in nanoseconds.
+ * pauses GUEST LOOKS: takes so many ticks of a guest, half a millisecond apart, with a pause each
+ * time, and prints one JSON object: how long it was paused for a tick (retries included), and how
+ * long a tick took, in nanoseconds.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,14 +10,14 @@
 
 #include "base/clock.h"
 #include "base/histogram.h"
-#include "sample/look.h"
+#include "capture/capture.h"
 
 #define APART_NS 500000
 
 /* Looks that learn the code and how deep the stacks are. */
 #define WARM_UP 100
 
-static struct error *look_often(struct look *look, unsigned long n, struct histogram *paused,
+static struct error *look_often(struct capture *capture, unsigned long n, struct histogram *paused,
 				struct histogram *whole)
 {
 	struct error *err = NULL;
@@ -26,7 +26,7 @@ static struct error *look_often(struct look *look, unsigned long n, struct histo
 		uint64_t start = clock_now_ns();
 		struct tick tick;
 
-		err = look_take(look, 0, &tick);
+		err = capture_tick(capture, 0, &tick);
 		if (!err && i >= WARM_UP) {
 			histogram_add(paused, tick.paused_ns);
 			histogram_add(whole, clock_now_ns() - start);
@@ -49,25 +49,25 @@ static struct error *run(const char *guest, unsigned long n)
 	static struct histogram paused, whole;
 	struct target *target = NULL;
 	struct stacks *stacks = NULL;
-	struct look *look = NULL;
-	struct error *err = target_open(guest, &target);
+	struct capture *capture = NULL;
+	struct error *err = target_open(guest, NULL, &target);
 
 	if (!err) {
 		target->always_pause = true;
 		err = stacks_new(&stacks);
 	}
 	if (!err)
-		err = look_new(target, stacks, &options, &look);
+		err = capture_new(target, stacks, &options, &capture);
 	if (!err)
-		err = look_often(look, n, &paused, &whole);
+		err = look_often(capture, n, &paused, &whole);
 	if (!err) {
-		printf("{\"retakes\": %" PRIu64 ", ", look_retakes(look));
+		printf("{\"retakes\": %" PRIu64 ", ", capture_retries(capture));
 		print_histogram("paused", &paused);
 		printf(", ");
 		print_histogram("whole", &whole);
 		printf("}\n");
 	}
-	look_free(look);
+	capture_free(capture);
 	stacks_free(stacks);
 	target_close(target);
 	return err;

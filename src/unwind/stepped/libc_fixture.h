@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_LIBC_H
-#define UNIPROF_UNWIND_STEPPED_LIBC_H
+#ifndef UNIPROF_UNWIND_STEPPED_LIBC_FIXTURE_H
+#define UNIPROF_UNWIND_STEPPED_LIBC_FIXTURE_H
 
 /* The C library: code without frame pointers, in assembly, and calling back. */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_H
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_FIXTURE_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_LIBRARY_FIXTURE_H
 
-/* What Arm's compilers may call for, of both widths. */
+/* Functions that compilers for Arm and RISC-V may call. */
 
 void *memcpy(void *to, const void *from, size_t n);
 void *memset(void *to, int byte, size_t n);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The verbs, a row each; whatever is no verb is the classic command line. */
+/* The verbs, a row each; a word that is no verb begins the classic command line. */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/privilege.h"
-#include "cmd/cmd.h"
+#include "cmd/shared/manual.h"
 #include "view/disassemble.h"
 #include "symbol/images/debuginfod.h"
 #include "symbol/names/demangle.h"
-#include "target/kvm/unpaused.h"
+#include "target/kvm/bpf_reader.h"
 #include "target/target.h"
 #include "top/screen.h"
 
@@ -25,7 +27,7 @@ static const struct verb *const verbs[] = {
 static void print_version(void)
 {
 	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
-	       unpaused_feature, privilege_feature, seccomp_feature, demangle_feature,
+	       bpf_feature, privilege_feature, seccomp_feature, demangle_feature,
 	       disassembler_feature, screen_feature, debuginfod_feature);
 }
 
@@ -42,14 +44,14 @@ static void print_help(FILE *out)
 	fputs("\n"
 	      "  -V, --version   version, and what was built in\n"
 	      "  -h, --help      this text\n"
+	      "  --completions bash|zsh|fish   completions for that shell\n"
 	      "\n"
 	      "a guest is named xen:NAME, xen:ID, kvm:PID, qemu:PID, process:PID, replay:FILE, or "
-	      "by its"
-	      " name alone\n"
+	      "by its name alone\n"
 	      "\n"
 	      "the classic command line works as ever:\n",
 	      out);
-	fputs(verb_classic.help, out);
+	manual_write_help(&verb_classic, out);
 }
 
 static int run_verb(const struct verb *verb, int argc, char **argv)
@@ -58,13 +60,13 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
 	int status = 0;
 
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		fputs(verb->help, stdout);
+		manual_write_help(verb, stdout);
 		return 0;
 	}
 	err = verb->run(argc, argv, &status);
 	if (!err)
 		return status;
-	say("%s", err->text);
+	cmd_say("%s", err->text);
 	status = (int)err->kind;
 	error_free(err);
 	return status;
@@ -79,15 +81,48 @@ static bool is_given(int argc, char **argv, const char *brief, const char *full)
 	return false;
 }
 
+/* Fills closed standard streams: no file opened later may take their numbers. */
+static void keep_standard_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static const struct verb *find_verb(const char *name)
+{
+	for (size_t i = 0; i < N_VERBS; i++)
+		if (!strcmp(name, verbs[i]->name))
+			return verbs[i];
+	return NULL;
+}
+
+/* Prints texts that builds and shells take from the tables of options; false: no such text. */
+static bool write_tables(const char *what, const char *of)
+{
+	if (!strcmp(what, "--completions"))
+		return manual_write_completions(of, verbs, N_VERBS, stdout);
+	if (strcmp(what, "--options-in-mdoc") || !find_verb(of))
+		return false;
+	manual_write_options(find_verb(of), stdout);
+	return true;
+}
+
 int main(int argc, char **argv)
 {
+	keep_standard_streams();
 	if (argc < 2) {
 		print_help(stderr);
 		return ERR_USAGE;
 	}
-	for (size_t i = 0; i < N_VERBS; i++)
-		if (!strcmp(argv[1], verbs[i]->name))
-			return run_verb(verbs[i], argc - 1, argv + 1);
+	if (find_verb(argv[1]))
+		return run_verb(find_verb(argv[1]), argc - 1, argv + 1);
+	if (argc == 3 && write_tables(argv[1], argv[2]))
+		return 0;
 	if (!strcmp(argv[1], "help") || is_given(argc, argv, "-h", "--help")) {
 		print_help(stdout);
 		return 0;

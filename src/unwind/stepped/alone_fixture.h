@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_H
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_FIXTURE_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_FIXTURE_H
 
-/* No C library: only what the compiler itself may call for, and an entry point. */
+/*
+ * Replaces the C library: only the functions that the compiler itself may call,
+ * and an entry point.
+ */
 
 void *memcpy(void *to, const void *from, size_t n);
 void *memset(void *to, int byte, size_t n);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM64_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM64_H
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM64_FIXTURE_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_ARM64_FIXTURE_H
 
 /* As alone.h, for 64-bit Arm. */
 
-#include "alone_arm_library.h"
+#include "alone_arm_library_fixture.h"
 
 int stepped_main(void);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_H
-#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_H
+#ifndef UNIPROF_UNWIND_STEPPED_ALONE_ARM_FIXTURE_H
+#define UNIPROF_UNWIND_STEPPED_ALONE_ARM_FIXTURE_H
 
 /* As alone.h, for 32-bit Arm. */
 
-#include "alone_arm_library.h"
+#include "alone_arm_library_fixture.h"
 
 void __aeabi_memcpy(void *to, const void *from, size_t n);
 void __aeabi_memcpy4(void *to, const void *from, size_t n);
@@ -12,7 +12,7 @@ void __aeabi_unwind_cpp_pr0(void);
 void __aeabi_unwind_cpp_pr1(void);
 int stepped_main(void);
 
-/* What clang calls in their place (RTABI32, 4.3.4). */
+/* clang's names for these functions (RTABI32, 4.3.4). */
 void __aeabi_memcpy(void *to, const void *from, size_t n)
 {
 	memcpy(to, from, n);
@@ -23,7 +23,7 @@ void __aeabi_memcpy4(void *to, const void *from, size_t n)
 	memcpy(to, from, n);
 }
 
-/* What tables for exceptions ask for (EHABI32, 10.2), and nobody calls. */
+/* Exception tables refer to these (EHABI32, 10.2); nobody calls them. */
 void __aeabi_unwind_cpp_pr0(void)
 {
 }

@@ -7,13 +7,15 @@
 #include <stddef.h>
 
 #ifdef STEPPED_ARM
-#include "alone_arm.h"
+#include "alone_arm_fixture.h"
 #elif defined(STEPPED_ARM64)
-#include "alone_arm64.h"
+#include "alone_arm64_fixture.h"
+#elif defined(STEPPED_RISCV64)
+#include "alone_riscv64_fixture.h"
 #elif defined(STEPPED_ALONE)
-#include "alone.h"
+#include "alone_fixture.h"
 #else
-#include "libc.h"
+#include "libc_fixture.h"
 #endif
 
 #define APART __attribute__((noinline))

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The command line of the first uniprof (2017): samples a domain straight into a text trace. */
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/preopen.h"
+#include "base/clock.h"
+#include "cmd/shared/session.h"
+#include "format/raw.h"
+#include "profile/quality.h"
+
+#define CLASSIC_RATE_HZ	    1.0
+#define CLASSIC_DURATION_NS NS_PER_S
+
+struct classic_args {
+	struct session_options session;
+	bool resolve; /* -s, -E */
+};
+
+struct classic_trace {
+	const struct target *target;
+	FILE *out; /* NULL: before the first sample */
+	const char *path;
+	const struct stacks *stacks;
+	struct symbolizer *symbolizer; /* NULL: addresses only */
+	uint64_t start_unix_ns;
+	struct quality quality;
+};
+
+static struct error *take_names(const struct option_row *row, const char *value, void *to)
+{
+	struct classic_args *options = to;
+
+	options->resolve = true;
+	return image_args_add(&options->session.files, value, true);
+}
+
+static struct error *take_code(const struct option_row *row, const char *value, void *to)
+{
+	struct classic_args *options = to;
+
+	return image_args_add(&options->session.files, value, false);
+}
+
+#define AT(field) offsetof(struct classic_args, field)
+
+static const struct option_row own_options[] = {
+	{"frequency", "N", 'F', take_rate, AT(session.sampler.rate_hz),
+	 .text = "traces per second (default 1)"},
+	{"time", "T", 'T', take_duration, AT(session.sampler.duration_ns),
+	 .text = "how long: seconds, or 500ms, 2m (default 1)"},
+	{"missed-deadlines", NULL, 'M', take_true, AT(session.print_missed),
+	 .text = "print each deadline that was missed"},
+	{"symbol-table", "TAB", 's', take_names,
+	 .text = "resolve addresses with TAB: nm -n, kallsyms or an ELF file",
+	 .values = OPTION_FILE},
+	{"elf-file", "ELF", 'e', take_code, .text = "use ELF to find callers, print addresses",
+	 .values = OPTION_FILE},
+	{"elf-resolve", "ELF", 'E', take_names, .text = "use ELF to find callers, and its names",
+	 .values = OPTION_FILE},
+	{"debug-dir", "DIR", 0, take_debug_dir,
+	 .text = "where debug files are that were taken out of those that follow",
+	 .values = OPTION_DIRECTORY},
+	{"no-sandbox", NULL, 0, take_true, AT(session.keep_rights),
+	 .text = "keep root's rights, and filter no system calls (for debugging)"},
+	{"unwind", "HOW", 0, take_unwind, AT(session.sampler.method),
+	 .text = "how to find callers: auto (default), fp, cfi, scan",
+	 .values = "auto fp cfi scan"},
+	{"verbose", NULL, 'v', take_true, AT(session.verbose), .text = "say more"},
+	{0}};
+
+static const struct option_group options_of_classic[] = {{own_options, 0}, {0}};
+
+static struct error *parse(int argc, char **argv, struct classic_args *options, int *first)
+{
+	struct error *err;
+
+	*options = (struct classic_args){.session.sampler = {.rate_hz = CLASSIC_RATE_HZ,
+							     .duration_ns = CLASSIC_DURATION_NS}};
+	err = options_parse(&verb_classic, argc, argv, options, first);
+	if (!err && *first + 2 != argc)
+		err = cmd_usage_error(
+			&verb_classic,
+			"\"%s\" is no verb, and the classic command line wants OUTFILE and DOMID",
+			argv[*first < argc ? *first : 0]);
+	return err;
+}
+
+static struct error *begin(struct classic_trace *w)
+{
+	const struct recording_info info = {.target = (char *)w->target->ops->scheme,
+					    .guest_id = (char *)w->target->info.id,
+					    .host = (char *)w->target->info.host,
+					    .start_unix_ns = w->start_unix_ns};
+	struct error *err = cmd_open_output(w->path, &w->out);
+
+	if (!err)
+		raw_write_head(&info, w->out);
+	return err;
+}
+
+/* The tool of 2017 counted a stack 0 times where its walk came to memory that is not there. */
+static bool is_failed(uint8_t end)
+{
+	return end == UNWIND_BYTES || end == UNWIND_BROKEN || end == UNWIND_NO_STACK;
+}
+
+static struct error *write_stack(struct classic_trace *w, const struct tick_entry *entry)
+{
+	bool nameless = false;
+	size_t n = 0;
+
+	for (uint32_t id = entry->stack; id != STACK_ROOT; n++) {
+		const struct stack_node *node = stacks_node(w->stacks, id);
+		struct named named = {.resolved = true};
+		struct error *err;
+
+		if (w->symbolizer) {
+			err = symbolizer_name(w->symbolizer, node->addr, node->kind, &named);
+			if (err)
+				return err;
+		}
+		raw_write_frame(node->addr, w->symbolizer ? &named : NULL, w->out);
+		w->quality.nameless_leaf += !n && !named.resolved;
+		nameless = nameless || !named.resolved;
+		id = node->parent;
+	}
+	raw_write_end(n, is_failed(entry->end) ? 0 : 1, w->out);
+	w->quality.stacks++;
+	w->quality.nameless += nameless;
+	w->quality.no_room += entry->end == UNWIND_NO_ROOM;
+	w->quality.broken += entry->end == UNWIND_BROKEN;
+	w->quality.truncated += entry->end != UNWIND_OUTERMOST && entry->end != UNWIND_NO_ROOM &&
+				entry->end != UNWIND_BROKEN;
+	return NULL;
+}
+
+static struct error *on_tick(void *ctx, const struct tick *tick)
+{
+	struct classic_trace *w = ctx;
+	struct error *err = w->out ? NULL : begin(w);
+
+	for (uint32_t i = 0; i < tick->n && !err; i++)
+		err = write_stack(w, &tick->entries[i]);
+	/* The cause is found when the file is closed. */
+	if (!err && ferror(w->out))
+		err = error_new(ERR_OUTPUT, "cannot write %s", w->path);
+	return err;
+}
+
+static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
+{
+	cmd_say("falling behind by %.9f s", (double)late_ns / 1e9);
+}
+
+static struct error *sample(struct target *target, const struct classic_args *options,
+			    struct classic_trace *w, struct images *images, struct stacks *stacks,
+			    struct sampler_result *result)
+{
+	const struct image_locator_notes notes = {.ctx = (void *)&options->session,
+						  .note = session_note};
+	const struct sampler_sink sink = {.ctx = w,
+					  .tick = on_tick,
+					  .missed =
+						  options->session.print_missed ? on_missed : NULL};
+	struct sampler_options sampler = options->session.sampler;
+	struct error *err;
+
+	sampler.images = images;
+	err = image_locator_new(target, images, &notes, &sampler.locator);
+	if (err)
+		return err;
+	err = sampler_run(target, stacks, &sampler, &sink, result);
+	if (!err)
+		err = image_locator_end(sampler.locator);
+	image_locator_free(sampler.locator);
+	return err;
+}
+
+static struct error *say_quality(const struct classic_trace *w)
+{
+	char *text;
+	struct error *err = quality_warning(&w->quality, QUALITY_SENTENCES, &text);
+
+	if (text)
+		cmd_say("warning: %s", text);
+	free(text);
+	return err;
+}
+
+static struct error *trace(struct target *target, const struct classic_args *options,
+			   struct classic_trace *w, struct images *images, struct stacks *stacks)
+{
+	struct sampler_result result;
+	struct error *err, *closing;
+
+	w->target = target;
+	w->start_unix_ns = clock_unix_ns();
+	err = sample(target, options, w, images, stacks, &result);
+	if (!err && !w->out)
+		err = begin(w);
+	closing = w->out ? cmd_close_output(w->path, w->out, NULL) : NULL;
+	err = closing ? error_first(closing, err) : err;
+	if (!err && result.missed)
+		cmd_say("missed %" PRIu64 " deadlines", result.missed);
+	if (!err)
+		err = say_quality(w);
+	if (!err && options->session.verbose)
+		cmd_say("%" PRIu64 " samples in %.1f s", result.ticks,
+			(double)result.elapsed_ns / 1e9);
+	if (!err && result.outcome != SAMPLED_TIME && result.outcome != SAMPLED_INTERRUPTED)
+		err = error_new(ERR_ENDED, "%s after %.1f s; what was traced until then is in %s",
+				sampler_outcome_text(result.outcome),
+				(double)result.elapsed_ns / 1e9, w->path);
+	return err;
+}
+
+/* The file that the toolstack knows helps to find callers; without it they are found in other ways. */
+static void load_own_image(const struct target *target, const struct classic_args *options,
+			   struct images *images)
+{
+	const struct image_spec spec = {.path = target->info.image};
+	struct error *err = images_load(images, &spec, NULL);
+
+	if (err && options->session.verbose)
+		cmd_say("without %s: %s", spec.path, err->text);
+	error_free(err);
+}
+
+static struct error *classic(int argc, char **argv, int *status)
+{
+	struct images *images = NULL;
+	struct stacks *stacks = NULL;
+	struct target *target = NULL;
+	struct classic_trace w = {0};
+	struct classic_args options;
+	int first;
+	struct error *err = parse(argc, argv, &options, &first);
+
+	if (err)
+		return err;
+	options.session.sampler.stop = cmd_catch_signals();
+	signal(SIGPIPE, SIG_IGN);
+	w.path = argv[first];
+	err = target_open(argv[first + 1], NULL, &target);
+	if (!err)
+		err = preopen_output(w.path);
+	if (!err)
+		err = preopen_input(target->info.image);
+	if (!err)
+		session_drop_rights(target, &options.session);
+	if (!err)
+		err = images_new(&images);
+	if (!err && !options.session.keep_rights)
+		images_sandbox(images);
+	if (!err)
+		err = image_args_load(&options.session.files, images);
+	if (!err && !options.session.files.n && *target->info.image)
+		load_own_image(target, &options, images);
+	if (!err)
+		err = stacks_new(&stacks);
+	if (!err && options.resolve)
+		err = symbolizer_new(images, NULL, &w.symbolizer);
+	if (w.symbolizer)
+		symbolizer_set(w.symbolizer, &(struct symbolizer_options){.no_source = true});
+	w.stacks = stacks;
+	if (!err)
+		err = trace(target, &options, &w, images, stacks);
+	symbolizer_free(w.symbolizer);
+	stacks_free(stacks);
+	images_free(images);
+	target_close(target);
+	return err;
+}
+
+const struct verb verb_classic = {
+	.name = "",
+	.summary = "the command line of 2017",
+	.arguments = "[options] OUTFILE DOMID",
+	.about = "Samples a domain of Xen straight into a text trace, as the uniprof of 2017 "
+		 "does.\n",
+	.options = options_of_classic,
+	.closing = "OUTFILE may be - for standard output; DOMID may be a domain's name. -s, -e and "
+		   "-E may be\n"
+		   "repeated, and take FILE@0xADDRESS for a file that is loaded elsewhere than it "
+		   "was linked\n"
+		   "and not found there by itself. The trace is for symbolize and FlameGraph's\n"
+		   "stackcollapse.pl.\n",
+	.takes = TAKES_FILES,
+	.run = classic,
+};
