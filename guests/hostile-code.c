@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Code that is hard to follow, and stacks full of what looks like return addresses. */
+/* Code that is hard to follow, and stacks full of words that look like return addresses. */
 #include "hostile.h"
 
 #include "paging.h"
@@ -9,13 +9,13 @@
 #define CALL	    0xe8
 #define JUMP_IF	    0x74
 #define CALLS_BYTES (ARENA_BYTES - 0x10000)
-/* What is called, in front of where the vCPU is held. */
+/* Bytes of the called functions, in front of the code that holds the vCPU. */
 #define MAZE_BYTES  0x8000
 #define STACK_WORDS 0x1000
 
 static uint8_t *const bytes = (uint8_t *)arena;
 
-static const void *put_loop(uint8_t *at)
+const void *put_loop(uint8_t *at)
 {
 	for (const uint8_t *from = hold_loop; from < hold_loop_end; from++)
 		at[from - hold_loop] = *from;
@@ -88,7 +88,7 @@ VISIBLE void set_calls(struct scene *scene, unsigned int turn)
 	scene->code = put_loop(held);
 }
 
-/* The same with return addresses behind page tables that are nowhere, always other ones. */
+/* Return addresses behind page tables that do not exist: other ones in each turn. */
 VISIBLE void set_nowhere(struct scene *scene, unsigned int turn)
 {
 	unsigned int space = turn % SPACES;

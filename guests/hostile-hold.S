@@ -53,7 +53,7 @@ FUNCTION(hold)
 	ret
 END(hold)
 
-/* Entered at framed_loop only: who looks finds a frame pointer that has been set up. */
+/* Entered at framed_loop only: a sample finds a frame pointer that has been set up. */
 FUNCTION(framed)
 	pushq %rbp
 	.cfi_def_cfa_offset 16

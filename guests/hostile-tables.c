@@ -92,7 +92,7 @@ VISIBLE void set_self_map(struct scene *scene, unsigned int turn)
 		scene->code = framed_loop;
 }
 
-/* One page that is visible all over the window: a chain of frames that are always far away. */
+/* One page that is mapped all over the window: a chain of frames that are always far away. */
 VISIBLE void set_hops(struct scene *scene, unsigned int turn)
 {
 	struct record *record = (struct record *)(arena + 2);
@@ -143,7 +143,7 @@ VISIBLE void set_brink(struct scene *scene, unsigned int turn)
 		scene->code = framed_loop;
 }
 
-/* The same at the end of the address space, after which there is only its beginning. */
+/* Stacks that end at the end of the address space, behind which address 0 follows. */
 VISIBLE void set_top(struct scene *scene, unsigned int turn)
 {
 	unsigned int space = turn % SPACES;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does what it can to hurt who looks at it: each hostility lets the vCPU spin with registers, a
- * stack, page tables or code that no honest program has. They take turns of `slice` milliseconds
- * (option, 300), for `seconds` (option, 60); `only=NAME` leaves one. Nothing is known about the
- * profile but that it must come to an end, that the guest must not be held longer for it than any
- * other, and that the guest must run on.
+ * Does what it can to hurt a profiler: each hostility lets the vCPU spin with registers, a stack,
+ * page tables or code that no honest program has. They take turns of `slice` milliseconds (option,
+ * 300), for `seconds` (option, 60); `only=NAME` leaves one. Nothing is known about the profile but
+ * that it must come to an end, that the guest must not be held longer for it than any other, and
+ * that the guest must run on.
  */
 #include "hostile.h"
 
@@ -130,7 +130,8 @@ static const struct hostility hostilities[] = {
 	{"endless", set_endless}, {"circle", set_circle},     {"distinct", set_distinct},
 	{"code", set_code},	  {"calls", set_calls},	      {"nowhere", set_nowhere},
 	{"tables", set_tables},	  {"self-map", set_self_map}, {"hops", set_hops},
-	{"brink", set_brink},	  {"top", set_top},
+	{"brink", set_brink},	  {"top", set_top},	      {"markers", set_markers},
+	{"indices", set_indices}, {"notes", set_notes},
 };
 
 #define HOSTILITIES (sizeof(hostilities) / sizeof(hostilities[0]))

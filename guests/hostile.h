@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of the hostile guest share. */
+/* Shared by the parts of the hostile guest. */
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
@@ -8,7 +8,7 @@
 /* In the order in which hold() loads them. */
 enum { RAX, RCX, RDX, RBX, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15, RSP, REGISTERS };
 
-/* What a vCPU shows while it is held. */
+/* The state in which a vCPU is held, to be sampled. */
 struct scene {
 	uint64_t registers[REGISTERS];
 	const void *code; /* hold_loop or a copy of it, framed_loop */
@@ -44,6 +44,8 @@ extern const uint8_t *const hold_loop,
 										*const other_return;
 
 /* hostile-code.c */
+/* Copies hold_loop, and returns where it is. */
+const void *put_loop(uint8_t *at);
 void set_code(struct scene *scene, unsigned int turn);
 void set_calls(struct scene *scene, unsigned int turn);
 void set_nowhere(struct scene *scene, unsigned int turn);
@@ -55,5 +57,10 @@ void set_self_map(struct scene *scene, unsigned int turn);
 void set_hops(struct scene *scene, unsigned int turn);
 void set_brink(struct scene *scene, unsigned int turn);
 void set_top(struct scene *scene, unsigned int turn);
+
+/* hostile-names.c */
+void set_markers(struct scene *scene, unsigned int turn);
+void set_indices(struct scene *scene, unsigned int turn);
+void set_notes(struct scene *scene, unsigned int turn);
 
 #endif

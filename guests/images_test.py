@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every guest image promises, and that the PVH images keep it directly under QEMU.
+"""Promises of every guest image, and that the PVH images keep them directly under QEMU.
 
     images_test.py DIRECTORY    where the images were built
 """
@@ -15,8 +15,12 @@ from pathlib import Path
 
 IMAGES = Path()
 QEMU = shutil.which("qemu-system-x86_64")
-# The hypervisor writes the hypercall page: nothing can be known about its code.
-WITHOUT_CFI = {"hypercall_page"}
+QEMU_RISCV64 = shutil.which("qemu-system-riscv64")
+# Its exit status then tells an end from a crash.
+PC = [QEMU, "-nodefaults", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
+VIRT = [QEMU_RISCV64, "-M", "virt"]
+# The hypervisor writes the hypercall page: nothing can be known about its code. The others have the trait on purpose.
+WITHOUT_CFI = {"hypercall_page", "switch_threads", "thread_starter", "event_entry"}
 
 
 def read_elf(image, *options):
@@ -24,9 +28,20 @@ def read_elf(image, *options):
                           capture_output=True).stdout.splitlines()
 
 
+def whole(image):
+    """The file with all symbols, which elf32 has beside it."""
+    return next((path for path in [image.with_suffix(".elf64")] if path.exists()), image)
+
+
+def symbols(image):
+    """All names that the image gives to an address."""
+    return {line.split()[7] for line in read_elf(whole(image), "-s") if len(line.split()) == 8}
+
+
 def functions(image):
     """Name -> (address, size) of all functions."""
     found = {}
+    image = whole(image)
     # The lowest bit of an address says T32.
     code = ~1 if "-arm32" in image.name else ~0
     for line in read_elf(image, "-s"):
@@ -43,13 +58,12 @@ def described_ranges(image):
     return [(int(match[1], 16), int(match[2], 16)) for match in matches if match]
 
 
-def run(name, command_line, *options, timeout=120):
+def run(name, command_line, *options, timeout=120, qemu=PC):
     """Console lines and exit status of an image directly under QEMU; None if it had to be ended."""
     # A file takes every byte at once: the guest never waits, so that its instructions repeat.
     with tempfile.NamedTemporaryFile("r", encoding="ascii") as console:
-        command = [QEMU, "-accel", "tcg", "-m", "64", "-display", "none", "-nodefaults",
+        command = [*qemu, "-accel", "tcg", "-m", "64", "-display", "none",
                    "-serial", f"file:{console.name}", "-no-reboot",
-                   "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
                    "-kernel", str(IMAGES / f"{name}.elf"), "-append", command_line, *options]
         try:
             status = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -63,6 +77,14 @@ def truth(lines):
     """Function name -> (calls, share) from a guest's last lines."""
     rows = (line.split() for line in lines if line.startswith("truth "))
     return {row[1]: (int(row[3]), float(row[7])) for row in rows}
+
+
+def check_truth(test, found, expected):
+    test.assertEqual(set(found), {"main", *expected})
+    for name, (calls, share) in expected.items():
+        test.assertEqual(calls, found[name][0])
+        # main's own loop takes up to 0.03 of the whole.
+        test.assertAlmostEqual(share, found[name][1], delta=0.03)
 
 
 class EveryImage(unittest.TestCase):
@@ -81,10 +103,15 @@ class EveryImage(unittest.TestCase):
         def check(image):
             if image.stem.endswith("-exidx"):
                 return
-            ranges = described_ranges(image)
+            ranges = described_ranges(whole(image))
             without = {name for name, (start, size) in functions(image).items()
                        if not any(low <= start and start + size <= high for low, high in ranges)}
-            self.assertEqual(WITHOUT_CFI & set(functions(image)), without)
+            if "-cfiasm-" in image.stem and not image.stem.startswith("elf32-"):
+                self.assertIn("main", without)
+                self.assertNotIn("guest_start", set(functions(image)) - without)
+                self.assertNotIn("vcpu_entry", without)
+            else:
+                self.assertEqual(WITHOUT_CFI & set(functions(image)), without)
         self.for_each_image(check)
 
     def test_has_tables_for_exceptions_if_named_after_them(self):
@@ -105,7 +132,7 @@ class EveryImage(unittest.TestCase):
         def check(image):
             lines = image.with_suffix(".edges").read_text(encoding="utf-8").splitlines()
             edges = {tuple(line.split()) for line in lines}
-            self.assertLessEqual({name for edge in edges for name in edge}, set(functions(image)))
+            self.assertLessEqual({name for edge in edges for name in edge}, symbols(image))
             self.assertIn(("guest_start", "main"), edges)
             callers = {caller for caller, callee in edges if callee == "guest_start"}
             self.assertEqual(1, len(callers))
@@ -114,6 +141,9 @@ class EveryImage(unittest.TestCase):
 
     def test_has_a_configuration_that_names_it(self):
         def check(image):
+            # No Xen runs these.
+            if "-riscv64" in image.name:
+                return
             kernel = image.with_suffix(".image") if "-arm" in image.name else image
             self.assertTrue(kernel.exists())
             self.assertIn(f'kernel = "{kernel.name}"', image.with_suffix(".cfg").read_text(encoding="utf-8"))
@@ -122,6 +152,9 @@ class EveryImage(unittest.TestCase):
 
 @unittest.skipUnless(QEMU, "qemu-system-x86_64 is missing")
 class UnderQemu(unittest.TestCase):
+    def check(self, found, expected):
+        check_truth(self, found, expected)
+
     def test_app1_divides_its_instructions_1_to_3_to_6(self):
         for platform in ("pvh", "pvh32", "pvh32pae"):
             for variant in ("fp", "nofp"):
@@ -144,13 +177,6 @@ class UnderQemu(unittest.TestCase):
                                           "function_3": (2000, 0.40), "function_4": (1000, 0.40),
                                           "function_5": (1000, 0.20)})
 
-    def check(self, found, expected):
-        self.assertEqual(set(found), {"main", *expected})
-        for name, (calls, share) in expected.items():
-            self.assertEqual(calls, found[name][0])
-            # main's own loop takes up to 0.03 of the whole.
-            self.assertAlmostEqual(share, found[name][1], delta=0.03)
-
     def test_nothing_is_lost_and_everything_printed(self):
         lines, _ = run("app1-pvh-fp", "scale=1")
         self.assertEqual(3000, sum(line.startswith("function_2 ") for line in lines))
@@ -158,7 +184,9 @@ class UnderQemu(unittest.TestCase):
 
     def test_the_spinning_guests_spin_and_power_off(self):
         for name, function in (("recursion", "bottom"), ("fp-loop", "spin_in_two_cycle"),
-                               ("mover", "work_4"), ("chain", "spin"), ("interrupt", "tick_2"), ("vcpus", "worker_0"), ("ends", "known_work")):
+                               ("mover", "work_4"), ("chain", "spin"), ("interrupt", "tick_2"), ("vcpus", "worker_0"), ("ends", "known_work"), ("elf32", "function_3"),
+                               ("noreturn", "function_3"), ("page0", "function_3"), ("redzone", "function_3"),
+                               ("shared-page", "serve_middle"), ("threads", "serve_4")):
             for variant in ("fp", "nofp"):
                 with self.subTest(name=name, variant=variant):
                     lines, status = run(f"{name}-pvh-{variant}", "seconds=1")
@@ -203,6 +231,35 @@ class UnderQemu(unittest.TestCase):
     def test_the_crash_is_told_apart_from_the_power_off(self):
         _, status = run("ends-pvh-fp", "seconds=1 crash")
         self.assertEqual(7, status)
+
+
+@unittest.skipUnless(QEMU_RISCV64, "qemu-system-riscv64 is missing")
+class UnderQemuOnRiscv64(unittest.TestCase):
+    def run_guest(self, name, command_line, *options):
+        if not (IMAGES / f"{name}.elf").exists():
+            self.skipTest("guests for RISC-V were not built (gcc-riscv64-linux-gnu)")
+        lines, status = run(name, command_line, *options, qemu=VIRT)
+        self.assertEqual(0, status)
+        return lines
+
+    def test_app1_divides_its_instructions_1_to_3_to_6(self):
+        for platform in ("riscv64", "riscv64sv48", "riscv64sv57"):
+            for variant in ("fp", "nofp"):
+                with self.subTest(platform=platform, variant=variant):
+                    lines = self.run_guest(f"app1-{platform}-{variant}", "scale=1", "-icount", "shift=0,sleep=off")
+                    check_truth(self, truth(lines), {"function_1": (1000, 0.10), "function_2": (3000, 0.30),
+                                                     "function_3": (6000, 0.60)})
+
+    def test_the_spinning_guests_spin_and_power_off(self):
+        for name, function in (("recursion", "bottom"), ("chain", "spin"), ("interrupt", "tick_2"), ("ends", "known_work")):
+            for variant in ("fp", "nofp"):
+                with self.subTest(name=name, variant=variant):
+                    lines = self.run_guest(f"{name}-riscv64-{variant}", "seconds=1")
+                    self.assertGreater(truth(lines)[function][0], 0)
+
+    def test_every_vcpu_works(self):
+        lines = self.run_guest("vcpus-riscv64-fp", "seconds=1", "-smp", "4")
+        self.assertTrue(all(calls > 0 for calls, _ in truth(lines).values()))
 
 
 if __name__ == "__main__":

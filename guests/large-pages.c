@@ -22,7 +22,7 @@
 #define VIRTUAL_4K  (SLOT_BASE + 2 * GIB)
 #define PHYSICAL_2M (40 * MIB)
 #define PHYSICAL_4K (51 * MIB)
-/* Where in its large page a stack ends: all of the offset's bits count. */
+/* Offsets of the stacks' ends in their large pages: all bits of an offset matter. */
 #define TOP_IN_1G      (26 * MIB + 0xa7000)
 #define TOP_IN_2M      0x1b5000
 #define STACK_4K_PAGES 4
@@ -73,7 +73,7 @@ static void map_stacks(void)
 	page_table_4[SLOT] = table_entry(table_3);
 }
 
-/* What is not there reads as something else than was written. */
+/* Addresses without memory do not read as written. */
 static bool is_memory(volatile uint64_t *at)
 {
 	*at = GIB;

@@ -3,9 +3,9 @@
  * Moves its stack and swaps its page tables before each piece of work: work_1 to work_4 take turns
  * in two address spaces, on stacks of one page each that appear at another virtual address every
  * time and are gone afterwards. work_N calls burn_N and nothing else, and leaves its last frames
- * behind in its own page: who reads a stack through an old translation sees another work's, and
- * an edge that does not exist. Ends after `seconds` (option, 60). Expected shares: 0.25 each,
- * but for what the moving costs.
+ * behind in its own page: a stack that is read through an old translation shows another work's
+ * frames, and an edge that does not exist. Ends after `seconds` (option, 60). Expected shares: 0.25
+ * each, but for what the moving costs.
  */
 #include "guest.h"
 #include "paging.h"

@@ -13,7 +13,7 @@ void user_entry(void);
 
 #include "machine.h"
 
-/* The same on all machines. */
+/* Constants that are equal on all machines. */
 enum { O_RDWR_CREAT = 0102, PROT_RW = 3, MAP_OWN = 0x22, SIGCHLD = 17 };
 #define HERE ((word)-100) /* AT_FDCWD */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a guest program may use. A program is one C file with a `main`; the runtime boots it as a
- * PV or a PVH domU of Xen on x86, as a domU of Xen on arm64, or (the PVH image) directly under
- * QEMU, and powers off when main returns. There are no interrupts but those of start_timer, no threads and no allocation: main
- * owns the boot vCPU.
+ * The interface for guest programs. A program is one C file with a `main`; the runtime boots it as
+ * a PV or a PVH domU of Xen on x86, as a domU of Xen on Arm, or (the images for PVH, Arm and
+ * RISC-V) directly under QEMU, and powers off when main returns. There are no interrupts but those
+ * of start_timer, no threads and no allocation: main owns the boot vCPU.
  */
 #ifndef GUEST_H
 #define GUEST_H
@@ -25,9 +25,9 @@
 #endif
 
 /*
- * Formats one or more lines and sends them to the console. Knows %s, %lu, %llu, %0Nlu and %%.
- * A console that cannot keep up makes the guest yield a few times and then lose whole lines (never
- * parts of one), so that a function's cost does not hang on who reads the console; after
+ * Formats one or more lines and sends them to the console. Knows %s, %lu, %llu, %0Nlu and %%. A
+ * console that cannot keep up makes the guest yield a few times and then lose whole lines (never
+ * parts of one), so that a function's cost does not depend on the reader of the console; after
  * console_wait(true) the guest waits instead, for as long as it takes.
  */
 void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -35,14 +35,14 @@ void console_wait(bool wait);
 
 /* The command line's `name=number`, or otherwise when it is missing or not a number. */
 unsigned long option_number(const char *name, unsigned long otherwise);
-/* Whether the command line holds the word `word`, for instance "crash" or "order=phases". */
+/* True if the command line holds the word `word`, for instance "crash" or "order=phases". */
 bool option_given(const char *word);
 
 /* Work: the same number of instructions a round, a leaf, about a million rounds in some ms. */
 uint64_t spin(uint64_t rounds);
 
 /*
- * The CPU time of the boot vCPU in nanoseconds, as Xen counts it: without what passes while the
+ * The CPU time of the boot vCPU in nanoseconds, as Xen counts it: without the time in which the
  * guest is paused, or others have its CPU. Directly under QEMU, ticks.
  */
 uint64_t cpu_time(void);
@@ -81,9 +81,9 @@ void stop_timer(void);
 extern uint8_t boot_stack[BOOT_STACK_BYTES];
 
 /*
- * What the guest counted itself: calls of a function and the ticks that passed in them, taken by
- * the caller around each call. Programs keep their rows in an array named `truth`, so that a tool
- * can read them from the guest's memory by that symbol while it runs.
+ * Counts of the guest itself: calls of a function and the ticks that passed in them, taken by the
+ * caller around each call. Programs keep their rows in an array named `truth`, so that a tool can
+ * read them from the guest's memory by that symbol while it runs.
  */
 struct truth {
 	char name[24];
@@ -102,7 +102,7 @@ void print_truth(const struct truth *rows, size_t count);
 		(row)->calls++;                         \
 	} while (0)
 
-/* On the boot vCPU: what time others took the CPU for is not counted. */
+/* On the boot vCPU, without the time for which others took the CPU. */
 #define TIMED(row, call) TIMED_BY(cpu_time, row, call)
 
 int main(void);

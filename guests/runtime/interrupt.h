@@ -18,7 +18,7 @@
 	.cfi_adjust_cfa_offset -8;              \
 	.cfi_restore register
 
-/* What C may change, but for rcx and r11. */
+/* Saves the registers that C may change, except rcx and r11. */
 #define CALL_INTERRUPTING(function)             \
 	PUSH(rax);                              \
 	PUSH(rdx);                              \

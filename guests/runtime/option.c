@@ -3,7 +3,7 @@
 #include "guest.h"
 #include "platform.h"
 
-/* Where the rest of the first word that begins with `start` begins; NULL when there is none. */
+/* Finds the first word that begins with `start`, and returns its remainder; NULL: no such word. */
 static const char *find(const char *start)
 {
 	const char *word = platform.command_line;

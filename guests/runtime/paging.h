@@ -20,11 +20,14 @@ void paging_map(unsigned int space, unsigned int page, const void *frame);
 /* Loads the space's page tables. */
 void paging_use(unsigned int space);
 
-/* For who wants to be hostile. */
+/* Zeroes a page of the image below 4 MiB and takes it from the address space that the guest started in. */
+void paging_drop(void *page);
+
+/* For hostile guests. */
 enum paging_level { PAGING_1 = 1, PAGING_2, PAGING_3, PAGING_4 };
 
 /*
- * What an entry for the space's own table of that level looks like, of those that lead to the
+ * The entry that points to the space's own table of that level: one of the tables that lead to the
  * window's first pages.
  */
 uint64_t paging_entry(unsigned int space, enum paging_level level);

@@ -47,7 +47,7 @@ static VISIBLE void put_number(struct line *line, uint64_t value, unsigned int w
 		put_char(line, digits[--used]);
 }
 
-/* Puts what the conversion behind a '%' asks for; returns the conversion's last character. */
+/* Puts the argument of the conversion behind a '%'; returns the conversion's last character. */
 static VISIBLE const char *put_argument(struct line *line, const char *format, va_list *arguments)
 {
 	unsigned int width = 0;

@@ -3,8 +3,6 @@
 #include "guest.h"
 #include "platform.h"
 
-#include <xen/sched.h>
-
 #define VCPU_STACK_BYTES 16384
 
 struct platform platform;
@@ -35,7 +33,7 @@ bool start_vcpu(unsigned int vcpu, void (*entry)(unsigned int vcpu))
 void shut_down(enum ending ending)
 {
 	console_flush();
-	platform_shut_down(ending == ENDING_CRASH ? SHUTDOWN_crash : SHUTDOWN_poweroff);
+	platform_shut_down(ending);
 }
 
 uint64_t cpu_time(void)

@@ -2,6 +2,9 @@
 #include "guest.h"
 #include "platform.h"
 
+void timer_entry(void);
+
+void (*timer_handler)(void) = timer_entry;
 static void (*on_tick)(void);
 
 VISIBLE void timer_event(void)

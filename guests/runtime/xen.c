@@ -53,9 +53,10 @@ VISIBLE void xen_sleep_until(uint64_t deadline_ns)
 	HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_poll, &poll);
 }
 
-VISIBLE void xen_shut_down(unsigned int reason)
+VISIBLE void xen_shut_down(enum ending ending)
 {
-	struct sched_shutdown shutdown = {.reason = reason};
+	struct sched_shutdown shutdown = {.reason = ending == ENDING_CRASH ? SHUTDOWN_crash
+									   : SHUTDOWN_poweroff};
 
 	for (;;)
 		HYPERCALL2(__HYPERVISOR_sched_op, SCHEDOP_shutdown, &shutdown);

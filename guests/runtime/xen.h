@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all guests ask of Xen in the same way. */
+/* Xen's interface as all guests use it. */
 #ifndef GUEST_XEN_H
 #define GUEST_XEN_H
 
@@ -8,6 +8,8 @@
 
 #include <xen/xen.h>
 #include <xen/event_channel.h>
+
+#include "guest.h"
 
 void xen_event_send(evtchn_port_t port);
 void xen_yield(void);
@@ -21,8 +23,8 @@ uint64_t xen_running_since(void);
 uint64_t xen_cpu_ns(const struct shared_info *shared);
 /* Blocks until the deadline of xen_clock_ns, with events left masked. */
 void xen_sleep_until(uint64_t deadline_ns);
-void xen_shut_down(unsigned int reason) __attribute__((noreturn));
-/* context is what VCPUOP_initialise takes on this kind of guest. */
+void xen_shut_down(enum ending ending) __attribute__((noreturn));
+/* context: argument of VCPUOP_initialise on this kind of guest. */
 bool xen_start_vcpu(unsigned int vcpu, const void *context);
 
 #endif

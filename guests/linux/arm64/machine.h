@@ -2,7 +2,7 @@
 #ifndef GUESTS_LINUX_MACHINE_H
 #define GUESTS_LINUX_MACHINE_H
 
-/* How a program on arm64 begins and calls its kernel (include/uapi/asm-generic/unistd.h). */
+/* Entry and system calls of a program on arm64 (include/uapi/asm-generic/unistd.h). */
 
 enum {
 	SYS_UNLINKAT = 35,

@@ -2,7 +2,7 @@
 #ifndef GUESTS_LINUX_MACHINE_H
 #define GUESTS_LINUX_MACHINE_H
 
-/* How a program on x86-64 begins and calls its kernel (arch/x86/entry/syscalls/syscall_64.tbl). */
+/* Entry and system calls of a program on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl). */
 
 enum {
 	SYS_READ = 0,

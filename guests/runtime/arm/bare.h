@@ -8,7 +8,7 @@
 #include <xen/xen.h>
 #include <xen/io/console.h>
 
-/* Writes what the ring holds to the first serial port. */
+/* Writes the ring's contents to the first serial port. */
 void bare_drain(struct xencons_interface *ring);
 /* Spins until then. */
 void bare_sleep_until(uint64_t deadline_ns);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Says what Xen's system time is now: on this architecture it tells nobody. */
+/* Sets Xen's system time: on this architecture Xen does not tell it. */
 void clock_set(uint64_t system_time_ns);
 
 #endif

@@ -4,7 +4,6 @@
 #include <xen/hvm/hvm_op.h>
 #include <xen/hvm/params.h>
 #include <xen/memory.h>
-#include <xen/sched.h>
 
 #include "bare.h"
 #include "clock.h"
@@ -87,15 +86,15 @@ void platform_sleep_until(uint64_t deadline_ns)
 		bare_sleep_until(deadline_ns);
 }
 
-void platform_shut_down(unsigned int reason)
+void platform_shut_down(enum ending ending)
 {
 	if (on_xen)
-		xen_shut_down(reason);
+		xen_shut_down(ending);
 	bare_power_off();
 }
 
 void unexpected_exception(void);
 void unexpected_exception(void)
 {
-	platform_shut_down(SHUTDOWN_crash);
+	platform_shut_down(ENDING_CRASH);
 }

@@ -10,7 +10,7 @@
 #define FRACTION 24
 static uint32_t tick_ns;
 
-/* What Xen's system time was when the counter stood at 0. */
+/* Xen's system time at the moment when the counter was 0. */
 static uint64_t origin_ns;
 
 static uint64_t counted_ns(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A guest of 32 bits begins in supervisor mode with the MMU off, r2 = the device tree. How addresses
- * are translated is in tables-*.S: one to one, the image's 4 MiB with pages, the rest of the memory's
- * first GiB and what Xen puts below it with larger ones.
+ * A guest of 32 bits begins in supervisor mode with the MMU off, r2 = the device tree. tables-*.S
+ * translate addresses one to one: the image's 4 MiB with pages, the other memory in the first GiB,
+ * and Xen's own below it, with larger ones.
  */
 #include "assembly.h"
 
@@ -13,7 +13,7 @@
 	.arm
 	.section .head, "ax"
 
-/* What Linux's boot code has there: a zImage. */
+/* A zImage header, as Linux's boot code has it. */
 FUNCTION(_start)
 	.cfi_undefined lr
 	b start
@@ -47,7 +47,7 @@ FUNCTION(start)
 	udf #0
 END(start)
 
-/* Of a vCPU that platform_start_vcpu started: r0 = struct vcpu_start. */
+/* Entry of a vCPU that platform_start_vcpu started: r0 = struct vcpu_start. */
 FUNCTION(vcpu_boot)
 	.cfi_undefined lr
 	mov r4, r0

@@ -21,7 +21,10 @@ static inline uint32_t ticks_per_second(void)
 	return hz;
 }
 
-/* Divides in place and returns the remainder: bit by bit what the processor cannot divide at once. */
+/*
+ * Divides in place and returns the remainder: bit by bit, if the processor
+ * cannot divide it at once.
+ */
 static inline uint32_t divide(uint64_t *value, uint32_t divisor)
 {
 	const uint32_t high = (uint32_t)(*value >> 32), low = (uint32_t)*value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Further vCPUs are started by PSCI (Arm DEN0022), which Xen plays. */
+/* Starts further vCPUs by PSCI (Arm DEN0022), which Xen emulates. */
 #include "guest.h"
 #include "platform.h"
 

@@ -13,7 +13,7 @@
 
 	.section .head, "ax"
 
-/* What Linux's Documentation/arm64/booting.rst wants of an image. */
+/* Image header, as Linux's Documentation/arm64/booting.rst defines it. */
 FUNCTION(_start)
 	.cfi_undefined x30
 	b start
@@ -48,7 +48,7 @@ FUNCTION(start)
 	brk #0
 END(start)
 
-/* Of a vCPU that platform_start_vcpu started: x0 = struct vcpu_start. */
+/* Entry of a vCPU that platform_start_vcpu started: x0 = struct vcpu_start. */
 FUNCTION(vcpu_boot)
 	.cfi_undefined x30
 	mov x20, x0

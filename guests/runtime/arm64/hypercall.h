@@ -4,7 +4,7 @@
 
 #include <xen/xen.h>
 
-/* Of hypercalls, and of functions. */
+/* Register of the first argument, in hypercalls and functions. */
 #define FIRST_ARGUMENT "x0"
 
 #define HYPERCALL2(operation, a, b) HYPERCALL3(operation, a, b, 0)

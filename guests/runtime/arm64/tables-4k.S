@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses of 39 bits: the image's 4 MiB with pages, the rest of the memory's first GiB and, below
- * it, what Xen puts there and the serial port of QEMU's virt with blocks of 2 MiB.
+ * Addresses of 39 bits. Pages: the image's 4 MiB. Blocks of 2 MiB: the other memory in the first
+ * GiB and, below it, Xen's own addresses and the serial port of QEMU's virt.
  */
 #include "tables.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What page tables of all granules have in common (DDI 0487, D8.3 and TCR_EL1). */
+/* Page table bits that are the same for all granules (DDI 0487, D8.3 and TCR_EL1). */
 #ifndef TABLES_H
 #define TABLES_H
 

@@ -14,7 +14,8 @@ NOTE(XEN_ELFNOTE_HYPERCALL_PAGE, .quad hypercall_page)
 NOTE(XEN_ELFNOTE_VIRT_BASE, .quad VIRT_BASE)
 NOTE(XEN_ELFNOTE_PADDR_OFFSET, .quad VIRT_BASE)
 
-	.text
+/* Alone in its page, so that a guest can do without that page once it runs. */
+	.section .head, "ax", @progbits
 
 FUNCTION(_start)
 	cld
@@ -26,7 +27,7 @@ FUNCTION(_start)
 	ud2
 END(_start)
 
-/* Xen writes the stubs, of which nothing in the image tells: there is no CFI on purpose. */
+/* Xen writes the stubs: there is no CFI on purpose, as nothing in the image describes them. */
 	.balign 4096
 	.globl hypercall_page
 	.type hypercall_page, @function

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a PV guest's pages lie in the machine. */
+/* Machine addresses of a PV guest's pages. */
 #ifndef MACHINE_H
 #define MACHINE_H
 
-/* Where the builder maps the guest's memory; 0 unless the guest was built for another address. */
+/* Address where the builder maps the guest's memory; 0 unless the guest was built for another. */
 #ifndef VIRT_BASE
 #define VIRT_BASE 0
 #endif
@@ -17,7 +17,9 @@
 xen_pfn_t machine_frame_of(const void *address);
 /* The top level of the page tables that Xen's domain builder made. */
 const uint64_t *boot_page_tables(void);
-/* What platform.shared points to, for who writes to it. */
+/* Makes this the page table entry of an address that has one. */
+void map_page(void *address, uint64_t entry);
+/* platform.shared, for writing. */
 struct shared_info *shared_info_of_guest(void);
 #endif
 

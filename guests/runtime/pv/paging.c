@@ -23,7 +23,7 @@ static uint64_t entry_for(const void *page)
 	return machine_frame_of(page) << 12 | PRESENT | WRITABLE | USER;
 }
 
-/* What refers to a page as a page table needs it to be without a writable mapping. */
+/* Maps a page read-only: Xen accepts no page table that has a writable mapping. */
 static void make_read_only(const void *table)
 {
 	HYPERCALL3(__HYPERVISOR_update_va_mapping, table,
@@ -77,6 +77,12 @@ void paging_use(unsigned int space)
 		(struct mmuext_op){.cmd = MMUEXT_NEW_BASEPTR, .arg1.mfn = machine_frame_of(root)});
 }
 
+void paging_drop(void *page)
+{
+	__builtin_memset(page, 0, sizeof(page_table));
+	HYPERCALL3(__HYPERVISOR_update_va_mapping, page, 0, UVMF_INVLPG);
+}
+
 static const uint64_t *table(unsigned int space, enum paging_level level)
 {
 	switch (level) {
@@ -91,7 +97,7 @@ static const uint64_t *table(unsigned int space, enum paging_level level)
 	}
 }
 
-/* Without the right to write: Xen lets no table show itself otherwise. */
+/* Not writable: Xen allows no writable mapping of a page table. */
 uint64_t paging_entry(unsigned int space, enum paging_level level)
 {
 	const uint64_t *its_table = table(space, level);

@@ -2,11 +2,10 @@
 #include "platform.h"
 
 #include "guest.h"
-#include "hypercall.h"
 #include "machine.h"
 #include "xen.h"
 
-#define LIST_ENTRIES 512
+#define LIST_ENTRIES (4096 / sizeof(xen_pfn_t))
 
 /* A page of the image behind which shared_info appears; interrupt.S writes to it. */
 uint8_t shared_info_page[4096] __attribute__((aligned(4096)));
@@ -33,7 +32,7 @@ struct shared_info *shared_info_of_guest(void)
 	return (struct shared_info *)shared_info_page;
 }
 
-/* Where the list of its frames is, for whoever dumps or saves the guest (arch-x86/xen.h). */
+/* Publishes the list of the guest's frames, for tools that dump or save it (arch-x86/xen.h). */
 static void publish_frames(struct arch_shared_info *shared)
 {
 	static xen_pfn_t list[LIST_ENTRIES] __attribute__((aligned(4096)));
@@ -54,8 +53,7 @@ void platform_init(const void *boot)
 	platform.console = machine_frame_to_virtual(start_info->console.domU.mfn);
 	platform.console_port = start_info->console.domU.evtchn;
 	/* Present and writable. */
-	HYPERCALL3(__HYPERVISOR_update_va_mapping, shared_info_page, start_info->shared_info | 3,
-		   UVMF_INVLPG);
+	map_page(shared_info_page, start_info->shared_info | 3);
 	platform.shared = (const struct shared_info *)shared_info_page;
 	publish_frames(&shared_info_of_guest()->arch);
 	xen_watch_cpu_time();
@@ -86,24 +84,7 @@ void platform_sleep_until(uint64_t deadline_ns)
 	xen_sleep_until(deadline_ns);
 }
 
-void platform_shut_down(unsigned int reason)
+void platform_shut_down(enum ending ending)
 {
-	xen_shut_down(reason);
-}
-
-bool platform_start_vcpu(unsigned int vcpu, void *stack_top)
-{
-	static struct vcpu_guest_context contexts[MAX_VCPUS];
-	struct vcpu_guest_context *context = &contexts[vcpu];
-
-	context->flags = VGCF_in_kernel;
-	context->user_regs.rip = (unsigned long)vcpu_entry;
-	context->user_regs.cs = FLAT_KERNEL_CS;
-	context->user_regs.ss = FLAT_KERNEL_SS;
-	context->user_regs.rsp = (unsigned long)stack_top;
-	context->user_regs.rdi = vcpu;
-	context->kernel_ss = FLAT_KERNEL_SS;
-	context->kernel_sp = (unsigned long)stack_top;
-	context->ctrlreg[3] = xen_pfn_to_cr3(machine_frame_of(boot_page_tables()));
-	return xen_start_vcpu(vcpu, context);
+	xen_shut_down(ending);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Xen's timer of the boot vCPU, whose events call timer_entry. */
+/* Xen's timer of the boot vCPU, whose events call timer_handler. */
 #include "guest.h"
 #include "platform.h"
 
@@ -11,8 +11,6 @@
 #include "machine.h"
 
 #define WORD_BITS (8 * sizeof(xen_ulong_t))
-
-void timer_entry(void);
 
 static evtchn_port_t port;
 
@@ -41,7 +39,7 @@ bool platform_take_tick(void)
 void platform_start_timer(uint64_t period_ns, void *stack_top)
 {
 	struct callback_register callback = {.type = CALLBACKTYPE_event,
-					     .address = (unsigned long)timer_entry};
+					     .address = (unsigned long)timer_handler};
 	struct evtchn_bind_virq bind = {.virq = VIRQ_TIMER};
 	struct vcpu_set_periodic_timer timer = {.period_ns = period_ns};
 

@@ -12,7 +12,7 @@
 #define COMMAND_START 0x4600
 #define PIC_1_MASK    0x21
 #define PIC_2_MASK    0xa1
-/* Where a started CPU begins, in real mode: a free page below 1 MiB. */
+/* Start address of a new CPU, in real mode: a free page below 1 MiB. */
 #define TRAMPOLINE	  0x8000ul
 #define START_PATIENCE_NS 200000000
 

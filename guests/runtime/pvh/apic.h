@@ -49,7 +49,7 @@ static inline struct gate gate_to(void (*handler)(void), unsigned int stack)
 			     0};
 }
 
-/* Vectors up to TIMER_VECTOR, of which there is only that one. */
+/* Vectors up to TIMER_VECTOR, the only one in use. */
 static inline void load_gates(const struct gate *gates)
 {
 	struct table_pointer pointer = {(TIMER_VECTOR + 1) * sizeof(*gates) - 1,

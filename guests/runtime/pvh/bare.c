@@ -8,6 +8,7 @@
 #define COM1_LINE_STATUS 0x3fd
 #define COM1_CAN_SEND	 0x20
 #define DEBUG_EXIT	 0xf4
+#define DEBUG_EXIT_CRASH 3 /* QEMU exits with twice that and 1 */
 #define ACPI_PM1_CONTROL 0x604
 #define ACPI_SLEEP_S5	 0x2000
 #define ACPI_TIMER	 0x608
@@ -42,9 +43,9 @@ uint64_t bare_clock_ns(void)
 	return seconds * 1000000000 + rest;
 }
 
-void bare_power_off(unsigned int code)
+void bare_power_off(enum ending ending)
 {
-	out32(DEBUG_EXIT, code);
+	out32(DEBUG_EXIT, ending == ENDING_CRASH ? DEBUG_EXIT_CRASH : 0);
 	out16(ACPI_PM1_CONTROL, ACPI_SLEEP_S5);
 	for (;;)
 		__asm__ volatile("cli; hlt");

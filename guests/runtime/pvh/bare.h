@@ -9,7 +9,9 @@
 #include <xen/xen.h>
 #include <xen/io/console.h>
 
-/* Writes what the ring holds to COM1. */
+#include "guest.h"
+
+/* Writes the ring's contents to COM1. */
 void bare_drain(struct xencons_interface *ring);
 /* From the ACPI timer; must be called every four seconds to see it wrap. */
 uint64_t bare_clock_ns(void);
@@ -18,9 +20,9 @@ void bare_sleep_until(uint64_t deadline_ns);
 /* As platform_start_vcpu; false when no such CPU comes up. */
 bool bare_start_vcpu(unsigned int vcpu, void *stack_top);
 /*
- * By isa-debug-exit at port 0xf4 where QEMU has it (its exit status is then 2 * code + 1),
- * else by ACPI.
+ * Ends QEMU by isa-debug-exit at port 0xf4 if it is there (exit status 1, after
+ * a crash 7), else by ACPI.
  */
-void bare_power_off(unsigned int code) __attribute__((noreturn));
+void bare_power_off(enum ending ending) __attribute__((noreturn));
 
 #endif

@@ -24,7 +24,8 @@ NOTE(XEN_ELFNOTE_GUEST_OS, .asciz "uniprof guest")
 NOTE(XEN_ELFNOTE_LOADER, .asciz "generic")
 NOTE(XEN_ELFNOTE_PHYS32_ENTRY, .quad _start)
 
-	.text
+/* In a page of their own, so that a guest can do without that page once it runs. */
+	.section .head, "ax", @progbits
 
 	.code32
 FUNCTION(_start)
@@ -71,7 +72,7 @@ FUNCTION(start_long_mode)
 	ud2
 END(start_long_mode)
 
-/* Xen writes the stubs, of which nothing in the image tells: there is no CFI on purpose. */
+/* Xen writes the stubs: there is no CFI on purpose, as nothing in the image describes them. */
 	.balign 4096
 	.globl hypercall_page
 	.type hypercall_page, @function
@@ -110,6 +111,7 @@ page_tables_2:
 	.quad address + (PRESENT | WRITABLE | LARGE)
 	.set address, address + 0x200000
 	.endr
+	.globl page_tables_1
 page_tables_1:
 	.set address, 0
 	.rept 2 * 512

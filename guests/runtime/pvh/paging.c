@@ -11,6 +11,8 @@
 typedef uint64_t page_table[ENTRIES] __attribute__((aligned(4096)));
 
 extern page_table page_table_4;
+/* Entries of all pages of 4 KiB, in order of address. */
+extern uint64_t page_tables_1[];
 
 static page_table second_table_4;
 static page_table tables_3[SPACES], tables_2[SPACES], tables_1[SPACES];
@@ -42,6 +44,13 @@ void paging_use(unsigned int space)
 	const void *root = space ? second_table_4 : page_table_4;
 
 	__asm__ volatile("movq %0, %%cr3" : : "r"(root) : "memory");
+}
+
+void paging_drop(void *page)
+{
+	__builtin_memset(page, 0, sizeof(page_table));
+	page_tables_1[(unsigned long)page / sizeof(page_table)] = 0;
+	__asm__ volatile("invlpg (%0)" : : "r"(page) : "memory");
 }
 
 static uint64_t *table(unsigned int space, enum paging_level level)

@@ -125,9 +125,9 @@ void platform_sleep_until(uint64_t deadline_ns)
 		bare_sleep_until(deadline_ns);
 }
 
-void platform_shut_down(unsigned int reason)
+void platform_shut_down(enum ending ending)
 {
 	if (on_xen)
-		xen_shut_down(reason);
-	bare_power_off(reason);
+		xen_shut_down(ending);
+	bare_power_off(ending);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What CPUs enter by themselves when there is no Xen: other CPUs' start, and the timer's interrupt. */
+/* Entry points that CPUs use when there is no Xen: other CPUs' start, and the timer's interrupt. */
 #include "assembly.h"
 #include "frames.h"
 

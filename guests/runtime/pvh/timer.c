@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The local APIC's timer, which Xen and QEMU both have, calls timer_entry. */
+/* The local APIC's timer, which Xen and QEMU both have, calls timer_handler. */
 #include "guest.h"
 #include "platform.h"
 
 #include "apic.h"
 
-/* What a count takes after the division by 16: QEMU's timer counts ns, Xen's (vlapic.h) 10 ns. */
+/*
+ * Nanoseconds per count after the division by 16: QEMU's timer counts ns, Xen's
+ * (vlapic.h) 10 ns.
+ */
 #define NS_PER_COUNT	 16
 #define NS_PER_COUNT_XEN 160
 /* Intel SDM 3A, 8.7: a task state segment's descriptor, and where it keeps the first of its stacks. */
@@ -19,8 +22,6 @@
 #define FIRST_DESCRIPTORS 4
 
 extern const uint64_t gdt[];
-
-void timer_entry(void);
 
 static uint32_t task_state[TASK_STATE_WORDS];
 static uint64_t descriptors[DESCRIPTORS];
@@ -54,7 +55,7 @@ void platform_start_timer(uint64_t period_ns, void *stack_top)
 
 	if (stack_top)
 		load_task_state(stack_top);
-	gates[TIMER_VECTOR] = gate_to(timer_entry, stack_top ? INTERRUPT_STACK : 0);
+	gates[TIMER_VECTOR] = gate_to(timer_handler, stack_top ? INTERRUPT_STACK : 0);
 	load_gates(gates);
 	apic_enable_timer(APIC_PERIODIC);
 	*apic_register(APIC_TIMER_COUNT) =

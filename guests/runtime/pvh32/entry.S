@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A PVH guest that stays in 32-bit mode, on one of two kinds of page tables, or on none. The file
- * that is linked in has `page_table`, `paging_mode` and `paging_on`, the bits of CR4 and of CR0 that
- * go with it, and prepare_hypercalls.
+ * A PVH guest that stays in 32-bit mode, on one of two kinds of page tables, or on none. Another
+ * file defines `page_table`, `paging_mode` and `paging_on`, its bits of CR4 and of CR0, and
+ * prepare_hypercalls.
  */
 #include <xen/elfnote.h>
 
@@ -47,7 +47,7 @@ FUNCTION(_start)
 	ud2
 END(_start)
 
-/* Xen writes the stubs, of which nothing in the image tells: there is no CFI on purpose. */
+/* Xen writes the stubs: there is no CFI on purpose, as nothing in the image describes them. */
 	.balign 4096
 	.globl hypercall_page
 	.type hypercall_page, @function

@@ -13,7 +13,7 @@ struct header {
 
 static uint32_t big(uint32_t value)
 {
-	return __builtin_bswap32(value);
+	return value << 24 | (value & 0xff00) << 8 | (value >> 8 & 0xff00) | value >> 24;
 }
 
 static bool same(const char *a, const char *b)

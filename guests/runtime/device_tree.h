@@ -2,7 +2,10 @@
 #ifndef DEVICE_TREE_H
 #define DEVICE_TREE_H
 
-/* What a node's property holds in a flattened device tree (Devicetree Specification, 5); NULL: there is none. */
+/*
+ * The value of a node's property in a flattened device tree (Devicetree
+ * Specification, 5); NULL: none.
+ */
 const char *device_tree_property(const void *tree, const char *node, const char *property);
 
 #endif
