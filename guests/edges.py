@@ -20,13 +20,16 @@ DIRECT = re.compile(INSTRUCTION + r"(call|j\w+)\s+" + TARGET)
 DIRECT_ARM64 = re.compile(INSTRUCTION + r"(bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\w+, (?:#\d+, )?)?" + TARGET)
 CONDITION = "(?:eq|ne|cs|cc|hs|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"
 DIRECT_ARM32 = re.compile(INSTRUCTION + rf"(blx?|bl{CONDITION}|b{CONDITION}?(?:\.[nw])?|cbn?z)\s+(?:\w+, )?" + TARGET)
-CALL = re.compile(rf"call|blx?|bl{CONDITION}")
+# A pair of instructions is one branch: objdump says where the second leads to.
+DIRECT_RISCV64 = re.compile(INSTRUCTION + r"(jalr?|jr?|b\w+)\s+(?:(?:\w+,)*|.* # )" + TARGET)
+CALL = re.compile(rf"call|blx?|bl{CONDITION}|jalr?")
+DIRECTS = DIRECT, DIRECT_ARM64, DIRECT_ARM32, DIRECT_RISCV64
 ANYTHING = "*"
-INDIRECT = re.compile(INSTRUCTION + r"(?:l?(?:call|jmp)q?\s+\*|blr\s|br\s|blx\s+r|bx\s+r)")
+INDIRECT = re.compile(INSTRUCTION + r"(?:l?(?:call|jmp)q?\s+\*|blr\s|br\s|blx\s+r|bx\s+r|jalr\s|jr\s)")
 
 
 class Code:
-    """What the disassembly tells: functions, calls, tail jumps, and who branches indirectly."""
+    """Facts from the disassembly: functions, calls, tail jumps, and functions that branch indirectly."""
 
     def __init__(self, disassembly):
         self.functions, self.calls, self.jumps, self.indirect = set(), set(), set(), set()
@@ -35,7 +38,7 @@ class Code:
             if match := FUNCTION.match(line):
                 current = match[1]
                 self.functions.add(current)
-            elif match := DIRECT.match(line) or DIRECT_ARM64.match(line) or DIRECT_ARM32.match(line):
+            elif match := next(filter(None, (direct.match(line) for direct in DIRECTS)), None):
                 self._branch(current, match[1], match[2])
             elif INDIRECT.match(line):
                 self.indirect.add(current)
@@ -71,7 +74,7 @@ def called_from(edges, roots):
 
 
 def interrupted(code, edges, handlers):
-    """What stands under a handler was not called: it was interrupted, with interrupts on."""
+    """Code under a handler was not called: it was interrupted, with interrupts on."""
     found = set()
     for handler in handlers & code.functions:
         elsewhere = called_from(edges, code.functions - called_from(edges, {handler}))

@@ -90,6 +90,34 @@ SOURCE_A32 = """
 	bx lr
 """
 
+SOURCE_RISCV64 = """
+	.option norelax
+	.text
+	.macro function name
+	.globl \\name
+	.type \\name, @function
+\\name:
+	.endm
+	function top
+	call middle
+	jal compares
+	ret
+	function middle
+	bnez a0, other
+	tail middle
+	function other
+	beq a0, a1, other
+	j last
+	function compares
+	bltu a0, a1, last
+	ret
+	function last
+	ret
+	function dispatch
+	{dispatch}
+	ret
+"""
+
 
 class Edges(unittest.TestCase):
     def edges(self, dispatch, indirect, source=SOURCE, tools=""):
@@ -146,6 +174,12 @@ class Edges(unittest.TestCase):
             found = self.edges("blx r3", "dispatch last\n", source, "arm-linux-gnueabihf-")
             self.assertEqual(found, ["dispatch last", "top compares", "top last", "top middle", "top other"])
             self.assertIsNone(self.edges("bx r3", "top last\n", source, "arm-linux-gnueabihf-"))
+
+    @unittest.skipUnless(shutil.which("riscv64-linux-gnu-as"), "no assembler for RISC-V (binutils-riscv64-linux-gnu)")
+    def test_riscv64_code_has_its_edges(self):
+        found = self.edges("jalr a5", "dispatch last\n", SOURCE_RISCV64, "riscv64-linux-gnu-")
+        self.assertEqual(found, ["dispatch last", "top compares", "top last", "top middle", "top other"])
+        self.assertIsNone(self.edges("jr 8(a5)", "top last\n", SOURCE_RISCV64, "riscv64-linux-gnu-"))
 
 
 if __name__ == "__main__":
