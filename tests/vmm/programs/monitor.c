@@ -4,7 +4,7 @@
  * A virtual machine monitor of a hundred lines: runs an ELF file by KVM, in
  * user mode of a guest of 64 bits, on as many vCPUs as asked for.
  *
- *   monitor FILE [VCPUS] [seccomp|divided|scattered]
+ *   monitor FILE [VCPUS] [seccomp|divided|scattered|kernel]
  *
  * A line of numbers every tenth of a second tells how far the guest has come:
  * pieces of work by all vCPUs, and how often KVM_RUN was interrupted. A signal
@@ -12,7 +12,8 @@
  * KVM was last seen to be asked to leave in struct kvm_run. `seccomp`:
  * vCPUs' threads may use only the system calls that they need. `divided`: the
  * guest's code is not for writing, so that its memory is several mappings.
- * `scattered`: its first part is behind the rest in the monitor. A signal SIGUSR2
+ * `scattered`: its first part is behind the rest in the monitor. `kernel`: in
+ * kernel mode instead, so that it can change its page tables. A signal SIGUSR2
  * plugs in more memory, to which the guest moves its stacks, and a vCPU that
  * never begins.
  */
@@ -41,14 +42,17 @@
 #include <unistd.h>
 
 #define MEMORY	  (64ul << 20)
-#define FIRST	  (2ul << 20) /* of what is scattered: all but stacks */
+#define FIRST	  (2ul << 20) /* first of the scattered memory: all but stacks */
 #define VCPUS_MAX 8
 #define ROOT	  0x2000u
 #define DONE	  0x9000u
 #define STACKS	  0x400000u
 #define STACK	  0x10000u
 
-/* Where memory is plugged in, how much, and where the guest is told of stacks there. */
+/*
+ * Address and size of the memory that is plugged in, and the word that tells
+ * the guest of stacks there.
+ */
 #define MORE	   0x20000000u
 #define MORE_SIZE  (16ul << 20)
 #define MORE_STACK 0x9100u
@@ -61,7 +65,7 @@ static uint8_t *memory;
 static uint64_t entry;
 static int kvm, vm;
 static size_t run_size;
-static bool locked, divided, scattered;
+static bool locked, divided, scattered, in_kernel;
 static atomic_ulong interrupted, signals, asked;
 static atomic_bool grow;
 
@@ -103,18 +107,19 @@ static void make_tables(void)
 
 static void make_segments(struct kvm_sregs *sregs)
 {
+	const uint8_t level = in_kernel ? 0 : 3;
 	const struct kvm_segment code = {.limit = 0xffffffff,
-					 .selector = 0x1b,
+					 .selector = 0x18 | level,
 					 .present = 1,
 					 .type = 11,
-					 .dpl = 3,
+					 .dpl = level,
 					 .s = 1,
 					 .l = 1,
 					 .g = 1};
 	struct kvm_segment data = code;
 
 	data.type = 3;
-	data.selector = 0x23;
+	data.selector = 0x20 | level;
 	data.l = 0;
 	data.db = 1;
 	sregs->cs = code;
@@ -149,7 +154,7 @@ static void ask_to_grow(int number)
 	grow = true;
 }
 
-/* What monitors in the field do: a list of system calls for each vCPU's thread. */
+/* Filters the system calls of each vCPU's thread, as monitors in the field do. */
 static void lock_up(void)
 {
 	static const int calls[] = {SYS_ioctl,	      SYS_write,      SYS_futex,
@@ -266,10 +271,11 @@ int main(int argc, char **argv)
 	const volatile uint64_t *done;
 
 	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
-		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided|scattered]");
+		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided|scattered|kernel]");
 	locked = argc > 3 && !strcmp(argv[3], "seccomp");
 	divided = argc > 3 && !strcmp(argv[3], "divided");
 	scattered = argc > 3 && !strcmp(argv[3], "scattered");
+	in_kernel = argc > 3 && !strcmp(argv[3], "kernel");
 	make_machine();
 	make_tables();
 	load(argv[1]);

@@ -13,7 +13,7 @@
 #endif
 #define STEPS 2000
 
-/* Where the monitor reads: a page of its own behind the page tables. */
+/* Shared with the monitor: a page of its own behind the page tables. */
 static volatile unsigned long *const done = (unsigned long *)0x9000;
 
 /* ... and where a vCPU finds a stack that it is to move to; 0: it need not. */

@@ -113,7 +113,7 @@ static int wants(char **words, const char *word)
 	return 0;
 }
 
-/* What happens once, as time goes by. */
+/* Events that happen once, at a certain age. */
 static void live(char **words, double age)
 {
 	static volatile int *volatile nowhere;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Without CFI, as such code usually is. */
+	.text
+
+/* switch_threads(from, to): a stack that is left has the registers that C code keeps, and the return address. */
+	.globl switch_threads
+	.type switch_threads, @function
+switch_threads:
+	pushq %rbp
+	pushq %rbx
+	pushq %r12
+	pushq %r13
+	pushq %r14
+	pushq %r15
+	movq %rsp, (%rdi)
+	movq %rsi, %rsp
+	popq %r15
+	popq %r14
+	popq %r13
+	popq %r12
+	popq %rbx
+	popq %rbp
+	ret
+	.size switch_threads, . - switch_threads
+
+/* A new thread's stack: argument, function, and a word that is free. */
+	.globl thread_starter
+	.type thread_starter, @function
+thread_starter:
+	popq %rdi
+	popq %rbx
+	pushq $0
+	xorq %rbp, %rbp
+	call *%rbx
+	ud2
+	.size thread_starter, . - thread_starter
+
+	.section .note.GNU-stack, "", @progbits
