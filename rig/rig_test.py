@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests of the rig, on the real thing: every one of them restores (or boots) Xen under QEMU."""
+"""Tests of the rig, on the real thing: every one of them restores (or boots) Xen, or a host with KVM, under QEMU."""
 
 import io
 import os
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE / "lib"))
 
-from xenrig import Result, Rig, RigError, RigTimeout, bundle, cache  # noqa: E402  (needs the path)
+from xenrig import Kvm, Preparation, Result, Rig, RigError, RigTimeout, bundle, cache  # noqa: E402  (needs the path)
 
 COMMAND = str(HERE / "xen-x86")
 MARK = "UNIPROF_RIG_TEST"
@@ -104,7 +104,7 @@ class CommandLine(unittest.TestCase):
         running = MarkedRig("run", "--timeout", "1", "-c", "echo begun; sleep 100", stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
         self.assertEqual(running.process.stdout.readline(), b"begun\n")
-        # What it would else wait for ends later.
+        # The command itself would run for longer.
         _, err = running.process.communicate(timeout=50)
         self.assertEqual(running.process.returncode, 124)
         self.assertIn("no end after 1 s", text(err))
@@ -264,6 +264,53 @@ def spinning_kernel():
     note = struct.pack("<IIQQQQQQ", 4, 4, headers, 0, 0, len(notes), len(notes), 4)
     load = struct.pack("<IIQQQQQQ", 1, 7, 4096, place, place, len(code), len(code), 4096)
     return (header + load + note + notes).ljust(4096, b"\0") + code
+
+
+class Hosts(unittest.TestCase):
+    """Hosts with KVM."""
+
+    # Guest time of all threads in clock ticks: the field guest_time of proc(5).
+    GUEST_TIME = "cat /proc/$(pidof qemu-system-x86_64)/task/*/stat | sed 's/.*) //' | awk '{ sum += $41 } END { print sum }'"
+
+    def guest_time(self, host):
+        return int(host.run(self.GUEST_TIME, check=True).text)
+
+    def forget(self, prepared):
+        with cache.lock(True, print):
+            for path in cache.root().glob(f"snapshots/kvm-*-{prepared}-????????????"):
+                cache.remove(path)
+
+    def test_nested_paging_is_there_unless_it_is_not_wanted(self):
+        for npt in True, False:
+            with self.subTest(npt=npt), Rig(machine=Kvm, npt=npt) as host:
+                self.assertEqual(host.run("cat /sys/module/kvm_amd/parameters/npt").text, "Y\n" if npt else "N\n")
+                self.assertRegex(host.run("uname -r").text, r"^6[.]1[.]")
+
+    def test_guests_that_run_when_it_is_saved_go_on_whenever_it_is_restored(self):
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "spin").write_bytes(spinning_kernel())
+            start = ("qemu-system-x86_64 -accel kvm -M microvm -m 32 -nodefaults -display none -kernel spin >log 2>&1 & "
+                     f"until [ \"$({self.GUEST_TIME})\" -gt 10 ]; do sleep 0.1; done")
+            prepared = Preparation("spin", (("spin", f"{directory}/spin"),), start)
+            self.addCleanup(self.forget, "spin")
+            for _ in range(2):
+                with Rig(machine=Kvm, prepared=prepared) as host:
+                    first = self.guest_time(host)
+                    self.assertGreater(first, 10)
+                    host.run(f"until [ \"$({self.GUEST_TIME})\" -gt {first + 10} ]; do sleep 0.1; done", check=True)
+
+    def test_a_preparation_that_fails_says_why_and_leaves_no_snapshot(self):
+        prepared = Preparation("failing", (), "echo bad luck; exit 3")
+        with self.assertRaisesRegex(RigError, "to prepare failing, .* ended with status 3:\nbad luck"):
+            Rig(machine=Kvm, prepared=prepared)
+        self.assertEqual(list(cache.root().glob("snapshots/kvm-*-failing-*")), [])
+
+    def test_the_command_runs_scripts(self):
+        done = subprocess.run([HERE / "kvm-x86", "run", "-c", "hostname; exit 3"], capture_output=True, timeout=600, check=False)
+        self.assertEqual((done.returncode, done.stdout), (3, b"host\n"), text(done.stderr))
+        done = subprocess.run([HERE / "kvm-x86", "run", "--kernel", "3.0", "-c", "true"], capture_output=True, timeout=600, check=False)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("invalid choice: '3.0'", text(done.stderr))
 
 
 class Failures(unittest.TestCase):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files on their way into dom0 and out of it, as tar archives."""
+"""Files on their way into the machine and out of it, as tar archives."""
 
 import io
 import os
@@ -16,11 +16,19 @@ from .port import X86
 
 JOB = "job"
 
+# Takes what pack() made as its input.
+UNPACK = "tar -x -f - -C /"
+
+
+def list_libraries(port):
+    """The command that tells which libraries a machine has."""
+    return f"ls /lib/{port.triplet}"
+
 
 def pack(files, present, port):
-    """A tar archive, for dom0's root, of `files` ({name in the job's directory: host path}).
+    """A tar archive, for the machine's root, of `files` ({name in the job's directory: host path}).
 
-    The shared libraries of every program among them come along, but for those that dom0 has
+    The shared libraries of every program among them come along, but for those that it has
     (`present`, a set of sonames): there the release's own stay in use.
     """
     data = io.BytesIO()
@@ -28,12 +36,12 @@ def pack(files, present, port):
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name, path in files.items():
             _check_name(name)
-            for inner, file in _walk(Path(path)):
+            for inner, file in walk(Path(path)):
                 _add(archive, posixpath.join(JOB, name, inner), file)
-                libraries.update(_libraries(file, port))
+                libraries.update(needed(file, port))
         for soname, file in libraries.items():
             if soname not in present:
-                # The loader looks here after dom0's own libraries.
+                # The loader looks here after the machine's own libraries.
                 _add(archive, f"usr/lib/{port.triplet}/{soname}", Path(file))
     return data.getvalue()
 
@@ -43,7 +51,7 @@ def unpack(data, destination):
     try:
         _unpack(data, destination)
     except (tarfile.TarError, OSError) as error:
-        raise RigError(f"what dom0 sent cannot be written to {destination}: {error}") from error
+        raise RigError(f"what the machine sent cannot be written to {destination}: {error}") from error
 
 
 def _unpack(data, destination):
@@ -51,7 +59,7 @@ def _unpack(data, destination):
         for member in archive:
             name = posixpath.normpath(member.name)
             if name.startswith(("/", "../")) or name == "..":
-                raise RigError(f"dom0 sends a file named '{member.name}', which would leave the target directory")
+                raise RigError(f"the machine sends a file named '{member.name}', which would leave the target directory")
             target = Path(destination, name)
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
@@ -64,10 +72,10 @@ def _unpack(data, destination):
 
 def _check_name(name):
     if not name or name.startswith("/") or ".." in name.split("/"):
-        raise RigError(f"'{name}' is no name for a file in dom0's job directory")
+        raise RigError(f"'{name}' is no name for a file in the job directory")
 
 
-def _walk(path):
+def walk(path):
     """(name below path, file) of each regular file; the name of a single file is empty."""
     if path.is_dir():
         for directory, _, names in os.walk(path):
@@ -95,7 +103,7 @@ def _add(archive, name, file):
         raise RigError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _libraries(file, port):
+def needed(file, port):
     """{soname: path} of all shared libraries that a program needs."""
     with open(file, "rb") as source:
         if source.read(4) != b"\x7fELF":
@@ -108,7 +116,7 @@ def _libraries(file, port):
 
 
 def _of_sysroot(data, port):
-    """Those of another architecture's program, from where its packages are unpacked; dom0 has the rest."""
+    """Those of another architecture's program, from where its packages are unpacked; the machine has the rest."""
     found, pending = {}, elf.needed(data)
     places = [sysroot.directory(port) / name for name in port.library_directories()]
     while pending:

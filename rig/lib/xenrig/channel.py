@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The host's end of the agent in dom0 (rig/dom0/agent): sends a script, gets its output and status."""
+"""This end of the agent in the machine (rig/dom0/agent): sends a script, gets its output and status."""
 
 import secrets
 import select
@@ -21,10 +21,10 @@ class Channel:
         self._pending = b""
 
     def call(self, script, stdin=b"", timeout=None, sink=None):
-        """Runs `script` (bytes) in dom0's shell; returns (exit status, output).
+        """Runs `script` (bytes) in a shell there; returns (exit status, output).
 
         With `sink`, output goes to sink(bytes) as it comes and is not returned. It ends with a random
-        token that dom0 cannot know before, so nothing a script prints is taken for the end. What
+        token that nobody there can know before, so nothing a script prints is taken for the end. What
         background processes of earlier scripts print stands in the output, too.
         """
         token = secrets.token_hex(16).encode()
@@ -66,7 +66,7 @@ class Channel:
 
 
 def _overlap(data, token):
-    """How many bytes at the end of `data` may be the beginning of `token`."""
+    """Number of bytes at the end of `data` that may be the beginning of `token`."""
     for length in range(min(len(data), len(token) - 1), 0, -1):
         if data.endswith(token[:length]):
             return length

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line of rig/xen-x86 and rig/xen-arm64."""
+"""The command line of rig/xen-x86, rig/xen-arm64 and rig/kvm-x86."""
 
 import argparse
 import os
@@ -8,28 +8,47 @@ import signal
 import sys
 from pathlib import Path
 
-from . import cache, machine, shell, snapshot
+from . import cache, kvm_image, shell, snapshot, xen
 from .errors import RigError, RigTimeout
-from .port import PORTS
+from .kvm import Kvm, Preparation
+from .port import BUILT, PORTS
 from .rig import Rig
 
 TIMEOUT_STATUS = 124
 FAILURE_STATUS = 125
 
-DESCRIPTION = """\
+XEN_DESCRIPTION = """\
 Boots a real Xen with a small dom0 under QEMU (no virtualization hardware needed) and runs things in it.
 The first use of an option combination downloads Debian's packages, boots and keeps a snapshot; from
 then on dom0 answers in a fraction of a second. Every run starts from the same fresh machine.
 """
 
-EXAMPLES = """\
+KVM_DESCRIPTION = """\
+Boots Debian's kernel with KVM under QEMU (no virtualization hardware needed) and runs things in it: guests,
+too, by any monitor, QEMU among them. The first use of an option combination downloads Debian's packages,
+boots and keeps a snapshot; from then on the host answers in a fraction of a second. Every run starts
+from the same fresh machine.
+"""
+
+XEN_EXAMPLES = """\
 examples:
   rig/xen-{arch} run -c 'xl list'
   rig/xen-{arch} run --out results test.sh build/uniprof app.elf guest.cfg=configs/pv.cfg
   rig/xen-{arch} run --xen 4.20 --cpus 2 -c 'xl info'
   rig/xen-{arch} shell build/uniprof
+"""
 
-FILES are host files or directories, NAME=FILE to call one differently in dom0. They are in the script's
+KVM_EXAMPLES = """\
+examples:
+  rig/kvm-{arch} run -c 'cat /sys/module/kvm_amd/parameters/npt'
+  rig/kvm-{arch} run --kernel 6.12 --cpus 2 --out results test.sh build/uniprof app.elf
+  rig/kvm-{arch} run --prepare './monitor guest 2 >log & sleep 1' -c 'uniprof list' build/uniprof monitor guest
+  rig/kvm-{arch} shell build/uniprof
+"""
+
+USE = """\
+
+FILES are host files or directories, NAME=FILE to call one differently in there. They are in the script's
 working directory (/job), which is first on PATH; shared libraries of programs come along. What the script
 writes to ./out (also $OUT) is brought to the directory given by --out.
 
@@ -38,8 +57,52 @@ exit status of 'run': the script's own; 124 when it took longer than --timeout; 
 """
 
 
-def main(arch, arguments=None):
-    options = _parser(arch).parse_args(arguments)
+class _Xen:
+    """The command line of rig/xen-ARCH."""
+
+    machine = xen.Xen
+    description, examples = XEN_DESCRIPTION, XEN_EXAMPLES
+    cpus = "CPUs (1); with 2, dom0 stays on CPU 0 and guests can have CPU 1: cpus='1'"
+    memory = f", of which dom0 has {xen.DOM0_MEGABYTES}"
+    prepares = False
+
+    @staticmethod
+    def add_options(group, arch):
+        group.add_argument("--xen", choices=PORTS[arch].releases, default="4.17", help="release of Xen (4.17)")
+        if BUILT in PORTS[arch].releases:
+            group.add_argument("--flask", choices=xen.FLASK, default="", help=f"with --xen {BUILT}: a policy decides who may do what")
+
+    @staticmethod
+    def chosen(options):
+        return {name: getattr(options, name) for name in ("arch", "xen", "flask") if name in options}
+
+
+class _Kvm:
+    """The command line of rig/kvm-ARCH."""
+
+    machine = Kvm
+    description, examples = KVM_DESCRIPTION, KVM_EXAMPLES
+    cpus, memory = "CPUs (1)", ""
+    prepares = True
+
+    @staticmethod
+    def add_options(group, _):
+        group.add_argument("--kernel", choices=kvm_image.KERNELS, default=Kvm.kernel, help=f"the host's Linux ({Kvm.kernel})")
+        group.add_argument("--shadow", action="store_true", help="no nested paging: KVM keeps page tables for the guest")
+        group.add_argument("--prepare", metavar="COMMANDS",
+                           help="run these with all files before the snapshot is made; guests that they leave running go on in each run")
+
+    @staticmethod
+    def chosen(options):
+        prepared = Preparation("prepared", tuple(_named(options.files).items()), options.prepare) if options.prepare else None
+        return {"kernel": options.kernel, "npt": not options.shadow, "prepared": prepared}
+
+
+KINDS = {"xen": _Xen, "kvm": _Kvm}
+
+
+def main(kind, arch, arguments=None):
+    options = _parser(kind, arch).parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         return options.verb(options)
@@ -57,7 +120,7 @@ def main(arch, arguments=None):
 
 
 def _run(options):
-    """Runs a script in dom0."""
+    """Runs a script in the machine."""
     files = list(options.files)
     if options.commands is not None:
         script = options.commands
@@ -67,7 +130,7 @@ def _run(options):
         raise RigError("which script? Name one, or give commands with -c")
     named = _named(files)
     with Rig(_say, **_machine(options)) as rig:
-        if named:
+        if named and not getattr(options, "prepare", None):
             rig.put_as(named)
         result = rig.run(script, options.timeout, sink=_stdout)
         if options.out is not None:
@@ -77,18 +140,19 @@ def _run(options):
 
 
 def _shell(options):
-    """Connects the terminal with dom0's shell."""
+    """Connects the terminal with the machine's shell."""
     with Rig(_say, interactive=True, **_machine(options)) as rig:
-        if options.files:
+        if options.files and not getattr(options, "prepare", None):
             rig.put_as(_named(options.files))
-        shell.interact(rig.console_socket, _say)
+        shell.interact(rig.console_socket, KINDS[options.kind].machine.system, _say)
     return 0
 
 
 def _boot(options):
     """Makes the snapshot anew."""
-    chosen = machine.Options(**_machine(options))
-    machine.check_tools(chosen)
+    words = _machine(options)
+    chosen = words.pop("machine")(**words)
+    chosen.check_tools()
     snapshot.create(chosen, _say)
     return 0
 
@@ -96,7 +160,7 @@ def _boot(options):
 def _clean(_):
     """Removes packages, images and snapshots from the cache."""
     with cache.lock(True, _say):
-        for kind in ("packages", "images", "snapshots"):
+        for kind in ("packages", "hypervisors", "images", "snapshots"):
             shutil.rmtree(cache.root() / kind, ignore_errors=True)
     return 0
 
@@ -110,21 +174,20 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(FAILURE_STATUS)
 
 
-def _parser(arch):
-    parser = _Parser(prog=f"rig/xen-{arch}", description=DESCRIPTION, epilog=EXAMPLES.format(arch=arch),
+def _parser(name, arch):
+    kind = KINDS[name]
+    parser = _Parser(prog=f"rig/{name}-{arch}", description=kind.description, epilog=kind.examples.format(arch=arch) + USE,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     choices = argparse.ArgumentParser(add_help=False)
-    choices.set_defaults(arch=arch)
+    choices.set_defaults(kind=name, arch=arch)
     group = choices.add_argument_group("the machine; each combination has a snapshot of its own")
-    group.add_argument("--xen", choices=PORTS[arch].releases, default="4.17", help="release of Xen (4.17)")
-    group.add_argument("--cpus", type=int, default=1, metavar="N",
-                       help="CPUs (1); with 2, dom0 stays on CPU 0 and guests can have CPU 1: cpus='1'")
+    kind.add_options(group, arch)
+    group.add_argument("--cpus", type=int, default=1, metavar="N", help=kind.cpus)
     group.add_argument("--icount", action="store_true",
                        help="one instruction takes one nanosecond: times repeat exactly")
-    group.add_argument("--mem", type=int, default=4096, metavar="MIB",
-                       help=f"memory (4096), of which dom0 has {machine.DOM0_MEGABYTES}")
+    group.add_argument("--mem", type=int, default=kind.machine.mem, metavar="MIB", help=f"memory ({kind.machine.mem}){kind.memory}")
 
     verb = _verb(verbs, "run", _run, [choices])
     verb.add_argument("-c", dest="commands", metavar="COMMANDS", help="run these instead of a script's file")
@@ -135,7 +198,9 @@ def _parser(arch):
 
     verb = _verb(verbs, "shell", _shell, [choices])
     verb.add_argument("files", nargs="*", metavar="FILE", help="files that go along")
-    _verb(verbs, "boot", _boot, [choices])
+    verb = _verb(verbs, "boot", _boot, [choices])
+    if kind.prepares:
+        verb.add_argument("files", nargs="*", metavar="FILE", help="files for --prepare")
     _verb(verbs, "clean", _clean, [])
     return parser
 
@@ -158,11 +223,12 @@ def _verb(verbs, name, function, parents):
 
 
 def _machine(options):
-    return {name: getattr(options, name) for name in ("arch", "xen", "cpus", "icount", "mem")}
+    kind = KINDS[options.kind]
+    return {"machine": kind.machine, "cpus": options.cpus, "icount": options.icount, "mem": options.mem, **kind.chosen(options)}
 
 
 def _named(files):
-    """{name in dom0: path here} from FILE and NAME=FILE."""
+    """{name in the machine: path here} from FILE and NAME=FILE."""
     named = {}
     for text in files:
         name, equals, path = text.partition("=")

@@ -11,7 +11,7 @@ DT_STRTAB = 5
 
 
 def is_dynamic(data):
-    """Whether the loader has to bring libraries: true for any 64-bit ELF with a dynamic section."""
+    """True if the loader has to load libraries: for any 64-bit ELF with a dynamic section."""
     return any(kind == PT_DYNAMIC for kind, *_ in _segments(data))
 
 

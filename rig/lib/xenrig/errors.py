@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can go wrong, each with a sentence for people."""
+"""Errors, each with a sentence for people."""
 
 
 class RigError(Exception):
@@ -7,7 +7,7 @@ class RigError(Exception):
 
 
 class RigTimeout(RigError):
-    """A command in dom0 took longer than it was allowed; `output` is what it said until then."""
+    """A command in the machine took longer than it was allowed; `output` is what it said until then."""
 
     def __init__(self, sentence, output=b""):
         super().__init__(sentence)

@@ -7,9 +7,9 @@ import lzma
 import os
 from pathlib import Path
 
-from . import cache, cpio, elf, packages
+from . import built, cache, cpio, elf, packages
 from .errors import RigError
-from .port import X86
+from .port import BUILT, X86
 
 DOM0 = Path(__file__).resolve().parents[2] / "dom0"
 PORT_FILE = Path(__file__).with_name("port.py")
@@ -17,7 +17,7 @@ PORT_FILE = Path(__file__).with_name("port.py")
 XEN_TOOLS = ["xl", "xenstored", "xenconsoled", "xenconsole", "xenctx", "xen-init-dom0", "libxl-save-helper",
              "xentop"]
 OTHER_TOOLS = ["usr/bin/strace", "usr/bin/xenstore-ls", "usr/bin/xenstore-list", "usr/bin/xenstore-read",
-               "usr/bin/xenstore-write", "usr/bin/xenstore-rm", "usr/bin/xenstore-watch"]
+               "usr/bin/xenstore-write", "usr/bin/xenstore-rm", "usr/bin/xenstore-watch", "usr/bin/xenstore-chmod"]
 
 IN_LATER_KERNELS = ["virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev"]  # part of virtio_pci before
 
@@ -35,7 +35,9 @@ GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 def locate(xen, port=X86):
     """Where the image of this release of Xen is or will be; None before its packages are there."""
     debs = packages.directory(xen, port)
-    return cache.root() / "images" / f"{port.key(xen)}-{_digest(port, debs)}" if debs.is_dir() else None
+    if not debs.is_dir() or (xen == BUILT and not built.locate()):
+        return None
+    return cache.root() / "images" / f"{port.key(xen)}-{_digest(port, debs, xen)}"
 
 
 def ensure(xen, say, port=X86):
@@ -53,10 +55,12 @@ def ensure(xen, say, port=X86):
     return directory
 
 
-def _digest(port, debs):
+def _digest(port, debs, xen):
     digest = hashlib.sha256("\n".join(packages.names(debs)).encode())
     for source in (Path(__file__), PORT_FILE, DOM0 / "init", DOM0 / "agent"):
         digest.update(source.read_bytes())
+    if xen == BUILT:
+        digest.update(built.locate().name.encode())
     if _host_is_newer(port, debs):
         digest.update(HOST_C_LIBRARY.encode())
     return digest.hexdigest()[:12]
@@ -81,7 +85,8 @@ def _is_used(port, name):
 
 
 def _build(tree, port, xen, host_is_newer, out):
-    (out / "xen").write_bytes(_unzipped(_only(_xens(tree, xen)).read_bytes()))
+    hypervisor = built.locate() / "xen" if xen == BUILT else _only(_xens(tree, xen))
+    (out / "xen").write_bytes(_unzipped(hypervisor.read_bytes()))
     (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
     archive = cpio.Archive()
     _add_files_of_our_own(archive, port)

@@ -5,6 +5,7 @@ The machine's own apt is asked only where its mirror is. Lists, cache and the (e
 are private, so that the packages of another Debian release can be had without touching the machine.
 """
 
+import hashlib
 import platform
 import re
 import subprocess
@@ -13,10 +14,13 @@ from pathlib import Path
 
 from . import cache
 from .errors import RigError
-from .port import X86
+from .port import BUILT, X86
 
 # The Debian release that carries each release of Xen.
 DEBIAN = {"4.14": "bullseye", "4.17": "bookworm", "4.20": "trixie"}
+
+# The release whose tools dom0 has, where Xen itself is built here.
+TOOLS = {BUILT: "4.20"}
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -26,14 +30,19 @@ def _wanted(port, xen):
             "busybox-static", "strace", port.linux]
 
 
+def release(xen):
+    """The release of Debian's packages for it."""
+    return TOOLS.get(xen, xen)
+
+
 def directory(xen, port=X86):
-    """Where all .deb files for this release of Xen are once they have been downloaded."""
-    return cache.root() / "packages" / port.key(xen)
+    """Directory of all .deb files for this release of Xen, once they have been downloaded."""
+    return cache.root() / "packages" / port.key(release(xen))
 
 
 def ensure(xen, say, port=X86):
     """directory(xen, port), filled when the cache has none."""
-    target = directory(xen, port)
+    target, xen = directory(xen, port), release(xen)
     if not target.is_dir():
         say(f"downloading Debian {DEBIAN[xen]}'s packages for Xen {xen} on {port.name}")
         with cache.new_directory(target) as work:
@@ -71,6 +80,24 @@ def download(port, suite, wanted, is_used, work):
         _apt(["apt-get", *options, "download", "-qq", *chosen], cwd=work)
 
 
+def download_source(suite, package, work):
+    """Fetches the tarballs of a source package of a Debian release."""
+    with cache.scratch_directory() as scratch:
+        options = _private_apt(scratch, suite, own_architecture(), "deb-src")
+        _apt(["apt-get", *options, "update", "-qq"])
+        plan = _apt(["apt-get", *options, "source", "--print-uris", "-qq", package])
+        # Mirrors may lack the description of the package, which is not needed here: so this may fail.
+        subprocess.run(["apt-get", *options, "source", "--download-only", "-qq", package], cwd=work,
+                       stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        for name, digest in re.findall(r"^'\S+' (\S+[.]tar[.]\w+) \d+ SHA256:(\w+)", plan, re.M):
+            if not (work / name).exists() or hashlib.sha256((work / name).read_bytes()).hexdigest() != digest:
+                raise RigError(f"{name} cannot be fetched")
+
+
+def own_architecture():
+    return subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def _is_used(name, port, xen):
     """dom0 takes the named packages, the real kernel behind its meta package, and any library."""
     if name.startswith(("lib", "zlib")):
@@ -78,12 +105,12 @@ def _is_used(name, port, xen):
     return (name in _wanted(port, xen) or name.startswith("linux-image-")) and name != port.linux
 
 
-def _private_apt(scratch, suite, architecture):
+def _private_apt(scratch, suite, architecture, kind="deb"):
     """apt options that use the machine's mirror and nothing else of the machine's state."""
     (scratch / "lists" / "partial").mkdir(parents=True)
     (scratch / "cache" / "archives" / "partial").mkdir(parents=True)
     (scratch / "status").touch()
-    source = ["Types: deb", f"URIs: {_mirror()}", f"Suites: {suite}", "Components: main"]
+    source = [f"Types: {kind}", f"URIs: {_mirror()}", f"Suites: {suite}", "Components: main"]
     if Path(KEYRING).exists():
         source.append(f"Signed-By: {KEYRING}")
     (scratch / "debian.sources").write_text("\n".join(source) + "\n", encoding="utf-8")
@@ -121,7 +148,7 @@ def _mirror():
 def _apt(command, cwd=None):
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        verb = next(word for word in command if word in ("update", "install", "download", "indextargets"))
+        verb = next(word for word in command if word in ("update", "install", "download", "source", "indextargets"))
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise RigError(f"'apt-get {verb}' failed: {reason}")
     return done.stdout

@@ -4,6 +4,10 @@
 import dataclasses
 
 
+# In place of a release of Xen: one that is built here (built.py).
+BUILT = "built"
+
+
 @dataclasses.dataclass(frozen=True)
 class Host:
     name: str        # as in rig/xen-NAME
@@ -37,7 +41,7 @@ X86 = Port(
     name="x86", debian="amd64", triplet="x86_64-linux-gnu", loader="lib64/ld-linux-x86-64.so.2",
     qemu="qemu-system-x86_64", qemu_package="qemu-system-x86",
     linux="linux-image-amd64",  # the cloud kernel has no CONFIG_XEN_DOM0
-    releases=("4.14", "4.17", "4.20"),
+    releases=("4.14", "4.17", "4.20", BUILT),
     tools=("xen-hvmctx", "xen-hvmcrash", "xenperf", "lsevtchn"),
     modules=_VIRTIO_PCI + _XEN_MODULES)
 

@@ -27,7 +27,7 @@ class Qemu:
     """Started by build(agent, console), which returns the command line for these two chardevs.
 
     agent    socket to the agent's virtio-serial port
-    console  socket to the serial port if `interactive`; else what Xen and dom0 print is only kept
+    console  socket to the serial port if `interactive`; else what is printed there is only kept
     """
 
     def __init__(self, build, interactive=False):
@@ -72,7 +72,7 @@ class Qemu:
                     file.close()
 
     def last_words(self, lines=12):
-        """What QEMU said, and the end of what Xen and dom0's kernel printed since it was started."""
+        """QEMU's messages, and the end of what Xen and the kernel printed since it was started."""
         if self._last_words is not None:
             return self._last_words
         self._errors.seek(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rig for programs: a dom0 of a real Xen that runs one command after the other.
+"""The rig for programs: dom0 of a real Xen, or a host with KVM, that runs one command after the other.
 
     with Rig(xen="4.17", cpus=1) as rig:
         rig.put("build/uniprof", "build/guests/app.elf")
@@ -7,6 +7,9 @@
         rig.run("xl create app.cfg", check=True)
         print(rig.run("uniprof list", timeout=20).text)
         rig.get("out", "results")
+
+    with Rig(machine=Kvm, kernel="6.12", cpus=2) as rig:
+        rig.put("build/uniprof", "build/tests/vmm/programs/monitor", ...)
 
 Create it in the thread that lives longest: QEMU ends with the thread that started it.
 """
@@ -16,9 +19,10 @@ import posixpath
 import shlex
 from pathlib import Path
 
-from . import bundle, machine, snapshot
+from . import bundle, snapshot
 from .channel import Lost
 from .errors import RigError, RigTimeout
+from .xen import Xen
 
 
 @dataclasses.dataclass
@@ -32,11 +36,11 @@ class Result:
 
 
 class Rig:
-    """Options are those of machine.Options; `say` gets a sentence about what takes long."""
+    """Options are those of `machine` (xen.Xen, kvm.Kvm); `say` gets a sentence about what takes long."""
 
-    def __init__(self, say=lambda sentence: None, interactive=False, **options):
-        options = machine.Options(**options)
-        self._port = options.port
+    def __init__(self, say=lambda sentence: None, interactive=False, machine=Xen, **options):
+        options = machine(**options)
+        self._port, self._system = options.port, options.system
         self._qemu, self._channel = snapshot.start(options, say, interactive)
         self._libraries = None
         self._end = None
@@ -53,11 +57,11 @@ class Rig:
 
     @property
     def console_socket(self):
-        """The socket to dom0's console, of an interactive rig."""
+        """The socket to the console, of an interactive rig."""
         return self._qemu.console
 
     def console(self):
-        """The end of what Xen and dom0's kernel printed."""
+        """The end of what Xen and the kernel printed."""
         return self._qemu.last_words()
 
     def pid(self):
@@ -77,7 +81,7 @@ class Rig:
         try:
             status, output = self._channel.call(commands.encode(errors="surrogateescape"), stdin, timeout, sink)
         except Lost as error:
-            self._end = f"QEMU ended while dom0 ran a command; the console ended with:\n{self.console()}"
+            self._end = f"QEMU ended while {self._system} ran a command; the console ended with:\n{self.console()}"
             self.close()
             raise RigError(self._end) from error
         except RigTimeout as error:
@@ -95,9 +99,9 @@ class Rig:
     def put_as(self, files, timeout=300):
         """Like put(), for {name in the job directory: path here}."""
         if self._libraries is None:
-            self._libraries = set(self.run(f"ls /lib/{self._port.triplet}", check=True).text.split())
+            self._libraries = set(self.run(bundle.list_libraries(self._port), check=True).text.split())
         archive = bundle.pack(files, self._libraries, self._port)
-        self.run("tar -x -f - -C /", timeout, archive, check=True)
+        self.run(bundle.UNPACK, timeout, archive, check=True)
 
     def write(self, name, data):
         """Makes a file in the job directory from text or bytes."""
@@ -116,5 +120,5 @@ class Rig:
                           f"cd \"$(dirname {quoted})\" && set -- \"$(basename {quoted})\"; fi 2>/dev/null && "
                           "[ -e \"$1\" ] && tar -c -f - \"$1\" 2>/dev/null", timeout)
         if result.status != 0:
-            raise RigError(f"dom0 has no file {name} that can be brought out")
+            raise RigError(f"{self._system} has no file {name} that can be brought out")
         bundle.unpack(result.output, destination)

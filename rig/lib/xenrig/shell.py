@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Connects a terminal with dom0's console until the user leaves."""
+"""Connects a terminal with the machine's console until the user leaves."""
 
 import os
 import select
@@ -11,8 +11,8 @@ import tty
 LEAVE = b"\x1d"  # Ctrl-]
 
 
-def interact(console, say):
-    say("this is dom0's shell; Ctrl-] leaves it and ends the machine")
+def interact(console, system, say):
+    say(f"this is {system}'s shell; Ctrl-] leaves it and ends the machine")
     terminal = sys.stdin.fileno()
     saved = termios.tcgetattr(terminal) if os.isatty(terminal) else None
     columns, rows = shutil.get_terminal_size()

@@ -10,17 +10,17 @@ import hashlib
 import time
 from pathlib import Path
 
-from . import cache, image, machine
+from . import cache, machine
 from .channel import Channel, Lost
 from .errors import RigError, RigTimeout
 from .qemu import Qemu
 
 BOOT_SECONDS = 240
 ANSWER_SECONDS = 4  # times the attempt; a restored machine answers within a second, unless it hangs
-SETTLE_SECONDS = 1  # from dom0's first answer to its being idle
+SETTLE_SECONDS = 1  # from the first answer to being idle
 RESTORES = 3
 BOOTS = 8
-# While it boots, Xen measures by a timer how fast the processor's counter is. On a busy machine, QEMU may stand still
+# While they boot, Xen and Linux measure by a timer how fast the processor's counter is. On a busy machine, QEMU may stand still
 # in between: then the counter is taken to be faster than it is, and time goes by too slowly, by a factor of ten or
 # twenty, in all machines that are restored from this one.
 WATCH_SECONDS = 2
@@ -32,8 +32,9 @@ class WrongClock(Exception):
 
 
 def start(options, say, interactive=False):
-    """(Qemu, Channel) of a machine whose dom0 answers; makes the snapshot when there is none."""
-    machine.check_tools(options)
+    """(Qemu, Channel) of a machine (machine.Machine) that answers; makes the snapshot when there is none."""
+    options.check_tools()
+    options.build(say)
     for attempt in range(1, RESTORES):
         try:
             return _restored(options, say, interactive, ANSWER_SECONDS * attempt)
@@ -45,45 +46,46 @@ def start(options, say, interactive=False):
 
 def create(options, say):
     """Boots and saves a machine, in place of the one that may be there."""
+    options.build(say)
     with cache.lock(True, say):
-        _create(options, image.ensure(options.xen, say, options.port), say)
+        _create(options, options.ensure(say), say)
 
 
 def _ensure(options, say):
     with cache.lock(False, say):
-        boot_from = image.locate(options.xen, options.port)
+        boot_from = options.locate()
         if boot_from and _directory(options, boot_from).is_dir():
             return _directory(options, boot_from)
     with cache.lock(True, say):
-        boot_from = image.ensure(options.xen, say, options.port)
+        boot_from = options.ensure(say)
         if not _directory(options, boot_from).is_dir():
             _create(options, boot_from, say)
         return _directory(options, boot_from)
 
 
 def _directory(options, boot_from):
-    ingredients = [machine.qemu_version(options.port), boot_from.name, *machine.command(options, "ram", False, "agent", "console"),
-                   *machine.boot_arguments(Path("image"), options), "clock checked", *_processor()]
+    ingredients = [machine.qemu_version(options.port), boot_from.name, *options.command("ram", False, "agent", "console"),
+                   *options.boot_arguments(Path("image")), "clock checked", *_processor()]
     digest = hashlib.sha256("\0".join(ingredients).encode()).hexdigest()[:12]
     return cache.root() / "snapshots" / f"{options.name()}-{digest}"
 
 
 def _processor():
-    """What the speed of the processor's counter depends on."""
+    """Properties that decide the speed of the processor's counter."""
     found = [line for line in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
              if line.startswith("model name")]
     return found[:1]
 
 
 def _uptime(channel):
-    """dom0's, in seconds, and when that was, here: (earliest, latest)."""
+    """The system's, in seconds, and when that was, here: (earliest, latest)."""
     before = time.monotonic()
     _, output = channel.call(b"cat /proc/uptime", timeout=BOOT_SECONDS)
     return float(output.split()[0]), before, time.monotonic()
 
 
 def _speed(channel):
-    """How fast time goes by in dom0: 1, unless it is certain that it does not."""
+    """Speed of time there: 1, unless it is certain that it differs."""
     first, first_before, first_after = _uptime(channel)
     time.sleep(WATCH_SECONDS)
     last, last_before, last_after = _uptime(channel)
@@ -98,22 +100,24 @@ def _create(options, boot_from, say):
             return
         except WrongClock as wrong:
             say(f"time goes by {wrong.args[0]:.2f} times as fast there as here, because this machine was busy: once more")
-    raise RigError(f"dom0's clock is wrong after each of {BOOTS} boots: this machine is too busy")
+    raise RigError(f"{options.system}'s clock is wrong after each of {BOOTS} boots: this machine is too busy")
 
 
 def _boot_and_save(options, boot_from, say):
     directory = _directory(options, boot_from)
-    say(f"booting Xen {options.xen} with {options.cpus} CPU(s){', counting instructions' if options.icount else ''}")
+    say(f"booting {options.title()} with {options.cpus} CPU(s){', counting instructions' if options.icount else ''}")
     with cache.new_directory(directory) as work:
-        qemu = Qemu(lambda agent, console: machine.command(options, work / "ram", False, agent, console)
-                    + machine.boot_arguments(boot_from, options))
+        qemu = Qemu(lambda agent, console: options.command(work / "ram", False, agent, console)
+                    + options.boot_arguments(boot_from))
         try:
-            channel = _greet(qemu, BOOT_SECONDS)
+            channel = _greet(options, qemu, BOOT_SECONDS)
             time.sleep(SETTLE_SECONDS)
-            # Where instructions are counted, time is theirs.
+            # With counted instructions, time is theirs.
             speed = 1 if options.icount else _speed(channel)
             if abs(speed - 1) > CLOCK_ERROR:
                 raise WrongClock(speed)
+            options.prepare(channel)
+            _do(channel, options.before_save)
             with open(work / "state", "wb") as state:
                 qemu.save(state)
         finally:
@@ -130,22 +134,31 @@ def _restored(options, say, interactive, seconds):
 
 
 def _restore(options, directory, interactive, seconds):
-    qemu = Qemu(lambda agent, console: machine.command(options, directory / "ram", True, agent, console)
+    qemu = Qemu(lambda agent, console: options.command(directory / "ram", True, agent, console)
                 + ["-incoming", "defer"], interactive)
     try:
         with open(directory / "state", "rb") as state:
             qemu.load(state)
-        return qemu, _greet(qemu, seconds)
+        channel = _greet(options, qemu, seconds)
+        _do(channel, options.after_restore)
+        return qemu, channel
     except BaseException:
         qemu.kill()
         raise
 
 
-def _greet(qemu, seconds):
-    """The channel to dom0, whose clock is set on the way."""
+def _do(channel, commands):
+    if commands:
+        status, output = channel.call(commands, timeout=BOOT_SECONDS)
+        if status:
+            raise RigError(f"'{commands.decode()}' ended with status {status}:\n{output.decode('utf-8', 'backslashreplace')}")
+
+
+def _greet(options, qemu, seconds):
+    """The channel to the system that answers, whose clock is set on the way."""
     channel = Channel(qemu.agent)
     try:
         channel.call(b"date -s @%d" % time.time(), timeout=seconds)
     except (RigTimeout, Lost) as error:
-        raise RigError(f"dom0 does not answer ({error}); the console ended with:\n{qemu.last_words()}") from error
+        raise RigError(f"{options.system} does not answer ({error}); the console ended with:\n{qemu.last_words()}") from error
     return channel

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What programs for another architecture are built against: Debian's packages, unpacked in the cache."""
+"""Libraries to build programs for another architecture: Debian's packages, unpacked in the cache."""
 
+import hashlib
 import os
 import re
 import subprocess
@@ -9,12 +10,13 @@ from pathlib import Path
 from . import cache, packages
 
 # Libraries of uniprof; see the README's list of what it is built from.
-WANTED = ["libc6-dev", "libelf-dev", "libdw-dev", "zlib1g-dev", "liblzma-dev", "libzstd-dev", "libjansson-dev",
-          "libcmocka-dev", "libseccomp-dev", "libxen-dev"]
+WANTED = ["libc6-dev", "libelf-dev", "libdw-dev", "zlib1g-dev", "liblzma-dev", "libzstd-dev", "liblz4-dev", "libbz2-dev",
+          "libjansson-dev", "libcmocka-dev", "libseccomp-dev", "libxen-dev"]
 
 
 def directory(port):
-    return cache.root() / "sysroots" / port.name
+    """Another list of packages is another directory."""
+    return cache.root() / "sysroots" / f"{port.name}-{hashlib.sha256(' '.join(WANTED).encode()).hexdigest()[:8]}"
 
 
 def ensure(port, say):
