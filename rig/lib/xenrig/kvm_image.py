@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a host with KVM boots from: Debian's kernel, and a root file system with QEMU as a monitor.
+
+The packages are those that dom0 of a release of Xen is made of (packages.py): they are downloaded
+once for both. QEMU, its firmware and the libraries are this machine's own.
+"""
+
+import hashlib
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
+from . import bundle, cache, cpio, elf, packages
+from .errors import RigError
+from .image import C_RUNTIME, GROUPS, HOST_C_LIBRARY, LOADED_LATE, USERS
+from .port import X86
+
+RIG = Path(__file__).resolve().parents[2]
+INIT, AGENT = RIG / "kvm" / "init", RIG / "dom0" / "agent"
+
+# Debian's releases have one each: by the release of Xen that comes with it.
+KERNELS = {"5.10": "4.14", "6.1": "4.17", "6.12": "4.20"}
+
+# In the order in which they can be loaded. What a kernel has built in is no file.
+MODULES = ["drivers/virtio/virtio", "drivers/virtio/virtio_ring", "drivers/virtio/virtio_pci_modern_dev",
+           "drivers/virtio/virtio_pci_legacy_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
+           "virt/lib/irqbypass", "arch/x86/kvm/kvm", "drivers/char/hw_random/rng-core", "drivers/crypto/ccp/ccp",
+           "arch/x86/kvm/kvm-amd"]
+
+MONITOR = "qemu-system-x86_64"
+FIRMWARE = ["bios-microvm.bin", "pvh.bin", "qboot.rom", "linuxboot_dma.bin", "kvmvapic.bin"]
+FIRMWARE_DIRECTORIES = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
+
+
+def key(kernel):
+    """A name for this kernel in the cache."""
+    return f"kvm-{kernel}"
+
+
+def locate(kernel):
+    """Where the image with this kernel is or will be; None before its packages are there."""
+    debs = packages.directory(KERNELS[kernel])
+    return cache.root() / "images" / f"{key(kernel)}-{_digest(debs)}" if debs.is_dir() else None
+
+
+def ensure(kernel, say):
+    """The directory with `linux` and `host.cpio`, made when it is missing."""
+    debs = packages.ensure(KERNELS[kernel], say)
+    directory = locate(kernel)
+    if not directory.is_dir():
+        say(f"building a host with Linux {kernel}")
+        with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
+            packages.unpack(debs, tree, _is_used)
+            _build(tree, work)
+        for old in (*cache.root().glob(f"images/{key(kernel)}-*"), *cache.root().glob(f"snapshots/{key(kernel)}-*")):
+            if old != directory:
+                cache.remove(old)
+    return directory
+
+
+def _digest(debs):
+    ours = [name for name in packages.names(debs) if name.startswith(("busybox", "linux-image"))]
+    digest = hashlib.sha256("\n".join([*ours, HOST_C_LIBRARY, _monitor_version()]).encode())
+    for source in (Path(__file__), INIT, AGENT):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _monitor_version():
+    return subprocess.run([MONITOR, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def _is_used(name):
+    if "/modules/" in name:
+        return any(f"/kernel/{module}.ko" in name for module in MODULES)
+    return name.removeprefix("usr/").startswith(("boot/vmlinuz-", "bin/busybox"))
+
+
+def _build(tree, out):
+    (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
+    archive = cpio.Archive()
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", f"usr/lib/{X86.triplet}"):
+        archive.directory(name)
+    archive.link("sbin", "bin")
+    archive.file("etc/passwd", USERS.encode())
+    archive.file("etc/group", GROUPS.encode())
+    archive.file("init", INIT.read_bytes(), 0o755)
+    archive.file("agent", AGENT.read_bytes(), 0o755)
+    archive.file("bin/busybox", _only([*tree.glob("bin/busybox"), *tree.glob("usr/bin/busybox")]).read_bytes(), 0o755)
+    _add_modules(archive, _only([*tree.glob("lib/modules/*/kernel"), *tree.glob("usr/lib/modules/*/kernel")]))
+    _add_monitor(archive)
+    with open(out / "host.cpio", "wb") as file:
+        archive.write(file)
+
+
+def _only(paths):
+    found = list(paths)
+    if len(found) != 1:
+        raise RigError(f"the packages should hold one such file, but hold {found or 'none'}")
+    return found[0]
+
+
+def _add_modules(archive, kernel):
+    order = []
+    for module in MODULES:
+        name = module.split("/")[-1] + ".ko"
+        plain, packed = kernel / f"{module}.ko", kernel / f"{module}.ko.xz"
+        if plain.exists():
+            archive.file(f"modules/{name}", plain.read_bytes())
+        elif packed.exists():
+            archive.file(f"modules/{name}", lzma.decompress(packed.read_bytes()))
+        else:
+            continue
+        order.append(name)
+    archive.file("modules/order", ("\n".join(order) + "\n").encode())
+
+
+def _add_monitor(archive):
+    """QEMU and the C library's parts, which every program may ask for, with what they need."""
+    qemu = Path(shutil.which(MONITOR))
+    archive.file(f"usr/bin/{MONITOR}", qemu.read_bytes(), 0o755)
+    for name in FIRMWARE:
+        path = next((place / name for place in FIRMWARE_DIRECTORIES if (place / name).exists()), None)
+        if path is None:
+            raise RigError(f"this machine's QEMU has no {name}")
+        archive.file(f"usr/share/qemu/{name}", path.read_bytes())
+    places = [Path("/", name) for name in X86.library_directories()]
+    found = bundle.needed(qemu, X86)
+    pending = [*found, *C_RUNTIME, *LOADED_LATE, Path(X86.loader).name]
+    added = set()
+    while pending:
+        name = pending.pop()
+        if name in added:
+            continue
+        added.add(name)
+        path = found.get(name) or next((place / name for place in places if (place / name).exists()), None)
+        if path is None:
+            raise RigError(f"this machine lacks {name}")
+        data = Path(path).read_bytes()
+        archive.file(f"lib/{X86.triplet}/{name}", data, 0o755)
+        pending += elf.needed(data)
+    archive.link(X86.loader, f"/lib/{X86.triplet}/{Path(X86.loader).name}")

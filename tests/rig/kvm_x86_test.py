@@ -1,0 +1,240 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Guests of a real KVM (kvm_amd under emulation) on Debian's kernels: stacks of one moment, true shares.
+
+UNIPROF_KVM_STACKS: how many stacks are taken of a guest with two address spaces, by each way (default 1000).
+UNIPROF_KILLS: how often the profiler is killed by each way (default 10).
+"""
+
+import json
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from guestcase import BUILD
+from kvmcase import SPACES, WORK, KvmCase, mixed
+
+STACKS = int(os.environ.get("UNIPROF_KVM_STACKS", "1000"))
+
+# Length of each recording, and the most recordings.
+SECONDS = 10
+RECORDINGS = 30
+
+KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
+
+APP1 = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
+APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2}
+TOLERANCE = 0.1
+
+
+class Spaces(KvmCase):
+    """A guest that changes its address space without an exit: each stack is of the one that was there in that moment.
+
+    Only where uniprof and the guest have a CPU each, samples come while the guest runs.
+    """
+
+    rig_options = {"cpus": 2}
+    stacks = STACKS
+
+    def check_spaces(self, way, guest="spaces-fp"):
+        self.start(guest, "1", "kernel")
+        taken = whole = 0
+        for _ in range(RECORDINGS):
+            said = self.record("monitor", "--via", way, "-F", 2000, "-T", SECONDS)
+            self.assertIn(f" via {way},", said)
+            stacks = self.folded()
+            self.assertFalse(mixed(stacks))
+            taken += sum(stacks.values())
+            whole += sum(n for stack, n in stacks.items() if len(stack) == len(SPACES["a"]))
+            if taken >= self.stacks:
+                break
+        self.assertGreaterEqual(taken, self.stacks)
+        self.assertGreater(whole, taken / 4)
+        self.works()
+
+    def test_by_bpf(self):
+        self.check_spaces("bpf")
+
+    def test_by_ptrace(self):
+        self.check_spaces("ptrace")
+
+
+class FewSpaces(Spaces):
+    stacks = 200
+
+
+class Spaces612(Spaces):
+    rig_options = {"kernel": "6.12", "cpus": 2}
+
+
+class Shadow(Spaces):
+    """Without nested paging, KVM keeps the guest's page tables, and sees each change."""
+
+    rig_options = {"npt": False, "cpus": 2}
+    stacks = STACKS // 2
+
+
+class Shares(KvmCase):
+    """Guests of Debian's QEMU."""
+
+    rig_options = {"cpus": 2}
+
+    def check_app(self, guest, known, way):
+        self.boot(guest)
+        self.check_shares(guest, known, TOLERANCE, ("--via", way, "-F", 500), 5)
+
+    def test_app1_by_bpf(self):
+        self.check_app("app1-pvh-fp", APP1, "bpf")
+
+    def test_app1_by_ptrace(self):
+        self.check_app("app1-pvh-nofp", APP1, "ptrace")
+
+    def test_app2_by_bpf(self):
+        self.check_app("app2-pvh-nofp", APP2, "bpf")
+
+    def test_app2_by_ptrace(self):
+        self.check_app("app2-pvh-fp", APP2, "ptrace")
+
+
+class Shares612(Shares):
+    rig_options = {"kernel": "6.12", "cpus": 2}
+
+
+class Kills(KvmCase):
+    """A profiler that is killed at a random moment leaves no guest stopped, as the guest's own count of its work shows."""
+
+    rig_options = {"cpus": 2}
+    kills = KILLS
+    kill = """rm -f killed.uniprof
+    uniprof record -q -F 2000 --via {way} -o killed.uniprof kvm:monitor >said 2>&1 &
+    {until_begun}
+    usleep {us}
+    kill -9 $! && wait $!; [ -s killed.uniprof ] && echo sampling"""
+    begun = "until [ -s killed.uniprof ]; do kill -0 $! || { cat said; exit 1; }; usleep 20000; done"
+    freed = "! grep -h ^TracerPid: /proc/$(pidof monitor)/task/*/status | grep -qv '\t0$' && ! pidof unpause-guard"
+
+    def check_kills(self, way):
+        self.start("spinner-fp")
+        generator = random.Random(self.kills)
+        for i in range(self.kills):
+            # Each fourth before it samples, perhaps.
+            commands = self.kill.format(way=way, us=generator.randrange(300_000), until_begun="" if i % 4 == 3 else self.begun)
+            said = self.host(f"{commands}; true")
+            self.assertTrue("sampling" in said or i % 4 == 3, said)
+            self.until(self.freed)
+            self.works()
+
+    def test_by_bpf(self):
+        self.check_kills("bpf")
+
+    def test_by_ptrace(self):
+        self.check_kills("ptrace")
+
+
+class FewKills(Kills):
+    kills = 2
+
+
+class Cost(KvmCase):
+    """On one CPU that counts instructions, where all that uniprof does takes its time from the guest (docs/cost.md)."""
+
+    rig_options = {"icount": True}
+    rate = 997
+    seconds = 4
+
+    def speed(self):
+        """The guest's work in a second."""
+        said = self.host(f"echo $({WORK}) $(cat /proc/uptime); sleep {self.seconds}; echo $({WORK}) $(cat /proc/uptime)")
+        (first, begin), (last, end) = ([float(word) for word in line.split()[:2]] for line in said.splitlines())
+        return (last - first) / (end - begin)
+
+    def check_cost(self, way, least_work):
+        self.start("spinner-fp")
+        alone = self.speed()
+        self.host(f"rm -f out.uniprof; uniprof record -q --via {way} -F {self.rate} -o out.uniprof kvm:monitor >said 2>&1 &")
+        self.until("[ -s out.uniprof ]")
+        sampled = self.speed()
+        self.host("kill -INT $(pidof uniprof); while pidof uniprof; do usleep 100000; done; cat said")
+        print(f"{way}: the guest's work {sampled / alone:.3f}")
+        self.assertGreaterEqual(sampled / alone, least_work)
+        return json.loads(self.host("uniprof report --json out.uniprof"))
+
+    def test_by_bpf_nothing_is_stopped(self):
+        head = self.check_cost("bpf", 0.91)
+        self.assertEqual(head["paused"]["total_ns"], 0)
+        self.assertEqual(head["paused"]["looks_without"], head["looks"]["count"])
+
+    def test_by_ptrace_a_stop_is_short(self):
+        head = self.check_cost("ptrace", 0.88)
+        print(f"ptrace: stopped for {head['paused']['median_ns'] / 1000:.1f} thousand instructions")
+        self.assertLessEqual(head["paused"]["median_ns"], 52_000)
+
+
+class Loads(KvmCase):
+    """What compilers make of the program for BPF, on kernels that take it."""
+
+    rig_options = {"cpus": 2}
+    object = "src/target/kvm/vcpu.bpf.o"
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("bpftool", path="/usr/sbin:/usr/bin:/bin"):
+            raise unittest.SkipTest("no bpftool on this machine")
+        super().setUpClass()
+        cls.rig.put(shutil.which("bpftool", path="/usr/sbin:/usr/bin:/bin"))
+        cls.rig.run("mount -t bpf none /sys/fs/bpf", check=True)
+
+    def made_by(self, compiler, directory):
+        """The object, by the build's own command."""
+        command = shlex.split(subprocess.run(["ninja", "-C", BUILD, "-t", "commands", self.object], check=True, stdout=subprocess.PIPE,
+                                             text=True).stdout.splitlines()[-1])
+        made = Path(directory, f"{Path(compiler).name}.o")
+        command = [compiler, *(word if word != self.object else str(made) for word in command[1:])]
+        command[command.index("-MF") + 1] = f"{made}.d"
+        subprocess.run(command, cwd=BUILD, check=True)
+        return made
+
+    def test_what_each_compiler_makes_is_loaded(self):
+        compilers = [found for name in ("clang", *(f"clang-{version}" for version in range(14, 30))) if (found := shutil.which(name))]
+        if not compilers:
+            self.skipTest("no clang on this machine")
+        for compiler in compilers:
+            with self.subTest(compiler=compiler), tempfile.TemporaryDirectory() as directory:
+                made = self.made_by(compiler, directory)
+                self.rig.put(made)
+                self.host(f"bpftool prog loadall {made.name} /sys/fs/bpf/{made.stem}")
+
+    def test_the_list_promises_it(self):
+        self.start("spinner-fp")
+        self.assertRegex(self.host("uniprof list"), r"kvm +\d+ +monitor +kvm +1 +bpf +0 us  uniprof record kvm:monitor\n")
+        self.assertIn(" via bpf,", self.record("monitor", "-T", 0.3))
+
+
+class Loads612(Loads):
+    rig_options = {"kernel": "6.12", "cpus": 2}
+
+
+class Refused(KvmCase):
+    """A kernel that is too old for the program."""
+
+    rig_options = {"kernel": "5.10", "cpus": 2}
+    reason = r"this kernel refuses the program for it: \w+"
+
+    def test_the_reason_is_told_and_the_next_way_is_taken(self):
+        self.start("spinner-fp")
+        self.assertRegex(self.host("uniprof list"), r"kvm +\d+ +monitor +kvm +1 +ptrace +\d+ us  uniprof record kvm:monitor +"
+                         rf"\(BPF would not stop it, but cannot be had: {self.reason}")
+        self.assertRegex(self.record("monitor", "--via", "bpf", "-T", 0.3, expect=4), f"--via bpf: {self.reason}")
+        said = self.record("monitor", "-T", 1)
+        self.assertIn(" via ptrace,", said)
+        self.assertRegex(said, self.reason)
+        self.assertEqual({stack[0] for stack in self.folded()}, {"start"})
+
+
+if __name__ == "__main__":
+    unittest.main()
