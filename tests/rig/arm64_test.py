@@ -27,7 +27,7 @@ class Arm64Case(GuestCase):
         super().setUpClass()
 
     def record(self, guest, options="", **more):
-        # What xl was given there is no ELF file.
+        # xl's kernel there is no ELF file.
         return super().record(guest, f"{options} -s {guest}.elf", **more)
 
 
@@ -75,7 +75,7 @@ class Shares(Arm64Shares):
 
 
 class Xen420(Arm64Shares):
-    """The same uniprof on a later Xen; versions_test.py has those on x86."""
+    """A later Xen on arm64; versions_test.py has those on x86."""
 
     rig_options = Arm64Case.rig_options | {"xen": "4.20"}
 

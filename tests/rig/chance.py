@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What chance may do to samples, so that no test fails by it.
+"""Bounds on chance, so that no test fails by it.
 
 A busy machine takes fewer samples in a second, and a share of few is off. So whoever asserts a share takes more
 of them until chance cannot explain what is seen: a wrong profile stays wrong, however often it is taken.
@@ -20,12 +20,12 @@ TAKES = 12
 
 
 def margin(share, samples):
-    """By how much a share may be off when it is taken of so many samples."""
+    """Error that chance allows a share of so many samples."""
     return SIGMAS * math.sqrt(ALIKE * share * (1 - share) / samples)
 
 
 def most(expected):
-    """How many rare events chance makes, at the most, where so many are expected (Poisson)."""
+    """Most rare events that chance makes if so many are expected (Poisson)."""
     if expected > 100:
         return expected + SIGMAS * math.sqrt(expected)
     n, one = 0, math.exp(-expected)
@@ -38,7 +38,7 @@ def most(expected):
 
 
 def longer(attempt):
-    """How much longer than the first the recordings after it are to be."""
+    """Length of the recordings after the first, as a multiple of it."""
     return min(2 ** attempt, 8)
 
 

@@ -15,7 +15,7 @@ class Shares(unittest.TestCase):
         self.random = random.Random(1)
 
     def failures(self, true, expected, samples, tolerance, alike=1):
-        """How many of many tests fail whose recordings have so many samples, always some of which are alike."""
+        """Number of failures in many tests with so many samples a recording, always some of which are alike."""
         def take(attempt):
             draws = samples * chance.longer(attempt) // alike
             hits = sum(self.random.random() < true for _ in range(draws))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What goes wrong says so in one sentence, with the exit code of the manual, and the guest runs on."""
+"""Errors are one sentence, with the exit code of the manual, and the guest runs on."""
 
 import unittest
 
@@ -52,7 +52,7 @@ class Errors(GuestCase):
         self.runs_on(GUEST)
 
     def test_without_xen(self):
-        # What a machine looks like that has no Xen: no devices of it.
+        # A machine without Xen: it has no devices of Xen's.
         self.fails("mkdir -p nothing && unshare -m sh -c 'mount --bind nothing /dev/xen; mount --bind nothing /proc/xen;"
                    " exec uniprof record 1'", DENIED, "Xen")
 
@@ -100,7 +100,7 @@ class Errors(GuestCase):
         self.assertEqual(status, 0, text)
         self.addCleanup(self.dom0, "umount small")
         self.fails(f"uniprof record -q -F 5000 -T 30 -o small/x.uniprof {GUEST}", OUTPUT, "small/x.uniprof", "no space")
-        # What fitted in can still be read.
+        # The part that fitted in can still be read.
         status, text = self.dom0("uniprof report small/x.uniprof")
         self.assertEqual(status, 0, text)
         self.assertIn("stops in the middle", text)

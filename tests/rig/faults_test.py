@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calls to Xen that fail, memory that runs out, several profilers: the guest runs on, and what is said is true."""
 
+import re
 import unittest
 
 from guestcase import GuestCase
 
 GUESTS = "app1-pv-fp", "app1-pvh-fp"
-FAILED = 1
+FAILED, DENIED = 1, 4
+
+# Message about a guest that Xen refuses to unpause, and the command that frees it.
+STANDS_STILL = r"uniprof: domain \d+ stands still: Xen refuses to let it run on \(.*\); .*`xl unpause {}` frees the domain"
 
 
 class Faults(GuestCase):
@@ -16,6 +20,7 @@ class Faults(GuestCase):
         self.bring_program("xen_faults.so")
         status, text = self.dom0(f"rm -f x.uniprof; LD_PRELOAD=./xen_faults.so XEN_FAULT='{fault}' uniprof record {options} -o x.uniprof {guest} 2>&1")
         self.assertLess(status, 126, f"{fault}: {text}")
+        self.no_guard_is_left()
         self.runs_on(guest)
         return status, text
 
@@ -80,6 +85,38 @@ class Faults(GuestCase):
             self.assertEqual(status, FAILED, f"{fault}: {text}")
             self.assertRegex(text, r"cannot sample domain \d+: ")
             self.report("x")
+
+    def test_a_guest_that_xen_does_not_let_go_at_first_is_let_go_later(self):
+        for guest in GUESTS:
+            self.create(guest, cmdline="scale=5000")
+            status, text = self.with_fault(guest, "unpause 1 10", "--always-pause -F 500 -T 30")
+            self.assertEqual(status, DENIED, text)
+            self.assertRegex(text, STANDS_STILL.format(guest))
+
+    def test_a_guest_that_xen_does_not_let_go_is_told_of_and_freed_by_the_command_that_is_named(self):
+        guest = GUESTS[0]
+        self.bring_program("xen_faults.so")
+        for verb in "record --always-pause -q -F 500 -o x.uniprof", "top --always-pause --batch":
+            self.create(guest, cmdline="scale=5000")
+            status, text = self.dom0(f"LD_PRELOAD=./xen_faults.so XEN_FAULT='unpause 1 1000000' uniprof {verb} {guest} 2>&1; s=$?; xl list {guest}; exit $s")
+            self.assertEqual(status, DENIED, text)
+            self.assertIn("--p---", text)
+            command = re.search(STANDS_STILL.format(f"({guest})"), text)
+            self.assertTrue(command, text)
+            self.assertEqual(self.dom0(f"pidof unpause-guard && xl unpause {command[1]}")[0], 0)
+            self.runs_on(guest)
+            self.no_guard_is_left()
+            self.dom0(f"xl destroy {guest}")
+
+    def test_a_guard_that_xen_refuses_says_so_and_tries_on(self):
+        for guest in GUESTS:
+            self.create(guest, cmdline="scale=5000")
+            self.bring_program("xen_faults.so")
+            status, text = self.dom0(f"LD_PRELOAD=./xen_faults.so XEN_FAULT='death 20 10' uniprof record --always-pause -q -F 500 -o x.uniprof {guest} 2>said;"
+                                     " s=$?; while pidof unpause-guard >/dev/null; do usleep 20000; done; cat said; exit $s")
+            self.assertEqual(status, 132, text)
+            self.assertRegex(text, STANDS_STILL.format(guest))
+            self.runs_on(guest)
 
     def test_a_second_profiler_that_is_killed_leaves_the_first_one_alone(self):
         self.create(GUESTS[0], cmdline="scale=5000")

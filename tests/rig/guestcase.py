@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests in the rig share: a dom0 with uniprof and the guests, and readers of what comes out.
+"""Shared by the tests in the rig: a dom0 with uniprof and the guests, and readers of what comes out.
 
 UNIPROF_BUILD names the build directory with the uniprof to test (default: build), UNIPROF_GUESTS the
 directory with the guests (default: build/guests). Where the rig cannot run, tests are skipped with
@@ -27,7 +27,7 @@ GUESTS = Path(os.environ.get("UNIPROF_GUESTS", ROOT / "build" / "guests"))
 # Programs of the tests that run in dom0; some need libraries that a machine may lack.
 PROGRAMS = GUESTS.parent / "tests" / "rig" / "dom0"
 
-# How much longer than usual things may take on a busy machine.
+# Factor by which a busy machine may be slower than usual.
 PATIENCE = 5
 
 # The share of stacks that may lack their outermost frames: seen while a guest had just switched stacks.

@@ -11,7 +11,7 @@ from guestcase import CUT_SHORT, GuestCase, shares
 
 
 class HardCase(GuestCase):
-    """What holds for a guest on any platform."""
+    """Promises for a guest on any platform."""
 
     def profile(self, guest, options="-F 500 -T 6", **settings):
         self.create(guest, **settings)
@@ -21,7 +21,7 @@ class HardCase(GuestCase):
         return stacks
 
     def cut_short(self, guest):
-        """How many stacks the report says are cut short, and of how many."""
+        """Number of stacks that the report calls cut short, and of all."""
         ends = json.loads(self.report(guest, "--json"))["stacks"]["ends"]
         return sum(ends.values()) - ends["whole"], sum(ends.values())
 

@@ -37,7 +37,7 @@ xl create linux.cfg && i=0
 until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 90 ] || exit 1; sleep 1; done
 """
 
-# Where the kernel is entered, and what its idle loop and threads begin with.
+# Entries of the kernel, and the first functions of its idle loop and threads.
 ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry_|ret_from_fork|secondary_startup|startup_|native_iret|xen_iret|"
                    r"error_|paranoid_|common_interrupt_return|swapgs_|xenpv_|xen_start_kernel|pvh_start_xen|start_kernel|"
                    # Labels on the ways back: where code is after them, it is on its way out.
@@ -47,19 +47,19 @@ INDIRECT = re.compile(r"__x86_indirect_|__SCT__|__fentry__|.*_thunk|BUG_func|xen
                       r"__raw_callee_save_|clear_page|clear_user_|__put_user_|__get_user_|memcpy|memset|memmove|__memcpy|__memset|copy_user_generic|__static_call")
 RETURN = re.compile(r".*_return_thunk$")
 
-# What calls what in guests/linux/load.c; all its functions are here.
+# Callers of the functions in guests/linux/load.c, all of them.
 PROGRAM = {
     "_start": {"user_entry"}, "user_entry": {"start_all"},
     "start_all": {"call", "run_faults", "run_files", "run_pipes", "run_forks", "run_user", "run_sleeps"},
     "run_faults": {"call", "touch_pages"}, "run_files": {"call"}, "run_pipes": {"call"}, "run_forks": {"call"}, "run_user": {"spin"},
     "run_sleeps": {"call"}, "call": set(), "touch_pages": set(), "spin": set()}
-# What the functions of the kernel's block/brd.ko are called by when its disk is read.
+# Callers of the functions of the kernel's block/brd.ko when its disk is read.
 MODULE = {"brd_submit_bio": {"__submit_bio"}, "brd_do_bvec": {"brd_submit_bio"}}
-# How the kernel is entered from the middle of any code, and what only runs after that.
+# Entries from the middle of any code, and functions that only run after these.
 INTERRUPT = re.compile(r"asm_(exc_xen_hypervisor_callback|common_interrupt|sysvec_.*)|xen_asm_exc_xen_hypervisor_callback|exc_xen_hypervisor_callback")
 HANDLER = re.compile(r"__irq_exit_rcu|__do_softirq|__xen_pv_evtchn_do_upcall|__xen_evtchn_do_upcall|handle_percpu_irq|sysvec_.*")
 
-# How programs enter the kernel; and what leads from one to another there, so that their stacks cannot be told.
+# Entries from programs; and functions that switch between programs, so that their stacks cannot be told.
 USER_ENTRY = re.compile(r"entry_|xen_entry_|asm_exc_page_fault")
 SWITCHES = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off", "do_exit", "load_elf_binary"}
 
@@ -110,22 +110,22 @@ class Kernel:
             return (ret + struct.unpack("<i", code[3:])[0]) & (1 << 64) - 1
         if any(len(code) == 7 and code[7 - n] == 0xff and code[8 - n] >> 3 & 7 == 2 for n in (2, 3, 4, 6, 7)):
             return None
-        # What was a call through a table, or filled up with nops for other code, is a call of five bytes in the guest.
+        # In the guest, calls through a table, or filled up with nops for other code, are calls of five bytes.
         changed = code[2:4] in (b"\xff\x14", b"\xff\x15") or b"\x90" in code[2:] or code[2:3] in (b"\x0f", b"\x66")
         return None if changed else False
 
     def is_on_irq_stack(self, ret):
-        """Whether the code that is returned to goes back to the stack that was interrupted, by popping its pointer."""
+        """True if the code that is returned to goes back to the interrupted stack, by popping its pointer."""
         return re.match(rb"(\xe8.{4}|\x48\x89.)*\x5c", self.read(ret, 32), re.DOTALL) is not None
 
     def jumps(self, start, end):
-        """Where the code from start to end may jump to, and what lies in it by chance."""
+        """Addresses that the code from start to end may jump to, and what lies in it by chance."""
         code = self.read(start, end - start + 5)
         return {start + i + 5 + struct.unpack_from("<i", code, i + 1)[0] for i in range(len(code) - 4)
                 if code[i] == 0xe9 or i and code[i - 1] == 0x0f and code[i] & 0xf0 == 0x80}
 
     def may_call(self, ret, callee):
-        """Whether the call before `ret` can lead to the function of this name, by itself or by jumps."""
+        """True if the call before `ret` can lead to the function of this name, by itself or by jumps."""
         if (ret, callee) not in self.calls:
             self.calls[ret, callee] = self.leads_to(ret, callee)
         return self.calls[ret, callee]
@@ -141,7 +141,7 @@ class Kernel:
             if callee in names or any(INDIRECT.match(name) for name in names):
                 return True
             reached |= front
-            # What is longer is no function, but what follows the last one of a section.
+            # A longer one is no function, but the space behind the last one of a section.
             front = set().union(*(self.jumps(*function[:2]) for function in functions
                                   if function and function[1] - function[0] < LONGEST)) - reached
         return False
@@ -194,7 +194,7 @@ class Linux(GuestCase):
             if exact and exact[2] == "ret_from_fork" and exact[0] == address:
                 offset = 0
             found.append(self.kernel.function(address - offset) or (0, 0, hex(address)))
-            # What an entry leads back to was interrupted, and did not call it.
+            # An entry returns to interrupted code, which did not call it.
             offset = 0 if ENTRY.match(found[-1][2]) else 1
         return found
 
@@ -218,7 +218,7 @@ class Linux(GuestCase):
                 # It fills the processor's buffer of return addresses, by calls within itself.
                 if callee[2] == caller[2] == "__switch_to_asm":
                     continue
-                # By hand, as above.
+                # Pushed by hand, as above.
                 if caller[2] == "ret_from_fork" and ret == caller[0]:
                     continue
                 # Any function returns through it; and a module's code is in no file of ours.

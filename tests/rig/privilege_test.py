@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What uniprof may still do once its handles and files are open: nothing but its work, which must go on all the same."""
+"""Rights of uniprof once its handles and files are open: none but for its work, which must go on all the same."""
 
 import re
 import unittest
@@ -30,7 +30,7 @@ class Privilege(GuestCase):
         self.assertEqual({name: fields.get(name) for name in CONFINED}, CONFINED, f"{who}: {status}")
 
     def statuses_while(self, command, confined=True):
-        """What /proc says of the profiler and of its guard while a command runs that then is interrupted; what it says is the file `said`."""
+        """/proc/PID/status of the profiler and of its guard while a command runs, which is then interrupted; its output is in the file `said`."""
         wait = "confined $pid; " if confined else ""
         _, text = self.dom0(f"{WAITING} {command} >said 2>&1 & pid=$!; g=$(guard); confined $g; {wait}cat /proc/$pid/status; echo GUARD;"
                             " cat /proc/$g/status; kill -INT $pid; wait $pid; echo ended $?", 120)
@@ -50,7 +50,7 @@ class Privilege(GuestCase):
     def test_recordings_are_complete_and_belong_to_who_started_it(self):
         self.check_shares(GUEST, {"function_3": 0.6}, 0.1, "-F 500", 3)
         self.assertIn("the time was over", self.report(GUEST))
-        self.assertEqual(self.dom0(f"stat -c '%u %a' {GUEST}.uniprof")[1].strip(), "0 644")
+        self.assertEqual(self.dom0(f"stat -c '%u %a' {GUEST}.uniprof")[1].strip(), "0 600")
 
     def test_a_guard_that_replaces_a_killed_one_is_confined_too(self):
         _, text = self.dom0(f"{WAITING} uniprof record -F 1000 -q -o p.uniprof {GUEST} & pid=$!; old=$(guard); confined $pid;"

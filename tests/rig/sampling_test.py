@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a guest is sampled: with a pause only where it takes one, within the bounds that were set, and
+"""Sampling of a guest: with a pause only where it takes one, within the bounds that were set, and
 weighed as asked for. On one CPU and counting instructions, so that every run is the same."""
 
 import re
@@ -69,7 +69,7 @@ class Sampling(GuestCase):
         said, report = self.recorded(MANY, "-F 500 -T 3 --always-pause --max-pause=1us")
         self.assertIn("were given up so as not to hold the guest for longer than 1 us", said)
         self.assertIn("given up for --max-pause", report)
-        # No bound is too narrow for one look at one of them.
+        # No bound is too narrow for one sample of one of them.
         for vcpu in range(4):
             self.assertTrue(self.folded(MANY, f"--vcpu={vcpu}"), f"vCPU {vcpu}")
 

@@ -15,7 +15,7 @@ TOLERANCE = 0.03
 
 
 def of_outermost(found, functions):
-    """The same as parts of what the outermost functions have: the guest's own counting is between these."""
+    """Shares of the time in the outermost functions: the guest's own counts are between these."""
     whole = sum(found[name] for name in (functions if functions == APP1 else functions[:2]))
     return {name: share / whole for name, share in found.items()}
 
@@ -43,7 +43,8 @@ class SharesCase(GuestCase):
         print(f"\n{guest}: {sum(stacks.values())} samples;",
               ", ".join(f"{name} {seen[name]:.3f} ({counted[name]:.3f})" for name in functions), end=" ", flush=True)
         self.no_impossible_edges(guest, stacks)
-        return work, counted
+        # Their caller takes its time between these, too.
+        return work, {name: counted[name] for name in functions}
 
 
 class Shares(SharesCase):

@@ -80,6 +80,7 @@ class Stack(GuestCase):
             self.assertRegex(text, r"\n +0  [0-9a-f]{16}  \w+\+0x\w+  \S+\.[chS]:\d+\n")
             self.assertIn("  main+0x", text)
             self.assertNotIn("cut short", text)
+            self.assertNotIn("no caller was found", text)
             self.runs_on(guest)
             self.dom0(f"xl destroy {guest}")
 

@@ -18,7 +18,8 @@ class Terminal:
         self.tmux(f"-f /dev/null new-session -d -x {width} -y {height} sh")
         self.tmux("set -g remain-on-exit on")
         self.keys("PS1='$ '", "Enter")
-        self.see(r"(?m)^\$ *$")
+        # The keys may have come before the shell had drawn its own prompt.
+        self.see(r"(?m)^(# )?\$ *$")
 
     def tmux(self, arguments):
         status, text = self.run_command(f"{LOCALE} {self.environment} tmux -u -L uniprof {arguments}")
@@ -54,7 +55,7 @@ class Terminal:
         self.tmux(f"resize-window -x {width} -y {height}")
 
     def state(self):
-        """What a program that uses the whole screen has to give back."""
+        """Terminal state that a full-screen program has to restore."""
         self.keys("C-u")
         self.type("clear; stty -g | tee modes; echo do''ne")
         text = self.see(r"(?m)^done")

@@ -16,7 +16,7 @@ def stack_lines(trace):
     assert len(head.splitlines()) == 2, head
     stacks, stack = [], []
     for line in body.splitlines():
-        if line == "1":
+        if line in ("0", "1"):
             stacks.append(stack)
         elif line == "":
             stack = []
@@ -26,7 +26,7 @@ def stack_lines(trace):
 
 
 def collapse(trace):
-    """What FlameGraph's stackcollapse.pl does, by its description: cut at '+', join root first, count."""
+    """FlameGraph's stackcollapse.pl by its description: cut at '+', join root first, count."""
     stacks = {}
     for stack in stack_lines(trace):
         names = ";".join(line.split("+")[0] for line in reversed(stack))
@@ -77,7 +77,7 @@ class Verbs(GuestCase):
         for stack in stacks:
             for line in stack:
                 self.assertRegex(line, r"\A0x[0-9a-f]+\Z")
-        self.assertTrue(trace.endswith("\n1\n\n"))
+        self.assertRegex(trace, r"\n[01]\n\n\Z")
 
     def test_online_and_offline_names_are_the_same(self):
         self.create(GUEST, cmdline="scale=5000")
@@ -106,7 +106,8 @@ class Verbs(GuestCase):
         names = self.dom0("cd out; ls")[1].split()
         self.assertEqual(names, sorted(f"{GUEST}.{end}" for end in ("folded", "raw", "resolved.raw", "svg", "syms", "uniprof")))
         raw, resolved = self.rig.read(f"out/{GUEST}.raw").decode(), self.rig.read(f"out/{GUEST}.resolved.raw").decode()
-        folded = self.folded(f"out/{GUEST}")
+        # A trace has a line a sample; folded stacks are weighed otherwise.
+        folded = self.folded(f"out/{GUEST}", "--weight=samples")
         self.assertNotRegex(raw, r"\n[a-z_]+\+0x")
         self.assertEqual(self.dom0(f"symbolize out/{GUEST}.syms out/{GUEST}.raw")[1], resolved)
         self.assertEqual(collapse(resolved), {";".join(stack): n for stack, n in folded.items()})
@@ -117,11 +118,30 @@ class Verbs(GuestCase):
     def test_run_tells_when_the_command_fails_or_starts_no_guest(self):
         status, text = self.dom0("uniprof run -- xl create nothing.cfg 2>&1 | tail -1; uniprof run -- true 2>&1; echo status $?")
         self.assertIn("xl failed with status", text)
-        self.assertIn("no new guest has come up", text)
+        self.assertIn("true has ended, and no guest of it is there", text)
         self.assertIn("status 3", text)
         status, text = self.dom0("uniprof run -- /nowhere/command")
         self.assertNotEqual(status, 0)
         self.assertIn("/nowhere/command", text)
+
+    def test_run_takes_the_guest_that_xl_names_and_no_stranger(self):
+        self.bring(GUEST)
+        self.bring("app1-pvh-fp")
+        status, text = self.dom0(f"(sleep 1; xl create app1-pvh-fp.cfg 'cmdline=\"scale=5000\"') >/dev/null 2>&1 &"
+                                 f" uniprof run -F 200 -T 2 -o out -- sh -c 'until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1; xl create {GUEST}.cfg'",
+                                 120)
+        self.assertEqual(status, 0, text)
+        self.assertEqual({name.split(".")[0] for name in self.dom0("ls out")[1].split()}, {GUEST}, text)
+        self.runs_on("app1-pvh-fp")
+
+    def test_run_names_the_domains_that_it_cannot_tell_to_be_its_own(self):
+        self.bring("app1-pvh-fp")
+        status, text = self.dom0("(sleep 1; xl create app1-pvh-fp.cfg 'cmdline=\"scale=5000\"') >/dev/null 2>&1 &"
+                                 " uniprof run -o out -- sh -c 'until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1'", 120)
+        self.assertEqual(status, 3, text)
+        self.assertRegex(text, r"these came up meanwhile, but cannot be told to be its: xen:\d+ \(app1-pvh-fp\)")
+        self.assertEqual(self.dom0("ls out")[1], "")
+        self.runs_on("app1-pvh-fp")
 
     def test_run_follows_a_guest_to_its_own_end(self):
         self.bring("ends-pv-fp")

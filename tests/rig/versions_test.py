@@ -17,7 +17,7 @@ TOLERANCE = 0.05
 
 
 class AnyXen:
-    """What holds on each release; the rig counts instructions, so that shares do not depend on this machine."""
+    """Promises on each release; the rig counts instructions, so that shares do not depend on this machine."""
 
     def test_guests_are_listed_recorded_and_reported(self):
         for kind in "pv", "pvh":
