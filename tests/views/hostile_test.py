@@ -67,7 +67,8 @@ class Recordings(Shown):
         image.unlink()
         os.mkfifo(image)
         image.chmod(0o666)
-        self.assertIn('0x1', self.shown('report', 'waits.uniprof'))
+        self.assertIn('[image]', self.shown('report', 'waits.uniprof'))
+        self.assertRegex(self.shown('report', '--addresses', 'waits.uniprof'), r'image\+0x[0-9a-f]+')
         self.shown('export', '-o', 'waits.perf', 'waits.uniprof')
 
 

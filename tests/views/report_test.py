@@ -63,7 +63,7 @@ class DebugFiles(Case):
         program = BUILD / "src/unwind/stepped/stepped-64-O2-fp"
         if not program.exists():
             self.skipTest("no program for it")
-        # What reads files has no rights of root's, if we are root.
+        # If we are root, the processes that read files have none of root's rights.
         self.place.chmod(0o755)
         stripped, debug = self.place / "stripped", self.place / "debug"
         (debug / ".build-id").mkdir(parents=True)
@@ -189,6 +189,19 @@ class Json(Case):
         self.assertEqual(len(json.loads(done.stdout)["rows"]), 101)
 
 
+def all_of(ours):
+    """The text of a pseudoterminal whose other side is closed: single reads can end anywhere."""
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        text += piece
+    os.close(ours)
+    return text.decode("utf-8")
+
+
 class Terminal(Case):
     """On a pseudoterminal of a known width."""
 
@@ -199,16 +212,9 @@ class Terminal(Case):
         process = subprocess.Popen([BUILD / "uniprof", "report", *options, self.recording], stdin=theirs, stdout=theirs,
                                    stderr=theirs, start_new_session=True, env={**clean, "TERM": "xterm", **env})
         os.close(theirs)
-        text = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:
-                break
-            text += piece
-        os.close(ours)
+        text = all_of(ours)
         self.assertEqual(process.wait(), 0, text)
-        return text.decode("utf-8").replace("\r\n", "\n")
+        return text.replace("\r\n", "\n")
 
     def test_it_has_colours_unless_they_are_unwanted(self):
         self.assertIn("\x1b[31m", self.on_terminal("--no-pager"))
@@ -258,10 +264,10 @@ class Terminal(Case):
     def test_an_unknown_option_is_named(self):
         for verb in "report", "diff", "flamegraph", "export":
             done = subprocess.run([BUILD / "uniprof", verb, "--bogus", self.recording], capture_output=True, text=True, check=False)
-            self.assertEqual(done.stderr, f"uniprof: option --bogus is not known or lacks its value; see uniprof {verb} --help\n")
+            self.assertEqual(done.stderr, f"uniprof: there is no option --bogus; see uniprof {verb} --help\n")
 
     def reading_slowly(self, stderr, data=None):
-        """What is said while the recording, or `data`, comes in pieces over more than a second."""
+        """Output while the recording, or `data`, arrives in pieces over more than a second."""
         data = data or self.recording.read_bytes()
         process = subprocess.Popen([BUILD / "uniprof", "report", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
                                    bufsize=0)
@@ -276,8 +282,7 @@ class Terminal(Case):
         ours, theirs = pty.openpty()
         self.reading_slowly(theirs)
         os.close(theirs)
-        said = os.read(ours, 4096).decode()
-        os.close(ours)
+        said = all_of(ours)
         self.assertIn("uniprof: reading, ", said)
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 
@@ -285,8 +290,7 @@ class Terminal(Case):
         ours, theirs = pty.openpty()
         self.reading_slowly(theirs, b"main;work;crunch 400\nmain;print 20\n" * 100)
         os.close(theirs)
-        said = os.read(ours, 4096).decode()
-        os.close(ours)
+        said = all_of(ours)
         self.assertIn("uniprof: reading, ", said)
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 
@@ -300,8 +304,7 @@ class Terminal(Case):
         subprocess.run([BUILD / "uniprof", "export", "--format=chrome", "-o", "/dev/null", self.place / "long.uniprof"],
                        stdin=subprocess.DEVNULL, stderr=theirs, check=True)
         os.close(theirs)
-        said = os.read(ours, 1 << 16).decode()
-        os.close(ours)
+        said = all_of(ours)
         self.assertRegex(said, r"uniprof: exporting, \d+ %, \d+ s left")
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 

@@ -6,8 +6,9 @@ import json
 import subprocess
 import unittest
 
+import hostile_core
 from hostcase import BUILD, UNIPROF
-from qemu_test import QemuCase
+from qemucase import QemuCase
 
 
 class Core(QemuCase):
@@ -68,6 +69,15 @@ class Core(QemuCase):
         core = self.scratch / "guest.kdump"
         self.monitor.ask("dump-guest-memory", paging=False, protocol=f"file:{core}", format="kdump-zlib")
         self.assertIn("compressed", self.uniprof("stack", f"core:{core}", expect=6))
+
+    def test_memory_full_of_what_may_be_names_is_given_up_and_shown(self):
+        core = self.scratch / "hostile.core"
+        for name, flood in hostile_core.FLOODS.items():
+            with self.subTest(name):
+                core.write_bytes(hostile_core.core(flood()))
+                text = self.uniprof("stack", f"core:{core}")
+                self.assertIn("ffffffff81000000", text)
+                self.assertIn("was given up", text)
 
 
 del QemuCase

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of guests on this host share: programs that run, uniprof, and readers of what comes out.
+"""Shared by the tests of guests on this host: programs that run, uniprof, and readers of what comes out.
 
 UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
 """
@@ -155,7 +155,7 @@ class HostCase(unittest.TestCase):
         return all_stacks
 
     def stands_still(self, progress, stopped):
-        """Whether something is stopped whenever it is looked at, for half a second in which it does nothing."""
+        """True if a process is stopped at each check for half a second, in which it does nothing."""
         before = progress()
         for _ in range(25):
             if not stopped():

@@ -23,6 +23,9 @@ EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 CALLS = {("start", "work"), ("function_1", "spin"), ("function_2", "spin"), ("function_3", "spin"), *(("work", name) for name in EXPECTED)}
 TOLERANCE = 0.1
 
+# The guest with two address spaces: all that can be called in each.
+SPACES = {letter: ("go_round", f"work_{letter}", f"function_{letter}", f"spin_{letter}") for letter in "ab"}
+
 # Columns of what the monitor tells.
 WORK, SIGNALS, ASKED = 0, 2, 3
 
@@ -34,6 +37,11 @@ def kvm_works():
     if not (PROGRAMS / "monitor").exists():
         return "the monitor is built on x86-64 only"
     return None
+
+
+def mixed(stacks):
+    """Those that are no beginning of what is called in one of the address spaces."""
+    return {stack: n for stack, n in stacks.items() if not any(whole[:len(stack)] == stack for whole in SPACES.values())}
 
 
 def tell(pid, tid):
@@ -69,7 +77,7 @@ class KvmCase(HostCase):
         return profiler
 
     def check(self, monitor, rate, *way):
-        """What a vCPU was at, whenever it was on a CPU."""
+        """Checks shares and edges of the time that vCPUs were on a CPU."""
         stacks = self.check_shares(f"kvm:{monitor.pid}", EXPECTED, TOLERANCE, ("-v", *way, "-F", rate), 2)
         for stack in [*stacks, *self.folded("out.uniprof", "--state", "runnable")]:
             self.assertEqual(stack[0], "start", f"cut short: {stack}")
@@ -110,9 +118,27 @@ class Profiles(KvmCase):
 
 
 class Stopped(Profiles):
-    """By ptrace, also where the guest could be read without."""
+    """Reads by ptrace, even if the guest could be read without."""
 
     way = ("--always-pause",)
+
+
+class Spaces(KvmCase):
+    """A guest that changes its address space without leaving: each stack is of the one that was there in that moment."""
+
+    def check_spaces(self, guest, *way):
+        monitor = self.monitor("2", "kernel", guest=guest)
+        self.uniprof("record", *way, "-F", 500, "-T", 3, "-o", "out.uniprof", f"kvm:{monitor.pid}")
+        stacks = self.folded("out.uniprof", "--state", "running,runnable")
+        self.assertGreater(sum(n for stack, n in stacks.items() if len(stack) == len(SPACES["a"])), 100)
+        self.assertFalse(mixed(stacks))
+        self.goes_on(monitor)
+
+    def test_frame_pointers(self):
+        self.check_spaces("spaces-fp")
+
+    def test_unwind_tables_by_ptrace(self):
+        self.check_spaces("spaces-nofp", "--via", "ptrace")
 
 
 class Names(KvmCase):
@@ -147,7 +173,7 @@ class MicrovmCase(KvmCase):
 
 
 class Microvm(MicrovmCase):
-    # What guests/README.md says of them; in a kernel that KVM emulates here, they do not come to their end.
+    # Shares from guests/README.md; in a kernel that KVM emulates here, the guests do not come to their end.
     def test_app1(self):
         self.profile("app1-pvh-fp", {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6})
 
@@ -160,7 +186,7 @@ class Microvm(MicrovmCase):
 
 
 class Stub(MicrovmCase):
-    """The same by QEMU's gdb stub, with the registers that KVM leaves."""
+    """Reads by QEMU's gdb stub, with the registers that KVM leaves."""
 
     def qmp(self):
         return "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off"
@@ -215,7 +241,7 @@ class Leaves(KvmCase):
         profiler = self.profiler(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED], "KVM was never asked")
         self.interrupt(profiler)
-        # A last sample by somebody who asks for nothing shows it.
+        # A last sample by another profiler, which asks for nothing, shows it.
         self.nudge(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED] == 0, "KVM is still told to leave registers")
 
@@ -248,7 +274,7 @@ class Leaves(KvmCase):
 
 
 class Changes(KvmCase):
-    """What is plugged in while the guest is sampled is told."""
+    """Hotplug while the guest is sampled is reported."""
 
     def grow(self, monitor, *way):
         profiler = self.recorder(f"kvm:{monitor.pid}", *way, quiet=False)

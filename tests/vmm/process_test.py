@@ -6,6 +6,7 @@ UNIPROF_KILLS: how often the profiler is killed (default 20).
 """
 
 import ctypes
+import json
 import os
 import platform
 import shutil
@@ -23,13 +24,13 @@ KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 TOLERANCE = 0.1
 
-# How often the subject's function of that name stands on its stack.
+# Frames of the subject's function of that name on its stack.
 DEEP = 3000
 
 # These queue up, none is merged with another.
 SIGNALS = 500
 
-# Of samples by perf events, some find a thread neither on a CPU nor off it for as long as they wait.
+# Some samples by perf events find a thread neither on a CPU nor off it for as long as they wait.
 MOST_STOPPED = 0.02
 
 # perf_event_open(2) by its number on x86-64.
@@ -64,6 +65,34 @@ class Names(HostCase):
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{program.name}")
 
 
+    def test_code_without_a_name_is_the_same_in_two_runs_at_random_addresses(self):
+        program = self.scratch / "nameless"
+        subprocess.run(["strip", "-o", program, PROGRAMS / "subject"], check=True)
+
+        def run(name):
+            process = self.start(program)
+            self.wait_for(lambda: self.progress(process), "the program says nothing")
+            self.uniprof("record", "-F", 500, "-T", 1, "-o", f"{name}.uniprof", f"process:{process.pid}")
+            self.end(process)
+
+        def changed(*options):
+            rows = json.loads(self.uniprof("diff", "--json", *options, "before.uniprof", "after.uniprof"))["functions"]
+            own = [row for row in rows if row["name"].strip("[]").startswith("nameless")]
+            self.assertTrue(own)
+            return any(row[part]["significant"] for row in own for part in ("self", "total"))
+
+        run("before")
+        # One difference in twenty is called one by chance.
+        for _ in range(4):
+            run("after")
+            if not (changed() or changed("--addresses")):
+                break
+        else:
+            self.fail(self.uniprof("diff", "--addresses", "before.uniprof", "after.uniprof"))
+        self.assertIn("[nameless]", self.uniprof("report", "after.uniprof"))
+        self.assertRegex(self.uniprof("report", "--addresses", "after.uniprof"), r"\bnameless\+0x[0-9a-f]+\n")
+
+
 class Profiles:
     """In each way."""
 
@@ -82,6 +111,20 @@ class Profiles:
         self.check(subject, 997, 2)
         self.check_way()
         self.goes_on(subject)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "only x86-64 has a red zone")
+    def test_a_function_that_keeps_its_callers_place_in_the_red_zone(self):
+        program = self.start(PROGRAMS / "red-zone")
+        # A program that replaces another one ends that one's recording.
+        self.wait_for(lambda: "red-zone" in Path(f"/proc/{program.pid}/maps").read_text(), "it does not begin")
+        self.uniprof("record", *self.way, "-F", 300, "-T", 2, "-o", "out.uniprof", f"process:{program.pid}")
+        stacks = self.folded("out.uniprof", "--state", "running,runnable")
+        self.assertTrue(any("block" in stack for stack in stacks))
+        for stack in stacks:
+            if "block" in stack:
+                self.assertEqual(stack[stack.index("main"):], ("main", "outer", "block"))
+        # The program's entry has no name: the head says that stacks are whole.
+        self.assertEqual(self.head("out.uniprof")["stacks"]["truncated_share"], 0)
 
     def test_threads_and_those_that_come_later(self):
         subject = self.subject("threads")
@@ -111,7 +154,7 @@ class Stopped(Profiles, HostCase):
 
 
 class Unstopped(Profiles, HostCase):
-    """By perf events, which is also what uniprof takes by itself."""
+    """Reads by perf events, which is also uniprof's own choice."""
 
     way = "--via", "perf"
 
@@ -295,7 +338,7 @@ class Refusals(HostCase):
 
 
     def check_yama(self, scope, words, *setpriv):
-        """What is refused for another reason here is, where Yama is, refused by that."""
+        """A refusal for another reason here is one by Yama where there is Yama."""
         self.scratch.chmod(0o777)
         subject = self.start(PROGRAMS / "subject", "hide", user=65534, group=65534, extra_groups=[])
         self.wait_for(lambda: self.progress(subject), "the subject says nothing")
@@ -383,7 +426,7 @@ class Several(HostCase):
 
 
 class Unikernels(HostCase):
-    """Which processes are in the list: by what their programs have, which no other has."""
+    """Unikernels in the list: recognised by what only their programs have."""
 
     def listed(self, name, *change):
         program = self.scratch / name

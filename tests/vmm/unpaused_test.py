@@ -12,7 +12,7 @@ from pathlib import Path
 import kvm_test
 from hostcase import UNIPROF, chance
 
-# Of samples on a machine that is busy with other things, some find a vCPU neither on a CPU nor off it for as long as they wait.
+# On a busy machine, some samples find a vCPU neither on a CPU nor off it for as long as they wait.
 MOST_STOPPED = 0.01
 
 
@@ -78,7 +78,7 @@ class Profiles(UnpausedCase):
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
 class Microvm(kvm_test.Microvm, UnpausedCase):
-    """The same guests, shares and edges."""
+    """Profiles the same guests, with the same shares and edges."""
 
     def profile(self, guest, known, *more):
         super().profile(guest, known, *more)
