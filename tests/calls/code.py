@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A guest's code as a graph of instructions, from its disassembly alone: no symbols, no unwind tables."""
+
+import bisect
+import re
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+
+LINE = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} |[0-9a-f]{4,8} )+)\s*(?:\t(.*))?$")
+ADDRESS = re.compile(r"(?:^|[\s,])(?:0x)?([0-9a-f]+)(?: <[^>]*>)?$")
+PREFIXES = re.compile(r"^(?:bnd|notrack|data16|cs|ds|rex\.W|repz|addr32) ")
+PT_LOAD, PT_NOTE, SHT_NOTE = 1, 4, 7
+# Bytes of a stub of the hypercall page, which Xen writes: in the file stands one byte again and again.
+STUB = 32
+
+
+class Isa:
+    """By the names of instructions: which call, which jump, which end, and which return from an interrupt."""
+
+    def __init__(self, objdump, raw, call, jump, branch, end, handler_return):
+        self.objdump, self.raw = objdump, raw
+        self.call, self.jump, self.branch, self.end, self.handler_return = (
+            re.compile(rf"(?:{words})$") for words in (call, jump, branch, end, handler_return))
+
+
+X86 = Isa("objdump", "i386:x86-64", r"l?call[lqw]?", r"l?jmp[lqw]?", r"j\w+|loop\w*", r"l?ret[fqlw]?|ud2|ljmp\w*", r"iret[qlw]?|sysret[ql]?")
+ARM64 = Isa("aarch64-linux-gnu-objdump", "aarch64", "blr?", "br?", r"b\.\w+|cbn?z|tbn?z", "ret|udf", "eret")
+RISCV = Isa("riscv64-linux-gnu-objdump", "riscv:rv64", "jalr?", "jr?", r"b\w+", "ret|unimp|c.unimp", "[msu]ret")
+# By name, for code that is in no file.
+MODES = {"x86-64": (X86, ["-m", "i386:x86-64"], 64), "i386": (X86, ["-m", "i386"], 32), "arm64": (ARM64, [], 64), "riscv64": (RISCV, [], 64)}
+# ELF's e_machine; 64-bit code of x86 is also found in files for i386.
+MACHINES = {3: (X86, ["-m", "i386"]), 62: (X86, []), 183: (ARM64, []), 243: (RISCV, [])}
+
+
+class Instruction:
+    __slots__ = ("address", "end", "name", "operands", "target", "kind")
+
+    def __init__(self, address, size, text, isa):
+        words = PREFIXES.sub("", text.split("#")[0].split("//")[0].strip()).split(None, 1)
+        self.address, self.end = address, address + size
+        self.name, self.operands = (words + ["", ""])[:2]
+        target = ADDRESS.search(self.operands)
+        star = "*" in self.operands or "(" in self.operands
+        self.target = int(target[1], 16) if target and not star else None
+        self.kind = next((kind for kind in ("handler_return", "end", "call", "jump", "branch") if getattr(isa, kind).match(self.name)), None)
+        # RISC-V: which register a jump leaves the return address in tells a call from a jump.
+        if isa is RISCV and self.kind == "call" and self.operands.split(",")[0] in ("zero", "t0"):
+            self.kind = "jump"
+
+
+class Elf:
+    """What is needed of an ELF file: executable bytes, data, the entry, and where Xen begins."""
+
+    def __init__(self, path):
+        data = Path(path).read_bytes()
+        if data[:4] != b"\x7fELF":
+            raise ValueError(f"{path} is no ELF file")
+        self.path, self.data, self.bits = path, data, 64 if data[4] == 2 else 32
+        self.machine, = struct.unpack_from("<H", data, 18)
+        long = self.bits == 64
+        self.entry, offset = struct.unpack_from("<QQ" if long else "<II", data, 24)
+        size, count = struct.unpack_from("<HH", data, 54 if long else 42)
+        self.segments, self.notes = [], {}
+        for i in range(count):
+            at = offset + i * size
+            if long:
+                kind, flags, start, address, _, length = struct.unpack_from("<IIQQQQ", data, at)
+            else:
+                kind, start, address, _, length, _, flags = struct.unpack_from("<IIIIIII", data, at)
+            if kind == PT_LOAD:
+                self.segments.append((address, data[start:start + length], bool(flags & 1)))
+            elif kind == PT_NOTE:
+                self._read_notes(data[start:start + length])
+        self._read_note_sections(long)
+
+    def _read_note_sections(self, long):
+        """Not all linkers of guests make program headers for notes."""
+        offset, = struct.unpack_from("<Q" if long else "<I", self.data, 40 if long else 32)
+        size, count = struct.unpack_from("<HH", self.data, 58 if long else 46)
+        for at in range(offset, offset + size * count, size):
+            kind, = struct.unpack_from("<I", self.data, at + 4)
+            start, length = struct.unpack_from("<QQ" if long else "<II", self.data, at + (24 if long else 16))
+            if kind == SHT_NOTE:
+                self._read_notes(self.data[start:start + length])
+
+    def _read_notes(self, data):
+        at = 0
+        while at + 12 <= len(data):
+            name, size, kind = struct.unpack_from("<III", data, at)
+            start = at + 12 + (name + 3 & ~3)
+            if data[at + 12:at + 12 + name] == b"Xen\0":
+                self.notes[kind] = data[start:start + size]
+            at = start + (size + 3 & ~3)
+
+
+class Memory:
+    """A guest's memory in place of a file: what firmware has unpacked and moved is only there."""
+
+    entry = None
+
+    def __init__(self, mode, segments):
+        """segments: [(address, bytes)]"""
+        self.isa, self.options, self.bits = MODES[mode]
+        self.segments = [(address, data, True) for address, data in segments]
+
+
+def is_64_bit(elf):
+    """Whether an ELF file of 32 bits holds 64-bit code: only that has prefixes of 64 bits so often."""
+    code = b"".join(data for _, data, executable in elf.segments if executable)
+    return len(re.findall(rb"[\x48\x4c][\x89\x8b\x8d\x83]", code)) > len(code) // 200
+
+
+class Code:
+    """All instructions, and where each leads."""
+
+    def __init__(self, source):
+        """source: an ELF file's path, or a Memory"""
+        self.elf, self.names = source, []
+        if isinstance(source, Memory):
+            self.isa, options = source.isa, source.options
+        else:
+            self.elf, self.names = Elf(source), symbols(source)
+            if self.elf.machine not in MACHINES:
+                raise ValueError(f"{source}: nothing is known of machine {self.elf.machine}")
+            self.isa, options = MACHINES[self.elf.machine]
+            if self.elf.machine == 3 and is_64_bit(self.elf):
+                options = ["-m", "i386:x86-64"]
+        self.at, self.by_end, self.computed = {}, {}, set()
+        self._flows = {}
+        self._read(options)
+        self.order = sorted(self.at)
+        self.taken = self._taken()
+        self._taken_flow = None
+        self._called_flow = None
+
+    def _listings(self, options):
+        """objdump's lines of all code; where no section says that it is code, of what is loaded as such."""
+        command = [self.isa.objdump, "-z", *options]
+        listing = run([*command, "-d", self.elf.path]) if isinstance(self.elf, Elf) else []
+        if any(LINE.match(line) for line in listing):
+            yield from listing
+            return
+        raw = options or ["-m", self.isa.raw]
+        for address, data, executable in self.elf.segments:
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(data if executable else b"")
+                file.flush()
+                yield from run([*command, "-D", "-b", "binary", *raw, f"--adjust-vma={address:#x}", file.name])
+
+    def _read(self, options):
+        last = None
+        for line in self._listings(options):
+            match = LINE.match(line)
+            if not match:
+                continue
+            address, size = int(match[1], 16), sum(len(word) // 2 for word in match[2].split())
+            if match[3] is None and last:
+                # The rest of a long instruction's bytes.
+                self.by_end.pop(last.end, None)
+                last.end = address + size
+            elif match[3]:
+                last = self.at[address] = Instruction(address, size, match[3], self.isa)
+                # Relative to the instruction, as objdump has computed it.
+                self.computed.update(int(word, 16) for word in re.findall(r"# (?:0x)?([0-9a-f]+)", match[3]))
+            if last:
+                self.by_end[last.end] = last
+
+    def covers(self, address):
+        return self.order[0] <= address <= self.order[-1]
+
+    def call_before(self, address):
+        """The call that returns to an address."""
+        found = self.by_end.get(address)
+        return found if found and found.kind == "call" else None
+
+    def successors(self, instruction):
+        """Where it leads without a call: addresses, and whether it may lead elsewhere, too."""
+        if instruction.kind in ("end", "handler_return"):
+            return [], False
+        if instruction.kind == "jump":
+            return ([instruction.target], False) if instruction.target is not None else ([], True)
+        if instruction.kind == "branch" and instruction.target is not None:
+            return [instruction.end, instruction.target], False
+        return [instruction.end], False
+
+    def flow(self, start):
+        """(addresses of all that may run from there on in the same frame, whether it jumps to where no code tells,
+        whether it returns from an interrupt)"""
+        if start not in self._flows:
+            seen, work, open_end, returns = set(), [start], False, False
+            while work:
+                address = work.pop()
+                instruction = self.at.get(address)
+                if address in seen or not instruction:
+                    continue
+                seen.add(address)
+                to, elsewhere = self.successors(instruction)
+                open_end |= elsewhere
+                returns |= instruction.kind == "handler_return"
+                work += to
+            self._flows[start] = seen, open_end, returns
+        return self._flows[start]
+
+    def leads_to(self, target, pc):
+        """Whether what is called at target can have its frame stand at pc."""
+        if target <= pc < target + STUB and self.is_filler(target):
+            return True
+        seen, open_end, _ = self.flow(target)
+        # What switches stacks may push where to go on, and return there.
+        by_return = self.name(target) == self.name(pc) and self.in_taken(pc)
+        return pc in seen or by_return or (open_end and self.jumped_to(target, pc))
+
+    def is_filler(self, address):
+        for start, data, _ in self.elf.segments:
+            if start <= address < start + len(data):
+                return len(set(data[address - start:address - start + STUB])) == 1
+        return True
+
+    def jumped_to(self, target, pc):
+        """By a table, within the same function; or as the last call, any function whose address is known somewhere."""
+        return self.name(target) == self.name(pc) or self.in_taken(pc)
+
+    def _taken(self):
+        """Code addresses that stand in data, or as numbers in other instructions."""
+        found, size, form = set(), self.elf.bits // 8, "<%dQ" if self.elf.bits == 64 else "<%dI"
+        for _, data, _ in self.elf.segments:
+            for shift in range(0, size, 4):
+                count = (len(data) - shift) // size
+                found.update(struct.unpack_from(form % count, data, shift) if count > 0 else ())
+            if self.elf.bits == 32:
+                found.update(struct.unpack_from("<%dQ" % (len(data) // 8), data, 0))
+        for instruction in self.at.values():
+            if instruction.kind is None and instruction.operands:
+                found.update(int(word, 16) for word in re.findall(r"0x([0-9a-f]+)", instruction.operands))
+        found |= self.computed
+        return {address for address in found if address in self.at}
+
+    def in_taken(self, pc):
+        """Whether what is called through a pointer can stand at pc."""
+        if self._taken_flow is None:
+            self._taken_flow = set()
+            for address in self.taken:
+                self._taken_flow |= self.flow(address)[0]
+        return pc in self._taken_flow
+
+    def in_called(self, pc):
+        """Whether what is called by name can stand at pc."""
+        if self._called_flow is None:
+            self._called_flow = set()
+            for target in {instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None}:
+                self._called_flow |= self.flow(target)[0]
+        return pc in self._called_flow
+
+    def returns_from_interrupt(self, pc):
+        return self.flow(pc)[2]
+
+    def name(self, address):
+        """The symbol at or below an address."""
+        i = bisect.bisect(self.names, (address, "\x7f")) - 1
+        return self.names[i][1] if i >= 0 else f"{address:#x}"
+
+
+def run(command):
+    """The lines that a command prints."""
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def symbols(path):
+    """[(address, name)] of code, in order."""
+    text = subprocess.run(["nm", "-n", str(path)], capture_output=True, text=True, check=False).stdout
+    rows = (line.split() for line in text.splitlines())
+    return sorted((int(row[0], 16), row[2]) for row in rows if len(row) == 3 and row[1] in "tTwW")

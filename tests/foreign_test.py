@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tests/foreign: that it tells right stacks from wrong ones, and that guests of Debian's packages come out right."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "rig" / "lib")]
+
+from calls import check  # noqa: E402
+from calls.code import Code  # noqa: E402
+
+# Every function ends where the next begins; names of places behind calls are symbols, too.
+SOURCE = """
+	.text
+	.globl _start
+_start:	xorl %ebp, %ebp
+	call main
+in_start: ud2
+main:	pushq %rax
+	call leaf
+in_main: call *pointer(%rip)
+in_main_by_pointer: call tail
+in_main_by_tail: popq %rax
+	ret
+leaf:	nop
+	ret
+tail:	nop
+	jmp other
+other:	nop
+	ret
+pointed: nop
+	ret
+alone:	nop
+	call leaf
+in_alone: ret
+handler: pushq %rax
+	jmp work
+work:	call leaf
+in_work: popq %rax
+leave:	iretq
+	.data
+pointer: .quad pointed, handler
+"""
+WHOLE = {"whole": 1, "broken": 0}
+CUT = {"whole": 0, "broken": 1}
+
+
+class Judged(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as directory:
+            source, image = Path(directory) / "code.S", Path(directory) / "code"
+            source.write_text(SOURCE, encoding="ascii")
+            subprocess.run(["gcc", "-nostdlib", "-static", "-no-pie", "-o", image, source], check=True)
+            cls.code = Code(image)
+        cls.at = {name: address for address, name in cls.code.names}
+
+    def told(self, ends, leaf, *callers, outermost=()):
+        """One stack as reported, innermost first; callers as perf prints them."""
+        lines = ["guest 1/1 [000] 0.1: 1 cpu-clock:", f"\t{self.at[leaf]:16x} x (code)"]
+        lines += [f"\t{self.at[name] - name.startswith('in_'):16x} x (code)" for name in callers]
+        verdict = check.Verdict(self.code, outermost)
+        for stack in check.parse_perf_script("\n".join(lines) + "\n\n"):
+            verdict.judge(stack)
+        self.assertEqual(verdict.samples, 1)
+        return check.told(verdict, ends), verdict
+
+    def right(self, *stack):
+        (lines, right), _ = self.told(WHOLE, *stack)
+        self.assertTrue(right, lines)
+
+    def impossible(self, *stack):
+        (lines, right), verdict = self.told(WHOLE, *stack)
+        self.assertFalse(right, lines)
+        self.assertEqual(sum(verdict.impossible.values()), 1)
+
+    def test_calls_that_the_code_has_are_right(self):
+        self.right("leaf", "in_main", "in_start")
+
+    def test_a_jump_at_a_functions_end_goes_on_in_another(self):
+        self.right("other", "in_main_by_tail", "in_start")
+
+    def test_a_pointer_may_lead_to_whatever_has_its_address_somewhere(self):
+        self.right("pointed", "in_main_by_pointer", "in_start")
+        self.impossible("alone", "in_main_by_pointer", "in_start")
+
+    def test_a_call_of_something_else_is_impossible(self):
+        self.impossible("leaf", "in_main_by_tail", "in_start")
+        self.impossible("leaf", "in_start")
+
+    def test_no_call_before_a_return_address_is_impossible(self):
+        self.impossible("leaf", "alone", "in_start")
+
+    def test_a_handler_stands_on_anything(self):
+        self.right("leaf", "in_work", "other", "in_main_by_tail", "in_start")
+        self.right("leave", "leaf", "in_main", "in_start")
+
+    def test_nobody_calls_what_is_outermost(self):
+        self.right("leaf", "in_alone")
+        (lines, right), verdict = self.told(WHOLE, "leaf", "in_main")
+        self.assertFalse(right, lines)
+        self.assertEqual(sum(verdict.missing.values()), 1)
+
+    def test_a_handler_is_not_outermost(self):
+        (lines, right), _ = self.told(WHOLE, "leaf", "in_work")
+        self.assertFalse(right, lines)
+
+    def test_what_a_pointer_leads_to_is_outermost_where_that_is_told(self):
+        for outermost, expected in ([], False), (["pointed"], True):
+            (lines, right), _ = self.told(WHOLE, "pointed", outermost=outermost)
+            self.assertEqual(right, expected, lines)
+
+    def test_a_missing_caller_that_is_said_to_be_missing_is_no_fault(self):
+        (lines, right), verdict = self.told(CUT, "leaf", "in_main")
+        self.assertTrue(right, lines)
+        self.assertEqual(sum(verdict.missing.values()), 1)
+
+    def test_a_whole_stack_must_not_be_said_to_be_cut_short(self):
+        (lines, right), _ = self.told(CUT, "leaf", "in_main", "in_start")
+        self.assertFalse(right, lines)
+
+
+MODULES = Path("/usr/lib/grub")
+
+
+@unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine: Xen cannot be booted")
+@unittest.skipUnless(shutil.which("grub-mkimage") and (MODULES / "x86_64-xen").exists(), "grub-mkimage and the modules of grub-xen-bin are missing")
+class Grub(unittest.TestCase):
+    """GRUB, which has no symbols, polls the console of a domU for a command."""
+
+    def check(self, form):
+        with tempfile.TemporaryDirectory() as directory:
+            image = Path(directory) / f"grub-{form}.elf"
+            subprocess.run(["grub-mkimage", "-O", form, "-d", MODULES / form, "-p", "/", "-o", image], check=True)
+            done = subprocess.run([ROOT / "tests" / "foreign", image], capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        print(done.stdout, end=" ", flush=True)
+
+    def test_pv(self):
+        self.check("x86_64-xen")
+
+    def test_pvh(self):
+        self.check("i386-xen_pvh")
+
+
+if __name__ == "__main__":
+    unittest.main()
