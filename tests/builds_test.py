@@ -108,7 +108,7 @@ class Builds(unittest.TestCase):
         self.make("--buildtype=release", "--prefix=/usr")
         run("meson", "install", "-C", str(self.build), "--no-rebuild", env=dict(os.environ, DESTDIR=str(self.place / "root")))
         installed = {str(path.relative_to(self.place / "root")) for path in (self.place / "root").rglob("*") if path.is_file()}
-        for path in "usr/bin/uniprof", "usr/bin/symbolize", "usr/share/man/man1/uniprof.1", "usr/share/man/man1/symbolize.1":
+        for path in "usr/bin/uniprof", "usr/bin/symbolize", "usr/share/man/man1/uniprof.1", "usr/share/man/man1/uniprof-record.1", "usr/share/bash-completion/completions/uniprof", "usr/share/man/man1/symbolize.1":
             self.assertIn(path, installed)
 
 

@@ -79,11 +79,21 @@ class Smoke(unittest.TestCase):
 
     def test_pv(self):
         rows = self.check("pv")
-        self.assertLessEqual(rows["auto"]["whole"], 1.15 * rows["auto"]["floor"])
+        self.assertLessEqual(rows["auto"]["whole"], 1.17 * rows["auto"]["floor"])
         for found in rows.values():
             self.assertLessEqual(found["paused"], PAUSED * found["floor"])
             self.assertLessEqual(found["whole"], 0.92 * found["classic"])
             self.assertLessEqual(found["whole"], found["xenctx"] / 500)
+
+    def test_a_guest_with_a_trait(self):
+        bench = measure.Bench(BUILD, measure.ICOUNT, ROUNDS)
+        self.addCleanup(bench.close)
+        rows = list(measure.foreign(bench, ["noreturn-pv"]))
+        self.assertEqual([("noreturn-pv", "icount_us")], [(found["guest"], found["unit"]) for found in rows])
+        self.assertLessEqual(rows[0]["whole"], 1.2 * rows[0]["floor"])
+        self.assertLessEqual(rows[0]["paused"], PAUSED * rows[0]["floor"])
+        self.assertTrue(all(limit.ok() for limit in limits.limits(rows)))
+        self.assertIn("| noreturn-pv", render.text(rows))
 
     def test_pvh(self):
         for found in self.check("pvh").values():

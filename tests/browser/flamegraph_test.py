@@ -44,7 +44,7 @@ class FlameGraphInBrowser(unittest.TestCase):
         errors = [entry['message'] for entry in self.browser.log('browser')]
         self.assertEqual(errors, [], 'the console is not empty')
 
-    # What is drawn.
+    # Drawing.
 
     def test_widths_are_shares_and_children_stand_on_their_parents(self) -> None:
         picture = self.open()
@@ -358,7 +358,7 @@ class FlameGraphInBrowser(unittest.TestCase):
     def test_20000_frames_answer_at_once(self) -> None:
         stacks = ''.join(f'main;worker_{i};step_{k};leaf_{i * k} {i + k + 1}\n' for i in range(100) for k in range(100))
         picture = self.open(stacks, 'min-width=0')
-        # Of some clicks the fastest, for a machine that does other things meanwhile.
+        # The fastest of some clicks: the machine may do other things meanwhile.
         took = self.browser.run('''return [50, 51, 52, 53, 54].map((i) => {
             const start = performance.now(), frame = document.querySelectorAll('.frames > g')[i];
             frame.dispatchEvent(new MouseEvent('click', {bubbles: true}));

@@ -37,7 +37,7 @@ ARGUMENTS = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-s
 
 
 def missing() -> str | None:
-    """What stands in the way of a browser test here, or None."""
+    """Reason why browser tests cannot run here, or None."""
     for program in ('chromium', 'chromedriver'):
         if not shutil.which(program):
             return f'{program} is not installed (packages chromium and chromium-driver)'
@@ -167,7 +167,7 @@ class Browser:
         self.press(*text)
 
     def label(self, element: dict) -> str:
-        """What a screen reader calls an element that `run` returned."""
+        """Accessible name of an element that `run` returned."""
         return self.ask('GET', f'/element/{element[ELEMENT]}/computedlabel')
 
     def role(self, element: dict) -> str:
@@ -177,7 +177,7 @@ class Browser:
         path.write_bytes(base64.b64decode(self.ask('GET', '/screenshot')))
 
     def log(self, kind: str) -> list[dict]:
-        """What was logged since the last call: 'browser' (console) or 'performance' (network)."""
+        """Log entries since the last call: 'browser' (console) or 'performance' (network)."""
         return self.ask('POST', '/se/log', {'type': kind})
 
     def requests(self) -> list[str]:

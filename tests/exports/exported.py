@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of formats export, and what they expect."""
+"""Exports of the format tests, and their expected contents."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def line_of(mark):
     return number
 
 
-# What no text may hold, wherever it is from: control bytes, and what turns the direction of text.
+# Characters that no text may hold, whatever its origin: control bytes, and those that turn its direction.
 HARMFUL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 
 

@@ -206,7 +206,7 @@ class Chrome(Exported):
         cls.viewer = cls.enterClassContext(trace_viewer.TraceViewer(cls.browser))
 
     def threads(self, kind):
-        """Of each vCPU: what was open, when (in milliseconds), and in what."""
+        """Threads of the exported trace by name, with their slices, as the viewer reads them."""
         self.text(kind, f'{kind}.trace.json')
         self.viewer.open(self.directory / f'{kind}.trace.json')
         self.assertEqual(self.viewer.warnings(), [])

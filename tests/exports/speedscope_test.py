@@ -75,7 +75,7 @@ class Reads(Exported):
                 self.speedscope.open(self.export('plain', f'plain.{ending}', '--vcpu=0'))
                 shares = self.speedscope.sandwich()
                 self.assertEqual(set(shares), set(PLAIN_TOTAL))
-                # Of perf's text it takes the time to the next sample for the weight, which the last one lacks.
+                # In perf's text, the time to the next sample is the weight: the last sample has none.
                 for name, (total, own) in VCPU_0.items():
                     self.assertAlmostEqual(shares[name][0], total, delta=1.5)
                     self.assertAlmostEqual(shares[name][1], own, delta=1.5)

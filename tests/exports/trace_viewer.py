@@ -47,7 +47,7 @@ fetch('/trace').then((answer) => answer.text()).then((text) => {
 }).catch(fail);
 """
 
-# Of every thread: its process, its name, and its slices with what lies in each.
+# Threads: process, name, and nested slices of each.
 SLICES = """
 const threads = [];
 for (const thread of window.loaded.getAllThreads())
@@ -130,5 +130,5 @@ class TraceViewer:
         self._browser.run(HIDE)
 
     def warnings(self) -> list[str]:
-        """What the importer found fault with."""
+        """Warnings of the importer."""
         return self._browser.run('return window.loaded.importWarnings.map((warning) => warning.message)')

@@ -87,7 +87,7 @@ def within(path, pattern, step=1):
 
 
 def plain(place):
-    """What a tool knows nothing of, in one way."""
+    """Unknown names in one spelling."""
     return "??" if place.startswith("??") or place.endswith((":?", ":0")) else place
 
 
@@ -97,7 +97,7 @@ class Names(unittest.TestCase):
         cls.directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.directory.cleanup)
         cls.place = Path(cls.directory.name)
-        # What reads files has no rights of root's, if we are root.
+        # If we are root, the processes that read files have none of root's rights.
         cls.place.chmod(0o755)
 
     def source(self, name):
@@ -134,7 +134,7 @@ class Names(unittest.TestCase):
         ours = locate(library, [address for address, _, _ in mangled], "--no-inline")
         checked = 0
         for address, _, name in mangled:
-            # Of several names for one address any will do.
+            # Any of several names for one address will do.
             same = {theirs[other] for start, _, other in mangled if start == address}
             self.assertIn(ours[address][0][0], same)
             checked += name.startswith("_Z")
@@ -159,7 +159,7 @@ class Names(unittest.TestCase):
                        "shop::total(shop::price const*, unsigned long)"], stacks)
 
     def assert_same_as_in_one_file(self, other, base):
-        """The same code with its debugging information elsewhere."""
+        """Debugging information in another file gives the same names and lines."""
         self.assertEqual([(a, n) for a, _, n in functions(base)], [(a, n) for a, _, n in functions(other)])
         addresses = within(base, "^_ZN4shop")
         self.assertEqual(locate(other, addresses), locate(base, addresses))
@@ -199,7 +199,7 @@ class Names(unittest.TestCase):
             expected = locate(library, addresses)
             self.assertNotEqual(locate(stripped, addresses), expected)
             self.assertEqual(locate(stripped, addresses, env=env), expected)
-            # Who serves something else, or nothing, is not believed.
+            # A server that sends another file, or none, is not believed.
             self.assertEqual(locate(stripped, addresses, env=env | {"DEBUGINFOD_URLS": url + "/none", "DEBUGINFOD_CACHE_PATH":
                                                                     str(self.place / "other")}), locate(stripped, addresses))
 

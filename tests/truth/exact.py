@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a guest ran, counted exactly by exact.so inside the emulator (follow.h says how)."""
+"""Exact counts of a guest's calls, by exact.so inside the emulator (follow.h says how)."""
 
 import collections
 import os

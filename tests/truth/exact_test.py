@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from exact import Exact  # noqa: E402
 
 PLUGIN, IMAGES = Path(), Path()
-# By the name of a guest's platform: QEMU, what it needs to be told, what it starts, and instructions in a tick of the guest's clock.
+# A guest's platform: QEMU, its options, the kind of file it starts, and instructions in a tick of the guest's clock.
 MACHINES = {"pvh": ("qemu-system-x86_64", [], "elf", 1),
             "arm64": ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "cortex-a57"], "image", 16)}
 
@@ -103,8 +103,8 @@ class Counts(unittest.TestCase):
 
     def test_two_runs_agree_on_every_stack(self):
         first, second = (run("app2-pvh-nofp", "scale=1")[0].guest for _ in range(2))
-        # How often the serial port is asked whether it is ready, and how far the guest comes before
-        # it is off, hangs on the emulator.
+        # Polls of the serial port for being ready, and the guest's progress before
+        # it is off, depend on the emulator.
         idle = {stack for stack in first.keys() | second.keys() if {"serial_put", "shut_down"} & set(stack)}
         self.assertEqual({s: n for s, n in first.items() if s not in idle},
                          {s: n for s, n in second.items() if s not in idle})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How far sampled stacks are from what ran.
+"""Distance of sampled stacks from what ran.
 
 The distance is the total variation distance between the exact shares p of all call stacks and the
 sampled ones q: half the sum of |p - q|, the share of samples that would have to move. Samples that
@@ -16,7 +16,7 @@ DRAWS = 400
 
 
 def distance(sampled, exact):
-    """Of two {stack: amount}."""
+    """Distance of two {stack: amount}."""
     n, total = sum(sampled.values()), sum(exact.values())
     return sum(abs(sampled.get(stack, 0) / n - exact.get(stack, 0) / total)
                for stack in sampled.keys() | exact.keys()) / 2
@@ -35,7 +35,7 @@ def bound95(exact, samples):
 
 
 def _reaches(edges, start, end):
-    """Whether calls lead from one function to the other."""
+    """True if calls lead from one function to the other."""
     found, work = set(), [start]
     while work:
         caller = work.pop()

@@ -94,7 +94,7 @@ class Session:
         """The guest runs exactly while it is sampled: what is counted and what is sampled is the same."""
         options = f"--unwind={unwind}" if unwind else ""
         if self._port is not X86:
-            # What xl was given there is no ELF file.
+            # xl's kernel there is no ELF file.
             options += f" -s {guest}.elf"
         before = self._exact.read()
         # A paused guest has no running vCPU: all that is shown was seen between unpause and pause.

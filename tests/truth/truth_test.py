@@ -17,7 +17,7 @@ from xenrig.port import PORTS, X86  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 SECONDS = 0.6
-# Of 100 distances of samples that are drawn at random, 5 are beyond the bound: six times in a row,
+# 5 of 100 random draws of samples have distances beyond the bound: six times in a row,
 # one in 64 millions.
 TRIES = 6
 

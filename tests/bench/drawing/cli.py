@@ -41,7 +41,7 @@ def compiled(symbolize, directory):
 
 
 def rows(bench, options, old):
-    """What was measured: {"what", "seconds", "cpu", "mib"}, and of older ways {"old_seconds", "old_mib", "ratio"}."""
+    """Measurements: {"what", "seconds", "cpu", "mib"}, and of older ways {"old_seconds", "old_mib", "ratio"}."""
     million, stacks = int(1_000_000 * options.scale), max(1, int(5_000 * options.scale))
     recording = bench.record(million, stacks)
     small = {"what": "SVG of 1,000,000 samples, 5,000 stacks", **measure.best(options.rounds, lambda: bench.draw(recording))}
@@ -63,7 +63,7 @@ def compare(row, old):
     row |= {"old_seconds": old["seconds"], "old_mib": old["mib"], "ratio": old["seconds"] / row["seconds"]}
 
 
-# What must hold: by the beginning of `what`, a figure, and the least or most that it may be.
+# Limits: the beginning of `what`, a figure, and the least or most that it may be.
 LIMITS = [("SVG of 1,", "ratio", "least", 100), ("symbolize", "ratio", "least", 20),
           ("SVG of 10,", "seconds", "most", 5), ("SVG of 10,", "mib", "most", 200)]
 

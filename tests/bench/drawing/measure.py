@@ -27,7 +27,7 @@ class Bench:
         return path
 
     def trace(self, recording):
-        """The same as a classic trace without names."""
+        """The stacks as a classic trace without names."""
         path = recording.with_suffix(".raw")
         subprocess.run([self.build / "uniprof", "export", "--format=raw", "-o", path, recording],
                        check=True, stderr=subprocess.DEVNULL)

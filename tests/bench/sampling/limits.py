@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the figures should show."""
+"""Limits of the figures."""
 
 import dataclasses
 
@@ -95,6 +95,16 @@ def longest(rows):
                         row["longest_pause"] / row["median_pause"], 10)
 
 
+def foreign(rows):
+    """Guests with traits cost what others do, and hardly ever more than usual."""
+    for row in rows:
+        if "mean" in row:
+            hard = row["guest"].startswith(("page0", "threads"))
+            yield Limit(f"{row['guest']}: whole / floor", row["whole"] / row["floor"], (1.35 if "-pvh" in row["guest"] else 1.20) if hard else None)
+            yield Limit(f"{row['guest']}: mean / median", row["mean"] / row["whole"], 1.3)
+            yield Limit(f"{row['guest']}: paused / floor", row["paused"] / row["floor"], 1.05)
+
+
 def work(rows):
     for rate, bound in ((101, 0.990), (997, 0.955), (9973, 0.5)):
         for row in rows:
@@ -103,4 +113,4 @@ def work(rows):
 
 
 def limits(rows):
-    return [limit for group in (one_sample, depth, vcpus, arm, longest, work) for limit in group(rows)]
+    return [limit for group in (one_sample, depth, vcpus, arm, foreign, longest, work) for limit in group(rows)]

@@ -14,7 +14,7 @@ TIMEOUT_S = 900
 BY_FRAME_POINTER = ("classic", "libxc")
 # Ways of older tools; not for every architecture.
 OLDER = (*BY_FRAME_POINTER, "xenctx")
-# How the guest is built for each. "auto" is the default, and takes the tables of a file that has them.
+# Build of the guest for each way to unwind. "auto" is the default, and takes the tables of a file that has them.
 IMAGES = {"fp": "fp", "auto": "fp", "cfi": "nofp"}
 COUNTER_OFFSET, COUNTER_STEP = 24, 40  # struct truth (guests/runtime/guest.h): calls, size
 RATES = (101, 997, 9973)
@@ -35,7 +35,7 @@ class Machine:
     windows: int = 1
     frames: tuple = (8, 32, 128)
     unwinds: tuple = tuple(IMAGES)
-    parts: tuple = ("cost", "states", "overhead")
+    parts: tuple = ("cost", "states", "foreign", "overhead")
     guests: tuple = ("pv", "pvh")
 
     @property
@@ -44,12 +44,17 @@ class Machine:
 
 
 ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
-# What else this machine does can only make a figure worse.
+# Other work of this machine can only make a figure worse.
 TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 400, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("auto",), ("cost", "overhead"))
 ARM64 = Machine("arm64_icount_us", {"arch": "arm64", "icount": True}, "median", 100, frames=(8, 128), unwinds=("fp", "auto"),
                 parts=("cost", "longest"), guests=("arm64", "arm32", "arm32t"))
 MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS, "arm64": ARM64}
-# Of so many samples the longest pause is told.
+# Guests with traits of those that others wrote (guests/README.md), and their images.
+TRAITS = {"page0-pv": "page0-pvzero-nofp", "page0-pvh": "page0-pvh-nofp", "threads-pv": "threads-pv-nofp", "threads-pvh": "threads-pvh-nofp",
+          "threads-pv-fp": "threads-pv-fp", "threads-pv-cfiasm": "threads-pv-cfiasm-nofp", "threads-pvh-cfiasm": "threads-pvh-cfiasm-nofp",
+          "elf32-pvh": "elf32-pvh-cfiasm-nofp", "handlers-pv": "handlers-pv-nofp", "noreturn-pv": "noreturn-pv-cfiasm-nofp",
+          "redzone-pv": "redzone-pv-nofp", "shared-page-pv": "shared-page-pv-nofp", "shared-page-pvh": "shared-page-pvh-nofp"}
+# Samples of a run whose longest pause is reported.
 LONG_RUN = 10000
 PROGRAMS = ("tests/bench/sampling/sample_cost", "tests/bench/sampling/sample_work")
 
@@ -89,14 +94,16 @@ class Bench:
         self.rig.run(f"xl sched-credit2 -d 0 -w {weight} && xl sched-credit2 -s -p Pool-0 -r {limit_us}", check=True)
 
     def create(self, setting):
-        image = setting.image()
+        self.start(setting.image(), f"vcpus={setting.vcpus}", f"frames={setting.frames} busy={setting.busy}")
+        return setting.image()
+
+    def start(self, image, settings="", options=""):
         if image not in self.there:
             endings = ("elf", "cfg") if self.machine.port is X86 else ("elf", "cfg", "image")
             self.rig.put(*(self.guests / f"{image}.{ending}" for ending in endings))
             self.there.add(image)
-        self.rig.run(f"xl create {image}.cfg vcpus={setting.vcpus} {self.machine.guest} "
-                     f"'cmdline=\"frames={setting.frames} busy={setting.busy} seconds=3600\"'; sleep 0.2", check=True)
-        return image
+        self.rig.run(f"xl create {image}.cfg {settings} {self.machine.guest} "
+                     f"'cmdline=\"{options} seconds=3600\"'; sleep 0.2", check=True)
 
     def destroy(self, image):
         self.rig.run(f"xl destroy {image}", check=True)
@@ -107,13 +114,16 @@ class Bench:
         return self.run(setting, f"-n {self.rounds // max(setting.busy, 1)} -b {setting.busy}")
 
     def run(self, setting, options):
-        image = self.create(setting)
-        result = self.rig.run(f"sample_cost {self.machine.cost} -u {setting.unwind} -i {image}.elf {options} xen:{image}", TIMEOUT_S, check=True)
+        return self.measure(self.create(setting), setting.unwind, options)
+
+    def measure(self, image, unwind, options):
+        """{way: what sample_cost says of it} of a guest that runs, which is then destroyed."""
+        result = self.rig.run(f"sample_cost {self.machine.cost} -u {unwind} -i {image}.elf {options} xen:{image}", TIMEOUT_S, check=True)
         self.destroy(image)
         return {figure["way"]: figure for figure in map(json.loads, result.text.splitlines())}
 
     def work(self, image, rate, seconds):
-        """What the guest does in a second while it is sampled, and what became of the samples."""
+        """Work of the guest per second while it is sampled, and the results of the samples."""
         address = symbol(self.guests / f"{image}.elf", "truth") + COUNTER_OFFSET
         measure = f"sample_work xen:{image} {address:#x} {COUNTER_STEP} {seconds}"
         if rate:
@@ -136,7 +146,7 @@ def symbol(image, name):
 
 
 def steps(costs, pick):
-    """Where the time of a sample that pauses goes, by differences."""
+    """Time of each step of a sample that pauses, by differences."""
     whole = {way: pick(figure["whole"]) for way, figure in costs.items()}
     paused = {way: pick(figure["paused"]) for way, figure in costs.items()}
     after = whole["pause"] - paused["pause"] - (whole["unread"] - paused["unread"])
@@ -168,7 +178,7 @@ def rows_of(bench, setting, costs, classic):
 
 
 def cost(bench):
-    """What a sample costs, by kind of guest, vCPUs (all busy), frames and unwinding."""
+    """Cost of a sample, by kind of guest, vCPUs (all busy), frames and unwinding."""
     for n in (1, 4):
         for guest in bench.machine.guests:
             for depth in bench.machine.frames:
@@ -197,6 +207,16 @@ def longest(bench, samples=LONG_RUN):
                "longest_pause": found["paused"]["max"], "longest_whole": found["whole"]["max"]}
 
 
+def foreign(bench, guests=tuple(TRAITS)):
+    """Cost of a sample of a guest with a trait: by default, and of a pause only what the guest stands still."""
+    for guest in guests:
+        bench.start(TRAITS[guest])
+        costs = bench.measure(TRAITS[guest], "auto", f"-n {bench.rounds} -b 1 -w floor,pause,auto")
+        yield {"guest": guest, "unit": bench.machine.unit, "whole": round(costs["auto"]["whole"]["median"], 3),
+               "mean": round(costs["auto"]["whole"]["mean"], 3), "floor": round(costs["floor"]["whole"]["median"], 3),
+               "paused": round(costs["pause"]["paused"]["median"], 3)}
+
+
 def median(values):
     return sorted(values)[len(values) // 2]
 
@@ -220,11 +240,13 @@ def overhead(bench, guest="pv"):
     bench.schedule("favoured")
 
 
-PARTS = {"cost": cost, "states": states, "longest": longest, "overhead": overhead}
+PARTS = {"cost": cost, "states": states, "foreign": foreign, "longest": longest, "overhead": overhead}
 
 
 def measure(build, machines, parts, say):
     for name in machines:
+        if not set(parts) & set(MACHINES[name].parts):
+            continue
         bench = Bench(build, MACHINES[name])
         try:
             for part in (part for part in parts if part in bench.machine.parts):

@@ -32,7 +32,7 @@ def kind(row):
 
 def costs(rows):
     for unit, words in UNITS.items():
-        chosen = [row for row in rows if row["unit"] == unit and "whole" in row]
+        chosen = [row for row in rows if row["unit"] == unit and "way" in row]
         if chosen:
             # Not every architecture has all ways.
             costs = [name for name in COSTS if name in chosen[0]]
@@ -49,6 +49,15 @@ def steps(rows):
         yield "### A sample by step: one CPU, thousand instructions, one busy vCPU, paused\n\n" + table(
             ["guest", "frames", "unwind", *STEPS],
             [[row["guest"].upper(), row["frames"], row["unwind"]] + [f"{row['steps'][step]:.2f}" for step in STEPS]
+             for row in chosen])
+
+
+def foreign(rows):
+    chosen = [row for row in rows if "mean" in row]
+    if chosen:
+        yield "### Guests with traits: one CPU, thousand instructions, by default\n\n" + table(
+            ["guest", "whole", "mean", "floor", "paused", "whole/floor"],
+            [[row["guest"], *(number(row[name]) for name in ("whole", "mean", "floor", "paused")), f"{row['whole'] / row['floor']:.2f}"]
              for row in chosen])
 
 
@@ -85,4 +94,4 @@ def verdicts(rows):
 
 
 def text(rows):
-    return "\n".join(part for make in (costs, steps, longest, work, verdicts) for part in make(rows))
+    return "\n".join(part for make in (costs, steps, foreign, longest, work, verdicts) for part in make(rows))
