@@ -1,66 +1,58 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Builds uniprof in every way and runs all tests; what ./check is about.
+"""Builds uniprof and tests it: what one runs before a commit, or, with --all, everything.
 
-Steps run in two lanes, one for each of two CPUs: builds with their unit tests, and everything that
-needs a booted Xen. Each step's output is shown when it fails and kept in build/check/. The last line
-counts single tests: N passed, N failed, N skipped.
+A pool of as many workers as there are CPUs runs the steps; those that name a common resource never run
+at the same time. Each step's output is shown when it fails and kept in build/check/. The last line counts
+single tests: N passed, N failed, N skipped.
 """
 
 import argparse
+import os
 import sys
-import threading
 import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
-from checks import results, steps  # noqa: E402
+from checks import steps  # noqa: E402
+from checks.pool import Pool  # noqa: E402
 
 
-def run_lane(lane, finished, lock):
-    broken = set()
-    for step in lane:
-        missing = [name for name in step.needs if name in broken]
-        start = time.monotonic()
-        result = results.failed_to_start(missing) if missing else step.run()
-        if result.failed:
-            broken.add(step.name)
-        with lock:
-            finished.append(result)
-            print(f"{step.name:<28} {result.summary():<40} {time.monotonic() - start:6.1f} s", flush=True)
-            if result.failed:
-                print(result.tail(), flush=True)
-            for reason in result.skip_reasons:
-                print(f"    skipped: {reason}", flush=True)
+def show(step, result, seconds):
+    print(f"{step.name:<28} {result.summary():<40} {seconds:6.1f} s", flush=True)
+    if result.failed:
+        print(result.tail(), flush=True)
+    for reason in result.skip_reasons:
+        print(f"    skipped: {reason}", flush=True)
+
+
+def chosen(args, parser):
+    if not args.step:
+        return steps.everything() if args.all else steps.short()
+    everything = steps.everything()
+    unknown = set(args.step) - {step.name for step in everything}
+    if unknown:
+        parser.error(f"no such step: {', '.join(sorted(unknown))}; ./check --list names them")
+    return steps.with_needed([step for step in everything if step.name in args.step], everything)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./check", description=__doc__.split("\n\n")[0])
-    parser.add_argument("step", nargs="*", help="only these steps (the build is always made)")
-    parser.add_argument("--list", action="store_true", help="show the steps")
+    parser.add_argument("step", nargs="*", help="only these steps, whole, and what they need")
+    parser.add_argument("--all", action="store_true", help="every step (some 40 minutes on two CPUs)")
+    parser.add_argument("--list", action="store_true", help="show the steps; those of the short check have a *")
     args = parser.parse_args()
-    lanes = steps.lanes()
-    names = [step.name for lane in lanes for step in lane]
     if args.list:
-        print("\n".join(names))
+        in_short = {step.name for step in steps.short()}
+        for step in steps.everything():
+            print(f"{'*' if step.name in in_short else ' '} {step.name}")
         return 0
-    unknown = set(args.step) - set(names)
-    if unknown:
-        parser.error(f"no such step: {', '.join(sorted(unknown))}")
-    if args.step:
-        lanes = [[step for step in lane if step.name in args.step] for lane in lanes]
 
     start = time.monotonic()
-    finished, lock = [], threading.Lock()
-    run_lane(steps.builds(), finished, lock)
-    if not any(result.failed for result in finished):
-        threads = [threading.Thread(target=run_lane, args=(lane, finished, lock)) for lane in lanes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    pool = Pool(chosen(args, parser), show)
+    pool.run(os.cpu_count() or 1)
     print(f"{time.monotonic() - start:.0f} s")
-    total = [sum(getattr(result, kind) for result in finished) for kind in ("passed", "failed", "skipped")]
+    total = [sum(getattr(result, kind) for result in pool.finished) for kind in ("passed", "failed", "skipped")]
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came of a step: counts of single tests, read from what the test runners say."""
+"""Results of a step: counts of single tests, read from the test runners' output."""
 
 import dataclasses
 import re

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The steps of ./check, and how each is run."""
+"""The steps of ./check, and how each is run.
+
+To add one: a row in everything(), at its place among those that take as long (the slow ones begin first).
+A step that tests a kind of guest, a format or a view that no short step tests names in `short` what of it
+./check runs without --all: one test of each kind, so that all of them take less than twelve minutes.
+"""
 
 import dataclasses
 import os
@@ -39,7 +44,9 @@ class Step:
     kind: str = "command"  # whose closing words count the tests: command, meson, unittest
     build: str = "build"   # for meson: the build directory
     env: dict = dataclasses.field(default_factory=dict)
-    needs: list = dataclasses.field(default_factory=list)  # steps of the same lane that must have passed
+    needs: tuple = ("build",)  # steps that must have passed
+    alone: str = ""        # a resource: steps with the same one never run at the same time
+    short: str | None = None   # the command of the short check; None: not part of it
 
     def run(self):
         junit = ROOT / self.build / "meson-logs" / "testlog.junit.xml"
@@ -59,96 +66,164 @@ def build(directory, options=""):
             f"meson configure {directory} --werror -Dwarning_level=2; ninja -C {directory}")
 
 
-BUILD = Step("build", build("build"))
+ALL = "all"
 
 
-def python_test(path, name=None, **more):
-    return Step(name or Path(path).stem.replace("_", "-"), f"python3 {path} -v", kind="unittest", **more)
+def command(name, line, short=None, **more):
+    """A step that is one test: it succeeds or not."""
+    return Step(name, line, short=line if short == ALL else short, **more)
 
 
-def rig_test(name, classes, step, **more):
-    """Some of a file's tests in the rig."""
-    return Step(step, f"python3 tests/rig/{name}_test.py -v {classes}", kind="unittest", **more)
+def python_test(path, name=None, tests="", short=None, **more):
+    """A file of unittest's, or some of its tests; `short` names those of the short check."""
+    line = f"python3 {path} -v"
+    return Step(name or Path(path).stem.removesuffix("_test").replace("_", "-"), f"{line} {tests}", kind="unittest",
+                short=f"{line} {tests}" if short == ALL else short and f"{line} {short}", **more)
 
 
-def host_lane():
+def rig_test(file, name=None, tests="", **more):
+    return python_test(f"tests/rig/{file}_test.py", name or file.replace("_", "-"), tests, **more)
+
+
+def browser_test(file, name, **more):
+    return python_test(f"tests/{file}_test.py", name, alone="browser", **more)
+
+
+def host_guests_test(file, name, **more):
+    """Guests of this host: some tests look at all of them."""
+    return python_test(f"tests/vmm/{file}_test.py", name, alone="host guests", **more)
+
+
+def xenctrl_test(file, tests="", **more):
+    """Tests in the rig, on the uniprof that talks to Xen by libxenctrl."""
+    return rig_test(file, f"xenctrl-{file}", tests, needs=("build", "build-xenctrl"), env={"UNIPROF_BUILD": str(ROOT / "build-xenctrl")}, **more)
+
+
+def builds():
+    """The builds that tests need, and the checks that need none."""
     sanitize = "-Db_sanitize=address,undefined -Db_lundef=false -Dguests=false -Dfuzz=true"
     return [
-        Step("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror"),
-        Step("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.inc' '*.js' '*.css' '*.build' '*.ld' | "
-             "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep ."),
-        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
-        python_test("tests/rig/chance_test.py"),
-        Step("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize)),
+        command("build", build("build"), needs=(), short=ALL),
+        command("format", "git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror", needs=(), short=ALL),
+        command("tidy", "git ls-files 'src/*.c' ':!*_test.c' ':!*_none.c' | tests/checks/tidy build", short=ALL),
+        command("licence-lines", "! git ls-files '*.c' '*.h' '*.py' '*.S' '*.inc' '*.js' '*.css' '*.build' '*.ld' | "
+                "xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause' | grep .", needs=(), short=ALL),
+        command("clang-sanitized-build", "export CC=clang; " + build("build-sanitized", sanitize), needs=(), short=ALL),
+        python_test("tests/checks/pool_test.py", "check-itself", needs=(), short=ALL),
+        python_test("tests/shape_test.py", needs=(), short=ALL),
+        python_test("tests/words_test.py", needs=(), short=ALL),
+        rig_test("chance", needs=(), short=ALL),
+        command("build-xenctrl", build("build-xenctrl", "-Dxen_interface=xenctrl -Dguests=false -Dtests=false"), needs=("build",)),
+    ]
+
+
+def unit_tests():
+    sanitized = ("build", "clang-sanitized-build")
+    return [
         Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
-             kind="meson", build="build-sanitized", needs=["clang-sanitized-build"],
+             kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-        Step("fuzz", "tests/fuzz 50", needs=["clang-sanitized-build"]),
-        rig_test("hostile", "Records", "hostile-sanitized", needs=["clang-sanitized-build"],
-                 env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
-        python_test("tests/vmm/process_test.py", "process"),
-        python_test("tests/vmm/kvm_test.py", "kvm"),
-        python_test("tests/vmm/unpaused_test.py", "unpaused"),
-        python_test("tests/vmm/qemu_test.py", "qemu"),
-        python_test("tests/vmm/core_test.py", "qemu-core"),
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
+        command("fuzz", "tests/fuzz 50", needs=sanitized),
+        rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
+    ]
+
+
+def xen_tests():
+    return [
+        python_test("rig/rig_test.py", "rig"),
+        rig_test("endings", short="Endings.test_signals_end_a_recording_and_keep_it Endings.test_an_administrators_pause_stays"),
+        rig_test("shares", short="Shares.test_app1_pv Shares.test_app2_pvh_without_frame_pointers"),
+        rig_test("verbs", short="Verbs.test_list_shows_the_guests_and_how_to_profile_them Verbs.test_one_command_leaves_everything"),
+        rig_test("guests", short="HardGuests.test_a_deep_recursion_is_followed_to_its_end"),
+        rig_test("linux", short="Linux.test_stacks_of_a_busy_pv_kernel"),
+        rig_test("top"), rig_test("stack"), rig_test("sampling"), rig_test("errors"), rig_test("privilege"), rig_test("images"),
+        rig_test("versions"), rig_test("faults"), rig_test("moved_kernel"),
+        # The first of them builds that Xen, unless it is in the rig's cache: 265 seconds of a CPU.
+        command("xen-built", "rig/xen-x86 run --xen built -c true", needs=()),
+        rig_test("flask", needs=("build", "xen-built")), rig_test("pv32", needs=("build", "xen-built")),
+        rig_test("hostile", tests="Pauses Memory Searches"),
+        rig_test("kills", short="Kills.test_killed_between_two_instructions_of_the_sampling_loop"),
+        rig_test("events"),
+        rig_test("core", "xen-core", "Core.test_pv Core.test_pv_without_frame_pointers Core.test_pv_with_several_vcpus"),
+        python_test("tests/truth/truth_test.py", "truth", "Profiles"),
+        rig_test("traits"),
+        python_test("tests/foreign_test.py", short="Judged"),
+        python_test("tests/bench/sample_test.py", "bench-sample", "Pages Smoke", short="Pages"),
+        xenctrl_test("guests"), xenctrl_test("endings"), xenctrl_test("verbs"), xenctrl_test("errors"),
+        xenctrl_test("shares", "Shares.test_app1_pv Shares.test_app2_pvh"),
+        xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights "
+                     "Privilege.test_a_guard_that_replaces_a_killed_one_is_confined_too"),
+    ]
+
+
+def xen_arm64_tests():
+    return [
+        rig_test("arm64", "arm64-shares", "Shares", short="Shares.test_app1"),
+        rig_test("arm64", "arm64-hard", "Hard"),
+        rig_test("arm64", "arm64-xen-4.20", "Xen420"),
+        rig_test("linux_arm64", "arm64-linux"),
+        python_test("tests/bench/sample_test.py", "arm64-bench", "Arm64"),
+        python_test("tests/truth/truth_test.py", "arm64-truth", "Arm64Profiles"),
+    ]
+
+
+def host_tests():
+    return [
+        host_guests_test("qemu", "qemu", short="Profiles.test_app1 Profiles.test_arm64_app2_without_frame_pointers Leaves"),
+        host_guests_test("hostile_servers", "hostile-servers", short="Qmp.test_a_full_backlog Stub.test_output_of_the_monitor_without_end"),
+        host_guests_test("gdb", "gdb", short="Machines.test_arm64 Programs Hostile.test_silence"),
+        host_guests_test("kvm", "kvm", short="Profiles.test_shares Leaves.test_what_kvm_was_told_is_told_back"),
+        host_guests_test("unpaused", "unpaused", short="Profiles.test_unwind_tables"),
+        host_guests_test("process", "process", short="Unstopped.test_shares_of_a_process Ends.test_its_end"),
+        host_guests_test("core", "qemu-core"),
+        host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/builds_test.py"),
         python_test("tests/names/names_test.py"),
-        python_test("tests/views/report_test.py"),
-        python_test("tests/views/hostile_test.py", "views-hostile"),
-        python_test("tests/browser/flamegraph_test.py", "browser"),
-        python_test("tests/browser/verb_test.py", "browser-verb"),
-        python_test("tests/exports/readers_test.py", "export-readers"),
-        python_test("tests/exports/speedscope_test.py", "export-speedscope"),
-        python_test("tests/browser/page_test.py", "browser-page"),
+    ]
+
+
+def kvm_tests():
+    """In the rig, on a KVM that is emulated."""
+    return [
+        rig_test("kvm_x86", tests="Spaces Shares", short="FewSpaces.test_by_bpf Shares.test_app1_by_bpf FewKills"),
+        rig_test("kvm_x86", "kvm-x86-6.12", "Spaces612 Shares612"),
+        rig_test("kvm_x86", "kvm-x86-shadow", "Shadow"),
+        rig_test("kvm_x86", "kvm-x86-load", "Loads Loads612 Refused"),
+        rig_test("kvm_x86", "kvm-x86-kills", "Kills"),
+        rig_test("kvm_x86", "kvm-x86-cost", "Cost"),
+    ]
+
+
+def view_tests():
+    return [
+        browser_test("browser/flamegraph", "browser"),
+        browser_test("browser/page", "browser-page", short="OneRecording.test_it_is_the_same_as_the_svg OneRecording.test_hostile_names_are_harmless"),
+        browser_test("browser/verb", "browser-verb"),
+        browser_test("exports/readers", "export-readers", short="Pprof PerfData"),
+        browser_test("exports/speedscope", "export-speedscope"),
+        python_test("tests/commands_test.py", short=ALL),
+        python_test("tests/views/report_test.py", short=ALL),
+        python_test("tests/views/outputs_test.py", short=ALL),
+        browser_test("views/hostile", "views-hostile"),
         python_test("tests/bench/draw_test.py", "bench-draw"),
     ]
 
 
-XENCTRL = {"UNIPROF_BUILD": str(ROOT / "build-xenctrl")}
+def everything():
+    return builds() + unit_tests() + xen_tests() + host_tests() + kvm_tests() + view_tests() + xen_arm64_tests()
 
 
-def xenctrl_test(name, tests=""):
-    """Tests in the rig, on the uniprof that talks to Xen by libxenctrl."""
-    return Step(f"xenctrl-{name}", f"python3 tests/rig/{name}_test.py -v {tests}", kind="unittest", env=XENCTRL)
+def short():
+    return [dataclasses.replace(step, command=step.command if step.short == ALL else step.short)
+            for step in everything() if step.short]
 
 
-def rig_lane():
-    names = ("shares", "sampling", "guests", "endings", "errors", "verbs", "privilege", "images", "versions", "faults", "stack", "top")
-    tests = [python_test(f"tests/rig/{name}_test.py", name) for name in names]
-    tests += [Step("truth-test", "python3 tests/truth/truth_test.py -v Profiles", kind="unittest"),
-              python_test("tests/rig/linux_test.py", "linux"),
-              python_test("tests/rig/moved_kernel_test.py", "moved-kernel")]
-    return [python_test("rig/rig_test.py", "rig")] + tests + [rig_test("hostile", "Pauses Memory", "hostile"),
-        Step("bench-sample", "python3 tests/bench/sample_test.py -v Pages Smoke", kind="unittest")]
-
-
-def faults_lane():
-    """In the other lane, so that both take about as long."""
-    return [python_test("tests/rig/kills_test.py", "kills"), python_test("tests/rig/events_test.py", "events"),
-            rig_test("core", "Core.test_pv Core.test_pv_without_frame_pointers Core.test_pv_with_several_vcpus", "xen-core")]
-
-
-def arm64_lanes():
-    """Behind all else, where they disturb nothing; divided, so that they take less than five minutes."""
-    return [[rig_test("arm64", "Shares", "arm64-shares"), rig_test("arm64", "Xen420", "arm64-xen-4.20")],
-            [rig_test("arm64", "Hard", "arm64-hard"), rig_test("linux_arm64", "", "arm64-linux"),
-             Step("arm64-bench", "python3 tests/bench/sample_test.py -v Arm64", kind="unittest"),
-             Step("arm64-truth", "python3 tests/truth/truth_test.py -v Arm64Profiles", kind="unittest")]]
-
-
-def xenctrl_lane():
-    """Divided among the lanes, behind what is theirs."""
-    return [[xenctrl_test("guests"), xenctrl_test("endings"), xenctrl_test("verbs")],
-            [xenctrl_test("errors"), xenctrl_test("shares", "Shares.test_app1_pv Shares.test_app2_pvh"),
-             xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights "
-                          "Privilege.test_a_guard_that_replaces_a_killed_one_is_confined_too")]]
-
-
-def lanes():
-    own_steps = [host_lane() + faults_lane(), rig_lane()]
-    return [own + xenctrl + arm64 for own, xenctrl, arm64 in zip(own_steps, xenctrl_lane(), arm64_lanes())]
-
-
-def builds():
-    """What all lanes stand on."""
-    return [BUILD, Step("build-xenctrl", build("build-xenctrl", "-Dxen_interface=xenctrl -Dguests=false -Dtests=false"))]
+def with_needed(wanted, steps):
+    """These steps, and before them those that they need."""
+    names = {step.name for step in wanted}
+    while True:
+        needed = {name for step in steps if step.name in names for name in step.needs}
+        if needed <= names:
+            return [step for step in steps if step.name in names]
+        names |= needed
