@@ -212,12 +212,16 @@ class UnderQemu(unittest.TestCase):
         self.assertTrue(all(calls > 0 for calls, _ in truth(lines).values()))
 
     def test_the_idle_guest_ticks_and_leaves_the_cpu_alone(self):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        lines, status = run("idle-pvh-fp", "", timeout=5)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.assertIsNone(status)
-        self.assertIn("tick 1", lines)
-        self.assertLess(after.ru_utime - before.ru_utime, 1.5)
+        for seconds in 5, 60:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            lines, status = run("idle-pvh-fp", "", timeout=seconds)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assertIsNone(status)
+            self.assertLess(after.ru_utime - before.ru_utime, 0.3 * seconds)
+            # A busy machine may not come that far at first.
+            if "tick 1" in lines:
+                return
+        self.fail(f"no tick in {lines}")
 
     def test_large_pages_hold_a_stack_each(self):
         lines, status = run("large-pages-pvh-fp", "seconds=1", "-m", "1088", "-cpu", "max")
@@ -259,6 +263,8 @@ class UnderQemuOnRiscv64(unittest.TestCase):
 
     def test_every_vcpu_works(self):
         lines = self.run_guest("vcpus-riscv64-fp", "seconds=1", "-smp", "4")
+        # Whichever of them the firmware begins with.
+        self.assertIn("vcpus: 4 workers", lines)
         self.assertTrue(all(calls > 0 for calls, _ in truth(lines).values()))
 
 

@@ -16,6 +16,7 @@ END(_start)
 
 FUNCTION(start)
 	.cfi_undefined ra
+	bnez a0, leave_to_hart_0
 	mv s1, a1
 	call mmu_on
 	la a1, bss_start
@@ -31,6 +32,23 @@ FUNCTION(start)
 	call guest_start
 	ebreak
 END(start)
+
+/*
+ * The firmware begins with whichever hart comes first, but vCPU 0 is hart 0: starts that one in its
+ * place, with the same device tree, and stops, so that it can be started as any other (SBI, 9).
+ */
+FUNCTION(leave_to_hart_0)
+	.cfi_undefined ra
+	li a7, 0x48534d
+	li a6, 0
+	li a0, 0
+	mv a2, a1
+	la a1, _start
+	ecall
+	li a6, 1
+	ecall
+	ebreak
+END(leave_to_hart_0)
 
 /* Entry of a vCPU that platform_start_vcpu started: a1 = struct vcpu_start. */
 FUNCTION(vcpu_boot)
