@@ -8,6 +8,7 @@ import collections
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,9 @@ from guestcase import impossible_edges, parse_folded  # noqa: E402,F401
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
 UNIPROF = BUILD / "uniprof"
 PROGRAMS = BUILD / "tests" / "vmm" / "programs"
+
+# Bytes of a console that firmware and a guest's first line need at most.
+FIRST_WORDS = 1 << 16
 
 # The kernel's word for a thread that nobody has stopped (proc(5)).
 RUNNING = {"R", "S", "D"}
@@ -172,6 +176,19 @@ class HostCase(unittest.TestCase):
         """Waits until there is a recording, or none can come any more."""
         recording = self.scratch / "out.uniprof"
         self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded")
+
+    def begins(self, words):
+        """Waits until a line of the guest's own begins with these words, as its first one does with its program's name.
+        Firmware may have spoken before, or may be the only one that has until now."""
+        line = re.compile(rf"^{re.escape(words)}.*\n".encode(), re.MULTILINE)
+
+        def said():
+            if not self.console.exists():
+                return False
+            with self.console.open("rb") as console:
+                return line.search(console.read(FIRST_WORDS))
+
+        self.wait_for(said, "the guest says nothing")
 
     def prints(self):
         """The guest goes on writing to its console."""

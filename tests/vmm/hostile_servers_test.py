@@ -164,7 +164,7 @@ class ServerCase(QemuCase):
         """A QEMU with a monitor of the test's own."""
         self.start(*self.command("app1-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)
         self.addCleanup(front.close)
-        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing")
+        self.begins("app1")
         self.monitor = Monitor(self.own)
         self.addCleanup(self.monitor.close)
 

@@ -158,7 +158,7 @@ class MicrovmCase(KvmCase):
         process = self.start("qemu-system-x86_64", "-accel", "kvm", "-M", "microvm", "-cpu", "qemu64", "-m", "64", "-nodefaults",
                              "-display", "none", "-serial", f"file:{self.console}", "-no-reboot", "-name", guest,
                              "-kernel", BUILD / "guests" / f"{guest}.elf", *more)
-        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing")
+        self.begins(guest.rsplit("-", 2)[0])
         return process
 
     def work(self):

@@ -91,9 +91,10 @@ class QemuCase(HostCase):
         return [qemu or usual, "-accel", "tcg", "-M", machine, "-cpu", cpu, "-m", memory, "-display", "none", "-no-reboot",
                 "-serial", f"file:{self.console}", "-name", f"guest={guest},debug-threads=on", "-kernel", str(kernel), "-append", append, *more]
 
-    def boot(self, *words, **more):
-        process = self.start(*self.command(*words, **more))
-        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the guest says nothing")
+    def boot(self, guest, *more, says=None, **how):
+        """Starts a guest, and waits for the first line of its program, or for what it says instead."""
+        process = self.start(*self.command(guest, *more, **how))
+        self.begins(says or guest.rsplit("-", 2)[0])
         return process
 
     def qemu(self, guest="app1-pvh-fp", *more, **how):

@@ -63,7 +63,7 @@ class RunCase(QemuCase):
         command = self.command("app1-pvh-fp", *(word for socket in sockets for word in ("-qmp", f"unix:{socket},server=on,wait=off")))
         command[command.index("-name") + 1] = "victim"
         qemu = self.start(*command)
-        self.wait_for(lambda: self.console.exists() and self.console.stat().st_size, "the victim says nothing")
+        self.begins("app1")
         qmp = Monitor(sockets[1])
         self.addCleanup(qmp.close)
         self.victims.append(Victim(qemu, qmp))
