@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BTF_MAGIC     0xeb9f
+#define BTF_MAGIC 0xeb9f
+/* Beyond any real one, bytes. */
+#define BTF_MAX (32u << 20)
+/* Steps for a byte: each search for a member goes through all types. */
+#define BTF_STEPS     8u
 #define BTF_TYPES_MAX (1u << 22)
 /* Names for names of types, and members without a name within each other: no more of them. */
 #define DEPTH_MAX 16
@@ -56,6 +60,7 @@ struct btf {
 	uint32_t types_len, strings_len;
 	uint32_t n;   /* of types; 0 is void */
 	uint32_t *at; /* [n], in `types` */
+	uint8_t *own; /* the bytes, if btf_read has read them */
 };
 
 static enum btf_kind kind_of(const struct btf_type *type)
@@ -153,10 +158,34 @@ struct error *btf_open(const uint8_t *bytes, size_t len, struct btf **out)
 	return NULL;
 }
 
+struct error *btf_read(const struct guest_memory *memory, const struct kallsyms *names,
+		       struct btf **out)
+{
+	uint64_t start, end;
+	struct error *err = NULL;
+	uint8_t *bytes;
+
+	*out = NULL;
+	if (!kallsyms_address(names, "__start_BTF", &start) ||
+	    !kallsyms_address(names, "__stop_BTF", &end) || end <= start || end - start > BTF_MAX ||
+	    budget_over(memory->budget))
+		return NULL;
+	bytes = malloc(end - start);
+	if (bytes && guest_memory_read(memory, start, bytes, end - start) == end - start &&
+	    budget_spend(memory->budget, BTF_STEPS * (end - start)))
+		err = btf_open(bytes, end - start, out);
+	if (*out)
+		(*out)->own = bytes;
+	else
+		free(bytes);
+	return err;
+}
+
 void btf_free(struct btf *btf)
 {
 	if (!btf)
 		return;
+	free(btf->own);
 	free(btf->at);
 	free(btf);
 }

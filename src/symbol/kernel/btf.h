@@ -13,11 +13,18 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "symbol/kernel/guest_memory.h"
+#include "symbol/kernel/kallsyms.h"
 
 struct btf;
 
 /* Borrows the bytes; *out is NULL if they are no BTF. */
 struct error *btf_open(const uint8_t *bytes, size_t len, struct btf **out);
+
+/* Reads the BTF of a kernel in a guest's memory; *out is NULL if it has none. */
+struct error *btf_read(const struct guest_memory *memory, const struct kallsyms *names,
+		       struct btf **out);
+
 void btf_free(struct btf *btf);
 
 /*

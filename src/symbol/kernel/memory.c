@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "symbol/images/code.h"
-#include "symbol/kernel/kallsyms.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 
@@ -88,7 +87,7 @@ static bool next_stretch(const struct guest_memory *memory, uint64_t align, uint
 	return *start < behind;
 }
 
-static struct error *find_names(const struct guest_memory *memory, const struct kernel_space *space,
+struct error *kernel_names_find(const struct guest_memory *memory, const struct kernel_space *space,
 				uint64_t pc, struct kallsyms **out)
 {
 	uint64_t start, end, behind;
@@ -221,7 +220,7 @@ struct error *kernel_memory_find(const struct guest_memory *memory,
 				 struct kernel_memory *out, bool *found)
 {
 	struct kallsyms *names;
-	struct error *err = find_names(memory, space, pc, &names);
+	struct error *err = kernel_names_find(memory, space, pc, &names);
 
 	*out = (struct kernel_memory){0};
 	*found = false;

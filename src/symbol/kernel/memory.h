@@ -10,6 +10,7 @@
 
 #include "arch/arch.h"
 #include "symbol/kernel/guest_memory.h"
+#include "symbol/kernel/kallsyms.h"
 #include "symbol/kernel/modules.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/unwind_table.h"
@@ -24,6 +25,13 @@ struct kernel_space {
 
 /* NULL: no kernel is searched for in the memory of such a vCPU. */
 const struct kernel_space *kernel_space(const struct regs *regs);
+
+/*
+ * Searches the memory that one vCPU sees for a kernel's own table of symbols,
+ * when it is in kernel mode at `pc`; *out is NULL if there is none.
+ */
+struct error *kernel_names_find(const struct guest_memory *memory, const struct kernel_space *space,
+				uint64_t pc, struct kallsyms **out);
 
 struct kernel_memory {
 	uint64_t start, end;	 /* of its code, including the part that it frees after the start */

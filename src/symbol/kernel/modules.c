@@ -10,7 +10,6 @@
 #include "symbol/names/table.h"
 
 /* Limits of one kernel, beyond any real one. */
-#define BTF_MAX	    (32u << 20)
 #define MODULES_MAX 1024u
 #define TEXT_MAX    (64u << 20)
 #define SYMBOLS_MAX (1u << 17)
@@ -19,8 +18,6 @@
 /* Bytes that are read of all modules together, at most. */
 #define READ_MAX (32u << 20)
 
-/* Steps for a byte of BTF: each search for a member goes through all types. */
-#define BTF_STEPS 8u
 /* Steps for a symbol, which is sorted, and for a row of the unwind tables. */
 #define SYMBOL_STEPS 128u
 #define ROW_STEPS    64u
@@ -75,23 +72,16 @@ static bool read_layout(const struct btf *btf, struct module_layout *at)
 struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
 				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
 {
-	uint64_t start, end, list;
 	struct error *err = NULL;
 	struct btf *btf = NULL;
-	uint8_t *bytes;
+	uint64_t list;
 
 	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
-	if (!kallsyms_address(names, "modules", &list) ||
-	    !kallsyms_address(names, "__start_BTF", &start) ||
-	    !kallsyms_address(names, "__stop_BTF", &end) || end <= start || end - start > BTF_MAX)
-		return NULL;
-	bytes = get_all(memory, start, end - start);
-	if (bytes && budget_spend(memory->budget, BTF_STEPS * (end - start)))
-		err = btf_open(bytes, end - start, &btf);
+	if (kallsyms_address(names, "modules", &list))
+		err = btf_read(memory, names, &btf);
 	if (btf && read_layout(btf, &out->layout))
 		out->list = list;
 	btf_free(btf);
-	free(bytes);
 	return err;
 }
 
