@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Linux: all processes are in a list from init_task on, the threads of each in
+ * a list of its signal_struct. Kernels differ in where all that is in their
+ * structures; BTF tells.
+ */
+
+#include "threads/linux.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/kernel/btf.h"
+#include "symbol/kernel/kallsyms.h"
+#include "symbol/kernel/memory.h"
+
+/* A thread that is switched, a link that is changed: read so often until it stands still. */
+#define READ_TRIES 8
+#define LINK_TRIES 8
+/* Walks until one comes back to where it began. */
+#define WALK_TRIES 8
+/* Links that one walk follows, at most: a list may be longer than its threads are many. */
+#define LINKS_MAX (4ull * GUEST_THREADS_MAX)
+
+/* All members of task_struct lie in so many bytes. */
+#define TASK_MAX 16384u
+#define COMM_LEN 16u
+
+/* include/linux/sched.h */
+#define PF_KTHREAD  0x00200000u
+#define TASK_IDLE   0x402u
+#define TASK_REPORT 0x7fu
+
+/* Members of task_struct, by the names that they have had. */
+static const struct {
+	const char *name, *former;
+	uint32_t size; /* bytes that are read of it */
+} members[TASK_MEMBERS] = {
+	[TASK_PID] = {"pid", NULL, 4},
+	[TASK_TGID] = {"tgid", NULL, 4},
+	[TASK_COMM] = {"comm", NULL, COMM_LEN},
+	[TASK_FLAGS] = {"flags", NULL, 4},
+	[TASK_STATE] = {"__state", "state", 4},
+	[TASK_EXIT_STATE] = {"exit_state", NULL, 4},
+	[TASK_ON_CPU] = {"on_cpu", NULL, 4},
+	[TASK_CPU] = {"thread_info.cpu", "cpu", 4},
+	[TASK_START] = {"start_boottime", "real_start_time", 8},
+	[TASK_CPU_TIME] = {"se.sum_exec_runtime", NULL, 8},
+	[TASK_SWITCHES] = {"nvcsw", NULL, 8},
+	[TASK_SWITCHES_FORCED] = {"nivcsw", NULL, 8},
+	[TASK_TASKS] = {"tasks", NULL, 16},
+	[TASK_SIGNAL] = {"signal", NULL, 8},
+	[TASK_THREAD_NODE] = {"thread_node", NULL, 16},
+};
+
+static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
+{
+	return guest_memory_read(memory, va, value, len) == len;
+}
+
+/* A pointer to the kernel's data. */
+static bool get_pointer(const struct guest_memory *memory, uint64_t va, uint64_t *pointer)
+{
+	return get(memory, va, pointer, 8) && *pointer >> 63 && *pointer % 8 == 0;
+}
+
+/* A member of up to 8 bytes. */
+static uint64_t number(const struct linux_threads *own, const uint8_t *task,
+		       enum task_member member)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, task + own->at[member], members[member].size);
+	return value;
+}
+
+static enum guest_thread_state state_of(const struct linux_threads *own, const uint8_t *task)
+{
+	/* By the highest bit that is set, as in fs/proc/array.c. */
+	static const enum guest_thread_state states[] = {THREAD_SLEEPING, THREAD_DISK,
+							 THREAD_STOPPED,  THREAD_TRACED,
+							 THREAD_DEAD,	  THREAD_ZOMBIE,
+							 THREAD_PARKED};
+	const uint32_t state = (uint32_t)number(own, task, TASK_STATE);
+	const uint32_t ended = (uint32_t)number(own, task, TASK_EXIT_STATE);
+	const uint32_t told = (state | ended) & TASK_REPORT;
+
+	if (!ended && number(own, task, TASK_ON_CPU))
+		return THREAD_RUNNING;
+	if (!ended && (state & TASK_IDLE) == TASK_IDLE)
+		return THREAD_IDLE;
+	if (told)
+		return states[31 - __builtin_clz(told)];
+	return state ? THREAD_OTHER : THREAD_RUNNABLE;
+}
+
+static void fill(const struct linux_threads *own, uint64_t at, const uint8_t *task,
+		 struct guest_thread *out)
+{
+	*out = (struct guest_thread){
+		.at = at,
+		.pid = (uint32_t)number(own, task, TASK_TGID),
+		.tid = (uint32_t)number(own, task, TASK_PID),
+		.state = state_of(own, task),
+		.cpu = (int64_t)number(own, task, TASK_CPU),
+		.kernel = number(own, task, TASK_FLAGS) & PF_KTHREAD,
+		.start_ns = number(own, task, TASK_START),
+		.cpu_ns = number(own, task, TASK_CPU_TIME),
+		.switches =
+			number(own, task, TASK_SWITCHES) + number(own, task, TASK_SWITCHES_FORCED),
+	};
+	out->idle = !out->tid;
+	memcpy(out->name, task + own->at[TASK_COMM], COMM_LEN);
+}
+
+static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
+{
+	return a->tid == b->tid && a->pid == b->pid && a->start_ns == b->start_ns;
+}
+
+/* Reads a thread, twice; one that is switched all the time is taken as it is. */
+static bool read_task(const struct linux_threads *own, const struct guest_memory *memory,
+		      uint64_t at, uint64_t *signal, struct guest_thread *out)
+{
+	uint8_t task[TASK_MAX];
+	struct guest_thread before;
+	bool same = false, still = false;
+
+	if (!get(memory, at, task, own->span))
+		return false;
+	fill(own, at, task, out);
+	for (unsigned i = 0; i < READ_TRIES && !still; i++) {
+		before = *out;
+		if (!get(memory, at, task, own->span))
+			return false;
+		fill(own, at, task, out);
+		same = is_same(&before, out);
+		still = same && before.switches == out->switches;
+	}
+	*signal = number(own, task, TASK_SIGNAL);
+	return same;
+}
+
+struct walk {
+	const struct linux_threads *own;
+	const struct guest_memory *memory;
+	struct guest_thread_list *out;
+	uint64_t links; /* that may still be followed */
+	bool full, lost;
+	struct error *err;
+};
+
+/* Goes to the next node, which must lead back: no list without its head is a loop then. */
+static bool follow(struct walk *walk, uint64_t node, uint64_t *next)
+{
+	uint64_t back;
+
+	walk->full |= !walk->links;
+	if (walk->full)
+		return false;
+	walk->links--;
+	for (unsigned i = 0; i < LINK_TRIES; i++)
+		if (get_pointer(walk->memory, node, next) &&
+		    get_pointer(walk->memory, *next + 8, &back) && back == node)
+			return true;
+	walk->lost = true;
+	return false;
+}
+
+/* Adds the threads of a process. */
+static void walk_threads(struct walk *walk, uint64_t signal, uint32_t pid)
+{
+	const uint64_t head = signal + walk->own->thread_head;
+	uint64_t node = head, unused;
+	struct guest_thread thread;
+
+	while (follow(walk, node, &node) && node != head) {
+		if (!read_task(walk->own, walk->memory, node - walk->own->at[TASK_THREAD_NODE],
+			       &unused, &thread) ||
+		    thread.pid != pid) {
+			walk->lost = true;
+			return;
+		}
+		if (!guest_thread_list_add(walk->out, &thread, &walk->err)) {
+			walk->full = true;
+			return;
+		}
+	}
+}
+
+static void walk_processes(struct walk *walk)
+{
+	const uint64_t head = walk->own->init_task + walk->own->at[TASK_TASKS];
+	uint64_t node = head, signal;
+	struct guest_thread leader;
+
+	while (!walk->lost && !walk->full && follow(walk, node, &node) && node != head) {
+		if (read_task(walk->own, walk->memory, node - walk->own->at[TASK_TASKS], &signal,
+			      &leader) &&
+		    leader.tid == leader.pid)
+			walk_threads(walk, signal, leader.pid);
+		else
+			walk->lost = true;
+	}
+}
+
+static struct error *list(const void *state, const struct guest_memory *memory,
+			  struct guest_thread_list *out)
+{
+	struct walk walk = {state, memory, out, .lost = true};
+
+	for (unsigned i = 0; i < WALK_TRIES && walk.lost && !budget_over(memory->budget); i++) {
+		walk.links = LINKS_MAX;
+		walk.lost = false;
+		out->n = 0;
+		walk_processes(&walk);
+	}
+	if (walk.full || budget_over(memory->budget))
+		out->trouble = "the guest has more threads than are listed, or its lists never end";
+	else if (walk.lost)
+		out->trouble = "a list of the guest's threads leads nowhere: some may be missing";
+	return walk.err;
+}
+
+static uint32_t cpus(const void *state, const struct guest_memory *memory)
+{
+	const struct linux_threads *own = state;
+	uint32_t n;
+
+	if (!own->current || !get(memory, own->cpus, &n, 4))
+		return 0;
+	return n < GUEST_THREADS_CPUS_MAX ? n : GUEST_THREADS_CPUS_MAX;
+}
+
+static bool is_online(const struct linux_threads *own, const struct guest_memory *memory,
+		      uint32_t cpu)
+{
+	uint64_t bits;
+
+	return cpu < GUEST_THREADS_CPUS_MAX && get(memory, own->online + cpu / 64 * 8, &bits, 8) &&
+	       bits >> cpu % 64 & 1;
+}
+
+static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
+		    struct guest_thread *out)
+{
+	const struct linux_threads *own = state;
+	uint64_t base, task, after, signal;
+
+	if (!own->current || !is_online(own, memory, cpu) ||
+	    !get(memory, own->offsets + 8ull * cpu, &base, 8))
+		return false;
+	for (unsigned i = 0; i < READ_TRIES; i++) {
+		if (!get_pointer(memory, base + own->current, &task) ||
+		    !read_task(own, memory, task, &signal, out) ||
+		    !get_pointer(memory, base + own->current, &after) || after != task)
+			continue;
+		out->state = THREAD_RUNNING;
+		out->cpu = cpu;
+		return true;
+	}
+	return false;
+}
+
+static struct error *find_members(const struct btf *btf, struct linux_threads *own)
+{
+	for (size_t i = 0; i < TASK_MEMBERS; i++) {
+		const char *former = members[i].former;
+
+		if (!btf_offset(btf, "task_struct", members[i].name, &own->at[i]) &&
+		    !(former && btf_offset(btf, "task_struct", former, &own->at[i])))
+			return error_new(ERR_GUEST,
+					 "the BTF of the guest's Linux has no member %s of "
+					 "task_struct",
+					 members[i].name);
+		if (own->at[i] > TASK_MAX - members[i].size)
+			return error_new(ERR_GUEST, "the BTF of the guest's Linux is damaged");
+		if (own->at[i] + members[i].size > own->span)
+			own->span = own->at[i] + members[i].size;
+	}
+	if (!btf_offset(btf, "signal_struct", "thread_head", &own->thread_head))
+		return error_new(ERR_GUEST,
+				 "the BTF of the guest's Linux has no member thread_head "
+				 "of signal_struct");
+	return NULL;
+}
+
+/* Where each CPU has the address of its current task; a kernel for one CPU has no such place. */
+static void find_current(const struct kallsyms *names, const struct btf *btf,
+			 struct linux_threads *own)
+{
+	uint64_t va = 0;
+	uint32_t within = 0;
+
+	/* Linux 6.2 to 6.14 on x86; else on x86; on arm64. */
+	if (kallsyms_address(names, "pcpu_hot", &va))
+		va = btf_offset(btf, "pcpu_hot", "current_task", &within) ? va + within : 0;
+	else if (!kallsyms_address(names, "current_task", &va))
+		(void)kallsyms_address(names, "__entry_task", &va);
+	if (kallsyms_address(names, "__per_cpu_offset", &own->offsets) &&
+	    kallsyms_address(names, "__cpu_online_mask", &own->online) &&
+	    kallsyms_address(names, "nr_cpu_ids", &own->cpus))
+		own->current = va;
+}
+
+static struct error *find_all(const struct guest_memory *memory, const struct kallsyms *names,
+			      struct linux_threads *own)
+{
+	struct btf *btf = NULL;
+	struct error *err;
+
+	if (!kallsyms_address(names, "init_task", &own->init_task))
+		return error_new(ERR_GUEST, "the guest's Linux has no names of its data "
+					    "(CONFIG_KALLSYMS_ALL): its threads cannot be found");
+	err = btf_read(memory, names, &btf);
+	if (!err && !btf)
+		err = error_new(ERR_GUEST, "the guest's Linux has no BTF (CONFIG_DEBUG_INFO_BTF): "
+					   "its threads cannot be found");
+	if (!err)
+		err = find_members(btf, own);
+	if (!err)
+		find_current(names, btf, own);
+	btf_free(btf);
+	return err;
+}
+
+static struct error *find_kernel(const struct guest_memory *memory, const struct regs *regs,
+				 void **state)
+{
+	const struct kernel_space *space = kernel_space(regs);
+	struct linux_threads *own;
+	struct kallsyms *names = NULL;
+	struct error *err = space ? kernel_names_find(memory, space, regs->pc, &names) : NULL;
+
+	if (err || !names)
+		return err;
+	own = calloc(1, sizeof(*own));
+	err = own ? find_all(memory, names, own) : error_no_memory();
+	if (err)
+		free(own);
+	else
+		*state = own;
+	kallsyms_free(names);
+	return err;
+}
+
+const struct threads_system threads_linux = {
+	.name = "Linux",
+	.open = find_kernel,
+	.close = free,
+	.list = list,
+	.cpus = cpus,
+	.running = running,
+};

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "threads/linux.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The memory of a kernel with tasks: number 0 is init_task, each other a process until it joins one. */
+
+#define START  0xffff888000000000ull
+#define SIZE   0x40000u
+#define STRIDE 0x400u
+#define TASKS  64u
+#define SPAN   0x100u
+#define CPUS   2u
+
+#define TASK(i)	  (START + STRIDE * (uint64_t)(i))
+#define SIGNAL(i) (TASK(i) + 0x200)
+#define HEAD(i)	  (SIGNAL(i) + 0x18)
+#define GLOBALS	  (START + STRIDE * TASKS)
+#define CPU(i)	  (GLOBALS + 0x1000 * (1ull + (i)))
+#define CURRENT	  0x40u
+
+static const struct linux_threads layout = {
+	.init_task = TASK(0),
+	.at = {[TASK_STATE] = 0,
+	       [TASK_EXIT_STATE] = 4,
+	       [TASK_FLAGS] = 8,
+	       [TASK_ON_CPU] = 12,
+	       [TASK_CPU] = 16,
+	       [TASK_PID] = 20,
+	       [TASK_TGID] = 24,
+	       [TASK_TASKS] = 32,
+	       [TASK_THREAD_NODE] = 48,
+	       [TASK_SIGNAL] = 64,
+	       [TASK_START] = 72,
+	       [TASK_CPU_TIME] = 80,
+	       [TASK_SWITCHES] = 88,
+	       [TASK_SWITCHES_FORCED] = 96,
+	       [TASK_COMM] = 104},
+	.span = SPAN,
+	.thread_head = 0x18,
+	.offsets = GLOBALS,
+	.current = CURRENT,
+	.online = GLOBALS + 0x100,
+	.cpus = GLOBALS + 0x108,
+};
+
+struct kernel {
+	uint8_t bytes[SIZE];
+	uint64_t reads;
+	/* Called before each read: a guest that runs. */
+	void (*runs)(struct kernel *kernel, uint64_t va);
+	unsigned changes;
+	struct budget budget;
+	struct guest_memory memory;
+	struct guest_thread_list list;
+};
+
+static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct kernel *kernel = ctx;
+	uint64_t at = va - START;
+
+	kernel->reads++;
+	if (kernel->runs)
+		kernel->runs(kernel, va);
+	if (at >= SIZE)
+		return 0;
+	if (len > SIZE - at)
+		len = SIZE - at;
+	memcpy(buf, kernel->bytes + at, len);
+	return len;
+}
+
+static void put_word(struct kernel *kernel, uint64_t va, uint64_t value)
+{
+	memcpy(kernel->bytes + (va - START), &value, 8);
+}
+
+static void put(struct kernel *kernel, unsigned task, enum task_member member, uint32_t value)
+{
+	memcpy(kernel->bytes + (TASK(task) - START) + layout.at[member], &value, 4);
+}
+
+static uint64_t get_word(const struct kernel *kernel, uint64_t va)
+{
+	uint64_t value;
+
+	memcpy(&value, kernel->bytes + (va - START), 8);
+	return value;
+}
+
+/* Puts a node at the end of a list. */
+static void append(struct kernel *kernel, uint64_t head, uint64_t node)
+{
+	const uint64_t last = get_word(kernel, head + 8);
+
+	put_word(kernel, node, head);
+	put_word(kernel, node + 8, last);
+	put_word(kernel, last, node);
+	put_word(kernel, head + 8, node);
+}
+
+static void put_head(struct kernel *kernel, uint64_t head)
+{
+	put_word(kernel, head, head);
+	put_word(kernel, head + 8, head);
+}
+
+/* A thread of the process `leader`, which it may be itself. */
+static void put_task(struct kernel *kernel, unsigned i, unsigned leader)
+{
+	put(kernel, i, TASK_PID, i);
+	put(kernel, i, TASK_TGID, leader);
+	put(kernel, i, TASK_STATE, 1);
+	put_word(kernel, TASK(i) + layout.at[TASK_START], 1000 * i);
+	put_word(kernel, TASK(i) + layout.at[TASK_SIGNAL], SIGNAL(leader));
+	snprintf((char *)kernel->bytes + (TASK(i) - START) + layout.at[TASK_COMM], 16, "task-%u",
+		 i);
+	if (i == leader)
+		put_head(kernel, HEAD(leader));
+	if (i && i == leader)
+		append(kernel, TASK(0) + layout.at[TASK_TASKS], TASK(i) + layout.at[TASK_TASKS]);
+	append(kernel, HEAD(leader), TASK(i) + layout.at[TASK_THREAD_NODE]);
+}
+
+/* Processes 1 to 9, of which number 5 has threads 20 and 21; number 5 runs on CPU 0, CPU 1 is idle. */
+static int make(void **state)
+{
+	struct kernel *kernel = calloc(1, sizeof(*kernel));
+
+	assert_non_null(kernel);
+	put_head(kernel, TASK(0) + layout.at[TASK_TASKS]);
+	for (unsigned i = 0; i < 10; i++)
+		put_task(kernel, i, i);
+	put_task(kernel, 20, 5);
+	put_task(kernel, 21, 5);
+	for (unsigned i = 0; i < CPUS; i++)
+		put_word(kernel, GLOBALS + 8ull * i, CPU(i));
+	put_word(kernel, CPU(0) + CURRENT, TASK(5));
+	put_word(kernel, CPU(1) + CURRENT, TASK(0));
+	put_word(kernel, layout.online, 3);
+	put_word(kernel, layout.cpus, CPUS);
+	kernel->budget.left = UINT64_C(1) << 32;
+	kernel->memory = (struct guest_memory){kernel, read_kernel, &kernel->budget};
+	*state = kernel;
+	return 0;
+}
+
+static int drop(void **state)
+{
+	struct kernel *kernel = *state;
+
+	guest_thread_list_free(&kernel->list);
+	free(kernel);
+	return 0;
+}
+
+static const struct guest_thread *list(struct kernel *kernel)
+{
+	guest_thread_list_free(&kernel->list);
+	assert_null(threads_linux.list(&layout, &kernel->memory, &kernel->list));
+	return kernel->list.at;
+}
+
+static void assert_tids(const struct kernel *kernel, const char *tids)
+{
+	char text[1024] = "";
+
+	for (size_t i = 0; i < kernel->list.n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u", i ? " " : "",
+			 kernel->list.at[i].tid);
+	assert_string_equal(text, tids);
+}
+
+#define ALL "1 2 3 4 5 20 21 6 7 8 9"
+
+static void threads_stand_behind_their_leader(void **state)
+{
+	struct kernel *kernel = *state;
+	const struct guest_thread *thread = list(kernel);
+
+	assert_tids(kernel, ALL);
+	assert_null(kernel->list.trouble);
+	assert_int_equal(thread[5].pid, 5);
+	assert_int_equal(thread[5].start_ns, 20000);
+	assert_string_equal(thread[5].name, "task-20");
+	assert_int_equal(thread[5].at, TASK(20));
+}
+
+static void states_are_those_of_proc(void **state)
+{
+	static const struct {
+		uint32_t state, ended, on_cpu;
+		enum guest_thread_state told;
+	} known[] = {
+		{0, 0, 1, THREAD_RUNNING},    {0, 0, 0, THREAD_RUNNABLE},
+		{1, 0, 0, THREAD_SLEEPING},   {2, 0, 0, THREAD_DISK},
+		{0x402, 0, 0, THREAD_IDLE},   {0x2402, 0, 0, THREAD_IDLE},
+		{4, 0, 0, THREAD_STOPPED},    {8, 0, 0, THREAD_TRACED},
+		{0x40, 0, 0, THREAD_PARKED},  {0x80, 0x20, 1, THREAD_ZOMBIE},
+		{0x80, 0x10, 0, THREAD_DEAD}, {0x8000, 0, 0, THREAD_OTHER},
+	};
+	struct kernel *kernel = *state;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		put(kernel, 1, TASK_STATE, known[i].state);
+		put(kernel, 1, TASK_EXIT_STATE, known[i].ended);
+		put(kernel, 1, TASK_ON_CPU, known[i].on_cpu);
+		assert_string_equal(guest_thread_state_name(list(kernel)->state),
+				    guest_thread_state_name(known[i].told));
+	}
+}
+
+static void threads_of_the_kernel_are_told_apart(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put(kernel, 2, TASK_FLAGS, 0x00208040);
+	assert_false(list(kernel)[0].kernel);
+	assert_true(kernel->list.at[1].kernel);
+}
+
+static void a_name_without_an_end_is_cut(void **state)
+{
+	struct kernel *kernel = *state;
+
+	memset(kernel->bytes + (TASK(1) - START) + layout.at[TASK_COMM], 'x', 64);
+	assert_string_equal(list(kernel)->name, "xxxxxxxxxxxxxxxx");
+}
+
+static void each_cpu_has_its_thread(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread;
+
+	assert_int_equal(threads_linux.cpus(&layout, &kernel->memory), CPUS);
+	assert_true(threads_linux.running(&layout, &kernel->memory, 0, &thread));
+	assert_int_equal(thread.tid, 5);
+	assert_int_equal(thread.state, THREAD_RUNNING);
+	assert_false(thread.idle);
+	assert_true(threads_linux.running(&layout, &kernel->memory, 1, &thread));
+	assert_true(thread.idle);
+	assert_int_equal(thread.cpu, 1);
+}
+
+static void a_cpu_that_is_off_line_has_none(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread;
+
+	put_word(kernel, layout.online, 1);
+	assert_false(threads_linux.running(&layout, &kernel->memory, 1, &thread));
+	assert_false(threads_linux.running(&layout, &kernel->memory, UINT32_MAX, &thread));
+}
+
+static void no_number_of_cpus_is_believed(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put_word(kernel, layout.cpus, UINT32_MAX);
+	assert_int_equal(threads_linux.cpus(&layout, &kernel->memory), GUEST_THREADS_CPUS_MAX);
+}
+
+/* The lists of a lying guest are never walked for long. */
+static void assert_bounded(struct kernel *kernel)
+{
+	list(kernel);
+	assert_non_null(kernel->list.trouble);
+	assert_true(kernel->reads < 10000);
+}
+
+static void a_loop_without_its_head_ends(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put_word(kernel, TASK(7) + layout.at[TASK_TASKS], TASK(3) + layout.at[TASK_TASKS]);
+	assert_bounded(kernel);
+	assert_tids(kernel, "1 2 3 4 5 20 21 6 7");
+}
+
+static void a_loop_of_threads_ends(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put_word(kernel, TASK(21) + layout.at[TASK_THREAD_NODE],
+		 TASK(20) + layout.at[TASK_THREAD_NODE]);
+	assert_bounded(kernel);
+	assert_tids(kernel, "1 2 3 4 5 20 21");
+}
+
+static void wild_pointers_lead_nowhere(void **state)
+{
+	static const uint64_t wild[] = {0,	   8,	       0x7fffffff0000, START + SIZE,
+					START + 1, UINT64_MAX, UINT64_MAX - 7};
+	struct kernel *kernel = *state;
+
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		kernel->reads = 0;
+		put_word(kernel, TASK(3) + layout.at[TASK_TASKS], wild[i]);
+		assert_bounded(kernel);
+		assert_tids(kernel, "1 2 3");
+	}
+}
+
+static void wild_signals_lead_nowhere(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put_word(kernel, TASK(3) + layout.at[TASK_SIGNAL], UINT64_MAX - 3);
+	assert_bounded(kernel);
+	assert_tids(kernel, "1 2");
+}
+
+static void threads_of_another_process_are_none(void **state)
+{
+	struct kernel *kernel = *state;
+
+	put(kernel, 20, TASK_TGID, 6);
+	assert_bounded(kernel);
+	assert_tids(kernel, "1 2 3 4 5");
+}
+
+/* Once the walk has come to the last task, that one leads to itself, both ways. */
+static void grow(struct kernel *kernel, uint64_t va)
+{
+	const uint64_t node = TASK(9) + layout.at[TASK_TASKS];
+
+	if (va != node)
+		return;
+	put_word(kernel, node, node);
+	put_word(kernel, node + 8, node);
+}
+
+static void a_list_without_end_ends(void **state)
+{
+	struct kernel *kernel = *state;
+
+	kernel->runs = grow;
+	list(kernel);
+	assert_non_null(kernel->list.trouble);
+	assert_int_equal(kernel->list.n, GUEST_THREADS_MAX);
+}
+
+static void a_budget_ends_a_walk(void **state)
+{
+	struct kernel *kernel = *state;
+
+	kernel->runs = grow;
+	kernel->budget.left = 1000 * GUEST_MEMORY_PAGE_STEPS;
+	list(kernel);
+	assert_non_null(kernel->list.trouble);
+	assert_in_range(kernel->reads, 1, 1000);
+}
+
+/* A task that has ended when it is read for the second time, and is another's now. */
+static void reuse(struct kernel *kernel, uint64_t va)
+{
+	if (va != TASK(4) || ++kernel->changes != 2)
+		return;
+	put(kernel, 4, TASK_PID, 40);
+	put(kernel, 4, TASK_TGID, 40);
+}
+
+static void a_task_that_is_used_again_is_read_again(void **state)
+{
+	struct kernel *kernel = *state;
+	const struct guest_thread *thread;
+
+	kernel->runs = reuse;
+	thread = list(kernel);
+	assert_null(kernel->list.trouble);
+	assert_int_equal(thread[3].tid, 40);
+	assert_int_equal(thread[3].pid, 40);
+}
+
+/* A task that is another one each time. */
+static void change(struct kernel *kernel, uint64_t va)
+{
+	if (va == TASK(4))
+		put_word(kernel, TASK(4) + layout.at[TASK_START], ++kernel->changes);
+}
+
+static void a_task_that_never_stands_still_is_none(void **state)
+{
+	struct kernel *kernel = *state;
+
+	kernel->runs = change;
+	assert_bounded(kernel);
+	assert_tids(kernel, "1 2 3");
+}
+
+/* A task that ends while the walk stands on it: it leads on, but nothing leads back to it. */
+static void end_task(struct kernel *kernel, uint64_t va)
+{
+	const uint64_t node = TASK(4) + layout.at[TASK_TASKS];
+	const uint64_t next = TASK(5) + layout.at[TASK_TASKS],
+		       last = TASK(3) + layout.at[TASK_TASKS];
+
+	if (va != node || kernel->changes++)
+		return;
+	put_word(kernel, last, next);
+	put_word(kernel, next + 8, last);
+}
+
+static void a_task_that_ends_under_the_walk_begins_another(void **state)
+{
+	struct kernel *kernel = *state;
+
+	kernel->runs = end_task;
+	list(kernel);
+	assert_null(kernel->list.trouble);
+	assert_tids(kernel, "1 2 3 5 20 21 6 7 8 9");
+}
+
+/* Memory that holds no kernel at all. */
+static void what_is_no_linux_says_nothing(void **state)
+{
+	struct kernel *kernel = *state;
+	const struct regs regs = {.word = 8, .isa = ISA_X86, .pc = 0xffffffff81000000};
+	const struct regs other = {.word = 8, .isa = ISA_RISCV};
+	struct guest_threads *threads;
+
+	assert_null(guest_threads_open(&kernel->memory, &regs, &threads));
+	assert_null(threads);
+	assert_null(guest_threads_open(&kernel->memory, &other, &threads));
+	assert_null(threads);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(threads_stand_behind_their_leader),
+		TEST(states_are_those_of_proc),
+		TEST(threads_of_the_kernel_are_told_apart),
+		TEST(a_name_without_an_end_is_cut),
+		TEST(each_cpu_has_its_thread),
+		TEST(a_cpu_that_is_off_line_has_none),
+		TEST(no_number_of_cpus_is_believed),
+		TEST(a_loop_without_its_head_ends),
+		TEST(a_loop_of_threads_ends),
+		TEST(wild_pointers_lead_nowhere),
+		TEST(wild_signals_lead_nowhere),
+		TEST(threads_of_another_process_are_none),
+		TEST(a_list_without_end_ends),
+		TEST(a_budget_ends_a_walk),
+		TEST(a_task_that_is_used_again_is_read_again),
+		TEST(a_task_that_never_stands_still_is_none),
+		TEST(a_task_that_ends_under_the_walk_begins_another),
+		TEST(what_is_no_linux_says_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_THREADS_THREADS_H
+#define UNIPROF_THREADS_THREADS_H
+
+/*
+ * Threads of the system that a guest runs, from the guest's memory alone: all
+ * of them with their names and states, and the one that runs on each CPU. A
+ * system is recognized by itself. The memory is read while the guest runs, so
+ * that it changes meanwhile, and it is the guest's: whatever it says may be a lie.
+ *
+ * Invariants:
+ * - a thread that is handed out was read at least twice: it was the same one
+ *   both times, and was not switched in between unless it was each time;
+ * - every walk is bounded, by GUEST_THREADS_MAX, a number of links and of tries,
+ *   and the budget of the memory; guest_thread_list.trouble says what was left out;
+ * - nothing is believed to be an address, a count or a text before it is checked.
+ *   Names are any bytes: sanitize them before they are printed.
+ *
+ * Checklist for a new system:
+ * 1. Code: threads/<system>.c with a constant `struct threads_system`, declared
+ *    at the end of this header; a row in `systems` of threads.c. open() costs
+ *    next to nothing where the system is another one, and says nothing.
+ * 2. State: a value of `enum guest_thread_state` for each of the system's, none added
+ *    where one of these will do.
+ * 3. Tests: threads/<system>_test.c walks lists that a test has built, loops
+ *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
+ *    with what the system itself says from inside.
+ * 4. Docs: docs/man/uniprof-ps.1.in, CHANGELOG.md.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/arch.h"
+#include "base/error.h"
+#include "symbol/kernel/guest_memory.h"
+
+/* Threads of one guest that are listed, at most. */
+#define GUEST_THREADS_MAX (1u << 16)
+/* CPUs of one guest, at most. */
+#define GUEST_THREADS_CPUS_MAX 4096u
+
+#define THREAD_NAME_MAX 31
+
+/* Of a process's threads, the first of these states is the process's. */
+enum guest_thread_state {
+	THREAD_RUNNING,	 /* on a CPU */
+	THREAD_RUNNABLE, /* waits for a CPU */
+	THREAD_DISK,	 /* sleeps, and no signal wakes it */
+	THREAD_SLEEPING,
+	THREAD_IDLE, /* a kernel's thread without work */
+	THREAD_STOPPED,
+	THREAD_TRACED, /* stopped by a debugger */
+	THREAD_PARKED,
+	THREAD_ZOMBIE, /* has ended, but is waited for */
+	THREAD_DEAD,
+	THREAD_OTHER, /* known to the system alone */
+	THREAD_STATES /* number of values */
+};
+
+/* "running", "sleeping", ... */
+const char *guest_thread_state_name(enum guest_thread_state state);
+
+struct guest_thread {
+	uint64_t at; /* of the system's structure; used again for other threads later */
+	uint32_t pid, tid;
+	enum guest_thread_state state;
+	int64_t cpu; /* runs on it, or has last; -1: not known */
+	bool kernel; /* belongs to the system itself */
+	bool idle;   /* what a CPU without work runs; never in a list */
+	/* With the tid, tells a thread from any other of the guest. */
+	uint64_t start_ns; /* since the guest's boot */
+	uint64_t cpu_ns;   /* CPU time used */
+	uint64_t switches; /* times that it left a CPU */
+	char name[THREAD_NAME_MAX + 1];
+};
+
+/* Threads of one process stand behind each other, the leader first. */
+struct guest_thread_list {
+	struct guest_thread *at; /* freed by guest_thread_list_free */
+	size_t n, room;
+	const char *trouble; /* a sentence on what is missing; NULL: nothing */
+};
+
+/* Takes a copy. False if the list has GUEST_THREADS_MAX already, or memory is short (*err). */
+bool guest_thread_list_add(struct guest_thread_list *list, const struct guest_thread *thread,
+			   struct error **err);
+void guest_thread_list_free(struct guest_thread_list *list);
+
+struct guest_threads;
+
+/*
+ * Recognizes the system in the memory that a vCPU with these registers sees, in
+ * kernel mode preferably. *out is NULL if it is none that is known. ERR_GUEST:
+ * it is, but lacks what is needed to find its threads. The budget bounds the search.
+ */
+struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
+				 struct guest_threads **out);
+void guest_threads_free(struct guest_threads *threads);
+
+/* "Linux" */
+const char *guest_threads_system_name(const struct guest_threads *threads);
+
+/*
+ * Lists all threads but idle ones. Later calls may have other views of the
+ * memory than guest_threads_open had, if the kernel's part is the same in them.
+ */
+struct error *guest_threads_list(const struct guest_threads *threads,
+				 const struct guest_memory *memory, struct guest_thread_list *out);
+
+/* CPUs of the guest by its own numbers, which are mostly, but need not be, those of the vCPUs. */
+uint32_t guest_threads_cpus(const struct guest_threads *threads, const struct guest_memory *memory);
+
+/* The thread that runs on a CPU; false: the CPU is off-line, or the thread has changed all the time. */
+bool guest_threads_running(const struct guest_threads *threads, const struct guest_memory *memory,
+			   uint32_t cpu, struct guest_thread *out);
+
+/* The parts below are for systems alone. */
+
+struct threads_system {
+	const char *name;
+	/* *state is NULL if the guest runs another system. */
+	struct error *(*open)(const struct guest_memory *memory, const struct regs *regs,
+			      void **state);
+	void (*close)(void *state);
+	struct error *(*list)(const void *state, const struct guest_memory *memory,
+			      struct guest_thread_list *out);
+	uint32_t (*cpus)(const void *state, const struct guest_memory *memory);
+	bool (*running)(const void *state, const struct guest_memory *memory, uint32_t cpu,
+			struct guest_thread *out);
+};
+
+extern const struct threads_system threads_linux;
+
+#endif
