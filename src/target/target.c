@@ -262,6 +262,17 @@ struct error *target_check_runs(const struct target *target)
 			 target->info.name);
 }
 
+struct error *target_check_life(struct target *target, enum target_life *life)
+{
+	*life = target->ops->life(target);
+	if (*life == LIFE_GONE)
+		return error_new(ERR_GUEST, "there is nothing left to see of the guest");
+	if (*life == LIFE_UNGUARDED)
+		return error_new(ERR_FAILED, "the guard cannot be started that would let the guest "
+					     "run again, should this program be killed");
+	return NULL;
+}
+
 bool target_can_read(const struct target *target)
 {
 	return target->ops->read || target->memory.frames.frame;

@@ -307,6 +307,9 @@ extern const char target_features[];
 /* ERR_GUEST with a sentence, if there is nothing to be seen by looking more than once. */
 struct error *target_check_runs(const struct target *target);
 
+/* Errors where not even one sample can be taken: of LIFE_GONE and LIFE_UNGUARDED. */
+struct error *target_check_life(struct target *target, enum target_life *life);
+
 /* Reads through ops->read, or target->memory. */
 bool target_can_read(const struct target *target);
 size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,

@@ -122,17 +122,6 @@ void guest_dump_free(struct guest_dump_taken *taken)
 	free(taken);
 }
 
-static struct error *check_life(struct target *target, enum target_life *life)
-{
-	*life = target->ops->life(target);
-	if (*life == LIFE_GONE)
-		return error_new(ERR_GUEST, "there is nothing left to see of the guest");
-	if (*life == LIFE_UNGUARDED)
-		return error_new(ERR_FAILED, "the guard cannot be started that would let the guest "
-					     "run again, should this program be killed");
-	return NULL;
-}
-
 static struct error *prepare(struct guest_dump_taken *taken, struct target *target,
 			     const struct session_options *options)
 {
@@ -272,7 +261,7 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 			  const struct session_options *options,
 			  const struct guest_dump_wanted *wanted, struct disassembler *disassembler)
 {
-	struct error *err = check_life(target, &taken->dump.life);
+	struct error *err = target_check_life(target, &taken->dump.life);
 	struct tick tick = {0};
 
 	if (!err)

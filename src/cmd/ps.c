@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/preopen.h"
+#include "cmd/shared/session.h"
+#include "symbol/kernel/memory.h"
+#include "symbol/names/display_name.h"
+#include "threads/threads.h"
+
+/* Samples until a vCPU is seen in the kernel, where all of the kernel's memory can be read. */
+#define VIEW_TRIES  100
+#define VIEW_NAP_NS (10 * 1000000ull)
+/* Tries, each with another vCPU's view of memory, until a list is whole. */
+#define LIST_TRIES 4
+/* Steps for all that is read: some seconds. */
+#define STEPS (1ull << 31)
+
+/* The format grows only by fields; readers ignore those that they do not know. */
+#define PS_VERSION 1
+
+struct ps_args {
+	struct session_options session;
+	const char *output;
+	bool threads, json;
+};
+
+#define AT(field) offsetof(struct ps_args, field)
+
+static const struct option_row own_options[] = {
+	{"threads", NULL, 't', take_true, AT(threads), .text = "a line for each thread"},
+	{"json", NULL, 0, take_true, AT(json), .text = "one JSON object, with all threads"},
+	{"output", "FILE", 'o', take_text, AT(output),
+	 .text = "where to (default: standard output)", .values = OPTION_FILE},
+	{"via", "WAY", 0, take_text, AT(session.via),
+	 .text = "read the guest that way (`uniprof list --ways` names them), not by the cheapest "
+		 "that works"},
+	{"no-sandbox", NULL, 0, take_true, AT(session.keep_rights),
+	 .text = "keep root's rights, and filter no system calls (for debugging)",
+	 .more = "See\n.Sx PRIVILEGES\nof\n.Xr uniprof 1 ."},
+	{0}};
+
+static const struct option_group options_of_ps[] = {{own_options, 0}, {0}};
+
+static struct error *parse(int argc, char **argv, struct ps_args *options, int *first)
+{
+	struct error *err;
+
+	*options = (struct ps_args){.output = "-"};
+	session_defaults(&options->session);
+	err = options_parse(&verb_ps, argc, argv, options, first);
+	if (!err && *first + 1 != argc)
+		err = cmd_usage_error(&verb_ps,
+				      *first == argc ? "which guest?" : "one guest, please");
+	return err;
+}
+
+/* Threads of a guest, and the one of each CPU. */
+struct listing {
+	struct target *target;
+	struct sample *sample;
+	struct regs regs; /* of the vCPU whose view of memory is read */
+	struct budget budget;
+	struct guest_memory memory;
+	struct guest_threads *threads;
+	struct guest_thread_list list;
+	struct guest_thread *running; /* [cpus] */
+	bool *is_running;	      /* [cpus] */
+	uint32_t cpus;
+};
+
+static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct listing *listing = ctx;
+
+	return target_read(listing->target, &listing->regs, va, buf, len);
+}
+
+static bool find_kernel_view(const struct sample *sample, struct regs *regs)
+{
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+
+		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs))
+			continue;
+		*regs = vcpu->regs;
+		if (!regs->user)
+			return true;
+	}
+	return false;
+}
+
+/* Takes samples until a vCPU is in the kernel; if none ever is, another's view has to do. */
+static struct error *take_view(struct listing *listing)
+{
+	struct error *err = NULL;
+	bool found = false;
+
+	listing->regs = (struct regs){0};
+	for (unsigned i = 0; i < VIEW_TRIES && !found; i++) {
+		if (i)
+			target_wait(listing->target, clock_now_ns() + VIEW_NAP_NS);
+		error_free(err);
+		err = listing->target->ops->sample(listing->target, listing->sample);
+		if (err && err->kind == ERR_ENDED)
+			return err;
+		found = !err && find_kernel_view(listing->sample, &listing->regs);
+		if (listing->target->still)
+			break;
+	}
+	if (!listing->regs.word)
+		return err ? err
+			   : error_new(ERR_GUEST,
+				       "no vCPU of the guest runs a system whose threads "
+				       "are known: Linux of 64 bits on x86 or Arm");
+	error_free(err);
+	return NULL;
+}
+
+static struct error *open_system(struct listing *listing)
+{
+	struct error *err = guest_threads_open(&listing->memory, &listing->regs, &listing->threads);
+
+	if (!err && !listing->threads)
+		err = error_new(ERR_GUEST,
+				listing->regs.user
+					? "no vCPU was ever seen in the guest's kernel: try again"
+					: "the guest runs no system whose threads are known: Linux "
+					  "of 64 bits with kallsyms is");
+	return err;
+}
+
+static struct error *list_running(struct listing *listing)
+{
+	listing->cpus = guest_threads_cpus(listing->threads, &listing->memory);
+	listing->running = calloc(listing->cpus + 1ull, sizeof(*listing->running));
+	listing->is_running = calloc(listing->cpus + 1ull, sizeof(*listing->is_running));
+	if (!listing->running || !listing->is_running)
+		return error_no_memory();
+	for (uint32_t i = 0; i < listing->cpus; i++)
+		listing->is_running[i] = guest_threads_running(listing->threads, &listing->memory,
+							       i, &listing->running[i]);
+	return NULL;
+}
+
+static struct error *list_from_view(struct listing *listing)
+{
+	struct error *err = take_view(listing);
+
+	if (!err && !listing->threads)
+		err = open_system(listing);
+	if (!err)
+		err = guest_threads_list(listing->threads, &listing->memory, &listing->list);
+	return err;
+}
+
+/* The process whose page tables are read may end meanwhile: then another view is taken. */
+static struct error *list_threads(struct listing *listing)
+{
+	struct error *err = list_from_view(listing);
+
+	for (unsigned i = 1; i < LIST_TRIES && (err || listing->list.trouble) &&
+			     !listing->target->still && !budget_over(&listing->budget);
+	     i++) {
+		error_free(err);
+		guest_thread_list_free(&listing->list);
+		err = list_from_view(listing);
+	}
+	return err;
+}
+
+static struct error *take(struct listing *listing)
+{
+	enum target_life life;
+	struct error *err = target_check_life(listing->target, &life);
+
+	if (!err && !target_can_read(listing->target))
+		err = error_new(ERR_GUEST, "the memory of this guest cannot be read");
+	if (!err)
+		err = sample_new(listing->target->info.vcpus, FRAME_SIZE, &listing->sample);
+	if (!err)
+		err = list_threads(listing);
+	if (!err)
+		err = list_running(listing);
+	return err;
+}
+
+static void listing_free(struct listing *listing)
+{
+	free(listing->running);
+	free(listing->is_running);
+	guest_thread_list_free(&listing->list);
+	guest_threads_free(listing->threads);
+	sample_free(listing->sample);
+}
+
+/* The threads of a process: how many stand behind `first`, itself included. */
+static size_t threads_of_process(const struct guest_thread_list *list, size_t first)
+{
+	size_t end = first;
+
+	while (end < list->n && list->at[end].pid == list->at[first].pid)
+		end++;
+	return end - first;
+}
+
+/* Sums a process up; its name is its leader's. */
+static struct guest_thread process_of(const struct guest_thread *thread, size_t n)
+{
+	struct guest_thread process = thread[0];
+
+	for (size_t i = 1; i < n; i++) {
+		process.cpu_ns += thread[i].cpu_ns;
+		if (thread[i].state < process.state) {
+			process.state = thread[i].state;
+			process.cpu = thread[i].cpu;
+		}
+	}
+	return process;
+}
+
+static void print_thread(const struct guest_thread *thread, uint64_t second, FILE *out)
+{
+	fprintf(out, "%7" PRIu32 " %7" PRIu64 "  %-8s %4" PRId64 " %12.3f %12.3f  ", thread->pid,
+		second, guest_thread_state_name(thread->state), thread->cpu,
+		(double)thread->cpu_ns / 1e9, (double)thread->start_ns / 1e9);
+	if (thread->kernel)
+		fputc('[', out);
+	sanitize_print(thread->name, out);
+	fputs(thread->kernel ? "]\n" : "\n", out);
+}
+
+static void print_running(const struct listing *listing, FILE *out)
+{
+	for (uint32_t i = 0; i < listing->cpus; i++) {
+		const struct guest_thread *thread = &listing->running[i];
+
+		if (!listing->is_running[i])
+			continue;
+		fprintf(out, "CPU %" PRIu32 ": ", i);
+		if (thread->idle)
+			fputs("idle", out);
+		else
+			fprintf(out, "%" PRIu32 " ", thread->tid);
+		if (!thread->idle)
+			sanitize_print(thread->name, out);
+		fputc('\n', out);
+	}
+}
+
+static void print_text(const struct listing *listing, bool threads, FILE *out)
+{
+	const struct guest_thread_list *list = &listing->list;
+	size_t n;
+
+	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %s\n", "PID", threads ? "TID" : "THREADS",
+		"STATE", "CPU", "CPU-SECONDS", "STARTED", "NAME");
+	for (size_t i = 0; i < list->n; i += n) {
+		struct guest_thread process;
+
+		n = threads_of_process(list, i);
+		process = process_of(&list->at[i], n);
+		if (!threads)
+			print_thread(&process, n, out);
+		for (size_t k = i; threads && k < i + n; k++)
+			print_thread(&list->at[k], list->at[k].tid, out);
+	}
+	fputc('\n', out);
+	print_running(listing, out);
+}
+
+static json_int_t number(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
+}
+
+/* Takes `value` over; NULL means that memory was short: then *array is NULL from then on. */
+static void append(json_t **array, json_t *value)
+{
+	if (*array && json_array_append_new(*array, value)) {
+		json_decref(*array);
+		*array = NULL;
+	}
+}
+
+/* Text of a guest. */
+static json_t *text(const char *words)
+{
+	char *sanitized = sanitize_new(words);
+	json_t *json = sanitized ? json_string_nocheck(sanitized) : NULL;
+
+	free(sanitized);
+	return json;
+}
+
+static json_t *thread_json(const struct guest_thread *thread)
+{
+	return json_pack("{s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "tid", (json_int_t)thread->tid,
+			 "name", text(thread->name), "state",
+			 guest_thread_state_name(thread->state), "cpu", (json_int_t)thread->cpu,
+			 "start_ns", number(thread->start_ns), "cpu_ns", number(thread->cpu_ns),
+			 "switches", number(thread->switches));
+}
+
+static json_t *process_json(const struct guest_thread *thread, size_t n)
+{
+	const struct guest_thread process = process_of(thread, n);
+	json_t *threads = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		append(&threads, thread_json(&thread[i]));
+	return json_pack("{s:I, s:o, s:s, s:b, s:I, s:I, s:o}", "pid", (json_int_t)process.pid,
+			 "name", text(process.name), "state",
+			 guest_thread_state_name(process.state), "kernel", process.kernel,
+			 "start_ns", number(process.start_ns), "cpu_ns", number(process.cpu_ns),
+			 "threads", threads);
+}
+
+static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
+{
+	return json_pack("{s:I, s:b, s:I, s:I, s:o}", "cpu", (json_int_t)cpu, "idle", thread->idle,
+			 "pid", (json_int_t)thread->pid, "tid", (json_int_t)thread->tid, "name",
+			 text(thread->name));
+}
+
+static json_t *cpus_json(const struct listing *listing)
+{
+	json_t *cpus = json_array();
+
+	for (uint32_t i = 0; i < listing->cpus; i++)
+		if (listing->is_running[i])
+			append(&cpus, cpu_json(i, &listing->running[i]));
+	return cpus;
+}
+
+static struct error *print_json(const struct listing *listing, FILE *out)
+{
+	const struct guest_thread_list *list = &listing->list;
+	const struct target_info *info = &listing->target->info;
+	json_t *processes = json_array(), *object;
+	size_t n;
+
+	for (size_t i = 0; i < list->n; i += n) {
+		n = threads_of_process(list, i);
+		append(&processes, process_json(&list->at[i], n));
+	}
+	object = json_pack("{s:i, s:s, s:o, s:o, s:s, s:o, s:o, s:s?}", "version", PS_VERSION,
+			   "target", listing->target->ops->scheme, "id", text(info->id), "name",
+			   text(info->name), "system", guest_threads_system_name(listing->threads),
+			   "cpus", cpus_json(listing), "processes", processes, "trouble",
+			   list->trouble);
+	if (!object)
+		return error_no_memory();
+	(void)json_dumpf(object, out, JSON_INDENT(2));
+	fputc('\n', out);
+	json_decref(object);
+	return NULL;
+}
+
+static struct error *print(const struct listing *listing, const struct ps_args *options)
+{
+	FILE *out;
+	struct error *err = cmd_open_output(options->output, &out);
+
+	if (err)
+		return err;
+	if (options->json)
+		err = print_json(listing, out);
+	else
+		print_text(listing, options->threads, out);
+	return cmd_close_output(options->output, out, err);
+}
+
+static struct error *list_and_print(struct target *target, const struct ps_args *options)
+{
+	struct listing listing = {.target = target, .budget = {.left = STEPS}};
+	struct error *err = preopen_output(options->output);
+
+	if (err)
+		return err;
+	session_drop_rights(target, &options->session);
+	listing.memory = (struct guest_memory){&listing, read_view, &listing.budget};
+	err = take(&listing);
+	if (!err)
+		err = print(&listing, options);
+	if (!err && listing.list.trouble)
+		cmd_say("warning: %s", listing.list.trouble);
+	listing_free(&listing);
+	return err;
+}
+
+static struct error *ps(int argc, char **argv, int *status)
+{
+	struct target *target = NULL;
+	struct ps_args options;
+	int first;
+	struct error *err = parse(argc, argv, &options, &first);
+
+	if (!err)
+		err = target_open(argv[first], options.session.via, &target);
+	if (err)
+		return err;
+	err = list_and_print(target, &options);
+	target_close(target);
+	return err;
+}
+
+const struct verb verb_ps = {
+	.name = "ps",
+	.summary = "processes and threads of a guest that runs Linux, from outside",
+	.arguments = "[options] GUEST",
+	.about = "Shows the processes of a guest as they are now, with states, CPU time and names: "
+		 "read from\n"
+		 "the guest's memory, without an agent in it and without files. The guest is "
+		 "stopped once,\n"
+		 "for some microseconds, and runs on while its lists are read.\n",
+	.options = options_of_ps,
+	.takes = TAKES_GUESTS,
+	.run = ps,
+};

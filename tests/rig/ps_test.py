@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes and threads of Debian's own kernel as a domU, compared with what its /proc says from inside."""
+
+import json
+import re
+import unittest
+
+from guestcase import GUESTS, GuestCase
+from xenrig import image
+
+PATIENCE = 500
+
+# Processes that stand in a known state for ever; then all that /proc tells of each task, for the console.
+START = r"""
+rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads tree/bin/
+cat >tree/init <<'END'
+#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t devtmpfs none /dev
+$b mount -t proc none /proc
+/bin/linux-threads &
+$b sh -c '/bin/busybox true & exec /bin/busybox sleep 1000000' &
+$b sleep 2000000 &
+stopped=$!
+kill -STOP $stopped
+for state in Z T; do until $b grep -q "^State:.$state" /proc/[0-9]*/status; do $b sleep 1; done; done
+for name in waits turns; do until $b grep -q "^$name" /proc/[0-9]*/task/*/comm; do $b sleep 1; done; done
+exec >/dev/hvc0
+for task in /proc/[0-9]*/task/*; do echo "task $task $($b cat $task/stat)"; done
+echo guest is up
+exec $b sleep 3000000
+END
+chmod +x tree/init
+(cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
+rm -f /var/log/xen/console/guest-linux.log
+printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
+xl create linux.cfg && i=0
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 90 ] || exit 1; sleep 1; done
+"""
+
+TASK = re.compile(r"^task /proc/(\d+)/task/(\d+) \d+ \((.*)\) (\S) (.*)$", re.M)
+KERNEL_THREAD = 0x00200000
+LETTERS = {"running": "R", "runnable": "R", "sleeping": "S", "idle": "I", "disk": "D", "stopped": "T", "zombie": "Z"}
+
+
+class Processes(GuestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rig.put(GUESTS / "linux-threads", linux=image.locate("4.17") / "linux")
+
+    def start(self, kind, vcpus):
+        status, text = self.dom0(START.replace("TYPE", kind).replace("VCPUS", str(vcpus)), PATIENCE)
+        self.assertEqual(status, 0, text)
+
+    def inside(self):
+        """Tasks by their number, as /proc told: process, name, state, start in ticks of 10 ms, of the kernel or not."""
+        found = {}
+        for pid, tid, name, state, rest in TASK.findall(self.console("linux").replace("\r", "")):
+            fields = rest.split()
+            found[int(tid)] = (int(pid), name, state, int(fields[18]), bool(int(fields[5]) & KERNEL_THREAD))
+        return found
+
+    def ps(self, options):
+        status, text = self.dom0(f"uniprof ps {options} linux 2>ps.err; status=$?; cat ps.err >&2; exit $status", 120)
+        self.assertEqual(status, 0, text)
+        return text
+
+    def compare(self, listed, inside):
+        """Each task that is told from outside is the same inside, and none is missing but what has ended since."""
+        seen = {}
+        for process in listed["processes"]:
+            for thread in process["threads"]:
+                self.assertNotIn(thread["tid"], seen)
+                seen[thread["tid"]] = (process, thread)
+        for tid, (pid, name, state, start, kernel) in inside.items():
+            # Workers come and go; and so did the process that read /proc.
+            if tid not in seen:
+                self.assertTrue(name.startswith("kworker") or state == "R", (tid, name))
+                continue
+            process, thread = seen[tid]
+            self.assertEqual((process["pid"], process["kernel"], thread["start_ns"] // 10 ** 7), (pid, kernel, start), name)
+            # /proc adds to the names of kernel threads what they work on. The shell has become another program since.
+            if kernel:
+                self.assertTrue(name.startswith(thread["name"]), (name, thread["name"]))
+            elif tid != 1:
+                self.assertEqual(thread["name"], name)
+        latest = max(start for _, _, _, start, _ in inside.values())
+        for tid, (_, thread) in seen.items():
+            self.assertTrue(tid in inside or thread["start_ns"] // 10 ** 7 >= latest, thread)
+        return seen
+
+    def check_states(self, seen, inside):
+        """What stands in one state for ever does so in both; what was on its way to sleep then does now."""
+        states = set()
+        for tid, (_, name, state, _, kernel) in inside.items():
+            if kernel or tid not in seen or tid == 1:
+                continue
+            expected = state if state in "STZ" or name.startswith("turns") else "S"
+            self.assertEqual(LETTERS[seen[tid][1]["state"]], expected, name)
+            states.add(expected)
+        self.assertEqual(states, {"R", "S", "T", "Z"})
+
+    def check(self, kind, vcpus):
+        self.start(kind, vcpus)
+        inside = self.inside()
+        listed = json.loads(self.ps("--json"))
+        self.assertEqual((listed["system"], listed["trouble"], listed["name"]), ("Linux", None, "linux"))
+        seen = self.compare(listed, inside)
+        self.check_states(seen, inside)
+        self.check_threads(listed)
+        self.assertEqual([cpu["cpu"] for cpu in listed["cpus"]], list(range(vcpus)))
+        self.check_time()
+        self.runs_on("linux")
+
+    def check_threads(self, listed):
+        process = next(process for process in listed["processes"] if process["name"] == "linux-threads")
+        self.assertEqual([thread["name"] for thread in process["threads"]], ["linux-threads", "waits", "turns (x) y"])
+        self.assertIn(process["state"], ("running", "runnable"))
+        text = self.ps("--threads")
+        self.assertRegex(text, rf"(?m)^ +{process['pid']} +{process['threads'][2]['tid']} +run.* turns \(x\) y$")
+        self.assertRegex(self.ps(""), rf"(?m)^ +{process['pid']} +3 .* linux-threads$")
+
+    def check_time(self):
+        """The thread that turns is seen on a CPU, and its CPU time grows."""
+        times = set()
+        for _ in range(100):
+            listed = json.loads(self.ps("--json"))
+            times.add(max(process["cpu_ns"] for process in listed["processes"] if process["name"] == "linux-threads"))
+            if len(times) > 1 and "turns (x) y" in {cpu["name"] for cpu in listed["cpus"]}:
+                return
+        self.fail("the thread that turns was never seen to")
+
+    def test_pv(self):
+        self.check("pv", 2)
+
+    def test_pvh(self):
+        self.check("pvh", 1)
+
+
+class NoLinux(GuestCase):
+    def test_a_guest_without_a_known_system_says_so(self):
+        self.create("idle-pvh-fp")
+        status, text = self.dom0("uniprof ps idle-pvh-fp")
+        self.assertEqual(status, 3, text)
+        self.assertIn("the guest runs no system whose threads are known", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
