@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
+#include "symbol/names/display_name.h"
+
 /* Callers to visit, where one counts for each call of the function: some seconds. */
 #define MAX_VISITS (1u << 30)
 
@@ -106,49 +109,88 @@ void callers_callees_free(struct callers_callees *result)
 	result->callers = result->callees = NULL;
 }
 
-/* Names that have the text in them, each once. */
+/* Names of the tree, each once: an error lists those that match. */
 struct matches {
+	const char *text;
+	struct ids *seen; /* names by pointer */
+	struct short_names *shorts;
 	const char *name[NAMES_TOLD + 1];
 	size_t n;
 };
 
-static void match(struct matches *matches, const char *name, const char *text)
+/* True if the name is the text, or its short form is. */
+static bool is_match(struct matches *matches, const char *name)
 {
-	if (matches->n > NAMES_TOLD || !strstr(name, text))
-		return;
-	for (size_t i = 0; i < matches->n; i++)
-		if (matches->name[i] == name)
-			return;
-	matches->name[matches->n++] = name;
+	char *text = name_shorten(name, false);
+	const bool same = !strcmp(name, matches->text) || (text && !strcmp(text, matches->text));
+	const bool part = strstr(name, matches->text) || (text && strstr(text, matches->text));
+
+	free(text);
+	if (part && matches->n <= NAMES_TOLD)
+		matches->name[matches->n++] = name;
+	return same;
 }
 
-static struct error *ambiguous(const struct matches *matches, const char *text)
+/* Two names that differ in what short forms leave out are told whole. */
+static struct error *ambiguous(struct matches *matches)
 {
-	char names[1024] = "";
+	struct error *err = NULL;
+	char names[2048] = "";
 	size_t len = 0;
 
-	for (size_t i = 0; i < matches->n && i < NAMES_TOLD && len < sizeof(names); i++)
-		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.100s", i ? ", " : "",
-					matches->name[i]);
-	return error_new(ERR_USAGE, "\"%s\" could be %s%s: say which", text, names,
-			 matches->n > NAMES_TOLD ? ", and others" : "");
+	for (size_t i = 0; i < matches->n && !err; i++)
+		err = short_names_add(matches->shorts, matches->name[i], strlen(matches->name[i]));
+	for (size_t i = 0; i < matches->n && i < NAMES_TOLD && !err && len < sizeof(names); i++) {
+		size_t bytes = strlen(matches->name[i]);
+		const char *name = short_names_get(matches->shorts, matches->name[i], &bytes);
+
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.300s", i ? ", " : "",
+					name);
+	}
+	return err ? err
+		   : error_new(ERR_USAGE, "\"%s\" could be %s%s: say which", matches->text, names,
+			       matches->n > NAMES_TOLD ? ", and others" : "");
+}
+
+static struct error *find(const struct tree *tree, struct matches *matches, const char **name)
+{
+	const char *same = NULL;
+	size_t n_same = 0;
+
+	for (uint32_t i = 1; i < tree->n; i++) {
+		const char *one = tree->nodes[i].name;
+		uint32_t id;
+		bool added;
+		struct error *err = ids_get(matches->seen, (uintptr_t)one, 0, &id, &added);
+
+		if (err)
+			return err;
+		*name = one;
+		if (added && !strcmp(one, matches->text))
+			return NULL;
+		if (added && is_match(matches, one)) {
+			same = one;
+			n_same++;
+		}
+	}
+	*name = n_same == 1 ? same : matches->name[0];
+	if (n_same == 1 || matches->n == 1)
+		return NULL;
+	return matches->n ? ambiguous(matches)
+			  : error_new(ERR_USAGE, "no function in the samples is called \"%s\"",
+				      matches->text);
 }
 
 struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name)
 {
-	struct matches matches = {0};
+	struct matches matches = {.text = text};
+	struct error *err = ids_new(&matches.seen);
 
-	for (uint32_t i = 1; i < tree->n; i++) {
-		if (!strcmp(tree->nodes[i].name, text)) {
-			*name = tree->nodes[i].name;
-			return NULL;
-		}
-		match(&matches, tree->nodes[i].name, text);
-	}
-	*name = matches.name[0];
-	if (matches.n == 1)
-		return NULL;
-	return matches.n
-		       ? ambiguous(&matches, text)
-		       : error_new(ERR_USAGE, "no function in the samples is called \"%s\"", text);
+	if (!err)
+		err = short_names_new(&matches.shorts);
+	if (!err)
+		err = find(tree, &matches, name);
+	ids_free(matches.seen);
+	short_names_free(matches.shorts);
+	return err;
 }

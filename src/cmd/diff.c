@@ -13,7 +13,7 @@ struct diff_args {
 	const char *after;
 	uint64_t rows;
 	enum diff_order order;
-	bool json, svg, html;
+	bool json, svg, html, full_names;
 	const char *title;
 };
 
@@ -44,6 +44,8 @@ static const struct option_row own_options[] = {
 	 .text = "a page with such a flame graph, callers and callees, time lines and filters "
 		 "(also when FILE ends in .html)"},
 	{"title", "TEXT", 0, take_text, AT(title), .text = "above the picture"},
+	{"full-names", NULL, 0, take_true, AT(full_names),
+	 .text = "names with return types, arguments and all template arguments"},
 	{0}};
 
 static const struct option_group options_of_diff[] = {{load_options, AT(before)},
@@ -91,6 +93,7 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 {
 	struct diff_side sides[2] = {0};
 	struct flat *flat[2] = {NULL, NULL};
+	struct short_names *names = NULL;
 	struct diff *diff = NULL;
 	struct error *err = NULL;
 
@@ -102,9 +105,15 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 	}
 	if (!err)
 		err = diff_new(&sides[0], &sides[1], options->order, &diff);
+	if (!err && !options->full_names)
+		err = short_names_new(&names);
+	for (size_t i = 0; diff && i < diff->n && !err; i++)
+		err = short_names_add(names, diff->rows[i].name, strlen(diff->rows[i].name));
 	if (!err)
-		err = options->json ? diff_write_json(diff, sides, out)
-				    : diff_write_text(diff, sides, (size_t)options->rows, out);
+		err = options->json
+			      ? diff_write_json(diff, sides, out)
+			      : diff_write_text(diff, sides, names, (size_t)options->rows, out);
+	short_names_free(names);
 	diff_free(diff);
 	flat_free(flat[0]);
 	flat_free(flat[1]);
@@ -114,12 +123,13 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 static struct error *show(const struct loaded loaded[2], const struct diff_args *options, FILE *out)
 {
 	const char *paths[] = {options->before.path, options->after};
-	const struct page_options page = {.title = options->title ? options->title : "Differences"};
+	const struct page_options page = {.title = options->title ? options->title : "Differences",
+					  .full_names = options->full_names};
 
 	if (options->html)
 		return picture_write_page(loaded, paths, 2, &options->before, &page, out);
 	if (options->svg)
-		return picture_draw_differences(loaded, options->title, out);
+		return picture_draw_differences(loaded, options->title, options->full_names, out);
 	return compare(loaded, options, out);
 }
 

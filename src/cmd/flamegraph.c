@@ -23,6 +23,8 @@ static const struct option_row own_options[] = {
 	{"icicle", NULL, 0, take_true, AT(draw.icicle), .text = "root at the top"},
 	{"reverse", NULL, 0, take_true, AT(draw.reverse),
 	 .text = "merge from the leaf: who calls what is hot"},
+	{"full-names", NULL, 0, take_true, AT(draw.full_names),
+	 .text = "names with return types, arguments and all template arguments"},
 	{0}};
 
 static const struct option_group options_of_flamegraph[] = {{load_options, AT(load)},
@@ -64,7 +66,8 @@ static struct error *write_picture(const struct loaded *loaded,
 {
 	const struct page_options page = {.title = options->draw.title,
 					  .icicle = options->draw.icicle,
-					  .reverse = options->draw.reverse};
+					  .reverse = options->draw.reverse,
+					  .full_names = options->draw.full_names};
 	const char *path = options->load.output;
 	struct error *err;
 	FILE *out;

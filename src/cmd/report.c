@@ -137,6 +137,8 @@ static const struct option_row own_options[] = {
 		 "It has the rights of whoever started\n.Nm uniprof ."},
 	{"wide", NULL, 'w', take_true, AT(wide),
 	 .text = "do not cut names off at the terminal's width"},
+	{"full-names", NULL, 0, take_true, AT(full_names),
+	 .text = "names with return types, arguments and all template arguments"},
 	{0}};
 
 static const struct option_group options_of_report[] = {{load_options, AT(load)},
@@ -231,6 +233,41 @@ struct error *report_branches(const struct report *report, const struct tree *tr
 	return NULL;
 }
 
+const char *report_column(const struct report *report, const char *name, size_t key, size_t *len)
+{
+	const char *text = grouped_tree_column(name, key, len);
+
+	if (report->options->keys.at[key] != GROUP_FUNCTION)
+		return text;
+	return short_names_get(report->names, text, len);
+}
+
+/* Collects the names that are shown: two of them must not look alike. */
+static struct error *collect_names(struct report *report)
+{
+	const struct group_by *keys = &report->options->keys;
+	const struct tree *tree = report->grouped.tree;
+	struct error *err = NULL;
+	const size_t n = report->flat ? report->flat->n : tree->n;
+	size_t key = 0, len;
+
+	while (key < keys->n && keys->at[key] != GROUP_FUNCTION)
+		key++;
+	if (report->options->full_names || report->options->json || key == keys->n)
+		return NULL;
+	err = short_names_new(&report->names);
+	for (size_t i = !report->flat; i < n && !err; i++) {
+		const char *name = report->flat ? report->flat->rows[i].name : tree->nodes[i].name;
+
+		if (!report->flat &&
+		    report_share(report, &tree->nodes[i].total).value < report->options->min_share)
+			continue;
+		name = grouped_tree_column(name, key, &len);
+		err = short_names_add(report->names, name, len);
+	}
+	return err;
+}
+
 static struct error *build(struct report *report)
 {
 	const struct report_options *options = report->options;
@@ -255,7 +292,7 @@ static struct error *build(struct report *report)
 		err = callers_callees_find(report->grouped.tree, options->function, &name);
 	if (!err && options->view == REPORT_CALLERS_CALLEES)
 		err = callers_callees_build(report->grouped.tree, name, &report->callers_callees);
-	return err;
+	return err ? err : collect_names(report);
 }
 
 static struct error *put_text(const struct report *report, FILE *out,
@@ -308,6 +345,7 @@ static struct error *show(const struct report_options *options, const struct tty
 		err = write_report(&report, terminal);
 	callers_callees_free(&report.callers_callees);
 	flat_free(report.flat);
+	short_names_free(report.names);
 	grouped_tree_free(&report.grouped);
 	load_free(&loaded);
 	return err;

@@ -7,6 +7,7 @@
 #include <regex.h>
 
 #include "cmd/shared/load.h"
+#include "symbol/names/display_name.h"
 #include "view/tty_writer.h"
 #include "analysis/callers_callees.h"
 #include "analysis/flat.h"
@@ -31,7 +32,7 @@ struct report_options {
 	const char *function; /* of REPORT_CALLERS_CALLEES */
 	regex_t only;
 	bool has_only;
-	bool json, wide, no_pager;
+	bool json, wide, no_pager, full_names;
 	enum color_mode color;
 };
 
@@ -40,6 +41,7 @@ struct report {
 	const struct report_options *options;
 	const struct loaded *loaded;
 	struct grouped_tree grouped;
+	struct short_names *names;		/* NULL: full names are wanted */
 	struct flat *flat;			/* of REPORT_FLAT */
 	struct callers_callees callers_callees; /* of REPORT_CALLERS_CALLEES */
 	struct profile_cell matched;		/* samples that `only` lets pass */
@@ -69,6 +71,9 @@ struct error *report_put_tree(const struct report *report, const struct tty_writ
 struct error *report_put_callers_callees(const struct report *report,
 					 const struct tty_writer *writer);
 struct error *report_put_json(const struct report *report, FILE *out);
+
+/* Column `key` of a node's name, as it is shown; *len are its bytes. */
+const char *report_column(const struct report *report, const char *name, size_t key, size_t *len);
 
 /* For texts and JSON. */
 const char *report_view_text(enum report_view view);

@@ -52,7 +52,8 @@ static void measure(const struct report *report, size_t rows, struct columns *co
 	for (size_t i = 0; i < rows; i++) {
 		for (size_t k = 0; k < keys->n; k++) {
 			size_t len;
-			const char *text = grouped_tree_column(report->flat->rows[i].name, k, &len);
+			const char *text =
+				report_column(report, report->flat->rows[i].name, k, &len);
 			size_t cells = cells_of(text, len);
 
 			if (cells > columns->cells[k])
@@ -110,7 +111,7 @@ static void put_row(const struct report *report, const struct flat_row *row,
 	for (size_t k = 0; k < columns->n; k++) {
 		const bool last = k + 1 == columns->n;
 		size_t len, cells, used;
-		const char *text = grouped_tree_column(row->name, k, &len);
+		const char *text = report_column(report, row->name, k, &len);
 
 		cells = last ? columns->left : columns->cells[k];
 		fputs("  ", writer->out);
@@ -219,15 +220,25 @@ static void put_name(const struct report_walk *walk, const struct tree_node *nod
 	size_t used =
 		(has_intervals(writer) ? 42 : 18) + 2 + cells_of(walk->prefix, walk->prefix_len);
 	size_t left = writer->width > used + 8 ? writer->width - used : writer->width ? 8 : 0;
-	char *text;
+	const size_t n_keys = walk->report->options->keys.n;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *line = open_memstream(&text, &len);
 
-	if (asprintf(&text, "%s%s", node->name, node->inlined ? " (inlined)" : "") < 0)
+	if (!line)
 		return;
-	for (char *tab = text; (tab = strchr(tab, '\t'));)
-		*tab = ' ';
-	tty_writer_style(writer, node->unresolved ? STYLE_DIM : STYLE_PLAIN);
-	tty_writer_put(writer, text, strlen(text), left);
-	tty_writer_style(writer, STYLE_PLAIN);
+	for (size_t k = 0; k < n_keys; k++) {
+		size_t bytes;
+		const char *column = report_column(walk->report, node->name, k, &bytes);
+
+		fprintf(line, "%s%.*s", k ? " " : "", (int)bytes, column);
+	}
+	fputs(node->inlined ? " (inlined)" : "", line);
+	if (!fclose(line)) {
+		tty_writer_style(writer, node->unresolved ? STYLE_DIM : STYLE_PLAIN);
+		tty_writer_put(writer, text, len, left);
+		tty_writer_style(writer, STYLE_PLAIN);
+	}
 	free(text);
 }
 

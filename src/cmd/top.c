@@ -105,7 +105,7 @@ struct top_args {
 	struct session_options session;
 	struct live_view view;
 	uint64_t iterations; /* 0: until it is ended */
-	bool batch;
+	bool batch, full_names;
 };
 
 struct top {
@@ -115,6 +115,7 @@ struct top {
 	struct images *images;
 	struct stacks *stacks;
 	struct symbolizer *symbolizer;
+	struct short_names *names; /* NULL: full names are wanted */
 	struct recent_ticks *recent;
 	struct summary summary; /* that the last picture was made of */
 	struct text_buffer buffer;
@@ -166,6 +167,8 @@ static const struct option_row own_options[] = {
 	 .values = "self total"},
 	{"only", "REGEX", 0, take_only, .text = "only functions that match"},
 	{"all", NULL, 0, take_true, AT(view.all_states), .text = "idle and waiting vCPUs, too"},
+	{"full-names", NULL, 0, take_true, AT(full_names),
+	 .text = "names with return types, arguments and all template arguments"},
 	{0}};
 
 static const struct option_group options_of_top[] = {{own_options, 0},
@@ -236,6 +239,7 @@ static struct error *show(struct top *top)
 		.view = top->view,
 		.summary = &top->summary,
 		.symbolizer = top->symbolizer,
+		.names = top->names,
 		.guest = top->guest,
 		.ended = top->ended,
 		.warning = *top->warning ? top->warning : NULL,
@@ -437,6 +441,8 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	if (!err)
 		symbolizer_set(top->symbolizer,
 			       &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE});
+	if (!err && !top->options->full_names)
+		err = short_names_new(&top->names);
 	if (!err)
 		err = recent_new(top->view->span_ns, &top->recent);
 	if (!err)
@@ -444,6 +450,7 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	summary_free(&top->summary);
 	text_buffer_free(&top->buffer);
 	recent_free(top->recent);
+	short_names_free(top->names);
 	symbolizer_free(top->symbolizer);
 	stacks_free(top->stacks);
 	images_free(top->images);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "symbol/names/display_name.h"
 
 void text_buffer_begin(struct text_buffer *buffer, size_t width, size_t height)
 {
@@ -222,13 +223,15 @@ static void put_row(const struct top_picture *p, const struct summary_row *row, 
 		    struct text_buffer *buffer)
 {
 	static const char *const kinds[] = {"", "called by ", "calls "};
+	size_t len = strlen(row->name);
 
 	buffer->chosen = chosen;
 	put_share(p, &row->self, buffer);
 	put_share(p, &row->total, buffer);
 	text_buffer_put(buffer, STYLE_PLAIN, "%9" PRIu64 "  ", row->total.samples);
 	text_buffer_put(buffer, STYLE_DIM, "%s", kinds[row->kind]);
-	text_buffer_put(buffer, row->unresolved ? STYLE_DIM : STYLE_PLAIN, "%s", row->name);
+	text_buffer_put(buffer, row->unresolved ? STYLE_DIM : STYLE_PLAIN, "%s",
+			short_names_get(p->names, row->name, &len));
 	if (chosen && buffer->used < buffer->width)
 		text_buffer_put(buffer, STYLE_PLAIN, "%*s", (int)(buffer->width - buffer->used),
 				"");
@@ -296,8 +299,11 @@ static struct error *put_stack(const struct top_picture *p, struct text_buffer *
 
 		err = symbolizer_locate(p->symbolizer, frame->addr, frame->kind, &at, &n);
 		for (size_t i = 0; i < n && text_buffer_left(buffer) && !err; i++) {
+			size_t len = strlen(at[i].function);
+
 			text_buffer_put(buffer, at[i].resolved ? STYLE_PLAIN : STYLE_DIM, "  %s%s",
-					at[i].function, at[i].inlined ? " (inlined)" : "");
+					short_names_get(p->names, at[i].function, &len),
+					at[i].inlined ? " (inlined)" : "");
 			text_buffer_end_line(buffer);
 		}
 		id = frame->parent;
@@ -320,6 +326,11 @@ struct error *top_draw(const struct top_picture *p, struct text_buffer *buffer, 
 	struct error *err = NULL;
 	size_t end;
 
+	for (size_t i = 0; i < p->summary->n_rows && !err; i++)
+		err = short_names_add(p->names, p->summary->rows[i].name,
+				      strlen(p->summary->rows[i].name));
+	if (err)
+		return err;
 	put_first_line(p, buffer);
 	if (p->view->help) {
 		put_help(buffer);

@@ -39,10 +39,11 @@ struct top_picture {
 	const struct live_view *view;
 	const struct summary *summary;
 	struct symbolizer *symbolizer;
-	const char *guest;   /* clean: name of the guest */
-	const char *clock;   /* the time of day */
-	const char *ended;   /* why there is nothing more to see; NULL: there is */
-	const char *warning; /* NULL: none */
+	struct short_names *names; /* NULL: full names are wanted */
+	const char *guest;	   /* clean: name of the guest */
+	const char *clock;	   /* the time of day */
+	const char *ended;	   /* why there is nothing more to see; NULL: there is */
+	const char *warning;	   /* NULL: none */
 	double rate_hz;
 	bool keys; /* somebody can press any */
 };

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "symbol/names/display_name.h"
 
@@ -34,12 +35,14 @@ static void put_change(const struct difference *change, FILE *out)
 		100 * (change->after - change->before), range, change->significant ? '*' : ' ');
 }
 
-static void put_row(const struct diff_row *row, FILE *out)
+static void put_row(const struct diff_row *row, struct short_names *names, FILE *out)
 {
+	size_t len = strlen(row->name);
+
 	put_change(&row->self_change, out);
 	putc(' ', out);
 	put_change(&row->total_change, out);
-	fprintf(out, "  %s%s\n", row->name,
+	fprintf(out, "  %s%s\n", short_names_get(names, row->name, &len),
 		!row->total[0].samples	 ? "  (new)"
 		: !row->total[1].samples ? "  (gone)"
 					 : "");
@@ -56,8 +59,8 @@ static void put_verdict(const struct diff *diff, FILE *out)
 			diff->n);
 }
 
-struct error *diff_write_text(const struct diff *diff, const struct diff_side sides[2], size_t rows,
-			      FILE *out)
+struct error *diff_write_text(const struct diff *diff, const struct diff_side sides[2],
+			      struct short_names *names, size_t rows, FILE *out)
 {
 	put_side("before", &sides[0], diff->draws[0], out);
 	put_side("after", &sides[1], diff->draws[1], out);
@@ -66,7 +69,7 @@ struct error *diff_write_text(const struct diff *diff, const struct diff_side si
 		"self %                                  ", "total %", "before", "after", "change",
 		"95 %", "before", "after", "change", "95 %", "function");
 	for (size_t i = 0; i < diff->n && (!rows || i < rows); i++)
-		put_row(&diff->rows[i], out);
+		put_row(&diff->rows[i], names, out);
 	if (rows && diff->n > rows)
 		fprintf(out, "  ... %zu more functions (-n 0 shows all)\n", diff->n - rows);
 	return NULL;

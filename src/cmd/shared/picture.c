@@ -76,7 +76,8 @@ static char *both(const char *before, const char *after, const char *between)
 	return text;
 }
 
-struct error *picture_draw_differences(const struct loaded loaded[2], const char *title, FILE *out)
+struct error *picture_draw_differences(const struct loaded loaded[2], const char *title,
+				       bool full_names, FILE *out)
 {
 	const struct tree_sides sides = {{loaded[0].profile, loaded[1].profile},
 					 {loaded[0].symbolizer, loaded[1].symbolizer}};
@@ -87,7 +88,8 @@ struct error *picture_draw_differences(const struct loaded loaded[2], const char
 	struct flamegraph_options how = {.title = title ? title : "Differences",
 					 .subtitle = subtitle,
 					 .warning = warning && *warning ? warning : NULL,
-					 .min_width = -1};
+					 .min_width = -1,
+					 .full_names = full_names};
 	struct tree_pair pair;
 	struct error *err = before && after && subtitle && warning ? NULL : error_no_memory();
 

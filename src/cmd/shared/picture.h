@@ -21,6 +21,7 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 				 FILE *out);
 
 /* Draws the differences of two recordings. */
-struct error *picture_draw_differences(const struct loaded loaded[2], const char *title, FILE *out);
+struct error *picture_draw_differences(const struct loaded loaded[2], const char *title,
+				       bool full_names, FILE *out);
 
 #endif

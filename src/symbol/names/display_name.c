@@ -250,3 +250,145 @@ struct error *display_names_function(struct display_names *names, const char *na
 		known->plain = *plain;
 	return err;
 }
+
+/* Forms of a name, each longer than the one before. */
+enum { FORM_SHORT, FORM_ARGUMENTS, FORM_FULL };
+
+struct short_name {
+	const char *full, *text; /* the pool's */
+	unsigned form;
+};
+
+struct short_names {
+	struct pool *pool;
+	struct ids *ids; /* of full names by pointer: their index in `at` */
+	struct short_name *at;
+	size_t n, room;
+	bool unique; /* no two texts are equal */
+};
+
+struct error *short_names_new(struct short_names **out)
+{
+	struct short_names *names = calloc(1, sizeof(*names));
+	struct error *err;
+
+	*out = names;
+	if (!names)
+		return error_no_memory();
+	err = pool_new(&names->pool);
+	if (!err)
+		err = ids_new(&names->ids);
+	if (err) {
+		short_names_free(names);
+		*out = NULL;
+	}
+	return err;
+}
+
+void short_names_free(struct short_names *names)
+{
+	if (!names)
+		return;
+	pool_free(names->pool);
+	ids_free(names->ids);
+	free(names->at);
+	free(names);
+}
+
+static struct error *set_form(struct short_names *names, struct short_name *name, unsigned form)
+{
+	char *text = form == FORM_FULL ? NULL : name_shorten(name->full, form == FORM_ARGUMENTS);
+	struct error *err = NULL;
+
+	name->form = form;
+	name->text = name->full;
+	if (text)
+		err = pool_intern(names->pool, text, strlen(text), &name->text);
+	free(text);
+	return err;
+}
+
+static struct error *find_short(struct short_names *names, const char *text, size_t len,
+				uint32_t *id)
+{
+	const char *full;
+	struct error *err = pool_intern(names->pool, text, len, &full);
+	bool added = false;
+
+	if (!err)
+		err = ids_get(names->ids, (uintptr_t)full, 0, id, &added);
+	if (err || !added)
+		return err;
+	err = ARRAY_RESERVE(&names->at, &names->room, *id + (size_t)1);
+	if (err)
+		return err;
+	names->n = *id + (size_t)1;
+	names->at[*id].full = full;
+	names->unique = false;
+	return set_form(names, &names->at[*id], FORM_SHORT);
+}
+
+struct error *short_names_add(struct short_names *names, const char *full, size_t len)
+{
+	uint32_t id;
+
+	return names ? find_short(names, full, len, &id) : NULL;
+}
+
+/* Equal texts are the same pointer. */
+static int by_text(const void *left, const void *right)
+{
+	const struct short_name *a = *(struct short_name *const *)left;
+	const struct short_name *b = *(struct short_name *const *)right;
+
+	return (a->text > b->text) - (a->text < b->text);
+}
+
+/* Gives names with the same text a longer one. */
+static struct error *part(struct short_names *names, struct short_name **sorted)
+{
+	struct error *err = NULL;
+	size_t end;
+
+	qsort(sorted, names->n, sizeof(*sorted), by_text);
+	for (size_t i = 0; i < names->n; i = end) {
+		for (end = i + 1; end < names->n && !by_text(&sorted[i], &sorted[end]); end++)
+			;
+		for (size_t k = i; k < end && end - i > 1 && !err; k++)
+			if (sorted[k]->form < FORM_FULL)
+				err = set_form(names, sorted[k], sorted[k]->form + 1);
+	}
+	return err;
+}
+
+static struct error *disambiguate(struct short_names *names)
+{
+	struct short_name **sorted = calloc(names->n + 1, sizeof(*sorted));
+	struct error *err = sorted ? NULL : error_no_memory();
+
+	for (size_t i = 0; i < names->n && !err; i++)
+		sorted[i] = &names->at[i];
+	for (unsigned form = FORM_SHORT; form < FORM_FULL && !err; form++)
+		err = part(names, sorted);
+	free(sorted);
+	names->unique = !err;
+	return err;
+}
+
+const char *short_names_get(struct short_names *names, const char *full, size_t *len)
+{
+	struct error *err;
+	uint32_t id;
+
+	if (!names)
+		return full;
+	err = find_short(names, full, *len, &id);
+	if (!err && !names->unique)
+		err = disambiguate(names);
+	if (err) {
+		error_free(err);
+		return full;
+	}
+	*len = strlen(names->at[id].text);
+	return names->at[id].text;
+}

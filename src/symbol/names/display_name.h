@@ -60,4 +60,27 @@ struct error *display_names_lasting(struct display_names *names, const char *tex
 struct error *display_names_function(struct display_names *names, const char *name,
 				     const char **cleaned, const char **demangled);
 
+/*
+ * Names as people say them: no return type, no arguments, of types the last name
+ * alone, long template arguments cut in the middle, no default ones, no hashes and
+ * stamps. "arguments": they stay, shortened. In memory of its own, which the caller
+ * frees; NULL: the full name is short, or there is no memory. Not longer than `full`,
+ * a demangled name.
+ */
+char *name_shorten(const char *full, bool arguments);
+
+/*
+ * The names of one view: those whose short forms are equal get arguments, or stay
+ * full. Of names that are added after the first call of short_names_get, earlier
+ * answers know nothing. NULL for `names` stands for full names.
+ */
+struct short_names;
+
+struct error *short_names_new(struct short_names **out);
+void short_names_free(struct short_names *names);
+struct error *short_names_add(struct short_names *names, const char *full, size_t len);
+
+/* Of `full`, which may be new, with `*len` bytes; sets *len to those of the answer, valid until short_names_free. */
+const char *short_names_get(struct short_names *names, const char *full, size_t *len);
+
 #endif

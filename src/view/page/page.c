@@ -30,7 +30,8 @@ struct page_tree {
 	const char **names; /* [n_names]: sorted */
 	bool *unresolved;   /* [n_names]: the name is an address */
 	uint32_t n_names;
-	uint32_t *position_of[2]; /* [stacks]: by stack of each side, its position */
+	struct short_names *shorts; /* NULL: full names are wanted */
+	uint32_t *position_of[2];   /* [stacks]: by stack of each side, its position */
 };
 
 /* Walks the tree without recursion: stacks can be thousands of frames deep. */
@@ -108,13 +109,15 @@ static void page_tree_free(struct page_tree *tree)
 	free(tree->position);
 	free(tree->name);
 	free(tree->names);
+	short_names_free(tree->shorts);
 	free(tree->unresolved);
 	free(tree->position_of[0]);
 	free(tree->position_of[1]);
 	memset(tree, 0, sizeof(*tree));
 }
 
-static struct error *tree_of_sides(const struct page_side *sides, unsigned n, struct page_tree *out)
+static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bool full_names,
+				   struct page_tree *out)
 {
 	struct error *err;
 
@@ -133,6 +136,8 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, st
 	}
 	if (!err)
 		err = number_names(out);
+	if (!err && !full_names)
+		err = short_names_new(&out->shorts);
 	if (err) {
 		page_tree_free(out);
 		return err;
@@ -150,7 +155,8 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, st
  *
  *	text    JSON: title, states, icicle, reverse, and for each side subtitle,
  *	        warning, weighted, vcpus, buckets, bucket_ns
- *	number  of names; for each: text, and three bytes of colour
+ *	number  of names; for each: text, its short form (empty: the same), and three
+ *	        bytes of colour
  *	number  of nodes but the root; for each, in preorder:
  *	        number  how many levels it is above a child of the one before,
  *	                times 2, plus 1 if it is inlined into its parent
@@ -214,16 +220,28 @@ static struct error *put_head(const struct page_side *sides, const struct time_b
 	return err;
 }
 
+/* The full name, and the short one if it is another. */
+static struct error *put_name(const struct page_tree *tree, const char *full, struct bytes *bytes)
+{
+	size_t len = strlen(full);
+	const char *name = short_names_get(tree->shorts, full, &len);
+	struct error *err = put_text(bytes, full);
+
+	return err ? err : put_text(bytes, strcmp(name, full) ? name : "");
+}
+
 static struct error *put_names(const struct page_tree *tree, struct bytes *bytes)
 {
 	struct error *err = bytes_reserve(bytes, VARINT_MAX);
 
 	if (!err)
 		put_varint(bytes, tree->n_names);
+	for (uint32_t i = 0; i < tree->n_names && !err; i++)
+		err = short_names_add(tree->shorts, tree->names[i], strlen(tree->names[i]));
 	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
 		uint32_t color = flamegraph_color(tree->names[i], tree->unresolved[i]);
 
-		err = put_text(bytes, tree->names[i]);
+		err = put_name(tree, tree->names[i], bytes);
 		if (!err)
 			err = bytes_reserve(bytes, 3);
 		if (!err)
@@ -358,7 +376,7 @@ static struct error *pack(const struct page_side *sides, unsigned n,
 {
 	struct time_buckets buckets[2] = {0};
 	struct page_tree tree;
-	struct error *err = tree_of_sides(sides, n, &tree);
+	struct error *err = tree_of_sides(sides, n, options->full_names, &tree);
 
 	if (err)
 		return err;

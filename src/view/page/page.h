@@ -29,6 +29,7 @@ struct page_options {
 	unsigned states;   /* shown at first; bit n: enum vcpu_state n */
 	bool icicle;	   /* root at the top, at first */
 	bool reverse;	   /* merged from the leaf, at first */
+	bool full_names;   /* in boxes and tables, too, and not only in hover texts */
 };
 
 /* `n` is 1, or 2 for a page of differences: before and after. */

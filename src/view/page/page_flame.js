@@ -170,7 +170,7 @@ class Flame {
 		const chars = Math.floor((size - 2 * TEXT_PAD) / this.cell);
 		if (chars >= MIN_CHARS) {
 			context.fillStyle = hit ? theme.hitText : dim ? theme.text : theme.boxText;
-			context.fillText(this.fit(page.names[view.name[node]], size - 2 * TEXT_PAD, chars), x + TEXT_PAD, y + ROW / 2);
+			context.fillText(this.fit(page.shorts[view.name[node]], size - 2 * TEXT_PAD, chars), x + TEXT_PAD, y + ROW / 2);
 		}
 	}
 

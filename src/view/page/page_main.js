@@ -7,7 +7,7 @@ const count = (n, what) => `${n.toLocaleString('en-US')} ${what}${n === 1 ? '' :
 
 class Page {
 	constructor(profile) {
-		Object.assign(this, {profile, names: profile.names, view: 'flame', chosen: -1, pattern: '', anyCase: false, hits: null});
+		Object.assign(this, {profile, names: profile.names, shorts: profile.shorts, view: 'flame', chosen: -1, pattern: '', anyCase: false, hits: null});
 		const two = profile.sides.length === 2;
 		profile.sides.forEach((side, i) => { side.label = two ? ['before', 'after'][i] : ''; });
 		this.filters = profile.sides.map((side) => ({from: 0, to: side.buckets, without: new Set()}));
@@ -163,10 +163,10 @@ class Page {
 	}
 
 	crumb(flame, node) {
-		const name = node < 0 ? '…' : this.names[flame.view.name[node]].slice(0, 200);
+		const name = node < 0 ? '…' : this.shorts[flame.view.name[node]].slice(0, 200);
 		if (node < 0 || node === flame.zoomed)
 			return make('span', {textContent: name, ariaCurrent: String(node === flame.zoomed)});
-		const button = make('button', {type: 'button', textContent: name, title: name});
+		const button = make('button', {type: 'button', textContent: name, title: this.names[flame.view.name[node]]?.slice(0, 1000) ?? name});
 		button.addEventListener('click', () => flame.zoom(node));
 		return button;
 	}
@@ -190,7 +190,7 @@ class Page {
 			// Told below.
 		}
 		const bad = pattern !== '' && !expression;
-		this.hits = expression ? Uint8Array.from(names, (name, i) => i < names.length - 1 && expression.test(name) ? 1 : 0) : null;
+		this.hits = expression ? Uint8Array.from(names, (name, i) => i < names.length - 1 && (expression.test(name) || expression.test(this.shorts[i])) ? 1 : 0) : null;
 		get('search').setAttribute('aria-invalid', bad);
 		get('case').setAttribute('aria-pressed', this.anyCase);
 		get('found').classList.toggle('bad', bad);

@@ -242,7 +242,7 @@ class Functions {
 	}
 
 	row(row) {
-		const {page} = this, button = make('button', {type: 'button', textContent: page.names[row.name], title: page.names[row.name].slice(0, 1000)});
+		const {page} = this, button = make('button', {type: 'button', textContent: page.shorts[row.name], title: page.names[row.name].slice(0, 1000)});
 		const cells = this.columns().map(([key]) => make('td', {title: row.title,
 			className: row.marks && !row.marks[key] ? 'noise' : '',
 			textContent: row.marks ? `${row[key] > 0 ? '+' : row[key] < 0 ? '−' : ''}${(100 * Math.abs(row[key])).toFixed(2)}${row.marks[key] ? ' *' : ''}`

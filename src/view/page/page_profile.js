@@ -118,15 +118,17 @@ function readGroups(bytes) {
 }
 
 function readProfile(data) {
-	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], colors = [];
+	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [];
 	for (let n = bytes.number(); n > 0; n--) {
 		names.push(bytes.text());
+		shorts.push(bytes.text() || names.at(-1));
 		colors.push(bytes.color());
 	}
+	shorts.push('all');
 	names.push('all'); // the root is no function, even if one is called like it
 	colors.push('#d0d0d4');
 	const tree = readTree(bytes, names.length - 1);
 	const nested = findNested(tree, names.length);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, colors, tree, nested, sides};
+	return {...head, names, shorts, colors, tree, nested, sides};
 }

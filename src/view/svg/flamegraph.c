@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "view/svg/flamegraph_box.h"
 #include "view/svg/flamegraph_layout.h"
@@ -28,6 +29,7 @@ struct flamegraph {
 	const struct tree *tree;
 	const struct flamegraph_options *options;
 	struct flamegraph_layout *layout;
+	struct short_names *names; /* of what is drawn; NULL: full ones are wanted */
 	unsigned width;
 	unsigned bar_y, frames_y, foot_y, height;
 	unsigned levels;
@@ -44,20 +46,24 @@ static const char *title_of(const struct flamegraph *picture)
 	return picture->options->title ? picture->options->title : "Flame Graph";
 }
 
-/* Counts rows and left-out frames, in a first walk. */
-static void measure(struct flamegraph *picture)
+/* Counts rows and left-out frames, and collects names, in a first walk. */
+static struct error *measure(struct flamegraph *picture)
 {
 	const struct flamegraph_options *options = picture->options;
 	double min_width = options->min_width < 0 ? 0.1 : options->min_width;
 	struct flamegraph_frame frame;
+	struct error *err = options->full_names ? NULL : short_names_new(&picture->names);
 
 	picture->width = options->width ? options->width : 1200;
 	if (picture->width < 20 * PAD)
 		picture->width = 20 * PAD;
 	flamegraph_layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD,
 			       min_width);
-	while (flamegraph_layout_next(picture->layout, &frame))
-		;
+	while (flamegraph_layout_next(picture->layout, &frame) && !err) {
+		const char *name = picture->tree->nodes[frame.node].name;
+
+		err = short_names_add(picture->names, name, strlen(name));
+	}
 	picture->levels = picture->layout->levels;
 	for (uint32_t i = 0; i < picture->tree->n; i++)
 		picture->left_out += picture->tree->nodes[i].total.samples > 0 ||
@@ -69,6 +75,7 @@ static void measure(struct flamegraph *picture)
 	picture->frames_y = picture->bar_y + BAR;
 	picture->foot_y = picture->frames_y + picture->levels * ROW;
 	picture->height = picture->foot_y + FOOT;
+	return err;
 }
 
 /* Says what is left out of the picture; nothing if all is drawn. */
@@ -186,6 +193,21 @@ static void put_texts(const struct flamegraph *picture)
 	fputs("</text>\n", out);
 }
 
+/* Puts both names of a function as data; returns the short one. */
+static const char *put_names(const struct flamegraph *picture, const char *full)
+{
+	size_t len = strlen(full);
+	const char *name = short_names_get(picture->names, full, &len);
+
+	fputs("<g data-name=\"", picture->out);
+	flamegraph_put_text(picture->out, full, NAME_CELLS);
+	if (strcmp(name, full)) {
+		fputs("\" data-short=\"", picture->out);
+		flamegraph_put_text(picture->out, name, NAME_CELLS);
+	}
+	return name;
+}
+
 static void put_frame(const struct flamegraph *picture, const struct flamegraph_frame *frame)
 {
 	const struct tree_node *node = &picture->tree->nodes[frame->node];
@@ -198,9 +220,8 @@ static void put_frame(const struct flamegraph *picture, const struct flamegraph_
 	unsigned row = picture->options->icicle ? frame->level : picture->levels - 1 - frame->level;
 	unsigned y = picture->frames_y + row * ROW, cells;
 	FILE *out = picture->out;
+	const char *name = put_names(picture, node->name);
 
-	fputs("<g data-name=\"", out);
-	flamegraph_put_text(out, node->name, NAME_CELLS);
 	fprintf(out, "\" data-samples=\"%" PRIu64 "\"", node->total.samples);
 	if (!layout->by_samples || change)
 		fprintf(out, " data-weight=\"%" PRIu64 "\"", frame->value);
@@ -231,7 +252,7 @@ static void put_frame(const struct flamegraph *picture, const struct flamegraph_
 		fputs("<text x=\"", out);
 		flamegraph_put_fixed(out, x + TEXT_PAD);
 		fprintf(out, "\" y=\"%u\">", y + 13);
-		flamegraph_put_text(out, node->name, cells);
+		flamegraph_put_text(out, name, cells);
 		fputs("</text>", out);
 	}
 	fputs("</g>\n", out);
@@ -254,15 +275,19 @@ struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_
 			       FILE *out)
 {
 	struct flamegraph picture = {.out = out, .tree = tree, .options = options};
+	struct error *err;
 
 	picture.layout = malloc(sizeof(*picture.layout));
 	if (!picture.layout)
 		return error_no_memory();
-	measure(&picture);
-	put_head(&picture);
-	put_texts(&picture);
-	put_frames(&picture);
-	fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", flamegraph_js);
+	err = measure(&picture);
+	if (!err) {
+		put_head(&picture);
+		put_texts(&picture);
+		put_frames(&picture);
+		fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", flamegraph_js);
+	}
+	short_names_free(picture.names);
 	free(picture.layout);
-	return NULL;
+	return err;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "analysis/diff.h"
+#include "symbol/names/display_name.h"
 
 struct flamegraph_options {
 	const char *title;    /* NULL: "Flame Graph" */
@@ -21,6 +22,7 @@ struct flamegraph_options {
 	bool reverse;	      /* the tree was built leaf first: says so in texts */
 	/* [nodes]: the tree is that of a tree_pair, and this is how it differs; NULL: of one profile */
 	const struct tree_change *changes;
+	bool full_names; /* in boxes, too, and not only in their hover texts */
 };
 
 /* Widths are shares of weight_ns; texts give samples and percent. Every name is escaped. */

@@ -39,7 +39,7 @@ function readFrames() {
 		const samples = Number(g.dataset.samples);
 		const value = Number(g.dataset.weight ?? samples) || (parent ? 0 : 1);
 		const frame = {g, rect, y, level, parent, samples, value, index: frames.length, end: frames.length + 1,
-			name: g.dataset.name, label: g.querySelector('text'), shown: true};
+			name: g.dataset.short ?? g.dataset.name, full: g.dataset.name, label: g.querySelector('text'), shown: true};
 		frame.offset = frame.next = parent ? parent.next : 0;
 		if (parent)
 			parent.next += value;
@@ -197,7 +197,7 @@ function showPath() {
 	const parts = crumbs.flatMap((frame) => {
 		const name = frame ? frame.name : '…';
 		const button = frame && frame !== zoomed;
-		const part = html(button ? 'button' : 'span', {title: name, 'aria-current': frame === zoomed}, name);
+		const part = html(button ? 'button' : 'span', {title: frame ? frame.full : name, 'aria-current': frame === zoomed}, name);
 		if (button)
 			part.addEventListener('click', () => zoom(frame));
 		return [part, html('span', {'aria-hidden': true}, '›')];
@@ -248,11 +248,11 @@ function search() {
 	const bad = pattern !== '' && !expression;
 	const shares = () => svg.dataset.unit === 'change' ? `${before.toFixed(2)} % before, ${after.toFixed(2)} % after`
 		: percent(value, root.value);
-	const names = expression ? [...new Set(frames.map((frame) => frame.name))] : [];
+	const names = expression ? [...new Set(frames.flatMap((frame) => [frame.name, frame.full]))] : [];
 	const matching = new Set(names.filter((name) => expression.test(name)));
 	let value = 0, samples = 0, end = 0;
 	let before = 0, after = 0;
-	hits = frames.filter((frame) => matching.has(frame.name));
+	hits = frames.filter((frame) => matching.has(frame.name) || matching.has(frame.full));
 	for (const g of group.querySelectorAll('.hit'))
 		g.classList.remove('hit');
 	for (const frame of hits) {
