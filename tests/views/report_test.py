@@ -37,6 +37,16 @@ def record(path, text=STACKS, vcpus=2):
                    input=text.encode("utf-8", "surrogateescape"))
 
 
+def is_read(pipe, seconds=60):
+    """Waits until nothing of what was written is left in a pipe."""
+    end = time.monotonic() + seconds
+    while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def rows(text):
     """{last column: (self, total)} of a flat report."""
     found = re.findall(r"^ *([\d.]+) % [\d.]+-[\d.]+ +([\d.]+) % [\d.]+-[\d.]+ +\d+  (.*)$", text, re.M)
@@ -273,6 +283,7 @@ class Terminal(Case):
                                    bufsize=0)
         for i in range(4):
             process.stdin.write(data[i * len(data) // 4:(i + 1) * len(data) // 4])
+            self.assertTrue(is_read(process.stdin))
             time.sleep(0.7)
         text, said = process.communicate()
         self.assertIn(b"crunch", text)
