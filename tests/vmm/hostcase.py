@@ -40,6 +40,13 @@ def state(pid, tid=None):
     return text.rsplit(")", 1)[1].split()[0]
 
 
+def cpu_time(pid):
+    """Ticks of the clock that a process had a CPU (proc(5): utime, stime), and how often it left one."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    return stat[11:13], [line for line in status.splitlines() if "ctxt_switches" in line]
+
+
 def tracer_of(pid, tid):
     text = Path(f"/proc/{pid}/task/{tid}/status").read_text(errors="replace")
     return int(next(line for line in text.splitlines() if line.startswith("TracerPid")).split()[1])
@@ -88,6 +95,10 @@ class HostCase(unittest.TestCase):
         process = self.start(PROGRAMS / "subject", *words)
         self.wait_for(lambda: self.progress(process), "the subject says nothing")
         return process
+
+    def sleeps(self, process):
+        """Waits until a program that does nothing else has begun to."""
+        self.wait_for(lambda: self.stands_still(lambda: cpu_time(process.pid), lambda: state(process.pid) == "S"), "it does not sleep")
 
     @staticmethod
     def progress(process):
@@ -176,6 +187,18 @@ class HostCase(unittest.TestCase):
         """Waits until there is a recording, or none can come any more."""
         recording = self.scratch / "out.uniprof"
         self.wait_for(lambda: profiler.poll() is not None or recording.exists() and recording.stat().st_size, "nothing is recorded")
+
+    def samples(self):
+        """How many there are in the recording until now."""
+        text = subprocess.run([UNIPROF, "export", "--format=folded", "--weight=samples", "--state", "all", "out.uniprof"], cwd=self.scratch, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode("utf-8", "replace")
+        return sum(parse_folded(text).values())
+
+    def samples_come(self, profiler):
+        """Waits for one more sample than there are: one of now, not only of a recording that begins."""
+        before = self.samples()
+        self.wait_for(lambda: profiler.poll() is not None or self.samples() > before, "nothing is sampled")
+        self.assertIsNone(profiler.poll(), profiler.log.read_text())
 
     def begins(self, words):
         """Waits until a line of the guest's own begins with these words, as its first one does with its program's name.

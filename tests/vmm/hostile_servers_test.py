@@ -162,7 +162,7 @@ class Front:
 class ServerCase(QemuCase):
     def boot_behind(self, front, *options):
         """A QEMU with a monitor of the test's own."""
-        self.start(*self.command("app1-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)
+        self.process = self.start(*self.command("app1-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)
         self.addCleanup(front.close)
         self.begins("app1")
         self.monitor = Monitor(self.own)
@@ -267,11 +267,11 @@ class Stub(ServerCase):
 
     def ends(self, serve, sentence, connects=False):
         self.behind(serve, connects).run()
-        self.check("qemu:app1-pvh-fp", "--via", "own-stub", sentence=sentence)
+        self.check(f"qemu:{self.process.pid}", "--via", "own-stub", sentence=sentence)
 
     def test_a_full_backlog(self):
         self.behind(silent, backlog=0).fill()
-        self.check("qemu:app1-pvh-fp", "--via", "own-stub", sentence="stub takes no connections: it hangs, or too many others wait")
+        self.check(f"qemu:{self.process.pid}", "--via", "own-stub", sentence="stub takes no connections: it hangs, or too many others wait")
 
     def test_silence(self):
         self.ends(silent, "stub does not answer")

@@ -11,7 +11,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
@@ -267,10 +266,10 @@ class Leaves(KvmCase):
     def test_the_monitors_death_ends_the_recording(self):
         monitor = self.monitor()
         profiler = self.profiler(monitor)
-        time.sleep(0.5)
+        self.samples_come(profiler)
         monitor.kill()
         self.assertEqual(profiler.wait(60), 5)
-        self.assertTrue(self.folded("out.uniprof", "--state", "all"))
+        self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
 
 
 class Changes(KvmCase):

@@ -29,7 +29,7 @@ class Profiles(QemuCase):
         process = self.qemu(guest, *more, **how)
         # QEMU's kernel file for Arm is no ELF file.
         elf = BUILD / "guests" / f"{guest}.elf"
-        stacks = self.check_shares(f"qemu:{guest}", known, TOLERANCE, ("-F", 200, "-s", elf), seconds, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200, "-s", elf), seconds, self.busy)
         self.goes_on_printing()
         self.check_stacks(guest, stacks)
         self.end(process)
@@ -47,7 +47,7 @@ class Profiles(QemuCase):
         stripped = self.scratch / "stripped.elf"
         subprocess.run(["objcopy", "--strip-all", BUILD / "guests" / "app2-pvh-nofp.elf", stripped], check=True)
         process = self.qemu("app2-pvh-nofp", "-kernel", str(stripped))
-        said = self.uniprof("record", "-F", 200, "-T", 3, "-o", "out.uniprof", "qemu:app2-pvh-nofp")
+        said = self.uniprof("record", "-F", 200, "-T", 3, "-o", "out.uniprof", f"qemu:{self.qmp}")
         self.assertIn("was stripped, its unwind tables are used", said)
         self.assertEqual(self.head("out.uniprof")["stacks"]["truncated_share"], 0)
         # Those that are named afterwards are all there.
@@ -80,7 +80,7 @@ class Profiles(QemuCase):
     def profile_pages(self, guest):
         self.qemu(guest, append="seconds=1000")
         known = dict.fromkeys(["spin_on_4k", "spin_on_2m", "spin_on_1g"], 1 / 3)
-        stacks = self.check_shares(f"qemu:{guest}", known, TOLERANCE, ("-F", 200), 5, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200), 5, self.busy)
         self.check_stacks(guest, stacks)
 
     def test_memory_that_qemu_shares(self):
@@ -140,7 +140,7 @@ class Profiles(QemuCase):
         guest = "recursion-riscv64-nofp"
         self.qemu(guest, append="seconds=1000 depth=100")
         known = {"bottom": 0.97}
-        stacks = self.check_shares(f"qemu:{guest}", known, TOLERANCE, ("-F", 200, "-s", BUILD / "guests" / f"{guest}.elf"), 4, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200, "-s", BUILD / "guests" / f"{guest}.elf"), 4, self.busy)
         self.check_stacks(guest, stacks)
         self.assertEqual({stack.count("recurse") for stack in stacks if "bottom" in stack}, {100})
 
@@ -214,9 +214,8 @@ class Leaves(QemuCase):
         profiler = self.by_stub()
         time.sleep(0.5)
         self.assertFalse(self.monitor.runs())
-        before = (self.scratch / "out.uniprof").stat().st_size
         self.monitor.ask("cont")
-        self.wait_for(lambda: (self.scratch / "out.uniprof").stat().st_size > before + 500, "it is not recorded")
+        self.samples_come(profiler)
         self.interrupt(profiler)
         # On a busy host, the first samples may hold no CPU time.
         self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
@@ -227,19 +226,19 @@ class Leaves(QemuCase):
         self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.goes_on_printing)
 
     def test_its_end_ends_the_recording(self):
-        self.qemu("ends-pvh-fp", append="seconds=3")
+        self.qemu("ends-pvh-fp", append="seconds=10")
         # Its time stands still, too, until somebody looks.
         self.monitor.ask("stop")
         profiler = self.by_stub(quiet=False)
         self.monitor.ask("cont")
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
         self.assertIn("shut down", profiler.log.read_text())
-        self.assertTrue(self.folded("out.uniprof"))
+        self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
 
     def test_qemus_death_ends_the_recording(self):
         process = self.qemu()
         profiler = self.by_stub(quiet=False)
-        time.sleep(0.5)
+        self.samples_come(profiler)
         process.kill()
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
 
@@ -247,23 +246,18 @@ class Leaves(QemuCase):
 class Changes(QemuCase):
     """Events of a guest are reported, and the recording is kept."""
 
-    begun = 0  # how large the recording was when it began
-
     def record(self, *more, **how):
         self.qemu(*more, **how)
         return self.record_this()
 
     def record_this(self):
-        recording = self.scratch / "out.uniprof"
-        recording.unlink(missing_ok=True)
+        (self.scratch / "out.uniprof").unlink(missing_ok=True)
         profiler = self.recorder(quiet=False)
-        self.records(profiler)
-        # Until now there is hardly anything in it but what begins every recording.
-        self.begun = recording.stat().st_size if recording.exists() else 0
+        self.samples_come(profiler)
         return profiler
 
     def interrupt(self, profiler):
-        self.wait_for(lambda: (self.scratch / "out.uniprof").stat().st_size > self.begun, "nothing is sampled")
+        self.samples_come(profiler)
         super().interrupt(profiler)
         self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
 
@@ -278,16 +272,21 @@ class Changes(QemuCase):
 
     def test_stops_of_its_owner_that_are_over_when_they_are_heard_of(self):
         profiler = self.record()
-        for _ in range(20):
-            self.monitor.ask("stop")
-            self.monitor.ask("cont")
-            time.sleep(0.1)
-            self.prints()
+        # A stop spoils no sample, or one, but not all until the next stop, however long that takes. A busy machine takes few in a short time.
+        for between in 0.1, 0.2, 0.4, 0.8, 1.6:
+            before = self.samples()
+            for _ in range(20):
+                self.monitor.ask("stop")
+                self.monitor.ask("cont")
+                time.sleep(between)
+                self.prints()
+            if self.samples() - before > 40:
+                break
+        else:
+            self.fail(f"no more than {self.samples() - before} samples between 20 stops")
         self.interrupt(profiler)
         # Nor does it wait for a stub that has lost a request, while the guest stands still.
         self.assertNotIn("did not stop the guest", profiler.log.read_text())
-        # A stop spoils no sample, or one, but not all until the next stop.
-        self.assertGreater(sum(self.folded("out.uniprof", "--weight=samples", "--state", "all").values()), 40)
         self.goes_on_printing()
 
     def test_a_vcpu_that_is_plugged_in(self):
@@ -315,7 +314,7 @@ class Changes(QemuCase):
         self.monitor.ask("migrate", uri="exec:cat >/dev/null")
         self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
         self.assertIn("was migrated", profiler.log.read_text())
-        self.assertTrue(self.folded("out.uniprof"))
+        self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
         self.assertEqual(self.monitor.ask("query-status")["status"], "postmigrate")
 
     def test_a_guest_that_was_migrated_before_is_sampled(self):
@@ -364,10 +363,10 @@ class Changes(QemuCase):
 class Runs(QemuCase):
     def test_a_qemu_that_run_starts(self):
         # Its end ends the recording, and all that is made of that is left.
-        command = self.command("ends-pvh-fp", "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off", append="seconds=6")
+        command = self.command("ends-pvh-fp", "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off", append="seconds=15")
         text = self.uniprof("run", "-F", 50, "--", *command)
         self.assertRegex(text, "[0-9]+ samples")
-        self.assertTrue(self.folded("ends-pvh-fp.uniprof"))
+        self.assertTrue(self.folded("ends-pvh-fp.uniprof", "--weight=samples", "--state", "all"))
         self.assertTrue((self.scratch / "ends-pvh-fp.svg").exists(), text)
 
 
@@ -457,8 +456,12 @@ class Ways(QemuCase):
         self.assertIsNone(process.poll())
 
     def listed(self, process):
-        listed = subprocess.run([UNIPROF, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
-        return next(line for line in listed.splitlines() if line.startswith(f"qemu     {process.pid} "))
+        def lines():
+            listed = subprocess.run([UNIPROF, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+            return [line for line in listed.splitlines() if line.startswith(f"qemu     {process.pid} ")]
+
+        self.wait_for(lines, "it is not listed")
+        return lines()[0]
 
     def test_the_list_tells_the_way(self):
         gdb = "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off"

@@ -5,8 +5,8 @@
  * 3 and 6 parts of its time. What it is to do besides is said by words:
  *   threads  does so in two threads, and starts one more after a second
  *   signals  counts the signals SIGRTMIN that it gets
- *   exec     executes itself after a second
- *   end      ends after two seconds;  crash: by an access that it must not make
+ *   exec     executes itself at a signal SIGUSR1
+ *   end      ends at that signal;  crash: by an access that it must not make
  *   hide     lets nobody but root look at it
  *   naps     sleeps for a moment after each piece of work
  *   deep     works at the end of 3,000 calls
@@ -35,7 +35,7 @@
 
 static volatile unsigned long steps;
 static atomic_ulong pieces;
-static volatile sig_atomic_t signals;
+static volatile sig_atomic_t signals, told;
 
 static NOINLINE void spin(unsigned n)
 {
@@ -105,6 +105,11 @@ static void count_signal(int number)
 	signals++;
 }
 
+static void be_told(int number)
+{
+	told = 1;
+}
+
 static int wants(char **words, const char *word)
 {
 	for (; *words; words++)
@@ -113,31 +118,32 @@ static int wants(char **words, const char *word)
 	return 0;
 }
 
-/* Events that happen once, at a certain age. */
+/* Events that happen once, at a certain age or when it is told. */
 static void live(char **words, double age)
 {
 	static volatile int *volatile nowhere;
 	static int grown;
 	pthread_t thread;
 
-	if (age > 1 && wants(words, "exec"))
+	if (told && wants(words, "exec"))
 		execl("/proc/self/exe", words[0], (char *)NULL);
 	if (age > 1 && !grown && wants(words, "threads"))
 		grown = !pthread_create(&thread, NULL, work_on, NULL);
-	if (age > 2 && wants(words, "end"))
+	if (told && wants(words, "end"))
 		exit(0);
-	if (age > 2 && wants(words, "crash"))
+	if (told && wants(words, "crash"))
 		*nowhere = 0;
 }
 
 int main(int argc, char **argv)
 {
-	double start = now(CLOCK_MONOTONIC), told = 0;
+	double start = now(CLOCK_MONOTONIC), written = 0;
 	pthread_t thread;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (wants(argv, "hide"))
 		prctl(PR_SET_DUMPABLE, 0);
+	signal(SIGUSR1, be_told);
 	if (wants(argv, "signals"))
 		signal(SIGRTMIN, count_signal);
 	if (wants(argv, "threads"))
@@ -152,9 +158,9 @@ int main(int argc, char **argv)
 		if (wants(argv, "naps"))
 			nap();
 		live(argv, age);
-		if (age - told < 0.1)
+		if (age - written < 0.1)
 			continue;
-		told = age;
+		written = age;
 		printf("%lu %d %.3f\n", (unsigned long)pieces, (int)signals,
 		       now(CLOCK_PROCESS_CPUTIME_ID));
 	}
