@@ -162,7 +162,7 @@ class NoGuest(RunCase):
         qemu = self.scratch / "qemu-system-x86_64"
         qemu.write_text("#!/bin/sh\nwhile :; do sleep 0.1; done\n", encoding="ascii")
         qemu.chmod(0o755)
-        text = self.beside(*self.waiting(f"exec {qemu} -qmp unix:{self.scratch}/victim-0.sock"), options=("--start-timeout", "5s"), expect=3)
+        text = self.beside(*self.waiting(f"exec {qemu} -qmp unix:{self.scratch}/victim-0.sock"), options=("--start-timeout", "20s"), expect=3)
         self.assertIn(f"is the QMP socket of process {self.victims[0].process.pid}, not of process", text)
         self.untouched()
 
