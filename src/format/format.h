@@ -82,6 +82,25 @@ void format_json_text(const char *text, FILE *out);
 /* The key with all that stands around it, and such a string. */
 void format_json_field(const char *key, const char *text, FILE *out);
 
+/*
+ * Lines that a format writes again and again, formatted once. Starts as {0}. Lines that
+ * find no more room are formatted each time: names can be long.
+ */
+struct format_lines {
+	char *text; /* of all, one behind the other */
+	size_t len, room;
+	struct format_line {
+		size_t at, len; /* of the text; len 0: not known */
+	} * at;
+	size_t lines_room;
+};
+
+/* Writes line `number` to `out`; `format` makes it, of at least one byte. */
+struct error *format_lines_put(struct format_lines *lines, uint32_t number,
+			       struct error *(*format)(void *ctx, uint32_t number, FILE *out),
+			       void *ctx, FILE *out);
+void format_lines_free(struct format_lines *lines);
+
 /* Nanoseconds as a number of milliseconds, all digits kept. */
 void format_json_ms(unsigned long long ns, FILE *out);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "import/import.h"
 #include "symbol/names/display_name.h"
 
@@ -154,4 +155,69 @@ void format_json_field(const char *key, const char *text, FILE *out)
 void format_json_ms(unsigned long long ns, FILE *out)
 {
 	fprintf(out, "%llu.%06llu", ns / 1000000, ns % 1000000);
+}
+
+/* Bytes of lines that are kept. */
+#define LINES_MAX ((size_t)64 << 20)
+
+/* Keeps a line that was made, if there is room. */
+static struct error *keep_line(struct format_lines *lines, uint32_t number, const char *text,
+			       size_t len)
+{
+	struct error *err;
+
+	if (len > LINES_MAX - lines->len)
+		return NULL;
+	err = ARRAY_RESERVE(&lines->text, &lines->room, lines->len + len);
+	if (err)
+		return err;
+	memcpy(lines->text + lines->len, text, len);
+	lines->at[number] = (struct format_line){lines->len, len};
+	lines->len += len;
+	return NULL;
+}
+
+static struct error *make_room(struct format_lines *lines, uint32_t number)
+{
+	const size_t before = lines->lines_room;
+	struct error *err = ARRAY_RESERVE(&lines->at, &lines->lines_room, number + (size_t)1);
+
+	if (!err && lines->lines_room > before)
+		memset(lines->at + before, 0, (lines->lines_room - before) * sizeof(*lines->at));
+	return err;
+}
+
+struct error *format_lines_put(struct format_lines *lines, uint32_t number,
+			       struct error *(*format)(void *ctx, uint32_t number, FILE *out),
+			       void *ctx, FILE *out)
+{
+	struct error *err = make_room(lines, number);
+	char *text = NULL;
+	size_t len = 0;
+	FILE *line;
+
+	if (err)
+		return err;
+	if (lines->at[number].len) {
+		fwrite(lines->text + lines->at[number].at, 1, lines->at[number].len, out);
+		return NULL;
+	}
+	line = open_memstream(&text, &len);
+	if (!line)
+		return error_no_memory();
+	err = format(ctx, number, line);
+	if (fclose(line))
+		err = error_first(err, error_no_memory());
+	if (!err)
+		fwrite(text, 1, len, out);
+	if (!err)
+		err = keep_line(lines, number, text, len);
+	free(text);
+	return err;
+}
+
+void format_lines_free(struct format_lines *lines)
+{
+	free(lines->text);
+	free(lines->at);
 }

@@ -20,6 +20,7 @@ struct perf_script {
 	const struct format_job *job;
 	struct location_table *table;
 	struct location_chain chain;
+	struct format_lines lines; /* by their numbers in the table */
 	char *comm, *event;
 	uint32_t pid;
 	FILE *out;
@@ -43,26 +44,28 @@ static void put_file(const char *path, FILE *out)
 		putc(*path == ' ' || *path == '(' || *path == ')' ? '_' : *path, out);
 }
 
-static void put_line(const struct perf_script *s, uint32_t number)
+static struct error *format_line(void *ctx, uint32_t number, FILE *out)
 {
+	const struct perf_script *s = ctx;
 	const struct location_line *line = &s->table->lines[number];
 	const struct location_entry *entry = &s->table->at[line->entry];
 	const struct location_function *function = &s->table->functions[line->function];
 	bool outer = number + 1 == entry->lines + entry->n_lines;
 
-	fprintf(s->out, "\t%16" PRIx64 " %s", entry->code,
+	fprintf(out, "\t%16" PRIx64 " %s", entry->code,
 		function->resolved ? function->name : "[unknown]");
 	/* Readers strip a suffix that looks like an offset: a real one protects the name. */
 	if (function->resolved && (outer || strchr(function->name, '+')))
-		fprintf(s->out, "+0x%" PRIx64, outer ? entry->offset : 0);
-	fputs(" (", s->out);
+		fprintf(out, "+0x%" PRIx64, outer ? entry->offset : 0);
+	fputs(" (", out);
 	if (!outer)
-		fputs("inlined", s->out);
+		fputs("inlined", out);
 	else if (entry->image != LOCATION_NONE)
-		put_file(s->table->images[entry->image].path, s->out);
+		put_file(s->table->images[entry->image].path, out);
 	else
-		fputs("[unknown]", s->out);
-	fputs(")\n", s->out);
+		fputs("[unknown]", out);
+	fputs(")\n", out);
+	return NULL;
 }
 
 static struct error *put_sample(void *ctx, const struct sample *sample)
@@ -76,7 +79,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 		s->comm, s->pid, s->pid + sample->vcpu, sample->vcpu, us / 1000000, us % 1000000,
 		sample->weight_ns * sample->times, s->event);
 	for (size_t i = 0; i < s->chain.n && !err; i++)
-		put_line(s, s->chain.at[i]);
+		err = format_lines_put(&s->lines, s->chain.at[i], format_line, s, s->out);
 	putc('\n', s->out);
 	return err;
 }
@@ -104,6 +107,7 @@ static struct error *write_perf_script(const struct format_job *job, FILE *out)
 	if (!err)
 		err = samples_read(job, put_sample, &s);
 	location_table_free(s.table);
+	format_lines_free(&s.lines);
 	free(s.chain.at);
 	free(s.comm);
 	free(s.event);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/intern.h"
 #include "format/format.h"
 #include "format/raw.h"
 #include "import/import.h"
@@ -98,6 +99,9 @@ void raw_write_end(size_t n_frames, uint64_t times, FILE *out)
 struct raw {
 	const struct format_job *job;
 	struct stacks *stacks; /* the reader's; its ids are those of the ticks */
+	struct ids *frames;    /* of address and kind: numbers of lines */
+	struct format_lines lines;
+	const struct stack_node *node; /* whose line is asked for */
 	FILE *out;
 };
 
@@ -109,23 +113,36 @@ static struct error *write_head(void *ctx, const struct recording_info *info)
 	return NULL;
 }
 
+static struct error *format_frame(void *ctx, uint32_t number, FILE *out)
+{
+	const struct raw *raw = ctx;
+	struct named named;
+	struct error *err = NULL;
+
+	if (raw->job->symbolizer)
+		err = symbolizer_name(raw->job->symbolizer, raw->node->addr, raw->node->kind,
+				      &named);
+	if (!err)
+		raw_write_frame(raw->node->addr, raw->job->symbolizer ? &named : NULL, out);
+	return err;
+}
+
 static struct error *write_stack(struct raw *raw, uint32_t id, uint64_t times)
 {
 	size_t n = 0;
 
 	for (; id != STACK_ROOT; n++) {
-		const struct stack_node *node = stacks_node(raw->stacks, id);
-		struct named named;
+		struct error *err;
+		uint32_t number;
+		bool added;
 
-		if (raw->job->symbolizer) {
-			struct error *err = symbolizer_name(raw->job->symbolizer, node->addr,
-							    node->kind, &named);
-
-			if (err)
-				return err;
-		}
-		raw_write_frame(node->addr, raw->job->symbolizer ? &named : NULL, raw->out);
-		id = node->parent;
+		raw->node = stacks_node(raw->stacks, id);
+		err = ids_get(raw->frames, raw->node->addr, raw->node->kind, &number, &added);
+		if (!err)
+			err = format_lines_put(&raw->lines, number, format_frame, raw, raw->out);
+		if (err)
+			return err;
+		id = raw->node->parent;
 	}
 	raw_write_end(n, times, raw->out);
 	return NULL;
@@ -156,8 +173,12 @@ static struct error *write_raw(const struct format_job *job, FILE *out)
 	visitor.stage = "exporting";
 	err = stacks_new(&raw.stacks);
 	if (!err)
+		err = ids_new(&raw.frames);
+	if (!err)
 		err = source_read(job->path, raw.stacks, &visitor, &cut);
 	stacks_free(raw.stacks);
+	ids_free(raw.frames);
+	format_lines_free(&raw.lines);
 	return err;
 }
 
