@@ -29,7 +29,10 @@ static struct error *add_function(struct building *b, const struct location *at,
 	err = ARRAY_RESERVE(&p->functions, &b->function_room, p->n_functions + (size_t)1);
 	if (!err)
 		p->functions[p->n_functions++] =
-			(struct location_function){at->function, at->file, at->resolved};
+			(struct location_function){.name = at->function,
+						   .symbol = at->symbol,
+						   .file = at->file,
+						   .resolved = at->resolved};
 	return err;
 }
 

@@ -16,8 +16,9 @@
 /* A function, with the source file that it is in. All text is cleaned and belongs to the symbolizer. */
 struct location_function {
 	const char *name;
-	const char *file; /* NULL: not known */
-	bool resolved;	  /* the name is no address */
+	const char *symbol; /* its name in the file; the same if that is not known */
+	const char *file;   /* NULL: not known */
+	bool resolved;	    /* the name is no address */
 };
 
 /* A function at an address. */

@@ -311,15 +311,24 @@ static void put_mappings(struct pprof *p)
 	}
 }
 
+/* Readers demangle what has the same name twice: they cut "<u64 as Ord>::lt" to "::lt". */
+static uint64_t number_of_symbol(struct pprof *p, const struct location_function *function)
+{
+	const bool is_demangled = strpbrk(function->symbol, "<( ") != NULL;
+
+	return number_of(p, is_demangled ? NULL : function->symbol);
+}
+
 static void put_functions(struct pprof *p)
 {
 	for (uint32_t i = 0; i < p->table->n_functions && !p->err; i++) {
 		const struct location_function *function = &p->table->functions[i];
 		uint64_t name = number_of(p, function->name), file = number_of(p, function->file);
+		uint64_t symbol = number_of_symbol(p, function);
 
 		protobuf_number(&p->message, FUNCTION_ID, i + 1);
 		protobuf_number(&p->message, FUNCTION_NAME, name);
-		protobuf_number(&p->message, FUNCTION_SYSTEM_NAME, name);
+		protobuf_number(&p->message, FUNCTION_SYSTEM_NAME, symbol);
 		protobuf_number(&p->message, FUNCTION_FILE, file);
 		put(p, PROFILE_FUNCTION);
 	}

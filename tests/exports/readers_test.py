@@ -69,6 +69,14 @@ class Pprof(Exported):
         rows = self.rows(path, '-sample_index=samples', '-tagfocus=running', '-tagignore=vcpu0')
         self.assertEqual(rows['example_leaf'], (30, 30))
 
+    def test_names_are_not_cut_by_a_second_demangling(self):
+        names = '<u64 as core::cmp::PartialOrd>::lt', 'std::vector<int>::push_back(int&&)', 'plain'
+        (self.directory / 'names.folded').write_text(''.join(f'{name} 1\n' for name in names))
+        run(BUILD / 'uniprof', 'export', '-o', self.directory / 'names.pb.gz', self.directory / 'names.folded')
+        text = run('go', 'tool', 'pprof', '-symbolize=local', '-raw', self.directory / 'names.pb.gz').decode()
+        for name in names:
+            self.assertRegex(text, rf'(?m) {re.escape(name)} :0')
+
     def test_any_name_can_be_read(self):
         path = self.export('hostile', 'hostile.pb.gz')
         text = self.pprof(path, '-raw')
