@@ -8,6 +8,9 @@
 
 #define DEFAULT_ROWS 40
 
+/* Exit status when a share has grown by more than --fail-above; errors have those below. */
+#define EXIT_ABOVE 8
+
 struct diff_args {
 	struct load_options before;
 	const char *after;
@@ -15,6 +18,8 @@ struct diff_args {
 	enum diff_order order;
 	bool json, svg, html, full_names;
 	const char *title;
+	double fail_above; /* share; 0: never */
+	bool *above;	   /* set when a function's share has grown by more */
 };
 
 static struct error *take_sort(const struct option_row *row, const char *value, void *to)
@@ -43,6 +48,11 @@ static const struct option_row own_options[] = {
 	{"html", NULL, 0, take_true, AT(html),
 	 .text = "a page with such a flame graph, callers and callees, time lines and filters "
 		 "(also when FILE ends in .html)"},
+	{"fail-above", "PERCENT", 0, take_percent, AT(fail_above),
+	 .text = "exit status 8 when a function's own or whole share has grown by more than "
+		 "PERCENT "
+		 "points, beyond noise",
+	 .more = "Not of pictures and pages."},
 	{"title", "TEXT", 0, take_text, AT(title), .text = "above the picture"},
 	{"full-names", NULL, 0, take_true, AT(full_names),
 	 .text = "names with return types, arguments and all template arguments"},
@@ -72,6 +82,8 @@ static struct error *parse(int argc, char **argv, struct diff_args *options)
 		options->html |= picture_has_ending(options->before.output, ".html");
 	if (!options->json && !options->html)
 		options->svg |= picture_has_ending(options->before.output, ".svg");
+	if (options->fail_above > 0 && (options->svg || options->html))
+		return cmd_usage_error(&verb_diff, "--fail-above judges text and --json");
 	return NULL;
 }
 
@@ -86,6 +98,20 @@ static struct error *flatten(const struct loaded *loaded, struct flat **flat)
 	err = flat_new(tree, flat);
 	tree_free(tree);
 	return err;
+}
+
+/* Has any function grown by more than `share`, and not by chance? */
+static bool has_grown(const struct diff *diff, double share)
+{
+	for (size_t i = 0; i < diff->n; i++) {
+		const struct difference *self = &diff->rows[i].self_change;
+		const struct difference *total = &diff->rows[i].total_change;
+
+		if ((self->significant && self->after - self->before > share) ||
+		    (total->significant && total->after - total->before > share))
+			return true;
+	}
+	return false;
 }
 
 static struct error *compare(const struct loaded loaded[2], const struct diff_args *options,
@@ -113,6 +139,8 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 		err = options->json
 			      ? diff_write_json(diff, sides, out)
 			      : diff_write_text(diff, sides, names, (size_t)options->rows, out);
+	if (!err && options->fail_above > 0)
+		*options->above = has_grown(diff, options->fail_above);
 	short_names_free(names);
 	diff_free(diff);
 	flat_free(flat[0]);
@@ -152,8 +180,10 @@ static struct error *run_diff(int argc, char **argv, int *status)
 	struct diff_args options;
 	struct loaded loaded[2] = {0};
 	struct error *err = parse(argc, argv, &options);
+	bool above = false;
 	FILE *out;
 
+	options.above = &above;
 	if (!err)
 		err = load_both(&options, loaded);
 	if (!err)
@@ -162,6 +192,8 @@ static struct error *run_diff(int argc, char **argv, int *status)
 		err = cmd_close_output(options.before.output, out, show(loaded, &options, out));
 	load_free(&loaded[0]);
 	load_free(&loaded[1]);
+	if (above)
+		*status = EXIT_ABOVE;
 	return err;
 }
 

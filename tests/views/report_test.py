@@ -320,5 +320,19 @@ class Terminal(Case):
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
 
 
+class Diff(Case):
+    """The verdict of `uniprof diff`, for programs that only look at its exit status."""
+
+    def test_growth_beyond_noise_and_above_a_threshold_has_an_exit_status(self):
+        for name, count in ("before", 500), ("after", 600), ("chance", 505):
+            (self.place / f"{name}.folded").write_text(f"main;grows {count}\nmain;rest {1000 - count}\n")
+        for before, after, percent, status in ("before", "after", "5%", 8), ("before", "after", "15", 0), ("before", "chance", "0.1", 0):
+            with self.subTest(after, percent=percent):
+                done = subprocess.run([BUILD / "uniprof", "diff", "--fail-above", percent, f"{before}.folded", f"{after}.folded"],
+                                      cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+                self.assertEqual(done.returncode, status)
+                self.assertIn(b"grows", done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()
