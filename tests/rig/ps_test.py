@@ -36,7 +36,7 @@ chmod +x tree/init
 rm -f /var/log/xen/console/guest-linux.log
 printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
 xl create linux.cfg && i=0
-until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 90 ] || exit 1; sleep 1; done
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 900 ] || exit 1; sleep 1; done
 """
 
 TASK = re.compile(r"^task /proc/(\d+)/task/(\d+) \d+ \((.*)\) (\S) (.*)$", re.M)
