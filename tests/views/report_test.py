@@ -3,6 +3,7 @@
 """`uniprof report` as people and programs meet it: in a pipe, on a terminal, through a pager, as JSON."""
 
 import fcntl
+import html
 import json
 import os
 import pty
@@ -318,6 +319,34 @@ class Terminal(Case):
         said = all_of(ours)
         self.assertRegex(said, r"uniprof: exporting, \d+ %, \d+ s left")
         self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
+
+
+class Names(Case):
+    """Short names in what people see, full ones for programs and where they are asked for."""
+
+    FULL = "int* std::find<int*, int>(int*, int*, int const&)"
+    SHORT = "std::find<int*, int>"
+
+    def show(self, *arguments):
+        (self.place / "names.folded").write_text(f"main;{self.FULL} 10\nmain;f(int) 5\nmain;f(char) 5\n")
+        return subprocess.run([BUILD / "uniprof", *arguments, self.place / "names.folded"], check=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE).stdout.decode()
+
+    def test_names_are_short_unless_they_would_look_alike(self):
+        self.assertEqual(set(rows(self.show("report"))), {"main", self.SHORT, "f(int)", "f(char)"})
+        self.assertIn(self.FULL, rows(self.show("report", "--full-names")))
+
+    def test_a_function_is_found_by_its_short_name(self):
+        self.assertIn(self.SHORT, self.show("report", "-f", self.SHORT))
+
+    def test_programs_get_full_names(self):
+        self.assertIn(self.FULL, [row["function"] for row in json.loads(self.show("report", "--json"))["rows"]])
+
+    def test_a_picture_has_both(self):
+        text = html.unescape(self.show("flamegraph", "-o", "-"))
+        self.assertIn(f'data-name="{self.FULL}" data-short="{self.SHORT}"', text)
+        self.assertIn(f"<title>{self.FULL} (10 samples", text)
+        self.assertNotIn(' data-short="', self.show("flamegraph", "--full-names", "-o", "-"))
 
 
 class Diff(Case):
