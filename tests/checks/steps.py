@@ -181,6 +181,7 @@ def host_tests():
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/builds_test.py"),
         python_test("tests/names/names_test.py"),
+        python_test("tests/names/hostile_files_test.py"),
     ]
 
 

@@ -118,11 +118,16 @@ static void __attribute__((noreturn)) parse(const struct image_spec *spec, int f
 	struct error *err;
 	FILE *out;
 
-	sandbox_enter(&fd, 1);
+	alarm(SANDBOX_WAIT_S);
+	sandbox_enter(spec->path, &fd, 1);
 	out = fdopen(fd, "w");
 	if (!out)
 		_exit(1);
 	err = image_file_load(spec, &file);
+	if (err == error_no_memory())
+		err = error_new(ERR_INPUT,
+				"%s: a damaged file: reading it takes too much memory for its size",
+				spec->path);
 	image_wire_send(err, &file, out);
 	_exit(fclose(out) != 0);
 }
@@ -139,15 +144,6 @@ static struct error *receive(const struct image_spec *spec, int fd, struct image
 	err = image_wire_receive(in, file);
 	fclose(in);
 	return err ? err : image_file_name(spec, file);
-}
-
-static struct error *crashed(const char *path, int status)
-{
-	if (WIFSIGNALED(status))
-		return error_new(ERR_INPUT,
-				 "%s: a damaged file: what reads it was ended by signal %d (%s)",
-				 path, WTERMSIG(status), strsignal(WTERMSIG(status)));
-	return error_new(ERR_FAILED, "%s: what reads it has failed", path);
 }
 
 struct error *image_file_load_sandboxed(const struct image_spec *spec, struct image_file *file)
@@ -173,7 +169,7 @@ struct error *image_file_load_sandboxed(const struct image_spec *spec, struct im
 	if (!status)
 		return err;
 	error_free(err);
-	return crashed(spec->path, status);
+	return sandbox_crashed(spec->path, status);
 }
 
 /* The first byte that is told. */
@@ -185,7 +181,8 @@ static void __attribute__((noreturn)) tell(const char *path, int fd)
 {
 	char told[1 + 2 * BUILD_ID_MAX + 1];
 
-	sandbox_enter(&fd, 1);
+	alarm(SANDBOX_WAIT_S);
+	sandbox_enter(path, &fd, 1);
 	*told = dwarf_file_lacks(path, told + 1) ? LACKS : HAS;
 	if (write(fd, told, strlen(told)) < 0)
 		_exit(1);

@@ -140,8 +140,8 @@ static void source_serve(const char *path, const char *build_id, int in, int out
 	_exit(0);
 }
 
-/* Longest wait for an answer; the process's CPU time is bounded as well (sandbox.h). */
-#define PATIENCE_NS (120 * 1000000000ull)
+/* Longest wait for an answer; the process's CPU time and memory are bounded as well (sandbox.h). */
+#define PATIENCE_NS (SANDBOX_WAIT_S * 1000000000ull)
 
 /* Bytes of all strings of one file, at most. */
 #define STRINGS_MAX (1u << 30)
@@ -316,7 +316,7 @@ static struct error *begin(struct source *s, const char *path, const char *build
 	}
 	s->pid = fork();
 	if (s->pid == 0) {
-		sandbox_enter((const int[]){down[0], up[1]}, 2);
+		sandbox_enter(path, (const int[]){down[0], up[1]}, 2);
 		source_serve(path, build_id, down[0], up[1]);
 	}
 	close(down[0]);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/limits.h"
 #include "base/preopen.h"
 
 /* Fewer bytes than this could be the same by chance. */
@@ -134,8 +135,10 @@ static int check_by(int fd, const struct wanted *wanted,
 	if (fd < 0)
 		return -1;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) &&
-	    (wanted->id ? has_id(fd, wanted) : without_id(fd, wanted)))
+	    (wanted->id ? has_id(fd, wanted) : without_id(fd, wanted))) {
+		limits_raise(fd);
 		return fd;
+	}
 	close(fd);
 	return -1;
 }

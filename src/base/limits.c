@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The build says so: address sanitizers reserve terabytes. */
+#ifdef UNIPROF_KEEP_RIGHTS
+#define LIMIT_MEMORY false
+#else
+#define LIMIT_MEMORY true
+#endif
+
+/* Bytes beside those that the process has already: for itself, for each byte of a file, and in all. */
+#define MEMORY_BASE   (192ull << 20)
+#define MEMORY_FACTOR 8
+#define MEMORY_MAX    (16ull << 30)
+
+/* The largest kernels take a few seconds, on emulated machines a minute. */
+#define CPU_SECONDS 120
+
+static rlim_t smaller(rlim_t a, rlim_t b)
+{
+	return a < b ? a : b;
+}
+
+static void set(int which, rlim_t soft, rlim_t hard)
+{
+	struct rlimit limit;
+
+	if (getrlimit(which, &limit))
+		return;
+	limit.rlim_max = smaller(limit.rlim_max, hard);
+	limit.rlim_cur = smaller(limit.rlim_max, soft);
+	setrlimit(which, &limit);
+}
+
+static void raise_by(int which, rlim_t by)
+{
+	struct rlimit limit;
+
+	if (getrlimit(which, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return;
+	limit.rlim_cur =
+		by < limit.rlim_max - limit.rlim_cur ? limit.rlim_cur + by : limit.rlim_max;
+	setrlimit(which, &limit);
+}
+
+/* Bytes of address space that are taken already; 0: it cannot be told (proc_pid_statm(5)). */
+static uint64_t address_space(void)
+{
+	FILE *in = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (!in)
+		return 0;
+	if (fscanf(in, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(in);
+	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void limits_set(void)
+{
+	const uint64_t used = address_space();
+
+	/* The hard limit is above the soft one: SIGXCPU tells why the process has ended. */
+	set(RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 1);
+	if (LIMIT_MEMORY && used)
+		set(RLIMIT_AS, used + MEMORY_BASE, used + MEMORY_MAX);
+}
+
+/* Holes do not count; a file system that tells of no blocks is believed the size. */
+static uint64_t bytes_on_disk(const struct stat *st)
+{
+	const uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * 512;
+
+	return blocks && blocks < size ? blocks : size;
+}
+
+void limits_raise(int fd)
+{
+	struct stat st;
+	uint64_t bytes;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return;
+	bytes = bytes_on_disk(&st);
+	if (LIMIT_MEMORY)
+		raise_by(RLIMIT_AS, smaller(bytes, MEMORY_MAX) * MEMORY_FACTOR);
+}
