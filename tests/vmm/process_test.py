@@ -377,6 +377,27 @@ class Refusals(HostCase):
         self.goes_on(subject)
 
 
+class Moved(HostCase):
+    """Two runs of one program, which the kernel puts at different addresses."""
+
+    def test_code_without_a_name_is_the_same_in_both(self):
+        program = self.scratch / "nameless"
+        subprocess.run(["strip", "-o", program, PROGRAMS / "subject"], check=True)
+        outermost = []
+        for recording in ("before.uniprof", "after.uniprof"):
+            subject = self.start(program)
+            self.wait_for(lambda process=subject: self.progress(process), "the subject says nothing")
+            self.uniprof("record", "-q", "-F", 500, "-T", 2, "-o", recording, f"process:{subject.pid}")
+            outermost.append({stack[0] for stack in self.folded(recording, "--addresses", "--state", "all") if stack[0].startswith("nameless+0x")})
+            self.end(subject)
+        # All that the main thread does begins at one place.
+        self.assertTrue(outermost[0] & outermost[1], outermost)
+        text = self.uniprof("diff", "--state", "all", "before.uniprof", "after.uniprof")
+        rows = [line for line in text.splitlines() if line.endswith(("[nameless]", "[nameless]  (new)", "[nameless]  (gone)"))]
+        self.assertEqual(len(rows), 1, text)
+        self.assertTrue(rows[0].endswith("[nameless]"), text)
+
+
 class Several(HostCase):
     """Guests that are recorded at once, each into a file of its own or all into one."""
 
