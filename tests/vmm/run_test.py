@@ -29,7 +29,11 @@ class Victim:
 
     def look(self):
         while not self.ended.wait(0.005):
-            self.traced |= tracers(self.process.pid)
+            try:
+                self.traced |= tracers(self.process.pid)
+            except FileNotFoundError:
+                # A thread of QEMU's has ended, or the process with its test.
+                continue
 
     def events(self):
         """QEMU's events about it since its owner connected."""
