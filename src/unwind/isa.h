@@ -57,6 +57,9 @@ struct rule {
 	bool chained;	/* fp, where set up, points to a frame record */
 	bool entry;    /* took over a stack or frame pointer and kept no old one: nobody's callee */
 	bool discards; /* ... and has popped its return address */
+	/* 32-bit Arm, where any register may be the frame pointer: the one that cfa_fp counts from, */
+	uint8_t fp;
+	struct row_kept kept; /* and, in place of fp_at, where the caller's registers are */
 };
 
 enum flow_result {
@@ -86,6 +89,7 @@ struct flow_query {
 	uint64_t addr;	     /* where to */
 	uint64_t entry;	     /* paths_follow: where the function is entered; 0: at its start */
 	uint8_t kind;	     /* enum frame_kind: FRAME_RETURN stands behind a call */
+	uint8_t mode;	     /* as of struct pc_info */
 };
 
 /* A call that ends at some address. Where the bytes can be read in two ways, both are set. */
@@ -119,7 +123,10 @@ struct unwind_isa {
 	unsigned flow_steps; /* steps that following one function may take, at most */
 	struct record_layout record;
 
-	/* `n` bytes end right before `ret`; false if no call ends there. */
+	/*
+	 * `n` bytes end right before `ret`, whose bit 0 is that of the mode (struct pc_info); false if no call
+	 * ends there.
+	 */
 	bool (*call_before)(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
 			    struct call *out);
 
@@ -160,8 +167,8 @@ struct unwind_isa {
 	bool (*pushed)(struct walk *walk, const struct row *row, const struct row_caller *caller);
 
 	/*
-	 * Instead of all of the above, where rules count from any register: takes
-	 * the first registers, and goes to the caller by rules of its own.
+	 * Where rules count from any register: takes the first registers, and
+	 * goes to the caller by rules of its own.
 	 */
 	void (*begin)(struct walk *walk);
 	enum found (*find_caller)(struct walk *walk, uint8_t *trust);

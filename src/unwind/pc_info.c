@@ -141,7 +141,7 @@ static bool ends_call(struct unwinder *unwinder, struct pc_info *info)
 		return false;
 	while (code->read(code->ctx, info->addr - n, bytes, n) != n)
 		n--;
-	return isa->call_before(bytes, n, info->addr, isa->word, &info->call);
+	return isa->call_before(bytes, n, info->addr | (info->mode & 1), isa->word, &info->call);
 }
 
 static void fill(struct unwinder *unwinder, struct pc_info *info)
@@ -162,13 +162,14 @@ static void fill(struct unwinder *unwinder, struct pc_info *info)
 }
 
 struct pc_info *pc_info_fill(struct unwinder *unwinder, struct pc_info *info, uint64_t addr,
-			     uint8_t kind)
+			     uint8_t kind, uint8_t mode)
 {
 	unwinder->steps -= unwinder->steps < FILL_STEPS ? unwinder->steps : FILL_STEPS;
 	*info = (struct pc_info){.addr = addr,
 				 .root = unwinder->root,
 				 .kind = kind,
 				 .word = unwinder->word,
+				 .mode = mode,
 				 .age = unwinder->age,
 				 .until = unwinder->stack + UNREADABLE_STACKS,
 				 .jumped_from = UINT64_MAX};

@@ -245,9 +245,10 @@ void arm_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_
 	*next = (struct arm_next){.path = PATH_ON};
 	if (flow_of(insn, next))
 		return;
-	if (arm_is_call(insn->code, insn->pc, &target))
+	if (arm_is_call(insn->code, insn->pc, &target)) {
+		next->path = PATH_CALL;
 		arm_called(state);
-	else if (insn->code >> 28 != UNCONDITIONED)
+	} else if (insn->code >> 28 != UNCONDITIONED)
 		apply(insn->code, state);
 }
 

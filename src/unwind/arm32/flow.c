@@ -6,6 +6,8 @@
 
 /* Registers that a call may change (AAPCS32, 6.1.1), but for its results, and lr. */
 #define CALL_CHANGES 0x500fu
+/* Registers beside the stack pointer that tell where it was, behind a call: r4 to r11. */
+#define ARM_OTHERS 0xff0u
 
 static bool has(uint16_t mask, unsigned reg)
 {
@@ -165,22 +167,57 @@ static void taken(void *ctx)
 	state->it = 0;
 }
 
-enum flow_result arm_follow(void *scratch, const struct code *code, const struct arm_query *query,
-			    struct arm_state *state)
+/* Where the caller's register is, in bytes from the CFA. */
+static int16_t kept_at(const struct arm_state *state, unsigned reg)
 {
-	const struct paths paths = {.unit = query->thumb ? 2 : 4,
+	const int32_t at = state->at[reg];
+
+	if (has(state->saved, reg))
+		return at > ROW_LOST && at <= INT16_MAX ? (int16_t)at : ROW_LOST;
+	return has(state->lost, reg) ? ROW_LOST : ROW_SAME;
+}
+
+static struct rule rule_of(const struct arm_state *state, enum frame_kind kind)
+{
+	const unsigned others = state->based & (kind == FRAME_PC ? ~(1u << ARM_SP) : ARM_OTHERS);
+	const unsigned fp = others ? (unsigned)__builtin_ctz(others) : 0;
+	struct rule rule = {
+		.cfa_sp = has(state->based, ARM_SP) ? -state->base[ARM_SP] : RULE_NOT,
+		.cfa_fp = others ? -state->base[fp] : RULE_NOT,
+		.fp = (uint8_t)fp,
+		.ra_at = has(state->saved, ARM_LR)  ? state->at[ARM_LR]
+			 : has(state->lost, ARM_LR) ? RULE_NOT
+						    : RULE_SAME,
+		.fp_at = RULE_NOT,
+		.origin = RULE_NO_REGISTER,
+	};
+
+	for (unsigned i = 0; i < ROW_KEPT; i++)
+		rule.kept.at[i] = kept_at(state, ROW_KEPT_FIRST + i);
+	return rule;
+}
+
+enum flow_result arm_follow(const struct flow_query *query, struct code_reader *reader,
+			    void *scratch, unsigned *steps, struct rule *out)
+{
+	const bool thumb = query->mode & ARM_MODE_T32;
+	const uint32_t flags = (uint32_t)(query->mode >> ARM_MODE_FLAGS) << 28;
+	const struct paths paths = {.unit = thumb ? 2 : 4,
 				    .state_size = sizeof(struct path_state),
 				    .apply = apply,
 				    .taken = taken};
 	struct path_state at = {.state = {.based = 1u << ARM_SP},
 				.condition = ARM_ALWAYS,
-				.thumb = query->thumb};
+				.thumb = thumb};
+	const uint64_t size = query->end - query->start;
 	const enum flow_result result =
-		paths_follow(&paths, &query->flow, code, scratch, &(unsigned){0}, &at);
+		paths_follow(&paths, query, reader->code, scratch, &(unsigned){0}, &at);
+	const bool executed = at.condition < ARM_ALWAYS &&
+			      (query->kind == FRAME_RETURN || holds(at.condition, flags));
 
-	*state =
-		at.condition < ARM_ALWAYS && (!query->by_flags || holds(at.condition, query->flags))
-			? at.executed
-			: at.state;
+	/* Each word that may be a return address has code followed anew: a step is a byte here. */
+	*steps -= size < *steps ? (unsigned)size : *steps;
+	if (result == FLOW_FOUND || result == FLOW_GUESSED)
+		*out = rule_of(executed ? &at.executed : &at.state, (enum frame_kind)query->kind);
 	return result;
 }

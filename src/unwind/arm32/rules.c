@@ -1,36 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/arm32.h"
 
-/* Does a call end at this address? Then *len is its length, *target as arm_is_call says. */
-static bool call_before(const struct code *code, uint64_t ret, bool thumb, uint8_t *len,
-			uint64_t *target, bool *readable)
-{
-	uint8_t bytes[4];
-	uint32_t insn;
+#include <string.h>
 
-	*len = 4;
-	*target = 0;
-	*readable = code->read && code->read(code->ctx, ret - 4, bytes, 4) == 4;
-	if (!*readable)
-		return true;
-	insn = (uint32_t)(bytes[0] | bytes[1] << 8) | (uint32_t)(bytes[2] | bytes[3] << 8) << 16;
+bool arm_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word, struct call *out)
+{
+	const bool thumb = ret & ARM_MODE_T32;
+	const uint64_t end = ret & ~(uint64_t)ARM_MODE_T32;
+	uint16_t half[2] = {0};
+	bool found = false;
+
+	*out = (struct call){0};
+	if (n < sizeof(half))
+		return false;
+	memcpy(half, bytes + n - sizeof(half), sizeof(half));
 	if (!thumb)
-		return arm_is_call(insn, ret - 4, target);
-	if (thumb_is_call(insn << 16 | insn >> 16, 4, ret - 4, target))
-		return true;
-	*len = 2;
-	return thumb_is_call(insn >> 16, 2, ret - 2, target);
+		found = arm_is_call((uint32_t)half[1] << 16 | half[0], end - 4, &out->target);
+	else
+		found = thumb_is_call((uint32_t)half[0] << 16 | half[1], 4, end - 4,
+				      &out->target) ||
+			thumb_is_call(half[1], 2, end - 2, &out->target);
+	out->direct = found && out->target;
+	out->indirect = found && !out->target;
+	return found;
 }
 
-bool arm_believe(const struct walk *walk, uint64_t ret, struct arm_return *out)
-{
-	const struct code *code = walk->in->code;
+/* A word that may be a return address. */
+struct arm_return {
+	uint64_t addr;	 /* without the T32 bit */
+	uint64_t target; /* target of the call before it; 0: not known */
+	bool thumb;
+	bool readable;
+};
 
-	out->thumb = ret & 1;
-	out->addr = ret & ~1ull;
+/* Does a call stand before this return address? Unreadable code is believed, as a guess. */
+static bool believe(const struct walk *walk, uint64_t ret, struct arm_return *out)
+{
+	const struct pc_info *info;
+
+	*out = (struct arm_return){.addr = ret & ~1ull, .thumb = ret & 1};
 	if (!out->thumb && ret & 2)
 		return false;
-	return call_before(code, out->addr, out->thumb, &out->len, &out->target, &out->readable);
+	if (!walk->in->unwinder)
+		return true;
+	info = pc_info_in_mode(walk->in->unwinder, out->addr, FRAME_RETURN, out->thumb);
+	out->readable = info->readable;
+	out->target = info->call.target;
+	return !info->readable || info->call.direct || info->call.indirect;
 }
 
 /* Frames are alike only if all registers are that are known. */
@@ -64,154 +80,21 @@ static void arm_go(struct walk *walk, const struct arm_return *ret, uint64_t sp)
 /* Code is followed this far behind the end of the known function, bytes. */
 #define REACH_OF_JUMP 2048u
 
-/* Computes the CFA from the stack pointer, or else from any register at a known distance to it. */
-static bool cfa_of(const struct walk *walk, const struct arm_state *state, uint64_t *cfa)
+static bool cfa_of(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
 {
-	const unsigned usable = state->based & walk->arm.known;
-	unsigned reg;
+	const bool by_sp = rule->cfa_sp != RULE_NOT;
+	const unsigned reg = by_sp ? ARM_SP : rule->fp;
 
-	if (!usable)
+	if ((!by_sp && rule->cfa_fp == RULE_NOT) || !(walk->arm.known >> reg & 1))
 		return false;
-	reg = usable >> ARM_SP & 1 ? ARM_SP : (unsigned)__builtin_ctz(usable);
-	*cfa = walk->arm.r[reg] - (uint32_t)state->base[reg];
+	*cfa = walk->arm.r[reg] + (uint32_t)(by_sp ? rule->cfa_sp : rule->cfa_fp);
+	*cfa = (uint32_t)*cfa;
 	return *cfa >= walk->at.sp && *cfa - walk->at.sp <= REACH && !(*cfa & 3);
 }
 
-static uint64_t slot(const struct arm_state *state, uint64_t cfa, unsigned reg)
-{
-	return (uint32_t)(cfa + (uint32_t)state->at[reg]);
-}
-
-static void restore_saved(struct walk *walk, const struct arm_state *state, uint64_t cfa)
-{
-	for (unsigned reg = 4; reg < ARM_IP; reg++) {
-		const uint16_t bit = (uint16_t)(1u << reg);
-		uint64_t value;
-
-		if (state->saved & bit && walk_load(walk, slot(state, cfa, reg), &value)) {
-			walk->arm.r[reg] = (uint32_t)value;
-			walk->arm.known |= bit;
-		} else if ((state->saved | state->lost) & bit) {
-			walk->arm.known &= (uint16_t)~bit;
-		}
-	}
-}
-
-/* Reads the return address as the state says; false: it is unknown, or not at hand. */
-static bool return_word(struct walk *walk, const struct arm_state *state, uint64_t cfa,
-			uint64_t *word)
-{
-	*word = walk->arm.r[ARM_LR];
-	if (state->saved >> ARM_LR & 1)
-		return walk_load(walk, slot(state, cfa, ARM_LR), word);
-	return walk->arm.known >> ARM_LR & 1;
-}
-
-/* Has the code kept no way back? */
-static bool is_lost(const struct walk *walk, const struct arm_state *state)
-{
-	return !(state->saved >> ARM_LR & 1) &&
-	       (state->lost >> ARM_LR & 1 || walk->at.kind == FRAME_RETURN);
-}
-
-/* May this have been called by its address, just now? */
-static bool may_be_fresh(const struct walk *walk)
-{
-	struct arm_return ret;
-
-	return walk->arm.known >> ARM_LR & 1 && arm_believe(walk, walk->arm.r[ARM_LR], &ret) &&
-	       ret.readable && !ret.target;
-}
-
-/*
- * Without a known start, the code here may be another function than the
- * followed one, which was entered by falling through a call that never returns,
- * or by a jump to an unknown target.
- */
-static bool may_be(const struct walk *walk, const struct arm_pc_info *info,
-		   const struct arm_return *ret)
-{
-	if (info->has_start)
-		return true;
-	if (!ret->readable || (ret->target && ret->target != info->start))
-		return false;
-	return info->known == FLOW_FOUND || (ret->target && !may_be_fresh(walk));
-}
-
-enum found arm_rule_code(struct walk *walk, const struct arm_pc_info *info, uint8_t *trust)
-{
-	const struct arm_state *state = &info->state;
-	const bool sure = info->known == FLOW_FOUND && info->has_start;
-	struct arm_return ret;
-	uint64_t cfa, word;
-
-	if (info->known == FLOW_UNKNOWN || !cfa_of(walk, state, &cfa))
-		return FOUND_NONE;
-	/* It has called something all the same: it never returns. */
-	if (is_lost(walk, state))
-		return sure ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
-	if (!return_word(walk, state, cfa, &word))
-		return FOUND_NONE;
-	if (!word)
-		return info->has_start ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
-	if (!arm_believe(walk, word, &ret) || !may_be(walk, info, &ret))
-		return FOUND_NONE;
-	*trust = sure && ret.readable && (!ret.target || ret.target == info->start) ? TRUST_SURE
-										    : TRUST_GUESS;
-	restore_saved(walk, state, cfa);
-	arm_go(walk, &ret, cfa);
-	return FOUND_CALLER;
-}
-
-/*
- * Following the code from `start`: is the return address one of a call of it?
- * It may have jumped to the function that stands here, from above or below.
- */
-static bool prove(struct walk *walk, const struct arm_pc_info *info, uint64_t start)
-{
-	const uint64_t at = walk->at.addr, least = info->start ? info->start : at;
-	const struct arm_range range = {.entry = start,
-					.start = start < least ? start : least,
-					.end = (start < at ? at : start) + REACH_OF_JUMP};
-	struct arm_state state;
-	struct arm_return ret;
-	uint64_t cfa, word;
-
-	if (arm_follow_to_pc(walk, &range, &state) != FLOW_FOUND || !cfa_of(walk, &state, &cfa) ||
-	    is_lost(walk, &state) || !return_word(walk, &state, cfa, &word) ||
-	    !arm_believe(walk, word, &ret) || !ret.readable || ret.target != start)
-		return false;
-	restore_saved(walk, &state, cfa);
-	arm_go(walk, &ret, cfa);
-	return true;
-}
-
-/* Is this a return address of a call of something near? Then tries to prove that. */
-static bool try_word(struct walk *walk, const struct arm_pc_info *info, uint64_t word)
-{
-	struct arm_return ret;
-
-	return word && arm_believe(walk, word, &ret) && ret.readable && ret.target &&
-	       ret.target - walk->at.addr + NEAR < 2 * NEAR && prove(walk, info, ret.target);
-}
-
-enum found arm_rule_target(struct walk *walk, const struct arm_pc_info *info, uint8_t *trust)
-{
-	const uint64_t sp = walk->at.sp;
-	uint64_t word;
-
-	*trust = TRUST_SURE;
-	if (walk->arm.known >> ARM_LR & 1 && try_word(walk, info, walk->arm.r[ARM_LR]))
-		return FOUND_CALLER;
-	for (unsigned i = 0; i < SEARCH_WORDS && walk_spend(walk); i++)
-		if (in_window(walk->stack, sp + 4 * i, 4) && walk_load(walk, sp + 4 * i, &word) &&
-		    try_word(walk, info, word))
-			return FOUND_CALLER;
-	walk->beyond = false;
-	return FOUND_NONE;
-}
-
-static void restore_kept(struct walk *walk, const struct row_kept *kept, uint64_t cfa)
+/* Goes to the caller, which has its registers where `kept` says. */
+static void go_to_caller(struct walk *walk, const struct row_kept *kept, uint64_t cfa,
+			 const struct arm_return *ret)
 {
 	for (unsigned i = 0; i < ROW_KEPT; i++) {
 		const unsigned reg = ROW_KEPT_FIRST + i;
@@ -221,22 +104,136 @@ static void restore_kept(struct walk *walk, const struct row_kept *kept, uint64_
 		if (at == ROW_SAME)
 			continue;
 		walk->arm.known &= (uint16_t) ~(1u << reg);
-		if (at == ROW_LOST ||
-		    !walk_load(walk, (uint32_t)(cfa + (uint64_t)(int64_t)at), &value))
+		if (at == ROW_LOST || !walk_load(walk, (uint32_t)(cfa + (uint64_t)at), &value))
 			continue;
 		walk->arm.r[reg] = (uint32_t)value;
 		walk->arm.known |= (uint16_t)(1u << reg);
 	}
+	arm_go(walk, ret, cfa);
+}
+
+/* Reads the return address as the rule says; false: it is unknown, or not at hand. */
+static bool return_word(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t *word)
+{
+	*word = walk->arm.r[ARM_LR];
+	if (rule->ra_at != RULE_SAME)
+		return walk_load(walk, (uint32_t)(cfa + (uint32_t)rule->ra_at), word);
+	return walk->arm.known >> ARM_LR & 1;
+}
+
+/* Has the code kept no way back? */
+static bool is_lost(const struct walk *walk, const struct rule *rule)
+{
+	return rule->ra_at == RULE_NOT ||
+	       (rule->ra_at == RULE_SAME && walk->at.kind == FRAME_RETURN);
+}
+
+/* May this have been called by its address, just now? */
+static bool may_be_fresh(const struct walk *walk)
+{
+	struct arm_return ret;
+
+	return walk->arm.known >> ARM_LR & 1 && believe(walk, walk->arm.r[ARM_LR], &ret) &&
+	       ret.readable && !ret.target;
+}
+
+/*
+ * Without a known start, the code here may be another function than the
+ * followed one, which was entered by falling through a call that never returns,
+ * or by a jump to an unknown target.
+ */
+static bool may_be(const struct walk *walk, const struct arm_return *ret)
+{
+	const struct frame_state *state = &walk->state;
+
+	if (state->has_start)
+		return true;
+	if (!ret->readable || (ret->target && ret->target != state->start))
+		return false;
+	return state->flow == FLOW_FOUND || (ret->target && !may_be_fresh(walk));
+}
+
+enum found arm_rule_code(struct walk *walk, uint8_t *trust)
+{
+	const struct frame_state *state = &walk->state;
+	const struct rule *rule = &state->rule;
+	const bool sure = state->flow == FLOW_FOUND && state->has_start;
+	struct arm_return ret;
+	uint64_t cfa, word;
+
+	if (!rule_known(state) || !cfa_of(walk, rule, &cfa))
+		return FOUND_NONE;
+	/* It has called something all the same: it never returns. */
+	if (is_lost(walk, rule))
+		return sure ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
+	if (!return_word(walk, rule, cfa, &word))
+		return FOUND_NONE;
+	if (!word)
+		return state->has_start ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
+	if (!believe(walk, word, &ret) || !may_be(walk, &ret))
+		return FOUND_NONE;
+	*trust = sure && ret.readable && (!ret.target || ret.target == state->start) ? TRUST_SURE
+										     : TRUST_GUESS;
+	go_to_caller(walk, &rule->kept, cfa, &ret);
+	return FOUND_CALLER;
+}
+
+/*
+ * Following the code from `start`: is the return address one of a call of it?
+ * It may have jumped to the function that stands here, from above or below.
+ */
+static bool prove(struct walk *walk, uint64_t start)
+{
+	const uint64_t at = walk->at.addr, least = walk->state.start ? walk->state.start : at;
+	const struct arm_range range = {.entry = start,
+					.start = start < least ? start : least,
+					.end = (start < at ? at : start) + REACH_OF_JUMP};
+	struct rule rule;
+	struct arm_return ret;
+	uint64_t cfa, word;
+
+	if (arm_follow_to_pc(walk, &range, &rule) != FLOW_FOUND || !cfa_of(walk, &rule, &cfa) ||
+	    is_lost(walk, &rule) || !return_word(walk, &rule, cfa, &word) ||
+	    !believe(walk, word, &ret) || !ret.readable || ret.target != start)
+		return false;
+	go_to_caller(walk, &rule.kept, cfa, &ret);
+	return true;
+}
+
+/* Is this a return address of a call of something near? Then tries to prove that. */
+static bool try_word(struct walk *walk, uint64_t word)
+{
+	struct arm_return ret;
+
+	return word && believe(walk, word, &ret) && ret.readable && ret.target &&
+	       ret.target - walk->at.addr + NEAR < 2 * NEAR && prove(walk, ret.target);
+}
+
+enum found arm_rule_target(struct walk *walk, uint8_t *trust)
+{
+	const uint64_t sp = walk->at.sp;
+	uint64_t word;
+
+	*trust = TRUST_SURE;
+	if (walk->arm.known >> ARM_LR & 1 && try_word(walk, walk->arm.r[ARM_LR]))
+		return FOUND_CALLER;
+	for (unsigned i = 0; i < SEARCH_WORDS && walk_spend(walk); i++)
+		if (in_window(walk->stack, sp + 4 * i, 4) && walk_load(walk, sp + 4 * i, &word) &&
+		    try_word(walk, word))
+			return FOUND_CALLER;
+	walk->beyond = false;
+	return FOUND_NONE;
 }
 
 /* True for calls of this function, and for indirect calls. */
-static bool calls_here(const struct arm_pc_info *info, const struct arm_return *ret)
+static bool calls_here(const struct walk *walk, const struct arm_return *ret)
 {
-	const struct table_entry *table = &info->table;
+	const struct table_entry *table = &walk->table;
+	const struct frame_state *state = &walk->state;
 
-	if (!ret->target || (info->has_start && ret->target == info->start))
+	if (!ret->target || (state->has_start && ret->target == state->start))
 		return true;
-	return !info->has_start && ret->target >= table->base + table->row->start;
+	return !state->has_start && ret->target >= table->base + table->row->start;
 }
 
 static bool is_frame(const struct walk *walk, const struct row_caller *caller)
@@ -247,9 +244,9 @@ static bool is_frame(const struct walk *walk, const struct row_caller *caller)
 	return size <= REACH && !(size & 3) && (size || walk->at.kind == FRAME_PC);
 }
 
-enum found arm_rule_table(struct walk *walk, const struct arm_pc_info *info, uint8_t *trust)
+enum found arm_rule_table(struct walk *walk, uint8_t *trust)
 {
-	const struct table_entry *table = &info->table;
+	const struct table_entry *table = &walk->table;
 	struct row_caller caller;
 	struct arm_return ret;
 
@@ -263,11 +260,10 @@ enum found arm_rule_table(struct walk *walk, const struct arm_pc_info *info, uin
 	}
 	if (!caller.pc)
 		return walk_end(walk, UNWIND_OUTERMOST);
-	if (!arm_believe(walk, caller.pc, &ret))
+	if (!believe(walk, caller.pc, &ret))
 		return FOUND_NONE;
-	*trust = ret.readable && calls_here(info, &ret) ? TRUST_SURE : TRUST_GUESS;
-	restore_kept(walk, &table->whole->kept[table->row->kept], caller.sp);
-	arm_go(walk, &ret, caller.sp);
+	*trust = ret.readable && calls_here(walk, &ret) ? TRUST_SURE : TRUST_GUESS;
+	go_to_caller(walk, &table->whole->kept[table->row->kept], caller.sp, &ret);
 	return FOUND_CALLER;
 }
 
@@ -275,7 +271,7 @@ bool arm_try_return(struct walk *walk, uint64_t slot, uint64_t word)
 {
 	struct arm_return ret;
 
-	if (!arm_believe(walk, word, &ret) || !ret.readable)
+	if (!believe(walk, word, &ret) || !ret.readable)
 		return false;
 	arm_go(walk, &ret, slot + 4);
 	return true;
@@ -309,15 +305,6 @@ static bool read(struct walk *walk, uint64_t fp, const struct layout *layout, ui
 	return walk->at.first && walk->arm.known >> ARM_LR & 1;
 }
 
-/* Can the code be read where the walk stands? Then that of its caller can be. */
-static bool is_blind(const struct walk *walk)
-{
-	const struct code *code = walk->in->code;
-	uint16_t half;
-
-	return !code->read || code->read(code->ctx, walk->at.addr, &half, 2) != 2;
-}
-
 static bool try_layout(struct walk *walk, unsigned reg, const struct layout *layout)
 {
 	const uint64_t fp = walk->arm.r[reg];
@@ -325,7 +312,7 @@ static bool try_layout(struct walk *walk, unsigned reg, const struct layout *lay
 	uint64_t next, ret;
 
 	if (!read(walk, fp, layout, &next, &ret) || !ret || (next && next - fp - 1 >= REACH) ||
-	    !arm_believe(walk, ret, &caller) || (!caller.readable && !is_blind(walk)))
+	    !believe(walk, ret, &caller) || (!caller.readable && walk->readable))
 		return false;
 	walk->arm.r[reg] = (uint32_t)next;
 	walk->arm.known &= (uint16_t)(1u << reg);

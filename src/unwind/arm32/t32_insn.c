@@ -342,9 +342,10 @@ void thumb_apply(const struct arm_insn *insn, struct arm_state *state, struct ar
 	*next = (struct arm_next){.path = PATH_ON, .it = if_then(insn)};
 	if (wide ? flow_wide(insn, next) : flow_narrow(insn, next))
 		return;
-	if (thumb_is_call(insn->code, insn->len, insn->pc, &target))
+	if (thumb_is_call(insn->code, insn->len, insn->pc, &target)) {
+		next->path = PATH_CALL;
 		arm_called(state);
-	else if (wide)
+	} else if (wide)
 		apply_wide(insn->code, state);
 	else
 		apply_narrow(insn->code, state);
