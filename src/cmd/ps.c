@@ -11,11 +11,16 @@
 #include "symbol/names/display_name.h"
 #include "threads/threads.h"
 
-/* Samples until a vCPU is seen in the kernel, where all of the kernel's memory can be read. */
-#define VIEW_TRIES  100
+/*
+ * Views of memory that are tried, each with a sample of its own: it may be that
+ * of a process that ends meanwhile, or lack the kernel. A vCPU in the kernel
+ * hardly ever has such a view: it counts for several.
+ */
+#define VIEWS_MOST  100u
+#define KERNEL_VIEW 12u
 #define VIEW_NAP_NS (10 * 1000000ull)
-/* Tries, each with another vCPU's view of memory, until a list is whole. */
-#define LIST_TRIES 4
+/* Linux's page tables for user mode, next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
+#define USER_TABLE 0x1000u
 /* Steps for all that is read: some seconds. */
 #define STEPS (1ull << 31)
 
@@ -79,44 +84,50 @@ static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 	return target_read(listing->target, &listing->regs, va, buf, len);
 }
 
-static bool find_kernel_view(const struct sample *sample, struct regs *regs)
+/* Chooses a vCPU, one in the kernel if there is one. */
+static bool choose_view(struct listing *listing, uint32_t *chosen)
 {
+	const struct sample *sample = listing->sample;
+	bool found = false;
+
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct vcpu_sample *vcpu = &sample->vcpu[i];
 
-		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs))
+		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
+		    (found && vcpu->regs.user))
 			continue;
-		*regs = vcpu->regs;
-		if (!regs->user)
-			return true;
-	}
-	return false;
-}
-
-/* Takes samples until a vCPU is in the kernel; if none ever is, another's view has to do. */
-static struct error *take_view(struct listing *listing)
-{
-	struct error *err = NULL;
-	bool found = false;
-
-	listing->regs = (struct regs){0};
-	for (unsigned i = 0; i < VIEW_TRIES && !found; i++) {
-		if (i)
-			target_wait(listing->target, clock_now_ns() + VIEW_NAP_NS);
-		error_free(err);
-		err = listing->target->ops->sample(listing->target, listing->sample);
-		if (err && err->kind == ERR_ENDED)
-			return err;
-		found = !err && find_kernel_view(listing->sample, &listing->regs);
-		if (listing->target->still)
+		*chosen = i;
+		found = true;
+		listing->regs = vcpu->regs;
+		if (!vcpu->regs.user)
 			break;
 	}
-	if (!listing->regs.word)
-		return err ? err
-			   : error_new(ERR_GUEST,
-				       "no vCPU of the guest runs a system whose threads "
-				       "are known: Linux of 64 bits on x86 or Arm");
-	error_free(err);
+	return found;
+}
+
+/* The kernel's page tables are by turns those of user mode, and next to them. */
+static void turn_to_kernel(struct listing *listing, uint32_t vcpu, unsigned turn)
+{
+	struct target *target = listing->target;
+
+	if (target->ops->kernel_mmu)
+		target->ops->kernel_mmu(target, vcpu, &listing->regs.mmu);
+	if (listing->regs.isa == ISA_X86 && turn % 2)
+		listing->regs.mmu.root &= ~(uint64_t)USER_TABLE;
+}
+
+static struct error *take_view(struct listing *listing, unsigned turn)
+{
+	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
+	uint32_t vcpu = 0;
+
+	if (err)
+		return err;
+	if (!choose_view(listing, &vcpu))
+		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
+					    "known: Linux of 64 bits on x86 or Arm");
+	if (listing->regs.user)
+		turn_to_kernel(listing, vcpu, turn);
 	return NULL;
 }
 
@@ -146,9 +157,9 @@ static struct error *list_running(struct listing *listing)
 	return NULL;
 }
 
-static struct error *list_from_view(struct listing *listing)
+static struct error *list_from_view(struct listing *listing, unsigned turn)
 {
-	struct error *err = take_view(listing);
+	struct error *err = take_view(listing, turn);
 
 	if (!err && !listing->threads)
 		err = open_system(listing);
@@ -157,17 +168,20 @@ static struct error *list_from_view(struct listing *listing)
 	return err;
 }
 
-/* The process whose page tables are read may end meanwhile: then another view is taken. */
 static struct error *list_threads(struct listing *listing)
 {
-	struct error *err = list_from_view(listing);
+	struct error *err = list_from_view(listing, 0);
+	unsigned used = 0;
 
-	for (unsigned i = 1; i < LIST_TRIES && (err || listing->list.trouble) &&
-			     !listing->target->still && !budget_over(&listing->budget);
-	     i++) {
+	for (unsigned turn = 1; err || listing->list.trouble; turn++) {
+		used += listing->regs.user ? 1 : KERNEL_VIEW;
+		if (listing->target->still || used >= VIEWS_MOST || budget_over(&listing->budget) ||
+		    (err && err->kind == ERR_ENDED))
+			break;
+		target_wait(listing->target, clock_now_ns() + VIEW_NAP_NS);
 		error_free(err);
 		guest_thread_list_free(&listing->list);
-		err = list_from_view(listing);
+		err = list_from_view(listing, turn);
 	}
 	return err;
 }

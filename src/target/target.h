@@ -277,6 +277,12 @@ struct target_ops {
 	void (*registers)(struct target *target, uint32_t vcpu, struct registers *out);
 
 	/*
+	 * Replaces the page tables of an on-line vCPU, as they were in the last
+	 * sample(), by those that its kernel has. NULL: the vCPU has no others.
+	 */
+	void (*kernel_mmu)(struct target *target, uint32_t vcpu, struct mmu *mmu);
+
+	/*
 	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:
 	 * guests of this kind are not to be found, only named.
 	 */

@@ -133,10 +133,10 @@ class Processes(GuestCase):
         self.fail("the thread that turns was never seen to")
 
     def test_pv(self):
-        self.check("pv", 2)
+        self.check("pv", 1)
 
     def test_pvh(self):
-        self.check("pvh", 1)
+        self.check("pvh", 2)
 
 
 class NoLinux(GuestCase):

@@ -178,3 +178,10 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 	registers_add(out, REGISTER_SYSTEM, "elr_el1", 8, context->user_regs.elr_el1, NULL);
 	registers_add(out, REGISTER_SYSTEM, "spsr_el1", 8, context->user_regs.spsr_el1, NULL);
 }
+
+void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu)
+{
+	(void)target;
+	(void)vcpu;
+	(void)mmu;
+}

@@ -361,3 +361,12 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 		break;
 	}
 }
+
+void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu)
+{
+	const struct xen_target *xt = (struct xen_target *)target;
+	const vcpu_guest_context_t *ctx = xt->vcpus.now[vcpu].context;
+
+	if (xt->context == XEN_CONTEXT_PV64)
+		mmu->root = xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
+}

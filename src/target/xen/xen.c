@@ -532,5 +532,6 @@ const struct target_ops target_xen = {
 	.life = xen_life,
 	.read = xen_read,
 	.registers = xen_registers,
+	.kernel_mmu = xen_kernel_mmu,
 	.list = xen_list,
 };

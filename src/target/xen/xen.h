@@ -173,6 +173,9 @@ struct error *xen_failed(const struct xen_target *xt, int rc);
 struct error *xen_sample(struct target *target, struct sample *sample);
 struct error *xen_snapshot(struct target *target, struct sample *sample);
 void xen_registers(struct target *target, uint32_t vcpu, struct registers *out);
+
+/* A 64-bit PV guest has tables of its own for user mode, without the kernel. */
+void xen_kernel_mmu(struct target *target, uint32_t vcpu, struct mmu *mmu);
 size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, void *buf, size_t len);
 
 #endif
