@@ -57,13 +57,24 @@ def tracers(pid):
     return {tracer_of(pid, task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - {0}
 
 
+def named(comm):
+    """The processes of this name that have not ended."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text() == f"{comm}\n" and state(process.name) != "Z":
+                found.add(process)
+        except OSError:
+            continue
+    return found
+
+
 def guards(pid):
     """The guards of a killed uniprof that still have something of this process open."""
     found = set()
-    for guard in Path("/proc").glob("[0-9]*"):
+    for guard in named("unpause-guard"):
         try:
-            if (guard / "comm").read_text() == "unpause-guard\n":
-                found |= {guard.name for fd in (guard / "fd").iterdir() if os.readlink(fd) == f"/proc/{pid}/mem"}
+            found |= {guard.name for fd in (guard / "fd").iterdir() if os.readlink(fd) == f"/proc/{pid}/mem"}
         except OSError:
             continue
     return found

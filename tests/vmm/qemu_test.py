@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from hostcase import BUILD, UNIPROF, chance, impossible_edges
+from hostcase import BUILD, UNIPROF, chance, impossible_edges, named
 from qemucase import QemuCase
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
@@ -392,6 +392,25 @@ class Ways(QemuCase):
     def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed(self):
         process = self.boot("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
         self.survives_kills(process, f"qemu:{process.pid}", KILLS, after=self.prints)
+
+    def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed_while_qemu_hangs(self):
+        """QEMU hears all at once then what it was told meanwhile, such as to let the guest go."""
+        process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
+        for hangs_s in 3, 5, 7:
+            profiler = self.start(UNIPROF, "record", "-q", "-F", "1000", "--via", "own-stub", "-o", self.scratch / "out.uniprof", f"qemu:{process.pid}")
+            self.records(profiler)
+            process.send_signal(signal.SIGSTOP)
+            # A sample is begun, and waits for QEMU.
+            time.sleep(0.3)
+            profiler.kill()
+            profiler.wait()
+            time.sleep(hangs_s)
+            process.send_signal(signal.SIGCONT)
+            self.wait_for(lambda: not named("unpause-guard"), "a guard does not end")
+            self.assertIsNone(process.poll(), "QEMU has ended")
+            self.assertTrue(self.monitor.runs(), "the guest was left stopped")
+            self.prints()
+            (self.scratch / "out.uniprof").unlink()
 
     def test_by_qmp_where_others_may_need_the_stub(self):
         process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")

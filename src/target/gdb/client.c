@@ -462,7 +462,7 @@ void gdb_close(struct gdb *gdb)
 /* The guard stays so long with a guest that we stopped: a stub that hangs may recover. */
 #define GUARD_PATIENCE_NS (60 * NS_PER_S)
 
-/* Before each further attempt: a stub drops what comes before it has stopped the guest. */
+/* Before each further attempt, where the stub may have dropped the one before. */
 #define GUARD_ATTEMPT_NS (2 * NS_PER_S)
 
 /* Ends a packet that was left half-written, and acknowledges the last answer. */
@@ -483,9 +483,11 @@ static struct error *guard_detach(void *ctx, enum guard_phase phase)
 
 	/* After the answer, nothing may be sent. */
 	while (open && clock_now_ns() < end_ns) {
+		const uint64_t next_ns = clock_now_ns() + GUARD_ATTEMPT_NS;
+
 		if (write(undo->fd, undo->packet, (size_t)len) != len)
 			break;
-		if (socket_wait_for(undo->fd, "$OK#9a", clock_now_ns() + GUARD_ATTEMPT_NS, &open))
+		if (socket_wait_for(undo->fd, "$OK#9a", undo->repeats ? next_ns : end_ns, &open))
 			break;
 	}
 	return NULL;

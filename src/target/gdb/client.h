@@ -114,6 +114,13 @@ char *gdb_features(struct gdb *gdb, const char *annex);
 struct gdb_detach {
 	int fd;		    /* the connection to the stub */
 	const char *packet; /* what detaches, framed: "$D#44"; constant */
+	/*
+	 * The stub may drop what comes before it has stopped the guest, as that of
+	 * a program does, so that the packet is sent again while there is no answer.
+	 * QEMU drops nothing: each further byte would stop a guest that it has just
+	 * let go, and a second packet crashes it.
+	 */
+	bool repeats;
 };
 
 /*

@@ -184,6 +184,32 @@ static void describe(struct remote *remote, const char *address)
 	info->arch = remote->layout.machine->arch;
 }
 
+static struct error *start_guard(struct remote *remote)
+{
+	struct error *err = guard_start(&gdb_detach_guard, &remote->detach, &remote->guard);
+
+	if (!err)
+		guard_set(guard_page(remote->guard), GUARD_STOPPED);
+	return err;
+}
+
+/* A guard that runs learns nothing of what it was started with: another one takes its place. */
+static struct error *tell_guard_to_repeat(struct remote *remote)
+{
+	struct guard *first = remote->guard;
+	struct error *err;
+
+	remote->detach.repeats = true;
+	err = start_guard(remote);
+	if (err) {
+		remote->guard = first;
+		return err;
+	}
+	guard_set(guard_page(first), GUARD_RUNNING);
+	guard_stop(first);
+	return NULL;
+}
+
 static struct error *attach(struct remote *remote, const char *address)
 {
 	struct error *err = gdb_prepare(address, "the gdb stub", &remote->gdb);
@@ -193,16 +219,17 @@ static struct error *attach(struct remote *remote, const char *address)
 	remote->page = calloc(REMOTE_PAGES, sizeof(*remote->page));
 	if (!remote->page)
 		return error_no_memory();
-	remote->detach = (struct gdb_detach){remote->gdb->fd, "$D#44"};
-	err = guard_start(&gdb_detach_guard, &remote->detach, &remote->guard);
-	if (err)
-		return err;
-	guard_set(guard_page(remote->guard), GUARD_STOPPED);
-	err = gdb_greet(remote->gdb);
+	remote->detach = (struct gdb_detach){.fd = remote->gdb->fd, .packet = "$D#44"};
+	err = start_guard(remote);
+	if (!err)
+		err = gdb_greet(remote->gdb);
 	if (err)
 		return err;
 	note_features(remote);
-	err = gdb_layout_ask(remote->gdb, &remote->layout);
+	if (remote->process)
+		err = tell_guard_to_repeat(remote);
+	if (!err)
+		err = gdb_layout_ask(remote->gdb, &remote->layout);
 	if (!err)
 		err = list_threads(remote);
 	if (!err)

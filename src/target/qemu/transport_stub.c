@@ -339,7 +339,7 @@ static struct error *own_open(struct qemu *qemu, const struct qemu_address *addr
 	if (err)
 		return err;
 	qemu->gdb->deadline_ns = address->until_ns;
-	qemu->detach = (struct gdb_detach){qemu->gdb->fd, "$D;1#b0"};
+	qemu->detach = (struct gdb_detach){.fd = qemu->gdb->fd, .packet = "$D;1#b0"};
 	err = guard_start(&gdb_detach_guard, &qemu->detach, &qemu->guard);
 	if (err)
 		return err;
