@@ -51,7 +51,8 @@ class HardCase(GuestCase):
 
     def being_idle_is_not_work(self, guest):
         self.create(guest)
-        self.dom0("sleep 1")
+        status, text = self.dom0(f"i=0; until xl vcpu-list {guest} | grep -q -e -b-; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")
+        self.assertEqual(status, 0, f"{guest} does not come to rest: {text}")
         self.record_enough(guest, "-F 200", 3, 200, "--state=all")
         blocked = re.search(r"blocked \(idle\) ([\d.]+) %", self.report(guest, "--state=all"))
         self.assertGreater(float(blocked.group(1)), 95)

@@ -5,9 +5,13 @@
 import re
 import unittest
 
+import chance
 from guestcase import GuestCase, parse_folded
 
 GUEST = "app1-pv-fp"
+
+# Shell: a guest of somebody else's, which comes up once the command that `run` was given has begun.
+STRANGER = """rm -f begun; (until [ -e begun ]; do usleep 100000; done; xl create app1-pvh-fp.cfg 'cmdline="scale=5000"') >/dev/null 2>&1"""
 
 
 def stack_lines(trace):
@@ -127,8 +131,8 @@ class Verbs(GuestCase):
     def test_run_takes_the_guest_that_xl_names_and_no_stranger(self):
         self.bring(GUEST)
         self.bring("app1-pvh-fp")
-        status, text = self.dom0(f"(sleep 1; xl create app1-pvh-fp.cfg 'cmdline=\"scale=5000\"') >/dev/null 2>&1 &"
-                                 f" uniprof run -F 200 -T 2 -o out -- sh -c 'until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1; xl create {GUEST}.cfg'",
+        status, text = self.dom0(f"{STRANGER} &"
+                                 f" uniprof run -F 200 -T 2 -o out -- sh -c 'touch begun; until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1; xl create {GUEST}.cfg'",
                                  120)
         self.assertEqual(status, 0, text)
         self.assertEqual({name.split(".")[0] for name in self.dom0("ls out")[1].split()}, {GUEST}, text)
@@ -136,8 +140,8 @@ class Verbs(GuestCase):
 
     def test_run_names_the_domains_that_it_cannot_tell_to_be_its_own(self):
         self.bring("app1-pvh-fp")
-        status, text = self.dom0("(sleep 1; xl create app1-pvh-fp.cfg 'cmdline=\"scale=5000\"') >/dev/null 2>&1 &"
-                                 " uniprof run -o out -- sh -c 'until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1'", 120)
+        status, text = self.dom0(f"{STRANGER} &"
+                                 " uniprof run -o out -- sh -c 'touch begun; until xl domid app1-pvh-fp; do sleep 1; done >/dev/null 2>&1'", 120)
         self.assertEqual(status, 3, text)
         self.assertRegex(text, r"these came up meanwhile, but cannot be told to be its: xen:\d+ \(app1-pvh-fp\)")
         self.assertEqual(self.dom0("ls out")[1], "")
@@ -162,7 +166,7 @@ class Verbs(GuestCase):
         self.no_impossible_edges(GUEST, stacks)
         # The guest never rests, and the snapshot says so: it ran, or waited for what dom0 left of the CPU.
         busy = sum(self.folded(GUEST, "--state=running,runnable").values())
-        self.assertGreater(busy, 0.95 * sum(stacks.values()))
+        self.assertLessEqual(sum(stacks.values()) - busy, chance.most(0.05 * sum(stacks.values())))
         self.assertGreater(sum(self.folded(GUEST).values()), 0)
 
     def test_missed_deadlines_are_counted_and_printed(self):

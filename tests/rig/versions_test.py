@@ -39,7 +39,8 @@ class AnyXen:
 
     def recorded_to_its_end(self, guest):
         """Starts a guest that is there; ({stack: samples} of its work, {function: share} that it counted)."""
-        status, text = self.dom0(f"uniprof record -F 1000 -q -o {guest}.uniprof {guest} & sleep 1; xl unpause {guest}; wait $!", 240)
+        status, text = self.dom0(f"rm -f {guest}.uniprof; uniprof record -F 1000 -q -o {guest}.uniprof {guest} & i=0;"
+                                 f" until [ -e {guest}.uniprof ] || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done; sleep 1; xl unpause {guest}; wait $!", 240)
         self.assertEqual(status, ENDED, text)
         stacks = self.folded(guest)
         self.no_impossible_edges(guest, stacks)
