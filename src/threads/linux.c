@@ -77,7 +77,7 @@ static uint64_t number(const struct linux_threads *own, const uint8_t *task,
 
 static enum guest_thread_state state_of(const struct linux_threads *own, const uint8_t *task)
 {
-	/* By the highest bit that is set, as in fs/proc/array.c. */
+	/* The highest bit that is set decides, as in fs/proc/array.c. */
 	static const enum guest_thread_state states[] = {THREAD_SLEEPING, THREAD_DISK,
 							 THREAD_STOPPED,  THREAD_TRACED,
 							 THREAD_DEAD,	  THREAD_ZOMBIE,
