@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/target.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,17 @@ struct error *target_check_life(struct target *target, enum target_life *life)
 		return error_new(ERR_FAILED, "the guard cannot be started that would let the guest "
 					     "run again, should this program be killed");
 	return NULL;
+}
+
+void target_tell(struct target *target, const char *text)
+{
+	struct target_news *news = &target->news;
+
+	for (unsigned i = 0; i < news->n; i++)
+		if (!strcmp(news->text[i], text))
+			return;
+	assert(news->n < TARGET_NEWS_MAX);
+	news->text[news->n++] = text;
 }
 
 bool target_can_read(const struct target *target)

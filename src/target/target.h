@@ -168,6 +168,15 @@ struct paged_memory {
 	bool partial;
 };
 
+/* More sentences than any target has. */
+#define TARGET_NEWS_MAX 8
+
+/* Constant sentences, each of them once, in the order in which they came. */
+struct target_news {
+	const char *text[TARGET_NEWS_MAX];
+	unsigned n;
+};
+
 struct target {
 	const struct target_ops *ops;
 	struct target_info info;
@@ -187,11 +196,8 @@ struct target {
 	const char *way;
 	/* ... and a sentence on what that costs more than another way would; NULL: nothing. */
 	const char *advice;
-	/*
-	 * Set by sample() and life(): news of the guest, a sentence; the caller
-	 * that prints it clears it.
-	 */
-	const char *news;
+	/* News of the guest, added by sample() and life(); the caller that prints them empties it. */
+	struct target_news news;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
@@ -315,6 +321,9 @@ struct error *target_check_runs(const struct target *target);
 
 /* Errors where not even one sample can be taken: of LIFE_GONE and LIFE_UNGUARDED. */
 struct error *target_check_life(struct target *target, enum target_life *life);
+
+/* Adds a sentence to the news, unless it is among them. It must outlive the target. */
+void target_tell(struct target *target, const char *text);
 
 /* Reads through ops->read, or target->memory. */
 bool target_can_read(const struct target *target);

@@ -118,7 +118,10 @@ class HostCase(unittest.TestCase):
         return [float(word) for word in lines[-1].split()] if lines else None
 
     def says(self, process, words, seconds=60):
-        self.wait_for(lambda: words in process.log.read_text(), f"it is not told: {words}", seconds)
+        try:
+            self.wait_for(lambda: words in process.log.read_text(), f"it is not told: {words}", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}, but: {process.log.read_text()}") from None
 
     def wait_for(self, what, otherwise, seconds=60):
         end = time.monotonic() + seconds

@@ -231,9 +231,11 @@ static struct error *begin(struct session *session)
 
 static void tell_news(struct session *session)
 {
-	if (session->target->news && !session->options->quiet)
-		cmd_say("%s%s", session->terminal ? "\r\033[K" : "", session->target->news);
-	session->target->news = NULL;
+	struct target_news *news = &session->target->news;
+
+	for (unsigned i = 0; i < news->n && !session->options->quiet; i++)
+		cmd_say("%s%s", session->terminal ? "\r\033[K" : "", news->text[i]);
+	news->n = 0;
 }
 
 static struct error *on_tick(void *ctx, const struct tick *tick)

@@ -34,9 +34,10 @@ static void check_memory(struct kvm_target *kvm)
 	after = ram_map_size(&now);
 	/* No news if only the source changes: the mappings need not have been all of the memory. */
 	if (kvm->has_slots && after != before)
-		kvm->base.news =
-			after > before ? "the guest has more memory than before, which is seen, too"
-				       : "the guest has less memory than before";
+		target_tell(&kvm->base,
+			    after > before
+				    ? "the guest has more memory than before, which is seen, too"
+				    : "the guest has less memory than before");
 	kvm->has_slots = true;
 	*map = now;
 	bpf_reader_map(kvm->bpf, map);
@@ -57,19 +58,20 @@ static void check_unknown_memory(struct kvm_target *kvm)
 	if (!grown)
 		return;
 	kvm->told_of_unknown = true;
-	kvm->base.news = "the guest uses memory that seems to have been plugged in: stacks there "
-			 "can be seen by BPF only";
+	target_tell(&kvm->base,
+		    "the guest uses memory that seems to have been plugged in: stacks there "
+		    "can be seen by BPF only");
 }
 
 static void check_vcpus(struct kvm_target *kvm)
 {
 	const uint32_t vcpus = kvm_vcpus_mapped(kvm->maps);
 
-	/* One thing at a time: this will be found again. */
-	if (vcpus <= kvm->vcpus_told || kvm->base.news)
+	if (vcpus <= kvm->vcpus_told)
 		return;
 	kvm->vcpus_told = vcpus;
-	kvm->base.news = "a vCPU was plugged in, which is not sampled: record the guest anew";
+	target_tell(&kvm->base,
+		    "a vCPU was plugged in, which is not sampled: record the guest anew");
 }
 
 static void check_hotplug(struct kvm_target *kvm)

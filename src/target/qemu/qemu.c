@@ -315,8 +315,9 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 		return halted();
 	case GDB_NO_ANSWER:
 		qemu->late = true;
-		qemu->base.news = "QEMU did not stop the guest in time; it is told to let it go, "
-				  "and sampled again once it has";
+		target_tell(&qemu->base,
+			    "QEMU did not stop the guest in time; it is told to let it go, "
+			    "and sampled again once it has");
 		return late();
 	}
 	whole = read_vcpus(qemu, sample);

@@ -187,7 +187,8 @@ static void update_memory(struct qemu *qemu)
 	}
 	err = qemu_machine_ram(&console, &now);
 	if (!err && !ram_map_is_same(map, &now)) {
-		qemu->base.news = "the guest's memory has changed; it is seen where it is now";
+		target_tell(&qemu->base,
+			    "the guest's memory has changed; it is seen where it is now");
 		*map = now;
 		guest_ram_forget(qemu->ram);
 		qemu->ram_wait = 0;
@@ -205,16 +206,17 @@ static void update_news(struct qemu *qemu)
 	uint32_t vcpus;
 
 	if (qmp_was_reset(qemu->qmp))
-		qemu->base.news = "the guest was reset; the recording goes on";
+		target_tell(&qemu->base, "the guest was reset; the recording goes on");
 	if (qemu->lives++ % LIVES_PER_COUNT)
 		return;
 	update_memory(qemu);
 	vcpus = qemu_machine_count(qemu->qmp);
 	if (vcpus && vcpus != qemu->vcpus_told)
-		qemu->base.news = vcpus > qemu->vcpus_told
-					  ? "a vCPU was plugged in, which is not sampled: record "
-					    "the guest anew"
-					  : "a vCPU was unplugged";
+		target_tell(&qemu->base,
+			    vcpus > qemu->vcpus_told
+				    ? "a vCPU was plugged in, which is not sampled: record "
+				      "the guest anew"
+				    : "a vCPU was unplugged");
 	qemu->vcpus_told = vcpus;
 }
 
@@ -242,7 +244,7 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 		return LIFE_GONE;
 	}
 	if (has_moved(status)) {
-		qemu->base.news = "the guest was migrated: it does not run here any more";
+		target_tell(&qemu->base, "the guest was migrated: it does not run here any more");
 		return LIFE_GONE;
 	}
 	update_news(qemu);
@@ -251,8 +253,9 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 		qmp_forget_migration(qemu->qmp);
 	if (qemu->qmp->migrates) {
 		if (!qemu->migrates)
-			qemu->base.news =
-				"a migration of the guest began, during which it is left alone";
+			target_tell(
+				&qemu->base,
+				"a migration of the guest began, during which it is left alone");
 		qemu->migrates = true;
 		return LIFE_PAUSED;
 	}
