@@ -10,7 +10,7 @@
 #include "base/preopen.h"
 #include "base/clock.h"
 #include "cmd/shared/session.h"
-#include "format/raw.h"
+#include "format/format.h"
 #include "profile/quality.h"
 
 #define CLASSIC_RATE_HZ	    1.0

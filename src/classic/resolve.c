@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "format/raw.h"
+#include "format/format.h"
 #include "symbol/names/display_name.h"
 
 /*

@@ -17,7 +17,7 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "format/location_table.h"
+#include "format/tables.h"
 
 /* Cost of a function in one line, or of the calls in that line to another function. */
 struct cost {

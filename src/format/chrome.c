@@ -17,8 +17,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "format/location_table.h"
-#include "format/samples.h"
+#include "format/tables.h"
 
 /* Frames that are open on a vCPU, root first. */
 struct lane {

@@ -14,8 +14,7 @@
 
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/location_table.h"
-#include "format/samples.h"
+#include "format/tables.h"
 
 /* meta.preprocessedProfileVersion, and the version of Gecko's own format that belongs to it. */
 #define FIREFOX_VERSION	      61

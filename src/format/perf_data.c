@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/location_table.h"
-#include "format/samples.h"
+#include "format/tables.h"
 #include "symbol/names/display_name.h"
 
 #define MAGIC	    "PERFILE2"

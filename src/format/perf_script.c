@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/location_table.h"
-#include "format/samples.h"
+#include "format/tables.h"
 
 struct perf_script {
 	const struct format_job *job;

@@ -11,75 +11,10 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/array.h"
-#include "base/bytes.h"
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/location_table.h"
-#include "format/samples.h"
-
-/*
- * Messages in the encoding of Protocol Buffers (protobuf.dev, "Encoding"):
- * fields one behind the other, in any order. An absent number is zero.
- */
-
-struct protobuf {
-	struct bytes bytes;
-	bool no_memory; /* then the message is not whole */
-};
-
-/* Wire types: a varint, and a length with so many bytes behind it. */
-#define WIRE_VARINT 0
-#define WIRE_LEN    2
-
-/* Starts again, in the same memory. */
-static void protobuf_clear(struct protobuf *message)
-{
-	message->bytes.len = 0;
-}
-
-static void protobuf_free(struct protobuf *message)
-{
-	bytes_free(&message->bytes);
-}
-
-static bool reserve(struct protobuf *message, size_t more)
-{
-	struct error *err = bytes_reserve(&message->bytes, more);
-
-	message->no_memory |= err != NULL;
-	error_free(err);
-	return !err;
-}
-
-/* Adds an element of a repeated number, to be packed by protobuf_message. */
-static void protobuf_element(struct protobuf *message, uint64_t value)
-{
-	if (reserve(message, VARINT_MAX))
-		put_varint(&message->bytes, value);
-}
-
-static void protobuf_number(struct protobuf *message, unsigned field, uint64_t value)
-{
-	if (!value)
-		return;
-	protobuf_element(message, field << 3 | WIRE_VARINT);
-	protobuf_element(message, value);
-}
-
-static void protobuf_bytes(struct protobuf *message, unsigned field, const void *data, size_t len)
-{
-	protobuf_element(message, field << 3 | WIRE_LEN);
-	protobuf_element(message, len);
-	if (len && reserve(message, len))
-		put_bytes(&message->bytes, data, len);
-}
-
-static void protobuf_message(struct protobuf *message, unsigned field, const struct protobuf *inner)
-{
-	message->no_memory |= inner->no_memory;
-	protobuf_bytes(message, field, inner->bytes.data, inner->bytes.len);
-}
+#include "format/protobuf.h"
+#include "format/tables.h"
 
 /* Compressed output in pieces; the same input gives the same bytes. Errors of writing stay with the FILE. */
 
@@ -172,21 +107,13 @@ enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
 enum { LINE_FUNCTION = 1, LINE_LINE };
 enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
 
-/* A sample of the format: all samples that differ only in time. */
-struct group {
-	struct profile_cell cell;
-	uint32_t stack;
-	uint16_t vcpu;
-	uint8_t state;
-};
-
 struct pprof {
 	const struct format_job *job;
 	struct location_table *table;
 	struct gzip *out;
-	struct ids *strings, *group_ids;
-	struct group *groups;
-	size_t group_room;
+	struct ids *strings;
+	struct sample_group *groups;
+	uint32_t n_groups;
 	struct protobuf message, inner, packed;
 	struct error *err; /* the first; afterwards nothing is put any more */
 };
@@ -207,7 +134,7 @@ static uint64_t number_of(struct pprof *p, const char *text)
 		return 0;
 	fail(p, ids_get(p->strings, (uintptr_t)text, 0, &id, &added));
 	if (added) {
-		protobuf_bytes(&string, PROFILE_STRING, text, strlen(text));
+		protobuf_text(&string, PROFILE_STRING, text);
 		if (string.no_memory)
 			fail(p, error_no_memory());
 		gzip_put(p->out, string.bytes.data, string.bytes.len);
@@ -229,8 +156,7 @@ static void put(struct pprof *p, unsigned field)
 {
 	struct protobuf head = {0};
 
-	protobuf_element(&head, field << 3 | 2);
-	protobuf_element(&head, p->message.bytes.len);
+	protobuf_head(&head, field, p->message.bytes.len);
 	if (head.no_memory || p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
 		fail(p, error_no_memory());
 	if (!p->err) {
@@ -353,31 +279,6 @@ static void put_location(struct pprof *p, uint32_t i)
 	put(p, PROFILE_LOCATION);
 }
 
-static struct error *count(void *ctx, const struct sample *sample)
-{
-	struct pprof *p = ctx;
-	uint64_t weight;
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(p->group_ids, sample->stack,
-				    (uint64_t)sample->vcpu << 8 | sample->state, &id, &added);
-
-	if (!err)
-		err = ARRAY_RESERVE(&p->groups, &p->group_room, id + (size_t)1);
-	if (err)
-		return err;
-	if (added)
-		p->groups[id] = (struct group){.stack = sample->stack,
-					       .vcpu = sample->vcpu,
-					       .state = sample->state};
-	p->groups[id].cell.samples += sample->times;
-	weight = sample->weight_ns * sample->times;
-	/* Signed in the format. */
-	if (weight <= INT64_MAX - p->groups[id].cell.weight_ns)
-		p->groups[id].cell.weight_ns += weight;
-	return NULL;
-}
-
 static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t number)
 {
 	protobuf_clear(&p->inner);
@@ -387,7 +288,7 @@ static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t num
 	protobuf_message(&p->message, SAMPLE_LABEL, &p->inner);
 }
 
-static void put_sample(struct pprof *p, const struct group *group)
+static void put_sample(struct pprof *p, const struct sample_group *group)
 {
 	const struct stacks *stacks = p->job->profile->stacks;
 	char vcpu[16];
@@ -406,15 +307,15 @@ static void put_sample(struct pprof *p, const struct group *group)
 		protobuf_element(&p->packed, p->table->of_node[id] + 1);
 	protobuf_message(&p->message, SAMPLE_LOCATION, &p->packed);
 	protobuf_clear(&p->packed);
-	protobuf_element(&p->packed, group->cell.samples);
-	protobuf_element(&p->packed, group->cell.weight_ns);
+	protobuf_element(&p->packed, group->samples);
+	protobuf_element(&p->packed, group->weight);
 	protobuf_message(&p->message, SAMPLE_VALUE, &p->packed);
 	put(p, PROFILE_SAMPLE);
 }
 
 static struct error *put_all(struct pprof *p)
 {
-	struct error *err = samples_read(p->job, count, p);
+	struct error *err = samples_group(p->job, &p->groups, &p->n_groups);
 
 	if (err)
 		return err;
@@ -423,7 +324,7 @@ static struct error *put_all(struct pprof *p)
 	put_functions(p);
 	for (uint32_t i = 0; i < p->table->n && !p->err; i++)
 		put_location(p, i);
-	for (uint32_t i = 0; i < ids_count(p->group_ids) && !p->err; i++)
+	for (uint32_t i = 0; i < p->n_groups && !p->err; i++)
 		put_sample(p, &p->groups[i]);
 	return p->err;
 }
@@ -436,8 +337,6 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 	if (!err)
 		err = ids_new(&p.strings);
 	if (!err)
-		err = ids_new(&p.group_ids);
-	if (!err)
 		err = gzip_new(out, &p.out);
 	if (!err) {
 		err = put_all(&p);
@@ -445,7 +344,6 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 	}
 	location_table_free(p.table);
 	ids_free(p.strings);
-	ids_free(p.group_ids);
 	free(p.groups);
 	protobuf_free(&p.message);
 	protobuf_free(&p.inner);

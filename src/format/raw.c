@@ -8,7 +8,6 @@
 
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/raw.h"
 #include "import/import.h"
 #include "symbol/names/display_name.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "format/raw.h"
+#include "format/format.h"
 
 #define REPLACED "\xef\xbf\xbd"
 #define START_NS (1795251600ull * 1000000000ull) /* 2026-11-21 09:00:00 UTC */

@@ -11,8 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "format/location_table.h"
-#include "format/samples.h"
+#include "format/tables.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_FORMAT_LOCATION_TABLE_H
-#define UNIPROF_FORMAT_LOCATION_TABLE_H
+#ifndef UNIPROF_FORMAT_TABLES_H
+#define UNIPROF_FORMAT_TABLES_H
 
 /*
  * The tables that most formats consist of: the code addresses in a profile's
  * selected stacks, the functions there (several, where some were inlined), and
  * the images that the addresses are in. Numbers are dense and start at 0.
- * Memory grows with the stacks.
+ * Memory grows with the stacks. Below them, the samples, by time or in groups.
  */
 
 #include "format/format.h"
@@ -70,5 +70,48 @@ struct location_chain {
 /* Leaf first, inlined functions before those that they are in. */
 struct error *location_table_chain(const struct location_table *table, uint32_t stack,
 				   struct location_chain *chain);
+
+/* One of the selected samples of a recording, or several alike. */
+struct sample {
+	uint64_t time_ns;
+	uint64_t weight_ns; /* of one; of CPU time, if the job's filter says so */
+	uint64_t times;	    /* so many like this one; only of the first the time is known */
+	uint32_t stack;	    /* id in the job's profile */
+	uint16_t vcpu;
+	uint8_t state; /* enum vcpu_state */
+};
+
+/*
+ * Reads the recording once more, up to where it ended when the profile was
+ * loaded. An error of `visit` ends it and is returned. ERR_USAGE if the
+ * recording comes from standard input.
+ */
+struct error *samples_read(const struct format_job *job,
+			   struct error *(*visit)(void *ctx, const struct sample *sample),
+			   void *ctx);
+
+/* All of one vCPU together, in order of time: 32 bytes a sample. */
+struct samples {
+	struct sample *at;
+	size_t n;
+};
+
+struct error *samples_collect(const struct format_job *job, struct samples **out);
+void samples_free(struct samples *samples);
+
+/* All samples that differ only in time. */
+struct sample_group {
+	uint64_t samples;
+	uint64_t weight; /* at most INT64_MAX: formats have signed numbers */
+	uint32_t stack;
+	uint16_t vcpu;
+	uint8_t state;
+};
+
+/* In the order in which the first of each was taken; the caller frees *out. */
+struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n);
+
+/* The end of the samples that are of the same vCPU as number `i`. */
+size_t samples_vcpu_end(const struct samples *samples, size_t i);
 
 #endif
