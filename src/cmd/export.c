@@ -20,7 +20,8 @@ static struct error *take_format(const struct option_row *row, const char *value
 
 static const struct option_row own_options[] = {
 	{"format", "NAME", 0, take_format, .text = "which format (default: by the ending of FILE)",
-	 .values = "folded raw pprof speedscope firefox perf-script perf.data callgrind chrome"},
+	 .values =
+		 "folded raw pprof otlp speedscope firefox perf-script perf.data callgrind chrome"},
 	{0}};
 
 static const struct option_group options_of_export[] = {
@@ -86,6 +87,7 @@ const struct verb verb_export = {
 		"  folded         .folded            a stack a line, root first, with its count\n"
 		"  raw            .raw               the classic trace, a stack a sample\n"
 		"  pprof          .pb.gz             go tool pprof\n"
+		"  otlp           .otlp              OpenTelemetry receivers, Pyroscope\n"
 		"  speedscope     .speedscope.json   speedscope.app\n"
 		"  firefox        .firefox.json      profiler.firefox.com\n"
 		"  perf-script    .perf              as perf script prints it\n"

@@ -36,6 +36,7 @@ struct format {
 extern const struct format format_folded; /* stack by stack, root first, with counts */
 extern const struct format format_raw;	  /* the classic trace, one stack a sample */
 extern const struct format format_pprof;  /* profile.proto, for go tool pprof */
+extern const struct format format_otlp;	  /* a request of OpenTelemetry's profiles signal */
 extern const struct format format_speedscope;
 extern const struct format format_firefox;     /* Firefox Profiler, processed */
 extern const struct format format_perf_script; /* the text of perf script */

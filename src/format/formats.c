@@ -10,9 +10,9 @@
 #include "symbol/names/display_name.h"
 
 static const struct format *const formats[] = {
-	&format_folded,	    &format_raw,       &format_pprof,
-	&format_speedscope, &format_firefox,   &format_perf_script,
-	&format_perf_data,  &format_callgrind, &format_chrome,
+	&format_folded,	    &format_raw,     &format_pprof,	  &format_otlp,
+	&format_speedscope, &format_firefox, &format_perf_script, &format_perf_data,
+	&format_callgrind,  &format_chrome,
 };
 
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))

@@ -35,8 +35,9 @@ HARMFUL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def run(*command, **more):
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                          timeout=120, **more)
+    if 'input' not in more:
+        more['stdin'] = subprocess.DEVNULL
+    done = subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=120, **more)
     assert done.returncode == 0, f'{command}: {done.stderr.decode(errors="replace")}'
     return done.stdout
 

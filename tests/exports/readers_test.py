@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exports are what their own readers say: go tool pprof, perf, callgrind_annotate; the code of the Firefox Profiler, and Chrome's."""
+"""Exports are what their own readers say: go tool pprof, protoc, perf, callgrind_annotate; the code of the Firefox Profiler, and Chrome's."""
 
+import ast
 import json
 import re
 import shutil
@@ -85,6 +86,131 @@ class Pprof(Exported):
         for name in 'semi;colon', '<script>alert(1)</script>', 'quote"back\\slash', '\ufffdtxt.exe', '(1) compressed', 'x' * 65536:
             self.assertIn(f' {name} {name}:7 s=0', text)  # function and file
             self.assertRegex(text, rf'(?m)^\d+: 0x\w+/0x\w+/0x0 {re.escape(name)}  \[FN\]')  # an image without a build id
+
+
+class Message(dict):
+    """A message of protoc's text format: the values of each field, in order."""
+
+    def __missing__(self, name):
+        return []
+
+    def one(self, name, otherwise=0):
+        value, = self[name] or [otherwise]
+        return value
+
+
+def messages(text):
+    """Reads what `protoc --decode` prints."""
+    stack = [Message()]
+    for line in text.splitlines():
+        name, value = re.match(r'\s*(\w*)(.*)', line).groups()
+        if value.endswith(' {') and not value.startswith(':'):
+            stack.append(Message())
+            dict.setdefault(stack[-2], name, []).append(stack[-1])
+        elif not name:
+            stack.pop()
+        else:
+            value = value.removeprefix(': ')
+            dict.setdefault(stack[-1], name, []).append(ast.literal_eval('b' + value).decode('utf-8', 'surrogateescape')
+                                                        if value.startswith('"') else int(value))
+    return stack[0]
+
+
+@lacks('protoc', 'protobuf-compiler')
+class Otlp(Exported):
+    TABLES = 'mapping', 'location', 'function', 'link', 'string', 'attribute', 'stack'
+
+    def decode(self, path):
+        """The request, read by Google's own decoder."""
+        proto = Path(__file__).with_name('otlp.proto')
+        text = run('protoc', f'-I{proto.parent}', '--decode=Request', proto, input=path.read_bytes())
+        self.request = messages(text.decode())
+        self.tables = self.request.one('dictionary')
+        resource_profiles = self.request.one('resource_profiles')
+        self.profile = resource_profiles.one('scope_profiles').one('profiles')
+        self.facts = {each.one('key'): each.one('value').one('string_value') for each in resource_profiles.one('resource')['attributes']}
+        return self.profile['samples']
+
+    def string(self, i):
+        return self.tables['string'][i]
+
+    def functions(self, stack):
+        """Names of the functions of a stack, leaf first."""
+        for i in self.tables['stack'][stack]['location_indices']:
+            for line in self.tables['location'][i]['lines']:
+                yield self.string(self.tables['function'][line.one('function_index')].one('name_strindex'))
+
+    def attributes(self, message):
+        found = {}
+        for i in message['attribute_indices']:
+            attribute = self.tables['attribute'][i]
+            (value,), = attribute.one('value').values()
+            found[self.string(attribute.one('key_strindex'))] = value
+        return found
+
+    def milliseconds(self, samples):
+        """Time of each stack, root first."""
+        stacks = Counter()
+        for sample in samples:
+            stacks[tuple(self.functions(sample.one('stack_index')))[::-1]] += sample.one('values') / 1e6
+        return stacks
+
+    def test_stacks_have_their_time(self):
+        samples = self.decode(self.export('plain', 'plain.otlp'))
+        self.assertEqual(self.milliseconds(samples), PLAIN)
+        for kind in 'sample_type', 'period_type':
+            self.assertEqual([self.string(self.profile.one(kind).one(f'{what}_strindex')) for what in ('type', 'unit')],
+                             ['cpu', 'nanoseconds'])
+        self.assertEqual(self.profile.one('period'), 1000000)
+        self.assertEqual(len(self.profile.one('profile_id', '').encode('utf-8', 'surrogateescape')), 16)
+
+    def test_the_first_entry_of_each_table_is_zero_and_no_other_is_there_twice(self):
+        samples = self.decode(self.export('inlined', 'inlined.otlp'))
+        for name in self.TABLES:
+            table = self.tables[name]
+            self.assertIn(table[0], ('', {}), name)
+            self.assertEqual(len({repr(entry) for entry in table}), len(table), name)
+        kinds = {(sample.one('stack_index'), *sample['attribute_indices']) for sample in samples}
+        self.assertEqual(len(kinds), len(samples))
+
+    def test_the_guest_is_the_service(self):
+        self.decode(self.export('plain', 'plain.otlp'))
+        self.assertEqual(self.facts, {'service.name': 'web server (1)', 'uniprof.target': 'xen', 'uniprof.guest.id': '7',
+                                      'uniprof.guest.type': 'pvh'})
+
+    def test_images_have_their_build_id_and_place(self):
+        self.decode(self.export('plain', 'plain.otlp'))
+        image, = self.tables['mapping'][1:]
+        self.assertEqual(self.string(image.one('filename_strindex')), str(EXAMPLE.resolve()))
+        identity = re.search(r'Build ID: (\w+)', run('readelf', '-n', EXAMPLE).decode())[1]
+        self.assertEqual(self.attributes(image), {'process.executable.build_id.gnu': identity})
+        for place in self.tables['location'][1:]:
+            self.assertEqual(place.one('mapping_index'), 1)
+            self.assertTrue(image.one('memory_start') <= place.one('address') < image.one('memory_limit'))
+            self.assertEqual(self.attributes(place), {'profile.frame.type': 'native'})
+
+    def test_inlined_functions_have_their_lines(self):
+        samples = self.decode(self.export('inlined', 'inlined.otlp'))
+        self.assertEqual(totals(self.milliseconds(samples)), INLINED_TOTAL)
+        lines = {(self.string(self.tables['function'][line.one('function_index')].one('name_strindex')), line.one('line'))
+                 for place in self.tables['location'] for line in place['lines']}
+        self.assertIn(('example_inlined', line_of('line of the call')), lines)
+        self.assertIn(('example_caller', line_of('line of what was inlined')), lines)
+
+    def test_vcpus_and_states_can_be_told_apart(self):
+        found = Counter()
+        for sample in self.decode(self.export('plain', 'states.otlp', '--state=all', '--weight=time')):
+            attributes = self.attributes(sample)
+            leaf = next(self.functions(sample.one('stack_index')))
+            found[attributes['cpu.logical_number'], attributes['uniprof.vcpu.state'], leaf] += sample.one('values') / 1e6
+        self.assertEqual(found[1, 'running', 'example_leaf'], 30)
+        self.assertEqual({leaf: n for (_, state, leaf), n in found.items() if state == 'blocked'}, {'example_middle': 50})
+
+    def test_any_name_can_be_read(self):
+        samples = self.decode(self.export('hostile', 'hostile.otlp'))
+        leaves = {next(self.functions(sample.one('stack_index'))) for sample in samples}
+        for name in 'semi;colon', '<script>alert(1)</script>', 'quote"back\\slash', '\ufffdtxt.exe', 'x' * 65536:
+            self.assertIn(name, leaves)
 
 
 @lacks('callgrind_annotate', 'valgrind')
