@@ -3,7 +3,7 @@
 #define UNIPROF_CLASSIC_RESOLVE_H
 
 /*
- * Puts names into a classic trace (format/format.h), ours or the 2017 tool's:
+ * Puts names into a classic trace (see format/format.h), ours or the 2017 tool's:
  * a text filter that holds one block of the trace at a time.
  *
  * Lines of the form 0x1234 become "name+0xOFFSET" or stay when no function

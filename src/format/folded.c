@@ -20,7 +20,6 @@
 
 #include "analysis/tree.h"
 #include "base/array.h"
-#include "format/format.h"
 
 /*
  * A step of the walk: the line of a node itself, or all that is below it.

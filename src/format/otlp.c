@@ -96,6 +96,7 @@ static uint64_t string_of(struct otlp *o, const char *text)
 	return id + 1ull;
 }
 
+/* The same text, cleaned, in memory of the symbolizer. */
 static const char *own_text(struct otlp *o, const char *text)
 {
 	const char *kept = NULL;

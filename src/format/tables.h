@@ -99,6 +99,9 @@ struct samples {
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
 
+/* The end of the samples that are of the same vCPU as number `i`. */
+size_t samples_vcpu_end(const struct samples *samples, size_t i);
+
 /* All samples that differ only in time. */
 struct sample_group {
 	uint64_t samples;
@@ -110,8 +113,5 @@ struct sample_group {
 
 /* In the order in which the first of each was taken; the caller frees *out. */
 struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n);
-
-/* The end of the samples that are of the same vCPU as number `i`. */
-size_t samples_vcpu_end(const struct samples *samples, size_t i);
 
 #endif

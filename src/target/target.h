@@ -322,7 +322,7 @@ struct error *target_check_runs(const struct target *target);
 /* Errors where not even one sample can be taken: of LIFE_GONE and LIFE_UNGUARDED. */
 struct error *target_check_life(struct target *target, enum target_life *life);
 
-/* Adds a sentence to the news, unless it is among them. It must outlive the target. */
+/* Adds a sentence to the news, unless it is there already. The text must outlive the target. */
 void target_tell(struct target *target, const char *text);
 
 /* Reads through ops->read, or target->memory. */
