@@ -124,7 +124,7 @@ def unit_tests():
              kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
         Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
-        command("fuzz", "tests/fuzz 50", needs=sanitized),
+        command("fuzz", "tests/fuzz", needs=sanitized),
         rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
     ]
 
