@@ -90,6 +90,8 @@ bool throttle_after(struct throttle *throttle, uint64_t began_ns, uint64_t now_n
 	if (bound > 0) {
 		double share = (double)paused_ns * (1 - bound) / bound;
 
+		if (throttle->max_rest_ns && share > (double)throttle->max_rest_ns)
+			share = (double)throttle->max_rest_ns;
 		if (share > (double)least) {
 			throttle->until_ns = now_ns + (uint64_t)share;
 			return true;

@@ -56,9 +56,11 @@ void pace_skip(struct pace *pace, uint64_t now_ns);
 
 struct throttle {
 	double max_overhead; /* share of time that the guest may be paused, below 1; 0: no bound */
-	uint64_t until_ns;   /* no sample before */
-	uint64_t last_ns;    /* when the last sample was over */
-	uint64_t owed_ns;    /* time of samples that the guest was not left alone for yet */
+	/* Rest after one pause at most, so that a stall of the host makes no long gap; 0: no bound. */
+	uint64_t max_rest_ns;
+	uint64_t until_ns; /* no sample before */
+	uint64_t last_ns;  /* when the last sample was over */
+	uint64_t owed_ns;  /* time of samples that the guest was not left alone for yet */
 };
 
 /* A sample is over; true if the bound on the overhead makes the pause longer. */

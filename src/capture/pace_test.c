@@ -156,6 +156,14 @@ static void keeps_the_paused_share_below_its_bound(void **state)
 	assert_in_range(throttle_due(&throttle, 0), 101 * MS, 101 * MS + 20 * US);
 }
 
+static void rests_no_longer_than_is_allowed_for_one_long_pause(void **state)
+{
+	struct throttle throttle = {.max_overhead = 0.05, .max_rest_ns = 1000 * MS};
+
+	assert_true(throttle_after(&throttle, 100 * MS, 400 * MS, 300 * MS));
+	assert_int_equal(throttle_due(&throttle, 0), 1400 * MS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +179,7 @@ int main(void)
 		cmocka_unit_test(does_not_rest_between_a_few_short_samples),
 		cmocka_unit_test(leaves_a_later_deadline_alone),
 		cmocka_unit_test(keeps_the_paused_share_below_its_bound),
+		cmocka_unit_test(rests_no_longer_than_is_allowed_for_one_long_pause),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

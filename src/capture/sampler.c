@@ -37,6 +37,9 @@ void priority_restore(const struct priority *before)
 #define MAX_FAILURES 100
 #define FAILING_NS   (20 * NAP_NS)
 
+/* Rest after one pause at most, where the bound on the overhead is the target's usual one. */
+#define USUAL_REST_NS (10 * NAP_NS)
+
 /*
  * A search for images takes turns with sleep, so that the guest gets the CPU
  * that it may share with us. At a rate that leaves no time between samples, it
@@ -264,7 +267,10 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 			    .throttle = {.max_overhead = options->max_overhead}};
 	struct error *err;
 
-	memset(result, 0, sizeof(*result));
+	if (options->max_overhead <= 0)
+		s.throttle = (struct throttle){.max_overhead = target->usual_overhead,
+					       .max_rest_ns = USUAL_REST_NS};
+	*result = (struct sampler_result){.max_overhead = s.throttle.max_overhead};
 	err = target_check_runs(target);
 	if (!err)
 		err = capture_new(target, stacks, options, &s.capture);

@@ -32,7 +32,8 @@ struct sampler_options {
 	double rate_hz;
 	uint64_t duration_ns; /* 0: until stopped or the guest ends */
 	bool no_jitter;
-	double max_overhead; /* share of time that the guest may be paused, 0 to 1; 0: no bound */
+	/* Share of time that the guest may be paused, 0 to 1 (no bound); 0: the target's usual. */
+	double max_overhead;
 	uint64_t
 		max_pause_ns; /* rather than stop the guest for longer, stacks are given up; 0: no bound */
 	uint32_t max_frames; /* 0: FRAMES_DEFAULT */
@@ -78,9 +79,10 @@ struct sampler_result {
 	uint64_t missed;
 	uint64_t retakes;
 	uint64_t failed;
-	uint64_t no_room;  /* stacks that could not be kept whole, because of max_memory */
-	uint64_t given_up; /* stacks that were not read, or not wholly, because of max_pause_ns */
-	uint64_t slowed;   /* samples that were put off to keep within max_overhead */
+	uint64_t no_room;    /* stacks that could not be kept whole, because of max_memory */
+	uint64_t given_up;   /* stacks that were not read, or not wholly, because of max_pause_ns */
+	double max_overhead; /* bound on the share of time paused that was in force; 0: none */
+	uint64_t slowed;     /* samples that were put off to keep within it */
 };
 
 /*

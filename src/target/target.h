@@ -177,6 +177,9 @@ struct target_news {
 	unsigned n;
 };
 
+/* Value of usual_overhead for guests whose stops take a conversation, some 0.1 to 2 ms. */
+#define LONG_STOPS_OVERHEAD 0.05
+
 struct target {
 	const struct target_ops *ops;
 	struct target_info info;
@@ -196,6 +199,11 @@ struct target {
 	const char *way;
 	/* ... and a sentence on what that costs more than another way would; NULL: nothing. */
 	const char *advice;
+	/*
+	 * Set by open, where one stop takes long: bound on the share of time that the guest is
+	 * stopped, for those who give none; 0: no bound.
+	 */
+	double usual_overhead;
 	/* News of the guest, added by sample() and life(); the caller that prints them empties it. */
 	struct target_news news;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */

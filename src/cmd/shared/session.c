@@ -435,7 +435,7 @@ static void summary(const struct session *session, const struct sampler_result *
 		told_as(session), result->ticks, seconds, way ? " via " : "", way ?: "",
 		100.0 * paused, result->missed, result->missed == 1 ? "" : "s",
 		result->failed ? ", some samples failed" : "");
-	if (paused > PAUSED_MUCH && session->options->sampler.max_overhead <= 0)
+	if (paused > PAUSED_MUCH && result->max_overhead <= 0)
 		cmd_say("warning: the guest was held for %.0f %% of the time, and ran slower by "
 			"that; --max-overhead %g samples less often",
 			100 * paused, 100 * PAUSED_MUCH);
@@ -451,8 +451,11 @@ static void summary(const struct session *session, const struct sampler_result *
 	if (result->slowed)
 		cmd_say("%" PRIu64
 			" samples were put off so as not to pause the guest for more than %g %% of "
-			"the time",
-			result->slowed, 100 * session->options->sampler.max_overhead);
+			"the time%s",
+			result->slowed, 100 * result->max_overhead,
+			session->options->sampler.max_overhead > 0
+				? ""
+				: " (--max-overhead 100 lifts this bound)");
 }
 
 /* Samples, and finds out where the images are. */

@@ -32,7 +32,10 @@ const struct option_row session_sampling_options[] = {
 		 "and the summary and every report say so."},
 	{"max-overhead", "PERCENT", 0, take_percent, AT(sampler.max_overhead),
 	 .text = "pause the guest for at most so much of the time, by sampling less often",
-	 .more = "Whatever is asked for,\n.Nm uniprof\nrests after each sample at least as long as "
+	 .more = "The default is 5 for guests behind a gdb stub or QMP, whose stops take long, and "
+		 "no "
+		 "bound (100) for others.\n"
+		 "Whatever is asked for,\n.Nm uniprof\nrests after each sample at least as long as "
 		 "the sample took."},
 	{"max-pause", "T", 0, take_duration, AT(sampler.max_pause_ns),
 	 .text = "hold the guest no longer than T (50us, ...) in one piece; give stacks up instead",

@@ -249,6 +249,7 @@ static struct error *remote_open(const char *name, const char *via, struct targe
 	if (!remote)
 		return error_no_memory();
 	remote->base.ops = &target_gdb;
+	remote->base.usual_overhead = LONG_STOPS_OVERHEAD;
 	err = attach(remote, name);
 	if (err)
 		remote_close(&remote->base);

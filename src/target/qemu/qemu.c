@@ -139,6 +139,7 @@ static struct error *open_with(const struct qemu_transport *transport,
 	if (!qemu)
 		return error_no_memory();
 	qemu->base.ops = &target_qemu;
+	qemu->base.usual_overhead = LONG_STOPS_OVERHEAD;
 	qemu->transport = transport;
 	qemu->memory = -1;
 	qemu->until_ns = address->until_ns;
