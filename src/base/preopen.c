@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 
 /* Outputs hold addresses, names and memory of a guest: readable by the owner alone. */
 #define OUTPUT_MODE 0600
+
+/* For the first byte through a FIFO. */
+#define FIFO_WAIT_MS 10000
 
 struct opened {
 	struct opened *next;
@@ -66,6 +70,15 @@ static bool may_write(int fd)
 	return !flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
 }
 
+static int close_keep_errno(int fd)
+{
+	const int error = errno;
+
+	close(fd);
+	errno = error;
+	return -1;
+}
+
 static int open_output_file(const char *path, int flags, struct stat *st)
 {
 	int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOCTTY, OUTPUT_MODE), error;
@@ -75,9 +88,24 @@ static int open_output_file(const char *path, int flags, struct stat *st)
 	error = errno;
 	if (fstat(fd, st))
 		st->st_ino = 0;
-	close(fd);
 	errno = error;
-	return -1;
+	return close_keep_errno(fd);
+}
+
+/* As open(2) for reading, without a wait for whoever writes to a FIFO beyond FIFO_WAIT_MS. */
+static int open_bounded(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	struct pollfd first = {.fd = fd, .events = POLLIN};
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && poll(&first, 1, FIFO_WAIT_MS) <= 0)
+		errno = ENODATA;
+	else if (!fcntl(fd, F_SETFL, O_RDONLY))
+		return fd;
+	return close_keep_errno(fd);
 }
 
 static struct error *keep(const char *path, int flags)
@@ -92,8 +120,9 @@ static struct error *keep(const char *path, int flags)
 		return err;
 	one->fd = -1;
 	one->write = (flags & O_ACCMODE) != O_RDONLY;
-	one->fd = one->write ? open_output_file(path, flags, &one->st)
-			     : open(path, flags | O_CLOEXEC | O_NOCTTY);
+	one->fd = one->write	       ? open_output_file(path, flags, &one->st)
+		  : flags & O_NONBLOCK ? open_bounded(path)
+				       : open(path, flags | O_CLOEXEC | O_NOCTTY);
 	one->error = errno;
 	one->read = (flags & O_ACCMODE) != O_WRONLY;
 	return NULL;
@@ -116,6 +145,11 @@ struct error *preopen_adopt(const char *path, int fd)
 struct error *preopen_input(const char *path)
 {
 	return keep(path, O_RDONLY);
+}
+
+struct error *preopen_bounded_input(const char *path)
+{
+	return keep(path, O_RDONLY | O_NONBLOCK);
 }
 
 struct error *preopen_output(const char *path)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/preopen.h"
@@ -184,6 +185,26 @@ static void what_is_handed_out_is_not_inherited(void **state)
 	close(fd);
 }
 
+static void a_fifo_is_read_whose_writer_comes_later(void **state)
+{
+	char text[8];
+	pid_t writer;
+	int fd;
+
+	assert_int_equal(mkfifo("f", 0600), 0);
+	writer = fork();
+	if (!writer) {
+		fd = open("f", O_WRONLY);
+		_exit(write(fd, "text", 4) == 4 ? 0 : 1);
+	}
+	assert_null(preopen_bounded_input("f"));
+	fd = open_to_read("f");
+	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+	assert_int_equal(read(fd, text, sizeof(text)), 4);
+	close(fd);
+	assert_int_equal(waitpid(writer, NULL, 0), writer);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
 
 int main(void)
@@ -200,6 +221,7 @@ int main(void)
 		TEST(a_second_writer_is_refused_with_the_name_of_the_first),
 		TEST(standard_streams_and_nothing_are_not_opened),
 		TEST(what_is_handed_out_is_not_inherited),
+		TEST(a_fifo_is_read_whose_writer_comes_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

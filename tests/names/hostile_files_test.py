@@ -276,6 +276,10 @@ class Kinds(Files):
         self.assertEqual(status, 6, text)
         self.assertIn('/dev/zero', text)
 
+    def test_a_fifo_that_nobody_writes_to(self):
+        os.mkfifo(self.directory / 'fifo')
+        self.assertIn('fifo: cannot open the symbol file: No data available', self.given('fifo'))
+
     def test_a_socket(self):
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(self.directory / 'socket'))

@@ -50,7 +50,7 @@ struct error *image_args_add(struct image_args *args, const char *text, bool nam
 				 IMAGE_ARGS_MAX);
 	err = split(text, &path, &spec);
 	if (!err)
-		err = preopen_input(path);
+		err = preopen_bounded_input(path);
 	if (!err)
 		err = debug_file_preopen_beside(path);
 	if (!err)
