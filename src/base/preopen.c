@@ -4,20 +4,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Outputs hold addresses, names and memory of a guest: readable by the owner alone. */
 #define OUTPUT_MODE 0600
 
-/* For the first byte through a FIFO. */
+/* For whoever writes to a FIFO to open it. */
 #define FIFO_WAIT_MS 10000
+#define FIFO_NAP_MS  10
 
 struct opened {
 	struct opened *next;
@@ -92,16 +93,36 @@ static int open_output_file(const char *path, int flags, struct stat *st)
 	return close_keep_errno(fd);
 }
 
-/* As open(2) for reading, without a wait for whoever writes to a FIFO beyond FIFO_WAIT_MS. */
+/* Nothing is taken out of it: tee(2) copies, and tells an empty FIFO that has a writer by EAGAIN. */
+static bool has_writer(int fifo)
+{
+	const struct timespec nap = {.tv_nsec = FIFO_NAP_MS * 1000000};
+	bool found = false;
+	int copy[2];
+
+	if (pipe2(copy, O_CLOEXEC))
+		return false;
+	for (int i = 0; i < FIFO_WAIT_MS / FIFO_NAP_MS && !found; i++) {
+		const ssize_t copied = tee(fifo, copy[1], 1, SPLICE_F_NONBLOCK);
+
+		found = copied > 0 || (copied < 0 && errno == EAGAIN);
+		if (!found)
+			nanosleep(&nap, NULL);
+	}
+	close(copy[0]);
+	close(copy[1]);
+	return found;
+}
+
+/* As open(2) for reading, without a wait for a writer to a FIFO beyond FIFO_WAIT_MS. */
 static int open_bounded(const char *path)
 {
 	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-	struct pollfd first = {.fd = fd, .events = POLLIN};
 	struct stat st;
 
 	if (fd < 0)
 		return -1;
-	if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && poll(&first, 1, FIFO_WAIT_MS) <= 0)
+	if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && !has_writer(fd))
 		errno = ENODATA;
 	else if (!fcntl(fd, F_SETFL, O_RDONLY))
 		return fd;

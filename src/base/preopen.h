@@ -19,7 +19,7 @@
 /* A failure is kept, too, and reported when the file is opened. "-" and NULL open nothing. */
 struct error *preopen_input(const char *path);
 
-/* As above, of a file that may be a FIFO: errno is ENODATA if nothing comes through it for 10 s. */
+/* As above, of a file that may be a FIFO: errno is ENODATA if nobody opens it to write for 10 s. */
 struct error *preopen_bounded_input(const char *path);
 
 /* Creates what is missing; what is there keeps its contents until it is opened. */

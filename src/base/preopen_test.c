@@ -195,6 +195,8 @@ static void a_fifo_is_read_whose_writer_comes_later(void **state)
 	writer = fork();
 	if (!writer) {
 		fd = open("f", O_WRONLY);
+		/* A writer that is there may be silent for any time. */
+		sleep(1);
 		_exit(write(fd, "text", 4) == 4 ? 0 : 1);
 	}
 	assert_null(preopen_bounded_input("f"));
