@@ -65,6 +65,8 @@ static struct error *load(const struct image_args *args, struct images **images)
 	struct error *err = images_new(images);
 
 	if (!err)
+		images_sandbox(*images);
+	if (!err)
 		err = image_args_load(args, *images);
 	if (!err && !images_count(*images))
 		err = images_map(*images, 0, 0, false);

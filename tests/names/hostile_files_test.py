@@ -166,14 +166,14 @@ class Bombs(Files):
 
     def test_a_kernel_is_a_bomb(self):
         kernel = bytearray(0x1000)
-        payload = bomb(100 << 20, 16 + zlib.MAX_WBITS) + struct.pack('<I', 100 << 20)
+        payload = bomb(500 << 20, 16 + zlib.MAX_WBITS) + struct.pack('<I', 500 << 20)
         kernel[0x1f1] = 1
         struct.pack_into('<H', kernel, 0x1fe, 0xaa55)
         kernel[0x202:0x206] = b'HdrS'
         struct.pack_into('<H', kernel, 0x206, 0x20f)
         struct.pack_into('<II', kernel, 0x248, 0x1000 - 1024, len(payload))
         (self.directory / 'vmlinuz').write_bytes(bytes(kernel) + payload)
-        self.assertIn('damaged', self.given('vmlinuz'))
+        self.assertIn('takes too much memory for its size', self.given('vmlinuz'))
 
     def test_a_compressed_file_is_a_bomb(self):
         (self.directory / 'table.gz').write_bytes(bomb(256 << 20, 16 + zlib.MAX_WBITS))
@@ -275,6 +275,12 @@ class Kinds(Files):
         status, text = self.bounded('report', '-s', '/dev/zero', 'plain.uniprof')
         self.assertEqual(status, 6, text)
         self.assertIn('/dev/zero', text)
+
+    def test_a_sparse_file(self):
+        self.image.unlink(missing_ok=True)
+        with self.image.open('wb') as image:
+            image.truncate(4 << 30)
+        self.assertIn('not an ELF file', self.given())
 
     def test_a_fifo_that_nobody_writes_to(self):
         os.mkfifo(self.directory / 'fifo')

@@ -273,6 +273,8 @@ struct error *load_images(const struct image_args *args, const struct profile *p
 	struct image_match l = {.profile = profile};
 	struct error *err = images_new(&l.images);
 
+	if (!err)
+		images_sandbox(l.images);
 	if (!err && args->n)
 		err = image_args_load(args, l.images);
 	if (!err && args->n)

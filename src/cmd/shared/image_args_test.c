@@ -152,6 +152,8 @@ static void without_names_the_recorded_files_serve(void **state)
 	struct given given = {0};
 
 	code_file(&file_1, &given.fd, given.path);
+	/* Readers keep no descriptors but those that were opened ahead. */
+	assert_null(preopen_input(given.path));
 	recorded.path = given.path;
 	assert_null(load_images(&none, &profile, &given.images, &given.doubt));
 	assert_named(&given, SLIDE + 0x1234, "f2", SLIDE + 0x1200);
@@ -175,6 +177,8 @@ static void older_recordings_are_read_as_ever(void **state)
 	struct given given = {0};
 
 	code_file(&file_1, &given.fd, given.path);
+	/* Readers keep no descriptors but those that were opened ahead. */
+	assert_null(preopen_input(given.path));
 	profile.info.image = given.path;
 	profile.info.build_id = (char *)ID_1;
 	assert_null(load_images(&none, &profile, &given.images, &given.doubt));
