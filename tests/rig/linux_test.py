@@ -27,6 +27,7 @@ mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load brd.ko tree/bin/
 cat >tree/init <<'END'
 #!/bin/busybox sh
 /bin/busybox mount -t devtmpfs none /dev
+PREPARE
 echo guest is up >/dev/hvc0
 LOAD
 END
@@ -35,8 +36,10 @@ chmod +x tree/init
 rm -f /var/log/xen/console/guest-linux.log
 printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
 xl create linux.cfg && i=0
-until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 90 ] || exit 1; sleep 1; done
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 300 ] || { cat /var/log/xen/console/guest-linux.log; exit 1; }; sleep 1; done
 """
+# There is the disk when the load begins, or the guest never says that it is up.
+DISK = "until [ -b /dev/ram0 ]; do /bin/busybox insmod /bin/brd.ko rd_nr=1 >/dev/hvc0 2>&1; /bin/busybox sleep 0.1; done"
 
 # Entries of the kernel, and the first functions of its idle loop and threads.
 ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry_|ret_from_fork|secondary_startup|startup_|native_iret|xen_iret|"
@@ -159,8 +162,8 @@ class Linux(GuestCase):
             module = next(Path(tree).rglob("brd.ko"))
             cls.rig.put(GUESTS / "linux-load", module, linux=vmlinuz)
 
-    def start(self, kind, load, vcpus):
-        script = START.replace("TYPE", kind).replace("LOAD", load).replace("VCPUS", str(vcpus))
+    def start(self, kind, load, vcpus, prepare=""):
+        script = START.replace("TYPE", kind).replace("LOAD", load).replace("PREPARE", prepare).replace("VCPUS", str(vcpus))
         status, text = self.dom0(script, PATIENCE)
         self.assertEqual(status, 0, text)
 
@@ -304,10 +307,10 @@ class Linux(GuestCase):
                     wrong[";".join(stack)] += samples
         print(f"of the module: {dict(seen)}", end=" ", flush=True)
         self.assertFalse(wrong)
-        self.assertEqual(MODULE.keys(), seen.keys())
+        self.assertEqual(MODULE.keys(), seen.keys(), self.report("linux"))
 
-    def check(self, kind, load, vcpus, names):
-        self.start(kind, load, vcpus)
+    def check(self, kind, load, vcpus, names, prepare=""):
+        self.start(kind, load, vcpus, prepare)
         stacks = self.stacks()
         self.check_ends(stacks)
         self.check_calls(stacks)
@@ -315,15 +318,15 @@ class Linux(GuestCase):
         self.check_names(names)
         if "linux-load" in load:
             self.check_program()
-        if "brd.ko" in load:
+        if prepare == DISK:
             self.check_module()
 
     def test_stacks_of_a_busy_pv_kernel(self):
         self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
 
     def test_stacks_of_a_pvh_kernel_with_an_idle_cpu_and_a_module(self):
-        self.check("pvh", "/bin/busybox insmod /bin/brd.ko rd_nr=1; while :; do /bin/busybox dd if=/dev/ram0 of=/dev/null bs=64k count=64 iflag=direct "
-                   "2>/dev/null; /bin/busybox sleep 0.01; done", 1, ["do_syscall_64", "do_idle"])
+        self.check("pvh", "while :; do /bin/busybox dd if=/dev/ram0 of=/dev/null bs=64k count=64 iflag=direct 2>/dev/null; /bin/busybox sleep 0.01; done",
+                   1, ["do_syscall_64", "do_idle"], DISK)
 
 
 if __name__ == "__main__":
