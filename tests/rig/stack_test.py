@@ -4,6 +4,7 @@
 
 import json
 import re
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -29,6 +30,13 @@ class Stack(GuestCase):
         status, text = self.dom0(f"xenctx -a $(xl domid {guest})")
         self.assertEqual(status, 0, text)
         return {name: int(value, 16) for name, value in re.findall(r"\b(r[a-z0-9]{1,2}|cr\d|[c-gs]s|flags): +([0-9a-f]+)", text)}
+
+    def instructions(self, guest, start, count):
+        """The addresses and bytes that objdump shows from `start` on."""
+        listed = subprocess.run(["objdump", "-dzw", f"--start-address=0x{start}", GUESTS / f"{guest}.elf"],
+                                check=True, capture_output=True, text=True).stdout
+        found = re.findall(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+)", listed, re.M)
+        return [(int(address, 16), bytes.fromhex(code)) for address, code in found[:count]]
 
     def same_as_xenctx(self, guest, vcpu):
         theirs = self.xenctx(guest)
@@ -94,9 +102,10 @@ class Stack(GuestCase):
         self.at_work(guest)
         status, text = self.dom0(f"LD_LIBRARY_PATH=$PWD uniprof stack {guest}")
         self.assertEqual(status, 0, text)
-        # Instructions lie one behind the other, and spin() multiplies.
         self.assertRegex(text, r"\n  ->  [0-9a-f]{16}  ([0-9a-f]{2} )+ +[a-z]+")
-        self.assertIn("imulq", text)
+        lines = re.findall(r"\n(?:  ->|    )  ([0-9a-f]{16})  ((?:[0-9a-f]{2} )+) +[a-z]+", text)
+        self.assertEqual([(int(address, 16), bytes.fromhex(code)) for address, code in lines],
+                         self.instructions(guest, lines[0][0], len(lines)))
         self.runs_on(guest)
 
     def test_of_several_vcpus_all_or_one_are_shown(self):
