@@ -187,6 +187,38 @@ class Names(unittest.TestCase):
         self.assertIn(".gnu_debugaltlink", run("readelf", "-S", libraries[0]))
         self.assert_same_as_in_one_file(libraries[0], base)
 
+    def assert_not_waited_for(self, library, *files):
+        """Where a FIFO stands for these files, nobody writes to it, and the same is told as without them."""
+        addresses = within(library, "^_ZN4shop", 16)
+        for file in files:
+            file.unlink()
+        expected = locate(library, addresses)
+        for file in files:
+            os.mkfifo(file)
+        begin = time.monotonic()
+        self.assertEqual(locate(library, addresses), expected)
+        # Readers are given up after 120 s.
+        self.assertLess(time.monotonic() - begin, 60)
+
+    def test_a_split_file_that_is_a_fifo(self):
+        for dwarf in "-gdwarf-4", "-gdwarf-5":
+            with self.subTest(dwarf=dwarf):
+                library = self.cpp("-gsplit-dwarf", dwarf)
+                self.assert_not_waited_for(library, *self.place.glob("*.dwo"))
+                for fifo in self.place.glob("*.dwo"):
+                    fifo.unlink()
+
+    def test_a_shared_file_that_is_a_fifo(self):
+        libraries = [self.place / name for name in ("c.so", "d.so")]
+        for library in libraries:
+            shutil.copy(self.cpp(), library)
+        run("dwz", "-m", self.place / "waiting.dwz", *libraries)
+        (self.place / "waiting.dwz").unlink()
+        os.mkfifo(self.place / "waiting.dwz")
+        begin = time.monotonic()
+        self.assertTrue(locate(libraries[0], within(libraries[0], "^_ZN4shop", 16)))
+        self.assertLess(time.monotonic() - begin, 60)
+
     def test_debugging_information_from_a_server(self):
         library = self.cpp()
         served, stripped = self.place / "served", self.place / "far.so"

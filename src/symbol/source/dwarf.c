@@ -4,9 +4,11 @@
 #include <dwarf.h>
 #include <elfutils/libdwelf.h>
 #include <gelf.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -70,6 +72,60 @@ static bool go_to_debug_file(const char *path, struct dwarf_file *file)
 	return open_elf(fd, file) && has_debug_info(file->elf);
 }
 
+/* The directory of an open file, by which libdw finds others; false: it cannot be told. */
+static bool directory_of(int fd, char *directory, size_t size)
+{
+	char link[32];
+	ssize_t len;
+	char *slash;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	len = readlink(link, directory, size - 1);
+	if (len <= 0)
+		return false;
+	directory[len] = '\0';
+	slash = strrchr(directory, '/');
+	if (slash)
+		slash[1] = '\0';
+	return slash;
+}
+
+/* Is there nothing but a regular file, or nothing? Each part goes before the next ones that are no whole paths. */
+static bool is_regular_or_none(const char *first, const char *second, const char *name)
+{
+	char path[3 * PATH_MAX];
+	struct stat st;
+	int len;
+
+	if (*name == '/')
+		len = snprintf(path, sizeof(path), "%s", name);
+	else if (*second == '/')
+		len = snprintf(path, sizeof(path), "%s/%s", second, name);
+	else
+		len = snprintf(path, sizeof(path), "%s%s/%s", first, second, name);
+	return len >= (int)sizeof(path) || stat(path, &st) || S_ISREG(st.st_mode);
+}
+
+bool dwarf_split_is_regular(const struct dwarf_file *file, const char *directory, const char *name)
+{
+	char own[PATH_MAX];
+
+	if (!directory_of(file->fd, own, sizeof(own)))
+		strcpy(own, "./");
+	return is_regular_or_none(own, "", name) &&
+	       (!directory || is_regular_or_none(own, directory, name));
+}
+
+/* The same of the file that others share parts with (dwz(1)). */
+static bool shared_is_regular(const struct dwarf_file *file)
+{
+	const char *name;
+	const void *id;
+
+	return dwelf_dwarf_gnu_debugaltlink(file->dwarf, &name, &id) <= 0 ||
+	       dwarf_split_is_regular(file, NULL, name);
+}
+
 bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *file)
 {
 	*file = (struct dwarf_file){.fd = -1};
@@ -80,7 +136,7 @@ bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *
 		return false;
 	/* Opened by descriptor: libdw derives from it where supplementary files are. */
 	file->dwarf = dwarf_begin(file->fd, DWARF_C_READ);
-	return file->dwarf;
+	return file->dwarf && shared_is_regular(file);
 }
 
 bool dwarf_file_lacks(const char *path, char *hex)

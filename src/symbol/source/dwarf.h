@@ -23,6 +23,12 @@ bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *
  */
 bool dwarf_file_lacks(const char *path, char *hex);
 
+/*
+ * Would libdw find nothing but regular files where it looks for the file that a split unit names? It opens
+ * whatever is there, and waits for the writer of a FIFO. `directory` is the unit's; NULL: it has none.
+ */
+bool dwarf_split_is_regular(const struct dwarf_file *file, const char *directory, const char *name);
+
 /* Also after it could not be opened, and for one that is all zeros. */
 void dwarf_file_close(struct dwarf_file *file);
 

@@ -179,17 +179,37 @@ static struct error *walk_below(const struct scope_walk *walk, Dwarf_Die *parent
 	return err;
 }
 
+/* The functions of a skeleton are in a file of their own (.dwo). */
+static bool find_split(struct source_unit *unit, const struct dwarf_file *file, Dwarf_Die *split)
+{
+	static const unsigned names[] = {DW_AT_dwo_name, DW_AT_GNU_dwo_name};
+	Dwarf_Attribute attribute;
+	uint8_t type;
+
+	/* Without a place for it, libdw does not open that file. */
+	if (dwarf_cu_info(unit->die.cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) ||
+	    type != DW_UT_skeleton)
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *name = dwarf_attr(&unit->die, names[i], &attribute)
+					   ? dwarf_formstring(&attribute)
+					   : NULL;
+
+		if (name && !dwarf_split_is_regular(file, unit->directory, name))
+			return false;
+	}
+	return !dwarf_cu_info(unit->die.cu, NULL, &type, NULL, split, NULL, NULL, NULL) &&
+	       split->addr;
+}
+
 /* Fills in scopes and ranges. */
-static struct error *source_scopes(struct source_unit *unit)
+static struct error *source_scopes(struct source_unit *unit, const struct dwarf_file *file)
 {
 	struct scope_walk walk = {.unit = unit};
 	Dwarf_Die split = {0}, *top = &unit->die;
-	uint8_t type;
 	size_t n;
 
-	/* The functions of a skeleton are in a file of their own (.dwo). */
-	if (!dwarf_cu_info(unit->die.cu, NULL, &type, NULL, &split, NULL, NULL, NULL) &&
-	    type == DW_UT_skeleton && split.addr)
+	if (find_split(unit, file, &split))
 		top = &split;
 	if (dwarf_getsrcfiles(&unit->die, &walk.files, &n))
 		walk.files = NULL;
@@ -279,7 +299,8 @@ static void source_unit_free(struct source_unit *unit)
 }
 
 /* `die` is the unit's entry in the main file. Damaged parts are left out. */
-static struct error *source_unit_new(const Dwarf_Die *die, struct source_unit **out)
+static struct error *source_unit_new(const Dwarf_Die *die, const struct dwarf_file *file,
+				     struct source_unit **out)
 {
 	struct source_unit *unit = calloc(1, sizeof(*unit));
 	Dwarf_Attribute directory;
@@ -290,7 +311,7 @@ static struct error *source_unit_new(const Dwarf_Die *die, struct source_unit **
 	unit->die = *die;
 	if (dwarf_attr(&unit->die, DW_AT_comp_dir, &directory))
 		unit->directory = dwarf_formstring(&directory);
-	err = source_scopes(unit);
+	err = source_scopes(unit, file);
 	if (!err)
 		err = index_ranges(unit);
 	if (err)
@@ -513,7 +534,7 @@ const char *source_index_find(struct source_index *index, uint64_t addr,
 
 	answer->n = 0;
 	if (known && !known->unit)
-		err = source_unit_new(&known->die, &known->unit);
+		err = source_unit_new(&known->die, &index->file, &known->unit);
 	error_free(err);
 	if (!known || !known->unit)
 		return NULL;
