@@ -64,8 +64,10 @@ static struct error *load(const struct image_args *args, struct images **images)
 {
 	struct error *err = images_new(images);
 
-	if (!err)
+	if (!err) {
 		images_sandbox(*images);
+		images_names_only(*images);
+	}
 	if (!err)
 		err = image_args_load(args, *images);
 	if (!err && !images_count(*images))

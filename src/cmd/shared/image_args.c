@@ -273,8 +273,10 @@ struct error *load_images(const struct image_args *args, const struct profile *p
 	struct image_match l = {.profile = profile};
 	struct error *err = images_new(&l.images);
 
-	if (!err)
+	if (!err) {
 		images_sandbox(l.images);
+		images_names_only(l.images);
+	}
 	if (!err && args->n)
 		err = image_args_load(args, l.images);
 	if (!err && args->n)

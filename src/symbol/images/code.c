@@ -266,13 +266,20 @@ size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t
 	return len;
 }
 
+void elf_code_drop_pieces(struct elf_code *code)
+{
+	for (size_t i = 0; i < code->n; i++)
+		free((void *)code->piece[i].bytes);
+	free(code->piece);
+	code->piece = NULL;
+	code->n = 0;
+}
+
 void elf_code_free(struct elf_code *code)
 {
 	if (!code)
 		return;
-	for (size_t i = 0; i < code->n; i++)
-		free((void *)code->piece[i].bytes);
-	free(code->piece);
+	elf_code_drop_pieces(code);
 	free(code);
 }
 

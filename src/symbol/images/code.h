@@ -58,6 +58,9 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out);
 /* Copies up to `len` bytes of the code at `va`, an address of the file; returns how many. */
 size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len);
 
+/* Keeps range and build id. */
+void elf_code_drop_pieces(struct elf_code *code);
+
 void elf_code_free(struct elf_code *code);
 
 /*

@@ -39,10 +39,11 @@ static struct error *image_file_name(const struct image_spec *spec, struct image
 	return file->path ? NULL : error_no_memory();
 }
 
-/* True if another file with this build id has brought the unwind tables. */
-static bool tables_known(const struct image_spec *spec, const struct image_file *file)
+/* Not if another file with this build id has brought the unwind tables. */
+static bool needs_tables(const struct image_spec *spec, const struct image_file *file)
 {
-	return spec->tables_known && !strcmp(spec->tables_known, file->code->build_id);
+	return file->code && !spec->names_only &&
+	       (!spec->tables_known || strcmp(spec->tables_known, file->code->build_id) != 0);
 }
 
 static struct error *load_plain(const struct image_spec *spec, struct image_file *file,
@@ -53,7 +54,7 @@ static struct error *load_plain(const struct image_spec *spec, struct image_file
 	if (err)
 		return err;
 	/* Without a table callers are found in other ways. */
-	if (file->code && !tables_known(spec, file))
+	if (needs_tables(spec, file))
 		error_free(cfi_load(file->path, &file->table));
 	err = symbols_load(file->path, &file->symbols);
 	*no_names = err;
@@ -70,7 +71,7 @@ static struct error *load_kernel(const struct image_spec *spec, struct image_fil
 	elf_version(EV_CURRENT);
 	elf = elf_memory(bytes, len);
 	err = elf_code_read(file->path, elf, &file->code);
-	if (!err && file->code && !tables_known(spec, file))
+	if (!err && needs_tables(spec, file))
 		error_free(orc_table_elf(elf, &file->table));
 	if (!err) {
 		err = elf_read(file->path, elf, &file->symbols);
@@ -104,6 +105,8 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 		return err;
 	if (file->code)
 		id = file->code->build_id;
+	if (file->code && spec->names_only)
+		elf_code_drop_pieces(file->code);
 	if ((!id || !*id) && file->symbols)
 		id = symbols_build_id(file->symbols);
 	if (id)

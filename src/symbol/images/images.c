@@ -20,6 +20,7 @@ struct images {
 	size_t n, room;
 	unsigned changes;
 	bool sandboxed; /* files are parsed in a process of their own */
+	bool names_only;
 };
 
 struct error *images_new(struct images **out)
@@ -80,6 +81,11 @@ void images_sandbox(struct images *images)
 	images->sandboxed = true;
 }
 
+void images_names_only(struct images *images)
+{
+	images->names_only = true;
+}
+
 static uint64_t size_of(const char *path)
 {
 	int fd = is_regular_file(path) ? open_to_read(path) : -1;
@@ -113,6 +119,7 @@ static struct error *load(const struct images *images, const struct image_spec *
 	struct image_spec with_twin = *spec;
 	struct error *err;
 
+	with_twin.names_only = images->names_only;
 	if (twin)
 		with_twin.tables_known = twin->build_id;
 	err = images->sandboxed ? image_file_load_sandboxed(&with_twin, file)

@@ -219,6 +219,27 @@ static void copies_read_apart_have_their_tables_together(void **state)
 	copies_of_a_file_have_their_tables_together(true);
 }
 
+static void files_for_names_only_have_range_and_names(void **state)
+{
+	struct code_fixture f = {.va = 0x1000, .len = 0x1000, .id = 1};
+	struct images *whole = new_images(), *images = new_images();
+	const struct image_file *file, *same = images_file(whole, load(whole, &f, true));
+	size_t i;
+
+	images_names_only(images);
+	i = load(images, &f, true);
+	file = images_file(images, i);
+	assert_int_equal(file->code->start, same->code->start);
+	assert_int_equal(file->code->end, same->code->end);
+	assert_string_equal(file->build_id, same->build_id);
+	assert_int_equal(file->code->n, 0);
+	assert_null(load_program(images, "/proc/self/exe")->table);
+	assert_null(images_map(images, i, 0x10000, true));
+	assert_at(images, 0x11100, "f1");
+	images_free(whole);
+	images_free(images);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +250,7 @@ int main(void)
 		cmocka_unit_test(tables_serve_beside_stripped_files),
 		cmocka_unit_test(an_address_means_where_code_begins),
 		cmocka_unit_test(tables_are_written_with_the_guest_s_addresses),
+		cmocka_unit_test(files_for_names_only_have_range_and_names),
 		cmocka_unit_test(copies_read_here_have_their_tables_together),
 		cmocka_unit_test(copies_read_apart_have_their_tables_together),
 	};
