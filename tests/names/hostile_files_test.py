@@ -198,6 +198,25 @@ class Headers(Files):
         struct.pack_into('<H', elf.bytes, 0x38, 0xffff)
         self.found(elf.bytes)
 
+    def test_headers_without_number_in_a_sparse_file(self):
+        for field, size, number in (0x20, 56, 0x38), (0x28, HEADER, 0x3c):
+            with self.subTest(field):
+                elf = self.elf()
+                # The true number stands in the first section, which the second case has moved.
+                section, start, n = elf.headers, 16 << 20, (900 << 20) // size
+                struct.pack_into('<Q', elf.bytes, field, start)
+                struct.pack_into('<H', elf.bytes, number, 0xffff if field == 0x20 else 0)
+                struct.pack_into('<I', elf.bytes, section + 0x2c, n)
+                self.found(elf.bytes)
+                with self.image.open('r+b') as image:
+                    image.truncate(start + n * size)
+                    if field == 0x28:
+                        image.seek(start + 0x20)
+                        image.write(struct.pack('<Q', n))
+                self.given()
+                status, text = self.bounded('export', '-o', 'sparse.pb.gz', 'image.uniprof')
+                self.assertEqual(status, 0, text)
+
     def test_sections_of_enormous_size(self):
         for name in '.symtab', '.strtab', '.text', '.note.gnu.build-id', '.eh_frame', '.debug_info', '.debug_line':
             for size in 24 << 32, (1 << 63) - 8:

@@ -299,18 +299,39 @@ static uint64_t find(Elf *elf, uint64_t va)
 	return 0;
 }
 
+/* Program headers are among these bytes of a file, where linkers put them. */
+#define HEADERS_MAX (64u << 10)
+
+/* What libelf allocates follows from these, whatever the size of the file. */
+static void forget_sections(char *head)
+{
+	Elf64_Ehdr *wide = (Elf64_Ehdr *)head;
+	Elf32_Ehdr *narrow = (Elf32_Ehdr *)head;
+
+	if (head[EI_CLASS] == ELFCLASS64)
+		wide->e_shoff = wide->e_shnum = wide->e_shstrndx = 0;
+	else
+		narrow->e_shoff = narrow->e_shnum = narrow->e_shstrndx = 0;
+}
+
 uint64_t elf_offset(const char *path, uint64_t va)
 {
 	int fd = is_regular_file(path) ? open_to_read(path) : -1;
-	uint64_t offset;
-	Elf *elf;
+	char *head = fd < 0 ? NULL : malloc(HEADERS_MAX);
+	ssize_t len = head ? pread(fd, head, HEADERS_MAX, 0) : -1;
+	uint64_t offset = 0;
 
-	if (fd < 0)
-		return 0;
-	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	offset = find(elf, va);
-	elf_end(elf);
-	close(fd);
+	if (len >= (ssize_t)sizeof(Elf64_Ehdr)) {
+		Elf *elf;
+
+		forget_sections(head);
+		elf_version(EV_CURRENT);
+		elf = elf_memory(head, (size_t)len);
+		offset = find(elf, va);
+		elf_end(elf);
+	}
+	free(head);
+	if (fd >= 0)
+		close(fd);
 	return offset;
 }
