@@ -23,12 +23,14 @@
 
 /*
  * A vCPU that handles an exit is not in KVM_RUN for that moment, or for longer where its thread waits
- * for a CPU: it is looked for that often, at distances that double every PROBES_ALIKE, for 1.3 s in all.
+ * for a CPU: it is looked for that often, at distances that double every PROBES_ALIKE, as does the time
+ * that a thread on a busy host is given to stop. All of it ends at PROBE_ALL_NS.
  */
 #define PROBES	      60
 #define PROBES_ALIKE  10
 #define PROBE_WAIT_NS UINT64_C(2000000)
-#define STOP_NS	      20000000u
+#define STOP_NS	      UINT64_C(20000000)
+#define PROBE_ALL_NS  UINT64_C(8000000000)
 
 #define VCPUS_MAX 4096
 
@@ -163,7 +165,13 @@ struct probing {
 	struct threads probe; /* one slot: the thread that is examined */
 	struct error *err;
 	uint32_t found;
+	uint64_t patience_ns, until_ns;
 };
+
+static bool is_over(const struct probing *probing)
+{
+	return probing->found == probing->vcpus->n || clock_now_ns() >= probing->until_ns;
+}
 
 /* Stops one thread for a moment, and notes which vCPU it runs. */
 static bool probe(void *ctx, int tid)
@@ -183,24 +191,25 @@ static bool probe(void *ctx, int tid)
 	}
 	if (probing->err)
 		return false;
-	if (thread_stop(&probing->probe, thread, STOP_NS))
+	if (thread_stop(&probing->probe, thread, probing->patience_ns))
 		vcpu = in_run(probing->vcpus, tid);
 	threads_release(&probing->probe, thread);
 	if (vcpu && !vcpu->tid) {
 		vcpu->tid = tid;
 		probing->found++;
 	}
-	return probing->found < probing->vcpus->n;
+	return !is_over(probing);
 }
 
 static struct error *probe_all(struct kvm_vcpus *vcpus, pid_t pid)
 {
-	struct probing probing = {.vcpus = vcpus};
+	struct probing probing = {.vcpus = vcpus, .until_ns = clock_now_ns() + PROBE_ALL_NS};
 	struct error *err = threads_new(&probing.probe, pid, 1);
 
-	for (int round = 0; !err && round < PROBES && probing.found < vcpus->n; round++) {
+	for (int round = 0; !err && round < PROBES && !is_over(&probing); round++) {
 		if (round)
 			clock_sleep_until(clock_now_ns() + (PROBE_WAIT_NS << round / PROBES_ALIKE));
+		probing.patience_ns = STOP_NS << round / PROBES_ALIKE;
 		proc_numbers(pid, "task", probe, &probing);
 		err = probing.err;
 	}
