@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "analysis/grouped_tree.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "profile/profile.h"
+#include "symbol/names/display_name.h"
 
 static const char *const texts[GROUP_KEYS] = {
-	[GROUP_FUNCTION] = "function", [GROUP_LINE] = "line", [GROUP_FILE] = "file",
-	[GROUP_IMAGE] = "image",       [GROUP_VCPU] = "vcpu", [GROUP_STATE] = "state",
+	[GROUP_FUNCTION] = "function", [GROUP_LINE] = "line",	  [GROUP_FILE] = "file",
+	[GROUP_IMAGE] = "image",       [GROUP_VCPU] = "vcpu",	  [GROUP_STATE] = "state",
+	[GROUP_PROCESS] = "process",   [GROUP_THREAD] = "thread",
 };
 
 static const struct {
@@ -18,7 +21,7 @@ static const struct {
 } synonyms[] = {
 	{"sym", GROUP_FUNCTION}, {"symbol", GROUP_FUNCTION}, {"func", GROUP_FUNCTION},
 	{"srcline", GROUP_LINE}, {"srcfile", GROUP_FILE},    {"dso", GROUP_IMAGE},
-	{"cpu", GROUP_VCPU},
+	{"cpu", GROUP_VCPU},	 {"pid", GROUP_PROCESS},     {"tid", GROUP_THREAD},
 };
 
 const char *group_key_text(enum group_key key)
@@ -29,7 +32,13 @@ const char *group_key_text(enum group_key key)
 /* Is it said of a frame? If not, it is of a whole sample. */
 static bool is_of_frame(enum group_key key)
 {
-	return key != GROUP_VCPU && key != GROUP_STATE;
+	return key != GROUP_VCPU && key != GROUP_STATE && key != GROUP_PROCESS &&
+	       key != GROUP_THREAD;
+}
+
+bool group_by_threads(const struct group_by *keys)
+{
+	return group_by_have(keys, GROUP_PROCESS) || group_by_have(keys, GROUP_THREAD);
 }
 
 bool group_by_have(const struct group_by *keys, enum group_key key)
@@ -98,6 +107,7 @@ struct labeller {
 	/* The sample whose frames are being labelled. */
 	uint16_t vcpu;
 	uint8_t state;
+	uint32_t thread;
 	/* A name being made; grows. */
 	char *text;
 	size_t len, room;
@@ -158,6 +168,29 @@ static struct error *put_line(struct labeller *l, const struct location *functio
 	return err || !function->file ? err : join(l, number);
 }
 
+/* The thread that ran, or its process; those of the system itself in brackets. */
+static struct error *put_thread(struct labeller *l, enum group_key key)
+{
+	const struct recorded_thread *thread =
+		l->thread ? &l->profile->threads[l->thread - 1] : NULL;
+	const bool shared = thread && key == GROUP_THREAD && thread->pid != thread->tid &&
+			    strcmp(thread->name, thread->process);
+	struct error *err;
+	char *text, *clean;
+
+	if (!thread || thread->idle)
+		return append(l, thread ? "[idle]" : UNKNOWN);
+	if (asprintf(&text, "%s%s%s%s%s (%" PRIu32 ")", thread->kernel ? "[" : "", thread->process,
+		     shared ? "/" : "", shared ? thread->name : "", thread->kernel ? "]" : "",
+		     key == GROUP_THREAD ? thread->tid : thread->pid) < 0)
+		return error_no_memory();
+	clean = sanitize_new(text);
+	err = clean ? append(l, clean) : error_no_memory();
+	free(clean);
+	free(text);
+	return err;
+}
+
 static struct error *put_key(struct labeller *l, enum group_key key, const struct stack_node *frame,
 			     const struct location *function)
 {
@@ -184,6 +217,9 @@ static struct error *put_key(struct labeller *l, enum group_key key, const struc
 	case GROUP_STATE:
 		text = vcpu_state_text((enum vcpu_state)l->state);
 		break;
+	case GROUP_PROCESS:
+	case GROUP_THREAD:
+		return put_thread(l, key);
 	case GROUP_KEYS:
 		break;
 	}
@@ -283,20 +319,48 @@ static struct error *add_stacks(struct builder *b, struct profile_cell *cells)
 			NULL);
 }
 
-/* A number that is equal for all samples that the keys do not divide. */
-static uint32_t class_of(const struct group_by *keys, const struct breakdown_entry *part)
-{
-	uint32_t class = group_by_have(keys, GROUP_VCPU) ? (uint32_t)part->vcpu * VCPU_STATES : 0;
+/* An order in which all samples that the keys do not divide stand together. */
+struct class_order {
+	const struct group_by *keys;
+	const struct recorded_thread *threads;
+};
 
-	return class + (group_by_have(keys, GROUP_STATE) ? part->state : 0u);
+static int compare(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
 }
 
-static int by_class(const void *left, const void *right, void *keys)
+/* A process that changed its name is shown by both. */
+static int by_thread(const struct class_order *order, uint32_t a, uint32_t b)
 {
-	uint32_t a = class_of(keys, *(const struct breakdown_entry *const *)left);
-	uint32_t b = class_of(keys, *(const struct breakdown_entry *const *)right);
+	const struct recorded_thread none = {.name = "", .process = "", .idle = true};
+	const struct recorded_thread *left = a ? &order->threads[a - 1] : &none;
+	const struct recorded_thread *right = b ? &order->threads[b - 1] : &none;
+	const bool tids = group_by_have(order->keys, GROUP_THREAD);
+	int result = compare(!a, !b) ?: compare(left->idle, right->idle);
 
-	return (a > b) - (a < b);
+	if (result || left->idle)
+		return result;
+	result = compare(tids ? left->tid : left->pid, tids ? right->tid : right->pid);
+	result = result ?: compare(left->start_ns, right->start_ns) * tids;
+	result = result ?: strcmp(left->process, right->process);
+	return tids && !result ? strcmp(left->name, right->name) : result;
+}
+
+static int by_class(const void *left, const void *right, void *ctx)
+{
+	const struct breakdown_entry *a = *(const struct breakdown_entry *const *)left;
+	const struct breakdown_entry *b = *(const struct breakdown_entry *const *)right;
+	const struct class_order *order = ctx;
+	int result = 0;
+
+	if (group_by_have(order->keys, GROUP_VCPU))
+		result = compare(a->vcpu, b->vcpu);
+	if (!result && group_by_have(order->keys, GROUP_STATE))
+		result = compare(a->state, b->state);
+	if (!result && group_by_threads(order->keys))
+		result = by_thread(order, a->thread, b->thread);
+	return result;
 }
 
 static struct error *add_class(struct builder *b, const struct breakdown_entry *const *class,
@@ -311,6 +375,7 @@ static struct error *add_class(struct builder *b, const struct breakdown_entry *
 		profile_cell_add(&cells[class[i] -> stack], &class[i] -> cell);
 	b->labels.vcpu = class[0]->vcpu;
 	b->labels.state = class[0]->state;
+	b->labels.thread = class[0]->thread;
 	err = add_stacks(b, cells);
 	free(cells);
 	return err;
@@ -318,7 +383,7 @@ static struct error *add_class(struct builder *b, const struct breakdown_entry *
 
 static struct error *add_classes(struct builder *b)
 {
-	struct group_by keys = b->options->keys;
+	struct class_order order = {&b->options->keys, b->profile->threads};
 	size_t n = breakdown_count(b->profile->breakdown), end;
 	const struct breakdown_entry **sorted = calloc(n + 1, sizeof(*sorted));
 	struct error *err = sorted ? NULL : error_no_memory();
@@ -326,9 +391,9 @@ static struct error *add_classes(struct builder *b)
 	for (size_t i = 0; i < n && !err; i++)
 		sorted[i] = breakdown_at(b->profile->breakdown, i);
 	if (!err)
-		qsort_r(sorted, n, sizeof(*sorted), by_class, &keys);
+		qsort_r(sorted, n, sizeof(*sorted), by_class, &order);
 	for (size_t at = 0; at < n && !err; at = end) {
-		for (end = at; end < n && !by_class(&sorted[end], &sorted[at], &keys); end++)
+		for (end = at; end < n && !by_class(&sorted[end], &sorted[at], &order); end++)
 			;
 		err = add_class(b, sorted + at, end - at);
 	}

@@ -26,7 +26,9 @@ enum group_key {
 	GROUP_FILE,  /* of the source */
 	GROUP_IMAGE, /* the file that the code came from */
 	GROUP_VCPU,
-	GROUP_STATE, /* of the vCPU */
+	GROUP_STATE,   /* of the vCPU */
+	GROUP_PROCESS, /* "NAME (PID)" of the thread that ran */
+	GROUP_THREAD,  /* "NAME (TID)", with the process's name if it has another */
 	GROUP_KEYS
 };
 
@@ -40,6 +42,9 @@ struct group_by {
 const char *group_key_text(enum group_key key);
 
 bool group_by_have(const struct group_by *keys, enum group_key key);
+
+/* True if any of them is a property of the thread that ran. */
+bool group_by_threads(const struct group_by *keys);
 
 /* True if any of them is a property of a whole sample. */
 bool group_by_divide(const struct group_by *keys);

@@ -21,6 +21,12 @@ static void name(uint64_t addr, const char *text)
 	must(recording_name(fixture.writer, addr, FRAME_RETURN, text, 0));
 }
 
+static const struct recorded_thread threads[] = {{12, 12, 1, false, false, "web", "web"},
+						 {12, 13, 2, false, false, "a\tb", "web"},
+						 {2, 2, 3, true, false, "kthreadd", "kthreadd"},
+						 {0, 0, 0, true, true, "swapper/0", "swapper/0"},
+						 {0, 0, 0, true, true, "swapper/1", "swapper/1"}};
+
 static int set_up(void **state)
 {
 	struct recorded_image kernel = {.path = (char *)"/boot/kernel",
@@ -96,6 +102,44 @@ static void test_by_function_it_is_the_tree_of_calls(void **state)
 	assert_int_equal(TOTAL("f", "g"), 4);
 	assert_int_equal(TOTAL("f", "g", "h"), 2);
 	assert_int_equal(grouped.tree->n, 4);
+}
+
+/* A recording of its own: a sample of each thread, and one of none. */
+static void record_threads(void)
+{
+	fixture_end(&fixture);
+	fixture_begin(&fixture, &(struct recording_info){.vcpus = 1});
+	for (uint32_t i = 0; i < sizeof(threads) / sizeof(*threads); i++)
+		must(recording_thread(fixture.writer, &threads[i]));
+	for (fixture.thread = 0; fixture.thread <= 5; fixture.thread++)
+		SAMPLE(&fixture, 0, VCPU_RUNNING, F);
+	name(F, "f");
+	must(recording_close(fixture.writer, NULL));
+	fixture.writer = NULL;
+}
+
+static void test_by_process_its_threads_are_together(void **state)
+{
+	record_threads();
+	build("process", false, NULL);
+	assert_int_equal(TOTAL("web (12)"), 2);
+	assert_int_equal(TOTAL("[kthreadd] (2)"), 1);
+	assert_int_equal(TOTAL("[idle]"), 2);
+	assert_int_equal(TOTAL("[unknown]"), 1);
+	assert_int_equal(grouped.tree->n, 5);
+}
+
+static void test_by_thread_each_has_its_own(void **state)
+{
+	record_threads();
+	build("thread,function", false, NULL);
+	assert_int_equal(TOTAL("web (12)\tf"), 1);
+	assert_int_equal(TOTAL("web/a\xef\xbf\xbd"
+			       "b (13)\tf"),
+			 1);
+	assert_int_equal(TOTAL("[kthreadd] (2)\tf"), 1);
+	assert_int_equal(TOTAL("[idle]\tf"), 2);
+	assert_int_equal(TOTAL("[unknown]\tf"), 1);
 }
 
 static void test_leaf_first_it_is_turned_round(void **state)
@@ -174,6 +218,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_RECORDING(test_by_function_it_is_the_tree_of_calls),
+		WITH_RECORDING(test_by_process_its_threads_are_together),
+		WITH_RECORDING(test_by_thread_each_has_its_own),
 		WITH_RECORDING(test_leaf_first_it_is_turned_round),
 		WITH_RECORDING(test_frames_of_one_image_in_a_row_are_one_node),
 		WITH_RECORDING(test_whole_samples_are_one_node_for_each_vcpu_and_state),

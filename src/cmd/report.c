@@ -32,7 +32,7 @@ static struct error *take_keys(const struct option_row *row, const char *text, v
 		return NULL;
 	return cmd_usage_error(&verb_report,
 			       "--by %s: \"%.*s\" is none of function, line, file, image, vcpu, "
-			       "state, or is there twice",
+			       "state, process, thread, or is there twice",
 			       text, (int)strcspn(bad, ","), bad);
 }
 
@@ -96,13 +96,16 @@ static struct error *take_color(const struct option_row *row, const char *value,
 
 static const struct option_row own_options[] = {
 	{"by", "KEYS", 'b', take_keys,
-	 .text = "by function (the default), line, file, image, vcpu, state, or several with "
-		 "commas",
+	 .text = "by function (the default), line, file, image, vcpu, state, process, thread, or "
+		 "several with commas",
 	 .more = "By\n.Li line\nthe function stands where no line is known;\n.Li file\n"
 		 "is that of the source,\n.Li image\nthe file that the code came from.\n"
 		 "By state, all states are shown unless\n.Fl -state\nsays which.\n"
-		 "perf's\n.Li symbol , srcline , srcfile , dso\nand\n.Li cpu\nare understood.",
-	 .values = "function line file image vcpu state"},
+		 "By\n.Li process\nor\n.Li thread\nof a Linux guest, each name that one had has a "
+		 "row.\n"
+		 "perf's\n.Li symbol , srcline , srcfile , dso , cpu , pid\nand\n.Li tid\nare "
+		 "understood.",
+	 .values = "function line file image vcpu state process thread"},
 	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
 	 .text = "show N rows (default: 40, trees all; 0: all)"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
@@ -276,8 +279,12 @@ static struct error *build(struct report *report)
 						 .reverse = options->view == REPORT_UP,
 						 .only = options->has_only ? &options->only : NULL};
 	const char *name;
-	struct error *err;
+	struct error *err = group_by_threads(&options->keys)
+				    ? load_check_threads(loaded->profile, "--by")
+				    : NULL;
 
+	if (err)
+		return err;
 	err = grouped_tree_build(loaded->profile, loaded->symbolizer, loaded->images, &how,
 				 &report->grouped);
 	if (err)

@@ -21,6 +21,7 @@ struct export_fixture {
 	struct stacks *stacks;
 	struct recording_writer *writer; /* NULL once closed */
 	uint64_t now_ns;
+	uint32_t thread; /* of the samples to come */
 };
 
 static inline void must(struct error *err)
@@ -44,7 +45,7 @@ static inline void fixture_sample(struct export_fixture *f, uint32_t vcpu, enum 
 				  const uint64_t *addrs, size_t n)
 {
 	struct frame *frames = calloc(n + 1, sizeof(*frames));
-	struct tick_entry entry = {.vcpu = vcpu, .state = (uint8_t)state};
+	struct tick_entry entry = {.vcpu = vcpu, .state = (uint8_t)state, .thread = f->thread};
 	bool whole = true;
 
 	for (size_t i = 0; i < n; i++)

@@ -16,6 +16,7 @@ struct merge_guest {
 	struct recording_end end;
 	bool cut;
 	uint32_t first_vcpu;		 /* the number of its vCPU 0 */
+	uint32_t first_thread;		 /* so many threads are those of guests before it */
 	uint64_t offset_ns;		 /* added to its times; merge_align */
 	size_t first_tick, behind_ticks; /* its own range of ticks */
 };
@@ -164,6 +165,8 @@ struct merge {
 	size_t n_ticks, room_ticks;
 	struct tick_entry *entries;
 	size_t n_entries, room_entries;
+	struct recorded_thread *threads;
+	size_t n_threads, room_threads;
 	struct recording_writer *writer;
 };
 
@@ -235,10 +238,32 @@ static struct error *take_tick(void *ctx, const struct tick *tick)
 							      .first = merge->n_entries,
 							      .n = tick->n};
 	for (uint32_t i = 0; i < tick->n; i++) {
-		merge->entries[merge->n_entries] = tick->entries[i];
-		merge->entries[merge->n_entries++].vcpu += merge->now->first_vcpu;
+		struct tick_entry *entry = &merge->entries[merge->n_entries++];
+
+		*entry = tick->entries[i];
+		entry->vcpu += merge->now->first_vcpu;
+		if (entry->thread)
+			entry->thread += merge->now->first_thread;
 	}
 	return NULL;
+}
+
+static struct error *take_thread(void *ctx, uint32_t number, const struct recorded_thread *thread)
+{
+	struct merge *merge = ctx;
+	struct recorded_thread *copy;
+	struct error *err =
+		ARRAY_RESERVE(&merge->threads, &merge->room_threads, merge->n_threads + 1);
+
+	if (err)
+		return err;
+	copy = &merge->threads[merge->n_threads++];
+	*copy = *thread;
+	err = pool_intern(merge->texts, thread->name, strlen(thread->name), &copy->name);
+	if (!err)
+		err = pool_intern(merge->texts, thread->process, strlen(thread->process),
+				  &copy->process);
+	return err;
 }
 
 static struct error *take_info(void *ctx, const struct recording_info *info)
@@ -272,6 +297,7 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 	const struct recording_visitor visitor = {.ctx = merge,
 						  .info = take_info,
 						  .tick = take_tick,
+						  .thread = take_thread,
 						  .name = take_name,
 						  .end = take_end};
 	const size_t first = merge->n_entries;
@@ -279,6 +305,7 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 
 	merge->now = guest;
 	guest->first_tick = merge->n_ticks;
+	guest->first_thread = (uint32_t)merge->n_threads;
 	if (!err)
 		err = recording_read(guest->path, merge->its, &visitor, &guest->cut);
 	if (!err)
@@ -315,6 +342,40 @@ static int by_time(const void *left, const void *right)
 	if (a->time_ns != b->time_ns)
 		return a->time_ns < b->time_ns ? -1 : 1;
 	return (a->first > b->first) - (a->first < b->first);
+}
+
+/* Processes of two guests may have the same name and number: the guest's name stands before. */
+static struct error *tell_thread(struct merge *merge, const char *guest,
+				 const struct recorded_thread *thread)
+{
+	struct recorded_thread told = *thread;
+	struct error *err;
+	char *process;
+
+	if (asprintf(&process, "%s:%s", guest, thread->process) < 0)
+		return error_no_memory();
+	told.process = process;
+	err = recording_thread(merge->writer, &told);
+	free(process);
+	return err;
+}
+
+static struct error *tell_threads(struct merge *merge)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < merge->n && !err; i++) {
+		const size_t behind =
+			i + 1 < merge->n ? merge->guests[i + 1].first_thread : merge->n_threads;
+		char *name = merge_name(merge->guests, merge->n, i);
+
+		if (!name)
+			return error_no_memory();
+		for (size_t k = merge->guests[i].first_thread; k < behind && !err; k++)
+			err = tell_thread(merge, name, &merge->threads[k]);
+		free(name);
+	}
+	return err;
 }
 
 static struct error *tell_ticks(struct merge *merge)
@@ -398,7 +459,9 @@ static struct error *write_all(struct merge *merge, const char *output)
 	recording_info_free(&info);
 	if (err)
 		return err;
-	err = tell_ticks(merge);
+	err = tell_threads(merge);
+	if (!err)
+		err = tell_ticks(merge);
 	if (!err)
 		err = tell_names(merge);
 	if (!err)
@@ -425,6 +488,7 @@ static void merge_free(struct merge *merge)
 	pool_free(merge->texts);
 	free(merge->ticks);
 	free(merge->entries);
+	free(merge->threads);
 }
 
 struct error *merge_recordings(char *const *paths, size_t n, const char *output)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/profile.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +47,7 @@ static void recorded_locations_free(struct recorded_locations *locations)
 }
 
 struct breakdown {
-	struct ids *ids; /* of stack, vCPU and state: the index of the entry */
+	struct ids *ids; /* of stack, thread, vCPU and state: the index of the entry */
 	struct breakdown_entry *at;
 	size_t room;
 };
@@ -84,7 +86,7 @@ const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, si
 struct loading {
 	struct profile *profile;
 	const struct profile_filter *filter;
-	size_t cells_cap, names_cap;
+	size_t cells_cap, names_cap, threads_cap;
 	struct weighting weighting;
 };
 
@@ -111,7 +113,7 @@ struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry
 {
 	uint32_t i;
 	bool added;
-	struct error *err = ids_get(breakdown->ids, entry->stack,
+	struct error *err = ids_get(breakdown->ids, (uint64_t)entry->thread << 32 | entry->stack,
 				    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added);
 
 	if (!err)
@@ -120,6 +122,7 @@ struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry
 		return err;
 	if (added)
 		breakdown->at[i] = (struct breakdown_entry){.stack = entry->stack,
+							    .thread = entry->thread,
 							    .vcpu = (uint16_t)entry->vcpu,
 							    .state = entry->state};
 	count(&breakdown->at[i].cell, times, weight_ns);
@@ -184,13 +187,54 @@ static bool in_stretch(const struct profile_filter *filter, const struct tick *t
 	       (!filter->to_ns || tick->time_ns < filter->to_ns);
 }
 
+/* True if the text is one of the words of a list. */
+static bool lists(const char *words, const char *text)
+{
+	const size_t len = strlen(text);
+
+	for (;; words++) {
+		const size_t word = strcspn(words, ",");
+
+		if (word == len && !memcmp(words, text, len))
+			return true;
+		words += word;
+		if (!*words)
+			return false;
+	}
+}
+
+static bool lists_number(const char *words, uint32_t number)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%" PRIu32, number);
+	return lists(words, text);
+}
+
+static bool selects_thread(const struct profile_filter *filter, const struct tick *tick,
+			   const struct tick_entry *entry)
+{
+	const struct recorded_thread *thread;
+
+	if (!filter->comm && !filter->pid && !filter->tid)
+		return true;
+	if (!entry->thread || !tick->threads)
+		return false;
+	thread = &tick->threads[entry->thread - 1];
+	return (!filter->comm || lists(filter->comm, thread->name) ||
+		lists(filter->comm, thread->process)) &&
+	       (!filter->pid || lists_number(filter->pid, thread->pid)) &&
+	       (!filter->tid || lists_number(filter->tid, thread->tid));
+}
+
 bool profile_selects(const struct profile_filter *filter, const struct tick *tick,
 		     const struct tick_entry *entry)
 {
 	return in_stretch(filter, tick) &&
 	       (filter->states == 0 || filter->states >> entry->state & 1) &&
 	       (filter->vcpus ? filter->vcpus[entry->vcpu]
-			      : filter->vcpu < 0 || filter->vcpu == entry->vcpu);
+			      : filter->vcpu < 0 || filter->vcpu == entry->vcpu) &&
+	       selects_thread(filter, tick, entry);
 }
 
 static struct error *load_entry(struct loading *loading, const struct tick_entry *entry,
@@ -264,6 +308,22 @@ static struct error *load_name(void *ctx, uint64_t addr, uint8_t kind, const cha
 	profile->names[profile->n_names++] =
 		(struct profile_name){.addr = addr, .offset = offset, .name = copy, .kind = kind};
 	return NULL;
+}
+
+static struct error *load_thread(void *ctx, uint32_t number, const struct recorded_thread *thread)
+{
+	struct loading *loading = ctx;
+	struct profile *profile = loading->profile;
+	struct error *err =
+		ARRAY_RESERVE(&profile->threads, &loading->threads_cap, profile->n_threads + 1);
+	struct recorded_thread copy = *thread;
+
+	if (err)
+		return err;
+	copy.name = strdup(thread->name);
+	copy.process = strdup(thread->process);
+	profile->threads[profile->n_threads++] = copy;
+	return copy.name && copy.process ? NULL : error_no_memory();
 }
 
 static int by_address(const void *left, const void *right)
@@ -351,6 +411,7 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		.progress = filter->progress,
 		.info = load_info,
 		.tick = load_tick,
+		.thread = load_thread,
 		.name = load_name,
 		.locations = load_locations,
 		.end = load_end,
@@ -389,6 +450,11 @@ void profile_free(struct profile *profile)
 	for (size_t i = 0; i < profile->n_names; i++)
 		free(profile->names[i].name);
 	free(profile->names);
+	for (size_t i = 0; i < profile->n_threads; i++) {
+		free((char *)profile->threads[i].name);
+		free((char *)profile->threads[i].process);
+	}
+	free(profile->threads);
 	recorded_locations_free(profile->locations);
 	free(profile->cells);
 	breakdown_free(profile->breakdown);

@@ -23,7 +23,10 @@ struct profile_filter {
 	/* The stretch of time that there is at all; what is outside is as if it had not been recorded. */
 	uint64_t from_ns, to_ns;	/* to_ns 0: to the end */
 	struct progress_sink *progress; /* told while the recording is read, if not NULL */
-	bool divide;			/* tell vCPUs and states apart: profile.breakdown */
+	bool divide; /* tell vCPUs, states and threads apart: profile.breakdown */
+	/* Lists of values with commas between them, one of which the thread has; NULL: all threads. */
+	const char *comm; /* its name, or that of its process */
+	const char *pid, *tid;
 };
 
 struct profile;
@@ -41,10 +44,11 @@ void profile_cell_add(struct profile_cell *to, const struct profile_cell *from);
 /* Marks each stack that has samples in `cells`, and its callers; used: [stacks_count], all false. */
 void profile_mark_used(const struct profile *profile, const struct profile_cell *cells, bool *used);
 
-/* Weight of one stack on one vCPU in one state. */
+/* Weight of one stack on one vCPU in one state, of one thread. */
 struct breakdown_entry {
 	struct profile_cell cell;
 	uint32_t stack;
+	uint32_t thread; /* its number; 0: not known */
 	uint16_t vcpu;
 	uint8_t state; /* enum vcpu_state */
 };
@@ -100,6 +104,8 @@ struct profile {
 		*names; /* sorted by (addr, kind), one for each; the nearest, if several */
 	size_t n_names;
 	struct recorded_locations *locations; /* what the names' frames belong to */
+	struct recorded_thread *threads;      /* number 1 first; names may be any bytes */
+	size_t n_threads;
 };
 
 /*
@@ -150,7 +156,7 @@ bool profile_selects(const struct profile_filter *filter, const struct tick *tic
 /* The recorded name of a node, or NULL. */
 const struct profile_name *profile_name(const struct profile *profile, uint64_t addr, uint8_t kind);
 
-/* Samples by stack, vCPU and state. */
+/* Samples by stack, vCPU, state and thread. */
 struct error *breakdown_new(struct breakdown **out);
 void breakdown_free(struct breakdown *breakdown);
 

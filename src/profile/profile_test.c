@@ -38,7 +38,11 @@ static void record(struct recorded *out)
 static void tick(struct recorded *out, uint64_t time_ns, uint64_t weight_ns,
 		 const struct tick_entry *entries, uint32_t n)
 {
-	struct tick one = {time_ns, weight_ns, time_ns / 10, n, entries, 0};
+	struct tick one = {.time_ns = time_ns,
+			   .weight_ns = weight_ns,
+			   .paused_ns = time_ns / 10,
+			   .n = n,
+			   .entries = entries};
 
 	assert_success(recording_tick(out->writer, &one));
 }
@@ -49,16 +53,16 @@ static void record_three(struct recorded *out, bool whole)
 	struct recording_end end = {.elapsed_ns = 400, .missed = 2, .reason = (char *)"time"};
 
 	record(out);
-	tick(out, 100, 5, (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000}},
-	     1);
+	tick(out, 100, 5,
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0}}, 1);
 	tick(out, 200, 7,
-	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000},
-				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES, 0}},
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0},
+				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0}},
 	     2);
 	tick(out, 300, 11,
-	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN, 2000},
-				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST, 1000},
-				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK, 0}},
+	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN, 2000, 0},
+				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST, 1000, 0},
+				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK, 0, 0}},
 	     3);
 	assert_success(recording_close(out->writer, whole ? &end : NULL));
 }
@@ -93,10 +97,10 @@ static void test_weights_can_be_the_cpu_time_that_was_used(void **state)
 
 	record(&recorded);
 	tick(&recorded, 100, 60000,
-	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000}}, 1);
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0}}, 1);
 	tick(&recorded, 200, 80000,
-	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000},
-				   {1, recorded.b, VCPU_RUNNABLE, UNWIND_BYTES, 0}},
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0},
+				   {1, recorded.b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0}},
 	     2);
 	assert_success(recording_close(recorded.writer, NULL));
 	assert_success(profile_load(recorded.file.path, &by_cpu, &profile));
@@ -118,7 +122,7 @@ static void test_late_samples_do_not_outweigh_all_others(void **state)
 	for (uint64_t i = 1; i <= 4; i++)
 		tick(&recorded, i * 10, i < 4 ? 10 : 1000,
 		     (struct tick_entry[]){{0, i < 4 ? recorded.a : recorded.b, VCPU_RUNNING,
-					    UNWIND_OUTERMOST, 0}},
+					    UNWIND_OUTERMOST, 0, 0}},
 		     1);
 	assert_success(recording_close(recorded.writer, NULL));
 	assert_success(profile_load(recorded.file.path, &everything, &profile));
@@ -473,6 +477,49 @@ static void test_sums_of_weights_stop_at_the_top(void **state)
 	assert_true(breakdown_at(breakdown, 0)->cell.weight_ns == UINT64_MAX);
 }
 
+/* Samples of stack a with one of four threads each, of which the first is not known. */
+static uint64_t samples_of(const struct recorded *recorded, const char *comm, const char *pid,
+			   const char *tid)
+{
+	const struct profile_filter filter = {.vcpu = -1, .comm = comm, .pid = pid, .tid = tid};
+	struct profile *profile;
+	uint64_t samples;
+
+	assert_success(profile_load(recorded->file.path, &filter, &profile));
+	samples = profile->selected.samples;
+	assert_int_equal(profile->n_threads, 3);
+	assert_string_equal(profile->threads[1].name, "worker");
+	profile_free(profile);
+	return samples;
+}
+
+static void test_threads_are_chosen_by_name_and_number(void **state)
+{
+	static const struct recorded_thread threads[] = {{12, 12, 1, false, false, "nginx",
+							  "nginx"},
+							 {12, 13, 2, false, false, "worker",
+							  "nginx"},
+							 {1, 1, 3, false, false, "init", "init"}};
+	struct recorded recorded;
+
+	record(&recorded);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_success(recording_thread(recorded.writer, &threads[i]));
+	for (uint32_t i = 0; i < 4; i++)
+		tick(&recorded, 100 * (i + 1), 5,
+		     (struct tick_entry[]){{.stack = recorded.a, .thread = i}}, 1);
+	assert_success(recording_close(recorded.writer, NULL));
+	assert_int_equal(samples_of(&recorded, NULL, NULL, NULL), 4);
+	assert_int_equal(samples_of(&recorded, "nginx", NULL, NULL), 2);
+	assert_int_equal(samples_of(&recorded, "worker,init", NULL, NULL), 2);
+	assert_int_equal(samples_of(&recorded, "work", NULL, NULL), 0);
+	assert_int_equal(samples_of(&recorded, NULL, "12", NULL), 2);
+	assert_int_equal(samples_of(&recorded, NULL, "2,1", NULL), 1);
+	assert_int_equal(samples_of(&recorded, NULL, NULL, "13,1"), 2);
+	assert_int_equal(samples_of(&recorded, "nginx", "12", "13"), 1);
+	discard(&recorded);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +530,7 @@ int main(void)
 		cmocka_unit_test(test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw),
 		cmocka_unit_test(test_a_stretch_of_time_is_as_if_nothing_else_had_been_recorded),
 		cmocka_unit_test(test_vcpus_are_chosen_by_a_list),
+		cmocka_unit_test(test_threads_are_chosen_by_name_and_number),
 		cmocka_unit_test(test_filters_leave_the_totals_alone),
 		cmocka_unit_test(test_a_cut_recording_counts_up_to_there),
 		cmocka_unit_test(test_a_recording_without_ticks_is_empty_but_good),

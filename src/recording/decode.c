@@ -102,6 +102,7 @@ static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t
 		.stack = decoder->ids[stack],
 		.state = (uint8_t)state,
 		.end = (uint8_t)end,
+		.thread = decoder->last[vcpu].thread,
 	};
 	return NULL;
 }
@@ -175,6 +176,7 @@ static struct error *decode_tick(struct decoder *decoder, unsigned type, struct 
 	tick.time_ns = decoder->time_ns;
 	tick.weight_ns = decoder->weight_ns;
 	tick.paused_ns = decoder->paused_ns;
+	tick.threads = decoder->thread;
 	why = decode_entries(decoder, in, &tick);
 	if (why)
 		return decode_damaged(decoder, offset, why);
@@ -202,6 +204,72 @@ static struct error *decode_name(struct decoder *decoder, struct cursor in, uint
 	err = visitor->name(visitor->ctx, addr, (uint8_t)kind, name, from);
 	free(name);
 	return err;
+}
+
+/* Takes the next `len` bytes as a name; false if they are none. NULL in *name: no memory. */
+static bool get_name(struct cursor *in, uint64_t len, const char **name)
+{
+	if (len > RECORDED_THREAD_NAME_MAX || len > (size_t)(in->end - in->at) ||
+	    memchr(in->at, 0, len))
+		return false;
+	*name = strndup((const char *)in->at, len);
+	in->at += len;
+	return true;
+}
+
+/* Names that were taken are freed with the decoder. */
+static bool get_thread(struct cursor *in, struct recorded_thread *thread)
+{
+	uint64_t kind, pid, tid, len;
+
+	if (!get_varint(in, &kind) || !get_varint(in, &pid) || !get_varint(in, &tid) ||
+	    !get_varint(in, &thread->start_ns) || !get_varint(in, &len))
+		return false;
+	thread->kernel = kind & THREAD_OF_KERNEL;
+	thread->idle = kind & THREAD_IS_IDLE;
+	thread->pid = (uint32_t)pid;
+	thread->tid = (uint32_t)tid;
+	return !(kind & ~(uint64_t)(THREAD_OF_KERNEL | THREAD_IS_IDLE)) && pid <= UINT32_MAX &&
+	       tid <= UINT32_MAX && get_name(in, len, &thread->name) &&
+	       get_name(in, (uint64_t)(in->end - in->at), &thread->process);
+}
+
+static struct error *decode_thread(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	struct recorded_thread *thread;
+	struct error *err;
+
+	if (decoder->threads == RECORDED_THREADS_MAX)
+		return decode_damaged(decoder, offset, "too many threads");
+	err = ARRAY_RESERVE(&decoder->thread, &decoder->threads_room, decoder->threads + 1);
+	if (err)
+		return err;
+	thread = &decoder->thread[decoder->threads++];
+	*thread = (struct recorded_thread){0};
+	if (!get_thread(&in, thread))
+		return decode_damaged(decoder, offset, "a thread that cannot be one");
+	if (!thread->name || !thread->process)
+		return error_no_memory();
+	return visitor->thread ? visitor->thread(visitor->ctx, (uint32_t)decoder->threads, thread)
+			       : NULL;
+}
+
+static struct error *decode_running(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	uint64_t vcpu, thread;
+
+	while (in.at < in.end) {
+		if (!get_varint(&in, &vcpu) || !get_varint(&in, &thread))
+			return decode_damaged(decoder, offset, "a vCPU's thread is cut off");
+		if (vcpu >= decoder->info.vcpus)
+			return decode_damaged(decoder, offset,
+					      "a thread on a vCPU that the guest does not have");
+		if (thread > decoder->threads)
+			return decode_damaged(decoder, offset, "a vCPU's thread is not known");
+		decoder->last[vcpu].thread = (uint32_t)thread;
+	}
+	return NULL;
 }
 
 static struct error *decode_end(struct decoder *decoder, struct cursor in, uint64_t offset)
@@ -290,6 +358,10 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_text(decoder, payload, offset);
 	case RECORD_LOCATIONS:
 		return decode_locations(decoder, payload, offset);
+	case RECORD_THREAD:
+		return decode_thread(decoder, payload, offset);
+	case RECORD_RUNNING:
+		return decode_running(decoder, payload, offset);
 	case RECORD_END:
 		return decode_end(decoder, payload, offset);
 	default:
@@ -303,6 +375,11 @@ void decoder_free(struct decoder *decoder)
 	for (size_t i = 0; i < decoder->texts; i++)
 		free(decoder->text[i]);
 	free(decoder->text);
+	for (size_t i = 0; i < decoder->threads; i++) {
+		free((char *)decoder->thread[i].name);
+		free((char *)decoder->thread[i].process);
+	}
+	free(decoder->thread);
 	free(decoder->ids);
 	free(decoder->last);
 	free(decoder->entries);

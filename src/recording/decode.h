@@ -24,6 +24,8 @@ struct decoder {
 	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
 	struct tick_entry *entries; /* [info.vcpus]: the tick that is being read */
 	uint64_t time_ns, weight_ns, paused_ns;
+	struct recorded_thread *thread; /* [threads]: number 1 is thread[0] */
+	size_t threads, threads_room;
 	char **text; /* [texts]: number 1 is text[0] */
 	size_t texts, texts_room;
 };

@@ -89,7 +89,8 @@ bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint3
 
 		if (entry->vcpu >= encoder->vcpus || (i > 0 && entry->vcpu <= entry[-1].vcpu) ||
 		    entry->state >= VCPU_STATES || entry->end >= UNWIND_ENDS ||
-		    entry->stack >= stacks_count(encoder->stacks))
+		    entry->stack >= stacks_count(encoder->stacks) ||
+		    entry->thread > encoder->threads)
 			return false;
 		if (entry->stack > *newest)
 			*newest = entry->stack;
@@ -171,14 +172,67 @@ static void put_entries(struct encoder *encoder, const struct tick *tick, struct
 		put_op(out, TICK_REPEAT, repeats);
 }
 
+struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
+			    struct bytes *out)
+{
+	const size_t name = strnlen(thread->name, RECORDED_THREAD_NAME_MAX);
+	const size_t process = strnlen(thread->process, RECORDED_THREAD_NAME_MAX);
+	size_t start;
+	struct error *err = begin_record(out, 5 * VARINT_MAX + name + process, &start);
+
+	if (err)
+		return err;
+	put_varint(out,
+		   (thread->kernel ? THREAD_OF_KERNEL : 0) | (thread->idle ? THREAD_IS_IDLE : 0));
+	put_varint(out, thread->pid);
+	put_varint(out, thread->tid);
+	put_varint(out, thread->start_ns);
+	put_varint(out, name);
+	put_bytes(out, thread->name, name);
+	put_bytes(out, thread->process, process);
+	end_record(out, start, RECORD_THREAD);
+	encoder->threads++;
+	return NULL;
+}
+
+/* RECORD_RUNNING, if any vCPU of the tick runs another thread than it did. */
+static struct error *encode_running(struct encoder *encoder, const struct tick *tick,
+				    struct bytes *out)
+{
+	bool begun = false;
+	size_t start = 0;
+
+	for (uint32_t i = 0; i < tick->n; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		if (entry->thread == encoder->last[entry->vcpu].thread)
+			continue;
+		if (!begun) {
+			struct error *err =
+				begin_record(out, (size_t)(tick->n - i) * 2 * VARINT_MAX, &start);
+
+			if (err)
+				return err;
+			begun = true;
+		}
+		put_varint(out, entry->vcpu);
+		put_varint(out, entry->thread);
+		encoder->last[entry->vcpu].thread = entry->thread;
+	}
+	if (begun)
+		end_record(out, start, RECORD_RUNNING);
+	return NULL;
+}
+
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out)
 {
 	uint64_t since = tick->time_ns - encoder->time_ns;
+	struct error *err = encode_running(encoder, tick, out);
 	enum record_type type;
-	struct error *err;
 	size_t start;
 
-	err = begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start);
+	if (!err)
+		err = begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start);
 	if (err)
 		return err;
 	put_varint(out, since);

@@ -16,6 +16,7 @@
 struct encoder {
 	const struct stacks *stacks; /* the caller's */
 	uint32_t nodes;		     /* so many are encoded, the root included */
+	uint32_t threads;	     /* so many are encoded */
 	uint32_t vcpus;
 	struct tick_entry *last; /* [vcpus]: the last entry of each */
 	uint64_t time_ns, weight_ns, paused_ns;
@@ -39,6 +40,11 @@ bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint3
 /* One record of nodes not yet encoded, as many as go into one, up to `last` at most. */
 struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes *out);
 
+/* The next thread. */
+struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
+			    struct bytes *out);
+
+/* A tick, and before it which threads run where others did. */
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out);
 
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,

@@ -14,7 +14,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    1
+#define RECORDING_MINOR	    2
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -29,6 +29,8 @@ enum record_type {
 	RECORD_END = 8,		/* JSON: struct recording_end */
 	RECORD_TEXT = 9,	/* strings of source locations */
 	RECORD_LOCATIONS = 10,	/* where in the source an address is */
+	RECORD_THREAD = 11,	/* a thread of the guest's system */
+	RECORD_RUNNING = 12,	/* which threads vCPUs run from the next tick on */
 	RECORD_TYPES
 };
 
@@ -60,6 +62,10 @@ enum tick_op {
 };
 #define TICK_OP_BITS	2
 #define TICK_STATE_BITS 2
+
+/* Bits of a thread's first number. */
+#define THREAD_OF_KERNEL 1u
+#define THREAD_IS_IDLE	 2u
 
 /*
  * The JSON in recordings: metadata of the start and of the end. Unknown fields

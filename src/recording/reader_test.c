@@ -246,6 +246,23 @@ static void test_other_versions(void **state)
 	bytes_free(&bytes);
 }
 
+static void test_recordings_of_former_versions_are_read(void **state)
+{
+	for (uint8_t minor = 0; minor < RECORDING_MINOR; minor++) {
+		struct bytes bytes = {0};
+		struct heard heard;
+
+		begin(&bytes, 1);
+		bytes.data[RECORDING_MAGIC_LEN + 1] = minor;
+		put_record(&bytes, RECORD_TICK, BYTES(7, 4, 4));
+		put_check(&bytes, 0);
+		assert_success(hear_bytes(&bytes, &heard));
+		assert_non_null(strstr(heard.text, "tick 7 0 2\n 0 0 0\n"));
+		heard_free(&heard);
+		bytes_free(&bytes);
+	}
+}
+
 static void test_lengths_are_bounded(void **state)
 {
 	uint8_t *payload = calloc(1, RECORD_MAX + 1);
@@ -341,6 +358,7 @@ int main(void)
 		cmocka_unit_test(test_random_damage_under_right_checksums_does_no_harm),
 		cmocka_unit_test(test_files_without_their_start_are_refused),
 		cmocka_unit_test(test_other_versions),
+		cmocka_unit_test(test_recordings_of_former_versions_are_read),
 		cmocka_unit_test(test_lengths_are_bounded),
 		cmocka_unit_test(test_zeros_at_the_end_are_a_cut),
 		cmocka_unit_test(test_a_visitor_can_stop),

@@ -29,6 +29,21 @@ struct tick_entry {
 	uint8_t end;	/* enum unwind_end: was the stack whole? */
 	/* CPU time used since its last entry that ran; whole microseconds are kept. */
 	uint64_t ran_ns;
+	uint32_t thread; /* number of the thread that it ran; 0: not known */
+};
+
+/* Threads of one recording, at most; bytes of their names, at most. */
+#define RECORDED_THREADS_MAX	 (1u << 18)
+#define RECORDED_THREAD_NAME_MAX 255
+
+/* A thread of the system in the guest, as it was called at the time: one that changes its name is another. */
+struct recorded_thread {
+	uint32_t pid, tid;
+	uint64_t start_ns; /* since the guest's boot: tells it from others that had the same tid */
+	bool kernel;	   /* belongs to the system itself */
+	bool idle;	   /* what a CPU without work runs */
+	const char *name;  /* any bytes: sanitize it before it is printed */
+	const char *process; /* the name of its process */
 };
 
 /* Samples of all vCPUs that belong to one deadline. */
@@ -38,6 +53,8 @@ struct tick {
 	uint64_t paused_ns; /* how long the guest stood still for it; 0: not at all */
 	uint32_t n;
 	const struct tick_entry *entries;
+	/* Set by readers: entries' threads, number 1 first; good for this call, their names until the reading ends. */
+	const struct recorded_thread *threads;
 	/*
 	 * Number of further samples of the same stack, at unknown times: in
 	 * imported profiles (import/import.h), never in a recording.
@@ -132,6 +149,13 @@ struct error *recording_create(const char *path, const struct recording_info *in
 struct error *recording_tick(struct recording_writer *writer, const struct tick *tick);
 
 /*
+ * Appends a thread; the first one is number 1. Ticks may tell of it from then
+ * on. Names are cut off at RECORDED_THREAD_NAME_MAX bytes.
+ */
+struct error *recording_thread(struct recording_writer *writer,
+			       const struct recorded_thread *thread);
+
+/*
  * Appends a name for all nodes with this address and kind: "name+0x12", or with
  * offset 0 "name". Names are cut off at 64 KiB.
  */
@@ -166,6 +190,8 @@ struct recording_visitor {
 	const char *stage;		/* ... and its name; NULL: "reading" */
 	struct error *(*info)(void *ctx, const struct recording_info *info);
 	struct error *(*tick)(void *ctx, const struct tick *tick);
+	/* Numbers come in their order, 1 first; the strings are good until the reading ends. */
+	struct error *(*thread)(void *ctx, uint32_t number, const struct recorded_thread *thread);
 	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 			      uint64_t offset);
 	/* The strings are good for this call; n is never 0. */

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -59,6 +60,11 @@ static void use(const struct profile *profile)
 		samples += profile->cells[id].samples;
 	}
 	need(samples == profile->selected.samples);
+	for (size_t i = 0; i < breakdown_count(profile->breakdown); i++)
+		need(breakdown_at(profile->breakdown, i)->thread <= profile->n_threads);
+	for (size_t i = 0; i < profile->n_threads; i++)
+		need(strlen(profile->threads[i].name) <= RECORDED_THREAD_NAME_MAX &&
+		     strlen(profile->threads[i].process) <= RECORDED_THREAD_NAME_MAX);
 	need(profile->pauses.n <= profile->ticks);
 	for (size_t i = 0; i < profile->n_names; i++)
 		need(profile_name(profile, profile->names[i].addr, profile->names[i].kind) ==
@@ -67,7 +73,7 @@ static void use(const struct profile *profile)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct profile_filter all = {.vcpu = -1};
+	const struct profile_filter all = {.vcpu = -1, .divide = true};
 	struct profile *profile;
 	struct bytes file = {0};
 	struct error *err;

@@ -57,16 +57,19 @@ static void test_what_is_written_is_read(void **state)
 
 	assert_success(stacks_new(&stacks));
 	assert_success(recording_create(file.path, &info, stacks, &writer));
-	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0, 1999};
-	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3, 7000};
-	entries[2] = (struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5, 0};
+	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0, 1999, 0};
+	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3, 7000, 0};
+	entries[2] = (struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5, 0, 0};
 	tick.n = 3;
 	assert_success(recording_tick(writer, &tick));
 	assert_success(recording_name(writer, frames[0].addr, FRAME_PC, "f", 0));
 	tick.n = 0;
 	tick.paused_ns = UINT64_MAX;
 	assert_success(recording_tick(writer, &tick));
-	tick = (struct tick){UINT64_MAX, UINT64_MAX - 1, 0, 1, entries + 2, 0};
+	tick = (struct tick){.time_ns = UINT64_MAX,
+			     .weight_ns = UINT64_MAX - 1,
+			     .n = 1,
+			     .entries = entries + 2};
 	assert_success(recording_tick(writer, &tick));
 	assert_success(recording_name(writer, 0x10, FRAME_RETURN, "main", 16));
 	assert_success(recording_close(writer, &end));
@@ -84,6 +87,8 @@ static uint32_t below(uint32_t *seed, uint32_t n)
 	*seed = *seed * 1664525 + 1013904223;
 	return (uint32_t)(((uint64_t)*seed * n) >> 32);
 }
+
+#define RANDOM_THREADS 300u
 
 static void random_tick(struct stacks *stacks, uint32_t *seed, uint32_t vcpus, struct tick *tick,
 			struct tick_entry *entries)
@@ -104,10 +109,15 @@ static void random_tick(struct stacks *stacks, uint32_t *seed, uint32_t vcpus, s
 			chain[i] = (struct frame){(uint64_t)below(seed, 6) << below(seed, 60),
 						  (uint8_t)below(seed, 2), (uint8_t)below(seed, 2)};
 		if (n < 9)
-			*entry = (struct tick_entry){vcpu, intern(stacks, chain, n),
+			*entry = (struct tick_entry){vcpu,
+						     intern(stacks, chain, n),
 						     (uint8_t)below(seed, VCPU_STATES),
-						     (uint8_t)below(seed, UNWIND_ENDS), 0};
+						     (uint8_t)below(seed, UNWIND_ENDS),
+						     0,
+						     entry->thread};
 		entry->ran_ns = below(seed, 2) * (uint64_t)below(seed, 1 << 30) * 1000;
+		if (!below(seed, 3))
+			entry->thread = below(seed, RANDOM_THREADS + 1);
 	}
 	tick->n = vcpus;
 }
@@ -141,6 +151,12 @@ static void test_random_ticks_come_back_exactly(void **state)
 		assert_success(stacks_new(&want.stacks));
 		assert_success(recording_create(file.path, &info, want.stacks, &writer));
 		hear_info(&want, &info);
+		for (uint32_t i = 1; i <= RANDOM_THREADS; i++) {
+			const struct recorded_thread thread = {i, i, i, false, false, "a", "b"};
+
+			assert_success(recording_thread(writer, &thread));
+			hear_thread(&want, i, &thread);
+		}
 		for (int i = 0; i < 2000; i++) {
 			struct tick seen;
 
@@ -215,12 +231,13 @@ static void test_ticks_that_cannot_be_are_refused(void **state)
 	struct memory_file file = memory_file_new();
 	struct recording_info info = {.vcpus = 2};
 	struct tick_entry bad[][2] = {
-		{{1, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}, /* out of order */
-		{{1, 0, 0, 0, 0}, {1, 0, 0, 0, 0}}, /* twice */
-		{{0, 0, 0, 0, 0}, {2, 0, 0, 0, 0}}, /* no such vCPU */
-		{{0, 0, 0, 0, 0}, {1, 1, 0, 0, 0}}, /* no such stack */
-		{{0, 0, 0, 0, 0}, {1, 0, VCPU_STATES, 0, 0}},
-		{{0, 0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS, 0}},
+		{{1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}}, /* out of order */
+		{{1, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}}, /* twice */
+		{{0, 0, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 0}}, /* no such vCPU */
+		{{0, 0, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}}, /* no such stack */
+		{{0, 0, 0, 0, 0, 0}, {1, 0, VCPU_STATES, 0, 0, 0}},
+		{{0, 0, 0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS, 0, 0}},
+		{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 1}}, /* no such thread */
 	};
 	struct recording_writer *writer;
 	struct tick tick = {.n = 2, .time_ns = 10};
@@ -297,6 +314,78 @@ static void test_a_recording_can_be_read_into_a_store_in_use(void **state)
 	close(file.fd);
 }
 
+static void test_ticks_tell_which_threads_ran(void **state)
+{
+	const struct recorded_thread shell = {7, 7, 123, false, false, "sh\n(x)", "sh"};
+	const struct recorded_thread idle = {0, 0, 0, true, true, "swapper/1", "swapper/1"};
+	struct memory_file file = memory_file_new();
+	struct recording_info info = {.vcpus = 3};
+	struct tick_entry entries[3] = {{.vcpu = 0}, {.vcpu = 1}, {.vcpu = 2}};
+	struct tick tick = {.n = 3, .entries = entries};
+	struct recording_writer *writer;
+	struct stacks *stacks;
+	struct heard heard;
+	/* The second tick lacks vCPU 1, which still runs its thread in the third. */
+	const char *want = "info - - - 3 0\n"
+			   "thread 1 7 7 123 <sh\n(x)> <sh>\n"
+			   "tick 0 0 0\n 0 0 0\n 1 0 0 thread 1\n 2 0 0\n"
+			   "thread 2 0 0 0 kernel idle <swapper/1> <swapper/1>\n"
+			   "tick 0 0 0\n 0 0 0 thread 2\n 2 0 0 thread 1\n"
+			   "tick 0 0 0\n 0 2 0\n 1 0 0 thread 1\n 2 0 0 thread 1\n";
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	entries[1].thread = 1;
+	assert_fails(recording_tick(writer, &tick), ERR_FAILED, "does not fit");
+	assert_success(recording_thread(writer, &shell));
+	assert_success(recording_tick(writer, &tick));
+	assert_success(recording_thread(writer, &idle));
+	entries[0].thread = 2;
+	entries[1] = (struct tick_entry){.vcpu = 2, .thread = 1};
+	tick.n = 2;
+	assert_success(recording_tick(writer, &tick));
+	entries[0] = (struct tick_entry){.vcpu = 0, .state = VCPU_BLOCKED};
+	entries[1] = (struct tick_entry){.vcpu = 1, .thread = 1};
+	entries[2].thread = 1;
+	tick.n = 3;
+	assert_success(recording_tick(writer, &tick));
+	assert_success(recording_close(writer, NULL));
+	assert_success(hear(file.path, &heard));
+	assert_string_equal(heard.text, want);
+	heard_free(&heard);
+	stacks_free(stacks);
+	close(file.fd);
+}
+
+static void test_names_of_threads_are_cut_off(void **state)
+{
+	char name[RECORDED_THREAD_NAME_MAX + 2];
+	const struct recorded_thread thread = {UINT32_MAX, UINT32_MAX, UINT64_MAX, true,
+					       false,	   name,       name};
+	struct memory_file file = memory_file_new();
+	struct recording_info info = {0};
+	struct recording_writer *writer;
+	struct stacks *stacks;
+	struct heard heard;
+	char want[2 * sizeof(name) + 64];
+
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	assert_success(recording_thread(writer, &thread));
+	assert_success(recording_close(writer, NULL));
+	assert_success(hear(file.path, &heard));
+	name[RECORDED_THREAD_NAME_MAX] = 0;
+	snprintf(want, sizeof(want),
+		 "thread 1 4294967295 4294967295 18446744073709551615 kernel <%s> <%s>\n", name,
+		 name);
+	assert_non_null(strstr(heard.text, want));
+	heard_free(&heard);
+	stacks_free(stacks);
+	close(file.fd);
+}
+
 static void test_long_names_end_at_64_kib(void **state)
 {
 	struct memory_file file = memory_file_new();
@@ -337,6 +426,8 @@ int main(void)
 		cmocka_unit_test(test_ticks_that_cannot_be_are_refused),
 		cmocka_unit_test(test_descriptions_that_cannot_be_are_refused),
 		cmocka_unit_test(test_a_recording_can_be_read_into_a_store_in_use),
+		cmocka_unit_test(test_ticks_tell_which_threads_ran),
+		cmocka_unit_test(test_names_of_threads_are_cut_off),
 		cmocka_unit_test(test_long_names_end_at_64_kib),
 	};
 

@@ -78,6 +78,7 @@ struct heard {
 	char *text; /* the log, once closed */
 	size_t len;
 	uint64_t ticks;
+	uint32_t threads;
 	bool cut;
 };
 
@@ -117,8 +118,25 @@ static inline struct error *hear_tick(void *ctx, const struct tick *tick)
 		}
 		if (entry->ran_ns)
 			fprintf(heard->log, " cpu %" PRIu64, entry->ran_ns);
+		assert_true(entry->thread <= heard->threads);
+		if (entry->thread)
+			fprintf(heard->log, " thread %u", entry->thread);
 		fputc('\n', heard->log);
 	}
+	return NULL;
+}
+
+static inline struct error *hear_thread(void *ctx, uint32_t number,
+					const struct recorded_thread *thread)
+{
+	struct heard *heard = ctx;
+
+	assert_int_equal(number, ++heard->threads);
+	assert_true(strlen(thread->name) <= RECORDED_THREAD_NAME_MAX);
+	assert_true(strlen(thread->process) <= RECORDED_THREAD_NAME_MAX);
+	fprintf(heard->log, "thread %u %u %u %" PRIu64 "%s%s <%s> <%s>\n", number, thread->pid,
+		thread->tid, thread->start_ns, thread->kernel ? " kernel" : "",
+		thread->idle ? " idle" : "", thread->name, thread->process);
 	return NULL;
 }
 
@@ -148,6 +166,7 @@ static inline struct error *hear(const char *path, struct heard *heard)
 		.ctx = heard,
 		.info = hear_info,
 		.tick = hear_tick,
+		.thread = hear_thread,
 		.name = hear_name,
 		.end = hear_end,
 	};

@@ -123,7 +123,7 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 		return err;
 	if (!encode_allows(&writer->encoder, tick, &newest))
 		return error_new(ERR_FAILED, "a sample does not fit the recording: time, vCPU, "
-					     "state or stack is out of range or order");
+					     "state, stack or thread is out of range or order");
 	err = put_nodes(writer, newest);
 	if (!err)
 		err = encode_tick(&writer->encoder, tick, &writer->stretch);
@@ -132,6 +132,19 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 	if (tick->time_ns - writer->flushed_ns >= FLUSH_NS)
 		return write_stretch(writer);
 	return write_if_long(writer);
+}
+
+struct error *recording_thread(struct recording_writer *writer,
+			       const struct recorded_thread *thread)
+{
+	struct error *err = check_usable(writer);
+
+	if (!err && writer->encoder.threads == RECORDED_THREADS_MAX)
+		err = error_new(ERR_FAILED, "a recording has at most %u threads",
+				RECORDED_THREADS_MAX);
+	if (!err)
+		err = encode_thread(&writer->encoder, thread, &writer->stretch);
+	return err ? err : write_if_long(writer);
 }
 
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,

@@ -108,6 +108,21 @@ static struct error *take_vcpus(const struct option_row *row, const char *text, 
 	}
 }
 
+/* "1,234": kept as text. */
+static struct error *take_numbers(const struct option_row *row, const char *text, void *to)
+{
+	const char *at = text;
+
+	do {
+		const size_t digits = strspn(at, "0123456789");
+
+		at += digits;
+		if (!digits || (*at && *at != ','))
+			return option_error(row, text, "it is numbers with commas: 1,234");
+	} while (*at++);
+	return take_text(row, text, to);
+}
+
 static struct error *take_weight(const struct option_row *row, const char *value, void *to)
 {
 	struct load_options *options = to;
@@ -147,6 +162,11 @@ const struct option_row load_options[] = {
 	 .values = "running runnable blocked all"},
 	{"vcpu", "LIST", 0, take_vcpus, .text = "only these vCPUs: 0,2-3",
 	 .more = "All of them must have been recorded."},
+	{"comm", "LIST", 0, take_text, AT(filter.comm),
+	 .text = "only threads of these names, or of processes of these names: nginx,sh"},
+	{"pid", "LIST", 0, take_numbers, AT(filter.pid),
+	 .text = "only threads of these processes: 1,234"},
+	{"tid", "LIST", 0, take_numbers, AT(filter.tid), .text = "only these threads: 1,234"},
 	{"from", "T", 0, take_moment, AT(filter.from_ns),
 	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m"},
 	{"to", "T", 0, take_moment, AT(filter.to_ns),
@@ -324,6 +344,29 @@ static struct error *check_vcpus(const struct profile_filter *filter, const stru
 	return NULL;
 }
 
+/* All would be one row without a name, or nothing. */
+struct error *load_check_threads(const struct profile *profile, const char *option)
+{
+	return profile->n_threads
+		       ? NULL
+		       : error_new(ERR_USAGE,
+				   "%s: the recording tells of no processes: the guest runs no "
+				   "Linux that lets uniprof see them, or an older uniprof made it",
+				   option);
+}
+
+static struct error *check_filter(const struct profile_filter *filter,
+				  const struct profile *profile)
+{
+	const char *option = filter->comm  ? "--comm"
+			     : filter->pid ? "--pid"
+			     : filter->tid ? "--tid"
+					   : NULL;
+	struct error *err = check_vcpus(filter, profile);
+
+	return err || !option ? err : load_check_threads(profile, option);
+}
+
 struct error *load_recording(const struct load_options *options, struct loaded *out)
 {
 	const bool to_stdout = !options->output || !strcmp(options->output, "-");
@@ -333,7 +376,7 @@ struct error *load_recording(const struct load_options *options, struct loaded *
 	out->progress = options->filter.progress;
 	err = profile_load(options->path, &options->filter, &out->profile);
 	if (!err)
-		err = check_vcpus(&options->filter, out->profile);
+		err = check_filter(&options->filter, out->profile);
 	if (!err)
 		err = load_images(&options->files, out->profile, &out->images, &out->warning);
 	out->sentences = out->warning != NULL;

@@ -42,6 +42,9 @@ struct loaded {
  */
 struct error *load_confine(const struct load_options *options);
 
+/* ERR_USAGE if the option asks for threads, and the recording tells of none. */
+struct error *load_check_threads(const struct profile *profile, const char *option);
+
 struct error *load_recording(const struct load_options *options, struct loaded *out);
 void load_free(struct loaded *loaded);
 
