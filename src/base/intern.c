@@ -109,27 +109,42 @@ static char *store(struct pool *pool, const char *text, size_t len)
 	return at;
 }
 
+/* Finds the text's slot, or the empty slot where it is to be added. */
+static struct pool_slot *pool_slot(const struct pool *pool, uint32_t hash, const char *text,
+				   size_t len)
+{
+	struct pool_slot *slot;
+	size_t at;
+
+	for (at = hash & (pool->room - 1);; at = (at + 1) & (pool->room - 1)) {
+		slot = &pool->slots[at];
+		if (!slot->text ||
+		    (slot->hash == hash && slot->len == len && !memcmp(slot->text, text, len)))
+			return slot;
+	}
+}
+
 struct error *pool_intern(struct pool *pool, const char *text, size_t len, const char **out)
 {
 	uint32_t hash = hash_of(text, len);
 	struct pool_slot *slot;
-	size_t at;
 
 	if (len > UINT32_MAX || (2 * pool->n >= pool->room && !pool_grow(pool)))
 		return error_no_memory();
-	for (at = hash & (pool->room - 1); pool->slots[at].text; at = (at + 1) & (pool->room - 1)) {
-		slot = &pool->slots[at];
-		if (slot->hash == hash && slot->len == len && !memcmp(slot->text, text, len)) {
-			*out = slot->text;
-			return NULL;
-		}
-	}
-	*out = store(pool, text, len);
+	slot = pool_slot(pool, hash, text, len);
+	*out = slot->text ?: store(pool, text, len);
+	if (slot->text)
+		return NULL;
 	if (!*out)
 		return error_no_memory();
-	pool->slots[at] = (struct pool_slot){.text = *out, .hash = hash, .len = (uint32_t)len};
+	*slot = (struct pool_slot){.text = *out, .hash = hash, .len = (uint32_t)len};
 	pool->n++;
 	return NULL;
+}
+
+const char *pool_find(const struct pool *pool, const char *text, size_t len)
+{
+	return pool_slot(pool, hash_of(text, len), text, len)->text;
 }
 
 static struct error *intern_text(struct pool *pool, const char **text)
@@ -194,7 +209,7 @@ uint32_t ids_count(const struct ids *ids)
 }
 
 /* Finds the key's slot, or the empty slot where it is to be added. */
-static uint32_t *ids_find(const struct ids *ids, uint64_t a, uint64_t b)
+static uint32_t *ids_slot(const struct ids *ids, uint64_t a, uint64_t b)
 {
 	uint64_t hash = (a ^ (b << 32 | b >> 32) * 0xff51afd7ed558ccdull) * 0x9e3779b97f4a7c15ull;
 	uint32_t slot = (uint32_t)(hash >> 32 ^ hash >> 52) & (ids->n_slots - 1);
@@ -225,13 +240,13 @@ static struct error *ids_grow(struct ids *ids)
 	ids->room *= 2;
 	ids->n_slots *= 2;
 	for (uint32_t i = 0; i < ids->n; i++)
-		*ids_find(ids, keys[i].a, keys[i].b) = i + 1;
+		*ids_slot(ids, keys[i].a, keys[i].b) = i + 1;
 	return NULL;
 }
 
 struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, bool *added)
 {
-	uint32_t *slot = ids_find(ids, a, b);
+	uint32_t *slot = ids_slot(ids, a, b);
 
 	*added = !*slot;
 	if (*added) {
@@ -241,7 +256,7 @@ struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, boo
 			return error_new(ERR_FAILED, "more than %u different things", MAX_IDS);
 		if (ids->n == ids->room) {
 			err = ids_grow(ids);
-			slot = ids_find(ids, a, b);
+			slot = ids_slot(ids, a, b);
 		}
 		if (err)
 			return err;
@@ -250,4 +265,13 @@ struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, boo
 	}
 	*id = *slot - 1;
 	return NULL;
+}
+
+bool ids_find(const struct ids *ids, uint64_t a, uint64_t b, uint32_t *id)
+{
+	const uint32_t *slot = ids_slot(ids, a, b);
+
+	if (*slot)
+		*id = *slot - 1;
+	return *slot != 0;
 }

@@ -19,6 +19,9 @@ void pool_free(struct pool *pool);
 /* `*out` is valid until pool_free. */
 struct error *pool_intern(struct pool *pool, const char *text, size_t len, const char **out);
 
+/* ... without adding it: NULL if it is not there. */
+const char *pool_find(const struct pool *pool, const char *text, size_t len);
+
 /* Replaces the frames' texts by the pool's. */
 struct error *pool_intern_frames(struct pool *pool, struct source_frame *frames, size_t n);
 
@@ -33,5 +36,8 @@ uint32_t ids_count(const struct ids *ids);
 
 /* The number of (a, b); *added tells whether it is a new one. ERR_FAILED for more than 2^30. */
 struct error *ids_get(struct ids *ids, uint64_t a, uint64_t b, uint32_t *id, bool *added);
+
+/* ... without adding it: false if it is not there. */
+bool ids_find(const struct ids *ids, uint64_t a, uint64_t b, uint32_t *id);
 
 #endif

@@ -17,6 +17,9 @@
 /* Bytes that are copied at first of another stack that a stack leads to. */
 #define OTHER_STACK_WANT 4096u
 
+/* Steps to read what a thread's copy does not tell. */
+#define IDENTIFY_STEPS (1ull << 22)
+
 /* Another stack that so many stacks have not led to is not copied any more. */
 #define OTHER_STACK_PATIENCE 64
 
@@ -40,7 +43,9 @@ struct capture {
 	struct stacks *stacks;
 	struct sample *sample;
 	struct code_cache *code_cache;
-	struct image_locator *locator; /* may be NULL */
+	struct image_locator *locator;	/* may be NULL */
+	struct thread_numbers *threads; /* NULL: not wanted */
+	struct thread_request request;
 	struct unwinder *unwinder;
 	struct frame *frames;
 	uint32_t max_frames;
@@ -258,6 +263,52 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	return err;
 }
 
+/* The guest's memory by a vCPU's view, or by that of its kernel. */
+struct kernel_view {
+	struct target *target;
+	struct regs regs, kernel;
+};
+
+static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct kernel_view *view = ctx;
+	const size_t got = target_read(view->target, &view->regs, va, buf, len);
+
+	return got || !view->kernel.mmu.root
+		       ? got
+		       : target_read(view->target, &view->kernel, va, buf, len);
+}
+
+/* Finds out which thread a vCPU ran; 0: not known. */
+static struct error *identify(struct capture *capture, uint32_t i, uint32_t *number)
+{
+	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+	struct kernel_view view = {capture->target, vcpu->regs, {0}};
+	struct budget budget = {.left = IDENTIFY_STEPS};
+	const struct guest_memory memory = {&view, read_kernel, &budget};
+
+	*number = 0;
+	if (!vcpu->thread.there)
+		return NULL;
+	if (vcpu->regs.kernel_root) {
+		view.kernel = vcpu->regs;
+		view.kernel.mmu.root = vcpu->regs.kernel_root;
+	}
+	return thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
+				   &memory, i, &vcpu->thread, number);
+}
+
+/* Asks for threads with the next samples, once it is known where they are. */
+static void ask_for_threads(struct capture *capture)
+{
+	const struct guest_threads *threads = capture->threads && !capture->sample->request.thread
+						      ? image_locator_threads(capture->locator)
+						      : NULL;
+
+	if (threads && guest_threads_request(threads, &capture->request))
+		capture->sample->request.thread = &capture->request;
+}
+
 /*
  * Unwinds what was read. The state is that of the first take: by the next, the
  * vCPU may not have run again.
@@ -275,7 +326,10 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 		last->ran_ns += vcpu->ran_ns;
 		if (first)
 			last->state = (uint8_t)vcpu->state;
-		if (!vcpu->same && !vcpu->given_up)
+		if (vcpu->same || vcpu->given_up)
+			continue;
+		err = identify(capture, i, &last->thread);
+		if (!err)
 			err = unwind_vcpu(capture, i, last, deeper);
 	}
 	return err;
@@ -344,6 +398,7 @@ __attribute__((noinline)) struct error *capture_tick(struct capture *capture, ui
 		err = locate_images(capture);
 		if (err)
 			return err;
+		ask_for_threads(capture);
 		err = unwind_all(capture, deeper_takes == 0, &deeper);
 		if (err)
 			return err;
@@ -373,6 +428,10 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (!capture->frames || !capture->entries || !capture->depths || !capture->last)
 		return error_no_memory();
 	err = sample_new(vcpus, cap, &capture->sample);
+	if (!err && options->threads && capture->target->copies_threads)
+		err = thread_numbers_new(vcpus, &capture->threads);
+	if (capture->threads)
+		image_locator_want_threads(capture->locator);
 	for (uint32_t i = 0; i < vcpus; i++)
 		capture->depths[i].own =
 			(struct reach){.stretch = DEPTH_SAMPLES, .least = DEPTH_LEAST};
@@ -417,6 +476,7 @@ void capture_free(struct capture *capture)
 	unwinder_free(capture->unwinder);
 	code_cache_free(capture->code_cache);
 	sample_free(capture->sample);
+	thread_numbers_free(capture->threads);
 	free(capture->depths);
 	free(capture->last);
 	free(capture->entries);
@@ -427,6 +487,11 @@ void capture_free(struct capture *capture)
 const struct sample *capture_sample(const struct capture *capture)
 {
 	return capture->sample;
+}
+
+const struct thread_numbers *capture_threads(const struct capture *capture)
+{
+	return capture->threads;
 }
 
 uint64_t capture_locating_ns(const struct capture *capture)

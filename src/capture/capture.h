@@ -28,6 +28,9 @@ struct error *capture_tick(struct capture *capture, uint64_t now_ns, struct tick
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);
 
+/* Threads by the numbers that ticks tell; NULL: they are not wanted. */
+const struct thread_numbers *capture_threads(const struct capture *capture);
+
 /* Stacks that were not read, or not wholly, so as not to stop the guest for too long. */
 uint64_t capture_given_up(const struct capture *capture);
 

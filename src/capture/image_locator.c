@@ -110,6 +110,7 @@ void image_locator_free(struct image_locator *locator)
 	if (!locator)
 		return;
 	background_free(locator->search);
+	guest_threads_free(locator->kernel.threads);
 	free(locator->progress);
 	free(locator);
 }
@@ -400,6 +401,16 @@ static struct error *begin_files(struct image_locator *locator, const struct sam
 		if (sample->vcpu[i].online && sample->vcpu[i].regs.word)
 			open_view(locator, &sample->vcpu[i], &locator->view[locator->views++]);
 	return background_new(search_files, locator, FILES_STEPS, &locator->search);
+}
+
+void image_locator_want_threads(struct image_locator *locator)
+{
+	locator->kernel.with_threads = true;
+}
+
+const struct guest_threads *image_locator_threads(const struct image_locator *locator)
+{
+	return locator->kernel.threads;
 }
 
 bool image_locator_busy(const struct image_locator *locator)

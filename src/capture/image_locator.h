@@ -41,6 +41,12 @@ void image_locator_free(struct image_locator *locator);
 struct error *image_locator_sample(struct image_locator *locator, const struct sample *sample,
 				   const volatile sig_atomic_t *stop, uint64_t *took_ns);
 
+/* To be called before the first sample: the guest's threads are wanted, too. */
+void image_locator_want_threads(struct image_locator *locator);
+
+/* The guest's threads, once they are found; else NULL. */
+const struct guest_threads *image_locator_threads(const struct image_locator *locator);
+
 /* True while a search has begun and not ended. */
 bool image_locator_busy(const struct image_locator *locator);
 

@@ -9,6 +9,9 @@
 /* Searches for modules that were loaded later, at most. */
 #define MODULES_TRIES_MAX 64
 
+/* Steps to find out where threads are in a kernel whose names are known: twice what Debian's take. */
+#define THREADS_STEPS (1ull << 28)
+
 /* Guest memory as one vCPU sees it. */
 struct memory_view {
 	struct target *target;
@@ -72,6 +75,17 @@ static struct error *take_module(void *ctx, struct kernel_module *module)
 	return images_add_tables(ctx, module->name, module->symbols, module->table);
 }
 
+/* A kernel that lacks what that needs is profiled without; its modules have steps of their own. */
+static void find_threads(struct kernel_locator *kernel, const struct guest_memory *memory,
+			 const struct kallsyms *names)
+{
+	struct budget budget = *memory->budget;
+	const struct guest_memory bounded = {memory->ctx, memory->read, &budget};
+
+	budget.left = THREADS_STEPS;
+	error_free(guest_threads_open_linux(&bounded, names, &kernel->threads));
+}
+
 static struct error *find_kernel(struct kernel_locator *kernel, const struct guest_memory *memory,
 				 struct images *images, const struct regs *from, bool *added)
 {
@@ -85,7 +99,11 @@ static struct error *find_kernel(struct kernel_locator *kernel, const struct gue
 	kernel->done = true;
 	kernel->tries = 0;
 	kernel->modules = found.modules;
-	return images_add_tables(images, "the guest's kernel", found.symbols, found.table);
+	err = images_add_tables(images, "the guest's kernel", found.symbols, found.table);
+	if (!err && kernel->with_threads)
+		find_threads(kernel, memory, found.names);
+	kallsyms_free(found.names);
+	return err;
 }
 
 struct error *kernel_locator_search(struct kernel_locator *kernel, struct target *target,

@@ -5,18 +5,22 @@
 #include "symbol/images/images.h"
 #include "symbol/kernel/modules.h"
 #include "target/target.h"
+#include "threads/threads.h"
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
  * (symbol/kernel/memory.h), once a vCPU is seen to execute one, and those of
  * its modules; of modules that are loaded later, once a vCPU executes them. The
- * user's files come first where they cover the same code.
+ * user's files come first where they cover the same code. With `with_threads`
+ * also finds where its threads are.
  */
 struct kernel_locator {
 	unsigned tries; /* for the kernel, then for modules that have come */
 	uint64_t next_ns;
 	bool done; /* with the kernel */
+	bool with_threads;
 	struct kernel_modules modules;
+	struct guest_threads *threads; /* NULL: not found, or not wanted */
 };
 
 /*

@@ -63,6 +63,7 @@ struct sampler {
 	bool resting;	     /* the guest must be left alone for now */
 	unsigned failures;   /* in a row */
 	uint64_t failing_ns; /* when the first of them was */
+	uint32_t threads;    /* so many have been handed on */
 	uint64_t owed;	     /* periods whose sample failed: the next one stands for them, too */
 };
 
@@ -201,6 +202,16 @@ static bool may_fail(struct sampler *s, const struct error *err, uint64_t now_ns
 	return s->failures < MAX_FAILURES || now_ns - s->failing_ns < FAILING_NS;
 }
 
+static struct error *hand_on(struct sampler *s, const struct tick *tick)
+{
+	const struct thread_numbers *threads = capture_threads(s->capture);
+	struct error *err = NULL;
+
+	while (s->threads < thread_numbers_count(threads) && s->sink->thread && !err)
+		err = s->sink->thread(s->sink->ctx, thread_numbers_get(threads, ++s->threads));
+	return err || !s->sink->tick ? err : s->sink->tick(s->sink->ctx, tick);
+}
+
 static struct error *one_tick(struct sampler *s)
 {
 	struct tick tick = {0};
@@ -233,7 +244,7 @@ static struct error *one_tick(struct sampler *s)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
 	throttle_after_tick(s, began, tick.paused_ns);
-	return s->sink->tick ? s->sink->tick(s->sink->ctx, &tick) : NULL;
+	return hand_on(s, &tick);
 }
 
 static struct error *loop(struct sampler *s)

@@ -43,6 +43,7 @@ struct sampler_options {
 	uint64_t max_memory;	       /* bytes that distinct stacks may take; 0: MEMORY_DEFAULT */
 	const struct images *images;   /* bounds and tables for the unwinder; may be NULL */
 	struct image_locator *locator; /* shown every sample before it is unwound; may be NULL */
+	bool threads;		       /* tell which thread of the guest runs; needs the locator */
 	enum unwind_method method;     /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
@@ -52,6 +53,8 @@ struct sampler_sink {
 	void *ctx;
 	/* An error ends the loop. */
 	struct error *(*tick)(void *ctx, const struct tick *tick);
+	/* Before the first tick that tells of this thread; the first one is number 1. */
+	struct error *(*thread)(void *ctx, const struct recorded_thread *thread);
 	/* Deadlines were missed: `late_ns` behind the oldest of them. */
 	void (*missed)(void *ctx, uint64_t periods, uint64_t late_ns);
 	/* About ten times a second. */

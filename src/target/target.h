@@ -43,6 +43,7 @@
 #include "base/error.h"
 #include "base/sample_types.h"
 #include "base/seccomp.h"
+#include "threads/threads.h"
 
 /* The most stack that is ever copied from a vCPU, bytes. */
 #define STACK_CAP_MAX (1u << 20)
@@ -100,12 +101,15 @@ struct vcpu_sample {
 		others[UNWIND_OTHERS]; /* of request.other[]; len 0 if nothing was asked for */
 	uint8_t *buffer;	       /* stack_cap + RED_ZONE_MAX bytes */
 	struct vcpu_account account;
+	struct thread_copy thread; /* what the sample's request asks for */
 };
 
 struct sample_request {
 	uint64_t
 		max_pause_ns; /* rather than pause the guest for longer, stacks are given up; 0: no bound */
 	uint64_t now_ns; /* CLOCK_MONOTONIC, if it was read just now; 0: it was not */
+	/* To be copied of each vCPU, where the target can; NULL: nothing. */
+	const struct thread_request *thread;
 };
 
 /* The target's own account of samples. */
@@ -206,6 +210,8 @@ struct target {
 	double usual_overhead;
 	/* News of the guest, added by sample() and life(); the caller that prints them empties it. */
 	struct target_news news;
+	/* Set by open: sample() copies what its request asks for of threads. */
+	bool copies_threads;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */

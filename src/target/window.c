@@ -193,10 +193,11 @@ static bool same_mmu(const struct mmu *a, const struct mmu *b)
 	       a->root_high == b->root_high && a->control == b->control;
 }
 
-static bool leads_there(const struct window_trail *trail, const struct regs *regs, uint64_t va)
+static bool leads_there(const struct window_trail *trail, const struct mmu *mmu, uint8_t word,
+			uint64_t va)
 {
-	return trail->pages && (va & PAGE_MASK) == trail->va && trail->word == regs->word &&
-	       same_mmu(&trail->mmu, &regs->mmu) && reads_the_same(&trail->log);
+	return trail->pages && (va & PAGE_MASK) == trail->va && trail->word == word &&
+	       same_mmu(&trail->mmu, mmu) && reads_the_same(&trail->log);
 }
 
 /* False if the trail ends before that. */
@@ -232,10 +233,10 @@ static uint64_t trail_start(const struct window_trail *trail, uint64_t va, uint3
 }
 
 /* Stacks lie side by side: neighbours have a trail each. */
-static struct window_trail *trail_at(struct window_trails *trails, const struct regs *regs,
+static struct window_trail *trail_at(struct window_trails *trails, const struct mmu *mmu,
 				     uint64_t start)
 {
-	const uint64_t page = (start ^ regs->mmu.root) >> FRAME_SHIFT;
+	const uint64_t page = (start ^ mmu->root) >> FRAME_SHIFT;
 
 	return &trails->trail[page * 0x9e3779b97f4a7c15ull >> (64 - WINDOW_TRAIL_BITS)];
 }
@@ -247,7 +248,7 @@ static bool copy_again(struct window_copy *copy, uint64_t va, uint32_t zone, uin
 	const uint64_t start = trail_start(trail, va, zone);
 	bool done;
 
-	if (leads_there(trail, copy->regs, start) && within &&
+	if (leads_there(trail, &copy->regs->mmu, copy->regs->word, start) && within &&
 	    follow(trail, copy, start, want + (uint32_t)(va - start))) {
 		window_set_below(copy->out, (uint32_t)(va - start));
 		return true;
@@ -273,7 +274,7 @@ bool window_copy(struct window_copy *copy, uint32_t want)
 
 	if (!copy->trails)
 		return copy_stack(copy, va, zone, want, &bare);
-	copy->trail = trail_at(copy->trails, copy->regs, va - zone);
+	copy->trail = trail_at(copy->trails, &copy->regs->mmu, va - zone);
 	return copy_again(copy, va, zone, want, within);
 }
 
@@ -284,8 +285,149 @@ bool window_copy_at(struct window_copy *copy, uint64_t va, uint32_t want)
 	va = begin(copy, va, &want, &within);
 	if (!copy->trails)
 		return copy_window(copy, va, want);
-	copy->trail = trail_at(copy->trails, copy->regs, va);
+	copy->trail = trail_at(copy->trails, &copy->regs->mmu, va);
 	return copy_again(copy, va, 0, want, within);
+}
+
+/* A page of the guest, and where its bytes are. */
+struct page {
+	uint64_t va;
+	const uint8_t *bytes;
+};
+
+/* Finds a page that no trail leads to, and leaves one of this page alone; NULL: there are none. */
+__attribute__((noinline)) static enum xlate_status walk_to_page(struct window_copy *copy,
+								const struct mmu *mmu,
+								struct window_trail *trail,
+								struct page *page)
+{
+	struct xlate at = {.log = trail ? &trail->log : NULL};
+	enum xlate_status status;
+
+	if (trail) {
+		trail->pages = 0;
+		trail->log.n = 0;
+	}
+	status = copy->arch->translate(mmu, page->va, copy->mem, &at);
+	copy->gfn = at.gfn;
+	if (status != XLATE_OK)
+		return status;
+	copy->gfn = at.addr >> FRAME_SHIFT;
+	page->bytes = copy->mem->frame(copy->mem->ctx, copy->gfn);
+	if (!page->bytes)
+		return XLATE_MISSING;
+	if (trail && trail->log.n <= XLATE_LOG) {
+		trail->va = page->va;
+		trail->word = copy->regs->word;
+		trail->mmu = *mmu;
+		trail->ends = false;
+		trail->bare = false;
+		trail->page[0] = page->bytes;
+		trail->pages = 1;
+	}
+	return XLATE_OK;
+}
+
+static enum xlate_status find_page(struct window_copy *copy, const struct mmu *mmu, uint64_t va,
+				   struct page *page)
+{
+	struct window_trail *trail = copy->trails ? trail_at(copy->trails, mmu, va) : NULL;
+
+	page->va = va & PAGE_MASK;
+	if (!trail || !leads_there(trail, mmu, copy->regs->word, va))
+		return walk_to_page(copy, mmu, trail, page);
+	page->bytes = trail->page[0];
+	return XLATE_OK;
+}
+
+/* Copies a piece that is not wholly in the page of the one before. */
+static enum xlate_status copy_far_piece(struct window_copy *copy, const struct mmu *mmu,
+					uint64_t va, struct page *page, uint8_t *to)
+{
+	const uint32_t offset = va & (FRAME_SIZE - 1), left = FRAME_SIZE - offset;
+	enum xlate_status status = find_page(copy, mmu, va, page);
+
+	if (status != XLATE_OK)
+		return status;
+	if (left >= THREAD_PIECE) {
+		memcpy(to, page->bytes + offset, THREAD_PIECE);
+		return XLATE_OK;
+	}
+	memcpy(to, page->bytes + offset, left);
+	status = find_page(copy, mmu, va + left, page);
+	if (status == XLATE_OK)
+		memcpy(to + left, page->bytes, THREAD_PIECE - left);
+	return status;
+}
+
+/* With all that it calls for a page that a trail leads to in it, it takes a quarter less, in the pause. */
+__attribute__((flatten)) static enum xlate_status
+copy_thread_by(struct window_copy *copy, const struct mmu *mmu,
+	       const struct thread_request *request, struct thread_copy *out)
+{
+	const uint64_t pointer = out->own + request->pointer;
+	struct page page;
+	enum xlate_status status = find_page(copy, mmu, pointer, &page);
+
+	if (status != XLATE_OK)
+		return status;
+	memcpy(&out->at, page.bytes + (pointer & (FRAME_SIZE - 1) & ~7ull), sizeof(out->at));
+	/* No piece is there. */
+	page.va = out->at + request->at[0] + FRAME_SIZE;
+	for (unsigned i = 0; i < THREAD_PIECES && status == XLATE_OK; i++) {
+		const uint64_t va = out->at + request->at[i];
+
+		if (va - page.va <= FRAME_SIZE - THREAD_PIECE)
+			memcpy(out->piece[i], page.bytes + (va - page.va), THREAD_PIECE);
+		else
+			status = copy_far_piece(copy, mmu, va, &page, out->piece[i]);
+	}
+	return status;
+}
+
+/* Programs are in the lower half of all addresses, and may have set one of the two. */
+static uint64_t own_data(const struct regs *regs)
+{
+	return regs->own[0] >> 63 ? regs->own[0] : regs->own[1] >> 63 ? regs->own[1] : 0;
+}
+
+/* By the other tables than at first. */
+__attribute__((noinline)) static enum xlate_status
+copy_thread_again(struct window_copy *copy, const struct thread_request *request,
+		  struct thread_copy *out, bool kernel_first)
+{
+	struct mmu kernel = copy->regs->mmu;
+	enum xlate_status status;
+
+	kernel.root = copy->regs->kernel_root;
+	status = copy_thread_by(copy, kernel_first ? &copy->regs->mmu : &kernel, request, out);
+	out->apart = copy->regs->user && !kernel_first && status == XLATE_OK;
+	return status;
+}
+
+bool window_copy_thread(struct window_copy *copy, const struct thread_request *request,
+			struct thread_copy *out)
+{
+	const struct regs *regs = copy->regs;
+	const bool kernel_first = out->apart && regs->user && regs->kernel_root;
+	const struct mmu *mmu = &regs->mmu;
+	enum xlate_status status;
+	struct mmu kernel;
+
+	out->there = false;
+	out->own = own_data(regs);
+	if (!out->own)
+		return true;
+	if (kernel_first) {
+		kernel = regs->mmu;
+		kernel.root = regs->kernel_root;
+		mmu = &kernel;
+	}
+	status = copy_thread_by(copy, mmu, request, out);
+	if (status == XLATE_ABSENT && regs->kernel_root)
+		status = copy_thread_again(copy, request, out, kernel_first);
+	out->there = status == XLATE_OK;
+	return status != XLATE_MISSING;
 }
 
 void window_forget_trails(struct window_trails *trails)

@@ -9,6 +9,7 @@
  */
 
 #include "arch/arch.h"
+#include "threads/threads.h"
 #include "unwind/unwind.h"
 
 /*
@@ -68,6 +69,13 @@ bool window_copy(struct window_copy *copy, uint32_t want);
 
 /* Copies from any address, without a red zone: another stack that this one leads to. */
 bool window_copy_at(struct window_copy *copy, uint64_t va, uint32_t want);
+
+/*
+ * Copies pieces of the thread that the vCPU runs; out->there tells whether it
+ * could. Returns false when a frame is missing.
+ */
+bool window_copy_thread(struct window_copy *copy, const struct thread_request *request,
+			struct thread_copy *out);
 
 void window_forget_trails(struct window_trails *trails);
 

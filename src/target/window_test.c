@@ -382,6 +382,151 @@ static void a_trail_is_that_of_one_kind_of_address_space(void **state)
 	}
 }
 
+/* Pages from FAR on are those from 0x10000 on; frame 6 is another top table, without them. */
+#define FAR 0xffffffff80010000ull
+
+static struct thread_copy thread;
+/* The second piece ends in the next page. */
+static const struct thread_request pieces = {.pointer = 0x10, .at = {0x20, 0xff8, 0, 0xff0}};
+
+static bool copy_thread_by(struct window_trails *by, struct regs regs)
+{
+	struct window_copy how = {
+		.arch = &arch_x86_64, .regs = &regs, .mem = &physmem, .trails = by, .out = &window};
+	bool whole;
+
+	regs.word = 8;
+	regs.mmu.mode = MMU_X86_4;
+	thread.there = true;
+	whole = window_copy_thread(&how, &pieces, &thread);
+	gfn = how.gfn;
+	return whole;
+}
+
+static bool copy_thread(struct regs regs)
+{
+	return copy_thread_by(NULL, regs);
+}
+
+/* A pointer in frame 8 leads to frame 9, and on to frame 11. */
+static void put_thread(void)
+{
+	put(2, 510, 0x3001);
+	put(8, 2, FAR + 0x1000);
+}
+
+static void assert_copied(void)
+{
+	uint8_t expected[THREAD_PIECES][THREAD_PIECE];
+
+	memset(expected, 9, sizeof(expected));
+	memset(expected[1] + 8, 11, 8);
+	assert_true(thread.there);
+	assert_memory_equal(thread.piece, expected, sizeof(expected));
+}
+
+static void the_thread_of_a_cpu_is_copied(void **state)
+{
+	put_thread();
+	assert_true(copy_thread((struct regs){.own = {FAR}, .mmu.root = 0x1000}));
+	assert_int_equal(thread.own, FAR);
+	assert_int_equal(thread.at, FAR + 0x1000);
+	assert_copied();
+}
+
+static void a_thread_that_was_copied_before_is_found_by_its_trails(void **state)
+{
+	static struct window_trails by;
+	const struct regs regs = {.own = {FAR}, .mmu.root = 0x1000};
+
+	put_thread();
+	window_forget_trails(&by);
+	assert_true(copy_thread_by(&by, regs));
+	assert_copied();
+	reads = 0;
+	assert_true(copy_thread_by(&by, regs));
+	assert_copied();
+	assert_int_equal(reads, 0);
+	/* Its second page has gone from the tables since. */
+	put(4, 18, 0);
+	assert_true(copy_thread_by(&by, regs));
+	assert_false(thread.there);
+	put(4, 18, 0xb001);
+	assert_true(copy_thread_by(&by, regs));
+	assert_copied();
+}
+
+static void a_programs_own_register_is_not_taken(void **state)
+{
+	put_thread();
+	assert_true(copy_thread((struct regs){.own = {0x10000, FAR}, .mmu.root = 0x1000}));
+	assert_int_equal(thread.own, FAR);
+	assert_copied();
+	assert_true(copy_thread((struct regs){.own = {0x10000, 0}, .mmu.root = 0x1000}));
+	assert_false(thread.there);
+}
+
+static void the_kernels_tables_are_taken_where_there_are_others(void **state)
+{
+	put_thread();
+	memset(memory[6], 0, FRAME_SIZE);
+	assert_true(copy_thread((struct regs){.own = {FAR}, .mmu.root = 0x6000}));
+	assert_false(thread.there);
+	assert_true(copy_thread(
+		(struct regs){.own = {FAR}, .mmu.root = 0x6000, .kernel_root = 0x1000}));
+	assert_copied();
+}
+
+static void tables_of_programs_are_not_tried_again_while_they_lack_the_kernel(void **state)
+{
+	struct regs regs = {.own = {FAR}, .mmu.root = 0x6000, .kernel_root = 0x1000, .user = true};
+	unsigned first;
+
+	put_thread();
+	memset(memory[6], 0, FRAME_SIZE);
+	thread.apart = false;
+	reads = 0;
+	assert_true(copy_thread(regs));
+	assert_copied();
+	first = reads;
+	reads = 0;
+	assert_true(copy_thread(regs));
+	assert_copied();
+	assert_int_equal(reads, first - 1);
+	/* Another system, whose tables have it. */
+	regs.mmu.root = 0x1000;
+	regs.kernel_root = 0x6000;
+	assert_true(copy_thread(regs));
+	assert_copied();
+	assert_false(thread.apart);
+}
+
+static void a_thread_that_is_not_there_is_none(void **state)
+{
+	/* No page, no canonical address, and a page that only the first piece is in. */
+	static const uint64_t wild[] = {FAR + 0x10000, 0x8000000000000, FAR + 0x2000};
+
+	put_thread();
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		put(8, 2, wild[i]);
+		assert_true(copy_thread((struct regs){.own = {FAR}, .mmu.root = 0x1000}));
+		assert_false(thread.there);
+	}
+}
+
+static void a_frame_of_a_thread_that_is_missing_is_named(void **state)
+{
+	static const unsigned needed[] = {1, 2, 3, 4, 8, 9, 11};
+
+	put_thread();
+	for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++) {
+		hidden = 1u << needed[i];
+		assert_false(copy_thread((struct regs){.own = {FAR}, .mmu.root = 0x1000}));
+		assert_int_equal(gfn, needed[i]);
+		assert_false(thread.there);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -406,6 +551,13 @@ int main(void)
 		TEST(a_stack_does_without_a_red_zone_that_is_not_there),
 		TEST(only_the_abi_of_64_bits_has_a_red_zone),
 		TEST(memory_without_paging_is_copied_as_it_is),
+		TEST(the_thread_of_a_cpu_is_copied),
+		TEST(a_thread_that_was_copied_before_is_found_by_its_trails),
+		TEST(a_programs_own_register_is_not_taken),
+		TEST(the_kernels_tables_are_taken_where_there_are_others),
+		TEST(tables_of_programs_are_not_tried_again_while_they_lack_the_kernel),
+		TEST(a_thread_that_is_not_there_is_none),
+		TEST(a_frame_of_a_thread_that_is_missing_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

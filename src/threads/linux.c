@@ -8,6 +8,7 @@
 
 #include "threads/linux.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@
 #define PF_KTHREAD  0x00200000u
 #define TASK_IDLE   0x402u
 #define TASK_REPORT 0x7fu
+/* include/linux/threads.h: PID_MAX_LIMIT */
+#define PID_MAX (4u << 20)
 
 /* Members of task_struct, by the names that they have had. */
 static const struct {
@@ -52,6 +55,7 @@ static const struct {
 	[TASK_TASKS] = {"tasks", NULL, 16},
 	[TASK_SIGNAL] = {"signal", NULL, 8},
 	[TASK_THREAD_NODE] = {"thread_node", NULL, 16},
+	[TASK_LEADER] = {"group_leader", NULL, 8},
 };
 
 static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
@@ -263,6 +267,88 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 	return false;
 }
 
+/* Members that pieces begin with, in their order in task_struct: those in one page cost next to nothing. */
+static const enum task_member copied[THREAD_PIECES] = {TASK_FLAGS, TASK_PID, TASK_START, TASK_COMM};
+/* ... and the one that always stands behind the second. */
+#define TGID_BEHIND_PID 4u
+
+static bool request(const void *state, struct thread_request *out)
+{
+	const struct linux_threads *own = state;
+
+	out->pointer = own->current;
+	for (size_t i = 0; i < THREAD_PIECES; i++)
+		out->at[i] = own->at[copied[i]];
+	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;
+}
+
+/* The bytes of a member in a copy. */
+static const uint8_t *find_copied(const struct thread_copy *copy, enum task_member member)
+{
+	size_t i = 0;
+
+	if (member == TASK_TGID)
+		return find_copied(copy, TASK_PID) + TGID_BEHIND_PID;
+	while (copied[i] != member) {
+		i++;
+		assert(i < THREAD_PIECES);
+	}
+	return copy->piece[i];
+}
+
+static uint64_t copied_number(const struct thread_copy *copy, enum task_member member)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, find_copied(copy, member), members[member].size);
+	return value;
+}
+
+static bool decode(const struct thread_copy *copy, struct guest_thread *out)
+{
+	*out = (struct guest_thread){
+		.at = copy->at,
+		.pid = (uint32_t)copied_number(copy, TASK_TGID),
+		.tid = (uint32_t)copied_number(copy, TASK_PID),
+		.state = THREAD_RUNNING,
+		.cpu = -1,
+		.kernel = copied_number(copy, TASK_FLAGS) & PF_KTHREAD,
+		.start_ns = copied_number(copy, TASK_START),
+	};
+	out->idle = !out->tid;
+	memcpy(out->name, find_copied(copy, TASK_COMM), COMM_LEN);
+	return copy->at >> 63 && copy->at % 8 == 0 && out->pid <= PID_MAX && out->tid <= PID_MAX;
+}
+
+static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_t at)
+{
+	const struct linux_threads *own = state;
+	const uint32_t n = cpus(own, memory);
+	uint64_t base;
+
+	for (uint32_t i = 0; i < n && get(memory, own->offsets + 8ull * i, &base, 8); i++)
+		if (base == at)
+			return is_online(own, memory, i);
+	return false;
+}
+
+/* The number of the process tells whether the task is still there, and what it leads to its leader. */
+static bool process(const void *state, const struct guest_memory *memory,
+		    const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+{
+	const struct linux_threads *own = state;
+	const uint32_t pid = (uint32_t)copied_number(copy, TASK_TGID);
+	struct guest_thread thread;
+	uint64_t leader, unused;
+
+	if (!get_pointer(memory, copy->at + own->at[TASK_LEADER], &leader) ||
+	    !read_task(own, memory, leader, &unused, &thread) || thread.tid != pid ||
+	    thread.pid != pid)
+		return false;
+	memcpy(name, thread.name, sizeof(thread.name));
+	return true;
+}
+
 static struct error *find_members(const struct btf *btf, struct linux_threads *own)
 {
 	for (size_t i = 0; i < TASK_MEMBERS; i++) {
@@ -325,22 +411,28 @@ static struct error *find_all(const struct guest_memory *memory, const struct ka
 	return err;
 }
 
-static struct error *find_kernel(const struct guest_memory *memory, const struct regs *regs,
+struct error *linux_threads_find(const struct guest_memory *memory, const struct kallsyms *names,
 				 void **state)
 {
-	const struct kernel_space *space = kernel_space(regs);
-	struct linux_threads *own;
-	struct kallsyms *names = NULL;
-	struct error *err = space ? kernel_names_find(memory, space, regs->pc, &names) : NULL;
+	struct linux_threads *own = calloc(1, sizeof(*own));
+	struct error *err = own ? find_all(memory, names, own) : error_no_memory();
 
-	if (err || !names)
-		return err;
-	own = calloc(1, sizeof(*own));
-	err = own ? find_all(memory, names, own) : error_no_memory();
 	if (err)
 		free(own);
 	else
 		*state = own;
+	return err;
+}
+
+static struct error *find_kernel(const struct guest_memory *memory, const struct regs *regs,
+				 void **state)
+{
+	const struct kernel_space *space = kernel_space(regs);
+	struct kallsyms *names = NULL;
+	struct error *err = space ? kernel_names_find(memory, space, regs->pc, &names) : NULL;
+
+	if (!err && names)
+		err = linux_threads_find(memory, names, state);
 	kallsyms_free(names);
 	return err;
 }
@@ -352,4 +444,8 @@ const struct threads_system threads_linux = {
 	.list = list,
 	.cpus = cpus,
 	.running = running,
+	.request = request,
+	.decode = decode,
+	.is_cpu = is_cpu,
+	.process = process,
 };

@@ -23,6 +23,7 @@ enum task_member {
 	TASK_TASKS,
 	TASK_SIGNAL,
 	TASK_THREAD_NODE,
+	TASK_LEADER,
 	TASK_MEMBERS
 };
 
@@ -35,5 +36,9 @@ struct linux_threads {
 	uint64_t current;      /* in that data: the address of the task that runs; 0: not known */
 	uint64_t online, cpus; /* the mask of CPUs that are on-line; how many there may be */
 };
+
+/* Finds all of it by a kernel's names and BTF; freed by threads_linux.close. */
+struct error *linux_threads_find(const struct guest_memory *memory, const struct kallsyms *names,
+				 void **state);
 
 #endif

@@ -41,7 +41,8 @@ static const struct linux_threads layout = {
 	       [TASK_CPU_TIME] = 80,
 	       [TASK_SWITCHES] = 88,
 	       [TASK_SWITCHES_FORCED] = 96,
-	       [TASK_COMM] = 104},
+	       [TASK_COMM] = 104,
+	       [TASK_LEADER] = 120},
 	.span = SPAN,
 	.thread_head = 0x18,
 	.offsets = GLOBALS,
@@ -120,6 +121,7 @@ static void put_task(struct kernel *kernel, unsigned i, unsigned leader)
 	put(kernel, i, TASK_STATE, 1);
 	put_word(kernel, TASK(i) + layout.at[TASK_START], 1000 * i);
 	put_word(kernel, TASK(i) + layout.at[TASK_SIGNAL], SIGNAL(leader));
+	put_word(kernel, TASK(i) + layout.at[TASK_LEADER], TASK(leader));
 	snprintf((char *)kernel->bytes + (TASK(i) - START) + layout.at[TASK_COMM], 16, "task-%u",
 		 i);
 	if (i == leader)
@@ -265,6 +267,110 @@ static void no_number_of_cpus_is_believed(void **state)
 
 	put_word(kernel, layout.cpus, UINT32_MAX);
 	assert_int_equal(threads_linux.cpus(&layout, &kernel->memory), GUEST_THREADS_CPUS_MAX);
+}
+
+/* What a target would copy for CPU `i`. */
+static struct thread_copy copy_of(struct kernel *kernel, unsigned i)
+{
+	struct thread_copy copy = {.there = true,
+				   .own = CPU(i),
+				   .at = get_word(kernel, CPU(i) + CURRENT)};
+	struct thread_request asked;
+
+	assert_true(threads_linux.request(&layout, &asked));
+	assert_int_equal(asked.pointer, CURRENT);
+	for (unsigned k = 0; k < THREAD_PIECES; k++)
+		memcpy(copy.piece[k], kernel->bytes + (copy.at - START) + asked.at[k],
+		       THREAD_PIECE);
+	return copy;
+}
+
+static void a_copy_tells_the_thread(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread;
+	struct thread_copy copy;
+
+	put(kernel, 20, TASK_FLAGS, 0x00208040);
+	put_word(kernel, CPU(0) + CURRENT, TASK(20));
+	copy = copy_of(kernel, 0);
+	/* The task ends, and another one is in its place. */
+	put(kernel, 20, TASK_PID, 40);
+	memset(kernel->bytes + (TASK(20) - START) + layout.at[TASK_COMM], 'x', 16);
+	assert_true(threads_linux.decode(&copy, &thread));
+	assert_int_equal(thread.tid, 20);
+	assert_int_equal(thread.pid, 5);
+	assert_int_equal(thread.start_ns, 20000);
+	assert_int_equal(thread.at, TASK(20));
+	assert_string_equal(thread.name, "task-20");
+	assert_true(thread.kernel);
+	assert_false(thread.idle);
+	copy = copy_of(kernel, 1);
+	assert_true(threads_linux.decode(&copy, &thread));
+	assert_true(thread.idle);
+	assert_false(thread.kernel);
+}
+
+static void a_copy_that_is_no_thread_is_refused(void **state)
+{
+	struct kernel *kernel = *state;
+	struct thread_copy copy = copy_of(kernel, 0);
+	struct guest_thread thread;
+
+	copy.at = 0x7fffffff0000;
+	assert_false(threads_linux.decode(&copy, &thread));
+	copy.at = TASK(5) + 1;
+	assert_false(threads_linux.decode(&copy, &thread));
+	put(kernel, 5, TASK_PID, 1u << 31);
+	copy = copy_of(kernel, 0);
+	assert_false(threads_linux.decode(&copy, &thread));
+}
+
+static void nothing_is_asked_of_a_kernel_that_does_not_tell_which_task_runs(void **state)
+{
+	struct linux_threads blind = layout;
+	struct thread_request asked;
+
+	assert_true(threads_linux.request(&blind, &asked));
+	blind.current = 0;
+	assert_false(threads_linux.request(&blind, &asked));
+}
+
+static void a_cpus_own_data_are_known(void **state)
+{
+	struct kernel *kernel = *state;
+
+	assert_true(threads_linux.is_cpu(&layout, &kernel->memory, CPU(0)));
+	assert_true(threads_linux.is_cpu(&layout, &kernel->memory, CPU(1)));
+	assert_false(threads_linux.is_cpu(&layout, &kernel->memory, CPU(2)));
+	assert_false(threads_linux.is_cpu(&layout, &kernel->memory, UINT64_MAX));
+	put_word(kernel, layout.online, 1);
+	assert_false(threads_linux.is_cpu(&layout, &kernel->memory, CPU(1)));
+	put_word(kernel, layout.cpus, UINT32_MAX);
+	assert_false(threads_linux.is_cpu(&layout, &kernel->memory, UINT64_MAX));
+	assert_true(kernel->reads < 2 * GUEST_THREADS_CPUS_MAX);
+}
+
+static void a_process_is_called_like_its_leader(void **state)
+{
+	static const uint64_t wild[] = {
+		0, 8, 0x7fffffff0000, START + SIZE, START + 1, UINT64_MAX - 7};
+	struct kernel *kernel = *state;
+	char name[THREAD_NAME_MAX + 1] = "";
+	struct thread_copy copy;
+
+	put_word(kernel, CPU(0) + CURRENT, TASK(20));
+	copy = copy_of(kernel, 0);
+	assert_true(threads_linux.process(&layout, &kernel->memory, &copy, name));
+	assert_string_equal(name, "task-5");
+	/* The leader has ended, and another task is in its place. */
+	put(kernel, 5, TASK_PID, 40);
+	assert_false(threads_linux.process(&layout, &kernel->memory, &copy, name));
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		put_word(kernel, TASK(20) + layout.at[TASK_LEADER], wild[i]);
+		copy = copy_of(kernel, 0);
+		assert_false(threads_linux.process(&layout, &kernel->memory, &copy, name));
+	}
 }
 
 /* The lists of a lying guest are never walked for long. */
@@ -444,6 +550,11 @@ int main(void)
 		TEST(each_cpu_has_its_thread),
 		TEST(a_cpu_that_is_off_line_has_none),
 		TEST(no_number_of_cpus_is_believed),
+		TEST(a_copy_tells_the_thread),
+		TEST(a_copy_that_is_no_thread_is_refused),
+		TEST(nothing_is_asked_of_a_kernel_that_does_not_tell_which_task_runs),
+		TEST(a_cpus_own_data_are_known),
+		TEST(a_process_is_called_like_its_leader),
 		TEST(a_loop_without_its_head_ends),
 		TEST(a_loop_of_threads_ends),
 		TEST(wild_pointers_lead_nowhere),

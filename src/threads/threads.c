@@ -2,13 +2,13 @@
 #include "threads/threads.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "threads/linux.h"
 
 static const struct threads_system *const systems[] = {&threads_linux};
-
-struct guest_threads {
-	const struct threads_system *system;
-	void *state;
-};
 
 const char *guest_thread_state_name(enum guest_thread_state state)
 {
@@ -49,6 +49,18 @@ void guest_thread_list_free(struct guest_thread_list *list)
 	*list = (struct guest_thread_list){0};
 }
 
+/* Takes found->state over. */
+static struct error *keep(const struct guest_threads *found, struct guest_threads **out)
+{
+	*out = malloc(sizeof(**out));
+	if (!*out) {
+		found->system->close(found->state);
+		return error_no_memory();
+	}
+	**out = *found;
+	return NULL;
+}
+
 struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
 				 struct guest_threads **out)
 {
@@ -60,15 +72,17 @@ struct error *guest_threads_open(const struct guest_memory *memory, const struct
 		found.system = systems[i];
 		err = found.system->open(memory, regs, &found.state);
 	}
-	if (err || !found.state)
-		return err;
-	*out = malloc(sizeof(**out));
-	if (!*out) {
-		found.system->close(found.state);
-		return error_no_memory();
-	}
-	**out = found;
-	return NULL;
+	return err || !found.state ? err : keep(&found, out);
+}
+
+struct error *guest_threads_open_linux(const struct guest_memory *memory,
+				       const struct kallsyms *names, struct guest_threads **out)
+{
+	struct guest_threads found = {.system = &threads_linux};
+	struct error *err = linux_threads_find(memory, names, &found.state);
+
+	*out = NULL;
+	return err ? err : keep(&found, out);
 }
 
 void guest_threads_free(struct guest_threads *threads)
@@ -105,4 +119,176 @@ bool guest_threads_running(const struct guest_threads *threads, const struct gue
 			   uint32_t cpu, struct guest_thread *out)
 {
 	return threads->system->running(threads->state, memory, cpu, out);
+}
+
+bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out)
+{
+	return threads->system->request(threads->state, out);
+}
+
+bool guest_threads_decode(const struct guest_threads *threads, const struct thread_copy *copy,
+			  struct guest_thread *out)
+{
+	return threads->system->decode(copy, out);
+}
+
+bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
+			  uint64_t own)
+{
+	return threads->system->is_cpu(threads->state, memory, own);
+}
+
+void guest_threads_process(const struct guest_threads *threads, const struct guest_memory *memory,
+			   const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+{
+	struct guest_thread thread;
+
+	(void)threads->system->decode(copy, &thread);
+	/* The first thread of a process may have another name by now than it had in the copy. */
+	if (thread.pid == thread.tid ||
+	    !threads->system->process(threads->state, memory, copy, name))
+		memcpy(name, thread.name, sizeof(thread.name));
+}
+
+/* Searches for a CPU by its own data that may fail: in a guest that keeps none, all of them do. */
+#define OWN_TRIES 1000u
+
+struct thread_numbers {
+	struct ids *ids;   /* by pid, tid and start */
+	struct ids *named; /* by that and the name: numbers, from 0 on */
+	struct pool *names;
+	struct recorded_thread *at;
+	size_t n, room;
+	unsigned failed; /* times that no CPU's own data were where they should be */
+	uint64_t *own;	 /* of each vCPU: where its CPU's own data are; 0: not known */
+};
+
+struct error *thread_numbers_new(uint32_t vcpus, struct thread_numbers **out)
+{
+	struct thread_numbers *numbers = calloc(1, sizeof(*numbers));
+	struct error *err = numbers ? ids_new(&numbers->ids) : error_no_memory();
+
+	if (!err)
+		err = ids_new(&numbers->named);
+	if (!err)
+		err = pool_new(&numbers->names);
+	if (!err) {
+		numbers->own = calloc(vcpus, sizeof(*numbers->own));
+		err = numbers->own ? NULL : error_no_memory();
+	}
+	if (err)
+		thread_numbers_free(numbers);
+	else
+		*out = numbers;
+	return err;
+}
+
+void thread_numbers_free(struct thread_numbers *numbers)
+{
+	if (!numbers)
+		return;
+	ids_free(numbers->ids);
+	ids_free(numbers->named);
+	pool_free(numbers->names);
+	free(numbers->at);
+	free(numbers->own);
+	free(numbers);
+}
+
+static struct error *add(struct thread_numbers *numbers, const struct guest_thread *thread,
+			 const char *name, const char *process)
+{
+	struct error *err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
+	struct recorded_thread *to = err ? NULL : &numbers->at[numbers->n++];
+
+	if (err)
+		return err;
+	*to = (struct recorded_thread){.pid = thread->pid,
+				       .tid = thread->tid,
+				       .start_ns = thread->start_ns,
+				       .kernel = thread->kernel,
+				       .idle = thread->idle,
+				       .name = name};
+	return pool_intern(numbers->names, process, strlen(process), &to->process);
+}
+
+/* True if the copy is by the CPU's own data: a program can set the register to something else. */
+static bool is_own(struct thread_numbers *numbers, const struct guest_threads *threads,
+		   const struct guest_memory *memory, uint32_t vcpu, uint64_t own)
+{
+	if (!numbers->own[vcpu] && numbers->failed < OWN_TRIES) {
+		if (guest_threads_is_cpu(threads, memory, own))
+			numbers->own[vcpu] = own;
+		else
+			numbers->failed++;
+	}
+	return numbers->own[vcpu] == own;
+}
+
+/* Finds a thread that has a number, or gives it one: it is added then. */
+static struct error *number_of(struct thread_numbers *numbers, const struct guest_thread *thread,
+			       const char **name, uint32_t *at, bool *added)
+{
+	const uint64_t who = (uint64_t)thread->pid << 32 | thread->tid;
+	struct error *err = pool_intern(numbers->names, thread->name, strlen(thread->name), name);
+	uint32_t id = 0;
+
+	if (!err)
+		err = ids_get(numbers->ids, who, thread->start_ns, &id, added);
+	return err ? err : ids_get(numbers->named, id, (uintptr_t)*name, at, added);
+}
+
+/* ... 0 if it has none. */
+static uint32_t known_number(const struct thread_numbers *numbers,
+			     const struct guest_thread *thread)
+{
+	const uint64_t who = (uint64_t)thread->pid << 32 | thread->tid;
+	const char *name = pool_find(numbers->names, thread->name, strlen(thread->name));
+	uint32_t id, at;
+
+	return name && ids_find(numbers->ids, who, thread->start_ns, &id) &&
+			       ids_find(numbers->named, id, (uintptr_t)name, &at)
+		       ? at + 1
+		       : 0;
+}
+
+struct error *thread_numbers_find(struct thread_numbers *numbers,
+				  const struct guest_threads *threads,
+				  const struct guest_memory *memory, uint32_t vcpu,
+				  const struct thread_copy *copy, uint32_t *number)
+{
+	char process[THREAD_NAME_MAX + 1];
+	struct guest_thread thread;
+	struct error *err = NULL;
+	bool added = false;
+	const char *name;
+	uint32_t at;
+
+	*number = 0;
+	if (!is_own(numbers, threads, memory, vcpu, copy->own) ||
+	    !guest_threads_decode(threads, copy, &thread))
+		return NULL;
+	if (numbers->n == RECORDED_THREADS_MAX) {
+		*number = known_number(numbers, &thread);
+		return NULL;
+	}
+	err = number_of(numbers, &thread, &name, &at, &added);
+	if (!err && added) {
+		guest_threads_process(threads, memory, copy, process);
+		err = add(numbers, &thread, name, process);
+	}
+	if (!err)
+		*number = at + 1;
+	return err;
+}
+
+uint32_t thread_numbers_count(const struct thread_numbers *numbers)
+{
+	return numbers ? (uint32_t)numbers->n : 0;
+}
+
+const struct recorded_thread *thread_numbers_get(const struct thread_numbers *numbers,
+						 uint32_t number)
+{
+	return &numbers->at[number - 1];
 }

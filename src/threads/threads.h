@@ -34,7 +34,9 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
+#include "recording/recording.h"
 #include "symbol/kernel/guest_memory.h"
+#include "symbol/kernel/kallsyms.h"
 
 /* Threads of one guest that are listed, at most. */
 #define GUEST_THREADS_MAX (1u << 16)
@@ -88,6 +90,28 @@ bool guest_thread_list_add(struct guest_thread_list *list, const struct guest_th
 			   struct error **err);
 void guest_thread_list_free(struct guest_thread_list *list);
 
+/*
+ * The thread of a sample: a target copies a pointer of the CPU's, and pieces of
+ * the structure that it leads to, with the vCPU's registers, while it stands
+ * still. So a thread that ends right afterwards is not taken for the next one
+ * in the same memory.
+ */
+#define THREAD_PIECES 4
+#define THREAD_PIECE  16u /* bytes */
+
+struct thread_request {
+	uint64_t pointer;	    /* its address, from the beginning of the CPU's own data */
+	uint32_t at[THREAD_PIECES]; /* in the structure, in their order */
+};
+
+struct thread_copy {
+	bool there;   /* false: the rest says nothing */
+	bool apart;   /* the target's own: programs run on tables without the kernel */
+	uint64_t own; /* address of the CPU's own data */
+	uint64_t at;  /* the pointer */
+	uint8_t piece[THREAD_PIECES][THREAD_PIECE];
+};
+
 struct guest_threads;
 
 /*
@@ -97,6 +121,11 @@ struct guest_threads;
  */
 struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
 				 struct guest_threads **out);
+
+/* ... by the names of a Linux kernel that were found already, in the same memory. */
+struct error *guest_threads_open_linux(const struct guest_memory *memory,
+				       const struct kallsyms *names, struct guest_threads **out);
+
 void guest_threads_free(struct guest_threads *threads);
 
 /* "Linux" */
@@ -116,6 +145,45 @@ uint32_t guest_threads_cpus(const struct guest_threads *threads, const struct gu
 bool guest_threads_running(const struct guest_threads *threads, const struct guest_memory *memory,
 			   uint32_t cpu, struct guest_thread *out);
 
+/* What to copy to learn which thread runs; false: the system does not tell. */
+bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out);
+
+/*
+ * The thread of a copy, as far as it tells: without state, CPU time and
+ * switches. False: it cannot be one.
+ */
+bool guest_threads_decode(const struct guest_threads *threads, const struct thread_copy *copy,
+			  struct guest_thread *out);
+
+/* True if some CPU's own data are there. */
+bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
+			  uint64_t own);
+
+/* The name of a thread's process, read while the guest runs; the thread's own where the process has ended. */
+void guest_threads_process(const struct guest_threads *threads, const struct guest_memory *memory,
+			   const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1]);
+
+/* Threads of one recording's samples, by their numbers there: 1, 2, 3 ... in the order in which they are met. */
+struct thread_numbers;
+
+struct error *thread_numbers_new(uint32_t vcpus, struct thread_numbers **out);
+void thread_numbers_free(struct thread_numbers *numbers);
+
+/*
+ * The number of the thread of a copy, 0: it cannot be told, or there are too
+ * many. What the copy does not tell is read from the memory when a thread is met
+ * first; one by another name is another.
+ */
+struct error *thread_numbers_find(struct thread_numbers *numbers,
+				  const struct guest_threads *threads,
+				  const struct guest_memory *memory, uint32_t vcpu,
+				  const struct thread_copy *copy, uint32_t *number);
+
+/* How many there are, 0 for NULL; and one of them, valid until the next is found. */
+uint32_t thread_numbers_count(const struct thread_numbers *numbers);
+const struct recorded_thread *thread_numbers_get(const struct thread_numbers *numbers,
+						 uint32_t number);
+
 /* The parts below are for systems alone. */
 
 struct threads_system {
@@ -129,6 +197,17 @@ struct threads_system {
 	uint32_t (*cpus)(const void *state, const struct guest_memory *memory);
 	bool (*running)(const void *state, const struct guest_memory *memory, uint32_t cpu,
 			struct guest_thread *out);
+	bool (*request)(const void *state, struct thread_request *out);
+	bool (*decode)(const struct thread_copy *copy, struct guest_thread *out);
+	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
+	/* False: the process cannot be read. */
+	bool (*process)(const void *state, const struct guest_memory *memory,
+			const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1]);
+};
+
+struct guest_threads {
+	const struct threads_system *system;
+	void *state;
 };
 
 extern const struct threads_system threads_linux;

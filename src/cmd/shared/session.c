@@ -248,6 +248,14 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 	return err ? err : recording_tick(session->writer, tick);
 }
 
+static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
+{
+	struct session *session = ctx;
+	struct error *err = session->writer ? NULL : begin(session);
+
+	return err ? err : recording_thread(session->writer, thread);
+}
+
 void session_note(void *ctx, bool warning, const char *text)
 {
 	const struct session_options *options = ctx;
@@ -467,6 +475,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	const struct sampler_sink sink = {
 		.ctx = session,
 		.tick = on_tick,
+		.thread = on_thread,
 		.missed = options->print_missed ? on_missed : NULL,
 		.progress = session->terminal || options->verbose ? on_progress : NULL,
 	};
@@ -478,6 +487,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	target->always_pause = options->always_pause;
 	sampler.images = images;
 	sampler.locator = session->locator;
+	sampler.threads = true;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
 	return err ? err : image_locator_end(session->locator);
 }

@@ -243,6 +243,9 @@ struct error *kernel_memory_find(const struct guest_memory *memory,
 			unwind_table_free(out->table);
 		}
 	}
-	kallsyms_free(names);
+	if (*found)
+		out->names = names;
+	else
+		kallsyms_free(names);
 	return err;
 }

@@ -38,6 +38,7 @@ struct kernel_memory {
 	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */
 	struct unwind_table *table; /* by the guest's addresses; NULL: none */
 	struct kernel_modules modules;
+	struct kallsyms *names; /* of all of the kernel, also of its data */
 };
 
 /*

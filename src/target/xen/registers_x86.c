@@ -27,6 +27,9 @@
 
 #define PFN_MASK 0x000ffffffffff000ull
 
+/* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
+#define LINUX_USER_TABLE 0x1000ull
+
 /* DWARF register numbers: System V ABI x86-64, figure 3.36; i386 psABI, table 2.14. */
 enum { RBP = 6, EBP = 5 };
 
@@ -44,6 +47,9 @@ static void pv64_for_copy(const vcpu_guest_context_t *ctx, struct regs *regs)
 	regs->mmu.mode = MMU_X86_4;
 	regs->mmu.root = xen_cr3_to_pfn(cr3) << FRAME_SHIFT;
 	regs->mmu.pse = false;
+	/* Xen loads the other base itself when it enters the guest's kernel. */
+	regs->own[0] = ctx->gs_base_kernel;
+	regs->kernel_root = kernel ? 0 : xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
 }
 
 /* `gp` by DWARF register number. */
@@ -110,6 +116,9 @@ static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	regs->sp = long_code ? cpu->rsp : (uint32_t)(cpu->rsp + cpu->ss_base);
 	regs->user = ARBYTES_DPL(cpu->ss_arbytes) == 3;
 	hvm_mmu(cpu, &regs->mmu);
+	regs->own[regs->user] = cpu->gs_base;
+	regs->own[!regs->user] = cpu->shadow_gs;
+	regs->kernel_root = cpu->cr3 & LINUX_USER_TABLE ? regs->mmu.root & ~LINUX_USER_TABLE : 0;
 }
 
 /* Addresses become linear. */

@@ -32,7 +32,8 @@ static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct 
  * Copies the stacks of one vCPU; false if a frame was missing that could
  * perhaps be mapped. One that cannot be is where the stack ends for us.
  */
-static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem)
+static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem,
+		      const struct thread_request *thread)
 {
 	struct window_copy copy = {.arch = xt->base.info.arch,
 				   .regs = &vcpu->regs,
@@ -41,11 +42,15 @@ static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const str
 				   .buffer = vcpu->buffer,
 				   .out = &vcpu->stack};
 
+	vcpu->thread.there = false;
 	if (!window_copy(&copy, vcpu->request.want)) {
 		vcpu->stack.cut = vcpu->stack.len == vcpu->request.want;
 		if (!xen_frames_refused(xt->frames, copy.gfn))
 			return false;
 	}
+	if (thread && !window_copy_thread(&copy, thread, &vcpu->thread) &&
+	    !xen_frames_refused(xt->frames, copy.gfn))
+		return false;
 	return copy_others(xt, vcpu, &copy);
 }
 
@@ -67,7 +72,7 @@ static bool copy_stacks(struct xen_target *xt, struct sample *sample, const stru
 		if (!vcpu->online)
 			continue;
 		xen_regs_for_copy(xt->context, vcpus->now[id].context, &vcpu->regs);
-		if (copy_vcpu(xt, vcpu, mem))
+		if (copy_vcpu(xt, vcpu, mem, sample->request.thread))
 			continue;
 		vcpu->hurried = xt->hurried;
 		whole = whole && vcpu->hurried;

@@ -335,6 +335,7 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 	if (err)
 		return err;
 	info->arch = arch_of(xt);
+	xt->base.copies_threads = info->arch == &arch_x86_64;
 	err = undo_open(&xt->undo, &xt->domain, info->name);
 	if (!err)
 		err = guard_start(&guard_ops, &xt->undo, &xt->guard);

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "threads/threads.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define VCPUS	 2u
+#define OWN(cpu) (0x1000ull * ((cpu) + 1))
+
+/* A system whose threads are in their copies as they are. */
+static struct {
+	unsigned searches; /* for a CPU's own data */
+	unsigned read;	   /* names of processes */
+	bool ended;	   /* there is no process to be read */
+} asked;
+
+static bool decode(const struct thread_copy *copy, struct guest_thread *out)
+{
+	*out = (struct guest_thread){0};
+	memcpy(&out->pid, copy->piece[0], 4);
+	memcpy(&out->tid, copy->piece[1], 4);
+	memcpy(&out->start_ns, copy->piece[2], 8);
+	memcpy(out->name, copy->piece[3], THREAD_PIECE);
+	return out->tid < 1u << 22;
+}
+
+static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_t at)
+{
+	asked.searches++;
+	return at == OWN(0) || at == OWN(1);
+}
+
+static bool process(const void *state, const struct guest_memory *memory,
+		    const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+{
+	asked.read++;
+	if (!asked.ended)
+		strcpy(name, "leader");
+	return !asked.ended;
+}
+
+static const struct threads_system fake = {.decode = decode, .is_cpu = is_cpu, .process = process};
+static const struct guest_threads threads = {.system = &fake};
+static const struct guest_memory memory;
+static struct thread_numbers *numbers;
+
+static int set_up(void **state)
+{
+	memset(&asked, 0, sizeof(asked));
+	return thread_numbers_new(VCPUS, &numbers) ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+	thread_numbers_free(numbers);
+	return 0;
+}
+
+static uint32_t find_by(uint64_t own, uint32_t pid, uint32_t tid, uint64_t start_ns,
+			const char *name)
+{
+	struct thread_copy copy = {.there = true, .own = own};
+	uint32_t number;
+
+	memcpy(copy.piece[0], &pid, 4);
+	memcpy(copy.piece[1], &tid, 4);
+	memcpy(copy.piece[2], &start_ns, 8);
+	strncpy((char *)copy.piece[3], name, THREAD_PIECE - 1);
+	assert_null(thread_numbers_find(numbers, &threads, &memory, 0, &copy, &number));
+	return number;
+}
+
+static uint32_t find(uint32_t pid, uint32_t tid, uint64_t start_ns, const char *name)
+{
+	return find_by(OWN(0), pid, tid, start_ns, name);
+}
+
+static void threads_are_numbered_as_they_come(void **state)
+{
+	const struct recorded_thread *thread;
+
+	assert_int_equal(thread_numbers_count(numbers), 0);
+	assert_int_equal(find(7, 7, 1, "a"), 1);
+	assert_int_equal(find(7, 8, 2, "b"), 2);
+	assert_int_equal(find(7, 7, 1, "a"), 1);
+	/* Another thread with the same numbers, and one that has changed its name. */
+	assert_int_equal(find(7, 7, 9, "a"), 3);
+	assert_int_equal(find(7, 7, 1, "new"), 4);
+	assert_int_equal(find(7, 8, 2, "b"), 2);
+	assert_int_equal(thread_numbers_count(numbers), 4);
+	thread = thread_numbers_get(numbers, 2);
+	assert_int_equal(thread->pid, 7);
+	assert_int_equal(thread->tid, 8);
+	assert_true(thread->start_ns == 2);
+	assert_string_equal(thread->name, "b");
+}
+
+static void a_process_is_called_as_its_first_thread_was_in_the_copy(void **state)
+{
+	assert_int_equal(find(7, 7, 1, "sh"), 1);
+	assert_int_equal(asked.read, 0);
+	assert_string_equal(thread_numbers_get(numbers, 1)->process, "sh");
+	assert_int_equal(find(7, 8, 2, "b"), 2);
+	assert_int_equal(find(7, 8, 2, "b"), 2);
+	assert_int_equal(asked.read, 1);
+	assert_string_equal(thread_numbers_get(numbers, 2)->process, "leader");
+	asked.ended = true;
+	assert_int_equal(find(7, 9, 3, "c"), 3);
+	assert_string_equal(thread_numbers_get(numbers, 3)->process, "c");
+}
+
+static void what_cannot_be_a_thread_has_no_number(void **state)
+{
+	assert_int_equal(find(7, 1u << 31, 1, "a"), 0);
+	assert_int_equal(thread_numbers_count(numbers), 0);
+}
+
+static void a_register_that_a_program_has_set_is_not_believed(void **state)
+{
+	assert_int_equal(find_by(OWN(5), 7, 7, 1, "a"), 0);
+	assert_int_equal(find_by(OWN(0), 7, 7, 1, "a"), 1);
+	assert_int_equal(asked.searches, 2);
+	/* The vCPU's CPU is known from now on: not even another one's data are believed. */
+	assert_int_equal(find_by(OWN(1), 7, 7, 1, "a"), 0);
+	assert_int_equal(find_by(OWN(0), 7, 7, 1, "a"), 1);
+	assert_int_equal(asked.searches, 2);
+}
+
+static void searches_for_a_cpu_that_is_not_there_end(void **state)
+{
+	for (unsigned i = 0; i < 5000; i++)
+		assert_int_equal(find_by(OWN(5), 7, 7, 1, "a"), 0);
+	assert_true(asked.searches <= 1000);
+}
+
+static void threads_that_are_known_are_known_when_there_are_too_many(void **state)
+{
+	for (uint32_t i = 0; i < RECORDED_THREADS_MAX; i++)
+		assert_int_equal(find(i, i, i, i % 2 ? "odd" : "even"), i + 1);
+	assert_int_equal(find(1, 1, 1, "another"), 0);
+	assert_int_equal(find(1, 1, 1, "even"), 0);
+	assert_int_equal(find(1, 2, 1, "odd"), 0);
+	assert_int_equal(find(1, 1, 1, "odd"), 2);
+	assert_int_equal(thread_numbers_count(numbers), RECORDED_THREADS_MAX);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(threads_are_numbered_as_they_come),
+		TEST(a_process_is_called_as_its_first_thread_was_in_the_copy),
+		TEST(what_cannot_be_a_thread_has_no_number),
+		TEST(a_register_that_a_program_has_set_is_not_believed),
+		TEST(searches_for_a_cpu_that_is_not_there_end),
+		TEST(threads_that_are_known_are_known_when_there_are_too_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
