@@ -13,7 +13,7 @@ from xenrig import image
 
 PATIENCE = 500
 
-# Three processes that always want the CPU, two of them less of it; again and again, how much they have had.
+# Three processes that always want the CPU; again and again, how much they have had.
 START = r"""
 rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads tree/bin/
 cat >tree/init <<'END'
@@ -23,8 +23,8 @@ $b mount -t devtmpfs none /dev
 $b mount -t proc none /proc
 exec >/dev/hvc0 2>&1
 /bin/linux-threads & a=$!
-$b nice -n 2 $b dd if=/dev/zero of=/dev/null bs=64k & c=$!
-$b nice -n 4 $b sh -c 'while :; do :; done' & d=$!
+$b dd if=/dev/zero of=/dev/null bs=64k & c=$!
+$b sh -c 'while :; do :; done' & d=$!
 until $b grep -q '^turns' /proc/$a/task/*/comm; do $b sleep 1; done
 echo "processes $a $c $d"
 while :; do
