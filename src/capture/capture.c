@@ -17,6 +17,9 @@
 /* Bytes that are copied at first of another stack that a stack leads to. */
 #define OTHER_STACK_WANT 4096u
 
+/* Frames that a switch between threads is among, the innermost ones. */
+#define SWITCH_FRAMES 8u
+
 /* Steps to read what a thread's copy does not tell. */
 #define IDENTIFY_STEPS (1ull << 22)
 
@@ -279,8 +282,26 @@ static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
 		       : target_read(view->target, &view->kernel, va, buf, len);
 }
 
-/* Finds out which thread a vCPU ran; 0: not known. */
-static struct error *identify(struct capture *capture, uint32_t i, uint32_t *number)
+/* True if the stack may be another thread's than the one that was copied with it. */
+static bool is_switching(const struct capture *capture, const struct vcpu_sample *vcpu,
+			 uint32_t stack)
+{
+	const struct guest_threads *threads = image_locator_threads(capture->locator);
+
+	if (guest_threads_on_stack(threads, &vcpu->thread, vcpu->regs.sp))
+		return false;
+	for (unsigned i = 0; i < SWITCH_FRAMES && stack != STACK_ROOT; i++) {
+		const struct stack_node *node = stacks_node(capture->stacks, stack);
+
+		if (guest_threads_switches(threads, node->addr))
+			return true;
+		stack = node->parent;
+	}
+	return false;
+}
+
+/* Finds out which thread's a vCPU's stack is; 0: not known. */
+static struct error *identify(struct capture *capture, uint32_t i, uint32_t stack, uint32_t *number)
 {
 	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
 	struct kernel_view view = {capture->target, vcpu->regs, {0}};
@@ -288,7 +309,7 @@ static struct error *identify(struct capture *capture, uint32_t i, uint32_t *num
 	const struct guest_memory memory = {&view, read_kernel, &budget};
 
 	*number = 0;
-	if (!vcpu->thread.there)
+	if (!vcpu->thread.there || is_switching(capture, vcpu, stack))
 		return NULL;
 	if (vcpu->regs.kernel_root) {
 		view.kernel = vcpu->regs;
@@ -328,9 +349,9 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 			last->state = (uint8_t)vcpu->state;
 		if (vcpu->same || vcpu->given_up)
 			continue;
-		err = identify(capture, i, &last->thread);
+		err = unwind_vcpu(capture, i, last, deeper);
 		if (!err)
-			err = unwind_vcpu(capture, i, last, deeper);
+			err = identify(capture, i, last->stack, &last->thread);
 	}
 	return err;
 }

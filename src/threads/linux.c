@@ -32,6 +32,8 @@
 #define PF_KTHREAD  0x00200000u
 #define TASK_IDLE   0x402u
 #define TASK_REPORT 0x7fu
+/* arch/x86/include/asm/page_64_types.h, arch/arm64/include/asm/memory.h: more with KASAN */
+#define THREAD_SIZE (16u << 10)
 /* include/linux/threads.h: PID_MAX_LIMIT */
 #define PID_MAX (4u << 20)
 
@@ -56,6 +58,7 @@ static const struct {
 	[TASK_SIGNAL] = {"signal", NULL, 8},
 	[TASK_THREAD_NODE] = {"thread_node", NULL, 16},
 	[TASK_LEADER] = {"group_leader", NULL, 8},
+	[TASK_STACK] = {"stack", NULL, 8},
 };
 
 static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
@@ -268,9 +271,10 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 }
 
 /* Members that pieces begin with, in their order in task_struct: those in one page cost next to nothing. */
-static const enum task_member copied[THREAD_PIECES] = {TASK_FLAGS, TASK_PID, TASK_START, TASK_COMM};
-/* ... and the one that always stands behind the second. */
-#define TGID_BEHIND_PID 4u
+static const enum task_member copied[THREAD_PIECES] = {TASK_STACK, TASK_PID, TASK_START, TASK_COMM};
+/* ... and those that always stand behind the first, with `usage` between them, and the second. */
+#define FLAGS_BEHIND_STACK 12u
+#define TGID_BEHIND_PID	   4u
 
 static bool request(const void *state, struct thread_request *out)
 {
@@ -279,7 +283,8 @@ static bool request(const void *state, struct thread_request *out)
 	out->pointer = own->current;
 	for (size_t i = 0; i < THREAD_PIECES; i++)
 		out->at[i] = own->at[copied[i]];
-	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;
+	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID &&
+	       own->at[TASK_FLAGS] == own->at[TASK_STACK] + FLAGS_BEHIND_STACK;
 }
 
 /* The bytes of a member in a copy. */
@@ -289,6 +294,8 @@ static const uint8_t *find_copied(const struct thread_copy *copy, enum task_memb
 
 	if (member == TASK_TGID)
 		return find_copied(copy, TASK_PID) + TGID_BEHIND_PID;
+	if (member == TASK_FLAGS)
+		return find_copied(copy, TASK_STACK) + FLAGS_BEHIND_STACK;
 	while (copied[i] != member) {
 		i++;
 		assert(i < THREAD_PIECES);
@@ -318,6 +325,21 @@ static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 	out->idle = !out->tid;
 	memcpy(out->name, find_copied(copy, TASK_COMM), COMM_LEN);
 	return copy->at >> 63 && copy->at % 8 == 0 && out->pid <= PID_MAX && out->tid <= PID_MAX;
+}
+
+static bool on_stack(const struct thread_copy *copy, uint64_t sp)
+{
+	return sp - copied_number(copy, TASK_STACK) < THREAD_SIZE;
+}
+
+static bool switches(const void *state, uint64_t va)
+{
+	const struct linux_threads *own = state;
+
+	for (size_t i = 0; i < sizeof(own->switches) / sizeof(*own->switches); i++)
+		if (va >= own->switches[i].start && va < own->switches[i].end)
+			return true;
+	return false;
 }
 
 static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_t at)
@@ -390,6 +412,16 @@ static void find_current(const struct kallsyms *names, const struct btf *btf,
 		own->current = va;
 }
 
+/* A kernel without these names has no samples in them that are known. */
+static void find_switches(const struct kallsyms *names, struct linux_threads *own)
+{
+	static const char *const name[] = {"__switch_to_asm", "__switch_to"};
+
+	for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++)
+		if (!kallsyms_range(names, name[i], &own->switches[i].start, &own->switches[i].end))
+			own->switches[i].start = own->switches[i].end = 0;
+}
+
 static struct error *find_all(const struct guest_memory *memory, const struct kallsyms *names,
 			      struct linux_threads *own)
 {
@@ -407,6 +439,8 @@ static struct error *find_all(const struct guest_memory *memory, const struct ka
 		err = find_members(btf, own);
 	if (!err)
 		find_current(names, btf, own);
+	if (!err)
+		find_switches(names, own);
 	btf_free(btf);
 	return err;
 }
@@ -446,6 +480,8 @@ const struct threads_system threads_linux = {
 	.running = running,
 	.request = request,
 	.decode = decode,
+	.switches = switches,
+	.on_stack = on_stack,
 	.is_cpu = is_cpu,
 	.process = process,
 };

@@ -24,6 +24,7 @@ enum task_member {
 	TASK_SIGNAL,
 	TASK_THREAD_NODE,
 	TASK_LEADER,
+	TASK_STACK,
 	TASK_MEMBERS
 };
 
@@ -33,7 +34,11 @@ struct linux_threads {
 	uint32_t span;		   /* bytes of task_struct with all of them */
 	uint32_t thread_head;	   /* in signal_struct */
 	uint64_t offsets;	   /* of each CPU's own data */
-	uint64_t current;      /* in that data: the address of the task that runs; 0: not known */
+	uint64_t current; /* in that data: the address of the task that runs; 0: not known */
+	/* Code that has the stack of the next task, but not yet made it the CPU's. */
+	struct {
+		uint64_t start, end;
+	} switches[2];
 	uint64_t online, cpus; /* the mask of CPUs that are on-line; how many there may be */
 };
 

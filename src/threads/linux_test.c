@@ -29,7 +29,7 @@ static const struct linux_threads layout = {
 	.init_task = TASK(0),
 	.at = {[TASK_STATE] = 0,
 	       [TASK_EXIT_STATE] = 4,
-	       [TASK_FLAGS] = 8,
+	       [TASK_FLAGS] = 140,
 	       [TASK_ON_CPU] = 12,
 	       [TASK_CPU] = 16,
 	       [TASK_PID] = 20,
@@ -42,13 +42,15 @@ static const struct linux_threads layout = {
 	       [TASK_SWITCHES] = 88,
 	       [TASK_SWITCHES_FORCED] = 96,
 	       [TASK_COMM] = 104,
-	       [TASK_LEADER] = 120},
+	       [TASK_LEADER] = 120,
+	       [TASK_STACK] = 128},
 	.span = SPAN,
 	.thread_head = 0x18,
 	.offsets = GLOBALS,
 	.current = CURRENT,
 	.online = GLOBALS + 0x100,
 	.cpus = GLOBALS + 0x108,
+	.switches = {{0x1000, 0x1020}, {0x2000, 0x2100}},
 };
 
 struct kernel {
@@ -292,6 +294,7 @@ static void a_copy_tells_the_thread(void **state)
 	struct thread_copy copy;
 
 	put(kernel, 20, TASK_FLAGS, 0x00208040);
+	put_word(kernel, TASK(20) + layout.at[TASK_STACK], 0xffffc90000010000);
 	put_word(kernel, CPU(0) + CURRENT, TASK(20));
 	copy = copy_of(kernel, 0);
 	/* The task ends, and another one is in its place. */
@@ -305,6 +308,10 @@ static void a_copy_tells_the_thread(void **state)
 	assert_string_equal(thread.name, "task-20");
 	assert_true(thread.kernel);
 	assert_false(thread.idle);
+	assert_true(threads_linux.on_stack(&copy, 0xffffc90000010000));
+	assert_true(threads_linux.on_stack(&copy, 0xffffc90000013ff8));
+	assert_false(threads_linux.on_stack(&copy, 0xffffc90000014000));
+	assert_false(threads_linux.on_stack(&copy, 0xffffc9000000fff8));
 	copy = copy_of(kernel, 1);
 	assert_true(threads_linux.decode(&copy, &thread));
 	assert_true(thread.idle);
@@ -538,6 +545,15 @@ static void what_is_no_linux_says_nothing(void **state)
 	assert_null(threads);
 }
 
+static void code_that_changes_the_stack_before_the_task_is_known(void **state)
+{
+	assert_true(threads_linux.switches(&layout, 0x1000));
+	assert_true(threads_linux.switches(&layout, 0x20ff));
+	assert_false(threads_linux.switches(&layout, 0xfff));
+	assert_false(threads_linux.switches(&layout, 0x1020));
+	assert_false(threads_linux.switches(&(struct linux_threads){0}, 0));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
 
 int main(void)
@@ -566,6 +582,7 @@ int main(void)
 		TEST(a_task_that_never_stands_still_is_none),
 		TEST(a_task_that_ends_under_the_walk_begins_another),
 		TEST(what_is_no_linux_says_nothing),
+		TEST(code_that_changes_the_stack_before_the_task_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,17 @@ bool guest_threads_decode(const struct guest_threads *threads, const struct thre
 	return threads->system->decode(copy, out);
 }
 
+bool guest_threads_switches(const struct guest_threads *threads, uint64_t va)
+{
+	return threads->system->switches(threads->state, va);
+}
+
+bool guest_threads_on_stack(const struct guest_threads *threads, const struct thread_copy *copy,
+			    uint64_t sp)
+{
+	return threads->system->on_stack(copy, sp);
+}
+
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own)
 {

@@ -107,6 +107,7 @@ struct thread_request {
 struct thread_copy {
 	bool there;   /* false: the rest says nothing */
 	bool apart;   /* the target's own: programs run on tables without the kernel */
+	bool missing; /* the target's own: a frame was not at hand */
 	uint64_t own; /* address of the CPU's own data */
 	uint64_t at;  /* the pointer */
 	uint8_t piece[THREAD_PIECES][THREAD_PIECE];
@@ -155,6 +156,16 @@ bool guest_threads_request(const struct guest_threads *threads, struct thread_re
 bool guest_threads_decode(const struct guest_threads *threads, const struct thread_copy *copy,
 			  struct guest_thread *out);
 
+/*
+ * True if a CPU in a function with this address may have the stack of the next
+ * thread, and a pointer to the one before.
+ */
+bool guest_threads_switches(const struct guest_threads *threads, uint64_t va);
+
+/* True if a stack pointer in the kernel is in the copied thread's own stack, which only a part of all are. */
+bool guest_threads_on_stack(const struct guest_threads *threads, const struct thread_copy *copy,
+			    uint64_t sp);
+
 /* True if some CPU's own data are there. */
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own);
@@ -199,6 +210,8 @@ struct threads_system {
 			struct guest_thread *out);
 	bool (*request)(const void *state, struct thread_request *out);
 	bool (*decode)(const struct thread_copy *copy, struct guest_thread *out);
+	bool (*switches)(const void *state, uint64_t va);
+	bool (*on_stack)(const struct thread_copy *copy, uint64_t sp);
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
 	/* False: the process cannot be read. */
 	bool (*process)(const void *state, const struct guest_memory *memory,

@@ -51,8 +51,6 @@ RATE = 23
 SECONDS = 20
 # Between shares of samples and of CPU time.
 TOLERANCE = 0.06
-# Samples with a stack of one process and the number of another: taken while the kernel switches between them.
-SWITCHING = 0.01
 
 
 class Processes(GuestCase):
@@ -110,8 +108,8 @@ class Processes(GuestCase):
         """No other process has stacks of the one that reads zeros."""
         found = {process: n for (process, function), n in self.rows("--by process,function", "total").items() if function == "read_zero"}
         self.assertGreater(found.get(reader, 0), 0, found)
-        others = sum(n for process, n in found.items() if process not in (reader, "[unknown]"))
-        self.assertLessEqual(others, max(SWITCHING * sum(found.values()), 2), found)
+        # While the kernel switches between two, it is not known which one the stack is of.
+        self.assertLessEqual(set(found), {reader, "[unknown]"}, found)
 
     def check_filters(self, pids):
         rows = {row: n for (row,), n in self.rows("--by process").items()}

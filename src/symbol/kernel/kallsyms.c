@@ -491,6 +491,21 @@ bool kallsyms_address(const struct kallsyms *kallsyms, const char *name, uint64_
 	return false;
 }
 
+bool kallsyms_range(const struct kallsyms *kallsyms, const char *name, uint64_t *start,
+		    uint64_t *end)
+{
+	*end = UINT64_MAX;
+	if (!kallsyms_address(kallsyms, name, start))
+		return false;
+	for (uint32_t i = 0; i < kallsyms->n && budget_spend(kallsyms->budget, 1); i++) {
+		const uint64_t address = address_of(kallsyms, i);
+
+		if (address > *start && address < *end)
+			*end = address;
+	}
+	return *end != UINT64_MAX;
+}
+
 /* A name with a newline in it would be taken for a line of its own. */
 static bool is_plain(const char *name)
 {

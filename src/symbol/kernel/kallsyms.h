@@ -28,6 +28,10 @@ void kallsyms_free(struct kallsyms *kallsyms);
 /* The address of a symbol of any type; false if there is none of this name. */
 bool kallsyms_address(const struct kallsyms *kallsyms, const char *name, uint64_t *address);
 
+/* ... and where the next symbol begins; what the budget does not allow to be found is not there. */
+bool kallsyms_range(const struct kallsyms *kallsyms, const char *name, uint64_t *start,
+		    uint64_t *end);
+
 /* The functions, by the addresses that the table has. `path` is for messages. */
 struct error *kallsyms_symbols(const struct kallsyms *kallsyms, const char *path,
 			       struct symbols **out);

@@ -176,9 +176,13 @@ static void check(struct kernel *kernel)
 	struct kallsyms *kallsyms = find(kernel);
 	struct symbols *symbols;
 	struct symbol symbol;
-	uint64_t at;
+	uint64_t at, end;
 
 	assert_non_null(kallsyms);
+	assert_true(kallsyms_range(kallsyms, "function_5", &at, &end));
+	assert_int_equal(at, address(5));
+	assert_int_equal(end, address(6));
+	assert_false(kallsyms_range(kallsyms, "function_2500", &at, &end));
 	assert_true(kallsyms_address(kallsyms, "function_2499", &at));
 	assert_int_equal(at, address(2499));
 	assert_true(kallsyms_address(kallsyms, "function_5", &at));

@@ -28,6 +28,17 @@ static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct 
 	return whole;
 }
 
+static struct window_copy copy_of(struct xen_target *xt, struct vcpu_sample *vcpu,
+				  const struct physmem *mem)
+{
+	return (struct window_copy){.arch = xt->base.info.arch,
+				    .regs = &vcpu->regs,
+				    .mem = mem,
+				    .trails = xen_frames_trails(xt->frames, mem),
+				    .buffer = vcpu->buffer,
+				    .out = &vcpu->stack};
+}
+
 /*
  * Copies the stacks of one vCPU; false if a frame was missing that could
  * perhaps be mapped. One that cannot be is where the stack ends for us.
@@ -35,22 +46,17 @@ static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct 
 static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem,
 		      const struct thread_request *thread)
 {
-	struct window_copy copy = {.arch = xt->base.info.arch,
-				   .regs = &vcpu->regs,
-				   .mem = mem,
-				   .trails = xen_frames_trails(xt->frames, mem),
-				   .buffer = vcpu->buffer,
-				   .out = &vcpu->stack};
+	struct window_copy copy = copy_of(xt, vcpu, mem);
 
 	vcpu->thread.there = false;
+	vcpu->thread.missing = false;
 	if (!window_copy(&copy, vcpu->request.want)) {
 		vcpu->stack.cut = vcpu->stack.len == vcpu->request.want;
 		if (!xen_frames_refused(xt->frames, copy.gfn))
 			return false;
 	}
-	if (thread && !window_copy_thread(&copy, thread, &vcpu->thread) &&
-	    !xen_frames_refused(xt->frames, copy.gfn))
-		return false;
+	if (thread)
+		vcpu->thread.missing = !window_copy_thread(&copy, thread, &vcpu->thread);
 	return copy_others(xt, vcpu, &copy);
 }
 
@@ -244,6 +250,25 @@ static void bring(struct xen_target *xt, struct sample *sample)
 	(void)copy_stacks(xt, sample, &mem);
 }
 
+/*
+ * A thread whose memory was not at hand has no name in this sample: to pause the guest once more
+ * would cost it more than the name is worth. The memory is mapped for the next one.
+ */
+static void bring_threads(struct xen_target *xt, struct sample *sample)
+{
+	const struct physmem mem = {xen_frames_bring, xt->frames};
+
+	for (uint32_t i = 0; i < xt->vcpus.read.n; i++) {
+		struct vcpu_sample *vcpu = &sample->vcpu[xt->vcpus.read.id[i]];
+		struct window_copy copy = copy_of(xt, vcpu, &mem);
+
+		if (!vcpu->online || !vcpu->thread.missing)
+			continue;
+		(void)window_copy_thread(&copy, sample->request.thread, &vcpu->thread);
+		vcpu->thread.there = false;
+	}
+}
+
 static int retry_paused(struct xen_target *xt, struct sample *sample)
 {
 	const struct physmem mem = {xen_frames_find, xt->frames};
@@ -329,8 +354,11 @@ static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_n
 	xen_vcpus_note(&xt->vcpus, sample);
 	if (!always && !xt->vcpus.running)
 		rc = read_waiting(xt, sample, &torn);
-	if (!rc && (always || xt->vcpus.running || torn))
+	if (!rc && (always || xt->vcpus.running || torn)) {
 		rc = retry_paused(xt, sample);
+		if (!rc)
+			bring_threads(xt, sample);
+	}
 	return rc;
 }
 
