@@ -282,14 +282,11 @@ static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
 		       : target_read(view->target, &view->kernel, va, buf, len);
 }
 
-/* True if the stack may be another thread's than the one that was copied with it. */
-static bool is_switching(const struct capture *capture, const struct vcpu_sample *vcpu,
-			 uint32_t stack)
+/* True if the kernel is about to change the thread in the innermost frames of a stack. */
+static bool is_switching(const struct capture *capture, uint32_t stack)
 {
 	const struct guest_threads *threads = image_locator_threads(capture->locator);
 
-	if (guest_threads_on_stack(threads, &vcpu->thread, vcpu->regs.sp))
-		return false;
 	for (unsigned i = 0; i < SWITCH_FRAMES && stack != STACK_ROOT; i++) {
 		const struct stack_node *node = stacks_node(capture->stacks, stack);
 
@@ -308,15 +305,22 @@ static struct error *identify(struct capture *capture, uint32_t i, uint32_t stac
 	struct budget budget = {.left = IDENTIFY_STEPS};
 	const struct guest_memory memory = {&view, read_kernel, &budget};
 
+	struct error *err;
+
 	*number = 0;
-	if (!vcpu->thread.there || is_switching(capture, vcpu, stack))
+	if (!vcpu->thread.there)
 		return NULL;
 	if (vcpu->regs.kernel_root) {
 		view.kernel = vcpu->regs;
 		view.kernel.mmu.root = vcpu->regs.kernel_root;
 	}
-	return thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
-				   &memory, i, &vcpu->thread, number);
+	err = thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
+				  &memory, i, &vcpu->thread, number);
+	/* The stack may be the next thread's already, the pointer still that to the one before. */
+	if (*number && !thread_numbers_on_stack(capture->threads, *number, vcpu->regs.sp) &&
+	    is_switching(capture, stack))
+		*number = 0;
+	return err;
 }
 
 /* Asks for threads with the next samples, once it is known where they are. */

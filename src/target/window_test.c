@@ -387,7 +387,7 @@ static void a_trail_is_that_of_one_kind_of_address_space(void **state)
 
 static struct thread_copy thread;
 /* The second piece ends in the next page. */
-static const struct thread_request pieces = {.pointer = 0x10, .at = {0x20, 0xff8, 0, 0xff0}};
+static const struct thread_request pieces = {.pointer = 0x10, .at = {0x20, 0xff8, 0xff0}};
 
 static bool copy_thread_by(struct window_trails *by, struct regs regs)
 {

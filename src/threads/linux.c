@@ -271,10 +271,9 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 }
 
 /* Members that pieces begin with, in their order in task_struct: those in one page cost next to nothing. */
-static const enum task_member copied[THREAD_PIECES] = {TASK_STACK, TASK_PID, TASK_START, TASK_COMM};
-/* ... and those that always stand behind the first, with `usage` between them, and the second. */
-#define FLAGS_BEHIND_STACK 12u
-#define TGID_BEHIND_PID	   4u
+static const enum task_member copied[THREAD_PIECES] = {TASK_PID, TASK_START, TASK_COMM};
+/* ... and the one that always stands behind the first. */
+#define TGID_BEHIND_PID 4u
 
 static bool request(const void *state, struct thread_request *out)
 {
@@ -283,8 +282,7 @@ static bool request(const void *state, struct thread_request *out)
 	out->pointer = own->current;
 	for (size_t i = 0; i < THREAD_PIECES; i++)
 		out->at[i] = own->at[copied[i]];
-	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID &&
-	       own->at[TASK_FLAGS] == own->at[TASK_STACK] + FLAGS_BEHIND_STACK;
+	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;
 }
 
 /* The bytes of a member in a copy. */
@@ -294,8 +292,6 @@ static const uint8_t *find_copied(const struct thread_copy *copy, enum task_memb
 
 	if (member == TASK_TGID)
 		return find_copied(copy, TASK_PID) + TGID_BEHIND_PID;
-	if (member == TASK_FLAGS)
-		return find_copied(copy, TASK_STACK) + FLAGS_BEHIND_STACK;
 	while (copied[i] != member) {
 		i++;
 		assert(i < THREAD_PIECES);
@@ -319,17 +315,11 @@ static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 		.tid = (uint32_t)copied_number(copy, TASK_PID),
 		.state = THREAD_RUNNING,
 		.cpu = -1,
-		.kernel = copied_number(copy, TASK_FLAGS) & PF_KTHREAD,
 		.start_ns = copied_number(copy, TASK_START),
 	};
 	out->idle = !out->tid;
 	memcpy(out->name, find_copied(copy, TASK_COMM), COMM_LEN);
 	return copy->at >> 63 && copy->at % 8 == 0 && out->pid <= PID_MAX && out->tid <= PID_MAX;
-}
-
-static bool on_stack(const struct thread_copy *copy, uint64_t sp)
-{
-	return sp - copied_number(copy, TASK_STACK) < THREAD_SIZE;
 }
 
 static bool switches(const void *state, uint64_t va)
@@ -354,20 +344,34 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 	return false;
 }
 
-/* The number of the process tells whether the task is still there, and what it leads to its leader. */
-static bool process(const void *state, const struct guest_memory *memory,
-		    const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+/* Reads the leader of a task's process; its number tells whether it is still there. */
+static bool read_leader(const struct linux_threads *own, const struct guest_memory *memory,
+			uint64_t task, uint32_t pid, struct guest_thread *out)
 {
-	const struct linux_threads *own = state;
-	const uint32_t pid = (uint32_t)copied_number(copy, TASK_TGID);
-	struct guest_thread thread;
 	uint64_t leader, unused;
 
-	if (!get_pointer(memory, copy->at + own->at[TASK_LEADER], &leader) ||
-	    !read_task(own, memory, leader, &unused, &thread) || thread.tid != pid ||
-	    thread.pid != pid)
+	return get_pointer(memory, task + own->at[TASK_LEADER], &leader) &&
+	       read_task(own, memory, leader, &unused, out) && out->tid == pid && out->pid == pid;
+}
+
+/* A task that is the same one after its stack was read had it before. */
+static bool details(const void *state, const struct guest_memory *memory,
+		    const struct thread_copy *copy, struct thread_details *out)
+{
+	const struct linux_threads *own = state;
+	struct guest_thread thread;
+	uint64_t stack, unused;
+
+	if (!get_pointer(memory, copy->at + own->at[TASK_STACK], &stack) ||
+	    !read_task(own, memory, copy->at, &unused, &thread) ||
+	    thread.tid != copied_number(copy, TASK_PID) ||
+	    thread.start_ns != copied_number(copy, TASK_START))
 		return false;
-	memcpy(name, thread.name, sizeof(thread.name));
+	out->stack = stack;
+	out->stack_size = THREAD_SIZE;
+	out->kernel = thread.kernel;
+	if (read_leader(own, memory, copy->at, thread.pid, &thread))
+		memcpy(out->process, thread.name, sizeof(thread.name));
 	return true;
 }
 
@@ -481,7 +485,6 @@ const struct threads_system threads_linux = {
 	.request = request,
 	.decode = decode,
 	.switches = switches,
-	.on_stack = on_stack,
 	.is_cpu = is_cpu,
-	.process = process,
+	.details = details,
 };

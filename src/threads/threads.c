@@ -137,28 +137,24 @@ bool guest_threads_switches(const struct guest_threads *threads, uint64_t va)
 	return threads->system->switches(threads->state, va);
 }
 
-bool guest_threads_on_stack(const struct guest_threads *threads, const struct thread_copy *copy,
-			    uint64_t sp)
-{
-	return threads->system->on_stack(copy, sp);
-}
-
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own)
 {
 	return threads->system->is_cpu(threads->state, memory, own);
 }
 
-void guest_threads_process(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
+			   const struct thread_copy *copy, struct thread_details *out)
 {
 	struct guest_thread thread;
 
+	*out = (struct thread_details){0};
 	(void)threads->system->decode(copy, &thread);
+	memcpy(out->process, thread.name, sizeof(thread.name));
+	(void)threads->system->details(threads->state, memory, copy, out);
 	/* The first thread of a process may have another name by now than it had in the copy. */
-	if (thread.pid == thread.tid ||
-	    !threads->system->process(threads->state, memory, copy, name))
-		memcpy(name, thread.name, sizeof(thread.name));
+	if (thread.pid == thread.tid)
+		memcpy(out->process, thread.name, sizeof(thread.name));
 }
 
 /* Searches for a CPU by its own data that may fail: in a guest that keeps none, all of them do. */
@@ -168,7 +164,10 @@ struct thread_numbers {
 	struct ids *ids;   /* by pid, tid and start */
 	struct ids *named; /* by that and the name: numbers, from 0 on */
 	struct pool *names;
-	struct recorded_thread *at;
+	struct numbered_thread {
+		struct recorded_thread thread;
+		uint64_t stack, stack_size; /* as of struct thread_details */
+	} * at;
 	size_t n, room;
 	unsigned failed; /* times that no CPU's own data were where they should be */
 	uint64_t *own;	 /* of each vCPU: where its CPU's own data are; 0: not known */
@@ -207,20 +206,23 @@ void thread_numbers_free(struct thread_numbers *numbers)
 }
 
 static struct error *add(struct thread_numbers *numbers, const struct guest_thread *thread,
-			 const char *name, const char *process)
+			 const char *name, const struct thread_details *details)
 {
 	struct error *err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
-	struct recorded_thread *to = err ? NULL : &numbers->at[numbers->n++];
+	struct numbered_thread *to = err ? NULL : &numbers->at[numbers->n++];
 
 	if (err)
 		return err;
-	*to = (struct recorded_thread){.pid = thread->pid,
-				       .tid = thread->tid,
-				       .start_ns = thread->start_ns,
-				       .kernel = thread->kernel,
-				       .idle = thread->idle,
-				       .name = name};
-	return pool_intern(numbers->names, process, strlen(process), &to->process);
+	*to = (struct numbered_thread){.thread = {.pid = thread->pid,
+						  .tid = thread->tid,
+						  .start_ns = thread->start_ns,
+						  .kernel = details->kernel,
+						  .idle = thread->idle,
+						  .name = name},
+				       .stack = details->stack,
+				       .stack_size = details->stack_size};
+	return pool_intern(numbers->names, details->process, strlen(details->process),
+			   &to->thread.process);
 }
 
 /* True if the copy is by the CPU's own data: a program can set the register to something else. */
@@ -268,7 +270,7 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 				  const struct guest_memory *memory, uint32_t vcpu,
 				  const struct thread_copy *copy, uint32_t *number)
 {
-	char process[THREAD_NAME_MAX + 1];
+	struct thread_details details;
 	struct guest_thread thread;
 	struct error *err = NULL;
 	bool added = false;
@@ -285,12 +287,19 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 	}
 	err = number_of(numbers, &thread, &name, &at, &added);
 	if (!err && added) {
-		guest_threads_process(threads, memory, copy, process);
-		err = add(numbers, &thread, name, process);
+		guest_threads_details(threads, memory, copy, &details);
+		err = add(numbers, &thread, name, &details);
 	}
 	if (!err)
 		*number = at + 1;
 	return err;
+}
+
+bool thread_numbers_on_stack(const struct thread_numbers *numbers, uint32_t number, uint64_t sp)
+{
+	const struct numbered_thread *at = &numbers->at[number - 1];
+
+	return sp - at->stack < at->stack_size;
 }
 
 uint32_t thread_numbers_count(const struct thread_numbers *numbers)
@@ -301,5 +310,5 @@ uint32_t thread_numbers_count(const struct thread_numbers *numbers)
 const struct recorded_thread *thread_numbers_get(const struct thread_numbers *numbers,
 						 uint32_t number)
 {
-	return &numbers->at[number - 1];
+	return &numbers->at[number - 1].thread;
 }

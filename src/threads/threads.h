@@ -96,7 +96,7 @@ void guest_thread_list_free(struct guest_thread_list *list);
  * still. So a thread that ends right afterwards is not taken for the next one
  * in the same memory.
  */
-#define THREAD_PIECES 4
+#define THREAD_PIECES 3
 #define THREAD_PIECE  16u /* bytes */
 
 struct thread_request {
@@ -150,8 +150,8 @@ bool guest_threads_running(const struct guest_threads *threads, const struct gue
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out);
 
 /*
- * The thread of a copy, as far as it tells: without state, CPU time and
- * switches. False: it cannot be one.
+ * The thread of a copy, as far as it tells: without state, CPU time, switches
+ * and `kernel`. False: it cannot be one.
  */
 bool guest_threads_decode(const struct guest_threads *threads, const struct thread_copy *copy,
 			  struct guest_thread *out);
@@ -162,17 +162,24 @@ bool guest_threads_decode(const struct guest_threads *threads, const struct thre
  */
 bool guest_threads_switches(const struct guest_threads *threads, uint64_t va);
 
-/* True if a stack pointer in the kernel is in the copied thread's own stack, which only a part of all are. */
-bool guest_threads_on_stack(const struct guest_threads *threads, const struct thread_copy *copy,
-			    uint64_t sp);
-
 /* True if some CPU's own data are there. */
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own);
 
-/* The name of a thread's process, read while the guest runs; the thread's own where the process has ended. */
-void guest_threads_process(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1]);
+/* Properties of a copied thread that never change, or whose change does not matter. */
+struct thread_details {
+	uint64_t stack; /* the thread's own in the kernel: its lowest address */
+	uint64_t stack_size;
+	bool kernel;			   /* belongs to the system itself */
+	char process[THREAD_NAME_MAX + 1]; /* name of its process */
+};
+
+/*
+ * Reads them while the guest runs. Of a thread that has ended nothing is known,
+ * and its process is called as it was.
+ */
+void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
+			   const struct thread_copy *copy, struct thread_details *out);
 
 /* Threads of one recording's samples, by their numbers there: 1, 2, 3 ... in the order in which they are met. */
 struct thread_numbers;
@@ -189,6 +196,9 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 				  const struct guest_threads *threads,
 				  const struct guest_memory *memory, uint32_t vcpu,
 				  const struct thread_copy *copy, uint32_t *number);
+
+/* True if a stack pointer is in the own stack of the thread with this number, as far as that is known. */
+bool thread_numbers_on_stack(const struct thread_numbers *numbers, uint32_t number, uint64_t sp);
 
 /* How many there are, 0 for NULL; and one of them, valid until the next is found. */
 uint32_t thread_numbers_count(const struct thread_numbers *numbers);
@@ -211,11 +221,10 @@ struct threads_system {
 	bool (*request)(const void *state, struct thread_request *out);
 	bool (*decode)(const struct thread_copy *copy, struct guest_thread *out);
 	bool (*switches)(const void *state, uint64_t va);
-	bool (*on_stack)(const struct thread_copy *copy, uint64_t sp);
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
-	/* False: the process cannot be read. */
-	bool (*process)(const void *state, const struct guest_memory *memory,
-			const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1]);
+	/* False: the thread has ended. What cannot be read is left as it is. */
+	bool (*details)(const void *state, const struct guest_memory *memory,
+			const struct thread_copy *copy, struct thread_details *out);
 };
 
 struct guest_threads {

@@ -14,17 +14,17 @@
 /* A system whose threads are in their copies as they are. */
 static struct {
 	unsigned searches; /* for a CPU's own data */
-	unsigned read;	   /* names of processes */
-	bool ended;	   /* there is no process to be read */
+	unsigned read;	   /* details */
+	bool ended;	   /* there is no thread to be read */
 } asked;
 
 static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 {
 	*out = (struct guest_thread){0};
 	memcpy(&out->pid, copy->piece[0], 4);
-	memcpy(&out->tid, copy->piece[1], 4);
-	memcpy(&out->start_ns, copy->piece[2], 8);
-	memcpy(out->name, copy->piece[3], THREAD_PIECE);
+	memcpy(&out->tid, copy->piece[0] + 4, 4);
+	memcpy(&out->start_ns, copy->piece[1], 8);
+	memcpy(out->name, copy->piece[2], THREAD_PIECE);
 	return out->tid < 1u << 22;
 }
 
@@ -34,16 +34,20 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 	return at == OWN(0) || at == OWN(1);
 }
 
-static bool process(const void *state, const struct guest_memory *memory,
-		    const struct thread_copy *copy, char name[THREAD_NAME_MAX + 1])
+static bool details(const void *state, const struct guest_memory *memory,
+		    const struct thread_copy *copy, struct thread_details *out)
 {
 	asked.read++;
-	if (!asked.ended)
-		strcpy(name, "leader");
-	return !asked.ended;
+	if (asked.ended)
+		return false;
+	strcpy(out->process, "leader");
+	out->kernel = true;
+	out->stack = 0x10000;
+	out->stack_size = 0x4000;
+	return true;
 }
 
-static const struct threads_system fake = {.decode = decode, .is_cpu = is_cpu, .process = process};
+static const struct threads_system fake = {.decode = decode, .is_cpu = is_cpu, .details = details};
 static const struct guest_threads threads = {.system = &fake};
 static const struct guest_memory memory;
 static struct thread_numbers *numbers;
@@ -67,9 +71,9 @@ static uint32_t find_by(uint64_t own, uint32_t pid, uint32_t tid, uint64_t start
 	uint32_t number;
 
 	memcpy(copy.piece[0], &pid, 4);
-	memcpy(copy.piece[1], &tid, 4);
-	memcpy(copy.piece[2], &start_ns, 8);
-	strncpy((char *)copy.piece[3], name, THREAD_PIECE - 1);
+	memcpy(copy.piece[0] + 4, &tid, 4);
+	memcpy(copy.piece[1], &start_ns, 8);
+	strncpy((char *)copy.piece[2], name, THREAD_PIECE - 1);
 	assert_null(thread_numbers_find(numbers, &threads, &memory, 0, &copy, &number));
 	return number;
 }
@@ -102,15 +106,29 @@ static void threads_are_numbered_as_they_come(void **state)
 static void a_process_is_called_as_its_first_thread_was_in_the_copy(void **state)
 {
 	assert_int_equal(find(7, 7, 1, "sh"), 1);
-	assert_int_equal(asked.read, 0);
 	assert_string_equal(thread_numbers_get(numbers, 1)->process, "sh");
 	assert_int_equal(find(7, 8, 2, "b"), 2);
 	assert_int_equal(find(7, 8, 2, "b"), 2);
-	assert_int_equal(asked.read, 1);
+	assert_int_equal(asked.read, 2);
 	assert_string_equal(thread_numbers_get(numbers, 2)->process, "leader");
 	asked.ended = true;
 	assert_int_equal(find(7, 9, 3, "c"), 3);
 	assert_string_equal(thread_numbers_get(numbers, 3)->process, "c");
+}
+
+static void a_thread_s_own_stack_is_known_if_it_was_read(void **state)
+{
+	assert_int_equal(find(7, 7, 1, "a"), 1);
+	assert_true(thread_numbers_get(numbers, 1)->kernel);
+	assert_true(thread_numbers_on_stack(numbers, 1, 0x10000));
+	assert_true(thread_numbers_on_stack(numbers, 1, 0x13ff8));
+	assert_false(thread_numbers_on_stack(numbers, 1, 0x14000));
+	assert_false(thread_numbers_on_stack(numbers, 1, 0xfff8));
+	asked.ended = true;
+	assert_int_equal(find(8, 8, 2, "b"), 2);
+	assert_false(thread_numbers_get(numbers, 2)->kernel);
+	assert_false(thread_numbers_on_stack(numbers, 2, 0x10000));
+	assert_false(thread_numbers_on_stack(numbers, 2, 0));
 }
 
 static void what_cannot_be_a_thread_has_no_number(void **state)
@@ -155,6 +173,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(threads_are_numbered_as_they_come),
 		TEST(a_process_is_called_as_its_first_thread_was_in_the_copy),
+		TEST(a_thread_s_own_stack_is_known_if_it_was_read),
 		TEST(what_cannot_be_a_thread_has_no_number),
 		TEST(a_register_that_a_program_has_set_is_not_believed),
 		TEST(searches_for_a_cpu_that_is_not_there_end),
