@@ -168,25 +168,41 @@ static struct error *put_line(struct labeller *l, const struct location *functio
 	return err || !function->file ? err : join(l, number);
 }
 
-/* The thread that ran, or its process; those of the system itself in brackets. */
-static struct error *put_thread(struct labeller *l, enum group_key key)
+/* The thread that ran, or its process, cleaned; those of the system itself in brackets. NULL: no memory. */
+static char *name_thread(const struct profile *profile, uint32_t number, enum group_key key)
 {
-	const struct recorded_thread *thread =
-		l->thread ? &l->profile->threads[l->thread - 1] : NULL;
+	const struct recorded_thread *thread = number ? &profile->threads[number - 1] : NULL;
 	const bool shared = thread && key == GROUP_THREAD && thread->pid != thread->tid &&
 			    strcmp(thread->name, thread->process);
-	struct error *err;
 	char *text, *clean;
 
 	if (!thread || thread->idle)
-		return append(l, thread ? "[idle]" : UNKNOWN);
+		return strdup(thread ? "[idle]" : UNKNOWN);
 	if (asprintf(&text, "%s%s%s%s%s (%" PRIu32 ")", thread->kernel ? "[" : "", thread->process,
 		     shared ? "/" : "", shared ? thread->name : "", thread->kernel ? "]" : "",
 		     key == GROUP_THREAD ? thread->tid : thread->pid) < 0)
-		return error_no_memory();
+		return NULL;
 	clean = sanitize_new(text);
-	err = clean ? append(l, clean) : error_no_memory();
-	free(clean);
+	free(text);
+	return clean;
+}
+
+static struct error *put_thread(struct labeller *l, enum group_key key)
+{
+	char *text = name_thread(l->profile, l->thread, key);
+	struct error *err = text ? append(l, text) : error_no_memory();
+
+	free(text);
+	return err;
+}
+
+struct error *group_outer_name(void *ctx, uint32_t thread, const char **name)
+{
+	const struct group_outer *outer = ctx;
+	char *text = name_thread(outer->profile, thread, outer->key);
+	struct error *err =
+		text ? symbolizer_intern(outer->symbolizer, text, name) : error_no_memory();
+
 	free(text);
 	return err;
 }

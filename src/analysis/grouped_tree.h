@@ -76,6 +76,15 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 				 struct grouped_tree *out);
 void grouped_tree_free(struct grouped_tree *grouped);
 
+/* For struct tree_outer: names threads or, with GROUP_PROCESS, their processes, as here. */
+struct group_outer {
+	const struct profile *profile;
+	struct symbolizer *symbolizer; /* the names belong to it */
+	enum group_key key;
+};
+
+struct error *group_outer_name(void *ctx, uint32_t thread, const char **name);
+
 /* Column i of a node's name, to the tab or the end; *len are its bytes. */
 const char *grouped_tree_column(const char *name, size_t i, size_t *len);
 

@@ -142,6 +142,51 @@ static void test_by_thread_each_has_its_own(void **state)
 	assert_int_equal(TOTAL("[unknown]\tf"), 1);
 }
 
+/* The tree of a picture, with nodes outside of the outermost functions. */
+static void build_with_outer(enum group_key key, bool reverse)
+{
+	const struct profile_filter filter = {.vcpu = -1, .divide = true};
+	struct group_outer by = {.key = key};
+	const struct tree_outer outer = {group_outer_name, &by};
+
+	must(profile_load(fixture.path, &filter, &profile));
+	must(symbolizer_new(NULL, profile, &symbolizer));
+	by.profile = profile;
+	by.symbolizer = symbolizer;
+	must(tree_build(profile, symbolizer,
+			&(struct tree_options){.reverse = reverse, .outer = &outer},
+			&grouped.tree));
+}
+
+static void test_processes_stand_around_their_functions(void **state)
+{
+	record_threads();
+	build_with_outer(GROUP_PROCESS, false);
+	assert_int_equal(TOTAL("web (12)"), 2);
+	assert_int_equal(TOTAL("web (12)", "f"), 2);
+	assert_int_equal(TOTAL("[idle]", "f"), 2);
+	assert_int_equal(TOTAL("[unknown]", "f"), 1);
+	assert_int_equal(grouped.tree->n, 9);
+	assert_int_equal(grouped.tree->nodes[0].total.samples, 6);
+}
+
+static void test_leaf_first_threads_stand_behind_their_functions(void **state)
+{
+	record_threads();
+	build_with_outer(GROUP_THREAD, true);
+	assert_int_equal(TOTAL("f"), 6);
+	assert_int_equal(TOTAL("f", "web (12)"), 1);
+	assert_int_equal(TOTAL("f", "[idle]"), 2);
+	assert_int_equal(grouped.tree->n, 7);
+}
+
+static void test_without_threads_all_stacks_are_below_one_node(void **state)
+{
+	build_with_outer(GROUP_THREAD, false);
+	assert_int_equal(TOTAL("[unknown]", "f", "g", "h"), 2);
+	assert_int_equal(grouped.tree->n, 5);
+}
+
 static void test_leaf_first_it_is_turned_round(void **state)
 {
 	build("function", true, NULL);
@@ -220,6 +265,9 @@ int main(void)
 		WITH_RECORDING(test_by_function_it_is_the_tree_of_calls),
 		WITH_RECORDING(test_by_process_its_threads_are_together),
 		WITH_RECORDING(test_by_thread_each_has_its_own),
+		WITH_RECORDING(test_processes_stand_around_their_functions),
+		WITH_RECORDING(test_leaf_first_threads_stand_behind_their_functions),
+		WITH_RECORDING(test_without_threads_all_stacks_are_below_one_node),
 		WITH_RECORDING(test_leaf_first_it_is_turned_round),
 		WITH_RECORDING(test_frames_of_one_image_in_a_row_are_one_node),
 		WITH_RECORDING(test_whole_samples_are_one_node_for_each_vcpu_and_state),

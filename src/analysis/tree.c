@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "analysis/tree.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,6 +211,8 @@ struct adding {
 	struct symbolizer *symbolizer, *names; /* names: whose the nodes' names are, if others' */
 	const struct profile_cell *cells;
 	const struct tree_naming *naming;
+	const struct tree_outer *outer;
+	uint32_t visits; /* frames of stacks that were followed one by one */
 	bool reverse;
 };
 
@@ -293,27 +296,80 @@ static struct error *add_forward(const struct adding *adding, uint32_t *node, bo
 	return err;
 }
 
-/* Leaf first: every stack that was sampled is followed to its outermost frame. */
-static struct error *add_reverse(const struct adding *adding)
+/* Follows one stack from the leaf to its outermost frame, and moves *at to that. */
+static struct error *add_from_leaf(struct adding *adding, uint32_t id, uint32_t *at)
 {
-	const struct profile *profile = adding->profile;
-	uint32_t n = stacks_count(profile->stacks), visits = 0;
+	struct error *err = NULL;
+
+	for (; !err && id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent) {
+		if (++adding->visits > MAX_VISITS)
+			return error_new(ERR_INPUT,
+					 "too many deep stacks to show leaf first, or by "
+					 "processes or threads");
+		err = add_frame(adding, id, at);
+	}
+	return err;
+}
+
+/* Leaf first: every stack that was sampled is followed. */
+static struct error *add_reverse(struct adding *adding)
+{
+	uint32_t n = stacks_count(adding->profile->stacks);
 	struct error *err = NULL;
 
 	for (uint32_t leaf = STACK_ROOT; !err && leaf < n; leaf++) {
-		uint32_t id = leaf, node = 0;
+		uint32_t node = 0;
 
 		if (!adding->cells[leaf].samples)
 			continue;
-		for (; !err && id != STACK_ROOT; id = stacks_node(profile->stacks, id)->parent) {
-			if (++visits > MAX_VISITS)
-				return error_new(ERR_INPUT,
-						 "too many deep stacks to show leaf first");
-			err = add_frame(adding, id, &node);
-		}
+		err = add_from_leaf(adding, leaf, &node);
 		if (!err)
 			add_self(adding->tree, node, &adding->cells[leaf]);
 	}
+	return err;
+}
+
+/* Follows one stack from its outermost frame to the leaf; `path` has room for it. */
+static struct error *add_from_root(struct adding *adding, uint32_t id, uint32_t *path, uint32_t *at)
+{
+	struct error *err = NULL;
+	size_t n = 0;
+
+	for (; id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent)
+		path[n++] = id;
+	adding->visits =
+		n > MAX_VISITS - adding->visits ? MAX_VISITS : adding->visits + (uint32_t)n;
+	if (adding->visits == MAX_VISITS)
+		return error_new(ERR_INPUT,
+				 "too many deep stacks to show them by processes or threads");
+	while (n > 0 && !err)
+		err = add_frame(adding, path[--n], at);
+	return err;
+}
+
+/* A node for each thread, or for what is called like it, is the outermost one of its stacks. */
+static struct error *add_by_thread(struct adding *adding)
+{
+	const struct breakdown *breakdown = adding->profile->breakdown;
+	uint32_t *path = malloc(stacks_count(adding->profile->stacks) * sizeof(*path));
+	struct error *err = path ? NULL : error_no_memory();
+
+	for (size_t i = 0; !err && i < breakdown_count(breakdown); i++) {
+		const struct breakdown_entry *entry = breakdown_at(breakdown, i);
+		const char *name;
+		uint32_t at = 0;
+
+		err = adding->outer->name(adding->outer->ctx, entry->thread, &name);
+		if (!err && adding->reverse)
+			err = add_from_leaf(adding, entry->stack, &at);
+		if (!err)
+			err = tree_child(adding->tree, at, name, &at);
+		if (!err && !adding->reverse)
+			err = add_from_root(adding, entry->stack, path, &at);
+		if (!err)
+			add_self(adding->tree, at, &entry->cell);
+	}
+	free(path);
 	return err;
 }
 
@@ -321,19 +377,23 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 		       struct symbolizer *symbolizer, struct symbolizer *names,
 		       const struct tree_options *options, uint32_t **node_of)
 {
-	const struct adding adding = {
+	struct adding adding = {
 		.tree = tree,
 		.profile = profile,
 		.symbolizer = symbolizer,
 		.names = names == symbolizer ? NULL : names,
 		.cells = options && options->cells ? options->cells : profile->cells,
 		.naming = options ? options->naming : NULL,
+		.outer = options ? options->outer : NULL,
 		.reverse = options && options->reverse,
 	};
 	uint32_t n = stacks_count(profile->stacks), *node;
 	struct error *err;
 	bool *used;
 
+	assert(!node_of || (!adding.reverse && !adding.outer));
+	if (adding.outer)
+		return add_by_thread(&adding);
 	if (adding.reverse)
 		return add_reverse(&adding);
 	node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */

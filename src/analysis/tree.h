@@ -45,10 +45,19 @@ struct tree_naming {
 	bool merges; /* frames that follow one another with the same name are one node */
 };
 
+/* Nodes outside of the outermost functions: of the threads that ran, or of their processes. */
+struct tree_outer {
+	/* The name for a thread's number. Equal names are the same pointer. */
+	struct error *(*name)(void *ctx, uint32_t thread, const char **name);
+	void *ctx;
+};
+
 struct tree_options {
 	bool reverse;			  /* leaf first: shows the callers of hot functions */
 	const struct profile_cell *cells; /* [stacks_count]: add these; NULL: the profile's */
 	const struct tree_naming *naming; /* NULL: by function */
+	/* NULL: none. Else the profile was loaded with filter.divide, and `cells` is NULL. */
+	const struct tree_outer *outer;
 };
 
 /*
@@ -56,8 +65,8 @@ struct tree_options {
  * so that profiles with namers of their own can be added to one tree; NULL:
  * to the profile's symbolizer. *node_of, if asked for, says for each stack that is
  * part of a selected one where it ends in the tree ([stacks_count], 0 for the
- * others; the caller frees it); not for reversed trees. Inlined functions are
- * nodes as others are.
+ * others; the caller frees it); not for reversed trees, nor with outer nodes.
+ * Inlined functions are nodes as others are.
  */
 struct error *tree_add(struct tree *tree, const struct profile *profile,
 		       struct symbolizer *symbolizer, struct symbolizer *names,

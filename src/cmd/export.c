@@ -6,6 +6,7 @@
 
 struct export_args {
 	struct load_options load;
+	struct outer_options outer;
 	const struct format *format;
 };
 
@@ -24,8 +25,12 @@ static const struct option_row own_options[] = {
 		 "folded raw pprof otlp speedscope firefox perf-script perf.data callgrind chrome"},
 	{0}};
 
-static const struct option_group options_of_export[] = {
-	{load_options, offsetof(struct export_args, load)}, {own_options, 0}, {0}};
+static const struct option_group options_of_export[] = {{load_options,
+							 offsetof(struct export_args, load)},
+							{load_outer_options,
+							 offsetof(struct export_args, outer)},
+							{own_options, 0},
+							{0}};
 
 static struct error *parse(int argc, char **argv, struct export_args *options)
 {
@@ -45,7 +50,30 @@ static struct error *parse(int argc, char **argv, struct export_args *options)
 	output = options->load.output;
 	if (!options->format && output)
 		options->format = format_by_ending(output);
-	return options->format ? NULL : cmd_usage_error(&verb_export, "which format?");
+	if (!options->format)
+		return cmd_usage_error(&verb_export, "which format?");
+	options->load.filter.divide = options->outer.by;
+	return options->outer.by && options->format != &format_folded
+		       ? cmd_usage_error(&verb_export, "--by is for folded stacks")
+		       : NULL;
+}
+
+static struct error *write_format(const struct export_args *options, const struct loaded *loaded)
+{
+	struct group_outer by;
+	struct tree_outer outer;
+	const struct format_job job = {.path = options->load.path,
+				       .profile = loaded->profile,
+				       .filter = &options->load.filter,
+				       .symbolizer = loaded->symbolizer,
+				       .outer = options->outer.by ? &outer : NULL};
+	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
+	FILE *out;
+
+	if (!err)
+		err = cmd_open_output(options->load.output, &out);
+	return err ? err
+		   : cmd_close_output(options->load.output, out, options->format->write(&job, out));
 }
 
 static struct error *export(int argc, char **argv, int *status)
@@ -53,7 +81,6 @@ static struct error *export(int argc, char **argv, int *status)
 	struct export_args options;
 	struct loaded loaded;
 	struct error *err = parse(argc, argv, &options);
-	FILE *out;
 
 	if (!err)
 		err = load_confine(&options.load);
@@ -61,15 +88,7 @@ static struct error *export(int argc, char **argv, int *status)
 		err = load_recording(&options.load, &loaded);
 	if (err)
 		return err;
-	err = cmd_open_output(options.load.output, &out);
-	if (!err) {
-		const struct format_job job = {.path = options.load.path,
-					       .profile = loaded.profile,
-					       .filter = &options.load.filter,
-					       .symbolizer = loaded.symbolizer};
-
-		err = cmd_close_output(options.load.output, out, options.format->write(&job, out));
-	}
+	err = write_format(&options, &loaded);
 	if (!err && loaded.warning)
 		cmd_say("warning: %s", loaded.warning);
 	load_free(&loaded);

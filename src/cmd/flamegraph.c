@@ -8,6 +8,7 @@
 struct flamegraph_args {
 	struct load_options load;
 	struct flamegraph_options draw;
+	struct outer_options outer;
 	bool html;
 };
 
@@ -28,6 +29,7 @@ static const struct option_row own_options[] = {
 	{0}};
 
 static const struct option_group options_of_flamegraph[] = {{load_options, AT(load)},
+							    {load_outer_options, AT(outer)},
 							    {own_options, 0},
 							    {0}};
 
@@ -45,18 +47,26 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 		return err;
 	options->load.path = argv[first];
 	options->html |= picture_has_ending(options->load.output, ".html");
-	return NULL;
+	options->load.filter.divide = options->outer.by;
+	return options->html && options->outer.by
+		       ? cmd_usage_error(&verb_flamegraph, "--by is for an SVG, not for a page")
+		       : NULL;
 }
 
-static struct error *draw(const struct loaded *loaded, const struct flamegraph_options *options,
+static struct error *draw(const struct loaded *loaded, const struct flamegraph_args *options,
 			  FILE *out)
 {
-	const struct tree_options how = {.reverse = options->reverse};
+	struct group_outer by;
+	struct tree_outer outer;
+	const struct tree_options how = {.reverse = options->draw.reverse,
+					 .outer = options->outer.by ? &outer : NULL};
 	struct tree *tree = NULL;
-	struct error *err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
+	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
 
 	if (!err)
-		err = flamegraph_write(tree, options, out);
+		err = tree_build(loaded->profile, loaded->symbolizer, &how, &tree);
+	if (!err)
+		err = flamegraph_write(tree, &options->draw, out);
 	tree_free(tree);
 	return err;
 }
@@ -79,7 +89,7 @@ static struct error *write_picture(const struct loaded *loaded,
 		err = picture_write_page(loaded, &options->load.path, 1, &options->load, &page,
 					 out);
 	else
-		err = draw(loaded, &options->draw, out);
+		err = draw(loaded, options, out);
 	return cmd_close_output(path, out, err);
 }
 

@@ -221,7 +221,7 @@ static struct error *write_folded(const struct format_job *job, FILE *out)
 	struct tree *tree;
 	struct error *err;
 
-	err = tree_build(job->profile, job->symbolizer, &(struct tree_options){.reverse = false},
+	err = tree_build(job->profile, job->symbolizer, &(struct tree_options){.outer = job->outer},
 			 &tree);
 	if (err)
 		return err;

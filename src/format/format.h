@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 
+#include "analysis/tree.h"
 #include "profile/profile.h"
 #include "symbol/names/symbolizer.h"
 
@@ -25,6 +26,7 @@ struct format_job {
 	const struct profile *profile; /* loaded from it with `filter` */
 	const struct profile_filter *filter;
 	struct symbolizer *symbolizer;
+	const struct tree_outer *outer; /* of folded stacks; NULL: none */
 };
 
 struct format {

@@ -94,6 +94,7 @@ class Processes(GuestCase):
         self.check_threads(pids[0])
         self.check_stacks(self.names[pids[1]])
         self.check_filters(pids)
+        self.check_pictures()
         self.runs_on("linux")
 
     def check_threads(self, pid):
@@ -120,6 +121,19 @@ class Processes(GuestCase):
         self.assertEqual(self.report("--comm linux-threads")["stacks"]["selected"], rows[self.names[pids[0]]])
         self.assertEqual(self.report(f"--comm busybox --pid {pids[0]}")["stacks"]["selected"], 0)
 
+    def check_pictures(self):
+        """Processes stand around their functions in folded stacks and in a flame graph."""
+        rows = {row: n for (row,), n in self.rows("--by process").items()}
+        # Counts of folded stacks are rounded where they end, and their sum is exact.
+        stacks = self.folded("linux", "--by process --state all --weight samples")
+        self.assertEqual(set(stack[0] for stack in stacks), set(rows))
+        for name, pid in ((name, pid) for pid, name in self.names.items()):
+            self.assertAlmostEqual(sum(n for stack, n in stacks.items() if stack[0] == name), rows[name], delta=1, msg=pid)
+        status, text = self.dom0("uniprof flamegraph --by process --state all linux.uniprof")
+        self.assertEqual(status, 0, text[-500:])
+        for name in self.names.values():
+            self.assertIn(name, text)
+
     def test_pv(self):
         self.check("pv", 1)
 
@@ -129,8 +143,9 @@ class Processes(GuestCase):
     def test_a_guest_without_processes_says_so(self):
         self.create("idle-pvh-fp")
         self.record("idle-pvh-fp", "-q -F 100 -T 1")
-        for options in ("--by process", "--by function,thread", "--pid 1", "--comm init", "--tid 1"):
-            status, text = self.dom0(f"uniprof report {options} idle-pvh-fp.uniprof")
+        for command in ("report --by process", "report --by function,thread", "report --pid 1", "report --comm init", "report --tid 1",
+                        "flamegraph --by process", "export --format folded --by thread"):
+            status, text = self.dom0(f"uniprof {command} idle-pvh-fp.uniprof")
             self.assertEqual(status, 2, text)
             self.assertIn("the recording tells of no processes", text)
         status, text = self.dom0("uniprof report --state all idle-pvh-fp.uniprof")

@@ -140,6 +140,25 @@ static struct error *take_addresses(const struct option_row *row, const char *va
 	return NULL;
 }
 
+static struct error *take_outer(const struct option_row *row, const char *value, void *to)
+{
+	static const enum group_key keys[] = {GROUP_PROCESS, GROUP_THREAD};
+	struct outer_options *options = to;
+	const int i = option_word(row, value);
+
+	if (i < 0)
+		return option_error(row, value, "it is process or thread");
+	*options = (struct outer_options){.by = value, .key = keys[i]};
+	return NULL;
+}
+
+const struct option_row load_outer_options[] = {
+	{"by", "KEY", 0, take_outer,
+	 .text = "the processes or threads of a Linux guest stand around their functions: process "
+		 "or thread",
+	 .values = "process thread"},
+	{0}};
+
 #define AT(field) offsetof(struct load_options, field)
 
 const struct option_row load_options[] = {
@@ -395,6 +414,16 @@ struct error *load_recording(const struct load_options *options, struct loaded *
 	if (err)
 		load_free(out);
 	return err;
+}
+
+struct error *load_outer(const struct outer_options *options, const struct loaded *loaded,
+			 struct group_outer *ctx, struct tree_outer *out)
+{
+	if (!options->by)
+		return NULL;
+	*ctx = (struct group_outer){loaded->profile, loaded->symbolizer, options->key};
+	*out = (struct tree_outer){group_outer_name, ctx};
+	return load_check_threads(loaded->profile, "--by");
 }
 
 void load_free(struct loaded *loaded)

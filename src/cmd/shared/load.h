@@ -7,7 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/shared/image_args.h"
 #include "cmd/shared/progress_line.h"
-#include "analysis/tree.h"
+#include "analysis/grouped_tree.h"
 
 struct load_options {
 	const char *path;	 /* the recording */
@@ -24,6 +24,15 @@ struct load_options {
 extern const struct option_row load_options[];
 
 void load_defaults(struct load_options *options);
+
+/* The outermost nodes of pictures and stacks, instead of the outermost functions. */
+struct outer_options {
+	const char *by;	    /* NULL: none */
+	enum group_key key; /* GROUP_PROCESS or GROUP_THREAD */
+};
+
+/* Rows of struct outer_options; what they choose needs filter.divide. */
+extern const struct option_row load_outer_options[];
 
 /* A recording with everything that belongs to it. */
 struct loaded {
@@ -46,6 +55,10 @@ struct error *load_confine(const struct load_options *options);
 struct error *load_check_threads(const struct profile *profile, const char *option);
 
 struct error *load_recording(const struct load_options *options, struct loaded *out);
+
+/* What makes trees of the recording have these nodes: *out, if any are asked for, and its *ctx. */
+struct error *load_outer(const struct outer_options *options, const struct loaded *loaded,
+			 struct group_outer *ctx, struct tree_outer *out);
 void load_free(struct loaded *loaded);
 
 /*
