@@ -168,8 +168,7 @@ static struct error *put_line(struct labeller *l, const struct location *functio
 	return err || !function->file ? err : join(l, number);
 }
 
-/* The thread that ran, or its process, cleaned; those of the system itself in brackets. NULL: no memory. */
-static char *name_thread(const struct profile *profile, uint32_t number, enum group_key key)
+char *group_thread_name(const struct profile *profile, uint32_t number, enum group_key key)
 {
 	const struct recorded_thread *thread = number ? &profile->threads[number - 1] : NULL;
 	const bool shared = thread && key == GROUP_THREAD && thread->pid != thread->tid &&
@@ -189,7 +188,7 @@ static char *name_thread(const struct profile *profile, uint32_t number, enum gr
 
 static struct error *put_thread(struct labeller *l, enum group_key key)
 {
-	char *text = name_thread(l->profile, l->thread, key);
+	char *text = group_thread_name(l->profile, l->thread, key);
 	struct error *err = text ? append(l, text) : error_no_memory();
 
 	free(text);
@@ -199,7 +198,7 @@ static struct error *put_thread(struct labeller *l, enum group_key key)
 struct error *group_outer_name(void *ctx, uint32_t thread, const char **name)
 {
 	const struct group_outer *outer = ctx;
-	char *text = name_thread(outer->profile, thread, outer->key);
+	char *text = group_thread_name(outer->profile, thread, outer->key);
 	struct error *err =
 		text ? symbolizer_intern(outer->symbolizer, text, name) : error_no_memory();
 

@@ -76,6 +76,12 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 				 struct grouped_tree *out);
 void grouped_tree_free(struct grouped_tree *grouped);
 
+/*
+ * The name of a thread by its number or, with GROUP_PROCESS, of its process,
+ * cleaned; those of the system itself are in brackets. The caller frees it; NULL: no memory.
+ */
+char *group_thread_name(const struct profile *profile, uint32_t thread, enum group_key key);
+
 /* For struct tree_outer: names threads or, with GROUP_PROCESS, their processes, as here. */
 struct group_outer {
 	const struct profile *profile;

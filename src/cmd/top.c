@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "cmd/shared/session.h"
 #include "symbol/names/display_name.h"
@@ -117,6 +118,8 @@ struct top {
 	struct symbolizer *symbolizer;
 	struct short_names *names; /* NULL: full names are wanted */
 	struct recent_ticks *recent;
+	struct recorded_thread *threads; /* of the guest, by their numbers in these ticks */
+	size_t n_threads, room_threads;
 	struct summary summary; /* that the last picture was made of */
 	struct text_buffer buffer;
 	const volatile sig_atomic_t *signalled;
@@ -142,6 +145,18 @@ static struct error *take_sort(const struct option_row *row, const char *value, 
 	return cmd_usage_error(&verb_top, "--sort %s: it is self or total", value);
 }
 
+static struct error *take_by(const struct option_row *row, const char *value, void *to)
+{
+	static const enum group_key keys[] = {GROUP_FUNCTION, GROUP_PROCESS, GROUP_THREAD};
+	struct top_args *options = to;
+	const int i = option_word(row, value);
+
+	if (i < 0)
+		return option_error(row, value, "it is function, process or thread");
+	options->view.by = keys[i];
+	return NULL;
+}
+
 static struct error *take_only(const struct option_row *row, const char *value, void *to)
 {
 	struct top_args *options = to;
@@ -163,6 +178,9 @@ static const struct option_row own_options[] = {
 	 .more = "The guest's end is then exit status 5."},
 	{"iterations", "N", 'n', take_count, AT(iterations), 1, UINT32_MAX,
 	 .text = "end after N pictures"},
+	{"by", "KEY", 0, take_by,
+	 .text = "function (the default), process or thread of a Linux guest",
+	 .values = "function process thread"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
 	 .values = "self total"},
 	{"only", "REGEX", 0, take_only, .text = "only functions that match"},
@@ -210,7 +228,11 @@ static struct error *sum_up(struct top *top)
 					    .vcpu = view->vcpu,
 					    .by_total = view->by_total,
 					    .only = view->has_only ? &view->only : NULL,
-					    .zoom = view->zoom};
+					    .zoom = view->zoom,
+					    .by = view->by,
+					    .inside = view->inside,
+					    .threads = top->threads,
+					    .n_threads = top->n_threads};
 
 	recent_set_span(top->recent, view->span_ns);
 	summary_free(&top->summary);
@@ -323,6 +345,29 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 	return top->view->held ? NULL : recent_add(top->recent, &later);
 }
 
+static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
+{
+	struct top *top = ctx;
+	struct error *err = ARRAY_RESERVE(&top->threads, &top->room_threads, top->n_threads + 1);
+	struct recorded_thread copy = *thread;
+
+	if (err)
+		return err;
+	copy.name = strdup(thread->name);
+	copy.process = strdup(thread->process);
+	top->threads[top->n_threads++] = copy;
+	return copy.name && copy.process ? NULL : error_no_memory();
+}
+
+static void forget_threads(struct top *top)
+{
+	for (size_t i = 0; i < top->n_threads; i++) {
+		free((char *)top->threads[i].name);
+		free((char *)top->threads[i].process);
+	}
+	top->n_threads = 0;
+}
+
 static void on_note(void *ctx, bool warning, const char *text)
 {
 	struct top *top = ctx;
@@ -337,7 +382,10 @@ static void on_note(void *ctx, bool warning, const char *text)
 static struct error *sample_once(struct top *top, struct image_locator *locator,
 				 struct sampler_result *result)
 {
-	const struct sampler_sink sink = {.ctx = top, .tick = on_tick, .progress = on_progress};
+	const struct sampler_sink sink = {.ctx = top,
+					  .tick = on_tick,
+					  .thread = on_thread,
+					  .progress = on_progress};
 	struct sampler_options sampler = top->options->session.sampler;
 	struct error *err;
 
@@ -345,6 +393,7 @@ static struct error *sample_once(struct top *top, struct image_locator *locator,
 	top->stacks = NULL;
 	recent_clear(top->recent);
 	summary_free(&top->summary);
+	forget_threads(top);
 	top->full = false;
 	top->stop = 0;
 	top->base_ns = top->last_ns;
@@ -354,6 +403,7 @@ static struct error *sample_once(struct top *top, struct image_locator *locator,
 	err = stacks_new(&top->stacks);
 	sampler.images = top->images;
 	sampler.locator = locator;
+	sampler.threads = true;
 	sampler.stop = &top->stop;
 	return err ? err : sampler_run(top->target, top->stacks, &sampler, &sink, result);
 }
@@ -450,6 +500,8 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	summary_free(&top->summary);
 	text_buffer_free(&top->buffer);
 	recent_free(top->recent);
+	forget_threads(top);
+	free(top->threads);
 	short_names_free(top->names);
 	symbolizer_free(top->symbolizer);
 	stacks_free(top->stacks);

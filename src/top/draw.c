@@ -190,10 +190,16 @@ static void put_status(const struct top_picture *p, struct text_buffer *buffer)
 		text_buffer_put(buffer, STYLE_WARNING, "%s", view->message);
 	} else if (p->warning) {
 		text_buffer_put(buffer, STYLE_WARNING, "%s", p->warning);
+	} else if (view->by != GROUP_FUNCTION && !p->summary->profile.n_threads) {
+		text_buffer_put(buffer, STYLE_WARNING,
+				"no processes are known: a Linux guest shows them once its kernel "
+				"is found (b: functions)");
 	} else if (view->zoom) {
 		text_buffer_put(buffer, STYLE_HEAD, "callers and callees of %s (esc: back)",
 				view->zoom);
 	} else {
+		if (view->inside)
+			text_buffer_put(buffer, STYLE_HEAD, "in %s (esc: back)  ", view->inside);
 		if (*view->filter)
 			text_buffer_put(buffer, STYLE_HEAD, "only %s  ", view->filter);
 		if (view->vcpu >= 0)
@@ -246,7 +252,9 @@ static void put_titles(const struct top_picture *p, struct text_buffer *buffer)
 
 	text_buffer_put(buffer, STYLE_HEAD, "%9s%s%9s%s%9s  %s", total ? "self" : "[self]",
 			ranges ? " 95 %       " : "", total ? "[total]" : "total",
-			ranges ? " 95 %       " : "", "samples", "function");
+			ranges ? " 95 %       " : "", "samples",
+			group_key_text(live_view_by_thread(p->view) ? p->view->by
+								    : GROUP_FUNCTION));
 	text_buffer_end_line(buffer);
 }
 

@@ -124,7 +124,7 @@ size_t recent_count(const struct recent_ticks *recent)
 	return recent->n - recent->first;
 }
 
-void recent_get(struct recent_ticks *recent, size_t i, struct tick *tick)
+void recent_get(const struct recent_ticks *recent, size_t i, struct tick *tick)
 {
 	const struct kept *kept = &recent->ticks[recent->first + i];
 
@@ -135,9 +135,37 @@ void recent_get(struct recent_ticks *recent, size_t i, struct tick *tick)
 			      .entries = recent->entries + kept->entry};
 }
 
-static void add_entry(struct summary *summary, const struct profile_filter *filter,
-		      const struct weighting *weighting, const struct tick *tick,
-		      const struct tick_entry *entry)
+/* The choice of samples. */
+struct selection {
+	const struct summary_options *options;
+	struct profile_filter filter;
+	/* Is a thread inside of what was chosen? By its number; 0: not asked yet. */
+	enum { NOT_ASKED, OUTSIDE, INSIDE } * inside;
+};
+
+static struct error *selects(const struct selection *selection, const struct profile *profile,
+			     const struct tick *tick, const struct tick_entry *entry, bool *yes)
+{
+	const struct summary_options *options = selection->options;
+	char *name;
+
+	*yes = profile_selects(&selection->filter, tick, entry);
+	if (!*yes || !options->inside)
+		return NULL;
+	if (selection->inside[entry->thread] == NOT_ASKED) {
+		name = group_thread_name(profile, entry->thread, options->by);
+		if (!name)
+			return error_no_memory();
+		selection->inside[entry->thread] = strcmp(name, options->inside) ? OUTSIDE : INSIDE;
+		free(name);
+	}
+	*yes = selection->inside[entry->thread] == INSIDE;
+	return NULL;
+}
+
+static struct error *add_entry(struct summary *summary, const struct selection *selection,
+			       const struct weighting *weighting, const struct tick *tick,
+			       const struct tick_entry *entry)
 {
 	const uint64_t stretch_ns = weighting_time(weighting, tick).sampled_ns;
 	const struct weight weight = weighting_entry(weighting, tick, entry);
@@ -145,6 +173,8 @@ static void add_entry(struct summary *summary, const struct profile_filter *filt
 					 (double)weight.sampled_ns * (double)weight.sampled_ns};
 	struct profile *profile = &summary->profile;
 	struct profile_cell *cell = &profile->cells[entry->stack];
+	struct error *err;
+	bool selected;
 
 	profile->states[entry->state].samples++;
 	profile->states[entry->state].weight_ns += stretch_ns;
@@ -152,8 +182,9 @@ static void add_entry(struct summary *summary, const struct profile_filter *filt
 		summary->vcpus[entry->vcpu].seen = true;
 		summary->vcpus[entry->vcpu].weight_ns[entry->state] += stretch_ns;
 	}
-	if (!profile_selects(filter, tick, entry))
-		return;
+	err = selects(selection, profile, tick, entry, &selected);
+	if (err || !selected)
+		return err;
 	profile_cell_add(cell, &one);
 	profile_cell_add(&profile->selected, &one);
 	profile->not_sampled_ns += weight.not_sampled_ns;
@@ -161,13 +192,16 @@ static void add_entry(struct summary *summary, const struct profile_filter *filt
 	if (cell->weight_ns > profile->cells[summary->hottest].weight_ns ||
 	    summary->hottest == STACK_ROOT)
 		summary->hottest = entry->stack;
+	return profile->breakdown ? breakdown_add(profile->breakdown, entry, 1, weight.sampled_ns)
+				  : NULL;
 }
 
-static void add_tick(struct summary *summary, const struct profile_filter *filter,
-		     struct weighting *weighting, const struct tick *tick)
+static struct error *add_tick(struct summary *summary, const struct selection *selection,
+			      struct weighting *weighting, const struct tick *tick)
 {
 	struct profile *profile = &summary->profile;
 	uint64_t before = profile->selected.weight_ns;
+	struct error *err = NULL;
 	double selected;
 
 	weighting_tick(weighting, tick);
@@ -176,11 +210,12 @@ static void add_tick(struct summary *summary, const struct profile_filter *filte
 	histogram_add(&profile->pauses, tick->paused_ns);
 	profile->without_pause += !tick->paused_ns;
 	summary->span_ns += tick->weight_ns;
-	for (uint32_t i = 0; i < tick->n; i++)
-		add_entry(summary, filter, weighting, tick, &tick->entries[i]);
+	for (uint32_t i = 0; i < tick->n && !err; i++)
+		err = add_entry(summary, selection, weighting, tick, &tick->entries[i]);
 	selected = (double)(profile->selected.weight_ns - before);
 	profile->tick_weights += selected;
 	profile->tick_weights_squared += selected * selected;
+	return err;
 }
 
 static struct error *add_row(struct summary *summary, const struct summary_row *row)
@@ -271,30 +306,57 @@ static struct error *take_callers_callees(struct summary *summary, const char *n
 	return err;
 }
 
-struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
-			   struct symbolizer *symbolizer, const struct summary_options *options,
-			   struct summary *out)
+/* Adds up the ticks. */
+static struct error *add_ticks(struct summary *summary, const struct recent_ticks *recent,
+			       const struct summary_options *options)
 {
-	const struct profile_filter filter = {.states =
-						      options->all_states ? 0 : 1u << VCPU_RUNNING,
-					      .vcpu = options->vcpu};
-	const struct grouped_tree_options how = {.keys = {.at = {GROUP_FUNCTION}, .n = 1}};
 	const struct recording_info info = {.rate_hz = options->rate_hz};
+	struct selection selection = {.options = options,
+				      .filter = {.states = options->all_states ? 0
+									       : 1u << VCPU_RUNNING,
+						 .vcpu = options->vcpu},
+				      .inside = calloc(options->n_threads + 1,
+						       sizeof(*selection.inside))};
+	struct error *err = selection.inside ? NULL : error_no_memory();
 	struct weighting weighting;
-	struct error *err = NULL;
 
-	weighting_start(&weighting, WEIGHT_BY_BEST, filter.states, &info);
-	*out = (struct summary){.n_vcpus = vcpus, .profile = {.stacks = stacks}};
-	out->profile.cells = calloc(stacks_count(stacks), sizeof(*out->profile.cells));
-	out->vcpus = calloc(vcpus ? vcpus : 1, sizeof(*out->vcpus));
-	if (!out->profile.cells || !out->vcpus)
-		err = error_no_memory();
+	weighting_start(&weighting, WEIGHT_BY_BEST, selection.filter.states, &info);
 	for (size_t i = 0; i < recent_count(recent) && !err; i++) {
 		struct tick tick;
 
 		recent_get(recent, i, &tick);
-		add_tick(out, &filter, &weighting, &tick);
+		err = add_tick(summary, &selection, &weighting, &tick);
 	}
+	free(selection.inside);
+	return err;
+}
+
+static struct error *begin(struct summary *summary, struct stacks *stacks, uint32_t vcpus,
+			   const struct summary_options *options, enum group_key by)
+{
+	struct profile *profile = &summary->profile;
+
+	*summary = (struct summary){.n_vcpus = vcpus,
+				    .profile = {.stacks = stacks,
+						.threads = options->threads,
+						.n_threads = options->n_threads}};
+	profile->cells = calloc(stacks_count(stacks), sizeof(*profile->cells));
+	summary->vcpus = calloc(vcpus ? vcpus : 1, sizeof(*summary->vcpus));
+	if (!profile->cells || !summary->vcpus)
+		return error_no_memory();
+	return by == GROUP_FUNCTION ? NULL : breakdown_new(&profile->breakdown);
+}
+
+struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
+			   struct symbolizer *symbolizer, const struct summary_options *options,
+			   struct summary *out)
+{
+	const enum group_key by = options->inside ? GROUP_FUNCTION : options->by;
+	const struct grouped_tree_options how = {.keys = {.at = {by}, .n = 1}};
+	struct error *err = begin(out, stacks, vcpus, options, by);
+
+	if (!err)
+		err = add_ticks(out, recent, options);
 	if (!err)
 		err = grouped_tree_build(&out->profile, symbolizer, NULL, &how, &out->grouped);
 	if (!err)
@@ -308,6 +370,7 @@ struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, u
 void summary_free(struct summary *summary)
 {
 	grouped_tree_free(&summary->grouped);
+	breakdown_free(summary->profile.breakdown);
 	free(summary->profile.cells);
 	free(summary->vcpus);
 	free(summary->rows);

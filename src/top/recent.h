@@ -26,7 +26,7 @@ struct error *recent_add(struct recent_ticks *recent, const struct tick *tick);
 
 /* Oldest first; i < recent_count. The tick's entries are valid until the next recent_add. */
 size_t recent_count(const struct recent_ticks *recent);
-void recent_get(struct recent_ticks *recent, size_t i, struct tick *tick);
+void recent_get(const struct recent_ticks *recent, size_t i, struct tick *tick);
 
 /* Sums of the last seconds: the numbers behind a picture of the live view. */
 
@@ -37,6 +37,11 @@ struct summary_options {
 	bool by_total;
 	const regex_t *only; /* functions that are shown; NULL: all */
 	const char *zoom; /* the name of one function whose callers and callees are; NULL: none */
+	/* Rows are functions or, with GROUP_PROCESS and GROUP_THREAD, what ran. */
+	enum group_key by;
+	const char *inside; /* the name of one of these, whose functions are rows; NULL: none */
+	struct recorded_thread *threads; /* [n_threads], number 1 first */
+	size_t n_threads;
 };
 
 struct vcpu_use {
@@ -64,6 +69,7 @@ struct summary {
 	uint32_t hottest;	 /* the stack with the most time; STACK_ROOT: none */
 };
 
+/* The options' names and threads, and the stacks, are needed as long as the summary. */
 struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
 			   struct symbolizer *symbolizer, const struct summary_options *options,
 			   struct summary *out);

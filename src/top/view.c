@@ -21,8 +21,9 @@ const char *const live_view_help[] = {
 	"  d            seconds between pictures",
 	"  / f          only functions that match a regular expression; empty: all",
 	"  up down j k  choose a function (also page up, page down, home)",
-	"  enter        callers and callees of the chosen one",
-	"  esc backspace  back to all functions",
+	"  enter        callers and callees of the chosen one; functions of a process",
+	"  esc backspace  back to all functions, or to processes",
+	"  b            by function, by process, by thread (of a Linux guest)",
 	"  v            only one vCPU; empty: all",
 	"  i            idle and waiting vCPUs, too, or only running ones",
 	"  1            each vCPU, or all in one line",
@@ -49,6 +50,7 @@ void live_view_free(struct live_view *view)
 {
 	if (view->has_only)
 		regfree(&view->only);
+	free(view->inside);
 	free(view->zoom);
 	free(view->selected);
 }
@@ -186,21 +188,42 @@ static void move(struct live_view *view, const struct summary *summary, long by)
 	replace(&view->selected, at > 0 ? summary->rows[at].name : NULL);
 }
 
+bool live_view_by_thread(const struct live_view *view)
+{
+	return view->by != GROUP_FUNCTION && !view->inside;
+}
+
 static void zoom(struct live_view *view, const struct summary *summary)
 {
 	if (!summary || !summary->n_rows)
 		return;
-	replace(&view->zoom, summary->rows[live_view_selected(view, summary)].name);
+	replace(live_view_by_thread(view) ? &view->inside : &view->zoom,
+		summary->rows[live_view_selected(view, summary)].name);
 	replace(&view->selected, NULL);
 }
 
 static void back(struct live_view *view)
 {
-	if (view->help)
+	char **from = view->zoom ? &view->zoom : &view->inside;
+
+	if (view->help) {
 		view->help = false;
-	else if (view->zoom)
-		replace(&view->selected, view->zoom);
+		return;
+	}
+	if (*from)
+		replace(&view->selected, *from);
+	replace(from, NULL);
+}
+
+/* Shows the next kind of rows. */
+static void regroup(struct live_view *view)
+{
+	view->by = view->by == GROUP_FUNCTION  ? GROUP_PROCESS
+		   : view->by == GROUP_PROCESS ? GROUP_THREAD
+					       : GROUP_FUNCTION;
+	replace(&view->inside, NULL);
 	replace(&view->zoom, NULL);
+	replace(&view->selected, NULL);
 }
 
 static void scale_span(struct live_view *view, double by)
@@ -256,6 +279,9 @@ static void command(struct live_view *view, int key, const struct summary *summa
 		break;
 	case 'z':
 		view->cleared = true;
+		break;
+	case 'b':
+		regroup(view);
 		break;
 	case 'k':
 	case VIEW_UP:

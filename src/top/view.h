@@ -42,8 +42,10 @@ struct live_view {
 	bool has_only;
 	regex_t only;
 	char filter[VIEW_TEXT_MAX];
-	char *zoom;	/* a function; NULL: none */
-	char *selected; /* a function; NULL: the first */
+	enum group_key by; /* GROUP_FUNCTION, GROUP_PROCESS or GROUP_THREAD: the rows */
+	char *inside;	   /* a process or thread, whose functions are the rows; NULL: none */
+	char *zoom;	   /* a function; NULL: none */
+	char *selected;	   /* a function; NULL: the first */
 	enum view_prompt prompt;
 	char typed[VIEW_TEXT_MAX];
 	char message[2 * VIEW_TEXT_MAX]; /* a sentence, until the next key */
@@ -59,6 +61,9 @@ void live_view_free(struct live_view *view);
 
 /* `summary` are the rows that the user sees; may be NULL. */
 void live_view_key(struct live_view *view, int key, const struct summary *summary);
+
+/* True if the rows are processes or threads. */
+bool live_view_by_thread(const struct live_view *view);
 
 /* The index of the selected row. */
 size_t live_view_selected(const struct live_view *view, const struct summary *summary);

@@ -60,6 +60,29 @@ static void test_enter_shows_one_function_and_escape_goes_back_to_it(void **stat
 	assert_int_equal(live_view_selected(&view, &shown), 1);
 }
 
+static void test_enter_shows_the_functions_of_a_process_and_escape_goes_back_to_it(void **state)
+{
+	type("b");
+	assert_true(live_view_by_thread(&view));
+	live_view_key(&view, VIEW_DOWN, &shown);
+	live_view_key(&view, VIEW_ENTER, &shown);
+	assert_string_equal(view.inside, shown.rows[1].name);
+	assert_null(view.zoom);
+	assert_false(live_view_by_thread(&view));
+	live_view_key(&view, VIEW_ENTER, &shown);
+	assert_string_equal(view.zoom, shown.rows[0].name);
+	live_view_key(&view, VIEW_BACK, &shown);
+	assert_null(view.zoom);
+	assert_non_null(view.inside);
+	live_view_key(&view, VIEW_BACK, &shown);
+	assert_null(view.inside);
+	assert_string_equal(view.selected, shown.rows[1].name);
+	type("b");
+	assert_int_equal(view.by, GROUP_THREAD);
+	type("b");
+	assert_int_equal(view.by, GROUP_FUNCTION);
+}
+
 static void test_nothing_is_chosen_where_there_is_nothing(void **state)
 {
 	const struct summary none = {0};
@@ -122,6 +145,7 @@ int main(void)
 		TEST(test_q_quits_but_not_while_text_is_typed),
 		TEST(test_the_chosen_function_stays_when_others_pass_it),
 		TEST(test_enter_shows_one_function_and_escape_goes_back_to_it),
+		TEST(test_enter_shows_the_functions_of_a_process_and_escape_goes_back_to_it),
 		TEST(test_nothing_is_chosen_where_there_is_nothing),
 		TEST(test_a_filter_is_a_regular_expression),
 		TEST(test_the_window_has_bounds),

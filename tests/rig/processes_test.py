@@ -95,6 +95,7 @@ class Processes(GuestCase):
         self.check_stacks(self.names[pids[1]])
         self.check_filters(pids)
         self.check_pictures()
+        self.check_live()
         self.runs_on("linux")
 
     def check_threads(self, pid):
@@ -133,6 +134,12 @@ class Processes(GuestCase):
         self.assertEqual(status, 0, text[-500:])
         for name in self.names.values():
             self.assertIn(name, text)
+
+    def check_live(self):
+        status, text = self.dom0("uniprof top -b -n 4 -d 5 -F 100 --by process linux")
+        self.assertEqual(status, 0, text)
+        for name in self.names.values():
+            self.assertRegex(text, rf"  {re.escape(name)}\n")
 
     def test_pv(self):
         self.check("pv", 1)
