@@ -128,6 +128,16 @@ void paged_memory_copy_stacks(const struct paged_memory *memory, const struct ar
 	}
 }
 
+void paged_memory_copy_thread(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu, const struct thread_request *request)
+{
+	struct window_copy copy = {.arch = arch, .regs = &vcpu->regs, .mem = &memory->frames};
+
+	vcpu->thread.there = false;
+	if (request)
+		(void)window_copy_thread(&copy, request, &vcpu->thread);
+}
+
 const struct target_ops *target_kind(size_t i)
 {
 #define KIND(name) &target_##name,

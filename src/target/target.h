@@ -362,6 +362,10 @@ void target_close(struct target *target);
 void paged_memory_copy_stacks(const struct paged_memory *memory, const struct arch *arch,
 			      struct vcpu_sample *vcpu);
 
+/* Copies pieces of the thread that a vCPU runs (window.h), as far as its registers tell of one; `request` may be NULL. */
+void paged_memory_copy_thread(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu, const struct thread_request *request);
+
 /* State of a vCPU in a sample, where only its load is known. */
 struct vcpu_load {
 	uint64_t cpu_ns; /* CPU time used so far */

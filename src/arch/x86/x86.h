@@ -12,9 +12,13 @@ struct x86_regs {
 	uint64_t rip, rflags;
 	uint64_t cr0, cr3, cr4, efer;
 	uint64_t cs_base, ss_base;
-	bool cs_long; /* CS.L: 64-bit code, if EFER.LMA */
+	uint64_t gs_base, kernel_gs_base; /* the second is what SWAPGS takes; 0: not known */
+	bool cs_long;			  /* CS.L: 64-bit code, if EFER.LMA */
 	uint8_t cpl;
 };
+
+/* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
+#define X86_LINUX_USER_TABLE 0x1000ull
 
 /* Registers for unwinding. Addresses become linear: the bases of code and stack segments are added. */
 void x86_regs_convert(const struct x86_regs *from, struct regs *to);

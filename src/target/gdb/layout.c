@@ -29,11 +29,12 @@ enum {
 	X86_GP_32 = 8,
 	X86_GP_64 = 16
 };
-enum { X86_EFER_64 = X86_GP + X86_GP_64, X86_EFER_32 = X86_GP + X86_GP_32 };
+enum { X86_EFER_64 = X86_GP + X86_GP_64, X86_GS, X86_KERNEL_GS, X86_EFER_32 = X86_GP + X86_GP_32 };
 
-static const char *const x86_64[] = {"rip", "eflags", "cs",  "cr0", "cr3", "cr4", "rax",  "rcx",
-				     "rdx", "rbx",    "rsp", "rbp", "rsi", "rdi", "r8",	  "r9",
-				     "r10", "r11",    "r12", "r13", "r14", "r15", "efer", NULL};
+static const char *const x86_64[] = {"rip", "eflags", "cs",	 "cr0",	      "cr3", "cr4", "rax",
+				     "rcx", "rdx",    "rbx",	 "rsp",	      "rbp", "rsi", "rdi",
+				     "r8",  "r9",     "r10",	 "r11",	      "r12", "r13", "r14",
+				     "r15", "efer",   "gs_base", "k_gs_base", NULL};
 static const char *const i386[] = {"eip", "eflags", "cs",  "cr0", "cr3", "cr4", "eax",	"ecx",
 				   "edx", "ebx",    "esp", "ebp", "esi", "edi", "efer", NULL};
 
@@ -43,38 +44,41 @@ static const char *const i386[] = {"eip", "eflags", "cs",  "cr0", "cr3", "cr4", 
  * Without system registers (`plain`): of a program, or of a guest whose monitor
  * tells no others, in protected mode.
  */
-static bool take_x86(const uint64_t *value, size_t gp, uint64_t efer, bool code_of_64, bool plain,
+static bool take_x86(const uint64_t *value, size_t gp, bool plain, struct x86_regs *regs,
 		     struct regs *to)
 {
-	struct x86_regs regs = {.rip = value[X86_RIP],
-				.rflags = value[X86_EFLAGS],
-				.cr0 = CR0_ET | CR0_PE,
-				.efer = efer,
-				.cpl = value[X86_CS] & X86_RPL};
-
+	regs->rip = value[X86_RIP];
+	regs->rflags = value[X86_EFLAGS];
+	regs->cpl = value[X86_CS] & X86_RPL;
+	regs->cr0 = plain ? CR0_ET | CR0_PE : value[X86_CR0];
 	if (!plain) {
-		regs.cr0 = value[X86_CR0];
-		regs.cr3 = value[X86_CR3];
-		regs.cr4 = value[X86_CR4];
+		regs->cr3 = value[X86_CR3];
+		regs->cr4 = value[X86_CR4];
 	}
-	/*
-	 * The stub does not tell descriptors. In long mode it gives registers of 32
-	 * bits to code of 32 bits; flat segments are taken for granted there.
-	 */
-	regs.cs_long = regs.efer & EFER_LMA && code_of_64;
-	memcpy(regs.gp, value + X86_GP, gp * sizeof(*value));
-	x86_regs_convert(&regs, to);
-	return regs.cr0 & CR0_ET;
+	memcpy(regs->gp, value + X86_GP, gp * sizeof(*value));
+	x86_regs_convert(regs, to);
+	return regs->cr0 & CR0_ET;
 }
 
+/*
+ * The stub does not tell descriptors. In long mode it gives registers of 32
+ * bits to code of 32 bits; flat segments are taken for granted there.
+ */
 static bool take_x86_64(const uint64_t *value, bool plain, struct regs *to)
 {
-	return take_x86(value, X86_GP_64, plain ? EFER_LMA : value[X86_EFER_64], true, plain, to);
+	struct x86_regs regs = {.efer = plain ? EFER_LMA : value[X86_EFER_64],
+				.gs_base = value[X86_GS],
+				.kernel_gs_base = value[X86_KERNEL_GS]};
+
+	regs.cs_long = regs.efer & EFER_LMA;
+	return take_x86(value, X86_GP_64, plain, &regs, to);
 }
 
 static bool take_i386(const uint64_t *value, bool plain, struct regs *to)
 {
-	return take_x86(value, X86_GP_32, plain ? 0 : value[X86_EFER_32], false, plain, to);
+	struct x86_regs regs = {.efer = plain ? 0 : value[X86_EFER_32]};
+
+	return take_x86(value, X86_GP_32, plain, &regs, to);
 }
 
 /* Named as in QEMU's target/arm/helper.c. */

@@ -19,18 +19,18 @@ static const char x86_core[] =
 	"<architecture>i386:x86-64</architecture><feature name=\"org.gnu.gdb.i386.core\">\n" REG(
 		"rax", "64") REG("rbx", "64") REG("rcx", "64") REG("rdx", "64") REG("rsi", "64")
 		REG("rdi", "64") REG("rbp", "64") REG("rsp", "64") REG("r8", "64") REG("r9", "64")
-			REG("r10", "64") REG("r11", "64") REG("r12", "64") REG("r13", "64")
-				REG("r14", "64") REG("r15", "64") REG("rip", "64")
-					REG("eflags", "32") REG("cs", "32") "<!--\n" REG("ss_base",
-											 "64")
-						REG("cr0", "64") "-->\n" REG("fs_base", "64")
-							REG("cr0", "64") REG("cr3", "64") REG("cr4",
-											      "64")
-								REG("efer", "64") "</feature>";
+			REG("r10", "64") REG("r11", "64") REG("r12", "64") REG("r13", "64") REG(
+				"r14", "64") REG("r15", "64") REG("rip", "64") REG("eflags", "32")
+				REG("cs", "32") "<!--\n" REG("ss_base", "64")
+					REG("cr0", "64") "-->\n" REG("fs_base", "64")
+						REG("cr0", "64") REG("cr3", "64") REG("cr4", "64")
+							REG("efer", "64") REG("gs_base", "64")
+								REG("k_gs_base", "64") "</feature>";
 /* In bytes, of the above. */
 #define RIP_AT	  128u
 #define CR0_AT	  (RIP_AT + 8 + 4 + 4 + 8)
-#define X86_BYTES (CR0_AT + 4 * 8)
+#define GS_AT	  (CR0_AT + 4 * 8)
+#define X86_BYTES (GS_AT + 2 * 8)
 
 static const char arm_core[] = "<architecture>arm</architecture>" REG("r0", "32") REG("r1", "32")
 	REG("r2", "32") REG("r3", "32") REG("r4", "32") REG("r5", "32") REG("r6", "32")
@@ -133,6 +133,8 @@ static void of_x86_all_are_in_one_answer(void **state)
 	assert_int_equal(regs.pc, 0x8786858483828180ull);
 	assert_int_equal(regs.sp, 0x3f3e3d3c3b3a3938ull);
 	assert_int_equal(regs.flags, 0x8b8a8988);
+	assert_int_equal(regs.own[0], 0xbfbebdbcbbbab9b8ull);
+	assert_int_equal(regs.own[1], 0xc7c6c5c4c3c2c1c0ull);
 }
 
 static void of_arm_some_are_asked_for_one_by_one(void **state)

@@ -193,11 +193,15 @@ static struct error *qemu_open(const char *name, const char *via, struct target 
 }
 
 /* While the guest is stopped, and its registers have been asked for. */
-static bool read_vcpu(struct qemu *qemu, uint32_t i, struct vcpu_sample *vcpu)
+static bool read_vcpu(struct qemu *qemu, uint32_t i, struct sample *sample)
 {
+	struct vcpu_sample *vcpu = &sample->vcpu[i];
+
 	if (!qemu->transport->take(qemu, i, &vcpu->regs))
 		return false;
 	paged_memory_copy_stacks(&qemu->base.memory, qemu->base.info.arch, vcpu);
+	paged_memory_copy_thread(&qemu->base.memory, qemu->base.info.arch, vcpu,
+				 sample->request.thread);
 	return true;
 }
 
@@ -251,7 +255,7 @@ static bool read_vcpus(struct qemu *qemu, struct sample *sample)
 	guest_ram_forget(qemu->ram);
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		if (!sample->vcpu[i].same)
-			whole = read_vcpu(qemu, i, &sample->vcpu[i]) && whole;
+			whole = read_vcpu(qemu, i, sample) && whole;
 	return whole;
 }
 

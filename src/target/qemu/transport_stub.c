@@ -167,6 +167,7 @@ static struct error *stub_prepare(struct qemu *qemu)
 	if (err)
 		return err;
 	qemu->base.info.arch = qemu->layout.machine->arch;
+	qemu->base.copies_threads = qemu->base.info.arch == &arch_x86_64;
 	qemu->pages = pages_new(qemu->pid, qemu->memory, qemu->base.info.vcpus);
 	return name_vcpus(qemu);
 }

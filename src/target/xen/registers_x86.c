@@ -27,9 +27,6 @@
 
 #define PFN_MASK 0x000ffffffffff000ull
 
-/* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
-#define LINUX_USER_TABLE 0x1000ull
-
 /* DWARF register numbers: System V ABI x86-64, figure 3.36; i386 psABI, table 2.14. */
 enum { RBP = 6, EBP = 5 };
 
@@ -118,7 +115,8 @@ static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	hvm_mmu(cpu, &regs->mmu);
 	regs->own[regs->user] = cpu->gs_base;
 	regs->own[!regs->user] = cpu->shadow_gs;
-	regs->kernel_root = cpu->cr3 & LINUX_USER_TABLE ? regs->mmu.root & ~LINUX_USER_TABLE : 0;
+	regs->kernel_root =
+		cpu->cr3 & X86_LINUX_USER_TABLE ? regs->mmu.root & ~X86_LINUX_USER_TABLE : 0;
 }
 
 /* Addresses become linear. */
