@@ -86,13 +86,13 @@ struct regs {
 	uint64_t elr;	   /* ELR_EL1, sepc: where the last exception to the kernel was taken */
 	uint64_t spsr;	   /* SPSR_EL1, sstatus: in what state */
 	/*
-	 * Addresses that may be of the CPU's own data in the kernel, the likelier
-	 * first: on x86 the base of GS, and the one that SWAPGS would make it. 0: none.
+	 * Addresses that may be of the CPU's own data in the kernel: on x86 the base
+	 * of GS, and the one that SWAPGS would make it. 0: none.
 	 */
 	uint64_t own[2];
 	struct mmu mmu;
-	uint64_t
-		kernel_root; /* root of the tables that have the kernel if those of `mmu` lack it; 0: none */
+	/* Root of the tables that have the kernel if those of `mmu` lack it, or of the same; 0: none. */
+	uint64_t kernel_root;
 };
 
 /*

@@ -269,17 +269,20 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 /* The guest's memory by a vCPU's view, or by that of its kernel. */
 struct kernel_view {
 	struct target *target;
-	struct regs regs, kernel;
+	const struct regs *regs;
 };
 
 static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
 {
-	struct kernel_view *view = ctx;
-	const size_t got = target_read(view->target, &view->regs, va, buf, len);
+	const struct kernel_view *view = ctx;
+	const size_t got = target_read(view->target, view->regs, va, buf, len);
+	struct regs kernel;
 
-	return got || !view->kernel.mmu.root
-		       ? got
-		       : target_read(view->target, &view->kernel, va, buf, len);
+	if (got || !view->regs->kernel_root)
+		return got;
+	kernel = *view->regs;
+	kernel.mmu.root = kernel.kernel_root;
+	return target_read(view->target, &kernel, va, buf, len);
 }
 
 /* True if the kernel is about to change the thread in the innermost frames of a stack. */
@@ -297,29 +300,26 @@ static bool is_switching(const struct capture *capture, uint32_t stack)
 	return false;
 }
 
-/* Finds out which thread's a vCPU's stack is; 0: not known. */
-static struct error *identify(struct capture *capture, uint32_t i, uint32_t stack, uint32_t *number)
+/*
+ * Finds out which thread's the stack of a vCPU is, of which a thread was
+ * copied. Stays by itself: guests without threads do not pay for it.
+ */
+__attribute__((noinline)) static struct error *identify(struct capture *capture, uint32_t i,
+							struct tick_entry *entry)
 {
 	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
-	struct kernel_view view = {capture->target, vcpu->regs, {0}};
+	struct kernel_view view = {capture->target, &vcpu->regs};
 	struct budget budget = {.left = IDENTIFY_STEPS};
 	const struct guest_memory memory = {&view, read_kernel, &budget};
+	struct error *err =
+		thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
+				    &memory, i, &vcpu->thread, &entry->thread);
 
-	struct error *err;
-
-	*number = 0;
-	if (!vcpu->thread.there)
-		return NULL;
-	if (vcpu->regs.kernel_root) {
-		view.kernel = vcpu->regs;
-		view.kernel.mmu.root = vcpu->regs.kernel_root;
-	}
-	err = thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
-				  &memory, i, &vcpu->thread, number);
 	/* The stack may be the next thread's already, the pointer still that to the one before. */
-	if (*number && !thread_numbers_on_stack(capture->threads, *number, vcpu->regs.sp) &&
-	    is_switching(capture, stack))
-		*number = 0;
+	if (entry->thread &&
+	    !thread_numbers_on_stack(capture->threads, entry->thread, vcpu->regs.sp) &&
+	    is_switching(capture, entry->stack))
+		entry->thread = 0;
 	return err;
 }
 
@@ -354,8 +354,9 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 		if (vcpu->same || vcpu->given_up)
 			continue;
 		err = unwind_vcpu(capture, i, last, deeper);
-		if (!err)
-			err = identify(capture, i, last->stack, &last->thread);
+		last->thread = 0;
+		if (!err && vcpu->thread.there)
+			err = identify(capture, i, last);
 	}
 	return err;
 }

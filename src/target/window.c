@@ -395,10 +395,12 @@ static enum xlate_status copy_thread_by(struct window_copy *copy, const struct m
 	return status;
 }
 
-/* Programs are in the lower half of all addresses, and may have set one of the two. */
+/* The kernel is in the upper half of all addresses; a program may have set one of the two to anything. */
 static uint64_t own_data(const struct regs *regs)
 {
-	return regs->own[0] >> 63 ? regs->own[0] : regs->own[1] >> 63 ? regs->own[1] : 0;
+	const uint64_t likelier = regs->own[regs->user], other = regs->own[!regs->user];
+
+	return likelier >> 63 ? likelier : other >> 63 ? other : 0;
 }
 
 /* By the kernel's own tables, or by the vCPU's. */

@@ -70,10 +70,9 @@ void x86_regs_convert(const struct x86_regs *from, struct regs *to)
 	to->flags = from->rflags;
 	to->user = from->cpl == 3;
 	convert_mmu(from, &to->mmu);
-	to->own[to->user] = from->gs_base;
-	to->own[!to->user] = from->kernel_gs_base;
-	if (from->cr3 & X86_LINUX_USER_TABLE)
-		to->kernel_root = to->mmu.root & ~X86_LINUX_USER_TABLE;
+	to->own[0] = from->gs_base;
+	to->own[1] = from->kernel_gs_base;
+	to->kernel_root = to->mmu.root & ~X86_LINUX_USER_TABLE;
 }
 
 #define BITS(table)                                     \

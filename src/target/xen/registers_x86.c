@@ -113,10 +113,9 @@ static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	regs->sp = long_code ? cpu->rsp : (uint32_t)(cpu->rsp + cpu->ss_base);
 	regs->user = ARBYTES_DPL(cpu->ss_arbytes) == 3;
 	hvm_mmu(cpu, &regs->mmu);
-	regs->own[regs->user] = cpu->gs_base;
-	regs->own[!regs->user] = cpu->shadow_gs;
-	regs->kernel_root =
-		cpu->cr3 & X86_LINUX_USER_TABLE ? regs->mmu.root & ~X86_LINUX_USER_TABLE : 0;
+	regs->own[0] = cpu->gs_base;
+	regs->own[1] = cpu->shadow_gs;
+	regs->kernel_root = regs->mmu.root & ~X86_LINUX_USER_TABLE;
 }
 
 /* Addresses become linear. */
