@@ -326,9 +326,7 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 /* Asks for threads with the next samples, once it is known where they are. */
 static void ask_for_threads(struct capture *capture)
 {
-	const struct guest_threads *threads = capture->threads && !capture->sample->request.thread
-						      ? image_locator_threads(capture->locator)
-						      : NULL;
+	const struct guest_threads *threads = image_locator_threads(capture->locator);
 
 	if (threads && guest_threads_request(threads, &capture->request))
 		capture->sample->request.thread = &capture->request;
@@ -424,7 +422,8 @@ __attribute__((noinline)) struct error *capture_tick(struct capture *capture, ui
 		err = locate_images(capture);
 		if (err)
 			return err;
-		ask_for_threads(capture);
+		if (capture->threads && !capture->sample->request.thread)
+			ask_for_threads(capture);
 		err = unwind_all(capture, deeper_takes == 0, &deeper);
 		if (err)
 			return err;

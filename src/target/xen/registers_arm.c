@@ -132,6 +132,10 @@ static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
 	regs->fp = regs->gp[from->cpsr & ARM_PSTATE_T ? R7 : R11];
 }
 
+void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *regs)
+{
+}
+
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
 {
 	const vcpu_guest_context_t *ctx = context;

@@ -44,9 +44,13 @@ static void pv64_for_copy(const vcpu_guest_context_t *ctx, struct regs *regs)
 	regs->mmu.mode = MMU_X86_4;
 	regs->mmu.root = xen_cr3_to_pfn(cr3) << FRAME_SHIFT;
 	regs->mmu.pse = false;
+}
+
+static void pv64_own_data(const vcpu_guest_context_t *ctx, struct regs *regs)
+{
 	/* Xen loads the other base itself when it enters the guest's kernel. */
 	regs->own[0] = ctx->gs_base_kernel;
-	regs->kernel_root = kernel ? 0 : xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
+	regs->kernel_root = xen_cr3_to_pfn(ctx->ctrlreg[3]) << FRAME_SHIFT;
 }
 
 /* `gp` by DWARF register number. */
@@ -113,6 +117,10 @@ static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	regs->sp = long_code ? cpu->rsp : (uint32_t)(cpu->rsp + cpu->ss_base);
 	regs->user = ARBYTES_DPL(cpu->ss_arbytes) == 3;
 	hvm_mmu(cpu, &regs->mmu);
+}
+
+static void hvm_own_data(const struct hvm_hw_cpu *cpu, struct regs *regs)
+{
 	regs->own[0] = cpu->gs_base;
 	regs->own[1] = cpu->shadow_gs;
 	regs->kernel_root = regs->mmu.root & ~X86_LINUX_USER_TABLE;
@@ -150,6 +158,14 @@ void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *
 	case XEN_CONTEXT_ARM:
 		break;
 	}
+}
+
+void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *regs)
+{
+	if (kind == XEN_CONTEXT_PV64)
+		pv64_own_data(context, regs);
+	else if (kind == XEN_CONTEXT_HVM)
+		hvm_own_data(context, regs);
 }
 
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)

@@ -43,20 +43,22 @@ static struct window_copy copy_of(struct xen_target *xt, struct vcpu_sample *vcp
  * Copies the stacks of one vCPU; false if a frame was missing that could
  * perhaps be mapped. One that cannot be is where the stack ends for us.
  */
-static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const struct physmem *mem,
-		      const struct thread_request *thread)
+static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const void *context,
+		      const struct physmem *mem, const struct thread_request *thread)
 {
 	struct window_copy copy = copy_of(xt, vcpu, mem);
 
-	vcpu->thread.there = false;
-	vcpu->thread.missing = false;
 	if (!window_copy(&copy, vcpu->request.want)) {
 		vcpu->stack.cut = vcpu->stack.len == vcpu->request.want;
-		if (!xen_frames_refused(xt->frames, copy.gfn))
+		if (!xen_frames_refused(xt->frames, copy.gfn)) {
+			vcpu->thread.there = false;
 			return false;
+		}
 	}
-	if (thread)
+	if (thread) {
+		xen_regs_own_data(xt->context, context, &vcpu->regs);
 		vcpu->thread.missing = !window_copy_thread(&copy, thread, &vcpu->thread);
+	}
 	return copy_others(xt, vcpu, &copy);
 }
 
@@ -78,7 +80,7 @@ static bool copy_stacks(struct xen_target *xt, struct sample *sample, const stru
 		if (!vcpu->online)
 			continue;
 		xen_regs_for_copy(xt->context, vcpus->now[id].context, &vcpu->regs);
-		if (copy_vcpu(xt, vcpu, mem, sample->request.thread))
+		if (copy_vcpu(xt, vcpu, vcpus->now[id].context, mem, sample->request.thread))
 			continue;
 		vcpu->hurried = xt->hurried;
 		whole = whole && vcpu->hurried;
@@ -260,10 +262,11 @@ static void bring_threads(struct xen_target *xt, struct sample *sample)
 
 	for (uint32_t i = 0; i < xt->vcpus.read.n; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[xt->vcpus.read.id[i]];
-		struct window_copy copy = copy_of(xt, vcpu, &mem);
+		struct window_copy copy;
 
 		if (!vcpu->online || !vcpu->thread.missing)
 			continue;
+		copy = copy_of(xt, vcpu, &mem);
 		(void)window_copy_thread(&copy, sample->request.thread, &vcpu->thread);
 		vcpu->thread.there = false;
 	}
@@ -356,7 +359,7 @@ static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_n
 		rc = read_waiting(xt, sample, &torn);
 	if (!rc && (always || xt->vcpus.running || torn)) {
 		rc = retry_paused(xt, sample);
-		if (!rc)
+		if (!rc && sample->request.thread)
 			bring_threads(xt, sample);
 	}
 	return rc;

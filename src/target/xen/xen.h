@@ -44,10 +44,12 @@ struct window_trails *xen_frames_trails(struct xen_frames *frames, const struct 
 /*
  * From the context that the hypervisor gives to registers. The first sets only
  * what copying the stack needs (sp, word, mmu), for use while the guest is
- * paused; the second, to be called then, sets everything else.
+ * paused; the second then what copying a thread needs (own, kernel_root), where
+ * that is wanted; the third sets everything else.
  * One file for each architecture of the host implements all of this.
  */
 void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs);
+void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *regs);
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs);
 
 /* The record of gethvmcontext_partial that has registers; 0: HVM guests have plain contexts here. */
