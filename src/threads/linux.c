@@ -416,7 +416,7 @@ static void find_current(const struct kallsyms *names, const struct btf *btf,
 		own->current = va;
 }
 
-/* A kernel without these names has no samples in them that are known. */
+/* Linux for x86-64 has both (arch/x86/entry/entry_64.S, arch/x86/kernel/process_64.c); no code is in a range that is empty. */
 static void find_switches(const struct kallsyms *names, struct linux_threads *own)
 {
 	static const char *const name[] = {"__switch_to_asm", "__switch_to"};

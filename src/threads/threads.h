@@ -10,7 +10,8 @@
  *
  * Invariants:
  * - a thread that is handed out was read at least twice: it was the same one
- *   both times, and was not switched in between unless it was each time;
+ *   both times, and was not switched in between unless it was each time; that of
+ *   a sample was copied once, while its vCPU stood still (struct thread_copy);
  * - every walk is bounded, by GUEST_THREADS_MAX, a number of links and of tries,
  *   and the budget of the memory; guest_thread_list.trouble says what was left out;
  * - nothing is believed to be an address, a count or a text before it is checked.
@@ -22,10 +23,13 @@
  *    next to nothing where the system is another one, and says nothing.
  * 2. State: a value of `enum guest_thread_state` for each of the system's, none added
  *    where one of these will do.
- * 3. Tests: threads/<system>_test.c walks lists that a test has built, loops
+ * 3. Samples: request() says what a target copies, and decode(), switches(),
+ *    is_cpu() and details() what a copy means; none of these four is called if it
+ *    returns false.
+ * 4. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
- * 4. Docs: docs/man/uniprof-ps.1.in, CHANGELOG.md.
+ * 5. Docs: docs/man/uniprof-ps.1.in, docs/report.md, CHANGELOG.md.
  */
 
 #include <stdbool.h>
