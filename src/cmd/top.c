@@ -349,22 +349,17 @@ static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
 {
 	struct top *top = ctx;
 	struct error *err = ARRAY_RESERVE(&top->threads, &top->room_threads, top->n_threads + 1);
-	struct recorded_thread copy = *thread;
 
-	if (err)
-		return err;
-	copy.name = strdup(thread->name);
-	copy.process = strdup(thread->process);
-	top->threads[top->n_threads++] = copy;
-	return copy.name && copy.process ? NULL : error_no_memory();
+	if (!err)
+		err = recorded_thread_copy(thread, &top->threads[top->n_threads]);
+	top->n_threads += !err;
+	return err;
 }
 
 static void forget_threads(struct top *top)
 {
-	for (size_t i = 0; i < top->n_threads; i++) {
-		free((char *)top->threads[i].name);
-		free((char *)top->threads[i].process);
-	}
+	for (size_t i = 0; i < top->n_threads; i++)
+		recorded_thread_free(&top->threads[i]);
 	top->n_threads = 0;
 }
 

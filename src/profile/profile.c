@@ -316,14 +316,11 @@ static struct error *load_thread(void *ctx, uint32_t number, const struct record
 	struct profile *profile = loading->profile;
 	struct error *err =
 		ARRAY_RESERVE(&profile->threads, &loading->threads_cap, profile->n_threads + 1);
-	struct recorded_thread copy = *thread;
 
-	if (err)
-		return err;
-	copy.name = strdup(thread->name);
-	copy.process = strdup(thread->process);
-	profile->threads[profile->n_threads++] = copy;
-	return copy.name && copy.process ? NULL : error_no_memory();
+	if (!err)
+		err = recorded_thread_copy(thread, &profile->threads[profile->n_threads]);
+	profile->n_threads += !err;
+	return err;
 }
 
 static int by_address(const void *left, const void *right)
@@ -450,10 +447,8 @@ void profile_free(struct profile *profile)
 	for (size_t i = 0; i < profile->n_names; i++)
 		free(profile->names[i].name);
 	free(profile->names);
-	for (size_t i = 0; i < profile->n_threads; i++) {
-		free((char *)profile->threads[i].name);
-		free((char *)profile->threads[i].process);
-	}
+	for (size_t i = 0; i < profile->n_threads; i++)
+		recorded_thread_free(&profile->threads[i]);
 	free(profile->threads);
 	recorded_locations_free(profile->locations);
 	free(profile->cells);

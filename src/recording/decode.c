@@ -375,10 +375,8 @@ void decoder_free(struct decoder *decoder)
 	for (size_t i = 0; i < decoder->texts; i++)
 		free(decoder->text[i]);
 	free(decoder->text);
-	for (size_t i = 0; i < decoder->threads; i++) {
-		free((char *)decoder->thread[i].name);
-		free((char *)decoder->thread[i].process);
-	}
+	for (size_t i = 0; i < decoder->threads; i++)
+		recorded_thread_free(&decoder->thread[i]);
 	free(decoder->thread);
 	free(decoder->ids);
 	free(decoder->last);

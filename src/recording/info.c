@@ -393,3 +393,20 @@ struct error *recording_end_copy(const struct recording_end *from, struct record
 	*to = *from;
 	return copy_fields(end_fields, COUNT(end_fields), from, to) ? NULL : error_no_memory();
 }
+
+struct error *recorded_thread_copy(const struct recorded_thread *from, struct recorded_thread *to)
+{
+	*to = *from;
+	to->name = strdup(from->name);
+	to->process = strdup(from->process);
+	if (to->name && to->process)
+		return NULL;
+	recorded_thread_free(to);
+	return error_no_memory();
+}
+
+void recorded_thread_free(struct recorded_thread *thread)
+{
+	free((char *)thread->name);
+	free((char *)thread->process);
+}

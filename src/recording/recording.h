@@ -123,10 +123,12 @@ struct recording_end {
 /* Copies with strings of its own; nothing to free when that fails. */
 struct error *recording_info_copy(const struct recording_info *from, struct recording_info *to);
 struct error *recording_end_copy(const struct recording_end *from, struct recording_end *to);
+struct error *recorded_thread_copy(const struct recorded_thread *from, struct recorded_thread *to);
 
 /* Frees the strings of a copy. */
 void recording_info_free(struct recording_info *info);
 void recording_end_free(struct recording_end *end);
+void recorded_thread_free(struct recorded_thread *thread);
 
 struct recording_writer;
 
