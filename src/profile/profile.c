@@ -248,12 +248,27 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
 }
 
-static void count_tick(struct profile *profile, const struct tick *tick)
+/* A vCPU has run since the tick before. */
+static bool any_ran(const struct tick *tick)
+{
+	for (uint32_t i = 0; i < tick->n; i++)
+		if (tick->entries[i].state == VCPU_RUNNING && tick->entries[i].ran_ns)
+			return true;
+	return false;
+}
+
+/* The tick before was `since_ns` ago. */
+static void count_tick(struct profile *profile, const struct tick *tick, uint64_t since_ns)
 {
 	profile->ticks += 1 + (uint64_t)tick->more;
 	add(&profile->paused_ns, tick->paused_ns);
 	histogram_add(&profile->pauses, tick->paused_ns);
 	profile->without_pause += !tick->paused_ns;
+	if (!any_ran(tick))
+		return;
+	profile->ran++;
+	profile->at_yields +=
+		!tick->paused_ns && since_ns < profile->info.rate_limit_us * UINT64_C(1000);
 }
 
 static struct error *load_tick(void *ctx, const struct tick *tick)
@@ -262,6 +277,7 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	struct profile *profile = loading->profile;
 	struct error *err = grow_cells(loading);
 	uint64_t times = 1 + (uint64_t)tick->more;
+	const uint64_t since_ns = tick->time_ns - profile->last_ns;
 	struct weight stretch, weight;
 	double selected = 0;
 
@@ -273,7 +289,7 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	profile->last_ns = tick->time_ns;
 	if (err || !in_stretch(loading->filter, tick))
 		return err;
-	count_tick(profile, tick);
+	count_tick(profile, tick, since_ns);
 	for (uint32_t i = 0; i < tick->n && !err; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 

@@ -23,16 +23,20 @@ struct recorded {
 	uint32_t a, b; /* the two stacks */
 };
 
-static void record(struct recorded *out)
+static void record_with(struct recorded *out, const struct recording_info *info)
 {
-	struct recording_info info = {.guest_name = (char *)"web", .vcpus = 3};
 	bool whole;
 
 	out->file = memory_file_new();
 	assert_success(stacks_new(&out->stacks));
-	assert_success(recording_create(out->file.path, &info, out->stacks, &out->writer));
+	assert_success(recording_create(out->file.path, info, out->stacks, &out->writer));
 	assert_success(stacks_intern(out->stacks, leaf, 2, &out->a, &whole));
 	assert_success(stacks_intern(out->stacks, other, 2, &out->b, &whole));
+}
+
+static void record(struct recorded *out)
+{
+	record_with(out, &(struct recording_info){.guest_name = (char *)"web", .vcpus = 3});
 }
 
 static void tick(struct recorded *out, uint64_t time_ns, uint64_t weight_ns,
@@ -190,6 +194,45 @@ static void test_everything_is_summed_up(void **state)
 	assert_int_equal(histogram_quantile(&profile->pauses, 0.5), 20);
 	profile_free(profile);
 	discard(&recorded);
+}
+
+/* A tick of one vCPU at a time in microseconds. */
+static void tick_at(struct recorded *out, uint64_t time_us, uint64_t paused_ns, uint64_t ran_ns)
+{
+	const struct tick_entry entry = {0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, ran_ns, 0};
+	const struct tick one = {.time_ns = 1000 * time_us,
+				 .weight_ns = 1,
+				 .paused_ns = paused_ns,
+				 .n = 1,
+				 .entries = &entry};
+
+	assert_success(recording_tick(out->writer, &one));
+}
+
+static void test_a_sample_within_the_rate_limit_came_when_the_guest_yielded(void **state)
+{
+	const struct recording_info limited = {.scheduler = (char *)"credit2",
+					       .rate_limit_us = 1000,
+					       .vcpus = 1},
+				    free_to_run = {.vcpus = 1};
+
+	for (int limit = 0; limit < 2; limit++) {
+		struct recorded recorded;
+		struct profile *profile;
+
+		record_with(&recorded, limit ? &limited : &free_to_run);
+		tick_at(&recorded, 5000, 0, 9000);
+		tick_at(&recorded, 5999, 0, 9000);
+		tick_at(&recorded, 6999, 0, 9000);
+		tick_at(&recorded, 7000, 900, 9000);
+		tick_at(&recorded, 7001, 0, 0);
+		assert_success(recording_close(recorded.writer, NULL));
+		assert_success(profile_load(recorded.file.path, &everything, &profile));
+		assert_int_equal(profile->ran, 4);
+		assert_int_equal(profile->at_yields, limit ? 1 : 0);
+		profile_free(profile);
+		discard(&recorded);
+	}
 }
 
 static void test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw(void **state)
@@ -527,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_shares_of_heavy_samples_are_worth_fewer_draws),
 		cmocka_unit_test(test_everything_is_summed_up),
 		cmocka_unit_test(test_weights_can_be_the_cpu_time_that_was_used),
+		cmocka_unit_test(test_a_sample_within_the_rate_limit_came_when_the_guest_yielded),
 		cmocka_unit_test(test_a_tick_is_one_draw_whatever_number_of_vcpus_it_saw),
 		cmocka_unit_test(test_a_stretch_of_time_is_as_if_nothing_else_had_been_recorded),
 		cmocka_unit_test(test_vcpus_are_chosen_by_a_list),

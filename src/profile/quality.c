@@ -13,6 +13,7 @@
 #define WARN_NAMELESS  0.20
 #define WARN_FAR       0.01
 #define WARN_STOPPED   0.05
+#define WARN_AT_YIELDS 0.05
 
 /* ... and below this share of the samples. */
 #define WARN_DRAWS 0.25
@@ -56,6 +57,14 @@ static void judge_sampling(const struct quality *quality, struct sentences *to)
 		    " samples are worth %.0f draws only, as few of them stand for most of "
 		    "the time: sample for longer (-T), or give uniprof a CPU that is not busy",
 		    quality->stacks, quality->draws);
+	if (quality->at_yields > WARN_AT_YIELDS)
+		add(to,
+		    "%.0f %% of the samples had to wait until the guest yielded the CPU that it "
+		    "shares "
+		    "with uniprof, and what yields has too large a share: give domain 0 a CPU of "
+		    "its "
+		    "own, or run `xl sched-%.7s -s -p Pool-0 -r 0`",
+		    100 * quality->at_yields, quality->scheduler);
 	if (quality->stopped > WARN_STOPPED)
 		add(to,
 		    "the guest was stopped for %.0f %% of the time, and behaved as if it was "

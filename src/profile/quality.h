@@ -13,8 +13,10 @@
 
 struct quality {
 	uint64_t stacks;
-	uint64_t ticks;		/* that have selected samples, at most; 0: not known */
-	double draws;		/* that the samples are worth */
+	uint64_t ticks;	  /* that have selected samples, at most; 0: not known */
+	double draws;	  /* that the samples are worth */
+	double at_yields; /* the share of samples that the guest made way for by yielding its CPU */
+	const char *scheduler;	/* ... as the command xl sched-NAME calls it */
 	double stopped;		/* the share of the time that the guest was stopped for */
 	uint64_t truncated;	/* callers are missing */
 	uint64_t broken;	/* no caller of the last frame was found, which may have one */

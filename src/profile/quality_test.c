@@ -66,6 +66,24 @@ static void doubt_about_all_shares_comes_first(void **state)
 	      "--max-overhead 5 samples less often");
 }
 
+static void shares_that_a_shared_cpu_bends_are_told(void **state)
+{
+	check((struct quality){.stacks = 1000,
+			       .ticks = 1000,
+			       .draws = 900,
+			       .scheduler = "credit2",
+			       .at_yields = 0.05},
+	      NULL);
+	check((struct quality){.stacks = 1000,
+			       .ticks = 1000,
+			       .draws = 900,
+			       .scheduler = "credit2",
+			       .at_yields = 0.5},
+	      "50 % of the samples had to wait until the guest yielded the CPU that it shares with "
+	      "uniprof, and what yields has too large a share: give domain 0 a CPU of its own, or "
+	      "run `xl sched-credit2 -s -p Pool-0 -r 0`");
+}
+
 static void no_more_than_three_things_are_said(void **state)
 {
 	check((struct quality){.stacks = 100,
@@ -85,6 +103,7 @@ int main(void)
 		cmocka_unit_test(a_good_profile_needs_no_words),
 		cmocka_unit_test(what_is_wrong_with_a_profile_is_said),
 		cmocka_unit_test(doubt_about_all_shares_comes_first),
+		cmocka_unit_test(shares_that_a_shared_cpu_bends_are_told),
 		cmocka_unit_test(no_more_than_three_things_are_said),
 	};
 

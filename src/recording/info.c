@@ -49,6 +49,7 @@ static const struct field info_fields[] = {
 	INFO(vcpus, FIELD_U32),		INFO(rate_hz, FIELD_DOUBLE),
 	INFO(duration_ns, FIELD_U64),	INFO(start_unix_ns, FIELD_U64),
 	INFO(jitter, FIELD_BOOL),	INFO(weight_unit, FIELD_STRING),
+	INFO(scheduler, FIELD_STRING),	INFO(rate_limit_us, FIELD_U32),
 	INFO(images, FIELD_IMAGES),
 };
 static const struct field end_fields[] = {

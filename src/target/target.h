@@ -49,11 +49,17 @@
 #define STACK_CAP_MAX (1u << 20)
 
 struct target_info {
-	char name[256];	  /* the guest's own name; "" if it has none */
-	char id[32];	  /* "7" */
-	char type[16];	  /* "pv", "pvh", "hvm", "replay" */
-	char host[256];	  /* "Xen 4.17, libxencall" */
-	char image[4096]; /* path of the ELF that the guest was started from, if known; else "" */
+	char name[256]; /* the guest's own name; "" if it has none */
+	char id[32];	/* "7" */
+	char type[16];	/* "pv", "pvh", "hvm", "replay" */
+	char host[256]; /* "Xen 4.17, libxencall" */
+	/*
+	 * Rate limit of the hypervisor's scheduler, µs: on a shared CPU a sampler waits for so
+	 * long, unless the guest yields. 0: none.
+	 */
+	uint32_t rate_limit_us;
+	char scheduler[16]; /* its name, "credit2"; only with a rate limit */
+	char image[4096];   /* path of the ELF that the guest was started from, if known; else "" */
 	const struct arch *arch;
 	uint32_t vcpus; /* valid ids are 0 to vcpus - 1; some may be off-line */
 	uint32_t spare; /* of these, for what may begin later: people are not told of them */

@@ -43,6 +43,21 @@ class Sampling(GuestCase):
             self.no_impossible_edges(guest, self.folded(guest))
             self.dom0(f"xl destroy {guest}")
 
+    def test_samples_that_had_to_wait_for_the_guest_to_yield_are_told(self):
+        guest = "app2-pv-fp"
+        self.create(guest, cmdline="scale=5000")
+        self.addCleanup(self.dom0, "xl sched-credit2 -s -p Pool-0 -r 1000")
+        for limit, told in (1000, True), (0, False):
+            self.dom0(f"xl sched-credit2 -s -p Pool-0 -r {limit}")
+            _, report = self.recorded(guest, "-F 997 -T 2")
+            self.assertEqual("had to wait until the guest yielded the CPU that it shares with uniprof" in report, told, report)
+        self.dom0("xl sched-credit2 -s -p Pool-0 -r 1000")
+        # It never yields: each look came when the limit was over.
+        self.create("noreturn-pv-fp")
+        self.dom0("xl destroy app2-pv-fp")
+        _, report = self.recorded("noreturn-pv-fp", "-F 997 -T 2")
+        self.assertNotIn("had to wait", report)
+
     def test_always_pause_pauses_always(self):
         self.create(BUSY, cmdline="scale=5000")
         _, report = self.recorded(BUSY, "-F 997 -T 1 --always-pause")

@@ -279,11 +279,15 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 	return err;
 }
 
-static double stopped_share(const struct profile *profile)
+/* Part of a command that the user may type: nothing else is taken from a file. */
+static bool is_scheduler(const char *name)
 {
-	const uint64_t elapsed_ns = profile_elapsed_ns(profile);
+	return name && (!strcmp(name, "credit2") || !strcmp(name, "credit"));
+}
 
-	return elapsed_ns ? (double)profile->paused_ns / (double)elapsed_ns : 0;
+static double share_of(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : 0;
 }
 
 static struct error *add_warnings(struct loaded *loaded)
@@ -304,7 +308,11 @@ static struct error *add_warnings(struct loaded *loaded)
 		/* vCPUs of one tick are one draw. */
 		quality.ticks = profile->ticks < quality.stacks ? profile->ticks : quality.stacks;
 		quality.draws = profile_draws(profile);
-		quality.stopped = stopped_share(profile);
+		quality.stopped = share_of(profile->paused_ns, profile_elapsed_ns(profile));
+		if (is_scheduler(profile->info.scheduler)) {
+			quality.at_yields = share_of(profile->at_yields, profile->ran);
+			quality.scheduler = profile->info.scheduler;
+		}
 	}
 	if (profile->cut) {
 		text = strdup("the recording stops in the middle: its writer was killed");

@@ -311,6 +311,10 @@ static void describe(const struct target *target, const struct session_options *
 		.start_unix_ns = clock_unix_ns(),
 		.jitter = !options->sampler.no_jitter,
 	};
+	if (guest->rate_limit_us) {
+		info->scheduler = (char *)guest->scheduler;
+		info->rate_limit_us = guest->rate_limit_us;
+	}
 	if (first)
 		info->image = first->path;
 	else if (*guest->image)

@@ -11,6 +11,7 @@
 #include <xencall.h>
 #include <xenforeignmemory.h>
 #include <xen/domctl.h>
+#include <xen/sysctl.h>
 #include <xen/version.h>
 #include <xen/xen.h>
 #include <xen/xsm/flask_op.h>
@@ -27,6 +28,10 @@ const char xen_if_name[] = "libxencall";
  */
 #define DOMCTL_OLDEST 0x0b
 #define DOMCTL_NEWEST 0x20
+
+/* Likewise of scheduler_op: Xen 4.7 has 0xd, 4.17 has 0x15 (XEN_SYSCTL_INTERFACE_VERSION in xen/sysctl.h). */
+#define SYSCTL_OLDEST 0x0d
+#define SYSCTL_NEWEST 0x20
 
 /* Xen 4.18: from here on getdomaininfo does not look for the next domain when there is none of this id. */
 #define DOMCTL_ASKS_FOR_ONE 0x16
@@ -154,6 +159,7 @@ struct error *xen_if_begin(struct xen_if *xi)
 {
 	int version;
 
+	_Static_assert(sizeof(struct xen_sysctl) <= sizeof(*xi->ctl), "one buffer serves both");
 	xi->ctl = xencall_alloc_buffer(xi->call, sizeof(*xi->ctl));
 	if (!xi->ctl)
 		return error_no_memory();
@@ -269,6 +275,39 @@ bool xen_if_pv32(struct xen_if *xi, uint32_t domid)
 {
 	fill(xi, xi->ctl, XEN_DOMCTL_get_address_size, domid);
 	return !domctl(xi, xi->ctl) && xi->ctl->u.address_size.size == 32;
+}
+
+/* Asks for a scheduler's parameters, which Xen refuses if another one is at work; valid until the next single call. */
+static const struct xen_sysctl_scheduler_op *ask_scheduler(struct xen_if *xi, uint32_t id)
+{
+	struct xen_sysctl *ctl = (struct xen_sysctl *)xi->ctl;
+
+	for (unsigned version = SYSCTL_NEWEST; version >= SYSCTL_OLDEST; version--) {
+		memset(ctl, 0, sizeof(*ctl));
+		ctl->cmd = XEN_SYSCTL_scheduler_op;
+		ctl->interface_version = version;
+		ctl->u.scheduler_op.sched_id = id;
+		ctl->u.scheduler_op.cmd = XEN_SYSCTL_SCHEDOP_getinfo;
+		if (xencall1(xi->call, __HYPERVISOR_sysctl, (unsigned long)ctl) >= 0)
+			return &ctl->u.scheduler_op;
+		if (errno != EACCES)
+			break;
+	}
+	return NULL;
+}
+
+void xen_if_scheduler(struct xen_if *xi, struct xen_scheduler *out)
+{
+	const struct xen_sysctl_scheduler_op *op = ask_scheduler(xi, XEN_SCHEDULER_CREDIT2);
+
+	*out = (struct xen_scheduler){0};
+	if (op) {
+		*out = (struct xen_scheduler){"credit2", op->u.sched_credit2.ratelimit_us};
+		return;
+	}
+	op = ask_scheduler(xi, XEN_SCHEDULER_CREDIT);
+	if (op)
+		*out = (struct xen_scheduler){"credit", op->u.sched_credit.ratelimit_us};
 }
 
 static void fill_context(struct xen_if *xi, struct xen_domctl *op, uint32_t vcpu)

@@ -126,6 +126,18 @@ bool xen_if_pv32(struct xen_if *xi, uint32_t domid)
 	return false;
 }
 
+void xen_if_scheduler(struct xen_if *xi, struct xen_scheduler *out)
+{
+	struct xen_sysctl_credit2_schedule credit2;
+	struct xen_sysctl_credit_schedule credit;
+
+	*out = (struct xen_scheduler){0};
+	if (!xc_sched_credit2_params_get(xi->xc, 0, &credit2))
+		*out = (struct xen_scheduler){"credit2", credit2.ratelimit_us};
+	else if (!xc_sched_credit_params_get(xi->xc, 0, &credit))
+		*out = (struct xen_scheduler){"credit", credit.ratelimit_us};
+}
+
 struct error *xen_if_attach(struct xen_if *xi, const struct xen_domain *domain, uint32_t vcpus)
 {
 	xi->domid = domain->domid;

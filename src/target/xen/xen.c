@@ -305,6 +305,7 @@ static const struct arch *arch_of(struct xen_target *xt)
 static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 {
 	struct target_info *info = &xt->base.info;
+	struct xen_scheduler scheduler;
 	struct error *err;
 
 	info->vcpus = xen_if_vcpus(xt->xi, xt->domain.domid);
@@ -321,6 +322,9 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 		     sizeof(info->image));
 	snprintf(info->host, sizeof(info->host), "Xen %u.%u, %s", xen_if_state(xt->xi)->major,
 		 xen_if_state(xt->xi)->minor, xen_if_name);
+	xen_if_scheduler(xt->xi, &scheduler);
+	snprintf(info->scheduler, sizeof(info->scheduler), "%s", scheduler.name);
+	info->rate_limit_us = scheduler.rate_limit_us;
 
 	xt->fit = 1;
 	err = xen_vcpus_new(&xt->vcpus, info->vcpus);

@@ -96,6 +96,19 @@ uint32_t xen_if_vcpus(struct xen_if *xi, uint32_t domid);
 /* True if the PV domain is a 32-bit one (its contexts have the x86_32 layout). */
 bool xen_if_pv32(struct xen_if *xi, uint32_t domid);
 
+/* Scheduler of the first pool of CPUs. */
+struct xen_scheduler {
+	char name[16]; /* "credit2", as in xl sched-credit2; "": not known */
+	/*
+	 * How long a vCPU that has just got a CPU keeps it from others that wake up, unless it
+	 * yields, µs (xen/sysctl.h, scheduler_op); 0: no longer than its credit allows.
+	 */
+	uint32_t rate_limit_us;
+};
+
+/* Asks for it; a refusal counts as not known. */
+void xen_if_scheduler(struct xen_if *xi, struct xen_scheduler *out);
+
 /* Type of a vCPU's `context`. */
 enum xen_context {
 	XEN_CONTEXT_PV64, /* vcpu_guest_context_t (xen/xen.h) */
