@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How often a 95 % interval holds the truth: guests whose shares are known, on hosts with and without other work.
+
+    tests/truth/intervals.py                              each kind of guest on each host, 1,000 shares of each
+    tests/truth/intervals.py --shares 100 process qemu    some kinds of guests
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "rig" / "lib"))
+
+BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
+PROGRAMS = BUILD / "tests" / "vmm" / "programs"
+
+HOGS = 4
+HOG = "while :; do :; done"
+
+# Looks a second, and seconds of a recording.
+RATE, SECONDS = 500, 1
+
+# Seconds of a recording whose sampler is stopped, and seconds that it runs and is stopped.
+STOPPED_SECONDS = 3
+RUNS, STOPS = (0.2, 2), (0.1, 1)
+
+# Seconds until a guest is at work, at most.
+PATIENCE = 60
+
+SPINNER = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
+QUARTERS = {"function_1": 0.25, "function_3": 0.75}
+
+
+class Here:
+    """A guest of this host, with what else the host does."""
+
+    def __init__(self, expected, command, target, options=()):
+        self.expected, self._command, self._target, self._options = expected, command, target, options
+        self._scratch = tempfile.TemporaryDirectory()
+        self._programs = []
+        self.scratch = Path(self._scratch.name)
+
+    def __enter__(self):
+        guest = self._start(*self._command(self.scratch))
+        self._target = self._target(self.scratch, guest.pid)
+        self._begin()
+        return self
+
+    def __exit__(self, *_):
+        for program in self._programs:
+            program.kill()
+            program.wait()
+        self._scratch.cleanup()
+
+    def _start(self, *command):
+        with (self.scratch / "said").open("ab") as said:
+            self._programs.append(subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=said, stderr=said))
+        return self._programs[-1]
+
+    def _begin(self):
+        """Waits until the guest is at work: the first recordings would be of its firmware."""
+        end = time.monotonic() + PATIENCE
+        while not set(self.expected) <= set(self.shares(self.record(stops=False))):
+            if time.monotonic() > end:
+                raise RuntimeError(f"the guest does not begin its work: {(self.scratch / 'said').read_text()}")
+            time.sleep(0.1)
+
+    def busy(self):
+        for _ in range(HOGS):
+            self._start("sh", "-c", HOG)
+
+    def record(self, stops):
+        path = self.scratch / "out.uniprof"
+        path.unlink(missing_ok=True)
+        profiler = subprocess.Popen(
+            [BUILD / "uniprof", "record", "-q", *self._options, "-F", str(RATE), "-T", str(STOPPED_SECONDS if stops else SECONDS),
+             "-o", path, self._target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while stops and profiler.poll() is None:
+            time.sleep(random.uniform(*RUNS))
+            profiler.send_signal(signal.SIGSTOP)
+            time.sleep(random.uniform(*STOPS))
+            profiler.send_signal(signal.SIGCONT)
+        profiler.wait()
+        return path
+
+    @staticmethod
+    def shares(path):
+        """{function: (share, low, high)} with all that it calls; nothing if nothing was recorded."""
+        if not path.exists():
+            return {}
+        report = subprocess.run([BUILD / "uniprof", "report", "--json", "--no-inline", path], stdout=subprocess.PIPE, check=True)
+        return {row["function"]: tuple(row["total"][key] for key in ("share", "low", "high")) for row in json.loads(report.stdout)["rows"]}
+
+
+class There:
+    """A guest of Xen in the rig, on a CPU of its own; the host's other work is dom0's."""
+
+    def __init__(self, expected, guest):
+        self.expected, self._guest = expected, guest
+
+    def __enter__(self):
+        import xenrig  # pylint: disable=import-outside-toplevel  # needs QEMU
+        self._rig = xenrig.Rig(cpus=2)
+        self._scratch = tempfile.TemporaryDirectory()
+        try:
+            self._rig.put(BUILD / "uniprof", *(BUILD / "guests" / f"{self._guest}.{kind}" for kind in ("elf", "cfg")))
+            self._dom0(f"xl vcpu-pin Domain-0 all 0; xl create -q {self._guest}.cfg 'cpus=\"1\"' 'cmdline=\"seconds=1000000\"'; sleep 3")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._rig.close()
+        self._scratch.cleanup()
+
+    def _dom0(self, commands):
+        self._rig.run(commands, timeout=600, check=True)
+
+    def busy(self):
+        self._dom0("".join(f"({HOG}) >/dev/null 2>&1 & " for _ in range(HOGS)))
+
+    def record(self, stops):
+        script = f"uniprof record -q -F {RATE} -T {STOPPED_SECONDS if stops else SECONDS} -o out.uniprof {self._guest} & p=$!; "
+        if stops:
+            for _ in range(int(STOPPED_SECONDS / min(RUNS))):
+                runs, stopped = (int(1e6 * random.uniform(*times)) for times in (RUNS, STOPS))
+                script += f"usleep {runs}; kill -STOP $p 2>/dev/null || exit 0; usleep {stopped}; kill -CONT $p; "
+        self._dom0(f"rm -f out.uniprof; ({script} wait $p)")
+        self._rig.get("out.uniprof", self._scratch.name)
+        return Path(self._scratch.name) / "out.uniprof"
+
+    shares = staticmethod(Here.shares)
+
+
+def process(*options):
+    return lambda: Here(SPINNER, lambda scratch: [PROGRAMS / "subject"], lambda scratch, pid: f"process:{pid}", options)
+
+
+def kvm(*options):
+    return lambda: Here(SPINNER, lambda scratch: [PROGRAMS / "monitor", PROGRAMS / "spinner-fp"], lambda scratch, pid: f"kvm:{pid}", options)
+
+
+def qemu_command(scratch):
+    return ["qemu-system-x86_64", "-accel", "tcg", "-m", "64", "-display", "none", "-serial", "null", "-qmp",
+            f"unix:{scratch}/qmp.sock,server=on,wait=off", "-kernel", BUILD / "guests" / "noreturn-pvh-fp.elf", "-append", "seconds=1000000"]
+
+
+KINDS = {
+    "process": process(),
+    "process-ptrace": process("--via", "ptrace"),
+    "kvm": kvm(),
+    "kvm-ptrace": kvm("--via", "ptrace"),
+    # On a busy host it takes QEMU long to stop, and few looks would be left.
+    "qemu": lambda: Here(QUARTERS, qemu_command, lambda scratch, pid: f"qemu:{scratch}/qmp.sock", ("--max-overhead", "100")),
+    "xen-pv": lambda: There(QUARTERS, "noreturn-pv-fp"),
+    "xen-pvh": lambda: There(QUARTERS, "noreturn-pvh-fp"),
+}
+HOSTS = "quiet", "busy", "stopped"
+
+
+def measure(kind, host, wanted):
+    """(shares that intervals hold, shares) of recordings of one guest."""
+    held, shares = 0, 0
+    with KINDS[kind]() as guest:
+        if host == "busy":
+            guest.busy()
+        while shares < wanted:
+            found = guest.shares(guest.record(host == "stopped"))
+            found = {function: found.get(function, (0, 0, 0)) for function in guest.expected}
+            # What calls them takes a part of the time, too.
+            work = sum(share for share, _, _ in found.values())
+            held += sum(low <= guest.expected[function] * work <= high for function, (_, low, high) in found.items())
+            shares += len(found)
+    return held, shares
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)} (default: all)")
+    parser.add_argument("--hosts", default=",".join(HOSTS), help="of %(default)s")
+    parser.add_argument("--shares", type=int, default=1000, help="how many are measured at least (%(default)s)")
+    options = parser.parse_args()
+    for kind in options.kinds or KINDS:
+        for host in options.hosts.split(","):
+            held, shares = measure(kind, host, options.shares)
+            print(json.dumps({"guest": kind, "host": host, "shares": shares, "held": held, "percent": round(100 * held / shares, 1)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
