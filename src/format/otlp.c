@@ -3,7 +3,8 @@
 /*
  * OpenTelemetry's profiles signal (opentelemetry-proto 1.10, v1development): an
  * ExportProfilesServiceRequest, as receivers take it by HTTP. One profile of
- * CPU time, whose samples carry the vCPU and its state as attributes.
+ * CPU time, whose samples carry the vCPU, its state and the thread that it ran
+ * as attributes.
  */
 
 #include <stdlib.h>
@@ -241,12 +242,19 @@ static uint64_t stack_of(struct otlp *o, uint32_t stack)
 /* Makes a list of attributes in o->packed. */
 static void pack_attributes(struct otlp *o, const struct sample_group *group)
 {
-	const uint64_t vcpu = attribute(o, "cpu.logical_number", NULL, group->vcpu);
+	const struct recorded_thread *thread = sample_thread(o->job, group->thread);
 	const char *state = own_text(o, vcpu_state_text(group->state));
 
 	protobuf_clear(&o->packed);
-	protobuf_element(&o->packed, vcpu);
+	protobuf_element(&o->packed, attribute(o, "cpu.logical_number", NULL, group->vcpu));
 	protobuf_element(&o->packed, attribute(o, "uniprof.vcpu.state", state, 0));
+	if (!thread)
+		return;
+	protobuf_element(&o->packed, attribute(o, "process.pid", NULL, thread->pid));
+	protobuf_element(&o->packed,
+			 attribute(o, "process.executable.name", own_text(o, thread->process), 0));
+	protobuf_element(&o->packed, attribute(o, "thread.id", NULL, thread->tid));
+	protobuf_element(&o->packed, attribute(o, "thread.name", own_text(o, thread->name), 0));
 }
 
 static void put_sample(struct otlp *o, const struct sample_group *group)

@@ -2,8 +2,9 @@
 
 /*
  * The text that `perf script` prints, which many tools read: for each sample
- * a line with guest, vCPU, time and weight, its frames, leaf first, and an
- * empty line. A guest is a process, a vCPU a thread of it.
+ * a line with thread, vCPU, time and weight, its frames, leaf first, and an
+ * empty line. Where threads of the guest are not known, the guest is a process,
+ * and a vCPU a thread of it.
  */
 
 #include "format/format.h"
@@ -21,6 +22,7 @@ struct perf_script {
 	struct location_chain chain;
 	struct format_lines lines; /* by their numbers in the table */
 	char *comm, *event;
+	char **comms; /* of threads, by their numbers; NULL: not met yet */
 	uint32_t pid;
 	FILE *out;
 };
@@ -67,15 +69,43 @@ static struct error *format_line(void *ctx, uint32_t number, FILE *out)
 	return NULL;
 }
 
+static struct error *comm_of(struct perf_script *s, const struct sample *sample, const char **out)
+{
+	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
+	const char *name;
+	struct error *err;
+
+	*out = s->comm;
+	if (!thread)
+		return NULL;
+	if (!s->comms[sample->thread]) {
+		err = symbolizer_intern(s->job->symbolizer, *thread->name ? thread->name : "?",
+					&name);
+		if (err)
+			return err;
+		s->comms[sample->thread] = word(name);
+	}
+	*out = s->comms[sample->thread];
+	return *out ? NULL : error_no_memory();
+}
+
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_script *s = ctx;
-	struct error *err = location_table_chain(s->table, sample->stack, &s->chain);
-	uint64_t us = sample->time_ns / 1000;
+	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
+	const uint32_t pid = thread ? thread->pid : s->pid;
+	const uint32_t tid = thread ? thread->tid : s->pid + sample->vcpu;
+	const uint64_t us = sample->time_ns / 1000;
+	const char *comm;
+	struct error *err = comm_of(s, sample, &comm);
 
+	if (!err)
+		err = location_table_chain(s->table, sample->stack, &s->chain);
+	if (err)
+		return err;
 	fprintf(s->out,
 		"%s %" PRIu32 "/%" PRIu32 " [%03u] %" PRIu64 ".%06" PRIu64 ": %" PRIu64 " %s: \n",
-		s->comm, s->pid, s->pid + sample->vcpu, sample->vcpu, us / 1000000, us % 1000000,
+		comm, pid, tid, sample->vcpu, us / 1000000, us % 1000000,
 		sample->weight_ns * sample->times, s->event);
 	for (size_t i = 0; i < s->chain.n && !err; i++)
 		err = format_lines_put(&s->lines, s->chain.at[i], format_line, s, s->out);
@@ -95,7 +125,9 @@ static struct error *prepare(struct perf_script *s)
 	s->comm = word(name);
 	s->event = word(format_unit_is_time(s->job) ? "cpu-clock" : unit);
 	s->pid = format_guest_pid(s->job);
-	return s->comm && s->event ? location_table_new(s->job, &s->table) : error_no_memory();
+	s->comms = calloc(s->job->profile->n_threads + 1, sizeof(*s->comms));
+	return s->comm && s->event && s->comms ? location_table_new(s->job, &s->table)
+					       : error_no_memory();
 }
 
 static struct error *write_perf_script(const struct format_job *job, FILE *out)
@@ -108,6 +140,9 @@ static struct error *write_perf_script(const struct format_job *job, FILE *out)
 	location_table_free(s.table);
 	format_lines_free(&s.lines);
 	free(s.chain.at);
+	for (size_t i = 0; s.comms && i <= job->profile->n_threads; i++)
+		free(s.comms[i]);
+	free(s.comms);
 	free(s.comm);
 	free(s.event);
 	return err;

@@ -3,7 +3,7 @@
 /*
  * pprof's profile.proto, compressed (github.com/google/pprof/proto), for `go
  * tool pprof` and many continuous profilers. Samples carry the vCPU and its
- * state as labels. If images are known, locations say which one they are in,
+ * state as labels, and the thread that it ran as perf_data_converter does. If images are known, locations say which one they are in,
  * with its build id.
  */
 
@@ -288,9 +288,22 @@ static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t num
 	protobuf_message(&p->message, SAMPLE_LABEL, &p->inner);
 }
 
+static void put_thread(struct pprof *p, const struct recorded_thread *thread)
+{
+	const uint64_t names[] = {literal(p, "comm"), literal(p, thread->process),
+				  literal(p, "thread_comm"), literal(p, thread->name)};
+	const uint64_t numbers[] = {literal(p, "pid"), literal(p, "tid")};
+
+	put_label(p, names[0], names[1], 0);
+	put_label(p, names[2], names[3], 0);
+	put_label(p, numbers[0], 0, thread->pid);
+	put_label(p, numbers[1], 0, thread->tid);
+}
+
 static void put_sample(struct pprof *p, const struct sample_group *group)
 {
 	const struct stacks *stacks = p->job->profile->stacks;
+	const struct recorded_thread *thread = sample_thread(p->job, group->thread);
 	char vcpu[16];
 
 	snprintf(vcpu, sizeof(vcpu), "vcpu%u",
@@ -302,6 +315,8 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 		put_label(p, names[0], names[1], 0);
 		put_label(p, names[2], names[3], 0);
 	}
+	if (thread)
+		put_thread(p, thread);
 	protobuf_clear(&p->packed);
 	for (uint32_t id = group->stack; id != STACK_ROOT; id = stacks_node(stacks, id)->parent)
 		protobuf_element(&p->packed, p->table->of_node[id] + 1);

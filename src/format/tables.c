@@ -200,6 +200,14 @@ struct error *location_table_chain(const struct location_table *table, uint32_t 
 	return NULL;
 }
 
+/* The file may have grown since it was loaded. */
+const struct recorded_thread *sample_thread(const struct format_job *job, uint32_t number)
+{
+	const struct profile *profile = job->profile;
+
+	return number && number <= profile->n_threads ? &profile->threads[number - 1] : NULL;
+}
+
 struct reading {
 	const struct format_job *job;
 	struct stacks *stacks;
@@ -217,6 +225,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 				.weight_ns = weighting_entry(&r->weighting, tick, entry).sampled_ns,
 				.times = 1 + tick->more,
 				.stack = entry->stack,
+				.thread = entry->thread,
 				.vcpu = (uint16_t)entry->vcpu,
 				.state = entry->state};
 
@@ -347,8 +356,9 @@ static struct error *add_to_group(void *ctx, const struct sample *sample)
 	struct sample_group *group;
 	uint32_t id;
 	bool added;
-	struct error *err = ids_get(grouping->ids, sample->stack,
-				    (uint64_t)sample->vcpu << 8 | sample->state, &id, &added);
+	const uint64_t what =
+		(uint64_t)sample->thread << 32 | (uint32_t)sample->vcpu << 8 | sample->state;
+	struct error *err = ids_get(grouping->ids, sample->stack, what, &id, &added);
 
 	if (!err)
 		err = ARRAY_RESERVE(&grouping->at, &grouping->room, id + (size_t)1);
@@ -357,6 +367,7 @@ static struct error *add_to_group(void *ctx, const struct sample *sample)
 	group = &grouping->at[id];
 	if (added)
 		*group = (struct sample_group){.stack = sample->stack,
+					       .thread = sample->thread,
 					       .vcpu = sample->vcpu,
 					       .state = sample->state};
 	group->samples += sample->times;

@@ -77,9 +77,13 @@ struct sample {
 	uint64_t weight_ns; /* of one; of CPU time, if the job's filter says so */
 	uint64_t times;	    /* so many like this one; only of the first the time is known */
 	uint32_t stack;	    /* id in the job's profile */
+	uint32_t thread;    /* number in the job's profile; 0: not known */
 	uint16_t vcpu;
 	uint8_t state; /* enum vcpu_state */
 };
+
+/* The thread of this number; NULL: not known. */
+const struct recorded_thread *sample_thread(const struct format_job *job, uint32_t number);
 
 /*
  * Reads the recording once more, up to where it ended when the profile was
@@ -90,7 +94,7 @@ struct error *samples_read(const struct format_job *job,
 			   struct error *(*visit)(void *ctx, const struct sample *sample),
 			   void *ctx);
 
-/* All of one vCPU together, in order of time: 32 bytes a sample. */
+/* All of one vCPU together, in order of time: 40 bytes a sample. */
 struct samples {
 	struct sample *at;
 	size_t n;
@@ -106,7 +110,7 @@ size_t samples_vcpu_end(const struct samples *samples, size_t i);
 struct sample_group {
 	uint64_t samples;
 	uint64_t weight; /* at most INT64_MAX: formats have signed numbers */
-	uint32_t stack;
+	uint32_t stack, thread;
 	uint16_t vcpu;
 	uint8_t state;
 };

@@ -4,6 +4,7 @@
  * Makes recordings for the tests of formats.
  *
  *	export_example_guest plain OUTFILE	functions of this program itself, at another address
+ *	export_example_guest threads OUTFILE	... that threads of the guest run
  *	export_example_guest inlined OUTFILE	... of which one was inlined into another
  *	export_example_guest hostile OUTFILE	names that mean something to some format
  *	export_example_guest long OUTFILE	1,000,000 samples of 5,000 stacks of 12 frames
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*make)(struct maker *m, const char *path);
 	} kinds[] = {{"plain", make_plain},
+		     {"threads", make_threads},
 		     {"inlined", make_inlined},
 		     {"hostile", make_hostile},
 		     {"long", make_long}};
@@ -55,6 +57,6 @@ int main(int argc, char **argv)
 			maker_close(&m);
 			return 0;
 		}
-	fprintf(stderr, "usage: export_example_guest plain|inlined|hostile|long OUTFILE\n");
+	fprintf(stderr, "usage: export_example_guest plain|threads|inlined|hostile|long OUTFILE\n");
 	return 2;
 }

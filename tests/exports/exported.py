@@ -61,12 +61,12 @@ def totals(stacks):
 
 
 class Exported(unittest.TestCase):
-    """A directory with two recordings, and exports of them."""
+    """A directory with recordings, and exports of them."""
 
     @classmethod
     def setUpClass(cls):
         cls.directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-exports-')))
-        for kind in 'plain', 'inlined', 'hostile':
+        for kind in 'plain', 'threads', 'inlined', 'hostile':
             run(EXAMPLE, kind, cls.directory / f'{kind}.uniprof')
 
     def export(self, kind, name, *options):

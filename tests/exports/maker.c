@@ -39,7 +39,7 @@ void maker_close(struct maker *m)
 
 void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t *addrs, size_t n)
 {
-	struct tick_entry entry = {.vcpu = vcpu, .state = state};
+	struct tick_entry entry = {.vcpu = vcpu, .state = state, .thread = m->thread};
 	struct frame frames[16];
 	bool whole;
 
@@ -51,6 +51,15 @@ void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t 
 						       .weight_ns = m->tick_ns,
 						       .n = 1,
 						       .entries = &entry}));
+}
+
+void maker_thread(struct maker *m, uint32_t pid, uint32_t tid, const char *process,
+		  const char *name)
+{
+	check(recording_thread(m->writer, &(struct recorded_thread){.pid = pid,
+								    .tid = tid,
+								    .process = process,
+								    .name = name}));
 }
 
 void maker_name(struct maker *m, uint64_t addr, const char *text)

@@ -14,6 +14,7 @@ struct maker {
 	struct recording_writer *writer;
 	struct stacks *stacks;
 	uint64_t time_ns, tick_ns;
+	uint32_t thread; /* of the samples from now on; 0: not known */
 };
 
 void check(struct error *err);
@@ -26,11 +27,17 @@ void maker_close(struct maker *m);
 /* One sample, a tick behind the one before. Frames are leaf first. */
 void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t *addrs, size_t n);
 
+/* Adds a thread; the first one is number 1. */
+void maker_thread(struct maker *m, uint32_t pid, uint32_t tid, const char *process,
+		  const char *name);
+
 /* Names an address. */
 void maker_name(struct maker *m, uint64_t addr, const char *text);
 
 /* The recordings, which are left open. */
 void make_plain(struct maker *m, const char *path);
+/* ... the same stacks, in threads. */
+void make_threads(struct maker *m, const char *path);
 void make_inlined(struct maker *m, const char *path);
 /* Names that mean something to some format: of functions, of the guest, of images and of source files. */
 void make_hostile(struct maker *m, const char *path);

@@ -70,6 +70,13 @@ class Pprof(Exported):
         rows = self.rows(path, '-sample_index=samples', '-tagfocus=running', '-tagignore=vcpu0')
         self.assertEqual(rows['example_leaf'], (30, 30))
 
+    def test_threads_can_be_told_apart(self):
+        path = self.export('threads', 'threads.pb.gz')
+        for option, middle, leaf in (('-tagfocus=comm=nginx', 60, 90), ('-tagfocus=tid=13', 0, 30), ('-tagfocus=thread_comm=pool', 0, 30)):
+            rows = self.rows(path, '-sample_index=samples', option)
+            self.assertEqual((rows.get('example_middle', (0, 0))[1], rows['example_leaf'][1]), (middle, leaf), option)
+        self.assertEqual(self.rows(path, '-sample_index=samples', '-tagignore=pid=12')['example_outer'], (10, 10))
+
     def test_names_are_not_cut_by_a_second_demangling(self):
         names = '<u64 as core::cmp::PartialOrd>::lt', 'std::vector<int>::push_back(int&&)', 'plain'
         (self.directory / 'names.folded').write_text(''.join(f'{name} 1\n' for name in names))
@@ -206,6 +213,14 @@ class Otlp(Exported):
         self.assertEqual(found[1, 'running', 'example_leaf'], 30)
         self.assertEqual({leaf: n for (_, state, leaf), n in found.items() if state == 'blocked'}, {'example_middle': 50})
 
+    def test_threads_can_be_told_apart(self):
+        found = Counter()
+        for sample in self.decode(self.export('threads', 'threads.otlp')):
+            attributes = self.attributes(sample)
+            found[tuple(attributes.get(key) for key in ('process.pid', 'process.executable.name', 'thread.id', 'thread.name'))] += (
+                sample.one('values') / 1e6)
+        self.assertEqual(found, {(12, 'nginx', 12, 'nginx'): 60, (12, 'nginx', 13, 'pool (1)\ufffd[2J'): 30, (None,) * 4: 10})
+
     def test_any_name_can_be_read(self):
         samples = self.decode(self.export('hostile', 'hostile.otlp'))
         leaves = {next(self.functions(sample.one('stack_index'))) for sample in samples}
@@ -306,6 +321,12 @@ def collapse(text):
 class PerfScript(Exported):
     def test_stacks_are_those_of_the_folded_export(self):
         self.assertEqual(collapse(self.text('plain', 'plain.perf')), PLAIN)
+
+    def test_threads_are_as_perf_prints_them(self):
+        text = self.text('threads', 'threads.perf')
+        self.assertEqual(collapse(text), PLAIN)
+        self.assertEqual(Counter(re.findall(r'(?m)^(\S+ \d+/\d+ \[\d+\]) ', text)),
+                         {'nginx 12/12 [000]': 60, 'web_server__1_ 7/7 [000]': 10, 'pool__1_\ufffd_2J 12/13 [001]': 30})
 
     def test_inlined_functions_are_as_perf_prints_them(self):
         text = self.text('inlined', 'inlined.perf')

@@ -106,22 +106,42 @@ static uint64_t moved(const struct self *self, uint64_t here)
 
 #define AT(function) (moved(&self, (uint64_t)(uintptr_t)(function)) + 4)
 
-void make_plain(struct maker *m, const char *path)
+static void add_samples(struct maker *m, const struct self *at, bool threads)
 {
-	struct self self = {0};
+	const struct self self = *at;
 
-	begin(m, path, &self);
+	m->thread = threads ? 1 : 0;
 	for (int i = 0; i < 60; i++)
 		maker_sample(m, 0, VCPU_RUNNING,
 			     (uint64_t[]){AT(example_leaf), AT(example_middle), AT(example_outer)},
 			     3);
+	m->thread = 0;
 	for (int i = 0; i < 10; i++)
 		maker_sample(m, 0, VCPU_RUNNING, (uint64_t[]){AT(example_outer)}, 1);
+	m->thread = threads ? 2 : 0;
 	for (int i = 0; i < 30; i++)
 		maker_sample(m, 1, VCPU_RUNNING, (uint64_t[]){AT(example_leaf), AT(example_outer)},
 			     2);
 	for (int i = 0; i < 50; i++)
 		maker_sample(m, 1, VCPU_BLOCKED, (uint64_t[]){AT(example_middle)}, 1);
+}
+
+void make_plain(struct maker *m, const char *path)
+{
+	struct self self = {0};
+
+	begin(m, path, &self);
+	add_samples(m, &self, false);
+}
+
+void make_threads(struct maker *m, const char *path)
+{
+	struct self self = {0};
+
+	begin(m, path, &self);
+	maker_thread(m, 12, 12, "nginx", "nginx");
+	maker_thread(m, 12, 13, "nginx", "pool (1)\033[2J");
+	add_samples(m, &self, true);
 }
 
 void make_inlined(struct maker *m, const char *path)

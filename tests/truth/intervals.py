@@ -50,9 +50,13 @@ class Here:
         self.scratch = Path(self._scratch.name)
 
     def __enter__(self):
-        guest = self._start(*self._command(self.scratch))
-        self._target = self._target(self.scratch, guest.pid)
-        self._begin()
+        try:
+            guest = self._start(*self._command(self.scratch))
+            self._target = self._target(self.scratch, guest.pid)
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
