@@ -151,11 +151,13 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 static struct error *show(const struct loaded loaded[2], const struct diff_args *options, FILE *out)
 {
 	const char *paths[] = {options->before.path, options->after};
-	const struct page_options page = {.title = options->title ? options->title : "Differences",
-					  .full_names = options->full_names};
+	const struct picture_page page = {.load = &options->before,
+					  .options = {.title = options->title ? options->title
+									      : "Differences",
+						      .full_names = options->full_names}};
 
 	if (options->html)
-		return picture_write_page(loaded, paths, 2, &options->before, &page, out);
+		return picture_write_page(loaded, paths, 2, &page, out);
 	if (options->svg)
 		return picture_draw_differences(loaded, options->title, options->full_names, out);
 	return compare(loaded, options, out);

@@ -48,9 +48,7 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 	options->load.path = argv[first];
 	options->html |= picture_has_ending(options->load.output, ".html");
 	options->load.filter.divide = options->outer.by;
-	return options->html && options->outer.by
-		       ? cmd_usage_error(&verb_flamegraph, "--by is for an SVG, not for a page")
-		       : NULL;
+	return NULL;
 }
 
 static struct error *draw(const struct loaded *loaded, const struct flamegraph_args *options,
@@ -74,10 +72,12 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 static struct error *write_picture(const struct loaded *loaded,
 				   const struct flamegraph_args *options)
 {
-	const struct page_options page = {.title = options->draw.title,
-					  .icicle = options->draw.icicle,
-					  .reverse = options->draw.reverse,
-					  .full_names = options->draw.full_names};
+	const struct picture_page page = {.load = &options->load,
+					  .outer = &options->outer,
+					  .options = {.title = options->draw.title,
+						      .icicle = options->draw.icicle,
+						      .reverse = options->draw.reverse,
+						      .full_names = options->draw.full_names}};
 	const char *path = options->load.output;
 	struct error *err;
 	FILE *out;
@@ -86,8 +86,7 @@ static struct error *write_picture(const struct loaded *loaded,
 	if (err)
 		return err;
 	if (options->html)
-		err = picture_write_page(loaded, &options->load.path, 1, &options->load, &page,
-					 out);
+		err = picture_write_page(loaded, &options->load.path, 1, &page, out);
 	else
 		err = draw(loaded, options, out);
 	return cmd_close_output(path, out, err);

@@ -8,10 +8,25 @@
 #include "base/intern.h"
 #include "import/import.h"
 
+uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t thread)
+{
+	uint32_t number = stack;
+
+	if (map->pairs && !ids_find(map->pairs, stack, thread, &number))
+		return 0;
+	return number < map->n ? map->node[number] : 0;
+}
+
+void node_map_free(struct node_map *map)
+{
+	free(map->node);
+	ids_free(map->pairs);
+	*map = (struct node_map){0};
+}
+
 struct bucketing {
 	const struct profile_filter *filter;
-	const uint32_t *node_of;
-	uint32_t n_stacks;
+	const struct node_map *nodes;
 	struct time_buckets *buckets;
 	size_t room, max_rows;
 	uint32_t current;
@@ -89,7 +104,7 @@ static struct error *halve(struct bucketing *b)
 static struct error *count(struct bucketing *b, const struct tick_entry *entry, uint64_t times,
 			   uint64_t weight)
 {
-	const uint32_t node = entry->stack < b->n_stacks ? b->node_of[entry->stack] : 0;
+	const uint32_t node = node_map_get(b->nodes, entry->stack, entry->thread);
 	struct time_buckets *buckets = b->buckets;
 	struct time_bucket_row *row, new = {b->current, entry->vcpu, entry->state, node, 0, 0, 0};
 	uint32_t number;
@@ -155,12 +170,11 @@ static uint64_t time_buckets_for(const struct profile *profile)
 }
 
 struct error *time_buckets_read(const char *path, const struct profile *profile,
-				const struct profile_filter *filter, const uint32_t *node_of,
+				const struct profile_filter *filter, const struct node_map *nodes,
 				size_t max_rows, struct time_buckets *out)
 {
 	struct bucketing b = {.filter = filter,
-			      .node_of = node_of,
-			      .n_stacks = stacks_count(profile->stacks),
+			      .nodes = nodes,
 			      .buckets = out,
 			      .max_rows = max_rows};
 	struct recording_visitor visitor = {.ctx = &b,

@@ -9,13 +9,25 @@
  * where there would be more rows, buckets become twice as long.
  */
 
+#include "base/intern.h"
 #include "profile/profile.h"
+
+/* The node of a tree that a sample ends in: by its stack, or by stack and thread. */
+struct node_map {
+	uint32_t *node; /* [n]: by stack, or by the number of the pair */
+	uint32_t n;
+	struct ids *pairs; /* of stack and thread; NULL: by stack */
+};
+
+/* 0, the root, for what is not in it. */
+uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t thread);
+void node_map_free(struct node_map *map);
 
 struct time_bucket_row {
 	uint32_t bucket;
 	uint32_t vcpu;
 	uint8_t state; /* enum vcpu_state */
-	uint32_t node; /* `node_of` of the stack */
+	uint32_t node; /* as `nodes` has it */
 	uint64_t samples, weight_ns;
 	double squares; /* sum of the squares of the samples' weights, for profile_draws */
 };
@@ -35,11 +47,11 @@ struct time_buckets {
 
 /*
  * Reads the profile's file once more, so that must be a file and not a pipe.
- * `node_of` has a number for each stack ([stacks_count]). There are more than
- * `max_rows` rows only if one bucket has more than half of that.
+ * There are more than `max_rows` rows only if one bucket has more than half of
+ * that.
  */
 struct error *time_buckets_read(const char *path, const struct profile *profile,
-				const struct profile_filter *filter, const uint32_t *node_of,
+				const struct profile_filter *filter, const struct node_map *nodes,
 				size_t max_rows, struct time_buckets *out);
 void time_buckets_free(struct time_buckets *buckets);
 

@@ -39,16 +39,17 @@ static struct time_buckets read_buckets(const struct memory_file *file,
 {
 	struct profile *profile;
 	struct time_buckets buckets;
-	uint32_t *nodes;
+	struct node_map nodes;
 
 	assert_success(profile_load(file->path, filter, &profile));
-	nodes = calloc(stacks_count(profile->stacks), sizeof(*nodes));
-	assert_non_null(nodes);
-	for (uint32_t i = 0; i < stacks_count(profile->stacks); i++)
-		nodes[i] = i;
-	assert_success(time_buckets_read(file->path, profile, filter, nodes, max_rows, &buckets));
+	nodes = (struct node_map){.n = stacks_count(profile->stacks)};
+	nodes.node = calloc(nodes.n, sizeof(*nodes.node));
+	assert_non_null(nodes.node);
+	for (uint32_t i = 0; i < nodes.n; i++)
+		nodes.node[i] = i;
+	assert_success(time_buckets_read(file->path, profile, filter, &nodes, max_rows, &buckets));
 	profile_free(profile);
-	free(nodes);
+	node_map_free(&nodes);
 	return buckets;
 }
 

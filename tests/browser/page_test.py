@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import webdriver
-from picture import record, uniprof
+from picture import BUILD, record, run, uniprof
 
 # 1,000 samples that run: first 600 of vCPU 0, then 400 of vCPU 1; then 200 that wait and 300 that are idle.
 STACKS = '''\
@@ -128,6 +128,17 @@ class OneRecording(InBrowser):
         self.assertEqual(self.open().shares(), {
             'all': 1, 'boot': .15, 'boot;init': .15, 'main': .85, 'main;0x1234': .1, 'main;idle': .25, 'main;idle;add': .25,
             'main;work': .5, 'main;work;multiply': .3, 'main;work;work': .2, 'main;work;work;add': .2})
+
+    def test_threads_stand_around_their_functions(self) -> None:
+        self.recording = self.directory / 'threads.uniprof'
+        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'threads', self.recording)
+        processes, threads = self.open('--by', 'process').shares(), self.open('--by', 'thread')
+        self.assertEqual({path: share for path, share in processes.items() if path.count(';') < 2}, {
+            'all': 1, 'nginx (12)': .9, 'nginx (12);example_outer': .9, '[unknown]': .1, '[unknown];example_outer': .1})
+        self.assertEqual(threads.shares()['nginx (12)'], .6)
+        # Its blocked samples are in the page, too.
+        threads.press('3')
+        self.assertEqual(threads.shares()['nginx/pool (1)\ufffd[2J (13);example_middle'], round(50 / 150, 3))
 
     def test_it_is_the_same_as_the_svg(self) -> None:
         svg = uniprof('flamegraph', self.recording).decode()

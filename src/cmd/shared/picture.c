@@ -33,20 +33,38 @@ static struct error *load_whole(const struct loaded *loaded, const char *path,
 	return profile_load(path, &whole->filter, &whole->profile);
 }
 
-struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
-				 const struct load_options *how, const struct page_options *options,
-				 FILE *out)
+/* Puts the processes or threads of the guest around its functions. */
+static struct error *add_outer(const struct loaded *loaded, const struct outer_options *options,
+			       struct page_side *side, struct group_outer *by,
+			       struct tree_outer *outer)
 {
-	struct page_options page = *options;
+	struct error *err;
+
+	if (!options || !options->by)
+		return NULL;
+	err = load_outer(options, loaded, by, outer);
+	/* Which may have more states than what was loaded for texts. */
+	by->profile = side->profile;
+	side->outer = outer;
+	return err;
+}
+
+struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
+				 const struct picture_page *page, FILE *out)
+{
+	const struct profile_filter *filter = &page->load->filter;
+	struct page_options options = page->options;
 	struct page_side sides[2] = {0};
 	struct whole whole[2] = {0};
+	struct group_outer by;
+	struct tree_outer outer;
 	struct error *err = NULL;
 
 	for (unsigned i = 0; i < n && !err; i++) {
 		if (!strcmp(paths[i], "-"))
 			return error_new(ERR_USAGE, "a page needs its recording more than once: "
 						    "write it to a file first");
-		err = load_whole(&loaded[i], paths[i], how, &whole[i]);
+		err = load_whole(&loaded[i], paths[i], page->load, &whole[i]);
 		sides[i] = (struct page_side){.path = paths[i],
 					      .profile = whole[i].profile ? whole[i].profile
 									  : loaded[i].profile,
@@ -55,9 +73,11 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 					      .subtitle = whole[i].subtitle,
 					      .warning = loaded[i].warning};
 	}
-	page.states = how->filter.states ? how->filter.states : (1u << VCPU_STATES) - 1;
+	options.states = filter->states ? filter->states : (1u << VCPU_STATES) - 1;
 	if (!err)
-		err = page_write(sides, n, &page, out);
+		err = add_outer(loaded, page->outer, &sides[0], &by, &outer);
+	if (!err)
+		err = page_write(sides, n, &options, out);
 	for (unsigned i = 0; i < n; i++) {
 		profile_free(whole[i].profile);
 		free(whole[i].subtitle);

@@ -11,14 +11,19 @@
 /* True if the file name has that ending (".html"); `path` NULL: false. */
 bool picture_has_ending(const char *path, const char *ending);
 
+struct picture_page {
+	const struct load_options *load;
+	const struct outer_options *outer; /* NULL: none, as of two recordings */
+	struct page_options options;	   /* `states` is filled in */
+};
+
 /*
  * Writes a page of one recording, or of two (before and after), that were
  * loaded from `paths` with these options. Unless the user chose states, the
  * page has all of them, and shows at first those of the options.
  */
 struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
-				 const struct load_options *how, const struct page_options *options,
-				 FILE *out);
+				 const struct picture_page *page, FILE *out);
 
 /* Draws the differences of two recordings. */
 struct error *picture_draw_differences(const struct loaded loaded[2], const char *title,

@@ -30,8 +30,8 @@ struct page_tree {
 	const char **names; /* [n_names]: sorted */
 	bool *unresolved;   /* [n_names]: the name is an address */
 	uint32_t n_names;
-	struct short_names *shorts; /* NULL: full names are wanted */
-	uint32_t *position_of[2];   /* [stacks]: by stack of each side, its position */
+	struct short_names *shorts;	/* NULL: full names are wanted */
+	struct node_map position_of[2]; /* of each side's samples */
 };
 
 /* Walks the tree without recursion: stacks can be thousands of frames deep. */
@@ -96,9 +96,12 @@ static struct error *add_sides(const struct page_side *sides, unsigned n, struct
 {
 	struct error *err = tree_new(&tree->tree);
 
-	for (unsigned i = 0; i < n && !err; i++)
+	for (unsigned i = 0; i < n && !err; i++) {
+		const struct tree_options options = {.outer = sides[i].outer};
+
 		err = tree_add(tree->tree, sides[i].profile, sides[i].symbolizer,
-			       sides[0].symbolizer, NULL, &tree->position_of[i]);
+			       sides[0].symbolizer, &options, &tree->position_of[i]);
+	}
 	return err ? err : tree_sum(tree->tree);
 }
 
@@ -111,8 +114,8 @@ static void page_tree_free(struct page_tree *tree)
 	free(tree->names);
 	short_names_free(tree->shorts);
 	free(tree->unresolved);
-	free(tree->position_of[0]);
-	free(tree->position_of[1]);
+	node_map_free(&tree->position_of[0]);
+	node_map_free(&tree->position_of[1]);
 	memset(tree, 0, sizeof(*tree));
 }
 
@@ -144,8 +147,11 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
 	}
 	number_nodes(out);
 	for (unsigned i = 0; i < n; i++)
-		for (uint32_t id = 0; id < stacks_count(sides[i].profile->stacks); id++)
-			out->position_of[i][id] = out->position[out->position_of[i][id]];
+		for (uint32_t k = 0; k < out->position_of[i].n; k++) {
+			uint32_t *node = &out->position_of[i].node[k];
+
+			*node = out->position[*node];
+		}
 	return NULL;
 }
 
@@ -382,7 +388,7 @@ static struct error *pack(const struct page_side *sides, unsigned n,
 		return err;
 	for (unsigned i = 0; i < n && !err; i++)
 		err = time_buckets_read(sides[i].path, sides[i].profile, sides[i].filter,
-					tree.position_of[i], MAX_ROWS / n, &buckets[i]);
+					&tree.position_of[i], MAX_ROWS / n, &buckets[i]);
 	if (!err)
 		err = put_data(&tree, sides, buckets, n, options, bytes);
 	time_buckets_free(&buckets[0]);

@@ -22,6 +22,8 @@ struct page_side {
 	struct symbolizer *symbolizer;
 	const char *subtitle;
 	const char *warning; /* NULL: none */
+	/* NULL: none; of two sides, neither has any. Its names belong to the symbolizer. */
+	const struct tree_outer *outer;
 };
 
 struct page_options {
