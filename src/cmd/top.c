@@ -226,6 +226,7 @@ static struct error *sum_up(struct top *top)
 	const struct summary_options how = {.all_states = view->all_states,
 					    .rate_hz = top->options->session.sampler.rate_hz,
 					    .vcpu = view->vcpu,
+					    .spare = top->target->info.spare,
 					    .by_total = view->by_total,
 					    .only = view->has_only ? &view->only : NULL,
 					    .zoom = view->zoom,

@@ -167,7 +167,7 @@ static void put_vcpus(const struct top_picture *p, struct text_buffer *buffer)
 	for (int i = 0; i < VCPU_STATES; i++)
 		all[i] = summary->profile.states[i].weight_ns;
 	if (!p->view->each_vcpu || summary->n_vcpus < 2) {
-		snprintf(label, sizeof(label), "vCPUs %-3u", summary->n_vcpus);
+		snprintf(label, sizeof(label), "vCPUs %-3u", summary->told_vcpus);
 		put_states(label, all, buffer);
 		return;
 	}

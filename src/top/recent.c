@@ -347,6 +347,16 @@ static struct error *begin(struct summary *summary, struct stacks *stacks, uint3
 	return by == GROUP_FUNCTION ? NULL : breakdown_new(&profile->breakdown);
 }
 
+static uint32_t told_vcpus(const struct summary *summary, uint32_t spare)
+{
+	const uint32_t usual = summary->n_vcpus - spare;
+	uint32_t seen = 0;
+
+	for (uint32_t i = 0; i < summary->n_vcpus; i++)
+		seen += summary->vcpus[i].seen;
+	return seen > usual ? seen : usual;
+}
+
 struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, uint32_t vcpus,
 			   struct symbolizer *symbolizer, const struct summary_options *options,
 			   struct summary *out)
@@ -357,6 +367,8 @@ struct error *summary_make(struct recent_ticks *recent, struct stacks *stacks, u
 
 	if (!err)
 		err = add_ticks(out, recent, options);
+	if (!err)
+		out->told_vcpus = told_vcpus(out, options->spare);
 	if (!err)
 		err = grouped_tree_build(&out->profile, symbolizer, NULL, &how, &out->grouped);
 	if (!err)

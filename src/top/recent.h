@@ -34,6 +34,7 @@ struct summary_options {
 	bool all_states; /* not only running vCPUs */
 	double rate_hz;	 /* asked for; 0: not known */
 	int64_t vcpu;	 /* -1: all */
+	uint32_t spare;	 /* vCPUs that are there for what may begin later: not told unless seen */
 	bool by_total;
 	const regex_t *only; /* functions that are shown; NULL: all */
 	const char *zoom; /* the name of one function whose callers and callees are; NULL: none */
@@ -61,7 +62,8 @@ struct summary {
 	struct profile profile; /* of these seconds; its stacks are the sampler's */
 	struct vcpu_use *vcpus; /* [n_vcpus] */
 	uint32_t n_vcpus;
-	uint64_t span_ns; /* that the ticks stand for */
+	uint32_t told_vcpus; /* of these, how many people are told of */
+	uint64_t span_ns;    /* that the ticks stand for */
 	struct grouped_tree grouped;
 	struct summary_row *rows;
 	size_t n_rows, rows_room;

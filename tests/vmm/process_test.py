@@ -63,6 +63,7 @@ class Names(HostCase):
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{sleeper.pid}")
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("report", "out.uniprof", "--state", "all"))
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("stack", f"process:{sleeper.pid}"))
+        self.assertRegex(self.uniprof("top", "--batch", "-n", 1, "-d", 0.3, "--all", f"process:{sleeper.pid}"), r"(?m)^vCPUs 1 ")
 
     def test_by_its_name(self):
         program = self.scratch / f"named-{os.getpid()}"
