@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,24 @@ static void add_percent(struct sentences *to, double percent, const char *senten
 	add(to, "%.*f %% of the %s", percent < 1 ? 1 : 0, percent, sentence);
 }
 
+static void judge_stops(const struct quality *quality, struct sentences *to)
+{
+	const bool bounded = quality->max_overhead > 0 && quality->max_overhead <= WARN_STOPPED;
+
+	if (quality->stopped <= WARN_STOPPED)
+		return;
+	if (bounded)
+		add(to,
+		    "the guest was stopped for %.0f %% of the time, though the bound is %g %%: "
+		    "single stops are long on this host, and -T was short",
+		    100 * quality->stopped, 100 * quality->max_overhead);
+	else
+		add(to,
+		    "the guest was stopped for %.0f %% of the time, and behaved as if it was "
+		    "slower: --max-overhead 5 samples less often",
+		    100 * quality->stopped);
+}
+
 /* How far shares can be believed, whatever the stacks are. */
 static void judge_sampling(const struct quality *quality, struct sentences *to)
 {
@@ -65,12 +84,7 @@ static void judge_sampling(const struct quality *quality, struct sentences *to)
 		    "its "
 		    "own, or run `xl sched-%.7s -s -p Pool-0 -r 0`",
 		    100 * quality->at_yields, quality->scheduler);
-	if (quality->stopped > WARN_STOPPED)
-		add(to,
-		    "the guest was stopped for %.0f %% of the time, and behaved as if it was "
-		    "slower: "
-		    "--max-overhead 5 samples less often",
-		    100 * quality->stopped);
+	judge_stops(quality, to);
 }
 
 static void judge_stacks(const struct quality *quality, struct sentences *to)

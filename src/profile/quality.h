@@ -18,6 +18,7 @@ struct quality {
 	double at_yields; /* the share of samples that the guest made way for by yielding its CPU */
 	const char *scheduler;	/* ... as the command xl sched-NAME calls it */
 	double stopped;		/* the share of the time that the guest was stopped for */
+	double max_overhead;	/* the bound on that which was in force; 0: none */
 	uint64_t truncated;	/* callers are missing */
 	uint64_t broken;	/* no caller of the last frame was found, which may have one */
 	uint64_t no_room;	/* the innermost functions are missing, for want of memory */

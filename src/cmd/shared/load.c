@@ -308,6 +308,7 @@ static struct error *add_warnings(struct loaded *loaded)
 		/* vCPUs of one tick are one draw. */
 		quality.ticks = profile->ticks < quality.stacks ? profile->ticks : quality.stacks;
 		quality.draws = profile_draws(profile);
+		quality.max_overhead = profile->cut ? 0 : profile->end.max_overhead;
 		quality.stopped = share_of(profile->paused_ns, profile_elapsed_ns(profile));
 		if (is_scheduler(profile->info.scheduler)) {
 			quality.at_yields = share_of(profile->at_yields, profile->ran);

@@ -406,6 +406,7 @@ static struct error *finish(struct session *session, const struct sampler_result
 		.retakes = result->retakes,
 		.failed = result->failed,
 		.given_up = result->given_up,
+		.max_overhead = result->max_overhead,
 		.reason = (char *)(err ? err->text : sampler_outcome_text(result->outcome)),
 	};
 	struct recorded_images last = {0};
