@@ -287,6 +287,8 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 		err = capture_new(target, stacks, options, &s.capture);
 	if (!err) {
 		priority_raise(&s.priority);
+		result->no_priority = !s.priority.raised;
+		result->no_lock = !s.priority.locked;
 		s.start_ns = clock_now_ns();
 		pace_start(&s.pace, s.start_ns, (uint64_t)((double)NS_PER_S / options->rate_hz),
 			   !options->no_jitter, s.start_ns * 2654435761u);

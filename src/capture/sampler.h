@@ -85,7 +85,8 @@ struct sampler_result {
 	uint64_t no_room;    /* stacks that could not be kept whole, because of max_memory */
 	uint64_t given_up;   /* stacks that were not read, or not wholly, because of max_pause_ns */
 	double max_overhead; /* bound on the share of time paused that was in force; 0: none */
-	uint64_t slowed;     /* samples that were put off to keep within it */
+	bool no_priority, no_lock; /* what priority_raise was refused */
+	uint64_t slowed;	   /* samples that were put off to keep within it */
 };
 
 /*

@@ -55,7 +55,7 @@ static const struct field info_fields[] = {
 static const struct field end_fields[] = {
 	END(elapsed_ns, FIELD_U64),	 END(missed, FIELD_U64),    END(retakes, FIELD_U64),
 	END(failed, FIELD_U64),		 END(given_up, FIELD_U64),  END(reason, FIELD_STRING),
-	END(max_overhead, FIELD_DOUBLE), END(images, FIELD_IMAGES),
+	END(max_overhead, FIELD_DOUBLE), END(lacked, FIELD_STRING), END(images, FIELD_IMAGES),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

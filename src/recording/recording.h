@@ -118,6 +118,7 @@ struct recording_end {
 	uint64_t failed;     /* samples that could not be taken */
 	uint64_t
 		given_up; /* stacks that were not or not wholly read, to hold the guest no longer */
+	char *lacked;	  /* "real-time priority", "locked memory", or both; NULL: neither */
 	double max_overhead; /* bound on the share of time that the guest was paused; 0: none */
 	char *reason;	     /* "time", "interrupted", "guest ended", "guest crashed", ... */
 	struct recorded_images images; /* if said, they replace those of the start */

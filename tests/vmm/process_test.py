@@ -52,6 +52,12 @@ def perf_works():
     return None
 
 
+def may_raise_limits():
+    """CAP_SYS_RESOURCE of capabilities(7), which not every container gives to root."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return bool(int(re.search(r"CapEff:\s+(\w+)", status)[1], 16) >> 24 & 1)
+
+
 def user_ticks(pid):
     """utime of proc_pid_stat(5)."""
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11])
@@ -64,6 +70,19 @@ class Names(HostCase):
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("report", "out.uniprof", "--state", "all"))
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("stack", f"process:{sleeper.pid}"))
         self.assertRegex(self.uniprof("top", "--batch", "-n", 1, "-d", 0.3, "--all", f"process:{sleeper.pid}"), r"(?m)^vCPUs 1 ")
+
+    def test_lost_priority_and_locked_memory_are_told(self):
+        def said(*limits):
+            done = subprocess.run([*limits, UNIPROF, "record", "-v", "-F", "100", "-T", "0.3", "-o", "out.uniprof", f"process:{sleeper.pid}"],
+                                  cwd=self.scratch, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            return done.stdout.decode()
+
+        sleeper = self.start("sleep", "600")
+        without = "real-time priority and locked memory was refused"
+        self.assertIn(without, said("prlimit", "--memlock=0", "--rtprio=0", "setpriv", "--bounding-set=-sys_nice,-ipc_lock,-sys_resource"))
+        self.assertIn(b"real-time priority and locked memory", (self.scratch / "out.uniprof").read_bytes())
+        if may_raise_limits():
+            self.assertNotIn("was refused", said())
 
     def test_by_its_name(self):
         program = self.scratch / f"named-{os.getpid()}"

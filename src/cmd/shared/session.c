@@ -397,6 +397,16 @@ static struct error *record_names(struct session *session)
 	return err;
 }
 
+/* What would have kept pauses short and was refused; NULL: nothing. */
+static const char *lacked(const struct sampler_result *result)
+{
+	if (result->no_priority && result->no_lock)
+		return "real-time priority and locked memory";
+	return result->no_priority ? "real-time priority"
+	       : result->no_lock   ? "locked memory"
+				   : NULL;
+}
+
 static struct error *finish(struct session *session, const struct sampler_result *result,
 			    struct error *err)
 {
@@ -406,6 +416,7 @@ static struct error *finish(struct session *session, const struct sampler_result
 		.retakes = result->retakes,
 		.failed = result->failed,
 		.given_up = result->given_up,
+		.lacked = (char *)lacked(result),
 		.max_overhead = result->max_overhead,
 		.reason = (char *)(err ? err->text : sampler_outcome_text(result->outcome)),
 	};
@@ -452,6 +463,9 @@ static void summary(const struct session *session, const struct sampler_result *
 		cmd_say("warning: the guest was held for %.0f %% of the time, and ran slower by "
 			"that; --max-overhead %g samples less often",
 			100 * paused, 100 * PAUSED_MUCH);
+	if (lacked(result) && session->options->verbose)
+		cmd_say("%s was refused: pauses may be longer while other programs run",
+			lacked(result));
 	if (result->no_room)
 		cmd_say("%" PRIu64
 			" stacks were not kept whole: there were more different ones than "
