@@ -128,6 +128,8 @@ static const struct option_row own_options[] = {
 	 .text = "dump memory in words, with the names of what they point to"},
 	{"frame-pointers", NULL, 'f', take_frame_pointers,
 	 .text = "find callers by frame pointers alone (--unwind=fp)"},
+	{"full-names", NULL, 0, take_true, AT(wanted.full_names),
+	 .text = "names with return types, arguments and all template arguments"},
 	{"json", NULL, 0, take_true, AT(json),
 	 .text = "one JSON object, with all registers and the whole stack",
 	 .more = "Addresses and registers are strings in hex."},

@@ -11,6 +11,7 @@
 
 #include "arch/registers.h"
 #include "view/disassemble.h"
+#include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"
 #include "target/target.h"
 
@@ -52,6 +53,7 @@ struct guest_dump {
 	size_t n_memory;
 	struct guest_dump_memory memory[GUEST_DUMP_MEMORY_MAX];
 	struct symbolizer *symbolizer;
+	struct short_names *names; /* for text: those of the traces; NULL: full ones */
 };
 
 struct guest_dump_style {

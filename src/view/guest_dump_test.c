@@ -74,7 +74,8 @@ static void fill_vcpu(struct fixture *f)
 
 static void setup(struct fixture *f)
 {
-	static const char table[] = "1000 T leaf\n2000 T ma\033[31min\n3000 T end\n";
+	static const char table[] =
+		"1000 T Pool<int>::leaf(int)\n2000 T ma\033[31min\n3000 T end\n";
 	struct symbols *symbols;
 
 	*f = (struct fixture){.info = {.id = "3",
@@ -151,7 +152,7 @@ static void text_shows_everything_with_names(void **state)
 	has(text, "guest    xen:3 \"web");
 	has(text, "stopped for 12.3 us for this look");
 	has(text, "vCPU 0   running; in kernel mode, 64 bits");
-	has(text, "rip      0000000000001008  leaf+0x8\n");
+	has(text, "rip      0000000000001008  Pool<int>::leaf(int)+0x8\n");
 	has(text, "rflags   0000000000000246  IF ZF PF\n");
 	has(text, "rax      0000000000000abc  rbx ");
 	has(text, "cr0         0000000080000001  PG PE\n");
@@ -159,7 +160,7 @@ static void text_shows_everything_with_names(void **state)
 	has(text, "  ->  0000000000001008  55 ");
 	has(text, "pushq %rbp  ma");
 	has(text, "      0000000000007000  0000000000000000 0000000000002010 0000000041424344 ");
-	has(text, "    0  0000000000001008  leaf+0x8\n");
+	has(text, "    0  0000000000001008  Pool<int>::leaf(int)+0x8\n");
 	has(text, "?   1  0000000000002010  ma");
 	has(text, "    2  0000000000099999  (no name)\n");
 	has(text, "no caller was found: callers may be missing");
@@ -191,6 +192,35 @@ static void options_say_how_much_is_shown(void **state)
 	assert_null(strstr(text, "0000000041424344"));
 	has(text, "words    of the stack that point into code");
 	has(text, "      0000000000007008  0000000000002010  ma");
+	free(text);
+	teardown(&f);
+}
+
+static void names_are_short_if_asked_for(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	assert_null(short_names_new(&f.dump.names));
+	text = as_text(&f);
+	has(text, "rip      0000000000001008  Pool<int>::leaf+0x8\n");
+	has(text, "    0  0000000000001008  Pool<int>::leaf+0x8\n");
+	free(text);
+	short_names_free(f.dump.names);
+	teardown(&f);
+}
+
+static void vcpus_for_what_may_begin_later_are_not_told(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	f.info.spare = 1;
+	text = as_text(&f);
+	has(text, "vCPU 0 ");
+	assert_null(strstr(text, "off-line"));
 	free(text);
 	teardown(&f);
 }
@@ -236,7 +266,7 @@ static void json_has_the_same_and_can_be_read(void **state)
 			 8);
 	trace = json_object_get(vcpu, "trace");
 	assert_int_equal(json_array_size(trace), 3);
-	assert_string_equal(string_at(json_array_get(trace, 0), "symbol"), "leaf");
+	assert_string_equal(string_at(json_array_get(trace, 0), "symbol"), "Pool<int>::leaf(int)");
 	assert_string_equal(string_at(json_array_get(trace, 1), "trust"), "guess");
 	assert_null(json_object_get(json_array_get(trace, 2), "symbol"));
 	assert_string_equal(string_at(vcpu, "end"), "broken chain");
@@ -253,6 +283,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_shows_everything_with_names),
 		cmocka_unit_test(options_say_how_much_is_shown),
+		cmocka_unit_test(names_are_short_if_asked_for),
+		cmocka_unit_test(vcpus_for_what_may_begin_later_are_not_told),
 		cmocka_unit_test(a_paused_guest_stands_still),
 		cmocka_unit_test(json_has_the_same_and_can_be_read),
 	};

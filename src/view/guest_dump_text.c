@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
-#include "symbol/names/display_name.h"
 #include "view/guest_dump.h"
 
 /* A dump of a guest as text. */
@@ -31,14 +31,29 @@ static void put_address(uint64_t va, unsigned word, FILE *out)
 	fprintf(out, "%0*" PRIx64, (int)(2 * word), va);
 }
 
-/* "  spin+0x13" if there is code by some name, else nothing. */
+static void put_name(const struct guest_dump *dump, const char *full, FILE *out)
+{
+	size_t len = strlen(full);
+	const char *name = short_names_get(dump->names, full, &len);
+
+	fprintf(out, "  %.*s", (int)len, name);
+}
+
+/* "  spin+0x13" */
+static void put_named(const struct guest_dump *dump, const struct named *named, FILE *out)
+{
+	put_name(dump, named->name, out);
+	fprintf(out, "+0x%" PRIx64, named->offset);
+}
+
+/* ... if there is code by some name, else nothing. */
 static struct error *put_symbol(const struct guest_dump *dump, uint64_t addr, FILE *out)
 {
 	struct named named;
 	struct error *err = symbolizer_name(dump->symbolizer, addr, FRAME_PC, &named);
 
 	if (!err && named.resolved)
-		fprintf(out, "  %s+0x%" PRIx64, named.name, named.offset);
+		put_named(dump, &named, out);
 	return err;
 }
 
@@ -122,7 +137,7 @@ static struct error *list_words(const struct guest_dump *dump, const struct wind
 		fputs("  ", out);
 		put_address(value, word, out);
 		if (named.resolved)
-			fprintf(out, "  %s+0x%" PRIx64, named.name, named.offset);
+			put_named(dump, &named, out);
 		fputc('\n', out);
 	}
 	return NULL;
@@ -321,9 +336,12 @@ static void put_segment(const struct arch *arch, const struct register_segment *
 }
 
 /* " spin+0x13 spin.c:12"; the offset in an inlined function is unknown. */
-static void put_location(const struct location *location, FILE *out)
+static void put_location(const struct guest_dump *dump, const struct location *location, FILE *out)
 {
-	fprintf(out, "  %s", location->resolved ? location->function : "(no name)");
+	if (location->resolved)
+		put_name(dump, location->function, out);
+	else
+		fputs("  (no name)", out);
 	if (location->resolved && !location->inlined)
 		fprintf(out, "+0x%" PRIx64, location->offset);
 	if (location->file)
@@ -345,7 +363,7 @@ static struct error *put_frame(const struct guest_dump *dump, const struct guest
 	for (size_t k = 0; !err && k < n; k++) {
 		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
 			2 * vcpu->regs->word, frame->addr);
-		put_location(&locations[k], out);
+		put_location(dump, &locations[k], out);
 	}
 	return err;
 }
@@ -397,14 +415,17 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	return err ? err : put_trace(dump, vcpu, out);
 }
 
-/* One line for a row of off-line vCPUs: a process has room for more threads than it runs. */
+/* One line for a row of off-line vCPUs, but those that are spare: a process has room for more threads than it runs. */
 static size_t put_offline(const struct guest_dump *dump, size_t i, FILE *out)
 {
 	const struct guest_dump_vcpu *vcpu = &dump->vcpus[i];
+	const uint32_t told = dump->info->vcpus - dump->info->spare;
 	size_t n = 1;
 
-	while (i + n < dump->n_vcpus && !vcpu[n].online)
+	while (i + n < dump->n_vcpus && !vcpu[n].online && (vcpu[n].id < told || vcpu->id >= told))
 		n++;
+	if (vcpu->id >= told)
+		return n;
 	fprintf(out, "\nvCPU %" PRIu32, vcpu->id);
 	if (n > 1)
 		fprintf(out, " to %" PRIu32, vcpu[n - 1].id);

@@ -68,7 +68,9 @@ class Names(HostCase):
         sleeper = self.start("sleep", "600")
         self.uniprof("record", "-F", 100, "-T", 0.3, "-o", "out.uniprof", f"process:{sleeper.pid}")
         self.assertIn(", process, 1 vCPU, on ", self.uniprof("report", "out.uniprof", "--state", "all"))
-        self.assertIn(", process, 1 vCPU, on ", self.uniprof("stack", f"process:{sleeper.pid}"))
+        dump = self.uniprof("stack", f"process:{sleeper.pid}")
+        self.assertIn(", process, 1 vCPU, on ", dump)
+        self.assertNotIn("off-line", dump)
         self.assertRegex(self.uniprof("top", "--batch", "-n", 1, "-d", 0.3, "--all", f"process:{sleeper.pid}"), r"(?m)^vCPUs 1 ")
 
     def test_lost_priority_and_locked_memory_are_told(self):

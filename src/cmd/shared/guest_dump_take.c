@@ -114,6 +114,7 @@ void guest_dump_free(struct guest_dump_taken *taken)
 	for (size_t i = 0; i < dump->n_memory; i++)
 		free(dump->memory[i].bytes);
 	free(dump->vcpus);
+	short_names_free(dump->names);
 	symbolizer_free(dump->symbolizer);
 	capture_free(taken->capture);
 	stacks_free(taken->stacks);
@@ -275,6 +276,28 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 
+static struct error *add_names(struct guest_dump *dump, const struct frame *frame)
+{
+	const struct location *at;
+	size_t n = 0;
+	struct error *err = symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &at, &n);
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = short_names_add(dump->names, at[i].function, strlen(at[i].function));
+	return err;
+}
+
+/* Short names of the functions in all traces: those that are equal stay apart. */
+static struct error *take_names(struct guest_dump *dump)
+{
+	struct error *err = short_names_new(&dump->names);
+
+	for (size_t v = 0; v < dump->n_vcpus && !err; v++)
+		for (size_t i = 0; i < dump->vcpus[v].n_frames && !err; i++)
+			err = add_names(dump, &dump->vcpus[v].frames[i]);
+	return err;
+}
+
 struct error *guest_dump_take(struct target *target, const struct session_options *options,
 			      const struct guest_dump_wanted *wanted,
 			      struct disassembler *disassembler, struct guest_dump_taken **out)
@@ -288,6 +311,8 @@ struct error *guest_dump_take(struct target *target, const struct session_option
 	taken->dump.info = &target->info;
 	target->always_pause = options->always_pause;
 	err = take(taken, target, options, wanted, disassembler);
+	if (!err && !wanted->full_names)
+		err = take_names(&taken->dump);
 	if (err) {
 		guest_dump_free(taken);
 		return err;
