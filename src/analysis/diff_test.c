@@ -147,7 +147,8 @@ static void text_and_json_say_the_same(void **state)
 	struct pair pair;
 
 	compare(&pair, (unsigned[]){500, 300, 0, 0}, (unsigned[]){500, 0, 300, 0}, DIFF_BY_SELF);
-	must(diff_write_text(pair.diff, pair.sides, NULL, 0, out));
+	diff_write_text(pair.diff, pair.sides, &(struct diff_style){0},
+			&(struct tty_writer){.out = out});
 	fclose(out);
 	out = open_memstream(&json, &json_len);
 	must(diff_write_json(pair.diff, pair.sides, out));

@@ -16,8 +16,11 @@ struct diff_args {
 	const char *after;
 	uint64_t rows;
 	enum diff_order order;
-	bool json, svg, html, full_names;
+	bool json, svg, html, full_names, wide;
 	const char *title;
+	double min_share;
+	enum color_mode color;
+	struct tty_writer terminal;
 	double fail_above; /* share; 0: never */
 	bool *above;	   /* set when a function's share has grown by more */
 };
@@ -37,6 +40,12 @@ static struct error *take_sort(const struct option_row *row, const char *value, 
 static const struct option_row own_options[] = {
 	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
 	 .text = "show N functions (default 40; 0: all)"},
+	{"min", "PERCENT", 0, take_percent, AT(min_share),
+	 .text = "only functions that have at least this share of all, before or after"},
+	{"wide", NULL, 'w', take_true, AT(wide),
+	 .text = "do not cut names off at the terminal's width"},
+	{"color", "WHEN", 0, take_color, AT(color),
+	 .text = "auto (the default: on a terminal), always, never", .values = "auto always never"},
 	{"sort", "KEY", 0, take_sort, .text = "by the change of: self (the default) or total",
 	 .values = "self total"},
 	{"json", NULL, 0, take_true, AT(json), .text = "for programs: all functions"},
@@ -114,6 +123,20 @@ static bool has_grown(const struct diff *diff, double share)
 	return false;
 }
 
+static void put_text(const struct diff *diff, const struct diff_side sides[2],
+		     struct short_names *names, const struct diff_args *options, FILE *out)
+{
+	const struct diff_style style = {.rows = (size_t)options->rows,
+					 .min_share = options->min_share,
+					 .names = names};
+	struct tty_writer writer = options->terminal;
+
+	writer.out = out;
+	if (options->wide || options->before.output)
+		writer.width = 0;
+	diff_write_text(diff, sides, &style, &writer);
+}
+
 static struct error *compare(const struct loaded loaded[2], const struct diff_args *options,
 			     FILE *out)
 {
@@ -135,10 +158,10 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 		err = short_names_new(&names);
 	for (size_t i = 0; diff && i < diff->n && !err; i++)
 		err = short_names_add(names, diff->rows[i].name, strlen(diff->rows[i].name));
-	if (!err)
-		err = options->json
-			      ? diff_write_json(diff, sides, out)
-			      : diff_write_text(diff, sides, names, (size_t)options->rows, out);
+	if (!err && options->json)
+		err = diff_write_json(diff, sides, out);
+	else if (!err)
+		put_text(diff, sides, names, options, out);
 	if (!err && options->fail_above > 0)
 		*options->above = has_grown(diff, options->fail_above);
 	short_names_free(names);
@@ -186,8 +209,10 @@ static struct error *run_diff(int argc, char **argv, int *status)
 	FILE *out;
 
 	options.above = &above;
-	if (!err)
+	if (!err) {
+		tty_writer_init(options.color, &options.terminal);
 		err = load_both(&options, loaded);
+	}
 	if (!err)
 		err = cmd_open_output(options.before.output, &out);
 	if (!err)

@@ -82,16 +82,6 @@ static struct error *take_min(const struct option_row *row, const char *value, v
 	return strcmp(value, "0") ? take_percent(row, value, to) : NULL;
 }
 
-static struct error *take_color(const struct option_row *row, const char *value, void *to)
-{
-	const int mode = option_word(row, value);
-
-	if (mode < 0)
-		return option_error(row, value, "it is auto, always or never");
-	((struct report_options *)to)->color = (enum color_mode)mode;
-	return NULL;
-}
-
 #define AT(field) offsetof(struct report_options, field)
 
 static const struct option_row own_options[] = {
@@ -130,7 +120,8 @@ static const struct option_row own_options[] = {
 	 .text = "only so many levels of a tree"},
 	{"json", NULL, 0, take_true, AT(json), .text = "as JSON, for programs",
 	 .more = "It is described in\n.Pa docs/report.md ."},
-	{"color", "WHEN", 0, take_color, .text = "auto (the default: on a terminal), always, never",
+	{"color", "WHEN", 0, take_color, AT(color),
+	 .text = "auto (the default: on a terminal), always, never",
 	 .more = ".Li auto\nis never where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis\n.Li dumb .",
 	 .values = "auto always never"},
 	{"no-pager", NULL, 0, take_true, AT(no_pager),

@@ -25,27 +25,54 @@ static void put_side(const char *title, const struct diff_side *side, double dra
 		(double)profile_elapsed_ns(side->profile) / 1e9);
 }
 
-/* "12.34 %  14.50 % +2.16 +1.10..+3.20 *" */
-static void put_change(const struct difference *change, FILE *out)
-{
-	char range[32];
+/* Cells of a line that has the intervals, and some room for a name. */
+#define ROOM_FOR_INTERVALS 120
 
-	snprintf(range, sizeof(range), "%+.2f..%+.2f", 100 * change->low, 100 * change->high);
-	fprintf(out, "%7.2f %7.2f %+7.2f %-16s%c", 100 * change->before, 100 * change->after,
-		100 * (change->after - change->before), range, change->significant ? '*' : ' ');
+static bool has_intervals(const struct tty_writer *writer)
+{
+	return !writer->width || writer->width >= ROOM_FOR_INTERVALS;
 }
 
-static void put_row(const struct diff_row *row, struct short_names *names, FILE *out)
+/* "12.34   14.50   +2.16 +1.10..+3.20 *"; returns how many cells. */
+static size_t put_change(const struct difference *change, const struct tty_writer *writer)
 {
-	size_t len = strlen(row->name);
+	const bool grown = change->after > change->before;
+	int cells;
 
-	put_change(&row->self_change, out);
-	putc(' ', out);
-	put_change(&row->total_change, out);
-	fprintf(out, "  %s%s\n", short_names_get(names, row->name, &len),
-		!row->total[0].samples	 ? "  (new)"
-		: !row->total[1].samples ? "  (gone)"
-					 : "");
+	if (change->significant)
+		tty_writer_style(writer, grown ? STYLE_HOT : STYLE_WARM);
+	cells = fprintf(writer->out, "%7.2f %7.2f %+7.2f", 100 * change->before,
+			100 * change->after, 100 * (change->after - change->before));
+	if (has_intervals(writer)) {
+		char range[32];
+
+		snprintf(range, sizeof(range), "%+.2f..%+.2f", 100 * change->low,
+			 100 * change->high);
+		cells += fprintf(writer->out, " %-16s", range);
+	}
+	cells += fprintf(writer->out, "%c", change->significant ? '*' : ' ');
+	tty_writer_style(writer, STYLE_PLAIN);
+	return (size_t)cells;
+}
+
+static void put_row(const struct diff_row *row, const struct diff_style *style,
+		    const struct tty_writer *writer)
+{
+	const char *mark = !row->total[0].samples   ? "  (new)"
+			   : !row->total[1].samples ? "  (gone)"
+						    : "";
+	size_t len = strlen(row->name), cells = strlen(mark) + 3;
+	const char *name = short_names_get(style->names, row->name, &len);
+
+	cells += put_change(&row->self_change, writer);
+	putc(' ', writer->out);
+	cells += put_change(&row->total_change, writer);
+	fputs("  ", writer->out);
+	tty_writer_put(writer, name, len,
+		       !writer->width	       ? 0
+		       : writer->width > cells ? writer->width - cells
+					       : 1);
+	fprintf(writer->out, "%s\n", mark);
 }
 
 static void put_verdict(const struct diff *diff, FILE *out)
@@ -59,20 +86,46 @@ static void put_verdict(const struct diff *diff, FILE *out)
 			diff->n);
 }
 
-struct error *diff_write_text(const struct diff *diff, const struct diff_side sides[2],
-			      struct short_names *names, size_t rows, FILE *out)
+static void put_titles(const struct tty_writer *writer)
 {
-	put_side("before", &sides[0], diff->draws[0], out);
-	put_side("after", &sides[1], diff->draws[1], out);
-	put_verdict(diff, out);
-	fprintf(out, "\n%s %s\n%7s %7s %7s %-16s  %7s %7s %7s %-16s   %s\n",
-		"self %                                  ", "total %", "before", "after", "change",
-		"95 %", "before", "after", "change", "95 %", "function");
-	for (size_t i = 0; i < diff->n && (!rows || i < rows); i++)
-		put_row(&diff->rows[i], names, out);
-	if (rows && diff->n > rows)
-		fprintf(out, "  ... %zu more functions (-n 0 shows all)\n", diff->n - rows);
-	return NULL;
+	const char *range = has_intervals(writer) ? " 95 %            " : "";
+	const int indent = (int)strlen(range) + 17;
+
+	tty_writer_style(writer, STYLE_HEAD);
+	fprintf(writer->out, "\nself %%%*s total %%\n", indent, "");
+	for (int i = 0; i < 2; i++)
+		fprintf(writer->out, "%7s %7s %7s%s %s", "before", "after", "change", range,
+			i ? "  " : " ");
+	fputs("function\n", writer->out);
+	tty_writer_style(writer, STYLE_PLAIN);
+}
+
+static bool is_large(const struct diff_row *row, double min_share)
+{
+	return row->total_change.before >= min_share || row->total_change.after >= min_share;
+}
+
+void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
+		     const struct diff_style *style, const struct tty_writer *writer)
+{
+	size_t shown = 0, more = 0;
+
+	put_side("before", &sides[0], diff->draws[0], writer->out);
+	put_side("after", &sides[1], diff->draws[1], writer->out);
+	put_verdict(diff, writer->out);
+	put_titles(writer);
+	for (size_t i = 0; i < diff->n; i++) {
+		if (!is_large(&diff->rows[i], style->min_share))
+			continue;
+		if (!style->rows || shown < style->rows) {
+			put_row(&diff->rows[i], style, writer);
+			shown++;
+		} else {
+			more++;
+		}
+	}
+	if (more)
+		fprintf(writer->out, "  ... %zu more functions (-n 0 shows all)\n", more);
 }
 
 static json_t *text(const char *value)

@@ -8,10 +8,17 @@
 
 #include "analysis/diff.h"
 #include "symbol/names/display_name.h"
+#include "view/tty_writer.h"
 
-/* Writes at most `rows` rows; 0: all. Short names are of `names`; NULL: full ones. */
-struct error *diff_write_text(const struct diff *diff, const struct diff_side sides[2],
-			      struct short_names *names, size_t rows, FILE *out);
+struct diff_style {
+	size_t rows;		   /* at most; 0: all */
+	double min_share;	   /* 0 to 1: only rows that have as much, before or after */
+	struct short_names *names; /* NULL: full ones */
+};
+
+/* On narrow terminals without intervals; names are cut to the width. */
+void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
+		     const struct diff_style *style, const struct tty_writer *writer);
 
 struct error *diff_write_json(const struct diff *diff, const struct diff_side sides[2], FILE *out);
 

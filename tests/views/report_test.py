@@ -213,19 +213,25 @@ def all_of(ours):
     return text.decode("utf-8")
 
 
+def shown_on_terminal(*arguments, width, **env):
+    """What uniprof writes to a pseudoterminal of this width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, width, 0, 0))
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "PAGER", "LESS", "COLUMNS")}
+    process = subprocess.Popen([BUILD / "uniprof", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                               env={**clean, "TERM": "xterm", **env})
+    os.close(theirs)
+    text = all_of(ours)
+    if process.wait() != 0:
+        raise AssertionError(text)
+    return text.replace("\r\n", "\n")
+
+
 class Terminal(Case):
     """On a pseudoterminal of a known width."""
 
     def on_terminal(self, *options, width=100, **env):
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, width, 0, 0))
-        clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "PAGER", "LESS", "COLUMNS")}
-        process = subprocess.Popen([BUILD / "uniprof", "report", *options, self.recording], stdin=theirs, stdout=theirs,
-                                   stderr=theirs, start_new_session=True, env={**clean, "TERM": "xterm", **env})
-        os.close(theirs)
-        text = all_of(ours)
-        self.assertEqual(process.wait(), 0, text)
-        return text.replace("\r\n", "\n")
+        return shown_on_terminal("report", *options, self.recording, width=width, **env)
 
     def test_it_has_colours_unless_they_are_unwanted(self):
         self.assertIn("\x1b[31m", self.on_terminal("--no-pager"))
@@ -350,7 +356,29 @@ class Names(Case):
 
 
 class Diff(Case):
-    """The verdict of `uniprof diff`, for programs that only look at its exit status."""
+    def on_terminal(self, *options, width=80):
+        long = "a_function_with_a_name_" + "x" * 200
+        for name, counts in ("before", (500, 495, 5)), ("after", (300, 690, 10)):
+            (self.place / f"{name}.folded").write_text("".join(f"main;{of} {n}\n" for of, n in zip(("less", long, "rare"), counts)))
+        return shown_on_terminal("diff", *options, self.place / "before.folded", self.place / "after.folded", width=width)
+
+    def test_rows_keep_to_the_terminals_width(self):
+        for width in 60, 80, 100, 140:
+            text = self.on_terminal("--color=never", width=width)
+            for line in text.split("\n\n")[1].splitlines():
+                self.assertLessEqual(len(line), width, f"{width}: {line}")
+            self.assertIn("…", text)
+            self.assertEqual("95 %" in text, width >= 120)
+        self.assertNotIn("…", self.on_terminal("--wide"))
+
+    def test_growth_is_red_and_what_shrinks_green(self):
+        text = self.on_terminal(width=140)
+        self.assertRegex(text, "\x1b\\[31m[^\n]*a_function_with")
+        self.assertRegex(text, "\x1b\\[32m[^\n]*less")
+
+    def test_functions_below_a_share_can_be_left_out(self):
+        self.assertIn("  rare", self.on_terminal("--wide"))
+        self.assertNotIn("  rare", self.on_terminal("--wide", "--min=2%"))
 
     def test_growth_beyond_noise_and_above_a_threshold_has_an_exit_status(self):
         for name, count in ("before", 500), ("after", 600), ("chance", 505):

@@ -13,6 +13,7 @@
 #include "cmd/cmd.h"
 #include "capture/sampler.h"
 #include "unwind/tables/debug_file.h"
+#include "view/tty_writer.h"
 
 #define TEN_YEARS_S (10 * 365.25 * 86400)
 
@@ -294,6 +295,16 @@ int option_word(const struct option_row *row, const char *value)
 		word += len + strspn(word + len, " ");
 	}
 	return -1;
+}
+
+struct error *take_color(const struct option_row *row, const char *value, void *options)
+{
+	const int mode = option_word(row, value);
+
+	if (mode < 0)
+		return option_error(row, value, "it is auto, always or never");
+	*(enum color_mode *)field(row, options) = (enum color_mode)mode;
+	return NULL;
 }
 
 struct error *take_unwind(const struct option_row *row, const char *value, void *options)

@@ -83,6 +83,9 @@ option_take take_duration, take_moment;
 /* Fields: double of 0 to 1 ("1", "0.5%"); double of samples per second; enum unwind_method. */
 option_take take_percent, take_rate, take_unwind;
 
+/* enum color_mode (view/tty_writer.h); row->values are its words, in order. */
+option_take take_color;
+
 /* The alias of no field: a directory for debug files; counts for the files that follow. */
 option_take take_debug_dir;
 
