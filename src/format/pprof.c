@@ -3,8 +3,8 @@
 /*
  * pprof's profile.proto, compressed (github.com/google/pprof/proto), for `go
  * tool pprof` and many continuous profilers. Samples carry the vCPU and its
- * state as labels, and the thread that it ran as perf_data_converter does. If images are known, locations say which one they are in,
- * with its build id.
+ * state as labels, and the thread that it ran as perf_data_converter does. If
+ * images are known, locations say which one they are in, with its build id.
  */
 
 #include <stdlib.h>

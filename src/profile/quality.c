@@ -58,7 +58,7 @@ static void judge_stops(const struct quality *quality, struct sentences *to)
 	if (bounded)
 		add(to,
 		    "the guest was stopped for %.0f %% of the time, though the bound is %g %%: "
-		    "single stops are long on this host, and -T was short",
+		    "single stops are long on this host",
 		    100 * quality->stopped, 100 * quality->max_overhead);
 	else
 		add(to,
@@ -78,11 +78,9 @@ static void judge_sampling(const struct quality *quality, struct sentences *to)
 		    quality->stacks, quality->draws);
 	if (quality->at_yields > WARN_AT_YIELDS)
 		add(to,
-		    "%.0f %% of the samples had to wait until the guest yielded the CPU that it "
-		    "shares "
-		    "with uniprof, and what yields has too large a share: give domain 0 a CPU of "
-		    "its "
-		    "own, or run `xl sched-%.7s -s -p Pool-0 -r 0`",
+		    "%.0f %% of the samples had to wait until the guest yielded the CPU that "
+		    "it shares with uniprof, and what yields has too large a share: give "
+		    "domain 0 a CPU of its own, or run `xl sched-%.7s -s -p Pool-0 -r 0`",
 		    100 * quality->at_yields, quality->scheduler);
 	judge_stops(quality, to);
 }

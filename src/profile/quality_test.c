@@ -69,9 +69,8 @@ static void doubt_about_all_shares_comes_first(void **state)
 			       .draws = 3,
 			       .stopped = 0.064,
 			       .max_overhead = 0.05},
-	      "the guest was stopped for 6 % of the time, though the bound is 5 %: single stops "
-	      "are "
-	      "long on this host, and -T was short");
+	      "the guest was stopped for 6 % of the time, though the bound is 5 %: single "
+	      "stops are long on this host");
 }
 
 static void shares_that_a_shared_cpu_bends_are_told(void **state)
