@@ -104,7 +104,11 @@ class RunCase(QemuCase):
             self.wait_for(lambda: (self.scratch / "started").exists(), "the command is not started")
         self.strangers()
         self.go.touch()
-        self.assertEqual(profiler.wait(120), expect, profiler.log.read_text())
+        try:
+            status = profiler.wait(120)
+        except subprocess.TimeoutExpired:
+            status = "no end"
+        self.assertEqual(status, expect, profiler.log.read_text())
         return profiler.log.read_text()
 
     def own(self, name="own", *more, append="scale=1000"):
