@@ -248,7 +248,7 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
 }
 
-/* A vCPU has run since the tick before. */
+/* True if a vCPU has run since the tick before. */
 static bool any_ran(const struct tick *tick)
 {
 	for (uint32_t i = 0; i < tick->n; i++)

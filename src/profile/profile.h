@@ -99,7 +99,7 @@ struct profile {
 	uint64_t paused_ns;
 	struct histogram pauses; /* ns, one value a tick; 0: none was needed */
 	uint64_t without_pause;	 /* ticks of the latter kind */
-	uint64_t ran;		 /* ticks before which a vCPU has run */
+	uint64_t ran;		 /* ticks in which a vCPU had run since the tick before */
 	/*
 	 * ... without a pause, and within the scheduler's rate limit after the tick before: the
 	 * vCPU had the CPU that the sampler got, and must have yielded it.

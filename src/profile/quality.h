@@ -16,7 +16,7 @@ struct quality {
 	uint64_t ticks;	  /* that have selected samples, at most; 0: not known */
 	double draws;	  /* that the samples are worth */
 	double at_yields; /* the share of samples that the guest made way for by yielding its CPU */
-	const char *scheduler;	/* ... as the command xl sched-NAME calls it */
+	const char *scheduler;	/* that held these samples back, as in xl sched-NAME */
 	double stopped;		/* the share of the time that the guest was stopped for */
 	double max_overhead;	/* the bound on that which was in force; 0: none */
 	uint64_t truncated;	/* callers are missing */

@@ -27,7 +27,7 @@ struct time_bucket_row {
 	uint32_t bucket;
 	uint32_t vcpu;
 	uint8_t state; /* enum vcpu_state */
-	uint32_t node; /* as `nodes` has it */
+	uint32_t node; /* from the node_map */
 	uint64_t samples, weight_ns;
 	double squares; /* sum of the squares of the samples' weights, for profile_draws */
 };

@@ -104,9 +104,10 @@ struct recording_info {
 	uint64_t duration_ns;	/* asked for; 0: until stopped */
 	uint64_t start_unix_ns; /* wall clock at time_ns = 0 */
 	bool jitter;
-	char *scheduler;	/* of the hypervisor: "credit2"; only with rate_limit_us */
-	uint32_t rate_limit_us; /* as in struct target_info (target/target.h) */
-	char *weight_unit;	/* unit of imported weights other than ns: "samples", "cycles" */
+	char *scheduler; /* of the hypervisor: "credit2"; only with rate_limit_us */
+	/* How long a vCPU keeps a CPU that it has just got, unless it yields, µs; 0: not known. */
+	uint32_t rate_limit_us;
+	char *weight_unit; /* unit of imported weights other than ns: "samples", "cycles" */
 	struct recorded_images images; /* those that had been found */
 };
 

@@ -62,8 +62,9 @@ struct summary {
 	struct profile profile; /* of these seconds; its stacks are the sampler's */
 	struct vcpu_use *vcpus; /* [n_vcpus] */
 	uint32_t n_vcpus;
-	uint32_t told_vcpus; /* of these, how many people are told of */
-	uint64_t span_ns;    /* that the ticks stand for */
+	/* Those that are shown as the guest's: without spare ones that were not seen. */
+	uint32_t told_vcpus;
+	uint64_t span_ns; /* that the ticks stand for */
 	struct grouped_tree grouped;
 	struct summary_row *rows;
 	size_t n_rows, rows_room;

@@ -415,7 +415,7 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	return err ? err : put_trace(dump, vcpu, out);
 }
 
-/* One line for a row of off-line vCPUs, but those that are spare: a process has room for more threads than it runs. */
+/* Writes one line for a row of off-line vCPUs, none for spare ones; returns how many there are in the row. */
 static size_t put_offline(const struct guest_dump *dump, size_t i, FILE *out)
 {
 	const struct guest_dump_vcpu *vcpu = &dump->vcpus[i];
