@@ -69,7 +69,7 @@ struct error *cmd_close_output(const char *path, FILE *out, struct error *err);
  */
 void cmd_confine_reader(void);
 
-/* Opens all of them, gives up all rights, and merges (import/merge.h). */
+/* Opens all of them, gives up all rights, and merges (import/import.h). */
 struct error *merge_confined(char *const *paths, size_t n, const char *output);
 
 #endif

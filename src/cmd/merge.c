@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/preopen.h"
-#include "import/merge.h"
+#include "import/import.h"
 
 struct merge_args {
 	const char *output;

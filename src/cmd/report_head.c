@@ -10,6 +10,7 @@
 
 #include "import/import.h"
 #include "symbol/names/display_name.h"
+#include "target/target.h"
 
 static double percent(uint64_t part, uint64_t whole)
 {
@@ -108,16 +109,21 @@ static void put_weights(const struct report *report, FILE *out)
 		(double)profile->not_sampled_ns / 1e9, 100 * profile_not_sampled(profile));
 }
 
-/* QEMU without KVM stops a guest between blocks of translated code only. */
+/*
+ * QEMU without KVM stops a guest between blocks of translated code only; and, unless its vCPUs are
+ * held meanwhile, before the next access to a device (target/qemu/hold.c).
+ */
 static void put_skid(const struct profile *profile, FILE *out)
 {
 	const struct recording_info *info = &profile->info;
 
 	if (info->target && info->guest_type && !strcmp(info->target, "qemu") &&
 	    !strcmp(info->guest_type, "tcg"))
-		fputs("skid     QEMU without KVM stops between blocks of code only: \"self\" may "
-		      "be the neighbour's; \"total\" of callers is right\n",
-		      out);
+		fprintf(out, "skid     QEMU without KVM stops between blocks of code: %s\n",
+			info->host && strstr(info->host, TARGET_HOLDS_VCPUS)
+				? "\"self\" may be the block's before"
+				: "\"self\" may be the block's before, and code that runs in the "
+				  "10 us after a device access gets too small a share");
 }
 
 /* Ends of stacks: callers are missing for sure, or none was found and there may be none. */

@@ -26,4 +26,20 @@ struct error *source_read(const char *path, struct stacks *stacks,
 /* Did the info of a profile come from text? */
 bool import_is_target(const char *target);
 
+/*
+ * Several recordings as one. Above the stacks of each guest stands a frame with
+ * its name (and its id, where two have the same name); its vCPUs are numbered
+ * behind those of the guests before it. Times are from the start of the
+ * recording that began first, by the wall clock.
+ *
+ * Guests have different code at the same addresses: in the result they all have
+ * stand-ins (IMPORT_ADDR), with the names and places in the source that
+ * the recordings carry, but without the files these came from.
+ *
+ * Reads the recordings, each of them twice, and writes `output` ("-": standard
+ * output). Holds some 32 bytes in memory for each entry of a tick. If one of
+ * them stops in the middle, so does the result. ERR_INPUT, ERR_OUTPUT.
+ */
+struct error *merge_recordings(char *const *paths, size_t n, const char *output);
+
 #endif

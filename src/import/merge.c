@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "import/merge.h"
+#include "import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "import/import.h"
 #include "recording/recording.h"
 
 struct merge_guest {

@@ -2,7 +2,6 @@
 #include "recording/testing.h"
 
 #include "import/import.h"
-#include "import/merge.h"
 
 #define S_NS UINT64_C(1000000000)
 

@@ -48,6 +48,9 @@
 /* The most stack that is ever copied from a vCPU, bytes. */
 #define STACK_CAP_MAX (1u << 20)
 
+/* In `host` of a guest without KVM whose vCPUs get to no device while it is being stopped. */
+#define TARGET_HOLDS_VCPUS "vCPUs held"
+
 struct target_info {
 	char name[256]; /* the guest's own name; "" if it has none */
 	char id[32];	/* "7" */

@@ -56,6 +56,10 @@ class Profiles(QemuCase):
         self.check_stacks("app2-pvh-nofp", stacks)
         self.end(process)
 
+    def test_code_that_runs_between_accesses_to_a_device_has_its_share(self):
+        self.qemu("noreturn-pvh-fp", append="seconds=1000")
+        self.check_shares(f"qemu:{self.qmp}", {"function_1": 0.25, "function_3": 0.75}, 0.03, ("-F", 500, "--max-overhead", 100), 8)
+
     def test_32_bits_with_two_levels_of_tables(self):
         self.profile("app1-pvh32-fp", APP1)
 

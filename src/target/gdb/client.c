@@ -242,6 +242,8 @@ enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 	gdb->acknowledged = requests + 1;
 	if (!send_bytes(gdb, gdb->batch + skipped, gdb->batch_len - skipped))
 		return GDB_NO_ANSWER;
+	if (gdb->on_stop_sent)
+		gdb->on_stop_sent(gdb->on_stop_sent_ctx);
 	/* Other packets are late answers. */
 	do
 		if (!take_packet(gdb, until_ns))

@@ -37,7 +37,10 @@ struct gdb {
 	 * sends; 0: each has its own bound only.
 	 */
 	uint64_t deadline_ns;
-	bool gone;	     /* nobody is at the other end, or the guest has ended */
+	bool gone; /* nobody is at the other end, or the guest has ended */
+	/* Called once a stop has been sent, before its answer is waited for; NULL: nothing is. */
+	void (*on_stop_sent)(void *ctx);
+	void *on_stop_sent_ctx;
 	bool plain_continue; /* by "c", because the stub has no vCont */
 };
 

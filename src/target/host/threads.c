@@ -288,6 +288,18 @@ void thread_go(struct threads *threads, struct thread *thread)
 	thread->stopped = false;
 }
 
+void threads_go(struct threads *threads, uint64_t until_ns)
+{
+	for (uint32_t i = 0; i < threads->n; i++) {
+		const uint64_t now_ns = clock_now_ns();
+		struct thread *thread = &threads->at[i];
+
+		if (thread->asked && now_ns < until_ns)
+			(void)thread_stop(threads, thread, until_ns - now_ns);
+		thread_go(threads, thread);
+	}
+}
+
 /* True if somebody has halted all threads that are left. */
 static bool are_halted(const struct threads *threads)
 {

@@ -72,6 +72,9 @@ void threads_wait(struct threads *threads, uint64_t until_ns);
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns);
 void thread_go(struct threads *threads, struct thread *thread);
 
+/* Lets all threads go, and those that were told to stop as soon as they do, if they do until then. */
+void threads_go(struct threads *threads, uint64_t until_ns);
+
 /* True if a process that is not traced yet is stopped (SIGSTOP). */
 bool process_is_halted(pid_t pid);
 

@@ -23,6 +23,7 @@ static void qemu_close(struct target *target)
 {
 	struct qemu *qemu = (struct qemu *)target;
 
+	qemu_hold_free(qemu->hold);
 	/* The guard ends the stub. */
 	guard_stop(qemu->guard);
 	qemu_pages_free(qemu->pages);
@@ -99,9 +100,27 @@ static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 	monitor_image(pid, info->image, sizeof(info->image));
 	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
 	snprintf(info->type, sizeof(info->type), "%s", machine->kvm ? "kvm" : "tcg");
-	snprintf(info->host, sizeof(info->host), "QEMU %s, %s",
-		 machine->kvm ? "with KVM" : "with TCG", qemu->transport->text);
+	snprintf(info->host, sizeof(info->host), "QEMU %s, %s%s",
+		 machine->kvm ? "with KVM" : "with TCG", qemu->transport->text,
+		 qemu->hold ? ", " TARGET_HOLDS_VCPUS : "");
 	qemu->base.way = qemu->transport->text;
+}
+
+static void hold_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
+{
+	struct error *err = qemu_hold_new(qemu->pid, machine, &qemu->hold);
+
+	if (!err) {
+		qemu->base.role = SECCOMP_TRACER;
+		return;
+	}
+	snprintf(
+		qemu->advice, sizeof(qemu->advice),
+		"code that runs in the 10 us after a device access gets too small a share, because "
+		"vCPUs cannot be held: %s",
+		err->text);
+	qemu->base.advice = qemu->advice;
+	error_free(err);
 }
 
 static struct error *attach(struct qemu *qemu, const struct qemu_address *address)
@@ -123,11 +142,14 @@ static struct error *attach(struct qemu *qemu, const struct qemu_address *addres
 		err = qemu_machine_ram(&console, guest_ram_map(qemu->ram));
 	if (err)
 		return err;
-	describe(qemu, &machine);
 	qemu->base.advice = *address->qmp && qemu->transport->advice_with_qmp
 				    ? qemu->transport->advice_with_qmp
 				    : qemu->transport->advice;
-	return qemu->transport->start(qemu);
+	err = qemu->transport->start(qemu);
+	if (!err && qemu->gdb && !machine.kvm)
+		hold_vcpus(qemu, &machine);
+	describe(qemu, &machine);
+	return err;
 }
 
 static struct error *open_with(const struct qemu_transport *transport,
@@ -296,7 +318,9 @@ static enum gdb_stopped stop(struct qemu *qemu, struct sample *sample, uint64_t 
 	for (int k = 0; k < STOPS; k++) {
 		*began_ns = clock_now_ns();
 		guard_set(page, GUARD_STOPPED);
+		qemu_hold_begin(qemu->hold);
 		stopped = qemu->transport->stop(qemu, sample);
+		qemu_hold_end(qemu->hold);
 		if (stopped != GDB_HALTED)
 			return stopped;
 		guard_set(page, qemu->transport->running);
@@ -406,11 +430,16 @@ static enum target_life qemu_life(struct target *target)
 	return life;
 }
 
+static void qemu_wait(struct target *target, uint64_t until_ns)
+{
+	qemu_hold_wait(((struct qemu *)target)->hold, until_ns);
+}
+
 enum { VIA_STUB, VIA_OWN_STUB, VIA_QMP };
 
 static const struct target_way ways[] = {
-	[VIA_STUB] = {"stub", "80 us", "a gdb stub that is started for this and ended afterwards"},
-	[VIA_OWN_STUB] = {"own-stub", "80 us", "the gdb stub that QEMU was started with"},
+	[VIA_STUB] = {"stub", "150 us", "a gdb stub that is started for this and ended afterwards"},
+	[VIA_OWN_STUB] = {"own-stub", "150 us", "the gdb stub that QEMU was started with"},
 	[VIA_QMP] = {"qmp", "500 us", "QMP's stop, info registers and cont"},
 	{0},
 };
@@ -450,5 +479,6 @@ const struct target_ops target_qemu = {
 	.close = qemu_close,
 	.sample = qemu_sample,
 	.life = qemu_life,
+	.wait = qemu_wait,
 	.list = qemu_list,
 };

@@ -128,6 +128,7 @@ struct qemu {
 	struct gdb_layout layout;
 	struct qemu_vcpu *vcpu;
 	struct qemu_pages *pages; /* NULL: there are none */
+	struct qemu_hold *hold;	  /* NULL: vCPUs are not held */
 	struct gdb_detach detach; /* by its own stub */
 	struct qemu_qmp_undo undo;
 	struct guard *guard;
@@ -141,6 +142,7 @@ struct qemu {
 	bool migrates;	     /* as has been told */
 	unsigned ram_wait;   /* searches for memory that are left out, though some was missed */
 	unsigned ram_waits;  /* ... of these, still to come */
+	char advice[320];    /* as in `base`, where the vCPUs cannot be held */
 	bool late;	     /* it was told to stop, and has not done so in time */
 };
 
@@ -200,6 +202,24 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *addres
 			    struct qemu_machine *machine);
 struct error *qemu_qmp_say(void *qemu, const char *line, char **said);
 enum target_life qemu_qmp_life(struct qemu *qemu);
+
+/* Accepts NULL, as do all below. */
+void qemu_hold_free(struct qemu_hold *hold);
+
+/* Traces the threads of vCPUs. ERR_DENIED with a sentence that says why that cannot be. */
+struct error *qemu_hold_new(pid_t pid, const struct qemu_machine *machine, struct qemu_hold **out);
+
+/* Holds all vCPUs that run, before QEMU is told to stop the guest. */
+void qemu_hold_begin(struct qemu_hold *hold);
+
+/* Lets them go on once QEMU has told them to stop, or answers on `fd`. `hold` is not NULL. */
+void qemu_hold_until_told(struct qemu_hold *hold, int fd);
+
+/* Lets those go on that are held; to be called after each begin. */
+void qemu_hold_end(struct qemu_hold *hold);
+
+/* Sleeps until then, or until a signal comes; lets threads go on that were stopped late. */
+void qemu_hold_wait(struct qemu_hold *hold, uint64_t until_ns);
 
 /* Frees what a transport with a stub knows of KVM's run pages; accepts NULL. */
 void qemu_pages_free(struct qemu_pages *pages);

@@ -189,9 +189,18 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 	}
 }
 
+static void hold_until_told(void *ctx)
+{
+	const struct qemu *qemu = ctx;
+
+	qemu_hold_until_told(qemu->hold, qemu->gdb->fd);
+}
+
 static enum gdb_stopped stub_stop(struct qemu *qemu, const struct sample *sample)
 {
 	collect(qemu, sample);
+	qemu->gdb->on_stop_sent = qemu->hold ? hold_until_told : NULL;
+	qemu->gdb->on_stop_sent_ctx = qemu;
 	return gdb_stop(qemu->gdb, QEMU_SAMPLE_MS);
 }
 
