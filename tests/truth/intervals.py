@@ -33,6 +33,9 @@ RATE, SECONDS = 500, 1
 STOPPED_SECONDS = 3
 RUNS, STOPS = (0.2, 2), (0.1, 1)
 
+# Recordings of a guest of Xen's that dom0 makes by itself.
+BATCH = 20
+
 # Seconds until a guest is at work, at most.
 PATIENCE = 60
 
@@ -73,7 +76,7 @@ class Here:
     def _begin(self):
         """Waits until the guest is at work: the first recordings would be of its firmware."""
         end = time.monotonic() + PATIENCE
-        while not set(self.expected) <= set(self.shares(self.record(stops=False))):
+        while not any(set(self.expected) <= set(shares(report)) for report in self.reports(stops=False)):
             if time.monotonic() > end:
                 raise RuntimeError(f"the guest does not begin its work: {(self.scratch / 'said').read_text()}")
             time.sleep(0.1)
@@ -96,13 +99,12 @@ class Here:
         profiler.wait()
         return path
 
-    @staticmethod
-    def shares(path):
-        """{function: (share, low, high)} with all that it calls; nothing if nothing was recorded."""
-        if not path.exists():
-            return {}
-        report = subprocess.run([BUILD / "uniprof", "report", "--json", "--no-inline", path], stdout=subprocess.PIPE, check=True)
-        return {row["function"]: tuple(row["total"][key] for key in ("share", "low", "high")) for row in json.loads(report.stdout)["rows"]}
+    def reports(self, stops):
+        """Those of some recordings; none if nothing was recorded."""
+        path = self.record(stops)
+        if path.exists():
+            report = subprocess.run([BUILD / "uniprof", "report", "--json", "--no-inline", path], stdout=subprocess.PIPE, check=True)
+            yield json.loads(report.stdout)
 
 
 class There:
@@ -114,7 +116,6 @@ class There:
     def __enter__(self):
         import xenrig  # pylint: disable=import-outside-toplevel  # needs QEMU
         self._rig = xenrig.Rig(cpus=2)
-        self._scratch = tempfile.TemporaryDirectory()
         try:
             self._rig.put(BUILD / "uniprof", *(BUILD / "guests" / f"{self._guest}.{kind}" for kind in ("elf", "cfg")))
             self._dom0(f"xl vcpu-pin Domain-0 all 0; xl create -q {self._guest}.cfg 'cpus=\"1\"' 'cmdline=\"seconds=1000000\"'; sleep 3")
@@ -125,25 +126,33 @@ class There:
 
     def __exit__(self, *_):
         self._rig.close()
-        self._scratch.cleanup()
 
     def _dom0(self, commands):
-        self._rig.run(commands, timeout=600, check=True)
+        return self._rig.run(commands, timeout=600, check=True).text
 
     def busy(self):
         self._dom0("".join(f"({HOG}) >/dev/null 2>&1 & " for _ in range(HOGS)))
 
-    def record(self, stops):
+    def _script(self, stops):
+        """Commands that record the guest once and print the report."""
         script = f"uniprof record -q -F {RATE} -T {STOPPED_SECONDS if stops else SECONDS} -o out.uniprof {self._guest} & p=$!; "
         if stops:
             for _ in range(int(STOPPED_SECONDS / min(RUNS))):
                 runs, stopped = (int(1e6 * random.uniform(*times)) for times in (RUNS, STOPS))
                 script += f"usleep {runs}; kill -STOP $p 2>/dev/null || exit 0; usleep {stopped}; kill -CONT $p; "
-        self._dom0(f"rm -f out.uniprof; ({script} wait $p)")
-        self._rig.get("out.uniprof", self._scratch.name)
-        return Path(self._scratch.name) / "out.uniprof"
+        return f"rm -f out.uniprof; ({script} wait $p); uniprof report --json --no-inline out.uniprof; "
 
-    shares = staticmethod(Here.shares)
+    def reports(self, stops):
+        text = self._dom0("".join(self._script(stops) for _ in range(BATCH)))
+        while text:
+            report, end = json.JSONDecoder().raw_decode(text)
+            yield report
+            text = text[end:].lstrip()
+
+
+def shares(report):
+    """{function: (share, low, high)} with all that it calls."""
+    return {row["function"]: tuple(row["total"][key] for key in ("share", "low", "high")) for row in report["rows"]}
 
 
 def process(*options):
@@ -172,20 +181,25 @@ KINDS = {
 HOSTS = "quiet", "busy", "stopped"
 
 
+def holds(report, expected):
+    """How many of a report's intervals hold the share that is expected."""
+    found = {function: shares(report).get(function, (0, 0, 0)) for function in expected}
+    # What calls them takes a part of the time, too.
+    work = sum(share for share, _, _ in found.values())
+    return sum(low <= expected[function] * work <= high for function, (_, low, high) in found.items())
+
+
 def measure(kind, host, wanted):
     """(shares that intervals hold, shares) of recordings of one guest."""
-    held, shares = 0, 0
+    held, measured = 0, 0
     with KINDS[kind]() as guest:
         if host == "busy":
             guest.busy()
-        while shares < wanted:
-            found = guest.shares(guest.record(host == "stopped"))
-            found = {function: found.get(function, (0, 0, 0)) for function in guest.expected}
-            # What calls them takes a part of the time, too.
-            work = sum(share for share, _, _ in found.values())
-            held += sum(low <= guest.expected[function] * work <= high for function, (_, low, high) in found.items())
-            shares += len(found)
-    return held, shares
+        while measured < wanted:
+            for report in guest.reports(host == "stopped"):
+                held += holds(report, guest.expected)
+                measured += len(guest.expected)
+    return held, measured
 
 
 def main():
@@ -196,8 +210,9 @@ def main():
     options = parser.parse_args()
     for kind in options.kinds or KINDS:
         for host in options.hosts.split(","):
-            held, shares = measure(kind, host, options.shares)
-            print(json.dumps({"guest": kind, "host": host, "shares": shares, "held": held, "percent": round(100 * held / shares, 1)}), flush=True)
+            held, measured = measure(kind, host, options.shares)
+            print(json.dumps({"guest": kind, "host": host, "shares": measured, "held": held, "percent": round(100 * held / measured, 1)}),
+                  flush=True)
 
 
 if __name__ == "__main__":
