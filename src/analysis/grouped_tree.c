@@ -147,11 +147,12 @@ static struct error *image_of(const struct labeller *l, const struct stack_node 
 			      const char **name)
 {
 	const struct recorded_images *recorded = profile_images(l->profile);
-	uint64_t va = frame->addr - (frame->kind == FRAME_RETURN && frame->addr);
-	const struct image *image = l->images ? images_at(l->images, va) : NULL;
+	const uint64_t va = frame_code(frame->addr, frame->kind);
+	const bool foreign = frame->kind & FRAME_FOREIGN;
+	const struct image *image = l->images && !foreign ? images_at(l->images, va) : NULL;
 	const char *path = image && image->file->path ? image->file->path : NULL;
 
-	for (size_t i = 0; i < recorded->n && !path; i++)
+	for (size_t i = 0; i < recorded->n && !path && !foreign; i++)
 		if (va >= recorded->at[i].start && va < recorded->at[i].end)
 			path = recorded->at[i].path;
 	return symbolizer_intern(l->symbolizer, path ? path : UNKNOWN, name);

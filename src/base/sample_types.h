@@ -28,7 +28,19 @@ struct window {
 enum frame_kind {
 	FRAME_PC = 0,	  /* where the vCPU was stopped: looked up as it is */
 	FRAME_RETURN = 1, /* a return address: look up the address minus one */
+	/*
+	 * Added to either: a file has code at this address in other address spaces of the guest,
+	 * and in this one something else is there. Files say nothing of it.
+	 */
+	FRAME_FOREIGN = 2,
+	FRAME_KINDS = 4,
 };
+
+/* The address of the code that a frame is in: of its call, if it is a return address. */
+static inline uint64_t frame_code(uint64_t addr, uint8_t kind)
+{
+	return addr - ((kind & FRAME_RETURN) && addr);
+}
 
 /* The reliability of a frame; recorded with it. */
 enum frame_trust {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbol/images/placement.h"
+
 #define PAGES	    64u /* a power of two; direct-mapped by page number and top table */
 #define KEEP_FOR_NS 1000000000ull
 
@@ -16,12 +18,30 @@ struct page {
 	uint8_t bytes[FRAME_SIZE];
 };
 
+/* Address spaces whose programs are remembered; direct-mapped. For how long, for one may end. */
+#define SPACES	      64u
+#define SPACE_KEPT_NS 100000000u
+
+/* Steps to compare programs with their files in one stack. */
+#define COMPARE_STEPS (1u << 20)
+
+/* What an address space has where a file of a program is in others. */
+struct space {
+	uint64_t root;
+	const struct image_file *file; /* NULL: nothing is remembered */
+	uint64_t slide;
+	uint64_t until_ns;
+	bool foreign;
+};
+
 struct code_cache {
 	struct code code;
 	struct target *target;
 	const struct images *images;
 	const struct regs *regs;
-	uint64_t filled_ns;
+	uint64_t filled_ns, now_ns;
+	struct budget budget; /* to compare programs with their files */
+	struct space spaces[SPACES];
 	struct page pages[PAGES];
 };
 
@@ -90,13 +110,56 @@ static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
 	return done;
 }
 
+static size_t read_space(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct code_cache *cache = ctx;
+
+	return target_read(cache->target, cache->regs, va, buf, len);
+}
+
+/* Compares the code at `va` with the file's; what cannot be read is the file's where that was found. */
+static void compare_space(struct code_cache *cache, const struct image *image, uint64_t va,
+			  struct space *space)
+{
+	const struct guest_memory memory = {cache, read_space, &cache->budget};
+	const uint64_t root = cache->regs->mmu.root;
+	struct placement_finding finding;
+	const enum placement_verdict there =
+		placement_check(image->file->code, image->slide, &memory, &va, 1, &finding);
+	const bool known = there != PLACEMENT_UNSEEN && !budget_over(&cache->budget);
+
+	*space = (struct space){
+		.root = root,
+		.file = known ? image->file : NULL,
+		.slide = image->slide,
+		.until_ns = cache->now_ns + SPACE_KEPT_NS,
+		.foreign = known ? there == PLACEMENT_OTHER : root != image->space,
+	};
+}
+
+bool code_cache_is_foreign(struct code_cache *cache, uint64_t va)
+{
+	const struct image *image = cache->images ? images_program_at(cache->images, va) : NULL;
+	const uint64_t root = cache->regs->mmu.root;
+	struct space *space;
+
+	if (!image || !cache->code.read)
+		return false;
+	space = &cache->spaces[(root >> FRAME_SHIFT ^ (uintptr_t)image->file >> 4) % SPACES];
+	if (space->file != image->file || space->slide != image->slide || space->root != root ||
+	    cache->now_ns >= space->until_ns)
+		compare_space(cache, image, va, space);
+	return space->foreign;
+}
+
 static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
 {
 	struct code_cache *cache = ctx;
 	struct symbol symbol;
 
 	/* A cold part is no function: it is jumped to, with a frame that is already there. */
-	if (!images_find(cache->images, va, false, &symbol) || strstr(symbol.name, ".cold"))
+	if (!images_find(cache->images, va, false, &symbol) || strstr(symbol.name, ".cold") ||
+	    code_cache_is_foreign(cache, va))
 		return false;
 	*start = symbol.start;
 	*end = symbol.end;
@@ -105,7 +168,10 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 
 static const struct unwind_table *image_rows(void *ctx, uint64_t va, uint64_t *slide)
 {
-	return images_unwind_table(((struct code_cache *)ctx)->images, va, slide);
+	struct code_cache *cache = ctx;
+
+	return code_cache_is_foreign(cache, va) ? NULL
+						: images_unwind_table(cache->images, va, slide);
 }
 
 /*
@@ -156,6 +222,8 @@ const struct code *code_cache_for(struct code_cache *cache, const struct regs *r
 		cache->filled_ns = now_ns;
 	}
 	cache->regs = regs;
+	cache->now_ns = now_ns;
+	cache->budget = (struct budget){.left = COMPARE_STEPS};
 	cache->code.function =
 		cache->images && images_count(cache->images) ? function_bounds : NULL;
 	cache->code.version = cache->images ? images_changes(cache->images) : 0;

@@ -10,7 +10,7 @@
  * calls were made when the page was as loaded (Unikraft unmaps the page with its
  * entry, and the call there, once it has started). A page with other contents is
  * read as it is. Bounds of functions and unwind tables come from images, where
- * there are any.
+ * there are any, and not where a program's image is meant and another program runs.
  */
 
 #include "symbol/images/images.h"
@@ -30,5 +30,11 @@ void code_cache_free(struct code_cache *cache);
  */
 const struct code *code_cache_for(struct code_cache *cache, const struct regs *regs,
 				  uint64_t now_ns);
+
+/*
+ * True if an image of a program holds `va`, and in the address space of these registers something
+ * else is there: its memory is compared with the file, now and then.
+ */
+bool code_cache_is_foreign(struct code_cache *cache, uint64_t va);
 
 #endif

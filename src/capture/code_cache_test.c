@@ -86,7 +86,7 @@ static void code_of_a_page_that_is_gone_is_that_of_the_file(void **state)
 
 	guest->gone = app.va;
 	assert_int_equal(code_at(guest, app.va + 0x100), 0);
-	images_compared(guest->images, 0, 0, SPACE);
+	images_compared(guest->images, 0, 0, SPACE, false);
 	assert_int_equal(code_at(guest, app.va + 0x100), 16);
 	/* Across the page's end, too, where the guest's own code goes on. */
 	assert_int_equal(code_at(guest, app.va + FRAME_SIZE - 8), 16);
@@ -101,7 +101,7 @@ static void code_of_a_page_that_was_wiped_is_that_of_the_file(void **state)
 	struct guest *guest = *state;
 
 	memset(guest->loaded, 0, FRAME_SIZE);
-	images_compared(guest->images, 0, 0, SPACE);
+	images_compared(guest->images, 0, 0, SPACE, false);
 	assert_int_equal(code_at(guest, app.va + 0x100), 16);
 }
 
@@ -111,7 +111,7 @@ static void other_code_is_what_the_guest_says(void **state)
 	const struct code *code;
 	uint8_t found[4];
 
-	images_compared(guest->images, 0, 0, SPACE);
+	images_compared(guest->images, 0, 0, SPACE, false);
 	memset(guest->loaded, 0, FRAME_SIZE);
 	guest->loaded[FRAME_SIZE - 1] = 0x90;
 	code = code_cache_for(guest->text, &guest->regs, 2 * SECOND);
@@ -123,10 +123,64 @@ static void another_address_space_may_have_another_program_there(void **state)
 {
 	struct guest *guest = *state;
 
-	images_compared(guest->images, 0, 0, SPACE);
+	images_compared(guest->images, 0, 0, SPACE, false);
 	guest->gone = app.va;
 	guest->regs.mmu.root = SPACE + FRAME_SIZE;
 	assert_int_equal(code_at(guest, app.va + 0x100), 0);
+}
+
+/* Address spaces are looked at anew after this time. */
+#define LATER (SECOND / 5)
+
+static bool is_foreign(struct guest *guest, uint64_t root)
+{
+	uint64_t start, end, slide;
+	const struct code *code;
+	bool foreign;
+
+	guest->regs.mmu.root = root;
+	code = code_cache_for(guest->text, &guest->regs, guest->now_ns += LATER);
+	foreign = code_cache_is_foreign(guest->text, app.va + 0x100);
+	if (foreign) {
+		assert_false(code->function(code->ctx, app.va + 0x100, &start, &end));
+		assert_null(code->table(code->ctx, app.va + 0x100, &slide));
+	}
+	return foreign;
+}
+
+static void a_program_is_foreign_where_another_one_runs(void **state)
+{
+	struct guest *guest = *state;
+
+	images_compared(guest->images, 0, 0, SPACE, true);
+	assert_false(is_foreign(guest, SPACE));
+	/* It runs twice. */
+	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
+	memset(guest->loaded, 0xcc, app.len);
+	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
+	/* It has ended, and its page tables are another one's. */
+	assert_true(is_foreign(guest, SPACE));
+}
+
+static void a_kernel_or_unikernel_is_foreign_nowhere(void **state)
+{
+	struct guest *guest = *state;
+
+	images_compared(guest->images, 0, 0, SPACE, false);
+	memset(guest->loaded, 0xcc, app.len);
+	assert_false(is_foreign(guest, SPACE));
+	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
+}
+
+static void code_that_cannot_be_read_is_that_of_the_program_that_was_there(void **state)
+{
+	struct guest *guest = *state;
+
+	images_compared(guest->images, 0, 0, SPACE, true);
+	fake_end(&guest->memory);
+	memset(&guest->memory, 0, sizeof(guest->memory));
+	assert_false(is_foreign(guest, SPACE));
+	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -138,6 +192,9 @@ int main(void)
 		TEST(code_of_a_page_that_was_wiped_is_that_of_the_file),
 		TEST(other_code_is_what_the_guest_says),
 		TEST(another_address_space_may_have_another_program_there),
+		TEST(a_program_is_foreign_where_another_one_runs),
+		TEST(a_kernel_or_unikernel_is_foreign_nowhere),
+		TEST(code_that_cannot_be_read_is_that_of_the_program_that_was_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,9 @@
 #define STACK_WORDS 512
 #define SIGHTS	    256
 
+/* End of the addresses of programs on all 64-bit architectures; kernels are in the upper half. */
+#define LOWER_HALF (UINT64_C(1) << 63)
+
 struct progress {
 	bool other;	  /* something else was seen where the file should be */
 	bool dropped;	  /* does not run in the guest, and was not given by the user */
@@ -186,6 +189,13 @@ static bool is_checked(const struct image_locator *locator, size_t i, const uint
 	return false;
 }
 
+/* True for code below a kernel, which has page tables for each program. */
+static bool is_program(const struct vcpu_view *view, uint64_t start)
+{
+	return start < LOWER_HALF && view->regs.mmu.mode != MMU_OFF &&
+	       (view->regs.user || view->regs.pc >= LOWER_HALF);
+}
+
 static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slide)
 {
 	struct image_locator *locator = view->locator;
@@ -201,7 +211,8 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 		       file->path, code->start + slide, slide ? ", not where it was linked" : "");
 	err = images_map(locator->images, i, slide, true);
 	if (!err)
-		images_compared(locator->images, i, slide, view->regs.mmu.root);
+		images_compared(locator->images, i, slide, view->regs.mmu.root,
+				is_program(view, code->start + slide));
 	return err;
 }
 
@@ -304,9 +315,6 @@ static struct error *locate_file(struct vcpu_view *view, size_t i)
 	}
 	return NULL;
 }
-
-/* End of the addresses of programs on all 64-bit architectures; kernels are in the upper half. */
-#define LOWER_HALF (UINT64_C(1) << 63)
 
 /* True if the vCPU executes what may be a file at an unknown address. */
 static bool is_astray(const struct image_locator *locator, const struct vcpu_sample *vcpu)

@@ -72,10 +72,10 @@ static struct error *add_entry(struct building *b, const struct stack_node *node
 		err = ARRAY_RESERVE(&p->at, &b->entry_room, p->n + (size_t)1);
 	if (err)
 		return err;
-	entry.code = entry.addr - (node->kind == FRAME_RETURN && entry.addr);
+	entry.code = frame_code(entry.addr, node->kind);
 	entry.offset = at[n - 1].offset;
 	entry.n_lines = p->n_lines - entry.lines;
-	entry.image = image_at(p, entry.code);
+	entry.image = node->kind & FRAME_FOREIGN ? LOCATION_NONE : image_at(p, entry.code);
 	p->at[p->n++] = entry;
 	return NULL;
 }

@@ -67,7 +67,7 @@ static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uin
 		back = head >> NODE_TRUST_BITS;
 		if (back >= decoder->nodes)
 			return decode_damaged(decoder, offset, "a frame's caller is not known");
-		if (frame.kind > FRAME_RETURN || frame.trust > TRUST_GUESS)
+		if (frame.trust > TRUST_GUESS)
 			return decode_damaged(decoder, offset, "a frame of an unknown kind");
 		if (decoder->nodes == STACKS_MAX_NODES)
 			return decode_damaged(decoder, offset, "too many frames");
@@ -194,7 +194,7 @@ static struct error *decode_name(struct decoder *decoder, struct cursor in, uint
 	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || !get_varint(&in, &from))
 		return decode_damaged(decoder, offset, "a name is cut off");
 	len = (size_t)(in.end - in.at);
-	if (kind > FRAME_RETURN || len > NAME_MAX_LEN || memchr(in.at, 0, len))
+	if (kind >= FRAME_KINDS || len > NAME_MAX_LEN || memchr(in.at, 0, len))
 		return decode_damaged(decoder, offset, "a name that cannot be one");
 	if (!visitor->name)
 		return NULL;
@@ -322,7 +322,7 @@ static struct error *decode_locations(struct decoder *decoder, struct cursor in,
 	uint64_t addr, kind, line;
 	size_t n = 0;
 
-	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || kind > FRAME_RETURN)
+	if (!get_varint(&in, &addr) || !get_varint(&in, &kind) || kind >= FRAME_KINDS)
 		return decode_damaged(decoder, offset, "places that cannot be");
 	for (; in.at < in.end; n++) {
 		if (n == SOURCE_DEPTH || !get_text(decoder, &in, &frames[n].function) ||

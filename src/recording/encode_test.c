@@ -93,8 +93,8 @@ static void test_what_cannot_be_is_refused(void **state)
 		     ERR_FAILED, "cannot be");
 	assert_fails(recording_locations(recorded.writer, 1, FRAME_PC, frames, 0), ERR_FAILED,
 		     "cannot be");
-	assert_fails(recording_locations(recorded.writer, 1, FRAME_RETURN + 1, frames, 1),
-		     ERR_FAILED, "cannot be");
+	assert_fails(recording_locations(recorded.writer, 1, FRAME_KINDS, frames, 1), ERR_FAILED,
+		     "cannot be");
 	profile_free(load(&recorded));
 	close(recorded.file.fd);
 }

@@ -56,7 +56,7 @@ static void use(const struct profile *profile)
 		const struct stack_node *node = stacks_node(profile->stacks, id);
 
 		need(id == STACK_ROOT || node->parent < id);
-		need(node->kind <= FRAME_RETURN && node->trust <= TRUST_GUESS);
+		need(node->kind < FRAME_KINDS && node->trust <= TRUST_GUESS);
 		samples += profile->cells[id].samples;
 	}
 	need(samples == profile->selected.samples);

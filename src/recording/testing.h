@@ -111,8 +111,8 @@ static inline struct error *hear_tick(void *ctx, const struct tick *tick)
 			const struct stack_node *node = stacks_node(heard->stacks, id);
 
 			assert_true(node->parent < id);
-			assert_true(node->kind <= FRAME_RETURN && node->trust <= TRUST_GUESS);
-			fprintf(heard->log, " %" PRIx64 "%c%c", node->addr, "pr"[node->kind],
+			assert_true(node->kind < FRAME_KINDS && node->trust <= TRUST_GUESS);
+			fprintf(heard->log, " %" PRIx64 "%c%c", node->addr, "prPR"[node->kind],
 				"s?"[node->trust]);
 			id = node->parent;
 		}

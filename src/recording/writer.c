@@ -152,7 +152,7 @@ struct error *recording_name(struct recording_writer *writer, uint64_t addr, uin
 {
 	struct error *err = check_usable(writer);
 
-	if (!err && kind > FRAME_RETURN)
+	if (!err && kind >= FRAME_KINDS)
 		err = error_new(ERR_FAILED, "a name for a frame of kind %u, which there is not",
 				kind);
 	if (!err)
@@ -165,7 +165,7 @@ struct error *recording_locations(struct recording_writer *writer, uint64_t addr
 {
 	struct error *err = check_usable(writer);
 
-	if (!err && (kind > FRAME_RETURN || !n || n > SOURCE_DEPTH))
+	if (!err && (kind >= FRAME_KINDS || !n || n > SOURCE_DEPTH))
 		err = error_new(ERR_FAILED, "places in the source that cannot be");
 	if (!err)
 		err = encode_locations(writer->texts, addr, kind, frames, n, &writer->stretch);

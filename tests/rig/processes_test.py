@@ -13,9 +13,10 @@ from xenrig import image
 
 PATIENCE = 500
 
-# Three processes that always want the CPU; again and again, how much they have had.
+# Three processes that always want the CPU, and again and again, how much they have had; and a program of many
+# processes, at the addresses of the first one.
 START = r"""
-rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads tree/bin/
+rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads linux-load tree/bin/
 cat >tree/init <<'END'
 #!/bin/busybox sh
 b=/bin/busybox
@@ -25,6 +26,7 @@ exec >/dev/hvc0 2>&1
 /bin/linux-threads & a=$!
 $b dd if=/dev/zero of=/dev/null bs=64k & c=$!
 $b sh -c 'while :; do :; done' & d=$!
+$b nice -n 19 /bin/linux-load &
 until $b grep -q '^turns' /proc/$a/task/*/comm; do $b sleep 1; done
 echo "processes $a $c $d"
 while :; do
@@ -57,7 +59,7 @@ class Processes(GuestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.rig.put(GUESTS / "linux-threads", linux=image.locate("4.17") / "linux")
+        cls.rig.put(GUESTS / "linux-threads", GUESTS / "linux-load", linux=image.locate("4.17") / "linux")
 
     def inside(self):
         """{process: ns of CPU time}, as it was told last."""
@@ -96,6 +98,7 @@ class Processes(GuestCase):
         self.check_filters(pids)
         self.check_pictures()
         self.check_live()
+        self.check_names()
         self.runs_on("linux")
 
     def check_threads(self, pid):
@@ -140,6 +143,17 @@ class Processes(GuestCase):
         self.assertEqual(status, 0, text)
         for name in self.names.values():
             self.assertRegex(text, rf"  {re.escape(name)}\n")
+
+    def check_names(self):
+        """A program's file names nothing of another program that has its code at the same addresses."""
+        self.record("linux", "-q -F 97 -T 15 -s linux-threads", timeout=100)
+        found = collections.Counter()
+        for (process, function), n in self.rows("--by process,function").items():
+            found[process.rsplit(" (", 1)[0], function if function in ("turns", "waits", "user_entry", "_start") else "other"] += n
+        print(dict(found), end=" ", flush=True)
+        self.assertGreater(found["linux-threads", "turns"], 0, found)
+        self.assertGreater(found["linux-load", "other"], 0, found)
+        self.assertEqual({process for process, function in found if function != "other"}, {"linux-threads"}, found)
 
     def test_pv(self):
         self.check("pv", 1)

@@ -19,6 +19,7 @@ struct images {
 	struct image *mapping;
 	size_t n, room;
 	unsigned changes;
+	bool programs;	/* some mapping is or was that of a program */
 	bool sandboxed; /* files are parsed in a process of their own */
 	bool names_only;
 };
@@ -264,7 +265,7 @@ struct error *images_map(struct images *images, size_t i, uint64_t slide, bool c
 	return NULL;
 }
 
-void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space)
+void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space, bool program)
 {
 	struct image *mapping = find_mapping(images, i, slide);
 
@@ -272,6 +273,8 @@ void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t s
 		return;
 	mapping->compared = true;
 	mapping->space = space;
+	mapping->program = program;
+	images->programs |= program;
 	images->changes++;
 }
 
@@ -298,6 +301,14 @@ const struct image *images_at(const struct images *images, uint64_t va)
 {
 	for (size_t i = 0; i < images->n; i++)
 		if (holds(&images->mapping[i], va))
+			return &images->mapping[i];
+	return NULL;
+}
+
+const struct image *images_program_at(const struct images *images, uint64_t va)
+{
+	for (size_t i = 0; images->programs && i < images->n; i++)
+		if (images->mapping[i].program && holds(&images->mapping[i], va))
 			return &images->mapping[i];
 	return NULL;
 }

@@ -51,6 +51,7 @@ struct image {
 	bool checked;	/* compared with the guest's memory */
 	bool compared;	/* ... in this run, and in the address space with this top table: */
 	uint64_t space; /* as mmu.root */
+	bool program;	/* ... of one program: other address spaces may have other code there */
 };
 
 /* More mappings than this are of no use to anybody. */
@@ -100,8 +101,11 @@ struct image_file *images_file(struct images *images, size_t i);
 /* Maps file `i`; once more with the same slide only adds what is known of the mapping. */
 struct error *images_map(struct images *images, size_t i, uint64_t slide, bool checked);
 
-/* Says in which address space file `i` was found with this slide, at the first time. */
-void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space);
+/*
+ * Says in which address space file `i` was found with this slide, at the first time. `program`:
+ * there it is a program's, of a system that has other programs.
+ */
+void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space, bool program);
 
 /*
  * Copies code at `va` from the file that was compared with the guest's memory
@@ -117,6 +121,9 @@ uint64_t image_slide_for(const struct image_file *file, uint64_t address);
 
 /* Removes all mappings of file `i`. */
 void images_unmap(struct images *images, size_t i);
+
+/* As images_at, of images of programs alone. */
+const struct image *images_program_at(const struct images *images, uint64_t va);
 
 /* The image whose code holds this guest address, the one loaded first if several; NULL if none. */
 const struct image *images_at(const struct images *images, uint64_t va);

@@ -159,10 +159,11 @@ static const char *file_at(const struct location_resolver *r, uint64_t addr, uin
 static bool write_unnamed(const struct location_resolver *r, const struct resolved *one, char *text,
 			  size_t size)
 {
-	const uint64_t called = one->addr - (one->kind == FRAME_RETURN && one->addr);
+	const uint64_t called = frame_code(one->addr, one->kind);
 	uint64_t slide = 0;
-	const char *file =
-		r->options.unnamed == UNNAMED_ADDRESS ? NULL : file_at(r, called, &slide);
+	const char *file = r->options.unnamed == UNNAMED_ADDRESS || one->kind & FRAME_FOREIGN
+				   ? NULL
+				   : file_at(r, called, &slide);
 
 	if (!file)
 		snprintf(text, size, "0x%" PRIx64, one->addr);
@@ -203,9 +204,10 @@ static struct error *put_recorded(struct location_resolver *r, struct resolved *
 static void find_function(const struct location_resolver *r, struct resolved *one)
 {
 	/* The call may be the last instruction of its function. */
-	uint64_t addr = one->addr - (one->kind == FRAME_RETURN && one->addr);
-	const struct image *image =
-		r->images ? images_find(r->images, addr, true, &one->symbol) : NULL;
+	const uint64_t addr = frame_code(one->addr, one->kind);
+	const struct image *image = r->images && !(one->kind & FRAME_FOREIGN)
+					    ? images_find(r->images, addr, true, &one->symbol)
+					    : NULL;
 
 	one->at = NULL;
 	one->file = image ? image->file : NULL;
@@ -240,7 +242,7 @@ struct asking {
  */
 static bool fits(const struct source_answer *answer, const struct resolved *one)
 {
-	uint64_t slide = one->addr - (one->kind == FRAME_RETURN && one->addr) - one->file_addr;
+	const uint64_t slide = frame_code(one->addr, one->kind) - one->file_addr;
 	uint64_t start = answer->start + slide;
 
 	return !answer->start || start - one->symbol.start < one->symbol.end - one->symbol.start;

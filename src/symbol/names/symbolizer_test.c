@@ -89,6 +89,21 @@ static void table_comes_before_recorded_names_before_addresses(void **state)
 	images_free(images);
 }
 
+static void code_of_another_program_at_a_files_addresses_has_no_name(void **state)
+{
+	struct recorded_image image = {.path = (char *)"app", .start = 0x1000, .end = 0x2000};
+	struct profile profile = {.info.images = {&image, 1}};
+	struct images *images = table("1000 T given\n");
+	struct symbolizer *symbolizer = symbolizer_for(images, &profile);
+
+	symbolizer_set(symbolizer, &(struct symbolizer_options){.unnamed = UNNAMED_OFFSET});
+	check(name(symbolizer, 0x1004, FRAME_PC), "given", 4, true);
+	check(name(symbolizer, 0x1004, FRAME_PC | FRAME_FOREIGN), "0x1004", 0, false);
+	check(name(symbolizer, 0x1004, FRAME_RETURN | FRAME_FOREIGN), "0x1004", 0, false);
+	symbolizer_free(symbolizer);
+	images_free(images);
+}
+
 static void what_is_said_follows_images_that_are_found_later(void **state)
 {
 	struct images *images = table("1000 T f\n");
@@ -250,6 +265,7 @@ int main(void)
 		cmocka_unit_test(unnamed_code_is_its_image_and_an_offset_that_does_not_move),
 		cmocka_unit_test(text_may_start_at_address_0),
 		cmocka_unit_test(table_comes_before_recorded_names_before_addresses),
+		cmocka_unit_test(code_of_another_program_at_a_files_addresses_has_no_name),
 		cmocka_unit_test(what_is_said_follows_images_that_are_found_later),
 		cmocka_unit_test(equal_names_are_the_same_pointer),
 		cmocka_unit_test(names_are_cleaned),
