@@ -82,7 +82,13 @@ static struct error *parse(int argc, char **argv, struct classic_args *options, 
 	*options = (struct classic_args){.session.sampler = {.rate_hz = CLASSIC_RATE_HZ,
 							     .duration_ns = CLASSIC_DURATION_NS}};
 	err = options_parse(&verb_classic, argc, argv, options, first);
-	if (!err && *first + 2 != argc)
+	if (!err && *first + 1 == argc)
+		err = cmd_usage_error(
+			&verb_classic,
+			"\"%s\" is no verb (`uniprof record %s` samples a guest of that "
+			"name), and the classic command line wants OUTFILE and DOMID",
+			argv[*first], argv[*first]);
+	else if (!err && *first + 2 != argc)
 		err = cmd_usage_error(
 			&verb_classic,
 			"\"%s\" is no verb, and the classic command line wants OUTFILE and DOMID",

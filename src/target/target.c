@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "target/window.h"
@@ -222,6 +223,27 @@ static const struct target_ops *kind_of_file(const char *path)
 	return NULL;
 }
 
+/* The answer to a name that is no guest's. */
+static struct error *no_such_guest(const char *name)
+{
+	struct stat file;
+
+	if (stat(name, &file))
+		return error_new(
+			ERR_GUEST,
+			"there is no guest called \"%s\"; `uniprof list` shows what there is",
+			name);
+	if (S_ISSOCK(file.st_mode))
+		return error_new(ERR_GUEST,
+				 "\"%s\" is a socket: qemu:%s is the guest if it is QEMU's QMP, "
+				 "gdb:unix:%s if it is a gdb stub",
+				 name, name, name);
+	return error_new(ERR_GUEST,
+			 "\"%s\" is a file, not a guest: `uniprof run -- COMMAND` starts a guest, "
+			 "`uniprof list` shows those that run",
+			 name);
+}
+
 static struct error *open_bare(const char *name, const char *via, struct target **out)
 {
 	struct bare_search search = {.name = name};
@@ -244,13 +266,11 @@ static struct error *open_bare(const char *name, const char *via, struct target 
 	if (!search.matches && search.nameless)
 		return error_new(ERR_GUEST, "no guest whose name can be read is called \"%s\": %s",
 				 name, search.nameless);
-	return error_new(
-		ERR_GUEST,
-		search.matches
-			? "\"%s\" can mean %u guests; say which as KIND:NAME (see "
-			  "uniprof list)"
-			: "there is no guest called \"%s\"; `uniprof list` shows what there is",
-		name, search.matches);
+	if (!search.matches)
+		return no_such_guest(name);
+	return error_new(ERR_GUEST,
+			 "\"%s\" can mean %u guests; say which as KIND:NAME (see uniprof list)",
+			 name, search.matches);
 }
 
 struct error *target_open(const char *spec, const char *via, struct target **out)

@@ -134,15 +134,34 @@ class Profiles(FirstTry):
         self.samples_come(profiler, self.only_recording())
         self.is_right(self.only_recording())
 
-    def test_a_guest_of_libvirts_by_its_name(self):
-        self.start("qemu-system-x86_64", "-name", "guest=web,debug-threads=on", "-no-user-config", "-nodefaults", "-display", "none", "-m", "64",
-                   "-machine", "pc,accel=tcg", "-kernel", self.image(), "-chardev",
-                   f"socket,id=charmonitor,path={self.scratch}/monitor.sock,server=on,wait=off", "-mon",
-                   "chardev=charmonitor,id=monitor,mode=control", *self.serial(), cwd=self.scratch)
+    def libvirts(self):
+        guest = self.start("qemu-system-x86_64", "-name", "guest=web,debug-threads=on", "-no-user-config", "-nodefaults", "-display", "none", "-m", "64",
+                           "-machine", "pc,accel=tcg", "-kernel", self.image(), "-chardev",
+                           f"socket,id=charmonitor,path={self.scratch}/monitor.sock,server=on,wait=off", "-mon",
+                           "chardev=charmonitor,id=monitor,mode=control", *self.serial(), cwd=self.scratch)
         self.begins("app1")
+        return guest
+
+    def test_a_guest_of_libvirts_by_its_name(self):
+        self.libvirts()
         profiler = self.typed("record", "-o", "out.uniprof", "qemu:web")
         self.samples_come(profiler, self.scratch / "out.uniprof")
         self.is_right(self.scratch / "out.uniprof")
+
+    def test_a_guest_that_runs_by_whatever_it_is_called(self):
+        guest = self.libvirts()
+        self.wait_for(lambda: "main" in self.uniprof("stack", "web"), "it does not get to its program")
+        for name in "web", guest.pid, "qemu:web", f"qemu:{guest.pid}", "qemu:monitor.sock":
+            with self.subTest(name=name):
+                self.uniprof("record", "-T", 1, "-o", "out.uniprof", name)
+                self.is_right(self.scratch / "out.uniprof")
+
+    def test_a_guest_that_runs_at_one_look(self):
+        self.libvirts()
+        self.assertRegex(self.uniprof("list"), r"(?m)^qemu +\d+ +web .*uniprof record qemu:web$")
+        self.wait_for(lambda: "main" in self.uniprof("top", "-b", "-n", 1, "web"), "it does not get to its program")
+        self.assertIn("main", self.uniprof("stack", "web"))
+        self.untouched()
 
     def test_an_image_without_names(self):
         image = self.image("nameless", debug=False)
@@ -187,6 +206,18 @@ class Answers(FirstTry):
         self.answers("record", expect=2, says="which guest.*see uniprof record --help")
         self.answers("run", expect=2, says="which command starts the guest.*see uniprof run --help")
         self.answers("-F", "100", "-T", "1", "out.raw", "nosuch", expect=3, says="`uniprof list` shows what there is")
+        self.untouched()
+
+    def test_what_is_no_guest_and_no_command(self):
+        image = self.image()
+        image.chmod(0o644)
+        self.answers("record", image.name, expect=3, says="is a file, not a guest: `uniprof run -- COMMAND` starts a guest")
+        for command in image.name, f"./{image.name}":
+            self.answers("run", command, expect=1, says=f"`uniprof run -- qemu-system-x86_64 -kernel {command}`")
+        with socket.socket(socket.AF_UNIX) as stub:
+            stub.bind(f"{self.scratch}/gdb.sock")
+            self.answers("record", "gdb.sock", expect=3, says="is a socket: qemu:gdb.sock .*, gdb:unix:gdb.sock if it is a gdb stub")
+        self.answers("qemu:web", expect=2, says="no verb .`uniprof record qemu:web` samples a guest of that name.")
         self.untouched()
 
     def test_a_command_without_a_guest(self):

@@ -13,10 +13,10 @@ from xenrig import image
 
 PATIENCE = 500
 
-# Three processes that always want the CPU, and again and again, how much they have had; and a program of many
-# processes, at the addresses of the first one.
+# Three processes that always want the CPU; again and again, how much they have had. Both programs are linked to the same
+# addresses.
 START = r"""
-rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads linux-load tree/bin/
+rm -rf tree && mkdir -p tree/bin tree/dev tree/proc && cp /bin/busybox linux-threads tree/bin/
 cat >tree/init <<'END'
 #!/bin/busybox sh
 b=/bin/busybox
@@ -26,7 +26,6 @@ exec >/dev/hvc0 2>&1
 /bin/linux-threads & a=$!
 $b dd if=/dev/zero of=/dev/null bs=64k & c=$!
 $b sh -c 'while :; do :; done' & d=$!
-$b nice -n 19 /bin/linux-load &
 until $b grep -q '^turns' /proc/$a/task/*/comm; do $b sleep 1; done
 echo "processes $a $c $d"
 while :; do
@@ -59,7 +58,7 @@ class Processes(GuestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.rig.put(GUESTS / "linux-threads", GUESTS / "linux-load", linux=image.locate("4.17") / "linux")
+        cls.rig.put(GUESTS / "linux-threads", linux=image.locate("4.17") / "linux")
 
     def inside(self):
         """{process: ns of CPU time}, as it was told last."""
@@ -148,12 +147,13 @@ class Processes(GuestCase):
         """A program's file names nothing of another program that has its code at the same addresses."""
         self.record("linux", "-q -F 97 -T 15 -s linux-threads", timeout=100)
         found = collections.Counter()
-        for (process, function), n in self.rows("--by process,function").items():
-            found[process.rsplit(" (", 1)[0], function if function in ("turns", "waits", "user_entry", "_start") else "other"] += n
-        print(dict(found), end=" ", flush=True)
-        self.assertGreater(found["linux-threads", "turns"], 0, found)
-        self.assertGreater(found["linux-load", "other"], 0, found)
-        self.assertEqual({process for process, function in found if function != "other"}, {"linux-threads"}, found)
+        for (process, function), n in self.rows("--by process,function", "total").items():
+            if function in ("turns", "waits", "user_entry", "_start"):
+                found[process.rsplit(" (", 1)[0]] += n
+        print(f"named: {dict(found)}", end=" ", flush=True)
+        self.assertGreater(found["linux-threads"], 0, found)
+        # While the kernel switches between two, it is not known which one the stack is of.
+        self.assertLessEqual(set(found), {"linux-threads", "[unknown]"}, found)
 
     def test_pv(self):
         self.check("pv", 1)

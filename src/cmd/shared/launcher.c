@@ -539,6 +539,11 @@ struct error *launcher_state(struct launcher *launcher, enum launch_state *state
 		launcher->last = next;
 	}
 	*state = launcher->last.state;
+	if (launcher->last.cannot_execute && !access(launcher->name, F_OK))
+		return error_errno(ERR_FAILED, launcher->last.cannot_execute,
+				   "an image is started by a command, `uniprof run -- "
+				   "qemu-system-x86_64 -kernel %s`: cannot execute it",
+				   launcher->name);
 	if (launcher->last.cannot_execute)
 		return error_errno(ERR_FAILED, launcher->last.cannot_execute, "cannot execute %s",
 				   launcher->name);
