@@ -79,7 +79,7 @@ class FirstTry(RunCase):
         self.untouched()
 
     def only_recording(self):
-        return self.scratch / "qemu-system-x86.uniprof"
+        return self.scratch / "web_qemu-x86_64.uniprof"
 
     def end_by_pidfile(self, path):
         if path.exists():

@@ -27,19 +27,30 @@ static void take_name(const char *value, char *name, size_t size)
 	snprintf(name, size, "%.*s", (int)strcspn(value, ","), value);
 }
 
+/* The last value of one of these options; NULL: there is none. */
+static const char *value_of(const char *words, const char *end, const char *const *options)
+{
+	const char *last = NULL;
+
+	for (const char *word = words; word; word = next_word(word, end))
+		for (size_t i = 0; options[i]; i++)
+			if (!strcmp(word, options[i]))
+				last = next_word(word, end) ?: last;
+	return last;
+}
+
 void monitor_name(pid_t pid, char *name, size_t size)
 {
-	const char *end;
+	static const char *const names[] = {"-name", "--name", "--id", NULL};
+	static const char *const kernels[] = {"-kernel", "--kernel", NULL};
+	const char *end, *value;
 	char *words = proc_words(pid, &end);
 
 	proc_comm(pid, name, size);
-	for (const char *word = words; word; word = next_word(word, end)) {
-		const char *value = next_word(word, end);
-
-		if (value &&
-		    (!strcmp(word, "-name") || !strcmp(word, "--name") || !strcmp(word, "--id")))
-			take_name(value, name, size);
-	}
+	if ((value = value_of(words, end, names)))
+		take_name(value, name, size);
+	else if ((value = value_of(words, end, kernels)) && *basename(value))
+		snprintf(name, size, "%s", basename(value));
 	free(words);
 }
 

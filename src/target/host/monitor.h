@@ -12,7 +12,7 @@
 /* Number of vCPUs that a process runs for a guest of one kind; 0: it is no such monitor. */
 typedef uint32_t monitor_vcpus(pid_t pid);
 
-/* The guest's name as the command line gives it (-name), or the program's name. */
+/* The guest's name as the command line gives it (-name), or its kernel's file, or the program's name. */
 void monitor_name(pid_t pid, char *name, size_t size);
 
 /* The last of the files on the command line that is an ELF file, as an absolute path; "": none. */
