@@ -173,18 +173,6 @@ static bool ask_for_more_of(struct other_stack *other, const struct window *wind
 	return true;
 }
 
-/* Marks frames of code that a file has at this address in another program alone. */
-static void mark_foreign(struct capture *capture, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct frame *frame = &capture->frames[i];
-
-		if (code_cache_is_foreign(capture->code_cache,
-					  frame_code(frame->addr, frame->kind)))
-			frame->kind |= FRAME_FOREIGN;
-	}
-}
-
 /* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
 static struct error *intern(struct capture *capture, const struct unwind_result *out, uint32_t *id,
 			    bool *whole)
@@ -257,7 +245,8 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	bool whole;
 
 	unwind_stack(&in, capture->frames, &out);
-	mark_foreign(capture, out.ids ? out.n - out.common : out.n);
+	code_cache_mark_foreign(capture->code_cache, capture->frames,
+				out.ids ? out.n - out.common : out.n);
 	entry->end = (uint8_t)out.end;
 	vcpu->request.again = false;
 	drop_idle_others(&capture->depths[i], vcpu, out.others);

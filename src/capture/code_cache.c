@@ -137,9 +137,9 @@ static void compare_space(struct code_cache *cache, const struct image *image, u
 	};
 }
 
-bool code_cache_is_foreign(struct code_cache *cache, uint64_t va)
+static bool is_foreign(struct code_cache *cache, uint64_t va)
 {
-	const struct image *image = cache->images ? images_program_at(cache->images, va) : NULL;
+	const struct image *image = images_program_at(cache->images, va);
 	const uint64_t root = cache->regs->mmu.root;
 	struct space *space;
 
@@ -152,6 +152,15 @@ bool code_cache_is_foreign(struct code_cache *cache, uint64_t va)
 	return space->foreign;
 }
 
+void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n)
+{
+	if (!cache->images || !images_have_programs(cache->images))
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (is_foreign(cache, frame_code(frames[i].addr, frames[i].kind)))
+			frames[i].kind |= FRAME_FOREIGN;
+}
+
 static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
 {
 	struct code_cache *cache = ctx;
@@ -159,7 +168,7 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 
 	/* A cold part is no function: it is jumped to, with a frame that is already there. */
 	if (!images_find(cache->images, va, false, &symbol) || strstr(symbol.name, ".cold") ||
-	    code_cache_is_foreign(cache, va))
+	    is_foreign(cache, va))
 		return false;
 	*start = symbol.start;
 	*end = symbol.end;
@@ -170,8 +179,7 @@ static const struct unwind_table *image_rows(void *ctx, uint64_t va, uint64_t *s
 {
 	struct code_cache *cache = ctx;
 
-	return code_cache_is_foreign(cache, va) ? NULL
-						: images_unwind_table(cache->images, va, slide);
+	return is_foreign(cache, va) ? NULL : images_unwind_table(cache->images, va, slide);
 }
 
 /*

@@ -32,9 +32,9 @@ const struct code *code_cache_for(struct code_cache *cache, const struct regs *r
 				  uint64_t now_ns);
 
 /*
- * True if an image of a program holds `va`, and in the address space of these registers something
- * else is there: its memory is compared with the file, now and then.
+ * Marks frames (FRAME_FOREIGN) where the image of a program is meant and the address space of these
+ * registers has something else: its memory is compared with the file, now and then.
  */
-bool code_cache_is_foreign(struct code_cache *cache, uint64_t va);
+void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n);
 
 #endif

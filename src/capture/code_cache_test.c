@@ -134,13 +134,15 @@ static void another_address_space_may_have_another_program_there(void **state)
 
 static bool is_foreign(struct guest *guest, uint64_t root)
 {
+	struct frame frame = {.addr = app.va + 0x100, .kind = FRAME_PC};
 	uint64_t start, end, slide;
 	const struct code *code;
 	bool foreign;
 
 	guest->regs.mmu.root = root;
 	code = code_cache_for(guest->text, &guest->regs, guest->now_ns += LATER);
-	foreign = code_cache_is_foreign(guest->text, app.va + 0x100);
+	code_cache_mark_foreign(guest->text, &frame, 1);
+	foreign = frame.kind == (FRAME_PC | FRAME_FOREIGN);
 	if (foreign) {
 		assert_false(code->function(code->ctx, app.va + 0x100, &start, &end));
 		assert_null(code->table(code->ctx, app.va + 0x100, &slide));

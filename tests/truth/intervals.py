@@ -135,12 +135,12 @@ class There:
 
     def _script(self, stops):
         """Commands that record the guest once and print the report."""
-        script = f"uniprof record -q -F {RATE} -T {STOPPED_SECONDS if stops else SECONDS} -o out.uniprof {self._guest} & p=$!; "
+        script = f"uniprof record -q -F {RATE} -T {STOPPED_SECONDS if stops else SECONDS} -o out.uniprof {self._guest} >/dev/null 2>&1 & p=$!; "
         if stops:
             for _ in range(int(STOPPED_SECONDS / min(RUNS))):
                 runs, stopped = (int(1e6 * random.uniform(*times)) for times in (RUNS, STOPS))
                 script += f"usleep {runs}; kill -STOP $p 2>/dev/null || exit 0; usleep {stopped}; kill -CONT $p; "
-        return f"rm -f out.uniprof; ({script} wait $p); uniprof report --json --no-inline out.uniprof; "
+        return f"rm -f out.uniprof; ({script} wait $p) >/dev/null 2>&1; uniprof report --json --no-inline out.uniprof; "
 
     def reports(self, stops):
         text = self._dom0("".join(self._script(stops) for _ in range(BATCH)))

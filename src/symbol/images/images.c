@@ -305,6 +305,11 @@ const struct image *images_at(const struct images *images, uint64_t va)
 	return NULL;
 }
 
+bool images_have_programs(const struct images *images)
+{
+	return images->programs;
+}
+
 const struct image *images_program_at(const struct images *images, uint64_t va)
 {
 	for (size_t i = 0; images->programs && i < images->n; i++)

@@ -122,6 +122,9 @@ uint64_t image_slide_for(const struct image_file *file, uint64_t address);
 /* Removes all mappings of file `i`. */
 void images_unmap(struct images *images, size_t i);
 
+/* True if there are, or have been, images of programs. */
+bool images_have_programs(const struct images *images);
+
 /* As images_at, of images of programs alone. */
 const struct image *images_program_at(const struct images *images, uint64_t va);
 
