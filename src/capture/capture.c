@@ -180,6 +180,7 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 	uint32_t *ids = out->ids, parent = STACK_ROOT;
 	size_t i = out->n - out->common;
 
+	code_cache_mark_foreign(capture->code_cache, capture->frames, i);
 	if (!ids)
 		return stacks_intern(capture->stacks, capture->frames, out->n, id, whole);
 	if (out->common)
@@ -245,8 +246,6 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	bool whole;
 
 	unwind_stack(&in, capture->frames, &out);
-	code_cache_mark_foreign(capture->code_cache, capture->frames,
-				out.ids ? out.n - out.common : out.n);
 	entry->end = (uint8_t)out.end;
 	vcpu->request.again = false;
 	drop_idle_others(&capture->depths[i], vcpu, out.others);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "symbol/images/placement.h"
 
 #define PAGES	    64u /* a power of two; direct-mapped by page number and top table */
@@ -22,7 +23,7 @@ struct page {
 #define SPACES	      64u
 #define SPACE_KEPT_NS 100000000u
 
-/* Steps to compare programs with their files in one stack. */
+/* Steps to compare a program with its file. */
 #define COMPARE_STEPS (1u << 20)
 
 /* What an address space has where a file of a program is in others. */
@@ -39,8 +40,7 @@ struct code_cache {
 	struct target *target;
 	const struct images *images;
 	const struct regs *regs;
-	uint64_t filled_ns, now_ns;
-	struct budget budget; /* to compare programs with their files */
+	uint64_t filled_ns;
 	struct space spaces[SPACES];
 	struct page pages[PAGES];
 };
@@ -117,22 +117,26 @@ static size_t read_space(void *ctx, uint64_t va, void *buf, size_t len)
 	return target_read(cache->target, cache->regs, va, buf, len);
 }
 
-/* Compares the code at `va` with the file's; what cannot be read is the file's where that was found. */
+/*
+ * Compares the code at `va` with the file's. What cannot be read, or costs too much, is the file's
+ * where that was found, and nowhere else.
+ */
 static void compare_space(struct code_cache *cache, const struct image *image, uint64_t va,
 			  struct space *space)
 {
-	const struct guest_memory memory = {cache, read_space, &cache->budget};
+	struct budget budget = {.left = COMPARE_STEPS};
+	const struct guest_memory memory = {cache, read_space, &budget};
 	const uint64_t root = cache->regs->mmu.root;
 	struct placement_finding finding;
 	const enum placement_verdict there =
 		placement_check(image->file->code, image->slide, &memory, &va, 1, &finding);
-	const bool known = there != PLACEMENT_UNSEEN && !budget_over(&cache->budget);
+	const bool known = there != PLACEMENT_UNSEEN && !budget_over(&budget);
 
 	*space = (struct space){
 		.root = root,
-		.file = known ? image->file : NULL,
+		.file = image->file,
 		.slide = image->slide,
-		.until_ns = cache->now_ns + SPACE_KEPT_NS,
+		.until_ns = clock_now_ns() + SPACE_KEPT_NS,
 		.foreign = known ? there == PLACEMENT_OTHER : root != image->space,
 	};
 }
@@ -147,7 +151,7 @@ static bool is_foreign(struct code_cache *cache, uint64_t va)
 		return false;
 	space = &cache->spaces[(root >> FRAME_SHIFT ^ (uintptr_t)image->file >> 4) % SPACES];
 	if (space->file != image->file || space->slide != image->slide || space->root != root ||
-	    cache->now_ns >= space->until_ns)
+	    clock_now_ns() >= space->until_ns)
 		compare_space(cache, image, va, space);
 	return space->foreign;
 }
@@ -201,6 +205,16 @@ static bool code_switches(void *ctx, uint64_t va)
 	return false;
 }
 
+static void use_images(struct code_cache *cache)
+{
+	const bool any = images_count(cache->images);
+
+	cache->code.version = images_changes(cache->images);
+	cache->code.function = any ? function_bounds : NULL;
+	cache->code.table = any ? image_rows : NULL;
+	cache->code.switches = any ? code_switches : NULL;
+}
+
 struct error *code_cache_new(struct target *target, const struct images *images,
 			     struct code_cache **out)
 {
@@ -212,6 +226,8 @@ struct error *code_cache_new(struct target *target, const struct images *images,
 	cache->images = images;
 	cache->code.ctx = cache;
 	cache->code.read = target_can_read(target) ? read_code : NULL;
+	if (images)
+		use_images(cache);
 	*out = cache;
 	return NULL;
 }
@@ -230,12 +246,7 @@ const struct code *code_cache_for(struct code_cache *cache, const struct regs *r
 		cache->filled_ns = now_ns;
 	}
 	cache->regs = regs;
-	cache->now_ns = now_ns;
-	cache->budget = (struct budget){.left = COMPARE_STEPS};
-	cache->code.function =
-		cache->images && images_count(cache->images) ? function_bounds : NULL;
-	cache->code.version = cache->images ? images_changes(cache->images) : 0;
-	cache->code.table = cache->code.function ? image_rows : NULL;
-	cache->code.switches = cache->code.function ? code_switches : NULL;
+	if (cache->images && cache->code.version != images_changes(cache->images))
+		use_images(cache);
 	return &cache->code;
 }
