@@ -2,6 +2,7 @@
 /* Code of pages that the guest has, has no more, has wiped, and has written anew. */
 #include "capture/code_cache.h"
 
+#include "base/clock.h"
 #include "symbol/images/code_fixture.h"
 
 #define SPACE  0x5000 /* the top table's address */
@@ -130,7 +131,7 @@ static void another_address_space_may_have_another_program_there(void **state)
 }
 
 /* Address spaces are looked at anew after this time. */
-#define LATER (SECOND / 5)
+#define LATER (SECOND / 8)
 
 static bool is_foreign(struct guest *guest, uint64_t root)
 {
@@ -140,7 +141,8 @@ static bool is_foreign(struct guest *guest, uint64_t root)
 	bool foreign;
 
 	guest->regs.mmu.root = root;
-	code = code_cache_for(guest->text, &guest->regs, guest->now_ns += LATER);
+	clock_sleep_until(clock_now_ns() + LATER);
+	code = code_cache_for(guest->text, &guest->regs, guest->now_ns);
 	code_cache_mark_foreign(guest->text, &frame, 1);
 	foreign = frame.kind == (FRAME_PC | FRAME_FOREIGN);
 	if (foreign) {
