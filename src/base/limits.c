@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/preopen.h"
+
 /* The build says so: address sanitizers reserve terabytes. */
 #ifdef UNIPROF_KEEP_RIGHTS
 #define LIMIT_MEMORY false
@@ -82,14 +84,30 @@ static uint64_t bytes_on_disk(const struct stat *st)
 	return blocks && blocks < size ? blocks : size;
 }
 
+/* Bytes of memory for what a file holds. */
+static uint64_t memory_for(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) ? smaller(bytes_on_disk(st), MEMORY_MAX) * MEMORY_FACTOR : 0;
+}
+
 void limits_raise(int fd)
 {
 	struct stat st;
-	uint64_t bytes;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return;
-	bytes = bytes_on_disk(&st);
-	if (LIMIT_MEMORY)
-		raise_by(RLIMIT_AS, smaller(bytes, MEMORY_MAX) * MEMORY_FACTOR);
+	if (LIMIT_MEMORY && !fstat(fd, &st))
+		raise_by(RLIMIT_AS, memory_for(&st));
+}
+
+uint64_t limits_memory(const char *path)
+{
+	const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+	struct stat st;
+	uint64_t bytes = MEMORY_BASE;
+
+	if (fd < 0)
+		return bytes;
+	if (!fstat(fd, &st))
+		bytes += memory_for(&st);
+	close(fd);
+	return bytes;
 }

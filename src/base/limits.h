@@ -8,6 +8,8 @@
  * to gigabytes is refused; a large one is read.
  */
 
+#include <stdint.h>
+
 /* Sets both; a process over its CPU time gets SIGXCPU. */
 void limits_set(void);
 
@@ -16,5 +18,8 @@ void limits_set(void);
  * without limits.
  */
 void limits_raise(int fd);
+
+/* Bytes of memory that a process with limits has for the file at `path`; a pipe is not opened. */
+uint64_t limits_memory(const char *path);
 
 #endif

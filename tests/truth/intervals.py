@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often a 95 % interval holds the truth: guests whose shares are known, on hosts with and without other work.
+"""How often a 95 % interval holds the truth, and how far the shares are from it: guests whose shares are known, on hosts with and without other work.
 
     tests/truth/intervals.py                              each kind of guest on each host, 1,000 shares of each
     tests/truth/intervals.py --shares 100 process qemu    some kinds of guests
@@ -181,25 +181,37 @@ KINDS = {
 HOSTS = "quiet", "busy", "stopped"
 
 
-def holds(report, expected):
-    """How many of a report's intervals hold the share that is expected."""
-    found = {function: shares(report).get(function, (0, 0, 0)) for function in expected}
-    # What calls them takes a part of the time, too.
-    work = sum(share for share, _, _ in found.values())
-    return sum(low <= expected[function] * work <= high for function, (_, low, high) in found.items())
+class Measured:
+    """Shares of one guest on one host: how many, how many intervals hold, and each function's mean."""
+
+    def __init__(self, expected):
+        self.expected, self.held, self.shares = expected, 0, 0
+        self._sums, self._recordings = dict.fromkeys(expected, 0), 0
+
+    def add(self, report):
+        found = {function: shares(report).get(function, (0, 0, 0)) for function in self.expected}
+        # What calls them takes a part of the time, too.
+        work = sum(share for share, _, _ in found.values())
+        self.held += sum(low <= self.expected[function] * work <= high for function, (_, low, high) in found.items())
+        self.shares += len(found)
+        self._recordings += work > 0
+        for function, (share, _, _) in found.items():
+            self._sums[function] += share / work if work else 0
+
+    def means(self):
+        return {function: round(total / max(self._recordings, 1), 4) for function, total in self._sums.items()}
 
 
 def measure(kind, host, wanted):
-    """(shares that intervals hold, shares) of recordings of one guest."""
-    held, measured = 0, 0
+    """Records one guest until so many shares are measured."""
     with KINDS[kind]() as guest:
+        measured = Measured(guest.expected)
         if host == "busy":
             guest.busy()
-        while measured < wanted:
+        while measured.shares < wanted:
             for report in guest.reports(host == "stopped"):
-                held += holds(report, guest.expected)
-                measured += len(guest.expected)
-    return held, measured
+                measured.add(report)
+    return measured
 
 
 def main():
@@ -210,9 +222,10 @@ def main():
     options = parser.parse_args()
     for kind in options.kinds or KINDS:
         for host in options.hosts.split(","):
-            held, measured = measure(kind, host, options.shares)
-            print(json.dumps({"guest": kind, "host": host, "shares": measured, "held": held, "percent": round(100 * held / measured, 1)}),
-                  flush=True)
+            measured = measure(kind, host, options.shares)
+            print(json.dumps({"guest": kind, "host": host, "shares": measured.shares, "held": measured.held,
+                              "percent": round(100 * measured.held / measured.shares, 1), "expected": measured.expected,
+                              "mean": measured.means()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ class Intervals(unittest.TestCase):
         self.addCleanup(os.sched_setaffinity, 0, cpus)
 
     def hold(self, host):
-        held, shares = intervals.measure("process", host, MEASURED)
-        self.assertGreaterEqual(held, shares - chance.most(TOGETHER * OFF * shares))
+        measured = intervals.measure("process", host, MEASURED)
+        self.assertGreaterEqual(measured.held, measured.shares - chance.most(TOGETHER * OFF * measured.shares))
 
     def test_they_hold_beside_programs_that_need_a_cpu(self):
         self.hold("busy")

@@ -540,10 +540,11 @@ struct error *launcher_state(struct launcher *launcher, enum launch_state *state
 	}
 	*state = launcher->last.state;
 	if (launcher->last.cannot_execute && !access(launcher->name, F_OK))
-		return error_errno(ERR_FAILED, launcher->last.cannot_execute,
-				   "an image is started by a command, `uniprof run -- "
-				   "qemu-system-x86_64 -kernel %s`: cannot execute it",
-				   launcher->name);
+		return error_new(ERR_FAILED,
+				 "cannot execute %s: %s; an image is started by its monitor's "
+				 "command: `uniprof run -- qemu-system-x86_64 -kernel %s`",
+				 launcher->name, strerror(launcher->last.cannot_execute),
+				 launcher->name);
 	if (launcher->last.cannot_execute)
 		return error_errno(ERR_FAILED, launcher->last.cannot_execute, "cannot execute %s",
 				   launcher->name);

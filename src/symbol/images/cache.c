@@ -173,7 +173,7 @@ bool symbol_cache_load(const char *build_id, struct image_file *file)
 	if (bytes)
 		in = fmemopen(bytes, len, "r");
 	if (in) {
-		err = image_wire_receive(in, file);
+		err = image_wire_receive(in, len, file);
 		fclose(in);
 	}
 	free(bytes);

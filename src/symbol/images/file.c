@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "symbol/images/code.h"
 #include "symbol/images/wire.h"
 #include "symbol/kernel/image.h"
@@ -144,7 +145,7 @@ static struct error *receive(const struct image_spec *spec, int fd, struct image
 		close(fd);
 		return error_no_memory();
 	}
-	err = image_wire_receive(in, file);
+	err = image_wire_receive(in, limits_memory(spec->path), file);
 	fclose(in);
 	return err ? err : image_file_name(spec, file);
 }

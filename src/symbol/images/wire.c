@@ -141,22 +141,30 @@ void image_wire_send(struct error *err, const struct image_file *file, FILE *out
 #define CODE_MAX   (512u << 20)
 #define PIECES_MAX (1u << 16)
 
+/* What comes, and how many bytes of it are kept. */
+struct incoming {
+	FILE *in;
+	uint64_t left;
+};
+
 static struct error *nonsense(void)
 {
 	return error_new(ERR_FAILED, "what was read of the file makes no sense");
 }
 
 /* An array that the caller frees; NULL, and *err set, if it did not come, or if *err was set. */
-static void *get(FILE *in, size_t size, uint64_t n, struct error **err)
+static void *get(struct incoming *in, size_t size, uint64_t n, struct error **err)
 {
 	void *data = NULL;
 
 	if (*err)
 		return NULL;
-	if (n <= ARRAY_MAX / size)
+	if (n <= ARRAY_MAX / size && n * size <= in->left)
 		data = malloc(n * size + 1);
-	if (data && fread(data, size, n, in) == n)
+	if (data && fread(data, size, n, in->in) == n) {
+		in->left -= n * size;
 		return data;
+	}
 	free(data);
 	*err = nonsense();
 	return NULL;
@@ -206,7 +214,7 @@ static struct error *add_symbols(const struct wire_symbol *wire, uint64_t n, con
 	return err;
 }
 
-static struct error *receive_symbols(FILE *in, const struct wire_head *head,
+static struct error *receive_symbols(struct incoming *in, const struct wire_head *head,
 				     struct symbols **symbols)
 {
 	struct symbol_candidates list = {0};
@@ -230,7 +238,7 @@ static struct error *receive_symbols(FILE *in, const struct wire_head *head,
 }
 
 /* Receives pieces; checks that they are in order, without overlaps, and within bounds. */
-static struct error *receive_pieces(FILE *in, uint64_t n, struct elf_code *code)
+static struct error *receive_pieces(struct incoming *in, uint64_t n, struct elf_code *code)
 {
 	uint64_t total = 0, free_from = 0;
 	struct error *err = NULL;
@@ -239,8 +247,8 @@ static struct error *receive_pieces(FILE *in, uint64_t n, struct elf_code *code)
 		struct code_piece *piece = &code->piece[code->n];
 		struct wire_piece wire;
 
-		if (fread(&wire, sizeof(wire), 1, in) != 1 || wire.va < free_from || !wire.len ||
-		    wire.len > CODE_MAX - total || wire.va > UINT64_MAX - wire.len)
+		if (fread(&wire, sizeof(wire), 1, in->in) != 1 || wire.va < free_from ||
+		    !wire.len || wire.len > CODE_MAX - total || wire.va > UINT64_MAX - wire.len)
 			return nonsense();
 		total += wire.len;
 		free_from = wire.va + wire.len;
@@ -251,14 +259,14 @@ static struct error *receive_pieces(FILE *in, uint64_t n, struct elf_code *code)
 	return err;
 }
 
-static struct error *receive_code(FILE *in, struct elf_code **out)
+static struct error *receive_code(struct incoming *in, struct elf_code **out)
 {
 	struct elf_code *code = *out = calloc(1, sizeof(*code));
 	struct wire_code wire;
 
 	if (!code)
 		return error_no_memory();
-	if (fread(&wire, sizeof(wire), 1, in) != 1 || wire.note_len > CODE_NOTE_MAX ||
+	if (fread(&wire, sizeof(wire), 1, in->in) != 1 || wire.note_len > CODE_NOTE_MAX ||
 	    !is_hex(wire.build_id, sizeof(wire.build_id)) || wire.n > PIECES_MAX)
 		return nonsense();
 	*code = (struct elf_code){.start = wire.start,
@@ -318,7 +326,8 @@ static bool is_sound_table(const struct unwind_table *table)
 	return true;
 }
 
-static struct error *receive_rows(FILE *in, const struct wire_head *head, struct unwind_table **out)
+static struct error *receive_rows(struct incoming *in, const struct wire_head *head,
+				  struct unwind_table **out)
 {
 	struct unwind_table *table = *out = calloc(1, sizeof(*table));
 	struct error *err = NULL;
@@ -340,8 +349,9 @@ static struct error *receive_rows(FILE *in, const struct wire_head *head, struct
 	return err || is_sound_table(table) ? err : nonsense();
 }
 
-struct error *image_wire_receive(FILE *in, struct image_file *file)
+struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file)
 {
+	struct incoming incoming = {in, max};
 	struct wire_head head;
 	struct error *err = NULL;
 
@@ -354,11 +364,11 @@ struct error *image_wire_receive(FILE *in, struct image_file *file)
 		return nonsense();
 	memcpy(file->build_id, head.build_id, sizeof(file->build_id));
 	if (head.symbols)
-		err = receive_symbols(in, &head, &file->symbols);
+		err = receive_symbols(&incoming, &head, &file->symbols);
 	if (!err && head.has_code)
-		err = receive_code(in, &file->code);
+		err = receive_code(&incoming, &file->code);
 	if (!err && head.rows)
-		err = receive_rows(in, &head, &file->table);
+		err = receive_rows(&incoming, &head, &file->table);
 	if (!err && !file->code && !file->symbols)
 		err = nonsense();
 	return err;

@@ -18,7 +18,10 @@
  */
 void image_wire_send(struct error *err, const struct image_file *file, FILE *out);
 
-/* Fills in the parsed file; or returns the error that was sent, or ERR_FAILED for nonsense. */
-struct error *image_wire_receive(FILE *in, struct image_file *file);
+/*
+ * Fills in the parsed file; or returns the error that was sent, or ERR_FAILED for nonsense, and for
+ * a file of more than `max` bytes.
+ */
+struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file);
 
 #endif

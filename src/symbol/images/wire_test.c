@@ -113,7 +113,7 @@ static void what_is_sent_arrives(void **state)
 	struct message message = send(NULL, file);
 	FILE *in = open_bytes(message.bytes, message.len);
 
-	assert_null(image_wire_receive(in, got));
+	assert_null(image_wire_receive(in, UINT64_MAX, got));
 	assert_int_equal(fgetc(in), EOF);
 	assert_string_equal(file->build_id, got->build_id);
 	same_symbols(file->symbols, got->symbols);
@@ -123,6 +123,27 @@ static void what_is_sent_arrives(void **state)
 	free(message.bytes);
 	image_file_free(file);
 	image_file_free(got);
+}
+
+static void more_than_there_is_room_for_is_refused(void **state)
+{
+	struct image_file *file = load_self();
+	struct message message = send(NULL, file);
+
+	for (int fits = 0; fits <= 1; fits++) {
+		struct image_file *got = calloc(1, sizeof(*got));
+		FILE *in = open_bytes(message.bytes, message.len);
+		/* Heads are not counted. */
+		struct error *err =
+			image_wire_receive(in, fits ? message.len : message.len / 2, got);
+
+		assert_int_equal(err == NULL, fits);
+		error_free(err);
+		fclose(in);
+		image_file_free(got);
+	}
+	free(message.bytes);
+	image_file_free(file);
 }
 
 /* Tables of 32-bit Arm. */
@@ -146,7 +167,7 @@ static void rows_with_kept_registers_arrive_if_they_are_sound(void **state)
 		row[0].kind = i == 2 ? ROW_RARE : ROW_CALL;
 		message = send(NULL, &file);
 		in = open_bytes(message.bytes, message.len);
-		err = image_wire_receive(in, got);
+		err = image_wire_receive(in, UINT64_MAX, got);
 		assert_int_equal(err != NULL, i > 0);
 		if (!err)
 			same_rows(&table, got->table);
@@ -163,7 +184,7 @@ static void errors_arrive_and_cannot_hurt_a_terminal(void **state)
 	struct image_file file = {0};
 	struct message message = send(error_new(ERR_INPUT, "f: \033[2J\n"), &file);
 	FILE *in = open_bytes(message.bytes, message.len);
-	struct error *err = image_wire_receive(in, &file);
+	struct error *err = image_wire_receive(in, UINT64_MAX, &file);
 
 	assert_non_null(err);
 	assert_int_equal(err->kind, ERR_INPUT);
@@ -193,7 +214,7 @@ static bool take(const char *bytes, size_t len)
 	struct error *err;
 
 	assert_non_null(got);
-	err = image_wire_receive(in, got);
+	err = image_wire_receive(in, UINT64_MAX, got);
 	if (!err)
 		use(got);
 	fclose(in);
@@ -246,6 +267,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_sent_arrives),
+		cmocka_unit_test(more_than_there_is_room_for_is_refused),
 		cmocka_unit_test(rows_with_kept_registers_arrive_if_they_are_sound),
 		cmocka_unit_test(errors_arrive_and_cannot_hurt_a_terminal),
 		cmocka_unit_test(half_a_message_is_an_error),
