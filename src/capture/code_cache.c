@@ -42,6 +42,7 @@ struct code_cache {
 	const struct regs *regs;
 	uint64_t filled_ns;
 	struct space spaces[SPACES];
+	bool contested; /* some address space has another program where a file's is */
 	struct page pages[PAGES];
 };
 
@@ -118,8 +119,9 @@ static size_t read_space(void *ctx, uint64_t va, void *buf, size_t len)
 }
 
 /*
- * Compares the code at `va` with the file's. What cannot be read, or costs too much, is the file's
- * where that was found, and nowhere else.
+ * Compares the code at `va` with the file's. Code that cannot be read (Linux maps a program's pages
+ * as it gets to them, anew after each fork), or that costs too much, is taken for the file's as long
+ * as no other program was seen there, and then only where the file was found.
  */
 static void compare_space(struct code_cache *cache, const struct image *image, uint64_t va,
 			  struct space *space)
@@ -132,12 +134,14 @@ static void compare_space(struct code_cache *cache, const struct image *image, u
 		placement_check(image->file->code, image->slide, &memory, &va, 1, &finding);
 	const bool known = there != PLACEMENT_UNSEEN && !budget_over(&budget);
 
+	cache->contested |= known && there == PLACEMENT_OTHER;
 	*space = (struct space){
 		.root = root,
 		.file = image->file,
 		.slide = image->slide,
 		.until_ns = clock_now_ns() + SPACE_KEPT_NS,
-		.foreign = known ? there == PLACEMENT_OTHER : root != image->space,
+		.foreign =
+			known ? there == PLACEMENT_OTHER : cache->contested && root != image->space,
 	};
 }
 

@@ -176,13 +176,31 @@ static void a_kernel_or_unikernel_is_foreign_nowhere(void **state)
 	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
 }
 
-static void code_that_cannot_be_read_is_that_of_the_program_that_was_there(void **state)
+/* Takes all memory away. */
+static void unmap(struct guest *guest)
+{
+	fake_end(&guest->memory);
+	memset(&guest->memory, 0, sizeof(guest->memory));
+}
+
+static void code_that_cannot_be_read_is_the_programs_where_no_other_one_was_seen(void **state)
 {
 	struct guest *guest = *state;
 
 	images_compared(guest->images, 0, 0, SPACE, true);
-	fake_end(&guest->memory);
-	memset(&guest->memory, 0, sizeof(guest->memory));
+	unmap(guest);
+	assert_false(is_foreign(guest, SPACE));
+	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
+}
+
+static void code_that_cannot_be_read_is_the_programs_where_it_was_found(void **state)
+{
+	struct guest *guest = *state;
+
+	images_compared(guest->images, 0, 0, SPACE, true);
+	memset(guest->loaded, 0xcc, app.len);
+	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
+	unmap(guest);
 	assert_false(is_foreign(guest, SPACE));
 	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
 }
@@ -198,7 +216,8 @@ int main(void)
 		TEST(another_address_space_may_have_another_program_there),
 		TEST(a_program_is_foreign_where_another_one_runs),
 		TEST(a_kernel_or_unikernel_is_foreign_nowhere),
-		TEST(code_that_cannot_be_read_is_that_of_the_program_that_was_there),
+		TEST(code_that_cannot_be_read_is_the_programs_where_no_other_one_was_seen),
+		TEST(code_that_cannot_be_read_is_the_programs_where_it_was_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
