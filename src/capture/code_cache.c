@@ -42,7 +42,7 @@ struct code_cache {
 	const struct regs *regs;
 	uint64_t filled_ns;
 	struct space spaces[SPACES];
-	bool contested; /* some address space has another program where a file's is */
+	bool others; /* programs were seen of which there is no file */
 	struct page pages[PAGES];
 };
 
@@ -120,8 +120,8 @@ static size_t read_space(void *ctx, uint64_t va, void *buf, size_t len)
 
 /*
  * Compares the code at `va` with the file's. Code that cannot be read (Linux maps a program's pages
- * as it gets to them, anew after each fork), or that costs too much, is taken for the file's as long
- * as no other program was seen there, and then only where the file was found.
+ * as it gets to them, anew after each fork), or that costs too much, is taken for the file's while
+ * no other program was seen, and then only where the file was found.
  */
 static void compare_space(struct code_cache *cache, const struct image *image, uint64_t va,
 			  struct space *space)
@@ -130,43 +130,57 @@ static void compare_space(struct code_cache *cache, const struct image *image, u
 	const struct guest_memory memory = {cache, read_space, &budget};
 	const uint64_t root = cache->regs->mmu.root;
 	struct placement_finding finding;
-	const enum placement_verdict there =
+	enum placement_verdict there =
 		placement_check(image->file->code, image->slide, &memory, &va, 1, &finding);
-	const bool known = there != PLACEMENT_UNSEEN && !budget_over(&budget);
 
-	cache->contested |= known && there == PLACEMENT_OTHER;
+	if (budget_over(&budget))
+		there = PLACEMENT_UNSEEN;
+	cache->others |= there == PLACEMENT_OTHER;
 	*space = (struct space){
 		.root = root,
 		.file = image->file,
 		.slide = image->slide,
 		.until_ns = clock_now_ns() + SPACE_KEPT_NS,
-		.foreign =
-			known ? there == PLACEMENT_OTHER : cache->contested && root != image->space,
+		.foreign = there == PLACEMENT_OTHER ||
+			   (there == PLACEMENT_UNSEEN && cache->others && root != image->space),
 	};
 }
 
-static bool is_foreign(struct code_cache *cache, uint64_t va)
+/* `image` is a program's. */
+static bool is_foreign_at(struct code_cache *cache, const struct image *image, uint64_t va)
 {
-	const struct image *image = images_program_at(cache->images, va);
 	const uint64_t root = cache->regs->mmu.root;
-	struct space *space;
+	struct space *space =
+		&cache->spaces[(root >> FRAME_SHIFT ^ (uintptr_t)image->file >> 4) % SPACES];
 
-	if (!image || !cache->code.read)
+	if (!cache->code.read)
 		return false;
-	space = &cache->spaces[(root >> FRAME_SHIFT ^ (uintptr_t)image->file >> 4) % SPACES];
 	if (space->file != image->file || space->slide != image->slide || space->root != root ||
 	    clock_now_ns() >= space->until_ns)
 		compare_space(cache, image, va, space);
 	return space->foreign;
 }
 
+static bool is_foreign(struct code_cache *cache, uint64_t va)
+{
+	const struct image *image = images_program_at(cache->images, va);
+
+	return image && is_foreign_at(cache, image, va);
+}
+
 void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n)
 {
 	if (!cache->images || !images_have_programs(cache->images))
 		return;
-	for (size_t i = 0; i < n; i++)
-		if (is_foreign(cache, frame_code(frames[i].addr, frames[i].kind)))
+	for (size_t i = 0; i < n; i++) {
+		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
+		const struct image *image = images_program_at(cache->images, va);
+
+		if (image && is_foreign_at(cache, image, va))
 			frames[i].kind |= FRAME_FOREIGN;
+		/* Code of a program, and of no file. */
+		cache->others |= !image && va < LOWER_HALF && !images_at(cache->images, va);
+	}
 }
 
 static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)

@@ -185,12 +185,17 @@ static void unmap(struct guest *guest)
 
 static void code_that_cannot_be_read_is_the_programs_where_no_other_one_was_seen(void **state)
 {
+	struct frame other = {.addr = 0x7f0000001000, .kind = FRAME_RETURN};
 	struct guest *guest = *state;
 
 	images_compared(guest->images, 0, 0, SPACE, true);
 	unmap(guest);
 	assert_false(is_foreign(guest, SPACE));
 	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
+	/* Other code of programs. */
+	code_cache_mark_foreign(guest->text, &other, 1);
+	assert_int_equal(other.kind, FRAME_RETURN);
+	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
 }
 
 static void code_that_cannot_be_read_is_the_programs_where_it_was_found(void **state)

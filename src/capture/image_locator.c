@@ -32,9 +32,6 @@
 #define STACK_WORDS 512
 #define SIGHTS	    256
 
-/* End of the addresses of programs on all 64-bit architectures; kernels are in the upper half. */
-#define LOWER_HALF (UINT64_C(1) << 63)
-
 struct progress {
 	bool other;	  /* something else was seen where the file should be */
 	bool dropped;	  /* does not run in the guest, and was not given by the user */

@@ -15,6 +15,7 @@ class Pool:
         self.todo, self.show = list(todo), show
         self.known = {step.name for step in todo}
         self.ended, self.broken, self.busy = set(), set(), set()
+        self.skipped = {}
         self.finished = []
         self.changed = threading.Condition()
 
@@ -42,6 +43,8 @@ class Pool:
             self.busy.discard(step.alone)
             if result.failed:
                 self.broken.add(step.name)
+            elif result.skipped and not result.passed:
+                self.skipped[step.name] = result.skip_reasons[0]
             self.finished.append(result)
             self.show(step, result, seconds)
             self.changed.notify_all()
@@ -49,9 +52,16 @@ class Pool:
     def work(self):
         while (step := self.take()):
             start = time.monotonic()
-            missing = [name for name in step.needs if name in self.broken]
-            result = results.failed_to_start(missing) if missing else step.run()
-            self.end(step, result, time.monotonic() - start)
+            self.end(step, self.result_of(step), time.monotonic() - start)
+
+    def result_of(self, step):
+        missing = [name for name in step.needs if name in self.broken]
+        if missing:
+            return results.failed_to_start(missing)
+        for name in step.needs:
+            if name in self.skipped:
+                return results.skipped(self.skipped[name])
+        return step.run()
 
     def run(self, workers):
         threads = [threading.Thread(target=self.work) for _ in range(workers)]

@@ -46,6 +46,18 @@ class Pools(unittest.TestCase):
         self.assertEqual(ran, [])
         self.assertEqual(sum(result.failed for result in pool.finished), 3)
 
+    def test_what_needs_a_step_that_cannot_run_here_is_skipped_for_the_same_reason(self):
+        ran = []
+
+        class CannotRun(FakeStep):
+            def run(self):
+                return results.of_command(results.SKIP_STATUS, "downloading it\nthe mirror has none\n")
+
+        _, pool = self.run_pool([CannotRun("a"), FakeStep("b", lambda: ran.append("b"), needs=("a",)), FakeStep("c")])
+        self.assertEqual(ran, [])
+        self.assertEqual([sum(getattr(result, kind) for result in pool.finished) for kind in ("passed", "failed", "skipped")], [1, 0, 2])
+        self.assertEqual([reason for result in pool.finished for reason in result.skip_reasons], ["the mirror has none"] * 2)
+
     def test_a_step_that_needs_one_that_was_not_chosen_runs(self):
         self.run_pool([FakeStep("b", needs=("a",))])
 

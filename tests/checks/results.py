@@ -26,12 +26,22 @@ class Result:
         return "\n".join("    | " + line for line in self.log.splitlines()[-lines:])
 
 
+# Status of a command that cannot run here; its last line says why.
+SKIP_STATUS = 77
+
+
 def failed_to_start(missing):
     return Result(failed=1, log=f"not run: {', '.join(missing)} failed before")
 
 
+def skipped(reason):
+    return Result(skipped=1, skip_reasons=[reason])
+
+
 def of_command(status, log):
-    """A step that is one test: it succeeds or not."""
+    """A step that is one test: it succeeds or not, or cannot run."""
+    if status == SKIP_STATUS:
+        return skipped((log.strip().splitlines() or ["no reason was told"])[-1])
     return Result(passed=int(status == 0), failed=int(status != 0), log=log)
 
 

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 from . import cache, kvm_image, shell, snapshot, xen
-from .errors import RigError, RigTimeout
+from .errors import NotOffered, RigError, RigTimeout
 from .kvm import Kvm, Preparation
 from .port import BUILT, PORTS
 from .rig import Rig
 
 TIMEOUT_STATUS = 124
 FAILURE_STATUS = 125
+# As test runners have it for a test that cannot run.
+SKIP_STATUS = 77
 
 XEN_DESCRIPTION = """\
 Boots a real Xen with a small dom0 under QEMU (no virtualization hardware needed) and runs things in it.
@@ -52,7 +54,8 @@ FILES are host files or directories, NAME=FILE to call one differently in there.
 working directory (/job), which is first on PATH; shared libraries of programs come along. What the script
 writes to ./out (also $OUT) is brought to the directory given by --out.
 
-exit status of 'run': the script's own; 124 when it took longer than --timeout; 125 when the rig failed
+exit status of 'run': the script's own; 124 when it took longer than --timeout; 125 when the rig failed;
+77 when a mirror lacks what it lists
 (a lost or hung QEMU, a boot that failed, a missing tool), which standard error explains.
 """
 
@@ -109,6 +112,9 @@ def main(kind, arch, arguments=None):
     except RigTimeout as error:
         _say(f"the script was stopped: {error}")
         return TIMEOUT_STATUS
+    except NotOffered as error:
+        _say(error)
+        return SKIP_STATUS
     except RigError as error:
         _say(error)
         return FAILURE_STATUS

@@ -6,6 +6,10 @@ class RigError(Exception):
     """The rig itself failed: missing tools, no packages, a lost or hung QEMU."""
 
 
+class NotOffered(RigError):
+    """A mirror lacks a file that its own list has: nothing here can help."""
+
+
 class RigTimeout(RigError):
     """A command in the machine took longer than it was allowed; `output` is what it said until then."""
 

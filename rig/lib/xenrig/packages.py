@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from . import cache
-from .errors import RigError
+from .errors import NotOffered, RigError
 from .port import BUILT, X86
 
 # The Debian release that carries each release of Xen.
@@ -91,7 +91,7 @@ def download_source(suite, package, work):
                        stdin=subprocess.DEVNULL, capture_output=True, check=False)
         for name, digest in re.findall(r"^'\S+' (\S+[.]tar[.]\w+) \d+ SHA256:(\w+)", plan, re.M):
             if not (work / name).exists() or hashlib.sha256((work / name).read_bytes()).hexdigest() != digest:
-                raise RigError(f"{name} cannot be fetched")
+                raise NotOffered(f"the mirror has no {name}, though its list has")
 
 
 def own_architecture():

@@ -54,6 +54,9 @@ struct image {
 	bool program;	/* ... of one program: other address spaces may have other code there */
 };
 
+/* End of the addresses of programs on all 64-bit architectures; kernels are in the upper half. */
+#define LOWER_HALF (UINT64_C(1) << 63)
+
 /* More mappings than this are of no use to anybody. */
 #define IMAGE_MAPPINGS_MAX 16
 
