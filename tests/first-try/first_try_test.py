@@ -93,7 +93,7 @@ class Profiles(FirstTry):
     def test_qemu_with_nothing_but_an_image(self):
         profiler = self.typed("run", "-F", "1000", "--", "qemu-system-x86_64", "-display", "none", *self.serial(), "-m", "64", "-kernel",
                               self.image().name)
-        # What firmware does to memory is no news.
+        # What firmware does to memory, and to that of devices, is no news.
         self.assertNotIn("memory", self.samples_come(profiler, self.only_recording()))
         self.is_right(self.only_recording())
 

@@ -168,16 +168,6 @@ struct error *qemu_qmp_say(void *ctx, const char *line, char **said)
 	return qmp_human(qemu->qmp, QMP_NO_VCPU, line, said);
 }
 
-/* In the first MiB, firmware of a PC turns memory on and off: that is no news. */
-#define FIRMWARE_BYTES (1u << 20)
-
-static bool was_plugged(const struct ram_map *before, const struct ram_map *now)
-{
-	const uint64_t had = ram_map_size(before), has = ram_map_size(now);
-
-	return (has > had ? has - had : had - has) >= FIRMWARE_BYTES;
-}
-
 /*
  * A frame that the guest has no memory for may be in memory that was plugged in
  * since; or it never is, and the guest's registers are nonsense: so it is looked
@@ -197,9 +187,6 @@ static void update_memory(struct qemu *qemu)
 	}
 	err = qemu_machine_ram(&console, &now);
 	if (!err && !ram_map_is_same(map, &now)) {
-		if (was_plugged(map, &now))
-			target_tell(&qemu->base,
-				    "the guest's memory has changed; it is seen where it is now");
 		*map = now;
 		guest_ram_forget(qemu->ram);
 		qemu->ram_wait = 0;
@@ -211,7 +198,7 @@ static void update_memory(struct qemu *qemu)
 	error_free(err);
 }
 
-/* Tells of resets, and of vCPUs and memory that came or went: QEMU has events for resets alone. */
+/* Tells of resets, and of vCPUs that came or went: QEMU has events for resets alone. */
 static void update_news(struct qemu *qemu)
 {
 	uint32_t vcpus;
