@@ -121,9 +121,9 @@ static void put_skid(const struct profile *profile, FILE *out)
 	    !strcmp(info->guest_type, "tcg"))
 		fprintf(out, "skid     QEMU without KVM stops between blocks of code: %s\n",
 			info->host && strstr(info->host, TARGET_HOLDS_VCPUS)
-				? "\"self\" may be the block's before"
-				: "\"self\" may be the block's before, and code that runs in the "
-				  "10 us after a device access gets too small a share");
+				? "\"self\" may be that of the block before"
+				: "\"self\" may be that of the block before, and code that runs in "
+				  "the 10 us after a device access gets too small a share");
 }
 
 /* Ends of stacks: callers are missing for sure, or none was found and there may be none. */

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often a 95 % interval holds the truth, and how far the shares are from it: guests whose shares are known, on hosts with and without other work.
+"""How often a 95 % interval holds the truth, and mean shares beside the true ones: guests whose shares are known, on hosts
+with and without other work.
 
     tests/truth/intervals.py                              each kind of guest on each host, 1,000 shares of each
     tests/truth/intervals.py --shares 100 process qemu    some kinds of guests

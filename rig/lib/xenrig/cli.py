@@ -54,9 +54,9 @@ FILES are host files or directories, NAME=FILE to call one differently in there.
 working directory (/job), which is first on PATH; shared libraries of programs come along. What the script
 writes to ./out (also $OUT) is brought to the directory given by --out.
 
-exit status of 'run': the script's own; 124 when it took longer than --timeout; 125 when the rig failed;
-77 when a mirror lacks what it lists
-(a lost or hung QEMU, a boot that failed, a missing tool), which standard error explains.
+exit status of 'run': the script's own; 124 when it took longer than --timeout; 125 when the rig failed
+(a lost or hung QEMU, a boot that failed, a missing tool); 77 when a mirror lacks a file that it lists. Standard
+error explains the last two.
 """
 
 

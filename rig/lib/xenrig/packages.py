@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import tarfile
+import urllib.parse
 from pathlib import Path
 
 from . import cache
@@ -87,11 +88,15 @@ def download_source(suite, package, work):
         _apt(["apt-get", *options, "update", "-qq"])
         plan = _apt(["apt-get", *options, "source", "--print-uris", "-qq", package])
         # Mirrors may lack the description of the package, which is not needed here: so this may fail.
-        subprocess.run(["apt-get", *options, "source", "--download-only", "-qq", package], cwd=work,
-                       stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        said = subprocess.run(["apt-get", *options, "source", "--download-only", "-qq", package], cwd=work,
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True).stderr
+        missing = [line for line in urllib.parse.unquote(said).splitlines() if " 404 " in line]
         for name, digest in re.findall(r"^'\S+' (\S+[.]tar[.]\w+) \d+ SHA256:(\w+)", plan, re.M):
-            if not (work / name).exists() or hashlib.sha256((work / name).read_bytes()).hexdigest() != digest:
-                raise NotOffered(f"the mirror has no {name}, though its list has")
+            if (work / name).exists() and hashlib.sha256((work / name).read_bytes()).hexdigest() == digest:
+                continue
+            if (work / name).exists() or not any(name in line for line in missing):
+                raise RigError(f"{name} cannot be fetched")
+            raise NotOffered(f"the mirror has no {name}, though its list has")
 
 
 def own_architecture():

@@ -106,6 +106,7 @@ static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 	qemu->base.way = qemu->transport->text;
 }
 
+/* A guest whose vCPUs cannot be held is sampled all the same; its owner is told what that costs. */
 static void hold_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
 {
 	struct error *err = qemu_hold_new(qemu->pid, machine, &qemu->hold);

@@ -203,16 +203,22 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *addres
 struct error *qemu_qmp_say(void *qemu, const char *line, char **said);
 enum target_life qemu_qmp_life(struct qemu *qemu);
 
-/* Accepts NULL, as do all below. */
+/*
+ * Holding vCPUs of a QEMU without KVM while it hears of a stop (hold.c says why). All but
+ * qemu_hold_until_told() accept NULL: nothing is held then.
+ */
 void qemu_hold_free(struct qemu_hold *hold);
 
-/* Traces the threads of vCPUs. ERR_DENIED with a sentence that says why that cannot be. */
+/*
+ * Traces the threads of vCPUs; the caller frees *out. ERR_DENIED or ERR_GUEST, with a sentence that
+ * says why that cannot be.
+ */
 struct error *qemu_hold_new(pid_t pid, const struct qemu_machine *machine, struct qemu_hold **out);
 
 /* Holds all vCPUs that run, before QEMU is told to stop the guest. */
 void qemu_hold_begin(struct qemu_hold *hold);
 
-/* Lets them go on once QEMU has told them to stop, or answers on `fd`. `hold` is not NULL. */
+/* Lets them go on once QEMU has told them to stop, or answers on `fd`. */
 void qemu_hold_until_told(struct qemu_hold *hold, int fd);
 
 /* Lets those go on that are held; to be called after each begin. */
