@@ -41,13 +41,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MEMORY	  (64ul << 20)
-#define FIRST	  (2ul << 20) /* first of the scattered memory: all but stacks */
-#define VCPUS_MAX 8
-#define ROOT	  0x2000u
-#define DONE	  0x9000u
-#define STACKS	  0x400000u
-#define STACK	  0x10000u
+#define MEMORY	   (64ul << 20)
+#define FIRST	   (2ul << 20) /* first of the scattered memory: all but stacks */
+#define VCPUS_MAX  8
+#define LEAVES_MAX 256
+#define ROOT	   0x2000u
+#define DONE	   0x9000u
+#define STACKS	   0x400000u
+#define STACK	   0x10000u
 
 /*
  * Address and size of the memory that is plugged in, and the word that tells
@@ -130,6 +131,20 @@ static void make_segments(struct kvm_sregs *sregs)
 	sregs->efer = 0x500;
 }
 
+/* Offers the guest what KVM can: without long mode in CPUID, KVM of Linux 6.12.117 refuses EFER.LME. */
+static void set_cpuid(int vcpu)
+{
+	struct kvm_cpuid2 *leaves =
+		calloc(1, sizeof(*leaves) + LEAVES_MAX * sizeof(*leaves->entries));
+
+	if (!leaves)
+		err(1, "memory");
+	leaves->nent = LEAVES_MAX;
+	if (ioctl(kvm, KVM_GET_SUPPORTED_CPUID, leaves) || ioctl(vcpu, KVM_SET_CPUID2, leaves))
+		err(1, "CPUID");
+	free(leaves);
+}
+
 static void start_at(int vcpu, unsigned id)
 {
 	struct kvm_regs regs = {.rip = entry, .rflags = 2, .rdi = id};
@@ -140,7 +155,9 @@ static void start_at(int vcpu, unsigned id)
 	if (ioctl(vcpu, KVM_GET_SREGS, &sregs))
 		err(1, "KVM_GET_SREGS");
 	make_segments(&sregs);
-	if (ioctl(vcpu, KVM_SET_SREGS, &sregs) || ioctl(vcpu, KVM_SET_REGS, &regs))
+	if (ioctl(vcpu, KVM_SET_SREGS, &sregs))
+		err(1, "KVM_SET_SREGS");
+	if (ioctl(vcpu, KVM_SET_REGS, &regs))
 		err(1, "KVM_SET_REGS");
 }
 
@@ -195,6 +212,7 @@ static void *run(void *arg)
 	if (vcpu < 0)
 		err(1, "KVM_CREATE_VCPU");
 	page = share_page(vcpu);
+	set_cpuid(vcpu);
 	start_at(vcpu, id);
 	if (locked)
 		lock_up();
