@@ -42,7 +42,8 @@ struct code_cache {
 	const struct regs *regs;
 	uint64_t filled_ns;
 	struct space spaces[SPACES];
-	bool others; /* programs were seen of which there is no file */
+	bool others;   /* programs were seen of which there is no file */
+	bool unmapped; /* a file may be found later */
 	struct page pages[PAGES];
 };
 
@@ -168,15 +169,21 @@ static bool is_foreign(struct code_cache *cache, uint64_t va)
 	return image && is_foreign_at(cache, image, va);
 }
 
+/* True for code of a program that no file was compared with: one that is found later says nothing of it. */
+static bool may_be_foreign(const struct code_cache *cache, uint64_t va)
+{
+	return cache->unmapped && is_program_code(cache->regs, va) && !images_at(cache->images, va);
+}
+
 void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n)
 {
-	if (!cache->images || !images_have_programs(cache->images))
+	if (!cache->images || !(cache->unmapped || images_have_programs(cache->images)))
 		return;
 	for (size_t i = 0; i < n; i++) {
 		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
 		const struct image *image = images_program_at(cache->images, va);
 
-		if (image && is_foreign_at(cache, image, va))
+		if (image ? is_foreign_at(cache, image, va) : may_be_foreign(cache, va))
 			frames[i].kind |= FRAME_FOREIGN;
 		/* Code of a program, and of no file. */
 		cache->others |= !image && va < LOWER_HALF && !images_at(cache->images, va);
@@ -227,6 +234,7 @@ static void use_images(struct code_cache *cache)
 {
 	const bool any = images_count(cache->images);
 
+	cache->unmapped = images_have_unmapped(cache->images);
 	cache->code.version = images_changes(cache->images);
 	cache->code.function = any ? function_bounds : NULL;
 	cache->code.table = any ? image_rows : NULL;

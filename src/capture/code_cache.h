@@ -19,6 +19,16 @@
 
 struct code_cache;
 
+/*
+ * True if code at `va` is a program's on a vCPU with these registers: below a kernel, which has page
+ * tables for each program. Code of a unikernel in the lower half is none.
+ */
+static inline bool is_program_code(const struct regs *regs, uint64_t va)
+{
+	return va < LOWER_HALF && regs->mmu.mode != MMU_OFF &&
+	       (regs->user || regs->pc >= LOWER_HALF);
+}
+
 /* `images` may be NULL; both must outlive it. */
 struct error *code_cache_new(struct target *target, const struct images *images,
 			     struct code_cache **out);
@@ -33,7 +43,8 @@ const struct code *code_cache_for(struct code_cache *cache, const struct regs *r
 
 /*
  * Marks frames (FRAME_FOREIGN) where the image of a program is meant and the address space of these
- * registers has something else: its memory is compared with the file, now and then.
+ * registers has something else: its memory is compared with the file, now and then. Frames of
+ * programs that are seen before a file was found are marked, too.
  */
 void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n);
 

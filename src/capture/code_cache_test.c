@@ -146,8 +146,9 @@ static bool is_foreign(struct guest *guest, uint64_t root)
 	code_cache_mark_foreign(guest->text, &frame, 1);
 	foreign = frame.kind == (FRAME_PC | FRAME_FOREIGN);
 	if (foreign) {
-		assert_false(code->function(code->ctx, app.va + 0x100, &start, &end));
-		assert_null(code->table(code->ctx, app.va + 0x100, &slide));
+		assert_false(code->function &&
+			     code->function(code->ctx, app.va + 0x100, &start, &end));
+		assert_false(code->table && code->table(code->ctx, app.va + 0x100, &slide));
 	}
 	return foreign;
 }
@@ -174,6 +175,23 @@ static void a_kernel_or_unikernel_is_foreign_nowhere(void **state)
 	memset(guest->loaded, 0xcc, app.len);
 	assert_false(is_foreign(guest, SPACE));
 	assert_false(is_foreign(guest, SPACE + FRAME_SIZE));
+}
+
+static void programs_are_foreign_until_their_file_is_found(void **state)
+{
+	struct guest *guest = *state;
+
+	images_unmap(guest->images, 0);
+	guest->regs.user = true;
+	assert_true(is_foreign(guest, SPACE));
+	guest->regs.user = false;
+	/* A unikernel. */
+	assert_false(is_foreign(guest, SPACE));
+	/* In a kernel that a program called. */
+	guest->regs.pc = UINT64_MAX - FRAME_SIZE;
+	assert_true(is_foreign(guest, SPACE));
+	assert_null(images_map(guest->images, 0, 0, true));
+	assert_false(is_foreign(guest, SPACE));
 }
 
 /* Takes all memory away. */
@@ -221,6 +239,7 @@ int main(void)
 		TEST(another_address_space_may_have_another_program_there),
 		TEST(a_program_is_foreign_where_another_one_runs),
 		TEST(a_kernel_or_unikernel_is_foreign_nowhere),
+		TEST(programs_are_foreign_until_their_file_is_found),
 		TEST(code_that_cannot_be_read_is_the_programs_where_no_other_one_was_seen),
 		TEST(code_that_cannot_be_read_is_the_programs_where_it_was_found),
 	};

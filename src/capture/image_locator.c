@@ -8,6 +8,7 @@
 
 #include "base/budget.h"
 #include "base/clock.h"
+#include "capture/code_cache.h"
 #include "capture/kernel_locator.h"
 #include "symbol/images/placement.h"
 
@@ -186,13 +187,6 @@ static bool is_checked(const struct image_locator *locator, size_t i, const uint
 	return false;
 }
 
-/* True for code below a kernel, which has page tables for each program. */
-static bool is_program(const struct vcpu_view *view, uint64_t start)
-{
-	return start < LOWER_HALF && view->regs.mmu.mode != MMU_OFF &&
-	       (view->regs.user || view->regs.pc >= LOWER_HALF);
-}
-
 static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slide)
 {
 	struct image_locator *locator = view->locator;
@@ -209,7 +203,7 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 	err = images_map(locator->images, i, slide, true);
 	if (!err)
 		images_compared(locator->images, i, slide, view->regs.mmu.root,
-				is_program(view, code->start + slide));
+				is_program_code(&view->regs, code->start + slide));
 	return err;
 }
 
@@ -264,8 +258,8 @@ static bool blind(struct vcpu_view *view)
 
 /*
  * There is no doubt if the guest executes it. Else the file may still come: a
- * guest that starts is not yet where it will be, and another program may be in
- * the place of this one just now.
+ * guest that starts is not yet where it will be. Another program in the place of
+ * a program proves nothing: each has page tables of its own.
  */
 static struct error *something_else(struct vcpu_view *view, size_t i,
 				    const struct placement_finding *finding)
@@ -274,6 +268,8 @@ static struct error *something_else(struct vcpu_view *view, size_t i,
 	const struct elf_code *code = images_file(locator->images, i)->code;
 	struct progress *progress = &locator->progress[i];
 
+	if (is_program_code(&view->regs, code->start + finding->slide))
+		return NULL;
 	progress->other = true;
 	memcpy(progress->build_id, finding->build_id, sizeof(progress->build_id));
 	memcpy(locator->seen, finding->build_id, sizeof(locator->seen));

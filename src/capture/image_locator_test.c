@@ -244,15 +244,21 @@ static void another_build_that_the_toolstack_named_is_dropped(void **state)
 	end(&guest);
 }
 
+static void begin_with_a_program(struct guest *guest)
+{
+	begin(guest);
+	add(guest, &app, true);
+	ready(guest);
+	guest->sample->vcpu[0].regs.user = true;
+	guest->sample->vcpu[0].regs.mmu.mode = MMU_X86_4;
+}
+
 /* A user's program of a Linux guest may be in the place of another one. */
 static void programs_in_user_mode_are_no_proof(void **state)
 {
 	struct guest guest;
 
-	begin(&guest);
-	add(&guest, &app, true);
-	ready(&guest);
-	guest.sample->vcpu[0].regs.user = true;
+	begin_with_a_program(&guest);
 	fake_load(&guest.memory, &other, 0);
 	assert_null(sample_at(&guest, 1, 0x101234));
 	fake_end(&guest.memory);
@@ -260,6 +266,19 @@ static void programs_in_user_mode_are_no_proof(void **state)
 	assert_null(sample_at(&guest, 1000 * MS, 0x101234));
 	assert_int_equal(images_count(guest.images), 1);
 	assert_null(image_locator_end(guest.locator));
+	end(&guest);
+}
+
+static void a_program_that_did_not_run_is_no_error(void **state)
+{
+	struct guest guest;
+
+	begin_with_a_program(&guest);
+	fake_load(&guest.memory, &other, 0);
+	assert_null(sample_at(&guest, 1, 0x101234));
+	assert_null(image_locator_end(guest.locator));
+	assert_non_null(
+		strstr(guest.notes, "was not found in the guest's memory and names nothing"));
 	end(&guest);
 }
 
@@ -394,6 +413,7 @@ int main(void)
 		cmocka_unit_test(another_build_that_the_user_gave_is_an_error),
 		cmocka_unit_test(another_build_that_the_toolstack_named_is_dropped),
 		cmocka_unit_test(programs_in_user_mode_are_no_proof),
+		cmocka_unit_test(a_program_that_did_not_run_is_no_error),
 		cmocka_unit_test(programs_without_a_file_are_not_looked_for),
 		cmocka_unit_test(what_cannot_be_read_is_taken_on_trust_and_said),
 		cmocka_unit_test(return_addresses_on_the_stack_are_looked_at),

@@ -310,6 +310,14 @@ bool images_have_programs(const struct images *images)
 	return images->programs;
 }
 
+bool images_have_unmapped(const struct images *images)
+{
+	for (size_t i = 0; i < images->n_files; i++)
+		if (images->file[i]->code && !images->file[i]->mappings)
+			return true;
+	return false;
+}
+
 const struct image *images_program_at(const struct images *images, uint64_t va)
 {
 	for (size_t i = 0; images->programs && i < images->n; i++)

@@ -128,6 +128,9 @@ void images_unmap(struct images *images, size_t i);
 /* True if there are, or have been, images of programs. */
 bool images_have_programs(const struct images *images);
 
+/* True if a file with code has no mapping: it was not found yet, or is not in the guest. */
+bool images_have_unmapped(const struct images *images);
+
 /* As images_at, of images of programs alone. */
 const struct image *images_program_at(const struct images *images, uint64_t va);
 
