@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <lz4.h>
 #include <lzma.h>
+#include <lzo/lzo1x.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -139,6 +140,73 @@ static bool unpack_lz4(const struct packed *packed)
 	return out == packed->out_len;
 }
 
+/* Flags in the head of an lzop file (lzop's conf.h): which checksums each block has, and more in the head. */
+#define LZOP_CHECK_PLAIN  0x101u
+#define LZOP_CHECK_PACKED 0x202u
+#define LZOP_FILTER	  0x800u
+#define LZOP_LEVEL	  0x940u /* the first version with a level, and times of 64 bits */
+
+/* Fixed part of the head: magic bytes, versions, method, level, flags, filter, mode, time, length of the name. */
+#define LZOP_HEAD_MAX (9 + 7 + 1 + 8 + 4 + 8 + 1)
+
+static uint32_t big_endian(const uint8_t *bytes, size_t n)
+{
+	uint32_t value = 0;
+
+	for (size_t i = 0; i < n; i++)
+		value = value << 8 | bytes[i];
+	return value;
+}
+
+/* Returns the length of the head with the file's name and a checksum, and the flags. */
+static size_t lzop_head(const struct packed *packed, uint32_t *flags)
+{
+	size_t at = 9 + 7;
+	bool level;
+
+	if (packed->len < LZOP_HEAD_MAX)
+		return packed->len;
+	level = big_endian(packed->bytes + 9, 2) >= LZOP_LEVEL;
+	at += level;
+	*flags = big_endian(packed->bytes + at, 4);
+	at += (*flags & LZOP_FILTER ? 8 : 4) + (level ? 12 : 8);
+	return at + 1 + packed->bytes[at] + 4;
+}
+
+/* Unpacks a block; one that is as long as before is not packed. */
+static bool lzop_block(const uint8_t *in, size_t len, uint8_t *out, size_t out_len)
+{
+	lzo_uint got = out_len;
+
+	if (len == out_len) {
+		memcpy(out, in, len);
+		return true;
+	}
+	return lzo1x_decompress_safe(in, len, out, &got, NULL) == LZO_E_OK && got == out_len;
+}
+
+/* A file of lzop: blocks behind their lengths, without and with packing, and checksums. */
+static bool unpack_lzo(const struct packed *packed)
+{
+	uint32_t flags = 0;
+	size_t in = lzop_head(packed, &flags), out = 0;
+
+	while (out < packed->out_len && in + 8 <= packed->len) {
+		const uint32_t out_len = big_endian(packed->bytes + in, 4);
+		const uint32_t len = big_endian(packed->bytes + in + 4, 4);
+
+		in += 8 + (flags & LZOP_CHECK_PLAIN ? 4 : 0) +
+		      (flags & LZOP_CHECK_PACKED && len < out_len ? 4 : 0);
+		if (!len || len > out_len || out_len > packed->out_len - out || in > packed->len ||
+		    len > packed->len - in ||
+		    !lzop_block(packed->bytes + in, len, packed->out + out, out_len))
+			return false;
+		in += len;
+		out += out_len;
+	}
+	return out == packed->out_len;
+}
+
 static const struct unpacker unpackers[] = {
 	{"gzip", "\x1f\x8b", 2, unpack_gzip},
 	{"bzip2", "BZh", 3, unpack_bzip2},
@@ -147,6 +215,7 @@ static const struct unpacker unpackers[] = {
 	 "\xfd"
 	 "7zXZ",
 	 5, unpack_xz},
+	{"lzo", "\x89LZO\0\r\n\x1a\n", 9, unpack_lzo},
 	{"lz4", "\x02\x21\x4c\x18", 4, unpack_lz4},
 	{"zstd", "\x28\xb5\x2f\xfd", 4, unpack_zstd},
 };

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <lz4.h>
 #include <lzma.h>
+#include <lzo/lzo1x.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -22,7 +23,8 @@ struct image {
 	size_t len;
 };
 
-static const char elf[] = "\177ELF what is in it does not matter here, here, here";
+static const char elf[] = "\177ELF what is in it does not matter here, here, here, here, here, "
+			  "here, here, here, here";
 
 static void put(struct image *image, size_t at, uint32_t value, size_t len)
 {
@@ -126,8 +128,31 @@ static void make_lz4(struct image *image)
 	wrap(image, packed, at);
 }
 
-static void (*const make[])(struct image *) = {make_gzip, make_bzip2, make_lzma,
-					       make_xz,	  make_lz4,   make_zstd};
+static void put_be32(uint8_t *to, uint32_t value)
+{
+	for (int i = 0; i < 4; i++)
+		to[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+/* As lzop -9 writes it: one block with a checksum in front, and zeros instead of times and sums. */
+static void make_lzo(struct image *image)
+{
+	uint8_t packed[256] = "\x89LZO\0\r\n\x1a\n\x10\x30\x20\xa0\x09\x40\x03\x09\x03\0\0\x01";
+	static uint8_t work[LZO1X_1_MEM_COMPRESS];
+	const size_t at = 9 + 8 + 4 + 12 + 1 + 4;
+	lzo_uint len;
+
+	assert_int_equal(lzo1x_1_compress((const uint8_t *)elf, sizeof(elf), packed + at + 12, &len,
+					  work),
+			 LZO_E_OK);
+	assert_true(len < sizeof(elf));
+	put_be32(packed + at, sizeof(elf));
+	put_be32(packed + at + 4, (uint32_t)len);
+	wrap(image, packed, at + 12 + len + 4);
+}
+
+static void (*const make[])(struct image *) = {make_gzip, make_bzip2, make_lzma, make_xz,
+					       make_lzo,  make_lz4,   make_zstd};
 
 #define N_MAKE (sizeof(make) / sizeof(*make))
 
@@ -187,8 +212,8 @@ static void unknown_packers_are_told(void **state)
 {
 	struct image image;
 
-	wrap(&image, (const uint8_t *)"\x89LZO and so on", 14);
-	refuse(&image, image.len, "gzip, bzip2, lzma, xz, lz4 or zstd");
+	wrap(&image, (const uint8_t *)"RZIP and so on", 14);
+	refuse(&image, image.len, "gzip, bzip2, lzma, xz, lzo, lz4 or zstd");
 	refuse(&image, image.len, "extract-vmlinux");
 }
 
