@@ -63,7 +63,7 @@ static void put_samples(const struct profile *profile, FILE *out)
 
 	for (int i = 0; i < VCPU_STATES; i++)
 		all += profile->states[i].weight_ns;
-	fprintf(out, "samples  %" PRIu64 " looks at %g/s in %.1f s", profile->ticks,
+	fprintf(out, "samples  %" PRIu64 " ticks at %g/s in %.1f s", profile->ticks,
 		profile->info.rate_hz, (double)profile_elapsed_ns(profile) / 1e9);
 	if (!profile->cut && profile->end.missed)
 		fprintf(out, ", %" PRIu64 " deadlines missed", profile->end.missed);
@@ -87,7 +87,7 @@ static void put_samples(const struct profile *profile, FILE *out)
 static void put_pauses(const struct profile *profile, FILE *out)
 {
 	fprintf(out,
-		"paused   %.3f ms in all, %.3f %% of the time; a look: median %.1f us, "
+		"paused   %.3f ms in all, %.3f %% of the time; a tick: median %.1f us, "
 		"99th percentile %.1f us, maximum %.1f us; none needed for %.1f %%\n",
 		(double)profile->paused_ns / 1e6,
 		percent(profile->paused_ns, profile_elapsed_ns(profile)),

@@ -108,7 +108,7 @@ static json_t *pauses(const struct profile *profile)
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "total_ns", number(profile->paused_ns),
 			 "median_ns", number(histogram_quantile(h, 0.5)), "p99_ns",
 			 number(histogram_quantile(h, 0.99)), "max_ns", number(h->max),
-			 "looks_without", number(profile->without_pause));
+			 "ticks_without", number(profile->without_pause));
 }
 
 /* Ends of stacks as keys, which stay the same when the words for people change. */
@@ -266,7 +266,7 @@ struct error *report_put_json(const struct report *report, FILE *out)
 	const struct profile *profile = report->loaded->profile;
 	json_t *object = json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "format",
 				   "uniprof-report", "version", REPORT_VERSION, "warning",
-				   text(report->loaded->warning), "guest", guest(profile), "looks",
+				   text(report->loaded->warning), "guest", guest(profile), "ticks",
 				   ticks(profile), "states", states(profile), "paused",
 				   pauses(profile), "stacks", stacks(report), "view",
 				   report_view_text(report->options->view), "keys", keys(report));

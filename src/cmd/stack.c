@@ -226,7 +226,7 @@ static struct error *stack(int argc, char **argv, int *status)
 
 const struct verb verb_stack = {
 	.name = "stack",
-	.summary = "one look at a guest: registers, code and call trace of each vCPU",
+	.summary = "one dump of a guest: registers, code and call trace of each vCPU",
 	.arguments = "[options] GUEST [VCPU]",
 	.about = "One dump of a guest: registers, code, stack and call trace of each vCPU (or of "
 		 "VCPU). A\n"

@@ -8,7 +8,7 @@
 /* One guest's recording: one sample a second of each vCPU, in a leaf that `caller` called. */
 struct guest {
 	const char *name, *id;
-	uint32_t vcpus, looks;
+	uint32_t vcpus, ticks;
 	uint64_t start_unix_ns;
 	const char *leaf_name; /* NULL: it has none */
 	bool killed;	       /* the writer */
@@ -28,7 +28,7 @@ static struct memory_file record(const struct guest *guest)
 					    .vcpus = guest->vcpus,
 					    .rate_hz = 1,
 					    .start_unix_ns = guest->start_unix_ns};
-	const struct recording_end end = {.elapsed_ns = guest->looks * S_NS, .missed = 2};
+	const struct recording_end end = {.elapsed_ns = guest->ticks * S_NS, .missed = 2};
 	struct memory_file file = memory_file_new();
 	struct recording_writer *writer;
 	struct tick_entry entry[8];
@@ -41,7 +41,7 @@ static struct memory_file record(const struct guest *guest)
 	assert_success(recording_create(file.path, &info, stacks, &writer));
 	for (uint32_t i = 0; i < guest->vcpus; i++)
 		entry[i] = (struct tick_entry){.vcpu = i, .stack = stack, .end = UNWIND_OUTERMOST};
-	for (uint32_t i = 0; i < guest->looks; i++)
+	for (uint32_t i = 0; i < guest->ticks; i++)
 		assert_success(recording_tick(writer, &(struct tick){.time_ns = i * S_NS,
 								     .weight_ns = S_NS,
 								     .paused_ns = 5,

@@ -127,8 +127,8 @@ static void put_ticks(const struct top_picture *p, struct text_buffer *buffer)
 	uint64_t missed = due > profile->ticks ? due - profile->ticks : 0;
 
 	text_buffer_put(buffer, STYLE_PLAIN,
-			"looks %" PRIu64 " in %.1f s, missed %" PRIu64
-			"  paused %.3f %%, a look: median %.1f us, max %.1f us, none for %.0f %%"
+			"ticks %" PRIu64 " in %.1f s, missed %" PRIu64
+			"  paused %.3f %%, a tick: median %.1f us, max %.1f us, none for %.0f %%"
 			"  not sampled %.1f %%",
 			profile->ticks, (double)p->summary->span_ns / 1e9, missed,
 			100 * part_of(profile->paused_ns, p->summary->span_ns),

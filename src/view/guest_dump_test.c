@@ -150,7 +150,7 @@ static void text_shows_everything_with_names(void **state)
 	setup(&f);
 	text = as_text(&f);
 	has(text, "guest    xen:3 \"web");
-	has(text, "stopped for 12.3 us for this look");
+	has(text, "stopped for 12.3 us for this dump");
 	has(text, "vCPU 0   running; in kernel mode, 64 bits");
 	has(text, "rip      0000000000001008  Pool<int>::leaf(int)+0x8\n");
 	has(text, "rflags   0000000000000246  IF ZF PF\n");
@@ -234,7 +234,7 @@ static void a_paused_guest_stands_still(void **state)
 	f.dump.life = LIFE_CRASHED;
 	f.dump.paused_ns = 0;
 	text = as_text(&f);
-	has(text, "state    crashed; not stopped for this look\n");
+	has(text, "state    crashed; not stopped for this dump\n");
 	has(text, "vCPU 0   stands still; in kernel mode");
 	free(text);
 	teardown(&f);

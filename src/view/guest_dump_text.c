@@ -255,9 +255,9 @@ static void put_head(const struct guest_dump *dump, FILE *out)
 	sanitize_print(info->host, out);
 	fprintf(out, ", %s\nstate    %s; ", date, guest_dump_life_text(dump->life));
 	if (dump->paused_ns)
-		fprintf(out, "stopped for %.1f us for this look\n", (double)dump->paused_ns / 1e3);
+		fprintf(out, "stopped for %.1f us for this dump\n", (double)dump->paused_ns / 1e3);
 	else
-		fputs("not stopped for this look\n", out);
+		fputs("not stopped for this dump\n", out);
 }
 
 static struct error *put_registers(const struct guest_dump *dump,

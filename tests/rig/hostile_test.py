@@ -13,7 +13,7 @@ import unittest
 
 from guestcase import BUILD, GUESTS, GuestCase
 
-# A look may be taken several times, as memory turns out to be missing or a stack to be deeper.
+# A tick may be taken several times, as memory turns out to be missing or a stack to be deeper.
 MEDIAN_FACTOR, P99_FACTOR, MAX_FACTOR = 3, 10, 30
 LOOKS = 500
 
@@ -42,8 +42,8 @@ class Records(GuestCase):
         # Two rounds of all hostilities.
         self.uniprof(f"record -F 500 -T 3.4 --always-pause -o h.uniprof {guest}")
         report = self.uniprof("report -n 0 --state=all h.uniprof")
-        looks = int(re.search(r"^samples +(\d+) looks", report, re.M).group(1))
-        self.assertGreater(looks, 50)
+        ticks = int(re.search(r"^samples +(\d+) ticks", report, re.M).group(1))
+        self.assertGreater(ticks, 50)
         for function in "framed", "hold":
             self.assertIn(function, report)
 

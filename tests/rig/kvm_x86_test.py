@@ -167,7 +167,7 @@ class Cost(KvmCase):
     def test_by_bpf_nothing_is_stopped(self):
         head = self.check_cost("bpf", 0.91)
         self.assertEqual(head["paused"]["total_ns"], 0)
-        self.assertEqual(head["paused"]["looks_without"], head["looks"]["count"])
+        self.assertEqual(head["paused"]["ticks_without"], head["ticks"]["count"])
 
     def test_by_ptrace_a_stop_is_short(self):
         head = self.check_cost("ptrace", 0.88)

@@ -25,7 +25,7 @@ class Pictures(Top):
 
     def runTest(self):
         self.terminal.type(f"clear; uniprof top -F 200 {GUEST}")
-        self.terminal.see(r"looks \d{3,}(.|\n)*\d  function_3", 120)
+        self.terminal.see(r"ticks \d{3,}(.|\n)*\d  function_3", 120)
         time.sleep(10)
         self.save(self.terminal, "top")
         self.terminal.keys("q")

@@ -17,7 +17,7 @@ def number(pattern, text):
 
 
 def without_pause(report):
-    """Percent of the looks that needed none."""
+    """Percent of the ticks that needed none."""
     return number(r"none needed for ([\d.]+) %", report)
 
 
@@ -52,7 +52,7 @@ class Sampling(GuestCase):
             _, report = self.recorded(guest, "-F 997 -T 2")
             self.assertEqual("had to wait until the guest yielded the CPU that it shares with uniprof" in report, told, report)
         self.dom0("xl sched-credit2 -s -p Pool-0 -r 1000")
-        # It never yields: each look came when the limit was over.
+        # It never yields: each tick came when the limit was over.
         self.create("noreturn-pv-fp")
         self.dom0("xl destroy app2-pv-fp")
         _, report = self.recorded("noreturn-pv-fp", "-F 997 -T 2")

@@ -62,7 +62,7 @@ class Stack(GuestCase):
         self.assertIn("main", names)
         self.no_impossible_edges(guest, {tuple(reversed(names)): 1})
         text = self.stack(f"-S -a -D -n 2 -l max {guest}")
-        self.assertIn("state    paused; not stopped for this look", text)
+        self.assertIn("state    paused; not stopped for this dump", text)
         self.assertRegex(text, r"words .*\n +[0-9a-f]{16}  [0-9a-f]{16}  \w+\+0x")
         self.assertIn("--p---", self.dom0(f"xl list {guest}")[1])
         self.dom0(f"xl unpause {guest}")

@@ -45,10 +45,10 @@ class Top(GuestCase):
         return self.dom0("for p in $(pidof uniprof); do [ \"$(cat /proc/$p/comm)\" = uniprof ] && echo $p; done")[1].split()[0]
 
     def test_functions_vcpus_pauses_and_the_hottest_stack_are_seen(self):
-        self.start("-F 200", rf"xen:{GUEST} \(pv\) on Xen 4.17", r"looks \d+ in [\d.]+ s.*paused [\d.]+ %, a look: median [\d.]+ us",
+        self.start("-F 200", rf"xen:{GUEST} \(pv\) on Xen 4.17", r"ticks \d+ in [\d.]+ s.*paused [\d.]+ %, a tick: median [\d.]+ us",
                    r"vCPUs 1 +running +[\d.]+ %  runnable +[\d.]+ %  blocked +[\d.]+ %", r"(100|9\d).\d\d % [\d.-]+ +\d+  main")
         # It has 60 %, and some other share for a moment, where the last seconds had few samples.
-        self.terminal.see(r"looks \d{3,} in [\d.]+ s", r"the hottest stack: [\d.]+ %\n  \w+", r" [2-9]\d\.\d+ % [\d.-]+ +\d+  function_3\n")
+        self.terminal.see(r"ticks \d{3,} in [\d.]+ s", r"the hottest stack: [\d.]+ %\n  \w+", r" [2-9]\d\.\d+ % [\d.-]+ +\d+  function_3\n")
         self.terminal.keys("q")
         self.is_given_back()
         self.runs_on(GUEST)
@@ -137,7 +137,7 @@ class Top(GuestCase):
         self.start()
         self.dom0("kill -KILL $(pidof unpause-guard)")
         self.terminal.keys("z")
-        self.terminal.see(r"looks \d+ in [1-9].*(.|\n)*\d  function_3")
+        self.terminal.see(r"ticks \d+ in [1-9].*(.|\n)*\d  function_3")
         self.assertEqual(self.dom0("i=0; until pidof unpause-guard; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")[0], 0)
         self.terminal.keys("q")
         self.is_given_back()

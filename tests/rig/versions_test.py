@@ -29,7 +29,7 @@ class AnyXen:
             self.assertRegex(text, rf"xen +\d+ +{guest} +{kind} +1 +hypercalls +15 us  uniprof record xen:{guest}")
             status, text = self.dom0(f"uniprof stack {guest}")
             self.assertEqual(status, 0, text)
-            self.assertIn("state    paused; not stopped for this look", text)
+            self.assertIn("state    paused; not stopped for this dump", text)
             self.assertRegex(text, r"\n[re]ip +[0-9a-f]{8,16}")
             first = self.recorded_to_its_end(guest)
             report = self.report(guest)

@@ -174,7 +174,7 @@ KINDS = {
     "process-ptrace": process("--via", "ptrace"),
     "kvm": kvm(),
     "kvm-ptrace": kvm("--via", "ptrace"),
-    # On a busy host it takes QEMU long to stop, and few looks would be left.
+    # On a busy host it takes QEMU long to stop, and few ticks would be left.
     "qemu": lambda: Here(QUARTERS, qemu_command, lambda scratch, pid: f"qemu:{scratch}/qmp.sock", ("--max-overhead", "100")),
     "xen-pv": lambda: There(QUARTERS, "noreturn-pv-fp"),
     "xen-pvh": lambda: There(QUARTERS, "noreturn-pvh-fp"),

@@ -170,7 +170,7 @@ class Json(Case):
         data = self.json()
         self.assertEqual((data["format"], data["version"], data["view"], data["keys"]), ("uniprof-report", 1, "flat", ["function"]))
         self.assertEqual(data["guest"]["name"], "web")
-        self.assertEqual(data["looks"]["count"], 1000)
+        self.assertEqual(data["ticks"]["count"], 1000)
         self.assertEqual(data["states"]["blocked"]["samples"], 60)
         self.assertEqual(data["stacks"]["selected"], 940)
         rows_by_name = {row["function"]: row for row in data["rows"]}

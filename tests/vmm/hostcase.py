@@ -162,7 +162,7 @@ class HostCase(unittest.TestCase):
 
     def last(self, recording, seconds):
         """The option for no more than the end of a recording."""
-        return "--from", f"{self.head(recording)['looks']['elapsed_ns'] / 1e9 - seconds:.2f}"
+        return "--from", f"{self.head(recording)['ticks']['elapsed_ns'] / 1e9 - seconds:.2f}"
 
     def interrupt(self, profiler):
         """Ends a recording as its user does; it is kept."""

@@ -199,7 +199,7 @@ class Unstopped(Profiles, HostCase):
 
     def check_way(self):
         head = self.head("out.uniprof")
-        self.assertLessEqual(head["looks"]["count"] - head["paused"]["looks_without"], chance.most(MOST_STOPPED * head["looks"]["count"]))
+        self.assertLessEqual(head["ticks"]["count"] - head["paused"]["ticks_without"], chance.most(MOST_STOPPED * head["ticks"]["count"]))
         self.assertRegex(head["guest"]["host"], r"^Linux \S+, perf events$")
 
     def test_it_is_the_way_that_is_taken_where_none_is_asked_for(self):

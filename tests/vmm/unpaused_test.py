@@ -39,8 +39,8 @@ class UnpausedCase(kvm_test.KvmCase):
         if "KVM leaves registers in this kind of processor" in head["guest"]["host"]:
             self.skipTest(head["guest"]["host"])
         self.assertRegex(head["guest"]["host"], r"^KVM on Linux \S+, BPF$")
-        stopped = head["looks"]["count"] - head["paused"]["looks_without"]
-        self.assertLessEqual(stopped, chance.most(MOST_STOPPED * head["looks"]["count"]))
+        stopped = head["ticks"]["count"] - head["paused"]["ticks_without"]
+        self.assertLessEqual(stopped, chance.most(MOST_STOPPED * head["ticks"]["count"]))
 
 
 class Profiles(UnpausedCase):
@@ -71,9 +71,9 @@ class Profiles(UnpausedCase):
         time.sleep(2)
         self.wait_for(lambda: self.progress(monitor)[kvm_test.WORK] > before[kvm_test.WORK] + 1000, "the guest does not go on")
         left = self.progress(monitor)[1] - before[1]
-        looks = 500 * (time.monotonic() - begin)
+        ticks = 500 * (time.monotonic() - begin)
         self.assertIsNone(profiler.poll())
-        self.assertLessEqual(left, 2 * MOST_STOPPED * looks)
+        self.assertLessEqual(left, 2 * MOST_STOPPED * ticks)
 
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")

@@ -152,7 +152,7 @@ static void test_as_many_looks_count_as_running_as_cpu_time_was_used(void **stat
 	unsigned running[N] = {0};
 
 	/* None of them is ever on a CPU when sampled; they use 0, 25, 50 and 100 %. */
-	for (unsigned look = 0; look < 1000; look++) {
+	for (unsigned tick = 0; tick < 1000; tick++) {
 		f->vcpus.now[1].cpu_ns += 250;
 		f->vcpus.now[2].cpu_ns += 500;
 		f->vcpus.now[3].cpu_ns += 1000;
@@ -173,7 +173,7 @@ static void test_looks_at_uneven_times_count_as_running_as_well(void **state)
 	unsigned running[N] = {0}, seed = 1;
 
 	/* As above, but sampled after anything up to twice the usual time. */
-	for (unsigned look = 0; look < 10000; look++) {
+	for (unsigned tick = 0; tick < 10000; tick++) {
 		unsigned since;
 
 		seed = seed * 1103515245 + 12345;
@@ -210,7 +210,7 @@ static void test_a_limited_number_is_read_in_turns(void **state)
 	struct fixture *f = *state;
 	unsigned read[N] = {0};
 
-	for (unsigned look = 0; look < 40; look++) {
+	for (unsigned tick = 0; tick < 40; tick++) {
 		for (uint32_t i = 0; i < N; i++)
 			f->vcpus.now[i].cpu_ns += 10;
 		f->sample->time_ns += 1000;
