@@ -17,8 +17,12 @@
 
 #define STOP_MS 2000
 
-/* All exchanges of one pause together. */
+/* All exchanges of one pause together, and all that open the guest, which stands still meanwhile. */
 #define PAUSE_NS (2 * NS_PER_S)
+#define OPEN_NS	 (5 * NS_PER_S / 2)
+
+/* A stub that has told too little is asked to detach for so long; then that is up to the guard. */
+#define GIVE_UP_NS (NS_PER_S / 2)
 
 /* Threads that may begin while a program is sampled, and the most that there are. */
 #define SPARE_THREADS 16u
@@ -210,21 +214,21 @@ static struct error *tell_guard_to_repeat(struct remote *remote)
 	return NULL;
 }
 
-static struct error *attach(struct remote *remote, const char *address)
+/* What was not told in time may be missing without a sign: threads, above all. */
+static struct error *check_time(const struct remote *remote)
 {
-	struct error *err = gdb_prepare(address, "the gdb stub", &remote->gdb);
+	if (clock_now_ns() < remote->gdb->deadline_ns)
+		return NULL;
+	return error_new(ERR_FAILED,
+			 "the gdb stub takes more than 2.5 seconds to tell of its guest, which "
+			 "stands still meanwhile");
+}
 
-	if (err)
-		return err;
-	remote->page = calloc(REMOTE_PAGES, sizeof(*remote->page));
-	if (!remote->page)
-		return error_no_memory();
-	remote->detach = (struct gdb_detach){.fd = remote->gdb->fd, .packet = "$D#44"};
-	err = start_guard(remote);
-	if (!err)
-		err = gdb_greet(remote->gdb);
-	if (err)
-		return err;
+/* Asks for all that is to be known of the guest. */
+static struct error *ask(struct remote *remote, const char *address)
+{
+	struct error *err = NULL;
+
 	note_features(remote);
 	if (remote->process)
 		err = tell_guard_to_repeat(remote);
@@ -236,9 +240,41 @@ static struct error *attach(struct remote *remote, const char *address)
 		find_image(remote);
 	if (!err)
 		describe(remote, address);
+	return err ? err : check_time(remote);
+}
+
+/* Detaches from a guest that stands still since it was opened. */
+static void give_up(struct remote *remote)
+{
+	remote->gdb->deadline_ns = clock_now_ns() + GIVE_UP_NS;
+	if (gdb_ask(remote->gdb, "D"))
+		guard_set(guard_page(remote->guard), GUARD_RUNNING);
+}
+
+static struct error *attach(struct remote *remote, const char *address)
+{
+	struct error *err = gdb_prepare(address, "the gdb stub", &remote->gdb);
+
+	if (err)
+		return err;
+	remote->page = calloc(REMOTE_PAGES, sizeof(*remote->page));
+	if (!remote->page)
+		return error_no_memory();
+	remote->detach = (struct gdb_detach){.fd = remote->gdb->fd, .packet = "$D#44"};
+	err = start_guard(remote);
+	remote->gdb->deadline_ns = clock_now_ns() + OPEN_NS;
+	if (!err)
+		err = gdb_greet(remote->gdb);
+	if (err)
+		return err;
+	err = ask(remote, address);
+	if (err) {
+		give_up(remote);
+		return err;
+	}
 	(void)remote_resume(remote, clock_now_ns());
 	remote->attached = true;
-	return err;
+	return NULL;
 }
 
 static struct error *remote_open(const char *name, const char *via, struct target **out)
