@@ -22,8 +22,14 @@
 #define MEMORY_FACTOR 8
 #define MEMORY_MAX    (16ull << 30)
 
-/* The largest kernels take a few seconds, on emulated machines a minute. */
-#define CPU_SECONDS 120
+/*
+ * Large kernels take a second, on emulated machines a minute: some seconds for
+ * each MiB on the disk. A file waits for nothing but a disk; a pipe, for
+ * whoever writes to it.
+ */
+#define SECONDS_BASE	 10
+#define SECONDS_MAX	 120
+#define BYTES_PER_SECOND (256u << 10)
 
 static rlim_t smaller(rlim_t a, rlim_t b)
 {
@@ -71,7 +77,7 @@ void limits_set(void)
 	const uint64_t used = address_space();
 
 	/* The hard limit is above the soft one: SIGXCPU tells why the process has ended. */
-	set(RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 1);
+	set(RLIMIT_CPU, SECONDS_BASE, SECONDS_MAX + 1);
 	if (LIMIT_MEMORY && used)
 		set(RLIMIT_AS, used + MEMORY_BASE, used + MEMORY_MAX);
 }
@@ -90,12 +96,33 @@ static uint64_t memory_for(const struct stat *st)
 	return S_ISREG(st->st_mode) ? smaller(bytes_on_disk(st), MEMORY_MAX) * MEMORY_FACTOR : 0;
 }
 
+/* Seconds for what a file holds, beside the first ones. */
+static unsigned seconds_for(const struct stat *st)
+{
+	const uint64_t bytes = S_ISREG(st->st_mode) ? bytes_on_disk(st) : 0;
+
+	return (unsigned)smaller(bytes / BYTES_PER_SECOND, SECONDS_MAX - SECONDS_BASE);
+}
+
 void limits_raise(int fd)
 {
 	struct stat st;
 
-	if (LIMIT_MEMORY && !fstat(fd, &st))
+	if (fstat(fd, &st))
+		return;
+	if (LIMIT_MEMORY)
 		raise_by(RLIMIT_AS, memory_for(&st));
+	raise_by(RLIMIT_CPU, seconds_for(&st));
+}
+
+unsigned limits_seconds(const char *path)
+{
+	return is_regular_file(path) ? SECONDS_MAX : SECONDS_BASE;
+}
+
+void limits_serve(void)
+{
+	set(RLIMIT_CPU, SECONDS_MAX, SECONDS_MAX + 1);
 }
 
 uint64_t limits_memory(const char *path)

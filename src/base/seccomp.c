@@ -17,7 +17,8 @@
 #define XEN	SECCOMP_SAMPLER
 #define TRACER	SECCOMP_TRACER
 #define SAMPLER (SECCOMP_SAMPLER | SECCOMP_TRACER)
-#define FILES	(SAMPLER | SECCOMP_READER)
+#define PARENTS (SAMPLER | SECCOMP_READER) /* start processes that parse, and guards */
+#define FILES	(PARENTS | SECCOMP_PARSER)
 #define ALL	(FILES | SECCOMP_GUARD)
 
 #define ALLOW(roles, name)                      \
@@ -101,13 +102,18 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(FILES, pread64),
 	ALLOW(ALL, pwrite64),
 	ALLOW(FILES, lseek),
-	ALLOW(FILES, ftruncate),
-	ALLOW(FILES, flock),
+	ALLOW(PARENTS, ftruncate),
+	ALLOW(PARENTS, flock),
 	ALLOW(ALL, poll),
 	ALLOW(ALL, ppoll),
-	ALLOW(FILES, fcntl),
+	/* Asks, and makes copies; signals, leases and the sizes of pipes are nobody's. */
+	ALLOW_IF(FILES, fcntl, 1, INT_BITS, F_DUPFD),
+	ALLOW_IF(FILES, fcntl, 1, INT_BITS, F_DUPFD_CLOEXEC),
+	ALLOW_IF(FILES, fcntl, 1, INT_BITS, F_GETFD),
+	ALLOW_IF(FILES, fcntl, 1, INT_BITS, F_SETFD),
+	ALLOW_IF(FILES, fcntl, 1, INT_BITS, F_GETFL),
 	ALLOW(FILES, dup),
-	ALLOW(FILES, wait4),				 /* guard, pager */
+	ALLOW(PARENTS, wait4),				 /* guard, pager */
 	ALLOW_IF(FILES, ioctl, 1, INT_BITS, TCGETS),	 /* isatty() */
 	ALLOW_IF(FILES, ioctl, 1, INT_BITS, TIOCGWINSZ), /* how wide is it? */
 	ALLOW_IF(SECCOMP_SCREEN, ioctl, 1, INT_BITS, TCSETS),
@@ -134,9 +140,12 @@ const struct seccomp_rule seccomp_allowed[] = {
 	 * no life of their own; and a new guard, when somebody has killed the old
 	 * one (target/guard.c).
 	 */
-	ALLOW_IF(FILES, clone, 0, FORK_BITS, SIGCHLD),
-	ALLOW(FILES, fork), /* of C libraries that do not use clone */
-	ALLOW(FILES, pipe2),
+	ALLOW_IF(PARENTS, clone, 0, FORK_BITS, SIGCHLD),
+	ALLOW(PARENTS, fork), /* of C libraries that do not use clone */
+	ALLOW(PARENTS, pipe2),
+	/* Sets the time for a file before its own filter, under which nobody takes it back. */
+	ALLOW(PARENTS, alarm),
+	ALLOW(PARENTS, setitimer), /* of machines that have no alarm */
 	ALLOW_IF(FILES, prctl, 0, INT_BITS, PR_SET_PDEATHSIG),
 	ALLOW_IF(FILES, prlimit64, 0, INT_BITS, 0), /* its own; what is hard cannot be raised */
 	ALLOW(SAMPLER, setsid),

@@ -25,6 +25,7 @@ enum seccomp_role {
 	SECCOMP_GUARD = 4,   /* waits, and lets a guest run again */
 	SECCOMP_TRACER = 8, /* a sampler that stops threads by ptrace and changes nothing in them */
 	SECCOMP_SCREEN = 16, /* sets the modes of its terminal; together with another */
+	SECCOMP_PARSER = 32, /* a reader of one file, which starts no processes */
 };
 
 /* Sets the filter; no_new_privs must be set. 0, or a negative errno: there is none then. */

@@ -48,7 +48,7 @@ static int attempt(enum seccomp_role role, long call, long a, long b, long c, lo
 }
 
 static const enum seccomp_role roles[] = {SECCOMP_SAMPLER, SECCOMP_READER, SECCOMP_GUARD,
-					  SECCOMP_TRACER};
+					  SECCOMP_TRACER, SECCOMP_PARSER};
 
 #define N_ROLES (sizeof(roles) / sizeof(*roles))
 
@@ -192,11 +192,38 @@ static int fork_one(const void *arg)
 	return child > 0 ? 0 : errno;
 }
 
-static void a_guard_starts_no_processes(void **state)
+static void a_guard_and_a_parser_start_no_processes(void **state)
 {
 	assert_int_equal(in_a_child(fork_one, &roles[0]), 0);
 	assert_int_equal(in_a_child(fork_one, &roles[1]), 0);
 	assert_int_equal(in_a_child(fork_one, &roles[2]), EPERM);
+	assert_int_equal(in_a_child(fork_one, &roles[4]), EPERM);
+	assert_int_equal(attempt(SECCOMP_PARSER, SYS_pipe2, 0, 0, 0, 0), EPERM);
+}
+
+static void descriptors_are_asked_and_copied_only(void **state)
+{
+	const long allowed[] = {F_GETFD, F_GETFL, F_DUPFD_CLOEXEC};
+	const long refused[] = {F_SETFL,  F_SETOWN,	F_SETSIG,   F_SETLEASE,
+				F_NOTIFY, F_SETPIPE_SZ, F_ADD_SEALS};
+
+	for (size_t i = 0; i < N_ROLES; i++) {
+		const bool may = roles[i] != SECCOMP_GUARD;
+
+		for (size_t j = 0; j < sizeof(allowed) / sizeof(*allowed); j++)
+			assert_int_equal(attempt(roles[i], SYS_fcntl, 2, allowed[j], 0, 0),
+					 may ? 0 : EPERM);
+		for (size_t j = 0; j < sizeof(refused) / sizeof(*refused); j++)
+			assert_int_equal(attempt(roles[i], SYS_fcntl, 2, refused[j], 0, 0), EPERM);
+	}
+}
+
+static void the_time_for_a_file_can_be_set_and_not_be_taken_back(void **state)
+{
+	assert_int_equal(attempt(SECCOMP_SAMPLER, SYS_setitimer, 0, 0, 0, 0), 0);
+	assert_int_equal(attempt(SECCOMP_TRACER, SYS_setitimer, 0, 0, 0, 0), 0);
+	assert_int_equal(attempt(SECCOMP_READER, SYS_setitimer, 0, 0, 0, 0), 0);
+	assert_int_equal(attempt(SECCOMP_PARSER, SYS_setitimer, 0, 0, 0, 0), EPERM);
 }
 
 static void namespaces_and_threads_are_not_started(void **state)
@@ -235,6 +262,7 @@ static void ordinary_work_goes_on(void **state)
 {
 	assert_int_equal(in_a_child(do_ordinary_work, &roles[0]), 0);
 	assert_int_equal(in_a_child(do_ordinary_work, &roles[1]), 0);
+	assert_int_equal(in_a_child(do_ordinary_work, &roles[4]), 0);
 }
 
 static int end_by_abort(const void *arg)
@@ -276,7 +304,9 @@ int main(void)
 		cmocka_unit_test(devices_are_asked_for_xens_calls_only),
 		cmocka_unit_test(nothing_is_typed_into_a_terminal),
 		cmocka_unit_test(where_there_is_no_terminal_the_samplers_calls_pass_unseen),
-		cmocka_unit_test(a_guard_starts_no_processes),
+		cmocka_unit_test(a_guard_and_a_parser_start_no_processes),
+		cmocka_unit_test(descriptors_are_asked_and_copied_only),
+		cmocka_unit_test(the_time_for_a_file_can_be_set_and_not_be_taken_back),
 		cmocka_unit_test(namespaces_and_threads_are_not_started),
 		cmocka_unit_test(ordinary_work_goes_on),
 		cmocka_unit_test(abort_still_ends_it),

@@ -53,7 +53,7 @@ void sandbox_enter(const char *path, const int *fds, size_t n)
 	preopen_add(&keep);
 	descriptors_close_others(&keep);
 	limit_for(path);
-	privilege_drop(SECCOMP_READER, &rights);
+	privilege_drop(SECCOMP_PARSER, &rights);
 	/* Behind what changes users, which takes it away again. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
@@ -65,8 +65,8 @@ struct error *sandbox_crashed(const char *path, int status)
 	if (WTERMSIG(status) == SIGXCPU)
 		return error_new(ERR_INPUT, "%s: a damaged file: reading it takes too long", path);
 	if (WTERMSIG(status) == SIGALRM)
-		return error_new(ERR_INPUT, "%s: it could not be read within %d s", path,
-				 SANDBOX_WAIT_S);
+		return error_new(ERR_INPUT, "%s: it could not be read within %u s", path,
+				 limits_seconds(path));
 	return error_new(ERR_INPUT, "%s: a damaged file: what reads it was ended by signal %d (%s)",
 			 path, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }

@@ -14,10 +14,7 @@
  */
 void sandbox_enter(const char *path, const int *fds, size_t n);
 
-/*
- * Seconds, waiting for a disk or a writer included, that one file or one answer
- * may take; far more than a loaded machine needs.
- */
+/* Seconds, waiting for a disk included, that one answer may take; far more than a loaded machine needs. */
 #define SANDBOX_WAIT_S 120
 
 /* The error for a reader's status that is not 0. */

@@ -20,6 +20,8 @@ from exported import BUILD, EXAMPLE, Exported, run  # noqa: E402
 
 MEMORY = 512 << 20
 CPU_S = 10
+# For what waits 10 s; a busy machine takes longer.
+WALL_S = 30
 # Only for a test that would never end: processes are killed then.
 END_S = 300
 
@@ -304,6 +306,15 @@ class Kinds(Files):
     def test_a_fifo_that_nobody_writes_to(self):
         os.mkfifo(self.directory / 'fifo')
         self.assertIn('fifo: cannot open the symbol file: No data available', self.given('fifo'))
+
+    def test_a_fifo_whose_writer_says_nothing(self):
+        os.mkfifo(self.directory / 'silent')
+        began = time.monotonic()
+        # For reading, too: an open for writing alone waits for the reader.
+        writer = os.open(self.directory / 'silent', os.O_RDWR)
+        self.addCleanup(os.close, writer)
+        self.assertIn('silent: it could not be read within 10 s', self.given('silent'))
+        self.assertLess(time.monotonic() - began, WALL_S)
 
     def test_a_socket(self):
         with socket.socket(socket.AF_UNIX) as server:

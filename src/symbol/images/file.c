@@ -122,7 +122,7 @@ static void __attribute__((noreturn)) parse(const struct image_spec *spec, int f
 	struct error *err;
 	FILE *out;
 
-	alarm(SANDBOX_WAIT_S);
+	alarm(limits_seconds(spec->path));
 	sandbox_enter(spec->path, &fd, 1);
 	out = fdopen(fd, "w");
 	if (!out)
@@ -185,7 +185,7 @@ static void __attribute__((noreturn)) tell(const char *path, int fd)
 {
 	char told[1 + 2 * BUILD_ID_MAX + 1];
 
-	alarm(SANDBOX_WAIT_S);
+	alarm(limits_seconds(path));
 	sandbox_enter(path, &fd, 1);
 	*told = dwarf_file_lacks(path, told + 1) ? LACKS : HAS;
 	if (write(fd, told, strlen(told)) < 0)

@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "base/limits.h"
 #include "symbol/sandbox.h"
 #include "symbol/source/index.h"
 
@@ -131,6 +132,7 @@ static void source_serve(const char *path, const char *build_id, int in, int out
 
 	if (!server.in || !server.out || ids_new(&server.sent))
 		_exit(1);
+	limits_serve();
 	setvbuf(server.out, NULL, _IOFBF, 1 << 16);
 	error_free(source_index_open(path, build_id, &server.index));
 	put_number(&server, server.index ? SOURCE_HAS : SOURCE_LACKS);
