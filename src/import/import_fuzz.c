@@ -5,36 +5,21 @@
  * add up, and be exported as folded stacks that are read again as the same.
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "base/fuzz_testing.h"
 #include "format/format.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void need(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* NULL if it is refused. */
 static struct profile *load(const void *data, size_t size)
 {
 	const struct profile_filter all = {.vcpu = -1};
-	int fd = memfd_create("import", MFD_CLOEXEC);
+	struct fuzz_file file = fuzz_file_new(data, size);
 	struct profile *profile = NULL;
 	struct error *err;
-	char path[32];
 
-	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = profile_load(path, &all, &profile);
+	err = profile_load(file.path, &all, &profile);
 	need(!err || err->kind == ERR_INPUT);
 	error_free(err);
-	close(fd);
+	close(file.fd);
 	return profile;
 }
 
@@ -68,12 +53,11 @@ static void use(const struct profile *profile)
 	free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void fuzz_one(const uint8_t *data, size_t size)
 {
 	struct profile *profile = load(data, size);
 
 	if (profile)
 		use(profile);
 	profile_free(profile);
-	return 0;
 }

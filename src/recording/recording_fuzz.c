@@ -6,27 +6,9 @@
  * get a correct checksum, which no fuzzer would find.
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "base/fuzz_testing.h"
 #include "profile/profile.h"
 #include "recording/encode.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void need(bool good)
-{
-	if (!good)
-		abort();
-}
-
-static void done(struct error *err)
-{
-	need(!err);
-}
 
 static void make_file(const uint8_t *data, size_t size, struct bytes *out)
 {
@@ -71,22 +53,19 @@ static void use(const struct profile *profile)
 		     &profile->names[i]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void fuzz_one(const uint8_t *data, size_t size)
 {
 	const struct profile_filter all = {.vcpu = -1, .divide = true};
 	struct profile *profile;
-	struct bytes file = {0};
+	struct bytes bytes = {0};
+	struct fuzz_file file;
 	struct error *err;
-	char path[32];
-	int fd;
 
 	if (size == 0)
-		return 0;
-	make_file(data, size, &file);
-	fd = memfd_create("recording", MFD_CLOEXEC);
-	need(fd >= 0 && write(fd, file.data, file.len) == (ssize_t)file.len);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = profile_load(path, &all, &profile);
+		return;
+	make_file(data, size, &bytes);
+	file = fuzz_file_new(bytes.data, bytes.len);
+	err = profile_load(file.path, &all, &profile);
 	if (!err) {
 		use(profile);
 		profile_free(profile);
@@ -94,7 +73,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		need(err->kind == ERR_INPUT);
 	}
 	error_free(err);
-	bytes_free(&file);
-	close(fd);
-	return 0;
+	bytes_free(&bytes);
+	close(file.fd);
 }

@@ -3,14 +3,11 @@
 /*
  * libFuzzer target for page walks and the copying of stacks: the input is the registers, and the
  * frames of a guest in which every number leads to one of them, or to none.
+ * Copies that go by trails must be those that walk.
  */
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/fuzz_testing.h"
 #include "target/window.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FRAMES 4
 /* Levels of the deepest tables, plus the frame itself. */
@@ -19,8 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct input {
 	uint64_t root, va, sp;
 	uint32_t want;
-	uint8_t mode, word, pse, missing;
+	uint8_t arch, mode, how, missing;
+	uint64_t control, root_high, own, kernel_root;
+	uint32_t pointer, piece;
 };
+
+enum { PSE = 1, NARROW = 2, USER = 4, APART = 8 };
 
 struct memory {
 	uint8_t frames[FRAMES][FRAME_SIZE];
@@ -28,11 +29,12 @@ struct memory {
 	unsigned reads;
 };
 
-static void need(bool good)
-{
-	if (!good)
-		abort();
-}
+struct guest {
+	const struct arch *arch;
+	struct regs regs;
+	struct memory *memory;
+	struct physmem mem;
+};
 
 static const void *frame(void *ctx, uint64_t gfn)
 {
@@ -43,81 +45,164 @@ static const void *frame(void *ctx, uint64_t gfn)
 	return memory->missing >> i & 1 ? NULL : memory->frames[i % FRAMES];
 }
 
-static void check_translation(const struct arch *arch, const struct mmu *mmu, uint64_t va,
-			      struct memory *memory)
+static void check_translation(const struct guest *guest, uint64_t va)
 {
-	const struct physmem mem = {frame, memory};
 	struct xlate at = {0};
 	enum xlate_status status;
 
-	memory->reads = 0;
-	status = arch->translate(mmu, va, &mem, &at);
-	need(memory->reads < READS_PER_PAGE);
+	guest->memory->reads = 0;
+	status = guest->arch->translate(&guest->regs.mmu, va, &guest->mem, &at);
+	need(guest->memory->reads < READS_PER_PAGE);
 	need(status <= XLATE_MISSING);
 	if (status == XLATE_OK)
-		need(at.left > 0 && at.left <= 1ull << 30 && at.addr < 1ull << 52);
+		need(at.left > 0 && at.addr < 1ull << 56);
 	if (status == XLATE_MISSING)
-		need(!frame(memory, at.gfn));
+		need(!frame(guest->memory, at.gfn));
 }
 
 /* Compares the copied bytes with those that each address translates to by itself. */
-static void check_bytes(const struct arch *arch, const struct mmu *mmu, const struct window *window,
-			struct memory *memory)
+static void check_bytes(const struct guest *guest, const struct window *window)
 {
-	const struct physmem mem = {frame, memory};
-
 	for (int64_t i = -(int64_t)window->below; i < window->len; i += 248) {
+		const uint64_t va = window->va + (uint64_t)i;
 		struct xlate at = {0};
 		const uint8_t *bytes;
+		uint8_t byte;
 
-		need(arch->translate(mmu, window->va + (uint64_t)i, &mem, &at) == XLATE_OK);
-		bytes = frame(memory, at.addr >> FRAME_SHIFT);
+		need(guest->arch->translate(&guest->regs.mmu, va, &guest->mem, &at) == XLATE_OK);
+		bytes = frame(guest->memory, at.addr >> FRAME_SHIFT);
 		need(bytes && bytes[at.addr & (FRAME_SIZE - 1)] == window->bytes[i]);
+		need(window_read(guest->arch, &guest->regs.mmu, &guest->mem, va, &byte, 1) == 1 &&
+		     byte == window->bytes[i]);
 	}
 }
 
-static void check_window(const struct arch *arch, const struct regs *regs, uint32_t want,
-			 struct memory *memory)
+static void check_window(const struct guest *guest, const struct window_copy *copy, uint32_t want,
+			 bool whole)
 {
-	const struct physmem mem = {frame, memory};
-	uint8_t *buffer = malloc(want + RED_ZONE_MAX);
-	struct window window;
-	struct window_copy copy = {
-		.arch = arch, .regs = regs, .mem = &mem, .buffer = buffer, .out = &window};
-	bool whole;
+	const struct window *window = copy->out;
 
-	need(buffer != NULL);
-	memory->reads = 0;
-	whole = window_copy(&copy, want);
-	need(window.len <= want);
-	need(memory->reads <= (want / FRAME_SIZE + 4) * READS_PER_PAGE);
-	need(whole || !frame(memory, copy.gfn));
-	need(window.bytes == buffer + window.below && window.below <= red_zone(regs));
-	need(window.va % regs->word == 0 && regs->sp - window.va < regs->word);
-	check_bytes(arch, &regs->mmu, &window, memory);
-	free(buffer);
+	need(window->len <= want);
+	need(guest->memory->reads <= (want / FRAME_SIZE + 4) * READS_PER_PAGE);
+	need(whole || !frame(guest->memory, copy->gfn));
+	need(window->bytes == copy->buffer + window->below &&
+	     window->below <= red_zone(&guest->regs));
+	need(window->va % guest->regs.word == 0 && guest->regs.sp - window->va < guest->regs.word);
+	check_bytes(guest, window);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* With trails that former copies left, and without any: the same comes out. */
+static void copy_both_ways(const struct guest *guest, uint32_t want, struct window_trails *trails)
 {
+	uint8_t *buffer[2] = {malloc(want + RED_ZONE_MAX), malloc(want + RED_ZONE_MAX)};
+	struct window window[2];
+	struct window_copy copy[2];
+	bool whole[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		need(buffer[i] != NULL);
+		copy[i] = (struct window_copy){.arch = guest->arch,
+					       .regs = &guest->regs,
+					       .mem = &guest->mem,
+					       .trails = i ? trails : NULL,
+					       .buffer = buffer[i],
+					       .out = &window[i]};
+		guest->memory->reads = 0;
+		whole[i] = window_copy(&copy[i], want);
+		check_window(guest, &copy[i], want, whole[i]);
+	}
+	need(whole[0] == whole[1] && window[0].len == window[1].len);
+	need(window[0].below == window[1].below && window[0].cut == window[1].cut);
+	(void)window_copy_at(&copy[1], guest->regs.fp, want);
+	need(window[1].len <= want);
+	free(buffer[0]);
+	free(buffer[1]);
+}
+
+static void copy_thread(const struct guest *guest, const struct input *in,
+			struct window_trails *trails)
+{
+	const struct thread_request request = {.pointer = in->pointer,
+					       .at = {in->piece & 0xffff, in->piece >> 16}};
+	struct thread_copy thread[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct window_copy copy = {.arch = guest->arch,
+					   .regs = &guest->regs,
+					   .mem = &guest->mem,
+					   .trails = i ? trails : NULL};
+
+		thread[i] = (struct thread_copy){.apart = in->how & APART};
+		guest->memory->reads = 0;
+		if (!window_copy_thread(&copy, &request, &thread[i]))
+			need(!frame(guest->memory, copy.gfn));
+		need(guest->memory->reads <= 4 * (THREAD_PIECES + 1) * READS_PER_PAGE);
+	}
+	need(thread[0].there == thread[1].there);
+	need(!thread[0].there ||
+	     (thread[0].at == thread[1].at &&
+	      !memcmp(thread[0].piece, thread[1].piece, sizeof(thread[0].piece))));
+}
+
+/* The way of paging that the input asks for, of those that this processor has. */
+static enum mmu_mode mode_of(const struct arch *arch, unsigned n)
+{
+	enum mmu_mode mode = MMU_OFF;
+
+	for (n %= MMU_MODES;; mode = (mode + 1) % MMU_MODES)
+		if (arch->modes >> mode & 1 && !n--)
+			return mode;
+}
+
+static struct guest make(const struct input *in, struct memory *memory)
+{
+	static const struct arch *const archs[] = {&arch_x86_64, &arch_x86_32, &arch_arm64,
+						   &arch_arm32, &arch_riscv64};
+	struct guest guest = {.arch = archs[in->arch % 5],
+			      .memory = memory,
+			      .mem = {frame, memory}};
+	struct regs *regs = &guest.regs;
+
+	regs->isa = guest.arch->isa;
+	regs->word = in->how & NARROW ? 4 : guest.arch->word;
+	regs->sp = regs->word == 4 ? (uint32_t)in->sp : in->sp;
+	regs->fp = in->va;
+	regs->user = in->how & USER;
+	regs->own[0] = in->own;
+	regs->own[1] = in->own ^ in->root_high;
+	regs->kernel_root = in->kernel_root;
+	regs->mmu = (struct mmu){.mode = mode_of(guest.arch, in->mode),
+				 .root = in->root,
+				 .pse = in->how & PSE,
+				 .root_high = in->root_high,
+				 .control = in->control};
+	return guest;
+}
+
+static void fuzz_one(const uint8_t *data, size_t size)
+{
+	static struct window_trails trails;
 	static struct memory memory;
 	struct input in;
-	struct regs regs = {0};
-	const struct arch *arch;
+	struct guest guest;
 
 	if (size < sizeof(in))
-		return 0;
+		return;
 	memcpy(&in, data, sizeof(in));
 	data += sizeof(in);
 	size -= sizeof(in);
 	memset(&memory, 0, sizeof(memory));
 	memory.missing = in.missing;
 	memcpy(memory.frames, data, size < sizeof(memory.frames) ? size : sizeof(memory.frames));
-	arch = in.word & 2 ? &arch_x86_32 : &arch_x86_64;
-	regs.word = in.word & 1 ? 4 : 8;
-	regs.sp = regs.word == 4 ? (uint32_t)in.sp : in.sp;
-	regs.mmu = (struct mmu){.mode = in.mode % (MMU_X86_5 + 1), .root = in.root, .pse = in.pse};
-	check_translation(arch, &regs.mmu, in.va, &memory);
-	check_window(arch, &regs, in.want % (64u << 10), &memory);
-	return 0;
+	guest = make(&in, &memory);
+	window_forget_trails(&trails);
+	check_translation(&guest, in.va);
+	for (unsigned i = 0; i < 3; i++) {
+		copy_both_ways(&guest, in.want % (16u << 10), &trails);
+		copy_thread(&guest, &in, &trails);
+		/* Then in tables of which some read otherwise. */
+		if (i)
+			memory.frames[in.piece % FRAMES][in.pointer % FRAME_SIZE] ^=
+				1 << in.piece % 8;
+	}
 }

@@ -8,159 +8,7 @@
 
 #include <cmocka.h>
 
-/* A kernel's memory with a kallsyms table of NAMES symbols, each of the layouts that Linux had. */
-
-#define START 0xffffffff81000000ull
-#define SIZE  (256u << 10)
-#define NAMES 2500u
-#define HEAD  0x3000u /* bytes in front of the table */
-
-enum layout { LINUX_5_10, LINUX_6_2, LINUX_6_12 };
-
-struct kernel {
-	uint8_t bytes[SIZE];
-	size_t at; /* where the next part begins */
-	size_t markers, names;
-	size_t missing; /* a page that cannot be read; 0: none */
-};
-
-static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct kernel *kernel = ctx;
-	size_t at = va - START;
-
-	if (at >= SIZE)
-		return 0;
-	if (len > SIZE - at)
-		len = SIZE - at;
-	for (size_t i = 0; kernel->missing && i < len; i++)
-		if ((at + i) / 4096 == kernel->missing / 4096)
-			len = i;
-	memcpy(buf, kernel->bytes + at, len);
-	return len;
-}
-
-static void put(struct kernel *kernel, const void *bytes, size_t len)
-{
-	memcpy(kernel->bytes + kernel->at, bytes, len);
-	kernel->at += len;
-}
-
-static void put_number(struct kernel *kernel, uint64_t value, size_t len)
-{
-	put(kernel, &value, len);
-}
-
-static void align(struct kernel *kernel)
-{
-	kernel->at = (kernel->at + 7) & ~(size_t)7;
-}
-
-static uint64_t address(unsigned i)
-{
-	return START + 16 * (uint64_t)i;
-}
-
-/* The first is one of each CPU's own, at an absolute address. */
-static void put_offsets(struct kernel *kernel, bool percpu)
-{
-	align(kernel);
-	for (unsigned i = 0; i < NAMES; i++)
-		put_number(kernel, !percpu ? 16 * i : i ? -1u - 16 * i : 0x40, 4);
-	align(kernel);
-	put_number(kernel, START, 8);
-}
-
-/* Token 0 to 255 stand for themselves, but for 1: "function_", and 2: "T". */
-static const char *token(unsigned i, char own[2])
-{
-	if (i == 1)
-		return "function_";
-	own[0] = (char)(i >= '!' && i < 127 ? i : i == 2 ? 'T' : '_');
-	own[1] = '\0';
-	return own;
-}
-
-/* "Tfunction_17"; number 3 is so long that its length takes two bytes. */
-static size_t name(unsigned i, uint8_t *tokens)
-{
-	char text[16];
-	size_t n = 2;
-
-	tokens[0] = i == 5 ? 'D' : 2;
-	tokens[1] = 1;
-	while (i == 3 && n < 200)
-		tokens[n++] = 'x';
-	snprintf(text, sizeof(text), "%u", i);
-	memcpy(tokens + n, text, strlen(text));
-	return n + strlen(text);
-}
-
-static void put_names(struct kernel *kernel)
-{
-	uint32_t markers[NAMES / 256 + 1];
-
-	align(kernel);
-	put_number(kernel, NAMES, 8);
-	kernel->names = kernel->at;
-	for (unsigned i = 0; i < NAMES; i++) {
-		uint8_t tokens[256];
-		size_t n = name(i, tokens);
-
-		if (i % 256 == 0)
-			markers[i / 256] = (uint32_t)(kernel->at - kernel->names);
-		if (n > 127)
-			put_number(kernel, (n & 0x7f) | 0x80, 1);
-		put_number(kernel, n > 127 ? n >> 7 : n, 1);
-		put(kernel, tokens, n);
-	}
-	align(kernel);
-	kernel->markers = kernel->at;
-	put(kernel, markers, sizeof(markers));
-}
-
-static void put_sequence(struct kernel *kernel)
-{
-	align(kernel);
-	for (unsigned i = 0; i < NAMES; i++)
-		put_number(kernel, (i * 77) % NAMES, 3);
-}
-
-static void put_tokens(struct kernel *kernel)
-{
-	uint16_t index[256];
-	size_t first;
-	char own[2];
-
-	align(kernel);
-	first = kernel->at;
-	for (unsigned i = 0; i < 256; i++) {
-		index[i] = (uint16_t)(kernel->at - first);
-		put(kernel, token(i, own), strlen(token(i, own)) + 1);
-	}
-	align(kernel);
-	put(kernel, index, sizeof(index));
-}
-
-static struct kernel *make(enum layout layout, bool percpu)
-{
-	struct kernel *kernel = calloc(1, sizeof(*kernel));
-
-	assert_non_null(kernel);
-	memset(kernel->bytes, 0x55, HEAD);
-	kernel->at = HEAD;
-	if (layout != LINUX_6_12)
-		put_offsets(kernel, percpu);
-	put_names(kernel);
-	if (layout == LINUX_6_2)
-		put_sequence(kernel);
-	put_tokens(kernel);
-	if (layout == LINUX_6_12) {
-		put_offsets(kernel, percpu);
-		put_sequence(kernel);
-	}
-	return kernel;
-}
+#include "symbol/kernel/kernel_fixture.h"
 
 static struct kallsyms *find(struct kernel *kernel)
 {
@@ -200,24 +48,24 @@ static void check(struct kernel *kernel)
 
 static void is_found_as_linux_5_10_has_it(void **state)
 {
-	check(make(LINUX_5_10, true));
-	check(make(LINUX_5_10, false));
+	check(kernel_make(LINUX_5_10, true));
+	check(kernel_make(LINUX_5_10, false));
 }
 
 static void is_found_as_linux_6_2_has_it(void **state)
 {
-	check(make(LINUX_6_2, true));
+	check(kernel_make(LINUX_6_2, true));
 }
 
 static void is_found_as_linux_6_12_has_it(void **state)
 {
-	check(make(LINUX_6_12, true));
-	check(make(LINUX_6_12, false));
+	check(kernel_make(LINUX_6_12, true));
+	check(kernel_make(LINUX_6_12, false));
 }
 
 static void is_found_where_memory_has_holes_in_front(void **state)
 {
-	struct kernel *kernel = make(LINUX_5_10, true);
+	struct kernel *kernel = kernel_make(LINUX_5_10, true);
 
 	kernel->missing = 4096;
 	check(kernel);
@@ -225,7 +73,7 @@ static void is_found_where_memory_has_holes_in_front(void **state)
 
 static void data_is_no_function(void **state)
 {
-	struct kernel *kernel = make(LINUX_6_12, false);
+	struct kernel *kernel = kernel_make(LINUX_6_12, false);
 	struct kallsyms *kallsyms = find(kernel);
 	struct symbols *symbols;
 	struct symbol symbol;
@@ -245,7 +93,7 @@ static void a_table_that_contradicts_itself_is_none(void **state)
 	} changes[] = {{0, 7}, {4, 1}, {9, 1}};
 
 	for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
-		struct kernel *kernel = make(LINUX_6_12, true);
+		struct kernel *kernel = kernel_make(LINUX_6_12, true);
 
 		kernel->bytes[kernel->markers + changes[i].at] ^= (uint8_t)changes[i].to;
 		assert_null(find(kernel));
@@ -259,7 +107,7 @@ static void a_table_that_contradicts_itself_is_none(void **state)
 static void a_table_is_found_in_a_few_steps(void **state)
 {
 	for (enum layout layout = LINUX_5_10; layout <= LINUX_6_12; layout++) {
-		struct kernel *kernel = make(layout, true);
+		struct kernel *kernel = kernel_make(layout, true);
 		struct budget budget = {.left = STEPS};
 		const struct guest_memory memory = {.ctx = kernel,
 						    .read = read_kernel,
@@ -379,7 +227,7 @@ static void a_flood_of_indices_ends_with_the_budget(void **state)
 
 static void damage_of_every_kind_is_survived(void **state)
 {
-	struct kernel *kernel = make(LINUX_6_12, true);
+	struct kernel *kernel = kernel_make(LINUX_6_12, true);
 	size_t end = kernel->at;
 
 	srand(1);

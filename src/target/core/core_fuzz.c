@@ -2,21 +2,9 @@
 
 /* libFuzzer target for core files: the input is one. */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "base/fuzz_testing.h"
 #include "recording/recording.h"
 #include "target/target.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void need(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void take_sample(struct target *target)
 {
@@ -36,22 +24,18 @@ static void take_sample(struct target *target)
 	sample_free(sample);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void fuzz_one(const uint8_t *data, size_t size)
 {
 	struct target *target = NULL;
 	struct error *err;
-	char path[32];
-	int fd = memfd_create("core", MFD_CLOEXEC);
+	struct fuzz_file file = fuzz_file_new(data, size);
 
-	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = target_core.open(path, NULL, &target);
+	err = target_core.open(file.path, NULL, &target);
 	need(!err == !!target);
 	if (target) {
 		take_sample(target);
 		target_close(target);
 	}
 	error_free(err);
-	close(fd);
-	return 0;
+	close(file.fd);
 }

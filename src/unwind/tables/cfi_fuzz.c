@@ -5,26 +5,13 @@
  * ELF file is one; else the first byte says which section the rest is.
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "base/fuzz_testing.h"
 #include "unwind/tables/cfi.h"
 #include "unwind/tables/expression.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define TEXT	 0x400000
 #define TEXT_LEN 0x10000
 #define SECTION	 0x500000
-
-static void need(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static bool reg(void *ctx, unsigned n, uint64_t *value)
 {
@@ -61,29 +48,26 @@ static void use(const struct unwind_table *table)
 
 static void read_file(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("elf", MFD_CLOEXEC);
+	struct fuzz_file file = fuzz_file_new(data, size);
 	struct unwind_table *table;
-	struct error *err;
-	char path[32];
+	struct error *err = cfi_load(file.path, &table);
 
-	need(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = cfi_load(path, &table);
 	need(!err || err->kind == ERR_INPUT);
 	if (!err && table)
 		use(table);
 	error_free(err);
 	unwind_table_free(table);
-	close(fd);
+	close(file.fd);
 }
 
-/* Bit 0: .eh_frame; bit 1: 32-bit code. */
+/* Bit 0: .eh_frame; bit 1: 32-bit code; bit 2: of Arm. */
 static void read_section(const uint8_t *data, size_t size)
 {
 	const struct cfi_text text = {TEXT, TEXT + TEXT_LEN};
 	unsigned char ident[EI_NIDENT] = {0x7f, 'E', 'L', 'F'};
 	Elf_Data section = {.d_size = size - 1, .d_type = ELF_T_BYTE, .d_version = EV_CURRENT};
-	struct cfi_section from = {.machine = cfa_machine(*data & 2 ? EM_386 : EM_X86_64),
+	static const uint16_t machines[] = {EM_X86_64, EM_386, EM_AARCH64, EM_ARM};
+	struct cfi_section from = {.machine = cfa_machine(machines[*data >> 1 & 3]),
 				   .ident = ident,
 				   .text = &text,
 				   .n_text = 1,
@@ -110,11 +94,10 @@ static void read_section(const uint8_t *data, size_t size)
 	free(section.d_buf);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void fuzz_one(const uint8_t *data, size_t size)
 {
 	if (size >= SELFMAG && !memcmp(data, ELFMAG, SELFMAG))
 		read_file(data, size);
 	else if (size > 1)
 		read_section(data, size);
-	return 0;
 }
