@@ -178,13 +178,15 @@ def host_tests():
         host_guests_test("unpaused", "unpaused", short="Profiles.test_unwind_tables"),
         host_guests_test("process", "process", short="Unstopped.test_shares_of_a_process Ends.test_its_end"),
         host_guests_test("core", "qemu-core"), host_guests_test("busy_host", "busy-host"),
-        host_guests_test("linux", "qemu-linux"),
+        host_guests_test("linux", "qemu-linux"), host_guests_test("rights", "rights"),
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/first-try/first_try_test.py", alone="host guests",
                     short="Answers.test_wrong_words Profiles.test_qemu_with_nothing_but_an_image"),
         python_test("tests/builds_test.py"),
         python_test("tests/names/names_test.py"),
         python_test("tests/names/hostile_files_test.py"),
+        # It takes two minutes; the short check has its parts.
+        command("soak", "tests/soak", alone="host guests"),
     ]
 
 
