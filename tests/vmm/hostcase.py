@@ -30,6 +30,9 @@ PROGRAMS = BUILD / "tests" / "vmm" / "programs"
 # Bytes of a console that firmware and a guest's first line need at most.
 FIRST_WORDS = 1 << 16
 
+# Moments at which a profiler is stopped to find it within a pause.
+MOMENTS = 2000
+
 # The kernel's word for a thread that nobody has stopped (proc(5)).
 RUNNING = {"R", "S", "D"}
 
@@ -240,13 +243,39 @@ class HostCase(unittest.TestCase):
         for task in Path(f"/proc/{process.pid}/task").iterdir():
             self.assertIn(state(process.pid, task.name), RUNNING)
 
-    def survives_kills(self, process, guest, kills, most_s=0.3, after=None, options=()):
-        """Kills a recording uniprof at random moments; the guest must run on each time."""
+    @staticmethod
+    def thread_is_held(process):
+        """True if a tracer holds a thread of a process right now."""
+        try:
+            return any(state(process.pid, task.name) == "t" for task in Path(f"/proc/{process.pid}/task").iterdir())
+        except OSError:
+            return False
+
+    def stop_within_a_pause(self, profiler, held, generator):
+        """Stops a profiler at random moments until one of them lies in a pause of the guest; False: none of many did."""
+        out = self.scratch / "killed.uniprof"
+        self.wait_for(lambda: profiler.poll() is not None or out.exists() and out.stat().st_size, "nothing is recorded")
+        for _ in range(MOMENTS):
+            time.sleep(generator.uniform(0, 0.002))
+            profiler.send_signal(signal.SIGSTOP)
+            if held():
+                return True
+            profiler.send_signal(signal.SIGCONT)
+        return False
+
+    def survives_kills(self, process, guest, kills, most_s=0.3, after=None, options=(), held=None):
+        """Kills a recording uniprof; the guest must run on each time. If `held` asks whether the guest stands still, every
+        other kill is within a pause; else, and the others, at random moments."""
         generator = random.Random(kills)
-        for _ in range(kills):
+        within = 0
+        for i in range(kills):
+            (self.scratch / "killed.uniprof").unlink(missing_ok=True)
             profiler = subprocess.Popen([UNIPROF, "record", "-q", "-F", "5000", "-o", "killed.uniprof", *options, guest], cwd=self.scratch,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(generator.uniform(0, most_s))
+            if held and i % 2:
+                within += self.stop_within_a_pause(profiler, held, generator)
+            else:
+                time.sleep(generator.uniform(0, most_s))
             profiler.kill()
             profiler.wait()
             self.wait_for(lambda: not tracers(process.pid), "it is still traced")
@@ -254,5 +283,8 @@ class HostCase(unittest.TestCase):
             self.assertIn(state(process.pid), RUNNING)
             if after:
                 after()
+        if held:
+            print(f"{kills} kills, {within} of them within a pause", end=" ", flush=True)
+            self.assertGreaterEqual(within, kills // 4)
         if not after:
             self.goes_on(process)

@@ -259,7 +259,7 @@ class Leaves(KvmCase):
 
     def check_kills(self, *options):
         monitor = self.monitor("2")
-        self.survives_kills(monitor, f"kvm:{monitor.pid}", KILLS, options=options)
+        self.survives_kills(monitor, f"kvm:{monitor.pid}", KILLS, options=options, held=options and (lambda: self.thread_is_held(monitor)))
         self.nudge(monitor)
         self.wait_for(lambda: self.progress(monitor)[ASKED] == 0, "KVM is still told to leave registers")
 

@@ -296,7 +296,7 @@ class Leaves(HostCase):
     def test_it_runs_on_when_the_profiler_is_killed(self):
         subject = self.subject("threads", "signals")
         self.survives_kills(subject, f"process:{subject.pid}", KILLS)
-        self.survives_kills(subject, f"process:{subject.pid}", KILLS, options=("--via", "ptrace"))
+        self.survives_kills(subject, f"process:{subject.pid}", KILLS, options=("--via", "ptrace"), held=lambda: self.thread_is_held(subject))
 
 
 class Ends(HostCase):

@@ -112,6 +112,15 @@ class QemuCase(HostCase):
 
         self.wait_for(stops, "it runs though it was stopped")
 
+    def stands(self):
+        """QEMU says that the guest does not run."""
+        return not self.monitor.runs()
+
+    def runs_and_prints(self):
+        """QEMU says that the guest runs, and so does the guest."""
+        self.wait_for(self.monitor.runs, "the guest was left stopped")
+        self.prints()
+
     def goes_on_printing(self):
         """The guest runs, and no stub is left."""
         self.wait_for(lambda: not self.monitor.stubs(), "a stub is left in QEMU")
