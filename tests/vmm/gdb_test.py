@@ -170,6 +170,22 @@ class Hostile(HostCase):
     def test_stops_without_end(self):
         self.check_endless(b"$T05#b9" * 500)
 
+    def answering(self, answer, pause_s=0.0):
+        """Answers whatever is asked, a request at a time."""
+        def answer_all(connection):
+            while asked := connection.recv(65536):
+                for _ in range(asked.count(b"#")):
+                    time.sleep(pause_s)
+                    connection.sendall(b"+$%s#%02x" % (answer, sum(answer) % 256))
+
+        return answer_all
+
+    def test_a_description_that_comes_a_byte_at_a_time(self):
+        self.check(self.answering(b"m<"), "the gdb stub takes more than 2.5 seconds")
+
+    def test_a_description_that_comes_slowly(self):
+        self.check(self.answering(b"m<", 0.3), "the gdb stub takes more than 2.5 seconds")
+
     def test_an_address_that_is_none(self):
         self.assertIn("give gdb:unix:PATH or gdb:HOST:PORT", self.uniprof("record", "-T", 1, "gdb:nothing", expect=2))
 

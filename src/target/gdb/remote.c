@@ -227,7 +227,7 @@ static struct error *check_time(const struct remote *remote)
 /* Asks for all that is to be known of the guest. */
 static struct error *ask(struct remote *remote, const char *address)
 {
-	struct error *err = NULL;
+	struct error *err = NULL, *late;
 
 	note_features(remote);
 	if (remote->process)
@@ -240,7 +240,11 @@ static struct error *ask(struct remote *remote, const char *address)
 		find_image(remote);
 	if (!err)
 		describe(remote, address);
-	return err ? err : check_time(remote);
+	late = check_time(remote);
+	if (!late)
+		return err;
+	error_free(err);
+	return late;
 }
 
 /* Detaches from a guest that stands still since it was opened. */
