@@ -10,7 +10,6 @@
 #define ENTRIES	    512
 #define TOP_SLOT    511
 #define KERNEL_SLOT 510
-#define KERNEL	    0xffffffff80000000ul
 /* In the midst, so that there is as much in front of it as behind it. */
 #define HELD	    0x100000ul
 #define INDEX_BYTES 1024
@@ -25,7 +24,7 @@ static void map_kernel(unsigned int space)
 	paging_write(space, PAGING_4, TOP_SLOT, paging_entry(space, PAGING_3));
 }
 
-static void execute_there(struct scene *scene, unsigned int turn)
+void execute_there(struct scene *scene, unsigned int turn)
 {
 	if (turn < SPACES)
 		map_kernel(turn % SPACES);

@@ -131,7 +131,8 @@ static const struct hostility hostilities[] = {
 	{"code", set_code},	  {"calls", set_calls},	      {"nowhere", set_nowhere},
 	{"tables", set_tables},	  {"self-map", set_self_map}, {"hops", set_hops},
 	{"brink", set_brink},	  {"top", set_top},	      {"markers", set_markers},
-	{"indices", set_indices}, {"notes", set_notes},
+	{"indices", set_indices}, {"notes", set_notes},	      {"types", set_types},
+	{"modules", set_modules}, {"counts", set_counts},
 };
 
 #define HOSTILITIES (sizeof(hostilities) / sizeof(hostilities[0]))

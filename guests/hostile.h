@@ -59,8 +59,17 @@ void set_brink(struct scene *scene, unsigned int turn);
 void set_top(struct scene *scene, unsigned int turn);
 
 /* hostile-names.c */
+/* Where Linux's kernels are on x86-64. */
+#define KERNEL 0xffffffff80000000ul
+/* Lets the vCPU spin there, in the arena, which repeats through all of a gigabyte. */
+void execute_there(struct scene *scene, unsigned int turn);
 void set_markers(struct scene *scene, unsigned int turn);
 void set_indices(struct scene *scene, unsigned int turn);
 void set_notes(struct scene *scene, unsigned int turn);
+
+/* hostile-kernel.c */
+void set_types(struct scene *scene, unsigned int turn);
+void set_modules(struct scene *scene, unsigned int turn);
+void set_counts(struct scene *scene, unsigned int turn);
 
 #endif

@@ -66,11 +66,11 @@ class Records(GuestCase):
 
 
 class Searches(GuestCase):
-    """Memory full of what may be a kernel's tables. Counting instructions, so that the time for a search is the same on any machine."""
+    """Memory full of what may be a kernel's tables, or a kernel whose tables have no end. Counting instructions, so that the time for a search is the same on any machine."""
 
     rig_options = {"icount": True}
 
-    def flooded(self, platform, flood):
+    def flooded(self, platform, flood, told="was given up"):
         guest = f"hostile-{platform}-fp"
         self.create(guest, cmdline=f"only={flood} slice=1000000")
         self.at_work(guest)
@@ -80,7 +80,7 @@ class Searches(GuestCase):
             # Few samples and none missed: the machine's clock has jumped, and the time was over before the search was.
             if samples + missed > 200:
                 break
-        self.assertIn("was given up", text)
+        self.assertIn(told, text)
         print(f"\n{guest} {flood}: {samples} samples, {missed} missed", end=" ", flush=True)
         self.assertLessEqual(missed, 0.05 * (samples + missed))
         # While it searches, and at any other time.
@@ -97,6 +97,14 @@ class Searches(GuestCase):
     def test_floods_in_a_pvh_guest_end_soon_and_are_told(self):
         for flood in "markers", "indices", "notes":
             self.flooded("pvh", flood)
+
+    def test_a_kernel_without_end_in_a_pv_guest_costs_few_samples(self):
+        for flood in "types", "modules":
+            self.flooded("pv", flood, told="samples in")
+
+    def test_a_kernel_without_end_in_a_pvh_guest_costs_few_samples(self):
+        for flood in "modules", "counts":
+            self.flooded("pvh", flood, told="samples in")
 
 
 class Pauses(GuestCase):
