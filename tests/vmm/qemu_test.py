@@ -227,7 +227,7 @@ class Leaves(QemuCase):
 
     def test_it_runs_on_when_the_profiler_is_killed(self):
         process = self.qemu()
-        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.goes_on_printing, held=self.stands)
+        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.goes_on_printing, held=lambda: self.stands(process))
 
     def test_its_end_ends_the_recording(self):
         self.qemu("ends-pvh-fp", append="seconds=10")
@@ -396,7 +396,7 @@ class Ways(QemuCase):
     def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed(self):
         # uniprof knows of the stub alone: QEMU's other socket is asked by the test.
         process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
-        self.survives_kills(process, f"qemu:{process.pid}", KILLS, options=("--via", "own-stub"), after=self.runs_and_prints, held=self.stands)
+        self.survives_kills(process, f"qemu:{process.pid}", KILLS, options=("--via", "own-stub"), after=self.runs_and_prints, held=lambda: self.stands(process))
 
     def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed_while_qemu_hangs(self):
         """QEMU hears all at once then what it was told meanwhile, such as to let the guest go."""
@@ -425,7 +425,7 @@ class Ways(QemuCase):
 
     def test_it_runs_on_when_the_profiler_by_qmp_is_killed(self):
         process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
-        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.runs_and_prints, held=self.stands)
+        self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.runs_and_prints, held=lambda: self.stands(process))
 
     def test_a_stop_by_its_owner_is_respected_by_qmp(self):
         self.qemu()

@@ -112,9 +112,9 @@ class QemuCase(HostCase):
 
         self.wait_for(stops, "it runs though it was stopped")
 
-    def stands(self):
-        """QEMU says that the guest does not run."""
-        return not self.monitor.runs()
+    def stands(self, process):
+        """A vCPU is held, when QEMU may not answer; or QEMU says that the guest does not run."""
+        return self.thread_is_held(process) or not self.monitor.runs()
 
     def runs_and_prints(self):
         """QEMU says that the guest runs, and so does the guest."""
