@@ -169,18 +169,25 @@ static struct error *put_line(struct labeller *l, const struct location *functio
 	return err || !function->file ? err : join(l, number);
 }
 
+static void put_id(uint32_t number, char id[16])
+{
+	if (number != RECORDED_ID_UNKNOWN)
+		snprintf(id, 16, " (%" PRIu32 ")", number);
+}
+
 char *group_thread_name(const struct profile *profile, uint32_t number, enum group_key key)
 {
 	const struct recorded_thread *thread = number ? &profile->threads[number - 1] : NULL;
 	const bool shared = thread && key == GROUP_THREAD && thread->pid != thread->tid &&
 			    strcmp(thread->name, thread->process);
-	char *text, *clean;
+	char *text, *clean, id[16] = "";
 
 	if (!thread || thread->idle)
 		return strdup(thread ? "[idle]" : UNKNOWN);
-	if (asprintf(&text, "%s%s%s%s%s (%" PRIu32 ")", thread->kernel ? "[" : "", thread->process,
+	put_id(key == GROUP_THREAD ? thread->tid : thread->pid, id);
+	if (asprintf(&text, "%s%s%s%s%s%s", thread->kernel ? "[" : "", thread->process,
 		     shared ? "/" : "", shared ? thread->name : "", thread->kernel ? "]" : "",
-		     key == GROUP_THREAD ? thread->tid : thread->pid) < 0)
+		     id) < 0)
 		return NULL;
 	clean = sanitize_new(text);
 	free(text);

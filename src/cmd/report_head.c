@@ -50,7 +50,10 @@ static void put_import(const struct profile *profile, FILE *out)
 {
 	const char *unit = profile->info.weight_unit;
 
-	fprintf(out, "samples  %" PRIu64 " imported, shares are of ", profile->ticks);
+	fprintf(out, "samples  %" PRIu64 " imported", profile->ticks);
+	if (!profile->info.timeless)
+		fprintf(out, ", of %.1f s", (double)profile_elapsed_ns(profile) / 1e9);
+	fputs(", shares are of ", out);
 	sanitize_print(unit ? unit : "time", out);
 	fputs("; ended because ", out);
 	sanitize_print(or_unknown(profile->end.reason), out);

@@ -144,7 +144,7 @@ static struct error *write_chrome(const struct format_job *job, FILE *out)
 	struct chrome c = {.job = job,
 			   .out = out,
 			   .pid = format_guest_pid(job),
-			   .no_time = !format_unit_is_time(job),
+			   .no_time = job->profile->info.timeless,
 			   .lanes = calloc(RECORDING_MAX_VCPUS, sizeof(*c.lanes))};
 	struct error *err = c.lanes ? location_table_new(job, &c.table) : error_no_memory();
 

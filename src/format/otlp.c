@@ -250,10 +250,12 @@ static void pack_attributes(struct otlp *o, const struct sample_group *group)
 	protobuf_element(&o->packed, attribute(o, "uniprof.vcpu.state", state, 0));
 	if (!thread)
 		return;
-	protobuf_element(&o->packed, attribute(o, "process.pid", NULL, thread->pid));
+	if (thread->pid != RECORDED_ID_UNKNOWN)
+		protobuf_element(&o->packed, attribute(o, "process.pid", NULL, thread->pid));
 	protobuf_element(&o->packed,
 			 attribute(o, "process.executable.name", own_text(o, thread->process), 0));
-	protobuf_element(&o->packed, attribute(o, "thread.id", NULL, thread->tid));
+	if (thread->tid != RECORDED_ID_UNKNOWN)
+		protobuf_element(&o->packed, attribute(o, "thread.id", NULL, thread->tid));
 	protobuf_element(&o->packed, attribute(o, "thread.name", own_text(o, thread->name), 0));
 }
 

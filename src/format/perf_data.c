@@ -330,7 +330,7 @@ static struct error *write_perf_data(const struct format_job *job, FILE *out)
 	struct perf_data d = {.job = job, .out = out, .pid = format_guest_pid(job)};
 	struct error *err;
 
-	if (format_is_imported(job))
+	if (format_is_imported(job) && (job->profile->n_names || job->profile->info.timeless))
 		return error_new(ERR_USAGE, "perf.data holds addresses, but this profile has only "
 					    "names; --format=perf-script holds names");
 	err = location_table_new(job, &d.table);

@@ -89,12 +89,18 @@ static struct error *comm_of(struct perf_script *s, const struct sample *sample,
 	return *out ? NULL : error_no_memory();
 }
 
+static uint32_t known(uint32_t id, uint32_t otherwise)
+{
+	return id == RECORDED_ID_UNKNOWN ? otherwise : id;
+}
+
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_script *s = ctx;
 	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
-	const uint32_t pid = thread ? thread->pid : s->pid;
-	const uint32_t tid = thread ? thread->tid : s->pid + sample->vcpu;
+	const uint32_t pid = known(thread ? thread->pid : RECORDED_ID_UNKNOWN, s->pid);
+	const uint32_t tid =
+		known(thread ? thread->tid : RECORDED_ID_UNKNOWN, s->pid + sample->vcpu);
 	const uint64_t us = sample->time_ns / 1000;
 	const char *comm;
 	struct error *err = comm_of(s, sample, &comm);

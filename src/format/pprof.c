@@ -15,6 +15,7 @@
 #include "format/format.h"
 #include "format/protobuf.h"
 #include "format/tables.h"
+#include "import/wire.h"
 
 /* Compressed output in pieces; the same input gives the same bytes. Errors of writing stay with the FILE. */
 
@@ -72,40 +73,6 @@ static void gzip_end(struct gzip *gzip)
 	deflateEnd(&gzip->stream);
 	free(gzip);
 }
-
-/* Numbers of fields in profile.proto. */
-enum {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE,
-	PROFILE_MAPPING,
-	PROFILE_LOCATION,
-	PROFILE_FUNCTION,
-	PROFILE_STRING,
-	PROFILE_TIME_NANOS = 9,
-	PROFILE_DURATION_NANOS,
-	PROFILE_PERIOD_TYPE,
-	PROFILE_PERIOD,
-	PROFILE_COMMENT,
-	PROFILE_DEFAULT_SAMPLE_TYPE,
-};
-enum { VALUE_TYPE = 1, VALUE_UNIT };
-enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
-enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM };
-enum {
-	MAPPING_ID = 1,
-	MAPPING_START,
-	MAPPING_LIMIT,
-	MAPPING_OFFSET,
-	MAPPING_FILE,
-	MAPPING_BUILD_ID,
-	MAPPING_HAS_FUNCTIONS,
-	MAPPING_HAS_FILES,
-	MAPPING_HAS_LINES,
-	MAPPING_HAS_INLINE
-};
-enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
-enum { LINE_FUNCTION = 1, LINE_LINE };
-enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
 
 struct pprof {
 	const struct format_job *job;
@@ -225,8 +192,8 @@ static void put_mappings(struct pprof *p)
 		uint64_t path = number_of(p, image->path), id = number_of(p, image->build_id);
 
 		protobuf_number(&p->message, MAPPING_ID, i + 1);
-		protobuf_number(&p->message, MAPPING_START, image->start);
-		protobuf_number(&p->message, MAPPING_LIMIT, image->end);
+		protobuf_number(&p->message, MAPPING_START, image->unplaced ? 0 : image->start);
+		protobuf_number(&p->message, MAPPING_LIMIT, image->unplaced ? 0 : image->end);
 		protobuf_number(&p->message, MAPPING_OFFSET, image->offset);
 		protobuf_number(&p->message, MAPPING_FILE, path);
 		protobuf_number(&p->message, MAPPING_BUILD_ID, id);
@@ -296,8 +263,10 @@ static void put_thread(struct pprof *p, const struct recorded_thread *thread)
 
 	put_label(p, names[0], names[1], 0);
 	put_label(p, names[2], names[3], 0);
-	put_label(p, numbers[0], 0, thread->pid);
-	put_label(p, numbers[1], 0, thread->tid);
+	if (thread->pid != RECORDED_ID_UNKNOWN)
+		put_label(p, numbers[0], 0, thread->pid);
+	if (thread->tid != RECORDED_ID_UNKNOWN)
+		put_label(p, numbers[1], 0, thread->tid);
 }
 
 static void put_sample(struct pprof *p, const struct sample_group *group)

@@ -60,7 +60,7 @@ static uint32_t image_at(const struct location_table *p, uint64_t code)
 static struct error *add_entry(struct building *b, const struct stack_node *node)
 {
 	struct location_table *p = b->table;
-	bool known = !format_is_imported(b->job) || node->addr < IMPORT_ADDR;
+	bool known = !format_is_imported(b->job) || !import_is_stand_in(node->addr);
 	struct location_entry entry = {.addr = known ? node->addr : 0, .lines = p->n_lines};
 	const struct location *at;
 	size_t n;
@@ -119,6 +119,13 @@ static bool is_build_id(const char *text)
 	return text && *text && !text[strspn(text, "0123456789abcdefABCDEF")];
 }
 
+static uint64_t offset_of(const struct recorded_image *image)
+{
+	const uint64_t here = image->start - image->slide;
+
+	return image->by_offset ? here : elf_offset(image->path, here);
+}
+
 static struct error *add_images(struct building *b)
 {
 	const struct recorded_images *recorded = profile_images(b->job->profile);
@@ -137,8 +144,9 @@ static struct error *add_images(struct building *b)
 		*to = (struct location_image){.start = from->start,
 					      .end = from->end,
 					      .slide = from->slide,
-					      .offset = elf_offset(from->path,
-								   from->start - from->slide)};
+					      .offset = offset_of(from),
+					      .unplaced = format_is_imported(b->job) &&
+							  import_is_stand_in(from->start)};
 		err = symbolizer_intern(b->job->symbolizer, from->path, &to->path);
 		if (!err && is_build_id(from->build_id))
 			err = symbolizer_intern(b->job->symbolizer, from->build_id, &to->build_id);

@@ -45,6 +45,7 @@ struct location_image {
 	uint64_t start, end;  /* of its code in the guest */
 	uint64_t slide;	      /* addresses in the guest less those in the file */
 	uint64_t offset;      /* of `start` in the file; 0 if that cannot be read */
+	bool unplaced;	      /* known by its name: the range is of stand-ins (import/import.h) */
 };
 
 struct location_table {

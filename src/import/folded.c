@@ -7,9 +7,6 @@
 
 #include "import/importer.h"
 
-/* Doubles, in which other tools count, are exact up to here. */
-#define COUNT_MAX (UINT64_C(1) << 53)
-
 /* The blank in front of the count, NULL if there is none; *len becomes the length of the stack. */
 static const char *find_count(const char *line, size_t *len)
 {
@@ -25,7 +22,7 @@ static const char *find_count(const char *line, size_t *len)
 	return line + at;
 }
 
-bool import_is_folded(const char *line, size_t len)
+static bool has_line(const char *line, size_t len)
 {
 	return find_count(line, &len) != NULL;
 }
@@ -35,7 +32,7 @@ static bool read_count(const char *text, uint64_t *count)
 	*count = 0;
 	for (; *text >= '0' && *text <= '9'; text++) {
 		*count = *count * 10 + (uint64_t)(*text - '0');
-		if (*count > COUNT_MAX)
+		if (*count > IMPORT_WEIGHT_MAX)
 			return false;
 	}
 	return true;
@@ -51,7 +48,7 @@ static struct error *add_stack(struct import *import, const char *line, size_t l
 		const char *semicolon = memchr(line, ';', (size_t)(end - line));
 		const char *stop = semicolon ? semicolon : end;
 
-		err = import_frame(import, *stack, line, (size_t)(stop - line), stack);
+		err = import_function(import, *stack, line, (size_t)(stop - line), stack);
 		if (!semicolon)
 			break;
 		line = semicolon + 1;
@@ -66,27 +63,26 @@ static struct error *add_line(struct import *import, const char *line, size_t le
 	struct error *err;
 
 	if (!count)
-		return import_error(&import->text, "it does not end with a count of samples");
+		return import_error(import->input, "it does not end with a count of samples");
 	if (!read_count(count, &sample.times))
-		return import_error(&import->text, "its count is too large");
+		return import_error(import->input, "its count is too large");
 	if (!sample.times)
 		return NULL;
 	err = add_stack(import, line, len, &sample.stack);
 	return err ? err : import_sample(import, &sample);
 }
 
-struct error *import_folded(struct import *import)
+static struct error *read_folded(struct import *import)
 {
 	struct error *err;
 	size_t len;
 	char *line;
 
-	import->target = "folded";
+	import->timeless = true;
 	strcpy(import->host, "folded stacks");
 	strcpy(import->unit, "samples");
-	strcpy(import->reason, "the text ends");
 	for (;;) {
-		err = import_line(&import->text, &line, &len);
+		err = import_line(import->input, &line, &len);
 		if (err || !line)
 			return err;
 		if (len && *line != '#')
@@ -95,3 +91,8 @@ struct error *import_folded(struct import *import)
 			return err;
 	}
 }
+
+const struct importer import_folded = {.name = "folded",
+				       .title = "folded stacks",
+				       .has_line = has_line,
+				       .read = read_folded};

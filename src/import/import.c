@@ -1,161 +1,50 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "import/importer.h"
+#include "import/import.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "base/intern.h"
-#include "import/import.h"
-#include "recording/file.h"
+#include "import/importer.h"
 #include "recording/format.h"
 
-#define READ_SIZE (64u << 10)
-
-struct error *import_error(const struct import_text *text, const char *what)
-{
-	return error_new(ERR_INPUT, "%s, line %" PRIu64 ": %s", text->file->name, text->number,
-			 what);
-}
-
-/* Reads more; bytes that were handed out make room. */
-static struct error *fill(struct import_text *text)
-{
-	struct bytes *buffer = &text->buffer;
-	struct error *err;
-	size_t got;
-
-	buffer->len -= text->at;
-	if (buffer->len)
-		memmove(buffer->data, buffer->data + text->at, buffer->len);
-	text->at = 0;
-	/* One more for the NUL. */
-	err = bytes_reserve(buffer, READ_SIZE + 1);
-	if (!err)
-		err = recording_file_read(text->file, buffer->data + buffer->len, READ_SIZE, &got);
-	if (err)
-		return err;
-	buffer->len += got;
-	text->read += got;
-	recording_progress(text->visitor, text->read, recording_file_size(text->file));
-	text->ended = got == 0;
-	return NULL;
-}
-
-static struct error *take(struct import_text *text, char *start, size_t taken, char **line,
-			  size_t *len)
-{
-	text->at += taken;
-	start[*len] = '\0';
-	if (strlen(start) != *len)
-		return import_error(text, "a NUL byte: this is no text");
-	if (*len && start[*len - 1] == '\r')
-		start[--*len] = '\0';
-	*line = start;
-	return NULL;
-}
-
-struct error *import_line(struct import_text *text, char **line, size_t *len)
-{
-	size_t searched = 0;
-
-	text->number++;
-	for (;;) {
-		char *start = (char *)text->buffer.data + text->at, *end = NULL;
-		size_t left = text->buffer.len - text->at;
-		struct error *err;
-
-		if (left > searched)
-			end = memchr(start + searched, '\n', left - searched);
-		*line = NULL;
-		*len = end ? (size_t)(end - start) : left;
-		if (*len > IMPORT_LINE_MAX)
-			return import_error(text, "it is too long");
-		if (end || (text->ended && left))
-			return take(text, start, *len + (end != NULL), line, len);
-		if (text->ended)
-			return NULL;
-		searched = left;
-		err = fill(text);
-		if (err)
-			return err;
-	}
-}
-
-/* Names of functions, by number. */
-struct import_names {
-	struct pool *pool;
-	struct ids *ids;
-	const char **at;
-	size_t room;
+/* The first that says that a file is its own reads it. */
+static const struct importer *const importers[] = {
+	&import_perf_data, &import_firefox,	&import_speedscope, &import_raw,
+	&import_callgrind, &import_perf_script, &import_folded,	    &import_pprof,
 };
 
-static struct error *import_new(struct import *import)
-{
-	struct error *err;
+#define N_IMPORTERS (sizeof(importers) / sizeof(importers[0]))
 
-	import->vcpus = 1;
-	import->names = calloc(1, sizeof(*import->names));
-	if (!import->names)
-		return error_no_memory();
-	err = pool_new(&import->names->pool);
-	return err ? err : ids_new(&import->names->ids);
+struct error *import_damaged(const struct import *import, const char *what)
+{
+	return error_new(ERR_INPUT, "%s: %s", import->input->file->name, what);
 }
 
-static void import_free(struct import *import)
+double import_unit_ns(const char *unit)
 {
-	if (import->names) {
-		pool_free(import->names->pool);
-		ids_free(import->names->ids);
-		free(import->names->at);
-	}
-	free(import->names);
-	free(import->samples);
-	bytes_free(&import->text.buffer);
-}
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {{"nanoseconds", 1}, {"ns", 1},   {"nanosecond", 1},     {"microseconds", 1e3},
+		     {"us", 1e3},	 {"µs", 1e3}, {"milliseconds", 1e6}, {"ms", 1e6},
+		     {"seconds", 1e9},	 {"s", 1e9}};
 
-static struct error *number_name(struct import_names *names, const char *name, size_t len,
-				 uint32_t *id)
-{
-	const char *kept;
-	bool added;
-	struct error *err =
-		pool_intern(names->pool, name, len < NAME_MAX_LEN ? len : NAME_MAX_LEN, &kept);
-
-	if (!err)
-		err = ids_get(names->ids, (uintptr_t)kept, 0, id, &added);
-	if (err || !added)
-		return err;
-	err = ARRAY_RESERVE(&names->at, &names->room, *id + 1);
-	if (err)
-		return err;
-	names->at[*id] = kept;
-	return NULL;
-}
-
-struct error *import_address(struct import *import, uint32_t parent, uint64_t addr, uint32_t *id)
-{
-	const struct frame frame = {.addr = addr, .kind = FRAME_PC};
-
-	return stacks_child(import->stacks, parent, &frame, id);
-}
-
-struct error *import_frame(struct import *import, uint32_t parent, const char *name, size_t len,
-			   uint32_t *id)
-{
-	uint32_t number;
-	struct error *err = number_name(import->names, name, len, &number);
-
-	return err ? err : import_address(import, parent, IMPORT_ADDR + number, id);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(unit, units[i].name))
+			return units[i].ns;
+	return 0;
 }
 
 struct error *import_sample(struct import *import, const struct import_sample *sample)
 {
 	struct error *err;
 
+	if (!sample->times)
+		return NULL;
 	if (sample->times > IMPORT_SAMPLES_MAX - import->total)
-		return import_error(&import->text, "too many samples");
+		return import_damaged(import, "too many samples");
 	import->total += sample->times;
 	err = ARRAY_RESERVE(&import->samples, &import->room, import->n + 1);
 	if (err)
@@ -164,6 +53,21 @@ struct error *import_sample(struct import *import, const struct import_sample *s
 	if (sample->vcpu >= import->vcpus)
 		import->vcpus = sample->vcpu + 1u;
 	return NULL;
+}
+
+struct error *import_samples(struct import *import, struct import_sample sample, uint64_t weight)
+{
+	const uint64_t n = sample.times, more = n ? weight % n : 0;
+	struct error *err;
+
+	if (!n)
+		return NULL;
+	sample.weight = weight / n;
+	sample.times = n - more;
+	err = import_sample(import, &sample);
+	sample.weight++;
+	sample.times = more;
+	return err ? err : import_sample(import, &sample);
 }
 
 static int by_time(const void *left, const void *right)
@@ -185,17 +89,8 @@ static void sort(struct import *import)
 	}
 }
 
-static struct error *tell_names(const struct import *import)
-{
-	const struct recording_visitor *v = import->visitor;
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; v->name && i < ids_count(import->names->ids) && !err; i++)
-		err = v->name(v->ctx, IMPORT_ADDR + i, FRAME_PC, import->names->at[i], 0);
-	return err;
-}
-
-static struct error *tell_samples(const struct import *import)
+static struct error *tell_samples(const struct import *import,
+				  const struct recorded_thread *threads)
 {
 	const struct recording_visitor *v = import->visitor;
 	uint64_t start = import->n ? import->samples[0].time_ns : 0;
@@ -205,13 +100,15 @@ static struct error *tell_samples(const struct import *import)
 		const struct import_sample *sample = &import->samples[i];
 		const struct tick_entry entry = {.vcpu = sample->vcpu,
 						 .stack = sample->stack,
-						 .state = VCPU_RUNNING,
+						 .state = sample->state,
 						 .end = UNWIND_OUTERMOST,
-						 .ran_ns = sample->weight};
+						 .ran_ns = sample->weight,
+						 .thread = sample->thread};
 		const struct tick tick = {.time_ns = sample->time_ns - start,
 					  .weight_ns = sample->weight,
 					  .n = 1,
 					  .entries = &entry,
+					  .threads = threads,
 					  .more = sample->times - 1};
 
 		err = v->tick(v->ctx, &tick);
@@ -226,26 +123,46 @@ static char *base_name(char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Tells the visitor everything, in order of time. */
-static struct error *import_tell(struct import *import)
+static struct error *tell_info(const struct import *import, const char *target)
 {
 	const struct recording_visitor *v = import->visitor;
-	struct recording_info info = {.target = (char *)import->target,
-				      .guest_name = base_name(import->text.file->name),
-				      .host = import->host,
-				      .weight_unit = *import->unit ? import->unit : NULL,
-				      .vcpus = import->vcpus};
-	struct recording_end end = {.reason = import->reason};
-	struct error *err = v->info ? v->info(v->ctx, &info) : NULL;
+	struct recording_info info = {.target = (char *)target,
+				      .guest_name = import->guest_name
+							    ? import->guest_name
+							    : base_name(import->input->file->name),
+				      .host = (char *)import->host,
+				      .weight_unit = *import->unit ? (char *)import->unit : NULL,
+				      .vcpus = import->vcpus,
+				      .rate_hz = import->rate_hz,
+				      .start_unix_ns = import->start_unix_ns,
+				      .timeless = import->timeless};
+	struct error *err = import_tables_images(import->tables, &info.images);
+
+	if (!err && v->info)
+		err = v->info(v->ctx, &info);
+	free(info.images.at);
+	return err;
+}
+
+/* Tells the visitor everything, in order of time. */
+static struct error *tell(struct import *import, const char *target)
+{
+	const struct recording_visitor *v = import->visitor;
+	struct recording_end end = {.reason = *import->reason ? import->reason : "the file ends",
+				    .elapsed_ns = import->elapsed_ns};
+	const struct recorded_thread *threads = NULL;
+	struct error *err = tell_info(import, target);
 
 	sort(import);
-	if (import->n)
+	if (import->n && !end.elapsed_ns)
 		end.elapsed_ns =
 			import->samples[import->n - 1].time_ns - import->samples[0].time_ns;
 	if (!err)
-		err = tell_names(import);
+		err = import_tables_threads(import->tables, v, &threads);
 	if (!err)
-		err = tell_samples(import);
+		err = import_tables_names(import->tables, v);
+	if (!err)
+		err = tell_samples(import, threads);
 	if (!err && v->end)
 		err = v->end(v->ctx, &end);
 	return err;
@@ -253,68 +170,107 @@ static struct error *import_tell(struct import *import)
 
 bool import_is_target(const char *target)
 {
-	return target && (!strcmp(target, "folded") || !strcmp(target, "perf-script"));
+	for (size_t i = 0; target && i < N_IMPORTERS; i++)
+		if (!strcmp(target, importers[i]->name))
+			return true;
+	return false;
 }
 
-/* Lets the last line be read once more; its end was overwritten. */
-static void give_back(struct import_text *text, char *line, size_t len)
+/* "a, b or c": all that can be read. */
+static char *all_titles(void)
 {
-	size_t at = (size_t)(line - (char *)text->buffer.data), taken = text->at - at;
+	size_t len;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &len);
 
-	if (taken > len) {
-		memset(line + len, ' ', taken - len);
-		line[taken - 1] = '\n';
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < N_IMPORTERS; i++)
+		fprintf(out, "%s%s",
+			!i		       ? ""
+			: i + 1 == N_IMPORTERS ? " or "
+					       : ", ",
+			importers[i]->title);
+	if (fclose(out)) {
+		free(text);
+		return NULL;
 	}
-	text->at = at;
-	text->number--;
+	return text;
 }
 
-/* Chooses the importer by the first line that is neither blank nor a comment. */
-static struct error *choose(struct import *import, struct error *(**read)(struct import *))
+static struct error *unknown(const struct import *import)
+{
+	char *titles = all_titles();
+	struct error *err = titles ? error_new(ERR_INPUT, "%s is no recording of uniprof, nor %s",
+					       import->input->file->name, titles)
+				   : error_no_memory();
+
+	free(titles);
+	return err;
+}
+
+/* The first line that is neither blank nor a comment; NULL: this is no text. */
+static char *first_line(struct import_input *input, size_t *len)
 {
 	struct error *err;
-	size_t len;
 	char *line;
 
 	do
-		err = import_line(&import->text, &line, &len);
+		err = import_line(input, &line, len);
 	while (!err && line && (!line[strspn(line, " \t")] || *line == '#'));
 	error_free(err); /* a NUL byte, a long line: this is no text */
-	if (err || !line)
-		*read = NULL;
-	else if (import_is_perf(line))
-		*read = import_perf;
-	else
-		*read = import_is_folded(line, len) ? import_folded : NULL;
-	if (!*read)
-		return error_new(ERR_INPUT,
-				 "%s is no recording of uniprof, nor folded stacks or what perf "
-				 "script prints",
-				 import->text.file->name);
-	give_back(&import->text, line, len);
+	return err ? NULL : line;
+}
+
+static struct error *choose(struct import *import, const struct importer **importer)
+{
+	struct import_input *input = import->input;
+	size_t len;
+	char *line;
+
+	*importer = NULL;
+	for (size_t i = 0; i < N_IMPORTERS && !*importer; i++)
+		if (importers[i]->has_head &&
+		    importers[i]->has_head(input->buffer.data, input->buffer.len))
+			*importer = importers[i];
+	if (*importer)
+		return NULL;
+	line = first_line(input, &len);
+	for (size_t i = 0; line && i < N_IMPORTERS && !*importer; i++)
+		if (importers[i]->has_line && importers[i]->has_line(line, len))
+			*importer = importers[i];
+	if (!*importer)
+		return unknown(import);
+	import_give_back(input, line, len);
 	return NULL;
 }
 
-/* `buffer` holds the beginning of the file, and is taken over. */
-static struct error *import_read(struct recording_file *file, struct bytes *buffer,
+static void import_free(struct import *import)
+{
+	import_tables_free(import->tables);
+	free(import->samples);
+	free(import->guest_name);
+}
+
+/* `begun` holds the beginning of the file, and is taken over. */
+static struct error *import_read(struct recording_file *file, struct bytes *begun,
 				 struct stacks *stacks, const struct recording_visitor *visitor)
 {
-	struct import import = {
-		.text = {.file = file, .visitor = visitor, .buffer = *buffer, .read = buffer->len},
-		.stacks = stacks,
-		.visitor = visitor};
-	struct error *(*read)(struct import *) = NULL;
-	struct error *err;
+	struct import_input input = {.file = file, .visitor = visitor};
+	struct import import = {.input = &input, .stacks = stacks, .visitor = visitor, .vcpus = 1};
+	const struct importer *importer = NULL;
+	struct error *err = import_input_begin(&input, begun);
 
-	*buffer = (struct bytes){0};
-	err = import_new(&import);
 	if (!err)
-		err = choose(&import, &read);
+		err = import_tables_new(&import.tables);
 	if (!err)
-		err = read(&import);
+		err = choose(&import, &importer);
 	if (!err)
-		err = import_tell(&import);
+		err = importer->read(&import);
+	if (!err)
+		err = tell(&import, importer->name);
 	import_free(&import);
+	import_input_end(&input);
 	return err;
 }
 
@@ -335,7 +291,7 @@ static struct error *begin(struct recording_file *file, struct bytes *buffer)
 	return err;
 }
 
-static bool is_text(const struct bytes *buffer)
+static bool is_import(const struct bytes *buffer)
 {
 	return buffer->len && buffer->data[0] != (uint8_t)RECORDING_MAGIC[0];
 }
@@ -351,7 +307,7 @@ struct error *source_read(const char *path, struct stacks *stacks,
 	if (err)
 		return err;
 	err = begin(&file, &buffer);
-	if (!err && is_text(&buffer))
+	if (!err && is_import(&buffer))
 		err = import_read(&file, &buffer, stacks, visitor);
 	else if (!err)
 		err = recording_read_file(&file, &buffer, stacks, visitor, cut);

@@ -3,27 +3,32 @@
 #define UNIPROF_IMPORT_IMPORT_H
 
 /*
- * Profiles of other tools, as text: folded stacks, and the output of `perf
- * script`. They are told to a visitor as recordings are. Functions get
- * addresses that no guest has, with a name for each; samples that have no time
- * are at the start.
+ * Profiles of other tools (importer.h), told to a visitor as recordings are.
+ * Code of which no address is known, or that shares its address with other code
+ * of the profile, gets a stand-in: an address that no guest has. Samples that
+ * have no time are at the start, and info->timeless says so.
  */
 
 #include "recording/recording.h"
 
-/* Addresses from here on stand for names; no processor has them. */
+/* Addresses from here on are stand-ins; no processor has them. */
 #define IMPORT_ADDR UINT64_C(0x4e00000000000000)
 
+static inline bool import_is_stand_in(uint64_t addr)
+{
+	return addr >> 56 == IMPORT_ADDR >> 56;
+}
+
 /*
- * Reads `path` ("-": standard input), whatever of the three it is, as its
- * contents tell. For a recording as recording_read; text is held in memory
- * until its end, less its repetitions: about 40 bytes a sample. Errors in
- * text are ERR_INPUT and name the line.
+ * Reads `path` ("-": standard input), whatever it is, as its contents tell,
+ * compressed by gzip or not. For a recording as recording_read; other profiles
+ * are held in memory until their end, less their repetitions: about 40 bytes a
+ * sample. Errors in them are ERR_INPUT; in text they name the line.
  */
 struct error *source_read(const char *path, struct stacks *stacks,
 			  const struct recording_visitor *visitor, bool *cut);
 
-/* Did the info of a profile come from text? */
+/* Did the info of a profile come from another tool's file? */
 bool import_is_target(const char *target);
 
 /*

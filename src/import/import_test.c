@@ -102,7 +102,7 @@ static void a_folded_line_without_a_count_is_named(void **state)
 
 #define EVENT(time) "web server 815/816 [003] " time ":  10101010 cpu-clock:u: \n"
 
-static void stacks_of_perf_script_have_their_command_outside(void **state)
+static void perf_script_tells_stacks_and_threads(void **state)
 {
 	struct profile *profile = load("# captured\n\n" EVENT(
 		"4711.000001") "\tffffffff81 do_syscall+0x1f ([kernel.kallsyms])\n"
@@ -111,8 +111,11 @@ static void stacks_of_perf_script_have_their_command_outside(void **state)
 			       "\t        42 [unknown] ([unknown])\n\n" EVENT(
 				       "4711.500001") "\t    7f1234 main (inlined)\n\n");
 
-	is_folded(profile, "web server;0x42;[libbar.so];operator()(int);do_syscall 1\n"
-			   "web server;main 1\n");
+	is_folded(profile, "0x42;[libbar.so];operator()(int);do_syscall 1\nmain 1\n");
+	assert_int_equal(profile->n_threads, 1);
+	assert_string_equal(profile->threads[0].name, "web server");
+	assert_int_equal(profile->threads[0].pid, 815);
+	assert_int_equal(profile->threads[0].tid, 816);
 	assert_int_equal(profile->selected.weight_ns, 2 * 10101010);
 	assert_int_equal(profile_elapsed_ns(profile), 500000000);
 	assert_int_equal(profile->info.vcpus, 4);
@@ -127,7 +130,12 @@ static void the_forms_of_a_header_are_understood(void **state)
 		     "kworker/0:1-ev    12 [000] 1.4: 3 cycles:  ffff82 work (k)\n"
 		     "  a b  1/2  1.6: 5 cycles:  ffff81 [unknown] (k)\n");
 
-	is_folded(profile, "a b;[k] 1\nkworker/0:1-ev;work 1\nswapper;idle 1\n");
+	is_folded(profile, "[k] 1\nidle 1\nwork 1\n");
+	assert_int_equal(profile->n_threads, 3);
+	assert_int_equal(profile->threads[1].pid, RECORDED_ID_UNKNOWN);
+	assert_int_equal(profile->threads[1].tid, 12);
+	assert_string_equal(profile->threads[2].name, "a b");
+	assert_int_equal(profile->threads[2].pid, 1);
 	assert_string_equal(profile->info.weight_unit, "cycles");
 	assert_int_equal(profile->selected.weight_ns, 15);
 	assert_int_equal(profile_elapsed_ns(profile), 200000000);
@@ -149,7 +157,7 @@ static void other_events_are_left_out_and_counted(void **state)
 	struct profile *profile =
 		load("x 1 1.0: 1 cycles: \n\t 1 f (k)\n\nx 1 1.0: 1 faults: \n\t 1 g (k)\n\n");
 
-	is_folded(profile, "x;f 1\n");
+	is_folded(profile, "f 1\n");
 	assert_non_null(strstr(profile->end.reason, "1 samples of other events are left out"));
 	profile_free(profile);
 }
@@ -163,7 +171,7 @@ static void a_line_that_perf_script_does_not_print_is_named(void **state)
 
 static void what_is_neither_is_refused(void **state)
 {
-	refused("hello world\n", "no recording of uniprof, nor folded stacks");
+	refused("hello world\n", "no recording of uniprof, nor perf.data, ");
 	refused("", "is empty");
 	refused("\n\n# nothing\n", "no recording of uniprof, nor");
 	refused_bytes("a;b 1\na\0b 1\n", 12, "line 2: a NUL byte");
@@ -203,7 +211,7 @@ int main(void)
 		cmocka_unit_test(folded_stacks_are_what_they_were),
 		cmocka_unit_test(counts_of_equal_stacks_add_up),
 		cmocka_unit_test(a_folded_line_without_a_count_is_named),
-		cmocka_unit_test(stacks_of_perf_script_have_their_command_outside),
+		cmocka_unit_test(perf_script_tells_stacks_and_threads),
 		cmocka_unit_test(the_forms_of_a_header_are_understood),
 		cmocka_unit_test(without_periods_samples_are_counted),
 		cmocka_unit_test(other_events_are_left_out_and_counted),

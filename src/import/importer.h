@@ -3,82 +3,167 @@
 #define UNIPROF_IMPORT_IMPORTER_H
 
 /*
- * Shared by the importers, private to src/import. To add one: a file with import_X
- * and import_is_X, told here, and a line in import.c. Importers read lines, collect
- * samples, and tell the visitor at the end.
+ * The seam of the importers, private to src/import. To add a format:
+ *
+ *	1. a file with a `const struct importer import_NAME`: it reads bytes or
+ *	   lines from import->input, numbers texts, images, threads and code, and
+ *	   adds samples;
+ *	2. a row in importers[] (import.c), before those that would take its files;
+ *	3. tests/exports/import_test.py: a round trip if we export the format, and a
+ *	   profile made by the real tool;
+ *	4. a seed in tests/fuzz;
+ *	5. docs/exports.md (what it carries) and docs/man/uniprof.1.
+ *
+ * Files are hostile: numbers are checked against the file, sums are bounded,
+ * nothing recurses by depth of the file. An importer tells what the file has and
+ * nothing else: no times, addresses or processes of its own.
  */
 
 #include "base/bytes.h"
-#include "recording/file.h"
+#include "import/input.h"
 #include "recording/recording.h"
 
 /* Samples of an import at most, so that sums of them cannot overflow. */
 #define IMPORT_SAMPLES_MAX (UINT64_C(1) << 60)
 
-/* No line is longer: 4096 frames with names of 4 KiB. */
-#define IMPORT_LINE_MAX (16u << 20)
+/* The largest weight of a sample: doubles, in which other tools count, are exact up to here. */
+#define IMPORT_WEIGHT_MAX (UINT64_C(1) << 53)
 
-/* Lines of a text file, one after the other; the caller frees the buffer, which may hold the file's beginning. */
-struct import_text {
-	struct recording_file *file;
-	const struct recording_visitor *visitor; /* told how far it is */
-	struct bytes buffer;
-	size_t at;	 /* everything before it was handed out */
-	uint64_t number; /* of the last line, from 1 */
-	uint64_t read;	 /* bytes of the file, including those that have left the buffer */
-	bool ended;
+/* Frames of a stack, and files with code, at most. */
+#define IMPORT_FRAMES_MAX 65536u
+#define IMPORT_IMAGES_MAX (1u << 20)
+
+struct import;
+
+struct importer {
+	const char *name;  /* recording_info.target of its profiles */
+	const char *title; /* for sentences: "pprof profiles" */
+	/* One of the two: can a file begin with these bytes, ... */
+	bool (*has_head)(const uint8_t *head, size_t len);
+	/* ... or has a text this line as its first one that is neither blank nor a comment? */
+	bool (*has_line)(const char *line, size_t len);
+	struct error *(*read)(struct import *import);
 };
+
+extern const struct importer import_callgrind;
+extern const struct importer import_firefox;
+extern const struct importer import_folded;
+extern const struct importer import_perf_data;
+extern const struct importer import_perf_script;
+extern const struct importer import_pprof;
+extern const struct importer import_raw;
+extern const struct importer import_speedscope;
 
 struct import_sample {
 	uint64_t time_ns;
-	uint64_t weight;
-	uint64_t times;
+	uint64_t weight; /* of each */
+	uint64_t times;	 /* so many like this one */
 	uint32_t stack;
+	uint32_t thread; /* from import_thread; 0: not known */
 	uint16_t vcpu;
+	uint8_t state; /* enum vcpu_state */
 };
 
+struct import_tables;
+
 struct import {
-	struct import_text text;
+	struct import_input *input;
 	struct stacks *stacks;
 	const struct recording_visitor *visitor;
-	struct import_names *names;
+	struct import_tables *tables;
 	struct import_sample *samples;
 	size_t n, room;
 	uint64_t total; /* samples */
 	uint32_t vcpus;
-	/* To be set by the importer: */
-	const char *target; /* "folded" */
-	char host[128];	    /* where it is from: "perf script, cycles" */
-	char unit[64];	    /* of weights; "": nanoseconds */
-	char reason[128];   /* why it ended */
+	/* To be set by the importer, as far as it is known: */
+	bool timeless;	  /* samples have no times */
+	char host[128];	  /* where it is from: "perf script, cycles" */
+	char unit[64];	  /* of weights; "": nanoseconds */
+	char reason[128]; /* why it ended; "": the file ends */
+	char *guest_name; /* NULL: the file's name is taken. In memory of its own */
+	uint64_t start_unix_ns, elapsed_ns;
+	double rate_hz;
 };
 
-/* The child of stack `parent` whose function has this name. */
-struct error *import_frame(struct import *import, uint32_t parent, const char *name, size_t len,
-			   uint32_t *id);
-
-/* As import_frame, for a frame of which only the address is known. */
-struct error *import_address(struct import *import, uint32_t parent, uint64_t addr, uint32_t *id);
-
-/* ERR_INPUT when there are too many. */
-struct error *import_sample(struct import *import, const struct import_sample *sample);
-
-/* The importers: from the text to the samples. */
-struct error *import_folded(struct import *import);
-struct error *import_perf(struct import *import);
-
-/* True if a file can begin with this line. */
-bool import_is_folded(const char *line, size_t len);
-bool import_is_perf(const char *line);
+/* A text that lasts as long as the import, each only once. */
+struct error *import_text(struct import *import, const char *text, size_t len, const char **out);
 
 /*
- * The next line, without its end and with a NUL behind it; valid until the
- * next call. *line is NULL at the end of the file. ERR_INPUT for lines that
- * are too long or hold a NUL.
+ * A file that code comes from; texts from import_text. Without a range it is
+ * known by its name alone.
  */
-struct error *import_line(struct import_text *text, char **line, size_t *len);
+struct import_image {
+	const char *path;
+	const char *build_id; /* in hex; NULL: not known */
+	uint64_t start, end;
+	uint64_t offset; /* of `start` in the file */
+};
 
-/* "FILE, line 12: WHAT" */
-struct error *import_error(const struct import_text *text, const char *what);
+/* Numbers an image, 1 first; the same path, build id and range have one number. */
+struct error *import_image(struct import *import, const struct import_image *image,
+			   uint32_t *number);
+
+/* An address that is not known. */
+#define IMPORT_NO_ADDR UINT64_MAX
+
+/* What a profile tells of the code that a frame is in; texts from import_text. */
+struct import_code {
+	uint64_t addr;	  /* or IMPORT_NO_ADDR */
+	uint64_t offset;  /* of it from the function's start */
+	const char *name; /* NULL: there is only the address */
+	const char *file; /* of the source; NULL: not known */
+	uint32_t line;
+	uint32_t image;			    /* from import_image; 0: not known */
+	const struct source_frame *inlined; /* functions inlined there, innermost first */
+	uint32_t n_inlined;
+};
+
+/*
+ * The address that stands for this code in stacks: its own if that tells it
+ * from all other code of the profile, else a stand-in. Equal code has one.
+ */
+struct error *import_code(struct import *import, const struct import_code *code, uint64_t *addr);
+
+/* The child of stack `parent` for this address. */
+struct error *import_frame(struct import *import, uint32_t parent, uint64_t addr, uint8_t kind,
+			   uint32_t *id);
+
+/* ... for the function of this name, of which nothing else is known. */
+struct error *import_function(struct import *import, uint32_t parent, const char *name, size_t len,
+			      uint32_t *id);
+
+/*
+ * Numbers a thread, 1 first; IDs are RECORDED_ID_UNKNOWN where they are not
+ * known. `process` NULL: the name of the thread with pid as its tid, if there
+ * is one, else the thread's own.
+ */
+struct error *import_thread(struct import *import, uint32_t pid, uint32_t tid, const char *name,
+			    const char *process, uint32_t *number);
+
+/* ERR_INPUT when there are too many. Samples without `times` are left out. */
+struct error *import_sample(struct import *import, const struct import_sample *sample);
+
+/* As import_sample, of samples that weigh `weight` together, which is shared out among them. */
+struct error *import_samples(struct import *import, struct import_sample sample, uint64_t weight);
+
+/* "FILE: WHAT", ERR_INPUT. */
+struct error *import_damaged(const struct import *import, const char *what);
+
+/* Factor to nanoseconds of a unit of time ("ms", "milliseconds"); 0: none. */
+double import_unit_ns(const char *unit);
+
+/* The tables, for import.c. */
+struct error *import_tables_new(struct import_tables **out);
+void import_tables_free(struct import_tables *tables);
+
+/* All ranges of images; the caller frees images->at, texts are the tables'. */
+struct error *import_tables_images(const struct import_tables *tables,
+				   struct recorded_images *images);
+struct error *import_tables_names(const struct import_tables *tables,
+				  const struct recording_visitor *visitor);
+/* *list: all of them, as in struct tick. */
+struct error *import_tables_threads(struct import_tables *tables,
+				    const struct recording_visitor *visitor,
+				    const struct recorded_thread **list);
 
 #endif

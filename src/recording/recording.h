@@ -36,6 +36,9 @@ struct tick_entry {
 #define RECORDED_THREADS_MAX	 (1u << 18)
 #define RECORDED_THREAD_NAME_MAX 255
 
+/* A pid or tid that is not known: in imported profiles, never in a recording. */
+#define RECORDED_ID_UNKNOWN UINT32_MAX
+
 /* A thread of the system in the guest, as it was called at the time: one that changes its name is another. */
 struct recorded_thread {
 	uint32_t pid, tid;
@@ -75,6 +78,8 @@ struct recorded_image {
 	uint64_t start, end;
 	uint64_t slide; /* guest's addresses minus the file's, modulo 2^64 */
 	bool checked;	/* compared with the guest's memory */
+	/* `slide` is less the offset in the file, not its address: imported (import/import.h), never recorded. */
+	bool by_offset;
 };
 
 struct recorded_images {
@@ -109,6 +114,7 @@ struct recording_info {
 	uint32_t rate_limit_us;
 	char *weight_unit; /* unit of imported weights other than ns: "samples", "cycles" */
 	struct recorded_images images; /* those that had been found */
+	bool timeless;		       /* samples have no times: imported, never recorded */
 };
 
 /* Metadata that is known when it ends; a recording whose writer died has none. */

@@ -267,6 +267,20 @@ static struct error *load_recorded(struct image_match *l)
 	return recorded->at ? err : load_first(l);
 }
 
+void load_addresses(struct recorded_images *images)
+{
+	for (size_t i = 0; i < images->n; i++) {
+		struct recorded_image *image = &images->at[i];
+		uint64_t va;
+
+		if (!image->by_offset || !image->path ||
+		    !elf_address(image->path, image->start - image->slide, &va))
+			continue;
+		image->slide = image->start - va;
+		image->by_offset = false;
+	}
+}
+
 struct error *load_images(const struct image_args *args, const struct profile *profile,
 			  struct images **out, char **doubt)
 {

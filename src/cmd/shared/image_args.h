@@ -30,6 +30,12 @@ struct error *image_args_add(struct image_args *args, const char *text, bool nam
 struct error *image_args_load(const struct image_args *args, struct images *images);
 
 /*
+ * Imported images tell which part of a file they are, not its address there
+ * (by_offset): looks that up in files that are there.
+ */
+void load_addresses(struct recorded_images *images);
+
+/*
  * The images for a recording: those that the user names, put where the
  * recording says that the same file (by its build id) was. ERR_INPUT for a
  * file that the recording knows by another build id. Without any, and if the

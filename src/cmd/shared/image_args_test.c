@@ -66,9 +66,9 @@ static void assert_named(const struct given *given, uint64_t va, const char *nam
 static void a_file_goes_where_the_recording_had_it(void **state)
 {
 	struct recorded_image recorded[] = {
-		{"kernel", ID_2, 0x100000, 0x200000, 0, true},
-		{"old/path", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true},
-		{"old/path", ID_1, 0x5001000, 0x5005000, 0x5000000, true},
+		{"kernel", ID_2, 0x100000, 0x200000, 0, true, false},
+		{"old/path", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{"old/path", ID_1, 0x5001000, 0x5005000, 0x5000000, true, false},
 	};
 	struct given given = give(&file_1, "", recorded, 3);
 
@@ -82,7 +82,7 @@ static void a_file_goes_where_the_recording_had_it(void **state)
 static void a_file_goes_where_its_build_id_was_seen(void **state)
 {
 	struct recorded_image recorded[] = {
-		{NULL, ID_1, SLIDE + 0x5000, SLIDE + 0x5024, 0, true},
+		{NULL, ID_1, SLIDE + 0x5000, SLIDE + 0x5024, 0, true, false},
 	};
 	struct given given = give(&file_1, "", recorded, 1);
 
@@ -95,8 +95,8 @@ static void another_build_is_refused(void **state)
 {
 	struct code_fixture other = {.va = 0x1000, .len = 0x4000, .id = 2};
 	struct recorded_image recorded[] = {
-		{"app.elf", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true},
-		{NULL, ID_1, 0x5000, 0x5024, 0, true},
+		{"app.elf", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{NULL, ID_1, 0x5000, 0x5024, 0, true, false},
 	};
 	struct given given = give(&other, "", recorded, 1);
 
@@ -121,8 +121,8 @@ static void what_cannot_be_known_is_said(void **state)
 	struct code_fixture elsewhere = {.va = 0x90000000, .len = 0x4000, .id = 2};
 	struct code_fixture nameless = {.va = 0x1000, .len = 0x4000};
 	struct recorded_image recorded[] = {
-		{"app.elf", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true},
-		{"noid.elf", NULL, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true},
+		{"app.elf", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{"noid.elf", NULL, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
 	};
 	struct given given = give(&elsewhere, "", recorded, 1);
 
@@ -146,7 +146,8 @@ static void what_cannot_be_known_is_said(void **state)
 /* A recording that was cut off has no names, but tells where they are. */
 static void without_names_the_recorded_files_serve(void **state)
 {
-	struct recorded_image recorded = {NULL, ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true};
+	struct recorded_image recorded = {NULL,	 ID_1, SLIDE + 0x1000, SLIDE + 0x5000,
+					  SLIDE, true, false};
 	struct profile profile = {.info.images = {.at = &recorded, .n = 1}};
 	const struct image_args none = {0};
 	struct given given = {0};

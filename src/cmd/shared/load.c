@@ -392,6 +392,10 @@ static struct error *check_filter(const struct profile_filter *filter,
 					   : NULL;
 	struct error *err = check_vcpus(filter, profile);
 
+	if (!err && profile->info.timeless && (filter->from_ns || filter->to_ns))
+		return error_new(ERR_USAGE,
+				 "the samples of this profile have no times: --from and --to "
+				 "choose nothing");
 	return err || !option ? err : load_check_threads(profile, option);
 }
 
@@ -405,6 +409,8 @@ struct error *load_recording(const struct load_options *options, struct loaded *
 	err = profile_load(options->path, &options->filter, &out->profile);
 	if (!err)
 		err = check_filter(&options->filter, out->profile);
+	if (!err)
+		load_addresses(&out->profile->info.images);
 	if (!err)
 		err = load_images(&options->files, out->profile, &out->images, &out->warning);
 	out->sentences = out->warning != NULL;

@@ -283,20 +283,18 @@ void elf_code_free(struct elf_code *code)
 	free(code);
 }
 
-static uint64_t find(Elf *elf, uint64_t va)
+/* The segment with this address of the file, or with this offset. */
+static bool find_segment(Elf *elf, uint64_t value, bool by_offset, GElf_Phdr *segment)
 {
 	size_t n = 0;
 
 	if (!elf || elf_kind(elf) != ELF_K_ELF || elf_getphdrnum(elf, &n))
-		return 0;
-	for (size_t i = 0; i < n; i++) {
-		GElf_Phdr segment;
-
-		if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_LOAD &&
-		    va - segment.p_vaddr < segment.p_filesz)
-			return segment.p_offset + (va - segment.p_vaddr);
-	}
-	return 0;
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (gelf_getphdr(elf, (int)i, segment) && segment->p_type == PT_LOAD &&
+		    value - (by_offset ? segment->p_offset : segment->p_vaddr) < segment->p_filesz)
+			return true;
+	return false;
 }
 
 /* Program headers are among these bytes of a file, where linkers put them. */
@@ -314,12 +312,12 @@ static void forget_sections(char *head)
 		narrow->e_shoff = narrow->e_shnum = narrow->e_shstrndx = 0;
 }
 
-uint64_t elf_offset(const char *path, uint64_t va)
+static bool segment_at(const char *path, uint64_t value, bool by_offset, GElf_Phdr *segment)
 {
 	int fd = is_regular_file(path) ? open_to_read(path) : -1;
 	char *head = fd < 0 ? NULL : malloc(HEADERS_MAX);
 	ssize_t len = head ? pread(fd, head, HEADERS_MAX, 0) : -1;
-	uint64_t offset = 0;
+	bool found = false;
 
 	if (len >= (ssize_t)sizeof(Elf64_Ehdr)) {
 		Elf *elf;
@@ -327,11 +325,29 @@ uint64_t elf_offset(const char *path, uint64_t va)
 		forget_sections(head);
 		elf_version(EV_CURRENT);
 		elf = elf_memory(head, (size_t)len);
-		offset = find(elf, va);
+		found = find_segment(elf, value, by_offset, segment);
 		elf_end(elf);
 	}
 	free(head);
 	if (fd >= 0)
 		close(fd);
-	return offset;
+	return found;
+}
+
+uint64_t elf_offset(const char *path, uint64_t va)
+{
+	GElf_Phdr segment;
+
+	return segment_at(path, va, false, &segment) ? segment.p_offset + (va - segment.p_vaddr)
+						     : 0;
+}
+
+bool elf_address(const char *path, uint64_t offset, uint64_t *va)
+{
+	GElf_Phdr segment;
+
+	if (!segment_at(path, offset, true, &segment))
+		return false;
+	*va = segment.p_vaddr + (offset - segment.p_offset);
+	return true;
 }

@@ -72,4 +72,7 @@ size_t build_id_note(const uint8_t *bytes, size_t len, char *hex);
 /* File offset of the byte that is loaded at this address of the file; 0: none, or no such file. */
 uint64_t elf_offset(const char *path, uint64_t va);
 
+/* The other way round; false: nothing at this offset is loaded, or there is no such file. */
+bool elf_address(const char *path, uint64_t offset, uint64_t *va);
+
 #endif

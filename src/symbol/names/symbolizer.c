@@ -168,7 +168,7 @@ static bool write_unnamed(const struct location_resolver *r, const struct resolv
 	if (!file)
 		snprintf(text, size, "0x%" PRIx64, one->addr);
 	else if (r->options.unnamed == UNNAMED_IMAGE)
-		snprintf(text, size, "[%.255s]", file);
+		snprintf(text, size, *file == '[' ? "%.255s" : "[%.255s]", file);
 	else
 		snprintf(text, size, "%.255s+0x%" PRIx64, file, one->addr - slide);
 	return file != NULL;

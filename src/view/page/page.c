@@ -160,7 +160,7 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  * Numbers are LEB128 (base/bytes.h), text is its length in bytes and UTF-8.
  *
  *	text    JSON: title, states, icicle, reverse, and for each side subtitle,
- *	        warning, weighted, vcpus, buckets, bucket_ns
+ *	        warning, weighted, timeless, vcpus, buckets, bucket_ns
  *	number  of names; for each: text, its short form (empty: the same), and three
  *	        bytes of colour
  *	number  of nodes but the root; for each, in preorder:
@@ -198,10 +198,10 @@ static json_t *text_json(const char *text)
 
 static json_t *side_json(const struct page_side *side, const struct time_buckets *buckets)
 {
-	return json_pack("{s:o, s:o, s:b, s:i, s:I, s:I}", "subtitle", text_json(side->subtitle),
+	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle", text_json(side->subtitle),
 			 "warning", text_json(side->warning), "weighted",
-			 side->profile->selected.weight_ns > 0, "vcpus",
-			 (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets->n,
+			 side->profile->selected.weight_ns > 0, "timeless",
+			 side->profile->info.timeless, "vcpus", (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets->n,
 			 "bucket_ns", (json_int_t)buckets->bucket_ns);
 }
 

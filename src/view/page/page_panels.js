@@ -29,6 +29,8 @@ class Times {
 		this.grid = make('div', {className: 'times'}, this.labels, make('div', {className: 'canvas'}, this.canvas),
 			make('div', {className: 'span'}, make('span', {textContent: `${side.label} 0 s`}), this.selected,
 				make('span', {textContent: seconds(side.buckets * side.bucket_ns, side.bucket_ns)})));
+		// Profiles of other tools may have no times.
+		this.grid.style.display = side.timeless ? 'none' : '';
 		parent.append(this.grid);
 		this.sum();
 		this.listen();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "import/importer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -26,7 +26,7 @@ struct perf_piece {
 };
 
 struct perf_header {
-	struct perf_piece comm, event, frame; /* frame: the one behind the event */
+	struct perf_piece comm, ids, event, frame; /* frame: the one behind the event */
 	uint64_t time_ns, cpu, period;
 	bool has_period;
 };
@@ -85,6 +85,19 @@ static bool read_number(struct perf_piece word, uint64_t *value)
 	return true;
 }
 
+static bool read_hex(struct perf_piece word, uint64_t *value)
+{
+	*value = 0;
+	for (size_t i = 0; i < word.len; i++) {
+		const char c = word.at[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+			return false;
+		*value = *value << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+	}
+	return true;
+}
+
 /* "[003]" */
 static bool read_cpu(struct perf_piece word, uint64_t *cpu)
 {
@@ -123,6 +136,7 @@ static bool read_who(const char *line, const char *time, struct perf_header *hea
 		line++;
 	if (!last.len || !is_pid(last) || last.at <= line)
 		return false;
+	header->ids = last;
 	header->comm = (struct perf_piece){line, (size_t)(last.at - line)};
 	while (header->comm.len && is_blank(header->comm.at[header->comm.len - 1]))
 		header->comm.len--;
@@ -179,88 +193,86 @@ static size_t find_file(struct perf_piece text)
 	return any;
 }
 
-/* "name+0x12 (file)" becomes "name", "[unknown] (/lib/file.so)" "[file.so]". */
-static struct perf_piece name_of(struct perf_piece text, bool *is_file)
-{
-	struct perf_piece name = text, file = {text.at, 0};
-	size_t open;
+/* A frame, split. */
+struct perf_frame {
+	uint64_t addr, offset;
+	struct perf_piece name, file; /* of length 0: not known */
+	bool inlined;		      /* into the next one */
+};
 
-	open = find_file(text);
-	if (open) {
-		name.len = open - 1;
-		file = (struct perf_piece){text.at + open + 1, text.len - open - 2};
-	}
-	for (size_t i = name.len; i > 3; i--) {
-		if (strncmp(name.at + i - 3, "+0x", 3))
+/* "name+0x12": the offset, and *name without it. */
+static uint64_t cut_offset(struct perf_piece *name)
+{
+	uint64_t offset = 0;
+
+	for (size_t i = name->len; i > 3; i--) {
+		struct perf_piece hex = {name->at + i, name->len - i};
+
+		if (strncmp(name->at + i - 3, "+0x", 3))
 			continue;
-		if (i + strspn(name.at + i, "0123456789abcdef") >= name.len)
-			name.len = i - 3;
-		break;
+		if (hex.len && hex.len <= 16 && read_hex(hex, &offset))
+			name->len = i - 3;
+		return offset;
 	}
-	while (name.len && is_blank(name.at[name.len - 1]))
-		name.len--;
-	*is_file = name.len == strlen("[unknown]") && !strncmp(name.at, "[unknown]", name.len);
-	if (!*is_file)
-		return name;
-	for (size_t i = file.len; i > 0; i--)
-		if (file.at[i - 1] == '/')
-			return (struct perf_piece){file.at + i, file.len - i};
-	return file.len == name.len && !strncmp(file.at, name.at, name.len) ? (struct perf_piece){0}
-									    : file;
+	return 0;
 }
 
-/*
- * Splits a frame; false if the line is none. *name has neither offset nor file;
- * without a name it is the file's, *is_file.
- */
-static bool perf_read_frame(const char *line, uint64_t *addr, struct perf_piece *name,
-			    bool *is_file)
+static bool is_unknown(struct perf_piece piece)
 {
-	size_t n;
+	return piece.len == strlen("[unknown]") && !strncmp(piece.at, "[unknown]", piece.len);
+}
 
+/* "name+0x12 (file)" */
+static void split_name(struct perf_piece text, struct perf_frame *frame)
+{
+	const size_t open = find_file(text);
+
+	frame->name = text;
+	if (open) {
+		frame->name.len = open - 1;
+		frame->file = (struct perf_piece){text.at + open + 1, text.len - open - 2};
+	}
+	frame->offset = cut_offset(&frame->name);
+	while (frame->name.len && is_blank(frame->name.at[frame->name.len - 1]))
+		frame->name.len--;
+	if (is_unknown(frame->name))
+		frame->name.len = 0;
+	frame->inlined = frame->file.len == strlen("inlined") &&
+			 !strncmp(frame->file.at, "inlined", frame->file.len);
+	if (frame->inlined || is_unknown(frame->file))
+		frame->file.len = 0;
+}
+
+/* False if the line is no frame. */
+static bool perf_read_frame(const char *line, struct perf_frame *frame)
+{
+	struct perf_piece addr;
+
+	*frame = (struct perf_frame){0};
 	while (is_blank(*line))
 		line++;
-	n = strspn(line, "0123456789abcdef");
-	if (!n || n > 16 || (line[n] && !is_blank(line[n])))
+	addr = (struct perf_piece){line, strspn(line, "0123456789abcdef")};
+	if (!addr.len || addr.len > 16 || (line[addr.len] && !is_blank(line[addr.len])) ||
+	    !read_hex(addr, &frame->addr))
 		return false;
-	*addr = 0;
-	for (size_t i = 0; i < n; i++)
-		*addr = *addr << 4 |
-			(uint64_t)(line[i] <= '9' ? line[i] - '0' : line[i] - 'a' + 10);
-	line += n;
+	line += addr.len;
 	while (is_blank(*line))
 		line++;
-	*name = name_of((struct perf_piece){line, strlen(line)}, is_file);
+	split_name((struct perf_piece){line, strlen(line)}, frame);
 	return true;
 }
 
 /*
- * Imports the output of `perf script`, line by line. The
- * command becomes the outermost frame. Only the first event that is met counts:
- * different events cannot be added.
+ * Imports the output of `perf script`, line by line. Only the first event that
+ * is met counts: different events cannot be added.
  */
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define FRAMES_MAX 65536
-
-/* A frame as it was met; texts are in the arena. */
-struct perf_frame {
-	uint64_t addr;
-	size_t name, name_len; /* 0 bytes: none */
-};
 
 struct perf_event {
 	struct import_sample sample;
-	bool inside; /* frames may follow */
-	bool counts; /* its event is the one that is imported */
-	struct perf_frame *frames;
+	bool inside;	  /* frames may follow */
+	bool counts;	  /* its event is the one that is imported */
+	uint64_t *frames; /* addresses as of import_code, leaf first */
 	size_t n_frames;
-	struct bytes arena;
-	size_t comm_len; /* at the arena's start */
 };
 
 struct perf_import {
@@ -271,60 +283,66 @@ struct perf_import {
 	uint64_t others;
 };
 
-bool import_is_perf(const char *line)
+static bool has_line(const char *line, size_t len)
 {
 	struct perf_header header;
 
 	return perf_read_header(line, &header);
 }
 
-static struct error *keep(struct perf_event *event, const char *text, size_t len)
+/* The file without its directories, in brackets: the name of code without one. */
+static struct error *name_file(struct import *import, const char *path, const char **name)
 {
-	struct error *err = len ? bytes_reserve(&event->arena, len) : NULL;
+	const char *slash = strrchr(path, '/'), *file = slash && slash[1] ? slash + 1 : path;
+	struct error *err;
+	char *text;
+	int len;
 
-	if (!err && len)
-		put_bytes(&event->arena, text, len);
+	if (*file == '[')
+		return import_text(import, file, strlen(file), name);
+	len = asprintf(&text, "[%s]", file);
+	if (len < 0)
+		return error_no_memory();
+	err = import_text(import, text, (size_t)len, name);
+	free(text);
 	return err;
+}
+
+static struct error *number_frame(struct import *import, const struct perf_frame *frame,
+				  uint64_t *addr)
+{
+	struct import_code code = {.addr = frame->addr, .offset = frame->offset};
+	struct import_image image = {0};
+	struct error *err = NULL;
+
+	if (frame->file.len)
+		err = import_text(import, frame->file.at, frame->file.len, &image.path);
+	if (!err && image.path)
+		err = import_image(import, &image, &code.image);
+	if (!err && frame->name.len)
+		err = import_text(import, frame->name.at, frame->name.len, &code.name);
+	else if (!err && image.path)
+		err = name_file(import, image.path, &code.name);
+	return err ? err : import_code(import, &code, addr);
 }
 
 static struct error *add_frame(struct perf_import *perf, const char *line)
 {
 	struct perf_event *event = &perf->event;
-	struct perf_frame frame = {0};
-	struct perf_piece name;
-	bool is_file, bracket;
-	struct error *err;
+	struct perf_frame frame;
 
-	if (!perf_read_frame(line, &frame.addr, &name, &is_file)) {
+	if (!perf_read_frame(line, &frame)) {
 		/* With -F +srcline there are such lines between. */
 		if ((*line == ' ' || *line == '\t') && strchr(line, ':'))
 			return NULL;
-		return import_error(&perf->import->text,
+		return import_error(perf->import->input,
 				    "neither a frame nor the beginning of an event");
 	}
-	if (event->n_frames == FRAMES_MAX)
-		return import_error(&perf->import->text, "a stack with too many frames");
-	frame.name = event->arena.len;
-	bracket = is_file && name.len && *name.at != '[';
-	err = keep(event, "[", bracket);
-	if (!err)
-		err = keep(event, name.at, name.len);
-	if (!err)
-		err = keep(event, "]", bracket);
-	frame.name_len = event->arena.len - frame.name;
-	if (!err)
-		event->frames[event->n_frames++] = frame;
-	return err;
-}
-
-static struct error *add_to_stack(struct perf_import *perf, const struct perf_frame *frame,
-				  uint32_t *stack)
-{
-	const char *name = (const char *)perf->event.arena.data + frame->name;
-
-	if (frame->name_len)
-		return import_frame(perf->import, *stack, name, frame->name_len, stack);
-	return import_address(perf->import, *stack, frame->addr, stack);
+	if (!event->counts)
+		return NULL;
+	if (event->n_frames == IMPORT_FRAMES_MAX)
+		return import_error(perf->import->input, "a stack with too many frames");
+	return number_frame(perf->import, &frame, &event->frames[event->n_frames++]);
 }
 
 /* An event is whole. */
@@ -332,17 +350,16 @@ static struct error *finish(struct perf_import *perf)
 {
 	struct perf_event *event = &perf->event;
 	uint32_t *stack = &event->sample.stack;
-	struct error *err;
+	struct error *err = NULL;
 
 	if (!event->inside)
 		return NULL;
 	event->inside = false;
 	if (!event->counts)
 		return NULL;
-	err = import_frame(perf->import, STACK_ROOT, (const char *)event->arena.data,
-			   event->comm_len, stack);
+	*stack = STACK_ROOT;
 	for (size_t i = event->n_frames; i > 0 && !err; i--)
-		err = add_to_stack(perf, &event->frames[i - 1], stack);
+		err = import_frame(perf->import, *stack, event->frames[i - 1], FRAME_PC, stack);
 	return err ? err : import_sample(perf->import, &event->sample);
 }
 
@@ -360,6 +377,27 @@ static bool is_wanted(struct perf_import *perf, const struct perf_header *header
 	       perf->has_period == header->has_period;
 }
 
+/* "815/816" is process and thread, "816" a thread. */
+static struct error *number_thread(struct perf_import *perf, const struct perf_header *header)
+{
+	const size_t n = digits(header->ids.at);
+	struct perf_piece first = {header->ids.at, n}, second = {0};
+	uint64_t pid, tid;
+	const char *comm;
+	struct error *err;
+
+	if (n < header->ids.len)
+		second = (struct perf_piece){first.at + n + 1, header->ids.len - n - 1};
+	if (!read_number(second.len ? second : first, &tid) || !read_number(first, &pid) ||
+	    tid >= RECORDED_ID_UNKNOWN || pid >= RECORDED_ID_UNKNOWN)
+		return import_error(perf->import->input, "a number of a process is too large");
+	err = import_text(perf->import, header->comm.at, header->comm.len, &comm);
+	if (err)
+		return err;
+	return import_thread(perf->import, second.len ? (uint32_t)pid : RECORDED_ID_UNKNOWN,
+			     (uint32_t)tid, comm, NULL, &perf->event.sample.thread);
+}
+
 static struct error *begin(struct perf_import *perf, const char *line)
 {
 	struct perf_event *event = &perf->event;
@@ -367,9 +405,9 @@ static struct error *begin(struct perf_import *perf, const char *line)
 	struct error *err;
 
 	if (!perf_read_header(line, &header))
-		return import_error(&perf->import->text, "not the beginning of an event");
+		return import_error(perf->import->input, "not the beginning of an event");
 	if (header.cpu >= RECORDING_MAX_VCPUS)
-		return import_error(&perf->import->text, "a CPU's number is too large");
+		return import_error(perf->import->input, "a CPU's number is too large");
 	event->sample = (struct import_sample){.time_ns = header.time_ns,
 					       .weight = header.period,
 					       .times = 1,
@@ -378,9 +416,7 @@ static struct error *begin(struct perf_import *perf, const char *line)
 	perf->others += !event->counts;
 	event->inside = true;
 	event->n_frames = 0;
-	event->arena.len = 0;
-	event->comm_len = header.comm.len;
-	err = keep(event, header.comm.at, header.comm.len);
+	err = event->counts ? number_thread(perf, &header) : NULL;
 	if (err || !header.frame.len)
 		return err;
 	err = add_frame(perf, header.frame.at);
@@ -403,7 +439,6 @@ static void describe(struct perf_import *perf)
 	size_t len = strcspn(perf->name, ":");
 	bool clock = !strncmp(perf->name, "cpu-clock", 9) || !strncmp(perf->name, "task-clock", 10);
 
-	import->target = "perf-script";
 	snprintf(import->host, sizeof(import->host), "perf script, event %s", perf->name);
 	if (!perf->has_period)
 		strcpy(import->unit, "samples");
@@ -411,10 +446,8 @@ static void describe(struct perf_import *perf)
 		snprintf(import->unit, sizeof(import->unit), "%.*s", (int)len, perf->name);
 	if (perf->others)
 		snprintf(import->reason, sizeof(import->reason),
-			 "the text ends; %" PRIu64 " samples of other events are left out",
+			 "the file ends; %" PRIu64 " samples of other events are left out",
 			 perf->others);
-	else
-		strcpy(import->reason, "the text ends");
 }
 
 static struct error *read_all(struct perf_import *perf)
@@ -424,7 +457,7 @@ static struct error *read_all(struct perf_import *perf)
 	char *line;
 
 	for (;;) {
-		err = import_line(&perf->import->text, &line, &len);
+		err = import_line(perf->import->input, &line, &len);
 		if (!err && !line)
 			err = finish(perf);
 		else if (!err)
@@ -434,15 +467,19 @@ static struct error *read_all(struct perf_import *perf)
 	}
 }
 
-struct error *import_perf(struct import *import)
+static struct error *read_perf_script(struct import *import)
 {
 	struct perf_import perf = {.import = import};
 	struct error *err;
 
-	perf.event.frames = calloc(FRAMES_MAX, sizeof(*perf.event.frames));
+	perf.event.frames = calloc(IMPORT_FRAMES_MAX, sizeof(*perf.event.frames));
 	err = perf.event.frames ? read_all(&perf) : error_no_memory();
 	free(perf.event.frames);
-	bytes_free(&perf.event.arena);
 	describe(&perf);
 	return err;
 }
+
+const struct importer import_perf_script = {.name = "perf-script",
+					    .title = "what perf script prints",
+					    .has_line = has_line,
+					    .read = read_perf_script};

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_IMPORT_PERF_FILE_H
+#define UNIPROF_IMPORT_PERF_FILE_H
+
+/*
+ * The layout of perf.data (linux/tools/perf/Documentation/perf.data-file-format.txt,
+ * linux/perf_event.h): events, and records in order of time. Private to perf_data.c.
+ */
+
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "import/perf_maps.h"
+
+struct perf_event {
+	struct perf_event_attr attr;
+	uint64_t samples;
+	const char *name; /* NULL: the file does not tell */
+};
+
+/* A part of the file. */
+struct perf_piece {
+	const uint8_t *at;
+	uint64_t len;
+};
+
+/* A record: of samples, maps, names or forks; it is as long as its header says. */
+struct perf_timed {
+	uint64_t time_ns;
+	size_t number; /* in the order of the file */
+	const uint8_t *at;
+	uint32_t event; /* of samples */
+};
+
+/* A sample, as far as it matters. */
+struct perf_sample {
+	uint64_t ip, time_ns, period;
+	uint32_t pid, tid, cpu;	 /* IDs: RECORDED_ID_UNKNOWN if they are not there */
+	struct perf_piece chain; /* of 64-bit numbers */
+};
+
+struct perf_file {
+	struct import *import;
+	struct perf_maps *maps; /* gets the build ids */
+	struct perf_event *events;
+	size_t n_events; /* at least 1 */
+	struct perf_timed *timed;
+	size_t n_timed;
+	bool cut; /* it stops in the middle */
+	/* Private: */
+	struct perf_piece all;
+	struct ids *event_ids; /* numbers of ids that samples carry, */
+	uint32_t *id_event;    /* and the events that these belong to */
+	size_t events_room, timed_room, id_event_room;
+	struct bytes unpacked; /* records that were compressed */
+	bool inner;	       /* ... are being read */
+	ZSTD_DStream *stream;
+};
+
+/* The beginning of a perf.data, of any byte order? */
+bool perf_file_has_head(const uint8_t *head, size_t len);
+
+/* Reads the file; its bytes must stay where they are. */
+struct error *perf_file_read(struct perf_file *file, const uint8_t *data, size_t len);
+void perf_file_free(struct perf_file *file);
+
+/* False if the record is too short for what the event says that is in it. */
+bool perf_file_sample(const struct perf_event *event, struct perf_piece record,
+		      struct perf_sample *sample);
+
+/* Numbers of the file are read where they stand, aligned or not. */
+static inline uint64_t u64_at(const uint8_t *at)
+{
+	uint64_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+static inline uint32_t u32_at(const uint8_t *at)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+static inline struct perf_event_header header_at(const uint8_t *at)
+{
+	struct perf_event_header header;
+
+	memcpy(&header, at, sizeof(header));
+	return header;
+}
+
+/* In hex: a build id. */
+#define BUILD_ID_BYTES 20u
+static inline void hex_of(const uint8_t *bytes, size_t len, char hex[2 * BUILD_ID_BYTES + 1])
+{
+	hex[0] = '\0';
+	for (size_t i = 0; i < len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* A text in a record, which ends with a zero, or with the record; freed by the caller, NULL: no memory. */
+static inline char *text_of(const uint8_t *at, uint64_t len)
+{
+	return strndup((const char *)at, len);
+}
+
+static inline bool take(struct perf_piece *piece, uint64_t len, const uint8_t **at)
+{
+	*at = piece->at;
+	if (len > piece->len)
+		return false;
+	piece->at += len;
+	piece->len -= len;
+	return true;
+}
+
+static inline bool take_u64(struct perf_piece *piece, uint64_t *value)
+{
+	const uint8_t *at;
+	const bool good = take(piece, 8, &at);
+
+	*value = good ? u64_at(at) : 0;
+	return good;
+}
+
+#endif
