@@ -108,11 +108,11 @@ const struct verb verb_export = {
 		"  pprof          .pb.gz             go tool pprof\n"
 		"  otlp           .otlp              OpenTelemetry receivers, Pyroscope\n"
 		"  speedscope     .speedscope.json   speedscope.app\n"
-		"  firefox        .firefox.json      profiler.firefox.com\n"
+		"  firefox        .firefox.json      profiler.firefox.com, Perfetto\n"
 		"  perf-script    .perf              as perf script prints it\n"
 		"  perf.data      .data              perf report, perf script\n"
 		"  callgrind      .callgrind         callgrind_annotate, KCachegrind\n"
-		"  chrome         .trace.json        time line: Perfetto, chrome://tracing\n",
+		"  chrome         .trace.json        time line: chrome://tracing, speedscope\n",
 	.takes = TAKES_FILES,
 	.run = export,
 };

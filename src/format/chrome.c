@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The Trace Event Format of Chrome (JSON), which Perfetto, chrome://tracing,
- * speedscope and others show as a time line: a thread for each vCPU, and on it
- * each function for as long as consecutive samples saw it. Frames stay open
- * from one sample to the next where both have them, unless time passed
- * between that no sample stands for. Each frame is told where it begins and
- * where it ends, in this order: of events with a length that begin together,
- * readers take the first for the outer one, but only what ends has a length.
+ * The Trace Event Format of Chrome (JSON), by its samples: each names a stack,
+ * and stacks are a tree of frames ("stackFrames"), so that a sample takes some
+ * 50 bytes however deep its stack is. A vCPU is a thread. Readers take a sample
+ * to last until the next one of its thread: samples of the same stack that follow
+ * one another are one, and a frame of its own stands where there is none.
  */
 
 #include "format/format.h"
@@ -16,79 +14,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "format/tables.h"
 
-/* Frames that are open on a vCPU, root first. */
+/* The number of the frame for the time that no sample stands for. */
+#define NO_SAMPLE 0
+
 struct lane {
-	uint32_t *functions;
-	size_t n, room;
-	uint64_t until_ns; /* the last sample stands for the time up to here */
+	uint32_t frame;	   /* of the last sample */
+	uint64_t until_ns; /* it stands for the time up to here */
 	bool used;
 };
 
 struct chrome {
 	const struct format_job *job;
 	struct location_table *table;
-	struct location_chain chain;
+	uint32_t *frame_of; /* [stacks_count]: the frame of a whole stack */
 	struct lane *lanes; /* [RECORDING_MAX_VCPUS] */
 	uint32_t pid;
-	bool no_time; /* samples stand one behind the other, each a microsecond long */
-	uint64_t clock_ns;
+	uint64_t clock_ns; /* samples without times stand one behind the other */
+	bool first;
 	FILE *out;
 };
 
-/* `kind` B: the function begins; E: it ends, and is named again, as speedscope matches names. */
-static void put_event(const struct chrome *c, char kind, unsigned vcpu, uint32_t function,
-		      uint64_t now_ns)
-{
-	fprintf(c->out, ",\n{\"ph\":\"%c\",\"name\":", kind);
-	format_json_text(c->table->functions[function].name, c->out);
-	fprintf(c->out, ",\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 "}", c->pid, vcpu,
-		now_ns / 1000);
-}
-
-/* Ends the open frames from `keep` on. */
-static void close_frames(struct chrome *c, unsigned vcpu, size_t keep, uint64_t now_ns)
-{
-	struct lane *lane = &c->lanes[vcpu];
-
-	for (; lane->n > keep; lane->n--)
-		put_event(c, 'E', vcpu, lane->functions[lane->n - 1], now_ns);
-}
-
-/* Counts the open frames that are also in `chain`, from the root on. */
-static size_t common(const struct chrome *c, const struct lane *lane)
-{
-	size_t n = 0;
-
-	while (n < lane->n && n < c->chain.n &&
-	       lane->functions[n] == c->table->lines[c->chain.at[c->chain.n - 1 - n]].function)
-		n++;
-	return n;
-}
-
-/* Begins the frames of `chain` that are not open yet. */
-static struct error *open_frames(struct chrome *c, unsigned vcpu, uint64_t now_ns)
-{
-	struct lane *lane = &c->lanes[vcpu];
-	struct error *err = ARRAY_RESERVE(&lane->functions, &lane->room, c->chain.n);
-
-	for (; lane->n < c->chain.n && !err; lane->n++) {
-		uint32_t function = c->table->lines[c->chain.at[c->chain.n - 1 - lane->n]].function;
-
-		put_event(c, 'B', vcpu, function, now_ns);
-		lane->functions[lane->n] = function;
-	}
-	return err;
-}
-
-static void name_lane(const struct chrome *c, unsigned vcpu)
+static void put_sample_of(struct chrome *c, unsigned vcpu, uint32_t frame, uint64_t now_ns)
 {
 	fprintf(c->out,
-		",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRIu32
-		",\"tid\":%u,\"args\":{\"name\":\"vCPU %u\"}}",
-		c->pid, vcpu, vcpu);
+		"%s{\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 ",\"sf\":%" PRIu32
+		",\"name\":\"\"}",
+		c->first ? "" : ",", c->pid, vcpu, now_ns / 1000, frame);
+	c->first = false;
+}
+
+/* The time that a sample stands for; 0: not known. */
+static uint64_t length_of(const struct chrome *c, const struct sample *sample)
+{
+	if (format_unit_is_time(c->job))
+		return sample->weight_ns * sample->times;
+	return c->job->profile->info.timeless ? 1000 * sample->times : 0;
 }
 
 /*
@@ -99,24 +61,62 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct chrome *c = ctx;
 	struct lane *lane = &c->lanes[sample->vcpu];
-	uint64_t length = sample->weight_ns * sample->times * (c->no_time ? 1000 : 1);
-	uint64_t now = c->no_time ? c->clock_ns : sample->time_ns;
-	struct error *err = location_table_chain(c->table, sample->stack, &c->chain);
+	const uint64_t length = length_of(c, sample);
+	const uint64_t now = c->job->profile->info.timeless ? c->clock_ns : sample->time_ns;
+	const uint32_t frame = c->frame_of[sample->stack];
 
-	if (err)
-		return err;
-	if (!lane->used)
-		name_lane(c, sample->vcpu);
-	if (lane->used && now > lane->until_ns + length)
-		close_frames(c, sample->vcpu, 0, lane->until_ns);
-	close_frames(c, sample->vcpu, common(c, lane), now);
+	if (lane->used && length && now > lane->until_ns && now - lane->until_ns > length) {
+		put_sample_of(c, sample->vcpu, NO_SAMPLE, lane->until_ns);
+		lane->frame = NO_SAMPLE;
+	}
+	if (!lane->used || lane->frame != frame)
+		put_sample_of(c, sample->vcpu, frame, now);
 	lane->used = true;
+	lane->frame = frame;
 	lane->until_ns = length > UINT64_MAX - now ? UINT64_MAX : now + length;
 	c->clock_ns += length;
-	return open_frames(c, sample->vcpu, now);
+	return NULL;
 }
 
-static struct error *put_all(struct chrome *c)
+/* Frames are numbered in the order of the stacks, a parent before its children. */
+static void put_frames(struct chrome *c)
+{
+	const struct stacks *stacks = c->job->profile->stacks;
+	const uint32_t n = stacks_count(stacks);
+	uint32_t next = NO_SAMPLE + 1;
+
+	fprintf(c->out, "\"stackFrames\":{\"%d\":{\"name\":\"(no sample)\"}", NO_SAMPLE);
+	for (uint32_t id = 1; id < n; id++) {
+		uint32_t parent = c->frame_of[stacks_node(stacks, id)->parent];
+		const struct location_entry *entry;
+
+		if (c->table->of_node[id] == LOCATION_NONE)
+			continue;
+		entry = &c->table->at[c->table->of_node[id]];
+		for (uint32_t k = entry->n_lines; k > 0; k--, parent = next++) {
+			const struct location_line *line = &c->table->lines[entry->lines + k - 1];
+
+			fprintf(c->out, ",\n\"%" PRIu32 "\":{", next);
+			if (parent != NO_SAMPLE)
+				fprintf(c->out, "\"parent\":%" PRIu32 ",", parent);
+			format_json_field("\"name\":", c->table->functions[line->function].name,
+					  c->out);
+			putc('}', c->out);
+		}
+		c->frame_of[id] = parent;
+	}
+	fputs("},\n", c->out);
+}
+
+static bool is_selected(const struct chrome *c, unsigned vcpu)
+{
+	const struct profile_filter *filter = c->job->filter;
+
+	return c->job->profile->seen[vcpu] &&
+	       (filter->vcpus ? filter->vcpus[vcpu] : filter->vcpu < 0 || filter->vcpu == vcpu);
+}
+
+static struct error *put_names(struct chrome *c)
 {
 	const char *name, *title = NULL;
 	struct error *err = format_guest_name(c->job, &name);
@@ -132,9 +132,28 @@ static struct error *put_all(struct chrome *c)
 		c->pid);
 	format_json_text(name, c->out);
 	fputs("}}", c->out);
+	for (unsigned i = 0; i < RECORDING_MAX_VCPUS; i++)
+		if (is_selected(c, i))
+			fprintf(c->out,
+				",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRIu32
+				",\"tid\":%u,\"args\":{\"name\":\"vCPU %u\"}}",
+				c->pid, i, i);
+	fputs("],\n", c->out);
+	return NULL;
+}
+
+static struct error *put_all(struct chrome *c)
+{
+	struct error *err = put_names(c);
+
+	if (err)
+		return err;
+	put_frames(c);
+	fputs("\"samples\":[\n", c->out);
 	err = samples_read(c->job, put_sample, c);
 	for (unsigned i = 0; i < RECORDING_MAX_VCPUS && !err; i++)
-		close_frames(c, i, 0, c->lanes[i].until_ns);
+		if (c->lanes[i].used)
+			put_sample_of(c, i, NO_SAMPLE, c->lanes[i].until_ns);
 	fputs("\n]}\n", c->out);
 	return err;
 }
@@ -144,16 +163,17 @@ static struct error *write_chrome(const struct format_job *job, FILE *out)
 	struct chrome c = {.job = job,
 			   .out = out,
 			   .pid = format_guest_pid(job),
-			   .no_time = job->profile->info.timeless,
+			   .first = true,
+			   .frame_of =
+				   calloc(stacks_count(job->profile->stacks), sizeof(*c.frame_of)),
 			   .lanes = calloc(RECORDING_MAX_VCPUS, sizeof(*c.lanes))};
-	struct error *err = c.lanes ? location_table_new(job, &c.table) : error_no_memory();
+	struct error *err =
+		c.lanes && c.frame_of ? location_table_new(job, &c.table) : error_no_memory();
 
 	if (!err)
 		err = put_all(&c);
-	for (unsigned i = 0; c.lanes && i < RECORDING_MAX_VCPUS; i++)
-		free(c.lanes[i].functions);
 	free(c.lanes);
-	free(c.chain.at);
+	free(c.frame_of);
 	location_table_free(c.table);
 	return err;
 }

@@ -44,7 +44,7 @@ extern const struct format format_firefox;     /* Firefox Profiler, processed */
 extern const struct format format_perf_script; /* the text of perf script */
 extern const struct format format_perf_data;   /* for perf report, with no names in it */
 extern const struct format format_callgrind;
-extern const struct format format_chrome; /* a time line, also for Perfetto */
+extern const struct format format_chrome; /* a time line of samples */
 
 /* NULL if no format has that name, or that ending of a file name. */
 const struct format *format_by_name(const char *name);

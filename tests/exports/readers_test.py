@@ -360,40 +360,56 @@ class Chrome(Exported):
         cls.viewer = cls.enterClassContext(trace_viewer.TraceViewer(cls.browser))
 
     def threads(self, kind):
-        """Threads of the exported trace by name, with their slices, as the viewer reads them."""
+        """Threads of the exported trace by name: (start, length in ms, stack, root first), as the viewer reads them."""
         self.text(kind, f'{kind}.trace.json')
         self.viewer.open(self.directory / f'{kind}.trace.json')
         self.assertEqual(self.viewer.warnings(), [])
         threads = {thread['name']: thread for thread in self.viewer.threads()}
-        for thread in threads.values():
-            self.assertFalse([piece for piece in thread['slices'] if piece['unfinished']])
-        return threads
+        self.assertEqual({thread['process'] for thread in threads.values()}, {self.process})
+        lengths = {}
+        for name, thread in threads.items():
+            samples = sorted(thread['samples'], key=lambda sample: sample['start'])
+            self.assertEqual(samples[-1]['stack'], ['(no sample)'])
+            lengths[name] = [(one['start'], behind['start'] - one['start'], tuple(one['stack'][::-1]))
+                             for one, behind in zip(samples, samples[1:]) if one['stack'] != ['(no sample)']]
+        return lengths
+
+    process = 'web server (1)'
 
     def self_time(self, threads):
         own = Counter()
-        for thread in threads.values():
-            for piece in thread['slices']:
-                own[piece['name']] += piece['self']
+        for samples in threads.values():
+            for _, length, stack in samples:
+                own[stack[-1]] += length
         return own
 
     def test_functions_have_their_time(self):
-        own = self.self_time(self.threads('plain'))
-        self.assertEqual({name: time for name, time in own.items() if time}, PLAIN_SELF)
+        self.assertEqual(self.self_time(self.threads('plain')), PLAIN_SELF)
 
     def test_inlined_functions_have_their_time(self):
-        own = self.self_time(self.threads('inlined'))
-        self.assertEqual({name: round(time, 3) for name, time in own.items() if time}, INLINED_SELF)
+        threads = self.threads('inlined')
+        self.assertEqual({name: round(time, 3) for name, time in self.self_time(threads).items()}, INLINED_SELF)
+        self.assertIn(('example_caller', 'example_inlined', 'example_here'), {stack for _, _, stack in threads['vCPU 0']})
 
-    def test_frames_stay_open_from_sample_to_sample(self):
+    def test_samples_of_the_same_stack_are_one(self):
         threads = self.threads('plain')
         self.assertEqual(set(threads), {'vCPU 0', 'vCPU 1'})
-        self.assertEqual({thread['process'] for thread in threads.values()}, {'web server (1)'})
-        self.assertEqual([(piece['name'], piece['parent'], piece['start'], piece['duration'])
-                          for piece in threads['vCPU 0']['slices']],
-                         [('example_outer', None, 1, 70), ('example_middle', 'example_outer', 1, 60),
-                          ('example_leaf', 'example_middle', 1, 60)])
+        self.assertEqual(threads['vCPU 0'], [(1, 60, ('example_outer', 'example_middle', 'example_leaf')), (61, 10, ('example_outer',))])
+
+    def test_time_without_samples_is_a_gap(self):
+        run(BUILD / 'uniprof', 'export', '--from=5ms', '--to=20ms', '-o', self.directory / 'gap.trace.json', self.directory / 'plain.uniprof')
+        self.viewer.open(self.directory / 'gap.trace.json')
+        thread, = [thread for thread in self.viewer.threads() if thread['samples']]
+        self.assertEqual([(sample['start'], sample['stack'][0]) for sample in thread['samples']], [(5, 'example_leaf'), (20, '(no sample)')])
+
+    def test_it_is_at_most_five_times_the_recording(self):
+        run(EXAMPLE, 'long', self.directory / 'long.uniprof')
+        path = self.export('long', 'long.trace.json')
+        self.assertLessEqual(path.stat().st_size, 5 * (self.directory / 'long.uniprof').stat().st_size)
+        path.unlink()
 
     def test_any_name_can_be_read(self):
+        self.process = json.loads(self.text('hostile', 'names.trace.json'))['traceEvents'][0]['args']['name']
         own = self.self_time(self.threads('hostile'))
         self.assertAlmostEqual(sum(own.values()) / 1.003009, sum(self.names().values()), delta=.001)
         self.assertEqual(set(self.names()) - set(name.replace(';', ':') for name in own), set())

@@ -3,7 +3,7 @@
 
     with TraceViewer(browser) as viewer:
         viewer.open(path)
-        viewer.slices()
+        viewer.threads()
 """
 
 import http.server
@@ -47,14 +47,13 @@ fetch('/trace').then((answer) => answer.text()).then((text) => {
 }).catch(fail);
 """
 
-# Threads: process, name, and nested slices of each.
-SLICES = """
+# Threads: process, name, and samples of each: times in milliseconds, stacks leaf first.
+SAMPLES = """
 const threads = [];
 for (const thread of window.loaded.getAllThreads())
     threads.push({process: thread.parent.name, pid: thread.parent.pid, name: thread.name, tid: thread.tid,
-                  slices: thread.sliceGroup.slices.map((slice) => ({
-                      name: slice.title, start: slice.start, duration: slice.duration, self: slice.selfTime,
-                      unfinished: slice.didNotFinish, parent: slice.parentSlice && slice.parentSlice.title}))});
+                  samples: (thread.samples || []).map((sample) => ({
+                      start: sample.start, stack: sample.getNodesAsArray().map((node) => node.functionName)}))});
 return threads;
 """
 
@@ -123,7 +122,7 @@ class TraceViewer:
         assert error is None, error
 
     def threads(self) -> list[dict]:
-        return self._browser.run(SLICES)
+        return self._browser.run(SAMPLES)
 
     def hide_advice(self) -> None:
         """Takes away what stands above it about old browsers."""

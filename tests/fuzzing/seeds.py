@@ -183,6 +183,37 @@ def recording():
     yield b"\0\x89uniprof\2\0"
 
 
+def message(*fields):
+    """Of Protocol Buffers, of small numbers and short texts."""
+    return b"".join(bytes([number << 3, value]) if isinstance(value, int) else bytes([number << 3 | 2, len(value)]) + value
+                    for number, value in fields)
+
+
+def pprof_profile():
+    texts = b"", b"cpu", b"nanoseconds", b"samples", b"count", b"main", b"/a", b"pid", b"vcpu", b"vcpu1"
+    return message((1, message((1, 3), (2, 4))), (1, message((1, 1), (2, 2))), *((6, text) for text in texts),
+                   (3, message((1, 1), (2, 16), (3, 64), (5, 6))), (5, message((1, 1), (2, 5))), (9, 1), (12, 5),
+                   (4, message((1, 1), (2, 1), (3, 20), (4, message((1, 1), (2, 7))), (4, message((1, 1), (2, 9))))), (4, message((1, 2), (3, 20))),
+                   (2, message((1, b"\1\2"), (2, b"\2\21"), (3, message((1, 7), (3, 9))), (3, message((1, 8), (2, 9))))))
+
+
+def perf_record(kind, misc, body):
+    return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
+
+
+def perf_data():
+    """As of a pipe: an attribute, a name, maps of the kernel and of a process, a fork, and samples with a kernel's and a program's frames."""
+    fields = 1 | 2 | 4 | 32 | 128 | 256  # ip, tid, time, chain, cpu, period
+    attr = struct.pack("<IIQQQQQ", 1, 64, 0, 1000, fields, 0, 1 << 18) + bytes(16)
+    ids = struct.pack("<IIQII", 7, 8, 5, 0, 0)
+    maps = [struct.pack("<IIQQQIIQQII", pid, pid, start, 0x1000, 0, 0, 0, 0, 0, 5, 2) + path + ids
+            for pid, start, path in ((0xffffffff, 0xffffffff81000000, b"[kernel.kallsyms]_text\0\0"), (7, 0x1000, b"/bin/a\0\0"), (9, 0x1800, b"/bin/b\0\0"))]
+    sample = struct.pack("<QIIQIIQQ5Q", 0x1010, 7, 8, 9, 1, 0, 250, 5, (1 << 64) - 128, 0xffffffff81000010, (1 << 64) - 512, 0x1010, 0x1020)
+    return (b"PERFILE2" + struct.pack("<Q", 16) + perf_record(64, 0, attr + struct.pack("<Q", 3)) + perf_record(3, 0, struct.pack("<II", 7, 8) + b"web\0\0\0\0\0" + ids)
+            + perf_record(10, 1, maps[0]) + perf_record(10, 2, maps[1]) + perf_record(10, 2, maps[2]) + perf_record(7, 0, struct.pack("<IIIIQ", 10, 7, 10, 7, 5) + ids)
+            + perf_record(9, 1, sample) + perf_record(9, 2, sample))
+
+
 def imports():
     yield b"main;f 1\nmain;f;g 23\n"
     yield b"# comment\n\nmain;f;g_[k];[unknown] 7\nmain 99999999999999999999\n"
@@ -193,6 +224,18 @@ def imports():
     for word in b"", b"main;f\n", b"main;f -1\n", b"x [ 1.: 1 c:\n", b"a 1 99999999999.9: 1 c: \n\t1 f (x)\n\n", b"; 1\n", b"\0 1\n":
         yield word
         yield b"main;f 1\n" + word
+    yield b"#unikernel stack tracer using x\n#tracing domid 7 on 2026-11-21 09:00:00 UTC (+0000)\n\nf+0x4f\nmain\n0x100041\n3\n\n[no stack]\n1\n"
+    yield (b"version: 1\npositions: line\nevent: Weight : nanoseconds\nevents: Weight Samples\nob=(1) /a\nfl=(1) a.c\nfn=(1) main\n3 10 1\n"
+           b"cfn=(2) leaf\ncalls=1 0\n+1 60 6\n\nfn=(2)\n5 60 6\ncfn=(1)\ncalls=1 0\n* 5 1\n")
+    yield (b'{"shared":{"frames":[{"name":"f","file":"a.c","line":2},{"name":"g"}]},"profiles":[{"type":"sampled","name":"a","unit":"seconds",'
+           b'"startValue":0,"samples":[[0,1],[1]],"weights":[1,0.5]},{"type":"evented","unit":"seconds","events":[{"type":"O","frame":0,"at":1},'
+           b'{"type":"C","frame":0,"at":2}]}]}')
+    yield (b'{"meta":{"startTime":1.5,"interval":1},"libs":[{"path":"/a","codeId":"ab"}],"shared":{"stringArray":["f","g"],"resourceTable":{"lib":[0]},'
+           b'"funcTable":{"name":[0,1],"resource":[0,-1]},"frameTable":{"func":[0,1],"line":[1,null]},"stackTable":{"frame":[0,1],"prefix":[null,0]}},'
+           b'"threads":[{"name":"a","pid":"1","tid":2,"samples":{"stack":[0,1,null],"time":[1,2,3],"weight":[1,2,3],"weightType":"tracing-ms"}}]}')
+    yield pprof_profile()
+    yield gzip.compress(pprof_profile(), mtime=0)
+    yield perf_data()
 
 
 def nm():

@@ -198,11 +198,12 @@ static json_t *text_json(const char *text)
 
 static json_t *side_json(const struct page_side *side, const struct time_buckets *buckets)
 {
-	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle", text_json(side->subtitle),
-			 "warning", text_json(side->warning), "weighted",
+	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle",
+			 text_json(side->subtitle), "warning", text_json(side->warning), "weighted",
 			 side->profile->selected.weight_ns > 0, "timeless",
-			 side->profile->info.timeless, "vcpus", (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets->n,
-			 "bucket_ns", (json_int_t)buckets->bucket_ns);
+			 side->profile->info.timeless, "vcpus", (int)profile_vcpus(side->profile),
+			 "buckets", (json_int_t)buckets->n, "bucket_ns",
+			 (json_int_t)buckets->bucket_ns);
 }
 
 static struct error *put_head(const struct page_side *sides, const struct time_buckets *buckets,
