@@ -73,7 +73,9 @@ static struct error *write_format(const struct export_args *options, const struc
 	if (!err)
 		err = cmd_open_output(options->load.output, &out);
 	return err ? err
-		   : cmd_close_output(options->load.output, out, options->format->write(&job, out));
+		   : cmd_close_output(options->load.output, out,
+				      format_write(options->format, &job, options->load.output,
+						   out));
 }
 
 static struct error *export(int argc, char **argv, int *status)
@@ -102,7 +104,7 @@ const struct verb verb_export = {
 	.about = "Writes a recording in a format that other tools read.\n",
 	.options = options_of_export,
 	.closing =
-		"NAME and ending of FILE:\n"
+		"NAME and ending of FILE (with .gz behind it: compressed):\n"
 		"  folded         .folded            a stack a line, root first, with its count\n"
 		"  raw            .raw               the classic trace, a stack a sample\n"
 		"  pprof          .pb.gz             go tool pprof\n"

@@ -32,8 +32,13 @@ struct format_job {
 struct format {
 	const char *name;   /* as in --format=NAME */
 	const char *ending; /* chosen when the output file ends so: ".folded" */
+	bool packed;	    /* its files are compressed anyhow */
 	struct error *(*write)(const struct format_job *job, FILE *out);
 };
+
+/* Compressed, if the output's name ends with ".gz" and the format does not do that itself. */
+struct error *format_write(const struct format *format, const struct format_job *job,
+			   const char *output, FILE *out);
 
 extern const struct format format_folded; /* stack by stack, root first, with counts */
 extern const struct format format_raw;	  /* the classic trace, one stack a sample */
@@ -46,7 +51,7 @@ extern const struct format format_perf_data;   /* for perf report, with no names
 extern const struct format format_callgrind;
 extern const struct format format_chrome; /* a time line of samples */
 
-/* NULL if no format has that name, or that ending of a file name. */
+/* NULL if no format has that name, or that ending of a file name, with ".gz" behind it or without. */
 const struct format *format_by_name(const char *name);
 const struct format *format_by_ending(const char *path);
 /* For help texts: format i, NULL behind the last. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "format/gzip.h"
 #include "import/import.h"
 #include "symbol/names/display_name.h"
 
@@ -30,22 +31,56 @@ const struct format *format_by_name(const char *name)
 	return NULL;
 }
 
+#define PACKED ".gz"
+
+static bool ends_packed(const char *path)
+{
+	const size_t len = strlen(path);
+
+	return len > strlen(PACKED) && !strcmp(path + len - strlen(PACKED), PACKED);
+}
+
+struct error *format_write(const struct format *format, const struct format_job *job,
+			   const char *output, FILE *out)
+{
+	FILE *packed;
+	struct error *err;
+
+	if (format->packed || !output || !ends_packed(output))
+		return format->write(job, out);
+	err = gzip_open(out, &packed);
+	if (err)
+		return err;
+	err = format->write(job, packed);
+	if (fclose(packed))
+		err = error_first(err, error_no_memory());
+	return err;
+}
+
 /* The longest ending that fits, so that ".perf.json" and ".json" can both be one. */
-const struct format *format_by_ending(const char *path)
+static const struct format *by_ending(const char *path, size_t len)
 {
 	const struct format *best = NULL;
-	size_t len = strlen(path), longest = 0;
+	size_t longest = 0;
 
 	for (size_t i = 0; i < N_FORMATS; i++) {
 		size_t ending = strlen(formats[i]->ending);
 
 		if (ending > longest && len > ending &&
-		    !strcmp(path + len - ending, formats[i]->ending)) {
+		    !strncmp(path + len - ending, formats[i]->ending, ending)) {
 			best = formats[i];
 			longest = ending;
 		}
 	}
 	return best;
+}
+
+const struct format *format_by_ending(const char *path)
+{
+	const size_t len = strlen(path);
+	const struct format *found = by_ending(path, len);
+
+	return found || !ends_packed(path) ? found : by_ending(path, len - strlen(PACKED));
 }
 
 static const char *name_of(const struct recording_info *info)

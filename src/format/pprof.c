@@ -9,70 +9,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/intern.h"
 #include "format/format.h"
+#include "format/gzip.h"
 #include "format/protobuf.h"
 #include "format/tables.h"
 #include "import/wire.h"
-
-/* Compressed output in pieces; the same input gives the same bytes. Errors of writing stay with the FILE. */
-
-/* zlib.h: 16 more than the window's bits asks for gzip's head and tail. */
-#define GZIP_WINDOW (MAX_WBITS + 16)
-#define GZIP_MEMORY 8
-
-struct gzip {
-	z_stream stream;
-	FILE *out;
-	unsigned char buffer[64 << 10];
-};
-
-static struct error *gzip_new(FILE *out, struct gzip **gzip)
-{
-	struct gzip *new = calloc(1, sizeof(*new));
-
-	if (!new || deflateInit2(&new->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW,
-				 GZIP_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
-		free(new);
-		return error_no_memory();
-	}
-	new->out = out;
-	*gzip = new;
-	return NULL;
-}
-
-static void deflate_pending(struct gzip *gzip, int how)
-{
-	do {
-		gzip->stream.next_out = gzip->buffer;
-		gzip->stream.avail_out = sizeof(gzip->buffer);
-		deflate(&gzip->stream, how);
-		fwrite(gzip->buffer, 1, sizeof(gzip->buffer) - gzip->stream.avail_out, gzip->out);
-	} while (!gzip->stream.avail_out);
-}
-
-static void gzip_put(struct gzip *gzip, const void *data, size_t len)
-{
-	while (len) {
-		uInt piece = len > 1u << 30 ? 1u << 30 : (uInt)len;
-
-		gzip->stream.next_in = (z_const Bytef *)data;
-		gzip->stream.avail_in = piece;
-		deflate_pending(gzip, Z_NO_FLUSH);
-		data = (const char *)data + piece;
-		len -= piece;
-	}
-}
-
-/* Writes the end, and frees. */
-static void gzip_end(struct gzip *gzip)
-{
-	deflate_pending(gzip, Z_FINISH);
-	deflateEnd(&gzip->stream);
-	free(gzip);
-}
 
 struct pprof {
 	const struct format_job *job;
@@ -335,4 +278,7 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 	return err;
 }
 
-const struct format format_pprof = {.name = "pprof", .ending = ".pb.gz", .write = write_pprof};
+const struct format format_pprof = {.name = "pprof",
+				    .ending = ".pb.gz",
+				    .packed = true,
+				    .write = write_pprof};
