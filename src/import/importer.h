@@ -11,7 +11,7 @@
  *	2. a row in importers[] (import.c), before those that would take its files;
  *	3. tests/exports/import_test.py: a round trip if we export the format, and a
  *	   profile made by the real tool;
- *	4. a seed in tests/fuzz;
+ *	4. a seed in tests/fuzzing/seeds.py;
  *	5. docs/exports.md (what it carries) and docs/man/uniprof.1.
  *
  * Files are hostile: numbers are checked against the file, sums are bounded,

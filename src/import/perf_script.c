@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /*
  * Lines of `perf script`. An event begins with one such as
  *
@@ -272,7 +274,7 @@ struct perf_event {
 	bool inside;	  /* frames may follow */
 	bool counts;	  /* its event is the one that is imported */
 	uint64_t *frames; /* addresses as of import_code, leaf first */
-	size_t n_frames;
+	size_t n_frames, room;
 };
 
 struct perf_import {
@@ -330,6 +332,7 @@ static struct error *add_frame(struct perf_import *perf, const char *line)
 {
 	struct perf_event *event = &perf->event;
 	struct perf_frame frame;
+	struct error *err;
 
 	if (!perf_read_frame(line, &frame)) {
 		/* With -F +srcline there are such lines between. */
@@ -342,7 +345,8 @@ static struct error *add_frame(struct perf_import *perf, const char *line)
 		return NULL;
 	if (event->n_frames == IMPORT_FRAMES_MAX)
 		return import_error(perf->import->input, "a stack with too many frames");
-	return number_frame(perf->import, &frame, &event->frames[event->n_frames++]);
+	err = ARRAY_RESERVE(&event->frames, &event->room, event->n_frames + 1);
+	return err ? err : number_frame(perf->import, &frame, &event->frames[event->n_frames++]);
 }
 
 /* An event is whole. */
@@ -472,8 +476,7 @@ static struct error *read_perf_script(struct import *import)
 	struct perf_import perf = {.import = import};
 	struct error *err;
 
-	perf.event.frames = calloc(IMPORT_FRAMES_MAX, sizeof(*perf.event.frames));
-	err = perf.event.frames ? read_all(&perf) : error_no_memory();
+	err = read_all(&perf);
 	free(perf.event.frames);
 	describe(&perf);
 	return err;

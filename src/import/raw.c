@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "import/importer.h"
 
 #define HEAD	 "#unikernel stack tracer"
@@ -25,7 +26,7 @@ struct raw_frame {
 struct raw_import {
 	struct import *import;
 	struct raw_frame *frames; /* leaf first */
-	size_t n;
+	size_t n, room;
 	bool empty; /* there is a stack, without frames */
 };
 
@@ -62,7 +63,7 @@ static bool read_hex(const char *at, uint64_t *value)
 static struct error *add_frame(struct raw_import *raw, const char *line, size_t len)
 {
 	struct import_code code = {.addr = IMPORT_NO_ADDR};
-	struct raw_frame *frame = &raw->frames[raw->n];
+	struct raw_frame *frame;
 	const char *plus = NULL;
 	struct error *err;
 
@@ -72,6 +73,10 @@ static struct error *add_frame(struct raw_import *raw, const char *line, size_t 
 		raw->empty = true;
 		return NULL;
 	}
+	err = ARRAY_RESERVE(&raw->frames, &raw->room, raw->n + 1);
+	if (err)
+		return err;
+	frame = &raw->frames[raw->n];
 	frame->kind = raw->n ? FRAME_RETURN : FRAME_PC;
 	raw->n++;
 	if (!strncmp(line, "0x", 2) && read_hex(line + 2, &frame->addr))
@@ -118,9 +123,8 @@ static struct error *add_line(struct raw_import *raw, const char *line, size_t l
 
 static struct error *read_raw(struct import *import)
 {
-	struct raw_import raw = {.import = import,
-				 .frames = calloc(IMPORT_FRAMES_MAX, sizeof(*raw.frames))};
-	struct error *err = raw.frames ? NULL : error_no_memory();
+	struct raw_import raw = {.import = import};
+	struct error *err = NULL;
 	char *line = NULL;
 	size_t len;
 
