@@ -38,18 +38,26 @@ static bool load(struct client *client)
 	return client->begin && client->end && client->find;
 }
 
+/* Seconds for one file, if the user has not said how many: the library has no bound of its own. */
+#define MAXTIME "300"
+
 /* A descriptor, negative if there is no such thing anywhere. */
 static int fetch(const char *hex)
 {
+	const bool bounded = getenv(DEBUGINFOD_MAXTIME_ENV_VAR);
 	struct client client;
 	debuginfod_client *connection = load(&client) ? client.begin() : NULL;
 	int fd = -1;
 
+	if (!bounded)
+		setenv(DEBUGINFOD_MAXTIME_ENV_VAR, MAXTIME, true);
 	if (connection) {
 		/* Length 0: the id is a string in hex. */
 		fd = client.find(connection, (const unsigned char *)hex, 0, NULL);
 		client.end(connection);
 	}
+	if (!bounded)
+		unsetenv(DEBUGINFOD_MAXTIME_ENV_VAR);
 	return fd;
 }
 
