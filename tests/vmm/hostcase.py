@@ -30,8 +30,8 @@ PROGRAMS = BUILD / "tests" / "vmm" / "programs"
 # Bytes of a console that firmware and a guest's first line need at most.
 FIRST_WORDS = 1 << 16
 
-# Moments at which a profiler is stopped to find it within a pause.
-MOMENTS = 2000
+# A profiler is stopped at one moment after the other for so long, to find it within a pause.
+SEEK_S = 20
 
 # The kernel's word for a thread that nobody has stopped (proc(5)).
 RUNNING = {"R", "S", "D"}
@@ -255,7 +255,8 @@ class HostCase(unittest.TestCase):
         """Stops a profiler at random moments until one of them lies in a pause of the guest; False: none of many did."""
         out = self.scratch / "killed.uniprof"
         self.wait_for(lambda: profiler.poll() is not None or out.exists() and out.stat().st_size, "nothing is recorded")
-        for _ in range(MOMENTS):
+        until = time.monotonic() + SEEK_S
+        while time.monotonic() < until:
             time.sleep(generator.uniform(0, 0.002))
             profiler.send_signal(signal.SIGSTOP)
             if held():
@@ -272,12 +273,14 @@ class HostCase(unittest.TestCase):
             (self.scratch / "killed.uniprof").unlink(missing_ok=True)
             profiler = subprocess.Popen([UNIPROF, "record", "-q", "-F", "5000", "-o", "killed.uniprof", *options, guest], cwd=self.scratch,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            if held and i % 2:
-                within += self.stop_within_a_pause(profiler, held, generator)
-            else:
-                time.sleep(generator.uniform(0, most_s))
-            profiler.kill()
-            profiler.wait()
+            try:
+                if held and i % 2:
+                    within += self.stop_within_a_pause(profiler, held, generator)
+                else:
+                    time.sleep(generator.uniform(0, most_s))
+            finally:
+                profiler.kill()
+                profiler.wait()
             self.wait_for(lambda: not tracers(process.pid), "it is still traced")
             self.wait_for(lambda: not guards(process.pid), "a guard does not end")
             self.assertIn(state(process.pid), RUNNING)

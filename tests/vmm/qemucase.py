@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import struct
+import time
 import unittest
 
 from hostcase import BUILD, HostCase, chance, impossible_edges
@@ -49,24 +50,37 @@ class Monitor:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(60)
         self.socket.connect(str(path))
-        # For reading only: one that writes, too, forgets then what it has read ahead, such as half an event.
-        self.stream = self.socket.makefile("r", encoding="utf-8")
-        self.stream.readline()
+        self.came, self.asked = b"", 0
+        self.line(time.monotonic() + 60)
         self.ask("qmp_capabilities")
 
-    def ask(self, command, **arguments):
-        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+    def line(self, until):
+        """The next line; TimeoutError if there is none by then."""
+        while b"\n" not in self.came:
+            self.socket.settimeout(max(until - time.monotonic(), 0.001))
+            more = self.socket.recv(65536)
+            if not more:
+                raise ConnectionError("QEMU has hung up")
+            self.came += more
+        line, self.came = self.came.split(b"\n", 1)
+        return line
+
+    def ask(self, command, seconds=60, **arguments):
+        """What QEMU answers; TimeoutError if it does not within so many seconds. A late answer does no harm."""
+        self.asked += 1
+        self.socket.settimeout(seconds)
+        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments, "id": self.asked}).encode() + b"\n")
+        until = time.monotonic() + seconds
         while True:
-            answer = json.loads(self.stream.readline())
-            if "return" in answer or "error" in answer:
+            answer = json.loads(self.line(until))
+            if answer.get("id") == self.asked:
                 return answer.get("return")
 
     def close(self):
-        self.stream.close()
         self.socket.close()
 
-    def runs(self):
-        return self.ask("query-status")["running"]
+    def runs(self, seconds=60):
+        return self.ask("query-status", seconds)["running"]
 
     def stubs(self):
         """Character devices of gdb stubs."""
@@ -113,8 +127,11 @@ class QemuCase(HostCase):
         self.wait_for(stops, "it runs though it was stopped")
 
     def stands(self, process):
-        """A vCPU is held, when QEMU may not answer; or QEMU says that the guest does not run."""
-        return self.thread_is_held(process) or not self.monitor.runs()
+        """QEMU says that the guest does not run; or it does not answer, as a vCPU of it is held."""
+        try:
+            return not self.monitor.runs(0.3)
+        except TimeoutError:
+            return self.thread_is_held(process)
 
     def runs_and_prints(self):
         """QEMU says that the guest runs, and so does the guest."""

@@ -40,7 +40,7 @@ class Victim:
         seen = []
         if self.qmp:
             while select.select([self.qmp.socket], [], [], 0.2)[0]:
-                seen.append(json.loads(self.qmp.stream.readline()).get("event"))
+                seen.append(json.loads(self.qmp.line(time.monotonic() + 60)).get("event"))
         return seen
 
     def end(self):
