@@ -276,7 +276,7 @@ class Others(Imported):
         content = self.perf().read_bytes()
         start, size = struct.unpack_from('<QQ', content, 40)
         report = self.report(self.write('cut.data', content[:start + size // 2]))
-        self.assertEqual(report['looks']['reason'], 'the file stops in the middle')
+        self.assertEqual(report['ticks']['reason'], 'the file stops in the middle')
 
     def test_several_processes_with_the_same_file(self):
         self.lacks('perf', 'linux-perf')
@@ -331,7 +331,7 @@ class Written(Imported):
         self.assertEqual(self.rows(path), {'outer': 2000000, 'inner': 4000000})
         self.assertEqual(self.rows(path, 'function', 'self', 'weight_ns', '--from=5ms'), {'inner': 1000000})
         self.assertEqual(self.rows(path, 'thread'), {'main': 6000000})
-        self.assertEqual(self.report(path)['looks']['elapsed_ns'], 6000000)
+        self.assertEqual(self.report(path)['ticks']['elapsed_ns'], 6000000)
 
     def test_events_that_do_not_fit_are_refused(self):
         events = json.loads(json.dumps(SPEEDSCOPE_EVENTS))
@@ -349,7 +349,7 @@ class Written(Imported):
         self.assertEqual(self.rows(path, 'line')['a.js:7'], 1)
         self.assertEqual(self.rows(path, 'image')['/lib/libxul.so'], 2)
         report = self.report(path)
-        self.assertEqual((report['looks']['elapsed_ns'], report['guest']['start_unix_ns']), (5000000, 1700000000100000000))
+        self.assertEqual((report['ticks']['elapsed_ns'], report['guest']['start_unix_ns']), (5000000, 1700000000100000000))
 
     def test_numbers_that_lead_nowhere_are_refused(self):
         thread = json.loads(json.dumps(FIREFOX_THREAD))
