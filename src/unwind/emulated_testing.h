@@ -356,6 +356,22 @@ static inline void walk_through(struct stepped *stepped, const char *name, struc
 	}
 }
 
+/* Instructions at which no code tells that _start is nobody's callee, or is half a call. */
+#define UNTOLD 9
+
+/* Without symbols, too, no caller is wrong, and none is missing that is not said to be. */
+static inline void assert_no_symbols_are_needed(const struct stepped *stepped,
+						const struct way *ways, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(ways[i].of[IMPOSSIBLE], 0);
+		assert_int_equal(ways[i].of[LIE], 0);
+		assert_in_range(ways[i].of[TRUNCATED], 0, UNTOLD);
+		assert_int_equal(ways[i].of[WHOLE] + ways[i].of[NO_RETURN] + ways[i].of[TRUNCATED],
+				 stepped->steps);
+	}
+}
+
 /* Runs the tests, where the emulator is. */
 static inline int run_emulated(const struct machine *machine, int (*run)(void))
 {

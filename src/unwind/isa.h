@@ -66,6 +66,7 @@ enum flow_result {
 	FLOW_FOUND,
 	FLOW_GUESSED, /* found behind a jump table or code that is only reached from elsewhere */
 	FLOW_NOT,     /* no path leads there */
+	FLOW_AWAY,    /* ... but some lead where it cannot be told: to what is called last */
 	FLOW_UNKNOWN, /* the search was cut short: code not readable, not understood, too much */
 };
 
@@ -105,6 +106,8 @@ struct record_layout {
 	int8_t size;	     /* from fp to the caller's sp, at least */
 };
 
+#define MARKING_MAX 80
+
 struct walk;
 enum found {
 	FOUND_CALLER, /* walk->at is there, *trust is set */
@@ -113,11 +116,10 @@ enum found {
 };
 
 struct unwind_isa {
-	uint8_t isa, word;   /* enum isa and bytes: the struct regs of this processor */
-	uint8_t sp, fp, ra;  /* DWARF numbers; ra: the link register, or the column for the pc */
-	bool link;	     /* calls leave the return address in register ra, not on the stack */
-	bool fp_reserved;    /* the ABI keeps register fp for frame records, in all code */
-	uint8_t frame_setup; /* first byte of code that sets up a frame, to be looked for; 0: none */
+	uint8_t isa, word;  /* enum isa and bytes: the struct regs of this processor */
+	uint8_t sp, fp, ra; /* DWARF numbers; ra: the link register, or the column for the pc */
+	bool link;	    /* calls leave the return address in register ra, not on the stack */
+	bool fp_reserved;   /* the ABI keeps register fp for frame records, in all code */
 	bool searches;	  /* looks for callers on the stack that prove themselves (rule_search.c) */
 	uint8_t call_max; /* the longest call, bytes */
 	unsigned flow_steps; /* steps that following one function may take, at most */
@@ -131,10 +133,15 @@ struct unwind_isa {
 			    struct call *out);
 
 	/*
-	 * True if these `n` bytes clear fp, push 0 in place of a return address, and end in a call.
+	 * True if these `n` bytes end in a call and have dropped the way back: they clear fp and push
+	 * 0 in place of a return address; or they clear the link register, or take over a stack.
 	 * NULL: not supported.
 	 */
 	bool (*begins_stack)(const uint8_t *bytes, size_t n, unsigned word);
+	unsigned marking; /* bytes to be looked at for that, at most MARKING_MAX */
+
+	/* Does code begin here that sets up fp for a frame record? NULL: not supported. */
+	bool (*sets_up_frame)(const uint8_t *bytes, size_t n);
 
 	/* Memory for follow(), to be freed by free(); NULL: no memory. */
 	void *(*scratch_new)(void);
@@ -151,7 +158,7 @@ struct unwind_isa {
 	 * start. False: no return was found. NULL: not supported.
 	 */
 	bool (*find_return)(struct code_reader *reader, uint64_t va, enum frame_kind kind,
-			    unsigned *steps, struct rule *out);
+			    void *scratch, unsigned *steps, struct rule *out);
 
 	/*
 	 * True if the code from `va` on leads to a return from an interrupt, not to one to a
@@ -192,6 +199,11 @@ extern const struct unwind_isa unwind_x86_64, unwind_x86_32, unwind_arm64, unwin
 /* Longer functions are not followed, bytes. */
 #define PATHS_SIZE_MAX 32768u
 
+/* Instructions of a function without known bounds that are followed at most, */
+#define PATHS_STEPS 2000
+/* and slots to note them. */
+#define PATHS_SEEN 4096
+
 /* The largest state, bytes. */
 #define PATHS_STATE_MAX 320
 
@@ -202,7 +214,9 @@ enum path {
 	PATH_BRANCH_TABLE, /* may go to one of several addresses that are not known, or on */
 	PATH_JUMP,	   /* goes to `target` */
 	PATH_TABLE,	   /* goes to one of several addresses that are not known */
-	PATH_END,	   /* leaves the function */
+	PATH_AWAY,	   /* leaves the function for another, a last call through a register */
+	PATH_RETURN,	   /* leaves it for its caller */
+	PATH_END,	   /* goes on nowhere */
 };
 
 struct paths {
@@ -215,6 +229,12 @@ struct paths {
 	unsigned (*apply)(const uint8_t *bytes, size_t n, uint64_t pc, void *state, enum path *path,
 			  uint64_t *target);
 	void (*taken)(void *state); /* makes it the state at the target of a branch; NULL: it is */
+	/*
+	 * Does another function begin here, behind a call that may never return? *called becomes
+	 * false where the call has returned, and stays where padding does not tell. NULL: functions
+	 * without known bounds are not followed.
+	 */
+	bool (*begins)(const uint8_t *bytes, size_t n, bool *called);
 };
 
 /* Paths that are still to be followed; of a function with more branches open, some are not. */
@@ -222,7 +242,8 @@ struct paths {
 
 /* Memory to work with. */
 struct open_path {
-	uint32_t at; /* unit, from the start */
+	uint64_t va;
+	bool called; /* right behind a call */
 	uint8_t state[PATHS_STATE_MAX];
 };
 
@@ -233,6 +254,11 @@ struct paths_scratch {
 	unsigned n_open;
 	bool scattered;			  /* a jump goes where it cannot be told */
 	uint8_t at_jump[PATHS_STATE_MAX]; /* the state there */
+	uint32_t generation;		  /* of the search: addresses of others count for nothing */
+	struct {
+		uint64_t va;
+		uint32_t generation;
+	} at[PATHS_SEEN];
 };
 
 /* NULL: no memory. For free(). */
@@ -245,6 +271,21 @@ void *paths_scratch_new(void);
  * table.
  */
 enum flow_result paths_follow(const struct paths *paths, const struct flow_query *query,
-			      const struct code *code, void *scratch, unsigned *steps, void *state);
+			      struct code_reader *reader, void *scratch, unsigned *steps,
+			      void *state);
+
+/* Where to begin, and which return counts: one in a state that tells where the caller is. */
+struct paths_start {
+	uint64_t va;
+	uint8_t kind; /* enum frame_kind */
+	bool (*leaves)(const void *state);
+};
+
+/*
+ * Follows the code to a return, or else to a last call. *state: in, that at the
+ * beginning; out, that before the return.
+ */
+bool paths_return(const struct paths *paths, const struct paths_start *from,
+		  struct code_reader *reader, void *scratch, unsigned *steps, void *state);
 
 #endif

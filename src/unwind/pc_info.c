@@ -252,12 +252,15 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
 
 	for (size_t i = 0; i < info->n_not && i < 4; i++)
 		if (info->not_start[i] == start)
-			return FLOW_NOT;
-	if (!code->function || !code->function(code->ctx, start, &symbol, &end))
+			return (enum flow_result)info->not_flow[i];
+	/* A function that jumps to another is followed out of its bounds. */
+	if (!code->function || !code->function(code->ctx, start, &symbol, &end) ||
+	    (unwinder->isa->link && (info->addr < start || info->addr > end)))
 		end = 0;
 	flow = follow(unwinder, info, start, end, rule);
-	if (flow == FLOW_NOT) {
+	if (flow == FLOW_NOT || flow == FLOW_AWAY) {
 		info->not_start[info->n_not % 4] = start;
+		info->not_flow[info->n_not % 4] = (uint8_t)flow;
 		info->n_not = info->n_not == 7 ? 4 : info->n_not + 1;
 	}
 	return flow;
@@ -278,13 +281,13 @@ bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
 	unsigned tries = 0;
 	size_t n;
 
-	if (info->has_searched || !unwinder->isa->frame_setup ||
+	if (info->has_searched || !unwinder->isa->sets_up_frame ||
 	    unwinder->steps < unwinder->isa->flow_steps)
 		return info->has_frame;
 	info->has_searched = true;
 	n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
 	for (size_t back = 1; back <= n && tries < FRAME_TRIES && !info->has_frame; back++) {
-		if (bytes[n - back] != unwinder->isa->frame_setup)
+		if (!unwinder->isa->sets_up_frame(bytes + n - back, back))
 			continue;
 		tries++;
 		info->has_frame =
@@ -298,12 +301,17 @@ bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct
 {
 	const struct unwind_isa *isa = unwinder->isa;
 
-	if (!isa->find_return || info->sought_return || !info->readable ||
-	    unwinder->steps < isa->flow_steps)
+	if (!isa->find_return || !info->readable || !unwinder->scratch)
 		return false;
+	if (!info->sought_return && unwinder->steps < isa->flow_steps)
+		return false;
+	if (!info->sought_return)
+		info->returns =
+			isa->find_return(&unwinder->reader, info->addr, (enum frame_kind)info->kind,
+					 unwinder->scratch, &unwinder->steps, &info->way_out);
 	info->sought_return = true;
-	return isa->find_return(&unwinder->reader, info->addr, (enum frame_kind)info->kind,
-				&unwinder->steps, rule);
+	*rule = info->way_out;
+	return info->returns;
 }
 
 void pc_info_learn(struct pc_info *info, uint64_t start, enum flow_result flow,

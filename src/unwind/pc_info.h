@@ -46,11 +46,13 @@ struct pc_info {
 	bool handler;	 /* code that ends in a return from an interrupt */
 	struct row trap; /* ... and how to get to the interrupted code */
 	uint64_t jumped_from;  /* another function that leads here; UINT64_MAX: none known */
-	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried */
+	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried, */
+	uint8_t not_flow[4];   /* FLOW_NOT or FLOW_AWAY */
 	uint8_t n_not;
 	bool has_searched, has_frame; /* results of pc_info_finds_frame */
-	bool sought_return;	      /* pc_info_find_return was called */
-	uint8_t vain;		      /* searches of the stack for its caller that found none */
+	bool sought_return, returns;  /* results of pc_info_find_return: */
+	struct rule way_out;
+	uint8_t vain; /* searches of the stack for its caller that found none */
 };
 
 /* Instructions that may be followed for one stack, so that a hostile guest costs little. */
@@ -148,7 +150,7 @@ bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info);
 
 /*
  * Follows the code ahead to its return: gives the rule without the function's
- * start. False if there is none, or this was done before.
+ * start. False if there is none.
  */
 bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule);
 

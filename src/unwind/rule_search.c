@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/walk.h"
 
+/* Does the code here say by itself that fp points to a frame record? */
+static bool keeps_record(struct walk *walk)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+
+	return pc_info_finds_frame(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind));
+}
+
 /* May a record be believed whose return address follows this call? */
 static bool record_fits(struct walk *walk, const struct call *call)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
 	const struct frame_state *state = &walk->state;
 	uint64_t target = call->target;
+	enum flow_result flow;
 	struct rule rule;
 
-	if (walk->isa->fp_reserved)
-		return call->direct || call->indirect;
 	if (call->indirect)
-		return walk->at.kind == FRAME_RETURN || state->has_start ||
-		       pc_info_finds_frame(unwinder,
-					   pc_info_at(unwinder, walk->at.addr, walk->at.kind));
+		return (!walk->isa->link && (walk->at.kind == FRAME_RETURN || state->has_start)) ||
+		       keeps_record(walk);
 	if (!call->direct)
 		return false;
-	if (state->has_start)
+	if (state->has_start && !walk->isa->link)
 		return target == state->start;
-	return walk->at.addr - target < FUNCTION_MAX &&
-	       pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
-				 target, &rule) == FLOW_UNKNOWN;
+	if (!walk->isa->link && walk->at.addr - target >= FUNCTION_MAX)
+		return false;
+	flow = pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
+				 target, &rule);
+	if (!walk->isa->link)
+		return flow == FLOW_UNKNOWN;
+	return flow != FLOW_NOT && keeps_record(walk);
 }
 
 static bool function_of(const struct code *code, uint64_t va, uint64_t *start)
@@ -65,7 +75,7 @@ static enum found go_by_link(struct walk *walk, uint64_t ret)
 static enum found at_last(struct walk *walk, bool blind)
 {
 	/* Zeros stand behind any pointer to the stack that code without frames keeps there. */
-	if (!walk->isa->fp_reserved && !walk->at.chained && !blind)
+	if (!walk->at.chained && !blind)
 		return FOUND_NONE;
 	return walk_end(walk, UNWIND_OUTERMOST);
 }
@@ -81,7 +91,7 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	if (!walk->at.fp_known || (!blind && !walk->isa->link && rule_known(&walk->state)))
 		return FOUND_NONE;
 	if (walk->isa->fp_reserved && !fp)
-		return walk_end(walk, UNWIND_OUTERMOST);
+		return at_last(walk, blind);
 	if (!walk_load(walk, fp + (uint64_t)layout->fp_at, &next) ||
 	    !walk_load(walk, fp + (uint64_t)layout->ra_at, &ret))
 		return FOUND_NONE;
@@ -195,6 +205,7 @@ static bool is_candidate(struct walk *walk, struct candidate *candidate, bool re
 
 	if (!walk_load(walk, candidate->slot, &candidate->ret))
 		return false;
+	candidate->ret = walk_strip(walk, candidate->ret);
 	/* A direct call reaches no farther than 2 GiB. */
 	if (candidate->ret - addr + (1ull << 32) > 1ull << 33)
 		return false;
@@ -210,7 +221,7 @@ static bool is_candidate(struct walk *walk, struct candidate *candidate, bool re
 	       addr - candidate->target + FUNCTION_MAX < 2 * FUNCTION_MAX;
 }
 
-static bool prove(struct walk *walk, struct candidate *candidate)
+static enum proof prove(struct walk *walk, struct candidate *candidate)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
 	uint64_t cfa;
@@ -218,13 +229,19 @@ static bool prove(struct walk *walk, struct candidate *candidate)
 	candidate->flow =
 		pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
 				  candidate->target, &candidate->rule);
+	if (candidate->flow == FLOW_NOT)
+		return PROOF_DENIES;
 	if (candidate->flow != FLOW_FOUND && candidate->flow != FLOW_GUESSED)
-		return false;
+		return PROOF_MISSING;
+	if (candidate->rule.ra_at == RULE_NOT)
+		return PROOF_MISSING;
+	if (candidate->rule.ra_at == RULE_SAME)
+		return candidate->slot == IN_LINK ? PROOF_LEADS : PROOF_DENIES;
 	if (!walk_cfa_by_fp(walk, &candidate->rule, &cfa) &&
 	    !walk_cfa_by_sp(walk, &candidate->rule, &cfa))
-		return false;
-	return candidate->rule.ra_at != RULE_SAME &&
-	       cfa + (uint64_t)(int64_t)candidate->rule.ra_at == candidate->slot;
+		return PROOF_MISSING;
+	return cfa + (uint64_t)(int64_t)candidate->rule.ra_at == candidate->slot ? PROOF_LEADS
+										 : PROOF_DENIES;
 }
 
 /* Is it ours? By proof, or because symbols say that it called the function that stands here. */
@@ -234,7 +251,7 @@ static bool try_candidate(struct walk *walk, struct candidate *candidate, bool r
 
 	if (!is_candidate(walk, candidate, record))
 		return false;
-	candidate->proven = prove(walk, candidate);
+	candidate->proven = prove(walk, candidate) == PROOF_LEADS;
 	return candidate->proven ||
 	       (state->has_start && !state->learned && candidate->target == state->start);
 }
@@ -264,20 +281,24 @@ static void go_by_symbols(struct walk *walk, const struct candidate *candidate, 
 	at->kind = FRAME_RETURN;
 	at->first = false;
 	at->sp = candidate->slot + walk->word;
-	at->exact = true;
+	at->exact = !walk->isa->link;
 }
 
-bool walk_was_jumped_to(struct walk *walk, uint64_t slot, uint64_t target)
+enum proof walk_prove(struct walk *walk, uint64_t slot, uint64_t target)
 {
 	struct candidate candidate = {.slot = slot, .target = target};
 	struct unwinder *unwinder = walk->in->unwinder;
+	enum proof proof;
 
 	if (pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from == target)
-		return true;
-	if (!prove(walk, &candidate) || candidate.flow != FLOW_FOUND)
-		return false;
-	pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from = target;
-	return true;
+		return PROOF_LEADS;
+	proof = prove(walk, &candidate);
+	/* What was put together from jumps by table proves nothing. */
+	if (candidate.flow == FLOW_GUESSED)
+		return PROOF_MISSING;
+	if (proof == PROOF_LEADS)
+		pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from = target;
+	return proof;
 }
 
 /*
@@ -289,7 +310,7 @@ enum found rule_search(struct walk *walk, uint8_t *trust)
 {
 	const struct window *stack = walk->stack;
 	uint64_t slot = walk->at.sp, end = slot + SCAN_WORDS * walk->word;
-	struct candidate best = {.slot = walk->at.fp + walk->word}, other;
+	struct candidate best = {.slot = walk->at.fp + (uint64_t)walk->isa->record.ra_at}, other;
 	bool record = walk->at.fp_known && try_candidate(walk, &best, true), found = record;
 
 	walk->beyond = false;
@@ -316,4 +337,80 @@ enum found rule_search(struct walk *walk, uint8_t *trust)
 	else
 		go_by_symbols(walk, &best, record, trust);
 	return FOUND_CALLER;
+}
+
+/* The word that the return restores fp from is in a frame record, to which fp points. */
+static void note_record(const struct walk *walk, struct rule *rule)
+{
+	const struct record_layout *layout = &walk->isa->record;
+	const uint64_t fp = walk->at.fp;
+	uint64_t cfa;
+
+	if (rule->fp_at == RULE_NOT || rule->fp_at == RULE_SAME || rule->ra_at == RULE_SAME ||
+	    !walk->at.fp_known || !walk->at.exact || !walk_cfa_by_sp(walk, rule, &cfa) ||
+	    cfa + (uint64_t)(int64_t)rule->fp_at != fp + (uint64_t)layout->fp_at ||
+	    cfa + (uint64_t)(int64_t)rule->ra_at != fp + (uint64_t)layout->ra_at)
+		return;
+	rule->cfa_fp = (int32_t)(cfa - fp);
+	rule->chained = true;
+}
+
+/* Goes by what was found out otherwise than from the function's symbol, and keeps it if it leads to a caller. */
+static enum found rule_learned(struct walk *walk, const struct frame_state *learned, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	const struct frame_state before = walk->state;
+	const uint64_t addr = walk->at.addr;
+	const uint8_t kind = walk->at.kind;
+	enum found found;
+
+	walk->state = *learned;
+	found = rule_code(walk, trust);
+	if (found == FOUND_CALLER)
+		pc_info_at(unwinder, addr, kind)->state = walk->state;
+	else
+		walk->state = before;
+	return found;
+}
+
+enum found rule_link(struct walk *walk, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	const struct cursor *at = &walk->at;
+	struct frame_state learned = {.has_start = true, .learned = true, .has_flow = true};
+	struct call call;
+
+	if (at->kind != FRAME_PC || !at->ra_known)
+		return FOUND_NONE;
+	call = pc_info_at(unwinder, walk_strip(walk, at->ra), FRAME_RETURN)->call;
+	learned.start = call.target;
+	if (!call.direct || (walk->state.learned && walk->state.start == call.target))
+		return FOUND_NONE;
+	learned.flow = pc_info_try_start(unwinder, pc_info_at(unwinder, at->addr, at->kind),
+					 call.target, &learned.rule);
+	return learned.flow == FLOW_FOUND ? rule_learned(walk, &learned, trust) : FOUND_NONE;
+}
+
+enum found rule_return(struct walk *walk, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
+
+	if (!pc_info_find_return(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
+				 &learned.rule))
+		return FOUND_NONE;
+	note_record(walk, &learned.rule);
+	return rule_learned(walk, &learned, trust);
+}
+
+enum found rule_end(struct walk *walk, uint8_t *trust)
+{
+	enum found found = FOUND_NONE;
+
+	if (walk->isa->link && walk->at.kind == FRAME_PC)
+		found = rule_link(walk, trust);
+	if (found == FOUND_NONE && walk->isa->link && walk->at.kind == FRAME_PC &&
+	    !walk_is_stuck(walk))
+		found = rule_return(walk, trust);
+	return found;
 }

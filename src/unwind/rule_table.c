@@ -193,6 +193,7 @@ static bool believe_row(struct walk *walk, const struct row_caller *caller, uint
 	const struct pc_info *info = pc_info_at(walk->in->unwinder, caller->pc, FRAME_RETURN);
 	const struct call call = info->call;
 	bool only = walk->in->method == UNWIND_CFI;
+	enum proof proof;
 
 	*trust = TRUST_GUESS;
 	/* If no code can be read at all, the table is the only source. */
@@ -201,11 +202,17 @@ static bool believe_row(struct walk *walk, const struct row_caller *caller, uint
 	if (!call.direct && !call.indirect)
 		return false;
 	if ((call.direct && walk->state.has_start && call.target == walk->state.start) ||
-	    (call.indirect && (only || walk->isa->link)) ||
-	    (call.direct && walk->isa->link && !walk->state.has_start) ||
-	    (call.direct && walk_was_jumped_to(walk, caller->slot, call.target)))
+	    (call.indirect && (only || walk->isa->link))) {
 		*trust = TRUST_SURE;
-	return true;
+		return true;
+	}
+	if (!call.direct)
+		return true;
+	proof = walk_prove(walk, caller->slot ? caller->slot : IN_LINK, call.target);
+	if (proof == PROOF_LEADS || (walk->isa->link && !walk->state.has_start))
+		*trust = TRUST_SURE;
+	/* Tables of some compilers do not tell how functions end. */
+	return only || proof != PROOF_DENIES || !walk->isa->link || walk->state.has_start;
 }
 
 /* Caches the step, if it is a plain one. */
@@ -290,6 +297,10 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	uint8_t kind = FRAME_RETURN;
 	struct row_caller beyond;
 
+	/* A row that is not right where a function ends may lead to any word. */
+	if (!caller->pc && walk->isa->link && walk->at.kind == FRAME_PC && !walk->state.has_start &&
+	    walk->in->method != UNWIND_CFI)
+		return FOUND_NONE;
 	if (!caller->pc) {
 		walk->out->end = UNWIND_OUTERMOST;
 		return FOUND_END;
@@ -452,10 +463,24 @@ static bool is_cfa(const struct walk *walk, uint64_t cfa, bool by_fp)
 	       (by_fp && walk_is_elsewhere(walk->stack, cfa));
 }
 
+/*
+ * Looks for a proof that the function that was called leads here. False: it does not, and the
+ * rule is none that the code from its start on gives.
+ */
+static bool is_proven(struct walk *walk, uint64_t slot, const struct call *call, uint8_t *trust)
+{
+	const enum proof proof = walk_prove(walk, slot, call->target);
+
+	if (proof == PROOF_LEADS)
+		*trust = TRUST_SURE;
+	return proof != PROOF_DENIES || call->indirect || !walk->state.learned || !walk->isa->link;
+}
+
 static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *trust)
 {
 	const struct frame_state *state = &walk->state;
-	const uint64_t slot = cfa + (uint64_t)(int64_t)state->rule.ra_at;
+	const bool in_link = state->rule.ra_at == RULE_SAME;
+	const uint64_t slot = in_link ? IN_LINK : cfa + (uint64_t)(int64_t)state->rule.ra_at;
 	struct call call;
 	enum found found;
 	uint64_t ret;
@@ -472,8 +497,8 @@ static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *
 	call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
 	if (!believe_code(state, &call, trust))
 		return FOUND_NONE;
-	if (*trust == TRUST_GUESS && call.direct && walk_was_jumped_to(walk, slot, call.target))
-		*trust = TRUST_SURE;
+	if (*trust == TRUST_GUESS && call.direct && !is_proven(walk, slot, &call, trust))
+		return FOUND_NONE;
 	if (*trust == TRUST_SURE && !walk->isa->link && rule_table_denies(walk, slot, ret))
 		*trust = TRUST_GUESS;
 	learn_code(walk, ret, by_fp, *trust);

@@ -144,20 +144,21 @@ static void walk_find_info(struct walk *walk)
 	walk->readable = info->readable;
 }
 
-static bool is_stuck(const struct walk *walk)
-{
-	return walk->beyond || walk->elsewhere;
-}
-
 /* With tables only; and what they leave out is left to frame records and the search. */
 static enum found rule_table_only(struct walk *walk, uint8_t *trust)
 {
 	enum found found = rule_table(walk, trust);
 
-	if (found != FOUND_NONE || is_stuck(walk))
+	if (found != FOUND_NONE || walk_is_stuck(walk))
 		return found;
 	walk->state = (struct frame_state){0};
 	return rule_record(walk, !walk->readable, trust);
+}
+
+/* Has nothing told, from the function's start, where its return address is? */
+static bool is_untold(const struct walk *walk)
+{
+	return walk->state.learned || (!walk->state.has_start && !rule_known(&walk->state));
 }
 
 /*
@@ -174,9 +175,11 @@ static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
 
 	if (followed && !special)
 		found = rule_code(walk, trust);
+	else if (row && !special && is_untold(walk))
+		found = rule_end(walk, trust);
 	if (found == FOUND_NONE && !walk->beyond)
 		found = rule_table(walk, trust);
-	if (found == FOUND_NONE && !is_stuck(walk) && (!followed || special))
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && (!followed || special))
 		found = rule_code(walk, trust);
 	return found;
 }
@@ -244,61 +247,25 @@ static enum found search(struct walk *walk, uint8_t *trust)
 	return found;
 }
 
-/* The word that the return restores fp from is where fp points to: a frame record. */
-static void note_record(const struct walk *walk, struct rule *rule)
-{
-	const int32_t size = 2 * (int32_t)walk->word;
-	uint64_t cfa;
-
-	if (rule->fp_at != -size || !walk->at.fp_known || !walk->at.exact ||
-	    !walk_cfa_by_sp(walk, rule, &cfa) || cfa - (uint64_t)size != walk->at.fp)
-		return;
-	rule->cfa_fp = size;
-	rule->chained = true;
-}
-
-/* No start of a function tells the rule here: the code ahead does, where it returns. */
-static enum found rule_return(struct walk *walk, uint8_t *trust)
-{
-	struct unwinder *unwinder = walk->in->unwinder;
-	const struct frame_state before = walk->state;
-	const uint64_t addr = walk->at.addr;
-	const uint8_t kind = walk->at.kind;
-	enum found found;
-
-	if (rule_known(&before) || before.has_start || records_end(walk) ||
-	    !pc_info_find_return(unwinder, pc_info_at(unwinder, addr, kind), &walk->state.rule))
-		return FOUND_NONE;
-	walk->state.learned = walk->state.has_flow = true;
-	walk->state.flow = FLOW_GUESSED;
-	note_record(walk, &walk->state.rule);
-	found = rule_code(walk, trust);
-	if (found == FOUND_CALLER)
-		pc_info_at(unwinder, addr, kind)->state = walk->state;
-	else
-		walk->state = before;
-	return found;
-}
-
-/* Bytes before a return address that may hold what marks a first frame. */
-#define MARKING 16
-
 /*
- * The word above and fp are 0, and the code has made them so ahead of this very
- * call: the first frame of a thread is marked so (System V ABI, 3.4.1).
+ * The code has made this the first frame ahead of this very call: by clearing fp, which is still 0,
+ * and the word above, as the first frame of a thread is marked (System V ABI, 3.4.1); or the link register.
  */
 static bool marks_first_frame(struct walk *walk)
 {
+	const struct unwind_isa *isa = walk->isa;
 	const struct code *code = walk->in->code;
 	const struct cursor *at = &walk->at;
-	uint8_t bytes[MARKING];
+	size_t n = isa->marking;
+	uint8_t bytes[MARKING_MAX];
 	uint64_t above;
 
-	if (!walk->isa->begins_stack || !at->fp_known || at->fp || !at->exact ||
-	    !walk_load(walk, at->sp, &above) || above)
+	if (!isa->begins_stack || (!isa->link && (!at->fp_known || at->fp || !at->exact ||
+						  !walk_load(walk, at->sp, &above) || above)))
 		return false;
-	return code->read(code->ctx, at->addr - MARKING, bytes, MARKING) == MARKING &&
-	       walk->isa->begins_stack(bytes, MARKING, walk->isa->word);
+	while (n && code->read(code->ctx, at->addr - n, bytes, n) != n)
+		n /= 2;
+	return n && isa->begins_stack(bytes, n, isa->word);
 }
 
 /* The code has taken over a stack and has dropped where it came from, as what begins a thread does. */
@@ -309,6 +276,39 @@ static bool begins_stack(struct walk *walk)
 	return (walk->state.flow == FLOW_FOUND && rule_known(&walk->state) &&
 		walk->state.rule.discards) ||
 	       marks_first_frame(walk);
+}
+
+/* Return addresses are on the stack: a search comes first, as it finds what proves itself. */
+static enum found without_start(struct walk *walk, uint8_t *trust)
+{
+	enum found found = FOUND_NONE;
+
+	if (begins_stack(walk))
+		return walk_end(walk, UNWIND_OUTERMOST);
+	if (walk->isa->searches)
+		found = search(walk, trust);
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && !rule_known(&walk->state) &&
+	    !walk->state.has_start && !records_end(walk))
+		found = rule_return(walk, trust);
+	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
+}
+
+/* Return addresses are in the link register, or where the code ahead takes them from. */
+static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
+{
+	enum found found = FOUND_NONE;
+
+	if (is_untold(walk))
+		found = rule_link(walk, trust);
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && is_untold(walk))
+		found = rule_return(walk, trust);
+	if (found != FOUND_NONE || walk_is_stuck(walk))
+		return found;
+	if (begins_stack(walk))
+		return walk_end(walk, UNWIND_OUTERMOST);
+	if (walk->isa->searches && !records_end(walk))
+		found = search(walk, trust);
+	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }
 
 enum found walk_find_caller(struct walk *walk, uint8_t *trust)
@@ -328,19 +328,13 @@ enum found walk_find_caller(struct walk *walk, uint8_t *trust)
 		return rule_table_only(walk, trust);
 	if (walk->handler)
 		found = walk->isa->interrupted(walk, &walk->trap, trust);
-	if (found == FOUND_NONE && !is_stuck(walk))
+	if (found == FOUND_NONE && !walk_is_stuck(walk))
 		found = rule_code_and_table(walk, trust);
-	if (found != FOUND_NONE || is_stuck(walk))
+	if (found != FOUND_NONE || walk_is_stuck(walk))
 		return found;
 	if (!walk->readable)
 		return rule_record(walk, true, trust);
-	if (begins_stack(walk))
-		return walk_end(walk, UNWIND_OUTERMOST);
-	if (walk->isa->searches)
-		found = search(walk, trust);
-	if (found == FOUND_NONE && !is_stuck(walk))
-		found = rule_return(walk, trust);
-	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
+	return walk->isa->link ? without_start_by_link(walk, trust) : without_start(walk, trust);
 }
 
 /*

@@ -149,6 +149,12 @@ static inline bool walk_goes_up(const struct walk *walk, uint64_t sp)
 	return sp > walk->at.sp || walk_is_elsewhere(walk->stack, sp);
 }
 
+/* Is a word missing that would tell more? */
+static inline bool walk_is_stuck(const struct walk *walk)
+{
+	return walk->beyond || walk->elsewhere;
+}
+
 /* Notes that the word at `va` was missed, should it be on another stack. */
 void walk_note_elsewhere(struct walk *walk, uint64_t va);
 
@@ -175,6 +181,21 @@ void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, u
 
 /* Rule: following the function's code to the pc. */
 enum found rule_code(struct walk *walk, uint8_t *trust);
+
+/*
+ * Rule, where no symbol tells the function's start: the link register may follow a call of this
+ * very function, and then that is the start.
+ */
+enum found rule_link(struct walk *walk, uint8_t *trust);
+
+/* ... or: the code ahead tells the rule, where it returns. */
+enum found rule_return(struct walk *walk, uint8_t *trust);
+
+/*
+ * Tables of some compilers do not tell how functions end: there the caller is in the link register
+ * again, and they lead to some word of the stack. The two rules above, for code that runs there.
+ */
+enum found rule_end(struct walk *walk, uint8_t *trust);
 
 /* Rule: the row of the image's table. */
 enum found rule_table(struct walk *walk, uint8_t *trust);
@@ -213,10 +234,16 @@ enum found walk_find_caller(struct walk *walk, uint8_t *trust);
  */
 enum found rule_search(struct walk *walk, uint8_t *trust);
 
-/*
- * Does the function that was called, `target`, jump to the one that stands
- * here, when the return address is in `slot`?
- */
-bool walk_was_jumped_to(struct walk *walk, uint64_t slot, uint64_t target);
+/* In place of a slot: the return address is in the link register. */
+#define IN_LINK UINT64_MAX
+
+enum proof {
+	PROOF_LEADS,   /* the function that was called leads here, with the return address there */
+	PROOF_DENIES,  /* it does not */
+	PROOF_MISSING, /* it may: its code cannot be followed, or jumps where it cannot be told */
+};
+
+/* Does the function that was called, `target`, lead here, when the return address is in `slot`? */
+enum proof walk_prove(struct walk *walk, uint64_t slot, uint64_t target);
 
 #endif

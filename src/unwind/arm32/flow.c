@@ -211,7 +211,7 @@ enum flow_result arm_follow(const struct flow_query *query, struct code_reader *
 				.thumb = thumb};
 	const uint64_t size = query->end - query->start;
 	const enum flow_result result =
-		paths_follow(&paths, query, reader->code, scratch, &(unsigned){0}, &at);
+		paths_follow(&paths, query, reader, scratch, &(unsigned){0}, &at);
 	const bool executed = at.condition < ARM_ALWAYS &&
 			      (query->kind == FRAME_RETURN || holds(at.condition, flags));
 

@@ -30,9 +30,9 @@ static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned w
 
 static struct rule rule_of(const struct arm64_state *state)
 {
-	return (struct rule){
+	struct rule rule = {
 		.cfa_sp = state->sp_lost ? RULE_NOT : state->depth,
-		.cfa_fp = state->sp_lost && state->fp_set ? state->fp_depth : RULE_NOT,
+		.cfa_fp = state->fp_set ? state->fp_depth : RULE_NOT,
 		.ra_at = state->lr_saved ? -state->lr_at : RULE_SAME,
 		.fp_at = state->fp_saved		   ? -state->fp_at
 			 : state->fp_lost || state->fp_set ? RULE_NOT
@@ -40,13 +40,10 @@ static struct rule rule_of(const struct arm64_state *state)
 		.origin = RULE_NO_REGISTER,
 		.chained = state->fp_set,
 	};
-}
 
-/* br, braa and its like; a tail call has given back its frame. */
-static bool is_by_table(uint32_t insn, const struct arm64_state *state)
-{
-	return ((insn & 0xfffffc1f) == 0xd61f0000 || (insn & 0xfefff800) == 0xd61f0800) &&
-	       (state->depth || state->lr_saved);
+	if (state->lr_lost)
+		rule.cfa_sp = rule.cfa_fp = rule.ra_at = RULE_NOT;
+	return rule;
 }
 
 static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
@@ -58,17 +55,68 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	memcpy(&insn, bytes, INSN);
 	if (!arm64_apply(insn, pc, state, path, target))
 		return 0;
-	if (*path == PATH_END && is_by_table(insn, state))
+	/* A tail call has given back its frame. */
+	if (*path == PATH_AWAY && (state->depth || state->lr_saved))
 		*path = PATH_TABLE;
 	return INSN;
 }
 
-enum flow_result arm64_follow(const struct flow_query *query, const struct code *code,
+/* Registers that a function keeps for its caller, where it may keep its own stack pointer. */
+#define KEPT 0x3ff80000u
+
+/* mov sp, or and, add or sub of another register: it takes over a stack. */
+static bool takes_stack(uint32_t insn)
+{
+	const bool moves = (insn & 0xbf80001f) == 0x9100001f || (insn & 0xff80001f) == 0x9200001f ||
+			   (insn & 0xbfe0001f) == 0x8b20001f;
+	const unsigned from = field(insn, 5, 5);
+
+	return moves && from != ARM64_SP && !(KEPT >> from & 1);
+}
+
+/* mov x30 of a number */
+static bool clears_link(uint32_t insn)
+{
+	return (insn & 0xff80001f) == 0xd280001e || (insn & 0xffffffff) == 0xaa1f03fe;
+}
+
+static bool begins_stack(const uint8_t *bytes, size_t n, unsigned word)
+{
+	bool begins = false;
+
+	for (size_t at = n % INSN; at < n; at += INSN) {
+		enum path path;
+		uint64_t target;
+		uint32_t insn;
+
+		memcpy(&insn, bytes + at, INSN);
+		arm64_flow(insn, 0, &path, &target);
+		if (path >= PATH_JUMP)
+			begins = false;
+		else if (takes_stack(insn) || clears_link(insn))
+			begins = true;
+	}
+	return begins;
+}
+
+/* mov x29, sp; or add of a number to it */
+static bool sets_up_frame(const uint8_t *bytes, size_t n)
+{
+	uint32_t insn;
+
+	if (n < INSN)
+		return false;
+	memcpy(&insn, bytes, INSN);
+	return (insn & 0xffc003ff) == 0x910003fd;
+}
+
+enum flow_result arm64_follow(const struct flow_query *query, struct code_reader *reader,
 			      void *scratch, unsigned *steps, struct arm64_state *state)
 {
 	static const struct paths paths = {.unit = INSN,
 					   .state_size = sizeof(*state),
-					   .apply = apply};
+					   .apply = apply,
+					   .begins = arm64_begins};
 	struct flow_query to = *query;
 
 	/* A call does not change the state, so that of a return address is its call's. */
@@ -76,14 +124,14 @@ enum flow_result arm64_follow(const struct flow_query *query, const struct code 
 		to.addr -= INSN;
 	to.kind = FRAME_PC;
 	*state = (struct arm64_state){0};
-	return paths_follow(&paths, &to, code, scratch, steps, state);
+	return paths_follow(&paths, &to, reader, scratch, steps, state);
 }
 
 static enum flow_result follow(const struct flow_query *query, struct code_reader *reader,
 			       void *scratch, unsigned *steps, struct rule *out)
 {
 	struct arm64_state state;
-	const enum flow_result result = arm64_follow(query, reader->code, scratch, steps, &state);
+	const enum flow_result result = arm64_follow(query, reader, scratch, steps, &state);
 
 	if (result == FLOW_FOUND || result == FLOW_GUESSED)
 		*out = rule_of(&state);
@@ -285,12 +333,17 @@ const struct unwind_isa unwind_arm64 = {
 	.ra = ARM64_LR,
 	.link = true,
 	.fp_reserved = true,
+	.searches = true,
 	.call_max = INSN,
 	.flow_steps = PATHS_SIZE_MAX / 16,
 	.record = {.fp_at = 0, .ra_at = 8, .size = 16},
 	.scratch_new = paths_scratch_new,
 	.call_before = call_before,
+	.begins_stack = begins_stack,
+	.marking = 64,
+	.sets_up_frame = sets_up_frame,
 	.follow = follow,
+	.find_return = arm64_find_return,
 	.handler = handler,
 	.interrupted = interrupted,
 	.strip = arm64_strip,

@@ -35,10 +35,11 @@ static enum flow_result follow(uint64_t number, size_t n)
 					 .end = START + n * 4,
 					 .addr = START + number * 4,
 					 .kind = FRAME_PC};
+	struct code_reader reader = {.code = &code, .word = 8};
 	unsigned steps = UINT_MAX;
 
 	memset(&found, 0xee, sizeof(found));
-	return arm64_follow(&query, &code, scratch, &steps, &found);
+	return arm64_follow(&query, &reader, scratch, &steps, &found);
 }
 
 static void set_text(const uint32_t *words, size_t n)
@@ -320,6 +321,7 @@ static void calls_are_told_from_jumps(void **state)
 static void searches_are_bounded(void **state)
 {
 	const struct code code = {.read = read_text};
+	struct code_reader reader = {.code = &code, .word = 8};
 	struct flow_query query = {.start = START,
 				   .end = START + 8,
 				   .addr = START + 4,
@@ -350,7 +352,7 @@ static void searches_are_bounded(void **state)
 	assert_int_equal(follow(0, 1), FLOW_UNKNOWN);
 	query.start += 2;
 	query.end += 2;
-	assert_int_equal(arm64_follow(&query, &code, scratch, &steps, &found), FLOW_UNKNOWN);
+	assert_int_equal(arm64_follow(&query, &reader, scratch, &steps, &found), FLOW_UNKNOWN);
 }
 
 static int new_scratch(void **state)

@@ -58,12 +58,16 @@ static const struct machine arm64 = {.emulator = "qemu-aarch64",
 static void every_instruction_has_its_callers(void **state)
 {
 	const char *name = *state;
-	struct way ways[] = {{.named = true}, {.method = UNWIND_CFI}};
+	struct way ways[] = {{.named = true},
+			     {.method = UNWIND_CFI},
+			     {.method = UNWIND_FP},
+			     {.method = UNWIND_AUTO}};
 
 	stepped = (struct stepped){.machine = &arm64};
-	walk_through(&stepped, name, ways, 2);
+	walk_through(&stepped, name, ways, 4);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ways[i].of[WHOLE] + ways[i].of[NO_RETURN], stepped.steps);
+	assert_no_symbols_are_needed(&stepped, ways + 2, 2);
 	assert_int_equal(stepped.signatures > 0, strstr(name, "pac") != NULL);
 }
 

@@ -378,3 +378,111 @@ bool riscv_decode(const uint8_t *bytes, size_t n, struct riscv_insn *out)
 	decode_32(insn | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24, out);
 	return true;
 }
+
+/* A call of 4 bytes at `pc`, with the instruction before it. */
+static bool wide_call(const uint8_t *bytes, size_t n, uint64_t pc, struct call *out)
+{
+	struct riscv_insn insn, before;
+
+	if (!riscv_decode(bytes + n - 4, 4, &insn) || insn.size != 4 || insn.rd != RISCV_RA)
+		return false;
+	if (insn.op == RISCV_JAL) {
+		out->direct = true;
+		out->target = pc + (uint64_t)insn.imm;
+		return true;
+	}
+	if (insn.op != RISCV_JALR)
+		return false;
+	if (n >= RISCV_CALL_MAX && riscv_decode(bytes + n - RISCV_CALL_MAX, 4, &before) &&
+	    before.op == RISCV_AUIPC && before.rd == insn.rs1) {
+		out->direct = true;
+		out->target = pc - 4 + (uint64_t)before.imm + (uint64_t)insn.imm;
+		return true;
+	}
+	out->indirect = true;
+	return true;
+}
+
+bool riscv_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+		       struct call *out)
+{
+	struct riscv_insn insn;
+
+	*out = (struct call){0};
+	if (n < 2 || ret % 2)
+		return false;
+	if (n >= 4)
+		wide_call(bytes, n, ret - 4, out);
+	/* The end of a longer instruction may look like one, too. */
+	if (riscv_decode(bytes + n - 2, 2, &insn) && insn.op == RISCV_JALR && insn.rd == RISCV_RA)
+		out->indirect = true;
+	return out->direct || out->indirect;
+}
+
+bool riscv_begins(const uint8_t *bytes, size_t n, bool *called)
+{
+	struct riscv_insn insn;
+
+	if (!riscv_decode(bytes, n, &insn))
+		return true;
+	*called = insn.op == RISCV_ADDI && !insn.rd;
+	return insn.op == RISCV_STOP || (insn.op == RISCV_ADDI && insn.rd == RISCV_SP &&
+					 insn.rs1 == RISCV_SP && insn.imm < 0);
+}
+
+/* Registers that a function keeps for its caller, where it may keep its own stack pointer. */
+#define KEPT 0x0ffc0300u
+
+/* The stack pointer is made from another register, or the link register is cleared. */
+static bool drops_way_back(const struct riscv_insn *insn)
+{
+	const bool sum = insn->op == RISCV_ADDI || insn->op == RISCV_ADD;
+
+	if (insn->rd == RISCV_RA)
+		return insn->op == RISCV_ADDI && !insn->rs1;
+	return insn->rd == RISCV_SP && sum && insn->rs1 != RISCV_SP &&
+	       (insn->op == RISCV_ADDI || insn->rs2 != RISCV_SP) && !(KEPT >> insn->rs1 & 1);
+}
+
+/* From here on, if that is where an instruction begins: one ends with the last byte, and is a call. */
+static bool drops_from(const uint8_t *bytes, size_t n, bool *drops)
+{
+	struct riscv_insn insn;
+
+	for (*drops = false; n && riscv_decode(bytes, n, &insn);
+	     bytes += insn.size, n -= insn.size) {
+		const bool jumps_on =
+			insn.rd == RISCV_ZERO && (insn.op == RISCV_JAL || insn.op == RISCV_JALR);
+
+		if (jumps_on || insn.op == RISCV_STOP || insn.op == RISCV_SRET)
+			*drops = false;
+		else if (drops_way_back(&insn))
+			*drops = true;
+	}
+	return !n;
+}
+
+/* Instructions begin where an even number of bytes is left: the first of several are tried, and have to agree. */
+#define BEGINNINGS 8
+
+bool riscv_begins_stack(const uint8_t *bytes, size_t n, unsigned word)
+{
+	bool any = false, drops;
+
+	for (size_t at = n % 2; at < n && at < BEGINNINGS; at += 2) {
+		if (!drops_from(bytes + at, n - at, &drops))
+			continue;
+		if (!drops)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+bool riscv_sets_up_frame(const uint8_t *bytes, size_t n)
+{
+	struct riscv_insn insn;
+
+	return riscv_decode(bytes, n, &insn) && insn.op == RISCV_ADDI && insn.rd == RISCV_S0 &&
+	       insn.rs1 == RISCV_SP && insn.imm > 0;
+}

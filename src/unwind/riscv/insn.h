@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "arch/riscv/riscv.h"
+#include "unwind/isa.h"
 
 /* Bit n: a call may change register n (RISC-V ELF psABI, "Integer Register Convention"). */
 #define RISCV_CALL_CHANGES 0xf003fce2u
@@ -45,5 +46,19 @@ struct riscv_insn {
 
 /* `n` bytes of code; false if they do not hold the instruction, or it is longer than any of these. */
 bool riscv_decode(const uint8_t *bytes, size_t n, struct riscv_insn *out);
+
+/* A call and, if it goes far, the auipc before it. */
+#define RISCV_CALL_MAX 8
+
+/* As struct unwind_isa and struct paths have them. */
+bool riscv_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+		       struct call *out);
+bool riscv_begins_stack(const uint8_t *bytes, size_t n, unsigned word);
+
+/* addi s0, sp, of the frame's size */
+bool riscv_sets_up_frame(const uint8_t *bytes, size_t n);
+
+/* A frame is made by a constant; of arrays whose length varies, by a register. */
+bool riscv_begins(const uint8_t *bytes, size_t n, bool *called);
 
 #endif

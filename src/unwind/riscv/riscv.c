@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-
 #include "unwind/handler.h"
-#include "unwind/isa.h"
 #include "unwind/riscv/insn.h"
 
 /*
@@ -15,6 +13,10 @@ enum riscv_is {
 	RISCV_ENTRY, /* value of register `number` at the function's entry */
 	RISCV_CFA,   /* the CFA + number */
 	RISCV_CONST, /* number */
+	/* From an instruction ahead to the return, the entry and the CFA are that instruction's. */
+	RISCV_FP,	 /* s0 there + number */
+	RISCV_LOADED,	 /* the word at the CFA + number */
+	RISCV_LOADED_FP, /* the word at s0 there + number */
 };
 
 struct riscv_value {
@@ -29,14 +31,14 @@ struct riscv_value {
 struct riscv_saved {
 	int32_t at; /* the word at CFA + at, if `is` */
 	bool is;
+	struct riscv_value what;
 };
 
 struct riscv_state {
 	struct riscv_value x[RISCV_REGISTERS];
 	struct riscv_saved ra, s0;
+	bool ahead; /* to a return */
 };
-
-extern const struct paths riscv_paths;
 
 /* Functions with frames beyond this are not followed, bytes. */
 #define FRAME_MAX (1 << 20)
@@ -70,7 +72,7 @@ static struct riscv_value sum(struct riscv_value a, struct riscv_value b)
 {
 	const int64_t value = (int64_t)a.number + b.number;
 
-	if (b.is == RISCV_CONST && (a.is == RISCV_CFA || a.is == RISCV_CONST))
+	if (b.is == RISCV_CONST && (a.is == RISCV_CFA || a.is == RISCV_CONST || a.is == RISCV_FP))
 		return number(a.is, value);
 	if (a.is == RISCV_CONST && b.is == RISCV_CFA)
 		return number(RISCV_CFA, value);
@@ -96,10 +98,19 @@ static struct riscv_value shifted(struct riscv_value a, int64_t by)
 	return number(RISCV_CONST, (int64_t)((uint64_t)(int64_t)a.number << by));
 }
 
-static void save(struct riscv_saved *saved, int32_t at)
+static void save(struct riscv_saved *saved, int32_t at, struct riscv_value what)
 {
 	if (!saved->is)
-		*saved = (struct riscv_saved){.at = at, .is = true};
+		*saved = (struct riscv_saved){.at = at, .is = true, .what = what};
+}
+
+/* Is this a value of the caller's, or what was loaded as such and is stored by a last call? */
+static bool is_callers(const struct riscv_state *state, struct riscv_value value, unsigned reg)
+{
+	if (value.is == RISCV_ENTRY)
+		return value.number == (int32_t)reg;
+	return state->ahead &&
+	       (value.is == RISCV_LOADED || value.is == RISCV_LOADED_FP || value.is == RISCV_FP);
 }
 
 /* Only the caller's values count, and where they are first: later stores are spills. */
@@ -108,12 +119,12 @@ static void store(struct riscv_state *state, const struct riscv_insn *insn)
 	const struct riscv_value to = plus(state->x[insn->rs1], insn->imm);
 	const struct riscv_value from = state->x[insn->rs2];
 
-	if (to.is != RISCV_CFA || from.is != RISCV_ENTRY)
+	if (to.is != RISCV_CFA)
 		return;
-	if (from.number == RISCV_RA)
-		save(&state->ra, to.number);
-	else if (from.number == RISCV_S0)
-		save(&state->s0, to.number);
+	if (is_callers(state, from, RISCV_RA) && (!state->ahead || insn->rs2 == RISCV_RA))
+		save(&state->ra, to.number, from);
+	else if (is_callers(state, from, RISCV_S0) && (!state->ahead || insn->rs2 == RISCV_S0))
+		save(&state->s0, to.number, from);
 }
 
 static bool is_at(const struct riscv_saved *saved, struct riscv_value where)
@@ -128,31 +139,43 @@ static struct riscv_value load(struct riscv_state *state, const struct riscv_ins
 			     : is_at(&state->s0, from) ? RISCV_S0
 						       : RISCV_ZERO;
 
+	if (reg == RISCV_ZERO && state->ahead && from.is == RISCV_CFA)
+		return number(RISCV_LOADED, from.number);
+	if (reg == RISCV_ZERO && state->ahead && from.is == RISCV_FP)
+		return number(RISCV_LOADED_FP, from.number);
 	if (reg == RISCV_ZERO)
 		return unknown;
 	if (insn->rd == RISCV_RA && reg == RISCV_RA)
 		state->ra.is = false;
 	else if (insn->rd == RISCV_S0 && reg == RISCV_S0)
 		state->s0.is = false;
-	return (struct riscv_value){.is = RISCV_ENTRY, .number = (int32_t)reg};
+	return reg == RISCV_RA ? state->ra.what : state->s0.what;
 }
 
-static void call(struct riscv_state *state)
+static void called(struct riscv_state *state)
 {
 	for (unsigned reg = 0; reg < RISCV_REGISTERS; reg++)
 		if (RISCV_CALL_CHANGES >> reg & 1)
 			state->x[reg] = unknown;
 }
 
-/* A tail call has given back its frame. */
+/* A tail call has given back its frame; ahead, the return address was taken from it, or never put there. */
+static bool is_last_call(const struct riscv_state *state)
+{
+	const struct riscv_value sp = state->x[RISCV_SP], ra = state->x[RISCV_RA];
+
+	if (state->ahead && (ra.is == RISCV_LOADED || ra.is == RISCV_LOADED_FP))
+		return true;
+	return sp.is == RISCV_CFA && !sp.number && ra.is == RISCV_ENTRY;
+}
+
 static enum path jump_by_register(const struct riscv_state *state, const struct riscv_insn *insn)
 {
-	if (insn->rs1 == RISCV_RA || insn->rs1 == T0)
+	if (insn->rs1 == RISCV_RA)
+		return PATH_RETURN;
+	if (insn->rs1 == T0)
 		return PATH_END;
-	return state->x[RISCV_SP].is != RISCV_CFA || state->x[RISCV_SP].number ||
-			       state->x[RISCV_RA].is != RISCV_ENTRY
-		       ? PATH_TABLE
-		       : PATH_END;
+	return is_last_call(state) ? PATH_AWAY : PATH_TABLE;
 }
 
 /* False: a call through another register than ra, which may change any register. */
@@ -171,7 +194,7 @@ static bool jump(struct riscv_state *state, const struct riscv_insn *insn, uint6
 	}
 	if (insn->rd == RISCV_RA) {
 		*path = PATH_CALL;
-		call(state);
+		called(state);
 	} else if (insn->op == RISCV_JAL) {
 		*path = PATH_JUMP;
 	} else {
@@ -232,59 +255,17 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 		       : insn.size;
 }
 
-const struct paths riscv_paths = {
+static const struct paths paths = {
 	.unit = 2,
 	.state_size = sizeof(struct riscv_state),
 	.apply = apply,
+	.begins = riscv_begins,
 };
 
 /* RV64GC, for the unwinder. Frame records lie below where s0 points. */
 
 #define RECORD_FP (-16)
 #define RECORD_RA (-8)
-
-/* A call and, if it goes far, the auipc before it. */
-#define CALL_MAX 8
-
-/* A call of 4 bytes at `pc`, with the instruction before it. */
-static bool wide_call(const uint8_t *bytes, size_t n, uint64_t pc, struct call *out)
-{
-	struct riscv_insn insn, before;
-
-	if (!riscv_decode(bytes + n - 4, 4, &insn) || insn.size != 4 || insn.rd != RISCV_RA)
-		return false;
-	if (insn.op == RISCV_JAL) {
-		out->direct = true;
-		out->target = pc + (uint64_t)insn.imm;
-		return true;
-	}
-	if (insn.op != RISCV_JALR)
-		return false;
-	if (n >= CALL_MAX && riscv_decode(bytes + n - CALL_MAX, 4, &before) &&
-	    before.op == RISCV_AUIPC && before.rd == insn.rs1) {
-		out->direct = true;
-		out->target = pc - 4 + (uint64_t)before.imm + (uint64_t)insn.imm;
-		return true;
-	}
-	out->indirect = true;
-	return true;
-}
-
-static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
-			struct call *out)
-{
-	struct riscv_insn insn;
-
-	*out = (struct call){0};
-	if (n < 2 || ret % 2)
-		return false;
-	if (n >= 4)
-		wide_call(bytes, n, ret - 4, out);
-	/* The end of a longer instruction may look like one, too. */
-	if (riscv_decode(bytes + n - 2, 2, &insn) && insn.op == RISCV_JALR && insn.rd == RISCV_RA)
-		out->indirect = true;
-	return out->direct || out->indirect;
-}
 
 static int32_t rule_at(const struct riscv_state *state, unsigned reg,
 		       const struct riscv_saved *saved)
@@ -324,12 +305,61 @@ static enum flow_result follow(const struct flow_query *query, struct code_reade
 			       void *scratch, unsigned *steps, struct rule *out)
 {
 	struct riscv_state state = riscv_at_entry();
-	const enum flow_result result =
-		paths_follow(&riscv_paths, query, reader->code, scratch, steps, &state);
+	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &state);
 
 	if (result == FLOW_FOUND || result == FLOW_GUESSED)
 		*out = rule_of(&state, (enum frame_kind)query->kind);
 	return result;
+}
+
+/* The word, as an offset from the CFA that the stack pointer has become; RULE_NOT: none. */
+static int32_t loaded_at(const struct riscv_state *state, unsigned reg)
+{
+	const struct riscv_value sp = state->x[RISCV_SP], value = state->x[reg];
+
+	return value.is == (sp.is == RISCV_FP ? RISCV_LOADED_FP : RISCV_LOADED)
+		       ? value.number - sp.number
+		       : RULE_NOT;
+}
+
+/* Before a return: are the caller's stack pointer and return address known? */
+static bool leaves(const void *ctx)
+{
+	const struct riscv_state *state = ctx;
+	const struct riscv_value sp = state->x[RISCV_SP], ra = state->x[RISCV_RA];
+
+	if (sp.is != RISCV_FP && (sp.is != RISCV_CFA || sp.number < 0))
+		return false;
+	return (ra.is == RISCV_ENTRY && ra.number == RISCV_RA) ||
+	       loaded_at(state, RISCV_RA) != RULE_NOT;
+}
+
+static bool find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind,
+			void *scratch, unsigned *steps, struct rule *out)
+{
+	const struct paths_start from = {.va = va, .kind = (uint8_t)kind, .leaves = leaves};
+	struct riscv_state state = riscv_at_entry();
+	struct riscv_value sp, fp;
+
+	state.ahead = true;
+	state.x[RISCV_S0] = (struct riscv_value){.is = RISCV_FP};
+	if (kind == FRAME_RETURN)
+		called(&state);
+	if (!paths_return(&paths, &from, reader, scratch, steps, &state))
+		return false;
+	sp = state.x[RISCV_SP];
+	fp = state.x[RISCV_S0];
+	*out = (struct rule){.cfa_sp = sp.is == RISCV_CFA ? sp.number : RULE_NOT,
+			     .cfa_fp = sp.is == RISCV_FP ? sp.number : RULE_NOT,
+			     .ra_at = loaded_at(&state, RISCV_RA),
+			     .fp_at = loaded_at(&state, RISCV_S0),
+			     .origin = RULE_NO_REGISTER};
+	if (out->ra_at == RULE_NOT)
+		out->ra_at = RULE_SAME;
+	if (out->fp_at == RULE_NOT && fp.is == RISCV_FP && !fp.number)
+		out->fp_at = RULE_SAME;
+	out->chained = out->cfa_fp == 0 && out->ra_at == RECORD_RA && out->fp_at == RECORD_FP;
+	return true;
 }
 
 /*
@@ -456,12 +486,17 @@ const struct unwind_isa unwind_riscv64 = {
 	.ra = RISCV_RA,
 	.link = true,
 	.fp_reserved = false,
-	.call_max = CALL_MAX,
+	.searches = true,
+	.call_max = RISCV_CALL_MAX,
 	.flow_steps = PATHS_SIZE_MAX / 16,
 	.record = {.fp_at = RECORD_FP, .ra_at = RECORD_RA, .size = 0},
 	.scratch_new = paths_scratch_new,
-	.call_before = call_before,
+	.call_before = riscv_call_before,
+	.begins_stack = riscv_begins_stack,
+	.marking = 64,
+	.sets_up_frame = riscv_sets_up_frame,
 	.follow = follow,
+	.find_return = find_return,
 	.handler = handler,
 	.interrupted = interrupted,
 };

@@ -51,12 +51,14 @@ static void every_instruction_has_its_callers(void **state)
 {
 	struct way ways[] = {{.named = true},
 			     {.named = true, .method = UNWIND_FP},
-			     {.method = UNWIND_CFI}};
+			     {.method = UNWIND_CFI},
+			     {.method = UNWIND_FP},
+			     {.method = UNWIND_AUTO}};
 
 	const int n = strstr(*state, "clang") ? 2 : 3;
 
 	stepped = (struct stepped){.machine = &riscv64};
-	walk_through(&stepped, *state, ways, 3);
+	walk_through(&stepped, *state, ways, 5);
 	for (int i = 0; i < n; i++) {
 		/* Half a call in _start has overwritten ra, which only its table says is no return address. */
 		const unsigned long cut = i == 1 && n == 2;
@@ -64,6 +66,7 @@ static void every_instruction_has_its_callers(void **state)
 		assert_int_equal(ways[i].of[WHOLE] + ways[i].of[NO_RETURN] + cut, stepped.steps);
 		assert_int_equal(ways[i].of[TRUNCATED], cut);
 	}
+	assert_no_symbols_are_needed(&stepped, ways + 3, 2);
 }
 
 #define PROGRAM(name) \

@@ -204,8 +204,8 @@ static bool rule_of(const struct x86_exit *exit, int64_t word, struct rule *out)
 	return true;
 }
 
-bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, unsigned *steps,
-		     struct rule *out)
+bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, void *scratch,
+		     unsigned *steps, struct rule *out)
 {
 	const unsigned word = reader->word;
 	const unsigned allowed = *steps < RETURN_STEPS ? *steps : RETURN_STEPS;

@@ -192,7 +192,8 @@ struct search {
 	struct code_reader *reader;
 	struct flow_scratch *scratch;
 	unsigned steps;
-	bool cut; /* some path could not be followed to its end */
+	bool cut;  /* some path could not be followed to its end */
+	bool away; /* some path leaves for another function, by a register or a word of memory */
 	bool found;
 	bool table;	      /* an indirect jump that is no tail call: `body` is where it was */
 	bool guessing;	      /* `body` does not change any more */
@@ -239,6 +240,7 @@ static void note_stop(struct search *search, const struct x86_path *path, bool i
 	struct flow_scratch *scratch = search->scratch;
 	bool table = indirect && (state->depth || state->fp_at);
 
+	search->away = search->away || indirect;
 	if (scratch->n_gap < GAPS)
 		scratch->gap[scratch->n_gap++] = path->va;
 	if (search->guessing || (search->table && !table))
@@ -434,7 +436,9 @@ enum flow_result x86_flow(const struct flow_query *query, struct code_reader *re
 	}
 	*steps -= allowed - search.steps;
 	if (!search.found)
-		return search.cut || !search.steps ? FLOW_UNKNOWN : FLOW_NOT;
+		return search.cut || !search.steps ? FLOW_UNKNOWN
+		       : search.away		   ? FLOW_AWAY
+						   : FLOW_NOT;
 	*out = search.out;
 	return guessed ? FLOW_GUESSED : FLOW_FOUND;
 }

@@ -197,13 +197,18 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 	return rule_go_to_interrupted(walk, &caller);
 }
 
+static bool pushes_fp(const uint8_t *bytes, size_t n)
+{
+	return n && *bytes == PUSH_BP;
+}
+
 /* What both have alike. */
-#define X86                                                                                 \
-	.isa = ISA_X86, .frame_setup = PUSH_BP, .searches = true, .call_max = X86_CALL_MAX, \
-	.flow_steps = X86_FLOW_STEPS, .scratch_new = flow_scratch_new,                      \
-	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .follow = follow, \
-	.bounds = stub_bounds, .find_return = x86_find_return, .handler = x86_find_trap,    \
-	.interrupted = interrupted, .pushed = pushed
+#define X86                                                                                     \
+	.isa = ISA_X86, .sets_up_frame = pushes_fp, .searches = true, .call_max = X86_CALL_MAX, \
+	.flow_steps = X86_FLOW_STEPS, .scratch_new = flow_scratch_new,                          \
+	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .marking = 16,        \
+	.follow = follow, .bounds = stub_bounds, .find_return = x86_find_return,                \
+	.handler = x86_find_trap, .interrupted = interrupted, .pushed = pushed
 
 const struct unwind_isa unwind_x86_64 = {
 	X86,	     .word = 8,	  .sp = SP_64,

@@ -26,8 +26,8 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word);
  * where the frame pointer is restored from. *steps is reduced by the
  * instructions that were followed.
  */
-bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, unsigned *steps,
-		     struct rule *out);
+bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, void *scratch,
+		     unsigned *steps, struct rule *out);
 
 /*
  * Handlers of interrupts and exceptions, which hardly ever have tables, end by
