@@ -142,6 +142,8 @@ struct unwind_isa {
 
 	/* Does code begin here that sets up fp for a frame record? NULL: not supported. */
 	bool (*sets_up_frame)(const uint8_t *bytes, size_t n);
+	/* Does this instruction make a frame, as a function's first ones do? NULL: not supported. */
+	bool (*makes_frame)(const uint8_t *bytes, size_t n);
 
 	/* Memory for follow(), to be freed by free(); NULL: no memory. */
 	void *(*scratch_new)(void);

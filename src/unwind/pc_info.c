@@ -274,27 +274,47 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 	return max;
 }
 
-bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
+/* Follows the code from instructions before the address on, the next first: does one that is of this kind lead here? */
+static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
+			bool (*is)(const uint8_t *bytes, size_t n), struct rule *rule)
 {
 	uint8_t bytes[FRAME_SEARCH];
-	struct rule rule;
+	const size_t n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
 	unsigned tries = 0;
-	size_t n;
+
+	for (size_t back = 1; back <= n && tries < FRAME_TRIES; back++) {
+		if (!is(bytes + n - back, back))
+			continue;
+		tries++;
+		if (follow(unwinder, info, info->addr - back, 0, rule) == FLOW_FOUND)
+			return true;
+	}
+	return false;
+}
+
+bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
+{
+	struct rule rule;
 
 	if (info->has_searched || !unwinder->isa->sets_up_frame ||
 	    unwinder->steps < unwinder->isa->flow_steps)
 		return info->has_frame;
 	info->has_searched = true;
-	n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
-	for (size_t back = 1; back <= n && tries < FRAME_TRIES && !info->has_frame; back++) {
-		if (!unwinder->isa->sets_up_frame(bytes + n - back, back))
-			continue;
-		tries++;
-		info->has_frame =
-			follow(unwinder, info, info->addr - back, 0, &rule) == FLOW_FOUND &&
-			rule.cfa_fp != RULE_NOT;
-	}
+	info->has_frame = find_before(unwinder, info, unwinder->isa->sets_up_frame, &rule) &&
+			  rule.cfa_fp != RULE_NOT;
 	return info->has_frame;
+}
+
+bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
+{
+	if (!info->sought_frame && unwinder->isa->makes_frame && info->readable &&
+	    unwinder->steps >= unwinder->isa->flow_steps) {
+		info->sought_frame = true;
+		info->has_way_in =
+			find_before(unwinder, info, unwinder->isa->makes_frame, &info->way_in);
+	}
+	*rule = info->way_in;
+	return info->has_way_in;
 }
 
 bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)

@@ -49,8 +49,10 @@ struct pc_info {
 	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried, */
 	uint8_t not_flow[4];   /* FLOW_NOT or FLOW_AWAY */
 	uint8_t n_not;
-	bool has_searched, has_frame; /* results of pc_info_finds_frame */
-	bool sought_return, returns;  /* results of pc_info_find_return: */
+	bool has_searched, has_frame;  /* results of pc_info_finds_frame */
+	bool sought_frame, has_way_in; /* results of pc_info_find_frame: */
+	struct rule way_in;
+	bool sought_return, returns; /* results of pc_info_find_return: */
 	struct rule way_out;
 	uint8_t vain; /* searches of the stack for its caller that found none */
 };
@@ -147,6 +149,12 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
  * If so, this is in a function that works with frame records.
  */
 bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info);
+
+/*
+ * Without knowing the function: the rule, if an instruction a little before makes a frame and leads
+ * here, as the first ones of a function that never returns. False if there is none.
+ */
+bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct rule *rule);
 
 /*
  * Follows the code ahead to its return: gives the rule without the function's

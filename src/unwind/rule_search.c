@@ -403,6 +403,50 @@ enum found rule_return(struct walk *walk, uint8_t *trust)
 	return rule_learned(walk, &learned, trust);
 }
 
+/*
+ * The return address follows a call of another function, and the code behind it does not return: it
+ * has jumped here, and left in the link register what was there.
+ */
+static bool was_jumped_to(struct walk *walk, const struct rule *rule)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	const uint64_t addr = walk->at.addr;
+	const uint8_t kind = walk->at.kind;
+	enum flow_result flow;
+	struct rule other;
+	struct call call;
+	uint64_t cfa, ret, slot;
+
+	if (rule->ra_at == RULE_SAME || rule->ra_at == RULE_NOT ||
+	    (!walk_cfa_by_fp(walk, rule, &cfa) && !walk_cfa_by_sp(walk, rule, &cfa)))
+		return false;
+	slot = cfa + (uint64_t)(int64_t)rule->ra_at;
+	if (!walk_load(walk, slot, &ret))
+		return false;
+	ret = walk_strip(walk, ret);
+	call = pc_info_at(unwinder, ret, FRAME_RETURN)->call;
+	if (!call.direct || call.indirect || walk_prove(walk, slot, call.target) != PROOF_DENIES ||
+	    pc_info_find_return(unwinder, pc_info_at(unwinder, ret, FRAME_RETURN), &other))
+		return false;
+	flow = pc_info_try_start(unwinder, pc_info_at(unwinder, addr, kind), ret, &other);
+	return flow == FLOW_FOUND || flow == FLOW_AWAY;
+}
+
+enum found rule_frame(struct walk *walk, uint8_t *trust)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
+	enum found found;
+
+	if (!pc_info_find_frame(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
+				&learned.rule))
+		return FOUND_NONE;
+	found = rule_learned(walk, &learned, trust);
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && was_jumped_to(walk, &learned.rule))
+		return walk_end(walk, UNWIND_OUTERMOST);
+	return found;
+}
+
 enum found rule_end(struct walk *walk, uint8_t *trust)
 {
 	enum found found = FOUND_NONE;

@@ -476,6 +476,17 @@ static bool is_proven(struct walk *walk, uint64_t slot, const struct call *call,
 	return proof != PROOF_DENIES || call->indirect || !walk->state.learned || !walk->isa->link;
 }
 
+/* Does the code behind a call lead here? Then the link register is left from that call, of this very function's. */
+static bool is_stale(struct walk *walk, uint64_t ret, const struct call *call)
+{
+	struct unwinder *unwinder = walk->in->unwinder;
+	struct rule rule;
+
+	return walk->state.learned && !call->direct &&
+	       pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind), ret,
+				 &rule) == FLOW_FOUND;
+}
+
 static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *trust)
 {
 	const struct frame_state *state = &walk->state;
@@ -495,7 +506,7 @@ static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *
 		return state->learned ? FOUND_NONE : walk_end(walk, UNWIND_OUTERMOST);
 	ret = walk_strip(walk, ret);
 	call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
-	if (!believe_code(state, &call, trust))
+	if (!believe_code(state, &call, trust) || (in_link && is_stale(walk, ret, &call)))
 		return FOUND_NONE;
 	if (*trust == TRUST_GUESS && call.direct && !is_proven(walk, slot, &call, trust))
 		return FOUND_NONE;

@@ -308,6 +308,8 @@ static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
 		return walk_end(walk, UNWIND_OUTERMOST);
 	if (walk->isa->searches && !records_end(walk))
 		found = search(walk, trust);
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && is_untold(walk))
+		found = rule_frame(walk, trust);
 	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }
 

@@ -192,6 +192,12 @@ enum found rule_link(struct walk *walk, uint8_t *trust);
 enum found rule_return(struct walk *walk, uint8_t *trust);
 
 /*
+ * ... or: an instruction before, which makes a frame, leads here, as in a function that never
+ * returns. Code that has jumped to that function, and has kept no way back, is an end.
+ */
+enum found rule_frame(struct walk *walk, uint8_t *trust);
+
+/*
  * Tables of some compilers do not tell how functions end: there the caller is in the link register
  * again, and they lead to some word of the stack. The two rules above, for code that runs there.
  */

@@ -342,6 +342,7 @@ const struct unwind_isa unwind_arm64 = {
 	.begins_stack = begins_stack,
 	.marking = 64,
 	.sets_up_frame = sets_up_frame,
+	.makes_frame = arm64_makes_frame,
 	.follow = follow,
 	.find_return = arm64_find_return,
 	.handler = handler,

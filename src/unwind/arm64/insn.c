@@ -414,20 +414,29 @@ static unsigned exit_apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ct
 #define PACIBSP 0xd503237f
 #define BTI	0xd503241f
 
-bool arm64_begins(const uint8_t *bytes, size_t n, bool *called)
+bool arm64_makes_frame(const uint8_t *bytes, size_t n)
 {
 	struct arm64_access access;
+	uint32_t insn;
+
+	if (n < INSN)
+		return false;
+	memcpy(&insn, bytes, INSN);
+	if (arm64_access(insn, &access) && access.base == ARM64_SP && !access.load)
+		return access.writes_back && !access.post && access.offset < 0;
+	return (insn & 0xff8003ff) == 0xd10003ff;
+}
+
+bool arm64_begins(const uint8_t *bytes, size_t n, bool *called)
+{
 	uint32_t insn;
 
 	if (n < INSN)
 		return true;
 	memcpy(&insn, bytes, INSN);
 	*called = insn == NOP;
-	/* A frame is made by a store, or by sub of a number; of arrays whose length varies, by a register. */
-	if (arm64_access(insn, &access) && access.base == ARM64_SP && !access.load)
-		return access.writes_back && !access.post && access.offset < 0;
 	return insn == PACIASP || insn == PACIBSP || (insn & 0xffffff3f) == BTI || !(insn >> 16) ||
-	       (insn & 0xff8003ff) == 0xd10003ff;
+	       arm64_makes_frame(bytes, n);
 }
 
 /* The word, as an offset from the CFA that the stack pointer has become; RULE_NOT: none. */

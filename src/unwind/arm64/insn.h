@@ -89,6 +89,12 @@ bool arm64_access(uint32_t insn, struct arm64_access *access);
 enum flow_result arm64_follow(const struct flow_query *query, struct code_reader *reader,
 			      void *scratch, unsigned *steps, struct arm64_state *state);
 
+/*
+ * A store that moves sp, or sub of a number; the frame of arrays whose length varies is made by sub
+ * of a register.
+ */
+bool arm64_makes_frame(const uint8_t *bytes, size_t n);
+
 /* Does a function begin here? As struct paths has it. */
 bool arm64_begins(const uint8_t *bytes, size_t n, bool *called);
 

@@ -419,6 +419,14 @@ bool riscv_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned wo
 	return out->direct || out->indirect;
 }
 
+bool riscv_makes_frame(const uint8_t *bytes, size_t n)
+{
+	struct riscv_insn insn;
+
+	return riscv_decode(bytes, n, &insn) && insn.op == RISCV_ADDI && insn.rd == RISCV_SP &&
+	       insn.rs1 == RISCV_SP && insn.imm < 0;
+}
+
 bool riscv_begins(const uint8_t *bytes, size_t n, bool *called)
 {
 	struct riscv_insn insn;
@@ -426,8 +434,7 @@ bool riscv_begins(const uint8_t *bytes, size_t n, bool *called)
 	if (!riscv_decode(bytes, n, &insn))
 		return true;
 	*called = insn.op == RISCV_ADDI && !insn.rd;
-	return insn.op == RISCV_STOP || (insn.op == RISCV_ADDI && insn.rd == RISCV_SP &&
-					 insn.rs1 == RISCV_SP && insn.imm < 0);
+	return insn.op == RISCV_STOP || riscv_makes_frame(bytes, n);
 }
 
 /* Registers that a function keeps for its caller, where it may keep its own stack pointer. */

@@ -59,6 +59,7 @@ bool riscv_begins_stack(const uint8_t *bytes, size_t n, unsigned word);
 bool riscv_sets_up_frame(const uint8_t *bytes, size_t n);
 
 /* A frame is made by a constant; of arrays whose length varies, by a register. */
+bool riscv_makes_frame(const uint8_t *bytes, size_t n);
 bool riscv_begins(const uint8_t *bytes, size_t n, bool *called);
 
 #endif

@@ -495,6 +495,7 @@ const struct unwind_isa unwind_riscv64 = {
 	.begins_stack = riscv_begins_stack,
 	.marking = 64,
 	.sets_up_frame = riscv_sets_up_frame,
+	.makes_frame = riscv_makes_frame,
 	.follow = follow,
 	.find_return = find_return,
 	.handler = handler,
