@@ -88,11 +88,7 @@ class Verdict:
             return "it interrupts what runs"
         if self._begins_frames(pc):
             return None
-        if code.in_called(pc):
-            return "it is called"
-        if code.in_taken(pc):
-            return "it is called through a pointer"
-        return None
+        return code.may_be_called(pc)
 
     def _begins_frames(self, pc):
         """Whether the frame pointer is cleared shortly ahead of the call."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 LINE = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} |[0-9a-f]{4,8} )+)\s*(?:\t(.*))?$")
 ADDRESS = re.compile(r"(?:^|[\s,])(?:0x)?([0-9a-f]+)(?: <[^>]*>)?$")
+REGISTER = re.compile(r"(?:^|,)a[0-7]$")
 PREFIXES = re.compile(r"^(?:bnd|notrack|data16|cs|ds|rex\.W|repz|addr32) ")
 PT_LOAD, PT_NOTE, SHT_NOTE = 1, 4, 7
 # Bytes of a stub of the hypercall page, which Xen writes: in the file stands one byte again and again.
@@ -28,6 +29,11 @@ class Isa:
 X86 = Isa("objdump", "i386:x86-64", r"l?call[lqw]?", r"l?jmp[lqw]?", r"j\w+|loop\w*", r"l?ret[fqlw]?|ud2|ljmp\w*", r"iret[qlw]?|sysret[ql]?")
 ARM64 = Isa("aarch64-linux-gnu-objdump", "aarch64", "blr?", "br?", r"b\.\w+|cbn?z|tbn?z", "ret|udf", "eret")
 RISCV = Isa("riscv64-linux-gnu-objdump", "riscv:rv64", "jalr?", "jr?", r"b\w+", "ret|unimp|c.unimp", "[msu]ret")
+# What makes a stack of a register that is neither this stack nor its frame pointer, nor kept for a caller: nobody's callee goes on there.
+TAKES_STACK = re.compile(r"(?:mov|and|add|sub)\s+sp,\s?x(?:[0-9]|1[0-8]|30)\b|(?:mv|add|addi|sub)\s+sp,(?!sp|s\d)|"
+                         r"mov[lq]?\s+(?:\$|0x|%[re]?[acd]x,|%[re][sd]i,|\(|%r\d+d?,).*%[re]sp$")
+ADRP = re.compile(r"(x\d+), 0x([0-9a-f]+)$")
+ADD = re.compile(r"(x\d+), (x\d+), #0x([0-9a-f]+)$")
 # By name, for code that is in no file.
 MODES = {"x86-64": (X86, ["-m", "i386:x86-64"], 64), "i386": (X86, ["-m", "i386"], 32), "arm64": (ARM64, [], 64), "riscv64": (RISCV, [], 64)}
 # ELF's e_machine; 64-bit code of x86 is also found in files for i386.
@@ -42,7 +48,8 @@ class Instruction:
         self.address, self.end = address, address + size
         self.name, self.operands = (words + ["", ""])[:2]
         target = ADDRESS.search(self.operands)
-        star = "*" in self.operands or "(" in self.operands
+        # Registers of RISC-V are called like numbers: a5.
+        star = "*" in self.operands or "(" in self.operands or (isa is RISCV and REGISTER.search(self.operands))
         self.target = int(target[1], 16) if target and not star else None
         self.kind = next((kind for kind in ("handler_return", "end", "call", "jump", "branch") if getattr(isa, kind).match(self.name)), None)
         # RISC-V: which register a jump leaves the return address in tells a call from a jump.
@@ -100,10 +107,10 @@ class Memory:
 
     entry = None
 
-    def __init__(self, mode, segments):
-        """segments: [(address, bytes)]"""
+    def __init__(self, mode, segments, pointers):
+        """segments: [(address, bytes)] of code; pointers: {word: where in memory it is} of those that may lead there"""
         self.isa, self.options, self.bits = MODES[mode]
-        self.segments = [(address, data, True) for address, data in segments]
+        self.segments, self.pointers = [(address, data, True) for address, data in segments], pointers
 
 
 def is_64_bit(elf):
@@ -127,13 +134,13 @@ class Code:
             self.isa, options = MACHINES[self.elf.machine]
             if self.elf.machine == 3 and is_64_bit(self.elf):
                 options = ["-m", "i386:x86-64"]
-        self.at, self.by_end, self.computed = {}, {}, set()
+        # Addresses that code computes, and where.
+        self.at, self.by_end, self.computed = {}, {}, {}
         self._flows = {}
         self._read(options)
         self.order = sorted(self.at)
         self.taken = self._taken()
-        self._taken_flow = None
-        self._called_flow = None
+        self._taken_flow = self._called_flow = self._entered = self._callable = self._starts = None
 
     def _listings(self, options):
         """objdump's lines of all code; where no section says that it is code, of what is loaded as such."""
@@ -149,8 +156,18 @@ class Code:
                 file.flush()
                 yield from run([*command, "-D", "-b", "binary", *raw, f"--adjust-vma={address:#x}", file.name])
 
+    def _note_computed(self, text, pages):
+        """Relative to the instruction, as objdump has computed it; on Arm a page, and a number in a later instruction."""
+        instruction = self.last
+        for word in re.findall(r"# (?:0x)?([0-9a-f]+)", text):
+            self.computed.setdefault(int(word, 16), set()).add(instruction.address)
+        if instruction.name == "adrp" and (match := ADRP.match(instruction.operands)):
+            pages[match[1]] = int(match[2], 16)
+        elif instruction.name == "add" and (match := ADD.match(instruction.operands)) and match[2] in pages:
+            self.computed.setdefault(pages[match[2]] + int(match[3], 16), set()).add(instruction.address)
+
     def _read(self, options):
-        last = None
+        last, pages = None, {}
         for line in self._listings(options):
             match = LINE.match(line)
             if not match:
@@ -161,9 +178,8 @@ class Code:
                 self.by_end.pop(last.end, None)
                 last.end = address + size
             elif match[3]:
-                last = self.at[address] = Instruction(address, size, match[3], self.isa)
-                # Relative to the instruction, as objdump has computed it.
-                self.computed.update(int(word, 16) for word in re.findall(r"# (?:0x)?([0-9a-f]+)", match[3]))
+                self.last = last = self.at[address] = Instruction(address, size, match[3], self.isa)
+                self._note_computed(match[3], pages)
             if last:
                 self.by_end[last.end] = last
 
@@ -185,10 +201,13 @@ class Code:
             return [instruction.end, instruction.target], False
         return [instruction.end], False
 
-    def flow(self, start):
+    def takes_stack(self, instruction):
+        return bool(TAKES_STACK.match(f"{instruction.name} {instruction.operands}"))
+
+    def flow(self, start, one_stack=False):
         """(addresses of all that may run from there on in the same frame, whether it jumps to where no code tells,
-        whether it returns from an interrupt)"""
-        if start not in self._flows:
+        whether it returns from an interrupt); one_stack: up to where it takes over another stack"""
+        if (start, one_stack) not in self._flows:
             seen, work, open_end, returns = set(), [start], False, False
             while work:
                 address = work.pop()
@@ -197,11 +216,13 @@ class Code:
                     continue
                 seen.add(address)
                 to, elsewhere = self.successors(instruction)
+                if one_stack and self.takes_stack(instruction):
+                    continue
                 open_end |= elsewhere
                 returns |= instruction.kind == "handler_return"
                 work += to
-            self._flows[start] = seen, open_end, returns
-        return self._flows[start]
+            self._flows[start, one_stack] = seen, open_end, returns
+        return self._flows[start, one_stack]
 
     def leads_to(self, target, pc):
         """Whether what is called at target can have its frame stand at pc."""
@@ -220,7 +241,15 @@ class Code:
 
     def jumped_to(self, target, pc):
         """By a table, within the same function; or as the last call, any function whose address is known somewhere."""
-        return self.name(target) == self.name(pc) or self.in_taken(pc)
+        return self.in_function(target, pc) or self.in_taken(pc)
+
+    def in_function(self, start, pc):
+        """Where there are no symbols, a function ends before the next that is called."""
+        if self.names:
+            return self.name(start) == self.name(pc)
+        if self._starts is None:
+            self._starts = sorted({instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None})
+        return start <= pc and bisect.bisect(self._starts, start) == bisect.bisect(self._starts, pc)
 
     def _taken(self):
         """Code addresses that stand in data, or as numbers in other instructions."""
@@ -233,9 +262,31 @@ class Code:
                 found.update(struct.unpack_from("<%dQ" % (len(data) // 8), data, 0))
         for instruction in self.at.values():
             if instruction.kind is None and instruction.operands:
-                found.update(int(word, 16) for word in re.findall(r"0x([0-9a-f]+)", instruction.operands))
-        found |= self.computed
-        return {address for address in found if address in self.at}
+                for word in re.findall(r"0x([0-9a-f]+)", instruction.operands):
+                    self.computed.setdefault(int(word, 16), set()).add(instruction.address)
+        # Words of the whole memory are return addresses on stacks, too.
+        self.slots = {address: slots for address, slots in getattr(self.elf, "pointers", {}).items() if not self.call_before(address)}
+        self.in_data = found | set(self.slots)
+        return {address for address in self.in_data | set(self.computed) if address in self.at}
+
+    def entered(self):
+        """Addresses that only code which has taken over a stack computes, or takes from memory: it jumps there."""
+        if self._entered is None:
+            entry = set()
+            for instruction in [instruction for instruction in self.at.values() if self.takes_stack(instruction)]:
+                entry |= self.flow(instruction.end)[0]
+            computed = {address for address, by in self.computed.items() if by <= entry}
+            self._entered = {address for address in self.taken if address in computed or address not in self.computed
+                             if address not in self.in_data or self.slots.get(address, set()) & computed == self.slots.get(address)}
+        return self._entered
+
+    def may_be_called(self, pc):
+        """How what stands at pc on its caller's stack may be called; None: it is not."""
+        if self._callable is None:
+            direct = {instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None}
+            self._callable = [(how, set().union(*(self.flow(target, one_stack=True)[0] for target in targets)))
+                              for how, targets in (("it is called", direct), ("it is called through a pointer", self.taken - self.entered()))]
+        return next((how for how, where in self._callable if pc in where), None)
 
     def in_taken(self, pc):
         """Whether what is called through a pointer can stand at pc."""

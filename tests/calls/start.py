@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Starts a guest and records it, until there are enough samples."""
 
+import array
 import json
 import re
 import socket
 import subprocess
 import time
 
-from .code import ARM64, RISCV, X86, Elf, MACHINES, symbols
+from .code import ARM64, RISCV, X86, Elf, MACHINES, MODES, symbols
 
 # The note with the entry of PVH (xen/elfnote.h); PV guests have others.
 XEN_PHYS32_ENTRY = 18
@@ -16,6 +17,9 @@ SECONDS, TAKES, RATE = 20, 5, 997
 SECONDS_TO_BOOT = 5
 # Bytes of memory before and behind an address that are taken for code.
 NEAR = 1 << 17
+PAGE = 4096
+# The first address of memory on QEMU's machines, if not 0.
+RAM = {"arm64": 0x40000000, "riscv64": 0x80000000}
 QEMU = {X86: ["qemu-system-x86_64", "-M", "pc", "-cpu", "max"], ARM64: ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a57"],
         RISCV: ["qemu-system-riscv64", "-M", "virt"]}
 
@@ -71,9 +75,23 @@ def ask(channel, command, **arguments):
     raise StartError("QEMU has closed its monitor socket")
 
 
-def memory_of(qmp, addresses, scratch):
-    """[(address, bytes)]: the guest's memory near these, in pieces. Virtual addresses have to be physical ones."""
-    pieces = []
+def pointers_to(pieces, base, data, size):
+    """{word: where it is} of memory that begins at `base`, of words of `size` bytes that may lead to these pieces of code."""
+    found, nothing = {}, bytes(PAGE)
+    low, high = pieces[0][0], pieces[-1][1]
+    for at in range(0, len(data) - PAGE + 1, PAGE):
+        if data[at:at + PAGE] == nothing:
+            continue
+        for i, word in enumerate(array.array("Q" if size == 8 else "I", data[at:at + PAGE])):
+            if low <= word < high:
+                found.setdefault(word, set()).add(base + at + i * size)
+    return found
+
+
+def memory_of(qmp, addresses, scratch, mode):
+    """([(address, bytes)] of the guest's memory near these, in pieces, and all words that may lead there, as pointers_to has them).
+    Virtual addresses have to be physical ones."""
+    pieces, code = [], []
     for address in sorted(addresses):
         start, end = max(0, address - NEAR) & ~0xfff, (address + NEAR) & ~0xfff
         if pieces and start <= pieces[-1][1]:
@@ -85,11 +103,16 @@ def memory_of(qmp, addresses, scratch):
         channel = connection.makefile("rw")
         channel.readline()
         ask(channel, "qmp_capabilities")
-        for start, end in pieces:
-            answer = ask(channel, "pmemsave", val=start, size=end - start, filename=str(scratch / "memory"))
+        def read(start, size):
+            answer = ask(channel, "pmemsave", val=start, size=size, filename=str(scratch / "memory"))
             if "error" in answer:
                 raise StartError(f"QEMU: {answer['error']['desc']}")
-            yield start, (scratch / "memory").read_bytes()
+            return (scratch / "memory").read_bytes()
+
+        code = [(start, read(start, end - start)) for start, end in pieces]
+        ram = ask(channel, "query-memory-size-summary")["return"]["base-memory"]
+        base = RAM.get(mode, 0)
+        return code, pointers_to(pieces, base, read(base, ram), MODES[mode][2] // 8)
 
 
 def here(image, args, build, scratch):
@@ -109,7 +132,7 @@ def here(image, args, build, scratch):
         enough(lambda seconds: subprocess.run([build / "uniprof", "record", "-F", str(RATE), "-T", str(seconds), *named, "-o", recording, target],
                                               cwd=image.resolve().parent, capture_output=True, text=True, check=False).stderr, args.samples)
         if args.code_in_memory:
-            args.pieces = list(memory_of(qmp, args.addresses_of(recording), scratch))
+            args.memory_read = memory_of(qmp, args.addresses_of(recording), scratch, args.code_in_memory)
     finally:
         guest.kill()
         guest.wait()
