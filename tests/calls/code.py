@@ -204,25 +204,28 @@ class Code:
     def takes_stack(self, instruction):
         return bool(TAKES_STACK.match(f"{instruction.name} {instruction.operands}"))
 
-    def flow(self, start, one_stack=False):
-        """(addresses of all that may run from there on in the same frame, whether it jumps to where no code tells,
+    def reach(self, starts, one_stack=False):
+        """(addresses of all that may run from these on in the same frame, whether it jumps to where no code tells,
         whether it returns from an interrupt); one_stack: up to where it takes over another stack"""
-        if (start, one_stack) not in self._flows:
-            seen, work, open_end, returns = set(), [start], False, False
-            while work:
-                address = work.pop()
-                instruction = self.at.get(address)
-                if address in seen or not instruction:
-                    continue
-                seen.add(address)
-                to, elsewhere = self.successors(instruction)
-                if one_stack and self.takes_stack(instruction):
-                    continue
-                open_end |= elsewhere
-                returns |= instruction.kind == "handler_return"
-                work += to
-            self._flows[start, one_stack] = seen, open_end, returns
-        return self._flows[start, one_stack]
+        seen, work, open_end, returns = set(), list(starts), False, False
+        while work:
+            address = work.pop()
+            instruction = self.at.get(address)
+            if address in seen or not instruction:
+                continue
+            seen.add(address)
+            if one_stack and self.takes_stack(instruction):
+                continue
+            to, elsewhere = self.successors(instruction)
+            open_end |= elsewhere
+            returns |= instruction.kind == "handler_return"
+            work += to
+        return seen, open_end, returns
+
+    def flow(self, start):
+        if start not in self._flows:
+            self._flows[start] = self.reach([start])
+        return self._flows[start]
 
     def leads_to(self, target, pc):
         """Whether what is called at target can have its frame stand at pc."""
@@ -248,7 +251,7 @@ class Code:
         if self.names:
             return self.name(start) == self.name(pc)
         if self._starts is None:
-            self._starts = sorted({instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None})
+            self._starts = sorted(self.call_targets())
         return start <= pc and bisect.bisect(self._starts, start) == bisect.bisect(self._starts, pc)
 
     def _taken(self):
@@ -272,9 +275,7 @@ class Code:
     def entered(self):
         """Addresses that only code which has taken over a stack computes, or takes from memory: it jumps there."""
         if self._entered is None:
-            entry = set()
-            for instruction in [instruction for instruction in self.at.values() if self.takes_stack(instruction)]:
-                entry |= self.flow(instruction.end)[0]
+            entry = self.reach([instruction.end for instruction in self.at.values() if self.takes_stack(instruction)])[0]
             computed = {address for address, by in self.computed.items() if by <= entry}
             self._entered = {address for address in self.taken if address in computed or address not in self.computed
                              if address not in self.in_data or self.slots.get(address, set()) & computed == self.slots.get(address)}
@@ -283,25 +284,23 @@ class Code:
     def may_be_called(self, pc):
         """How what stands at pc on its caller's stack may be called; None: it is not."""
         if self._callable is None:
-            direct = {instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None}
-            self._callable = [(how, set().union(*(self.flow(target, one_stack=True)[0] for target in targets)))
-                              for how, targets in (("it is called", direct), ("it is called through a pointer", self.taken - self.entered()))]
+            self._callable = [(how, self.reach(targets, one_stack=True)[0])
+                              for how, targets in (("it is called", self.call_targets()), ("it is called through a pointer", self.taken - self.entered()))]
         return next((how for how, where in self._callable if pc in where), None)
 
     def in_taken(self, pc):
         """Whether what is called through a pointer can stand at pc."""
         if self._taken_flow is None:
-            self._taken_flow = set()
-            for address in self.taken:
-                self._taken_flow |= self.flow(address)[0]
+            self._taken_flow = self.reach(self.taken)[0]
         return pc in self._taken_flow
+
+    def call_targets(self):
+        return {instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None}
 
     def in_called(self, pc):
         """Whether what is called by name can stand at pc."""
         if self._called_flow is None:
-            self._called_flow = set()
-            for target in {instruction.target for instruction in self.at.values() if instruction.kind == "call"} - {None}:
-                self._called_flow |= self.flow(target)[0]
+            self._called_flow = self.reach(self.call_targets())[0]
         return pc in self._called_flow
 
     def returns_from_interrupt(self, pc):
