@@ -34,11 +34,11 @@ def samples_of(text):
     return int(match[1]) if match else 0
 
 
-def enough(take, wanted):
+def enough(take, wanted, seconds):
     """Takes recordings, each twice as long as the last, until one has as many samples."""
     said = ""
     for attempt in range(TAKES):
-        said = take(SECONDS * 2 ** attempt)
+        said = take(seconds * 2 ** attempt)
         if samples_of(said) >= wanted:
             return
     raise StartError(f"too few samples: {said}")
@@ -59,7 +59,7 @@ def on_xen(image, args, build, scratch, kind):
         rig.put(build / "uniprof", build / "symbolize", image, kernel, config)
         rig.run(f"xl sched-credit2 -d 0 -w 65535; xl create {config.name}; sleep {SECONDS_TO_BOOT}", check=True)
         enough(lambda seconds: rig.run(f"uniprof record -F {RATE} -T {seconds} {options} -o out/{name}.uniprof {name}", timeout=10 * seconds).text,
-               args.samples)
+               args.samples, args.seconds)
         rig.get(f"out/{name}.uniprof", scratch)
     return scratch / f"{name}.uniprof"
 
@@ -130,7 +130,7 @@ def here(image, args, build, scratch):
             raise StartError(f"{image} has ended: {(scratch / 'log').read_text(errors='replace')}")
         target = args.target.format(qmp=qmp, pid=guest.pid)
         enough(lambda seconds: subprocess.run([build / "uniprof", "record", "-F", str(RATE), "-T", str(seconds), *named, "-o", recording, target],
-                                              cwd=image.resolve().parent, capture_output=True, text=True, check=False).stderr, args.samples)
+                                              cwd=image.resolve().parent, capture_output=True, text=True, check=False).stderr, args.samples, args.seconds)
         if args.code_in_memory:
             args.memory_read = memory_of(qmp, args.addresses_of(recording), scratch, args.code_in_memory)
     finally:
