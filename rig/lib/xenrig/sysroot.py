@@ -10,7 +10,7 @@ from pathlib import Path
 from . import cache, packages
 
 # Libraries of uniprof; see the README's list of what it is built from.
-WANTED = ["libc6-dev", "libelf-dev", "libdw-dev", "zlib1g-dev", "liblzma-dev", "libzstd-dev", "liblz4-dev", "libbz2-dev",
+WANTED = ["libc6-dev", "libelf-dev", "libdw-dev", "zlib1g-dev", "liblzma-dev", "libzstd-dev", "liblz4-dev", "libbz2-dev", "liblzo2-dev",
           "libjansson-dev", "libcmocka-dev", "libseccomp-dev", "libxen-dev"]
 
 
