@@ -151,5 +151,32 @@ class Grub(unittest.TestCase):
         self.check("i386-xen_pvh")
 
 
+# Where Debian's packages put firmware.
+FIRMWARE = Path("/usr/lib/u-boot")
+
+
+class Firmware(unittest.TestCase):
+    """Debian's U-Boot, which has no symbols where it runs, on processors that keep return addresses in a register."""
+
+    def right(self, mode, image, command):
+        emulator = command.split()[0]
+        if not shutil.which(emulator):
+            self.skipTest(f"no {emulator} on this machine")
+        if not (FIRMWARE / image).exists():
+            self.skipTest("no u-boot-qemu on this machine (tools/setup firmware)")
+        done = subprocess.run([ROOT / "tests" / "foreign", FIRMWARE / image, "--code-in-memory", mode, "--samples", "300", "--seconds", "5", "--command",
+                               f"{command} -display none -serial null -bios {{image}} -qmp unix:{{qmp}},server=on,wait=off"],
+                              capture_output=True, text=True, check=False, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(" 0 said to be cut short", done.stdout)
+        print(done.stdout, end=" ", flush=True)
+
+    def test_arm64(self):
+        self.right("arm64", "qemu_arm64/u-boot.bin", "qemu-system-aarch64 -M virt -cpu cortex-a57")
+
+    def test_riscv64(self):
+        self.right("riscv64", "qemu-riscv64/u-boot.bin", "qemu-system-riscv64 -M virt")
+
+
 if __name__ == "__main__":
     unittest.main()
