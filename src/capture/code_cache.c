@@ -42,8 +42,9 @@ struct code_cache {
 	const struct regs *regs;
 	uint64_t filled_ns;
 	struct space spaces[SPACES];
-	bool others;   /* programs were seen of which there is no file */
-	bool unmapped; /* a file may be found later */
+	bool others;	   /* programs were seen of which there is no file */
+	bool unmapped;	   /* a file may be found later */
+	bool has_programs; /* ... or one was found that is a program's */
 	struct page pages[PAGES];
 };
 
@@ -175,10 +176,10 @@ static bool may_be_foreign(const struct code_cache *cache, uint64_t va)
 	return cache->unmapped && is_program_code(cache->regs, va) && !images_at(cache->images, va);
 }
 
-void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n)
+/* Stays by itself: guests without programs pay for the question alone. */
+__attribute__((noinline)) static void mark_foreign(struct code_cache *cache, struct frame *frames,
+						   size_t n)
 {
-	if (!cache->images || !(cache->unmapped || images_have_programs(cache->images)))
-		return;
 	for (size_t i = 0; i < n; i++) {
 		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
 		const struct image *image = images_program_at(cache->images, va);
@@ -188,6 +189,12 @@ void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, siz
 		/* Code of a program, and of no file. */
 		cache->others |= !image && va < LOWER_HALF && !images_at(cache->images, va);
 	}
+}
+
+void code_cache_mark_foreign(struct code_cache *cache, struct frame *frames, size_t n)
+{
+	if (cache->has_programs)
+		mark_foreign(cache, frames, n);
 }
 
 static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
@@ -235,6 +242,7 @@ static void use_images(struct code_cache *cache)
 	const bool any = images_count(cache->images);
 
 	cache->unmapped = images_have_unmapped(cache->images);
+	cache->has_programs = cache->unmapped || images_have_programs(cache->images);
 	cache->code.version = images_changes(cache->images);
 	cache->code.function = any ? function_bounds : NULL;
 	cache->code.table = any ? image_rows : NULL;
