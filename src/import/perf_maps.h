@@ -3,7 +3,7 @@
 #define UNIPROF_IMPORT_PERF_MAPS_H
 
 /*
- * What the records of perf.data tell of processes: names of threads, and which
+ * Processes, as the records of perf.data tell them: names of threads, and which
  * file is mapped where. Each process has addresses of its own; a profile has
  * one address for one piece of code: that of the first process with the file.
  * Later ones are translated to it, and files that would lie on one another in

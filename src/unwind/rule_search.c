@@ -293,7 +293,7 @@ enum proof walk_prove(struct walk *walk, uint64_t slot, uint64_t target)
 	if (pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from == target)
 		return PROOF_LEADS;
 	proof = prove(walk, &candidate);
-	/* What was put together from jumps by table proves nothing. */
+	/* A rule that was put together from jumps by table proves nothing. */
 	if (candidate.flow == FLOW_GUESSED)
 		return PROOF_MISSING;
 	if (proof == PROOF_LEADS)

@@ -97,7 +97,7 @@ static void put_btf(struct guest *guest, bool recent)
 static void put_rules(uint8_t *addresses, uint8_t *rules, uint32_t n, int64_t first)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		/* Of the first layout, and of the second. */
+		/* The first layout, and the second. */
 		const uint8_t rule[] = {(uint8_t)(8 * i), 0, 0xf0, 0xff, 0x15, (uint8_t)(i & 7)};
 		const int32_t offset = (int32_t)(first + 12 * (int64_t)i);
 
