@@ -316,10 +316,10 @@ class Terminal(Case):
         self.assertEqual(self.reading_slowly(subprocess.PIPE), b"")
 
     def test_long_exports_tell_how_long_they_take(self):
-        # A million samples, of which each becomes a dozen lines.
+        # A million samples, of which each becomes a dozen lines that are compressed.
         subprocess.run([BUILD / "tests/exports/export_example_guest", "long", self.place / "long.uniprof"], check=True)
         ours, theirs = pty.openpty()
-        subprocess.run([BUILD / "uniprof", "export", "--format=chrome", "-o", "/dev/null", self.place / "long.uniprof"],
+        subprocess.run([BUILD / "uniprof", "export", "--format=perf-script", "-o", self.place / "long.gz", self.place / "long.uniprof"],
                        stdin=subprocess.DEVNULL, stderr=theirs, check=True)
         os.close(theirs)
         said = all_of(ours)
