@@ -170,7 +170,7 @@ static bool is_foreign(struct code_cache *cache, uint64_t va)
 	return image && is_foreign_at(cache, image, va);
 }
 
-/* True for code of a program that no file was compared with: one that is found later says nothing of it. */
+/* True for code of a program that was compared with no file, as long as some file was not found yet. */
 static bool may_be_foreign(const struct code_cache *cache, uint64_t va)
 {
 	return cache->unmapped && is_program_code(cache->regs, va) && !images_at(cache->images, va);
