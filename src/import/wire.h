@@ -22,7 +22,7 @@ struct field {
 /* False at the end, and with in->at NULL where the bytes are no message. */
 static inline bool next_field(struct cursor *in, struct field *field)
 {
-	uint64_t key, len = 0;
+	uint64_t key = 0, len = 0;
 	bool good;
 
 	*field = (struct field){0};
