@@ -236,8 +236,8 @@ static void describe(struct perf_data *d)
 		import->rate_hz = 1e9 / (double)attr->sample_period;
 	if (d->others)
 		snprintf(import->reason, sizeof(import->reason),
-			 "the file ends; %" PRIu64 " samples of other events are left out",
-			 d->others);
+			 "the file ends; %" PRIu64 " sample%s of other events left out", d->others,
+			 d->others == 1 ? "" : "s");
 	if (d->file.cut)
 		strcpy(import->reason, "the file stops in the middle");
 }

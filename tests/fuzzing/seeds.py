@@ -197,21 +197,80 @@ def pprof_profile():
                    (2, message((1, b"\1\2"), (2, b"\2\21"), (3, message((1, 7), (3, 9))), (3, message((1, 8), (2, 9))))))
 
 
+def pprof_threads():
+    """With all that a profile may have: labels of threads, files, build ids, lines inlined, a default value, numbers that are not packed."""
+    texts = b"", b"wall", b"milliseconds", b"pid", b"tid", b"comm", b"thread_comm", b"state", b"vcpu", b"web", b"worker", b"waiting", b"vcpu2", b"/a", b"0011", b"f", b"_f", b"a.c", b"nanoseconds"
+    labels = message((1, 3), (3, 7)), message((1, 4), (3, 8)), message((1, 5), (2, 9)), message((1, 6), (2, 10)), message((1, 7), (2, 11)), message((1, 8), (2, 12))
+    sample = (1, 1), (1, 2), (2, 5), (2, 9)
+    return message((1, message((1, 1), (2, 2))), (1, message((1, 3), (2, 2))), *((6, text) for text in texts), (14, 1), (13, b"\1\2"), (10, 9), (11, message((1, 1), (2, 18))), (12, 100),
+                   (3, message((1, 1), (2, 16), (3, 64), (4, 8), (5, 13), (6, 14), (7, 1))), (3, message((1, 2), (2, 80), (3, 90))), (5, message((1, 1), (2, 15), (3, 16), (4, 17))), (5, message((1, 2), (3, 16))),
+                   (4, message((1, 1), (2, 1), (3, 20), *[(4, message((1, 1 + i % 2), (2, i))) for i in range(12)])), (4, message((1, 2))),
+                   (2, message(*sample, *((3, label) for label in labels))), (2, message(*sample, (3, labels[0]))), (2, message(*sample, (3, labels[3]))))
+
+
 def perf_record(kind, misc, body):
     return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
+
+
+PERF_IDS = struct.pack("<IIQII", 7, 8, 5, 0, 0)
+PERF_SAMPLE = struct.pack("<QIIQIIQQ5Q", 0x1010, 7, 8, 9, 1, 0, 250, 5, (1 << 64) - 128, 0xffffffff81000010, (1 << 64) - 512, 0x1010, 0x1020)
+
+
+def perf_map(pid, start, path, offset=0):
+    return struct.pack("<IIQQQIIQQII", pid, pid, start, 0x1000, offset, 0, 0, 0, 0, 5, 2) + path + bytes(8 - len(path) % 8) + PERF_IDS
 
 
 def perf_data():
     """As of a pipe: an attribute, a name, maps of the kernel and of a process, a fork, and samples with a kernel's and a program's frames."""
     fields = 1 | 2 | 4 | 32 | 128 | 256  # ip, tid, time, chain, cpu, period
     attr = struct.pack("<IIQQQQQ", 1, 64, 0, 1000, fields, 0, 1 << 18) + bytes(16)
-    ids = struct.pack("<IIQII", 7, 8, 5, 0, 0)
-    maps = [struct.pack("<IIQQQIIQQII", pid, pid, start, 0x1000, 0, 0, 0, 0, 0, 5, 2) + path + ids
-            for pid, start, path in ((0xffffffff, 0xffffffff81000000, b"[kernel.kallsyms]_text\0\0"), (7, 0x1000, b"/bin/a\0\0"), (9, 0x1800, b"/bin/b\0\0"))]
-    sample = struct.pack("<QIIQIIQQ5Q", 0x1010, 7, 8, 9, 1, 0, 250, 5, (1 << 64) - 128, 0xffffffff81000010, (1 << 64) - 512, 0x1010, 0x1020)
-    return (b"PERFILE2" + struct.pack("<Q", 16) + perf_record(64, 0, attr + struct.pack("<Q", 3)) + perf_record(3, 0, struct.pack("<II", 7, 8) + b"web\0\0\0\0\0" + ids)
-            + perf_record(10, 1, maps[0]) + perf_record(10, 2, maps[1]) + perf_record(10, 2, maps[2]) + perf_record(7, 0, struct.pack("<IIIIQ", 10, 7, 10, 7, 5) + ids)
-            + perf_record(9, 1, sample) + perf_record(9, 2, sample))
+    return (b"PERFILE2" + struct.pack("<Q", 16) + perf_record(64, 0, attr + struct.pack("<Q", 3)) + perf_record(3, 0, struct.pack("<II", 7, 8) + b"web\0\0\0\0\0" + PERF_IDS)
+            + perf_record(10, 1, perf_map(0xffffffff, 0xffffffff81000000, b"[kernel.kallsyms]_text")) + perf_record(10, 2, perf_map(7, 0x1000, b"/bin/a"))
+            + perf_record(10, 2, perf_map(9, 0x1800, b"/bin/b")) + perf_record(7, 0, struct.pack("<IIIIQ", 10, 7, 10, 7, 5) + PERF_IDS)
+            + perf_record(9, 1, PERF_SAMPLE) + perf_record(9, 2, PERF_SAMPLE))
+
+
+def zstd_raw(data):
+    """A frame of zstd with one block that is not compressed (RFC 8878, 3.1.1)."""
+    return b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", len(data)) + (1 | len(data) << 3).to_bytes(3, "little") + data
+
+
+def perf_packed():
+    """As of a pipe, with all that stands between its samples: build ids, features, traces, compressed records of both forms."""
+    fields = 1 | 2 | 4 | 32 | 128 | 256
+    attr = struct.pack("<IIQQQQQ", 0, 64, 9, 1000, fields, 0, 1 << 10) + bytes(16)
+    build_id = struct.pack("<I", 7) + bytes(range(20)) + struct.pack("<BBH", 16, 0, 0) + b"/bin/a\0\0"
+    inner = perf_record(9, 1, PERF_SAMPLE) + perf_record(10, 2 | 1 << 14, perf_map(7, 0x3000, b"/bin/c"))
+    length = struct.pack("<Q", len(zstd_raw(inner)))
+    return (b"PERFILE2" + struct.pack("<Q", 16) + perf_record(64, 0, attr + struct.pack("<QQ", 3, 4)) + perf_record(64, 0, attr + struct.pack("<Q", 5))
+            + perf_record(67, 1 << 15, build_id) + perf_record(67, 0, build_id) + perf_record(80, 0, struct.pack("<Q", 12) + event_names(attr)) + perf_record(80, 0, struct.pack("<Q", 2))
+            + perf_record(1, 2, perf_map(7, 0x1000, b"/bin/a")[:32] + b"/bin/a\0\0") + perf_record(10, 2, perf_map(7, 0x1000, b"//anon")) + perf_record(10, 2, perf_map(9, 0x1000, b"//anon"))
+            + perf_record(3, 1 << 13, struct.pack("<II", 7, 7) + b"exec\0\0\0\0" + PERF_IDS) + perf_record(66, 0, struct.pack("<I", 8)) + bytes(8)
+            + perf_record(71, 0, struct.pack("<Q", 8)) + bytes(8) + perf_record(81, 0, zstd_raw(inner)) + perf_record(83, 0, length + zstd_raw(inner) + bytes(4)) + perf_record(99, 0, b""))
+
+
+def event_names(attr):
+    return struct.pack("<II", 1, len(attr)) + attr + struct.pack("<II", 1, 8) + b"cycles\0\0" + struct.pack("<Q", 3)
+
+
+def perf_file(config=1, form=8 | 4, cut=False, identified=True):
+    """A file: two events with ids, samples with every field before the stack, sections behind the data."""
+    fields = (1 << 10) - 1 | 1 << 13 | identified << 16
+    attr = struct.pack("<IIQQQQQ", 0, 64, config, 1000, fields, form, 1 << 18) + bytes(16)
+    values = struct.pack("<QQQ", 1, 2, 3) if form & 8 else struct.pack("<QQ", 5, 6)
+
+    def sample(event):
+        numbers = struct.pack("<QIIQQQQIIQ", 0x1010, 7, 8, 9, 0, event, 1, 1, 0, 250)
+        return perf_record(9, 2, struct.pack("<Q", event)[:8 * identified] + numbers + values + struct.pack("<3Q", 2, 0x1010, 0x1020))
+
+    head, size = 104, len(attr) + 16
+    data = perf_record(10, 2, perf_map(7, 0x1000, b"/bin/a")) + sample(3) + sample(3) + sample(4)
+    ids, at = head + 2 * size, head + 2 * size + 16
+    build_id = struct.pack("<IHHI", 0, 1 << 15, 44, 7) + bytes(20) + struct.pack("<Q", 20) + b"/bin/a\0\0"
+    names, behind = event_names(attr), at + len(data) + 32
+    return (b"PERFILE2" + struct.pack("<8Q", head, size, head, 2 * size, at, 0 if cut else len(data), 0, 0) + struct.pack("<I", 1 << 2 | 1 << 12) + bytes(28) +
+            b"".join(attr + struct.pack("<QQ", ids + 8 * i, 8) for i in range(2)) + struct.pack("<QQ", 3, 4) + data +
+            struct.pack("<4Q", behind, len(build_id), behind + len(build_id), len(names)) + build_id + names)
 
 
 def imports():
@@ -234,8 +293,13 @@ def imports():
            b'"funcTable":{"name":[0,1],"resource":[0,-1]},"frameTable":{"func":[0,1],"line":[1,null]},"stackTable":{"frame":[0,1],"prefix":[null,0]}},'
            b'"threads":[{"name":"a","pid":"1","tid":2,"samples":{"stack":[0,1,null],"time":[1,2,3],"weight":[1,2,3],"weightType":"tracing-ms"}}]}')
     yield pprof_profile()
+    yield pprof_threads()
     yield gzip.compress(pprof_profile(), mtime=0)
     yield perf_data()
+    yield perf_packed()
+    yield b"2ELIFREP" + bytes(96)
+    for fields in {}, {"config": 0, "form": 1, "identified": False}, {"config": 9, "cut": True}:
+        yield perf_file(**fields)
 
 
 def nm():
