@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "import/import.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,14 @@ static const struct importer *const importers[] = {
 struct error *import_damaged(const struct import *import, const char *what)
 {
 	return error_new(ERR_INPUT, "%s: %s", import->input->file->name, what);
+}
+
+void import_left_out(struct import *import, uint64_t samples)
+{
+	if (samples)
+		snprintf(import->reason, sizeof(import->reason),
+			 "the file ends; %" PRIu64 " sample%s of other events left out", samples,
+			 samples == 1 ? "" : "s");
 }
 
 double import_unit_ns(const char *unit)

@@ -158,7 +158,7 @@ static void other_events_are_left_out_and_counted(void **state)
 		load("x 1 1.0: 1 cycles: \n\t 1 f (k)\n\nx 1 1.0: 1 faults: \n\t 1 g (k)\n\n");
 
 	is_folded(profile, "f 1\n");
-	assert_non_null(strstr(profile->end.reason, "1 samples of other events are left out"));
+	assert_non_null(strstr(profile->end.reason, "1 sample of other events left out"));
 	profile_free(profile);
 }
 

@@ -85,6 +85,9 @@ struct import {
 	double rate_hz;
 };
 
+/* Says that samples of other events were not added: they cannot be. 0: there were none. */
+void import_left_out(struct import *import, uint64_t samples);
+
 /* A text that lasts as long as the import, each only once. */
 struct error *import_text(struct import *import, const char *text, size_t len, const char **out);
 

@@ -8,7 +8,6 @@
  * have their innermost frame only.
  */
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,10 +233,7 @@ static void describe(struct perf_data *d)
 		import->rate_hz = (double)attr->sample_freq;
 	else if (clock && attr->sample_period)
 		import->rate_hz = 1e9 / (double)attr->sample_period;
-	if (d->others)
-		snprintf(import->reason, sizeof(import->reason),
-			 "the file ends; %" PRIu64 " sample%s of other events left out", d->others,
-			 d->others == 1 ? "" : "s");
+	import_left_out(import, d->others);
 	if (d->file.cut)
 		strcpy(import->reason, "the file stops in the middle");
 }

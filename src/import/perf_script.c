@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "import/importer.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -448,10 +447,7 @@ static void describe(struct perf_import *perf)
 		strcpy(import->unit, "samples");
 	else if (!clock)
 		snprintf(import->unit, sizeof(import->unit), "%.*s", (int)len, perf->name);
-	if (perf->others)
-		snprintf(import->reason, sizeof(import->reason),
-			 "the file ends; %" PRIu64 " samples of other events are left out",
-			 perf->others);
+	import_left_out(import, perf->others);
 }
 
 static struct error *read_all(struct perf_import *perf)
