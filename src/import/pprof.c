@@ -505,14 +505,15 @@ static struct error *find_stack(struct pprof *p, uint32_t *stack)
 static struct error *add_sample(struct pprof *p, const struct labels *labels)
 {
 	struct import_sample sample = {.vcpu = labels->vcpu, .state = labels->state};
-	const double value = p->chosen < p->values.n ? (double)(int64_t)p->values.at[p->chosen] : 0;
-	const double weight = p->scale > 0 ? value * p->scale : value;
-	const uint64_t count = p->has_counts ? p->values.at[p->chosen - 1] : 1;
-	uint64_t whole;
+	double value, weight;
+	uint64_t count, whole;
 	struct error *err;
 
 	if (p->values.n != p->n_types)
 		return damaged(p);
+	value = (double)(int64_t)p->values.at[p->chosen];
+	weight = p->scale > 0 ? value * p->scale : value;
+	count = p->has_counts ? p->values.at[p->chosen - 1] : 1;
 	if (value < 0 || (p->has_counts && count > INT64_MAX))
 		return import_damaged(p->import,
 				      "it has negative values: a difference, and no profile");

@@ -189,12 +189,12 @@ def message(*fields):
                     for number, value in fields)
 
 
-def pprof_profile():
+def pprof_profile(values=((2, b"\2\21"),)):
     texts = b"", b"cpu", b"nanoseconds", b"samples", b"count", b"main", b"/a", b"pid", b"vcpu", b"vcpu1"
     return message((1, message((1, 3), (2, 4))), (1, message((1, 1), (2, 2))), *((6, text) for text in texts),
                    (3, message((1, 1), (2, 16), (3, 64), (5, 6))), (5, message((1, 1), (2, 5))), (9, 1), (12, 5),
                    (4, message((1, 1), (2, 1), (3, 20), (4, message((1, 1), (2, 7))), (4, message((1, 1), (2, 9))))), (4, message((1, 2), (3, 20))),
-                   (2, message((1, b"\1\2"), (2, b"\2\21"), (3, message((1, 7), (3, 9))), (3, message((1, 8), (2, 9))))))
+                   (2, message((1, b"\1\2"), *values, (3, message((1, 7), (3, 9))), (3, message((1, 8), (2, 9))))))
 
 
 def pprof_threads():
@@ -293,6 +293,7 @@ def imports():
            b'"funcTable":{"name":[0,1],"resource":[0,-1]},"frameTable":{"func":[0,1],"line":[1,null]},"stackTable":{"frame":[0,1],"prefix":[null,0]}},'
            b'"threads":[{"name":"a","pid":"1","tid":2,"samples":{"stack":[0,1,null],"time":[1,2,3],"weight":[1,2,3],"weightType":"tracing-ms"}}]}')
     yield pprof_profile()
+    yield pprof_profile(())
     yield pprof_threads()
     yield gzip.compress(pprof_profile(), mtime=0)
     yield perf_data()
