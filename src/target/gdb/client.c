@@ -477,6 +477,7 @@ static void guard_keeps(void *ctx, struct descriptors *keep)
 
 static struct error *guard_detach(void *ctx, enum guard_phase phase)
 {
+	static const char *const answers[] = {"$OK#9a", NULL};
 	const struct gdb_detach *undo = ctx;
 	const uint64_t end_ns = clock_now_ns() + GUARD_PATIENCE_NS;
 	const ssize_t len = (ssize_t)strlen(undo->packet);
@@ -489,7 +490,7 @@ static struct error *guard_detach(void *ctx, enum guard_phase phase)
 
 		if (write(undo->fd, undo->packet, (size_t)len) != len)
 			break;
-		if (socket_wait_for(undo->fd, "$OK#9a", undo->repeats ? next_ns : end_ns, &open))
+		if (socket_wait_for(undo->fd, answers, undo->repeats ? next_ns : end_ns, &open))
 			break;
 	}
 	return NULL;

@@ -49,9 +49,35 @@ static ssize_t read_until(int fd, char *text, size_t room, uint64_t until_ns)
 	return got;
 }
 
-bool socket_wait_for(int fd, const char *text, uint64_t until_ns, bool *open)
+/* The text that comes first. */
+static const char *first_of(const char *got, size_t len, const char *const *texts)
 {
-	const size_t len = strlen(text);
+	const char *first = NULL, *found = NULL;
+
+	for (; *texts; texts++) {
+		const char *at = memmem(got, len, *texts, strlen(*texts));
+
+		if (at && (!first || at < first)) {
+			first = at;
+			found = *texts;
+		}
+	}
+	return found;
+}
+
+static size_t longest_of(const char *const *texts)
+{
+	size_t longest = 0;
+
+	for (; *texts; texts++)
+		longest = strlen(*texts) > longest ? strlen(*texts) : longest;
+	return longest;
+}
+
+const char *socket_wait_for(int fd, const char *const *texts, uint64_t until_ns, bool *open)
+{
+	const size_t len = longest_of(texts);
+	const char *found;
 	char got[4096];
 	size_t kept = 0;
 	ssize_t more;
@@ -59,14 +85,15 @@ bool socket_wait_for(int fd, const char *text, uint64_t until_ns, bool *open)
 	assert(len && len < sizeof(got));
 	while ((more = read_until(fd, got + kept, sizeof(got) - kept, until_ns)) > 0) {
 		kept += (size_t)more;
-		if (memmem(got, kept, text, len))
-			return true;
-		/* The end may be the text's beginning. */
+		found = first_of(got, kept, texts);
+		if (found)
+			return found;
+		/* The end may be a text's beginning. */
 		if (kept >= len) {
 			memmove(got, got + kept - (len - 1), len - 1);
 			kept = len - 1;
 		}
 	}
 	*open = more < 0 && (errno == EINTR || errno == EAGAIN);
-	return false;
+	return NULL;
 }

@@ -16,10 +16,11 @@ void socket_bound(int fd, unsigned ms);
 bool socket_wait(int fd, uint64_t until_ns);
 
 /*
- * Reads a bounded socket until a short text has come; what was read is lost.
- * False: it has not by then, or *open is false: the other end has hung up.
+ * Reads a bounded socket until one of some short texts has come, the last of
+ * which is NULL; what was read is lost. Returns which one, by its first byte;
+ * NULL: none has by then, or *open is false: the other end has hung up.
  */
-bool socket_wait_for(int fd, const char *text, uint64_t until_ns, bool *open);
+const char *socket_wait_for(int fd, const char *const *texts, uint64_t until_ns, bool *open);
 
 /* Deadline of an exchange that may take `ms`, within that of its conversation; 0: that has none. */
 uint64_t socket_deadline(uint64_t conversation_ns, unsigned ms);

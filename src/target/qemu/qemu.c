@@ -332,6 +332,34 @@ static enum gdb_stopped stop(struct qemu *qemu, struct sample *sample, uint64_t 
 	return GDB_HALTED;
 }
 
+static bool has_ended(struct qemu *qemu)
+{
+	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : qemu->gdb->gone;
+}
+
+/* Asked before the guest is stopped: during a migration it must not be. */
+static bool is_migrating(struct qemu *qemu)
+{
+	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qemu->qmp->migrates;
+}
+
+/*
+ * A guest that was migrated while it was stopped for a sample goes on elsewhere.
+ * The guard lets it go on here if that fails. Only a migration's events, which
+ * cost nothing, let us ask for its state.
+ */
+static bool has_moved(struct qemu *qemu)
+{
+	char status[QEMU_STATUS_MAX] = "";
+	bool running;
+
+	if (!is_migrating(qemu))
+		return false;
+	error_free(qemu_machine_status(qemu->qmp, &running, status));
+	qemu->moved_stopped |= qemu_qmp_has_moved(status);
+	return qemu->moved_stopped;
+}
+
 static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 {
 	struct guard_page *page = guard_page(qemu->guard);
@@ -352,22 +380,11 @@ static struct error *read_stopped(struct qemu *qemu, struct sample *sample)
 	}
 	whole = read_vcpus(qemu, sample);
 	converse(qemu, QEMU_GO_MS);
-	goes = qemu->transport->go(qemu);
+	goes = !has_moved(qemu) && qemu->transport->go(qemu);
 	sample->paused_ns = clock_now_ns() - began_ns;
 	if (goes && (!qemu->transport->gone || qemu->transport->gone(qemu)))
 		guard_set(page, qemu->transport->running);
 	return whole ? NULL : no_registers(qemu);
-}
-
-static bool has_ended(struct qemu *qemu)
-{
-	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : qemu->gdb->gone;
-}
-
-/* Asked before the guest is stopped: during a migration it must not be. */
-static bool is_migrating(struct qemu *qemu)
-{
-	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qemu->qmp->migrates;
 }
 
 static struct error *qemu_sample(struct target *target, struct sample *sample)
@@ -411,7 +428,7 @@ static bool guard_failed(struct qemu *qemu)
 /* Resumes a guest whose stop timed out, once it has taken effect. */
 static void let_late_one_go(struct qemu *qemu)
 {
-	if (!qemu->late || !qemu->transport->go_after_all(qemu))
+	if (!qemu->late || has_moved(qemu) || !qemu->transport->go_after_all(qemu))
 		return;
 	qemu->late = false;
 	guard_set(guard_page(qemu->guard), qemu->transport->running);

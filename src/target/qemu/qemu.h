@@ -139,6 +139,7 @@ struct qemu {
 	unsigned lives;	     /* how often it was asked whether the guest lives */
 	uint32_t vcpus_told; /* by QMP, the last time */
 	bool found_halted;   /* ... and has been since it was opened */
+	bool moved_stopped;  /* it was migrated while we had stopped it */
 	bool migrates;	     /* as has been told */
 	unsigned ram_wait;   /* searches for memory that are left out, though some was missed */
 	unsigned ram_waits;  /* ... of these, still to come */
@@ -202,6 +203,9 @@ struct error *qemu_qmp_open(struct qemu *qemu, const struct qemu_address *addres
 			    struct qemu_machine *machine);
 struct error *qemu_qmp_say(void *qemu, const char *line, char **said);
 enum target_life qemu_qmp_life(struct qemu *qemu);
+
+/* True for the states of a guest that goes on elsewhere: it must not be resumed here. */
+bool qemu_qmp_has_moved(const char *status);
 
 /*
  * Holding vCPUs of a QEMU without KVM while it hears of a stop (hold.c says why). All but

@@ -93,31 +93,48 @@ bool qemu_registers_text(const char *text, struct x86_regs *out)
 #define END_STUB                                                \
 	"{\"execute\":\"human-monitor-command\",\"arguments\":" \
 	"{\"command-line\":\"gdbserver none\"},\"id\":\"uniprof\"}\n"
-/* A command without effect: its answer ends the wait. */
-#define NOTHING	 "{\"execute\":\"query-name\",\"id\":\"" LAST "\"}\n"
+/* Its answer ends the wait, too. */
+#define STATUS	 "{\"execute\":\"query-status\",\"id\":\"" LAST "\"}\n"
 #define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
+
+/* States of a guest that goes on elsewhere, or is about to (RunState in QEMU's run-state.json). */
+#define MOVED  "postmigrate"
+#define MOVING "finish-migrate"
 
 static void guard_keeps(void *ctx, struct descriptors *keep)
 {
 	descriptors_add(keep, ((struct qemu_qmp_undo *)ctx)->qmp);
 }
 
-/* Ends the stub first: what we sent to it last could still stop the guest. */
+/* Sends commands, and waits for the answer to the last one: QEMU forgets those of clients that hang up before it. */
+static const char *guard_asks(int fd, const char *commands, uint64_t until_ns)
+{
+	static const char *const answers[] = {MOVED, MOVING, LAST, NULL};
+	const size_t len = strlen(commands);
+	bool open;
+
+	if (write(fd, commands, len) != (ssize_t)len)
+		return NULL;
+	return socket_wait_for(fd, answers, until_ns, &open);
+}
+
+/*
+ * Ends the stub first: what we sent to it last could still stop the guest. A
+ * guest that was migrated meanwhile must not go on here; in the last step of a
+ * migration, which may yet fail, QEMU would abort. A blank line ends what we
+ * may have left half-written.
+ */
 static struct error *guard_undo(void *ctx, enum guard_phase phase)
 {
 	const struct qemu_qmp_undo *stub = ctx;
-	const int fd = stub->qmp;
-	char text[256];
-	bool open;
-	int len = snprintf(text, sizeof(text), "%s%s", stub->started ? END_STUB : "",
-			   phase == GUARD_STOPPED ? CONTINUE : NOTHING);
+	const uint64_t until_ns = clock_now_ns() + GUARD_PATIENCE_NS;
+	const char *answer =
+		guard_asks(stub->qmp, stub->started ? "\n" END_STUB STATUS : "\n" STATUS, until_ns);
 
-	/*
-	 * A blank line ends what we may have left half-written. QEMU forgets the
-	 * commands of clients that hang up before the answer.
-	 */
-	if (write(fd, "\n", 1) == 1 && write(fd, text, (size_t)len) == len)
-		(void)socket_wait_for(fd, LAST, clock_now_ns() + GUARD_PATIENCE_NS, &open);
+	while (answer && !strcmp(answer, MOVING) && clock_now_ns() < until_ns)
+		answer = guard_asks(stub->qmp, STATUS, until_ns);
+	if (phase == GUARD_STOPPED && answer && !strcmp(answer, LAST))
+		guard_asks(stub->qmp, CONTINUE, until_ns);
 	return NULL;
 }
 
@@ -218,10 +235,9 @@ static void update_news(struct qemu *qemu)
 	qemu->vcpus_told = vcpus;
 }
 
-/* The states of a guest that goes on elsewhere (RunState in QEMU's run-state.json). */
-static bool has_moved(const char *status)
+bool qemu_qmp_has_moved(const char *status)
 {
-	return !strcmp(status, "postmigrate") || !strcmp(status, "finish-migrate");
+	return !strcmp(status, MOVED) || !strcmp(status, MOVING);
 }
 
 enum target_life qemu_qmp_life(struct qemu *qemu)
@@ -241,8 +257,12 @@ enum target_life qemu_qmp_life(struct qemu *qemu)
 	case QMP_GONE:
 		return LIFE_GONE;
 	}
-	if (has_moved(status)) {
-		target_tell(&qemu->base, "the guest was migrated: it does not run here any more");
+	if (qemu_qmp_has_moved(status)) {
+		target_tell(&qemu->base,
+			    qemu->moved_stopped
+				    ? "the guest was migrated while it was stopped for a sample: "
+				      "where it went, let it go on (cont) if it stands still"
+				    : "the guest was migrated: it does not run here any more");
 		return LIFE_GONE;
 	}
 	update_news(qemu);
