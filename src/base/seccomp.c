@@ -99,7 +99,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(ALL, close),
 	ALLOW(FILES, readv),
 	ALLOW(FILES, writev),
-	ALLOW(FILES, pread64),
+	ALLOW(ALL, pread64),
 	ALLOW(ALL, pwrite64),
 	ALLOW(FILES, lseek),
 	ALLOW(PARENTS, ftruncate),
@@ -246,6 +246,18 @@ static int allow_abort(scmp_filter_ctx filter)
 				SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
 }
 
+/* The guard lets a stopped profiler, its parent, go on, and stops it again (target/guard.c). */
+static int allow_watch(scmp_filter_ctx filter)
+{
+	const struct scmp_arg_cmp parent = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getppid(), 0);
+	int rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 2, parent,
+				  SCMP_A1(SCMP_CMP_EQ, SIGCONT, 0));
+
+	return rc ? rc
+		  : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 2, parent,
+				     SCMP_A1(SCMP_CMP_EQ, SIGSTOP, 0));
+}
+
 /* ENOSYS makes the C library use clone(), whose flags a filter can check. */
 static int hide_clone3(scmp_filter_ctx filter)
 {
@@ -267,6 +279,8 @@ static int fill(scmp_filter_ctx filter, enum seccomp_role role, bool terminal)
 		seccomp_api_get() >= API_KILL_PROCESS ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_KILL;
 	int rc = allow_abort(filter);
 
+	if (!rc && role == SECCOMP_GUARD)
+		rc = allow_watch(filter);
 	if (!rc)
 		rc = hide_clone3(filter);
 	if (!rc && any_ioctl)

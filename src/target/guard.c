@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -27,11 +29,20 @@
 #define FIRST_NAP_NS   1000000ull
 #define LONGEST_NAP_NS NS_PER_S
 
+/* A stopped profiler is found within this time; how often it is let go on, and how long each time. */
+#define WATCH_S	    1
+#define TURNS	    100
+#define TURN_NS	    (NS_PER_S / 2)
+#define TURN_NAP_NS 100000ull
+
 struct guard {
 	const struct guard_ops *ops;
 	void *ctx;
 	struct guard_page *page;
 	pid_t pid;
+	/* The guard's own: */
+	pid_t profiler;
+	int stat; /* of the profiler (proc(5)); -1: it may be stopped at any time */
 };
 
 /* Closes inherited descriptors: a reader of our output waits until the last copy is closed. */
@@ -42,6 +53,8 @@ static void close_inherited(const struct guard *guard, int ready)
 	if (guard->ops->keeps)
 		guard->ops->keeps(guard->ctx, &keep);
 	descriptors_add(&keep, ready);
+	if (guard->stat >= 0)
+		descriptors_add(&keep, guard->stat);
 	descriptors_close_others(&keep);
 }
 
@@ -107,6 +120,74 @@ static void undo(struct guard *guard, enum guard_phase phase)
 	}
 }
 
+static int open_stat(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* True if a process is stopped (proc(5)); `stat` is open: there are no rights to open it later. */
+static bool is_stopped(int stat)
+{
+	char text[512];
+	const ssize_t len = pread(stat, text, sizeof(text) - 1, 0);
+	const char *end;
+
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	end = strrchr(text, ')');
+	return end && end[1] == ' ' && end[2] == 'T';
+}
+
+static bool holds(const struct guard *guard)
+{
+	return atomic_load(&guard->page->phase) >= (int)guard->ops->holds;
+}
+
+static void wait_while(const struct guard *guard, bool (*is)(const struct guard *guard))
+{
+	const uint64_t until_ns = clock_now_ns() + TURN_NS;
+
+	while (is(guard) && clock_now_ns() < until_ns)
+		clock_sleep_until(clock_now_ns() + TURN_NAP_NS);
+}
+
+static bool runs(const struct guard *guard)
+{
+	return !is_stopped(guard->stat);
+}
+
+/* Lets a profiler that is stopped go on until it is stopped elsewhere than in a pause of the guest. */
+static void move_on(const struct guard *guard)
+{
+	for (unsigned turn = 0; turn < TURNS && holds(guard) && is_stopped(guard->stat); turn++) {
+		/* One that kept its rights (--no-sandbox) takes no signals of a guard that has none. */
+		if (kill(guard->profiler, SIGCONT))
+			return;
+		wait_while(guard, holds);
+		kill(guard->profiler, SIGSTOP);
+		wait_while(guard, runs);
+	}
+}
+
+/* Waits until the profiler has given its lock up (0) or died (EOWNERDEAD). */
+static void wait_for_the_end(const struct guard *guard)
+{
+	struct timespec until;
+	int rc;
+
+	do {
+		if (guard->stat >= 0)
+			move_on(guard);
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += WATCH_S;
+		rc = pthread_mutex_clocklock(&guard->page->life, CLOCK_MONOTONIC, &until);
+	} while (rc == ETIMEDOUT);
+}
+
 /* The guard's whole life. `ready` is closed when it is, with a byte written if it can guard. */
 static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 {
@@ -119,6 +200,8 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 		signal(ignored[i], SIG_IGN);
 	setsid();
 	prctl(PR_SET_NAME, GUARD_NAME);
+	guard->profiler = getppid();
+	guard->stat = guard->ops->holds == GUARD_RUNNING ? -1 : open_stat(guard->profiler);
 	close_inherited(guard, ready);
 	protect_from_the_oom_killer();
 	come_before_others();
@@ -128,8 +211,7 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 	    write(ready, &byte, 1) != 1)
 		_exit(1);
 	close(ready);
-	/* Ours when the profiler has given it up (0) or died (EOWNERDEAD). */
-	(void)pthread_mutex_lock(&guard->page->life);
+	wait_for_the_end(guard);
 	phase = (enum guard_phase)atomic_load(&guard->page->phase);
 	if (phase != GUARD_RUNNING)
 		undo(guard, phase);

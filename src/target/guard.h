@@ -16,6 +16,9 @@
  * the guest then is paused by nobody. Targets leave a guest alone that its
  * administrator has paused, so this takes a pause and a death within the time
  * of one sample.
+ *
+ * A profiler that somebody stops (SIGSTOP) while it holds the guest is no dead
+ * one. The guard lets it go on until it has let the guest go, and stops it again.
  */
 
 #include <pthread.h>
@@ -34,6 +37,11 @@ enum guard_phase {
 
 /* Operations of the guard; run in its own process, whose only right is to use what is open. */
 struct guard_ops {
+	/*
+	 * The phases from this one on mean that the guest may stand still: a
+	 * stopped profiler must not stay in them. GUARD_RUNNING: none does.
+	 */
+	enum guard_phase holds;
 	/*
 	 * Adds the descriptors that it needs of those that we have, standard
 	 * error among them if undo() can fail; NULL: none. All others are closed.

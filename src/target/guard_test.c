@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "target/guard.h"
 
 /* Reports of a test's guards, in memory that all processes of the test share. */
@@ -19,6 +20,7 @@ struct seen {
 	_Atomic int prepared, undone, phase;
 	_Atomic int refusals; /* of undo(), before it lets the guest go */
 	_Atomic int started;  /* by the profiler: its guard is ready */
+	_Atomic int let_go;   /* by the profiler */
 	_Atomic pid_t heir_pid;
 	bool refuse, heir;
 };
@@ -51,6 +53,8 @@ static void keep_stderr(void *ctx, struct descriptors *keep)
 
 static const struct guard_ops ops = {.prepare = prepare, .undo = undo};
 static const struct guard_ops talkative = {.keeps = keep_stderr, .prepare = prepare, .undo = undo};
+
+static const struct guard_ops watchful = {.holds = GUARD_STOPPED, .prepare = prepare, .undo = undo};
 
 static int share(void **state)
 {
@@ -135,6 +139,41 @@ static void a_death_while_the_guest_runs_changes_nothing(void **state)
 
 	die_in_phase(seen, GUARD_RUNNING);
 	usleep(200000);
+	assert_int_equal(seen->undone, 0);
+}
+
+static void __attribute__((noreturn)) stop_within_a_pause(struct seen *seen)
+{
+	struct privilege rights;
+	struct guard *guard;
+
+	if (guard_start(&watchful, seen, &guard))
+		_exit(1);
+	privilege_drop(SECCOMP_SAMPLER, &rights);
+	guard_set(guard_page(guard), GUARD_STOPPED);
+	raise(SIGSTOP);
+	guard_set(guard_page(guard), GUARD_RUNNING);
+	seen->let_go++;
+	for (;;)
+		clock_sleep_until(clock_now_ns() + NS_PER_S);
+}
+
+static void a_profiler_that_is_stopped_lets_the_guest_go_and_stays_stopped(void **state)
+{
+	struct seen *seen = *state;
+	pid_t profiler = fork();
+	int status;
+
+	if (profiler == 0)
+		stop_within_a_pause(seen);
+	/* By itself, and then by the guard. */
+	for (int times = 0; times < 2; times++) {
+		assert_int_equal(waitpid(profiler, &status, WUNTRACED), profiler);
+		assert_true(WIFSTOPPED(status));
+	}
+	assert_int_equal(seen->let_go, 1);
+	assert_int_equal(kill(profiler, SIGKILL), 0);
+	assert_int_equal(waitpid(profiler, NULL, 0), profiler);
 	assert_int_equal(seen->undone, 0);
 }
 
@@ -278,6 +317,7 @@ int main(void)
 		TEST(a_death_while_the_guest_is_stopped_is_undone),
 		TEST(a_death_between_call_and_store_is_told_apart),
 		TEST(a_death_while_the_guest_runs_changes_nothing),
+		TEST(a_profiler_that_is_stopped_lets_the_guest_go_and_stays_stopped),
 		TEST(a_death_is_noticed_before_files_are_closed),
 		TEST(what_is_refused_is_tried_until_it_is_done),
 		TEST(a_guest_that_is_left_to_the_guard_is_let_go),

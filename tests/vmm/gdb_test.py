@@ -9,12 +9,13 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import threading
 import time
 import unittest
 
-from hostcase import BUILD, HostCase, chance
+from hostcase import BUILD, HostCase, chance, state
 from qemucase import QemuCase
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
@@ -56,6 +57,20 @@ class Machines(QemuCase):
     def test_it_runs_on_when_the_profiler_is_killed(self):
         process = self.boot_with_stub("app1-pvh-fp")
         self.survives_kills(process, f"gdb:unix:{self.gdb}", KILLS, after=self.prints)
+
+    def test_a_stop_by_the_terminal_waits_until_it_runs(self):
+        self.boot_with_stub("app1-pvh-fp")
+        profiler = self.recorder(f"gdb:unix:{self.gdb}", process_group=0)
+        self.records(profiler)
+        for _ in range(10):
+            profiler.send_signal(signal.SIGTSTP)
+            self.wait_for(lambda: state(profiler.pid) == "T", "the profiler is not stopped")
+            self.prints()
+            self.assertEqual(state(profiler.pid), "T")
+            profiler.send_signal(signal.SIGCONT)
+            self.samples_come(profiler)
+        self.interrupt(profiler)
+        self.prints()
 
     def test_its_end_ends_the_recording(self):
         process = self.boot_with_stub("app1-pvh-fp")

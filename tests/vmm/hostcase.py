@@ -195,10 +195,10 @@ class HostCase(unittest.TestCase):
             time.sleep(0.02)
         return progress() == before
 
-    def recorder(self, guest, *options, rate=500, quiet=True):
+    def recorder(self, guest, *options, rate=500, quiet=True, **more):
         """A uniprof that records a guest into out.uniprof until it is told to end; what it does may have to be waited for."""
         said = ["-q"] if quiet else []
-        return self.start(UNIPROF, "record", *said, "-F", str(rate), "-o", self.scratch / "out.uniprof", *options, guest, cwd=self.scratch)
+        return self.start(UNIPROF, "record", *said, "-F", str(rate), "-o", self.scratch / "out.uniprof", *options, guest, cwd=self.scratch, **more)
 
     def records(self, profiler):
         """Waits until there is a recording, or none can come any more."""
@@ -263,6 +263,14 @@ class HostCase(unittest.TestCase):
                 return True
             profiler.send_signal(signal.SIGCONT)
         return False
+
+    def stopped_within_a_pause(self, guest, held, *options):
+        """A recording uniprof that was stopped while it holds the guest."""
+        out = self.scratch / "killed.uniprof"
+        out.unlink(missing_ok=True)
+        profiler = self.start(UNIPROF, "record", "-F", "1000", "-o", out, *options, guest, cwd=self.scratch)
+        self.assertTrue(self.stop_within_a_pause(profiler, held, random.Random(1)), profiler.log.read_text())
+        return profiler
 
     def survives_kills(self, process, guest, kills, most_s=0.3, after=None, options=(), held=None):
         """Kills a recording uniprof; the guest must run on each time. If `held` asks whether the guest stands still, every

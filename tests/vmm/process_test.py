@@ -18,7 +18,7 @@ import time
 import unittest
 from pathlib import Path
 
-from hostcase import PROGRAMS, UNIPROF, HostCase, chance, state, tracers
+from hostcase import PROGRAMS, RUNNING, UNIPROF, HostCase, chance, state, tracers
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
 
@@ -293,6 +293,17 @@ class Leaves(HostCase):
         subject.send_signal(signal.SIGCONT)
         self.goes_on(subject)
 
+    def test_a_stop_by_the_terminal_does_nothing(self):
+        """A tracer that is stopped would hold the process, at its next signal at the latest."""
+        subject = self.subject("threads")
+        profiler = self.recorder(f"process:{subject.pid}", process_group=0)
+        self.records(profiler)
+        profiler.send_signal(signal.SIGTSTP)
+        self.samples_come(profiler)
+        self.assertIn(state(profiler.pid), RUNNING)
+        self.interrupt(profiler)
+        self.goes_on(subject)
+
     def test_it_runs_on_when_the_profiler_is_killed(self):
         subject = self.subject("threads", "signals")
         self.survives_kills(subject, f"process:{subject.pid}", KILLS)
@@ -318,6 +329,23 @@ class Ends(HostCase):
         subject = self.subject("exec")
         self.ended(subject, "gone")
         self.goes_on(subject)
+
+    def ended_within_a_pause(self, word, ending, words):
+        subject = self.subject(word) if word else self.subject()
+        profiler = self.stopped_within_a_pause(f"process:{subject.pid}", lambda: self.thread_is_held(subject), "--via", "ptrace")
+        subject.send_signal(ending)
+        profiler.send_signal(signal.SIGCONT)
+        self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
+        self.assertIn(words, profiler.log.read_text())
+        return subject
+
+    def test_its_end_and_crash_within_a_pause(self):
+        self.ended_within_a_pause("end", signal.SIGUSR1, "shut down")
+        self.ended_within_a_pause("crash", signal.SIGUSR1, "crashed")
+        self.ended_within_a_pause("", signal.SIGKILL, "gone")
+
+    def test_another_program_in_its_place_within_a_pause(self):
+        self.goes_on(self.ended_within_a_pause("exec", signal.SIGUSR1, "gone"))
 
     def test_killed(self):
         subject = self.subject()

@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from hostcase import BUILD, UNIPROF, chance, impossible_edges, named
+from hostcase import BUILD, UNIPROF, chance, impossible_edges, named, state
 from qemucase import QemuCase
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
@@ -362,6 +362,72 @@ class Changes(QemuCase):
             self.prints()
         self.interrupt(profiler)
         self.goes_on_printing()
+
+
+class WithinAPause(QemuCase):
+    """What happens while the guest is stopped for a sample: the profiler is stopped meanwhile, and then goes on or dies."""
+
+    def each_way(self, event, check, *more):
+        for options in (), ("--via", "qmp"):
+            for dies in False, True:
+                with self.subTest(options=options, dies=dies):
+                    process = self.qemu("app1-pvh-fp", *more)
+                    profiler = self.stopped_within_a_pause(f"qemu:{self.qmp}", lambda process=process: self.stands(process), *options)
+                    event()
+                    if dies:
+                        profiler.kill()
+                    profiler.send_signal(signal.SIGCONT)
+                    check(profiler, dies)
+                    self.end(profiler)
+                    self.end(process)
+                    self.monitor.close()
+                    for left in self.console, self.qmp, self.own:
+                        left.unlink(missing_ok=True)
+
+    def goes_on(self, profiler, dies, says):
+        self.runs_and_prints()
+        if not dies:
+            self.says(profiler, says)
+            self.interrupt(profiler)
+            self.runs_and_prints()
+
+    def test_a_stopped_profiler_lets_the_guest_go(self):
+        process = self.qemu()
+        profiler = self.stopped_within_a_pause(f"qemu:{self.qmp}", lambda: self.stands(process))
+        self.wait_for(lambda: self.monitor.runs() and state(profiler.pid) == "T", "it stays stopped")
+        self.prints()
+        self.assertEqual(state(profiler.pid), "T")
+        profiler.send_signal(signal.SIGCONT)
+        self.interrupt(profiler)
+        self.goes_on_printing()
+
+    def test_migration(self):
+        def moved():
+            return self.monitor.ask("query-status")["status"] == "postmigrate"
+
+        def check(profiler, dies):
+            self.wait_for(moved, "it is not migrated")
+            if not dies:
+                self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
+                self.assertIn("was migrated", profiler.log.read_text())
+            self.wait_for(lambda: not named("unpause-guard"), "a guard does not end")
+            self.assertTrue(moved(), "it runs here and where it went")
+
+        self.each_way(lambda: self.monitor.tell("migrate", uri="exec:cat >/dev/null"), check)
+
+    def test_reset(self):
+        self.each_way(lambda: self.monitor.tell("system_reset"), lambda profiler, dies: self.goes_on(profiler, dies, "was reset"), "-action", "reboot=reset")
+
+    def test_a_vcpu_that_is_plugged_in(self):
+        more = {"socket-id": 0, "core-id": 1, "thread-id": 0}
+        self.each_way(lambda: self.monitor.tell("device_add", driver="qemu64-x86_64-cpu", id="more", **more),
+                      lambda profiler, dies: self.goes_on(profiler, dies, "was plugged in"), "-smp", "1,maxcpus=2", "-cpu", "qemu64")
+
+    def test_its_end(self):
+        def check(profiler, dies):
+            self.assertEqual(profiler.wait(60), -signal.SIGKILL if dies else 5, profiler.log.read_text())
+
+        self.each_way(lambda: self.monitor.tell("quit"), check)
 
 
 class Runs(QemuCase):

@@ -76,6 +76,13 @@ class Monitor:
             if answer.get("id") == self.asked:
                 return answer.get("return")
 
+    def tell(self, command, **arguments):
+        """Asks for what QEMU may do and answer only once the guest runs again."""
+        try:
+            self.ask(command, 0.3, **arguments)
+        except TimeoutError:
+            pass
+
     def close(self):
         self.socket.close()
 

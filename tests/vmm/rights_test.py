@@ -19,7 +19,7 @@ NOBODY = "65534"
 def kind_of(target):
     """What an open file is, as a reader of the table understands it."""
     kinds = (r"/dev/null", "`/dev/null`"), (r"pipe:.*", "pipes"), (r"socket:.*", "sockets"), (r"/proc/\d+/mem", "memory of the monitor"), (r".*\.uniprof", "the recording"), \
-        (r"/proc/\d+/task/.*", "times of its threads"), (r".*/uniprof/symbols", "the symbol cache"), (r".*\.elf", "files of symbols"), (r".*/silent", "files of symbols"), (r".*\.log", "standard error"), (r"anon_inode:\[?([\w-]+)\]?", r"\1")
+        (r"/proc/\d+/task/.*", "times of its threads"), (r"/proc/\d+/stat", "the profiler's state"), (r".*/uniprof/symbols", "the symbol cache"), (r".*\.elf", "files of symbols"), (r".*/silent", "files of symbols"), (r".*\.log", "standard error"), (r"anon_inode:\[?([\w-]+)\]?", r"\1")
     for pattern, kind in kinds:
         if re.fullmatch(pattern, target):
             return re.sub(pattern, kind, target)

@@ -496,4 +496,6 @@ static struct error *guard_detach(void *ctx, enum guard_phase phase)
 	return NULL;
 }
 
-const struct guard_ops gdb_detach_guard = {.keeps = guard_keeps, .undo = guard_detach};
+const struct guard_ops gdb_detach_guard = {.holds = GUARD_STOPPED,
+					   .keeps = guard_keeps,
+					   .undo = guard_detach};

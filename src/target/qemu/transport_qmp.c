@@ -138,7 +138,9 @@ static struct error *guard_undo(void *ctx, enum guard_phase phase)
 	return NULL;
 }
 
-const struct guard_ops qemu_qmp_guard = {.keeps = guard_keeps, .undo = guard_undo};
+const struct guard_ops qemu_qmp_guard = {.holds = GUARD_STOPPED,
+					 .keeps = guard_keeps,
+					 .undo = guard_undo};
 
 /* vCPUs are counted about once a second. */
 #define LIVES_PER_COUNT 10

@@ -189,7 +189,8 @@ static struct error *undo_pause(void *ctx, enum guard_phase phase)
 	return !rc || rc == -ESRCH || rc == -EINVAL ? NULL : xen_undo_refused(undo, rc);
 }
 
-static const struct guard_ops guard_ops = {.keeps = guard_keeps,
+static const struct guard_ops guard_ops = {.holds = GUARD_MAYBE,
+					   .keeps = guard_keeps,
 					   .prepare = guard_prepare,
 					   .undo = undo_pause};
 
