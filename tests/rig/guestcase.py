@@ -145,6 +145,16 @@ class GuestCase(unittest.TestCase):
                 return
         self.fail(f"{guest} does not run")
 
+    def within_a_pause(self, guest, command, profiler):
+        """Runs a command while a profiler that was stopped holds the guest; asserts how the profiler ends, and returns what was said."""
+        self.bring_program("meanwhile")
+        status, text = self.dom0(f"./meanwhile $(xl domid {guest}) '{command}'", 400)
+        self.assertEqual(status, 0, text)
+        self.assertIn("command 0", text)
+        self.assertIn(f"profiler {profiler}", text)
+        self.no_guard_is_left()
+        return text
+
     def no_guard_is_left(self):
         """Asserts that guards end when who started them has."""
         status, text = self.dom0("i=0; while pidof unpause-guard; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")

@@ -272,6 +272,14 @@ class Leaves(KvmCase):
         self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
 
 
+    def test_the_monitors_death_within_a_pause(self):
+        monitor = self.monitor()
+        profiler = self.stopped_within_a_pause(f"kvm:{monitor.pid}", lambda: self.thread_is_held(monitor), "--via", "ptrace")
+        monitor.kill()
+        profiler.send_signal(signal.SIGCONT)
+        self.assertEqual(profiler.wait(60), 5, profiler.log.read_text())
+
+
 class Changes(KvmCase):
     """Hotplug while the guest is sampled is reported."""
 

@@ -50,21 +50,6 @@ static uint64_t calibrate(uint32_t domid, struct watch *watch)
 	return us;
 }
 
-/* Checks of the guest until it is found paused, and the longest time between two. */
-#define LOOKS	       20000
-#define LOOK_WITHIN_US 400
-
-/*
- * Nothing of the profiler runs between the check that finds the pause and the
- * next step.
- */
-static void wait_for_a_pause(const struct victim *victim, struct watch *watch)
-{
-	victim_wait_for_guard(victim);
-	for (unsigned i = 0; i < LOOKS && !watch_paused(watch); i++)
-		nap_us((uint64_t)random() % LOOK_WITHIN_US);
-}
-
 /* One in eight dies while it starts, the others while they prepare or sample. */
 static void wait_for_any_moment(const struct victim *victim, uint64_t start_us)
 {
@@ -84,7 +69,7 @@ static void one_round(uint32_t domid, const struct way *way, uint64_t start_us, 
 
 	snprintf(what, sizeof(what), "round %u, %s", toll->rounds, way->name);
 	if (toll->rounds % 2)
-		wait_for_a_pause(&victim, watch);
+		victim_wait_for_a_pause(&victim, watch);
 	else
 		wait_for_any_moment(&victim, start_us);
 	if (way->guard_first) {

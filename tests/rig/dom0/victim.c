@@ -118,6 +118,17 @@ uint64_t victim_wait_for_guard(const struct victim *victim)
 	return (now_ns() - start) / 1000;
 }
 
+/* Checks of the guest until it is found paused, and the longest time between two. */
+#define LOOKS	       20000
+#define LOOK_WITHIN_US 400
+
+void victim_wait_for_a_pause(const struct victim *victim, struct watch *watch)
+{
+	victim_wait_for_guard(victim);
+	for (unsigned i = 0; i < LOOKS && !watch_paused(watch); i++)
+		nap_us((uint64_t)random() % LOOK_WITHIN_US);
+}
+
 /* True once no child is left; those that ended are counted. */
 static bool reap(unsigned *ended)
 {

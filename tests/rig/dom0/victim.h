@@ -33,6 +33,12 @@ struct victim victim_start(uint32_t domid, const char *rate);
 /* Waits until it has a guard, which is about when it samples; returns how long that took, us. */
 uint64_t victim_wait_for_guard(const struct victim *victim);
 
+/*
+ * Returns while it holds the guest, or after many looks: nothing of it runs
+ * between the look that finds the pause and the caller's next step.
+ */
+void victim_wait_for_a_pause(const struct victim *victim, struct watch *watch);
+
 /* The guard of a living profiler; 0 if it has none. */
 pid_t victim_guard(const struct victim *victim);
 
