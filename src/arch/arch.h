@@ -83,8 +83,8 @@ struct regs {
 	bool user;	   /* interrupted in user mode (CPL 3, EL0, U) */
 	uint8_t isa;	   /* enum isa: whose code runs there */
 	bool has_elr;	   /* elr and spsr were read */
-	uint64_t elr;	   /* ELR_EL1, sepc: where the last exception to the kernel was taken */
-	uint64_t spsr;	   /* SPSR_EL1, sstatus: in what state */
+	uint64_t elr;  /* ELR_EL1, sepc, mepc: where the last exception to the kernel was taken */
+	uint64_t spsr; /* SPSR_EL1, sstatus, mstatus: in what state */
 	/*
 	 * Addresses that may be of the CPU's own data in the kernel: on x86 the base
 	 * of GS, and the one that SWAPGS would make it. 0: none.

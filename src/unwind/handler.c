@@ -46,6 +46,8 @@ bool handler_run(struct handler_run *run, const struct handler_code *code, struc
 	struct handler_insn insn;
 
 	begin(run, walk);
+	if (code->begin)
+		code->begin(run);
 	for (unsigned i = 0; i < STEPS && pc && code->decode(reader, pc, &insn) && walk_spend(walk);
 	     i++) {
 		if (insn.returns)

@@ -42,6 +42,8 @@ struct handler_code {
 	/* False: it cannot be read. */
 	bool (*decode)(struct code_reader *reader, uint64_t pc, struct handler_insn *out);
 	void (*apply)(struct handler_run *run, const struct handler_insn *insn);
+	/* Adds what else is known at the first instruction; NULL: nothing. */
+	void (*begin)(struct handler_run *run);
 };
 
 /* Does the code lead to a return from a handler? As unwind_isa.handler. */

@@ -85,7 +85,7 @@ class Verdict:
         if (code.elf.entry is not None and pc in code.flow(code.elf.entry)[0]) or code.name(pc) in self.outermost:
             return None
         if code.returns_from_interrupt(pc):
-            return "it interrupts what runs"
+            return None if code.serves(pc) else "it interrupts what runs"
         if self._begins_frames(pc):
             return None
         return code.may_be_called(pc)

@@ -306,6 +306,10 @@ class Code:
     def returns_from_interrupt(self, pc):
         return self.flow(pc)[2]
 
+    def serves(self, pc):
+        """Whether it returns to what firmware serves, which has another stack (RISC-V's machine mode)."""
+        return any(self.at[address].name == "mret" for address in self.flow(pc)[0])
+
     def name(self, address):
         """The symbol at or below an address."""
         i = bisect.bisect(self.names, (address, "\x7f")) - 1

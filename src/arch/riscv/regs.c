@@ -31,14 +31,20 @@ void riscv_regs_convert(const struct riscv_regs *from, struct regs *to)
 	to->gp_valid = UINT32_MAX;
 	to->user = from->privilege == RISCV_USER;
 	to->flags = from->sstatus;
-	to->has_elr = from->has_sepc && from->privilege == RISCV_SUPERVISOR;
-	if (to->has_elr) {
+	if (from->privilege == RISCV_SUPERVISOR && from->has_sepc) {
+		to->has_elr = true;
 		to->elr = from->sepc;
 		to->spsr = from->sstatus;
+	} else if (from->privilege == RISCV_MACHINE && from->has_mepc) {
+		to->has_elr = true;
+		to->elr = from->mepc;
+		to->spsr = from->mstatus;
 	}
 	/* Firmware is not translated, whatever the supervisor has set. */
-	if (from->privilege == RISCV_MACHINE)
+	if (from->privilege == RISCV_MACHINE) {
+		to->flags |= RISCV_IN_MACHINE;
 		return;
+	}
 	to->mmu.mode = mode_of(from->satp);
 	if (to->mmu.mode != MMU_OFF)
 		to->mmu.root = (from->satp & RISCV_SATP_FRAME) << FRAME_SHIFT;
@@ -58,6 +64,8 @@ static const char *const names[RISCV_REGISTERS] = {NULL, "ra", "sp", "gp", "tp",
 
 void riscv_registers_show(const struct regs *regs, struct registers *out)
 {
+	const bool machine = regs->flags & RISCV_IN_MACHINE;
+
 	registers_add(out, REGISTER_GENERAL, "pc", regs->word, regs->pc, NULL);
 	for (unsigned i = RISCV_RA; i < RISCV_REGISTERS; i++)
 		if (regs->gp_valid >> i & 1)
@@ -65,8 +73,9 @@ void riscv_registers_show(const struct regs *regs, struct registers *out)
 				      NULL);
 	if (!regs->has_elr)
 		return;
-	registers_add(out, REGISTER_SYSTEM, "sstatus", regs->word, regs->spsr, &status);
-	registers_add(out, REGISTER_SYSTEM, "sepc", regs->word, regs->elr, NULL);
+	registers_add(out, REGISTER_SYSTEM, machine ? "mstatus" : "sstatus", regs->word, regs->spsr,
+		      machine ? NULL : &status);
+	registers_add(out, REGISTER_SYSTEM, machine ? "mepc" : "sepc", regs->word, regs->elr, NULL);
 }
 
 const struct arch arch_riscv64 = {

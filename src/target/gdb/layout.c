@@ -149,14 +149,17 @@ enum {
 	RISCV_PC,
 	RISCV_X,
 	RISCV_SEPC = RISCV_X + RISCV_REGISTERS,
-	RISCV_SSTATUS
+	RISCV_SSTATUS,
+	RISCV_MEPC,
+	RISCV_MSTATUS
 };
 
-static const char *const riscv64[] = {"satp", "priv", "pc", "zero",  "ra",	"sp",  "gp",  "tp",
-				      "t0",   "t1",   "t2", "fp|s0", "s1",	"a0",  "a1",  "a2",
-				      "a3",   "a4",   "a5", "a6",    "a7",	"s2",  "s3",  "s4",
-				      "s5",   "s6",   "s7", "s8",    "s9",	"s10", "s11", "t3",
-				      "t4",   "t5",   "t6", "sepc",  "sstatus", NULL};
+static const char *const riscv64[] = {"satp", "priv",	 "pc",	 "zero",    "ra",    "sp", "gp",
+				      "tp",   "t0",	 "t1",	 "t2",	    "fp|s0", "s1", "a0",
+				      "a1",   "a2",	 "a3",	 "a4",	    "a5",    "a6", "a7",
+				      "s2",   "s3",	 "s4",	 "s5",	    "s6",    "s7", "s8",
+				      "s9",   "s10",	 "s11",	 "t3",	    "t4",    "t5", "t6",
+				      "sepc", "sstatus", "mepc", "mstatus", NULL};
 
 static bool take_riscv64(const uint64_t *value, bool plain, struct regs *to)
 {
@@ -164,7 +167,11 @@ static bool take_riscv64(const uint64_t *value, bool plain, struct regs *to)
 				  .satp = value[RISCV_SATP],
 				  .sepc = value[RISCV_SEPC],
 				  .sstatus = value[RISCV_SSTATUS],
+				  .mepc = value[RISCV_MEPC],
+				  .mstatus = value[RISCV_MSTATUS],
 				  .has_sepc = !plain,
+				  /* It is never all zeros on 64 bits: UXL. */
+				  .has_mepc = value[RISCV_MSTATUS] != 0,
 				  .privilege = value[RISCV_PRIV] & RISCV_PRIVILEGE};
 
 	/* Kernels have the upper half of addresses. */

@@ -66,14 +66,14 @@ static void decode_system(uint32_t insn, struct riscv_insn *out)
 {
 	const unsigned funct3 = field(insn, 12, 3), csrrw = 1, csrrc = 3;
 
-	if (insn == EBREAK || insn == MRET || insn == UNIMP) {
+	if (insn == EBREAK || insn == UNIMP) {
 		out->op = RISCV_STOP;
 		return;
 	}
 	if (!funct3) {
 		out->rd = 0;
-		if (insn == SRET)
-			out->op = RISCV_SRET;
+		if (insn == SRET || insn == MRET)
+			out->op = RISCV_XRET;
 		return;
 	}
 	out->imm = insn >> 20;
@@ -461,7 +461,7 @@ static bool drops_from(const uint8_t *bytes, size_t n, bool *drops)
 		const bool jumps_on =
 			insn.rd == RISCV_ZERO && (insn.op == RISCV_JAL || insn.op == RISCV_JALR);
 
-		if (jumps_on || insn.op == RISCV_STOP || insn.op == RISCV_SRET)
+		if (jumps_on || insn.op == RISCV_STOP || insn.op == RISCV_XRET)
 			*drops = false;
 		else if (drops_way_back(&insn))
 			*drops = true;

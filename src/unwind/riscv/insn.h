@@ -33,8 +33,8 @@ enum riscv_op {
 	RISCV_BRANCH, /* to pc + imm, or on */
 	RISCV_CSRR,   /* rd = the control register `imm` */
 	RISCV_CSRW,   /* the control register `imm` = rs1; with rd, as RISCV_OTHER */
-	RISCV_SRET,
-	RISCV_STOP, /* ebreak, mret, or no instruction at all */
+	RISCV_XRET,   /* sret, mret */
+	RISCV_STOP,   /* ebreak, or no instruction at all */
 };
 
 struct riscv_insn {

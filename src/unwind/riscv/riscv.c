@@ -188,7 +188,7 @@ static bool jump(struct riscv_state *state, const struct riscv_insn *insn, uint6
 		*path = PATH_BRANCH;
 		return true;
 	case RISCV_STOP:
-	case RISCV_SRET:
+	case RISCV_XRET:
 		*path = PATH_END;
 		return true;
 	}
@@ -232,7 +232,7 @@ static struct riscv_value result(struct riscv_state *state, const struct riscv_i
 static bool jumps(const struct riscv_insn *insn)
 {
 	return insn->op == RISCV_BRANCH || insn->op == RISCV_JAL || insn->op == RISCV_JALR ||
-	       insn->op == RISCV_STOP || insn->op == RISCV_SRET;
+	       insn->op == RISCV_STOP || insn->op == RISCV_XRET;
 }
 
 static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
@@ -368,8 +368,9 @@ static bool find_return(struct code_reader *reader, uint64_t va, enum frame_kind
  */
 
 /* Control registers (RISC-V Instruction Set Manual, volume II, "CSR Listing"). */
-enum { CSR_SSTATUS = 0x100, CSR_SEPC = 0x141 };
-#define SSTATUS_SPP (1u << 8) /* the supervisor was interrupted */
+enum { CSR_SSTATUS = 0x100, CSR_SEPC = 0x141, CSR_MSTATUS = 0x300, CSR_MEPC = 0x341 };
+
+#define A0 10
 
 static bool is_call(const struct riscv_insn *insn)
 {
@@ -396,7 +397,7 @@ static bool decode(struct code_reader *reader, uint64_t pc, struct handler_insn 
 		return false;
 	out->next = next_of(&insn, pc);
 	out->calls = is_call(&insn);
-	out->returns = insn.op == RISCV_SRET;
+	out->returns = insn.op == RISCV_XRET;
 	memcpy(out->code, &insn, sizeof(insn));
 	return true;
 }
@@ -410,9 +411,9 @@ static struct handler_value value_plus(struct handler_value a, uint64_t number)
 
 static struct handler_value *control(struct handler_run *run, int64_t number)
 {
-	if (number == CSR_SEPC)
+	if (number == CSR_SEPC || number == CSR_MEPC)
 		return &run->pc;
-	return number == CSR_SSTATUS ? &run->status : NULL;
+	return number == CSR_SSTATUS || number == CSR_MSTATUS ? &run->status : NULL;
 }
 
 static struct handler_value emulated(struct handler_run *run, const struct riscv_insn *insn)
@@ -446,7 +447,11 @@ static void emulate(struct handler_run *run, const struct handler_insn *from)
 	base = value_plus(run->x[insn.rs1], (uint64_t)insn.imm);
 	csr = control(run, insn.imm);
 	if (from->calls) {
+		const struct handler_value frame = run->x[A0];
+
 		handler_called(run, RISCV_CALL_CHANGES);
+		if (frame.known && frame.is == run->x[RISCV_SP].is)
+			run->x[A0] = frame;
 		return;
 	}
 	if (insn.op == RISCV_SD && base.known)
@@ -457,7 +462,38 @@ static void emulate(struct handler_run *run, const struct handler_insn *from)
 		run->x[insn.rd] = emulated(run, &insn);
 }
 
-static const struct handler_code handler_code = {.decode = decode, .apply = emulate};
+/* mv a0, sp: in 2 bytes, by add, and by addi; behind it a call of 4 or 8 bytes. */
+static bool gives_frame(struct code_reader *reader, uint64_t ret)
+{
+	for (unsigned call = 4; call <= RISCV_CALL_MAX; call += 4) {
+		uint32_t insn;
+		size_t n;
+		const uint8_t *bytes = code_at(reader, ret - call - 4, &n);
+
+		if (n < 4)
+			continue;
+		memcpy(&insn, bytes, sizeof(insn));
+		if (insn >> 16 == 0x850a || insn == 0x00010533 || insn == 0x00010513)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A handler that gives its frame to the function that it calls may get it back
+ * in the same register, and restores from there (OpenSBI's _trap_handler).
+ */
+static void begin(struct handler_run *run)
+{
+	struct walk *walk = run->walk;
+
+	if (!walk->at.first && gives_frame(&walk->in->unwinder->reader, walk->at.addr))
+		run->x[A0] = run->x[RISCV_SP];
+}
+
+static const struct handler_code handler_code = {.decode = decode,
+						 .apply = emulate,
+						 .begin = begin};
 
 static bool handler(struct code_reader *reader, uint64_t pc, uint64_t end, unsigned *steps,
 		    struct row *trap)
@@ -466,14 +502,26 @@ static bool handler(struct code_reader *reader, uint64_t pc, uint64_t end, unsig
 	return handler_returns(&handler_code, reader, pc, end, steps);
 }
 
+/* Was whoever the trap interrupted less privileged than the handler? */
+static bool from_below(const struct walk *walk, uint64_t status)
+{
+	if (walk->in->regs->flags & RISCV_IN_MACHINE)
+		return (status & RISCV_MSTATUS_MPP) != RISCV_MSTATUS_MPP;
+	return !(status & RISCV_SSTATUS_SPP);
+}
+
 static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t *trust)
 {
+	const struct regs *regs = walk->in->regs;
 	struct handler_run run;
 
 	if (!handler_run(&run, &handler_code, walk))
 		return handler_end(walk, UNWIND_BROKEN);
-	/* A program: the kernel's stack is whole. */
-	if (run.status.known && !(run.status.is & SSTATUS_SPP))
+	/* Ahead of its saves, the handler's stack may not be known yet, but who was interrupted is. */
+	if (!run.status.known && walk->at.first && regs->has_elr)
+		run.status = (struct handler_value){regs->spsr, true};
+	/* A program, or what firmware serves: the handler's stack is whole. */
+	if (run.status.known && from_below(walk, run.status.is))
 		return handler_end(walk, UNWIND_OUTERMOST);
 	return handler_leave(&run, run.x[RISCV_SP], 2, trust);
 }
