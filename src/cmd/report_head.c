@@ -103,12 +103,13 @@ static void put_pauses(const struct profile *profile, FILE *out)
 static void put_weights(const struct report *report, FILE *out)
 {
 	const struct profile *profile = report->loaded->profile;
-	const bool counted = report->options->load.filter.weight == WEIGHT_BY_SAMPLES;
+	const enum weight_by weight = report->options->load.filter.weight;
 
 	fprintf(out, "shares   of %s; not sampled: %.3f s, %.1f %%\n",
-		counted		       ? "samples"
-		: profile->by_cpu_time ? "CPU time"
-				       : "time",
+		weight == WEIGHT_BY_SAMPLES   ? "samples"
+		: weight == WEIGHT_BY_LATENCY ? "latency"
+		: profile->by_cpu_time	      ? "CPU time"
+					      : "time",
 		(double)profile->not_sampled_ns / 1e9, 100 * profile_not_sampled(profile));
 }
 

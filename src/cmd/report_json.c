@@ -118,10 +118,17 @@ static const char *const end_keys[UNWIND_ENDS] = {
 	[UNWIND_NO_ROOM] = "no_room",
 };
 
-/* Unit of weights other than CPU time. */
+/* Unit of weights. */
 static const char *weight_text(const struct report *report)
 {
-	return report->options->load.filter.weight == WEIGHT_BY_SAMPLES ? "samples" : "time";
+	switch (report->options->load.filter.weight) {
+	case WEIGHT_BY_SAMPLES:
+		return "samples";
+	case WEIGHT_BY_LATENCY:
+		return "latency";
+	default:
+		return report->loaded->profile->by_cpu_time ? "cpu" : "time";
+	}
 }
 
 static json_t *stacks(const struct report *report)
@@ -133,9 +140,8 @@ static json_t *stacks(const struct report *report)
 		put(&ends, end_keys[i], json_integer(number(profile->ends[i])));
 	return json_pack("{s:I, s:I, s:s, s:I, s:f, s:I, s:f, s:f, s:f, s:o}", "selected",
 			 number(profile->selected.samples), "weight_ns",
-			 number(profile->selected.weight_ns), "weight",
-			 profile->by_cpu_time ? "cpu" : weight_text(report), "not_sampled_ns",
-			 number(profile->not_sampled_ns), "not_sampled_share",
+			 number(profile->selected.weight_ns), "weight", weight_text(report),
+			 "not_sampled_ns", number(profile->not_sampled_ns), "not_sampled_share",
 			 profile_not_sampled(profile), "shown", number(report->matched.samples),
 			 "draws", report->draws, "nameless_share", report->loaded->nameless_share,
 			 "truncated_share", load_truncated_share(profile), "ends", ends);

@@ -33,8 +33,11 @@ void weighting_tick(struct weighting *weighting, const struct tick *tick)
 {
 	struct histogram *stretches = &weighting->stretches;
 
-	for (uint32_t i = 0; i < tick->n; i++)
+	weighting->running = 0;
+	for (uint32_t i = 0; i < tick->n; i++) {
 		weighting->has_cpu[tick->entries[i].vcpu] |= tick->entries[i].ran_ns > 0;
+		weighting->running += tick->entries[i].state == VCPU_RUNNING;
+	}
 	if (!weighting->bounded)
 		return;
 	histogram_add(stretches, tick->weight_ns);
@@ -63,14 +66,29 @@ struct weight weighting_time(const struct weighting *weighting, const struct tic
 
 bool weighting_is_cpu_time(const struct weighting *weighting, const struct tick_entry *entry)
 {
-	return weighting->by == WEIGHT_BY_CPU ||
-	       (weighting->by == WEIGHT_BY_BEST && weighting->has_cpu[entry->vcpu]);
+	const bool best = weighting->by == WEIGHT_BY_BEST || weighting->by == WEIGHT_BY_LATENCY;
+
+	return weighting->by == WEIGHT_BY_CPU || (best && weighting->has_cpu[entry->vcpu]);
+}
+
+static struct weight whole(const struct weighting *weighting, const struct tick *tick,
+			   const struct tick_entry *entry)
+{
+	if (weighting_is_cpu_time(weighting, entry))
+		return bounded(weighting, entry->ran_ns);
+	return weighting_time(weighting, tick);
 }
 
 struct weight weighting_entry(const struct weighting *weighting, const struct tick *tick,
 			      const struct tick_entry *entry)
 {
-	if (weighting_is_cpu_time(weighting, entry))
-		return bounded(weighting, entry->ran_ns);
-	return weighting_time(weighting, tick);
+	struct weight weight = whole(weighting, tick, entry);
+
+	if (weighting->by != WEIGHT_BY_LATENCY)
+		return weight;
+	if (entry->state != VCPU_RUNNING)
+		return (struct weight){0};
+	weight.sampled_ns /= weighting->running;
+	weight.not_sampled_ns /= weighting->running;
+	return weight;
 }

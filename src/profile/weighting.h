@@ -17,6 +17,11 @@ enum weight_by {
 	WEIGHT_BY_CPU,
 	WEIGHT_BY_TIME,
 	WEIGHT_BY_SAMPLES,
+	/*
+	 * The best weight of a running vCPU, divided by how many run at that moment: a part of the
+	 * time in which the guest was at work, whatever ran beside it.
+	 */
+	WEIGHT_BY_LATENCY,
 };
 
 /*
@@ -30,6 +35,7 @@ struct weighting {
 	bool bounded;
 	uint64_t period_ns; /* asked for; 1 if that is not known */
 	uint64_t bound_ns;
+	uint32_t running; /* vCPUs, in this tick */
 	struct histogram stretches;
 	bool has_cpu[RECORDING_MAX_VCPUS]; /* its CPU time is known */
 };

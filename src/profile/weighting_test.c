@@ -47,6 +47,24 @@ static void no_sample_stands_for_more_than_some_usual_stretches(void **state)
 	assert_int_equal(late.not_sampled_ns, 7 * MS - late.sampled_ns);
 }
 
+static void latency_is_shared_by_the_vcpus_that_run_at_once(void **state)
+{
+	const struct tick_entry entries[] = {{.vcpu = 0, .state = VCPU_RUNNING, .ran_ns = MS},
+					     {.vcpu = 1, .state = VCPU_RUNNING, .ran_ns = MS / 2},
+					     {.vcpu = 2, .state = VCPU_BLOCKED}};
+	const struct tick both = {.weight_ns = MS, .n = 3, .entries = entries};
+	const struct tick alone = {.weight_ns = MS, .n = 1, .entries = entries};
+	struct weighting weighting;
+
+	weighting_start(&weighting, WEIGHT_BY_LATENCY, 1u << VCPU_RUNNING, &info);
+	weighting_tick(&weighting, &both);
+	assert_int_equal(weighting_entry(&weighting, &both, &entries[0]).sampled_ns, MS / 2);
+	assert_int_equal(weighting_entry(&weighting, &both, &entries[1]).sampled_ns, MS / 4);
+	assert_int_equal(weighting_entry(&weighting, &both, &entries[2]).sampled_ns, 0);
+	weighting_tick(&weighting, &alone);
+	assert_int_equal(weighting_entry(&weighting, &alone, &entries[0]).sampled_ns, MS);
+}
+
 static void stretches_that_are_always_long_are_the_usual_ones(void **state)
 {
 	struct weighting weighting;
@@ -102,6 +120,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_sample_stands_for_more_than_some_usual_stretches),
+		cmocka_unit_test(latency_is_shared_by_the_vcpus_that_run_at_once),
 		cmocka_unit_test(stretches_that_are_always_long_are_the_usual_ones),
 		cmocka_unit_test(the_best_weight_is_cpu_time_where_it_is_known),
 		cmocka_unit_test(waiting_vcpus_are_weighed_by_time),

@@ -129,7 +129,7 @@ static struct error *take_weight(const struct option_row *row, const char *value
 	const int word = option_word(row, value);
 
 	if (word < 0)
-		return option_error(row, value, "it is cpu, time or samples");
+		return option_error(row, value, "it is cpu, time, samples or latency");
 	options->filter.weight = (enum weight_by)(WEIGHT_BY_CPU + word);
 	return NULL;
 }
@@ -193,10 +193,11 @@ const struct option_row load_options[] = {
 	{"weight", "WHAT", 0, take_weight,
 	 .text = "a sample counts as: cpu, the CPU time that the vCPU has used since the last (the "
 		 "default where that is known and only running vCPUs are shown); time, the time "
-		 "that it stands for; samples, one of many",
+		 "that it stands for; samples, one of many; latency, CPU time divided by the vCPUs "
+		 "that run at that moment: what holds the guest up where it runs on one",
 	 .more = "No sample counts as more than four times the median distance between samples; "
 		 "time beyond that is \"not sampled\", and told in the head.",
-	 .values = "cpu time samples"},
+	 .values = "cpu time samples latency"},
 	{"no-inline", NULL, 0, take_true, AT(naming.no_inline),
 	 .text = "count functions that were inlined as part of those around them",
 	 .more = "By default they are frames of their own, where debugging information tells of "
