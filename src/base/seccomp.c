@@ -64,7 +64,6 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_DETACH),
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETREGSET),
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETEVENTMSG),
-	ALLOW(TRACER, rt_sigtimedwait),
 	/* Asks for a perf event that is open, and waits for what comes of it (target/kvm/bpf_reader.c). */
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_REFRESH),
 	ALLOW(TRACER, epoll_wait),
@@ -161,6 +160,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(ALL, rt_sigprocmask),
 	ALLOW(ALL, rt_sigreturn),
 	ALLOW(ALL, sigaltstack),
+	ALLOW(SAMPLER, rt_sigtimedwait), /* stops of threads; Ctrl-Z (target/guard.c) */
 	ALLOW(ALL, restart_syscall),
 	ALLOW(ALL, exit),
 	ALLOW(ALL, exit_group),
@@ -255,7 +255,7 @@ static int allow_watch(scmp_filter_ctx filter)
 
 	return rc ? rc
 		  : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 2, parent,
-				     SCMP_A1(SCMP_CMP_EQ, SIGSTOP, 0));
+				     SCMP_A1(SCMP_CMP_EQ, SIGTSTP, 0));
 }
 
 /* ENOSYS makes the C library use clone(), whose flags a filter can check. */

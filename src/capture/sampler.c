@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/pace.h"
+#include "target/guard.h"
 
 void priority_raise(struct priority *before)
 {
@@ -25,34 +26,6 @@ void priority_restore(const struct priority *before)
 		sched_setscheduler(0, before->policy | SCHED_RESET_ON_FORK, &before->param);
 	if (before->locked)
 		munlockall();
-}
-
-static void block_stops(sigset_t *before)
-{
-	sigset_t stops;
-
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGTSTP);
-	sigprocmask(SIG_BLOCK, &stops, before);
-}
-
-void suspend_hold(struct suspend *held, const struct target *target)
-{
-	/* A tracer that is stopped holds the guest's threads, at their next signal at the latest. */
-	if (target->role == SECCOMP_TRACER)
-		signal(SIGTSTP, SIG_IGN);
-	block_stops(&held->before);
-}
-
-void suspend_release(const struct suspend *held)
-{
-	sigprocmask(SIG_SETMASK, &held->before, NULL);
-}
-
-void suspend_if_asked(const struct suspend *held)
-{
-	suspend_release(held);
-	block_stops(NULL);
 }
 
 /* Longest sleep before the loop checks for a stop request and for the guest's end. */
@@ -88,7 +61,6 @@ struct sampler {
 	uint64_t start_ns, asked_ns, searched_ns;
 	struct throttle throttle;
 	struct priority priority;
-	struct suspend suspend;
 	bool resting;	     /* the guest must be left alone for now */
 	unsigned failures;   /* in a row */
 	uint64_t failing_ns; /* when the first of them was */
@@ -159,7 +131,7 @@ static bool over(struct sampler *s, uint64_t now)
 	if (now - s->asked_ns < NAP_NS)
 		return false;
 	s->asked_ns = now;
-	suspend_if_asked(&s->suspend);
+	guard_let_stop();
 	if (s->sink->progress)
 		s->sink->progress(s->sink->ctx, now - s->start_ns, s->result->ticks);
 	return guest_ended(s);
@@ -322,9 +294,7 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 		s.start_ns = clock_now_ns();
 		pace_start(&s.pace, s.start_ns, (uint64_t)((double)NS_PER_S / options->rate_hz),
 			   !options->no_jitter, s.start_ns * 2654435761u);
-		suspend_hold(&s.suspend, target);
 		err = loop(&s);
-		suspend_release(&s.suspend);
 		priority_restore(&s.priority);
 	}
 	result->retakes = capture_retries(s.capture);

@@ -110,19 +110,6 @@ struct priority {
 	bool raised, locked;
 };
 
-/*
- * The terminal's stop (Ctrl-Z) waits while it is held, since it could come in a
- * pause of the guest, and takes effect in suspend_if_asked: to be called now and
- * then, while no guest is paused. While a target traces, it has none.
- */
-struct suspend {
-	sigset_t before;
-};
-
-void suspend_hold(struct suspend *held, const struct target *target);
-void suspend_if_asked(const struct suspend *held);
-void suspend_release(const struct suspend *held);
-
 /* Child processes do not inherit it. */
 void priority_raise(struct priority *before);
 void priority_restore(const struct priority *before);

@@ -29,17 +29,15 @@
 #define FIRST_NAP_NS   1000000ull
 #define LONGEST_NAP_NS NS_PER_S
 
-/* A stopped profiler is found within this time; how often it is let go on, and how long each time. */
-#define WATCH_S	    1
-#define TURNS	    100
-#define TURN_NS	    (NS_PER_S / 2)
-#define TURN_NAP_NS 100000ull
+/* A stopped profiler is found within this time. */
+#define WATCH_S 1
 
 struct guard {
 	const struct guard_ops *ops;
 	void *ctx;
 	struct guard_page *page;
 	pid_t pid;
+	bool unblocks; /* SIGTSTP, at its end */
 	/* The guard's own: */
 	pid_t profiler;
 	int stat; /* of the profiler (proc(5)); -1: it may be stopped at any time */
@@ -147,30 +145,17 @@ static bool holds(const struct guard *guard)
 	return atomic_load(&guard->page->phase) >= (int)guard->ops->holds;
 }
 
-static void wait_while(const struct guard *guard, bool (*is)(const struct guard *guard))
-{
-	const uint64_t until_ns = clock_now_ns() + TURN_NS;
-
-	while (is(guard) && clock_now_ns() < until_ns)
-		clock_sleep_until(clock_now_ns() + TURN_NAP_NS);
-}
-
-static bool runs(const struct guard *guard)
-{
-	return !is_stopped(guard->stat);
-}
-
-/* Lets a profiler that is stopped go on until it is stopped elsewhere than in a pause of the guest. */
+/*
+ * Lets a profiler go on that is stopped while it holds the guest; it stops by
+ * itself once it does no more (guard_let_stop), unless somebody lets it go on.
+ * One that kept its rights (--no-sandbox) takes no signals of a guard that has
+ * none.
+ */
 static void move_on(const struct guard *guard)
 {
-	for (unsigned turn = 0; turn < TURNS && holds(guard) && is_stopped(guard->stat); turn++) {
-		/* One that kept its rights (--no-sandbox) takes no signals of a guard that has none. */
-		if (kill(guard->profiler, SIGCONT))
-			return;
-		wait_while(guard, holds);
-		kill(guard->profiler, SIGSTOP);
-		wait_while(guard, runs);
-	}
+	if (!holds(guard) || !is_stopped(guard->stat) || kill(guard->profiler, SIGCONT))
+		return;
+	kill(guard->profiler, SIGTSTP);
 }
 
 /* Waits until the profiler has given its lock up (0) or died (EOWNERDEAD). */
@@ -262,19 +247,54 @@ static struct error *hold_life(pthread_mutex_t *life)
 	return rc ? error_errno(ERR_FAILED, rc, "cannot make the guard's lock") : NULL;
 }
 
+/* SIG_BLOCK, SIG_UNBLOCK */
+static void mask_stops(int how, sigset_t *before)
+{
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	sigprocmask(how, &stops, before);
+}
+
+void guard_let_stop(void)
+{
+	const struct timespec now = {0};
+	struct sigaction action;
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	if (sigtimedwait(&stops, NULL, &now) == SIGTSTP && !sigaction(SIGTSTP, NULL, &action) &&
+	    action.sa_handler != SIG_IGN)
+		raise(SIGSTOP);
+}
+
+static void free_guard(struct guard *guard)
+{
+	if (guard->page != MAP_FAILED)
+		munmap(guard->page, sizeof(*guard->page));
+	if (guard->unblocks)
+		mask_stops(SIG_UNBLOCK, NULL);
+	free(guard);
+}
+
 struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard **out)
 {
 	struct guard *guard = calloc(1, sizeof(*guard));
 	struct error *err;
+	sigset_t before;
 
 	if (!guard)
 		return error_no_memory();
+	mask_stops(SIG_BLOCK, &before);
+	guard->unblocks = !sigismember(&before, SIGTSTP);
 	guard->ops = ops;
 	guard->ctx = ctx;
 	guard->page = mmap(NULL, sizeof(*guard->page), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (guard->page == MAP_FAILED) {
-		free(guard);
+		free_guard(guard);
 		return error_no_memory();
 	}
 	err = hold_life(&guard->page->life);
@@ -286,12 +306,6 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 	}
 	*out = guard;
 	return NULL;
-}
-
-static void free_guard(struct guard *guard)
-{
-	munmap(guard->page, sizeof(*guard->page));
-	free(guard);
 }
 
 void guard_stop(struct guard *guard)
@@ -306,6 +320,13 @@ void guard_stop(struct guard *guard)
 	       clock_now_ns() < until_ns)
 		clock_sleep_until(clock_now_ns() + STOP_NAP_NS);
 	free_guard(guard);
+}
+
+void guard_replace(struct guard *first, struct guard *second)
+{
+	second->unblocks |= first->unblocks;
+	first->unblocks = false;
+	guard_stop(first);
 }
 
 void guard_leave(struct guard *guard)

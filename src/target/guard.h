@@ -17,8 +17,10 @@
  * administrator has paused, so this takes a pause and a death within the time
  * of one sample.
  *
- * A profiler that somebody stops (SIGSTOP) while it holds the guest is no dead
- * one. The guard lets it go on until it has let the guest go, and stops it again.
+ * A profiler that is stopped while it holds the guest is no dead one. The
+ * terminal's stop (SIGTSTP, Ctrl-Z) is blocked as long as there is a guard, and
+ * taken between samples (guard_let_stop). After a SIGSTOP, the guard lets the
+ * profiler go on, and sends it a SIGTSTP.
  */
 
 #include <pthread.h>
@@ -69,8 +71,18 @@ struct error *guard_start(const struct guard_ops *ops, void *ctx, struct guard *
 /* Ends it: the guest must be running. */
 void guard_stop(struct guard *guard);
 
+/* Ends one whose guest the other, which was started after it, guards now. */
+void guard_replace(struct guard *first, struct guard *second);
+
 /* Hands a guest over that cannot be let go, and does not wait: the guard outlives us until it can be. */
 void guard_leave(struct guard *guard);
+
+/*
+ * Takes a stop by the terminal, or by the guard, that has come since: for a
+ * moment in which no guest is held, now and then. One that is ignored has no
+ * effect.
+ */
+void guard_let_stop(void);
 
 /* Starts a new one if somebody has killed it; for now and then. Needs no rights. */
 struct error *guard_check(struct guard *guard);

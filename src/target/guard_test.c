@@ -154,8 +154,10 @@ static void __attribute__((noreturn)) stop_within_a_pause(struct seen *seen)
 	raise(SIGSTOP);
 	guard_set(guard_page(guard), GUARD_RUNNING);
 	seen->let_go++;
-	for (;;)
-		clock_sleep_until(clock_now_ns() + NS_PER_S);
+	for (;;) {
+		guard_let_stop();
+		clock_sleep_until(clock_now_ns() + NS_PER_S / 100);
+	}
 }
 
 static void a_profiler_that_is_stopped_lets_the_guest_go_and_stays_stopped(void **state)
@@ -166,7 +168,7 @@ static void a_profiler_that_is_stopped_lets_the_guest_go_and_stays_stopped(void 
 
 	if (profiler == 0)
 		stop_within_a_pause(seen);
-	/* By itself, and then by the guard. */
+	/* In the pause, and then once it is over. */
 	for (int times = 0; times < 2; times++) {
 		assert_int_equal(waitpid(profiler, &status, WUNTRACED), profiler);
 		assert_true(WIFSTOPPED(status));

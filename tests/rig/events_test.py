@@ -82,9 +82,9 @@ class Events(GuestCase):
                 self.assertIn(word, text)
             self.kept(5)
 
-    def meanwhile(self, what, command, profiler):
+    def meanwhile(self, what, command, *outcomes):
         with self.subTest(f"{what} within a pause"):
-            self.within_a_pause("linux", f"{command} >/dev/null 2>&1", profiler)
+            self.within_a_pause("linux", f"{command} 2>&1", *outcomes)
 
     def looked_at(self):
         """No file is given, and names of its kernel are found all the same, in the first look that finds a vCPU there."""
@@ -103,15 +103,16 @@ class Events(GuestCase):
         self.goes_on("vCPUs go and come", f"xl vcpu-set linux 1; {seen('xl vcpu-list linux', '--p')}; sleep 2; xl vcpu-set --ignore-host linux 2;"
                      f" {seen('xl vcpu-list linux', ' 1 *[0-9]* *[r-][b-]-')}; sleep 2",
                      r"linux +\d+ +1 +- +--p", r"linux +\d+ +1 +\d+ +[r-][b-]-")
-        self.meanwhile("a vCPU goes and comes", "xl vcpu-set linux 1; sleep 2; xl vcpu-set --ignore-host linux 2", 0)
+        self.meanwhile("a vCPU goes and comes", "xl vcpu-set linux 1; sleep 2; xl vcpu-set --ignore-host linux 2", (0, 0))
         self.runs_on("linux")
         self.goes_on("ballooned", f"xl mem-set linux 120m; {seen('xl list linux', ' 120 ')}; sleep 2; xl mem-set linux 160m;"
                      f" {seen('xl list linux', ' 1[56][0-9] ')}; sleep 2",
                      r"linux +\d+ +120 ", r"linux +\d+ +1[56]\d ")
         self.goes_on("saved as it runs on", "xl save -c linux /dev/null; sleep 2")
-        self.meanwhile("saved as it runs on", "xl save -c linux /dev/null", 0)
+        self.meanwhile("saved as it runs on", "xl save -c linux /dev/null", (0, 0))
         self.runs_on("linux")
-        self.meanwhile("migrated", 'xl migrate -s "" linux "xl migrate-receive"', 5)
+        # xl may give up, for it takes what it sees of page tables in a guest that stands still for wrong: the guest stays then.
+        self.meanwhile("migrated", 'xl migrate -s "" linux "xl migrate-receive"', (0, 5), (1, 0))
         self.runs_on("linux")
         self.ends("migrated", "xl migrate -s '' linux 'xl migrate-receive' >migrated 2>&1 || { cat migrated; false; }", "new id")
         self.goes_on("recorded where it went", "sleep 3")
@@ -123,7 +124,7 @@ class Events(GuestCase):
         self.ends("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", "new id")
         self.assertEqual(self.dom0(UP, 180)[0], 0)
         self.goes_on("recorded after its reboot", "sleep 3")
-        self.meanwhile("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", 5)
+        self.meanwhile("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", (0, 5))
         self.assertEqual(self.dom0(UP, 180)[0], 0)
         self.ends("crashed", "xl sysrq linux c")
 

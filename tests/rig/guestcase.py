@@ -145,13 +145,13 @@ class GuestCase(unittest.TestCase):
                 return
         self.fail(f"{guest} does not run")
 
-    def within_a_pause(self, guest, command, profiler):
-        """Runs a command while a profiler that was stopped holds the guest; asserts how the profiler ends, and returns what was said."""
+    def within_a_pause(self, guest, command, *outcomes):
+        """Runs a command while a profiler that was stopped holds the guest; asserts how both end (status of command and profiler),
+        and returns what was said."""
         self.bring_program("meanwhile")
         status, text = self.dom0(f"./meanwhile $(xl domid {guest}) '{command}'", 400)
         self.assertEqual(status, 0, text)
-        self.assertIn("command 0", text)
-        self.assertIn(f"profiler {profiler}", text)
+        self.assertIn(tuple(int(re.search(rf"^{word} (-?\d+)$", text, re.M)[1]) for word in ("command", "profiler")), outcomes, text)
         self.no_guard_is_left()
         return text
 

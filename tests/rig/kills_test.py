@@ -50,9 +50,9 @@ class Kills(GuestCase):
     def test_a_stopped_profiler_lets_the_guest_go(self):
         for guest in "vcpus-pv-fp", "vcpus-pvh-fp":
             self.create(guest, cmdline="seconds=100000 scale=100000", cpus="1")
-            self.assertIn("paused 0", self.within_a_pause(guest, "true", 0))
+            self.assertIn("paused 0", self.within_a_pause(guest, "true", (0, 0)))
             self.runs_on(guest)
-            self.within_a_pause(guest, f"xl destroy {guest}", 5)
+            self.within_a_pause(guest, f"xl destroy {guest}", (0, 5))
 
     def test_killed_between_two_instructions_of_the_sampling_loop(self):
         # Not a guest with more vCPUs: a turn would be longer.

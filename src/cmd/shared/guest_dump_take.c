@@ -151,17 +151,14 @@ static struct error *take_tick(struct guest_dump_taken *taken, struct target *ta
 			       struct tick *tick)
 {
 	struct priority priority;
-	struct suspend suspend;
 	struct error *err;
 
 	priority_raise(&priority);
-	suspend_hold(&suspend, target);
 	err = capture_tick(taken->capture, 0, tick);
 	for (unsigned tries = 1; !err && !tick->n && tries < TRIES_MOST; tries++) {
 		clock_sleep_until(clock_now_ns() + NAP_NS);
 		err = capture_tick(taken->capture, 0, tick);
 	}
-	suspend_release(&suspend);
 	priority_restore(&priority);
 	taken->dump.unix_ns = clock_unix_ns();
 	if (!err)

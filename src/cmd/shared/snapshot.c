@@ -8,6 +8,7 @@
 #include "capture/pace.h"
 #include "capture/image_locator.h"
 #include "capture/code_cache.h"
+#include "target/guard.h"
 #include "target/snapshot.h"
 
 #define FETCH_FRAMES 1024
@@ -122,13 +123,12 @@ static struct error *one(struct target *target, struct snapshot_session *writing
 
 /* Waits for the deadline, or a while; false if the loop is to end, with the outcome set. */
 static bool wait_a_while(struct target *target, const struct sampler_options *how, uint64_t start,
-			 struct pace *pace, const struct suspend *held,
-			 struct sampler_result *result)
+			 struct pace *pace, struct sampler_result *result)
 {
 	uint64_t now = clock_now_ns(), until = pace_deadline(pace);
 	enum target_life life;
 
-	suspend_if_asked(held);
+	guard_let_stop();
 	target_wait(target, until < now + NAP_NS ? until : now + NAP_NS);
 	result->elapsed_ns = clock_now_ns() - start;
 	result->outcome = SAMPLED_INTERRUPTED;
@@ -152,13 +152,11 @@ static struct error *loop(struct target *target, const struct session_options *o
 	const struct sampler_options *how = &options->sampler;
 	uint64_t start = clock_now_ns(), now;
 	struct error *err = NULL;
-	struct suspend held;
 	struct pace pace;
 
-	suspend_hold(&held, target);
 	pace_start(&pace, start, (uint64_t)((double)NS_PER_S / how->rate_hz), !how->no_jitter,
 		   start);
-	while (!err && wait_a_while(target, how, start, &pace, &held, result)) {
+	while (!err && wait_a_while(target, how, start, &pace, result)) {
 		now = clock_now_ns();
 		if (now < pace_deadline(&pace))
 			continue;
@@ -166,7 +164,6 @@ static struct error *loop(struct target *target, const struct session_options *o
 		result->missed += pace_take(&pace, now) - 1;
 		result->ticks += !err;
 	}
-	suspend_release(&held);
 	if (err && err->kind == ERR_ENDED) {
 		error_free(err);
 		err = NULL;

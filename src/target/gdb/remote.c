@@ -210,7 +210,7 @@ static struct error *tell_guard_to_repeat(struct remote *remote)
 		return err;
 	}
 	guard_set(guard_page(first), GUARD_RUNNING);
-	guard_stop(first);
+	guard_replace(first, remote->guard);
 	return NULL;
 }
 

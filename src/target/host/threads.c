@@ -140,6 +140,8 @@ struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid
 	/* The kernel lets us seize its own workers, which look like the thread that made them. */
 	if (is_worker(threads->pid, tid))
 		return error_new(ERR_GUEST, "thread %d is one of the kernel's own", (int)tid);
+	/* A tracer that is stopped holds threads, at their next signal at the latest. */
+	signal(SIGTSTP, SIG_IGN);
 	if (!ptrace(PTRACE_SEIZE, tid, NULL, options)) {
 		add(threads, slot, tid);
 		return NULL;
