@@ -119,22 +119,23 @@ static const char *guard_asks(int fd, const char *commands, uint64_t until_ns)
 }
 
 /*
- * Ends the stub first: what we sent to it last could still stop the guest. A
- * guest that was migrated meanwhile must not go on here; in the last step of a
- * migration, which may yet fail, QEMU would abort. A blank line ends what we
- * may have left half-written.
+ * Ends the stub before it resumes: what we sent to it last could still stop the
+ * guest. A guest that was migrated meanwhile must not go on here; in the last
+ * step of a migration, which may yet fail, QEMU would abort. A blank line ends
+ * what we may have left half-written.
  */
 static struct error *guard_undo(void *ctx, enum guard_phase phase)
 {
 	const struct qemu_qmp_undo *stub = ctx;
 	const uint64_t until_ns = clock_now_ns() + GUARD_PATIENCE_NS;
-	const char *answer =
-		guard_asks(stub->qmp, stub->started ? "\n" END_STUB STATUS : "\n" STATUS, until_ns);
+	const char *answer = guard_asks(stub->qmp, "\n" STATUS, until_ns);
+	char commands[256];
 
 	while (answer && !strcmp(answer, MOVING) && clock_now_ns() < until_ns)
 		answer = guard_asks(stub->qmp, STATUS, until_ns);
-	if (phase == GUARD_STOPPED && answer && !strcmp(answer, LAST))
-		guard_asks(stub->qmp, CONTINUE, until_ns);
+	snprintf(commands, sizeof(commands), "%s%s", stub->started ? END_STUB : "",
+		 phase == GUARD_STOPPED && answer && !strcmp(answer, LAST) ? CONTINUE : STATUS);
+	guard_asks(stub->qmp, commands, until_ns);
 	return NULL;
 }
 
