@@ -28,8 +28,23 @@ struct firefox {
 	struct ids *files;   /* numbers of source files */
 	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
 	uint32_t n_stacks;
+	bool has_kernel; /* beside programs */
 	FILE *out;
 };
+
+/*
+ * Colours of what runs (src/utils/colors.ts there). A category that is grey is
+ * needed; activity is not drawn of it.
+ */
+enum category { CATEGORY_OTHER, CATEGORY_KERNEL, CATEGORY_USER, CATEGORY_GUEST };
+#define CATEGORIES                                                                  \
+	"[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"   \
+	"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}," \
+	"{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"   \
+	"{\"name\":\"Guest\",\"color\":\"blue\",\"subcategories\":[\"Other\"]}]"
+
+/* Kernels with programs have the upper half of 64-bit addresses. */
+#define KERNEL (UINT64_C(1) << 63)
 
 /* Numbers in JavaScript are exact up to here. */
 #define MAX_EXACT (UINT64_C(1) << 53)
@@ -153,6 +168,27 @@ static void put_line(struct firefox *f, uint32_t i)
 		fputs("null", f->out);
 }
 
+/* One address space is all the guest's: a unikernel's, or firmware's. */
+static void put_category(struct firefox *f, uint32_t i)
+{
+	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
+	const char *target = f->job->profile->info.target;
+	const bool process = target && !strcmp(target, "process");
+
+	fprintf(f->out, "%d",
+		entry->addr & KERNEL	   ? CATEGORY_KERNEL
+		: f->has_kernel || process ? CATEGORY_USER
+					   : CATEGORY_GUEST);
+}
+
+static bool has_kernel(const struct location_table *table)
+{
+	for (uint32_t i = 0; i < table->n; i++)
+		if (table->at[i].addr & KERNEL)
+			return true;
+	return false;
+}
+
 static void put_frame_table(struct firefox *f)
 {
 	uint32_t n = f->table->n_lines;
@@ -163,7 +199,7 @@ static void put_frame_table(struct firefox *f)
 	column(f, "func", n, put_function);
 	column(f, "line", n, put_line);
 	constant(f, "column", n, "null");
-	constant(f, "category", n, "0");
+	column(f, "category", n, put_category);
 	constant(f, "subcategory", n, "0");
 	constant(f, "nativeSymbol", n, "null");
 	constant(f, "innerWindowID", n, "0");
@@ -341,8 +377,9 @@ static struct error *put_meta(const struct firefox *f)
 		"{\"meta\":{\"version\":%d,\"preprocessedProfileVersion\":%d,\"processType\":0,"
 		"\"stackwalk\":1,\"symbolicated\":true,\"markerSchema\":[],"
 		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,"
-		"\"categories\":[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":"
-		"[\"Other\"]}],\n\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
+		"\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"},"
+		"\"categories\":" CATEGORIES
+		",\n\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
 		"\"product\":",
 		FIREFOX_GECKO_VERSION, FIREFOX_VERSION, info->rate_hz > 0 ? 1e3 / info->rate_hz : 1,
 		(double)info->start_unix_ns / 1e6);
@@ -396,6 +433,18 @@ static void put_libs(const struct firefox *f)
 	fputs("],\n", f->out);
 }
 
+/* A vCPU that runs uses the time that its sample stands for. */
+static void put_cpu_use(const struct firefox *f, const struct sample *samples, size_t n)
+{
+	fputs("],\n\"threadCPUDelta\":[", f->out);
+	for (size_t i = 0; i < n; i++) {
+		const bool runs = samples[i].state == VCPU_RUNNING;
+
+		fprintf(f->out, "%s%" PRIu64, i ? "," : "",
+			runs ? samples[i].weight_ns * samples[i].times : 0);
+	}
+}
+
 static void put_samples(const struct firefox *f, const struct sample *samples, size_t n)
 {
 	bool time = format_unit_is_time(f->job);
@@ -423,6 +472,8 @@ static void put_samples(const struct firefox *f, const struct sample *samples, s
 		else
 			fprintf(f->out, "%" PRIu64, weight);
 	}
+	if (time)
+		put_cpu_use(f, samples, n);
 	fprintf(f->out, "],\n\"weightType\":\"%s\",\"length\":%zu}",
 		time ? "tracing-ms" : "samples", n);
 }
@@ -476,8 +527,10 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 	struct samples *samples = NULL;
 	struct error *err = location_table_new(job, &f.table);
 
-	if (!err)
+	if (!err) {
+		f.has_kernel = has_kernel(f.table);
 		err = ids_new(&f.strings);
+	}
 	if (!err)
 		err = ids_new(&f.files);
 	if (!err)

@@ -465,6 +465,13 @@ class Firefox(Exported):
         rows = self.functions(self.export('plain', 'plain.firefox.json'))
         self.assertEqual({name: total for name, (_, total) in rows.items()}, PLAIN_TOTAL)
 
+    def test_vcpus_use_the_cpu_in_a_category_that_is_no_other(self):
+        self.load(self.export('plain', 'plain.firefox.json'))
+        threads = json.loads(self.cli('profile', 'info', '--json'))['processes'][0]['threads']
+        # The profiler leaves out the first sample of a thread: nothing is known of before.
+        self.assertEqual([thread['cpuMs'] for thread in threads], [69, 29])
+        self.assertRegex(self.cli('thread', 'samples'), r'Guest .*100\.0%')
+
     def test_inlined_functions_have_their_lines(self):
         self.load(self.export('inlined', 'inlined.firefox.json'))
         rows = json.loads(self.cli('thread', 'functions', '--json', '--limit', '0'))['functions']
