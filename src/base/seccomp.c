@@ -246,7 +246,7 @@ static int allow_abort(scmp_filter_ctx filter)
 				SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
 }
 
-/* The guard lets a stopped profiler, its parent, go on, and stops it again (target/guard.c). */
+/* The guard lets a stopped profiler, its parent, go on, and asks it to stop later (target/guard.c). */
 static int allow_watch(scmp_filter_ctx filter)
 {
 	const struct scmp_arg_cmp parent = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getppid(), 0);

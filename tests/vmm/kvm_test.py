@@ -271,7 +271,6 @@ class Leaves(KvmCase):
         self.assertEqual(profiler.wait(60), 5)
         self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
 
-
     def test_the_monitors_death_within_a_pause(self):
         monitor = self.monitor()
         profiler = self.stopped_within_a_pause(f"kvm:{monitor.pid}", lambda: self.thread_is_held(monitor), "--via", "ptrace")

@@ -93,7 +93,7 @@ bool qemu_registers_text(const char *text, struct x86_regs *out)
 #define END_STUB                                                \
 	"{\"execute\":\"human-monitor-command\",\"arguments\":" \
 	"{\"command-line\":\"gdbserver none\"},\"id\":\"uniprof\"}\n"
-/* Its answer ends the wait, too. */
+/* The guard asks whether the guest has moved; where nothing is left to be done, the answer ends its wait. */
 #define STATUS	 "{\"execute\":\"query-status\",\"id\":\"" LAST "\"}\n"
 #define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
 
