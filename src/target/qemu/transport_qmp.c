@@ -87,15 +87,19 @@ bool qemu_registers_text(const char *text, struct x86_regs *out)
 /* The guard stays so long with a guest that we stopped: a QEMU that hangs may recover. */
 #define GUARD_PATIENCE_NS (60 * NS_PER_S)
 
-/* Id of the guard's last command: tells its answer from others. */
-#define LAST "uniprof-guard"
+/* It waits so long to hear whether the guest has moved; a QEMU that lives tells within a millisecond. */
+#define GUARD_ASKS_NS (NS_PER_S)
+
+/* Ids of the guard's question and of its last command: tell their answers from others, and from each other's. */
+#define ASKED "uniprof-asks"
+#define LAST  "uniprof-guard"
 
 #define END_STUB                                                \
 	"{\"execute\":\"human-monitor-command\",\"arguments\":" \
 	"{\"command-line\":\"gdbserver none\"},\"id\":\"uniprof\"}\n"
 /* The guard asks whether the guest has moved; where nothing is left to be done, the answer ends its wait. */
-#define STATUS	 "{\"execute\":\"query-status\",\"id\":\"" LAST "\"}\n"
-#define CONTINUE "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
+#define STATUS(id) "{\"execute\":\"query-status\",\"id\":\"" id "\"}\n"
+#define CONTINUE   "{\"execute\":\"cont\",\"id\":\"" LAST "\"}\n"
 
 /* States of a guest that goes on elsewhere, or is about to (RunState in QEMU's run-state.json). */
 #define MOVED  "postmigrate"
@@ -106,16 +110,29 @@ static void guard_keeps(void *ctx, struct descriptors *keep)
 	descriptors_add(keep, ((struct qemu_qmp_undo *)ctx)->qmp);
 }
 
-/* Sends commands, and waits for the answer to the last one: QEMU forgets those of clients that hang up before it. */
-static const char *guard_asks(int fd, const char *commands, uint64_t until_ns)
+/* Sends commands, and waits for one of `answers`: QEMU forgets commands of clients that hang up before it. */
+static const char *guard_says(int fd, const char *commands, const char *const *answers,
+			      uint64_t until_ns)
 {
-	static const char *const answers[] = {MOVED, MOVING, LAST, NULL};
 	const size_t len = strlen(commands);
 	bool open;
 
 	if (write(fd, commands, len) != (ssize_t)len)
 		return NULL;
 	return socket_wait_for(fd, answers, until_ns, &open);
+}
+
+/* False without an answer, too: a guest left stopped is what a guard prevents before all else. */
+static bool guard_finds_it_moved(int fd)
+{
+	static const char *const answers[] = {MOVED, MOVING, ASKED, NULL};
+	uint64_t until_ns = clock_now_ns() + GUARD_ASKS_NS;
+	const char *answer = guard_says(fd, "\n" STATUS(ASKED), answers, until_ns);
+
+	until_ns = clock_now_ns() + GUARD_PATIENCE_NS;
+	while (answer && !strcmp(answer, MOVING) && clock_now_ns() < until_ns)
+		answer = guard_says(fd, STATUS(ASKED), answers, until_ns);
+	return answer && strcmp(answer, ASKED);
 }
 
 /*
@@ -126,16 +143,14 @@ static const char *guard_asks(int fd, const char *commands, uint64_t until_ns)
  */
 static struct error *guard_undo(void *ctx, enum guard_phase phase)
 {
+	static const char *const answers[] = {LAST, NULL};
 	const struct qemu_qmp_undo *stub = ctx;
-	const uint64_t until_ns = clock_now_ns() + GUARD_PATIENCE_NS;
-	const char *answer = guard_asks(stub->qmp, "\n" STATUS, until_ns);
+	const bool moved = guard_finds_it_moved(stub->qmp);
 	char commands[256];
 
-	while (answer && !strcmp(answer, MOVING) && clock_now_ns() < until_ns)
-		answer = guard_asks(stub->qmp, STATUS, until_ns);
-	snprintf(commands, sizeof(commands), "%s%s", stub->started ? END_STUB : "",
-		 phase == GUARD_STOPPED && answer && !strcmp(answer, LAST) ? CONTINUE : STATUS);
-	guard_asks(stub->qmp, commands, until_ns);
+	snprintf(commands, sizeof(commands), "\n%s%s", stub->started ? END_STUB : "",
+		 phase == GUARD_STOPPED && !moved ? CONTINUE : STATUS(LAST));
+	guard_says(stub->qmp, commands, answers, clock_now_ns() + GUARD_PATIENCE_NS);
 	return NULL;
 }
 
