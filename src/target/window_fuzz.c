@@ -60,26 +60,34 @@ static void check_translation(const struct guest *guest, uint64_t va)
 		need(!frame(guest->memory, at.gfn));
 }
 
+static void check_byte(const struct guest *guest, uint64_t addr, uint8_t byte)
+{
+	const uint8_t *bytes = frame(guest->memory, addr >> FRAME_SHIFT);
+
+	need(bytes && bytes[addr & (FRAME_SIZE - 1)] == byte);
+}
+
 /*
- * Compares the copied bytes with those that each address translates to by itself. A large page of
- * short descriptors has 16 entries, alike in a guest (DDI 0487, G5.4.1): the first one that is read
- * counts for all of it, whatever the others say here.
+ * Compares the copied bytes with where each page's first one is. Large pages of short descriptors
+ * (DDI 0487, G5.4.1) and Svnapot's have 16 entries, alike in a guest: the first one that is read
+ * counts for all of the page, whatever the others say here.
  */
 static void check_bytes(const struct guest *guest, const struct window *window)
 {
-	if (guest->regs.mmu.mode == MMU_ARM_SHORT)
-		return;
-	for (int64_t i = -(int64_t)window->below; i < window->len; i += 248) {
-		const uint64_t va = window->va + (uint64_t)i;
+	uint64_t i = 0, end = window->below + window->len;
+	const uint8_t *bytes = window->bytes - window->below;
+
+	while (i < end) {
+		const uint64_t va = window->va - window->below + i;
 		struct xlate at = {0};
-		const uint8_t *bytes;
 		uint8_t byte;
 
 		need(guest->arch->translate(&guest->regs.mmu, va, &guest->mem, &at) == XLATE_OK);
-		bytes = frame(guest->memory, at.addr >> FRAME_SHIFT);
-		need(bytes && bytes[at.addr & (FRAME_SIZE - 1)] == window->bytes[i]);
 		need(window_read(guest->arch, &guest->regs.mmu, &guest->mem, va, &byte, 1) == 1 &&
-		     byte == window->bytes[i]);
+		     byte == bytes[i]);
+		for (uint64_t in_page = 0; in_page < at.left && i + in_page < end; in_page += 248)
+			check_byte(guest, at.addr + in_page, bytes[i + in_page]);
+		i += at.left;
 	}
 }
 

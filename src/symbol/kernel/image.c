@@ -260,8 +260,8 @@ static void unpackers_names(char *text, size_t size)
 #define BOOT_VERSION_2_08 0x208 /* the first with a payload */
 #define BOOT_SECTOR	  512
 
-/* No kernel is larger than this, packed or unpacked. */
-#define KERNEL_MAX (512u << 20)
+/* No kernel is larger than this, packed or unpacked: together they take what the reader may. */
+#define KERNEL_MAX (256u << 20)
 
 static uint32_t get(const uint8_t *bytes, size_t at, size_t n)
 {
