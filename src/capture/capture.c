@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "capture/code_cache.h"
 
 /* A sample is repeated so often at most because a stack was deeper than the copy. */
@@ -396,6 +397,41 @@ static struct error *locate_images(struct capture *capture)
 		return NULL;
 	err = image_locator_sample(capture->locator, capture->sample, capture->stop, &took_ns);
 	capture->locating_ns += took_ns;
+	return err;
+}
+
+static struct error *locate_from(struct capture *capture, const struct regs *regs)
+{
+	struct vcpu_sample vcpu = {.online = true, .regs = *regs};
+	const struct sample sample = {.time_ns = clock_now_ns(), .vcpus = 1, .vcpu = &vcpu};
+	uint64_t took_ns;
+
+	if (!capture->locator)
+		return NULL;
+	return image_locator_sample(capture->locator, &sample, capture->stop, &took_ns);
+}
+
+struct error *capture_unwind(struct capture *capture, const struct regs *regs,
+			     const struct window *stack, struct tick_entry *out)
+{
+	const uint64_t now_ns = clock_now_ns();
+	struct unwind_input in = {.regs = regs,
+				  .stack = stack,
+				  .unwinder = capture->unwinder,
+				  .anew = true,
+				  .max_frames = capture->max_frames,
+				  .method = capture->method};
+	struct error *err = locate_from(capture, regs);
+	struct unwind_result result;
+	bool whole = false;
+
+	if (err)
+		return err;
+	in.code = code_cache_for(capture->code_cache, regs, now_ns);
+	unwinder_ration(capture->unwinder, now_ns);
+	unwind_stack(&in, capture->frames, &result);
+	err = intern(capture, &result, &out->stack, &whole);
+	out->end = (uint8_t)(whole ? result.end : UNWIND_NO_ROOM);
 	return err;
 }
 

@@ -25,6 +25,16 @@ void capture_free(struct capture *capture);
  */
 struct error *capture_tick(struct capture *capture, uint64_t now_ns, struct tick *tick);
 
+/*
+ * Unwinds and interns a stack that was read apart from samples: of a thread
+ * that does not run, with the registers that it goes on with. Images are located
+ * as for a vCPU that has these: it may be that none was seen in the kernel. Bytes
+ * that are missing are not asked for. Errors are those of image_locator_sample,
+ * and of a lack of memory.
+ */
+struct error *capture_unwind(struct capture *capture, const struct regs *regs,
+			     const struct window *stack, struct tick_entry *out);
+
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);
 

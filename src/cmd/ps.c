@@ -2,27 +2,11 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "base/preopen.h"
 #include "cmd/shared/session.h"
-#include "symbol/kernel/memory.h"
+#include "cmd/shared/thread_listing.h"
 #include "symbol/names/display_name.h"
-#include "threads/threads.h"
-
-/*
- * Views of memory that are tried, each with a sample of its own: it may be that
- * of a process that ends meanwhile, or lack the kernel. A vCPU in the kernel
- * hardly ever has such a view: it counts for several.
- */
-#define VIEWS_MOST  100u
-#define KERNEL_VIEW 12u
-#define VIEW_NAP_NS (10 * 1000000ull)
-/* Linux's page tables for user mode, next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
-#define USER_TABLE 0x1000u
-/* Steps for all that is read: some seconds. */
-#define STEPS (1ull << 31)
 
 /* The format grows only by fields; readers ignore those that they do not know. */
 #define PS_VERSION 1
@@ -63,154 +47,6 @@ static struct error *parse(int argc, char **argv, struct ps_args *options, int *
 	return err;
 }
 
-/* Threads of a guest, and the one of each CPU. */
-struct listing {
-	struct target *target;
-	struct sample *sample;
-	struct regs regs; /* of the vCPU whose view of memory is read */
-	struct budget budget;
-	struct guest_memory memory;
-	struct guest_threads *threads;
-	struct guest_thread_list list;
-	struct guest_thread *running; /* [cpus] */
-	bool *is_running;	      /* [cpus] */
-	uint32_t cpus;
-};
-
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct listing *listing = ctx;
-
-	return target_read(listing->target, &listing->regs, va, buf, len);
-}
-
-/* Chooses a vCPU, one in the kernel if there is one. */
-static bool choose_view(struct listing *listing, uint32_t *chosen)
-{
-	const struct sample *sample = listing->sample;
-	bool found = false;
-
-	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		const struct vcpu_sample *vcpu = &sample->vcpu[i];
-
-		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
-		    (found && vcpu->regs.user))
-			continue;
-		*chosen = i;
-		found = true;
-		listing->regs = vcpu->regs;
-		if (!vcpu->regs.user)
-			break;
-	}
-	return found;
-}
-
-/* The kernel's page tables are by turns those of user mode, and next to them. */
-static void turn_to_kernel(struct listing *listing, uint32_t vcpu, unsigned turn)
-{
-	struct target *target = listing->target;
-
-	if (target->ops->kernel_mmu)
-		target->ops->kernel_mmu(target, vcpu, &listing->regs.mmu);
-	if (listing->regs.isa == ISA_X86 && turn % 2)
-		listing->regs.mmu.root &= ~(uint64_t)USER_TABLE;
-}
-
-static struct error *take_view(struct listing *listing, unsigned turn)
-{
-	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
-	uint32_t vcpu = 0;
-
-	if (err)
-		return err;
-	if (!choose_view(listing, &vcpu))
-		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
-					    "known: Linux of 64 bits on x86 or Arm");
-	if (listing->regs.user)
-		turn_to_kernel(listing, vcpu, turn);
-	return NULL;
-}
-
-static struct error *open_system(struct listing *listing)
-{
-	struct error *err = guest_threads_open(&listing->memory, &listing->regs, &listing->threads);
-
-	if (!err && !listing->threads)
-		err = error_new(ERR_GUEST,
-				listing->regs.user
-					? "no vCPU was ever seen in the guest's kernel: try again"
-					: "the guest runs no system whose threads are known: Linux "
-					  "of 64 bits with kallsyms is");
-	return err;
-}
-
-static struct error *list_running(struct listing *listing)
-{
-	listing->cpus = guest_threads_cpus(listing->threads, &listing->memory);
-	listing->running = calloc(listing->cpus + 1ull, sizeof(*listing->running));
-	listing->is_running = calloc(listing->cpus + 1ull, sizeof(*listing->is_running));
-	if (!listing->running || !listing->is_running)
-		return error_no_memory();
-	for (uint32_t i = 0; i < listing->cpus; i++)
-		listing->is_running[i] = guest_threads_running(listing->threads, &listing->memory,
-							       i, &listing->running[i]);
-	return NULL;
-}
-
-static struct error *list_from_view(struct listing *listing, unsigned turn)
-{
-	struct error *err = take_view(listing, turn);
-
-	if (!err && !listing->threads)
-		err = open_system(listing);
-	if (!err)
-		err = guest_threads_list(listing->threads, &listing->memory, &listing->list);
-	return err;
-}
-
-static struct error *list_threads(struct listing *listing)
-{
-	struct error *err = list_from_view(listing, 0);
-	unsigned used = 0;
-
-	for (unsigned turn = 1; err || listing->list.trouble; turn++) {
-		used += listing->regs.user ? 1 : KERNEL_VIEW;
-		if (listing->target->still || used >= VIEWS_MOST || budget_over(&listing->budget) ||
-		    (err && err->kind == ERR_ENDED))
-			break;
-		target_wait(listing->target, clock_now_ns() + VIEW_NAP_NS);
-		error_free(err);
-		guest_thread_list_free(&listing->list);
-		err = list_from_view(listing, turn);
-	}
-	return err;
-}
-
-static struct error *take(struct listing *listing)
-{
-	enum target_life life;
-	struct error *err = target_check_life(listing->target, &life);
-
-	if (!err && !target_can_read(listing->target))
-		err = error_new(ERR_GUEST, "the memory of this guest cannot be read");
-	if (!err)
-		err = sample_new(listing->target->info.vcpus, FRAME_SIZE, &listing->sample);
-	if (!err)
-		err = list_threads(listing);
-	if (!err)
-		err = list_running(listing);
-	return err;
-}
-
-static void listing_free(struct listing *listing)
-{
-	free(listing->running);
-	free(listing->is_running);
-	guest_thread_list_free(&listing->list);
-	guest_threads_free(listing->threads);
-	sample_free(listing->sample);
-}
-
 /* The threads of a process: how many stand behind `first`, itself included. */
 static size_t threads_of_process(const struct guest_thread_list *list, size_t first)
 {
@@ -247,7 +83,7 @@ static void print_thread(const struct guest_thread *thread, uint64_t second, FIL
 	fputs(thread->kernel ? "]\n" : "\n", out);
 }
 
-static void print_running(const struct listing *listing, FILE *out)
+static void print_running(const struct thread_listing *listing, FILE *out)
 {
 	for (uint32_t i = 0; i < listing->cpus; i++) {
 		const struct guest_thread *thread = &listing->running[i];
@@ -265,7 +101,7 @@ static void print_running(const struct listing *listing, FILE *out)
 	}
 }
 
-static void print_text(const struct listing *listing, bool threads, FILE *out)
+static void print_text(const struct thread_listing *listing, bool threads, FILE *out)
 {
 	const struct guest_thread_list *list = &listing->list;
 	size_t n;
@@ -340,7 +176,7 @@ static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
 			 text(thread->name));
 }
 
-static json_t *cpus_json(const struct listing *listing)
+static json_t *cpus_json(const struct thread_listing *listing)
 {
 	json_t *cpus = json_array();
 
@@ -350,7 +186,7 @@ static json_t *cpus_json(const struct listing *listing)
 	return cpus;
 }
 
-static struct error *print_json(const struct listing *listing, FILE *out)
+static struct error *print_json(const struct thread_listing *listing, FILE *out)
 {
 	const struct guest_thread_list *list = &listing->list;
 	const struct target_info *info = &listing->target->info;
@@ -374,7 +210,7 @@ static struct error *print_json(const struct listing *listing, FILE *out)
 	return NULL;
 }
 
-static struct error *print(const struct listing *listing, const struct ps_args *options)
+static struct error *print(const struct thread_listing *listing, const struct ps_args *options)
 {
 	FILE *out;
 	struct error *err = cmd_open_output(options->output, &out);
@@ -390,19 +226,18 @@ static struct error *print(const struct listing *listing, const struct ps_args *
 
 static struct error *list_and_print(struct target *target, const struct ps_args *options)
 {
-	struct listing listing = {.target = target, .budget = {.left = STEPS}};
+	struct thread_listing listing;
 	struct error *err = preopen_output(options->output);
 
 	if (err)
 		return err;
 	session_drop_rights(target, &options->session);
-	listing.memory = (struct guest_memory){&listing, read_view, &listing.budget};
-	err = take(&listing);
+	err = thread_listing_take(target, &listing);
 	if (!err)
 		err = print(&listing, options);
 	if (!err && listing.list.trouble)
 		cmd_say("warning: %s", listing.list.trouble);
-	listing_free(&listing);
+	thread_listing_free(&listing);
 	return err;
 }
 

@@ -126,6 +126,10 @@ static const struct option_row own_options[] = {
 	 .more = "It is read as the first virtual CPU that is shown sees it."},
 	{"dump-as-stack", "ADDRESS[,BYTES]", 'd', take_memory, 0, 1, GUEST_DUMP_MEMORY_CAP,
 	 .text = "dump memory in words, with the names of what they point to"},
+	{"all-threads", NULL, 0, take_true, AT(wanted.threads),
+	 .text = "also the guest's threads that do not run, and where each waits",
+	 .more = "Of guests that run Linux: their stacks in the kernel, read from its memory "
+		 "while the guest runs."},
 	{"frame-pointers", NULL, 'f', take_frame_pointers,
 	 .text = "find callers by frame pointers alone (--unwind=fp)"},
 	{"full-names", NULL, 0, take_true, AT(wanted.full_names),
@@ -200,6 +204,8 @@ static struct error *dump_and_print(struct target *target, const struct stack_ar
 				      &taken);
 	if (!err)
 		err = print(guest_dump_of(taken), options);
+	if (!err && guest_dump_of(taken)->trouble)
+		cmd_say("warning: %s", guest_dump_of(taken)->trouble);
 	if (taken)
 		guest_dump_free(taken);
 	disassembler_close(disassembler);

@@ -375,6 +375,54 @@ static bool details(const void *state, const struct guest_memory *memory,
 	return true;
 }
 
+/* A thread that has ended has no stack any more. */
+static bool may_be_saved(const struct guest_thread *thread)
+{
+	return thread->state != THREAD_RUNNING && thread->state != THREAD_ZOMBIE &&
+	       thread->state != THREAD_DEAD;
+}
+
+static bool read_saved(const struct linux_threads *own, const struct guest_memory *memory,
+		       uint64_t task, struct thread_saved *out)
+{
+	const struct linux_saved *at = &own->saved;
+	uint64_t frame = task;
+
+	if (!get(memory, task + at->sp, &out->sp, 8))
+		return false;
+	if (at->framed) {
+		frame = out->sp;
+		out->sp += at->pc + 8;
+	}
+	return get(memory, frame + at->pc, &out->pc, 8) && get(memory, frame + at->fp, &out->fp, 8);
+}
+
+static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
+		  struct thread_saved *out)
+{
+	const struct linux_threads *own = state;
+	const struct guest_thread before = *thread;
+	uint64_t stack, unused;
+
+	if (!own->saved.known || !read_task(own, memory, before.at, &unused, thread) ||
+	    !is_same(&before, thread) || !may_be_saved(thread) ||
+	    !get_pointer(memory, before.at + own->at[TASK_STACK], &stack) ||
+	    !read_saved(own, memory, before.at, out))
+		return false;
+	out->stack_end = stack + THREAD_SIZE;
+	return out->sp - stack < THREAD_SIZE && out->sp % 8 == 0;
+}
+
+static bool stands(const void *state, const struct guest_memory *memory,
+		   const struct guest_thread *thread)
+{
+	struct guest_thread now;
+	uint64_t unused;
+
+	return read_task(state, memory, thread->at, &unused, &now) && is_same(thread, &now) &&
+	       may_be_saved(&now) && now.switches == thread->switches;
+}
+
 static struct error *find_members(const struct btf *btf, struct linux_threads *own)
 {
 	for (size_t i = 0; i < TASK_MEMBERS; i++) {
@@ -396,6 +444,22 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 				 "the BTF of the guest's Linux has no member thread_head "
 				 "of signal_struct");
 	return NULL;
+}
+
+/* struct inactive_task_frame (arch/x86/include/asm/switch_to.h); struct cpu_context (arch/arm64/include/asm/processor.h). */
+static void find_saved(const struct btf *btf, struct linux_threads *own)
+{
+	struct linux_saved *at = &own->saved;
+
+	at->framed = btf_offset(btf, "task_struct", "thread.sp", &at->sp);
+	if (at->framed)
+		at->known = btf_offset(btf, "inactive_task_frame", "bp", &at->fp) &&
+			    btf_offset(btf, "inactive_task_frame", "ret_addr", &at->pc);
+	else
+		at->known = btf_offset(btf, "task_struct", "thread.cpu_context.sp", &at->sp) &&
+			    btf_offset(btf, "task_struct", "thread.cpu_context.fp", &at->fp) &&
+			    btf_offset(btf, "task_struct", "thread.cpu_context.pc", &at->pc);
+	at->known &= at->sp < TASK_MAX && at->fp < TASK_MAX && at->pc < TASK_MAX;
 }
 
 /* Where each CPU has the address of its current task; a kernel for one CPU has no such place. */
@@ -442,6 +506,8 @@ static struct error *find_all(const struct guest_memory *memory, const struct ka
 	if (!err)
 		err = find_members(btf, own);
 	if (!err)
+		find_saved(btf, own);
+	if (!err)
 		find_current(names, btf, own);
 	if (!err)
 		find_switches(names, own);
@@ -487,4 +553,6 @@ const struct threads_system threads_linux = {
 	.switches = switches,
 	.is_cpu = is_cpu,
 	.details = details,
+	.saved = saved,
+	.stands = stands,
 };

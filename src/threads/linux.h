@@ -28,6 +28,16 @@ enum task_member {
 	TASK_MEMBERS
 };
 
+/*
+ * Where the registers are of a thread that does not run, from the beginning of
+ * task_struct. On x86 that has the stack pointer alone: the others are in the
+ * frame that it leads to, of which the return address is the last word.
+ */
+struct linux_saved {
+	bool known, framed;
+	uint32_t pc, sp, fp;
+};
+
 struct linux_threads {
 	uint64_t init_task;	   /* begins and ends the list of processes */
 	uint32_t at[TASK_MEMBERS]; /* offsets */
@@ -39,6 +49,7 @@ struct linux_threads {
 	struct {
 		uint64_t start, end;
 	} switches[2];
+	struct linux_saved saved;
 	uint64_t online, cpus; /* the mask of CPUs that are on-line; how many there may be */
 };
 

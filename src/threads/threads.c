@@ -121,6 +121,18 @@ bool guest_threads_running(const struct guest_threads *threads, const struct gue
 	return threads->system->running(threads->state, memory, cpu, out);
 }
 
+bool guest_threads_saved(const struct guest_threads *threads, const struct guest_memory *memory,
+			 struct guest_thread *thread, struct thread_saved *out)
+{
+	return threads->system->saved(threads->state, memory, thread, out);
+}
+
+bool guest_threads_stands(const struct guest_threads *threads, const struct guest_memory *memory,
+			  const struct guest_thread *thread)
+{
+	return threads->system->stands(threads->state, memory, thread);
+}
+
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out)
 {
 	return threads->system->request(threads->state, out);

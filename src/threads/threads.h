@@ -26,10 +26,11 @@
  * 3. Samples: request() says what a target copies, and decode(), switches(),
  *    is_cpu() and details() what a copy means; none of these four is called if it
  *    returns false.
- * 4. Tests: threads/<system>_test.c walks lists that a test has built, loops
+ * 4. Waiting: saved() and stands(), for threads that do not run.
+ * 5. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
- * 5. Docs: docs/man/uniprof-ps.1.in, docs/report.md, CHANGELOG.md.
+ * 6. Docs: docs/man/uniprof-ps.1.in, docs/report.md, CHANGELOG.md.
  */
 
 #include <stdbool.h>
@@ -150,6 +151,24 @@ uint32_t guest_threads_cpus(const struct guest_threads *threads, const struct gu
 bool guest_threads_running(const struct guest_threads *threads, const struct guest_memory *memory,
 			   uint32_t cpu, struct guest_thread *out);
 
+/* Registers with which a thread goes on that does not run. */
+struct thread_saved {
+	uint64_t pc, sp, fp;
+	uint64_t stack_end; /* of its own stack in the kernel, where sp is */
+};
+
+/*
+ * Reads them while the guest runs, and *thread anew. False: it runs, it has
+ * ended, or the system does not tell. What is read of its stack afterwards is
+ * the thread's only if it stands then.
+ */
+bool guest_threads_saved(const struct guest_threads *threads, const struct guest_memory *memory,
+			 struct guest_thread *thread, struct thread_saved *out);
+
+/* True if this is the thread that was read, and it has not run since. */
+bool guest_threads_stands(const struct guest_threads *threads, const struct guest_memory *memory,
+			  const struct guest_thread *thread);
+
 /* What to copy to learn which thread runs; false: the system does not tell. */
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out);
 
@@ -229,6 +248,10 @@ struct threads_system {
 	/* False: the thread has ended. What cannot be read is left as it is. */
 	bool (*details)(const void *state, const struct guest_memory *memory,
 			const struct thread_copy *copy, struct thread_details *out);
+	bool (*saved)(const void *state, const struct guest_memory *memory,
+		      struct guest_thread *thread, struct thread_saved *out);
+	bool (*stands)(const void *state, const struct guest_memory *memory,
+		       const struct guest_thread *thread);
 };
 
 struct guest_threads {

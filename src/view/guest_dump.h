@@ -17,6 +17,12 @@
 
 #define GUEST_DUMP_CODE_LINES 16
 
+struct guest_dump_trace {
+	struct frame *frames; /* leaf first */
+	size_t n_frames;
+	enum unwind_end end;
+};
+
 struct guest_dump_vcpu {
 	uint32_t id;
 	bool online; /* false: nothing below is set */
@@ -26,9 +32,16 @@ struct guest_dump_vcpu {
 	size_t n_code;
 	struct code_line code[GUEST_DUMP_CODE_LINES]; /* n_code 0: cannot be read */
 	const struct window *stack;
-	struct frame *frames; /* leaf first */
-	size_t n_frames;
-	enum unwind_end end;
+	struct guest_dump_trace trace;
+};
+
+/* A thread of the guest's system, which need not run. */
+struct guest_dump_thread {
+	struct guest_thread thread;
+	const char *process; /* name of its process */
+	bool read;	     /* false: it ran, has ended or cannot be read; nothing below is set */
+	bool program; /* the trace ends in the kernel, where the thread's program called it */
+	struct guest_dump_trace trace;
 };
 
 /* A stretch of memory that was asked for. */
@@ -50,6 +63,10 @@ struct guest_dump {
 	uint64_t paused_ns; /* how long the guest was stopped for this; 0: not at all */
 	size_t n_vcpus;
 	struct guest_dump_vcpu *vcpus;
+	/* Processes behind each other, the leader first. */
+	size_t n_threads;
+	struct guest_dump_thread *threads;
+	const char *trouble; /* a sentence on threads that are missing; NULL: nothing */
 	size_t n_memory;
 	struct guest_dump_memory memory[GUEST_DUMP_MEMORY_MAX];
 	struct symbolizer *symbolizer;

@@ -162,16 +162,16 @@ static json_t *words(const uint8_t *bytes, size_t len, unsigned word)
 	return list;
 }
 
-static struct error *add_trace(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
+static struct error *add_trace(const struct guest_dump *dump, const struct guest_dump_trace *of,
 			       json_t *to)
 {
 	json_t *trace = json_array();
 
 	json_object_set_new(to, "trace", trace);
-	json_object_set_new(to, "end", json_string(unwind_end_text(vcpu->end)));
-	json_object_set_new(to, "whole", json_boolean(vcpu->end == UNWIND_OUTERMOST));
-	for (size_t i = 0; i < vcpu->n_frames; i++) {
-		const struct frame *frame = &vcpu->frames[i];
+	json_object_set_new(to, "end", json_string(unwind_end_text(of->end)));
+	json_object_set_new(to, "whole", json_boolean(of->end == UNWIND_OUTERMOST));
+	for (size_t i = 0; i < of->n_frames; i++) {
+		const struct frame *frame = &of->frames[i];
 		json_t *json = json_pack("{s:o, s:s}", "address", hex(frame->addr), "trust",
 					 frame->trust == TRUST_GUESS ? "guess" : "sure");
 		struct error *err = add_source(dump, frame, json);
@@ -203,7 +203,42 @@ static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_
 			    json_pack("{s:o, s:o}", "address", hex(vcpu->stack->va), "words",
 				      words(vcpu->stack->bytes, vcpu->stack->len,
 					    vcpu->regs->word)));
-	return add_trace(dump, vcpu, json);
+	return add_trace(dump, &vcpu->trace, json);
+}
+
+static struct error *add_thread(const struct guest_dump *dump,
+				const struct guest_dump_thread *thread, json_t *list)
+{
+	const struct guest_thread *at = &thread->thread;
+	json_t *json = json_pack("{s:I, s:I, s:o, s:o, s:s, s:I, s:I, s:b}", "pid",
+				 (json_int_t)at->pid, "tid", (json_int_t)at->tid, "name",
+				 text(at->name), "process", text(thread->process), "state",
+				 guest_thread_state_name(at->state), "cpu", (json_int_t)at->cpu,
+				 "switches", (json_int_t)at->switches, "kernel", (int)at->kernel);
+
+	json_array_append_new(list, json);
+	if (!thread->read)
+		return NULL;
+	json_object_set_new(json, "program", json_boolean(thread->program));
+	return add_trace(dump, &thread->trace, json);
+}
+
+/* Only where they were asked for. */
+static struct error *add_threads(const struct guest_dump *dump, json_t *to)
+{
+	json_t *list = json_array();
+	struct error *err = NULL;
+
+	if (!dump->n_threads) {
+		json_decref(list);
+		return NULL;
+	}
+	json_object_set_new(to, "threads", list);
+	if (dump->trouble)
+		json_object_set_new(to, "trouble", json_string(dump->trouble));
+	for (size_t i = 0; i < dump->n_threads && !err; i++)
+		err = add_thread(dump, &dump->threads[i], list);
+	return err;
 }
 
 static json_t *memory(const struct guest_dump *dump)
@@ -240,6 +275,8 @@ struct error *guest_dump_write_json(const struct guest_dump *dump, FILE *out)
 
 	for (size_t i = 0; i < dump->n_vcpus && !err; i++)
 		err = add_vcpu(dump, &dump->vcpus[i], vcpus);
+	if (!err)
+		err = add_threads(dump, root);
 	if (!err && json_dumpf(root, out, JSON_INDENT(1)) && !ferror(out))
 		err = error_no_memory();
 	if (!err)

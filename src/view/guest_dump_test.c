@@ -21,6 +21,7 @@ struct fixture {
 	uint8_t stack[64];
 	struct frame frames[3];
 	struct guest_dump_vcpu vcpus[2];
+	struct guest_dump_thread threads[3];
 	struct guest_dump dump;
 	struct guest_dump_style style;
 };
@@ -51,9 +52,7 @@ static void fill_vcpu(struct fixture *f)
 					 .state = VCPU_RUNNING,
 					 .regs = &f->regs,
 					 .stack = &f->window,
-					 .frames = f->frames,
-					 .n_frames = 3,
-					 .end = UNWIND_BROKEN,
+					 .trace = {f->frames, 3, UNWIND_BROKEN},
 					 .n_code = 1};
 	vcpu->code[0] = (struct code_line){.va = 0x1008,
 					   .len = 1,
@@ -70,6 +69,25 @@ static void fill_vcpu(struct fixture *f)
 								       .has_attributes = true,
 								       .attributes = 0xa9b});
 	f->vcpus[1] = (struct guest_dump_vcpu){.id = 1};
+}
+
+/* A process of two threads, of which one runs; and a thread of the kernel. */
+static void add_threads(struct fixture *f)
+{
+	f->threads[0] = (struct guest_dump_thread){
+		.thread = {.pid = 7, .tid = 7, .state = THREAD_SLEEPING, .name = "w\033[31m"},
+		.process = "w\033[31m",
+		.read = true,
+		.program = true,
+		.trace = {f->frames, 2, UNWIND_OUTERMOST}};
+	f->threads[1] = (struct guest_dump_thread){
+		.thread = {.pid = 7, .tid = 8, .state = THREAD_RUNNING, .name = "worker"},
+		.process = "w\033[31m"};
+	f->threads[2] = (struct guest_dump_thread){
+		.thread = {.pid = 9, .tid = 9, .kernel = true, .state = THREAD_IDLE, .name = "gp"},
+		.process = "gp"};
+	f->dump.threads = f->threads;
+	f->dump.n_threads = 3;
 }
 
 static void setup(struct fixture *f)
@@ -247,6 +265,50 @@ static const char *string_at(json_t *json, const char *key)
 	return value ? value : "";
 }
 
+static void threads_have_their_traces(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	setup(&f);
+	add_threads(&f);
+	text = as_text(&f);
+	has(text, "\nthread 7     w");
+	has(text, "; sleeping\ntrace\n    0  0000000000001008  Pool<int>::leaf(int)+0x8\n");
+	has(text, "called by its program, whose stack is not read\n");
+	has(text, "\nthread 8     worker; running; of process 7 w");
+	has(text, "on a CPU: see its vCPU\n");
+	has(text, "\nthread 9     [gp]; idle\n         its stack could not be read\n");
+	assert_null(strchr(text, '\033'));
+	free(text);
+	teardown(&f);
+}
+
+static void json_has_threads_where_they_were_asked_for(void **state)
+{
+	struct fixture f;
+	json_t *json, *threads, *first;
+
+	setup(&f);
+	json = as_json(&f);
+	assert_null(json_object_get(json, "threads"));
+	json_decref(json);
+	add_threads(&f);
+	f.dump.trouble = "some are missing";
+	json = as_json(&f);
+	threads = json_object_get(json, "threads");
+	assert_int_equal(json_array_size(threads), 3);
+	first = json_array_get(threads, 0);
+	assert_int_equal(json_integer_value(json_object_get(first, "tid")), 7);
+	assert_int_equal(json_array_size(json_object_get(first, "trace")), 2);
+	assert_true(json_is_true(json_object_get(first, "program")));
+	assert_null(json_object_get(json_array_get(threads, 1), "trace"));
+	assert_string_equal(json_string_value(json_object_get(json, "trouble")),
+			    "some are missing");
+	json_decref(json);
+	teardown(&f);
+}
+
 static void json_has_the_same_and_can_be_read(void **state)
 {
 	json_t *json, *vcpu, *trace;
@@ -286,6 +348,8 @@ int main(void)
 		cmocka_unit_test(names_are_short_if_asked_for),
 		cmocka_unit_test(vcpus_for_what_may_begin_later_are_not_told),
 		cmocka_unit_test(a_paused_guest_stands_still),
+		cmocka_unit_test(threads_have_their_traces),
+		cmocka_unit_test(json_has_threads_where_they_were_asked_for),
 		cmocka_unit_test(json_has_the_same_and_can_be_read),
 	};
 

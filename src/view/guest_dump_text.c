@@ -351,10 +351,10 @@ static void put_location(const struct guest_dump *dump, const struct location *l
 	fputs(location->inlined ? "  (inlined)\n" : "\n", out);
 }
 
-static struct error *put_frame(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
-			       size_t i, FILE *out)
+static struct error *put_frame(const struct guest_dump *dump, const struct guest_dump_trace *trace,
+			       size_t i, unsigned word, FILE *out)
 {
-	const struct frame *frame = &vcpu->frames[i];
+	const struct frame *frame = &trace->frames[i];
 	const struct location *locations;
 	size_t n;
 	struct error *err =
@@ -362,27 +362,27 @@ static struct error *put_frame(const struct guest_dump *dump, const struct guest
 
 	for (size_t k = 0; !err && k < n; k++) {
 		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
-			2 * vcpu->regs->word, frame->addr);
+			2 * (int)word, frame->addr);
 		put_location(dump, &locations[k], out);
 	}
 	return err;
 }
 
-static struct error *put_trace(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
-			       FILE *out)
+static struct error *put_trace(const struct guest_dump *dump, const struct guest_dump_trace *trace,
+			       unsigned word, FILE *out)
 {
 	struct error *err = NULL;
 	bool guesses = false;
 
 	fputs("trace\n", out);
-	for (size_t i = 0; i < vcpu->n_frames && !err; i++) {
-		guesses = guesses || vcpu->frames[i].trust == TRUST_GUESS;
-		err = put_frame(dump, vcpu, i, out);
+	for (size_t i = 0; i < trace->n_frames && !err; i++) {
+		guesses = guesses || trace->frames[i].trust == TRUST_GUESS;
+		err = put_frame(dump, trace, i, word, out);
 	}
-	if (vcpu->end == UNWIND_BROKEN)
+	if (trace->end == UNWIND_BROKEN)
 		fputs("         no caller was found: callers may be missing\n", out);
-	else if (vcpu->end != UNWIND_OUTERMOST)
-		fprintf(out, "         cut short: %s\n", unwind_end_text(vcpu->end));
+	else if (trace->end != UNWIND_OUTERMOST)
+		fprintf(out, "         cut short: %s\n", unwind_end_text(trace->end));
 	if (guesses)
 		fputs("         ? marks callers that may be wrong\n", out);
 	return err;
@@ -412,7 +412,43 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	err = dump_code(dump, vcpu, out);
 	if (!err)
 		err = dump_stack(dump, vcpu, style, out);
-	return err ? err : put_trace(dump, vcpu, out);
+	return err ? err : put_trace(dump, &vcpu->trace, vcpu->regs->word, out);
+}
+
+/* Name of a thread, in brackets if it is the kernel's. */
+static void put_thread_name(const struct guest_thread *thread, const char *name, FILE *out)
+{
+	if (thread->kernel)
+		fputc('[', out);
+	sanitize_print(name, out);
+	if (thread->kernel)
+		fputc(']', out);
+}
+
+static struct error *put_thread(const struct guest_dump *dump,
+				const struct guest_dump_thread *thread, FILE *out)
+{
+	const struct guest_thread *at = &thread->thread;
+	struct error *err;
+
+	fprintf(out, "\nthread %-5" PRIu32 " ", at->tid);
+	put_thread_name(at, at->name, out);
+	fprintf(out, "; %s", guest_thread_state_name(at->state));
+	if (at->pid != at->tid) {
+		fprintf(out, "; of process %" PRIu32 " ", at->pid);
+		put_thread_name(at, thread->process, out);
+	}
+	fputc('\n', out);
+	if (!thread->read) {
+		fputs(at->state == THREAD_RUNNING ? "         on a CPU: see its vCPU\n"
+						  : "         its stack could not be read\n",
+		      out);
+		return NULL;
+	}
+	err = put_trace(dump, &thread->trace, dump->info->arch->word, out);
+	if (thread->program)
+		fputs("         called by its program, whose stack is not read\n", out);
+	return err;
 }
 
 /* Writes one line for a row of off-line vCPUs, none for spare ones; returns how many there are in the row. */
@@ -445,6 +481,8 @@ struct error *guest_dump_write_text(const struct guest_dump *dump,
 		else
 			i += put_offline(dump, i, out);
 	}
+	for (size_t i = 0; i < dump->n_threads && !err; i++)
+		err = put_thread(dump, &dump->threads[i], out);
 	for (size_t i = 0; i < dump->n_memory && !err; i++)
 		err = dump_memory(dump, &dump->memory[i], out);
 	return err;

@@ -28,6 +28,7 @@ for state in Z T; do until $b grep -q "^State:.$state" /proc/[0-9]*/status; do $
 for name in waits turns; do until $b grep -q "^$name" /proc/[0-9]*/task/*/comm; do $b sleep 1; done; done
 exec >/dev/hvc0
 for task in /proc/[0-9]*/task/*; do echo "task $task $($b cat $task/stat)"; done
+for task in /proc/[0-9]*/task/*; do echo "stack $task $($b awk '/ctxt_sw/ { n += $2 } END { print n }' $task/status) $($b cat $task/stack | $b tr '\n' ' ')"; done
 echo guest is up
 exec $b sleep 3000000
 END
@@ -40,6 +41,9 @@ until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)
 """
 
 TASK = re.compile(r"^task /proc/(\d+)/task/(\d+) \d+ \((.*)\) (\S) (.*)$", re.M)
+STACK = re.compile(r"^stack /proc/\d+/task/(\d+) (\d+) (.+)$", re.M)
+# Names of one function, of which the kernel tells another.
+ENTRY = re.compile(r"^__(ia32|x64|se)_sys_")
 KERNEL_THREAD = 0x00200000
 LETTERS = {"running": "R", "runnable": "R", "sleeping": "S", "idle": "I", "disk": "D", "stopped": "T", "zombie": "Z"}
 
@@ -110,6 +114,7 @@ class Processes(GuestCase):
         seen = self.compare(listed, inside)
         self.check_states(seen, inside)
         self.check_threads(listed)
+        self.check_stacks(seen)
         self.assertEqual([cpu["cpu"] for cpu in listed["cpus"]], list(range(vcpus)))
         self.check_time()
         self.runs_on("linux")
@@ -121,6 +126,29 @@ class Processes(GuestCase):
         text = self.ps("--threads")
         self.assertRegex(text, rf"(?m)^ +{process['pid']} +{process['threads'][2]['tid']} +run.* turns \(x\) y$")
         self.assertRegex(self.ps(""), rf"(?m)^ +{process['pid']} +3 .* linux-threads$")
+
+    def check_stacks(self, seen):
+        """Where each thread waits in the kernel is what the kernel itself says; that leaves the scheduler's own functions out."""
+        status, text = self.dom0("uniprof stack --all-threads --full-names --json linux 2>stack.err; status=$?; cat stack.err >&2; exit $status", 120)
+        self.assertEqual(status, 0, text)
+        dumped = json.loads(text)
+        self.assertNotIn("trouble", dumped)
+        outside = {thread["tid"]: thread for thread in dumped["threads"]}
+        inside = {(int(tid), int(switches)): re.findall(r"\[<0>\] ([\w.]+)\+", said) for tid, switches, said in STACK.findall(self.console("linux").replace("\r", ""))}
+        compared = 0
+        for tid, thread in outside.items():
+            # Where it has not run since.
+            functions = inside.get((tid, thread["switches"]))
+            if not functions or "trace" not in thread:
+                continue
+            names = [ENTRY.sub("__do_sys_", frame.get("symbol", "")) for frame in thread["trace"]]
+            functions = [ENTRY.sub("__do_sys_", function) for function in functions]
+            self.assertTrue(thread["whole"], thread)
+            self.assertEqual(names[-len(functions):], functions, (thread["name"], names))
+            self.assertIn("schedule", names, thread["name"])
+            compared += 1
+        self.assertGreater(compared, 15)
+        self.assertNotIn("trace", outside[max(tid for tid, (_, thread) in seen.items() if thread["name"].startswith("turns"))])
 
     def check_time(self):
         """The thread that turns is seen on a CPU, and its CPU time grows."""

@@ -7,7 +7,10 @@
 
 #include "base/clock.h"
 #include "capture/capture.h"
+#include "capture/code_cache.h"
 #include "capture/sampler.h"
+#include "capture/waiting.h"
+#include "cmd/shared/thread_listing.h"
 
 /*
  * Instruction boundaries are known only from a function's start on; in a longer
@@ -98,6 +101,7 @@ struct guest_dump_taken {
 	struct image_locator *locator;
 	struct stacks *stacks;
 	struct capture *capture;
+	struct thread_listing listing;
 };
 
 const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken)
@@ -110,10 +114,14 @@ void guest_dump_free(struct guest_dump_taken *taken)
 	struct guest_dump *dump = &taken->dump;
 
 	for (size_t i = 0; i < dump->n_vcpus; i++)
-		free(dump->vcpus[i].frames);
+		free(dump->vcpus[i].trace.frames);
+	for (size_t i = 0; i < dump->n_threads; i++)
+		free(dump->threads[i].trace.frames);
 	for (size_t i = 0; i < dump->n_memory; i++)
 		free(dump->memory[i].bytes);
 	free(dump->vcpus);
+	free(dump->threads);
+	thread_listing_free(&taken->listing);
 	short_names_free(dump->names);
 	symbolizer_free(dump->symbolizer);
 	capture_free(taken->capture);
@@ -166,15 +174,15 @@ static struct error *take_tick(struct guest_dump_taken *taken, struct target *ta
 	return err;
 }
 
-static struct error *take_frames(const struct stacks *stacks, const struct tick_entry *entry,
-				 struct guest_dump_vcpu *out)
+static struct error *take_frames(const struct stacks *stacks, uint32_t stack, enum unwind_end end,
+				 struct guest_dump_trace *out)
 {
-	size_t n = stacks_depth(stacks, entry->stack);
+	size_t n = stacks_depth(stacks, stack);
 
 	out->frames = calloc(n ? n : 1, sizeof(*out->frames));
 	if (!out->frames)
 		return error_no_memory();
-	for (uint32_t id = entry->stack; id != STACK_ROOT; out->n_frames++) {
+	for (uint32_t id = stack; id != STACK_ROOT; out->n_frames++) {
 		const struct stack_node *node = stacks_node(stacks, id);
 
 		out->frames[out->n_frames] = (struct frame){.addr = node->addr,
@@ -182,7 +190,7 @@ static struct error *take_frames(const struct stacks *stacks, const struct tick_
 							    .trust = node->trust};
 		id = node->parent;
 	}
-	out->end = (enum unwind_end)entry->end;
+	out->end = end;
 	return NULL;
 }
 
@@ -201,7 +209,7 @@ static struct error *take_vcpu(struct guest_dump_taken *taken, struct target *ta
 	else
 		target->info.arch->show(&vcpu->regs, &out->registers);
 	guest_dump_read_code(target, taken->images, &vcpu->regs, disassembler, out);
-	return take_frames(taken->stacks, entry, out);
+	return take_frames(taken->stacks, entry->stack, (enum unwind_end)entry->end, &out->trace);
 }
 
 static const struct tick_entry *entry_of(const struct tick *tick, uint32_t vcpu)
@@ -232,6 +240,66 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 		vcpu->id = i;
 		if (entry)
 			err = take_vcpu(taken, target, entry, disassembler, vcpu);
+	}
+	return err;
+}
+
+/* Drops the frames of its program: they are another address space's than what was read. */
+static void keep_kernel(const struct regs *regs, struct guest_dump_thread *thread)
+{
+	struct guest_dump_trace *trace = &thread->trace;
+	struct regs kernel = *regs;
+
+	kernel.user = false;
+	kernel.pc = UINT64_MAX;
+	for (size_t i = 0; i < trace->n_frames && !thread->program; i++) {
+		thread->program = is_program_code(&kernel, trace->frames[i].addr);
+		if (thread->program)
+			trace->n_frames = i;
+	}
+	if (thread->program)
+		trace->end = UNWIND_OUTERMOST;
+}
+
+static struct error *take_thread(struct guest_dump_taken *taken, const struct waiting *waiting,
+				 struct guest_dump_thread *out)
+{
+	struct waiting_stack stack;
+	struct error *err = waiting_unwind(waiting, &out->thread, &stack);
+
+	out->read = stack.read;
+	if (err || !stack.read)
+		return err;
+	err = take_frames(taken->stacks, stack.stack, stack.end, &out->trace);
+	keep_kernel(waiting->regs, out);
+	return err;
+}
+
+static struct error *take_threads(struct guest_dump_taken *taken, struct target *target)
+{
+	struct guest_dump *dump = &taken->dump;
+	struct thread_listing *listing = &taken->listing;
+	const struct waiting waiting = {.target = target,
+					.capture = taken->capture,
+					.memory = &listing->memory,
+					.regs = &listing->regs,
+					.threads = listing->threads};
+	const char *process = "";
+	struct error *err = NULL;
+
+	dump->trouble = listing->list.trouble;
+	dump->threads = calloc(listing->list.n + 1, sizeof(*dump->threads));
+	if (!dump->threads)
+		return error_no_memory();
+	for (size_t i = 0; i < listing->list.n && !err; i++) {
+		struct guest_dump_thread *thread = &dump->threads[i];
+
+		if (!i || listing->list.at[i].pid != listing->list.at[i - 1].pid)
+			process = listing->list.at[i].name;
+		thread->thread = listing->list.at[i];
+		thread->process = process;
+		dump->n_threads++;
+		err = take_thread(taken, &waiting, thread);
 	}
 	return err;
 }
@@ -270,9 +338,13 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	if (!err)
 		err = take_tick(taken, target, &tick);
 	if (!err)
-		err = image_locator_end(taken->locator);
-	if (!err)
 		err = take_vcpus(taken, target, &tick, wanted, disassembler);
+	if (!err && wanted->threads)
+		err = thread_listing_take(target, &taken->listing);
+	if (!err && wanted->threads)
+		err = take_threads(taken, target);
+	if (!err)
+		err = image_locator_end(taken->locator);
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 
@@ -287,14 +359,24 @@ static struct error *add_names(struct guest_dump *dump, const struct frame *fram
 	return err;
 }
 
+static struct error *add_names_of(struct guest_dump *dump, const struct guest_dump_trace *trace)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < trace->n_frames && !err; i++)
+		err = add_names(dump, &trace->frames[i]);
+	return err;
+}
+
 /* Short names of the functions in all traces: those that are equal stay apart. */
 static struct error *take_names(struct guest_dump *dump)
 {
 	struct error *err = short_names_new(&dump->names);
 
 	for (size_t v = 0; v < dump->n_vcpus && !err; v++)
-		for (size_t i = 0; i < dump->vcpus[v].n_frames && !err; i++)
-			err = add_names(dump, &dump->vcpus[v].frames[i]);
+		err = add_names_of(dump, &dump->vcpus[v].trace);
+	for (size_t t = 0; t < dump->n_threads && !err; t++)
+		err = add_names_of(dump, &dump->threads[t].trace);
 	return err;
 }
 

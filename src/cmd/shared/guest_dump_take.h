@@ -13,6 +13,7 @@
 struct guest_dump_wanted {
 	int64_t vcpu; /* -1: all */
 	bool full_names;
+	bool threads; /* all of the guest's, with their stacks */
 	size_t n_memory;
 	struct guest_dump_memory memory[GUEST_DUMP_MEMORY_MAX]; /* va, asked, as_stack */
 };
