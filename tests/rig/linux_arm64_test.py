@@ -161,6 +161,12 @@ class Linux(Arm64Case, GuestCase):
         self.assertFalse(wrong)
         self.assertEqual(0, stranded)
 
+    def check_threads(self):
+        """Debian's kernel for arm64 keeps names of its code alone, as long as it is built without CONFIG_KALLSYMS_ALL."""
+        status, text = self.dom0("uniprof stack --all-threads linux", PATIENCE)
+        self.assertEqual(status, 3, text)
+        self.assertIn("the guest's Linux has no names of its data (CONFIG_KALLSYMS_ALL): its threads cannot be found", text)
+
     def test_stacks_of_a_busy_kernel_reach_its_entry_and_have_names(self):
         self.start()
         stacks = self.stacks()
@@ -170,6 +176,7 @@ class Linux(Arm64Case, GuestCase):
         for name in "el0t_64_sync", "el0_svc", "handle_mm_fault", "schedule", "vfs_write":
             self.assertIn(name, seen)
         self.assertLess(100 * json.loads(self.report("linux", "--json"))["stacks"]["truncated_share"], MOST_CUT)
+        self.check_threads()
 
     def record(self, guest, options="", **more):
         # The kernel's names are in its memory.
