@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The page (`flamegraph --html`, `diff --html`) in a real browser: each does what docs/flamegraph.md says."""
 
+import collections
+import os
 import pathlib
+import random
 import tempfile
 import unittest
 
@@ -34,6 +37,16 @@ HOSTILE = ['<script>window.harm=1</script>', '"><img src=x onerror="window.harm=
            '<!--', '&lt;b&gt;&amp;', '\x1b[31mred\x07', 'bad\udcff\udcfeutf8', 'abc\u202egpj.exe', 'x' * 65536, '函数名🔥', '__proto__']
 
 
+# Distinct stacks of 30 frames, a sample each; a million takes some minutes.
+MANY = int(os.environ.get('UNIPROF_STACKS', '100000'))
+
+
+def many_stacks(n: int) -> list[list[str]]:
+    chance = random.Random(7)
+    bits = chance.sample(range(1 << 30), n)
+    return [[f'f{level}_{one >> level & 1}{one >> max(level - 1, 0) & 1}' for level in range(30)] for one in bits]
+
+
 class Page:
     """A page that is open in the browser. What a canvas shows is asked of the page's own objects."""
 
@@ -46,7 +59,8 @@ class Page:
         self.settle()
 
     def settle(self) -> None:
-        self.browser.run('return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))')
+        self.browser.run('''return new Promise((done) => { const look = () => document.body.dataset.busy ? setTimeout(look, 10)
+            : requestAnimationFrame(() => requestAnimationFrame(() => document.body.dataset.busy ? look() : done())); look(); })''')
 
     def boxes(self, flame: str = 'flame') -> list[dict]:
         """The boxes that can be seen, in preorder, with places in the window."""
@@ -368,10 +382,131 @@ class OneRecording(InBrowser):
         # A box for each pixel of a row at most, and far fewer than there are.
         self.assertLess(figures['boxes'], min(figures['room'] * 1.1, figures['nodes'] / 5))
 
+    def test_the_title_is_the_guests_name(self) -> None:
+        self.assertEqual(self.open().text('#title'), 'web')
+        self.assertEqual(self.browser.run('return document.title'), 'web')
+
+    def test_recursion_can_be_one_box(self) -> None:
+        page = self.open(stacks='main;walk;walk;walk;visit 60\nmain;walk;walk;stop 30\nmain;walk;main;walk 10\n')
+        page.press('r')
+        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;walk': 1, 'main;walk;visit': .6, 'main;walk;stop': .3,
+                                         'main;walk;main': .1, 'main;walk;main;walk': .1})
+        page.press('l')
+        self.assertEqual(page.shares()['visit;walk;main'], .6)
+        fragment = self.browser.run('return location.hash')
+        page.press('r')
+        self.assertEqual(page.shares()['visit;walk;walk;walk;main'], .6)
+        self.browser.run('location.hash = arguments[0]', fragment)
+        page.settle()
+        self.assertEqual(page.shares()['visit;walk;main'], .6)
+
+    def test_colours_can_be_those_of_packages(self) -> None:
+        page = self.open(stacks='tcp_input;tcp_parse;std::vec::push 10\nnet/http.(*conn).serve;net/http.readRequest 10\nstd::sort;0x1234 10\n')
+        usual = {box['name']: box['color'] for box in page.boxes()}
+        page.press('p')
+        color = {box['name']: box['color'] for box in page.boxes()}
+        self.assertEqual(color['tcp_input'], color['tcp_parse'])
+        self.assertEqual(color['std::vec::push'], color['std::sort'])
+        self.assertEqual(color['net/http.(*conn).serve'], color['net/http.readRequest'])
+        self.assertEqual(len({color[name] for name in ('tcp_input', 'std::sort', 'net/http.readRequest')}), 3)
+        self.assertEqual((color['0x1234'], color['all']), (usual['0x1234'], usual['all']))
+
+    def test_a_stack_can_be_copied(self) -> None:
+        page = self.open()
+        self.browser.devtools('Browser.grantPermissions', permissions=['clipboardReadWrite', 'clipboardSanitizedWrite'])
+        page.press('c')
+        self.assertIn('No box is in focus', page.text('#progress'))
+        page.click('multiply')
+        page.press('c')
+        self.assertEqual(page.text('#progress'), 'Copied 3 frames')
+        self.assertEqual(self.browser.run('return navigator.clipboard.readText()'), 'main;work;multiply')
+
+    def test_a_print_shows_the_whole_picture_on_light_ground(self) -> None:
+        deep = ';'.join(f'level_{i}' for i in range(90))
+        page = self.open(stacks=f'{deep} 10\n')
+        page.press('d' if self.browser.run('return document.documentElement.dataset.theme') == 'light' else '?', 'Escape')
+        seen = self.browser.run("""window.dispatchEvent(new Event('beforeprint'));
+            const {flame} = uniprof, seen = [flame.height, flame.view.levels * 18, flame.drawn, document.documentElement.dataset.theme];
+            window.dispatchEvent(new Event('afterprint')); return [...seen, flame.height, document.documentElement.dataset.theme]""")
+        self.assertEqual(seen[:4], [91 * 18, 91 * 18, 91, 'light'])
+        self.assertLess(seen[4], 900)
+        self.assertEqual(seen[5], 'dark')
+
+    def test_a_telephone_has_room_for_all_of_it(self) -> None:
+        page = self.open()
+        self.browser.devtools('Emulation.setDeviceMetricsOverride', width=390, height=844, deviceScaleFactor=2, mobile=True)
+        self.addCleanup(self.browser.devtools, 'Emulation.clearDeviceMetricsOverride')
+        for key in 'fls':
+            page.press(key)
+            self.assertEqual(self.browser.run('return [innerWidth, document.documentElement.scrollWidth]'), [390, 390])
+            outside = self.browser.run("""return Array.from(document.querySelectorAll('button, select, input, canvas'))
+                .filter((one) => one.checkVisibility() && !one.closest('#path')).filter((one) => { const b = one.getBoundingClientRect();
+                return b.left < 0 || b.right > 390 || one.tagName === 'BUTTON' && b.height < 30; }).map((one) => one.id || one.textContent)""")
+            self.assertEqual(outside, [], key)
+
     def test_an_empty_recording_says_so(self) -> None:
         page = self.open('--from=1h')
         self.assertIn('no samples', page.text('#path'))
         page.press('s', 'l', 'i', '/')
+
+
+class ManyStacks(InBrowser):
+    """Trees that no browser has room for are made as far as they can be seen."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.stacks, cls.recording = many_stacks(MANY), cls.directory / 'many.uniprof'
+        record(''.join(f'{";".join(stack)} 1\n' for stack in cls.stacks), cls.recording)
+        cls.path = cls.directory / 'many.html'
+        uniprof('flamegraph', '--html', '-o', cls.path, cls.recording)
+
+    def test_each_view_is_made_in_slices_and_is_right(self) -> None:
+        page, total = Page(self.browser, self.path), len(self.stacks)
+        leaves = collections.Counter(';'.join(stack[:26:-1]) for stack in self.stacks)
+        self.browser.run("""window.longest = 0; let last = performance.now(); setInterval(() => {
+            longest = Math.max(longest, performance.now() - last); last = performance.now(); }, 1)""")
+        page.press('l')
+        print(f'{total} stacks: the page answers after {self.browser.run("return window.longest"):.0f} ms at most')
+        shares = page.shares()
+        for path, samples in leaves.items():
+            self.assertAlmostEqual(shares[path], samples / total, delta=.001)
+        figures = self.browser.run("""const {view} = uniprof.flame; let wide = 0;
+            for (let i = 1; i < view.n; i = view.end[i]) wide += view.value[i]; return [view.n, wide, view.value[0]]""")
+        self.assertLess(figures[0], 200_000)
+        self.assertEqual(figures[1:], [total * 1e6, total * 1e6])  # ns
+
+    def test_the_page_says_what_it_leaves_out(self) -> None:
+        page = Page(self.browser, self.path)
+        for key in 'fls':
+            page.press(key)
+            self.assertRegex(page.text('#left-out'), 'Grey: [0-9,]+ boxes or more are too narrow', key)
+            self.assertEqual(page.text('#progress'), '')
+
+    def test_what_is_zoomed_to_is_made_finer(self) -> None:
+        page = Page(self.browser, self.path)
+        page.press('l')
+        path = self.browser.run("""const {flame} = uniprof, {view} = flame;
+            let node = 0; for (let i = 1; i < view.n; i++) if (!view.rest[i] && view.level[i] > view.level[node]) node = i;
+            const path = []; for (let i = node; i; i = view.parent[i]) path.unshift(flame.page.names[view.name[i]]);
+            flame.zoom(node); return path""")
+        page.settle()
+        suffix = path[::-1]
+        here = [stack for stack in self.stacks if stack[-len(path):] == suffix]
+        view = self.browser.run("""const {flame} = uniprof, {view} = flame, z = flame.zoomed; let deepest = 0;
+            for (let i = z; i < view.end[z]; i++) deepest = Math.max(deepest, view.level[i]);
+            return [view.value[z], deepest, flame.page.names[view.name[z]]]""")
+        self.assertEqual(view, [len(here) * 1e6, 30, path[-1]])
+
+    def test_the_sandwich_has_its_callers_and_callees(self) -> None:
+        page = Page(self.browser, self.path, '#v=sandwich&f=f15_00')
+        within = [stack for stack in self.stacks if stack[15] == 'f15_00']
+        callers = collections.Counter(';'.join(stack[14:11:-1]) for stack in within)
+        callees = collections.Counter(';'.join(stack[16:19]) for stack in within)
+        for flame, expected in (('callers', callers), ('callees', callees)):
+            shares = page.shares(flame)
+            for path, samples in expected.items():
+                self.assertAlmostEqual(shares[path], samples / len(within), delta=.001)
 
 
 class TwoRecordings(InBrowser):

@@ -14,7 +14,7 @@ HELPERS = BUILD / 'tests' / 'browser'
 def run(program: pathlib.Path, *arguments: object, stdin: str = '') -> bytes:
     """Output of a program of the build. Lone surrogates in `stdin` stand for bytes that are no UTF-8."""
     done = subprocess.run([program, *map(str, arguments)], input=stdin.encode(errors='surrogateescape'),
-                          stdout=subprocess.PIPE, timeout=60, check=True)
+                          stdout=subprocess.PIPE, timeout=300, check=True)
     return done.stdout
 
 

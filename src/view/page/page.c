@@ -206,6 +206,16 @@ static json_t *side_json(const struct page_side *side, const struct time_buckets
 			 (json_int_t)buckets->bucket_ns);
 }
 
+/* The guest is what a person looks for among open pages. */
+static const char *title_of(const struct page_side *sides, const struct page_options *options)
+{
+	const char *guest = sides[0].profile->info.guest_name;
+
+	if (options->title)
+		return options->title;
+	return guest && *guest ? guest : "Flame Graph";
+}
+
 static struct error *put_head(const struct page_side *sides, const struct time_buckets *buckets,
 			      unsigned n, const struct page_options *options, struct bytes *bytes)
 {
@@ -215,9 +225,8 @@ static struct error *put_head(const struct page_side *sides, const struct time_b
 
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
-	head = json_pack("{s:o, s:i, s:b, s:b, s:o}", "title",
-			 text_json(options->title ? options->title : "Flame Graph"), "states",
-			 (int)options->states, "icicle", options->icicle, "reverse",
+	head = json_pack("{s:o, s:i, s:b, s:b, s:o}", "title", text_json(title_of(sides, options)),
+			 "states", (int)options->states, "icicle", options->icicle, "reverse",
 			 options->reverse, "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
@@ -415,8 +424,7 @@ struct error *page_write(const struct page_side *sides, unsigned n,
 		err = compressed(&bytes, &small);
 	if (!err) {
 		fputs(page_before_title, out);
-		flamegraph_put_text(out, options->title ? options->title : "Flame Graph",
-				    TITLE_CELLS);
+		flamegraph_put_text(out, title_of(sides, options), TITLE_CELLS);
 		fputs(page_before_data, out);
 		put_base64(&small, out);
 		fputs(page_behind_data, out);

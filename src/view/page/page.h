@@ -27,7 +27,7 @@ struct page_side {
 };
 
 struct page_options {
-	const char *title; /* NULL: "Flame Graph" */
+	const char *title; /* NULL: the name of the guest */
 	unsigned states;   /* shown at first; bit n: enum vcpu_state n */
 	bool icicle;	   /* root at the top, at first */
 	bool reverse;	   /* merged from the leaf, at first */

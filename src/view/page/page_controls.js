@@ -8,6 +8,9 @@ const KEYS = [
 	[['l'], 'Leaf first: what was at work is at the bottom, its callers are on it'],
 	[['s'], 'Sandwich: callers and callees of the function of the box in focus, or under the mouse (double click does the same)'],
 	[['i'], 'Icicle: the root at the top'],
+	[['r'], 'Recursion: calls of a function by itself are one box'],
+	[['p'], 'Colours by package (or module, or prefix of the name)'],
+	[['c'], 'Copy the stack of the box in focus, or under the mouse'],
 	[['/', 'Ctrl-F'], 'Search names by regular expression; Enter goes to a match'],
 	[['n', 'N'], 'Next and previous match'],
 	[['↑', '↓', '←', '→'], 'From box to box'],
@@ -20,6 +23,8 @@ const KEYS = [
 	[['d'], 'Dark or light'],
 	[['Esc'], 'Everything as at first'],
 ];
+
+const MOST_PRINTED = 200; // levels
 
 function toggleTheme(page, theme) {
 	document.documentElement.dataset.theme = theme;
@@ -71,7 +76,7 @@ function nextWidths(page, widths) {
 
 function sandwichOfFocus(page) {
 	const flame = page.current(), node = flame.hovered > 0 ? flame.hovered : flame.focused;
-	if (node > 0 && page.view !== 'sandwich' || flame.hovered > 0)
+	if ((node > 0 && page.view !== 'sandwich' || flame.hovered > 0) && flame.view.name[node] < page.profile.rest)
 		page.chosen = flame.view.name[node];
 	page.update('sandwich');
 }
@@ -84,7 +89,8 @@ function wire(page) {
 	};
 	const keys = {
 		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
-		i: () => page.setIcicle(!page.icicle), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
+		i: () => page.setIcicle(!page.icicle), r: () => page.setCollapsed(!page.collapsed),
+		p: () => page.setColors(!page.byPackage), c: () => page.copyStack(), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
 		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
 		1: () => toggleState(page, 0), 2: () => toggleState(page, 1), 3: () => toggleState(page, 2),
 		w: () => page.profile.sides.length === 2 && nextWidths(page),
@@ -101,6 +107,10 @@ function wire(page) {
 	for (const view of ['flame', 'leaf', 'sandwich'])
 		get(`view-${view}`).addEventListener('click', () => view === 'sandwich' ? sandwichOfFocus(page) : page.setView(view));
 	get('icicle').addEventListener('click', () => page.setIcicle(!page.icicle));
+	get('collapse').addEventListener('click', keys.r);
+	get('colors').addEventListener('change', (event) => page.setColors(event.target.value === 'package'));
+	get('copy').addEventListener('click', keys.c);
+	wirePrinting(page);
 	get('theme').addEventListener('click', theme);
 	get('help-button').addEventListener('click', keys['?']);
 	get('reset').addEventListener('click', () => page.reset());
@@ -108,6 +118,28 @@ function wire(page) {
 	get('widths').addEventListener('change', (event) => nextWidths(page, event.target.value));
 	field.addEventListener('input', () => page.setSearch(field.value));
 	followSystem(page);
+}
+
+// Paper is light, and has no window to scroll: pictures are printed whole.
+function wirePrinting(page) {
+	const flames = [page.flame, page.callers, page.callees];
+	let theme;
+	const redraw = (height) => {
+		for (const flame of flames.filter((one) => one.view && one.box.clientWidth)) {
+			flame.box.style.height = height(flame);
+			flame.resize();
+			flame.draw();
+		}
+	};
+	window.addEventListener('beforeprint', () => {
+		({theme} = document.documentElement.dataset);
+		toggleTheme(page, 'light');
+		redraw((flame) => `${Math.min(flame.view.levels, MOST_PRINTED) * ROW}px`);
+	});
+	window.addEventListener('afterprint', () => {
+		toggleTheme(page, theme);
+		redraw(() => '');
+	});
 }
 
 // ---- The address: what another person must see, too. Nonsense in it does no harm.
@@ -120,6 +152,8 @@ function saveState(page) {
 	set('v', page.view, profile.reverse ? 'leaf' : 'flame');
 	set('f', page.view === 'sandwich' && page.chosen >= 0 ? page.names[page.chosen].slice(0, 1000) : '', '');
 	set('states', page.states, profile.states);
+	set('rec', page.collapsed ? '1' : '', '');
+	set('color', page.byPackage ? 'package' : '', '');
 	set('down', page.icicle ? '1' : '0', profile.icicle ? '1' : '0');
 	filters.forEach((filter, i) => {
 		set(`t${i}`, `${filter.from}-${filter.to}`, `0-${profile.sides[i].buckets}`);
@@ -137,6 +171,8 @@ function readState(page, text) {
 	const view = ['flame', 'leaf', 'sandwich'].find((name) => name === state.get('v')) ?? page.view;
 	page.pattern = get('search').value = state.get('s') ?? '';
 	page.anyCase = state.get('i') === '1';
+	page.collapsed = state.get('rec') === '1';
+	page.byPackage = state.get('color') === 'package';
 	page.chosen = state.has('f') ? page.names.indexOf(state.get('f')) : -1;
 	page.states = /^[0-7]$/.test(state.get('states') ?? '') ? Number(state.get('states')) : page.states;
 	page.icicle = page.flame.icicle = state.has('down') ? state.get('down') === '1' : page.icicle;
@@ -155,9 +191,15 @@ function readState(page, text) {
 }
 
 async function start() {
-	const asked = location.hash;
+	const asked = location.hash, tell = async (text) => {
+		get('progress').textContent = text;
+		await pause();
+	};
 	try {
-		const page = new Page(readProfile(await unpack(get('profile'))));
+		await tell('Unpacking the recording');
+		const page = new Page(await readProfile(await unpack(get('profile')), tell));
+		if (!document.body.dataset.busy)
+			get('progress').textContent = '';
 		if (asked.length > 1)
 			readState(page, asked);
 		window.addEventListener('hashchange', () => readState(page, location.hash));

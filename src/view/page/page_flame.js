@@ -23,7 +23,7 @@ class Flame {
 		this.context = this.canvas.getContext('2d', {alpha: false});
 		this.zoomed = this.focused = 0;
 		this.hovered = -1;
-		this.drawn = 0; // boxes, in the last picture
+		this.drawn = this.narrow = 0; // boxes, in the last picture; too narrow ones, at least
 		this.listen();
 	}
 
@@ -124,7 +124,7 @@ class Flame {
 		const {context, view} = this, ratio = this.canvas.width / this.width, unit = this.unit();
 		const scrolled = this.box.scrollTop; // asking costs more than a box
 		this.theme = this.page.theme();
-		this.drawn = 0;
+		this.drawn = this.narrow = 0;
 		context.setTransform(ratio, 0, 0, ratio, 0, 0);
 		context.fillStyle = this.theme.ground;
 		context.fillRect(0, 0, this.width, this.height);
@@ -134,11 +134,13 @@ class Flame {
 		this.cell ??= context.measureText('m'.repeat(64)).width / 64;
 		for (let node = this.zoomed; node; node = view.parent[node])
 			this.drawBox(view.parent[node], 0, this.width, this.top(view.level[view.parent[node]], scrolled), true);
-		const last = new Int32Array(view.levels).fill(-1), end = view.end[this.zoomed], from = view.x[this.zoomed];
+		const last = new Int32Array(view.levels).fill(-1), runs = new Map(), end = view.end[this.zoomed], from = view.x[this.zoomed];
 		for (let node = this.zoomed; node < end;) {
 			const size = node === this.zoomed ? this.width : view.value[node] * unit, level = view.level[node];
 			const y = this.top(level, scrolled);
 			if (size < LEAST || (this.icicle ? y > this.height : y < -ROW)) {
+				if (size < LEAST && size > 0)
+					this.leaveOut(runs, node, (view.x[node] - from) * unit, size);
 				node = view.end[node];
 				continue;
 			}
@@ -149,7 +151,31 @@ class Flame {
 			}
 			node++;
 		}
+		for (const [level, run] of runs)
+			this.drawRun(run, level);
 		this.drawRing();
+		this.page.tellLeftOut();
+	}
+
+	// Boxes side by side that are too narrow to be drawn, as one grey stretch.
+	leaveOut(runs, node, x, size) {
+		const level = this.view.level[node], run = runs.get(level);
+		this.narrow += this.view.rest?.[node] || this.view.end[node] - node;
+		if (run && x - run.to < LEAST) {
+			run.to = x + size;
+			return;
+		}
+		if (run)
+			this.drawRun(run, level);
+		runs.set(level, {from: x, to: x + size});
+	}
+
+	drawRun({from, to}, level) {
+		const y = this.top(level);
+		if (to - from < 1 || y < -ROW || y > this.height)
+			return;
+		this.context.fillStyle = this.theme.over;
+		this.context.fillRect(from, y, to - from, ROW - 1);
 	}
 
 	drawBox(node, x, size, y, pale) {
@@ -158,6 +184,7 @@ class Flame {
 		if (y < -ROW || y > this.height)
 			return;
 		this.drawn++;
+		this.narrow += view.rest?.[node] ?? 0;
 		context.globalAlpha = dim && !hit ? 0.35 : 1;
 		context.fillStyle = hit ? theme.hit : page.color(view, node);
 		context.fillRect(x, y, size >= 3 ? size - 0.5 : Math.max(size, 1 / (window.devicePixelRatio || 1)), ROW - 1);
@@ -236,9 +263,12 @@ class Flame {
 	}
 
 	zoom(node) {
+		if (this.view.rest?.[node])
+			node = this.view.parent[node];
 		this.zoomed = this.focused = node;
 		this.reveal(node);
 		this.page.zoomed(this);
+		this.page.refine(this);
 		this.tell();
 	}
 

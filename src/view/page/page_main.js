@@ -3,6 +3,8 @@
 // The page itself: holds the user's choices, and tells the views that show them.
 
 const get = (id) => document.getElementById(id);
+const SLICE_MS = 30, SHOW_MS = 300;
+const pause = () => new Promise((done) => { setTimeout(done); });
 const count = (n, what) => `${n.toLocaleString('en-US')} ${what}${n === 1 ? '' : 's'}`;
 
 class Page {
@@ -13,6 +15,7 @@ class Page {
 		this.filters = profile.sides.map((side) => ({from: 0, to: side.buckets, without: new Set()}));
 		this.states = profile.states;
 		this.widths = 'both';
+		this.collapsed = this.byPackage = false;
 		this.icicle = profile.icicle;
 		this.flame = new Flame(get('flame'), this, 'Flame graph: arrow keys move, Enter zooms', this.icicle);
 		this.callers = new Flame(get('callers'), this, 'Callers', false);
@@ -41,11 +44,20 @@ class Page {
 	}
 
 	color(view, node) {
-		return view.marks ? changeColor(view.share[0][node], view.share[1][node], view.marks[node]) : this.profile.colors[view.name[node]];
+		return view.marks && !view.rest?.[node] ? changeColor(view.share[0][node], view.share[1][node], view.marks[node]) : this.colorsOf()[view.name[node]];
+	}
+
+	// Of addresses and what is no function the usual ones.
+	colorsOf() {
+		const {profile} = this, {names, rest} = profile;
+		if (!this.byPackage)
+			return profile.colors;
+		return this.packageColors ??= names.map((name, i) => i < rest && !/^0x/.test(name) ? packageColor(name) : profile.colors[i]);
 	}
 
 	text(view, node) {
-		const name = this.names[view.name[node]].slice(0, 1000), inlined = view.inlined[node] ? ', inlined' : '';
+		const rest = view.rest?.[node], inlined = view.inlined[node] ? ', inlined' : '';
+		const name = rest ? `${count(rest, 'function')}, too narrow to be drawn one by one` : this.names[view.name[node]].slice(0, 1000);
 		if (view.marks)
 			return `${name} (${changeText(view.share[0][node], view.share[1][node], view.marks[node])}${inlined})`;
 		const {samples, weights} = view.sides[0];
@@ -70,24 +82,41 @@ class Page {
 	}
 
 	update(view = this.view) {
-		const {profile} = this, keep = view === this.view && this.shown;
-		this.selfs = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
-		this.totals = this.selfs.map((self) => ({weights: addToParents(profile.tree, self.weights),
-			samples: addToParents(profile.tree, self.samples)}));
-		this.wholes = this.totals.map((total) => total.weights[0]);
-		this.draws = this.selfs.map((self) => self.draws);
+		const keep = view === this.view && this.shown;
+		this.sumUp();
 		this.view = view;
 		this.shown = true;
+		this.job = null;
+		this.end();
 		if (view === 'sandwich')
 			this.showSandwich();
+		else if (view === 'leaf')
+			this.growAll([[this.flame, leafFirst(this.profile, this.selfs, this.wholes, this.collapsed)]]);
+		else if (this.collapsed)
+			this.growAll([[this.flame, collapsedTree(this.profile, this.totals, this.wholes)]]);
 		else
-			this.showGraph(keep);
+			this.flame.show(this.makeView({tree: this.profile.tree, sides: this.totals}), keep && !this.flame.view?.grown);
 		this.search();
 		this.showChoices();
 		for (const times of this.times)
 			times.draw();
 		this.zoomed(this.flame);
+		this.tellLeftOut();
 		saveState(this);
+	}
+
+	// Sums do not change with the view.
+	sumUp() {
+		const {profile} = this, key = JSON.stringify([this.states, this.filters.map(({from, to, without}) => [from, to, [...without]])]);
+		if (key === this.summed)
+			return;
+		this.summed = key;
+		this.selfs = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
+		this.totals = this.selfs.map((self) => ({weights: addToParents(profile.tree, self.weights),
+			samples: addToParents(profile.tree, self.samples)}));
+		this.wholes = this.totals.map((total) => total.weights[0]);
+		this.draws = this.selfs.map((self) => self.draws);
+		this.functions = null;
 	}
 
 	makeView({tree, sides}) {
@@ -97,22 +126,92 @@ class Page {
 		return view;
 	}
 
-	showGraph(keep) {
-		const made = this.view === 'leaf' ? leafFirst(this.profile, this.selfs) : {tree: this.profile.tree, sides: this.totals};
-		this.flame.show(this.makeView(made), keep && this.view === 'flame');
+	// Runs a generator in slices, so that the page answers; a later job ends an earlier one.
+	async work(steps) {
+		const job = this.job = {};
+		document.body.dataset.busy = 'yes';
+		for (let done = false; !done;) {
+			const until = performance.now() + SLICE_MS;
+			do {
+				const step = steps.next();
+				done = step.done;
+				if (!done)
+					get('progress').textContent = step.value;
+			} while (!done && performance.now() < until);
+			if (!done)
+				await pause();
+			if (this.job !== job)
+				return;
+		}
+		this.end();
+	}
+
+	end() {
+		get('progress').textContent = '';
+		delete document.body.dataset.busy;
+		this.tellLeftOut();
+	}
+
+	// The first levels are shown soon, the others when they are made.
+	growAll(parts) {
+		const {tree} = this.profile, page = this;
+		return this.work(function* () {
+			for (const [flame, grown] of parts) {
+				let next = performance.now() + SHOW_MS;
+				for (const level of grown.grow(grown.root, grown.limit)) {
+					yield `Building the picture: level ${level + 1} of at most ${tree.levels}`;
+					if (performance.now() > next) {
+						page.showGrown(flame, grown);
+						next = performance.now() + 2 * SHOW_MS;
+					}
+				}
+				page.showGrown(flame, grown);
+			}
+		}());
+	}
+
+	// More of the same tree keeps its place.
+	showGrown(flame, grown) {
+		const same = flame.view?.grown === grown, node = same && flame.view.nodes[flame.zoomed], view = this.makeView(grown.finish());
+		flame.show(view, same);
+		if (same)
+			flame.zoomed = flame.focused = Math.max(0, view.nodes.indexOf(node));
+		if (same && flame.zoomed)
+			flame.reveal(flame.zoomed);
+		this.zoomed(flame);
+	}
+
+	// Boxes on one that is zoomed to are made finer, once the others are made.
+	refine(flame) {
+		const {view} = flame, {grown} = view, node = view.nodes?.[flame.zoomed], page = this;
+		if (!grown?.limit || !flame.zoomed || document.body.dataset.busy)
+			return;
+		this.work(function* () {
+			for (const level of grown.grow(node, FINEST * grown.share(node.sums)))
+				yield `Building the picture: level ${level + 1} above the one that is zoomed to`;
+			page.showGrown(flame, grown);
+		}());
 	}
 
 	showSandwich() {
-		const sums = sumFunctions(this.profile, this.selfs, this.totals);
-		this.functions = {sums, wholes: this.wholes, draws: this.draws, names: this.names};
+		this.functions ??= {sums: sumFunctions(this.profile, this.selfs, this.totals), wholes: this.wholes, draws: this.draws, names: this.names};
+		const {sums} = this.functions;
 		if (this.chosen < 0)
 			this.chosen = sums.list.reduce((best, name) => best < 0 || sums.self[0][name] > sums.self[0][best] ? name : best, -1);
 		this.functionTable.show();
 		if (this.chosen < 0)
 			return;
-		this.callers.show(this.makeView(callersOf(this.profile, this.totals, this.chosen)));
-		this.callees.show(this.makeView(calleesOf(this.profile, this.totals, this.chosen)));
-		get('pivot').textContent = this.text(this.callees.view, 0);
+		const {profile, totals, wholes, chosen, collapsed} = this, callers = callersOf(profile, totals, wholes, chosen, collapsed);
+		get('pivot').textContent = this.text({...this.makeView(callers.finish()), rest: null}, 0);
+		this.growAll([[this.callers, callers], [this.callees, calleesOf(profile, totals, wholes, chosen, collapsed)]]);
+	}
+
+	// What the pictures in sight do not show, said once they are drawn.
+	tellLeftOut() {
+		const flames = this.view === 'sandwich' ? [this.callers, this.callees] : [this.flame];
+		const narrow = flames.reduce((sum, flame) => sum + flame.narrow, 0);
+		get('left-out').textContent = narrow && !document.body.dataset.busy
+			? `Grey: ${narrow.toLocaleString('en-US')} boxes or more are too narrow to be drawn; zoom in or search` : '';
 	}
 
 	showChoices() {
@@ -122,6 +221,8 @@ class Page {
 		get('sandwich').hidden = this.view !== 'sandwich';
 		get('icicle').hidden = this.view === 'sandwich';
 		get('icicle').setAttribute('aria-pressed', this.icicle);
+		get('collapse').setAttribute('aria-pressed', this.collapsed);
+		get('colors').value = this.byPackage ? 'package' : 'function';
 		get('widths').value = this.widths;
 		for (const box of get('states').querySelectorAll('input'))
 			box.checked = this.states >> box.value & 1;
@@ -134,8 +235,43 @@ class Page {
 	}
 
 	openFunction(name) {
+		if (name >= this.profile.rest)
+			return;
 		this.chosen = name;
 		this.update('sandwich');
+	}
+
+	setCollapsed(collapsed) {
+		this.collapsed = collapsed;
+		this.update();
+	}
+
+	setColors(byPackage) {
+		this.byPackage = byPackage;
+		for (const flame of [this.flame, this.callers, this.callees])
+			flame.redraw();
+		this.showChoices();
+		saveState(this);
+	}
+
+	// The stack of the box under the mouse or in focus, from the root on, as one line.
+	async copyStack() {
+		const flame = this.current(), {view} = flame, names = [];
+		for (let node = flame.hovered > 0 ? flame.hovered : flame.focused; node > 0; node = view.parent[node])
+			names.unshift(this.names[view.name[node]]);
+		const text = names.join(';');
+		if (!text)
+			return this.say('No box is in focus: choose one, then copy its stack');
+		try {
+			await navigator.clipboard.writeText(text);
+			this.say(`Copied ${count(names.length, 'frame')}`);
+		} catch (error) {
+			this.say(`This browser does not let the page copy: ${error.message}`);
+		}
+	}
+
+	say(text) {
+		get('progress').textContent = text;
 	}
 
 	setIcicle(icicle) {
@@ -190,7 +326,7 @@ class Page {
 			// Told below.
 		}
 		const bad = pattern !== '' && !expression;
-		this.hits = expression ? Uint8Array.from(names, (name, i) => i < names.length - 1 && (expression.test(name) || expression.test(this.shorts[i])) ? 1 : 0) : null;
+		this.hits = expression ? Uint8Array.from(names, (name, i) => i < this.profile.rest && (expression.test(name) || expression.test(this.shorts[i])) ? 1 : 0) : null;
 		get('search').setAttribute('aria-invalid', bad);
 		get('case').setAttribute('aria-pressed', this.anyCase);
 		get('found').classList.toggle('bad', bad);

@@ -47,6 +47,8 @@ async function unpack(element) {
 	return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+const SLICE = 1 << 20;
+
 // Nodes in preorder: node i's subtree is i to end[i] - 1, its parent before it.
 function newTree(n) {
 	return {n, name: new Uint32Array(n), parent: new Int32Array(n), level: new Uint16Array(n), end: new Uint32Array(n),
@@ -67,10 +69,20 @@ function finishTree(tree) {
 	return tree;
 }
 
-function readTree(bytes, rootName) {
+// Reads nodes in slices: the browser can show `tell`'s progress in between.
+async function readTree(bytes, rootName, tell) {
 	const tree = newTree(bytes.number() + 1);
 	tree.name[0] = rootName;
-	for (let i = 1; i < tree.n; i++) {
+	for (let i = 1; i < tree.n; i += SLICE) {
+		if (i > 1)
+			await tell(`Reading ${tree.n.toLocaleString('en-US')} boxes: ${Math.floor(100 * i / tree.n)} %`);
+		readNodes(bytes, tree, i, Math.min(tree.n, i + SLICE));
+	}
+	return finishTree(tree);
+}
+
+function readNodes(bytes, tree, begin, end) {
+	for (let i = begin; i < end; i++) {
 		const word = bytes.number();
 		let parent = i - 1;
 		for (let up = Math.floor(word / 2); up > 0; up--)
@@ -79,7 +91,6 @@ function readTree(bytes, rootName) {
 		tree.inlined[i] = word % 2;
 		tree.name[i] = bytes.number();
 	}
-	return finishTree(tree);
 }
 
 // Nodes that stand within another of their name: these do not count once more for it.
@@ -117,18 +128,20 @@ function readGroups(bytes) {
 	return {groups, rows: {node: node.slice(0, row), samples: samples.slice(0, row), weight: weight.slice(0, row)}};
 }
 
-function readProfile(data) {
+async function readProfile(data, tell) {
 	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [];
 	for (let n = bytes.number(); n > 0; n--) {
 		names.push(bytes.text());
 		shorts.push(bytes.text() || names.at(-1));
 		colors.push(bytes.color());
 	}
-	shorts.push('all');
-	names.push('all'); // the root is no function, even if one is called like it
-	colors.push('#d0d0d4');
-	const tree = readTree(bytes, names.length - 1);
+	// The last two are no functions, even if one is called like them: what is too narrow, and the root.
+	const rest = names.push('…') - 1;
+	names.push('all');
+	shorts.push('…', 'all');
+	colors.push('#c6c7cc', '#d0d0d4');
+	const tree = await readTree(bytes, names.length - 1, tell);
 	const nested = findNested(tree, names.length);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, tree, nested, sides};
+	return {...head, names, shorts, colors, rest, tree, nested, sides};
 }

@@ -60,133 +60,269 @@ function makeView(tree, sides, wholes, widths) {
 	return view;
 }
 
-// ---- Trees of another shape, made of the whole one.
+// ---- Trees of another shape, made of the whole one: only as far as there is room for them in a picture.
 
-class Builder {
-	constructor(rootName, nNames, nSides) {
-		this.nNames = nNames;
-		this.name = [rootName];
-		this.parent = [0];
-		this.inlined = [0];
-		this.children = new Map();
-		this.sides = Array.from({length: nSides}, () => ({weights: [0], samples: [0]}));
+const WHOLE = 1 << 16; // steps; a tree that takes no more is made whole
+const FINEST = 1 / 10000; // of the picture's width; narrower boxes are summed up as one
+const CHUNK = 1 << 16; // steps between two rests for the browser
+const FEW_PLACES = 1 << 13;
+
+const roomFor = (n) => ({at: new Uint32Array(n), from: new Uint32Array(n), filled: 0});
+
+function addSums(to, sums) {
+	to.forEach((sum, side) => {
+		sum.weights += sums[side].weights;
+		sum.samples += sums[side].samples;
+	});
+}
+
+// A node stands for places of the whole tree: `at` says what it is, `from` whose samples it has.
+class Grown {
+	// `places`: of the root's children; `follow` finds those of the children of places; `steps`: that it takes at most.
+	constructor({tree, names, rest}, {rootName, sums, wholes, places, follow, steps}) {
+		Object.assign(this, {tree, rest, sums, wholes, follow, n: 0});
+		// By name, all 0 between two nodes: counting must not cost memory far away for each sample.
+		this.counted = {size: new Uint32Array(names.length), group: new Uint32Array(names.length),
+			sums: sums.map(() => ({weights: new Float64Array(names.length), samples: new Float64Array(names.length)}))};
+		this.root = this.node(rootName, -1, sums.map(() => ({weights: 0, samples: 0})), places);
+		this.root.fresh = false;
+		this.limit = steps > WHOLE ? FINEST : 0;
 	}
 
-	child(parent, name, inlined) {
-		const key = parent * this.nNames + name;
-		let node = this.children.get(key);
-		if (node === undefined) {
-			node = this.name.length;
-			this.children.set(key, node);
-			this.name.push(name);
-			this.parent.push(parent);
-			this.inlined.push(inlined);
-			for (const side of this.sides) {
-				side.weights.push(0);
-				side.samples.push(0);
+	node(name, inlined, sums, places) {
+		return {id: this.n++, name, inlined: inlined > 0 ? 1 : 0, sums, places, fresh: true, children: [], narrow: 0, narrowSums: null};
+	}
+
+	add(sums, from) {
+		for (let side = 0; side < sums.length; side++) {
+			sums[side].weights += this.sums[side].weights[from];
+			sums[side].samples += this.sums[side].samples[from];
+		}
+	}
+
+	share(sums) {
+		return sums.reduce((most, {weights}, side) => Math.max(most, this.wholes[side] ? weights / this.wholes[side] : 0), 0);
+	}
+
+	// Makes all boxes on `node` that are as wide as `limit`, a share of the whole; yields the levels that are done.
+	// Row by row, to show something soon; of few places all rows at once, as their callers are near in memory.
+	*grow(node, limit) {
+		for (let row = [node], done = 0; row.length; done++) {
+			const next = [];
+			for (const one of row) {
+				const few = one.places.at.length < FEW_PLACES, waiting = [one];
+				while (waiting.length) {
+					const at = waiting.pop();
+					yield* this.split(at, limit, done);
+					for (const child of at.children)
+						(few ? waiting : next).push(child);
+				}
 			}
+			row = next;
 		}
-		return node;
 	}
 
-	add(node, sums, from) {
-		this.sides.forEach((side, i) => {
-			side.weights[node] += sums[i].weights[from];
-			side.samples[node] += sums[i].samples[from];
-		});
-	}
-
-	// The nodes that were added, in preorder, children by name.
-	order() {
-		const n = this.name.length, first = new Int32Array(n), next = new Int32Array(n), order = [0];
-		const sorted = Array.from({length: n - 1}, (_, i) => i + 1).sort((a, b) => this.name[b] - this.name[a]);
-		for (const node of sorted) {
-			next[node] = first[this.parent[node]];
-			first[this.parent[node]] = node;
+	// Makes children of the places that are in none yet.
+	*split(node, limit, done) {
+		if (node.fresh)
+			node.places = this.follow(node.places);
+		node.fresh = false;
+		const {places} = node, n = places.at.length, names = new Uint32Array(n), found = [];
+		for (let i = 0; i < n; i += CHUNK) {
+			this.count(places, names, i, Math.min(n, i + CHUNK), found);
+			yield done;
 		}
-		for (let at = 0; ;) {
-			if (first[at]) {
-				at = first[at];
+		const groups = found.map((name) => this.takeCounts(name)), wide = groups.map((group) => this.share(group.sums) >= limit);
+		const left = roomFor(groups.reduce((sum, {size}, i) => wide[i] ? sum : sum + size, 0));
+		node.narrow = 0;
+		node.narrowSums = this.sums.map(() => ({weights: 0, samples: 0}));
+		groups.forEach((group, i) => {
+			this.counted.group[group.name] = i;
+			if (wide[i]) {
+				group.places = roomFor(group.size);
 			} else {
-				while (at && !next[at])
-					at = this.parent[at];
-				if (!at)
-					return order;
-				at = next[at];
+				group.places = left;
+				node.narrow++;
+				addSums(node.narrowSums, group.sums);
 			}
-			order.push(at);
+		});
+		for (let i = 0; i < n; i += CHUNK) {
+			this.deal(places, names, i, Math.min(n, i + CHUNK), groups);
+			yield done;
+		}
+		for (const group of groups)
+			if (group.places !== left)
+				node.children.push(this.node(group.name, group.inlined, group.sums, group.places));
+		node.children.sort((a, b) => a.name - b.name);
+		node.places = left;
+	}
+
+	count({at, from}, names, begin, end, found) {
+		const {tree, counted, sums} = this;
+		for (let i = begin; i < end; i++) {
+			const name = names[i] = tree.name[at[i]];
+			if (!counted.size[name]++) {
+				found.push(name);
+				counted.group[name] = tree.inlined[at[i]];
+			}
+		}
+		for (let side = 0; side < sums.length; side++) {
+			const {weights, samples} = sums[side], into = counted.sums[side];
+			for (let i = begin; i < end; i++) {
+				into.weights[names[i]] += weights[from[i]];
+				into.samples[names[i]] += samples[from[i]];
+			}
 		}
 	}
 
+	takeCounts(name) {
+		const {size, group, sums} = this.counted;
+		const taken = {name, inlined: group[name], size: size[name],
+			sums: sums.map(({weights, samples}) => ({weights: weights[name], samples: samples[name]}))};
+		size[name] = 0;
+		for (const {weights, samples} of sums)
+			weights[name] = samples[name] = 0;
+		return taken;
+	}
+
+	deal({at, from}, names, begin, end, groups) {
+		const {group} = this.counted;
+		for (let i = begin; i < end; i++) {
+			const {places} = groups[group[names[i]]], place = places.filled++;
+			places.at[place] = at[i];
+			places.from[place] = from[i];
+		}
+	}
+
+	// What has been made, in preorder, as one box more what is narrow; `id` and `node` lead back.
 	finish() {
-		const order = this.order(), tree = newTree(order.length), place = new Int32Array(order.length);
-		order.forEach((node, i) => {
-			place[node] = i;
-			tree.name[i] = this.name[node];
-			tree.parent[i] = i ? place[this.parent[node]] : 0;
-			tree.inlined[i] = this.inlined[node];
+		const list = [], waiting = [{node: this.root, parent: 0}];
+		while (waiting.length) {
+			const {node, parent, rest} = waiting.pop(), place = list.push({node, parent, rest}) - 1;
+			if (rest)
+				continue;
+			if (node.narrow)
+				waiting.push({node, parent: place, rest: true});
+			for (let i = node.children.length - 1; i >= 0; i--)
+				waiting.push({node: node.children[i], parent: place});
+		}
+		const made = newTree(list.length), column = (what) => this.sums.map((_, side) => Float64Array.from(list,
+			({node, rest}) => (rest ? node.narrowSums : node.sums)[side][what]));
+		const weights = column('weights'), samples = column('samples');
+		list.forEach(({node, parent, rest}, i) => {
+			made.name[i] = rest ? this.rest : node.name;
+			made.inlined[i] = rest ? 0 : node.inlined;
+			made.parent[i] = parent;
 		});
-		const sides = this.sides.map(({weights, samples}) => ({
-			weights: Float64Array.from(order, (node) => weights[node]),
-			samples: Float64Array.from(order, (node) => samples[node])}));
-		return {tree: finishTree(tree), sides};
+		made.rest = Uint32Array.from(list, ({node, rest}) => rest ? node.narrow : 0);
+		made.grown = this;
+		made.nodes = list.map(({node}) => node);
+		return {tree: finishTree(made), sides: this.sums.map((_, side) => ({weights: weights[side], samples: samples[side]}))};
 	}
 }
 
-function addCallers(builder, tree, node, sums, from) {
-	for (let at = tree.parent[from]; at; at = tree.parent[at]) {
-		node = builder.child(node, tree.name[at], tree.inlined[at]);
-		builder.add(node, sums, from);
-	}
+// Callers of places: one each, if it has any. `collapsed`: calls of a function by itself are one.
+function followCallers(tree, collapsed) {
+	return ({at, from}) => {
+		const callers = roomFor(at.length), {parent, name} = tree;
+		let n = 0;
+		for (let i = 0; i < at.length; i++) {
+			let caller = parent[at[i]];
+			while (collapsed && caller && name[caller] === name[at[i]])
+				caller = parent[caller];
+			if (!caller)
+				continue;
+			callers.at[n] = caller;
+			callers.from[n++] = from[i];
+		}
+		return {at: callers.at.subarray(0, n), from: callers.from.subarray(0, n)};
+	};
 }
+
+function followCallees(tree, totals, collapsed) {
+	return ({at}) => {
+		const callees = [];
+		for (const place of at)
+			for (let child = place + 1; child < tree.end[place];) {
+				const inside = collapsed && tree.name[child] === tree.name[place];
+				if (!inside && hasSamples(totals, child))
+					callees.push(child);
+				child = inside ? child + 1 : tree.end[child];
+			}
+		const places = new Uint32Array(callees);
+		return {at: places, from: places};
+	};
+}
+
+// Sums of some nodes alone, close together.
+function pick(sums, nodes) {
+	return sums.map(({weights, samples}) => {
+		const some = {weights: new Float64Array(nodes.length), samples: new Float64Array(nodes.length)};
+		for (let i = 0; i < nodes.length; i++) {
+			some.weights[i] = weights[nodes[i]];
+			some.samples[i] = samples[nodes[i]];
+		}
+		return some;
+	});
+}
+
+function numbers(n) {
+	const list = new Uint32Array(n);
+	for (let i = 0; i < n; i++)
+		list[i] = i;
+	return list;
+}
+
+const hasSamples = (sums, node) => sums[0].samples[node] > 0 || sums.length > 1 && sums[1].samples[node] > 0;
 
 // Each function that was at work is a box on the root, with its callers on it.
-function leafFirst({tree, names}, selfs) {
-	const builder = new Builder(tree.name[0], names.length, selfs.length);
-	for (let i = 0; i < tree.n; i++) {
-		if (!selfs.some((self) => self.samples[i]))
-			continue;
-		builder.add(0, selfs, i);
-		if (!i)
-			continue;
-		const node = builder.child(0, tree.name[i], tree.inlined[i]);
-		builder.add(node, selfs, i);
-		addCallers(builder, tree, node, selfs, i);
-	}
-	return builder.finish();
+function leafFirst(profile, selfs, wholes, collapsed) {
+	const {tree} = profile, leaves = [];
+	for (let i = 1; i < tree.n; i++)
+		if (hasSamples(selfs, i))
+			leaves.push(i);
+	const at = new Uint32Array(leaves);
+	const grown = new Grown(profile, {rootName: tree.name[0], sums: pick(selfs, at), wholes, follow: followCallers(tree, collapsed),
+		places: {at, from: numbers(leaves.length)}, steps: at.reduce((steps, leaf) => steps + tree.level[leaf], 0)});
+	leaves.forEach((_, i) => grown.add(grown.root.sums, i));
+	addSums(grown.root.sums, selfs.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})));
+	return grown;
 }
 
 // A function's outermost frames, which no frame of the same name calls: all that it does, once.
-function outermost({tree, nested}, name) {
+function outermost({tree, nested}, name, totals) {
 	const found = [];
 	for (let i = 1; i < tree.n; i++)
-		if (tree.name[i] === name && !nested[i])
+		if (tree.name[i] === name && !nested[i] && hasSamples(totals, i))
 			found.push(i);
-	return found;
+	return new Uint32Array(found);
 }
 
-function callersOf(profile, totals, name) {
-	const {tree, names} = profile, builder = new Builder(name, names.length, totals.length);
-	for (const node of outermost(profile, name)) {
-		builder.add(0, totals, node);
-		addCallers(builder, tree, 0, totals, node);
-	}
-	return builder.finish();
+// Boxes are as wide as their share of the function, not of the whole.
+function halfOf(profile, name, nodes, {places, sums, wholes, follow, steps}) {
+	const grown = new Grown(profile, {rootName: name, sums, wholes, places, follow, steps});
+	for (const node of nodes)
+		grown.add(grown.root.sums, node);
+	grown.limit *= grown.share(grown.root.sums);
+	return grown;
 }
 
-function calleesOf(profile, totals, name) {
-	const {tree, names} = profile, builder = new Builder(name, names.length, totals.length);
-	for (const top of outermost(profile, name)) {
-		const merged = new Int32Array(tree.end[top] - top);
-		builder.add(0, totals, top);
-		for (let i = top + 1; i < tree.end[top]; i++) {
-			if (!totals.some((total) => total.samples[i]))
-				continue;
-			merged[i - top] = builder.child(merged[tree.parent[i] - top], tree.name[i], tree.inlined[i]);
-			builder.add(merged[i - top], totals, i);
-		}
-	}
-	return builder.finish();
+function callersOf(profile, totals, wholes, name, collapsed) {
+	const {tree} = profile, nodes = outermost(profile, name, totals), follow = followCallers(tree, collapsed), from = numbers(nodes.length);
+	return halfOf(profile, name, from, {places: follow({at: nodes, from}), sums: pick(totals, nodes), wholes, follow,
+		steps: nodes.reduce((steps, node) => steps + tree.level[node], 0)});
+}
+
+function calleesOf(profile, totals, wholes, name, collapsed) {
+	const {tree} = profile, nodes = outermost(profile, name, totals), follow = followCallees(tree, totals, collapsed);
+	return halfOf(profile, name, nodes, {places: follow({at: nodes}), sums: totals, wholes, follow,
+		steps: nodes.reduce((steps, node) => steps + tree.end[node] - node, 0)});
+}
+
+// All stacks, without calls of a function by itself.
+function collapsedTree(profile, totals, wholes) {
+	const {tree} = profile, root = new Uint32Array(1), follow = followCallees(tree, totals, true);
+	return halfOf(profile, tree.name[0], root, {places: follow({at: root}), sums: totals, wholes, follow, steps: tree.n});
 }
 
 // Self and total of each function that has samples: the sums of one side a column.
@@ -272,6 +408,21 @@ function changeColor(before, after, marked) {
 	if (!marked || !strength)
 		return '#dcdce0';
 	return after > before ? `rgb(255,${mix(205, 92)},${mix(195, 72)})` : `rgb(${mix(195, 84)},${mix(218, 152)},255)`;
+}
+
+// Package, module or prefix of a name: std of std::vector, net/http of net/http.(*conn).serve, tcp of tcp_input.
+function packageOf(name) {
+	const plain = name.replace(/^[<&*\s]+/, ''), [, parts] = /^([\w$]+)::/.exec(plain) ?? /^([\w./-]+?)\.(?:\(|\w+(?:\.func\d+)*$)/.exec(plain)
+		?? /^caml([A-Z]\w*?)__/.exec(plain) ?? /^\[([^\]]+)\]/.exec(plain) ?? /^_*([A-Za-z0-9]+)_/.exec(plain) ?? [];
+	return parts ?? plain;
+}
+
+// One hue for each package; light enough for black text.
+function packageColor(name) {
+	let hash = 2166136261;
+	for (const letter of packageOf(name))
+		hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
+	return `hsl(${hash % 360},${55 + (hash >>> 9) % 25}%,${66 + (hash >>> 17) % 14}%)`;
 }
 
 const percent = (part, whole) => `${(whole ? 100 * part / whole : 0).toFixed(2)} %`;
