@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "analysis/callers_callees.h"
 
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,18 +113,26 @@ void callers_callees_free(struct callers_callees *result)
 /* Names of the tree, each once: an error lists those that match. */
 struct matches {
 	const char *text;
+	regex_t regex;
+	bool is_regex;	  /* names need only match the expression */
 	struct ids *seen; /* names by pointer */
 	struct short_names *shorts;
 	const char *name[NAMES_TOLD + 1];
 	size_t n;
 };
 
+static bool has(const struct matches *matches, const char *name)
+{
+	return matches->is_regex ? !regexec(&matches->regex, name, 0, NULL, 0)
+				 : strstr(name, matches->text) != NULL;
+}
+
 /* True if the name is the text, or its short form is. */
 static bool is_match(struct matches *matches, const char *name)
 {
 	char *text = name_shorten(name, false);
 	const bool same = !strcmp(name, matches->text) || (text && !strcmp(text, matches->text));
-	const bool part = strstr(name, matches->text) || (text && strstr(text, matches->text));
+	const bool part = has(matches, name) || (text && has(matches, text));
 
 	free(text);
 	if (part && matches->n <= NAMES_TOLD)
@@ -152,11 +161,13 @@ static struct error *ambiguous(struct matches *matches)
 			       matches->n > NAMES_TOLD ? ", and others" : "");
 }
 
+/* *name is NULL if there is none. */
 static struct error *find(const struct tree *tree, struct matches *matches, const char **name)
 {
 	const char *same = NULL;
 	size_t n_same = 0;
 
+	*name = NULL;
 	for (uint32_t i = 1; i < tree->n; i++) {
 		const char *one = tree->nodes[i].name;
 		uint32_t id;
@@ -165,32 +176,44 @@ static struct error *find(const struct tree *tree, struct matches *matches, cons
 
 		if (err)
 			return err;
-		*name = one;
-		if (added && !strcmp(one, matches->text))
+		if (added && !strcmp(one, matches->text)) {
+			*name = one;
 			return NULL;
+		}
 		if (added && is_match(matches, one)) {
 			same = one;
 			n_same++;
 		}
 	}
 	*name = n_same == 1 ? same : matches->name[0];
-	if (n_same == 1 || matches->n == 1)
-		return NULL;
-	return matches->n ? ambiguous(matches)
-			  : error_new(ERR_USAGE, "no function in the samples is called \"%s\"",
-				      matches->text);
+	return n_same == 1 || matches->n <= 1 ? NULL : ambiguous(matches);
+}
+
+static struct error *find_by(const struct tree *tree, struct matches *matches, const char **name)
+{
+	struct error *err = ids_new(&matches->seen);
+
+	if (!err)
+		err = short_names_new(&matches->shorts);
+	if (!err)
+		err = find(tree, matches, name);
+	ids_free(matches->seen);
+	short_names_free(matches->shorts);
+	return err;
 }
 
 struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name)
 {
 	struct matches matches = {.text = text};
-	struct error *err = ids_new(&matches.seen);
+	struct error *err = find_by(tree, &matches, name);
 
-	if (!err)
-		err = short_names_new(&matches.shorts);
-	if (!err)
-		err = find(tree, &matches, name);
-	ids_free(matches.seen);
-	short_names_free(matches.shorts);
-	return err;
+	/* Names have characters in them that an expression understands otherwise. */
+	if (!err && !*name && !regcomp(&matches.regex, text, REG_EXTENDED | REG_NOSUB)) {
+		matches.is_regex = true;
+		err = find_by(tree, &matches, name);
+		regfree(&matches.regex);
+	}
+	if (err || *name)
+		return err;
+	return error_new(ERR_USAGE, "no function in the samples is called \"%s\"", text);
 }

@@ -26,7 +26,8 @@ void callers_callees_free(struct callers_callees *result);
 
 /*
  * The function that `text` means: the one of that name, or else the only one
- * that has the text in its name. ERR_USAGE names some if there are several.
+ * that has the text in its name, or matches it as a regular expression (regex(7)).
+ * ERR_USAGE names some if there are several.
  */
 struct error *callers_callees_find(const struct tree *tree, const char *text, const char **name);
 

@@ -74,6 +74,15 @@ static struct error *take_function(const struct option_row *row, const char *val
 	return NULL;
 }
 
+static struct error *take_annotate(const struct option_row *row, const char *value, void *to)
+{
+	struct report_options *options = to;
+
+	options->view = REPORT_ANNOTATION;
+	options->function = value;
+	return NULL;
+}
+
 static struct error *take_min(const struct option_row *row, const char *value, void *to)
 {
 	struct report_options *options = to;
@@ -107,9 +116,24 @@ static const struct option_row own_options[] = {
 		 "its own is the only one that it calls.",
 	 .values = "down up"},
 	{"function", "NAME", 'f', take_function, .text = "callers and callees of one function",
-	 .more = "A part of the name will do if no other function has it.\n"
+	 .more = "A part of the name, or a regular expression, will do if no other function has or "
+		 "matches it.\n"
 		 "A stack that holds the function more than once counts once, from its outermost "
 		 "call on."},
+	{
+		"annotate",
+		"NAME",
+		0,
+		take_annotate,
+		.text = "instructions and source lines of one function, with their samples",
+		.more = "The function is named as for\n.Fl -function .\n"
+			"Its code is read from the file that the recording tells of, or from one "
+			"given by\n"
+			".Fl s ,\nif its build id is that of what ran.\n"
+			"A sample counts where the processor was to go on: a slow instruction is "
+			"often the "
+			"one before.\nUnder\n.Li total ,\nsamples of callees count at the call.",
+	},
 	{"only", "REGEX", 'S', take_only,
 	 .text = "only stacks through a function whose name matches",
 	 .more = "Shares stay those of all samples that were selected."},
@@ -144,7 +168,7 @@ static const struct option_group options_of_report[] = {{load_options, AT(load)}
 
 static struct error *complete(struct report_options *options)
 {
-	const bool flat = options->view == REPORT_FLAT;
+	const bool flat = options->view == REPORT_FLAT || options->view == REPORT_ANNOTATION;
 
 	if (options->rows == NOT_GIVEN)
 		options->rows = flat && !options->json ? DEFAULT_ROWS : 0;
@@ -157,6 +181,10 @@ static struct error *complete(struct report_options *options)
 	if (options->view == REPORT_CALLERS_CALLEES &&
 	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION))
 		return cmd_usage_error(&verb_report, "--function shows functions, not --by others");
+	if (options->view == REPORT_ANNOTATION &&
+	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION || options->has_only))
+		return cmd_usage_error(&verb_report, "--annotate shows one function: neither --by "
+						     "nor --only go with it");
 	return NULL;
 }
 
@@ -190,7 +218,7 @@ struct share report_share(const struct report *report, const struct profile_cell
 
 const char *report_view_text(enum report_view view)
 {
-	static const char *const texts[] = {"flat", "down", "up", "around"};
+	static const char *const texts[] = {"flat", "down", "up", "around", "annotate"};
 
 	return texts[view];
 }
@@ -290,6 +318,8 @@ static struct error *build(struct report *report)
 		err = callers_callees_find(report->grouped.tree, options->function, &name);
 	if (!err && options->view == REPORT_CALLERS_CALLEES)
 		err = callers_callees_build(report->grouped.tree, name, &report->callers_callees);
+	if (!err && options->view == REPORT_ANNOTATION)
+		err = annotation_build(report, report->disassembler, &report->annotation);
 	return err ? err : collect_names(report);
 }
 
@@ -307,6 +337,8 @@ static struct error *put_text(const struct report *report, FILE *out,
 		return report_put_flat(report, &writer);
 	case REPORT_CALLERS_CALLEES:
 		return report_put_callers_callees(report, &writer);
+	case REPORT_ANNOTATION:
+		return annotation_put_text(report, &writer);
 	case REPORT_DOWN:
 	case REPORT_UP:
 		break;
@@ -332,15 +364,22 @@ static struct error *show(const struct report_options *options, const struct tty
 {
 	struct loaded loaded;
 	struct report report = {.options = options, .loaded = &loaded};
-	struct error *err = load_confine(&options->load);
+	struct error *err;
 
+	if (options->view == REPORT_ANNOTATION)
+		report.disassembler = disassembler_open();
+	err = load_confine(&options->load);
 	if (!err)
 		err = load_recording(&options->load, &loaded);
-	if (err)
+	if (err) {
+		disassembler_close(report.disassembler);
 		return err;
+	}
 	err = build(&report);
 	if (!err)
 		err = write_report(&report, terminal);
+	annotation_free(&report.annotation);
+	disassembler_close(report.disassembler);
 	callers_callees_free(&report.callers_callees);
 	flat_free(report.flat);
 	short_names_free(report.names);

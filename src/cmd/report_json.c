@@ -264,6 +264,9 @@ static void put_view(const struct report *report, json_t **object)
 	case REPORT_CALLERS_CALLEES:
 		put(object, "around", callers_callees(report));
 		break;
+	case REPORT_ANNOTATION:
+		put(object, "annotation", annotation_json(report));
+		break;
 	}
 }
 

@@ -12,13 +12,12 @@
 
 #include "base/preopen.h"
 #include "symbol/images/file.h"
-#include "symbol/images/wire.h"
 
 /* The name under which the directory is preopened. */
 #define PREOPENED "symbol-cache:"
 
 /* The first bytes: another version writes something else. */
-#define MAGIC "uniprof symbols " UNIPROF_VERSION " 1\n"
+#define MAGIC "uniprof symbols " UNIPROF_VERSION " 2\n"
 
 /* The largest table that is kept, bytes. */
 #define FILE_MAX (1u << 29)

@@ -228,6 +228,7 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out)
 	l.code = calloc(1, sizeof(*l.code));
 	if (!l.code)
 		return error_no_memory();
+	l.code->machine = head.e_machine;
 	err = take_all(&l);
 	if (err || l.code->start == l.code->end)
 		elf_code_free(l.code);

@@ -36,6 +36,7 @@ struct elf_code {
 	size_t n;
 	/* The code changes itself when it starts, as Linux does (alternatives). */
 	bool patched;
+	uint16_t machine; /* e_machine: the processor */
 	/* The build id's note, as it is in the file; 0 bytes if there is none, or if it is not loaded. */
 	uint8_t note[CODE_NOTE_MAX];
 	size_t note_len;

@@ -12,7 +12,6 @@
 
 #include "base/limits.h"
 #include "symbol/images/code.h"
-#include "symbol/images/wire.h"
 #include "symbol/kernel/image.h"
 #include "symbol/names/table.h"
 #include "symbol/sandbox.h"
@@ -106,7 +105,7 @@ struct error *image_file_load(const struct image_spec *spec, struct image_file *
 		return err;
 	if (file->code)
 		id = file->code->build_id;
-	if (file->code && spec->names_only)
+	if (file->code && spec->names_only && !spec->keeps_code)
 		elf_code_drop_pieces(file->code);
 	if ((!id || !*id) && file->symbols)
 		id = symbols_build_id(file->symbols);

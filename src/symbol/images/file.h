@@ -5,6 +5,7 @@
 /* One file of struct images: everything that is parsed of it. */
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "symbol/images/images.h"
 
@@ -30,5 +31,23 @@ struct error *image_file_load_sandboxed(const struct image_spec *spec, struct im
  * 2 * BUILD_ID_MAX + 1 (symbol/images/code.h).
  */
 void image_file_build_id(const char *path, char *hex, bool *lacks);
+
+/*
+ * Sends parsed image files through a pipe between two processes of the same
+ * program. The receiver trusts nothing: whatever comes, it gets a table that is
+ * safe to search, or an error.
+ */
+
+/*
+ * Sends the parsed file, or `err`, which it frees. Write errors show when the
+ * caller closes `out`.
+ */
+void image_wire_send(struct error *err, const struct image_file *file, FILE *out);
+
+/*
+ * Fills in the parsed file; or returns the error that was sent, or ERR_FAILED for nonsense, and for
+ * a file of more than `max` bytes.
+ */
+struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file);
 
 #endif

@@ -22,6 +22,7 @@ struct images {
 	bool programs;	/* some mapping is or was that of a program */
 	bool sandboxed; /* files are parsed in a process of their own */
 	bool names_only;
+	bool keeps_code;
 };
 
 struct error *images_new(struct images **out)
@@ -87,6 +88,12 @@ void images_names_only(struct images *images)
 	images->names_only = true;
 }
 
+void images_names_and_code(struct images *images)
+{
+	images->names_only = true;
+	images->keeps_code = true;
+}
+
 static uint64_t size_of(const char *path)
 {
 	int fd = is_regular_file(path) ? open_to_read(path) : -1;
@@ -121,6 +128,7 @@ static struct error *load(const struct images *images, const struct image_spec *
 	struct error *err;
 
 	with_twin.names_only = images->names_only;
+	with_twin.keeps_code = images->keeps_code;
 	if (twin)
 		with_twin.tables_known = twin->build_id;
 	err = images->sandboxed ? image_file_load_sandboxed(&with_twin, file)

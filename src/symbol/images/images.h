@@ -28,6 +28,7 @@ struct image_spec {
 	bool names;	  /* frames get names from it; else it only helps to find callers */
 	bool needs_names; /* it is an error if it has none */
 	bool names_only;  /* nobody unwinds by it, or compares it with memory */
+	bool keeps_code;  /* ... but its code is shown */
 	/* No unwind tables are made if this is its build id; NULL: they are. */
 	const char *tables_known;
 };
@@ -74,6 +75,9 @@ void images_sandbox(struct images *images);
 
 /* From now on files are loaded without unwind tables and code: to name addresses is all they are for. */
 void images_names_only(struct images *images);
+
+/* As images_names_only, but the code is kept, to be shown. */
+void images_names_and_code(struct images *images);
 
 /*
  * Loads a file; *out, if not NULL, is its number. Not mapped yet, unless

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/images/wire.h"
+#include "symbol/images/file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct wire_symbol {
 
 struct wire_code {
 	uint64_t start, end, note_va, note_len, n;
-	uint64_t patched;
+	uint64_t patched, machine;
 	uint8_t note[CODE_NOTE_MAX];
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
@@ -69,7 +69,8 @@ static void send_code(const struct elf_code *code, FILE *out)
 				 .note_va = code->note_va,
 				 .note_len = code->note_len,
 				 .n = code->n,
-				 .patched = code->patched};
+				 .patched = code->patched,
+				 .machine = code->machine};
 
 	memcpy(wire.note, code->note, sizeof(wire.note));
 	memcpy(wire.build_id, code->build_id, sizeof(wire.build_id));
@@ -272,6 +273,7 @@ static struct error *receive_code(struct incoming *in, struct elf_code **out)
 	*code = (struct elf_code){.start = wire.start,
 				  .end = wire.end,
 				  .patched = wire.patched != 0,
+				  .machine = (uint16_t)wire.machine,
 				  .note_len = wire.note_len,
 				  .note_va = wire.note_va};
 	memcpy(code->note, wire.note, sizeof(code->note));

@@ -7,7 +7,6 @@
 
 #include "base/fuzz_testing.h"
 #include "symbol/images/file.h"
-#include "symbol/images/wire.h"
 #include "symbol/names/table.h"
 
 /* As the reader may have (base/limits.h). */

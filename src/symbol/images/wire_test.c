@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "symbol/images/file.h"
-#include "symbol/images/wire.h"
 
 /* Damaged messages, each with the next of a fixed row of random numbers. */
 #define DAMAGES 3000
@@ -80,6 +79,7 @@ static void same_code(const struct elf_code *a, const struct elf_code *b)
 	assert_int_equal(a->end, b->end);
 	assert_int_equal(a->n, b->n);
 	assert_int_equal(a->patched, b->patched);
+	assert_int_equal(a->machine, b->machine);
 	assert_int_equal(a->note_va, b->note_va);
 	assert_int_equal(a->note_len, b->note_len);
 	assert_memory_equal(a->note, b->note, sizeof(a->note));

@@ -17,7 +17,6 @@
 #include "base/intern.h"
 #include "base/limits.h"
 #include "symbol/sandbox.h"
-#include "symbol/source/index.h"
 
 /*
  * The protocol between us and the process that reads the file. That process

@@ -4,7 +4,7 @@
 
 /*
  * Finds source lines of a file's code by asking a process of its own that reads
- * the file's DWARF (symbol/source/index.h). That process holds nothing but files that
+ * the file's DWARF (index.c). That process holds nothing but files that
  * were opened ahead and two pipes, and its CPU time is bounded: a damaged file
  * costs lines, not the profile. Its answers are checked.
  */
@@ -64,5 +64,33 @@ struct error *sources_ask(struct sources *sources, const struct image_file *file
 
 /* A sentence on the files whose reader died, or NULL. */
 const char *sources_trouble(const struct sources *sources);
+
+/*
+ * Finds the source functions at an address of a file, by the DWARF in it or in
+ * its separate debug file: those that were inlined there, and the one that they
+ * were inlined into. All addresses are the file's.
+ *
+ * Compilation units are indexed one at a time, when first asked for; a second
+ * question about the same unit is two binary searches. libdw reads whatever
+ * the file has: this belongs into a process of its own.
+ */
+
+struct source_index;
+
+/*
+ * *out is NULL if there is no DWARF. `build_id`: the one that the file must
+ * have, in hex; "": any.
+ */
+struct error *source_index_open(const char *path, const char *build_id, struct source_index **out);
+void source_index_close(struct source_index *index);
+
+/*
+ * Innermost first; the strings are as the file has them and belong to the
+ * index. Nothing is known of the address if `n` is 0 afterwards. Where the
+ * file tells of a line, but of no function, there is one frame without.
+ * Returns the directory that relative names of files are in, or NULL.
+ */
+const char *source_index_find(struct source_index *index, uint64_t addr,
+			      struct source_answer *answer);
 
 #endif
