@@ -24,8 +24,17 @@
 /* The attribute, and where its ids are: none. */
 #define ATTR_ENTRY (ATTR_SIZE + 16)
 #define DATA_START (HEADER_SIZE + ATTR_ENTRY)
-/* Bits of the sections behind the data (perf/util/header.h). */
-#define FEATURE_BUILD_ID 2
+/* Bits of the sections behind the data, which stand in their order (perf/util/header.h). */
+enum feature {
+	FEATURE_BUILD_ID = 2,
+	FEATURE_ARCH = 6,
+	FEATURE_NRCPUS = 7,
+	FEATURE_EVENT_DESC = 12,
+	FEATURE_SAMPLE_TIME = 21,
+};
+
+/* perf's texts in them have room for a multiple of so many bytes. */
+#define TEXT_ALIGN 64
 
 #define SAMPLE_FIELDS                                                            \
 	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | \
@@ -83,6 +92,8 @@ struct perf_data {
 	const struct format_job *job;
 	struct location_table *table;
 	uint32_t pid;
+	uint64_t first_ns, last_ns; /* of the samples that were written */
+	bool any;
 	FILE *out;
 };
 
@@ -181,7 +192,7 @@ static void put_mmap(const struct perf_data *d, const struct location_image *ima
 
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
-	const struct perf_data *d = ctx;
+	struct perf_data *d = ctx;
 	const struct stacks *stacks = d->job->profile->stacks;
 	uint64_t context = PERF_CONTEXT_USER, addr = stacks_node(stacks, sample->stack)->addr;
 	size_t n = chain_of(d, sample->stack);
@@ -195,6 +206,9 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 				       .period = sample->weight_ns * sample->times,
 				       .n_chain = n + 1};
 
+	d->first_ns = d->any ? d->first_ns : sample->time_ns;
+	d->last_ns = sample->time_ns;
+	d->any = true;
 	fwrite(&record, sizeof(record), 1, d->out);
 	fwrite(&context, sizeof(context), 1, d->out);
 	for (uint32_t id = sample->stack; n; n--) {
@@ -225,22 +239,51 @@ static void put_u64(uint64_t value, FILE *out)
 	fwrite(&value, sizeof(value), 1, out);
 }
 
-static void put_attribute(const struct perf_data *d)
+static struct perf_event_attr attribute_of(const struct perf_data *d)
 {
 	double hz = d->job->profile->info.rate_hz;
-	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
-				       .size = ATTR_SIZE,
-				       .config = PERF_COUNT_SW_CPU_CLOCK,
-				       .sample_period = hz > 0 ? (uint64_t)(1e9 / hz) : 1,
-				       .sample_type = SAMPLE_FIELDS,
-				       .sample_id_all = 1,
-				       .mmap = 1,
-				       .mmap2 = 1,
-				       .comm = 1};
+
+	return (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
+					.size = ATTR_SIZE,
+					.config = PERF_COUNT_SW_CPU_CLOCK,
+					.sample_period = hz > 0 ? (uint64_t)(1e9 / hz) : 1,
+					.sample_type = SAMPLE_FIELDS,
+					.sample_id_all = 1,
+					.mmap = 1,
+					.mmap2 = 1,
+					.comm = 1};
+}
+
+static void put_attribute(const struct perf_data *d)
+{
+	const struct perf_event_attr attr = attribute_of(d);
 
 	fwrite(&attr, ATTR_SIZE, 1, d->out);
 	put_u64(0, d->out);
 	put_u64(0, d->out);
+}
+
+/* As uname calls it; NULL: not known. perf chooses its disassembler by it. */
+static const char *machine_of(const struct perf_data *d)
+{
+	static const char *const names[][2] = {
+		{"x86_64", "x86_64"}, {"x86_32", "i686"},     {"arm64", "aarch64"},
+		{"arm32", "armv7l"},  {"riscv64", "riscv64"},
+	};
+	const char *arch = d->job->profile->info.arch;
+
+	for (size_t i = 0; arch && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(arch, names[i][0]))
+			return names[i][1];
+	return NULL;
+}
+
+/* No feature tells of this machine: the guest was sampled elsewhere. */
+static uint64_t features_of(const struct perf_data *d)
+{
+	return UINT64_C(1) << FEATURE_BUILD_ID | (uint64_t)(machine_of(d) != NULL) << FEATURE_ARCH |
+	       UINT64_C(1) << FEATURE_NRCPUS | UINT64_C(1) << FEATURE_EVENT_DESC |
+	       UINT64_C(1) << FEATURE_SAMPLE_TIME;
 }
 
 static void put_header(const struct perf_data *d, uint64_t size)
@@ -254,7 +297,7 @@ static void put_header(const struct perf_data *d, uint64_t size)
 	put_u64(size, d->out);
 	put_u64(0, d->out); /* event types: none any more */
 	put_u64(0, d->out);
-	put_u64(UINT64_C(1) << FEATURE_BUILD_ID, d->out);
+	put_u64(features_of(d), d->out);
 	for (int i = 0; i < 3; i++)
 		put_u64(0, d->out);
 	put_attribute(d);
@@ -278,17 +321,10 @@ static bool read_build_id(const char *hex, uint8_t out[BUILD_ID_BYTES])
 }
 
 /* A wrong build id would cost all names: images without one are not in the list. */
-static void put_build_ids(const struct perf_data *d, uint64_t at)
+static void put_build_ids(const struct perf_data *d)
 {
 	uint8_t id[BUILD_ID_BYTES];
-	uint64_t size = 0;
 
-	for (uint32_t i = 0; i < d->table->n_images; i++)
-		if (read_build_id(d->table->images[i].build_id, id))
-			size += sizeof(struct build_id_record) + name_room(&d->table->images[i]);
-	/* The table of sections, with one entry. */
-	put_u64(at + 16, d->out);
-	put_u64(size, d->out);
 	for (uint32_t i = 0; i < d->table->n_images; i++) {
 		const struct location_image *image = &d->table->images[i];
 		struct build_id_record record = {.header = {0, PERF_RECORD_MISC_USER,
@@ -296,14 +332,87 @@ static void put_build_ids(const struct perf_data *d, uint64_t at)
 								       name_room(image))},
 						 .pid = (int32_t)d->pid};
 
-		if (!read_build_id(image->build_id, record.build_id))
+		if (!read_build_id(image->build_id, id))
 			continue;
+		memcpy(record.build_id, id, strlen(image->build_id) / 2);
 		/* Its length stands behind it (perf_record_header_build_id). */
 		record.build_id[BUILD_ID_BYTES] = (uint8_t)(strlen(image->build_id) / 2);
 		record.header.misc |= PERF_RECORD_MISC_EXT_RESERVED;
 		fwrite(&record, sizeof(record), 1, d->out);
 		put_name(image, d->out);
 	}
+}
+
+static uint64_t build_ids_size(const struct perf_data *d)
+{
+	uint8_t id[BUILD_ID_BYTES];
+	uint64_t size = 0;
+
+	for (uint32_t i = 0; i < d->table->n_images; i++)
+		if (read_build_id(d->table->images[i].build_id, id))
+			size += sizeof(struct build_id_record) + name_room(&d->table->images[i]);
+	return size;
+}
+
+static void put_u32(uint32_t value, FILE *out)
+{
+	fwrite(&value, sizeof(value), 1, out);
+}
+
+/* Its length, and the text with zeros behind it. Ours are shorter than TEXT_ALIGN. */
+static void put_text(const char *text, FILE *out)
+{
+	char room[TEXT_ALIGN] = {0};
+
+	memcpy(room, text, sanitize_cut(text, TEXT_ALIGN - 1));
+	put_u32(TEXT_ALIGN, out);
+	fwrite(room, sizeof(room), 1, out);
+}
+
+#define TEXT_SIZE	(4 + (uint64_t)TEXT_ALIGN)
+#define EVENT_DESC_SIZE (4 + 4 + (uint64_t)ATTR_SIZE + 4 + TEXT_SIZE)
+
+/* One event, which has no ids. */
+static void put_event_desc(const struct perf_data *d)
+{
+	const struct perf_event_attr attr = attribute_of(d);
+
+	put_u32(1, d->out);
+	put_u32(ATTR_SIZE, d->out);
+	fwrite(&attr, ATTR_SIZE, 1, d->out);
+	put_u32(0, d->out);
+	put_text("cpu-clock", d->out);
+}
+
+static void put_features(const struct perf_data *d, uint64_t at)
+{
+	const uint32_t vcpus = d->job->profile->info.vcpus;
+	const struct {
+		enum feature feature;
+		uint64_t size;
+	} sections[] = {{FEATURE_BUILD_ID, build_ids_size(d)},
+			{FEATURE_ARCH, TEXT_SIZE},
+			{FEATURE_NRCPUS, 8},
+			{FEATURE_EVENT_DESC, EVENT_DESC_SIZE},
+			{FEATURE_SAMPLE_TIME, 16}};
+	const uint64_t features = features_of(d);
+
+	at += 16 * (uint64_t)__builtin_popcountll(features);
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+		if (!(features >> sections[i].feature & 1))
+			continue;
+		put_u64(at, d->out);
+		put_u64(sections[i].size, d->out);
+		at += sections[i].size;
+	}
+	put_build_ids(d);
+	if (machine_of(d))
+		put_text(machine_of(d), d->out);
+	put_u32(vcpus, d->out); /* on-line, and in all */
+	put_u32(vcpus, d->out);
+	put_event_desc(d);
+	put_u64(d->first_ns, d->out);
+	put_u64(d->last_ns, d->out);
 }
 
 static struct error *put_all(struct perf_data *d)
@@ -321,7 +430,7 @@ static struct error *put_all(struct perf_data *d)
 		put_mmap(d, &d->table->images[i]);
 	err = samples_read(d->job, put_sample, d);
 	if (!err)
-		put_build_ids(d, DATA_START + size);
+		put_features(d, DATA_START + size);
 	return err;
 }
 

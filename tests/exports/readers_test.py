@@ -283,6 +283,15 @@ class PerfData(Exported):
         text = self.perf('buildid-list', '-i', self.export('plain', 'perf.data'))
         self.assertEqual(text.split(), [identity, str(EXAMPLE.resolve())])
 
+    def test_the_header_tells_of_the_guest_and_not_of_this_machine(self):
+        text = self.perf('report', '--header-only', '-I', '-i', self.export('plain', 'perf.data'))
+        for line in ('arch : x86_64', 'nrcpus online : 2', 'nrcpus avail : 2', 'time of first sample : 0.001000',
+                     'time of last sample : 0.100000', 'sample duration :     99.000 ms'):
+            self.assertIn(f'# {line}\n', text)
+        self.assertRegex(text, r'# event : name = cpu-clock, ')
+        self.assertNotRegex(text, '# (hostname|os release|cpudesc|cmdline) :')
+        self.assertEqual(self.perf('evlist', '-i', self.directory / 'perf.data').split(), ['cpu-clock'])
+
     def test_any_name_of_guests_and_images_can_be_read(self):
         text = self.perf('script', '-i', self.export('hostile', 'perf.data'), '-F', 'comm,ip,sym,dso')
         self.assertIsNone(HARMFUL.search(text))
