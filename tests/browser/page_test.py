@@ -399,6 +399,8 @@ class OneRecording(InBrowser):
         self.browser.run('location.hash = arguments[0]', fragment)
         page.settle()
         self.assertEqual(page.shares()['visit;walk;main'], .6)
+        page.press('Escape')
+        self.assertEqual(page.shares()['visit;walk;walk;walk;main'], .6)
 
     def test_colours_can_be_those_of_packages(self) -> None:
         page = self.open(stacks='tcp_input;tcp_parse;std::vec::push 10\nnet/http.(*conn).serve;net/http.readRequest 10\nstd::sort;0x1234 10\n')

@@ -380,6 +380,7 @@ class Page {
 
 	reset() {
 		this.pattern = get('search').value = '';
+		this.collapsed = this.byPackage = false;
 		this.states = this.profile.states;
 		this.profile.sides.forEach((side, i) => {
 			Object.assign(this.filters[i], {from: 0, to: side.buckets});

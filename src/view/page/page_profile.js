@@ -22,7 +22,7 @@ class Bytes {
 
 	text() {
 		const length = this.number();
-		return this.decoder.decode(this.data.subarray(this.at, this.at += length));
+		return length === 0 ? '' : this.decoder.decode(this.data.subarray(this.at, this.at += length));
 	}
 
 	double() {
@@ -32,8 +32,9 @@ class Bytes {
 	}
 
 	color() {
-		const digits = Array.from(this.data.subarray(this.at, this.at += 3), (byte) => byte.toString(16).padStart(2, '0'));
-		return `#${digits.join('')}`;
+		const {data} = this, at = this.at;
+		this.at += 3;
+		return `#${(1 << 24 | data[at] << 16 | data[at + 1] << 8 | data[at + 2]).toString(16).slice(1)}`;
 	}
 }
 
@@ -131,6 +132,8 @@ function readGroups(bytes) {
 async function readProfile(data, tell) {
 	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [];
 	for (let n = bytes.number(); n > 0; n--) {
+		if (n % CHUNK === 0)
+			await tell(`Reading names: ${n.toLocaleString('en-US')} more`);
 		names.push(bytes.text());
 		shorts.push(bytes.text() || names.at(-1));
 		colors.push(bytes.color());
