@@ -114,6 +114,11 @@ static void test_a_function_is_found_by_its_name_or_a_part_that_only_it_has(void
 	assert_ptr_equal(name, main_name);
 	assert_null(callers_callees_find(tree, "fg", &name));
 	assert_ptr_equal(name, fg_name);
+	assert_null(callers_callees_find(tree, "^m.*n$", &name));
+	assert_ptr_equal(name, main_name);
+	err = callers_callees_find(tree, "*(", &name);
+	assert_int_equal(err->kind, ERR_USAGE);
+	error_free(err);
 	err = callers_callees_find(tree, "i_am_not_there", &name);
 	assert_int_equal(err->kind, ERR_USAGE);
 	error_free(err);
