@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/privilege.h"
-#include "cmd/shared/manual.h"
+#include "cmd/cmd.h"
 #include "view/disassemble.h"
 #include "symbol/images/debuginfod.h"
 #include "symbol/names/demangle.h"

@@ -9,6 +9,7 @@
  */
 
 #include "capture/sampler.h"
+#include "threads/threads.h"
 
 struct capture;
 
@@ -52,5 +53,28 @@ uint64_t capture_retries(const struct capture *capture);
 
 /* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
 uint64_t capture_no_room(const struct capture *capture);
+
+/*
+ * Stacks of threads that do not run, in the kernel: read while the guest runs,
+ * without a pause. A thread that had the CPU meanwhile is read again.
+ */
+struct waiting {
+	struct target *target;
+	struct capture *capture; /* has taken a tick */
+	const struct guest_threads *threads;
+	const struct guest_memory *memory;
+	const struct regs *regs; /* of a vCPU that sees the kernel */
+};
+
+struct waiting_stack {
+	/* False: it runs, has ended, never stood still or cannot be read; nothing below is set. */
+	bool read;
+	uint32_t stack; /* id in the store of `capture`, frames of its program among them */
+	enum unwind_end end;
+};
+
+/* *thread is read anew. Errors are those of capture_unwind. */
+struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
+			     struct waiting_stack *out);
 
 #endif

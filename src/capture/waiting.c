@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "capture/waiting.h"
+#include "capture/capture.h"
 
 /* A thread that has run while its stack was read is read again so often. */
 #define TRIES 4

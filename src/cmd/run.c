@@ -8,7 +8,7 @@
 #include "base/preopen.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/shared/guest_launch.h"
+#include "cmd/shared/launcher.h"
 #include "cmd/shared/load.h"
 #include "cmd/shared/session.h"
 #include "format/format.h"

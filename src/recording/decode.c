@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "recording/decode.h"
+#include "recording/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 /*
  * From ticks and names to records, appended to a buffer. Keeps what records
  * refer back to: nodes, the last tick, each vCPU's last entry. Private to
- * src/recording; the counterpart of decode.h.
+ * src/recording; the counterpart of decode.c.
  */
 
 #include "base/bytes.h"

@@ -3,8 +3,6 @@
 
 #include <zlib.h>
 
-#include "recording/decode.h"
-
 /* Bytes that are asked for in one read. */
 #define READ_SIZE (64u << 10)
 

@@ -9,7 +9,6 @@
 #include "capture/capture.h"
 #include "capture/code_cache.h"
 #include "capture/sampler.h"
-#include "capture/waiting.h"
 #include "cmd/shared/thread_listing.h"
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/shared/guest_launch.h"
+#include "cmd/shared/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "cmd/shared/launcher.h"
+#include "cmd/cmd.h"
 #include "target/host/proc.h"
 
 /* Pause between two searches, in addition to the length of the last one. */

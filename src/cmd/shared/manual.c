@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/shared/manual.h"
+#include "cmd/cmd.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -5,15 +5,17 @@
 /*
  * Options as rows of tables. From a verb's rows come the parsing of its
  * command line, its --help, the list of options in its man page and the
- * completions of shells (manual.h), so that they cannot disagree.
+ * completions of shells (manual.c), so that they cannot disagree.
  *
  * To add an option: one row in the table of its verb (or of what verbs share:
  * session.h, load.h), with a field in that table's struct. The row's `take` is
  * one of those below, or a function of the verb's own.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
@@ -88,5 +90,17 @@ option_take take_color;
 
 /* The alias of no field: a directory for debug files; counts for the files that follow. */
 option_take take_debug_dir;
+
+/* Texts that are made of the rows (manual.c). All end at `out`'s errors, which its owner sees. */
+
+/* The verb's --help. */
+void manual_write_help(const struct verb *verb, FILE *out);
+
+/* The verb's options as a list in mdoc(7), for its man page. */
+void manual_write_options(const struct verb *verb, FILE *out);
+
+/* Completions of all verbs for "bash", "zsh" or "fish"; false: there is no such shell. */
+bool manual_write_completions(const char *shell, const struct verb *const *verbs, size_t n,
+			      FILE *out);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "cmd/shared/manual.h"
+#include "cmd/cmd.h"
 
 struct inner {
 	bool flag;
