@@ -445,7 +445,6 @@ static struct error *build(struct builder *b)
 		err = group_by_divide(&b->options->keys) ? add_classes(b) : add_all(b);
 	if (!err)
 		err = tree_sum(b->tree);
-	free(b->passes);
 	labeller_free(&b->labels);
 	return err;
 }
@@ -474,6 +473,8 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 	b.tree = out->tree;
 	if (!err)
 		err = build(&b);
+	out->passes = b.passes;
+	out->n_passes = b.passes ? b.n : 0;
 	if (err)
 		grouped_tree_free(out);
 	return err;
@@ -483,6 +484,7 @@ void grouped_tree_free(struct grouped_tree *grouped)
 {
 	tree_free(grouped->tree);
 	pool_free(grouped->pool);
+	free(grouped->passes);
 	*grouped = (struct grouped_tree){0};
 }
 

@@ -64,6 +64,8 @@ struct grouped_tree_options {
 struct grouped_tree {
 	struct tree *tree; /* summed */
 	struct pool *pool; /* the names */
+	bool *passes;	   /* [n_passes], by stack: it passes `only`; NULL: all do */
+	uint32_t n_passes;
 };
 
 /*

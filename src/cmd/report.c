@@ -10,6 +10,12 @@
 #define DEFAULT_ROWS	  40
 #define DEFAULT_MIN_SHARE 0.005 /* of trees as text */
 
+/* Heat map: rows of 50 ms; columns in a pipe, with --wide or JSON, and beside its axis. */
+#define HEAT_ROWS	20
+#define HEAT_PIPE_WIDTH 80
+#define HEAT_WIDE	3600
+#define HEAT_AXIS	10
+
 static struct error *take_tree(const struct option_row *row, const char *way, void *to)
 {
 	enum report_view *view = &((struct report_options *)to)->view;
@@ -83,6 +89,12 @@ static struct error *take_annotate(const struct option_row *row, const char *val
 	return NULL;
 }
 
+static struct error *take_heat(const struct option_row *row, const char *value, void *to)
+{
+	((struct report_options *)to)->view = REPORT_HEAT;
+	return NULL;
+}
+
 static struct error *take_min(const struct option_row *row, const char *value, void *to)
 {
 	struct report_options *options = to;
@@ -134,6 +146,11 @@ static const struct option_row own_options[] = {
 			"often the "
 			"one before.\nUnder\n.Li total ,\nsamples of callees count at the call.",
 	},
+	{"heat", NULL, 0, take_heat,
+	 .text = "a heat map of time: seconds across, the offset in a second down, darker where "
+		 "more was sampled",
+	 .more = "A column is several seconds where the recording is longer than the terminal is "
+		 "wide.\nAny verb shows the stretch that was seen, by\n.Fl -from\nand\n.Fl -to ."},
 	{"only", "REGEX", 'S', take_only,
 	 .text = "only stacks through a function whose name matches",
 	 .more = "Shares stay those of all samples that were selected."},
@@ -185,6 +202,9 @@ static struct error *complete(struct report_options *options)
 	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION || options->has_only))
 		return cmd_usage_error(&verb_report, "--annotate shows one function: neither --by "
 						     "nor --only go with it");
+	if (options->view == REPORT_HEAT && !strcmp(options->load.path, "-"))
+		return cmd_usage_error(&verb_report,
+				       "--heat reads the recording twice: a file, please");
 	return NULL;
 }
 
@@ -218,7 +238,7 @@ struct share report_share(const struct report *report, const struct profile_cell
 
 const char *report_view_text(enum report_view view)
 {
-	static const char *const texts[] = {"flat", "down", "up", "around", "annotate"};
+	static const char *const texts[] = {"flat", "down", "up", "around", "annotate", "heat"};
 
 	return texts[view];
 }
@@ -290,6 +310,30 @@ static struct error *collect_names(struct report *report)
 	return err;
 }
 
+static uint32_t heat_columns(const struct report_options *options, size_t width)
+{
+	if (options->wide || options->json)
+		return HEAT_WIDE;
+	if (!width)
+		width = HEAT_PIPE_WIDTH;
+	return width > 2 * HEAT_AXIS ? (uint32_t)(width - HEAT_AXIS) : HEAT_AXIS;
+}
+
+static struct error *build_heat(struct report *report, size_t width)
+{
+	const struct report_options *options = report->options;
+	const struct heat_options how = {.filter = &options->load.filter,
+					 .passes = report->grouped.passes,
+					 .n_passes = report->grouped.n_passes,
+					 .max_columns = heat_columns(options, width),
+					 .rows = HEAT_ROWS};
+
+	if (report->loaded->profile->info.timeless)
+		return error_new(ERR_USAGE,
+				 "the samples of this profile have no times: there is no heat map");
+	return heat_read(options->load.path, report->loaded->profile, &how, &report->heat);
+}
+
 static struct error *build(struct report *report)
 {
 	const struct report_options *options = report->options;
@@ -339,6 +383,9 @@ static struct error *put_text(const struct report *report, FILE *out,
 		return report_put_callers_callees(report, &writer);
 	case REPORT_ANNOTATION:
 		return annotation_put_text(report, &writer);
+	case REPORT_HEAT:
+		report_put_heat(report, &writer);
+		return NULL;
 	case REPORT_DOWN:
 	case REPORT_UP:
 		break;
@@ -376,10 +423,13 @@ static struct error *show(const struct report_options *options, const struct tty
 		return err;
 	}
 	err = build(&report);
+	if (!err && options->view == REPORT_HEAT)
+		err = build_heat(&report, options->load.output ? 0 : terminal->width);
 	if (!err)
 		err = write_report(&report, terminal);
 	annotation_free(&report.annotation);
 	disassembler_close(report.disassembler);
+	heat_free(&report.heat);
 	callers_callees_free(&report.callers_callees);
 	flat_free(report.flat);
 	short_names_free(report.names);

@@ -14,6 +14,7 @@
 #include "analysis/flat.h"
 #include "analysis/interval.h"
 #include "analysis/grouped_tree.h"
+#include "profile/time_buckets.h"
 
 enum report_view {
 	REPORT_FLAT,
@@ -21,6 +22,7 @@ enum report_view {
 	REPORT_UP,   /* from the innermost on: shows the callers of hot functions */
 	REPORT_CALLERS_CALLEES,
 	REPORT_ANNOTATION,
+	REPORT_HEAT, /* seconds across, the offset in them down */
 };
 
 struct report_options {
@@ -88,6 +90,7 @@ struct report {
 	struct callers_callees callers_callees; /* of REPORT_CALLERS_CALLEES */
 	struct annotation annotation;		/* of REPORT_ANNOTATION */
 	struct disassembler *disassembler;	/* NULL: none */
+	struct heat heat;			/* of REPORT_HEAT */
 	struct profile_cell matched;		/* samples that `only` lets pass */
 	double draws;
 };
@@ -114,6 +117,7 @@ struct error *report_put_flat(const struct report *report, const struct tty_writ
 struct error *report_put_tree(const struct report *report, const struct tty_writer *writer);
 struct error *report_put_callers_callees(const struct report *report,
 					 const struct tty_writer *writer);
+void report_put_heat(const struct report *report, const struct tty_writer *writer);
 struct error *report_put_json(const struct report *report, FILE *out);
 
 /* Finds and counts options->function; `disassembler` may be NULL. annotation_free is due, also after an error. */

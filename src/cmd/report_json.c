@@ -251,6 +251,27 @@ static json_t *keys(const struct report *report)
 	return array;
 }
 
+/* Only cells that have samples. */
+static json_t *heat(const struct report *report)
+{
+	const struct heat *from = &report->heat;
+	json_t *object = json_object(), *array = json_array();
+
+	for (size_t i = 0; i < (size_t)from->columns * from->rows; i++)
+		if (from->cells[i].samples)
+			append(&array, json_pack("{s:I, s:I, s:I, s:I}", "column",
+						 (json_int_t)(i / from->rows), "row",
+						 (json_int_t)(i % from->rows), "samples",
+						 (json_int_t)from->cells[i].samples, "weight_ns",
+						 (json_int_t)from->cells[i].weight_ns));
+	put(&object, "from_s", json_integer((json_int_t)from->first_s));
+	put(&object, "column_s", json_integer((json_int_t)from->column_s));
+	put(&object, "columns", json_integer(from->columns));
+	put(&object, "rows", json_integer(from->rows));
+	put(&object, "cells", array);
+	return object;
+}
+
 static void put_view(const struct report *report, json_t **object)
 {
 	switch (report->options->view) {
@@ -266,6 +287,9 @@ static void put_view(const struct report *report, json_t **object)
 		break;
 	case REPORT_ANNOTATION:
 		put(object, "annotation", annotation_json(report));
+		break;
+	case REPORT_HEAT:
+		put(object, "heat", heat(report));
 		break;
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A report as text: its functions as rows, or its call trees. */
+/* A report as text: its functions as rows, its call trees, or a heat map. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -381,4 +381,98 @@ struct error *report_put_callers_callees(const struct report *report,
 	put_line(&walk, &function);
 	err = put_tree(report, found->callers, false, "its callers, the nearest first", writer);
 	return err ? err : put_tree(report, found->callees, true, "what it calls", writer);
+}
+
+/* Heat maps: a cell is a character, the darker the more it has beside the hottest one. */
+
+static const char shades[] = " .:-=+*#%@";
+
+/* Nothing is blank, and only that. */
+static char shade(const struct profile_cell *cell, const struct profile_cell *hottest,
+		  enum style *style)
+{
+	const size_t most = sizeof(shades) - 2;
+	double share;
+	size_t at;
+
+	*style = STYLE_PLAIN;
+	if (!cell->samples)
+		return shades[0];
+	share = hottest->weight_ns ? (double)cell->weight_ns / (double)hottest->weight_ns
+				   : (double)cell->samples / (double)hottest->samples;
+	at = 1 + (size_t)(share * (double)(most - 1) + 0.5);
+	*style = share > 0.66 ? STYLE_HOT : share > 0.33 ? STYLE_WARM : STYLE_PLAIN;
+	return shades[at < most ? at : most];
+}
+
+static void put_heat_row(const struct heat *heat, uint32_t row, const struct tty_writer *writer)
+{
+	const struct profile_cell *hottest = heat_hottest(heat);
+	enum style style, now = STYLE_PLAIN;
+
+	fprintf(writer->out, "%4" PRIu32 " ms |", row * 1000 / heat->rows);
+	for (uint32_t c = 0; c < heat->columns; c++) {
+		char sign = shade(&heat->cells[(size_t)c * heat->rows + row], hottest, &style);
+
+		if (style != now && now != STYLE_PLAIN)
+			tty_writer_style(writer, STYLE_PLAIN);
+		if (style != now && style != STYLE_PLAIN)
+			tty_writer_style(writer, style);
+		now = style;
+		fputc(sign, writer->out);
+	}
+	if (now != STYLE_PLAIN)
+		tty_writer_style(writer, STYLE_PLAIN);
+	fputs("|\n", writer->out);
+}
+
+/* The second that a column begins with, wherever there is room for it. */
+static void put_heat_seconds(const struct heat *heat, FILE *out)
+{
+	uint32_t free_from = 0;
+
+	fprintf(out, "%9s", "");
+	for (uint32_t c = 0; c < heat->columns; c += 10) {
+		char text[24];
+		int len = snprintf(text, sizeof(text), "%" PRIu64,
+				   heat->first_s + c * heat->column_s);
+
+		if (c < free_from || (c && c + (uint32_t)len + 1 > heat->columns))
+			continue;
+		fprintf(out, "%*s%s", (int)(c - free_from), "", text);
+		free_from = c + (uint32_t)len;
+	}
+	fputs(" s\n", out);
+}
+
+static void put_heat_legend(const struct report *report, FILE *out)
+{
+	const struct heat *heat = &report->heat;
+	const struct profile_cell *hottest = heat_hottest(heat);
+	const uint64_t column = (uint64_t)(hottest - heat->cells) / heat->rows;
+	const uint64_t from = heat->first_s + column * heat->column_s;
+
+	fprintf(out, "\nA cell is %" PRIu32 " ms of %" PRIu64 " second%s", 1000 / heat->rows,
+		heat->column_s, heat->column_s == 1 ? "" : "s");
+	if (heat->column_s > 1)
+		fputs(" (merged, so that the recording fits)", out);
+	if (!hottest->samples) {
+		fputs("; no sample was selected.\n", out);
+		return;
+	}
+	fprintf(out, "; blank: no samples; %s: at most %" PRIu64 " samples, %.3f s, in a cell.\n",
+		shades + 1, hottest->samples, (double)hottest->weight_ns / 1e9);
+	fprintf(out,
+		"The hottest cell lies in --from %" PRIu64 " --to %" PRIu64
+		": report, flamegraph, export and diff show such a stretch.\n",
+		from, from + heat->column_s);
+}
+
+void report_put_heat(const struct report *report, const struct tty_writer *writer)
+{
+	fputc('\n', writer->out);
+	for (uint32_t row = 0; row < report->heat.rows; row++)
+		put_heat_row(&report->heat, row, writer);
+	put_heat_seconds(&report->heat, writer->out);
+	put_heat_legend(report, writer->out);
 }

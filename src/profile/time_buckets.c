@@ -204,3 +204,109 @@ void time_buckets_free(struct time_buckets *buckets)
 	free(buckets->rows);
 	memset(buckets, 0, sizeof(*buckets));
 }
+
+#define NS_PER_S 1000000000ull
+
+struct heating {
+	const struct heat_options *options;
+	struct heat *heat;
+	struct weighting weighting;
+};
+
+static bool heat_selects(const struct heating *h, const struct tick *tick,
+			 const struct tick_entry *entry)
+{
+	const struct heat_options *options = h->options;
+
+	if (!profile_selects(options->filter, tick, entry))
+		return false;
+	return !options->passes ||
+	       (entry->stack < options->n_passes && options->passes[entry->stack]);
+}
+
+static struct error *heat_tick(void *ctx, const struct tick *tick)
+{
+	struct heating *h = ctx;
+	const struct heat *heat = h->heat;
+	const uint64_t second = tick->time_ns / NS_PER_S;
+	const uint64_t row = tick->time_ns % NS_PER_S * heat->rows / NS_PER_S;
+	const uint64_t column =
+		second < heat->first_s ? heat->columns : (second - heat->first_s) / heat->column_s;
+
+	weighting_tick(&h->weighting, tick);
+	for (uint32_t i = 0; i < tick->n; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+		const uint64_t times = 1 + (uint64_t)tick->more;
+		struct profile_cell cell = {.samples = times};
+		uint64_t weight;
+
+		if (column >= heat->columns || !heat_selects(h, tick, entry))
+			continue;
+		weight = weighting_entry(&h->weighting, tick, entry).sampled_ns;
+		cell.weight_ns = times * weight;
+		cell.squares = (double)times * (double)weight * (double)weight;
+		profile_cell_add(&heat->cells[column * heat->rows + row], &cell);
+	}
+	return NULL;
+}
+
+/* Columns from the second in which the stretch begins to that of its last tick. */
+static struct error *heat_layout(const struct profile *profile, const struct heat_options *options,
+				 struct heat *heat)
+{
+	const uint64_t to = profile->to_ns && profile->to_ns <= profile->last_ns
+				    ? profile->to_ns - 1
+				    : profile->last_ns;
+	const uint64_t first = profile->from_ns / NS_PER_S;
+	const uint64_t last = to / NS_PER_S < first ? first : to / NS_PER_S;
+	const uint64_t seconds = last - first + 1;
+
+	heat->rows = options->rows;
+	heat->first_s = first;
+	heat->column_s = (seconds - 1) / options->max_columns + 1;
+	heat->columns = (uint32_t)((seconds - 1) / heat->column_s + 1);
+	heat->cells = calloc((size_t)heat->columns * heat->rows, sizeof(*heat->cells));
+	return heat->cells ? NULL : error_no_memory();
+}
+
+struct error *heat_read(const char *path, const struct profile *profile,
+			const struct heat_options *options, struct heat *out)
+{
+	struct heating h = {.options = options, .heat = out};
+	struct recording_visitor visitor = {.ctx = &h,
+					    .progress = options->filter->progress,
+					    .stage = "drawing",
+					    .tick = heat_tick};
+	struct error *err;
+	bool cut;
+
+	*out = (struct heat){0};
+	weighting_start(&h.weighting, options->filter->weight, options->filter->states,
+			&profile->info);
+	err = heat_layout(profile, options, out);
+	if (!err)
+		err = source_read(path, profile->stacks, &visitor, &cut);
+	if (err)
+		heat_free(out);
+	return err;
+}
+
+void heat_free(struct heat *heat)
+{
+	free(heat->cells);
+	*heat = (struct heat){0};
+}
+
+const struct profile_cell *heat_hottest(const struct heat *heat)
+{
+	const struct profile_cell *best = heat->cells;
+
+	for (size_t i = 1; i < (size_t)heat->columns * heat->rows; i++) {
+		const struct profile_cell *cell = &heat->cells[i];
+
+		if (cell->weight_ns > best->weight_ns ||
+		    (cell->weight_ns == best->weight_ns && cell->samples > best->samples))
+			best = cell;
+	}
+	return best;
+}

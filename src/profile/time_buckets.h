@@ -55,4 +55,30 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 				size_t max_rows, struct time_buckets *out);
 void time_buckets_free(struct time_buckets *buckets);
 
+/*
+ * Heat map: columns are seconds (several, where they would be more than asked
+ * for), rows the offset in a second. A sample that all columns leave out is none.
+ */
+struct heat {
+	uint32_t columns, rows;
+	uint64_t first_s;	    /* the second with which the first column begins */
+	uint64_t column_s;	    /* seconds of a column */
+	struct profile_cell *cells; /* [columns * rows], column by column */
+};
+
+struct heat_options {
+	const struct profile_filter *filter;
+	const bool *passes; /* [n_passes]: the stack counts; NULL: all do */
+	uint32_t n_passes;
+	uint32_t max_columns, rows; /* at least 1 */
+};
+
+/* Reads the profile's file once more, as time_buckets_read does. */
+struct error *heat_read(const char *path, const struct profile *profile,
+			const struct heat_options *options, struct heat *out);
+void heat_free(struct heat *heat);
+
+/* The cell with the most weight; with the most samples, if none has a weight. */
+const struct profile_cell *heat_hottest(const struct heat *heat);
+
 #endif

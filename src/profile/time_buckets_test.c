@@ -148,6 +148,75 @@ static void an_empty_recording_has_no_rows(void **state)
 	close(file.fd);
 }
 
+static struct heat read_heat(const struct memory_file *file, uint64_t from_ns, uint64_t to_ns,
+			     uint32_t max_columns)
+{
+	struct profile_filter filter = {.states = 1u << VCPU_RUNNING, .vcpu = -1};
+	const struct heat_options how = {.filter = &filter, .max_columns = max_columns, .rows = 20};
+	struct profile *profile;
+	struct heat heat;
+
+	filter.from_ns = from_ns;
+	filter.to_ns = to_ns;
+	assert_success(profile_load(file->path, &filter, &profile));
+	assert_success(heat_read(file->path, profile, &how, &heat));
+	profile_free(profile);
+	return heat;
+}
+
+static uint64_t samples_of(const struct heat *heat)
+{
+	uint64_t samples = 0;
+
+	for (size_t i = 0; i < (size_t)heat->columns * heat->rows; i++)
+		samples += heat->cells[i].samples;
+	return samples;
+}
+
+static void a_heat_map_has_a_column_for_each_second(void **state)
+{
+	struct memory_file file = record(2500, 1);
+	struct heat heat = read_heat(&file, 0, 0, 80);
+
+	assert_int_equal(heat.columns, 3);
+	assert_int_equal(heat.column_s, 1);
+	assert_int_equal(samples_of(&heat), 2500);
+	assert_int_equal(heat.cells[20 + 19].samples, 50);
+	assert_int_equal(heat.cells[40 + 9].samples, 50);
+	assert_int_equal(heat.cells[40 + 10].samples, 0);
+	heat_free(&heat);
+	close(file.fd);
+}
+
+static void a_heat_map_of_many_seconds_merges_columns(void **state)
+{
+	struct memory_file file = record(25000, 1);
+	struct heat heat = read_heat(&file, 0, 0, 10);
+
+	assert_int_equal(heat.column_s, 3);
+	assert_int_equal(heat.columns, 9);
+	assert_int_equal(samples_of(&heat), 25000);
+	assert_int_equal(heat_hottest(&heat)->samples, 150);
+	heat_free(&heat);
+	close(file.fd);
+}
+
+static void a_heat_map_begins_and_ends_with_its_stretch(void **state)
+{
+	struct memory_file file = record(10000, 1);
+	struct heat heat = read_heat(&file, 2500000000, 5000000000, 80);
+
+	assert_int_equal(heat.first_s, 2);
+	assert_int_equal(heat.columns, 3);
+	assert_int_equal(samples_of(&heat), 2500);
+	heat_free(&heat);
+	heat = read_heat(&file, 500000000000, 0, 80);
+	assert_int_equal(heat.columns, 1);
+	assert_int_equal(samples_of(&heat), 0);
+	heat_free(&heat);
+	close(file.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +225,9 @@ int main(void)
 		cmocka_unit_test(time_buckets_of_many_rows_can_be_put_together),
 		cmocka_unit_test(only_what_is_selected_is_there),
 		cmocka_unit_test(an_empty_recording_has_no_rows),
+		cmocka_unit_test(a_heat_map_has_a_column_for_each_second),
+		cmocka_unit_test(a_heat_map_of_many_seconds_merges_columns),
+		cmocka_unit_test(a_heat_map_begins_and_ends_with_its_stretch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

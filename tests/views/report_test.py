@@ -162,6 +162,31 @@ class Pipe(Case):
             self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
+class Heat(Case):
+    def heat(self, *options):
+        return json.loads(self.report("--heat", "--json", *options))["heat"]
+
+    def test_no_sample_is_lost_and_filters_count(self):
+        for options, samples in [((), 940), (("--state", "all"), 1000), (("-S", "console_write"), 450), (("--from", "0.1", "--to", "0.2"), 100)]:
+            self.assertEqual(sum(cell["samples"] for cell in self.heat(*options)["cells"]), samples, options)
+
+    def test_a_sample_is_in_the_row_of_its_moment(self):
+        rows_of = {cell["row"] for cell in self.heat("--from", "0.1", "--to", "0.2")["cells"]}
+        self.assertEqual(rows_of, {2, 3})
+
+    def test_a_map_in_a_pipe_is_plain_and_tells_its_scale(self):
+        text = self.report("--heat")
+        lines = [line for line in text.splitlines() if " ms |" in line]
+        self.assertEqual(len(lines), 20)
+        self.assertTrue(text.isascii())
+        self.assertIn("A cell is 50 ms of 1 second", text)
+        self.assertIn("--from 0 --to 1", text)
+
+    def test_nothing_selected_is_an_empty_map(self):
+        text = self.report("--heat", "--from", "100")
+        self.assertIn("no sample was selected", text)
+
+
 class Json(Case):
     def json(self, *options):
         return json.loads(self.report("--json", *options))
@@ -245,6 +270,16 @@ class Terminal(Case):
                 text = self.on_terminal("--no-pager", "--color=never", *view, width=width)
                 for line in text.split("\n\n")[1].splitlines()[1:]:
                     self.assertLessEqual(len(line), width, f"{width}: {line}")
+
+    def test_a_heat_map_keeps_to_its_width_and_says_that_columns_are_merged(self):
+        long = self.place / "long.uniprof"
+        record(long, "main 120000\n")
+        for width in 40, 60, 100:
+            text = shown_on_terminal("report", "--heat", "--no-pager", "--color=never", long, width=width)
+            drawn = [line for line in text.splitlines() if " ms |" in line or line.endswith(" s") and line.strip()[0] == "0"]
+            self.assertEqual(len(drawn), 21)
+            self.assertLessEqual(max(map(len, drawn)), width)
+            self.assertRegex(text, r"of \d+ seconds \(merged")
 
     def test_names_that_are_cut_end_with_dots_unless_wide(self):
         name = "a_function_with_a_name_" + "x" * 200
