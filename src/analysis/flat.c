@@ -4,12 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_name_pointer(const void *a, const void *b)
-{
-	const struct flat_row *x = a, *y = b;
-
-	return (x->name > y->name) - (x->name < y->name);
-}
+#include "base/array.h"
+#include "base/intern.h"
 
 static int by_cells(const struct profile_cell *a, const struct profile_cell *b)
 {
@@ -28,43 +24,42 @@ static int by_cells_of(const void *a, const void *b, void *total)
 	return first ? first : second ? second : strcmp(x->name, y->name);
 }
 
-/* One row a name, sorted by pointer: equal names are the same pointer. */
-static void collect_names(const struct tree *tree, struct flat *flat)
+/* A row for each name: equal names are the same pointer. row_of: of each node. */
+static struct error *collect_names(const struct tree *tree, struct flat *flat, uint32_t *row_of)
 {
-	size_t kept = 0;
+	struct ids *rows = NULL;
+	struct error *err = ids_new(&rows);
+	size_t room = 0;
+	bool added;
 
-	for (uint32_t i = 1; i < tree->n; i++) {
-		flat->rows[flat->n].name = tree->nodes[i].name;
-		flat->rows[flat->n++].unresolved = tree->nodes[i].unresolved;
+	for (uint32_t i = 1; i < tree->n && !err; i++) {
+		const struct tree_node *node = &tree->nodes[i];
+
+		err = ids_get(rows, (uintptr_t)node->name, 0, &row_of[i], &added);
+		if (!err && added)
+			err = ARRAY_RESERVE(&flat->rows, &room, flat->n + 1);
+		if (!err && added)
+			flat->rows[flat->n++] = (struct flat_row){.name = node->name,
+								  .unresolved = node->unresolved};
 	}
-	qsort(flat->rows, flat->n, sizeof(*flat->rows), by_name_pointer);
-	for (size_t i = 0; i < flat->n; i++)
-		if (!kept || flat->rows[kept - 1].name != flat->rows[i].name)
-			flat->rows[kept++] = flat->rows[i];
-	flat->n = kept;
-}
-
-static struct flat_row *row_of(const struct flat *flat, const char *name)
-{
-	const struct flat_row key = {.name = name};
-
-	return bsearch(&key, flat->rows, flat->n, sizeof(key), by_name_pointer);
+	ids_free(rows);
+	return err;
 }
 
 /*
  * Walks the tree without recursion, for it can be thousands of levels deep;
  * `open` counts how often each row's function is on the path.
  */
-static void sum(const struct tree *tree, struct flat *flat, uint32_t *open)
+static void sum(const struct tree *tree, struct flat *flat, const uint32_t *row_of, uint32_t *open)
 {
 	uint32_t at = tree->nodes[0].first_child;
 
 	while (at) {
 		const struct tree_node *node = &tree->nodes[at];
-		struct flat_row *row = row_of(flat, node->name);
+		struct flat_row *row = &flat->rows[row_of[at]];
 
 		profile_cell_add(&row->self, &node->self);
-		if (!open[row - flat->rows]++)
+		if (!open[row_of[at]]++)
 			profile_cell_add(&row->total, &node->total);
 		if (node->first_child) {
 			at = node->first_child;
@@ -72,7 +67,7 @@ static void sum(const struct tree *tree, struct flat *flat, uint32_t *open)
 		}
 		while (at) {
 			node = &tree->nodes[at];
-			open[row_of(flat, node->name) - flat->rows]--;
+			open[row_of[at]]--;
 			if (node->next_sibling)
 				break;
 			at = node->parent;
@@ -84,19 +79,25 @@ static void sum(const struct tree *tree, struct flat *flat, uint32_t *open)
 struct error *flat_new(const struct tree *tree, struct flat **out)
 {
 	struct flat *flat = calloc(1, sizeof(*flat));
-	uint32_t *open = calloc(tree->n, sizeof(*open));
+	uint32_t *row_of = calloc(tree->n, sizeof(*row_of)), *open = NULL;
+	struct error *err = flat && row_of ? NULL : error_no_memory();
 
-	if (flat)
-		flat->rows = calloc(tree->n, sizeof(*flat->rows));
-	if (!flat || !flat->rows || !open) {
-		free(open);
-		flat_free(flat);
-		return error_no_memory();
+	if (!err)
+		err = collect_names(tree, flat, row_of);
+	if (!err) {
+		open = calloc(flat->n + 1, sizeof(*open));
+		err = open ? NULL : error_no_memory();
 	}
-	collect_names(tree, flat);
-	sum(tree, flat, open);
+	if (!err)
+		sum(tree, flat, row_of, open);
 	free(open);
-	qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, NULL);
+	free(row_of);
+	if (err) {
+		flat_free(flat);
+		return err;
+	}
+	if (flat->n)
+		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, NULL);
 	*out = flat;
 	return NULL;
 }
@@ -111,5 +112,6 @@ void flat_free(struct flat *flat)
 
 void flat_sort_by_total(struct flat *flat)
 {
-	qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, flat);
+	if (flat->n)
+		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, flat);
 }

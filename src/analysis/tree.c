@@ -146,31 +146,33 @@ static void sum_totals(struct tree *tree)
 	}
 }
 
-static int by_parent_and_name(const void *left, const void *right, void *ctx)
+static int by_name(const void *left, const void *right, void *ctx)
 {
 	const struct tree_node *nodes = ctx;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	int order;
+	int order = strcmp(nodes[a].name, nodes[b].name);
 
-	if (nodes[a].parent != nodes[b].parent)
-		return nodes[a].parent < nodes[b].parent ? -1 : 1;
-	order = strcmp(nodes[a].name, nodes[b].name);
 	return order ? order : (a > b) - (a < b);
 }
 
 /* `scratch` has room for all nodes. */
 static void sort_children(struct tree *tree, uint32_t *scratch)
 {
-	for (uint32_t i = 0; i < tree->n; i++) {
-		scratch[i] = i;
-		tree->nodes[i].first_child = 0;
-	}
-	qsort_r(scratch + 1, tree->n - 1, sizeof(*scratch), by_parent_and_name, tree->nodes);
-	for (uint32_t i = tree->n - 1; i > 0; i--) {
-		struct tree_node *node = &tree->nodes[scratch[i]];
+	struct tree_node *nodes = tree->nodes;
 
-		node->next_sibling = tree->nodes[node->parent].first_child;
-		tree->nodes[node->parent].first_child = scratch[i];
+	for (uint32_t i = 0; i < tree->n; i++) {
+		size_t n = 0;
+
+		for (uint32_t c = nodes[i].first_child; c; c = nodes[c].next_sibling)
+			scratch[n++] = c;
+		if (n < 2)
+			continue;
+		qsort_r(scratch, n, sizeof(*scratch), by_name, nodes);
+		nodes[i].first_child = 0;
+		while (n > 0) {
+			nodes[scratch[--n]].next_sibling = nodes[i].first_child;
+			nodes[i].first_child = scratch[n];
+		}
 	}
 }
 

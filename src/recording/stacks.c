@@ -6,6 +6,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/array.h"
+
 /* Nodes that the store starts with room for; a power of two. */
 #define FIRST_NODES 1024u
 
@@ -261,22 +263,49 @@ static int by_address(const void *a, const void *b)
 	return x->kind - y->kind;
 }
 
+/* Frames that were met lately; a power of two. */
+#define MET 65536u
+
+/*
+ * All frames but those that were met lately, so that few are left of many. It
+ * forgets instead of searching: no choice of addresses can make it slow.
+ */
+static struct error *copy_frames(const struct stacks *stacks, struct frame **frames, size_t *n)
+{
+	uint32_t *met = calloc(MET, sizeof(*met)); /* index + 1; 0: none */
+	struct error *err = met ? NULL : error_no_memory();
+	size_t room = 0;
+
+	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++) {
+		const struct stack_node *node = &stacks->nodes[id];
+		const struct frame frame = {.addr = node->addr, .kind = node->kind};
+		const uint64_t hash = hash_frame(stacks->seed, frame.addr, frame.kind, 0);
+		uint32_t *last = &met[hash >> 32 & (MET - 1)];
+
+		if (*last && by_address(&(*frames)[*last - 1], &frame) == 0)
+			continue;
+		err = ARRAY_RESERVE(frames, &room, *n + 1);
+		if (err)
+			break;
+		(*frames)[(*n)++] = frame;
+		*last = (uint32_t)*n;
+	}
+	free(met);
+	return err;
+}
+
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n)
 {
-	uint32_t nodes = stacks_count(stacks) - 1;
-	struct frame *frames = calloc(nodes ? nodes : 1, sizeof(*frames));
-	size_t kept = 0;
+	struct frame *frames = calloc(1, sizeof(*frames));
+	size_t copied = 0, kept = 0;
+	struct error *err = frames ? copy_frames(stacks, &frames, &copied) : error_no_memory();
 
-	if (!frames)
-		return error_no_memory();
-	for (uint32_t i = 0; i < nodes; i++) {
-		const struct stack_node *node = stacks_node(stacks, i + 1);
-
-		frames[i].addr = node->addr;
-		frames[i].kind = node->kind;
+	if (err) {
+		free(frames);
+		return err;
 	}
-	qsort(frames, nodes, sizeof(*frames), by_address);
-	for (uint32_t i = 0; i < nodes; i++)
+	qsort(frames, copied, sizeof(*frames), by_address);
+	for (size_t i = 0; i < copied; i++)
 		if (!kept || by_address(&frames[kept - 1], &frames[i]))
 			frames[kept++] = frames[i];
 	*out = frames;

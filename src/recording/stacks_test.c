@@ -211,6 +211,43 @@ static void test_a_store_with_a_limit_is_full_earlier(void **state)
 	stacks_free(stacks);
 }
 
+/* More frames than distinct_frames remembers, each in two stacks and of two kinds. */
+static void test_distinct_frames_come_once_and_in_order(void **state)
+{
+	const size_t addresses = 100000;
+	struct stacks *stacks = new_store();
+	struct frame *frames;
+	size_t n;
+
+	for (size_t i = addresses; i-- > 0;)
+		for (uint8_t kind = FRAME_PC; kind <= FRAME_RETURN; kind++) {
+			const struct frame chain[] = {{i * 16, kind, TRUST_SURE},
+						      {i * 16, kind, TRUST_GUESS}};
+
+			intern(stacks, chain, 2);
+		}
+	assert_null(distinct_frames(stacks, &frames, &n));
+	assert_int_equal(n, 2 * addresses);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(frames[i].addr, i / 2 * 16);
+		assert_int_equal(frames[i].kind, FRAME_PC + i % 2);
+	}
+	free(frames);
+	stacks_free(stacks);
+}
+
+static void test_a_store_without_stacks_has_no_frames(void **state)
+{
+	struct stacks *stacks = new_store();
+	struct frame *frames;
+	size_t n;
+
+	assert_null(distinct_frames(stacks, &frames, &n));
+	assert_int_equal(n, 0);
+	free(frames);
+	stacks_free(stacks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +259,8 @@ int main(void)
 		cmocka_unit_test(test_ids_depend_on_the_order_alone),
 		cmocka_unit_test(test_a_full_store_keeps_the_outermost_part),
 		cmocka_unit_test(test_a_store_with_a_limit_is_full_earlier),
+		cmocka_unit_test(test_distinct_frames_come_once_and_in_order),
+		cmocka_unit_test(test_a_store_without_stacks_has_no_frames),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
