@@ -274,6 +274,9 @@ static struct error *take_thread(struct guest_dump_taken *taken, const struct wa
 	return err;
 }
 
+/* Frames of all threads, at most: a guest may have many threads with deep stacks. */
+#define THREAD_FRAMES_MAX (1u << 21)
+
 static struct error *take_threads(struct guest_dump_taken *taken, struct target *target)
 {
 	struct guest_dump *dump = &taken->dump;
@@ -285,6 +288,7 @@ static struct error *take_threads(struct guest_dump_taken *taken, struct target 
 					.threads = listing->threads};
 	const char *process = "";
 	struct error *err = NULL;
+	size_t frames = 0;
 
 	dump->trouble = listing->list.trouble;
 	dump->threads = calloc(listing->list.n + 1, sizeof(*dump->threads));
@@ -298,7 +302,12 @@ static struct error *take_threads(struct guest_dump_taken *taken, struct target 
 		thread->thread = listing->list.at[i];
 		thread->process = process;
 		dump->n_threads++;
-		err = take_thread(taken, &waiting, thread);
+		if (frames < THREAD_FRAMES_MAX)
+			err = take_thread(taken, &waiting, thread);
+		else
+			dump->trouble =
+				"the guest's threads have too many frames: not all are shown";
+		frames += thread->trace.n_frames;
 	}
 	return err;
 }
