@@ -168,7 +168,7 @@ class Bombs(Files):
 
     def test_a_kernel_is_a_bomb(self):
         kernel = bytearray(0x1000)
-        payload = bomb(500 << 20, 16 + zlib.MAX_WBITS) + struct.pack('<I', 500 << 20)
+        payload = bomb(250 << 20, 16 + zlib.MAX_WBITS) + struct.pack('<I', 250 << 20)
         kernel[0x1f1] = 1
         struct.pack_into('<H', kernel, 0x1fe, 0xaa55)
         kernel[0x202:0x206] = b'HdrS'
