@@ -162,10 +162,10 @@ class Linux(Arm64Case, GuestCase):
         self.assertEqual(0, stranded)
 
     def check_threads(self):
-        """Debian's kernel for arm64 keeps names of its code alone, as long as it is built without CONFIG_KALLSYMS_ALL."""
+        """Debian's kernel for arm64 keeps names of its code alone, being built without CONFIG_KALLSYMS_ALL; it may not be met in kernel mode."""
         status, text = self.dom0("uniprof stack --all-threads linux", PATIENCE)
         self.assertEqual(status, 3, text)
-        self.assertIn("the guest's Linux has no names of its data (CONFIG_KALLSYMS_ALL): its threads cannot be found", text)
+        self.assertRegex(text, "has no names of its data .CONFIG_KALLSYMS_ALL.: its threads cannot be found|no vCPU was ever seen in the guest's kernel: try again")
 
     def test_stacks_of_a_busy_kernel_reach_its_entry_and_have_names(self):
         self.start()
