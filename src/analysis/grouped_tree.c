@@ -271,12 +271,12 @@ struct builder {
 	bool *passes; /* [n]: the stack passes `only`; NULL: all do */
 };
 
-static struct error *matches(const struct builder *b, const struct stack_node *frame, bool *does)
+static struct error *matches(const struct builder *b, uint32_t id, bool *does)
 {
 	const struct location *functions;
 	size_t n = 0;
-	struct error *err =
-		symbolizer_locate(b->labels.symbolizer, frame->addr, frame->kind, &functions, &n);
+	struct error *err = symbolizer_locate_node(b->labels.symbolizer, b->profile->stacks, id,
+						   &functions, &n);
 
 	*does = false;
 	for (size_t i = 0; i < n && !err && !*does; i++)
@@ -295,11 +295,9 @@ static struct error *find_passing(struct builder *b)
 	if (!b->passes)
 		return error_no_memory();
 	for (uint32_t id = STACK_ROOT + 1; id < b->n && !err; id++) {
-		const struct stack_node *frame = stacks_node(b->profile->stacks, id);
-
-		b->passes[id] = b->passes[frame->parent];
+		b->passes[id] = b->passes[stacks_node(b->profile->stacks, id)->parent];
 		if (!b->passes[id])
-			err = matches(b, frame, &b->passes[id]);
+			err = matches(b, id, &b->passes[id]);
 	}
 	return err;
 }

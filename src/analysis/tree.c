@@ -268,8 +268,8 @@ static struct error *add_frame(const struct adding *adding, uint32_t id, uint32_
 	const struct stack_node *frame = stacks_node(adding->profile->stacks, id);
 	const struct location *functions;
 	size_t n = 0;
-	struct error *err =
-		symbolizer_locate(adding->symbolizer, frame->addr, frame->kind, &functions, &n);
+	struct error *err = symbolizer_locate_node(adding->symbolizer, adding->profile->stacks, id,
+						   &functions, &n);
 
 	for (size_t i = 0; i < n && !err; i++)
 		err = add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at);

@@ -97,7 +97,7 @@ static void describe(const struct builder *b, const struct hit *hit, const struc
 		part->build_id = recorded->build_id;
 		part->slide = recorded->slide;
 	}
-	part->start = last->resolved ? hit->addr - last->offset - part->slide : 0;
+	part->start = last->resolved ? last->start - part->slide : 0;
 }
 
 static bool is_same(const struct code_part *a, const struct code_part *b)

@@ -57,14 +57,16 @@ static uint32_t image_at(const struct location_table *p, uint64_t code)
 	return LOCATION_NONE;
 }
 
-static struct error *add_entry(struct building *b, const struct stack_node *node)
+static struct error *add_entry(struct building *b, uint32_t id)
 {
+	const struct stack_node *node = stacks_node(b->table->profile->stacks, id);
 	struct location_table *p = b->table;
 	bool known = !format_is_imported(b->job) || !import_is_stand_in(node->addr);
 	struct location_entry entry = {.addr = known ? node->addr : 0, .lines = p->n_lines};
 	const struct location *at;
 	size_t n;
-	struct error *err = symbolizer_locate(b->job->symbolizer, node->addr, node->kind, &at, &n);
+	struct error *err =
+		symbolizer_locate_node(b->job->symbolizer, b->table->profile->stacks, id, &at, &n);
 
 	for (size_t i = 0; i < n && !err; i++)
 		err = add_line(b, &at[i]);
@@ -73,7 +75,7 @@ static struct error *add_entry(struct building *b, const struct stack_node *node
 	if (err)
 		return err;
 	entry.code = frame_code(entry.addr, node->kind);
-	entry.offset = at[n - 1].offset;
+	entry.offset = location_offset(&at[n - 1], node->addr);
 	entry.n_lines = p->n_lines - entry.lines;
 	entry.image = node->kind & FRAME_FOREIGN ? LOCATION_NONE : image_at(p, entry.code);
 	p->at[p->n++] = entry;
@@ -87,7 +89,7 @@ static struct error *add_node(struct building *b, uint32_t id)
 	struct error *err =
 		ids_get(b->frame_ids, node->addr, node->kind, &b->table->of_node[id], &added);
 
-	return err || !added ? err : add_entry(b, node);
+	return err || !added ? err : add_entry(b, id);
 }
 
 /* Adds each selected stack with all its callers; a parent's id is smaller. */

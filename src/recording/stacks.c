@@ -254,6 +254,92 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 	return NULL;
 }
 
+/* A table of the frames that were met, by their hash: open addressing, half full at most. */
+struct met {
+	uint32_t *slots; /* numbers + 1; 0: free */
+	uint32_t room;	 /* a power of two */
+};
+
+static uint32_t *find_met(const struct stacks *stacks, const struct frame_numbers *numbers,
+			  const struct met *met, const struct stack_node *node)
+{
+	const uint64_t hash = hash_frame(stacks->seed, node->addr, node->kind, 0);
+	uint32_t slot = (uint32_t)(hash >> 32) & (met->room - 1);
+
+	for (;; slot = (slot + 1) & (met->room - 1)) {
+		const uint32_t number = met->slots[slot];
+		const struct stack_node *other;
+
+		if (!number)
+			return &met->slots[slot];
+		other = &stacks->nodes[numbers->node[number - 1]];
+		if (other->addr == node->addr && other->kind == node->kind)
+			return &met->slots[slot];
+	}
+}
+
+static struct error *grow_met(const struct stacks *stacks, const struct frame_numbers *numbers,
+			      struct met *met)
+{
+	const uint32_t room = met->room ? met->room * 2 : 2 * FIRST_NODES;
+	uint32_t *slots = calloc(room, sizeof(*slots));
+
+	if (!slots)
+		return error_no_memory();
+	free(met->slots);
+	*met = (struct met){slots, room};
+	for (uint32_t i = 0; i < numbers->n; i++)
+		*find_met(stacks, numbers, met, &stacks->nodes[numbers->node[i]]) = i + 1;
+	return NULL;
+}
+
+static struct error *number_frame(const struct stacks *stacks, uint32_t id, struct met *met,
+				  size_t *room, struct frame_numbers *numbers)
+{
+	struct error *err = NULL;
+	uint32_t *slot;
+
+	if (numbers->n >= met->room / 2)
+		err = grow_met(stacks, numbers, met);
+	if (err)
+		return err;
+	slot = find_met(stacks, numbers, met, &stacks->nodes[id]);
+	if (!*slot) {
+		err = ARRAY_RESERVE(&numbers->node, room, numbers->n + (size_t)1);
+		if (err)
+			return err;
+		numbers->node[numbers->n] = id;
+		*slot = ++numbers->n;
+	}
+	numbers->of_node[id] = *slot - 1;
+	return NULL;
+}
+
+struct error *frame_numbers_new(const struct stacks *stacks, struct frame_numbers *out)
+{
+	struct met met = {0};
+	struct error *err;
+	size_t room = 0;
+
+	*out = (struct frame_numbers){.of_node = malloc(stacks->n * sizeof(*out->of_node))};
+	err = out->of_node ? NULL : error_no_memory();
+	if (!err)
+		out->of_node[STACK_ROOT] = UINT32_MAX;
+	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++)
+		err = number_frame(stacks, id, &met, &room, out);
+	free(met.slots);
+	if (err)
+		frame_numbers_free(out);
+	return err;
+}
+
+void frame_numbers_free(struct frame_numbers *numbers)
+{
+	free(numbers->of_node);
+	free(numbers->node);
+	*numbers = (struct frame_numbers){0};
+}
+
 static int by_address(const void *a, const void *b)
 {
 	const struct frame *x = a, *y = b;
@@ -263,52 +349,25 @@ static int by_address(const void *a, const void *b)
 	return x->kind - y->kind;
 }
 
-/* Frames that were met lately; a power of two. */
-#define MET 65536u
-
-/*
- * All frames but those that were met lately, so that few are left of many. It
- * forgets instead of searching: no choice of addresses can make it slow.
- */
-static struct error *copy_frames(const struct stacks *stacks, struct frame **frames, size_t *n)
-{
-	uint32_t *met = calloc(MET, sizeof(*met)); /* index + 1; 0: none */
-	struct error *err = met ? NULL : error_no_memory();
-	size_t room = 0;
-
-	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++) {
-		const struct stack_node *node = &stacks->nodes[id];
-		const struct frame frame = {.addr = node->addr, .kind = node->kind};
-		const uint64_t hash = hash_frame(stacks->seed, frame.addr, frame.kind, 0);
-		uint32_t *last = &met[hash >> 32 & (MET - 1)];
-
-		if (*last && by_address(&(*frames)[*last - 1], &frame) == 0)
-			continue;
-		err = ARRAY_RESERVE(frames, &room, *n + 1);
-		if (err)
-			break;
-		(*frames)[(*n)++] = frame;
-		*last = (uint32_t)*n;
-	}
-	free(met);
-	return err;
-}
-
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n)
 {
-	struct frame *frames = calloc(1, sizeof(*frames));
-	size_t copied = 0, kept = 0;
-	struct error *err = frames ? copy_frames(stacks, &frames, &copied) : error_no_memory();
+	struct frame_numbers numbers;
+	struct error *err = frame_numbers_new(stacks, &numbers);
+	struct frame *frames;
 
-	if (err) {
-		free(frames);
+	if (err)
 		return err;
+	frames = calloc(numbers.n + (size_t)1, sizeof(*frames));
+	for (uint32_t i = 0; frames && i < numbers.n; i++) {
+		const struct stack_node *node = &stacks->nodes[numbers.node[i]];
+
+		frames[i] = (struct frame){.addr = node->addr, .kind = node->kind};
 	}
-	qsort(frames, copied, sizeof(*frames), by_address);
-	for (size_t i = 0; i < copied; i++)
-		if (!kept || by_address(&frames[kept - 1], &frames[i]))
-			frames[kept++] = frames[i];
+	*n = numbers.n;
+	frame_numbers_free(&numbers);
+	if (!frames)
+		return error_no_memory();
+	qsort(frames, *n, sizeof(*frames), by_address);
 	*out = frames;
-	*n = kept;
 	return NULL;
 }

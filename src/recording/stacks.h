@@ -73,6 +73,16 @@ struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct fr
 struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, size_t n,
 			    uint32_t *id, bool *whole);
 
+/* Numbers of the different frames, by address and kind, of all stacks, as they come: 0, 1, 2 ... */
+struct frame_numbers {
+	uint32_t *of_node; /* [stacks_count]; the root has none */
+	uint32_t *node;	   /* [n]: the first node with it */
+	uint32_t n;
+};
+
+struct error *frame_numbers_new(const struct stacks *stacks, struct frame_numbers *out);
+void frame_numbers_free(struct frame_numbers *numbers);
+
 /* The frames of all stacks in order of address and kind, each once; the caller frees *out. */
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n);
 

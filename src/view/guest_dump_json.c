@@ -127,7 +127,9 @@ static struct error *add_source(const struct guest_dump *dump, const struct fram
 	if (err || !locations[n - 1].resolved)
 		return err;
 	json_object_set_new(to, "symbol", json_string(locations[n - 1].symbol));
-	json_object_set_new(to, "offset", json_integer((json_int_t)locations[n - 1].offset));
+	json_object_set_new(to, "offset",
+			    json_integer(
+				    (json_int_t)location_offset(&locations[n - 1], frame->addr)));
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, source(&locations[i]));

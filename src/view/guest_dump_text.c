@@ -336,14 +336,15 @@ static void put_segment(const struct arch *arch, const struct register_segment *
 }
 
 /* " spin+0x13 spin.c:12"; the offset in an inlined function is unknown. */
-static void put_location(const struct guest_dump *dump, const struct location *location, FILE *out)
+static void put_location(const struct guest_dump *dump, const struct location *location,
+			 uint64_t addr, FILE *out)
 {
 	if (location->resolved)
 		put_name(dump, location->function, out);
 	else
 		fputs("  (no name)", out);
 	if (location->resolved && !location->inlined)
-		fprintf(out, "+0x%" PRIx64, location->offset);
+		fprintf(out, "+0x%" PRIx64, location_offset(location, addr));
 	if (location->file)
 		fprintf(out, "  %s", location->file);
 	if (location->file && location->line)
@@ -363,7 +364,7 @@ static struct error *put_frame(const struct guest_dump *dump, const struct guest
 	for (size_t k = 0; !err && k < n; k++) {
 		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
 			2 * (int)word, frame->addr);
-		put_location(dump, &locations[k], out);
+		put_location(dump, &locations[k], frame->addr, out);
 	}
 	return err;
 }

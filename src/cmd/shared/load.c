@@ -263,17 +263,21 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 	for (uint32_t i = 1; i < n && !err; i++) {
 		const struct stack_node *node = stacks_node(profile->stacks, i);
 		const uint64_t samples = profile->cells[i].samples;
-		struct named named = {0};
+		const struct location *at;
+		size_t n_at;
 
 		if (i % PROGRESS_STEP == 0)
 			progress_at(loaded->progress, "finding names", i, n);
-		err = symbolizer_name(loaded->symbolizer, node->addr, node->kind, &named);
-		nameless[i] = nameless[node->parent] || !(named.resolved || named.in_image);
+		err = symbolizer_locate_node(loaded->symbolizer, profile->stacks, i, &at, &n_at);
+		if (err)
+			break;
+		at += n_at - 1;
+		nameless[i] = nameless[node->parent] || !(at->resolved || at->in_image);
 		quality->nameless += nameless[i] ? samples : 0;
-		quality->nameless_leaf += named.resolved ? 0 : samples;
-		if (samples && named.resolved && named.offset > QUALITY_FAR) {
+		quality->nameless_leaf += at->resolved ? 0 : samples;
+		if (samples && location_offset(at, node->addr) > QUALITY_FAR) {
 			quality->far_leaf += samples;
-			quality->far_name = named.name;
+			quality->far_name = at->function;
 		}
 	}
 	free(nameless);
@@ -344,16 +348,9 @@ struct error *load_confine(const struct load_options *options)
 static struct error *prepare(struct loaded *loaded)
 {
 	const char *trouble;
-	struct frame *frames;
-	struct error *err;
+	struct error *err = symbolizer_prepare_stacks(loaded->symbolizer, loaded->profile->stacks);
 	char *text;
-	size_t n;
 
-	err = distinct_frames(loaded->profile->stacks, &frames, &n);
-	if (err)
-		return err;
-	err = symbolizer_prepare(loaded->symbolizer, frames, n);
-	free(frames);
 	trouble = symbolizer_trouble(loaded->symbolizer);
 	if (err || !trouble)
 		return err;

@@ -36,9 +36,9 @@ static struct error *put_sources(struct recording_writer *writer, const struct f
 }
 
 /* One symbol for more code than a function has: said once, and nothing else if it is. */
-static void tell_far(const struct location *last, char **trouble)
+static void tell_far(const struct location *last, uint64_t offset, char **trouble)
 {
-	if (!*trouble && last->offset > QUALITY_FAR &&
+	if (!*trouble && offset > QUALITY_FAR &&
 	    asprintf(trouble,
 		     "%.100s names code more than 64 KiB behind its start: other symbols are "
 		     "missing (-s FILE gives them, also afterwards)",
@@ -50,6 +50,7 @@ static struct error *put(struct recording_writer *writer, struct symbolizer *sym
 			 const struct frame *frame, char **trouble)
 {
 	const struct location *at, *last;
+	uint64_t offset;
 	size_t n;
 	struct error *err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
 
@@ -58,8 +59,9 @@ static struct error *put(struct recording_writer *writer, struct symbolizer *sym
 	last = &at[n - 1];
 	if (!last->resolved)
 		return NULL;
-	tell_far(last, trouble);
-	err = recording_name(writer, frame->addr, frame->kind, last->symbol, last->offset);
+	offset = location_offset(last, frame->addr);
+	tell_far(last, offset, trouble);
+	err = recording_name(writer, frame->addr, frame->kind, last->symbol, offset);
 	return err ? err : put_sources(writer, frame, at, n);
 }
 

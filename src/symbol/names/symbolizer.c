@@ -13,6 +13,29 @@
 /* Memory of answers, which never moves. */
 struct location_chunk;
 
+/* All functions at an address, innermost first. Those of one function and line are one answer. */
+struct answer {
+	const struct location *at;
+	uint32_t n;
+};
+
+struct answers {
+	struct answer *at; /* number 0: none */
+	uint32_t n;
+	size_t room;
+	uint32_t *slots; /* numbers by their hash; open addressing, half full at most */
+	uint32_t n_slots;
+};
+
+/* Answers of functions of which no line is known; a power of two. */
+#define NAMED_LATELY 1024
+
+struct named_lately {
+	const char *name; /* of a symbol; NULL: none */
+	uint64_t start;
+	uint32_t answer;
+};
+
 /* Resolves addresses to locations, without a cache. */
 struct location_resolver {
 	const struct images *images;   /* NULL: none */
@@ -21,13 +44,15 @@ struct location_resolver {
 	struct display_names *names;
 	struct sources *sources;
 	struct location_chunk *chunks; /* the one that is being filled first */
+	struct answers answers;
+	struct named_lately lately[NAMED_LATELY];
 };
 
 struct resolved {
 	uint64_t addr;
 	uint8_t kind;
-	const struct location *at; /* set by resolve_all; belong to the resolver */
-	uint32_t n;
+	uint32_t index;	 /* the caller's */
+	uint32_t answer; /* set by resolve_all; 0: none yet */
 	/* Private: where it was found. */
 	const struct image_file *file; /* NULL: in none */
 	uint64_t file_addr;
@@ -59,11 +84,96 @@ static void resolver_free(struct location_resolver *resolver)
 		free(resolver->chunks);
 		resolver->chunks = next;
 	}
+	free(resolver->answers.at);
+	free(resolver->answers.slots);
 	display_names_free(resolver->names);
 	sources_free(resolver->sources);
 }
 
-/* Room for locations, one behind the other; CHUNK at most. */
+/* Strings are the same where their pointers are. */
+static bool same_location(const struct location *a, const struct location *b)
+{
+	return a->function == b->function && a->symbol == b->symbol && a->file == b->file &&
+	       a->line == b->line && a->inlined == b->inlined && a->resolved == b->resolved &&
+	       a->in_image == b->in_image && a->start == b->start;
+}
+
+static bool same_answer(const struct answer *a, const struct answer *b)
+{
+	for (uint32_t i = 0; a->n == b->n && i < a->n; i++)
+		if (!same_location(&a->at[i], &b->at[i]))
+			return false;
+	return a->n == b->n;
+}
+
+static uint32_t hash_answer(const struct answer *answer)
+{
+	uint64_t hash = answer->n;
+
+	for (uint32_t i = 0; i < answer->n; i++) {
+		const struct location *at = &answer->at[i];
+
+		hash = (hash ^ (uintptr_t)at->function) * UINT64_C(0x9fb21c651e98df25);
+		hash = (hash ^ (uintptr_t)at->file ^ at->line) * UINT64_C(0x9fb21c651e98df25);
+		hash = (hash ^ at->start) * UINT64_C(0x9fb21c651e98df25);
+		hash ^= hash >> 29;
+	}
+	return (uint32_t)(hash >> 32);
+}
+
+static uint32_t *find_slot(const struct answers *answers, const struct answer *answer)
+{
+	uint32_t slot = hash_answer(answer) & (answers->n_slots - 1);
+
+	for (;; slot = (slot + 1) & (answers->n_slots - 1)) {
+		const uint32_t number = answers->slots[slot];
+
+		if (!number || same_answer(&answers->at[number], answer))
+			return &answers->slots[slot];
+	}
+}
+
+static struct error *grow_slots(struct answers *answers)
+{
+	const uint32_t n_slots = answers->n_slots ? answers->n_slots * 2 : 1024;
+	uint32_t *slots = calloc(n_slots, sizeof(*slots));
+
+	if (!slots)
+		return error_no_memory();
+	free(answers->slots);
+	answers->slots = slots;
+	answers->n_slots = n_slots;
+	for (uint32_t i = 1; i < answers->n; i++)
+		*find_slot(answers, &answers->at[i]) = i;
+	return NULL;
+}
+
+/* The number of the answer; *added: it was not there before, and keeps its locations. */
+static struct error *number_answer(struct answers *answers, const struct answer *answer,
+				   uint32_t *number, bool *added)
+{
+	struct error *err = NULL;
+	uint32_t *slot;
+
+	if (!answers->n)
+		answers->n = 1;
+	if (answers->n >= answers->n_slots / 2)
+		err = grow_slots(answers);
+	if (!err)
+		err = ARRAY_RESERVE(&answers->at, &answers->room, answers->n + (size_t)1);
+	if (err)
+		return err;
+	slot = find_slot(answers, answer);
+	*added = !*slot;
+	if (*added) {
+		answers->at[answers->n] = *answer;
+		*slot = answers->n++;
+	}
+	*number = *slot;
+	return NULL;
+}
+
+/* Room for locations, one behind the other; CHUNK at most. keep_answer is due. */
 static struct error *add_locations(struct location_resolver *r, size_t n, struct location **out)
 {
 	struct location_chunk *chunk = r->chunks;
@@ -76,8 +186,21 @@ static struct error *add_locations(struct location_resolver *r, size_t n, struct
 		r->chunks = chunk;
 	}
 	*out = &chunk->at[chunk->used];
-	chunk->used += n;
+	memset(*out, 0, n * sizeof(**out));
 	return NULL;
+}
+
+/* Keeps the locations that were added last, unless the same are there already. */
+static struct error *keep_answer(struct location_resolver *r, const struct location *at, uint32_t n,
+				 struct resolved *one)
+{
+	bool added;
+	struct error *err =
+		number_answer(&r->answers, &(struct answer){at, n}, &one->answer, &added);
+
+	if (!err && added)
+		r->chunks->used += n;
+	return err;
 }
 
 static struct error *show_function(struct location_resolver *r, const char *name,
@@ -104,25 +227,25 @@ static struct error *show_line(struct location_resolver *r, const struct source_
  * alone.
  */
 static struct error *put(struct location_resolver *r, struct resolved *one, const char *name,
-			 uint64_t offset, const struct source_frame *frames, size_t n)
+			 uint64_t start, const struct source_frame *frames, size_t n)
 {
 	struct location *at = NULL;
 	struct error *err;
+	uint32_t count;
 
 	if (r->options.no_inline && n) {
 		frames += n - 1;
 		n = 1;
 	}
-	one->n = (uint32_t)(n ? n : 1);
-	err = add_locations(r, one->n, &at);
+	count = (uint32_t)(n ? n : 1);
+	err = add_locations(r, count, &at);
 	if (err)
 		return err;
-	one->at = at;
-	for (size_t i = 0; i < one->n && !err; i++) {
-		bool last = i == one->n - 1u;
+	for (size_t i = 0; i < count && !err; i++) {
+		bool last = i == count - 1u;
 
 		at[i].inlined = !last;
-		at[i].offset = offset;
+		at[i].start = start;
 		if (last)
 			err = show_function(r, name, &at[i]);
 		else
@@ -131,6 +254,23 @@ static struct error *put(struct location_resolver *r, struct resolved *one, cons
 		if (!err && n)
 			err = show_line(r, &frames[i], &at[i]);
 	}
+	return err ? err : keep_answer(r, at, count, one);
+}
+
+/* The same where no line is known: most code of most functions has one answer. */
+static struct error *put_symbol(struct location_resolver *r, struct resolved *one)
+{
+	const struct symbol *symbol = &one->symbol;
+	struct named_lately *lately =
+		&r->lately[(symbol->start * UINT64_C(0x9fb21c651e98df25)) >> 54];
+	struct error *err;
+
+	if (lately->name == symbol->name && lately->start == symbol->start && lately->name) {
+		one->answer = lately->answer;
+		return NULL;
+	}
+	err = put(r, one, symbol->name, symbol->start, NULL, 0);
+	*lately = (struct named_lately){symbol->name, symbol->start, one->answer};
 	return err;
 }
 
@@ -182,12 +322,10 @@ static struct error *put_unnamed(struct location_resolver *r, struct resolved *o
 
 	if (err)
 		return err;
-	one->at = at;
-	one->n = 1;
 	at->in_image = write_unnamed(r, one, text, sizeof(text));
 	err = display_names_text(r->names, text, &at->function);
 	at->symbol = at->function;
-	return err;
+	return err ? err : keep_answer(r, at, 1, one);
 }
 
 static struct error *put_recorded(struct location_resolver *r, struct resolved *one)
@@ -197,7 +335,7 @@ static struct error *put_recorded(struct location_resolver *r, struct resolved *
 
 	if (!recorded)
 		return put_unnamed(r, one);
-	return put(r, one, recorded->name, recorded->offset, recorded->frames,
+	return put(r, one, recorded->name, one->addr - recorded->offset, recorded->frames,
 		   r->options.no_source ? 0 : recorded->n_frames);
 }
 
@@ -209,7 +347,7 @@ static void find_function(const struct location_resolver *r, struct resolved *on
 					    ? images_find(r->images, addr, true, &one->symbol)
 					    : NULL;
 
-	one->at = NULL;
+	one->answer = 0;
 	one->file = image ? image->file : NULL;
 	one->file_addr = image ? addr - image->slide : 0;
 }
@@ -255,8 +393,8 @@ static struct error *take(void *ctx, size_t i, const struct source_answer *answe
 
 	if (!answer->n || !fits(answer, one))
 		return NULL;
-	return put(asking->resolver, one, one->symbol.name, one->addr - one->symbol.start,
-		   answer->frame, answer->n);
+	return put(asking->resolver, one, one->symbol.name, one->symbol.start, answer->frame,
+		   answer->n);
 }
 
 /* Asks for the addresses of one file. */
@@ -306,26 +444,21 @@ static struct error *resolve_all(struct location_resolver *r, struct resolved *l
 	for (size_t i = 0; i < n && !err; i++) {
 		struct resolved *one = &list[i];
 
-		if (one->at)
-			continue;
-		err = one->file ? put(r, one, one->symbol.name, one->addr - one->symbol.start, NULL,
-				      0)
-				: put_recorded(r, one);
+		if (!one->answer)
+			err = one->file ? put_symbol(r, one) : put_recorded(r, one);
 	}
 	return err;
 }
 
-struct answer {
-	const struct location *at; /* NULL: not known yet */
-	uint32_t n;
-};
-
 struct symbolizer {
 	struct location_resolver resolver;
-	unsigned changes;      /* of the images, when the cache was begun */
-	struct ids *ids;       /* of address and kind: the index of the answer */
-	struct answer *answer; /* the cache */
+	unsigned changes; /* of the images, when the cache was begun */
+	struct ids *ids;  /* of address and kind: the index in `answer` */
+	uint32_t *answer; /* the cache: numbers of answers; 0: not known yet */
 	size_t room;
+	/* The same by node, of one store. */
+	const struct stacks *stacks;
+	uint32_t *of_node, n_nodes;
 };
 
 struct error *symbolizer_new(const struct images *images, const struct profile *profile,
@@ -355,6 +488,7 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	resolver_free(&symbolizer->resolver);
 	ids_free(symbolizer->ids);
 	free(symbolizer->answer);
+	free(symbolizer->of_node);
 	free(symbolizer);
 }
 
@@ -375,7 +509,7 @@ const char *symbolizer_trouble(const struct symbolizer *symbolizer)
 
 /* The cache's answer for an address; valid until the next call. */
 static struct error *find(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
-			  struct answer **out)
+			  uint32_t **out)
 {
 	struct error *err;
 	uint32_t id;
@@ -388,7 +522,7 @@ static struct error *find(struct symbolizer *symbolizer, uint64_t addr, uint8_t 
 		return err;
 	*out = &symbolizer->answer[id];
 	if (added)
-		**out = (struct answer){0};
+		**out = 0;
 	return NULL;
 }
 
@@ -402,53 +536,136 @@ static void forget_if_changed(struct symbolizer *symbolizer)
 	symbolizer->changes = images_changes(images);
 	if (symbolizer->answer)
 		memset(symbolizer->answer, 0, symbolizer->room * sizeof(*symbolizer->answer));
+	memset(symbolizer->resolver.lately, 0, sizeof(symbolizer->resolver.lately));
+	symbolizer->n_nodes = 0;
+}
+
+/* Frames that are resolved together: some megabytes. */
+#define BATCH 65536u
+
+/* Resolves the list, and puts the answers where its indexes say. */
+static struct error *resolve_into(struct symbolizer *symbolizer, struct resolved *list, size_t n,
+				  uint32_t *answer)
+{
+	struct error *err = resolve_all(&symbolizer->resolver, list, n);
+
+	for (size_t i = 0; i < n && !err; i++)
+		answer[list[i].index] = list[i].answer;
+	return err;
 }
 
 struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
 				 size_t n)
 {
-	struct resolved *list = calloc(n ? n : 1, sizeof(*list));
+	struct resolved *list = calloc(BATCH, sizeof(*list));
 	struct error *err = list ? NULL : error_no_memory();
-	struct answer *answer;
 	size_t fresh = 0;
 
 	forget_if_changed(symbolizer);
 	for (size_t i = 0; i < n && !err; i++) {
+		uint32_t *answer = NULL;
+
 		err = find(symbolizer, frames[i].addr, frames[i].kind, &answer);
-		if (!err && !answer->at)
+		if (!err && !*answer)
 			list[fresh++] =
-				(struct resolved){.addr = frames[i].addr, .kind = frames[i].kind};
-	}
-	if (!err)
-		err = resolve_all(&symbolizer->resolver, list, fresh);
-	for (size_t i = 0; i < fresh && !err; i++) {
-		err = find(symbolizer, list[i].addr, list[i].kind, &answer);
-		if (!err)
-			*answer = (struct answer){list[i].at, list[i].n};
+				(struct resolved){.addr = frames[i].addr,
+						  .kind = frames[i].kind,
+						  .index = (uint32_t)(answer - symbolizer->answer)};
+		if (!err && (fresh == BATCH || i + 1 == n)) {
+			err = resolve_into(symbolizer, list, fresh, symbolizer->answer);
+			fresh = 0;
+		}
 	}
 	free(list);
 	return err;
+}
+
+/* Resolves all frames; answer: [numbers->n]. */
+static struct error *resolve_frames(struct symbolizer *symbolizer, const struct stacks *stacks,
+				    const struct frame_numbers *numbers, uint32_t *answer)
+{
+	struct resolved *list = calloc(BATCH, sizeof(*list));
+	struct error *err = list ? NULL : error_no_memory();
+
+	for (uint32_t i = 0; i < numbers->n && !err; i += BATCH) {
+		const uint32_t n = numbers->n - i < BATCH ? numbers->n - i : BATCH;
+
+		for (uint32_t k = 0; k < n; k++) {
+			const struct stack_node *node = stacks_node(stacks, numbers->node[i + k]);
+
+			list[k] = (struct resolved){.addr = node->addr,
+						    .kind = node->kind,
+						    .index = i + k};
+		}
+		err = resolve_into(symbolizer, list, n, answer);
+	}
+	free(list);
+	return err;
+}
+
+struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const struct stacks *stacks)
+{
+	const uint32_t n = stacks_count(stacks);
+	struct frame_numbers numbers;
+	struct error *err = frame_numbers_new(stacks, &numbers);
+	uint32_t *answer;
+
+	if (err)
+		return err;
+	forget_if_changed(symbolizer);
+	answer = calloc(numbers.n + (size_t)1, sizeof(*answer));
+	err = answer ? resolve_frames(symbolizer, stacks, &numbers, answer) : error_no_memory();
+	if (!err) {
+		for (uint32_t id = STACK_ROOT + 1; id < n; id++)
+			numbers.of_node[id] = answer[numbers.of_node[id]];
+		free(symbolizer->of_node);
+		symbolizer->stacks = stacks;
+		symbolizer->of_node = numbers.of_node;
+		symbolizer->n_nodes = n;
+		numbers.of_node = NULL;
+	}
+	free(answer);
+	frame_numbers_free(&numbers);
+	return err;
+}
+
+static void give(const struct symbolizer *symbolizer, uint32_t number, const struct location **out,
+		 size_t *n)
+{
+	const struct answer *answer = &symbolizer->resolver.answers.at[number];
+
+	*out = answer->at;
+	*n = answer->n;
 }
 
 struct error *symbolizer_locate(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
 				const struct location **out, size_t *n)
 {
 	struct resolved one = {.addr = addr, .kind = kind};
-	struct answer *answer;
+	uint32_t *answer;
 	struct error *err;
 
 	forget_if_changed(symbolizer);
 	err = find(symbolizer, addr, kind, &answer);
-	if (err)
-		return err;
-	if (!answer->at) {
-		err = resolve_all(&symbolizer->resolver, &one, 1);
-		if (!err)
-			*answer = (struct answer){one.at, one.n};
-	}
-	*out = answer->at;
-	*n = answer->n;
+	if (!err && !*answer)
+		err = resolve_into(symbolizer, &one, 1, answer);
+	if (!err)
+		give(symbolizer, *answer, out, n);
 	return err;
+}
+
+struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct stacks *stacks,
+				     uint32_t id, const struct location **out, size_t *n)
+{
+	const struct stack_node *node;
+
+	forget_if_changed(symbolizer);
+	if (symbolizer->stacks == stacks && id != STACK_ROOT && id < symbolizer->n_nodes) {
+		give(symbolizer, symbolizer->of_node[id], out, n);
+		return NULL;
+	}
+	node = stacks_node(stacks, id);
+	return symbolizer_locate(symbolizer, node->addr, node->kind, out, n);
 }
 
 struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
@@ -461,6 +678,7 @@ struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint
 	if (err)
 		return err;
 	at += n - 1;
-	*out = (struct named){at->function, at->symbol, at->offset, at->resolved, at->in_image};
+	*out = (struct named){at->function, at->symbol, location_offset(at, addr), at->resolved,
+			      at->in_image};
 	return NULL;
 }

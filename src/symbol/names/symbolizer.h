@@ -12,6 +12,7 @@
  */
 
 #include "profile/profile.h"
+#include "recording/stacks.h"
 #include "symbol/images/images.h"
 
 struct symbolizer;
@@ -46,12 +47,18 @@ struct location {
 	const char *function; /* or as enum unnamed_code has it */
 	const char *symbol;   /* its name in the file */
 	const char *file;     /* of its source, as the compiler was told; NULL: not known */
-	uint32_t line;	 /* where in it: of the call, if there is one before it; 0: not known */
-	bool inlined;	 /* into the next one; false for the last */
-	bool resolved;	 /* `function` is a name */
-	bool in_image;	 /* if not: it is code of an image that is known */
-	uint64_t offset; /* of the frame's address (not minus one) from the start of the last */
+	uint32_t line;	/* where in it: of the call, if there is one before it; 0: not known */
+	bool inlined;	/* into the next one; false for the last */
+	bool resolved;	/* `function` is a name */
+	bool in_image;	/* if not: it is code of an image that is known */
+	uint64_t start; /* of the last, in the guest; only if `resolved` */
 };
+
+/* Of a frame's address (not minus one) from the start of the last function there. */
+static inline uint64_t location_offset(const struct location *last, uint64_t addr)
+{
+	return last->resolved ? addr - last->start : 0;
+}
 
 /*
  * Locates an address: all functions there, innermost first, at least one; the
@@ -68,6 +75,16 @@ struct error *symbolizer_locate(struct symbolizer *symbolizer, uint64_t addr, ui
  */
 struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
 				 size_t n);
+
+/*
+ * The same for all frames of a store, which must outlive the symbolizer.
+ * symbolizer_locate_node then takes no search.
+ */
+struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const struct stacks *stacks);
+
+/* As symbolizer_locate, for the frame of a node of any store. */
+struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct stacks *stacks,
+				     uint32_t id, const struct location **out, size_t *n);
 
 /* A sentence if something could not be found out (a damaged file); NULL: all is well. */
 const char *symbolizer_trouble(const struct symbolizer *symbolizer);
