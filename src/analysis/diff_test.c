@@ -185,7 +185,9 @@ static int set_up(void **state)
 {
 	memset(cells, 0, sizeof(cells));
 	for (int i = 0; i < 2; i++) {
-		profiles[i] = (struct profile){.cells = cells[i], .names = names[i], .n_names = 3};
+		profiles[i] = (struct profile){.cells = {.at = cells[i]},
+					       .names = names[i],
+					       .n_names = 3};
 		sides.profile[i] = &profiles[i];
 		if (stacks_new(&profiles[i].stacks) ||
 		    symbolizer_new(NULL, &profiles[i], &sides.symbolizer[i]))

@@ -19,7 +19,23 @@ struct flat_row {
 struct flat {
 	struct flat_row *rows; /* by self time, then total, then name */
 	size_t n;
+	struct flat_index *index; /* private */
 };
+
+/*
+ * Rows of the selected samples, without a tree; `options` as for tree_add, of which cells and
+ * naming count. Rows point to names as nodes would. Profiles can be added to one another;
+ * flat_sort is due afterwards.
+ */
+struct error *flat_begin(struct flat **out);
+struct error *flat_add(struct flat *flat, const struct profile *profile,
+		       struct symbolizer *symbolizer, const struct tree_options *options);
+
+/* Adds samples to the row of a name, as those that end there. */
+struct error *flat_add_cell(struct flat *flat, const char *name, const struct profile_cell *cell);
+
+/* Sorts by self time, and drops rows without samples. */
+void flat_sort(struct flat *flat);
 
 /* The tree must be summed and not reversed. Rows point to the names of its nodes. */
 struct error *flat_new(const struct tree *tree, struct flat **out);

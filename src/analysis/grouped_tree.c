@@ -266,7 +266,9 @@ struct builder {
 	const struct profile *profile;
 	const struct grouped_tree_options *options;
 	struct labeller labels;
-	struct tree *tree;
+	struct tree *tree; /* or: */
+	struct flat *flat;
+	struct profile_cell total;
 	uint32_t n;   /* stacks */
 	bool *passes; /* [n]: the stack passes `only`; NULL: all do */
 };
@@ -302,42 +304,57 @@ static struct error *find_passing(struct builder *b)
 	return err;
 }
 
-/* Adds all samples to one node. */
-static struct error *add_samples(struct builder *b, const struct profile_cell *cells)
+/* Adds all samples to one node or row. */
+static struct error *add_samples(struct builder *b, const struct profile_cell *all)
 {
 	const char *name;
 	uint32_t node = 0;
 	struct error *err = label(&b->labels, NULL, NULL, &name);
 
+	if (!err && b->flat)
+		return flat_add_cell(b->flat, name, all);
 	if (!err)
 		err = tree_child(b->tree, 0, name, &node);
-	for (uint32_t id = STACK_ROOT; id < b->n && !err; id++)
-		profile_cell_add(&b->tree->nodes[node].self, &cells[id]);
+	if (!err)
+		profile_cell_add(&b->tree->nodes[node].self, all);
 	return err;
 }
 
+/* Frames whose only column is their function are named by that alone. */
+static bool is_plain(const struct group_by *keys)
+{
+	return keys->n == 1 && keys->at[0] == GROUP_FUNCTION;
+}
+
 /* Adds all stacks of samples that share what the keys say of whole samples. */
-static struct error *add_stacks(struct builder *b, struct profile_cell *cells)
+static struct error *add_stacks(struct builder *b, const struct profile_cells *cells)
 {
 	const struct group_by *keys = &b->options->keys;
 	const struct tree_naming naming = {.name = label,
 					   .ctx = &b->labels,
 					   .merges = !group_by_have(keys, GROUP_FUNCTION) &&
 						     !group_by_have(keys, GROUP_LINE)};
+	const struct profile_cell *selected = &b->profile->selected;
+	struct tree_options how = {.reverse = b->options->reverse,
+				   .cells = cells,
+				   .naming = is_plain(keys) ? NULL : &naming,
+				   .by_samples = !selected->weight_ns};
+	struct profile_cell all = {0};
 	bool of_frames = false;
 
-	for (uint32_t id = 0; b->passes && id < b->n; id++)
-		if (!b->passes[id])
-			cells[id] = (struct profile_cell){0};
+	for (uint32_t id = 0; id < b->n; id++)
+		profile_cell_add(&all, profile_cell(cells, id));
+	profile_cell_add(&b->total, &all);
 	for (size_t i = 0; i < keys->n; i++)
 		of_frames |= is_of_frame(keys->at[i]);
 	if (!of_frames)
-		return add_samples(b, cells);
-	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL,
-			&(struct tree_options){.reverse = b->options->reverse,
-					       .cells = cells,
-					       .naming = &naming},
-			NULL);
+		return add_samples(b, &all);
+	if (b->flat)
+		return flat_add(b->flat, b->profile, b->labels.symbolizer, &how);
+	/* Nodes of several classes can have the same name: only all together have a weight. */
+	if (!naming.merges && !group_by_divide(keys))
+		how.min_weight = tree_min_weight(selected, b->options->min_share);
+	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL, &how, NULL);
 }
 
 /* An order in which all samples that the keys do not divide stand together. */
@@ -393,11 +410,12 @@ static struct error *add_class(struct builder *b, const struct breakdown_entry *
 	if (!cells)
 		return error_no_memory();
 	for (size_t i = 0; i < n; i++)
-		profile_cell_add(&cells[class[i] -> stack], &class[i] -> cell);
+		if (!b->passes || b->passes[class[i] -> stack])
+			profile_cell_add(&cells[class[i] -> stack], &class[i] -> cell);
 	b->labels.vcpu = class[0]->vcpu;
 	b->labels.state = class[0]->state;
 	b->labels.thread = class[0]->thread;
-	err = add_stacks(b, cells);
+	err = add_stacks(b, &(struct profile_cells){.at = cells});
 	free(cells);
 	return err;
 }
@@ -422,15 +440,21 @@ static struct error *add_classes(struct builder *b)
 	return err;
 }
 
+/* All samples, or those that pass. */
 static struct error *add_all(struct builder *b)
 {
-	struct profile_cell *cells = calloc(b->n, sizeof(*cells));
+	struct profile_cell *cells;
 	struct error *err;
 
+	if (!b->passes)
+		return add_stacks(b, &b->profile->cells);
+	cells = calloc(b->n, sizeof(*cells));
 	if (!cells)
 		return error_no_memory();
-	memcpy(cells, b->profile->cells, b->n * sizeof(*cells));
-	err = add_stacks(b, cells);
+	for (uint32_t id = 0; id < b->n; id++)
+		if (b->passes[id])
+			cells[id] = *profile_cell(&b->profile->cells, id);
+	err = add_stacks(b, &(struct profile_cells){.at = cells});
 	free(cells);
 	return err;
 }
@@ -441,8 +465,10 @@ static struct error *build(struct builder *b)
 
 	if (!err)
 		err = group_by_divide(&b->options->keys) ? add_classes(b) : add_all(b);
-	if (!err)
+	if (!err && b->tree)
 		err = tree_sum(b->tree);
+	if (!err && b->flat)
+		flat_sort(b->flat);
 	labeller_free(&b->labels);
 	return err;
 }
@@ -467,10 +493,12 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 	err = pool_new(&out->pool);
 	b.labels.pool = out->pool;
 	if (!err)
-		err = tree_new(&out->tree);
+		err = options->flat ? flat_begin(&out->flat) : tree_new(&out->tree);
 	b.tree = out->tree;
+	b.flat = out->flat;
 	if (!err)
 		err = build(&b);
+	out->total = b.total;
 	out->passes = b.passes;
 	out->n_passes = b.passes ? b.n : 0;
 	if (err)
@@ -481,6 +509,7 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 void grouped_tree_free(struct grouped_tree *grouped)
 {
 	tree_free(grouped->tree);
+	flat_free(grouped->flat);
 	pool_free(grouped->pool);
 	free(grouped->passes);
 	*grouped = (struct grouped_tree){0};

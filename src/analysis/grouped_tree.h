@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "analysis/flat.h"
 #include "analysis/tree.h"
 #include "base/intern.h"
 
@@ -59,12 +60,17 @@ struct grouped_tree_options {
 	struct group_by keys;
 	bool reverse;	     /* leaf first */
 	const regex_t *only; /* stacks that hold a function whose name matches; NULL: all */
+	bool flat;	     /* rows instead of a tree */
+	/* A tree may lack nodes with a smaller share of all selected samples; 0: it has all. */
+	double min_share;
 };
 
 struct grouped_tree {
-	struct tree *tree; /* summed */
-	struct pool *pool; /* the names */
-	bool *passes;	   /* [n_passes], by stack: it passes `only`; NULL: all do */
+	struct tree *tree;	   /* summed; NULL: `flat` was asked for */
+	struct flat *flat;	   /* sorted by self time */
+	struct profile_cell total; /* of all that is in them */
+	struct pool *pool;	   /* the names */
+	bool *passes;		   /* [n_passes], by stack: it passes `only`; NULL: all do */
 	uint32_t n_passes;
 };
 

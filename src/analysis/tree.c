@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/intern.h"
 #include "recording/stacks.h"
 
 /* As many as a stack store can hold, so that only leaf-first trees can need more. */
@@ -17,6 +16,7 @@ struct tree_index {
 	uint32_t *slots;
 	uint32_t n_slots; /* a power of two */
 	uint32_t room;	  /* allocated nodes */
+	size_t rest_room; /* ... and of tree->rest */
 };
 
 struct error *tree_new(struct tree **out)
@@ -51,15 +51,22 @@ void tree_free(struct tree *tree)
 		free(tree->index->slots);
 	free(tree->index);
 	free(tree->nodes);
+	free(tree->rest);
 	free(tree);
+}
+
+static uint32_t first_slot(const struct tree *tree, uint32_t parent, const char *name)
+{
+	uint64_t hash = ((uint64_t)(uintptr_t)name ^ ((uint64_t)parent << 32 | parent)) *
+			UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint32_t)(hash >> 32) & (tree->index->n_slots - 1);
 }
 
 static uint32_t *find_slot(const struct tree *tree, uint32_t parent, const char *name)
 {
 	const struct tree_index *index = tree->index;
-	uint64_t hash = ((uint64_t)(uintptr_t)name ^ ((uint64_t)parent << 32 | parent)) *
-			UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t slot = (uint32_t)(hash >> 32) & (index->n_slots - 1);
+	uint32_t slot = first_slot(tree, parent, name);
 
 	for (;; slot = (slot + 1) & (index->n_slots - 1)) {
 		const struct tree_node *node = &tree->nodes[index->slots[slot]];
@@ -127,21 +134,92 @@ struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, u
 	return NULL;
 }
 
-static uint64_t add_capped(uint64_t a, uint64_t b)
+/* Frees a slot, and moves up those behind it that were displaced by it. */
+static void erase(struct tree *tree, uint32_t *slot)
 {
-	return a + b < a ? UINT64_MAX : a + b;
+	const struct tree_index *index = tree->index;
+	const uint32_t mask = index->n_slots - 1;
+	uint32_t hole = (uint32_t)(slot - index->slots), at = hole;
+
+	for (;;) {
+		const struct tree_node *node;
+		uint32_t home;
+
+		at = (at + 1) & mask;
+		if (!index->slots[at])
+			break;
+		node = &tree->nodes[index->slots[at]];
+		home = first_slot(tree, node->parent, node->name);
+		if (((at - home) & mask) < ((at - hole) & mask))
+			continue;
+		index->slots[hole] = index->slots[at];
+		hole = at;
+	}
+	index->slots[hole] = 0;
+}
+
+/* A parent's newest children are first in its list. */
+static void forget_children(struct tree *tree, uint32_t first)
+{
+	for (uint32_t i = first; i < tree->n; i++) {
+		struct tree_node *parent = &tree->nodes[tree->nodes[i].parent];
+
+		while (parent->first_child >= first)
+			parent->first_child = tree->nodes[parent->first_child].next_sibling;
+	}
+}
+
+void tree_retain(struct tree *tree, uint32_t first, uint32_t *now)
+{
+	const uint32_t n = tree->n;
+
+	forget_children(tree, first);
+	tree->n = first;
+	for (uint32_t i = first; i < n; i++) {
+		struct tree_node node = tree->nodes[i];
+		uint32_t *slot = find_slot(tree, node.parent, node.name);
+
+		assert(node.parent < first && !node.first_child);
+		if (!now[i - first]) {
+			erase(tree, slot);
+			continue;
+		}
+		now[i - first] = *slot = tree->n++;
+		node.next_sibling = tree->nodes[node.parent].first_child;
+		tree->nodes[node.parent].first_child = *slot;
+		tree->nodes[*slot] = node;
+	}
+}
+
+struct error *tree_rest_of(struct tree *tree, uint32_t node, struct tree_rest **out)
+{
+	const size_t before = tree->index->rest_room;
+	struct error *err = ARRAY_RESERVE(&tree->rest, &tree->index->rest_room, node + (size_t)1);
+
+	if (err)
+		return err;
+	memset(tree->rest + before, 0, (tree->index->rest_room - before) * sizeof(*tree->rest));
+	*out = &tree->rest[node];
+	return NULL;
+}
+
+struct tree_rest tree_rest(const struct tree *tree, uint32_t node)
+{
+	return node < tree->index->rest_room ? tree->rest[node] : (struct tree_rest){0};
 }
 
 static void sum_totals(struct tree *tree)
 {
 	for (uint32_t i = 0; i < tree->n; i++)
 		tree->nodes[i].total = tree->nodes[i].self;
+	for (uint32_t i = 0; i < tree->n && i < tree->index->rest_room; i++)
+		profile_cell_add(&tree->nodes[i].total, &tree->rest[i].cell);
 	for (uint32_t i = tree->n - 1; i > 0; i--) {
 		const struct profile_cell *total = &tree->nodes[i].total;
 		struct profile_cell *up = &tree->nodes[tree->nodes[i].parent].total;
 
-		up->samples = add_capped(up->samples, total->samples);
-		up->weight_ns = add_capped(up->weight_ns, total->weight_ns);
+		up->samples = weight_sum(up->samples, total->samples);
+		up->weight_ns = weight_sum(up->weight_ns, total->weight_ns);
 		up->squares += total->squares;
 	}
 }
@@ -202,240 +280,9 @@ struct error *tree_sum(struct tree *tree)
 	return NULL;
 }
 
-/*
- * Frames to visit for a leaf-first tree, where a frame counts once for each
- * stack through it: some seconds. 50,000 stacks of 128 frames are 6.4 million.
- */
-#define MAX_VISITS (1u << 30)
-
-/* Destination and sources of the nodes that are added. */
-struct adding {
-	struct tree *tree;
-	const struct profile *profile;
-	struct symbolizer *symbolizer, *names; /* names: whose the nodes' names are, if others' */
-	const struct profile_cell *cells;
-	const struct tree_naming *naming;
-	const struct tree_outer *outer;
-	struct node_map *map; /* where stacks end; NULL: not asked for */
-	uint32_t visits;      /* frames of stacks that were followed one by one */
-	bool reverse;
-};
-
-static struct error *name_of(const struct adding *adding, const struct stack_node *frame,
-			     const struct location *function, const char **name)
+double tree_min_weight(const struct profile_cell *all, double share)
 {
-	*name = function->function;
-	if (adding->naming)
-		return adding->naming->name(adding->naming->ctx, frame, function, name);
-	return adding->names ? symbolizer_intern(adding->names, *name, name) : NULL;
-}
-
-/* Moves *at to its child of this name, which is new if there was none. */
-static struct error *add_child(const struct adding *adding, const char *name, uint32_t *at)
-{
-	const bool merges = adding->naming && adding->naming->merges;
-
-	if (merges && *at && adding->tree->nodes[*at].name == name)
-		return NULL;
-	return tree_child(adding->tree, *at, name, at);
-}
-
-/* Adds or finds the node of one function, and goes there. */
-static struct error *add_function(const struct adding *adding, const struct stack_node *frame,
-				  const struct location *function, uint32_t *at)
-{
-	const uint32_t before = adding->tree->n;
-	struct tree_node *node;
-	const char *name;
-	struct error *err = name_of(adding, frame, function, &name);
-
-	if (!err)
-		err = add_child(adding, name, at);
-	if (err)
-		return err;
-	node = &adding->tree->nodes[*at];
-	node->unresolved = !function->resolved;
-	node->inlined = function->inlined && (*at >= before || node->inlined);
-	return NULL;
-}
-
-/*
- * Adds the functions at the frame of stack node `id` below *at, outermost
- * first or, in reverse, innermost first, and moves *at to the last of them.
- */
-static struct error *add_frame(const struct adding *adding, uint32_t id, uint32_t *at)
-{
-	const struct stack_node *frame = stacks_node(adding->profile->stacks, id);
-	const struct location *functions;
-	size_t n = 0;
-	struct error *err = symbolizer_locate_node(adding->symbolizer, adding->profile->stacks, id,
-						   &functions, &n);
-
-	for (size_t i = 0; i < n && !err; i++)
-		err = add_function(adding, frame, &functions[adding->reverse ? i : n - 1 - i], at);
-	return err;
-}
-
-static void add_self(struct tree *tree, uint32_t node, const struct profile_cell *cell)
-{
-	profile_cell_add(&tree->nodes[node].self, cell);
-}
-
-/* Root first: one pass over the store, which has the same shape as the tree. */
-static struct error *add_forward(const struct adding *adding, uint32_t *node, bool *used)
-{
-	const struct profile *profile = adding->profile;
-	uint32_t n = stacks_count(profile->stacks);
-	struct error *err = NULL;
-
-	profile_mark_used(profile, adding->cells, used);
-	add_self(adding->tree, 0, &adding->cells[STACK_ROOT]);
-	for (uint32_t id = STACK_ROOT + 1; !err && id < n; id++) {
-		if (!used[id])
-			continue;
-		node[id] = node[stacks_node(profile->stacks, id)->parent];
-		err = add_frame(adding, id, &node[id]);
-		if (!err)
-			add_self(adding->tree, node[id], &adding->cells[id]);
-	}
-	return err;
-}
-
-/* Follows one stack from the leaf to its outermost frame, and moves *at to that. */
-static struct error *add_from_leaf(struct adding *adding, uint32_t id, uint32_t *at)
-{
-	struct error *err = NULL;
-
-	for (; !err && id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent) {
-		if (++adding->visits > MAX_VISITS)
-			return error_new(ERR_INPUT,
-					 "too many deep stacks to show leaf first, or by "
-					 "processes or threads");
-		err = add_frame(adding, id, at);
-	}
-	return err;
-}
-
-/* Leaf first: every stack that was sampled is followed. */
-static struct error *add_reverse(struct adding *adding)
-{
-	uint32_t n = stacks_count(adding->profile->stacks);
-	struct error *err = NULL;
-
-	for (uint32_t leaf = STACK_ROOT; !err && leaf < n; leaf++) {
-		uint32_t node = 0;
-
-		if (!adding->cells[leaf].samples)
-			continue;
-		err = add_from_leaf(adding, leaf, &node);
-		if (!err)
-			add_self(adding->tree, node, &adding->cells[leaf]);
-	}
-	return err;
-}
-
-/* Follows one stack from its outermost frame to the leaf; `path` has room for it. */
-static struct error *add_from_root(struct adding *adding, uint32_t id, uint32_t *path, uint32_t *at)
-{
-	struct error *err = NULL;
-	size_t n = 0;
-
-	for (; id != STACK_ROOT; id = stacks_node(adding->profile->stacks, id)->parent)
-		path[n++] = id;
-	adding->visits =
-		n > MAX_VISITS - adding->visits ? MAX_VISITS : adding->visits + (uint32_t)n;
-	if (adding->visits == MAX_VISITS)
-		return error_new(ERR_INPUT,
-				 "too many deep stacks to show them by processes or threads");
-	while (n > 0 && !err)
-		err = add_frame(adding, path[--n], at);
-	return err;
-}
-
-/* Notes where the stack of a thread ends. */
-static struct error *note_place(const struct adding *adding, const struct breakdown_entry *entry,
-				size_t *room, uint32_t at)
-{
-	struct node_map *map = adding->map;
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(map->pairs, entry->stack, entry->thread, &id, &added);
-
-	if (!err)
-		err = ARRAY_RESERVE(&map->node, room, id + (size_t)1);
-	if (err)
-		return err;
-	map->node[id] = at;
-	map->n = ids_count(map->pairs);
-	return NULL;
-}
-
-/* A node for each thread, or for what is called like it, is the outermost one of its stacks. */
-static struct error *add_by_thread(struct adding *adding)
-{
-	const struct breakdown *breakdown = adding->profile->breakdown;
-	uint32_t *path = malloc(stacks_count(adding->profile->stacks) * sizeof(*path));
-	struct error *err = path ? NULL : error_no_memory();
-	size_t room = 0;
-
-	if (!err && adding->map)
-		err = ids_new(&adding->map->pairs);
-	for (size_t i = 0; !err && i < breakdown_count(breakdown); i++) {
-		const struct breakdown_entry *entry = breakdown_at(breakdown, i);
-		const char *name;
-		uint32_t at = 0;
-
-		err = adding->outer->name(adding->outer->ctx, entry->thread, &name);
-		if (!err && adding->reverse)
-			err = add_from_leaf(adding, entry->stack, &at);
-		if (!err)
-			err = tree_child(adding->tree, at, name, &at);
-		if (!err && !adding->reverse)
-			err = add_from_root(adding, entry->stack, path, &at);
-		if (!err && adding->map)
-			err = note_place(adding, entry, &room, at);
-		if (!err)
-			add_self(adding->tree, at, &entry->cell);
-	}
-	free(path);
-	return err;
-}
-
-struct error *tree_add(struct tree *tree, const struct profile *profile,
-		       struct symbolizer *symbolizer, struct symbolizer *names,
-		       const struct tree_options *options, struct node_map *node_of)
-{
-	struct adding adding = {
-		.tree = tree,
-		.profile = profile,
-		.symbolizer = symbolizer,
-		.names = names == symbolizer ? NULL : names,
-		.cells = options && options->cells ? options->cells : profile->cells,
-		.naming = options ? options->naming : NULL,
-		.outer = options ? options->outer : NULL,
-		.map = node_of,
-		.reverse = options && options->reverse,
-	};
-	uint32_t n = stacks_count(profile->stacks), *node;
-	struct error *err;
-	bool *used;
-
-	assert(!node_of || !adding.reverse);
-	if (node_of)
-		*node_of = (struct node_map){0};
-	if (adding.outer)
-		return add_by_thread(&adding);
-	if (adding.reverse)
-		return add_reverse(&adding);
-	node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */
-	used = calloc(n, sizeof(*used));
-	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
-	free(used);
-	if (!err && node_of)
-		*node_of = (struct node_map){.node = node, .n = n};
-	else
-		free(node);
-	return err;
+	return share * (1 - 1e-9) * (double)(all->weight_ns ? all->weight_ns : all->samples);
 }
 
 struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,

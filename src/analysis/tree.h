@@ -21,8 +21,15 @@ struct tree_node {
 	uint32_t inlined : 1;		    /* wherever it is, its code is part of its parent's */
 };
 
+/* Children of a node that were too light to be added, with all that is below them. */
+struct tree_rest {
+	struct profile_cell cell;
+	uint32_t n; /* of the children */
+};
+
 struct tree {
 	struct tree_node *nodes;
+	struct tree_rest *rest; /* private */
 	uint32_t n;
 	uint32_t depth;		  /* levels below the root; set by tree_sum */
 	struct tree_index *index; /* private: finds children by (parent, name) */
@@ -33,6 +40,18 @@ void tree_free(struct tree *tree);
 
 /* Finds or adds the child; names are compared as pointers. */
 struct error *tree_child(struct tree *tree, uint32_t parent, const char *name, uint32_t *child);
+
+/*
+ * Drops the nodes from `first` on for which now[i - first] is 0, and says there
+ * what the others have become. They have no children.
+ */
+void tree_retain(struct tree *tree, uint32_t first, uint32_t *now);
+
+/* What was left out below a node, to be added to; valid until the next call. */
+struct error *tree_rest_of(struct tree *tree, uint32_t node, struct tree_rest **out);
+
+/* ... to be read. */
+struct tree_rest tree_rest(const struct tree *tree, uint32_t node);
 
 /* Computes totals and depth and sorts all children by name; call once, after the last tree_child. */
 struct error *tree_sum(struct tree *tree);
@@ -54,12 +73,25 @@ struct tree_outer {
 };
 
 struct tree_options {
-	bool reverse;			  /* leaf first: shows the callers of hot functions */
-	const struct profile_cell *cells; /* [stacks_count]: add these; NULL: the profile's */
-	const struct tree_naming *naming; /* NULL: by function */
+	bool reverse;			   /* leaf first: shows the callers of hot functions */
+	const struct profile_cells *cells; /* add these; NULL: the profile's */
+	const struct tree_naming *naming;  /* NULL: by function */
 	/* NULL: none. Else the profile was loaded with filter.divide, and `cells` is NULL. */
 	const struct tree_outer *outer;
+	/*
+	 * Nodes with a smaller total are left out, with all that is below them: their
+	 * weight counts in their parents' totals alone. 0: none are. Without meaning
+	 * where there is an `outer`, or naming merges.
+	 */
+	double min_weight;
+	bool by_samples; /* ... in samples */
 };
+
+/*
+ * tree_options.min_weight for a share of `all`, in samples if nothing has a weight. It is a
+ * little less: a share that is computed elsewhere as exactly that much stays.
+ */
+double tree_min_weight(const struct profile_cell *all, double share);
 
 /*
  * Adds the selected samples of a profile. Names of nodes belong to `names`,

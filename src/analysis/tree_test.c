@@ -159,7 +159,7 @@ static struct profile_cell cells[64];
 static int set_up(void **state)
 {
 	memset(cells, 0, sizeof(cells));
-	profile = (struct profile){.cells = cells, .names = names, .n_names = 5};
+	profile = (struct profile){.cells = {.at = cells}, .names = names, .n_names = 5};
 	if (stacks_new(&profile.stacks))
 		return -1;
 	return symbolizer_new(NULL, &profile, &symbolizer) ? -1 : 0;

@@ -259,7 +259,7 @@ struct error *report_branches(const struct report *report, const struct tree *tr
 {
 	size_t n = 0;
 
-	*out = (struct branches){0};
+	*out = (struct branches){.left_out = tree_rest(tree, node).n};
 	for (uint32_t c = tree->nodes[node].first_child; c; c = tree->nodes[c].next_sibling)
 		n++;
 	out->at = malloc((n ? n : 1) * sizeof(*out->at));
@@ -290,7 +290,7 @@ static struct error *collect_names(struct report *report)
 	const struct group_by *keys = &report->options->keys;
 	const struct tree *tree = report->grouped.tree;
 	struct error *err = NULL;
-	const size_t n = report->flat ? report->flat->n : tree->n;
+	const size_t n = report->flat ? report->flat->n : tree ? tree->n : 0;
 	size_t key = 0, len;
 
 	while (key < keys->n && keys->at[key] != GROUP_FUNCTION)
@@ -338,9 +338,12 @@ static struct error *build(struct report *report)
 {
 	const struct report_options *options = report->options;
 	const struct loaded *loaded = report->loaded;
+	const bool is_tree = options->view == REPORT_DOWN || options->view == REPORT_UP;
 	const struct grouped_tree_options how = {.keys = options->keys,
 						 .reverse = options->view == REPORT_UP,
-						 .only = options->has_only ? &options->only : NULL};
+						 .only = options->has_only ? &options->only : NULL,
+						 .flat = options->view == REPORT_FLAT,
+						 .min_share = is_tree ? options->min_share : 0};
 	const char *name;
 	struct error *err = group_by_threads(&options->keys)
 				    ? load_check_threads(loaded->profile, "--by")
@@ -352,11 +355,10 @@ static struct error *build(struct report *report)
 				 &report->grouped);
 	if (err)
 		return err;
-	report->matched = report->grouped.tree->nodes[0].total;
+	report->matched = report->grouped.total;
+	report->flat = report->grouped.flat;
 	report->draws = profile_draws(loaded->profile);
-	if (options->view == REPORT_FLAT)
-		err = flat_new(report->grouped.tree, &report->flat);
-	if (!err && report->flat && options->by_total)
+	if (report->flat && options->by_total)
 		flat_sort_by_total(report->flat);
 	if (!err && options->view == REPORT_CALLERS_CALLEES)
 		err = callers_callees_find(report->grouped.tree, options->function, &name);
@@ -431,7 +433,6 @@ static struct error *show(const struct report_options *options, const struct tty
 	disassembler_close(report.disassembler);
 	heat_free(&report.heat);
 	callers_callees_free(&report.callers_callees);
-	flat_free(report.flat);
 	short_names_free(report.names);
 	grouped_tree_free(&report.grouped);
 	load_free(&loaded);

@@ -491,7 +491,7 @@ static struct error *find_lines(struct builder *b, struct code_part *part)
 /* Counts one stack: at its leaf as self, and once at each instruction that it passes through. */
 static void count(struct builder *b, uint32_t leaf)
 {
-	const struct profile_cell *cell = &b->report->loaded->profile->cells[leaf];
+	const struct profile_cell *cell = profile_cell(&b->report->loaded->profile->cells, leaf);
 
 	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
 		const struct hit *hit = &b->hit[b->hit_of[i]];
@@ -529,7 +529,7 @@ static struct error *count_all(struct builder *b)
 	for (uint32_t i = 1; i < n; i++) {
 		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
 			    b->hit[b->hit_of[i]].part != NO_PART;
-		if (inside[i] && b->report->loaded->profile->cells[i].samples)
+		if (inside[i] && profile_cell(&b->report->loaded->profile->cells, i)->samples)
 			count(b, i);
 	}
 	free(inside);

@@ -286,7 +286,7 @@ static struct error *step(struct report_walk *walk)
 		err = append(walk, last ? "  " : "│ ");
 	if (!err && (!depth || walk->depth < depth))
 		return descend(walk, node);
-	walk->cut |= walk->tree->nodes[node].first_child != 0;
+	walk->cut |= walk->tree->nodes[node].first_child != 0 || tree_rest(walk->tree, node).n;
 	return err;
 }
 

@@ -60,7 +60,7 @@ static struct error *find(struct callgrind *c, uint32_t caller, uint32_t callee,
 static struct error *add(struct callgrind *c, uint32_t stack, uint32_t caller, uint32_t callee,
 			 uint32_t line)
 {
-	const struct profile_cell *cell = &c->job->profile->cells[stack];
+	const struct profile_cell *cell = profile_cell(&c->job->profile->cells, stack);
 	struct cost *cost = NULL;
 	struct error *err = find(c, caller, callee, line, &cost);
 
@@ -197,7 +197,7 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 		err = c.named ? NULL : error_no_memory();
 	}
 	for (uint32_t stack = 1; stack < n && !err; stack++)
-		if (job->profile->cells[stack].samples)
+		if (profile_cell(&job->profile->cells, stack)->samples)
 			err = add_stack(&c, stack);
 	if (!err)
 		err = put_all(&c);

@@ -229,8 +229,8 @@ static uint64_t data_size(const struct perf_data *d)
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		size += mmap_size(&d->table->images[i]);
 	for (uint32_t id = 0; id < n; id++)
-		if (profile->cells[id].samples)
-			size += profile->cells[id].samples * sample_size(d, id);
+		if (profile_cell(&profile->cells, id)->samples)
+			size += profile_cell(&profile->cells, id)->samples * sample_size(d, id);
 	return size;
 }
 

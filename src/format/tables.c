@@ -105,7 +105,7 @@ static struct error *add_nodes(struct building *b)
 		free(used);
 		return error_no_memory();
 	}
-	profile_mark_used(profile, profile->cells, used);
+	profile_mark_used(profile, &profile->cells, used);
 	for (uint32_t id = 0; id < n && !err; id++) {
 		b->table->of_node[id] = LOCATION_NONE;
 		if (used[id] && id != STACK_ROOT)
@@ -243,7 +243,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 		return NULL;
 	/* Stacks are numbered in the order of the file. */
 	if (entry->stack >= stacks_count(r->job->profile->stacks) ||
-	    !r->job->profile->cells[entry->stack].samples)
+	    !profile_cell(&r->job->profile->cells, entry->stack)->samples)
 		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
 	return r->visit(r->ctx, &sample);
 }

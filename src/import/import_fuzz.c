@@ -44,7 +44,7 @@ static void use(const struct profile *profile)
 	char *text;
 
 	for (uint32_t id = 0; id < stacks_count(profile->stacks); id++)
-		samples += profile->cells[id].samples;
+		samples += profile_cell(&profile->cells, id)->samples;
 	need(samples == profile->selected.samples);
 	text = fold(profile, &len);
 	again = len && *text != '#' ? load(text, len) : NULL;

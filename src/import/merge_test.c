@@ -92,7 +92,7 @@ static char *folded(const struct profile *profile)
 		const struct stack_node *path[3];
 		uint32_t at = id;
 
-		if (!profile->cells[id].samples)
+		if (!profile_cell(&profile->cells, id)->samples)
 			continue;
 		for (int i = 2; i >= 0; i--) {
 			path[i] = stacks_node(profile->stacks, at);
@@ -107,7 +107,7 @@ static char *folded(const struct profile *profile)
 			else
 				fprintf(out, "%" PRIx64 ";", path[i]->addr);
 		}
-		fprintf(out, " %" PRIu64 "\n", profile->cells[id].samples);
+		fprintf(out, " %" PRIu64 "\n", profile_cell(&profile->cells, id)->samples);
 	}
 	fclose(out);
 	return text;
@@ -181,7 +181,7 @@ static void places_in_the_source_come_along(void **state)
 		const struct profile_name *name =
 			profile_name(profile, node->addr, (enum frame_kind)node->kind);
 
-		if (!profile->cells[id].samples)
+		if (!profile_cell(&profile->cells, id)->samples)
 			continue;
 		n++;
 		assert_non_null(name);

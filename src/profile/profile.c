@@ -86,15 +86,14 @@ const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, si
 struct loading {
 	struct profile *profile;
 	const struct profile_filter *filter;
-	size_t cells_cap, names_cap, threads_cap;
+	size_t of_room, cells_room, names_cap, threads_cap;
+	uint32_t n_cells;
 	struct weighting weighting;
 };
 
-/* Weights are what a file says: they stop at the top instead of starting again. */
 static void add(uint64_t *sum, uint64_t value)
 {
-	if (__builtin_add_overflow(*sum, value, sum))
-		*sum = UINT64_MAX;
+	*sum = weight_sum(*sum, value);
 }
 
 static void count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns)
@@ -136,33 +135,59 @@ void profile_cell_add(struct profile_cell *to, const struct profile_cell *from)
 	to->squares += from->squares;
 }
 
-void profile_mark_used(const struct profile *profile, const struct profile_cell *cells, bool *used)
+void profile_mark_used(const struct profile *profile, const struct profile_cells *cells, bool *used)
 {
 	used[STACK_ROOT] = true;
 	/* A parent's id is smaller. */
 	for (uint32_t id = stacks_count(profile->stacks) - 1; id > STACK_ROOT; id--) {
-		used[id] |= cells[id].samples > 0;
+		used[id] |= profile_cell(cells, id)->samples > 0;
 		if (used[id])
 			used[stacks_node(profile->stacks, id)->parent] = true;
 	}
 }
 
-/* Room for a cell for each node. */
-static struct error *grow_cells(struct loading *loading)
+/* Each node has a place for the number of its cell. */
+static struct error *grow_of(struct loading *loading)
 {
-	size_t need = stacks_count(loading->profile->stacks), cap = loading->cells_cap;
-	struct profile_cell *cells;
+	const size_t need = stacks_count(loading->profile->stacks), had = loading->of_room;
+	struct profile_cells *cells = &loading->profile->cells;
+	struct error *err = NULL;
 
-	if (need <= cap)
+	if (need <= had)
 		return NULL;
-	cap = cap * 2 > need ? cap * 2 : need;
-	cells = realloc(loading->profile->cells, cap * sizeof(*cells));
-	if (!cells)
-		return error_no_memory();
-	memset(cells + loading->cells_cap, 0, (cap - loading->cells_cap) * sizeof(*cells));
-	loading->profile->cells = cells;
-	loading->cells_cap = cap;
+	err = ARRAY_RESERVE(&cells->of, &loading->of_room, need);
+	if (!err)
+		memset(cells->of + had, 0, (loading->of_room - had) * sizeof(*cells->of));
+	return err;
+}
+
+/* The stack's cell, which is new if it had none. */
+static struct error *cell_of(struct loading *loading, uint32_t stack, struct profile_cell **out)
+{
+	struct profile_cells *cells = &loading->profile->cells;
+	struct error *err = NULL;
+
+	if (!cells->of[stack]) {
+		err = ARRAY_RESERVE(&cells->at, &loading->cells_room, loading->n_cells + (size_t)1);
+		if (err)
+			return err;
+		cells->at[loading->n_cells] = (struct profile_cell){0};
+		cells->of[stack] = loading->n_cells++;
+	}
+	*out = &cells->at[cells->of[stack]];
 	return NULL;
+}
+
+/* The cell of nothing. */
+static struct error *begin_cells(struct loading *loading)
+{
+	struct profile_cells *cells = &loading->profile->cells;
+	struct error *err = ARRAY_RESERVE(&cells->at, &loading->cells_room, 1);
+
+	if (err)
+		return err;
+	cells->at[loading->n_cells++] = (struct profile_cell){0};
+	return grow_of(loading);
 }
 
 static struct error *load_info(void *ctx, const struct recording_info *info)
@@ -241,8 +266,12 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 				uint64_t times, uint64_t weight)
 {
 	struct profile *profile = loading->profile;
+	struct profile_cell *cell;
+	struct error *err = cell_of(loading, entry->stack, &cell);
 
-	count(&profile->cells[entry->stack], times, weight);
+	if (err)
+		return err;
+	count(cell, times, weight);
 	count(&profile->selected, times, weight);
 	profile->ends[entry->end] += times;
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
@@ -275,7 +304,7 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 {
 	struct loading *loading = ctx;
 	struct profile *profile = loading->profile;
-	struct error *err = grow_cells(loading);
+	struct error *err = grow_of(loading);
 	uint64_t times = 1 + (uint64_t)tick->more;
 	const uint64_t since_ns = tick->time_ns - profile->last_ns;
 	struct weight stretch, weight;
@@ -443,9 +472,11 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 	if (!err && filter->divide)
 		err = breakdown_new(&profile->breakdown);
 	if (!err)
+		err = begin_cells(&loading);
+	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &profile->cut);
 	if (!err)
-		err = grow_cells(&loading);
+		err = grow_of(&loading);
 	if (err) {
 		profile_free(profile);
 		return err;
@@ -467,7 +498,8 @@ void profile_free(struct profile *profile)
 		recorded_thread_free(&profile->threads[i]);
 	free(profile->threads);
 	recorded_locations_free(profile->locations);
-	free(profile->cells);
+	free(profile->cells.at);
+	free(profile->cells.of);
 	breakdown_free(profile->breakdown);
 	stacks_free(profile->stacks);
 	recording_info_free(&profile->info);

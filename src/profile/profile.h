@@ -39,10 +39,30 @@ struct profile_cell {
 	double squares; /* sum of the squares of the samples' weights, for profile_share_draws */
 };
 
+/* Weights are what a file says: sums stop at the top instead of starting again. */
+static inline uint64_t weight_sum(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
 void profile_cell_add(struct profile_cell *to, const struct profile_cell *from);
 
+/* A cell for each stack. Most nodes of a store are callers, and share the cell of nothing. */
+struct profile_cells {
+	struct profile_cell *at;
+	uint32_t
+		*of; /* [stacks_count]: where in `at`, and there 0 is of nothing; NULL: at the id */
+};
+
+static inline const struct profile_cell *profile_cell(const struct profile_cells *cells,
+						      uint32_t stack)
+{
+	return &cells->at[cells->of ? cells->of[stack] : stack];
+}
+
 /* Marks each stack that has samples in `cells`, and its callers; used: [stacks_count], all false. */
-void profile_mark_used(const struct profile *profile, const struct profile_cell *cells, bool *used);
+void profile_mark_used(const struct profile *profile, const struct profile_cells *cells,
+		       bool *used);
 
 /* Weight of one stack on one vCPU in one state, of one thread. */
 struct breakdown_entry {
@@ -74,7 +94,7 @@ struct profile {
 	bool cut;		  /* the writer died: complete up to its last tick */
 	struct stacks *stacks;
 
-	struct profile_cell *cells;   /* [stacks_count]: samples that end exactly there, filtered */
+	struct profile_cells cells;   /* samples that end exactly there, filtered */
 	struct profile_cell selected; /* their sum */
 	struct breakdown *breakdown;  /* the same, divided; NULL unless the filter asks for it */
 

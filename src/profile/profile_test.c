@@ -88,7 +88,7 @@ static const struct profile_cell *cell_of(const struct profile *profile, uint64_
 {
 	for (uint32_t id = 1; id < stacks_count(profile->stacks); id++)
 		if (stacks_node(profile->stacks, id)->addr == addr)
-			return &profile->cells[id];
+			return profile_cell(&profile->cells, id);
 	fail_msg("no node %" PRIu64, addr);
 	return NULL;
 }
@@ -178,7 +178,7 @@ static void test_everything_is_summed_up(void **state)
 	assert_cell(cell_of(profile, 100), 2, 5 + 7);
 	assert_cell(cell_of(profile, 300), 3, 7 + 11 + 11);
 	assert_cell(cell_of(profile, 200), 0, 0);
-	assert_cell(&profile->cells[STACK_ROOT], 1, 11);
+	assert_cell(profile_cell(&profile->cells, STACK_ROOT), 1, 11);
 	assert_cell(&profile->selected, 6, 5 + 7 + 7 + 33);
 	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
 	assert_cell(&profile->states[VCPU_RUNNABLE], 1, 7);
@@ -351,7 +351,7 @@ static void test_a_recording_without_ticks_is_empty_but_good(void **state)
 	assert_false(profile->cut);
 	assert_int_equal(profile->ticks, 0);
 	assert_int_equal(stacks_count(profile->stacks), 1);
-	assert_cell(&profile->cells[STACK_ROOT], 0, 0);
+	assert_cell(profile_cell(&profile->cells, STACK_ROOT), 0, 0);
 	assert_null(profile_name(profile, 100, FRAME_PC));
 	profile_free(profile);
 	discard(&recorded);

@@ -28,11 +28,16 @@ static struct error *decode_info(struct decoder *decoder, struct cursor in, uint
 		return decode_damaged(decoder, offset, "too many vCPUs");
 	decoder->last = calloc(info->vcpus + 1, sizeof(*decoder->last));
 	decoder->entries = calloc(info->vcpus + 1, sizeof(*decoder->entries));
-	decoder->ids = calloc(1, sizeof(*decoder->ids));
-	if (!decoder->last || !decoder->entries || !decoder->ids)
+	if (!decoder->last || !decoder->entries)
 		return error_no_memory();
-	decoder->ids[0] = STACK_ROOT;
-	decoder->nodes = decoder->ids_cap = 1;
+	decoder->nodes = 1;
+	if (!stacks_is_new(decoder->stacks)) {
+		decoder->ids = calloc(1, sizeof(*decoder->ids));
+		if (!decoder->ids)
+			return error_no_memory();
+		decoder->ids[0] = STACK_ROOT;
+		decoder->ids_cap = 1;
+	}
 	return visitor->info ? visitor->info(visitor->ctx, info) : NULL;
 }
 
@@ -51,12 +56,32 @@ static struct error *add_id(struct decoder *decoder, uint32_t id)
 	return NULL;
 }
 
+/* The store's number of a node of the file. */
+static uint32_t id_of(const struct decoder *decoder, uint32_t node)
+{
+	return decoder->ids ? decoder->ids[node] : node;
+}
+
+static struct error *add_node(struct decoder *decoder, uint32_t parent, const struct frame *frame)
+{
+	struct error *err;
+	uint32_t id;
+
+	if (!decoder->ids) {
+		err = stacks_append(decoder->stacks, parent, frame);
+		decoder->nodes += !err;
+		return err;
+	}
+	err = stacks_child(decoder->stacks, parent, frame, &id);
+	return err ? err : add_id(decoder, id);
+}
+
 static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uint64_t offset)
 {
 	while (in.at < in.end) {
 		uint64_t head, difference, back;
 		struct frame frame;
-		uint32_t parent, id;
+		uint32_t parent;
 		struct error *err;
 
 		if (!get_varint(&in, &head) || !get_varint(&in, &difference))
@@ -71,11 +96,9 @@ static struct error *decode_nodes(struct decoder *decoder, struct cursor in, uin
 			return decode_damaged(decoder, offset, "a frame of an unknown kind");
 		if (decoder->nodes == STACKS_MAX_NODES)
 			return decode_damaged(decoder, offset, "too many frames");
-		parent = decoder->ids[decoder->nodes - 1 - back];
+		parent = id_of(decoder, decoder->nodes - 1 - (uint32_t)back);
 		frame.addr = stacks_node(decoder->stacks, parent)->addr + unzigzag(difference);
-		err = stacks_child(decoder->stacks, parent, &frame, &id);
-		if (!err)
-			err = add_id(decoder, id);
+		err = add_node(decoder, parent, &frame);
 		if (err)
 			return err;
 	}
@@ -99,7 +122,7 @@ static const char *decode_entry(struct decoder *decoder, uint64_t vcpu, uint64_t
 		return "a sample's stack is not known";
 	decoder->last[vcpu] = (struct tick_entry){
 		.vcpu = (uint32_t)vcpu,
-		.stack = decoder->ids[stack],
+		.stack = id_of(decoder, (uint32_t)stack),
 		.state = (uint8_t)state,
 		.end = (uint8_t)end,
 		.thread = decoder->last[vcpu].thread,

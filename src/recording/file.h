@@ -57,7 +57,8 @@ struct decoder {
 	const struct recording_visitor *visitor;
 	struct recording_info info;
 	bool has_info, has_end;
-	uint32_t *ids; /* [nodes]: the file's node ids in `stacks`, for these may have others */
+	/* [nodes]: the file's node ids in `stacks`; NULL: the same, for that was new */
+	uint32_t *ids;
 	uint32_t nodes, ids_cap;
 	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
 	struct tick_entry *entries; /* [info.vcpus]: the tick that is being read */

@@ -48,7 +48,8 @@ static uint64_t next_random(uint64_t *seed)
 /* Stack number i: its digits choose the functions, so that stacks share their outer frames. */
 static void make_chain(uint64_t i, struct frame *frames, int n)
 {
-	frames[0] = (struct frame){0xffffffff81000000 + i * 37, FRAME_PC, TRUST_SURE};
+	frames[0] =
+		(struct frame){0xffffffff81000000 + i * 37 % (9000 * 0x130), FRAME_PC, TRUST_SURE};
 	for (int depth = 1; depth < n; depth++) {
 		i = depth % 3 ? i : i / 7;
 		frames[depth] = (struct frame){0xffffffff81000000 + (i % 5000) * 0x130 +

@@ -39,7 +39,7 @@ static void use(const struct profile *profile)
 
 		need(id == STACK_ROOT || node->parent < id);
 		need(node->kind < FRAME_KINDS && node->trust <= TRUST_GUESS);
-		samples += profile->cells[id].samples;
+		samples += profile_cell(&profile->cells, id)->samples;
 	}
 	need(samples == profile->selected.samples);
 	for (size_t i = 0; i < breakdown_count(profile->breakdown); i++)

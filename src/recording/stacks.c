@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "recording/stacks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -28,9 +29,10 @@ struct recent {
 struct stacks {
 	struct stack_node *nodes;
 	uint32_t n;
-	uint32_t cap;	 /* nodes there is room for */
-	uint32_t max;	 /* limit of `cap` */
-	uint32_t *slots; /* 2 * cap of them: ids, STACK_ROOT where empty; probed linearly */
+	uint32_t cap; /* nodes there is room for */
+	uint32_t max; /* limit of `cap` */
+	/* 2 * cap of them: ids, STACK_ROOT where empty; probed linearly. NULL: nothing was looked for yet */
+	uint32_t *slots;
 	uint64_t seed;
 	struct recent recent[RECENT];
 };
@@ -76,8 +78,7 @@ struct error *stacks_new(struct stacks **out)
 	if (!stacks)
 		return error_no_memory();
 	stacks->nodes = calloc(FIRST_NODES, sizeof(*stacks->nodes));
-	stacks->slots = calloc(FIRST_NODES * 2, sizeof(*stacks->slots));
-	if (!stacks->nodes || !stacks->slots) {
+	if (!stacks->nodes) {
 		stacks_free(stacks);
 		return error_no_memory();
 	}
@@ -125,30 +126,35 @@ size_t stacks_depth(const struct stacks *stacks, uint32_t id)
 	return depth;
 }
 
-static struct error *grow(struct stacks *stacks)
+/* Slots for all nodes that there is room for. */
+static struct error *fill_slots(struct stacks *stacks)
 {
-	uint32_t mask = stacks->cap * 4 - 1;
-	struct stack_node *nodes;
-	uint32_t *slots;
+	const uint32_t mask = stacks->cap * 2 - 1;
+	uint32_t *slots = calloc((size_t)stacks->cap * 2, sizeof(*slots));
 
-	nodes = realloc(stacks->nodes, (size_t)stacks->cap * 2 * sizeof(*nodes));
-	if (!nodes)
-		return error_no_memory();
-	stacks->nodes = nodes;
-	slots = calloc((size_t)stacks->cap * 4, sizeof(*slots));
 	if (!slots)
 		return error_no_memory();
 	free(stacks->slots);
 	stacks->slots = slots;
-	stacks->cap *= 2;
 	for (uint32_t id = 1; id < stacks->n; id++) {
-		uint32_t slot = first_slot(stacks, &nodes[id]);
+		uint32_t slot = first_slot(stacks, &stacks->nodes[id]);
 
 		while (slots[slot] != STACK_ROOT)
 			slot = (slot + 1) & mask;
 		slots[slot] = id;
 	}
 	return NULL;
+}
+
+static struct error *grow(struct stacks *stacks)
+{
+	struct stack_node *nodes = realloc(stacks->nodes, (size_t)stacks->cap * 2 * sizeof(*nodes));
+
+	if (!nodes)
+		return error_no_memory();
+	stacks->nodes = nodes;
+	stacks->cap *= 2;
+	return stacks->slots ? fill_slots(stacks) : NULL;
 }
 
 static bool same(const struct stack_node *a, const struct stack_node *b)
@@ -161,9 +167,12 @@ static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const s
 				 uint32_t *id)
 {
 	struct stack_node node = {frame->addr, parent, frame->kind, frame->trust};
-	uint32_t slot = first_slot(stacks, &node), found;
-	struct error *err;
+	struct error *err = stacks->slots ? NULL : fill_slots(stacks);
+	uint32_t slot, found;
 
+	if (err)
+		return err;
+	slot = first_slot(stacks, &node);
 	while ((found = stacks->slots[slot]) != STACK_ROOT) {
 		if (same(&stacks->nodes[found], &node)) {
 			*id = found;
@@ -182,6 +191,31 @@ static struct error *find_or_add(struct stacks *stacks, uint32_t parent, const s
 	stacks->nodes[stacks->n] = node;
 	stacks->slots[slot] = *id = stacks->n++;
 	return NULL;
+}
+
+static struct error *full(const struct stacks *stacks)
+{
+	return error_new(ERR_FAILED, "there are more than %u distinct frames to keep", stacks->max);
+}
+
+struct error *stacks_append(struct stacks *stacks, uint32_t parent, const struct frame *frame)
+{
+	struct error *err = NULL;
+
+	assert(!stacks->slots);
+	if (stacks->n == stacks->max)
+		return full(stacks);
+	if (stacks->n == stacks->cap)
+		err = grow(stacks);
+	if (!err)
+		stacks->nodes[stacks->n++] =
+			(struct stack_node){frame->addr, parent, frame->kind, frame->trust};
+	return err;
+}
+
+bool stacks_is_new(const struct stacks *stacks)
+{
+	return stacks->n == 1 && !stacks->slots;
 }
 
 struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,
@@ -205,8 +239,7 @@ struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct 
 	struct error *err = stacks_add(stacks, parent, frame, id, &whole);
 
 	if (!err && !whole)
-		err = error_new(ERR_FAILED, "there are more than %u distinct frames to keep",
-				stacks->max);
+		err = full(stacks);
 	return err;
 }
 

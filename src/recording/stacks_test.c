@@ -211,7 +211,7 @@ static void test_a_store_with_a_limit_is_full_earlier(void **state)
 	stacks_free(stacks);
 }
 
-/* More frames than distinct_frames remembers, each in two stacks and of two kinds. */
+/* Many frames, each in two stacks and of two kinds. */
 static void test_distinct_frames_come_once_and_in_order(void **state)
 {
 	const size_t addresses = 100000;
@@ -233,6 +233,29 @@ static void test_distinct_frames_come_once_and_in_order(void **state)
 		assert_int_equal(frames[i].kind, FRAME_PC + i % 2);
 	}
 	free(frames);
+	stacks_free(stacks);
+}
+
+static void test_appended_nodes_are_found_by_those_that_look(void **state)
+{
+	const size_t n = 5000;
+	struct stacks *stacks = new_store();
+	struct frame frame = {0x1000, FRAME_RETURN, TRUST_SURE};
+	uint32_t id;
+
+	assert_true(stacks_is_new(stacks));
+	for (size_t i = 0; i < n; i++) {
+		frame.addr = 0x1000 + i;
+		assert_null(stacks_append(stacks, (uint32_t)(i / 2), &frame));
+	}
+	assert_int_equal(stacks_count(stacks), n + 1);
+	assert_false(stacks_is_new(stacks));
+	for (size_t i = 0; i < n; i++) {
+		frame.addr = 0x1000 + i;
+		assert_null(stacks_child(stacks, (uint32_t)(i / 2), &frame, &id));
+		assert_int_equal(id, i + 1);
+	}
+	assert_int_equal(stacks_count(stacks), n + 1);
 	stacks_free(stacks);
 }
 
@@ -260,6 +283,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_store_keeps_the_outermost_part),
 		cmocka_unit_test(test_a_store_with_a_limit_is_full_earlier),
 		cmocka_unit_test(test_distinct_frames_come_once_and_in_order),
+		cmocka_unit_test(test_appended_nodes_are_found_by_those_that_look),
 		cmocka_unit_test(test_a_store_without_stacks_has_no_frames),
 	};
 

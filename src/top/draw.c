@@ -298,7 +298,8 @@ static struct error *put_stack(const struct top_picture *p, struct text_buffer *
 	if (!p->keys)
 		text_buffer_end_line(buffer);
 	text_buffer_put(buffer, STYLE_HEAD, "the hottest stack: %.2f %%",
-			100 * part_of(profile->cells[id].weight_ns, profile->selected.weight_ns));
+			100 * part_of(profile->cells.at[id].weight_ns,
+				      profile->selected.weight_ns));
 	text_buffer_end_line(buffer);
 	while (id != STACK_ROOT && text_buffer_left(buffer) && !err) {
 		const struct stack_node *frame = stacks_node(profile->stacks, id);

@@ -172,7 +172,7 @@ static struct error *add_entry(struct summary *summary, const struct selection *
 	const struct profile_cell one = {1, weight.sampled_ns,
 					 (double)weight.sampled_ns * (double)weight.sampled_ns};
 	struct profile *profile = &summary->profile;
-	struct profile_cell *cell = &profile->cells[entry->stack];
+	struct profile_cell *cell = &profile->cells.at[entry->stack];
 	struct error *err;
 	bool selected;
 
@@ -189,7 +189,7 @@ static struct error *add_entry(struct summary *summary, const struct selection *
 	profile_cell_add(&profile->selected, &one);
 	profile->not_sampled_ns += weight.not_sampled_ns;
 	profile->ends[entry->end]++;
-	if (cell->weight_ns > profile->cells[summary->hottest].weight_ns ||
+	if (cell->weight_ns > profile->cells.at[summary->hottest].weight_ns ||
 	    summary->hottest == STACK_ROOT)
 		summary->hottest = entry->stack;
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, 1, weight.sampled_ns)
@@ -340,9 +340,9 @@ static struct error *begin(struct summary *summary, struct stacks *stacks, uint3
 				    .profile = {.stacks = stacks,
 						.threads = options->threads,
 						.n_threads = options->n_threads}};
-	profile->cells = calloc(stacks_count(stacks), sizeof(*profile->cells));
+	profile->cells.at = calloc(stacks_count(stacks), sizeof(*profile->cells.at));
 	summary->vcpus = calloc(vcpus ? vcpus : 1, sizeof(*summary->vcpus));
-	if (!profile->cells || !summary->vcpus)
+	if (!profile->cells.at || !summary->vcpus)
 		return error_no_memory();
 	return by == GROUP_FUNCTION ? NULL : breakdown_new(&profile->breakdown);
 }
@@ -383,7 +383,7 @@ void summary_free(struct summary *summary)
 {
 	grouped_tree_free(&summary->grouped);
 	breakdown_free(summary->profile.breakdown);
-	free(summary->profile.cells);
+	free(summary->profile.cells.at);
 	free(summary->vcpus);
 	free(summary->rows);
 	*summary = (struct summary){0};

@@ -262,7 +262,7 @@ static struct error *count_names(const struct loaded *loaded, struct quality *qu
 	/* A node's parent comes before it. */
 	for (uint32_t i = 1; i < n && !err; i++) {
 		const struct stack_node *node = stacks_node(profile->stacks, i);
-		const uint64_t samples = profile->cells[i].samples;
+		const uint64_t samples = profile_cell(&profile->cells, i)->samples;
 		const struct location *at;
 		size_t n_at;
 

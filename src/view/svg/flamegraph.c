@@ -33,7 +33,7 @@ struct flamegraph {
 	unsigned width;
 	unsigned bar_y, frames_y, foot_y, height;
 	unsigned levels;
-	uint32_t left_out;
+	uint64_t left_out;
 };
 
 static double share(const struct flamegraph *picture, uint64_t value)
@@ -46,29 +46,40 @@ static const char *title_of(const struct flamegraph *picture)
 	return picture->options->title ? picture->options->title : "Flame Graph";
 }
 
-/* Counts rows and left-out frames, and collects names, in a first walk. */
+static unsigned width_of(const struct flamegraph_options *options)
+{
+	const unsigned width = options->width ? options->width : 1200;
+
+	return width < 20 * PAD ? 20 * PAD : width;
+}
+
+static double min_width_of(const struct flamegraph_options *options)
+{
+	return options->min_width < 0 ? 0.1 : options->min_width;
+}
+
+double flamegraph_min_share(const struct flamegraph_options *options)
+{
+	return min_width_of(options) / (width_of(options) - 2.0 * PAD);
+}
+
+/* Counts rows and left-out branches, and collects names, in a first walk. */
 static struct error *measure(struct flamegraph *picture)
 {
 	const struct flamegraph_options *options = picture->options;
-	double min_width = options->min_width < 0 ? 0.1 : options->min_width;
 	struct flamegraph_frame frame;
 	struct error *err = options->full_names ? NULL : short_names_new(&picture->names);
 
-	picture->width = options->width ? options->width : 1200;
-	if (picture->width < 20 * PAD)
-		picture->width = 20 * PAD;
+	picture->width = width_of(options);
 	flamegraph_layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD,
-			       min_width);
+			       min_width_of(options));
 	while (flamegraph_layout_next(picture->layout, &frame) && !err) {
 		const char *name = picture->tree->nodes[frame.node].name;
 
 		err = short_names_add(picture->names, name, strlen(name));
 	}
 	picture->levels = picture->layout->levels;
-	for (uint32_t i = 0; i < picture->tree->n; i++)
-		picture->left_out += picture->tree->nodes[i].total.samples > 0 ||
-				     picture->tree->nodes[i].total.weight_ns > 0;
-	picture->left_out -= picture->left_out ? picture->layout->drawn : 0;
+	picture->left_out = picture->layout->n_left_out;
 
 	picture->bar_y =
 		HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0);
@@ -84,7 +95,7 @@ static void put_left_out(const struct flamegraph *picture)
 	if (!picture->left_out)
 		return;
 	flamegraph_put_count(picture->out, picture->left_out);
-	fputs(picture->left_out == 1 ? " frame" : " frames", picture->out);
+	fputs(picture->left_out == 1 ? " branch" : " branches", picture->out);
 	fputs(" too narrow to be seen", picture->out);
 	if (picture->layout->too_deep)
 		fprintf(picture->out, " or deeper than %d levels", FLAMEGRAPH_MAX_LEVELS);
@@ -127,7 +138,7 @@ static void put_head(const struct flamegraph *picture)
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flamegraph\""
 		" width=\"%u\" height=\"%u\" viewBox=\"0 0 %u %u\" role=\"graphics-document\"\n"
-		" data-unit=\"%s\" data-order=\"%s\" data-fluid=\"%s\" data-left-out=\"%" PRIu32
+		" data-unit=\"%s\" data-order=\"%s\" data-fluid=\"%s\" data-left-out=\"%" PRIu64
 		"\"\n",
 		picture->width, picture->height, picture->width, picture->height,
 		picture->options->changes     ? "change"

@@ -29,6 +29,9 @@ struct flamegraph_options {
 struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_options *options,
 			       FILE *out);
 
+/* Frames with a smaller share of all are not drawn. */
+double flamegraph_min_share(const struct flamegraph_options *options);
+
 /* The files flamegraph.css and flamegraph.js, word for word; the build makes C of them (embed.py). */
 extern const char flamegraph_css[];
 extern const char flamegraph_js[];

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "view/svg/flamegraph_layout.h"
 
+static uint64_t value_in(const struct flamegraph_layout *layout, const struct profile_cell *cell)
+{
+	return layout->by_samples ? cell->samples : cell->weight_ns;
+}
+
 static uint64_t value_of(const struct flamegraph_layout *layout, uint32_t node)
 {
-	const struct profile_cell *total = &layout->tree->nodes[node].total;
-
-	return layout->by_samples ? total->samples : total->weight_ns;
+	return value_in(layout, &layout->tree->nodes[node].total);
 }
 
 void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree *tree, double width,
@@ -19,6 +22,7 @@ void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree 
 	layout->drawn = 0;
 	layout->levels = 0;
 	layout->left_out = 0;
+	layout->n_left_out = 0;
 	layout->too_deep = false;
 	layout->ended = false;
 	layout->node = 0;
@@ -29,6 +33,7 @@ static void take(struct flamegraph_layout *layout, uint32_t node, uint32_t level
 		 struct flamegraph_frame *frame)
 {
 	uint64_t offset = level ? layout->next[level] : 0, value = value_of(layout, node);
+	const struct tree_rest rest = tree_rest(layout->tree, node);
 
 	/* Totals that reached the largest number are less than the sum of their parts. */
 	if (level && value > layout->end[level - 1] - offset)
@@ -39,6 +44,8 @@ static void take(struct flamegraph_layout *layout, uint32_t node, uint32_t level
 	layout->node = node;
 	layout->level = level;
 	layout->drawn++;
+	layout->left_out += value_in(layout, &rest.cell);
+	layout->n_left_out += rest.n;
 	if (layout->levels <= level)
 		layout->levels = level + 1;
 }
@@ -53,6 +60,7 @@ static bool is_drawn(struct flamegraph_layout *layout, uint32_t node, uint32_t l
 		return true;
 	layout->too_deep |= level >= FLAMEGRAPH_MAX_LEVELS;
 	layout->left_out += value;
+	layout->n_left_out++;
 	return false;
 }
 
