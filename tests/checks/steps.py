@@ -215,7 +215,7 @@ def view_tests():
         python_test("tests/views/report_test.py", short=ALL),
         python_test("tests/views/outputs_test.py", short=ALL),
         browser_test("views/hostile", "views-hostile"),
-        python_test("tests/bench/draw_test.py", "bench-draw"),
+        python_test("tests/bench/views_test.py", "bench-views"),
     ]
 
 

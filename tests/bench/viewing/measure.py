@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Made-up recordings, and what it costs to draw them."""
+"""Made-up recordings, and what it costs to view them."""
 
 import os
 import subprocess
 import time
 from pathlib import Path
 
-BASE, STEP, FUNCTIONS = 0xFFFFFFFF81000000, 0x130, 9000  # where recording_bench has its addresses
+BASE, STEP, FUNCTIONS = 0xFFFFFFFF81000000, 0x130, 12000  # where recording_bench has its addresses
 
 
 class Bench:
@@ -19,10 +19,10 @@ class Bench:
         self.symbols = self.directory / "symbols"
         self.symbols.write_text("".join(f"{BASE + i * STEP:016x} t function_{i}\n" for i in range(FUNCTIONS)))
 
-    def record(self, samples, stacks):
-        """A recording with so many samples of one vCPU, and so many different stacks of 12 frames."""
+    def record(self, samples, stacks, depth=12):
+        """A recording with so many samples of one vCPU, and so many different stacks of so many frames."""
         path = self.directory / f"{samples}-{stacks}.uniprof"
-        subprocess.run([self.build / "src/recording_bench", "write", path, str(samples), str(stacks), "1"],
+        subprocess.run([self.build / "src/recording_bench", "write", path, str(samples), str(stacks), "1", str(depth)],
                        check=True, stdout=subprocess.DEVNULL)
         return path
 
@@ -33,9 +33,16 @@ class Bench:
                        check=True, stderr=subprocess.DEVNULL)
         return path
 
+    def view(self, recording, *arguments):
+        """What a verb with its arguments takes, and the size of what it writes."""
+        out = self.directory / "view"
+        cost = self.pipe([[self.build / "uniprof", *arguments, "-s", self.symbols, "-o", out, recording]], os.devnull)
+        size = out.stat().st_size
+        out.unlink()
+        return cost | {"bytes": size}
+
     def draw(self, recording):
-        svg = recording.with_suffix(".svg")
-        return self.pipe([[self.build / "uniprof", "flamegraph", "-s", self.symbols, "-o", svg, recording]], svg)
+        return self.view(recording, "flamegraph")
 
     def symbolize(self, program, trace):
         """Into a pipe, as it is used."""
@@ -73,4 +80,4 @@ class Bench:
 
 def best(rounds, measure):
     """The round that was disturbed least."""
-    return min((measure() for _ in range(rounds)), key=lambda result: result["seconds"])
+    return min((measure() for _ in range(rounds)), key=lambda result: result["cpu"])

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""That drawing takes bounded memory, however long a recording is, and that its benchmark works."""
+"""That views take bounded memory, however long a recording is, and that its benchmark works."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench")]
 
-from drawing import cli, measure  # noqa: E402
+from viewing import cli, measure  # noqa: E402
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 
@@ -21,12 +21,19 @@ BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build"))
 class Memory(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        directory = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="uniprof-draw-"))
+        directory = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="uniprof-views-"))
         cls.bench = measure.Bench(BUILD, directory)
 
     def test_ten_million_samples_of_50000_stacks_take_less_than_200_mib(self):
         recording = self.bench.record(10_000_000, 50_000)
         self.assertLess(self.bench.draw(recording)["mib"], 200)
+        recording.unlink()
+
+    def test_a_million_stacks_of_30_frames_take_less_than_200_mib(self):
+        recording = self.bench.record(1_000_000, 1_000_000, depth=30)
+        for view in ("report", "tree", "tree up", "svg"):
+            with self.subTest(view):
+                self.assertLess(self.bench.view(recording, *cli.VIEWS[view])["mib"], 200)
         recording.unlink()
 
     def test_memory_grows_with_stacks_and_not_with_samples(self):
@@ -36,17 +43,17 @@ class Memory(unittest.TestCase):
 
 class Benchmark(unittest.TestCase):
     def test_it_prints_an_object_a_line(self):
-        done = subprocess.run([ROOT / "tests/bench/draw", "--build", BUILD, "--scale", "0.01", "--rounds", "1", "--json",
-                               "--symbolize", BUILD / "symbolize"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        done = subprocess.run([ROOT / "tests/bench/views", "--build", BUILD, "--scale", "0.005", "--rounds", "1", "--json",
+                               "--symbolize", BUILD / "symbolize"], stdout=subprocess.PIPE, check=True)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(3, len(rows))
+        self.assertEqual(3 * len(cli.VIEWS) + len(cli.LARGE) + 3, len(rows))
         for row in rows:
-            self.assertGreater(row["seconds"], 0)
+            self.assertGreater(row["cpu"], 0)
             self.assertGreater(row["mib"], 0)
-        self.assertIn("ratio", rows[1])
+            self.assertEqual("ratio" in row, row["view"] == "symbolize")
 
     def test_figures_over_their_limits_are_told(self):
-        row = {"what": "SVG of 10,000,000 samples", "seconds": 4.0, "mib": 300.0}
+        row = {"view": "svg", "samples": 10_000_000, "stacks": 1_000_000, "cpu": 4.0, "mib": 300.0}
         self.assertEqual(1, len(list(cli.over([row]))))
         self.assertEqual([], list(cli.over([row | {"mib": 100.0}])))
 

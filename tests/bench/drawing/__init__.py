@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""The benchmark of drawing: what makes up recordings, and what is measured."""
