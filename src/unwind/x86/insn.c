@@ -333,13 +333,13 @@ static struct x86_effect computes(const struct x86_insn *insn)
 	return effect;
 }
 
-/* 80 to 83: arithmetic of a register and a constant; `reg` says which. */
+/* 81 and 83: arithmetic of a register and a constant; `reg` says which. */
 static struct x86_effect adds(const struct x86_insn *insn)
 {
 	struct x86_effect effect = simple(X86_SET_SP);
 
-	if (insn->opcode == 0x80 || insn->opcode == 0x82 || (insn->reg & 7) == 7)
-		return simple(X86_OTHER);
+	if ((insn->reg & 7) == 7)
+		return simple(X86_OTHER); /* cmp */
 	if (insn->mod != 3 || insn->rm != X86_SP || ((insn->reg & 7) != 0 && (insn->reg & 7) != 5))
 		return writes_rm(insn);
 	effect.base = X86_SP;
@@ -374,183 +374,129 @@ static struct x86_effect group_ff(const struct x86_insn *insn)
 	return simple(X86_OTHER);
 }
 
-/* The regular part of the map: eight operations in six forms each, 00 to 3D. */
-static struct x86_effect arithmetic(const struct x86_insn *insn)
+/* An exchange: if either is the stack pointer, its change counts. */
+static struct x86_effect exchanges(const struct x86_insn *insn)
 {
-	if (insn->opcode >= 0x38)
-		return simple(X86_OTHER); /* cmp */
-	if ((insn->opcode & 7) == 1)
+	if (insn->reg == X86_SP || (insn->mod == 3 && insn->rm == X86_SP))
+		return with_reg(X86_LOSE, X86_SP);
+	return insn->reg == X86_BP ? writes(X86_BP) : writes_rm(insn);
+}
+
+static struct x86_effect enters(const struct x86_insn *insn)
+{
+	struct x86_effect enter = simple(X86_ENTER);
+
+	enter.value = insn->imm & 0xffff;
+	return insn->imm >> 16 ? with_reg(X86_LOSE, X86_SP) : enter;
+}
+
+/*
+ * Effects of each opcode, 16 to a line:
+ *   .  none of interest     P  push             B  branch     a  arithmetic with a constant
+ *   m  writes its ModRM     p  push register    J  jump       x  xchg
+ *   r  writes its reg       Q  pop              C  call       M  mov to its ModRM
+ *   R  so in 64-bit code    q  pop register     S  stop       L  mov to its reg
+ *   w  writes register      X  all registers    E  enter      A  lea
+ *   W  replaces register    O  pop ModRM        V  leave      F  group FF
+ */
+static const char one_byte_effects[] = ".m.r..PQ.m.r..P."
+				       ".m.r..PQ.m.r..PQ"
+				       ".m.r.....m.r...."
+				       ".m.r............"
+				       "wwwwwwwwwwwwwwww"
+				       "ppppppppqqqqqqqq"
+				       "XX.R....PrPr...."
+				       "BBBBBBBBBBBBBBBB"
+				       ".a.a...x.M.L.A.O"
+				       ".wwwwwww....PQ.."
+				       "................"
+				       "........WWWWWWWW"
+				       ".mSS...mEVSSS..S"
+				       ".m.m............"
+				       "BBBB....CJSJ...."
+				       "...............F";
+
+static const char two_byte_effects[] = ".......S...S...."
+				       "................"
+				       "................"
+				       ".....S.........."
+				       "rrrrrrrrrrrrrrrr"
+				       "................"
+				       "................"
+				       "................"
+				       "BBBBBBBBBBBBBBBB"
+				       "................"
+				       "PQ......PQ.....r"
+				       "......rrrS..rrrr"
+				       "................"
+				       "................"
+				       "................"
+				       "................";
+
+static struct x86_effect effect_of(char what, const struct x86_insn *insn, uint64_t va,
+				   unsigned word)
+{
+	const uint8_t low = (insn->opcode & 7) | insn->extra;
+
+	switch (what) {
+	case 'm':
 		return writes_rm(insn);
-	if ((insn->opcode & 7) == 3)
+	case 'r':
 		return writes(insn->reg);
-	return simple(X86_OTHER);
-}
-
-static struct x86_effect segment_or_arithmetic(const struct x86_insn *insn)
-{
-	switch (insn->opcode) {
-	case 0x06:
-	case 0x0e:
-	case 0x16:
-	case 0x1e:
+	case 'R':
+		return word == 8 ? writes(insn->reg) : simple(X86_OTHER);
+	case 'w':
+		return writes(low);
+	case 'W':
+		return replaces(low);
+	case 'P':
 		return simple(X86_PUSH);
-	case 0x07:
-	case 0x17:
-	case 0x1f:
+	case 'p':
+		return with_reg(X86_PUSH, low);
+	case 'Q':
 		return with_reg(X86_POP, X86_NO_REG);
-	}
-	return arithmetic(insn);
-}
-
-static struct x86_effect two_byte_effect(const struct x86_insn *insn, uint64_t va, unsigned word)
-{
-	uint8_t op = insn->opcode;
-
-	if ((op & 0xf0) == 0x80)
+	case 'q':
+		return low == X86_SP ? replaces(X86_SP) : with_reg(X86_POP, low);
+	case 'O':
+		return with_reg(X86_POP, insn->mod == 3 ? insn->rm : X86_NO_REG);
+	case 'X':
+		return with_reg(X86_LOSE, X86_SP);
+	case 'B':
 		return to(X86_BRANCH, insn, va, word);
-	if ((op & 0xf0) == 0x40)
-		return writes(insn->reg); /* cmov */
-	switch (op) {
-	case 0x07: /* sysret */
-	case 0x0b: /* ud2 */
-	case 0x35: /* sysexit */
-	case 0xb9: /* ud1 */
-		return simple(X86_STOP);
-	case 0xa0:
-	case 0xa8:
-		return simple(X86_PUSH);
-	case 0xa1:
-	case 0xa9:
-		return with_reg(X86_POP, X86_NO_REG);
-	case 0xaf:
-	case 0xb6:
-	case 0xb7:
-	case 0xb8:
-	case 0xbc:
-	case 0xbd:
-	case 0xbe:
-	case 0xbf:
-		return writes(insn->reg);
-	}
-	return simple(X86_OTHER);
-}
-
-static struct x86_effect high_half_effect(const struct x86_insn *insn, uint64_t va, unsigned word)
-{
-	switch (insn->opcode) {
-	case 0xc1:
-	case 0xc7:
-	case 0xd1:
-	case 0xd3:
-		return writes_rm(insn);
-	case 0xc2: /* ret */
-	case 0xc3:
-	case 0xca:
-	case 0xcb:
-	case 0xcc: /* int3 */
-	case 0xcf: /* iret */
-	case 0xea:
-		return simple(X86_STOP);
-	case 0xc8: {
-		struct x86_effect enter = simple(X86_ENTER);
-
-		enter.value = insn->imm & 0xffff;
-		return insn->imm >> 16 ? with_reg(X86_LOSE, X86_SP) : enter;
-	}
-	case 0xc9:
-		return simple(X86_LEAVE);
-	case 0xe0:
-	case 0xe1:
-	case 0xe2:
-	case 0xe3:
-		return to(X86_BRANCH, insn, va, word);
-	case 0xe8:
-		return to(X86_CALL, insn, va, word);
-	case 0xe9:
-	case 0xeb:
+	case 'J':
 		return to(X86_JUMP, insn, va, word);
-	case 0xff:
+	case 'C':
+		return to(X86_CALL, insn, va, word);
+	case 'S':
+		return simple(X86_STOP);
+	case 'E':
+		return enters(insn);
+	case 'V':
+		return simple(X86_LEAVE);
+	case 'a':
+		return adds(insn);
+	case 'x':
+		return exchanges(insn);
+	case 'M':
+		return insn->mod == 3 ? moves(insn->rm, insn->reg) : simple(X86_OTHER);
+	case 'L':
+		return insn->mod == 3 ? moves(insn->reg, insn->rm) : replaces(insn->reg);
+	case 'A':
+		return computes(insn);
+	case 'F':
 		return group_ff(insn);
 	}
-	if ((insn->opcode & 0xf8) == 0xb8)
-		return replaces((insn->opcode & 7) | insn->extra);
-	return simple(X86_OTHER);
-}
-
-static struct x86_effect low_half_effect(const struct x86_insn *insn, uint64_t va, unsigned word)
-{
-	uint8_t op = insn->opcode, low = (op & 7) | insn->extra;
-
-	if (op < 0x40)
-		return segment_or_arithmetic(insn);
-	if (op < 0x50)
-		return writes(low); /* inc and dec, 32-bit code */
-	if (op < 0x58)
-		return with_reg(X86_PUSH, low);
-	if (op < 0x60)
-		return low == X86_SP ? replaces(X86_SP) : with_reg(X86_POP, low);
-	if ((op & 0xf0) == 0x70)
-		return to(X86_BRANCH, insn, va, word);
-	switch (op) {
-	case 0x60:
-	case 0x61:
-		return with_reg(X86_LOSE, X86_SP); /* pusha, popa */
-	case 0x63:
-		return word == 8 ? writes(insn->reg) : simple(X86_OTHER);
-	case 0x68:
-	case 0x6a:
-		return simple(X86_PUSH);
-	case 0x69:
-	case 0x6b:
-		return writes(insn->reg);
-	}
-	return simple(X86_OTHER);
-}
-
-static struct x86_effect middle_effect(const struct x86_insn *insn)
-{
-	switch (insn->opcode) {
-	case 0x80:
-	case 0x81:
-	case 0x82:
-	case 0x83:
-		return adds(insn);
-	case 0x87: /* xchg: if either is the stack pointer, its change counts */
-		if (insn->reg == X86_SP || (insn->mod == 3 && insn->rm == X86_SP))
-			return with_reg(X86_LOSE, X86_SP);
-		return insn->reg == X86_BP ? writes(X86_BP) : writes_rm(insn);
-	case 0x89:
-		return insn->mod == 3 ? moves(insn->rm, insn->reg) : simple(X86_OTHER);
-	case 0x8b:
-		return insn->mod == 3 ? moves(insn->reg, insn->rm) : replaces(insn->reg);
-	case 0x8d:
-		return computes(insn);
-	case 0x8f:
-		return with_reg(X86_POP, insn->mod == 3 ? insn->rm : X86_NO_REG);
-	case 0x9c:
-		return simple(X86_PUSH);
-	case 0x9d:
-		return with_reg(X86_POP, X86_NO_REG);
-	}
-	if (insn->opcode >= 0x91 && insn->opcode <= 0x97)
-		return writes((insn->opcode & 7) | insn->extra);
 	return simple(X86_OTHER);
 }
 
 struct x86_effect x86_effect(const struct x86_insn *insn, uint64_t va, unsigned word)
 {
-	struct x86_effect effect = simple(X86_OTHER);
+	const char *effects = insn->map == X86_MAP_ONE ? one_byte_effects : two_byte_effects;
+	struct x86_effect effect;
 
-	if (insn->vector)
-		return effect;
-	if (insn->map == X86_MAP_0F)
-		effect = two_byte_effect(insn, va, word);
-	else if (insn->map == X86_MAP_ONE && insn->opcode < 0x80)
-		effect = low_half_effect(insn, va, word);
-	else if (insn->map == X86_MAP_ONE && insn->opcode < 0xb0)
-		effect = middle_effect(insn);
-	else if (insn->map == X86_MAP_ONE)
-		effect = high_half_effect(insn, va, word);
+	if (insn->vector || insn->map > X86_MAP_0F)
+		return simple(X86_OTHER);
+	effect = effect_of(effects[insn->opcode], insn, va, word);
 	/* Half-words on the stack are nothing that compilers do. */
 	if (insn->narrow && (effect.op == X86_PUSH || effect.op == X86_POP))
 		return with_reg(X86_LOSE, X86_SP);
