@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/debuginfod.h"
 #include "symbol/images/cache.h"
-#include "unwind/tables/debug_file.h"
 
 /*
  * Cuts "@0xADDRESS" off; the caller frees *path. A file that is really called

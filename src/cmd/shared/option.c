@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/debug_file.h"
 #include "cmd/cmd.h"
 #include "capture/sampler.h"
-#include "unwind/tables/debug_file.h"
 #include "view/tty_writer.h"
 
 #define TEN_YEARS_S (10 * 365.25 * 86400)

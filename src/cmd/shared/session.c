@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/debug_file.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
@@ -19,7 +20,6 @@
 #include "symbol/kernel/image.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"
-#include "unwind/tables/debug_file.h"
 
 static struct error *put_sources(struct recording_writer *writer, const struct frame *frame,
 				 const struct location *at, size_t n)

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/code.h"
 #include "symbol/images/file.h"
-#include "unwind/tables/debug_file.h"
 
 const char debuginfod_feature[] = "asks debuginfod";
 

@@ -16,7 +16,7 @@ extern const char debuginfod_feature[];
  * To be called while all rights are there, as it goes to the network: finds
  * out the build id of `path`, in a process without rights, and opens what the
  * servers have for it ahead (base/preopen.h) under the name that
- * unwind/tables/debug_file.h looks for. Nothing is an error but the lack of memory: a
+ * base/debug_file.h looks for. Nothing is an error but the lack of memory: a
  * server that does not answer, or does not know the file, is as none. Does
  * nothing if DEBUGINFOD_URLS is not set.
  */

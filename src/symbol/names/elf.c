@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/debug_file.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/table.h"
 #include "symbol/source/dwarf.h"
-#include "unwind/tables/debug_file.h"
 
 /* Steps to search a file; a kernel's own takes a tenth. */
 #define FILE_STEPS (1ull << 29)

@@ -33,7 +33,7 @@ struct symbol {
  * Loads `path`, whatever of the four it is (told by its contents). ERR_INPUT
  * with a sentence when it is a directory, binary but no ELF, or has no
  * function symbols in it, nor in the separate debug file that belongs to it
- * (unwind/tables/debug_file.h).
+ * (base/debug_file.h).
  *
  * Where an ELF file's table of symbols has been thinned out, functions of its
  * debugging information are taken as well (symbol/source/dwarf.h).

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/code.h"
-#include "unwind/tables/debug_file.h"
 
 static bool has_debug_info(Elf *elf)
 {

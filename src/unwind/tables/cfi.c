@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/debug_file.h"
 #include "base/preopen.h"
-#include "unwind/tables/debug_file.h"
 #include "unwind/tables/exidx.h"
 #include "unwind/tables/orc.h"
 

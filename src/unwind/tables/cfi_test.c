@@ -3,6 +3,7 @@
  * Compares tables with libdw's rules for the same addresses of real files, and
  * reads hand-made ones.
  */
+#include "base/debug_file.h"
 #include "unwind/tables/cfi.h"
 
 #include <dwarf.h>
@@ -20,7 +21,6 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
-#include "unwind/tables/debug_file.h"
 
 #define FP 6
 #define SP 7

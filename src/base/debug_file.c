@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/tables/debug_file.h"
+#include "base/debug_file.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_UNWIND_TABLES_DEBUG_FILE_H
-#define UNIPROF_UNWIND_TABLES_DEBUG_FILE_H
+#ifndef UNIPROF_BASE_DEBUG_FILE_H
+#define UNIPROF_BASE_DEBUG_FILE_H
 
 /*
  * Separate debug files, with the sections that `strip` took out, as

@@ -2,7 +2,7 @@
 
 /* Files beside a stripped one, as builds leave them: this program, stripped, is the image. */
 
-#include "unwind/tables/debug_file.h"
+#include "base/debug_file.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
