@@ -3,379 +3,183 @@
 
 #include "unwind/bits.h"
 
-static int64_t imm_i(uint32_t insn)
-{
-	return sign_extend(insn >> 20, 12);
-}
-
-static int64_t imm_s(uint32_t insn)
-{
-	return sign_extend(field(insn, 25, 7) << 5 | field(insn, 7, 5), 12);
-}
-
-static int64_t imm_b(uint32_t insn)
-{
-	return sign_extend(field(insn, 31, 1) << 12 | field(insn, 7, 1) << 11 |
-				   field(insn, 25, 6) << 5 | field(insn, 8, 4) << 1,
-			   13);
-}
-
-static int64_t imm_u(uint32_t insn)
-{
-	return sign_extend(insn & 0xfffff000, 32);
-}
-
-static int64_t imm_j(uint32_t insn)
-{
-	return sign_extend(field(insn, 31, 1) << 20 | field(insn, 12, 8) << 12 |
-				   field(insn, 20, 1) << 11 | field(insn, 21, 10) << 1,
-			   21);
-}
-
-/* Opcodes: bits 6:0. */
-enum opcode {
-	LOAD = 0x03,
-	LOAD_FP = 0x07,
-	FENCE = 0x0f,
-	OP_IMM = 0x13,
-	AUIPC = 0x17,
-	OP_IMM_32 = 0x1b,
-	STORE = 0x23,
-	STORE_FP = 0x27,
-	AMO = 0x2f,
-	OP = 0x33,
-	LUI = 0x37,
-	OP_32 = 0x3b,
-	OP_FP = 0x53,
-	OP_VECTOR = 0x57,
-	BRANCH = 0x63,
-	JALR = 0x67,
-	JAL = 0x6f,
-	SYSTEM = 0x73
+/* Immediate numbers, by the instructions that have them. */
+enum format {
+	NONE,
+	OF_LOAD,
+	OF_STORE,
+	OF_BRANCH,
+	OF_LUI,
+	OF_JAL,
+	OF_SLLI,
+	OF_CSR,
+	OF_C_ADDI,
+	OF_C_LUI,
+	OF_C_SLLI,
+	OF_C_ADDI16SP,
+	OF_C_ADDI4SPN,
+	OF_C_LD,
+	OF_C_LDSP,
+	OF_C_SDSP,
+	OF_C_J,
+	OF_C_BRANCH
 };
 
-#define DOUBLEWORD 3 /* funct3 of ld and sd */
+#define PIECES 8
 
-#define EBREAK 0x00100073u
-#define SRET   0x10200073u
-#define MRET   0x30200073u
-#define UNIMP  0xc0001073u /* a write to a register that can only be read */
-
-/* csrrw, csrrs and csrrc, of a register; the others have a number in place of rs1. */
-static void decode_system(uint32_t insn, struct riscv_insn *out)
+static int64_t number_of(uint32_t insn, uint8_t format)
 {
-	const unsigned funct3 = field(insn, 12, 3), csrrw = 1, csrrc = 3;
+	static const struct {
+		uint8_t sign; /* bits of a signed number; 0: it has no sign */
+		struct {
+			uint8_t from, bits, to; /* lowest bits: in the instruction, in the number */
+		} piece[PIECES];
+	} formats[] = {
+		[OF_LOAD] = {12, {{20, 12, 0}}},
+		[OF_STORE] = {12, {{25, 7, 5}, {7, 5, 0}}},
+		[OF_BRANCH] = {13, {{31, 1, 12}, {7, 1, 11}, {25, 6, 5}, {8, 4, 1}}},
+		[OF_LUI] = {32, {{12, 20, 12}}},
+		[OF_JAL] = {21, {{31, 1, 20}, {12, 8, 12}, {20, 1, 11}, {21, 10, 1}}},
+		[OF_SLLI] = {0, {{20, 6, 0}}},
+		[OF_CSR] = {0, {{20, 12, 0}}},
+		[OF_C_ADDI] = {6, {{12, 1, 5}, {2, 5, 0}}},
+		[OF_C_LUI] = {18, {{12, 1, 17}, {2, 5, 12}}},
+		[OF_C_SLLI] = {0, {{12, 1, 5}, {2, 5, 0}}},
+		[OF_C_ADDI16SP] = {10, {{12, 1, 9}, {6, 1, 4}, {5, 1, 6}, {3, 2, 7}, {2, 1, 5}}},
+		[OF_C_ADDI4SPN] = {0, {{11, 2, 4}, {7, 4, 6}, {6, 1, 2}, {5, 1, 3}}},
+		[OF_C_LD] = {0, {{10, 3, 3}, {5, 2, 6}}},
+		[OF_C_LDSP] = {0, {{12, 1, 5}, {5, 2, 3}, {2, 3, 6}}},
+		[OF_C_SDSP] = {0, {{10, 3, 3}, {7, 3, 6}}},
+		/* clang-format off */
+		[OF_C_J] = {12, {{12, 1, 11}, {11, 1, 4}, {9, 2, 8}, {8, 1, 10}, {7, 1, 6},
+				 {6, 1, 7}, {3, 3, 1}, {2, 1, 5}}},
+		/* clang-format on */
+		[OF_C_BRANCH] = {9, {{12, 1, 8}, {10, 2, 3}, {5, 2, 6}, {3, 2, 1}, {2, 1, 5}}},
+	};
+	uint32_t number = 0;
 
-	if (insn == EBREAK || insn == UNIMP) {
-		out->op = RISCV_STOP;
-		return;
-	}
-	if (!funct3) {
-		out->rd = 0;
-		if (insn == SRET || insn == MRET)
-			out->op = RISCV_XRET;
-		return;
-	}
-	out->imm = insn >> 20;
-	if (funct3 == csrrw)
-		out->op = RISCV_CSRW;
-	else if (funct3 <= csrrc && !out->rs1)
-		out->op = RISCV_CSRR;
+	for (unsigned i = 0; i < PIECES && formats[format].piece[i].bits; i++)
+		number |= field(insn, formats[format].piece[i].from, formats[format].piece[i].bits)
+			  << formats[format].piece[i].to;
+	return formats[format].sign ? sign_extend(number, formats[format].sign) : number;
 }
 
-/* Those with a general register for their result: comparisons, conversions, moves, classes. */
-static bool fp_writes_general(uint32_t insn)
-{
-	const unsigned funct5 = insn >> 27;
+/* Fields with a register's number; below 32: that register. */
+enum { RD = 32, RS1, RS2, LOW, RD_3, LOW_3 };
 
-	return funct5 == 0x14 || funct5 == 0x18 || funct5 == 0x1c;
+static uint8_t register_of(uint32_t insn, uint8_t where)
+{
+	/* Where it begins, and how many bits it has: three name one of x8 to x15. */
+	static const uint8_t fields[][2] = {{7, 5}, {15, 5}, {20, 5}, {2, 5}, {7, 3}, {2, 3}};
+
+	if (where < RD)
+		return where;
+	return (uint8_t)(field(insn, fields[where - RD][0], fields[where - RD][1]) +
+			 (where >= RD_3 ? 8 : 0));
 }
 
-/* vsetvl and its like; moves of a first element, of counts and of first bits. */
-static bool vector_writes_general(uint32_t insn)
-{
-	const unsigned funct3 = field(insn, 12, 3), configure = 7, of_integers = 2, moves = 0x10;
+/* What an instruction is, if these bits of it are so. */
+struct shape {
+	uint32_t mask, bits;
+	uint8_t op, format, rd, rs1, rs2;
+};
 
-	return funct3 == configure || (funct3 == of_integers && insn >> 26 == moves);
-}
+/* The first that fits is it. */
+static const struct shape wide[] = {
+	{0x0000707f, 0x00003003, RISCV_LD, OF_LOAD, RD, RS1, RS2},
+	{0x0000707f, 0x00003023, RISCV_SD, OF_STORE, 0, RS1, RS2},
+	{0x0000707f, 0x00000013, RISCV_ADDI, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000063, RISCV_BRANCH, OF_BRANCH, 0, RS1, RS2},
+	{0x0000007f, 0x0000006f, RISCV_JAL, OF_JAL, RD, 0, 0},
+	{0x0000007f, 0x00000067, RISCV_JALR, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000017, RISCV_AUIPC, OF_LUI, RD, 0, 0},
+	{0x0000007f, 0x00000037, RISCV_LUI, OF_LUI, RD, 0, 0},
+	{0xfe00707f, 0x00000033, RISCV_ADD, NONE, RD, RS1, RS2},
+	{0xfe00707f, 0x40000033, RISCV_SUB, NONE, RD, RS1, RS2},
+	{0x0000707f, 0x0000001b, RISCV_ADDIW, OF_LOAD, RD, RS1, RS2},
+	{0xfc00707f, 0x00001013, RISCV_SLLI, OF_SLLI, RD, RS1, RS2},
+	/* Other loads, stores and sums; atomic ones. */
+	{0x0000007f, 0x00000003, RISCV_OTHER, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000023, RISCV_OTHER, OF_STORE, 0, RS1, RS2},
+	{0x00000077, 0x00000013, RISCV_OTHER, OF_LOAD, RD, RS1, RS2},
+	{0x00000077, 0x00000033, RISCV_OTHER, NONE, RD, RS1, RS2},
+	{0x0000007f, 0x0000002f, RISCV_OTHER, NONE, RD, RS1, RS2},
+	/* ebreak, unimp (a write to a register that can only be read), sret, mret, ecall and their like */
+	{0xffffffff, 0x00100073, RISCV_STOP, NONE, 0, RS1, RS2},
+	{0xffffffff, 0xc0001073, RISCV_STOP, NONE, 0, RS1, RS2},
+	{0xdfffffff, 0x10200073, RISCV_XRET, NONE, 0, RS1, RS2},
+	{0x0000707f, 0x00000073, RISCV_OTHER, NONE, 0, RS1, RS2},
+	/* csrrw; csrrs and csrrc that only read; the others may have a number in place of rs1 */
+	{0x0000707f, 0x00001073, RISCV_CSRW, OF_CSR, RD, RS1, RS2},
+	{0x000ff07f, 0x00002073, RISCV_CSRR, OF_CSR, RD, RS1, RS2},
+	{0x000ff07f, 0x00003073, RISCV_CSRR, OF_CSR, RD, RS1, RS2},
+	{0x0000007f, 0x00000073, RISCV_OTHER, OF_CSR, RD, RS1, RS2},
+	/* Of floating point, with a general register for their result: comparisons, conversions, moves. */
+	{0xf800007f, 0xa0000053, RISCV_OTHER, NONE, RD, RS1, RS2},
+	{0xd800007f, 0xc0000053, RISCV_OTHER, NONE, RD, RS1, RS2},
+	/* vsetvl and its like; moves of a vector's first element, of counts and of first bits. */
+	{0x0000707f, 0x00007057, RISCV_OTHER, NONE, RD, RS1, RS2},
+	{0xfc00707f, 0x40002057, RISCV_OTHER, NONE, RD, RS1, RS2},
+	/* The others of both, their loads and stores, fused multiplications, and fences. */
+	{0x0000007b, 0x00000053, RISCV_OTHER, NONE, 0, RS1, RS2},
+	{0x0000005f, 0x00000007, RISCV_OTHER, NONE, 0, RS1, RS2},
+	{0x00000073, 0x00000043, RISCV_OTHER, NONE, 0, RS1, RS2},
+	{0x0000007f, 0x0000000f, RISCV_OTHER, NONE, 0, RS1, RS2},
+	{0x00000000, 0x00000000, RISCV_STOP, NONE, 0, RS1, RS2},
+};
 
-static void decode_op(uint32_t insn, struct riscv_insn *out)
-{
-	if (!field(insn, 12, 3) && !(insn >> 25))
-		out->op = RISCV_ADD;
-	else if (!field(insn, 12, 3) && insn >> 25 == 0x20)
-		out->op = RISCV_SUB;
-}
-
-static void decode_op_imm(uint32_t insn, struct riscv_insn *out)
-{
-	const unsigned addi = 0, slli = 1;
-
-	out->imm = imm_i(insn);
-	if (field(insn, 12, 3) == addi) {
-		out->op = RISCV_ADDI;
-	} else if (field(insn, 12, 3) == slli && !(insn >> 26)) {
-		out->op = RISCV_SLLI;
-		out->imm = field(insn, 20, 6);
-	}
-}
-
-/* Those without a result in a general register. */
-static void decode_without_rd(uint32_t insn, struct riscv_insn *out)
-{
-	out->rd = 0;
-	switch (insn & 0x7f) {
-	case STORE:
-		out->imm = imm_s(insn);
-		if (field(insn, 12, 3) == DOUBLEWORD)
-			out->op = RISCV_SD;
-		break;
-	case BRANCH:
-		out->op = RISCV_BRANCH;
-		out->imm = imm_b(insn);
-		break;
-	case LOAD_FP:
-	case STORE_FP:
-	case FENCE:
-	case OP_FP:
-	case OP_VECTOR:
-		break;
-	default:
-		/* The fused multiplications have bits 6:4 alike. */
-		if ((insn & 0x73) != 0x43)
-			out->op = RISCV_STOP;
-	}
-}
-
-static void decode_32(uint32_t insn, struct riscv_insn *out)
-{
-	*out = (struct riscv_insn){.op = RISCV_OTHER,
-				   .size = 4,
-				   .rd = (uint8_t)field(insn, 7, 5),
-				   .rs1 = (uint8_t)field(insn, 15, 5),
-				   .rs2 = (uint8_t)field(insn, 20, 5)};
-	switch (insn & 0x7f) {
-	case LOAD:
-		out->imm = imm_i(insn);
-		if (field(insn, 12, 3) == DOUBLEWORD)
-			out->op = RISCV_LD;
-		return;
-	case OP_IMM:
-		decode_op_imm(insn, out);
-		return;
-	case OP_IMM_32:
-		out->imm = imm_i(insn);
-		if (!field(insn, 12, 3))
-			out->op = RISCV_ADDIW;
-		return;
-	case OP:
-		decode_op(insn, out);
-		return;
-	case AUIPC:
-	case LUI:
-		out->op = (insn & 0x7f) == LUI ? RISCV_LUI : RISCV_AUIPC;
-		out->rs1 = out->rs2 = 0;
-		out->imm = imm_u(insn);
-		return;
-	case JALR:
-		out->op = RISCV_JALR;
-		out->imm = imm_i(insn);
-		return;
-	case JAL:
-		out->op = RISCV_JAL;
-		out->rs1 = out->rs2 = 0;
-		out->imm = imm_j(insn);
-		return;
-	case SYSTEM:
-		decode_system(insn, out);
-		return;
-	case AMO:
-	case OP_32:
-		return;
-	}
-	if (((insn & 0x7f) == OP_FP && fp_writes_general(insn)) ||
-	    ((insn & 0x7f) == OP_VECTOR && vector_writes_general(insn)))
-		return;
-	decode_without_rd(insn, out);
-}
-
-/* The three bits that name one of x8 to x15. */
-static uint8_t popular(uint16_t insn, unsigned low)
-{
-	return (uint8_t)(8 + field(insn, low, 3));
-}
-
-static int64_t imm_6(uint16_t insn)
-{
-	return sign_extend(field(insn, 12, 1) << 5 | field(insn, 2, 5), 6);
-}
-
-static struct riscv_insn expanded(enum riscv_op op, unsigned rd, unsigned rs1, int64_t imm)
-{
-	return (struct riscv_insn){
-		.op = (uint8_t)op, .size = 2, .rd = (uint8_t)rd, .rs1 = (uint8_t)rs1, .imm = imm};
-}
-
-static struct riscv_insn store(unsigned rs2, unsigned rs1, int64_t imm)
-{
-	struct riscv_insn insn = expanded(RISCV_SD, 0, rs1, imm);
-
-	insn.rs2 = (uint8_t)rs2;
-	return insn;
-}
-
-static struct riscv_insn quadrant_0(uint16_t insn)
-{
-	const unsigned rs1 = popular(insn, 7), other = popular(insn, 2);
-	const int64_t of_8 = field(insn, 10, 3) << 3 | field(insn, 5, 2) << 6;
-	const unsigned addi4spn = field(insn, 11, 2) << 4 | field(insn, 7, 4) << 6 |
-				  field(insn, 6, 1) << 2 | field(insn, 5, 1) << 3;
-
-	switch (insn >> 13) {
-	case 0:
-		return expanded(addi4spn ? RISCV_ADDI : RISCV_STOP, other, RISCV_SP, addi4spn);
-	case 2:
-		return expanded(RISCV_OTHER, other, 0, 0); /* c.lw */
-	case 3:
-		return expanded(RISCV_LD, other, rs1, of_8);
-	case 4:
-		/* Zcb: c.lbu and its like; c.sb, c.sh. */
-		return expanded(RISCV_OTHER, field(insn, 11, 1) ? 0 : other, 0, 0);
-	case 7:
-		return store(other, rs1, of_8);
-	default:
-		return expanded(RISCV_OTHER, 0, 0, 0); /* c.fld, c.fsd, c.sw */
-	}
-}
-
-static int64_t jump_of(uint16_t insn)
-{
-	return sign_extend(field(insn, 12, 1) << 11 | field(insn, 11, 1) << 4 |
-				   field(insn, 9, 2) << 8 | field(insn, 8, 1) << 10 |
-				   field(insn, 7, 1) << 6 | field(insn, 6, 1) << 7 |
-				   field(insn, 3, 3) << 1 | field(insn, 2, 1) << 5,
-			   12);
-}
-
-static int64_t branch_of(uint16_t insn)
-{
-	return sign_extend(field(insn, 12, 1) << 8 | field(insn, 10, 2) << 3 |
-				   field(insn, 5, 2) << 6 | field(insn, 3, 2) << 1 |
-				   field(insn, 2, 1) << 5,
-			   9);
-}
-
-static struct riscv_insn lui_or_addi16sp(uint16_t insn, unsigned rd)
-{
-	const int64_t addi16sp =
-		sign_extend(field(insn, 12, 1) << 9 | field(insn, 6, 1) << 4 |
-				    field(insn, 5, 1) << 6 | field(insn, 3, 2) << 7 |
-				    field(insn, 2, 1) << 5,
-			    10);
-
-	if (rd == RISCV_SP)
-		return expanded(RISCV_ADDI, rd, rd, addi16sp);
-	return expanded(RISCV_LUI, rd, 0, imm_6(insn) * 4096);
-}
-
-static struct riscv_insn arithmetic(uint16_t insn)
-{
-	const unsigned rd = popular(insn, 7);
-	struct riscv_insn out = expanded(RISCV_OTHER, rd, rd, 0);
-
-	/* c.sub; the others cannot compute a stack pointer. */
-	if (field(insn, 10, 3) == 3 && !field(insn, 5, 2)) {
-		out.op = RISCV_SUB;
-		out.rs2 = popular(insn, 2);
-	}
-	return out;
-}
-
-static struct riscv_insn quadrant_1(uint16_t insn)
-{
-	const unsigned rd = field(insn, 7, 5);
-
-	switch (insn >> 13) {
-	case 0:
-		return expanded(RISCV_ADDI, rd, rd, imm_6(insn));
-	case 1:
-		return expanded(RISCV_ADDIW, rd, rd, imm_6(insn));
-	case 2:
-		return expanded(RISCV_ADDI, rd, RISCV_ZERO, imm_6(insn));
-	case 3:
-		return lui_or_addi16sp(insn, rd);
-	case 4:
-		return arithmetic(insn);
-	case 5:
-		return expanded(RISCV_JAL, RISCV_ZERO, 0, jump_of(insn));
-	default:
-		return expanded(RISCV_BRANCH, 0, popular(insn, 7), branch_of(insn));
-	}
-}
-
-/* c.jr, c.mv, c.ebreak, c.jalr, c.add */
-static struct riscv_insn jump_or_move(uint16_t insn)
-{
-	const unsigned rd = field(insn, 7, 5), rs2 = field(insn, 2, 5);
-	const bool second = field(insn, 12, 1);
-	struct riscv_insn out;
-
-	if (!rs2 && !rd)
-		return expanded(RISCV_STOP, 0, 0, 0);
-	if (!rs2)
-		return expanded(RISCV_JALR, second ? RISCV_RA : RISCV_ZERO, rd, 0);
-	if (!second)
-		return expanded(RISCV_ADDI, rd, rs2, 0);
-	out = expanded(RISCV_ADD, rd, rd, 0);
-	out.rs2 = (uint8_t)rs2;
-	return out;
-}
-
-static struct riscv_insn quadrant_2(uint16_t insn)
-{
-	const unsigned rd = field(insn, 7, 5);
-
-	switch (insn >> 13) {
-	case 0:
-		return expanded(RISCV_SLLI, rd, rd, field(insn, 12, 1) << 5 | field(insn, 2, 5));
-	case 2:
-		return expanded(RISCV_OTHER, rd, 0, 0); /* c.lwsp */
-	case 3:
-		return expanded(RISCV_LD, rd, RISCV_SP,
-				field(insn, 12, 1) << 5 | field(insn, 5, 2) << 3 |
-					field(insn, 2, 3) << 6);
-	case 4:
-		return jump_or_move(insn);
-	case 7:
-		return store(field(insn, 2, 5), RISCV_SP,
-			     field(insn, 10, 3) << 3 | field(insn, 7, 3) << 6);
-	default:
-		return expanded(RISCV_OTHER, 0, 0, 0); /* c.fldsp, c.fsdsp, c.swsp */
-	}
-}
+static const struct shape narrow[] = {
+	{0xffe3, 0x0000, RISCV_STOP, NONE, LOW_3, RISCV_SP, 0}, /* no instruction */
+	{0xe003, 0x0000, RISCV_ADDI, OF_C_ADDI4SPN, LOW_3, RISCV_SP, 0},
+	{0xe003, 0x4000, RISCV_OTHER, NONE, LOW_3, 0, 0}, /* c.lw */
+	{0xe003, 0x6000, RISCV_LD, OF_C_LD, LOW_3, RD_3, 0},
+	{0xe803, 0x8000, RISCV_OTHER, NONE, LOW_3, 0, 0}, /* Zcb: c.lbu and its like */
+	{0xe003, 0xe000, RISCV_SD, OF_C_LD, 0, RD_3, LOW_3},
+	{0xe003, 0x0001, RISCV_ADDI, OF_C_ADDI, RD, RD, 0},
+	{0xe003, 0x2001, RISCV_ADDIW, OF_C_ADDI, RD, RD, 0},
+	{0xe003, 0x4001, RISCV_ADDI, OF_C_ADDI, RD, RISCV_ZERO, 0}, /* c.li */
+	{0xef83, 0x6101, RISCV_ADDI, OF_C_ADDI16SP, RISCV_SP, RISCV_SP, 0},
+	{0xe003, 0x6001, RISCV_LUI, OF_C_LUI, RD, 0, 0},
+	{0xfc63, 0x8c01, RISCV_SUB, NONE, RD_3, RD_3, LOW_3},
+	{0xe003, 0x8001, RISCV_OTHER, NONE, RD_3, RD_3, 0}, /* cannot compute a stack pointer */
+	{0xe003, 0xa001, RISCV_JAL, OF_C_J, RISCV_ZERO, 0, 0},
+	{0xc003, 0xc001, RISCV_BRANCH, OF_C_BRANCH, 0, RD_3, 0},
+	{0xe003, 0x0002, RISCV_SLLI, OF_C_SLLI, RD, RD, 0},
+	{0xe003, 0x4002, RISCV_OTHER, NONE, RD, 0, 0}, /* c.lwsp */
+	{0xe003, 0x6002, RISCV_LD, OF_C_LDSP, RD, RISCV_SP, 0},
+	{0xefff, 0x8002, RISCV_STOP, NONE, 0, 0, 0}, /* c.ebreak */
+	{0xf07f, 0x8002, RISCV_JALR, NONE, RISCV_ZERO, RD, 0},
+	{0xf07f, 0x9002, RISCV_JALR, NONE, RISCV_RA, RD, 0},
+	{0xf003, 0x8002, RISCV_ADDI, NONE, RD, LOW, 0}, /* c.mv */
+	{0xf003, 0x9002, RISCV_ADD, NONE, RD, RD, LOW},
+	{0xe003, 0xe002, RISCV_SD, OF_C_SDSP, 0, RISCV_SP, LOW},
+	/* Stores that are narrower, or of floating point; and its loads. */
+	{0x0000, 0x0000, RISCV_OTHER, NONE, 0, 0, 0},
+};
 
 bool riscv_decode(const uint8_t *bytes, size_t n, struct riscv_insn *out)
 {
+	const struct shape *shape = narrow;
 	uint32_t insn;
 
 	if (n < 2)
 		return false;
 	insn = bytes[0] | (uint32_t)bytes[1] << 8;
-	switch (insn & 3) {
-	case 0:
-		*out = quadrant_0((uint16_t)insn);
-		return true;
-	case 1:
-		*out = quadrant_1((uint16_t)insn);
-		return true;
-	case 2:
-		*out = quadrant_2((uint16_t)insn);
-		return true;
+	if ((insn & 3) == 3) {
+		/* Bits 4:2 all set: longer than 32 bits. */
+		if (n < 4 || (insn >> 2 & 7) == 7)
+			return false;
+		insn |= (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+		shape = wide;
 	}
-	/* Bits 4:2 all set: longer than 32 bits. */
-	if (n < 4 || (insn >> 2 & 7) == 7)
-		return false;
-	decode_32(insn | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24, out);
+	while ((insn & shape->mask) != shape->bits)
+		shape++;
+	*out = (struct riscv_insn){.op = shape->op,
+				   .size = (insn & 3) == 3 ? 4 : 2,
+				   .rd = register_of(insn, shape->rd),
+				   .rs1 = register_of(insn, shape->rs1),
+				   .rs2 = register_of(insn, shape->rs2),
+				   .imm = number_of(insn, shape->format)};
 	return true;
 }
 
