@@ -18,9 +18,9 @@
  *     rule`. In tests it must give the same rules as the compiler's CFI at every
  *     instruction (x86/flow_cfi_test.c).
  *  4. call_before(): does a call end at this address, and where does it lead?
- *  5. handler() and interrupted(): from an interrupt handler to what it has
- *     interrupted; handler.h emulates those that restore registers and return.
- *     NULL: handlers are outermost.
+ *  5. handler() or handler_code, and interrupted(): from an interrupt handler to
+ *     what it has interrupted; handler.h emulates those that restore registers
+ *     and return. NULL: handlers are outermost.
  *  6. strip(): the address in a signed or tagged pointer. NULL: none are.
  *  7. A row in isa.c and in tables/cfa_program.c, and a directory in meson.build.
  *
@@ -168,6 +168,9 @@ struct unwind_isa {
 	 */
 	bool (*handler)(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
 			struct row *trap);
+
+	/* ... or what handler.h needs to tell that, and to emulate it. */
+	const struct handler_code *handler_code;
 
 	/* Goes to the code that such a handler has interrupted. */
 	enum found (*interrupted)(struct walk *walk, const struct row *trap, uint8_t *trust);

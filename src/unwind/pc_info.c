@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind/handler.h"
 #include "unwind/stack_cache.h"
 
 #include <stdlib.h>
@@ -226,18 +227,22 @@ static void find_start(struct unwinder *unwinder, struct pc_info *info)
 
 void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 {
+	const struct unwind_isa *isa = unwinder->isa;
 	struct frame_state *state = &info->state;
 
 	/* With little left to spend, the answer could be wrong for later stacks. */
-	if (info->explored || !info->readable || unwinder->steps < unwinder->isa->flow_steps)
+	if (info->explored || !info->readable || unwinder->steps < isa->flow_steps)
 		return;
 	info->explored = true;
-	if (unwinder->isa->handler)
-		info->handler = unwinder->isa->handler(&unwinder->reader, info->addr, state->end,
-						       &unwinder->steps, &info->trap);
+	if (isa->handler)
+		info->handler = isa->handler(&unwinder->reader, info->addr, state->end,
+					     &unwinder->steps, &info->trap);
+	else if (isa->handler_code)
+		info->handler = handler_returns(isa->handler_code, &unwinder->reader, info->addr,
+						state->end, &unwinder->steps);
 	if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
-	if (!state->has_start || state->has_flow || unwinder->steps < unwinder->isa->flow_steps)
+	if (!state->has_start || state->has_flow || unwinder->steps < isa->flow_steps)
 		return;
 	state->flow = follow(unwinder, info, state->start, state->end, &state->rule);
 	state->has_flow = true;

@@ -163,31 +163,21 @@ static bool is_eret(uint32_t insn)
 	return insn == ERET || insn == ERETAA || insn == ERETAB;
 }
 
-/* Does it go to another address for good? Then *target is that, 0: not known. */
-static bool leaves(uint32_t insn, uint64_t pc, uint64_t *target)
-{
-	*target = 0;
-	if ((insn & 0xfc000000) == 0x14000000) {
-		*target = pc + (uint64_t)(sign_extend(field(insn, 0, 26), 26) * 4);
-		return true;
-	}
-	/* br, ret and their like; brk and udf. */
-	return ((insn & 0xfe000000) == 0xd6000000 && !(insn >> 21 & 1)) ||
-	       (insn & 0xffe0001f) == 0xd4200000 || !(insn >> 16);
-}
-
 static bool decode(struct code_reader *reader, uint64_t pc, struct handler_insn *out)
 {
+	const uint8_t *bytes;
 	uint64_t target;
+	enum path path;
 	size_t n;
-	const uint8_t *bytes = code_at(reader, pc, &n);
 
+	bytes = code_at(reader, pc, &n);
 	if (pc & 3 || n < 4)
 		return false;
 	memcpy(out->code, bytes, 4);
+	arm64_flow(out->code[0], pc, &path, &target);
 	out->returns = is_eret(out->code[0]);
-	out->next = leaves(out->code[0], pc, &target) ? target : pc + 4;
-	out->calls = arm64_is_call(out->code[0], 0, &target);
+	out->next = path < PATH_JUMP ? pc + INSN : path == PATH_JUMP ? target : 0;
+	out->calls = path == PATH_CALL;
 	return true;
 }
 
@@ -219,8 +209,9 @@ static void apply_access(struct handler_run *run, const struct arm64_access *acc
 /* add and sub with an immediate; mov of a register. */
 static bool arithmetic(struct handler_run *run, uint32_t insn)
 {
-	const unsigned to = field(insn, 0, 5), from = field(insn, 5, 5), by = field(insn, 16, 5);
-	uint64_t number = (uint64_t)field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
+	static const struct arm64_number none;
+	const unsigned to = field(insn, 0, 5), by = field(insn, 16, 5);
+	struct arm64_sum sum;
 
 	if ((insn & 0xffe0ffe0) == 0xaa0003e0) {
 		if (to != ARM64_SP)
@@ -228,11 +219,10 @@ static bool arithmetic(struct handler_run *run, uint32_t insn)
 				by == ARM64_SP ? (struct handler_value){.known = true} : run->x[by];
 		return true;
 	}
-	if ((insn & 0xbf800000) != 0x91000000)
+	if (!arm64_sum(insn, &none, &sum))
 		return false;
-	if (insn >> 30 & 1)
-		number = 0 - number;
-	run->x[to] = (struct handler_value){run->x[from].is + number, run->x[from].known};
+	run->x[to] = (struct handler_value){run->x[sum.from].is + (uint64_t)sum.by,
+					    run->x[sum.from].known};
 	return true;
 }
 
@@ -270,13 +260,11 @@ static void lose(struct handler_run *run, uint32_t insn)
 {
 	const unsigned kind = field(insn, 25, 4), to = field(insn, 0, 5);
 	const bool access = (kind & 5) == 4;
-	const bool to_sp = (insn & 0xbfe00000) == 0x8b200000 ||
-			   ((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3);
 
 	/* Data processing with immediates and registers; loads and stores. */
 	if (!access && (kind & 14) != 8 && (kind & 5) != 5)
 		return;
-	if (to != ARM64_SP || to_sp)
+	if (to != ARM64_SP || arm64_moves_sp(insn))
 		run->x[to].known = false;
 	if (access && field(insn, 10, 5) != ARM64_SP)
 		run->x[field(insn, 10, 5)].known = false;
@@ -296,13 +284,6 @@ static void emulate(struct handler_run *run, const struct handler_insn *from)
 }
 
 static const struct handler_code handler_code = {.decode = decode, .apply = emulate};
-
-static bool handler(struct code_reader *reader, uint64_t pc, uint64_t end, unsigned *steps,
-		    struct row *trap)
-{
-	*trap = (struct row){.kind = ROW_NONE};
-	return handler_returns(&handler_code, reader, pc, end, steps);
-}
 
 static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t *trust)
 {
@@ -345,7 +326,7 @@ const struct unwind_isa unwind_arm64 = {
 	.makes_frame = arm64_makes_frame,
 	.follow = follow,
 	.find_return = arm64_find_return,
-	.handler = handler,
+	.handler_code = &handler_code,
 	.interrupted = interrupted,
 	.strip = arm64_strip,
 };

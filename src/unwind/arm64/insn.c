@@ -183,14 +183,12 @@ static bool arithmetic(uint32_t insn, struct arm64_state *state)
 	return true;
 }
 
-/* Does it write sp in another way: by a register, or rounded down? */
-static bool moves_sp_unknown(uint32_t insn)
+bool arm64_moves_sp(uint32_t insn)
 {
-	const unsigned to = field(insn, 0, 5);
-
 	/* add, sub (extended register); and, orr, eor (immediate), but not tst. */
-	return to == SP && ((insn & 0xbfe00000) == 0x8b200000 ||
-			    ((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3));
+	return field(insn, 0, 5) == SP &&
+	       ((insn & 0xbfe00000) == 0x8b200000 ||
+		((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3));
 }
 
 /* ret, retaa, retab, by x30 */
@@ -241,7 +239,7 @@ bool arm64_apply(uint32_t insn, uint64_t pc, struct arm64_state *state, enum pat
 		apply_access(&access, state);
 	} else if (arithmetic(insn, state)) {
 		/* done */
-	} else if (moves_sp_unknown(insn)) {
+	} else if (arm64_moves_sp(insn)) {
 		state->sp_lost = true;
 	} else if (arm64_computes(insn, FP)) {
 		state->fp_set = false;
@@ -373,11 +371,7 @@ static bool exit_arithmetic(struct arm64_exit *exit, uint32_t insn)
 /* Any other instruction that has its result in one of these. */
 static void overwrite(struct arm64_exit *exit, uint32_t insn)
 {
-	/* add and sub by a register; and, orr and eor, but not tst: there 31 is sp. */
-	const bool of_sp = (insn & 0xbfe00000) == 0x8b200000 ||
-			   ((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3);
-
-	if (of_sp && field(insn, 0, 5) == ARM64_SP)
+	if (arm64_moves_sp(insn))
 		exit->sp = lost;
 	if (arm64_computes(insn, ARM64_FP))
 		exit->fp = lost;

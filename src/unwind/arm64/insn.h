@@ -39,6 +39,9 @@ bool arm64_sum(uint32_t insn, const struct arm64_number *number, struct arm64_su
 /* Is the register the target of a move, or of another computation? */
 bool arm64_computes(uint32_t insn, unsigned reg);
 
+/* Does it write sp in another way: by a register, or rounded down? */
+bool arm64_moves_sp(uint32_t insn);
+
 struct arm64_state {
 	int32_t depth;	  /* sp is the CFA - depth */
 	int32_t fp_depth; /* x29 is the CFA - fp_depth, if fp_set */

@@ -495,13 +495,6 @@ static const struct handler_code handler_code = {.decode = decode,
 						 .apply = emulate,
 						 .begin = begin};
 
-static bool handler(struct code_reader *reader, uint64_t pc, uint64_t end, unsigned *steps,
-		    struct row *trap)
-{
-	*trap = (struct row){.kind = ROW_NONE};
-	return handler_returns(&handler_code, reader, pc, end, steps);
-}
-
 /* Was whoever the trap interrupted less privileged than the handler? */
 static bool from_below(const struct walk *walk, uint64_t status)
 {
@@ -546,6 +539,6 @@ const struct unwind_isa unwind_riscv64 = {
 	.makes_frame = riscv_makes_frame,
 	.follow = follow,
 	.find_return = find_return,
-	.handler = handler,
+	.handler_code = &handler_code,
 	.interrupted = interrupted,
 };
