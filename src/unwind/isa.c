@@ -258,7 +258,7 @@ static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool
 	size_t n;
 	const uint8_t *bytes = code_at(seeker->reader, pc, &n);
 
-	if (*called && paths->begins(bytes, n, called))
+	if (*called && paths->begins && paths->begins(bytes, n, called))
 		return 0;
 	len = n < paths->unit ? 0 : paths->apply(bytes, n, pc, seeker->state, &path, &target);
 	seeker->cut |= !len;

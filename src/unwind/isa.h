@@ -236,8 +236,8 @@ struct paths {
 	void (*taken)(void *state); /* makes it the state at the target of a branch; NULL: it is */
 	/*
 	 * Does another function begin here, behind a call that may never return? *called becomes
-	 * false where the call has returned, and stays where padding does not tell. NULL: functions
-	 * without known bounds are not followed.
+	 * false where the call has returned, and stays where padding does not tell. NULL: paths_follow follows no
+	 * functions without known bounds.
 	 */
 	bool (*begins)(const uint8_t *bytes, size_t n, bool *called);
 };

@@ -5,6 +5,7 @@
 
 /* The stack pointer as the code ahead moves it, from a frame's pc to its return. */
 struct x86_exit {
+	int word;
 	int64_t sp;	     /* bytes that sp has moved since the beginning, */
 	bool by_fp;	     /* ... or from where fp pointed at the beginning, */
 	bool loaded;	     /* ... or since it was loaded from the stack, */
@@ -12,12 +13,13 @@ struct x86_exit {
 	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
 	int64_t fp_at; /* FP_POPPED: from where, counted as sp is */
 	int64_t eax;   /* the number that was loaded last, as for a hypercall; 0: none */
+	bool called;   /* right behind a call, which perhaps never returns */
+	bool floored;  /* another function may have begun since: */
+	int64_t floor; /* it gives back no more stack than up to here */
 };
 
-/* Instructions that are followed, and paths that are open, at most. */
+/* Instructions that are followed at most. */
 #define RETURN_STEPS 600
-#define PATHS	     32
-#define TARGETS	     64
 
 #define RET	  0xc3
 #define RET_BYTES 0xc2
@@ -55,10 +57,12 @@ static bool set_sp(struct x86_exit *exit, uint8_t base, int64_t value)
 
 /* Applies one instruction that goes on to the next; false if sp is lost. */
 static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
-			  const struct x86_effect *effect, int64_t word)
+			  const struct x86_effect *effect)
 {
+	const int word = exit->word;
+
 	if (pops_sp(insn)) {
-		*exit = (struct x86_exit){.loaded = true, .loaded_from = exit->sp};
+		*exit = (struct x86_exit){.word = word, .loaded = true, .loaded_from = exit->sp};
 		return true;
 	}
 	if (moves_fp_from_stack(insn)) {
@@ -93,133 +97,107 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 	}
 }
 
-struct x86_path {
-	uint64_t va;
-	struct x86_exit exit;
-	bool called; /* right behind a call, which perhaps never returns */
-};
-
-struct search {
-	struct code_reader *reader;
-	unsigned word, steps, n_paths, n_targets;
-	struct x86_path paths[PATHS];
-	uint64_t targets[TARGETS]; /* of the jumps that were followed */
-};
-
-/* False if the target was followed before, or the list of targets is full. */
-static bool is_new(struct search *search, uint64_t target)
-{
-	for (unsigned i = 0; i < search->n_targets; i++)
-		if (search->targets[i] == target)
-			return false;
-	if (search->n_targets == TARGETS)
-		return false;
-	search->targets[search->n_targets++] = target;
-	return true;
-}
-
-static void branch(struct search *search, const struct x86_path *path, uint64_t target)
-{
-	if (search->n_paths == PATHS || !is_new(search, target))
-		return;
-	search->paths[search->n_paths] = *path;
-	search->paths[search->n_paths].called = false;
-	search->paths[search->n_paths++].va = target;
-}
-
-/* Goes past one instruction; false where the path ends without a return. */
-static bool step(struct search *search, struct x86_path *path, const struct x86_insn *insn,
-		 const struct x86_effect *effect)
-{
-	const uint64_t target = (uint64_t)effect->value;
-
-	path->called = x86_is_call(effect);
-	switch (effect->op) {
-	case X86_CALL:
-		/* 32-bit code asks where it is. */
-		if (search->word == 4 && target == path->va)
-			path->exit.sp -= search->word;
-		return true;
-	case X86_BRANCH:
-		branch(search, path, target);
-		return true;
-	case X86_JUMP:
-		path->va = target;
-		return is_new(search, target);
-	case X86_JUMP_INDIRECT:
-	case X86_STOP:
-		return false;
-	default:
-		return x86_exit_pass(&path->exit, insn, effect, search->word);
-	}
-}
-
 static bool returns(const struct x86_insn *insn)
 {
 	return insn->map == X86_MAP_ONE && !insn->vector &&
 	       (insn->opcode == RET || insn->opcode == RET_BYTES);
 }
 
-/* Along one path to a return. */
-static bool follow(struct search *search, struct x86_path *path)
+/* Where the instruction goes on; PATH_END, too, if sp is lost. */
+static enum path pass(struct x86_exit *exit, const struct x86_insn *insn,
+		      const struct x86_effect *effect, uint64_t next)
 {
-	while (search->steps) {
-		struct x86_effect effect;
-		struct x86_insn insn;
-		const uint8_t *bytes;
-		size_t n;
-
-		search->steps--;
-		bytes = code_at(search->reader, path->va, &n);
-		if (!x86_decode(bytes, n, search->word, &insn))
-			return false;
-		if (returns(&insn))
-			return true;
-		effect = x86_effect(&insn, path->va, search->word);
-		if (path->called && (x86_is_padding(&insn) ||
-				     x86_begins_function(&insn, &effect, false, search->word)))
-			return false;
-		path->va += insn.len;
-		if (!step(search, path, &insn, &effect))
-			return false;
+	switch (effect->op) {
+	case X86_CALL:
+		/* 32-bit code asks where it is. */
+		if (exit->word == 4 && (uint64_t)effect->value == next)
+			exit->sp -= exit->word;
+		return PATH_CALL;
+	case X86_CALL_INDIRECT:
+		return PATH_CALL;
+	case X86_BRANCH:
+		return PATH_BRANCH;
+	case X86_JUMP:
+		return PATH_JUMP;
+	case X86_STOP:
+		return returns(insn) ? PATH_RETURN : PATH_END;
+	case X86_JUMP_INDIRECT:
+		return PATH_END;
+	default:
+		return x86_exit_pass(exit, insn, effect) ? PATH_ON : PATH_END;
 	}
-	return false;
 }
 
-/* The return address is in the word that sp points to now. */
-static bool rule_of(const struct x86_exit *exit, int64_t word, struct rule *out)
+/*
+ * What begins a function may as well make room for the arguments of the next call, as in all code of
+ * UEFI: of the returns to come, those that give back more belong to this one.
+ */
+static void note_beginning(struct x86_exit *exit, const struct x86_insn *insn,
+			   const struct x86_effect *effect)
 {
-	const int64_t cfa = exit->sp + word;
+	if (!x86_begins_function(insn, effect, false, (unsigned)exit->word))
+		return;
+	if (!exit->floored || exit->sp > exit->floor)
+		exit->floor = exit->sp;
+	exit->floored = true;
+}
 
-	if (exit->loaded || cfa <= 0 || cfa > INT16_MAX)
-		return false;
-	*out = (struct rule){.cfa_sp = exit->by_fp ? RULE_NOT : (int32_t)cfa,
-			     .cfa_fp = exit->by_fp ? (int32_t)cfa : RULE_NOT,
-			     .ra_at = (int32_t)-word,
-			     .fp_at = exit->fp == FP_KEPT ? RULE_SAME : RULE_NOT,
-			     .origin = RULE_NO_REGISTER,
-			     .chained = exit->by_fp};
-	if (exit->fp == FP_POPPED)
-		out->fp_at = (int32_t)(exit->fp_at - cfa);
-	return true;
+static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
+		      uint64_t *target)
+{
+	struct x86_exit *exit = ctx;
+	struct x86_effect effect;
+	struct x86_insn insn;
+
+	if (!x86_decode(bytes, n, exit->word, &insn))
+		return 0;
+	effect = x86_effect(&insn, pc, exit->word);
+	*target = (uint64_t)effect.value;
+	if (exit->called)
+		note_beginning(exit, &insn, &effect);
+	/* The code behind padding is jumped to from elsewhere. */
+	*path = exit->called && x86_is_padding(&insn) ? PATH_END
+						      : pass(exit, &insn, &effect, pc + insn.len);
+	exit->called = *path == PATH_CALL;
+	return insn.len;
+}
+
+/* Before a return: the return address is in the word that sp points to. */
+static bool leaves(const void *ctx)
+{
+	const struct x86_exit *exit = ctx;
+	const int64_t cfa = exit->sp + exit->word;
+
+	return !exit->loaded && cfa > 0 && cfa <= INT16_MAX &&
+	       (exit->by_fp || !exit->floored || exit->sp > exit->floor);
 }
 
 bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, void *scratch,
 		     unsigned *steps, struct rule *out)
 {
-	const unsigned word = reader->word;
+	const int word = (int)reader->word;
+	static const struct paths paths = {.unit = 1,
+					   .state_size = sizeof(struct x86_exit),
+					   .apply = apply};
+	const struct paths_start from = {.va = va, .kind = (uint8_t)kind, .leaves = leaves};
 	const unsigned allowed = *steps < RETURN_STEPS ? *steps : RETURN_STEPS;
-	struct search search = {.reader = reader, .word = word, .steps = allowed, .n_paths = 1};
-	struct x86_path path;
-	bool found = false;
+	struct x86_exit exit = {.word = word, .called = kind == FRAME_RETURN};
+	unsigned left = allowed;
+	int32_t cfa;
+	bool found;
 
-	search.paths[0] = (struct x86_path){.va = va, .called = kind == FRAME_RETURN};
-	while (search.n_paths && !found) {
-		path = search.paths[--search.n_paths];
-		found = follow(&search, &path);
-	}
-	*steps -= allowed - search.steps;
-	return found && rule_of(&path.exit, word, out);
+	found = paths_return(&paths, &from, reader, x86_paths(scratch), &left, &exit);
+	*steps -= allowed - left;
+	cfa = (int32_t)exit.sp + word;
+	*out = (struct rule){.cfa_sp = exit.by_fp ? RULE_NOT : cfa,
+			     .cfa_fp = exit.by_fp ? cfa : RULE_NOT,
+			     .ra_at = -word,
+			     .fp_at = exit.fp == FP_KEPT ? RULE_SAME : RULE_NOT,
+			     .origin = RULE_NO_REGISTER,
+			     .chained = exit.by_fp};
+	if (exit.fp == FP_POPPED)
+		out->fp_at = (int32_t)(exit.fp_at - cfa);
+	return found;
 }
 
 /* Instructions to follow ahead at most; handlers end sooner, other functions return. */
@@ -310,7 +288,7 @@ bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsign
 		   struct row *row)
 {
 	const unsigned word = reader->word;
-	struct x86_exit exit = {0};
+	struct x86_exit exit = {.word = (int)word};
 
 	*row = (struct row){.kind = ROW_NONE};
 	if (is_pv_entry(reader, va, word))
@@ -339,7 +317,7 @@ bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsign
 		if (effect.op == X86_JUMP_INDIRECT)
 			return false;
 		if (effect.op != X86_JUMP) {
-			if (!x86_exit_pass(&exit, &insn, &effect, word) || exit.by_fp)
+			if (!x86_exit_pass(&exit, &insn, &effect) || exit.by_fp)
 				return false;
 			continue;
 		}

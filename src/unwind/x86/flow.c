@@ -185,6 +185,7 @@ struct flow_scratch {
 	struct x86_path far[FAR]; /* out of the function, or reached only if a call returns */
 	uint64_t gap[GAPS];	  /* where control stopped: a jump table may lead behind it */
 	size_t n_near, n_far, n_gap;
+	struct paths_scratch paths; /* to look for a return */
 };
 
 struct search {
@@ -204,6 +205,11 @@ struct search {
 void *flow_scratch_new(void)
 {
 	return calloc(1, sizeof(struct flow_scratch));
+}
+
+struct paths_scratch *x86_paths(void *scratch)
+{
+	return &((struct flow_scratch *)scratch)->paths;
 }
 
 /* Index of `va` in the table of seen addresses, or of a free slot for it; true: it was seen. */

@@ -47,6 +47,7 @@ extern const struct x86_state x86_state_at_entry;
 /* Working memory of a search; belongs to the caller. */
 struct flow_scratch;
 void *flow_scratch_new(void); /* for free(); NULL: no memory */
+struct paths_scratch *x86_paths(void *scratch);
 
 /* *steps is the number of instructions that may be followed, and is reduced by those that were. */
 enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,

@@ -93,6 +93,64 @@ static void hypercall_stubs_are_recognized(void **state)
 	assert_false(STUB("\xb8\x1d\x00\x00\x00\x0f\x05\xc3", 8));
 }
 
+struct bytes {
+	const uint8_t *at;
+	size_t n;
+};
+
+static size_t read_bytes(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct bytes *bytes = ctx;
+	const size_t offset = (size_t)(va - RET);
+
+	if (offset >= bytes->n)
+		return 0;
+	if (len > bytes->n - offset)
+		len = bytes->n - offset;
+	memcpy(buf, bytes->at + offset, len);
+	return len;
+}
+
+/* Where the caller of the code behind a call is, from the stack pointer on; 0: nothing tells. */
+static int32_t returns_from(const char *text, size_t n)
+{
+	struct bytes bytes = {(const uint8_t *)text, n};
+	const struct code code = {.ctx = &bytes, .read = read_bytes};
+	struct code_reader reader = {.code = &code, .word = 8};
+	unsigned steps = 1000;
+	void *scratch = flow_scratch_new();
+	struct rule rule;
+	const bool found = x86_find_return(&reader, RET, FRAME_RETURN, scratch, &steps, &rule);
+
+	free(scratch);
+	assert_in_range(steps, 1, 999);
+	return found ? rule.cfa_sp : 0;
+}
+
+#define RETURNS_FROM(bytes) returns_from(bytes, sizeof(bytes) - 1)
+
+#define SUB_32	   "\x48\x83\xec\x20"
+#define ADD_32	   "\x48\x83\xc4\x20"
+#define CALL_0	   "\xe8\x00\x00\x00\x00"
+#define ADD_40_RET "\x48\x83\xc4\x28\xc3"
+
+static void room_for_arguments_behind_a_call_begins_no_function(void **state)
+{
+	assert_int_equal(RETURNS_FROM(SUB_32 CALL_0 ADD_32 ADD_40_RET), 48);
+	/* push rbx; pop rbx */
+	assert_int_equal(RETURNS_FROM("\x53" SUB_32 CALL_0 ADD_32 "\x5b" CALL_0 SUB_32
+				      "\x90" ADD_32 ADD_40_RET),
+			 48);
+}
+
+static void a_function_behind_a_call_that_never_returns_tells_nothing(void **state)
+{
+	assert_int_equal(RETURNS_FROM(SUB_32 CALL_0 ADD_32 "\xc3"), 0);
+	assert_int_equal(RETURNS_FROM("\x53" SUB_32 CALL_0 ADD_32 "\x5b\xc3"), 0);
+	/* nop: what stands behind it is jumped to from elsewhere */
+	assert_int_equal(RETURNS_FROM("\x90" ADD_40_RET), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +159,8 @@ int main(void)
 		cmocka_unit_test(other_instructions_are_no_calls),
 		cmocka_unit_test(both_readings_are_kept),
 		cmocka_unit_test(hypercall_stubs_are_recognized),
+		cmocka_unit_test(room_for_arguments_behind_a_call_begins_no_function),
+		cmocka_unit_test(a_function_behind_a_call_that_never_returns_tells_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
