@@ -231,6 +231,8 @@ static enum proof prove(struct walk *walk, struct candidate *candidate)
 				  candidate->target, &candidate->rule);
 	if (candidate->flow == FLOW_NOT)
 		return PROOF_DENIES;
+	if (candidate->flow == FLOW_AWAY)
+		return PROOF_AWAY;
 	if (candidate->flow != FLOW_FOUND && candidate->flow != FLOW_GUESSED)
 		return PROOF_MISSING;
 	if (candidate->rule.ra_at == RULE_NOT)

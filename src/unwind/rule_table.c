@@ -209,7 +209,8 @@ static bool believe_row(struct walk *walk, const struct row_caller *caller, uint
 	if (!call.direct)
 		return true;
 	proof = walk_prove(walk, caller->slot ? caller->slot : IN_LINK, call.target);
-	if (proof == PROOF_LEADS || (walk->isa->link && !walk->state.has_start))
+	if (proof == PROOF_LEADS || (proof == PROOF_AWAY && (only || walk->isa->link)) ||
+	    (walk->isa->link && !walk->state.has_start))
 		*trust = TRUST_SURE;
 	/* Tables of some compilers do not tell how functions end. */
 	return only || proof != PROOF_DENIES || !walk->isa->link || walk->state.has_start;
@@ -469,9 +470,12 @@ static bool is_cfa(const struct walk *walk, uint64_t cfa, bool by_fp)
  */
 static bool is_proven(struct walk *walk, uint64_t slot, const struct call *call, uint8_t *trust)
 {
+	const struct frame_state *state = &walk->state;
 	const enum proof proof = walk_prove(walk, slot, call->target);
 
-	if (proof == PROOF_LEADS)
+	/* A call of a thunk is one by a register: see believe_code. */
+	if (proof == PROOF_LEADS || (proof == PROOF_AWAY && state->has_start &&
+				     state->flow == FLOW_FOUND && !state->learned))
 		*trust = TRUST_SURE;
 	return proof != PROOF_DENIES || call->indirect || !walk->state.learned || !walk->isa->link;
 }

@@ -244,8 +244,9 @@ enum found rule_search(struct walk *walk, uint8_t *trust);
 #define IN_LINK UINT64_MAX
 
 enum proof {
-	PROOF_LEADS,   /* the function that was called leads here, with the return address there */
-	PROOF_DENIES,  /* it does not */
+	PROOF_LEADS,  /* the function that was called leads here, with the return address there */
+	PROOF_DENIES, /* it does not */
+	PROOF_AWAY,   /* it ends in a jump by a register, as Linux's thunks for indirect calls do */
 	PROOF_MISSING, /* it may: its code cannot be followed, or jumps where it cannot be told */
 };
 

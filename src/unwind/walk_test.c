@@ -76,6 +76,33 @@ static void what_was_called_through_a_pointer_is_left_where_it_returns(void **st
 	EXPECT_NONE(UNWIND_BROKEN);
 }
 
+static void a_call_of_a_thunk_is_one_through_a_register(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} thunks[] = {{"\xff\xe0", 2},		   /* jmp rax */
+		      {"\x0f\xae\xe8\xff\xe0", 5}, /* lfence; jmp rax */
+		      /* call; pause; lfence; jmp; mov [rsp], rax; ret */
+		      {"\xe8\x07\x00\x00\x00\xf3\x90\x0f\xae\xe8\xeb\xf9\x48\x89\x04\x24\xc3", 17}};
+
+	call(MAIN + 4, TEXT + JUMPS);
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	for (size_t i = 0; i < sizeof(thunks) / sizeof(*thunks); i++) {
+		code(JUMPS, thunks[i].bytes, thunks[i].len);
+		code_version++;
+		unwind(TEXT + F + 8, STACK + 0x20);
+		EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+		assert_int_equal(frames[1].trust, TRUST_SURE);
+	}
+	/* A function that returns leads nowhere else. */
+	CODE(JUMPS, "\x90\xc3");
+	code_version++;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+}
+
 static void a_threads_first_frame_is_known_by_what_marks_it(void **state)
 {
 	symbols = false;
@@ -264,6 +291,7 @@ int main(void)
 		TEST(a_zero_return_address_is_the_end),
 		TEST(loops_end),
 		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
+		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),
 		TEST(frames_are_bounded),

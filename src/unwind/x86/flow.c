@@ -306,6 +306,26 @@ static bool jump(struct search *search, struct x86_path *path, uint64_t target, 
 	return false;
 }
 
+/* Bytes that a call skips to the code that turns it into a jump, at most. */
+#define RETPOLINE 64
+
+/*
+ * True for a call of the next few bytes, which store a register in place of its return address:
+ * a jump by that register, as in Linux's thunks for indirect calls (a retpoline).
+ */
+static bool is_retpoline(const struct search *search, uint64_t target, uint64_t next)
+{
+	const uint8_t *bytes;
+	size_t n;
+
+	if (search->query->word != 8 || target - next >= RETPOLINE)
+		return false;
+	bytes = code_at(search->reader, target, &n);
+	/* mov [rsp], r64 */
+	return n >= 4 && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x89 &&
+	       (bytes[2] & 0xc7) == 0x04 && bytes[3] == 0x24;
+}
+
 /* Goes past one instruction; false where the path ends. */
 static bool step(struct search *search, struct x86_path *path, const struct x86_effect *effect,
 		 size_t len)
@@ -316,6 +336,10 @@ static bool step(struct search *search, struct x86_path *path, const struct x86_
 	path->va = next;
 	switch (effect->op) {
 	case X86_CALL:
+		if (is_retpoline(search, (uint64_t)effect->value, next)) {
+			note_stop(search, path, true);
+			return false;
+		}
 		if (query->word == 4 && (uint64_t)effect->value == next)
 			x86_state_push(&path->state, query->word);
 		break;

@@ -224,6 +224,22 @@ static void a_stack_probing_loop_ends_where_it_says(void **state)
 	assert_state(25, 0x8000, 0, 0);
 }
 
+static void a_thunk_leads_where_its_register_says(void **state)
+{
+	TEXT("\x0f\xae\xe8\xff\xe0"); /* lfence; jmp rax */
+	assert_int_equal(flow(8, 4096, text_len, FRAME_RETURN), FLOW_AWAY);
+	TEXT("\xe8\x07\x00\x00\x00" /*  0 call 12 */
+	     "\xf3\x90"		    /*  5 pause */
+	     "\x0f\xae\xe8"	    /*  7 lfence */
+	     "\xeb\xf9"		    /* 10 jmp 5 */
+	     "\x4c\x89\x24\x24"	    /* 12 mov [rsp], r12 */
+	     "\xc3");		    /* 16 ret */
+	assert_int_equal(flow(8, 4096, text_len, FRAME_RETURN), FLOW_AWAY);
+	/* Not if it stores below: the call returns, and waits without end. */
+	text[15] = 0x25;
+	assert_int_not_equal(flow(8, 4096, text_len, FRAME_RETURN), FLOW_AWAY);
+}
+
 static void searches_are_bounded(void **state)
 {
 	/* A long row of branches, each to the next but one. */
@@ -267,6 +283,7 @@ int main(void)
 		cmocka_unit_test(jump_tables_are_guessed_to_be_part_of_the_body),
 		cmocka_unit_test(what_follows_a_function_is_another),
 		cmocka_unit_test(a_stack_probing_loop_ends_where_it_says),
+		cmocka_unit_test(a_thunk_leads_where_its_register_says),
 		cmocka_unit_test(searches_are_bounded),
 	};
 
