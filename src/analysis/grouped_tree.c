@@ -235,10 +235,10 @@ static struct error *put_key(struct labeller *l, enum group_key key, const struc
 		break;
 	case GROUP_VCPU:
 		snprintf(number, sizeof(number), "%u", l->vcpu);
-		text = number;
+		text = l->vcpu == NO_VCPU ? "none" : number;
 		break;
 	case GROUP_STATE:
-		text = vcpu_state_text((enum vcpu_state)l->state);
+		text = sample_state_text(l->state);
 		break;
 	case GROUP_PROCESS:
 	case GROUP_THREAD:

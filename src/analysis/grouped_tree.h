@@ -27,7 +27,7 @@ enum group_key {
 	GROUP_FILE,  /* of the source */
 	GROUP_IMAGE, /* the file that the code came from */
 	GROUP_VCPU,
-	GROUP_STATE,   /* of the vCPU */
+	GROUP_STATE,   /* of the vCPU, or of the thread that does not run */
 	GROUP_PROCESS, /* "NAME (PID)" of the thread that ran */
 	GROUP_THREAD,  /* "NAME (TID)", with the process's name if it has another */
 	GROUP_KEYS

@@ -328,8 +328,11 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 /* Asks for threads with the next samples, once it is known where they are. */
 static void ask_for_threads(struct capture *capture)
 {
-	const struct guest_threads *threads = image_locator_threads(capture->locator);
+	const struct guest_threads *threads;
 
+	if (!capture->target->copies_threads)
+		return;
+	threads = image_locator_threads(capture->locator);
 	if (threads && guest_threads_request(threads, &capture->request))
 		capture->sample->request.thread = &capture->request;
 }
@@ -367,7 +370,7 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
  */
 static void fill_tick(struct capture *capture, struct tick *tick)
 {
-	tick->n = 0;
+	tick->n = tick->waits = 0;
 	for (uint32_t i = 0; i < capture->sample->vcpus; i++) {
 		struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
 		struct tick_entry *last = &capture->last[i], *entry = &capture->entries[tick->n];
@@ -412,12 +415,13 @@ static struct error *locate_from(struct capture *capture, const struct regs *reg
 }
 
 struct error *capture_unwind(struct capture *capture, const struct regs *regs,
-			     const struct window *stack, struct tick_entry *out)
+			     const struct window *stack, bool kernel_only, struct tick_entry *out)
 {
 	const uint64_t now_ns = clock_now_ns();
 	struct unwind_input in = {.regs = regs,
 				  .stack = stack,
 				  .unwinder = capture->unwinder,
+				  .kernel_only = kernel_only,
 				  .anew = true,
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
@@ -490,9 +494,9 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (!capture->frames || !capture->entries || !capture->depths || !capture->last)
 		return error_no_memory();
 	err = sample_new(vcpus, cap, &capture->sample);
-	if (!err && options->threads && capture->target->copies_threads)
+	if (!err && ((options->threads && capture->target->copies_threads) || options->waits))
 		err = thread_numbers_new(vcpus, &capture->threads);
-	if (capture->threads)
+	if (capture->threads && capture->locator)
 		image_locator_want_threads(capture->locator);
 	for (uint32_t i = 0; i < vcpus; i++)
 		capture->depths[i].own =
@@ -551,7 +555,7 @@ const struct sample *capture_sample(const struct capture *capture)
 	return capture->sample;
 }
 
-const struct thread_numbers *capture_threads(const struct capture *capture)
+struct thread_numbers *capture_threads(const struct capture *capture)
 {
 	return capture->threads;
 }

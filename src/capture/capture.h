@@ -30,17 +30,17 @@ struct error *capture_tick(struct capture *capture, uint64_t now_ns, struct tick
  * Unwinds and interns a stack that was read apart from samples: of a thread
  * that does not run, with the registers that it goes on with. Images are located
  * as for a vCPU that has these: it may be that none was seen in the kernel. Bytes
- * that are missing are not asked for. Errors are those of image_locator_sample,
+ * that are missing are not asked for; kernel_only as in struct unwind_input. Errors are those of image_locator_sample,
  * and of a lack of memory.
  */
 struct error *capture_unwind(struct capture *capture, const struct regs *regs,
-			     const struct window *stack, struct tick_entry *out);
+			     const struct window *stack, bool kernel_only, struct tick_entry *out);
 
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);
 
 /* Threads by the numbers that ticks tell; NULL: they are not wanted. */
-const struct thread_numbers *capture_threads(const struct capture *capture);
+struct thread_numbers *capture_threads(const struct capture *capture);
 
 /* Stacks that were not read, or not wholly, so as not to stop the guest for too long. */
 uint64_t capture_given_up(const struct capture *capture);
@@ -64,6 +64,7 @@ struct waiting {
 	const struct guest_threads *threads;
 	const struct guest_memory *memory;
 	const struct regs *regs; /* of a vCPU that sees the kernel */
+	bool kernel_only;	 /* without frames of its program, whose memory is another one */
 };
 
 struct waiting_stack {
@@ -76,5 +77,43 @@ struct waiting_stack {
 /* *thread is read anew. Errors are those of capture_unwind. */
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
 			     struct waiting_stack *out);
+
+/*
+ * Samples of the threads that do not run, beside those of the vCPUs: at each
+ * tick so many of all threads as the options say, by turns, read while the guest
+ * runs. So a guest with very many costs no more than one with few. A thread that
+ * has not run since it was looked at last still has the stack that it had.
+ *
+ * Each sample stands for the time since its thread was looked at last, whatever
+ * was seen then: the looks do not come when it suits the thread, so that the
+ * state at a look speaks for the time before without bias, and what a thread has
+ * in all is the time that went by, however many others there are. A thread that
+ * is met first stands for the time since the turns were last at its place. One
+ * that is met running, or that did not stand still while it was read, has no
+ * sample for that time, and the next does not make up for it.
+ */
+struct waits;
+
+/* All must outlive it. */
+struct error *waits_new(struct target *target, struct capture *capture,
+			const struct sampler_options *options, struct waits **out);
+void waits_free(struct waits *waits);
+
+/*
+ * To be called after capture_tick, whose tick it appends to. Without `threads`, as long
+ * as they are not found, it does nothing. Entries are valid until the next
+ * call. Errors are those of waiting_unwind.
+ */
+struct error *waits_tick(struct waits *waits, const struct guest_threads *threads,
+			 struct tick *tick);
+
+/* Since the beginning; all 0 for NULL. */
+struct waits_counts {
+	uint64_t samples;
+	uint64_t unproven; /* threads that ran, again and again, while they were read */
+	uint64_t lost;	   /* turns that led nowhere, and began again */
+};
+
+struct waits_counts waits_count(const struct waits *waits);
 
 #endif

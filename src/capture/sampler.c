@@ -58,6 +58,7 @@ struct sampler {
 
 	struct pace pace;
 	struct capture *capture;
+	struct waits *waits; /* NULL: not wanted */
 	uint64_t start_ns, asked_ns, searched_ns;
 	struct throttle throttle;
 	struct priority priority;
@@ -246,7 +247,9 @@ static struct error *one_tick(struct sampler *s)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
 	throttle_after_tick(s, began, tick.paused_ns);
-	return hand_on(s, &tick);
+	err = s->waits ? waits_tick(s->waits, image_locator_threads(s->options->locator), &tick)
+		       : NULL;
+	return err ? err : hand_on(s, &tick);
 }
 
 static struct error *loop(struct sampler *s)
@@ -269,6 +272,15 @@ static struct error *loop(struct sampler *s)
 	return err;
 }
 
+static void count_waits(const struct sampler *s)
+{
+	const struct waits_counts counts = waits_count(s->waits);
+
+	s->result->waiting = counts.samples;
+	s->result->unproven = counts.unproven;
+	s->result->lost_turns = counts.lost;
+}
+
 struct error *sampler_run(struct target *target, struct stacks *stacks,
 			  const struct sampler_options *options, const struct sampler_sink *sink,
 			  struct sampler_result *result)
@@ -287,6 +299,8 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 	err = target_check_runs(target);
 	if (!err)
 		err = capture_new(target, stacks, options, &s.capture);
+	if (!err && options->waits)
+		err = waits_new(target, s.capture, options, &s.waits);
 	if (!err) {
 		priority_raise(&s.priority);
 		result->no_priority = !s.priority.raised;
@@ -300,6 +314,8 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 	result->retakes = capture_retries(s.capture);
 	result->given_up = capture_given_up(s.capture);
 	result->no_room = capture_no_room(s.capture);
+	count_waits(&s);
+	waits_free(s.waits);
 	capture_free(s.capture);
 	return err;
 }

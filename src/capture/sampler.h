@@ -19,6 +19,9 @@
 #define RATE_MIN 0.1
 #define RATE_MAX 10000.0
 
+/* Threads that are looked at in a tick, where those that do not run are wanted; at most: TICK_WAITS_MAX. */
+#define WAITS_DEFAULT 32u
+
 #define FRAMES_DEFAULT 4096u
 #define FRAMES_MAX     65536u
 #define STACK_DEFAULT  (256u << 10) /* bytes */
@@ -44,7 +47,9 @@ struct sampler_options {
 	const struct images *images;   /* bounds and tables for the unwinder; may be NULL */
 	struct image_locator *locator; /* shown every sample before it is unwound; may be NULL */
 	bool threads;		       /* tell which thread of the guest runs; needs the locator */
-	enum unwind_method method;     /* UNWIND_AUTO is the default */
+	uint32_t
+		waits; /* threads that are looked at in each tick for those that do not run; 0: none */
+	enum unwind_method method;	   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
 
@@ -84,6 +89,9 @@ struct sampler_result {
 	uint64_t failed;
 	uint64_t no_room;    /* stacks that could not be kept whole, because of max_memory */
 	uint64_t given_up;   /* stacks that were not read, or not wholly, because of max_pause_ns */
+	uint64_t waiting;    /* samples of threads that do not run */
+	uint64_t unproven;   /* threads that ran while they were read as waiting ones */
+	uint64_t lost_turns; /* lists of threads that led nowhere */
 	double max_overhead; /* bound on the share of time paused that was in force; 0: none */
 	bool no_priority, no_lock; /* what priority_raise was refused */
 	uint64_t slowed;	   /* samples that were put off to keep within it */

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/capture.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "symbol/kernel/memory.h"
+
 /* A thread that has run while its stack was read is read again so often. */
 #define TRIES 4
 
@@ -45,9 +52,294 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
 		out->read = stack.len &&
 			    guest_threads_stands(waiting->threads, waiting->memory, thread);
 		if (out->read)
-			err = capture_unwind(waiting->capture, &regs, &stack, &entry);
+			err = capture_unwind(waiting->capture, &regs, &stack, waiting->kernel_only,
+					     &entry);
 	}
 	out->stack = entry.stack;
 	out->end = (enum unwind_end)entry.end;
 	return err;
+}
+
+/* Threads that were visited last, to go on behind the last that is still there. */
+#define TRAIL 64u
+
+/* Steps for what one tick reads. */
+#define WAITS_STEPS (1ull << 24)
+
+/* A thread as it was seen when it had its last turn. */
+struct visit {
+	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: never */
+	uint64_t switches;
+	uint32_t stack;
+	uint8_t end;
+	bool read; /* stack and end are those after so many switches */
+};
+
+struct waits {
+	struct target *target;
+	struct capture *capture;
+	const volatile sig_atomic_t *stop; /* may be NULL */
+	uint32_t budget;
+	struct guest_thread trail[TRAIL]; /* a ring: */
+	uint32_t trail_end, trail_n;
+	uint64_t
+		lost_at; /* address of the thread behind which the turn led nowhere; 0: it goes on */
+	uint64_t in_turn; /* threads since the turn began */
+	uint64_t turn_ns; /* when that was */
+	/* When the turns before were where the present one is: a thread that is met first counts from then on. */
+	uint64_t passed_ns;
+	struct visit *visits; /* by the thread's number, 1 first */
+	size_t room;
+	struct tick_entry *entries; /* [vCPUs + budget] */
+	struct waits_counts counts;
+};
+
+struct error *waits_new(struct target *target, struct capture *capture,
+			const struct sampler_options *options, struct waits **out)
+{
+	struct waits *waits = calloc(1, sizeof(*waits));
+
+	if (!waits)
+		return error_no_memory();
+	waits->target = target;
+	waits->capture = capture;
+	waits->stop = options->stop;
+	waits->budget = options->waits < TICK_WAITS_MAX ? options->waits : TICK_WAITS_MAX;
+	waits->turn_ns = waits->passed_ns = clock_now_ns();
+	waits->entries = calloc(target->info.vcpus + waits->budget, sizeof(*waits->entries));
+	if (!waits->entries) {
+		waits_free(waits);
+		return error_no_memory();
+	}
+	*out = waits;
+	return NULL;
+}
+
+void waits_free(struct waits *waits)
+{
+	if (!waits)
+		return;
+	free(waits->visits);
+	free(waits->entries);
+	free(waits);
+}
+
+struct waits_counts waits_count(const struct waits *waits)
+{
+	return waits ? waits->counts : (struct waits_counts){0};
+}
+
+/* The kernel's memory as one tick sees it. */
+struct wait_view {
+	struct target *target;
+	struct regs regs;
+	struct budget budget;
+};
+
+static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct wait_view *view = ctx;
+
+	return target_read(view->target, &view->regs, va, buf, len);
+}
+
+/* Chooses a vCPU that sees the kernel, one that is in it if there is one. */
+static bool choose_view(const struct waits *waits, struct wait_view *view)
+{
+	const struct sample *sample = capture_sample(waits->capture);
+	struct target *target = waits->target;
+	bool found = false;
+
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+
+		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
+		    (found && vcpu->regs.user))
+			continue;
+		found = true;
+		view->regs = vcpu->regs;
+		if (!vcpu->regs.user)
+			return true;
+		if (target->ops->kernel_mmu)
+			target->ops->kernel_mmu(target, i, &view->regs.mmu);
+		if (view->regs.kernel_root)
+			view->regs.mmu.root = view->regs.kernel_root;
+	}
+	return found;
+}
+
+static uint8_t state_of(const struct guest_thread *thread)
+{
+	switch (thread->state) {
+	case THREAD_RUNNABLE:
+		return WAIT_QUEUED;
+	case THREAD_DISK:
+		return WAIT_DISK;
+	case THREAD_STOPPED:
+	case THREAD_TRACED:
+	case THREAD_PARKED:
+		return WAIT_STOPPED;
+	case THREAD_SLEEPING:
+	case THREAD_IDLE:
+	case THREAD_OTHER:
+		return WAIT_SLEEPING;
+	default:
+		return VCPU_RUNNING;
+	}
+}
+
+/* Reads the stack, unless it is still the one that was read; false: the thread does not stand still. */
+static struct error *read_stack(const struct waiting *waiting, struct visit *visit,
+				struct guest_thread *thread)
+{
+	struct waiting_stack stack;
+	struct error *err;
+
+	if (visit->read && visit->switches == thread->switches)
+		return NULL;
+	err = waiting_unwind(waiting, thread, &stack);
+	visit->read = !err && stack.read;
+	visit->switches = thread->switches;
+	visit->stack = stack.stack;
+	visit->end = (uint8_t)stack.end;
+	return err;
+}
+
+/* The time since this thread had its last turn; it has one now. */
+static uint64_t visit_again(struct waits *waits, struct visit *visit, uint64_t now_ns)
+{
+	const uint64_t before_ns = visit->at_ns ? visit->at_ns : waits->passed_ns;
+
+	waits->passed_ns = before_ns;
+	visit->at_ns = now_ns;
+	return now_ns > before_ns ? now_ns - before_ns : 0;
+}
+
+static struct error *make_room(struct waits *waits, uint32_t number)
+{
+	const size_t before = waits->room;
+	struct error *err = ARRAY_RESERVE(&waits->visits, &waits->room, number);
+
+	if (!err)
+		memset(waits->visits + before, 0, (waits->room - before) * sizeof(*waits->visits));
+	return err;
+}
+
+/* Looks at a thread; one that runs is sampled with its vCPU. */
+static struct error *visit_thread(struct waits *waits, const struct waiting *waiting,
+				  struct guest_thread thread, uint64_t now_ns, struct tick *tick)
+{
+	struct visit *visit;
+	struct tick_entry *entry = &waits->entries[tick->n + tick->waits];
+	uint32_t number;
+	uint64_t since_ns;
+	struct error *err = thread_numbers_add(capture_threads(waits->capture), waiting->threads,
+					       waiting->memory, &thread, &number);
+
+	if (err || !number)
+		return err;
+	err = make_room(waits, number);
+	if (err)
+		return err;
+	visit = &waits->visits[number - 1];
+	since_ns = visit_again(waits, visit, now_ns);
+	if (state_of(&thread) != VCPU_RUNNING)
+		err = read_stack(waiting, visit, &thread);
+	if (err || state_of(&thread) == VCPU_RUNNING)
+		return err;
+	if (!visit->read) {
+		waits->counts.unproven++;
+		return NULL;
+	}
+	*entry = (struct tick_entry){.vcpu = NO_VCPU,
+				     .stack = visit->stack,
+				     .state = state_of(&thread),
+				     .end = visit->end,
+				     .thread = number,
+				     .weight_ns = since_ns};
+	tick->waits++;
+	waits->counts.samples++;
+	return NULL;
+}
+
+static void begin_turn(struct waits *waits, uint64_t now_ns)
+{
+	waits->passed_ns = waits->turn_ns;
+	waits->turn_ns = now_ns;
+	waits->in_turn = 0;
+	waits->trail_n = 0;
+	waits->lost_at = 0;
+}
+
+/*
+ * Goes to the next thread. TURN_LOST: the one before was no way on, and the next call
+ * tries from the one before that; if it leads there again, the list is broken.
+ */
+static enum guest_thread_turn go_on(struct waits *waits, const struct waiting *waiting,
+				    struct guest_thread *thread)
+{
+	enum guest_thread_turn turn;
+
+	*thread = (struct guest_thread){0};
+	if (waits->trail_n)
+		*thread = waits->trail[(waits->trail_end + TRAIL - 1) % TRAIL];
+	turn = guest_threads_next(waiting->threads, waiting->memory, thread);
+	if (turn == TURN_THREAD && thread->at == waits->lost_at) {
+		waits->trail_n = 0;
+		return TURN_LOST;
+	}
+	if (turn == TURN_THREAD) {
+		waits->lost_at = 0;
+		waits->trail[waits->trail_end] = *thread;
+		waits->trail_end = (waits->trail_end + 1) % TRAIL;
+		waits->trail_n += waits->trail_n < TRAIL;
+		waits->in_turn++;
+	} else if (turn == TURN_LOST && waits->trail_n) {
+		waits->trail_end = (waits->trail_end + TRAIL - 1) % TRAIL;
+		waits->trail_n--;
+		waits->lost_at = waits->trail[waits->trail_end].at;
+	}
+	return turn;
+}
+
+/* A tick ends where a turn does: so no thread has two samples in it. */
+static struct error *take_turns(struct waits *waits, const struct waiting *waiting,
+				struct tick *tick)
+{
+	const uint64_t now_ns = clock_now_ns();
+	struct guest_thread thread;
+	struct error *err = NULL;
+
+	for (uint32_t i = 0; i < waits->budget && !err && !(waits->stop && *waits->stop); i++) {
+		const enum guest_thread_turn turn = go_on(waits, waiting, &thread);
+
+		if (turn == TURN_THREAD)
+			err = visit_thread(waits, waiting, thread, now_ns, tick);
+		if (turn == TURN_END || (turn == TURN_LOST && !waits->trail_n) ||
+		    waits->in_turn > GUEST_THREADS_MAX) {
+			waits->counts.lost += turn != TURN_END;
+			begin_turn(waits, now_ns);
+			break;
+		}
+	}
+	return err;
+}
+
+struct error *waits_tick(struct waits *waits, const struct guest_threads *threads,
+			 struct tick *tick)
+{
+	struct wait_view view = {.target = waits->target, .budget = {.left = WAITS_STEPS}};
+	const struct guest_memory memory = {&view, read_view, &view.budget};
+	const struct waiting waiting = {.target = waits->target,
+					.capture = waits->capture,
+					.threads = threads,
+					.memory = &memory,
+					.regs = &view.regs,
+					.kernel_only = true};
+
+	if (!threads || !choose_view(waits, &view))
+		return NULL;
+	memcpy(waits->entries, tick->entries, tick->n * sizeof(*tick->entries));
+	tick->entries = waits->entries;
+	return take_turns(waits, &waiting, tick);
 }

@@ -47,6 +47,11 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 		return err;
 	options->load.path = argv[first];
 	options->html |= picture_has_ending(options->load.output, ".html");
+	options->draw.cold =
+		options->load.filter.states && !(options->load.filter.states & STATES_OF_VCPUS);
+	if (options->html && options->load.filter.states & STATES_OF_WAITS)
+		return cmd_usage_error(&verb_flamegraph, "a page shows states of vCPUs: threads "
+							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
 	return NULL;
 }

@@ -193,7 +193,7 @@ static struct error *complete(struct report_options *options)
 		options->min_share = flat || options->json ? 0 : DEFAULT_MIN_SHARE;
 	/* A table by states is of more than one. */
 	if (!options->load.state_given && group_by_have(&options->keys, GROUP_STATE))
-		options->load.filter.states = 0;
+		options->load.filter.states = STATES_OF_VCPUS | STATES_OF_WAITS;
 	options->load.filter.divide = group_by_divide(&options->keys);
 	if (options->view == REPORT_CALLERS_CALLEES &&
 	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION))

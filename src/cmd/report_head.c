@@ -99,6 +99,25 @@ static void put_pauses(const struct profile *profile, FILE *out)
 		(double)profile->pauses.max / 1e3, percent(profile->without_pause, profile->ticks));
 }
 
+/* Threads that do not run: whether they are in what is shown. */
+static void put_waits(const struct profile *profile, unsigned states, FILE *out)
+{
+	const bool shown = states & STATES_OF_WAITS, alone = !(states & ~STATES_OF_WAITS);
+	uint64_t samples = 0;
+
+	for (unsigned i = WAIT_QUEUED; i < SAMPLE_STATES; i++)
+		samples += profile->states[i].samples;
+	if (!samples)
+		return;
+	fprintf(out, "waits    %" PRIu64 " samples of threads that do not run", samples);
+	if (!profile->cut && profile->end.unproven)
+		fprintf(out, ", %" PRIu64 " more ran while they were read", profile->end.unproven);
+	fputs(!shown  ? "; they are in no share below: --state=off-cpu shows them\n"
+	      : alone ? "; shares are of the time that threads waited\n"
+		      : "; shares are of the time of vCPUs and of threads that wait, together\n",
+	      out);
+}
+
 /* The unit of shares, and how much of it was not sampled. */
 static void put_weights(const struct report *report, FILE *out)
 {
@@ -165,6 +184,8 @@ static void put_left_out(const struct profile *profile, unsigned states, FILE *o
 {
 	uint64_t others = 0;
 
+	if (states && !(states & STATES_OF_VCPUS))
+		return;
 	for (unsigned i = 0; i < VCPU_STATES; i++)
 		if (states && !(states >> i & 1))
 			others += profile->states[i].samples;
@@ -211,6 +232,7 @@ void report_put_head(const struct report *report, const struct tty_writer *write
 		put_samples(loaded->profile, writer->out);
 		put_pauses(loaded->profile, writer->out);
 		put_weights(report, writer->out);
+		put_waits(loaded->profile, report->options->load.filter.states, writer->out);
 		put_skid(loaded->profile, writer->out);
 	}
 	put_trust(loaded, writer->out);

@@ -94,8 +94,8 @@ static json_t *states(const struct profile *profile)
 {
 	json_t *object = json_object();
 
-	for (int i = 0; i < VCPU_STATES; i++)
-		put(&object, vcpu_state_text((enum vcpu_state)i),
+	for (unsigned i = 0; i < SAMPLE_STATES; i++)
+		put(&object, sample_state_text(i),
 		    json_pack("{s:I, s:I}", "samples", number(profile->states[i].samples),
 			      "weight_ns", number(profile->states[i].weight_ns)));
 	return object;

@@ -243,7 +243,7 @@ static uint64_t stack_of(struct otlp *o, uint32_t stack)
 static void pack_attributes(struct otlp *o, const struct sample_group *group)
 {
 	const struct recorded_thread *thread = sample_thread(o->job, group->thread);
-	const char *state = own_text(o, vcpu_state_text(group->state));
+	const char *state = own_text(o, sample_state_text(group->state));
 
 	protobuf_clear(&o->packed);
 	protobuf_element(&o->packed, attribute(o, "cpu.logical_number", NULL, group->vcpu));

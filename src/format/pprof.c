@@ -222,7 +222,7 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 		 group->vcpu); /* pprof takes a mere number for a size */
 	if (!format_is_imported(p->job)) {
 		uint64_t names[] = {literal(p, "vcpu"), literal(p, vcpu), literal(p, "state"),
-				    literal(p, vcpu_state_text(group->state))};
+				    literal(p, sample_state_text(group->state))};
 
 		put_label(p, names[0], names[1], 0);
 		put_label(p, names[2], names[3], 0);

@@ -168,6 +168,10 @@ static struct error *write_raw(const struct format_job *job, FILE *out)
 	if (!strcmp(job->path, "-"))
 		return error_new(ERR_USAGE, "the raw format reads its recording twice, so the "
 					    "recording cannot come from standard input");
+	if (job->filter->states & STATES_OF_WAITS)
+		return error_new(ERR_USAGE,
+				 "the raw format has no threads that do not run: --state "
+				 "chooses states of vCPUs for it (folded has all)");
 	visitor.progress = job->filter->progress;
 	visitor.stage = "exporting";
 	err = stacks_new(&raw.stacks);

@@ -277,6 +277,9 @@ struct error *samples_read(const struct format_job *job,
 	struct error *err;
 	bool cut;
 
+	if (job->filter->states & STATES_OF_WAITS)
+		return error_new(ERR_USAGE, "this format has no threads that do not run: --state "
+					    "chooses states of vCPUs for it (folded has all)");
 	if (!strcmp(job->path, "-"))
 		return error_new(ERR_USAGE, "this format reads its recording twice, so the "
 					    "recording cannot come from standard input");

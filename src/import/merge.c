@@ -137,6 +137,8 @@ static struct error *merge_end(const struct merge_guest *guests, size_t n,
 		out->retakes += end->retakes;
 		out->failed += end->failed;
 		out->given_up += end->given_up;
+		out->waiting += end->waiting;
+		out->unproven += end->unproven;
 		if (!reason || !end->reason || strcmp(reason, end->reason))
 			reason = SEVERAL " things";
 	}
@@ -148,7 +150,7 @@ static struct error *merge_end(const struct merge_guest *guests, size_t n,
 struct merged_tick {
 	uint64_t time_ns, weight_ns, paused_ns;
 	size_t first; /* entry */
-	uint32_t n;
+	uint32_t n, waits;
 };
 
 struct merge {
@@ -227,7 +229,7 @@ static struct error *make_room(struct merge *merge, uint32_t n)
 static struct error *take_tick(void *ctx, const struct tick *tick)
 {
 	struct merge *merge = ctx;
-	struct error *err = make_room(merge, tick->n);
+	struct error *err = make_room(merge, tick->n + tick->waits);
 
 	if (err)
 		return err;
@@ -235,12 +237,14 @@ static struct error *take_tick(void *ctx, const struct tick *tick)
 							      .weight_ns = tick->weight_ns,
 							      .paused_ns = tick->paused_ns,
 							      .first = merge->n_entries,
-							      .n = tick->n};
-	for (uint32_t i = 0; i < tick->n; i++) {
+							      .n = tick->n,
+							      .waits = tick->waits};
+	for (uint32_t i = 0; i < tick->n + tick->waits; i++) {
 		struct tick_entry *entry = &merge->entries[merge->n_entries++];
 
 		*entry = tick->entries[i];
-		entry->vcpu += merge->now->first_vcpu;
+		if (i < tick->n)
+			entry->vcpu += merge->now->first_vcpu;
 		if (entry->thread)
 			entry->thread += merge->now->first_thread;
 	}
@@ -388,6 +392,7 @@ static struct error *tell_ticks(struct merge *merge)
 					  .weight_ns = read->weight_ns,
 					  .paused_ns = read->paused_ns,
 					  .n = read->n,
+					  .waits = read->waits,
 					  .entries = merge->entries + read->first};
 
 		err = recording_tick(merge->writer, &tick);

@@ -428,7 +428,7 @@ struct labels {
 static uint8_t state_of(const char *text)
 {
 	for (uint8_t state = 0; state < VCPU_STATES; state++)
-		if (!strcmp(text, vcpu_state_text(state)))
+		if (!strcmp(text, sample_state_text(state)))
 			return state;
 	return VCPU_RUNNING;
 }

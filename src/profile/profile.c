@@ -252,14 +252,20 @@ static bool selects_thread(const struct profile_filter *filter, const struct tic
 	       (!filter->tid || lists_number(filter->tid, thread->tid));
 }
 
+/* A thread that does not run is on no vCPU. */
+static bool selects_vcpu(const struct profile_filter *filter, uint32_t vcpu)
+{
+	if (filter->vcpus)
+		return vcpu != NO_VCPU && filter->vcpus[vcpu];
+	return filter->vcpu < 0 || filter->vcpu == vcpu;
+}
+
 bool profile_selects(const struct profile_filter *filter, const struct tick *tick,
 		     const struct tick_entry *entry)
 {
 	return in_stretch(filter, tick) &&
-	       (filter->states == 0 || filter->states >> entry->state & 1) &&
-	       (filter->vcpus ? filter->vcpus[entry->vcpu]
-			      : filter->vcpu < 0 || filter->vcpu == entry->vcpu) &&
-	       selects_thread(filter, tick, entry);
+	       (filter->states ?: STATES_OF_VCPUS) >> entry->state & 1 &&
+	       selects_vcpu(filter, entry->vcpu) && selects_thread(filter, tick, entry);
 }
 
 static struct error *load_entry(struct loading *loading, const struct tick_entry *entry,
@@ -319,10 +325,11 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	if (err || !in_stretch(loading->filter, tick))
 		return err;
 	count_tick(profile, tick, since_ns);
-	for (uint32_t i = 0; i < tick->n && !err; i++) {
+	for (uint32_t i = 0; i < tick->n + tick->waits && !err; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
-		count(&profile->states[entry->state], times, stretch.sampled_ns);
+		count(&profile->states[entry->state], times,
+		      i < tick->n ? stretch.sampled_ns : entry->weight_ns);
 		if (!profile_selects(loading->filter, tick, entry))
 			continue;
 		weight = weighting_entry(&loading->weighting, tick, entry);

@@ -15,7 +15,7 @@
 
 /* Selects the ticks and entries that count. */
 struct profile_filter {
-	unsigned states; /* bit n: enum vcpu_state n; 0: all */
+	unsigned states; /* bit n: state n of samples; 0: all of vCPUs */
 	int64_t vcpu;	 /* -1: all */
 	enum weight_by weight;
 	/* [RECORDING_MAX_VCPUS]: which vCPUs count, instead of `vcpu`; NULL: as that says. */
@@ -69,8 +69,8 @@ struct breakdown_entry {
 	struct profile_cell cell;
 	uint32_t stack;
 	uint32_t thread; /* its number; 0: not known */
-	uint16_t vcpu;
-	uint8_t state; /* enum vcpu_state */
+	uint16_t vcpu;	 /* NO_VCPU: a thread that does not run */
+	uint8_t state;	 /* of samples */
 };
 
 struct breakdown;
@@ -101,7 +101,7 @@ struct profile {
 	bool seen[RECORDING_MAX_VCPUS]; /* vCPUs that were on-line in any tick, selected or not */
 	/* All samples of the stretch, whatever their state and vCPU: */
 	uint64_t ticks;
-	struct profile_cell states[VCPU_STATES];
+	struct profile_cell states[SAMPLE_STATES];
 	/*
 	 * Sums over the ticks of the selected samples: weight, and its square;
 	 * see profile_draws.

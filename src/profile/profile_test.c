@@ -58,15 +58,15 @@ static void record_three(struct recorded *out, bool whole)
 
 	record(out);
 	tick(out, 100, 5,
-	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0}}, 1);
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0, 0}}, 1);
 	tick(out, 200, 7,
-	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0},
-				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0}},
+	     (struct tick_entry[]){{0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0, 0},
+				   {1, out->b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0, 0}},
 	     2);
 	tick(out, 300, 11,
-	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN, 2000, 0},
-				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST, 1000, 0},
-				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK, 0, 0}},
+	     (struct tick_entry[]){{0, out->b, VCPU_RUNNING, UNWIND_BROKEN, 2000, 0, 0},
+				   {1, out->b, VCPU_RUNNING, UNWIND_OUTERMOST, 1000, 0, 0},
+				   {2, STACK_ROOT, VCPU_BLOCKED, UNWIND_NO_STACK, 0, 0, 0}},
 	     3);
 	assert_success(recording_close(out->writer, whole ? &end : NULL));
 }
@@ -101,10 +101,11 @@ static void test_weights_can_be_the_cpu_time_that_was_used(void **state)
 
 	record(&recorded);
 	tick(&recorded, 100, 60000,
-	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0}}, 1);
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 70000, 0, 0}},
+	     1);
 	tick(&recorded, 200, 80000,
-	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0},
-				   {1, recorded.b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0}},
+	     (struct tick_entry[]){{0, recorded.a, VCPU_RUNNING, UNWIND_OUTERMOST, 50000, 0, 0},
+				   {1, recorded.b, VCPU_RUNNABLE, UNWIND_BYTES, 0, 0, 0}},
 	     2);
 	assert_success(recording_close(recorded.writer, NULL));
 	assert_success(profile_load(recorded.file.path, &by_cpu, &profile));
@@ -126,7 +127,7 @@ static void test_late_samples_do_not_outweigh_all_others(void **state)
 	for (uint64_t i = 1; i <= 4; i++)
 		tick(&recorded, i * 10, i < 4 ? 10 : 1000,
 		     (struct tick_entry[]){{0, i < 4 ? recorded.a : recorded.b, VCPU_RUNNING,
-					    UNWIND_OUTERMOST, 0, 0}},
+					    UNWIND_OUTERMOST, 0, 0, 0}},
 		     1);
 	assert_success(recording_close(recorded.writer, NULL));
 	assert_success(profile_load(recorded.file.path, &everything, &profile));
@@ -199,7 +200,7 @@ static void test_everything_is_summed_up(void **state)
 /* A tick of one vCPU at a time in microseconds. */
 static void tick_at(struct recorded *out, uint64_t time_us, uint64_t paused_ns, uint64_t ran_ns)
 {
-	const struct tick_entry entry = {0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, ran_ns, 0};
+	const struct tick_entry entry = {0, out->a, VCPU_RUNNING, UNWIND_OUTERMOST, ran_ns, 0, 0};
 	const struct tick one = {.time_ns = 1000 * time_us,
 				 .weight_ns = 1,
 				 .paused_ns = paused_ns,

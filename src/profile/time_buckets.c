@@ -234,7 +234,7 @@ static struct error *heat_tick(void *ctx, const struct tick *tick)
 		second < heat->first_s ? heat->columns : (second - heat->first_s) / heat->column_s;
 
 	weighting_tick(&h->weighting, tick);
-	for (uint32_t i = 0; i < tick->n; i++) {
+	for (uint32_t i = 0; i < tick->n + tick->waits; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 		const uint64_t times = 1 + (uint64_t)tick->more;
 		struct profile_cell cell = {.samples = times};

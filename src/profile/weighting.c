@@ -68,7 +68,8 @@ bool weighting_is_cpu_time(const struct weighting *weighting, const struct tick_
 {
 	const bool best = weighting->by == WEIGHT_BY_BEST || weighting->by == WEIGHT_BY_LATENCY;
 
-	return weighting->by == WEIGHT_BY_CPU || (best && weighting->has_cpu[entry->vcpu]);
+	return entry->state < VCPU_STATES &&
+	       (weighting->by == WEIGHT_BY_CPU || (best && weighting->has_cpu[entry->vcpu]));
 }
 
 static struct weight whole(const struct weighting *weighting, const struct tick *tick,
@@ -79,11 +80,24 @@ static struct weight whole(const struct weighting *weighting, const struct tick 
 	return weighting_time(weighting, tick);
 }
 
+/* A thread that does not run uses no CPU time. */
+static struct weight of_wait(const struct weighting *weighting, const struct tick_entry *entry)
+{
+	if (weighting->by == WEIGHT_BY_SAMPLES)
+		return (struct weight){weighting->period_ns, 0};
+	if (weighting->by == WEIGHT_BY_BEST || weighting->by == WEIGHT_BY_TIME)
+		return (struct weight){entry->weight_ns, 0};
+	return (struct weight){0};
+}
+
 struct weight weighting_entry(const struct weighting *weighting, const struct tick *tick,
 			      const struct tick_entry *entry)
 {
-	struct weight weight = whole(weighting, tick, entry);
+	struct weight weight;
 
+	if (entry->state >= VCPU_STATES)
+		return of_wait(weighting, entry);
+	weight = whole(weighting, tick, entry);
 	if (weighting->by != WEIGHT_BY_LATENCY)
 		return weight;
 	if (entry->state != VCPU_RUNNING)

@@ -46,7 +46,7 @@ struct weight {
 };
 
 /*
- * Waiting vCPUs use no CPU time: the best weight of a selection with others
+ * Waiting vCPUs and threads use no CPU time: the best weight of a selection with others
  * than running ones (`states`, as in struct profile_filter) is time. Weights of
  * an imported profile have no bound.
  */

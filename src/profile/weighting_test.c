@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "profile/weighting.h"
+
+#include "recording/testing.h"
 
 #define MS UINT64_C(1000000)
 
@@ -116,6 +113,54 @@ static void imported_weights_are_what_the_file_says(void **state)
 	assert_int_equal(weigh(&weighting, 5000, 5000).sampled_ns, 5000);
 }
 
+/* Samples and weight that a filter selects of a recording. */
+static struct profile_cell select_from(const struct memory_file *file, unsigned states,
+				       int64_t vcpu)
+{
+	const struct profile_filter filter = {.states = states, .vcpu = vcpu};
+	struct profile_cell selected;
+	struct profile *profile;
+
+	assert_success(profile_load(file->path, &filter, &profile));
+	assert_int_equal(profile->states[WAIT_SLEEPING].samples, 2);
+	assert_int_equal(profile->states[WAIT_SLEEPING].weight_ns, 7000);
+	assert_int_equal(profile->states[VCPU_RUNNING].weight_ns, 20);
+	selected = profile->selected;
+	profile_free(profile);
+	return selected;
+}
+
+static void threads_that_wait_count_as_the_time_that_they_waited(void **state)
+{
+	const struct recorded_thread thread = {7, 7, 123, false, false, "sh", "sh"};
+	struct tick_entry entries[3] = {
+		{.vcpu = 0, .state = VCPU_RUNNING, .ran_ns = 3000},
+		{.vcpu = NO_VCPU, .state = WAIT_SLEEPING, .thread = 1, .weight_ns = 5000},
+		{.vcpu = NO_VCPU, .state = WAIT_DISK, .thread = 1, .weight_ns = 400}};
+	struct tick one = {.weight_ns = 10, .n = 1, .waits = 2, .entries = entries};
+	const struct memory_file file = memory_file_new();
+	struct recording_writer *writer;
+	struct stacks *stacks;
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	assert_success(recording_thread(writer, &thread));
+	assert_success(recording_tick(writer, &one));
+	one.time_ns = 10;
+	one.waits = 1;
+	entries[1].weight_ns = 2000;
+	assert_success(recording_tick(writer, &one));
+	assert_success(recording_close(writer, NULL));
+	assert_int_equal(select_from(&file, 1u << VCPU_RUNNING, -1).samples, 2);
+	assert_int_equal(select_from(&file, 0, -1).samples, 2);
+	assert_int_equal(select_from(&file, 1u << WAIT_SLEEPING, -1).weight_ns, 7000);
+	assert_int_equal(select_from(&file, STATES_OF_WAITS, -1).weight_ns, 7400);
+	assert_int_equal(select_from(&file, STATES_OF_WAITS | 1u, -1).weight_ns, 7420);
+	assert_int_equal(select_from(&file, STATES_OF_WAITS, 0).samples, 0);
+	stacks_free(stacks);
+	close(file.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -125,6 +170,7 @@ int main(void)
 		cmocka_unit_test(the_best_weight_is_cpu_time_where_it_is_known),
 		cmocka_unit_test(waiting_vcpus_are_weighed_by_time),
 		cmocka_unit_test(samples_all_weigh_the_same),
+		cmocka_unit_test(threads_that_wait_count_as_the_time_that_they_waited),
 		cmocka_unit_test(imported_weights_are_what_the_file_says),
 	};
 

@@ -27,8 +27,9 @@ static struct error *decode_info(struct decoder *decoder, struct cursor in, uint
 	if (info->vcpus > RECORDING_MAX_VCPUS)
 		return decode_damaged(decoder, offset, "too many vCPUs");
 	decoder->last = calloc(info->vcpus + 1, sizeof(*decoder->last));
-	decoder->entries = calloc(info->vcpus + 1, sizeof(*decoder->entries));
-	if (!decoder->last || !decoder->entries)
+	decoder->entries = calloc(info->vcpus + TICK_WAITS_MAX, sizeof(*decoder->entries));
+	decoder->waits = calloc(TICK_WAITS_MAX, sizeof(*decoder->waits));
+	if (!decoder->last || !decoder->entries || !decoder->waits)
 		return error_no_memory();
 	decoder->nodes = 1;
 	if (!stacks_is_new(decoder->stacks)) {
@@ -203,6 +204,9 @@ static struct error *decode_tick(struct decoder *decoder, unsigned type, struct 
 	why = decode_entries(decoder, in, &tick);
 	if (why)
 		return decode_damaged(decoder, offset, why);
+	tick.waits = decoder->n_waits;
+	memcpy(decoder->entries + tick.n, decoder->waits, tick.waits * sizeof(*decoder->waits));
+	decoder->n_waits = 0;
 	return visitor->tick ? visitor->tick(visitor->ctx, &tick) : NULL;
 }
 
@@ -295,6 +299,41 @@ static struct error *decode_running(struct decoder *decoder, struct cursor in, u
 	return NULL;
 }
 
+/* One thread that does not run; NULL, or the error's text. */
+static const char *decode_wait(struct decoder *decoder, struct cursor *in)
+{
+	uint64_t thread, how, stack, weight;
+
+	if (!get_varint(in, &thread) || !get_varint(in, &how) || !get_varint(in, &stack) ||
+	    !get_varint(in, &weight))
+		return "a waiting thread is cut off";
+	if (!thread || thread > decoder->threads || stack >= decoder->nodes)
+		return "a waiting thread or its stack is not known";
+	if ((how & ((1u << WAITING_STATE_BITS) - 1)) >= SAMPLE_STATES - WAIT_QUEUED ||
+	    how >> WAITING_STATE_BITS >= UNWIND_ENDS)
+		return "an unknown state of a waiting thread or its stack";
+	if (decoder->n_waits == TICK_WAITS_MAX)
+		return "too many waiting threads";
+	decoder->waits[decoder->n_waits++] = (struct tick_entry){
+		.vcpu = NO_VCPU,
+		.stack = decoder->ids[stack],
+		.state = (uint8_t)(WAIT_QUEUED + (how & ((1u << WAITING_STATE_BITS) - 1))),
+		.end = (uint8_t)(how >> WAITING_STATE_BITS),
+		.thread = (uint32_t)thread,
+		.weight_ns = weight,
+	};
+	return NULL;
+}
+
+static struct error *decode_waiting(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const char *why = NULL;
+
+	while (in.at < in.end && !why)
+		why = decode_wait(decoder, &in);
+	return why ? decode_damaged(decoder, offset, why) : NULL;
+}
+
 static struct error *decode_end(struct decoder *decoder, struct cursor in, uint64_t offset)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
@@ -385,6 +424,8 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_thread(decoder, payload, offset);
 	case RECORD_RUNNING:
 		return decode_running(decoder, payload, offset);
+	case RECORD_WAITING:
+		return decode_waiting(decoder, payload, offset);
 	case RECORD_END:
 		return decode_end(decoder, payload, offset);
 	default:
@@ -404,4 +445,5 @@ void decoder_free(struct decoder *decoder)
 	free(decoder->ids);
 	free(decoder->last);
 	free(decoder->entries);
+	free(decoder->waits);
 }

@@ -86,6 +86,9 @@ static const struct hostile hostile[] = {
 	{"thread of a third vCPU", RECORD_RUNNING, BYTES(2, 0), "does not have"},
 	{"vCPU without thread", RECORD_RUNNING, BYTES(1), "thread is cut off"},
 	{"type 13", RECORD_TYPES, BYTES(1), "no record can begin"},
+	{"waiting thread 0", RECORD_WAITING, BYTES(0, 1, 0, 9), "is not known"},
+	{"waiting thread 1, which there is not", RECORD_WAITING, BYTES(1, 1, 0, 9), "is not known"},
+	{"waiting thread without weight", RECORD_WAITING, BYTES(1, 1, 0), "is cut off"},
 	{"short check", RECORD_CHECK, BYTES(1, 2, 3), "no record can begin"},
 };
 

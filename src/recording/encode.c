@@ -79,21 +79,32 @@ struct error *encode_json(const struct bytes *json, enum record_type type, struc
 	return NULL;
 }
 
+static bool fits(const struct encoder *encoder, const struct tick_entry *entry, uint32_t *newest)
+{
+	if (entry->stack > *newest)
+		*newest = entry->stack;
+	return entry->end < UNWIND_ENDS && entry->stack < stacks_count(encoder->stacks) &&
+	       entry->thread <= encoder->threads;
+}
+
 bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint32_t *newest)
 {
 	*newest = STACK_ROOT;
-	if (tick->time_ns < encoder->time_ns)
+	if (tick->time_ns < encoder->time_ns || tick->waits > TICK_WAITS_MAX)
 		return false;
 	for (uint32_t i = 0; i < tick->n; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
 		if (entry->vcpu >= encoder->vcpus || (i > 0 && entry->vcpu <= entry[-1].vcpu) ||
-		    entry->state >= VCPU_STATES || entry->end >= UNWIND_ENDS ||
-		    entry->stack >= stacks_count(encoder->stacks) ||
-		    entry->thread > encoder->threads)
+		    entry->state >= VCPU_STATES || !fits(encoder, entry, newest))
 			return false;
-		if (entry->stack > *newest)
-			*newest = entry->stack;
+	}
+	for (uint32_t i = tick->n; i < tick->n + tick->waits; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		if (!entry->thread || entry->state < WAIT_QUEUED || entry->state >= SAMPLE_STATES ||
+		    !fits(encoder, entry, newest))
+			return false;
 	}
 	return true;
 }
@@ -224,6 +235,30 @@ static struct error *encode_running(struct encoder *encoder, const struct tick *
 	return NULL;
 }
 
+/* RECORD_WAITING, if there are any. */
+static struct error *encode_waiting(const struct tick *tick, struct bytes *out)
+{
+	struct error *err;
+	size_t start;
+
+	if (!tick->waits)
+		return NULL;
+	err = begin_record(out, (size_t)tick->waits * 4 * VARINT_MAX, &start);
+	if (err)
+		return err;
+	for (uint32_t i = tick->n; i < tick->n + tick->waits; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		put_varint(out, entry->thread);
+		put_varint(out, (uint64_t)entry->end << WAITING_STATE_BITS |
+					(entry->state - WAIT_QUEUED));
+		put_varint(out, entry->stack);
+		put_varint(out, entry->weight_ns);
+	}
+	end_record(out, start, RECORD_WAITING);
+	return NULL;
+}
+
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out)
 {
 	uint64_t since = tick->time_ns - encoder->time_ns;
@@ -231,6 +266,8 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 	enum record_type type;
 	size_t start;
 
+	if (!err)
+		err = encode_waiting(tick, out);
 	if (!err)
 		err = begin_record(out, 4 * VARINT_MAX + (size_t)tick->n * ENTRY_MAX, &start);
 	if (err)

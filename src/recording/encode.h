@@ -44,7 +44,7 @@ struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes 
 struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
 			    struct bytes *out);
 
-/* A tick, and before it which threads run where others did. */
+/* A tick; before it, which threads run where others did, and those that do not run. */
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out);
 
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,

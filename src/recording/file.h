@@ -61,7 +61,9 @@ struct decoder {
 	uint32_t *ids;
 	uint32_t nodes, ids_cap;
 	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
-	struct tick_entry *entries; /* [info.vcpus]: the tick that is being read */
+	struct tick_entry *entries; /* [info.vcpus + TICK_WAITS_MAX]: the tick that is being read */
+	struct tick_entry *waits; /* [TICK_WAITS_MAX]: threads that do not run, of the next tick */
+	uint32_t n_waits;
 	uint64_t time_ns, weight_ns, paused_ns;
 	struct recorded_thread *thread; /* [threads]: number 1 is thread[0] */
 	size_t threads, threads_room;

@@ -14,7 +14,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    2
+#define RECORDING_MINOR	    3
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -31,6 +31,7 @@ enum record_type {
 	RECORD_LOCATIONS = 10,	/* where in the source an address is */
 	RECORD_THREAD = 11,	/* a thread of the guest's system */
 	RECORD_RUNNING = 12,	/* which threads vCPUs run from the next tick on */
+	RECORD_WAITING = 13,	/* threads that do not run, of the next tick */
 	RECORD_TYPES
 };
 
@@ -62,6 +63,9 @@ enum tick_op {
 };
 #define TICK_OP_BITS	2
 #define TICK_STATE_BITS 2
+
+/* Low bits of a waiting thread's second number, which say its state less WAIT_QUEUED; above them, the end. */
+#define WAITING_STATE_BITS 3
 
 /* Bits of a thread's first number. */
 #define THREAD_OF_KERNEL 1u

@@ -56,6 +56,7 @@ static const struct field end_fields[] = {
 	END(elapsed_ns, FIELD_U64),	 END(missed, FIELD_U64),    END(retakes, FIELD_U64),
 	END(failed, FIELD_U64),		 END(given_up, FIELD_U64),  END(reason, FIELD_STRING),
 	END(max_overhead, FIELD_DOUBLE), END(lacked, FIELD_STRING), END(images, FIELD_IMAGES),
+	END(waiting, FIELD_U64),	 END(unproven, FIELD_U64),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -115,7 +116,7 @@ static bool read_address(const json_t *value, uint64_t *out)
 	return !*end && end != text + 2 && !errno && text[2] != '-' && text[2] != '+';
 }
 
-const char *vcpu_state_text(enum vcpu_state state)
+const char *sample_state_text(unsigned state)
 {
 	switch (state) {
 	case VCPU_RUNNING:
@@ -124,6 +125,14 @@ const char *vcpu_state_text(enum vcpu_state state)
 		return "runnable";
 	case VCPU_BLOCKED:
 		return "blocked";
+	case WAIT_QUEUED:
+		return "queued";
+	case WAIT_SLEEPING:
+		return "sleeping";
+	case WAIT_DISK:
+		return "disk";
+	case WAIT_STOPPED:
+		return "stopped";
 	default:
 		return "unknown";
 	}

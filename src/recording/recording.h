@@ -18,18 +18,41 @@
 #include "base/sample_types.h"
 #include "recording/stacks.h"
 
-/* "running", "runnable", "blocked" */
-const char *vcpu_state_text(enum vcpu_state state);
+/*
+ * States of samples: those of vCPUs (enum vcpu_state), and behind them those of
+ * the guest's threads that do not run.
+ */
+enum {
+	WAIT_QUEUED = VCPU_STATES, /* wanted a vCPU and had none */
+	WAIT_SLEEPING,
+	WAIT_DISK, /* sleeps, and no signal wakes it */
+	WAIT_STOPPED,
+	SAMPLE_STATES /* number of values */
+};
 
-/* One vCPU in a tick. */
+/* Sets of states: bit n is state n. */
+#define STATES_OF_VCPUS ((1u << VCPU_STATES) - 1)
+#define STATES_OF_WAITS ((1u << SAMPLE_STATES) - 1 - STATES_OF_VCPUS)
+
+/* "running", "runnable", "blocked"; "queued", "sleeping", "disk", "stopped" */
+const char *sample_state_text(unsigned state);
+
+/* In place of a vCPU's number: a thread that does not run. */
+#define NO_VCPU 0xffffu
+
+/* Threads that do not run in one tick, at most. */
+#define TICK_WAITS_MAX 4096u
+
+/* One vCPU in a tick, or one thread that does not run. */
 struct tick_entry {
-	uint32_t vcpu;
+	uint32_t vcpu;	/* NO_VCPU: a thread that does not run */
 	uint32_t stack; /* id in the recording's stack store */
-	uint8_t state;	/* enum vcpu_state */
+	uint8_t state;	/* of a sample, see above */
 	uint8_t end;	/* enum unwind_end: was the stack whole? */
 	/* CPU time used since its last entry that ran; whole microseconds are kept. */
 	uint64_t ran_ns;
-	uint32_t thread; /* number of the thread that it ran; 0: not known */
+	uint32_t thread;    /* number of the thread that it ran, or that it is; 0: not known */
+	uint64_t weight_ns; /* of a thread that does not run: the time that it stands for; else 0 */
 };
 
 /* Threads of one recording, at most; bytes of their names, at most. */
@@ -52,10 +75,11 @@ struct recorded_thread {
 /* Samples of all vCPUs that belong to one deadline. */
 struct tick {
 	uint64_t time_ns;   /* since the recording's start */
-	uint64_t weight_ns; /* the time that each entry stands for */
+	uint64_t weight_ns; /* the time that each vCPU's entry stands for */
 	uint64_t paused_ns; /* how long the guest stood still for it; 0: not at all */
-	uint32_t n;
-	const struct tick_entry *entries;
+	uint32_t n;	    /* vCPUs */
+	uint32_t waits;	    /* threads that do not run, TICK_WAITS_MAX at most: behind the vCPUs */
+	const struct tick_entry *entries; /* [n + waits] */
 	/* Set by readers: entries' threads, number 1 first; good for this call, their names until the reading ends. */
 	const struct recorded_thread *threads;
 	/*
@@ -125,7 +149,9 @@ struct recording_end {
 	uint64_t failed;     /* samples that could not be taken */
 	uint64_t
 		given_up; /* stacks that were not or not wholly read, to hold the guest no longer */
-	char *lacked;	  /* "real-time priority", "locked memory", or both; NULL: neither */
+	uint64_t waiting; /* samples of threads that do not run */
+	uint64_t unproven; /* threads that ran while they were read as waiting ones: not sampled */
+	char *lacked;	   /* "real-time priority", "locked memory", or both; NULL: neither */
 	double max_overhead; /* bound on the share of time that the guest was paused; 0: none */
 	char *reason;	     /* "time", "interrupted", "guest ended", "guest crashed", ... */
 	struct recorded_images images; /* if said, they replace those of the start */
@@ -153,7 +179,7 @@ struct error *recording_create(const char *path, const struct recording_info *in
 			       const struct stacks *stacks, struct recording_writer **out);
 
 /*
- * Appends a tick. Entries come in ascending order of vcpu, each at most once;
+ * Appends a tick. Entries of vCPUs come in ascending order, each at most once;
  * time_ns never goes back. Once a second of time_ns the buffer is written to
  * the file: a caller that waits longer for the next tick calls recording_flush.
  * After ERR_OUTPUT (a full disk, ...) nothing more can be appended, and the

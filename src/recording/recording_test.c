@@ -57,9 +57,10 @@ static void test_what_is_written_is_read(void **state)
 
 	assert_success(stacks_new(&stacks));
 	assert_success(recording_create(file.path, &info, stacks, &writer));
-	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0, 1999, 0};
-	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3, 7000, 0};
-	entries[2] = (struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5, 0, 0};
+	entries[0] = (struct tick_entry){0, intern(stacks, frames, 4), 0, 0, 1999, 0, 0};
+	entries[1] = (struct tick_entry){2, STACK_ROOT, VCPU_RUNNABLE, 3, 7000, 0, 0};
+	entries[2] =
+		(struct tick_entry){6, intern(stacks, frames + 1, 3), VCPU_BLOCKED, 5, 0, 0, 0};
 	tick.n = 3;
 	assert_success(recording_tick(writer, &tick));
 	assert_success(recording_name(writer, frames[0].addr, FRAME_PC, "f", 0));
@@ -114,7 +115,8 @@ static void random_tick(struct stacks *stacks, uint32_t *seed, uint32_t vcpus, s
 						     (uint8_t)below(seed, VCPU_STATES),
 						     (uint8_t)below(seed, UNWIND_ENDS),
 						     0,
-						     entry->thread};
+						     entry->thread,
+						     0};
 		entry->ran_ns = below(seed, 2) * (uint64_t)below(seed, 1 << 30) * 1000;
 		if (!below(seed, 3))
 			entry->thread = below(seed, RANDOM_THREADS + 1);
@@ -231,13 +233,13 @@ static void test_ticks_that_cannot_be_are_refused(void **state)
 	struct memory_file file = memory_file_new();
 	struct recording_info info = {.vcpus = 2};
 	struct tick_entry bad[][2] = {
-		{{1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}}, /* out of order */
-		{{1, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}}, /* twice */
-		{{0, 0, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 0}}, /* no such vCPU */
-		{{0, 0, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}}, /* no such stack */
-		{{0, 0, 0, 0, 0, 0}, {1, 0, VCPU_STATES, 0, 0, 0}},
-		{{0, 0, 0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS, 0, 0}},
-		{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 1}}, /* no such thread */
+		{{1, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}}, /* out of order */
+		{{1, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 0}}, /* twice */
+		{{0, 0, 0, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 0, 0}}, /* no such vCPU */
+		{{0, 0, 0, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0, 0}}, /* no such stack */
+		{{0, 0, 0, 0, 0, 0, 0}, {1, 0, VCPU_STATES, 0, 0, 0, 0}},
+		{{0, 0, 0, 0, 0, 0, 0}, {1, 0, 0, UNWIND_ENDS, 0, 0, 0}},
+		{{0, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 1, 0}}, /* no such thread */
 	};
 	struct recording_writer *writer;
 	struct tick tick = {.n = 2, .time_ns = 10};
@@ -357,6 +359,61 @@ static void test_ticks_tell_which_threads_ran(void **state)
 	close(file.fd);
 }
 
+static void test_ticks_tell_which_threads_wait(void **state)
+{
+	const struct recorded_thread shell = {7, 7, 123, false, false, "sh", "sh"};
+	const struct recording_info info = {.vcpus = 1};
+	struct memory_file file = memory_file_new();
+	struct recording_writer *writer;
+	struct tick_entry entries[3] = {{.vcpu = 0}};
+	struct tick tick = {.n = 1, .waits = 2, .entries = entries};
+	struct stacks *stacks;
+	struct heard heard;
+	const char *want = "info - - - 1 0\n"
+			   "thread 1 7 7 123 <sh> <sh>\n"
+			   "tick 0 0 0\n 0 0 0\n"
+			   " waits 1 4 0 5000000000 ffffffff81000123\n waits 1 6 3 1 0\n"
+			   "tick 0 0 0\n 0 0 0\n"
+			   "tick 0 0 0\n waits 1 3 0 18446744073709551615 10\n"
+			   "end 0 0 0 0 -\n";
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	assert_success(recording_thread(writer, &shell));
+	entries[1] = (struct tick_entry){.vcpu = NO_VCPU,
+					 .stack = intern(stacks, frames, 4),
+					 .state = WAIT_SLEEPING,
+					 .thread = 1,
+					 .weight_ns = 5000000000};
+	entries[2] = (struct tick_entry){
+		.vcpu = NO_VCPU, .state = WAIT_STOPPED, .end = 3, .thread = 1, .weight_ns = 1};
+	assert_success(recording_tick(writer, &tick));
+	tick.waits = 0;
+	assert_success(recording_tick(writer, &tick));
+	entries[0] = (struct tick_entry){.vcpu = NO_VCPU,
+					 .stack = intern(stacks, frames + 2, 2),
+					 .state = WAIT_QUEUED,
+					 .thread = 1,
+					 .weight_ns = UINT64_MAX};
+	tick.n = 0;
+	tick.waits = 1;
+	assert_success(recording_tick(writer, &tick));
+	/* Not without a thread, in a state of vCPUs, or too many. */
+	entries[0].thread = 0;
+	assert_fails(recording_tick(writer, &tick), ERR_FAILED, "does not fit");
+	entries[0].thread = 1;
+	entries[0].state = VCPU_BLOCKED;
+	assert_fails(recording_tick(writer, &tick), ERR_FAILED, "does not fit");
+	tick.waits = TICK_WAITS_MAX + 1;
+	assert_fails(recording_tick(writer, &tick), ERR_FAILED, "does not fit");
+	assert_success(recording_close(writer, &(struct recording_end){0}));
+	assert_success(hear(file.path, &heard));
+	assert_string_equal(heard.text, want);
+	heard_free(&heard);
+	stacks_free(stacks);
+	close(file.fd);
+}
+
 static void test_names_of_threads_are_cut_off(void **state)
 {
 	char name[RECORDED_THREAD_NAME_MAX + 2];
@@ -427,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_descriptions_that_cannot_be_are_refused),
 		cmocka_unit_test(test_a_recording_can_be_read_into_a_store_in_use),
 		cmocka_unit_test(test_ticks_tell_which_threads_ran),
+		cmocka_unit_test(test_ticks_tell_which_threads_wait),
 		cmocka_unit_test(test_names_of_threads_are_cut_off),
 		cmocka_unit_test(test_long_names_end_at_64_kib),
 	};

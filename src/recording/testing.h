@@ -123,6 +123,16 @@ static inline struct error *hear_tick(void *ctx, const struct tick *tick)
 			fprintf(heard->log, " thread %u", entry->thread);
 		fputc('\n', heard->log);
 	}
+	for (uint32_t i = tick->n; i < tick->n + tick->waits; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		assert_true(entry->vcpu == NO_VCPU && entry->stack < stacks_count(heard->stacks));
+		assert_in_range(entry->state, WAIT_QUEUED, SAMPLE_STATES - 1);
+		assert_in_range(entry->thread, 1, heard->threads);
+		fprintf(heard->log, " waits %u %u %u %" PRIu64 " %" PRIx64 "\n", entry->thread,
+			entry->state, entry->end, entry->weight_ns,
+			stacks_node(heard->stacks, entry->stack)->addr);
+	}
 	return NULL;
 }
 

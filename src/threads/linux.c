@@ -21,8 +21,6 @@
 #define LINK_TRIES 8
 /* Walks until one comes back to where it began. */
 #define WALK_TRIES 8
-/* Links that one walk follows, at most: a list may be longer than its threads are many. */
-#define LINKS_MAX (4ull * GUEST_THREADS_MAX)
 
 /* All members of task_struct lie in so many bytes. */
 #define TASK_MAX 16384u
@@ -149,85 +147,105 @@ static bool read_task(const struct linux_threads *own, const struct guest_memory
 	return same;
 }
 
-struct walk {
-	const struct linux_threads *own;
-	const struct guest_memory *memory;
-	struct guest_thread_list *out;
-	uint64_t links; /* that may still be followed */
-	bool full, lost;
-	struct error *err;
-};
-
 /* Goes to the next node, which must lead back: no list without its head is a loop then. */
-static bool follow(struct walk *walk, uint64_t node, uint64_t *next)
+static bool follow(const struct guest_memory *memory, uint64_t node, uint64_t *next)
 {
 	uint64_t back;
 
-	walk->full |= !walk->links;
-	if (walk->full)
-		return false;
-	walk->links--;
 	for (unsigned i = 0; i < LINK_TRIES; i++)
-		if (get_pointer(walk->memory, node, next) &&
-		    get_pointer(walk->memory, *next + 8, &back) && back == node)
+		if (get_pointer(memory, node, next) && get_pointer(memory, *next + 8, &back) &&
+		    back == node)
 			return true;
-	walk->lost = true;
 	return false;
 }
 
-/* Adds the threads of a process. */
-static void walk_threads(struct walk *walk, uint64_t signal, uint32_t pid)
+/* Numbers of a task. */
+static bool read_ids(const struct linux_threads *own, const struct guest_memory *memory,
+		     uint64_t task, struct guest_thread *out)
 {
-	const uint64_t head = signal + walk->own->thread_head;
-	uint64_t node = head, unused;
-	struct guest_thread thread;
-
-	while (follow(walk, node, &node) && node != head) {
-		if (!read_task(walk->own, walk->memory, node - walk->own->at[TASK_THREAD_NODE],
-			       &unused, &thread) ||
-		    thread.pid != pid) {
-			walk->lost = true;
-			return;
-		}
-		if (!guest_thread_list_add(walk->out, &thread, &walk->err)) {
-			walk->full = true;
-			return;
-		}
-	}
+	return get(memory, task + own->at[TASK_PID], &out->tid, 4) &&
+	       get(memory, task + own->at[TASK_TGID], &out->pid, 4) &&
+	       get(memory, task + own->at[TASK_START], &out->start_ns, 8);
 }
 
-static void walk_processes(struct walk *walk)
+/* Goes to the first thread of the process behind this one. */
+static enum guest_thread_turn next_process(const struct linux_threads *own,
+					   const struct guest_memory *memory, uint64_t leader,
+					   struct guest_thread *next)
 {
-	const uint64_t head = walk->own->init_task + walk->own->at[TASK_TASKS];
-	uint64_t node = head, signal;
-	struct guest_thread leader;
+	struct guest_thread ids;
+	uint64_t node, task, signal;
 
-	while (!walk->lost && !walk->full && follow(walk, node, &node) && node != head) {
-		if (read_task(walk->own, walk->memory, node - walk->own->at[TASK_TASKS], &signal,
-			      &leader) &&
-		    leader.tid == leader.pid)
-			walk_threads(walk, signal, leader.pid);
-		else
-			walk->lost = true;
-	}
+	if (!follow(memory, leader + own->at[TASK_TASKS], &node))
+		return TURN_LOST;
+	task = node - own->at[TASK_TASKS];
+	if (task == own->init_task)
+		return TURN_END;
+	if (!read_ids(own, memory, task, &ids) || ids.tid != ids.pid ||
+	    !get_pointer(memory, task + own->at[TASK_SIGNAL], &signal) ||
+	    !follow(memory, signal + own->thread_head, &node) || node == signal + own->thread_head)
+		return TURN_LOST;
+	next->at = node - own->at[TASK_THREAD_NODE];
+	next->pid = ids.pid;
+	return TURN_THREAD;
+}
+
+/* ... behind a thread, if it still is one. */
+static enum guest_thread_turn next_thread(const struct linux_threads *own,
+					  const struct guest_memory *memory,
+					  const struct guest_thread *last,
+					  struct guest_thread *next)
+{
+	struct guest_thread now;
+	uint64_t node, signal, leader;
+
+	if (!get_pointer(memory, last->at + own->at[TASK_SIGNAL], &signal) ||
+	    !get_pointer(memory, last->at + own->at[TASK_LEADER], &leader) ||
+	    !follow(memory, last->at + own->at[TASK_THREAD_NODE], &node) ||
+	    !read_ids(own, memory, last->at, &now) || !is_same(last, &now))
+		return TURN_LOST;
+	if (node == signal + own->thread_head)
+		return next_process(own, memory, leader, next);
+	next->at = node - own->at[TASK_THREAD_NODE];
+	next->pid = last->pid;
+	return TURN_THREAD;
+}
+
+static enum guest_thread_turn next(const void *state, const struct guest_memory *memory,
+				   struct guest_thread *thread)
+{
+	const struct linux_threads *own = state;
+	struct guest_thread to;
+	uint64_t unused;
+	enum guest_thread_turn turn = thread->at ? next_thread(own, memory, thread, &to)
+						 : next_process(own, memory, own->init_task, &to);
+
+	if (turn == TURN_THREAD &&
+	    (!read_task(own, memory, to.at, &unused, thread) || thread->pid != to.pid))
+		return TURN_LOST;
+	return turn;
 }
 
 static struct error *list(const void *state, const struct guest_memory *memory,
 			  struct guest_thread_list *out)
 {
-	struct walk walk = {state, memory, out, .lost = true};
+	enum guest_thread_turn turn = TURN_LOST;
+	struct error *err = NULL;
 
-	for (unsigned i = 0; i < WALK_TRIES && walk.lost && !budget_over(memory->budget); i++) {
-		walk.links = LINKS_MAX;
-		walk.lost = false;
+	for (unsigned i = 0; i < WALK_TRIES && turn == TURN_LOST && !budget_over(memory->budget);
+	     i++) {
+		struct guest_thread thread = {0};
+
 		out->n = 0;
-		walk_processes(&walk);
+		do
+			turn = next(state, memory, &thread);
+		while (turn == TURN_THREAD && guest_thread_list_add(out, &thread, &err));
 	}
-	if (walk.full || budget_over(memory->budget))
+	if (turn == TURN_THREAD || budget_over(memory->budget))
 		out->trouble = "the guest has more threads than are listed, or its lists never end";
-	else if (walk.lost)
+	else if (turn == TURN_LOST)
 		out->trouble = "a list of the guest's threads leads nowhere: some may be missing";
-	return walk.err;
+	return err;
 }
 
 static uint32_t cpus(const void *state, const struct guest_memory *memory)
@@ -356,21 +374,20 @@ static bool read_leader(const struct linux_threads *own, const struct guest_memo
 
 /* A task that is the same one after its stack was read had it before. */
 static bool details(const void *state, const struct guest_memory *memory,
-		    const struct thread_copy *copy, struct thread_details *out)
+		    const struct guest_thread *of, struct thread_details *out)
 {
 	const struct linux_threads *own = state;
 	struct guest_thread thread;
 	uint64_t stack, unused;
 
-	if (!get_pointer(memory, copy->at + own->at[TASK_STACK], &stack) ||
-	    !read_task(own, memory, copy->at, &unused, &thread) ||
-	    thread.tid != copied_number(copy, TASK_PID) ||
-	    thread.start_ns != copied_number(copy, TASK_START))
+	if (!get_pointer(memory, of->at + own->at[TASK_STACK], &stack) ||
+	    !read_task(own, memory, of->at, &unused, &thread) || thread.tid != of->tid ||
+	    thread.start_ns != of->start_ns)
 		return false;
 	out->stack = stack;
 	out->stack_size = THREAD_SIZE;
 	out->kernel = thread.kernel;
-	if (read_leader(own, memory, copy->at, thread.pid, &thread))
+	if (read_leader(own, memory, of->at, thread.pid, &thread))
 		memcpy(out->process, thread.name, sizeof(thread.name));
 	return true;
 }
@@ -546,6 +563,7 @@ const struct threads_system threads_linux = {
 	.open = find_kernel,
 	.close = free,
 	.list = list,
+	.next = next,
 	.cpus = cpus,
 	.running = running,
 	.request = request,

@@ -82,6 +82,81 @@ static void a_stack_pointer_that_is_wild_is_none(void **state)
 	assert_false(threads_linux.saved(&blind, &kernel->memory, &thread, &saved));
 }
 
+/* Goes on through a whole turn; returns how many threads there were, by their numbers in `tids`. */
+static size_t turn_of(struct kernel *kernel, uint32_t *tids, size_t most)
+{
+	struct guest_thread thread = {0};
+	size_t n = 0;
+
+	while (n < most && threads_linux.next(&layout, &kernel->memory, &thread) == TURN_THREAD)
+		tids[n++] = thread.tid;
+	return n;
+}
+
+static void all_threads_come_by_turns(void **state)
+{
+	static const uint32_t all[] = {1, 2, 3, 4, 5, 20, 21, 6, 7, 8, 9};
+	struct kernel *kernel = *state;
+	struct guest_thread thread = {0};
+	uint32_t tids[64];
+
+	assert_int_equal(turn_of(kernel, tids, 64), sizeof(all) / sizeof(*all));
+	assert_memory_equal(tids, all, sizeof(all));
+	for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
+		threads_linux.next(&layout, &kernel->memory, &thread);
+	assert_string_equal(thread.name, "task-9");
+	/* A process that was added meanwhile comes, too. */
+	put_task(kernel, 30, 30);
+	assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread), TURN_THREAD);
+	assert_int_equal(thread.tid, 30);
+	assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread), TURN_END);
+}
+
+static void nothing_is_behind_a_thread_that_has_ended(void **state)
+{
+	struct kernel *kernel = *state;
+	const struct guest_thread four = {.at = TASK(4), .pid = 4, .tid = 4, .start_ns = 4000};
+	struct guest_thread thread = four;
+
+	/* Its place is another's. */
+	put_word(kernel, TASK(4) + layout.at[TASK_START], 4001);
+	assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread), TURN_LOST);
+	/* It is on no list any more, but its links are still there. */
+	put_word(kernel, TASK(4) + layout.at[TASK_START], 4000);
+	put_word(kernel, TASK(3) + layout.at[TASK_TASKS], TASK(5) + layout.at[TASK_TASKS]);
+	put_word(kernel, TASK(5) + layout.at[TASK_TASKS] + 8, TASK(3) + layout.at[TASK_TASKS]);
+	thread = four;
+	assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread), TURN_LOST);
+	/* Those before it do not lead to it. */
+	thread = (struct guest_thread){.at = TASK(3), .pid = 3, .tid = 3, .start_ns = 3000};
+	assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread), TURN_THREAD);
+	assert_int_equal(thread.tid, 5);
+}
+
+static void a_turn_through_lists_that_lie_costs_no_more(void **state)
+{
+	const uint64_t wild[] = {0, 8, TASK(3) + 1, START + SIZE, UINT64_MAX - 7, GLOBALS, TASK(3)};
+	struct guest_thread thread = {.at = TASK(8), .pid = 8, .tid = 8, .start_ns = 8000};
+	struct kernel *kernel = *state;
+	uint32_t tids[64];
+
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		put_word(kernel, TASK(3) + layout.at[TASK_TASKS], wild[i]);
+		kernel->reads = 0;
+		assert_in_range(turn_of(kernel, tids, 64), 3, 4);
+		assert_true(kernel->reads < 200);
+	}
+	/* A loop without its head never ends, but each thread is read for the same. */
+	put_word(kernel, TASK(9) + layout.at[TASK_TASKS], TASK(7) + layout.at[TASK_TASKS]);
+	put_word(kernel, TASK(7) + layout.at[TASK_TASKS] + 8, TASK(9) + layout.at[TASK_TASKS]);
+	kernel->reads = 0;
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(threads_linux.next(&layout, &kernel->memory, &thread),
+				 TURN_THREAD);
+	assert_in_range(thread.tid, 7, 9);
+	assert_true(kernel->reads < 100 * 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -89,6 +164,9 @@ int main(void)
 		TEST(a_thread_that_has_run_meanwhile_does_not_stand),
 		TEST(a_thread_that_is_another_or_has_ended_has_no_registers),
 		TEST(a_stack_pointer_that_is_wild_is_none),
+		TEST(all_threads_come_by_turns),
+		TEST(nothing_is_behind_a_thread_that_has_ended),
+		TEST(a_turn_through_lists_that_lie_costs_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

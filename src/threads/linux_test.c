@@ -193,13 +193,11 @@ static void details_of_a_thread_are_its_own_and_its_leader_s(void **state)
 		0, 8, 0x7fffffff0000, START + SIZE, START + 1, UINT64_MAX - 7};
 	struct kernel *kernel = *state;
 	struct thread_details details = {0};
-	struct thread_copy copy;
+	const struct guest_thread thread = {.at = TASK(20), .pid = 5, .tid = 20, .start_ns = 20000};
 
 	put(kernel, 20, TASK_FLAGS, 0x00208040);
 	put_word(kernel, TASK(20) + layout.at[TASK_STACK], 0xffffc90000010000);
-	put_word(kernel, CPU(0) + CURRENT, TASK(20));
-	copy = copy_of(kernel, 0);
-	assert_true(threads_linux.details(&layout, &kernel->memory, &copy, &details));
+	assert_true(threads_linux.details(&layout, &kernel->memory, &thread, &details));
 	assert_string_equal(details.process, "task-5");
 	assert_true(details.kernel);
 	assert_true(details.stack == 0xffffc90000010000);
@@ -207,18 +205,18 @@ static void details_of_a_thread_are_its_own_and_its_leader_s(void **state)
 	/* The leader has ended, and another task is in its place; or the way to it is wild. */
 	details = (struct thread_details){.process = "as it was"};
 	put(kernel, 5, TASK_PID, 40);
-	assert_true(threads_linux.details(&layout, &kernel->memory, &copy, &details));
+	assert_true(threads_linux.details(&layout, &kernel->memory, &thread, &details));
 	assert_string_equal(details.process, "as it was");
 	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
 		put_word(kernel, TASK(20) + layout.at[TASK_LEADER], wild[i]);
-		assert_true(threads_linux.details(&layout, &kernel->memory, &copy, &details));
+		assert_true(threads_linux.details(&layout, &kernel->memory, &thread, &details));
 		assert_string_equal(details.process, "as it was");
 	}
 	/* The thread has ended, and its place or even its number are another one's. */
 	put_word(kernel, TASK(20) + layout.at[TASK_START], 1);
-	assert_false(threads_linux.details(&layout, &kernel->memory, &copy, &details));
+	assert_false(threads_linux.details(&layout, &kernel->memory, &thread, &details));
 	put(kernel, 20, TASK_PID, 40);
-	assert_false(threads_linux.details(&layout, &kernel->memory, &copy, &details));
+	assert_false(threads_linux.details(&layout, &kernel->memory, &thread, &details));
 }
 
 /* The lists of a lying guest are never walked for long. */

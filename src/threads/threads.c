@@ -110,6 +110,13 @@ struct error *guest_threads_list(const struct guest_threads *threads,
 	return err;
 }
 
+enum guest_thread_turn guest_threads_next(const struct guest_threads *threads,
+					  const struct guest_memory *memory,
+					  struct guest_thread *thread)
+{
+	return threads->system->next(threads->state, memory, thread);
+}
+
 uint32_t guest_threads_cpus(const struct guest_threads *threads, const struct guest_memory *memory)
 {
 	return threads->system->cpus(threads->state, memory);
@@ -156,17 +163,14 @@ bool guest_threads_is_cpu(const struct guest_threads *threads, const struct gues
 }
 
 void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct thread_copy *copy, struct thread_details *out)
+			   const struct guest_thread *thread, struct thread_details *out)
 {
-	struct guest_thread thread;
-
 	*out = (struct thread_details){0};
-	(void)threads->system->decode(copy, &thread);
-	memcpy(out->process, thread.name, sizeof(thread.name));
-	(void)threads->system->details(threads->state, memory, copy, out);
-	/* The first thread of a process may have another name by now than it had in the copy. */
-	if (thread.pid == thread.tid)
-		memcpy(out->process, thread.name, sizeof(thread.name));
+	memcpy(out->process, thread->name, sizeof(thread->name));
+	(void)threads->system->details(threads->state, memory, thread, out);
+	/* The first thread of a process may have another name by now than it had. */
+	if (thread->pid == thread->tid)
+		memcpy(out->process, thread->name, sizeof(thread->name));
 }
 
 /* Searches for a CPU by its own data that may fail: in a guest that keeps none, all of them do. */
@@ -282,25 +286,35 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 				  const struct guest_memory *memory, uint32_t vcpu,
 				  const struct thread_copy *copy, uint32_t *number)
 {
-	struct thread_details details;
 	struct guest_thread thread;
-	struct error *err = NULL;
-	bool added = false;
-	const char *name;
-	uint32_t at;
 
 	*number = 0;
 	if (!is_own(numbers, threads, memory, vcpu, copy->own) ||
 	    !guest_threads_decode(threads, copy, &thread))
 		return NULL;
+	return thread_numbers_add(numbers, threads, memory, &thread, number);
+}
+
+struct error *thread_numbers_add(struct thread_numbers *numbers,
+				 const struct guest_threads *threads,
+				 const struct guest_memory *memory,
+				 const struct guest_thread *thread, uint32_t *number)
+{
+	struct thread_details details;
+	struct error *err;
+	bool added = false;
+	const char *name;
+	uint32_t at;
+
+	*number = 0;
 	if (numbers->n == RECORDED_THREADS_MAX) {
-		*number = known_number(numbers, &thread);
+		*number = known_number(numbers, thread);
 		return NULL;
 	}
-	err = number_of(numbers, &thread, &name, &at, &added);
+	err = number_of(numbers, thread, &name, &at, &added);
 	if (!err && added) {
-		guest_threads_details(threads, memory, copy, &details);
-		err = add(numbers, &thread, name, &details);
+		guest_threads_details(threads, memory, thread, &details);
+		err = add(numbers, thread, name, &details);
 	}
 	if (!err)
 		*number = at + 1;

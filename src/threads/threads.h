@@ -26,7 +26,7 @@
  * 3. Samples: request() says what a target copies, and decode(), switches(),
  *    is_cpu() and details() what a copy means; none of these four is called if it
  *    returns false.
- * 4. Waiting: saved() and stands(), for threads that do not run.
+ * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
  * 5. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
@@ -144,6 +144,21 @@ const char *guest_threads_system_name(const struct guest_threads *threads);
 struct error *guest_threads_list(const struct guest_threads *threads,
 				 const struct guest_memory *memory, struct guest_thread_list *out);
 
+/*
+ * All threads by turns, one a call, with a bound to what a call reads: also a
+ * guest with very many costs no more at a time than one with few.
+ */
+enum guest_thread_turn {
+	TURN_THREAD, /* *thread is the next one */
+	TURN_END,    /* there was none left: the first is next */
+	TURN_LOST,   /* the one before has ended, or the guest's lists lead nowhere */
+};
+
+/* Goes on behind *thread, which an earlier call has filled; one whose `at` is 0 stands for the beginning. */
+enum guest_thread_turn guest_threads_next(const struct guest_threads *threads,
+					  const struct guest_memory *memory,
+					  struct guest_thread *thread);
+
 /* CPUs of the guest by its own numbers, which are mostly, but need not be, those of the vCPUs. */
 uint32_t guest_threads_cpus(const struct guest_threads *threads, const struct guest_memory *memory);
 
@@ -189,7 +204,7 @@ bool guest_threads_switches(const struct guest_threads *threads, uint64_t va);
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own);
 
-/* Properties of a copied thread that never change, or whose change does not matter. */
+/* Properties of a thread that never change, or whose change does not matter. */
 struct thread_details {
 	uint64_t stack; /* the thread's own in the kernel: its lowest address */
 	uint64_t stack_size;
@@ -202,7 +217,7 @@ struct thread_details {
  * and its process is called as it was.
  */
 void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
-			   const struct thread_copy *copy, struct thread_details *out);
+			   const struct guest_thread *thread, struct thread_details *out);
 
 /* Threads of one recording's samples, by their numbers there: 1, 2, 3 ... in the order in which they are met. */
 struct thread_numbers;
@@ -219,6 +234,12 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 				  const struct guest_threads *threads,
 				  const struct guest_memory *memory, uint32_t vcpu,
 				  const struct thread_copy *copy, uint32_t *number);
+
+/* ... of a thread that was read, 0: there are too many. */
+struct error *thread_numbers_add(struct thread_numbers *numbers,
+				 const struct guest_threads *threads,
+				 const struct guest_memory *memory,
+				 const struct guest_thread *thread, uint32_t *number);
 
 /* True if a stack pointer is in the own stack of the thread with this number, as far as that is known. */
 bool thread_numbers_on_stack(const struct thread_numbers *numbers, uint32_t number, uint64_t sp);
@@ -238,6 +259,8 @@ struct threads_system {
 	void (*close)(void *state);
 	struct error *(*list)(const void *state, const struct guest_memory *memory,
 			      struct guest_thread_list *out);
+	enum guest_thread_turn (*next)(const void *state, const struct guest_memory *memory,
+				       struct guest_thread *thread);
 	uint32_t (*cpus)(const void *state, const struct guest_memory *memory);
 	bool (*running)(const void *state, const struct guest_memory *memory, uint32_t cpu,
 			struct guest_thread *out);
@@ -247,7 +270,7 @@ struct threads_system {
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
 	/* False: the thread has ended. What cannot be read is left as it is. */
 	bool (*details)(const void *state, const struct guest_memory *memory,
-			const struct thread_copy *copy, struct thread_details *out);
+			const struct guest_thread *thread, struct thread_details *out);
 	bool (*saved)(const void *state, const struct guest_memory *memory,
 		      struct guest_thread *thread, struct thread_saved *out);
 	bool (*stands)(const void *state, const struct guest_memory *memory,

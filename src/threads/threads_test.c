@@ -35,7 +35,7 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 }
 
 static bool details(const void *state, const struct guest_memory *memory,
-		    const struct thread_copy *copy, struct thread_details *out)
+		    const struct guest_thread *thread, struct thread_details *out)
 {
 	asked.read++;
 	if (asked.ended)

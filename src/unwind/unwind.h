@@ -80,6 +80,8 @@ struct unwind_input {
 	unsigned n_others;	     /* at most UNWIND_OTHERS */
 	const struct code *code;
 	struct unwinder *unwinder; /* NULL: do without the code, all callers are guesses */
+	/* The stack is a kernel's, of a thread whose program's memory is not seen: the walk ends before that. */
+	bool kernel_only;
 	bool anew;		   /* walk all of the stack, whatever was remembered */
 	size_t max_frames;	   /* at least 1 */
 	enum unwind_method method; /* the same for all stacks of an unwinder */

@@ -416,8 +416,10 @@ static bool is_other_program(const struct walk *walk, uint64_t stack, const stru
 	struct entrance *known;
 
 	if (walk->word != 8 || walk->at.addr >> 63 || !(frames[n - 1].addr >> 63) || !unwinder ||
-	    !code->switches)
+	    !(code->switches || walk->in->kernel_only))
 		return false;
+	if (walk->in->kernel_only)
+		return true;
 	stack /= KERNEL_STACK;
 	known = &unwinder->entrances[stack & (ENTRANCES - 1)];
 	if (is_switching(code, frames, n))

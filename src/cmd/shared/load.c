@@ -35,8 +35,8 @@ static struct error *take_symbols(const struct option_row *row, const char *valu
 
 static bool state_by_name(const char *name, size_t len, unsigned *states)
 {
-	for (unsigned i = 0; i < VCPU_STATES; i++) {
-		const char *text = vcpu_state_text((enum vcpu_state)i);
+	for (unsigned i = 0; i < SAMPLE_STATES; i++) {
+		const char *text = sample_state_text(i);
 
 		if (strlen(text) == len && !strncmp(text, name, len)) {
 			*states |= 1u << i;
@@ -46,7 +46,7 @@ static bool state_by_name(const char *name, size_t len, unsigned *states)
 	return false;
 }
 
-/* "running,blocked", "on-cpu" (running), "all" */
+/* "running,blocked", "on-cpu" (running), "off-cpu" (of threads), "all" (of vCPUs) */
 static struct error *take_states(const struct option_row *row, const char *text, void *to)
 {
 	struct load_options *options = to;
@@ -59,12 +59,17 @@ static struct error *take_states(const struct option_row *row, const char *text,
 		return NULL;
 	if (!strcmp(text, "on-cpu"))
 		part = "running";
+	if (!strcmp(text, "off-cpu"))
+		part = "queued,sleeping,disk,stopped";
 	for (;;) {
 		size_t len = strcspn(part, ",");
 
 		if (!state_by_name(part, len, states))
-			return option_error(row, text,
-					    "the states are running, runnable, blocked, or all");
+			return option_error(
+				row, text,
+				"the states of vCPUs are running, runnable, blocked, or "
+				"all; of threads that do not run queued, sleeping, "
+				"disk, stopped, or off-cpu");
 		if (!part[len])
 			return NULL;
 		part += len + 1;
@@ -175,10 +180,14 @@ const struct option_row load_options[] = {
 	 .text = "where debug files are that were taken out of those that follow",
 	 .values = OPTION_DIRECTORY},
 	{"state", "LIST", 0, take_states,
-	 .text = "running (the default), runnable, blocked, or all",
+	 .text = "of vCPUs: running (the default), runnable, blocked, or all; of threads that do "
+		 "not run (record --threads): queued, sleeping, disk, stopped, or off-cpu",
 	 .more = ".Li runnable\nvirtual CPUs wanted a CPU and had none,\n.Li blocked\n"
-		 "ones were idle; several are separated by commas.",
-	 .values = "running runnable blocked all"},
+		 "ones were idle; several are separated by commas.\n.Li queued\nthreads wanted a "
+		 "virtual CPU and had none,\n.Li disk\nones slept so that no signal would wake "
+		 "them;\n.Li off-cpu\nis all four of them.\nThey count as the time that they "
+		 "waited.",
+	 .values = "running runnable blocked all queued sleeping disk stopped off-cpu"},
 	{"vcpu", "LIST", 0, take_vcpus, .text = "only these vCPUs: 0,2-3",
 	 .more = "All of them must have been recorded."},
 	{"comm", "LIST", 0, take_text, AT(filter.comm),
@@ -381,6 +390,15 @@ struct error *load_check_threads(const struct profile *profile, const char *opti
 				   option);
 }
 
+static bool has_waits(const struct profile *profile)
+{
+	uint64_t samples = 0;
+
+	for (unsigned i = WAIT_QUEUED; i < SAMPLE_STATES; i++)
+		samples += profile->states[i].samples;
+	return samples;
+}
+
 static struct error *check_filter(const struct profile_filter *filter,
 				  const struct profile *profile)
 {
@@ -394,6 +412,10 @@ static struct error *check_filter(const struct profile_filter *filter,
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: --from and --to "
 				 "choose nothing");
+	if (!err && filter->states && !(filter->states & STATES_OF_VCPUS) && !has_waits(profile))
+		return error_new(ERR_USAGE,
+				 "--state: the recording has no threads that do not run: "
+				 "record --threads makes one that has");
 	return err || !option ? err : load_check_threads(profile, option);
 }
 

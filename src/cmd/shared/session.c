@@ -418,6 +418,8 @@ static struct error *finish(struct session *session, const struct sampler_result
 		.retakes = result->retakes,
 		.failed = result->failed,
 		.given_up = result->given_up,
+		.waiting = result->waiting,
+		.unproven = result->unproven,
 		.lacked = (char *)lacked(result),
 		.max_overhead = result->max_overhead,
 		.reason = (char *)(err ? err->text : sampler_outcome_text(result->outcome)),
@@ -448,6 +450,25 @@ static const char *told_as(const struct session *session)
 	return strcmp(session->path, "-") ? session->path : "standard output";
 }
 
+static void tell_waits(const struct session *session, const struct sampler_result *result)
+{
+	if (!session->options->waits)
+		return;
+	if (!result->waiting)
+		cmd_say("warning: --threads: no thread was seen that does not run: the guest runs "
+			"no "
+			"Linux whose threads are known, or its kernel was not seen for long "
+			"enough");
+	else
+		cmd_say("%" PRIu64 " samples of threads that do not run; %" PRIu64
+			" more ran while they were read, and were left out",
+			result->waiting, result->unproven);
+	if (result->lost_turns)
+		cmd_say("the guest's list of threads led nowhere %" PRIu64
+			" times: threads behind may have been seen less often",
+			result->lost_turns);
+}
+
 static void summary(const struct session *session, const struct sampler_result *result)
 {
 	const char *way = session->target->way;
@@ -473,6 +494,7 @@ static void summary(const struct session *session, const struct sampler_result *
 			" stacks were not kept whole: there were more different ones than "
 			"memory for them (--max-memory)",
 			result->no_room);
+	tell_waits(session, result);
 	if (result->given_up)
 		cmd_say("%" PRIu64
 			" stacks were given up so as not to hold the guest for longer than %g us",
@@ -509,6 +531,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	sampler.images = images;
 	sampler.locator = session->locator;
 	sampler.threads = true;
+	sampler.waits = options->waits ? options->thread_budget : 0;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
 	return err ? err : image_locator_end(session->locator);
 }
@@ -562,7 +585,9 @@ struct error *session_record(struct target *target, const struct session_options
 			target->info.id, target->info.name, target->info.vcpus - target->info.spare,
 			target->info.host, *target->info.image ? ", started from " : "",
 			target->info.image);
-	err = session_load_images(target, options, &own);
+	err = session_check(target, options);
+	if (!err)
+		err = session_load_images(target, options, &own);
 	if (!err)
 		err = record(&session, target, own, result);
 	if (images)

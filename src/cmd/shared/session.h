@@ -15,6 +15,8 @@ struct session_options {
 	struct image_args files; /* of -s; none: the guest's own image, if known */
 	const char *snapshot;	 /* replay file to write beside; NULL: none */
 	const char *via;	 /* the way to read the guest; NULL: the cheapest that works */
+	bool waits;		 /* threads that do not run are sampled, too, */
+	uint32_t thread_budget;	 /* and so many of all are looked at in a tick */
 	bool always_pause;
 	bool print_missed;
 	bool verbose;
@@ -30,6 +32,9 @@ struct session_options {
 extern const struct option_row session_sampling_options[], session_reading_options[];
 
 void session_defaults(struct session_options *options);
+
+/* ERR_USAGE if the options ask for what this target cannot do. */
+struct error *session_check(const struct target *target, const struct session_options *options);
 
 /*
  * Opens what recording needs beside the guest, and gives up all rights. The

@@ -43,6 +43,16 @@ const struct option_row session_sampling_options[] = {
 		 "fewer are read at a time, in turns, and a stack that takes too long to copy is "
 		 "cut.\n"
 		 "What was given up is counted and told."},
+	{"threads", NULL, 0, take_true, AT(waits),
+	 .text = "also sample the guest's threads that do not run (Linux): where each waits in the "
+		 "kernel, and for how long",
+	 .more = "They are read while the guest runs, so many a tick as\n.Fl -thread-budget\nsays, "
+		 "by turns.\nEach sample stands for the time since its thread was looked at last.\n"
+		 "The readers of recordings show them by\n.Fl -state Ns = Ns Li off-cpu ."},
+	{"thread-budget", "N", 0, take_count32, AT(thread_budget), 1, TICK_WAITS_MAX,
+	 .text = "threads that are looked at in each tick for --threads (default 32)",
+	 .more = "All threads have their turn, so that a guest with very many costs no more than "
+		 "one with few, but each is seen more rarely."},
 	{"always-pause", NULL, 0, take_true, AT(always_pause),
 	 .text = "stop the guest for each sample, even where it could be read without that",
 	 .more = "By default only a virtual CPU that is on a CPU has to be stopped; one that waits "
@@ -97,4 +107,13 @@ void session_defaults(struct session_options *options)
 {
 	memset(options, 0, sizeof(*options));
 	options->sampler.rate_hz = DEFAULT_RATE_HZ;
+	options->thread_budget = WAITS_DEFAULT;
+}
+
+struct error *session_check(const struct target *target, const struct session_options *options)
+{
+	if (!options->waits || strcmp(target->ops->scheme, "gdb") != 0)
+		return NULL;
+	return error_new(ERR_USAGE, "--threads: a gdb stub lets no memory be read while the guest "
+				    "runs: name the guest as qemu:, kvm: or xen:");
 }

@@ -255,7 +255,7 @@ static struct error *put_names(const struct page_tree *tree, struct bytes *bytes
 	for (uint32_t i = 0; i < tree->n_names && !err; i++)
 		err = short_names_add(tree->shorts, tree->names[i], strlen(tree->names[i]));
 	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
-		uint32_t color = flamegraph_color(tree->names[i], tree->unresolved[i]);
+		uint32_t color = flamegraph_color(tree->names[i], tree->unresolved[i], false);
 
 		err = put_name(tree, tree->names[i], bytes);
 		if (!err)

@@ -257,7 +257,7 @@ static void put_frame(const struct flamegraph *picture, const struct flamegraph_
 	flamegraph_put_fixed(out, width >= GAP_FROM ? width - GAP : width);
 	fprintf(out, "\" height=\"%d\" fill=\"#%06x\"/>", ROW - 1,
 		change ? flamegraph_change_color(change)
-		       : flamegraph_color(node->name, node->unresolved));
+		       : flamegraph_color(node->name, node->unresolved, picture->options->cold));
 	cells = width > 2 * TEXT_PAD ? (unsigned)((width - 2 * TEXT_PAD) / CELL) : 0;
 	if (cells >= MIN_CELLS) {
 		fputs("<text x=\"", out);

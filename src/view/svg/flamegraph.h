@@ -19,6 +19,7 @@ struct flamegraph_options {
 	unsigned width;	      /* pixels; 0: 1200 */
 	double min_width;     /* frames narrower than this many pixels are left out; < 0: 0.1 */
 	bool icicle;	      /* root at the top, growing down */
+	bool cold;	      /* time that was waited: blue */
 	bool reverse;	      /* the tree was built leaf first: says so in texts */
 	/* [nodes]: the tree is that of a tree_pair, and this is how it differs; NULL: of one profile */
 	const struct tree_change *changes;

@@ -178,9 +178,11 @@ static int mix(int from, int to, int t)
 	return from + (to - from) * t / 256;
 }
 
-uint32_t flamegraph_color(const char *name, bool unresolved)
+uint32_t flamegraph_color(const char *name, bool unresolved, bool cold)
 {
-	static const struct rgb stops[] = {{243, 118, 96}, {249, 156, 70}, {252, 222, 112}};
+	static const struct rgb warm[] = {{243, 118, 96}, {249, 156, 70}, {252, 222, 112}};
+	static const struct rgb blue[] = {{128, 164, 243}, {136, 190, 249}, {160, 222, 240}};
+	const struct rgb *stops = cold ? blue : warm;
 	uint64_t h = hash(name);
 	int where = (int)(h & 511), light = (int)(h >> 16 & 31) - 16;
 	const struct rgb *a = &stops[where >> 8], *b = a + 1;
@@ -191,7 +193,10 @@ uint32_t flamegraph_color(const char *name, bool unresolved)
 	else
 		c = (struct rgb){mix(a->r, b->r, where & 255), mix(a->g, b->g, where & 255),
 				 mix(a->b, b->b, where & 255)};
-	c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light * 5 / 4};
+	if (cold)
+		c = (struct rgb){c.r + light, c.g + light / 2, c.b + light / 4};
+	else
+		c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light * 5 / 4};
 	return (uint32_t)(c.r << 16 | c.g << 8 | c.b);
 }
 

@@ -32,12 +32,12 @@ void flamegraph_put_count(FILE *out, uint64_t value);
 
 /*
  * The colour of a function depends on its name alone, so that it is the same
- * in every picture: warm ones, all light enough for black text (contrast of
- * 6 to 1 and more); grey for addresses that have no name.
+ * in every picture: warm ones, or blue ones for time that was waited, all light
+ * enough for black text (contrast of 6 to 1 and more); grey for addresses that have no name.
  */
 
 /* 0xrrggbb */
-uint32_t flamegraph_color(const char *name, bool unresolved);
+uint32_t flamegraph_color(const char *name, bool unresolved, bool cold);
 
 /*
  * Colour and text of a box in a picture of differences. Red: more of the time

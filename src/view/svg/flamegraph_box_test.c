@@ -164,9 +164,9 @@ static double contrast(uint32_t color)
 static void a_name_has_the_same_color_in_every_picture(void **state)
 {
 	/* Written down: a change would make old and new pictures disagree. */
-	assert_int_equal(flamegraph_color("main", false), 0xfcad5c);
-	assert_int_equal(flamegraph_color("function_1", false), 0xf78569);
-	assert_int_equal(flamegraph_color("0x1234", true), 0xbcbab7);
+	assert_int_equal(flamegraph_color("main", false, false), 0xfcad5c);
+	assert_int_equal(flamegraph_color("function_1", false, false), 0xf78569);
+	assert_int_equal(flamegraph_color("0x1234", true, false), 0xbcbab7);
 }
 
 static void names_are_warm_and_good_to_read_on(void **state)
@@ -177,12 +177,27 @@ static void names_are_warm_and_good_to_read_on(void **state)
 		uint32_t color, r, g, b;
 
 		snprintf(name, sizeof(name), "f%d", i);
-		color = flamegraph_color(name, false);
+		color = flamegraph_color(name, false, false);
 		r = color >> 16;
 		g = color >> 8 & 255;
 		b = color & 255;
 		assert_in_range(r, 230, 255);
 		assert_true(r > g && g > b);
+		assert_true(contrast(color) >= 6);
+	}
+}
+
+static void time_that_was_waited_is_blue_and_good_to_read_on(void **state)
+{
+	char name[16];
+
+	for (int i = 0; i < 20000; i++) {
+		uint32_t color;
+
+		snprintf(name, sizeof(name), "f%d", i);
+		color = flamegraph_color(name, false, true);
+		assert_in_range(color & 255, 230, 255);
+		assert_true((color >> 8 & 255) < (color & 255) && color >> 16 < (color >> 8 & 255));
 		assert_true(contrast(color) >= 6);
 	}
 }
@@ -195,7 +210,7 @@ static void addresses_without_a_name_are_grey(void **state)
 		uint32_t color, r, g, b;
 
 		snprintf(name, sizeof(name), "0x%x", i * 7919);
-		color = flamegraph_color(name, true);
+		color = flamegraph_color(name, true, false);
 		r = color >> 16;
 		g = color >> 8 & 255;
 		b = color & 255;
@@ -211,7 +226,7 @@ static void names_that_differ_in_a_digit_differ_in_color(void **state)
 
 	for (int i = 0; i < 9; i++) {
 		snprintf(name, sizeof(name), "function_%d", i + 1);
-		colors[i] = flamegraph_color(name, false);
+		colors[i] = flamegraph_color(name, false, false);
 		for (int k = 0; k < i; k++)
 			assert_int_not_equal(colors[i], colors[k]);
 	}
@@ -229,6 +244,7 @@ int main(void)
 		WITH_STREAM(counts_are_grouped_by_thousands),
 		cmocka_unit_test(a_name_has_the_same_color_in_every_picture),
 		cmocka_unit_test(names_are_warm_and_good_to_read_on),
+		cmocka_unit_test(time_that_was_waited_is_blue_and_good_to_read_on),
 		cmocka_unit_test(addresses_without_a_name_are_grey),
 		cmocka_unit_test(names_that_differ_in_a_digit_differ_in_color),
 	};
