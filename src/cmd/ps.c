@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/preopen.h"
-#include "cmd/shared/session.h"
-#include "cmd/shared/thread_listing.h"
+#include "cmd/shared/guest_dump_take.h"
 #include "symbol/names/display_name.h"
 
 /* The format grows only by fields; readers ignore those that they do not know. */
@@ -40,10 +40,60 @@ static struct error *parse(int argc, char **argv, struct ps_args *options, int *
 
 	*options = (struct ps_args){.output = "-"};
 	session_defaults(&options->session);
+	options->session.quiet = true;
 	err = options_parse(&verb_ps, argc, argv, options, first);
 	if (!err && *first + 1 != argc)
 		err = cmd_usage_error(&verb_ps,
 				      *first == argc ? "which guest?" : "one guest, please");
+	return err;
+}
+
+/* What is printed. */
+struct listed {
+	const struct thread_listing *listing;
+	const char *
+		*waits_in; /* [list.n]: a function of the kernel; NULL: none, or it is not known */
+};
+
+/* Functions of the scheduler itself, which every thread waits in. */
+static bool is_scheduler(const char *function)
+{
+	static const char *const prefixes[] = {"schedule", "__schedule", "preempt_schedule",
+					       "io_schedule"};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(function, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+/* The innermost function with a name that is not the scheduler's. */
+static struct error *find_wait(struct symbolizer *symbolizer,
+			       const struct guest_dump_thread *thread, const char **waits_in)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; thread->read && i < thread->trace.n_frames && !err && !*waits_in; i++) {
+		const struct frame *frame = &thread->trace.frames[i];
+		const struct location *at;
+		size_t n;
+
+		err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
+		if (!err && at[n - 1].resolved && !is_scheduler(at[n - 1].function))
+			*waits_in = at[n - 1].function;
+	}
+	return err;
+}
+
+static struct error *find_waits(const struct guest_dump *dump, struct listed *listed)
+{
+	struct error *err = NULL;
+
+	listed->waits_in = calloc(dump->n_threads + 1, sizeof(*listed->waits_in));
+	if (!listed->waits_in)
+		return error_no_memory();
+	for (size_t i = 0; i < dump->n_threads && !err; i++)
+		err = find_wait(dump->symbolizer, &dump->threads[i], &listed->waits_in[i]);
 	return err;
 }
 
@@ -57,26 +107,33 @@ static size_t threads_of_process(const struct guest_thread_list *list, size_t fi
 	return end - first;
 }
 
-/* Sums a process up; its name is its leader's. */
-static struct guest_thread process_of(const struct guest_thread *thread, size_t n)
+/* Sums a process up; its name is its leader's. *waits_in: what its thread waits in that has its state. */
+static struct guest_thread process_of(const struct listed *listed, size_t first, size_t n,
+				      const char **waits_in)
 {
+	const struct guest_thread *thread = &listed->listing->list.at[first];
 	struct guest_thread process = thread[0];
+	size_t chosen = first;
 
 	for (size_t i = 1; i < n; i++) {
 		process.cpu_ns += thread[i].cpu_ns;
 		if (thread[i].state < process.state) {
 			process.state = thread[i].state;
 			process.cpu = thread[i].cpu;
+			chosen = first + i;
 		}
 	}
+	*waits_in = listed->waits_in[chosen];
 	return process;
 }
 
-static void print_thread(const struct guest_thread *thread, uint64_t second, FILE *out)
+static void print_thread(const struct guest_thread *thread, uint64_t second, const char *waits_in,
+			 FILE *out)
 {
-	fprintf(out, "%7" PRIu32 " %7" PRIu64 "  %-8s %4" PRId64 " %12.3f %12.3f  ", thread->pid,
-		second, guest_thread_state_name(thread->state), thread->cpu,
-		(double)thread->cpu_ns / 1e9, (double)thread->start_ns / 1e9);
+	fprintf(out, "%7" PRIu32 " %7" PRIu64 "  %-8s %4" PRId64 " %12.3f %12.3f  %-24s  ",
+		thread->pid, second, guest_thread_state_name(thread->state), thread->cpu,
+		(double)thread->cpu_ns / 1e9, (double)thread->start_ns / 1e9,
+		waits_in ? waits_in : "-");
 	if (thread->kernel)
 		fputc('[', out);
 	sanitize_print(thread->name, out);
@@ -101,25 +158,26 @@ static void print_running(const struct thread_listing *listing, FILE *out)
 	}
 }
 
-static void print_text(const struct thread_listing *listing, bool threads, FILE *out)
+static void print_text(const struct listed *listed, bool threads, FILE *out)
 {
-	const struct guest_thread_list *list = &listing->list;
+	const struct guest_thread_list *list = &listed->listing->list;
 	size_t n;
 
-	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %s\n", "PID", threads ? "TID" : "THREADS",
-		"STATE", "CPU", "CPU-SECONDS", "STARTED", "NAME");
+	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %-24s  %s\n", "PID", threads ? "TID" : "THREADS",
+		"STATE", "CPU", "CPU-SECONDS", "STARTED", "WAITS-IN", "NAME");
 	for (size_t i = 0; i < list->n; i += n) {
 		struct guest_thread process;
+		const char *waits_in;
 
 		n = threads_of_process(list, i);
-		process = process_of(&list->at[i], n);
+		process = process_of(listed, i, n, &waits_in);
 		if (!threads)
-			print_thread(&process, n, out);
+			print_thread(&process, n, waits_in, out);
 		for (size_t k = i; threads && k < i + n; k++)
-			print_thread(&list->at[k], list->at[k].tid, out);
+			print_thread(&list->at[k], list->at[k].tid, listed->waits_in[k], out);
 	}
 	fputc('\n', out);
-	print_running(listing, out);
+	print_running(listed->listing, out);
 }
 
 static json_int_t number(uint64_t value)
@@ -146,27 +204,28 @@ static json_t *text(const char *words)
 	return json;
 }
 
-static json_t *thread_json(const struct guest_thread *thread)
+static json_t *thread_json(const struct guest_thread *thread, const char *waits_in)
 {
-	return json_pack("{s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "tid", (json_int_t)thread->tid,
-			 "name", text(thread->name), "state",
-			 guest_thread_state_name(thread->state), "cpu", (json_int_t)thread->cpu,
-			 "start_ns", number(thread->start_ns), "cpu_ns", number(thread->cpu_ns),
-			 "switches", number(thread->switches));
+	return json_pack("{s:I, s:o, s:s, s:s?, s:I, s:I, s:I, s:I}", "tid",
+			 (json_int_t)thread->tid, "name", text(thread->name), "state",
+			 guest_thread_state_name(thread->state), "waits_in", waits_in, "cpu",
+			 (json_int_t)thread->cpu, "start_ns", number(thread->start_ns), "cpu_ns",
+			 number(thread->cpu_ns), "switches", number(thread->switches));
 }
 
-static json_t *process_json(const struct guest_thread *thread, size_t n)
+static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 {
-	const struct guest_thread process = process_of(thread, n);
+	const char *waits_in;
+	const struct guest_thread process = process_of(listed, first, n, &waits_in);
 	json_t *threads = json_array();
 
-	for (size_t i = 0; i < n; i++)
-		append(&threads, thread_json(&thread[i]));
-	return json_pack("{s:I, s:o, s:s, s:b, s:I, s:I, s:o}", "pid", (json_int_t)process.pid,
-			 "name", text(process.name), "state",
-			 guest_thread_state_name(process.state), "kernel", process.kernel,
-			 "start_ns", number(process.start_ns), "cpu_ns", number(process.cpu_ns),
-			 "threads", threads);
+	for (size_t i = first; i < first + n; i++)
+		append(&threads, thread_json(&listed->listing->list.at[i], listed->waits_in[i]));
+	return json_pack("{s:I, s:o, s:s, s:s?, s:b, s:I, s:I, s:o}", "pid",
+			 (json_int_t)process.pid, "name", text(process.name), "state",
+			 guest_thread_state_name(process.state), "waits_in", waits_in, "kernel",
+			 process.kernel, "start_ns", number(process.start_ns), "cpu_ns",
+			 number(process.cpu_ns), "threads", threads);
 }
 
 static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
@@ -186,8 +245,9 @@ static json_t *cpus_json(const struct thread_listing *listing)
 	return cpus;
 }
 
-static struct error *print_json(const struct thread_listing *listing, FILE *out)
+static struct error *print_json(const struct listed *listed, FILE *out)
 {
+	const struct thread_listing *listing = listed->listing;
 	const struct guest_thread_list *list = &listing->list;
 	const struct target_info *info = &listing->target->info;
 	json_t *processes = json_array(), *object;
@@ -195,7 +255,7 @@ static struct error *print_json(const struct thread_listing *listing, FILE *out)
 
 	for (size_t i = 0; i < list->n; i += n) {
 		n = threads_of_process(list, i);
-		append(&processes, process_json(&list->at[i], n));
+		append(&processes, process_json(listed, i, n));
 	}
 	object = json_pack("{s:i, s:s, s:o, s:o, s:s, s:o, s:o, s:s?}", "version", PS_VERSION,
 			   "target", listing->target->ops->scheme, "id", text(info->id), "name",
@@ -210,7 +270,7 @@ static struct error *print_json(const struct thread_listing *listing, FILE *out)
 	return NULL;
 }
 
-static struct error *print(const struct thread_listing *listing, const struct ps_args *options)
+static struct error *print(const struct listed *listed, const struct ps_args *options)
 {
 	FILE *out;
 	struct error *err = cmd_open_output(options->output, &out);
@@ -218,26 +278,40 @@ static struct error *print(const struct thread_listing *listing, const struct ps
 	if (err)
 		return err;
 	if (options->json)
-		err = print_json(listing, out);
+		err = print_json(listed, out);
 	else
-		print_text(listing, options->threads, out);
+		print_text(listed, options->threads, out);
 	return cmd_close_output(options->output, out, err);
+}
+
+static struct error *find_and_print(const struct guest_dump_taken *taken,
+				    const struct ps_args *options)
+{
+	struct listed listed = {guest_dump_listing(taken), NULL};
+	struct error *err = find_waits(guest_dump_of(taken), &listed);
+
+	if (!err)
+		err = print(&listed, options);
+	if (!err && listed.listing->list.trouble)
+		cmd_say("warning: %s", listed.listing->list.trouble);
+	free(listed.waits_in);
+	return err;
 }
 
 static struct error *list_and_print(struct target *target, const struct ps_args *options)
 {
-	struct thread_listing listing;
+	const struct guest_dump_wanted wanted = {.vcpu = -1, .full_names = true, .threads = true};
+	struct guest_dump_taken *taken;
 	struct error *err = preopen_output(options->output);
 
+	if (!err)
+		err = session_confine(target, &options->session);
+	if (!err)
+		err = guest_dump_take(target, &options->session, &wanted, NULL, &taken);
 	if (err)
 		return err;
-	session_drop_rights(target, &options->session);
-	err = thread_listing_take(target, &listing);
-	if (!err)
-		err = print(&listing, options);
-	if (!err && listing.list.trouble)
-		cmd_say("warning: %s", listing.list.trouble);
-	thread_listing_free(&listing);
+	err = find_and_print(taken, options);
+	guest_dump_free(taken);
 	return err;
 }
 

@@ -64,19 +64,25 @@ static bool get(const struct guest_memory *memory, uint64_t va, void *value, siz
 	return guest_memory_read(memory, va, value, len) == len;
 }
 
-/* A pointer to the kernel's data. */
-static bool get_pointer(const struct guest_memory *memory, uint64_t va, uint64_t *pointer)
+/* To the kernel's data. */
+static bool is_pointer(uint64_t value)
 {
-	return get(memory, va, pointer, 8) && *pointer >> 63 && *pointer % 8 == 0;
+	return value >> 63 && value % 8 == 0;
 }
 
-/* A member of up to 8 bytes. */
+static bool get_pointer(const struct guest_memory *memory, uint64_t va, uint64_t *pointer)
+{
+	return get(memory, va, pointer, 8) && is_pointer(*pointer);
+}
+
+/* A member, up to 8 bytes of it. */
 static uint64_t number(const struct linux_threads *own, const uint8_t *task,
 		       enum task_member member)
 {
 	uint64_t value = 0;
 
-	memcpy(&value, task + own->at[member], members[member].size);
+	memcpy(&value, task + own->at[member],
+	       members[member].size < sizeof(value) ? members[member].size : sizeof(value));
 	return value;
 }
 
@@ -190,22 +196,29 @@ static enum guest_thread_turn next_process(const struct linux_threads *own,
 	return TURN_THREAD;
 }
 
-/* ... behind a thread, if it still is one. */
+/* ... behind a thread, if it still is one. All of it is read at once: less is not cheaper. */
 static enum guest_thread_turn next_thread(const struct linux_threads *own,
 					  const struct guest_memory *memory,
 					  const struct guest_thread *last,
 					  struct guest_thread *next)
 {
+	const uint64_t link = last->at + own->at[TASK_THREAD_NODE];
+	uint8_t task[TASK_MAX];
 	struct guest_thread now;
-	uint64_t node, signal, leader;
+	uint64_t node = 0, back = 0;
 
-	if (!get_pointer(memory, last->at + own->at[TASK_SIGNAL], &signal) ||
-	    !get_pointer(memory, last->at + own->at[TASK_LEADER], &leader) ||
-	    !follow(memory, last->at + own->at[TASK_THREAD_NODE], &node) ||
-	    !read_ids(own, memory, last->at, &now) || !is_same(last, &now))
+	for (unsigned i = 0; i < LINK_TRIES && back != link; i++) {
+		if (!get(memory, last->at, task, own->span))
+			return TURN_LOST;
+		fill(own, last->at, task, &now);
+		node = number(own, task, TASK_THREAD_NODE);
+		if (!is_same(last, &now) || !is_pointer(node) || !get(memory, node + 8, &back, 8))
+			return TURN_LOST;
+	}
+	if (back != link)
 		return TURN_LOST;
-	if (node == signal + own->thread_head)
-		return next_process(own, memory, leader, next);
+	if (node == number(own, task, TASK_SIGNAL) + own->thread_head)
+		return next_process(own, memory, number(own, task, TASK_LEADER), next);
 	next->at = node - own->at[TASK_THREAD_NODE];
 	next->pid = last->pid;
 	return TURN_THREAD;

@@ -108,6 +108,11 @@ const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken)
 	return &taken->dump;
 }
 
+const struct thread_listing *guest_dump_listing(const struct guest_dump_taken *taken)
+{
+	return &taken->listing;
+}
+
 void guest_dump_free(struct guest_dump_taken *taken)
 {
 	struct guest_dump *dump = &taken->dump;

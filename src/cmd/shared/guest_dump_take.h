@@ -5,6 +5,7 @@
 /* Takes a dump of a guest: registers, stacks, code, memory and names (view/guest_dump.h). */
 
 #include "cmd/shared/session.h"
+#include "cmd/shared/thread_listing.h"
 #include "view/guest_dump.h"
 
 #define GUEST_DUMP_MEMORY_BYTES 256u
@@ -29,6 +30,9 @@ struct error *guest_dump_take(struct target *target, const struct session_option
 			      const struct guest_dump_wanted *wanted,
 			      struct disassembler *disassembler, struct guest_dump_taken **out);
 const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken);
+
+/* The threads that were wanted, in the order of those of the dump. */
+const struct thread_listing *guest_dump_listing(const struct guest_dump_taken *taken);
 void guest_dump_free(struct guest_dump_taken *taken);
 
 /* The code around `regs->pc`, read from the guest while it runs on. */
