@@ -53,10 +53,7 @@ static uint64_t length_of(const struct chrome *c, const struct sample *sample)
 	return c->job->profile->info.timeless ? 1000 * sample->times : 0;
 }
 
-/*
- * A sample stands for the time up to the next one; if that is a little more
- * than its weight, it is no gap.
- */
+/* A sample stands for the time up to the next one, unless there is a gap. */
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct chrome *c = ctx;
@@ -65,7 +62,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	const uint64_t now = c->job->profile->info.timeless ? c->clock_ns : sample->time_ns;
 	const uint32_t frame = c->frame_of[sample->stack];
 
-	if (lane->used && length && now > lane->until_ns && now - lane->until_ns > length) {
+	if (lane->used && length && sample_gap(sample, sample->resumed, lane->until_ns, length)) {
 		put_sample_of(c, sample->vcpu, NO_SAMPLE, lane->until_ns);
 		lane->frame = NO_SAMPLE;
 	}

@@ -13,24 +13,11 @@
 #include <string.h>
 
 #include "base/intern.h"
-#include "format/format.h"
-#include "format/tables.h"
+#include "format/firefox.h"
 
 /* meta.preprocessedProfileVersion, and the version of Gecko's own format that belongs to it. */
 #define FIREFOX_VERSION	      61
 #define FIREFOX_GECKO_VERSION 34
-
-struct firefox {
-	const struct format_job *job;
-	struct location_table *table;
-	struct ids *strings; /* numbers of texts */
-	const char **texts;  /* by number */
-	struct ids *files;   /* numbers of source files */
-	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
-	uint32_t n_stacks;
-	bool has_kernel; /* beside programs */
-	FILE *out;
-};
 
 /*
  * Colours of what runs (src/utils/colors.ts there). A category that is grey is
@@ -63,7 +50,8 @@ static struct error *number_text(struct firefox *f, const char *text)
 static struct error *number_texts(struct firefox *f)
 {
 	const struct location_table *p = f->table;
-	size_t most = 2 * (size_t)p->n_functions + p->n_images + 1;
+	size_t most = 2 * (size_t)p->n_functions + p->n_images + 2;
+	const char *pause;
 	struct error *err = NULL;
 	uint32_t id;
 	bool added;
@@ -81,6 +69,12 @@ static struct error *number_texts(struct firefox *f)
 	}
 	for (uint32_t i = 0; i < p->n_images && !err; i++)
 		err = number_text(f, p->images[i].path);
+	if (!err)
+		err = symbolizer_intern(f->job->symbolizer, FIREFOX_PAUSE, &pause);
+	if (!err)
+		err = number_text(f, pause);
+	if (!err)
+		err = ids_get(f->strings, (uintptr_t)pause, 0, &f->pause_name, &added);
 	return err;
 }
 
@@ -363,11 +357,24 @@ static void put_tables(struct firefox *f)
 	      f->out);
 }
 
-static struct error *put_meta(const struct firefox *f)
+/* Markers are shown by what this says. */
+static void put_marker_schema(const struct firefox *f)
+{
+	fputs("[{\"name\":\"" FIREFOX_PAUSE "\",\"display\":[\"marker-chart\",\"marker-table\","
+	      "\"timeline-overview\"],\"tooltipLabel\":\"Guest paused for a sample\","
+	      "\"fields\":[],\"description\":\"The guest stood still for a sample.",
+	      f->out);
+	if (f->shortest_pause > 1)
+		fprintf(f->out, " Pauses shorter than %.3f \u00b5s are not shown.",
+			f->shortest_pause / 1e3);
+	fputs("\"}]", f->out);
+}
+
+static struct error *put_meta(struct firefox *f)
 {
 	const struct recording_info *info = &f->job->profile->info;
-	const char *name, *title;
-	struct error *err = format_guest_name(f->job, &name);
+	const char *title;
+	struct error *err = format_guest_name(f->job, &f->guest);
 
 	if (!err)
 		err = format_guest_title(f->job, &title);
@@ -375,15 +382,16 @@ static struct error *put_meta(const struct firefox *f)
 		return err;
 	fprintf(f->out,
 		"{\"meta\":{\"version\":%d,\"preprocessedProfileVersion\":%d,\"processType\":0,"
-		"\"stackwalk\":1,\"symbolicated\":true,\"markerSchema\":[],"
-		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,"
+		"\"stackwalk\":1,\"symbolicated\":true,\"usesOnlyOneStackType\":true,"
+		"\"sourceCodeIsNotOnSearchfox\":true,"
 		"\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"},"
 		"\"categories\":" CATEGORIES
 		",\n\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
-		"\"product\":",
+		"\"markerSchema\":",
 		FIREFOX_GECKO_VERSION, FIREFOX_VERSION, info->rate_hz > 0 ? 1e3 / info->rate_hz : 1,
 		(double)info->start_unix_ns / 1e6);
-	format_json_text(name, f->out);
+	put_marker_schema(f);
+	format_json_field(",\n\"product\":", f->guest, f->out);
 	format_json_field(",\"arguments\":", title, f->out);
 	fputs("},\n", f->out);
 	return NULL;
@@ -433,76 +441,9 @@ static void put_libs(const struct firefox *f)
 	fputs("],\n", f->out);
 }
 
-/* A vCPU that runs uses the time that its sample stands for. */
-static void put_cpu_use(const struct firefox *f, const struct sample *samples, size_t n)
+static struct error *put_all(struct firefox *f)
 {
-	fputs("],\n\"threadCPUDelta\":[", f->out);
-	for (size_t i = 0; i < n; i++) {
-		const bool runs = samples[i].state == VCPU_RUNNING;
-
-		fprintf(f->out, "%s%" PRIu64, i ? "," : "",
-			runs ? samples[i].weight_ns * samples[i].times : 0);
-	}
-}
-
-static void put_samples(const struct firefox *f, const struct sample *samples, size_t n)
-{
-	bool time = format_unit_is_time(f->job);
-
-	fputs("\"samples\":{\"stack\":[", f->out);
-	for (size_t i = 0; i < n; i++) {
-		fputs(i ? "," : "", f->out);
-		if (samples[i].stack == STACK_ROOT)
-			fputs("null", f->out);
-		else
-			fprintf(f->out, "%" PRIu32, f->stack_of[samples[i].stack]);
-	}
-	fputs("],\n\"time\":[", f->out);
-	for (size_t i = 0; i < n; i++) {
-		fputs(i ? "," : "", f->out);
-		format_json_ms(samples[i].time_ns, f->out);
-	}
-	fputs("],\n\"weight\":[", f->out);
-	for (size_t i = 0; i < n; i++) {
-		uint64_t weight = samples[i].weight_ns * samples[i].times;
-
-		fputs(i ? "," : "", f->out);
-		if (time)
-			format_json_ms(weight, f->out);
-		else
-			fprintf(f->out, "%" PRIu64, weight);
-	}
-	if (time)
-		put_cpu_use(f, samples, n);
-	fprintf(f->out, "],\n\"weightType\":\"%s\",\"length\":%zu}",
-		time ? "tracing-ms" : "samples", n);
-}
-
-static struct error *put_thread(const struct firefox *f, const struct sample *samples, size_t n)
-{
-	const char *name;
-	struct error *err = format_guest_name(f->job, &name);
-	uint32_t pid = format_guest_pid(f->job);
-
-	if (err)
-		return err;
-	fprintf(f->out,
-		"{\"processType\":\"default\",\"processStartupTime\":0,\"processShutdownTime\":"
-		"null,\"registerTime\":0,\"unregisterTime\":null,\"pausedRanges\":[],"
-		"\"name\":\"vCPU %u\",\"isMainThread\":%s,\"pid\":\"%" PRIu32 "\",\"tid\":%" PRIu32
-		",\n\"markers\":{\"data\":[],\"name\":[],\"startTime\":[],\"endTime\":[],"
-		"\"phase\":[],\"category\":[],\"length\":0},\n\"processName\":",
-		samples->vcpu, samples->vcpu ? "false" : "true", pid, pid + samples->vcpu);
-	format_json_text(name, f->out);
-	fputs(",\n", f->out);
-	put_samples(f, samples, n);
-	putc('}', f->out);
-	return NULL;
-}
-
-static struct error *put_all(struct firefox *f, const struct samples *samples)
-{
-	static const struct sample nothing;
+	static const struct track nothing;
 	struct error *err = put_meta(f);
 
 	if (err)
@@ -510,21 +451,19 @@ static struct error *put_all(struct firefox *f, const struct samples *samples)
 	put_libs(f);
 	put_tables(f);
 	fputs(",\n\"threads\":[\n", f->out);
-	for (size_t i = 0, end; i < samples->n && !err; i = end) {
-		end = samples_vcpu_end(samples, i);
+	for (size_t i = 0; i < f->samples->n_tracks && !err; i++) {
 		fputs(i ? ",\n" : "", f->out);
-		err = put_thread(f, &samples->at[i], end - i);
+		err = firefox_put_track(f, &f->samples->tracks[i]);
 	}
-	if (!samples->n)
-		err = put_thread(f, &nothing, 0);
+	if (!f->samples->n)
+		err = firefox_put_track(f, &nothing);
 	fputs("]}\n", f->out);
 	return err;
 }
 
 static struct error *write_firefox(const struct format_job *job, FILE *out)
 {
-	struct firefox f = {.job = job, .out = out};
-	struct samples *samples = NULL;
+	struct firefox f = {.job = job, .out = out, .pid = format_guest_pid(job)};
 	struct error *err = location_table_new(job, &f.table);
 
 	if (!err) {
@@ -536,10 +475,12 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 	if (!err)
 		err = number_all(&f);
 	if (!err)
-		err = samples_collect(job, &samples);
+		err = samples_collect(job, &f.samples);
 	if (!err)
-		err = put_all(&f, samples);
-	samples_free(samples);
+		firefox_choose_pauses(&f);
+	if (!err)
+		err = put_all(&f);
+	samples_free(f.samples);
 	location_table_free(f.table);
 	ids_free(f.strings);
 	ids_free(f.files);

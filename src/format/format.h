@@ -51,6 +51,19 @@ extern const struct format format_perf_data;   /* for perf report, with no names
 extern const struct format format_callgrind;
 extern const struct format format_chrome; /* a time line of samples */
 
+/* Compressed output in pieces; the same input gives the same bytes. Errors of writing stay with `out`. */
+
+struct gzip;
+
+struct error *gzip_new(FILE *out, struct gzip **gzip);
+void gzip_put(struct gzip *gzip, const void *data, size_t len);
+
+/* Writes the end, and frees. */
+void gzip_end(struct gzip *gzip);
+
+/* A stream in front of `out`, which stays open; fclose(*packed) writes the end. */
+struct error *gzip_open(FILE *out, FILE **packed);
+
 /* NULL if no format has that name, or that ending of a file name, with ".gz" behind it or without. */
 const struct format *format_by_name(const char *name);
 const struct format *format_by_ending(const char *path);
@@ -71,7 +84,7 @@ char *format_guest_line(const struct profile *profile);
 /* As guest_line, cleaned. */
 struct error *format_guest_title(const struct format_job *job, const char **title);
 
-/* Its id as a number for formats that have processes: more than 0. */
+/* Its id as a number for formats that have processes, more than 0; another, if the guest's threads have it. */
 uint32_t format_guest_pid(const struct format_job *job);
 
 /* Unit of weights: "nanoseconds", unless the profile says otherwise. */

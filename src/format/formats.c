@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/array.h"
-#include "format/gzip.h"
 #include "import/import.h"
 #include "symbol/names/display_name.h"
 
@@ -29,6 +29,87 @@ const struct format *format_by_name(const char *name)
 		if (!strcmp(formats[i]->name, name))
 			return formats[i];
 	return NULL;
+}
+
+/* zlib.h: 16 more than the window's bits asks for gzip's head and tail. */
+#define GZIP_WINDOW (MAX_WBITS + 16)
+#define GZIP_MEMORY 8
+
+struct gzip {
+	z_stream stream;
+	FILE *out;
+	unsigned char buffer[64 << 10];
+};
+
+struct error *gzip_new(FILE *out, struct gzip **gzip)
+{
+	struct gzip *new = calloc(1, sizeof(*new));
+
+	if (!new || deflateInit2(&new->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW,
+				 GZIP_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(new);
+		return error_no_memory();
+	}
+	new->out = out;
+	*gzip = new;
+	return NULL;
+}
+
+static void deflate_pending(struct gzip *gzip, int how)
+{
+	do {
+		gzip->stream.next_out = gzip->buffer;
+		gzip->stream.avail_out = sizeof(gzip->buffer);
+		deflate(&gzip->stream, how);
+		fwrite(gzip->buffer, 1, sizeof(gzip->buffer) - gzip->stream.avail_out, gzip->out);
+	} while (!gzip->stream.avail_out);
+}
+
+void gzip_put(struct gzip *gzip, const void *data, size_t len)
+{
+	while (len) {
+		uInt piece = len > 1u << 30 ? 1u << 30 : (uInt)len;
+
+		gzip->stream.next_in = (z_const Bytef *)data;
+		gzip->stream.avail_in = piece;
+		deflate_pending(gzip, Z_NO_FLUSH);
+		data = (const char *)data + piece;
+		len -= piece;
+	}
+}
+
+void gzip_end(struct gzip *gzip)
+{
+	deflate_pending(gzip, Z_FINISH);
+	deflateEnd(&gzip->stream);
+	free(gzip);
+}
+
+static ssize_t put_cookie(void *cookie, const char *data, size_t len)
+{
+	gzip_put(cookie, data, len);
+	return (ssize_t)len;
+}
+
+static int end_cookie(void *cookie)
+{
+	gzip_end(cookie);
+	return 0;
+}
+
+struct error *gzip_open(FILE *out, FILE **packed)
+{
+	const cookie_io_functions_t functions = {.write = put_cookie, .close = end_cookie};
+	struct gzip *gzip;
+	struct error *err = gzip_new(out, &gzip);
+
+	if (err)
+		return err;
+	*packed = fopencookie(gzip, "w", functions);
+	if (*packed)
+		return NULL;
+	gzip_end(gzip);
+	return error_no_memory();
 }
 
 #define PACKED ".gz"
@@ -141,13 +222,30 @@ struct error *format_guest_title(const struct format_job *job, const char **titl
 	return err;
 }
 
+/* A thread's ID that the guest, or a vCPU as a thread of it, would share. */
+static bool is_shared(uint32_t id, uint32_t pid, uint32_t vcpus)
+{
+	return id != RECORDED_ID_UNKNOWN && id >= pid && id - pid <= vcpus;
+}
+
 uint32_t format_guest_pid(const struct format_job *job)
 {
-	const char *id = job->profile->info.guest_id;
+	const struct profile *profile = job->profile;
+	const char *id = profile->info.guest_id;
 	unsigned long number = id ? strtoul(id, NULL, 10) : 0;
-
 	/* 0 is the idle task for perf, and all other numbers are as good. */
-	return number > 0 && number < INT32_MAX / 2 ? (uint32_t)number : 1;
+	uint32_t pid = number > 0 && number < INT32_MAX / 2 ? (uint32_t)number : 1, last = 0;
+	bool shared = false;
+
+	for (size_t i = 0; i < profile->n_threads; i++) {
+		const uint32_t ids[] = {profile->threads[i].pid, profile->threads[i].tid};
+
+		for (int k = 0; k < 2; k++) {
+			shared |= is_shared(ids[k], pid, profile->info.vcpus);
+			last = ids[k] < INT32_MAX / 2 && ids[k] > last ? ids[k] : last;
+		}
+	}
+	return shared ? last + 1 : pid;
 }
 
 bool format_unit_is_time(const struct format_job *job)

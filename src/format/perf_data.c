@@ -3,8 +3,10 @@
 /*
  * perf.data, for perf report, perf script and what else reads it. It holds
  * addresses, and where which file was, by build id; perf finds the names in
- * those files. A guest is a process, its vCPUs are threads, and all of its
- * code counts as a program's: perf would take a kernel for that of the host.
+ * those files. The guest's processes and threads are told where they are known;
+ * else the guest is a process, and its vCPUs are threads. All of its code
+ * counts as a program's: perf would take a kernel for that of the host.
+ * Processes begin as forks of the guest, and so have its images.
  * Layout: linux/tools/perf/Documentation/perf.data-file-format.txt and
  * linux/perf_event.h.
  */
@@ -15,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/intern.h"
 #include "format/tables.h"
 #include "symbol/names/display_name.h"
 
@@ -72,6 +76,13 @@ struct comm_record {
 	struct sample_id id;
 };
 
+struct fork_record {
+	struct perf_event_header header;
+	uint32_t pid, ppid, tid, ptid;
+	uint64_t time;
+	struct sample_id id;
+};
+
 struct mmap_record {
 	struct perf_event_header header;
 	uint32_t pid, tid;
@@ -88,9 +99,20 @@ struct build_id_record {
 	uint8_t build_id[24];
 };
 
+/* The guest's threads, as perf knows them up to a sample. */
+struct told {
+	struct ids *pids, *tids; /* numbers of those that were told */
+	bool *threads;		 /* [n_threads + 1]: it has its name now */
+	uint32_t *of_tid;	 /* by the ID's number: the thread that has its name now */
+	size_t of_tid_room;
+};
+
 struct perf_data {
 	const struct format_job *job;
 	struct location_table *table;
+	struct told told;
+	uint64_t told_size; /* bytes of all records that tell of threads */
+	bool counting;
 	uint32_t pid;
 	uint64_t first_ns, last_ns; /* of the samples that were written */
 	bool any;
@@ -161,14 +183,30 @@ static size_t mmap_size(const struct location_image *image)
 	return sizeof(struct mmap_record) + name_room(image) + sizeof(struct sample_id);
 }
 
-static void put_comm(const struct perf_data *d, const char *name, uint32_t vcpu)
+static void put_comm(const struct perf_data *d, const char *name, size_t len,
+		     const struct sample_id *id)
 {
 	struct comm_record record = {.header = {PERF_RECORD_COMM, 0, sizeof(record)},
-				     .pid = d->pid,
-				     .tid = d->pid + vcpu,
-				     .id = {.pid = d->pid, .tid = d->pid + vcpu}};
+				     .pid = id->pid,
+				     .tid = id->tid,
+				     .id = *id};
 
-	memcpy(record.comm, name, sanitize_cut(name, sizeof(record.comm) - 1));
+	memcpy(record.comm, name,
+	       sanitize_cut(name, len < sizeof(record.comm) ? len : sizeof(record.comm) - 1));
+	fwrite(&record, sizeof(record), 1, d->out);
+}
+
+/* A process that begins with the guest's images. */
+static void put_fork(const struct perf_data *d, const struct sample_id *id)
+{
+	const struct fork_record record = {.header = {PERF_RECORD_FORK, 0, sizeof(record)},
+					   .pid = id->pid,
+					   .tid = id->pid,
+					   .ppid = d->pid,
+					   .ptid = d->pid,
+					   .time = id->time,
+					   .id = *id};
+
 	fwrite(&record, sizeof(record), 1, d->out);
 }
 
@@ -190,22 +228,122 @@ static void put_mmap(const struct perf_data *d, const struct location_image *ima
 	fwrite(&id, sizeof(id), 1, d->out);
 }
 
+static struct error *told_start(struct told *told, const struct format_job *job)
+{
+	struct error *err = ids_new(&told->pids);
+
+	if (!err)
+		err = ids_new(&told->tids);
+	told->threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads));
+	return err ? err : told->threads ? NULL : error_no_memory();
+}
+
+static void told_end(struct told *told)
+{
+	ids_free(told->pids);
+	ids_free(told->tids);
+	free(told->threads);
+	free(told->of_tid);
+	*told = (struct told){0};
+}
+
+/* The thread that perf is told of; NULL: the guest's vCPU. */
+static const struct recorded_thread *thread_of(const struct perf_data *d,
+					       const struct sample *sample)
+{
+	const struct recorded_thread *thread = sample_thread(d->job, sample->thread);
+
+	return thread && thread->pid != RECORDED_ID_UNKNOWN && thread->tid != RECORDED_ID_UNKNOWN
+		       ? thread
+		       : NULL;
+}
+
+/* Gives a thread its name for perf; *fork: its process is new. */
+static struct error *meet(struct told *told, const struct recorded_thread *thread, uint32_t number,
+			  bool *fork)
+{
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(told->pids, thread->pid, 0, &id, fork);
+
+	if (!err)
+		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
+	if (!err)
+		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
+	if (err)
+		return err;
+	/* Idle threads all have number 0: perf calls "swapper/0", "swapper/1" by what they share. */
+	if (!added && thread->tid)
+		told->threads[told->of_tid[id]] = false;
+	told->of_tid[id] = number;
+	told->threads[number] = true;
+	return NULL;
+}
+
+/* Writes what must stand before a sample of a thread, or counts its bytes alone. */
+static struct error *tell_thread(void *ctx, const struct sample *sample)
+{
+	struct perf_data *d = ctx;
+	const struct recorded_thread *thread = thread_of(d, sample);
+	struct sample_id id = {.time = sample->time_ns, .cpu = sample->vcpu};
+	const char *name;
+	bool fork, comm;
+	struct error *err;
+
+	if (!thread || d->told.threads[sample->thread])
+		return NULL;
+	err = meet(&d->told, thread, sample->thread, &fork);
+	if (!err)
+		err = symbolizer_intern(d->job->symbolizer, thread->name, &name);
+	if (err)
+		return err;
+	comm = thread->tid || fork;
+	d->told_size += fork * sizeof(struct fork_record) + comm * sizeof(struct comm_record);
+	id.pid = thread->pid;
+	id.tid = thread->tid;
+	if (fork && !d->counting)
+		put_fork(d, &id);
+	if (comm && !d->counting)
+		put_comm(d, name, thread->tid ? strlen(name) : strcspn(name, "/"), &id);
+	return NULL;
+}
+
+/* The header says how long all records are, and threads may change their names time and again. */
+static struct error *count_threads(struct perf_data *d)
+{
+	struct error *err;
+
+	if (!d->job->profile->n_threads)
+		return NULL;
+	err = told_start(&d->told, d->job);
+	d->counting = true;
+	if (!err)
+		err = samples_read(d->job, tell_thread, d);
+	d->counting = false;
+	told_end(&d->told);
+	return err;
+}
+
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_data *d = ctx;
 	const struct stacks *stacks = d->job->profile->stacks;
+	const struct sample_ids ids = sample_ids(thread_of(d, sample), d->pid, sample->vcpu);
+	struct error *err = tell_thread(d, sample);
 	uint64_t context = PERF_CONTEXT_USER, addr = stacks_node(stacks, sample->stack)->addr;
 	size_t n = chain_of(d, sample->stack);
 	struct sample_record record = {.header = {PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
 						  (uint16_t)sample_size(d, sample->stack)},
 				       .ip = addr,
-				       .pid = d->pid,
-				       .tid = d->pid + sample->vcpu,
+				       .pid = ids.pid,
+				       .tid = ids.tid,
 				       .time = sample->time_ns,
 				       .cpu = sample->vcpu,
 				       .period = sample->weight_ns * sample->times,
 				       .n_chain = n + 1};
 
+	if (err)
+		return err;
 	d->first_ns = d->any ? d->first_ns : sample->time_ns;
 	d->last_ns = sample->time_ns;
 	d->any = true;
@@ -224,7 +362,7 @@ static uint64_t data_size(const struct perf_data *d)
 {
 	const struct profile *profile = d->job->profile;
 	uint32_t n = stacks_count(profile->stacks);
-	uint64_t size = (uint64_t)profile->info.vcpus * sizeof(struct comm_record);
+	uint64_t size = (uint64_t)profile->info.vcpus * sizeof(struct comm_record) + d->told_size;
 
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		size += mmap_size(&d->table->images[i]);
@@ -251,7 +389,8 @@ static struct perf_event_attr attribute_of(const struct perf_data *d)
 					.sample_id_all = 1,
 					.mmap = 1,
 					.mmap2 = 1,
-					.comm = 1};
+					.comm = 1,
+					.task = 1};
 }
 
 static void put_attribute(const struct perf_data *d)
@@ -417,15 +556,18 @@ static void put_features(const struct perf_data *d, uint64_t at)
 
 static struct error *put_all(struct perf_data *d)
 {
-	uint64_t size = data_size(d);
+	const uint64_t size = data_size(d);
 	const char *name;
 	struct error *err = format_guest_name(d->job, &name);
 
+	if (!err)
+		err = told_start(&d->told, d->job);
 	if (err)
 		return err;
 	put_header(d, size);
 	for (uint32_t i = 0; i < d->job->profile->info.vcpus; i++)
-		put_comm(d, name, i);
+		put_comm(d, name, strlen(name),
+			 &(struct sample_id){.pid = d->pid, .tid = d->pid + i});
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		put_mmap(d, &d->table->images[i]);
 	err = samples_read(d->job, put_sample, d);
@@ -444,7 +586,10 @@ static struct error *write_perf_data(const struct format_job *job, FILE *out)
 					    "names; --format=perf-script holds names");
 	err = location_table_new(job, &d.table);
 	if (!err)
+		err = count_threads(&d);
+	if (!err)
 		err = put_all(&d);
+	told_end(&d.told);
 	location_table_free(d.table);
 	return err;
 }

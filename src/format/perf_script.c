@@ -89,18 +89,11 @@ static struct error *comm_of(struct perf_script *s, const struct sample *sample,
 	return *out ? NULL : error_no_memory();
 }
 
-static uint32_t known(uint32_t id, uint32_t otherwise)
-{
-	return id == RECORDED_ID_UNKNOWN ? otherwise : id;
-}
-
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_script *s = ctx;
 	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
-	const uint32_t pid = known(thread ? thread->pid : RECORDED_ID_UNKNOWN, s->pid);
-	const uint32_t tid =
-		known(thread ? thread->tid : RECORDED_ID_UNKNOWN, s->pid + sample->vcpu);
+	const struct sample_ids ids = sample_ids(thread, s->pid, sample->vcpu);
 	const uint64_t us = sample->time_ns / 1000;
 	const char *comm;
 	struct error *err = comm_of(s, sample, &comm);
@@ -111,7 +104,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 		return err;
 	fprintf(s->out,
 		"%s %" PRIu32 "/%" PRIu32 " [%03u] %" PRIu64 ".%06" PRIu64 ": %" PRIu64 " %s: \n",
-		comm, pid, tid, sample->vcpu, us / 1000000, us % 1000000,
+		comm, ids.pid, ids.tid, sample->vcpu, us / 1000000, us % 1000000,
 		sample->weight_ns * sample->times, s->event);
 	for (size_t i = 0; i < s->chain.n && !err; i++)
 		err = format_lines_put(&s->lines, s->chain.at[i], format_line, s, s->out);

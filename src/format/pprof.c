@@ -12,7 +12,6 @@
 
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/gzip.h"
 #include "format/protobuf.h"
 #include "format/tables.h"
 #include "import/wire.h"

@@ -2,8 +2,11 @@
 
 /*
  * speedscope's own format (speedscope.app/file-format-schema.json): a profile
- * for each vCPU, samples in order of time. Samples with the same stack that
- * follow each other are one of their summed weight.
+ * for each thread, or each vCPU where threads are not known, samples in order of
+ * time. Samples with the same stack that follow each other are one of their
+ * summed weight. An empty stack stands for time without samples, and all
+ * profiles begin with the recording. What speedscope does not know, and our
+ * importer reads, is in "uniprof".
  */
 
 #include "format/format.h"
@@ -11,6 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "analysis/grouped_tree.h"
 #include "format/tables.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
@@ -20,13 +24,25 @@ struct speedscope {
 	struct location_table *table;
 	struct samples *samples;
 	struct location_chain chain;
+	bool has_gaps;
 	FILE *out;
+};
+
+/* A place in a track, and the stretch before it. */
+struct stretch {
+	size_t next;	   /* sample of the track */
+	uint64_t clock_ns; /* weights up to here */
+	uint64_t weight;
+	const struct sample *first; /* of its samples; NULL: there are none, it is a gap */
+	size_t n;
 };
 
 static void put_frames(const struct speedscope *s)
 {
+	const uint32_t n = s->table->n_functions;
+
 	fputs("\"shared\":{\"frames\":[", s->out);
-	for (uint32_t i = 0; i < s->table->n_functions; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct location_function *function = &s->table->functions[i];
 
 		format_json_field(i ? ",\n{\"name\":" : "\n{\"name\":", function->name, s->out);
@@ -35,17 +51,52 @@ static void put_frames(const struct speedscope *s)
 		}
 		putc('}', s->out);
 	}
+	/* The last one, for samples without frames: an empty stack is none. */
+	fprintf(s->out, "%s\n{\"name\":\"" RAW_NO_STACK "\"}", n ? "," : "");
 	fputs("]},\n", s->out);
 }
 
-/* The end of the samples with the same stack; *weight is their sum. */
-static size_t run_end(const struct speedscope *s, size_t i, size_t end, uint64_t *weight)
+static const struct sample *sample_at(const struct speedscope *s, const struct track *track,
+				      size_t i)
 {
-	const struct sample *first = &s->samples->at[i];
+	return &s->samples->at[track->at[i]];
+}
 
-	for (*weight = 0; i < end && s->samples->at[i].stack == first->stack; i++)
-		*weight += s->samples->at[i].weight_ns * s->samples->at[i].times;
-	return i;
+static uint64_t length_of(const struct sample *sample)
+{
+	return sample->weight_ns * sample->times;
+}
+
+static uint64_t gap_before(const struct speedscope *s, const struct sample *sample, uint64_t clock)
+{
+	return s->has_gaps ? sample_gap(sample, sample->switched, clock, length_of(sample)) : 0;
+}
+
+/* Goes on by a stretch; false at the track's end. Starts as {0}. */
+static bool advance(const struct speedscope *s, const struct track *track, struct stretch *stretch)
+{
+	const struct sample *sample;
+
+	if (stretch->next == track->n)
+		return false;
+	sample = sample_at(s, track, stretch->next);
+	stretch->first = NULL;
+	stretch->n = 0;
+	stretch->weight = gap_before(s, sample, stretch->clock_ns);
+	stretch->clock_ns += stretch->weight;
+	if (stretch->weight)
+		return true;
+	stretch->first = sample;
+	do {
+		stretch->weight += length_of(sample);
+		stretch->clock_ns += length_of(sample);
+		stretch->n++;
+		if (++stretch->next == track->n)
+			break;
+		sample = sample_at(s, track, stretch->next);
+	} while (sample->stack == stretch->first->stack && sample->vcpu == stretch->first->vcpu &&
+		 !gap_before(s, sample, stretch->clock_ns));
+	return true;
 }
 
 static struct error *put_stack(struct speedscope *s, uint32_t stack)
@@ -54,7 +105,9 @@ static struct error *put_stack(struct speedscope *s, uint32_t stack)
 
 	if (err)
 		return err;
-	putc('[', s->out);
+	fputs("\n[", s->out);
+	if (stack == STACK_ROOT)
+		fprintf(s->out, "%" PRIu32, s->table->n_functions);
 	for (size_t i = s->chain.n; i > 0; i--)
 		fprintf(s->out, "%s%" PRIu32, i < s->chain.n ? "," : "",
 			s->table->lines[s->chain.at[i - 1]].function);
@@ -62,46 +115,113 @@ static struct error *put_stack(struct speedscope *s, uint32_t stack)
 	return NULL;
 }
 
-static struct error *put_samples(struct speedscope *s, size_t begin, size_t end)
+static struct error *put_samples(struct speedscope *s, const struct track *track)
 {
+	struct stretch stretch = {0};
 	struct error *err = NULL;
-	uint64_t weight, sum = 0;
+	const char *comma = "";
 
 	fputs("\"samples\":[", s->out);
-	for (size_t i = begin; i < end && !err; i = run_end(s, i, end, &weight)) {
-		fputs(i > begin ? ",\n" : "\n", s->out);
-		err = put_stack(s, s->samples->at[i].stack);
+	for (; !err && advance(s, track, &stretch); comma = ",") {
+		fputs(comma, s->out);
+		if (stretch.first)
+			err = put_stack(s, stretch.first->stack);
+		else
+			fputs("[]", s->out);
 	}
 	fputs("],\n\"weights\":[", s->out);
-	for (size_t i = begin, next; i < end; i = next) {
-		next = run_end(s, i, end, &weight);
-		sum += weight;
-		fprintf(s->out, "%s%" PRIu64, i > begin ? "," : "", weight);
-	}
-	fprintf(s->out, "],\n\"startValue\":0,\"endValue\":%" PRIu64, sum);
+	stretch = (struct stretch){0};
+	for (comma = ""; advance(s, track, &stretch); comma = ",")
+		fprintf(s->out, "%s%" PRIu64, comma, stretch.weight);
+	fprintf(s->out, "],\n\"startValue\":0,\"endValue\":%" PRIu64, stretch.clock_ns);
 	return err;
 }
 
-static struct error *put_profile(struct speedscope *s, size_t begin, size_t end)
+/* A text of a thread, which may be any bytes. */
+static struct error *put_name(const struct speedscope *s, const char *key, const char *text)
 {
-	const char *guest = NULL, *name = NULL;
-	struct error *err = format_guest_name(s->job, &guest);
-	char *text;
+	const char *name;
+	struct error *err = symbolizer_intern(s->job->symbolizer, text, &name);
 
-	if (!err && asprintf(&text, "%s vCPU %u", guest, s->samples->at[begin].vcpu) < 0)
-		err = error_no_memory();
+	if (!err)
+		format_json_field(key, name, s->out);
+	return err;
+}
+
+static struct error *put_thread(const struct speedscope *s, const struct recorded_thread *thread)
+{
+	struct error *err;
+
+	if (thread->pid != RECORDED_ID_UNKNOWN)
+		fprintf(s->out, "\"pid\":%" PRIu32 ",", thread->pid);
+	if (thread->tid != RECORDED_ID_UNKNOWN)
+		fprintf(s->out, "\"tid\":%" PRIu32 ",", thread->tid);
+	err = put_name(s, "\"process\":", thread->process);
+	if (!err)
+		err = put_name(s, ",\"thread\":", thread->name);
+	putc(',', s->out);
+	return err;
+}
+
+/* What the title of a profile does not tell: the numbers of a thread, and the vCPUs of stretches. */
+static struct error *put_more(const struct speedscope *s, const struct track *track,
+			      const struct recorded_thread *thread)
+{
+	struct stretch stretch = {0};
+	const char *comma = "";
+	struct error *err;
+
+	fputs(",\n\"uniprof\":{", s->out);
+	err = thread ? put_thread(s, thread) : NULL;
+	fputs("\"vcpus\":[", s->out);
+	for (; advance(s, track, &stretch); comma = ",")
+		fprintf(s->out, "%s%u", comma, stretch.first ? stretch.first->vcpu : 0);
+	fputs("]}", s->out);
+	return err;
+}
+
+/* "web vCPU 0", "web nginx/pool (13)"; of an import, whose vCPUs may be none, the guest's alone. */
+static struct error *title_of(const struct speedscope *s, const struct track *track, bool thread,
+			      const char **title)
+{
+	const char *guest = NULL;
+	struct error *err = format_guest_name(s->job, &guest);
+	char *name = NULL, *text = NULL;
+	int rc = 0;
+
 	if (err)
 		return err;
-	err = symbolizer_intern(s->job->symbolizer, format_is_imported(s->job) ? guest : text,
-				&name);
+	if (thread) {
+		name = group_thread_name(s->job->profile, track->thread, GROUP_THREAD);
+		rc = name ? asprintf(&text, "%s %s", guest, name) : -1;
+	} else if (format_is_imported(s->job)) {
+		rc = asprintf(&text, "%s", guest);
+	} else {
+		rc = asprintf(&text, "%s vCPU %u", guest, track->vcpu);
+	}
+	free(name);
+	if (rc < 0)
+		return error_no_memory();
+	err = symbolizer_intern(s->job->symbolizer, text, title);
 	free(text);
+	return err;
+}
+
+static struct error *put_profile(struct speedscope *s, const struct track *track)
+{
+	const struct recorded_thread *thread = sample_thread(s->job, track->thread);
+	const char *title = NULL;
+	struct error *err = title_of(s, track, thread, &title);
+
 	if (err)
 		return err;
 	fprintf(s->out, "{\"type\":\"sampled\",\"unit\":\"%s\",\"name\":",
 		format_unit_is_time(s->job) ? "nanoseconds" : "none");
-	format_json_text(name, s->out);
+	format_json_text(title, s->out);
 	fputs(",\n", s->out);
-	err = put_samples(s, begin, end);
+	err = put_samples(s, track);
+	if (!err && (thread || format_is_imported(s->job)))
+		err = put_more(s, track, thread);
 	putc('}', s->out);
 	return err;
 }
@@ -127,10 +247,9 @@ static struct error *put_all(struct speedscope *s)
 	fputs(",\"activeProfileIndex\":0,\n", s->out);
 	put_frames(s);
 	fputs("\"profiles\":[\n", s->out);
-	for (size_t i = 0, end; i < s->samples->n && !err; i = end) {
-		end = samples_vcpu_end(s->samples, i);
+	for (size_t i = 0; i < s->samples->n_tracks && !err; i++) {
 		fputs(i ? ",\n" : "", s->out);
-		err = put_profile(s, i, end);
+		err = put_profile(s, &s->samples->tracks[i]);
 	}
 	if (!s->samples->n)
 		put_no_profile(s);
@@ -138,9 +257,16 @@ static struct error *put_all(struct speedscope *s)
 	return err;
 }
 
+/* Weights that are parts of the time, or none, do not add up to it. */
+static bool has_gaps(const struct format_job *job)
+{
+	return format_unit_is_time(job) && !job->profile->info.timeless &&
+	       job->filter->weight != WEIGHT_BY_LATENCY && job->filter->weight != WEIGHT_BY_SAMPLES;
+}
+
 static struct error *write_speedscope(const struct format_job *job, FILE *out)
 {
-	struct speedscope s = {.job = job, .out = out};
+	struct speedscope s = {.job = job, .out = out, .has_gaps = has_gaps(job)};
 	struct error *err = location_table_new(job, &s.table);
 
 	if (!err)

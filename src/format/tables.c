@@ -218,12 +218,26 @@ const struct recorded_thread *sample_thread(const struct format_job *job, uint32
 	return number && number <= profile->n_threads ? &profile->threads[number - 1] : NULL;
 }
 
+struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t guest, uint32_t vcpu)
+{
+	const bool has_pid = thread && thread->pid != RECORDED_ID_UNKNOWN;
+	const bool has_tid = thread && thread->tid != RECORDED_ID_UNKNOWN;
+
+	return (struct sample_ids){.pid = has_pid ? thread->pid : guest,
+				   .tid = has_tid ? thread->tid : guest + vcpu};
+}
+
 struct reading {
 	const struct format_job *job;
 	struct stacks *stacks;
 	struct error *(*visit)(void *ctx, const struct sample *sample);
 	void *ctx;
 	uint64_t ticks_left; /* the file may have grown since */
+	/* [RECORDING_MAX_VCPUS]: ticks that were left at its last sample, and its thread */
+	struct {
+		uint64_t ticks_left;
+		uint32_t thread;
+	} * last;
 	struct weighting weighting;
 };
 
@@ -236,11 +250,18 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 				.times = 1 + tick->more,
 				.stack = entry->stack,
 				.thread = entry->thread,
+				.paused_ns = tick->paused_ns < UINT32_MAX
+						     ? (uint32_t)tick->paused_ns
+						     : UINT32_MAX,
 				.vcpu = (uint16_t)entry->vcpu,
 				.state = entry->state};
 
 	if (!profile_selects(filter, tick, entry))
 		return NULL;
+	sample.resumed = r->last[entry->vcpu].ticks_left != r->ticks_left + 1;
+	sample.switched = sample.resumed || r->last[entry->vcpu].thread != entry->thread;
+	r->last[entry->vcpu].ticks_left = r->ticks_left;
+	r->last[entry->vcpu].thread = entry->thread;
 	/* Stacks are numbered in the order of the file. */
 	if (entry->stack >= stacks_count(r->job->profile->stacks) ||
 	    !profile_cell(&r->job->profile->cells, entry->stack)->samples)
@@ -269,74 +290,135 @@ struct error *samples_read(const struct format_job *job,
 	struct reading r = {.job = job,
 			    .visit = visit,
 			    .ctx = ctx,
-			    .ticks_left = job->profile->ticks_read};
+			    .ticks_left = job->profile->ticks_read,
+			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
 	const struct recording_visitor visitor = {.ctx = &r,
 						  .progress = job->filter->progress,
 						  .stage = "exporting",
 						  .tick = read_tick};
-	struct error *err;
+	struct error *err = r.last ? NULL : error_no_memory();
 	bool cut;
 
-	if (job->filter->states & STATES_OF_WAITS)
-		return error_new(ERR_USAGE, "this format has no threads that do not run: --state "
-					    "chooses states of vCPUs for it (folded has all)");
-	if (!strcmp(job->path, "-"))
-		return error_new(ERR_USAGE, "this format reads its recording twice, so the "
-					    "recording cannot come from standard input");
+	if (!err && job->filter->states & STATES_OF_WAITS)
+		err = error_new(ERR_USAGE, "this format has no threads that do not run: --state "
+					   "chooses states of vCPUs for it (folded has all)");
+	if (!err && !strcmp(job->path, "-"))
+		err = error_new(ERR_USAGE, "this format reads its recording twice, so the "
+					   "recording cannot come from standard input");
 	weighting_start(&r.weighting, job->filter->weight, job->filter->states,
 			&job->profile->info);
-	err = stacks_new(&r.stacks);
+	if (!err)
+		err = stacks_new(&r.stacks);
 	if (!err)
 		err = source_read(job->path, r.stacks, &visitor, &cut);
 	stacks_free(r.stacks);
+	free(r.last);
 	return err;
 }
 
 struct collecting {
+	const struct format_job *job;
 	struct samples *samples;
-	size_t room;
+	struct ids *ids; /* numbers of tracks, in the order of their first samples */
+	size_t room, order_room, tracks_room;
 };
+
+/* The track that a sample belongs to: its samples are counted, and not yet listed. */
+static struct track track_of(const struct format_job *job, const struct sample *sample)
+{
+	const struct recorded_thread *thread = sample_thread(job, sample->thread);
+	const bool known = thread && thread->tid != RECORDED_ID_UNKNOWN;
+
+	return (struct track){.thread = sample->thread, .vcpu = known ? 0 : sample->vcpu};
+}
+
+static struct error *count_in_track(struct collecting *c, const struct sample *sample, uint32_t *id)
+{
+	struct samples *samples = c->samples;
+	const struct track track = track_of(c->job, sample);
+	bool added;
+	struct error *err = ids_get(c->ids, track.thread, track.vcpu, id, &added);
+
+	if (!err && added) {
+		err = ARRAY_RESERVE(&samples->tracks, &c->tracks_room, samples->n_tracks + 1);
+		if (!err)
+			samples->tracks[samples->n_tracks++] = track;
+	}
+	if (!err)
+		samples->tracks[*id].n++;
+	return err;
+}
 
 static struct error *collect(void *ctx, const struct sample *sample)
 {
 	struct collecting *c = ctx;
-	struct error *err = ARRAY_RESERVE(&c->samples->at, &c->room, c->samples->n + 1);
+	struct samples *samples = c->samples;
+	struct error *err = ARRAY_RESERVE(&samples->at, &c->room, samples->n + 1);
 
 	if (!err)
-		c->samples->at[c->samples->n++] = *sample;
+		err = ARRAY_RESERVE(&samples->order, &c->order_room, samples->n + 1);
+	if (!err && samples->n == UINT32_MAX)
+		err = error_no_memory();
+	/* The number of its track stands there until all are known. */
+	if (!err)
+		err = count_in_track(c, sample, &samples->order[samples->n]);
+	if (!err)
+		samples->at[samples->n++] = *sample;
 	return err;
 }
 
-static int by_vcpu(const void *left, const void *right)
+static int by_thread(const void *left, const void *right)
 {
-	const struct sample *a = left, *b = right;
+	const struct track *a = left, *b = right;
 
-	if (a->vcpu != b->vcpu)
-		return a->vcpu < b->vcpu ? -1 : 1;
-	return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
 }
 
-static bool is_sorted(const struct samples *samples)
+/* Lists the samples of each track. */
+static struct error *list(struct collecting *c)
 {
-	for (size_t i = 1; i < samples->n; i++)
-		if (by_vcpu(&samples->at[i - 1], &samples->at[i]) > 0)
-			return false;
-	return true;
+	struct samples *samples = c->samples;
+	const size_t n = samples->n_tracks;
+	uint32_t *order = calloc(samples->n + 1, sizeof(*order));
+	uint32_t **next = calloc(n + 1, sizeof(*next)), *at = order, id;
+	bool added;
+	struct error *err = order && next ? NULL : error_no_memory();
+
+	if (!err && n)
+		qsort(samples->tracks, n, sizeof(*samples->tracks), by_thread);
+	for (size_t i = 0; i < n && !err; i++) {
+		struct track *track = &samples->tracks[i];
+
+		err = ids_get(c->ids, track->thread, track->vcpu, &id, &added);
+		next[id] = at;
+		track->at = at;
+		at += track->n;
+	}
+	for (size_t i = 0; i < samples->n && !err; i++)
+		*next[samples->order[i]]++ = (uint32_t)i;
+	free(next);
+	free(samples->order);
+	samples->order = order;
+	return err;
 }
 
 struct error *samples_collect(const struct format_job *job, struct samples **out)
 {
-	struct collecting c = {.samples = calloc(1, sizeof(*c.samples))};
-	struct error *err = c.samples ? samples_read(job, collect, &c) : error_no_memory();
+	struct collecting c = {.job = job, .samples = calloc(1, sizeof(*c.samples))};
+	struct error *err = c.samples ? ids_new(&c.ids) : error_no_memory();
 
-	if (err) {
+	if (!err)
+		err = samples_read(job, collect, &c);
+	if (!err)
+		err = list(&c);
+	ids_free(c.ids);
+	if (err)
 		samples_free(c.samples);
-		return err;
-	}
-	if (!is_sorted(c.samples))
-		qsort(c.samples->at, c.samples->n, sizeof(*c.samples->at), by_vcpu);
-	*out = c.samples;
-	return NULL;
+	else
+		*out = c.samples;
+	return err;
 }
 
 void samples_free(struct samples *samples)
@@ -344,16 +426,9 @@ void samples_free(struct samples *samples)
 	if (!samples)
 		return;
 	free(samples->at);
+	free(samples->tracks);
+	free(samples->order);
 	free(samples);
-}
-
-size_t samples_vcpu_end(const struct samples *samples, size_t i)
-{
-	size_t end = i;
-
-	while (end < samples->n && samples->at[end].vcpu == samples->at[i].vcpu)
-		end++;
-	return end;
 }
 
 struct grouping {

@@ -79,12 +79,39 @@ struct sample {
 	uint64_t times;	    /* so many like this one; only of the first the time is known */
 	uint32_t stack;	    /* id in the job's profile */
 	uint32_t thread;    /* number in the job's profile; 0: not known */
+	uint32_t paused_ns; /* so long the guest stood still for its tick */
 	uint16_t vcpu;
-	uint8_t state; /* enum vcpu_state */
+	uint8_t state : 4;    /* enum vcpu_state */
+	uint8_t resumed : 1;  /* the tick before has no sample of its vCPU */
+	uint8_t switched : 1; /* ... or one of another thread */
 };
+
+/*
+ * The time before a sample that no sample of its track stands for, if those before it stand
+ * for the time until `until_ns`, and it for `length_ns`. Ticks come early and late: without a
+ * tick that tells, what is no longer than the sample is no gap.
+ */
+static inline uint64_t sample_gap(const struct sample *sample, bool apart, uint64_t until_ns,
+				  uint64_t length_ns)
+{
+	const uint64_t gap = sample->time_ns > until_ns ? sample->time_ns - until_ns : 0;
+
+	return gap > (apart ? length_ns / 2 : length_ns) ? gap : 0;
+}
 
 /* The thread of this number; NULL: not known. */
 const struct recorded_thread *sample_thread(const struct format_job *job, uint32_t number);
+
+/* Numbers of a process and a thread, for formats that need them. */
+struct sample_ids {
+	uint32_t pid, tid;
+};
+
+/*
+ * Those of the guest's thread, as far as they are known; else the guest is the process
+ * `guest` (format_guest_pid), and a vCPU a thread of it. `thread` may be NULL.
+ */
+struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t guest, uint32_t vcpu);
 
 /*
  * Reads the recording once more, up to where it ended when the profile was
@@ -95,17 +122,28 @@ struct error *samples_read(const struct format_job *job,
 			   struct error *(*visit)(void *ctx, const struct sample *sample),
 			   void *ctx);
 
-/* All of one vCPU together, in order of time: 40 bytes a sample. */
+/*
+ * The samples of a thread, or of a vCPU where threads are not known; of each
+ * vCPU one where a thread has no number, for others may be called as it is.
+ */
+struct track {
+	uint32_t thread; /* its number; 0: not known */
+	uint16_t vcpu;	 /* if the thread or its ID is not known */
+	size_t n;
+	const uint32_t *at; /* their numbers, in order of time */
+};
+
+/* All samples, in order of time: 44 bytes a sample. */
 struct samples {
 	struct sample *at;
 	size_t n;
+	struct track *tracks; /* vCPUs first, then threads by their number */
+	size_t n_tracks;
+	uint32_t *order; /* of tracks */
 };
 
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
-
-/* The end of the samples that are of the same vCPU as number `i`. */
-size_t samples_vcpu_end(const struct samples *samples, size_t i);
 
 /* All samples that differ only in time. */
 struct sample_group {

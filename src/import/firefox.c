@@ -4,8 +4,8 @@
  * The processed format of the Firefox Profiler, of any version whose threads
  * have stack, frame and function tables: their own, or since version 56 or so
  * those of all threads ("shared"). Tables are columns, kept until the file
- * ends. Each thread is a vCPU, and a thread; in exports of uniprof it is a vCPU
- * and nothing else.
+ * ends. Each thread is a vCPU, and a thread. In exports of uniprof it is one of
+ * the two: a vCPU by its name, or a thread whose samples tell their vCPUs.
  */
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ struct firefox_tables {
 
 struct firefox_thread {
 	struct firefox_tables tables;
-	struct import_column stack, time, time_delta, weight;
+	struct import_column stack, time, time_delta, weight, vcpu;
 	const char *name, *process, *weight_type;
 	uint32_t pid, tid;
 };
@@ -165,7 +165,8 @@ static void read_samples(struct import_json *json, void *ctx, const char *key)
 	} known[] = {{"stack", &thread->stack},
 		     {"time", &thread->time},
 		     {"timeDeltas", &thread->time_delta},
-		     {"weight", &thread->weight}};
+		     {"weight", &thread->weight},
+		     {"vcpu", &thread->vcpu}};
 
 	if (!strcmp(key, "weightType"))
 		thread->weight_type = import_json_text(json);
@@ -184,8 +185,7 @@ static uint32_t read_id(struct import_json *json)
 	const bool good = text ? end != text && !*end : json_is_number(value);
 
 	json_decref(value);
-	return good && number >= 0 && number < RECORDED_ID_UNKNOWN ? (uint32_t)number
-								   : RECORDED_ID_UNKNOWN;
+	return good ? import_id(number) : RECORDED_ID_UNKNOWN;
 }
 
 static void read_member(struct import_json *json, void *ctx, const char *key)
@@ -212,7 +212,7 @@ static void read_thread(struct import_json *json, void *ctx)
 {
 	struct firefox *f = ctx;
 
-	if (f->n_threads == RECORDING_MAX_VCPUS)
+	if (f->n_threads == RECORDED_THREADS_MAX)
 		import_json_fail(json, "too many threads");
 	if (!json->err)
 		json->err = ARRAY_RESERVE(&f->threads, &f->threads_room, f->n_threads + 1);
@@ -358,14 +358,18 @@ static struct error *make_stacks(struct firefox *f, const struct firefox_tables 
 	return err;
 }
 
+static bool is_own(const struct firefox *f)
+{
+	return f->imported_from && !strcmp(f->imported_from, "uniprof");
+}
+
 /* "vCPU 3" in an export of uniprof; false in others. */
 static bool read_vcpu(const struct firefox *f, const char *name, uint16_t *vcpu)
 {
 	unsigned long number;
 	char *end;
 
-	if (!f->imported_from || strcmp(f->imported_from, "uniprof") || !name ||
-	    strncmp(name, "vCPU ", 5))
+	if (!is_own(f) || !name || strncmp(name, "vCPU ", 5))
 		return false;
 	number = strtoul(name + 5, &end, 10);
 	*vcpu = (uint16_t)number;
@@ -409,14 +413,18 @@ static struct error *add_samples(struct firefox *f, const struct firefox_thread 
 {
 	const size_t n = thread->stack.n;
 	const bool deltas = thread->time_delta.n && !thread->time.n;
-	struct import_sample sample = {.vcpu = (uint16_t)(thread - f->threads)};
+	const bool has_vcpus = is_own(f) && thread->vcpu.n;
+	const size_t number = (size_t)(thread - f->threads);
+	struct import_sample sample = {.vcpu = (uint16_t)number};
 	struct error *err = NULL;
 	double ms = 0;
 
 	if ((deltas ? thread->time_delta.n : thread->time.n) != n ||
-	    (thread->weight.n && thread->weight.n != n))
+	    (thread->weight.n && thread->weight.n != n) || (has_vcpus && thread->vcpu.n != n))
 		return import_damaged(f->import, "the columns of its samples differ in length");
-	if (!read_vcpu(f, thread->name, &sample.vcpu))
+	if (!has_vcpus && number >= RECORDING_MAX_VCPUS)
+		return import_damaged(f->import, "too many threads");
+	if (has_vcpus || !read_vcpu(f, thread->name, &sample.vcpu))
 		err = import_thread(f->import, thread->pid, thread->tid,
 				    thread->name ? thread->name : "", thread->process,
 				    &sample.thread);
@@ -429,6 +437,8 @@ static struct error *add_samples(struct firefox *f, const struct firefox_thread 
 			sample.stack = ids[stack];
 		else if (!isnan(thread->stack.at[i]))
 			return import_damaged(f->import, "a number of a stack is none");
+		if (has_vcpus && !import_vcpu(thread->vcpu.at[i], &sample.vcpu))
+			return import_damaged(f->import, "a vCPU's number is none");
 		err = add_sample(f, thread, i, ms, sample);
 	}
 	return err;
@@ -511,6 +521,7 @@ static struct error *read_firefox(struct import *import)
 		free(f.threads[i].time.at);
 		free(f.threads[i].time_delta.at);
 		free(f.threads[i].weight.at);
+		free(f.threads[i].vcpu.at);
 	}
 	free(f.threads);
 	free(f.libs);

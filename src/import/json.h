@@ -56,6 +56,21 @@ struct import_column {
 
 void import_json_numbers(struct import_json *json, struct import_column *column);
 
+/* A number of a column as that of a vCPU; false: it is none. */
+static inline bool import_vcpu(double number, uint16_t *vcpu)
+{
+	const bool good = number >= 0 && number < RECORDING_MAX_VCPUS;
+
+	*vcpu = good ? (uint16_t)number : 0;
+	return good;
+}
+
+/* A number as an ID; RECORDED_ID_UNKNOWN: it is none. */
+static inline uint32_t import_id(double number)
+{
+	return number >= 0 && number < RECORDED_ID_UNKNOWN ? (uint32_t)number : RECORDED_ID_UNKNOWN;
+}
+
 /* True if the next value is of this kind: '{', '[', '"', 'n' (null), '0' (a number). */
 bool import_json_is(struct import_json *json, char kind);
 

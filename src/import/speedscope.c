@@ -4,7 +4,9 @@
  * speedscope's own format (speedscope.app/file-format-schema.json). Profiles
  * with samples have weights, those with events the times when functions begin
  * and end: each stretch between two events is a sample. Each profile is a vCPU,
- * and a thread of its name; in exports of uniprof it is a vCPU and nothing else.
+ * and a thread of its name. In exports of uniprof it is a vCPU, by its name, or
+ * "uniprof" tells the thread, and the vCPUs of its samples; empty stacks in them
+ * are no samples.
  */
 
 #include <inttypes.h>
@@ -16,15 +18,21 @@
 #include "base/array.h"
 #include "import/json.h"
 
+/* The frame of samples without frames, in exports of uniprof. */
+#define NO_STACK "[no stack]"
+
 struct speedscope_sample {
-	uint32_t stack, profile;
-	double begin, weight; /* in the profile's unit */
+	uint32_t stack;
+	uint32_t profile : 20, vcpu : 12; /* the latter only if the profile tells vCPUs */
+	double begin, weight;		  /* in the profile's unit */
 };
 
 struct speedscope_profile {
 	const char *name, *unit;
+	const char *thread, *process; /* as we tell them; NULL: not told */
+	uint32_t pid, tid;
 	double start;
-	bool has_events;
+	bool has_events, has_vcpus;
 };
 
 /* A profile with events, up to here. */
@@ -46,7 +54,7 @@ struct speedscope {
 	size_t n_profiles, profiles_room;
 	size_t first; /* sample of the profile that is being read */
 	struct speedscope_events events;
-	struct import_column column, weights;
+	struct import_column column, weights, vcpus;
 	const char *exporter;
 	uint64_t others; /* samples of another unit */
 };
@@ -116,8 +124,10 @@ static void add_sample(struct import_json *json, struct speedscope *s, uint32_t 
 		json->err = ARRAY_RESERVE(&s->samples, &s->samples_room, s->n_samples + 1);
 	if (!json->err)
 		s->samples[s->n_samples++] =
-			(struct speedscope_sample){stack, (uint32_t)s->n_profiles - 1, begin,
-						   weight};
+			(struct speedscope_sample){.stack = stack,
+						   .profile = (uint32_t)s->n_profiles - 1,
+						   .begin = begin,
+						   .weight = weight};
 }
 
 static void read_stack(struct import_json *json, void *ctx)
@@ -181,19 +191,43 @@ static void read_event(struct import_json *json, void *ctx)
 	json_decref(event);
 }
 
+static double read_number(struct import_json *json)
+{
+	json_t *value = import_json_value(json);
+	const double number = json_is_number(value) ? json_number_value(value) : NAN;
+
+	json_decref(value);
+	return number;
+}
+
+static void read_more(struct import_json *json, void *ctx, const char *key)
+{
+	struct speedscope *s = ctx;
+
+	if (!strcmp(key, "pid"))
+		current(s)->pid = import_id(read_number(json));
+	else if (!strcmp(key, "tid"))
+		current(s)->tid = import_id(read_number(json));
+	else if (!strcmp(key, "process"))
+		current(s)->process = import_json_text(json);
+	else if (!strcmp(key, "thread"))
+		current(s)->thread = import_json_text(json);
+	else if (!strcmp(key, "vcpus"))
+		import_json_numbers(json, &s->vcpus);
+}
+
 static void read_member(struct import_json *json, void *ctx, const char *key)
 {
 	struct speedscope *s = ctx;
-	json_t *value;
 
 	if (!strcmp(key, "name")) {
 		current(s)->name = import_json_text(json);
 	} else if (!strcmp(key, "unit")) {
 		current(s)->unit = import_json_text(json);
 	} else if (!strcmp(key, "startValue")) {
-		value = import_json_value(json);
-		current(s)->start = json_number_value(value);
-		json_decref(value);
+		const double start = read_number(json);
+
+		current(s)->start = isnan(start) ? 0 : start;
 	} else if (!strcmp(key, "samples")) {
 		import_json_array(json, read_stack, s);
 	} else if (!strcmp(key, "weights")) {
@@ -201,6 +235,8 @@ static void read_member(struct import_json *json, void *ctx, const char *key)
 	} else if (!strcmp(key, "events")) {
 		current(s)->has_events = true;
 		import_json_array(json, read_event, s);
+	} else if (!strcmp(key, "uniprof")) {
+		import_json_object(json, read_more, s);
 	}
 }
 
@@ -219,24 +255,44 @@ static void weigh(struct import_json *json, struct speedscope *s)
 	}
 }
 
+static void take_vcpus(struct import_json *json, struct speedscope *s)
+{
+	if (s->n_samples - s->first != s->vcpus.n)
+		import_json_fail(json, "there are not as many vCPUs as samples");
+	for (size_t i = 0; i < s->vcpus.n && !json->err; i++) {
+		uint16_t vcpu;
+
+		if (!import_vcpu(s->vcpus.at[i], &vcpu))
+			import_json_fail(json, "a vCPU's number is none");
+		s->samples[s->first + i].vcpu = vcpu & (RECORDING_MAX_VCPUS - 1);
+	}
+	current(s)->has_vcpus = true;
+}
+
 static void read_profile(struct import_json *json, void *ctx)
 {
 	struct speedscope *s = ctx;
 
-	if (s->n_profiles == RECORDING_MAX_VCPUS)
+	if (s->n_profiles == RECORDED_THREADS_MAX)
 		import_json_fail(json, "too many profiles");
 	if (!json->err)
 		json->err = ARRAY_RESERVE(&s->profiles, &s->profiles_room, s->n_profiles + 1);
 	if (json->err)
 		return;
-	s->profiles[s->n_profiles++] = (struct speedscope_profile){0};
+	s->profiles[s->n_profiles++] = (struct speedscope_profile){
+		.pid = RECORDED_ID_UNKNOWN,
+		.tid = RECORDED_ID_UNKNOWN,
+	};
 	s->first = s->n_samples;
 	s->weights.n = 0;
+	s->vcpus.n = 0;
 	s->events.n = 0;
 	s->events.any = false;
 	import_json_object(json, read_member, s);
 	if (!json->err && !current(s)->has_events)
 		weigh(json, s);
+	if (!json->err && s->vcpus.n)
+		take_vcpus(json, s);
 }
 
 static void read_top(struct import_json *json, void *ctx, const char *key)
@@ -249,6 +305,18 @@ static void read_top(struct import_json *json, void *ctx, const char *key)
 		import_json_array(json, read_profile, s);
 	else if (!strcmp(key, "exporter"))
 		s->exporter = import_json_text(json);
+}
+
+static bool is_own(const struct speedscope *s)
+{
+	return s->exporter && !strncmp(s->exporter, "uniprof ", 8);
+}
+
+/* A frame alone that we write for samples without frames. */
+static bool is_no_stack(const struct speedscope *s, const struct stack_node *node)
+{
+	return is_own(s) && node->parent == STACK_ROOT &&
+	       !strcmp(s->frames[node->addr].name, NO_STACK);
 }
 
 /* Puts the frames in the place of their numbers: *ids are the stacks of the import. */
@@ -266,6 +334,8 @@ static struct error *resolve(struct speedscope *s, uint32_t **ids)
 
 		if (node->addr >= s->n_frames)
 			return import_damaged(s->import, "a frame's number is none");
+		if (is_no_stack(s, node))
+			continue; /* (*ids)[id] is STACK_ROOT */
 		err = import_code(s->import, &s->frames[node->addr], &addr);
 		if (!err)
 			err = import_frame(s->import, (*ids)[node->parent], addr, FRAME_PC,
@@ -282,7 +352,7 @@ static bool read_vcpu(const struct speedscope *s, const char *name, uint16_t *vc
 	unsigned long number;
 	char *end;
 
-	if (!s->exporter || strncmp(s->exporter, "uniprof ", 8))
+	if (!is_own(s))
 		return false;
 	for (const char *at = name; (at = strstr(at, mark)); at++)
 		found = at + strlen(mark);
@@ -301,13 +371,24 @@ static struct error *tell_sample(struct speedscope *s, const struct speedscope_s
 	struct import_sample told = {.stack = stack, .times = 1, .vcpu = (uint16_t)sample->profile};
 	struct error *err = NULL;
 
+	if (is_own(s) && sample->stack == STACK_ROOT)
+		return NULL; /* a gap */
+
 	if (!(weight >= 0 && weight <= (double)IMPORT_WEIGHT_MAX && begin >= 0 && begin < 9e18))
 		return import_damaged(s->import, "a weight or a time is out of range");
 	told.weight = (uint64_t)llround(weight);
 	told.time_ns = s->import->timeless ? 0 : (uint64_t)llround(begin);
-	if (profile->name && !read_vcpu(s, profile->name, &told.vcpu))
+	if (profile->has_vcpus) {
+		told.vcpu = sample->vcpu;
+		if (profile->thread)
+			err = import_thread(s->import, profile->pid, profile->tid, profile->thread,
+					    profile->process, &told.thread);
+	} else if (sample->profile >= RECORDING_MAX_VCPUS) {
+		err = import_damaged(s->import, "too many profiles");
+	} else if (profile->name && !read_vcpu(s, profile->name, &told.vcpu)) {
 		err = import_thread(s->import, RECORDED_ID_UNKNOWN, RECORDED_ID_UNKNOWN,
 				    profile->name, NULL, &told.thread);
+	}
 	return err ? err : import_sample(s->import, &told);
 }
 
@@ -353,6 +434,7 @@ static void speedscope_free(struct speedscope *s)
 	free(s->events.stacks);
 	free(s->column.at);
 	free(s->weights.at);
+	free(s->vcpus.at);
 }
 
 static struct error *read_speedscope(struct import *import)

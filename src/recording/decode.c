@@ -316,7 +316,7 @@ static const char *decode_wait(struct decoder *decoder, struct cursor *in)
 		return "too many waiting threads";
 	decoder->waits[decoder->n_waits++] = (struct tick_entry){
 		.vcpu = NO_VCPU,
-		.stack = decoder->ids[stack],
+		.stack = id_of(decoder, (uint32_t)stack),
 		.state = (uint8_t)(WAIT_QUEUED + (how & ((1u << WAITING_STATE_BITS) - 1))),
 		.end = (uint8_t)(how >> WAITING_STATE_BITS),
 		.thread = (uint32_t)thread,

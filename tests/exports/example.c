@@ -6,6 +6,7 @@
  *	export_example_guest plain OUTFILE	functions of this program itself, at another address
  *	export_example_guest threads OUTFILE	... that threads of the guest run
  *	export_example_guest inlined OUTFILE	... of which one was inlined into another
+ *	export_example_guest many OUTFILE	many functions, of C and of C++, in threads and in none
  *	export_example_guest hostile OUTFILE	names that mean something to some format
  *	export_example_guest long OUTFILE	1,000,000 samples of 5,000 stacks of 12 frames
  */
@@ -44,11 +45,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*make)(struct maker *m, const char *path);
-	} kinds[] = {{"plain", make_plain},
-		     {"threads", make_threads},
-		     {"inlined", make_inlined},
-		     {"hostile", make_hostile},
-		     {"long", make_long}};
+	} kinds[] = {{"plain", make_plain}, {"threads", make_threads}, {"inlined", make_inlined},
+		     {"many", make_many},   {"hostile", make_hostile}, {"long", make_long}};
 	struct maker m = {.tick_ns = TICK_NS};
 
 	for (size_t i = 0; argc == 3 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -57,6 +55,7 @@ int main(int argc, char **argv)
 			maker_close(&m);
 			return 0;
 		}
-	fprintf(stderr, "usage: export_example_guest plain|threads|inlined|hostile|long OUTFILE\n");
+	fprintf(stderr, "usage: export_example_guest "
+			"plain|threads|inlined|many|hostile|long OUTFILE\n");
 	return 2;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Exports of the format tests, and their expected contents."""
 
+import json
 import os
 import re
 import subprocess
@@ -66,7 +67,7 @@ class Exported(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-exports-')))
-        for kind in 'plain', 'threads', 'inlined', 'hostile':
+        for kind in 'plain', 'threads', 'inlined', 'hostile', 'many':
             run(EXAMPLE, kind, cls.directory / f'{kind}.uniprof')
 
     def export(self, kind, name, *options):
@@ -80,6 +81,16 @@ class Exported(unittest.TestCase):
         text = self.export(kind, name).read_bytes().decode('utf-8', 'strict')
         self.assertIsNone(HARMFUL.search(text))
         return text
+
+    def is_as_reported(self, path, own, total=None, weight='weight_ns', unit=1):
+        """What a reader says each function of `many` weighs itself, in so many ns: total and top ten are those of report."""
+        report = json.loads(run(BUILD / 'uniprof', 'report', '--json', self.directory / 'many.uniprof'))
+        expected = Counter({row['function']: row['self'][weight] for row in report['rows']})
+        self.assertGreaterEqual(len([name for name, each in expected.items() if each]), 20)
+        self.assertEqual(sum(expected.values()), report['stacks'][{'samples': 'selected'}.get(weight, weight)])
+        own = Counter({name: round(each * unit) for name, each in own.items()})
+        self.assertEqual(own.most_common(10), expected.most_common(10), path)
+        self.assertEqual(round(total * unit) if total is not None else sum(own.values()), sum(expected.values()), path)
 
     def names(self):
         """The leaves of the hostile recording, with their counts, as folded stacks have them."""

@@ -135,12 +135,25 @@ class Again(Imported):
             with self.subTest(ending):
                 path = self.export('threads', f'vcpus.{ending}')
                 self.assertEqual(self.report(path, '--vcpu=1')['stacks']['weight_ns'], 30000000)
+                # Threads that went from vCPU to vCPU.
+                path = self.export('many', f'many.{ending}')
+                self.assertEqual(self.rows(path, 'vcpu'), self.rows(self.directory / 'many.uniprof', 'vcpu'))
+
+    def test_an_import_is_exported_with_its_threads_and_vcpus(self):
+        for ending in 'pb.gz', 'speedscope.json', 'firefox.json', 'perf', 'data':
+            for behind in 'speedscope.json', 'firefox.json':
+                with self.subTest(ending, behind=behind):
+                    first, second = self.export('threads', f'first.{ending}'), self.directory / f'second.{behind}'
+                    run(BUILD / 'uniprof', 'export', '-o', second, first)
+                    for key in 'thread', 'vcpu':
+                        self.assertEqual(self.rows(second, key), self.rows(first, key))
 
     def test_threads_are_the_same(self):
         by_thread = {'nginx (12)': 60, 'nginx/pool (1)\ufffd[2J (13)': 30}
-        for ending, rest in (('pb.gz', '[unknown]'), ('perf', 'web_server__1_ (7)')):
+        for ending, rest in (('pb.gz', '[unknown]'), ('speedscope.json', '[unknown]'), ('firefox.json', '[unknown]'),
+                             ('perf', 'web_server__1_ (7)'), ('data', 'web server (1) (7)')):
             with self.subTest(ending):
-                rows = self.rows(self.export('threads', f'threads.{ending}'), 'thread', 'self', 'samples')
+                rows = {name: n // 1000000 for name, n in self.rows(self.export('threads', f'threads.{ending}'), 'thread').items()}
                 self.assertEqual(rows.pop(rest), 10)
                 if ending == 'perf':  # which has no blanks and no parentheses in names
                     rows = {name.replace('pool__1_\ufffd_2J', 'pool (1)\ufffd[2J'): n for name, n in rows.items()}

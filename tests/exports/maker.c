@@ -49,6 +49,7 @@ void maker_sample(struct maker *m, uint32_t vcpu, uint8_t state, const uint64_t 
 	m->time_ns += m->tick_ns;
 	check(recording_tick(m->writer, &(struct tick){.time_ns = m->time_ns,
 						       .weight_ns = m->tick_ns,
+						       .paused_ns = m->paused_ns,
 						       .n = 1,
 						       .entries = &entry}));
 }
@@ -58,6 +59,7 @@ void maker_thread(struct maker *m, uint32_t pid, uint32_t tid, const char *proce
 {
 	check(recording_thread(m->writer, &(struct recorded_thread){.pid = pid,
 								    .tid = tid,
+								    .idle = !tid,
 								    .process = process,
 								    .name = name}));
 }

@@ -4,6 +4,7 @@
 
 import ast
 import gzip
+import html
 import json
 import re
 import shutil
@@ -49,6 +50,12 @@ class Pprof(Exported):
         text = self.pprof(self.export('plain', 'plain.pb.gz'), '-top')
         self.assertIn('Type: cpu\n', text)
         self.assertIn('Total samples = 100ms', text)
+
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.export('many', 'many.pb.gz')
+        total = re.search(r'of (\d+)ns total$', self.pprof(path, '-top', '-unit=ns'), re.M)[1]
+        own = {name: flat for name, (flat, _) in self.rows(path, '-unit=ns').items()}
+        self.is_as_reported(path, own, int(total))
 
     def test_images_have_their_build_id_and_place(self):
         text = self.pprof(self.export('plain', 'plain.pb.gz'), '-raw')
@@ -172,6 +179,12 @@ class Otlp(Exported):
         self.assertEqual(self.profile.one('period'), 1000000)
         self.assertEqual(len(self.profile.one('profile_id', '').encode('utf-8', 'surrogateescape')), 16)
 
+    def test_total_and_top_ten_are_those_of_report(self):
+        path, own = self.directory / 'many.otlp', Counter()
+        for stack, milliseconds in self.milliseconds(self.decode(self.export('many', path.name))).items():
+            own[stack[-1]] += milliseconds
+        self.is_as_reported(path, own, unit=1e6)
+
     def test_the_first_entry_of_each_table_is_zero_and_no_other_is_there_twice(self):
         samples = self.decode(self.export('inlined', 'inlined.otlp'))
         for name in self.TABLES:
@@ -231,8 +244,9 @@ class Otlp(Exported):
 
 @lacks('callgrind_annotate', 'valgrind')
 class Callgrind(Exported):
-    def rows(self, path, *options):
-        text = run('callgrind_annotate', '--threshold=100', '--auto=no', '--show=Samples', *options, path).decode()
+    def rows(self, path, *options, event='Samples'):
+        text = run('callgrind_annotate', '--threshold=100', '--auto=no', f'--show={event}', *options, path).decode()
+        self.total = int(re.search(r'(?m)^ *([\d,]+) \(100.0%\)  PROGRAM TOTALS$', text)[1].replace(',', ''))
         rows = re.findall(r'^ *([\d,]+) \([\d. ]+%\)  (?!PROGRAM TOTALS)(.*?)(?: \[\])?$', text, re.M)
         return {name: int(count.replace(',', '')) for count, name in rows}
 
@@ -244,6 +258,11 @@ class Callgrind(Exported):
     def test_self_is_told_by_function(self):
         rows = self.functions()
         self.assertEqual({name: count for name, count in rows.items() if count}, PLAIN_SELF)
+
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.export('many', 'many.callgrind')
+        rows = self.rows(path, event='Weight')
+        self.is_as_reported(path, {re.fullmatch(r'(?:[^:]*real\.c:)?(.*)', name)[1]: own for name, own in rows.items()}, self.total)
 
     def test_inlined_functions_have_their_lines(self):
         self.assertEqual({name: n for name, n in self.functions(kind='inlined').items() if n}, INLINED_SELF)
@@ -273,6 +292,34 @@ class PerfData(Exported):
         text = self.perf('report', '-i', path, '--stdio', '--no-children', '-g', 'none')
         rows = dict(re.findall(r'^ +([\d.]+)% .* \[\.\] (\w+)', text, re.M)[::-1])
         self.assertEqual({name: share for share, name in rows.items()}, {'example_leaf': '90.00', 'example_outer': '10.00'})
+
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.export('many', 'many.data')
+        # By itself perf leaves out the arguments of C++.
+        text = self.perf('report', '-i', path, '--stdio', '--no-children', '-g', 'none', '--no-demangle', '--sort', 'sym',
+                         '-F', 'period,sym', '-t', '|')
+        rows = re.findall(r'(?m)^ *(\d+) *\|\[\.\] (.*?) *$', run('c++filt', input=text.encode()).decode())
+        total = int(re.search(r'# Event count \(approx.\): (\d+)', text)[1])
+        self.is_as_reported(path, {name: int(own) for own, name in rows}, total)
+
+    def test_the_guests_processes_and_threads_are_told(self):
+        path = self.export('many', 'threads.data')
+        text = self.perf('script', '-i', path, '-F', 'comm,pid,tid,cpu')
+        seen = Counter(re.findall(r'(?m)^ *(\S.*?\S) +(\d+)/(\d+) +\[(\d+)\]', text))
+        self.assertEqual(sum(seen.values()), 948)
+        self.assertEqual(set(seen), {('web server (1)', '7', '7', '000'), ('web server (1)', '7', '8', '001'), ('nginx', '12', '12', '000'),
+                                     ('nginx', '12', '12', '001'), ('pool', '12', '13', '000'), ('pool', '12', '13', '001'), ('swapper', '0', '0', '000'),
+                                     ('swapper', '0', '0', '001')})
+        rows = re.findall(r'(?m)^ +([\d.]+)% +(nginx|pool|swapper|web server \(1\)) +export_example_guest +\[\.\] (\S+)',
+                          self.perf('report', '-i', path, '--stdio', '--no-children', '-g', 'none', '--sort', 'comm,dso,sym'))
+        self.assertEqual(len(rows), 24)
+        self.assertEqual([(comm, name) for _, comm, name in rows[:3]], [('swapper', 'shop::rotate<char,'), ('pool', 'shop::operator<'), ('nginx', 'shop_close')])
+        text = self.perf('script', '-i', path, '--show-task-events', '--show-mmap-events')
+        self.assertEqual(re.findall(r'PERF_RECORD_(?:FORK|COMM).*', text),
+                         ['PERF_RECORD_COMM: web server (1):7/7', 'PERF_RECORD_COMM: web server (1):7/8', 'PERF_RECORD_FORK(12:12):(7:7)',
+                          'PERF_RECORD_COMM: nginx:12/12', 'PERF_RECORD_COMM: pool:12/13', 'PERF_RECORD_FORK(0:0):(7:7)',
+                          'PERF_RECORD_COMM: swapper:0/0'])
+        self.assertRegex(text, r'PERF_RECORD_MMAP2 7/7: .*export_example_guest')
 
     def test_perf_script_prints_the_stacks(self):
         text = self.perf('script', '-i', self.export('plain', 'perf.data'), '-F', 'comm,tid,time,event,ip,sym')
@@ -358,6 +405,18 @@ class PerfScript(Exported):
         self.assertEqual(folded(back), folded(self.text('hostile', 'hostile.folded')))
 
 
+@unittest.skipUnless(shutil.which('flamegraph.pl'), 'flamegraph.pl is in no package of Debian or npm; speedscope_test.py reads this format')
+class Folded(Exported):
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.export('many', 'many.folded')
+        titles = re.findall(r'<title>(.*) \(([\d,]+) samples, [\d.]+%\)</title>', run('flamegraph.pl', '--minwidth=0', path).decode())
+        shares = {html.unescape(name): int(n.replace(',', '')) for name, n in titles}
+        total = shares.pop('all')
+        # Leaves have nothing below them, and are below this one.
+        del shares['example_outer']
+        self.is_as_reported(path, shares, total, weight='samples')
+
+
 class Sizes(Exported):
     def test_a_compressed_time_line_is_smaller_than_its_recording(self):
         run(EXAMPLE, 'long', self.directory / 'long.uniprof')
@@ -409,6 +468,10 @@ class Chrome(Exported):
 
     def test_functions_have_their_time(self):
         self.assertEqual(self.self_time(self.threads('plain')), PLAIN_SELF)
+
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.directory / 'many.trace.json'
+        self.is_as_reported(path, self.self_time(self.threads('many')), unit=1e6)
 
     def test_inlined_functions_have_their_time(self):
         threads = self.threads('inlined')
@@ -463,7 +526,8 @@ class Firefox(Exported):
         """self and total, in milliseconds, of each function, of all threads."""
         self.load(path)
         sums = {}
-        for thread in json.loads(self.cli('profile', 'info', '--json'))['processes'][0]['threads']:
+        processes = json.loads(self.cli('profile', 'info', '--json'))['processes']
+        for thread in (thread for process in processes for thread in process['threads']):
             rows = json.loads(self.cli('thread', 'functions', '--json', '--limit', '0', '--thread', thread['threadHandle']))
             for row in rows['functions']:
                 old = sums.get(row['name'], (0, 0))
@@ -473,6 +537,30 @@ class Firefox(Exported):
     def test_functions_have_their_time(self):
         rows = self.functions(self.export('plain', 'plain.firefox.json'))
         self.assertEqual({name: total for name, (_, total) in rows.items()}, PLAIN_TOTAL)
+
+    def test_total_and_top_ten_are_those_of_report(self):
+        path = self.export('many', 'many.firefox.json')
+        self.is_as_reported(path, {name: own for name, (own, _) in self.functions(path).items()}, unit=1e6)
+
+    def test_total_and_top_ten_of_perf_script_are_those_of_report(self):
+        path = self.export('many', 'many.perf')
+        # The profiler counts its samples.
+        self.is_as_reported(path, {name: own for name, (own, _) in self.functions(path).items()}, weight='samples')
+
+    def test_the_guests_processes_and_threads_are_told(self):
+        self.load(self.export('many', 'threads.firefox.json'))
+        processes = json.loads(self.cli('profile', 'info', '--json'))['processes']
+        told = {(process['name'], process['pid'], thread['name'], thread['tid']) for process in processes for thread in process['threads']}
+        self.assertEqual({tuple(map(str, each)) for each in told},
+                         {('nginx', '12', 'nginx', '12'), ('nginx', '12', 'pool', '13'), ('swapper/0', '0', 'swapper/0', '0'),
+                          ('web server (1)', '7', 'vCPU 0', '7'), ('web server (1)', '7', 'vCPU 1', '8')})
+
+    def test_each_pause_is_a_marker(self):
+        self.load(self.export('many', 'pauses.firefox.json'))
+        text = self.cli('thread', 'list')
+        self.assertEqual({name: int(markers) for name, markers in re.findall(r'(?m)^\W*t-\d+ +(\S.*?)  .* (\d+)$', text)},
+                         {'nginx': 228, 'pool': 246, 'swapper/0': 264, 'vCPU 0': 111, 'vCPU 1': 99})
+        self.assertRegex(self.cli('thread', 'markers', '--search', 'pause'), r'pause +264 markers +\(interval: min=10\.300.s, avg=11\.618.s, max=12\.300.s\)')
 
     def test_vcpus_use_the_cpu_in_a_category_that_is_no_other(self):
         self.load(self.export('plain', 'plain.firefox.json'))

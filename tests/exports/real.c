@@ -58,6 +58,45 @@ __attribute__((noinline)) uint64_t example_caller(volatile int *at)
 	return example_inlined(at); /* line of what was inlined */
 }
 
+/* Functions with names of C and of C++, never called. */
+#define FUNCTION(name, symbol)                             \
+	int many_##name(volatile int *at) __asm__(symbol); \
+	int many_##name(volatile int *at)                  \
+	{                                                  \
+		return *at += __LINE__;                    \
+	}
+
+FUNCTION(parse, "shop_parse")
+FUNCTION(add, "_ZN4shop4Cart3addERKNS_4ItemE")
+FUNCTION(hash, "shop_hash")
+FUNCTION(total, "_ZNK4shop4Cart5totalEv")
+FUNCTION(copy, "shop_copy")
+FUNCTION(construct, "_ZN4shop4CartC1Ev")
+FUNCTION(lock, "shop_lock")
+FUNCTION(destruct, "_ZN4shop4CartD1Ev")
+FUNCTION(poll, "shop_poll")
+FUNCTION(plus, "_ZN4shopplERKNS_5PriceES2_")
+FUNCTION(sort, "_ZN4shop4sortIiEEvPT_S2_")
+FUNCTION(find, "_ZN4shop5StoreINS_4ItemEE4findEi")
+FUNCTION(insert, "_ZN4shop3MapINS_3KeyENS_4ItemEE6insertERKS1_RKS2_")
+FUNCTION(help, "_ZN12_GLOBAL__N_14helpEv")
+FUNCTION(convert, "_ZN4shop5PricecvdEv")
+FUNCTION(index, "_ZN4shop4ListixEm")
+FUNCTION(assign, "_ZN4shop4ItemaSEOS0_")
+FUNCTION(update, "_ZN4shop6updateEPFviE")
+FUNCTION(print, "_ZN4shop5printEPKcz")
+FUNCTION(send, "shop_send")
+FUNCTION(receive, "shop_receive")
+FUNCTION(close, "shop_close")
+FUNCTION(compare, "_ZN4shopltERKNS_4ItemES2_")
+FUNCTION(rotate, "_ZN4shop6rotateIcLi4EEEvRAT0__T_")
+
+static int (*const many[])(volatile int *at) = {
+	many_parse,  many_add,	    many_hash,	  many_total, many_copy,    many_construct,
+	many_lock,   many_destruct, many_poll,	  many_plus,  many_sort,    many_find,
+	many_insert, many_help,	    many_convert, many_index, many_assign,  many_update,
+	many_print,  many_send,	    many_receive, many_close, many_compare, many_rotate};
+
 static void read_notes(const ElfW(Nhdr) * note, size_t len, char *hex)
 {
 	const uint8_t *id = (const uint8_t *)(note + 1) + note->n_namesz;
@@ -159,4 +198,27 @@ void make_inlined(struct maker *m, const char *path)
 	addrs[1]--;
 	for (int i = 0; i < 10; i++)
 		maker_sample(m, 0, VCPU_RUNNING, &addrs[1], 1);
+}
+
+/*
+ * The weights of no two functions are equal, those of heavy ones are far apart.
+ * By turns they are on one of two vCPUs without a thread, in two threads that go
+ * from vCPU to vCPU, and in the idle one.
+ */
+void make_many(struct maker *m, const char *path)
+{
+	const size_t n = sizeof(many) / sizeof(many[0]);
+	struct self self = {0};
+
+	begin(m, path, &self);
+	maker_thread(m, 12, 12, "nginx", "nginx");
+	maker_thread(m, 12, 13, "nginx", "pool");
+	maker_thread(m, 0, 0, "swapper/0", "swapper/0");
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < 5 + 3 * i; k++) {
+			m->thread = (uint32_t)(i % 4);
+			m->paused_ns = 10000 + 100 * i;
+			maker_sample(m, k / 4 % 2, VCPU_RUNNING,
+				     (uint64_t[]){AT(many[i]), AT(example_outer)}, 2);
+		}
 }

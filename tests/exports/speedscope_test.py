@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import unittest
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'browser'))
@@ -20,6 +21,17 @@ SPEEDSCOPE = 'speedscope', '1.25.0'
 # Percent in all, and of itself.
 VCPU_0 = {'example_leaf': (86, 86), 'example_outer': (100, 14), 'example_middle': (86, 0)}
 FORMATS = 'folded', 'pb.gz', 'speedscope.json', 'perf', 'trace.json'
+
+
+# "web vCPU 0 (1/5)"
+TITLE = 'return (/.*\\(\\d+\\/\\d+\\)/.exec(document.body.innerText) || [""])[0]'
+UNITS = {'': 1, 'ns': 1, '\u00b5s': 1e3, 'ms': 1e6, 's': 1e9}
+
+
+def in_ns(text):
+    """What speedscope shows as "74.00ms", or as "74" where weights are no times."""
+    number, unit = re.fullmatch(r'([\d.,]+)(\D*)', text).groups()
+    return round(float(number.replace(',', '')) * UNITS[unit])
 
 
 class Speedscope:
@@ -46,17 +58,34 @@ class Speedscope:
         """1: in order of time, 2: heaviest first, 3: sandwich."""
         self.browser.run('window.dispatchEvent(new KeyboardEvent("keypress", {key: arguments[0]}))', key)
 
-    def sandwich(self):
-        """Share of total and self, in percent, of each function that the table of the sandwich view has."""
-        self.view('3')
-        self._wait('return document.querySelectorAll("tr").length > 1', 'sandwich')
+    def profiles(self):
+        """Of each what its weights sum up to, by name; none of a file with one. The first one is shown."""
+        return {name: in_ns(total) for number, name, total in self._table() if number.isdecimal()}
+
+    def next_profile(self):
+        before = self.browser.run(TITLE)
+        self.view('n')
+        self._wait(f'return {TITLE.removeprefix("return ")} !== {before!r}', 'next profile')
+
+    def _table(self):
+        """Rows with three cells: those of the list of profiles, and of the sandwich view."""
         rows = self.browser.run('return Array.from(document.querySelectorAll("tr")).map((row) => '
                                 'Array.from(row.querySelectorAll("td")).map((cell) => cell.textContent))')
-        shares = {}
-        for row in rows:
-            if len(row) == 3:
-                shares[row[2]] = tuple(float(re.search(r'\(<?([\d.]+)%\)', cell)[1]) for cell in row[:2])
-        return shares
+        return [row for row in rows if len(row) == 3]
+
+    def _rows(self):
+        """Total and self of each function in the sandwich view, as texts."""
+        self.view('3')
+        self._wait('return Array.from(document.querySelectorAll("th")).some((cell) => cell.textContent.includes("Self"))', 'sandwich')
+        return {name: (total, own) for total, own, name in self._table() if total.endswith('%)')}
+
+    def sandwich(self):
+        """Share of total and self, in percent, of each function that the table of the sandwich view has."""
+        return {name: tuple(float(re.search(r'\(<?([\d.]+)%\)', cell)[1]) for cell in cells) for name, cells in self._rows().items()}
+
+    def own(self):
+        """Weight of itself of each function there, in ns where it is a time."""
+        return {name: in_ns(own.partition(' (')[0]) for name, (_, own) in self._rows().items()}
 
 
 @unittest.skipIf(webdriver.missing(), webdriver.missing())
@@ -79,6 +108,33 @@ class Reads(Exported):
                 for name, (total, own) in VCPU_0.items():
                     self.assertAlmostEqual(shares[name][0], total, delta=1.5)
                     self.assertAlmostEqual(shares[name][1], own, delta=1.5)
+
+    def own(self):
+        """Weight of itself of each function, in ns or as a number, of all profiles."""
+        own = Counter(self.speedscope.own())
+        for _ in range(1, len(self.speedscope.profiles())):
+            self.speedscope.next_profile()
+            for name, weight in self.speedscope.own().items():
+                own[name] += weight
+        return own
+
+    def test_total_and_top_ten_are_those_of_report_in_all_formats(self):
+        for ending, weight in ('folded', 'samples'), ('pb.gz', 'weight_ns'), ('speedscope.json', 'weight_ns'), ('trace.json', 'weight_ns'):
+            with self.subTest(ending):  # of perf's text see test_functions_have_their_shares_in_all_formats
+                path = self.export('many', f'many.{ending}')
+                self.speedscope.open(path)
+                self.is_as_reported(path, self.own(), weight=weight)
+
+    def test_a_profile_is_a_thread_or_a_vcpu_with_gaps_where_it_did_not_run(self):
+        self.speedscope.open(self.export('threads', 'threads.speedscope.json'))
+        # Gaps are no part of what the threads used.
+        self.assertEqual(self.speedscope.profiles(), {'web server (1) vCPU 0': 10000000, 'web server (1) nginx (12)': 60000000,
+                                                      'web server (1) nginx/pool (1)\ufffd[2J (13)': 30000000})
+        self.assertEqual(self.speedscope.sandwich(), {'example_outer': (100, 100)})
+        self.speedscope.next_profile()
+        self.speedscope.next_profile()
+        # Of nothing it says that it is less than 0.01 %.
+        self.assertEqual(self.speedscope.sandwich(), {'example_outer': (100, 0.01), 'example_leaf': (100, 100)})
 
     def test_inlined_functions_are_told_in_all_formats(self):
         for ending in FORMATS:

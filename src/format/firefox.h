@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_FORMAT_FIREFOX_H
+#define UNIPROF_FORMAT_FIREFOX_H
+
+/* The parts of the Firefox Profiler's format: its tables (firefox.c), and its threads (firefox_tracks.c). */
+
+#include "base/intern.h"
+#include "format/format.h"
+#include "format/tables.h"
+
+/* The name of markers, and of what says how they are shown. */
+#define FIREFOX_PAUSE "pause"
+
+struct firefox {
+	const struct format_job *job;
+	struct location_table *table;
+	struct ids *strings; /* numbers of texts */
+	const char **texts;  /* by number */
+	struct ids *files;   /* numbers of source files */
+	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
+	uint32_t n_stacks;
+	bool has_kernel; /* beside programs */
+	struct samples *samples;
+	const char *guest;
+	uint32_t pid, pause_name;
+	uint32_t shortest_pause; /* that has a marker, ns */
+	FILE *out;
+};
+
+/* Decides which pauses have markers; needs the samples. */
+void firefox_choose_pauses(struct firefox *f);
+
+/* An element of "threads"; a track without samples will do. */
+struct error *firefox_put_track(const struct firefox *f, const struct track *track);
+
+#endif
