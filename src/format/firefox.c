@@ -477,7 +477,7 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 	if (!err)
 		err = samples_collect(job, &f.samples);
 	if (!err)
-		firefox_choose_pauses(&f);
+		err = firefox_choose_pauses(&f);
 	if (!err)
 		err = put_all(&f);
 	samples_free(f.samples);

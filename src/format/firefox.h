@@ -28,7 +28,7 @@ struct firefox {
 };
 
 /* Decides which pauses have markers; needs the samples. */
-void firefox_choose_pauses(struct firefox *f);
+struct error *firefox_choose_pauses(struct firefox *f);
 
 /* An element of "threads"; a track without samples will do. */
 struct error *firefox_put_track(const struct firefox *f, const struct track *track);

@@ -9,6 +9,8 @@
 #include "format/firefox.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* So many fit well into a window, and beside the samples of a large file. */
 #define MARKERS_MAX 20000
@@ -63,9 +65,15 @@ static void put_cpu_use(const struct firefox *f, const struct sample *sample)
 }
 
 /* Unknown to the profiler, and read by our importer. */
-static void put_vcpu(const struct firefox *f, const struct sample *sample)
+static void put_vcpus(const struct firefox *f, const struct track *track)
 {
-	fprintf(f->out, "%u", sample->vcpu);
+	struct vcpu_runs runs = {0};
+
+	fputs("\"vcpus\":[", f->out);
+	for (size_t i = 0; i < track->n; i++)
+		vcpu_runs_add(&runs, sample_at(f, track, i)->vcpu, f->out);
+	vcpu_runs_end(&runs, f->out);
+	fputs("],\n", f->out);
 }
 
 static void put_samples(const struct firefox *f, const struct track *track)
@@ -79,7 +87,7 @@ static void put_samples(const struct firefox *f, const struct track *track)
 	if (time)
 		samples_column(f, "threadCPUDelta", track, put_cpu_use);
 	if (sample_thread(f->job, track->thread))
-		samples_column(f, "vcpu", track, put_vcpu);
+		put_vcpus(f, track);
 	fprintf(f->out, "\"weightType\":\"%s\",\"length\":%zu}", time ? "tracing-ms" : "samples",
 		track->n);
 }
@@ -89,21 +97,43 @@ static bool has_marker(const struct firefox *f, const struct sample *sample)
 	return sample->paused_ns >= f->shortest_pause;
 }
 
-static size_t count_markers(const struct firefox *f)
-{
-	size_t n = 0;
+#define HALVES (1u << 16)
 
-	for (size_t i = 0; i < f->samples->n; i++)
-		n += has_marker(f, &f->samples->at[i]);
-	return n;
+/* From the longest on, the first half of a number with more samples than there is room for. */
+static uint32_t half_of(const uint32_t counts[HALVES], size_t *room)
+{
+	uint32_t half = HALVES - 1;
+
+	while (half && counts[half] <= *room)
+		*room -= counts[half--];
+	return half;
 }
 
-/* Sets the shortest pause that has a marker: the longest ones have, as many as are wanted. */
-void firefox_choose_pauses(struct firefox *f)
+/* Pauses are sorted by the upper half of their length, and those where there is no room for all by the lower. */
+struct error *firefox_choose_pauses(struct firefox *f)
 {
+	const struct samples *samples = f->samples;
+	uint32_t *counts = calloc(HALVES, sizeof(*counts)), high, low;
+	size_t room = MARKERS_MAX, n = 0;
+
+	if (!counts)
+		return error_no_memory();
+	for (size_t i = 0; i < samples->n; i++) {
+		counts[samples->at[i].paused_ns / HALVES]++;
+		n += samples->at[i].paused_ns != 0;
+	}
 	f->shortest_pause = 1;
-	for (size_t n; (n = count_markers(f)) > MARKERS_MAX;)
-		f->shortest_pause += f->shortest_pause / 8 + 1;
+	if (n > MARKERS_MAX) {
+		high = half_of(counts, &room);
+		memset(counts, 0, HALVES * sizeof(*counts));
+		for (size_t i = 0; i < samples->n; i++)
+			if (samples->at[i].paused_ns / HALVES == high)
+				counts[samples->at[i].paused_ns % HALVES]++;
+		low = half_of(counts, &room);
+		f->shortest_pause = high * HALVES + low + 1;
+	}
+	free(counts);
+	return NULL;
 }
 
 static void put_pause_end(const struct firefox *f, const struct sample *sample)

@@ -168,14 +168,15 @@ static struct error *put_more(const struct speedscope *s, const struct track *tr
 			      const struct recorded_thread *thread)
 {
 	struct stretch stretch = {0};
-	const char *comma = "";
+	struct vcpu_runs runs = {0};
 	struct error *err;
 
 	fputs(",\n\"uniprof\":{", s->out);
 	err = thread ? put_thread(s, thread) : NULL;
 	fputs("\"vcpus\":[", s->out);
-	for (; advance(s, track, &stretch); comma = ",")
-		fprintf(s->out, "%s%u", comma, stretch.first ? stretch.first->vcpu : 0);
+	while (advance(s, track, &stretch))
+		vcpu_runs_add(&runs, stretch.first ? stretch.first->vcpu : runs.vcpu, s->out);
+	vcpu_runs_end(&runs, s->out);
 	fputs("]}", s->out);
 	return err;
 }

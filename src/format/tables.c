@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "format/tables.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -429,6 +430,21 @@ void samples_free(struct samples *samples)
 	free(samples->tracks);
 	free(samples->order);
 	free(samples);
+}
+
+void vcpu_runs_end(struct vcpu_runs *runs, FILE *out)
+{
+	if (runs->n)
+		fprintf(out, "%s%u,%" PRIu64, runs->written++ ? "," : "", runs->vcpu, runs->n);
+	runs->n = 0;
+}
+
+void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out)
+{
+	if (runs->vcpu != vcpu)
+		vcpu_runs_end(runs, out);
+	runs->vcpu = vcpu;
+	runs->n++;
 }
 
 struct grouping {

@@ -145,6 +145,16 @@ struct samples {
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
 
+/* vCPUs that follow one another, as JSON: "0,12,1,3" is twelve times vCPU 0, and three times 1. Starts as {0}. */
+struct vcpu_runs {
+	uint16_t vcpu;
+	uint64_t n, written;
+};
+
+void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out);
+/* Writes what is left. */
+void vcpu_runs_end(struct vcpu_runs *runs, FILE *out);
+
 /* All samples that differ only in time. */
 struct sample_group {
 	uint64_t samples;

@@ -30,7 +30,8 @@ struct firefox_tables {
 
 struct firefox_thread {
 	struct firefox_tables tables;
-	struct import_column stack, time, time_delta, weight, vcpu;
+	struct import_column stack, time, time_delta, weight;
+	struct import_vcpus vcpus;
 	const char *name, *process, *weight_type;
 	uint32_t pid, tid;
 };
@@ -166,7 +167,7 @@ static void read_samples(struct import_json *json, void *ctx, const char *key)
 		     {"time", &thread->time},
 		     {"timeDeltas", &thread->time_delta},
 		     {"weight", &thread->weight},
-		     {"vcpu", &thread->vcpu}};
+		     {"vcpus", &thread->vcpus.runs}};
 
 	if (!strcmp(key, "weightType"))
 		thread->weight_type = import_json_text(json);
@@ -408,19 +409,19 @@ static struct error *add_sample(struct firefox *f, const struct firefox_thread *
 	return import_sample(f->import, &sample);
 }
 
-static struct error *add_samples(struct firefox *f, const struct firefox_thread *thread,
+static struct error *add_samples(struct firefox *f, struct firefox_thread *thread,
 				 const uint32_t *ids, size_t n_ids)
 {
 	const size_t n = thread->stack.n;
 	const bool deltas = thread->time_delta.n && !thread->time.n;
-	const bool has_vcpus = is_own(f) && thread->vcpu.n;
+	const bool has_vcpus = is_own(f) && thread->vcpus.runs.n;
 	const size_t number = (size_t)(thread - f->threads);
 	struct import_sample sample = {.vcpu = (uint16_t)number};
 	struct error *err = NULL;
 	double ms = 0;
 
 	if ((deltas ? thread->time_delta.n : thread->time.n) != n ||
-	    (thread->weight.n && thread->weight.n != n) || (has_vcpus && thread->vcpu.n != n))
+	    (thread->weight.n && thread->weight.n != n))
 		return import_damaged(f->import, "the columns of its samples differ in length");
 	if (!has_vcpus && number >= RECORDING_MAX_VCPUS)
 		return import_damaged(f->import, "too many threads");
@@ -437,14 +438,14 @@ static struct error *add_samples(struct firefox *f, const struct firefox_thread 
 			sample.stack = ids[stack];
 		else if (!isnan(thread->stack.at[i]))
 			return import_damaged(f->import, "a number of a stack is none");
-		if (has_vcpus && !import_vcpu(thread->vcpu.at[i], &sample.vcpu))
-			return import_damaged(f->import, "a vCPU's number is none");
+		if (has_vcpus && !import_next_vcpu(&thread->vcpus, &sample.vcpu))
+			return import_damaged(f->import, "vCPUs are missing, or no numbers");
 		err = add_sample(f, thread, i, ms, sample);
 	}
 	return err;
 }
 
-static struct error *tell_thread(struct firefox *f, const struct firefox_thread *thread,
+static struct error *tell_thread(struct firefox *f, struct firefox_thread *thread,
 				 const uint32_t *shared)
 {
 	const char *unit = unit_of(thread), *first = unit_of(f->threads);
@@ -521,7 +522,7 @@ static struct error *read_firefox(struct import *import)
 		free(f.threads[i].time.at);
 		free(f.threads[i].time_delta.at);
 		free(f.threads[i].weight.at);
-		free(f.threads[i].vcpu.at);
+		free(f.threads[i].vcpus.runs.at);
 	}
 	free(f.threads);
 	free(f.libs);

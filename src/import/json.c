@@ -237,3 +237,22 @@ void import_json_numbers(struct import_json *json, struct import_column *column)
 	column->n = 0;
 	import_json_array(json, read_number, column);
 }
+
+bool import_next_vcpu(struct import_vcpus *vcpus, uint16_t *vcpu)
+{
+	const struct import_column *runs = &vcpus->runs;
+	double number;
+
+	if (!(vcpus->left >= 1)) {
+		if (runs->n - vcpus->next < 2)
+			return false;
+		vcpus->left = runs->at[vcpus->next + 1];
+		vcpus->next += 2;
+	}
+	if (!(vcpus->left >= 1))
+		return false;
+	vcpus->left--;
+	number = runs->at[vcpus->next - 2];
+	*vcpu = number >= 0 && number < RECORDING_MAX_VCPUS ? (uint16_t)number : 0;
+	return number == *vcpu;
+}

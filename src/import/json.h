@@ -56,14 +56,15 @@ struct import_column {
 
 void import_json_numbers(struct import_json *json, struct import_column *column);
 
-/* A number of a column as that of a vCPU; false: it is none. */
-static inline bool import_vcpu(double number, uint16_t *vcpu)
-{
-	const bool good = number >= 0 && number < RECORDING_MAX_VCPUS;
+/* vCPUs as our exports tell them: a number, how often it follows itself, the next number, ... */
+struct import_vcpus {
+	struct import_column runs;
+	size_t next;
+	double left; /* of the run before `next` */
+};
 
-	*vcpu = good ? (uint16_t)number : 0;
-	return good;
-}
+/* Each vCPU in turn; false: there are no more, or it is no number. */
+bool import_next_vcpu(struct import_vcpus *vcpus, uint16_t *vcpu);
 
 /* A number as an ID; RECORDED_ID_UNKNOWN: it is none. */
 static inline uint32_t import_id(double number)

@@ -54,7 +54,8 @@ struct speedscope {
 	size_t n_profiles, profiles_room;
 	size_t first; /* sample of the profile that is being read */
 	struct speedscope_events events;
-	struct import_column column, weights, vcpus;
+	struct import_column column, weights;
+	struct import_vcpus vcpus;
 	const char *exporter;
 	uint64_t others; /* samples of another unit */
 };
@@ -213,7 +214,7 @@ static void read_more(struct import_json *json, void *ctx, const char *key)
 	else if (!strcmp(key, "thread"))
 		current(s)->thread = import_json_text(json);
 	else if (!strcmp(key, "vcpus"))
-		import_json_numbers(json, &s->vcpus);
+		import_json_numbers(json, &s->vcpus.runs);
 }
 
 static void read_member(struct import_json *json, void *ctx, const char *key)
@@ -257,14 +258,12 @@ static void weigh(struct import_json *json, struct speedscope *s)
 
 static void take_vcpus(struct import_json *json, struct speedscope *s)
 {
-	if (s->n_samples - s->first != s->vcpus.n)
-		import_json_fail(json, "there are not as many vCPUs as samples");
-	for (size_t i = 0; i < s->vcpus.n && !json->err; i++) {
-		uint16_t vcpu;
+	for (size_t i = s->first; i < s->n_samples && !json->err; i++) {
+		uint16_t vcpu = 0;
 
-		if (!import_vcpu(s->vcpus.at[i], &vcpu))
-			import_json_fail(json, "a vCPU's number is none");
-		s->samples[s->first + i].vcpu = vcpu & (RECORDING_MAX_VCPUS - 1);
+		if (!import_next_vcpu(&s->vcpus, &vcpu))
+			import_json_fail(json, "vCPUs are missing, or no numbers");
+		s->samples[i].vcpu = vcpu & (RECORDING_MAX_VCPUS - 1);
 	}
 	current(s)->has_vcpus = true;
 }
@@ -285,13 +284,14 @@ static void read_profile(struct import_json *json, void *ctx)
 	};
 	s->first = s->n_samples;
 	s->weights.n = 0;
-	s->vcpus.n = 0;
+	s->vcpus.runs.n = s->vcpus.next = 0;
+	s->vcpus.left = 0;
 	s->events.n = 0;
 	s->events.any = false;
 	import_json_object(json, read_member, s);
 	if (!json->err && !current(s)->has_events)
 		weigh(json, s);
-	if (!json->err && s->vcpus.n)
+	if (!json->err && s->vcpus.runs.n)
 		take_vcpus(json, s);
 }
 
@@ -434,7 +434,7 @@ static void speedscope_free(struct speedscope *s)
 	free(s->events.stacks);
 	free(s->column.at);
 	free(s->weights.at);
-	free(s->vcpus.at);
+	free(s->vcpus.runs.at);
 }
 
 static struct error *read_speedscope(struct import *import)

@@ -32,6 +32,7 @@ static void make_long(struct maker *m, const char *path)
 
 		seed = seed * 1103515245 + 12345;
 		mix = (seed >> 8) % 5000;
+		m->paused_ns = 10000 + (seed >> 12) % 30000;
 		for (unsigned k = 12; k > 0; k--) {
 			addrs[k - 1] = 0x1000 + mix % 1200 * 0x100;
 			mix = k > 6 ? mix * 7 / 4 : mix * 2654435761u >> 8;

@@ -373,6 +373,14 @@ class Written(Imported):
                  'profiles': [{'type': 'sampled', 'unit': 'none', 'samples': [[1]], 'weights': [1]}]}
         self.assertIn("a frame's number is none", self.refused(self.write('none.json', json.dumps(scope))))
 
+    def test_vcpus_that_do_not_fit_the_samples_are_refused(self):
+        for ending in 'speedscope.json', 'firefox.json':
+            text = self.export('many', f'many.{ending}').read_text()
+            for wrong in '[0,1]', '[0,1,0]', '[4096,100000]', '[0.5,100000]', '[0,-1]', '[0,null]', '[null,100000]':
+                with self.subTest(ending, wrong=wrong):
+                    path = self.write(f'vcpus.{ending}', re.sub(r'(?<="vcpus":)\[[\d,]*\]', wrong, text))
+                    self.assertIn('vCPUs are missing, or no numbers', self.refused(path))
+
     def test_a_bomb_does_not_go_off(self):
         """What unpacks to more than a file may have is refused, in bounded memory."""
         packed = gzip.compress(b'a;b 1\n' * (1 << 22), 9)  # 24 MiB in 25 KB

@@ -425,6 +425,16 @@ class Sizes(Exported):
         trace = json.loads(gzip.decompress(path.read_bytes()))
         self.assertGreater(len([sample for sample in trace['samples'] if sample['sf']]), 990000)
 
+    def test_of_many_pauses_the_longest_are_markers(self):
+        run(EXAMPLE, 'long', self.directory / 'long.uniprof')
+        profile = json.loads(self.export('long', 'long.firefox.json').read_bytes())
+        lengths = [end - start for thread in profile['threads']
+                   for start, end in zip(thread['markers']['startTime'], thread['markers']['endTime'])]
+        self.assertTrue(19000 < len(lengths) <= 20000, len(lengths))
+        # They are spread evenly over 10 to 40 us.
+        self.assertAlmostEqual(min(lengths), .04 - .03 * len(lengths) / 1e6, delta=.0002)
+        self.assertIn(f'Pauses shorter than {min(lengths) * 1000:.3f} \u00b5s are not shown.', profile['meta']['markerSchema'][0]['description'])
+
     def test_all_formats_can_be_compressed(self):
         for ending in 'folded', 'perf', 'callgrind', 'speedscope.json', 'data':
             plain = self.export('plain', f'plain.{ending}').read_bytes()
