@@ -161,12 +161,29 @@ static struct error *add_tick(void *ctx, const struct tick *tick)
 	return err;
 }
 
-/* Buckets get some ticks each, or the time line would be full of holes. */
-static uint64_t time_buckets_for(const struct profile *profile)
-{
-	uint64_t n = profile->ticks / TIME_BUCKET_TICKS;
+#define NS_PER_S 1000000000ull
 
-	return n < 1 ? 1 : n > TIME_BUCKETS_MAX ? TIME_BUCKETS_MAX : n;
+/*
+ * Buckets get some ticks each, or the time line would be full of holes; more than a heat map has rows for
+ * tells nothing. A second is a whole number of them, so that the cells of a heat map are, too.
+ */
+static uint64_t bucket_length(const struct profile *profile)
+{
+	const uint64_t seconds = profile->last_ns / NS_PER_S + 1;
+	uint64_t most = profile->ticks / TIME_BUCKET_TICKS, length = NS_PER_S >> 9;
+	uint64_t useful = TIME_BUCKETS_SHOWN;
+
+	if (seconds > TIME_BUCKETS_SHOWN / TIME_BUCKETS_A_SECOND)
+		useful = seconds < TIME_BUCKETS_MAX / TIME_BUCKETS_A_SECOND
+				 ? seconds * TIME_BUCKETS_A_SECOND
+				 : TIME_BUCKETS_MAX;
+	if (most > useful)
+		most = useful;
+	while (length % 5 == 0 && profile->last_ns / length * 5 < most)
+		length /= 5;
+	while (profile->last_ns / length >= (most ? most : 1))
+		length *= 2;
+	return length;
 }
 
 struct error *time_buckets_read(const char *path, const struct profile *profile,
@@ -186,7 +203,7 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 
 	memset(out, 0, sizeof(*out));
 	weighting_start(&b.weighting, filter->weight, filter->states, &profile->info);
-	out->bucket_ns = profile->last_ns / time_buckets_for(profile) + 1;
+	out->bucket_ns = bucket_length(profile);
 	err = index_rows(&b);
 	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &cut);
@@ -204,8 +221,6 @@ void time_buckets_free(struct time_buckets *buckets)
 	free(buckets->rows);
 	memset(buckets, 0, sizeof(*buckets));
 }
-
-#define NS_PER_S 1000000000ull
 
 struct heating {
 	const struct heat_options *options;

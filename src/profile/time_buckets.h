@@ -33,17 +33,23 @@ struct time_bucket_row {
 };
 
 struct time_buckets {
-	uint64_t bucket_ns; /* how long each is; a power of two times the shortest */
+	uint64_t bucket_ns; /* how long each is: a part of a second, or some seconds */
 	uint32_t n;
 	struct time_bucket_row *rows; /* sorted by bucket, vcpu, state, node */
 	size_t n_rows;
 };
 
-/* The number of buckets at first, at most; */
-#define TIME_BUCKETS_MAX 1024
+/* The number of buckets at first, at most: this, */
+#define TIME_BUCKETS_SHOWN 2048
+
+/* in longer recordings so many for each second, */
+#define TIME_BUCKETS_A_SECOND 64
+
+/* but never more than this, */
+#define TIME_BUCKETS_MAX 32768
 
 /* and not so many that there are fewer ticks in each, on average. */
-#define TIME_BUCKET_TICKS 4
+#define TIME_BUCKET_TICKS 3
 
 /*
  * Reads the profile's file once more, so that must be a file and not a pipe.

@@ -3,6 +3,7 @@
 """The page (`flamegraph --html`, `diff --html`) in a real browser: each does what docs/flamegraph.md says."""
 
 import collections
+import json
 import os
 import pathlib
 import random
@@ -114,6 +115,22 @@ class Page:
             'actions': [move[0], {'type': 'pointerDown', 'button': 0}, move[1], {'type': 'pointerUp', 'button': 0}]}]})
         self.settle()
 
+    def heat(self, nth: int = 0) -> dict:
+        """The heat map: its samples column by column, and what it selects."""
+        self.settle()
+        return self.browser.run("""const heat = uniprof.heats[arguments[0]];
+            return {rows: heat.rows, columns: heat.columns, samples: [...heat.samples ?? []], legend: heat.legend.textContent}""", nth)
+
+    def drag_cells(self, first: tuple[int, int], last: tuple[int, int], kind: str = 'mouse') -> None:
+        """Drags mouse or finger in the heat map, from one cell (column, row) to another."""
+        places = self.browser.run("""const heat = uniprof.heats[0], box = heat.canvas.getBoundingClientRect();
+            return arguments[0].map(([column, row]) => [box.x + HEAT_AXIS + (column + 0.5) * heat.cellWidth, box.y + (row + 0.5) * heat.cellHeight])""",
+            [first, last])
+        move = [{'type': 'pointerMove', 'duration': 0, 'x': int(x), 'y': int(y)} for x, y in places]
+        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': kind, 'parameters': {'pointerType': kind},
+            'actions': [move[0], {'type': 'pointerDown', 'button': 0}, move[1], {'type': 'pointerUp', 'button': 0}]}]})
+        self.settle()
+
 
 @unittest.skipIf(webdriver.missing(), webdriver.missing())
 class InBrowser(unittest.TestCase):
@@ -182,15 +199,73 @@ class OneRecording(InBrowser):
 
     def test_a_stretch_of_time_can_be_selected(self) -> None:
         page = self.open()
-        page.drag(0, 199.9 / 1500)
+        page.drag(0, 195 / 1500)
         self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1, 'main;work;work': 1, 'main;work;work;add': 1})
-        self.assertIn('0.00 s to 0.2', page.text('.times .span'))
+        self.assertIn('0.00 s to 0.20 s', page.text('.times .span'))
         page.drag(.5, .5)
         self.assertEqual(page.shares()['boot'], .15)
         page.press('t', 'ArrowRight')
         self.assertNotIn('boot', page.shares())
         page.press('Backspace')
         self.assertIn('boot', page.shares())
+
+    def test_the_heat_map_is_that_of_the_report(self) -> None:
+        page = self.open()
+        for keys, options in ((['h'], ['--state=running']), (['1', '3'], ['--state=blocked']), (['1', '2'], ['--state=all'])):
+            page.press(*keys)
+            heat, said = page.heat(), json.loads(uniprof('report', '--heat', '--json', *options, self.recording))['heat']
+            # 64 rows in the page, 20 in the report: quarters of a second are whole rows of both.
+            seen, expected = collections.Counter(), collections.Counter()
+            for cell, samples in enumerate(heat['samples']):
+                seen[cell // heat['rows'], 4 * (cell % heat['rows']) // heat['rows']] += int(samples)
+            for cell in said['cells']:
+                expected[cell['column'], 4 * cell['row'] // said['rows']] += cell['samples']
+            # A tick at the very edge of a quarter may be in its neighbour: buckets are no whole milliseconds.
+            for place in seen | expected:
+                self.assertAlmostEqual(seen[place], expected[place], delta=4, msg=(options, place))
+            self.assertEqual(sum(seen.values()), sum(expected.values()))
+
+    def test_a_stretch_of_the_heat_map_is_what_all_views_show(self) -> None:
+        for kind in ('mouse', 'touch'):
+            page = self.open()
+            page.press('h')
+            page.drag_cells((0, 40), (0, 60), kind)
+            self.assertIn('0.625 s to 0.953 s', page.heat()['legend'])
+            page.press('f')
+            self.assertEqual(set(page.shares()), {'all', 'main', 'main;idle', 'main;idle;add', 'boot', 'boot;init'})
+            page.press('h')
+            page.drag_cells((0, 10), (0, 10), kind)
+            self.assertIn('all of the time', page.heat()['legend'])
+
+    def test_keys_select_in_the_heat_map(self) -> None:
+        page = self.open()
+        page.press('h')
+        self.assertIn('0.000 s to 0.016 s: 1', page.text('#details'))
+        page.press('Shift+ArrowDown', 'Shift+ArrowDown')
+        self.assertIn('0.000 s to 0.047 s', page.heat()['legend'])
+        self.assertEqual(self.browser.role(self.browser.run('return document.activeElement')), 'application')
+        page.press('Enter')
+        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1, 'main;work;work': 1, 'main;work;work;add': 1})
+        page.press('h', 'Backspace')
+        self.assertIn('all of the time', page.heat()['legend'])
+        page.press('Home', 'ArrowRight')
+        self.assertIn('1.000 s to 1.016 s', page.text('#details'))
+
+    def test_a_search_leaves_its_stacks_in_the_heat_map(self) -> None:
+        page = self.open()
+        page.press('h')
+        page.search('^multiply$')
+        heat = page.heat()
+        self.assertEqual(sum(heat['samples']), 300)
+        self.assertIn('of stacks that match', heat['legend'])
+
+    def test_without_times_there_is_no_heat_map(self) -> None:
+        self.recording = self.directory / 'timeless.folded'
+        self.recording.write_text('main;work 10\n')
+        page = self.open()
+        self.assertFalse(self.browser.run('return document.querySelector("#view-heat").checkVisibility()'))
+        page.press('h')
+        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1})
 
     def test_a_click_zooms_and_the_path_leads_back(self) -> None:
         page = self.open()
@@ -321,7 +396,7 @@ class OneRecording(InBrowser):
 
     def test_narrow_windows_need_no_sideways_scrolling(self) -> None:
         page = self.open()
-        for key in ('f', 's'):
+        for key in 'fsh':
             page.press(key)
             for width in (500, 900, 1300):
                 self.browser.resize(width, 800)
@@ -438,7 +513,7 @@ class OneRecording(InBrowser):
         page = self.open()
         self.browser.devtools('Emulation.setDeviceMetricsOverride', width=390, height=844, deviceScaleFactor=2, mobile=True)
         self.addCleanup(self.browser.devtools, 'Emulation.clearDeviceMetricsOverride')
-        for key in 'fls':
+        for key in 'flsh':
             page.press(key)
             self.assertEqual(self.browser.run('return [innerWidth, document.documentElement.scrollWidth]'), [390, 390])
             outside = self.browser.run("""return Array.from(document.querySelectorAll('button, select, input, canvas'))
@@ -449,7 +524,7 @@ class OneRecording(InBrowser):
     def test_an_empty_recording_says_so(self) -> None:
         page = self.open('--from=1h')
         self.assertIn('no samples', page.text('#path'))
-        page.press('s', 'l', 'i', '/')
+        page.press('s', 'l', 'h', 'f', 'i', '/')
 
 
 class ManyStacks(InBrowser):
@@ -500,6 +575,24 @@ class ManyStacks(InBrowser):
             return [view.value[z], deepest, flame.page.names[view.name[z]]]""")
         self.assertEqual(view, [len(here) * 1e6, 30, path[-1]])
 
+    def test_a_zoom_while_pictures_are_built_is_made_finer_afterwards(self) -> None:
+        page = Page(self.browser, self.path)
+        page.press('l')
+        self.browser.run("""uniprof.work(function* () { for (const until = performance.now() + 300; performance.now() < until;) yield 'busy'; }());
+            const {flame} = uniprof, {view} = flame; let node = 1;
+            while (!view.rest[node + 1] && view.level[node] < 4) node++;
+            flame.zoom(node); window.wasBusy = document.body.dataset.busy""")
+        page.settle()
+        busy, made, wanted = self.browser.run("""const {view, zoomed} = uniprof.flame, node = view.nodes[zoomed];
+            return [window.wasBusy, node.limit, uniprof.finest() * view.grown.share(node.sums)]""")
+        self.assertEqual(busy, 'yes')
+        self.assertLessEqual(made, wanted * 1.02)
+
+    def test_the_heat_map_has_all_samples(self) -> None:
+        page = Page(self.browser, self.path)
+        page.press('h')
+        self.assertEqual(sum(page.heat()['samples']), len(self.stacks))
+
     def test_the_sandwich_has_its_callers_and_callees(self) -> None:
         page = Page(self.browser, self.path, '#v=sandwich&f=f15_00')
         within = [stack for stack in self.stacks if stack[15] == 'f15_00']
@@ -545,6 +638,11 @@ class TwoRecordings(InBrowser):
         said = sorted(line.split('  ')[-1].split()[-1] if '(' not in line else line.rsplit('(', 1)[0].split()[-1]
                       for line in lines if ' * ' in line)
         self.assertEqual(marked, said)
+
+    def test_each_has_a_heat_map(self) -> None:
+        page = self.compare()
+        page.press('h')
+        self.assertEqual([sum(page.heat(nth)['samples']) for nth in (0, 1)], [1000, 2000])
 
     def test_a_stretch_of_either_can_be_selected(self) -> None:
         page = self.compare()

@@ -7,6 +7,7 @@ const KEYS = [
 	[['f'], 'Flame graph: each box stands on its caller'],
 	[['l'], 'Leaf first: what was at work is at the bottom, its callers are on it'],
 	[['s'], 'Sandwich: callers and callees of the function of the box in focus, or under the mouse (double click does the same)'],
+	[['h'], 'Heat map: seconds across, the offset in a second down; drag to select a stretch, or ← → ↑ ↓ with Shift; Enter: its flame graph'],
 	[['i'], 'Icicle: the root at the top'],
 	[['r'], 'Recursion: calls of a function by itself are one box'],
 	[['p'], 'Colours by package (or module, or prefix of the name)'],
@@ -32,7 +33,7 @@ function toggleTheme(page, theme) {
 	page?.readTheme();
 	for (const flame of page ? [page.flame, page.callers, page.callees] : [])
 		flame.redraw();
-	for (const times of page?.times ?? [])
+	for (const times of page ? [...page.times, ...page.heats] : [])
 		times.draw();
 }
 
@@ -89,6 +90,7 @@ function wire(page) {
 	};
 	const keys = {
 		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
+		h: () => { page.setView('heat'); page.heats[0].canvas.focus(); },
 		i: () => page.setIcicle(!page.icicle), r: () => page.setCollapsed(!page.collapsed),
 		p: () => page.setColors(!page.byPackage), c: () => page.copyStack(), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
 		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
@@ -104,7 +106,7 @@ function wire(page) {
 		event.preventDefault();
 		action();
 	});
-	for (const view of ['flame', 'leaf', 'sandwich'])
+	for (const view of VIEWS)
 		get(`view-${view}`).addEventListener('click', () => view === 'sandwich' ? sandwichOfFocus(page) : page.setView(view));
 	get('icicle').addEventListener('click', () => page.setIcicle(!page.icicle));
 	get('collapse').addEventListener('click', keys.r);
@@ -168,7 +170,7 @@ function saveState(page) {
 
 function readState(page, text) {
 	const state = new URLSearchParams(text.slice(1)), {profile} = page;
-	const view = ['flame', 'leaf', 'sandwich'].find((name) => name === state.get('v')) ?? page.view;
+	const view = VIEWS.find((name) => name === state.get('v')) ?? page.view;
 	page.pattern = get('search').value = state.get('s') ?? '';
 	page.anyCase = state.get('i') === '1';
 	page.collapsed = state.get('rec') === '1';

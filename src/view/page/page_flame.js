@@ -76,6 +76,7 @@ class Flame {
 		this.canvas.height = Math.round(height * ratio);
 		this.spacer.style.height = `${Math.max(0, this.view.levels * ROW - height)}px`;
 		this.redraw();
+		this.page.refine(this);
 	}
 
 	redraw() {
@@ -100,8 +101,14 @@ class Flame {
 		return this.width / (this.view.value[this.zoomed] || 1);
 	}
 
+	// Boxes stand side by side from their parent's left edge on, in order.
 	left(node) {
-		return this.isAbove(node) ? 0 : (this.view.x[node] - this.view.x[this.zoomed]) * this.unit();
+		const {view, zoomed} = this;
+		let before = 0;
+		for (let at = node; at > zoomed && at < view.end[zoomed]; at = view.parent[at])
+			for (let beside = view.parent[at] + 1; beside < at; beside = view.end[beside])
+				before += view.value[beside];
+		return before * this.unit();
 	}
 
 	size(node) {
@@ -134,17 +141,19 @@ class Flame {
 		this.cell ??= context.measureText('m'.repeat(64)).width / 64;
 		for (let node = this.zoomed; node; node = view.parent[node])
 			this.drawBox(view.parent[node], 0, this.width, this.top(view.level[view.parent[node]], scrolled), true);
-		const last = new Int32Array(view.levels).fill(-1), runs = new Map(), end = view.end[this.zoomed], from = view.x[this.zoomed];
+		const last = new Int32Array(view.levels).fill(-1), runs = new Map(), end = view.end[this.zoomed], next = new Float64Array(view.levels + 1);
 		for (let node = this.zoomed; node < end;) {
 			const size = node === this.zoomed ? this.width : view.value[node] * unit, level = view.level[node];
-			const y = this.top(level, scrolled);
+			const y = this.top(level, scrolled), x = next[level] * unit;
+			next[level + 1] = next[level];
+			next[level] += view.value[node];
 			if (size < LEAST || (this.icicle ? y > this.height : y < -ROW)) {
 				if (size < LEAST && size > 0)
-					this.leaveOut(runs, node, (view.x[node] - from) * unit, size);
+					this.leaveOut(runs, node, x, size);
 				node = view.end[node];
 				continue;
 			}
-			const x = (view.x[node] - from) * unit, pixel = Math.floor(x * ratio);
+			const pixel = Math.floor(x * ratio);
 			if (y >= -ROW && y <= this.height && (size >= 1 || pixel !== last[level])) {
 				this.drawBox(node, x, size, y, false);
 				last[level] = pixel;
@@ -236,12 +245,12 @@ class Flame {
 				node = view.parent[node];
 			return node;
 		}
-		const where = view.x[node] + x / this.unit();
+		let where = x / this.unit();
 		while (view.level[node] < level) {
 			let child = node + 1;
 			const end = view.end[node];
-			while (child < end && where >= view.x[child] + view.value[child])
-				child = view.end[child];
+			for (; child < end && where >= view.value[child]; child = view.end[child])
+				where -= view.value[child];
 			if (child >= end)
 				return -1;
 			node = child;

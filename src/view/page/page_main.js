@@ -3,8 +3,14 @@
 // The page itself: holds the user's choices, and tells the views that show them.
 
 const get = (id) => document.getElementById(id);
-const SLICE_MS = 30, SHOW_MS = 300;
-const pause = () => new Promise((done) => { setTimeout(done); });
+const VIEWS = ['flame', 'leaf', 'sandwich', 'heat'];
+const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600;
+// Lets the browser draw and take input; a timer would wait for some milliseconds more.
+const pause = () => new Promise((done) => {
+	const {port1, port2} = new MessageChannel();
+	port1.onmessage = () => { port1.close(); done(); };
+	port2.postMessage(0);
+});
 const count = (n, what) => `${n.toLocaleString('en-US')} ${what}${n === 1 ? '' : 's'}`;
 
 class Page {
@@ -14,6 +20,7 @@ class Page {
 		profile.sides.forEach((side, i) => { side.label = two ? ['before', 'after'][i] : ''; });
 		this.filters = profile.sides.map((side) => ({from: 0, to: side.buckets, without: new Set()}));
 		this.states = profile.states;
+		this.timed = profile.sides.every((side) => !side.timeless);
 		this.widths = 'both';
 		this.collapsed = this.byPackage = false;
 		this.icicle = profile.icicle;
@@ -23,6 +30,7 @@ class Page {
 		this.callees = new Flame(get('callees'), this, 'Callees', true);
 		this.functionTable = new Functions(get('functions'), this);
 		this.times = profile.sides.map((side, i) => new Times(get('times'), side, this.filters[i], this, () => this.refilter()));
+		this.heats = profile.sides.map((side, i) => new Heat(get('heat'), side, this.filters[i], this, () => this.refilter()));
 		this.readTheme();
 		showTexts(this);
 		wire(this);
@@ -35,7 +43,8 @@ class Page {
 		const style = getComputedStyle(document.documentElement);
 		const color = (name) => style.getPropertyValue(`--${name}`).trim();
 		this.colors = {};
-		for (const name of ['ground', 'text', 'over', 'hit', 'hit-text', 'box-text', 'ring', 'running', 'runnable', 'blocked', 'brush'])
+		for (const name of ['ground', 'text', 'over', 'hit', 'hit-text', 'box-text', 'ring', 'running', 'runnable', 'blocked', 'brush',
+			'heat-low', 'heat-middle', 'heat-high'])
 			this.colors[name.replace(/-(.)/, (_, letter) => letter.toUpperCase())] = color(name);
 	}
 
@@ -81,7 +90,8 @@ class Page {
 			});
 	}
 
-	update(view = this.view) {
+	update(asked = this.view) {
+		const view = asked === 'heat' && !this.timed ? this.view === 'heat' ? 'flame' : this.view : asked;
 		const keep = view === this.view && this.shown;
 		this.sumUp();
 		this.view = view;
@@ -91,14 +101,16 @@ class Page {
 		if (view === 'sandwich')
 			this.showSandwich();
 		else if (view === 'leaf')
-			this.growAll([[this.flame, leafFirst(this.profile, this.selfs, this.wholes, this.collapsed)]]);
+			this.growAll([[this.flame, leafFirst(this.profile, this.sums(), this.collapsed)]]);
+		else if (view === 'heat')
+			this.flame.hovered = -1;
 		else if (this.collapsed)
-			this.growAll([[this.flame, collapsedTree(this.profile, this.totals, this.wholes)]]);
+			this.growAll([[this.flame, collapsedTree(this.profile, this.sums())]]);
 		else
 			this.flame.show(this.makeView({tree: this.profile.tree, sides: this.totals}), keep && !this.flame.view?.grown);
 		this.search();
 		this.showChoices();
-		for (const times of this.times)
+		for (const times of [...this.times, ...this.heats])
 			times.draw();
 		this.zoomed(this.flame);
 		this.tellLeftOut();
@@ -112,11 +124,21 @@ class Page {
 			return;
 		this.summed = key;
 		this.selfs = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
-		this.totals = this.selfs.map((self) => ({weights: addToParents(profile.tree, self.weights),
-			samples: addToParents(profile.tree, self.samples)}));
+		this.totals = this.selfs.map((self) => totalsOf(profile.tree, self));
 		this.wholes = this.totals.map((total) => total.weights[0]);
 		this.draws = this.selfs.map((self) => self.draws);
-		this.functions = null;
+		this.functions = this.leaves = null;
+	}
+
+	// For trees of another shape.
+	sums() {
+		this.leaves ??= leavesOf(this.profile.tree, this.selfs);
+		return this;
+	}
+
+	// The part of the whole that is a pixel of the screen wide.
+	finest() {
+		return 1 / (Math.max(innerWidth, LEAST_WIDTH) * (devicePixelRatio || 1));
 	}
 
 	makeView({tree, sides}) {
@@ -130,20 +152,22 @@ class Page {
 	async work(steps) {
 		const job = this.job = {};
 		document.body.dataset.busy = 'yes';
-		for (let done = false; !done;) {
+		for (let step = {}; !step.done;) {
 			const until = performance.now() + SLICE_MS;
-			do {
-				const step = steps.next();
-				done = step.done;
-				if (!done)
-					get('progress').textContent = step.value;
-			} while (!done && performance.now() < until);
-			if (!done)
+			do
+				step = steps.next();
+			while (!step.done && performance.now() < until);
+			if (!step.done) {
+				get('progress').textContent = step.value;
 				await pause();
+			}
 			if (this.job !== job)
 				return;
 		}
 		this.end();
+		// A person may have zoomed meanwhile.
+		for (const flame of this.flames())
+			this.refine(flame);
 	}
 
 	end() {
@@ -158,7 +182,7 @@ class Page {
 		return this.work(function* () {
 			for (const [flame, grown] of parts) {
 				let next = performance.now() + SHOW_MS;
-				for (const level of grown.grow(grown.root, grown.limit)) {
+				for (const level of grown.grow(grown.root, page.limitOf(grown, grown.root))) {
 					yield `Building the picture: level ${level + 1} of at most ${tree.levels}`;
 					if (performance.now() > next) {
 						page.showGrown(flame, grown);
@@ -168,6 +192,11 @@ class Page {
 				page.showGrown(flame, grown);
 			}
 		}());
+	}
+
+	// Boxes on `node` that are narrower, as a share of the whole, are not made, where it is as wide as the picture.
+	limitOf(grown, node) {
+		return grown.whole ? 0 : this.finest() * grown.share(node.sums);
 	}
 
 	// More of the same tree keeps its place.
@@ -181,45 +210,58 @@ class Page {
 		this.zoomed(flame);
 	}
 
-	// Boxes on one that is zoomed to are made finer, once the others are made.
+	// Boxes on one that is zoomed to, or in a window that grew, are made finer: at once, or when the others are made.
 	refine(flame) {
-		const {view} = flame, {grown} = view, node = view.nodes?.[flame.zoomed], page = this;
-		if (!grown?.limit || !flame.zoomed || document.body.dataset.busy)
+		const {view} = flame, grown = view?.grown, page = this;
+		if (!grown || document.body.dataset.busy)
+			return;
+		const node = view.nodes[flame.zoomed], limit = this.limitOf(grown, node);
+		let made = node.limit;
+		for (let at = flame.zoomed; at; at = view.parent[at])
+			made = Math.min(made, view.nodes[view.parent[at]].limit);
+		if (made <= limit * 1.01)
 			return;
 		this.work(function* () {
-			for (const level of grown.grow(node, FINEST * grown.share(node.sums)))
+			for (const level of grown.grow(node, limit))
 				yield `Building the picture: level ${level + 1} above the one that is zoomed to`;
 			page.showGrown(flame, grown);
 		}());
 	}
 
+	// The pictures in sight.
+	flames() {
+		return this.view === 'sandwich' ? [this.callers, this.callees] : this.view === 'heat' ? [] : [this.flame];
+	}
+
 	showSandwich() {
-		this.functions ??= {sums: sumFunctions(this.profile, this.selfs, this.totals), wholes: this.wholes, draws: this.draws, names: this.names};
+		this.functions ??= {sums: sumFunctions(this.profile, this), wholes: this.wholes, draws: this.draws, names: this.names};
 		const {sums} = this.functions;
 		if (this.chosen < 0)
 			this.chosen = sums.list.reduce((best, name) => best < 0 || sums.self[0][name] > sums.self[0][best] ? name : best, -1);
 		this.functionTable.show();
 		if (this.chosen < 0)
 			return;
-		const {profile, totals, wholes, chosen, collapsed} = this, callers = callersOf(profile, totals, wholes, chosen, collapsed);
+		const {profile, chosen, collapsed} = this, callers = callersOf(profile, this.sums(), chosen, collapsed);
 		get('pivot').textContent = this.text({...this.makeView(callers.finish()), rest: null}, 0);
-		this.growAll([[this.callers, callers], [this.callees, calleesOf(profile, totals, wholes, chosen, collapsed)]]);
+		this.growAll([[this.callers, callers], [this.callees, calleesOf(profile, this.sums(), chosen, collapsed)]]);
 	}
 
 	// What the pictures in sight do not show, said once they are drawn.
 	tellLeftOut() {
-		const flames = this.view === 'sandwich' ? [this.callers, this.callees] : [this.flame];
-		const narrow = flames.reduce((sum, flame) => sum + flame.narrow, 0);
+		const narrow = this.flames().reduce((sum, flame) => sum + flame.narrow, 0);
 		get('left-out').textContent = narrow && !document.body.dataset.busy
 			? `Grey: ${narrow.toLocaleString('en-US')} boxes or more are too narrow to be drawn; zoom in or search` : '';
 	}
 
 	showChoices() {
-		for (const view of ['flame', 'leaf', 'sandwich'])
+		for (const view of VIEWS)
 			get(`view-${view}`).setAttribute('aria-pressed', view === this.view);
-		get('graph').hidden = this.view === 'sandwich';
+		get('graph').hidden = this.view !== 'flame' && this.view !== 'leaf';
 		get('sandwich').hidden = this.view !== 'sandwich';
-		get('icicle').hidden = this.view === 'sandwich';
+		get('heat').hidden = this.view !== 'heat';
+		get('view-heat').hidden = !this.timed;
+		get('icicle').hidden = get('graph').hidden;
+		get('collapse').hidden = get('colors-label').hidden = get('copy').hidden = this.view === 'heat';
 		get('icicle').setAttribute('aria-pressed', this.icicle);
 		get('collapse').setAttribute('aria-pressed', this.collapsed);
 		get('colors').value = this.byPackage ? 'package' : 'function';
@@ -295,7 +337,7 @@ class Page {
 		if (crumbs.length > 6)
 			crumbs.splice(2, crumbs.length - 5, -1);
 		const parts = crumbs.flatMap((node) => [this.crumb(flame, node), make('span', {className: 'step', textContent: '›', ariaHidden: true})]);
-		get('path').replaceChildren(...flame.zoomed && this.view !== 'sandwich' ? parts.slice(0, -1) : [make('span', {textContent: this.summary()})]);
+		get('path').replaceChildren(...flame.zoomed && (this.view === 'flame' || this.view === 'leaf') ? parts.slice(0, -1) : [make('span', {textContent: this.summary()})]);
 	}
 
 	crumb(flame, node) {
@@ -333,8 +375,24 @@ class Page {
 		get('found').textContent = bad ? 'Not a regular expression' : expression ? this.found() : '';
 		for (const flame of [this.flame, this.callers, this.callees])
 			flame.redraw();
+		for (const heat of this.heats)
+			heat.draw();
 		if (this.view === 'sandwich' && this.functions)
 			this.functionTable.show();
+	}
+
+	// Nodes that match or stand on one that does; null: no search.
+	hitsInside() {
+		const {hits, profile: {tree}} = this;
+		if (!hits)
+			return null;
+		if (this.insideOf !== hits) {
+			this.insideOf = hits;
+			this.inside = new Uint8Array(tree.n);
+			for (let node = 1; node < tree.n; node++)
+				this.inside[node] = hits[tree.name[node]] | this.inside[tree.parent[node]];
+		}
+		return this.inside;
 	}
 
 	found() {

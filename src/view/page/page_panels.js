@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The time line: what each vCPU did when, and the brush that selects a stretch.
+// The panels: time line and heat map, which select a stretch, and the table of functions.
 
-const LANE = 22, STATES = ['running', 'runnable', 'blocked'], MOST_LANES = 512;
+const LANE = 22, STATES = ['running', 'runnable', 'blocked'], MOST_LANES = 512, MOST_BINS = 2048;
 
 const make = (tag, properties = {}, ...children) => {
 	const element = Object.assign(document.createElement(tag), properties);
@@ -45,11 +45,13 @@ class Times {
 		return make('label', {className: 'lane'}, box, `vCPU ${vcpu}`);
 	}
 
-	// Sums up the share of each bucket that a vCPU was in each state: in 1/bucket.
+	// Sums up the share of each bin, some buckets, that a vCPU was in each state: in 1/bin.
 	sum() {
 		const {groups, rows, buckets} = this.side, {bucket_ns: length, weighted} = this.side;
+		const wide = Math.ceil(buckets / MOST_BINS);
+		this.bins = buckets / wide;
 		this.height = this.vcpus.length * LANE || LANE;
-		this.parts = this.vcpus.map(() => STATES.map(() => new Float32Array(buckets)));
+		this.parts = this.vcpus.map(() => STATES.map(() => new Float32Array(Math.ceil(this.bins))));
 		let most = 0;
 		for (let g = 0; g < groups.n; g++) {
 			const lane = this.lanes.get(groups.vcpu[g]);
@@ -58,10 +60,10 @@ class Times {
 				continue;
 			for (let row = groups.first[g]; row < groups.first[g + 1]; row++)
 				sum += weighted ? rows.weight[row] : rows.samples[row];
-			this.parts[lane][groups.state[g]][groups.bucket[g]] += sum;
-			most = Math.max(most, sum);
+			const parts = this.parts[lane][groups.state[g]], bin = Math.floor(groups.bucket[g] / wide);
+			most = Math.max(most, parts[bin] += sum);
 		}
-		this.scale = weighted ? 1 / length : 1 / (most || 1);
+		this.scale = weighted ? 1 / (length * wide) : 1 / (most || 1);
 	}
 
 	listen() {
@@ -118,6 +120,8 @@ class Times {
 	draw() {
 		const {canvas, side, filter} = this, ratio = window.devicePixelRatio || 1, theme = this.page.theme();
 		this.width = canvas.parentElement.clientWidth;
+		if (!this.width)
+			return;
 		canvas.style.width = `${this.width}px`;
 		canvas.style.height = `${this.height}px`;
 		canvas.width = Math.round(this.width * ratio);
@@ -151,17 +155,17 @@ class Times {
 
 	// In pixels of the screen, a column each: the mean of the buckets that it stands for.
 	drawLane(context, parts, top, theme, width, ratio) {
-		const {buckets} = this.side, height = (LANE - 4) * ratio, begin = top + 2 * ratio;
+		const {bins} = this, height = (LANE - 4) * ratio, begin = top + 2 * ratio;
 		context.globalAlpha = 1;
 		context.fillStyle = theme.over;
 		context.fillRect(0, begin, width, height);
 		for (let x = 0; x < width; x++) {
-			const from = Math.floor(x / width * buckets), to = Math.max(from + 1, Math.floor((x + 1) / width * buckets));
+			const from = Math.floor(x / width * bins), to = Math.max(from + 1, Math.floor((x + 1) / width * bins));
 			let y = begin + height;
 			STATES.forEach((name, state) => {
 				let sum = 0;
-				for (let bucket = from; bucket < to; bucket++)
-					sum += parts[state][bucket];
+				for (let bin = from; bin < to; bin++)
+					sum += parts[state][bin];
 				const part = Math.min(Math.round(sum / (to - from) * this.scale * height), y - begin);
 				if (part <= 0)
 					return;
@@ -186,6 +190,270 @@ class Times {
 		context.lineWidth = 2;
 		context.strokeRect(x(filter.from) + 1, 1, Math.max(x(filter.to) - x(filter.from) - 2, 1), this.height - 2);
 	}
+}
+
+// The heat map: seconds across, the offset in a second down (B. Gregg's FlameScope). A sample's cell is that of
+// its bucket's beginning; as the time line does, it selects a stretch from one bucket to another.
+
+const NS_PER_S = 1e9, HEAT_ROWS = 64, HEAT_AXIS = 52, HEAT_FOOT = 18, HEAT_COLUMN = 3, HEAT_WIDEST = 48;
+const HEAT_STEPS = 32; // shades
+
+class Heat {
+	// As for Times; `label` tells two sides apart.
+	constructor(parent, side, filter, page, changed) {
+		Object.assign(this, {side, filter, page, changed, at: 0});
+		this.canvas = make('canvas', {tabIndex: 0});
+		this.canvas.setAttribute('role', 'application');
+		this.canvas.setAttribute('aria-label', `${side.label} heat map of time, seconds across, the offset in a second down: arrow keys move, with Shift they select a stretch, Enter shows its flame graph`.trim());
+		this.canvas.setAttribute('aria-describedby', 'details');
+		this.legend = make('p', {className: 'heat-legend'});
+		this.box = make('div', {className: 'heat-box'}, this.canvas);
+		parent.append(make('section', {className: 'heat', ariaLabel: `${side.label} heat map`.trim()}, this.box, this.legend));
+		this.rows = Math.max(1, Math.min(HEAT_ROWS, Math.floor(NS_PER_S / side.bucket_ns)));
+		this.seconds = Math.max(1, Math.ceil(side.buckets * side.bucket_ns / NS_PER_S));
+		this.listen();
+	}
+
+	listen() {
+		const {canvas} = this, cell = (event) => this.cellAt(event.offsetX, event.offsetY);
+		new ResizeObserver(() => this.draw()).observe(this.box);
+		canvas.addEventListener('pointerdown', (event) => {
+			canvas.setPointerCapture(event.pointerId);
+			this.at = this.anchor = cell(event);
+			this.moved = false;
+			this.draw();
+			this.tell();
+		});
+		canvas.addEventListener('pointermove', (event) => {
+			if (this.anchor === undefined)
+				return this.tell(cell(event));
+			this.moved ||= cell(event) !== this.anchor;
+			this.at = cell(event);
+			if (this.moved)
+				this.brush(this.anchor, this.at);
+		});
+		canvas.addEventListener('pointerleave', () => this.tell(-1));
+		for (const name of ['pointerup', 'pointercancel'])
+			canvas.addEventListener(name, () => {
+				// A click selects nothing: it takes the selection away.
+				if (this.anchor !== undefined && !this.moved)
+					this.select(0, this.side.buckets);
+				this.anchor = undefined;
+			});
+		for (const name of ['focus', 'blur'])
+			canvas.addEventListener(name, () => { this.draw(); this.tell(); });
+		canvas.addEventListener('keydown', (event) => this.key(event));
+	}
+
+	key(event) {
+		const {rows, columns} = this, step = {ArrowLeft: -rows, ArrowRight: rows, ArrowUp: -1, ArrowDown: 1}[event.key];
+		if (event.altKey || event.ctrlKey || event.metaKey || !step && !['Backspace', 'Enter', ' ', 'Home'].includes(event.key))
+			return;
+		event.preventDefault();
+		event.stopPropagation();
+		if (event.key === 'Backspace')
+			return this.select(0, this.side.buckets);
+		if (!step && event.key !== 'Home')
+			return this.page.setView('flame');
+		const to = step ? this.at + step : 0;
+		if (event.shiftKey)
+			this.from ??= this.at;
+		else
+			this.from = undefined;
+		if (to >= 0 && to < rows * columns)
+			this.at = to;
+		if (event.shiftKey)
+			this.brush(this.from, this.at);
+		this.draw();
+		this.tell();
+	}
+
+	// Begin and end of a cell's first and last second's stretch, in ns.
+	beginOf(cell) {
+		return (Math.floor(cell / this.rows) * this.columnSeconds + cell % this.rows / this.rows) * NS_PER_S;
+	}
+
+	endOf(cell) {
+		return this.beginOf(cell) + ((this.columnSeconds - 1) + 1 / this.rows) * NS_PER_S;
+	}
+
+	bucketFrom(ns) {
+		return Math.max(0, Math.min(this.side.buckets, Math.ceil(ns / this.side.bucket_ns - 1e-6)));
+	}
+
+	// Selects from one cell to another, in order of time.
+	brush(one, other) {
+		const from = this.bucketFrom(this.beginOf(Math.min(one, other))), to = this.bucketFrom(this.endOf(Math.max(one, other)));
+		this.select(Math.min(from, this.side.buckets - 1), Math.max(from + 1, to));
+	}
+
+	select(from, to) {
+		Object.assign(this.filter, {from, to: Math.min(to, this.side.buckets)});
+		this.draw();
+		this.changed();
+	}
+
+	cellAt(x, y) {
+		const column = Math.floor((x - HEAT_AXIS) / this.cellWidth), row = Math.floor(y / this.cellHeight);
+		return Math.max(0, Math.min(this.columns - 1, column)) * this.rows + Math.max(0, Math.min(this.rows - 1, row));
+	}
+
+	resize() {
+		const {canvas, box} = this, ratio = window.devicePixelRatio || 1;
+		this.width = box.clientWidth;
+		this.height = box.clientHeight;
+		canvas.style.width = `${this.width}px`;
+		canvas.style.height = `${this.height}px`;
+		canvas.width = Math.round(this.width * ratio);
+		canvas.height = Math.round(this.height * ratio);
+		const room = Math.max(HEAT_COLUMN, this.width - HEAT_AXIS), {bucket_ns: length} = this.side;
+		// Buckets may be longer than a second.
+		this.columnSeconds = Math.max(Math.ceil(this.seconds / Math.floor(room / HEAT_COLUMN)), Math.ceil(length / NS_PER_S));
+		this.columns = Math.ceil(this.seconds / this.columnSeconds);
+		this.cellWidth = Math.min(HEAT_WIDEST, room / this.columns);
+		this.cellHeight = Math.max(1, (this.height - HEAT_FOOT) / this.rows);
+		this.at = Math.min(this.at, this.columns * this.rows - 1);
+	}
+
+	// What lies in each cell of what states, vCPUs and the search leave, whatever stretch is selected.
+	sum() {
+		const {side, filter, page, rows, columns, columnSeconds} = this, {groups, weighted} = side, inside = page.hitsInside();
+		const key = [page.states, [...filter.without], inside ? page.pattern : '', page.anyCase, columns, columnSeconds].join();
+		if (key === this.summed)
+			return;
+		Object.assign(this, {summed: key, most: 0, mostSamples: 0, values: new Float64Array(columns * rows), samples: new Float64Array(columns * rows)});
+		for (let g = 0; g < groups.n; g++) {
+			if (!(page.states >> groups.state[g] & 1) || filter.without.has(groups.vcpu[g]))
+				continue;
+			const ns = groups.bucket[g] * side.bucket_ns, second = Math.floor(ns / NS_PER_S);
+			const row = Math.min(rows - 1, Math.floor((ns - second * NS_PER_S) * rows / NS_PER_S));
+			const cell = Math.floor(second / columnSeconds) * rows + row;
+			for (let at = groups.first[g]; at < groups.first[g + 1]; at++) {
+				if (inside && !inside[side.rows.node[at]])
+					continue;
+				this.values[cell] += weighted ? side.rows.weight[at] : side.rows.samples[at];
+				this.samples[cell] += side.rows.samples[at];
+			}
+			this.most = Math.max(this.most, this.values[cell]);
+			this.mostSamples = Math.max(this.mostSamples, this.samples[cell]);
+		}
+	}
+
+	draw() {
+		if (!this.box.clientWidth)
+			return;
+		this.resize();
+		this.sum();
+		const {canvas, page} = this, ratio = canvas.width / this.width, theme = page.theme();
+		const context = canvas.getContext('2d', {alpha: false});
+		context.setTransform(ratio, 0, 0, ratio, 0, 0);
+		context.fillStyle = theme.ground;
+		context.fillRect(0, 0, this.width, this.height);
+		context.fillStyle = theme.over;
+		context.fillRect(HEAT_AXIS, 0, this.columns * this.cellWidth, this.rows * this.cellHeight);
+		this.drawCells(context, heatShades(theme), ratio);
+		this.drawAxes(context, theme);
+		this.drawSelected(context, theme);
+		this.tellLegend(theme);
+	}
+
+	// Cells begin and end with pixels of the screen, or they would have seams.
+	drawCells(context, shades, ratio) {
+		const {rows, columns, samples, most} = this, pixel = (value) => Math.round(value * ratio) / ratio;
+		for (let column = 0; column < columns; column++) {
+			const x = pixel(HEAT_AXIS + column * this.cellWidth), width = pixel(HEAT_AXIS + (column + 1) * this.cellWidth) - x;
+			for (let row = 0; row < rows; row++) {
+				const cell = column * rows + row, y = pixel(row * this.cellHeight);
+				if (!samples[cell])
+					continue;
+				context.fillStyle = shades[most ? Math.round(this.values[cell] / most * HEAT_STEPS) : HEAT_STEPS];
+				context.fillRect(x, y, width, pixel((row + 1) * this.cellHeight) - y);
+			}
+		}
+	}
+
+	drawAxes(context, theme) {
+		context.fillStyle = theme.text;
+		context.font = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+		context.textBaseline = 'top';
+		context.textAlign = 'right';
+		const high = this.rows * this.cellHeight, parts = high >= 200 ? 10 : 4;
+		for (let part = 0; part < parts; part++)
+			context.fillText(`${1000 * part / parts} ms`, HEAT_AXIS - 5, high * part / parts);
+		context.textAlign = 'left';
+		let free = 0;
+		for (let column = 0; column < this.columns; column++) {
+			const text = `${column * this.columnSeconds} s`, x = HEAT_AXIS + column * this.cellWidth, {width} = context.measureText(text);
+			if (x < free || column && x + width > this.width)
+				continue;
+			context.fillText(text, x, high + 4);
+			free = x + Math.max(width + 12, 60);
+		}
+	}
+
+	// What is not selected is pale; the cell in focus has a ring.
+	drawSelected(context, theme) {
+		const {filter, side, rows} = this, whole = filter.to - filter.from >= side.buckets, columnNs = this.columnSeconds * NS_PER_S;
+		const from = filter.from * side.bucket_ns, to = filter.to * side.bucket_ns;
+		const y = (ns, edge) => Math.max(0, Math.min(1, Math.round(ns / edge * rows) / rows)) * rows * this.cellHeight;
+		context.fillStyle = theme.ground;
+		context.globalAlpha = 0.72;
+		for (let column = 0; column < this.columns && !whole; column++) {
+			const begin = column * columnNs, x = HEAT_AXIS + column * this.cellWidth;
+			const last = begin + columnNs - NS_PER_S;
+			const above = from >= begin + columnNs || to <= begin ? this.rows * this.cellHeight : from > begin ? y((from - begin) % NS_PER_S || 0, NS_PER_S) : 0;
+			const below = to >= last + NS_PER_S || to <= begin ? this.rows * this.cellHeight : y(to > last ? to - last : (to - begin) % NS_PER_S, NS_PER_S);
+			context.fillRect(x, 0, this.cellWidth, above);
+			context.fillRect(x, Math.max(above, below), this.cellWidth, this.rows * this.cellHeight - Math.max(above, below));
+		}
+		context.globalAlpha = 1;
+		if (document.activeElement !== this.canvas)
+			return;
+		context.strokeStyle = theme.ring;
+		context.lineWidth = 2;
+		context.strokeRect(HEAT_AXIS + Math.floor(this.at / rows) * this.cellWidth - 1, this.at % rows * this.cellHeight - 1, this.cellWidth + 2, this.cellHeight + 2);
+	}
+
+	tellLegend(theme) {
+		const {side, most, columnSeconds} = this, cell = (1000 / this.rows).toFixed(this.rows > 100 || 1000 % this.rows === 0 ? 0 : 1);
+		const shades = heatShades(theme), whole = this.filter.to - this.filter.from >= side.buckets, time = (bucket) => seconds(bucket * side.bucket_ns, 1e6);
+		const patches = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+			const patch = make('i');
+			patch.style.background = shades[Math.round(part * HEAT_STEPS)];
+			return patch;
+		});
+		const label = side.label ? `${side.label[0].toUpperCase()}${side.label.slice(1)}: ` : '';
+		const weight = side.weighted ? `, ${(most / 1e9).toFixed(3)} s` : '';
+		const chosen = whole ? 'all of the time; drag to select a stretch' : `${time(this.filter.from)} to ${time(this.filter.to)}`;
+		this.legend.replaceChildren(make('span', {}, ...patches),
+			`${label}up to ${count(this.mostSamples, 'sample')}${weight} in a cell of ${cell} ms${columnSeconds > 1 ? ` of ${columnSeconds} seconds` : ''}${this.page.hits ? ', of stacks that match' : ''}`,
+			make('b', {textContent: chosen}));
+	}
+
+	// What a cell has: the one under the mouse, or in focus.
+	tell(cell = document.activeElement === this.canvas ? this.at : -1) {
+		if (this.page.view !== 'heat')
+			return;
+		if (cell < 0 && document.activeElement === this.canvas)
+			cell = this.at;
+		if (cell < 0 || !this.values) {
+			get('details').textContent = '';
+			return;
+		}
+		const {side} = this, begin = this.beginOf(cell), row = NS_PER_S / this.rows, time = (ns) => seconds(ns, 1e6);
+		const weight = side.weighted ? `, ${(this.values[cell] / 1e9).toFixed(3)} s` : '';
+		const merged = this.columnSeconds > 1 ? ` and the same offset of the ${count(this.columnSeconds - 1, 'second')} behind` : '';
+		get('details').textContent = `${side.label ? `${side.label}, ` : ''}${time(begin)} to ${time(begin + row)}${merged}: ${count(this.samples[cell], 'sample')}${weight}`;
+	}
+}
+
+// From nearly the ground to the hottest colour of the theme.
+function heatShades(theme) {
+	const stops = [theme.heatLow, theme.heatMiddle, theme.heatHigh].map((color) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
+	return Array.from({length: HEAT_STEPS + 1}, (_, step) => {
+		const place = step / HEAT_STEPS * 2, from = stops[Math.min(1, Math.floor(place))], to = stops[Math.min(1, Math.floor(place)) + 1], part = place - Math.min(1, Math.floor(place));
+		return `rgb(${from.map((value, i) => Math.round(value + (to[i] - value) * part)).join()})`;
+	});
 }
 
 // The table of functions beside the sandwich: a real table, for whoever cannot see the picture, too.

@@ -58,14 +58,15 @@ function newTree(n) {
 
 // Computes levels and ends from the parents.
 function finishTree(tree) {
-	for (let i = 1; i < tree.n; i++) {
-		tree.level[i] = tree.level[tree.parent[i]] + 1;
-		tree.levels = Math.max(tree.levels, tree.level[i] + 1);
+	const {n, parent, level, end} = tree;
+	for (let i = 1; i < n; i++) {
+		level[i] = level[parent[i]] + 1;
+		tree.levels = Math.max(tree.levels, level[i] + 1);
 	}
-	for (let i = tree.n - 1; i >= 0; i--) {
-		tree.end[i] = Math.max(tree.end[i], i + 1);
+	for (let i = n - 1; i >= 0; i--) {
+		end[i] = Math.max(end[i], i + 1);
 		if (i)
-			tree.end[tree.parent[i]] = Math.max(tree.end[tree.parent[i]], tree.end[i]);
+			end[parent[i]] = Math.max(end[parent[i]], end[i]);
 	}
 	return tree;
 }
@@ -74,35 +75,49 @@ function finishTree(tree) {
 async function readTree(bytes, rootName, tell) {
 	const tree = newTree(bytes.number() + 1);
 	tree.name[0] = rootName;
+	tree.parent[0] = -1;
 	for (let i = 1; i < tree.n; i += SLICE) {
 		if (i > 1)
 			await tell(`Reading ${tree.n.toLocaleString('en-US')} boxes: ${Math.floor(100 * i / tree.n)} %`);
 		readNodes(bytes, tree, i, Math.min(tree.n, i + SLICE));
 	}
-	return finishTree(tree);
+	for (let node = tree.n - 1; node >= 0; node = tree.parent[node])
+		tree.end[node] = tree.n;
+	tree.parent[0] = 0;
+	return tree;
 }
 
-function readNodes(bytes, tree, begin, end) {
-	for (let i = begin; i < end; i++) {
+// A node ends where one that is not on it begins.
+function readNodes(bytes, tree, begin, stop) {
+	const {parent, level, end, inlined, name} = tree;
+	for (let i = begin; i < stop; i++) {
 		const word = bytes.number();
-		let parent = i - 1;
-		for (let up = Math.floor(word / 2); up > 0; up--)
-			parent = tree.parent[parent];
-		tree.parent[i] = parent;
-		tree.inlined[i] = word % 2;
-		tree.name[i] = bytes.number();
+		let below = i - 1;
+		for (let up = Math.floor(word / 2); up > 0; up--) {
+			end[below] = i;
+			below = parent[below];
+		}
+		parent[i] = below;
+		level[i] = level[below] + 1;
+		if (level[i] >= tree.levels)
+			tree.levels = level[i] + 1;
+		inlined[i] = word % 2;
+		name[i] = bytes.number();
 	}
 }
 
-// Nodes that stand within another of their name: these do not count once more for it.
-function findNested(tree, nNames) {
-	const nested = new Uint8Array(tree.n), open = new Int32Array(nNames), path = [];
-	for (let i = 0; i < tree.n; i++) {
-		while (path.length > tree.level[i])
-			open[path.pop()]--;
-		nested[i] = open[tree.name[i]] > 0 ? 1 : 0;
-		open[tree.name[i]]++;
-		path.push(tree.name[i]);
+// Nodes that stand within another of their name: these do not count once more for it. Found when they are asked for.
+function nestedOf(profile) {
+	const {tree: {n, name, level, levels}, names} = profile;
+	if (profile.nested)
+		return profile.nested;
+	const nested = profile.nested = new Uint8Array(n), open = new Int32Array(names.length), path = new Uint32Array(levels);
+	for (let i = 0, depth = 0; i < n; i++) {
+		while (depth > level[i])
+			open[path[--depth]]--;
+		nested[i] = open[name[i]] > 0 ? 1 : 0;
+		open[name[i]]++;
+		path[depth++] = name[i];
 	}
 	return nested;
 }
@@ -144,7 +159,6 @@ async function readProfile(data, tell) {
 	shorts.push('…', 'all');
 	colors.push('#c6c7cc', '#d0d0d4');
 	const tree = await readTree(bytes, names.length - 1, tell);
-	const nested = findNested(tree, names.length);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, rest, tree, nested, sides};
+	return {...head, names, shorts, colors, rest, tree, sides};
 }

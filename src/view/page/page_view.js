@@ -28,46 +28,32 @@ function sumSide(profile, side, filter) {
 	return sum;
 }
 
-function addToParents(tree, values) {
-	const totals = values.slice();
-	for (let i = tree.n - 1; i > 0; i--)
-		totals[tree.parent[i]] += totals[i];
-	return totals;
-}
-
-// Left edges of boxes: side by side from their parent's left edge on, in order.
-function placeBoxes(tree, value) {
-	const x = new Float64Array(tree.n), next = new Float64Array(tree.n);
-	for (let i = 1; i < tree.n; i++) {
-		const parent = tree.parent[i];
-		x[i] = next[i] = next[parent];
-		next[parent] = x[i] + value[i];
+// What ends in a node or in one that stands on it.
+function totalsOf({n, parent}, self) {
+	const weights = self.weights.slice(), samples = self.samples.slice();
+	for (let i = n - 1; i > 0; i--) {
+		weights[parent[i]] += weights[i];
+		samples[parent[i]] += samples[i];
 	}
-	return x;
+	return {weights, samples};
 }
 
 // A tree with totals for each side ({weights, samples}), ready to be drawn. `whole` is what 100 % are.
 function makeView(tree, sides, wholes, widths) {
-	const share = sides.map((side, i) => side.weights.map((weight) => wholes[i] ? weight / wholes[i] : 0));
-	const view = {...tree, sides, wholes, share};
 	if (sides.length === 1)
-		view.value = sides[0].weights;
-	else if (widths === 'both')
-		view.value = share[0].map((before, i) => (before + share[1][i]) / 2);
-	else
-		view.value = share[widths === 'before' ? 0 : 1];
-	view.x = placeBoxes(tree, view.value);
-	return view;
+		return {...tree, sides, wholes, value: sides[0].weights};
+	const share = sides.map((side, i) => side.weights.map((weight) => wholes[i] ? weight / wholes[i] : 0));
+	const value = widths === 'both' ? share[0].map((before, i) => (before + share[1][i]) / 2) : share[widths === 'before' ? 0 : 1];
+	return {...tree, sides, wholes, share, value};
 }
 
 // ---- Trees of another shape, made of the whole one: only as far as there is room for them in a picture.
 
 const WHOLE = 1 << 16; // steps; a tree that takes no more is made whole
-const FINEST = 1 / 10000; // of the picture's width; narrower boxes are summed up as one
 const CHUNK = 1 << 16; // steps between two rests for the browser
 const FEW_PLACES = 1 << 13;
-
-const roomFor = (n) => ({at: new Uint32Array(n), from: new Uint32Array(n), filled: 0});
+const STEPS = 16; // of a place's path that are kept together: a line of the processor's cache
+const END = 0xffffffff, INLINED = 0x80000000;
 
 function addSums(to, sums) {
 	to.forEach((sum, side) => {
@@ -76,28 +62,26 @@ function addSums(to, sums) {
 	});
 }
 
-// A node stands for places of the whole tree: `at` says what it is, `from` whose samples it has.
+const noSums = (sums) => sums.map(() => ({weights: 0, samples: 0}));
+
+// Nodes of the whole tree are places: each has samples, and goes a path of names, which `fill` knows. Paths that
+// begin alike are a node of the new tree. Its places lie side by side, from `begin` to `end`, less those of its children.
 class Grown {
-	// `places`: of the root's children; `follow` finds those of the children of places; `steps`: that it takes at most.
-	constructor({tree, names, rest}, {rootName, sums, wholes, places, follow, steps}) {
-		Object.assign(this, {tree, rest, sums, wholes, follow, n: 0});
+	// `sums`: of the places, a column each; `fill(place, step, steps)`: writes the names of STEPS steps; `work`: steps of all.
+	constructor({names, rest}, {rootName, rootSums, sums, wholes, fill, work}) {
+		const n = sums[0].weights.length, copy = () => sums.map(({weights, samples}) => ({weights: weights.slice(), samples: samples.slice()}));
+		Object.assign(this, {rest, wholes, fill, whole: work <= WHOLE, sums, spare: copy(), order: new Uint32Array(n), spareOrder: new Uint32Array(n),
+			names: new Uint32Array(n), steps: new Uint32Array(n * STEPS)});
+		for (let i = 0; i < n; i++)
+			this.order[i] = i;
 		// By name, all 0 between two nodes: counting must not cost memory far away for each sample.
 		this.counted = {size: new Uint32Array(names.length), group: new Uint32Array(names.length),
 			sums: sums.map(() => ({weights: new Float64Array(names.length), samples: new Float64Array(names.length)}))};
-		this.root = this.node(rootName, -1, sums.map(() => ({weights: 0, samples: 0})), places);
-		this.root.fresh = false;
-		this.limit = steps > WHOLE ? FINEST : 0;
+		this.root = this.node({name: rootName, inlined: 0, sums: rootSums}, 0, 0, n);
 	}
 
-	node(name, inlined, sums, places) {
-		return {id: this.n++, name, inlined: inlined > 0 ? 1 : 0, sums, places, fresh: true, children: [], narrow: 0, narrowSums: null};
-	}
-
-	add(sums, from) {
-		for (let side = 0; side < sums.length; side++) {
-			sums[side].weights += this.sums[side].weights[from];
-			sums[side].samples += this.sums[side].samples[from];
-		}
+	node({name, inlined, sums}, step, begin, end) {
+		return {name, inlined, sums, step, begin, end, children: [], narrow: 0, narrowSums: null, limit: Infinity};
 	}
 
 	share(sums) {
@@ -105,15 +89,17 @@ class Grown {
 	}
 
 	// Makes all boxes on `node` that are as wide as `limit`, a share of the whole; yields the levels that are done.
-	// Row by row, to show something soon; of few places all rows at once, as their callers are near in memory.
+	// Row by row, to show something soon; of few places all rows at once.
 	*grow(node, limit) {
 		for (let row = [node], done = 0; row.length; done++) {
 			const next = [];
 			for (const one of row) {
-				const few = one.places.at.length < FEW_PLACES, waiting = [one];
+				const few = one.end - one.begin < FEW_PLACES, waiting = [one];
 				while (waiting.length) {
 					const at = waiting.pop();
-					yield* this.split(at, limit, done);
+					if (at.begin < at.end && at.limit > limit)
+						yield* this.split(at, limit, done);
+					at.limit = Math.min(at.limit, limit);
 					for (const child of at.children)
 						(few ? waiting : next).push(child);
 				}
@@ -124,133 +110,164 @@ class Grown {
 
 	// Makes children of the places that are in none yet.
 	*split(node, limit, done) {
-		if (node.fresh)
-			node.places = this.follow(node.places);
-		node.fresh = false;
-		const {places} = node, n = places.at.length, names = new Uint32Array(n), found = [];
-		for (let i = 0; i < n; i += CHUNK) {
-			this.count(places, names, i, Math.min(n, i + CHUNK), found);
+		const {begin, end} = node, found = [], groups = [];
+		for (let i = begin; i < end; i += CHUNK) {
+			if (node.step % STEPS === 0 && node.limit === Infinity)
+				this.read(node.step, i, Math.min(end, i + CHUNK));
+			this.count(node.step % STEPS, i, Math.min(end, i + CHUNK), found);
 			yield done;
 		}
-		const groups = found.map((name) => this.takeCounts(name)), wide = groups.map((group) => this.share(group.sums) >= limit);
-		const left = roomFor(groups.reduce((sum, {size}, i) => wide[i] ? sum : sum + size, 0));
 		node.narrow = 0;
-		node.narrowSums = this.sums.map(() => ({weights: 0, samples: 0}));
-		groups.forEach((group, i) => {
-			this.counted.group[group.name] = i;
-			if (wide[i]) {
-				group.places = roomFor(group.size);
-			} else {
-				group.places = left;
-				node.narrow++;
-				addSums(node.narrowSums, group.sums);
-			}
-		});
-		for (let i = 0; i < n; i += CHUNK) {
-			this.deal(places, names, i, Math.min(n, i + CHUNK), groups);
-			yield done;
+		node.narrowSums = noSums(this.sums);
+		for (const name of found)
+			groups.push(this.takeCounts(name, limit, node));
+		// First those that stay, then the children, and behind them the paths that end here: they are nobody's.
+		groups.sort((a, b) => a.wide - b.wide || a.name - b.name);
+		for (let i = 0, at = begin; i < groups.length; at += groups[i++].size) {
+			groups[i].begin = groups[i].next = at;
+			this.counted.group[groups[i].name] = i;
 		}
-		for (const group of groups)
-			if (group.places !== left)
-				node.children.push(this.node(group.name, group.inlined, group.sums, group.places));
+		if (groups.length > 1 || groups.length && groups[0].size < end - begin)
+			yield* this.deal(begin, end, groups, done);
+		node.end = begin;
+		for (const group of groups) {
+			if (group.wide)
+				node.children.push(this.node(group, node.step + 1, group.begin, group.begin + group.size));
+			else
+				node.end = group.begin + group.size;
+		}
 		node.children.sort((a, b) => a.name - b.name);
-		node.places = left;
 	}
 
-	count({at, from}, names, begin, end, found) {
-		const {tree, counted, sums} = this;
+	read(step, begin, end) {
+		const {fill, order, steps} = this;
+		for (let i = begin; i < end; i++)
+			fill(order[i], step, steps);
+	}
+
+	count(step, begin, end, found) {
+		const {order, steps, names, sums, counted: {size, group, sums: into}} = this;
 		for (let i = begin; i < end; i++) {
-			const name = names[i] = tree.name[at[i]];
-			if (!counted.size[name]++) {
+			const word = steps[order[i] * STEPS + step];
+			if (word === END) {
+				names[i] = END;
+				continue;
+			}
+			const name = names[i] = word & ~INLINED;
+			if (!size[name]++) {
 				found.push(name);
-				counted.group[name] = tree.inlined[at[i]];
+				group[name] = word >>> 31;
 			}
 		}
 		for (let side = 0; side < sums.length; side++) {
-			const {weights, samples} = sums[side], into = counted.sums[side];
+			const {weights, samples} = sums[side], {weights: toWeights, samples: toSamples} = into[side];
 			for (let i = begin; i < end; i++) {
-				into.weights[names[i]] += weights[from[i]];
-				into.samples[names[i]] += samples[from[i]];
+				const name = names[i];
+				if (name === END)
+					continue;
+				toWeights[name] += weights[i];
+				toSamples[name] += samples[i];
 			}
 		}
 	}
 
-	takeCounts(name) {
+	takeCounts(name, limit, node) {
 		const {size, group, sums} = this.counted;
-		const taken = {name, inlined: group[name], size: size[name],
+		const taken = {name, inlined: group[name], size: size[name], begin: 0, next: 0, wide: 0,
 			sums: sums.map(({weights, samples}) => ({weights: weights[name], samples: samples[name]}))};
 		size[name] = 0;
 		for (const {weights, samples} of sums)
 			weights[name] = samples[name] = 0;
+		taken.wide = this.share(taken.sums) >= limit ? 1 : 0;
+		if (!taken.wide) {
+			node.narrow++;
+			addSums(node.narrowSums, taken.sums);
+		}
 		return taken;
 	}
 
-	deal({at, from}, names, begin, end, groups) {
-		const {group} = this.counted;
-		for (let i = begin; i < end; i++) {
-			const {places} = groups[group[names[i]]], place = places.filled++;
-			places.at[place] = at[i];
-			places.from[place] = from[i];
-		}
+	// Puts the places of each group side by side.
+	*deal(begin, end, groups, done) {
+		const {order, spareOrder, names, sums, spare, counted: {group}} = this, last = groups.at(-1);
+		let ended = last.begin + last.size;
+		for (let i = begin; i < end; i++)
+			names[i] = names[i] === END ? ended++ : groups[group[names[i]]].next++;
+		yield done;
+		for (let i = begin; i < end; i++)
+			spareOrder[names[i]] = order[i];
+		order.set(spareOrder.subarray(begin, end), begin);
+		for (let side = 0; side < sums.length; side++)
+			for (const what of ['weights', 'samples']) {
+				const from = sums[side][what], to = spare[side][what];
+				yield done;
+				for (let i = begin; i < end; i++)
+					to[names[i]] = from[i];
+				from.set(to.subarray(begin, end), begin);
+			}
 	}
 
-	// What has been made, in preorder, as one box more what is narrow; `id` and `node` lead back.
+	// What has been made, in preorder, as one box more what is narrow; `nodes` leads back.
 	finish() {
-		const list = [], waiting = [{node: this.root, parent: 0}];
+		const list = [], waiting = [{node: this.root, parent: 0, rest: false}];
 		while (waiting.length) {
-			const {node, parent, rest} = waiting.pop(), place = list.push({node, parent, rest}) - 1;
-			if (rest)
+			const one = waiting.pop(), {node} = one, place = list.push(one) - 1;
+			if (one.rest)
 				continue;
 			if (node.narrow)
 				waiting.push({node, parent: place, rest: true});
 			for (let i = node.children.length - 1; i >= 0; i--)
-				waiting.push({node: node.children[i], parent: place});
+				waiting.push({node: node.children[i], parent: place, rest: false});
 		}
-		const made = newTree(list.length), column = (what) => this.sums.map((_, side) => Float64Array.from(list,
-			({node, rest}) => (rest ? node.narrowSums : node.sums)[side][what]));
-		const weights = column('weights'), samples = column('samples');
+		const made = newTree(list.length), sides = this.sums.map(() => ({weights: new Float64Array(made.n), samples: new Float64Array(made.n)}));
+		made.rest = new Uint32Array(made.n);
 		list.forEach(({node, parent, rest}, i) => {
 			made.name[i] = rest ? this.rest : node.name;
 			made.inlined[i] = rest ? 0 : node.inlined;
 			made.parent[i] = parent;
+			made.rest[i] = rest ? node.narrow : 0;
+			for (let side = 0; side < sides.length; side++) {
+				const {weights, samples} = (rest ? node.narrowSums : node.sums)[side];
+				sides[side].weights[i] = weights;
+				sides[side].samples[i] = samples;
+			}
 		});
-		made.rest = Uint32Array.from(list, ({node, rest}) => rest ? node.narrow : 0);
 		made.grown = this;
 		made.nodes = list.map(({node}) => node);
-		return {tree: finishTree(made), sides: this.sums.map((_, side) => ({weights: weights[side], samples: samples[side]}))};
+		return {tree: finishTree(made), sides};
 	}
 }
 
-// Callers of places: one each, if it has any. `collapsed`: calls of a function by itself are one.
-function followCallers(tree, collapsed) {
-	return ({at, from}) => {
-		const callers = roomFor(at.length), {parent, name} = tree;
-		let n = 0;
-		for (let i = 0; i < at.length; i++) {
-			let caller = parent[at[i]];
-			while (collapsed && caller && name[caller] === name[at[i]])
+// The path of a place to its callers, from `first` on: that too, if it is its `own`. It goes on with the node that
+// it ended with before. `collapsed`: calls of a function by itself are one.
+function pathUp({parent, name, inlined}, first, own, collapsed) {
+	const next = first.slice();
+	return (place, step, steps) => {
+		const stop = (place + 1) * STEPS;
+		let node = next[place], at = place * STEPS;
+		if (own && !step)
+			steps[at++] = name[node] | inlined[node] << 31;
+		for (; at < stop; at++) {
+			let caller = node && parent[node];
+			while (collapsed && caller && name[caller] === name[node])
 				caller = parent[caller];
-			if (!caller)
-				continue;
-			callers.at[n] = caller;
-			callers.from[n++] = from[i];
+			node = caller;
+			steps[at] = node ? name[node] | inlined[node] << 31 : END;
 		}
-		return {at: callers.at.subarray(0, n), from: callers.from.subarray(0, n)};
+		next[place] = node;
 	};
 }
 
-function followCallees(tree, totals, collapsed) {
-	return ({at}) => {
-		const callees = [];
-		for (const place of at)
-			for (let child = place + 1; child < tree.end[place];) {
-				const inside = collapsed && tree.name[child] === tree.name[place];
-				if (!inside && hasSamples(totals, child))
-					callees.push(child);
-				child = inside ? child + 1 : tree.end[child];
-			}
-		const places = new Uint32Array(callees);
-		return {at: places, from: places};
+// The path of a place down to its leaf, from what is on `from[place]`.
+function pathDown({parent, name, inlined, levels}, leaves, from, collapsed) {
+	const path = new Uint32Array(levels);
+	return (place, step, steps) => {
+		let at = levels, end = place * STEPS;
+		for (let node = leaves[place]; node !== from[place]; node = parent[node])
+			if (!collapsed || name[node] !== name[parent[node]])
+				path[--at] = node;
+		at += step;
+		for (const stop = end + STEPS; end < stop; end++, at++)
+			steps[end] = at < levels ? name[path[at]] | inlined[path[at]] << 31 : END;
 	};
 }
 
@@ -266,75 +283,81 @@ function pick(sums, nodes) {
 	});
 }
 
-function numbers(n) {
-	const list = new Uint32Array(n);
-	for (let i = 0; i < n; i++)
-		list[i] = i;
-	return list;
+// Nodes with samples of their own, but the root.
+function leavesOf({n}, selfs) {
+	const found = new Uint32Array(n), one = selfs[0].samples, other = selfs.at(-1).samples;
+	let count = 0;
+	for (let i = 1; i < n; i++)
+		if (one[i] > 0 || other[i] > 0)
+			found[count++] = i;
+	return found.slice(0, count);
 }
 
-const hasSamples = (sums, node) => sums[0].samples[node] > 0 || sums.length > 1 && sums[1].samples[node] > 0;
+const addLevels = ({level}, nodes) => nodes.reduce((sum, node) => sum + level[node], 0);
 
 // Each function that was at work is a box on the root, with its callers on it.
-function leafFirst(profile, selfs, wholes, collapsed) {
-	const {tree} = profile, leaves = [];
-	for (let i = 1; i < tree.n; i++)
-		if (hasSamples(selfs, i))
-			leaves.push(i);
-	const at = new Uint32Array(leaves);
-	const grown = new Grown(profile, {rootName: tree.name[0], sums: pick(selfs, at), wholes, follow: followCallers(tree, collapsed),
-		places: {at, from: numbers(leaves.length)}, steps: at.reduce((steps, leaf) => steps + tree.level[leaf], 0)});
-	leaves.forEach((_, i) => grown.add(grown.root.sums, i));
-	addSums(grown.root.sums, selfs.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})));
-	return grown;
+function leafFirst(profile, {selfs, totals, wholes, leaves}, collapsed) {
+	const {tree} = profile;
+	return new Grown(profile, {rootName: tree.name[0], rootSums: totals.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})),
+		sums: pick(selfs, leaves), wholes, fill: pathUp(tree, leaves, true, collapsed), work: addLevels(tree, leaves)});
 }
 
 // A function's outermost frames, which no frame of the same name calls: all that it does, once.
-function outermost({tree, nested}, name, totals) {
-	const found = [];
+function outermost(profile, name, totals) {
+	const {tree} = profile, nested = nestedOf(profile), found = [], one = totals[0].samples, other = totals.at(-1).samples;
 	for (let i = 1; i < tree.n; i++)
-		if (tree.name[i] === name && !nested[i] && hasSamples(totals, i))
+		if (tree.name[i] === name && !nested[i] && (one[i] > 0 || other[i] > 0))
 			found.push(i);
-	return new Uint32Array(found);
+	return Uint32Array.from(found);
 }
 
-// Boxes are as wide as their share of the function, not of the whole.
-function halfOf(profile, name, nodes, {places, sums, wholes, follow, steps}) {
-	const grown = new Grown(profile, {rootName: name, sums, wholes, places, follow, steps});
-	for (const node of nodes)
-		grown.add(grown.root.sums, node);
-	grown.limit *= grown.share(grown.root.sums);
-	return grown;
+function sumOf(sums) {
+	return sums.map(({weights, samples}) => ({weights: weights.reduce((sum, one) => sum + one, 0), samples: samples.reduce((sum, one) => sum + one, 0)}));
 }
 
-function callersOf(profile, totals, wholes, name, collapsed) {
-	const {tree} = profile, nodes = outermost(profile, name, totals), follow = followCallers(tree, collapsed), from = numbers(nodes.length);
-	return halfOf(profile, name, from, {places: follow({at: nodes, from}), sums: pick(totals, nodes), wholes, follow,
-		steps: nodes.reduce((steps, node) => steps + tree.level[node], 0)});
+// Callers and callees of a function; its name is the root of both.
+function callersOf(profile, {totals, wholes}, name, collapsed) {
+	const {tree} = profile, nodes = outermost(profile, name, totals), sums = pick(totals, nodes);
+	return new Grown(profile, {rootName: name, rootSums: sumOf(sums), sums, wholes, fill: pathUp(tree, nodes, false, collapsed),
+		work: addLevels(tree, nodes)});
 }
 
-function calleesOf(profile, totals, wholes, name, collapsed) {
-	const {tree} = profile, nodes = outermost(profile, name, totals), follow = followCallees(tree, totals, collapsed);
-	return halfOf(profile, name, nodes, {places: follow({at: nodes}), sums: totals, wholes, follow,
-		steps: nodes.reduce((steps, node) => steps + tree.end[node] - node, 0)});
+function calleesOf(profile, {selfs, totals, wholes, leaves}, name, collapsed) {
+	const {tree} = profile, nodes = outermost(profile, name, totals), inside = new Uint32Array(leaves.length), from = new Uint32Array(leaves.length);
+	let n = 0, leaf = 0;
+	for (const node of nodes) {
+		while (leaf < leaves.length && leaves[leaf] < node)
+			leaf++;
+		for (; leaf < leaves.length && leaves[leaf] < tree.end[node]; leaf++) {
+			inside[n] = leaves[leaf];
+			from[n++] = node;
+		}
+	}
+	const places = inside.slice(0, n);
+	return new Grown(profile, {rootName: name, rootSums: sumOf(pick(totals, nodes)), sums: pick(selfs, places), wholes,
+		fill: pathDown(tree, places, from, collapsed), work: addLevels(tree, places)});
 }
 
 // All stacks, without calls of a function by itself.
-function collapsedTree(profile, totals, wholes) {
-	const {tree} = profile, root = new Uint32Array(1), follow = followCallees(tree, totals, true);
-	return halfOf(profile, tree.name[0], root, {places: follow({at: root}), sums: totals, wholes, follow, steps: tree.n});
+function collapsedTree(profile, {selfs, totals, wholes, leaves}) {
+	const {tree} = profile;
+	return new Grown(profile, {rootName: tree.name[0], rootSums: totals.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})),
+		sums: pick(selfs, leaves), wholes, fill: pathDown(tree, leaves, new Uint32Array(leaves.length), true), work: addLevels(tree, leaves)});
 }
 
 // Self and total of each function that has samples: the sums of one side a column.
-function sumFunctions({tree, nested, names}, selfs, totals) {
-	const column = () => new Float64Array(names.length);
+function sumFunctions(profile, {selfs, totals}) {
+	const {tree: {n, name}, names} = profile, nested = nestedOf(profile), column = () => new Float64Array(names.length);
 	const self = selfs.map(column), total = selfs.map(column), seen = new Uint8Array(names.length);
-	for (let i = 1; i < tree.n; i++) {
-		for (let side = 0; side < selfs.length; side++) {
-			self[side][tree.name[i]] += selfs[side].weights[i];
+	for (let side = 0; side < selfs.length; side++) {
+		const {weights, samples} = totals[side], own = selfs[side].weights, toSelf = self[side], toTotal = total[side];
+		for (let i = 1; i < n; i++) {
+			if (!(samples[i] > 0))
+				continue;
+			seen[name[i]] = 1;
+			toSelf[name[i]] += own[i];
 			if (!nested[i])
-				total[side][tree.name[i]] += totals[side].weights[i];
-			seen[tree.name[i]] |= totals[side].samples[i] > 0;
+				toTotal[name[i]] += weights[i];
 		}
 	}
 	return {self, total, list: Array.from(seen.keys()).filter((name) => seen[name])};
