@@ -2,14 +2,16 @@
 #include "cmd/shared/picture.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "format/format.h"
+#include "view/svg/heat_map.h"
 
 struct flamegraph_args {
 	struct load_options load;
 	struct flamegraph_options draw;
 	struct outer_options outer;
-	bool html;
+	bool html, heat;
 };
 
 #define AT(field) offsetof(struct flamegraph_args, field)
@@ -18,6 +20,10 @@ static const struct option_row own_options[] = {
 	{"html", NULL, 0, take_true, AT(html),
 	 .text = "a page with time line, filters, callers and callees, instead of an SVG (also "
 		 "when FILE ends in .html)"},
+	{"heat", NULL, 0, take_true, AT(heat),
+	 .text = "a heat map of time as an SVG: seconds across, the offset in a second down",
+	 .more = "The page has it, too, and shows any stretch that is selected there.\n"
+		 "The recording cannot come from standard input."},
 	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
 	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
 	 .text = "pixels (default: as wide as the window)"},
@@ -32,6 +38,20 @@ static const struct option_group options_of_flamegraph[] = {{load_options, AT(lo
 							    {load_outer_options, AT(outer)},
 							    {own_options, 0},
 							    {0}};
+
+static struct error *check_heat(const struct flamegraph_args *options)
+{
+	if (options->html)
+		return cmd_usage_error(&verb_flamegraph,
+				       "--heat is an SVG; a page has its heat map anyhow, key h");
+	if (options->outer.by || options->draw.icicle || options->draw.reverse)
+		return cmd_usage_error(&verb_flamegraph, "--heat draws time and not stacks: --by, "
+							 "--icicle and --reverse mean nothing");
+	if (!strcmp(options->load.path, "-"))
+		return cmd_usage_error(&verb_flamegraph,
+				       "--heat reads the recording twice: a file, please");
+	return NULL;
+}
 
 static struct error *parse(int argc, char **argv, struct flamegraph_args *options)
 {
@@ -53,7 +73,7 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 		return cmd_usage_error(&verb_flamegraph, "a page shows states of vCPUs: threads "
 							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
-	return NULL;
+	return options->heat ? check_heat(options) : NULL;
 }
 
 static struct error *draw(const struct loaded *loaded, const struct flamegraph_args *options,
@@ -78,6 +98,29 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 	return err;
 }
 
+static struct error *draw_heat(const struct loaded *loaded, const struct flamegraph_args *options,
+			       FILE *out)
+{
+	const struct heat_options how = {.filter = &options->load.filter,
+					 .max_columns = heat_map_columns(options->draw.width),
+					 .rows = HEAT_MAP_ROWS};
+	const struct heat_map_options map = {.title = options->draw.title,
+					     .subtitle = options->draw.subtitle,
+					     .warning = options->draw.warning,
+					     .width = options->draw.width};
+	struct heat heat;
+	struct error *err;
+
+	if (loaded->profile->info.timeless)
+		return error_new(ERR_USAGE,
+				 "the samples of this profile have no times: there is no heat map");
+	err = heat_read(options->load.path, loaded->profile, &how, &heat);
+	if (!err)
+		heat_map_write(&heat, &map, out);
+	heat_free(&heat);
+	return err;
+}
+
 static struct error *write_picture(const struct loaded *loaded,
 				   const struct flamegraph_args *options)
 {
@@ -94,7 +137,9 @@ static struct error *write_picture(const struct loaded *loaded,
 	err = cmd_open_output(path, &out);
 	if (err)
 		return err;
-	if (options->html)
+	if (options->heat)
+		err = draw_heat(loaded, options, out);
+	else if (options->html)
 		err = picture_write_page(loaded, &options->load.path, 1, &page, out);
 	else
 		err = draw(loaded, options, out);

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`uniprof flamegraph`: from a recording to a picture that a real browser shows."""
 
+import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
 import webdriver
-from picture import Picture, record, uniprof
+from picture import BUILD, Picture, record, uniprof
 
 # 1,000 samples; 100 of them end in an address that has no name.
 STACKS = '''\
@@ -72,6 +74,32 @@ class FlameGraphOfARecording(unittest.TestCase):
         picture = self.open('--state=blocked')
         self.assertEqual(picture.names(), ['all'])
         self.assertIn('0 samples', picture.text('.path'))
+
+    def test_a_heat_map_has_the_samples_of_the_report_and_says_them_on_hover(self) -> None:
+        self.open('--heat', '--title=When <b>')
+        cells = self.browser.run("""const cells = document.querySelectorAll('.cells rect[data-samples]');
+            return Array.from(cells, (cell) => [Number(cell.dataset.samples), cell.querySelector('title').textContent, cell.getBoundingClientRect().right])""")
+        said = json.loads(uniprof('report', '--heat', '--json', self.recording))['heat']['cells']
+        hundreds = {}
+        for cell in said:  # rows of 50 ms there, of 20 ms here
+            place = 10 * cell['column'] + cell['row'] // 2
+            hundreds[place] = hundreds.get(place, 0) + cell['samples']
+        seen = {}
+        for samples, title, right in cells:
+            self.assertLessEqual(right, 1200)
+            self.assertIn(f': {samples} sample', title)
+            place = int(float(title.split(' s')[0]) * 1000) // 100
+            seen[place] = seen.get(place, 0) + samples
+        self.assertEqual(seen, hundreds)
+        self.assertEqual(self.browser.run('return document.title'), 'When <b>')
+
+    def test_a_heat_map_refuses_what_it_cannot_draw(self) -> None:
+        folded = self.directory / 'timeless.folded'
+        folded.write_text('main;work 10\n')
+        for arguments, says in (([folded], 'no times'), (['--icicle', self.recording], 'time and not stacks'), (['--html', self.recording], 'a page has')):
+            done = subprocess.run([BUILD / 'uniprof', 'flamegraph', '--heat', *arguments], capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(says, done.stderr)
 
     def test_a_picture_of_differences_shows_what_changed_and_what_may_be_chance(self) -> None:
         after = self.directory / 'after.uniprof'

@@ -96,6 +96,8 @@ class Page {
 		this.sumUp();
 		this.view = view;
 		this.shown = true;
+		if (!keep)
+			get('details').textContent = '';
 		this.job = null;
 		this.end();
 		if (view === 'sandwich')
@@ -274,6 +276,12 @@ class Page {
 
 	setView(view) {
 		this.update(view);
+	}
+
+	// From the heat map's keys to those of the flame graph.
+	showStretch() {
+		this.update('flame');
+		this.flame.focus(0);
 	}
 
 	openFunction(name) {

@@ -254,7 +254,7 @@ class Heat {
 		if (event.key === 'Backspace')
 			return this.select(0, this.side.buckets);
 		if (!step && event.key !== 'Home')
-			return this.page.setView('flame');
+			return this.page.showStretch();
 		const to = step ? this.at + step : 0;
 		if (event.shiftKey)
 			this.from ??= this.at;
@@ -379,7 +379,7 @@ class Heat {
 		context.textAlign = 'right';
 		const high = this.rows * this.cellHeight, parts = high >= 200 ? 10 : 4;
 		for (let part = 0; part < parts; part++)
-			context.fillText(`${1000 * part / parts} ms`, HEAT_AXIS - 5, high * part / parts);
+			context.fillText(`${1000 * part / parts} ms`, HEAT_AXIS - 5, Math.max(3, high * part / parts));
 		context.textAlign = 'left';
 		let free = 0;
 		for (let column = 0; column < this.columns; column++) {
@@ -393,18 +393,20 @@ class Heat {
 
 	// What is not selected is pale; the cell in focus has a ring.
 	drawSelected(context, theme) {
-		const {filter, side, rows} = this, whole = filter.to - filter.from >= side.buckets, columnNs = this.columnSeconds * NS_PER_S;
-		const from = filter.from * side.bucket_ns, to = filter.to * side.bucket_ns;
-		const y = (ns, edge) => Math.max(0, Math.min(1, Math.round(ns / edge * rows) / rows)) * rows * this.cellHeight;
+		const {filter, side, rows, columns, columnSeconds} = this, high = rows * this.cellHeight, ratio = this.canvas.width / this.width;
+		const first = filter.from * side.bucket_ns / NS_PER_S, last = filter.to * side.bucket_ns / NS_PER_S;
+		const pixel = (value) => Math.round(value * ratio) / ratio, left = (column) => pixel(HEAT_AXIS + column * this.cellWidth);
+		// Row that a time lies at, in a column of which `second` is the one that counts.
+		const y = (time, second) => pixel(Math.max(0, Math.min(rows, Math.round((time - second) * rows))) * this.cellHeight);
 		context.fillStyle = theme.ground;
 		context.globalAlpha = 0.72;
-		for (let column = 0; column < this.columns && !whole; column++) {
-			const begin = column * columnNs, x = HEAT_AXIS + column * this.cellWidth;
-			const last = begin + columnNs - NS_PER_S;
-			const above = from >= begin + columnNs || to <= begin ? this.rows * this.cellHeight : from > begin ? y((from - begin) % NS_PER_S || 0, NS_PER_S) : 0;
-			const below = to >= last + NS_PER_S || to <= begin ? this.rows * this.cellHeight : y(to > last ? to - last : (to - begin) % NS_PER_S, NS_PER_S);
-			context.fillRect(x, 0, this.cellWidth, above);
-			context.fillRect(x, Math.max(above, below), this.cellWidth, this.rows * this.cellHeight - Math.max(above, below));
+		for (let column = 0; column < columns && filter.to - filter.from < side.buckets; column++) {
+			const begin = column * columnSeconds, end = begin + columnSeconds, outside = first >= end || last <= begin;
+			const above = outside ? high : first > begin ? y(first, Math.floor(first)) : 0;
+			const below = outside || last >= end ? high : y(last, Math.ceil(last) - 1);
+			context.fillRect(left(column), 0, left(column + 1) - left(column), above);
+			if (below < high)
+				context.fillRect(left(column), Math.max(above, below), left(column + 1) - left(column), high - Math.max(above, below));
 		}
 		context.globalAlpha = 1;
 		if (document.activeElement !== this.canvas)

@@ -37,4 +37,54 @@ double flamegraph_min_share(const struct flamegraph_options *options);
 extern const char flamegraph_css[];
 extern const char flamegraph_js[];
 
+/*
+ * Selects the frames of a tree that are drawn, and places them: a walk that
+ * gives each parent before its children, without recursion.
+ *
+ * Offsets and values are in units of the tree: nanoseconds of weight, or
+ * samples when no sample has a weight. Children stand side by side from their
+ * parent's left edge, those that are drawn first; so an offset is the parent's
+ * plus the values of the siblings that were drawn before, and readers of the
+ * picture can compute it again.
+ */
+
+/* A guest can have stacks as deep as its memory; nobody looks at more than this. */
+#define FLAMEGRAPH_MAX_LEVELS 4096
+
+struct flamegraph_frame {
+	uint32_t node;
+	uint32_t level; /* 0: the root */
+	uint64_t offset;
+	uint64_t value;
+};
+
+struct flamegraph_layout {
+	/* Set by flamegraph_layout_init: */
+	const struct tree *tree;
+	bool by_samples;
+	uint64_t total;	  /* value of the root */
+	double unit;	  /* pixels for a unit, before any zoom */
+	double min_width; /* pixels */
+
+	/* Whole once flamegraph_layout_next returned false: */
+	uint32_t drawn;	   /* frames */
+	uint32_t levels;   /* that have a frame */
+	uint64_t left_out; /* value of the subtrees that were left out */
+	uint64_t n_left_out; /* ... and their number */
+	bool too_deep;	   /* some of them because of their level */
+
+	/* Private: the last frame, and where the next one of each level begins and must end. */
+	bool ended;
+	uint32_t node, level;
+	uint64_t next[FLAMEGRAPH_MAX_LEVELS + 1];
+	uint64_t end[FLAMEGRAPH_MAX_LEVELS + 1];
+};
+
+/* `tree` is summed; `width` is the root's in pixels. */
+void flamegraph_layout_init(struct flamegraph_layout *layout, const struct tree *tree, double width,
+			    double min_width);
+
+/* Gives the next frame, the root first; false behind the last. */
+bool flamegraph_layout_next(struct flamegraph_layout *layout, struct flamegraph_frame *frame);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "view/svg/flamegraph_layout.h"
+#include "view/svg/flamegraph.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
