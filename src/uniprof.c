@@ -10,8 +10,8 @@
 
 #include "base/privilege.h"
 #include "cmd/cmd.h"
-#include "view/disassemble.h"
-#include "symbol/images/debuginfod.h"
+#include "arch/disassemble.h"
+#include "symbol/images/cache.h"
 #include "symbol/names/demangle.h"
 #include "target/kvm/bpf_reader.h"
 #include "target/target.h"

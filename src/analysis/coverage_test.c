@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "analysis/interval.h"
+#include "analysis/diff.h"
 #include "profile/profile.h"
 
 #define RECORDINGS 10000 /* of each test */

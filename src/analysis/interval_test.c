@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/interval.h"
+#include "analysis/diff.h"
 
 static void agrees_with_the_known_values_of_wilsons_interval(void **state)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/arch.h"
+#include "arch/registers.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct arch *const all[] = {&arch_x86_64, &arch_x86_32, &arch_arm64, &arch_arm32,
@@ -28,4 +30,46 @@ const struct arch *arch_of_code(const struct regs *regs)
 		if (all[i]->isa == regs->isa && all[i]->word == regs->word)
 			return all[i];
 	return NULL;
+}
+
+void registers_add(struct registers *registers, enum register_group group, const char *name,
+		   unsigned bytes, uint64_t value, const struct register_bits *bits)
+{
+	if (registers->n == REGISTERS_MAX)
+		return;
+	registers->at[registers->n++] = (struct register_value){
+		.name = name,
+		.value = bytes == 4 ? (uint32_t)value : value,
+		.bits = bits,
+		.group = (uint8_t)group,
+		.bytes = (uint8_t)bytes,
+	};
+}
+
+void registers_segment(struct registers *registers, const struct register_segment *segment)
+{
+	if (registers->n_segments < SEGMENTS_MAX)
+		registers->segment[registers->n_segments++] = *segment;
+}
+
+void register_bits_text(const struct register_bits *bits, uint64_t value,
+			char text[REGISTER_BITS_TEXT])
+{
+	size_t len = 0;
+
+	*text = '\0';
+	for (size_t i = bits->n; i-- > 0 && len < REGISTER_BITS_TEXT;) {
+		const struct register_bit *bit = &bits->bit[i];
+		uint64_t field = value >> bit->at & ((1ull << bit->width) - 1);
+		const char *blank = len ? " " : "";
+		char *to = text + len;
+		size_t room = REGISTER_BITS_TEXT - len;
+
+		if (!field)
+			continue;
+		if (bit->width == 1)
+			len += (size_t)snprintf(to, room, "%s%s", blank, bit->name);
+		else
+			len += (size_t)snprintf(to, room, "%s%s=%" PRIu64, blank, bit->name, field);
+	}
 }

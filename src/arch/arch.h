@@ -18,7 +18,7 @@
  *						target/gdb/layout_test
  * 3. Callers: unwind/<isa>/, as unwind/isa.h says; CFI: a row in
  *    unwind/tables/cfa_program.c.		single-step test of its programs
- * 4. Instructions in `uniprof stack`: a row in view/disassemble_capstone.c.
+ * 4. Instructions in `uniprof stack`: a row in arch/disassemble_capstone.c.
  * 5. Guests with known answers: guests/runtime/<isa>/, a row of `processors`
  *    and of `platform_sources` in guests/meson.build, branches in
  *    guests/edges.py.				guests/edges_test.py, tests/vmm/qemu_test.py

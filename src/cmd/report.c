@@ -137,8 +137,14 @@ static const struct option_row own_options[] = {
 		"NAME",
 		0,
 		take_annotate,
-		.text = "instructions and source lines of one function, with their samples",
-		.more = "The function is named as for\n.Fl -function .\n"
+		.text = "instructions and source lines of one function, or of addresses, with "
+			"their samples",
+		.more = "The function is named as for\n.Fl -function ,\n"
+			"or is the code at guest addresses:\n.Li 0x4010a0\n"
+			"is the function there, or, where none is known, the code around;\n"
+			".Li 0x401000-0x401200\nis this code, whatever it is.\n"
+			"Of code without a name, such as\n.Li [libcrypto.so.3] ,\n"
+			"what lies around the samples is shown.\n"
 			"Its code is read from the file that the recording tells of, or from one "
 			"given by\n"
 			".Fl s ,\nif its build id is that of what ran.\n"
@@ -177,16 +183,54 @@ static const struct option_row own_options[] = {
 	{0}};
 
 static const struct option_group options_of_report[] = {{load_options, AT(load)},
+							{load_source_options, AT(sources)},
 							{own_options, 0},
 							{0}};
 
 /* Rows and least share when the command line names none. */
 #define NOT_GIVEN UINT64_MAX
 
+/* True if rows are functions, as they are by default. */
+static bool by_function(const struct report_options *options)
+{
+	return options->keys.n == 1 && options->keys.at[0] == GROUP_FUNCTION;
+}
+
+/* An option that was given, and has nothing to choose in this view; NULL: none. */
+static const char *useless(const struct report_options *options)
+{
+	const bool heat = options->view == REPORT_HEAT;
+
+	if (!heat && options->view != REPORT_ANNOTATION)
+		return NULL;
+	if (!by_function(options))
+		return "--by";
+	if (options->rows != NOT_GIVEN)
+		return "-n";
+	if (options->by_total)
+		return "--sort";
+	if (options->depth != NOT_GIVEN)
+		return "--depth";
+	if (heat && options->min_share >= 0)
+		return "--min";
+	if (heat && options->function)
+		return "a function (-S chooses stacks through it)";
+	return !heat && options->has_only ? "--only" : NULL;
+}
+
 static struct error *complete(struct report_options *options)
 {
 	const bool flat = options->view == REPORT_FLAT || options->view == REPORT_ANNOTATION;
+	const char *option = useless(options);
 
+	if (option)
+		return cmd_usage_error(&verb_report, "%s: %s does not go with it",
+				       options->view == REPORT_HEAT
+					       ? "--heat draws a map of time"
+					       : "--annotate shows the code of one function",
+				       option);
+	if (options->depth == NOT_GIVEN)
+		options->depth = 0;
 	if (options->rows == NOT_GIVEN)
 		options->rows = flat && !options->json ? DEFAULT_ROWS : 0;
 	if (options->min_share < 0)
@@ -195,16 +239,8 @@ static struct error *complete(struct report_options *options)
 	if (!options->load.state_given && group_by_have(&options->keys, GROUP_STATE))
 		options->load.filter.states = STATES_OF_VCPUS | STATES_OF_WAITS;
 	options->load.filter.divide = group_by_divide(&options->keys);
-	if (options->view == REPORT_CALLERS_CALLEES &&
-	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION))
+	if (options->view == REPORT_CALLERS_CALLEES && !by_function(options))
 		return cmd_usage_error(&verb_report, "--function shows functions, not --by others");
-	if (options->view == REPORT_ANNOTATION &&
-	    (options->keys.n != 1 || options->keys.at[0] != GROUP_FUNCTION || options->has_only))
-		return cmd_usage_error(&verb_report, "--annotate shows one function: neither --by "
-						     "nor --only go with it");
-	if (options->view == REPORT_HEAT && !strcmp(options->load.path, "-"))
-		return cmd_usage_error(&verb_report,
-				       "--heat reads the recording twice: a file, please");
 	return NULL;
 }
 
@@ -214,7 +250,7 @@ static struct error *parse(int argc, char **argv, struct report_options *options
 	struct error *err;
 	int first;
 
-	*options = (struct report_options){.min_share = -1, .rows = NOT_GIVEN};
+	*options = (struct report_options){.min_share = -1, .rows = NOT_GIVEN, .depth = NOT_GIVEN};
 	options->keys = (struct group_by){.at = {GROUP_FUNCTION}, .n = 1};
 	load_defaults(&options->load);
 	err = options_parse(&verb_report, argc, argv, options, &first);
@@ -322,16 +358,42 @@ static uint32_t heat_columns(const struct report_options *options, size_t width)
 static struct error *build_heat(struct report *report, size_t width)
 {
 	const struct report_options *options = report->options;
-	const struct heat_options how = {.filter = &options->load.filter,
-					 .passes = report->grouped.passes,
+	const struct heat_options how = {.passes = report->grouped.passes,
 					 .n_passes = report->grouped.n_passes,
-					 .max_columns = heat_columns(options, width),
-					 .rows = HEAT_ROWS};
+					 .max_columns = heat_columns(options, width)};
 
 	if (report->loaded->profile->info.timeless)
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: there is no heat map");
-	return heat_read(options->load.path, report->loaded->profile, &how, &report->heat);
+	return heat_build(report->heat_log, report->loaded->profile, &how, &report->heat);
+}
+
+static struct error *build_annotation(struct report *report)
+{
+	const struct report_options *options = report->options;
+	const struct loaded *loaded = report->loaded;
+	struct annotation_options how = {.profile = loaded->profile,
+					 .images = loaded->images,
+					 .symbolizer = loaded->symbolizer,
+					 .naming = options->load.naming,
+					 .disassembler = report->disassembler};
+	const char *name;
+	struct error *err = NULL;
+
+	if (!annotation_parse_range(options->function, &how.start, &how.end)) {
+		err = callers_callees_find(report->grouped.tree, options->function, &name);
+		if (!err)
+			err = symbolizer_intern(loaded->symbolizer, name, &report->annotated);
+		how.names = &report->annotated;
+		how.n_names = 1;
+	} else if (!how.end) {
+		err = annotation_around(&how, how.start, &report->annotated);
+	}
+	if (!err)
+		err = annotation_build(&how, &report->annotation);
+	if (!err && !report->annotation.n)
+		err = error_new(ERR_USAGE, "no sample is at %s, or around it", options->function);
+	return err;
 }
 
 static struct error *build(struct report *report)
@@ -365,7 +427,7 @@ static struct error *build(struct report *report)
 	if (!err && options->view == REPORT_CALLERS_CALLEES)
 		err = callers_callees_build(report->grouped.tree, name, &report->callers_callees);
 	if (!err && options->view == REPORT_ANNOTATION)
-		err = annotation_build(report, report->disassembler, &report->annotation);
+		err = build_annotation(report);
 	return err ? err : collect_names(report);
 }
 
@@ -384,7 +446,7 @@ static struct error *put_text(const struct report *report, FILE *out,
 	case REPORT_CALLERS_CALLEES:
 		return report_put_callers_callees(report, &writer);
 	case REPORT_ANNOTATION:
-		return annotation_put_text(report, &writer);
+		return report_put_annotation(report, &writer);
 	case REPORT_HEAT:
 		report_put_heat(report, &writer);
 		return NULL;
@@ -409,6 +471,21 @@ static struct error *write_report(const struct report *report, const struct tty_
 						      : put_text(report, out, terminal));
 }
 
+/* Loads the recording, and collects on the way what a heat map is made of. */
+static struct error *load(const struct report_options *options, struct report *report,
+			  struct loaded *loaded)
+{
+	struct profile_listener listener = {.sample = heat_log_sample};
+	struct load_options how = options->load;
+	struct error *err = load_confine(&options->load);
+
+	if (!err && options->view == REPORT_HEAT)
+		err = heat_log_new(HEAT_ROWS, options->has_only, &report->heat_log);
+	listener.ctx = report->heat_log;
+	how.filter.listener = report->heat_log ? &listener : NULL;
+	return err ? err : load_recording(&how, loaded);
+}
+
 static struct error *show(const struct report_options *options, const struct tty_writer *terminal)
 {
 	struct loaded loaded;
@@ -417,10 +494,9 @@ static struct error *show(const struct report_options *options, const struct tty
 
 	if (options->view == REPORT_ANNOTATION)
 		report.disassembler = disassembler_open();
-	err = load_confine(&options->load);
-	if (!err)
-		err = load_recording(&options->load, &loaded);
+	err = load(options, &report, &loaded);
 	if (err) {
+		heat_log_free(report.heat_log);
 		disassembler_close(report.disassembler);
 		return err;
 	}
@@ -432,6 +508,7 @@ static struct error *show(const struct report_options *options, const struct tty
 	annotation_free(&report.annotation);
 	disassembler_close(report.disassembler);
 	heat_free(&report.heat);
+	heat_log_free(report.heat_log);
 	callers_callees_free(&report.callers_callees);
 	short_names_free(report.names);
 	grouped_tree_free(&report.grouped);

@@ -8,11 +8,12 @@
 
 #include "cmd/shared/load.h"
 #include "symbol/names/display_name.h"
-#include "view/disassemble.h"
+#include "symbol/source/source.h"
 #include "view/tty_writer.h"
+#include "analysis/annotation.h"
 #include "analysis/callers_callees.h"
+#include "analysis/diff.h"
 #include "analysis/flat.h"
-#include "analysis/interval.h"
 #include "analysis/grouped_tree.h"
 #include "profile/time_buckets.h"
 
@@ -33,51 +34,12 @@ struct report_options {
 	bool by_total;
 	double min_share;     /* of the total; rows below are left out */
 	uint64_t depth;	      /* levels of trees; 0: all */
-	const char *function; /* of REPORT_CALLERS_CALLEES and REPORT_ANNOTATION */
+	const char *function; /* of REPORT_CALLERS_CALLEES; of REPORT_ANNOTATION also addresses */
+	struct source_text_options sources;
 	regex_t only;
 	bool has_only;
 	bool json, wide, no_pager, full_names;
 	enum color_mode color;
-};
-
-/* An instruction with its samples; where there is no code, an address that was sampled. */
-struct code_row {
-	struct code_line line; /* of the file's addresses; len 0: no code */
-	uint64_t addr;	       /* the guest's; with kind, for the symbolizer */
-	uint8_t kind;
-	struct profile_cell self; /* stacks that end there */
-	/* Stacks through it: callers count at the call, before the return address; once for each stack. */
-	struct profile_cell total;
-	const struct location *at; /* innermost first */
-	size_t n_at;
-	uint32_t last; /* private */
-};
-
-/* The code of one function: several can have the same name, or one inlined into them. */
-struct code_part {
-	const char *name; /* of the function with the code */
-	const char *path; /* NULL: no file is known */
-	const char *build_id;
-	uint64_t start, end, slide; /* of the file's addresses; the guest's are `slide` higher */
-	bool whole; /* the function that was asked for, which others may be inlined into */
-	bool nameless, patched, has_lines;
-	bool guessed; /* nothing says where it ends */
-	char *lacks;  /* a sentence on what is missing; NULL: nothing is */
-	struct code_row *row;
-	size_t n, room;
-	struct profile_cell self, total; /* of all of its code */
-	struct profile_cell
-		own; /* of self, the function's that was asked for without what is inlined there */
-	uint64_t misplaced; /* samples of self that are not where an instruction begins */
-	uint32_t last;	    /* private */
-};
-
-struct annotation {
-	const char *name;
-	struct code_part *part; /* the one with most samples first */
-	size_t n;
-	struct images *images;	  /* private: files with code */
-	struct symbolizer *lines; /* private */
 };
 
 /* A report, ready to be written in any format. */
@@ -89,9 +51,11 @@ struct report {
 	struct flat *flat;			/* of REPORT_FLAT */
 	struct callers_callees callers_callees; /* of REPORT_CALLERS_CALLEES */
 	struct annotation annotation;		/* of REPORT_ANNOTATION */
+	const char *annotated;			/* its function; NULL: it is of addresses */
 	struct disassembler *disassembler;	/* NULL: none */
-	struct heat heat;			/* of REPORT_HEAT */
-	struct profile_cell matched;		/* samples that `only` lets pass */
+	struct heat_log *heat_log;		/* of REPORT_HEAT, as heat */
+	struct heat heat;
+	struct profile_cell matched; /* samples that `only` lets pass */
 	double draws;
 };
 
@@ -120,13 +84,9 @@ struct error *report_put_callers_callees(const struct report *report,
 void report_put_heat(const struct report *report, const struct tty_writer *writer);
 struct error *report_put_json(const struct report *report, FILE *out);
 
-/* Finds and counts options->function; `disassembler` may be NULL. annotation_free is due, also after an error. */
-struct error *annotation_build(const struct report *report, struct disassembler *disassembler,
-			       struct annotation *out);
-void annotation_free(struct annotation *annotation);
-struct error *annotation_put_text(const struct report *report, const struct tty_writer *writer);
+struct error *report_put_annotation(const struct report *report, const struct tty_writer *writer);
 /* NULL: no memory. */
-struct json_t *annotation_json(const struct report *report);
+struct json_t *report_annotation_json(const struct report *report);
 
 /* Column `key` of a node's name, as it is shown; *len are its bytes. */
 const char *report_column(const struct report *report, const char *name, size_t key, size_t *len);

@@ -1,599 +1,393 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Samples of a function by instruction: its code is read from the file that the recording names, or that the user gives. */
+/* Instructions with their samples and source lines, as text and as JSON. */
 
 #include "cmd/report.h"
 
-#include <stdarg.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "arch/arch.h"
-#include "base/array.h"
-#include "base/intern.h"
-#include "base/preopen.h"
-
-/* Most code of one function that is shown, bytes; most functions of one name. */
-#define CODE_SHOWN_MAX (1u << 20)
-#define PARTS_MAX      1024
-
-#define NO_PART UINT32_MAX
-#define NO_ROW	SIZE_MAX
-
-/* A frame of the recording, each address and kind once. */
-struct hit {
-	uint64_t addr;
-	uint8_t kind;
-	bool own;      /* the innermost function there is the one that was asked for */
-	bool within;   /* it is not where an instruction begins, or a call ends */
-	uint32_t part; /* NO_PART: other code */
-	size_t row;    /* NO_ROW: outside of the part */
-	uint64_t va;   /* as the part's rows */
-};
-
-struct builder {
-	const struct report *report;
-	const struct stacks *stacks;
-	const char *name; /* of the function, a pointer of the symbolizer's */
-	struct disassembler *disassembler;
-	struct annotation *out;
-	struct ids *ids;
-	struct hit *hit; /* by the number of address and kind */
-	size_t hits_room;
-	uint32_t *hit_of; /* [stacks_count] */
-	size_t parts_room;
-};
-
-static bool holds(const struct location *at, size_t n, const char *name)
+/* True for what is of the function, and what was sampled in it, not for others around it. */
+static bool is_shown(const struct report *report, const struct code_part *part,
+		     const struct code_row *row)
 {
-	for (size_t i = 0; i < n; i++)
-		if (at[i].function == name)
+	if (part->whole || row->total.samples)
+		return true;
+	for (size_t i = 0; i < row->n_at && report->annotated; i++)
+		if (!strcmp(row->at[i].function, report->annotated))
 			return true;
 	return false;
 }
 
-/* The file of the recording at an address or, if not NULL, with this build id; NULL: none. */
-static const struct recorded_image *recorded_file(const struct builder *b, uint64_t addr,
-						  const char *build_id)
+struct put {
+	const struct report *report;
+	const struct tty_writer *writer;
+	struct source_texts *texts;
+	const struct code_part *part;
+	const struct code_row *before; /* the row that the line above is of */
+	size_t folded;		       /* rows left out since */
+	const char *newer;	       /* a source that is newer than the file; NULL: none */
+	bool samples, of_function;     /* there is room for these columns */
+};
+
+/* Widths of the terminal from which on there is room for ... */
+#define ROOM_FOR_SAMPLES 100
+#define ROOM_FOR_SHARES	 70
+
+static double share_of(const struct profile_cell *cell, const struct profile_cell *all)
 {
-	const struct recorded_images *images = profile_images(b->report->loaded->profile);
-
-	for (size_t i = 0; i < images->n; i++) {
-		const struct recorded_image *one = &images->at[i];
-
-		if (one->path && (build_id ? one->build_id && !strcmp(one->build_id, build_id)
-					   : addr >= one->start && addr < one->end))
-			return one;
-	}
-	return NULL;
+	return all->weight_ns ? (double)cell->weight_ns / (double)all->weight_ns : 0;
 }
 
-/* Describes the function whose code holds a frame: its addresses are those of its file. */
-static void describe(const struct builder *b, const struct hit *hit, const struct location *last,
-		     struct code_part *part)
+static size_t indent(const struct put *put)
 {
-	const uint64_t code = frame_code(hit->addr, hit->kind);
-	const bool foreign = hit->kind & FRAME_FOREIGN;
-	struct symbol symbol;
-	const struct image *image =
-		foreign ? NULL : images_find(b->report->loaded->images, code, true, &symbol);
-	const struct recorded_image *recorded =
-		foreign || image ? NULL : recorded_file(b, code, NULL);
+	return 18 + (put->of_function ? 10u : 0u) + (put->samples ? 9u : 0u);
+}
 
-	*part = (struct code_part){.name = last->function,
-				   .nameless = !last->resolved,
-				   .whole = last->function == b->name};
-	if (image) {
-		part->path = image->file->path;
-		part->build_id = image->file->build_id;
-		part->slide = image->slide;
-		part->has_lines = true;
-		part->end = symbol.end - image->slide;
-		part->start = symbol.start - image->slide;
+static void put_cells(const struct put *put, const struct code_row *row)
+{
+	FILE *out = put->writer->out;
+
+	if (!row->total.samples) {
+		fprintf(out, "%*s", (int)indent(put), "");
 		return;
 	}
-	if (recorded) {
-		part->path = recorded->path;
-		part->build_id = recorded->build_id;
-		part->slide = recorded->slide;
+	tty_writer_style(put->writer, tty_style_of_share(share_of(&row->self, &put->part->self)));
+	fprintf(out, "%7.2f %%", 100 * report_share(put->report, &row->self).value);
+	if (put->of_function)
+		fprintf(out, "%8.2f %%", 100 * share_of(&row->self, &put->part->self));
+	tty_writer_style(put->writer, STYLE_PLAIN);
+	fprintf(out, "%7.2f %%", 100 * report_share(put->report, &row->total).value);
+	if (put->samples)
+		fprintf(out, "%9" PRIu64, row->self.samples);
+}
+
+/* Writes the rest of a line, as far as there is room. */
+static void put_rest(const struct put *put, const char *text, size_t used)
+{
+	const size_t width = put->writer->width;
+
+	tty_writer_put(put->writer, text, strlen(text),
+		       width ? width > used + 8 ? width - used : 8 : 0);
+	fputc('\n', put->writer->out);
+}
+
+static const char *short_path(const struct put *put, const char *path)
+{
+	const char *slash = put->report->options->wide ? NULL : strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static const char *short_name(const struct put *put, const char *name, int *len)
+{
+	size_t bytes = strlen(name);
+	const char *text = short_names_get(put->report->names, name, &bytes);
+
+	*len = (int)bytes;
+	return text;
+}
+
+/* A source that was changed after the file was made is not what was compiled. */
+static void check_age(struct put *put, const char *path)
+{
+	const char *file = source_texts_file(put->texts, path);
+	struct stat source, code;
+
+	if (!put->newer && file && put->part->path && !stat(file, &source) &&
+	    !stat(put->part->path, &code) && source.st_mtime > code.st_mtime)
+		put->newer = file;
+}
+
+/* " (mix < main.c:32)": the functions that are inlined there, and where into. */
+static void put_chain(const struct put *put, const struct code_row *row, FILE *out)
+{
+	for (size_t i = 0; i + 1 < row->n_at; i++) {
+		const struct location *into = &row->at[i + 1];
+		int bytes;
+		const char *name = short_name(put, row->at[i].function, &bytes);
+
+		fprintf(out, "%s%.*s < %s:%" PRIu32, i ? " " : "  (", bytes, name,
+			into->file ? short_path(put, into->file) : "?", into->line);
 	}
-	part->start = last->resolved ? last->start - part->slide : 0;
+	fputs(row->n_at > 1 ? ")" : "", out);
 }
 
-static bool is_same(const struct code_part *a, const struct code_part *b)
+/* "util.h:7  x ^= x << 13;  (mix < main.c:32)" */
+static void put_source(struct put *put, const struct code_row *row)
 {
-	const bool same_file = a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path;
+	char *text = NULL, *line = NULL;
+	const char *c;
+	size_t len;
+	FILE *out;
 
-	return same_file && a->start == b->start && a->name == b->name;
-}
-
-static struct error *find_part(struct builder *b, struct hit *hit, const struct location *last)
-{
-	struct annotation *out = b->out;
-	struct code_part part;
-	struct error *err;
-
-	describe(b, hit, last, &part);
-	hit->va = frame_code(hit->addr, hit->kind) - part.slide;
-	for (hit->part = 0; hit->part < out->n; hit->part++)
-		if (is_same(&out->part[hit->part], &part))
-			return NULL;
-	if (out->n == PARTS_MAX)
-		return error_new(ERR_INPUT, "more than %d functions are called %s", PARTS_MAX,
-				 b->name);
-	err = ARRAY_RESERVE(&out->part, &b->parts_room, out->n + 1);
-	if (!err)
-		out->part[out->n++] = part;
-	return err;
-}
-
-static struct error *add_hit(struct builder *b, uint32_t id, const struct stack_node *node)
-{
-	const struct location *at;
-	size_t n;
-	struct hit *hit;
-	struct error *err = ARRAY_RESERVE(&b->hit, &b->hits_room, id + (size_t)1);
-
-	if (err)
-		return err;
-	hit = &b->hit[id];
-	*hit = (struct hit){.addr = node->addr, .kind = node->kind, .part = NO_PART, .row = NO_ROW};
-	err = symbolizer_locate(b->report->loaded->symbolizer, node->addr, node->kind, &at, &n);
-	if (err || !holds(at, n, b->name))
-		return err;
-	hit->own = at->function == b->name;
-	return find_part(b, hit, &at[n - 1]);
-}
-
-static struct error *find_hits(struct builder *b)
-{
-	const uint32_t n = stacks_count(b->stacks);
-	struct error *err = ids_new(&b->ids);
-
-	b->hit_of = calloc(n, sizeof(*b->hit_of));
-	if (!err && !b->hit_of)
-		err = error_no_memory();
-	for (uint32_t i = 1; i < n && !err; i++) {
-		const struct stack_node *node = stacks_node(b->stacks, i);
-		bool added;
-
-		err = ids_get(b->ids, node->addr, node->kind, &b->hit_of[i], &added);
-		if (!err && added)
-			err = add_hit(b, b->hit_of[i], node);
-	}
-	return err;
-}
-
-/* Keeps the first sentence on what a part lacks. */
-static void PRINTF_LIKE(2, 3) lacks(struct code_part *part, const char *format, ...)
-{
-	va_list args;
-
-	if (part->lacks)
+	if (!row->n_at || !row->at->file) {
+		if (put->before && put->before->n_at && put->before->at->file)
+			fprintf(put->writer->out, "%*s(no line is known)\n", (int)indent(put) + 2,
+				"");
 		return;
-	va_start(args, format);
-	if (vasprintf(&part->lacks, format, args) < 0)
-		part->lacks = NULL;
-	va_end(args);
-}
-
-/* Loads the file unless it is there already; *file is NULL if it cannot be used, and the part says why. */
-static struct error *load_file(struct builder *b, struct code_part *part, const char *path,
-			       const struct image_file **file)
-{
-	struct images *images = b->out->images;
-	const struct image_spec spec = {.path = path, .names = true};
-	struct error *err = NULL;
-	size_t i;
-
-	*file = NULL;
-	for (i = 0; i < images_files(images) && strcmp(images_file(images, i)->path, path); i++)
+	}
+	out = open_memstream(&line, &len);
+	if (!out)
+		return;
+	fprintf(out, "%s:%" PRIu32, short_path(put, row->at->file), row->at->line);
+	text = source_texts_line(put->texts, row->at->file, row->at->line);
+	for (c = text; c && *c == ' '; c++)
 		;
-	if (i == images_files(images)) {
-		if (!is_regular_file(path)) {
-			lacks(part,
-			      "%s is not here, or not to be read without root's rights: -s FILE "
-			      "gives it",
-			      path);
-			return NULL;
+	if (text) {
+		fprintf(out, "  %s", c);
+		check_age(put, row->at->file);
+	}
+	free(text);
+	put_chain(put, row, out);
+	if (!fclose(out)) {
+		fprintf(put->writer->out, "%*s", (int)indent(put) + 2, "");
+		tty_writer_style(put->writer, STYLE_HEAD);
+		put_rest(put, line, indent(put) + 2);
+		tty_writer_style(put->writer, STYLE_PLAIN);
+	}
+	free(line);
+}
+
+static void put_instruction(const struct put *put, const struct code_row *row)
+{
+	const char *target = annotation_target(&put->report->annotation, put->part, row);
+	char *text = NULL;
+	int bytes = 0;
+	const char *name = target ? short_name(put, target, &bytes) : "";
+
+	put_cells(put, row);
+	if (asprintf(&text, "  %8" PRIx64 "  %s%s%.*s%s", row->line.va, row->line.text,
+		     target ? " <" : "", bytes, name, target ? ">" : "") < 0)
+		return;
+	put_rest(put, text, indent(put));
+	free(text);
+}
+
+static void put_folded(struct put *put)
+{
+	if (put->folded)
+		fprintf(put->writer->out, "%*s  ... %zu instruction%s\n", (int)indent(put), "",
+			put->folded, put->folded == 1 ? "" : "s");
+	put->folded = 0;
+}
+
+static bool is_left_out(const struct put *put, const struct code_row *row)
+{
+	const double least = put->report->options->min_share;
+
+	return !is_shown(put->report, put->part, row) ||
+	       (least > 0 && report_share(put->report, &row->total).value < least);
+}
+
+static void put_rows(struct put *put)
+{
+	const struct code_part *part = put->part;
+
+	fputc('\n', put->writer->out);
+	tty_writer_style(put->writer, STYLE_HEAD);
+	fprintf(put->writer->out, "%9s", "self");
+	if (put->of_function)
+		fprintf(put->writer->out, "%10s", "of it");
+	fprintf(put->writer->out, "%9s", "total");
+	if (put->samples)
+		fprintf(put->writer->out, "%9s", "samples");
+	fputs("   address  instruction", put->writer->out);
+	tty_writer_style(put->writer, STYLE_PLAIN);
+	fputc('\n', put->writer->out);
+	for (size_t i = 0; i < part->n; i++) {
+		const struct code_row *row = &part->row[i];
+
+		if (is_left_out(put, row)) {
+			put->folded++;
+			continue;
 		}
-		err = images_load(images, &spec, &i);
+		if (!put->folded && put->before && code_rows_gap(put->before, row))
+			fprintf(put->writer->out, "%*s  ...\n", (int)indent(put), "");
+		put_folded(put);
+		if (!put->before || !code_rows_same_lines(put->before, row))
+			put_source(put, row);
+		put_instruction(put, row);
+		put->before = row;
 	}
-	if (err) {
-		lacks(part, "%s: -s FILE gives another", err->text);
-		error_free(err);
-		return NULL;
+	put_folded(put);
+}
+
+static void put_warning(const struct put *put, const char *text)
+{
+	tty_writer_style(put->writer, STYLE_WARNING);
+	fputs("WARNING  ", put->writer->out);
+	sanitize_print(text, put->writer->out);
+	tty_writer_style(put->writer, STYLE_PLAIN);
+	fputc('\n', put->writer->out);
+}
+
+static void put_age(const struct put *put)
+{
+	char *text = NULL;
+
+	if (put->newer && asprintf(&text,
+				   "%s is newer than %s: its lines may not be those that "
+				   "were compiled",
+				   put->newer, put->part->path) > 0)
+		put_warning(put, text);
+	free(text);
+}
+
+static void put_part_head(const struct put *put)
+{
+	const struct code_part *part = put->part;
+	FILE *out = put->writer->out;
+	int bytes;
+	const char *name = short_name(put, part->name, &bytes);
+
+	fputc('\n', out);
+	tty_writer_style(put->writer, STYLE_HEAD);
+	fprintf(out, "%.*s", bytes, name);
+	tty_writer_style(put->writer, STYLE_PLAIN);
+	if (!part->whole) {
+		name = short_name(put, put->report->annotated, &bytes);
+		fprintf(out, ", with %.*s inlined", bytes, name);
 	}
-	*file = images_file(images, i);
-	if (part->build_id && *part->build_id && strcmp((*file)->build_id, part->build_id)) {
-		lacks(part, "%s has changed since (build id %s, and %s ran): -s FILE gives the one",
-		      path, *(*file)->build_id ? (*file)->build_id : "none", part->build_id);
-		*file = NULL;
-	} else if (!(*file)->code) {
-		lacks(part, "%s is a table of symbols, without code: -s FILE gives the ELF file",
-		      path);
-		*file = NULL;
-	}
-	return *file ? images_map(images, i, part->slide, false) : NULL;
-}
-
-/* The last sampled address of a part. */
-static uint64_t last_hit(const struct builder *b, uint32_t p)
-{
-	uint64_t last = b->out->part[p].start;
-
-	for (uint32_t i = 0; i < ids_count(b->ids); i++)
-		if (b->hit[i].part == p && b->hit[i].va > last)
-			last = b->hit[i].va;
-	return last;
-}
-
-static void find_end(const struct builder *b, const struct image_file *file, uint32_t p)
-{
-	struct code_part *part = &b->out->part[p];
-	struct symbol symbol;
-
-	if (!part->end && file->symbols && symbols_find(file->symbols, part->start, &symbol) &&
-	    symbol.start == part->start)
-		part->end = symbol.end;
-	if (!part->end) {
-		lacks(part,
-		      "%s does not say where the function ends: its code is shown up to the last "
-		      "sample; -s FILE gives one with symbols",
-		      file->path);
-		part->guessed = true;
-		part->end = last_hit(b, p) + CODE_LINE_BYTES;
-	}
-	if (part->end - part->start > CODE_SHOWN_MAX) {
-		lacks(part, "only the first %u bytes of its code are shown", CODE_SHOWN_MAX);
-		part->end = part->start + CODE_SHOWN_MAX;
-	}
-}
-
-/* Reads the part's code, `len` bytes, as far as it is there; the caller frees *bytes. */
-static struct error *read_code(const struct image_file *file, struct code_part *part,
-			       uint8_t **bytes, size_t *len)
-{
-	const size_t whole = (size_t)(part->end - part->start);
-
-	*bytes = malloc(whole + 1);
-	if (!*bytes)
-		return error_no_memory();
-	*len = elf_code_copy(file->code, part->start, *bytes, whole);
-	if (!*len)
-		lacks(part,
-		      "%s has no code there, only what debuggers need: -s FILE gives the one "
-		      "that ran",
-		      file->path);
-	return NULL;
-}
-
-static struct error *add_row(struct code_part *part, const struct code_line *line)
-{
-	struct error *err = ARRAY_RESERVE(&part->row, &part->room, part->n + 1);
-
-	if (!err)
-		part->row[part->n++] = (struct code_row){.line = *line,
-							 .addr = line->va + part->slide,
-							 .kind = FRAME_PC};
-	return err;
-}
-
-/* Bytes that are no instruction that the library knows. */
-static struct code_line unknown_line(const struct arch *arch, const struct window *code)
-{
-	const uint32_t unit = arch->isa == ISA_X86 ? 1 : arch->isa == ISA_RISCV ? 2 : 4;
-	struct code_line line = {.va = code->va,
-				 .len = (uint8_t)(code->len < unit ? code->len : unit)};
-
-	memcpy(line.bytes, code->bytes, line.len);
-	strcpy(line.text, "(unknown)");
-	return line;
-}
-
-#define LINES_AT_ONCE 256
-
-static struct error *add_instructions(struct builder *b, struct code_part *part,
-				      const struct arch *arch, const uint8_t *bytes, size_t len)
-{
-	const struct regs regs = {.isa = arch->isa, .word = arch->word};
-	struct code_line *lines = calloc(LINES_AT_ONCE, sizeof(*lines));
-	struct error *err = lines ? NULL : error_no_memory();
-	bool known = false;
-
-	for (size_t at = 0; at < len && !err;) {
-		const struct window code = {.va = part->start + at,
-					    .len = (uint32_t)(len - at),
-					    .bytes = bytes + at};
-		size_t n = disassemble(b->disassembler, &regs, &code, lines, LINES_AT_ONCE);
-
-		known |= n > 0;
-		if (!n) {
-			lines[0] = unknown_line(arch, &code);
-			n = 1;
-		}
-		for (size_t i = 0; i < n && !err; i++) {
-			err = add_row(part, &lines[i]);
-			at += lines[i].len;
-		}
-	}
-	free(lines);
-	if (!known) {
-		part->n = 0;
-		lacks(part, "the libcapstone here does not know the instructions of %s",
-		      arch->name);
-	}
-	return err;
-}
-
-/* The processor, if its instructions can be shown. */
-static const struct arch *known_arch(struct code_part *part, const struct image_file *file)
-{
-	const struct arch *arch = arch_by_machine(file->code->machine);
-
-	part->patched = file->code->patched;
-	if (arch && (arch->isa != ISA_ARM || arch->word == 8))
-		return arch;
-	lacks(part,
-	      arch ? "instructions of 32-bit Arm are not shown: %s does not tell which are Thumb's"
-		   : "%s is of a processor whose instructions are not known",
-	      file->path);
-	return NULL;
-}
-
-/* Adds the code of a file, if it has it; else the part says what it lacks. */
-static struct error *add_code_of(struct builder *b, uint32_t p, const char *path)
-{
-	struct code_part *part = &b->out->part[p];
-	const struct arch *arch = NULL;
-	const struct image_file *file;
-	uint8_t *bytes = NULL;
-	size_t len = 0;
-	struct error *err = load_file(b, part, path, &file);
-
-	if (!err && file)
-		arch = known_arch(part, file);
-	if (!err && arch) {
-		find_end(b, file, p);
-		err = read_code(file, part, &bytes, &len);
-	}
-	if (!err && len)
-		err = add_instructions(b, part, arch, bytes, len);
-	while (part->guessed && part->n > 1 && part->row[part->n - 1].line.va > last_hit(b, p))
-		part->n--;
-	free(bytes);
-	return err;
-}
-
-static struct error *add_code(struct builder *b, uint32_t p)
-{
-	struct code_part *part = &b->out->part[p];
-	const struct recorded_image *other = NULL;
-	struct error *err;
-
-	if (!b->disassembler)
-		lacks(part, "instructions need libcapstone, which is not here");
-	else if (part->nameless)
-		lacks(part, "code without a name: its functions are not known; -s FILE gives one "
-			    "with symbols");
-	else if (!part->path)
-		lacks(part,
-		      "the recording names no file for this code: -s FILE@0xADDRESS gives it");
+	fputs(", ", out);
+	sanitize_print(part->path ? part->path : "no file", out);
+	fputs(part->path ? ", its addresses\n" : ", the guest's addresses\n", out);
+	fprintf(out, "samples  %" PRIu64 " in this code, %.2f %%", part->self.samples,
+		100 * report_share(put->report, &part->self).value);
+	if (part->own.samples != part->self.samples)
+		fprintf(out, " (%" PRIu64 " without what is inlined)", part->own.samples);
+	fprintf(out, "; %" PRIu64 " with calls, %.2f %%\n", part->total.samples,
+		100 * report_share(put->report, &part->total).value);
 	if (part->lacks)
-		return NULL;
-	err = add_code_of(b, p, part->path);
-	/* A file with debugging information alone stands for the one that ran. */
-	if (!err && !part->n && part->build_id && *part->build_id)
-		other = recorded_file(b, 0, part->build_id);
-	if (!other || !strcmp(other->path, part->path))
-		return err;
-	free(part->lacks);
-	part->lacks = NULL;
-	return add_code_of(b, p, other->path);
-}
+		put_warning(put, part->lacks);
+	if (part->patched)
+		fputs("code     as in the file: a kernel changes some of it when it starts\n", out);
+	if (part->misplaced) {
+		char text[160];
 
-static int by_address(const void *left, const void *right)
-{
-	const struct code_row *a = left, *b = right;
-
-	return (a->line.va > b->line.va) - (a->line.va < b->line.va);
-}
-
-/* Without code, the sampled addresses are all there is. */
-static struct error *add_sampled(struct builder *b, uint32_t p)
-{
-	struct code_part *part = &b->out->part[p];
-	struct error *err = NULL;
-	size_t kept = 0;
-
-	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
-		const struct hit *hit = &b->hit[i];
-
-		if (hit->part != p)
-			continue;
-		err = add_row(part, &(struct code_line){.va = hit->va});
-		if (!err) {
-			part->row[part->n - 1].addr = hit->addr;
-			part->row[part->n - 1].kind = hit->kind;
-		}
-	}
-	if (part->n)
-		qsort(part->row, part->n, sizeof(*part->row), by_address);
-	for (size_t i = 0; i < part->n; i++)
-		if (!kept || part->row[i].line.va != part->row[kept - 1].line.va)
-			part->row[kept++] = part->row[i];
-	part->n = kept;
-	return err;
-}
-
-/* The row whose bytes hold the address; of rows without code, the one with it. */
-static size_t row_at(const struct code_part *part, uint64_t va)
-{
-	size_t low = 0, high = part->n;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (part->row[middle].line.va <= va)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low)
-		return NO_ROW;
-	return va - part->row[low - 1].line.va < (part->row[low - 1].line.len ?: 1u) ? low - 1
-										     : NO_ROW;
-}
-
-static struct error *assign_rows(struct builder *b)
-{
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
-		struct hit *hit = &b->hit[i];
-		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
-		struct code_row *row;
-
-		hit->row = part ? row_at(part, hit->va) : NO_ROW;
-		if (hit->row == NO_ROW)
-			continue;
-		row = &part->row[hit->row];
-		hit->within =
-			row->line.len &&
-			(hit->kind & FRAME_RETURN ? hit->va + 1 != row->line.va + row->line.len
-						  : hit->va != row->line.va);
-		/* Lines that the recording carries, where the file has none. */
-		if (!row->at || !row->at->file)
-			err = symbolizer_locate(b->report->loaded->symbolizer, hit->addr, hit->kind,
-						&row->at, &row->n_at);
-	}
-	return err;
-}
-
-static struct error *find_lines(struct builder *b, struct code_part *part)
-{
-	struct symbolizer *symbolizer =
-		part->has_lines ? b->report->loaded->symbolizer : b->out->lines;
-	struct frame *frames = calloc(part->n + 1, sizeof(*frames));
-	struct error *err = frames ? NULL : error_no_memory();
-
-	for (size_t i = 0; i < part->n && !err; i++)
-		frames[i] = (struct frame){.addr = part->row[i].addr, .kind = part->row[i].kind};
-	if (!err)
-		err = symbolizer_prepare(symbolizer, frames, part->n);
-	for (size_t i = 0; i < part->n && !err; i++)
-		err = symbolizer_locate(symbolizer, frames[i].addr, frames[i].kind,
-					&part->row[i].at, &part->row[i].n_at);
-	free(frames);
-	return err;
-}
-
-/* Counts one stack: at its leaf as self, and once at each instruction that it passes through. */
-static void count(struct builder *b, uint32_t leaf)
-{
-	const struct profile_cell *cell = profile_cell(&b->report->loaded->profile->cells, leaf);
-
-	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
-		const struct hit *hit = &b->hit[b->hit_of[i]];
-		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
-		struct code_row *row = hit->row == NO_ROW ? NULL : &part->row[hit->row];
-
-		if (!part)
-			continue;
-		if (part->last != leaf)
-			profile_cell_add(&part->total, cell);
-		part->last = leaf;
-		if (row && row->last != leaf)
-			profile_cell_add(&row->total, cell);
-		if (row)
-			row->last = leaf;
-		if (i != leaf)
-			continue;
-		profile_cell_add(&part->self, cell);
-		if (hit->own)
-			profile_cell_add(&part->own, cell);
-		if (row)
-			profile_cell_add(&row->self, cell);
-		if (!row || hit->within)
-			part->misplaced += cell->samples;
+		snprintf(text, sizeof(text),
+			 "%" PRIu64
+			 " samples are not where an instruction begins: the file may not "
+			 "be what ran",
+			 part->misplaced);
+		put_warning(put, text);
 	}
 }
 
-static struct error *count_all(struct builder *b)
+struct error *report_put_annotation(const struct report *report, const struct tty_writer *writer)
 {
-	const uint32_t n = stacks_count(b->stacks);
-	bool *inside = calloc(n, sizeof(*inside));
+	struct source_texts *texts = source_texts_new(&report->options->sources);
+	struct put put = {.report = report, .writer = writer, .texts = texts};
 
-	if (!inside)
+	if (!texts)
 		return error_no_memory();
-	for (uint32_t i = 1; i < n; i++) {
-		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
-			    b->hit[b->hit_of[i]].part != NO_PART;
-		if (inside[i] && profile_cell(&b->report->loaded->profile->cells, i)->samples)
-			count(b, i);
+	put.samples = !writer->width || writer->width >= ROOM_FOR_SAMPLES;
+	put.of_function = !writer->width || writer->width >= ROOM_FOR_SHARES;
+	fputs("counted  self at the instruction that comes next, often behind the slow one; calls "
+	      "at "
+	      "the call\n",
+	      writer->out);
+	for (size_t i = 0; i < report->annotation.n; i++) {
+		put.part = &report->annotation.part[i];
+		put.before = NULL;
+		put_part_head(&put);
+		put_rows(&put);
+		put_age(&put);
+		put.newer = NULL;
 	}
-	free(inside);
+	source_texts_free(texts);
 	return NULL;
 }
 
-static int by_self(const void *left, const void *right)
+static json_int_t number(uint64_t value)
 {
-	const struct code_part *a = left, *b = right;
-
-	if (a->self.weight_ns != b->self.weight_ns)
-		return a->self.weight_ns < b->self.weight_ns ? 1 : -1;
-	return (a->start > b->start) - (a->start < b->start);
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
 
-static struct error *build(struct builder *b)
+static json_t *cell(const struct report *report, const struct profile_cell *from)
 {
-	struct annotation *out = b->out;
-	struct error *err = images_new(&out->images);
+	const struct share share = report_share(report, from);
 
-	if (err)
-		return err;
-	images_sandbox(out->images);
-	images_names_and_code(out->images);
-	err = symbolizer_new(out->images, b->report->loaded->profile, &out->lines);
-	if (!err)
-		symbolizer_set(out->lines, &b->report->options->load.naming);
-	if (!err)
-		err = find_hits(b);
-	for (uint32_t p = 0; p < out->n && !err; p++) {
-		err = add_code(b, p);
-		if (!err && !out->part[p].n)
-			err = add_sampled(b, p);
-		if (!err)
-			err = find_lines(b, &out->part[p]);
+	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "samples", number(from->samples), "weight_ns",
+			 number(from->weight_ns), "share", share.value, "low", share.low, "high",
+			 share.high);
+}
+
+static json_t *hex(uint64_t value)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "0x%" PRIx64, value);
+	return json_string(text);
+}
+
+static json_t *locations(const struct code_row *row, struct source_texts *texts)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < row->n_at; i++) {
+		const struct location *at = &row->at[i];
+		char *text = at->file ? source_texts_line(texts, at->file, at->line) : NULL;
+
+		json_array_append_new(array, json_pack("{s:s, s:s?, s:I, s:b, s:s?}", "function",
+						       at->function, "file", at->file, "line",
+						       number(at->line), "inlined", at->inlined,
+						       "source", text));
+		free(text);
 	}
-	if (!err)
-		err = assign_rows(b);
-	if (!err)
-		err = count_all(b);
-	if (!err && out->n)
-		qsort(out->part, out->n, sizeof(*out->part), by_self);
-	return err;
+	return array;
 }
 
-struct error *annotation_build(const struct report *report, struct disassembler *disassembler,
-			       struct annotation *out)
+static json_t *instruction(const struct report *report, const struct code_part *part,
+			   const struct code_row *row, struct source_texts *texts)
 {
-	struct builder b = {.report = report,
-			    .stacks = report->loaded->profile->stacks,
-			    .disassembler = disassembler,
-			    .out = out};
-	const char *name;
-	struct error *err =
-		callers_callees_find(report->grouped.tree, report->options->function, &name);
+	char bytes[2 * CODE_LINE_BYTES + 1] = "";
 
-	*out = (struct annotation){0};
-	if (!err)
-		err = symbolizer_intern(report->loaded->symbolizer, name, &b.name);
-	if (!err)
-		err = build(&b);
-	out->name = b.name;
-	ids_free(b.ids);
-	free(b.hit);
-	free(b.hit_of);
-	return err;
+	for (unsigned i = 0; i < row->line.len && i < CODE_LINE_BYTES; i++)
+		snprintf(bytes + (size_t)2 * i, 3, "%02x", row->line.bytes[i]);
+	return json_pack("{s:o, s:s, s:s?, s:s?, s:o, s:o, s:o}", "address", hex(row->line.va),
+			 "bytes", bytes, "instruction", *row->line.text ? row->line.text : NULL,
+			 "target", annotation_target(&report->annotation, part, row), "self",
+			 cell(report, &row->self), "total", cell(report, &row->total), "lines",
+			 locations(row, texts));
+}
+
+static json_t *part_json(const struct report *report, const struct code_part *part,
+			 struct source_texts *texts)
+{
+	char *lacks = part->lacks ? sanitize_new(part->lacks) : NULL;
+	char *path = part->path ? sanitize_new(part->path) : NULL;
+	json_t *array = json_array(), *object;
+
+	for (size_t i = 0; i < part->n; i++)
+		if (is_shown(report, part, &part->row[i]))
+			json_array_append_new(array,
+					      instruction(report, part, &part->row[i], texts));
+	object = json_pack("{s:s, s:b, s:s?, s:s?, s:s?, s:I}", "function", part->name, "inlined",
+			   !part->whole, "file", path, "build_id",
+			   part->build_id && *part->build_id ? part->build_id : NULL, "lacks",
+			   lacks, "misplaced", number(part->misplaced));
+	json_object_update_new(object,
+			       json_pack("{s:o, s:o, s:o, s:o, s:o}", "slide", hex(part->slide),
+					 "self", cell(report, &part->self), "own",
+					 cell(report, &part->own), "total",
+					 cell(report, &part->total), "instructions", array));
+	free(lacks);
+	free(path);
+	return object;
+}
+
+json_t *report_annotation_json(const struct report *report)
+{
+	struct source_texts *texts = source_texts_new(&report->options->sources);
+	json_t *array = texts ? json_array() : NULL;
+
+	for (size_t i = 0; i < report->annotation.n && array; i++)
+		json_array_append_new(array, part_json(report, &report->annotation.part[i], texts));
+	if (texts)
+		source_texts_free(texts);
+	return array;
 }

@@ -262,8 +262,8 @@ static json_t *heat(const struct report *report)
 			append(&array, json_pack("{s:I, s:I, s:I, s:I}", "column",
 						 (json_int_t)(i / from->rows), "row",
 						 (json_int_t)(i % from->rows), "samples",
-						 (json_int_t)from->cells[i].samples, "weight_ns",
-						 (json_int_t)from->cells[i].weight_ns));
+						 number(from->cells[i].samples), "weight_ns",
+						 number(from->cells[i].weight_ns)));
 	put(&object, "from_s", json_integer((json_int_t)from->first_s));
 	put(&object, "column_s", json_integer((json_int_t)from->column_s));
 	put(&object, "columns", json_integer(from->columns));
@@ -286,7 +286,7 @@ static void put_view(const struct report *report, json_t **object)
 		put(object, "around", callers_callees(report));
 		break;
 	case REPORT_ANNOTATION:
-		put(object, "annotation", annotation_json(report));
+		put(object, "annotation", report_annotation_json(report));
 		break;
 	case REPORT_HEAT:
 		put(object, "heat", heat(report));

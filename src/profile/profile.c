@@ -96,7 +96,7 @@ static void add(uint64_t *sum, uint64_t value)
 	*sum = weight_sum(*sum, value);
 }
 
-static void count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns)
+void profile_cell_count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns)
 {
 	uint64_t weight;
 
@@ -124,7 +124,7 @@ struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry
 							    .thread = entry->thread,
 							    .vcpu = (uint16_t)entry->vcpu,
 							    .state = entry->state};
-	count(&breakdown->at[i].cell, times, weight_ns);
+	profile_cell_count(&breakdown->at[i].cell, times, weight_ns);
 	return NULL;
 }
 
@@ -277,8 +277,8 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 
 	if (err)
 		return err;
-	count(cell, times, weight);
-	count(&profile->selected, times, weight);
+	profile_cell_count(cell, times, weight);
+	profile_cell_count(&profile->selected, times, weight);
 	profile->ends[entry->end] += times;
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
 }
@@ -328,12 +328,15 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	for (uint32_t i = 0; i < tick->n + tick->waits && !err; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
-		count(&profile->states[entry->state], times,
-		      i < tick->n ? stretch.sampled_ns : entry->weight_ns);
+		profile_cell_count(&profile->states[entry->state], times,
+				   i < tick->n ? stretch.sampled_ns : entry->weight_ns);
 		if (!profile_selects(loading->filter, tick, entry))
 			continue;
 		weight = weighting_entry(&loading->weighting, tick, entry);
 		err = load_entry(loading, entry, times, weight.sampled_ns);
+		if (!err && loading->filter->listener)
+			err = loading->filter->listener->sample(loading->filter->listener->ctx,
+								tick, entry, weight.sampled_ns);
 		add(&profile->not_sampled_ns, weight.not_sampled_ns);
 		profile->by_cpu_time |= weighting_is_cpu_time(&loading->weighting, entry);
 		selected += (double)weight.sampled_ns;

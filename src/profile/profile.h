@@ -13,6 +13,13 @@
 #include "profile/weighting.h"
 #include "recording/recording.h"
 
+/* Told of each selected sample while a profile is loaded: what needs their order need not read them again. */
+struct profile_listener {
+	void *ctx;
+	struct error *(*sample)(void *ctx, const struct tick *tick, const struct tick_entry *entry,
+				uint64_t weight_ns);
+};
+
 /* Selects the ticks and entries that count. */
 struct profile_filter {
 	unsigned states; /* bit n: state n of samples; 0: all of vCPUs */
@@ -27,6 +34,7 @@ struct profile_filter {
 	/* Lists of values with commas between them, one of which the thread has; NULL: all threads. */
 	const char *comm; /* its name, or that of its process */
 	const char *pid, *tid;
+	const struct profile_listener *listener; /* NULL: none */
 };
 
 struct profile;
@@ -46,6 +54,9 @@ static inline uint64_t weight_sum(uint64_t a, uint64_t b)
 }
 
 void profile_cell_add(struct profile_cell *to, const struct profile_cell *from);
+
+/* Adds so many samples of this weight each. */
+void profile_cell_count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns);
 
 /* A cell for each stack. Most nodes of a store are callers, and share the cell of nothing. */
 struct profile_cells {

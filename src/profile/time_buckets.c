@@ -75,6 +75,16 @@ static int by_row(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
+static void add_to_row(struct time_bucket_row *row, const struct profile_cell *cell)
+{
+	struct profile_cell sum = {row->samples, row->weight_ns, row->squares};
+
+	profile_cell_add(&sum, cell);
+	row->samples = sum.samples;
+	row->weight_ns = sum.weight_ns;
+	row->squares = sum.squares;
+}
+
 /* Two buckets become one. */
 static struct error *halve(struct bucketing *b)
 {
@@ -93,9 +103,8 @@ static struct error *halve(struct bucketing *b)
 			rows[n++] = rows[i];
 			continue;
 		}
-		rows[n - 1].samples += rows[i].samples;
-		rows[n - 1].weight_ns += rows[i].weight_ns;
-		rows[n - 1].squares += rows[i].squares;
+		add_to_row(&rows[n - 1], &(struct profile_cell){rows[i].samples, rows[i].weight_ns,
+								rows[i].squares});
 	}
 	buckets->n_rows = n;
 	return index_rows(b);
@@ -106,7 +115,8 @@ static struct error *count(struct bucketing *b, const struct tick_entry *entry, 
 {
 	const uint32_t node = node_map_get(b->nodes, entry->stack, entry->thread);
 	struct time_buckets *buckets = b->buckets;
-	struct time_bucket_row *row, new = {b->current, entry->vcpu, entry->state, node, 0, 0, 0};
+	struct time_bucket_row new = {b->current, entry->vcpu, entry->state, node, 0, 0, 0};
+	struct profile_cell cell = {0};
 	uint32_t number;
 	bool added;
 	struct error *err = row_number(b, &new, &number, &added);
@@ -117,10 +127,8 @@ static struct error *count(struct bucketing *b, const struct tick_entry *entry, 
 		return err;
 	if (added)
 		buckets->rows[buckets->n_rows++] = new;
-	row = &buckets->rows[b->first + number];
-	row->samples += times;
-	row->weight_ns += times * weight;
-	row->squares += (double)times * (double)weight * (double)weight;
+	profile_cell_count(&cell, times, weight);
+	add_to_row(&buckets->rows[b->first + number], &cell);
 	return NULL;
 }
 
@@ -222,46 +230,67 @@ void time_buckets_free(struct time_buckets *buckets)
 	memset(buckets, 0, sizeof(*buckets));
 }
 
-struct heating {
-	const struct heat_options *options;
-	struct heat *heat;
-	struct weighting weighting;
+#define NS_PER_S 1000000000ull
+
+/* What one stack, or all of them, had in one cell of a map with a column for each second. */
+struct heat_entry {
+	uint64_t at; /* second * rows + row */
+	uint32_t stack;
+	struct profile_cell cell;
 };
 
-static bool heat_selects(const struct heating *h, const struct tick *tick,
-			 const struct tick_entry *entry)
-{
-	const struct heat_options *options = h->options;
+struct heat_log {
+	struct ids
+		*ids; /* of place and stack: the entry's number; NULL: stacks are not told apart */
+	struct heat_entry *entry;
+	size_t n, room;
+	uint32_t rows;
+};
 
-	if (!profile_selects(options->filter, tick, entry))
-		return false;
-	return !options->passes ||
-	       (entry->stack < options->n_passes && options->passes[entry->stack]);
+struct error *heat_log_new(uint32_t rows, bool by_stack, struct heat_log **out)
+{
+	struct heat_log *log = calloc(1, sizeof(*log));
+	struct error *err = log ? NULL : error_no_memory();
+
+	if (log && by_stack)
+		err = ids_new(&log->ids);
+	if (err) {
+		free(log);
+		return err;
+	}
+	log->rows = rows;
+	*out = log;
+	return NULL;
 }
 
-static struct error *heat_tick(void *ctx, const struct tick *tick)
+void heat_log_free(struct heat_log *log)
 {
-	struct heating *h = ctx;
-	const struct heat *heat = h->heat;
-	const uint64_t second = tick->time_ns / NS_PER_S;
-	const uint64_t row = tick->time_ns % NS_PER_S * heat->rows / NS_PER_S;
-	const uint64_t column =
-		second < heat->first_s ? heat->columns : (second - heat->first_s) / heat->column_s;
+	if (!log)
+		return;
+	ids_free(log->ids);
+	free(log->entry);
+	free(log);
+}
 
-	weighting_tick(&h->weighting, tick);
-	for (uint32_t i = 0; i < tick->n + tick->waits; i++) {
-		const struct tick_entry *entry = &tick->entries[i];
-		const uint64_t times = 1 + (uint64_t)tick->more;
-		struct profile_cell cell = {.samples = times};
-		uint64_t weight;
+struct error *heat_log_sample(void *ctx, const struct tick *tick, const struct tick_entry *entry,
+			      uint64_t weight_ns)
+{
+	struct heat_log *log = ctx;
+	const uint64_t at = tick->time_ns / NS_PER_S * log->rows +
+			    tick->time_ns % NS_PER_S * log->rows / NS_PER_S;
+	uint32_t number = log->n ? (uint32_t)log->n - 1 : 0;
+	bool added = !log->n || log->entry[number].at != at;
+	struct error *err = log->ids ? ids_get(log->ids, at, entry->stack, &number, &added) : NULL;
 
-		if (column >= heat->columns || !heat_selects(h, tick, entry))
-			continue;
-		weight = weighting_entry(&h->weighting, tick, entry).sampled_ns;
-		cell.weight_ns = times * weight;
-		cell.squares = (double)times * (double)weight * (double)weight;
-		profile_cell_add(&heat->cells[column * heat->rows + row], &cell);
+	if (!err && added)
+		err = ARRAY_RESERVE(&log->entry, &log->room, log->n + 1);
+	if (err)
+		return err;
+	if (added) {
+		number = (uint32_t)log->n++;
+		log->entry[number] = (struct heat_entry){.at = at, .stack = entry->stack};
 	}
+	profile_cell_count(&log->entry[number].cell, 1 + (uint64_t)tick->more, weight_ns);
 	return NULL;
 }
 
@@ -276,7 +305,6 @@ static struct error *heat_layout(const struct profile *profile, const struct hea
 	const uint64_t last = to / NS_PER_S < first ? first : to / NS_PER_S;
 	const uint64_t seconds = last - first + 1;
 
-	heat->rows = options->rows;
 	heat->first_s = first;
 	heat->column_s = (seconds - 1) / options->max_columns + 1;
 	heat->columns = (uint32_t)((seconds - 1) / heat->column_s + 1);
@@ -284,25 +312,27 @@ static struct error *heat_layout(const struct profile *profile, const struct hea
 	return heat->cells ? NULL : error_no_memory();
 }
 
-struct error *heat_read(const char *path, const struct profile *profile,
-			const struct heat_options *options, struct heat *out)
+static bool heat_passes(const struct heat_options *options, uint32_t stack)
 {
-	struct heating h = {.options = options, .heat = out};
-	struct recording_visitor visitor = {.ctx = &h,
-					    .progress = options->filter->progress,
-					    .stage = "drawing",
-					    .tick = heat_tick};
-	struct error *err;
-	bool cut;
+	return !options->passes || (stack < options->n_passes && options->passes[stack]);
+}
 
-	*out = (struct heat){0};
-	weighting_start(&h.weighting, options->filter->weight, options->filter->states,
-			&profile->info);
+struct error *heat_build(const struct heat_log *log, const struct profile *profile,
+			 const struct heat_options *options, struct heat *out)
+{
+	struct error *err;
+
+	*out = (struct heat){.rows = log->rows};
 	err = heat_layout(profile, options, out);
-	if (!err)
-		err = source_read(path, profile->stacks, &visitor, &cut);
-	if (err)
-		heat_free(out);
+	for (size_t i = 0; i < log->n && !err; i++) {
+		const struct heat_entry *entry = &log->entry[i];
+		const uint64_t second = entry->at / log->rows, row = entry->at % log->rows;
+		const uint64_t column = (second - out->first_s) / out->column_s;
+
+		if (second >= out->first_s && column < out->columns &&
+		    heat_passes(options, entry->stack))
+			profile_cell_add(&out->cells[column * log->rows + row], &entry->cell);
+	}
 	return err;
 }
 

@@ -72,16 +72,23 @@ struct heat {
 	struct profile_cell *cells; /* [columns * rows], column by column */
 };
 
+/* What a heat map is made of, collected while the profile is loaded: heat_log_sample is a listener's. */
+struct heat_log;
+
+/* `by_stack`: heat_options.passes will choose among the stacks, which takes memory for each sample. */
+struct error *heat_log_new(uint32_t rows, bool by_stack, struct heat_log **out);
+void heat_log_free(struct heat_log *log);
+struct error *heat_log_sample(void *log, const struct tick *tick, const struct tick_entry *entry,
+			      uint64_t weight_ns);
+
 struct heat_options {
-	const struct profile_filter *filter;
 	const bool *passes; /* [n_passes]: the stack counts; NULL: all do */
 	uint32_t n_passes;
-	uint32_t max_columns, rows; /* at least 1 */
+	uint32_t max_columns; /* at least 1 */
 };
 
-/* Reads the profile's file once more, as time_buckets_read does. */
-struct error *heat_read(const char *path, const struct profile *profile,
-			const struct heat_options *options, struct heat *out);
+struct error *heat_build(const struct heat_log *log, const struct profile *profile,
+			 const struct heat_options *options, struct heat *out);
 void heat_free(struct heat *heat);
 
 /* The cell with the most weight; with the most samples, if none has a weight. */

@@ -152,14 +152,20 @@ static struct heat read_heat(const struct memory_file *file, uint64_t from_ns, u
 			     uint32_t max_columns)
 {
 	struct profile_filter filter = {.states = 1u << VCPU_RUNNING, .vcpu = -1};
-	const struct heat_options how = {.filter = &filter, .max_columns = max_columns, .rows = 20};
+	const struct heat_options how = {.max_columns = max_columns};
+	struct profile_listener listener = {.sample = heat_log_sample};
 	struct profile *profile;
+	struct heat_log *log;
 	struct heat heat;
 
+	assert_success(heat_log_new(20, false, &log));
+	listener.ctx = log;
+	filter.listener = &listener;
 	filter.from_ns = from_ns;
 	filter.to_ns = to_ns;
 	assert_success(profile_load(file->path, &filter, &profile));
-	assert_success(heat_read(file->path, profile, &how, &heat));
+	assert_success(heat_build(log, profile, &how, &heat));
+	heat_log_free(log);
 	profile_free(profile);
 	return heat;
 }
@@ -217,6 +223,86 @@ static void a_heat_map_begins_and_ends_with_its_stretch(void **state)
 	close(file.fd);
 }
 
+static void a_heat_map_of_some_stacks_leaves_the_others_out(void **state)
+{
+	struct memory_file file = record(2000, 4);
+	const struct profile_filter running = {.states = 1u << VCPU_RUNNING, .vcpu = -1};
+	const bool passes[] = {false, false, true, false, true};
+	const struct heat_options how = {.passes = passes, .n_passes = 5, .max_columns = 80};
+	struct profile_listener listener = {.sample = heat_log_sample};
+	struct profile_filter filter = running;
+	struct profile *profile;
+	struct heat_log *log;
+	struct heat heat;
+
+	assert_success(heat_log_new(20, true, &log));
+	listener.ctx = log;
+	filter.listener = &listener;
+	assert_success(profile_load(file.path, &filter, &profile));
+	assert_success(heat_build(log, profile, &how, &heat));
+	assert_int_equal(samples_of(&heat), 1000);
+	assert_in_range(heat.cells[25].samples, 24, 26);
+	heat_free(&heat);
+	heat_log_free(log);
+	profile_free(profile);
+	close(file.fd);
+}
+
+/* Ticks of a hostile file: each weighs as much as a number can hold. */
+static struct memory_file record_heavy(void)
+{
+	struct recording_info info = {.vcpus = 1};
+	struct memory_file file = memory_file_new();
+	struct recording_end end = {.elapsed_ns = 4000000000};
+	struct recording_writer *writer;
+	struct stacks *stacks;
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	for (uint64_t i = 0; i < 4096; i++) {
+		struct tick_entry entry = {.state = VCPU_RUNNING};
+		const struct tick tick = {.time_ns = i * 1000000,
+					  .weight_ns = UINT64_MAX - 1,
+					  .n = 1,
+					  .entries = &entry};
+
+		assert_success(recording_tick(writer, &tick));
+	}
+	assert_success(recording_close(writer, &end));
+	stacks_free(stacks);
+	return file;
+}
+
+/* A weight that wrapped would be small, and its cell the coldest one. */
+static void weights_that_do_not_fit_stay_at_the_most(void **state)
+{
+	struct memory_file file = record_heavy();
+	const struct profile_filter by_time = {.vcpu = -1, .weight = WEIGHT_BY_TIME};
+	struct profile_listener listener = {.sample = heat_log_sample};
+	const struct tick tick = {.time_ns = 5, .more = 1};
+	const struct tick_entry entry = {0};
+	struct profile profile = {.last_ns = 5};
+	struct time_buckets buckets = read_buckets(&file, &by_time, 16);
+	struct heat_log *log;
+	struct heat heat;
+
+	assert_int_equal(sum(&buckets).samples, 4096);
+	assert_true(buckets.n_rows <= 16);
+	for (size_t i = 0; i < buckets.n_rows; i++)
+		assert_true(buckets.rows[i].weight_ns == UINT64_MAX);
+	time_buckets_free(&buckets);
+	close(file.fd);
+	assert_success(heat_log_new(20, false, &log));
+	listener.ctx = log;
+	for (int i = 0; i < 3; i++)
+		assert_success(listener.sample(listener.ctx, &tick, &entry, UINT64_MAX / 2 + 2));
+	assert_success(heat_build(log, &profile, &(struct heat_options){.max_columns = 1}, &heat));
+	assert_int_equal(heat.cells[0].samples, 6);
+	assert_true(heat.cells[0].weight_ns == UINT64_MAX);
+	heat_free(&heat);
+	heat_log_free(log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +314,8 @@ int main(void)
 		cmocka_unit_test(a_heat_map_has_a_column_for_each_second),
 		cmocka_unit_test(a_heat_map_of_many_seconds_merges_columns),
 		cmocka_unit_test(a_heat_map_begins_and_ends_with_its_stretch),
+		cmocka_unit_test(a_heat_map_of_some_stacks_leaves_the_others_out),
+		cmocka_unit_test(weights_that_do_not_fit_stay_at_the_most),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

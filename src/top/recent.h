@@ -7,7 +7,7 @@
 #include "analysis/callers_callees.h"
 #include "analysis/flat.h"
 #include "analysis/grouped_tree.h"
-#include "analysis/interval.h"
+#include "analysis/diff.h"
 #include "recording/recording.h"
 
 /* No more entries are kept, whatever the span: 16 MiB. */

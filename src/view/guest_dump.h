@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "arch/registers.h"
-#include "view/disassemble.h"
+#include "arch/disassemble.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"
 #include "target/target.h"

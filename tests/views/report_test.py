@@ -170,6 +170,19 @@ class Heat(Case):
         for options, samples in [((), 940), (("--state", "all"), 1000), (("-S", "console_write"), 450), (("--from", "0.1", "--to", "0.2"), 100)]:
             self.assertEqual(sum(cell["samples"] for cell in self.heat(*options)["cells"]), samples, options)
 
+    def test_options_that_choose_nothing_here_are_refused(self):
+        for option in "--by=vcpu", "-n5", "--min=1", "--depth=3", "--sort=total", "--function=main":
+            self.assertRegex(self.report(option, "--heat", expect=2), "--heat draws a map of time: .* does not go with it", option)
+        for option in "--by=vcpu", "-n5", "--depth=3", "--sort=total", "-Smain":
+            self.assertIn("does not go with it", self.report(option, "--annotate=main", expect=2), option)
+        self.heat("--by=function", "--sort=self")
+
+    def test_a_recording_from_a_pipe_is_read_once(self):
+        for options in (), ("-S", "console_write"):
+            with open(self.recording, "rb") as recording:
+                done = subprocess.run([BUILD / "uniprof", "report", "--heat", "--json", *options, "-"], stdin=recording, capture_output=True, check=True)
+            self.assertEqual(json.loads(done.stdout)["heat"], self.heat(*options))
+
     def test_a_sample_is_in_the_row_of_its_moment(self):
         rows_of = {cell["row"] for cell in self.heat("--from", "0.1", "--to", "0.2")["cells"]}
         self.assertEqual(rows_of, {2, 3})

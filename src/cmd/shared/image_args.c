@@ -10,7 +10,6 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "symbol/images/debuginfod.h"
 #include "symbol/images/cache.h"
 
 /*

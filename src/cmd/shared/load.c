@@ -164,6 +164,15 @@ const struct option_row load_outer_options[] = {
 	 .values = "process thread"},
 	{0}};
 
+const struct option_row load_source_options[] = {
+	{"source-dir", "DIR", 0, take_text, offsetof(struct source_text_options, directory),
+	 .text = "where the sources are whose lines are shown",
+	 .more = "The end of each path that the compiler was told is looked for below\n.Ar DIR .\n"
+		 "A report also looks where the compiler saw them; a page, which is passed on to "
+		 "others, does not: its lines have a text only by this option.",
+	 .values = OPTION_DIRECTORY},
+	{0}};
+
 #define AT(field) offsetof(struct load_options, field)
 
 const struct option_row load_options[] = {

@@ -8,6 +8,7 @@
 #include "cmd/shared/image_args.h"
 #include "cmd/shared/progress_line.h"
 #include "analysis/grouped_tree.h"
+#include "symbol/source/source.h"
 
 struct load_options {
 	const char *path;	 /* the recording */
@@ -33,6 +34,9 @@ struct outer_options {
 
 /* Rows of struct outer_options; what they choose needs filter.divide. */
 extern const struct option_row load_outer_options[];
+
+/* Rows of struct source_text_options, of verbs that show lines of sources. */
+extern const struct option_row load_source_options[];
 
 /* A recording with everything that belongs to it. */
 struct loaded {

@@ -15,7 +15,7 @@
 #include "profile/quality.h"
 #include "recording/recording.h"
 #include "recording/stacks.h"
-#include "symbol/images/debuginfod.h"
+#include "symbol/images/cache.h"
 #include "symbol/images/images.h"
 #include "symbol/kernel/image.h"
 #include "symbol/names/display_name.h"

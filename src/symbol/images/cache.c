@@ -17,7 +17,7 @@
 #define PREOPENED "symbol-cache:"
 
 /* The first bytes: another version writes something else. */
-#define MAGIC "uniprof symbols " UNIPROF_VERSION " 2\n"
+#define MAGIC "uniprof symbols " UNIPROF_VERSION " 3\n"
 
 /* The largest table that is kept, bytes. */
 #define FILE_MAX (1u << 29)
@@ -68,7 +68,7 @@ static char *pack(const struct image_file *file, size_t *len)
 	if (!out)
 		return NULL;
 	code.piece = NULL;
-	code.n = 0;
+	code.n = code.n_marks = 0;
 	few.code = &code;
 	few.table = NULL;
 	image_wire_send(NULL, &few, out);

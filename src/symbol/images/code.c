@@ -15,13 +15,14 @@
 /* No program's code is larger, and none comes in more pieces. */
 #define CODE_MAX   (512u << 20)
 #define PIECES_MAX (1u << 16)
+#define MARKS_MAX  (1u << 22)
 
 struct code_loading {
 	const char *path;
 	Elf *elf;
 	struct elf_code *code;
 	size_t total; /* bytes of all pieces */
-	size_t room;
+	size_t room, marks_room;
 	size_t names; /* section with the sections' names */
 };
 
@@ -107,6 +108,47 @@ static bool is_passing(const char *name)
 	return begins(name, ".init.") || begins(name, ".exit.") || begins(name, ".altinstr");
 }
 
+/* What a mapping symbol says: "$t", "$t.3"; CODE_KINDS: it is none. */
+static enum code_kind kind_of_mark(const char *name)
+{
+	if (name[0] != '$' || !name[1] || (name[2] && name[2] != '.'))
+		return CODE_KINDS;
+	switch (name[1]) {
+	case 'a':
+	case 'x':
+		return CODE_PLAIN;
+	case 't':
+		return CODE_THUMB;
+	case 'd':
+		return CODE_DATA;
+	}
+	return CODE_KINDS;
+}
+
+/* Keeps the mapping symbols of a table; a damaged one has none. */
+static struct error *take_marks(struct code_loading *l, Elf_Scn *scn, const GElf_Shdr *shdr)
+{
+	Elf_Data *data = elf_getdata(scn, NULL);
+	struct error *err = NULL;
+	GElf_Sym sym;
+
+	for (int i = 1; data && gelf_getsym(data, i, &sym) && !err; i++) {
+		const char *name = elf_strptr(l->elf, shdr->sh_link, sym.st_name);
+		const enum code_kind kind =
+			name && sym.st_shndx != SHN_UNDEF ? kind_of_mark(name) : CODE_KINDS;
+		struct elf_code *code = l->code;
+
+		if (kind == CODE_KINDS)
+			continue;
+		if (code->n_marks == MARKS_MAX)
+			return NULL;
+		err = ARRAY_RESERVE(&code->mark, &l->marks_room, code->n_marks + 1);
+		if (!err)
+			code->mark[code->n_marks++] = (struct code_mark){sym.st_value, kind};
+	}
+	return err;
+}
+
 static struct error *take_section(struct code_loading *l, Elf_Scn *scn)
 {
 	const Elf_Data *data;
@@ -119,6 +161,9 @@ static struct error *take_section(struct code_loading *l, Elf_Scn *scn)
 	if (!name)
 		name = "";
 	l->code->patched = l->code->patched || !strcmp(name, ".altinstructions");
+	if (shdr.sh_type == SHT_SYMTAB && !(shdr.sh_flags & SHF_COMPRESSED) &&
+	    (l->code->machine == EM_ARM || l->code->machine == EM_AARCH64))
+		return take_marks(l, scn, &shdr);
 	if (shdr.sh_type == SHT_NOBITS || !shdr.sh_size || shdr.sh_flags & SHF_COMPRESSED)
 		return NULL;
 	if (shdr.sh_type == SHT_NOTE && !l->code->note_len) {
@@ -174,6 +219,15 @@ static int by_address(const void *left, const void *right)
 	return (a->va > b->va) - (a->va < b->va);
 }
 
+static int by_mark(const void *left, const void *right)
+{
+	const struct code_mark *a = left, *b = right;
+
+	if (a->va != b->va)
+		return a->va < b->va ? -1 : 1;
+	return (a->kind > b->kind) - (a->kind < b->kind);
+}
+
 /* Sorts by address; of overlapping pieces only the first is kept. */
 static void sort_pieces(struct elf_code *code)
 {
@@ -210,6 +264,8 @@ static struct error *take_all(struct code_loading *l)
 							  : damaged(l);
 	}
 	sort_pieces(l->code);
+	if (l->code->n_marks)
+		qsort(l->code->mark, l->code->n_marks, sizeof(*l->code->mark), by_mark);
 	for (size_t i = 0; i < l->code->n && !segments; i++)
 		widen(l->code, l->code->piece[i].va, l->code->piece[i].len);
 	return err;
@@ -267,8 +323,41 @@ size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t
 	return len;
 }
 
+/* The first mark behind `va`. */
+static size_t mark_behind(const struct elf_code *code, uint64_t va)
+{
+	size_t low = 0, high = code->n_marks;
+
+	while (low < high) {
+		const size_t middle = (low + high) / 2;
+
+		if (code->mark[middle].va <= va)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const struct code_mark *elf_code_mark(const struct elf_code *code, uint64_t va)
+{
+	const size_t behind = mark_behind(code, va);
+
+	return behind ? &code->mark[behind - 1] : NULL;
+}
+
+uint64_t elf_code_next_mark(const struct elf_code *code, uint64_t va)
+{
+	const size_t behind = mark_behind(code, va);
+
+	return behind < code->n_marks ? code->mark[behind].va : UINT64_MAX;
+}
+
 void elf_code_drop_pieces(struct elf_code *code)
 {
+	free(code->mark);
+	code->mark = NULL;
+	code->n_marks = 0;
 	for (size_t i = 0; i < code->n; i++)
 		free((void *)code->piece[i].bytes);
 	free(code->piece);

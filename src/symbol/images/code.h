@@ -25,6 +25,19 @@ struct code_piece {
 	const uint8_t *bytes;
 };
 
+/* From a mapping symbol on ($a and $x, $t, $d; AAELF32, AAELF64), code is of this kind. */
+enum code_kind {
+	CODE_PLAIN, /* A32, A64 */
+	CODE_THUMB,
+	CODE_DATA,
+	CODE_KINDS
+};
+
+struct code_mark {
+	uint64_t va;
+	uint64_t kind; /* enum code_kind */
+};
+
 struct elf_code {
 	uint64_t start, end; /* of all executable code; `end` is the first address behind it */
 	/*
@@ -38,6 +51,8 @@ struct elf_code {
 	bool patched;
 	uint16_t machine; /* e_machine: the processor */
 	/* The build id's note, as it is in the file; 0 bytes if there is none, or if it is not loaded. */
+	struct code_mark *mark; /* of Arm's files that are not stripped, in order of address */
+	size_t n_marks;
 	uint8_t note[CODE_NOTE_MAX];
 	size_t note_len;
 	uint64_t note_va;
@@ -58,6 +73,12 @@ struct error *elf_code_read(const char *path, Elf *elf, struct elf_code **out);
 
 /* Copies up to `len` bytes of the code at `va`, an address of the file; returns how many. */
 size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t len);
+
+/* The mapping symbol that tells what the code at `va` is; NULL: none does. */
+const struct code_mark *elf_code_mark(const struct elf_code *code, uint64_t va);
+
+/* Address of the first mapping symbol behind `va`; UINT64_MAX: there is none. */
+uint64_t elf_code_next_mark(const struct elf_code *code, uint64_t va);
 
 /* Keeps range and build id. */
 void elf_code_drop_pieces(struct elf_code *code);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/images/debuginfod.h"
+#include "symbol/images/cache.h"
 
 #include <stddef.h>
 

@@ -15,7 +15,7 @@
 #include "symbol/kernel/image.h"
 #include "symbol/names/table.h"
 #include "symbol/sandbox.h"
-#include "symbol/source/dwarf.h"
+#include "symbol/source/source.h"
 #include "unwind/tables/cfi.h"
 #include "unwind/tables/orc.h"
 

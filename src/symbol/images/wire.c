@@ -9,7 +9,7 @@
 
 /*
  * Wire format of parsed image files: the head; symbols, then their names, NUL
- * behind each; code, each piece followed by its bytes; rows, rare rows, expressions, kept
+ * behind each; code, each piece followed by its bytes, then its marks; rows, rare rows, expressions, kept
  * registers as they are in memory.
  */
 
@@ -19,7 +19,7 @@ struct wire_symbol {
 
 struct wire_code {
 	uint64_t start, end, note_va, note_len, n;
-	uint64_t patched, machine;
+	uint64_t patched, machine, marks;
 	uint8_t note[CODE_NOTE_MAX];
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
@@ -70,7 +70,8 @@ static void send_code(const struct elf_code *code, FILE *out)
 				 .note_len = code->note_len,
 				 .n = code->n,
 				 .patched = code->patched,
-				 .machine = code->machine};
+				 .machine = code->machine,
+				 .marks = code->n_marks};
 
 	memcpy(wire.note, code->note, sizeof(wire.note));
 	memcpy(wire.build_id, code->build_id, sizeof(wire.build_id));
@@ -81,6 +82,7 @@ static void send_code(const struct elf_code *code, FILE *out)
 		put(&piece, sizeof(piece), 1, out);
 		put(code->piece[i].bytes, 1, code->piece[i].len, out);
 	}
+	put(code->mark, sizeof(*code->mark), code->n_marks, out);
 }
 
 static uint64_t all_strings(const struct symbols *symbols)
@@ -260,10 +262,25 @@ static struct error *receive_pieces(struct incoming *in, uint64_t n, struct elf_
 	return err;
 }
 
+/* Receives marks; checks that they are in order, and of a kind that there is. */
+static struct error *receive_marks(struct incoming *in, uint64_t n, struct elf_code *code)
+{
+	struct error *err = NULL;
+
+	code->mark = get(in, sizeof(*code->mark), n, &err);
+	for (uint64_t i = 0; i < n && !err; i++)
+		if (code->mark[i].kind >= CODE_KINDS ||
+		    (i && code->mark[i].va < code->mark[i - 1].va))
+			err = nonsense();
+	code->n_marks = err ? 0 : n;
+	return err;
+}
+
 static struct error *receive_code(struct incoming *in, struct elf_code **out)
 {
 	struct elf_code *code = *out = calloc(1, sizeof(*code));
 	struct wire_code wire;
+	struct error *err;
 
 	if (!code)
 		return error_no_memory();
@@ -279,7 +296,8 @@ static struct error *receive_code(struct incoming *in, struct elf_code **out)
 	memcpy(code->note, wire.note, sizeof(code->note));
 	memcpy(code->build_id, wire.build_id, sizeof(code->build_id));
 	code->piece = calloc(wire.n + 1, sizeof(*code->piece));
-	return code->piece ? receive_pieces(in, wire.n, code) : error_no_memory();
+	err = code->piece ? receive_pieces(in, wire.n, code) : error_no_memory();
+	return err ? err : receive_marks(in, wire.marks, code);
 }
 
 static bool rule_is_sound(const struct row_rule *rule, uint32_t expressions)

@@ -23,6 +23,13 @@ static struct image_file *load_self(void)
 	assert_non_null(file->symbols);
 	assert_non_null(file->code);
 	assert_non_null(file->table);
+	/* As a file for 32-bit Arm has them. */
+	assert_int_equal(file->code->n_marks, 0);
+	file->code->mark = calloc(3, sizeof(*file->code->mark));
+	assert_non_null(file->code->mark);
+	file->code->n_marks = 3;
+	for (size_t i = 0; i < 3; i++)
+		file->code->mark[i] = (struct code_mark){file->code->start + 4 * i, i};
 	return file;
 }
 
@@ -78,6 +85,9 @@ static void same_code(const struct elf_code *a, const struct elf_code *b)
 	assert_int_equal(a->start, b->start);
 	assert_int_equal(a->end, b->end);
 	assert_int_equal(a->n, b->n);
+	assert_int_equal(a->n_marks, b->n_marks);
+	if (a->n_marks)
+		assert_memory_equal(a->mark, b->mark, a->n_marks * sizeof(*a->mark));
 	assert_int_equal(a->patched, b->patched);
 	assert_int_equal(a->machine, b->machine);
 	assert_int_equal(a->note_va, b->note_va);
@@ -105,6 +115,23 @@ static void same_rows(const struct unwind_table *a, const struct unwind_table *b
 	assert_int_equal(a->n_kept, b->n_kept);
 	if (a->n_kept)
 		assert_memory_equal(a->kept, b->kept, a->n_kept * sizeof(*a->kept));
+}
+
+/* A mark is the one at the address, or the last before it. */
+static void marks_tell_the_kind_of_code_from_them_on(void **state)
+{
+	struct image_file *file = load_self();
+	const struct elf_code *code = file->code;
+
+	assert_null(elf_code_mark(code, code->start - 1));
+	assert_int_equal(elf_code_next_mark(code, 0), code->start);
+	assert_int_equal(elf_code_mark(code, code->start)->kind, CODE_PLAIN);
+	assert_int_equal(elf_code_mark(code, code->start + 3)->kind, CODE_PLAIN);
+	assert_int_equal(elf_code_next_mark(code, code->start), code->start + 4);
+	assert_int_equal(elf_code_mark(code, code->start + 4)->kind, CODE_THUMB);
+	assert_int_equal(elf_code_mark(code, UINT64_MAX)->kind, CODE_DATA);
+	assert_true(elf_code_next_mark(code, code->start + 8) == UINT64_MAX);
+	image_file_free(file);
 }
 
 static void what_is_sent_arrives(void **state)
@@ -267,6 +294,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_sent_arrives),
+		cmocka_unit_test(marks_tell_the_kind_of_code_from_them_on),
 		cmocka_unit_test(more_than_there_is_room_for_is_refused),
 		cmocka_unit_test(rows_with_kept_registers_arrive_if_they_are_sound),
 		cmocka_unit_test(errors_arrive_and_cannot_hurt_a_terminal),

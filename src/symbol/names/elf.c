@@ -10,7 +10,7 @@
 #include "base/debug_file.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/names/table.h"
-#include "symbol/source/dwarf.h"
+#include "symbol/source/source.h"
 
 /* Steps to search a file; a kernel's own takes a tenth. */
 #define FILE_STEPS (1ull << 29)

@@ -36,7 +36,7 @@ struct symbol {
  * (base/debug_file.h).
  *
  * Where an ELF file's table of symbols has been thinned out, functions of its
- * debugging information are taken as well (symbol/source/dwarf.h).
+ * debugging information are taken as well (symbol/source/source.h).
  *
  * Functions only: absolute, TLS, section and data symbols would hide code
  * linked at low addresses. Labels in code that are not marked as functions

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/source/dwarf.h"
+#include "symbol/source/source.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwelf.h>

@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "symbol/source/dwarf.h"
-#include "symbol/source/source.h"
 
 /* One compilation unit of DWARF. */
 

@@ -9,6 +9,7 @@
  * costs lines, not the profile. Its answers are checked.
  */
 
+#include <elfutils/libdw.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "base/sample_types.h"
 #include "symbol/images/images.h"
+#include "symbol/names/table.h"
 
 struct source_answer {
 	uint32_t n;	/* frames, innermost first; 0: nothing is known */
@@ -92,5 +94,67 @@ void source_index_close(struct source_index *index);
  */
 const char *source_index_find(struct source_index *index, uint64_t addr,
 			      struct source_answer *answer);
+
+/* The debugging information of a file: its own, or that of its separate debug file. */
+struct dwarf_file {
+	int fd;
+	Elf *elf;
+	Dwarf *dwarf; /* NULL: none */
+};
+
+/* False if there is no DWARF. `build_id`: the one that the file must have, in hex; "": any. */
+bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *file);
+
+/*
+ * Is it an ELF file with a build id and without debugging information, and has
+ * it no separate debug file here? `hex` is its build id, "" if it has none, and holds 2 * BUILD_ID_MAX + 1.
+ */
+bool dwarf_file_lacks(const char *path, char *hex);
+
+/*
+ * Would libdw find nothing but regular files where it looks for the file that a split unit names? It opens
+ * whatever is there, and waits for the writer of a FIFO. `directory` is the unit's; NULL: it has none.
+ */
+bool dwarf_split_is_regular(const struct dwarf_file *file, const char *directory, const char *name);
+
+/* Also after it could not be opened, and for one that is all zeros. */
+void dwarf_file_close(struct dwarf_file *file);
+
+/*
+ * Adds functions from debugging information to the list, for files whose table of symbols has been thinned out:
+ * names and bounds of subprograms, and the bounds of units, where labels of assembly code end at the latest. Reads
+ * the file at `path` or its separate debug file. Names point into *strings, `len` bytes, to which they are appended;
+ * the list's names are moved along. Adds nothing if there is no debugging information; damaged parts are left out.
+ * Takes a bounded time.
+ */
+struct error *dwarf_functions(const char *path, struct symbol_candidates *list, char **strings,
+			      size_t len);
+
+/*
+ * Lines of the sources themselves, for people to read, where the files are here.
+ * Debugging information names them and is not believed: a text that is passed on
+ * takes files below a directory that the user gives, and no others.
+ */
+
+struct source_texts;
+
+struct source_text_options {
+	const char *
+		directory; /* where sources are: the end of a path is looked for below; NULL: nowhere */
+	bool only_directory; /* not where the compiler saw them */
+};
+
+/* NULL: no memory. */
+struct source_texts *source_texts_new(const struct source_text_options *options);
+void source_texts_free(struct source_texts *texts);
+
+/*
+ * Line `number` (from 1) of a source, sanitized, which the caller frees; NULL: it is
+ * not here. `path` must outlive the texts.
+ */
+char *source_texts_line(struct source_texts *texts, const char *path, uint32_t number);
+
+/* The file that the lines are from; NULL: none is here. */
+const char *source_texts_file(struct source_texts *texts, const char *path);
 
 #endif

@@ -363,7 +363,7 @@ function sumFunctions(profile, {selfs, totals}) {
 	return {self, total, list: Array.from(seen.keys()).filter((name) => seen[name])};
 }
 
-// ---- Differences: which are more than chance, and their colours. The same as uniprof diff has it (analysis/interval.h).
+// ---- Differences: which are more than chance, and their colours. The same as uniprof diff has it (analysis/diff.h).
 
 const FALSE_RATE = 0.05, MIN_DRAWS = 10, FEW = 5;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_VIEW_DISASSEMBLE_H
-#define UNIPROF_VIEW_DISASSEMBLE_H
+#ifndef UNIPROF_ARCH_DISASSEMBLE_H
+#define UNIPROF_ARCH_DISASSEMBLE_H
 
 /*
  * Code as text. The build chooses between libcapstone and none; the library is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "view/disassemble.h"
+#include "arch/disassemble.h"
 
 const char disassembler_feature[] = "without a disassembler";
 

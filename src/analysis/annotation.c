@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "analysis/annotation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "recording/stacks.h"
+
+/* Most parts of code at all. */
+#define PARTS_MAX 1024
+
+#define NO_PART UINT32_MAX
+#define NO_ROW	SIZE_MAX
+
+/* A frame of the recording, each address and kind once. */
+struct hit {
+	uint64_t addr;
+	uint8_t kind;
+	bool own;      /* the innermost function there is one that was asked for */
+	bool within;   /* it is not where an instruction begins, or a call ends */
+	uint32_t part; /* NO_PART: other code */
+	size_t row;    /* NO_ROW: outside of the part */
+	uint64_t va;   /* as the part's rows */
+};
+
+struct builder {
+	const struct annotation_options *options;
+	const struct stacks *stacks;
+	struct annotation *out;
+	struct ids *ids;
+	struct hit *hit; /* by the number of address and kind */
+	size_t hits_room;
+	uint32_t *hit_of; /* [stacks_count] */
+	size_t parts_room;
+};
+
+static bool is_asked(const struct annotation_options *options, const char *name)
+{
+	for (size_t i = 0; i < options->n_names; i++)
+		if (options->names[i] == name)
+			return true;
+	return false;
+}
+
+/* True if an address, whose functions these are, was asked for. */
+static bool holds(const struct annotation_options *options, const struct hit *hit,
+		  const struct location *at, size_t n)
+{
+	const uint64_t code = frame_code(hit->addr, hit->kind);
+
+	if (!options->n_names)
+		return code >= options->start && code < options->end;
+	for (size_t i = 0; i < n; i++)
+		if (is_asked(options, at[i].function))
+			return true;
+	return false;
+}
+
+static const struct recorded_image *recorded_at(const struct builder *b, uint64_t addr)
+{
+	const struct recorded_images *images = profile_images(b->options->profile);
+
+	for (size_t i = 0; i < images->n; i++)
+		if (images->at[i].path && addr >= images->at[i].start && addr < images->at[i].end)
+			return &images->at[i];
+	return NULL;
+}
+
+/* Describes the code that holds a frame: its addresses are those of its file. */
+static void describe(const struct builder *b, const struct hit *hit, const struct location *last,
+		     struct code_part *part)
+{
+	const struct annotation_options *options = b->options;
+	const uint64_t code = frame_code(hit->addr, hit->kind);
+	const bool foreign = hit->kind & FRAME_FOREIGN;
+	struct symbol symbol;
+	const struct image *image =
+		foreign ? NULL : images_find(options->images, code, true, &symbol);
+	const struct image *around = image || foreign ? image : images_at(options->images, code);
+	const struct recorded_image *recorded = foreign || around ? NULL : recorded_at(b, code);
+
+	*part = (struct code_part){.name = last->function,
+				   .nameless = !last->resolved,
+				   .whole = !options->n_names || is_asked(options, last->function)};
+	if (around) {
+		part->path = around->file->path;
+		part->build_id = around->file->build_id;
+		part->slide = around->slide;
+		part->has_lines = true;
+	}
+	if (recorded) {
+		part->path = recorded->path;
+		part->build_id = recorded->build_id;
+		part->slide = recorded->slide;
+	}
+	if (image && !part->nameless) {
+		part->end = symbol.end - image->slide;
+		part->start = symbol.start - image->slide;
+	} else if (!part->nameless) {
+		part->start = hit->addr - last->offset - part->slide;
+	}
+	if (!options->n_names && !part->nameless &&
+	    (!part->end || part->end > options->end - part->slide))
+		part->end = options->end - part->slide;
+}
+
+static bool is_same(const struct code_part *a, const struct code_part *b)
+{
+	const bool same_file = a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path;
+
+	return same_file && a->start == b->start && a->nameless == b->nameless &&
+	       (a->nameless ? a->slide == b->slide : a->name == b->name);
+}
+
+static struct error *find_part(struct builder *b, struct hit *hit, const struct location *last)
+{
+	struct annotation *out = b->out;
+	struct code_part part;
+	struct error *err;
+
+	describe(b, hit, last, &part);
+	hit->va = frame_code(hit->addr, hit->kind) - part.slide;
+	for (hit->part = 0; hit->part < out->n; hit->part++)
+		if (is_same(&out->part[hit->part], &part))
+			return NULL;
+	if (out->n == PARTS_MAX)
+		return error_new(ERR_INPUT, "more than %d functions are called %s", PARTS_MAX,
+				 last->function);
+	err = ARRAY_RESERVE(&out->part, &b->parts_room, out->n + 1);
+	if (!err)
+		out->part[out->n++] = part;
+	return err;
+}
+
+static struct error *add_hit(struct builder *b, uint32_t id, const struct stack_node *node)
+{
+	const struct location *at;
+	size_t n;
+	struct hit *hit;
+	struct error *err = ARRAY_RESERVE(&b->hit, &b->hits_room, id + (size_t)1);
+
+	if (err)
+		return err;
+	hit = &b->hit[id];
+	*hit = (struct hit){.addr = node->addr, .kind = node->kind, .part = NO_PART, .row = NO_ROW};
+	err = symbolizer_locate(b->options->symbolizer, node->addr, node->kind, &at, &n);
+	if (err || !holds(b->options, hit, at, n))
+		return err;
+	hit->own = !b->options->n_names || is_asked(b->options, at->function);
+	return find_part(b, hit, &at[n - 1]);
+}
+
+static struct error *find_hits(struct builder *b)
+{
+	const uint32_t n = stacks_count(b->stacks);
+	struct error *err = ids_new(&b->ids);
+
+	b->hit_of = calloc(n, sizeof(*b->hit_of));
+	if (!err && !b->hit_of)
+		err = error_no_memory();
+	for (uint32_t i = 1; i < n && !err; i++) {
+		const struct stack_node *node = stacks_node(b->stacks, i);
+		bool added;
+
+		err = ids_get(b->ids, node->addr, node->kind, &b->hit_of[i], &added);
+		if (!err && added)
+			err = add_hit(b, b->hit_of[i], node);
+	}
+	return err;
+}
+
+static int by_va(const void *left, const void *right)
+{
+	const struct code_hit *a = left, *b = right;
+
+	return (a->va > b->va) - (a->va < b->va);
+}
+
+/* Instructions begin where the function does, not where a range that was asked for does. */
+static void drop_before(struct code_part *part, uint64_t va)
+{
+	size_t n = 0;
+
+	while (n < part->n && part->row[n].line.va + part->row[n].line.len <= va)
+		n++;
+	memmove(part->row, part->row + n, (part->n - n) * sizeof(*part->row));
+	part->n -= n;
+}
+
+static struct error *read_part(struct builder *b, uint32_t p)
+{
+	const struct code_reader reader = {.images = b->out->images,
+					   .disassembler = b->options->disassembler,
+					   .recorded = profile_images(b->options->profile)};
+	struct code_hit *hits = calloc(ids_count(b->ids) + 1, sizeof(*hits));
+	struct code_part *part = &b->out->part[p];
+	struct error *err;
+	size_t n = 0;
+
+	if (!hits)
+		return error_no_memory();
+	for (uint32_t i = 0; i < ids_count(b->ids); i++)
+		if (b->hit[i].part == p)
+			hits[n++] = (struct code_hit){b->hit[i].va, b->hit[i].kind & FRAME_RETURN};
+	if (n)
+		qsort(hits, n, sizeof(*hits), by_va);
+	err = code_part_read(&reader, hits, n, part);
+	if (!err && part->n && !b->options->n_names && b->options->start > part->slide)
+		drop_before(part, b->options->start - part->slide);
+	free(hits);
+	return err;
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct code_row *a = left, *b = right;
+
+	return (a->line.va > b->line.va) - (a->line.va < b->line.va);
+}
+
+/* The row whose bytes hold the address; of rows without code, the one with it. */
+static size_t row_at(const struct code_part *part, uint64_t va)
+{
+	size_t low = 0, high = part->n;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (part->row[middle].line.va <= va)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return NO_ROW;
+	return va - part->row[low - 1].line.va < (part->row[low - 1].line.len ?: 1u) ? low - 1
+										     : NO_ROW;
+}
+
+/* Where code was not read, the sampled addresses are all there is. */
+static struct error *add_sampled(struct builder *b, uint32_t p)
+{
+	struct code_part *part = &b->out->part[p];
+	const size_t read = part->n;
+	struct error *err = NULL;
+	size_t kept = 0;
+
+	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
+		const struct hit *hit = &b->hit[i];
+		const struct code_part read_only = {.row = part->row, .n = read};
+
+		if (hit->part != p || (read && row_at(&read_only, hit->va) != NO_ROW))
+			continue;
+		err = code_part_add_row(part, &(struct code_line){.va = hit->va});
+		if (!err) {
+			part->row[part->n - 1].addr = hit->addr;
+			part->row[part->n - 1].kind = hit->kind;
+		}
+	}
+	if (part->n)
+		qsort(part->row, part->n, sizeof(*part->row), by_address);
+	for (size_t i = 0; i < part->n; i++)
+		if (!kept || part->row[i].line.va != part->row[kept - 1].line.va)
+			part->row[kept++] = part->row[i];
+	part->n = kept;
+	return err;
+}
+
+static struct error *assign_rows(struct builder *b)
+{
+	struct error *err = NULL;
+
+	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
+		struct hit *hit = &b->hit[i];
+		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
+		struct code_row *row;
+
+		hit->row = part ? row_at(part, hit->va) : NO_ROW;
+		if (hit->row == NO_ROW)
+			continue;
+		row = &part->row[hit->row];
+		hit->within =
+			row->line.len &&
+			(hit->kind & FRAME_RETURN ? hit->va + 1 != row->line.va + row->line.len
+						  : hit->va != row->line.va);
+		/* Lines that the recording carries, where the file has none. */
+		if (!row->at || !row->at->file)
+			err = symbolizer_locate(b->options->symbolizer, hit->addr, hit->kind,
+						&row->at, &row->n_at);
+	}
+	return err;
+}
+
+static struct error *find_lines(struct builder *b, struct code_part *part)
+{
+	struct symbolizer *symbolizer = part->has_lines ? b->options->symbolizer : b->out->lines;
+	struct frame *frames = calloc(part->n + 1, sizeof(*frames));
+	struct error *err = frames ? NULL : error_no_memory();
+
+	for (size_t i = 0; i < part->n && !err; i++)
+		frames[i] = (struct frame){.addr = part->row[i].addr, .kind = part->row[i].kind};
+	if (!err)
+		err = symbolizer_prepare(symbolizer, frames, part->n);
+	for (size_t i = 0; i < part->n && !err; i++)
+		err = symbolizer_locate(symbolizer, frames[i].addr, frames[i].kind,
+					&part->row[i].at, &part->row[i].n_at);
+	free(frames);
+	return err;
+}
+
+/* Counts one stack: at its leaf as self, and once at each instruction that it passes through. */
+static void count(struct builder *b, uint32_t leaf)
+{
+	const struct profile_cell *cell = &b->options->profile->cells[leaf];
+
+	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
+		const struct hit *hit = &b->hit[b->hit_of[i]];
+		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
+		struct code_row *row = hit->row == NO_ROW ? NULL : &part->row[hit->row];
+
+		if (!part)
+			continue;
+		if (part->last != leaf)
+			profile_cell_add(&part->total, cell);
+		part->last = leaf;
+		if (row && row->last != leaf)
+			profile_cell_add(&row->total, cell);
+		if (row)
+			row->last = leaf;
+		if (i != leaf)
+			continue;
+		profile_cell_add(&part->self, cell);
+		if (hit->own)
+			profile_cell_add(&part->own, cell);
+		if (row)
+			profile_cell_add(&row->self, cell);
+		if (!row || hit->within)
+			part->misplaced += cell->samples;
+	}
+}
+
+static struct error *count_all(struct builder *b)
+{
+	const uint32_t n = stacks_count(b->stacks);
+	bool *inside = calloc(n, sizeof(*inside));
+
+	if (!inside)
+		return error_no_memory();
+	for (uint32_t i = 1; i < n; i++) {
+		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
+			    b->hit[b->hit_of[i]].part != NO_PART;
+		if (inside[i] && b->options->profile->cells[i].samples)
+			count(b, i);
+	}
+	free(inside);
+	return NULL;
+}
+
+static int by_self(const void *left, const void *right)
+{
+	const struct code_part *a = left, *b = right;
+
+	if (a->self.weight_ns != b->self.weight_ns)
+		return a->self.weight_ns < b->self.weight_ns ? 1 : -1;
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+static struct error *build(struct builder *b)
+{
+	struct annotation *out = b->out;
+	struct error *err = images_new(&out->images);
+
+	if (err)
+		return err;
+	images_sandbox(out->images);
+	images_names_and_code(out->images);
+	err = symbolizer_new(out->images, b->options->profile, &out->lines);
+	if (!err)
+		symbolizer_set(out->lines, &b->options->naming);
+	if (!err)
+		err = find_hits(b);
+	for (uint32_t p = 0; p < out->n && !err; p++) {
+		err = read_part(b, p);
+		if (!err && (!out->part[p].n || out->part[p].nameless))
+			err = add_sampled(b, p);
+		if (!err)
+			err = find_lines(b, &out->part[p]);
+	}
+	if (!err)
+		err = assign_rows(b);
+	if (!err)
+		err = count_all(b);
+	if (!err && out->n)
+		qsort(out->part, out->n, sizeof(*out->part), by_self);
+	return err;
+}
+
+struct error *annotation_build(const struct annotation_options *options, struct annotation *out)
+{
+	struct builder b = {.options = options, .stacks = options->profile->stacks, .out = out};
+	struct error *err;
+
+	*out = (struct annotation){.recorded = options->symbolizer};
+	err = build(&b);
+	ids_free(b.ids);
+	free(b.hit);
+	free(b.hit_of);
+	return err;
+}
+
+void annotation_free(struct annotation *annotation)
+{
+	for (size_t i = 0; i < annotation->n; i++) {
+		free(annotation->part[i].row);
+		free(annotation->part[i].lacks);
+	}
+	free(annotation->part);
+	symbolizer_free(annotation->lines);
+	images_free(annotation->images);
+	*annotation = (struct annotation){0};
+}
+
+static bool parse_hex(const char **text, uint64_t *value)
+{
+	size_t digits;
+
+	if (strncmp(*text, "0x", 2) != 0)
+		return false;
+	digits = strspn(*text + 2, "0123456789abcdefABCDEF");
+	if (!digits || digits > 16)
+		return false;
+	*value = strtoull(*text, NULL, 16);
+	*text += 2 + digits;
+	return true;
+}
+
+bool annotation_parse_range(const char *text, uint64_t *start, uint64_t *end)
+{
+	*end = 0;
+	if (!parse_hex(&text, start))
+		return false;
+	if (!*text)
+		return true;
+	return *text++ == '-' && parse_hex(&text, end) && !*text && *end > *start;
+}
+
+struct error *annotation_around(struct annotation_options *options, uint64_t address,
+				const char **name)
+{
+	const struct location *at;
+	size_t n;
+	struct error *err = symbolizer_locate(options->symbolizer, address, FRAME_PC, &at, &n);
+
+	if (err)
+		return err;
+	if (at[n - 1].resolved) {
+		*name = at[n - 1].function;
+		options->names = name;
+		options->n_names = 1;
+		return NULL;
+	}
+	options->start = address > ANNOTATION_AROUND ? address - ANNOTATION_AROUND : 0;
+	options->end =
+		address < UINT64_MAX - ANNOTATION_AROUND ? address + ANNOTATION_AROUND : UINT64_MAX;
+	return NULL;
+}
+
+const char *annotation_target(const struct annotation *annotation, const struct code_part *part,
+			      const struct code_row *row)
+{
+	struct symbolizer *symbolizer = part->has_lines ? annotation->recorded : annotation->lines;
+	struct named named;
+	struct error *err;
+
+	if (!row->line.target ||
+	    (!part->nameless && row->line.target - part->start < part->end - part->start))
+		return NULL;
+	err = symbolizer_name(symbolizer, row->line.target + part->slide, FRAME_PC, &named);
+	if (!err && named.resolved && !named.offset)
+		return named.name;
+	error_free(err);
+	return NULL;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Their texts may belong to two symbolizers. */
+bool code_rows_same_lines(const struct code_row *a, const struct code_row *b)
+{
+	if (a->n_at != b->n_at)
+		return false;
+	for (size_t i = 0; i < a->n_at; i++)
+		if (a->at[i].line != b->at[i].line || !is_same_text(a->at[i].file, b->at[i].file) ||
+		    !is_same_text(a->at[i].function, b->at[i].function))
+			return false;
+	return true;
+}
+
+bool code_rows_gap(const struct code_row *a, const struct code_row *b)
+{
+	return a->line.len && a->line.va + a->line.len != b->line.va;
+}
