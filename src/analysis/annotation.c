@@ -99,7 +99,7 @@ static void describe(const struct builder *b, const struct hit *hit, const struc
 		part->end = symbol.end - image->slide;
 		part->start = symbol.start - image->slide;
 	} else if (!part->nameless) {
-		part->start = hit->addr - last->offset - part->slide;
+		part->start = last->start - part->slide;
 	}
 	if (!options->n_names && !part->nameless &&
 	    (!part->end || part->end > options->end - part->slide))
@@ -313,7 +313,7 @@ static struct error *find_lines(struct builder *b, struct code_part *part)
 /* Counts one stack: at its leaf as self, and once at each instruction that it passes through. */
 static void count(struct builder *b, uint32_t leaf)
 {
-	const struct profile_cell *cell = &b->options->profile->cells[leaf];
+	const struct profile_cell *cell = profile_cell(&b->options->profile->cells, leaf);
 
 	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
 		const struct hit *hit = &b->hit[b->hit_of[i]];
@@ -351,7 +351,7 @@ static struct error *count_all(struct builder *b)
 	for (uint32_t i = 1; i < n; i++) {
 		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
 			    b->hit[b->hit_of[i]].part != NO_PART;
-		if (inside[i] && b->options->profile->cells[i].samples)
+		if (inside[i] && profile_cell(&b->options->profile->cells, i)->samples)
 			count(b, i);
 	}
 	free(inside);

@@ -21,7 +21,7 @@ static void begin(struct made *m, const char *symbols)
 
 	*m = (struct made){0};
 	assert_null(stacks_new(&m->profile.stacks));
-	m->profile.cells = m->cells;
+	m->profile.cells = (struct profile_cells){.at = m->cells};
 	assert_null(images_new(&m->images));
 	if (symbols) {
 		assert_null(nm_read("test", strdup(symbols), strlen(symbols), &table));

@@ -47,9 +47,6 @@ static struct error *check_heat(const struct flamegraph_args *options)
 	if (options->outer.by || options->draw.icicle || options->draw.reverse)
 		return cmd_usage_error(&verb_flamegraph, "--heat draws time and not stacks: --by, "
 							 "--icicle and --reverse mean nothing");
-	if (!strcmp(options->load.path, "-"))
-		return cmd_usage_error(&verb_flamegraph,
-				       "--heat reads the recording twice: a file, please");
 	return NULL;
 }
 
@@ -99,11 +96,9 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 }
 
 static struct error *draw_heat(const struct loaded *loaded, const struct flamegraph_args *options,
-			       FILE *out)
+			       const struct heat_log *log, FILE *out)
 {
-	const struct heat_options how = {.filter = &options->load.filter,
-					 .max_columns = heat_map_columns(options->draw.width),
-					 .rows = HEAT_MAP_ROWS};
+	const struct heat_options how = {.max_columns = heat_map_columns(options->draw.width)};
 	const struct heat_map_options map = {.title = options->draw.title,
 					     .subtitle = options->draw.subtitle,
 					     .warning = options->draw.warning,
@@ -114,7 +109,7 @@ static struct error *draw_heat(const struct loaded *loaded, const struct flamegr
 	if (loaded->profile->info.timeless)
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: there is no heat map");
-	err = heat_read(options->load.path, loaded->profile, &how, &heat);
+	err = heat_build(log, loaded->profile, &how, &heat);
 	if (!err)
 		heat_map_write(&heat, &map, out);
 	heat_free(&heat);
@@ -122,7 +117,8 @@ static struct error *draw_heat(const struct loaded *loaded, const struct flamegr
 }
 
 static struct error *write_picture(const struct loaded *loaded,
-				   const struct flamegraph_args *options)
+				   const struct flamegraph_args *options,
+				   const struct heat_log *log)
 {
 	const struct picture_page page = {.load = &options->load,
 					  .outer = &options->outer,
@@ -138,7 +134,7 @@ static struct error *write_picture(const struct loaded *loaded,
 	if (err)
 		return err;
 	if (options->heat)
-		err = draw_heat(loaded, options, out);
+		err = draw_heat(loaded, options, log, out);
 	else if (options->html)
 		err = picture_write_page(loaded, &options->load.path, 1, &page, out);
 	else
@@ -146,27 +142,41 @@ static struct error *write_picture(const struct loaded *loaded,
 	return cmd_close_output(path, out, err);
 }
 
-static struct error *flamegraph(int argc, char **argv, int *status)
+static struct error *show(struct flamegraph_args *options, const struct heat_log *log)
 {
-	struct flamegraph_args options;
 	struct loaded loaded;
-	char *text = NULL;
-	struct error *err = parse(argc, argv, &options);
+	struct error *err = load_recording(&options->load, &loaded);
+	char *text;
 
-	if (!err)
-		err = load_confine(&options.load);
-	if (!err)
-		err = load_recording(&options.load, &loaded);
 	if (err)
 		return err;
 	if (!loaded.profile->selected.samples)
 		cmd_say("no samples in these states: the picture is empty (try --state=all)");
 	text = format_guest_line(loaded.profile);
-	options.draw.subtitle = text;
-	options.draw.warning = loaded.warning;
-	err = write_picture(&loaded, &options);
+	options->draw.subtitle = text;
+	options->draw.warning = loaded.warning;
+	err = write_picture(&loaded, options, log);
 	free(text);
 	load_free(&loaded);
+	return err;
+}
+
+static struct error *flamegraph(int argc, char **argv, int *status)
+{
+	struct profile_listener listener = {.sample = heat_log_sample};
+	struct flamegraph_args options;
+	struct heat_log *log = NULL;
+	struct error *err = parse(argc, argv, &options);
+
+	if (!err && options.heat)
+		err = heat_log_new(HEAT_MAP_ROWS, false, &log);
+	listener.ctx = log;
+	options.load.filter.listener = log ? &listener : NULL;
+	if (!err)
+		err = load_confine(&options.load);
+	if (!err)
+		err = show(&options, log);
+	heat_log_free(log);
 	return err;
 }
 
