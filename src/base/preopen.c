@@ -209,6 +209,11 @@ static const struct opened *find(const char *path, bool to_write)
 	return NULL;
 }
 
+bool preopen_has_input(const char *path)
+{
+	return find(path, false);
+}
+
 /* Above standard error: standard streams that were closed are not to be mistaken for this. */
 static int duplicate(const struct opened *one)
 {

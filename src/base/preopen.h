@@ -31,6 +31,9 @@ struct error *preopen_output_and_input(const char *path);
 /* Takes over a descriptor to read from, as if it had been opened under this path. */
 struct error *preopen_adopt(const char *path, int fd);
 
+/* Was this path opened ahead to be read, whether that worked or not? */
+bool preopen_has_input(const char *path);
+
 /* Adds all these descriptors to the set. */
 void preopen_add(struct descriptors *set);
 

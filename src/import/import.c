@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/preopen.h"
 #include "import/importer.h"
 #include "recording/format.h"
 
@@ -15,6 +16,13 @@ static const struct importer *const importers[] = {
 	&import_perf_data, &import_firefox,	&import_speedscope, &import_raw,
 	&import_callgrind, &import_perf_script, &import_folded,	    &import_pprof,
 };
+
+/* The beginning of a list of segments, as long as that of a recording. */
+#define LIST_MAGIC "\x89uniseg\n"
+
+/* Bytes of such a list: at most, and at a time. */
+#define LIST_MAX  (64u << 20)
+#define LIST_STEP 65536u
 
 #define N_IMPORTERS (sizeof(importers) / sizeof(importers[0]))
 
@@ -305,6 +313,79 @@ static bool is_import(const struct bytes *buffer)
 	return buffer->len && buffer->data[0] != (uint8_t)RECORDING_MAGIC[0];
 }
 
+struct error *source_list(const struct segments *segments, FILE *out)
+{
+	fprintf(out, LIST_MAGIC "%" PRIu64 " %" PRIu64, segments->from_unix_ns,
+		segments->to_unix_ns);
+	for (size_t i = 0; i < segments->n; i++)
+		fprintf(out, "%c%s", '\0', segments->paths[i]);
+	return ferror(out) ? error_new(ERR_FAILED, "cannot list the segments of that time") : NULL;
+}
+
+static bool is_list(const struct bytes *buffer)
+{
+	return buffer->len >= RECORDING_MAGIC_LEN &&
+	       !memcmp(buffer->data, LIST_MAGIC, RECORDING_MAGIC_LEN);
+}
+
+/* Reads the rest of a file, and puts a NUL behind it. */
+static struct error *list_bytes(struct recording_file *file, struct bytes *list)
+{
+	size_t got = 1;
+	struct error *err = NULL;
+
+	while (!err && got) {
+		err = list->len > LIST_MAX ? error_new(ERR_INPUT, "%s is too long", file->name)
+					   : bytes_reserve(list, LIST_STEP + 1);
+		if (!err)
+			err = recording_file_read(file, list->data + list->len, LIST_STEP, &got);
+		list->len += err ? 0 : got;
+	}
+	if (!err)
+		list->data[list->len] = '\0';
+	return err;
+}
+
+/* The paths of a list, which ends with a NUL; the caller frees *paths. */
+static struct error *list_paths(const char *at, const char *end, char ***paths, size_t *n)
+{
+	size_t room = 0;
+	struct error *err = NULL;
+
+	for (; at < end && !err; at += strlen(at) + 1) {
+		if (!preopen_has_input(at))
+			return error_new(ERR_INPUT, "a list of segments is no recording");
+		err = ARRAY_RESERVE(paths, &room, *n + 1);
+		if (!err)
+			(*paths)[(*n)++] = (char *)at;
+	}
+	return err;
+}
+
+/* Reads a list of segments; `list` holds its beginning. */
+static struct error *list_read(struct recording_file *file, struct bytes *list,
+			       struct stacks *stacks, const struct recording_visitor *visitor)
+{
+	struct segments set = {0};
+	struct error *err = list_bytes(file, list);
+	char **paths = NULL;
+	const char *head;
+
+	if (err)
+		return err;
+	head = (const char *)list->data + RECORDING_MAGIC_LEN;
+	if (sscanf(head, "%" SCNu64 " %" SCNu64, &set.from_unix_ns, &set.to_unix_ns) != 2)
+		err = error_new(ERR_INPUT, "%s is a damaged list of segments", file->name);
+	if (!err)
+		err = list_paths(head + strlen(head) + 1, (const char *)list->data + list->len,
+				 &paths, &set.n);
+	set.paths = paths;
+	if (!err)
+		err = segments_read(&set, stacks, visitor);
+	free(paths);
+	return err;
+}
+
 struct error *source_read(const char *path, struct stacks *stacks,
 			  const struct recording_visitor *visitor, bool *cut)
 {
@@ -318,6 +399,8 @@ struct error *source_read(const char *path, struct stacks *stacks,
 	err = begin(&file, &buffer);
 	if (!err && is_import(&buffer))
 		err = import_read(&file, &buffer, stacks, visitor);
+	else if (!err && is_list(&buffer))
+		err = list_read(&file, &buffer, stacks, visitor);
 	else if (!err)
 		err = recording_read_file(&file, &buffer, stacks, visitor, cut);
 	bytes_free(&buffer);

@@ -9,6 +9,9 @@
  * have no time are at the start, and info->timeless says so.
  */
 
+#include <stdio.h>
+
+#include "import/segments.h"
 #include "recording/recording.h"
 
 /* Addresses from here on are stand-ins; no processor has them. */
@@ -23,10 +26,18 @@ static inline bool import_is_stand_in(uint64_t addr)
  * Reads `path` ("-": standard input), whatever it is, as its contents tell,
  * compressed by gzip or not. For a recording as recording_read; other profiles
  * are held in memory until their end, less their repetitions: about 40 bytes a
- * sample. Errors in them are ERR_INPUT; in text they name the line.
+ * sample. Errors in them are ERR_INPUT; in text they name the line. A list of
+ * segments (segments.h) is read as the recording that they make.
  */
 struct error *source_read(const char *path, struct stacks *stacks,
 			  const struct recording_visitor *visitor, bool *cut);
+
+/*
+ * Writes a list of segments, which source_read reads. Every path on it must
+ * have been opened ahead (base/preopen.h) by the process that reads it: a list
+ * from elsewhere leads to no file.
+ */
+struct error *source_list(const struct segments *segments, FILE *out);
 
 /* Did the info of a profile come from another tool's file? */
 bool import_is_target(const char *target);

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "import/segments.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "import/import.h"
+
+/* Of all names in the table, none. */
+#define NO_NAME UINT32_MAX
+
+struct segment_head {
+	struct recording_info info;
+	uint32_t run;
+	bool readable;
+};
+
+struct segment_name {
+	const char *name;
+	uint64_t offset;
+};
+
+struct joining {
+	const struct segments *set;
+	const struct recording_visitor *visitor;
+	struct stacks *stacks; /* the caller's */
+	struct segment_head *heads;
+	uint32_t runs, native; /* the run whose addresses stay */
+	uint32_t vcpus;
+	uint64_t base_unix_ns; /* the result's time 0 */
+
+	struct pool *texts;
+	struct ids *names; /* by address, run and kind */
+	struct segment_name *name;
+	size_t names_room;
+	struct ids *stand_ins, *told; /* by address, run and kind; by address and kind */
+	struct ids *located;
+
+	struct ids *called, *started, *threads; /* what a thread's number is found by */
+	struct recorded_thread *thread;
+	size_t n_threads, threads_room;
+
+	/* The segment that is being read: */
+	size_t now;
+	struct stacks *its;
+	uint32_t *ids; /* [n_ids]: its stacks' ids in `stacks` */
+	size_t n_ids, ids_room;
+	uint32_t *its_threads; /* their numbers in the result */
+	size_t n_its_threads, its_threads_room;
+	struct tick_entry *entries;
+	size_t entries_room;
+
+	uint64_t last_ns, ticks;
+	struct recording_end end; /* sums; its texts are copies */
+	size_t left_out;
+};
+
+static uint64_t key(uint8_t kind, uint32_t run)
+{
+	return (uint64_t)run << 8 | kind;
+}
+
+/* Has no image, as far as both tell of it, moved between two heads? */
+static bool images_stay(const struct recorded_images *a, const struct recorded_images *b)
+{
+	for (size_t i = 0; i < a->n; i++) {
+		bool seen = false, same = false;
+
+		for (size_t k = 0; a->at[i].path && k < b->n; k++) {
+			if (!b->at[k].path || strcmp(a->at[i].path, b->at[k].path))
+				continue;
+			seen = true;
+			same = same || a->at[i].slide == b->at[k].slide;
+		}
+		if (seen && !same)
+			return false;
+	}
+	return true;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return !strcmp(a ? a : "", b ? b : "");
+}
+
+static bool same_run(const struct recording_info *a, const struct recording_info *b)
+{
+	return same_text(a->target, b->target) && same_text(a->guest_id, b->guest_id) &&
+	       same_text(a->guest_name, b->guest_name) && same_text(a->arch, b->arch) &&
+	       same_text(a->build_id, b->build_id) && images_stay(&a->images, &b->images);
+}
+
+/* Ends the reading behind the head. */
+static struct error *take_head(void *ctx, const struct recording_info *info)
+{
+	struct segment_head *head = ctx;
+	struct error *err = recording_info_copy(info, &head->info);
+
+	head->readable = !err;
+	return err ? err : error_new(ERR_ENDED, "the head was read");
+}
+
+/* A segment without a head was begun when its writer was killed, or is not there any more. */
+static struct error *read_head(struct joining *joining, size_t i)
+{
+	struct segment_head *head = &joining->heads[i];
+	const struct recording_visitor visitor = {.ctx = head, .info = take_head};
+	struct stacks *unused = NULL;
+	struct error *err = stacks_new(&unused);
+	bool cut;
+
+	if (!err)
+		err = recording_read(joining->set->paths[i], unused, &visitor, &cut);
+	stacks_free(unused);
+	if (err && !head->readable && err->kind != ERR_INPUT)
+		return err;
+	error_free(err);
+	joining->left_out += !head->readable;
+	return NULL;
+}
+
+static struct error *read_heads(struct joining *joining)
+{
+	const struct segments *set = joining->set;
+	const struct segment_head *before = NULL;
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < set->n && !err; i++) {
+		struct segment_head *head = &joining->heads[i];
+
+		err = read_head(joining, i);
+		if (err || !head->readable)
+			continue;
+		if (!before)
+			joining->base_unix_ns = head->info.start_unix_ns;
+		head->run = !before || same_run(&before->info, &head->info) ? joining->native
+									    : joining->native + 1;
+		joining->native = head->run;
+		joining->runs = joining->native + 1;
+		if (head->info.vcpus > joining->vcpus)
+			joining->vcpus = head->info.vcpus;
+		before = head;
+	}
+	if (!err && !before)
+		err = error_new(ERR_INPUT, "nothing was recorded in that time");
+	if (set->from_unix_ns > joining->base_unix_ns)
+		joining->base_unix_ns = set->from_unix_ns;
+	return err;
+}
+
+static struct error *take_run_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
+				   uint64_t offset)
+{
+	struct joining *joining = ctx;
+	bool added;
+	uint32_t n;
+	struct error *err = ids_get(joining->names, addr,
+				    key(kind, joining->heads[joining->now].run), &n, &added);
+
+	if (!err)
+		err = ARRAY_RESERVE(&joining->name, &joining->names_room, (size_t)n + 1);
+	if (err || (!added && joining->name[n].offset <= offset))
+		return err;
+	joining->name[n].offset = offset;
+	return pool_intern(joining->texts, name, strlen(name), &joining->name[n].name);
+}
+
+/* Reads one segment; what is damaged is left out, from there on. */
+static struct error *read_segment(struct joining *joining, const struct recording_visitor *visitor)
+{
+	bool cut;
+	struct error *err = stacks_new(&joining->its);
+
+	joining->n_ids = joining->n_its_threads = 0;
+	if (!err)
+		err = recording_read(joining->set->paths[joining->now], joining->its, visitor,
+				     &cut);
+	stacks_free(joining->its);
+	joining->its = NULL;
+	if (!err || err->kind != ERR_INPUT)
+		return err;
+	error_free(err);
+	joining->left_out += visitor->tick != NULL;
+	return NULL;
+}
+
+static struct error *read_each(struct joining *joining, const struct recording_visitor *visitor)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < joining->set->n && !err; i++) {
+		joining->now = i;
+		if (joining->heads[i].readable)
+			err = read_segment(joining, visitor);
+		if (visitor->tick)
+			recording_progress(joining->visitor, i + 1, joining->set->n);
+	}
+	return err;
+}
+
+static uint32_t find_name(const struct joining *joining, uint64_t addr, uint8_t kind, uint32_t run)
+{
+	uint32_t n;
+
+	return ids_find(joining->names, addr, key(kind, run), &n) ? n : NO_NAME;
+}
+
+static struct error *tell_name(struct joining *joining, uint64_t addr, uint8_t kind,
+			       const char *name, uint64_t offset)
+{
+	const struct recording_visitor *to = joining->visitor;
+	bool added;
+	uint32_t n;
+	struct error *err = ids_get(joining->told, addr, kind, &n, &added);
+
+	return err || !added || !to->name ? err : to->name(to->ctx, addr, kind, name, offset);
+}
+
+/* Gives a frame of another run the address that it has in the result. */
+static struct error *translate(struct joining *joining, struct frame *frame)
+{
+	const uint32_t run = joining->heads[joining->now].run;
+	const uint32_t own = find_name(joining, frame->addr, frame->kind, run);
+	const uint32_t other = find_name(joining, frame->addr, frame->kind, joining->native);
+	char address[32];
+	bool added;
+	uint32_t n;
+	struct error *err;
+
+	if (run == joining->native)
+		return NULL;
+	if (own != NO_NAME && other != NO_NAME &&
+	    joining->name[own].name == joining->name[other].name)
+		return NULL;
+	err = ids_get(joining->stand_ins, frame->addr, key(frame->kind, run), &n, &added);
+	if (err)
+		return err;
+	snprintf(address, sizeof(address), "0x%" PRIx64, frame->addr);
+	frame->addr = IMPORT_ADDR + n;
+	if (own == NO_NAME)
+		return tell_name(joining, frame->addr, frame->kind, address, 0);
+	return tell_name(joining, frame->addr, frame->kind, joining->name[own].name,
+			 joining->name[own].offset);
+}
+
+/* Adds the stacks that the segment has so far; callers come before their callees. */
+static struct error *take_stacks(struct joining *joining)
+{
+	const uint32_t n = stacks_count(joining->its);
+	struct error *err = ARRAY_RESERVE(&joining->ids, &joining->ids_room, n);
+
+	if (!err && !joining->n_ids)
+		joining->ids[joining->n_ids++] = STACK_ROOT;
+	while (!err && joining->n_ids < n) {
+		const struct stack_node *node = stacks_node(joining->its, (uint32_t)joining->n_ids);
+		struct frame frame = {.addr = node->addr, .kind = node->kind, .trust = node->trust};
+
+		err = translate(joining, &frame);
+		if (!err)
+			err = stacks_child(joining->stacks, joining->ids[node->parent], &frame,
+					   &joining->ids[joining->n_ids]);
+		joining->n_ids += !err;
+	}
+	return err;
+}
+
+/* Time in the result; false: it is outside of what was asked for. Clocks may be set back: time does not. */
+static bool take_time(struct joining *joining, uint64_t *time_ns)
+{
+	const struct segments *set = joining->set;
+	const uint64_t start = joining->heads[joining->now].info.start_unix_ns;
+	const uint64_t at = start + *time_ns;
+
+	if (at < start || at < joining->base_unix_ns || (set->to_unix_ns && at >= set->to_unix_ns))
+		return false;
+	*time_ns = at - joining->base_unix_ns;
+	if (*time_ns < joining->last_ns)
+		*time_ns = joining->last_ns;
+	joining->last_ns = *time_ns;
+	return true;
+}
+
+static struct error *take_tick(void *ctx, const struct tick *read)
+{
+	struct joining *joining = ctx;
+	const struct recording_visitor *to = joining->visitor;
+	struct tick tick = *read;
+	struct error *err;
+
+	if (!take_time(joining, &tick.time_ns))
+		return NULL;
+	err = take_stacks(joining);
+	if (!err)
+		err = ARRAY_RESERVE(&joining->entries, &joining->entries_room, tick.n);
+	for (uint32_t i = 0; i < tick.n && !err; i++) {
+		struct tick_entry *entry = &joining->entries[i];
+
+		*entry = read->entries[i];
+		entry->stack = joining->ids[entry->stack];
+		if (entry->thread)
+			entry->thread = joining->its_threads[entry->thread - 1];
+	}
+	tick.entries = joining->entries;
+	tick.threads = joining->thread;
+	joining->ticks++;
+	return err || !to->tick ? err : to->tick(to->ctx, &tick);
+}
+
+/* The number that the thread has in the result. */
+static struct error *find_thread(struct joining *joining, const struct recorded_thread *thread,
+				 uint32_t *number, bool *added)
+{
+	const struct recorded_thread *t = thread;
+	uint32_t called, started;
+	struct error *err =
+		ids_get(joining->called, (uintptr_t)t->name, (uintptr_t)t->process, &called, added);
+
+	if (!err)
+		err = ids_get(joining->started, t->start_ns, called, &started, added);
+	return err ? err
+		   : ids_get(joining->threads, (uint64_t)t->pid << 32 | t->tid, started, number,
+			     added);
+}
+
+/* Threads beyond what a recording has room for are not known. */
+static struct error *take_thread(void *ctx, uint32_t number, const struct recorded_thread *read)
+{
+	struct joining *joining = ctx;
+	const struct recording_visitor *to = joining->visitor;
+	struct recorded_thread thread = *read;
+	uint32_t id = RECORDED_THREADS_MAX;
+	bool added = false;
+	struct error *err =
+		pool_intern(joining->texts, read->name, strlen(read->name), &thread.name);
+
+	if (!err)
+		err = pool_intern(joining->texts, read->process, strlen(read->process),
+				  &thread.process);
+	if (!err)
+		err = ARRAY_RESERVE(&joining->its_threads, &joining->its_threads_room, number);
+	if (!err)
+		err = find_thread(joining, &thread, &id, &added);
+	if (err)
+		return err;
+	joining->its_threads[number - 1] = id < RECORDED_THREADS_MAX ? id + 1 : 0;
+	if (!added || id >= RECORDED_THREADS_MAX)
+		return NULL;
+	err = ARRAY_RESERVE(&joining->thread, &joining->threads_room, (size_t)id + 1);
+	if (err)
+		return err;
+	joining->thread[id] = thread;
+	return to->thread ? to->thread(to->ctx, id + 1, &thread) : NULL;
+}
+
+static bool is_native(const struct joining *joining)
+{
+	return joining->heads[joining->now].run == joining->native;
+}
+
+static struct error *take_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
+			       uint64_t offset)
+{
+	return is_native(ctx) ? tell_name(ctx, addr, kind, name, offset) : NULL;
+}
+
+static struct error *take_locations(void *ctx, uint64_t addr, uint8_t kind,
+				    const struct source_frame *frames, size_t n)
+{
+	struct joining *joining = ctx;
+	const struct recording_visitor *to = joining->visitor;
+	struct source_frame kept[SOURCE_DEPTH];
+	bool added;
+	uint32_t id;
+	struct error *err;
+
+	if (!is_native(joining) || !to->locations || n > SOURCE_DEPTH)
+		return NULL;
+	err = ids_get(joining->located, addr, kind, &id, &added);
+	if (err || !added)
+		return err;
+	/* A recording that is written keeps their texts by pointer. */
+	memcpy(kept, frames, n * sizeof(*kept));
+	err = pool_intern_frames(joining->texts, kept, n);
+	return err ? err : to->locations(to->ctx, addr, kind, kept, n);
+}
+
+static struct error *take_end(void *ctx, const struct recording_end *end)
+{
+	struct joining *joining = ctx;
+	struct recording_end sum = joining->end, copy;
+	struct error *err = recording_end_copy(end, &copy);
+
+	if (err)
+		return err;
+	copy.missed += sum.missed;
+	copy.retakes += sum.retakes;
+	copy.failed += sum.failed;
+	copy.given_up += sum.given_up;
+	recording_end_free(&sum);
+	joining->end = copy;
+	return NULL;
+}
+
+static struct error *tell_info(struct joining *joining)
+{
+	const struct recording_visitor *to = joining->visitor;
+	struct recording_info info = {0};
+
+	for (size_t i = 0; i < joining->set->n; i++)
+		if (joining->heads[i].readable)
+			info = joining->heads[i].info;
+	info.vcpus = joining->vcpus;
+	info.start_unix_ns = joining->base_unix_ns;
+	info.duration_ns = 0;
+	return to->info ? to->info(to->ctx, &info) : NULL;
+}
+
+static struct error *tell_end(struct joining *joining)
+{
+	const struct recording_visitor *to = joining->visitor;
+	struct recording_end end = joining->end;
+	char reason[128];
+
+	if (!joining->ticks)
+		return error_new(ERR_INPUT, "nothing was recorded in that time");
+	end.elapsed_ns = joining->last_ns;
+	if (joining->left_out) {
+		snprintf(reason, sizeof(reason), "%zu of %zu segments could not be read whole",
+			 joining->left_out, joining->set->n);
+		end.reason = reason;
+	} else if (!end.reason) {
+		end.reason = (char *)"the stretch of time is over";
+	}
+	return to->end ? to->end(to->ctx, &end) : NULL;
+}
+
+static struct error *set_up(struct joining *joining)
+{
+	struct ids **all[] = {&joining->names,	 &joining->stand_ins, &joining->told,
+			      &joining->located, &joining->called,    &joining->started,
+			      &joining->threads};
+	struct error *err = pool_new(&joining->texts);
+
+	joining->heads = calloc(joining->set->n ? joining->set->n : 1, sizeof(*joining->heads));
+	if (!err && !joining->heads)
+		err = error_no_memory();
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && !err; i++)
+		err = ids_new(all[i]);
+	return err;
+}
+
+static void clean_up(struct joining *joining)
+{
+	struct ids *all[] = {joining->names,  joining->stand_ins, joining->told,   joining->located,
+			     joining->called, joining->started,	  joining->threads};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		ids_free(all[i]);
+	for (size_t i = 0; joining->heads && i < joining->set->n; i++)
+		if (joining->heads[i].readable)
+			recording_info_free(&joining->heads[i].info);
+	recording_end_free(&joining->end);
+	pool_free(joining->texts);
+	free(joining->heads);
+	free(joining->name);
+	free(joining->thread);
+	free(joining->ids);
+	free(joining->its_threads);
+	free(joining->entries);
+}
+
+/* Names of all runs are known before the first stack of one of several is taken. */
+static struct error *join(struct joining *joining)
+{
+	const struct recording_visitor names = {.ctx = joining, .name = take_run_name};
+	const struct recording_visitor all = {.ctx = joining,
+					      .tick = take_tick,
+					      .thread = take_thread,
+					      .name = take_name,
+					      .locations = take_locations,
+					      .end = take_end};
+	struct error *err = tell_info(joining);
+
+	if (!err && joining->runs > 1)
+		err = read_each(joining, &names);
+	if (!err)
+		err = read_each(joining, &all);
+	return err ? err : tell_end(joining);
+}
+
+struct error *segments_read(const struct segments *segments, struct stacks *stacks,
+			    const struct recording_visitor *visitor)
+{
+	struct joining joining = {.set = segments, .visitor = visitor, .stacks = stacks};
+	struct error *err = set_up(&joining);
+
+	if (!err)
+		err = read_heads(&joining);
+	if (!err)
+		err = join(&joining);
+	clean_up(&joining);
+	return err;
+}
+
+/* A recording that segments are written into. */
+struct segments_output {
+	const char *path;
+	struct stacks *stacks;
+	struct recording_writer *writer;
+};
+
+static struct error *write_info(void *ctx, const struct recording_info *info)
+{
+	struct segments_output *out = ctx;
+
+	return recording_create(out->path, info, out->stacks, &out->writer);
+}
+
+static struct error *write_tick(void *ctx, const struct tick *tick)
+{
+	return recording_tick(((struct segments_output *)ctx)->writer, tick);
+}
+
+static struct error *write_thread(void *ctx, uint32_t number, const struct recorded_thread *thread)
+{
+	return recording_thread(((struct segments_output *)ctx)->writer, thread);
+}
+
+static struct error *write_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
+				uint64_t offset)
+{
+	return recording_name(((struct segments_output *)ctx)->writer, addr, kind, name, offset);
+}
+
+static struct error *write_locations(void *ctx, uint64_t addr, uint8_t kind,
+				     const struct source_frame *frames, size_t n)
+{
+	return recording_locations(((struct segments_output *)ctx)->writer, addr, kind, frames, n);
+}
+
+/* The last that the visitor is told; the texts of locations are good until it returns. */
+static struct error *write_end(void *ctx, const struct recording_end *end)
+{
+	struct segments_output *out = ctx;
+	struct recording_writer *writer = out->writer;
+
+	out->writer = NULL;
+	return recording_close(writer, end);
+}
+
+static struct error *write_joined(const struct segments *segments, const char *output)
+{
+	struct segments_output out = {.path = output};
+	const struct recording_visitor visitor = {.ctx = &out,
+						  .info = write_info,
+						  .tick = write_tick,
+						  .thread = write_thread,
+						  .name = write_name,
+						  .locations = write_locations,
+						  .end = write_end};
+	struct error *err = stacks_new(&out.stacks);
+
+	if (!err)
+		err = segments_read(segments, out.stacks, &visitor);
+	if (out.writer)
+		recording_abandon(out.writer);
+	stacks_free(out.stacks);
+	return err;
+}
+
+/* Segments up to the first of another run; one that cannot be read goes with those before it. */
+static size_t first_run(const struct joining *joining)
+{
+	size_t n = 0;
+
+	while (n < joining->set->n && (!joining->heads[n].readable || !joining->heads[n].run))
+		n++;
+	return n;
+}
+
+struct error *segments_join(const struct segments *segments, const char *output, size_t *taken)
+{
+	struct joining joining = {.set = segments};
+	struct segments first = *segments;
+	struct error *err = set_up(&joining);
+
+	if (!err)
+		err = read_heads(&joining);
+	first.n = err ? 0 : first_run(&joining);
+	clean_up(&joining);
+	*taken = first.n;
+	return err ? err : write_joined(&first, output);
+}
