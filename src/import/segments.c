@@ -437,7 +437,7 @@ static struct error *tell_end(struct joining *joining)
 	return to->end ? to->end(to->ctx, &end) : NULL;
 }
 
-static struct error *set_up(struct joining *joining)
+static struct error *joining_init(struct joining *joining)
 {
 	struct ids **all[] = {&joining->names,	 &joining->stand_ins, &joining->told,
 			      &joining->located, &joining->called,    &joining->started,
@@ -452,7 +452,7 @@ static struct error *set_up(struct joining *joining)
 	return err;
 }
 
-static void clean_up(struct joining *joining)
+static void joining_free(struct joining *joining)
 {
 	struct ids *all[] = {joining->names,  joining->stand_ins, joining->told,   joining->located,
 			     joining->called, joining->started,	  joining->threads};
@@ -495,13 +495,13 @@ struct error *segments_read(const struct segments *segments, struct stacks *stac
 			    const struct recording_visitor *visitor)
 {
 	struct joining joining = {.set = segments, .visitor = visitor, .stacks = stacks};
-	struct error *err = set_up(&joining);
+	struct error *err = joining_init(&joining);
 
 	if (!err)
 		err = read_heads(&joining);
 	if (!err)
 		err = join(&joining);
-	clean_up(&joining);
+	joining_free(&joining);
 	return err;
 }
 
@@ -585,12 +585,12 @@ struct error *segments_join(const struct segments *segments, const char *output,
 {
 	struct joining joining = {.set = segments};
 	struct segments first = *segments;
-	struct error *err = set_up(&joining);
+	struct error *err = joining_init(&joining);
 
 	if (!err)
 		err = read_heads(&joining);
 	first.n = err ? 0 : first_run(&joining);
-	clean_up(&joining);
+	joining_free(&joining);
 	*taken = first.n;
 	return err ? err : write_joined(&first, output);
 }

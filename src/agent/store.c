@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "agent/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/intern.h"
+
+#define ENDING	    ".uniprof"
+#define MOMENT	    "%Y%m%dT%H%M%SZ"
+#define MOMENT_ROOM 20
+#define FILE_ROOM   (2 * MOMENT_ROOM + sizeof(ENDING))
+#define JOINING	    ".joining"
+#define HOUR_S	    3600
+
+/* Minutes of an hour are joined so long after its end: the last has been written by then. */
+#define JOIN_AFTER_S (2 * STORE_SEGMENT_S)
+
+/* Seconds after now that a segment may be named by, where there is one of now already. */
+#define BEGIN_TRIES 10
+
+/* Bytes of a name that stay, where a number follows them. */
+#define NAME_KEPT (STORE_GUEST_MAX - 24)
+
+static void put_moment(int64_t at_s, char text[MOMENT_ROOM])
+{
+	const time_t at = (time_t)at_s;
+	struct tm tm;
+
+	if (!gmtime_r(&at, &tm) || !strftime(text, MOMENT_ROOM, MOMENT, &tm))
+		*text = '\0';
+}
+
+static void file_name(const struct store_segment *segment, char text[FILE_ROOM])
+{
+	char start[MOMENT_ROOM], last[MOMENT_ROOM];
+
+	put_moment(segment->start_s, start);
+	put_moment(segment->last_s, last);
+	snprintf(text, FILE_ROOM, "%s%s%s" ENDING, start, segment->joined ? "-" : "",
+		 segment->joined ? last : "");
+}
+
+/* Takes a moment from *text, which is moved behind it. */
+static bool take_moment_s(const char **text, int64_t *at_s)
+{
+	struct tm tm = {0};
+	const char *end = strptime(*text, MOMENT, &tm);
+
+	if (!end)
+		return false;
+	*text = end;
+	*at_s = (int64_t)timegm(&tm);
+	return true;
+}
+
+/* Only names that file_name makes are segments. */
+static bool parse_name(const char *name, struct store_segment *segment)
+{
+	char canonical[FILE_ROOM];
+	const char *at = name;
+
+	if (!take_moment_s(&at, &segment->start_s))
+		return false;
+	segment->last_s = segment->start_s;
+	segment->joined = *at == '-';
+	if (segment->joined && (at++, !take_moment_s(&at, &segment->last_s)))
+		return false;
+	file_name(segment, canonical);
+	return segment->last_s >= segment->start_s && !strcmp(name, canonical);
+}
+
+static bool is_plain(unsigned char c, size_t at)
+{
+	if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_')
+		return true;
+	return at && strchr("-.+@:,=", c) && c;
+}
+
+/* FNV-1a */
+static uint64_t number_of(const char *text)
+{
+	uint64_t number = UINT64_C(0xcbf29ce484222325);
+
+	for (; *text; text++)
+		number = (number ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+	return number;
+}
+
+void store_guest(const char *kind, const char *name, const char *id, char out[STORE_GUEST_MAX])
+{
+	char made[80];
+	size_t len = 0;
+
+	if (!*name) {
+		snprintf(made, sizeof(made), "%.32s-%.40s", kind, id);
+		name = made;
+	}
+	for (size_t i = 0; name[i]; i++) {
+		if (len > NAME_KEPT) {
+			snprintf(out + len, STORE_GUEST_MAX - len, "%%%016" PRIx64,
+				 number_of(name));
+			return;
+		}
+		if (is_plain((unsigned char)name[i], i))
+			out[len++] = name[i];
+		else
+			len += (size_t)sprintf(out + len, "%%%02X", (unsigned char)name[i]);
+	}
+	out[len] = '\0';
+}
+
+char *store_path(const char *store, const struct store_segment *segment)
+{
+	char name[FILE_ROOM], *path;
+
+	file_name(segment, name);
+	return asprintf(&path, "%s/%s/%s", store, segment->guest, name) < 0 ? NULL : path;
+}
+
+bool store_covers(const struct store_segment *segment, uint64_t from_ns, uint64_t to_ns)
+{
+	const int64_t from_s = (int64_t)(from_ns / NS_PER_S), to_s = (int64_t)(to_ns / NS_PER_S);
+
+	return !segment->superseded && segment->last_s + STORE_SEGMENT_S >= from_s &&
+	       (!to_ns || segment->start_s <= to_s);
+}
+
+static struct error *add(struct store_segments *out, int directory, const char *guest,
+			 const char *name)
+{
+	struct store_segment segment = {.guest = guest};
+	struct stat st;
+	struct error *err;
+
+	if (!parse_name(name, &segment) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(st.st_mode))
+		return NULL;
+	segment.bytes = (uint64_t)st.st_blocks * 512;
+	err = ARRAY_RESERVE(&out->at, &out->room, out->n + 1);
+	if (!err)
+		out->at[out->n++] = segment;
+	return err;
+}
+
+static int open_directory(int store, const char *name)
+{
+	return openat(store, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static struct error *list_guest(int store, const char *name, struct store_segments *out)
+{
+	const int fd = open_directory(store, name);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	const char *guest;
+	struct error *err;
+
+	if (!directory) {
+		if (fd >= 0)
+			close(fd);
+		return errno == EACCES ? error_errno(ERR_INPUT, errno, "cannot read %s", name)
+				       : NULL;
+	}
+	err = pool_intern(out->guests, name, strlen(name), &guest);
+	for (const struct dirent *entry; !err && (entry = readdir(directory));)
+		err = add(out, fd, guest, entry->d_name);
+	closedir(directory);
+	return err;
+}
+
+static struct error *list_all(int store, struct store_segments *out)
+{
+	const int copy = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
+	struct error *err = NULL;
+
+	if (!directory)
+		return error_errno(ERR_INPUT, errno, "cannot read the store");
+	for (const struct dirent *entry; !err && (entry = readdir(directory));)
+		if (entry->d_name[0] != '.')
+			err = list_guest(store, entry->d_name, out);
+	closedir(directory);
+	return err;
+}
+
+/* A joined segment comes before the minutes that it stands for. */
+static int by_guest_and_time(const void *left, const void *right)
+{
+	const struct store_segment *a = left, *b = right;
+
+	if (a->guest != b->guest)
+		return strcmp(a->guest, b->guest);
+	if (a->start_s != b->start_s)
+		return a->start_s < b->start_s ? -1 : 1;
+	if (a->joined != b->joined)
+		return a->joined ? -1 : 1;
+	return (a->last_s < b->last_s) - (a->last_s > b->last_s);
+}
+
+static void sort(struct store_segments *segments)
+{
+	const struct store_segment *cover = NULL;
+
+	if (segments->n)
+		qsort(segments->at, segments->n, sizeof(*segments->at), by_guest_and_time);
+	for (size_t i = 0; i < segments->n; i++) {
+		struct store_segment *segment = &segments->at[i];
+
+		segment->superseded =
+			cover && cover->guest == segment->guest && segment->last_s <= cover->last_s;
+		if (segment->joined && !segment->superseded)
+			cover = segment;
+	}
+}
+
+struct error *store_list(const char *store, const char *guest, struct store_segments *out)
+{
+	const int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct error *err;
+
+	*out = (struct store_segments){0};
+	if (fd < 0)
+		return error_errno(ERR_INPUT, errno, "cannot read %s", store);
+	err = pool_new(&out->guests);
+	if (!err)
+		err = guest ? list_guest(fd, guest, out) : list_all(fd, out);
+	close(fd);
+	sort(out);
+	if (err)
+		store_segments_free(out);
+	return err;
+}
+
+void store_segments_free(struct store_segments *segments)
+{
+	free(segments->at);
+	pool_free(segments->guests);
+	*segments = (struct store_segments){0};
+}
+
+struct error *store_open(const char *path, int *store)
+{
+	int fd;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return error_errno(ERR_OUTPUT, errno, "cannot make directory %s", path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return error_errno(ERR_OUTPUT, errno, "cannot use directory %s", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(fd);
+		return error_new(ERR_OUTPUT, "another uniprof agent writes to %s", path);
+	}
+	*store = fd;
+	return NULL;
+}
+
+/* The guest's directory, made if need be; -1 with errno. */
+static int make_guest(int store, const char *guest)
+{
+	if (mkdirat(store, guest, 0700) && errno != EEXIST)
+		return -1;
+	return open_directory(store, guest);
+}
+
+struct error *store_begin(int store, const char *guest, int64_t now_s, int *fd)
+{
+	const int directory = make_guest(store, guest);
+	int error = errno;
+
+	*fd = -1;
+	for (int i = 0; directory >= 0 && *fd < 0 && i < BEGIN_TRIES; i++) {
+		const struct store_segment segment = {.start_s = now_s + i, .last_s = now_s + i};
+		char name[FILE_ROOM];
+
+		file_name(&segment, name);
+		*fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		error = errno;
+		if (*fd < 0 && error != EEXIST)
+			break;
+	}
+	if (directory >= 0)
+		close(directory);
+	return *fd >= 0 ? NULL : error_errno(ERR_OUTPUT, error, "cannot write to %s", guest);
+}
+
+static bool may_be_written(const struct store_segment *segment, int64_t now_s)
+{
+	return segment->last_s + STORE_SEGMENT_S >= now_s;
+}
+
+/* The guest that has most of those that stay and are not being written: its oldest; segments->n: none. */
+static size_t oldest_of_largest(const struct store_segments *segments, int64_t now_s,
+				const bool *remove)
+{
+	size_t best = segments->n;
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < segments->n;) {
+		const char *guest = segments->at[i].guest;
+		size_t oldest = segments->n;
+		uint64_t bytes = 0;
+
+		for (; i < segments->n && segments->at[i].guest == guest; i++) {
+			if (remove[i])
+				continue;
+			bytes += segments->at[i].bytes;
+			if (oldest == segments->n && !may_be_written(&segments->at[i], now_s))
+				oldest = i;
+		}
+		if (oldest < segments->n && bytes > most) {
+			most = bytes;
+			best = oldest;
+		}
+	}
+	return best;
+}
+
+void store_choose_old(const struct store_segments *segments, const struct store_limits *limits,
+		      int64_t now_s, bool *remove)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < segments->n; i++) {
+		const struct store_segment *segment = &segments->at[i];
+
+		remove[i] = !may_be_written(segment, now_s) &&
+			    (segment->superseded ||
+			     (limits->age_s &&
+			      segment->last_s + STORE_SEGMENT_S + (int64_t)limits->age_s < now_s));
+		bytes += remove[i] ? 0 : segment->bytes;
+	}
+	while (limits->bytes && bytes > limits->bytes) {
+		const size_t i = oldest_of_largest(segments, now_s, remove);
+
+		if (i == segments->n)
+			return;
+		remove[i] = true;
+		bytes -= segments->at[i].bytes;
+	}
+}
+
+static bool joins(const struct store_segment *segment, int64_t now_s)
+{
+	const int64_t end_s = (segment->start_s / HOUR_S + 1) * HOUR_S;
+
+	return !segment->joined && !segment->superseded && end_s + JOIN_AFTER_S < now_s;
+}
+
+bool store_choose_join(const struct store_segments *segments, int64_t now_s, size_t *first,
+		       size_t *n)
+{
+	for (size_t i = 0; i < segments->n; i++) {
+		const struct store_segment *begin = &segments->at[i];
+
+		if (!joins(begin, now_s))
+			continue;
+		*first = i;
+		*n = 1;
+		while (*n < STORE_JOIN_MAX && i + *n < segments->n &&
+		       begin[*n].guest == begin->guest && joins(&begin[*n], now_s) &&
+		       begin[*n].start_s / HOUR_S == begin->start_s / HOUR_S)
+			++*n;
+		return true;
+	}
+	return false;
+}
+
+void store_remove(int store, const struct store_segment *segment)
+{
+	const int directory = open_directory(store, segment->guest);
+	char name[FILE_ROOM];
+
+	if (directory < 0)
+		return;
+	file_name(segment, name);
+	unlinkat(directory, name, 0);
+	close(directory);
+	unlinkat(store, segment->guest, AT_REMOVEDIR);
+}
+
+struct error *store_join_begin(int store, const char *guest, int *fd)
+{
+	const int directory = make_guest(store, guest);
+	int error = errno;
+
+	*fd = -1;
+	if (directory >= 0) {
+		unlinkat(directory, JOINING, 0);
+		*fd = openat(directory, JOINING, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		error = errno;
+		close(directory);
+	}
+	return *fd >= 0 ? NULL : error_errno(ERR_OUTPUT, error, "cannot write to %s", guest);
+}
+
+struct error *store_joined(int store, const struct store_segment *first, size_t n, int fd)
+{
+	const struct store_segment whole = {.guest = first->guest,
+					    .start_s = first->start_s,
+					    .last_s = first[n - 1].last_s,
+					    .joined = true};
+	const int directory = open_directory(store, first->guest);
+	char name[FILE_ROOM];
+	bool done;
+	int error;
+
+	file_name(&whole, name);
+	/* On the disk before it stands for others: the machine may go down in between. */
+	done = directory >= 0 && !fsync(fd) && !renameat(directory, JOINING, directory, name) &&
+	       !fsync(directory);
+	error = errno;
+	if (directory >= 0)
+		close(directory);
+	if (!done)
+		return error_errno(ERR_OUTPUT, error, "cannot write to %s", first->guest);
+	for (size_t i = 0; i < n; i++)
+		store_remove(store, &first[i]);
+	return NULL;
+}

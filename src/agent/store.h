@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_AGENT_STORE_H
+#define UNIPROF_AGENT_STORE_H
+
+/*
+ * The store of the resident profiler: a directory for each guest, in it
+ * recordings of a minute, named by the moment that they begin, UTC:
+ *
+ *   STORE/web/20261121T140000Z.uniprof
+ *   STORE/web/20261121T140000Z-20261121T145900Z.uniprof    minutes that were joined
+ *
+ * Names alone tell which segments a stretch of time needs. A file of several
+ * minutes stands for all that begin from its first to its last, whether they
+ * are still there or not: killed at any moment, nothing is lost or read twice.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define STORE_DEFAULT "/var/lib/uniprof"
+
+/* The time that a segment covers at most, from the moment in its name: the sampler begins a new one each minute. */
+#define STORE_SEGMENT_S 80
+
+/* Bytes of a guest's directory's name. */
+#define STORE_GUEST_MAX 192
+
+struct store_segment {
+	const char *guest; /* its directory's name */
+	int64_t start_s,
+		last_s; /* UTC: of the first and the last minute's begin; the same if it is one */
+	uint64_t bytes; /* on the disk */
+	bool joined;
+	bool superseded; /* its minute is in a joined one, too */
+};
+
+struct store_segments {
+	struct store_segment *at; /* by guest, then by time */
+	size_t n, room;
+	struct pool *guests;
+};
+
+/* Lists the segments of a guest's directory (NULL: all). ERR_INPUT; a guest that is not there has none. */
+struct error *store_list(const char *store, const char *guest, struct store_segments *out);
+void store_segments_free(struct store_segments *segments);
+
+/*
+ * The name of a guest's directory: its own name, in which bytes that mean
+ * something to file systems or terminals are "%2F"; without a name KIND-ID.
+ * Never "", "." or "..", never with a slash; long names end with a number made of the whole.
+ */
+void store_guest(const char *kind, const char *name, const char *id, char out[STORE_GUEST_MAX]);
+
+/* The path of a segment; the caller frees it. NULL: no memory. */
+char *store_path(const char *store, const struct store_segment *segment);
+
+/* Could this segment hold samples of the time from..to (unix ns; to 0: no bound)? */
+bool store_covers(const struct store_segment *segment, uint64_t from_ns, uint64_t to_ns);
+
+/* The store as its one writer sees it. */
+
+/* Makes the directory if need be, and locks it: ERR_OUTPUT, also if another process writes it. */
+struct error *store_open(const char *path, int *store);
+
+/* Creates the file of a segment that begins now; *fd is its descriptor. ERR_OUTPUT. */
+struct error *store_begin(int store, const char *guest, int64_t now_s, int *fd);
+
+struct store_limits {
+	uint64_t bytes; /* 0: no bound */
+	uint64_t age_s; /* 0: no bound */
+};
+
+/*
+ * Chooses segments to remove: those that are joined elsewhere; those that are
+ * too old; and, while there is too much, the oldest of the guest that has
+ * most, so that no guest can take another's history. Never one that may still
+ * be written. remove: [segments->n].
+ */
+void store_choose_old(const struct store_segments *segments, const struct store_limits *limits,
+		      int64_t now_s, bool *remove);
+
+/*
+ * Chooses minutes of one guest and one hour, which is over, to be joined:
+ * segments->at[*first] and those behind it, STORE_JOIN_MAX at most. False: none.
+ */
+bool store_choose_join(const struct store_segments *segments, int64_t now_s, size_t *first,
+		       size_t *n);
+#define STORE_JOIN_MAX 120
+
+/* Removes a segment, and its directory if that is empty then. */
+void store_remove(int store, const struct store_segment *segment);
+
+/* A file for minutes that are being joined: no segment until store_joined. */
+struct error *store_join_begin(int store, const char *guest, int *fd);
+
+/* Makes it the segment that stands for these, which are then removed. ERR_OUTPUT. */
+struct error *store_joined(int store, const struct store_segment *first, size_t n, int fd);
+
+#endif
