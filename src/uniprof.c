@@ -19,7 +19,7 @@
 
 static const struct verb *const verbs[] = {
 	&verb_record, &verb_run,   &verb_top,  &verb_report, &verb_flamegraph, &verb_diff,
-	&verb_export, &verb_merge, &verb_list, &verb_stack,  &verb_ps,
+	&verb_export, &verb_merge, &verb_list, &verb_stack,  &verb_ps,	       &verb_agent,
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(*verbs))

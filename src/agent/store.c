@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +18,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "base/preopen.h"
+#include "import/import.h"
 
 #define ENDING	    ".uniprof"
 #define MOMENT	    "%Y%m%dT%H%M%SZ"
@@ -390,6 +394,22 @@ void store_remove(int store, const struct store_segment *segment)
 	unlinkat(store, segment->guest, AT_REMOVEDIR);
 }
 
+void store_keep(int store, const struct store_segment *segment)
+{
+	struct store_segment kept = *segment;
+	const int directory = open_directory(store, segment->guest);
+	char from[FILE_ROOM], to[FILE_ROOM];
+
+	kept.joined = true;
+	file_name(segment, from);
+	file_name(&kept, to);
+	if (directory < 0)
+		return;
+	if (renameat(directory, from, directory, to))
+		unlinkat(directory, from, 0);
+	close(directory);
+}
+
 struct error *store_join_begin(int store, const char *guest, int *fd)
 {
 	const int directory = make_guest(store, guest);
@@ -428,4 +448,136 @@ struct error *store_joined(int store, const struct store_segment *first, size_t 
 	for (size_t i = 0; i < n; i++)
 		store_remove(store, &first[i]);
 	return NULL;
+}
+
+/* The segments of a guest called so; *out has none if there is no such guest. */
+static struct error *find_guest(const char *store, const char *name, struct store_segments *out)
+{
+	const char *colon = strchr(name, ':');
+	char guest[STORE_GUEST_MAX];
+	struct error *err;
+
+	store_guest("", name, "", guest);
+	err = store_list(store, guest, out);
+	if (err || out->n || !colon || !colon[1])
+		return err;
+	store_segments_free(out);
+	store_guest("", colon + 1, "", guest);
+	return store_list(store, guest, out);
+}
+
+bool store_has(const char *store, const char *guest)
+{
+	struct store_segments segments;
+	struct error *err = find_guest(store, guest, &segments);
+	const bool found = !err && segments.n;
+
+	if (!err)
+		store_segments_free(&segments);
+	error_free(err);
+	return found;
+}
+
+static struct error *nothing_found(const struct store_query *query,
+				   const struct store_segments *segments)
+{
+	char first[MOMENT_ROOM], last[MOMENT_ROOM];
+
+	if (!segments->n)
+		return error_new(ERR_INPUT, "there is no file %s, and no guest of that name in %s",
+				 query->guest, query->store);
+	put_moment(segments->at[0].start_s, first);
+	put_moment(segments->at[segments->n - 1].last_s, last);
+	return error_new(ERR_INPUT, "nothing was recorded of %s in that time, but from %s to %s",
+			 query->guest, first, last);
+}
+
+/* The paths of all segments that hold some of the stretch; in *n, how many. */
+static struct error *choose_paths(const struct store_query *query,
+				  const struct store_segments *segments, char **paths, size_t *n)
+{
+	for (size_t i = 0; i < segments->n; i++) {
+		if (!store_covers(&segments->at[i], query->from_unix_ns, query->to_unix_ns))
+			continue;
+		paths[*n] = store_path(query->store, &segments->at[i]);
+		if (!paths[*n])
+			return error_no_memory();
+		++*n;
+	}
+	return *n ? NULL : nothing_found(query, segments);
+}
+
+/* All may be open at the same time. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A list of them in memory, to be read under query->as. */
+static struct error *preopen_list(const struct store_query *query, char *const *paths, size_t n)
+{
+	const struct segments set = {.paths = paths,
+				     .n = n,
+				     .from_unix_ns = query->from_unix_ns,
+				     .to_unix_ns = query->to_unix_ns};
+	const int fd = memfd_create("segments", MFD_CLOEXEC);
+	const int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
+	struct error *err;
+
+	err = out ? source_list(&set, out)
+		  : error_errno(ERR_FAILED, errno, "cannot list the recordings of that time");
+	if (out && fclose(out) && !err)
+		err = error_errno(ERR_FAILED, errno, "cannot list the recordings of that time");
+	for (size_t i = 0; i < n && !err; i++)
+		err = preopen_input(paths[i]);
+	if (!err)
+		return preopen_adopt(query->as, fd);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* A recording is a list of one; what is on it has another name than the list. */
+static struct error *preopen_file(const struct store_query *query)
+{
+	const char *path = query->guest;
+	struct error *err;
+	char *other;
+
+	if (asprintf(&other, "%s%s", *path == '/' ? "/" : "./", path) < 0)
+		return error_no_memory();
+	err = preopen_list(query, &other, 1);
+	free(other);
+	return err;
+}
+
+struct error *store_preopen(const struct store_query *query)
+{
+	struct store_segments segments = {0};
+	struct error *err = NULL;
+	char **paths;
+	size_t n = 0;
+
+	raise_descriptors();
+	if (!access(query->guest, F_OK) && !store_has(query->store, query->guest))
+		return preopen_file(query);
+	err = find_guest(query->store, query->guest, &segments);
+	paths = err ? NULL : calloc(segments.n + 1, sizeof(*paths));
+	if (!err && !paths)
+		err = error_no_memory();
+	if (!err)
+		err = choose_paths(query, &segments, paths, &n);
+	if (!err)
+		err = preopen_list(query, paths, n);
+	for (size_t i = 0; i < n; i++)
+		free(paths[i]);
+	free(paths);
+	store_segments_free(&segments);
+	return err;
 }

@@ -60,6 +60,24 @@ char *store_path(const char *store, const struct store_segment *segment);
 /* Could this segment hold samples of the time from..to (unix ns; to 0: no bound)? */
 bool store_covers(const struct store_segment *segment, uint64_t from_ns, uint64_t to_ns);
 
+/* A stretch of time of a guest, or of a recording. */
+struct store_query {
+	const char *store;
+	const char *guest; /* its name, KIND:NAME, or the path of a recording */
+	uint64_t from_unix_ns, to_unix_ns;
+	const char *as; /* the path under which it is to be read */
+};
+
+/*
+ * Opens the recordings that hold the stretch ahead (base/preopen.h), and makes
+ * them one that source_read (import/import.h) finds under query->as. ERR_INPUT
+ * with what there is, if there is nothing.
+ */
+struct error *store_preopen(const struct store_query *query);
+
+/* Does the store keep recordings of a guest of this name? */
+bool store_has(const char *store, const char *guest);
+
 /* The store as its one writer sees it. */
 
 /* Makes the directory if need be, and locks it: ERR_OUTPUT, also if another process writes it. */
@@ -92,6 +110,9 @@ bool store_choose_join(const struct store_segments *segments, int64_t now_s, siz
 
 /* Removes a segment, and its directory if that is empty then. */
 void store_remove(int store, const struct store_segment *segment);
+
+/* Makes a minute stand for itself alone: it is not chosen to be joined again. */
+void store_keep(int store, const struct store_segment *segment);
 
 /* A file for minutes that are being joined: no segment until store_joined. */
 struct error *store_join_begin(int store, const char *guest, int *fd);

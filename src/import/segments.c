@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "import/segments.h"
+#include "import/import.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/intern.h"
-#include "import/import.h"
 
 /* Of all names in the table, none. */
 #define NO_NAME UINT32_MAX

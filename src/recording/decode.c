@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "recording/encode.h"
 #include "recording/format.h"
 
 struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)

@@ -179,6 +179,12 @@ struct error *recording_create(const char *path, const struct recording_info *in
 			       const struct stacks *stacks, struct recording_writer **out);
 
 /*
+ * Do these bytes begin a recording? The writer writes the head by itself: of
+ * what it writes, that alone begins so.
+ */
+bool recording_begins(const void *data, size_t len);
+
+/*
  * Appends a tick. Entries of vCPUs come in ascending order, each at most once;
  * time_ns never goes back. Once a second of time_ns the buffer is written to
  * the file: a caller that waits longer for the next tick calls recording_flush.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "recording/encode.h"
 #include "recording/file.h"
 #include "recording/format.h"
 
@@ -66,6 +66,11 @@ static struct error *put_head(struct recording_writer *writer, const struct reco
 		err = encode_json(&json, RECORD_INFO, &writer->stretch);
 	bytes_free(&json);
 	return err;
+}
+
+bool recording_begins(const void *data, size_t len)
+{
+	return len >= RECORDING_MAGIC_LEN && !memcmp(data, RECORDING_MAGIC, RECORDING_MAGIC_LEN);
 }
 
 struct error *recording_create(const char *path, const struct recording_info *info,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/debug_file.h"
 #include "cmd/cmd.h"
@@ -190,8 +191,10 @@ struct error *take_bytes(const struct option_row *row, const char *value, void *
 		number *= 1024;
 	else if (!strcasecmp(unit, "M") || !strcasecmp(unit, "MiB"))
 		number *= 1024 * 1024;
+	else if (!strcasecmp(unit, "G") || !strcasecmp(unit, "GiB"))
+		number *= 1024 * 1024 * 1024;
 	else if (*unit)
-		return option_error(row, value, "the unit \"%s\" is none of k, M", unit);
+		return option_error(row, value, "the unit \"%s\" is none of k, M, G", unit);
 	if (number < (double)row->least || number > (double)row->most)
 		return option_error(row, value, "must be from %llu to %llu bytes",
 				    (unsigned long long)row->least, (unsigned long long)row->most);
@@ -255,6 +258,68 @@ struct error *take_moment(const struct option_row *row, const char *value, void 
 	return strspn(value, "0.") == strlen(value) && strchr(value, '0')
 		       ? NULL
 		       : take_duration(row, value, options);
+}
+
+/* The beginning of the day in which `at_s` is, so many days later. */
+static struct tm day_of(int64_t at_s, int days, bool utc)
+{
+	const time_t at = (time_t)at_s;
+	struct tm day = {0};
+
+	if (utc)
+		gmtime_r(&at, &day);
+	else
+		localtime_r(&at, &day);
+	day.tm_mday += days;
+	day.tm_hour = day.tm_min = day.tm_sec = 0;
+	day.tm_isdst = -1;
+	return day;
+}
+
+/* "14:00" or "14:00:30" at *text, which is moved behind it. */
+static bool parse_time(const char **text, struct tm *tm)
+{
+	const char *end = strptime(*text, "%H:%M:%S", tm);
+
+	if (!end)
+		end = strptime(*text, "%H:%M", tm);
+	*text = end ? end : *text;
+	return end;
+}
+
+static int64_t to_unix(struct tm tm, bool utc)
+{
+	return (int64_t)(utc ? timegm(&tm) : mktime(&tm));
+}
+
+bool option_wall_clock(const char *text, int64_t after_s, int64_t *unix_s)
+{
+	const int64_t now_s = (int64_t)time(NULL);
+	const size_t len = strlen(text);
+	const bool utc = len && text[len - 1] == 'Z';
+	struct tm day = {0}, tm = day_of(after_s ? after_s : now_s, 0, utc);
+	const char *end = strptime(text, "%Y-%m-%d", &day);
+	const bool has_day = end;
+
+	if (!strcmp(text, "today") || !strcmp(text, "yesterday")) {
+		*unix_s = to_unix(day_of(now_s, *text == 't' ? 0 : -1, false), false);
+		return true;
+	}
+	if (has_day)
+		tm = day;
+	if (has_day && (*end == 'T' || *end == ' ') && (end++, !parse_time(&end, &tm)))
+		return false;
+	if (!has_day && (end = text, !parse_time(&end, &tm)))
+		return false;
+	if (*end && strcmp(end, "Z"))
+		return false;
+	tm.tm_isdst = -1;
+	*unix_s = to_unix(tm, utc);
+	if (!has_day && after_s && *unix_s <= after_s)
+		*unix_s += 86400;
+	if (!has_day && !after_s && *unix_s > now_s)
+		*unix_s -= 86400;
+	return *unix_s >= 0;
 }
 
 struct error *take_percent(const struct option_row *row, const char *value, void *options)

@@ -82,6 +82,14 @@ option_take take_bytes, take_bytes32;
 /* Fields: uint64_t of ns ("10", "0.5", "500ms", "2m", at most ten years); the second also takes 0. */
 option_take take_duration, take_moment;
 
+/*
+ * A moment of the wall clock, in seconds since the epoch: "2026-11-21T14:00",
+ * "2026-11-21", "14:00:30", "today", "yesterday", in local time, or in UTC with
+ * a Z behind it. A time without a day is the first after `after_s`; with 0,
+ * the last that is over. False: it is none.
+ */
+bool option_wall_clock(const char *text, int64_t after_s, int64_t *unix_s);
+
 /* Fields: double of 0 to 1 ("1", "0.5%"); double of samples per second; enum unwind_method. */
 option_take take_percent, take_rate, take_unwind;
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <time.h>
 
 #include "cmd/cmd.h"
 
@@ -175,9 +176,40 @@ static void manual_has_texts_as_sentences_and_more(void **state)
 		   ".El\n");
 }
 
+static void assert_wall_clock(const char *text, int64_t after_s, int64_t wanted)
+{
+	int64_t at_s;
+
+	assert_true(option_wall_clock(text, after_s, &at_s));
+	assert_int_equal(at_s, wanted);
+}
+
+static void test_moments_of_the_wall_clock(void **state)
+{
+	const int64_t day_s = 1795219200; /* 2026-11-21 */
+	int64_t at_s;
+
+	setenv("TZ", "UTC-2", 1);
+	tzset();
+	assert_wall_clock("2026-11-21T14:00Z", 0, day_s + 14 * 3600);
+	assert_wall_clock("2026-11-21 14:00:05Z", 0, day_s + 14 * 3600 + 5);
+	assert_wall_clock("2026-11-21T14:00", 0, day_s + 12 * 3600);
+	assert_wall_clock("2026-11-21Z", 0, day_s);
+	assert_wall_clock("2026-11-21", 0, day_s - 2 * 3600);
+	assert_wall_clock("14:20Z", day_s + 14 * 3600, day_s + 14 * 3600 + 1200);
+	assert_wall_clock("00:10Z", day_s + 23 * 3600, day_s + 86400 + 600);
+	assert_true(option_wall_clock("23:59:59", 0, &at_s) && at_s <= (int64_t)time(NULL));
+	for (const char *const *text =
+		     (const char *const[]){"10", "2.5", "500ms", "1m", "", "Z", "2026-11-21T",
+					   "2026-13-01", "25:00", "14:00x", "-1", NULL};
+	     *text; text++)
+		assert_false(option_wall_clock(*text, 0, &at_s));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_moments_of_the_wall_clock),
 		cmocka_unit_test(values_reach_the_fields_of_their_structs),
 		cmocka_unit_test(an_alias_is_understood),
 		cmocka_unit_test(a_value_may_be_left_out_where_help_says_so),

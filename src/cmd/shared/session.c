@@ -65,41 +65,6 @@ static struct error *put(struct recording_writer *writer, struct symbolizer *sym
 	return err ? err : put_sources(writer, frame, at, n);
 }
 
-/*
- * Puts the names and source lines of all addresses into the recording, each
- * once: it can then be read without the images. If something could not be found
- * out, *trouble is a sentence that says so, else NULL; the caller frees it.
- * `progress` may be NULL.
- */
-static struct error *session_names(struct recording_writer *writer, const struct stacks *stacks,
-				   const struct images *images, struct progress_sink *progress,
-				   char **trouble)
-{
-	struct symbolizer *symbolizer = NULL;
-	struct frame *frames = NULL;
-	size_t n;
-	struct error *err = distinct_frames(stacks, &frames, &n);
-
-	*trouble = NULL;
-	if (!err)
-		err = symbolizer_new(images, NULL, &symbolizer);
-	if (!err) {
-		symbolizer_set(symbolizer, &(struct symbolizer_options){.no_demangle = true});
-		err = symbolizer_prepare(symbolizer, frames, n);
-	}
-	for (size_t i = 0; i < n && !err; i++) {
-		if (i % PROGRESS_STEP == 0)
-			progress_at(progress, "finding names", i, n);
-		err = put(writer, symbolizer, &frames[i], trouble);
-	}
-	progress_end(progress);
-	if (symbolizer && symbolizer_trouble(symbolizer) && !*trouble)
-		*trouble = strdup(symbolizer_trouble(symbolizer));
-	symbolizer_free(symbolizer);
-	free(frames);
-	return err;
-}
-
 /* A guest that is held for a larger share of the time is another guest. */
 #define PAUSED_MUCH 0.05
 
@@ -115,8 +80,45 @@ struct session {
 	uint64_t paused_ns;
 	uint64_t told_ns; /* when a line of progress was last printed */
 	bool terminal;
+	bool segment; /* one of many recordings of the guest: in short, and without a summary */
 	struct progress_line progress_line; /* for what is done after sampling */
 };
+
+/*
+ * Puts the names and source lines of all addresses into the recording, each
+ * once: it can then be read without the images. If something could not be found
+ * out, *trouble is a sentence that says so, else NULL; the caller frees it.
+ */
+static struct error *session_names(struct session *session, char **trouble)
+{
+	struct progress_sink *progress =
+		session->terminal ? &session->progress_line.progress : NULL;
+	const struct symbolizer_options naming = {.no_demangle = true,
+						  .no_source = session->segment};
+	struct symbolizer *symbolizer = NULL;
+	struct frame *frames = NULL;
+	size_t n;
+	struct error *err = distinct_frames(session->stacks, &frames, &n);
+
+	*trouble = NULL;
+	if (!err)
+		err = symbolizer_new(session->images, NULL, &symbolizer);
+	if (!err) {
+		symbolizer_set(symbolizer, &naming);
+		err = symbolizer_prepare(symbolizer, frames, n);
+	}
+	for (size_t i = 0; i < n && !err; i++) {
+		if (i % PROGRESS_STEP == 0)
+			progress_at(progress, "finding names", i, n);
+		err = put(session->writer, symbolizer, &frames[i], trouble);
+	}
+	progress_end(progress);
+	if (symbolizer && symbolizer_trouble(symbolizer) && !*trouble)
+		*trouble = strdup(symbolizer_trouble(symbolizer));
+	symbolizer_free(symbolizer);
+	free(frames);
+	return err;
+}
 
 void session_drop_rights(const struct target *target, const struct session_options *options)
 {
@@ -388,10 +390,7 @@ struct error *session_load_images(const struct target *target,
 static struct error *record_names(struct session *session)
 {
 	char *trouble;
-	struct error *err =
-		session_names(session->writer, session->stacks, session->images,
-			      session->terminal ? &session->progress_line.progress : NULL,
-			      &trouble);
+	struct error *err = session_names(session, &trouble);
 
 	if (trouble && !session->options->quiet)
 		cmd_say("warning: %s", trouble);
@@ -523,7 +522,10 @@ static struct error *sample(struct session *session, struct target *target, stru
 		.progress = session->terminal || options->verbose ? on_progress : NULL,
 	};
 	struct sampler_options sampler = options->sampler;
-	struct error *err = image_locator_new(target, images, &notes, &session->locator);
+	/* Further segments go on with what the locator has found. */
+	struct error *err = session->locator
+				    ? NULL
+				    : image_locator_new(target, images, &notes, &session->locator);
 
 	if (err)
 		return err;
@@ -533,7 +535,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	sampler.threads = true;
 	sampler.waits = options->waits ? options->thread_budget : 0;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
-	return err ? err : image_locator_end(session->locator);
+	return err || session->segment ? err : image_locator_end(session->locator);
 }
 
 static struct error *record(struct session *session, struct target *target, struct images *images,
@@ -545,6 +547,7 @@ static struct error *record(struct session *session, struct target *target, stru
 	if (err)
 		return err;
 	describe(target, session->options, images, &session->info);
+	session->writer = NULL;
 	session->images = images;
 	session->stacks = stacks;
 	err = sample(session, target, stacks, images, result);
@@ -556,10 +559,9 @@ static struct error *record(struct session *session, struct target *target, stru
 	if (session->terminal)
 		fputs("\r\033[K", stderr);
 	tell_news(session);
-	if (session->writer && !session->options->quiet)
+	if (session->writer && !session->options->quiet && !session->segment)
 		summary(session, result);
 	free(session->info.images.at);
-	image_locator_free(session->locator);
 	stacks_free(stacks);
 	return err;
 }
@@ -590,9 +592,36 @@ struct error *session_record(struct target *target, const struct session_options
 		err = session_load_images(target, options, &own);
 	if (!err)
 		err = record(&session, target, own, result);
+	image_locator_free(session.locator);
 	if (images)
 		*images = own;
 	else
 		images_free(own);
+	return err;
+}
+
+/* Until the next minute of the wall clock begins; one that is nearly over goes with the next. */
+static uint64_t segment_ns(void)
+{
+	const uint64_t minute = 60 * NS_PER_S, left = minute - clock_unix_ns() % minute;
+
+	return left < minute / 12 ? left + minute : left;
+}
+
+struct error *session_record_segments(struct target *target, const struct session_options *options,
+				      struct sampler_result *result)
+{
+	struct session_options each = *options;
+	struct session session = {.options = &each, .path = "-", .target = target, .segment = true};
+	struct images *images = NULL;
+	struct error *err = session_load_images(target, options, &images);
+
+	*result = (struct sampler_result){.outcome = SAMPLED_TIME};
+	while (!err && result->outcome == SAMPLED_TIME) {
+		each.sampler.duration_ns = segment_ns();
+		err = record(&session, target, images, result);
+	}
+	image_locator_free(session.locator);
+	images_free(images);
 	return err;
 }

@@ -58,6 +58,15 @@ struct error *session_record(struct target *target, const struct session_options
 			     struct images **images);
 
 /*
+ * Records as above, to standard output and into a new recording each minute of
+ * the wall clock: whoever reads it cuts it where the beginning of a recording
+ * is written, which is a write(2) of its own. Names are those of functions,
+ * without source lines; nothing is printed but warnings.
+ */
+struct error *session_record_segments(struct target *target, const struct session_options *options,
+				      struct sampler_result *result);
+
+/*
  * Loads the files that the user named, or else the guest's own image if it
  * can be. *images is never NULL after success, but may hold nothing.
  */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_CMD_AGENT_H
+#define UNIPROF_CMD_AGENT_H
+
+/* The parts of `uniprof agent`: agent.c finds guests and waits; agent_store.c has what writes to the store. */
+
+#include <sys/types.h>
+
+#include "agent/store.h"
+#include "cmd/cmd.h"
+#include "cmd/shared/session.h"
+
+#define PATTERNS_MAX 64
+#define GUESTS_MAX   1024
+
+/* Bytes that a sampler writes at once, at most. */
+#define AGENT_PACKET_MAX (4u << 20)
+
+struct patterns {
+	const char *at[PATTERNS_MAX];
+	size_t n;
+};
+
+struct agent_args {
+	struct session_options session;
+	const char *store;
+	uint64_t max_disk, max_age_ns;
+	struct patterns include, exclude;
+};
+
+/* A guest as it was found; the discovering process writes them to a pipe, each at once. */
+struct found {
+	char kind[16], id[32], name[256];
+};
+
+struct guest {
+	struct found found;
+	char directory[STORE_GUEST_MAX];
+	bool listed;
+	pid_t pid;	/* its sampler; 0: none */
+	int from;	/* its socket; -1: none */
+	int segment;	/* the file that is written; -1: none */
+	uint64_t bytes; /* in it */
+	uint64_t begun_ns, started_ns, retry_ns;
+	unsigned failures; /* in a row */
+};
+
+struct agent {
+	struct agent_args args;
+	const volatile sig_atomic_t *stop;
+	int store, notify;
+	uint8_t *packet; /* AGENT_PACKET_MAX */
+	struct guest *guests;
+	size_t n, room;
+	uint64_t discovered_ns, tidied_ns, fed_ns, feed_ns;
+	bool full; /* the disk, and that was told */
+
+	pid_t discoverer;
+	int finds;
+	struct found *found;
+	size_t n_found, room_found;
+
+	pid_t joiner;
+	int joined; /* its output */
+	struct store_segments segments;
+	size_t join_first, join_n;
+};
+
+/*
+ * Starts a process of ours: it ends with us, and has none of our files but
+ * standard error, and `output` as its standard output. As fork(2).
+ */
+pid_t agent_start_process(int output);
+
+/* Says what went wrong with the store, and only that until something goes right again. Takes the error. */
+void agent_tell_store(struct agent *agent, struct error *err);
+
+/* Starts the sampler of a guest that has none and is due to have one: it samples as `record` does. */
+void agent_start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns);
+
+/* Appends what the sampler has written to the guest's segment. */
+void agent_read_sampler(struct agent *agent, struct guest *guest);
+
+/* Removes what is too old or too much, and has minutes of one hour joined, in a process of its own; now and then. */
+void agent_tidy(struct agent *agent, uint64_t now_ns);
+
+/* To be called when that process has ended. */
+void agent_end_join(struct agent *agent, int status);
+
+#endif
