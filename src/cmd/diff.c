@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/preopen.h"
 #include "cmd/shared/load.h"
 #include "cmd/shared/picture.h"
 #include "view/diff.h"
@@ -14,6 +14,8 @@
 struct diff_args {
 	struct load_options before;
 	const char *after;
+	uint64_t against_ns; /* the first is that much earlier than the second; 0: two recordings */
+	char *earlier;	     /* ... and what it is called */
 	uint64_t rows;
 	enum diff_order order;
 	bool json, svg, html, full_names, wide;
@@ -35,9 +37,19 @@ static struct error *take_sort(const struct option_row *row, const char *value, 
 	return cmd_usage_error(&verb_diff, "--sort %s: it is self or total", value);
 }
 
+/* "yesterday" is a day. */
+static struct error *take_against(const struct option_row *row, const char *value, void *to)
+{
+	return take_duration(row, strcmp(value, "yesterday") ? value : "1d", to);
+}
+
 #define AT(field) offsetof(struct diff_args, field)
 
 static const struct option_row own_options[] = {
+	{"against", "T", 0, take_against, AT(against_ns),
+	 .text = "compare the stretch of time of one guest or recording with the one so much "
+		 "earlier: 1d (or yesterday), 10m",
+	 .more = "It takes\n.Fl -last\nor\n.Fl -from\nwith a moment."},
 	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
 	 .text = "show N functions (default 40; 0: all)"},
 	{"min", "PERCENT", 0, take_percent, AT(min_share),
@@ -71,6 +83,27 @@ static const struct option_group options_of_diff[] = {{load_options, AT(before)}
 						      {own_options, 0},
 						      {0}};
 
+/* The recordings, or the one guest whose two stretches are compared. */
+static struct error *name_both(struct diff_args *options, int n, char **names)
+{
+	const struct load_window *window = &options->before.window;
+
+	if (options->against_ns && !window->last_ns && !window->from)
+		return cmd_usage_error(&verb_diff, "--against: which time? --last 10m, or --from");
+	if (n != (options->against_ns ? 1 : 2))
+		return cmd_usage_error(&verb_diff, options->against_ns
+							   ? "--against: one guest, please"
+							   : "two recordings, please");
+	options->before.path = names[0];
+	options->after = names[n - 1];
+	if (!options->against_ns)
+		return strcmp(names[0], "-") || strcmp(names[1], "-")
+			       ? NULL
+			       : cmd_usage_error(&verb_diff,
+						 "only one can come from standard input");
+	return asprintf(&options->earlier, "%s, earlier", names[0]) < 0 ? error_no_memory() : NULL;
+}
+
 static struct error *parse(int argc, char **argv, struct diff_args *options)
 {
 	struct error *err;
@@ -79,14 +112,10 @@ static struct error *parse(int argc, char **argv, struct diff_args *options)
 	*options = (struct diff_args){.rows = DEFAULT_ROWS};
 	load_defaults(&options->before);
 	err = options_parse(&verb_diff, argc, argv, options, &first);
-	if (!err && first + 2 != argc)
-		err = cmd_usage_error(&verb_diff, "two recordings, please");
-	if (!err && !strcmp(argv[first], "-") && !strcmp(argv[first + 1], "-"))
-		err = cmd_usage_error(&verb_diff, "only one can come from standard input");
+	if (!err)
+		err = name_both(options, argc - first, argv + first);
 	if (err)
 		return err;
-	options->before.path = argv[first];
-	options->after = argv[first + 1];
 	if (!options->json && !options->svg)
 		options->html |= picture_has_ending(options->before.output, ".html");
 	if (!options->json && !options->html)
@@ -173,7 +202,7 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 
 static struct error *show(const struct loaded loaded[2], const struct diff_args *options, FILE *out)
 {
-	const char *paths[] = {options->before.path, options->after};
+	const char *paths[] = {options->earlier ?: options->before.path, options->after};
 	const struct picture_page page = {.load = &options->before,
 					  .options = {.title = options->title ? options->title
 									      : "Differences",
@@ -188,15 +217,17 @@ static struct error *show(const struct loaded loaded[2], const struct diff_args 
 
 static struct error *load_both(const struct diff_args *options, struct loaded loaded[2])
 {
-	struct load_options after = options->before;
-	struct error *err = preopen_input(options->after);
+	struct load_options after = options->before, before = options->before;
+	struct error *err;
 
 	after.path = options->after;
+	before.path = options->earlier ?: before.path;
 	memset(loaded, 0, 2 * sizeof(*loaded));
+	err = load_preopen(&options->before, before.path, options->against_ns);
 	if (!err)
-		err = load_confine(&options->before);
+		err = load_confine(&after);
 	if (!err)
-		err = load_recording(&options->before, &loaded[0]);
+		err = load_recording(&before, &loaded[0]);
 	return err ? err : load_recording(&after, &loaded[1]);
 }
 
@@ -219,6 +250,7 @@ static struct error *run_diff(int argc, char **argv, int *status)
 		err = cmd_close_output(options.before.output, out, show(loaded, &options, out));
 	load_free(&loaded[0]);
 	load_free(&loaded[1]);
+	free(options.earlier);
 	if (above)
 		*status = EXIT_ABOVE;
 	return err;
@@ -227,7 +259,7 @@ static struct error *run_diff(int argc, char **argv, int *status)
 const struct verb verb_diff = {
 	.name = "diff",
 	.summary = "compare two recordings, and tell changes from noise",
-	.arguments = "[options] BEFORE AFTER",
+	.arguments = "[options] BEFORE AFTER | --against T --last T GUEST",
 	.about =
 		"Compares two recordings, function by function, and tells changes from noise.\n"
 		"Shares are of the samples of each, so that they need not be of the same length.\n",

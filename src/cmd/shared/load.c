@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/store.h"
+#include "base/clock.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
@@ -128,6 +130,19 @@ static struct error *take_numbers(const struct option_row *row, const char *text
 	return take_text(row, text, to);
 }
 
+/* Of the wall clock, or since the start. */
+static struct error *take_bound(const struct option_row *row, const char *value, void *to)
+{
+	struct load_options *options = to;
+	const bool is_from = !strcmp(row->name, "from");
+	int64_t at_s;
+
+	if (!option_wall_clock(value, 0, &at_s))
+		return take_moment(row, value, to);
+	*(is_from ? &options->window.from : &options->window.to) = value;
+	return NULL;
+}
+
 static struct error *take_weight(const struct option_row *row, const char *value, void *to)
 {
 	struct load_options *options = to;
@@ -204,10 +219,19 @@ const struct option_row load_options[] = {
 	{"pid", "LIST", 0, take_numbers, AT(filter.pid),
 	 .text = "only threads of these processes: 1,234"},
 	{"tid", "LIST", 0, take_numbers, AT(filter.tid), .text = "only these threads: 1,234"},
-	{"from", "T", 0, take_moment, AT(filter.from_ns),
-	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m"},
-	{"to", "T", 0, take_moment, AT(filter.to_ns),
-	 .text = "only what comes before so much of the recording"},
+	{"from", "T", 0, take_bound, AT(filter.from_ns),
+	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m; or "
+		 "after a moment: 14:00, 2026-11-21T14:00, yesterday",
+	 .more = "Moments are of local time, or with a Z behind them of UTC.\n"
+		 "With one, or with\n.Fl -last ,\n"
+		 "a guest that\n.Cm uniprof agent\nsamples can be named instead of a recording."},
+	{"to", "T", 0, take_bound, AT(filter.to_ns),
+	 .text = "only what comes before so much of the recording, or before a moment"},
+	{"last", "T", 0, take_duration, AT(window.last_ns),
+	 .text = "only the last so much, up to now: 10m, 2h, 1d", .more = "See\n.Fl -from ."},
+	{"store", "DIR", 0, take_text, AT(window.store),
+	 .text = "where uniprof agent keeps its recordings (default " STORE_DEFAULT ")",
+	 .values = OPTION_DIRECTORY},
 	{"weight", "WHAT", 0, take_weight,
 	 .text = "a sample counts as: cpu, the CPU time that the vCPU has used since the last (the "
 		 "default where that is known and only running vCPUs are shown); time, the time "
@@ -349,9 +373,58 @@ static struct error *add_warnings(struct loaded *loaded)
 	return err ? err : warn(loaded, text);
 }
 
+/* The window by the wall clock; a day that is not said is that of its start. */
+static struct error *find_window(const struct load_window *window, struct store_query *query)
+{
+	int64_t from_s = 0, to_s = 0;
+
+	if (window->last_ns && (window->from || window->to))
+		return error_new(ERR_USAGE, "--last goes up to now: not with --from and --to");
+	if (window->from)
+		(void)option_wall_clock(window->from, 0, &from_s);
+	if (window->to)
+		(void)option_wall_clock(window->to, from_s, &to_s);
+	if (window->to && to_s <= from_s)
+		return error_new(ERR_USAGE, "--to %s: that is not after --from", window->to);
+	query->from_unix_ns = (uint64_t)from_s * NS_PER_S;
+	query->to_unix_ns = (uint64_t)to_s * NS_PER_S;
+	if (window->last_ns) {
+		query->to_unix_ns = clock_unix_ns();
+		query->from_unix_ns = query->to_unix_ns - window->last_ns;
+	}
+	return NULL;
+}
+
+struct error *load_preopen(const struct load_options *options, const char *as, uint64_t earlier_ns)
+{
+	const struct load_window *window = &options->window;
+	struct store_query query = {.store = window->store ?: STORE_DEFAULT,
+				    .guest = options->path,
+				    .as = as};
+	struct error *err;
+
+	if (!window->last_ns && !window->from && !window->to) {
+		if (strcmp(options->path, "-") && access(options->path, F_OK) &&
+		    store_has(query.store, options->path))
+			return error_new(ERR_INPUT,
+					 "there is no file %s; to see the guest of that name, add "
+					 "--last 10m, or --from and --to",
+					 options->path);
+		return preopen_input(options->path);
+	}
+	err = find_window(window, &query);
+	if (err)
+		return err;
+	if (query.from_unix_ns)
+		query.from_unix_ns -= earlier_ns;
+	if (query.to_unix_ns)
+		query.to_unix_ns -= earlier_ns;
+	return store_preopen(&query);
+}
+
 struct error *load_confine(const struct load_options *options)
 {
-	struct error *err = preopen_input(options->path);
+	struct error *err = load_preopen(options, options->path, 0);
 
 	if (!err)
 		err = symbol_cache_preopen();

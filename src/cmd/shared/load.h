@@ -10,8 +10,16 @@
 #include "analysis/grouped_tree.h"
 #include "symbol/source/source.h"
 
+/* A stretch by the wall clock, of a guest that `uniprof agent` has sampled, or of a recording. */
+struct load_window {
+	const char *store;
+	const char *from, *to; /* as given: NULL: not by the wall clock */
+	uint64_t last_ns;      /* the last so much; 0: not given */
+};
+
 struct load_options {
-	const char *path;	 /* the recording */
+	const char *path; /* the recording */
+	struct load_window window;
 	struct image_args files; /* none: the names in the recording, or the images it tells of */
 	const char *output;	 /* NULL: the verb's default */
 	struct profile_filter filter;
@@ -54,6 +62,13 @@ struct loaded {
  * rights: root may be reading what others have recorded.
  */
 struct error *load_confine(const struct load_options *options);
+
+/*
+ * Preopens what options->path names: a recording, or with a window the
+ * recordings of a guest, so that they are read under `as` as if they were one;
+ * the window begins and ends earlier by so much.
+ */
+struct error *load_preopen(const struct load_options *options, const char *as, uint64_t earlier_ns);
 
 /* ERR_USAGE if the option asks for threads, and the recording tells of none. */
 struct error *load_check_threads(const struct profile *profile, const char *option);

@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The resident profiler: guests come and go, it is killed, and what was sampled can be read by time."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from hostcase import UNIPROF
+from qemucase import QemuCase
+
+KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
+
+# Seconds before a kill of which samples may be lost: one that is not yet written, and a pause of the sampler on a busy machine.
+LOST_S = 5
+
+# The guest, and the function in which it spends most of its time.
+WEB, SPIN = "app1-pvh-fp", "bare_drain"
+
+
+class AgentCase(QemuCase):
+    def setUp(self):
+        super().setUp()
+        self.store = self.scratch / "store"
+
+    def agent(self, *options, include="subject", **more):
+        """Only the test's own guests: other programs of this machine are not its affair."""
+        return self.start(UNIPROF, "agent", "--store", self.store, "--include", include, "-v", *options, **more)
+
+    def segments(self, guest):
+        return sorted((self.store / guest).glob("*.uniprof"))
+
+    def ticks(self, guest, *window):
+        """What the report tells of ticks; with their last moment, on the wall clock."""
+        done = subprocess.run([UNIPROF, "report", "--json", "--state", "all", "--store", self.store, *window, guest],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+        if done.returncode:
+            return {"count": 0, "last": 0}
+        report = json.loads(done.stdout)
+        return report["ticks"] | {"last": (report["guest"]["start_unix_ns"] + report["ticks"]["elapsed_ns"]) / 1e9}
+
+    def samples(self, guest, *window):
+        return self.ticks(guest, *window)["count"]
+
+    def wait_samples(self, guest, n, *window):
+        self.wait_for(lambda: self.samples(guest, *(window or ("--last", "1h"))) >= n, f"no {n} samples of {guest}")
+
+    def quit(self, agent):
+        agent.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(20), 0, agent.log.read_text())
+
+
+@unittest.skipIf(os.geteuid(), "only root may sample other users' processes")
+class Guests(AgentCase):
+    def test_a_guest_is_sampled_from_when_it_comes_to_when_it_goes(self):
+        agent = self.agent("-F", "50", include="app1-*")
+        web = self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 20)
+        report = self.uniprof("report", "--store", self.store, "--last", "10m", WEB)
+        self.assertRegex(report, SPIN)
+        self.assertGreater(float(re.search(r"([\d.]+) % +[\d.-]+ +\d+  main\b", report)[1]), 50)
+        self.assertIsNone(agent.poll())
+        self.end(web)
+        self.wait_for(lambda: not self.samplers(agent), "its sampler stays though the guest is gone")
+        self.monitor.close()
+        for path in (self.qmp, self.own, self.console):
+            path.unlink(missing_ok=True)
+        before = len(self.segments(WEB))
+        self.qemu("app1-pvh-fp")
+        self.wait_for(lambda: len(self.segments(WEB)) > before, "it is not sampled when it comes again")
+        self.wait_samples(WEB, 20, "--last", "20s")
+        self.quit(agent)
+        self.runs_and_prints()
+
+    @staticmethod
+    def samplers(agent):
+        children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        # A discoverer lives for a moment, and still is root.
+        return [pid for pid in children if os.path.exists(f"/proc/{pid}") and "Uid:\t65534" in Path(f"/proc/{pid}/status").read_text()]
+
+    def test_stretches_of_time_add_up_and_every_verb_shows_them(self):
+        agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
+        self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 60)
+        self.quit(agent)
+        now = time.time()
+        stamp, end = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - ago)) for ago in (3, 0))
+        parts = self.samples(WEB, "--from", "yesterday", "--to", stamp) + self.samples(WEB, "--from", stamp)
+        self.assertEqual(parts, self.samples(WEB, "--last", "2h"))
+        window = ("--store", self.store, "--last", "1h")
+        self.uniprof("flamegraph", *window, "-o", "web.svg", WEB)
+        self.assertIn(SPIN, (self.scratch / "web.svg").read_text())
+        self.assertIn(SPIN, self.uniprof("export", *window, "--format=folded", WEB))
+        self.assertIn(SPIN, self.uniprof("report", *window, self.segments(WEB)[0]))
+        self.assertIn(SPIN, self.uniprof("diff", "--store", self.store, "--from", stamp, "--to", end, "--against", "2s", WEB))
+        self.assertIn("there is no file app1-pvh-fp", self.uniprof("report", "--store", self.store, WEB, expect=6))
+        self.assertIn("no guest of that name", self.uniprof("report", *window, "other", expect=6))
+        self.assertIn("nothing was recorded", self.uniprof("report", "--store", self.store, "--from", "2001-01-01", "--to", "2001-01-02", WEB, expect=6))
+
+
+@unittest.skipIf(os.geteuid(), "only root may sample other users' processes")
+class Killed(AgentCase):
+    def test_nothing_but_a_second_is_lost_and_no_guest_left_paused(self):
+        self.qemu("app1-pvh-fp")
+        for i in range(KILLS):
+            before, segments = self.samples(WEB, "--last", "1h"), len(self.segments(WEB))
+            agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
+            self.wait_for(lambda: len(self.segments(WEB)) > segments and self.samples(WEB, "--last", "1h") > before, f"nothing is sampled after {i} kills")
+            time.sleep(0.1 * i)
+            before = self.samples(WEB, "--last", "1h")
+            agent.kill()
+            killed = time.time()
+            agent.wait()
+            after = self.ticks(WEB, "--last", "2h")
+            self.assertGreaterEqual(after["count"], before)
+            self.assertGreater(after["last"], killed - LOST_S)
+            self.wait_for(lambda: not self.monitor.stubs(), "its sampler has outlived it")
+        self.runs_and_prints()
+        # Names come from a segment that was ended well to those whose writer was killed, but for addresses that only these have.
+        agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
+        self.wait_samples(WEB, self.samples(WEB, "--last", "1h") + 20)
+        self.quit(agent)
+        report = self.uniprof("report", "--store", self.store, "--last", "1h", WEB)
+        self.assertLess(float(re.search(r"([\d.]+) % in code without a name", report)[1]), 30)
+
+
+class Store(AgentCase):
+    def test_a_second_agent_is_refused(self):
+        self.agent(include="none")
+        self.wait_for(self.store.exists, "there is no store")
+        self.assertIn("another uniprof agent", self.uniprof("agent", "--store", self.store, expect=7))
+
+    def test_systemd_is_told(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(self.scratch / "notify"))
+            listener.settimeout(20)
+            agent = self.agent(include="none", env=dict(os.environ, NOTIFY_SOCKET=str(self.scratch / "notify"), WATCHDOG_USEC="1000000"))
+            self.assertEqual(listener.recv(100), b"READY=1")
+            self.assertEqual(listener.recv(100), b"WATCHDOG=1")
+            self.assertEqual(listener.recv(100), b"WATCHDOG=1")
+            self.quit(agent)
+
+    def test_a_week_of_ten_guests_is_read_within_a_second(self):
+        """Hours of a week, made of one recording; only those of the time may be opened."""
+        one = self.scratch / "one.uniprof"
+        spinner = self.start("sh", "-c", "while :; do :; done")
+        self.uniprof("record", "-q", "-F", 100, "-T", 1, "-o", one, f"process:{spinner.pid}")
+        now = int(time.time())
+        for guest in range(10):
+            directory = self.store / f"guest{guest}"
+            directory.mkdir(parents=True)
+            for hours in range(2, 168):
+                begin, last = (time.strftime("%Y%m%dT%H%M%SZ", time.gmtime((now // 3600 - hours) * 3600 + at)) for at in (0, 3540))
+                os.link(one, directory / f"{begin}-{last}.uniprof")
+            for minutes in range(120):
+                os.link(one, directory / f"{time.strftime('%Y%m%dT%H%M00Z', time.gmtime(now - 60 * minutes))}.uniprof")
+        begun = time.monotonic()
+        self.assertGreater(self.samples("guest3", "--last", "10m"), 0)
+        self.assertLess(time.monotonic() - begun, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
