@@ -93,7 +93,7 @@ static void assert_samples(const struct profile *profile, const char *wanted)
 		const size_t len = strlen(text);
 
 		snprintf(text + len, sizeof(text) - len, "%s%s %" PRIu64, len ? "; " : "",
-			 name ? name->name : "?", profile->cells[i].samples);
+			 name ? name->name : "?", profile_cell(&profile->cells, i)->samples);
 	}
 	assert_string_equal(text, wanted);
 }

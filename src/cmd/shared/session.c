@@ -120,38 +120,6 @@ static struct error *session_names(struct session *session, char **trouble)
 	return err;
 }
 
-void session_drop_rights(const struct target *target, const struct session_options *options)
-{
-	struct privilege got = {.kept = true};
-	char text[256];
-
-	if (!options->keep_rights)
-		privilege_drop((target->role ? target->role : SECCOMP_SAMPLER) |
-				       (options->screen ? SECCOMP_SCREEN : 0),
-			       &got);
-	privilege_lacks(&got, text, sizeof(text));
-	if (*text && !options->quiet)
-		cmd_say("warning: %s", text);
-	privilege_describe(&got, text, sizeof(text));
-	if (options->verbose)
-		cmd_say("%s", text);
-}
-
-struct error *session_confine(const struct target *target, const struct session_options *options)
-{
-	struct error *err = preopen_input(target->info.image);
-
-	if (!err && *target->info.image)
-		err = debug_file_preopen_beside(target->info.image);
-	for (size_t i = 0; i < target->n_files && !err; i++)
-		err = preopen_input(target->files[i].path);
-	if (!err && !options->files.n && *target->info.image)
-		err = debuginfod_preopen(target->info.image);
-	if (!err)
-		session_drop_rights(target, options);
-	return err;
-}
-
 char *session_default_path(const struct target *target, const char *ending)
 {
 	const char *name = *target->info.name ? target->info.name : target->info.id;

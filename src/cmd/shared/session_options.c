@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What a session may be told, and the rights that it keeps. */
+
 #include <string.h>
 
+#include "base/debug_file.h"
+#include "base/preopen.h"
+#include "base/privilege.h"
+#include "cmd/cmd.h"
 #include "cmd/shared/session.h"
+#include "symbol/images/cache.h"
 
 #define DEFAULT_RATE_HZ 101.0
 
@@ -116,4 +124,36 @@ struct error *session_check(const struct target *target, const struct session_op
 		return NULL;
 	return error_new(ERR_USAGE, "--threads: a gdb stub lets no memory be read while the guest "
 				    "runs: name the guest as qemu:, kvm: or xen:");
+}
+
+void session_drop_rights(const struct target *target, const struct session_options *options)
+{
+	struct privilege got = {.kept = true};
+	char text[256];
+
+	if (!options->keep_rights)
+		privilege_drop((target->role ? target->role : SECCOMP_SAMPLER) |
+				       (options->screen ? SECCOMP_SCREEN : 0),
+			       &got);
+	privilege_lacks(&got, text, sizeof(text));
+	if (*text && !options->quiet)
+		cmd_say("warning: %s", text);
+	privilege_describe(&got, text, sizeof(text));
+	if (options->verbose)
+		cmd_say("%s", text);
+}
+
+struct error *session_confine(const struct target *target, const struct session_options *options)
+{
+	struct error *err = preopen_input(target->info.image);
+
+	if (!err && *target->info.image)
+		err = debug_file_preopen_beside(target->info.image);
+	for (size_t i = 0; i < target->n_files && !err; i++)
+		err = preopen_input(target->files[i].path);
+	if (!err && !options->files.n && *target->info.image)
+		err = debuginfod_preopen(target->info.image);
+	if (!err)
+		session_drop_rights(target, options);
+	return err;
 }

@@ -67,11 +67,11 @@ struct flamegraph_layout {
 	double min_width; /* pixels */
 
 	/* Whole once flamegraph_layout_next returned false: */
-	uint32_t drawn;	   /* frames */
-	uint32_t levels;   /* that have a frame */
-	uint64_t left_out; /* value of the subtrees that were left out */
+	uint32_t drawn;	     /* frames */
+	uint32_t levels;     /* that have a frame */
+	uint64_t left_out;   /* value of the subtrees that were left out */
 	uint64_t n_left_out; /* ... and their number */
-	bool too_deep;	   /* some of them because of their level */
+	bool too_deep;	     /* some of them because of their level */
 
 	/* Private: the last frame, and where the next one of each level begins and must end. */
 	bool ended;
