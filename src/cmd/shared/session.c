@@ -7,15 +7,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/debug_file.h"
-#include "base/preopen.h"
-#include "base/privilege.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/progress_line.h"
 #include "profile/quality.h"
 #include "recording/recording.h"
 #include "recording/stacks.h"
-#include "symbol/images/cache.h"
 #include "symbol/images/images.h"
 #include "symbol/kernel/image.h"
 #include "symbol/names/display_name.h"

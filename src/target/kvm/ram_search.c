@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/x86/insn.h"
 #include "target/host/proc.h"
 #include "target/window.h"
-#include "unwind/x86/insn.h"
 
 /* No guest is smaller, bytes. */
 #define SMALLEST (1u << 20)

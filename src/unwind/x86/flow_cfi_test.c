@@ -3,7 +3,7 @@
  * Compares the results of following code with the compiler's: every row of the
  * call frame information of this machine's C library.
  */
-#include "unwind/x86/flow.h"
+#include "unwind/x86/x86.h"
 
 #include <elf.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/x86/flow.h"
+#include "unwind/x86/x86.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "unwind/walk.h"
-#include "unwind/x86/flow.h"
-#include "unwind/x86/insn.h"
 
 bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word, struct call *out)
 {

@@ -2,11 +2,103 @@
 #ifndef UNIPROF_UNWIND_X86_X86_H
 #define UNIPROF_UNWIND_X86_X86_H
 
-/* What x86 code says of callers, beside its flow: calls, stubs, handlers and returns ahead. */
+/*
+ * What x86 code says of callers: effects of its instructions, its flow, and
+ * calls, stubs, handlers and returns ahead.
+ */
 
+#include "arch/x86/insn.h"
 #include "unwind/isa.h"
 #include "unwind/tables/unwind_table.h"
-#include "unwind/x86/flow.h"
+
+/* Effect of an instruction on the stack pointer, the frame pointer and the flow of control. */
+
+enum x86_op {
+	X86_OTHER,   /* nothing of interest */
+	X86_PUSH,    /* one word; `reg` or [base + value], or neither */
+	X86_POP,     /* one word into `reg` (X86_NO_REG: elsewhere) */
+	X86_SET_SP,  /* sp = base + value; base X86_SP: moved by value */
+	X86_COPY_SP, /* reg = sp + value; reg is never X86_SP */
+	X86_LOSE,    /* `reg` (X86_SP or X86_BP) changes; value 1: it is replaced altogether */
+	X86_ENTER,   /* pushes bp, sets it up, then moves sp down by value */
+	X86_LEAVE,   /* undoes that */
+	X86_CALL,    /* to `value` */
+	X86_CALL_INDIRECT, /* to wherever a register or memory says */
+	X86_BRANCH,	   /* to `value`, or on */
+	X86_JUMP,	   /* to `value` */
+	X86_JUMP_INDIRECT,
+	X86_STOP, /* control does not come past it: ret, iret, ud2, int3 */
+};
+
+struct x86_effect {
+	enum x86_op op;
+	uint8_t reg, base;
+	int64_t value; /* jump and call targets: virtual addresses */
+};
+
+/* The effect of `insn`, which stands at `va`. */
+struct x86_effect x86_effect(const struct x86_insn *insn, uint64_t va, unsigned word);
+
+bool x86_is_call(const struct x86_effect *effect);
+
+/* True for instructions that fill the space between functions. */
+bool x86_is_padding(const struct x86_insn *insn);
+
+/*
+ * Behind a call, is this where another function begins? Without symbols there
+ * is no other way to see that a call never returns. `framed`: the frame
+ * pointer is set up.
+ */
+bool x86_begins_function(const struct x86_insn *insn, const struct x86_effect *effect, bool framed,
+			 unsigned word);
+
+/*
+ * Effects of a function on the stack and the frame pointer at one of its
+ * instructions; and how each instruction changes them.
+ */
+
+/* Depth or offset that is not known. */
+#define X86_LOST INT32_MIN
+
+/* All in bytes; "slot" is where the return address is. */
+struct x86_state {
+	int32_t depth;	  /* slot = sp + depth, or X86_LOST; negative: already popped */
+	int32_t fp_at;	  /* slot = fp + fp_at; 0: fp is no frame pointer here */
+	int32_t saved_at; /* the caller's fp is stored at slot - saved_at; 0: it is still in fp */
+	bool fp_lost;	  /* ... or it is neither */
+	bool entry; /* the code took over a stack or frame pointer without keeping the old one */
+	/*
+	 * A realigned stack: slot holds a copy of the return address. The true
+	 * slot's address + word is stored at slot - origin_at, if that is not 0.
+	 */
+	bool copied;
+	int32_t origin_at;
+	uint8_t origin_reg; /* it is in this register, while nothing else is known */
+
+	int32_t probe_depth; /* depth at which a stack probing loop ends; 0: none */
+};
+
+extern const struct x86_state x86_state_at_entry;
+
+/*
+ * Finds where a function keeps its return address and its caller's frame
+ * pointer at one of its instructions, by following its code from the first
+ * instruction to that one: pushes, pops, constants added to the stack pointer,
+ * frame set-up and tear-down. So entry, exit, frameless leaves and code that
+ * has no frame pointer at all need no rule of their own.
+ */
+
+/* No function is followed farther than this, in instructions. */
+#define X86_FLOW_STEPS 12000
+
+/* Working memory of a search; belongs to the caller. */
+struct flow_scratch;
+void *flow_scratch_new(void); /* for free(); NULL: no memory */
+struct paths_scratch *x86_paths(void *scratch);
+
+/* *steps is the number of instructions that may be followed, and is reduced by those that were. */
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
+			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out);
 
 #define X86_CALL_MAX  9	 /* the longest call, bytes: prefix, REX, FF, ModRM, SIB, displacement */
 #define X86_STUB_SLOT 32 /* the hypercall page has one stub in each of its slots, bytes */
