@@ -6,7 +6,7 @@
 #include "capture/capture.h"
 
 #define BUDGET 4u
-/* Of the made-up kernel, and those that are asleep in it. */
+/* Threads of the made-up kernel, all of them asleep. */
 #define THREADS 11u
 static const uint32_t tids[THREADS] = {1, 2, 3, 4, 5, 20, 21, 6, 7, 8, 9};
 

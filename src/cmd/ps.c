@@ -48,7 +48,7 @@ static struct error *parse(int argc, char **argv, struct ps_args *options, int *
 	return err;
 }
 
-/* What is printed. */
+/* Threads to print. */
 struct listed {
 	const struct thread_listing *listing;
 	const char *

@@ -234,6 +234,8 @@ static struct error *parse(int argc, char **argv, struct session_options *out, c
 		err = cmd_usage_error(&verb_record, "which guest?");
 	if (!err && session->parallel && session->snapshot)
 		err = cmd_usage_error(&verb_record, "--snapshot: one guest, please");
+	if (!err && session->waits && session->snapshot)
+		err = cmd_usage_error(&verb_record, "--snapshot keeps nothing of --threads");
 	if (!err && session->parallel && session->output && !strcmp(session->output, "-"))
 		err = cmd_usage_error(&verb_record, "-o -: one guest, please");
 	if (!err && options.together && (!session->parallel || !session->output))

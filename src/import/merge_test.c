@@ -12,6 +12,7 @@ struct guest {
 	uint64_t start_unix_ns;
 	const char *leaf_name; /* NULL: it has none */
 	bool killed;	       /* the writer */
+	bool waits;	       /* a thread of its name has a sample each second, too */
 };
 
 #define LEAF   0x1000
@@ -31,7 +32,8 @@ static struct memory_file record(const struct guest *guest)
 	const struct recording_end end = {.elapsed_ns = guest->ticks * S_NS, .missed = 2};
 	struct memory_file file = memory_file_new();
 	struct recording_writer *writer;
-	struct tick_entry entry[8];
+	struct tick_entry entry[9];
+	const struct recorded_thread thread = {.name = guest->name, .process = guest->name};
 	struct stacks *stacks;
 	uint32_t stack;
 	bool whole;
@@ -41,11 +43,19 @@ static struct memory_file record(const struct guest *guest)
 	assert_success(recording_create(file.path, &info, stacks, &writer));
 	for (uint32_t i = 0; i < guest->vcpus; i++)
 		entry[i] = (struct tick_entry){.vcpu = i, .stack = stack, .end = UNWIND_OUTERMOST};
+	if (guest->waits)
+		assert_success(recording_thread(writer, &thread));
+	entry[guest->vcpus] = (struct tick_entry){.vcpu = NO_VCPU,
+						  .stack = stack,
+						  .state = WAIT_SLEEPING,
+						  .thread = 1,
+						  .weight_ns = 3};
 	for (uint32_t i = 0; i < guest->ticks; i++)
 		assert_success(recording_tick(writer, &(struct tick){.time_ns = i * S_NS,
 								     .weight_ns = S_NS,
 								     .paused_ns = 5,
 								     .n = guest->vcpus,
+								     .waits = guest->waits,
 								     .entries = entry}));
 	assert_success(recording_name(writer, CALLER, FRAME_RETURN, "main", 0x10));
 	if (guest->leaf_name) {
@@ -123,8 +133,8 @@ static void check_folded(const struct guest *one, const struct guest *other, con
 	profile_free(profile);
 }
 
-static const struct guest web = {"web", "1", 2, 3, 100 * S_NS, "spin", false};
-static const struct guest mail = {"mail", "2", 1, 3, 101 * S_NS, "sort", false};
+static const struct guest web = {"web", "1", 2, 3, 100 * S_NS, "spin", false, false};
+static const struct guest mail = {"mail", "2", 1, 3, 101 * S_NS, "sort", false, false};
 
 static void one_address_is_another_function_in_each_guest(void **state)
 {
@@ -133,14 +143,14 @@ static void one_address_is_another_function_in_each_guest(void **state)
 
 static void an_address_without_a_name_stays(void **state)
 {
-	const struct guest bare = {"mail", "2", 1, 3, 0, NULL, false};
+	const struct guest bare = {"mail", "2", 1, 3, 0, NULL, false, false};
 
 	check_folded(&bare, &web, "mail;main;1000; 3\nweb;main;spin; 6\n");
 }
 
 static void guests_of_one_name_are_told_apart(void **state)
 {
-	const struct guest other = {"web", "9", 1, 3, 0, "sort", false};
+	const struct guest other = {"web", "9", 1, 3, 0, "sort", false, false};
 
 	check_folded(&web, &other, "web-1;main;spin; 6\nweb-9;main;sort; 3\n");
 }
@@ -196,7 +206,7 @@ static void places_in_the_source_come_along(void **state)
 
 static void what_is_cut_stays_cut(void **state)
 {
-	const struct guest killed = {"mail", "2", 1, 3, 0, "sort", true};
+	const struct guest killed = {"mail", "2", 1, 3, 0, "sort", true, false};
 	struct profile *profile = merge(&web, &killed);
 
 	assert_true(profile->cut);
@@ -235,6 +245,29 @@ static void what_is_no_recording_is_refused(void **state)
 	close(out.fd);
 }
 
+static void threads_that_wait_come_along(void **state)
+{
+	const struct guest one = {.name = "one", .vcpus = 2, .ticks = 3, .waits = true},
+			   two = {.name = "two", .vcpus = 1, .ticks = 4, .waits = true};
+	struct memory_file in[2] = {record(&one), record(&two)}, out = memory_file_new();
+	const struct profile_filter by_name = {.states = STATES_OF_WAITS,
+					       .vcpu = -1,
+					       .comm = "two"};
+	char *paths[] = {in[0].path, in[1].path};
+	struct profile *profile;
+
+	assert_success(merge_recordings(paths, 2, out.path));
+	assert_success(profile_load(out.path, &by_name, &profile));
+	assert_int_equal(profile->states[WAIT_SLEEPING].samples, 7);
+	assert_int_equal(profile->states[VCPU_RUNNING].samples, 10);
+	assert_int_equal(profile->selected.samples, 4);
+	assert_int_equal(profile->selected.weight_ns, 12);
+	profile_free(profile);
+	close(in[0].fd);
+	close(in[1].fd);
+	close(out.fd);
+}
+
 static void too_many_vcpus_are_refused(void **state)
 {
 	struct memory_file in = record(&web), out = memory_file_new();
@@ -260,6 +293,7 @@ int main(void)
 		cmocka_unit_test(what_is_cut_stays_cut),
 		cmocka_unit_test(what_is_merged_merges_again),
 		cmocka_unit_test(what_is_no_recording_is_refused),
+		cmocka_unit_test(threads_that_wait_come_along),
 		cmocka_unit_test(too_many_vcpus_are_refused),
 	};
 

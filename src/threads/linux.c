@@ -64,7 +64,7 @@ static bool get(const struct guest_memory *memory, uint64_t va, void *value, siz
 	return guest_memory_read(memory, va, value, len) == len;
 }
 
-/* To the kernel's data. */
+/* True for a pointer to the kernel's data. */
 static bool is_pointer(uint64_t value)
 {
 	return value >> 63 && value % 8 == 0;
