@@ -68,7 +68,7 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
 
 /* A thread as it was seen when it had its last turn. */
 struct visit {
-	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: never */
+	uint64_t at_ns; /* 0: never */
 	uint64_t switches;
 	uint32_t stack;
 	uint8_t end;
@@ -85,7 +85,11 @@ struct waits {
 	uint64_t
 		lost_at; /* address of the thread behind which the turn led nowhere; 0: it goes on */
 	uint64_t in_turn; /* threads since the turn began */
-	uint64_t turn_ns; /* when that was */
+	/* Times below are on a clock of its own, which begins with the first tick: see advance(). */
+	uint64_t time_ns;
+	uint64_t ticked_ns;	      /* CLOCK_MONOTONIC of the last tick; 0: there was none */
+	uint64_t period_ns, usual_ns; /* from one tick to the next, as asked for and as it is */
+	uint64_t turn_ns;	      /* when the turn began */
 	/* When the turns before were where the present one is: a thread that is met first counts from then on. */
 	uint64_t passed_ns;
 	struct visit *visits; /* by the thread's number, 1 first */
@@ -105,7 +109,8 @@ struct error *waits_new(struct target *target, struct capture *capture,
 	waits->capture = capture;
 	waits->stop = options->stop;
 	waits->budget = options->waits < TICK_WAITS_MAX ? options->waits : TICK_WAITS_MAX;
-	waits->turn_ns = waits->passed_ns = clock_now_ns();
+	waits->period_ns = waits->usual_ns = (uint64_t)((double)NS_PER_S / options->rate_hz);
+	waits->time_ns = waits->turn_ns = waits->passed_ns = 1;
 	waits->entries = calloc(target->info.vcpus + waits->budget, sizeof(*waits->entries));
 	if (!waits->entries) {
 		waits_free(waits);
@@ -141,6 +146,26 @@ static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 	struct wait_view *view = ctx;
 
 	return target_read(view->target, &view->regs, va, buf, len);
+}
+
+/* A stretch without ticks counts as no more than so many usual ones: nobody saw what was then. */
+#define STRETCHES 4u
+/* The usual stretch follows the last ones, of so many. */
+#define STRETCHES_USUAL 16u
+
+/* The time of this tick, in which stretches that nobody saw are left out, as they are of vCPUs' weights. */
+static uint64_t advance(struct waits *waits)
+{
+	const uint64_t now_ns = clock_now_ns(), most_ns = STRETCHES * waits->usual_ns;
+	uint64_t since_ns = waits->ticked_ns ? now_ns - waits->ticked_ns : 0;
+
+	if (since_ns > most_ns)
+		since_ns = most_ns;
+	waits->usual_ns += since_ns / STRETCHES_USUAL - waits->usual_ns / STRETCHES_USUAL;
+	if (waits->usual_ns < waits->period_ns)
+		waits->usual_ns = waits->period_ns;
+	waits->ticked_ns = now_ns;
+	return waits->time_ns += since_ns;
 }
 
 /* Chooses a vCPU that sees the kernel, one that is in it if there is one. */
@@ -306,7 +331,7 @@ static enum guest_thread_turn go_on(struct waits *waits, const struct waiting *w
 static struct error *take_turns(struct waits *waits, const struct waiting *waiting,
 				struct tick *tick)
 {
-	const uint64_t now_ns = clock_now_ns();
+	const uint64_t now_ns = advance(waits);
 	struct guest_thread thread;
 	struct error *err = NULL;
 

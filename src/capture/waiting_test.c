@@ -53,7 +53,7 @@ static void fall_asleep(struct kernel *kernel, unsigned i)
 
 static int set_up(void **state)
 {
-	const struct sampler_options options = {.waits = BUDGET, .rate_hz = 100};
+	const struct sampler_options options = {.waits = BUDGET, .rate_hz = 0.1};
 	struct fixture *f = calloc(1, sizeof(*f));
 
 	assert_non_null(f);
@@ -129,17 +129,42 @@ static void all_threads_have_their_turn(void **state)
 static void what_a_thread_has_in_all_is_the_time_that_went_by(void **state)
 {
 	struct fixture *f = *state;
-	uint64_t elapsed_ns, turn_ns;
+	uint64_t first_ns, elapsed_ns, turn_ns = 0;
 
-	for (unsigned ticks = 0; ticks < 30; ticks++) {
+	/* Time before the first tick is no thread's. */
+	first_ns = clock_now_ns();
+	take_tick(f);
+	f->start_ns = clock_now_ns();
+	first_ns = f->start_ns - first_ns;
+	for (unsigned ticks = 1; ticks < 30; ticks++) {
 		if (ticks == 27)
 			turn_ns = clock_now_ns() - f->start_ns;
 		clock_sleep_until(clock_now_ns() + (ticks % 7) * 100000);
 		take_tick(f);
 	}
 	elapsed_ns = clock_now_ns() - f->start_ns;
+	/* The first tick has taken some time since its own. */
 	for (unsigned i = 0; i < THREADS; i++)
-		assert_in_range(f->weight[tids[i]], turn_ns, elapsed_ns);
+		assert_in_range(f->weight[tids[i]], turn_ns, elapsed_ns + first_ns);
+}
+
+static void what_nobody_saw_is_left_out(void **state)
+{
+	const struct sampler_options options = {.waits = BUDGET, .rate_hz = 100};
+	struct fixture *f = *state;
+	uint64_t before_ns;
+
+	waits_free(f->waits);
+	assert_null(waits_new(&f->target, f->capture, &options, &f->waits));
+	for (unsigned ticks = 0; ticks < 6; ticks++)
+		take_tick(f);
+	before_ns = clock_now_ns() - f->start_ns;
+	/* Of 100 periods, four. */
+	clock_sleep_until(clock_now_ns() + NS_PER_S);
+	for (unsigned ticks = 0; ticks < 3; ticks++)
+		take_tick(f);
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_in_range(f->weight[tids[i]], NS_PER_S / 25, NS_PER_S / 2 + before_ns);
 }
 
 static void a_thread_that_is_met_first_has_the_time_of_one_turn(void **state)
@@ -167,7 +192,7 @@ static void a_thread_that_runs_has_no_sample_and_nothing_made_up_for(void **stat
 	uint64_t then_ns;
 
 	put(f->kernel, 2, TASK_ON_CPU, 1);
-	for (unsigned ticks = 0; ticks < 3; ticks++)
+	for (unsigned ticks = 0; ticks < 6; ticks++)
 		take_tick(f);
 	assert_true(f->weight[1] > 0);
 	assert_int_equal(f->weight[2], 0);
@@ -293,6 +318,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(all_threads_have_their_turn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_a_thread_has_in_all_is_the_time_that_went_by,
 						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_nobody_saw_is_left_out, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_thread_that_is_met_first_has_the_time_of_one_turn,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
