@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -29,6 +30,8 @@
 
 #define WAKE_MS		 250
 #define DISCOVER_NS	 (3 * NS_PER_S)
+#define DISCOVER_MOST_NS (60 * NS_PER_S)
+#define DISCOVER_SHARE	 300 /* one in so many parts of a CPU is what looking for guests may take */
 #define DISCOVER_LONG_NS (20 * NS_PER_S)
 #define END_NS		 (5 * NS_PER_S)
 
@@ -162,10 +165,10 @@ static void begin_discovery(struct agent *agent, uint64_t now_ns)
 {
 	int ends[2];
 
-	if (agent->discoverer || now_ns - agent->discovered_ns < DISCOVER_NS ||
-	    pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+	if (agent->discoverer || now_ns < agent->discover_ns || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return;
 	agent->discovered_ns = now_ns;
+	agent->discover_ns = now_ns + DISCOVER_NS;
 	agent->n_found = 0;
 	agent->discoverer = agent_start_process(ends[1]);
 	if (!agent->discoverer) {
@@ -266,14 +269,33 @@ static struct error *read_finds(struct agent *agent)
 	return NULL;
 }
 
+static uint64_t cpu_ns(const struct rusage *usage)
+{
+	return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * NS_PER_S +
+	       (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * NS_PER_US;
+}
+
+/* Where there are many processes, they are looked through less often. */
+static void plan_discovery(struct agent *agent, uint64_t took_ns)
+{
+	uint64_t rest_ns = took_ns * DISCOVER_SHARE;
+
+	if (rest_ns > DISCOVER_MOST_NS)
+		rest_ns = DISCOVER_MOST_NS;
+	if (rest_ns > DISCOVER_NS)
+		agent->discover_ns = agent->discovered_ns + rest_ns;
+}
+
 static void collect(struct agent *agent)
 {
+	struct rusage usage;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
 		if (pid == agent->discoverer) {
 			agent->discoverer = 0;
+			plan_discovery(agent, cpu_ns(&usage));
 			agent_tell_store(agent, agent->finds >= 0 ? read_finds(agent) : NULL);
 			agent_tell_store(agent, end_discovery(agent, WIFEXITED(status)));
 		} else if (pid == agent->joiner) {

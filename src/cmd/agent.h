@@ -52,7 +52,8 @@ struct agent {
 	uint8_t *packet; /* AGENT_PACKET_MAX */
 	struct guest *guests;
 	size_t n, room;
-	uint64_t discovered_ns, tidied_ns, fed_ns, feed_ns;
+	uint64_t discovered_ns, discover_ns; /* when guests were looked for, and will be */
+	uint64_t tidied_ns, fed_ns, feed_ns;
 	bool full; /* the disk, and that was told */
 
 	pid_t discoverer;

@@ -168,7 +168,7 @@ static void append(struct agent *agent, struct guest *guest, size_t len)
 }
 
 /* Its sampler has ended, or lets go of its socket. */
-static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
+static void end_sampler(struct guest *guest, uint64_t now_ns)
 {
 	const bool lived = now_ns - guest->started_ns > LIVED_NS;
 
@@ -190,7 +190,7 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (got <= 0) {
-			end_sampler(agent, guest, clock_now_ns());
+			end_sampler(guest, clock_now_ns());
 			return;
 		}
 		if ((size_t)got > AGENT_PACKET_MAX)

@@ -56,6 +56,31 @@ class Verbs(GuestCase):
             self.assertEqual(status, 0, text)
             self.assertIn("function_3", text)
 
+    def test_the_agent_follows_a_guest_by_its_name_and_is_killed(self):
+        """The guest comes, goes and comes again under another id; the agent is killed, and goes on."""
+        self.dom0("mkdir -p kept; (uniprof agent --store kept -F 50 -v >agent.log 2>&1 & echo $! >agent.pid)")
+        show, count = "uniprof report --store kept --last 1h", "sed -n 's/^samples *\\([0-9]*\\) .*/\\1/p'"
+
+        def wait_for(least, domains):
+            status, text = self.dom0(f"for i in $(seq 60); do n=$({show} {GUEST} 2>/dev/null | {count}); [ ${{n:-0}} -ge {least} ] && "
+                                     f"[ $(grep -c 'sampling xen:.* into {GUEST}' agent.log) -ge {domains} ] && exit 0; sleep 1; done; cat agent.log; exit 1", 120)
+            self.assertEqual(status, 0, text)
+
+        self.create(GUEST, cmdline="scale=5000")
+        wait_for(100, 1)
+        self.dom0(f"xl destroy {GUEST}")
+        self.create(GUEST, cmdline="scale=5000")
+        wait_for(200, 2)
+        status, text = self.dom0("kill -9 $(cat agent.pid); sleep 2; ls kept")
+        self.assertEqual((status, text.split()), (0, [GUEST]))
+        self.runs_on(GUEST)
+        self.dom0("(uniprof agent --store kept -F 50 -v >>agent.log 2>&1 & echo $! >agent.pid)")
+        wait_for(300, 3)
+        status, text = self.dom0(f"kill $(cat agent.pid); sleep 3; {show} --state=all {GUEST}")
+        self.assertEqual(status, 0, text)
+        self.assertIn("function_3", text)
+        self.runs_on(GUEST)
+
     def test_of_several_guests_each_has_a_recording(self):
         guests = (GUEST, "app1-pvh-fp")
         for guest in guests:

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -145,6 +146,27 @@ class Store(AgentCase):
             self.assertEqual(listener.recv(100), b"WATCHDOG=1")
             self.assertEqual(listener.recv(100), b"WATCHDOG=1")
             self.quit(agent)
+
+    def test_minutes_of_an_hour_are_joined_and_told_as_before(self):
+        """An hour of three hours ago, of two runs: the same minute again and again, and one of another guest in between."""
+        hour = (int(time.time()) // 3600 - 3) * 3600
+        directory = self.store / "web"
+        directory.mkdir(parents=True)
+        paths = [self.scratch / "a.uniprof", self.scratch / "b.uniprof"]
+        for path in paths:
+            spinner = self.start("sh", "-c", "while :; do :; done")
+            self.uniprof("record", "-q", "-F", 100, "-T", 0.5, "-o", path, f"process:{spinner.pid}")
+        for minute in range(12):
+            shutil.copy(paths[minute == 5], directory / time.strftime("%Y%m%dT%H%M00Z.uniprof", time.gmtime(hour + 60 * minute)))
+        (directory / time.strftime("%Y%m%dT%H%M00Z.uniprof", time.gmtime(hour + 600))).write_bytes(b"no recording")
+        window = ("--from", time.strftime("%Y-%m-%dT%H:00Z", time.gmtime(hour)))
+        before = self.samples("web", *window)
+        self.assertGreater(before, 100)
+        agent = self.agent(include="none")
+        self.wait_for(lambda: len(self.segments("web")) == 3, "they are not joined")
+        self.quit(agent)
+        self.assertTrue(all("-" in path.name for path in self.segments("web")), self.segments("web"))
+        self.assertEqual(self.samples("web", *window), before)
 
     def test_a_week_of_ten_guests_is_read_within_a_second(self):
         """Hours of a week, made of one recording; only those of the time may be opened."""

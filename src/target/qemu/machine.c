@@ -248,7 +248,7 @@ static void suboption(const char *value, const char *key, char *out, size_t size
 			return;
 		}
 		value = strchr(value, ',');
-		value += value ? 1 : 0;
+		value = value ? value + 1 : NULL;
 	}
 }
 
