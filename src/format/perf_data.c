@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/intern.h"
 #include "format/tables.h"
 #include "symbol/names/display_name.h"
 
@@ -99,18 +97,10 @@ struct build_id_record {
 	uint8_t build_id[24];
 };
 
-/* The guest's threads, as perf knows them up to a sample. */
-struct told {
-	struct ids *pids, *tids; /* numbers of those that were told */
-	bool *threads;		 /* [n_threads + 1]: it has its name now */
-	uint32_t *of_tid;	 /* by the ID's number: the thread that has its name now */
-	size_t of_tid_room;
-};
-
 struct perf_data {
 	const struct format_job *job;
 	struct location_table *table;
-	struct told told;
+	struct told_threads told;
 	uint64_t told_size; /* bytes of all records that tell of threads */
 	bool counting;
 	uint32_t pid;
@@ -228,25 +218,6 @@ static void put_mmap(const struct perf_data *d, const struct location_image *ima
 	fwrite(&id, sizeof(id), 1, d->out);
 }
 
-static struct error *told_start(struct told *told, const struct format_job *job)
-{
-	struct error *err = ids_new(&told->pids);
-
-	if (!err)
-		err = ids_new(&told->tids);
-	told->threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads));
-	return err ? err : told->threads ? NULL : error_no_memory();
-}
-
-static void told_end(struct told *told)
-{
-	ids_free(told->pids);
-	ids_free(told->tids);
-	free(told->threads);
-	free(told->of_tid);
-	*told = (struct told){0};
-}
-
 /* The thread that perf is told of; NULL: the guest's vCPU. */
 static const struct recorded_thread *thread_of(const struct perf_data *d,
 					       const struct sample *sample)
@@ -258,54 +229,41 @@ static const struct recorded_thread *thread_of(const struct perf_data *d,
 		       : NULL;
 }
 
-/* Gives a thread its name for perf; *fork: its process is new. */
-static struct error *meet(struct told *told, const struct recorded_thread *thread, uint32_t number,
-			  bool *fork)
+/* Adds a record of a name, or counts its bytes alone. */
+static struct error *tell_name(struct perf_data *d, const char *text, struct sample_id id)
 {
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(told->pids, thread->pid, 0, &id, fork);
+	const char *name;
+	struct error *err = symbolizer_intern(d->job->symbolizer, *text ? text : "?", &name);
 
-	if (!err)
-		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
-	if (err)
-		return err;
-	/* Idle threads all have number 0: perf calls "swapper/0", "swapper/1" by what they share. */
-	if (!added && thread->tid)
-		told->threads[told->of_tid[id]] = false;
-	told->of_tid[id] = number;
-	told->threads[number] = true;
-	return NULL;
+	/* Idle threads all have number 0: "swapper/0", "swapper/1" are called by what they share. */
+	if (!err && !d->counting)
+		put_comm(d, name, id.tid ? strlen(name) : strcspn(name, "/"), &id);
+	d->told_size += sizeof(struct comm_record);
+	return err;
 }
 
-/* Writes what must stand before a sample of a thread, or counts its bytes alone. */
+/* ... of all that must stand before a sample of a thread. */
 static struct error *tell_thread(void *ctx, const struct sample *sample)
 {
 	struct perf_data *d = ctx;
 	const struct recorded_thread *thread = thread_of(d, sample);
 	struct sample_id id = {.time = sample->time_ns, .cpu = sample->vcpu};
-	const char *name;
-	bool fork, comm;
+	bool fork;
 	struct error *err;
 
 	if (!thread || d->told.threads[sample->thread])
 		return NULL;
-	err = meet(&d->told, thread, sample->thread, &fork);
-	if (!err)
-		err = symbolizer_intern(d->job->symbolizer, thread->name, &name);
-	if (err)
-		return err;
-	comm = thread->tid || fork;
-	d->told_size += fork * sizeof(struct fork_record) + comm * sizeof(struct comm_record);
-	id.pid = thread->pid;
+	err = told_threads_add(&d->told, thread, sample->thread, &fork);
+	id.pid = id.tid = thread->pid;
+	if (!err && fork) {
+		if (!d->counting)
+			put_fork(d, &id);
+		d->told_size += sizeof(struct fork_record);
+		if (thread->tid != thread->pid)
+			err = tell_name(d, thread->process, id);
+	}
 	id.tid = thread->tid;
-	if (fork && !d->counting)
-		put_fork(d, &id);
-	if (comm && !d->counting)
-		put_comm(d, name, thread->tid ? strlen(name) : strcspn(name, "/"), &id);
-	return NULL;
+	return err || (!thread->tid && !fork) ? err : tell_name(d, thread->name, id);
 }
 
 /* The header says how long all records are, and threads may change their names time and again. */
@@ -315,12 +273,12 @@ static struct error *count_threads(struct perf_data *d)
 
 	if (!d->job->profile->n_threads)
 		return NULL;
-	err = told_start(&d->told, d->job);
+	err = told_threads_start(&d->told, d->job);
 	d->counting = true;
 	if (!err)
 		err = samples_read(d->job, tell_thread, d);
 	d->counting = false;
-	told_end(&d->told);
+	told_threads_end(&d->told);
 	return err;
 }
 
@@ -561,7 +519,7 @@ static struct error *put_all(struct perf_data *d)
 	struct error *err = format_guest_name(d->job, &name);
 
 	if (!err)
-		err = told_start(&d->told, d->job);
+		err = told_threads_start(&d->told, d->job);
 	if (err)
 		return err;
 	put_header(d, size);
@@ -589,7 +547,7 @@ static struct error *write_perf_data(const struct format_job *job, FILE *out)
 		err = count_threads(&d);
 	if (!err)
 		err = put_all(&d);
-	told_end(&d.told);
+	told_threads_end(&d.told);
 	location_table_free(d.table);
 	return err;
 }

@@ -34,7 +34,6 @@ struct stretch {
 	uint64_t clock_ns; /* weights up to here */
 	uint64_t weight;
 	const struct sample *first; /* of its samples; NULL: there are none, it is a gap */
-	size_t n;
 };
 
 static void put_frames(const struct speedscope *s)
@@ -81,7 +80,6 @@ static bool advance(const struct speedscope *s, const struct track *track, struc
 		return false;
 	sample = sample_at(s, track, stretch->next);
 	stretch->first = NULL;
-	stretch->n = 0;
 	stretch->weight = gap_before(s, sample, stretch->clock_ns);
 	stretch->clock_ns += stretch->weight;
 	if (stretch->weight)
@@ -90,7 +88,6 @@ static bool advance(const struct speedscope *s, const struct track *track, struc
 	do {
 		stretch->weight += length_of(sample);
 		stretch->clock_ns += length_of(sample);
-		stretch->n++;
 		if (++stretch->next == track->n)
 			break;
 		sample = sample_at(s, track, stretch->next);

@@ -145,6 +145,22 @@ struct samples {
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
 
+/* The threads of a job, as a reader that goes by their IDs knows them up to a sample. */
+struct told_threads {
+	struct ids *pids, *tids; /* numbers of those that were told */
+	bool *threads;		 /* [n_threads + 1]: its ID has its name now */
+	uint32_t *of_tid;	 /* by the ID's number: the thread that has its name now */
+	size_t of_tid_room;
+};
+
+/* Starts anew; told_threads_end even after an error. */
+struct error *told_threads_start(struct told_threads *told, const struct format_job *job);
+void told_threads_end(struct told_threads *told);
+
+/* The thread of this number is told now: another of the same ID no longer is. *first: of its process. */
+struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
+			       uint32_t number, bool *first);
+
 /* vCPUs that follow one another, as JSON: "0,12,1,3" is twelve times vCPU 0, and three times 1. Starts as {0}. */
 struct vcpu_runs {
 	uint16_t vcpu;

@@ -158,6 +158,8 @@ class Again(Imported):
                 if ending == 'perf':  # which has no blanks and no parentheses in names
                     rows = {name.replace('pool__1_\ufffd_2J', 'pool (1)\ufffd[2J'): n for name, n in rows.items()}
                 self.assertEqual(rows, by_thread)
+                # Of this process the main thread has no samples.
+                self.assertIn('db/pool (21)' if ending != 'perf' else 'pool (21)', self.rows(self.export('many', f'many.{ending}'), 'thread'))
 
     def test_states_are_the_same(self):
         path = self.export('plain', 'states.pb.gz', '--state=all')

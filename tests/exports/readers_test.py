@@ -308,7 +308,7 @@ class PerfData(Exported):
         seen = Counter(re.findall(r'(?m)^ *(\S.*?\S) +(\d+)/(\d+) +\[(\d+)\]', text))
         self.assertEqual(sum(seen.values()), 948)
         self.assertEqual(set(seen), {('web server (1)', '7', '7', '000'), ('web server (1)', '7', '8', '001'), ('nginx', '12', '12', '000'),
-                                     ('nginx', '12', '12', '001'), ('pool', '12', '13', '000'), ('pool', '12', '13', '001'), ('swapper', '0', '0', '000'),
+                                     ('nginx', '12', '12', '001'), ('pool', '20', '21', '000'), ('pool', '20', '21', '001'), ('swapper', '0', '0', '000'),
                                      ('swapper', '0', '0', '001')})
         rows = re.findall(r'(?m)^ +([\d.]+)% +(nginx|pool|swapper|web server \(1\)) +export_example_guest +\[\.\] (\S+)',
                           self.perf('report', '-i', path, '--stdio', '--no-children', '-g', 'none', '--sort', 'comm,dso,sym'))
@@ -317,7 +317,8 @@ class PerfData(Exported):
         text = self.perf('script', '-i', path, '--show-task-events', '--show-mmap-events')
         self.assertEqual(re.findall(r'PERF_RECORD_(?:FORK|COMM).*', text),
                          ['PERF_RECORD_COMM: web server (1):7/7', 'PERF_RECORD_COMM: web server (1):7/8', 'PERF_RECORD_FORK(12:12):(7:7)',
-                          'PERF_RECORD_COMM: nginx:12/12', 'PERF_RECORD_COMM: pool:12/13', 'PERF_RECORD_FORK(0:0):(7:7)',
+                          'PERF_RECORD_COMM: nginx:12/12', 'PERF_RECORD_FORK(20:20):(7:7)', 'PERF_RECORD_COMM: db:20/20',
+                          'PERF_RECORD_COMM: pool:20/21', 'PERF_RECORD_FORK(0:0):(7:7)',
                           'PERF_RECORD_COMM: swapper:0/0'])
         self.assertRegex(text, r'PERF_RECORD_MMAP2 7/7: .*export_example_guest')
 
@@ -562,7 +563,7 @@ class Firefox(Exported):
         processes = json.loads(self.cli('profile', 'info', '--json'))['processes']
         told = {(process['name'], process['pid'], thread['name'], thread['tid']) for process in processes for thread in process['threads']}
         self.assertEqual({tuple(map(str, each)) for each in told},
-                         {('nginx', '12', 'nginx', '12'), ('nginx', '12', 'pool', '13'), ('swapper/0', '0', 'swapper/0', '0'),
+                         {('nginx', '12', 'nginx', '12'), ('db', '20', 'pool', '21'), ('swapper/0', '0', 'swapper/0', '0'),
                           ('web server (1)', '7', 'vCPU 0', '7'), ('web server (1)', '7', 'vCPU 1', '8')})
 
     def test_each_pause_is_a_marker(self):

@@ -212,7 +212,7 @@ void make_many(struct maker *m, const char *path)
 
 	begin(m, path, &self);
 	maker_thread(m, 12, 12, "nginx", "nginx");
-	maker_thread(m, 12, 13, "nginx", "pool");
+	maker_thread(m, 20, 21, "db", "pool");
 	maker_thread(m, 0, 0, "swapper/0", "swapper/0");
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < 5 + 3 * i; k++) {
