@@ -8,6 +8,7 @@
  */
 
 #include "analysis/tree.h"
+#include "symbol/names/symbolizer.h"
 
 struct flat_row {
 	const char *name;
@@ -43,5 +44,13 @@ void flat_free(struct flat *flat);
 
 /* Sorts by total time instead. */
 void flat_sort_by_total(struct flat *flat);
+
+/*
+ * Without a tree: chooses functions with at least this share of the selected weight, callees
+ * included (0 to 1): `room` at most, those with most weight of their own first;
+ * returns how many. Indirect recursion can count more than once.
+ */
+struct error *flat_choose(const struct profile *profile, struct symbolizer *symbolizer,
+			  double least, const char **names, size_t room, size_t *n);
 
 #endif

@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include "analysis/flat.h"
+#include "recording/stacks.h"
+#include "symbol/names/table.h"
 
 static const char main_name[] = "main", f_name[] = "f", g_name[] = "g";
 
@@ -94,6 +96,57 @@ static void an_empty_tree_has_no_rows(void **state)
 	tree_free(tree);
 }
 
+static void add_samples(struct profile *profile, const uint64_t *addrs, size_t n, uint64_t samples)
+{
+	struct frame frames[4];
+	uint32_t stack;
+	bool whole;
+
+	for (size_t i = 0; i < n; i++)
+		frames[i] = (struct frame){.addr = addrs[i], .kind = i ? FRAME_RETURN : FRAME_PC};
+	assert_null(stacks_intern(profile->stacks, frames, n, &stack, &whole));
+	assert_in_range(stack, 1, 15);
+	profile_cell_count(&profile->cells[stack], samples, 10);
+	profile_cell_count(&profile->selected, samples, 10);
+}
+
+static void functions_are_chosen_without_a_tree_by_what_they_hold(void **state)
+{
+	static const char symbols[] = "1000 T main\n2000 T f\n3000 T g\n4000 T rare\n5000 T end\n";
+	struct profile_cell cells[16] = {0};
+	struct profile profile = {.cells = cells};
+	const char *names[4];
+	struct symbolizer *symbolizer;
+	struct symbols *table;
+	struct images *images;
+	size_t n;
+
+	assert_null(nm_read("test", strdup(symbols), strlen(symbols), &table));
+	assert_null(images_new(&images));
+	assert_null(images_add_tables(images, "test", table, NULL));
+	assert_null(stacks_new(&profile.stacks));
+	assert_null(symbolizer_new(images, &profile, &symbolizer));
+	add_samples(&profile, (const uint64_t[]){0x2004, 0x1008}, 2, 60);
+	add_samples(&profile, (const uint64_t[]){0x3004, 0x2020, 0x1008}, 3, 39);
+	add_samples(&profile, (const uint64_t[]){0x4004, 0x1010}, 2, 1);
+	assert_null(flat_choose(&profile, symbolizer, 0.02, names, 4, &n));
+	assert_int_equal(n, 3);
+	assert_string_equal(names[0], "f");
+	assert_string_equal(names[1], "g");
+	assert_string_equal(names[2], "main");
+	assert_null(flat_choose(&profile, symbolizer, 0, names, 4, &n));
+	assert_int_equal(n, 4);
+	assert_null(flat_choose(&profile, symbolizer, 0.02, names, 1, &n));
+	assert_int_equal(n, 1);
+	/* Of a function that calls itself, each stack counts once. */
+	add_samples(&profile, (const uint64_t[]){0x4004, 0x4010, 0x4010, 0x1010}, 4, 1);
+	assert_null(flat_choose(&profile, symbolizer, 0.021, names, 4, &n));
+	assert_int_equal(n, 3);
+	symbolizer_free(symbolizer);
+	images_free(images);
+	stacks_free(profile.stacks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +154,7 @@ int main(void)
 		cmocka_unit_test(recursion_counts_once_in_the_total),
 		cmocka_unit_test(rows_come_by_self_or_by_total),
 		cmocka_unit_test(an_empty_tree_has_no_rows),
+		cmocka_unit_test(functions_are_chosen_without_a_tree_by_what_they_hold),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

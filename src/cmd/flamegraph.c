@@ -11,6 +11,8 @@ struct flamegraph_args {
 	struct load_options load;
 	struct flamegraph_options draw;
 	struct outer_options outer;
+	struct source_text_options sources;
+	struct disassembler *disassembler; /* of pages; NULL: none */
 	bool html, heat;
 };
 
@@ -36,6 +38,7 @@ static const struct option_row own_options[] = {
 
 static const struct option_group options_of_flamegraph[] = {{load_options, AT(load)},
 							    {load_outer_options, AT(outer)},
+							    {load_source_options, AT(sources)},
 							    {own_options, 0},
 							    {0}};
 
@@ -70,6 +73,10 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 		return cmd_usage_error(&verb_flamegraph, "a page shows states of vCPUs: threads "
 							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
+	options->sources.only_directory = true;
+	if (options->sources.directory && !options->html)
+		return cmd_usage_error(&verb_flamegraph, "--source-dir: lines of sources are in "
+							 "pages alone (--html)");
 	return options->heat ? check_heat(options) : NULL;
 }
 
@@ -122,6 +129,8 @@ static struct error *write_picture(const struct loaded *loaded,
 {
 	const struct picture_page page = {.load = &options->load,
 					  .outer = &options->outer,
+					  .disassembler = options->disassembler,
+					  .sources = options->sources,
 					  .options = {.title = options->draw.title,
 						      .icicle = options->draw.icicle,
 						      .reverse = options->draw.reverse,
@@ -172,10 +181,13 @@ static struct error *flamegraph(int argc, char **argv, int *status)
 		err = heat_log_new(HEAT_MAP_ROWS, false, &log);
 	listener.ctx = log;
 	options.load.filter.listener = log ? &listener : NULL;
+	if (!err && options.html)
+		options.disassembler = disassembler_open();
 	if (!err)
 		err = load_confine(&options.load);
 	if (!err)
 		err = show(&options, log);
+	disassembler_close(options.disassembler);
 	heat_log_free(log);
 	return err;
 }

@@ -49,6 +49,20 @@ static struct error *add_outer(const struct loaded *loaded, const struct outer_o
 	return err;
 }
 
+/* The code of the functions that take most, of the samples that are shown at first. */
+static struct error *find_code(const struct loaded *loaded, const struct picture_page *page,
+			       char **out)
+{
+	const struct page_code_options how = {.profile = loaded->profile,
+					      .images = loaded->images,
+					      .symbolizer = loaded->symbolizer,
+					      .naming = page->load->naming,
+					      .disassembler = page->disassembler,
+					      .sources = page->sources};
+
+	return page_code(&how, out);
+}
+
 struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
 				 const struct picture_page *page, FILE *out)
 {
@@ -58,6 +72,7 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 	struct whole whole[2] = {0};
 	struct group_outer by;
 	struct tree_outer outer;
+	char *code = NULL;
 	struct error *err = NULL;
 
 	for (unsigned i = 0; i < n && !err; i++) {
@@ -76,8 +91,12 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 	options.states = filter->states ? filter->states : (1u << VCPU_STATES) - 1;
 	if (!err)
 		err = add_outer(loaded, page->outer, &sides[0], &by, &outer);
+	if (!err && n == 1)
+		err = find_code(&loaded[0], page, &code);
+	options.code = code;
 	if (!err)
 		err = page_write(sides, n, &options, out);
+	free(code);
 	for (unsigned i = 0; i < n; i++) {
 		profile_free(whole[i].profile);
 		free(whole[i].subtitle);

@@ -14,7 +14,9 @@ bool picture_has_ending(const char *path, const char *ending);
 struct picture_page {
 	const struct load_options *load;
 	const struct outer_options *outer; /* NULL: none, as of two recordings */
-	struct page_options options;	   /* `states` is filled in */
+	struct disassembler *disassembler; /* NULL: none */
+	struct source_text_options sources;
+	struct page_options options; /* `states` and `code` are filled in */
 };
 
 /*

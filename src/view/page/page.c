@@ -172,6 +172,7 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  *	        state, sum of the squares of weights (8 bytes, an IEEE 754 double,
  *	        little-endian), number of rows; for each row: node less that of the
  *	        row before, samples, weight in ns
+ *	text    code of functions, by page_code; empty: there is none
  */
 
 static struct error *put_text(struct bytes *bytes, const char *text)
@@ -355,7 +356,7 @@ static struct error *put_data(const struct page_tree *tree, const struct page_si
 		err = put_nodes(tree, bytes);
 	for (unsigned i = 0; i < n && !err; i++)
 		err = put_rows(&buckets[i], bytes);
-	return err;
+	return err ? err : put_text(bytes, options->code ? options->code : "");
 }
 
 static struct error *compressed(const struct bytes *bytes, struct bytes *out)

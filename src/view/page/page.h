@@ -12,7 +12,9 @@
 
 #include <stdio.h>
 
+#include "analysis/annotation.h"
 #include "analysis/tree.h"
+#include "symbol/source/source.h"
 
 /* A recording in the page. */
 struct page_side {
@@ -32,7 +34,25 @@ struct page_options {
 	bool icicle;	   /* root at the top, at first */
 	bool reverse;	   /* merged from the leaf, at first */
 	bool full_names;   /* in boxes and tables, too, and not only in hover texts */
+	const char *code;  /* of page_code; NULL: none, as of two sides */
 };
+
+/* The code of the functions that take most: instructions and source lines, with their samples. */
+struct page_code_options {
+	const struct profile *profile; /* with the samples that count */
+	const struct images *images;
+	struct symbolizer *symbolizer;
+	struct symbolizer_options naming;
+	struct disassembler *disassembler; /* NULL: none */
+	struct source_text_options sources;
+};
+
+/* Functions have at least this share, callees included; so many at most. */
+#define PAGE_CODE_SHARE	    0.005
+#define PAGE_CODE_FUNCTIONS 64
+
+/* *out is JSON that page_annotate.js reads; the caller frees it. */
+struct error *page_code(const struct page_code_options *options, char **out);
 
 /* `n` is 1, or 2 for a page of differences: before and after. */
 struct error *page_write(const struct page_side *sides, unsigned n,

@@ -11,6 +11,7 @@ const KEYS = [
 	[['i'], 'Icicle: the root at the top'],
 	[['r'], 'Recursion: calls of a function by itself are one box'],
 	[['p'], 'Colours by package (or module, or prefix of the name)'],
+	[['a'], 'Annotate: instructions and source lines of the function of the box in focus, or under the mouse'],
 	[['c'], 'Copy the stack of the box in focus, or under the mouse'],
 	[['/', 'Ctrl-F'], 'Search names by regular expression; Enter goes to a match'],
 	[['n', 'N'], 'Next and previous match'],
@@ -92,7 +93,7 @@ function wire(page) {
 		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
 		h: () => { page.setView('heat'); page.heats[0].canvas.focus(); },
 		i: () => page.setIcicle(!page.icicle), r: () => page.setCollapsed(!page.collapsed),
-		p: () => page.setColors(!page.byPackage), c: () => page.copyStack(), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
+		p: () => page.setColors(!page.byPackage), c: () => page.copyStack(), a: () => annotateFocus(page), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
 		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
 		1: () => toggleState(page, 0), 2: () => toggleState(page, 1), 3: () => toggleState(page, 2),
 		w: () => page.profile.sides.length === 2 && nextWidths(page),
@@ -101,7 +102,7 @@ function wire(page) {
 	document.addEventListener('keydown', (event) => {
 		const key = event.altKey ? '' : (event.ctrlKey || event.metaKey ? 'Ctrl-' : '') + event.key;
 		const action = event.target === field ? fieldKeys[key] : event.target.tagName !== 'SELECT' && keys[key];
-		if (!action || get('help').open)
+		if (!action || document.querySelector('dialog[open]'))
 			return;
 		event.preventDefault();
 		action();
@@ -112,6 +113,7 @@ function wire(page) {
 	get('collapse').addEventListener('click', keys.r);
 	get('colors').addEventListener('change', (event) => page.setColors(event.target.value === 'package'));
 	get('copy').addEventListener('click', keys.c);
+	get('annotate-button').addEventListener('click', keys.a);
 	wirePrinting(page);
 	get('theme').addEventListener('click', theme);
 	get('help-button').addEventListener('click', keys['?']);

@@ -31,6 +31,7 @@ class Page {
 		this.functionTable = new Functions(get('functions'), this);
 		this.times = profile.sides.map((side, i) => new Times(get('times'), side, this.filters[i], this, () => this.refilter()));
 		this.heats = profile.sides.map((side, i) => new Heat(get('heat'), side, this.filters[i], this, () => this.refilter()));
+		this.annotation = new Annotation(this, profile.code);
 		this.readTheme();
 		showTexts(this);
 		wire(this);

@@ -160,5 +160,5 @@ async function readProfile(data, tell) {
 	colors.push('#c6c7cc', '#d0d0d4');
 	const tree = await readTree(bytes, names.length - 1, tell);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, rest, tree, sides};
+	return {...head, names, shorts, colors, rest, tree, sides, code: bytes.text()};
 }
