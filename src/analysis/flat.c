@@ -301,131 +301,24 @@ void flat_sort_by_total(struct flat *flat)
 		qsort_r(flat->rows, flat->n, sizeof(*flat->rows), by_cells_of, flat);
 }
 
-struct candidate {
-	const char *name;
-	double self, total; /* ns */
-};
-
-/* The functions of a frame: each address and kind is looked up once. */
-struct located {
-	const struct location *at;
-	size_t n;
-};
-
-struct choice {
-	struct symbolizer *symbolizer;
-	const struct stacks *stacks;
-	struct ids *frames; /* of address and kind */
-	struct located *located;
-	size_t located_room;
-	uint32_t *frame; /* [stacks_count]: number of the frame of each node */
-	struct ids *ids; /* of names, by pointer */
-	struct candidate *at;
-	size_t room;
-};
-
-static struct error *locate(struct choice *c, uint32_t id)
-{
-	const struct stack_node *node = stacks_node(c->stacks, id);
-	struct located *located;
-	bool added;
-	struct error *err = ids_get(c->frames, node->addr, node->kind, &c->frame[id], &added);
-
-	if (!err && added)
-		err = ARRAY_RESERVE(&c->located, &c->located_room, c->frame[id] + (size_t)1);
-	if (err || !added)
-		return err;
-	located = &c->located[c->frame[id]];
-	return symbolizer_locate(c->symbolizer, node->addr, node->kind, &located->at, &located->n);
-}
-
-static struct error *add_name(struct choice *c, const char *name, double self, double total)
-{
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(c->ids, (uintptr_t)name, 0, &id, &added);
-
-	if (!err)
-		err = ARRAY_RESERVE(&c->at, &c->room, id + (size_t)1);
-	if (err)
-		return err;
-	if (added)
-		c->at[id] = (struct candidate){.name = name};
-	c->at[id].self += self;
-	c->at[id].total += total;
-	return NULL;
-}
-
-/* Adds the functions at a node; what the caller's frame holds, too, has been counted there. */
-static struct error *add_node(struct choice *c, uint32_t id, double self, double total)
-{
-	const uint32_t parent = stacks_node(c->stacks, id)->parent;
-	struct error *err = locate(c, id);
-	const struct located here = err ? (struct located){0} : c->located[c->frame[id]];
-	const struct located above =
-		err || !parent ? (struct located){0} : c->located[c->frame[parent]];
-
-	for (size_t i = 0; i < here.n && !err; i++) {
-		bool counted = false;
-
-		for (size_t k = 0; k < above.n; k++)
-			counted |= above.at[k].function == here.at[i].function;
-		err = add_name(c, here.at[i].function, i ? 0 : self, counted ? 0 : total);
-	}
-	return err;
-}
-
-static int by_own_weight(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-
-	if (a->self != b->self)
-		return a->self < b->self ? 1 : -1;
-	if (a->total != b->total)
-		return a->total < b->total ? 1 : -1;
-	return strcmp(a->name, b->name);
-}
-
-static size_t choose(struct choice *c, double least, const char **names, size_t room)
-{
-	const size_t all = ids_count(c->ids);
-	size_t n = 0;
-
-	if (all)
-		qsort(c->at, all, sizeof(*c->at), by_own_weight);
-	for (size_t i = 0; i < all && n < room; i++)
-		if (c->at[i].total >= least && c->at[i].total > 0)
-			names[n++] = c->at[i].name;
-	return n;
-}
-
 struct error *flat_choose(const struct profile *profile, struct symbolizer *symbolizer,
 			  double least, const char **names, size_t room, size_t *n)
 {
-	struct choice c = {.symbolizer = symbolizer, .stacks = profile->stacks};
-	const uint32_t all = stacks_count(profile->stacks);
-	double *total = calloc(all, sizeof(*total));
-	struct error *err = total ? ids_new(&c.ids) : error_no_memory();
+	const double least_weight = least * (double)profile->selected.weight_ns;
+	struct flat *flat = NULL;
+	struct error *err = flat_begin(&flat);
 
 	*n = 0;
-	c.frame = calloc(all, sizeof(*c.frame));
 	if (!err)
-		err = c.frame ? ids_new(&c.frames) : error_no_memory();
-	/* A parent comes before its children. */
-	for (uint32_t i = all - 1; i > 0 && !err; i--) {
-		total[i] += (double)profile->cells[i].weight_ns;
-		total[stacks_node(profile->stacks, i)->parent] += total[i];
+		err = flat_add(flat, profile, symbolizer, NULL);
+	if (!err)
+		flat_sort(flat);
+	for (size_t i = 0; !err && i < flat->n && *n < room; i++) {
+		const struct flat_row *row = &flat->rows[i];
+
+		if (row->total.weight_ns && (double)row->total.weight_ns >= least_weight)
+			names[(*n)++] = row->name;
 	}
-	for (uint32_t i = 1; i < all && !err; i++)
-		if (total[i] > 0)
-			err = add_node(&c, i, (double)profile->cells[i].weight_ns, total[i]);
-	if (!err)
-		*n = choose(&c, least * (double)profile->selected.weight_ns, names, room);
-	ids_free(c.ids);
-	ids_free(c.frames);
-	free(c.located);
-	free(c.frame);
-	free(c.at);
-	free(total);
+	flat_free(flat);
 	return err;
 }

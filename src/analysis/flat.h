@@ -48,7 +48,7 @@ void flat_sort_by_total(struct flat *flat);
 /*
  * Without a tree: chooses functions with at least this share of the selected weight, callees
  * included (0 to 1): `room` at most, those with most weight of their own first;
- * returns how many. Indirect recursion can count more than once.
+ * *n is how many.
  */
 struct error *flat_choose(const struct profile *profile, struct symbolizer *symbolizer,
 			  double least, const char **names, size_t room, size_t *n);

@@ -106,7 +106,7 @@ static void add_samples(struct profile *profile, const uint64_t *addrs, size_t n
 		frames[i] = (struct frame){.addr = addrs[i], .kind = i ? FRAME_RETURN : FRAME_PC};
 	assert_null(stacks_intern(profile->stacks, frames, n, &stack, &whole));
 	assert_in_range(stack, 1, 15);
-	profile_cell_count(&profile->cells[stack], samples, 10);
+	profile_cell_count(&profile->cells.at[stack], samples, 10);
 	profile_cell_count(&profile->selected, samples, 10);
 }
 
@@ -114,7 +114,7 @@ static void functions_are_chosen_without_a_tree_by_what_they_hold(void **state)
 {
 	static const char symbols[] = "1000 T main\n2000 T f\n3000 T g\n4000 T rare\n5000 T end\n";
 	struct profile_cell cells[16] = {0};
-	struct profile profile = {.cells = cells};
+	struct profile profile = {.cells = {.at = cells}};
 	const char *names[4];
 	struct symbolizer *symbolizer;
 	struct symbols *table;
