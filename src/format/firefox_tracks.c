@@ -183,7 +183,7 @@ static void put_markers(const struct firefox *f, const struct track *track)
 /* A text of a thread, which may be any bytes; readers take an empty name for none. */
 static struct error *put_name(const struct firefox *f, const char *key, const char *text)
 {
-	const char *name;
+	const char *name = NULL;
 	struct error *err = symbolizer_intern(f->job->symbolizer, *text ? text : "?", &name);
 
 	if (!err)

@@ -232,7 +232,7 @@ static const struct recorded_thread *thread_of(const struct perf_data *d,
 /* Adds a record of a name, or counts its bytes alone. */
 static struct error *tell_name(struct perf_data *d, const char *text, struct sample_id id)
 {
-	const char *name;
+	const char *name = NULL;
 	struct error *err = symbolizer_intern(d->job->symbolizer, *text ? text : "?", &name);
 
 	/* Idle threads all have number 0: "swapper/0", "swapper/1" are called by what they share. */
@@ -248,7 +248,7 @@ static struct error *tell_thread(void *ctx, const struct sample *sample)
 	struct perf_data *d = ctx;
 	const struct recorded_thread *thread = thread_of(d, sample);
 	struct sample_id id = {.time = sample->time_ns, .cpu = sample->vcpu};
-	bool fork;
+	bool fork = false;
 	struct error *err;
 
 	if (!thread || d->told.threads[sample->thread])
@@ -515,7 +515,7 @@ static void put_features(const struct perf_data *d, uint64_t at)
 static struct error *put_all(struct perf_data *d)
 {
 	const uint64_t size = data_size(d);
-	const char *name;
+	const char *name = NULL;
 	struct error *err = format_guest_name(d->job, &name);
 
 	if (!err)

@@ -137,7 +137,7 @@ static struct error *put_samples(struct speedscope *s, const struct track *track
 /* A text of a thread, which may be any bytes. */
 static struct error *put_name(const struct speedscope *s, const char *key, const char *text)
 {
-	const char *name;
+	const char *name = NULL;
 	struct error *err = symbolizer_intern(s->job->symbolizer, text, &name);
 
 	if (!err)

@@ -383,7 +383,7 @@ static struct error *list(struct collecting *c)
 	struct samples *samples = c->samples;
 	const size_t n = samples->n_tracks;
 	uint32_t *order = calloc(samples->n + 1, sizeof(*order));
-	uint32_t **next = calloc(n + 1, sizeof(*next)), *at = order, id;
+	uint32_t **next = calloc(n + 1, sizeof(*next)), *at = order, id = 0;
 	bool added;
 	struct error *err = order && next ? NULL : error_no_memory();
 
