@@ -37,14 +37,25 @@ const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n)
 /* Bytes of code for each step of the budget. */
 #define STEP_BYTES 16
 
-struct follower {
+/*
+ * A search along the paths through code. Within a function's bounds, its code is read at once, and a
+ * jump out of it is a last call; without, code is followed wherever it jumps, which may be the way to
+ * the goal.
+ */
+struct seeker {
 	const struct paths *paths;
 	struct paths_scratch *scratch;
+	struct code_reader *reader;
 	uint64_t start;
-	uint32_t n;    /* units of code */
-	uint64_t goal; /* an instruction, or the end of a call */
+	uint32_t n;    /* units of code from there on; 0: no bounds are known */
+	uint64_t goal; /* an instruction, or the end of a call, */
 	bool behind_call;
-	void *state; /* there */
+	bool (*leaves)(const void *state); /* ... or, not NULL, a return in such a state */
+	unsigned steps;
+	bool cut;  /* a path was not followed to its end */
+	bool away; /* a path goes where it cannot be told */
+	bool left; /* ... in a state in which it may leave the function: at_jump */
+	void *state;
 };
 
 void *paths_scratch_new(void)
@@ -63,166 +74,45 @@ static void see(struct paths_scratch *scratch, uint32_t at, uint32_t units)
 		scratch->seen[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
-/* False: too many are open. */
-static bool open_path(const struct paths *paths, struct paths_scratch *scratch, uint64_t va,
-		      const void *state, bool jumps)
+/* Unit of the function that is at this address; false: it is outside of it. */
+static bool unit_at(const struct seeker *seeker, uint64_t va, uint32_t *at)
 {
-	struct open_path *open;
+	const uint64_t unit = (va - seeker->start) / seeker->paths->unit;
 
+	*at = (uint32_t)unit;
+	return va >= seeker->start && unit < seeker->n;
+}
+
+/* Opens a path, unless its code is out of bounds, or was seen; in the state at a jump's target, if it `jumps`. */
+static void open_path(struct seeker *seeker, uint64_t va, const void *state, bool jumps)
+{
+	const struct paths *paths = seeker->paths;
+	struct paths_scratch *scratch = seeker->scratch;
+	struct open_path *open;
+	uint32_t at;
+
+	if (seeker->n && (!unit_at(seeker, va, &at) || is_seen(scratch, at)))
+		return;
+	seeker->cut |= scratch->n_open == PATHS_OPEN_MAX;
 	if (scratch->n_open == PATHS_OPEN_MAX)
-		return false;
+		return;
 	open = &scratch->open[scratch->n_open++];
 	open->va = va;
 	open->called = false;
 	memcpy(open->state, state, paths->state_size);
 	if (jumps && paths->taken)
 		paths->taken(open->state);
-	return true;
 }
 
-static void push(const struct follower *follower, uint64_t target, const void *state)
-{
-	const uint64_t at = (target - follower->start) / follower->paths->unit;
-
-	/* Jumps out of the function are tail calls. */
-	if (target >= follower->start && at < follower->n &&
-	    !is_seen(follower->scratch, (uint32_t)at))
-		open_path(follower->paths, follower->scratch, target, state, true);
-}
-
-static void note_jump(const struct follower *follower, enum path path, uint64_t target)
-{
-	struct paths_scratch *scratch = follower->scratch;
-
-	if (path == PATH_BRANCH || path == PATH_JUMP)
-		push(follower, target, follower->state);
-	if ((path == PATH_TABLE || path == PATH_BRANCH_TABLE) && !scratch->scattered) {
-		scratch->scattered = true;
-		memcpy(scratch->at_jump, follower->state, follower->paths->state_size);
-	}
-}
-
-/* Follows one open path until it ends, is known, or is at the goal. */
-static bool run(const struct follower *follower)
-{
-	const unsigned unit = follower->paths->unit;
-	struct paths_scratch *scratch = follower->scratch;
-	const struct open_path *from = &scratch->open[--scratch->n_open];
-	uint32_t at = (uint32_t)((from->va - follower->start) / unit);
-
-	memcpy(follower->state, from->state, follower->paths->state_size);
-	while (at < follower->n) {
-		const uint64_t pc = follower->start + (uint64_t)at * unit;
-		enum path path = PATH_ON;
-		uint64_t target = 0;
-		unsigned len;
-
-		if (!follower->behind_call && pc == follower->goal)
-			return true;
-		if (is_seen(scratch, at))
-			return false;
-		len = follower->paths->apply(scratch->code + (size_t)at * unit,
-					     (size_t)(follower->n - at) * unit, pc, follower->state,
-					     &path, &target);
-		if (!len)
-			return false;
-		see(scratch, at, len / unit);
-		if (follower->behind_call && path == PATH_CALL && pc + len == follower->goal)
-			return true;
-		note_jump(follower, path, target);
-		if (path >= PATH_JUMP)
-			return false;
-		at += len / unit;
-	}
-	return false;
-}
-
-static bool run_open(const struct follower *follower)
-{
-	while (follower->scratch->n_open)
-		if (run(follower))
-			return true;
-	return false;
-}
-
-/*
- * Unreached code before the goal inherits the state at the jump by table, from
- * the first of the last stretch of it on.
- */
-static bool run_scattered(const struct follower *follower)
-{
-	struct paths_scratch *scratch = follower->scratch;
-	const unsigned unit = follower->paths->unit;
-	const uint64_t goal =
-		(follower->goal - follower->start) / unit - (follower->behind_call ? 1 : 0);
-	uint32_t at = (uint32_t)goal;
-
-	if (!scratch->scattered || goal >= follower->n)
-		return false;
-	while (at && !is_seen(scratch, at - 1))
-		at--;
-	for (; at <= goal; at++) {
-		if (is_seen(scratch, at))
-			continue;
-		push(follower, follower->start + (uint64_t)at * unit, scratch->at_jump);
-		if (run_open(follower))
-			return true;
-	}
-	return false;
-}
-
-/* Within the bounds of a function. */
-static enum flow_result follow(const struct paths *paths, const struct flow_query *query,
-			       const struct code *code, struct paths_scratch *scratch,
-			       unsigned *steps, void *state)
-{
-	struct follower follower = {.paths = paths,
-				    .scratch = scratch,
-				    .start = query->start,
-				    .goal = query->addr,
-				    .behind_call = query->kind == FRAME_RETURN,
-				    .state = state};
-	const uint64_t size = query->end - query->start, offset = query->addr - query->start;
-
-	if (query->start % paths->unit || offset > size ||
-	    (offset == size && !follower.behind_call) || size > PATHS_SIZE_MAX)
-		return FLOW_UNKNOWN;
-	*steps -= size / STEP_BYTES < *steps ? (unsigned)(size / STEP_BYTES) : *steps;
-	follower.n =
-		(uint32_t)(code->read(code->ctx, query->start, scratch->code, size) / paths->unit);
-	memset(scratch->seen, 0, sizeof(scratch->seen));
-	scratch->n_open = 0;
-	scratch->scattered = false;
-	push(&follower, query->entry ? query->entry : query->start, state);
-	if (run_open(&follower))
-		return FLOW_FOUND;
-	return run_scattered(&follower) ? FLOW_GUESSED : FLOW_UNKNOWN;
-}
-
-/*
- * Code whose function has no known bounds: it is followed wherever it jumps. A
- * jump to another function is a last call, which may be the way to the goal.
- */
-struct seeker {
-	const struct paths *paths;
-	struct paths_scratch *scratch;
-	struct code_reader *reader;
-	uint64_t goal; /* an instruction, or the end of a call, */
-	bool behind_call;
-	bool (*leaves)(const void *state); /* ... or, not NULL, a return in such a state */
-	unsigned steps;
-	bool cut;  /* a path was not followed to its end */
-	bool away; /* a path goes where it cannot be told */
-	bool left; /* ... in a state in which it may leave the function: at_jump */
-	void *state;
-};
-
-/* False: it was seen before, or too many were. */
-static bool see_address(struct seeker *seeker, uint64_t va)
+/* False: it was seen before, or too many were, or it is out of bounds. */
+static bool may_follow(struct seeker *seeker, uint64_t va)
 {
 	struct paths_scratch *scratch = seeker->scratch;
 	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 32) % PATHS_SEEN;
+	uint32_t at;
 
+	if (seeker->n)
+		return unit_at(seeker, va, &at) && !is_seen(scratch, at);
 	for (; scratch->at[i].generation == scratch->generation; i = (i + 1) % PATHS_SEEN)
 		if (scratch->at[i].va == va)
 			return false;
@@ -235,17 +125,31 @@ static bool see_address(struct seeker *seeker, uint64_t va)
 	return true;
 }
 
-static void seek_jump(struct seeker *seeker, enum path path, uint64_t target)
+static void note_jump(struct seeker *seeker, enum path path, uint64_t target)
 {
+	const bool by_table = path == PATH_TABLE || path == PATH_BRANCH_TABLE;
 	struct paths_scratch *scratch = seeker->scratch;
 
 	if (path == PATH_BRANCH || path == PATH_JUMP)
-		seeker->cut |= !open_path(seeker->paths, scratch, target, seeker->state, true);
-	seeker->away |= path == PATH_TABLE || path == PATH_BRANCH_TABLE || path == PATH_AWAY;
-	if (path == PATH_AWAY && seeker->leaves && !seeker->left && seeker->leaves(seeker->state)) {
-		seeker->left = true;
-		memcpy(scratch->at_jump, seeker->state, seeker->paths->state_size);
-	}
+		open_path(seeker, target, seeker->state, true);
+	seeker->away |= by_table || path == PATH_AWAY;
+	/* The first state at a jump is kept: within bounds by table, else to leave the function. */
+	if (seeker->left ||
+	    (seeker->n ? !by_table
+		       : path != PATH_AWAY || !seeker->leaves || !seeker->leaves(seeker->state)))
+		return;
+	seeker->left = true;
+	memcpy(scratch->at_jump, seeker->state, seeker->paths->state_size);
+}
+
+static const uint8_t *code_of(struct seeker *seeker, uint64_t pc, size_t *n)
+{
+	uint32_t at;
+
+	if (!unit_at(seeker, pc, &at))
+		return code_at(seeker->reader, pc, n);
+	*n = (size_t)(seeker->n - at) * seeker->paths->unit;
+	return seeker->scratch->code + (size_t)at * seeker->paths->unit;
 }
 
 /* Applies the instruction; its length, 0 where the path ends. *found: this is what was sought. */
@@ -254,21 +158,25 @@ static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool
 	const struct paths *paths = seeker->paths;
 	enum path path = PATH_ON;
 	uint64_t target = 0;
+	uint32_t at;
 	unsigned len;
 	size_t n;
-	const uint8_t *bytes = code_at(seeker->reader, pc, &n);
+	const uint8_t *bytes = code_of(seeker, pc, &n);
 
-	if (*called && paths->begins && paths->begins(bytes, n, called))
+	if (*called && !seeker->n && paths->begins && paths->begins(bytes, n, called))
 		return 0;
 	len = n < paths->unit ? 0 : paths->apply(bytes, n, pc, seeker->state, &path, &target);
 	seeker->cut |= !len;
 	if (!len)
 		return 0;
+	if (unit_at(seeker, pc, &at))
+		see(seeker->scratch, at, len / paths->unit);
 	if (seeker->leaves)
 		*found = path == PATH_RETURN && seeker->leaves(seeker->state);
 	else
 		*found = seeker->behind_call && path == PATH_CALL && pc + len == seeker->goal;
-	seek_jump(seeker, path, target);
+	if (!*found)
+		note_jump(seeker, path, target);
 	*called = *called || path == PATH_CALL;
 	return path >= PATH_JUMP ? 0 : len;
 }
@@ -278,15 +186,17 @@ static bool seek_path(struct seeker *seeker)
 {
 	struct paths_scratch *scratch = seeker->scratch;
 	const struct open_path *from = &scratch->open[--scratch->n_open];
+	const bool to_goal = !seeker->leaves && !seeker->behind_call;
 	bool called = from->called, found = false;
 	uint64_t pc = from->va;
+	uint32_t at;
 	unsigned len;
 
 	memcpy(seeker->state, from->state, seeker->paths->state_size);
 	for (;;) {
-		if (!seeker->leaves && !seeker->behind_call && pc == seeker->goal)
+		if (to_goal && pc == seeker->goal && (!seeker->n || unit_at(seeker, pc, &at)))
 			return true;
-		if (!see_address(seeker, pc))
+		if (!may_follow(seeker, pc))
 			return false;
 		len = seek_step(seeker, pc, &called, &found);
 		if (found || !len)
@@ -295,19 +205,72 @@ static bool seek_path(struct seeker *seeker)
 	}
 }
 
+static bool seek_open(struct seeker *seeker)
+{
+	while (seeker->scratch->n_open)
+		if (seek_path(seeker))
+			return true;
+	return false;
+}
+
+/*
+ * Unreached code before the goal inherits the state at the jump by table, from
+ * the first of the last stretch of it on.
+ */
+static bool seek_scattered(struct seeker *seeker)
+{
+	struct paths_scratch *scratch = seeker->scratch;
+	const unsigned unit = seeker->paths->unit;
+	const uint64_t goal = (seeker->goal - seeker->start) / unit - (seeker->behind_call ? 1 : 0);
+	uint32_t at = (uint32_t)goal;
+
+	if (!seeker->left || goal >= seeker->n)
+		return false;
+	while (at && !is_seen(scratch, at - 1))
+		at--;
+	for (; at <= goal; at++) {
+		open_path(seeker, seeker->start + (uint64_t)at * unit, scratch->at_jump, true);
+		if (seek_open(seeker))
+			return true;
+	}
+	return false;
+}
+
+static enum flow_result seek_within(struct seeker *seeker, const struct flow_query *query,
+				    unsigned *steps)
+{
+	const struct code *code = seeker->reader->code;
+	struct paths_scratch *scratch = seeker->scratch;
+	const unsigned unit = seeker->paths->unit;
+	const uint64_t size = query->end - query->start, offset = query->addr - query->start;
+
+	if (query->start % unit || offset > size || (offset == size && !seeker->behind_call) ||
+	    size > PATHS_SIZE_MAX)
+		return FLOW_UNKNOWN;
+	*steps -= size / STEP_BYTES < *steps ? (unsigned)(size / STEP_BYTES) : *steps;
+	seeker->n = (uint32_t)(code->read(code->ctx, query->start, scratch->code, size) / unit);
+	if (!seeker->n)
+		return FLOW_UNKNOWN;
+	memset(scratch->seen, 0, sizeof(scratch->seen));
+	scratch->n_open = 0;
+	open_path(seeker, query->entry ? query->entry : query->start, seeker->state, true);
+	if (seek_open(seeker))
+		return FLOW_FOUND;
+	return seek_scattered(seeker) ? FLOW_GUESSED : FLOW_UNKNOWN;
+}
+
 static bool seek(struct seeker *seeker, uint64_t start, bool called, unsigned *steps)
 {
 	const unsigned allowed = *steps < PATHS_STEPS ? *steps : PATHS_STEPS;
 	struct paths_scratch *scratch = seeker->scratch;
-	bool found = false;
+	bool found;
 
 	seeker->steps = allowed;
 	scratch->generation++;
 	scratch->n_open = 0;
-	open_path(seeker->paths, scratch, start, seeker->state, false);
+	open_path(seeker, start, seeker->state, false);
 	scratch->open[0].called = called;
-	while (scratch->n_open && !found)
-		found = seek_path(seeker);
+	found = seek_open(seeker);
 	*steps -= allowed - seeker->steps;
 	return found;
 }
@@ -319,13 +282,14 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 	struct seeker seeker = {.paths = paths,
 				.scratch = scratch,
 				.reader = reader,
+				.start = query->start,
 				.goal = query->addr,
 				.behind_call = query->kind == FRAME_RETURN,
 				.state = state};
 
 	assert(paths->unit >= 2 && paths->state_size <= PATHS_STATE_MAX);
 	if (query->end)
-		return follow(paths, query, reader->code, scratch, steps, state);
+		return seek_within(&seeker, query, steps);
 	if (query->start % paths->unit || !paths->begins)
 		return FLOW_UNKNOWN;
 	if (seek(&seeker, query->start, false, steps))

@@ -257,7 +257,6 @@ struct paths_scratch {
 	uint8_t seen[PATHS_SIZE_MAX / 2 / 8]; /* by unit, of 2 bytes or more */
 	struct open_path open[PATHS_OPEN_MAX];
 	unsigned n_open;
-	bool scattered; /* a jump goes where it cannot be told */
 	_Alignas(uint64_t) uint8_t at_jump[PATHS_STATE_MAX]; /* the state there */
 	uint32_t generation; /* of the search: addresses of others count for nothing */
 	struct {
