@@ -152,27 +152,47 @@ class Grub(unittest.TestCase):
         self.check("i386-xen_pvh")
 
 
+class Ours(unittest.TestCase):
+    """Our own guests without symbols, and with tables of assembly only."""
+
+    @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine")
+    def test_room_for_arguments_behind_a_call_begins_no_function(self):
+        guests = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")) / "guests"
+        with tempfile.TemporaryDirectory() as directory:
+            image = Path(directory) / "shadow.elf"
+            subprocess.run(["objcopy", "--strip-all", guests / "shadow-pvh-cfiasm-nofp.elf", image], check=True)
+            done = subprocess.run([ROOT / "tests" / "foreign", image, "--on", "here", "--samples", "100", "--seconds", "5", "--arguments", "seconds=1000"],
+                                  capture_output=True, text=True, check=False, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(" 0 said to be cut short", done.stdout)
+
+
 # Where Debian's packages put firmware.
 LIB = Path("/usr/lib")
 OPENSBI = "riscv64-linux-gnu/opensbi/generic/fw_jump.bin"
 
 
-class Firmware(unittest.TestCase):
-    """Debian's U-Boot and OpenSBI, which have no symbols where they run, on processors that keep return addresses in a register."""
+OVMF = "/usr/share/ovmf/OVMF.fd"
+IPXE = Path("/usr/lib/ipxe/qemu/efi-e1000.rom")
 
-    def right(self, mode, image, command, cut=0):
+
+class Firmware(unittest.TestCase):
+    """Debian's firmware, which has no symbols where it runs."""
+
+    def right(self, mode, image, command, cut=0, options=("--samples", "300", "--seconds", "5")):
         emulator = command.split()[0]
         if not shutil.which(emulator):
             self.skipTest(f"no {emulator} on this machine")
         if not (LIB / image).exists():
-            self.skipTest(f"no /usr/lib/{image} on this machine (tools/setup firmware)")
-        done = subprocess.run([ROOT / "tests" / "foreign", LIB / image, "--code-in-memory", mode, "--samples", "300", "--seconds", "5", "--command",
-                               f"{command} -display none -serial null -bios {{image}} -qmp unix:{{qmp}},server=on,wait=off"],
+            self.skipTest(f"no {LIB / image} on this machine (tools/setup firmware)")
+        done = subprocess.run([ROOT / "tests" / "foreign", LIB / image, "--code-in-memory", mode, *options, "--command",
+                               f"{command} -display none -serial file:{{console}} -bios {{image}} -qmp unix:{{qmp}},server=on,wait=off"],
                               capture_output=True, text=True, check=False, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         samples, said = (int(re.search(pattern, done.stdout)[1]) for pattern in (r"(\d+) samples", r"(\d+) said to be cut short"))
         self.assertLessEqual(said, cut * samples, done.stdout)
         print(done.stdout, end=" ", flush=True)
+        return samples, done.stdout
 
     def test_u_boot_arm64(self):
         self.right("arm64", "u-boot/qemu_arm64/u-boot.bin", "qemu-system-aarch64 -M virt -cpu cortex-a57")
@@ -186,6 +206,24 @@ class Firmware(unittest.TestCase):
     def test_opensbi_in_its_trap_handler(self):
         """It jumps to where nothing is, which traps again and again; some samples are of that instruction."""
         self.right("riscv64", OPENSBI, "qemu-system-riscv64 -M virt", cut=0.1)
+
+    def busy(self, name, script, devices):
+        """OVMF with a directory in which a script says that it is at work, and then goes round and round. Nearly all stacks lead to
+        one function, which never returns and is called through a pointer, but for interrupts and some functions that were just entered."""
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / name).write_text(script, encoding="ascii")
+            samples, said = self.right("x86-64", OVMF, "qemu-system-x86_64 -M q35 -m 128 " + devices.format(directory), cut=1,
+                                       options=("--samples", "100", "--seconds", "10", "--ready", "is at work"))
+        self.assertGreaterEqual(int(re.search(r"outermost: \w+ (\d+)", said)[1]), 0.9 * samples, said)
+
+    def test_ovmf_in_its_shell(self):
+        """It calls by Microsoft's convention, and makes room for arguments behind calls."""
+        self.busy("startup.nsh", "echo the shell is at work\r\n:top\r\nls fs0:\r\ngoto top\r\n", "-nic none -drive file=fat:rw:{},format=raw")
+
+    @unittest.skipUnless(IPXE.exists(), f"no {IPXE} on this machine (tools/setup firmware)")
+    def test_ipxe_on_ovmf(self):
+        self.busy("loop.ipxe", "#!ipxe\necho iPXE is at work\n:top\nset counter busy\ngoto top\n",
+                  f"-netdev user,id=net,tftp={{}},bootfile=loop.ipxe -device e1000,netdev=net,romfile={IPXE}")
 
 
 if __name__ == "__main__":

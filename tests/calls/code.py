@@ -291,7 +291,8 @@ class Code:
     def in_taken(self, pc):
         """Whether what is called through a pointer can stand at pc."""
         if self._taken_flow is None:
-            self._taken_flow = self.reach(self.taken)[0]
+            # Behind data in memory, the disassembly may swallow a function's first instruction.
+            self._taken_flow = self.reach(self.taken)[0] | set(getattr(self.elf, "pointers", ()))
         return pc in self._taken_flow
 
     def call_targets(self):

@@ -15,6 +15,8 @@ XEN_PHYS32_ENTRY = 18
 # The first recording is this long, each further one twice as long.
 SECONDS, TAKES, RATE = 20, 5, 997
 SECONDS_TO_BOOT = 5
+# At most, where it is told when a guest is ready.
+SECONDS_TO_READY = 300
 # Bytes of memory before and behind an address that are taken for code.
 NEAR = 1 << 17
 PAGE = 4096
@@ -115,19 +117,30 @@ def memory_of(qmp, addresses, scratch, mode):
         return code, pointers_to(pieces, base, read(base, ram), MODES[mode][2] // 8)
 
 
+def wait_for(guest, image, ready, scratch):
+    """Until the guest runs, or says that it does what is to be recorded."""
+    console, until = scratch / "console", time.monotonic() + SECONDS_TO_READY
+    if ready is None:
+        time.sleep(SECONDS_TO_BOOT)
+    while ready and guest.poll() is None and not (console.exists() and ready in console.read_text(errors="replace")):
+        if time.monotonic() > until:
+            raise StartError(f"{image} does not say {ready} in {SECONDS_TO_READY} s")
+        time.sleep(0.5)
+    if guest.poll() is not None:
+        raise StartError(f"{image} has ended: {(scratch / 'log').read_text(errors='replace')}")
+
+
 def here(image, args, build, scratch):
     """Directly under QEMU, or by the command that was given."""
     qmp, recording = scratch / "qmp", scratch / f"{image.stem}.uniprof"
     named = [] if args.code_in_memory else named_by(image)
-    command = args.command.format(qmp=qmp, image=image).split() if args.command else [
+    command = args.command.format(qmp=qmp, image=image, console=scratch / "console").split() if args.command else [
         *QEMU[MACHINES[Elf(image).machine][0]], "-accel", "tcg", "-m", str(args.memory), "-display", "none", "-no-reboot", "-serial", f"file:{scratch / 'console'}",
         "-qmp", f"unix:{qmp},server=on,wait=off", "-kernel", str(args.boot or image), "-append", args.arguments]
     with (scratch / "log").open("wb") as log:
         guest = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        time.sleep(SECONDS_TO_BOOT)
-        if guest.poll() is not None:
-            raise StartError(f"{image} has ended: {(scratch / 'log').read_text(errors='replace')}")
+        wait_for(guest, image, args.ready, scratch)
         target = args.target.format(qmp=qmp, pid=guest.pid)
         enough(lambda seconds: subprocess.run([build / "uniprof", "record", "-F", str(RATE), "-T", str(seconds), *named, "-o", recording, target],
                                               cwd=image.resolve().parent, capture_output=True, text=True, check=False).stderr, args.samples, args.seconds)

@@ -54,6 +54,9 @@ class Traits(GuestCase):
         for platform in "pv", "pvh":
             self.check("redzone", platform, {**QUARTERS, "hash_blocks": 1}, variants=TABLES_OR_NONE)
 
+    def test_room_for_arguments_behind_a_call_begins_no_function(self):
+        self.check("shadow", "pvh", QUARTERS, variants=TABLES_OR_NONE)
+
     def test_stacks_that_share_a_page_or_lie_amid_variables_are_told_apart(self):
         for platform in "pv", "pvh":
             self.check("shared-page", platform, {f"serve_{side}": 1 / 3 for side in ("left", "right", "middle")},
