@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A program for a Linux guest that does nothing but wait: 50 ms asleep, 20 ms for a lock that
- * nobody gives, 30 ms for a child that shares its memory (so that no signal wakes it), again and
+ * A program for a Linux guest that does nothing but wait: 100 ms asleep, 40 ms for a lock that
+ * nobody gives, 60 ms for a child that shares its memory (so that no signal wakes it), again and
  * again. Each second it says how much time each has had in all, ns: "waited SLEEP LOCK CHILD".
  */
 
@@ -49,7 +49,7 @@ static void lock_for(word ms)
 
 __attribute__((used, noreturn)) static void child(void)
 {
-	sleep_for(30);
+	sleep_for(60);
 	for (;;)
 		system_call(SYS_EXIT, 0, 0, 0, 0);
 }
@@ -102,15 +102,15 @@ __attribute__((used, noreturn)) void user_entry(void)
 
 	for (unsigned turn = 1;; turn++) {
 		at[0] = now();
-		sleep_for(50);
+		sleep_for(100);
 		at[1] = now();
-		lock_for(20);
+		lock_for(40);
 		at[2] = now();
 		wait_for_child();
 		at[3] = now();
 		for (int i = 0; i < 3; i++)
 			waited[i] += at[i + 1] - at[i];
-		if (turn % 10 == 0)
+		if (turn % 5 == 0)
 			tell(waited);
 	}
 }
