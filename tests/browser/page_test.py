@@ -488,6 +488,31 @@ class OneRecording(InBrowser):
         self.assertEqual(len({color[name] for name in ('tcp_input', 'std::sort', 'net/http.readRequest')}), 3)
         self.assertEqual((color['0x1234'], color['all']), (usual['0x1234'], usual['all']))
 
+    def test_colours_can_be_those_of_images_and_kinds(self) -> None:
+        self.recording = self.directory / 'images.uniprof'
+        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'plain', self.recording)
+        page = self.open()
+        page.press('p', 'p')
+        images = self.browser.run('return uniprof.profile.images')
+        self.assertTrue(images)
+        self.assertIn(images[0], page.text('#color-legend'))
+        color = {box['name']: box['color'] for box in page.boxes()}
+        self.assertEqual(color['example_outer'], self.browser.run('return hueOf(uniprof.profile.images[0])'))
+        page.press('p')
+        self.assertRegex(page.text('#color-legend'), 'kernel|user|guest')
+        fragment = self.browser.run('return location.hash')
+        self.assertIn('color=kind', fragment)
+        self.assertEqual(self.browser.run('return uniprof.colorsOf()[uniprof.names.indexOf("example_outer")]'),
+                         {box['name']: box['color'] for box in self.open(fragment=fragment).boxes()}['example_outer'])
+        page.press('p')
+        self.assertFalse(self.browser.run('return document.querySelector("#color-legend").checkVisibility()'))
+
+    def test_kinds_are_told_by_addresses_and_names(self) -> None:
+        self.open()
+        self.assertEqual(self.browser.run("""return kindsOf({names: ['main', 'do_idle', 'xen_hypercall_sched_op', 'tcp_input', '…', 'all'],
+            codes: [0, 1, 1, 1], rest: 4})"""), [1, 4, 3, 0, -1, -1])
+        self.assertEqual(self.browser.run("return kindsOf({names: ['main', 'idle_hands', '…', 'all'], codes: [0, 0], rest: 2})"), [2, 2, -1, -1])
+
     def test_a_stack_can_be_copied(self) -> None:
         page = self.open()
         self.browser.devtools('Browser.grantPermissions', permissions=['clipboardReadWrite', 'clipboardSanitizedWrite'])

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/array.h"
 #include "base/bytes.h"
+#include "base/intern.h"
 #include "profile/time_buckets.h"
 #include "recording/stacks.h"
 #include "symbol/names/display_name.h"
@@ -17,6 +19,13 @@
 #define MAX_ROWS (1u << 20)
 
 #define TITLE_CELLS 1000
+
+/* The code of a name, for colours. */
+struct name_code {
+	uint32_t
+		image; /* 0: none that is known; else 1 more than its number, of the first that was met */
+	bool kernel; /* in the upper half of the addresses */
+};
 
 /*
  * The tree of all stacks as a page has it: nodes in preorder, children by
@@ -30,6 +39,11 @@ struct page_tree {
 	const char **names; /* [n_names]: sorted */
 	bool *unresolved;   /* [n_names]: the name is an address */
 	uint32_t n_names;
+	struct name_code *code; /* [n_names] */
+	const char **images;	/* [n_images]: file names without directories */
+	struct pool *image_names;
+	struct ids *image_ids; /* by name */
+	size_t n_images, images_room;
 	struct short_names *shorts;	/* NULL: full names are wanted */
 	struct node_map position_of[2]; /* of each side's samples */
 };
@@ -92,6 +106,136 @@ static struct error *number_names(struct page_tree *tree)
 	return NULL;
 }
 
+static int by_text(const void *key, const void *name)
+{
+	return strcmp(key, *(const char *const *)name);
+}
+
+/* An image of a side, as recorded. */
+struct image_range {
+	uint64_t start, end;
+	uint32_t number; /* as in struct name_code */
+};
+
+/* What is asked for the code of a side's names. */
+struct coding {
+	const struct page_side *side;
+	struct page_tree *tree;
+	struct image_range *ranges; /* sorted by start */
+	size_t n;
+};
+
+static int by_start(const void *left, const void *right)
+{
+	const struct image_range *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* Images of the same file name are one. */
+static struct error *number_image(struct page_tree *tree, const char *path, uint32_t *number)
+{
+	const char *slash = strrchr(path, '/'), *name;
+	bool added;
+	struct error *err = pool_intern(tree->image_names, slash ? slash + 1 : path,
+					strlen(slash ? slash + 1 : path), &name);
+
+	if (!err)
+		err = ids_get(tree->image_ids, (uintptr_t)name, 0, number, &added);
+	if (!err && added)
+		err = ARRAY_RESERVE(&tree->images, &tree->images_room, tree->n_images + 1);
+	if (!err && added)
+		tree->images[tree->n_images++] = name;
+	++*number;
+	return err;
+}
+
+static struct error *number_images(struct coding *coding)
+{
+	const struct recorded_images *images = profile_images(coding->side->profile);
+	const size_t n = images ? images->n : 0;
+	struct error *err = NULL;
+
+	coding->ranges = calloc(n + 1, sizeof(*coding->ranges));
+	if (!coding->ranges)
+		return error_no_memory();
+	for (size_t i = 0; i < n && !err; i++) {
+		const struct recorded_image *image = &images->at[i];
+		struct image_range *range = &coding->ranges[coding->n];
+
+		if (!image->path || !*image->path)
+			continue;
+		*range = (struct image_range){.start = image->start, .end = image->end};
+		err = number_image(coding->tree, image->path, &range->number);
+		coding->n++;
+	}
+	qsort(coding->ranges, coding->n, sizeof(*coding->ranges), by_start);
+	return err;
+}
+
+/* 0 where no image is known. */
+static uint32_t image_at(const struct coding *coding, uint64_t addr)
+{
+	size_t low = 0, high = coding->n;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (coding->ranges[middle].start <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && addr < coding->ranges[low - 1].end ? coding->ranges[low - 1].number : 0;
+}
+
+static struct error *note_code(const struct coding *coding, const struct stack_node *frame)
+{
+	const uint64_t addr = frame->addr - (frame->kind == FRAME_RETURN);
+	const struct page_tree *tree = coding->tree;
+	const uint32_t image = image_at(coding, addr);
+	const struct location *functions;
+	size_t n = 0;
+	struct error *err = symbolizer_locate(coding->side->symbolizer, frame->addr, frame->kind,
+					      &functions, &n);
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const char **name = bsearch(functions[i].function, tree->names, tree->n_names,
+					    sizeof(*tree->names), by_text);
+		struct name_code *code = name ? &tree->code[name - tree->names] : NULL;
+
+		if (code && !code->image)
+			code->image = image;
+		if (code)
+			code->kernel |= addr >> 63;
+	}
+	return err;
+}
+
+/* Asks once for each address, of all that stacks of a side have. */
+static struct error *find_code(const struct page_side *side, struct page_tree *tree)
+{
+	const struct stacks *stacks = side->profile->stacks;
+	struct coding coding = {.side = side, .tree = tree};
+	struct ids *seen = NULL;
+	struct error *err = number_images(&coding);
+
+	if (!err)
+		err = ids_new(&seen);
+	for (uint32_t id = 1; !err && id < stacks_count(stacks); id++) {
+		const struct stack_node *frame = stacks_node(stacks, id);
+		uint32_t number;
+		bool added;
+
+		err = ids_get(seen, frame->addr, frame->kind, &number, &added);
+		if (!err && added)
+			err = note_code(&coding, frame);
+	}
+	ids_free(seen);
+	free(coding.ranges);
+	return err;
+}
+
 static struct error *add_sides(const struct page_side *sides, unsigned n, struct page_tree *tree)
 {
 	struct error *err = tree_new(&tree->tree);
@@ -112,6 +256,10 @@ static void page_tree_free(struct page_tree *tree)
 	free(tree->position);
 	free(tree->name);
 	free(tree->names);
+	free(tree->code);
+	free(tree->images);
+	pool_free(tree->image_names);
+	ids_free(tree->image_ids);
 	short_names_free(tree->shorts);
 	free(tree->unresolved);
 	node_map_free(&tree->position_of[0]);
@@ -134,11 +282,19 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
 		out->name = calloc(nodes, sizeof(*out->name));
 		out->names = calloc(nodes, sizeof(*out->names));
 		out->unresolved = calloc(nodes, sizeof(*out->unresolved));
-		if (!out->order || !out->position || !out->name || !out->names || !out->unresolved)
+		out->code = calloc(nodes, sizeof(*out->code));
+		if (!out->order || !out->position || !out->name || !out->names ||
+		    !out->unresolved || !out->code)
 			err = error_no_memory();
 	}
 	if (!err)
 		err = number_names(out);
+	if (!err)
+		err = pool_new(&out->image_names);
+	if (!err)
+		err = ids_new(&out->image_ids);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = find_code(&sides[i], out);
 	if (!err && !full_names)
 		err = short_names_new(&out->shorts);
 	if (err) {
@@ -159,10 +315,11 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  * The bytes that the page's script reads (page_profile.js is the other end).
  * Numbers are LEB128 (base/bytes.h), text is its length in bytes and UTF-8.
  *
- *	text    JSON: title, states, icicle, reverse, and for each side subtitle,
+ *	text    JSON: title, states, icicle, reverse, process (the guest is one), images, and for each side subtitle,
  *	        warning, weighted, timeless, vcpus, buckets, bucket_ns
- *	number  of names; for each: text, its short form (empty: the same), and three
- *	        bytes of colour
+ *	number  of names; for each: text, its short form (empty: the same), three
+ *	        bytes of colour, and a number: 1 if it is the kernel's, plus 2 times
+ *	        its image, counted from 1 (0: not known)
  *	number  of nodes but the root; for each, in preorder:
  *	        number  how many levels it is above a child of the one before,
  *	                times 2, plus 1 if it is inlined into its parent
@@ -217,18 +374,23 @@ static const char *title_of(const struct page_side *sides, const struct page_opt
 	return guest && *guest ? guest : "Flame Graph";
 }
 
-static struct error *put_head(const struct page_side *sides, const struct time_buckets *buckets,
-			      unsigned n, const struct page_options *options, struct bytes *bytes)
+static struct error *put_head(const struct page_tree *tree, const struct page_side *sides,
+			      const struct time_buckets *buckets, unsigned n,
+			      const struct page_options *options, struct bytes *bytes)
 {
-	json_t *list = json_array(), *head;
+	const char *target = sides[0].profile->info.target;
+	json_t *list = json_array(), *images = json_array(), *head;
 	char *text = NULL;
 	struct error *err;
 
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
-	head = json_pack("{s:o, s:i, s:b, s:b, s:o}", "title", text_json(title_of(sides, options)),
-			 "states", (int)options->states, "icicle", options->icicle, "reverse",
-			 options->reverse, "sides", list);
+	for (size_t i = 0; i < tree->n_images; i++)
+		json_array_append_new(images, text_json(tree->images[i]));
+	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:o, s:o}", "title",
+			 text_json(title_of(sides, options)), "states", (int)options->states,
+			 "icicle", options->icicle, "reverse", options->reverse, "process",
+			 target && !strcmp(target, "process"), "images", images, "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
 	err = text ? put_text(bytes, text) : error_no_memory();
@@ -260,12 +422,14 @@ static struct error *put_names(const struct page_tree *tree, struct bytes *bytes
 
 		err = put_name(tree, tree->names[i], bytes);
 		if (!err)
-			err = bytes_reserve(bytes, 3);
-		if (!err)
-			put_bytes(bytes,
-				  (uint8_t[]){(uint8_t)(color >> 16), (uint8_t)(color >> 8),
-					      (uint8_t)color},
-				  3);
+			err = bytes_reserve(bytes, 3 + VARINT_MAX);
+		if (err)
+			break;
+		put_bytes(bytes,
+			  (uint8_t[]){(uint8_t)(color >> 16), (uint8_t)(color >> 8),
+				      (uint8_t)color},
+			  3);
+		put_varint(bytes, (uint64_t)tree->code[i].image << 1 | tree->code[i].kernel);
 	}
 	return err;
 }
@@ -348,7 +512,7 @@ static struct error *put_data(const struct page_tree *tree, const struct page_si
 			      const struct time_buckets *buckets, unsigned n,
 			      const struct page_options *options, struct bytes *bytes)
 {
-	struct error *err = put_head(sides, buckets, n, options, bytes);
+	struct error *err = put_head(tree, sides, buckets, n, options, bytes);
 
 	if (!err)
 		err = put_names(tree, bytes);
@@ -412,15 +576,8 @@ struct error *page_write(const struct page_side *sides, unsigned n,
 			 const struct page_options *options, FILE *out)
 {
 	struct bytes bytes = {0}, small = {0};
-	struct error *err = NULL;
+	struct error *err = pack(sides, n, options, &bytes);
 
-	for (unsigned i = 0; i < n && !err; i++)
-		if (!strcmp(sides[i].path, "-"))
-			err = error_new(ERR_USAGE,
-					"a page reads its recording twice, so the recording "
-					"cannot come from standard input");
-	if (!err)
-		err = pack(sides, n, options, &bytes);
 	if (!err)
 		err = compressed(&bytes, &small);
 	if (!err) {

@@ -10,7 +10,7 @@ const KEYS = [
 	[['h'], 'Heat map: seconds across, the offset in a second down; drag to select a stretch, or ← → ↑ ↓ with Shift; Enter: its flame graph'],
 	[['i'], 'Icicle: the root at the top'],
 	[['r'], 'Recursion: calls of a function by itself are one box'],
-	[['p'], 'Colours by package (or module, or prefix of the name)'],
+	[['p'], 'Colours by function, by package (or module, or prefix of the name), by image, by kind'],
 	[['a'], 'Annotate: instructions and source lines of the function of the box in focus, or under the mouse'],
 	[['c'], 'Copy the stack of the box in focus, or under the mouse'],
 	[['/', 'Ctrl-F'], 'Search names by regular expression; Enter goes to a match'],
@@ -26,6 +26,7 @@ const KEYS = [
 	[['Esc'], 'Everything as at first'],
 ];
 
+const COLORS = ['function', 'package', 'image', 'kind'];
 const MOST_PRINTED = 200; // levels
 
 function toggleTheme(page, theme) {
@@ -93,7 +94,7 @@ function wire(page) {
 		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
 		h: () => { page.setView('heat'); page.heats[0].canvas.focus(); },
 		i: () => page.setIcicle(!page.icicle), r: () => page.setCollapsed(!page.collapsed),
-		p: () => page.setColors(!page.byPackage), c: () => page.copyStack(), a: () => annotateFocus(page), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
+		p: () => page.setColors(COLORS[(COLORS.indexOf(page.colorBy) + 1) % COLORS.length]), c: () => page.copyStack(), a: () => annotateFocus(page), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
 		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
 		1: () => toggleState(page, 0), 2: () => toggleState(page, 1), 3: () => toggleState(page, 2),
 		w: () => page.profile.sides.length === 2 && nextWidths(page),
@@ -111,7 +112,7 @@ function wire(page) {
 		get(`view-${view}`).addEventListener('click', () => view === 'sandwich' ? sandwichOfFocus(page) : page.setView(view));
 	get('icicle').addEventListener('click', () => page.setIcicle(!page.icicle));
 	get('collapse').addEventListener('click', keys.r);
-	get('colors').addEventListener('change', (event) => page.setColors(event.target.value === 'package'));
+	get('colors').addEventListener('change', (event) => page.setColors(event.target.value));
 	get('copy').addEventListener('click', keys.c);
 	get('annotate-button').addEventListener('click', keys.a);
 	wirePrinting(page);
@@ -157,7 +158,7 @@ function saveState(page) {
 	set('f', page.view === 'sandwich' && page.chosen >= 0 ? page.names[page.chosen].slice(0, 1000) : '', '');
 	set('states', page.states, profile.states);
 	set('rec', page.collapsed ? '1' : '', '');
-	set('color', page.byPackage ? 'package' : '', '');
+	set('color', page.colorBy, 'function');
 	set('down', page.icicle ? '1' : '0', profile.icicle ? '1' : '0');
 	filters.forEach((filter, i) => {
 		set(`t${i}`, `${filter.from}-${filter.to}`, `0-${profile.sides[i].buckets}`);
@@ -176,7 +177,7 @@ function readState(page, text) {
 	page.pattern = get('search').value = state.get('s') ?? '';
 	page.anyCase = state.get('i') === '1';
 	page.collapsed = state.get('rec') === '1';
-	page.byPackage = state.get('color') === 'package';
+	page.colorBy = COLORS.find((by) => by === state.get('color')) ?? 'function';
 	page.chosen = state.has('f') ? page.names.indexOf(state.get('f')) : -1;
 	page.states = /^[0-7]$/.test(state.get('states') ?? '') ? Number(state.get('states')) : page.states;
 	page.icicle = page.flame.icicle = state.has('down') ? state.get('down') === '1' : page.icicle;

@@ -4,7 +4,7 @@
 
 const get = (id) => document.getElementById(id);
 const VIEWS = ['flame', 'leaf', 'sandwich', 'heat'];
-const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600;
+const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600, MOST_IMAGES = 12;
 // Lets the browser draw and take input; a timer would wait for some milliseconds more.
 const pause = () => new Promise((done) => {
 	const {port1, port2} = new MessageChannel();
@@ -22,7 +22,9 @@ class Page {
 		this.states = profile.states;
 		this.timed = profile.sides.every((side) => !side.timeless);
 		this.widths = 'both';
-		this.collapsed = this.byPackage = false;
+		this.collapsed = false;
+		this.colorBy = 'function';
+		this.colorsBy = {};
 		this.icicle = profile.icicle;
 		this.flame = new Flame(get('flame'), this, 'Flame graph: arrow keys move, Enter zooms', this.icicle);
 		this.callers = new Flame(get('callers'), this, 'Callers', false);
@@ -57,12 +59,35 @@ class Page {
 		return view.marks && !view.rest?.[node] ? changeColor(view.share[0][node], view.share[1][node], view.marks[node]) : this.colorsOf()[view.name[node]];
 	}
 
-	// Of addresses and what is no function the usual ones.
+	// By name: [colour, what it stands for]. Of what is no function the usual ones.
 	colorsOf() {
-		const {profile} = this, {names, rest} = profile;
-		if (!this.byPackage)
-			return profile.colors;
-		return this.packageColors ??= names.map((name, i) => i < rest && !/^0x/.test(name) ? packageColor(name) : profile.colors[i]);
+		const {profile, colorBy} = this, {names, rest, images, codes, colors} = profile;
+		if (colorBy === 'function')
+			return colors;
+		const kinds = colorBy === 'kind' && kindsOf(profile);
+		const of = {
+			package: (i) => /^0x/.test(names[i]) ? colors[i] : hueOf(packageOf(names[i])),
+			image: (i) => codes[i] > 1 ? hueOf(images[(codes[i] >> 1) - 1]) : '#bebec2',
+			kind: (i) => KINDS[kinds[i]][1],
+		}[colorBy];
+		return this.colorsBy[colorBy] ??= names.map((_, i) => i < rest ? of(i) : colors[i]);
+	}
+
+	// What the colours stand for, where there are few.
+	showColorLegend() {
+		const {images, codes} = this.profile, patch = (color, text) => {
+			const square = make('i');
+			square.style.background = color;
+			return make('span', {}, square, ` ${text}`);
+		};
+		const seen = this.colorBy === 'kind' ? new Set(kindsOf(this.profile)) : null, shown = {
+			kind: () => KINDS.flatMap(([name, color], kind) => seen.has(kind) ? [patch(color, name)] : []),
+			image: () => [...images.slice(0, MOST_IMAGES).map((image) => patch(hueOf(image), image.slice(0, 60))),
+				...images.length > MOST_IMAGES ? [`${images.length - MOST_IMAGES} more`] : [],
+				...codes.some((code) => code < 2) ? [patch('#bebec2', 'image not known')] : []],
+		}[this.colorBy]?.() ?? [];
+		get('color-legend').replaceChildren(...shown);
+		get('color-legend').hidden = !shown.length || this.view === 'heat' || this.profile.sides.length > 1;
 	}
 
 	text(view, node) {
@@ -267,7 +292,8 @@ class Page {
 		get('collapse').hidden = get('colors-label').hidden = get('copy').hidden = this.view === 'heat';
 		get('icicle').setAttribute('aria-pressed', this.icicle);
 		get('collapse').setAttribute('aria-pressed', this.collapsed);
-		get('colors').value = this.byPackage ? 'package' : 'function';
+		get('colors').value = this.colorBy;
+		this.showColorLegend();
 		get('widths').value = this.widths;
 		for (const box of get('states').querySelectorAll('input'))
 			box.checked = this.states >> box.value & 1;
@@ -297,8 +323,8 @@ class Page {
 		this.update();
 	}
 
-	setColors(byPackage) {
-		this.byPackage = byPackage;
+	setColors(by) {
+		this.colorBy = by;
 		for (const flame of [this.flame, this.callers, this.callees])
 			flame.redraw();
 		this.showChoices();
@@ -447,7 +473,8 @@ class Page {
 
 	reset() {
 		this.pattern = get('search').value = '';
-		this.collapsed = this.byPackage = false;
+		this.collapsed = false;
+		this.colorBy = 'function';
 		this.states = this.profile.states;
 		this.profile.sides.forEach((side, i) => {
 			Object.assign(this.filters[i], {from: 0, to: side.buckets});

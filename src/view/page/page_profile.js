@@ -145,13 +145,14 @@ function readGroups(bytes) {
 }
 
 async function readProfile(data, tell) {
-	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [];
+	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [], codes = [];
 	for (let n = bytes.number(); n > 0; n--) {
 		if (n % CHUNK === 0)
 			await tell(`Reading names: ${n.toLocaleString('en-US')} more`);
 		names.push(bytes.text());
 		shorts.push(bytes.text() || names.at(-1));
 		colors.push(bytes.color());
+		codes.push(bytes.number());
 	}
 	// The last two are no functions, even if one is called like them: what is too narrow, and the root.
 	const rest = names.push('…') - 1;
@@ -160,5 +161,5 @@ async function readProfile(data, tell) {
 	colors.push('#c6c7cc', '#d0d0d4');
 	const tree = await readTree(bytes, names.length - 1, tell);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, rest, tree, sides, code: bytes.text()};
+	return {...head, names, shorts, colors, codes, rest, tree, sides, code: bytes.text()};
 }

@@ -440,12 +440,25 @@ function packageOf(name) {
 	return parts ?? plain;
 }
 
-// One hue for each package; light enough for black text.
-function packageColor(name) {
+// One hue for each package or image; light enough for black text.
+function hueOf(text) {
 	let hash = 2166136261;
-	for (const letter of packageOf(name))
+	for (const letter of text)
 		hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
 	return `hsl(${hash % 360},${55 + (hash >>> 9) % 25}%,${66 + (hash >>> 17) % 14}%)`;
+}
+
+const IDLE = /^(\[idle\]|(default|mwait|intel|acpi|poll|psci|arch_cpu|do|cpu|haltpoll|native|xen)_(enter_)?idle\w*|acpi_safe_halt|(pv_)?native_(safe_)?halt|cpuidle_\w+|cpu_startup_entry|call_cpuidle)$/;
+const HYPERVISOR = /hypercall|^HYPERVISOR_|^(vmcall|vmmcall|hvc_call)\b/;
+
+// Kinds of code, and their colours; light enough for black text.
+const KINDS = [['kernel', '#f6a15b'], ['user', '#f7d774'], ['guest', '#8fbdf0'], ['calls of the hypervisor', '#d39be0'], ['idle', '#a9cfa4']];
+const KERNEL_KIND = 0, USER_KIND = 1, GUEST_KIND = 2, HYPERVISOR_KIND = 3, IDLE_KIND = 4;
+
+// One address space without a kernel's half is the guest's: a unikernel's, or firmware's.
+function kindsOf({names, codes, rest, process}) {
+	const other = process || codes.some((code) => code & 1) ? USER_KIND : GUEST_KIND;
+	return names.map((name, i) => i >= rest ? -1 : IDLE.test(name) ? IDLE_KIND : HYPERVISOR.test(name) ? HYPERVISOR_KIND : codes[i] & 1 ? KERNEL_KIND : other);
 }
 
 const percent = (part, whole) => `${(whole ? 100 * part / whole : 0).toFixed(2)} %`;
