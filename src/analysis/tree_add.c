@@ -110,8 +110,7 @@ static struct error *add_forward(const struct adding *adding, uint32_t *node, bo
 
 static struct error *too_deep(void)
 {
-	return error_new(ERR_INPUT,
-			 "too many deep stacks to show leaf first, or by processes or threads");
+	return error_new(ERR_INPUT, "too many deep stacks to show them like this");
 }
 
 /* Follows one stack from the leaf to its outermost frame, and moves *at to that. */
@@ -455,6 +454,8 @@ static struct error *order_levels(const struct level *level, struct descent *d)
 		if (err)
 			return err;
 		d->at[id] = level_of(d, stacks, id) + (uint32_t)count;
+		if (d->at[id] > STACKS_MAX_NODES)
+			return too_deep();
 		if (d->at[id] > d->levels)
 			d->levels = d->at[id];
 	}

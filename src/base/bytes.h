@@ -77,4 +77,26 @@ static inline bool get_varint(struct cursor *in, uint64_t *value)
 	return false;
 }
 
+#define EACH_BYTE(b) (UINT64_C(0x0101010101010101) * (b))
+
+/*
+ * The value of eight hexadecimal digits, the first one in the lowest byte; false if one is none.
+ * A byte that is at least X has its top bit set after 0x80 - X was added.
+ */
+static inline bool eight_digits(uint64_t word, uint64_t *value)
+{
+	const uint64_t lower = word | EACH_BYTE(0x20), top = EACH_BYTE(0x80);
+	const uint64_t digit = (word + EACH_BYTE(0x80 - '0')) & ~(word + EACH_BYTE(0x80 - '9' - 1));
+	const uint64_t letter =
+		(lower + EACH_BYTE(0x80 - 'a')) & ~(lower + EACH_BYTE(0x80 - 'f' - 1));
+	uint64_t v = (lower & EACH_BYTE(0x0f)) + 9 * (lower >> 6 & EACH_BYTE(1));
+
+	if (word & top || ((digit | letter) & top) != top)
+		return false;
+	v = (v << 4 | v >> 8) & UINT64_C(0x00ff00ff00ff00ff);
+	v = (v << 8 | v >> 16) & UINT64_C(0x0000ffff0000ffff);
+	*value = (v << 16 | v >> 32) & UINT64_C(0xffffffff);
+	return true;
+}
+
 #endif

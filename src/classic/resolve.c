@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "format/format.h"
 #include "symbol/names/display_name.h"
@@ -263,54 +264,101 @@ static void stack_text_cache_add(struct stack_text_cache *cache, uint64_t hash,
 	cache->text_len += len;
 }
 
+/* The text for an address that was met lately: a stack's outer frames come again in others. */
+struct known_address {
+	uint64_t addr;
+	bool inside;
+	uint8_t len; /* of the text without the line's end; 0: free */
+	char text[54];
+};
+
+_Static_assert(sizeof(struct known_address) == 64, "a line of the processor's cache");
+
+#define KNOWN_BITS 16
+
 struct line_resolver {
 	const struct images *images;
 	struct sink *sink;
+	struct known_address *known;  /* [1 << KNOWN_BITS] */
 	struct resolve_result result; /* so far */
 	bool inside;		      /* of a stack: the next address is a return address */
 };
 
-/* Writes the line for the address to `text`, `end` behind it; returns its length. */
-static size_t format_line(char *text, const struct symbol *symbol, size_t name_len, uint64_t addr,
-			  const char *end, size_t end_len)
+static struct known_address *known_at(const struct line_resolver *r, uint64_t addr)
 {
-	size_t len = sanitize_name(symbol->name, name_len, text);
+	return &r->known[mix(r->inside, addr) >> (64 - KNOWN_BITS)];
+}
+
+static void remember(const struct line_resolver *r, uint64_t addr, const char *text, size_t len)
+{
+	struct known_address *known = known_at(r, addr);
+
+	if (!len || len > sizeof(known->text))
+		return;
+	known->addr = addr;
+	known->inside = r->inside;
+	known->len = (uint8_t)len;
+	memcpy(known->text, text, len);
+}
+
+/* Writes the line for the address to `text`, `end` behind it; returns its length. */
+static size_t format_line(const struct line_resolver *r, char *text, const struct symbol *symbol,
+			  uint64_t addr, struct stack_text end)
+{
+	size_t len = sanitize_name(symbol->name, strlen(symbol->name), text);
 
 	len += raw_offset(text, addr - symbol->start, text + len);
-	memcpy(text + len, end, end_len);
-	return len + end_len;
+	remember(r, addr, text, len);
+	memcpy(text + len, end.bytes, end.len);
+	return len + end.len;
+}
+
+static struct error *put_known(const struct line_resolver *r, const struct known_address *known,
+			       struct stack_text end)
+{
+	char *text;
+	struct error *err = sink_reserve(r->sink, sizeof(known->text) + 2, &text);
+
+	if (err)
+		return err;
+	/* As much as there can be: a length that is known is copied at once. */
+	memcpy(text, known->text, sizeof(known->text));
+	memcpy(text + known->len, end.bytes, end.len);
+	sink_commit(r->sink, known->len + end.len);
+	return NULL;
 }
 
 /* `line` is the address as the trace has it, `len` bytes with the end of the line. */
 static struct error *put_address(struct line_resolver *r, uint64_t addr, const char *line,
 				 size_t len)
 {
-	size_t end_len = line[len - 2] == '\r' ? 2 : 1, name_len, room;
+	const size_t end_len = line[len - 2] == '\r' ? 2 : 1;
+	const struct stack_text line_end = {line + len - end_len, end_len};
+	const struct known_address *known = known_at(r, addr);
 	struct error *err = NULL;
 	struct symbol symbol;
 	char *text;
+	size_t room;
 
 	r->result.addresses++;
+	if (known->len && known->addr == addr && known->inside == r->inside)
+		return put_known(r, known, line_end);
 	if (!images_find(r->images, addr - (r->inside && addr), true, &symbol)) {
 		r->result.unresolved++;
 		return sink_put(r->sink, line, len);
 	}
-	name_len = strlen(symbol.name);
-	room = SANITIZE_ROOM(name_len) + RAW_OFFSET_MAX + 2;
+	room = SANITIZE_ROOM(strlen(symbol.name)) + RAW_OFFSET_MAX + 2;
 	if (room > SINK_SIZE) {
 		text = malloc(room);
 		if (!text)
 			return error_no_memory();
-		err = sink_put(r->sink, text,
-			       format_line(text, &symbol, name_len, addr, line + len - end_len,
-					   end_len));
+		err = sink_put(r->sink, text, format_line(r, text, &symbol, addr, line_end));
 		free(text);
 		return err;
 	}
 	err = sink_reserve(r->sink, room, &text);
 	if (!err)
-		sink_commit(r->sink, format_line(text, &symbol, name_len, addr,
-						 line + len - end_len, end_len));
+		sink_commit(r->sink, format_line(r, text, &symbol, addr, line_end));
 	return err;
 }
 
@@ -322,14 +370,19 @@ static const uint8_t hex_digit[256] = {
 	['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
 };
 
+/* Bytes behind the last line that may be read. */
+#define BEHIND 8
+
 /* The end of a line that consists of an address; NULL if it is no such line. */
 static inline const char *parse_address(const char *line, uint64_t *addr)
 {
 	const char *at = line + 2;
-	uint64_t value = 0;
+	uint64_t value = 0, eight;
 
 	if (line[0] != '0' || line[1] != 'x')
 		return NULL;
+	for (; at - line <= 10 && eight_digits(load_word(at, 8), &eight); at += 8)
+		value = value << 32 | eight;
 	for (uint64_t digit; (digit = hex_digit[(unsigned char)*at]); at++)
 		value = value << 4 | (digit - 1);
 	*addr = value;
@@ -378,7 +431,7 @@ struct trace_resolver {
 	struct line_resolver lines;
 	struct stack_text_cache *cache;
 	struct sink sink;
-	char *block;  /* BLOCK + 1 bytes */
+	char *block;  /* BLOCK + 1 bytes, and BEHIND */
 	bool midline; /* the block begins within a line that was too long */
 };
 
@@ -516,9 +569,12 @@ static struct error *resolve_all(struct trace_resolver *r, int in, const char *i
 struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
 			    struct progress_sink *progress, struct resolve_result *result)
 {
-	struct trace_resolver r = {.lines = {.images = images}, .block = malloc(BLOCK + 1)};
-	struct error *err = r.block ? NULL : error_no_memory();
+	struct trace_resolver r = {.lines = {.images = images},
+				   .block = calloc(1, BLOCK + 1 + BEHIND)};
+	struct error *err;
 
+	r.lines.known = calloc(1u << KNOWN_BITS, sizeof(*r.lines.known));
+	err = r.block && r.lines.known ? NULL : error_no_memory();
 	r.lines.sink = &r.sink;
 	if (!err)
 		err = sink_new(&r.sink, out);
@@ -529,6 +585,7 @@ struct error *resolve_trace(const struct images *images, int in, const char *in_
 	*result = r.lines.result;
 	stack_text_cache_free(r.cache);
 	sink_free(&r.sink);
+	free(r.lines.known);
 	free(r.block);
 	return err;
 }
