@@ -293,8 +293,9 @@ static struct error *take_tick(void *ctx, const struct tick *read)
 		return NULL;
 	err = take_stacks(joining);
 	if (!err)
-		err = ARRAY_RESERVE(&joining->entries, &joining->entries_room, tick.n);
-	for (uint32_t i = 0; i < tick.n && !err; i++) {
+		err = ARRAY_RESERVE(&joining->entries, &joining->entries_room,
+				    (size_t)tick.n + tick.waits);
+	for (uint32_t i = 0; i < tick.n + tick.waits && !err; i++) {
 		struct tick_entry *entry = &joining->entries[i];
 
 		*entry = read->entries[i];

@@ -8,6 +8,9 @@
 #define LEAF  0x1000
 #define START (1700000000 * S_NS)
 
+/* The name of a leaf in whose samples the thread is once more, as one that does not run. */
+#define WITH_WAITS "f with waits"
+
 /* A minute of one guest: a sample a second, in a leaf without a caller. */
 struct minute {
 	const char *id;	       /* of the guest */
@@ -31,21 +34,27 @@ static struct memory_file record(const struct minute *minute)
 					       .tid = 7,
 					       .name = minute->id,
 					       .process = "p"};
+	const bool waits = minute->name && !strcmp(minute->name, WITH_WAITS);
 	struct memory_file file = memory_file_new();
-	struct tick_entry entry = {.end = UNWIND_OUTERMOST, .thread = 1};
+	struct tick_entry entries[2] = {{.end = UNWIND_OUTERMOST, .thread = 1}};
 	struct recording_writer *writer;
 	struct stacks *stacks;
 	bool whole;
 
 	assert_success(stacks_new(&stacks));
-	assert_success(stacks_intern(stacks, &frame, 1, &entry.stack, &whole));
+	assert_success(stacks_intern(stacks, &frame, 1, &entries[0].stack, &whole));
+	entries[1] = entries[0];
+	entries[1].vcpu = NO_VCPU;
+	entries[1].state = WAIT_SLEEPING;
+	entries[1].weight_ns = S_NS;
 	assert_success(recording_create(file.path, &info, stacks, &writer));
 	assert_success(recording_thread(writer, &thread));
 	for (uint32_t i = 0; i < minute->ticks; i++)
 		assert_success(recording_tick(writer, &(struct tick){.time_ns = i * S_NS,
 								     .weight_ns = S_NS,
 								     .n = 1,
-								     .entries = &entry}));
+								     .waits = waits,
+								     .entries = entries}));
 	if (minute->name)
 		assert_success(recording_name(writer, LEAF, FRAME_PC, minute->name, 4));
 	assert_success(recording_close(writer, minute->name ? &end : NULL));
@@ -110,6 +119,17 @@ static void test_segments_of_a_run_are_one_recording(void **state)
 	assert_int_equal(profile->end.missed, 4);
 	assert_int_equal(profile->n_threads, 1);
 	assert_false(profile->cut);
+	profile_free(profile);
+}
+
+static void test_threads_that_do_not_run_come_through(void **state)
+{
+	const struct minute minutes[] = {{"7", 0, 0, 60, WITH_WAITS}, {"7", 60, 0, 60, WITH_WAITS}};
+	struct profile *profile = load(minutes, 2, 0, 0);
+
+	assert_int_equal(profile->states[VCPU_RUNNING].samples, 120);
+	assert_int_equal(profile->states[WAIT_SLEEPING].samples, 120);
+	assert_int_equal(profile->states[WAIT_SLEEPING].weight_ns, 120 * S_NS);
 	profile_free(profile);
 }
 
@@ -245,6 +265,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_segments_of_a_run_are_one_recording),
+		cmocka_unit_test(test_threads_that_do_not_run_come_through),
 		cmocka_unit_test(test_the_stretch_is_cut_by_sample_times),
 		cmocka_unit_test(test_a_killed_writer_s_segment_has_the_names_of_its_run),
 		cmocka_unit_test(test_a_name_never_comes_from_another_run),
