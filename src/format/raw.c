@@ -97,8 +97,7 @@ void raw_write_end(size_t n_frames, uint64_t times, FILE *out)
 
 struct raw {
 	const struct format_job *job;
-	struct stacks *stacks; /* the reader's; its ids are those of the ticks */
-	struct ids *frames;    /* of address and kind: numbers of lines */
+	struct ids *frames; /* of address and kind: numbers of lines */
 	struct format_lines lines;
 	const struct stack_node *node; /* whose line is asked for */
 	FILE *out;
@@ -135,7 +134,7 @@ static struct error *write_stack(struct raw *raw, uint32_t id, uint64_t times)
 		uint32_t number;
 		bool added;
 
-		raw->node = stacks_node(raw->stacks, id);
+		raw->node = stacks_node(raw->job->profile->stacks, id);
 		err = ids_get(raw->frames, raw->node->addr, raw->node->kind, &number, &added);
 		if (!err)
 			err = format_lines_put(&raw->lines, number, format_frame, raw, raw->out);
@@ -174,12 +173,10 @@ static struct error *write_raw(const struct format_job *job, FILE *out)
 				 "chooses states of vCPUs for it (folded has all)");
 	visitor.progress = job->filter->progress;
 	visitor.stage = "exporting";
-	err = stacks_new(&raw.stacks);
+	err = ids_new(&raw.frames);
+	/* The profile's own store: it has these stacks, under these numbers. */
 	if (!err)
-		err = ids_new(&raw.frames);
-	if (!err)
-		err = source_read(job->path, raw.stacks, &visitor, &cut);
-	stacks_free(raw.stacks);
+		err = source_read(job->path, job->profile->stacks, &visitor, &cut);
 	ids_free(raw.frames);
 	format_lines_free(&raw.lines);
 	return err;

@@ -14,7 +14,7 @@
 struct building {
 	const struct format_job *job;
 	struct location_table *table;
-	struct ids *frame_ids, *function_ids; /* numbers of entries and functions */
+	struct ids *function_ids; /* numbers of functions */
 	size_t entry_room, line_room, function_room;
 };
 
@@ -83,36 +83,55 @@ static struct error *add_entry(struct building *b, uint32_t id)
 	return NULL;
 }
 
-static struct error *add_node(struct building *b, uint32_t id)
+/* The entry of a frame, which is new if no stack before had it. */
+static struct error *add_node(struct building *b, uint32_t id, uint32_t *entry)
 {
-	const struct stack_node *node = stacks_node(b->table->profile->stacks, id);
-	bool added;
-	struct error *err =
-		ids_get(b->frame_ids, node->addr, node->kind, &b->table->of_node[id], &added);
-
-	return err || !added ? err : add_entry(b, id);
+	if (*entry != LOCATION_NONE)
+		return NULL;
+	*entry = b->table->n;
+	return add_entry(b, id);
 }
 
 /* Adds each selected stack with all its callers; a parent's id is smaller. */
-static struct error *add_nodes(struct building *b)
+static struct error *add_used(struct building *b, const struct frame_numbers *numbers,
+			      uint32_t *entries)
 {
 	const struct profile *profile = b->job->profile;
-	uint32_t n = stacks_count(profile->stacks);
+	const uint32_t n = stacks_count(profile->stacks);
 	bool *used = calloc(n, sizeof(*used));
 	struct error *err = NULL;
 
-	b->table->of_node = calloc(n, sizeof(*b->table->of_node));
-	if (!used || !b->table->of_node) {
-		free(used);
+	if (!used)
 		return error_no_memory();
-	}
 	profile_mark_used(profile, &profile->cells, used);
-	for (uint32_t id = 0; id < n && !err; id++) {
-		b->table->of_node[id] = LOCATION_NONE;
-		if (used[id] && id != STACK_ROOT)
-			err = add_node(b, id);
+	for (uint32_t id = STACK_ROOT + 1; id < n && !err; id++) {
+		uint32_t *entry = &entries[numbers->of_node[id]];
+
+		if (used[id])
+			err = add_node(b, id, entry);
+		numbers->of_node[id] = used[id] ? *entry : LOCATION_NONE;
 	}
 	free(used);
+	return err;
+}
+
+static struct error *add_nodes(struct building *b)
+{
+	struct frame_numbers numbers;
+	struct error *err = frame_numbers_new(b->job->profile->stacks, &numbers);
+	uint32_t *entries;
+
+	if (err)
+		return err;
+	entries = malloc((numbers.n + (size_t)1) * sizeof(*entries));
+	for (uint32_t i = 0; entries && i < numbers.n; i++)
+		entries[i] = LOCATION_NONE;
+	err = entries ? add_used(b, &numbers, entries) : error_no_memory();
+	free(entries);
+	/* The numbers of frames have become those of entries. */
+	b->table->of_node = numbers.of_node;
+	numbers.of_node = NULL;
+	frame_numbers_free(&numbers);
 	return err;
 }
 
@@ -165,15 +184,12 @@ struct error *location_table_new(const struct format_job *job, struct location_t
 
 	if (!err) {
 		b.table->profile = job->profile;
-		err = ids_new(&b.frame_ids);
-	}
-	if (!err)
 		err = ids_new(&b.function_ids);
+	}
 	if (!err)
 		err = add_images(&b);
 	if (!err)
 		err = add_nodes(&b);
-	ids_free(b.frame_ids);
 	ids_free(b.function_ids);
 	if (err)
 		location_table_free(b.table);
@@ -230,10 +246,10 @@ struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t gues
 
 struct reading {
 	const struct format_job *job;
-	struct stacks *stacks;
 	struct error *(*visit)(void *ctx, const struct sample *sample);
 	void *ctx;
 	uint64_t ticks_left; /* the file may have grown since */
+	uint32_t stacks;     /* of the profile: so many were there when it was loaded */
 	/* [RECORDING_MAX_VCPUS]: ticks that were left at its last sample, and its thread */
 	struct {
 		uint64_t ticks_left;
@@ -264,7 +280,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 	r->last[entry->vcpu].ticks_left = r->ticks_left;
 	r->last[entry->vcpu].thread = entry->thread;
 	/* Stacks are numbered in the order of the file. */
-	if (entry->stack >= stacks_count(r->job->profile->stacks) ||
+	if (entry->stack >= r->stacks ||
 	    !profile_cell(&r->job->profile->cells, entry->stack)->samples)
 		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
 	return r->visit(r->ctx, &sample);
@@ -292,6 +308,7 @@ struct error *samples_read(const struct format_job *job,
 			    .visit = visit,
 			    .ctx = ctx,
 			    .ticks_left = job->profile->ticks_read,
+			    .stacks = stacks_count(job->profile->stacks),
 			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
 	const struct recording_visitor visitor = {.ctx = &r,
 						  .progress = job->filter->progress,
@@ -308,11 +325,9 @@ struct error *samples_read(const struct format_job *job,
 					   "recording cannot come from standard input");
 	weighting_start(&r.weighting, job->filter->weight, job->filter->states,
 			&job->profile->info);
+	/* The profile's own store: it has these stacks, under these numbers. */
 	if (!err)
-		err = stacks_new(&r.stacks);
-	if (!err)
-		err = source_read(job->path, r.stacks, &visitor, &cut);
-	stacks_free(r.stacks);
+		err = source_read(job->path, job->profile->stacks, &visitor, &cut);
 	free(r.last);
 	return err;
 }

@@ -31,13 +31,6 @@ static struct error *decode_info(struct decoder *decoder, struct cursor in, uint
 	if (!decoder->last || !decoder->entries || !decoder->waits)
 		return error_no_memory();
 	decoder->nodes = 1;
-	if (!stacks_is_new(decoder->stacks)) {
-		decoder->ids = calloc(1, sizeof(*decoder->ids));
-		if (!decoder->ids)
-			return error_no_memory();
-		decoder->ids[0] = STACK_ROOT;
-		decoder->ids_cap = 1;
-	}
 	return visitor->info ? visitor->info(visitor->ctx, info) : NULL;
 }
 
@@ -62,17 +55,53 @@ static uint32_t id_of(const struct decoder *decoder, uint32_t node)
 	return decoder->ids ? decoder->ids[node] : node;
 }
 
+/* From now on numbers differ; those so far do not. */
+static struct error *begin_ids(struct decoder *decoder)
+{
+	decoder->ids = reallocarray(NULL, decoder->nodes, sizeof(*decoder->ids));
+	if (!decoder->ids)
+		return error_no_memory();
+	for (uint32_t i = 0; i < decoder->nodes; i++)
+		decoder->ids[i] = i;
+	decoder->ids_cap = decoder->nodes;
+	return NULL;
+}
+
+/* True if the store has this node under the number that it has in the file: the file was read before. */
+static bool is_there(const struct decoder *decoder, uint32_t parent, const struct frame *frame)
+{
+	const struct stack_node *node;
+
+	if (decoder->nodes >= stacks_count(decoder->stacks))
+		return false;
+	node = stacks_node(decoder->stacks, decoder->nodes);
+	return node->parent == parent && node->addr == frame->addr && node->kind == frame->kind &&
+	       node->trust == frame->trust;
+}
+
+/*
+ * Adds the file's next node. As long as the store has the file's nodes and no others, their
+ * numbers are the same and nothing is searched for.
+ */
 static struct error *add_node(struct decoder *decoder, uint32_t parent, const struct frame *frame)
 {
-	struct error *err;
+	struct stacks *stacks = decoder->stacks;
+	struct error *err = NULL;
 	uint32_t id;
 
-	if (!decoder->ids) {
-		err = stacks_append(decoder->stacks, parent, frame);
+	if (!decoder->ids && is_there(decoder, parent, frame)) {
+		decoder->nodes++;
+		return NULL;
+	}
+	if (!decoder->ids && decoder->nodes == stacks_count(stacks) && stacks_may_append(stacks)) {
+		err = stacks_append(stacks, parent, frame);
 		decoder->nodes += !err;
 		return err;
 	}
-	err = stacks_child(decoder->stacks, parent, frame, &id);
+	if (!decoder->ids)
+		err = begin_ids(decoder);
+	if (!err)
+		err = stacks_child(stacks, parent, frame, &id);
 	return err ? err : add_id(decoder, id);
 }
 

@@ -58,7 +58,7 @@ struct decoder {
 	const struct recording_visitor *visitor;
 	struct recording_info info;
 	bool has_info, has_end;
-	/* [nodes]: the file's node ids in `stacks`; NULL: the same, for that was new */
+	/* [nodes]: the file's node ids in `stacks`; NULL: the same */
 	uint32_t *ids;
 	uint32_t nodes, ids_cap;
 	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */

@@ -82,6 +82,83 @@ static void test_what_is_written_is_read(void **state)
 	close(file.fd);
 }
 
+/* A recording with a sample in each of these chains: [n][2], leaf first. */
+static struct memory_file record_chains(const struct frame (*chains)[2], size_t n)
+{
+	struct recording_info info = {.vcpus = 1};
+	struct recording_end end = {.elapsed_ns = n};
+	struct memory_file file = memory_file_new();
+	struct recording_writer *writer;
+	struct stacks *stacks;
+
+	assert_success(stacks_new(&stacks));
+	assert_success(recording_create(file.path, &info, stacks, &writer));
+	for (size_t i = 0; i < n; i++) {
+		struct tick_entry entry = {.stack = intern(stacks, chains[i], 2)};
+
+		assert_success(
+			recording_tick(writer,
+				       &(struct tick){.time_ns = i, .n = 1, .entries = &entry}));
+	}
+	assert_success(recording_close(writer, &end));
+	stacks_free(stacks);
+	return file;
+}
+
+/* The leaves of the chains, as they are met. */
+struct leaves {
+	struct stacks *stacks;
+	uint64_t addr[8];
+	size_t n;
+};
+
+static struct error *take_leaf(void *ctx, const struct tick *tick)
+{
+	struct leaves *leaves = ctx;
+
+	leaves->addr[leaves->n++] = stacks_node(leaves->stacks, tick->entries[0].stack)->addr;
+	return NULL;
+}
+
+static void expect_leaves(struct stacks *stacks, const struct memory_file *file,
+			  const struct frame (*chains)[2], size_t n)
+{
+	struct leaves leaves = {.stacks = stacks};
+	const struct recording_visitor visitor = {.ctx = &leaves, .tick = take_leaf};
+	bool cut;
+
+	assert_success(recording_read(file->path, stacks, &visitor, &cut));
+	assert_int_equal(leaves.n, n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(leaves.addr[i], chains[i][0].addr);
+}
+
+static void test_files_share_a_store_and_one_read_again_adds_nothing(void **state)
+{
+	const struct frame first[][2] = {{frames[0], frames[3]}, {frames[1], frames[3]}};
+	const struct frame second[][2] = {{frames[0], frames[3]},
+					  {frames[2], frames[1]},
+					  {frames[1], frames[3]},
+					  {frames[1], frames[2]}};
+	struct memory_file files[] = {record_chains(first, 2), record_chains(second, 4)};
+	struct stacks *stacks;
+
+	assert_success(stacks_new(&stacks));
+	expect_leaves(stacks, &files[0], first, 2);
+	assert_int_equal(stacks_count(stacks), 4);
+	expect_leaves(stacks, &files[0], first, 2);
+	assert_int_equal(stacks_count(stacks), 4);
+	assert_true(stacks_may_append(stacks));
+	expect_leaves(stacks, &files[1], second, 4);
+	assert_int_equal(stacks_count(stacks), 8);
+	expect_leaves(stacks, &files[0], first, 2);
+	expect_leaves(stacks, &files[1], second, 4);
+	assert_int_equal(stacks_count(stacks), 8);
+	stacks_free(stacks);
+	close(files[0].fd);
+	close(files[1].fd);
+}
+
 /* A number below `n`, the same ones in every run. */
 static uint32_t below(uint32_t *seed, uint32_t n)
 {
@@ -477,6 +554,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_written_is_read),
+		cmocka_unit_test(test_files_share_a_store_and_one_read_again_adds_nothing),
 		cmocka_unit_test(test_random_ticks_come_back_exactly),
 		cmocka_unit_test(test_a_tick_takes_few_bytes),
 		cmocka_unit_test(test_a_stack_costs_the_file_once),

@@ -213,9 +213,9 @@ struct error *stacks_append(struct stacks *stacks, uint32_t parent, const struct
 	return err;
 }
 
-bool stacks_is_new(const struct stacks *stacks)
+bool stacks_may_append(const struct stacks *stacks)
 {
-	return stacks->n == 1 && !stacks->slots;
+	return !stacks->slots;
 }
 
 struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,

@@ -63,12 +63,10 @@ struct error *stacks_child(struct stacks *stacks, uint32_t parent, const struct 
 
 /*
  * Adds the next node without looking whether it is there, from a source that has each
- * once. For a store to which nothing else has been added yet.
+ * once. For a store in which nothing was looked for yet.
  */
 struct error *stacks_append(struct stacks *stacks, uint32_t parent, const struct frame *frame);
-
-/* True if nothing was added yet. */
-bool stacks_is_new(const struct stacks *stacks);
+bool stacks_may_append(const struct stacks *stacks);
 
 /* As stacks_child, for callers that go on when the store is full: *whole is then false. */
 struct error *stacks_add(struct stacks *stacks, uint32_t parent, const struct frame *frame,

@@ -243,19 +243,19 @@ static void test_appended_nodes_are_found_by_those_that_look(void **state)
 	struct frame frame = {0x1000, FRAME_RETURN, TRUST_SURE};
 	uint32_t id;
 
-	assert_true(stacks_is_new(stacks));
+	assert_true(stacks_may_append(stacks));
 	for (size_t i = 0; i < n; i++) {
 		frame.addr = 0x1000 + i;
 		assert_null(stacks_append(stacks, (uint32_t)(i / 2), &frame));
 	}
 	assert_int_equal(stacks_count(stacks), n + 1);
-	assert_false(stacks_is_new(stacks));
 	for (size_t i = 0; i < n; i++) {
 		frame.addr = 0x1000 + i;
 		assert_null(stacks_child(stacks, (uint32_t)(i / 2), &frame, &id));
 		assert_int_equal(id, i + 1);
 	}
 	assert_int_equal(stacks_count(stacks), n + 1);
+	assert_false(stacks_may_append(stacks));
 	stacks_free(stacks);
 }
 
