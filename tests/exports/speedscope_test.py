@@ -76,7 +76,8 @@ class Speedscope:
     def _rows(self):
         """Total and self of each function in the sandwich view, as texts."""
         self.view('3')
-        self._wait('return Array.from(document.querySelectorAll("th")).some((cell) => cell.textContent.includes("Self"))', 'sandwich')
+        # The head of the table is there before its rows are.
+        self._wait('return Array.from(document.querySelectorAll("td")).some((cell) => cell.textContent.endsWith("%)"))', 'sandwich')
         return {name: (total, own) for total, own, name in self._table() if total.endswith('%)')}
 
     def sandwich(self):
