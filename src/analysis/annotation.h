@@ -41,7 +41,7 @@ struct code_part {
 	struct code_row *row;
 	size_t n, room;
 	struct profile_cell self, total; /* of all of its code */
-	/* Of self: where the innermost function is one that was asked for. */
+	/* Samples of self whose innermost function is one that was asked for. */
 	struct profile_cell own;
 	uint64_t misplaced; /* samples of self that are not where an instruction begins */
 	uint32_t last;	    /* private */

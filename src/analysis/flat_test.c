@@ -138,7 +138,7 @@ static void functions_are_chosen_without_a_tree_by_what_they_hold(void **state)
 	assert_int_equal(n, 4);
 	assert_null(flat_choose(&profile, symbolizer, 0.02, names, 1, &n));
 	assert_int_equal(n, 1);
-	/* Of a function that calls itself, each stack counts once. */
+	/* A stack counts once for a function that calls itself. */
 	add_samples(&profile, (const uint64_t[]){0x4004, 0x4010, 0x4010, 0x1010}, 4, 1);
 	assert_null(flat_choose(&profile, symbolizer, 0.021, names, 4, &n));
 	assert_int_equal(n, 3);

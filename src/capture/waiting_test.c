@@ -159,7 +159,7 @@ static void what_nobody_saw_is_left_out(void **state)
 	for (unsigned ticks = 0; ticks < 6; ticks++)
 		take_tick(f);
 	before_ns = clock_now_ns() - f->start_ns;
-	/* Of 100 periods, four. */
+	/* A gap of 100 periods counts as four. */
 	clock_sleep_until(clock_now_ns() + NS_PER_S);
 	for (unsigned ticks = 0; ticks < 3; ticks++)
 		take_tick(f);

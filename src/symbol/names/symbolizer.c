@@ -14,7 +14,7 @@ struct symbolizer {
 	struct ids *ids;  /* of address and kind: the index in `answer` */
 	uint32_t *answer; /* the cache: numbers of answers; 0: not known yet */
 	size_t room;
-	/* The same by node, of one store. */
+	/* Numbers of answers by node, for the one store that was prepared. */
 	const struct stacks *stacks;
 	uint32_t *of_node, n_nodes;
 };

@@ -69,7 +69,7 @@ enum { RD = 32, RS1, RS2, LOW, RD_3, LOW_3 };
 
 static uint8_t register_of(uint32_t insn, uint8_t where)
 {
-	/* Where it begins, and how many bits it has: three name one of x8 to x15. */
+	/* A field begins at this bit and has so many: three name one of x8 to x15. */
 	static const uint8_t fields[][2] = {{7, 5}, {15, 5}, {20, 5}, {2, 5}, {7, 3}, {2, 3}};
 
 	if (where < RD)
@@ -114,7 +114,7 @@ static const struct shape wide[] = {
 	{0x000ff07f, 0x00002073, RISCV_CSRR, OF_CSR, RD, RS1, RS2},
 	{0x000ff07f, 0x00003073, RISCV_CSRR, OF_CSR, RD, RS1, RS2},
 	{0x0000007f, 0x00000073, RISCV_OTHER, OF_CSR, RD, RS1, RS2},
-	/* Of floating point, with a general register for their result: comparisons, conversions, moves. */
+	/* Instructions of floating point with a general register for their result: comparisons, conversions, moves. */
 	{0xf800007f, 0xa0000053, RISCV_OTHER, NONE, RD, RS1, RS2},
 	{0xd800007f, 0xc0000053, RISCV_OTHER, NONE, RD, RS1, RS2},
 	/* vsetvl and its like; moves of a vector's first element, of counts and of first bits. */

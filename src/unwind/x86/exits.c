@@ -129,8 +129,8 @@ static enum path pass(struct x86_exit *exit, const struct x86_insn *insn,
 }
 
 /*
- * What begins a function may as well make room for the arguments of the next call, as in all code of
- * UEFI: of the returns to come, those that give back more belong to this one.
+ * A `sub` or push that begins a function may as well make room for the arguments of the next call, as
+ * in all code of UEFI. A later return that gives back more belongs to the same function.
  */
 static void note_beginning(struct x86_exit *exit, const struct x86_insn *insn,
 			   const struct x86_effect *effect)

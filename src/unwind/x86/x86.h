@@ -3,8 +3,8 @@
 #define UNIPROF_UNWIND_X86_X86_H
 
 /*
- * What x86 code says of callers: effects of its instructions, its flow, and
- * calls, stubs, handlers and returns ahead.
+ * Code of x86 tells of callers by the effects of its instructions, by its flow, and
+ * by calls, stubs, handlers and returns ahead.
  */
 
 #include "arch/x86/insn.h"
