@@ -46,6 +46,9 @@ handler: pushq %rax
 work:	call leaf
 in_work: popq %rax
 leave:	iretq
+vector:	pushq $0x20
+	movabsq $handler, %rax
+	jmp *%rax
 	.data
 pointer: .quad pointed, handler
 """
@@ -112,6 +115,11 @@ class Judged(unittest.TestCase):
     def test_a_handler_is_not_outermost(self):
         (lines, right), _ = self.told(WHOLE, "leaf", "in_work")
         self.assertFalse(right, lines)
+
+    def test_a_vector_that_jumps_to_its_handler_by_a_register_is_not_outermost(self):
+        (lines, right), _ = self.told(WHOLE, "vector")
+        self.assertFalse(right, lines)
+        self.right("vector", "leaf", "in_main", "in_start")
 
     def test_what_a_pointer_leads_to_is_outermost_where_that_is_told(self):
         for outermost, expected in ([], False), (["pointed"], True):

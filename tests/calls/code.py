@@ -32,6 +32,8 @@ RISCV = Isa("riscv64-linux-gnu-objdump", "riscv:rv64", "jalr?", "jr?", r"b\w+", 
 # What makes a stack of a register that is neither this stack nor its frame pointer, nor kept for a caller: nobody's callee goes on there.
 TAKES_STACK = re.compile(r"(?:mov|and|add|sub)\s+sp,\s?x(?:[0-9]|1[0-8]|30)\b|(?:mv|add|addi|sub)\s+sp,(?!sp|s\d)|"
                          r"mov[lq]?\s+(?:\$|0x|%[re]?[acd]x,|%[re][sd]i,|\(|%r\d+d?,).*%[re]sp$")
+# A number in a register, which the next instruction may jump to: operands, number, register.
+LOADED = re.compile(r"\$0x([0-9a-f]+),(%\w+)$")
 ADRP = re.compile(r"(x\d+), 0x([0-9a-f]+)$")
 ADD = re.compile(r"(x\d+), (x\d+), #0x([0-9a-f]+)$")
 # By name, for code that is in no file.
@@ -156,6 +158,13 @@ class Code:
                 file.flush()
                 yield from run([*command, "-D", "-b", "binary", *raw, f"--adjust-vma={address:#x}", file.name])
 
+    @staticmethod
+    def _note_target(before, jump):
+        """A jump to the number that the instruction before it has loaded: vectors that were copied away from their handler."""
+        match = LOADED.match(before.operands) if before and before.end == jump.address and before.name.startswith("mov") else None
+        if match and jump.kind == "jump" and jump.operands == f"*{match[2]}":
+            jump.target = int(match[1], 16)
+
     def _note_computed(self, text, pages):
         """Relative to the instruction, as objdump has computed it; on Arm a page, and a number in a later instruction."""
         instruction = self.last
@@ -178,7 +187,9 @@ class Code:
                 self.by_end.pop(last.end, None)
                 last.end = address + size
             elif match[3]:
-                self.last = last = self.at[address] = Instruction(address, size, match[3], self.isa)
+                self.last = self.at[address] = Instruction(address, size, match[3], self.isa)
+                self._note_target(last, self.last)
+                last = self.last
                 self._note_computed(match[3], pages)
             if last:
                 self.by_end[last.end] = last
