@@ -57,6 +57,12 @@ static int order(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
+/* Linux names a system call without arguments twice, and few callers are 32-bit programs. */
+static bool is_compat_call(const char *name)
+{
+	return strncmp(name, "__ia32_", strlen("__ia32_")) == 0;
+}
+
 /* Orders by address; of aliases, the one to choose comes first. */
 static int candidate_cmp(const void *left, const void *right)
 {
@@ -76,6 +82,8 @@ static int candidate_cmp(const void *left, const void *right)
 		diff = !a->size - !b->size;
 	if (!diff)
 		diff = order(strspn(a->name, "_"), strspn(b->name, "_"));
+	if (!diff)
+		diff = is_compat_call(a->name) - is_compat_call(b->name);
 	if (!diff)
 		diff = strcmp(a->name, b->name);
 	return diff ? diff : order(a->size, b->size);

@@ -117,6 +117,7 @@ static void aliases_are_chosen_by_the_fixed_rule(void **state)
 		{{.name = "a", .bind = BIND_LOCAL}, {.name = "b", .bind = BIND_WEAK}},
 		{{.name = "a"}, {.name = "b", .size = 8}},
 		{{.name = "__a"}, {.name = "b"}},
+		{{.name = "__ia32_sys_sync"}, {.name = "__x64_sys_sync"}},
 		{{.name = "b"}, {.name = "a"}},
 	};
 
