@@ -18,18 +18,18 @@
 #include "base/clock.h"
 #include "base/privilege.h"
 
-/* Not our own name: killing all processes called uniprof is not meant to kill this one. */
+/* The guard has a name of its own: `killall uniprof` must not end it. */
 #define GUARD_NAME "unpause-guard"
 
-/* Its end is waited for so long, and asked for so often. */
+/* Wait for the guard to end, and between two looks whether it has. */
 #define STOP_NS	    (NS_PER_S / 2)
 #define STOP_NAP_NS 1000000ull
 
-/* Between tries to let a guest go. */
+/* Waits between attempts to let the guest go. */
 #define FIRST_NAP_NS   1000000ull
 #define LONGEST_NAP_NS NS_PER_S
 
-/* A stopped profiler is found within this time. */
+/* Seconds in which the guard finds out that the profiler is stopped. */
 #define WATCH_S 1
 
 struct guard {
@@ -38,7 +38,7 @@ struct guard {
 	struct guard_page *page;
 	pid_t pid;
 	bool unblocks; /* SIGTSTP, at its end */
-	/* The guard's own: */
+	/* For the guard alone: */
 	pid_t profiler;
 	int stat; /* of the profiler (proc(5)); -1: it may be stopped at any time */
 };
@@ -56,10 +56,7 @@ static void close_inherited(const struct guard *guard, int ready)
 	descriptors_close_others(&keep);
 }
 
-/*
- * Needs rights: a guard that replaces another one has none, and keeps the
- * setting that it inherited.
- */
+/* Needs rights, which a replacement guard lacks: it inherits the setting. */
 static void protect_from_the_oom_killer(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -72,8 +69,8 @@ static void protect_from_the_oom_killer(void)
 }
 
 /*
- * The guard runs at once, however busy this host is; without the rights for
- * that, as fast as the host lets it.
+ * Gives the guard a priority that lets it run at once on a busy host; without
+ * the rights for that, it runs when the host lets it.
  */
 static void come_before_others(void)
 {
@@ -99,7 +96,7 @@ static bool tell(const struct error *why)
 	if (len >= (int)sizeof(line))
 		len = sizeof(line) - 1;
 	if (write(STDERR_FILENO, line, (size_t)len) != len)
-		errno = 0; /* nobody listens */
+		errno = 0; /* no reader */
 	close(STDERR_FILENO);
 	return true;
 }

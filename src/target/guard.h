@@ -33,7 +33,7 @@
 
 enum guard_phase {
 	GUARD_RUNNING, /* the guest is not stopped by us */
-	GUARD_MAYBE,   /* being stopped or let go: only the hypervisor knows */
+	GUARD_MAYBE,   /* being stopped or resumed: only the hypervisor knows which */
 	GUARD_STOPPED,
 };
 
@@ -78,16 +78,15 @@ void guard_replace(struct guard *first, struct guard *second);
 void guard_leave(struct guard *guard);
 
 /*
- * Takes a stop by the terminal, or by the guard, that has come since: for a
- * moment in which no guest is held, now and then. One that is ignored has no
- * effect.
+ * Takes a SIGTSTP of the terminal or the guard that has come since. Call it now
+ * and then, while no guest is held. An ignored SIGTSTP has no effect.
  */
 void guard_let_stop(void);
 
-/* Starts a new one if somebody has killed it; for now and then. Needs no rights. */
+/* Starts a new guard if somebody has killed this one. Call it now and then; needs no rights. */
 struct error *guard_check(struct guard *guard);
 
-/* For the sampling path: one store. */
+/* One store, for the sampling path. */
 struct guard_page {
 	_Atomic int phase;
 	pthread_mutex_t life; /* the guard's own */

@@ -34,7 +34,7 @@ static void leave_trail(struct window_trail *trail, const uint8_t *frame)
 	trail->pages++;
 }
 
-/* Copies `len` bytes at physical address `addr`, frame by frame. */
+/* Copies `len` bytes from physical address `addr`, frame by frame. */
 static bool copy_page(struct window_copy *copy, uint64_t addr, uint32_t len)
 {
 	struct window *out = copy->out;
@@ -88,11 +88,11 @@ static bool copy_window(struct window_copy *copy, uint64_t va, uint32_t want)
 	return true;
 }
 
-/* *within: the address space does not end there. */
+/* *within: the range ends within the address space. */
 static uint64_t begin(struct window_copy *copy, uint64_t va, uint32_t *want, bool *within)
 {
 	bool narrow = copy->regs->word == 4;
-	/* Bytes to the end of the address space; 0 when that is all of its 2^64. */
+	/* Bytes to the end of the address space; 0 stands for 2^64. */
 	uint64_t space;
 
 	va &= narrow ? 0xfffffffc : ~7ull;
@@ -197,7 +197,7 @@ static bool reads_the_same(const struct xlate_log *log)
 	return true;
 }
 
-/* Two walks by these begin in the same table, and read it alike. */
+/* True if two walks by these registers begin in the same table, and read it alike. */
 static bool same_mmu(const struct mmu *a, const struct mmu *b)
 {
 	return a->root == b->root && a->mode == b->mode && a->pse == b->pse &&
@@ -211,7 +211,7 @@ static bool leads_there(const struct window_trail *trail, const struct mmu *mmu,
 	       same_mmu(&trail->mmu, mmu) && reads_the_same(&trail->log);
 }
 
-/* False if the trail ends before that. */
+/* False if the trail ends before that page. */
 static bool follow(const struct window_trail *trail, struct window_copy *copy, uint64_t va,
 		   uint32_t want)
 {
@@ -306,7 +306,10 @@ struct page {
 	const uint8_t *bytes;
 };
 
-/* Finds a page that no trail leads to, and leaves one of this page alone; NULL: there are none. */
+/*
+ * Finds a page that no trail leads to, and leaves a trail of this page alone;
+ * NULL: there is no such page.
+ */
 __attribute__((noinline)) static enum xlate_status walk_to_page(struct window_copy *copy,
 								const struct mmu *mmu,
 								struct window_trail *trail,
@@ -351,7 +354,7 @@ static enum xlate_status find_page(struct window_copy *copy, const struct mmu *m
 	return XLATE_OK;
 }
 
-/* Copies a piece that is not wholly in the page of the one before. */
+/* Copies a piece that is not wholly in the page of the last one. */
 static enum xlate_status copy_far_piece(struct window_copy *copy, const struct mmu *mmu,
 					uint64_t va, struct page *page, uint8_t *to)
 {
@@ -382,7 +385,7 @@ static enum xlate_status copy_thread_by(struct window_copy *copy, const struct m
 	if (status != XLATE_OK)
 		return status;
 	memcpy(&out->at, page.bytes + (pointer & (FRAME_SIZE - 1) & ~7ull), sizeof(out->at));
-	/* No piece is there. */
+	/* Marks all pieces as missing. */
 	page.va = out->at + request->at[0] + FRAME_SIZE;
 	for (unsigned i = 0; i < THREAD_PIECES && status == XLATE_OK; i++) {
 		const uint64_t va = out->at + request->at[i];
@@ -403,7 +406,7 @@ static uint64_t own_data(const struct regs *regs)
 	return likelier >> 63 ? likelier : other >> 63 ? other : 0;
 }
 
-/* By the kernel's own tables, or by the vCPU's. */
+/* Translates by the kernel's own tables, or by the vCPU's. */
 __attribute__((noinline)) static enum xlate_status
 copy_thread_again(struct window_copy *copy, const struct thread_request *request,
 		  struct thread_copy *out, bool by_kernel)
@@ -414,7 +417,7 @@ copy_thread_again(struct window_copy *copy, const struct thread_request *request
 	return copy_thread_by(copy, by_kernel ? &kernel : &copy->regs->mmu, request, out);
 }
 
-/* Tables that lacked the kernel in user mode are tried last from then on. */
+/* Tables that lacked the kernel in user mode are tried last from now on. */
 __attribute__((noinline)) static enum xlate_status
 copy_thread_apart(struct window_copy *copy, const struct thread_request *request,
 		  struct thread_copy *out)
@@ -428,7 +431,10 @@ copy_thread_apart(struct window_copy *copy, const struct thread_request *request
 	return status;
 }
 
-/* All that it calls for pages that trails lead to is in it: it takes a quarter less, in the pause. */
+/*
+ * Inlines the whole way of a page that has a trail, which saves a quarter of the
+ * instructions in the pause.
+ */
 __attribute__((flatten)) bool window_copy_thread(struct window_copy *copy,
 						 const struct thread_request *request,
 						 struct thread_copy *out)

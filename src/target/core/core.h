@@ -58,7 +58,10 @@ struct elf_note {
 /* The next note from *at on, and *at behind it; false: there is no whole one any more. */
 bool elf_note_next(const uint8_t *bytes, size_t len, size_t *at, struct elf_note *out);
 
-/* File offsets of a guest's frames: frames that follow each other in both are one run. */
+/*
+ * File offsets of a guest's frames: frames that are neighbours in the guest and
+ * in the file are one run.
+ */
 
 /* The most runs: 384 MiB of memory. */
 #define FRAME_RUNS_MAX (1u << 24)
@@ -76,7 +79,7 @@ struct frame_map {
 /* gfn + n, and at + n frames, must not wrap around. */
 struct error *frame_map_add(struct frame_map *map, uint64_t gfn, uint64_t n, uint64_t at);
 
-/* When all are added: of frames that were added twice, one is kept. */
+/* Call once all runs are added; keeps one of the frames that were added twice. */
 void frame_map_sort(struct frame_map *map);
 
 /* False if the frame is not in the file. */
@@ -99,7 +102,7 @@ struct dump {
 /* FRAME_SIZE bytes; false if the frame is not in the file. */
 bool dump_frame(const struct dump *dump, uint64_t gfn, void *bytes);
 
-/* Read the files of each writer of core files. *is_xen is false if it is another. */
+/* One reader for each program that writes core files. False in *is_xen: another one wrote it. */
 struct error *dump_read_xen(struct dump *dump, bool *is_xen);
 struct error *dump_read_qemu(struct dump *dump);
 

@@ -20,26 +20,30 @@
 /* Time in which it has to say that it has stopped a guest that ran. */
 #define HALT_MS 1000
 
-/* The same for stubs that need not say it. */
+/* Wait for a report of the stop from stubs that need not send one. */
 #define GREETING_MS 200
 
-/* Time in which it has to acknowledge a resume, behind what else it says; and how often that is sent. */
+/*
+ * Time in which the stub acknowledges a resume, after its other packets; and how
+ * often the resume is sent.
+ */
 #define HEARD_MS      50
 #define HEARD_MOST_MS 1000
 #define AGAIN	      4
 
-/* Longest time for the stub to accept a connection, or sent bytes. */
+/* Longest wait for the stub to accept a connection or bytes. */
 #define SEND_MS 1000
 
-/* Longest time for reading the stops that it reports by itself. */
+/* Longest time for reading stops that the stub reports unasked. */
 #define STOPPED_MS 50
 
 #define NS_PER_MS UINT64_C(1000000)
 
 /*
- * Stops the guest: the acknowledgement of a stop by its owner, which is sent only after one (without
- * it, QEMU's stub drops the byte behind it, gdb_read_byte() in gdbstub.c), the interrupt, and the
- * acknowledgement of the answer to that.
+ * Stops the guest: "+" acknowledges a stop by its owner, 0x03 interrupts, "+"
+ * acknowledges the answer. The first "+" is sent only after a stop by the
+ * owner: QEMU's stub waits for it then, and drops any other byte
+ * (gdb_read_byte() in gdbstub.c).
  */
 #define STOP	 "+\x03+"
 #define STOP_LEN (sizeof(STOP) - 1)
@@ -47,7 +51,7 @@
 #define HELLO_ANY "qSupported:xmlRegisters=i386;vContSupported+"
 #define HELLO	  "qSupported:multiprocess+;xmlRegisters=i386;vContSupported+"
 
-/* The most that the human monitor says, bytes. */
+/* Longest answer of the human monitor, bytes. */
 #define HUMAN_MAX (1u << 20)
 
 /* Descriptions of registers are some ten thousand bytes. */
@@ -97,7 +101,7 @@ static bool take_text(struct gdb *gdb, uint64_t until_ns)
 	return byte >= 0 && next_byte(gdb, until_ns) >= 0 && next_byte(gdb, until_ns) >= 0;
 }
 
-/* Takes an answer and acknowledges it: while the guest stands still. */
+/* Takes an answer and acknowledges it; the guest must stand still. */
 static bool take_packet(struct gdb *gdb, uint64_t until_ns)
 {
 	if (!take_text(gdb, until_ns))
@@ -144,7 +148,10 @@ bool gdb_continue(struct gdb *gdb)
 	return send_packet(gdb, gdb->plain_continue ? "c" : "vCont;c");
 }
 
-/* The deadline of the conversation does not hold here: however that went, the guest is to run. */
+/*
+ * The deadline of the conversation does not apply: the guest must run again even
+ * after one that failed.
+ */
 bool gdb_heard(struct gdb *gdb)
 {
 	const uint64_t end_ns = clock_now_ns() + HEARD_MOST_MS * NS_PER_MS;
@@ -155,8 +162,9 @@ bool gdb_heard(struct gdb *gdb)
 		int byte;
 
 		/*
-		 * A packet that nobody has asked for: the guest was stopped. If that was by what we
-		 * sent, because others had let it go before, what we sent was not heard.
+		 * An unasked packet says that the guest was stopped. If others
+		 * had resumed it and our own bytes stopped it, the stub took
+		 * them for that stop, and did not hear the resume.
 		 */
 		do {
 			byte = next_byte(gdb, until_ns);
@@ -215,10 +223,10 @@ bool gdb_was_stopped(struct gdb *gdb)
 	bool stopped = false;
 
 	while (clock_now_ns() < until_ns && (gdb->taken < gdb->got || fill(gdb, 0))) {
-		/* Acknowledgements come, too. */
+		/* Acknowledgements are skipped. */
 		if (gdb->in[gdb->taken] != '$')
 			gdb->taken++;
-		/* The guest was stopped, but by others, who may have resumed it since. */
+		/* Others stopped the guest, and may have resumed it since. */
 		else if (!take_text(gdb, socket_deadline(gdb->deadline_ns, ANSWER_MS)))
 			break;
 		else
@@ -244,7 +252,7 @@ enum gdb_stopped gdb_stop(struct gdb *gdb, int wait_ms)
 		return GDB_NO_ANSWER;
 	if (gdb->on_stop_sent)
 		gdb->on_stop_sent(gdb->on_stop_sent_ctx);
-	/* Other packets are late answers. */
+	/* Other packets are answers that came late. */
 	do
 		if (!take_packet(gdb, until_ns))
 			return GDB_NO_ANSWER;
@@ -391,7 +399,7 @@ struct error *gdb_connect(struct gdb *gdb, bool *halted)
 
 	if (err)
 		return err;
-	/* It says that the guest has stopped, without being asked; not of one that did not run. */
+	/* The stub reports unasked that it has stopped a guest that ran. */
 	*halted = !take_packet(gdb, socket_deadline(gdb->deadline_ns, HALT_MS));
 	return gdb_ask(gdb, HELLO) ? NULL : no_answer(gdb);
 }
@@ -404,7 +412,7 @@ struct error *gdb_greet(struct gdb *gdb)
 
 	if (err)
 		return err;
-	/* QEMU tells that it has stopped the guest, gdbserver does not. */
+	/* QEMU reports that it has stopped the guest, gdbserver does not. */
 	(void)take_packet(gdb, socket_deadline(gdb->deadline_ns, GREETING_MS));
 	answered = gdb_ask(gdb, HELLO_ANY);
 	while (answered && says_stopped(gdb) && clock_now_ns() < until_ns)
@@ -461,10 +469,10 @@ void gdb_close(struct gdb *gdb)
 	free(gdb);
 }
 
-/* The guard stays so long with a guest that we stopped: a stub that hangs may recover. */
+/* Longest stay of the guard with a guest that we stopped: a hanging stub may recover. */
 #define GUARD_PATIENCE_NS (60 * NS_PER_S)
 
-/* Before each further attempt, where the stub may have dropped the one before. */
+/* Wait before each further attempt: the stub may have dropped the last one. */
 #define GUARD_ATTEMPT_NS (2 * NS_PER_S)
 
 /* Ends a packet that was left half-written, and acknowledges the last answer. */
@@ -484,7 +492,7 @@ static struct error *guard_detach(void *ctx, enum guard_phase phase)
 	bool open =
 		write(undo->fd, guard_hello, strlen(guard_hello)) == (ssize_t)strlen(guard_hello);
 
-	/* After the answer, nothing may be sent. */
+	/* Nothing may be sent after the answer. */
 	while (open && clock_now_ns() < end_ns) {
 		const uint64_t next_ns = clock_now_ns() + GUARD_ATTEMPT_NS;
 

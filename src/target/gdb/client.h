@@ -24,14 +24,14 @@ struct gdb {
 	const char *stub; /* for messages: "QEMU's gdb stub" */
 	struct sockaddr_storage address;
 	socklen_t address_size;
-	uint8_t in[GDB_PACKET_MAX]; /* what came and was not taken yet */
+	uint8_t in[GDB_PACKET_MAX]; /* received, not taken yet */
 	size_t got, taken;
 	char packet[GDB_PACKET_MAX + 1]; /* the last answer, without its frame */
 	size_t len;
 	char batch[GDB_BATCH_MAX]; /* requests that are sent in one piece */
 	size_t batch_len;
-	unsigned acknowledged; /* answers, before they came */
-	bool owner_stopped;    /* which the stub has told, and nobody acknowledged */
+	unsigned acknowledged; /* answers that were acknowledged before they came */
+	bool owner_stopped;    /* the stub has reported the stop, and nobody has acknowledged it */
 	/*
 	 * No exchange lasts beyond this (CLOCK_MONOTONIC), whatever the other end
 	 * sends; 0: each has its own bound only.
@@ -53,18 +53,18 @@ struct error *gdb_open(const char *path, bool halted, uint64_t until_ns, struct 
 void gdb_close(struct gdb *gdb);
 
 /*
- * The same in two steps, for a stub that exists already, at "unix:PATH" or
- * "HOST:PORT": the first leaves the guest alone, so that a guard can be given
- * gdb->fd before the second. `stub` is its name for messages.
+ * Opens in two steps a stub that exists already, at "unix:PATH" or "HOST:PORT".
+ * gdb_prepare leaves the guest alone, so that a guard can be given gdb->fd
+ * before the second step. `stub` is its name in messages.
  */
 struct error *gdb_prepare(const char *address, const char *stub, struct gdb **out);
 
-/* ... QEMU's own. *halted: the guest did not run before. */
+/* Second step for QEMU's own stub. *halted: the guest did not run before. */
 struct error *gdb_connect(struct gdb *gdb, bool *halted);
 
 /*
- * ... any stub. Then the guest is stopped, the last answer tells what the stub
- * supports, and threads are named without their process.
+ * Second step for any stub. Afterwards the guest is stopped, gdb->packet tells
+ * what the stub supports, and threads have names without their process.
  */
 struct error *gdb_greet(struct gdb *gdb);
 
@@ -91,7 +91,7 @@ bool gdb_was_stopped(struct gdb *gdb);
 
 enum gdb_stopped {
 	GDB_STOPPED,   /* by us */
-	GDB_HALTED,    /* by somebody else, before: the stub has said so without being asked */
+	GDB_HALTED,    /* somebody else stopped it before: the stub has reported that unasked */
 	GDB_NO_ANSWER, /* within `wait_ms` */
 };
 

@@ -17,18 +17,24 @@
 
 #define STOP_MS 2000
 
-/* All exchanges of one pause together, and all that open the guest, which stands still meanwhile. */
+/*
+ * Bounds of all exchanges of one pause, and of those that open the guest, which
+ * stands still meanwhile.
+ */
 #define PAUSE_NS (2 * NS_PER_S)
 #define OPEN_NS	 (5 * NS_PER_S / 2)
 
-/* A stub that has told too little is asked to detach for so long; then that is up to the guard. */
+/*
+ * Time in which a stub that has told too little is asked to detach; the guard
+ * goes on after that.
+ */
 #define GIVE_UP_NS (NS_PER_S / 2)
 
-/* Threads that may begin while a program is sampled, and the most that there are. */
+/* Spare slots for threads that begin while a program is sampled, and the bound on all. */
 #define SPARE_THREADS 16u
 #define THREADS_MAX   256u
 
-/* Bytes of memory for one request: a stub that names no size of packets takes 400 characters. */
+/* Bytes of memory in one request. A stub that gives no packet size takes 400 characters. */
 #define PIECE_LEAST 128u
 #define PIECE_MOST  2048u
 
@@ -92,7 +98,7 @@ static void remote_close(struct target *target)
 	struct remote *remote = (struct remote *)target;
 
 	detach(remote);
-	/* A guest that is still stopped is the guard's. */
+	/* The guard holds a guest that is still stopped. */
 	guard_stop(remote->guard);
 	gdb_close(remote->gdb);
 	free(remote->thread);
@@ -133,7 +139,7 @@ static struct error *list_threads(struct remote *remote)
 	return NULL;
 }
 
-/* Signals that a program gets are none of our business; those by which we stop it are. */
+/* Signals of a program are passed on; only those that stop it for us are not. */
 static void pass_signals(struct gdb *gdb)
 {
 	char request[512] = "QPassSignals:";
@@ -156,9 +162,9 @@ static void note_features(struct remote *remote)
 	remote->piece = room < PIECE_LEAST  ? PIECE_LEAST
 			: room > PIECE_MOST ? PIECE_MOST
 					    : room & ~(size_t)7;
-	/* Programs alone have a loader. */
+	/* Only programs have an auxiliary vector. */
 	remote->process = strstr(remote->gdb->packet, "qXfer:auxv:read+");
-	/* Before a thread is selected, gdbserver aborts when it is asked for registers. */
+	/* gdbserver aborts when registers are asked for before a thread is selected. */
 	(void)gdb_ask(remote->gdb, "Hg0");
 	if (signals)
 		pass_signals(remote->gdb);
@@ -166,7 +172,7 @@ static void note_features(struct remote *remote)
 		!gdb_ask(remote->gdb, "vCont?") || !strstr(remote->gdb->packet, ";c");
 }
 
-/* The program's file, if it is on this host, too. */
+/* The program's file is used if this host has it. */
 static void find_image(struct remote *remote)
 {
 	struct target_info *info = &remote->base.info;
@@ -197,7 +203,7 @@ static struct error *start_guard(struct remote *remote)
 	return err;
 }
 
-/* A guard that runs learns nothing of what it was started with: another one takes its place. */
+/* A running guard cannot be told anything new: another one replaces it. */
 static struct error *tell_guard_to_repeat(struct remote *remote)
 {
 	struct guard *first = remote->guard;
@@ -214,7 +220,7 @@ static struct error *tell_guard_to_repeat(struct remote *remote)
 	return NULL;
 }
 
-/* What was not told in time may be missing without a sign: threads, above all. */
+/* Answers that came too late may be missing without a sign: threads, above all. */
 static struct error *check_time(const struct remote *remote)
 {
 	if (clock_now_ns() < remote->gdb->deadline_ns)
@@ -224,7 +230,7 @@ static struct error *check_time(const struct remote *remote)
 			 "stands still meanwhile");
 }
 
-/* Asks for all that is to be known of the guest. */
+/* Asks for everything that has to be known of the guest. */
 static struct error *ask(struct remote *remote, const char *address)
 {
 	struct error *err = NULL, *late;
@@ -529,7 +535,7 @@ static struct error *remote_sample(struct target *target, struct sample *sample)
 	return err;
 }
 
-/* A guest that was told to stop in vain may have done so since. */
+/* A guest that did not stop in time may have stopped since. */
 static void resume_late(struct remote *remote)
 {
 	if (!remote->late || !gdb_was_stopped(remote->gdb) || !gdb_continue(remote->gdb) ||

@@ -19,7 +19,7 @@ struct remote_thread {
 
 struct remote_page {
 	uint64_t va, root;
-	uint64_t until_ns; /* read anew after that; 0: nothing is here */
+	uint64_t until_ns; /* the page has to be read again after that time; 0: the slot is empty */
 	size_t len;
 	uint8_t bytes[FRAME_SIZE];
 };
@@ -35,10 +35,10 @@ struct remote {
 	bool process;		      /* the stub serves a program, not a machine */
 	bool attached;		      /* the guest runs, by us */
 	bool halted;		      /* by others */
-	bool late;		      /* told to stop, and has not answered */
-	uint64_t stolen_ns;	      /* pauses for pages since the last sample */
-	uint64_t second_ns;	      /* when this second's pauses for pages are counted from */
-	unsigned pauses;	      /* ... and how many there were */
+	bool late;		      /* told to stop, has not answered */
+	uint64_t stolen_ns;	      /* pauses for pages of memory since the last sample */
+	uint64_t second_ns; /* start of the second in which pauses for pages are counted */
+	unsigned pauses;    /* pauses in that second */
 	struct remote_page *page;
 };
 

@@ -30,7 +30,7 @@ void virtual_memory_copy_stacks(window_reader *read, void *ctx, struct vcpu_samp
 /* A window_reader of a process's memory, and its ctx. */
 struct host_memory {
 	int fd;
-	uint64_t until_ns; /* copies end then; 0: when they are done */
+	uint64_t until_ns; /* end of copying; 0: no bound */
 };
 bool host_memory_window(void *memory, uint64_t va, uint32_t want, uint8_t *buffer,
 			struct window *out);

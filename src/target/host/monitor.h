@@ -9,7 +9,7 @@
 
 #include "target/target.h"
 
-/* Number of vCPUs that a process runs for a guest of one kind; 0: it is no such monitor. */
+/* Number of vCPUs that a process runs for a guest of this kind; 0: it is no such monitor. */
 typedef uint32_t monitor_vcpus(pid_t pid);
 
 /* The guest's name as the command line gives it (-name), or its kernel's file, or the program's name. */
@@ -30,7 +30,7 @@ struct monitor_kind {
 	void (*way)(pid_t pid, struct target_listing *entry);
 };
 
-/* As `list` of target_ops. */
+/* `list` of target_ops. */
 struct error *monitor_list(const struct monitor_kind *kind,
 			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
 

@@ -12,7 +12,7 @@
  */
 void socket_bound(int fd, unsigned ms);
 
-/* True once there is something to be read, the other end's hanging up included; signals end no wait. */
+/* True once something can be read, or the other end has hung up; signals do not end the wait. */
 bool socket_wait(int fd, uint64_t until_ns);
 
 /*

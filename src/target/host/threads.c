@@ -100,7 +100,7 @@ static struct thread *add(struct threads *threads, uint32_t slot, pid_t tid)
 	return &threads->at[slot];
 }
 
-/* The first that is free; n: none is. */
+/* First free slot; n: there is none. */
 static uint32_t free_slot(const struct threads *threads)
 {
 	uint32_t i = 0;
@@ -380,15 +380,15 @@ void threads_free(struct threads *threads)
  */
 #define BACK_TO_SLEEP_NS 50000u
 
-/* Longest time for which the state of a sleeper is believed: it may have been woken just then. */
+/* Time for which a sleeper's state is believed: it may have been woken meanwhile. */
 #define SLEEPER_NS NS_PER_S
 
 struct stops_seen {
 	pid_t tid;
 	struct thread_time time;
 	uint64_t read_ns;
-	bool stopped; /* it was stopped for that */
-	bool on_cpu;  /* it was not, and was on a CPU: it runs on */
+	bool stopped; /* stopped for this sample */
+	bool on_cpu;  /* not stopped, and was on a CPU: it runs on */
 };
 
 struct error *stops_new(struct stops *stops)
@@ -431,7 +431,7 @@ static bool still_holds(const struct stops_seen *seen, const struct thread_time 
 /* Keeps the last reading of a thread that could not be stopped. */
 static void could_not_stop(const struct thread *thread, struct vcpu_sample *vcpu, bool runnable)
 {
-	/* A thread that was never read does not count. */
+	/* A thread that was never read is off-line. */
 	vcpu->online = thread->tid && !thread->dead && vcpu->account.held;
 	vcpu->same = vcpu->online;
 	vcpu->state = runnable ? VCPU_RUNNABLE : VCPU_BLOCKED;

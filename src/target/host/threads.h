@@ -26,8 +26,8 @@ struct thread {
 	int schedstat, stat; /* -1: not there */
 	bool stopped;	     /* by us, in this moment */
 	bool halted;	     /* by SIGSTOP or the like: only its end is waited for */
-	bool asked;	     /* told to stop, and has not done so yet */
-	bool wanted;	     /* ... and somebody waits for it */
+	bool asked;	     /* told to stop, has not stopped yet */
+	bool wanted;	     /* told to stop, and somebody waits for that */
 	bool dead;	     /* a leader that has ended before its threads */
 };
 
@@ -37,10 +37,10 @@ struct threads {
 	struct thread *at;
 	bool follow;	  /* new threads are seized */
 	bool ended;	  /* the process is gone, or has become another program */
-	bool executed;	  /* ... the latter */
+	bool executed;	  /* the process has become another program */
 	int status;	  /* of the process as of wait(2), if `ended` and not `executed` */
 	uint64_t lost;	  /* threads for which there was no slot */
-	bool was_blocked; /* SIGCHLD, before */
+	bool was_blocked; /* SIGCHLD, before threads_new() */
 };
 
 /* `n` slots for the threads of process `pid`. */
@@ -72,7 +72,10 @@ void threads_wait(struct threads *threads, uint64_t until_ns);
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns);
 void thread_go(struct threads *threads, struct thread *thread);
 
-/* Lets all threads go, and those that were told to stop as soon as they do, if they do until then. */
+/*
+ * Lets all threads go. Those that were told to stop, and have not, are let go
+ * once they do, until `until_ns`.
+ */
 void threads_go(struct threads *threads, uint64_t until_ns);
 
 /* True if a process that is not traced yet is stopped (SIGSTOP). */
@@ -94,7 +97,10 @@ void thread_unwatch(struct thread *thread);
 
 void thread_time(const struct thread *thread, struct thread_time *out);
 
-/* Its state, a letter of proc(5): R is on a CPU or waits for one; R, too, if it cannot be told. */
+/*
+ * State of a thread, a letter of proc(5); R (on a CPU, or waits for one) also if
+ * it cannot be told.
+ */
 char thread_letter(const struct thread *thread);
 
 struct stops_seen;

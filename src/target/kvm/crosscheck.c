@@ -9,21 +9,21 @@
 #define COMPARED 4096u
 
 /*
- * A thread may leave its CPU between the question and its stop: how often to
- * try, and when again. Meanwhile the guest goes on: without that, what is left
- * from the exit before would be right.
+ * A thread may leave its CPU between the question and its stop: attempts, and
+ * the time between them. The guest runs meanwhile, since what an exit has left
+ * behind would always agree.
  */
 #define TRIES	 50
 #define AGAIN_NS 1000000u
 #define STOP_NS	 20000000u
 
-/* Between tries for those that have not begun. */
+/* Time between attempts for vCPUs that have not begun. */
 #define MORE_NS 200000000u
 
-/* Tries each time, once sampling has begun: few of them can compare a vCPU that runs. */
+/* Attempts of one round once sampling has begun. */
 #define TRIES_LATER 8
 
-/* Tries for a vCPU that does not run: only its registers while it waits can be compared. */
+/* Attempts for a vCPU that does not run: only registers while it waits can be compared. */
 #define TRIES_ASLEEP 5
 
 static struct error *differs(const struct kvm_target *kvm, uint32_t i)
@@ -38,7 +38,7 @@ static struct error *never_compared(const struct kvm_target *kvm, uint32_t i)
 			 kvm->vcpus.at[i].id);
 }
 
-/* *begun: it has got to where there is something to compare. */
+/* *begun: the vCPU has something to compare. */
 static enum check_result compare(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu,
 				 bool *begun)
 {
@@ -65,7 +65,7 @@ static bool runs(const struct kvm_target *kvm, uint32_t i)
 	return thread_letter(&kvm->stops.threads.at[i]) == 'R';
 }
 
-/* *done: this vCPU needs no more comparisons now. */
+/* *done: this vCPU needs no further comparison now. */
 static struct error *compare_once(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu,
 				  bool *done)
 {
@@ -116,7 +116,7 @@ struct error *kvm_crosscheck(struct kvm_target *kvm)
 	return err || any ? err : never_compared(kvm, 0);
 }
 
-/* While samples are taken, nothing is waited for. */
+/* Nothing is waited for while samples are taken. */
 static struct error *crosscheck_now(struct kvm_target *kvm, uint32_t i)
 {
 	enum check_result result = CHECK_NOTHING;
@@ -149,7 +149,7 @@ struct error *kvm_crosscheck_more(struct kvm_target *kvm)
  * is read as it left its CPU, and if it has not run meanwhile, that holds.
  */
 
-/* The vCPU may come and go meanwhile. */
+/* The vCPU may come and go between the two readings. */
 #define NOSTOP_ROUNDS 3
 
 bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,

@@ -32,7 +32,7 @@ static void check_memory(struct kvm_target *kvm)
 	if (!map->n || !bpf_reader_slots(kvm->bpf, &now) || ram_map_is_same(map, &now))
 		return;
 	after = ram_map_size(&now);
-	/* No news if only the source changes: the mappings need not have been all of the memory. */
+	/* Quiet if only the source changes: the mappings need not have been all of the memory. */
 	if (kvm->has_slots && after != before)
 		target_tell(&kvm->base,
 			    after > before
@@ -88,13 +88,13 @@ static void check_hotplug(struct kvm_target *kvm)
 	check_vcpus(kvm);
 }
 
-/* Searches for the guest's memory until it is found: their number, and the time between two. */
+/* Searches for the guest's memory before giving up: how many, and the time between two. */
 #define TRIES	   40
 #define TRY_NS	   50000000u
 #define AT_OPEN_NS 1000000000u
 #define VCPUS_SEEN 64
 
-/* Times that KVM is asked for its memory slots before mappings are tried. */
+/* Questions to KVM for its memory slots before mappings are tried. */
 #define ASKS 4
 
 static void kvm_close(struct target *target)
@@ -240,8 +240,9 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 }
 
 /*
- * The registers are here, the guest runs. A guest that has just begun may have
- * nothing yet that could prove anything: so it is tried again for a while.
+ * The registers are known, the guest runs. A guest that has just begun may have
+ * nothing that could prove where its memory is: the search is repeated for a
+ * while.
  */
 static void find_memory(struct kvm_target *kvm, const struct sample *sample)
 {
@@ -260,7 +261,7 @@ static void find_memory(struct kvm_target *kvm, const struct sample *sample)
 	kvm->has_slots = kvm->bpf && bpf_reader_slots(kvm->bpf, guest_ram_map(kvm->ram));
 	if (kvm->has_slots)
 		return;
-	/* KVM's own answer comes with the next stop. */
+	/* KVM's own answer comes with the next stop of a vCPU. */
 	if (!kvm->bpf || kvm->tries > ASKS)
 		ram_search_run(kvm->search, kvm->ram, regs, n);
 }

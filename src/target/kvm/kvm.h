@@ -22,11 +22,11 @@ struct kvm_target {
 	uint64_t try_ns;
 	struct bpf_reader *bpf;
 	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
-	uint64_t crosscheck_ns;	   /* when to try that again */
+	uint64_t crosscheck_ns;	   /* time of the next attempt */
 	uint64_t hotplug_ns;	   /* next check for hotplug */
-	uint32_t vcpus_told;	   /* how many there are, as far as has been told */
-	bool has_slots;		   /* KVM has told where memory is */
-	bool told_of_unknown;	   /* ... that there is memory which is not known */
+	uint32_t vcpus_told;	   /* vCPUs that the user has been told of */
+	bool has_slots;		   /* memory slots come from KVM */
+	bool told_of_unknown;	   /* the user has been told of memory whose place is not known */
 	struct error *why_stopped; /* NULL: vCPUs are read by `bpf` */
 	const char *via;	   /* the way that was asked for; NULL: none */
 	char advice[256];

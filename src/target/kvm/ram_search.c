@@ -8,7 +8,7 @@
 #include "target/host/proc.h"
 #include "target/window.h"
 
-/* No guest is smaller, bytes. */
+/* Smallest guest, bytes. */
 #define SMALLEST (1u << 20)
 #define MAPS_MAX 256
 
@@ -21,7 +21,10 @@ static const uint64_t low_ends[] = {0x80000000, 0xb0000000, 0xc0000000, 0xd00000
 #define N_LOW_ENDS  (sizeof(low_ends) / sizeof(*low_ends))
 #define HIGH_MEMORY 0x100000000u
 
-/* In a mapping no larger than this the guest's memory is looked for at any page, not only its start. */
+/*
+ * Mappings up to this size may hold the guest's memory from any page on, not
+ * only from their start.
+ */
 #define ANYWHERE_MAX (1ull << 30)
 
 /* Instructions that are checked at a vCPU's pc. */
@@ -45,7 +48,7 @@ struct ram_search {
 	struct ram_candidates joined;
 };
 
-/* While mappings are read: those that the last ones make together. */
+/* Mapping that is being joined, while mappings are read. */
 struct joining {
 	struct ram_search *search;
 	struct proc_map last;

@@ -173,7 +173,7 @@ static bool is_over(const struct probing *probing)
 	return probing->found == probing->vcpus->n || clock_now_ns() >= probing->until_ns;
 }
 
-/* Stops one thread for a moment, and notes which vCPU it runs. */
+/* Stops one thread for a moment, and notes the vCPU that it runs. */
 static bool probe(void *ctx, int tid)
 {
 	struct probing *probing = ctx;
@@ -233,7 +233,7 @@ struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads)
 			: probe_all(vcpus, threads->pid);
 
 	for (uint32_t i = 0; i < vcpus->n && !err; i++) {
-		/* One slot for each, so that a vCPU's number is its thread's. */
+		/* One slot a vCPU, so that a vCPU's number is its thread's. */
 		threads->at[i].tid = 0;
 		if (vcpus->at[i].tid)
 			err = threads_seize_as(threads, i, vcpus->at[i].tid);
@@ -262,7 +262,7 @@ static uint64_t valid_at(uint64_t run)
 	return run + offsetof(struct kvm_run, kvm_valid_regs);
 }
 
-/* Adds a page, and notes how it is. */
+/* Adds a page, and keeps its contents to be restored. */
 static struct error *add_run_page(struct kvm_pages *pages, uint64_t run)
 {
 	__u64 valid;
@@ -277,13 +277,13 @@ static struct error *add_run_page(struct kvm_pages *pages, uint64_t run)
 	return NULL;
 }
 
-/* Once the guard is there, so that nothing remains of it whenever we die. */
+/* Runs once the guard is ready, so that our death leaves nothing behind. */
 static struct error *tell(const struct kvm_pages *pages)
 {
 	for (uint32_t i = 0; i < pages->n; i++) {
 		const __u64 valid = pages->before[i] | WANTED;
 
-		/* A monitor that has asked for registers itself is not to find zeros there. */
+		/* A monitor that has asked for registers itself must not find zeros. */
 		if ((pages->before[i] || wipe(pages->memory, pages->run[i])) &&
 		    put(pages->memory, valid_at(pages->run[i]), &valid, sizeof(valid)))
 			continue;

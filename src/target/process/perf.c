@@ -91,15 +91,15 @@ static void ring_copy(const struct ring *ring, uint64_t at, void *to, size_t len
 #define PATIENCE_MS 1
 #define ROUNDS	    8
 
-/* As much of a stack as a record holds; records, and the room for them, bytes. */
+/* Bytes of stack in a record; records in the ring, and the ring's size in bytes. */
 #define STACK	   32760u
 #define TICK_ROOM  (64u << 10)
 #define LEAVE_ROOM 4096u
 
-/* Each takes two descriptors, and room in memory that cannot be paged out. */
+/* Bound on watched threads: each takes two descriptors, and memory that cannot be paged out. */
 #define WATCHED_MAX 128u
 
-/* Head of a record; a stack follows only if one was asked for. */
+/* Head of a record; a stack follows if one was asked for. */
 struct perf_sample {
 	struct perf_event_header head;
 	uint64_t abi;
@@ -108,7 +108,7 @@ struct perf_sample {
 
 struct watched_thread {
 	pid_t tid;  /* 0: nobody */
-	bool asked; /* a tick was asked for that has not come */
+	bool asked; /* a tick was asked for, and has not come */
 	struct ring tick, leave;
 };
 
@@ -259,7 +259,7 @@ static bool forget(const struct ring *ring)
 	return any;
 }
 
-/* Asks for one tick; one that was asked for in vain comes later, and then serves this, too. */
+/* Asks for one tick. One that was asked for in vain comes later, and serves the next request. */
 static bool ask(struct watched_thread *at)
 {
 	struct pollfd ready = {.fd = at->tick.fd, .events = POLLIN};

@@ -372,7 +372,7 @@ static void likely_way(pid_t pid, struct target_listing *entry)
 	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_PERF];
 }
 
-/* Not all processes, but those that are guests. */
+/* Lists processes that are guests, not all. */
 static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
 				  void *ctx)
 {

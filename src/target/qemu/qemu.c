@@ -38,7 +38,7 @@ static void qemu_close(struct target *target)
 	free(qemu);
 }
 
-/* Bounds the time in which all further questions must be answered. */
+/* Bound on the time for all further questions. */
 static void converse(struct qemu *qemu, uint64_t ms)
 {
 	const uint64_t until_ns = clock_now_ns() + ms * UINT64_C(1000000);
@@ -106,7 +106,7 @@ static void describe(struct qemu *qemu, const struct qemu_machine *machine)
 	qemu->base.way = qemu->transport->text;
 }
 
-/* A guest whose vCPUs cannot be held is sampled all the same; its owner is told what that costs. */
+/* A guest whose vCPUs cannot be held is sampled as well; its owner is told what that costs. */
 static void hold_vcpus(struct qemu *qemu, const struct qemu_machine *machine)
 {
 	struct error *err = qemu_hold_new(qemu->pid, machine, &qemu->hold);
@@ -215,7 +215,7 @@ static struct error *qemu_open(const char *name, const char *via, struct target 
 			    : open_with(&qemu_transport_own_stub, &address, out);
 }
 
-/* While the guest is stopped, and its registers have been asked for. */
+/* Runs while the guest is stopped, after its registers were asked for. */
 static bool read_vcpu(struct qemu *qemu, uint32_t i, struct sample *sample)
 {
 	struct vcpu_sample *vcpu = &sample->vcpu[i];
@@ -308,8 +308,9 @@ static struct error *late(void)
 }
 
 /*
- * Stops the guest. An owner's stop that is heard of now may be over: that is asked for. Whoever
- * stops and resumes it all the time is believed after STOPS. *began_ns: when it was stopped.
+ * Stops the guest. A stop by its owner that we hear of now may be over: so QEMU
+ * is asked. An owner who stops and resumes it again and again is believed after
+ * STOPS times. *began_ns: when it was stopped.
  */
 static enum gdb_stopped stop(struct qemu *qemu, struct sample *sample, uint64_t *began_ns)
 {
@@ -337,7 +338,7 @@ static bool has_ended(struct qemu *qemu)
 	return qemu->qmp ? qmp_ended(qemu->qmp) != QMP_LIVES : qemu->gdb->gone;
 }
 
-/* Asked before the guest is stopped: during a migration it must not be. */
+/* Asked before the guest is stopped, which it must not be during a migration. */
 static bool is_migrating(struct qemu *qemu)
 {
 	return qemu->qmp && qmp_ended(qemu->qmp) == QMP_LIVES && qemu->qmp->migrates;

@@ -134,15 +134,15 @@ struct qemu {
 	struct guard *guard;
 	int memory;
 	struct guest_ram *ram;
-	uint64_t until_ns;   /* as in the address */
-	bool halted;	     /* by its owner, as far as is known */
-	unsigned lives;	     /* how often it was asked whether the guest lives */
-	uint32_t vcpus_told; /* by QMP, the last time */
-	bool found_halted;   /* ... and has been since it was opened */
-	bool moved_stopped;  /* it was migrated while we had stopped it */
-	bool migrates;	     /* as has been told */
+	uint64_t until_ns;   /* deadline, as in the address */
+	bool halted;	     /* its owner has stopped it, as far as is known */
+	unsigned lives;	     /* questions so far whether the guest lives */
+	uint32_t vcpus_told; /* vCPUs that QMP last told of */
+	bool found_halted;   /* halted, without a break, since it was opened */
+	bool moved_stopped;  /* the guest was migrated while we had stopped it */
+	bool migrates;	     /* the user has been told of a migration under way */
 	unsigned ram_wait;   /* searches for memory that are left out, though some was missed */
-	unsigned ram_waits;  /* ... of these, still to come */
+	unsigned ram_waits;  /* how many of these are still to be left out */
 	char advice[320];    /* as in `base`, where the vCPUs cannot be held */
 	bool late;	     /* it was told to stop, and has not done so in time */
 };

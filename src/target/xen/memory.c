@@ -262,7 +262,7 @@ static struct error *album_new(struct xen_target *xt, const struct sample *sampl
 	return album->gfn && album->bytes ? NULL : error_no_memory();
 }
 
-/* Takes an ordinary sample first, which maps the memory needed; then the one that counts. */
+/* Takes an ordinary sample first, which maps the memory that the second one needs. */
 static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 				   struct album *album)
 {
@@ -271,7 +271,7 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 
 	for (uint32_t i = 0; i < sample->vcpus; i++)
 		sample->vcpu[i].request.again = true;
-	/* In between, the guest may have moved to memory that was not there before. */
+	/* The guest may have moved to memory that is not mapped. */
 	for (unsigned tries = 0; tries < SNAPSHOT_TRIES && !whole; tries++) {
 		struct error *err = xen_sample(&xt->base, sample);
 		int rc;
@@ -279,7 +279,7 @@ static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 		if (err)
 			return err;
 		album->n = 0;
-		/* States and CPU time are those of the sample. */
+		/* States and CPU time are as in the sample. */
 		rc = xen_read_paused(xt, sample, &mem, &whole);
 		if (rc)
 			return xen_failed(xt, rc);

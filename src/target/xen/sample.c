@@ -7,10 +7,10 @@
 
 /* One pause, and the copies of stacks: everything that a guest can feel. */
 
-/* Retries of an unpause. */
+/* Attempts to unpause. */
 #define GO_AGAIN 3
 
-/* The stacks that a vCPU's own leads to. */
+/* Stacks that the vCPU's own one leads to. */
 static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct window_copy *copy)
 {
 	bool whole = true;
@@ -88,7 +88,7 @@ static bool copy_stacks(struct xen_target *xt, struct sample *sample, const stru
 	return whole;
 }
 
-/* Finds frames as long as there is time. */
+/* Maps frames as long as there is time. */
 static const void *find_in_time(void *ctx, uint64_t gfn)
 {
 	struct xen_target *xt = ctx;
@@ -107,7 +107,7 @@ static void fit_in(struct xen_target *xt, struct sample *sample)
 		xen_vcpus_limit(&xt->vcpus, sample, xt->fit);
 }
 
-/* Chooses xt->fit before the first pause: all contexts took `took_ns` without one. */
+/* Chooses xt->fit before the first pause; `took_ns`: time that all contexts took without one. */
 static void expect_fit(struct xen_target *xt, const struct sample *sample, uint64_t took_ns)
 {
 	const uint64_t n = xt->vcpus.online.n ? xt->vcpus.online.n : 1;
@@ -124,13 +124,13 @@ static void adapt_fit(struct xen_target *xt, const struct sample *sample)
 		xt->fit++;
 }
 
-/* Work while the guest is paused; the contexts are here. */
+/* Runs while the guest is paused; the contexts are here. */
 static bool read_stopped(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
 			 uint64_t start_ns)
 {
 	const struct physmem in_time = {find_in_time, xt};
 
-	/* The way out takes its time, too. */
+	/* Leaves time for the unpause. */
 	xt->hurry_until_ns = start_ns + sample->request.max_pause_ns / 4 * 3;
 	return copy_stacks(xt, sample, sample->request.max_pause_ns ? &in_time : mem);
 }
@@ -186,7 +186,10 @@ int xen_try_rights(struct xen_target *xt)
 		return rc ?: -EAGAIN;
 	rc = xen_if_go(xt->xi);
 	if (!rc) {
-		/* Somebody has paused it meanwhile: another profiler, for no longer than this. */
+		/*
+		 * Somebody has paused it meanwhile: another profiler, for no
+		 * longer than a sample.
+		 */
 		rc = ask(xt, (struct xen_batch){.pause = true});
 		xt->may_pause = !rc;
 		return rc;
@@ -341,7 +344,7 @@ static int premap(struct xen_target *xt, const struct sample *sample)
 	return rc;
 }
 
-/* `now_ns`: the time, if it was read just now; else 0. */
+/* `now_ns`: the time, if the clock was just read; else 0. */
 static int read_all(struct xen_target *xt, struct sample *sample, uint64_t now_ns)
 {
 	const bool always = xt->base.always_pause;

@@ -83,7 +83,7 @@ void xen_vcpus_limit(struct xen_vcpus *vcpus, struct sample *sample, uint32_t n)
 
 	while (from < read->n && read->id[from] < vcpus->turn)
 		from++;
-	/* From there on, and again from the first: but in ascending order. */
+	/* Counts from there on, and again from the first; the ids stay in ascending order. */
 	for (uint32_t i = 0; i < read->n; i++) {
 		const uint32_t rank = i >= from ? i - from : i + read->n - from;
 

@@ -511,7 +511,7 @@ static struct error *xen_list(void (*each)(void *ctx, const struct target_listin
 	struct domain_listing listing = {.each = each, .ctx = ctx};
 	struct error *err;
 
-	/* On a machine without Xen there are no domains, which is nothing to complain of. */
+	/* A machine without Xen has no domains, which is no error. */
 	if (!is_xen_host())
 		return NULL;
 	err = xen_if_open(&listing.xi);

@@ -70,17 +70,17 @@ const struct arch *xen_context_arch(enum xen_context kind, const void *context);
 /* One vCPU as of the last sample. */
 struct xen_seen {
 	bool online;
-	bool busy;	   /* it had run: its context is asked for along with its state */
+	bool busy;	   /* it had run: its context is asked for together with its state */
 	uint64_t noted_ns; /* CPU time in this sample, before anything was read */
 };
 
 struct xen_vcpus {
 	uint32_t n;
-	struct xen_vcpu *now;  /* [n]: filled in by batches */
+	struct xen_vcpu *now;  /* filled in by batches */
 	struct xen_seen *seen; /* [n] */
 	struct xen_ids online;
 	struct xen_ids early; /* contexts that are asked for along with the states */
-	struct xen_ids late;  /* ... and those that turned out to be needed, too */
+	struct xen_ids late;  /* contexts that turned out to be needed, too */
 	struct xen_ids read;  /* vCPUs whose stacks are read in this sample */
 	bool running;	      /* when states were last read, one of `read` was on a CPU */
 	uint32_t turn;	      /* the first id that xen_vcpus_limit leaves */
