@@ -50,11 +50,11 @@ struct seeker {
 	uint32_t n;    /* units of code from there on; 0: no bounds are known */
 	uint64_t goal; /* an instruction, or the end of a call, */
 	bool behind_call;
-	bool (*leaves)(const void *state); /* ... or, not NULL, a return in such a state */
+	bool (*leaves)(const void *state); /* or a return in such a state; NULL: no return */
 	unsigned steps;
 	bool cut;  /* a path was not followed to its end */
-	bool away; /* a path goes where it cannot be told */
-	bool left; /* ... in a state in which it may leave the function: at_jump */
+	bool away; /* a path goes to an unknown address */
+	bool left; /* the same in a state in which it may leave the function: at_jump */
 	void *state;
 };
 
@@ -133,7 +133,10 @@ static void note_jump(struct seeker *seeker, enum path path, uint64_t target)
 	if (path == PATH_BRANCH || path == PATH_JUMP)
 		open_path(seeker, target, seeker->state, true);
 	seeker->away |= by_table || path == PATH_AWAY;
-	/* The first state at a jump is kept: within bounds by table, else to leave the function. */
+	/*
+	 * Keeps the first such state: with known bounds that at a jump table,
+	 * without that at a last call.
+	 */
 	if (seeker->left ||
 	    (seeker->n ? !by_table
 		       : path != PATH_AWAY || !seeker->leaves || !seeker->leaves(seeker->state)))
@@ -152,7 +155,7 @@ static const uint8_t *code_of(struct seeker *seeker, uint64_t pc, size_t *n)
 	return seeker->scratch->code + (size_t)at * seeker->paths->unit;
 }
 
-/* Applies the instruction; its length, 0 where the path ends. *found: this is what was sought. */
+/* Applies the instruction and returns its length; 0: the path ends. *found: it is the goal. */
 static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool *found)
 {
 	const struct paths *paths = seeker->paths;
@@ -181,7 +184,7 @@ static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool
 	return path >= PATH_JUMP ? 0 : len;
 }
 
-/* Follows one open path until it ends, is known, or is what was sought. */
+/* Follows one open path until it ends, comes to known code, or finds the goal. */
 static bool seek_path(struct seeker *seeker)
 {
 	struct paths_scratch *scratch = seeker->scratch;
@@ -214,8 +217,9 @@ static bool seek_open(struct seeker *seeker)
 }
 
 /*
- * Unreached code before the goal inherits the state at the jump by table, from
- * the first of the last stretch of it on.
+ * Takes unreached code before the goal for cases of the jump table: each gets
+ * the state at the jump, beginning with the first instruction of the last
+ * unreached stretch.
  */
 static bool seek_scattered(struct seeker *seeker)
 {
@@ -308,7 +312,7 @@ bool paths_return(const struct paths *paths, const struct paths_start *from,
 
 	if (seek(&seeker, from->va, from->kind == FRAME_RETURN, steps))
 		return true;
-	/* Nothing returns itself: the last call that was seen does. */
+	/* No path returns: the last call leaves the function instead. */
 	if (seeker.left && !seeker.cut)
 		memcpy(state, seeker.scratch->at_jump, paths->state_size);
 	return seeker.left && !seeker.cut;

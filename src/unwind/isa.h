@@ -56,7 +56,7 @@ struct rule {
 	bool copied;	/* the stack is realigned */
 	bool chained;	/* fp, where set up, points to a frame record */
 	bool entry;    /* took over a stack or frame pointer and kept no old one: nobody's callee */
-	bool discards; /* ... and has popped its return address */
+	bool discards; /* took over a stack, and has popped its return address */
 	/* 32-bit Arm, where any register may be the frame pointer: the one that cfa_fp counts from, */
 	uint8_t fp;
 	struct row_kept kept; /* and, in place of fp_at, where the caller's registers are */
@@ -66,7 +66,7 @@ enum flow_result {
 	FLOW_FOUND,
 	FLOW_GUESSED, /* found behind a jump table or code that is only reached from elsewhere */
 	FLOW_NOT,     /* no path leads there */
-	FLOW_AWAY,    /* ... but some lead where it cannot be told: to what is called last */
+	FLOW_AWAY,    /* no path leads there, but some go on at an unknown address */
 	FLOW_UNKNOWN, /* the search was cut short: code not readable, not understood, too much */
 };
 

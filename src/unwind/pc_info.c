@@ -73,7 +73,7 @@ void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns)
 	unwinder->rationed_ns = now_ns;
 }
 
-/* Code of another kind: the memory of the last kind's follow() is of no use. */
+/* The memory of the last kind's follow() is of no use for code of another kind. */
 static void change_isa(struct unwinder *unwinder, const struct unwind_isa *isa)
 {
 	free(unwinder->scratch);
@@ -129,7 +129,7 @@ void find_table_entry(const struct code *code, uint64_t addr, enum frame_kind ki
 		entry->base = table->base + slide;
 }
 
-/* Right behind a hole there are fewer bytes of code than the longest call has. */
+/* A hole leaves fewer bytes of code than the longest call has. */
 static bool ends_call(struct unwinder *unwinder, struct pc_info *info)
 {
 	const struct code *code = unwinder->reader.code;
@@ -279,7 +279,10 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 	return max;
 }
 
-/* Follows the code from instructions before the address on, the next first: does one that is of this kind lead here? */
+/*
+ * Follows the code from the instructions before the address, the nearest first,
+ * until one of this kind leads here.
+ */
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 			bool (*is)(const uint8_t *bytes, size_t n), struct rule *rule)
 {

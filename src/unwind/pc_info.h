@@ -13,7 +13,7 @@
 /* The function that an address is in, and the rule there. */
 struct frame_state {
 	bool has_start; /* the function is known: by symbols, as a stub, or learned */
-	bool learned;	/* ... the last of these */
+	bool learned;	/* learned: another function's code leads here */
 	bool has_flow;	/* its code was followed: `flow` and `rule` are set */
 	enum flow_result flow;
 	uint64_t start, end; /* end 0: not known */
@@ -37,14 +37,14 @@ struct pc_info {
 	 */
 	uint8_t mode;
 	uint32_t age;	  /* of the unwinder, when this was found out */
-	uint32_t until;	  /* code that cannot be read: believed up to this stack */
+	uint32_t until;	  /* number of the stack up to which unreadable code is believed */
 	bool readable;	  /* its code can be read; if not, nothing below is set but table */
 	struct call call; /* FRAME_RETURN only */
 	struct frame_state state;
 	struct table_entry table;
 	bool explored;	 /* trap and handler are set; so is state.flow, if the function is known */
 	bool handler;	 /* code that ends in a return from an interrupt */
-	struct row trap; /* ... and how to get to the interrupted code */
+	struct row trap; /* way to the interrupted code */
 	uint64_t jumped_from;  /* another function that leads here; UINT64_MAX: none known */
 	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried, */
 	uint8_t not_flow[4];   /* FLOW_NOT or FLOW_AWAY */
@@ -60,13 +60,16 @@ struct pc_info {
 /* Instructions that may be followed for one stack, so that a hostile guest costs little. */
 #define UNWIND_STEPS 60000
 
-/* ... and for all of them together, in the long run and at once. Each takes some 10 ns.*/
+/*
+ * Instructions that may be followed for all stacks together: on average, and
+ * saved up. Each takes some 10 ns.
+ */
 #define UNWIND_STEPS_PER_S 10000000u
 #define UNWIND_STEPS_SAVED 3000000u
 
-/* Stacks after which cached facts expire, as code may change after all (while a guest boots), */
+/* Stacks after which cached facts expire: code may change, as while a guest boots. */
 #define PC_INFO_STACKS 2048
-/* ... and those that say that an address cannot be read. */
+/* Stacks after which facts expire that say that an address cannot be read. */
 #define UNREADABLE_STACKS 64
 
 #define PC_INFO_BITS 12 /* log 2 of the number of addresses that are kept, each in one slot */

@@ -74,13 +74,16 @@ static enum found go_by_link(struct walk *walk, uint64_t ret)
 /* The record is the last: nobody has stored one before. */
 static enum found at_last(struct walk *walk, bool blind)
 {
-	/* Zeros stand behind any pointer to the stack that code without frames keeps there. */
+	/*
+	 * Zeros prove no record: they stand behind any pointer to the stack that
+	 * frameless code keeps.
+	 */
 	if (!walk->at.chained && !blind)
 		return FOUND_NONE;
 	return walk_end(walk, UNWIND_OUTERMOST);
 }
 
-/* Only for code that cannot be followed; blind: nor even read. */
+/* Frame records of code that cannot be followed; blind: that cannot even be read. */
 enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 {
 	const struct record_layout *layout = &walk->isa->record;
@@ -121,10 +124,10 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 /* Words above the stack pointer that are searched; more for one that symbols prove. */
 #define SCAN_WORDS 512
 
-/* A caller is taken if from it so many frames follow that are sure, or the outermost. */
+/* Sure frames that have to follow a caller before it is taken, unless the outermost comes first. */
 #define LOOK_AHEAD 2
 
-/* Goes to a caller, if a call ends at `ret`. */
+/* Goes to the caller if a call ends at `ret`. */
 static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
 {
 	const struct cursor before = walk->at;
@@ -143,7 +146,7 @@ static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
 	return true;
 }
 
-/* True if the walk goes on well from here. Restores the walk. */
+/* True if the walk from here finds enough sure frames. Restores the walk. */
 static bool goes_on(struct walk *walk)
 {
 	const struct walk before = *walk;
@@ -216,7 +219,7 @@ static bool is_candidate(struct walk *walk, struct candidate *candidate, bool re
 	/* Parts of a function that symbols do not count to it may be far away. */
 	if (record || (walk->in->code->function && !walk->state.has_start))
 		return true;
-	/* A function that jumped here, and so is not near, has nothing more on the stack. */
+	/* A function that was jumped from, and so is not near, has nothing more on the stack. */
 	return candidate->slot == walk->at.sp ||
 	       addr - candidate->target + FUNCTION_MAX < 2 * FUNCTION_MAX;
 }
@@ -246,7 +249,10 @@ static enum proof prove(struct walk *walk, struct candidate *candidate)
 										 : PROOF_DENIES;
 }
 
-/* Is it ours? By proof, or because symbols say that it called the function that stands here. */
+/*
+ * Is the return address ours? By proof, or because symbols say that it follows a
+ * call of this function.
+ */
 static bool try_candidate(struct walk *walk, struct candidate *candidate, bool record)
 {
 	const struct frame_state *state = &walk->state;

@@ -28,7 +28,7 @@ bool walk_register(const struct walk *walk, unsigned n, uint64_t *value)
 	return true;
 }
 
-/* Where a stack was before it was realigned: the true CFA. */
+/* Position of the true CFA of a realigned stack. */
 static bool find_origin(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t *origin)
 {
 	if (rule->origin_at)
@@ -196,7 +196,7 @@ static bool believe_row(struct walk *walk, const struct row_caller *caller, uint
 	enum proof proof;
 
 	*trust = TRUST_GUESS;
-	/* If no code can be read at all, the table is the only source. */
+	/* The table is the only source where no code can be read. */
 	if (!info->readable)
 		return !walk->readable;
 	if (!call.direct && !call.indirect)
@@ -450,14 +450,14 @@ static enum found return_address(struct walk *walk, uint64_t cfa, uint64_t *ret)
 			walk_note_elsewhere(walk, slot);
 		return FOUND_NONE;
 	}
-	/* It has called something and has kept no way back: it never returns. */
+	/* A function that has called something and has kept no way back never returns. */
 	if (walk->at.kind == FRAME_RETURN)
 		return state->flow == FLOW_FOUND ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
 	*ret = walk->at.ra;
 	return walk->at.ra_known ? FOUND_CALLER : FOUND_NONE;
 }
 
-/* Is this CFA that of a frame: on this stack, or, if fp leads there, on another? */
+/* Is this CFA that of a frame on this stack, or on another one to which fp leads? */
 static bool is_cfa(const struct walk *walk, uint64_t cfa, bool by_fp)
 {
 	return (cfa >= walk->at.sp && cfa - walk->at.sp <= REACH) ||
@@ -538,6 +538,6 @@ enum found rule_code(struct walk *walk, uint8_t *trust)
 	    (fp_known && by_sp == by_fp))
 		return found;
 	found = try_cfa(walk, by_sp, false, trust);
-	/* They disagree: no caller here proves nothing. */
+	/* The two disagree: a caller that is not found here proves nothing. */
 	return found == FOUND_END && fp_known ? FOUND_NONE : found;
 }

@@ -30,7 +30,7 @@ static uint64_t stack_key(uint64_t root, uint64_t va)
 	return va ^ ((root * 0x9e3779b97f4a7c15ull) & 0xff00000000000000ull);
 }
 
-/* The first entry whose stack ends at this key or behind. */
+/* First entry whose stack ends at this key or behind it. */
 static unsigned find(const struct stack_cache *cache, uint64_t key)
 {
 	unsigned from = 0, n = cache->n;
@@ -66,7 +66,7 @@ static void insert(struct stack_cache *cache, uint64_t key, uint16_t at)
 	cache->at[pos] = at;
 }
 
-/* An entry that is in no order yet: one that is free, or that of another stack. */
+/* An entry outside of the order: a free one, or the one that is to be replaced. */
 static uint16_t take_free(struct stack_cache *cache)
 {
 	bool used[STACK_CACHE_ENTRIES] = {false};
@@ -91,7 +91,7 @@ static uint64_t same_from(const struct walk *walk, const struct stack_entry *ent
 {
 	const struct window *stack = walk->stack;
 	const uint64_t low = stack->va > entry->bottom ? stack->va : entry->bottom;
-	/* Both end at the entry's top; `same` bytes before that are alike, of `most`. */
+	/* Both end at the entry's top; of the `most` bytes before it, `same` are alike. */
 	const uint8_t *now = stack->bytes + (entry->top - stack->va);
 	const uint8_t *then = entry->bytes + STACK_CACHE_BYTES;
 	const uint64_t most = entry->top - low;
@@ -111,13 +111,13 @@ static uint64_t same_from(const struct walk *walk, const struct stack_entry *ent
 	return entry->top - same;
 }
 
-/* The first address that the guest has no page for; 0: that is farther up. */
+/* First address without a page of the guest; 0: it is farther up. */
 static uint64_t window_end(const struct window *stack)
 {
 	return stack->cut ? 0 : stack->va + stack->len;
 }
 
-/* Can anything that this walk has to do with be known by the entry? */
+/* Can the entry know any part of this walk? */
 static bool fits(const struct walk *walk, const struct stack_entry *entry)
 {
 	const struct window *stack = walk->stack;
@@ -163,7 +163,7 @@ static bool same_frame(const struct cursor *a, const struct cursor *b)
 	       (!a->ra_known || a->ra == b->ra);
 }
 
-/* Has the word at `va` the value that it had? */
+/* Does the word at `va` still have its value? */
 static bool same_word(const struct walk *walk, const struct stack_entry *entry, uint64_t va)
 {
 	const uint8_t *now = walk->stack->bytes + (va - walk->stack->va);
@@ -172,7 +172,7 @@ static bool same_word(const struct walk *walk, const struct stack_entry *entry, 
 	return !memcmp(now, then, 4) && (walk->word == 4 || !memcmp(now + 4, then + 4, 4));
 }
 
-/* Does the step to the entry's next frame lead there again? */
+/* Does the step to the entry's next frame still lead there? */
 static bool same_step(const struct walk *walk, const struct stack_entry *entry,
 		      const struct cursor *next)
 {
@@ -212,8 +212,8 @@ static bool same_chain(struct walk *walk, const struct stack_entry *entry, size_
 }
 
 /*
- * If the rest of the chain is known from where the walk is, appends it to the
- * `n` frames that are there, and true: the walk has ended.
+ * If the rest of the chain is known from the walk's frame on, appends it to the
+ * `n` frames; true: the walk has ended.
  */
 static bool stack_cache_ends(struct walk *walk, struct frame *frames, size_t n)
 {
@@ -235,7 +235,7 @@ static bool stack_cache_ends(struct walk *walk, struct frame *frames, size_t n)
 	return true;
 }
 
-/* Only finished chains on one stack are kept, all of whose words are at hand. */
+/* Keeps only finished chains on one stack, all of whose words are at hand. */
 static bool can_keep(const struct walk *walk, uint64_t top)
 {
 	const struct unwind_result *out = walk->out;

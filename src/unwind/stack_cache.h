@@ -86,14 +86,14 @@ bool steps_follow(struct walk *walk, struct frame *frames);
 
 struct stack_entry {
 	size_t n;	     /* frames */
-	uint64_t root;	     /* the address space, */
-	uint8_t isa, word;   /* and whose code it is */
+	uint64_t root;	     /* address space */
+	uint8_t isa, word;   /* of the code */
 	uint8_t end;	     /* enum unwind_end */
-	uint64_t bottom;     /* the first address of the stack whose contents are kept, */
-	uint64_t top;	     /* and the first behind them: nothing above was read */
+	uint64_t bottom;     /* first address of the stack whose contents are kept */
+	uint64_t top;	     /* first address behind them: nothing above was read */
 	bool missed;	     /* words were missing: other stacks, or more of this one, can matter */
-	uint64_t extent;     /* valid for stacks of which nothing beyond this is at hand */
-	uint64_t window_end; /* ... up to which there was some; 0: there is more */
+	uint64_t extent;     /* valid for stacks of which nothing beyond this address is at hand */
+	uint64_t window_end; /* end of the window up to which there was some; 0: there is more */
 	struct cursor cursor[STACK_CACHE_FRAMES];
 	struct frame frame[STACK_CACHE_FRAMES];
 	uint32_t id[STACK_CACHE_FRAMES]; /* the caller's: see unwind_result.ids */
@@ -101,9 +101,9 @@ struct stack_entry {
 };
 
 struct stack_cache {
-	unsigned n;				/* entries in use, */
-	uint64_t key[STACK_CACHE_ENTRIES];	/* in order of their keys: where they end, */
-	uint16_t at[STACK_CACHE_ENTRIES];	/* and which they are */
+	unsigned n;				/* entries in use */
+	uint64_t key[STACK_CACHE_ENTRIES];	/* ends of their stacks, in ascending order */
+	uint16_t at[STACK_CACHE_ENTRIES];	/* index of the entry for each key */
 	unsigned next;				/* entry to be replaced when all are in use */
 	struct cursor walk[STACK_CACHE_FRAMES]; /* where the present walk was at each frame */
 	struct stack_entry *entry[STACK_CACHE_ENTRIES]; /* allocated when first used */

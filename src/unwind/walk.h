@@ -8,9 +8,9 @@
 
 #include "unwind/pc_info.h"
 
-/* A frame farther above the window than this is no part of the stack. */
+/* Bytes above the window beyond which a frame is no part of the stack. */
 #define REACH (1u << 20)
-/* Without symbols, a function is not expected to be larger. */
+/* Longest function without symbols, bytes. */
 #define FUNCTION_MAX (1u << 16)
 
 /* A frame, as far as its registers are known. */
@@ -55,18 +55,18 @@ struct walk {
 	bool beyond;		  /* a frame lies above the window: out->want is set */
 	uint64_t elsewhere; /* a word that was needed is on a stack that is not at hand; 0: none */
 	uint32_t visited;   /* bit n: the walk is or was on in->others[n] */
-	bool hurried;	    /* a search was not made, though it might find a caller */
-	uint64_t extent; /* where a search ended with the window, not the stack; else UINT64_MAX */
-	bool missed;	 /* a word was looked for on other stacks, in vain */
+	bool hurried;	    /* a search that might find a caller was not made */
+	uint64_t extent;    /* slot where a search ended with the window; else UINT64_MAX */
+	bool missed;	    /* a word was looked for on other stacks, in vain */
 	struct stack_cache *cache; /* NULL: none to be used */
-	struct stack_entry *entry; /* of this stack; NULL: none, */
-	unsigned entry_pos;	   /* and its position; */
-	size_t entry_at;	   /* frames of it before this one are passed; */
-	uint64_t ask_from;	   /* nor are those below this address worth asking for */
-	uint64_t same_from; /* the entry's stack: from here on it has the bytes that it had, */
-	bool same_known;    /* if that is known */
-	size_t common;	    /* frames at the end that are the same as the entry's */
-	uint64_t top;	    /* nothing from here on was read */
+	struct stack_entry *entry; /* of this stack; NULL: none */
+	unsigned entry_pos;	   /* position of `entry` in the cache */
+	size_t entry_at;	   /* frames of `entry` before this one are passed */
+	uint64_t ask_from;	   /* frames below this address are not worth a question */
+	uint64_t same_from;	   /* the stack has the bytes of `entry` from this address on */
+	bool same_known;	   /* same_from is known */
+	size_t common;		   /* frames at the end that are the same as the entry's */
+	uint64_t top;		   /* nothing from this address on was read */
 };
 
 static inline void read_word(const struct walk *walk, const struct window *from, uint64_t offset,
@@ -89,7 +89,7 @@ static inline bool in_window(const struct window *window, uint64_t va, uint64_t 
 	return offset < window->len && window->len - offset >= word;
 }
 
-/* Is this address on another stack? They may be close to each other, with unmapped pages between. */
+/* Is this address on another stack? Two stacks may be close, with unmapped pages between them. */
 static inline bool walk_is_elsewhere(const struct window *stack, uint64_t va)
 {
 	uint64_t offset = va - stack->va;
@@ -100,7 +100,7 @@ static inline bool walk_is_elsewhere(const struct window *stack, uint64_t va)
 /* Takes the stack that the walk is on now, if it is another. */
 bool walk_change_stack(struct walk *walk);
 
-/* A word that is not in the window of this stack. */
+/* A word that the window of this stack lacks. */
 bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value);
 
 /* Reads a word of the stack at or above the current sp; notes addresses above the window. */
@@ -116,7 +116,7 @@ static inline bool walk_load(struct walk *walk, uint64_t va, uint64_t *value)
 	return true;
 }
 
-/* Ask before each word that a search for a return address reads. */
+/* Call it before each word that a search for a return address reads. */
 static inline bool walk_spend(struct walk *walk)
 {
 	unsigned *steps = &walk->in->unwinder->steps;
@@ -188,12 +188,13 @@ enum found rule_code(struct walk *walk, uint8_t *trust);
  */
 enum found rule_link(struct walk *walk, uint8_t *trust);
 
-/* ... or: the code ahead tells the rule, where it returns. */
+/* Rule, in the same case: the code ahead tells it, where it returns. */
 enum found rule_return(struct walk *walk, uint8_t *trust);
 
 /*
- * ... or: an instruction before, which makes a frame, leads here, as in a function that never
- * returns. Code that has jumped to that function, and has kept no way back, is an end.
+ * Rule, in the same case: an instruction before, which makes a frame, leads
+ * here, as in a function that never returns. Code that has jumped to that
+ * function, and has kept no way back, is an end.
  */
 enum found rule_frame(struct walk *walk, uint8_t *trust);
 

@@ -152,7 +152,7 @@ const struct cfa_machine *cfa_machine(uint16_t e_machine)
 	return NULL;
 }
 
-/* The rule of a register; NULL if it does not matter. */
+/* Rule of a register; NULL: the register does not matter. */
 static struct cfa_rule *rule_of(const struct cfa_program *program, struct cfa_state *state,
 				uint64_t reg)
 {

@@ -173,7 +173,7 @@ struct part {
 
 struct reading {
 	struct part *part;
-	size_t n, last; /* where the last word was */
+	size_t n, last; /* position of the last word */
 	const struct cfi_text *text;
 	size_t n_text;
 	unsigned rank;

@@ -49,7 +49,7 @@ void table_builder_free(struct table_builder *builder)
 	free(builder);
 }
 
-/* Room for `n` things of `size` bytes at *array; *room is how many there is room for. */
+/* Makes room for `n` things of `size` bytes at *array; *room is the number that fits. */
 static struct error *reserve(void **array, size_t *room, size_t n, size_t size)
 {
 	size_t more = *room ? *room : 64;
@@ -382,7 +382,7 @@ const struct row *unwind_table_find(const struct unwind_table *table, uint64_t a
 
 	if (!n || addr < table->base || offset > UINT32_MAX || offset < row->start)
 		return NULL;
-	/* The row that is looked for is always among row[0] to row[n - 1]. */
+	/* row[0] to row[n - 1] always hold the row that is looked for. */
 	while (n > 1) {
 		uint32_t half = n / 2;
 

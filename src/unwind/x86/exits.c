@@ -6,16 +6,16 @@
 /* The stack pointer as the code ahead moves it, from a frame's pc to its return. */
 struct x86_exit {
 	int word;
-	int64_t sp;	     /* bytes that sp has moved since the beginning, */
-	bool by_fp;	     /* ... or from where fp pointed at the beginning, */
-	bool loaded;	     /* ... or since it was loaded from the stack, */
-	int64_t loaded_from; /* ... from here, counted from the first sp */
+	int64_t sp;	     /* bytes that sp has moved since the beginning */
+	bool by_fp;	     /* sp counts from where fp pointed at the beginning */
+	bool loaded;	     /* sp counts from its value when it was loaded from the stack */
+	int64_t loaded_from; /* place of the word that it was loaded from, counted from the first sp */
 	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
 	int64_t fp_at; /* FP_POPPED: from where, counted as sp is */
 	int64_t eax;   /* the number that was loaded last, as for a hypercall; 0: none */
 	bool called;   /* right behind a call, which perhaps never returns */
 	bool floored;  /* another function may have begun since: */
-	int64_t floor; /* it gives back no more stack than up to here */
+	int64_t floor; /* a function that began meanwhile gives back no more stack than up to here */
 };
 
 /* Instructions that are followed at most. */

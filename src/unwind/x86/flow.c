@@ -167,7 +167,7 @@ static bool x86_state_apply(struct x86_state *state, const struct x86_effect *ef
 #define FAR	   32
 #define GAPS	   256
 
-/* A state on its way, with data that only the search needs. */
+/* State of a path, with data that only the search needs. */
 struct x86_path {
 	uint64_t va;
 	struct x86_state state;
@@ -185,7 +185,7 @@ struct flow_scratch {
 	struct x86_path far[FAR]; /* out of the function, or reached only if a call returns */
 	uint64_t gap[GAPS];	  /* where control stopped: a jump table may lead behind it */
 	size_t n_near, n_far, n_gap;
-	struct paths_scratch paths; /* to look for a return */
+	struct paths_scratch paths; /* for the search of a return */
 };
 
 struct search {

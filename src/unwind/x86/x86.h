@@ -45,9 +45,8 @@ bool x86_is_call(const struct x86_effect *effect);
 bool x86_is_padding(const struct x86_insn *insn);
 
 /*
- * Behind a call, is this where another function begins? Without symbols there
- * is no other way to see that a call never returns. `framed`: the frame
- * pointer is set up.
+ * Does another function begin here, behind a call? Without symbols nothing else
+ * shows that the call never returns. `framed`: the frame pointer is set up.
  */
 bool x86_begins_function(const struct x86_insn *insn, const struct x86_effect *effect, bool framed,
 			 unsigned word);
