@@ -2,7 +2,7 @@
 #include "arch/disassemble.h"
 
 #include <dlfcn.h>
-#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,26 @@
 
 #include "arch/arm/arm.h"
 
-#define TEXT_OF(number) #number
-#define LIBRARY(major)	"libcapstone.so." TEXT_OF(major)
+/*
+ * One uniprof runs with each library of these, whichever it was built with: of
+ * a cs_insn, later ones have more room for bytes, and all that follows lies behind.
+ */
+static const struct release {
+	const char *library;
+	size_t room;
+} releases[] = {{"libcapstone.so.5", 24}, {"libcapstone.so.4", 16}};
+
+#define OPERANDS_BYTES 160 /* of cs_insn.op_str */
+
+/* The headers of release 4 have no RISC-V; its library refuses to open it. */
+#define ARCH_RISCV	   15
+#define MODE_RISCV64_SHORT (1u << 1 | 1u << 2)
 
 const char disassembler_feature[] = "with libcapstone if it is there";
 
 struct disassembler {
 	void *library;
+	size_t room; /* of the release */
 	typeof(cs_open) *open;
 	typeof(cs_close) *close;
 	typeof(cs_option) *option;
@@ -39,9 +52,7 @@ static const struct language languages[] = {
 	{ISA_ARM, 8, false, CS_ARCH_ARM64, CS_MODE_ARM},
 	{ISA_ARM, 4, false, CS_ARCH_ARM, CS_MODE_ARM},
 	{ISA_ARM, 4, true, CS_ARCH_ARM, CS_MODE_THUMB},
-#if CS_API_MAJOR >= 5
-	{ISA_RISCV, 8, false, CS_ARCH_RISCV, CS_MODE_RISCV64 | CS_MODE_RISCVC},
-#endif
+	{ISA_RISCV, 8, false, (cs_arch)ARCH_RISCV, MODE_RISCV64_SHORT},
 };
 
 static const struct language *language_of(const struct regs *regs)
@@ -71,7 +82,10 @@ struct disassembler *disassembler_open(void)
 
 	if (!d)
 		return NULL;
-	d->library = dlopen(LIBRARY(CS_API_MAJOR), RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; i < sizeof(releases) / sizeof(*releases) && !d->library; i++) {
+		d->library = dlopen(releases[i].library, RTLD_NOW | RTLD_LOCAL);
+		d->room = releases[i].room;
+	}
 	if (!d->library || !find_functions(d)) {
 		disassembler_close(d);
 		return NULL;
@@ -88,15 +102,42 @@ void disassembler_close(struct disassembler *disassembler)
 	free(disassembler);
 }
 
+/* What is used of a cs_insn of either release. */
+struct instruction {
+	uint64_t address;
+	size_t size;
+	const uint8_t *bytes;
+	const char *mnemonic, *operands;
+};
+
+static struct instruction instruction_at(const struct disassembler *d, const cs_insn *insns,
+					 size_t i)
+{
+	const size_t mnemonic = offsetof(cs_insn, bytes) + d->room;
+	const size_t operands = mnemonic + CS_MNEMONIC_SIZE;
+	const size_t detail = (operands + OPERANDS_BYTES + sizeof(void *) - 1) & -sizeof(void *);
+	const char *insn = (const char *)insns + i * (detail + sizeof(void *));
+	struct instruction out = {.bytes = (const uint8_t *)insn + offsetof(cs_insn, bytes),
+				  .mnemonic = insn + mnemonic,
+				  .operands = insn + operands};
+	uint16_t size;
+
+	memcpy(&out.address, insn + offsetof(cs_insn, address), sizeof(out.address));
+	memcpy(&size, insn + offsetof(cs_insn, size), sizeof(size));
+	out.size = size;
+	return out;
+}
+
 /* "callq", "jne" and their like: the target is their only operand, if it is known at all. */
-static uint64_t target_of(const cs_insn *insn)
+static uint64_t target_of(const struct instruction *insn)
 {
 	if (insn->mnemonic[0] != 'j' && strncmp(insn->mnemonic, "call", 4) != 0)
 		return 0;
-	return strncmp(insn->op_str, "0x", 2) ? 0 : strtoull(insn->op_str, NULL, 16);
+	return strncmp(insn->operands, "0x", 2) ? 0 : strtoull(insn->operands, NULL, 16);
 }
 
-static void fill(const struct language *language, const cs_insn *insn, struct code_line *line)
+static void fill(const struct language *language, const struct instruction *insn,
+		 struct code_line *line)
 {
 	*line = (struct code_line){.va = insn->address,
 				   .len = (uint8_t)insn->size,
@@ -104,7 +145,7 @@ static void fill(const struct language *language, const cs_insn *insn, struct co
 	memcpy(line->bytes, insn->bytes,
 	       insn->size < CODE_LINE_BYTES ? insn->size : CODE_LINE_BYTES);
 	snprintf(line->text, sizeof(line->text), "%.31s%s%.80s", insn->mnemonic,
-		 *insn->op_str ? " " : "", insn->op_str);
+		 *insn->operands ? " " : "", insn->operands);
 }
 
 size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
@@ -122,8 +163,11 @@ size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
 	if (language->isa == ISA_X86)
 		(void)disassembler->option(handle, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
 	n = disassembler->disasm(handle, code->bytes, code->len, code->va, room, &insns);
-	for (size_t i = 0; i < n; i++)
-		fill(language, &insns[i], &lines[i]);
+	for (size_t i = 0; i < n; i++) {
+		const struct instruction insn = instruction_at(disassembler, insns, i);
+
+		fill(language, &insn, &lines[i]);
+	}
 	disassembler->free(insns, n);
 	disassembler->close(&handle);
 	return n;
