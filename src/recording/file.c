@@ -104,12 +104,18 @@ static struct error *write_error(const struct recording_file *file, int errnum)
 struct error *recording_file_write(struct recording_file *file, const void *data, size_t len)
 {
 	const char *at = data;
+	size_t most = len;
 
 	while (len > 0) {
-		ssize_t done = write(file->fd, at, len);
+		ssize_t done = write(file->fd, at, len < most ? len : most);
 
 		if (done < 0 && may_retry(file->fd, POLLOUT))
 			continue;
+		/* A socket of packets: how large one may be is known only by trying. */
+		if (done < 0 && errno == EMSGSIZE && most > 1) {
+			most /= 2;
+			continue;
+		}
 		if (done < 0)
 			return write_error(file, errno);
 		at += done;

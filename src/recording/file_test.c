@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -376,6 +377,51 @@ static void test_standard_input_is_read(void **state)
 	close(file.fd);
 }
 
+#define SENT_BYTES 100000
+
+struct receiver {
+	int fd;
+	size_t len;
+	uint8_t data[SENT_BYTES];
+};
+
+static void *receive_all(void *ctx)
+{
+	struct receiver *receiver = ctx;
+	ssize_t got;
+
+	while ((got = recv(receiver->fd, receiver->data + receiver->len,
+			   sizeof(receiver->data) - receiver->len, 0)) > 0)
+		receiver->len += (size_t)got;
+	return NULL;
+}
+
+static void test_a_socket_whose_packets_must_be_small_gets_all(void **state)
+{
+	static struct receiver receiver;
+	static uint8_t data[SENT_BYTES];
+	struct recording_file file = {.name = (char *)"socket"};
+	const int least = 1;
+	pthread_t thread;
+	int ends[2];
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 24);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+	assert_int_equal(send(ends[1], data, sizeof(data), MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EMSGSIZE);
+	receiver.fd = ends[0];
+	file.fd = ends[1];
+	assert_int_equal(pthread_create(&thread, NULL, receive_all, &receiver), 0);
+	assert_success(recording_file_write(&file, data, sizeof(data)));
+	close(ends[1]);
+	pthread_join(thread, NULL);
+	close(ends[0]);
+	assert_int_equal(receiver.len, sizeof(data));
+	assert_memory_equal(receiver.data, data, sizeof(data));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +432,7 @@ int main(void)
 		cmocka_unit_test(test_a_pipe_without_reader_is_told),
 		cmocka_unit_test(test_a_reader_gets_ticks_while_the_recording_grows),
 		cmocka_unit_test(test_short_and_interrupted_writes_lose_nothing),
+		cmocka_unit_test(test_a_socket_whose_packets_must_be_small_gets_all),
 		cmocka_unit_test(test_a_terminal_is_refused),
 		cmocka_unit_test(test_standard_input_is_read),
 	};
