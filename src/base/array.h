@@ -31,4 +31,21 @@ static inline struct error *array_reserve(void *array, size_t *room, size_t need
 
 #define ARRAY_RESERVE(array, room, need) array_reserve(array, room, need, sizeof(**(array)))
 
+/* ... of zeros. */
+static inline struct error *array_reserve_zero(void *array, size_t *room, size_t need, size_t size)
+{
+	const size_t before = *room;
+	struct error *err = array_reserve(array, room, need, size);
+	char *elements;
+
+	if (err || *room == before)
+		return err;
+	memcpy(&elements, array, sizeof(elements));
+	memset(elements + before * size, 0, (*room - before) * size);
+	return NULL;
+}
+
+#define ARRAY_RESERVE_ZERO(array, room, need) \
+	array_reserve_zero(array, room, need, sizeof(**(array)))
+
 #endif

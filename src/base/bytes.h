@@ -37,6 +37,21 @@ static inline void put_varint(struct bytes *bytes, uint64_t value)
 	bytes->data[bytes->len++] = (uint8_t)value;
 }
 
+/* The most bytes that a number in digits takes. */
+#define DECIMAL_MAX 20
+
+static inline void put_decimal(struct bytes *bytes, uint64_t value)
+{
+	uint8_t digits[DECIMAL_MAX];
+	size_t at = sizeof(digits);
+
+	do
+		digits[--at] = (uint8_t)('0' + value % 10);
+	while (value /= 10);
+	memcpy(bytes->data + bytes->len, digits + at, sizeof(digits) - at);
+	bytes->len += sizeof(digits) - at;
+}
+
 static inline void put_bytes(struct bytes *bytes, const void *data, size_t len)
 {
 	memcpy(bytes->data + bytes->len, data, len);

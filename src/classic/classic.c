@@ -123,14 +123,14 @@ static struct error *write_stack(struct classic_trace *w, const struct tick_entr
 	for (uint32_t id = entry->stack; id != STACK_ROOT; n++) {
 		const struct stack_node *node = stacks_node(w->stacks, id);
 		struct named named = {.resolved = true};
-		struct error *err;
+		struct error *err = NULL;
 
-		if (w->symbolizer) {
+		if (w->symbolizer)
 			err = symbolizer_name(w->symbolizer, node->addr, node->kind, &named);
-			if (err)
-				return err;
-		}
-		raw_write_frame(node->addr, w->symbolizer ? &named : NULL, w->out);
+		if (!err)
+			err = raw_write_frame(node->addr, w->symbolizer ? &named : NULL, w->out);
+		if (err)
+			return err;
 		w->quality.nameless_leaf += !n && !named.resolved;
 		nameless = nameless || !named.resolved;
 		id = node->parent;

@@ -23,14 +23,24 @@
 struct cost {
 	uint32_t caller, callee; /* LOCATION_NONE: the function's own */
 	uint32_t line;
-	struct profile_cell cell;
-	uint32_t seen; /* the stack that it was last counted for */
+	uint32_t open; /* calls of the path that it is counted for: one alone counts */
+	uint64_t samples, weight;
+};
+
+/* A function of the path, and what was used below its call since the path has it. */
+struct call {
+	uint32_t function, line;
+	uint32_t cost; /* of the call; LOCATION_NONE: the outermost function has none */
+	uint32_t node; /* its place in the path */
+	uint64_t samples, weight;
 };
 
 struct callgrind {
 	const struct format_job *job;
 	struct location_table *table;
-	struct location_chain chain;
+	struct stack_path path;
+	struct call *calls; /* of the path, outermost first, several where some were inlined */
+	size_t n_calls, calls_room;
 	struct ids *call_ids; /* numbers of costs */
 	struct cost *costs;
 	size_t room;
@@ -40,48 +50,104 @@ struct callgrind {
 };
 
 static struct error *find(struct callgrind *c, uint32_t caller, uint32_t callee, uint32_t line,
-			  struct cost **cost)
+			  uint32_t *cost)
 {
-	uint32_t id;
 	bool added;
 	struct error *err =
-		ids_get(c->call_ids, (uint64_t)caller << 32 | line, callee, &id, &added);
+		ids_get(c->call_ids, (uint64_t)caller << 32 | line, callee, cost, &added);
 
 	if (!err)
-		err = ARRAY_RESERVE(&c->costs, &c->room, id + (size_t)1);
-	if (err)
-		return err;
-	*cost = &c->costs[id];
-	if (added)
-		**cost = (struct cost){.caller = caller, .callee = callee, .line = line};
-	return NULL;
+		err = ARRAY_RESERVE(&c->costs, &c->room, *cost + (size_t)1);
+	if (!err && added)
+		c->costs[*cost] = (struct cost){.caller = caller, .callee = callee, .line = line};
+	return err;
 }
 
-static struct error *add(struct callgrind *c, uint32_t stack, uint32_t caller, uint32_t callee,
-			 uint32_t line)
+static void add(uint64_t *to_samples, uint64_t *to_weight, uint64_t samples, uint64_t weight)
 {
-	const struct profile_cell *cell = profile_cell(&c->job->profile->cells, stack);
-	struct cost *cost = NULL;
-	struct error *err = find(c, caller, callee, line, &cost);
+	*to_samples += samples;
+	*to_weight = weight_sum(*to_weight, weight);
+}
 
-	if (err || cost->seen == stack)
-		return err;
-	cost->seen = stack;
-	profile_cell_add(&cost->cell, cell);
-	return NULL;
+/* Counts the calls that the path no longer has, innermost first, each for its caller, too. */
+static void close_calls(struct callgrind *c)
+{
+	while (c->n_calls && c->calls[c->n_calls - 1].node >= c->path.n) {
+		const struct call *call = &c->calls[--c->n_calls];
+		struct cost *cost = &c->costs[call->cost];
+
+		if (!c->n_calls)
+			return;
+		if (!--cost->open)
+			add(&cost->samples, &cost->weight, call->samples, call->weight);
+		add(&c->calls[c->n_calls - 1].samples, &c->calls[c->n_calls - 1].weight,
+		    call->samples, call->weight);
+	}
+}
+
+/* Adds a function to the path, which the innermost one calls. */
+static struct error *open_call(struct callgrind *c, const struct location_place *place)
+{
+	struct call call = {.function = place->function,
+			    .line = place->line,
+			    .cost = LOCATION_NONE,
+			    .node = (uint32_t)c->path.n - 1};
+	struct error *err = ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1);
+
+	if (!err && c->n_calls) {
+		const struct call *caller = &c->calls[c->n_calls - 1];
+
+		err = find(c, caller->function, call.function, caller->line, &call.cost);
+		if (!err)
+			c->costs[call.cost].open++;
+	}
+	if (!err)
+		c->calls[c->n_calls++] = call;
+	return err;
 }
 
 static struct error *add_stack(struct callgrind *c, uint32_t stack)
 {
-	struct error *err = location_table_chain(c->table, stack, &c->chain);
-	uint32_t callee = LOCATION_NONE;
+	const struct profile_cell *cell = profile_cell(&c->job->profile->cells, stack);
+	struct error *err = stack_path_follow(&c->path, stack);
+	struct call *leaf;
+	uint32_t own;
 
-	for (size_t i = 0; i < c->chain.n && !err; i++) {
-		const struct location_line *line = &c->table->lines[c->chain.at[i]];
+	if (err)
+		return err;
+	close_calls(c);
+	while (c->path.n_fresh && !err) {
+		const uint32_t node = c->path.fresh[c->path.n_fresh - 1];
+		const struct location_answer *answer =
+			location_answer(c->table, location_entry_of(c->table, node));
 
-		err = add(c, stack, line->function, callee, line->line);
-		callee = line->function;
+		err = stack_path_add(&c->path);
+		for (uint32_t k = answer->n; k > 0 && !err; k--)
+			err = open_call(c, &c->table->places[answer->places + k - 1]);
 	}
+	if (err || !c->n_calls)
+		return err;
+	leaf = &c->calls[c->n_calls - 1];
+	add(&leaf->samples, &leaf->weight, cell->samples, cell->weight_ns);
+	err = find(c, leaf->function, LOCATION_NONE, leaf->line, &own);
+	if (!err)
+		add(&c->costs[own].samples, &c->costs[own].weight, cell->samples, cell->weight_ns);
+	return err;
+}
+
+/* The last path's calls are counted by a path of none. */
+static struct error *add_stacks(struct callgrind *c)
+{
+	const struct profile *profile = c->job->profile;
+	const uint32_t n = stacks_count(profile->stacks);
+	struct error *err = NULL;
+
+	for (uint32_t stack = 1; stack < n && !err; stack++)
+		if (profile_cell(&profile->cells, stack)->samples)
+			err = add_stack(c, stack);
+	c->path.n = 0;
+	if (!err)
+		close_calls(c);
 	return err;
 }
 
@@ -135,10 +201,10 @@ static struct error *put_cost(struct callgrind *c, const struct cost *cost)
 		if (err)
 			return err;
 		put_name(c, "cfn", cost->callee);
-		fprintf(c->out, "calls=%" PRIu64 " 0\n", cost->cell.samples);
+		fprintf(c->out, "calls=%" PRIu64 " 0\n", cost->samples);
 	}
-	fprintf(c->out, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", cost->line, cost->cell.weight_ns,
-		cost->cell.samples);
+	fprintf(c->out, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", cost->line, cost->weight,
+		cost->samples);
 	return NULL;
 }
 
@@ -184,9 +250,8 @@ static struct error *put_all(struct callgrind *c)
 
 static struct error *write_callgrind(const struct format_job *job, FILE *out)
 {
-	struct callgrind c = {.job = job, .out = out};
+	struct callgrind c = {.job = job, .path.stacks = job->profile->stacks, .out = out};
 	struct error *err = location_table_new(job, &c.table);
-	uint32_t n = stacks_count(job->profile->stacks);
 
 	if (!err)
 		err = ids_new(&c.call_ids);
@@ -196,15 +261,15 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 		c.named = calloc(c.table->n_functions + 1, sizeof(*c.named));
 		err = c.named ? NULL : error_no_memory();
 	}
-	for (uint32_t stack = 1; stack < n && !err; stack++)
-		if (profile_cell(&job->profile->cells, stack)->samples)
-			err = add_stack(&c, stack);
+	if (!err)
+		err = add_stacks(&c);
 	if (!err)
 		err = put_all(&c);
 	location_table_free(c.table);
 	ids_free(c.call_ids);
 	ids_free(c.files);
-	free(c.chain.at);
+	stack_path_free(&c.path);
+	free(c.calls);
 	free(c.costs);
 	free(c.named);
 	return err;

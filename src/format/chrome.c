@@ -38,10 +38,15 @@ struct chrome {
 
 static void put_sample_of(struct chrome *c, unsigned vcpu, uint32_t frame, uint64_t now_ns)
 {
-	fprintf(c->out,
-		"%s{\"pid\":%" PRIu32 ",\"tid\":%u,\"ts\":%" PRIu64 ",\"sf\":%" PRIu32
-		",\"name\":\"\"}",
-		c->first ? "" : ",", c->pid, vcpu, now_ns / 1000, frame);
+	fputs_unlocked(c->first ? "{\"pid\":" : ",{\"pid\":", c->out);
+	format_number(c->pid, c->out);
+	fputs_unlocked(",\"tid\":", c->out);
+	format_number(vcpu, c->out);
+	fputs_unlocked(",\"ts\":", c->out);
+	format_number(now_ns / 1000, c->out);
+	fputs_unlocked(",\"sf\":", c->out);
+	format_number(frame, c->out);
+	fputs_unlocked(",\"name\":\"\"}", c->out);
 	c->first = false;
 }
 
@@ -75,6 +80,21 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	return NULL;
 }
 
+static void put_frame(const struct chrome *c, uint32_t number, uint32_t parent,
+		      const struct location_place *place)
+{
+	fputs_unlocked(",\n\"", c->out);
+	format_number(number, c->out);
+	fputs_unlocked("\":{", c->out);
+	if (parent != NO_SAMPLE) {
+		fputs_unlocked("\"parent\":", c->out);
+		format_number(parent, c->out);
+		putc_unlocked(',', c->out);
+	}
+	format_json_field("\"name\":", c->table->functions[place->function].name, c->out);
+	putc_unlocked('}', c->out);
+}
+
 /* Frames are numbered in the order of the stacks, a parent before its children. */
 static void put_frames(struct chrome *c)
 {
@@ -85,21 +105,13 @@ static void put_frames(struct chrome *c)
 	fprintf(c->out, "\"stackFrames\":{\"%d\":{\"name\":\"(no sample)\"}", NO_SAMPLE);
 	for (uint32_t id = 1; id < n; id++) {
 		uint32_t parent = c->frame_of[stacks_node(stacks, id)->parent];
-		const struct location_entry *entry;
+		const struct location_answer *answer;
 
-		if (c->table->of_node[id] == LOCATION_NONE)
+		if (!c->table->used[id])
 			continue;
-		entry = &c->table->at[c->table->of_node[id]];
-		for (uint32_t k = entry->n_lines; k > 0; k--, parent = next++) {
-			const struct location_line *line = &c->table->lines[entry->lines + k - 1];
-
-			fprintf(c->out, ",\n\"%" PRIu32 "\":{", next);
-			if (parent != NO_SAMPLE)
-				fprintf(c->out, "\"parent\":%" PRIu32 ",", parent);
-			format_json_field("\"name\":", c->table->functions[line->function].name,
-					  c->out);
-			putc('}', c->out);
-		}
+		answer = location_answer(c->table, location_entry_of(c->table, id));
+		for (uint32_t k = answer->n; k > 0; k--, parent = next++)
+			put_frame(c, next, parent, &c->table->places[answer->places + k - 1]);
 		c->frame_of[id] = parent;
 	}
 	fputs("},\n", c->out);

@@ -87,11 +87,9 @@ static struct error *number_all(struct firefox *f)
 	if (!f->stack_of)
 		return error_no_memory();
 	for (uint32_t id = 1; id < n; id++) {
-		uint32_t entry = f->table->of_node[id];
-
-		if (entry == LOCATION_NONE)
+		if (!f->table->used[id])
 			continue;
-		f->n_stacks += f->table->at[entry].n_lines;
+		f->n_stacks += location_answer(f->table, location_entry_of(f->table, id))->n;
 		f->stack_of[id] = f->n_stacks - 1;
 	}
 	return number_texts(f);
@@ -114,7 +112,7 @@ static void column(struct firefox *f, const char *key, uint32_t n,
 	fprintf(f->out, "\"%s\":[", key);
 	for (uint32_t i = 0; i < n; i++) {
 		if (i)
-			putc(',', f->out);
+			putc_unlocked(',', f->out);
 		put(f, i);
 	}
 	fputs("],\n", f->out);
@@ -124,61 +122,76 @@ static void column(struct firefox *f, const char *key, uint32_t n,
 static void constant(struct firefox *f, const char *key, uint32_t n, const char *value)
 {
 	fprintf(f->out, "\"%s\":[", key);
-	for (uint32_t i = 0; i < n; i++)
-		fprintf(f->out, "%s%s", i ? "," : "", value);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i)
+			putc_unlocked(',', f->out);
+		fputs_unlocked(value, f->out);
+	}
 	fputs("],\n", f->out);
 }
 
-static void put_code(struct firefox *f, uint32_t i)
+/* A column of the frame table; `put` writes the element of function k of an entry. */
+static void frames_column(struct firefox *f, const char *key,
+			  void (*put)(struct firefox *f, uint32_t entry, uint32_t k))
 {
-	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
-	uint64_t code = entry->code;
+	fprintf(f->out, "\"%s\":[", key);
+	for (uint32_t i = 0; i < f->table->n; i++)
+		for (uint32_t k = 0; k < location_answer(f->table, i)->n; k++) {
+			if (i || k)
+				putc_unlocked(',', f->out);
+			put(f, i, k);
+		}
+	fputs("],\n", f->out);
+}
 
-	if (entry->image != LOCATION_NONE)
-		code -= f->table->images[entry->image].slide;
-	if (entry->code && code < MAX_EXACT)
-		fprintf(f->out, "%" PRIu64, code);
+static void put_code(struct firefox *f, uint32_t entry, uint32_t k)
+{
+	const uint64_t addr = location_code(f->table, entry);
+	const uint32_t image = f->table->at[entry].image;
+	const uint64_t code = image != LOCATION_NONE ? addr - f->table->images[image].slide : addr;
+
+	if (addr && code < MAX_EXACT)
+		format_number(code, f->out);
 	else
-		fputs("-1", f->out);
+		fputs_unlocked("-1", f->out);
 }
 
-static void put_depth(struct firefox *f, uint32_t i)
+static void put_depth(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
-
-	fprintf(f->out, "%" PRIu32, entry->lines + entry->n_lines - 1 - i);
+	format_number(location_answer(f->table, entry)->n - 1 - k, f->out);
 }
 
-static void put_function(struct firefox *f, uint32_t i)
+static void put_function(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	fprintf(f->out, "%" PRIu32, f->table->lines[i].function);
+	format_number(location_place(f->table, entry, k)->function, f->out);
 }
 
-static void put_line(struct firefox *f, uint32_t i)
+static void put_line(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	if (f->table->lines[i].line)
-		fprintf(f->out, "%" PRIu32, f->table->lines[i].line);
+	const uint32_t line = location_place(f->table, entry, k)->line;
+
+	if (line)
+		format_number(line, f->out);
 	else
-		fputs("null", f->out);
+		fputs_unlocked("null", f->out);
 }
 
 /* One address space is all the guest's: a unikernel's, or firmware's. */
-static void put_category(struct firefox *f, uint32_t i)
+static void put_category(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	const struct location_entry *entry = &f->table->at[f->table->lines[i].entry];
 	const char *target = f->job->profile->info.target;
 	const bool process = target && !strcmp(target, "process");
 
-	fprintf(f->out, "%d",
-		entry->addr & KERNEL	   ? CATEGORY_KERNEL
-		: f->has_kernel || process ? CATEGORY_USER
-					   : CATEGORY_GUEST);
+	putc_unlocked('0' + (location_addr(f->table, entry) & KERNEL ? CATEGORY_KERNEL
+			     : f->has_kernel || process		     ? CATEGORY_USER
+								     : CATEGORY_GUEST),
+		      f->out);
 }
 
 static bool has_kernel(const struct location_table *table)
 {
 	for (uint32_t i = 0; i < table->n; i++)
-		if (table->at[i].addr & KERNEL)
+		if (location_addr(table, i) & KERNEL)
 			return true;
 	return false;
 }
@@ -188,12 +201,12 @@ static void put_frame_table(struct firefox *f)
 	uint32_t n = f->table->n_lines;
 
 	fputs("\"frameTable\":{", f->out);
-	column(f, "address", n, put_code);
-	column(f, "inlineDepth", n, put_depth);
-	column(f, "func", n, put_function);
-	column(f, "line", n, put_line);
+	frames_column(f, "address", put_code);
+	frames_column(f, "inlineDepth", put_depth);
+	frames_column(f, "func", put_function);
+	frames_column(f, "line", put_line);
 	constant(f, "column", n, "null");
-	column(f, "category", n, put_category);
+	frames_column(f, "category", put_category);
 	constant(f, "subcategory", n, "0");
 	constant(f, "nativeSymbol", n, "null");
 	constant(f, "innerWindowID", n, "0");
@@ -222,11 +235,12 @@ static void put_resources(struct firefox *f)
 	fputs("\"resource\":[", f->out);
 	for (uint32_t i = 0; image && i < n; i++)
 		image[i] = -1;
-	for (uint32_t i = 0; image && i < f->table->n_lines; i++) {
-		const struct location_line *line = &f->table->lines[i];
+	for (uint32_t i = 0; image && i < f->table->n; i++) {
+		const uint32_t in = f->table->at[i].image;
 
-		if (f->table->at[line->entry].image != LOCATION_NONE)
-			image[line->function] = f->table->at[line->entry].image;
+		for (uint32_t k = 0; in != LOCATION_NONE && k < location_answer(f->table, i)->n;
+		     k++)
+			image[location_place(f->table, i, k)->function] = in;
 	}
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(f->out, "%s%" PRId64, i ? "," : "", image ? image[i] : -1);
@@ -259,17 +273,17 @@ static void put_stacks(struct firefox *f, const char *key,
 
 	fprintf(f->out, "\"%s\":[", key);
 	for (uint32_t id = 1; id < n; id++) {
-		const struct location_entry *entry;
-		uint32_t parent = stacks_node(stacks, id)->parent;
+		uint32_t parent = stacks_node(stacks, id)->parent, entry;
 		int64_t prefix = parent == STACK_ROOT ? -1 : (int64_t)f->stack_of[parent];
 
-		if (f->table->of_node[id] == LOCATION_NONE)
+		if (!f->table->used[id])
 			continue;
-		entry = &f->table->at[f->table->of_node[id]];
-		for (uint32_t k = entry->n_lines; k > 0; k--) {
-			fputs(first ? "" : ",", f->out);
+		entry = location_entry_of(f->table, id);
+		for (uint32_t k = location_answer(f->table, entry)->n; k > 0; k--) {
+			if (!first)
+				putc_unlocked(',', f->out);
 			first = false;
-			put(f->out, entry->lines + k - 1, prefix);
+			put(f->out, f->table->at[entry].lines + k - 1, prefix);
 			prefix = (int64_t)f->stack_of[id] - (k - 1);
 		}
 	}
@@ -278,15 +292,15 @@ static void put_stacks(struct firefox *f, const char *key,
 
 static void put_stack_frame(FILE *out, uint32_t line, int64_t prefix)
 {
-	fprintf(out, "%" PRIu32, line);
+	format_number(line, out);
 }
 
 static void put_stack_prefix(FILE *out, uint32_t line, int64_t prefix)
 {
 	if (prefix < 0)
-		fputs("null", out);
+		fputs_unlocked("null", out);
 	else
-		fprintf(out, "%" PRId64, prefix);
+		format_number((uint64_t)prefix, out);
 }
 
 static void put_index(struct firefox *f, uint32_t i)

@@ -15,21 +15,17 @@
 /* So many fit well into a window, and beside the samples of a large file. */
 #define MARKERS_MAX 20000
 
-/* A track's sample. */
-static const struct sample *sample_at(const struct firefox *f, const struct track *track, size_t i)
-{
-	return &f->samples->at[track->at[i]];
-}
-
 /* Writes the heads of a column of samples, and `put` the elements. */
 static void samples_column(const struct firefox *f, const char *key, const struct track *track,
 			   void (*put)(const struct firefox *f, const struct sample *sample))
 {
+	struct track_reader reader = track_start(track);
+
 	fprintf(f->out, "\"%s\":[", key);
-	for (size_t i = 0; i < track->n; i++) {
-		if (i)
-			putc(',', f->out);
-		put(f, sample_at(f, track, i));
+	for (bool first = true; track_next(&reader); first = false) {
+		if (!first)
+			putc_unlocked(',', f->out);
+		put(f, &reader.sample);
 	}
 	fputs("],\n", f->out);
 }
@@ -37,9 +33,9 @@ static void samples_column(const struct firefox *f, const char *key, const struc
 static void put_stack(const struct firefox *f, const struct sample *sample)
 {
 	if (sample->stack == STACK_ROOT)
-		fputs("null", f->out);
+		fputs_unlocked("null", f->out);
 	else
-		fprintf(f->out, "%" PRIu32, f->stack_of[sample->stack]);
+		format_number(f->stack_of[sample->stack], f->out);
 }
 
 static void put_time(const struct firefox *f, const struct sample *sample)
@@ -54,24 +50,25 @@ static void put_weight(const struct firefox *f, const struct sample *sample)
 	if (format_unit_is_time(f->job))
 		format_json_ms(weight, f->out);
 	else
-		fprintf(f->out, "%" PRIu64, weight);
+		format_number(weight, f->out);
 }
 
 /* A vCPU that runs uses the time that its sample stands for. */
 static void put_cpu_use(const struct firefox *f, const struct sample *sample)
 {
-	fprintf(f->out, "%" PRIu64,
-		sample->state == VCPU_RUNNING ? sample->weight_ns * sample->times : 0);
+	format_number(sample->state == VCPU_RUNNING ? sample->weight_ns * sample->times : 0,
+		      f->out);
 }
 
 /* Unknown to the profiler, and read by our importer. */
 static void put_vcpus(const struct firefox *f, const struct track *track)
 {
+	struct track_reader reader = track_start(track);
 	struct vcpu_runs runs = {0};
 
 	fputs("\"vcpus\":[", f->out);
-	for (size_t i = 0; i < track->n; i++)
-		vcpu_runs_add(&runs, sample_at(f, track, i)->vcpu, f->out);
+	while (track_next(&reader))
+		vcpu_runs_add(&runs, reader.sample.vcpu, f->out);
 	vcpu_runs_end(&runs, f->out);
 	fputs("],\n", f->out);
 }
@@ -109,26 +106,49 @@ static uint32_t half_of(const uint32_t counts[HALVES], size_t *room)
 	return half;
 }
 
+static uint32_t upper_half(uint32_t pause)
+{
+	return pause / HALVES;
+}
+
+static uint32_t lower_half(uint32_t pause)
+{
+	return pause % HALVES;
+}
+
+/* Counts pauses by one half of their length: all, or those whose upper half is `high`. */
+static size_t count_pauses(const struct samples *samples, uint32_t (*half)(uint32_t), int64_t high,
+			   uint32_t counts[HALVES])
+{
+	size_t n = 0;
+
+	memset(counts, 0, HALVES * sizeof(*counts));
+	for (size_t i = 0; i < samples->n_tracks; i++) {
+		struct track_reader reader = track_start(&samples->tracks[i]);
+
+		while (track_next(&reader)) {
+			const uint32_t pause = reader.sample.paused_ns;
+
+			if (high < 0 || upper_half(pause) == high)
+				counts[half(pause)]++;
+			n += pause != 0;
+		}
+	}
+	return n;
+}
+
 /* Pauses are sorted by the upper half of their length, and those where there is no room for all by the lower. */
 struct error *firefox_choose_pauses(struct firefox *f)
 {
-	const struct samples *samples = f->samples;
 	uint32_t *counts = calloc(HALVES, sizeof(*counts)), high, low;
-	size_t room = MARKERS_MAX, n = 0;
+	size_t room = MARKERS_MAX;
 
 	if (!counts)
 		return error_no_memory();
-	for (size_t i = 0; i < samples->n; i++) {
-		counts[samples->at[i].paused_ns / HALVES]++;
-		n += samples->at[i].paused_ns != 0;
-	}
 	f->shortest_pause = 1;
-	if (n > MARKERS_MAX) {
+	if (count_pauses(f->samples, upper_half, -1, counts) > MARKERS_MAX) {
 		high = half_of(counts, &room);
-		memset(counts, 0, HALVES * sizeof(*counts));
-		for (size_t i = 0; i < samples->n; i++)
-			if (samples->at[i].paused_ns / HALVES == high)
-				counts[samples->at[i].paused_ns % HALVES]++;
+		count_pauses(f->samples, lower_half, high, counts);
 		low = half_of(counts, &room);
 		f->shortest_pause = high * HALVES + low + 1;
 	}
@@ -145,16 +165,17 @@ static void markers_column(const struct firefox *f, const char *key, const struc
 			   void (*put)(const struct firefox *f, const struct sample *sample),
 			   const char *constant)
 {
+	struct track_reader reader = track_start(track);
 	const char *comma = "";
 
 	fprintf(f->out, "\"%s\":[", key);
-	for (size_t i = 0; i < track->n; i++) {
-		if (!has_marker(f, sample_at(f, track, i)))
+	while (track_next(&reader)) {
+		if (!has_marker(f, &reader.sample))
 			continue;
 		fputs(comma, f->out);
 		comma = ",";
 		if (put)
-			put(f, sample_at(f, track, i));
+			put(f, &reader.sample);
 		else
 			fputs(constant, f->out);
 	}
@@ -164,11 +185,12 @@ static void markers_column(const struct firefox *f, const char *key, const struc
 /* What each sample paused the guest: intervals (phase 1) that begin with it. */
 static void put_markers(const struct firefox *f, const struct track *track)
 {
+	struct track_reader reader = track_start(track);
 	char name[16];
 	size_t n = 0;
 
-	for (size_t i = 0; i < track->n; i++)
-		n += has_marker(f, sample_at(f, track, i));
+	while (track_next(&reader))
+		n += has_marker(f, &reader.sample);
 	snprintf(name, sizeof(name), "%" PRIu32, f->pause_name);
 	fputs("\"markers\":{", f->out);
 	markers_column(f, "data", track, NULL, "{\"type\":\"" FIREFOX_PAUSE "\"}");

@@ -13,224 +13,459 @@
 
 #include "format/format.h"
 
-#include <inttypes.h>
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/tree.h"
 #include "base/array.h"
+#include "format/tables.h"
+
+/* Of a node that no line of the part that is written goes through. */
+#define NOT_HERE UINT32_MAX
 
 /*
- * A step of the walk: the line of a node itself, or all that is below it.
- * These are two steps because other names can sort between them: "f", then
- * "f.cold", then "f;g".
+ * A step of the walk: a line that ends at one of a node's functions, or all that is below
+ * it. These are two steps because other names can sort between them: "f", then
+ * "f.cold", then "f;g". Steps with the same key are one: their names are the same.
  */
 struct step {
+	uint32_t key; /* rank of the name, or of the name and a ';' */
 	uint32_t node;
-	bool below;
-	size_t path; /* length of the path in front of the node's name */
+	uint32_t k; /* of the node's functions, from the innermost on */
 };
 
-struct walk {
-	const struct tree *tree;
-	struct step *steps; /* a stack, next one last */
-	size_t n, room;
-	char *path; /* "root;caller;" */
-	size_t path_room;
+/* Steps of one path. */
+struct level {
+	size_t first; /* of the steps */
+	size_t path;  /* length of the path in front of their names */
+};
+
+struct folded {
+	const struct format_job *job;
+	struct location_table *table;
+	/* Names: of the table's functions, of samples without a stack, and of those around functions. */
+	const char **names;
+	size_t n_names, names_room;
+	uint32_t *ranks; /* [2 * n_names]: of a name, and of the name and a ';' */
+	uint32_t *first_child,
+		*next_sibling; /* [stacks_count]; children of what is written: 0: none */
+	const struct profile_cells *cells; /* of the part that is written */
+	struct step *steps;		   /* the next one last */
+	struct level *levels;
+	size_t n_steps, steps_room, n_levels, levels_room;
+	struct bytes path;	     /* "root;caller;" */
 	struct profile_cell written; /* of the lines so far */
 	uint64_t counted;	     /* ... and the sum of their counts */
+	FILE *out;
 };
 
-static bool has_semicolon(const struct tree *tree)
+static struct error *replace_semicolons(struct symbolizer *symbolizer, const char **name)
 {
-	for (uint32_t i = 1; i < tree->n; i++)
-		if (strchr(tree->nodes[i].name, ';'))
-			return true;
-	return false;
-}
-
-static struct error *replace_semicolons(struct symbolizer *symbolizer, const char *name,
-					const char **out)
-{
-	char *copy = strdup(name);
+	char *copy = strdup(*name);
 	struct error *err;
 
 	if (!copy)
 		return error_no_memory();
 	for (char *at = copy; (at = strchr(at, ';'));)
 		*at = ':';
-	err = symbolizer_intern(symbolizer, copy, out);
+	err = symbolizer_intern(symbolizer, copy, name);
 	free(copy);
 	return err;
 }
 
-/* Copies the tree with other names, some of which may now be equal. */
-static struct error *rename_nodes(const struct tree *from, struct symbolizer *symbolizer,
-				  struct tree *to)
+static struct error *add_name(struct folded *f, const char *name)
 {
-	uint32_t *now = calloc(from->n, sizeof(*now));
-	struct error *err = now ? NULL : error_no_memory();
+	struct error *err = ARRAY_RESERVE(&f->names, &f->names_room, f->n_names + 1);
 
-	for (uint32_t i = 1; i < from->n && !err; i++) {
-		const struct tree_node *node = &from->nodes[i];
-		const char *name = node->name;
-
-		if (strchr(name, ';'))
-			err = replace_semicolons(symbolizer, name, &name);
-		if (!err)
-			err = tree_child(to, now[node->parent], name, &now[i]);
-		if (!err)
-			profile_cell_add(&to->nodes[now[i]].self, &node->self);
-	}
-	to->nodes[0].self = from->nodes[0].self;
-	free(now);
+	if (!err && strchr(name, ';'))
+		err = replace_semicolons(f->job->symbolizer, &name);
+	if (!err)
+		f->names[f->n_names++] = name;
 	return err;
 }
 
-/* Bytewise, as if a ';' stood behind the name where there is something below. */
-static int step_cmp(const void *left, const void *right, void *ctx)
+/* Bytewise; an odd rank is that of a name with a ';' behind it. */
+static int compare_names(const void *left, const void *right, void *ctx)
 {
-	const struct tree *tree = ctx;
-	const struct step *a = left, *b = right;
-	const char *x = tree->nodes[a->node].name, *y = tree->nodes[b->node].name;
+	const struct folded *f = ctx;
+	const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	const char *x = f->names[a / 2], *y = f->names[b / 2];
 
 	while (*x && *x == *y) {
 		x++;
 		y++;
 	}
-	return (*x ? (unsigned char)*x : a->below * ';') -
-	       (*y ? (unsigned char)*y : b->below * ';');
+	return (*x ? (unsigned char)*x : (int)(a % 2) * ';') -
+	       (*y ? (unsigned char)*y : (int)(b % 2) * ';');
 }
 
-/* Descending, since the last step is taken first. */
-static int step_cmp_down(const void *left, const void *right, void *ctx)
+static struct error *rank_names(struct folded *f)
 {
-	return step_cmp(right, left, ctx);
-}
+	const size_t n = 2 * f->n_names;
+	uint32_t *order = calloc(n + 1, sizeof(*order));
 
-static struct error *push_children(struct walk *walk, uint32_t parent, size_t path)
-{
-	const struct tree_node *nodes = walk->tree->nodes;
-	size_t first = walk->n;
-
-	for (uint32_t i = nodes[parent].first_child; i; i = nodes[i].next_sibling) {
-		struct error *err = ARRAY_RESERVE(&walk->steps, &walk->room, walk->n + 2);
-
-		if (err)
-			return err;
-		if (nodes[i].self.samples)
-			walk->steps[walk->n++] = (struct step){i, false, path};
-		if (nodes[i].first_child)
-			walk->steps[walk->n++] = (struct step){i, true, path};
+	f->ranks = calloc(n + 1, sizeof(*f->ranks));
+	if (!order || !f->ranks || n > UINT32_MAX) {
+		free(order);
+		return error_no_memory();
 	}
-	if (walk->n > first)
-		qsort_r(walk->steps + first, walk->n - first, sizeof(*walk->steps), step_cmp_down,
-			(void *)walk->tree);
+	for (size_t i = 0; i < n; i++)
+		order[i] = (uint32_t)i;
+	qsort_r(order, n, sizeof(*order), compare_names, f);
+	for (size_t i = 1; i < n; i++)
+		f->ranks[order[i]] =
+			f->ranks[order[i - 1]] + (compare_names(&order[i - 1], &order[i], f) != 0);
+	free(order);
 	return NULL;
 }
 
-/* Puts "name;" behind the path, `*len` bytes of it. */
-static struct error *extend_path(struct walk *walk, size_t *len, const char *name)
+static uint32_t no_stack(const struct folded *f)
 {
-	const size_t path = *len;
-	struct error *err;
-
-	*len += strlen(name) + 1;
-	err = ARRAY_RESERVE(&walk->path, &walk->path_room, *len);
-	if (err)
-		return err;
-	memcpy(walk->path + path, name, *len - path - 1);
-	walk->path[*len - 1] = ';';
-	return NULL;
+	return f->table->n_functions;
 }
 
-/* The count of the next line, of a node with samples of its own; 0: it weighs too little. */
-static uint64_t take_count(struct walk *walk, const struct profile_cell *self)
+static struct error *add_names(struct folded *f)
 {
-	const struct profile_cell *all = &walk->tree->nodes[0].total;
-	uint64_t before = walk->counted;
+	struct error *err = NULL;
 
-	profile_cell_add(&walk->written, self);
-	if (all->weight_ns)
-		walk->counted = (uint64_t)llround((double)walk->written.weight_ns /
-						  (double)all->weight_ns * (double)all->samples);
-	else
-		walk->counted = walk->written.samples;
-	return walk->counted - before;
+	for (uint32_t i = 0; i < f->table->n_functions && !err; i++)
+		err = add_name(f, f->table->functions[i].name);
+	return err ? err : add_name(f, RAW_NO_STACK);
 }
 
-static struct error *write_lines(struct walk *walk, FILE *out)
+static struct error *push(struct folded *f, uint32_t key, uint32_t node, uint32_t k)
 {
-	struct error *err = push_children(walk, 0, 0);
+	struct error *err = ARRAY_RESERVE(&f->steps, &f->steps_room, f->n_steps + 1);
 
-	while (!err && walk->n) {
-		struct step step = walk->steps[--walk->n];
-		const struct tree_node *node = &walk->tree->nodes[step.node];
-		uint64_t count;
-
-		if (step.below) {
-			err = extend_path(walk, &step.path, node->name);
-			if (!err)
-				err = push_children(walk, step.node, step.path);
-			continue;
-		}
-		count = take_count(walk, &node->self);
-		if (!count)
-			continue;
-		fwrite(walk->path, 1, step.path, out);
-		fprintf(out, "%s %" PRIu64 "\n", node->name, count);
-	}
-	free(walk->steps);
-	free(walk->path);
+	if (!err)
+		f->steps[f->n_steps++] = (struct step){key, node, k};
 	return err;
 }
 
-/* Prepares the tree for printing: no ';' in names, and a node for samples without a stack. */
-static struct error *prepare(struct tree **tree, struct symbolizer *symbolizer)
+static uint32_t function_of(const struct folded *f, const struct step *step)
+{
+	if (step->node == STACK_ROOT)
+		return no_stack(f);
+	return location_place(f->table, location_entry_of(f->table, step->node), step->k)->function;
+}
+
+/* The steps of function k of a node. */
+static struct error *push_function(struct folded *f, uint32_t node, uint32_t k)
+{
+	const struct step step = {.node = node, .k = k};
+	const uint32_t *ranks = &f->ranks[2 * (size_t)function_of(f, &step)];
+	struct error *err = NULL;
+
+	if (!k && profile_cell(f->cells, node)->samples)
+		err = push(f, ranks[0], node, k);
+	if (!err && (k || f->first_child[node]))
+		err = push(f, ranks[1], node, k);
+	return err;
+}
+
+static struct error *push_children(struct folded *f, uint32_t node)
 {
 	struct error *err = NULL;
-	struct tree *renamed;
-	uint32_t node;
 
-	if (!(*tree)->nodes[0].self.samples && !has_semicolon(*tree))
-		return NULL;
-	err = tree_new(&renamed);
+	for (uint32_t id = f->first_child[node]; id && !err; id = f->next_sibling[id])
+		err = push_function(f, id,
+				    location_answer(f->table, location_entry_of(f->table, id))->n -
+					    1);
+	f->first_child[node] = NOT_HERE;
+	return err;
+}
+
+/* Descending, since the last step is taken first. */
+static int compare_steps(const void *left, const void *right)
+{
+	const struct step *a = left, *b = right;
+
+	return (a->key < b->key) - (a->key > b->key);
+}
+
+/* Makes what was pushed from `first` on a level. */
+static struct error *begin_level(struct folded *f, size_t first)
+{
+	struct error *err = ARRAY_RESERVE(&f->levels, &f->levels_room, f->n_levels + 1);
+
 	if (err)
 		return err;
-	err = rename_nodes(*tree, symbolizer, renamed);
-	if (!err && renamed->nodes[0].self.samples) {
+	if (f->n_steps - first > 1)
+		qsort(f->steps + first, f->n_steps - first, sizeof(*f->steps), compare_steps);
+	f->levels[f->n_levels++] = (struct level){first, f->path.len};
+	return NULL;
+}
+
+/* Puts "name;" behind the path. */
+static struct error *extend_path(struct folded *f, const char *name)
+{
+	const size_t len = strlen(name);
+	struct error *err = bytes_reserve(&f->path, len + 1);
+
+	if (err)
+		return err;
+	put_bytes(&f->path, name, len);
+	f->path.data[f->path.len++] = ';';
+	return NULL;
+}
+
+/* The count of the next line; 0: it weighs too little. */
+static uint64_t take_count(struct folded *f, const struct profile_cell *self)
+{
+	const struct profile_cell *all = &f->job->profile->selected;
+	uint64_t before = f->counted;
+
+	profile_cell_add(&f->written, self);
+	if (all->weight_ns)
+		f->counted = (uint64_t)llround((double)f->written.weight_ns /
+					       (double)all->weight_ns * (double)all->samples);
+	else
+		f->counted = f->written.samples;
+	return f->counted - before;
+}
+
+static struct error *write_line(struct folded *f, const char *name, const struct profile_cell *self)
+{
+	const uint64_t count = take_count(f, self);
+	const size_t path = f->path.len, len = strlen(name);
+	struct error *err = bytes_reserve(&f->path, len + DECIMAL_MAX + 2);
+
+	if (err || !count)
+		return err;
+	put_bytes(&f->path, name, len);
+	f->path.data[f->path.len++] = ' ';
+	put_decimal(&f->path, count);
+	f->path.data[f->path.len++] = '\n';
+	fwrite_unlocked(f->path.data, 1, f->path.len, f->out);
+	f->path.len = path;
+	return NULL;
+}
+
+/* The line of the steps from `first` on. */
+static struct error *end_here(struct folded *f, size_t first, const char *name)
+{
+	struct profile_cell self = {0};
+
+	for (size_t i = first; i < f->n_steps; i++) {
+		const uint32_t node = f->steps[i].node;
+
+		profile_cell_add(&self, profile_cell(f->cells, node));
+		if (node && !f->first_child[node])
+			f->first_child[node] = NOT_HERE;
+	}
+	f->n_steps = first;
+	return write_line(f, name, &self);
+}
+
+/* The level below the steps from `first` on, whose place it takes. */
+static struct error *go_below(struct folded *f, size_t first, const char *name)
+{
+	const size_t last = f->n_steps;
+	struct error *err = extend_path(f, name);
+
+	for (size_t i = first; i < last && !err; i++) {
+		const struct step step = f->steps[i];
+
+		err = step.k ? push_function(f, step.node, step.k - 1)
+			     : push_children(f, step.node);
+	}
+	if (err)
+		return err;
+	memmove(f->steps + first, f->steps + last, (f->n_steps - last) * sizeof(*f->steps));
+	f->n_steps -= last - first;
+	return begin_level(f, first);
+}
+
+/* Takes all steps with the key of the last one. */
+static struct error *take_step(struct folded *f, size_t level_first)
+{
+	const struct step step = f->steps[f->n_steps - 1];
+	const uint32_t function = function_of(f, &step);
+	size_t first = f->n_steps - 1;
+
+	while (first > level_first && f->steps[first - 1].key == step.key)
+		first--;
+	return step.key == f->ranks[2 * (size_t)function] ? end_here(f, first, f->names[function])
+							  : go_below(f, first, f->names[function]);
+}
+
+/* Writes all that is below the root, in which what is to be written was linked. */
+static struct error *write_lines(struct folded *f)
+{
+	struct error *err = NULL;
+
+	if (profile_cell(f->cells, STACK_ROOT)->samples)
+		err = push(f, f->ranks[2 * (size_t)no_stack(f)], STACK_ROOT, 0);
+	if (!err)
+		err = push_children(f, STACK_ROOT);
+	if (!err)
+		err = begin_level(f, 0);
+	while (!err && f->n_levels) {
+		const struct level level = f->levels[f->n_levels - 1];
+
+		f->path.len = level.path;
+		if (f->n_steps == level.first)
+			f->n_levels--;
+		else
+			err = take_step(f, level.first);
+	}
+	return err;
+}
+
+/* Links a stack and its callers, up to the first that is there. */
+static void link_stack(struct folded *f, uint32_t node)
+{
+	for (uint32_t child = STACK_ROOT;;
+	     child = node, node = stacks_node(f->job->profile->stacks, node)->parent) {
+		const bool fresh = f->first_child[node] == NOT_HERE;
+
+		if (fresh)
+			f->first_child[node] = 0;
+		if (child != STACK_ROOT) {
+			f->next_sibling[child] = f->first_child[node];
+			f->first_child[node] = child;
+		}
+		if (!fresh || node == STACK_ROOT)
+			return;
+	}
+}
+
+static struct error *write_all(struct folded *f)
+{
+	const uint32_t n = stacks_count(f->job->profile->stacks);
+	struct error *err = rank_names(f);
+
+	if (err)
+		return err;
+	f->cells = &f->job->profile->cells;
+	link_stack(f, STACK_ROOT);
+	for (uint32_t id = STACK_ROOT + 1; id < n; id++)
+		if (profile_cell(f->cells, id)->samples)
+			link_stack(f, id);
+	return write_lines(f);
+}
+
+/* An entry of the breakdown, by what stands around its functions. */
+struct part {
+	uint32_t key; /* as of a step */
+	uint32_t name;
+	const struct breakdown_entry *entry;
+};
+
+static int compare_parts(const void *left, const void *right)
+{
+	const struct part *a = left, *b = right;
+
+	return (a->key > b->key) - (a->key < b->key);
+}
+
+/* Finds the names around functions, and sorts all entries by them. */
+static struct error *find_parts(struct folded *f, struct part *parts, size_t n)
+{
+	const struct tree_outer *outer = f->job->outer;
+	const char *last = NULL;
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const struct breakdown_entry *entry = breakdown_at(f->job->profile->breakdown, i);
 		const char *name;
 
-		err = symbolizer_intern(symbolizer, RAW_NO_STACK, &name);
-		if (!err)
-			err = tree_child(renamed, 0, name, &node);
-		if (!err)
-			profile_cell_add(&renamed->nodes[node].self, &renamed->nodes[0].self);
+		err = outer->name(outer->ctx, entry->thread, &name);
+		if (!err && name != last)
+			err = add_name(f, name);
+		last = name;
+		parts[i] = (struct part){.name = (uint32_t)f->n_names - 1, .entry = entry};
 	}
 	if (!err)
-		err = tree_sum(renamed);
-	tree_free(*tree);
-	*tree = renamed;
+		err = rank_names(f);
+	if (err)
+		return err;
+	for (size_t i = 0; i < n; i++)
+		parts[i].key =
+			f->ranks[2 * (size_t)parts[i].name + (parts[i].entry->stack != STACK_ROOT)];
+	if (n)
+		qsort(parts, n, sizeof(*parts), compare_parts);
+	return NULL;
+}
+
+/* Writes entries of one key; cells: [n + 1] and [stacks_count], of nothing. */
+static struct error *write_part(struct folded *f, const struct part *parts, size_t n,
+				struct profile_cells *cells)
+{
+	const char *name = f->names[parts[0].name];
+	struct error *err = NULL;
+
+	link_stack(f, STACK_ROOT);
+	for (size_t i = 0; i < n; i++) {
+		const struct breakdown_entry *entry = parts[i].entry;
+
+		if (!cells->of[entry->stack]) {
+			cells->of[entry->stack] = (uint32_t)i + 1;
+			cells->at[i + 1] = (struct profile_cell){0};
+		}
+		profile_cell_add(&cells->at[cells->of[entry->stack]], &entry->cell);
+		link_stack(f, entry->stack);
+	}
+	f->path.len = 0;
+	if (parts[0].entry->stack == STACK_ROOT) {
+		err = write_line(f, name, profile_cell(cells, STACK_ROOT));
+	} else {
+		err = extend_path(f, name);
+		if (!err)
+			err = write_lines(f);
+	}
+	for (size_t i = 0; i < n; i++)
+		cells->of[parts[i].entry->stack] = 0;
+	return err;
+}
+
+static struct error *write_parts(struct folded *f)
+{
+	const size_t n = breakdown_count(f->job->profile->breakdown);
+	struct part *parts = calloc(n + 1, sizeof(*parts));
+	struct profile_cells cells = {.at = calloc(n + 1, sizeof(*cells.at)),
+				      .of = calloc(stacks_count(f->job->profile->stacks),
+						   sizeof(*cells.of))};
+	struct error *err =
+		parts && cells.at && cells.of ? find_parts(f, parts, n) : error_no_memory();
+
+	f->cells = &cells;
+	for (size_t i = 0, end; i < n && !err; i = end) {
+		for (end = i + 1; end < n && parts[end].key == parts[i].key;)
+			end++;
+		err = write_part(f, parts + i, end - i, &cells);
+	}
+	free(parts);
+	free(cells.at);
+	free(cells.of);
 	return err;
 }
 
 static struct error *write_folded(const struct format_job *job, FILE *out)
 {
-	struct walk walk = {0};
-	struct tree *tree;
-	struct error *err;
+	const size_t n = stacks_count(job->profile->stacks);
+	struct folded f = {.job = job,
+			   .first_child = malloc(n * sizeof(*f.first_child)),
+			   .next_sibling = malloc(n * sizeof(*f.next_sibling)),
+			   .out = out};
+	struct error *err = f.first_child && f.next_sibling ? location_table_new(job, &f.table)
+							    : error_no_memory();
 
-	err = tree_build(job->profile, job->symbolizer, &(struct tree_options){.outer = job->outer},
-			 &tree);
-	if (err)
-		return err;
-	err = prepare(&tree, job->symbolizer);
 	if (!err) {
-		walk.tree = tree;
-		err = write_lines(&walk, out);
+		memset(f.first_child, 0xff, n * sizeof(*f.first_child));
+		err = add_names(&f);
 	}
-	tree_free(tree);
+	if (!err)
+		err = job->outer ? write_parts(&f) : write_all(&f);
+	location_table_free(f.table);
+	free(f.names);
+	free(f.ranks);
+	free(f.first_child);
+	free(f.next_sibling);
+	free(f.steps);
+	free(f.levels);
+	bytes_free(&f.path);
 	return err;
 }
 

@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "analysis/tree.h"
+#include "base/bytes.h"
 #include "profile/profile.h"
 #include "symbol/names/symbolizer.h"
 
@@ -36,7 +37,10 @@ struct format {
 	struct error *(*write)(const struct format_job *job, FILE *out);
 };
 
-/* Compressed, if the output's name ends with ".gz" and the format does not do that itself. */
+/*
+ * Compressed, if the output's name ends with ".gz" and the format does not do that itself. `out`
+ * must be new, and has no buffer afterwards.
+ */
 struct error *format_write(const struct format *format, const struct format_job *job,
 			   const char *output, FILE *out);
 
@@ -103,24 +107,77 @@ void format_json_text(const char *text, FILE *out);
 /* The key with all that stands around it, and such a string. */
 void format_json_field(const char *key, const char *text, FILE *out);
 
-/*
- * Lines that a format writes again and again, formatted once. Starts as {0}. Lines that
- * find no more room are formatted each time: names can be long.
- */
-struct format_lines {
-	char *text; /* of all, one behind the other */
-	size_t len, room;
-	struct format_line {
-		size_t at, len; /* of the text; len 0: not known */
-	} * at;
-	size_t lines_room;
+/* A number in digits. */
+void format_number(uint64_t number, FILE *out);
+
+/* A text of at least one byte; holds until the next call. */
+struct format_text {
+	const void *data;
+	size_t len;
 };
 
-/* Writes line `number` to `out`; `format` makes it, of at least one byte. */
-struct error *format_lines_put(struct format_lines *lines, uint32_t number,
-			       struct error *(*format)(void *ctx, uint32_t number, FILE *out),
-			       void *ctx, FILE *out);
+/*
+ * Lines that a format writes again and again, formatted once. A line is kept when it is asked for
+ * the second time, while there is room: names can be long, and most of many lines may come once.
+ */
+struct format_lines {
+	struct error *(*format)(void *ctx, uint32_t number, struct bytes *line); /* adds it */
+	void *ctx;
+	/* Private, and 0 at first: */
+	struct bytes text; /* of all, each behind its length */
+	uint32_t *at;	   /* of the text, by number */
+	size_t room;
+};
+
+/* Line `number`, made in `scratch` unless it is kept. */
+struct error *format_lines_get(struct format_lines *lines, uint32_t number, struct bytes *scratch,
+			       struct format_text *out);
 void format_lines_free(struct format_lines *lines);
+
+/*
+ * The nodes of a stack, and which of them it shares with the stack before: those that follow one
+ * another mostly have the same callers. Starts with `stacks`, and else 0.
+ */
+struct stack_path {
+	const struct stacks *stacks;
+	uint32_t *at; /* outermost first, behind STACK_ROOT */
+	size_t n, room;
+	uint32_t *fresh; /* those behind them, leaf first */
+	size_t n_fresh, fresh_room;
+};
+
+/* Leaves in the path what the stack shares with it; the others are fresh. */
+struct error *stack_path_follow(struct stack_path *path, uint32_t stack);
+
+/* Moves the outermost fresh node to the path. */
+struct error *stack_path_add(struct stack_path *path);
+void stack_path_free(struct stack_path *path);
+
+/* Texts of stacks, joined from those of their frames; that of shared callers is kept. */
+struct stack_texts {
+	struct stack_path path;
+	/* Gives the text of a node's own frame, which may be made in `scratch`. */
+	struct error *(*frame)(void *ctx, uint32_t node, struct bytes *scratch,
+			       struct format_text *out);
+	void *ctx;
+	bool leaf_first; /* in the text; else the outermost frame is */
+	/* Private, and 0 at first: */
+	struct bytes scratch;
+	uint8_t *data; /* the text; leaf first it stands at the end */
+	size_t len, room;
+	size_t *lens; /* by place in the path: of the text with this frame and its callers */
+	size_t lens_room;
+};
+
+/* The whole text of a stack. */
+struct error *stack_texts_get(struct stack_texts *texts, uint32_t stack, struct format_text *out);
+
+/* Writes it; of a long one not all is in memory. */
+struct error *stack_texts_put(struct stack_texts *texts, uint32_t stack, FILE *out);
+
+/* Forgets what is kept: frames have other texts now. */
+void stack_texts_clear(struct stack_texts *texts);
+void stack_texts_free(struct stack_texts *texts);
 
 /* Nanoseconds as a number of milliseconds, all digits kept. */
 void format_json_ms(unsigned long long ns, FILE *out);
@@ -152,7 +209,8 @@ void format_json_ms(unsigned long long ns, FILE *out);
 void raw_write_head(const struct recording_info *info, FILE *out);
 
 /* One frame, by its name in the file; `named` may be NULL: only the address. */
-void raw_write_frame(uint64_t addr, const struct named *named, FILE *out);
+struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *out);
+struct error *raw_write_frame(uint64_t addr, const struct named *named, FILE *out);
 
 /* Ends a stack of `n_frames` that was seen `times` times. */
 void raw_write_end(size_t n_frames, uint64_t times, FILE *out);

@@ -121,20 +121,38 @@ static bool ends_packed(const char *path)
 	return len > strlen(PACKED) && !strcmp(path + len - strlen(PACKED), PACKED);
 }
 
-struct error *format_write(const struct format *format, const struct format_job *job,
-			   const char *output, FILE *out)
+/* Bytes that are written at once. */
+#define OUTPUT_BUFFER ((size_t)256 << 10)
+
+static struct error *write_packed(const struct format *format, const struct format_job *job,
+				  FILE *out)
 {
 	FILE *packed;
-	struct error *err;
+	struct error *err = gzip_open(out, &packed);
 
-	if (format->packed || !output || !ends_packed(output))
-		return format->write(job, out);
-	err = gzip_open(out, &packed);
 	if (err)
 		return err;
 	err = format->write(job, packed);
 	if (fclose(packed))
 		err = error_first(err, error_no_memory());
+	return err;
+}
+
+struct error *format_write(const struct format *format, const struct format_job *job,
+			   const char *output, FILE *out)
+{
+	char *buffer = malloc(OUTPUT_BUFFER);
+	struct error *err;
+
+	if (!buffer)
+		return error_no_memory();
+	setvbuf(out, buffer, _IOFBF, OUTPUT_BUFFER);
+	err = !format->packed && output && ends_packed(output) ? write_packed(format, job, out)
+							       : format->write(job, out);
+	/* Errors stay with `out`, which no longer needs the buffer then. */
+	(void)fflush(out);
+	setvbuf(out, NULL, _IONBF, 0);
+	free(buffer);
 	return err;
 }
 
@@ -267,90 +285,235 @@ bool format_is_imported(const struct format_job *job)
 
 void format_json_text(const char *text, FILE *out)
 {
-	putc('"', out);
+	putc_unlocked('"', out);
 	while (*text) {
 		size_t plain = strcspn(text, "\"\\<>&");
 
-		fwrite(text, 1, plain, out);
+		fwrite_unlocked(text, 1, plain, out);
 		text += plain;
 		if (*text)
 			fprintf(out, "\\u%04x", (unsigned char)*text++);
 	}
-	putc('"', out);
+	putc_unlocked('"', out);
 }
 
 void format_json_field(const char *key, const char *text, FILE *out)
 {
-	fputs(key, out);
+	fputs_unlocked(key, out);
 	format_json_text(text, out);
 }
 
 void format_json_ms(unsigned long long ns, FILE *out)
 {
-	fprintf(out, "%llu.%06llu", ns / 1000000, ns % 1000000);
+	uint8_t digits[DECIMAL_MAX + 1 + DECIMAL_MAX];
+	struct bytes text = {.data = digits};
+
+	put_decimal(&text, ns / 1000000);
+	/* Six digits: the one in front makes room for zeros. */
+	text.data += text.len;
+	text.len = 0;
+	put_decimal(&text, 1000000 + ns % 1000000);
+	text.data[0] = '.';
+	fwrite_unlocked(digits, 1, (size_t)(text.data - digits) + text.len, out);
+}
+
+void format_number(uint64_t number, FILE *out)
+{
+	uint8_t digits[DECIMAL_MAX];
+	struct bytes text = {.data = digits};
+
+	put_decimal(&text, number);
+	fwrite_unlocked(digits, 1, text.len, out);
 }
 
 /* Bytes of lines that are kept. */
-#define LINES_MAX ((size_t)64 << 20)
+#define LINES_MAX (32u << 20)
+
+/* Where the lines that are kept begin; below: it was asked for as often. */
+#define LINES_START 2
 
 /* Keeps a line that was made, if there is room. */
-static struct error *keep_line(struct format_lines *lines, uint32_t number, const char *text,
-			       size_t len)
+static struct error *keep_line(struct format_lines *lines, uint32_t number,
+			       const struct bytes *line)
 {
+	const uint32_t len = (uint32_t)line->len;
+	const size_t at = lines->text.len;
 	struct error *err;
 
-	if (len > LINES_MAX - lines->len)
+	if (line->len > LINES_MAX || at + sizeof(len) + len > LINES_MAX)
 		return NULL;
-	err = ARRAY_RESERVE(&lines->text, &lines->room, lines->len + len);
+	err = bytes_reserve(&lines->text, sizeof(len) + len);
 	if (err)
 		return err;
-	memcpy(lines->text + lines->len, text, len);
-	lines->at[number] = (struct format_line){lines->len, len};
-	lines->len += len;
+	put_bytes(&lines->text, &len, sizeof(len));
+	put_bytes(&lines->text, line->data, len);
+	lines->at[number] = (uint32_t)at + LINES_START;
 	return NULL;
 }
 
-static struct error *make_room(struct format_lines *lines, uint32_t number)
+struct error *format_lines_get(struct format_lines *lines, uint32_t number, struct bytes *scratch,
+			       struct format_text *out)
 {
-	const size_t before = lines->lines_room;
-	struct error *err = ARRAY_RESERVE(&lines->at, &lines->lines_room, number + (size_t)1);
-
-	if (!err && lines->lines_room > before)
-		memset(lines->at + before, 0, (lines->lines_room - before) * sizeof(*lines->at));
-	return err;
-}
-
-struct error *format_lines_put(struct format_lines *lines, uint32_t number,
-			       struct error *(*format)(void *ctx, uint32_t number, FILE *out),
-			       void *ctx, FILE *out)
-{
-	struct error *err = make_room(lines, number);
-	char *text = NULL;
-	size_t len = 0;
-	FILE *line;
+	struct error *err = ARRAY_RESERVE_ZERO(&lines->at, &lines->room, number + (size_t)1);
 
 	if (err)
 		return err;
-	if (lines->at[number].len) {
-		fwrite(lines->text + lines->at[number].at, 1, lines->at[number].len, out);
+	if (lines->at[number] >= LINES_START) {
+		const uint8_t *line = lines->text.data + lines->at[number] - LINES_START;
+		uint32_t len;
+
+		memcpy(&len, line, sizeof(len));
+		*out = (struct format_text){line + sizeof(len), len};
 		return NULL;
 	}
-	line = open_memstream(&text, &len);
-	if (!line)
-		return error_no_memory();
-	err = format(ctx, number, line);
-	if (fclose(line))
-		err = error_first(err, error_no_memory());
-	if (!err)
-		fwrite(text, 1, len, out);
-	if (!err)
-		err = keep_line(lines, number, text, len);
-	free(text);
+	scratch->len = 0;
+	err = lines->format(lines->ctx, number, scratch);
+	if (!err && lines->at[number])
+		err = keep_line(lines, number, scratch);
+	else
+		lines->at[number] = 1;
+	*out = (struct format_text){scratch->data, scratch->len};
 	return err;
 }
 
 void format_lines_free(struct format_lines *lines)
 {
-	free(lines->text);
+	bytes_free(&lines->text);
 	free(lines->at);
+}
+
+struct error *stack_path_follow(struct stack_path *path, uint32_t stack)
+{
+	struct error *err = ARRAY_RESERVE(&path->at, &path->room, 1);
+
+	if (err)
+		return err;
+	path->at[0] = STACK_ROOT;
+	path->n = path->n ?: 1;
+	path->n_fresh = 0;
+	/* A parent's number is smaller. */
+	while (stack != path->at[path->n - 1]) {
+		if (stack < path->at[path->n - 1]) {
+			path->n--;
+			continue;
+		}
+		err = ARRAY_RESERVE(&path->fresh, &path->fresh_room, path->n_fresh + 1);
+		if (err)
+			return err;
+		path->fresh[path->n_fresh++] = stack;
+		stack = stacks_node(path->stacks, stack)->parent;
+	}
+	return NULL;
+}
+
+struct error *stack_path_add(struct stack_path *path)
+{
+	struct error *err = ARRAY_RESERVE(&path->at, &path->room, path->n + 1);
+
+	if (!err)
+		path->at[path->n++] = path->fresh[--path->n_fresh];
+	return err;
+}
+
+void stack_path_free(struct stack_path *path)
+{
+	free(path->at);
+	free(path->fresh);
+}
+
+/* A stack's text is kept up to here. */
+#define STACK_TEXT_MAX (1u << 20)
+
+/* Room for so many bytes beside the text. */
+static struct error *make_text_room(struct stack_texts *t, size_t more)
+{
+	const size_t before = t->room;
+	struct error *err = NULL;
+
+	if (t->len + more <= before)
+		return NULL;
+	err = ARRAY_RESERVE(&t->data, &t->room, t->len + more);
+	if (!err && t->leaf_first)
+		memmove(t->data + t->room - t->len, t->data + before - t->len, t->len);
+	return err;
+}
+
+/* Adds the outermost frame that is not in the text. */
+static struct error *add_frame(struct stack_texts *t)
+{
+	struct stack_path *path = &t->path;
+	struct format_text text;
+	struct error *err = t->frame(t->ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
+
+	if (!err)
+		err = make_text_room(t, text.len);
+	if (!err)
+		err = ARRAY_RESERVE(&t->lens, &t->lens_room, path->n + 1);
+	if (!err)
+		err = stack_path_add(path);
+	if (err)
+		return err;
+	memcpy(t->data + (t->leaf_first ? t->room - t->len - text.len : t->len), text.data,
+	       text.len);
+	t->len += text.len;
+	t->lens[path->n - 1] = t->len;
+	return NULL;
+}
+
+/* Makes the text of the outermost frames, up to `most` bytes and a frame; path.n_fresh are left. */
+static struct error *follow(struct stack_texts *t, uint32_t stack, size_t most)
+{
+	struct error *err = stack_path_follow(&t->path, stack);
+
+	if (err)
+		return err;
+	t->len = t->path.n > 1 ? t->lens[t->path.n - 1] : 0;
+	while (!err && t->path.n_fresh && t->len < most)
+		err = add_frame(t);
+	return err;
+}
+
+static const uint8_t *kept(const struct stack_texts *t)
+{
+	return t->leaf_first && t->len ? t->data + t->room - t->len : t->data;
+}
+
+struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
+{
+	struct error *err = follow(t, stack, SIZE_MAX);
+
+	*out = (struct format_text){kept(t), t->len};
+	return err;
+}
+
+struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
+{
+	struct error *err = follow(t, stack, STACK_TEXT_MAX);
+
+	if (!err && !t->leaf_first && t->len)
+		fwrite_unlocked(kept(t), 1, t->len, out);
+	for (size_t i = 0, n = t->path.n_fresh; i < n && !err; i++) {
+		struct format_text text;
+
+		err = t->frame(t->ctx, t->path.fresh[t->leaf_first ? i : n - 1 - i], &t->scratch,
+			       &text);
+		if (!err)
+			fwrite_unlocked(text.data, 1, text.len, out);
+	}
+	if (!err && t->leaf_first && t->len)
+		fwrite_unlocked(kept(t), 1, t->len, out);
+	return err;
+}
+
+void stack_texts_clear(struct stack_texts *t)
+{
+	t->path.n = t->len = 0;
+}
+
+void stack_texts_free(struct stack_texts *t)
+{
+	bytes_free(&t->scratch);
+	free(t->data);
+	free(t->lens);
+	stack_path_free(&t->path);
 }

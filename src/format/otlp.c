@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
 #include "format/format.h"
 #include "format/protobuf.h"
@@ -50,6 +51,12 @@ enum { FUNCTION_NAME = 1, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
 enum { STACK_LOCATIONS = 1 };
 enum { ATTRIBUTE_KEY = 1, ATTRIBUTE_VALUE };
 
+/* A message that is written as it goes: its length stands before it, so it is counted first. */
+struct part {
+	uint64_t len;
+	FILE *out; /* NULL: it is counted alone */
+};
+
 /* Bytes of a profile's id. */
 #define ID_LEN 16
 
@@ -57,11 +64,23 @@ struct otlp {
 	const struct format_job *job;
 	struct location_table *table;
 	/* Numbers in the dictionary, less 1: entry 0 of each table is the zero value. */
-	struct ids *strings, *attributes, *locations, *stacks;
+	struct ids *strings, *attributes;
+	uint32_t *same;	     /* [entries]: the first one with the same location */
+	uint32_t *locations; /* [entries]: its number in the dictionary; 0: none yet */
+	uint32_t *stacks; /* [cells.n]: number of a cell's stack in the dictionary; 0: none yet */
+	uint32_t n_locations, n_stacks;
+	uint64_t frame_types[2];  /* attributes of programs' code, and the kernel's; 0: none yet */
+	struct stack_texts texts; /* packed locations */
+	struct ids *kinds;	  /* of samples: thread, vCPU and state */
+	struct kind {
+		uint64_t attributes[6];
+		unsigned n;
+	} * kind;
+	size_t kinds_room;
 	struct sample_group *groups;
 	uint32_t n_groups;
-	struct protobuf dictionary, profile;
-	struct protobuf entry, inner, packed, stack; /* at work */
+	struct part dictionary, profile;
+	struct protobuf fields, entry, inner, packed; /* at work */
 	struct error *err; /* the first; afterwards nothing is put any more */
 };
 
@@ -70,11 +89,25 @@ static void fail(struct otlp *o, struct error *err)
 	o->err = error_first(o->err, err);
 }
 
+/* Moves o->fields to the end of a part. */
+static void add_fields(struct otlp *o, struct part *part)
+{
+	const struct bytes *bytes = &o->fields.bytes;
+
+	if (o->fields.no_memory)
+		fail(o, error_no_memory());
+	part->len += bytes->len;
+	if (part->out && bytes->len)
+		fwrite_unlocked(bytes->data, 1, bytes->len, part->out);
+	protobuf_clear(&o->fields);
+}
+
 /* Moves o->entry to the end of a table. */
 static void add_entry(struct otlp *o, unsigned table)
 {
-	protobuf_message(&o->dictionary, table, &o->entry);
+	protobuf_message(&o->fields, table, &o->entry);
 	protobuf_clear(&o->entry);
+	add_fields(o, &o->dictionary);
 }
 
 static void add_zero_values(struct otlp *o)
@@ -92,8 +125,10 @@ static uint64_t string_of(struct otlp *o, const char *text)
 	if (!text || !*text)
 		return 0;
 	fail(o, ids_get(o->strings, (uintptr_t)text, 0, &id, &added));
-	if (added)
-		protobuf_text(&o->dictionary, DICTIONARY_STRING, text);
+	if (added) {
+		protobuf_text(&o->fields, DICTIONARY_STRING, text);
+		add_fields(o, &o->dictionary);
+	}
 	return id + 1ull;
 }
 
@@ -179,84 +214,156 @@ static void add_functions(struct otlp *o)
 	}
 }
 
-static void put_location(struct otlp *o, const struct location_entry *at)
+static void put_location(struct otlp *o, uint32_t i)
 {
+	const struct location_answer *answer = location_answer(o->table, i);
+	const uint64_t code = location_code(o->table, i);
+	const uint32_t image = o->table->at[i].image;
 	/* The upper half of the addresses is the kernel's, where there are programs. */
-	const char *type = own_text(o, at->code >> 63 ? "kernel" : "native");
-	const uint64_t kind = attribute(o, "profile.frame.type", type, 0);
+	const bool kernel = code >> 63;
 
-	if (at->image != LOCATION_NONE)
-		protobuf_number(&o->entry, LOCATION_MAPPING, at->image + 1);
-	protobuf_number(&o->entry, LOCATION_ADDRESS, at->code);
-	for (uint32_t k = 0; k < at->n_lines; k++) {
-		const struct location_line *line = &o->table->lines[at->lines + k];
+	if (!o->frame_types[kernel])
+		o->frame_types[kernel] = attribute(o, "profile.frame.type",
+						   own_text(o, kernel ? "kernel" : "native"), 0);
+
+	if (image != LOCATION_NONE)
+		protobuf_number(&o->entry, LOCATION_MAPPING, image + 1);
+	protobuf_number(&o->entry, LOCATION_ADDRESS, code);
+	for (uint32_t k = 0; k < answer->n; k++) {
+		const struct location_place *place = &o->table->places[answer->places + k];
 
 		protobuf_clear(&o->inner);
-		protobuf_number(&o->inner, LINE_FUNCTION, line->function + 1);
-		protobuf_number(&o->inner, LINE_LINE, line->line);
+		protobuf_number(&o->inner, LINE_FUNCTION, place->function + 1);
+		protobuf_number(&o->inner, LINE_LINE, place->line);
 		protobuf_message(&o->entry, LOCATION_LINE, &o->inner);
 	}
 	protobuf_clear(&o->packed);
-	protobuf_element(&o->packed, kind);
+	protobuf_element(&o->packed, o->frame_types[kernel]);
 	protobuf_message(&o->entry, LOCATION_ATTRIBUTES, &o->packed);
 	add_entry(o, DICTIONARY_LOCATION);
 }
 
-/*
- * The number of a location. An instruction that was executed, and one that a
- * call returns behind, are one here; names without addresses are not.
- */
-static uint64_t location_of(struct otlp *o, uint32_t i)
+static uint32_t inner_function(const struct location_table *table, uint32_t entry)
 {
-	const struct location_entry *at = &o->table->at[i];
-	const uint32_t function = o->table->lines[at->lines].function;
-	uint32_t id = 0;
-	bool added = false;
+	return location_place(table, entry, 0)->function;
+}
 
-	fail(o, ids_get(o->locations, at->code, (uint64_t)at->image << 32 | function, &id, &added));
-	if (added)
-		put_location(o, at);
-	return id + 1ull;
+/*
+ * An instruction that was executed, and one that a call returns behind, are one
+ * location here; names without addresses are not.
+ */
+static bool is_same(const struct location_table *table, uint32_t a, uint32_t b)
+{
+	return location_code(table, a) == location_code(table, b) &&
+	       table->at[a].image == table->at[b].image &&
+	       inner_function(table, a) == inner_function(table, b);
+}
+
+/* Finds them by a table of the first ones, by their code: two thirds full at most. */
+static struct error *find_same_locations(struct otlp *o)
+{
+	const uint32_t n = o->table->n;
+	uint32_t room = 1024, *slots;
+
+	while (room < n * UINT64_C(3) / 2)
+		room *= 2;
+	slots = calloc(room, sizeof(*slots));
+	o->same = malloc((n + (size_t)1) * sizeof(*o->same));
+	o->locations = malloc((n + (size_t)1) * sizeof(*o->locations));
+	if (!slots || !o->same || !o->locations) {
+		free(slots);
+		return error_no_memory();
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t key = location_code(o->table, i) ^
+				     inner_function(o->table, i) * UINT64_C(0xff51afd7ed558ccd);
+		uint32_t slot = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
+
+		while (slots[slot] && !is_same(o->table, slots[slot] - 1, i))
+			slot = (slot + 1) & (room - 1);
+		if (!slots[slot])
+			slots[slot] = i + 1;
+		o->same[i] = slots[slot] - 1;
+	}
+	free(slots);
+	return NULL;
+}
+
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
+{
+	struct otlp *o = ctx;
+	const uint32_t entry = o->same[location_entry_of(o->table, node)];
+	struct error *err = bytes_reserve(scratch, VARINT_MAX);
+
+	if (err)
+		return err;
+	if (!o->locations[entry]) {
+		put_location(o, entry);
+		o->locations[entry] = ++o->n_locations;
+	}
+	scratch->len = 0;
+	put_varint(scratch, o->locations[entry]);
+	*out = (struct format_text){scratch->data, scratch->len};
+	return NULL;
 }
 
 /* The number of a stack; that of none is 0. */
 static uint64_t stack_of(struct otlp *o, uint32_t stack)
 {
-	const struct stacks *stacks = o->job->profile->stacks;
-	uint32_t number = 0;
-	bool added = false;
+	const struct profile_cells *cells = &o->job->profile->cells;
+	uint32_t *number = &o->stacks[profile_cell_number(cells, stack)];
+	struct format_text locations = {0};
 
 	if (stack == STACK_ROOT)
 		return 0;
-	fail(o, ids_get(o->stacks, stack, 0, &number, &added));
-	if (added) {
-		protobuf_clear(&o->stack);
-		for (uint32_t id = stack; id != STACK_ROOT; id = stacks_node(stacks, id)->parent)
-			protobuf_element(&o->stack, location_of(o, o->table->of_node[id]));
-		protobuf_message(&o->entry, STACK_LOCATIONS, &o->stack);
+	if (!*number) {
+		fail(o, stack_texts_get(&o->texts, stack, &locations));
+		protobuf_bytes(&o->entry, STACK_LOCATIONS, locations.data, locations.len);
 		add_entry(o, DICTIONARY_STACK);
+		*number = ++o->n_stacks;
 	}
-	return number + 1ull;
+	return *number;
 }
 
-/* Makes a list of attributes in o->packed. */
-static void pack_attributes(struct otlp *o, const struct sample_group *group)
+static void add_attributes(struct otlp *o, const struct sample_group *group, struct kind *kind)
 {
 	const struct recorded_thread *thread = sample_thread(o->job, group->thread);
 	const char *state = own_text(o, sample_state_text(group->state));
+	uint64_t *at = kind->attributes;
 
-	protobuf_clear(&o->packed);
-	protobuf_element(&o->packed, attribute(o, "cpu.logical_number", NULL, group->vcpu));
-	protobuf_element(&o->packed, attribute(o, "uniprof.vcpu.state", state, 0));
-	if (!thread)
+	*at++ = attribute(o, "cpu.logical_number", NULL, group->vcpu);
+	*at++ = attribute(o, "uniprof.vcpu.state", state, 0);
+	if (thread && thread->pid != RECORDED_ID_UNKNOWN)
+		*at++ = attribute(o, "process.pid", NULL, thread->pid);
+	if (thread)
+		*at++ = attribute(o, "process.executable.name", own_text(o, thread->process), 0);
+	if (thread && thread->tid != RECORDED_ID_UNKNOWN)
+		*at++ = attribute(o, "thread.id", NULL, thread->tid);
+	if (thread)
+		*at++ = attribute(o, "thread.name", own_text(o, thread->name), 0);
+	kind->n = (unsigned)(at - kind->attributes);
+}
+
+/* Makes a list of attributes in o->packed; they are found once for all samples of their kind. */
+static void pack_attributes(struct otlp *o, const struct sample_group *group)
+{
+	const uint64_t state = (uint64_t)group->vcpu << 8 | group->state;
+	uint32_t id = 0;
+	bool added = false;
+	struct error *err = ids_get(o->kinds, group->thread, state, &id, &added);
+
+	if (!err)
+		err = ARRAY_RESERVE(&o->kind, &o->kinds_room, id + (size_t)1);
+	if (err) {
+		fail(o, err);
 		return;
-	if (thread->pid != RECORDED_ID_UNKNOWN)
-		protobuf_element(&o->packed, attribute(o, "process.pid", NULL, thread->pid));
-	protobuf_element(&o->packed,
-			 attribute(o, "process.executable.name", own_text(o, thread->process), 0));
-	if (thread->tid != RECORDED_ID_UNKNOWN)
-		protobuf_element(&o->packed, attribute(o, "thread.id", NULL, thread->tid));
-	protobuf_element(&o->packed, attribute(o, "thread.name", own_text(o, thread->name), 0));
+	}
+	if (added)
+		add_attributes(o, group, &o->kind[id]);
+	protobuf_clear(&o->packed);
+	for (unsigned i = 0; i < o->kind[id].n; i++)
+		protobuf_element(&o->packed, o->kind[id].attributes[i]);
 }
 
 static void put_sample(struct otlp *o, const struct sample_group *group)
@@ -271,8 +378,9 @@ static void put_sample(struct otlp *o, const struct sample_group *group)
 	protobuf_clear(&o->packed);
 	protobuf_element(&o->packed, group->weight);
 	protobuf_message(&o->entry, SAMPLE_VALUES, &o->packed);
-	protobuf_message(&o->profile, PROFILE_SAMPLE, &o->entry);
+	protobuf_message(&o->fields, PROFILE_SAMPLE, &o->entry);
 	protobuf_clear(&o->entry);
+	add_fields(o, &o->profile);
 }
 
 static void put_value_type(struct otlp *o, unsigned field, const char *type)
@@ -286,7 +394,8 @@ static void put_value_type(struct otlp *o, unsigned field, const char *type)
 	protobuf_clear(&o->inner);
 	protobuf_number(&o->inner, VALUE_TYPE, numbers[0]);
 	protobuf_number(&o->inner, VALUE_UNIT, numbers[1]);
-	protobuf_message(&o->profile, field, &o->inner);
+	protobuf_message(&o->fields, field, &o->inner);
+	add_fields(o, &o->profile);
 }
 
 /* FNV-1a, 64 bits. */
@@ -312,7 +421,8 @@ static void put_id(struct otlp *o)
 		sum = hash(sum, name, strlen(name)) | 1;
 		memcpy(id + half * sizeof(sum), &sum, sizeof(sum));
 	}
-	protobuf_bytes(&o->profile, PROFILE_ID, id, sizeof(id));
+	protobuf_bytes(&o->fields, PROFILE_ID, id, sizeof(id));
+	add_fields(o, &o->profile);
 }
 
 static void put_profile(struct otlp *o)
@@ -321,11 +431,13 @@ static void put_profile(struct otlp *o)
 	const bool time = format_unit_is_time(o->job);
 
 	put_value_type(o, PROFILE_SAMPLE_TYPE, time ? "cpu" : "weight");
-	protobuf_fixed64(&o->profile, PROFILE_TIME, info->start_unix_ns);
-	protobuf_number(&o->profile, PROFILE_DURATION, profile_elapsed_ns(o->job->profile));
+	protobuf_fixed64(&o->fields, PROFILE_TIME, info->start_unix_ns);
+	protobuf_number(&o->fields, PROFILE_DURATION, profile_elapsed_ns(o->job->profile));
+	add_fields(o, &o->profile);
 	if (time && info->rate_hz > 0) {
 		put_value_type(o, PROFILE_PERIOD_TYPE, "cpu");
-		protobuf_number(&o->profile, PROFILE_PERIOD, (uint64_t)(1e9 / info->rate_hz + 0.5));
+		protobuf_number(&o->fields, PROFILE_PERIOD, (uint64_t)(1e9 / info->rate_hz + 0.5));
+		add_fields(o, &o->profile);
 	}
 	put_id(o);
 	for (uint32_t i = 0; i < o->n_groups && !o->err; i++)
@@ -355,81 +467,107 @@ static void put_resource(struct otlp *o, struct protobuf *resource)
 	put_fact(o, resource, "uniprof.guest.type", info->guest_type);
 }
 
-/* Writes `message` as a field of the request. */
-static void write_field(struct otlp *o, unsigned field, const struct protobuf *message, FILE *out)
+/* Makes the dictionary from the start, with the profile that tells what is in it. */
+static void make(struct otlp *o, FILE *dictionary)
 {
-	struct protobuf head = {0};
-
-	protobuf_head(&head, field, message->bytes.len);
-	if (head.no_memory || message->no_memory)
-		fail(o, error_no_memory());
-	if (!o->err) {
-		fwrite(head.bytes.data, 1, head.bytes.len, out);
-		fwrite(message->bytes.data, 1, message->bytes.len, out);
-	}
-	protobuf_free(&head);
-}
-
-static void write_request(struct otlp *o, FILE *out)
-{
-	struct protobuf resource = {0}, scope = {0}, scope_profiles = {0}, resource_profiles = {0};
-
-	put_resource(o, &resource);
-	protobuf_text(&scope, SCOPE_NAME, "uniprof");
-	protobuf_text(&scope, SCOPE_VERSION, UNIPROF_VERSION);
-	protobuf_message(&scope_profiles, SCOPE_PROFILES_SCOPE, &scope);
-	protobuf_message(&scope_profiles, SCOPE_PROFILES_PROFILE, &o->profile);
-	protobuf_message(&resource_profiles, RESOURCE_PROFILES_RESOURCE, &resource);
-	protobuf_message(&resource_profiles, RESOURCE_PROFILES_SCOPE, &scope_profiles);
-	write_field(o, REQUEST_RESOURCE_PROFILES, &resource_profiles, out);
-	write_field(o, REQUEST_DICTIONARY, &o->dictionary, out);
-	protobuf_free(&resource);
-	protobuf_free(&scope);
-	protobuf_free(&scope_profiles);
-	protobuf_free(&resource_profiles);
-}
-
-static struct error *put_all(struct otlp *o, FILE *out)
-{
-	struct error *err = samples_group(o->job, &o->groups, &o->n_groups);
-
-	if (err)
-		return err;
+	ids_free(o->strings);
+	ids_free(o->attributes);
+	ids_free(o->kinds);
+	o->strings = o->attributes = o->kinds = NULL;
+	fail(o, ids_new(&o->strings));
+	fail(o, ids_new(&o->attributes));
+	fail(o, ids_new(&o->kinds));
+	if (o->err)
+		return;
+	o->profile = (struct part){0};
+	o->dictionary = (struct part){.out = dictionary};
+	o->n_locations = o->n_stacks = 0;
+	memset(o->frame_types, 0, sizeof(o->frame_types));
+	memset(o->locations, 0, o->table->n * sizeof(*o->locations));
+	memset(o->stacks, 0, o->job->profile->cells.n * sizeof(*o->stacks));
+	stack_texts_clear(&o->texts);
 	add_zero_values(o);
 	add_mappings(o);
 	add_functions(o);
 	put_profile(o);
-	write_request(o, out);
-	return o->err;
+}
+
+/* Writes `head`, which ends with the head of a field of so many bytes more. */
+static void write_head(struct otlp *o, struct protobuf *head, FILE *out)
+{
+	if (head->no_memory)
+		fail(o, error_no_memory());
+	if (!o->err)
+		fwrite(head->bytes.data, 1, head->bytes.len, out);
+	protobuf_free(head);
+}
+
+static void write_request(struct otlp *o, FILE *out)
+{
+	struct protobuf resource = {0}, scope = {0}, scope_profiles = {0}, resource_profiles = {0},
+			request = {0}, dictionary = {0};
+	const uint64_t profile_len = o->profile.len;
+
+	protobuf_head(&dictionary, REQUEST_DICTIONARY, o->dictionary.len);
+	put_resource(o, &resource);
+	protobuf_text(&scope, SCOPE_NAME, "uniprof");
+	protobuf_text(&scope, SCOPE_VERSION, UNIPROF_VERSION);
+	protobuf_message(&scope_profiles, SCOPE_PROFILES_SCOPE, &scope);
+	protobuf_head(&scope_profiles, SCOPE_PROFILES_PROFILE, profile_len);
+	protobuf_message(&resource_profiles, RESOURCE_PROFILES_RESOURCE, &resource);
+	protobuf_head(&resource_profiles, RESOURCE_PROFILES_SCOPE,
+		      scope_profiles.bytes.len + profile_len);
+	protobuf_head(&request, REQUEST_RESOURCE_PROFILES,
+		      resource_profiles.bytes.len + scope_profiles.bytes.len + profile_len);
+	write_head(o, &request, out);
+	write_head(o, &resource_profiles, out);
+	write_head(o, &scope_profiles, out);
+	/* All that it names is in the dictionary already. */
+	o->profile.out = out;
+	put_profile(o);
+	write_head(o, &dictionary, out);
+	make(o, out);
+	protobuf_free(&resource);
+	protobuf_free(&scope);
 }
 
 static struct error *write_otlp(const struct format_job *job, FILE *out)
 {
-	struct otlp o = {.job = job};
-	struct error *err = location_table_new(job, &o.table);
+	struct otlp o = {.job = job,
+			 .texts = {.path.stacks = job->profile->stacks,
+				   .frame = give_frame,
+				   .ctx = &o,
+				   .leaf_first = true}};
+	/* First the groups: that takes memory which the table can have afterwards. */
+	struct error *err = samples_group(job, &o.groups, &o.n_groups);
 
 	if (!err)
-		err = ids_new(&o.strings);
+		err = location_table_new(job, &o.table);
 	if (!err)
-		err = ids_new(&o.attributes);
-	if (!err)
-		err = ids_new(&o.locations);
-	if (!err)
-		err = ids_new(&o.stacks);
-	if (!err)
-		err = put_all(&o, out);
+		err = find_same_locations(&o);
+	if (!err) {
+		o.stacks = malloc(job->profile->cells.n * sizeof(*o.stacks));
+		err = o.stacks ? NULL : error_no_memory();
+	}
+	if (!err) {
+		make(&o, NULL);
+		write_request(&o, out);
+		err = o.err;
+	}
 	location_table_free(o.table);
 	ids_free(o.strings);
 	ids_free(o.attributes);
-	ids_free(o.locations);
-	ids_free(o.stacks);
+	ids_free(o.kinds);
+	stack_texts_free(&o.texts);
+	free(o.same);
+	free(o.locations);
+	free(o.stacks);
+	free(o.kind);
 	free(o.groups);
-	protobuf_free(&o.dictionary);
-	protobuf_free(&o.profile);
+	protobuf_free(&o.fields);
 	protobuf_free(&o.entry);
 	protobuf_free(&o.inner);
 	protobuf_free(&o.packed);
-	protobuf_free(&o.stack);
 	return err;
 }
 

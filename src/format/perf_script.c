@@ -19,8 +19,8 @@
 struct perf_script {
 	const struct format_job *job;
 	struct location_table *table;
-	struct location_chain chain;
-	struct format_lines lines; /* by their numbers in the table */
+	struct format_lines lines; /* of all functions of an entry of the table */
+	struct stack_texts texts;
 	char *comm, *event;
 	char **comms; /* of threads, by their numbers; NULL: not met yet */
 	uint32_t pid;
@@ -38,35 +38,77 @@ static char *word(const char *text)
 	return copy;
 }
 
-/* Writes a file's name, without characters that would end it. */
-static void put_file(const char *path, FILE *out)
+static void put_text(struct bytes *line, const char *text)
 {
-	for (; *path; path++)
-		putc(*path == ' ' || *path == '(' || *path == ')' ? '_' : *path, out);
+	put_bytes(line, text, strlen(text));
 }
 
-static struct error *format_line(void *ctx, uint32_t number, FILE *out)
+static void put_hex(struct bytes *line, uint64_t value, int width)
+{
+	char digits[32];
+
+	put_bytes(line, digits, (size_t)sprintf(digits, "%*" PRIx64, width, value));
+}
+
+/* A file's name, without characters that would end it. */
+static void put_file(struct bytes *line, const char *path)
+{
+	for (; *path; path++)
+		line->data[line->len++] =
+			(uint8_t)(*path == ' ' || *path == '(' || *path == ')' ? '_' : *path);
+}
+
+/* Where the function is, and numbers. */
+#define LINE_ROOM 80
+
+/* Function k of an entry, a line each. */
+static struct error *format_line(const struct perf_script *s, uint32_t number, uint32_t k,
+				 struct bytes *line)
+{
+	const struct location_entry *entry = &s->table->at[number];
+	const struct location_function *function =
+		&s->table->functions[location_place(s->table, number, k)->function];
+	const bool outer = k + 1 == location_answer(s->table, number)->n;
+	const char *file = outer && entry->image != LOCATION_NONE
+				   ? s->table->images[entry->image].path
+			   : outer ? "[unknown]"
+				   : "inlined";
+	struct error *err = bytes_reserve(line, LINE_ROOM + strlen(function->name) + strlen(file));
+
+	if (err)
+		return err;
+	put_text(line, "\t");
+	put_hex(line, location_code(s->table, number), 16);
+	put_text(line, " ");
+	put_text(line, function->resolved ? function->name : "[unknown]");
+	/* Readers strip a suffix that looks like an offset: a real one protects the name. */
+	if (function->resolved && (outer || strchr(function->name, '+'))) {
+		put_text(line, "+0x");
+		put_hex(line, outer ? location_from_start(s->table, number) : 0, 0);
+	}
+	put_text(line, " (");
+	put_file(line, file);
+	put_text(line, ")\n");
+	return NULL;
+}
+
+static struct error *format_entry(void *ctx, uint32_t number, struct bytes *line)
 {
 	const struct perf_script *s = ctx;
-	const struct location_line *line = &s->table->lines[number];
-	const struct location_entry *entry = &s->table->at[line->entry];
-	const struct location_function *function = &s->table->functions[line->function];
-	bool outer = number + 1 == entry->lines + entry->n_lines;
+	const uint32_t n = location_answer(s->table, number)->n;
+	struct error *err = NULL;
 
-	fprintf(out, "\t%16" PRIx64 " %s", entry->code,
-		function->resolved ? function->name : "[unknown]");
-	/* Readers strip a suffix that looks like an offset: a real one protects the name. */
-	if (function->resolved && (outer || strchr(function->name, '+')))
-		fprintf(out, "+0x%" PRIx64, outer ? entry->offset : 0);
-	fputs(" (", out);
-	if (!outer)
-		fputs("inlined", out);
-	else if (entry->image != LOCATION_NONE)
-		put_file(s->table->images[entry->image].path, out);
-	else
-		fputs("[unknown]", out);
-	fputs(")\n", out);
-	return NULL;
+	for (uint32_t k = 0; k < n && !err; k++)
+		err = format_line(s, number, k, line);
+	return err;
+}
+
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
+{
+	struct perf_script *s = ctx;
+
+	return format_lines_get(&s->lines, location_entry_of(s->table, node), scratch, out);
 }
 
 static struct error *comm_of(struct perf_script *s, const struct sample *sample, const char **out)
@@ -98,16 +140,13 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	const char *comm;
 	struct error *err = comm_of(s, sample, &comm);
 
-	if (!err)
-		err = location_table_chain(s->table, sample->stack, &s->chain);
 	if (err)
 		return err;
 	fprintf(s->out,
 		"%s %" PRIu32 "/%" PRIu32 " [%03u] %" PRIu64 ".%06" PRIu64 ": %" PRIu64 " %s: \n",
 		comm, ids.pid, ids.tid, sample->vcpu, us / 1000000, us % 1000000,
 		sample->weight_ns * sample->times, s->event);
-	for (size_t i = 0; i < s->chain.n && !err; i++)
-		err = format_lines_put(&s->lines, s->chain.at[i], format_line, s, s->out);
+	err = stack_texts_put(&s->texts, sample->stack, s->out);
 	putc('\n', s->out);
 	return err;
 }
@@ -131,14 +170,20 @@ static struct error *prepare(struct perf_script *s)
 
 static struct error *write_perf_script(const struct format_job *job, FILE *out)
 {
-	struct perf_script s = {.job = job, .out = out};
+	struct perf_script s = {.job = job,
+				.lines = {.format = format_entry, .ctx = &s},
+				.texts = {.path.stacks = job->profile->stacks,
+					  .frame = give_frame,
+					  .ctx = &s,
+					  .leaf_first = true},
+				.out = out};
 	struct error *err = prepare(&s);
 
 	if (!err)
 		err = samples_read(job, put_sample, &s);
 	location_table_free(s.table);
 	format_lines_free(&s.lines);
-	free(s.chain.at);
+	stack_texts_free(&s.texts);
 	for (size_t i = 0; s.comms && i <= job->profile->n_threads; i++)
 		free(s.comms[i]);
 	free(s.comms);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/intern.h"
 #include "format/format.h"
 #include "format/protobuf.h"
@@ -23,7 +24,14 @@ struct pprof {
 	struct ids *strings;
 	struct sample_group *groups;
 	uint32_t n_groups;
-	struct protobuf message, inner, packed;
+	struct stack_texts texts; /* packed locations */
+	struct ids *kinds;	  /* of samples: thread, vCPU and state */
+	struct bytes labels;	  /* of all kinds */
+	struct {
+		size_t at, len;
+	} * label_of; /* kinds, in `labels` */
+	size_t labels_room;
+	struct protobuf head, message, inner, packed;
 	struct error *err; /* the first; afterwards nothing is put any more */
 };
 
@@ -63,16 +71,14 @@ static uint64_t literal(struct pprof *p, const char *text)
 /* Writes `message` as a field of the profile. */
 static void put(struct pprof *p, unsigned field)
 {
-	struct protobuf head = {0};
-
-	protobuf_head(&head, field, p->message.bytes.len);
-	if (head.no_memory || p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
+	protobuf_head(&p->head, field, p->message.bytes.len);
+	if (p->head.no_memory || p->message.no_memory || p->inner.no_memory || p->packed.no_memory)
 		fail(p, error_no_memory());
 	if (!p->err) {
-		gzip_put(p->out, head.bytes.data, head.bytes.len);
+		gzip_put(p->out, p->head.bytes.data, p->head.bytes.len);
 		gzip_put(p->out, p->message.bytes.data, p->message.bytes.len);
 	}
-	protobuf_free(&head);
+	protobuf_clear(&p->head);
 	protobuf_clear(&p->message);
 }
 
@@ -171,18 +177,19 @@ static void put_functions(struct pprof *p)
 
 static void put_location(struct pprof *p, uint32_t i)
 {
-	const struct location_entry *entry = &p->table->at[i];
+	const struct location_answer *answer = location_answer(p->table, i);
+	const uint32_t image = p->table->at[i].image;
 
 	protobuf_number(&p->message, LOCATION_ID, i + 1);
-	if (entry->image != LOCATION_NONE)
-		protobuf_number(&p->message, LOCATION_MAPPING, entry->image + 1);
-	protobuf_number(&p->message, LOCATION_ADDRESS, entry->code);
-	for (uint32_t k = 0; k < entry->n_lines; k++) {
-		const struct location_line *line = &p->table->lines[entry->lines + k];
+	if (image != LOCATION_NONE)
+		protobuf_number(&p->message, LOCATION_MAPPING, image + 1);
+	protobuf_number(&p->message, LOCATION_ADDRESS, location_code(p->table, i));
+	for (uint32_t k = 0; k < answer->n; k++) {
+		const struct location_place *place = &p->table->places[answer->places + k];
 
 		protobuf_clear(&p->inner);
-		protobuf_number(&p->inner, LINE_FUNCTION, line->function + 1);
-		protobuf_number(&p->inner, LINE_LINE, line->line);
+		protobuf_number(&p->inner, LINE_FUNCTION, place->function + 1);
+		protobuf_number(&p->inner, LINE_LINE, place->line);
 		protobuf_message(&p->message, LOCATION_LINE, &p->inner);
 	}
 	put(p, PROFILE_LOCATION);
@@ -211,9 +218,9 @@ static void put_thread(struct pprof *p, const struct recorded_thread *thread)
 		put_label(p, numbers[1], 0, thread->tid);
 }
 
-static void put_sample(struct pprof *p, const struct sample_group *group)
+/* Puts the labels of a sample into the empty message. */
+static void put_labels(struct pprof *p, const struct sample_group *group)
 {
-	const struct stacks *stacks = p->job->profile->stacks;
 	const struct recorded_thread *thread = sample_thread(p->job, group->thread);
 	char vcpu[16];
 
@@ -228,10 +235,57 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 	}
 	if (thread)
 		put_thread(p, thread);
-	protobuf_clear(&p->packed);
-	for (uint32_t id = group->stack; id != STACK_ROOT; id = stacks_node(stacks, id)->parent)
-		protobuf_element(&p->packed, p->table->of_node[id] + 1);
-	protobuf_message(&p->message, SAMPLE_LOCATION, &p->packed);
+}
+
+/* ... which are made once for all samples of their kind. */
+static void put_known_labels(struct pprof *p, const struct sample_group *group)
+{
+	const uint64_t state = (uint64_t)group->vcpu << 8 | group->state;
+	struct bytes *message = &p->message.bytes;
+	uint32_t kind = 0;
+	bool added = false;
+	struct error *err = ids_get(p->kinds, group->thread, state, &kind, &added);
+
+	if (!err)
+		err = ARRAY_RESERVE(&p->label_of, &p->labels_room, kind + (size_t)1);
+	if (!err && added) {
+		put_labels(p, group);
+		err = bytes_reserve(&p->labels, message->len);
+	} else if (!err) {
+		err = bytes_reserve(message, p->label_of[kind].len);
+	}
+	if (err) {
+		fail(p, err);
+	} else if (added) {
+		p->label_of[kind].at = p->labels.len;
+		p->label_of[kind].len = message->len;
+		put_bytes(&p->labels, message->data, message->len);
+	} else {
+		put_bytes(message, p->labels.data + p->label_of[kind].at, p->label_of[kind].len);
+	}
+}
+
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
+{
+	const struct pprof *p = ctx;
+	struct error *err = bytes_reserve(scratch, VARINT_MAX);
+
+	if (err)
+		return err;
+	scratch->len = 0;
+	put_varint(scratch, (uint64_t)location_entry_of(p->table, node) + 1);
+	*out = (struct format_text){scratch->data, scratch->len};
+	return NULL;
+}
+
+static void put_sample(struct pprof *p, const struct sample_group *group)
+{
+	struct format_text locations = {0};
+
+	put_known_labels(p, group);
+	fail(p, stack_texts_get(&p->texts, group->stack, &locations));
+	protobuf_bytes(&p->message, SAMPLE_LOCATION, locations.data, locations.len);
 	protobuf_clear(&p->packed);
 	protobuf_element(&p->packed, group->samples);
 	protobuf_element(&p->packed, group->weight);
@@ -241,10 +295,6 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 
 static struct error *put_all(struct pprof *p)
 {
-	struct error *err = samples_group(p->job, &p->groups, &p->n_groups);
-
-	if (err)
-		return err;
 	put_head(p);
 	put_mappings(p);
 	put_functions(p);
@@ -257,9 +307,18 @@ static struct error *put_all(struct pprof *p)
 
 static struct error *write_pprof(const struct format_job *job, FILE *out)
 {
-	struct pprof p = {.job = job};
-	struct error *err = location_table_new(job, &p.table);
+	struct pprof p = {.job = job,
+			  .texts = {.path.stacks = job->profile->stacks,
+				    .frame = give_frame,
+				    .ctx = &p,
+				    .leaf_first = true}};
+	/* First the groups: that takes memory which the table can have afterwards. */
+	struct error *err = samples_group(job, &p.groups, &p.n_groups);
 
+	if (!err)
+		err = location_table_new(job, &p.table);
+	if (!err)
+		err = ids_new(&p.kinds);
 	if (!err)
 		err = ids_new(&p.strings);
 	if (!err)
@@ -270,7 +329,12 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 	}
 	location_table_free(p.table);
 	ids_free(p.strings);
+	ids_free(p.kinds);
+	stack_texts_free(&p.texts);
+	bytes_free(&p.labels);
+	free(p.label_of);
 	free(p.groups);
+	protobuf_free(&p.head);
 	protobuf_free(&p.message);
 	protobuf_free(&p.inner);
 	protobuf_free(&p.packed);

@@ -2,13 +2,10 @@
 
 /* The classic trace, sample by sample in the order of time. */
 
-#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/intern.h"
-#include "format/format.h"
-#include "import/import.h"
+#include "format/tables.h"
 #include "symbol/names/display_name.h"
 
 /* The interface stands behind the comma: "Xen 4.17, libxencall". */
@@ -73,113 +70,106 @@ size_t raw_offset(const char *name, uint64_t offset, char out[RAW_OFFSET_MAX])
 	return 1 + format_hex(offset, out + 1);
 }
 
-void raw_write_frame(uint64_t addr, const struct named *named, FILE *out)
+struct error *raw_frame(uint64_t addr, const struct named *named, struct bytes *out)
 {
-	char text[RAW_OFFSET_MAX];
-	size_t len;
+	const char *name = named && named->resolved ? named->symbol : "";
+	const size_t len = strlen(name);
+	struct error *err = bytes_reserve(out, len + RAW_OFFSET_MAX + 1);
+	char *end;
 
-	if (named && named->resolved) {
-		fputs(named->symbol, out);
-		len = raw_offset(named->symbol, named->offset, text);
-	} else {
-		len = format_hex(addr, text);
-	}
-	fwrite(text, 1, len, out);
-	putc('\n', out);
+	if (err)
+		return err;
+	put_bytes(out, name, len);
+	end = (char *)out->data + out->len;
+	out->len += named && named->resolved ? raw_offset(name, named->offset, end)
+					     : format_hex(addr, end);
+	out->data[out->len++] = '\n';
+	return NULL;
+}
+
+struct error *raw_write_frame(uint64_t addr, const struct named *named, FILE *out)
+{
+	struct bytes line = {0};
+	struct error *err = raw_frame(addr, named, &line);
+
+	if (!err)
+		fwrite(line.data, 1, line.len, out);
+	bytes_free(&line);
+	return err;
 }
 
 void raw_write_end(size_t n_frames, uint64_t times, FILE *out)
 {
 	if (!n_frames)
 		fputs(RAW_NO_STACK "\n", out);
-	fprintf(out, "%" PRIu64 "\n\n", times);
+	format_number(times, out);
+	fputs("\n\n", out);
 }
 
 struct raw {
 	const struct format_job *job;
-	struct ids *frames; /* of address and kind: numbers of lines */
-	struct format_lines lines;
-	const struct stack_node *node; /* whose line is asked for */
+	const struct frame_numbers *frames;
+	struct format_lines lines; /* by the frames' numbers */
+	struct stack_texts texts;
 	FILE *out;
 };
 
-static struct error *write_head(void *ctx, const struct recording_info *info)
+static struct error *format_frame(void *ctx, uint32_t number, struct bytes *line)
+{
+	const struct raw *raw = ctx;
+	const struct stack_node *node =
+		stacks_node(raw->job->profile->stacks, raw->frames->node[number]);
+	struct named named;
+	struct error *err = symbolizer_name_node(raw->job->symbolizer, raw->job->profile->stacks,
+						 raw->frames->node[number], &named);
+
+	return err ? err : raw_frame(node->addr, &named, line);
+}
+
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
 {
 	struct raw *raw = ctx;
 
-	raw_write_head(info, raw->out);
-	return NULL;
+	return format_lines_get(&raw->lines, raw->frames->of_node[node], scratch, out);
 }
 
-static struct error *format_frame(void *ctx, uint32_t number, FILE *out)
+static struct error *write_sample(void *ctx, const struct sample *sample)
 {
-	const struct raw *raw = ctx;
-	struct named named;
-	struct error *err = NULL;
+	struct raw *raw = ctx;
+	struct error *err = stack_texts_put(&raw->texts, sample->stack, raw->out);
 
-	if (raw->job->symbolizer)
-		err = symbolizer_name(raw->job->symbolizer, raw->node->addr, raw->node->kind,
-				      &named);
 	if (!err)
-		raw_write_frame(raw->node->addr, raw->job->symbolizer ? &named : NULL, out);
+		raw_write_end(sample->stack != STACK_ROOT, sample->times, raw->out);
 	return err;
 }
 
-static struct error *write_stack(struct raw *raw, uint32_t id, uint64_t times)
+static struct error *write_samples(const struct format_job *job, FILE *out)
 {
-	size_t n = 0;
+	const struct stacks *stacks = job->profile->stacks;
+	struct raw raw = {.job = job,
+			  .lines = {.format = format_frame, .ctx = &raw},
+			  .texts = {.path.stacks = stacks,
+				    .frame = give_frame,
+				    .ctx = &raw,
+				    .leaf_first = true},
+			  .out = out};
+	struct error *err = symbolizer_prepare_stacks(job->symbolizer, stacks);
 
-	for (; id != STACK_ROOT; n++) {
-		struct error *err;
-		uint32_t number;
-		bool added;
-
-		raw->node = stacks_node(raw->job->profile->stacks, id);
-		err = ids_get(raw->frames, raw->node->addr, raw->node->kind, &number, &added);
-		if (!err)
-			err = format_lines_put(&raw->lines, number, format_frame, raw, raw->out);
-		if (err)
-			return err;
-		id = raw->node->parent;
-	}
-	raw_write_end(n, times, raw->out);
-	return NULL;
-}
-
-static struct error *write_tick(void *ctx, const struct tick *tick)
-{
-	struct raw *raw = ctx;
-	struct error *err = NULL;
-
-	for (uint32_t i = 0; i < tick->n && !err; i++)
-		if (profile_selects(raw->job->filter, tick, &tick->entries[i]))
-			err = write_stack(raw, tick->entries[i].stack, 1 + tick->more);
+	raw.frames = symbolizer_frames(job->symbolizer);
+	raw_write_head(&job->profile->info, out);
+	if (!err)
+		err = samples_read(job, write_sample, &raw);
+	format_lines_free(&raw.lines);
+	stack_texts_free(&raw.texts);
 	return err;
 }
 
 static struct error *write_raw(const struct format_job *job, FILE *out)
 {
-	struct raw raw = {.job = job, .out = out};
-	struct recording_visitor visitor = {.ctx = &raw, .info = write_head, .tick = write_tick};
-	struct error *err;
-	bool cut;
+	struct error *err = samples_check(job);
 
-	if (!strcmp(job->path, "-"))
-		return error_new(ERR_USAGE, "the raw format reads its recording twice, so the "
-					    "recording cannot come from standard input");
-	if (job->filter->states & STATES_OF_WAITS)
-		return error_new(ERR_USAGE,
-				 "the raw format has no threads that do not run: --state "
-				 "chooses states of vCPUs for it (folded has all)");
-	visitor.progress = job->filter->progress;
-	visitor.stage = "exporting";
-	err = ids_new(&raw.frames);
-	/* The profile's own store: it has these stacks, under these numbers. */
-	if (!err)
-		err = source_read(job->path, job->profile->stacks, &visitor, &cut);
-	ids_free(raw.frames);
-	format_lines_free(&raw.lines);
-	return err;
+	return err ? err : write_samples(job, out);
 }
 
 const struct format format_raw = {.name = "raw", .ending = ".raw", .write = write_raw};

@@ -132,7 +132,7 @@ static void frame(const char *name, uint64_t offset, const char *expected)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	raw_write_frame(0x1234, name ? &named : NULL, out);
+	assert_null(raw_write_frame(0x1234, name ? &named : NULL, out));
 	fclose(out);
 	assert_string_equal(text, expected);
 	free(text);

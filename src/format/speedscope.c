@@ -23,17 +23,20 @@ struct speedscope {
 	const struct format_job *job;
 	struct location_table *table;
 	struct samples *samples;
-	struct location_chain chain;
+	struct stack_texts texts;
 	bool has_gaps;
 	FILE *out;
 };
 
 /* A place in a track, and the stretch before it. */
 struct stretch {
-	size_t next;	   /* sample of the track */
-	uint64_t clock_ns; /* weights up to here */
+	struct track_reader next; /* its sample is the one that comes, unless the track ends */
+	bool more;		  /* it does not */
+	uint64_t clock_ns;	  /* weights up to here */
 	uint64_t weight;
-	const struct sample *first; /* of its samples; NULL: there are none, it is a gap */
+	bool gap; /* it has no samples */
+	uint32_t stack;
+	uint16_t vcpu; /* of its samples */
 };
 
 static void put_frames(const struct speedscope *s)
@@ -55,12 +58,6 @@ static void put_frames(const struct speedscope *s)
 	fputs("]},\n", s->out);
 }
 
-static const struct sample *sample_at(const struct speedscope *s, const struct track *track,
-				      size_t i)
-{
-	return &s->samples->at[track->at[i]];
-}
-
 static uint64_t length_of(const struct sample *sample)
 {
 	return sample->weight_ns * sample->times;
@@ -71,65 +68,94 @@ static uint64_t gap_before(const struct speedscope *s, const struct sample *samp
 	return s->has_gaps ? sample_gap(sample, sample->switched, clock, length_of(sample)) : 0;
 }
 
-/* Goes on by a stretch; false at the track's end. Starts as {0}. */
-static bool advance(const struct speedscope *s, const struct track *track, struct stretch *stretch)
+static struct stretch begin_stretches(const struct track *track)
 {
-	const struct sample *sample;
+	struct stretch stretch = {.next = track_start(track)};
 
-	if (stretch->next == track->n)
+	stretch.more = track_next(&stretch.next);
+	return stretch;
+}
+
+/* Goes on by a stretch; false at the track's end. */
+static bool advance(const struct speedscope *s, struct stretch *stretch)
+{
+	const struct sample *sample = &stretch->next.sample;
+
+	if (!stretch->more)
 		return false;
-	sample = sample_at(s, track, stretch->next);
-	stretch->first = NULL;
 	stretch->weight = gap_before(s, sample, stretch->clock_ns);
 	stretch->clock_ns += stretch->weight;
-	if (stretch->weight)
+	stretch->gap = stretch->weight != 0;
+	if (stretch->gap)
 		return true;
-	stretch->first = sample;
+	stretch->stack = sample->stack;
+	stretch->vcpu = sample->vcpu;
 	do {
 		stretch->weight += length_of(sample);
 		stretch->clock_ns += length_of(sample);
-		if (++stretch->next == track->n)
-			break;
-		sample = sample_at(s, track, stretch->next);
-	} while (sample->stack == stretch->first->stack && sample->vcpu == stretch->first->vcpu &&
-		 !gap_before(s, sample, stretch->clock_ns));
+		stretch->more = track_next(&stretch->next);
+	} while (stretch->more && sample->stack == stretch->stack &&
+		 sample->vcpu == stretch->vcpu && !gap_before(s, sample, stretch->clock_ns));
 	return true;
+}
+
+/* The functions of a frame, outermost first, a comma before each. */
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
+{
+	const struct speedscope *s = ctx;
+	const struct location_answer *answer =
+		location_answer(s->table, location_entry_of(s->table, node));
+	struct error *err;
+
+	scratch->len = 0;
+	err = bytes_reserve(scratch, answer->n * (size_t)(DECIMAL_MAX + 1));
+	if (err)
+		return err;
+	for (uint32_t k = answer->n; k > 0; k--) {
+		scratch->data[scratch->len++] = ',';
+		put_decimal(scratch, s->table->places[answer->places + k - 1].function);
+	}
+	*out = (struct format_text){scratch->data, scratch->len};
+	return NULL;
 }
 
 static struct error *put_stack(struct speedscope *s, uint32_t stack)
 {
-	struct error *err = location_table_chain(s->table, stack, &s->chain);
+	struct format_text text;
+	struct error *err = stack_texts_get(&s->texts, stack, &text);
 
 	if (err)
 		return err;
-	fputs("\n[", s->out);
+	fputs_unlocked("\n[", s->out);
 	if (stack == STACK_ROOT)
-		fprintf(s->out, "%" PRIu32, s->table->n_functions);
-	for (size_t i = s->chain.n; i > 0; i--)
-		fprintf(s->out, "%s%" PRIu32, i < s->chain.n ? "," : "",
-			s->table->lines[s->chain.at[i - 1]].function);
-	putc(']', s->out);
+		format_number(s->table->n_functions, s->out);
+	else
+		fwrite_unlocked((const char *)text.data + 1, 1, text.len - 1, s->out);
+	putc_unlocked(']', s->out);
 	return NULL;
 }
 
 static struct error *put_samples(struct speedscope *s, const struct track *track)
 {
-	struct stretch stretch = {0};
+	struct stretch stretch = begin_stretches(track);
 	struct error *err = NULL;
 	const char *comma = "";
 
 	fputs("\"samples\":[", s->out);
-	for (; !err && advance(s, track, &stretch); comma = ",") {
-		fputs(comma, s->out);
-		if (stretch.first)
-			err = put_stack(s, stretch.first->stack);
+	for (; !err && advance(s, &stretch); comma = ",") {
+		fputs_unlocked(comma, s->out);
+		if (stretch.gap)
+			fputs_unlocked("[]", s->out);
 		else
-			fputs("[]", s->out);
+			err = put_stack(s, stretch.stack);
 	}
 	fputs("],\n\"weights\":[", s->out);
-	stretch = (struct stretch){0};
-	for (comma = ""; advance(s, track, &stretch); comma = ",")
-		fprintf(s->out, "%s%" PRIu64, comma, stretch.weight);
+	stretch = begin_stretches(track);
+	for (comma = ""; advance(s, &stretch); comma = ",") {
+		fputs_unlocked(comma, s->out);
+		format_number(stretch.weight, s->out);
+	}
 	fprintf(s->out, "],\n\"startValue\":0,\"endValue\":%" PRIu64, stretch.clock_ns);
 	return err;
 }
@@ -164,15 +190,15 @@ static struct error *put_thread(const struct speedscope *s, const struct recorde
 static struct error *put_more(const struct speedscope *s, const struct track *track,
 			      const struct recorded_thread *thread)
 {
-	struct stretch stretch = {0};
+	struct stretch stretch = begin_stretches(track);
 	struct vcpu_runs runs = {0};
 	struct error *err;
 
 	fputs(",\n\"uniprof\":{", s->out);
 	err = thread ? put_thread(s, thread) : NULL;
 	fputs("\"vcpus\":[", s->out);
-	while (advance(s, track, &stretch))
-		vcpu_runs_add(&runs, stretch.first ? stretch.first->vcpu : runs.vcpu, s->out);
+	while (advance(s, &stretch))
+		vcpu_runs_add(&runs, stretch.gap ? runs.vcpu : stretch.vcpu, s->out);
 	vcpu_runs_end(&runs, s->out);
 	fputs("]}", s->out);
 	return err;
@@ -264,7 +290,12 @@ static bool has_gaps(const struct format_job *job)
 
 static struct error *write_speedscope(const struct format_job *job, FILE *out)
 {
-	struct speedscope s = {.job = job, .out = out, .has_gaps = has_gaps(job)};
+	struct speedscope s = {.job = job,
+			       .texts = {.path.stacks = job->profile->stacks,
+					 .frame = give_frame,
+					 .ctx = &s},
+			       .out = out,
+			       .has_gaps = has_gaps(job)};
 	struct error *err = location_table_new(job, &s.table);
 
 	if (!err)
@@ -273,7 +304,7 @@ static struct error *write_speedscope(const struct format_job *job, FILE *out)
 		err = put_all(&s);
 	location_table_free(s.table);
 	samples_free(s.samples);
-	free(s.chain.at);
+	stack_texts_free(&s.texts);
 	return err;
 }
 

@@ -21,21 +21,25 @@ struct location_function {
 	bool resolved;	    /* the name is no address */
 };
 
-/* A function at an address. */
-struct location_line {
-	uint32_t function;
-	uint32_t line;	/* of its file; 0: not known */
-	uint32_t entry; /* the address */
+/* A function at an address, with the line of its file; 0: not known. */
+struct location_place {
+	uint32_t function, line;
+};
+
+/* All functions at an address, innermost first; of most addresses they are those of others, too. */
+struct location_answer {
+	uint64_t start; /* of the outer function, if `resolved` */
+	uint32_t places;
+	uint32_t n : 31; /* at least 1 */
+	uint32_t resolved : 1;
 };
 
 /* A code address that frames have, reached by executing it or by a return. */
 struct location_entry {
-	uint64_t addr;	  /* of the frame; 0 if it has only a name (import/import.h) */
-	uint64_t code;	  /* of the instruction that was executed, or of a byte of the call */
-	uint64_t offset;  /* of addr from the start of the outer function, if that is known */
-	uint32_t lines;	  /* its first one, the innermost function */
-	uint32_t n_lines; /* at least 1 */
-	uint32_t image;	  /* or LOCATION_NONE */
+	uint32_t frame; /* its number in the symbolizer */
+	uint32_t
+		lines; /* functions of the entries before it: its own ones are numbered from here */
+	uint32_t image; /* or LOCATION_NONE */
 };
 
 /* A file that code comes from. */
@@ -50,27 +54,48 @@ struct location_image {
 
 struct location_table {
 	const struct profile *profile;
+	const struct symbolizer *symbolizer;
+	const struct frame_numbers *frames; /* the symbolizer's */
 	struct location_entry *at;
-	struct location_line *lines;
+	struct location_answer *answers; /* by the symbolizer's numbers */
+	struct location_place *places;
 	struct location_function *functions;
 	struct location_image *images; /* in the order of the recording */
-	uint32_t n, n_lines, n_functions, n_images;
-	/* [stacks_count]: entry of each stack's innermost frame; LOCATION_NONE: not selected */
-	uint32_t *of_node;
+	uint32_t n, n_lines, n_places, n_functions, n_images;
+	uint32_t *of_frame; /* entries; LOCATION_NONE: not selected */
+	bool *used;	    /* [stacks_count]: it is selected, or a caller of what is */
 };
 
 struct error *location_table_new(const struct format_job *job, struct location_table **out);
 void location_table_free(struct location_table *table);
 
-/* The functions of a stack, as numbers of lines; grows as needed, starts as {0}, ends with free(at). */
-struct location_chain {
-	uint32_t *at;
-	size_t n, room;
-};
+/* The entry of the innermost frame of a stack that is used. */
+static inline uint32_t location_entry_of(const struct location_table *table, uint32_t stack)
+{
+	return table->of_frame[table->frames->of_node[stack]];
+}
 
-/* Leaf first, inlined functions before those that they are in. */
-struct error *location_table_chain(const struct location_table *table, uint32_t stack,
-				   struct location_chain *chain);
+static inline const struct location_answer *location_answer(const struct location_table *table,
+							    uint32_t entry)
+{
+	return &table->answers[symbolizer_answer(table->symbolizer, table->at[entry].frame)];
+}
+
+/* Function k, from the innermost on. */
+static inline const struct location_place *location_place(const struct location_table *table,
+							  uint32_t entry, uint32_t k)
+{
+	return &table->places[location_answer(table, entry)->places + k];
+}
+
+/* Of the frame; 0 if it has only a name (import/import.h). */
+uint64_t location_addr(const struct location_table *table, uint32_t entry);
+
+/* Of the instruction that was executed, or of a byte of the call. */
+uint64_t location_code(const struct location_table *table, uint32_t entry);
+
+/* Of the frame from the start of the outer function; 0 if that is not known. */
+uint64_t location_from_start(const struct location_table *table, uint32_t entry);
 
 /* One of the selected samples of a recording, or several alike. */
 struct sample {
@@ -113,10 +138,12 @@ struct sample_ids {
  */
 struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t guest, uint32_t vcpu);
 
+/* ERR_USAGE if the job's samples cannot be read once more. */
+struct error *samples_check(const struct format_job *job);
+
 /*
  * Reads the recording once more, up to where it ended when the profile was
- * loaded. An error of `visit` ends it and is returned. ERR_USAGE if the
- * recording comes from standard input.
+ * loaded. An error of `visit` ends it and is returned. Errors as of samples_check.
  */
 struct error *samples_read(const struct format_job *job,
 			   struct error *(*visit)(void *ctx, const struct sample *sample),
@@ -130,20 +157,30 @@ struct track {
 	uint32_t thread; /* its number; 0: not known */
 	uint16_t vcpu;	 /* if the thread or its ID is not known */
 	size_t n;
-	const uint32_t *at; /* their numbers, in order of time */
+	struct bytes packed; /* private: they differ little from one another */
+	struct sample last;
 };
 
-/* All samples, in order of time: 44 bytes a sample. */
+/* All samples, some ten bytes each. */
 struct samples {
-	struct sample *at;
 	size_t n;
 	struct track *tracks; /* vCPUs first, then threads by their number */
 	size_t n_tracks;
-	uint32_t *order; /* of tracks */
 };
 
 struct error *samples_collect(const struct format_job *job, struct samples **out);
 void samples_free(struct samples *samples);
+
+/* Goes over a track's samples in order of time. */
+struct track_reader {
+	struct sample sample; /* the one that was read */
+	struct cursor in;
+};
+
+struct track_reader track_start(const struct track *track);
+
+/* False at the end. */
+bool track_next(struct track_reader *reader);
 
 /* The threads of a job, as a reader that goes by their IDs knows them up to a sample. */
 struct told_threads {

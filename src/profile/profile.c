@@ -86,8 +86,7 @@ const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, si
 struct loading {
 	struct profile *profile;
 	const struct profile_filter *filter;
-	size_t of_room, cells_room, names_cap, threads_cap;
-	uint32_t n_cells;
+	size_t of_n, of_room, cells_room, names_cap, threads_cap;
 	struct weighting weighting;
 };
 
@@ -149,16 +148,19 @@ void profile_mark_used(const struct profile *profile, const struct profile_cells
 /* Each node has a place for the number of its cell. */
 static struct error *grow_of(struct loading *loading)
 {
-	const size_t need = stacks_count(loading->profile->stacks), had = loading->of_room;
+	const size_t need = stacks_count(loading->profile->stacks), had = loading->of_n;
 	struct profile_cells *cells = &loading->profile->cells;
 	struct error *err = NULL;
 
 	if (need <= had)
 		return NULL;
 	err = ARRAY_RESERVE(&cells->of, &loading->of_room, need);
-	if (!err)
-		memset(cells->of + had, 0, (loading->of_room - had) * sizeof(*cells->of));
-	return err;
+	if (err)
+		return err;
+	/* What is not needed yet stays untouched, and so takes no memory. */
+	memset(cells->of + had, 0, (need - had) * sizeof(*cells->of));
+	loading->of_n = need;
+	return NULL;
 }
 
 /* The stack's cell, which is new if it had none. */
@@ -168,11 +170,11 @@ static struct error *cell_of(struct loading *loading, uint32_t stack, struct pro
 	struct error *err = NULL;
 
 	if (!cells->of[stack]) {
-		err = ARRAY_RESERVE(&cells->at, &loading->cells_room, loading->n_cells + (size_t)1);
+		err = ARRAY_RESERVE(&cells->at, &loading->cells_room, cells->n + (size_t)1);
 		if (err)
 			return err;
-		cells->at[loading->n_cells] = (struct profile_cell){0};
-		cells->of[stack] = loading->n_cells++;
+		cells->at[cells->n] = (struct profile_cell){0};
+		cells->of[stack] = cells->n++;
 	}
 	*out = &cells->at[cells->of[stack]];
 	return NULL;
@@ -186,7 +188,7 @@ static struct error *begin_cells(struct loading *loading)
 
 	if (err)
 		return err;
-	cells->at[loading->n_cells++] = (struct profile_cell){0};
+	cells->at[cells->n++] = (struct profile_cell){0};
 	return grow_of(loading);
 }
 

@@ -63,12 +63,19 @@ struct profile_cells {
 	struct profile_cell *at;
 	uint32_t
 		*of; /* [stacks_count]: where in `at`, and there 0 is of nothing; NULL: at the id */
+	uint32_t n;  /* cells of a profile that was loaded */
 };
 
 static inline const struct profile_cell *profile_cell(const struct profile_cells *cells,
 						      uint32_t stack)
 {
 	return &cells->at[cells->of ? cells->of[stack] : stack];
+}
+
+/* The number of a stack's cell in a profile that was loaded; below cells.n. */
+static inline uint32_t profile_cell_number(const struct profile_cells *cells, uint32_t stack)
+{
+	return cells->of[stack];
 }
 
 /* Marks each stack that has samples in `cells`, and its callers; used: [stacks_count], all false. */

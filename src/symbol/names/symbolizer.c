@@ -14,9 +14,10 @@ struct symbolizer {
 	struct ids *ids;  /* of address and kind: the index in `answer` */
 	uint32_t *answer; /* the cache: numbers of answers; 0: not known yet */
 	size_t room;
-	/* Numbers of answers by node, for the one store that was prepared. */
+	/* The one store that was prepared, and the numbers of answers by frame. */
 	const struct stacks *stacks;
-	uint32_t *of_node, n_nodes;
+	struct frame_numbers frames;
+	uint32_t *of_frame, n_nodes;
 };
 
 struct error *symbolizer_new(const struct images *images, const struct profile *profile,
@@ -39,6 +40,14 @@ struct error *symbolizer_new(const struct images *images, const struct profile *
 	return err;
 }
 
+static void forget_stacks(struct symbolizer *symbolizer)
+{
+	frame_numbers_free(&symbolizer->frames);
+	free(symbolizer->of_frame);
+	symbolizer->of_frame = NULL;
+	symbolizer->n_nodes = 0;
+}
+
 void symbolizer_free(struct symbolizer *symbolizer)
 {
 	if (!symbolizer)
@@ -46,7 +55,7 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	resolver_free(&symbolizer->resolver);
 	ids_free(symbolizer->ids);
 	free(symbolizer->answer);
-	free(symbolizer->of_node);
+	forget_stacks(symbolizer);
 	free(symbolizer);
 }
 
@@ -163,28 +172,37 @@ static struct error *resolve_frames(struct symbolizer *symbolizer, const struct 
 
 struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const struct stacks *stacks)
 {
-	const uint32_t n = stacks_count(stacks);
-	struct frame_numbers numbers;
-	struct error *err = frame_numbers_new(stacks, &numbers);
-	uint32_t *answer;
+	struct frame_numbers *frames = &symbolizer->frames;
+	struct error *err;
 
+	forget_if_changed(symbolizer);
+	if (symbolizer->stacks == stacks && symbolizer->n_nodes == stacks_count(stacks))
+		return NULL;
+	forget_stacks(symbolizer);
+	err = frame_numbers_new(stacks, frames);
 	if (err)
 		return err;
-	forget_if_changed(symbolizer);
-	answer = calloc(numbers.n + (size_t)1, sizeof(*answer));
-	err = answer ? resolve_frames(symbolizer, stacks, &numbers, answer) : error_no_memory();
-	if (!err) {
-		for (uint32_t id = STACK_ROOT + 1; id < n; id++)
-			numbers.of_node[id] = answer[numbers.of_node[id]];
-		free(symbolizer->of_node);
-		symbolizer->stacks = stacks;
-		symbolizer->of_node = numbers.of_node;
-		symbolizer->n_nodes = n;
-		numbers.of_node = NULL;
+	symbolizer->of_frame = calloc(frames->n + (size_t)1, sizeof(*symbolizer->of_frame));
+	err = symbolizer->of_frame
+		      ? resolve_frames(symbolizer, stacks, frames, symbolizer->of_frame)
+		      : error_no_memory();
+	if (err) {
+		forget_stacks(symbolizer);
+		return err;
 	}
-	free(answer);
-	frame_numbers_free(&numbers);
-	return err;
+	symbolizer->stacks = stacks;
+	symbolizer->n_nodes = stacks_count(stacks);
+	return NULL;
+}
+
+const struct frame_numbers *symbolizer_frames(const struct symbolizer *symbolizer)
+{
+	return &symbolizer->frames;
+}
+
+uint32_t symbolizer_answer(const struct symbolizer *symbolizer, uint32_t frame)
+{
+	return symbolizer->of_frame[frame];
 }
 
 static void give(const struct symbolizer *symbolizer, uint32_t number, const struct location **out,
@@ -219,11 +237,17 @@ struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct
 
 	forget_if_changed(symbolizer);
 	if (symbolizer->stacks == stacks && id != STACK_ROOT && id < symbolizer->n_nodes) {
-		give(symbolizer, symbolizer->of_node[id], out, n);
+		give(symbolizer, symbolizer->of_frame[symbolizer->frames.of_node[id]], out, n);
 		return NULL;
 	}
 	node = stacks_node(stacks, id);
 	return symbolizer_locate(symbolizer, node->addr, node->kind, out, n);
+}
+
+static void name_of(const struct location *last, uint64_t addr, struct named *out)
+{
+	*out = (struct named){last->function, last->symbol, location_offset(last, addr),
+			      last->resolved, last->in_image};
 }
 
 struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
@@ -233,10 +257,19 @@ struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint
 	size_t n;
 	struct error *err = symbolizer_locate(symbolizer, addr, kind, &at, &n);
 
-	if (err)
-		return err;
-	at += n - 1;
-	*out = (struct named){at->function, at->symbol, location_offset(at, addr), at->resolved,
-			      at->in_image};
-	return NULL;
+	if (!err)
+		name_of(&at[n - 1], addr, out);
+	return err;
+}
+
+struct error *symbolizer_name_node(struct symbolizer *symbolizer, const struct stacks *stacks,
+				   uint32_t id, struct named *out)
+{
+	const struct location *at;
+	size_t n;
+	struct error *err = symbolizer_locate_node(symbolizer, stacks, id, &at, &n);
+
+	if (!err)
+		name_of(&at[n - 1], stacks_node(stacks, id)->addr, out);
+	return err;
 }

@@ -77,10 +77,16 @@ struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct fra
 				 size_t n);
 
 /*
- * The same for all frames of a store, which must outlive the symbolizer.
- * symbolizer_locate_node then takes no search.
+ * The same for all frames of a store, which must outlive the symbolizer; no work if that was
+ * done. symbolizer_locate_node then takes no search.
  */
 struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const struct stacks *stacks);
+
+/* The frames of the store that was prepared; valid until another is. */
+const struct frame_numbers *symbolizer_frames(const struct symbolizer *symbolizer);
+
+/* Of one of these frames: those with the same functions, lines and starts have the same number, from 1 on. */
+uint32_t symbolizer_answer(const struct symbolizer *symbolizer, uint32_t frame);
 
 /* As symbolizer_locate, for the frame of a node of any store. */
 struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct stacks *stacks,
@@ -99,6 +105,10 @@ struct named {
 
 struct error *symbolizer_name(struct symbolizer *symbolizer, uint64_t addr, uint8_t kind,
 			      struct named *out);
+
+/* ... for the frame of a node of any store. */
+struct error *symbolizer_name_node(struct symbolizer *symbolizer, const struct stacks *stacks,
+				   uint32_t id, struct named *out);
 
 /* Equal strings give the same pointer, as in `struct location`. */
 struct error *symbolizer_intern(struct symbolizer *symbolizer, const char *text, const char **out);

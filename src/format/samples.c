@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The samples of a recording once more: in order of time, by their tracks, and in groups. */
+
+#include "format/tables.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "import/import.h"
+
+/* The file may have grown since it was loaded. */
+const struct recorded_thread *sample_thread(const struct format_job *job, uint32_t number)
+{
+	const struct profile *profile = job->profile;
+
+	return number && number <= profile->n_threads ? &profile->threads[number - 1] : NULL;
+}
+
+struct sample_ids sample_ids(const struct recorded_thread *thread, uint32_t guest, uint32_t vcpu)
+{
+	const bool has_pid = thread && thread->pid != RECORDED_ID_UNKNOWN;
+	const bool has_tid = thread && thread->tid != RECORDED_ID_UNKNOWN;
+
+	return (struct sample_ids){.pid = has_pid ? thread->pid : guest,
+				   .tid = has_tid ? thread->tid : guest + vcpu};
+}
+
+struct reading {
+	const struct format_job *job;
+	struct error *(*visit)(void *ctx, const struct sample *sample);
+	void *ctx;
+	uint64_t ticks_left; /* the file may have grown since */
+	uint32_t stacks;     /* of the profile: so many were there when it was loaded */
+	/* [RECORDING_MAX_VCPUS]: ticks that were left at its last sample, and its thread */
+	struct {
+		uint64_t ticks_left;
+		uint32_t thread;
+	} * last;
+	struct weighting weighting;
+};
+
+static struct error *read_entry(struct reading *r, const struct tick *tick,
+				const struct tick_entry *entry)
+{
+	const struct profile_filter *filter = r->job->filter;
+	struct sample sample = {.time_ns = tick->time_ns,
+				.weight_ns = weighting_entry(&r->weighting, tick, entry).sampled_ns,
+				.times = 1 + tick->more,
+				.stack = entry->stack,
+				.thread = entry->thread,
+				.paused_ns = tick->paused_ns < UINT32_MAX
+						     ? (uint32_t)tick->paused_ns
+						     : UINT32_MAX,
+				.vcpu = (uint16_t)entry->vcpu,
+				.state = entry->state};
+
+	if (!profile_selects(filter, tick, entry))
+		return NULL;
+	sample.resumed = r->last[entry->vcpu].ticks_left != r->ticks_left + 1;
+	sample.switched = sample.resumed || r->last[entry->vcpu].thread != entry->thread;
+	r->last[entry->vcpu].ticks_left = r->ticks_left;
+	r->last[entry->vcpu].thread = entry->thread;
+	/* Stacks are numbered in the order of the file. */
+	if (entry->stack >= r->stacks ||
+	    !profile_cell(&r->job->profile->cells, entry->stack)->samples)
+		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
+	return r->visit(r->ctx, &sample);
+}
+
+static struct error *read_tick(void *ctx, const struct tick *tick)
+{
+	struct reading *r = ctx;
+	struct error *err = NULL;
+
+	if (!r->ticks_left)
+		return NULL;
+	r->ticks_left--;
+	weighting_tick(&r->weighting, tick);
+	for (uint32_t i = 0; i < tick->n && !err; i++)
+		err = read_entry(r, tick, &tick->entries[i]);
+	return err;
+}
+
+struct error *samples_check(const struct format_job *job)
+{
+	if (!strcmp(job->path, "-"))
+		return error_new(ERR_USAGE, "this format reads its recording twice, so the "
+					    "recording cannot come from standard input");
+	if (job->filter->states & STATES_OF_WAITS)
+		return error_new(ERR_USAGE, "this format has no threads that do not run: --state "
+					    "chooses states of vCPUs for it (folded has all)");
+	return NULL;
+}
+
+struct error *samples_read(const struct format_job *job,
+			   struct error *(*visit)(void *ctx, const struct sample *sample),
+			   void *ctx)
+{
+	struct reading r = {.job = job,
+			    .visit = visit,
+			    .ctx = ctx,
+			    .ticks_left = job->profile->ticks_read,
+			    .stacks = stacks_count(job->profile->stacks),
+			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
+	const struct recording_visitor visitor = {.ctx = &r,
+						  .progress = job->filter->progress,
+						  .stage = "exporting",
+						  .tick = read_tick};
+	struct error *err = r.last ? NULL : error_no_memory();
+	bool cut;
+
+	if (!err)
+		err = samples_check(job);
+	weighting_start(&r.weighting, job->filter->weight, job->filter->states,
+			&job->profile->info);
+	/* The profile's own store: it has these stacks, under these numbers. */
+	if (!err)
+		err = source_read(job->path, job->profile->stacks, &visitor, &cut);
+	free(r.last);
+	return err;
+}
+
+struct collecting {
+	const struct format_job *job;
+	struct samples *samples;
+	struct ids *ids; /* numbers of tracks, in the order of their first samples */
+	size_t tracks_room;
+};
+
+/* The track that a sample belongs to, without any yet. */
+static struct track track_of(const struct format_job *job, const struct sample *sample)
+{
+	const struct recorded_thread *thread = sample_thread(job, sample->thread);
+	const bool known = thread && thread->tid != RECORDED_ID_UNKNOWN;
+
+	return (struct track){.thread = sample->thread,
+			      .vcpu = known ? 0 : sample->vcpu,
+			      .last.thread = sample->thread};
+}
+
+/* The first byte of a packed sample: its state, and these. */
+#define PACKED_RESUMED	(1u << 4)
+#define PACKED_SWITCHED (1u << 5)
+#define PACKED_MORE	(1u << 6) /* how often it was taken, and its vCPU, are not those of the last */
+
+static void put_difference(struct bytes *bytes, uint64_t from, uint64_t to)
+{
+	put_varint(bytes, zigzag(to - from));
+}
+
+static struct error *pack(struct track *track, const struct sample *sample)
+{
+	const struct sample *last = &track->last;
+	const bool more = sample->times != last->times || sample->vcpu != last->vcpu;
+	struct bytes *to = &track->packed;
+	struct error *err = bytes_reserve(to, 7 * VARINT_MAX);
+
+	if (err)
+		return err;
+	to->data[to->len++] =
+		(uint8_t)(sample->state | (sample->resumed ? PACKED_RESUMED : 0) |
+			  (sample->switched ? PACKED_SWITCHED : 0) | (more ? PACKED_MORE : 0));
+	if (more) {
+		put_varint(to, sample->times);
+		put_varint(to, sample->vcpu);
+	}
+	put_difference(to, last->time_ns, sample->time_ns);
+	put_difference(to, last->weight_ns, sample->weight_ns);
+	put_difference(to, last->stack, sample->stack);
+	put_difference(to, last->paused_ns, sample->paused_ns);
+	track->last = *sample;
+	track->n++;
+	return NULL;
+}
+
+struct track_reader track_start(const struct track *track)
+{
+	const uint8_t *data = track->packed.data;
+
+	return (struct track_reader){.sample.thread = track->thread,
+				     .in = {data, data ? data + track->packed.len : NULL}};
+}
+
+/* What pack has put is all there. */
+static uint64_t unpack(struct cursor *in)
+{
+	uint64_t value = 0;
+
+	(void)get_varint(in, &value);
+	return value;
+}
+
+bool track_next(struct track_reader *reader)
+{
+	struct sample *sample = &reader->sample;
+	struct cursor *in = &reader->in;
+	unsigned head;
+
+	if (in->at == in->end)
+		return false;
+	head = *in->at++;
+	sample->state = head & (PACKED_RESUMED - 1);
+	sample->resumed = (head & PACKED_RESUMED) != 0;
+	sample->switched = (head & PACKED_SWITCHED) != 0;
+	if (head & PACKED_MORE) {
+		sample->times = unpack(in);
+		sample->vcpu = (uint16_t)unpack(in);
+	}
+	sample->time_ns += unzigzag(unpack(in));
+	sample->weight_ns += unzigzag(unpack(in));
+	sample->stack += (uint32_t)unzigzag(unpack(in));
+	sample->paused_ns += (uint32_t)unzigzag(unpack(in));
+	return true;
+}
+
+static struct error *collect(void *ctx, const struct sample *sample)
+{
+	struct collecting *c = ctx;
+	struct samples *samples = c->samples;
+	const struct track track = track_of(c->job, sample);
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(c->ids, track.thread, track.vcpu, &id, &added);
+
+	if (!err && added) {
+		err = ARRAY_RESERVE(&samples->tracks, &c->tracks_room, samples->n_tracks + 1);
+		if (!err)
+			samples->tracks[samples->n_tracks++] = track;
+	}
+	if (!err)
+		err = pack(&samples->tracks[id], sample);
+	samples->n += !err;
+	return err;
+}
+
+static int by_thread(const void *left, const void *right)
+{
+	const struct track *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
+}
+
+struct error *samples_collect(const struct format_job *job, struct samples **out)
+{
+	struct collecting c = {.job = job, .samples = calloc(1, sizeof(*c.samples))};
+	struct samples *samples = c.samples;
+	struct error *err = samples ? ids_new(&c.ids) : error_no_memory();
+
+	if (!err)
+		err = samples_read(job, collect, &c);
+	ids_free(c.ids);
+	if (err) {
+		samples_free(samples);
+		return err;
+	}
+	if (samples->n)
+		qsort(samples->tracks, samples->n_tracks, sizeof(*samples->tracks), by_thread);
+	*out = samples;
+	return NULL;
+}
+
+void samples_free(struct samples *samples)
+{
+	if (!samples)
+		return;
+	for (size_t i = 0; i < samples->n_tracks; i++)
+		bytes_free(&samples->tracks[i].packed);
+	free(samples->tracks);
+	free(samples);
+}
+
+struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
+{
+	struct error *err;
+
+	*told = (struct told_threads){
+		.threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads))};
+	err = told->threads ? ids_new(&told->pids) : error_no_memory();
+	return err ? err : ids_new(&told->tids);
+}
+
+void told_threads_end(struct told_threads *told)
+{
+	ids_free(told->pids);
+	ids_free(told->tids);
+	free(told->threads);
+	free(told->of_tid);
+	*told = (struct told_threads){0};
+}
+
+struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
+			       uint32_t number, bool *first)
+{
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(told->pids, thread->pid, 0, &id, first);
+
+	if (!err)
+		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
+	if (!err)
+		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
+	if (err)
+		return err;
+	/* Idle threads all have number 0, and nobody tells them apart by it. */
+	if (!added && thread->tid)
+		told->threads[told->of_tid[id]] = false;
+	told->of_tid[id] = number;
+	told->threads[number] = true;
+	return NULL;
+}
+
+void vcpu_runs_end(struct vcpu_runs *runs, FILE *out)
+{
+	if (runs->n)
+		fprintf(out, "%s%u,%" PRIu64, runs->written++ ? "," : "", runs->vcpu, runs->n);
+	runs->n = 0;
+}
+
+void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out)
+{
+	if (runs->vcpu != vcpu)
+		vcpu_runs_end(runs, out);
+	runs->vcpu = vcpu;
+	runs->n++;
+}
+
+struct grouping {
+	const struct profile_cells *cells;
+	struct sample_group *at;
+	uint32_t n;
+	size_t room;
+	uint32_t *first;  /* [cells.n]: the first group of the stack of a cell + 1 */
+	struct ids *ids;  /* of the other groups of stacks */
+	uint32_t *others; /* groups by these numbers */
+	size_t others_room;
+};
+
+static struct error *new_group(struct grouping *g, const struct sample *sample, uint32_t *group)
+{
+	struct error *err = ARRAY_RESERVE(&g->at, &g->room, g->n + (size_t)1);
+
+	if (!err && g->n == UINT32_MAX)
+		err = error_no_memory();
+	if (err)
+		return err;
+	*group = g->n;
+	g->at[g->n++] = (struct sample_group){.stack = sample->stack,
+					      .thread = sample->thread,
+					      .vcpu = sample->vcpu,
+					      .state = sample->state};
+	return NULL;
+}
+
+static struct error *find_other_group(struct grouping *g, const struct sample *sample,
+				      uint32_t *group)
+{
+	const uint64_t what =
+		(uint64_t)sample->thread << 32 | (uint32_t)sample->vcpu << 8 | sample->state;
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(g->ids, sample->stack, what, &id, &added);
+
+	if (!err && added) {
+		err = ARRAY_RESERVE(&g->others, &g->others_room, id + (size_t)1);
+		if (!err)
+			err = new_group(g, sample, &g->others[id]);
+	}
+	if (!err)
+		*group = g->others[id];
+	return err;
+}
+
+/* Most stacks have one group, which is found without a search. */
+static struct error *find_group(struct grouping *g, const struct sample *sample, uint32_t *group)
+{
+	const uint32_t cell = profile_cell_number(g->cells, sample->stack);
+	const struct sample_group *first;
+	struct error *err;
+
+	if (!g->first[cell]) {
+		err = new_group(g, sample, group);
+		g->first[cell] = err ? 0 : *group + 1;
+		return err;
+	}
+	*group = g->first[cell] - 1;
+	first = &g->at[*group];
+	return first->thread == sample->thread && first->vcpu == sample->vcpu &&
+			       first->state == sample->state
+		       ? NULL
+		       : find_other_group(g, sample, group);
+}
+
+static struct error *add_to_group(void *ctx, const struct sample *sample)
+{
+	struct grouping *grouping = ctx;
+	const uint64_t weight = sample->weight_ns * sample->times;
+	struct sample_group *group;
+	uint32_t number;
+	struct error *err = find_group(grouping, sample, &number);
+
+	if (err)
+		return err;
+	group = &grouping->at[number];
+	group->samples += sample->times;
+	if (weight <= INT64_MAX - group->weight)
+		group->weight += weight;
+	return NULL;
+}
+
+struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n)
+{
+	const struct profile_cells *cells = &job->profile->cells;
+	struct grouping grouping = {.cells = cells,
+				    .first = calloc(cells->n, sizeof(*grouping.first))};
+	struct error *err = grouping.first ? ids_new(&grouping.ids) : error_no_memory();
+
+	if (!err)
+		err = samples_read(job, add_to_group, &grouping);
+	ids_free(grouping.ids);
+	free(grouping.first);
+	free(grouping.others);
+	if (err) {
+		free(grouping.at);
+		return err;
+	}
+	*out = grouping.at;
+	*n = grouping.n;
+	return NULL;
+}
