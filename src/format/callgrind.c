@@ -29,9 +29,9 @@ struct cost {
 
 /* A function of the path, and what was used below its call since the path has it. */
 struct call {
-	uint32_t function, line;
-	uint32_t cost; /* of the call; LOCATION_NONE: the outermost function has none */
-	uint32_t node; /* its place in the path */
+	uint32_t place; /* of the table */
+	uint32_t cost;	/* of the call; LOCATION_NONE: the outermost function has none */
+	uint32_t node;	/* its place in the path */
 	uint64_t samples, weight;
 };
 
@@ -41,25 +41,86 @@ struct callgrind {
 	struct stack_path path;
 	struct call *calls; /* of the path, outermost first, several where some were inlined */
 	size_t n_calls, calls_room;
-	struct ids *call_ids; /* numbers of costs */
 	struct cost *costs;
+	uint32_t n_costs;
 	size_t room;
-	bool *named;	   /* [functions]: its name has been written */
+	uint32_t *
+		slots; /* numbers of costs + 1, by their keys; 0: free; at most three quarters full */
+	uint32_t n_slots; /* a power of two */
+	uint32_t *own; /* by place of the table: the cost of its function there + 1; 0: none yet */
+	bool *named;   /* [functions]: its name has been written */
 	struct ids *files; /* numbers of those whose name has been written */
 	FILE *out;
 };
 
-static struct error *find(struct callgrind *c, uint32_t caller, uint32_t callee, uint32_t line,
-			  uint32_t *cost)
+static bool has_key(const struct cost *cost, const struct cost *key)
 {
-	bool added;
-	struct error *err =
-		ids_get(c->call_ids, (uint64_t)caller << 32 | line, callee, cost, &added);
+	return cost->caller == key->caller && cost->callee == key->callee &&
+	       cost->line == key->line;
+}
 
+/* The slot of a cost, or the free one where it is to be added. */
+static uint32_t *slot_of(const struct callgrind *c, const struct cost *key)
+{
+	const uint64_t both = (uint64_t)key->caller << 32 | key->callee;
+	const uint64_t hash =
+		(both * UINT64_C(0xff51afd7ed558ccd) ^ key->line) * UINT64_C(0x9e3779b97f4a7c15);
+	uint32_t slot = (uint32_t)(hash >> 32) & (c->n_slots - 1);
+
+	while (c->slots[slot] && !has_key(&c->costs[c->slots[slot] - 1], key))
+		slot = (slot + 1) & (c->n_slots - 1);
+	return &c->slots[slot];
+}
+
+static struct error *grow_slots(struct callgrind *c)
+{
+	const uint32_t n = c->n_slots ? 2 * c->n_slots : 1024;
+	uint32_t *slots = calloc(n, sizeof(*slots));
+
+	if (!slots)
+		return error_no_memory();
+	free(c->slots);
+	c->slots = slots;
+	c->n_slots = n;
+	for (uint32_t i = 0; i < c->n_costs; i++)
+		*slot_of(c, &c->costs[i]) = i + 1;
+	return NULL;
+}
+
+static struct error *find(struct callgrind *c, const struct cost *key, uint32_t *number)
+{
+	struct error *err = NULL;
+	uint32_t *slot;
+
+	if (c->n_costs >= c->n_slots / 4 * 3)
+		err = grow_slots(c);
+	if (err)
+		return err;
+	slot = slot_of(c, key);
+	if (!*slot) {
+		err = ARRAY_RESERVE(&c->costs, &c->room, c->n_costs + (size_t)1);
+		if (err)
+			return err;
+		c->costs[c->n_costs] = *key;
+		*slot = ++c->n_costs;
+	}
+	*number = *slot - 1;
+	return NULL;
+}
+
+/* The cost of a function of its own. */
+static struct error *find_own(struct callgrind *c, uint32_t place, uint32_t *number)
+{
+	const struct location_place *at = &c->table->places[place];
+	const struct cost key = {.caller = at->function, .callee = LOCATION_NONE, .line = at->line};
+	struct error *err = NULL;
+
+	if (!c->own[place]) {
+		err = find(c, &key, number);
+		c->own[place] = err ? 0 : *number + 1;
+	}
 	if (!err)
-		err = ARRAY_RESERVE(&c->costs, &c->room, *cost + (size_t)1);
-	if (!err && added)
-		c->costs[*cost] = (struct cost){.caller = caller, .callee = callee, .line = line};
+		*number = c->own[place] - 1;
 	return err;
 }
 
@@ -86,18 +147,19 @@ static void close_calls(struct callgrind *c)
 }
 
 /* Adds a function to the path, which the innermost one calls. */
-static struct error *open_call(struct callgrind *c, const struct location_place *place)
+static struct error *open_call(struct callgrind *c, uint32_t place)
 {
-	struct call call = {.function = place->function,
-			    .line = place->line,
-			    .cost = LOCATION_NONE,
-			    .node = (uint32_t)c->path.n - 1};
+	const struct location_place *places = c->table->places;
+	struct call call = {.place = place, .cost = LOCATION_NONE, .node = (uint32_t)c->path.n - 1};
 	struct error *err = ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1);
 
 	if (!err && c->n_calls) {
-		const struct call *caller = &c->calls[c->n_calls - 1];
+		const struct location_place *caller = &places[c->calls[c->n_calls - 1].place];
+		const struct cost key = {.caller = caller->function,
+					 .callee = places[place].function,
+					 .line = caller->line};
 
-		err = find(c, caller->function, call.function, caller->line, &call.cost);
+		err = find(c, &key, &call.cost);
 		if (!err)
 			c->costs[call.cost].open++;
 	}
@@ -123,13 +185,13 @@ static struct error *add_stack(struct callgrind *c, uint32_t stack)
 
 		err = stack_path_add(&c->path);
 		for (uint32_t k = answer->n; k > 0 && !err; k--)
-			err = open_call(c, &c->table->places[answer->places + k - 1]);
+			err = open_call(c, answer->places + k - 1);
 	}
 	if (err || !c->n_calls)
 		return err;
 	leaf = &c->calls[c->n_calls - 1];
 	add(&leaf->samples, &leaf->weight, cell->samples, cell->weight_ns);
-	err = find(c, leaf->function, LOCATION_NONE, leaf->line, &own);
+	err = find_own(c, leaf->place, &own);
 	if (!err)
 		add(&c->costs[own].samples, &c->costs[own].weight, cell->samples, cell->weight_ns);
 	return err;
@@ -151,12 +213,13 @@ static struct error *add_stacks(struct callgrind *c)
 	return err;
 }
 
-static int by_caller(const void *left, const void *right)
+/* Of one caller. */
+static int by_callee(const void *left, const void *right, void *ctx)
 {
-	const struct cost *a = left, *b = right;
+	const struct callgrind *c = ctx;
+	const struct cost *a = &c->costs[*(const uint32_t *)left],
+			  *b = &c->costs[*(const uint32_t *)right];
 
-	if (a->caller != b->caller)
-		return a->caller < b->caller ? -1 : 1;
 	/* Its own costs first; those behind a calls= line belong to the call. */
 	if (a->callee != b->callee)
 		return a->callee == LOCATION_NONE   ? -1
@@ -166,14 +229,43 @@ static int by_caller(const void *left, const void *right)
 	return (a->line > b->line) - (a->line < b->line);
 }
 
+/* The numbers of costs, by caller; ends[i] is where those of function i end. */
+static void sort_costs(struct callgrind *c, uint32_t *order, uint32_t *ends)
+{
+	const uint32_t n = c->table->n_functions;
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < c->n_costs; i++)
+		ends[c->costs[i].caller]++;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t count = ends[i];
+
+		ends[i] = sum;
+		sum += count;
+	}
+	for (uint32_t i = 0; i < c->n_costs; i++)
+		order[ends[c->costs[i].caller]++] = i;
+	for (uint32_t i = 0, first = 0; i < n; first = ends[i++])
+		if (ends[i] - first > 1)
+			qsort_r(order + first, ends[i] - first, sizeof(*order), by_callee, c);
+}
+
+static void put_number(const struct callgrind *c, const char *before, uint64_t number,
+		       const char *behind)
+{
+	fputs_unlocked(before, c->out);
+	format_number(number, c->out);
+	fputs_unlocked(behind, c->out);
+}
+
 /* "(3) name" for the first time, then "(3)". */
 static void put_name(struct callgrind *c, const char *key, uint32_t function)
 {
-	fprintf(c->out, "%s=(%" PRIu32 ")", key, function + 1);
+	put_number(c, key, function + UINT64_C(1), c->named[function] ? ")" : ") ");
 	if (!c->named[function])
-		fprintf(c->out, " %s", c->table->functions[function].name);
+		fputs_unlocked(c->table->functions[function].name, c->out);
 	c->named[function] = true;
-	putc('\n', c->out);
+	putc_unlocked('\n', c->out);
 }
 
 /* Likewise: a file's own name could look like such a number. */
@@ -186,25 +278,26 @@ static struct error *put_file(struct callgrind *c, const char *key, uint32_t fun
 
 	if (err)
 		return err;
-	fprintf(c->out, "%s=(%" PRIu32 ")", key, id + 1);
+	put_number(c, key, id + UINT64_C(1), added ? ") " : ")");
 	if (added)
-		fprintf(c->out, " %s", file ? file : "???");
-	putc('\n', c->out);
+		fputs_unlocked(file ? file : "???", c->out);
+	putc_unlocked('\n', c->out);
 	return NULL;
 }
 
 static struct error *put_cost(struct callgrind *c, const struct cost *cost)
 {
 	if (cost->callee != LOCATION_NONE) {
-		struct error *err = put_file(c, "cfi", cost->callee);
+		struct error *err = put_file(c, "cfi=(", cost->callee);
 
 		if (err)
 			return err;
-		put_name(c, "cfn", cost->callee);
-		fprintf(c->out, "calls=%" PRIu64 " 0\n", cost->samples);
+		put_name(c, "cfn=(", cost->callee);
+		put_number(c, "calls=", cost->samples, " 0\n");
 	}
-	fprintf(c->out, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", cost->line, cost->weight,
-		cost->samples);
+	put_number(c, "", cost->line, " ");
+	put_number(c, "", cost->weight, " ");
+	put_number(c, "", cost->samples, "\n");
 	return NULL;
 }
 
@@ -226,25 +319,34 @@ static struct error *put_head(struct callgrind *c)
 	return NULL;
 }
 
+static struct error *put_functions(struct callgrind *c, const uint32_t *order, const uint32_t *ends)
+{
+	struct error *err = NULL;
+
+	for (uint32_t function = 0, i = 0; function < c->table->n_functions && !err; function++) {
+		if (i == ends[function])
+			continue;
+		putc_unlocked('\n', c->out);
+		err = put_file(c, "fl=(", function);
+		put_name(c, "fn=(", function);
+		for (; i < ends[function] && !err; i++)
+			err = put_cost(c, &c->costs[order[i]]);
+	}
+	return err;
+}
+
 static struct error *put_all(struct callgrind *c)
 {
-	uint32_t n = ids_count(c->call_ids), last = LOCATION_NONE;
-	struct error *err = put_head(c);
+	uint32_t *order = malloc((c->n_costs + (size_t)1) * sizeof(*order));
+	uint32_t *ends = calloc(c->table->n_functions + (size_t)1, sizeof(*ends));
+	struct error *err = order && ends ? put_head(c) : error_no_memory();
 
-	if (err)
-		return err;
-	if (n)
-		qsort(c->costs, n, sizeof(*c->costs), by_caller);
-	for (uint32_t i = 0; i < n && !err; i++) {
-		if (c->costs[i].caller != last) {
-			putc('\n', c->out);
-			err = put_file(c, "fl", c->costs[i].caller);
-			put_name(c, "fn", c->costs[i].caller);
-		}
-		last = c->costs[i].caller;
-		if (!err)
-			err = put_cost(c, &c->costs[i]);
+	if (!err) {
+		sort_costs(c, order, ends);
+		err = put_functions(c, order, ends);
 	}
+	free(order);
+	free(ends);
 	return err;
 }
 
@@ -254,23 +356,21 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 	struct error *err = location_table_new(job, &c.table);
 
 	if (!err)
-		err = ids_new(&c.call_ids);
-	if (!err)
 		err = ids_new(&c.files);
 	if (!err) {
-		c.named = calloc(c.table->n_functions + 1, sizeof(*c.named));
-		err = c.named ? NULL : error_no_memory();
+		c.named = calloc(c.table->n_functions + (size_t)1, sizeof(*c.named));
+		c.own = calloc(c.table->n_places + (size_t)1, sizeof(*c.own));
+		err = c.named && c.own ? add_stacks(&c) : error_no_memory();
 	}
-	if (!err)
-		err = add_stacks(&c);
 	if (!err)
 		err = put_all(&c);
 	location_table_free(c.table);
-	ids_free(c.call_ids);
 	ids_free(c.files);
 	stack_path_free(&c.path);
 	free(c.calls);
 	free(c.costs);
+	free(c.slots);
+	free(c.own);
 	free(c.named);
 	return err;
 }

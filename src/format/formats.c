@@ -38,7 +38,8 @@ const struct format *format_by_name(const char *name)
 struct gzip {
 	z_stream stream;
 	FILE *out;
-	unsigned char buffer[64 << 10];
+	size_t pending; /* bytes of `input` */
+	unsigned char input[64 << 10], buffer[64 << 10];
 };
 
 struct error *gzip_new(FILE *out, struct gzip **gzip)
@@ -55,32 +56,38 @@ struct error *gzip_new(FILE *out, struct gzip **gzip)
 	return NULL;
 }
 
-static void deflate_pending(struct gzip *gzip, int how)
+static void deflate_input(struct gzip *gzip, int how)
 {
+	gzip->stream.next_in = gzip->input;
+	gzip->stream.avail_in = (uInt)gzip->pending;
 	do {
 		gzip->stream.next_out = gzip->buffer;
 		gzip->stream.avail_out = sizeof(gzip->buffer);
 		deflate(&gzip->stream, how);
 		fwrite(gzip->buffer, 1, sizeof(gzip->buffer) - gzip->stream.avail_out, gzip->out);
 	} while (!gzip->stream.avail_out);
+	gzip->pending = 0;
 }
 
 void gzip_put(struct gzip *gzip, const void *data, size_t len)
 {
 	while (len) {
-		uInt piece = len > 1u << 30 ? 1u << 30 : (uInt)len;
+		const size_t room = sizeof(gzip->input) - gzip->pending;
+		const size_t piece = len < room ? len : room;
 
-		gzip->stream.next_in = (z_const Bytef *)data;
-		gzip->stream.avail_in = piece;
-		deflate_pending(gzip, Z_NO_FLUSH);
+		memcpy(gzip->input + gzip->pending, data, piece);
+		gzip->pending += piece;
 		data = (const char *)data + piece;
 		len -= piece;
+		if (gzip->pending < sizeof(gzip->input))
+			continue;
+		deflate_input(gzip, Z_NO_FLUSH);
 	}
 }
 
 void gzip_end(struct gzip *gzip)
 {
-	deflate_pending(gzip, Z_FINISH);
+	deflate_input(gzip, Z_FINISH);
 	deflateEnd(&gzip->stream);
 	free(gzip);
 }

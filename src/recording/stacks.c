@@ -287,64 +287,72 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 	return NULL;
 }
 
-/* A table of the frames that were met, by their hash: open addressing, half full at most. */
+/* A table of the frames that were met, by their hash: open addressing, three quarters full at most. */
 struct met {
-	uint32_t *slots; /* numbers + 1; 0: free */
-	uint32_t room;	 /* a power of two */
+	struct met_frame {
+		uint64_t addr;
+		uint32_t number; /* + 1; 0: free */
+		uint8_t kind;
+	} * slots;
+	uint32_t room; /* a power of two */
 };
 
-static uint32_t *find_met(const struct stacks *stacks, const struct frame_numbers *numbers,
-			  const struct met *met, const struct stack_node *node)
+/* So many nodes ahead memory is asked for: most of the table is in no cache. */
+#define AHEAD 16u
+
+static struct met_frame *first_met(const struct stacks *stacks, const struct met *met,
+				   uint64_t addr, uint8_t kind)
 {
-	const uint64_t hash = hash_frame(stacks->seed, node->addr, node->kind, 0);
-	uint32_t slot = (uint32_t)(hash >> 32) & (met->room - 1);
-
-	for (;; slot = (slot + 1) & (met->room - 1)) {
-		const uint32_t number = met->slots[slot];
-		const struct stack_node *other;
-
-		if (!number)
-			return &met->slots[slot];
-		other = &stacks->nodes[numbers->node[number - 1]];
-		if (other->addr == node->addr && other->kind == node->kind)
-			return &met->slots[slot];
-	}
+	return &met->slots[hash_frame(stacks->seed, addr, kind, 0) >> 32 & (met->room - 1)];
 }
 
-static struct error *grow_met(const struct stacks *stacks, const struct frame_numbers *numbers,
-			      struct met *met)
+static struct met_frame *find_met(const struct stacks *stacks, const struct met *met, uint64_t addr,
+				  uint8_t kind)
 {
-	const uint32_t room = met->room ? met->room * 2 : 2 * FIRST_NODES;
-	uint32_t *slots = calloc(room, sizeof(*slots));
+	struct met_frame *slot = first_met(stacks, met, addr, kind);
 
-	if (!slots)
+	while (slot->number && (slot->addr != addr || slot->kind != kind))
+		slot = slot + 1 == met->slots + met->room ? met->slots : slot + 1;
+	return slot;
+}
+
+static struct error *grow_met(const struct stacks *stacks, struct met *met)
+{
+	const struct met old = *met;
+
+	met->room = old.room ? old.room * 2 : 2 * FIRST_NODES;
+	met->slots = calloc(met->room, sizeof(*met->slots));
+	if (!met->slots) {
+		*met = old;
 		return error_no_memory();
-	free(met->slots);
-	*met = (struct met){slots, room};
-	for (uint32_t i = 0; i < numbers->n; i++)
-		*find_met(stacks, numbers, met, &stacks->nodes[numbers->node[i]]) = i + 1;
+	}
+	for (uint32_t i = 0; i < old.room; i++)
+		if (old.slots[i].number)
+			*find_met(stacks, met, old.slots[i].addr, old.slots[i].kind) = old.slots[i];
+	free(old.slots);
 	return NULL;
 }
 
 static struct error *number_frame(const struct stacks *stacks, uint32_t id, struct met *met,
 				  size_t *room, struct frame_numbers *numbers)
 {
+	const struct stack_node *node = &stacks->nodes[id];
 	struct error *err = NULL;
-	uint32_t *slot;
+	struct met_frame *slot;
 
-	if (numbers->n >= met->room / 2)
-		err = grow_met(stacks, numbers, met);
+	if (numbers->n >= met->room / 4 * 3)
+		err = grow_met(stacks, met);
 	if (err)
 		return err;
-	slot = find_met(stacks, numbers, met, &stacks->nodes[id]);
-	if (!*slot) {
+	slot = find_met(stacks, met, node->addr, node->kind);
+	if (!slot->number) {
 		err = ARRAY_RESERVE(&numbers->node, room, numbers->n + (size_t)1);
 		if (err)
 			return err;
 		numbers->node[numbers->n] = id;
-		*slot = ++numbers->n;
+		*slot = (struct met_frame){node->addr, ++numbers->n, node->kind};
 	}
-	numbers->of_node[id] = *slot - 1;
+	numbers->of_node[id] = slot->number - 1;
 	return NULL;
 }
 
@@ -358,8 +366,14 @@ struct error *frame_numbers_new(const struct stacks *stacks, struct frame_number
 	err = out->of_node ? NULL : error_no_memory();
 	if (!err)
 		out->of_node[STACK_ROOT] = UINT32_MAX;
-	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++)
+	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++) {
+		if (met.room && id + AHEAD < stacks->n) {
+			const struct stack_node *later = &stacks->nodes[id + AHEAD];
+
+			__builtin_prefetch(first_met(stacks, &met, later->addr, later->kind), 1);
+		}
 		err = number_frame(stacks, id, &met, &room, out);
+	}
 	free(met.slots);
 	if (err)
 		frame_numbers_free(out);
