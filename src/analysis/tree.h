@@ -15,10 +15,10 @@ struct tree_node {
 	const char *name; /* belongs to the symbolizer, or to the code that added it */
 	uint32_t parent;
 	uint32_t first_child, next_sibling; /* 0: none */
-	struct profile_cell self;	    /* stacks that end here */
-	struct profile_cell total;	    /* with all children; set by tree_sum */
 	uint32_t unresolved : 1;	    /* the name is an address */
 	uint32_t inlined : 1;		    /* wherever it is, its code is part of its parent's */
+	struct profile_cell self;	    /* stacks that end here */
+	struct profile_cell total;	    /* with all children; set by tree_sum */
 };
 
 /* Children of a node that were too light to be added, with all that is below them. */

@@ -158,6 +158,65 @@ static void very_deep_stacks_and_very_long_names_are_written_whole(void **state)
 	free(longest);
 }
 
+/* Threads 1 and 3 have names that become equal, and that of thread 2 is between them and a ';'. */
+static struct error *name_thread(void *ctx, uint32_t thread, const char **name)
+{
+	static const char *const names[] = {"none", "a;b", "a:b.c", "a:b"};
+
+	return symbolizer_intern(ctx, names[thread], name);
+}
+
+static void record_threads(struct export_fixture *f)
+{
+	const struct recorded_thread thread = {.name = "t", .process = "p"};
+
+	begin(f);
+	name(f, 0x10, "leaf");
+	name(f, 0x20, "main");
+	for (uint32_t i = 1; i <= 3; i++) {
+		struct recorded_thread other = thread;
+
+		other.pid = other.tid = i;
+		must(recording_thread(f->writer, &other));
+		f->thread = i;
+		SAMPLE(f, 0, VCPU_RUNNING, 0x10, 0x20);
+		SAMPLE(f, 0, VCPU_RUNNING, 0x20);
+		fixture_sample(f, 0, VCPU_RUNNING, NULL, 0);
+	}
+	must(recording_close(f->writer, NULL));
+}
+
+static void threads_stand_around_their_functions(void **state)
+{
+	struct profile_filter filter = {.vcpu = -1, .divide = true};
+	struct tree_outer outer = {.name = name_thread};
+	struct format_job job = {.filter = &filter, .outer = &outer};
+	struct export_fixture f;
+	struct profile *profile;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	record_threads(&f);
+	must(profile_load(f.path, &filter, &profile));
+	must(symbolizer_new(NULL, profile, &job.symbolizer));
+	job.path = f.path;
+	job.profile = profile;
+	outer.ctx = job.symbolizer;
+	must(format_folded.write(&job, out));
+	fclose(out);
+	assert_string_equal(text, "a:b 2\n"
+				  "a:b.c 1\n"
+				  "a:b.c;main 1\n"
+				  "a:b.c;main;leaf 1\n"
+				  "a:b;main 2\n"
+				  "a:b;main;leaf 2\n");
+	free(text);
+	symbolizer_free(job.symbolizer);
+	profile_free(profile);
+	fixture_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +227,7 @@ int main(void)
 		cmocka_unit_test(names_that_become_equal_are_merged),
 		cmocka_unit_test(samples_without_frames_are_not_lost),
 		cmocka_unit_test(nothing_selected_gives_nothing),
+		cmocka_unit_test(threads_stand_around_their_functions),
 		cmocka_unit_test(very_deep_stacks_and_very_long_names_are_written_whole),
 	};
 

@@ -82,6 +82,52 @@ static void samples_without_frames_are_told(void **state)
 	fixture_end(&f);
 }
 
+#define DEEP	 900
+#define LONG_LEN 3000
+
+/* The name of a frame; all are as long. */
+static void long_name(size_t frame, char name[LONG_LEN + 1])
+{
+	memset(name, 'x', LONG_LEN);
+	name[LONG_LEN] = '\0';
+	name[snprintf(name, LONG_LEN, "f%04zu", frame)] = 'x';
+}
+
+/* More text than is kept of callers that stacks share: two samples, the second without its leaf. */
+static void long_stacks_of_long_names_are_whole(void **state)
+{
+	struct export_fixture f;
+	uint64_t addrs[DEEP];
+	char name[LONG_LEN + 1], *text, *at;
+
+	begin(&f);
+	for (size_t i = 0; i < DEEP; i++) {
+		addrs[i] = 0x1000 * (i + 1);
+		long_name(i, name);
+		must(recording_name(f.writer, addrs[i], i ? FRAME_RETURN : FRAME_PC, name, 0));
+	}
+	fixture_sample(&f, 0, VCPU_RUNNING, addrs, DEEP);
+	addrs[1] = 0x999;
+	fixture_sample(&f, 0, VCPU_RUNNING, addrs + 1, DEEP - 1);
+	text = fixture_export(&f, &format_raw, &all, NULL);
+	at = text + strlen(HEAD);
+	for (int sample = 0; sample < 2; sample++) {
+		for (size_t i = (size_t)sample; i < DEEP; i++) {
+			long_name(i, name);
+			if (sample && i == 1)
+				strcpy(name, "0x999");
+			assert_memory_equal(at, name, strlen(name));
+			at += strlen(name);
+			assert_int_equal(*at++, '\n');
+		}
+		assert_memory_equal(at, "1\n\n", 3);
+		at += 3;
+	}
+	assert_int_equal(*at, '\0');
+	free(text);
+	fixture_end(&f);
+}
+
 static void standard_input_cannot_be_read_twice(void **state)
 {
 	struct error *err = format_raw.write(&(struct format_job){.path = "-"}, stdout);
@@ -180,6 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(trace_is_the_classic_one),
 		cmocka_unit_test(samples_without_frames_are_told),
+		cmocka_unit_test(long_stacks_of_long_names_are_whole),
 		cmocka_unit_test(standard_input_cannot_be_read_twice),
 		cmocka_unit_test(head_has_three_lines_whatever_the_recording_says),
 		cmocka_unit_test(local_time_is_used),

@@ -478,7 +478,9 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 	loading.profile = profile;
 	profile->from_ns = filter->from_ns;
 	profile->to_ns = filter->to_ns;
-	err = stacks_new(&profile->stacks);
+	profile->stacks = filter->stacks;
+	profile->shares_stacks = filter->stacks != NULL;
+	err = filter->stacks ? NULL : stacks_new(&profile->stacks);
 	if (!err)
 		err = recorded_locations_new(&profile->locations);
 	if (!err && filter->divide)
@@ -513,7 +515,8 @@ void profile_free(struct profile *profile)
 	free(profile->cells.at);
 	free(profile->cells.of);
 	breakdown_free(profile->breakdown);
-	stacks_free(profile->stacks);
+	if (!profile->shares_stacks)
+		stacks_free(profile->stacks);
 	recording_info_free(&profile->info);
 	recording_end_free(&profile->end);
 	free(profile);

@@ -35,6 +35,8 @@ struct profile_filter {
 	const char *comm; /* its name, or that of its process */
 	const char *pid, *tid;
 	const struct profile_listener *listener; /* NULL: none */
+	/* That of a profile of the same recording, which outlives this one; NULL: one of its own. */
+	struct stacks *stacks;
 };
 
 struct profile;
@@ -111,6 +113,7 @@ struct profile {
 	struct recording_end end; /* meaningful unless cut */
 	bool cut;		  /* the writer died: complete up to its last tick */
 	struct stacks *stacks;
+	bool shares_stacks; /* they are another profile's */
 
 	struct profile_cells cells;   /* samples that end exactly there, filtered */
 	struct profile_cell selected; /* their sum */

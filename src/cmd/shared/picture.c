@@ -30,6 +30,7 @@ static struct error *load_whole(const struct loaded *loaded, const char *path,
 	if (how->state_given)
 		return NULL;
 	whole->filter.states = 0;
+	whole->filter.stacks = loaded->profile->stacks;
 	return profile_load(path, &whole->filter, &whole->profile);
 }
 

@@ -69,41 +69,50 @@ static void number_nodes(struct page_tree *tree)
 	}
 }
 
-static int by_name(const void *left, const void *right, void *ctx)
-{
-	const struct tree_node *nodes = ctx;
+/* A name, and the first of the nodes that have it. */
+struct named_node {
+	const char *name;
+	uint32_t node;
+	uint32_t number; /* in the order in which names are met */
+};
 
-	return strcmp(nodes[*(const uint32_t *)left].name, nodes[*(const uint32_t *)right].name);
+static int by_name(const void *left, const void *right)
+{
+	const struct named_node *a = left, *b = right;
+
+	return strcmp(a->name, b->name);
 }
 
-static void add_name(struct page_tree *tree, const struct tree_node *node)
-{
-	uint32_t n = tree->n_names;
-
-	if (n == 0 || tree->names[n - 1] != node->name) {
-		tree->names[n] = node->name;
-		tree->unresolved[n] = node->unresolved;
-		tree->n_names++;
-	}
-}
-
-/* Equal names are the same pointer. */
+/* Sorts names, of which there are far fewer than nodes. Equal names are the same pointer. */
 static struct error *number_names(struct page_tree *tree)
 {
 	const struct tree_node *nodes = tree->tree->nodes;
-	uint32_t n = tree->tree->n, *sorted = malloc(n * sizeof(*sorted));
+	const uint32_t n = tree->tree->n;
+	struct named_node *met = calloc(n, sizeof(*met));
+	uint32_t *sorted = calloc(n, sizeof(*sorted));
+	struct ids *ids = NULL;
+	struct error *err = met && sorted ? ids_new(&ids) : error_no_memory();
 
-	if (!sorted)
-		return error_no_memory();
-	for (uint32_t i = 0; i < n; i++)
-		sorted[i] = i;
-	qsort_r(sorted, n, sizeof(*sorted), by_name, (void *)nodes);
-	for (uint32_t i = 0; i < n; i++) {
-		add_name(tree, &nodes[sorted[i]]);
-		tree->name[sorted[i]] = tree->n_names - 1;
+	for (uint32_t i = 0; i < n && !err; i++) {
+		bool added;
+
+		err = ids_get(ids, (uintptr_t)nodes[i].name, 0, &tree->name[i], &added);
+		if (!err && added)
+			met[tree->n_names++] = (struct named_node){nodes[i].name, i, tree->name[i]};
 	}
+	if (!err)
+		qsort(met, tree->n_names, sizeof(*met), by_name);
+	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
+		tree->names[i] = met[i].name;
+		tree->unresolved[i] = nodes[met[i].node].unresolved;
+		sorted[met[i].number] = i;
+	}
+	for (uint32_t i = 0; i < n && !err; i++)
+		tree->name[i] = sorted[tree->name[i]];
+	ids_free(ids);
+	free(met);
 	free(sorted);
-	return NULL;
+	return err;
 }
 
 static int by_text(const void *key, const void *name)
@@ -189,15 +198,17 @@ static uint32_t image_at(const struct coding *coding, uint64_t addr)
 	return low && addr < coding->ranges[low - 1].end ? coding->ranges[low - 1].number : 0;
 }
 
-static struct error *note_code(const struct coding *coding, const struct stack_node *frame)
+static struct error *note_code(const struct coding *coding, uint32_t id)
 {
+	const struct stacks *stacks = coding->side->profile->stacks;
+	const struct stack_node *frame = stacks_node(stacks, id);
 	const uint64_t addr = frame->addr - (frame->kind == FRAME_RETURN);
 	const struct page_tree *tree = coding->tree;
 	const uint32_t image = image_at(coding, addr);
 	const struct location *functions;
 	size_t n = 0;
-	struct error *err = symbolizer_locate(coding->side->symbolizer, frame->addr, frame->kind,
-					      &functions, &n);
+	struct error *err =
+		symbolizer_locate_node(coding->side->symbolizer, stacks, id, &functions, &n);
 
 	for (size_t i = 0; i < n && !err; i++) {
 		const char **name = bsearch(functions[i].function, tree->names, tree->n_names,
@@ -215,23 +226,15 @@ static struct error *note_code(const struct coding *coding, const struct stack_n
 /* Asks once for each address, of all that stacks of a side have. */
 static struct error *find_code(const struct page_side *side, struct page_tree *tree)
 {
-	const struct stacks *stacks = side->profile->stacks;
 	struct coding coding = {.side = side, .tree = tree};
-	struct ids *seen = NULL;
+	struct frame_numbers frames = {0};
 	struct error *err = number_images(&coding);
 
 	if (!err)
-		err = ids_new(&seen);
-	for (uint32_t id = 1; !err && id < stacks_count(stacks); id++) {
-		const struct stack_node *frame = stacks_node(stacks, id);
-		uint32_t number;
-		bool added;
-
-		err = ids_get(seen, frame->addr, frame->kind, &number, &added);
-		if (!err && added)
-			err = note_code(&coding, frame);
-	}
-	ids_free(seen);
+		err = frame_numbers_new(side->profile->stacks, &frames);
+	for (uint32_t i = 0; i < frames.n && !err; i++)
+		err = note_code(&coding, frames.node[i]);
+	frame_numbers_free(&frames);
 	free(coding.ranges);
 	return err;
 }

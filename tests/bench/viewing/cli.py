@@ -25,7 +25,7 @@ The exit status is 1 if a figure is over its limit.
 # Views by name: the arguments of uniprof.
 VIEWS = {"report": ("report",), "tree": ("report", "--tree"), "tree up": ("report", "--tree=up"), "svg": ("flamegraph",),
          "svg leaf first": ("flamegraph", "--reverse"), "page": ("flamegraph", "--html")}
-EXPORTS = ("folded", "raw", "perf-script", "chrome", "speedscope", "firefox", "pprof", "callgrind", "otlp")
+EXPORTS = ("folded", "raw", "perf-script", "perf.data", "chrome", "speedscope", "firefox", "pprof", "callgrind", "otlp")
 VIEWS |= {name: ("export", f"--format={name}") for name in EXPORTS}
 
 MILLION = 1_000_000
