@@ -14,7 +14,7 @@
 #include "base/privilege.h"
 #include "classic/resolve.h"
 #include "cmd/shared/image_args.h"
-#include "cmd/shared/progress_line.h"
+#include "cmd/shared/terminal.h"
 
 static const char usage[] =
 	"usage: symbolize SYMS TRACE\n"

@@ -6,7 +6,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/shared/image_args.h"
-#include "cmd/shared/progress_line.h"
+#include "cmd/shared/terminal.h"
 #include "analysis/grouped_tree.h"
 #include "symbol/source/source.h"
 

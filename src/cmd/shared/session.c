@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/shared/progress_line.h"
+#include "cmd/shared/terminal.h"
 #include "profile/quality.h"
 #include "recording/recording.h"
 #include "recording/stacks.h"

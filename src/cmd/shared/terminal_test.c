@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cmd/shared/progress_line.h"
+#include "cmd/shared/terminal.h"
 
 static struct progress_line display;
 
