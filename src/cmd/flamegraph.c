@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "view/svg/heat_map.h"
 
 struct flamegraph_args {
 	struct load_options load;
@@ -13,8 +12,11 @@ struct flamegraph_args {
 	struct outer_options outer;
 	struct source_text_options sources;
 	struct disassembler *disassembler; /* of pages; NULL: none */
-	bool html, heat;
+	bool html, heat, chart;
 };
+
+/* Rows of a chart's columns; of more, columns become wider. */
+#define CHART_ROWS (1u << 20)
 
 #define AT(field) offsetof(struct flamegraph_args, field)
 
@@ -26,6 +28,11 @@ static const struct option_row own_options[] = {
 	 .text = "a heat map of time as an SVG: seconds across, the offset in a second down",
 	 .more = "The page has it, too, and shows any stretch that is selected there.\n"
 		 "The recording cannot come from standard input."},
+	{"chart", NULL, 0, take_true, AT(chart),
+	 .text = "stacks in order of time as an SVG: time across, depth down, a lane for each vCPU",
+	 .more = "With\n.Fl -by ,\na lane for each thread or process; choose some by\n"
+		 ".Fl -vcpu , -comm , -pid\nor\n.Fl -tid .\n"
+		 "The page has it, too. The recording cannot come from standard input."},
 	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
 	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
 	 .text = "pixels (default: as wide as the window)"},
@@ -53,6 +60,24 @@ static struct error *check_heat(const struct flamegraph_args *options)
 	return NULL;
 }
 
+static struct error *check_chart(const struct flamegraph_args *options)
+{
+	if (options->html)
+		return cmd_usage_error(&verb_flamegraph,
+				       "--chart is an SVG; a page has its chart anyhow, key x");
+	if (options->heat || options->draw.icicle || options->draw.reverse)
+		return cmd_usage_error(&verb_flamegraph, "--chart has stacks in order of time: "
+							 "--heat, --icicle and --reverse mean "
+							 "nothing");
+	if (options->load.filter.states & STATES_OF_WAITS && !options->outer.by)
+		return cmd_usage_error(&verb_flamegraph, "--chart of threads that do not run has "
+							 "lanes for these: --by thread");
+	if (!strcmp(options->load.path, "-"))
+		return cmd_usage_error(&verb_flamegraph, "--chart needs its recording more than "
+							 "once: write it to a file first");
+	return NULL;
+}
+
 static struct error *parse(int argc, char **argv, struct flamegraph_args *options)
 {
 	struct error *err;
@@ -77,6 +102,8 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 	if (options->sources.directory && !options->html)
 		return cmd_usage_error(&verb_flamegraph, "--source-dir: lines of sources are in "
 							 "pages alone (--html)");
+	if (options->chart)
+		return check_chart(options);
 	return options->heat ? check_heat(options) : NULL;
 }
 
@@ -105,11 +132,7 @@ static struct error *draw(const struct loaded *loaded, const struct flamegraph_a
 static struct error *draw_heat(const struct loaded *loaded, const struct flamegraph_args *options,
 			       const struct heat_log *log, FILE *out)
 {
-	const struct heat_options how = {.max_columns = heat_map_columns(options->draw.width)};
-	const struct heat_map_options map = {.title = options->draw.title,
-					     .subtitle = options->draw.subtitle,
-					     .warning = options->draw.warning,
-					     .width = options->draw.width};
+	const struct heat_options how = {.max_columns = heat_map_columns(&options->draw)};
 	struct heat heat;
 	struct error *err;
 
@@ -118,8 +141,65 @@ static struct error *draw_heat(const struct loaded *loaded, const struct flamegr
 				 "the samples of this profile have no times: there is no heat map");
 	err = heat_build(log, loaded->profile, &how, &heat);
 	if (!err)
-		heat_map_write(&heat, &map, out);
+		heat_map_write(&heat, &options->draw, out);
 	heat_free(&heat);
+	return err;
+}
+
+/* The stretch of time that is there, in columns. Other states are read, too: where these are, there is a gap. */
+static struct error *read_columns(const struct loaded *loaded,
+				  const struct flamegraph_args *options,
+				  const struct node_map *nodes, struct time_buckets *buckets,
+				  struct flamegraph_chart *chart)
+{
+	const struct profile *profile = loaded->profile;
+	struct profile_filter filter = options->load.filter;
+
+	filter.states = (filter.states ?: STATES_OF_VCPUS) | STATES_OF_VCPUS;
+	chart->from_ns = filter.from_ns;
+	chart->to_ns = filter.to_ns && filter.to_ns <= profile->last_ns ? filter.to_ns
+									: profile->last_ns + 1;
+	if (chart->to_ns <= chart->from_ns)
+		chart->to_ns = chart->from_ns + 1;
+	chart->tick_ns = profile->ticks ? (chart->to_ns - chart->from_ns) / profile->ticks : 0;
+	buckets->first_ns = chart->from_ns;
+	buckets->bucket_ns =
+		(chart->to_ns - chart->from_ns - 1) / flamegraph_chart_columns(&options->draw) + 1;
+	return time_buckets_read(options->load.path, profile, &filter, nodes, CHART_ROWS, buckets);
+}
+
+static struct error *draw_chart(const struct loaded *loaded, const struct flamegraph_args *options,
+				FILE *out)
+{
+	struct group_outer by;
+	struct tree_outer outer;
+	const struct tree_options how = {.outer = options->outer.by ? &outer : NULL};
+	struct node_map nodes = {0};
+	struct time_buckets buckets = {0};
+	struct flamegraph_chart chart = {.buckets = &buckets,
+					 .states = options->load.filter.states ?: STATES_OF_VCPUS,
+					 .outer = options->outer.by};
+	struct tree *tree = NULL;
+	struct error *err;
+
+	if (loaded->profile->info.timeless)
+		return error_new(ERR_USAGE, "the samples of this profile have no times: there is "
+					    "no stack chart");
+	err = load_outer(&options->outer, loaded, &by, &outer);
+	if (!err)
+		err = tree_new(&tree);
+	if (!err)
+		err = tree_add(tree, loaded->profile, loaded->symbolizer, NULL, &how, &nodes);
+	if (!err)
+		err = tree_sum(tree);
+	chart.tree = tree;
+	if (!err)
+		err = read_columns(loaded, options, &nodes, &buckets, &chart);
+	if (!err)
+		err = flamegraph_chart_write(&chart, &options->draw, out);
+	time_buckets_free(&buckets);
+	node_map_free(&nodes);
+	tree_free(tree);
 	return err;
 }
 
@@ -144,6 +224,8 @@ static struct error *write_picture(const struct loaded *loaded,
 		return err;
 	if (options->heat)
 		err = draw_heat(loaded, options, log, out);
+	else if (options->chart)
+		err = draw_chart(loaded, options, out);
 	else if (options->html)
 		err = picture_write_page(loaded, &options->load.path, 1, &page, out);
 	else

@@ -151,14 +151,19 @@ static struct error *add_tick(void *ctx, const struct tick *tick)
 {
 	struct bucketing *b = ctx;
 	const struct profile_filter *filter = b->filter;
-	uint64_t bucket = tick->time_ns / b->buckets->bucket_ns;
-	struct error *err = make_room(b, &bucket);
+	const uint64_t first_ns = b->buckets->first_ns;
+	uint64_t bucket;
+	struct error *err;
 
+	weighting_tick(&b->weighting, tick);
+	if (tick->time_ns < first_ns || (filter->to_ns && tick->time_ns >= filter->to_ns))
+		return NULL;
+	bucket = (tick->time_ns - first_ns) / b->buckets->bucket_ns;
+	err = make_room(b, &bucket);
 	if (!err && bucket != b->current) {
 		b->current = (uint32_t)bucket;
 		err = index_rows(b);
 	}
-	weighting_tick(&b->weighting, tick);
 	for (uint32_t i = 0; i < tick->n && !err; i++) {
 		const struct tick_entry *entry = &tick->entries[i];
 
@@ -209,14 +214,17 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 	struct error *err;
 	bool cut;
 
-	memset(out, 0, sizeof(*out));
+	*out = (struct time_buckets){.bucket_ns = out->bucket_ns, .first_ns = out->first_ns};
 	weighting_start(&b.weighting, filter->weight, filter->states, &profile->info);
-	out->bucket_ns = bucket_length(profile);
+	if (!out->bucket_ns)
+		out->bucket_ns = bucket_length(profile);
 	err = index_rows(&b);
 	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &cut);
 	ids_free(b.ids);
-	out->n = (uint32_t)(profile->last_ns / out->bucket_ns) + 1;
+	out->n = profile->last_ns < out->first_ns
+			 ? 1
+			 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) + 1;
 	if (out->n_rows)
 		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
 	if (err)

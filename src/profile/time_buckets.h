@@ -34,6 +34,7 @@ struct time_bucket_row {
 
 struct time_buckets {
 	uint64_t bucket_ns; /* how long each is: a part of a second, or some seconds */
+	uint64_t first_ns;  /* where the first one begins; ticks before it are left out */
 	uint32_t n;
 	struct time_bucket_row *rows; /* sorted by bucket, vcpu, state, node */
 	size_t n_rows;
@@ -53,6 +54,8 @@ struct time_buckets {
 
 /*
  * Reads the profile's file once more, so that must be a file and not a pipe.
+ * `out` tells where the first bucket begins, and how long each is at first; 0: as
+ * above, from the recording's start on.
  * There are more than `max_rows` rows only if one bucket has more than half of
  * that.
  */

@@ -38,7 +38,7 @@ static struct time_buckets read_buckets(const struct memory_file *file,
 					const struct profile_filter *filter, size_t max_rows)
 {
 	struct profile *profile;
-	struct time_buckets buckets;
+	struct time_buckets buckets = {0};
 	struct node_map nodes;
 
 	assert_success(profile_load(file->path, filter, &profile));

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import tempfile
 import unittest
 
@@ -120,6 +121,15 @@ class Page:
         self.settle()
         return self.browser.run("""const heat = uniprof.heats[arguments[0]];
             return {rows: heat.rows, columns: heat.columns, samples: [...heat.samples ?? []], legend: heat.legend.textContent}""", nth)
+
+    def chart(self, nth: int = 0) -> list[tuple]:
+        """The stack chart: (lane, level in it, name, begin and end in ms) of each box, lanes and stacks one after the other."""
+        self.settle()
+        boxes = self.browser.run("""const chart = uniprof.charts[arguments[0]], {view} = chart, ns = (column) =>
+                (view.from + column * (view.to - view.from) / view.columns) * chart.side.bucket_ns;
+            return view.boxes.slice(1).map(({lane, from, to}, i) => [view.lanes[lane].label, view.level[i + 1] - view.lanes[lane].row - 1,
+                uniprof.names[view.name[i + 1]], ns(from) / 1e6, ns(to) / 1e6])""", nth)
+        return [(lane, level, name, round(begin, -1), round(end, -1)) for lane, level, name, begin, end in boxes]
 
     def drag_cells(self, first: tuple[int, int], last: tuple[int, int], kind: str = 'mouse') -> None:
         """Drags mouse or finger in the heat map, from one cell (column, row) to another."""
@@ -251,6 +261,68 @@ class OneRecording(InBrowser):
         page.press('Home', 'ArrowRight')
         self.assertIn('1.000 s to 1.016 s', page.text('#details'))
 
+    def test_the_stack_chart_is_in_order_of_time(self) -> None:
+        page = self.open()
+        page.press('x')
+        self.assertEqual(page.chart(), [
+            ('vCPU 0', 0, 'main', 0, 600), ('vCPU 0', 1, 'work', 0, 500), ('vCPU 0', 2, 'work', 0, 200), ('vCPU 0', 3, 'add', 0, 200),
+            ('vCPU 0', 2, 'multiply', 200, 500), ('vCPU 0', 1, '0x1234', 500, 600),
+            ('vCPU 1', 0, 'main', 600, 850), ('vCPU 1', 1, 'idle', 600, 850), ('vCPU 1', 2, 'add', 600, 850),
+            ('vCPU 1', 0, 'boot', 850, 1000), ('vCPU 1', 1, 'init', 850, 1000)])
+        page.press('2')
+        self.assertIn(('vCPU 0', 2, 'add', 1000, 1200), page.chart())
+        page.click_on('.lane input', 0)
+        self.assertEqual({lane for lane, *_ in page.chart()}, {'vCPU 1'})
+
+    def test_the_stack_chart_is_that_of_the_svg(self) -> None:
+        svg = uniprof('flamegraph', '--chart', self.recording).decode()
+        said = re.findall(r'<g data-name="(.*?)" data-lane="(\d)" data-level="(\d)" data-from="(\d+)" data-to="(\d+)"', svg)
+        page = self.open()
+        page.press('x')
+        self.assertEqual(sorted((f'vCPU {lane}', int(level), name, round(int(begin) / 1e6, -1), round(int(end) / 1e6, -1))
+                                for name, lane, level, begin, end in said), sorted(page.chart()))
+
+    def test_a_box_of_the_stack_chart_selects_its_time(self) -> None:
+        page = self.open()
+        page.press('x')
+        page.press('ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowLeft')
+        self.assertRegex(page.text('#details'), r'^work \(vCPU 0, 0\.000 s to 0\.(2|19)')
+        page.press('ArrowRight')
+        self.assertRegex(page.text('#details'), r'^multiply \(vCPU 0, 0\.(2|19)')
+        page.press('Enter')
+        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'main', 'work', 'multiply'})
+        page.press('f')
+        # A slice at its edge may have a sample of its neighbour.
+        self.assertGreater(page.shares()['main;work;multiply'], .99)
+        page.press('x', 'Backspace')
+        self.assertIn('boot', {name for _, _, name, *_ in page.chart()})
+        # The mouse does the same, and drags a stretch.
+        box = self.browser.run("""const chart = uniprof.charts[0], box = chart.canvas.getBoundingClientRect(),
+            at = chart.view.boxes.findIndex((_, i) => i && uniprof.names[chart.view.name[i]] === 'boot');
+            return [box.x + chart.left(at) + chart.size(at) / 2, box.y + chart.top(chart.view.level[at]) + 8, box.x, box.width]""")
+        self.browser.click(*box[:2])
+        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'boot', 'init'})
+        page.press('Backspace')
+        page.settle()
+        moves = [{'type': 'pointerMove', 'duration': 0, 'x': int(box[2] + part * box[3]), 'y': int(box[1])} for part in (.05, .1)]
+        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
+            'actions': [moves[0], {'type': 'pointerDown', 'button': 0}, moves[1], {'type': 'pointerUp', 'button': 0}]}]})
+        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'main', 'work', 'add'})
+        page.press('Escape', 'x')
+        page.press('ArrowDown', 'ArrowDown', 'c')
+        self.assertIn('Copied 2 frames', page.text('#progress'))
+
+    def test_the_stack_chart_has_gaps_and_lanes_of_threads(self) -> None:
+        page = self.open(stacks='main;work 300\n@0 2\nmain;wait 300\n@0 0\nmain;work 300\n')
+        page.press('x')
+        self.assertEqual([box[1:] for box in page.chart()], [(0, 'main', 0, 300), (1, 'work', 0, 300), (0, 'main', 600, 900), (1, 'work', 600, 900)])
+        self.recording = self.directory / 'threads.uniprof'
+        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'threads', self.recording)
+        page = self.open('--by', 'thread')
+        page.press('x')
+        self.assertIn('nginx (12)', {lane for lane, *_ in page.chart()})
+        self.assertEqual({name for _, level, name, *_ in page.chart() if not level}, {'example_outer'})
+
     def test_a_search_leaves_its_stacks_in_the_heat_map(self) -> None:
         page = self.open()
         page.press('h')
@@ -264,7 +336,8 @@ class OneRecording(InBrowser):
         self.recording.write_text('main;work 10\n')
         page = self.open()
         self.assertFalse(self.browser.run('return document.querySelector("#view-heat").checkVisibility()'))
-        page.press('h')
+        self.assertFalse(self.browser.run('return document.querySelector("#view-chart").checkVisibility()'))
+        page.press('h', 'x')
         self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1})
 
     def test_a_click_zooms_and_the_path_leads_back(self) -> None:
@@ -396,7 +469,7 @@ class OneRecording(InBrowser):
 
     def test_narrow_windows_need_no_sideways_scrolling(self) -> None:
         page = self.open()
-        for key in 'fsh':
+        for key in 'fshx':
             page.press(key)
             for width in (500, 900, 1300):
                 self.browser.resize(width, 800)
@@ -538,7 +611,7 @@ class OneRecording(InBrowser):
         page = self.open()
         self.browser.devtools('Emulation.setDeviceMetricsOverride', width=390, height=844, deviceScaleFactor=2, mobile=True)
         self.addCleanup(self.browser.devtools, 'Emulation.clearDeviceMetricsOverride')
-        for key in 'flsh':
+        for key in 'flshx':
             page.press(key)
             self.assertEqual(self.browser.run('return [innerWidth, document.documentElement.scrollWidth]'), [390, 390])
             outside = self.browser.run("""return Array.from(document.querySelectorAll('button, select, input, canvas'))
@@ -549,7 +622,7 @@ class OneRecording(InBrowser):
     def test_an_empty_recording_says_so(self) -> None:
         page = self.open('--from=1h')
         self.assertIn('no samples', page.text('#path'))
-        page.press('s', 'l', 'h', 'f', 'i', '/')
+        page.press('s', 'l', 'h', 'x', 'f', 'i', '/')
 
 
 class ManyStacks(InBrowser):
@@ -618,6 +691,13 @@ class ManyStacks(InBrowser):
         page.press('h')
         self.assertEqual(sum(page.heat()['samples']), len(self.stacks))
 
+    def test_the_stack_chart_is_bounded_and_has_all_of_the_time(self) -> None:
+        page = Page(self.browser, self.path)
+        page.press('x')
+        boxes = page.chart()
+        self.assertLessEqual(len(boxes), 1 << 17)
+        self.assertAlmostEqual(sum(end - begin for _, level, _, begin, end in boxes if not level), len(self.stacks), delta=len(self.stacks) / 1000)
+
     def test_the_sandwich_has_its_callers_and_callees(self) -> None:
         page = Page(self.browser, self.path, '#v=sandwich&f=f15_00')
         within = [stack for stack in self.stacks if stack[15] == 'f15_00']
@@ -668,6 +748,12 @@ class TwoRecordings(InBrowser):
         page = self.compare()
         page.press('h')
         self.assertEqual([sum(page.heat(nth)['samples']) for nth in (0, 1)], [1000, 2000])
+
+    def test_each_has_a_stack_chart(self) -> None:
+        page = self.compare()
+        page.press('x')
+        self.assertIn('boot', {name for _, _, name, *_ in page.chart(0)})
+        self.assertIn('new', {name for _, _, name, *_ in page.chart(1)})
 
     def test_a_stretch_of_either_can_be_selected(self) -> None:
         page = self.compare()

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import webdriver
-from picture import BUILD, Picture, record, uniprof
+from picture import BUILD, Picture, record, run, uniprof
 
 # 1,000 samples; 100 of them end in an address that has no name.
 STACKS = '''\
@@ -98,6 +98,37 @@ class FlameGraphOfARecording(unittest.TestCase):
         folded.write_text('main;work 10\n')
         for arguments, says in (([folded], 'no times'), (['--icicle', self.recording], 'time and not stacks'), (['--html', self.recording], 'a page has')):
             done = subprocess.run([BUILD / 'uniprof', 'flamegraph', '--heat', *arguments], capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(says, done.stderr)
+
+    def test_a_stack_chart_has_time_across_and_says_it_on_hover(self) -> None:
+        picture = self.open('--chart', '--title=When <b>')
+        frames = {frame['name']: frame for frame in picture.frames()}
+        self.assertEqual(frames['function_1']['title'], 'function_1 (0.000 s to 0.100 s: 0.100 s)')
+        self.assertAlmostEqual(frames['function_1']['width'] / frames['main']['width'], .1, delta=.01)
+        self.assertGreater(frames['function_3']['x'], frames['function_2']['x'])
+        self.assertGreater(frames['function_3']['y'], frames['main']['y'])
+        self.assertEqual([name for name in picture.names() if name == 'main'], ['main'])
+        for frame in picture.frames():
+            self.assertLessEqual(frame['textWidth'], frame['width'], frame['name'])
+        self.assertEqual(self.browser.run('return document.title'), 'When <b>')
+        picture = self.open('--chart', '--from=0.35', '--to=0.5')
+        self.assertEqual(set(picture.names()), {'main', 'function_2', 'function_3', 'console_write'})
+
+    def test_a_stack_chart_has_a_lane_for_each_thread(self) -> None:
+        recording = self.directory / 'threads.uniprof'
+        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'threads', recording)
+        for by, lane in ('thread', '>nginx/pool (1)\\ufffd[2J (13)<'), ('process', '>nginx (12)<'):
+            svg = uniprof('flamegraph', '--chart', '--by', by, '--state=all', recording).decode()
+            self.assertIn(lane.replace('\\ufffd', '\ufffd'), svg)
+            self.assertNotIn('>vCPU', svg)
+
+    def test_a_stack_chart_refuses_what_it_cannot_draw(self) -> None:
+        folded = self.directory / 'timeless.folded'
+        folded.write_text('main;work 10\n')
+        for arguments, says in (([folded], 'no times'), (['--icicle', self.recording], 'mean nothing'), (['--html', self.recording], 'a page has'),
+                                (['--state=off-cpu', self.recording], '--by thread'), (['-'], 'write it to a file')):
+            done = subprocess.run([BUILD / 'uniprof', 'flamegraph', '--chart', *arguments], capture_output=True, text=True, timeout=60, check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(says, done.stderr)
 

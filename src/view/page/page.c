@@ -318,7 +318,7 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  * The bytes that the page's script reads (page_profile.js is the other end).
  * Numbers are LEB128 (base/bytes.h), text is its length in bytes and UTF-8.
  *
- *	text    JSON: title, states, icicle, reverse, process (the guest is one), images, and for each side subtitle,
+ *	text    JSON: title, states, icicle, reverse, process (the guest is one), outer (threads stand around functions), images, and for each side subtitle,
  *	        warning, weighted, timeless, vcpus, buckets, bucket_ns
  *	number  of names; for each: text, its short form (empty: the same), three
  *	        bytes of colour, and a number: 1 if it is the kernel's, plus 2 times
@@ -390,10 +390,11 @@ static struct error *put_head(const struct page_tree *tree, const struct page_si
 		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
 	for (size_t i = 0; i < tree->n_images; i++)
 		json_array_append_new(images, text_json(tree->images[i]));
-	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:o, s:o}", "title",
+	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:b, s:o, s:o}", "title",
 			 text_json(title_of(sides, options)), "states", (int)options->states,
 			 "icicle", options->icicle, "reverse", options->reverse, "process",
-			 target && !strcmp(target, "process"), "images", images, "sides", list);
+			 target && !strcmp(target, "process"), "outer", sides[0].outer != NULL,
+			 "images", images, "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
 	err = text ? put_text(bytes, text) : error_no_memory();

@@ -8,6 +8,7 @@ const KEYS = [
 	[['l'], 'Leaf first: what was at work is at the bottom, its callers are on it'],
 	[['s'], 'Sandwich: callers and callees of the function of the box in focus, or under the mouse (double click does the same)'],
 	[['h'], 'Heat map: seconds across, the offset in a second down; drag to select a stretch, or ← → ↑ ↓ with Shift; Enter: its flame graph'],
+	[['x'], 'Stack chart: time across, depth down, a lane for each vCPU; a click or Enter selects the time of a box, drag selects a stretch'],
 	[['i'], 'Icicle: the root at the top'],
 	[['r'], 'Recursion: calls of a function by itself are one box'],
 	[['p'], 'Colours by function, by package (or module, or prefix of the name), by image, by kind'],
@@ -17,7 +18,7 @@ const KEYS = [
 	[['n', 'N'], 'Next and previous match'],
 	[['↑', '↓', '←', '→'], 'From box to box'],
 	[['Enter', 'Space'], 'Zoom to the box in focus (a click does the same)'],
-	[['Backspace'], 'Zoom out to the next wider box; in the time line: select all of the time'],
+	[['Backspace'], 'Zoom out to the next wider box; in time line, heat map and chart: select all of the time'],
 	[['Home'], 'To the box that is zoomed to'],
 	[['t'], 'To the time line: ← and → select a stretch and move it, with Shift they change its end'],
 	[['1', '2', '3'], 'Show or hide samples that were running, runnable, blocked'],
@@ -33,7 +34,7 @@ function toggleTheme(page, theme) {
 	document.documentElement.dataset.theme = theme;
 	get('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
 	page?.readTheme();
-	for (const flame of page ? [page.flame, page.callers, page.callees] : [])
+	for (const flame of page?.pictures() ?? [])
 		flame.redraw();
 	for (const times of page ? [...page.times, ...page.heats] : [])
 		times.draw();
@@ -93,6 +94,7 @@ function wire(page) {
 	const keys = {
 		'?': () => get('help').showModal(), f: () => page.setView('flame'), l: () => page.setView('leaf'), s: () => sandwichOfFocus(page),
 		h: () => { page.setView('heat'); page.heats[0].canvas.focus(); },
+		x: () => { page.setView('chart'); page.current().canvas.focus(); },
 		i: () => page.setIcicle(!page.icicle), r: () => page.setCollapsed(!page.collapsed),
 		p: () => page.setColors(COLORS[(COLORS.indexOf(page.colorBy) + 1) % COLORS.length]), c: () => page.copyStack(), a: () => annotateFocus(page), '/': openField, 'Ctrl-f': openField, n: () => page.nextHit(1), N: () => page.nextHit(-1),
 		t: () => page.times[0].canvas.focus(), d: theme, Escape: () => page.reset(),
@@ -127,10 +129,9 @@ function wire(page) {
 
 // Paper is light, and has no window to scroll: pictures are printed whole.
 function wirePrinting(page) {
-	const flames = [page.flame, page.callers, page.callees];
 	let theme;
 	const redraw = (height) => {
-		for (const flame of flames.filter((one) => one.view && one.box.clientWidth)) {
+		for (const flame of page.pictures().filter((one) => one.view && one.box.clientWidth)) {
 			flame.box.style.height = height(flame);
 			flame.resize();
 			flame.draw();

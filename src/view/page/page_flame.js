@@ -125,11 +125,9 @@ class Flame {
 		return this.isAbove(node) || node === this.zoomed || inside && this.size(node) >= LEAST;
 	}
 
-	draw() {
-		if (!this.view || !this.width)
-			return;
-		const {context, view} = this, ratio = this.canvas.width / this.width, unit = this.unit();
-		const scrolled = this.box.scrollTop; // asking costs more than a box
+	// An empty picture, in pixels of the page.
+	clear() {
+		const {context} = this, ratio = this.canvas.width / this.width;
 		this.theme = this.page.theme();
 		this.drawn = this.narrow = 0;
 		context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -139,6 +137,14 @@ class Flame {
 		context.textBaseline = 'middle';
 		context.direction = 'ltr';
 		this.cell ??= context.measureText('m'.repeat(64)).width / 64;
+	}
+
+	draw() {
+		if (!this.view || !this.width)
+			return;
+		const {view} = this, ratio = this.canvas.width / this.width, unit = this.unit();
+		const scrolled = this.box.scrollTop; // asking costs more than a box
+		this.clear();
 		for (let node = this.zoomed; node; node = view.parent[node])
 			this.drawBox(view.parent[node], 0, this.width, this.top(view.level[view.parent[node]], scrolled), true);
 		const last = new Int32Array(view.levels).fill(-1), runs = new Map(), end = view.end[this.zoomed], next = new Float64Array(view.levels + 1);

@@ -3,7 +3,8 @@
 // The page itself: holds the user's choices, and tells the views that show them.
 
 const get = (id) => document.getElementById(id);
-const VIEWS = ['flame', 'leaf', 'sandwich', 'heat'];
+const VIEWS = ['flame', 'leaf', 'sandwich', 'heat', 'chart'];
+const TIMED = ['heat', 'chart'];
 const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600, MOST_IMAGES = 12;
 // Lets the browser draw and take input; a timer would wait for some milliseconds more.
 const pause = () => new Promise((done) => {
@@ -33,6 +34,7 @@ class Page {
 		this.functionTable = new Functions(get('functions'), this);
 		this.times = profile.sides.map((side, i) => new Times(get('times'), side, this.filters[i], this, () => this.refilter()));
 		this.heats = profile.sides.map((side, i) => new Heat(get('heat'), side, this.filters[i], this, () => this.refilter()));
+		this.charts = profile.sides.map((side, i) => new Chart(get('chart'), side, this.filters[i], this, () => this.refilter()));
 		this.annotation = new Annotation(this, profile.code);
 		this.readTheme();
 		showTexts(this);
@@ -91,6 +93,8 @@ class Page {
 	}
 
 	text(view, node) {
+		if (view.tell)
+			return view.tell(node);
 		const rest = view.rest?.[node], inlined = view.inlined[node] ? ', inlined' : '';
 		const name = rest ? `${count(rest, 'function')}, too narrow to be drawn one by one` : this.names[view.name[node]].slice(0, 1000);
 		if (view.marks)
@@ -102,7 +106,7 @@ class Page {
 	describe(flame, node) {
 		const {view, zoomed} = flame;
 		const part = node > zoomed && zoomed && node < view.end[zoomed];
-		get('details').textContent = node < 0 ? '' : this.text(view, node)
+		get('details').textContent = node < 0 || !view ? '' : this.text(view, node)
 			+ (part ? `, ${percent(view.value[node], view.value[zoomed])} of what is shown` : '');
 	}
 
@@ -117,7 +121,7 @@ class Page {
 	}
 
 	update(asked = this.view) {
-		const view = asked === 'heat' && !this.timed ? this.view === 'heat' ? 'flame' : this.view : asked;
+		const view = TIMED.includes(asked) && !this.timed ? TIMED.includes(this.view) ? 'flame' : this.view : asked;
 		const keep = view === this.view && this.shown;
 		this.sumUp();
 		this.view = view;
@@ -130,7 +134,7 @@ class Page {
 			this.showSandwich();
 		else if (view === 'leaf')
 			this.growAll([[this.flame, leafFirst(this.profile, this.sums(), this.collapsed)]]);
-		else if (view === 'heat')
+		else if (TIMED.includes(view))
 			this.flame.hovered = -1;
 		else if (this.collapsed)
 			this.growAll([[this.flame, collapsedTree(this.profile, this.sums())]]);
@@ -138,6 +142,7 @@ class Page {
 			this.flame.show(this.makeView({tree: this.profile.tree, sides: this.totals}), keep && !this.flame.view?.grown);
 		this.search();
 		this.showChoices();
+		this.growCharts();
 		for (const times of [...this.times, ...this.heats])
 			times.draw();
 		this.zoomed(this.flame);
@@ -222,6 +227,16 @@ class Page {
 		}());
 	}
 
+	growCharts() {
+		const page = this;
+		return this.view !== 'chart' ? null : this.work(function* () {
+			for (const chart of page.charts) {
+				yield* chart.build();
+				chart.showBuilt();
+			}
+		}());
+	}
+
 	// Boxes on `node` that are narrower, as a share of the whole, are not made, where it is as wide as the picture.
 	limitOf(grown, node) {
 		return grown.whole ? 0 : this.finest() * grown.share(node.sums);
@@ -256,9 +271,14 @@ class Page {
 		}());
 	}
 
-	// The pictures in sight.
+	// All that are drawn as boxes, in sight or not.
+	pictures() {
+		return [this.flame, this.callers, this.callees, ...this.charts];
+	}
+
+	// The trees in sight.
 	flames() {
-		return this.view === 'sandwich' ? [this.callers, this.callees] : this.view === 'heat' ? [] : [this.flame];
+		return this.view === 'sandwich' ? [this.callers, this.callees] : TIMED.includes(this.view) ? [] : [this.flame];
 	}
 
 	showSandwich() {
@@ -286,8 +306,10 @@ class Page {
 			get(`view-${view}`).setAttribute('aria-pressed', view === this.view);
 		get('graph').hidden = this.view !== 'flame' && this.view !== 'leaf';
 		get('sandwich').hidden = this.view !== 'sandwich';
-		get('heat').hidden = this.view !== 'heat';
-		get('view-heat').hidden = !this.timed;
+		for (const view of TIMED) {
+			get(view).hidden = this.view !== view;
+			get(`view-${view}`).hidden = !this.timed;
+		}
 		get('icicle').hidden = get('graph').hidden;
 		get('collapse').hidden = get('colors-label').hidden = get('copy').hidden = this.view === 'heat';
 		get('icicle').setAttribute('aria-pressed', this.icicle);
@@ -297,7 +319,7 @@ class Page {
 		get('widths').value = this.widths;
 		for (const box of get('states').querySelectorAll('input'))
 			box.checked = this.states >> box.value & 1;
-		for (const flame of [this.flame, this.callers, this.callees])
+		for (const flame of this.pictures())
 			flame.resize();
 	}
 
@@ -325,7 +347,7 @@ class Page {
 
 	setColors(by) {
 		this.colorBy = by;
-		for (const flame of [this.flame, this.callers, this.callees])
+		for (const flame of this.pictures())
 			flame.redraw();
 		this.showChoices();
 		saveState(this);
@@ -408,7 +430,7 @@ class Page {
 		get('case').setAttribute('aria-pressed', this.anyCase);
 		get('found').classList.toggle('bad', bad);
 		get('found').textContent = bad ? 'Not a regular expression' : expression ? this.found() : '';
-		for (const flame of [this.flame, this.callers, this.callees])
+		for (const flame of this.pictures())
 			flame.redraw();
 		for (const heat of this.heats)
 			heat.draw();
@@ -461,12 +483,12 @@ class Page {
 
 	// The picture that keys go to.
 	current() {
-		const inside = [this.callers, this.callees].find((flame) => flame.canvas === document.activeElement);
-		return inside ?? (this.view === 'sandwich' ? this.callees : this.flame);
+		const inside = this.pictures().find((flame) => flame.canvas === document.activeElement && flame.box.clientWidth);
+		return inside ?? {sandwich: this.callees, chart: this.charts[0]}[this.view] ?? this.flame;
 	}
 
 	nextHit(step) {
-		const flame = this.current(), node = flame.nextHit(step);
+		const flame = this.current(), node = flame.view ? flame.nextHit(step) : -1;
 		if (node >= 0)
 			flame.focus(node);
 	}

@@ -23,6 +23,8 @@
 #define MIN_CELLS  3	/* shorter stumps of names say nothing */
 #define NAME_CELLS 1000 /* of longer names */
 
+#define TITLE "Flame Graph"
+
 static uint64_t value_in(const struct flamegraph_layout *layout, const struct profile_cell *cell)
 {
 	return layout->by_samples ? cell->samples : cell->weight_ns;
@@ -115,6 +117,41 @@ bool flamegraph_layout_next(struct flamegraph_layout *layout, struct flamegraph_
 	}
 }
 
+unsigned flamegraph_heading_height(const struct flamegraph_options *options)
+{
+	return HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0);
+}
+
+/* A line of text that is cut where the picture ends; all of it is in the hover text. */
+static void put_line(FILE *out, const char *class, unsigned y, size_t cells, const char *text)
+{
+	fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%u\"><title>", class, PAD, y);
+	flamegraph_put_text(out, text, NAME_CELLS);
+	fputs("</title>", out);
+	flamegraph_put_text(out, text, cells);
+	fputs("</text>\n", out);
+}
+
+void flamegraph_put_heading(FILE *out, const struct flamegraph_options *options, const char *title)
+{
+	const unsigned room = flamegraph_width(options) - 2 * PAD;
+	unsigned y = HEAD;
+
+	put_line(out, "title", TITLE_BASE, room / 11, options->title ?: title);
+	if (options->subtitle) {
+		put_line(out, "subtitle", y + 12, room / 8, options->subtitle);
+		y += SUBTITLE;
+	}
+	if (!options->warning)
+		return;
+	fprintf(out,
+		"<g class=\"warning\" data-y=\"%u\">\n"
+		"<rect y=\"%u\" width=\"100%%\" height=\"%d\" fill=\"#ffe08a\"/>\n",
+		y, y, WARNING);
+	put_line(out, "line", y + 19, room / 8, options->warning);
+	fputs("</g>\n", out);
+}
+
 struct flamegraph {
 	FILE *out;
 	const struct tree *tree;
@@ -132,12 +169,7 @@ static double share(const struct flamegraph *picture, uint64_t value)
 	return picture->layout->total ? (double)value / (double)picture->layout->total : 0;
 }
 
-static const char *title_of(const struct flamegraph *picture)
-{
-	return picture->options->title ? picture->options->title : "Flame Graph";
-}
-
-static unsigned width_of(const struct flamegraph_options *options)
+unsigned flamegraph_width(const struct flamegraph_options *options)
 {
 	const unsigned width = options->width ? options->width : 1200;
 
@@ -151,7 +183,7 @@ static double min_width_of(const struct flamegraph_options *options)
 
 double flamegraph_min_share(const struct flamegraph_options *options)
 {
-	return min_width_of(options) / (width_of(options) - 2.0 * PAD);
+	return min_width_of(options) / (flamegraph_width(options) - 2.0 * PAD);
 }
 
 /* Counts rows and left-out branches, and collects names, in a first walk. */
@@ -161,7 +193,7 @@ static struct error *measure(struct flamegraph *picture)
 	struct flamegraph_frame frame;
 	struct error *err = options->full_names ? NULL : short_names_new(&picture->names);
 
-	picture->width = width_of(options);
+	picture->width = flamegraph_width(options);
 	flamegraph_layout_init(picture->layout, picture->tree, picture->width - 2.0 * PAD,
 			       min_width_of(options));
 	while (flamegraph_layout_next(picture->layout, &frame) && !err) {
@@ -172,8 +204,7 @@ static struct error *measure(struct flamegraph *picture)
 	picture->levels = picture->layout->levels;
 	picture->left_out = picture->layout->n_left_out;
 
-	picture->bar_y =
-		HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0);
+	picture->bar_y = flamegraph_heading_height(options);
 	picture->frames_y = picture->bar_y + BAR;
 	picture->foot_y = picture->frames_y + picture->levels * ROW;
 	picture->height = picture->foot_y + FOOT;
@@ -247,7 +278,7 @@ static void put_head(const struct flamegraph *picture)
 	put_number(picture, "gap", GAP);
 	put_number(picture, "gap-from", GAP_FROM);
 	fputs(">\n<title>", out);
-	flamegraph_put_text(out, title_of(picture), NAME_CELLS);
+	flamegraph_put_text(out, picture->options->title ?: TITLE, NAME_CELLS);
 	fputs("</title>\n<desc>", out);
 	put_summary(picture);
 	if (picture->left_out)
@@ -257,36 +288,11 @@ static void put_head(const struct flamegraph *picture)
 	fputs("<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
 }
 
-/* A line of text that is cut where the picture ends; all of it is in the hover text. */
-static void put_line(const struct flamegraph *picture, const char *class, unsigned y, double cell,
-		     const char *text)
-{
-	fprintf(picture->out, "<text class=\"%s\" x=\"%d\" y=\"%u\"><title>", class, PAD, y);
-	flamegraph_put_text(picture->out, text, NAME_CELLS);
-	fputs("</title>", picture->out);
-	flamegraph_put_text(picture->out, text, (size_t)((picture->width - 2 * PAD) / cell));
-	fputs("</text>\n", picture->out);
-}
-
 static void put_texts(const struct flamegraph *picture)
 {
-	const struct flamegraph_options *options = picture->options;
 	FILE *out = picture->out;
-	unsigned y = HEAD;
 
-	put_line(picture, "title", TITLE_BASE, 11, title_of(picture));
-	if (options->subtitle) {
-		put_line(picture, "subtitle", y + 12, 8, options->subtitle);
-		y += SUBTITLE;
-	}
-	if (options->warning) {
-		fprintf(out,
-			"<g class=\"warning\" data-y=\"%u\">\n"
-			"<rect y=\"%u\" width=\"100%%\" height=\"%d\" fill=\"#ffe08a\"/>\n",
-			y, y, WARNING);
-		put_line(picture, "line", y + 19, 8, options->warning);
-		fputs("</g>\n", out);
-	}
+	flamegraph_put_heading(out, picture->options, TITLE);
 	fprintf(out, "<text class=\"still\" x=\"%d\" y=\"%u\">", PAD, picture->bar_y + 20);
 	put_summary(picture);
 	fprintf(out, "</text>\n<text class=\"still\" x=\"%d\" y=\"%u\">", PAD,

@@ -3,17 +3,19 @@
 #define UNIPROF_VIEW_SVG_FLAMEGRAPH_H
 
 /*
- * A flame graph as one self-contained SVG: search by regular expression,
- * zoom, reset, hover text, keyboard, no network. See docs/flamegraph.md.
+ * Pictures as one self-contained SVG, without a network: the flame graph (search by
+ * regular expression, zoom, reset, hover text, keyboard), and two of time, with
+ * hover texts alone: stack chart and heat map. See docs/flamegraph.md.
  */
 
 #include <stdio.h>
 
 #include "analysis/diff.h"
+#include "profile/time_buckets.h"
 #include "symbol/names/display_name.h"
 
 struct flamegraph_options {
-	const char *title;    /* NULL: "Flame Graph" */
+	const char *title;    /* NULL: "Flame Graph", or what it is */
 	const char *subtitle; /* NULL: none */
 	const char *warning;  /* a line at the top that cannot be overlooked; NULL: none */
 	unsigned width;	      /* pixels; 0: 1200 */
@@ -32,6 +34,41 @@ struct error *flamegraph_write(const struct tree *tree, const struct flamegraph_
 
 /* Frames with a smaller share of all are not drawn. */
 double flamegraph_min_share(const struct flamegraph_options *options);
+
+/*
+ * Stacks in order of time: x is time, y is depth, a lane for each vCPU, or for each of
+ * the outermost nodes. A column shows what took most of its time, and no less than
+ * a pixel; what is the same in neighbours is one box. Nothing is drawn where there are
+ * no samples for some of their mean distances.
+ */
+struct flamegraph_chart {
+	const struct tree *tree;	    /* summed */
+	const struct time_buckets *buckets; /* by its nodes, of all states: others are gaps */
+	unsigned states;		    /* bit n: those of state n are drawn */
+	bool outer;			    /* lanes are the root's children */
+	uint64_t from_ns, to_ns;	    /* the stretch */
+	uint64_t tick_ns;		    /* mean distance of samples */
+};
+
+/* The number of columns that a picture of this width has room for. */
+uint32_t flamegraph_chart_columns(const struct flamegraph_options *options);
+
+/* Of the options, title, subtitle, warning, width, cold and full_names count. */
+struct error *flamegraph_chart_write(const struct flamegraph_chart *chart,
+				     const struct flamegraph_options *options, FILE *out);
+
+/*
+ * Heat map of time: seconds across, the offset in a second down. `heat` has no more
+ * columns than there is room for. Of the options, title, subtitle, warning and width count.
+ */
+#define HEAT_MAP_ROWS 50 /* of a second: 20 ms each */
+uint32_t heat_map_columns(const struct flamegraph_options *options);
+void heat_map_write(const struct heat *heat, const struct flamegraph_options *options, FILE *out);
+
+/* What pictures begin with; `title` unless the options have one. The width is never 0. */
+unsigned flamegraph_width(const struct flamegraph_options *options);
+unsigned flamegraph_heading_height(const struct flamegraph_options *options);
+void flamegraph_put_heading(FILE *out, const struct flamegraph_options *options, const char *title);
 
 /* The files flamegraph.css and flamegraph.js, word for word; the build makes C of them (embed.py). */
 extern const char flamegraph_css[];

@@ -144,6 +144,14 @@ void flamegraph_put_fixed(FILE *out, double value)
 	fprintf(out, "%" PRIu64 ".%02u", hundredths / 100, (unsigned)(hundredths % 100));
 }
 
+void flamegraph_put_seconds(FILE *out, uint64_t ns, int decimals)
+{
+	const uint64_t unit = decimals == 3 ? 1000000 : 1000, whole = 1000000000 / unit;
+	const uint64_t units = ns / unit + (ns % unit >= unit / 2);
+
+	fprintf(out, "%" PRIu64 ".%0*" PRIu64 " s", units / whole, decimals, units % whole);
+}
+
 void flamegraph_put_count(FILE *out, uint64_t value)
 {
 	char text[32];

@@ -27,6 +27,9 @@ void flamegraph_put_text(FILE *out, const char *text, size_t cells);
 /* Writes a number with two decimals, whatever the locale; 0 for negative numbers and NaN. */
 void flamegraph_put_fixed(FILE *out, double value);
 
+/* Writes nanoseconds as seconds, "1.500 s", with 3 or 6 decimals, whatever the locale. */
+void flamegraph_put_seconds(FILE *out, uint64_t ns, int decimals);
+
 /* Writes 1234567 as 1,234,567. */
 void flamegraph_put_count(FILE *out, uint64_t value);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "view/svg/heat_map.h"
+#include "view/svg/flamegraph.h"
 
 #include <inttypes.h>
 
@@ -8,10 +8,6 @@
 /* Pixels. */
 #define PAD	    10
 #define AXIS	    58 /* the rows' offsets, left of the cells */
-#define TITLE_BASE  28
-#define HEAD	    36 /* the title */
-#define SUBTITLE    20
-#define WARNING	    28
 #define CELL_HEIGHT 10
 #define CELL_LEAST  3 /* width */
 #define CELL_MOST   40
@@ -19,9 +15,8 @@
 #define LEGEND	    30
 #define PATCH	    18
 #define LABEL	    64 /* between the seconds that are written */
-#define WIDTH	    1200
-#define LEAST_WIDTH 200
 
+#define TITLE	   "Heat Map"
 #define SHADES	   9
 #define TEXT_CELLS 1000 /* of longer texts */
 
@@ -57,22 +52,15 @@ static const char style[] =
 struct picture {
 	FILE *out;
 	const struct heat *heat;
-	const struct heat_map_options *options;
+	const struct flamegraph_options *options;
 	struct profile_cell total;
 	const struct profile_cell *hottest;
 	unsigned width, cell_width, cells_y, foot_y, height;
 };
 
-static unsigned width_of(unsigned width)
+uint32_t heat_map_columns(const struct flamegraph_options *options)
 {
-	if (!width)
-		return WIDTH;
-	return width < LEAST_WIDTH ? LEAST_WIDTH : width;
-}
-
-uint32_t heat_map_columns(unsigned width)
-{
-	return (width_of(width) - 2 * PAD - AXIS) / CELL_LEAST;
+	return (flamegraph_width(options) - 2 * PAD - AXIS) / CELL_LEAST;
 }
 
 static void measure(struct picture *picture)
@@ -82,29 +70,15 @@ static void measure(struct picture *picture)
 	picture->hottest = heat_hottest(heat);
 	for (size_t i = 0; i < (size_t)heat->columns * heat->rows; i++)
 		profile_cell_add(&picture->total, &heat->cells[i]);
-	picture->width = width_of(picture->options->width);
+	picture->width = flamegraph_width(picture->options);
 	picture->cell_width = (picture->width - 2 * PAD - AXIS) / heat->columns;
 	if (picture->cell_width > CELL_MOST)
 		picture->cell_width = CELL_MOST;
 	if (picture->cell_width < 1)
 		picture->cell_width = 1;
-	picture->cells_y = HEAD + (picture->options->subtitle ? SUBTITLE : 0) +
-			   (picture->options->warning ? WARNING : 0) + PAD;
+	picture->cells_y = flamegraph_heading_height(picture->options) + PAD;
 	picture->foot_y = picture->cells_y + heat->rows * CELL_HEIGHT + SECONDS;
 	picture->height = picture->foot_y + LEGEND;
-}
-
-static const char *title_of(const struct picture *picture)
-{
-	return picture->options->title ? picture->options->title : "Heat Map";
-}
-
-/* Nanoseconds as seconds with three decimals, whatever the locale. */
-static void put_seconds(FILE *out, uint64_t ns)
-{
-	uint64_t ms = ns / 1000000 + (ns % 1000000 >= 500000);
-
-	fprintf(out, "%" PRIu64 ".%03" PRIu64 " s", ms / 1000, ms % 1000);
 }
 
 /* "3 samples, 0.003 s", without the seconds where samples have no weight */
@@ -114,7 +88,7 @@ static void put_cell(const struct picture *picture, const struct profile_cell *c
 	fputs(cell->samples == 1 ? " sample" : " samples", picture->out);
 	if (picture->total.weight_ns) {
 		fputs(", ", picture->out);
-		put_seconds(picture->out, cell->weight_ns);
+		flamegraph_put_seconds(picture->out, cell->weight_ns, 3);
 	}
 }
 
@@ -144,43 +118,13 @@ static void put_head(const struct picture *picture)
 		picture->width, picture->height, picture->width, picture->height,
 		picture->heat->first_s, picture->heat->column_s, picture->heat->columns,
 		picture->heat->rows);
-	flamegraph_put_text(out, title_of(picture), TEXT_CELLS);
+	flamegraph_put_text(out, picture->options->title ?: TITLE, TEXT_CELLS);
 	fputs("</title>\n<desc>Seconds across, the offset in a second down: ", out);
 	put_summary(picture);
 	fprintf(out,
 		"</desc>\n<style><![CDATA[\n%s]]></style>\n"
 		"<rect class=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
 		style);
-}
-
-/* A line of text that is cut where the picture ends; all of it is in the hover text. */
-static void put_line(const struct picture *picture, const char *class, unsigned y, double cell,
-		     const char *text)
-{
-	fprintf(picture->out, "<text class=\"%s\" x=\"%d\" y=\"%u\"><title>", class, PAD, y);
-	flamegraph_put_text(picture->out, text, TEXT_CELLS);
-	fputs("</title>", picture->out);
-	flamegraph_put_text(picture->out, text, (size_t)((picture->width - 2 * PAD) / cell));
-	fputs("</text>\n", picture->out);
-}
-
-static void put_texts(const struct picture *picture)
-{
-	const struct heat_map_options *options = picture->options;
-	unsigned y = HEAD;
-
-	put_line(picture, "title", TITLE_BASE, 11, title_of(picture));
-	if (options->subtitle) {
-		put_line(picture, "subtitle", y + 12, 8, options->subtitle);
-		y += SUBTITLE;
-	}
-	if (!options->warning)
-		return;
-	fprintf(picture->out,
-		"<g class=\"warning\"><rect y=\"%u\" width=\"100%%\" height=\"%d\"/>\n", y,
-		WARNING);
-	put_line(picture, "line", y + 19, 8, options->warning);
-	fputs("</g>\n", picture->out);
 }
 
 /* Nothing is blank, and only that. */
@@ -215,9 +159,9 @@ static void put_rect(const struct picture *picture, uint32_t column, uint32_t ro
 	if (picture->total.weight_ns)
 		fprintf(out, " data-weight=\"%" PRIu64 "\"", cell->weight_ns);
 	fputs("><title>", out);
-	put_seconds(out, begin);
+	flamegraph_put_seconds(out, begin, 3);
 	fputs(" to ", out);
-	put_seconds(out, begin + length);
+	flamegraph_put_seconds(out, begin + length, 3);
 	if (heat->column_s > 1)
 		fprintf(out, " and in the %" PRIu64 " seconds behind", heat->column_s - 1);
 	fputs(": ", out);
@@ -272,13 +216,13 @@ static void put_legend(const struct picture *picture)
 	fputs("</text>\n</g>\n", out);
 }
 
-void heat_map_write(const struct heat *heat, const struct heat_map_options *options, FILE *out)
+void heat_map_write(const struct heat *heat, const struct flamegraph_options *options, FILE *out)
 {
 	struct picture picture = {.out = out, .heat = heat, .options = options};
 
 	measure(&picture);
 	put_head(&picture);
-	put_texts(&picture);
+	flamegraph_put_heading(out, options, TITLE);
 	put_cells(&picture);
 	put_axes(&picture);
 	put_legend(&picture);
