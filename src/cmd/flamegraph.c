@@ -20,6 +20,21 @@ struct flamegraph_args {
 
 #define AT(field) offsetof(struct flamegraph_args, field)
 
+static const char *const color_keys[] = {[FLAMEGRAPH_BY_FUNCTION] = "function",
+					 [FLAMEGRAPH_BY_PACKAGE] = "package",
+					 [FLAMEGRAPH_BY_IMAGE] = "image",
+					 [FLAMEGRAPH_BY_KIND] = "kind"};
+
+static struct error *take_color_by(const struct option_row *row, const char *value, void *to)
+{
+	const int word = option_word(row, value);
+
+	if (word < 0)
+		return option_error(row, value, "it is function, package, image or kind");
+	((struct flamegraph_args *)to)->draw.color_by = (enum flamegraph_color_by)word;
+	return NULL;
+}
+
 static const struct option_row own_options[] = {
 	{"html", NULL, 0, take_true, AT(html),
 	 .text = "a page with time line, filters, callers and callees, instead of an SVG (also "
@@ -36,6 +51,12 @@ static const struct option_row own_options[] = {
 	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
 	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
 	 .text = "pixels (default: as wide as the window)"},
+	{"color", "KEY", 0, take_color_by, AT(draw.color_by),
+	 .text = "what colours tell apart: function, package, image or kind (default: function)",
+	 .more = "Kinds are the kernel, by its addresses, idle loops and calls of the hypervisor, "
+		 "by their names, and user code, or the guest's where it has no kernel of its "
+		 "own. A page begins with these colours.",
+	 .values = "function package image kind"},
 	{"icicle", NULL, 0, take_true, AT(draw.icicle), .text = "root at the top"},
 	{"reverse", NULL, 0, take_true, AT(draw.reverse),
 	 .text = "merge from the leaf: who calls what is hot"},
@@ -54,9 +75,11 @@ static struct error *check_heat(const struct flamegraph_args *options)
 	if (options->html)
 		return cmd_usage_error(&verb_flamegraph,
 				       "--heat is an SVG; a page has its heat map anyhow, key h");
-	if (options->outer.by || options->draw.icicle || options->draw.reverse)
+	if (options->outer.by || options->draw.icicle || options->draw.reverse ||
+	    options->draw.color_by)
 		return cmd_usage_error(&verb_flamegraph, "--heat draws time and not stacks: --by, "
-							 "--icicle and --reverse mean nothing");
+							 "--color, --icicle and --reverse mean "
+							 "nothing");
 	return NULL;
 }
 
@@ -214,6 +237,8 @@ static struct error *write_picture(const struct loaded *loaded,
 					  .options = {.title = options->draw.title,
 						      .icicle = options->draw.icicle,
 						      .reverse = options->draw.reverse,
+						      .color_by =
+							      color_keys[options->draw.color_by],
 						      .full_names = options->draw.full_names}};
 	const char *path = options->load.output;
 	struct error *err;
@@ -233,8 +258,24 @@ static struct error *write_picture(const struct loaded *loaded,
 	return cmd_close_output(path, out, err);
 }
 
+/* What images and kinds are told by; none for other colours. A page finds its own. */
+static struct error *find_codes(const struct flamegraph_args *options, const struct loaded *loaded,
+				struct name_codes **out)
+{
+	const bool wanted = options->draw.color_by == FLAMEGRAPH_BY_IMAGE ||
+			    options->draw.color_by == FLAMEGRAPH_BY_KIND;
+	struct error *err;
+
+	*out = NULL;
+	if (!wanted || options->html)
+		return NULL;
+	err = name_codes_new(out);
+	return err ? err : name_codes_add(*out, loaded->profile, loaded->symbolizer);
+}
+
 static struct error *show(struct flamegraph_args *options, const struct heat_log *log)
 {
+	struct name_codes *codes = NULL;
 	struct loaded loaded;
 	struct error *err = load_recording(&options->load, &loaded);
 	char *text;
@@ -246,7 +287,11 @@ static struct error *show(struct flamegraph_args *options, const struct heat_log
 	text = format_guest_line(loaded.profile);
 	options->draw.subtitle = text;
 	options->draw.warning = loaded.warning;
-	err = write_picture(&loaded, options, log);
+	err = find_codes(options, &loaded, &codes);
+	options->draw.codes = codes;
+	if (!err)
+		err = write_picture(&loaded, options, log);
+	name_codes_free(codes);
 	free(text);
 	load_free(&loaded);
 	return err;

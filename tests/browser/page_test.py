@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 import webdriver
-from picture import BUILD, record, run, uniprof
+from picture import BUILD, perf_script, record, run, uniprof
 
 # 1,000 samples that run: first 600 of vCPU 0, then 400 of vCPU 1; then 200 that wait and 300 that are idle.
 STACKS = '''\
@@ -568,9 +568,9 @@ class OneRecording(InBrowser):
         page.press('p', 'p')
         images = self.browser.run('return uniprof.profile.images')
         self.assertTrue(images)
-        self.assertIn(images[0], page.text('#color-legend'))
+        self.assertIn(images[0][0], page.text('#color-legend'))
         color = {box['name']: box['color'] for box in page.boxes()}
-        self.assertEqual(color['example_outer'], self.browser.run('return hueOf(uniprof.profile.images[0])'))
+        self.assertEqual(color['example_outer'], images[0][1])
         page.press('p')
         self.assertRegex(page.text('#color-legend'), 'kernel|user|guest')
         fragment = self.browser.run('return location.hash')
@@ -580,11 +580,20 @@ class OneRecording(InBrowser):
         page.press('p')
         self.assertFalse(self.browser.run('return document.querySelector("#color-legend").checkVisibility()'))
 
-    def test_kinds_are_told_by_addresses_and_names(self) -> None:
-        self.open()
-        self.assertEqual(self.browser.run("""return kindsOf({names: ['main', 'do_idle', 'xen_hypercall_sched_op', 'tcp_input', '…', 'all'],
-            codes: [0, 1, 1, 1], rest: 4})"""), [1, 4, 3, 0, -1, -1])
-        self.assertEqual(self.browser.run("return kindsOf({names: ['main', 'idle_hands', '…', 'all'], codes: [0, 0], rest: 2})"), [2, 2, -1, -1])
+    def test_colours_are_those_of_the_svg(self) -> None:
+        self.recording = perf_script(self.directory / 'kinds.perf')
+        legends = {'function': [], 'package': [], 'image': ['web', 'libc.so.6', '[kernel.kallsyms]'],
+                   'kind': ['kernel', 'user', 'calls of the hypervisor', 'idle']}
+        for by, legend in legends.items():
+            svg = uniprof('flamegraph', '--color', by, self.recording).decode()
+            page = self.open('--color', by)
+            for box in page.boxes()[1:]:
+                self.assertRegex(svg, rf'<title>{re.escape(box["text"])}</title><rect [^>]*fill="{box["color"]}"')
+            said = self.browser.run('return Array.from(document.querySelectorAll("#color-legend span"), (patch) => patch.textContent.trim())')
+            self.assertEqual(said, legend)
+            self.assertEqual(self.browser.run('return location.hash'), '')
+            page.press('p', 'Escape')
+            self.assertEqual(self.browser.run('return uniprof.colorBy'), by)
 
     def test_a_stack_can_be_copied(self) -> None:
         page = self.open()

@@ -28,6 +28,28 @@ def record(stacks: str, path: pathlib.Path, vcpus: int = 1) -> None:
     run(HELPERS / 'folded_to_recording', path, vcpus, stdin=stacks)
 
 
+# Of each kind of code, in three images: what perf script prints.
+KERNEL = 0xffffffff81000000
+KINDS = {
+    (('work', 0x401100, '/usr/bin/web'), ('main', 0x401000, '/usr/bin/web')): 40,
+    (('memcpy', 0x7f0000001000, '/usr/lib/libc.so.6'), ('work', 0x401100, '/usr/bin/web'), ('main', 0x401000, '/usr/bin/web')): 20,
+    (('tcp_sendmsg', KERNEL + 0x100, '[kernel.kallsyms]'), ('main', 0x401000, '/usr/bin/web')): 20,
+    (('xen_hypercall_sched_op', KERNEL + 0x300, '[kernel.kallsyms]'), ('main', 0x401000, '/usr/bin/web')): 10,
+    (('default_idle', KERNEL + 0x400, '[kernel.kallsyms]'), ('do_idle', KERNEL + 0x500, '[kernel.kallsyms]')): 10,
+}
+
+
+def perf_script(path: pathlib.Path) -> pathlib.Path:
+    """Writes the samples of KINDS, a millisecond each."""
+    lines, moment = [], 1000
+    for stack, times in KINDS.items():
+        for moment in range(moment + 1, moment + times + 1):
+            lines += [f'web 10 [000] {moment / 1000:.6f}: 1000000 cpu-clock:',
+                      *(f'\t{address:16x} {name}+0x0 ({image})' for name, address, image in stack), '']
+    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    return path
+
+
 def uniprof(*arguments: object) -> bytes:
     return run(BUILD / 'uniprof', *arguments)
 

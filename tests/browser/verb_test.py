@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import webdriver
-from picture import BUILD, Picture, record, run, uniprof
+from picture import BUILD, Picture, perf_script, record, run, uniprof
 
 # 1,000 samples; 100 of them end in an address that has no name.
 STACKS = '''\
@@ -122,6 +122,22 @@ class FlameGraphOfARecording(unittest.TestCase):
             svg = uniprof('flamegraph', '--chart', '--by', by, '--state=all', recording).decode()
             self.assertIn(lane.replace('\\ufffd', '\ufffd'), svg)
             self.assertNotIn('>vCPU', svg)
+
+    def test_colours_tell_images_kinds_and_packages_apart(self) -> None:
+        path, recording = self.directory / 'colours.svg', perf_script(self.directory / 'kinds.perf')
+        for by, alike, apart, legend in (
+                ('kind', ('main', 'work', 'memcpy'), ('main', 'tcp_sendmsg', 'xen_hypercall_sched_op', 'do_idle'), ['kernel', 'user', 'calls of the hypervisor', 'idle']),
+                ('image', ('tcp_sendmsg', 'do_idle'), ('main', 'memcpy', 'do_idle'), ['web', 'libc.so.6', '[kernel.kallsyms]', 'image not known']),
+                ('package', ('do_idle',), ('main', 'tcp_sendmsg', 'do_idle'), [])):
+            for chart in [], ['--chart']:
+                uniprof('flamegraph', *chart, '--color', by, '-o', path, recording)
+                picture = Picture(self.browser, path)
+                fill = {frame['name']: frame['fill'] for frame in picture.frames()}
+                self.assertEqual(len({fill[name] for name in alike}), 1, (by, fill))
+                self.assertEqual(len({fill[name] for name in apart}), len(apart), (by, fill))
+                self.assertEqual(self.browser.run('return Array.from(document.querySelectorAll(".legend text"), (text) => text.textContent)'), legend)
+        done = subprocess.run([BUILD / 'uniprof', 'flamegraph', '--color=blue', recording], capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn('function, package, image or kind', done.stderr)
 
     def test_a_stack_chart_refuses_what_it_cannot_draw(self) -> None:
         folded = self.directory / 'timeless.folded'

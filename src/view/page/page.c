@@ -20,13 +20,6 @@
 
 #define TITLE_CELLS 1000
 
-/* The code of a name, for colours. */
-struct name_code {
-	uint32_t
-		image; /* 0: none that is known; else 1 more than its number, of the first that was met */
-	bool kernel; /* in the upper half of the addresses */
-};
-
 /*
  * The tree of all stacks as a page has it: nodes in preorder, children by
  * name, so that a node's children follow it and a subtree is one stretch.
@@ -39,11 +32,7 @@ struct page_tree {
 	const char **names; /* [n_names]: sorted */
 	bool *unresolved;   /* [n_names]: the name is an address */
 	uint32_t n_names;
-	struct name_code *code; /* [n_names] */
-	const char **images;	/* [n_images]: file names without directories */
-	struct pool *image_names;
-	struct ids *image_ids; /* by name */
-	size_t n_images, images_room;
+	struct name_codes *codes;
 	struct short_names *shorts;	/* NULL: full names are wanted */
 	struct node_map position_of[2]; /* of each side's samples */
 };
@@ -115,130 +104,6 @@ static struct error *number_names(struct page_tree *tree)
 	return err;
 }
 
-static int by_text(const void *key, const void *name)
-{
-	return strcmp(key, *(const char *const *)name);
-}
-
-/* An image of a side, as recorded. */
-struct image_range {
-	uint64_t start, end;
-	uint32_t number; /* as in struct name_code */
-};
-
-/* What is asked for the code of a side's names. */
-struct coding {
-	const struct page_side *side;
-	struct page_tree *tree;
-	struct image_range *ranges; /* sorted by start */
-	size_t n;
-};
-
-static int by_start(const void *left, const void *right)
-{
-	const struct image_range *a = left, *b = right;
-
-	return (a->start > b->start) - (a->start < b->start);
-}
-
-/* Images of the same file name are one. */
-static struct error *number_image(struct page_tree *tree, const char *path, uint32_t *number)
-{
-	const char *slash = strrchr(path, '/'), *name;
-	bool added;
-	struct error *err = pool_intern(tree->image_names, slash ? slash + 1 : path,
-					strlen(slash ? slash + 1 : path), &name);
-
-	if (!err)
-		err = ids_get(tree->image_ids, (uintptr_t)name, 0, number, &added);
-	if (!err && added)
-		err = ARRAY_RESERVE(&tree->images, &tree->images_room, tree->n_images + 1);
-	if (!err && added)
-		tree->images[tree->n_images++] = name;
-	++*number;
-	return err;
-}
-
-static struct error *number_images(struct coding *coding)
-{
-	const struct recorded_images *images = profile_images(coding->side->profile);
-	const size_t n = images ? images->n : 0;
-	struct error *err = NULL;
-
-	coding->ranges = calloc(n + 1, sizeof(*coding->ranges));
-	if (!coding->ranges)
-		return error_no_memory();
-	for (size_t i = 0; i < n && !err; i++) {
-		const struct recorded_image *image = &images->at[i];
-		struct image_range *range = &coding->ranges[coding->n];
-
-		if (!image->path || !*image->path)
-			continue;
-		*range = (struct image_range){.start = image->start, .end = image->end};
-		err = number_image(coding->tree, image->path, &range->number);
-		coding->n++;
-	}
-	qsort(coding->ranges, coding->n, sizeof(*coding->ranges), by_start);
-	return err;
-}
-
-/* 0 where no image is known. */
-static uint32_t image_at(const struct coding *coding, uint64_t addr)
-{
-	size_t low = 0, high = coding->n;
-
-	while (low < high) {
-		const size_t middle = low + (high - low) / 2;
-
-		if (coding->ranges[middle].start <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && addr < coding->ranges[low - 1].end ? coding->ranges[low - 1].number : 0;
-}
-
-static struct error *note_code(const struct coding *coding, uint32_t id)
-{
-	const struct stacks *stacks = coding->side->profile->stacks;
-	const struct stack_node *frame = stacks_node(stacks, id);
-	const uint64_t addr = frame->addr - (frame->kind == FRAME_RETURN);
-	const struct page_tree *tree = coding->tree;
-	const uint32_t image = image_at(coding, addr);
-	const struct location *functions;
-	size_t n = 0;
-	struct error *err =
-		symbolizer_locate_node(coding->side->symbolizer, stacks, id, &functions, &n);
-
-	for (size_t i = 0; i < n && !err; i++) {
-		const char **name = bsearch(functions[i].function, tree->names, tree->n_names,
-					    sizeof(*tree->names), by_text);
-		struct name_code *code = name ? &tree->code[name - tree->names] : NULL;
-
-		if (code && !code->image)
-			code->image = image;
-		if (code)
-			code->kernel |= addr >> 63;
-	}
-	return err;
-}
-
-/* Asks once for each address, of all that stacks of a side have. */
-static struct error *find_code(const struct page_side *side, struct page_tree *tree)
-{
-	struct coding coding = {.side = side, .tree = tree};
-	struct frame_numbers frames = {0};
-	struct error *err = number_images(&coding);
-
-	if (!err)
-		err = frame_numbers_new(side->profile->stacks, &frames);
-	for (uint32_t i = 0; i < frames.n && !err; i++)
-		err = note_code(&coding, frames.node[i]);
-	frame_numbers_free(&frames);
-	free(coding.ranges);
-	return err;
-}
-
 static struct error *add_sides(const struct page_side *sides, unsigned n, struct page_tree *tree)
 {
 	struct error *err = tree_new(&tree->tree);
@@ -259,10 +124,7 @@ static void page_tree_free(struct page_tree *tree)
 	free(tree->position);
 	free(tree->name);
 	free(tree->names);
-	free(tree->code);
-	free(tree->images);
-	pool_free(tree->image_names);
-	ids_free(tree->image_ids);
+	name_codes_free(tree->codes);
 	short_names_free(tree->shorts);
 	free(tree->unresolved);
 	node_map_free(&tree->position_of[0]);
@@ -285,19 +147,15 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
 		out->name = calloc(nodes, sizeof(*out->name));
 		out->names = calloc(nodes, sizeof(*out->names));
 		out->unresolved = calloc(nodes, sizeof(*out->unresolved));
-		out->code = calloc(nodes, sizeof(*out->code));
-		if (!out->order || !out->position || !out->name || !out->names ||
-		    !out->unresolved || !out->code)
+		if (!out->order || !out->position || !out->name || !out->names || !out->unresolved)
 			err = error_no_memory();
 	}
 	if (!err)
 		err = number_names(out);
 	if (!err)
-		err = pool_new(&out->image_names);
-	if (!err)
-		err = ids_new(&out->image_ids);
+		err = name_codes_new(&out->codes);
 	for (unsigned i = 0; i < n && !err; i++)
-		err = find_code(&sides[i], out);
+		err = name_codes_add(out->codes, sides[i].profile, sides[i].symbolizer);
 	if (!err && !full_names)
 		err = short_names_new(&out->shorts);
 	if (err) {
@@ -318,11 +176,12 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  * The bytes that the page's script reads (page_profile.js is the other end).
  * Numbers are LEB128 (base/bytes.h), text is its length in bytes and UTF-8.
  *
- *	text    JSON: title, states, icicle, reverse, process (the guest is one), outer (threads stand around functions), images, and for each side subtitle,
+ *	text    JSON: title, states, icicle, reverse, outer (threads stand around functions), color (what colours tell
+ *	        apart at first), images and kinds (name and colour of each), and for each side subtitle,
  *	        warning, weighted, timeless, vcpus, buckets, bucket_ns
  *	number  of names; for each: text, its short form (empty: the same), three
- *	        bytes of colour, and a number: 1 if it is the kernel's, plus 2 times
- *	        its image, counted from 1 (0: not known)
+ *	        bytes of its colour, three of that of its package, and a number: its
+ *	        kind, plus 8 times its image, counted from 1 (0: not known)
  *	number  of nodes but the root; for each, in preorder:
  *	        number  how many levels it is above a child of the one before,
  *	                times 2, plus 1 if it is inlined into its parent
@@ -377,24 +236,51 @@ static const char *title_of(const struct page_side *sides, const struct page_opt
 	return guest && *guest ? guest : "Flame Graph";
 }
 
+static json_t *patch_json(const char *name, uint32_t color)
+{
+	char text[8];
+
+	snprintf(text, sizeof(text), "#%06x", color);
+	return json_pack("[o, s]", text_json(name), text);
+}
+
+static json_t *images_json(const struct name_codes *codes)
+{
+	json_t *images = json_array();
+	const char *image;
+
+	for (uint32_t i = 1; (image = name_codes_image(codes, i)); i++)
+		json_array_append_new(images,
+				      patch_json(image,
+						 flamegraph_text_color(image, strlen(image))));
+	return images;
+}
+
+static json_t *kinds_json(void)
+{
+	json_t *kinds = json_array();
+
+	for (int kind = 0; kind < NAME_KINDS; kind++)
+		json_array_append_new(kinds, patch_json(name_kind_text(kind),
+							flamegraph_kind_color(kind)));
+	return kinds;
+}
+
 static struct error *put_head(const struct page_tree *tree, const struct page_side *sides,
 			      const struct time_buckets *buckets, unsigned n,
 			      const struct page_options *options, struct bytes *bytes)
 {
-	const char *target = sides[0].profile->info.target;
-	json_t *list = json_array(), *images = json_array(), *head;
+	json_t *list = json_array(), *head;
 	char *text = NULL;
 	struct error *err;
 
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
-	for (size_t i = 0; i < tree->n_images; i++)
-		json_array_append_new(images, text_json(tree->images[i]));
-	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:b, s:o, s:o}", "title",
+	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:s, s:o, s:o, s:o}", "title",
 			 text_json(title_of(sides, options)), "states", (int)options->states,
-			 "icicle", options->icicle, "reverse", options->reverse, "process",
-			 target && !strcmp(target, "process"), "outer", sides[0].outer != NULL,
-			 "images", images, "sides", list);
+			 "icicle", options->icicle, "reverse", options->reverse, "outer",
+			 sides[0].outer != NULL, "color", options->color_by ?: "function", "images",
+			 images_json(tree->codes), "kinds", kinds_json(), "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
 	err = text ? put_text(bytes, text) : error_no_memory();
@@ -413,6 +299,20 @@ static struct error *put_name(const struct page_tree *tree, const char *full, st
 	return err ? err : put_text(bytes, strcmp(name, full) ? name : "");
 }
 
+static void put_color(struct bytes *bytes, uint32_t color)
+{
+	put_bytes(bytes, (uint8_t[]){(uint8_t)(color >> 16), (uint8_t)(color >> 8), (uint8_t)color},
+		  3);
+}
+
+static uint32_t package_color(const char *name)
+{
+	size_t len;
+	const char *package = name_package(name, &len);
+
+	return flamegraph_text_color(package, len);
+}
+
 static struct error *put_names(const struct page_tree *tree, struct bytes *bytes)
 {
 	struct error *err = bytes_reserve(bytes, VARINT_MAX);
@@ -422,18 +322,18 @@ static struct error *put_names(const struct page_tree *tree, struct bytes *bytes
 	for (uint32_t i = 0; i < tree->n_names && !err; i++)
 		err = short_names_add(tree->shorts, tree->names[i], strlen(tree->names[i]));
 	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
-		uint32_t color = flamegraph_color(tree->names[i], tree->unresolved[i], false);
+		const char *name = tree->names[i];
+		const uint32_t color = flamegraph_color(name, tree->unresolved[i], false);
 
-		err = put_name(tree, tree->names[i], bytes);
+		err = put_name(tree, name, bytes);
 		if (!err)
-			err = bytes_reserve(bytes, 3 + VARINT_MAX);
+			err = bytes_reserve(bytes, 6 + VARINT_MAX);
 		if (err)
 			break;
-		put_bytes(bytes,
-			  (uint8_t[]){(uint8_t)(color >> 16), (uint8_t)(color >> 8),
-				      (uint8_t)color},
-			  3);
-		put_varint(bytes, (uint64_t)tree->code[i].image << 1 | tree->code[i].kernel);
+		put_color(bytes, color);
+		put_color(bytes, tree->unresolved[i] ? color : package_color(name));
+		put_varint(bytes, (uint64_t)name_codes_image_of(tree->codes, name) << 3 |
+					  name_codes_kind_of(tree->codes, name));
 	}
 	return err;
 }

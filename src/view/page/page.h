@@ -29,12 +29,13 @@ struct page_side {
 };
 
 struct page_options {
-	const char *title; /* NULL: the name of the guest */
-	unsigned states;   /* shown at first; bit n: enum vcpu_state n */
-	bool icicle;	   /* root at the top, at first */
-	bool reverse;	   /* merged from the leaf, at first */
-	bool full_names;   /* in boxes and tables, too, and not only in hover texts */
-	const char *code;  /* of page_code; NULL: none, as of two sides */
+	const char *title;    /* NULL: the name of the guest */
+	unsigned states;      /* shown at first; bit n: enum vcpu_state n */
+	bool icicle;	      /* root at the top, at first */
+	bool reverse;	      /* merged from the leaf, at first */
+	const char *color_by; /* what colours tell apart at first; NULL: functions */
+	bool full_names;      /* in boxes and tables, too, and not only in hover texts */
+	const char *code;     /* of page_code; NULL: none, as of two sides */
 };
 
 /* The code of the functions that take most: instructions and source lines, with their samples. */
@@ -51,7 +52,7 @@ struct page_code_options {
 #define PAGE_CODE_SHARE	    0.005
 #define PAGE_CODE_FUNCTIONS 64
 
-/* *out is JSON that page_annotate.js reads; the caller frees it. */
+/* *out is JSON that page_controls.js reads; the caller frees it. */
 struct error *page_code(const struct page_code_options *options, char **out);
 
 /* `n` is 1, or 2 for a page of differences: before and after. */

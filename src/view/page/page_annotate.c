@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The code in a page, as JSON of few bytes (page_annotate.js is the other end):
+ * The code in a page, as JSON of few bytes (page_controls.js is the other end):
  *
  *	left_out  functions that were chosen, and for which there was no room
  *	parts     code of a function each: name, path, lacks, patched, misplaced,

@@ -5,7 +5,7 @@
 const get = (id) => document.getElementById(id);
 const VIEWS = ['flame', 'leaf', 'sandwich', 'heat', 'chart'];
 const TIMED = ['heat', 'chart'];
-const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600, MOST_IMAGES = 12;
+const SLICE_MS = 30, SHOW_MS = 300, LEAST_WIDTH = 600, MOST_IMAGES = 12, GREY = '#bebec2';
 // Lets the browser draw and take input; a timer would wait for some milliseconds more.
 const pause = () => new Promise((done) => {
 	const {port1, port2} = new MessageChannel();
@@ -24,7 +24,7 @@ class Page {
 		this.timed = profile.sides.every((side) => !side.timeless);
 		this.widths = 'both';
 		this.collapsed = false;
-		this.colorBy = 'function';
+		this.colorBy = profile.color;
 		this.colorsBy = {};
 		this.icicle = profile.icicle;
 		this.flame = new Flame(get('flame'), this, 'Flame graph: arrow keys move, Enter zooms', this.icicle);
@@ -61,32 +61,32 @@ class Page {
 		return view.marks && !view.rest?.[node] ? changeColor(view.share[0][node], view.share[1][node], view.marks[node]) : this.colorsOf()[view.name[node]];
 	}
 
-	// By name: [colour, what it stands for]. Of what is no function the usual ones.
+	// By name. Of what is no function the usual ones.
 	colorsOf() {
-		const {profile, colorBy} = this, {names, rest, images, codes, colors} = profile;
-		if (colorBy === 'function')
-			return colors;
-		const kinds = colorBy === 'kind' && kindsOf(profile);
+		const {profile, colorBy} = this, {rest, images, kinds, codes, colors, packages} = profile;
 		const of = {
-			package: (i) => /^0x/.test(names[i]) ? colors[i] : hueOf(packageOf(names[i])),
-			image: (i) => codes[i] > 1 ? hueOf(images[(codes[i] >> 1) - 1]) : '#bebec2',
-			kind: (i) => KINDS[kinds[i]][1],
+			function: (i) => colors[i],
+			package: (i) => packages[i],
+			image: (i) => codes[i] > 7 ? images[(codes[i] >> 3) - 1][1] : GREY,
+			kind: (i) => kinds[codes[i] & 7][1],
 		}[colorBy];
-		return this.colorsBy[colorBy] ??= names.map((_, i) => i < rest ? of(i) : colors[i]);
+		return this.colorsBy[colorBy] ??= colors.map((color, i) => i < rest ? of(i) : color);
 	}
 
 	// What the colours stand for, where there are few.
 	showColorLegend() {
-		const {images, codes} = this.profile, patch = (color, text) => {
+		const {images, kinds, codes} = this.profile, patch = ([text, color]) => {
 			const square = make('i');
 			square.style.background = color;
-			return make('span', {}, square, ` ${text}`);
+			return make('span', {}, square, ` ${text.slice(0, 60)}`);
 		};
-		const seen = this.colorBy === 'kind' ? new Set(kindsOf(this.profile)) : null, shown = {
-			kind: () => KINDS.flatMap(([name, color], kind) => seen.has(kind) ? [patch(color, name)] : []),
-			image: () => [...images.slice(0, MOST_IMAGES).map((image) => patch(hueOf(image), image.slice(0, 60))),
+		// The root has a name, but no code.
+		this.codes ??= new Set(this.profile.tree.name.subarray(1).map((name) => codes[name]));
+		const seen = new Set([...this.codes].map((code) => code & 7)), shown = {
+			kind: () => kinds.filter((_, kind) => seen.has(kind)).map(patch),
+			image: () => [...images.slice(0, MOST_IMAGES).map(patch),
 				...images.length > MOST_IMAGES ? [`${images.length - MOST_IMAGES} more`] : [],
-				...codes.some((code) => code < 2) ? [patch('#bebec2', 'image not known')] : []],
+				...[...this.codes].some((code) => code < 8) ? [patch(['image not known', GREY])] : []],
 		}[this.colorBy]?.() ?? [];
 		get('color-legend').replaceChildren(...shown);
 		get('color-legend').hidden = !shown.length || this.view === 'heat' || this.profile.sides.length > 1;
@@ -496,7 +496,7 @@ class Page {
 	reset() {
 		this.pattern = get('search').value = '';
 		this.collapsed = false;
-		this.colorBy = 'function';
+		this.colorBy = this.profile.color;
 		this.states = this.profile.states;
 		this.profile.sides.forEach((side, i) => {
 			Object.assign(this.filters[i], {from: 0, to: side.buckets});

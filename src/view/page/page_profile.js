@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The recording: from the bytes in the page to typed arrays. page_data.h says what is in them.
+// The recording: from the bytes in the page to typed arrays. page.c says what is in them.
 // Names come from the guest; nothing in these scripts makes markup of them.
 
 class Bytes {
@@ -145,13 +145,14 @@ function readGroups(bytes) {
 }
 
 async function readProfile(data, tell) {
-	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [], codes = [];
+	const bytes = new Bytes(data), head = JSON.parse(bytes.text()), names = [], shorts = [], colors = [], packages = [], codes = [];
 	for (let n = bytes.number(); n > 0; n--) {
 		if (n % CHUNK === 0)
 			await tell(`Reading names: ${n.toLocaleString('en-US')} more`);
 		names.push(bytes.text());
 		shorts.push(bytes.text() || names.at(-1));
 		colors.push(bytes.color());
+		packages.push(bytes.color());
 		codes.push(bytes.number());
 	}
 	// The last two are no functions, even if one is called like them: what is too narrow, and the root.
@@ -159,7 +160,8 @@ async function readProfile(data, tell) {
 	names.push('all');
 	shorts.push('…', 'all');
 	colors.push('#c6c7cc', '#d0d0d4');
+	packages.push('#c6c7cc', '#d0d0d4');
 	const tree = await readTree(bytes, names.length - 1, tell);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, codes, rest, tree, sides, code: bytes.text()};
+	return {...head, names, shorts, colors, packages, codes, rest, tree, sides, code: bytes.text()};
 }

@@ -433,34 +433,6 @@ function changeColor(before, after, marked) {
 	return after > before ? `rgb(255,${mix(205, 92)},${mix(195, 72)})` : `rgb(${mix(195, 84)},${mix(218, 152)},255)`;
 }
 
-// Package, module or prefix of a name: std of std::vector, net/http of net/http.(*conn).serve, tcp of tcp_input.
-function packageOf(name) {
-	const plain = name.replace(/^[<&*\s]+/, ''), [, parts] = /^([\w$]+)::/.exec(plain) ?? /^([\w./-]+?)\.(?:\(|\w+(?:\.func\d+)*$)/.exec(plain)
-		?? /^caml([A-Z]\w*?)__/.exec(plain) ?? /^\[([^\]]+)\]/.exec(plain) ?? /^_*([A-Za-z0-9]+)_/.exec(plain) ?? [];
-	return parts ?? plain;
-}
-
-// One hue for each package or image; light enough for black text.
-function hueOf(text) {
-	let hash = 2166136261;
-	for (const letter of text)
-		hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
-	return `hsl(${hash % 360},${55 + (hash >>> 9) % 25}%,${66 + (hash >>> 17) % 14}%)`;
-}
-
-const IDLE = /^(\[idle\]|(default|mwait|intel|acpi|poll|psci|arch_cpu|do|cpu|haltpoll|native|xen)_(enter_)?idle\w*|acpi_safe_halt|(pv_)?native_(safe_)?halt|cpuidle_\w+|cpu_startup_entry|call_cpuidle)$/;
-const HYPERVISOR = /hypercall|^HYPERVISOR_|^(vmcall|vmmcall|hvc_call)\b/;
-
-// Kinds of code, and their colours; light enough for black text.
-const KINDS = [['kernel', '#f6a15b'], ['user', '#f7d774'], ['guest', '#8fbdf0'], ['calls of the hypervisor', '#d39be0'], ['idle', '#a9cfa4']];
-const KERNEL_KIND = 0, USER_KIND = 1, GUEST_KIND = 2, HYPERVISOR_KIND = 3, IDLE_KIND = 4;
-
-// One address space without a kernel's half is the guest's: a unikernel's, or firmware's.
-function kindsOf({names, codes, rest, process}) {
-	const other = process || codes.some((code) => code & 1) ? USER_KIND : GUEST_KIND;
-	return names.map((name, i) => i >= rest ? -1 : IDLE.test(name) ? IDLE_KIND : HYPERVISOR.test(name) ? HYPERVISOR_KIND : codes[i] & 1 ? KERNEL_KIND : other);
-}
-
 const percent = (part, whole) => `${(whole ? 100 * part / whole : 0).toFixed(2)} %`;
 
 function changeText(before, after, marked) {

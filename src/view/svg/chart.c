@@ -542,7 +542,7 @@ static void put_box(const struct chart *chart, const struct box *box)
 	fprintf(out, "\" y=\"%u\" width=\"", y);
 	flamegraph_put_fixed(out, width >= GAP_FROM ? width - GAP : width);
 	fprintf(out, "\" height=\"%d\" fill=\"#%06x\"/>", ROW - 1,
-		flamegraph_color(node->name, node->unresolved, chart->options->cold));
+		flamegraph_node_color(chart->options, node));
 	if ((width - 2 * TEXT_PAD) / CELL >= MIN_CELLS) {
 		fputs("<text x=\"", out);
 		flamegraph_put_fixed(out, x + TEXT_PAD);

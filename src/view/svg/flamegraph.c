@@ -14,6 +14,8 @@
 #define HEAD	   36 /* the title */
 #define SUBTITLE   20
 #define WARNING	   28
+#define LEGEND	   20 /* what colours stand for */
+#define PATCH	   11
 #define BAR	   32 /* the script's tool bar */
 #define FOOT	   28
 #define TEXT_PAD   4   /* between a frame's edge and its name */
@@ -22,6 +24,9 @@
 #define GAP_FROM   3.0
 #define MIN_CELLS  3	/* shorter stumps of names say nothing */
 #define NAME_CELLS 1000 /* of longer names */
+
+#define LEGEND_CELLS 30
+#define ROOT_COLOR   0xd0d0d4 /* where colours tell what it is not */
 
 #define TITLE "Flame Graph"
 
@@ -117,9 +122,79 @@ bool flamegraph_layout_next(struct flamegraph_layout *layout, struct flamegraph_
 	}
 }
 
+uint32_t flamegraph_node_color(const struct flamegraph_options *options,
+			       const struct tree_node *node)
+{
+	const char *text;
+	size_t len;
+
+	switch (options->color_by) {
+	case FLAMEGRAPH_BY_KIND:
+		return flamegraph_kind_color(name_codes_kind_of(options->codes, node->name));
+	case FLAMEGRAPH_BY_IMAGE:
+		text = name_codes_image(options->codes,
+					name_codes_image_of(options->codes, node->name));
+		return text ? flamegraph_text_color(text, strlen(text)) : FLAMEGRAPH_GREY;
+	case FLAMEGRAPH_BY_PACKAGE:
+		if (node->unresolved)
+			break;
+		text = name_package(node->name, &len);
+		return flamegraph_text_color(text, len);
+	case FLAMEGRAPH_BY_FUNCTION:
+		break;
+	}
+	return flamegraph_color(node->name, node->unresolved, options->cold);
+}
+
+static bool has_legend(const struct flamegraph_options *options)
+{
+	return options->color_by == FLAMEGRAPH_BY_KIND || options->color_by == FLAMEGRAPH_BY_IMAGE;
+}
+
 unsigned flamegraph_heading_height(const struct flamegraph_options *options)
 {
-	return HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0);
+	return HEAD + (options->subtitle ? SUBTITLE : 0) + (options->warning ? WARNING : 0) +
+	       (has_legend(options) ? LEGEND : 0);
+}
+
+/* One colour and what it stands for, if there is room; returns where the next one begins. */
+static unsigned put_patch(FILE *out, unsigned x, unsigned y, unsigned end, const char *text,
+			  uint32_t color)
+{
+	const size_t cells = strlen(text) < LEGEND_CELLS ? strlen(text) : LEGEND_CELLS;
+	const unsigned next = x + PATCH + 4 + (unsigned)((double)cells * CELL) + PAD;
+
+	if (next > end)
+		return end;
+	fprintf(out,
+		"<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" fill=\"#%06x\"/>"
+		"<text class=\"subtitle\" x=\"%u\" y=\"%u\">",
+		x, y + 4, PATCH, PATCH, color, x + PATCH + 4, y + 14);
+	flamegraph_put_text(out, text, LEGEND_CELLS);
+	fputs("</text>\n", out);
+	return next;
+}
+
+static void put_legend(FILE *out, const struct flamegraph_options *options, unsigned y)
+{
+	const unsigned end = flamegraph_width(options) - PAD;
+	unsigned x = PAD;
+
+	fputs("<g class=\"legend\">\n", out);
+	if (options->color_by == FLAMEGRAPH_BY_KIND) {
+		for (int kind = 0; kind < NAME_KINDS; kind++)
+			if (name_codes_may_have(options->codes, kind))
+				x = put_patch(out, x, y, end, name_kind_text(kind),
+					      flamegraph_kind_color(kind));
+	} else {
+		const char *image;
+
+		for (uint32_t i = 1; (image = name_codes_image(options->codes, i)) && x < end; i++)
+			x = put_patch(out, x, y, end, image,
+				      flamegraph_text_color(image, strlen(image)));
+		put_patch(out, x, y, end, "image not known", FLAMEGRAPH_GREY);
+	}
+	fputs("</g>\n", out);
 }
 
 /* A line of text that is cut where the picture ends; all of it is in the hover text. */
@@ -141,6 +216,10 @@ void flamegraph_put_heading(FILE *out, const struct flamegraph_options *options,
 	if (options->subtitle) {
 		put_line(out, "subtitle", y + 12, room / 8, options->subtitle);
 		y += SUBTITLE;
+	}
+	if (has_legend(options)) {
+		put_legend(out, options, y);
+		y += LEGEND;
 	}
 	if (!options->warning)
 		return;
@@ -354,7 +433,9 @@ static void put_frame(const struct flamegraph *picture, const struct flamegraph_
 	flamegraph_put_fixed(out, width >= GAP_FROM ? width - GAP : width);
 	fprintf(out, "\" height=\"%d\" fill=\"#%06x\"/>", ROW - 1,
 		change ? flamegraph_change_color(change)
-		       : flamegraph_color(node->name, node->unresolved, picture->options->cold));
+		: frame->level || !picture->options->color_by
+			? flamegraph_node_color(picture->options, node)
+			: ROOT_COLOR);
 	cells = width > 2 * TEXT_PAD ? (unsigned)((width - 2 * TEXT_PAD) / CELL) : 0;
 	if (cells >= MIN_CELLS) {
 		fputs("<text x=\"", out);

@@ -11,8 +11,16 @@
 #include <stdio.h>
 
 #include "analysis/diff.h"
+#include "analysis/name_code.h"
 #include "profile/time_buckets.h"
 #include "symbol/names/display_name.h"
+
+enum flamegraph_color_by {
+	FLAMEGRAPH_BY_FUNCTION,
+	FLAMEGRAPH_BY_PACKAGE,
+	FLAMEGRAPH_BY_IMAGE,
+	FLAMEGRAPH_BY_KIND
+};
 
 struct flamegraph_options {
 	const char *title;    /* NULL: "Flame Graph", or what it is */
@@ -25,7 +33,9 @@ struct flamegraph_options {
 	bool reverse;	      /* the tree was built leaf first: says so in texts */
 	/* [nodes]: the tree is that of a tree_pair, and this is how it differs; NULL: of one profile */
 	const struct tree_change *changes;
-	bool full_names; /* in boxes, too, and not only in their hover texts */
+	enum flamegraph_color_by color_by;
+	const struct name_codes *codes; /* of images and kinds */
+	bool full_names;		/* in boxes, too, and not only in their hover texts */
 };
 
 /* Widths are shares of weight_ns; texts give samples and percent. Every name is escaped. */
@@ -53,7 +63,7 @@ struct flamegraph_chart {
 /* The number of columns that a picture of this width has room for. */
 uint32_t flamegraph_chart_columns(const struct flamegraph_options *options);
 
-/* Of the options, title, subtitle, warning, width, cold and full_names count. */
+/* Of the options, title, subtitle, warning, width, colours and full_names count. */
 struct error *flamegraph_chart_write(const struct flamegraph_chart *chart,
 				     const struct flamegraph_options *options, FILE *out);
 
@@ -65,7 +75,11 @@ struct error *flamegraph_chart_write(const struct flamegraph_chart *chart,
 uint32_t heat_map_columns(const struct flamegraph_options *options);
 void heat_map_write(const struct heat *heat, const struct flamegraph_options *options, FILE *out);
 
-/* What pictures begin with; `title` unless the options have one. The width is never 0. */
+/* Of a box that is no change. */
+uint32_t flamegraph_node_color(const struct flamegraph_options *options,
+			       const struct tree_node *node);
+
+/* What pictures begin with, and what colours stand for; `title` unless the options have one. The width is never 0. */
 unsigned flamegraph_width(const struct flamegraph_options *options);
 unsigned flamegraph_heading_height(const struct flamegraph_options *options);
 void flamegraph_put_heading(FILE *out, const struct flamegraph_options *options, const char *title);

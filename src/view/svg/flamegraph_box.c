@@ -2,6 +2,7 @@
 #include "view/svg/flamegraph_box.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -206,6 +207,38 @@ uint32_t flamegraph_color(const char *name, bool unresolved, bool cold)
 	else
 		c = (struct rgb){c.r + light / 4, c.g + light / 2, c.b + light * 5 / 4};
 	return (uint32_t)(c.r << 16 | c.g << 8 | c.b);
+}
+
+/* Part of 255, of a colour of this hue (degrees), saturation and lightness (percent). */
+static uint32_t hsl_part(double hue, double saturation, double light, double shift)
+{
+	const double chroma = saturation / 100 * fmin(light / 100, 1 - light / 100);
+	const double k = fmod(shift + hue / 30, 12);
+
+	return (uint32_t)(255 * (light / 100 - chroma * fmax(-1, fmin(fmin(k - 3, 9 - k), 1))) +
+			  0.5);
+}
+
+uint32_t flamegraph_text_color(const char *text, size_t len)
+{
+	uint32_t h = UINT32_C(2166136261);
+	double hue, saturation, light;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)text[i]) * UINT32_C(16777619);
+	hue = h % 360;
+	saturation = 55 + (h >> 9) % 25;
+	light = 66 + (h >> 17) % 14;
+	return hsl_part(hue, saturation, light, 0) << 16 |
+	       hsl_part(hue, saturation, light, 8) << 8 | hsl_part(hue, saturation, light, 4);
+}
+
+uint32_t flamegraph_kind_color(enum name_kind kind)
+{
+	static const uint32_t colors[NAME_KINDS] = {0xf6a15b, 0xf7d774, 0x8fbdf0, 0xd39be0,
+						    0xa9cfa4};
+
+	return colors[kind];
 }
 
 #define NOISE 0xdcdce0

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "analysis/diff.h"
+#include "analysis/name_code.h"
 
 /* Writes `text` in at most `cells` cells; when that is not all of it, the last one is "…". */
 void flamegraph_put_text(FILE *out, const char *text, size_t cells);
@@ -41,6 +42,13 @@ void flamegraph_put_count(FILE *out, uint64_t value);
 
 /* 0xrrggbb */
 uint32_t flamegraph_color(const char *name, bool unresolved, bool cold);
+
+/* One hue for each text, a package or an image; light enough for black text, as those of kinds are. */
+uint32_t flamegraph_text_color(const char *text, size_t len);
+uint32_t flamegraph_kind_color(enum name_kind kind);
+
+/* Of what has no name, or no image. */
+#define FLAMEGRAPH_GREY 0xbebec2
 
 /*
  * Colour and text of a box in a picture of differences. Red: more of the time
