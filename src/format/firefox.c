@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/name_code.h"
 #include "base/intern.h"
 #include "format/firefox.h"
 
@@ -20,18 +21,27 @@
 #define FIREFOX_GECKO_VERSION 34
 
 /*
- * Colours of what runs (src/utils/colors.ts there). A category that is grey is
- * needed; activity is not drawn of it.
+ * Colours of what runs (src/utils/colors.ts there). A category that is grey is needed, the
+ * first one; activity is not drawn of it, nor of what is transparent.
  */
-enum category { CATEGORY_OTHER, CATEGORY_KERNEL, CATEGORY_USER, CATEGORY_GUEST };
-#define CATEGORIES                                                                  \
-	"[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"   \
-	"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}," \
-	"{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"   \
-	"{\"name\":\"Guest\",\"color\":\"blue\",\"subcategories\":[\"Other\"]}]"
+static void put_categories(FILE *out)
+{
+	static const struct {
+		const char *name, *color;
+	} kinds[NAME_KINDS] = {
+		[NAME_KERNEL] = {"Kernel", "orange"},  [NAME_USER] = {"User", "yellow"},
+		[NAME_GUEST] = {"Guest", "blue"},      [NAME_HYPERVISOR] = {"Hypervisor", "purple"},
+		[NAME_IDLE] = {"Idle", "transparent"},
+	};
 
-/* Kernels with programs have the upper half of 64-bit addresses. */
-#define KERNEL (UINT64_C(1) << 63)
+	fputs(",\n\"categories\":[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":["
+	      "\"Other\"]}",
+	      out);
+	for (int kind = 0; kind < NAME_KINDS; kind++)
+		fprintf(out, ",{\"name\":\"%s\",\"color\":\"%s\",\"subcategories\":[\"Other\"]}",
+			kinds[kind].name, kinds[kind].color);
+	putc(']', out);
+}
 
 /* Numbers in JavaScript are exact up to here. */
 #define MAX_EXACT (UINT64_C(1) << 53)
@@ -176,22 +186,19 @@ static void put_line(struct firefox *f, uint32_t entry, uint32_t k)
 		fputs_unlocked("null", f->out);
 }
 
-/* One address space is all the guest's: a unikernel's, or firmware's. */
+/* Behind the first one. */
 static void put_category(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	const char *target = f->job->profile->info.target;
-	const bool process = target && !strcmp(target, "process");
+	const char *name = f->table->functions[location_place(f->table, entry, k)->function].name;
+	const bool kernel = addr_is_kernels(location_addr(f->table, entry));
 
-	putc_unlocked('0' + (location_addr(f->table, entry) & KERNEL ? CATEGORY_KERNEL
-			     : f->has_kernel || process		     ? CATEGORY_USER
-								     : CATEGORY_GUEST),
-		      f->out);
+	format_number(1 + name_kind_of(name, kernel, f->user), f->out);
 }
 
 static bool has_kernel(const struct location_table *table)
 {
 	for (uint32_t i = 0; i < table->n; i++)
-		if (location_addr(table, i) & KERNEL)
+		if (addr_is_kernels(location_addr(table, i)))
 			return true;
 	return false;
 }
@@ -399,12 +406,12 @@ static struct error *put_meta(struct firefox *f)
 		"\"stackwalk\":1,\"symbolicated\":true,\"usesOnlyOneStackType\":true,"
 		"\"sourceCodeIsNotOnSearchfox\":true,"
 		"\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"},"
-		"\"categories\":" CATEGORIES
-		",\n\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
+		"\"interval\":%g,\"startTime\":%.3f,\"importedFrom\":\"uniprof\","
 		"\"markerSchema\":",
 		FIREFOX_GECKO_VERSION, FIREFOX_VERSION, info->rate_hz > 0 ? 1e3 / info->rate_hz : 1,
 		(double)info->start_unix_ns / 1e6);
 	put_marker_schema(f);
+	put_categories(f->out);
 	format_json_field(",\n\"product\":", f->guest, f->out);
 	format_json_field(",\"arguments\":", title, f->out);
 	fputs("},\n", f->out);
@@ -481,7 +488,7 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 	struct error *err = location_table_new(job, &f.table);
 
 	if (!err) {
-		f.has_kernel = has_kernel(f.table);
+		f.user = has_kernel(f.table) || recording_is_of_process(&job->profile->info);
 		err = ids_new(&f.strings);
 	}
 	if (!err)

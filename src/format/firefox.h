@@ -19,7 +19,7 @@ struct firefox {
 	struct ids *files;   /* numbers of source files */
 	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
 	uint32_t n_stacks;
-	bool has_kernel; /* beside programs */
+	bool user; /* there are programs beside a kernel, or alone */
 	struct samples *samples;
 	const char *guest;
 	uint32_t pid, pause_name;

@@ -22,6 +22,7 @@ import trace_viewer  # noqa: E402
 import webdriver  # noqa: E402
 from exported import (BUILD, EXAMPLE, HARMFUL, INLINED_SELF, INLINED_TOTAL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, SOURCE, Exported,
                       folded, line_of, run, totals)  # noqa: E402
+from picture import perf_script  # noqa: E402
 
 # Only in this test: later versions bring older profiles up to date.
 PROFILER_CLI = '@firefox-devtools/profiler-cli', '0.10.0'
@@ -579,6 +580,17 @@ class Firefox(Exported):
         # The profiler leaves out the first sample of a thread: nothing is known of before.
         self.assertEqual([thread['cpuMs'] for thread in threads], [69, 29])
         self.assertRegex(self.cli('thread', 'samples'), r'Guest .*100\.0%')
+
+    def test_kinds_of_code_are_categories(self):
+        recording, path = perf_script(self.directory / 'kinds.perf'), self.directory / 'kinds.firefox.json'
+        subprocess.run([BUILD / 'uniprof', 'export', '-o', path, recording], check=True, timeout=60)
+        self.load(path)
+        shares = re.findall(r'(?m)^\W*(Kernel|User|Guest|Hypervisor|Idle|Other)\b.*?([\d.]+)%', self.cli('thread', 'samples'))
+        # What is idle is no activity to it: 90 samples are.
+        self.assertEqual({name: round(float(share)) for name, share in shares}, {'User': 67, 'Kernel': 22, 'Hypervisor': 11})
+        categories = json.loads(path.read_text(encoding='utf-8'))['meta']['categories']
+        self.assertEqual([category['name'] for category in categories], ['Other', 'Kernel', 'User', 'Guest', 'Hypervisor', 'Idle'])
+        self.assertIn('default_idle', {row['name'] for row in json.loads(self.cli('thread', 'functions', '--json', '--limit', '0', '--include-idle'))['functions']})
 
     def test_inlined_functions_have_their_lines(self):
         self.load(self.export('inlined', 'inlined.firefox.json'))
