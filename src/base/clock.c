@@ -21,6 +21,11 @@ uint64_t clock_unix_ns(void)
 	return read_clock(CLOCK_REALTIME);
 }
 
+uint64_t clock_cpu_ns(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void clock_sleep_until(uint64_t when_ns)
 {
 	const struct timespec ts = {(time_t)(when_ns / NS_PER_S), (long)(when_ns % NS_PER_S)};

@@ -13,6 +13,9 @@ uint64_t clock_now_ns(void);
 /* Wall clock, ns since the epoch. */
 uint64_t clock_unix_ns(void);
 
+/* CPU time that the calling thread has used, ns. */
+uint64_t clock_cpu_ns(void);
+
 /* Sleeps until CLOCK_MONOTONIC shows `when_ns`; a signal may end it early. */
 void clock_sleep_until(uint64_t when_ns);
 

@@ -84,6 +84,10 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
  * runs. So a guest with very many costs no more than one with few. A thread that
  * has not run since it was looked at last still has the stack that it had.
  *
+ * Looks take no more CPU time than the options say, so that a turn takes longer
+ * where they cost more: a guest that shares its CPU with us would else go on
+ * between looks only, and looks would come when it suits its threads.
+ *
  * Each sample stands for the time since its thread was looked at last, whatever
  * was seen then: the looks do not come when it suits the thread, so that the
  * state at a look speaks for the time before without bias, and what a thread has

@@ -21,6 +21,8 @@
 
 /* Threads that are looked at in a tick, where those that do not run are wanted; at most: TICK_WAITS_MAX. */
 #define WAITS_DEFAULT 32u
+/* Share of a CPU that looking at them may take. */
+#define WAITS_COST_DEFAULT 0.05
 
 #define FRAMES_DEFAULT 4096u
 #define FRAMES_MAX     65536u
@@ -49,6 +51,7 @@ struct sampler_options {
 	bool threads;		       /* tell which thread of the guest runs; needs the locator */
 	uint32_t
 		waits; /* threads that are looked at in each tick for those that do not run; 0: none */
+	double waits_cost; /* CPU time that this takes at most, as a share of time; 0: no bound */
 	enum unwind_method method;	   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };

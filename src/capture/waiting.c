@@ -90,6 +90,8 @@ struct waits {
 	uint64_t ticked_ns;	      /* CLOCK_MONOTONIC of the last tick; 0: there was none */
 	uint64_t period_ns, usual_ns; /* from one tick to the next, as asked for and as it is */
 	uint64_t turn_ns;	      /* when the turn began */
+	double cost;		      /* share of time that looks may take of a CPU */
+	int64_t left_ns;	      /* CPU time for looks; less than 0: the last look took more */
 	/* When the turns before were where the present one is: a thread that is met first counts from then on. */
 	uint64_t passed_ns;
 	struct visit *visits; /* by the thread's number, 1 first */
@@ -111,6 +113,8 @@ struct error *waits_new(struct target *target, struct capture *capture,
 	waits->budget = options->waits < TICK_WAITS_MAX ? options->waits : TICK_WAITS_MAX;
 	waits->period_ns = waits->usual_ns = (uint64_t)((double)NS_PER_S / options->rate_hz);
 	waits->time_ns = waits->turn_ns = waits->passed_ns = 1;
+	waits->cost = options->waits_cost;
+	waits->left_ns = (int64_t)(waits->cost * (double)waits->period_ns);
 	waits->entries = calloc(target->info.vcpus + waits->budget, sizeof(*waits->entries));
 	if (!waits->entries) {
 		waits_free(waits);
@@ -165,7 +169,16 @@ static uint64_t advance(struct waits *waits)
 	if (waits->usual_ns < waits->period_ns)
 		waits->usual_ns = waits->period_ns;
 	waits->ticked_ns = now_ns;
+	waits->left_ns += (int64_t)(waits->cost * (double)since_ns);
+	/* CPU time that earlier ticks did not need is not for one tick to take. */
+	if (waits->left_ns > (int64_t)(waits->cost * (double)most_ns))
+		waits->left_ns = (int64_t)(waits->cost * (double)most_ns);
 	return waits->time_ns += since_ns;
+}
+
+static bool may_look(const struct waits *waits)
+{
+	return !(waits->stop && *waits->stop) && (waits->cost <= 0 || waits->left_ns > 0);
 }
 
 /* Chooses a vCPU that sees the kernel, one that is in it if there is one. */
@@ -327,19 +340,30 @@ static enum guest_thread_turn go_on(struct waits *waits, const struct waiting *w
 	return turn;
 }
 
+/* Takes what a look cost, since *cpu_ns, from what is left. */
+static void pay(struct waits *waits, uint64_t *cpu_ns)
+{
+	const uint64_t now_ns = clock_cpu_ns();
+
+	waits->left_ns -= (int64_t)(now_ns - *cpu_ns);
+	*cpu_ns = now_ns;
+}
+
 /* A tick ends where a turn does: so no thread has two samples in it. */
 static struct error *take_turns(struct waits *waits, const struct waiting *waiting,
 				struct tick *tick)
 {
 	const uint64_t now_ns = advance(waits);
+	uint64_t cpu_ns = clock_cpu_ns();
 	struct guest_thread thread;
 	struct error *err = NULL;
 
-	for (uint32_t i = 0; i < waits->budget && !err && !(waits->stop && *waits->stop); i++) {
+	for (uint32_t i = 0; i < waits->budget && !err && may_look(waits); i++) {
 		const enum guest_thread_turn turn = go_on(waits, waiting, &thread);
 
 		if (turn == TURN_THREAD)
 			err = visit_thread(waits, waiting, thread, now_ns, tick);
+		pay(waits, &cpu_ns);
 		if (turn == TURN_END || (turn == TURN_LOST && !waits->trail_n) ||
 		    waits->in_turn > GUEST_THREADS_MAX) {
 			waits->counts.lost += turn != TURN_END;

@@ -280,6 +280,45 @@ static void a_thread_that_does_not_stand_still_is_counted_and_left_out(void **st
 	assert_int_equal(tid_of(f, entries), 1);
 }
 
+/* Each read of a task takes a while. */
+static void take_time(struct kernel *kernel, uint64_t va)
+{
+	const uint64_t since_ns = clock_cpu_ns();
+
+	while (clock_cpu_ns() - since_ns < 20000)
+		continue;
+}
+
+static void looks_take_no_more_than_their_share_of_a_cpu(void **state)
+{
+	const struct sampler_options options = {.waits = BUDGET,
+						.rate_hz = 1000,
+						.waits_cost = 0.1};
+	struct fixture *f = *state;
+	uint64_t cpu_ns, look_ns, samples = 0;
+
+	/* The cost of those that are all new is the most that a look takes. */
+	f->kernel->runs = take_time;
+	cpu_ns = clock_cpu_ns();
+	take_tick(f);
+	look_ns = (clock_cpu_ns() - cpu_ns) / BUDGET;
+	waits_free(f->waits);
+	assert_null(waits_new(&f->target, f->capture, &options, &f->waits));
+	f->start_ns = clock_now_ns();
+	cpu_ns = clock_cpu_ns();
+	for (unsigned ticks = 0; ticks < 100; ticks++) {
+		clock_sleep_until(clock_now_ns() + 2000000);
+		take_tick(f);
+		samples += f->tick.waits;
+	}
+	cpu_ns = clock_cpu_ns() - cpu_ns;
+	/* A tenth, one look that took longer, and as much as the ticks themselves take. */
+	assert_in_range(cpu_ns, 0, (clock_now_ns() - f->start_ns) / 8 + 2 * look_ns);
+	assert_true(samples > THREADS);
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_true(f->weight[tids[i]] > 0);
+}
+
 static void turns_go_on_behind_threads_that_have_ended(void **state)
 {
 	struct fixture *f = *state;
@@ -330,6 +369,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_thread_that_does_not_stand_still_is_counted_and_left_out, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(looks_take_no_more_than_their_share_of_a_cpu,
+						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(turns_go_on_behind_threads_that_have_ended, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(lists_that_lie_cost_no_more, set_up, tear_down),

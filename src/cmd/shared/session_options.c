@@ -61,6 +61,10 @@ const struct option_row session_sampling_options[] = {
 	 .text = "threads that are looked at in each tick for --threads (default 32)",
 	 .more = "All threads have their turn, so that a guest with very many costs no more than "
 		 "one with few, but each is seen more rarely."},
+	{"thread-cost", "PERCENT", 0, take_percent, AT(sampler.waits_cost),
+	 .text = "CPU time for --threads, as a share of one CPU at most (default 5)",
+	 .more = "Where a look takes longer, fewer threads are looked at in a tick.\n"
+		 "Intervals behind the shares tell how much that leaves open."},
 	{"always-pause", NULL, 0, take_true, AT(always_pause),
 	 .text = "stop the guest for each sample, even where it could be read without that",
 	 .more = "By default only a virtual CPU that is on a CPU has to be stopped; one that waits "
@@ -116,6 +120,7 @@ void session_defaults(struct session_options *options)
 	memset(options, 0, sizeof(*options));
 	options->sampler.rate_hz = DEFAULT_RATE_HZ;
 	options->thread_budget = WAITS_DEFAULT;
+	options->sampler.waits_cost = WAITS_COST_DEFAULT;
 }
 
 struct error *session_check(const struct target *target, const struct session_options *options)
