@@ -92,8 +92,9 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
  * was seen then: the looks do not come when it suits the thread, so that the
  * state at a look speaks for the time before without bias, and what a thread has
  * in all is the time that went by, however many others there are. A thread that
- * is met first stands for the time since the turns were last at its place; a stretch
- * without ticks counts as four usual ones at most. One
+ * is met first stands for the time since the turns were last at its place, in the first
+ * turn for that since the tick before; a stretch without ticks counts as four usual ones
+ * at most. One
  * that is met running, or that did not stand still while it was read, has no
  * sample for that time, and the next does not make up for it.
  */

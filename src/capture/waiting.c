@@ -86,10 +86,11 @@ struct waits {
 		lost_at; /* address of the thread behind which the turn led nowhere; 0: it goes on */
 	uint64_t in_turn; /* threads since the turn began */
 	/* Times below are on a clock of its own, which begins with the first tick: see advance(). */
-	uint64_t time_ns;
+	uint64_t time_ns, before_ns;  /* ... of this tick and the one before */
 	uint64_t ticked_ns;	      /* CLOCK_MONOTONIC of the last tick; 0: there was none */
 	uint64_t period_ns, usual_ns; /* from one tick to the next, as asked for and as it is */
 	uint64_t turn_ns;	      /* when the turn began */
+	bool again;		      /* it is not the first */
 	double cost;		      /* share of time that looks may take of a CPU */
 	int64_t left_ns;	      /* CPU time for looks; less than 0: the last look took more */
 	/* When the turns before were where the present one is: a thread that is met first counts from then on. */
@@ -112,7 +113,7 @@ struct error *waits_new(struct target *target, struct capture *capture,
 	waits->stop = options->stop;
 	waits->budget = options->waits < TICK_WAITS_MAX ? options->waits : TICK_WAITS_MAX;
 	waits->period_ns = waits->usual_ns = (uint64_t)((double)NS_PER_S / options->rate_hz);
-	waits->time_ns = waits->turn_ns = waits->passed_ns = 1;
+	waits->time_ns = waits->before_ns = waits->turn_ns = waits->passed_ns = 1;
 	waits->cost = options->waits_cost;
 	waits->left_ns = (int64_t)(waits->cost * (double)waits->period_ns);
 	waits->entries = calloc(target->info.vcpus + waits->budget, sizeof(*waits->entries));
@@ -173,6 +174,7 @@ static uint64_t advance(struct waits *waits)
 	/* CPU time that earlier ticks did not need is not for one tick to take. */
 	if (waits->left_ns > (int64_t)(waits->cost * (double)most_ns))
 		waits->left_ns = (int64_t)(waits->cost * (double)most_ns);
+	waits->before_ns = waits->time_ns;
 	return waits->time_ns += since_ns;
 }
 
@@ -243,10 +245,14 @@ static struct error *read_stack(const struct waiting *waiting, struct visit *vis
 	return err;
 }
 
-/* The time since this thread had its last turn; it has one now. */
+/*
+ * The time since this thread had its last turn; it has one now. In the first turn all
+ * threads are new, which takes long: no one look is to stand for that time.
+ */
 static uint64_t visit_again(struct waits *waits, struct visit *visit, uint64_t now_ns)
 {
-	const uint64_t before_ns = visit->at_ns ? visit->at_ns : waits->passed_ns;
+	const uint64_t met_ns = waits->again ? waits->passed_ns : waits->before_ns,
+		       before_ns = visit->at_ns ? visit->at_ns : met_ns;
 
 	waits->passed_ns = before_ns;
 	visit->at_ns = now_ns;
@@ -304,6 +310,7 @@ static void begin_turn(struct waits *waits, uint64_t now_ns)
 {
 	waits->passed_ns = waits->turn_ns;
 	waits->turn_ns = now_ns;
+	waits->again = true;
 	waits->in_turn = 0;
 	waits->trail_n = 0;
 	waits->lost_at = 0;

@@ -129,7 +129,7 @@ static void all_threads_have_their_turn(void **state)
 static void what_a_thread_has_in_all_is_the_time_that_went_by(void **state)
 {
 	struct fixture *f = *state;
-	uint64_t first_ns, elapsed_ns, turn_ns = 0;
+	uint64_t first_ns, elapsed_ns, met_ns = 0, turn_ns = 0;
 
 	/* Time before the first tick is no thread's. */
 	first_ns = clock_now_ns();
@@ -137,15 +137,36 @@ static void what_a_thread_has_in_all_is_the_time_that_went_by(void **state)
 	f->start_ns = clock_now_ns();
 	first_ns = f->start_ns - first_ns;
 	for (unsigned ticks = 1; ticks < 30; ticks++) {
+		if (ticks == 3)
+			met_ns = clock_now_ns() - f->start_ns;
 		if (ticks == 27)
 			turn_ns = clock_now_ns() - f->start_ns;
 		clock_sleep_until(clock_now_ns() + (ticks % 7) * 100000);
 		take_tick(f);
 	}
 	elapsed_ns = clock_now_ns() - f->start_ns;
+	turn_ns -= met_ns;
 	/* The first tick has taken some time since its own. */
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_in_range(f->weight[tids[i]], turn_ns, elapsed_ns + first_ns);
+}
+
+static void no_look_stands_for_a_first_turn_that_took_long(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t first_ns;
+
+	for (unsigned ticks = 0; ticks < 3; ticks++) {
+		clock_sleep_until(clock_now_ns() + 10000000);
+		take_tick(f);
+	}
+	first_ns = f->weight[tids[0]];
+	assert_in_range(f->weight[tids[THREADS - 1]], 10000000,
+			clock_now_ns() - f->start_ns - 20000000);
+	/* From then on, each has the time that goes by. */
+	for (unsigned ticks = 0; ticks < 3; ticks++)
+		take_tick(f);
+	assert_true(f->weight[tids[0]] - first_ns >= 20000000);
 }
 
 static void what_nobody_saw_is_left_out(void **state)
@@ -356,6 +377,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_threads_have_their_turn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_a_thread_has_in_all_is_the_time_that_went_by,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(no_look_stands_for_a_first_turn_that_took_long,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_nobody_saw_is_left_out, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_thread_that_is_met_first_has_the_time_of_one_turn,
