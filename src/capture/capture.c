@@ -51,6 +51,7 @@ struct capture {
 	struct thread_numbers *threads; /* NULL: not wanted */
 	struct thread_request request;
 	struct unwinder *unwinder;
+	struct interpreter *interpreter; /* NULL: none is known, or wanted */
 	struct frame *frames;
 	uint32_t max_frames;
 	enum unwind_method method;
@@ -240,14 +241,14 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .code = code_cache_for(capture->code_cache, &vcpu->regs,
 							 capture->sample->time_ns),
 				  .unwinder = capture->unwinder,
+				  .anew = capture->interpreter != NULL,
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
 	struct unwind_result out;
-	struct error *err;
-	bool whole;
+	struct error *err = NULL;
+	bool whole = true;
 
 	unwind_stack(&in, capture->frames, &out);
-	entry->end = (uint8_t)out.end;
 	vcpu->request.again = false;
 	drop_idle_others(&capture->depths[i], vcpu, out.others);
 	drop_idle_red_zone(&capture->depths[i], vcpu, out.red_zone);
@@ -260,7 +261,12 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 			   ? out.used
 			   : out.want);
 	adapt_others(&capture->depths[i], vcpu, &out);
-	err = intern(capture, &out, &entry->stack, &whole);
+	if (capture->interpreter)
+		err = interpreter_merge(capture->interpreter, vcpu, capture->frames,
+					capture->max_frames, &out);
+	entry->end = (uint8_t)out.end;
+	if (!err)
+		err = intern(capture, &out, &entry->stack, &whole);
 	if (!err && !whole) {
 		entry->end = UNWIND_NO_ROOM;
 		capture->no_room++;
@@ -454,6 +460,8 @@ __attribute__((noinline)) struct error *capture_tick(struct capture *capture, ui
 		bool deeper = false;
 
 		capture->sample->request.now_ns = deeper_takes ? 0 : now_ns;
+		if (capture->interpreter)
+			interpreter_refresh(capture->interpreter);
 		err = capture->target->ops->sample(capture->target, capture->sample);
 		if (err)
 			return err;
@@ -511,6 +519,9 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 		err = code_cache_new(capture->target, options->images, &capture->code_cache);
 	if (!err)
 		err = unwinder_new(&capture->unwinder);
+	if (!err && options->stand_ins && capture->target->copies_frames)
+		err = interpreter_new(capture->target, options->stand_ins, capture->sample,
+				      &capture->interpreter);
 	return err;
 }
 
@@ -540,6 +551,7 @@ void capture_free(struct capture *capture)
 	if (!capture)
 		return;
 	unwinder_free(capture->unwinder);
+	interpreter_free(capture->interpreter);
 	code_cache_free(capture->code_cache);
 	sample_free(capture->sample);
 	thread_numbers_free(capture->threads);
@@ -578,4 +590,9 @@ uint64_t capture_given_up(const struct capture *capture)
 uint64_t capture_no_room(const struct capture *capture)
 {
 	return capture ? capture->no_room : 0;
+}
+
+const struct interpreter *capture_interpreter(const struct capture *capture)
+{
+	return capture ? capture->interpreter : NULL;
 }

@@ -51,8 +51,32 @@ uint64_t capture_locating_ns(const struct capture *capture);
 /* Samples that were taken again, since the beginning; 0 for NULL. */
 uint64_t capture_retries(const struct capture *capture);
 
+/* The interpreter that the guest is; NULL: none, or none is wanted. */
+const struct interpreter *capture_interpreter(const struct capture *capture);
+
 /* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
 uint64_t capture_no_room(const struct capture *capture);
+
+/* An interpreter (runtime/runtime.h) that is the process that is sampled. */
+struct interpreter;
+
+/*
+ * Looks for one in the files of the process; *out is NULL if there is none. From then on
+ * the sample asks for its frames, which have room here.
+ */
+struct error *interpreter_new(struct target *target, struct stand_ins *stand_ins,
+			      struct sample *sample, struct interpreter **out);
+void interpreter_free(struct interpreter *interpreter);
+
+/* To be called before each sample. */
+void interpreter_refresh(struct interpreter *interpreter);
+
+/* Puts its functions into the stack of a vCPU that was just unwound into `frames`, with room for `max`. */
+struct error *interpreter_merge(struct interpreter *interpreter, const struct vcpu_sample *vcpu,
+				struct frame *frames, size_t max, struct unwind_result *out);
+
+/* What was found, and how many stacks have its functions. NULL: nothing. */
+void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out);
 
 /*
  * Stacks of threads that do not run, in the kernel: read while the guest runs,

@@ -13,6 +13,7 @@
 
 #include "capture/image_locator.h"
 #include "recording/recording.h"
+#include "symbol/names/stand_ins.h"
 #include "target/target.h"
 
 /* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */
@@ -52,6 +53,8 @@ struct sampler_options {
 	uint32_t
 		waits; /* threads that are looked at in each tick for those that do not run; 0: none */
 	double waits_cost; /* CPU time that this takes at most, as a share of time; 0: no bound */
+	/* Gets the functions of an interpreter (runtime/runtime.h), if the guest is one; NULL: they are not wanted. */
+	struct stand_ins *stand_ins;
 	enum unwind_method method;	   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 };
@@ -95,6 +98,8 @@ struct sampler_result {
 	uint64_t waiting;    /* samples of threads that do not run */
 	uint64_t unproven;   /* threads that ran while they were read as waiting ones */
 	uint64_t lost_turns; /* lists of threads that led nowhere */
+	char runtime[48];    /* the interpreter that was found: "CPython 3.11.2" */
+	struct runtime_counts merged; /* ... and its stacks */
 	double max_overhead; /* bound on the share of time paused that was in force; 0: none */
 	bool no_priority, no_lock; /* what priority_raise was refused */
 	uint64_t slowed;	   /* samples that were put off to keep within it */

@@ -115,6 +115,7 @@ struct top {
 	struct target *target;
 	struct images *images;
 	struct stacks *stacks;
+	struct stand_ins *stand_ins; /* NULL: not wanted */
 	struct symbolizer *symbolizer;
 	struct short_names *names; /* NULL: full names are wanted */
 	struct recent_ticks *recent;
@@ -400,6 +401,7 @@ static struct error *sample_once(struct top *top, struct image_locator *locator,
 	sampler.images = top->images;
 	sampler.locator = locator;
 	sampler.threads = true;
+	sampler.stand_ins = top->stand_ins;
 	sampler.stop = &top->stop;
 	return err ? err : sampler_run(top->target, top->stacks, &sampler, &sink, result);
 }
@@ -482,11 +484,14 @@ static struct error *run(struct top *top, struct sampler_result *result)
 		err = error_no_memory();
 	if (!err)
 		err = session_load_images(top->target, session, &top->images);
+	if (!err && !session->no_python)
+		err = stand_ins_new(&top->stand_ins);
 	if (!err)
 		err = symbolizer_new(top->images, NULL, &top->symbolizer);
 	if (!err)
 		symbolizer_set(top->symbolizer,
-			       &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE});
+			       &(struct symbolizer_options){.unnamed = UNNAMED_IMAGE,
+							    .stand_ins = top->stand_ins});
 	if (!err && !top->options->full_names)
 		err = short_names_new(&top->names);
 	if (!err)
@@ -500,6 +505,7 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	free(top->threads);
 	short_names_free(top->names);
 	symbolizer_free(top->symbolizer);
+	stand_ins_free(top->stand_ins);
 	stacks_free(top->stacks);
 	images_free(top->images);
 	free(top->guest);

@@ -43,6 +43,7 @@
 #include "base/error.h"
 #include "base/sample_types.h"
 #include "base/seccomp.h"
+#include "runtime/runtime.h"
 #include "threads/threads.h"
 
 /* The most stack that is ever copied from a vCPU, bytes. */
@@ -111,6 +112,8 @@ struct vcpu_sample {
 	uint8_t *buffer;	       /* stack_cap + RED_ZONE_MAX bytes */
 	struct vcpu_account account;
 	struct thread_copy thread; /* what the sample's request asks for */
+	struct runtime_copy
+		*runtime; /* the caller's, for what the request asks for; NULL: nothing */
 };
 
 struct sample_request {
@@ -119,6 +122,8 @@ struct sample_request {
 	uint64_t now_ns; /* CLOCK_MONOTONIC, if it was read just now; 0: it was not */
 	/* To be copied of each vCPU, where the target can; NULL: nothing. */
 	const struct thread_request *thread;
+	/* Copies frames of its interpreter, too, where the target can; NULL: nothing. */
+	struct runtime *runtime;
 };
 
 /* The target's own account of samples. */
@@ -221,6 +226,8 @@ struct target {
 	struct target_news news;
 	/* Set by open: sample() copies what its request asks for of threads. */
 	bool copies_threads;
+	/* Set by open: sample() copies frames of an interpreter; a thread on a CPU is stopped for that. */
+	bool copies_frames;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */

@@ -177,6 +177,7 @@ def host_tests():
         host_guests_test("kvm", "kvm", short="Profiles.test_shares Leaves.test_what_kvm_was_told_is_told_back"),
         host_guests_test("unpaused", "unpaused", short="Profiles.test_unwind_tables"),
         host_guests_test("process", "process", short="Unstopped.test_shares_of_a_process Ends.test_its_end"),
+        host_guests_test("python", "python", short="Python.test_shares_and_calls_of_one_thread Python.test_lines_of_functions"),
         host_guests_test("agent", "agent", short="Guests Store"),
         host_guests_test("annotate", "annotate", short="Processes Guests.test_x86_64"),
         host_guests_test("core", "qemu-core"), host_guests_test("busy_host", "busy-host"),

@@ -99,6 +99,7 @@ struct guest_dump_taken {
 	struct images *images;
 	struct image_locator *locator;
 	struct stacks *stacks;
+	struct stand_ins *stand_ins; /* NULL: not wanted */
 	struct capture *capture;
 	struct thread_listing listing;
 };
@@ -128,6 +129,7 @@ void guest_dump_free(struct guest_dump_taken *taken)
 	thread_listing_free(&taken->listing);
 	short_names_free(dump->names);
 	symbolizer_free(dump->symbolizer);
+	stand_ins_free(taken->stand_ins);
 	capture_free(taken->capture);
 	stacks_free(taken->stacks);
 	image_locator_free(taken->locator);
@@ -146,12 +148,18 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 		err = image_locator_new(target, taken->images, &notes, &taken->locator);
 	if (!err)
 		err = stacks_new(&taken->stacks);
+	if (!err && !options->no_python)
+		err = stand_ins_new(&taken->stand_ins);
+	sampler.stand_ins = taken->stand_ins;
 	sampler.images = taken->images;
 	sampler.locator = taken->locator;
 	if (!err)
 		err = capture_new(target, taken->stacks, &sampler, &taken->capture);
 	if (!err)
 		err = symbolizer_new(taken->images, NULL, &taken->dump.symbolizer);
+	if (!err)
+		symbolizer_set(taken->dump.symbolizer,
+			       &(struct symbolizer_options){.stand_ins = taken->stand_ins});
 	return err;
 }
 

@@ -69,6 +69,7 @@ struct session {
 	const char *path;
 	struct target *target;
 	const struct stacks *stacks;
+	struct stand_ins *stand_ins; /* functions of an interpreter; NULL: not wanted */
 	const struct images *images;
 	struct image_locator *locator;
 	struct recording_info info;
@@ -90,7 +91,8 @@ static struct error *session_names(struct session *session, char **trouble)
 	struct progress_sink *progress =
 		session->terminal ? &session->progress_line.progress : NULL;
 	const struct symbolizer_options naming = {.no_demangle = true,
-						  .no_source = session->segment};
+						  .no_source = session->segment,
+						  .stand_ins = session->stand_ins};
 	struct symbolizer *symbolizer = NULL;
 	struct frame *frames = NULL;
 	size_t n;
@@ -457,6 +459,9 @@ static void summary(const struct session *session, const struct sampler_result *
 			" stacks were not kept whole: there were more different ones than "
 			"memory for them (--max-memory)",
 			result->no_room);
+	if (*result->runtime && session->options->verbose)
+		cmd_say("%s: %" PRIu64 " stacks have its functions, %" PRIu64 " do not",
+			result->runtime, result->merged.merged, result->merged.unproven);
 	tell_waits(session, result);
 	if (result->given_up)
 		cmd_say("%" PRIu64
@@ -497,6 +502,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	sampler.images = images;
 	sampler.locator = session->locator;
 	sampler.threads = true;
+	sampler.stand_ins = session->stand_ins;
 	sampler.waits = options->waits ? options->thread_budget : 0;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
 	return err || session->segment ? err : image_locator_end(session->locator);
@@ -542,7 +548,7 @@ struct error *session_record(struct target *target, const struct session_options
 	struct images *own = NULL;
 	struct error *err;
 
-	memset(result, 0, sizeof(*result));
+	*result = (struct sampler_result){0};
 	progress_line_init(&session.progress_line, "uniprof");
 	if (target->advice && !options->quiet)
 		cmd_say("via %s: %s", target->way, target->advice);
@@ -554,9 +560,12 @@ struct error *session_record(struct target *target, const struct session_options
 	err = session_check(target, options);
 	if (!err)
 		err = session_load_images(target, options, &own);
-	if (!err)
-		err = record(&session, target, own, result);
+	/* Segments have none: the next session's numbers would be other functions'. */
+	if (!err && !options->no_python)
+		err = stand_ins_new(&session.stand_ins);
+	err = err ? err : record(&session, target, own, result);
 	image_locator_free(session.locator);
+	stand_ins_free(session.stand_ins);
 	if (images)
 		*images = own;
 	else

@@ -280,7 +280,12 @@ static struct error *put_recorded(struct location_resolver *r, struct resolved *
 {
 	const struct profile_name *recorded =
 		r->profile ? profile_name(r->profile, one->addr, one->kind) : NULL;
+	struct stand_in running;
 
+	if (stand_ins_find(r->options.stand_ins, one->addr, &running))
+		return put(r, one, running.name, running.start,
+			   &(struct source_frame){.file = running.file, .line = running.line},
+			   r->options.no_source ? 0 : 1);
 	if (!recorded)
 		return put_unnamed(r, one);
 	return put(r, one, recorded->name, one->addr - recorded->offset, recorded->frames,

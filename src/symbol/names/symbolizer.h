@@ -14,6 +14,7 @@
 #include "profile/profile.h"
 #include "recording/stacks.h"
 #include "symbol/images/images.h"
+#include "symbol/names/stand_ins.h"
 
 struct symbolizer;
 
@@ -36,6 +37,8 @@ struct symbolizer_options {
 	bool no_source;	  /* only names are asked for: no inlined functions, files and lines */
 	/* Name of code without a symbol: its image, its offset there, or its address. */
 	enum unnamed_code unnamed;
+	/* Functions of an interpreter that runs now, whose names no recording carries yet; NULL: none. */
+	const struct stand_ins *stand_ins;
 };
 void symbolizer_set(struct symbolizer *symbolizer, const struct symbolizer_options *options);
 

@@ -25,6 +25,7 @@ struct process {
 	int memory;
 	struct perf *perf;	   /* NULL: threads are stopped by ptrace */
 	struct error *why_stopped; /* ... because; NULL: they are not */
+	struct runtime *runtime;   /* of the sample's request */
 	char advice[256];
 };
 
@@ -53,6 +54,23 @@ static void copy_stacks(struct process *process, struct vcpu_sample *vcpu, uint6
 	virtual_memory_copy_stacks(host_memory_window, &memory, vcpu);
 }
 
+static size_t read_memory(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	return host_memory_read(((struct process *)ctx)->memory, va, buf, len);
+}
+
+/* Frames of the interpreter that a thread runs, which stands still. */
+static void copy_frames(struct process *process, uint32_t i, struct vcpu_sample *vcpu)
+{
+	const struct runtime_view view = {.tid = (uint32_t)process->stops.threads.at[i].tid,
+					  .stack = &vcpu->stack,
+					  .ctx = process,
+					  .read = read_memory};
+
+	if (process->runtime && vcpu->runtime)
+		runtime_copy_frames(process->runtime, &view, vcpu->runtime);
+}
+
 static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
 	struct process *process = ctx;
@@ -60,6 +78,7 @@ static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_
 	if (!process_regs(process->stops.threads.at[i].tid, &vcpu->regs))
 		return false;
 	copy_stacks(process, vcpu, until_ns);
+	copy_frames(process, i, vcpu);
 	return true;
 }
 
@@ -69,7 +88,8 @@ static bool read_thread(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_
 /*
  * A thread that is on a CPU is read by a perf event. One that waits, for a CPU
  * or for something else, stands still anyway: it is read as it left its CPU,
- * and if it has not run meanwhile, that holds.
+ * and if it has not run meanwhile, that holds. An interpreter's frames are no part
+ * of what an event copies: for these, a thread that is on a CPU has to be stopped.
  */
 static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 			bool *on_cpu)
@@ -82,10 +102,14 @@ static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct 
 		return false;
 	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
 		*on_cpu = !perf_waits(process->perf, i, &vcpu->regs, &moment);
-		if (!*on_cpu)
+		if (*on_cpu && process->runtime)
+			return false;
+		if (!*on_cpu) {
 			copy_stacks(process, vcpu, 0);
-		else if (!perf_read(process->perf, i, process->memory, vcpu))
+			copy_frames(process, i, vcpu);
+		} else if (!perf_read(process->perf, i, process->memory, vcpu)) {
 			continue;
+		}
 		thread_time(thread, time);
 		if (*on_cpu || perf_still_waits(process->perf, i, moment))
 			return true;
@@ -225,6 +249,7 @@ static struct error *choose_way(struct process *process, const char *via)
 				       ? error_new(ERR_DENIED, "ptrace was asked for")
 				       : watch_threads(process);
 	describe_way(process, via);
+	process->base.copies_frames = process->why_stopped || !via;
 	return process->why_stopped && via && !strcmp(via, ways[VIA_PERF].name)
 		       ? error_new(ERR_DENIED, "--via perf: %s", process->why_stopped->text)
 		       : NULL;
@@ -341,6 +366,7 @@ static struct error *process_sample(struct target *target, struct sample *sample
 
 	process->stops.read_nostop =
 		process->why_stopped || process->base.always_pause ? NULL : read_nostop;
+	process->runtime = sample->request.runtime;
 	return stops_sample(&process->stops, sample);
 }
 
