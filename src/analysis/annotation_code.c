@@ -11,6 +11,7 @@
 #include "arch/arm/arm.h"
 #include "base/array.h"
 #include "base/preopen.h"
+#include "symbol/names/stand_ins.h"
 
 /* Most code of one part that is shown, bytes. */
 #define CODE_SHOWN_MAX (1u << 20)
@@ -332,6 +333,9 @@ struct error *code_part_read(const struct code_reader *reader, const struct code
 	const struct recorded_image *other = NULL;
 	struct error *err;
 
+	/* All of such a function are its lines. */
+	if (is_stand_in(part->start))
+		return NULL;
 	if (!reader->disassembler)
 		code_part_lacks(part, "instructions need libcapstone, which is not here");
 	else if (!part->path)

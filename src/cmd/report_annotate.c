@@ -252,9 +252,13 @@ static void put_part_head(const struct put *put)
 		name = short_name(put, put->report->annotated, &bytes);
 		fprintf(out, ", with %.*s inlined", bytes, name);
 	}
-	fputs(", ", out);
-	sanitize_print(part->path ? part->path : "no file", out);
-	fputs(part->path ? ", its addresses\n" : ", the guest's addresses\n", out);
+	if (is_stand_in(part->start)) {
+		fputs(", which an interpreter runs\n", out);
+	} else {
+		fputs(", ", out);
+		sanitize_print(part->path ? part->path : "no file", out);
+		fputs(part->path ? ", its addresses\n" : ", the guest's addresses\n", out);
+	}
 	fprintf(out, "samples  %" PRIu64 " in this code, %.2f %%", part->self.samples,
 		100 * report_share(put->report, &part->self).value);
 	if (part->own.samples != part->self.samples)

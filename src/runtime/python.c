@@ -40,17 +40,27 @@ struct layout {
 	struct {
 		uint16_t ascii, other; /* sizes of their heads */
 	} text;
+	bool told; /* offsets of interpreters and threads are told by _PyRuntime itself */
 };
 
+/* clang-format off */
 static const struct layout layouts[] = {
-	{0x030b,
-	 {40, 0, 16},
-	 {8, 160, 56},
-	 {8, 16},
-	 {32, 48, 56, 69, 68},
-	 {72, 112, 128, 136, 184},
-	 {48, 72}},
+	{0x030b, {40, 0, 16}, {8, 160, 56}, {8, 16}, {32, 48, 56, 69, 68}, {72, 112, 128, 136, 184}, {48, 72}, false},
+	{0x030c, {40, 0, 72}, {8, 144, 56}, {0, 8}, {0, 8, 56, 70, 0}, {68, 112, 128, 136, 192}, {40, 56}, false},
+	{0x030d, {0, 0, 0}, {0, 0, 0}, {0, 0}, {0, 8, 56, 70, 0}, {68, 112, 128, 136, 200}, {40, 56}, true},
 };
+
+enum { RUNTIME, VERSION, CODE_TYPE, TEXT_TYPE, BYTES_TYPE, LOOP, CALLS };
+static const char *const names[] = {
+	"_PyRuntime", "Py_Version", "PyCode_Type", "PyUnicode_Type", "PyBytes_Type", "_PyEval_EvalFrameDefault",
+	/* Functions that do nothing but call: CALLS and behind. */
+	"_PyEval_Vector", "PyEval_EvalCode", "_PyFunction_Vectorcall", "PyObject_Vectorcall", "PyObject_VectorcallDict",
+	"PyObject_VectorcallMethod", "_PyObject_FastCallDictTstate", "PyVectorcall_Call", "_PyVectorcall_Call",
+	"PyObject_Call", "_PyObject_Call", "_PyObject_MakeTpCall", "_PyObject_Call_Prepend", "PyObject_CallOneArg",
+	"PyObject_CallNoArgs", "PyObject_CallObject", "PyObject_CallFunctionObjArgs", "PyObject_CallMethodObjArgs",
+};
+#define NAMES (sizeof(names) / sizeof(*names))
+/* clang-format on */
 
 /* Of all versions. */
 #define OBJECT_TYPE   8u
@@ -100,35 +110,6 @@ struct python {
 	size_t room, lines_held;
 };
 
-enum { RUNTIME, VERSION, CODE_TYPE, TEXT_TYPE, BYTES_TYPE, LOOP, CALLS };
-static const char *const names[] = {
-	[RUNTIME] = "_PyRuntime",
-	[VERSION] = "Py_Version",
-	[CODE_TYPE] = "PyCode_Type",
-	[TEXT_TYPE] = "PyUnicode_Type",
-	[BYTES_TYPE] = "PyBytes_Type",
-	[LOOP] = "_PyEval_EvalFrameDefault",
-	[CALLS] = "_PyEval_Vector",
-	"PyEval_EvalCode",
-	"_PyFunction_Vectorcall",
-	"PyObject_Vectorcall",
-	"PyObject_VectorcallDict",
-	"PyObject_VectorcallMethod",
-	"_PyObject_FastCallDictTstate",
-	"PyVectorcall_Call",
-	"_PyVectorcall_Call",
-	"PyObject_Call",
-	"_PyObject_Call",
-	"_PyObject_MakeTpCall",
-	"_PyObject_Call_Prepend",
-	"PyObject_CallOneArg",
-	"PyObject_CallNoArgs",
-	"PyObject_CallObject",
-	"PyObject_CallFunctionObjArgs",
-	"PyObject_CallMethodObjArgs",
-};
-#define NAMES (sizeof(names) / sizeof(*names))
-
 static bool load(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
 {
 	return guest_memory_read(memory, va, buf, len) == len;
@@ -149,6 +130,29 @@ static const struct layout *layout_of(uint64_t version)
 		if (version >> 16 == layouts[i].version && (version & 0xf0) == 0xf0)
 			return &layouts[i];
 	return NULL;
+}
+
+/* Words at the beginning of _PyRuntime (_Py_DebugOffsets), as 3.13 has them. */
+static bool take_told(const struct guest_memory *memory, uint64_t runtime, struct layout *at)
+{
+	uint64_t word[44];
+
+	if (!at->told)
+		return true;
+	if (!load(memory, runtime, word, sizeof(word)) || memcmp(word, "xdebugpy", 8) || word[2] ||
+	    (word[5] | word[8] | word[9] | word[21] | word[23] | word[25]) > UINT16_MAX)
+		return false;
+	at->interpreter.interpreters = (uint16_t)word[5];
+	at->interpreter.next = (uint16_t)word[8];
+	at->interpreter.threads = (uint16_t)word[9];
+	at->thread.next = (uint16_t)word[21];
+	at->thread.frame = (uint16_t)word[23];
+	at->thread.tid = (uint16_t)word[25];
+	return word[29] == at->frame.previous && word[30] == at->frame.code &&
+	       word[31] == at->frame.instruction && word[33] == at->frame.owner &&
+	       word[35] == at->code.file && word[37] == at->code.name &&
+	       word[38] == at->code.lines && word[39] == at->code.line &&
+	       word[43] == at->code.bytes;
 }
 
 static void describe(const struct mapped_symbol *found, uint64_t version,
@@ -205,11 +209,11 @@ static struct error *python_open(const struct guest_memory *memory, uint64_t cod
 				  .bytes_type = found[BYTES_TYPE].va,
 				  .stand_ins = stand_ins};
 	describe(found, version, place);
-	err = ids_new(&python->ids);
-	if (err)
-		python_close(python);
-	else
+	err = take_told(memory, python->runtime, &python->at) ? ids_new(&python->ids) : NULL;
+	if (python->ids)
 		*state = python;
+	else
+		python_close(python);
 	return err;
 }
 

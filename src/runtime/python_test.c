@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A process that runs CPython 3.11, by bytes: offsets are those of its headers (pycore_frame.h and others). */
+/* A process that runs CPython 3.11 or 3.12, by bytes: offsets are those of its headers (pycore_frame.h and others). */
 
 #include "runtime/runtime.h"
 
@@ -43,6 +43,7 @@ enum {
 
 struct process {
 	uint8_t *bytes;
+	bool is_12; /* of 3.12 */
 	struct stand_ins *stand_ins;
 	struct runtime *runtime;
 	struct runtime_copy copy;
@@ -126,7 +127,7 @@ static void put_text(struct process *process, uint64_t at, const char *text)
 	put(process, at + 8, BASE + TEXT_TYPE);
 	put(process, at + 16, strlen(text));
 	put32(process, at + 32, 1 << 2 | 1 << 5 | 1 << 6);
-	strcpy((char *)process->bytes + at + 48, text);
+	strcpy((char *)process->bytes + at + (process->is_12 ? 40 : 48), text);
 }
 
 /* Lines: `line` for four units, one more for the next two, then three lines back by a long entry. */
@@ -138,7 +139,7 @@ static uint64_t put_code(struct process *process, unsigned i, const char *name, 
 
 	put(process, at + 8, BASE + CODE_TYPE);
 	put(process, at + 16, 8);
-	put32(process, at + 72, line);
+	put32(process, at + (process->is_12 ? 68 : 72), line);
 	put(process, at + 112, BASE + at + 0x400);
 	put(process, at + 128, BASE + at + 0x600);
 	put(process, at + 136, BASE + at + 0x800);
@@ -156,6 +157,12 @@ static void put_frame(struct process *process, unsigned i, uint64_t code, unsign
 {
 	const uint64_t at = FRAMES + 0x100 * i;
 
+	if (process->is_12) {
+		put(process, at, code);
+		put(process, at + 8, BASE + at + 0x100);
+		put(process, at + 56, code + 192 + 2 * unit);
+		return;
+	}
 	put(process, at + 32, code);
 	put(process, at + 48, last ? 0 : BASE + at + 0x100);
 	put(process, at + 56, code + 184 + 2 * unit);
@@ -296,6 +303,42 @@ static void functions_stand_in_place_of_the_loop_with_c_code_between(void **stat
 	assert_int_equal(runtime_count(process->runtime).merged, 1);
 }
 
+/* An entry's frame on the C stack is the caller of its outermost function. */
+static void put_c_frame(struct process *process, uint64_t at, unsigned last, uint64_t previous,
+			uint64_t returns_to)
+{
+	put(process, at + 8, previous);
+	process->bytes[at + 70] = 3;
+	put(process, at + LEAD, returns_to);
+	put(process, FRAMES + 0x100 * last + 8, BASE + at);
+}
+
+static void entries_of_3_12_are_frames_on_the_c_stack(void **state)
+{
+	struct process *process = *state;
+
+	process->is_12 = true;
+	memset(process->bytes + STATE, 0, STACK + STACK_SIZE - STATE);
+	put_threads(process);
+	put(process, VERSION, 0x030c01f0);
+	put(process, INTERPRETER + 16, 0);
+	put(process, INTERPRETER + 72, BASE + STATE);
+	put(process, STATE + 160, 0);
+	put(process, STATE + 144, TID);
+	memset(process->bytes + STACK, 0, STACK_SIZE);
+	put(process, STACK + 0x100, BASE + FRAMES);
+	put_c_frame(process, STACK + 0x110, 1, BASE + FRAMES + 0x200, vector);
+	put_c_frame(process, STACK + 0x310, 3, 0, vector);
+	sample(process);
+	assert_string_equal(runtime_name(process->runtime), "CPython 3.12.1");
+	check_frame(process, 1, "cart.Cart.key", 101);
+	check_frame(process, 2, "cart.Cart.key", 100);
+	assert_int_equal(process->frames[3].addr, c_code);
+	check_frame(process, 4, "cart.middle.<locals>.<lambda>", 38);
+	check_frame(process, 5, "cart.<module>", 1);
+	assert_int_equal(process->stack.n, 7);
+}
+
 static void a_loop_that_is_just_entered_stays(void **state)
 {
 	struct process *process = *state;
@@ -428,7 +471,8 @@ static void damaged_tables_and_lengths_are_bounded(void **state)
 
 static void versions_that_are_not_known_are_left_alone(void **state)
 {
-	const uint64_t versions[] = {0x030a02f0, 0x030b00a1, 0x040000f0, 0};
+	/* 3.13 tells its own offsets, which are not there. */
+	const uint64_t versions[] = {0x030a02f0, 0x030b00a1, 0x030d00f0, 0x040000f0, 0};
 	struct process *process = *state;
 	const struct guest_memory memory = {process, read_bytes, NULL};
 	const uint64_t code[] = {BASE + LOOP, 0x1000};
@@ -463,6 +507,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(functions_stand_in_place_of_the_loop_with_c_code_between),
+		TEST(entries_of_3_12_are_frames_on_the_c_stack),
 		TEST(a_loop_that_is_just_entered_stays),
 		TEST(an_object_that_is_another_one_now_has_its_name),
 		TEST(names_of_other_alphabets_are_told),

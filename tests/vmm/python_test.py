@@ -8,12 +8,13 @@ UNIPROF_PYTHON names another interpreter than /usr/bin/python3.
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import unittest
 
-from hostcase import ROOT, HostCase, chance
+from hostcase import PROGRAMS, ROOT, HostCase, chance
 
 PYTHON = os.environ.get("UNIPROF_PYTHON", "/usr/bin/python3")
 COUNTED = ROOT / "tests" / "vmm" / "programs" / "counted.py"
@@ -139,17 +140,18 @@ class Python(HostCase):
     def test_lines_of_functions(self):
         program = self.counted()
         self.uniprof("record", "-q", "-F", 499, "-T", 3, "-o", "out.uniprof", f"process:{program.pid}")
-        self.uniprof("export", "--format=speedscope", "-o", "out.json", "out.uniprof")
-        lines = collections.defaultdict(set)
-        for frame in json.loads((self.scratch / "out.json").read_text())["shared"]["frames"]:
-            if frame["name"].startswith("counted."):
-                self.assertEqual(frame["file"], str(COUNTED))
-                lines[frame["name"]].add(frame["line"])
         source = COUNTED.read_text().splitlines()
-        loop = source.index("def spin(rounds):") + 1
-        self.assertTrue(lines["counted.spin"])
-        self.assertLessEqual(lines["counted.spin"], set(range(loop, loop + 5)))
-        self.assertEqual([source[line - 1].strip() for line in lines["counted.plain"]], ["return spin(rounds)"])
+
+        def lines(function):
+            text = self.uniprof("report", "--annotate", function, "out.uniprof")
+            self.assertNotIn("WARNING", text)
+            return {source[int(line) - 1].strip() for line in re.findall(r"counted\.py:(\d+)", text)}
+
+        work = {"for i in range(rounds):", "total += i * i % 7"}
+        self.assertLessEqual(work, lines("counted.spin"))
+        self.assertLessEqual(lines("counted.spin"), work | {"total = 0", "return total", "def spin(rounds):"})
+        self.assertEqual(lines("counted.plain"), {"return spin(rounds)"})
+        self.assertIn(str(COUNTED).encode(), (self.scratch / "out.uniprof").read_bytes())
 
     def test_functions_that_come_and_go_keep_their_names(self):
         program = self.start(PYTHON, "-c", CHURN)
@@ -172,6 +174,17 @@ class Python(HostCase):
             stacks = self.folded("out.uniprof")
             self.assertFalse([stack for stack in stacks if own(stack)])
             self.assertTrue([stack for stack in stacks if "_PyEval_EvalFrameDefault" in stack])
+
+    def test_a_program_that_lies_has_its_c_stack(self):
+        program = self.start(PROGRAMS / "liar")
+        self.wait_for(lambda: program.log.read_text(), "the program says nothing")
+        said = self.uniprof("record", "-v", "-F", 997, "-T", 4, "-o", "out.uniprof", f"process:{program.pid}", timeout=60)
+        merged, stayed = map(int, re.search(r"CPython 3\.11\.2: (\d+) stacks have its functions, (\d+) do not", said).groups())
+        self.assertGreater(stayed, 100)
+        self.assertLessEqual(merged, stayed / 100)
+        loops = [stack for stack in self.folded("out.uniprof") if "main" in stack]
+        self.assertTrue(loops)
+        self.goes_on(program)
 
     def test_a_dump_and_the_live_view_have_functions(self):
         program = self.counted()

@@ -110,10 +110,10 @@ const struct option_row session_reading_options[] = {
 		 "that works"},
 	{"no-python", NULL, 0, take_true, AT(no_python),
 	 .text = "show the C functions of a Python interpreter, not the functions that it runs",
-	 .more = "By default threads of\n.Li process :\nguests that run CPython 3.11 have Python's "
-		 "functions and lines in their stacks. A thread that is on a CPU is stopped for "
-		 "that, for some 20 us, even where perf events would do otherwise; with this, or "
-		 "with\n.Fl -via Ns = Ns Li perf ,\nit is not."},
+	 .more = "By default threads of processes that run CPython 3.11 to 3.13 have Python's "
+		 "functions and lines in their stacks.\nA thread that is on a CPU is stopped for "
+		 "that, even where perf events would do otherwise; with this, or with\n.Fl -via Ns "
+		 "= Ns Li perf ,\nit is not."},
 	{"no-sandbox", NULL, 0, take_true, AT(keep_rights),
 	 .text = "keep root's rights, and filter no system calls (for debugging)",
 	 .more = "See\n.Sx PRIVILEGES\nof\n.Xr uniprof 1 ."},

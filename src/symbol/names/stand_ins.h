@@ -39,6 +39,11 @@ static inline uint64_t stand_in_address(uint32_t number, uint32_t line)
 	       (line < STAND_IN_LINES ? line : STAND_IN_LINES - 1);
 }
 
+static inline bool is_stand_in(uint64_t addr)
+{
+	return addr >> 56 == STAND_IN_ADDR >> 56;
+}
+
 /* The texts are valid until stand_ins_free. */
 struct stand_in {
 	const char *name, *file;

@@ -13,7 +13,7 @@ import threading
 import time
 
 ROUNDS = 6000
-EVERY = 64
+EVERY = 12
 
 COUNTS = {}
 
