@@ -186,6 +186,7 @@ def host_tests():
         python_test("tests/first-try/first_try_test.py", alone="host guests",
                     short="Answers.test_wrong_words Profiles.test_qemu_with_nothing_but_an_image"),
         python_test("tests/builds_test.py"),
+        python_test("tests/packages/packages_test.py", short="Described.test_no_other_file_has_a_version"),
         python_test("tests/names/names_test.py"),
         python_test("tests/names/hostile_files_test.py"),
         # It takes two minutes; the short check has its parts.

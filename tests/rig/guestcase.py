@@ -34,6 +34,19 @@ PATIENCE = 5
 CUT_SHORT = 0.002
 
 
+# A user of no machine, as whom the agent's service is run.
+SERVICE_USER = 61234
+
+
+def service_rights():
+    """Options for setpriv(1) of util-linux: user and capabilities of the agent's unit for systemd."""
+    unit = (ROOT / "packaging/uniprof-agent.service.in").read_text(encoding="utf-8")
+    names = re.search(r"^AmbientCapabilities=(.*)$", unit, re.MULTILINE)[1].split()
+    has = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in names)])
+    return [f"--reuid={SERVICE_USER}", f"--regid={SERVICE_USER}", "--clear-groups", "--no-new-privs", f"--inh-caps={has}",
+            f"--ambient-caps={has}", f"--bounding-set={has}"]
+
+
 class GuestCase(unittest.TestCase):
     """One dom0 for all tests of a class; every test leaves it without domUs."""
 

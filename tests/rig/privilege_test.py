@@ -3,9 +3,11 @@
 """Rights of uniprof once its handles and files are open: none but for its work, which must go on all the same."""
 
 import re
+import shutil
 import unittest
+from pathlib import Path
 
-from guestcase import GuestCase
+from guestcase import SERVICE_USER, GuestCase, service_rights
 
 GUEST = "app1-pv-fp"
 
@@ -113,6 +115,23 @@ class Privilege(GuestCase):
 
     def test_it_says_what_it_does(self):
         self.assertIn("gives up root, filters system calls", self.dom0("uniprof -V")[1])
+
+    def test_the_agents_service_needs_but_its_capabilities(self):
+        library = next(Path("/usr/lib").glob("*/libcap-ng.so.0"), None)
+        if not library or not shutil.which("setpriv"):
+            self.skipTest("without setpriv of util-linux")
+        self.rig.put(Path(shutil.which("setpriv")))
+        self.rig.put(library)
+        _, text = self.dom0(f"chmod 755 .; rm -rf store; mkdir store; chown {SERVICE_USER}:{SERVICE_USER} store;"
+                            f" LD_LIBRARY_PATH=$PWD ./setpriv {' '.join(service_rights())} $(command -v uniprof) agent --store $PWD/store -v -F 50 >said 2>&1 & pid=$!;"
+                            f" i=0; until uniprof report --store store --last 10m {GUEST} 2>/dev/null | grep -q function_3 || [ $i = 60 ];"
+                            " do sleep 1; i=$((i + 1)); done; echo after $i;"
+                            " for child in $(cat /proc/$pid/task/$pid/children); do cat /proc/$child/status; done;"
+                            " kill -TERM $pid; wait $pid; echo ended $?; cat said", 120)
+        self.assertIn("ended 0", text)
+        self.assertNotIn("after 60", text)
+        self.assertRegex(text, rf"(?s)Uid:\s{SERVICE_USER}\b.*CapEff:\s0{{16}}\n")
+        self.runs_on(GUEST)
 
     def test_a_failed_result_is_not_left_as_if_it_were_one(self):
         self.record(GUEST, "-F 100 -T 0.5")

@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from hostcase import UNIPROF
+from hostcase import SERVICE_USER, UNIPROF, service_rights
 from qemucase import QemuCase
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
@@ -130,6 +130,30 @@ class Killed(AgentCase):
         self.quit(agent)
         report = self.uniprof("report", "--store", self.store, "--last", "1h", WEB)
         self.assertLess(float(re.search(r"([\d.]+) % in code without a name", report)[1]), 30)
+
+
+@unittest.skipIf(os.geteuid(), "only root can start the service as systemd does")
+class Service(AgentCase):
+    """With the rights of its unit for systemd, and no others."""
+
+    def service(self, *options):
+        self.store.mkdir()
+        os.chown(self.store, SERVICE_USER, SERVICE_USER)
+        return self.start("setpriv", *service_rights(), UNIPROF, "agent", "--store", self.store, "-v", "-F", "50", *options)
+
+    def test_its_capabilities_suffice_and_samplers_have_none(self):
+        before = set(Path("/tmp").glob("uniprof-stub-*"))
+        self.qemu("app1-pvh-fp")
+        agent = self.service("--include", "qemu:app1-pvh-fp")
+        self.wait_samples(WEB, 20)
+        children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        found = [Path(f"/proc/{pid}/status").read_text() for pid in children if os.path.exists(f"/proc/{pid}")]
+        self.assertTrue(any(re.search("^CapEff:\\s+0{16}$", status, re.MULTILINE) for status in found), found)
+        self.assertTrue(all(f"Uid:\t{SERVICE_USER}" in status for status in found), found)
+        self.assertRegex(self.uniprof("report", "--store", self.store, "--last", "10m", WEB), SPIN)
+        self.quit(agent)
+        self.runs_and_prints()
+        self.assertEqual(set(Path("/tmp").glob("uniprof-stub-*")) - before, set())
 
 
 class Store(AgentCase):

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "rig"))
 
 import chance  # noqa: E402
-from guestcase import impossible_edges, parse_folded  # noqa: E402,F401
+from guestcase import SERVICE_USER, impossible_edges, parse_folded, service_rights  # noqa: E402,F401
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
 UNIPROF = BUILD / "uniprof"

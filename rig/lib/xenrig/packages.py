@@ -115,7 +115,7 @@ def _private_apt(scratch, suite, architecture, kind="deb"):
     (scratch / "lists" / "partial").mkdir(parents=True)
     (scratch / "cache" / "archives" / "partial").mkdir(parents=True)
     (scratch / "status").touch()
-    source = [f"Types: {kind}", f"URIs: {_mirror()}", f"Suites: {suite}", "Components: main"]
+    source = [f"Types: {kind}", f"URIs: {mirror()}", f"Suites: {suite}", "Components: main"]
     if Path(KEYRING).exists():
         source.append(f"Signed-By: {KEYRING}")
     (scratch / "debian.sources").write_text("\n".join(source) + "\n", encoding="utf-8")
@@ -138,7 +138,7 @@ def own_release():
     return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
 
 
-def _mirror():
+def mirror():
     """The address from which this machine gets its own Debian release."""
     own = own_release()
     listing = _apt(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
