@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,13 +21,12 @@
  * stdio. Only sink_* write to it.
  */
 
-#define SINK_SIZE (1u << 20)
+#define SINK_SIZE (1u << 17)
 
 struct sink {
 	int fd;
 	char *bytes;
-	size_t len;	  /* bytes that are waiting */
-	uint64_t flushes; /* number of times that all bytes have been written */
+	size_t len; /* bytes that are waiting */
 };
 
 static struct error *sink_new(struct sink *sink, int fd)
@@ -61,23 +61,13 @@ static struct error *sink_flush(struct sink *sink)
 	size_t len = sink->len;
 
 	sink->len = 0;
-	sink->flushes++;
 	return write_all(sink, sink->bytes, len);
 }
 
-/* Makes room for up to `len` bytes (at most SINK_SIZE) that are then written to `*at`... */
-static inline struct error *sink_reserve(struct sink *sink, size_t len, char **at)
+/* Makes room for so many bytes, at most SINK_SIZE. */
+static inline struct error *sink_reserve(struct sink *sink, size_t len)
 {
-	struct error *err = len > SINK_SIZE - sink->len ? sink_flush(sink) : NULL;
-
-	*at = sink->bytes + sink->len;
-	return err;
-}
-
-/* ... and says how many there were. */
-static inline void sink_commit(struct sink *sink, size_t len)
-{
-	sink->len += len;
+	return len > SINK_SIZE - sink->len ? sink_flush(sink) : NULL;
 }
 
 static inline struct error *sink_put(struct sink *sink, const char *bytes, size_t len);
@@ -110,255 +100,210 @@ static void sink_take_back(struct sink *sink)
 	sink->len--;
 }
 
+/* Up to eight bytes, the first one lowest. */
+static inline uint64_t load_word(const char *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return le64toh(word);
+}
+
+/* The top bit of each byte that is a newline; above the lowest one, others may have it, too. */
+static inline uint64_t newlines(uint64_t word)
+{
+	const uint64_t x = word ^ EACH_BYTE('\n');
+
+	return (x - EACH_BYTE(1)) & ~x & EACH_BYTE(0x80);
+}
+
 /*
- * Caches the resolved text of whole stacks of a trace: traces consist of few
- * different stacks that come again and again. Of constant size; forgets when it
- * is full.
+ * Caches what lines with an address become: stacks share frames. Of constant size; forgets
+ * when it is full. The key of a line is the 16 bytes behind its "0x", with zeros for those
+ * behind its newline. An address has no zero bytes, so that no other line has its key.
  */
 
-struct stack_text {
-	const char *bytes;
-	size_t len;
+#define SET_BITS     18
+#define TEXT_SIZE    (32u << 20) /* memory is only taken when used */
+#define TEXT_LONGEST 1024u	 /* longer texts are not kept: few of them would fill the cache */
+#define TEXT_COPIED  32u	 /* bytes copied of each text: a constant number takes no call */
+
+struct line_key {
+	uint64_t word[2];
+	bool inside; /* of a stack: a return address */
 };
 
-#define SET_BITS  15
-#define TEXT_SIZE (32u << 20) /* memory is only taken when used */
-
-struct cache_slot {
-	uint64_t hash;
-	uint32_t addresses, unresolved;
-	uint32_t at; /* in the text: the stack, and behind it the resolved one */
-	uint32_t stack_len, becomes_len;
+struct known_line {
+	uint64_t word[2];
+	uint32_t at;  /* in the text */
+	uint16_t len; /* of the text with its newline; 0: free */
+	bool inside, unresolved;
 };
 
-/* A set keeps two stacks; a third replaces the older one. */
-struct cache_set {
-	struct cache_slot slots[2];
+/* A set keeps two lines, in one line of the processor's cache; a third replaces the older one. */
+struct known_set {
+	_Alignas(64) struct known_line lines[2];
 };
 
-struct stack_text_cache {
-	struct cache_set sets[1u << SET_BITS];
+_Static_assert(sizeof(struct known_set) == 64, "a line of the processor's cache");
+
+struct line_cache {
+	struct known_set *sets; /* [1 << SET_BITS], and behind them: */
 	char *text;
 	size_t text_len;
 };
 
-static struct error *stack_text_cache_new(struct stack_text_cache **out)
-{
-	struct stack_text_cache *cache = calloc(1, sizeof(*cache));
+#define SETS_SIZE   (sizeof(struct known_set) << SET_BITS)
+#define MEMORY_SIZE (SETS_SIZE + TEXT_SIZE + TEXT_COPIED)
 
-	if (cache)
-		cache->text = malloc(TEXT_SIZE);
-	if (!cache || !cache->text) {
-		free(cache);
+static struct error *line_cache_init(struct line_cache *cache)
+{
+	char *memory =
+		mmap(NULL, MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
 		return error_no_memory();
-	}
-	*out = cache;
+	/* Lines are scattered over the cache: with small pages each would miss the TLB, too. */
+	(void)madvise(memory, MEMORY_SIZE, MADV_HUGEPAGE);
+	cache->sets = (struct known_set *)memory;
+	cache->text = memory + SETS_SIZE;
 	return NULL;
 }
 
-static void stack_text_cache_free(struct stack_text_cache *cache)
+static void line_cache_free(struct line_cache *cache)
 {
-	if (cache)
-		free(cache->text);
-	free(cache);
+	if (cache->sets)
+		munmap(cache->sets, MEMORY_SIZE);
 }
 
-/* Up to eight bytes, the first one lowest. */
-static inline uint64_t load_word(const char *at, size_t len)
+/* Bytes of the line that begins at `line`, its newline included; 0: too long for a key. */
+static inline size_t make_key(const char *line, bool inside, struct line_key *key)
 {
-	uint64_t word = 0;
+	const uint64_t first = load_word(line + 2), second = load_word(line + 10);
+	uint64_t end = newlines(first);
 
-	memcpy(&word, at, len);
-	return le64toh(word);
-}
-
-/* The top bit of each byte that is a newline. */
-static inline uint64_t newlines(uint64_t word)
-{
-	const uint64_t low = 0x7f7f7f7f7f7f7f7f;
-	uint64_t x = word ^ 0x0a0a0a0a0a0a0a0a;
-
-	return ~(((x & low) + low) | x | low);
-}
-
-static inline uint64_t mix(uint64_t hash, uint64_t word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-	return hash ^ hash >> 29;
-}
-
-/*
- * The end of the stack that begins at `at`: behind its empty line. NULL when there is none
- * before `end`. `*hash` is for the cache. Eight bytes at a time: this reads every byte of the
- * trace.
- */
-static const char *stack_end(const char *at, const char *end, uint64_t *hash)
-{
-	uint64_t h = 0, before = 0; /* was the byte before this word a newline? */
-
-	while (at < end) {
-		size_t len = end - at < 8 ? (size_t)(end - at) : 8;
-		uint64_t word = len == 8 ? load_word(at, 8) : load_word(at, len);
-		uint64_t here = newlines(word), twice = here & (here << 8 | before);
-
-		if (twice) {
-			unsigned bits = (unsigned)__builtin_ctzll(twice) + 1;
-
-			if (bits < 64)
-				word &= (UINT64_C(1) << bits) - 1;
-			*hash = mix(h, word);
-			return at + bits / 8;
-		}
-		h = mix(h, word);
-		before = here >> 56;
-		at += len;
+	key->inside = inside;
+	if (end) {
+		key->word[0] = first & (end ^ (end - 1));
+		key->word[1] = 0;
+		return 3 + (size_t)__builtin_ctzll(end) / 8;
 	}
-	return NULL;
+	end = newlines(second);
+	key->word[0] = first;
+	if (end) {
+		key->word[1] = second & (end ^ (end - 1));
+		return 11 + (size_t)__builtin_ctzll(end) / 8;
+	}
+	key->word[1] = second;
+	return line[18] == '\n' ? 19 : 0;
 }
 
-static bool holds(const struct stack_text_cache *cache, const struct cache_slot *slot,
-		  uint64_t hash, struct stack_text stack)
+static inline struct known_line *line_cache_set(const struct line_cache *cache,
+						const struct line_key *key)
 {
-	return slot->hash == hash && slot->stack_len == stack.len &&
-	       !memcmp(cache->text + slot->at, stack.bytes, stack.len);
+	uint64_t hash = (key->word[0] * UINT64_C(0xff51afd7ed558ccd)) ^ key->word[1];
+
+	hash = (hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	return cache->sets[hash >> (64 - SET_BITS)].lines;
 }
 
-/* False if it is not there. The text is valid until the next stack_text_cache_add. */
-static bool stack_text_cache_find(const struct stack_text_cache *cache, uint64_t hash,
-				  struct stack_text stack, struct stack_text *becomes,
-				  struct resolve_result *result)
+static inline bool holds(const struct known_line *line, const struct line_key *key)
 {
-	const struct cache_slot *slot = cache->sets[hash >> (64 - SET_BITS)].slots;
-
-	if (!holds(cache, slot, hash, stack) && !holds(cache, ++slot, hash, stack))
-		return false;
-	*becomes = (struct stack_text){cache->text + slot->at + slot->stack_len, slot->becomes_len};
-	*result = (struct resolve_result){slot->addresses, slot->unresolved};
-	return true;
+	return !((line->word[0] ^ key->word[0]) | (line->word[1] ^ key->word[1]) |
+		 (uint64_t)(line->inside ^ key->inside)) &
+	       !!line->len;
 }
 
-static void stack_text_cache_add(struct stack_text_cache *cache, uint64_t hash,
-				 struct stack_text stack, struct stack_text becomes,
-				 struct resolve_result result)
+/* One line of the set; the caller asks whether it holds the key. */
+static inline const struct known_line *line_cache_find(const struct known_line *set,
+						       const struct line_key *key)
 {
-	struct cache_set *set = &cache->sets[hash >> (64 - SET_BITS)];
-	size_t len = stack.len + becomes.len;
+	return set + holds(set + 1, key);
+}
 
-	if (len > TEXT_SIZE)
+static void line_cache_add(struct line_cache *cache, const struct line_key *key, const char *text,
+			   size_t len, bool unresolved)
+{
+	struct known_line *line;
+
+	if (len > TEXT_LONGEST)
 		return;
 	if (len > TEXT_SIZE - cache->text_len) {
-		memset(cache->sets, 0, sizeof(cache->sets));
+		memset(cache->sets, 0, SETS_SIZE);
 		cache->text_len = 0;
 	}
-	set->slots[1] = set->slots[0];
-	set->slots[0] = (struct cache_slot){
-		.hash = hash,
-		.addresses = (uint32_t)result.addresses,
-		.unresolved = (uint32_t)result.unresolved,
+	line = line_cache_set(cache, key);
+	line[1] = line[0];
+	line[0] = (struct known_line){
+		.word = {key->word[0], key->word[1]},
 		.at = (uint32_t)cache->text_len,
-		.stack_len = (uint32_t)stack.len,
-		.becomes_len = (uint32_t)becomes.len,
+		.len = (uint16_t)len,
+		.inside = key->inside,
+		.unresolved = unresolved,
 	};
-	memcpy(cache->text + cache->text_len, stack.bytes, stack.len);
-	memcpy(cache->text + cache->text_len + stack.len, becomes.bytes, becomes.len);
+	memcpy(cache->text + cache->text_len, text, len);
 	cache->text_len += len;
 }
 
-/* The text for an address that was met lately: a stack's outer frames come again in others. */
-struct known_address {
-	uint64_t addr;
-	bool inside;
-	uint8_t len; /* of the text without the line's end; 0: free */
-	char text[54];
-};
+/* Also the longest line that is resolved as a whole; an address needs 18 bytes. */
+#define BLOCK (1u << 17)
 
-_Static_assert(sizeof(struct known_address) == 64, "a line of the processor's cache");
+/* Bytes behind the last line that may be read: those of an address. */
+#define BEHIND 24
 
-#define KNOWN_BITS 16
-
-struct line_resolver {
+struct trace_resolver {
 	const struct images *images;
-	struct sink *sink;
-	struct known_address *known;  /* [1 << KNOWN_BITS] */
+	struct line_cache cache;
+	struct sink sink;
 	struct resolve_result result; /* so far */
+	char *block;		      /* BLOCK + 1 bytes, and BEHIND */
 	bool inside;		      /* of a stack: the next address is a return address */
+	bool midline;		      /* the block begins within a line that was too long */
 };
 
-static struct known_address *known_at(const struct line_resolver *r, uint64_t addr)
+/* Writes what the line with the address becomes to `text`; returns its length. */
+static size_t format_line(const struct symbol *symbol, uint64_t addr, const char *line, size_t len,
+			  char *text)
 {
-	return &r->known[mix(r->inside, addr) >> (64 - KNOWN_BITS)];
+	const size_t end_len = line[len - 2] == '\r' ? 2 : 1;
+	size_t n = sanitize_name(symbol->name, strlen(symbol->name), text);
+
+	n += raw_offset(text, addr - symbol->start, text + n);
+	memcpy(text + n, line + len - end_len, end_len);
+	return n + end_len;
 }
 
-static void remember(const struct line_resolver *r, uint64_t addr, const char *text, size_t len)
+static struct error *put_line(struct trace_resolver *r, const struct line_key *key,
+			      const char *text, size_t len, bool unresolved)
 {
-	struct known_address *known = known_at(r, addr);
-
-	if (!len || len > sizeof(known->text))
-		return;
-	known->addr = addr;
-	known->inside = r->inside;
-	known->len = (uint8_t)len;
-	memcpy(known->text, text, len);
-}
-
-/* Writes the line for the address to `text`, `end` behind it; returns its length. */
-static size_t format_line(const struct line_resolver *r, char *text, const struct symbol *symbol,
-			  uint64_t addr, struct stack_text end)
-{
-	size_t len = sanitize_name(symbol->name, strlen(symbol->name), text);
-
-	len += raw_offset(text, addr - symbol->start, text + len);
-	remember(r, addr, text, len);
-	memcpy(text + len, end.bytes, end.len);
-	return len + end.len;
-}
-
-static struct error *put_known(const struct line_resolver *r, const struct known_address *known,
-			       struct stack_text end)
-{
-	char *text;
-	struct error *err = sink_reserve(r->sink, sizeof(known->text) + 2, &text);
-
-	if (err)
-		return err;
-	/* As much as there can be: a length that is known is copied at once. */
-	memcpy(text, known->text, sizeof(known->text));
-	memcpy(text + known->len, end.bytes, end.len);
-	sink_commit(r->sink, known->len + end.len);
-	return NULL;
+	if (key)
+		line_cache_add(&r->cache, key, text, len, unresolved);
+	return sink_put(&r->sink, text, len);
 }
 
 /* `line` is the address as the trace has it, `len` bytes with the end of the line. */
-static struct error *put_address(struct line_resolver *r, uint64_t addr, const char *line,
+static struct error *put_address(struct trace_resolver *r, uint64_t addr, const char *line,
 				 size_t len)
 {
-	const size_t end_len = line[len - 2] == '\r' ? 2 : 1;
-	const struct stack_text line_end = {line + len - end_len, end_len};
-	const struct known_address *known = known_at(r, addr);
-	struct error *err = NULL;
+	char on_stack[TEXT_LONGEST], *text = on_stack;
+	struct line_key made, *key = make_key(line, r->inside, &made) == len ? &made : NULL;
 	struct symbol symbol;
-	char *text;
+	struct error *err;
 	size_t room;
 
 	r->result.addresses++;
-	if (known->len && known->addr == addr && known->inside == r->inside)
-		return put_known(r, known, line_end);
 	if (!images_find(r->images, addr - (r->inside && addr), true, &symbol)) {
 		r->result.unresolved++;
-		return sink_put(r->sink, line, len);
+		return put_line(r, key, line, len, true);
 	}
 	room = SANITIZE_ROOM(strlen(symbol.name)) + RAW_OFFSET_MAX + 2;
-	if (room > SINK_SIZE) {
+	if (room > sizeof(on_stack))
 		text = malloc(room);
-		if (!text)
-			return error_no_memory();
-		err = sink_put(r->sink, text, format_line(r, text, &symbol, addr, line_end));
+	if (!text)
+		return error_no_memory();
+	err = put_line(r, key, text, format_line(&symbol, addr, line, len, text), false);
+	if (text != on_stack)
 		free(text);
-		return err;
-	}
-	err = sink_reserve(r->sink, room, &text);
-	if (!err)
-		sink_commit(r->sink, format_line(r, text, &symbol, addr, line_end));
 	return err;
 }
 
@@ -370,9 +315,6 @@ static const uint8_t hex_digit[256] = {
 	['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
 };
 
-/* Bytes behind the last line that may be read. */
-#define BEHIND 8
-
 /* The end of a line that consists of an address; NULL if it is no such line. */
 static inline const char *parse_address(const char *line, uint64_t *addr)
 {
@@ -381,7 +323,7 @@ static inline const char *parse_address(const char *line, uint64_t *addr)
 
 	if (line[0] != '0' || line[1] != 'x')
 		return NULL;
-	for (; at - line <= 10 && eight_digits(load_word(at, 8), &eight); at += 8)
+	for (; at - line <= 10 && eight_digits(load_word(at), &eight); at += 8)
 		value = value << 32 | eight;
 	for (uint64_t digit; (digit = hex_digit[(unsigned char)*at]); at++)
 		value = value << 4 | (digit - 1);
@@ -401,18 +343,18 @@ static bool ends_stack(const char *line)
 }
 
 /*
- * Puts the line that begins at `line` into the sink; `*next` is where the next one begins. The
- * byte before `end` must be a newline.
+ * Puts the line that begins at `*at` into the sink, and moves `*at` behind it. The byte before
+ * `end` must be a newline.
  */
-static struct error *resolve_line(struct line_resolver *r, const char *line, const char *end,
-				  const char **next)
+static struct error *resolve_line(struct trace_resolver *r, const char **at, const char *end)
 {
+	const char *line = *at;
 	struct error *err;
 	uint64_t addr;
 
-	*next = parse_address(line, &addr);
-	if (*next) {
-		err = put_address(r, addr, line, (size_t)(*next - line));
+	*at = parse_address(line, &addr);
+	if (*at) {
+		err = put_address(r, addr, line, (size_t)(*at - line));
 		r->inside = true;
 		return err;
 	}
@@ -420,67 +362,86 @@ static struct error *resolve_line(struct line_resolver *r, const char *line, con
 		r->inside = false;
 	else if (*line != '#')
 		r->inside = true;
-	*next = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1;
-	return sink_put(r->sink, line, (size_t)(*next - line));
+	*at = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1;
+	return sink_put(&r->sink, line, (size_t)(*at - line));
 }
 
-/* Also the longest line that is resolved as a whole; an address needs 18 bytes. */
-#define BLOCK (1u << 20)
+/*
+ * Lines with an address, one behind the other. They are searched for together: so the
+ * processor waits once for memory, and not for each.
+ */
+#define BATCH 32
 
-struct trace_resolver {
-	struct line_resolver lines;
-	struct stack_text_cache *cache;
-	struct sink sink;
-	char *block;  /* BLOCK + 1 bytes, and BEHIND */
-	bool midline; /* the block begins within a line that was too long */
+struct batch {
+	size_t n;
+	const char *line[BATCH + 1]; /* and behind the last one */
+	struct line_key key[BATCH];
+	const struct known_line *known[BATCH]; /* if it still holds the key */
 };
 
-/* Resolves a stack with its empty line, from the cache or line by line. */
-static struct error *resolve_stack(struct trace_resolver *r, const char *at, const char *end,
-				   uint64_t hash)
+static inline void find_batch(const struct trace_resolver *r, const char *at, const char *end,
+			      struct batch *batch)
 {
-	struct stack_text stack = {at, (size_t)(end - at)}, becomes;
-	struct resolve_result before = r->lines.result, result;
-	uint64_t flushes = r->sink.flushes;
-	size_t start = r->sink.len;
-	struct error *err = NULL;
+	size_t n = 0, len;
 
-	if (stack_text_cache_find(r->cache, hash, stack, &becomes, &result)) {
-		r->lines.result.addresses += result.addresses;
-		r->lines.result.unresolved += result.unresolved;
-		return sink_put(&r->sink, becomes.bytes, becomes.len);
+	for (; n < BATCH && at < end && at[0] == '0' && at[1] == 'x'; n++, at += len) {
+		len = make_key(at, r->inside || n, &batch->key[n]);
+		if (!len)
+			break;
+		batch->line[n] = at;
+		batch->known[n] = line_cache_set(&r->cache, &batch->key[n]);
+		__builtin_prefetch(batch->known[n]);
 	}
-	while (at < end && !err)
-		err = resolve_line(&r->lines, at, end, &at);
-	/* Caches the result only if it is still whole in the sink's buffer. */
-	if (err || flushes != r->sink.flushes)
-		return err;
-	becomes = (struct stack_text){r->sink.bytes + start, r->sink.len - start};
-	result.addresses = r->lines.result.addresses - before.addresses;
-	result.unresolved = r->lines.result.unresolved - before.unresolved;
-	stack_text_cache_add(r->cache, hash, stack, becomes, result);
-	return NULL;
+	batch->line[n] = at;
+	batch->n = n;
+	for (size_t i = 0; i < n; i++) {
+		batch->known[i] = line_cache_find(batch->known[i], &batch->key[i]);
+		__builtin_prefetch(r->cache.text + batch->known[i]->at);
+	}
+}
+
+/* Puts lines into the sink as long as they are known, and returns how many from `i` on. */
+static inline size_t put_known(struct trace_resolver *r, const struct batch *batch, size_t i)
+{
+	char *out = r->sink.bytes + r->sink.len;
+	const size_t first = i;
+	uint64_t unresolved = 0;
+
+	for (; i < batch->n && holds(batch->known[i], &batch->key[i]); i++) {
+		const struct known_line *known = batch->known[i];
+		const char *text = r->cache.text + known->at;
+
+		memcpy(out, text, TEXT_COPIED);
+		if (known->len > TEXT_COPIED)
+			memcpy(out + TEXT_COPIED, text + TEXT_COPIED, known->len - TEXT_COPIED);
+		out += known->len;
+		unresolved += known->unresolved;
+	}
+	r->sink.len = (size_t)(out - r->sink.bytes);
+	r->result.addresses += i - first;
+	r->result.unresolved += unresolved;
+	r->inside |= i != first;
+	return i - first;
 }
 
 /* Whole lines: the byte before `end` is a newline. */
 static struct error *resolve_lines(struct trace_resolver *r, const char *at, const char *end)
 {
 	struct error *err = NULL;
-	bool more = true; /* whole stacks */
+	struct batch batch;
 
 	while (at < end && !err) {
-		const char *next = NULL;
-		uint64_t hash;
-
-		if (more && !r->lines.inside) {
-			next = stack_end(at, end, &hash);
-			more = next != NULL;
+		find_batch(r, at, end, &batch);
+		at = batch.line[batch.n];
+		for (size_t i = 0; i < batch.n && !err; i++) {
+			err = sink_reserve(&r->sink, BATCH * TEXT_LONGEST);
+			if (!err)
+				i += put_known(r, &batch, i);
+			if (!err && i < batch.n)
+				err = resolve_line(r, &batch.line[i], end);
 		}
-		if (next)
-			err = resolve_stack(r, at, next, hash);
-		else
-			err = resolve_line(&r->lines, at, end, &next);
-		at = next;
+		if (!err && batch.n < BATCH && at < end)
+			err = resolve_line(r, &at, end);
 	}
 	return err;
 }
@@ -519,7 +480,7 @@ static size_t resolve_block(struct trace_resolver *r, size_t len, bool last, str
 		return len;
 	}
 	if (!start && len == BLOCK) {
-		r->lines.inside = true;
+		r->inside = true;
 		r->midline = true;
 		*err = sink_put(&r->sink, r->block, len);
 		return len;
@@ -569,23 +530,18 @@ static struct error *resolve_all(struct trace_resolver *r, int in, const char *i
 struct error *resolve_trace(const struct images *images, int in, const char *in_name, int out,
 			    struct progress_sink *progress, struct resolve_result *result)
 {
-	struct trace_resolver r = {.lines = {.images = images},
-				   .block = calloc(1, BLOCK + 1 + BEHIND)};
-	struct error *err;
+	struct trace_resolver r = {.images = images, .block = calloc(1, BLOCK + 1 + BEHIND)};
+	struct error *err = r.block ? NULL : error_no_memory();
 
-	r.lines.known = calloc(1u << KNOWN_BITS, sizeof(*r.lines.known));
-	err = r.block && r.lines.known ? NULL : error_no_memory();
-	r.lines.sink = &r.sink;
 	if (!err)
 		err = sink_new(&r.sink, out);
 	if (!err)
-		err = stack_text_cache_new(&r.cache);
+		err = line_cache_init(&r.cache);
 	if (!err)
 		err = resolve_all(&r, in, in_name, progress);
-	*result = r.lines.result;
-	stack_text_cache_free(r.cache);
+	*result = r.result;
+	line_cache_free(&r.cache);
 	sink_free(&r.sink);
-	free(r.lines.known);
 	free(r.block);
 	return err;
 }

@@ -14,7 +14,7 @@
 
 #include "symbol/names/table.h"
 
-#define BLOCK (1u << 20)
+#define BLOCK (1u << 17)
 
 static const char table[] = "1000 T f\n1010 T g\n2000 T operator+\n2100 T 123\n";
 
@@ -278,6 +278,59 @@ static void caches_that_overflow_forget_and_stay_right(void **state)
 	free(expected);
 }
 
+/* Known lines between new ones, whose texts fill the cache several times. */
+static void texts_that_overflow_the_cache_are_forgotten(void **state)
+{
+	enum { LINES = 120000, DISTINCT = 80000, NAME = 900 };
+	char *trace = malloc(LINES * 32ul), *names = malloc(NAME + 64), *text, *at;
+	size_t trace_len = 0, len;
+
+	at = stpcpy(names, "1010 T g\n10000 T ");
+	memset(at, 'n', NAME);
+	strcpy(at + NAME, "\n100000 T end\n");
+	for (unsigned i = 0; i < LINES; i++)
+		trace_len += (size_t)sprintf(trace + trace_len, "0x%x\n0x1018\n",
+					     0x10001 + i % DISTINCT);
+	text = resolve(names, trace, trace_len, &len);
+	at = text;
+	for (unsigned i = 0; i < LINES; i++) {
+		char end[32];
+		int n = sprintf(end, "+0x%x\ng+0x8\n", 1 + i % DISTINCT);
+
+		assert_int_equal(strspn(at, "n"), NAME);
+		assert_memory_equal(at + NAME, end, (size_t)n);
+		at += NAME + n;
+	}
+	assert_int_equal(at - text, len);
+	free(text);
+	free(trace);
+	free(names);
+}
+
+/* Spellings of one address are lines of their own, each with its end, when they come again too. */
+static void lines_that_come_again_keep_their_ends(void **state)
+{
+	check("0x1018\n0x1018\r\n0x00001018\n0x0000000000001018\n0x0000000000001018\r\n"
+	      "0x1018\n0x1018\r\n0x00001018\n0x0000000000001018\n0x0000000000001018\r\n",
+	      "g+0x8\ng+0x8\r\ng+0x8\ng+0x8\ng+0x8\r\n"
+	      "g+0x8\ng+0x8\r\ng+0x8\ng+0x8\ng+0x8\r\n");
+	check("0x1018\n0x10181\n0x1018\n0x1018 \n0x1018\n0x00000000000010180\n0x1018\n",
+	      "g+0x8\n0x10181\ng+0x8\n0x1018 \ng+0x8\n0x00000000000010180\ng+0x8\n");
+}
+
+/* Zeros behind the digits make another line of it. */
+static void lines_with_zero_bytes_are_no_addresses(void **state)
+{
+	static const char trace[] = "0x1018\n0x1018\0\n0x1018\0\0\n0x1018\n";
+	static const char expected[] = "g+0x8\n0x1018\0\n0x1018\0\0\ng+0x8\n";
+	size_t len;
+	char *text = resolve(table, trace, sizeof(trace) - 1, &len);
+
+	assert_int_equal(len, sizeof(expected) - 1);
+	assert_memory_equal(text, expected, len);
+	free(text);
+}
+
 static void errors_of_reading_and_writing_are_told(void **state)
 {
 	struct images *images = images_from(table);
@@ -322,6 +375,9 @@ int main(void)
 		cmocka_unit_test(rubbish_comes_out_as_it_went_in),
 		cmocka_unit_test(result_does_not_depend_on_how_bytes_arrive),
 		cmocka_unit_test(caches_that_overflow_forget_and_stay_right),
+		cmocka_unit_test(texts_that_overflow_the_cache_are_forgotten),
+		cmocka_unit_test(lines_that_come_again_keep_their_ends),
+		cmocka_unit_test(lines_with_zero_bytes_are_no_addresses),
 		cmocka_unit_test(errors_of_reading_and_writing_are_told),
 	};
 
