@@ -46,7 +46,11 @@ class Benchmark(unittest.TestCase):
         done = subprocess.run([ROOT / "tests/bench/views", "--build", BUILD, "--scale", "0.005", "--rounds", "1", "--json",
                                "--symbolize", BUILD / "symbolize"], stdout=subprocess.PIPE, check=True)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(3 * len(cli.VIEWS) + len(cli.LARGE) + 3, len(rows))
+        recordings = [(samples, stacks) for samples in cli.SAMPLES for stacks in cli.STACKS]
+        expected = {(view, *recording) for view in cli.VIEWS for recording in recordings}
+        expected |= {("symbolize", cli.MILLION, stacks) for stacks in cli.STACKS}
+        self.assertEqual(expected, {(row["view"], row["samples"], row["stacks"]) for row in rows})
+        self.assertEqual(len(expected), len(rows))
         for row in rows:
             self.assertGreater(row["cpu"], 0)
             self.assertGreater(row["mib"], 0)
@@ -56,6 +60,8 @@ class Benchmark(unittest.TestCase):
         row = {"view": "svg", "samples": 10_000_000, "stacks": 1_000_000, "cpu": 4.0, "mib": 300.0}
         self.assertEqual(1, len(list(cli.over([row]))))
         self.assertEqual([], list(cli.over([row | {"mib": 100.0}])))
+        self.assertEqual([], list(cli.over([row | {"view": "raw", "cpu": 19.0, "mib": 100.0}])))
+        self.assertEqual(1, len(list(cli.over([row | {"view": "raw", "cpu": 21.0, "mib": 100.0}]))))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """The command line of the benchmark of views."""
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from . import measure
 
 ABOUT = """\
 Makes up recordings of stacks of 30 frames, and measures what it takes to report, draw and export them: CPU
-seconds, peak memory (MiB) and the size of the result. In the recording with a million distinct stacks the
-leaves have a million distinct addresses, too. With the programs that people used before it measures these
-as well, on the same samples:
+seconds, peak memory (MiB) and the size of the result. In the recordings with a million distinct stacks the
+leaves have a million distinct addresses, too. All of it takes long, and 20 GB below $TMPDIR:
+some formats have a line for each frame of each sample. With the programs that people used before it
+measures these as well, on the same million samples:
 
   --flamegraph DIR   github.com/brendangregg/FlameGraph: stackcollapse.pl and flamegraph.pl
   --symbolize FILE   symbolize of the uniprof of 2017 (github.com/sysml/uniprof), or its symbolize.cc
@@ -24,14 +26,19 @@ The exit status is 1 if a figure is over its limit.
 
 # Views by name: the arguments of uniprof.
 VIEWS = {"report": ("report",), "tree": ("report", "--tree"), "tree up": ("report", "--tree=up"), "svg": ("flamegraph",),
-         "svg leaf first": ("flamegraph", "--reverse"), "page": ("flamegraph", "--html")}
+         "svg leaf first": ("flamegraph", "--reverse"), "page": ("flamegraph", "--html"), "report json": ("report", "--json"),
+         "report heat": ("report", "--heat"), "svg heat": ("flamegraph", "--heat")}
 EXPORTS = ("folded", "raw", "perf-script", "perf.data", "chrome", "speedscope", "firefox", "pprof", "callgrind", "otlp")
 VIEWS |= {name: ("export", f"--format={name}") for name in EXPORTS}
+VIEWS |= {"diff": ("diff",), "merge": ("merge",)}  # of the recording and itself
 
 MILLION = 1_000_000
-RECORDINGS = [(MILLION, 1_000), (MILLION, 100_000), (MILLION, MILLION), (10 * MILLION, MILLION)]
-# Of ten million samples only these: the others write each sample, or hundreds of megabytes.
-LARGE = ("report", "tree", "svg")
+SAMPLES = (MILLION, 10 * MILLION)
+STACKS = (1_000, 100_000, MILLION)
+# These have to sum up ten million samples in 5 s; others write each sample.
+SUMMARIES = ("report", "tree", "svg")
+# Nobody has set limits for these.
+UNLIMITED = ("page", "diff", "merge")
 
 
 def parse(arguments):
@@ -40,6 +47,7 @@ def parse(arguments):
     parser.add_argument("--flamegraph", type=Path, metavar="DIR")
     parser.add_argument("--symbolize", type=Path, metavar="FILE")
     parser.add_argument("--only", metavar="VIEWS", help=f"of {', '.join(VIEWS)}; several with commas")
+    parser.add_argument("--samples", type=int, choices=SAMPLES, help="only recordings of so many samples (default: both)")
     parser.add_argument("--rounds", type=int, default=3, help="of each the one with the least CPU time counts (default 3)")
     parser.add_argument("--scale", type=float, default=1, help="so many times as many samples and stacks (default 1)")
     parser.add_argument("--json", action="store_true", help="one object a line")
@@ -60,14 +68,13 @@ def compiled(symbolize, directory):
 
 def rows(bench, options, old):
     """Measurements: {"view", "samples", "stacks", "seconds", "cpu", "mib", "bytes"}, and of older ways {"old_cpu", "old_mib", "ratio"}."""
-    for samples, stacks in RECORDINGS:
+    for samples, stacks in itertools.product([options.samples] if options.samples else SAMPLES, STACKS):
         scaled = [max(1, int(number * options.scale)) for number in (samples, stacks)]
         recording = bench.record(*scaled, depth=30)
         about = {"samples": samples, "stacks": stacks}
         for view in options.views:
-            if samples == MILLION or view in LARGE:
-                cost = measure.best(options.rounds, lambda: bench.view(recording, *VIEWS[view]))
-                yield {"view": view} | about | cost
+            cost = measure.best(options.rounds, lambda: bench.view(recording, *VIEWS[view]))
+            yield {"view": view} | about | cost
         if old and samples == MILLION:
             yield from older(bench, options, old, recording, about)
         recording.unlink()
@@ -92,9 +99,10 @@ def limits(row):
     """(figure, the least or most that it may be, which of these)."""
     if row["view"] == "symbolize" and row["stacks"] == 100_000:
         yield "ratio", 20, "least"
-    if row["view"] not in VIEWS or row["view"] == "page":
+    if row["view"] not in VIEWS or row["view"] in UNLIMITED:
         return
-    yield "cpu", 2 if row["samples"] == MILLION else 5, "most"
+    summary = row["samples"] > MILLION and row["view"] in SUMMARIES
+    yield "cpu", 5 if summary else 2 * row["samples"] // MILLION, "most"
     yield "mib", 200, "most"
 
 
@@ -121,9 +129,13 @@ def main(root, arguments=None):
     options = parse(arguments)
     with tempfile.TemporaryDirectory(prefix="uniprof-views-") as directory:
         bench = measure.Bench(options.build or root / "build", directory)
-        measured = list(rows(bench, options, compiled(options.symbolize, directory)))
-    for line in map(json.dumps, measured) if options.json else table(measured):
-        print(line)
+        measured = []
+        for row in rows(bench, options, compiled(options.symbolize, directory)):
+            measured.append(row)
+            if options.json:
+                print(json.dumps(row), flush=True)
+    if not options.json:
+        print(*table(measured), sep="\n")
     failures = list(over(measured)) if options.scale == 1 else []
     for failure in failures:
         print(failure, file=sys.stderr)

@@ -36,7 +36,12 @@ class Bench:
     def view(self, recording, *arguments):
         """What a verb with its arguments takes, and the size of what it writes."""
         out = self.directory / "view"
-        cost = self.pipe([[self.build / "uniprof", *arguments, "-s", self.symbols, "-o", out, recording]], os.devnull)
+        command = [self.build / "uniprof", *arguments, "-o", out, recording]
+        if arguments[0] in ("diff", "merge"):
+            command.append(recording)
+        if arguments[0] != "merge":
+            command += ["-s", self.symbols]
+        cost = self.pipe([command], os.devnull)
         size = out.stat().st_size
         out.unlink()
         return cost | {"bytes": size}
