@@ -450,6 +450,10 @@ class OneRecording(InBrowser):
         page.press('?')
         self.assertTrue(self.browser.run('return document.querySelector("#help").open'))
         self.assertIn('Sandwich', page.text('#keys'))
+        self.browser.devtools('Emulation.setDeviceMetricsOverride', width=390, height=600, deviceScaleFactor=1, mobile=True)
+        self.addCleanup(self.browser.devtools, 'Emulation.clearDeviceMetricsOverride')
+        page.press('Escape', '?')
+        self.assertEqual(self.browser.run('return document.querySelector("#help").scrollTop'), 0)
         page.press('Escape')
         self.assertFalse(self.browser.run('return document.querySelector("#help").open'))
 

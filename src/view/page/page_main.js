@@ -311,7 +311,8 @@ class Page {
 			get(`view-${view}`).hidden = !this.timed;
 		}
 		get('icicle').hidden = get('graph').hidden;
-		get('collapse').hidden = get('colors-label').hidden = get('copy').hidden = this.view === 'heat';
+		for (const id of ['collapse', 'colors-label', 'copy', 'annotate-button'])
+			get(id).hidden = this.view === 'heat';
 		get('icicle').setAttribute('aria-pressed', this.icicle);
 		get('collapse').setAttribute('aria-pressed', this.collapsed);
 		get('colors').value = this.colorBy;
