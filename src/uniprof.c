@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/push.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
 #include "arch/disassemble.h"
@@ -18,17 +19,18 @@
 #include "top/screen.h"
 
 static const struct verb *const verbs[] = {
-	&verb_record, &verb_run,   &verb_top,  &verb_report, &verb_flamegraph, &verb_diff,
-	&verb_export, &verb_merge, &verb_list, &verb_stack,  &verb_ps,	       &verb_agent,
+	&verb_record, &verb_run,    &verb_top,	 &verb_report, &verb_flamegraph,
+	&verb_diff,   &verb_export, &verb_push,	 &verb_merge,  &verb_list,
+	&verb_stack,  &verb_ps,	    &verb_agent,
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(*verbs))
 
 static void print_version(void)
 {
-	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
+	printf("uniprof %s, %s, %s, %s, %s, %s, %s, %s, %s, %s\n", UNIPROF_VERSION, target_features,
 	       bpf_feature, privilege_feature, seccomp_feature, demangle_feature,
-	       disassembler_feature, screen_feature, debuginfod_feature);
+	       disassembler_feature, screen_feature, debuginfod_feature, push_feature);
 }
 
 static void print_help(FILE *out)

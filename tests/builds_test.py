@@ -77,11 +77,12 @@ class Builds(unittest.TestCase):
         self.make(f"-Dxen_tree={tree}")
         self.assertIn("with Xen (libxencall)", self.version())
 
-    def test_without_a_demangler_debuginfod_and_bpf(self):
-        self.make("-Dxen=disabled", "-Diberty=disabled", "-Ddebuginfod=disabled", "-Dbpf=disabled")
+    def test_without_a_demangler_debuginfod_bpf_and_push(self):
+        self.make("-Dxen=disabled", "-Diberty=disabled", "-Ddebuginfod=disabled", "-Dbpf=disabled", "-Dpush=disabled")
         self.assertIn("demangles OCaml only", self.version())
         self.assertIn("without debuginfod", self.version())
         self.assertIn("without BPF", self.version())
+        self.assertIn("without push", self.version())
 
     def test_with_clang_and_without_a_filter_on_system_calls(self):
         self.make("-Dseccomp=disabled", env=dict(os.environ, CC="clang"))

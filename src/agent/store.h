@@ -120,4 +120,50 @@ struct error *store_join_begin(int store, const char *guest, int *fd);
 /* Makes it the segment that stands for these, which are then removed. ERR_OUTPUT. */
 struct error *store_joined(int store, const struct store_segment *first, size_t n, int fd);
 
+/*
+ * The queue of segments that are to be pushed, in the store: second names of
+ * their files, so that they stay until they are delivered, whatever the store
+ * removes or joins. The ending of a name tells its state:
+ *
+ *   STORE/%queue/20261121T140000Z.web.open      is written
+ *   STORE/%queue/20261121T140000Z.web.ready     waits
+ *   STORE/%queue/20261121T140000Z.web.sending   may be at the receiver already
+ */
+
+enum queue_state { QUEUE_OPEN, QUEUE_READY, QUEUE_SENDING };
+
+/* Bytes of a name, without the state. */
+#define QUEUE_NAME_MAX (STORE_GUEST_MAX + 24)
+
+struct queued {
+	char name[QUEUE_NAME_MAX];
+	uint64_t bytes; /* on the disk */
+};
+
+struct queue_list {
+	struct queued *at; /* oldest first */
+	size_t n, room;
+	uint64_t bytes; /* of all */
+};
+
+/* Queues the segment that begins now, an open file of the store; `name` is "" after an error. ERR_OUTPUT. */
+struct error *queue_begin(int store, const char *guest, int64_t now_s, int segment,
+			  char name[QUEUE_NAME_MAX]);
+
+/* ERR_OUTPUT. */
+struct error *queue_move(int store, const char *name, enum queue_state from, enum queue_state to);
+void queue_remove(int store, const char *name, enum queue_state state);
+
+/* Opens a segment of the queue to read it: a descriptor; -1: it is not there. */
+int queue_open(int store, const char *name, enum queue_state state);
+
+/* Lists those that are ready; the caller frees list->at. ERR_INPUT; a queue that is not there is empty. */
+struct error *queue_list(int store, struct queue_list *list);
+
+/*
+ * Makes all of it ready after an end that was none of ours; in *again, how many
+ * may have been delivered, and are in for a second time.
+ */
+struct error *queue_recover(int store, size_t *again);
+
 #endif

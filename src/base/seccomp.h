@@ -20,9 +20,10 @@
 
 /* Work that a process still has to do. */
 enum seccomp_role {
-	SECCOMP_SAMPLER = 1, /* samples a guest, reads files, writes to open ones */
-	SECCOMP_READER = 2,  /* reads files, writes to open ones */
-	SECCOMP_GUARD = 4,   /* waits, and lets a guest run again */
+	SECCOMP_UNFILTERED = 0, /* talks to the network by a library of others: no filter is set */
+	SECCOMP_SAMPLER = 1,	/* samples a guest, reads files, writes to open ones */
+	SECCOMP_READER = 2,	/* reads files, writes to open ones */
+	SECCOMP_GUARD = 4,	/* waits, and lets a guest run again */
 	SECCOMP_TRACER = 8, /* a sampler that stops threads by ptrace and changes nothing in them */
 	SECCOMP_SCREEN = 16, /* sets the modes of its terminal; together with another */
 	SECCOMP_PARSER = 32, /* a reader of one file, which starts no processes */

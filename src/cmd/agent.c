@@ -28,6 +28,8 @@
 #define DEFAULT_AGE_NS	(7 * 86400 * NS_PER_S)
 #define DEFAULT_MEMORY	(16ull << 20)
 
+#define DEFAULT_QUEUE (256ull << 20)
+
 #define WAKE_MS		 250
 #define DISCOVER_NS	 (3 * NS_PER_S)
 #define DISCOVER_MOST_NS (60 * NS_PER_S)
@@ -71,9 +73,16 @@ static const struct option_row own_options[] = {
 	 MEMORY_MAX,
 	 .text = "memory that different stacks of a guest and minute may take (default 16M)"},
 	{"verbose", NULL, 'v', take_true, AT(session.verbose), .text = "say what is done"},
+	{"push", "URL", 0, take_text, AT(push.url),
+	 .text = "send each recording to this receiver, as uniprof push does",
+	 .more = "Those that are not delivered wait in the store."},
+	{"max-queue", "SIZE", 0, take_bytes, AT(max_queue), 1 << 20, UINT64_MAX >> 12,
+	 .text = "disk space of recordings that wait to be sent (default 256M)",
+	 .more = "Where they take more, the oldest are dropped, and that is said."},
 	{0}};
 
-static const struct option_group options_of_agent[] = {{own_options, 0}, {0}};
+static const struct option_group options_of_agent[] = {
+	{own_options, 0}, {push_options, offsetof(struct agent_args, push)}, {0}};
 
 static struct error *parse(int argc, char **argv, struct agent_args *args)
 {
@@ -82,7 +91,9 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 
 	*args = (struct agent_args){.store = STORE_DEFAULT,
 				    .max_disk = DEFAULT_DISK,
-				    .max_age_ns = DEFAULT_AGE_NS};
+				    .max_age_ns = DEFAULT_AGE_NS,
+				    .max_queue = DEFAULT_QUEUE};
+	push_defaults(&args->push);
 	session_defaults(&args->session);
 	args->session.sampler.rate_hz = DEFAULT_RATE_HZ;
 	args->session.sampler.max_memory = DEFAULT_MEMORY;
@@ -300,6 +311,8 @@ static void collect(struct agent *agent)
 			agent_tell_store(agent, end_discovery(agent, WIFEXITED(status)));
 		} else if (pid == agent->joiner) {
 			agent_end_join(agent, status);
+		} else if (pid == agent->pushing.pusher) {
+			agent->pushing.pusher = 0;
 		}
 		for (size_t i = 0; i < agent->n; i++)
 			if (agent->guests[i].pid == pid)
@@ -312,19 +325,22 @@ static void collect(struct agent *agent)
 /* Waits for what comes, and takes it. */
 static struct error *wait_and_read(struct agent *agent)
 {
-	struct pollfd events[GUESTS_MAX + 1];
+	struct pollfd events[GUESTS_MAX + 2];
 	struct error *err = NULL;
-	nfds_t n = 0;
+	const size_t n = agent->n;
 
-	for (size_t i = 0; i < agent->n; i++)
-		events[n++] = (struct pollfd){.fd = agent->guests[i].from, .events = POLLIN};
-	events[n++] = (struct pollfd){.fd = agent->finds, .events = POLLIN};
-	if (poll(events, n, WAKE_MS) > 0) {
-		for (size_t i = 0; i + 1 < n; i++)
+	for (size_t i = 0; i < n; i++)
+		events[i] = (struct pollfd){.fd = agent->guests[i].from, .events = POLLIN};
+	events[n] = (struct pollfd){.fd = agent->finds, .events = POLLIN};
+	events[n + 1] = (struct pollfd){.fd = agent->pushing.to, .events = POLLIN};
+	if (poll(events, n + 2, WAKE_MS) > 0) {
+		for (size_t i = 0; i < n; i++)
 			if (events[i].revents && agent->guests[i].from >= 0)
 				agent_read_sampler(agent, &agent->guests[i]);
-		if (events[n - 1].revents)
+		if (events[n].revents)
 			err = read_finds(agent);
+		if (events[n + 1].revents)
+			agent_read_pusher(agent);
 	}
 	collect(agent);
 	return err;
@@ -356,7 +372,8 @@ static void end_all(struct agent *agent)
 
 	notify(agent, "STOPPING=1");
 	signal_all(agent, SIGTERM);
-	while (is_any_sampled(agent) && clock_now_ns() < until_ns)
+	/* An answer that is on its way is waited for: else the recording would be sent again. */
+	while ((is_any_sampled(agent) || *agent->pushing.sending) && clock_now_ns() < until_ns)
 		error_free(wait_and_read(agent));
 	signal_all(agent, SIGKILL);
 }
@@ -373,6 +390,7 @@ static struct error *serve(struct agent *agent)
 		for (size_t i = 0; i < agent->n; i++)
 			agent_start_sampler(agent, &agent->guests[i], now_ns);
 		agent_tidy(agent, now_ns);
+		agent_push(agent, now_ns);
 		feed_watchdog(agent, now_ns);
 		err = wait_and_read(agent);
 		if (agent->discoverer && clock_now_ns() - agent->discovered_ns > DISCOVER_LONG_NS)
@@ -392,11 +410,13 @@ static uint64_t feed_ns(void)
 
 static struct error *agent_run(int argc, char **argv, int *status)
 {
-	struct agent agent = {.store = -1, .finds = -1, .joined = -1};
+	struct agent agent = {.store = -1, .finds = -1, .joined = -1, .pushing.to = -1};
 	struct error *err = parse(argc, argv, &agent.args);
 
 	if (!err)
 		err = store_open(agent.args.store, &agent.store);
+	if (!err)
+		err = agent_begin_push(&agent);
 	if (err)
 		return err;
 	agent.stop = cmd_catch_signals();
@@ -405,6 +425,7 @@ static struct error *agent_run(int argc, char **argv, int *status)
 	agent.feed_ns = feed_ns();
 	agent.packet = malloc(AGENT_PACKET_MAX);
 	err = agent.packet ? serve(&agent) : error_no_memory();
+	agent_end_push(&agent);
 	store_segments_free(&agent.segments);
 	free(agent.packet);
 	free(agent.guests);

@@ -2,12 +2,16 @@
 #ifndef UNIPROF_CMD_AGENT_H
 #define UNIPROF_CMD_AGENT_H
 
-/* The parts of `uniprof agent`: agent.c finds guests and waits; agent_store.c has what writes to the store. */
+/*
+ * The parts of `uniprof agent`: agent.c finds guests and waits; agent_store.c has
+ * what writes to the store; agent_push.c what takes it to a receiver.
+ */
 
 #include <sys/types.h>
 
 #include "agent/store.h"
 #include "cmd/cmd.h"
+#include "cmd/push.h"
 #include "cmd/shared/session.h"
 
 #define PATTERNS_MAX 64
@@ -26,6 +30,8 @@ struct agent_args {
 	const char *store;
 	uint64_t max_disk, max_age_ns;
 	struct patterns include, exclude;
+	struct push_args push;
+	uint64_t max_queue; /* bytes */
 };
 
 /* A guest as it was found; the discovering process writes them to a pipe, each at once. */
@@ -37,12 +43,29 @@ struct guest {
 	struct found found;
 	char directory[STORE_GUEST_MAX];
 	bool listed;
-	pid_t pid;	/* its sampler; 0: none */
-	int from;	/* its socket; -1: none */
-	int segment;	/* the file that is written; -1: none */
-	uint64_t bytes; /* in it */
+	pid_t pid;		     /* its sampler; 0: none */
+	int from;		     /* its socket; -1: none */
+	int segment;		     /* the file that is written; -1: none */
+	uint64_t bytes;		     /* in it */
+	char queued[QUEUE_NAME_MAX]; /* its name in the queue; "": none */
 	uint64_t begun_ns, started_ns, retry_ns;
 	unsigned failures; /* in a row */
+};
+
+/* The queue, and the process that empties it. */
+struct pushing {
+	pid_t pusher; /* 0: none */
+	int to;	      /* its socket; -1: none */
+	struct queue_list queue;
+	size_t next; /* of the queue */
+	bool more;   /* there is more than the list has */
+	uint64_t listed_ns;
+	char sending[QUEUE_NAME_MAX]; /* "": the pusher has nothing */
+	uint64_t given_ns, retry_ns;
+	unsigned failures; /* in a row */
+	uint64_t pushed, pushed_bytes;
+	uint64_t lost, told_ns; /* recordings that are not told yet, and when the last were */
+	char why[800];		/* the last was lost */
 };
 
 struct agent {
@@ -65,6 +88,8 @@ struct agent {
 	int joined; /* its output */
 	struct store_segments segments;
 	size_t join_first, join_n;
+
+	struct pushing pushing;
 };
 
 /*
@@ -87,5 +112,19 @@ void agent_tidy(struct agent *agent, uint64_t now_ns);
 
 /* To be called when that process has ended. */
 void agent_end_join(struct agent *agent, int status);
+
+/* Checks what pushing needs, and takes over the queue as the last agent has left it. */
+struct error *agent_begin_push(struct agent *agent);
+void agent_end_push(struct agent *agent);
+
+/* Queues the segment that a guest's sampler begins, and gives it free when it has ended. */
+void agent_queue_segment(struct agent *agent, struct guest *guest, int64_t now_s);
+void agent_release_segment(struct agent *agent, struct guest *guest);
+
+/* Gives the oldest of the queue to the pusher, if that has none; drops what is too much. */
+void agent_push(struct agent *agent, uint64_t now_ns);
+
+/* Takes the pusher's answer. */
+void agent_read_pusher(struct agent *agent);
 
 #endif

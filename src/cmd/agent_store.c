@@ -100,18 +100,19 @@ void agent_start_sampler(struct agent *agent, struct guest *guest, uint64_t now_
 			guest->found.id, guest->directory);
 }
 
-static void end_segment(struct guest *guest)
+static void end_segment(struct agent *agent, struct guest *guest)
 {
 	if (guest->segment >= 0)
 		close(guest->segment);
 	guest->segment = -1;
+	agent_release_segment(agent, guest);
 }
 
 /* A sampler that does what none does has been taken over. */
-static void distrust(struct guest *guest, const char *why)
+static void distrust(struct agent *agent, struct guest *guest, const char *why)
 {
 	cmd_say("%s: its sampler %s, and is ended", called(guest), why);
-	end_segment(guest);
+	end_segment(agent, guest);
 	if (guest->pid > 0)
 		kill(guest->pid, SIGKILL);
 }
@@ -129,17 +130,18 @@ void agent_tell_store(struct agent *agent, struct error *err)
 static void begin_segment(struct agent *agent, struct guest *guest)
 {
 	const uint64_t now_ns = clock_now_ns();
+	const int64_t now_s = (int64_t)(clock_unix_ns() / NS_PER_S);
 
-	end_segment(guest);
+	end_segment(agent, guest);
 	if (guest->begun_ns && now_ns - guest->begun_ns < SEGMENT_LEAST_NS) {
-		distrust(guest, "begins too many recordings");
+		distrust(agent, guest, "begins too many recordings");
 		return;
 	}
 	guest->begun_ns = now_ns;
 	guest->bytes = 0;
 	agent_tell_store(agent,
-			 store_begin(agent->store, guest->directory,
-				     (int64_t)(clock_unix_ns() / NS_PER_S), &guest->segment));
+			 store_begin(agent->store, guest->directory, now_s, &guest->segment));
+	agent_queue_segment(agent, guest, now_s);
 }
 
 static void append(struct agent *agent, struct guest *guest, size_t len)
@@ -148,7 +150,7 @@ static void append(struct agent *agent, struct guest *guest, size_t len)
 
 	guest->bytes += len;
 	if (guest->bytes > SEGMENT_MAX) {
-		distrust(guest, "writes too much");
+		distrust(agent, guest, "writes too much");
 		return;
 	}
 	while (guest->segment >= 0 && done < len) {
@@ -159,7 +161,7 @@ static void append(struct agent *agent, struct guest *guest, size_t len)
 		if (now <= 0) {
 			agent_tell_store(agent, error_errno(ERR_OUTPUT, errno, "cannot write to %s",
 							    guest->directory));
-			end_segment(guest);
+			end_segment(agent, guest);
 			return;
 		}
 		done += (size_t)now;
@@ -168,11 +170,11 @@ static void append(struct agent *agent, struct guest *guest, size_t len)
 }
 
 /* Its sampler has ended, or lets go of its socket. */
-static void end_sampler(struct guest *guest, uint64_t now_ns)
+static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
 {
 	const bool lived = now_ns - guest->started_ns > LIVED_NS;
 
-	end_segment(guest);
+	end_segment(agent, guest);
 	close(guest->from);
 	guest->from = -1;
 	guest->failures = lived ? 1 : guest->failures + 1;
@@ -190,11 +192,11 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (got <= 0) {
-			end_sampler(guest, clock_now_ns());
+			end_sampler(agent, guest, clock_now_ns());
 			return;
 		}
 		if ((size_t)got > AGENT_PACKET_MAX)
-			distrust(guest, "writes too much at once");
+			distrust(agent, guest, "writes too much at once");
 		else if (recording_begins(agent->packet, (size_t)got))
 			begin_segment(agent, guest);
 		if ((size_t)got <= AGENT_PACKET_MAX)

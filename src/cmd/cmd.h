@@ -31,7 +31,7 @@ struct verb {
 };
 
 extern const struct verb verb_record, verb_run, verb_top, verb_report, verb_flamegraph, verb_diff,
-	verb_export, verb_merge, verb_list, verb_stack, verb_ps, verb_agent;
+	verb_export, verb_push, verb_merge, verb_list, verb_stack, verb_ps, verb_agent;
 
 /* The command line of 2017: no verb, OUTFILE and DOMID. */
 extern const struct verb verb_classic;

@@ -28,6 +28,7 @@ struct format_job {
 	const struct profile_filter *filter;
 	struct symbolizer *symbolizer;
 	const struct tree_outer *outer; /* of folded stacks; NULL: none */
+	const char *host; /* the guest's host, for receivers of profiles; NULL: not known */
 };
 
 struct format {

@@ -462,6 +462,7 @@ static void put_resource(struct otlp *o, struct protobuf *resource)
 
 	fail(o, format_guest_name(o->job, &name));
 	put_fact(o, resource, "service.name", name);
+	put_fact(o, resource, "host.name", o->job->host);
 	put_fact(o, resource, "uniprof.target", info->target);
 	put_fact(o, resource, "uniprof.guest.id", info->guest_id);
 	put_fact(o, resource, "uniprof.guest.type", info->guest_type);

@@ -214,6 +214,7 @@ def view_tests():
         browser_test("browser/verb", "browser-verb"),
         browser_test("exports/readers", "export-readers", short="Pprof PerfData"),
         browser_test("exports/speedscope", "export-speedscope"),
+        python_test("tests/exports/push_test.py", short=ALL),
         python_test("tests/exports/import_test.py", "imports", short="Again Written"),
         python_test("tests/commands_test.py", short=ALL),
         python_test("tests/views/report_test.py", short=ALL),

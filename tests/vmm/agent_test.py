@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The resident profiler: guests come and go, it is killed, and what was sampled can be read by time."""
 
+import gzip
 import json
 import os
 import re
@@ -9,12 +10,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
 
-from hostcase import SERVICE_USER, UNIPROF, service_rights
-from qemucase import QemuCase
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "exports"))
+
+from hostcase import SERVICE_USER, UNIPROF, service_rights  # noqa: E402
+from receiver import Receiver, stall  # noqa: E402
+from qemucase import QemuCase  # noqa: E402
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
 
@@ -104,6 +109,32 @@ class Guests(AgentCase):
         self.assertIn("there is no file app1-pvh-fp", self.uniprof("report", "--store", self.store, WEB, expect=6))
         self.assertIn("no guest of that name", self.uniprof("report", *window, "other", expect=6))
         self.assertIn("nothing was recorded", self.uniprof("report", "--store", self.store, "--from", "2001-01-01", "--to", "2001-01-02", WEB, expect=6))
+
+
+@unittest.skipIf(os.geteuid(), "only root may sample other users' processes")
+class Pushed(AgentCase):
+    def test_a_recording_is_sent_when_it_ends_and_a_receiver_that_stalls_holds_up_no_sampling(self):
+        receiver = Receiver(self, stall)
+        options = ("-F", "50", "--push", f"{receiver.root}/ingest", "--host", "h1")
+        agent = self.agent(*options, include="qemu:app1-pvh-fp")
+        web = self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 5)
+        self.quit(agent)
+        agent = self.agent(*options, include="qemu:app1-pvh-fp")
+        self.wait_for(lambda: receiver.requests, "the recording of the first agent is not sent")
+        before = self.samples(WEB, "--last", "1h")
+        self.wait_samples(WEB, before + 20)
+        self.assertEqual(len(receiver.requests), 1)
+        receiver.ended.set()
+        self.end(web)
+        # The first once more, as it was not answered, and what was sampled since.
+        self.wait_for(lambda: len(receiver.requests) >= 3, "the second recording is not sent")
+        self.wait_for(lambda: not list((self.store / "%queue").iterdir()), "something is left in the queue")
+        self.quit(agent)
+        self.assertIn("may be there twice", agent.log.read_text())
+        for request in receiver.requests:
+            self.assertIn("name=app1-pvh-fp%7Bguest%3Dapp1-pvh-fp%2Chost%3Dh1%2Ckind%3Dqemu%7D", request.path)
+            self.assertIn(SPIN.encode(), gzip.decompress(request.body))
 
 
 @unittest.skipIf(os.geteuid(), "only root may sample other users' processes")

@@ -19,7 +19,8 @@
 static const struct verb *const verbs[] = {&verb_record, &verb_run,	   &verb_top,
 					   &verb_report, &verb_flamegraph, &verb_diff,
 					   &verb_export, &verb_merge,	   &verb_list,
-					   &verb_stack,	 &verb_ps,	   &verb_classic};
+					   &verb_stack,	 &verb_ps,	   &verb_push,
+					   &verb_classic};
 
 /* No file but those of this directory, which are none. */
 static void tame(char *word)
