@@ -246,6 +246,7 @@ static struct error *one_tick(struct sampler *s)
 	if (periods > 1 && s->sink->missed)
 		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
 	s->result->ticks++;
+	s->result->paused_ns += tick.paused_ns;
 	err = s->waits ? waits_tick(s->waits, image_locator_threads(s->options->locator), &tick)
 		       : NULL;
 	throttle_after_tick(s, began, tick.paused_ns);

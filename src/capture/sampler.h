@@ -90,6 +90,7 @@ struct sampler_result {
 	enum sampler_outcome outcome;
 	uint64_t ticks;
 	uint64_t elapsed_ns;
+	uint64_t paused_ns; /* the guest stood still for so long in all */
 	uint64_t missed;
 	uint64_t retakes;
 	uint64_t failed;

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -73,6 +74,11 @@ static const struct option_row own_options[] = {
 	 MEMORY_MAX,
 	 .text = "memory that different stacks of a guest and minute may take (default 16M)"},
 	{"verbose", NULL, 'v', take_true, AT(session.verbose), .text = "say what is done"},
+	{"metrics", "FILE", 0, take_text, AT(metrics),
+	 .text = "write counters about the agent to FILE every 15 s, in OpenMetrics' text",
+	 .more = "For the textfile directory of node_exporter, where its name ends with\n"
+		 ".Pa .prom .\nEach time another file takes its place.",
+	 .values = OPTION_FILE},
 	{"push", "URL", 0, take_text, AT(push.url),
 	 .text = "send each recording to this receiver, as uniprof push does",
 	 .more = "Those that are not delivered wait in the store."},
@@ -229,9 +235,14 @@ static struct error *add_guest(struct agent *agent, const struct found *found)
 		return NULL;
 	name_directory(agent, &guest);
 	err = ARRAY_RESERVE(&agent->guests, &agent->room, agent->n + 1);
-	if (!err)
-		agent->guests[agent->n++] = guest;
-	return err;
+	if (err)
+		return err;
+	guest.totals = mmap(NULL, sizeof(*guest.totals), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (guest.totals == MAP_FAILED)
+		guest.totals = NULL;
+	agent->guests[agent->n++] = guest;
+	return NULL;
 }
 
 /* Takes what was found; guests that are not there any more go when their samplers have ended. */
@@ -257,6 +268,8 @@ static struct error *end_discovery(struct agent *agent, bool whole)
 	for (size_t i = 0; i < agent->n; i++)
 		if (agent->guests[i].listed || agent->guests[i].from >= 0)
 			agent->guests[kept++] = agent->guests[i];
+		else if (agent->guests[i].totals)
+			munmap(agent->guests[i].totals, sizeof(*agent->guests[i].totals));
 	agent->n = kept;
 	return err;
 }
@@ -376,6 +389,7 @@ static void end_all(struct agent *agent)
 	while ((is_any_sampled(agent) || *agent->pushing.sending) && clock_now_ns() < until_ns)
 		error_free(wait_and_read(agent));
 	signal_all(agent, SIGKILL);
+	agent_measure(agent, 0);
 }
 
 static struct error *serve(struct agent *agent)
@@ -391,6 +405,7 @@ static struct error *serve(struct agent *agent)
 			agent_start_sampler(agent, &agent->guests[i], now_ns);
 		agent_tidy(agent, now_ns);
 		agent_push(agent, now_ns);
+		agent_measure(agent, now_ns);
 		feed_watchdog(agent, now_ns);
 		err = wait_and_read(agent);
 		if (agent->discoverer && clock_now_ns() - agent->discovered_ns > DISCOVER_LONG_NS)

@@ -31,7 +31,8 @@ struct agent_args {
 	uint64_t max_disk, max_age_ns;
 	struct patterns include, exclude;
 	struct push_args push;
-	uint64_t max_queue; /* bytes */
+	uint64_t max_queue;  /* bytes */
+	const char *metrics; /* NULL: none */
 };
 
 /* A guest as it was found; the discovering process writes them to a pipe, each at once. */
@@ -43,11 +44,13 @@ struct guest {
 	struct found found;
 	char directory[STORE_GUEST_MAX];
 	bool listed;
-	pid_t pid;		     /* its sampler; 0: none */
-	int from;		     /* its socket; -1: none */
-	int segment;		     /* the file that is written; -1: none */
-	uint64_t bytes;		     /* in it */
-	char queued[QUEUE_NAME_MAX]; /* its name in the queue; "": none */
+	pid_t pid;		       /* its sampler; 0: none */
+	int from;		       /* its socket; -1: none */
+	int segment;		       /* the file that is written; -1: none */
+	uint64_t bytes;		       /* in it */
+	uint64_t written, starts;      /* bytes of all its segments; its samplers */
+	struct session_totals *totals; /* of all its samplers, in shared memory; NULL: none */
+	char queued[QUEUE_NAME_MAX];   /* its name in the queue; "": none */
 	uint64_t begun_ns, started_ns, retry_ns;
 	unsigned failures; /* in a row */
 };
@@ -62,8 +65,8 @@ struct pushing {
 	uint64_t listed_ns;
 	char sending[QUEUE_NAME_MAX]; /* "": the pusher has nothing */
 	uint64_t given_ns, retry_ns;
-	unsigned failures; /* in a row */
-	uint64_t pushed, pushed_bytes;
+	unsigned failures;		      /* in a row */
+	uint64_t pushed, pushed_bytes, never; /* recordings, bytes; recordings that were lost */
 	uint64_t lost, told_ns; /* recordings that are not told yet, and when the last were */
 	char why[800];		/* the last was lost */
 };
@@ -76,8 +79,9 @@ struct agent {
 	struct guest *guests;
 	size_t n, room;
 	uint64_t discovered_ns, discover_ns; /* when guests were looked for, and will be */
-	uint64_t tidied_ns, fed_ns, feed_ns;
-	bool full; /* the disk, and that was told */
+	uint64_t tidied_ns, fed_ns, feed_ns, measured_ns;
+	bool full;	 /* the disk, and that was told */
+	bool unmeasured; /* the metrics could not be written, and that was told */
 
 	pid_t discoverer;
 	int finds;
@@ -112,6 +116,9 @@ void agent_tidy(struct agent *agent, uint64_t now_ns);
 
 /* To be called when that process has ended. */
 void agent_end_join(struct agent *agent, int status);
+
+/* Writes the metrics, now and then; with now_ns 0, now. */
+void agent_measure(struct agent *agent, uint64_t now_ns);
 
 /* Checks what pushing needs, and takes over the queue as the last agent has left it. */
 struct error *agent_begin_push(struct agent *agent);

@@ -51,6 +51,7 @@ static void tell_losses(struct pushing *pushing, uint64_t now_ns)
 static void lose(struct pushing *pushing, const char *name, const char *why)
 {
 	pushing->lost++;
+	pushing->never++;
 	snprintf(pushing->why, sizeof(pushing->why), "%s: %s", name, why);
 }
 

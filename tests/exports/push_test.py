@@ -389,6 +389,24 @@ class Queue(Pushed):
         states = [Path(f'/proc/{pid}/status').read_text() for pid in children if os.path.exists(f'/proc/{pid}')]
         self.assertTrue([text for text in states if 'Uid:\t65534\t65534' in text and 'CapEff:\t0000000000000000' in text and 'NoNewPrivs:\t1' in text])
 
+    def test_metrics_tell_what_was_pushed_and_what_waits(self):
+        receiver = Receiver(self, answer(), answer(400), otherwise=answer(503, Retry_After='3600'))
+        metrics = self.store / 'uniprof.prom'
+        metrics.write_text('of an earlier agent')
+        self.fill(5)
+        agent = self.agent(receiver, '--metrics', metrics)
+        self.wait(lambda: len(receiver.requests) == 3, 'not all is sent')
+        self.wait(lambda: '# EOF' in metrics.read_text(), 'no metrics are written')
+        self.quit(agent)
+        lines = metrics.read_text().splitlines()
+        self.assertEqual(lines[-1], '# EOF')
+        self.assertEqual(metrics.stat().st_mode & 0o777, 0o644)
+        values = dict(line.rsplit(' ', 1) for line in lines if not line.startswith('#'))
+        self.assertEqual([values[f'uniprof_{name}'] for name in ('guests', 'push_recordings_total', 'push_lost_total', 'push_queue_recordings')],
+                         ['0', '1', '1', '3'])
+        self.assertEqual(int(values['uniprof_push_bytes_total']), len(receiver.requests[0].body))
+        self.assertGreater(int(values['uniprof_push_queue_bytes']), 0)
+
     def test_without_a_receiver_or_its_token_it_does_not_begin(self):
         for options, status in (('--push', 'http://h/other'), USAGE), (('--push', 'http://localhost/ingest', '--token-file', self.store / 'none'), INPUT):
             done = subprocess.run([UNIPROF, 'agent', '--store', self.store, '--include', 'none-of-them', *options], check=False, capture_output=True, timeout=60)

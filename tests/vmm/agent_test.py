@@ -90,6 +90,18 @@ class Guests(AgentCase):
         # A discoverer lives for a moment, and still is root.
         return [pid for pid in children if os.path.exists(f"/proc/{pid}") and "Uid:\t65534" in Path(f"/proc/{pid}/status").read_text()]
 
+    def test_metrics_count_what_the_recordings_tell(self):
+        metrics = self.scratch / "uniprof.prom"
+        agent = self.agent("-F", "50", "--metrics", metrics, include="qemu:app1-pvh-fp")
+        self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 20)
+        self.quit(agent)
+        values = {name: float(value) for name, value in re.findall(r'(?m)^uniprof_(\w+)\{guest="app1-pvh-fp",kind="qemu"\} (\S+)$', metrics.read_text())}
+        self.assertEqual(values["ticks_total"], self.samples(WEB, "--last", "1h"))
+        self.assertGreater(values["paused_seconds_total"], 0)
+        self.assertEqual(values["recorded_bytes_total"], sum(path.stat().st_size for path in self.segments(WEB)))
+        self.assertGreaterEqual(values["sampler_starts_total"], 1)
+
     def test_stretches_of_time_add_up_and_every_verb_shows_them(self):
         agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
         self.qemu("app1-pvh-fp")

@@ -582,7 +582,7 @@ static uint64_t segment_ns(void)
 }
 
 struct error *session_record_segments(struct target *target, const struct session_options *options,
-				      struct sampler_result *result)
+				      struct sampler_result *result, struct session_totals *totals)
 {
 	struct session_options each = *options;
 	struct session session = {.options = &each, .path = "-", .target = target, .segment = true};
@@ -593,6 +593,8 @@ struct error *session_record_segments(struct target *target, const struct sessio
 	while (!err && result->outcome == SAMPLED_TIME) {
 		each.sampler.duration_ns = segment_ns();
 		err = record(&session, target, images, result);
+		if (totals)
+			session_totals_add(totals, result);
 	}
 	image_locator_free(session.locator);
 	images_free(images);
