@@ -14,7 +14,7 @@
 
 const char push_feature[] = "pushes by libcurl";
 
-/* Of OpenSSL, or else of GnuTLS. */
+/* Builds with OpenSSL, and with GnuTLS. */
 static const char *const libraries[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 #define NS_PER_MS 1000000

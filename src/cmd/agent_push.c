@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/privilege.h"
 
-/* How often the queue is listed at most, and losses are told. */
+/* Stretches between two lists of the queue, and between two sentences about losses. */
 #define LIST_NS (5 * NS_PER_S)
 #define TELL_NS (60 * NS_PER_S)
 
@@ -31,7 +31,7 @@
 
 #define NICE 10
 
-/* What the pusher tells of a recording. */
+/* The pusher's word about a recording. */
 struct push_result {
 	struct push_answer answer;
 	uint64_t bytes; /* of the request's body */
@@ -103,7 +103,7 @@ static void push_segment(struct push *push, const struct push_args *args, int se
 	error_free(err);
 }
 
-/* In a process of its own: it has no name in the store, and root's rights only to read the token. */
+/* Runs in a process of its own: root's rights are there to read the token, and for nothing else. */
 static void serve(const struct agent *agent)
 {
 	struct push_args args = agent->args.push;
@@ -116,7 +116,7 @@ static void serve(const struct agent *agent)
 
 	setpriority(PRIO_PROCESS, 0, NICE);
 	privilege_drop(SECCOMP_UNFILTERED, &got);
-	/* Whoever gives up root loses this. */
+	/* Giving up root has taken this away. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (!err)
 		err = push_open(&target, &push);

@@ -20,7 +20,7 @@
 #define TIDY_NS	     (20 * NS_PER_S)
 #define JOIN_ALARM_S 120
 
-/* How often metrics are written. */
+/* The stretch between two metrics. */
 #define METRICS_NS (15 * NS_PER_S)
 
 /* What a sampler writes into a segment, bytes; at once, packets; and how soon it begins the next. */
@@ -358,7 +358,7 @@ static void put_push(const struct agent *agent, FILE *out)
 	const struct pushing *pushing = &agent->pushing;
 	struct queue_list queue;
 
-	/* Whoever pushes tells what is wrong with it. */
+	/* An error of the queue is told by what pushes. */
 	error_free(queue_list(agent->store, &queue));
 	put_number("push_recordings", "counter", "recordings that the receiver has taken",
 		   pushing->pushed, out);

@@ -65,7 +65,7 @@ void push_body_free(struct push_body *body);
 /* The request that sends a body. */
 struct push_request push_request_of(const struct push_args *args, const struct push_body *body);
 
-/* How long to wait after so many failures in a row: twice as long each time, and never all at once. */
+/* The wait after so many failures in a row: twice as long each time, by chance up to half less, so that not all come at once. */
 uint64_t push_backoff_ns(unsigned failures, uint64_t after_ns);
 
 #endif

@@ -118,7 +118,7 @@ static struct error *too_large(uint64_t len)
 			 (len >> 20) + 1, BODY_MAX >> 20);
 }
 
-/* What the format writes, in memory; the caller frees it. */
+/* Makes the format's file in memory; the caller frees it. */
 static struct error *write_to_memory(const struct format *format, const struct format_job *job,
 				     char **text, size_t *len)
 {
@@ -211,7 +211,7 @@ static struct error *write_body(const struct push_args *args, const struct forma
 	return err ? err : format_pprof.write(job, out);
 }
 
-/* Of the store's: in bounded time and memory, without a way to whoever waits for what is sent. */
+/* Bounds time and memory for a segment of the store, and closes the way to the agent. */
 static struct error *confine_segment(int segment, int file)
 {
 	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -253,7 +253,7 @@ static struct error *load_and_write(const struct push_args *args, const struct l
 	return err;
 }
 
-/* In a process of its own: the head is written last, over its place. */
+/* Runs in a process of its own: the head is written last, over its place. */
 static void encode(const struct push_args *args, const struct load_options *load, int segment,
 		   int file)
 {
