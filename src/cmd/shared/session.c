@@ -74,8 +74,7 @@ struct session {
 	struct image_locator *locator;
 	struct recording_info info;
 	struct recording_writer *writer; /* NULL: before the first sample */
-	uint64_t paused_ns;
-	uint64_t told_ns; /* when a line of progress was last printed */
+	uint64_t told_ns;		 /* when a line of progress was last printed */
 	bool terminal;
 	bool segment; /* one of many recordings of the guest: in short, and without a summary */
 	struct progress_line progress_line; /* for what is done after sampling */
@@ -213,7 +212,6 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 	struct session *session = ctx;
 	struct error *err = session->writer ? NULL : begin(session);
 
-	session->paused_ns += tick->paused_ns;
 	tell_news(session);
 	return err ? err : recording_tick(session->writer, tick);
 }
@@ -439,7 +437,7 @@ static void summary(const struct session *session, const struct sampler_result *
 	const char *way = session->target->way;
 	double seconds = (double)result->elapsed_ns / 1e9;
 	const double paused =
-		result->elapsed_ns ? (double)session->paused_ns / (double)result->elapsed_ns : 0;
+		result->elapsed_ns ? (double)result->paused_ns / (double)result->elapsed_ns : 0;
 
 	cmd_say("%s: %" PRIu64
 		" samples in %.1f s%s%s, guest paused for %.3f %% of the time, %" PRIu64
