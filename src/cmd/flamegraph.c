@@ -47,7 +47,7 @@ static const struct option_row own_options[] = {
 	 .text = "stacks in order of time as an SVG: time across, depth down, a lane for each vCPU",
 	 .more = "With\n.Fl -by ,\na lane for each thread or process; choose some by\n"
 		 ".Fl -vcpu , -comm , -pid\nor\n.Fl -tid .\n"
-		 "The page has it, too. The recording cannot come from standard input."},
+		 "The page has it, too.\nThe recording cannot come from standard input."},
 	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
 	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
 	 .text = "pixels (default: as wide as the window)"},
@@ -55,7 +55,7 @@ static const struct option_row own_options[] = {
 	 .text = "what colours tell apart: function, package, image or kind (default: function)",
 	 .more = "Kinds are the kernel, by its addresses, idle loops and calls of the hypervisor, "
 		 "by their names, and user code, or the guest's where it has no kernel of its "
-		 "own. A page begins with these colours.",
+		 "own.\nA page begins with these colours.",
 	 .values = "function package image kind"},
 	{"icicle", NULL, 0, take_true, AT(draw.icicle), .text = "root at the top"},
 	{"reverse", NULL, 0, take_true, AT(draw.reverse),
