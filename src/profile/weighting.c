@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "import/import.h"
+#include "profile/profile.h"
 
 /* The median hardly moves after so many ticks: it is taken anew once in as many. */
 #define FEW_TICKS 64
@@ -29,9 +30,17 @@ static uint64_t times_saturating(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
+static struct weight bounded(const struct weighting *weighting, uint64_t ns)
+{
+	const uint64_t bound_ns = weighting->bound_ns;
+
+	return ns > bound_ns ? (struct weight){bound_ns, ns - bound_ns} : (struct weight){ns, 0};
+}
+
 void weighting_tick(struct weighting *weighting, const struct tick *tick)
 {
 	struct histogram *stretches = &weighting->stretches;
+	struct weight stretch;
 
 	weighting->running = 0;
 	for (uint32_t i = 0; i < tick->n; i++) {
@@ -44,13 +53,11 @@ void weighting_tick(struct weighting *weighting, const struct tick *tick)
 	if (stretches->n < FEW_TICKS || stretches->n % FEW_TICKS == 0)
 		weighting->bound_ns =
 			times_saturating(histogram_quantile(stretches, 0.5), WEIGHTING_STRETCHES);
-}
-
-static struct weight bounded(const struct weighting *weighting, uint64_t ns)
-{
-	const uint64_t bound_ns = weighting->bound_ns;
-
-	return ns > bound_ns ? (struct weight){bound_ns, ns - bound_ns} : (struct weight){ns, 0};
+	stretch = bounded(weighting, tick->weight_ns);
+	weighting->stretch.sampled_ns =
+		weight_sum(weighting->stretch.sampled_ns, stretch.sampled_ns);
+	weighting->stretch.not_sampled_ns =
+		weight_sum(weighting->stretch.not_sampled_ns, stretch.not_sampled_ns);
 }
 
 struct weight weighting_time(const struct weighting *weighting, const struct tick *tick)
@@ -80,13 +87,21 @@ static struct weight whole(const struct weighting *weighting, const struct tick 
 	return weighting_time(weighting, tick);
 }
 
-/* A thread that does not run uses no CPU time. */
+/*
+ * A thread that does not run uses no CPU time. The sampler weighs it, and has left out
+ * stretches in which nobody looked: as many as there were so far in all ticks.
+ */
 static struct weight of_wait(const struct weighting *weighting, const struct tick_entry *entry)
 {
+	const struct weight *stretch = &weighting->stretch;
+	const double not_sampled =
+		fmin(0x1p62, (double)entry->weight_ns * (double)stretch->not_sampled_ns /
+				     fmax(1, (double)stretch->sampled_ns));
+
 	if (weighting->by == WEIGHT_BY_SAMPLES)
 		return (struct weight){weighting->period_ns, 0};
 	if (weighting->by == WEIGHT_BY_BEST || weighting->by == WEIGHT_BY_TIME)
-		return (struct weight){entry->weight_ns, 0};
+		return (struct weight){entry->weight_ns, (uint64_t)not_sampled};
 	return (struct weight){0};
 }
 

@@ -30,6 +30,11 @@ enum weight_by {
  */
 #define WEIGHTING_STRETCHES 4
 
+/* The time that a sample could stand for, in two parts. */
+struct weight {
+	uint64_t sampled_ns, not_sampled_ns;
+};
+
 struct weighting {
 	enum weight_by by;
 	bool bounded;
@@ -37,12 +42,8 @@ struct weighting {
 	uint64_t bound_ns;
 	uint32_t running; /* vCPUs, in this tick */
 	struct histogram stretches;
+	struct weight stretch;		   /* of all ticks so far: the time that they stand for */
 	bool has_cpu[RECORDING_MAX_VCPUS]; /* its CPU time is known */
-};
-
-/* The time that a sample could stand for, in two parts. */
-struct weight {
-	uint64_t sampled_ns, not_sampled_ns;
 };
 
 /*

@@ -113,6 +113,25 @@ static void imported_weights_are_what_the_file_says(void **state)
 	assert_int_equal(weigh(&weighting, 5000, 5000).sampled_ns, 5000);
 }
 
+static void of_waits_as_much_was_not_sampled_as_of_the_stretches(void **state)
+{
+	const struct tick_entry wait = {.vcpu = NO_VCPU,
+					.state = WAIT_SLEEPING,
+					.thread = 1,
+					.weight_ns = 900};
+	const struct tick usual = {.weight_ns = 100}, late = {.weight_ns = 1400};
+	struct weighting weighting;
+
+	weighting_start(&weighting, WEIGHT_BY_BEST, STATES_OF_WAITS, &info);
+	for (int i = 0; i < 6; i++)
+		weighting_tick(&weighting, &usual);
+	assert_int_equal(weighting_entry(&weighting, &usual, &wait).not_sampled_ns, 0);
+	/* 400 of 1,400 count: 1,000 for which nobody looked, beside 1,000 for which one did. */
+	weighting_tick(&weighting, &late);
+	assert_int_equal(weighting_entry(&weighting, &late, &wait).sampled_ns, 900);
+	assert_in_range(weighting_entry(&weighting, &late, &wait).not_sampled_ns, 850, 950);
+}
+
 /* Samples and weight that a filter selects of a recording. */
 static struct profile_cell select_from(const struct memory_file *file, unsigned states,
 				       int64_t vcpu)
@@ -170,6 +189,7 @@ int main(void)
 		cmocka_unit_test(the_best_weight_is_cpu_time_where_it_is_known),
 		cmocka_unit_test(waiting_vcpus_are_weighed_by_time),
 		cmocka_unit_test(samples_all_weigh_the_same),
+		cmocka_unit_test(of_waits_as_much_was_not_sampled_as_of_the_stretches),
 		cmocka_unit_test(threads_that_wait_count_as_the_time_that_they_waited),
 		cmocka_unit_test(imported_weights_are_what_the_file_says),
 	};
