@@ -5,7 +5,9 @@
  * and stacks are a tree of frames ("stackFrames"), so that a sample takes some
  * 50 bytes however deep its stack is. A vCPU is a thread. Readers take a sample
  * to last until the next one of its thread: samples of the same stack that follow
- * one another are one, and a frame of its own stands where there is none.
+ * one another are one, and a frame of its own stands where there is none. An event
+ * as long as a thread's samples goes with them: Chrome's viewer shows no thread
+ * that has samples alone.
  */
 
 #include "format/format.h"
@@ -21,7 +23,8 @@
 
 struct lane {
 	uint32_t frame;	   /* of the last sample */
-	uint64_t until_ns; /* it stands for the time up to here */
+	uint64_t from_ns;  /* time of the first sample */
+	uint64_t until_ns; /* the last one stands for the time up to here */
 	bool used;
 };
 
@@ -73,6 +76,8 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	}
 	if (!lane->used || lane->frame != frame)
 		put_sample_of(c, sample->vcpu, frame, now);
+	if (!lane->used)
+		lane->from_ns = now;
 	lane->used = true;
 	lane->frame = frame;
 	lane->until_ns = length > UINT64_MAX - now ? UINT64_MAX : now + length;
@@ -125,7 +130,37 @@ static bool is_selected(const struct chrome *c, unsigned vcpu)
 	       (filter->vcpus ? filter->vcpus[vcpu] : filter->vcpu < 0 || filter->vcpu == vcpu);
 }
 
-static struct error *put_names(struct chrome *c)
+static void put_thread(const struct chrome *c, unsigned vcpu)
+{
+	const struct lane *lane = &c->lanes[vcpu];
+
+	fprintf(c->out,
+		",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRIu32
+		",\"tid\":%u,\"args\":{\"name\":\"vCPU %u\"}}",
+		c->pid, vcpu, vcpu);
+	if (lane->used)
+		fprintf(c->out,
+			",\n{\"ph\":\"X\",\"name\":\"samples\",\"pid\":%" PRIu32
+			",\"tid\":%u,\"ts\":%" PRIu64 ",\"dur\":%" PRIu64 "}",
+			c->pid, vcpu, lane->from_ns / 1000,
+			lane->until_ns / 1000 - lane->from_ns / 1000);
+}
+
+static void put_events(const struct chrome *c, const char *name)
+{
+	fprintf(c->out,
+		"\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRIu32
+		",\"tid\":0,\"args\":{\"name\":",
+		c->pid);
+	format_json_text(name, c->out);
+	fputs("}}", c->out);
+	for (unsigned i = 0; i < RECORDING_MAX_VCPUS; i++)
+		if (is_selected(c, i))
+			put_thread(c, i);
+	fputs("]}\n", c->out);
+}
+
+static struct error *put_all(struct chrome *c)
 {
 	const char *name, *title = NULL;
 	struct error *err = format_guest_name(c->job, &name);
@@ -135,35 +170,15 @@ static struct error *put_names(struct chrome *c)
 	if (err)
 		return err;
 	format_json_field("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":", title, c->out);
-	fprintf(c->out,
-		"},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRIu32
-		",\"tid\":0,\"args\":{\"name\":",
-		c->pid);
-	format_json_text(name, c->out);
-	fputs("}}", c->out);
-	for (unsigned i = 0; i < RECORDING_MAX_VCPUS; i++)
-		if (is_selected(c, i))
-			fprintf(c->out,
-				",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRIu32
-				",\"tid\":%u,\"args\":{\"name\":\"vCPU %u\"}}",
-				c->pid, i, i);
-	fputs("],\n", c->out);
-	return NULL;
-}
-
-static struct error *put_all(struct chrome *c)
-{
-	struct error *err = put_names(c);
-
-	if (err)
-		return err;
+	fputs("},\n", c->out);
 	put_frames(c);
 	fputs("\"samples\":[\n", c->out);
 	err = samples_read(c->job, put_sample, c);
 	for (unsigned i = 0; i < RECORDING_MAX_VCPUS && !err; i++)
 		if (c->lanes[i].used)
 			put_sample_of(c, i, NO_SAMPLE, c->lanes[i].until_ns);
-	fputs("\n]}\n", c->out);
+	fputs("\n],\n", c->out);
+	put_events(c, name);
 	return err;
 }
 

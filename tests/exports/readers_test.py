@@ -490,6 +490,10 @@ class Chrome(Exported):
         self.assertEqual({name: round(time, 3) for name, time in self.self_time(threads).items()}, INLINED_SELF)
         self.assertIn(('example_caller', 'example_inlined', 'example_here'), {stack for _, _, stack in threads['vCPU 0']})
 
+    def test_each_thread_is_shown_with_its_samples(self):
+        self.threads('plain')
+        self.assertEqual(self.viewer.shown(), [len(thread['samples']) for thread in self.viewer.threads()])
+
     def test_samples_of_the_same_stack_are_one(self):
         threads = self.threads('plain')
         self.assertEqual(set(threads), {'vCPU 0', 'vCPU 1'})

@@ -57,6 +57,20 @@ for (const thread of window.loaded.getAllThreads())
 return threads;
 """
 
+# Rows of samples that the time line has: how many each holds.
+SHOWN = """
+const shown = [];
+const walk = (track) => {
+    for (const one of track.tracks_ || []) {
+        if (one.samples)
+            shown.push(one.samples.length);
+        walk(one);
+    }
+};
+walk(document.querySelector('tr-ui-timeline-track-view').modelTrack_);
+return shown;
+"""
+
 
 def missing() -> str | None:
     """Why it cannot be had here, or None."""
@@ -123,6 +137,9 @@ class TraceViewer:
 
     def threads(self) -> list[dict]:
         return self._browser.run(SAMPLES)
+
+    def shown(self) -> list[int]:
+        return self._browser.run(SHOWN)
 
     def hide_advice(self) -> None:
         """Takes away what stands above it about old browsers."""
