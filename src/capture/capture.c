@@ -52,6 +52,7 @@ struct capture {
 	struct thread_request request;
 	struct unwinder *unwinder;
 	struct interpreter *interpreter; /* NULL: none is known, or wanted */
+	bool anew; /* there is one: its functions may change where the C stack does not */
 	struct frame *frames;
 	uint32_t max_frames;
 	enum unwind_method method;
@@ -229,6 +230,14 @@ static bool ask(struct capture *capture, struct depth *depth, struct vcpu_sample
 	return ask_for_more(vcpu, capture->sample->stack_cap, out->want);
 }
 
+/* Out of line: guests without an interpreter pay one test. */
+static __attribute__((noinline, cold)) struct error *
+merge(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_result *out)
+{
+	return interpreter_merge(capture->interpreter, vcpu, capture->frames, capture->max_frames,
+				 out);
+}
+
 /* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
 static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
 				 bool *deeper)
@@ -241,7 +250,7 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .code = code_cache_for(capture->code_cache, &vcpu->regs,
 							 capture->sample->time_ns),
 				  .unwinder = capture->unwinder,
-				  .anew = capture->interpreter != NULL,
+				  .anew = capture->anew,
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
 	struct unwind_result out;
@@ -262,8 +271,7 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 			   : out.want);
 	adapt_others(&capture->depths[i], vcpu, &out);
 	if (capture->interpreter)
-		err = interpreter_merge(capture->interpreter, vcpu, capture->frames,
-					capture->max_frames, &out);
+		err = merge(capture, vcpu, &out);
 	entry->end = (uint8_t)out.end;
 	if (!err)
 		err = intern(capture, &out, &entry->stack, &whole);
@@ -522,6 +530,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (!err && options->stand_ins && capture->target->copies_frames)
 		err = interpreter_new(capture->target, options->stand_ins, capture->sample,
 				      &capture->interpreter);
+	capture->anew = capture->interpreter;
 	return err;
 }
 
