@@ -275,7 +275,7 @@ class Annotation {
 	row([address, text, self, total, samples], most, hottest) {
 		const share = (value, none) => value > 0 || !none ? percent(value, 1) : '';
 		const line = make('tr', {title: samples ? count(samples, 'sample') : ''}, make('td', {textContent: share(self, !total)}),
-			make('td', {textContent: share(total, true)}), make('td', {textContent: address}), make('td', {textContent: text || '(no code)'}));
+			make('td', {textContent: share(total, !samples)}), make('td', {textContent: address}), make('td', {textContent: text || '(no code)'}));
 		line.className = `${hottest ? 'hottest ' : ''}${self > most / 2 && self > 0 ? 'hot' : self > most / 10 && self > 0 ? 'warm' : ''}`;
 		return line;
 	}
