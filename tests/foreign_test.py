@@ -121,6 +121,13 @@ class Judged(unittest.TestCase):
         self.assertFalse(right, lines)
         self.right("vector", "leaf", "in_main", "in_start")
 
+    def test_a_share_of_wrong_stacks_can_be_allowed(self):
+        verdict = check.Verdict(self.code)
+        verdict.samples, verdict.impossible["so"] = 1000, 2
+        self.assertFalse(check.told(verdict, {"whole": 998, "broken": 2})[1])
+        self.assertTrue(check.told(verdict, {"whole": 998, "broken": 2}, 0.002)[1])
+        self.assertFalse(check.told(verdict, {"whole": 990, "broken": 10}, 0.002)[1])
+
     def test_what_a_pointer_leads_to_is_outermost_where_that_is_told(self):
         for outermost, expected in ([], False), (["pointed"], True):
             (lines, right), _ = self.told(WHOLE, "pointed", outermost=outermost)
@@ -217,11 +224,12 @@ class Firmware(unittest.TestCase):
 
     def busy(self, name, script, devices):
         """OVMF with a directory in which a script says that it is at work, and then goes round and round. Nearly all stacks lead to
-        one function, which never returns and is called through a pointer, but for interrupts and some functions that were just entered."""
+        one function, which never returns and is called through a pointer, but for interrupts and some functions that were just entered.
+        Of those, few stacks are wrong: 11 in 24,650 samples."""
         with tempfile.TemporaryDirectory() as directory:
             (Path(directory) / name).write_text(script, encoding="ascii")
             samples, said = self.right("x86-64", OVMF, "qemu-system-x86_64 -M q35 -m 128 " + devices.format(directory), cut=1,
-                                       options=("--samples", "100", "--seconds", "10", "--ready", "is at work"))
+                                       options=("--samples", "100", "--seconds", "10", "--ready", "is at work", "--wrong", "0.004"))
         self.assertGreaterEqual(int(re.search(r"outermost: \w+ (\d+)", said)[1]), 0.9 * samples, said)
 
     def test_ovmf_in_its_shell(self):
