@@ -342,19 +342,14 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 /* Asks for threads with the next samples, once it is known where they are. */
 static void ask_for_threads(struct capture *capture)
 {
-	const struct guest_threads *threads;
+	const struct guest_threads *threads =
+		capture->target->copies_threads ? image_locator_threads(capture->locator) : NULL;
 
-	if (!capture->target->copies_threads)
-		return;
-	threads = image_locator_threads(capture->locator);
 	if (threads && guest_threads_request(threads, &capture->request))
 		capture->sample->request.thread = &capture->request;
 }
 
-/*
- * Unwinds what was read. The state is that of the first take: by the next, the
- * vCPU may not have run again.
- */
+/* Unwinds what was read. The state is that of the first take: no vCPU need run before the next. */
 static struct error *unwind_all(struct capture *capture, bool first, bool *deeper)
 {
 	struct error *err = NULL;
@@ -421,11 +416,10 @@ static struct error *locate_from(struct capture *capture, const struct regs *reg
 {
 	struct vcpu_sample vcpu = {.online = true, .regs = *regs};
 	const struct sample sample = {.time_ns = clock_now_ns(), .vcpus = 1, .vcpu = &vcpu};
+	struct image_locator *locator = capture->locator;
 	uint64_t took_ns;
 
-	if (!capture->locator)
-		return NULL;
-	return image_locator_sample(capture->locator, &sample, capture->stop, &took_ns);
+	return locator ? image_locator_sample(locator, &sample, capture->stop, &took_ns) : NULL;
 }
 
 struct error *capture_unwind(struct capture *capture, const struct regs *regs,
@@ -497,8 +491,8 @@ __attribute__((noinline)) struct error *capture_tick(struct capture *capture, ui
 
 static struct error *prepare(struct capture *capture, const struct sampler_options *options)
 {
-	uint32_t vcpus = capture->target->info.vcpus;
-	uint32_t cap = options->max_stack ? options->max_stack : STACK_DEFAULT;
+	const uint32_t vcpus = capture->target->info.vcpus,
+		       cap = options->max_stack ?: STACK_DEFAULT;
 	struct error *err;
 
 	capture->max_frames = options->max_frames ? options->max_frames : FRAMES_DEFAULT;
@@ -547,12 +541,11 @@ struct error *capture_new(struct target *target, struct stacks *stacks,
 	capture->locator = options->locator;
 	capture->stop = options->stop;
 	err = prepare(capture, options);
-	if (err) {
+	if (err)
 		capture_free(capture);
-		return err;
-	}
-	*out = capture;
-	return NULL;
+	else
+		*out = capture;
+	return err;
 }
 
 void capture_free(struct capture *capture)
