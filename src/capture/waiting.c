@@ -90,7 +90,7 @@ struct waits {
 	uint64_t ticked_ns;	      /* CLOCK_MONOTONIC of the last tick; 0: there was none */
 	uint64_t period_ns, usual_ns; /* from one tick to the next, as asked for and as it is */
 	uint64_t turn_ns;	      /* when the turn began */
-	bool again;		      /* it is not the first */
+	bool again;		      /* the turn is not the first one */
 	double cost;		      /* share of time that looks may take of a CPU */
 	int64_t left_ns;	      /* CPU time for looks; less than 0: the last look took more */
 	/* When the turns before were where the present one is: a thread that is met first counts from then on. */

@@ -157,7 +157,7 @@ static struct error *grow_of(struct loading *loading)
 	err = ARRAY_RESERVE(&cells->of, &loading->of_room, need);
 	if (err)
 		return err;
-	/* What is not needed yet stays untouched, and so takes no memory. */
+	/* Pages that are not needed yet stay untouched, and so take no memory. */
 	memset(cells->of + had, 0, (need - had) * sizeof(*cells->of));
 	loading->of_n = need;
 	return NULL;
