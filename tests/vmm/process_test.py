@@ -330,6 +330,15 @@ class Ends(HostCase):
         self.ended(subject, "gone")
         self.goes_on(subject)
 
+    def test_a_signal_that_comes_twice_at_once_keeps_the_recording(self):
+        profiler = self.recorder(f"process:{self.subject().pid}", rate=200, quiet=False)
+        self.samples_come(profiler)
+        for _ in range(2):
+            profiler.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        self.assertEqual(profiler.wait(60), 0, profiler.log.read_text())
+        self.assertTrue(self.folded("out.uniprof", "--weight=samples", "--state", "all"))
+
     def ended_within_a_pause(self, word, ending, words):
         subject = self.subject(word) if word else self.subject()
         profiler = self.stopped_within_a_pause(f"process:{subject.pid}", lambda: self.thread_is_held(subject), "--via", "ptrace")
