@@ -29,7 +29,8 @@
 #define DEFAULT_AGE_NS	(7 * 86400 * NS_PER_S)
 #define DEFAULT_MEMORY	(16ull << 20)
 
-#define DEFAULT_QUEUE (256ull << 20)
+#define DEFAULT_QUEUE	  (256ull << 20)
+#define DEFAULT_WITHIN_NS (30 * NS_PER_S)
 
 #define WAKE_MS		 250
 #define DISCOVER_NS	 (3 * NS_PER_S)
@@ -82,6 +83,9 @@ static const struct option_row own_options[] = {
 	{"push", "URL", 0, take_text, AT(push.url),
 	 .text = "send each recording to this receiver, as uniprof push does",
 	 .more = "Those that are not delivered wait in the store."},
+	{"push-within", "T", 0, take_duration, AT(push_within_ns),
+	 .text = "send a minute at a moment by chance, so long after its end at most (default 30s)",
+	 .more = "So the agents of many hosts do not all send when a minute begins."},
 	{"max-queue", "SIZE", 0, take_bytes, AT(max_queue), 1 << 20, UINT64_MAX >> 12,
 	 .text = "disk space of recordings that wait to be sent (default 256M)",
 	 .more = "Where they take more, the oldest are dropped, and that is said."},
@@ -98,6 +102,7 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 	*args = (struct agent_args){.store = STORE_DEFAULT,
 				    .max_disk = DEFAULT_DISK,
 				    .max_age_ns = DEFAULT_AGE_NS,
+				    .push_within_ns = DEFAULT_WITHIN_NS,
 				    .max_queue = DEFAULT_QUEUE};
 	push_defaults(&args->push);
 	session_defaults(&args->session);

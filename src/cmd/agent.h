@@ -31,7 +31,8 @@ struct agent_args {
 	uint64_t max_disk, max_age_ns;
 	struct patterns include, exclude;
 	struct push_args push;
-	uint64_t max_queue;  /* bytes */
+	uint64_t max_queue; /* bytes */
+	uint64_t push_within_ns;
 	const char *metrics; /* NULL: none */
 };
 

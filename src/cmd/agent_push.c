@@ -170,10 +170,22 @@ void agent_queue_segment(struct agent *agent, struct guest *guest, int64_t now_s
 						    guest->segment, guest->queued));
 }
 
+/* Minutes end at the same moment on all hosts: unless others wait already, it is sent later. */
+static void spread(struct agent *agent)
+{
+	struct pushing *pushing = &agent->pushing;
+	const uint64_t then_ns = clock_now_ns() + push_chance_ns(agent->args.push_within_ns);
+
+	if (!pushing->more && !*pushing->sending && pushing->next >= pushing->queue.n &&
+	    then_ns > pushing->retry_ns)
+		pushing->retry_ns = then_ns;
+}
+
 void agent_release_segment(struct agent *agent, struct guest *guest)
 {
 	if (!*guest->queued)
 		return;
+	spread(agent);
 	agent_tell_store(agent, queue_move(agent->store, guest->queued, QUEUE_OPEN, QUEUE_READY));
 	*guest->queued = '\0';
 	agent->pushing.more = true;

@@ -254,15 +254,21 @@ struct push_target push_target_of(const struct push_args *args, const volatile s
 				    .stop = stop};
 }
 
+uint64_t push_chance_ns(uint64_t below_ns)
+{
+	uint64_t chance = 0;
+
+	(void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
+	return below_ns ? chance % below_ns : 0;
+}
+
 uint64_t push_backoff_ns(unsigned failures, uint64_t after_ns)
 {
 	const unsigned steps = failures < BACKOFF_MOST ? failures : BACKOFF_MOST;
 	const uint64_t most_ns = NS_PER_S << steps;
-	uint32_t chance = 0;
 
-	(void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
 	/* From half of it on: agents that failed together do not come again together. */
-	return after_ns + most_ns / 2 + most_ns / 2 * (chance >> 8) / (UINT32_MAX >> 8);
+	return after_ns + most_ns / 2 + push_chance_ns(most_ns / 2);
 }
 
 /* Waits until it may be sent again; an error: it may not. */

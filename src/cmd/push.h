@@ -68,4 +68,7 @@ struct push_request push_request_of(const struct push_args *args, const struct p
 /* The wait after so many failures in a row: twice as long each time, by chance up to half less, so that not all come at once. */
 uint64_t push_backoff_ns(unsigned failures, uint64_t after_ns);
 
+/* A number of ns below `below_ns`, by chance. */
+uint64_t push_chance_ns(uint64_t below_ns);
+
 #endif

@@ -127,7 +127,7 @@ class Guests(AgentCase):
 class Pushed(AgentCase):
     def test_a_recording_is_sent_when_it_ends_and_a_receiver_that_stalls_holds_up_no_sampling(self):
         receiver = Receiver(self, stall)
-        options = ("-F", "50", "--push", f"{receiver.root}/ingest", "--host", "h1")
+        options = ("-F", "50", "--push", f"{receiver.root}/ingest", "--push-within", "1ms", "--host", "h1")
         agent = self.agent(*options, include="qemu:app1-pvh-fp")
         web = self.qemu("app1-pvh-fp")
         self.wait_samples(WEB, 5)
