@@ -179,6 +179,7 @@ def host_tests():
         host_guests_test("process", "process", short="Unstopped.test_shares_of_a_process Ends.test_its_end"),
         host_guests_test("python", "python", short="Python.test_shares_and_calls_of_one_thread Python.test_lines_of_functions"),
         host_guests_test("agent", "agent", short="Guests Store"),
+        python_test("tests/guides_test.py", alone="host guests", short="Shown Here.test_qemu"),
         host_guests_test("annotate", "annotate", short="Processes Guests.test_x86_64"),
         host_guests_test("core", "qemu-core"), host_guests_test("busy_host", "busy-host"),
         host_guests_test("linux", "qemu-linux"), host_guests_test("rights", "rights"),
@@ -221,6 +222,7 @@ def view_tests():
         python_test("tests/views/outputs_test.py", short=ALL),
         browser_test("views/hostile", "views-hostile"),
         python_test("tests/bench/views_test.py", "bench-views"),
+        python_test("tests/bench/fleet_test.py", "bench-fleet"),
     ]
 
 

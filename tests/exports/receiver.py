@@ -59,12 +59,12 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Receiver:
-    """On a port of its own until the test ends; `script` has what is done with the next requests."""
+    """On a port of its own, or on the one given, until the test ends; `script` has what is done with the next requests."""
 
-    def __init__(self, test, *script, otherwise=answer(), certificate=None):
+    def __init__(self, test, *script, otherwise=answer(), certificate=None, port=0):
         self.script, self.otherwise, self.requests = list(script), otherwise, []
         self.lock, self.ended = threading.Lock(), threading.Event()
-        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", port), Handler)
         self.server.receiver = self
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
