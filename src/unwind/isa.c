@@ -166,7 +166,8 @@ static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool
 	size_t n;
 	const uint8_t *bytes = code_of(seeker, pc, &n);
 
-	if (*called && !seeker->n && paths->begins && paths->begins(bytes, n, called))
+	if (*called && !seeker->n && paths->begins &&
+	    paths->begins(seeker->state, bytes, n, called))
 		return 0;
 	len = n < paths->unit ? 0 : paths->apply(bytes, n, pc, seeker->state, &path, &target);
 	seeker->cut |= !len;

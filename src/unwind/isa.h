@@ -13,14 +13,14 @@
  *  2. A decoder: what an instruction does to the stack pointer, the frame
  *     pointer, the link register and the flow of control. Test it with
  *     encodings from the manual, and against an assembler's output.
+ *     With a link register, a struct link_code (link.h) serves for the next three.
  *  3. follow(): from a function's first instruction to one in it, along every
  *     branch, each instruction once (paths_follow); fills `struct
  *     rule`. In tests it must give the same rules as the compiler's CFI at every
  *     instruction (x86/flow_cfi_test.c).
  *  4. call_before(): does a call end at this address, and where does it lead?
- *  5. handler() or handler_code, and interrupted(): from an interrupt handler to
- *     what it has interrupted; handler.h emulates those that restore registers
- *     and return. NULL: handlers are outermost.
+ *  5. handler() or link_code, and interrupted(): from an interrupt handler to
+ *     what it has interrupted. NULL: handlers are outermost.
  *  6. strip(): the address in a signed or tagged pointer. NULL: none are.
  *  7. A row in isa.c and in tables/cfa_program.c, and a directory in meson.build.
  *
@@ -85,6 +85,7 @@ const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n);
 
 /* Code to follow, from a function's start to an instruction in it. */
 struct flow_query {
+	const struct unwind_isa *isa;
 	unsigned word;
 	uint64_t start, end; /* the function; end 0: not known */
 	uint64_t addr;	     /* where to */
@@ -109,6 +110,7 @@ struct record_layout {
 #define MARKING_MAX 80
 
 struct walk;
+struct link_code;
 enum found {
 	FOUND_CALLER, /* walk->at is there, *trust is set */
 	FOUND_NONE,   /* nothing has changed */
@@ -137,13 +139,13 @@ struct unwind_isa {
 	 * 0 in place of a return address; or they clear the link register, or take over a stack.
 	 * NULL: not supported.
 	 */
-	bool (*begins_stack)(const uint8_t *bytes, size_t n, unsigned word);
+	bool (*begins_stack)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 	unsigned marking; /* bytes to be looked at for that, at most MARKING_MAX */
 
 	/* Does code begin here that sets up fp for a frame record? NULL: not supported. */
-	bool (*sets_up_frame)(const uint8_t *bytes, size_t n);
+	bool (*sets_up_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 	/* Does this instruction make a frame, as a function's first ones do? NULL: not supported. */
-	bool (*makes_frame)(const uint8_t *bytes, size_t n);
+	bool (*makes_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 
 	/* Memory for follow(), to be freed by free(); NULL: no memory. */
 	void *(*scratch_new)(void);
@@ -156,10 +158,10 @@ struct unwind_isa {
 	bool (*bounds)(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end);
 
 	/*
-	 * The rule by which the code from `va` on returns to its caller, without the function's
-	 * start. False: no return was found. NULL: not supported.
+	 * The rule by which the code from query->addr on returns to its caller, without the
+	 * function's start. False: no return was found. NULL: not supported.
 	 */
-	bool (*find_return)(struct code_reader *reader, uint64_t va, enum frame_kind kind,
+	bool (*find_return)(const struct flow_query *query, struct code_reader *reader,
 			    void *scratch, unsigned *steps, struct rule *out);
 
 	/*
@@ -169,8 +171,8 @@ struct unwind_isa {
 	bool (*handler)(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
 			struct row *trap);
 
-	/* ... or what handler.h needs to tell that, and to emulate it. */
-	const struct handler_code *handler_code;
+	/* ... or what link.h needs to tell that, and to emulate it. */
+	const struct link_code *link_code;
 
 	/* Goes to the code that such a handler has interrupted. */
 	enum found (*interrupted)(struct walk *walk, const struct row *trap, uint8_t *trust);
@@ -239,7 +241,7 @@ struct paths {
 	 * false where the call has returned, and stays where padding does not tell. NULL: paths_follow follows no
 	 * functions without known bounds.
 	 */
-	bool (*begins)(const uint8_t *bytes, size_t n, bool *called);
+	bool (*begins)(const void *state, const uint8_t *bytes, size_t n, bool *called);
 };
 
 /* Paths that are still to be followed; of a function with more branches open, some are not. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/handler.h"
+#include "unwind/link.h"
 #include "unwind/stack_cache.h"
 
 #include <stdlib.h>
@@ -181,7 +181,8 @@ struct pc_info *pc_info_fill(struct unwinder *unwinder, struct pc_info *info, ui
 static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *info,
 			       uint64_t start, uint64_t end, struct rule *rule)
 {
-	struct flow_query query = {.word = unwinder->word,
+	struct flow_query query = {.isa = unwinder->isa,
+				   .word = unwinder->word,
 				   .start = start,
 				   .end = end,
 				   .addr = info->addr,
@@ -237,9 +238,9 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 	if (isa->handler)
 		info->handler = isa->handler(&unwinder->reader, info->addr, state->end,
 					     &unwinder->steps, &info->trap);
-	else if (isa->handler_code)
-		info->handler = handler_returns(isa->handler_code, &unwinder->reader, info->addr,
-						state->end, &unwinder->steps);
+	else if (isa->link_code)
+		info->handler = handler_returns(isa, &unwinder->reader, info->addr, state->end,
+						&unwinder->steps);
 	if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
 	if (!state->has_start || state->has_flow || unwinder->steps < isa->flow_steps)
@@ -284,14 +285,15 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
  * until one of this kind leads here.
  */
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
-			bool (*is)(const uint8_t *bytes, size_t n), struct rule *rule)
+			bool (*is)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n),
+			struct rule *rule)
 {
 	uint8_t bytes[FRAME_SEARCH];
 	const size_t n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
 	unsigned tries = 0;
 
 	for (size_t back = 1; back <= n && tries < FRAME_TRIES; back++) {
-		if (!is(bytes + n - back, back))
+		if (!is(unwinder->isa, bytes + n - back, back))
 			continue;
 		tries++;
 		if (follow(unwinder, info, info->addr - back, 0, rule) == FLOW_FOUND)
@@ -328,15 +330,18 @@ bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct 
 bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
 {
 	const struct unwind_isa *isa = unwinder->isa;
+	const struct flow_query query = {.isa = isa,
+					 .word = unwinder->word,
+					 .addr = info->addr,
+					 .kind = info->kind};
 
 	if (!isa->find_return || !info->readable || !unwinder->scratch)
 		return false;
 	if (!info->sought_return && unwinder->steps < isa->flow_steps)
 		return false;
 	if (!info->sought_return)
-		info->returns =
-			isa->find_return(&unwinder->reader, info->addr, (enum frame_kind)info->kind,
-					 unwinder->scratch, &unwinder->steps, &info->way_out);
+		info->returns = isa->find_return(&query, &unwinder->reader, unwinder->scratch,
+						 &unwinder->steps, &info->way_out);
 	info->sought_return = true;
 	*rule = info->way_out;
 	return info->returns;

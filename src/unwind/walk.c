@@ -265,7 +265,7 @@ static bool marks_first_frame(struct walk *walk)
 		return false;
 	while (n && code->read(code->ctx, at->addr - n, bytes, n) != n)
 		n /= 2;
-	return n && isa->begins_stack(bytes, n, isa->word);
+	return n && isa->begins_stack(isa, bytes, n);
 }
 
 /* The code has taken over a stack and has dropped where it came from, as what begins a thread does. */

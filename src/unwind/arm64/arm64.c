@@ -4,13 +4,103 @@
  * they have interrupted, or on their own; return addresses may be signed.
  */
 #include "unwind/arm64/insn.h"
-#include "unwind/handler.h"
-
-#include <string.h>
 
 #include "arch/arm/arm.h"
+#include "unwind/bits.h"
 
 #define INSN 4 /* bytes */
+
+/* DWARF numbers (AADWARF64, 4.1). In instructions, 31 is SP or zero. */
+enum { FP = 29, LR = 30, SP = 31, ZERO = 32 };
+
+/* Instructions (DDI 0487, C6.2). Those that move a register have it in the lowest bits. */
+#define BL	0x94000000u
+#define BL_MASK 0xfc000000u
+#define ERET	0xd69f03e0u
+#define ERETAA	0xd69f0bffu
+#define ERETAB	0xd69f0fffu
+#define NOP	0xd503201fu
+#define PACIASP 0xd503233fu
+#define PACIBSP 0xd503237fu
+#define BTI	0xd503241fu
+
+static bool pair(uint32_t insn, struct arm64_access *access)
+{
+	const unsigned opc = field(insn, 30, 2), mode = field(insn, 23, 2);
+	const bool vector = insn >> 26 & 1;
+	const unsigned size = vector ? 4u << opc : opc & 2 ? 8 : 4;
+
+	/* Not where tags are stored as well, whose offset is scaled otherwise. */
+	if ((insn & 0x3a000000) != 0x28000000 || opc == 3 || (insn & 0xfe400000) == 0x68000000)
+		return false;
+	*access =
+		(struct arm64_access){.load = insn >> 22 & 1,
+				      .whole = !vector && opc == 2,
+				      .writes_back = mode & 1,
+				      .post = mode == 1,
+				      .offset = sign_extend(field(insn, 15, 7), 7) * (int64_t)size,
+				      .n = vector ? 0 : 2,
+				      .base = field(insn, 5, 5),
+				      .reg = {field(insn, 0, 5), field(insn, 10, 5)}};
+	return true;
+}
+
+static bool single(uint32_t insn, struct arm64_access *access)
+{
+	const unsigned opc = field(insn, 22, 2), mode = field(insn, 10, 2);
+	const bool vector = insn >> 26 & 1, scaled = insn >> 24 & 1;
+	const unsigned shift = vector && opc & 2 ? 4 : field(insn, 30, 2);
+
+	if ((insn & 0x3a000000) != 0x38000000 || (!scaled && insn >> 21 & 1))
+		return false;
+	*access = (struct arm64_access){.load = vector ? opc & 1 : opc,
+					.whole = !vector && shift == 3 && opc < 2,
+					.writes_back = !scaled && mode & 1,
+					.post = !scaled && mode == 1,
+					.offset = scaled ? (int64_t)field(insn, 10, 12) << shift
+							 : sign_extend(field(insn, 12, 9), 9),
+					.n = !vector,
+					.base = field(insn, 5, 5),
+					.reg = {field(insn, 0, 5)}};
+	return true;
+}
+
+bool arm64_access(uint32_t insn, struct arm64_access *access)
+{
+	return pair(insn, access) || single(insn, access);
+}
+
+/* Does it write sp in another way: by a register, or rounded down? */
+static bool moves_sp(uint32_t insn)
+{
+	/* add, sub (extended register); and, orr, eor (immediate), but not tst. */
+	return field(insn, 0, 5) == SP &&
+	       ((insn & 0xbfe00000) == 0x8b200000 ||
+		((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3));
+}
+
+/* ret, retaa, retab, by x30 */
+static bool is_return(uint32_t insn)
+{
+	return insn == 0xd65f03c0 || (insn & 0xfffffbff) == 0xd65f0bff;
+}
+
+/* br, braa and its like */
+static bool is_jump(uint32_t insn)
+{
+	return (insn & 0xfffffc1f) == 0xd61f0000 || (insn & 0xfefff800) == 0xd61f0800;
+}
+
+bool arm64_is_call(uint32_t insn, uint64_t pc, uint64_t *target)
+{
+	*target = 0;
+	if ((insn & 0xfc000000) == 0x94000000) {
+		*target = pc + (uint64_t)(sign_extend(field(insn, 0, 26), 26) * 4);
+		return true;
+	}
+	/* blr, and blraa and its like. */
+	return (insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800;
+}
 
 static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
 			struct call *out)
@@ -23,212 +113,178 @@ static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned w
 	memcpy(&insn, bytes + n - INSN, INSN);
 	if (!arm64_is_call(insn, ret - INSN, &out->target))
 		return false;
-	out->direct = arm64_is_direct(insn);
+	out->direct = (insn & BL_MASK) == BL;
 	out->indirect = !out->direct;
 	return true;
 }
 
-static struct rule rule_of(const struct arm64_state *state)
+/* A register that an instruction reads or writes as data: there is no SP among these. */
+static uint8_t data(unsigned reg)
 {
-	struct rule rule = {
-		.cfa_sp = state->sp_lost ? RULE_NOT : state->depth,
-		.cfa_fp = state->fp_set ? state->fp_depth : RULE_NOT,
-		.ra_at = state->lr_saved ? -state->lr_at : RULE_SAME,
-		.fp_at = state->fp_saved		   ? -state->fp_at
-			 : state->fp_lost || state->fp_set ? RULE_NOT
-							   : RULE_SAME,
-		.origin = RULE_NO_REGISTER,
-		.chained = state->fp_set,
-	};
-
-	if (state->lr_lost)
-		rule.cfa_sp = rule.cfa_fp = rule.ra_at = RULE_NOT;
-	return rule;
+	return (uint8_t)(reg == SP ? ZERO : reg);
 }
 
-static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
-		      uint64_t *target)
+static bool decode_jump(uint32_t insn, struct link_op *op)
 {
-	struct arm64_state *state = ctx;
-	uint32_t insn;
+	uint64_t target;
 
-	memcpy(&insn, bytes, INSN);
-	if (!arm64_apply(insn, pc, state, path, target))
-		return 0;
-	/* A tail call has given back its frame. */
-	if (*path == PATH_AWAY && (state->depth || state->lr_saved))
-		*path = PATH_TABLE;
-	return INSN;
-}
-
-/* Registers that a function keeps for its caller, where it may keep its own stack pointer. */
-#define KEPT 0x3ff80000u
-
-/* mov sp, or and, add or sub of another register: it takes over a stack. */
-static bool takes_stack(uint32_t insn)
-{
-	const bool moves = (insn & 0xbf80001f) == 0x9100001f || (insn & 0xff80001f) == 0x9200001f ||
-			   (insn & 0xbfe0001f) == 0x8b20001f;
-	const unsigned from = field(insn, 5, 5);
-
-	return moves && from != ARM64_SP && !(KEPT >> from & 1);
-}
-
-/* mov x30 of a number */
-static bool clears_link(uint32_t insn)
-{
-	return (insn & 0xff80001f) == 0xd280001e || (insn & 0xffffffff) == 0xaa1f03fe;
-}
-
-static bool begins_stack(const uint8_t *bytes, size_t n, unsigned word)
-{
-	bool begins = false;
-
-	for (size_t at = n % INSN; at < n; at += INSN) {
-		enum path path;
-		uint64_t target;
-		uint32_t insn;
-
-		memcpy(&insn, bytes + at, INSN);
-		arm64_flow(insn, 0, &path, &target);
-		if (path >= PATH_JUMP)
-			begins = false;
-		else if (takes_stack(insn) || clears_link(insn))
-			begins = true;
-	}
-	return begins;
-}
-
-/* mov x29, sp; or add of a number to it */
-static bool sets_up_frame(const uint8_t *bytes, size_t n)
-{
-	uint32_t insn;
-
-	if (n < INSN)
+	if (arm64_is_call(insn, 0, &target)) {
+		op->op = (insn & BL_MASK) == BL ? LINK_JUMP : LINK_JALR;
+		op->rd = LR;
+		op->imm = (int64_t)target;
+	} else if ((insn & BL_MASK) == 0x14000000) {
+		op->op = LINK_JUMP;
+		op->imm = sign_extend(field(insn, 0, 26), 26) * 4;
+	} else if ((insn & 0xff000000) == 0x54000000 || (insn & 0x7e000000) == 0x34000000) {
+		op->op = LINK_BRANCH;
+		op->imm = sign_extend(field(insn, 5, 19), 19) * 4;
+	} else if ((insn & 0x7e000000) == 0x36000000) {
+		op->op = LINK_BRANCH;
+		op->imm = sign_extend(field(insn, 5, 14), 14) * 4;
+	} else if (insn == ERET || insn == ERETAA || insn == ERETAB) {
+		op->op = LINK_XRET;
+	} else if ((insn & 0xfe000000) == 0xd6000000 && (is_return(insn) || is_jump(insn))) {
+		op->op = LINK_JALR;
+		op->rs1 = is_return(insn) ? LR : ZERO;
+	} else if ((insn & 0xfe000000) == 0xd6000000 || (insn & 0xffe0001f) == 0xd4200000 ||
+		   !(insn >> 16)) {
+		op->op = LINK_STOP; /* brk, udf, and returns and jumps of other kinds */
+	} else {
 		return false;
-	memcpy(&insn, bytes, INSN);
-	return (insn & 0xffc003ff) == 0x910003fd;
+	}
+	return true;
 }
 
-enum flow_result arm64_follow(const struct flow_query *query, struct code_reader *reader,
-			      void *scratch, unsigned *steps, struct arm64_state *state)
+/* add and sub of a number or of a register, where SP may be one; mov; movz and movk, of 64 bits. */
+static bool decode_sum(uint32_t insn, struct link_op *op)
 {
-	static const struct paths paths = {.unit = INSN,
-					   .state_size = sizeof(*state),
-					   .apply = apply,
-					   .begins = arm64_begins};
-	struct flow_query to = *query;
+	const unsigned to = field(insn, 0, 5), shift = 16 * field(insn, 21, 2);
+	const bool minus = insn >> 30 & 1;
+	const int64_t number = (int64_t)field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
 
-	/* A call does not change the state, so that of a return address is its call's. */
-	if (to.kind == FRAME_RETURN)
-		to.addr -= INSN;
-	to.kind = FRAME_PC;
-	*state = (struct arm64_state){0};
-	return paths_follow(&paths, &to, reader, scratch, steps, state);
+	op->rd = (uint8_t)to;
+	op->rs1 = (uint8_t)field(insn, 5, 5);
+	op->rs2 = data(field(insn, 16, 5));
+	if ((insn & 0xbf800000) == 0x91000000) {
+		op->op = LINK_ADDI;
+		op->imm = minus ? -number : number;
+		return true;
+	}
+	if ((insn & 0xbfe0fc00) == 0x8b206000) {
+		op->op = minus ? LINK_SUB : LINK_ADD;
+		return true;
+	}
+	op->rd = data(to);
+	if ((insn & 0xffe0ffe0) == 0xaa0003e0) {
+		op->op = LINK_ADDI;
+		op->rs1 = op->rs2;
+		return true;
+	}
+	op->op = (insn & 0xff800000) == 0xd2800000 ? LINK_CONST : LINK_INSERT;
+	op->imm = (int64_t)((uint64_t)field(insn, 5, 16) << (op->op == LINK_CONST ? shift : 0));
+	op->rs2 = (uint8_t)shift;
+	return op->op == LINK_CONST || (insn & 0xff800000) == 0xf2800000;
 }
 
-static enum flow_result follow(const struct flow_query *query, struct code_reader *reader,
-			       void *scratch, unsigned *steps, struct rule *out)
+/* Moves of system registers (DDI 0487, C5.2), whose number is their encoding. */
+static bool decode_special(uint32_t insn, struct link_op *op)
 {
-	struct arm64_state state;
-	const enum flow_result result = arm64_follow(query, reader, scratch, steps, &state);
+	const uint8_t reg = data(field(insn, 0, 5));
+	const bool reads = (insn & 0xfff00000) == 0xd5300000;
 
-	if (result == FLOW_FOUND || result == FLOW_GUESSED)
-		*out = rule_of(&state);
-	return result;
+	op->op = reads ? LINK_READ : LINK_WRITE;
+	op->rd = reads ? reg : ZERO;
+	op->rs1 = reg;
+	op->imm = (insn & 0xfffe0) ^ 0x80000;
+	return reads || (insn & 0xfff00000) == 0xd5100000;
+}
+
+static unsigned decode_access(const struct arm64_access *access, struct link_op *op)
+{
+	const struct link_op moves = {.op = LINK_ADDI,
+				      .rd = (uint8_t)access->base,
+				      .rs1 = (uint8_t)access->base,
+				      .imm = access->offset};
+	const int64_t at = access->post ? 0 : access->offset;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < access->n; i++) {
+		const uint8_t reg = data(access->reg[i]);
+
+		if (!access->whole && !access->load)
+			continue;
+		op[n++] = (struct link_op){.op = !access->whole ? LINK_OTHER
+						 : access->load ? LINK_LOAD
+								: LINK_STORE,
+					   .rd = access->load ? reg : ZERO,
+					   .rs1 = (uint8_t)access->base,
+					   .rs2 = reg,
+					   .imm = at + 8 * i};
+	}
+	if (access->writes_back)
+		op[n++] = moves;
+	return n;
 }
 
 /*
- * The ends of exception handlers (handler.h). FOUND_END if what they restore is
- * not known: frame records would leave out the interrupted function.
+ * All else that has a result. What other loads and stores, and vector instructions, leave in fp and lr is
+ * no concern: hardly any code has those there.
  */
+static unsigned decode_other(uint32_t insn, struct link_op *op)
+{
+	const unsigned kind = field(insn, 25, 4), to = field(insn, 0, 5);
+	const bool access = (kind & 5) == 4, literal = (insn & 0xbf000000) == 0x18000000;
+	const bool computes = (kind & 14) == 8 || (kind & 7) == 5;
+	/* A signature does not change the address. */
+	const bool signs = (insn & 0xffff0000) == 0xdac10000 && to == LR;
 
-/* Instructions (DDI 0487, C6.2). Those that move a register have it in the lowest bits. */
-#define ERET   0xd69f03e0u
-#define ERETAA 0xd69f0bffu
-#define ERETAB 0xd69f0fffu
+	op->rs1 = (uint8_t)field(insn, 5, 5);
+	if (moves_sp(insn))
+		op->rd = SP;
+	else if (computes || literal)
+		op->rd = signs ? ZERO : data(to);
+	else if ((access || (kind & 7) == 7) && to < FP)
+		op->rd = (uint8_t)to;
+	if (!access || field(insn, 10, 5) >= FP)
+		return 1;
+	op[1] = *op;
+	op[1].rd = (uint8_t)field(insn, 10, 5);
+	return 2;
+}
+
+static unsigned decode(const uint8_t *bytes, size_t n, struct link_op op[LINK_OPS])
+{
+	const struct link_op none = {.rd = ZERO, .rs1 = ZERO, .rs2 = ZERO};
+	struct arm64_access access;
+	uint32_t insn;
+	unsigned n_ops = 1;
+
+	if (n < INSN)
+		return 0;
+	memcpy(&insn, bytes, INSN);
+	*op = none;
+	if (insn == NOP) {
+		op->op = LINK_ADDI;
+	} else if (insn == PACIASP || insn == PACIBSP || (insn & 0xffffff3f) == BTI) {
+		op->op = LINK_BEGIN;
+	} else if (arm64_access(insn, &access)) {
+		n_ops = decode_access(&access, op);
+	} else if (!decode_jump(insn, op) && !decode_sum(insn, op) && !decode_special(insn, op)) {
+		*op = none;
+		n_ops = decode_other(insn, op);
+	}
+	if (!n_ops)
+		*op = none;
+	op->size = INSN;
+	return n_ops ? n_ops : 1;
+}
 
 /* System registers that matter, as above, from their encodings (DDI 0487, C5.2). */
 enum { ELR = 0x4020, SPSR = 0x4000, SP_EL0 = 0x4100 };
 
-/* SPSR_EL1 (DDI 0487, C5.2.20): the interrupted mode, and its stack. */
-#define SPSR_MODE 0x1fu
-enum { MODE_EL0 = 0, MODE_EL1_SP0 = 4, MODE_EL1 = 5 };
-
-/* Registers that a call may change (AAPCS64, 6.1.1), and x30. */
-#define CALL_CHANGES 0x4007ffffu
-
-static bool is_eret(uint32_t insn)
+static struct handler_value *control(struct handler_run *run, int64_t number)
 {
-	return insn == ERET || insn == ERETAA || insn == ERETAB;
-}
-
-static bool decode(struct code_reader *reader, uint64_t pc, struct handler_insn *out)
-{
-	const uint8_t *bytes;
-	uint64_t target;
-	enum path path;
-	size_t n;
-
-	bytes = code_at(reader, pc, &n);
-	if (pc & 3 || n < 4)
-		return false;
-	memcpy(out->code, bytes, 4);
-	arm64_flow(out->code[0], pc, &path, &target);
-	out->returns = is_eret(out->code[0]);
-	out->next = path < PATH_JUMP ? pc + INSN : path == PATH_JUMP ? target : 0;
-	out->calls = path == PATH_CALL;
-	return true;
-}
-
-static void apply_access(struct handler_run *run, const struct arm64_access *access)
-{
-	const struct handler_value base = run->x[access->base];
-	const uint64_t va = base.is + (access->post ? 0 : (uint64_t)access->offset);
-
-	for (unsigned i = 0; i < access->n; i++) {
-		const unsigned reg = access->reg[i];
-		struct handler_value value = {.known = reg == ARM64_SP}; /* here that is xzr */
-
-		if (!access->load) {
-			if (base.known && access->whole)
-				handler_store(run, va + 8 * i,
-					      reg == ARM64_SP ? value : run->x[reg]);
-			continue;
-		}
-		if (reg == ARM64_SP)
-			continue;
-		run->x[reg].known = false;
-		if (base.known && access->whole)
-			run->x[reg] = handler_load(run, va + 8 * i);
-	}
-	if (access->writes_back)
-		run->x[access->base].is = base.is + (uint64_t)access->offset;
-}
-
-/* add and sub with an immediate; mov of a register. */
-static bool arithmetic(struct handler_run *run, uint32_t insn)
-{
-	static const struct arm64_number none;
-	const unsigned to = field(insn, 0, 5), by = field(insn, 16, 5);
-	struct arm64_sum sum;
-
-	if ((insn & 0xffe0ffe0) == 0xaa0003e0) {
-		if (to != ARM64_SP)
-			run->x[to] =
-				by == ARM64_SP ? (struct handler_value){.known = true} : run->x[by];
-		return true;
-	}
-	if (!arm64_sum(insn, &none, &sum))
-		return false;
-	run->x[to] = (struct handler_value){run->x[sum.from].is + (uint64_t)sum.by,
-					    run->x[sum.from].known};
-	return true;
-}
-
-static struct handler_value *special_of(struct handler_run *run, uint32_t insn)
-{
-	switch ((insn & 0xfffe0) ^ 0x80000u) {
+	switch (number) {
 	case ELR:
 		return &run->pc;
 	case SPSR:
@@ -239,51 +295,21 @@ static struct handler_value *special_of(struct handler_run *run, uint32_t insn)
 	return NULL;
 }
 
-static bool special(struct handler_run *run, uint32_t insn)
-{
-	const bool read = (insn & 0xfff00000) == 0xd5300000;
-	const unsigned reg = field(insn, 0, 5);
-	const struct handler_value zero = {.known = true}, unknown = {0};
-	struct handler_value *special = special_of(run, insn);
+static const struct link_code link_code = {
+	.decode = decode,
+	.unit = INSN,
+	.zero = ZERO,
+	.other_ra = RULE_NO_REGISTER,
+	.ra_stays = true,
+	/* AAPCS64, 6.1.1, and x30 */
+	.call_changes = 0x4007ffff,
+	.kept = 0x3ff80000,
+	.control = control,
+};
 
-	if (!read && (insn & 0xfff00000) != 0xd5100000)
-		return false;
-	if (read && reg != ARM64_SP)
-		run->x[reg] = special ? *special : unknown;
-	else if (!read && special)
-		*special = reg == ARM64_SP ? zero : run->x[reg];
-	return true;
-}
-
-/* An instruction that is not emulated leaves its results unknown. */
-static void lose(struct handler_run *run, uint32_t insn)
-{
-	const unsigned kind = field(insn, 25, 4), to = field(insn, 0, 5);
-	const bool access = (kind & 5) == 4;
-
-	/* Data processing with immediates and registers; loads and stores. */
-	if (!access && (kind & 14) != 8 && (kind & 5) != 5)
-		return;
-	if (to != ARM64_SP || arm64_moves_sp(insn))
-		run->x[to].known = false;
-	if (access && field(insn, 10, 5) != ARM64_SP)
-		run->x[field(insn, 10, 5)].known = false;
-}
-
-static void emulate(struct handler_run *run, const struct handler_insn *from)
-{
-	const uint32_t insn = from->code[0];
-	struct arm64_access access;
-
-	if (from->calls)
-		handler_called(run, CALL_CHANGES);
-	else if (arm64_access(insn, &access))
-		apply_access(run, &access);
-	else if (!arithmetic(run, insn) && !special(run, insn))
-		lose(run, insn);
-}
-
-static const struct handler_code handler_code = {.decode = decode, .apply = emulate};
+/* SPSR_EL1 (DDI 0487, C5.2.20): the interrupted mode, and its stack. */
+#define SPSR_MODE 0x1fu
+enum { MODE_EL0 = 0, MODE_EL1_SP0 = 4, MODE_EL1 = 5 };
 
 static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t *trust)
 {
@@ -292,7 +318,7 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 	uint64_t mode;
 	uint32_t insn;
 
-	if (!handler_run(&run, &handler_code, walk) || !run.pc.known || !run.status.known)
+	if (!handler_run(&run, walk) || !run.pc.known || !run.status.known)
 		return handler_end(walk, UNWIND_BROKEN);
 	mode = run.status.is >> 36 ? SPSR_MODE : run.status.is & SPSR_MODE;
 	/* Returns to a program: the kernel's stack is whole. */
@@ -303,15 +329,15 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 		return handler_end(walk, UNWIND_OUTERMOST);
 	if (mode != MODE_EL1 && mode != MODE_EL1_SP0)
 		return handler_end(walk, UNWIND_BROKEN);
-	return handler_leave(&run, mode == MODE_EL1 ? run.x[ARM64_SP] : run.other_sp, 4, trust);
+	return handler_leave(&run, mode == MODE_EL1 ? run.x[SP] : run.other_sp, trust);
 }
 
 const struct unwind_isa unwind_arm64 = {
 	.isa = ISA_ARM,
 	.word = 8,
-	.sp = ARM64_SP,
-	.fp = ARM64_FP,
-	.ra = ARM64_LR,
+	.sp = SP,
+	.fp = FP,
+	.ra = LR,
 	.link = true,
 	.fp_reserved = true,
 	.searches = true,
@@ -320,13 +346,13 @@ const struct unwind_isa unwind_arm64 = {
 	.record = {.fp_at = 0, .ra_at = 8, .size = 16},
 	.scratch_new = paths_scratch_new,
 	.call_before = call_before,
-	.begins_stack = begins_stack,
+	.begins_stack = link_begins_stack,
 	.marking = 64,
-	.sets_up_frame = sets_up_frame,
-	.makes_frame = arm64_makes_frame,
-	.follow = follow,
-	.find_return = arm64_find_return,
-	.handler_code = &handler_code,
+	.sets_up_frame = link_sets_up_frame,
+	.makes_frame = link_makes_frame,
+	.follow = link_follow,
+	.find_return = link_find_return,
+	.link_code = &link_code,
 	.interrupted = interrupted,
 	.strip = arm64_strip,
 };

@@ -15,7 +15,7 @@
 static uint32_t text[INSNS_MAX + 16];
 static size_t text_len; /* instructions */
 static void *scratch;
-static struct arm64_state found;
+static struct rule found;
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 {
@@ -31,7 +31,8 @@ static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 static enum flow_result follow(uint64_t number, size_t n)
 {
 	const struct code code = {.read = read_text};
-	const struct flow_query query = {.start = START,
+	const struct flow_query query = {.isa = &unwind_arm64,
+					 .start = START,
 					 .end = START + n * 4,
 					 .addr = START + number * 4,
 					 .kind = FRAME_PC};
@@ -39,7 +40,7 @@ static enum flow_result follow(uint64_t number, size_t n)
 	unsigned steps = UINT_MAX;
 
 	memset(&found, 0xee, sizeof(found));
-	return arm64_follow(&query, &reader, scratch, &steps, &found);
+	return unwind_arm64.follow(&query, &reader, scratch, &steps, &found);
 }
 
 static void set_text(const uint32_t *words, size_t n)
@@ -57,13 +58,17 @@ static void set_text(const uint32_t *words, size_t n)
 /* Places as distances below the CFA; LIVE: still in its register. */
 #define LIVE (-1)
 
-#define assert_state(number, d, lr, fp)                                    \
-	do {                                                               \
-		assert_int_equal(follow(number, text_len), FLOW_FOUND);    \
-		assert_false(found.sp_lost);                               \
-		assert_int_equal(found.depth, d);                          \
-		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, lr); \
-		assert_int_equal(found.fp_saved ? found.fp_at : LIVE, fp); \
+static int distance(int32_t at)
+{
+	return at == RULE_SAME || at == RULE_NOT ? LIVE : -at;
+}
+
+#define assert_state(number, d, lr, fp)                                 \
+	do {                                                            \
+		assert_int_equal(follow(number, text_len), FLOW_FOUND); \
+		assert_int_equal(found.cfa_sp, d);                      \
+		assert_int_equal(distance(found.ra_at), lr);            \
+		assert_int_equal(distance(found.fp_at), fp);            \
 	} while (0)
 
 static void a_frame_is_set_up_and_torn_down(void **state)
@@ -82,14 +87,15 @@ static void a_frame_is_set_up_and_torn_down(void **state)
 	assert_state(0, 0, LIVE, LIVE);
 	assert_state(1, 0, LIVE, LIVE);
 	assert_state(2, 48, 40, 48);
-	assert_false(found.fp_set);
+	assert_int_equal(found.cfa_fp, RULE_NOT);
 	assert_state(3, 48, 40, 48);
-	assert_true(found.fp_set);
-	assert_int_equal(found.fp_depth, 48);
+	assert_true(found.chained);
+	assert_int_equal(found.cfa_fp, 48);
 	assert_state(5, 48, 40, 48);
 	assert_state(8, 48, 40, 48);
 	assert_state(9, 0, LIVE, LIVE);
-	assert_false(found.fp_set || found.fp_lost);
+	assert_int_equal(found.fp_at, RULE_SAME);
+	assert_int_equal(found.cfa_fp, RULE_NOT);
 	assert_state(10, 0, LIVE, LIVE);
 }
 
@@ -108,8 +114,8 @@ static void a_frame_record_can_lie_above_the_locals(void **state)
 	assert_state(2, 64, LIVE, LIVE);
 	assert_state(3, 64, 8, 16);
 	assert_state(4, 64, 8, 16);
-	assert_true(found.fp_set);
-	assert_int_equal(found.fp_depth, 16);
+	assert_true(found.chained);
+	assert_int_equal(found.cfa_fp, 16);
 	assert_state(6, 64, LIVE, LIVE);
 	assert_state(8, 0, LIVE, LIVE);
 }
@@ -123,7 +129,8 @@ static void code_without_a_frame_pointer_is_counted(void **state)
 	assert_state(1, 16, 16, LIVE);
 	assert_state(2, 16, 16, LIVE);
 	assert_state(3, 0, LIVE, LIVE);
-	assert_false(found.fp_set || found.fp_lost);
+	assert_int_equal(found.fp_at, RULE_SAME);
+	assert_int_equal(found.cfa_fp, RULE_NOT);
 	TEXT(0xa9be4ffe,  /* 0 stp x30, x19, [sp, #-32]! */
 	     0xfd000be8,  /* 1 str d8, [sp, #16] */
 	     0x94000040,  /* 2 bl */
@@ -193,10 +200,10 @@ static void each_path_has_its_own_state(void **state)
 static void assert_by_frame_pointer(uint64_t number)
 {
 	assert_int_equal(follow(number, text_len), FLOW_FOUND);
-	assert_true(found.sp_lost && found.fp_set && found.lr_saved && found.fp_saved);
-	assert_int_equal(found.fp_depth, 16);
-	assert_int_equal(found.lr_at, 8);
-	assert_int_equal(found.fp_at, 16);
+	assert_int_equal(found.cfa_sp, RULE_NOT);
+	assert_int_equal(found.cfa_fp, 16);
+	assert_int_equal(distance(found.ra_at), 8);
+	assert_int_equal(distance(found.fp_at), 16);
 }
 
 static void a_moved_stack_pointer_comes_back_by_the_frame_pointer(void **state)
@@ -235,8 +242,8 @@ static void a_frame_pointer_with_another_use_is_lost(void **state)
 	     0xd65f03c0); /* 3 ret */
 	for (unsigned i = 1; i < 4; i++) {
 		assert_state(i, 0, LIVE, LIVE);
-		assert_true(found.fp_lost);
-		assert_false(found.fp_set);
+		assert_int_equal(found.fp_at, RULE_NOT);
+		assert_int_equal(found.cfa_fp, RULE_NOT);
 	}
 }
 
@@ -288,10 +295,10 @@ static void code_that_no_branch_leads_to_is_a_case_of_a_jump_by_table(void **sta
 		const bool branched = number == 4 || number == 5;
 
 		assert_int_equal(follow(number, text_len), branched ? FLOW_FOUND : FLOW_GUESSED);
-		assert_int_equal(found.depth, number == 5		    ? 0
-					      : number == 9 || number == 10 ? 64
-									    : 32);
-		assert_int_equal(found.lr_saved ? found.lr_at : LIVE, number == 5 ? LIVE : 24);
+		assert_int_equal(found.cfa_sp, number == 5		     ? 0
+					       : number == 9 || number == 10 ? 64
+									     : 32);
+		assert_int_equal(distance(found.ra_at), number == 5 ? LIVE : 24);
 	}
 	/* A jump to a signed address, braa x0, x1. */
 	text[2] = 0xd71f0801;
@@ -322,7 +329,8 @@ static void searches_are_bounded(void **state)
 {
 	const struct code code = {.read = read_text};
 	struct code_reader reader = {.code = &code, .word = 8};
-	struct flow_query query = {.start = START,
+	struct flow_query query = {.isa = &unwind_arm64,
+				   .start = START,
 				   .end = START + 8,
 				   .addr = START + 4,
 				   .kind = FRAME_PC};
@@ -352,7 +360,8 @@ static void searches_are_bounded(void **state)
 	assert_int_equal(follow(0, 1), FLOW_UNKNOWN);
 	query.start += 2;
 	query.end += 2;
-	assert_int_equal(arm64_follow(&query, &reader, scratch, &steps, &found), FLOW_UNKNOWN);
+	assert_int_equal(unwind_arm64.follow(&query, &reader, scratch, &steps, &found),
+			 FLOW_UNKNOWN);
 }
 
 static int new_scratch(void **state)

@@ -1,471 +1,238 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/handler.h"
 #include "unwind/riscv/insn.h"
 
-/*
- * State of a function of RISC-V code at one instruction: the values of its
- * registers, as far as they follow from its first instruction on. The canonical
- * frame address (CFA) is the stack pointer at the function's entry.
- */
+#include "unwind/bits.h"
 
-enum riscv_is {
-	RISCV_UNKNOWN,
-	RISCV_ENTRY, /* value of register `number` at the function's entry */
-	RISCV_CFA,   /* the CFA + number */
-	RISCV_CONST, /* number */
-	/* From an instruction ahead to the return, the entry and the CFA are that instruction's. */
-	RISCV_FP,	 /* s0 there + number */
-	RISCV_LOADED,	 /* the word at the CFA + number */
-	RISCV_LOADED_FP, /* the word at s0 there + number */
+/* Immediate numbers, by the instructions that have them. */
+enum format {
+	NONE,
+	OF_LOAD,
+	OF_STORE,
+	OF_BRANCH,
+	OF_LUI,
+	OF_JAL,
+	OF_SLLI,
+	OF_CSR,
+	OF_C_ADDI,
+	OF_C_LUI,
+	OF_C_SLLI,
+	OF_C_ADDI16SP,
+	OF_C_ADDI4SPN,
+	OF_C_LD,
+	OF_C_LDSP,
+	OF_C_SDSP,
+	OF_C_J,
+	OF_C_BRANCH
 };
 
-struct riscv_value {
-	int32_t number;
-	uint8_t is; /* enum riscv_is */
+#define PIECES 8
+
+static int64_t number_of(uint32_t insn, uint8_t format)
+{
+	static const struct {
+		uint8_t sign; /* bits of a signed number; 0: it has no sign */
+		struct {
+			uint8_t from, bits, to; /* lowest bits: in the instruction, in the number */
+		} piece[PIECES];
+	} formats[] = {
+		[OF_LOAD] = {12, {{20, 12, 0}}},
+		[OF_STORE] = {12, {{25, 7, 5}, {7, 5, 0}}},
+		[OF_BRANCH] = {13, {{31, 1, 12}, {7, 1, 11}, {25, 6, 5}, {8, 4, 1}}},
+		[OF_LUI] = {32, {{12, 20, 12}}},
+		[OF_JAL] = {21, {{31, 1, 20}, {12, 8, 12}, {20, 1, 11}, {21, 10, 1}}},
+		[OF_SLLI] = {0, {{20, 6, 0}}},
+		[OF_CSR] = {0, {{20, 12, 0}}},
+		[OF_C_ADDI] = {6, {{12, 1, 5}, {2, 5, 0}}},
+		[OF_C_LUI] = {18, {{12, 1, 17}, {2, 5, 12}}},
+		[OF_C_SLLI] = {0, {{12, 1, 5}, {2, 5, 0}}},
+		[OF_C_ADDI16SP] = {10, {{12, 1, 9}, {6, 1, 4}, {5, 1, 6}, {3, 2, 7}, {2, 1, 5}}},
+		[OF_C_ADDI4SPN] = {0, {{11, 2, 4}, {7, 4, 6}, {6, 1, 2}, {5, 1, 3}}},
+		[OF_C_LD] = {0, {{10, 3, 3}, {5, 2, 6}}},
+		[OF_C_LDSP] = {0, {{12, 1, 5}, {5, 2, 3}, {2, 3, 6}}},
+		[OF_C_SDSP] = {0, {{10, 3, 3}, {7, 3, 6}}},
+		/* clang-format off */
+		[OF_C_J] = {12, {{12, 1, 11}, {11, 1, 4}, {9, 2, 8}, {8, 1, 10}, {7, 1, 6},
+				 {6, 1, 7}, {3, 3, 1}, {2, 1, 5}}},
+		/* clang-format on */
+		[OF_C_BRANCH] = {9, {{12, 1, 8}, {10, 2, 3}, {5, 2, 6}, {3, 2, 1}, {2, 1, 5}}},
+	};
+	uint32_t number = 0;
+
+	for (unsigned i = 0; i < PIECES && formats[format].piece[i].bits; i++)
+		number |= field(insn, formats[format].piece[i].from, formats[format].piece[i].bits)
+			  << formats[format].piece[i].to;
+	return formats[format].sign ? sign_extend(number, formats[format].sign) : number;
+}
+
+/* Fields with a register's number; below 32: that register. */
+enum { RD = 32, RS1, RS2, LOW, RD_3, LOW_3 };
+
+static uint8_t register_of(uint32_t insn, uint8_t where)
+{
+	/* A field begins at this bit and has so many: three name one of x8 to x15. */
+	static const uint8_t fields[][2] = {{7, 5}, {15, 5}, {20, 5}, {2, 5}, {7, 3}, {2, 3}};
+
+	if (where < RD)
+		return where;
+	return (uint8_t)(field(insn, fields[where - RD][0], fields[where - RD][1]) +
+			 (where >= RD_3 ? 8 : 0));
+}
+
+/* What an instruction is, if these bits of it are so. */
+struct shape {
+	uint32_t mask, bits;
+	uint8_t op, format, rd, rs1, rs2;
 };
 
-/*
- * Slot of a register that is saved for the caller. From then on the value in
- * the register depends on the path, until it is restored.
- */
-struct riscv_saved {
-	int32_t at; /* the word at CFA + at, if `is` */
-	bool is;
-	struct riscv_value what;
+/* The first that fits is it. */
+static const struct shape wide[] = {
+	{0x0000707f, 0x00003003, LINK_LOAD, OF_LOAD, RD, RS1, RS2},
+	{0x0000707f, 0x00003023, LINK_STORE, OF_STORE, 0, RS1, RS2},
+	{0x0000707f, 0x00000013, LINK_ADDI, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000063, LINK_BRANCH, OF_BRANCH, 0, RS1, RS2},
+	{0x0000007f, 0x0000006f, LINK_JUMP, OF_JAL, RD, 0, 0},
+	{0x0000007f, 0x00000067, LINK_JALR, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000017, LINK_AUIPC, OF_LUI, RD, 0, 0},
+	{0x0000007f, 0x00000037, LINK_CONST, OF_LUI, RD, 0, 0},
+	{0xfe00707f, 0x00000033, LINK_ADD, NONE, RD, RS1, RS2},
+	{0xfe00707f, 0x40000033, LINK_SUB, NONE, RD, RS1, RS2},
+	{0x0000707f, 0x0000001b, LINK_ADDIW, OF_LOAD, RD, RS1, RS2},
+	{0xfc00707f, 0x00001013, LINK_SLLI, OF_SLLI, RD, RS1, RS2},
+	/* Other loads, stores and sums; atomic ones. */
+	{0x0000007f, 0x00000003, LINK_OTHER, OF_LOAD, RD, RS1, RS2},
+	{0x0000007f, 0x00000023, LINK_OTHER, OF_STORE, 0, RS1, RS2},
+	{0x00000077, 0x00000013, LINK_OTHER, OF_LOAD, RD, RS1, RS2},
+	{0x00000077, 0x00000033, LINK_OTHER, NONE, RD, RS1, RS2},
+	{0x0000007f, 0x0000002f, LINK_OTHER, NONE, RD, RS1, RS2},
+	/* ebreak, unimp (a write to a register that can only be read), sret, mret, ecall and their like */
+	{0xffffffff, 0x00100073, LINK_STOP, NONE, 0, RS1, RS2},
+	{0xffffffff, 0xc0001073, LINK_STOP, NONE, 0, RS1, RS2},
+	{0xdfffffff, 0x10200073, LINK_XRET, NONE, 0, RS1, RS2},
+	{0x0000707f, 0x00000073, LINK_OTHER, NONE, 0, RS1, RS2},
+	/* csrrw; csrrs and csrrc that only read; the others may have a number in place of rs1 */
+	{0x0000707f, 0x00001073, LINK_WRITE, OF_CSR, RD, RS1, RS2},
+	{0x000ff07f, 0x00002073, LINK_READ, OF_CSR, RD, RS1, RS2},
+	{0x000ff07f, 0x00003073, LINK_READ, OF_CSR, RD, RS1, RS2},
+	{0x0000007f, 0x00000073, LINK_OTHER, OF_CSR, RD, RS1, RS2},
+	/* Instructions of floating point with a general register for their result: comparisons, conversions, moves. */
+	{0xf800007f, 0xa0000053, LINK_OTHER, NONE, RD, RS1, RS2},
+	{0xd800007f, 0xc0000053, LINK_OTHER, NONE, RD, RS1, RS2},
+	/* vsetvl and its like; moves of a vector's first element, of counts and of first bits. */
+	{0x0000707f, 0x00007057, LINK_OTHER, NONE, RD, RS1, RS2},
+	{0xfc00707f, 0x40002057, LINK_OTHER, NONE, RD, RS1, RS2},
+	/* The others of both, their loads and stores, fused multiplications, and fences. */
+	{0x0000007b, 0x00000053, LINK_OTHER, NONE, 0, RS1, RS2},
+	{0x0000005f, 0x00000007, LINK_OTHER, NONE, 0, RS1, RS2},
+	{0x00000073, 0x00000043, LINK_OTHER, NONE, 0, RS1, RS2},
+	{0x0000007f, 0x0000000f, LINK_OTHER, NONE, 0, RS1, RS2},
+	{0x00000000, 0x00000000, LINK_STOP, NONE, 0, RS1, RS2},
 };
 
-struct riscv_state {
-	struct riscv_value x[RISCV_REGISTERS];
-	struct riscv_saved ra, s0;
-	bool ahead; /* to a return */
+static const struct shape narrow[] = {
+	{0xffe3, 0x0000, LINK_STOP, NONE, LOW_3, RISCV_SP, 0}, /* no instruction */
+	{0xe003, 0x0000, LINK_ADDI, OF_C_ADDI4SPN, LOW_3, RISCV_SP, 0},
+	{0xe003, 0x4000, LINK_OTHER, NONE, LOW_3, 0, 0}, /* c.lw */
+	{0xe003, 0x6000, LINK_LOAD, OF_C_LD, LOW_3, RD_3, 0},
+	{0xe803, 0x8000, LINK_OTHER, NONE, LOW_3, 0, 0}, /* Zcb: c.lbu and its like */
+	{0xe003, 0xe000, LINK_STORE, OF_C_LD, 0, RD_3, LOW_3},
+	{0xe003, 0x0001, LINK_ADDI, OF_C_ADDI, RD, RD, 0},
+	{0xe003, 0x2001, LINK_ADDIW, OF_C_ADDI, RD, RD, 0},
+	{0xe003, 0x4001, LINK_ADDI, OF_C_ADDI, RD, RISCV_ZERO, 0}, /* c.li */
+	{0xef83, 0x6101, LINK_ADDI, OF_C_ADDI16SP, RISCV_SP, RISCV_SP, 0},
+	{0xe003, 0x6001, LINK_CONST, OF_C_LUI, RD, 0, 0},
+	{0xfc63, 0x8c01, LINK_SUB, NONE, RD_3, RD_3, LOW_3},
+	{0xe003, 0x8001, LINK_OTHER, NONE, RD_3, RD_3, 0}, /* cannot compute a stack pointer */
+	{0xe003, 0xa001, LINK_JUMP, OF_C_J, RISCV_ZERO, 0, 0},
+	{0xc003, 0xc001, LINK_BRANCH, OF_C_BRANCH, 0, RD_3, 0},
+	{0xe003, 0x0002, LINK_SLLI, OF_C_SLLI, RD, RD, 0},
+	{0xe003, 0x4002, LINK_OTHER, NONE, RD, 0, 0}, /* c.lwsp */
+	{0xe003, 0x6002, LINK_LOAD, OF_C_LDSP, RD, RISCV_SP, 0},
+	{0xefff, 0x8002, LINK_STOP, NONE, 0, 0, 0}, /* c.ebreak */
+	{0xf07f, 0x8002, LINK_JALR, NONE, RISCV_ZERO, RD, 0},
+	{0xf07f, 0x9002, LINK_JALR, NONE, RISCV_RA, RD, 0},
+	{0xf003, 0x8002, LINK_ADDI, NONE, RD, LOW, 0}, /* c.mv */
+	{0xf003, 0x9002, LINK_ADD, NONE, RD, RD, LOW},
+	{0xe003, 0xe002, LINK_STORE, OF_C_SDSP, 0, RISCV_SP, LOW},
+	/* Stores that are narrower, or of floating point; and its loads. */
+	{0x0000, 0x0000, LINK_OTHER, NONE, 0, 0, 0},
 };
 
-/* Functions with frames beyond this are not followed, bytes. */
-#define FRAME_MAX (1 << 20)
-
-/* The other register that return addresses are put in, by calls of compilers' own helpers. */
-#define T0 5
-
-static const struct riscv_value unknown = {.is = RISCV_UNKNOWN};
-
-/* At a function's first instruction. */
-static struct riscv_state riscv_at_entry(void)
+unsigned riscv_decode(const uint8_t *bytes, size_t n, struct link_op *out)
 {
-	struct riscv_state state = {0};
+	const struct shape *shape = narrow;
+	uint32_t insn;
 
-	for (unsigned reg = RISCV_RA; reg < RISCV_REGISTERS; reg++)
-		state.x[reg] = (struct riscv_value){.is = RISCV_ENTRY, .number = (int32_t)reg};
-	state.x[RISCV_ZERO].is = RISCV_CONST;
-	state.x[RISCV_SP] = (struct riscv_value){.is = RISCV_CFA};
-	return state;
-}
-
-static struct riscv_value number(uint8_t is, int64_t value)
-{
-	const struct riscv_value out = {.number = (int32_t)value, .is = is};
-
-	return out.number == value ? out : unknown;
-}
-
-/* One of them is a number, if the sum can be told. */
-static struct riscv_value sum(struct riscv_value a, struct riscv_value b)
-{
-	const int64_t value = (int64_t)a.number + b.number;
-
-	if (b.is == RISCV_CONST && (a.is == RISCV_CFA || a.is == RISCV_CONST || a.is == RISCV_FP))
-		return number(a.is, value);
-	if (a.is == RISCV_CONST && b.is == RISCV_CFA)
-		return number(RISCV_CFA, value);
-	return unknown;
-}
-
-static struct riscv_value plus(struct riscv_value a, int64_t imm)
-{
-	return imm || a.is == RISCV_UNKNOWN ? sum(a, number(RISCV_CONST, imm)) : a;
-}
-
-static struct riscv_value difference(struct riscv_value a, struct riscv_value b)
-{
-	if (b.is != RISCV_CONST)
-		return unknown;
-	return sum(a, number(RISCV_CONST, -(int64_t)b.number));
-}
-
-static struct riscv_value shifted(struct riscv_value a, int64_t by)
-{
-	if (a.is != RISCV_CONST || by > 31)
-		return unknown;
-	return number(RISCV_CONST, (int64_t)((uint64_t)(int64_t)a.number << by));
-}
-
-static void save(struct riscv_saved *saved, int32_t at, struct riscv_value what)
-{
-	if (!saved->is)
-		*saved = (struct riscv_saved){.at = at, .is = true, .what = what};
-}
-
-/* Is this a value of the caller's, or what was loaded as such and is stored by a last call? */
-static bool is_callers(const struct riscv_state *state, struct riscv_value value, unsigned reg)
-{
-	if (value.is == RISCV_ENTRY)
-		return value.number == (int32_t)reg;
-	return state->ahead &&
-	       (value.is == RISCV_LOADED || value.is == RISCV_LOADED_FP || value.is == RISCV_FP);
-}
-
-/* Only the caller's values count, and where they are first: later stores are spills. */
-static void store(struct riscv_state *state, const struct riscv_insn *insn)
-{
-	const struct riscv_value to = plus(state->x[insn->rs1], insn->imm);
-	const struct riscv_value from = state->x[insn->rs2];
-
-	if (to.is != RISCV_CFA)
-		return;
-	if (is_callers(state, from, RISCV_RA) && (!state->ahead || insn->rs2 == RISCV_RA))
-		save(&state->ra, to.number, from);
-	else if (is_callers(state, from, RISCV_S0) && (!state->ahead || insn->rs2 == RISCV_S0))
-		save(&state->s0, to.number, from);
-}
-
-static bool is_at(const struct riscv_saved *saved, struct riscv_value where)
-{
-	return saved->is && where.is == RISCV_CFA && where.number == saved->at;
-}
-
-static struct riscv_value load(struct riscv_state *state, const struct riscv_insn *insn)
-{
-	const struct riscv_value from = plus(state->x[insn->rs1], insn->imm);
-	const unsigned reg = is_at(&state->ra, from)   ? RISCV_RA
-			     : is_at(&state->s0, from) ? RISCV_S0
-						       : RISCV_ZERO;
-
-	if (reg == RISCV_ZERO && state->ahead && from.is == RISCV_CFA)
-		return number(RISCV_LOADED, from.number);
-	if (reg == RISCV_ZERO && state->ahead && from.is == RISCV_FP)
-		return number(RISCV_LOADED_FP, from.number);
-	if (reg == RISCV_ZERO)
-		return unknown;
-	if (insn->rd == RISCV_RA && reg == RISCV_RA)
-		state->ra.is = false;
-	else if (insn->rd == RISCV_S0 && reg == RISCV_S0)
-		state->s0.is = false;
-	return reg == RISCV_RA ? state->ra.what : state->s0.what;
-}
-
-static void called(struct riscv_state *state)
-{
-	for (unsigned reg = 0; reg < RISCV_REGISTERS; reg++)
-		if (RISCV_CALL_CHANGES >> reg & 1)
-			state->x[reg] = unknown;
-}
-
-/* A tail call has given back its frame; ahead, the return address was taken from it, or never put there. */
-static bool is_last_call(const struct riscv_state *state)
-{
-	const struct riscv_value sp = state->x[RISCV_SP], ra = state->x[RISCV_RA];
-
-	if (state->ahead && (ra.is == RISCV_LOADED || ra.is == RISCV_LOADED_FP))
-		return true;
-	return sp.is == RISCV_CFA && !sp.number && ra.is == RISCV_ENTRY;
-}
-
-static enum path jump_by_register(const struct riscv_state *state, const struct riscv_insn *insn)
-{
-	if (insn->rs1 == RISCV_RA)
-		return PATH_RETURN;
-	if (insn->rs1 == T0)
-		return PATH_END;
-	return is_last_call(state) ? PATH_AWAY : PATH_TABLE;
-}
-
-/* False: a call through another register than ra, which may change any register. */
-static bool jump(struct riscv_state *state, const struct riscv_insn *insn, uint64_t pc,
-		 enum path *path, uint64_t *target)
-{
-	*target = pc + (uint64_t)insn->imm;
-	switch (insn->op) {
-	case RISCV_BRANCH:
-		*path = PATH_BRANCH;
-		return true;
-	case RISCV_STOP:
-	case RISCV_XRET:
-		*path = PATH_END;
-		return true;
-	}
-	if (insn->rd == RISCV_RA) {
-		*path = PATH_CALL;
-		called(state);
-	} else if (insn->op == RISCV_JAL) {
-		*path = PATH_JUMP;
-	} else {
-		*path = jump_by_register(state, insn);
-	}
-	return insn->rd == RISCV_RA || insn->rd == RISCV_ZERO;
-}
-
-static struct riscv_value result(struct riscv_state *state, const struct riscv_insn *insn)
-{
-	const struct riscv_value a = state->x[insn->rs1], b = state->x[insn->rs2];
-
-	switch (insn->op) {
-	case RISCV_ADDI:
-		return plus(a, insn->imm);
-	case RISCV_ADDIW:
-		/* 32-bit results are known of constants only. */
-		return a.is == RISCV_CONST ? number(RISCV_CONST, (int32_t)(a.number + insn->imm))
-					   : unknown;
-	case RISCV_ADD:
-		return sum(a, b);
-	case RISCV_SUB:
-		return difference(a, b);
-	case RISCV_SLLI:
-		return shifted(a, insn->imm);
-	case RISCV_LUI:
-		return number(RISCV_CONST, insn->imm);
-	case RISCV_LD:
-		return load(state, insn);
-	default:
-		return unknown;
-	}
-}
-
-static bool jumps(const struct riscv_insn *insn)
-{
-	return insn->op == RISCV_BRANCH || insn->op == RISCV_JAL || insn->op == RISCV_JALR ||
-	       insn->op == RISCV_STOP || insn->op == RISCV_XRET;
-}
-
-static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
-		      uint64_t *target)
-{
-	struct riscv_state *state = ctx;
-	struct riscv_insn insn;
-
-	if (!riscv_decode(bytes, n, &insn))
+	if (n < 2)
 		return 0;
-	if (jumps(&insn))
-		return jump(state, &insn, pc, path, target) ? insn.size : 0;
-	if (insn.op == RISCV_SD)
-		store(state, &insn);
-	else if (insn.rd)
-		state->x[insn.rd] = result(state, &insn);
-	return state->x[RISCV_SP].is == RISCV_CFA && (state->x[RISCV_SP].number > FRAME_MAX ||
-						      state->x[RISCV_SP].number < -FRAME_MAX)
-		       ? 0
-		       : insn.size;
+	insn = bytes[0] | (uint32_t)bytes[1] << 8;
+	if ((insn & 3) == 3) {
+		/* Bits 4:2 all set: longer than 32 bits. */
+		if (n < 4 || (insn >> 2 & 7) == 7)
+			return 0;
+		insn |= (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+		shape = wide;
+	}
+	while ((insn & shape->mask) != shape->bits)
+		shape++;
+	*out = (struct link_op){.op = shape->op,
+				.size = (insn & 3) == 3 ? 4 : 2,
+				.rd = register_of(insn, shape->rd),
+				.rs1 = register_of(insn, shape->rs1),
+				.rs2 = register_of(insn, shape->rs2),
+				.imm = number_of(insn, shape->format)};
+	return 1;
 }
 
-static const struct paths paths = {
-	.unit = 2,
-	.state_size = sizeof(struct riscv_state),
-	.apply = apply,
-	.begins = riscv_begins,
-};
+/* A call and, if it goes far, the auipc before it. */
+#define CALL_MAX 8
 
-/* RV64GC, for the unwinder. Frame records lie below where s0 points. */
-
-#define RECORD_FP (-16)
-#define RECORD_RA (-8)
-
-static int32_t rule_at(const struct riscv_state *state, unsigned reg,
-		       const struct riscv_saved *saved)
+/* A call of 4 bytes at `pc`, with the instruction before it. */
+static bool wide_call(const uint8_t *bytes, size_t n, uint64_t pc, struct call *out)
 {
-	const struct riscv_value value = state->x[reg];
+	struct link_op insn, before;
 
-	if (saved->is)
-		return saved->at;
-	/* The entry code of a thread sets the register to 0. */
-	return value.is == RISCV_CONST || (value.is == RISCV_ENTRY && value.number == (int32_t)reg)
-		       ? RULE_SAME
-		       : RULE_NOT;
-}
-
-static struct rule rule_of(const struct riscv_state *state, enum frame_kind kind)
-{
-	const struct riscv_value sp = state->x[RISCV_SP], s0 = state->x[RISCV_S0];
-	struct rule rule = {.cfa_sp = sp.is == RISCV_CFA ? -sp.number : RULE_NOT,
-			    .cfa_fp = s0.is == RISCV_CFA ? -s0.number : RULE_NOT,
-			    .ra_at = rule_at(state, RISCV_RA, &state->ra),
-			    .fp_at = rule_at(state, RISCV_S0, &state->s0),
-			    .origin = RULE_NO_REGISTER};
-
-	/*
-	 * A function that has made a call without saving ra never returns: the
-	 * walk sees that behind a call.
-	 */
-	if (rule.ra_at == RULE_NOT && kind == FRAME_RETURN)
-		rule.ra_at = RULE_SAME;
-	else if (rule.ra_at == RULE_NOT)
-		rule.cfa_sp = rule.cfa_fp = RULE_NOT;
-	rule.chained = rule.cfa_fp == 0 && rule.ra_at == RECORD_RA && rule.fp_at == RECORD_FP;
-	return rule;
-}
-
-static enum flow_result follow(const struct flow_query *query, struct code_reader *reader,
-			       void *scratch, unsigned *steps, struct rule *out)
-{
-	struct riscv_state state = riscv_at_entry();
-	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &state);
-
-	if (result == FLOW_FOUND || result == FLOW_GUESSED)
-		*out = rule_of(&state, (enum frame_kind)query->kind);
-	return result;
-}
-
-/* The word, as an offset from the CFA that the stack pointer has become; RULE_NOT: none. */
-static int32_t loaded_at(const struct riscv_state *state, unsigned reg)
-{
-	const struct riscv_value sp = state->x[RISCV_SP], value = state->x[reg];
-
-	return value.is == (sp.is == RISCV_FP ? RISCV_LOADED_FP : RISCV_LOADED)
-		       ? value.number - sp.number
-		       : RULE_NOT;
-}
-
-/* Before a return: are the caller's stack pointer and return address known? */
-static bool leaves(const void *ctx)
-{
-	const struct riscv_state *state = ctx;
-	const struct riscv_value sp = state->x[RISCV_SP], ra = state->x[RISCV_RA];
-
-	if (sp.is != RISCV_FP && (sp.is != RISCV_CFA || sp.number < 0))
+	if (!riscv_decode(bytes + n - 4, 4, &insn) || insn.size != 4 || insn.rd != RISCV_RA)
 		return false;
-	return (ra.is == RISCV_ENTRY && ra.number == RISCV_RA) ||
-	       loaded_at(state, RISCV_RA) != RULE_NOT;
-}
-
-static bool find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind,
-			void *scratch, unsigned *steps, struct rule *out)
-{
-	const struct paths_start from = {.va = va, .kind = (uint8_t)kind, .leaves = leaves};
-	struct riscv_state state = riscv_at_entry();
-	struct riscv_value sp, fp;
-
-	state.ahead = true;
-	state.x[RISCV_S0] = (struct riscv_value){.is = RISCV_FP};
-	if (kind == FRAME_RETURN)
-		called(&state);
-	if (!paths_return(&paths, &from, reader, scratch, steps, &state))
+	if (insn.op == LINK_JUMP) {
+		out->direct = true;
+		out->target = pc + (uint64_t)insn.imm;
+		return true;
+	}
+	if (insn.op != LINK_JALR)
 		return false;
-	sp = state.x[RISCV_SP];
-	fp = state.x[RISCV_S0];
-	*out = (struct rule){.cfa_sp = sp.is == RISCV_CFA ? sp.number : RULE_NOT,
-			     .cfa_fp = sp.is == RISCV_FP ? sp.number : RULE_NOT,
-			     .ra_at = loaded_at(&state, RISCV_RA),
-			     .fp_at = loaded_at(&state, RISCV_S0),
-			     .origin = RULE_NO_REGISTER};
-	if (out->ra_at == RULE_NOT)
-		out->ra_at = RULE_SAME;
-	if (out->fp_at == RULE_NOT && fp.is == RISCV_FP && !fp.number)
-		out->fp_at = RULE_SAME;
-	out->chained = out->cfa_fp == 0 && out->ra_at == RECORD_RA && out->fp_at == RECORD_FP;
+	if (n >= CALL_MAX && riscv_decode(bytes + n - CALL_MAX, 4, &before) &&
+	    before.op == LINK_AUIPC && before.rd == insn.rs1) {
+		out->direct = true;
+		out->target = pc - 4 + (uint64_t)before.imm + (uint64_t)insn.imm;
+		return true;
+	}
+	out->indirect = true;
 	return true;
 }
 
-/*
- * The ends of trap handlers (handler.h). FOUND_END if what they restore is not
- * known: frame records would leave out the interrupted function.
- */
-
-/* Control registers (RISC-V Instruction Set Manual, volume II, "CSR Listing"). */
-enum { CSR_SSTATUS = 0x100, CSR_SEPC = 0x141, CSR_MSTATUS = 0x300, CSR_MEPC = 0x341 };
-
-#define A0 10
-
-static bool is_call(const struct riscv_insn *insn)
+static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+			struct call *out)
 {
-	return (insn->op == RISCV_JAL || insn->op == RISCV_JALR) && insn->rd != RISCV_ZERO;
-}
+	struct link_op insn;
 
-static uint64_t next_of(const struct riscv_insn *insn, uint64_t pc)
-{
-	if (insn->op == RISCV_STOP || (insn->op == RISCV_JALR && !is_call(insn)))
-		return 0;
-	if (insn->op == RISCV_JAL && !is_call(insn))
-		return pc + (uint64_t)insn->imm;
-	return pc + insn->size;
-}
-
-static bool decode(struct code_reader *reader, uint64_t pc, struct handler_insn *out)
-{
-	struct riscv_insn insn;
-	size_t n;
-	const uint8_t *bytes = code_at(reader, pc, &n);
-
-	_Static_assert(sizeof(insn) <= sizeof(out->code), "an instruction fits");
-	if (pc & 1 || !riscv_decode(bytes, n, &insn))
+	*out = (struct call){0};
+	if (n < 2 || ret % 2)
 		return false;
-	out->next = next_of(&insn, pc);
-	out->calls = is_call(&insn);
-	out->returns = insn.op == RISCV_XRET;
-	memcpy(out->code, &insn, sizeof(insn));
-	return true;
+	if (n >= 4)
+		wide_call(bytes, n, ret - 4, out);
+	/* The end of a longer instruction may look like one, too. */
+	if (riscv_decode(bytes + n - 2, 2, &insn) && insn.op == LINK_JALR && insn.rd == RISCV_RA)
+		out->indirect = true;
+	return out->direct || out->indirect;
 }
 
-static const struct handler_value not_known;
-
-static struct handler_value value_plus(struct handler_value a, uint64_t number)
-{
-	return (struct handler_value){a.is + number, a.known};
-}
-
-static struct handler_value *control(struct handler_run *run, int64_t number)
-{
-	if (number == CSR_SEPC || number == CSR_MEPC)
-		return &run->pc;
-	return number == CSR_SSTATUS || number == CSR_MSTATUS ? &run->status : NULL;
-}
-
-static struct handler_value emulated(struct handler_run *run, const struct riscv_insn *insn)
-{
-	const struct handler_value a = run->x[insn->rs1], b = run->x[insn->rs2];
-	const struct handler_value *csr = control(run, insn->imm);
-
-	switch (insn->op) {
-	case RISCV_ADDI:
-		return value_plus(a, (uint64_t)insn->imm);
-	case RISCV_ADD:
-		return (struct handler_value){a.is + b.is, a.known && b.known};
-	case RISCV_LUI:
-		return (struct handler_value){(uint64_t)insn->imm, true};
-	case RISCV_LD:
-		return a.known ? handler_load(run, a.is + (uint64_t)insn->imm) : not_known;
-	case RISCV_CSRR:
-		return csr ? *csr : not_known;
-	default:
-		return not_known;
-	}
-}
-
-static void emulate(struct handler_run *run, const struct handler_insn *from)
-{
-	struct handler_value base, *csr;
-	struct riscv_insn insn;
-
-	memcpy(&insn, from->code, sizeof(insn));
-	run->x[RISCV_ZERO] = (struct handler_value){.known = true};
-	base = value_plus(run->x[insn.rs1], (uint64_t)insn.imm);
-	csr = control(run, insn.imm);
-	if (from->calls) {
-		const struct handler_value frame = run->x[A0];
-
-		handler_called(run, RISCV_CALL_CHANGES);
-		if (frame.known && frame.is == run->x[RISCV_SP].is)
-			run->x[A0] = frame;
-		return;
-	}
-	if (insn.op == RISCV_SD && base.known)
-		handler_store(run, base.is, run->x[insn.rs2]);
-	if (insn.op == RISCV_CSRW && csr)
-		*csr = run->x[insn.rs1];
-	if (insn.rd)
-		run->x[insn.rd] = emulated(run, &insn);
-}
+/* The other register that return addresses are put in; that of a function's argument and result. */
+enum { T0 = 5, A0 = 10 };
 
 /* mv a0, sp: in 2 bytes, by add, and by addi; behind it a call of 4 or 8 bytes. */
 static bool gives_frame(struct code_reader *reader, uint64_t ret)
 {
-	for (unsigned call = 4; call <= RISCV_CALL_MAX; call += 4) {
+	for (unsigned call = 4; call <= CALL_MAX; call += 4) {
 		uint32_t insn;
 		size_t n;
 		const uint8_t *bytes = code_at(reader, ret - call - 4, &n);
@@ -479,21 +246,32 @@ static bool gives_frame(struct code_reader *reader, uint64_t ret)
 	return false;
 }
 
+/* Control registers (RISC-V Instruction Set Manual, volume II, "CSR Listing"). */
+enum { CSR_SSTATUS = 0x100, CSR_SEPC = 0x141, CSR_MSTATUS = 0x300, CSR_MEPC = 0x341 };
+
+static struct handler_value *control(struct handler_run *run, int64_t number)
+{
+	if (number == CSR_SEPC || number == CSR_MEPC)
+		return &run->pc;
+	return number == CSR_SSTATUS || number == CSR_MSTATUS ? &run->status : NULL;
+}
+
 /*
  * A handler that gives its frame to the function that it calls may get it back
  * in the same register, and restores from there (OpenSBI's _trap_handler).
  */
-static void begin(struct handler_run *run)
-{
-	struct walk *walk = run->walk;
-
-	if (!walk->at.first && gives_frame(&walk->in->unwinder->reader, walk->at.addr))
-		run->x[A0] = run->x[RISCV_SP];
-}
-
-static const struct handler_code handler_code = {.decode = decode,
-						 .apply = emulate,
-						 .begin = begin};
+static const struct link_code link_code = {
+	.decode = riscv_decode,
+	.unit = 2,
+	.zero = RISCV_ZERO,
+	.other_ra = T0,
+	/* RISC-V ELF psABI, "Integer Register Convention" */
+	.call_changes = 0xf003fce2,
+	.kept = 0x0ffc0300,
+	.control = control,
+	.frame = A0,
+	.gives_frame = gives_frame,
+};
 
 /* Was whoever the trap interrupted less privileged than the handler? */
 static bool from_below(const struct walk *walk, uint64_t status)
@@ -508,7 +286,7 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 	const struct regs *regs = walk->in->regs;
 	struct handler_run run;
 
-	if (!handler_run(&run, &handler_code, walk))
+	if (!handler_run(&run, walk))
 		return handler_end(walk, UNWIND_BROKEN);
 	/* Ahead of its saves, the handler's stack may not be known yet, but who was interrupted is. */
 	if (!run.status.known && walk->at.first && regs->has_elr)
@@ -516,9 +294,10 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 	/* A program, or what firmware serves: the handler's stack is whole. */
 	if (run.status.known && from_below(walk, run.status.is))
 		return handler_end(walk, UNWIND_OUTERMOST);
-	return handler_leave(&run, run.x[RISCV_SP], 2, trust);
+	return handler_leave(&run, run.x[RISCV_SP], trust);
 }
 
+/* Frame records lie below where s0 points. */
 const struct unwind_isa unwind_riscv64 = {
 	.isa = ISA_RISCV,
 	.word = 8,
@@ -528,17 +307,17 @@ const struct unwind_isa unwind_riscv64 = {
 	.link = true,
 	.fp_reserved = false,
 	.searches = true,
-	.call_max = RISCV_CALL_MAX,
+	.call_max = CALL_MAX,
 	.flow_steps = PATHS_SIZE_MAX / 16,
-	.record = {.fp_at = RECORD_FP, .ra_at = RECORD_RA, .size = 0},
+	.record = {.fp_at = -16, .ra_at = -8, .size = 0},
 	.scratch_new = paths_scratch_new,
-	.call_before = riscv_call_before,
-	.begins_stack = riscv_begins_stack,
+	.call_before = call_before,
+	.begins_stack = link_begins_stack,
 	.marking = 64,
-	.sets_up_frame = riscv_sets_up_frame,
-	.makes_frame = riscv_makes_frame,
-	.follow = follow,
-	.find_return = find_return,
-	.handler_code = &handler_code,
+	.sets_up_frame = link_sets_up_frame,
+	.makes_frame = link_makes_frame,
+	.follow = link_follow,
+	.find_return = link_find_return,
+	.link_code = &link_code,
 	.interrupted = interrupted,
 };

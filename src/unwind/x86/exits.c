@@ -172,16 +172,16 @@ static bool leaves(const void *ctx)
 	       (exit->by_fp || !exit->floored || exit->sp > exit->floor);
 }
 
-bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, void *scratch,
+bool x86_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
 		     unsigned *steps, struct rule *out)
 {
-	const int word = (int)reader->word;
+	const int word = (int)query->word;
 	static const struct paths paths = {.unit = 1,
 					   .state_size = sizeof(struct x86_exit),
 					   .apply = apply};
-	const struct paths_start from = {.va = va, .kind = (uint8_t)kind, .leaves = leaves};
+	const struct paths_start from = {.va = query->addr, .kind = query->kind, .leaves = leaves};
 	const unsigned allowed = *steps < RETURN_STEPS ? *steps : RETURN_STEPS;
-	struct x86_exit exit = {.word = word, .called = kind == FRAME_RETURN};
+	struct x86_exit exit = {.word = word, .called = query->kind == FRAME_RETURN};
 	unsigned left = allowed;
 	int32_t cfa;
 	bool found;

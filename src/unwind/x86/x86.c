@@ -69,10 +69,10 @@ static bool marks_stack(const uint8_t *bytes, size_t n, unsigned word)
  * Do these `n` bytes of straight code clear the frame pointer, push 0 in place
  * of a return address, and then end in a call?
  */
-static bool x86_begins_stack(const uint8_t *bytes, size_t n, unsigned word)
+static bool x86_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (marks_stack(bytes + i, n - i, word))
+		if (marks_stack(bytes + i, n - i, isa->word))
 			return true;
 	return false;
 }
@@ -195,7 +195,7 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 	return rule_go_to_interrupted(walk, &caller);
 }
 
-static bool pushes_fp(const uint8_t *bytes, size_t n)
+static bool pushes_fp(const struct unwind_isa *isa, const uint8_t *bytes, size_t n)
 {
 	return n && *bytes == PUSH_BP;
 }

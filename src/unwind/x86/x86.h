@@ -112,12 +112,12 @@ bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word
 bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word);
 
 /*
- * Follows the code from `va` on, along its branches, to a return to the caller.
+ * Follows the code from query->addr on, along its branches, to a return to the caller.
  * True if one was reached; `out` then says from which word it returns, and
  * where the frame pointer is restored from. *steps is reduced by the
  * instructions that were followed.
  */
-bool x86_find_return(struct code_reader *reader, uint64_t va, enum frame_kind kind, void *scratch,
+bool x86_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
 		     unsigned *steps, struct rule *out);
 
 /*

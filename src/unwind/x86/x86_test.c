@@ -120,7 +120,8 @@ static int32_t returns_from(const char *text, size_t n)
 	unsigned steps = 1000;
 	void *scratch = flow_scratch_new();
 	struct rule rule;
-	const bool found = x86_find_return(&reader, RET, FRAME_RETURN, scratch, &steps, &rule);
+	const struct flow_query query = {.word = 8, .addr = RET, .kind = FRAME_RETURN};
+	const bool found = x86_find_return(&query, &reader, scratch, &steps, &rule);
 
 	free(scratch);
 	assert_in_range(steps, 1, 999);

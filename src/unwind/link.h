@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_UNWIND_LINK_H
+#define UNIPROF_UNWIND_LINK_H
+
+/*
+ * Code of processors that put return addresses in a link register: the values of
+ * its registers, as far as they follow from a function's first instruction on;
+ * from an instruction ahead to the return; and, where an interrupt handler
+ * restores registers and returns, emulated. The processor's decoder says what an
+ * instruction does in a few operations.
+ */
+
+#include "unwind/walk.h"
+
+/* More than there are DWARF numbers of registers: one may stand for zero. */
+#define LINK_REGISTERS 33
+
+/* Operations of one instruction, at most. */
+#define LINK_OPS 3
+
+enum link_kind {
+	LINK_OTHER,  /* rd has a value that is not told */
+	LINK_ADDI,   /* rd = rs1 + imm; moves as well */
+	LINK_ADDIW,  /* ... in 32 bits, sign-extended */
+	LINK_ADD,    /* rd = rs1 + rs2 */
+	LINK_SUB,    /* rd = rs1 - rs2 */
+	LINK_SLLI,   /* rd = rs1 << imm */
+	LINK_CONST,  /* rd = imm */
+	LINK_INSERT, /* rd = rd, with imm in the 16 bits from bit rs2 on */
+	LINK_AUIPC,  /* rd = pc + imm: with a jump by it, a call or jump to a fixed address */
+	LINK_LOAD,   /* rd = the 8 bytes at rs1 + imm */
+	LINK_STORE,  /* the 8 bytes at rs1 + imm = rs2 */
+	LINK_JUMP,   /* to pc + imm, return address to rd */
+	LINK_JALR,   /* to rs1 + imm, return address to rd */
+	LINK_BRANCH, /* to pc + imm, or on */
+	LINK_READ,   /* rd = the control register `imm` */
+	LINK_WRITE,  /* the control register `imm` = rs1; with rd, as LINK_OTHER */
+	LINK_XRET,   /* returns from a handler */
+	LINK_STOP,   /* a trap, or no instruction at all */
+	LINK_BEGIN,  /* stands where functions begin, and does nothing */
+};
+
+struct link_op {
+	uint8_t op;   /* enum link_kind */
+	uint8_t size; /* of the instruction, bytes */
+	uint8_t rd, rs1, rs2;
+	int64_t imm;
+};
+
+/* Words that a handler may have stored on its way. */
+#define HANDLER_STORES 40
+
+struct handler_value {
+	uint64_t is;
+	bool known;
+};
+
+/* An interrupt handler that is emulated; unknown values stay unknown. */
+struct handler_run {
+	struct walk *walk;
+	struct handler_value x[LINK_REGISTERS]; /* by DWARF number */
+	struct handler_value pc, status,
+		other_sp; /* what the return restores, and another stack's */
+	struct {
+		uint64_t va;
+		struct handler_value value;
+	} store[HANDLER_STORES];
+	unsigned n;
+};
+
+struct link_code {
+	/* `n` bytes of code; returns the number of operations, 0 if they do not hold the instruction. */
+	unsigned (*decode)(const uint8_t *bytes, size_t n, struct link_op op[LINK_OPS]);
+	uint8_t unit; /* instructions are multiples of it, bytes */
+	uint8_t zero; /* the register that is always 0 */
+	uint8_t other_ra; /* calls of compilers' own helpers put return addresses there, or RULE_NO_REGISTER */
+	bool ra_stays; /* a call or a move leaves open whether the caller's address is in register ra */
+	uint32_t call_changes; /* bit n: a call may change register n */
+	uint32_t
+		kept; /* bit n: a function keeps register n, may hold its own stack pointer there */
+	/* A control register of handlers; NULL: it does not matter. */
+	struct handler_value *(*control)(struct handler_run *run, int64_t number);
+	/* A register in which handlers give away their frame's address, and get it back; or RULE_NO_REGISTER. */
+	uint8_t frame;
+	/* Has the call before this return address given it away? */
+	bool (*gives_frame)(struct code_reader *reader, uint64_t ret);
+};
+
+/* Functions of struct unwind_isa. */
+enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
+			     void *scratch, unsigned *steps, struct rule *out);
+bool link_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
+		      unsigned *steps, struct rule *out);
+bool link_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
+bool link_sets_up_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
+bool link_makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
+
+/* Does the code lead to a return from a handler? As unwind_isa.handler. */
+bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
+		     uint64_t end, unsigned *steps);
+
+/* Emulates the code from the walk's frame to the return. False: it has none. */
+bool handler_run(struct handler_run *run, struct walk *walk);
+
+/*
+ * Ends the walk, if no missing word was the reason: where what a handler restores is not known,
+ * frame records would leave out the interrupted function.
+ */
+enum found handler_end(struct walk *walk, enum unwind_end why);
+
+/* Goes to the interrupted code, or ends the walk as broken if that cannot be. */
+enum found handler_leave(const struct handler_run *run, struct handler_value sp, uint8_t *trust);
+
+#endif
