@@ -35,7 +35,7 @@
 
 /* In place of an offset. */
 #define RULE_SAME	 INT32_MIN	 /* still in its register */
-#define RULE_NOT	 (INT32_MIN + 1) /* not known */
+#define RULE_NOT	 (INT32_MIN + 1) /* not known; offsets are above that */
 #define RULE_NO_REGISTER 0xff
 
 /*
@@ -45,7 +45,7 @@
 struct rule {
 	int32_t cfa_sp; /* CFA = sp + cfa_sp; RULE_NOT: sp does not tell */
 	int32_t cfa_fp; /* CFA = fp + cfa_fp, if the code has set up fp; else RULE_NOT */
-	int32_t ra_at; /* return address: the word at CFA + ra_at; RULE_SAME: in the link register */
+	int32_t ra_at; /* return address: the word at CFA + ra_at; RULE_SAME: in the link register; RULE_NOT: nowhere */
 	int32_t fp_at; /* the caller's fp: the word at CFA + fp_at; RULE_SAME; RULE_NOT */
 	/*
 	 * A realigned stack: this CFA is that of a copy of the return address; the
@@ -90,8 +90,8 @@ struct flow_query {
 	uint64_t start, end; /* the function; end 0: not known */
 	uint64_t addr;	     /* where to */
 	uint64_t entry;	     /* paths_follow: where the function is entered; 0: at its start */
+	uint64_t pointer;    /* the same, with what is not the address (unwind_isa.address) */
 	uint8_t kind;	     /* enum frame_kind: FRAME_RETURN stands behind a call */
-	uint8_t mode;	     /* as of struct pc_info */
 };
 
 /* A call that ends at some address. Where the bytes can be read in two ways, both are set. */
@@ -120,16 +120,21 @@ enum found {
 struct unwind_isa {
 	uint8_t isa, word;  /* enum isa and bytes: the struct regs of this processor */
 	uint8_t sp, fp, ra; /* DWARF numbers; ra: the link register, or the column for the pc */
-	bool link;	    /* calls leave the return address in register ra, not on the stack */
-	bool fp_reserved;   /* the ABI keeps register fp for frame records, in all code */
+	/*
+	 * Bits of a pointer to code that are the address. The others are the processor's mode, as T32, and
+	 * flags on which a condition depends where a walk begins.
+	 */
+	uint64_t address;
+	bool kept; /* any register may be a frame pointer: rules have kept registers, not fp */
+	bool link; /* calls leave the return address in register ra, not on the stack */
+	bool fp_reserved; /* the ABI keeps register fp for frame records, in all code */
 	bool searches;	  /* looks for callers on the stack that prove themselves (rule_search.c) */
 	uint8_t call_max; /* the longest call, bytes */
 	unsigned flow_steps; /* steps that following one function may take, at most */
 	struct record_layout record;
 
 	/*
-	 * `n` bytes end right before `ret`, whose bit 0 is that of the mode (struct pc_info); false if no call
-	 * ends there.
+	 * `n` bytes end right before `ret`, a pointer to code; false if no call ends there.
 	 */
 	bool (*call_before)(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
 			    struct call *out);
@@ -180,14 +185,11 @@ struct unwind_isa {
 	/* Can this be a frame that the processor pushed? For rows of tables that say so; NULL: yes. */
 	bool (*pushed)(struct walk *walk, const struct row *row, const struct row_caller *caller);
 
-	/*
-	 * Where rules count from any register: takes the first registers, and
-	 * goes to the caller by rules of its own.
-	 */
+	/* Takes the first registers, and keeps those of a caller. NULL: there is nothing to do. */
 	void (*begin)(struct walk *walk);
-	enum found (*find_caller)(struct walk *walk, uint8_t *trust);
-	/* Goes to the return address `word` that is in `slot`, if it can be one. */
-	bool (*try_return)(struct walk *walk, uint64_t slot, uint64_t word);
+	void (*arrive)(struct walk *walk);
+	/* In place of the frame records of `record`; always a guess. */
+	enum found (*find_record)(struct walk *walk);
 
 	uint64_t (*strip)(const struct mmu *mmu, uint64_t va);
 };

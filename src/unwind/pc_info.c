@@ -102,11 +102,16 @@ void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in)
 	step_cache_begin(unwinder->known_steps, unwinder->root, isa->isa, isa->word);
 }
 
+static uint64_t address_of(const struct unwinder *unwinder, const struct pc_info *info)
+{
+	return info->addr & unwinder->isa->address;
+}
+
 static void find_function(struct unwinder *unwinder, const struct pc_info *info,
 			  struct frame_state *state)
 {
 	const struct code *code = unwinder->reader.code;
-	uint64_t pc = info->kind == FRAME_PC ? info->addr : info->addr - 1;
+	uint64_t pc = address_of(unwinder, info) - (info->kind != FRAME_PC);
 
 	/* Symbols see at most one function in the hypercall page. */
 	if (info->kind == FRAME_PC && unwinder->isa->bounds &&
@@ -134,28 +139,30 @@ static bool ends_call(struct unwinder *unwinder, struct pc_info *info)
 {
 	const struct code *code = unwinder->reader.code;
 	const struct unwind_isa *isa = unwinder->isa;
+	const uint64_t addr = address_of(unwinder, info);
 	uint8_t bytes[CALL_MAX];
 	size_t n = isa->call_max;
 
-	info->readable = code->read(code->ctx, info->addr - 1, bytes, 1) == 1;
+	info->readable = code->read(code->ctx, addr - 1, bytes, 1) == 1;
 	if (!info->readable)
 		return false;
-	while (code->read(code->ctx, info->addr - n, bytes, n) != n)
+	while (code->read(code->ctx, addr - n, bytes, n) != n)
 		n--;
-	return isa->call_before(bytes, n, info->addr | (info->mode & 1), isa->word, &info->call);
+	return isa->call_before(bytes, n, info->addr, isa->word, &info->call);
 }
 
 static void fill(struct unwinder *unwinder, struct pc_info *info)
 {
 	const struct code *code = unwinder->reader.code;
+	const uint64_t addr = address_of(unwinder, info);
 	uint8_t byte;
 
 	if (code && code->table && unwinder->method != UNWIND_FP)
-		find_table_entry(code, info->addr, (enum frame_kind)info->kind, &info->table);
+		find_table_entry(code, addr, (enum frame_kind)info->kind, &info->table);
 	if (!code || !code->read)
 		return;
 	if (info->kind == FRAME_PC)
-		info->readable = code->read(code->ctx, info->addr, &byte, 1) == 1;
+		info->readable = code->read(code->ctx, addr, &byte, 1) == 1;
 	else if (!ends_call(unwinder, info))
 		return;
 	if (info->readable)
@@ -163,14 +170,13 @@ static void fill(struct unwinder *unwinder, struct pc_info *info)
 }
 
 struct pc_info *pc_info_fill(struct unwinder *unwinder, struct pc_info *info, uint64_t addr,
-			     uint8_t kind, uint8_t mode)
+			     uint8_t kind)
 {
 	unwinder->steps -= unwinder->steps < FILL_STEPS ? unwinder->steps : FILL_STEPS;
 	*info = (struct pc_info){.addr = addr,
 				 .root = unwinder->root,
 				 .kind = kind,
 				 .word = unwinder->word,
-				 .mode = mode,
 				 .age = unwinder->age,
 				 .until = unwinder->stack + UNREADABLE_STACKS,
 				 .jumped_from = UINT64_MAX};
@@ -185,7 +191,8 @@ static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *
 				   .word = unwinder->word,
 				   .start = start,
 				   .end = end,
-				   .addr = info->addr,
+				   .addr = address_of(unwinder, info),
+				   .pointer = info->addr,
 				   .kind = info->kind};
 
 	if (!unwinder->scratch)
@@ -226,6 +233,35 @@ static void find_start(struct unwinder *unwinder, struct pc_info *info)
 	}
 }
 
+/* Rows that are searched for a function's start and end at most. */
+#define ROWS_OF_FUNCTION 256
+
+/*
+ * Tables with kept registers say where functions start: the last that does so before the row, and the next.
+ * Those for exceptions count several functions as one.
+ */
+static void find_bounds(struct unwinder *unwinder, struct pc_info *info)
+{
+	const struct unwind_table *table = info->table.whole;
+	const struct row *row = info->table.row, *last = table->row + table->n - 1;
+	const struct row *next = row < last ? row + 1 : NULL;
+	struct frame_state found = {.has_start = row->kind == ROW_CALL,
+				    .learned = row->kind != ROW_CALL,
+				    .has_flow = true};
+
+	for (unsigned i = 0; i < ROWS_OF_FUNCTION && !row->begins && row > table->row; i++)
+		row--;
+	for (unsigned i = 0;
+	     i < ROWS_OF_FUNCTION && next && next->kind != ROW_NONE && !next->begins; i++)
+		next = next < last ? next + 1 : NULL;
+	if (!row->begins || !next)
+		return;
+	found.start = info->table.base + row->start;
+	found.flow =
+		follow(unwinder, info, found.start, info->table.base + next->start, &found.rule);
+	info->state = found;
+}
+
 void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 {
 	const struct unwind_isa *isa = unwinder->isa;
@@ -241,7 +277,9 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 	else if (isa->link_code)
 		info->handler = handler_returns(isa, &unwinder->reader, info->addr, state->end,
 						&unwinder->steps);
-	if (!state->has_start && info->table.row)
+	if (!state->has_start && info->table.row && info->table.whole->n_kept)
+		find_bounds(unwinder, info);
+	else if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
 	if (!state->has_start || state->has_flow || unwinder->steps < isa->flow_steps)
 		return;
@@ -254,6 +292,7 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
 {
 	const struct code *code = unwinder->reader.code;
 	enum flow_result flow;
+	const uint64_t addr = address_of(unwinder, info);
 	uint64_t symbol, end;
 
 	for (size_t i = 0; i < info->n_not && i < 4; i++)
@@ -261,7 +300,7 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
 			return (enum flow_result)info->not_flow[i];
 	/* A function that jumps to another is followed out of its bounds. */
 	if (!code->function || !code->function(code->ctx, start, &symbol, &end) ||
-	    (unwinder->isa->link && (info->addr < start || info->addr > end)))
+	    (unwinder->isa->link && (addr < start || addr > end)))
 		end = 0;
 	flow = follow(unwinder, info, start, end, rule);
 	if (flow == FLOW_NOT || flow == FLOW_AWAY) {

@@ -28,18 +28,13 @@ struct table_entry {
 };
 
 struct pc_info {
-	uint64_t addr, root; /* in this address space */
+	uint64_t addr, root; /* a pointer to code (unwind_isa.address), in this address space */
 	uint8_t kind;	     /* enum frame_kind */
 	uint8_t word;	     /* 0: nothing in here */
-	/*
-	 * The processor's mode there, if the address does not tell it, else 0. Bit 0 is that of a
-	 * pointer to code: T32. The others: flags, on which a condition depends where a walk begins.
-	 */
-	uint8_t mode;
-	uint32_t age;	  /* of the unwinder, when this was found out */
-	uint32_t until;	  /* number of the stack up to which unreadable code is believed */
-	bool readable;	  /* its code can be read; if not, nothing below is set but table */
-	struct call call; /* FRAME_RETURN only */
+	uint32_t age;	     /* of the unwinder, when this was found out */
+	uint32_t until;	     /* number of the stack up to which unreadable code is believed */
+	bool readable;	     /* its code can be read; if not, nothing below is set but table */
+	struct call call;    /* FRAME_RETURN only */
 	struct frame_state state;
 	struct table_entry table;
 	bool explored;	 /* trap and handler are set; so is state.flow, if the function is known */
@@ -112,26 +107,19 @@ void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in);
 
 /* Fills the slot with the facts about the address. */
 struct pc_info *pc_info_fill(struct unwinder *unwinder, struct pc_info *info, uint64_t addr,
-			     uint8_t kind, uint8_t mode);
+			     uint8_t kind);
 
 /* Never NULL; valid until the next call. */
-static inline struct pc_info *pc_info_in_mode(struct unwinder *unwinder, uint64_t addr,
-					      uint8_t kind, uint8_t mode)
+static inline struct pc_info *pc_info_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind)
 {
-	uint64_t key = addr ^ unwinder->root ^ (uint64_t)mode << 32;
-	uint64_t hash = key * 0x9e3779b97f4a7c15ull + kind;
+	uint64_t hash = (addr ^ unwinder->root) * 0x9e3779b97f4a7c15ull + kind;
 	struct pc_info *info = &unwinder->info[hash >> (64 - PC_INFO_BITS)];
 
 	if (info->addr == addr && info->root == unwinder->root && info->kind == kind &&
-	    info->mode == mode && info->word == unwinder->word && info->age == unwinder->age &&
+	    info->word == unwinder->word && info->age == unwinder->age &&
 	    (info->readable || info->until - unwinder->stack <= UNREADABLE_STACKS))
 		return info;
-	return pc_info_fill(unwinder, info, addr, kind, mode);
-}
-
-static inline struct pc_info *pc_info_at(struct unwinder *unwinder, uint64_t addr, uint8_t kind)
-{
-	return pc_info_in_mode(unwinder, addr, kind, 0);
+	return pc_info_fill(unwinder, info, addr, kind);
 }
 
 /*

@@ -91,6 +91,8 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	uint64_t next, ret, lr;
 
 	*trust = TRUST_GUESS;
+	if (walk->isa->find_record)
+		return walk->isa->find_record(walk);
 	if (!walk->at.fp_known || (!blind && !walk->isa->link && rule_known(&walk->state)))
 		return FOUND_NONE;
 	if (walk->isa->fp_reserved && !fp)
@@ -143,6 +145,8 @@ static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
 				   .exact = true,
 				   .fp_known = before.fp_known && before.fp >= sp &&
 					       before.fp - sp < REACH};
+	if (walk->isa->arrive)
+		walk->isa->arrive(walk);
 	return true;
 }
 
@@ -170,8 +174,6 @@ static bool goes_on(struct walk *walk)
 
 enum found rule_scan(struct walk *walk, uint8_t *trust)
 {
-	bool (*const try)(struct walk * walk, uint64_t slot, uint64_t ret) =
-		walk->isa->try_return ? walk->isa->try_return : try_return;
 	const struct window *stack = walk->stack;
 	const struct walk before = *walk;
 	uint64_t slot = (walk->at.sp + walk->word - 1) & ~(walk->word - 1), ret;
@@ -181,7 +183,7 @@ enum found rule_scan(struct walk *walk, uint8_t *trust)
 	for (unsigned i = 0; i < SCAN_WORDS && in_window(stack, slot, walk->word); i++) {
 		read_word(walk, stack, slot - stack->va, &ret);
 		ret = walk_strip(walk, ret);
-		if (ret && walk_spend(walk) && try(walk, slot, ret)) {
+		if (ret && walk_spend(walk) && try_return(walk, slot, ret)) {
 			if (any || goes_on(walk))
 				return FOUND_CALLER;
 			walk_go_back(walk, &before);
@@ -203,7 +205,7 @@ struct candidate {
 /* Reads the return address in candidate->slot and says whether it may be ours. */
 static bool is_candidate(struct walk *walk, struct candidate *candidate, bool record)
 {
-	uint64_t addr = walk->at.addr;
+	uint64_t addr = walk->at.addr & walk->isa->address;
 	const struct call *call;
 
 	if (!walk_load(walk, candidate->slot, &candidate->ret))

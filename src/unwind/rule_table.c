@@ -6,7 +6,7 @@ bool walk_register(const struct walk *walk, unsigned n, uint64_t *value)
 	const struct cursor *at = &walk->at;
 	const struct unwind_isa *isa = walk->isa;
 
-	if (isa->find_caller) {
+	if (isa->kept) {
 		*value = walk->arm.r[n & 15];
 		return n < 16 && walk->arm.known >> n & 1;
 	}
@@ -37,11 +37,31 @@ static bool find_origin(struct walk *walk, const struct rule *rule, uint64_t cfa
 	       walk_register(walk, rule->origin, origin);
 }
 
+/* Takes the caller's registers from where `kept` says. */
+static void restore_kept(struct walk *walk, const struct row_kept *kept, uint64_t cfa)
+{
+	for (unsigned i = 0; i < ROW_KEPT; i++) {
+		const unsigned reg = ROW_KEPT_FIRST + i;
+		const int16_t at = kept->at[i];
+		uint64_t value;
+
+		if (at == ROW_SAME)
+			continue;
+		walk->arm.known &= (uint16_t) ~(1u << reg);
+		if (at == ROW_LOST || !walk_load(walk, (uint32_t)(cfa + (uint64_t)at), &value))
+			continue;
+		walk->arm.r[reg] = (uint32_t)value;
+		walk->arm.known |= (uint16_t)(1u << reg);
+	}
+}
+
 void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t ret)
 {
 	struct cursor *at = &walk->at;
 	uint64_t origin, sp = cfa;
 
+	if (walk->isa->kept)
+		restore_kept(walk, &rule->kept, cfa);
 	at->exact = !rule->copied;
 	if (rule->copied && find_origin(walk, rule, cfa, &origin) && origin >= cfa &&
 	    !(origin & (walk->word - 1))) {
@@ -68,6 +88,15 @@ bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *
 		return walk->at.exact && !rule->discards;
 	return rule->cfa_fp == RULE_NOT && rule->origin != RULE_NO_REGISTER && walk->at.first &&
 	       walk_register(walk, rule->origin, cfa);
+}
+
+bool walk_cfa_by_kept(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
+{
+	if (rule->cfa_sp != RULE_NOT || rule->cfa_fp == RULE_NOT ||
+	    !walk_register(walk, rule->fp, cfa))
+		return false;
+	*cfa = (uint32_t)(*cfa + (uint32_t)rule->cfa_fp);
+	return !(*cfa & 3);
 }
 
 static bool get_register(void *ctx, unsigned n, uint64_t *value)
@@ -318,6 +347,8 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	} else {
 		return FOUND_NONE;
 	}
+	if (walk->isa->kept)
+		restore_kept(walk, &walk->table.whole->kept[row->kept], caller->sp);
 	walk->at = (struct cursor){.addr = caller->pc,
 				   .sp = caller->sp,
 				   .fp = caller->fp,
@@ -336,7 +367,7 @@ static bool go_to_who_called(struct walk *walk)
 	uint64_t cfa, ret;
 
 	if (!rule_known(state) || !state->has_start || !walk_cfa_by_sp(walk, &state->rule, &cfa) ||
-	    state->rule.ra_at == RULE_SAME ||
+	    state->rule.ra_at <= RULE_NOT ||
 	    !walk_load(walk, cfa + (uint64_t)(int64_t)state->rule.ra_at, &ret))
 		return false;
 	ret = walk_strip(walk, ret);
@@ -376,13 +407,23 @@ bool rule_keeps_no_way_back(const struct walk *walk, const struct row *row)
 	       walk->at.kind == FRAME_RETURN;
 }
 
+/*
+ * 32-bit Arm's tables for exceptions do not say how functions begin and end; and linkers say of all
+ * code that has none that it is outermost: it must have called something.
+ */
+static bool serves(const struct walk *walk, const struct row *row)
+{
+	return !walk->isa->kept || (walk->table.whole->n_kept && row->kind != ROW_TRAP &&
+				    (row->kind == ROW_CALL || walk->at.kind == FRAME_RETURN));
+}
+
 enum found rule_table(struct walk *walk, uint8_t *trust)
 {
 	const struct unwind_isa *isa = walk->isa;
 	const struct row *row = walk->table.row;
 	struct row_caller caller;
 
-	if (!row)
+	if (!row || !serves(walk, row))
 		return FOUND_NONE;
 	if (row->kind == ROW_END)
 		return at_end(walk, trust);
@@ -442,8 +483,9 @@ static enum found return_address(struct walk *walk, uint64_t cfa, uint64_t *ret)
 {
 	const struct frame_state *state = &walk->state;
 	const uint64_t slot = cfa + (uint64_t)(int64_t)state->rule.ra_at;
+	const bool returns = walk->at.kind == FRAME_RETURN;
 
-	if (state->rule.ra_at != RULE_SAME) {
+	if (state->rule.ra_at > RULE_NOT) {
 		if (walk_load(walk, slot, ret))
 			return FOUND_CALLER;
 		if (walk->isa->link)
@@ -451,8 +493,10 @@ static enum found return_address(struct walk *walk, uint64_t cfa, uint64_t *ret)
 		return FOUND_NONE;
 	}
 	/* A function that has called something and has kept no way back never returns. */
-	if (walk->at.kind == FRAME_RETURN)
-		return state->flow == FLOW_FOUND ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
+	if (returns || state->rule.ra_at == RULE_NOT)
+		return state->flow == FLOW_FOUND && state->has_start && (returns || !state->learned)
+			       ? walk_end(walk, UNWIND_OUTERMOST)
+			       : FOUND_NONE;
 	*ret = walk->at.ra;
 	return walk->at.ra_known ? FOUND_CALLER : FOUND_NONE;
 }

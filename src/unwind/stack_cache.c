@@ -347,7 +347,7 @@ void step_learn(struct unwinder *unwinder, const struct cursor *from, const stru
 	unsigned i;
 
 	/* A step reads nothing above the frame. */
-	if (step->ra_at >= 0 || step->fp_at > 0)
+	if (step->ra_at >= 0 || step->fp_at > 0 || unwinder->isa->kept)
 		return;
 	if (known->addr != from->addr || known->key != key || known->cfa != step->cfa ||
 	    known->ra_at != step->ra_at || known->fp_at != step->fp_at ||

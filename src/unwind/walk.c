@@ -135,7 +135,7 @@ static void walk_find_info(struct walk *walk)
 	struct unwinder *unwinder = walk->in->unwinder;
 	struct pc_info *info = pc_info_at(unwinder, walk->at.addr, walk->at.kind);
 
-	if (walk->in->method != UNWIND_CFI)
+	if (walk->in->method != UNWIND_CFI || walk->isa->kept)
 		pc_info_explore(unwinder, info);
 	walk->state = info->state;
 	walk->table = info->table;
@@ -313,12 +313,17 @@ static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
 	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }
 
-enum found walk_find_caller(struct walk *walk, uint8_t *trust)
+/* On 32-bit Arm tables say little of a function's first and last instructions: the code comes first there. */
+static bool go_by_table_only(const struct walk *walk)
+{
+	return walk->in->method == UNWIND_CFI &&
+	       !(walk->isa->kept && walk->at.kind == FRAME_PC && walk->table.row);
+}
+
+static enum found find_caller(struct walk *walk, uint8_t *trust)
 {
 	enum found found = FOUND_NONE;
 
-	if (walk->isa->find_caller)
-		return walk->isa->find_caller(walk, trust);
 	walk->beyond = false;
 	walk->elsewhere = 0;
 	if (!walk->in->unwinder)
@@ -326,7 +331,7 @@ enum found walk_find_caller(struct walk *walk, uint8_t *trust)
 	if (walk->in->method == UNWIND_SCAN)
 		return FOUND_NONE;
 	walk_find_info(walk);
-	if (walk->in->method == UNWIND_CFI)
+	if (go_by_table_only(walk))
 		return rule_table_only(walk, trust);
 	if (walk->handler)
 		found = walk->isa->interrupted(walk, &walk->trap, trust);
@@ -337,6 +342,15 @@ enum found walk_find_caller(struct walk *walk, uint8_t *trust)
 	if (!walk->readable)
 		return rule_record(walk, true, trust);
 	return walk->isa->link ? without_start_by_link(walk, trust) : without_start(walk, trust);
+}
+
+enum found walk_find_caller(struct walk *walk, uint8_t *trust)
+{
+	const enum found found = find_caller(walk, trust);
+
+	if (found == FOUND_CALLER && walk->isa->arrive)
+		walk->isa->arrive(walk);
+	return found;
 }
 
 /*
@@ -388,8 +402,7 @@ static enum found find_or_search(struct walk *walk, uint8_t *trust)
 		return found;
 	walk->out->end = reason(walk);
 	if (walk->out->end != UNWIND_BROKEN || !walk->in->unwinder ||
-	    (method != UNWIND_CFI && method != UNWIND_SCAN) ||
-	    (walk->isa->find_caller && walk->table.row))
+	    (method != UNWIND_CFI && method != UNWIND_SCAN) || (walk->isa->kept && walk->table.row))
 		return FOUND_END;
 	return rule_scan(walk, trust) == FOUND_CALLER ? FOUND_CALLER : FOUND_END;
 }
@@ -461,8 +474,9 @@ static bool climb(struct walk *walk, struct frame *frames)
 	walk->at.ret_at = walk->at.fp_at = 0;
 	if (walk->cache)
 		stack_cache_note(walk, out->n);
-	frames[out->n++] =
-		(struct frame){.addr = walk->at.addr, .kind = walk->at.kind, .trust = trust};
+	frames[out->n++] = (struct frame){.addr = walk->at.addr & walk->isa->address,
+					  .kind = walk->at.kind,
+					  .trust = trust};
 	if (walk_change_stack(walk)) {
 		walk_note_used(walk);
 		return true;

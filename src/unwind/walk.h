@@ -15,10 +15,10 @@
 
 /* A frame, as far as its registers are known. */
 struct cursor {
-	uint64_t addr;
-	uint64_t sp; /* the frame's, after the return; or a lower bound of it */
-	uint64_t fp;
-	uint64_t ra;   /* the link register's value, if ra_known; 32-bit Arm: a hash of registers */
+	uint64_t addr; /* a pointer to code */
+	uint64_t sp;   /* the frame's, after the return; or a lower bound of it */
+	uint64_t fp;   /* 32-bit Arm: a hash of the registers */
+	uint64_t ra;   /* the link register's value, if ra_known */
 	uint8_t kind;  /* enum frame_kind */
 	bool first;    /* all registers are known */
 	bool exact;    /* sp is no mere lower bound */
@@ -36,7 +36,6 @@ struct cursor {
 struct arm_registers {
 	uint32_t r[16];
 	uint16_t known; /* bit n: r[n] */
-	bool thumb;	/* the code there is T32 */
 };
 
 struct walk {
@@ -169,9 +168,12 @@ static inline enum found walk_end(struct walk *walk, enum unwind_end why)
 
 /* The CFA by sp or by fp, as a rule has it; false if it does not tell. */
 bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
+bool walk_cfa_by_kept(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
 
 static inline bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
 {
+	if (walk->isa->kept)
+		return walk_cfa_by_kept(walk, rule, cfa);
 	*cfa = walk->at.fp + (uint64_t)(int64_t)rule->cfa_fp;
 	return walk->at.fp_known && rule->cfa_fp != RULE_NOT;
 }
@@ -230,7 +232,7 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust);
  */
 enum found rule_scan(struct walk *walk, uint8_t *trust);
 
-/* All of them but the last, in the order of in->method; or the rules of the ISA's own. */
+/* All of them but the last, in the order of in->method. */
 enum found walk_find_caller(struct walk *walk, uint8_t *trust);
 
 /*

@@ -1,164 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/arm32/arm32.h"
-
 #include "arch/arm/arm.h"
+#include "unwind/arm32/insn.h"
+#include "unwind/walk.h"
 
-/* Rows that are searched for a function's start and end at most. */
-#define ROWS_OF_FUNCTION 256
+#include <string.h>
 
-enum flow_result arm_follow_to_pc(struct walk *walk, const struct arm_range *range,
-				  struct rule *rule)
+static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+			struct call *out)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
-	const struct flow_query query = {.word = walk->isa->word,
-					 .start = range->start,
-					 .end = range->end,
-					 .entry = range->entry,
-					 .addr = walk->at.addr,
-					 .kind = walk->at.kind,
-					 .mode = arm_mode(walk)};
+	const bool thumb = ret & ARM_T32;
+	const uint64_t end = ret & ~(uint64_t)ARM_T32;
+	uint16_t half[2] = {0};
+	bool found = false;
 
-	if (!walk->in->code->read || !unwinder->scratch || unwinder->steps < walk->isa->flow_steps)
-		return FLOW_UNKNOWN;
-	return arm_follow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps, rule);
-}
-
-/* Tables say where functions start, too: the last that does so before the row, and the next. */
-static bool find_range(const struct table_entry *entry, struct arm_range *range)
-{
-	const struct unwind_table *table = entry->whole;
-	const struct row *row = entry->row, *last = table->row + table->n - 1;
-	const struct row *next = row < last ? row + 1 : NULL;
-
-	for (unsigned i = 0; i < ROWS_OF_FUNCTION && !row->begins && row > table->row; i++)
-		row--;
-	for (unsigned i = 0;
-	     i < ROWS_OF_FUNCTION && next && next->kind != ROW_NONE && !next->begins; i++)
-		next = next < last ? next + 1 : NULL;
-	if (!row->begins || !next)
+	*out = (struct call){0};
+	if (n < sizeof(half) || (!thumb && end & 2))
 		return false;
-	*range = (struct arm_range){.entry = entry->base + row->start,
-				    .start = entry->base + row->start,
-				    .end = entry->base + next->start};
-	return true;
-}
-
-/* Follows the code from the start that symbols or the table give, once. */
-static void explore(struct walk *walk, struct pc_info *info)
-{
-	struct frame_state *state = &info->state;
-	struct arm_range range = {state->start, state->start, state->end};
-
-	if (info->explored || walk->in->unwinder->steps < walk->isa->flow_steps)
-		return;
-	info->explored = true;
-	if (!state->has_start) {
-		if (!info->table.row || !info->table.whole->n_kept ||
-		    !find_range(&info->table, &range))
-			return;
-		state->has_start = info->table.row->kind == ROW_CALL;
-		state->start = range.start;
-	}
-	state->flow = arm_follow_to_pc(walk, &range, &state->rule);
-	state->has_flow = true;
-}
-
-static void find_info(struct walk *walk)
-{
-	const struct cursor *at = &walk->at;
-	struct pc_info *info =
-		pc_info_in_mode(walk->in->unwinder, at->addr, at->kind, arm_mode(walk));
-
-	explore(walk, info);
-	walk->state = info->state;
-	walk->table = info->table;
-	walk->readable = info->readable;
-}
-
-/* Was the code followed from a start that is known? */
-static bool is_followed(const struct walk *walk)
-{
-	return walk->state.has_start && walk->state.has_flow && walk->state.flow == FLOW_FOUND;
-}
-
-/* Is this the row to go by? Those for exceptions do not say how a function begins and ends. */
-static bool has_row(const struct walk *walk)
-{
-	const struct row *row = walk->table.row;
-
-	return row &&
-	       (row->kind == ROW_CALL || (row->kind == ROW_BODY && walk->at.kind == FRAME_RETURN));
-}
-
-/* Linkers say of all code that has no tables that it is outermost: it must have called something. */
-static bool may_end(const struct walk *walk)
-{
-	const struct row *row = walk->table.row;
-
-	return row && row->kind == ROW_END && walk->at.kind == FRAME_RETURN;
-}
-
-/*
- * The walk may begin at a function's first or last instructions, of which
- * tables say nothing, or something wrong: the code is asked first there, and
- * the tables behind calls.
- */
-static enum found rule_tables(struct walk *walk, uint8_t *trust)
-{
-	const bool begins = walk->at.kind == FRAME_PC;
-	enum found found = FOUND_NONE;
-
-	if (begins && walk->table.row && !is_followed(walk))
-		found = arm_rule_target(walk, trust);
-	if (found == FOUND_NONE && begins && walk->table.row && !walk->beyond)
-		found = arm_rule_code(walk, trust);
-	if (found != FOUND_NONE || walk->beyond || !has_row(walk))
-		return found;
-	found = arm_rule_table(walk, trust);
-	if (begins)
-		*trust = TRUST_GUESS;
+	memcpy(half, bytes + n - sizeof(half), sizeof(half));
+	if (!thumb)
+		found = arm_is_call((uint32_t)half[1] << 16 | half[0], end - 4, &out->target);
+	else
+		found = thumb_is_call((uint32_t)half[0] << 16 | half[1], 4, end - 4,
+				      &out->target) ||
+			thumb_is_call(half[1], 2, end - 2, &out->target);
+	out->direct = found && out->target;
+	out->indirect = found && !out->target;
 	return found;
 }
 
-/* Code that was followed from a known start comes first, then the tables. */
-static enum found rule_code_and_tables(struct walk *walk, uint8_t *trust)
+/* Frames are alike only if all registers are that are known. */
+static uint64_t hash(const struct arm_registers *arm)
 {
-	const bool followed = is_followed(walk);
-	enum found found = FOUND_NONE;
+	uint64_t hash = arm->known;
 
-	if (followed)
-		found = arm_rule_code(walk, trust);
-	if (found == FOUND_NONE && !walk->beyond)
-		found = rule_tables(walk, trust);
-	if (found == FOUND_NONE && !walk->beyond && !walk->state.has_start)
-		found = arm_rule_target(walk, trust);
-	if (found == FOUND_NONE && !walk->beyond && !followed)
-		found = arm_rule_code(walk, trust);
-	return found;
+	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++)
+		if (arm->known >> reg & 1)
+			hash = (hash ^ arm->r[reg]) * 0x9e3779b97f4a7c15ull;
+	return hash;
 }
 
-static enum found find_caller(struct walk *walk, uint8_t *trust)
+static void arrive(struct walk *walk)
 {
-	const enum unwind_method method = walk->in->method;
-	const struct row *row;
-	enum found found;
-
-	*trust = TRUST_GUESS;
-	walk->beyond = false;
-	if (!walk->in->unwinder)
-		return arm_rule_record(walk);
-	if (method == UNWIND_SCAN)
-		return FOUND_NONE;
-	find_info(walk);
-	row = walk->table.row;
-	found = method == UNWIND_CFI ? rule_tables(walk, trust) : rule_code_and_tables(walk, trust);
-	if (found == FOUND_NONE && !walk->beyond && may_end(walk))
-		found = arm_rule_table(walk, trust);
-	/* Code that a table knows has no frame record that the table does not know. */
-	if (found != FOUND_NONE || walk->beyond || (row && row->kind != ROW_END))
-		return found;
-	*trust = TRUST_GUESS;
-	return arm_rule_record(walk);
+	walk->arm.known &= (uint16_t)(ARM_KEPT & ~(1u << ARM_LR));
+	walk->arm.r[ARM_SP] = (uint32_t)walk->at.sp;
+	if (walk->at.exact)
+		walk->arm.known |= 1u << ARM_SP;
+	walk->at.fp = hash(&walk->arm);
+	walk->at.fp_known = false;
 }
 
 static void begin(struct walk *walk)
@@ -167,20 +55,98 @@ static void begin(struct walk *walk)
 
 	/* No register is the frame pointer of all code. */
 	walk->at.fp_known = false;
+	walk->at.addr |= (uint64_t)(uint32_t)regs->flags >> 28 << ARM_FLAGS;
+	if (regs->flags & ARM_PSTATE_T)
+		walk->at.addr |= ARM_T32;
 	walk->arm.known = (uint16_t)regs->gp_valid;
-	walk->arm.thumb = regs->flags & ARM_PSTATE_T;
 	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++)
 		walk->arm.r[reg] = (uint32_t)regs->gp[reg];
 }
 
 /*
- * Finds callers by following the code of the function, whatever its frame looks
- * like and whether it has one; the link register counts only where that shows
- * that it is fresh. If the function's start is unknown, the image's table gives
- * the caller; tables may be wrong at the innermost frame, so there the caller
- * must be proven: by following the code from the call's target. Code that no
- * table knows is left to frame records, in each of the layouts that compilers
- * make.
+ * Frame layouts of compilers: bytes from the frame pointer to the caller's
+ * frame pointer and to the return address, and to the caller's stack pointer,
+ * at least.
+ */
+static const struct layout {
+	int8_t next, ret, size;
+	bool leaf; /* the return address is in lr */
+} layouts[] = {
+	{.next = 0, .ret = 4, .size = 8},     /* clang, and AAPCS32 6.2.1.4 */
+	{.next = -4, .ret = 0, .size = 4},    /* gcc, A32 */
+	{.next = -12, .ret = -4, .size = 4},  /* gcc -mapcs-frame */
+	{.next = 0, .size = 4, .leaf = true}, /* gcc, A32, leaf functions */
+};
+
+enum { FP_THUMB = 7, FP = 11 };
+
+static bool read(struct walk *walk, uint64_t fp, const struct layout *layout, uint64_t *next,
+		 uint64_t *ret)
+{
+	if (!walk_load(walk, (uint32_t)(fp + (uint32_t)layout->next), next))
+		return false;
+	if (!layout->leaf)
+		return walk_load(walk, (uint32_t)(fp + (uint32_t)layout->ret), ret);
+	*ret = walk->at.ra;
+	return walk->at.first && walk->at.ra_known;
+}
+
+/* Does a call end there? Unreadable code is believed, where that here is, too. */
+static bool believe(const struct walk *walk, uint64_t ret)
+{
+	const struct pc_info *info;
+
+	if (!walk->in->unwinder)
+		return ret & ARM_T32 || !(ret & 2);
+	info = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN);
+	return info->readable ? info->call.direct || info->call.indirect : !walk->readable;
+}
+
+static bool try_layout(struct walk *walk, unsigned reg, const struct layout *layout)
+{
+	const uint64_t fp = walk->arm.r[reg];
+	uint64_t next, ret;
+
+	if (!read(walk, fp, layout, &next, &ret) || !ret || (next && next - fp - 1 >= REACH) ||
+	    !believe(walk, ret))
+		return false;
+	walk->arm.r[reg] = (uint32_t)next;
+	walk->arm.known &= (uint16_t)(1u << reg);
+	walk->at = (struct cursor){.addr = ret,
+				   .kind = FRAME_RETURN,
+				   .sp = fp + (uint64_t)layout->size,
+				   .exact = true};
+	return true;
+}
+
+/* The outermost function is called with zeros in both registers. */
+static bool is_last(struct walk *walk, unsigned reg)
+{
+	uint64_t next, ret;
+
+	for (unsigned i = 0; i < 2; i++)
+		if (read(walk, walk->arm.r[reg], &layouts[i], &next, &ret) && !next && !ret)
+			return true;
+	return !walk->arm.r[reg];
+}
+
+static enum found find_record(struct walk *walk)
+{
+	const unsigned reg = walk->at.addr & ARM_T32 ? FP_THUMB : FP;
+	const struct row *row = walk->table.row;
+
+	/* Code that a table knows has no frame record that the table does not know. */
+	if (!(walk->arm.known >> reg & 1) || (row && row->kind != ROW_END))
+		return FOUND_NONE;
+	for (unsigned i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+		if (try_layout(walk, reg, &layouts[i]))
+			return FOUND_CALLER;
+	return is_last(walk, reg) ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
+}
+
+/*
+ * Any register may be the frame pointer, and frame records have one of the
+ * layouts that compilers make: they are left to code that no table knows.
  */
 const struct unwind_isa unwind_arm32 = {
 	.isa = ISA_ARM,
@@ -188,13 +154,16 @@ const struct unwind_isa unwind_arm32 = {
 	.sp = ARM_SP,
 	.fp = RULE_NO_REGISTER,
 	.ra = ARM_LR,
+	.address = 0xfffffffe,
+	.kept = true,
 	.link = true,
+	.searches = true,
 	.call_max = 4,
-	.flow_steps = PATHS_SIZE_MAX,
+	.flow_steps = PATHS_SIZE_MAX / 16,
 	.scratch_new = paths_scratch_new,
-	.call_before = arm_call_before,
+	.call_before = call_before,
 	.follow = arm_follow,
 	.begin = begin,
-	.find_caller = find_caller,
-	.try_return = arm_try_return,
+	.arrive = arrive,
+	.find_record = find_record,
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "unwind/arm32/arm32.h"
 #include "unwind/arm32/insn.h"
 
 /* Registers that a call may change (AAPCS32, 6.1.1), but for its results, and lr. */
@@ -167,6 +166,20 @@ static void taken(void *ctx)
 	state->it = 0;
 }
 
+/* push of lr; udf */
+static bool begins(const void *ctx, const uint8_t *bytes, size_t n, bool *called)
+{
+	const struct path_state *state = ctx;
+	struct arm_insn insn;
+
+	if (n < 2 || !decode(bytes, n, state->thumb, &insn))
+		return true;
+	*called = insn.code == (state->thumb ? 0xbf00 : 0xe320f000); /* nop */
+	if (insn.len == 2)
+		return (insn.code & 0xff00) == 0xb500 || (insn.code & 0xff00) == 0xde00;
+	return (insn.code & 0xffff4000) == 0xe92d4000 || insn.code == 0xe52de004;
+}
+
 /* Where the caller's register is, in bytes from the CFA. */
 static int16_t kept_at(const struct arm_state *state, unsigned reg)
 {
@@ -200,23 +213,20 @@ static struct rule rule_of(const struct arm_state *state, enum frame_kind kind)
 enum flow_result arm_follow(const struct flow_query *query, struct code_reader *reader,
 			    void *scratch, unsigned *steps, struct rule *out)
 {
-	const bool thumb = query->mode & ARM_MODE_T32;
-	const uint32_t flags = (uint32_t)(query->mode >> ARM_MODE_FLAGS) << 28;
+	const bool thumb = query->pointer & ARM_T32;
+	const uint32_t flags = (uint32_t)(query->pointer >> ARM_FLAGS) << 28;
 	const struct paths paths = {.unit = thumb ? 2 : 4,
 				    .state_size = sizeof(struct path_state),
 				    .apply = apply,
-				    .taken = taken};
+				    .taken = taken,
+				    .begins = begins};
 	struct path_state at = {.state = {.based = 1u << ARM_SP},
 				.condition = ARM_ALWAYS,
 				.thumb = thumb};
-	const uint64_t size = query->end - query->start;
-	const enum flow_result result =
-		paths_follow(&paths, query, reader, scratch, &(unsigned){0}, &at);
+	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &at);
 	const bool executed = at.condition < ARM_ALWAYS &&
 			      (query->kind == FRAME_RETURN || holds(at.condition, flags));
 
-	/* Each word that may be a return address has code followed anew: a step is a byte here. */
-	*steps -= size < *steps ? (unsigned)size : *steps;
 	if (result == FLOW_FOUND || result == FLOW_GUESSED)
 		*out = rule_of(executed ? &at.executed : &at.state, (enum frame_kind)query->kind);
 	return result;

@@ -27,6 +27,14 @@ struct arm_state {
 	int32_t base[ARM_REGISTERS], at[ARM_REGISTERS];
 };
 
+/* Beside the address in a pointer to code: its mode; where a walk begins, N, Z, C and V of CPSR from a bit on. */
+#define ARM_T32	  1u
+#define ARM_FLAGS 32
+
+/* As unwind_isa.follow. */
+enum flow_result arm_follow(const struct flow_query *query, struct code_reader *reader,
+			    void *scratch, unsigned *steps, struct rule *out);
+
 #define ARM_ALWAYS 14
 
 struct arm_insn {

@@ -338,6 +338,7 @@ const struct unwind_isa unwind_arm64 = {
 	.sp = SP,
 	.fp = FP,
 	.ra = LR,
+	.address = UINT64_MAX,
 	.link = true,
 	.fp_reserved = true,
 	.searches = true,

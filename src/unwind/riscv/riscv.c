@@ -304,6 +304,7 @@ const struct unwind_isa unwind_riscv64 = {
 	.sp = RISCV_SP,
 	.fp = RISCV_S0,
 	.ra = RISCV_RA,
+	.address = UINT64_MAX,
 	.link = true,
 	.fp_reserved = false,
 	.searches = true,
