@@ -4,12 +4,13 @@
 
 #include <stdlib.h>
 
-#define FRAME_SEARCH 2048 /* bytes before an address that are searched for a frame being set up */
-#define FRAME_TRIES  16
-#define FILL_STEPS   16 /* cost of a new address, in instructions */
-#define CALL_MAX     16
-#define START_ROWS   32 /* rows of a table that are gone back to find where a function starts */
-#define START_TRIES  4
+#define FRAME_SEARCH	 2048 /* bytes before an address that are searched for a frame being set up */
+#define FRAME_TRIES	 16
+#define FILL_STEPS	 16 /* cost of a new address, in instructions */
+#define CALL_MAX	 16
+#define START_ROWS	 32 /* rows of a table that are gone back to find where a function starts */
+#define START_TRIES	 4
+#define ROWS_OF_FUNCTION 256 /* the same in tables that say where functions start */
 
 struct error *unwinder_new(struct unwinder **out)
 {
@@ -204,8 +205,20 @@ static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *
 /* Does a function begin here, as its table has it: with nothing but the return address? */
 static bool may_start(const struct row *row, const struct unwind_isa *isa)
 {
-	return row->kind == ROW_CALL && row->base == ROW_PLUS && row->cfa_reg == isa->sp &&
-	       row->cfa_offset == (isa->link ? 0 : isa->word);
+	return row->begins ||
+	       (row->kind == ROW_CALL && row->base == ROW_PLUS && row->cfa_reg == isa->sp &&
+		row->cfa_offset == (isa->link ? 0 : isa->word));
+}
+
+/* In a table that says where functions begin: the next start behind the row, or the end of tables; else 0. */
+static uint64_t next_start(const struct table_entry *table)
+{
+	const struct row *row = table->row, *last = table->whole->row + table->whole->n - 1;
+
+	for (unsigned i = 0; i < ROWS_OF_FUNCTION && table->whole->n_kept && row++ < last; i++)
+		if (row->begins || row->kind == ROW_NONE)
+			return table->base + row->start;
+	return 0;
 }
 
 /* Without symbols: tables tell where a function may begin, and the code whether that leads here. */
@@ -213,17 +226,22 @@ static void find_start(struct unwinder *unwinder, struct pc_info *info)
 {
 	const struct table_entry *table = &info->table;
 	const struct row *row = table->row;
+	const unsigned most = table->whole->n_kept ? ROWS_OF_FUNCTION : START_ROWS;
+	const uint64_t end = next_start(table);
 	struct frame_state found = {.has_start = true, .has_flow = true};
 	unsigned tries = 0;
 
-	for (unsigned i = 0; i < START_ROWS && tries < START_TRIES; i++, row--) {
+	for (unsigned i = 0; i < most && tries < START_TRIES; i++, row--) {
 		if (row->kind == ROW_NONE)
 			return;
 		if (may_start(row, unwinder->isa)) {
 			found.start = table->base + row->start;
-			found.flow = follow(unwinder, info, found.start, 0, &found.rule);
+			found.flow = follow(unwinder, info, found.start, end, &found.rule);
 			tries++;
-			if (found.flow == FLOW_FOUND) {
+			/* Tables for exceptions count several functions as one. */
+			found.learned = row->kind != ROW_CALL;
+			found.has_start = !found.learned;
+			if (found.flow == FLOW_FOUND || row->begins) {
 				info->state = found;
 				return;
 			}
@@ -231,35 +249,6 @@ static void find_start(struct unwinder *unwinder, struct pc_info *info)
 		if (row == table->whole->row)
 			return;
 	}
-}
-
-/* Rows that are searched for a function's start and end at most. */
-#define ROWS_OF_FUNCTION 256
-
-/*
- * Tables with kept registers say where functions start: the last that does so before the row, and the next.
- * Those for exceptions count several functions as one.
- */
-static void find_bounds(struct unwinder *unwinder, struct pc_info *info)
-{
-	const struct unwind_table *table = info->table.whole;
-	const struct row *row = info->table.row, *last = table->row + table->n - 1;
-	const struct row *next = row < last ? row + 1 : NULL;
-	struct frame_state found = {.has_start = row->kind == ROW_CALL,
-				    .learned = row->kind != ROW_CALL,
-				    .has_flow = true};
-
-	for (unsigned i = 0; i < ROWS_OF_FUNCTION && !row->begins && row > table->row; i++)
-		row--;
-	for (unsigned i = 0;
-	     i < ROWS_OF_FUNCTION && next && next->kind != ROW_NONE && !next->begins; i++)
-		next = next < last ? next + 1 : NULL;
-	if (!row->begins || !next)
-		return;
-	found.start = info->table.base + row->start;
-	found.flow =
-		follow(unwinder, info, found.start, info->table.base + next->start, &found.rule);
-	info->state = found;
 }
 
 void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
@@ -277,9 +266,7 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 	else if (isa->link_code)
 		info->handler = handler_returns(isa, &unwinder->reader, info->addr, state->end,
 						&unwinder->steps);
-	if (!state->has_start && info->table.row && info->table.whole->n_kept)
-		find_bounds(unwinder, info);
-	else if (!state->has_start && info->table.row)
+	if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
 	if (!state->has_start || state->has_flow || unwinder->steps < isa->flow_steps)
 		return;

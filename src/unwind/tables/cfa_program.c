@@ -171,24 +171,16 @@ static int16_t *kept_of(const struct cfa_program *program, struct cfa_state *sta
 	return &state->kept.at[reg - ROW_KEPT_FIRST];
 }
 
-static void set_kept(int16_t *at, enum rule_how how, int64_t value)
-{
-	*at = ROW_LOST;
-	if (how == RULE_SAME)
-		*at = ROW_SAME;
-	else if (how == RULE_AT_CFA && value > ROW_LOST && value <= INT16_MAX)
-		*at = (int16_t)value;
-}
-
 static void set(struct running *run, uint64_t reg, enum rule_how how, int64_t value)
 {
+	const struct cfa_rule new = {.rule = {.how = (uint8_t)how, .value = value}};
 	struct cfa_rule *rule = rule_of(run->program, &run->state, reg);
 	int16_t *kept = kept_of(run->program, &run->state, reg);
 
 	if (rule)
-		*rule = (struct cfa_rule){.rule = {.how = (uint8_t)how, .value = value}};
-	if (kept)
-		set_kept(kept, how, value);
+		*rule = new;
+	if (kept && !shorten(&new.rule, kept))
+		*kept = ROW_LOST;
 }
 
 static bool restore(struct running *run, uint64_t reg)
@@ -282,22 +274,6 @@ static bool register_by_number(struct running *run, uint8_t op)
 	return true;
 }
 
-static bool remember(struct running *run)
-{
-	if (run->n_kept == REMEMBERED)
-		return false;
-	run->kept[run->n_kept++] = run->state;
-	return true;
-}
-
-static bool recall(struct running *run)
-{
-	if (!run->n_kept)
-		return false;
-	run->state = run->kept[--run->n_kept];
-	return true;
-}
-
 static bool one_register(struct running *run, uint8_t op)
 {
 	uint64_t reg, other;
@@ -319,11 +295,11 @@ static bool one_register(struct running *run, uint8_t op)
 		set(run, reg, RULE_IN_REG, (int64_t)other);
 		return true;
 	case DW_CFA_expression:
-		set(run, reg, RULE_LOST, 0);
-		return expression(run, RULE_AT_EXPRESSION, rule_of(run->program, &run->state, reg));
 	case DW_CFA_val_expression:
 		set(run, reg, RULE_LOST, 0);
-		return expression(run, RULE_IS_EXPRESSION, rule_of(run->program, &run->state, reg));
+		return expression(run,
+				  op == DW_CFA_expression ? RULE_AT_EXPRESSION : RULE_IS_EXPRESSION,
+				  rule_of(run->program, &run->state, reg));
 	}
 	return false;
 }
@@ -344,9 +320,15 @@ static bool other_operation(struct running *run, uint8_t op)
 	case AARCH64_NEGATE_RA_STATE_WITH_PC:
 		return true;
 	case DW_CFA_remember_state:
-		return remember(run);
+		if (run->n_kept == REMEMBERED)
+			return false;
+		run->kept[run->n_kept++] = run->state;
+		return true;
 	case DW_CFA_restore_state:
-		return recall(run);
+		if (!run->n_kept)
+			return false;
+		run->state = run->kept[--run->n_kept];
+		return true;
 	case DW_CFA_def_cfa_expression:
 		return expression(run, RULE_IS_EXPRESSION, &run->state.cfa);
 	case DW_CFA_GNU_args_size:
@@ -389,19 +371,15 @@ static bool change(struct running *run, uint8_t op)
 static bool moves_on(struct running *run, uint8_t op, uint64_t *to, bool *good)
 {
 	static const uint8_t size[] = {1, 2, 4};
+	const bool in_op = (op & 0xc0) == DW_CFA_advance_loc;
 	uint64_t number = op & 0x3f;
 
-	*good = true;
-	if ((op & 0xc0) == DW_CFA_advance_loc) {
-		*to = run->at + number * run->program->code_factor;
-	} else if (op == DW_CFA_set_loc) {
-		*good = false; /* no compiler for these machines uses it */
-	} else if (op >= DW_CFA_advance_loc1 && op <= DW_CFA_advance_loc4) {
-		*good = dwarf_unsigned(&run->in, size[op - DW_CFA_advance_loc1], &number);
-		*to = run->at + number * run->program->code_factor;
-	} else {
+	if (!in_op && (op < DW_CFA_set_loc || op > DW_CFA_advance_loc4))
 		return false;
-	}
+	/* No compiler for these machines uses set_loc. */
+	*good = in_op || (op != DW_CFA_set_loc &&
+			  dwarf_unsigned(&run->in, size[op - DW_CFA_advance_loc1], &number));
+	*to = run->at + number * run->program->code_factor;
 	*good = *good && *to >= run->at;
 	return true;
 }

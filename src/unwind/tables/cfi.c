@@ -51,6 +51,35 @@ static const struct cfa_machine *machine_of(const struct cfi_section *section,
 	return section->machine;
 }
 
+/* A number in one of the formats of LSB 10.5.1, as the linker has left it. */
+static bool read_encoded(unsigned word, uint8_t format, struct dwarf_bytes *in, uint64_t *value)
+{
+	static const uint8_t size[] = {0, 0, 2, 4, 8};
+	int64_t number;
+	bool good = false;
+
+	switch (format) {
+	case DW_EH_PE_absptr:
+		return dwarf_unsigned(in, word, value);
+	case DW_EH_PE_uleb128:
+		return dwarf_uleb(in, value);
+	case DW_EH_PE_udata2:
+	case DW_EH_PE_udata4:
+	case DW_EH_PE_udata8:
+		return dwarf_unsigned(in, size[format], value);
+	case DW_EH_PE_sleb128:
+		good = dwarf_sleb(in, &number);
+		break;
+	case DW_EH_PE_sdata2:
+	case DW_EH_PE_sdata4:
+	case DW_EH_PE_sdata8:
+		good = dwarf_signed(in, size[format & 7], &number);
+	}
+	if (good)
+		*value = (uint64_t)number;
+	return good;
+}
+
 /* The letters of the augmentation (LSB 10.6.1.1.1); false: one that is not known. */
 static bool read_augmentation(const Dwarf_CIE *from, unsigned word, struct cie *cie)
 {
@@ -80,15 +109,11 @@ static bool read_augmentation(const Dwarf_CIE *from, unsigned word, struct cie *
 			if (!dwarf_unsigned(&in, 1, &byte))
 				return false;
 			break;
-		case 'P': {
-			static const uint8_t size[] = {0, 0, 2, 4, 8};
-
-			if (!dwarf_unsigned(&in, 1, &byte) || (byte & 7) == DW_EH_PE_uleb128 ||
-			    (byte & 7) > DW_EH_PE_udata8 || (byte & 0x70) == DW_EH_PE_aligned ||
-			    !dwarf_unsigned(&in, byte & 7 ? size[byte & 7] : word, &byte))
+		case 'P':
+			if (!dwarf_unsigned(&in, 1, &byte) || (byte & 0x70) == DW_EH_PE_aligned ||
+			    !read_encoded(word, byte & 7, &in, &byte))
 				return false;
 			break;
-		}
 		default:
 			return false;
 		}
@@ -99,7 +124,6 @@ static bool read_augmentation(const Dwarf_CIE *from, unsigned word, struct cie *
 static void read_cie(const struct cfi_section *section, const Dwarf_CIE *from, struct cie *cie)
 {
 	struct dwarf_bytes in = {from->initial_instructions, from->initial_instructions_end};
-
 	const struct cfa_machine *machine = machine_of(section, from);
 
 	cie->program = (struct cfa_program){.machine = machine,
@@ -145,38 +169,6 @@ static const struct cie *cie_at(struct reading *reading, uint64_t offset)
 			read_cie(section, &entry.cie, cie);
 	}
 	return cie->good ? cie : NULL;
-}
-
-/* A number in one of the formats of LSB 10.5.1, as the linker has left it. */
-static bool read_encoded(unsigned word, uint8_t format, struct dwarf_bytes *in, uint64_t *value)
-{
-	static const uint8_t size[] = {0, 0, 2, 4, 8};
-	int64_t number;
-
-	switch (format) {
-	case DW_EH_PE_absptr:
-		return dwarf_unsigned(in, word, value);
-	case DW_EH_PE_uleb128:
-		return dwarf_uleb(in, value);
-	case DW_EH_PE_sleb128:
-		if (!dwarf_sleb(in, &number))
-			return false;
-		break;
-	case DW_EH_PE_udata2:
-	case DW_EH_PE_udata4:
-	case DW_EH_PE_udata8:
-		return dwarf_unsigned(in, size[format], value);
-	case DW_EH_PE_sdata2:
-	case DW_EH_PE_sdata4:
-	case DW_EH_PE_sdata8:
-		if (!dwarf_signed(in, size[format & 7], &number))
-			return false;
-		break;
-	default:
-		return false;
-	}
-	*value = (uint64_t)number;
-	return true;
 }
 
 static bool read_range(const struct cfi_section *section, const struct cie *cie,
