@@ -13,11 +13,11 @@
  *  2. A decoder: what an instruction does to the stack pointer, the frame
  *     pointer, the link register and the flow of control. Test it with
  *     encodings from the manual, and against an assembler's output.
- *     With a link register, a struct link_code (link.h) serves for the next three.
  *  3. follow(): from a function's first instruction to one in it, along every
  *     branch, each instruction once (paths_follow); fills `struct
  *     rule`. In tests it must give the same rules as the compiler's CFI at every
- *     instruction (x86/flow_cfi_test.c).
+ *     instruction (x86/flow_cfi_test.c). Where there is a link register, link.h
+ *     does that by operations that the decoder tells, and handlers as well.
  *  4. call_before(): does a call end at this address, and where does it lead?
  *  5. handler() or link_code, and interrupted(): from an interrupt handler to
  *     what it has interrupted. NULL: handlers are outermost.

@@ -279,7 +279,7 @@ static unsigned decode(const uint8_t *bytes, size_t n, struct link_op op[LINK_OP
 	return n_ops ? n_ops : 1;
 }
 
-/* System registers that matter, as above, from their encodings (DDI 0487, C5.2). */
+/* Those that matter. */
 enum { ELR = 0x4020, SPSR = 0x4000, SP_EL0 = 0x4100 };
 
 static struct handler_value *control(struct handler_run *run, int64_t number)
