@@ -93,9 +93,10 @@ static struct value shifted(struct value a, int64_t by)
 
 static struct value inserted(struct value a, const struct link_op *op)
 {
-	const uint64_t value = (uint64_t)(int64_t)a.number & ~(UINT64_C(0xffff) << op->rs2);
+	const unsigned from = 16u * op->rs2;
+	const uint64_t value = (uint64_t)(int64_t)a.number & ~(UINT64_C(0xffff) << from);
 
-	return a.is == CONST ? number(CONST, (int64_t)(value | (uint64_t)op->imm << op->rs2))
+	return a.is == CONST ? number(CONST, (int64_t)(value | (uint64_t)op->imm << from))
 			     : unknown;
 }
 

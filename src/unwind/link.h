@@ -26,7 +26,7 @@ enum link_kind {
 	LINK_SUB,    /* rd = rs1 - rs2 */
 	LINK_SLLI,   /* rd = rs1 << imm */
 	LINK_CONST,  /* rd = imm */
-	LINK_INSERT, /* rd = rd, with imm in the 16 bits from bit rs2 on */
+	LINK_INSERT, /* rd = rd, with imm in its quarter of the number rs2 */
 	LINK_AUIPC,  /* rd = pc + imm: with a jump by it, a call or jump to a fixed address */
 	LINK_LOAD,   /* rd = the 8 bytes at rs1 + imm */
 	LINK_STORE,  /* the 8 bytes at rs1 + imm = rs2 */

@@ -158,7 +158,7 @@ static bool decode_jump(uint32_t insn, struct link_op *op)
 /* add and sub of a number or of a register, where SP may be one; mov; movz and movk, of 64 bits. */
 static bool decode_sum(uint32_t insn, struct link_op *op)
 {
-	const unsigned to = field(insn, 0, 5), shift = 16 * field(insn, 21, 2);
+	const unsigned to = field(insn, 0, 5), quarter = field(insn, 21, 2);
 	const bool minus = insn >> 30 & 1;
 	const int64_t number = (int64_t)field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
 
@@ -181,8 +181,9 @@ static bool decode_sum(uint32_t insn, struct link_op *op)
 		return true;
 	}
 	op->op = (insn & 0xff800000) == 0xd2800000 ? LINK_CONST : LINK_INSERT;
-	op->imm = (int64_t)((uint64_t)field(insn, 5, 16) << (op->op == LINK_CONST ? shift : 0));
-	op->rs2 = (uint8_t)shift;
+	op->imm = (int64_t)((uint64_t)field(insn, 5, 16)
+			    << (op->op == LINK_CONST ? 16 * quarter : 0));
+	op->rs2 = (uint8_t)quarter;
 	return op->op == LINK_CONST || (insn & 0xff800000) == 0xf2800000;
 }
 
