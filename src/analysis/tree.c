@@ -303,3 +303,234 @@ struct error *tree_build(const struct profile *profile, struct symbolizer *symbo
 	*out = tree;
 	return NULL;
 }
+
+/* A frame of the stacks that were added. */
+struct picked {
+	uint32_t id, parent; /* of the store; and a smaller index */
+	uint32_t first_child, next_sibling;
+	uint64_t self, total;
+};
+
+/* A function of such a frame, as one of those that the path has reached or may go to. */
+struct step {
+	const char *name;
+	const struct location *functions; /* of the frame, innermost first */
+	uint32_t at;			  /* the frame */
+	uint32_t left;			  /* of the functions, behind this one */
+};
+
+struct steps {
+	struct step *step;
+	size_t n, room;
+};
+
+struct tree_picker {
+	const struct profile *profile;
+	struct symbolizer *symbolizer;
+	uint32_t max_levels;
+	uint32_t *index;   /* [stacks_count]: in `at`; 0: not there */
+	struct picked *at; /* the first is the root; parents before children */
+	size_t n, room;
+	struct steps here, next;
+};
+
+struct error *tree_picker_new(const struct profile *profile, struct symbolizer *symbolizer,
+			      uint32_t max_levels, struct tree_picker **out)
+{
+	struct tree_picker *picker = calloc(1, sizeof(*picker));
+	struct error *err = picker ? NULL : error_no_memory();
+
+	if (err)
+		return err;
+	picker->profile = profile;
+	picker->symbolizer = symbolizer;
+	picker->max_levels = max_levels;
+	picker->index = calloc(stacks_count(profile->stacks), sizeof(*picker->index));
+	err = picker->index ? ARRAY_RESERVE(&picker->at, &picker->room, 1) : error_no_memory();
+	if (err) {
+		tree_picker_free(picker);
+		return err;
+	}
+	picker->at[picker->n++] = (struct picked){.id = STACK_ROOT};
+	*out = picker;
+	return NULL;
+}
+
+void tree_picker_free(struct tree_picker *picker)
+{
+	if (!picker)
+		return;
+	free(picker->index);
+	free(picker->at);
+	free(picker->here.step);
+	free(picker->next.step);
+	free(picker);
+}
+
+struct error *tree_picker_add(struct tree_picker *picker, uint32_t stack, uint64_t weight)
+{
+	const struct stacks *stacks = picker->profile->stacks;
+	struct error *err;
+	uint32_t n = 0, i;
+
+	for (uint32_t id = stack; id != STACK_ROOT && !picker->index[id];
+	     id = stacks_node(stacks, id)->parent)
+		n++;
+	err = ARRAY_RESERVE(&picker->at, &picker->room, picker->n + n);
+	if (err)
+		return err;
+	i = (uint32_t)picker->n + n;
+	for (uint32_t id = stack; i > picker->n; id = stacks_node(stacks, id)->parent) {
+		picker->index[id] = --i;
+		picker->at[i] = (struct picked){.id = id, .parent = i - 1};
+	}
+	if (n)
+		picker->at[i].parent = picker->index[stacks_node(stacks, picker->at[i].id)->parent];
+	picker->n += n;
+	i = picker->index[stack];
+	picker->at[i].self = weight_sum(picker->at[i].self, weight);
+	return NULL;
+}
+
+static void sum_picked(struct tree_picker *picker)
+{
+	for (size_t i = picker->n - 1; i > 0; i--) {
+		struct picked *at = &picker->at[i], *up = &picker->at[at->parent];
+
+		at->total = weight_sum(at->total, at->self);
+		up->total = weight_sum(up->total, at->total);
+		at->next_sibling = up->first_child;
+		up->first_child = (uint32_t)i;
+	}
+}
+
+static struct error *add_step(struct steps *steps, const struct location *functions, uint32_t at,
+			      uint32_t left)
+{
+	struct error *err = ARRAY_RESERVE(&steps->step, &steps->room, steps->n + 1);
+
+	if (!err)
+		steps->step[steps->n++] =
+			(struct step){functions[left].function, functions, at, left};
+	return err;
+}
+
+/* Finds what may come behind the functions that were reached. */
+static struct error *find_steps(struct tree_picker *picker)
+{
+	struct steps *next = &picker->next;
+	struct error *err = NULL;
+
+	next->n = 0;
+	for (size_t i = 0; i < picker->here.n && !err; i++) {
+		const struct step step = picker->here.step[i];
+
+		if (step.left)
+			err = add_step(next, step.functions, step.at, step.left - 1);
+		for (uint32_t child = step.left ? 0 : picker->at[step.at].first_child;
+		     child && !err; child = picker->at[child].next_sibling) {
+			const struct location *functions;
+			size_t n = 0;
+
+			err = symbolizer_locate_node(picker->symbolizer, picker->profile->stacks,
+						     picker->at[child].id, &functions, &n);
+			if (!err)
+				err = add_step(next, functions, child, (uint32_t)n - 1);
+		}
+	}
+	return err;
+}
+
+static int by_function(const void *left, const void *right, void *ctx)
+{
+	const struct step *a = left, *b = right;
+	const struct picked *at = ctx;
+	const uint32_t x = at[a->at].id, y = at[b->at].id;
+
+	if (a->name != b->name)
+		return (uintptr_t)a->name < (uintptr_t)b->name ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+/* Leaves the steps of the heaviest function; returns its weight. */
+static uint64_t keep_heaviest(struct tree_picker *picker)
+{
+	struct steps *next = &picker->next;
+	size_t best = 0, n_best = 0, n;
+	uint64_t most = 0;
+
+	if (next->n)
+		qsort_r(next->step, next->n, sizeof(*next->step), by_function, picker->at);
+	for (size_t i = 0; i < next->n; i += n) {
+		const struct step *step = &next->step[i];
+		uint64_t weight = 0;
+
+		for (n = 0; i + n < next->n && step[n].name == step->name; n++)
+			weight = weight_sum(weight, picker->at[step[n].at].total);
+		if (n_best && (weight < most ||
+			       (weight == most &&
+				picker->at[step->at].id > picker->at[next->step[best].at].id)))
+			continue;
+		most = weight;
+		best = i;
+		n_best = n;
+	}
+	if (n_best)
+		memmove(next->step, next->step + best, n_best * sizeof(*next->step));
+	next->n = n_best;
+	return most;
+}
+
+/* Weight of what ends in the functions that were reached. */
+static uint64_t weight_here(const struct tree_picker *picker)
+{
+	uint64_t weight = 0;
+
+	for (size_t i = 0; i < picker->here.n; i++)
+		if (!picker->here.step[i].left)
+			weight = weight_sum(weight, picker->at[picker->here.step[i].at].self);
+	return weight;
+}
+
+static struct error *go_on(struct tree_picker *picker, struct tree *tree, uint32_t *node)
+{
+	const uint32_t before = tree->n;
+	const struct location *function = &picker->next.step->functions[picker->next.step->left];
+	const struct steps here = picker->here;
+	struct error *err = tree_child(tree, *node, function->function, node);
+	struct tree_node *now = &tree->nodes[*node];
+
+	if (err)
+		return err;
+	now->unresolved = !function->resolved;
+	now->inlined = function->inlined && (*node >= before || now->inlined);
+	picker->here = picker->next;
+	picker->next = here;
+	return NULL;
+}
+
+struct error *tree_picker_take(struct tree_picker *picker, struct tree *tree, uint32_t *node)
+{
+	static const struct location root;
+	struct error *err;
+
+	sum_picked(picker);
+	picker->here.n = 0;
+	err = add_step(&picker->here, &root, 0, 0);
+	for (uint32_t level = 0; level < picker->max_levels && !err; level++) {
+		uint64_t most;
+
+		err = find_steps(picker);
+		if (err)
+			break;
+		most = keep_heaviest(picker);
+		if (!picker->next.n || (*node && most < weight_here(picker)))
+			break;
+		err = go_on(picker, tree, node);
+	}
+	for (size_t i = 1; i < picker->n; i++)
+		picker->index[picker->at[i].id] = 0;
+	picker->n = 1;
+	picker->at[0] = (struct picked){.id = STACK_ROOT};
+	return err;
+}

@@ -108,4 +108,26 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,
 			 const struct tree_options *options, struct tree **out);
 
+/*
+ * Follows some stacks to what took most of their time, without a tree of all functions: only
+ * those that are met on the way, and their siblings, are looked at.
+ */
+struct tree_picker;
+
+/* Paths end behind so many functions. All of the profile's frames should have been named. */
+struct error *tree_picker_new(const struct profile *profile, struct symbolizer *symbolizer,
+			      uint32_t max_levels, struct tree_picker **out);
+void tree_picker_free(struct tree_picker *picker);
+
+/* `stack` is one of the profile's. */
+struct error *tree_picker_add(struct tree_picker *picker, uint32_t stack, uint64_t weight);
+
+/*
+ * Adds to the tree, below *node, the heaviest of the outermost functions, of those that this one
+ * called the heaviest again, and so on, until a function itself was heavier than any that
+ * it called; moves *node to the last. Of equals it is the one that the recording has first.
+ * Forgets the stacks.
+ */
+struct error *tree_picker_take(struct tree_picker *picker, struct tree *tree, uint32_t *node);
+
 #endif

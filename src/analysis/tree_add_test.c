@@ -240,6 +240,84 @@ static void nodes_that_are_retained_are_found_again(void **state)
 
 #define WITH_STACKS(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+static uint64_t heaviest_child(const struct tree *tree, uint32_t parent)
+{
+	uint64_t most = 0;
+
+	for (uint32_t child = tree->nodes[parent].first_child; child;
+	     child = tree->nodes[child].next_sibling)
+		if (tree->nodes[child].total.weight_ns > most)
+			most = tree->nodes[child].total.weight_ns;
+	return most;
+}
+
+/* Follows a path of `picks`, which ends at `last`, in the whole tree of the same stacks; returns its end there. */
+static uint32_t expect_heaviest(const struct tree *whole, const struct tree *picks, uint32_t last)
+{
+	uint32_t parent, child;
+
+	if (!last)
+		return 0;
+	parent = expect_heaviest(whole, picks, picks->nodes[last].parent);
+	child = child_of(whole, parent, picks->nodes[last].name);
+	assert_true(child);
+	assert_true(whole->nodes[child].total.weight_ns == heaviest_child(whole, parent));
+	assert_true(!parent ||
+		    whole->nodes[child].total.weight_ns >= whole->nodes[parent].self.weight_ns);
+	assert_int_equal(whole->nodes[child].inlined, picks->nodes[last].inlined);
+	return child;
+}
+
+static void a_picked_path_has_the_heaviest_child_of_each_function(void **state)
+{
+	const uint32_t n = stacks_count(profile.stacks);
+	struct tree_picker *picker;
+	struct tree *picks, *whole;
+
+	assert_null(tree_new(&picks));
+	assert_null(tree_picker_new(&profile, symbolizer, DEPTH * 3, &picker));
+	for (unsigned i = 0; i < 50; i++) {
+		struct profile_cells some = {.at = calloc(n, sizeof(*some.at))};
+		const struct tree_options options = {.cells = &some};
+		uint32_t last = 0, end;
+
+		assert_non_null(some.at);
+		for (unsigned k = 0; k <= i; k++) {
+			const uint32_t id = (uint32_t)draw(n);
+			const uint64_t weight = 1 + draw(1000);
+
+			profile_cell_count(&some.at[id], 1, weight);
+			assert_null(tree_picker_add(picker, id, weight));
+		}
+		assert_null(tree_build(&profile, symbolizer, &options, &whole));
+		assert_null(tree_picker_take(picker, picks, &last));
+		end = expect_heaviest(whole, picks, last);
+		assert_true(heaviest_child(whole, end) < whole->nodes[end].self.weight_ns ||
+			    !heaviest_child(whole, end));
+		tree_free(whole);
+		free(some.at);
+	}
+	tree_picker_free(picker);
+	tree_free(picks);
+}
+
+static void a_picked_path_is_no_longer_than_asked_for(void **state)
+{
+	struct tree_picker *picker;
+	struct tree *picks;
+	uint32_t last = 0;
+
+	assert_null(tree_new(&picks));
+	assert_null(tree_picker_new(&profile, symbolizer, 2, &picker));
+	for (uint32_t id = 1; id < stacks_count(profile.stacks); id++)
+		assert_null(tree_picker_add(picker, id, 1));
+	assert_null(tree_picker_take(picker, picks, &last));
+	assert_int_equal(picks->n, 3);
+	assert_int_equal(last, 2);
+	tree_picker_free(picker);
+	tree_free(picks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +327,8 @@ int main(void)
 		 set_up_without_weights, tear_down, NULL},
 		WITH_STACKS(names_that_were_found_ahead_give_the_same_trees),
 		WITH_STACKS(rows_without_a_tree_are_those_of_the_tree),
+		WITH_STACKS(a_picked_path_has_the_heaviest_child_of_each_function),
+		WITH_STACKS(a_picked_path_is_no_longer_than_asked_for),
 		cmocka_unit_test(nodes_that_are_retained_are_found_again),
 	};
 

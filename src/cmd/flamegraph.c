@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "format/format.h"
 
 struct flamegraph_args {
@@ -169,14 +170,123 @@ static struct error *draw_heat(const struct loaded *loaded, const struct flamegr
 	return err;
 }
 
+/* Makes of a column's samples, whose nodes are stacks, one row for each lane: what is drawn there. */
+struct chart_reducer {
+	struct tree_picker *picker;
+	struct tree *tree;
+	unsigned states;
+	const struct tree_outer *outer;	 /* NULL: lanes are vCPUs */
+	const struct breakdown *threads; /* numbers of rows, less one, are its entries' */
+};
+
+/* Its vCPU is then the lane, an outer node if there are some; its state one of all that count. */
+static struct error *find_lane(const struct chart_reducer *r, struct time_bucket_row *row)
+{
+	const struct breakdown_entry *entry;
+	struct error *err;
+	const char *name;
+	uint32_t lane = 0;
+
+	if (r->states >> row->state & 1)
+		row->state = (uint8_t)__builtin_ctz(r->states);
+	if (!r->outer)
+		return NULL;
+	row->vcpu = 0;
+	if (!row->node)
+		return NULL;
+	entry = breakdown_at(r->threads, row->node - 1);
+	err = r->outer->name(r->outer->ctx, entry->thread, &name);
+	if (!err)
+		err = tree_child(r->tree, 0, name, &lane);
+	row->vcpu = lane;
+	row->node = entry->stack;
+	return err;
+}
+
+static int by_lane(const void *left, const void *right)
+{
+	const struct time_bucket_row *a = left, *b = right;
+
+	if (a->vcpu != b->vcpu)
+		return a->vcpu < b->vcpu ? -1 : 1;
+	return a->state - b->state;
+}
+
+/* Where a lane has only other states, and so a gap, the node says which lane. */
+static struct error *reduce_lane(const struct chart_reducer *r, const struct time_bucket_row *rows,
+				 size_t n, struct time_bucket_row *out)
+{
+	struct profile_cell sum = {0};
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const struct time_bucket_row *row = &rows[i];
+
+		profile_cell_add(&sum, &(struct profile_cell){row->samples, row->weight_ns,
+							      row->squares});
+		if (r->states >> row->state & 1)
+			err = tree_picker_add(r->picker, row->node, row->weight_ns ?: row->samples);
+	}
+	*out = rows[0];
+	out->samples = sum.samples;
+	out->weight_ns = sum.weight_ns;
+	out->squares = sum.squares;
+	out->node = r->outer ? out->vcpu : 0;
+	return err ? err : tree_picker_take(r->picker, r->tree, &out->node);
+}
+
+static struct error *reduce_column(void *ctx, struct time_bucket_row *rows, size_t *n)
+{
+	const struct chart_reducer *r = ctx;
+	struct error *err = NULL;
+	size_t kept = 0, end;
+
+	for (size_t i = 0; i < *n && !err; i++)
+		err = find_lane(r, &rows[i]);
+	qsort(rows, *n, sizeof(*rows), by_lane);
+	for (size_t i = 0; i < *n && !err; i = end) {
+		for (end = i + 1; end < *n && !by_lane(&rows[i], &rows[end]);)
+			end++;
+		err = reduce_lane(r, rows + i, end - i, &rows[kept]);
+		kept++;
+	}
+	*n = kept;
+	return err;
+}
+
+/* Numbers of stacks with their threads, for rows of samples. */
+static struct error *number_pairs(const struct breakdown *threads, struct node_map *out)
+{
+	struct error *err = ids_new(&out->pairs);
+	size_t room = 0;
+
+	for (size_t i = 0; !err && i < breakdown_count(threads); i++) {
+		const struct breakdown_entry *entry = breakdown_at(threads, i);
+		uint32_t id;
+		bool added;
+
+		err = ids_get(out->pairs, entry->stack, entry->thread, &id, &added);
+		if (!err)
+			err = ARRAY_RESERVE(&out->node, &room, id + (size_t)1);
+		if (err)
+			break;
+		out->node[id] = (uint32_t)i + 1;
+		out->n = ids_count(out->pairs);
+	}
+	return err;
+}
+
 /* The stretch of time that is there, in columns. Other states are read, too: where these are, there is a gap. */
 static struct error *read_columns(const struct loaded *loaded,
 				  const struct flamegraph_args *options,
-				  const struct node_map *nodes, struct time_buckets *buckets,
+				  struct chart_reducer *reducer, struct time_buckets *buckets,
 				  struct flamegraph_chart *chart)
 {
 	const struct profile *profile = loaded->profile;
+	const struct time_bucket_reducer reduce = {.ctx = reducer, .reduce = reduce_column};
 	struct profile_filter filter = options->load.filter;
+	struct node_map nodes = {.n = stacks_count(profile->stacks)};
+	struct error *err = reducer->outer ? number_pairs(profile->breakdown, &nodes) : NULL;
 
 	filter.states = (filter.states ?: STATES_OF_VCPUS) | STATES_OF_VCPUS;
 	chart->from_ns = filter.from_ns;
@@ -185,10 +295,18 @@ static struct error *read_columns(const struct loaded *loaded,
 	if (chart->to_ns <= chart->from_ns)
 		chart->to_ns = chart->from_ns + 1;
 	chart->tick_ns = profile->ticks ? (chart->to_ns - chart->from_ns) / profile->ticks : 0;
-	buckets->first_ns = chart->from_ns;
-	buckets->bucket_ns =
-		(chart->to_ns - chart->from_ns - 1) / flamegraph_chart_columns(&options->draw) + 1;
-	return time_buckets_read(options->load.path, profile, &filter, nodes, CHART_ROWS, buckets);
+	*buckets =
+		(struct time_buckets){.first_ns = chart->from_ns,
+				      .bucket_ns = (chart->to_ns - chart->from_ns -
+						    1) / flamegraph_chart_columns(&options->draw) +
+						   1,
+				      .reducer = &reduce};
+	if (!err)
+		err = time_buckets_read(options->load.path, profile, &filter, &nodes, CHART_ROWS,
+					buckets);
+	buckets->reducer = NULL;
+	node_map_free(&nodes);
+	return err;
 }
 
 static struct error *draw_chart(const struct loaded *loaded, const struct flamegraph_args *options,
@@ -196,13 +314,13 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 {
 	struct group_outer by;
 	struct tree_outer outer;
-	const struct tree_options how = {.outer = options->outer.by ? &outer : NULL};
-	struct node_map nodes = {0};
+	struct chart_reducer reducer = {.states = options->load.filter.states ?: STATES_OF_VCPUS,
+					.outer = options->outer.by ? &outer : NULL,
+					.threads = loaded->profile->breakdown};
 	struct time_buckets buckets = {0};
 	struct flamegraph_chart chart = {.buckets = &buckets,
-					 .states = options->load.filter.states ?: STATES_OF_VCPUS,
+					 .states = reducer.states,
 					 .outer = options->outer.by};
-	struct tree *tree = NULL;
 	struct error *err;
 
 	if (loaded->profile->info.timeless)
@@ -210,19 +328,19 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 					    "no stack chart");
 	err = load_outer(&options->outer, loaded, &by, &outer);
 	if (!err)
-		err = tree_new(&tree);
+		err = tree_new(&reducer.tree);
+	/* A level more says that there are more. */
 	if (!err)
-		err = tree_add(tree, loaded->profile, loaded->symbolizer, NULL, &how, &nodes);
+		err = tree_picker_new(loaded->profile, loaded->symbolizer,
+				      FLAMEGRAPH_CHART_LEVELS + 1, &reducer.picker);
 	if (!err)
-		err = tree_sum(tree);
-	chart.tree = tree;
-	if (!err)
-		err = read_columns(loaded, options, &nodes, &buckets, &chart);
+		err = read_columns(loaded, options, &reducer, &buckets, &chart);
+	chart.tree = reducer.tree;
 	if (!err)
 		err = flamegraph_chart_write(&chart, &options->draw, out);
 	time_buckets_free(&buckets);
-	node_map_free(&nodes);
-	tree_free(tree);
+	tree_picker_free(reducer.picker);
+	tree_free(reducer.tree);
 	return err;
 }
 

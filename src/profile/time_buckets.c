@@ -14,7 +14,9 @@ uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t threa
 
 	if (map->pairs && !ids_find(map->pairs, stack, thread, &number))
 		return 0;
-	return number < map->n ? map->node[number] : 0;
+	if (number >= map->n)
+		return 0;
+	return map->node ? map->node[number] : number;
 }
 
 void node_map_free(struct node_map *map)
@@ -31,7 +33,7 @@ struct bucketing {
 	size_t room, max_rows;
 	uint32_t current;
 	struct ids *ids; /* rows of the current bucket, from `first` on, by vCPU, state and node */
-	size_t first;
+	size_t first, reduced; /* rows before the latter were reduced */
 	struct weighting weighting;
 };
 
@@ -55,7 +57,7 @@ static struct error *index_rows(struct bucketing *b)
 	b->ids = NULL;
 	err = ids_new(&b->ids);
 	b->first = buckets->n_rows;
-	while (b->first > 0 && buckets->rows[b->first - 1].bucket == b->current)
+	while (b->first > b->reduced && buckets->rows[b->first - 1].bucket == b->current)
 		b->first--;
 	for (size_t i = b->first; i < buckets->n_rows && !err; i++)
 		err = row_number(b, &buckets->rows[i], &number, &added);
@@ -85,6 +87,23 @@ static void add_to_row(struct time_bucket_row *row, const struct profile_cell *c
 	row->squares = sum.squares;
 }
 
+/* Rows that come do not join those that are there. */
+static struct error *reduce(struct bucketing *b)
+{
+	struct time_buckets *buckets = b->buckets;
+	const struct time_bucket_reducer *reducer = buckets->reducer;
+	size_t n = buckets->n_rows - b->reduced;
+	struct error *err;
+
+	if (!reducer || !n)
+		return NULL;
+	err = reducer->reduce(reducer->ctx, buckets->rows + b->reduced, &n);
+	if (err)
+		return err;
+	buckets->n_rows = b->reduced += n;
+	return index_rows(b);
+}
+
 /* Two buckets become one. */
 static struct error *halve(struct bucketing *b)
 {
@@ -107,6 +126,7 @@ static struct error *halve(struct bucketing *b)
 								rows[i].squares});
 	}
 	buckets->n_rows = n;
+	b->reduced = buckets->reducer ? n : 0;
 	return index_rows(b);
 }
 
@@ -135,9 +155,9 @@ static struct error *count(struct bucketing *b, const struct tick_entry *entry, 
 /* Makes buckets longer until there is room for those and the rows that come. */
 static struct error *make_room(struct bucketing *b, uint64_t *bucket)
 {
-	size_t wanted = b->buckets->n_rows < b->max_rows ? b->max_rows : b->max_rows / 2;
-
-	struct error *err = NULL;
+	const bool many = b->buckets->n_rows >= b->max_rows;
+	size_t wanted = many ? b->max_rows / 2 : b->max_rows;
+	struct error *err = many || *bucket != b->current ? reduce(b) : NULL;
 
 	while (!err &&
 	       (*bucket >= TIME_BUCKETS_MAX || (*bucket > 0 && b->buckets->n_rows > wanted))) {
@@ -214,13 +234,17 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 	struct error *err;
 	bool cut;
 
-	*out = (struct time_buckets){.bucket_ns = out->bucket_ns, .first_ns = out->first_ns};
+	*out = (struct time_buckets){.bucket_ns = out->bucket_ns,
+				     .first_ns = out->first_ns,
+				     .reducer = out->reducer};
 	weighting_start(&b.weighting, filter->weight, filter->states, &profile->info);
 	if (!out->bucket_ns)
 		out->bucket_ns = bucket_length(profile);
 	err = index_rows(&b);
 	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &cut);
+	if (!err)
+		err = reduce(&b);
 	ids_free(b.ids);
 	out->n = profile->last_ns < out->first_ns
 			 ? 1

@@ -14,7 +14,8 @@
 
 /* The node of a tree that a sample ends in: by its stack, or by stack and thread. */
 struct node_map {
-	uint32_t *node; /* [n]: by stack, or by the number of the pair */
+	uint32_t *
+		node; /* [n]: by stack, or by the number of the pair; NULL: it is the number itself */
 	uint32_t n;
 	struct ids *pairs; /* of stack and thread; NULL: by stack */
 };
@@ -32,11 +33,23 @@ struct time_bucket_row {
 	double squares; /* sum of the squares of the samples' weights, for profile_draws */
 };
 
+/*
+ * Replaces the rows of one bucket, all that there are since its last call, by fewer, so that
+ * nodes can be those of stacks, of which no tree needs to be built. It may be called
+ * more than once for a bucket, and not at all for one without samples.
+ */
+struct time_bucket_reducer {
+	void *ctx;
+	struct error *(*reduce)(void *ctx, struct time_bucket_row *rows, size_t *n);
+};
+
 struct time_buckets {
 	uint64_t bucket_ns; /* how long each is: a part of a second, or some seconds */
 	uint64_t first_ns;  /* where the first one begins; ticks before it are left out */
+	const struct time_bucket_reducer *reducer; /* NULL: none */
 	uint32_t n;
-	struct time_bucket_row *rows; /* sorted by bucket, vcpu, state, node */
+	/* Sorted by bucket, vcpu, state, node; with a reducer, some may be equal in these. */
+	struct time_bucket_row *rows;
 	size_t n_rows;
 };
 
@@ -54,8 +67,8 @@ struct time_buckets {
 
 /*
  * Reads the profile's file once more, so that must be a file and not a pipe.
- * `out` tells where the first bucket begins, and how long each is at first; 0: as
- * above, from the recording's start on.
+ * `out` tells where the first bucket begins, how long each is at first (0: as
+ * above, from the recording's start on), and its reducer, if it has one.
  * There are more than `max_rows` rows only if one bucket has more than half of
  * that.
  */

@@ -117,6 +117,56 @@ static void time_buckets_of_many_rows_can_be_put_together(void **state)
 	close(file.fd);
 }
 
+/* One row of each vCPU. */
+static struct error *reduce(void *ctx, struct time_bucket_row *rows, size_t *n)
+{
+	struct time_bucket_row sum[2] = {{.samples = 0}, {.samples = 0}};
+	uint32_t *calls = ctx;
+	size_t kept = 0;
+
+	(*calls)++;
+	for (size_t i = 0; i < *n; i++) {
+		const uint64_t samples = sum[rows[i].vcpu].samples + rows[i].samples;
+		const uint64_t weight_ns = sum[rows[i].vcpu].weight_ns + rows[i].weight_ns;
+
+		assert_int_equal(rows[i].bucket, rows[0].bucket);
+		sum[rows[i].vcpu] = rows[i];
+		sum[rows[i].vcpu].samples = samples;
+		sum[rows[i].vcpu].weight_ns = weight_ns;
+	}
+	for (size_t i = 0; i < 2; i++)
+		if (sum[i].samples)
+			rows[kept++] = sum[i];
+	*n = kept;
+	return NULL;
+}
+
+static void rows_of_a_bucket_can_be_made_fewer_before_the_next_one_begins(void **state)
+{
+	struct memory_file file = record(40000, 20000);
+
+	for (size_t most = 100000; most > 100; most /= 10) {
+		uint32_t calls = 0;
+		const struct time_bucket_reducer reducer = {.ctx = &calls, .reduce = reduce};
+		struct time_buckets buckets = {.bucket_ns = 40000000, .reducer = &reducer};
+		const struct node_map nodes = {.n = 20001};
+		struct profile *profile;
+
+		assert_success(profile_load(file.path, &everything, &profile));
+		assert_success(
+			time_buckets_read(file.path, profile, &everything, &nodes, most, &buckets));
+		assert_true(calls > 0);
+		assert_int_equal(sum(&buckets).samples, 80000);
+		assert_int_equal(sum(&buckets).weight_ns, 80000000000);
+		assert_true(buckets.n_rows <= most);
+		if (most > 2000)
+			assert_int_equal(buckets.n_rows, 2000);
+		profile_free(profile);
+		time_buckets_free(&buckets);
+	}
+	close(file.fd);
+}
+
 static void only_what_is_selected_is_there(void **state)
 {
 	const struct profile_filter running = {.states = 1u << VCPU_RUNNING, .vcpu = -1};
@@ -309,6 +359,7 @@ int main(void)
 		cmocka_unit_test(samples_keep_their_time_vcpu_and_state),
 		cmocka_unit_test(long_recordings_get_longer_buckets_and_lose_nothing),
 		cmocka_unit_test(time_buckets_of_many_rows_can_be_put_together),
+		cmocka_unit_test(rows_of_a_bucket_can_be_made_fewer_before_the_next_one_begins),
 		cmocka_unit_test(only_what_is_selected_is_there),
 		cmocka_unit_test(an_empty_recording_has_no_rows),
 		cmocka_unit_test(a_heat_map_has_a_column_for_each_second),

@@ -24,7 +24,7 @@
 #define AXIS_LABEL 90 /* between the times that are written */
 
 #define MAX_LANES  64 /* the heaviest */
-#define MAX_LEVELS 256
+#define MAX_LEVELS FLAMEGRAPH_CHART_LEVELS
 #define MAX_BOXES  (1u << 17) /* of more, columns become wider */
 
 #define TITLE	  "Stack Chart"

@@ -52,13 +52,16 @@ double flamegraph_min_share(const struct flamegraph_options *options);
  * no samples for some of their mean distances.
  */
 struct flamegraph_chart {
-	const struct tree *tree;	    /* summed */
+	const struct tree *tree;	    /* sums do not count */
 	const struct time_buckets *buckets; /* by its nodes, of all states: others are gaps */
 	unsigned states;		    /* bit n: those of state n are drawn */
 	bool outer;			    /* lanes are the root's children */
 	uint64_t from_ns, to_ns;	    /* the stretch */
 	uint64_t tick_ns;		    /* mean distance of samples */
 };
+
+/* What is above this level is not drawn. */
+#define FLAMEGRAPH_CHART_LEVELS 256
 
 /* The number of columns that a picture of this width has room for. */
 uint32_t flamegraph_chart_columns(const struct flamegraph_options *options);

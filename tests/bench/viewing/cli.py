@@ -27,7 +27,7 @@ The exit status is 1 if a figure is over its limit.
 # Views by name: the arguments of uniprof.
 VIEWS = {"report": ("report",), "tree": ("report", "--tree"), "tree up": ("report", "--tree=up"), "svg": ("flamegraph",),
          "svg leaf first": ("flamegraph", "--reverse"), "page": ("flamegraph", "--html"), "report json": ("report", "--json"),
-         "report heat": ("report", "--heat"), "svg heat": ("flamegraph", "--heat")}
+         "report heat": ("report", "--heat"), "svg heat": ("flamegraph", "--heat"), "svg chart": ("flamegraph", "--chart")}
 EXPORTS = ("folded", "raw", "perf-script", "perf.data", "chrome", "speedscope", "firefox", "pprof", "callgrind", "otlp")
 VIEWS |= {name: ("export", f"--format={name}") for name in EXPORTS}
 VIEWS |= {"diff": ("diff",), "merge": ("merge",)}  # of the recording and itself
