@@ -2,7 +2,6 @@
 #include "profile/profile.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -83,8 +82,21 @@ const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, si
 	return &breakdown->at[i];
 }
 
+/*
+ * Samples on their way to the cells of their stacks: of many stacks neither the cell's number nor
+ * the cell is in any cache, so memory is asked for that many samples ahead, for each of both.
+ */
+#define AHEAD 16u
+
+struct pending {
+	uint64_t times, weight_ns;
+	uint32_t stack, cell;
+};
+
 struct loading {
 	struct profile *profile;
+	struct pending pending[2 * AHEAD];
+	uint64_t n_pending; /* that ever were */
 	const struct profile_filter *filter;
 	size_t of_n, of_room, cells_room, names_cap, threads_cap;
 	struct weighting weighting;
@@ -163,21 +175,48 @@ static struct error *grow_of(struct loading *loading)
 	return NULL;
 }
 
-/* The stack's cell, which is new if it had none. */
-static struct error *cell_of(struct loading *loading, uint32_t stack, struct profile_cell **out)
+/* The number of the stack's cell, which is new if it had none. */
+static struct error *find_cell(struct loading *loading, struct pending *pending)
 {
 	struct profile_cells *cells = &loading->profile->cells;
+	uint32_t *number = &cells->of[pending->stack];
 	struct error *err = NULL;
 
-	if (!cells->of[stack]) {
+	if (!*number) {
 		err = ARRAY_RESERVE(&cells->at, &loading->cells_room, cells->n + (size_t)1);
 		if (err)
 			return err;
 		cells->at[cells->n] = (struct profile_cell){0};
-		cells->of[stack] = cells->n++;
+		*number = cells->n++;
 	}
-	*out = &cells->at[cells->of[stack]];
+	pending->cell = *number;
+	__builtin_prefetch(&cells->at[pending->cell], 1);
 	return NULL;
+}
+
+/* Moves all samples on by one; behind the last ones there is nothing, taken 0 times. */
+static struct error *move_on(struct loading *loading)
+{
+	const uint64_t n = loading->n_pending++;
+	struct pending *middle = &loading->pending[(n + AHEAD) % (2 * AHEAD)];
+	struct pending *last = &loading->pending[(n + 1) % (2 * AHEAD)];
+	struct error *err = middle->times ? find_cell(loading, middle) : NULL;
+
+	if (!err && last->times)
+		profile_cell_count(&loading->profile->cells.at[last->cell], last->times,
+				   last->weight_ns);
+	last->times = 0;
+	return err;
+}
+
+/* All samples have been read. */
+static struct error *end_pending(struct loading *loading)
+{
+	struct error *err = NULL;
+
+	for (unsigned i = 0; i < 2 * AHEAD && !err; i++)
+		err = move_on(loading);
+	return err;
 }
 
 /* The cell of nothing. */
@@ -274,12 +313,14 @@ static struct error *load_entry(struct loading *loading, const struct tick_entry
 				uint64_t times, uint64_t weight)
 {
 	struct profile *profile = loading->profile;
-	struct profile_cell *cell;
-	struct error *err = cell_of(loading, entry->stack, &cell);
+	struct error *err;
 
+	loading->pending[loading->n_pending % (2 * AHEAD)] =
+		(struct pending){times, weight, .stack = entry->stack};
+	__builtin_prefetch(&profile->cells.of[entry->stack], 1);
+	err = move_on(loading);
 	if (err)
 		return err;
-	profile_cell_count(cell, times, weight);
 	profile_cell_count(&profile->selected, times, weight);
 	profile->ends[entry->end] += times;
 	return profile->breakdown ? breakdown_add(profile->breakdown, entry, times, weight) : NULL;
@@ -491,6 +532,8 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		err = source_read(path, profile->stacks, &visitor, &profile->cut);
 	if (!err)
 		err = grow_of(&loading);
+	if (!err)
+		err = end_pending(&loading);
 	if (err) {
 		profile_free(profile);
 		return err;
@@ -520,33 +563,6 @@ void profile_free(struct profile *profile)
 	recording_info_free(&profile->info);
 	recording_end_free(&profile->end);
 	free(profile);
-}
-
-double profile_draws(const struct profile *profile)
-{
-	return profile->tick_weights_squared > 0 ? profile->tick_weights * profile->tick_weights /
-							   profile->tick_weights_squared
-						 : 0;
-}
-
-double profile_share_draws(const struct profile *profile, const struct profile_cell *cell)
-{
-	const double all = (double)profile->selected.weight_ns, squares = profile->selected.squares;
-	const double draws = profile_draws(profile),
-		     share = all > 0 ? (double)cell->weight_ns / all : 0;
-	const double variance = cell->squares * (1 - 2 * share) + share * share * squares;
-
-	if (!(variance > 0))
-		return draws;
-	/* draws * squares / all^2: fewer draws than samples, as several belong to one tick. */
-	return fmin(draws, draws * squares * share * (1 - share) / variance);
-}
-
-double profile_not_sampled(const struct profile *profile)
-{
-	const double left_out = (double)profile->not_sampled_ns;
-
-	return left_out > 0 ? left_out / (left_out + (double)profile->selected.weight_ns) : 0;
 }
 
 uint32_t profile_vcpus(const struct profile *profile)

@@ -2,11 +2,14 @@
 #include "profile/quality.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "profile/profile.h"
 
 /* Above these shares a profile is not to be read without a warning. */
 #define WARN_TRUNCATED 0.05
@@ -133,4 +136,31 @@ struct error *quality_warning(const struct quality *quality, unsigned most, char
 		return NULL;
 	*text = strdup(all.text);
 	return *text ? NULL : error_no_memory();
+}
+
+double profile_draws(const struct profile *profile)
+{
+	return profile->tick_weights_squared > 0 ? profile->tick_weights * profile->tick_weights /
+							   profile->tick_weights_squared
+						 : 0;
+}
+
+double profile_share_draws(const struct profile *profile, const struct profile_cell *cell)
+{
+	const double all = (double)profile->selected.weight_ns, squares = profile->selected.squares;
+	const double draws = profile_draws(profile),
+		     share = all > 0 ? (double)cell->weight_ns / all : 0;
+	const double variance = cell->squares * (1 - 2 * share) + share * share * squares;
+
+	if (!(variance > 0))
+		return draws;
+	/* draws * squares / all^2: fewer draws than samples, as several belong to one tick. */
+	return fmin(draws, draws * squares * share * (1 - share) / variance);
+}
+
+double profile_not_sampled(const struct profile *profile)
+{
+	const double left_out = (double)profile->not_sampled_ns;
+
+	return left_out > 0 ? left_out / (left_out + (double)profile->selected.weight_ns) : 0;
 }
