@@ -22,6 +22,9 @@ void user_entry(void);
 #define ANY_CHILD   0x40000000ul /* __WALL */
 #define CHILD_STACK 65536ul
 
+/* A frame of its own, by its own name: stacks of waits are known. */
+#define KEPT __attribute__((noipa))
+
 struct time {
 	word s, ns;
 };
@@ -40,14 +43,14 @@ static word now(void)
 	return read_clock(MONOTONIC) - read_clock(CPU_TIME);
 }
 
-static void sleep_for(word ms)
+KEPT static void sleep_for(word ms)
 {
 	const struct time time = {0, ms * MS};
 
 	system_call(SYS_NANOSLEEP, (word)&time, 0, 0, 0);
 }
 
-static void lock_for(word ms)
+KEPT static void lock_for(word ms)
 {
 	static const unsigned taken = 1;
 	const struct time time = {0, ms * MS};
@@ -62,7 +65,7 @@ __attribute__((used, noreturn)) static void child(void)
 		system_call(SYS_EXIT, 0, 0, 0, 0);
 }
 
-static void wait_for_child(void)
+KEPT static void wait_for_child(void)
 {
 	static char stack[CHILD_STACK] __attribute__((aligned(16)));
 	long result;

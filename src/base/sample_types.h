@@ -62,7 +62,7 @@ enum unwind_end {
 	UNWIND_BYTES,	  /* the chain goes on outside of the windows: see `want` and `elsewhere` */
 	UNWIND_BROKEN,	  /* the frame pointer or return address cannot be one */
 	UNWIND_LOOP,	  /* the chain turned back */
-	UNWIND_NO_STACK,  /* the guest has no memory at its stack pointer, or was never started */
+	UNWIND_NO_STACK, /* the guest has no memory at its stack pointer, or its program's, or was never started */
 	UNWIND_NO_ROOM, /* the walk is good, but its innermost frames found no room where stacks are kept */
 	UNWIND_ENDS /* number of values */
 };

@@ -203,6 +203,17 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 	return NULL;
 }
 
+struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
+			   struct tick_entry *out)
+{
+	bool whole = true;
+	struct error *err = intern(capture, walked, &out->stack, &whole);
+
+	out->end = (uint8_t)(whole ? walked->end : UNWIND_NO_ROOM);
+	capture->no_room += !whole;
+	return err;
+}
+
 /* Memory so far above the end of the copy is another stack's: no frame is that large. */
 #define OTHER_STACK_GAP 65536u
 
@@ -254,8 +265,7 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
 	struct unwind_result out;
-	struct error *err = NULL;
-	bool whole = true;
+	struct error *err;
 
 	unwind_stack(&in, capture->frames, &out);
 	vcpu->request.again = false;
@@ -270,16 +280,8 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 			   ? out.used
 			   : out.want);
 	adapt_others(&capture->depths[i], vcpu, &out);
-	if (capture->interpreter)
-		err = merge(capture, vcpu, &out);
-	entry->end = (uint8_t)out.end;
-	if (!err)
-		err = intern(capture, &out, &entry->stack, &whole);
-	if (!err && !whole) {
-		entry->end = UNWIND_NO_ROOM;
-		capture->no_room++;
-	}
-	return err;
+	err = capture->interpreter ? merge(capture, vcpu, &out) : NULL;
+	return err ? err : capture_keep(capture, &out, entry);
 }
 
 /* The guest's memory by a vCPU's view, or by that of its kernel. */
@@ -412,7 +414,7 @@ static struct error *locate_images(struct capture *capture)
 	return err;
 }
 
-static struct error *locate_from(struct capture *capture, const struct regs *regs)
+struct error *capture_locate(struct capture *capture, const struct regs *regs)
 {
 	struct vcpu_sample vcpu = {.online = true, .regs = *regs};
 	const struct sample sample = {.time_ns = clock_now_ns(), .vcpus = 1, .vcpu = &vcpu};
@@ -422,29 +424,27 @@ static struct error *locate_from(struct capture *capture, const struct regs *reg
 	return locator ? image_locator_sample(locator, &sample, capture->stop, &took_ns) : NULL;
 }
 
-struct error *capture_unwind(struct capture *capture, const struct regs *regs,
-			     const struct window *stack, bool kernel_only, struct tick_entry *out)
+bool capture_walk(struct capture *capture, const struct regs *regs, const struct window *stack,
+		  size_t n, struct unwind_result *out)
 {
 	const uint64_t now_ns = clock_now_ns();
-	struct unwind_input in = {.regs = regs,
-				  .stack = stack,
-				  .unwinder = capture->unwinder,
-				  .kernel_only = kernel_only,
-				  .anew = true,
-				  .max_frames = capture->max_frames,
-				  .method = capture->method};
-	struct error *err = locate_from(capture, regs);
-	struct unwind_result result;
-	bool whole = false;
+	const struct unwind_input in = {.regs = regs,
+					.stack = stack,
+					.code = code_cache_for(capture->code_cache, regs, now_ns),
+					.unwinder = capture->unwinder,
+					.kernel_only = !n,
+					.anew = true,
+					.max_frames = capture->max_frames - n,
+					.method = capture->method};
 
-	if (err)
-		return err;
-	in.code = code_cache_for(capture->code_cache, regs, now_ns);
+	if (n && (!in.max_frames || !code_cache_knows(capture->code_cache, regs->pc))) {
+		if (capture->locator)
+			image_locator_offer(capture->locator, regs, stack);
+		return false;
+	}
 	unwinder_ration(capture->unwinder, now_ns);
-	unwind_stack(&in, capture->frames, &result);
-	err = intern(capture, &result, &out->stack, &whole);
-	out->end = (uint8_t)(whole ? result.end : UNWIND_NO_ROOM);
-	return err;
+	unwind_stack(&in, capture->frames + n, out);
+	return true;
 }
 
 /*

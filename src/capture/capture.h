@@ -27,14 +27,23 @@ void capture_free(struct capture *capture);
 struct error *capture_tick(struct capture *capture, uint64_t now_ns, struct tick *tick);
 
 /*
- * Unwinds and interns a stack that was read apart from samples: of a thread
- * that does not run, with the registers that it goes on with. Images are located
- * as for a vCPU that has these: it may be that none was seen in the kernel. Bytes
- * that are missing are not asked for; kernel_only as in struct unwind_input. Errors are those of image_locator_sample,
- * and of a lack of memory.
+ * A stack that was read apart from samples, of a thread that does not run, in three steps. First
+ * images are located as for a vCPU that has these registers: it may be that none was seen in the
+ * kernel. Errors are those of image_locator_sample.
  */
-struct error *capture_unwind(struct capture *capture, const struct regs *regs,
-			     const struct window *stack, bool kernel_only, struct tick_entry *out);
+struct error *capture_locate(struct capture *capture, const struct regs *regs);
+
+/*
+ * Then the stack is walked, in the kernel, with `n` 0; and in its program, behind the `n` frames that
+ * this gave. Bytes that are missing are not asked for. False, of a program: of its code there is
+ * no file, or no room for its frames. As of vCPUs in a kernel, such code is not walked.
+ */
+bool capture_walk(struct capture *capture, const struct regs *regs, const struct window *stack,
+		  size_t n, struct unwind_result *out);
+
+/* At last all of its frames, walked->n, are interned; fills in stack and end. The only error is a lack of memory. */
+struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
+			   struct tick_entry *out);
 
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);
@@ -79,8 +88,17 @@ struct error *interpreter_merge(struct interpreter *interpreter, const struct vc
 void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out);
 
 /*
- * Stacks of threads that do not run, in the kernel: read while the guest runs,
- * without a pause. A thread that had the CPU meanwhile is read again.
+ * Registers with which the kernel's memory is read: of a vCPU of the sample that sees the kernel, one
+ * that is in it if there is one. `beside`: in user mode, by the page tables that go with its own, where
+ * the kernel has two for each program. False: no vCPU can see one.
+ */
+bool waiting_choose_view(struct target *target, const struct sample *sample, bool beside,
+			 struct regs *out);
+
+/*
+ * Stacks of threads that do not run, in the kernel and in their programs: read
+ * while the guest runs, without a pause. A thread that had the CPU meanwhile is
+ * read again. Programs are read by page tables of their own.
  */
 struct waiting {
 	struct target *target;
@@ -88,17 +106,18 @@ struct waiting {
 	const struct guest_threads *threads;
 	const struct guest_memory *memory;
 	const struct regs *regs; /* of a vCPU that sees the kernel */
-	bool kernel_only;	 /* without frames of its program, whose memory is another one */
 };
 
 struct waiting_stack {
 	/* False: it runs, has ended, never stood still or cannot be read; nothing below is set. */
 	bool read;
-	uint32_t stack; /* id in the store of `capture`, frames of its program among them */
+	uint32_t stack; /* id in the store of `capture` */
 	enum unwind_end end;
+	bool called;  /* the program called the kernel, */
+	bool program; /* and its frames are there, at least where it goes on */
 };
 
-/* *thread is read anew. Errors are those of capture_unwind. */
+/* *thread is read anew. Errors are those of capture_locate, and of a lack of memory. */
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
 			     struct waiting_stack *out);
 

@@ -170,6 +170,11 @@ static bool is_foreign(struct code_cache *cache, uint64_t va)
 	return image && is_foreign_at(cache, image, va);
 }
 
+bool code_cache_knows(struct code_cache *cache, uint64_t va)
+{
+	return cache->images && images_at(cache->images, va) && !is_foreign(cache, va);
+}
+
 /* True for code of a program that was compared with no file, as long as some file was not found yet. */
 static bool may_be_foreign(const struct code_cache *cache, uint64_t va)
 {

@@ -41,6 +41,9 @@ void code_cache_free(struct code_cache *cache);
 const struct code *code_cache_for(struct code_cache *cache, const struct regs *regs,
 				  uint64_t now_ns);
 
+/* True if an image has the code at `va`, and no other program runs there in the address space of these registers. */
+bool code_cache_knows(struct code_cache *cache, uint64_t va);
+
 /*
  * Marks frames (FRAME_FOREIGN) where the image of a program is meant and the address space of these
  * registers has something else: its memory is compared with the file, now and then. Frames of

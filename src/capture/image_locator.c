@@ -9,7 +9,6 @@
 #include "base/budget.h"
 #include "base/clock.h"
 #include "capture/code_cache.h"
-#include "capture/kernel_locator.h"
 #include "symbol/images/placement.h"
 
 /* Tries at most; the pause before the first retry, which doubles each time. */
@@ -22,6 +21,9 @@
 
 /* vCPUs whose view of memory is searched in one try. */
 #define VIEWS 8
+
+/* ... and views of programs that wait. */
+#define OFFERED 4
 
 /* Steps of a search for files: their code is compared with the pages that vCPUs work in. */
 #define FILES_STEPS (1ull << 27)
@@ -60,11 +62,13 @@ struct image_locator {
 	bool complete;	      /* all files have been found, when the images were */
 	unsigned complete_at; /* ... at this change */
 	struct kernel_locator kernel;
-	struct background *search;    /* NULL: none has begun */
-	struct budget *budget;	      /* of the search */
-	struct vcpu_view view[VIEWS]; /* of the sample that it began with */
+	struct background *search;		/* NULL: none has begun */
+	struct budget *budget;			/* of the search */
+	struct vcpu_view view[VIEWS + OFFERED]; /* of the sample that it began with */
 	unsigned views;
-	bool given_up; /* a search was, and it was said */
+	struct vcpu_view offered[OFFERED]; /* for the next search, a ring */
+	unsigned offers;		   /* since the last */
+	bool given_up;			   /* a search was, and it was said */
 };
 
 static void say_so(struct image_locator *locator, bool warning, const char *format, ...)
@@ -391,6 +395,15 @@ static struct error *begin_kernel(struct image_locator *locator, const struct sa
 	return background_new(search_kernel, locator, KERNEL_LOCATOR_STEPS, &locator->search);
 }
 
+void image_locator_offer(struct image_locator *locator, const struct regs *regs,
+			 const struct window *stack)
+{
+	const struct vcpu_sample vcpu = {.regs = *regs, .stack = *stack};
+
+	if (!images_at(locator->images, regs->pc) && is_missing(locator))
+		open_view(locator, &vcpu, &locator->offered[locator->offers++ % OFFERED]);
+}
+
 static struct error *begin_files(struct image_locator *locator, const struct sample *sample)
 {
 	locator->tries++;
@@ -401,6 +414,9 @@ static struct error *begin_files(struct image_locator *locator, const struct sam
 	for (uint32_t i = 0; i < sample->vcpus && locator->views < VIEWS; i++)
 		if (sample->vcpu[i].online && sample->vcpu[i].regs.word)
 			open_view(locator, &sample->vcpu[i], &locator->view[locator->views++]);
+	for (unsigned i = 0; i < locator->offers && i < OFFERED; i++)
+		locator->view[locator->views++] = locator->offered[i];
+	locator->offers = 0;
 	return background_new(search_files, locator, FILES_STEPS, &locator->search);
 }
 

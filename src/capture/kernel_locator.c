@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "capture/kernel_locator.h"
+#include "capture/image_locator.h"
 
 #include "symbol/kernel/memory.h"
 

@@ -14,6 +14,29 @@
 /* Kernels' stacks are not larger, but for those with KASAN. */
 #define STACK_MAX 16384u
 
+bool waiting_choose_view(struct target *target, const struct sample *sample, bool beside,
+			 struct regs *out)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		const struct vcpu_sample *vcpu = &sample->vcpu[i];
+
+		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
+		    (found && vcpu->regs.user))
+			continue;
+		found = true;
+		*out = vcpu->regs;
+		if (!vcpu->regs.user)
+			return true;
+		if (target->ops->kernel_mmu)
+			target->ops->kernel_mmu(target, i, &out->mmu);
+		if (beside && out->kernel_root)
+			out->mmu.root = out->kernel_root;
+	}
+	return found;
+}
+
 /* The view of memory, with the registers that the thread goes on with. */
 static struct regs registers_of(const struct waiting *waiting, const struct thread_saved *saved)
 {
@@ -28,35 +51,100 @@ static struct regs registers_of(const struct waiting *waiting, const struct thre
 	return regs;
 }
 
+/* Bytes of a thread's stack in its program that are read at most. */
+#define PROGRAM_STACK_MAX 65536u
+
+/* Stacks of one thread, as they were read. */
+struct stacks_read {
+	struct regs regs, program;
+	struct window stack, program_stack;
+	uint8_t bytes[STACK_MAX];
+	uint8_t program_bytes[RED_ZONE_MAX + PROGRAM_STACK_MAX];
+};
+
+/* Reads the program's stack by the program's page tables; false: it has none, or they are not found. */
+static bool read_program(const struct waiting *waiting, const struct thread_saved *saved,
+			 struct stacks_read *out)
+{
+	struct regs *regs = &out->program;
+	const uint64_t sp = saved->program.sp & ~(uint64_t)(saved->program.word - 1);
+	struct window *stack = &out->program_stack;
+	size_t len;
+
+	if (!saved->tables)
+		return false;
+	*regs = saved->program;
+	regs->mmu = waiting->regs->mmu;
+	if (!target_translate(waiting->target, &waiting->regs->mmu, saved->tables, &regs->mmu.root))
+		return false;
+	*stack = (struct window){.va = sp, .bytes = out->program_bytes + RED_ZONE_MAX};
+	len = target_read(waiting->target, regs, sp, out->program_bytes + RED_ZONE_MAX,
+			  PROGRAM_STACK_MAX);
+	stack->len = (uint32_t)len;
+	stack->cut = len == PROGRAM_STACK_MAX;
+	if (target_read(waiting->target, regs, sp - RED_ZONE_MAX, out->program_bytes,
+			RED_ZONE_MAX) == RED_ZONE_MAX)
+		stack->below = red_zone(regs);
+	return true;
+}
+
+/* Walks through the kernel, and on in the program if that is what this has come to. */
+static struct error *walk(const struct waiting *waiting, const struct stacks_read *read,
+			  bool has_program, struct waiting_stack *out)
+{
+	struct unwind_result walked, program;
+	struct tick_entry entry = {0};
+	struct error *err = capture_locate(waiting->capture, &read->regs);
+
+	if (err)
+		return err;
+	(void)capture_walk(waiting->capture, &read->regs, &read->stack, 0, &walked);
+	out->called = walked.program;
+	out->program = has_program && walked.program == read->program.pc &&
+		       capture_walk(waiting->capture, &read->program, &read->program_stack,
+				    walked.n, &program);
+	if (out->program) {
+		walked.n += program.n;
+		walked.end = program.end;
+	}
+	err = capture_keep(waiting->capture, &walked, &entry);
+	out->stack = entry.stack;
+	out->end = (enum unwind_end)entry.end;
+	return err;
+}
+
+/* *again: false if it does not stand now. out->read: it stood still meanwhile. */
+static struct error *unwind_once(const struct waiting *waiting, struct guest_thread *thread,
+				 struct waiting_stack *out, bool *again)
+{
+	struct stacks_read read;
+	struct thread_saved saved;
+	bool has_program;
+	uint64_t len;
+
+	*again = guest_threads_saved(waiting->threads, waiting->memory, thread, &saved);
+	if (!*again)
+		return NULL;
+	read.regs = registers_of(waiting, &saved);
+	len = saved.stack_end - saved.sp;
+	read.stack = (struct window){.va = saved.sp, .bytes = read.bytes};
+	read.stack.len = (uint32_t)target_read(waiting->target, &read.regs, saved.sp, read.bytes,
+					       len < STACK_MAX ? len : STACK_MAX);
+	has_program = read_program(waiting, &saved, &read);
+	out->read =
+		read.stack.len && guest_threads_stands(waiting->threads, waiting->memory, thread);
+	return out->read ? walk(waiting, &read, has_program, out) : NULL;
+}
+
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
 			     struct waiting_stack *out)
 {
-	uint8_t bytes[STACK_MAX];
-	struct window stack = {.bytes = bytes};
-	struct tick_entry entry = {0};
-	struct thread_saved saved;
 	struct error *err = NULL;
+	bool again = true;
 
 	*out = (struct waiting_stack){0};
-	for (unsigned i = 0; i < TRIES && !out->read; i++) {
-		struct regs regs;
-		uint64_t len;
-
-		if (!guest_threads_saved(waiting->threads, waiting->memory, thread, &saved))
-			return NULL;
-		regs = registers_of(waiting, &saved);
-		len = saved.stack_end - saved.sp;
-		stack.va = saved.sp;
-		stack.len = (uint32_t)target_read(waiting->target, &regs, saved.sp, bytes,
-						  len < STACK_MAX ? len : STACK_MAX);
-		out->read = stack.len &&
-			    guest_threads_stands(waiting->threads, waiting->memory, thread);
-		if (out->read)
-			err = capture_unwind(waiting->capture, &regs, &stack, waiting->kernel_only,
-					     &entry);
-	}
-	out->stack = entry.stack;
-	out->end = (enum unwind_end)entry.end;
+	for (unsigned i = 0; i < TRIES && again && !out->read && !err; i++)
+		err = unwind_once(waiting, thread, out, &again);
 	return err;
 }
 
@@ -181,31 +269,6 @@ static uint64_t advance(struct waits *waits)
 static bool may_look(const struct waits *waits)
 {
 	return !(waits->stop && *waits->stop) && (waits->cost <= 0 || waits->left_ns > 0);
-}
-
-/* Chooses a vCPU that sees the kernel, one that is in it if there is one. */
-static bool choose_view(const struct waits *waits, struct wait_view *view)
-{
-	const struct sample *sample = capture_sample(waits->capture);
-	struct target *target = waits->target;
-	bool found = false;
-
-	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		const struct vcpu_sample *vcpu = &sample->vcpu[i];
-
-		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
-		    (found && vcpu->regs.user))
-			continue;
-		found = true;
-		view->regs = vcpu->regs;
-		if (!vcpu->regs.user)
-			return true;
-		if (target->ops->kernel_mmu)
-			target->ops->kernel_mmu(target, i, &view->regs.mmu);
-		if (view->regs.kernel_root)
-			view->regs.mmu.root = view->regs.kernel_root;
-	}
-	return found;
 }
 
 static uint8_t state_of(const struct guest_thread *thread)
@@ -390,10 +453,10 @@ struct error *waits_tick(struct waits *waits, const struct guest_threads *thread
 					.capture = waits->capture,
 					.threads = threads,
 					.memory = &memory,
-					.regs = &view.regs,
-					.kernel_only = true};
+					.regs = &view.regs};
 
-	if (!threads || !choose_view(waits, &view))
+	if (!threads ||
+	    !waiting_choose_view(waits->target, capture_sample(waits->capture), true, &view.regs))
 		return NULL;
 	memcpy(waits->entries, tick->entries, tick->n * sizeof(*tick->entries));
 	tick->entries = waits->entries;

@@ -67,7 +67,7 @@ static bool is_scheduler(const char *function)
 	return false;
 }
 
-/* The innermost function with a name that is not the scheduler's. */
+/* The innermost function of the kernel with a name that is not the scheduler's. */
 static struct error *find_wait(struct symbolizer *symbolizer,
 			       const struct guest_dump_thread *thread, const char **waits_in)
 {
@@ -78,6 +78,8 @@ static struct error *find_wait(struct symbolizer *symbolizer,
 		const struct location *at;
 		size_t n;
 
+		if (frame->addr < LOWER_HALF)
+			break;
 		err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
 		if (!err && at[n - 1].resolved && !is_scheduler(at[n - 1].function))
 			*waits_in = at[n - 1].function;

@@ -338,6 +338,35 @@ size_t target_read(struct target *target, const struct regs *regs, uint64_t va, 
 	return paged_memory_read(&target->memory, target->info.arch, regs, va, buf, len);
 }
 
+/* Frames of page tables, one at a time. */
+struct table_reader {
+	struct target *target;
+	uint8_t frame[FRAME_SIZE];
+};
+
+static const void *read_table(void *ctx, uint64_t gfn)
+{
+	static const struct regs physical = {.mmu.mode = MMU_OFF};
+	struct table_reader *reader = ctx;
+	const size_t got = target_read(reader->target, &physical, gfn << FRAME_SHIFT, reader->frame,
+				       FRAME_SIZE);
+
+	return got == FRAME_SIZE ? reader->frame : NULL;
+}
+
+bool target_translate(struct target *target, const struct mmu *mmu, uint64_t va, uint64_t *physical)
+{
+	struct table_reader reader = {.target = target};
+	const struct physmem tables = {read_table, &reader};
+	struct xlate page = {0};
+
+	if (!(target->ops->read ? target->follows_tables : target->memory.frames.frame != NULL) ||
+	    target->info.arch->translate(mmu, va, &tables, &page) != XLATE_OK)
+		return false;
+	*physical = page.addr;
+	return true;
+}
+
 void target_wait(struct target *target, uint64_t until_ns)
 {
 	if (target->ops->wait)

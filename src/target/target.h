@@ -228,6 +228,8 @@ struct target {
 	bool copies_threads;
 	/* Set by open: sample() copies frames of an interpreter; a thread on a CPU is stopped for that. */
 	bool copies_frames;
+	/* Set by open: read() follows any page tables that the registers name, as target->memory does. */
+	bool follows_tables;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
@@ -359,6 +361,13 @@ void target_tell(struct target *target, const char *text);
 bool target_can_read(const struct target *target);
 size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 		   size_t len);
+
+/*
+ * Translates a guest-virtual address while the guest runs. False: there is no page, or the
+ * target sees no page tables but those that a vCPU has.
+ */
+bool target_translate(struct target *target, const struct mmu *mmu, uint64_t va,
+		      uint64_t *physical);
 
 /* Sleeps until then, or until a signal comes, as the target needs it. */
 void target_wait(struct target *target, uint64_t until_ns);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/kernel/btf.h"
 #include "symbol/kernel/kallsyms.h"
 #include "symbol/kernel/memory.h"
 
@@ -22,16 +21,12 @@
 /* Walks until one comes back to where it began. */
 #define WALK_TRIES 8
 
-/* All members of task_struct lie in so many bytes. */
-#define TASK_MAX 16384u
 #define COMM_LEN 16u
 
 /* include/linux/sched.h */
 #define PF_KTHREAD  0x00200000u
 #define TASK_IDLE   0x402u
 #define TASK_REPORT 0x7fu
-/* arch/x86/include/asm/page_64_types.h, arch/arm64/include/asm/memory.h: more with KASAN */
-#define THREAD_SIZE (16u << 10)
 /* include/linux/threads.h: PID_MAX_LIMIT */
 #define PID_MAX (4u << 20)
 
@@ -58,22 +53,6 @@ static const struct {
 	[TASK_LEADER] = {"group_leader", NULL, 8},
 	[TASK_STACK] = {"stack", NULL, 8},
 };
-
-static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
-{
-	return guest_memory_read(memory, va, value, len) == len;
-}
-
-/* True for a pointer to the kernel's data. */
-static bool is_pointer(uint64_t value)
-{
-	return value >> 63 && value % 8 == 0;
-}
-
-static bool get_pointer(const struct guest_memory *memory, uint64_t va, uint64_t *pointer)
-{
-	return get(memory, va, pointer, 8) && is_pointer(*pointer);
-}
 
 /* A member, up to 8 bytes of it. */
 static uint64_t number(const struct linux_threads *own, const uint8_t *task,
@@ -125,28 +104,27 @@ static void fill(const struct linux_threads *own, uint64_t at, const uint8_t *ta
 	memcpy(out->name, task + own->at[TASK_COMM], COMM_LEN);
 }
 
-static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
+bool linux_is_same(const struct guest_thread *a, const struct guest_thread *b)
 {
 	return a->tid == b->tid && a->pid == b->pid && a->start_ns == b->start_ns;
 }
 
-/* Reads a thread, twice; one that is switched all the time is taken as it is. */
-static bool read_task(const struct linux_threads *own, const struct guest_memory *memory,
-		      uint64_t at, uint64_t *signal, struct guest_thread *out)
+bool linux_read_task(const struct linux_threads *own, const struct guest_memory *memory,
+		     uint64_t at, uint64_t *signal, struct guest_thread *out)
 {
-	uint8_t task[TASK_MAX];
+	uint8_t task[LINUX_TASK_MAX];
 	struct guest_thread before;
 	bool same = false, still = false;
 
-	if (!get(memory, at, task, own->span))
+	if (!linux_get(memory, at, task, own->span))
 		return false;
 	fill(own, at, task, out);
 	for (unsigned i = 0; i < READ_TRIES && !still; i++) {
 		before = *out;
-		if (!get(memory, at, task, own->span))
+		if (!linux_get(memory, at, task, own->span))
 			return false;
 		fill(own, at, task, out);
-		same = is_same(&before, out);
+		same = linux_is_same(&before, out);
 		still = same && before.switches == out->switches;
 	}
 	*signal = number(own, task, TASK_SIGNAL);
@@ -159,8 +137,8 @@ static bool follow(const struct guest_memory *memory, uint64_t node, uint64_t *n
 	uint64_t back;
 
 	for (unsigned i = 0; i < LINK_TRIES; i++)
-		if (get_pointer(memory, node, next) && get_pointer(memory, *next + 8, &back) &&
-		    back == node)
+		if (linux_get_pointer(memory, node, next) &&
+		    linux_get_pointer(memory, *next + 8, &back) && back == node)
 			return true;
 	return false;
 }
@@ -169,9 +147,9 @@ static bool follow(const struct guest_memory *memory, uint64_t node, uint64_t *n
 static bool read_ids(const struct linux_threads *own, const struct guest_memory *memory,
 		     uint64_t task, struct guest_thread *out)
 {
-	return get(memory, task + own->at[TASK_PID], &out->tid, 4) &&
-	       get(memory, task + own->at[TASK_TGID], &out->pid, 4) &&
-	       get(memory, task + own->at[TASK_START], &out->start_ns, 8);
+	return linux_get(memory, task + own->at[TASK_PID], &out->tid, 4) &&
+	       linux_get(memory, task + own->at[TASK_TGID], &out->pid, 4) &&
+	       linux_get(memory, task + own->at[TASK_START], &out->start_ns, 8);
 }
 
 /* Goes to the first thread of the process behind this one. */
@@ -188,7 +166,7 @@ static enum guest_thread_turn next_process(const struct linux_threads *own,
 	if (task == own->init_task)
 		return TURN_END;
 	if (!read_ids(own, memory, task, &ids) || ids.tid != ids.pid ||
-	    !get_pointer(memory, task + own->at[TASK_SIGNAL], &signal) ||
+	    !linux_get_pointer(memory, task + own->at[TASK_SIGNAL], &signal) ||
 	    !follow(memory, signal + own->thread_head, &node) || node == signal + own->thread_head)
 		return TURN_LOST;
 	next->at = node - own->at[TASK_THREAD_NODE];
@@ -203,16 +181,17 @@ static enum guest_thread_turn next_thread(const struct linux_threads *own,
 					  struct guest_thread *next)
 {
 	const uint64_t link = last->at + own->at[TASK_THREAD_NODE];
-	uint8_t task[TASK_MAX];
+	uint8_t task[LINUX_TASK_MAX];
 	struct guest_thread now;
 	uint64_t node = 0, back = 0;
 
 	for (unsigned i = 0; i < LINK_TRIES && back != link; i++) {
-		if (!get(memory, last->at, task, own->span))
+		if (!linux_get(memory, last->at, task, own->span))
 			return TURN_LOST;
 		fill(own, last->at, task, &now);
 		node = number(own, task, TASK_THREAD_NODE);
-		if (!is_same(last, &now) || !is_pointer(node) || !get(memory, node + 8, &back, 8))
+		if (!linux_is_same(last, &now) || !linux_is_pointer(node) ||
+		    !linux_get(memory, node + 8, &back, 8))
 			return TURN_LOST;
 	}
 	if (back != link)
@@ -234,7 +213,7 @@ static enum guest_thread_turn next(const void *state, const struct guest_memory 
 						 : next_process(own, memory, own->init_task, &to);
 
 	if (turn == TURN_THREAD &&
-	    (!read_task(own, memory, to.at, &unused, thread) || thread->pid != to.pid))
+	    (!linux_read_task(own, memory, to.at, &unused, thread) || thread->pid != to.pid))
 		return TURN_LOST;
 	return turn;
 }
@@ -266,7 +245,7 @@ static uint32_t cpus(const void *state, const struct guest_memory *memory)
 	const struct linux_threads *own = state;
 	uint32_t n;
 
-	if (!own->current || !get(memory, own->cpus, &n, 4))
+	if (!own->current || !linux_get(memory, own->cpus, &n, 4))
 		return 0;
 	return n < GUEST_THREADS_CPUS_MAX ? n : GUEST_THREADS_CPUS_MAX;
 }
@@ -276,8 +255,8 @@ static bool is_online(const struct linux_threads *own, const struct guest_memory
 {
 	uint64_t bits;
 
-	return cpu < GUEST_THREADS_CPUS_MAX && get(memory, own->online + cpu / 64 * 8, &bits, 8) &&
-	       bits >> cpu % 64 & 1;
+	return cpu < GUEST_THREADS_CPUS_MAX &&
+	       linux_get(memory, own->online + cpu / 64 * 8, &bits, 8) && bits >> cpu % 64 & 1;
 }
 
 static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
@@ -287,12 +266,12 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 	uint64_t base, task, after, signal;
 
 	if (!own->current || !is_online(own, memory, cpu) ||
-	    !get(memory, own->offsets + 8ull * cpu, &base, 8))
+	    !linux_get(memory, own->offsets + 8ull * cpu, &base, 8))
 		return false;
 	for (unsigned i = 0; i < READ_TRIES; i++) {
-		if (!get_pointer(memory, base + own->current, &task) ||
-		    !read_task(own, memory, task, &signal, out) ||
-		    !get_pointer(memory, base + own->current, &after) || after != task)
+		if (!linux_get_pointer(memory, base + own->current, &task) ||
+		    !linux_read_task(own, memory, task, &signal, out) ||
+		    !linux_get_pointer(memory, base + own->current, &after) || after != task)
 			continue;
 		out->state = THREAD_RUNNING;
 		out->cpu = cpu;
@@ -369,7 +348,7 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 	const uint32_t n = cpus(own, memory);
 	uint64_t base;
 
-	for (uint32_t i = 0; i < n && get(memory, own->offsets + 8ull * i, &base, 8); i++)
+	for (uint32_t i = 0; i < n && linux_get(memory, own->offsets + 8ull * i, &base, 8); i++)
 		if (base == at)
 			return is_online(own, memory, i);
 	return false;
@@ -381,8 +360,9 @@ static bool read_leader(const struct linux_threads *own, const struct guest_memo
 {
 	uint64_t leader, unused;
 
-	return get_pointer(memory, task + own->at[TASK_LEADER], &leader) &&
-	       read_task(own, memory, leader, &unused, out) && out->tid == pid && out->pid == pid;
+	return linux_get_pointer(memory, task + own->at[TASK_LEADER], &leader) &&
+	       linux_read_task(own, memory, leader, &unused, out) && out->tid == pid &&
+	       out->pid == pid;
 }
 
 /* A task that is the same one after its stack was read had it before. */
@@ -393,64 +373,16 @@ static bool details(const void *state, const struct guest_memory *memory,
 	struct guest_thread thread;
 	uint64_t stack, unused;
 
-	if (!get_pointer(memory, of->at + own->at[TASK_STACK], &stack) ||
-	    !read_task(own, memory, of->at, &unused, &thread) || thread.tid != of->tid ||
+	if (!linux_get_pointer(memory, of->at + own->at[TASK_STACK], &stack) ||
+	    !linux_read_task(own, memory, of->at, &unused, &thread) || thread.tid != of->tid ||
 	    thread.start_ns != of->start_ns)
 		return false;
 	out->stack = stack;
-	out->stack_size = THREAD_SIZE;
+	out->stack_size = LINUX_THREAD_SIZE;
 	out->kernel = thread.kernel;
 	if (read_leader(own, memory, of->at, thread.pid, &thread))
 		memcpy(out->process, thread.name, sizeof(thread.name));
 	return true;
-}
-
-/* A thread that has ended has no stack any more. */
-static bool may_be_saved(const struct guest_thread *thread)
-{
-	return thread->state != THREAD_RUNNING && thread->state != THREAD_ZOMBIE &&
-	       thread->state != THREAD_DEAD;
-}
-
-static bool read_saved(const struct linux_threads *own, const struct guest_memory *memory,
-		       uint64_t task, struct thread_saved *out)
-{
-	const struct linux_saved *at = &own->saved;
-	uint64_t frame = task;
-
-	if (!get(memory, task + at->sp, &out->sp, 8))
-		return false;
-	if (at->framed) {
-		frame = out->sp;
-		out->sp += at->pc + 8;
-	}
-	return get(memory, frame + at->pc, &out->pc, 8) && get(memory, frame + at->fp, &out->fp, 8);
-}
-
-static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
-		  struct thread_saved *out)
-{
-	const struct linux_threads *own = state;
-	const struct guest_thread before = *thread;
-	uint64_t stack, unused;
-
-	if (!own->saved.known || !read_task(own, memory, before.at, &unused, thread) ||
-	    !is_same(&before, thread) || !may_be_saved(thread) ||
-	    !get_pointer(memory, before.at + own->at[TASK_STACK], &stack) ||
-	    !read_saved(own, memory, before.at, out))
-		return false;
-	out->stack_end = stack + THREAD_SIZE;
-	return out->sp - stack < THREAD_SIZE && out->sp % 8 == 0;
-}
-
-static bool stands(const void *state, const struct guest_memory *memory,
-		   const struct guest_thread *thread)
-{
-	struct guest_thread now;
-	uint64_t unused;
-
-	return read_task(state, memory, thread->at, &unused, &now) && is_same(thread, &now) &&
-	       may_be_saved(&now) && now.switches == thread->switches;
 }
 
 static struct error *find_members(const struct btf *btf, struct linux_threads *own)
@@ -464,7 +396,7 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 					 "the BTF of the guest's Linux has no member %s of "
 					 "task_struct",
 					 members[i].name);
-		if (own->at[i] > TASK_MAX - members[i].size)
+		if (own->at[i] > LINUX_TASK_MAX - members[i].size)
 			return error_new(ERR_GUEST, "the BTF of the guest's Linux is damaged");
 		if (own->at[i] + members[i].size > own->span)
 			own->span = own->at[i] + members[i].size;
@@ -474,22 +406,6 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 				 "the BTF of the guest's Linux has no member thread_head "
 				 "of signal_struct");
 	return NULL;
-}
-
-/* struct inactive_task_frame (arch/x86/include/asm/switch_to.h); struct cpu_context (arch/arm64/include/asm/processor.h). */
-static void find_saved(const struct btf *btf, struct linux_threads *own)
-{
-	struct linux_saved *at = &own->saved;
-
-	at->framed = btf_offset(btf, "task_struct", "thread.sp", &at->sp);
-	if (at->framed)
-		at->known = btf_offset(btf, "inactive_task_frame", "bp", &at->fp) &&
-			    btf_offset(btf, "inactive_task_frame", "ret_addr", &at->pc);
-	else
-		at->known = btf_offset(btf, "task_struct", "thread.cpu_context.sp", &at->sp) &&
-			    btf_offset(btf, "task_struct", "thread.cpu_context.fp", &at->fp) &&
-			    btf_offset(btf, "task_struct", "thread.cpu_context.pc", &at->pc);
-	at->known &= at->sp < TASK_MAX && at->fp < TASK_MAX && at->pc < TASK_MAX;
 }
 
 /* Where each CPU has the address of its current task; a kernel for one CPU has no such place. */
@@ -536,7 +452,7 @@ static struct error *find_all(const struct guest_memory *memory, const struct ka
 	if (!err)
 		err = find_members(btf, own);
 	if (!err)
-		find_saved(btf, own);
+		linux_saved_find(btf, &own->saved);
 	if (!err)
 		find_current(names, btf, own);
 	if (!err)
@@ -584,6 +500,6 @@ const struct threads_system threads_linux = {
 	.switches = switches,
 	.is_cpu = is_cpu,
 	.details = details,
-	.saved = saved,
-	.stands = stands,
+	.saved = linux_saved_read,
+	.stands = linux_saved_stands,
 };

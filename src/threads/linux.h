@@ -4,7 +4,13 @@
 
 /* State of threads_linux: found once in a kernel, it leads through its lists again and again. */
 
+#include "symbol/kernel/btf.h"
 #include "threads/threads.h"
+
+/* All members of task_struct lie in so many bytes. */
+#define LINUX_TASK_MAX 16384u
+/* arch/x86/include/asm/page_64_types.h, arch/arm64/include/asm/memory.h: more with KASAN */
+#define LINUX_THREAD_SIZE (16u << 10)
 
 /* Members of struct task_struct. */
 enum task_member {
@@ -36,6 +42,8 @@ enum task_member {
 struct linux_saved {
 	bool known, framed;
 	uint32_t pc, sp, fp;
+	bool programs;	  /* registers of programs are found, too */
+	uint32_t mm, pgd; /* the address space, in task_struct; its page tables, in mm_struct */
 };
 
 struct linux_threads {
@@ -56,5 +64,38 @@ struct linux_threads {
 /* Finds all of it by a kernel's names and BTF; freed by threads_linux.close. */
 struct error *linux_threads_find(const struct guest_memory *memory, const struct kallsyms *names,
 				 void **state);
+
+/* The parts below are for Linux's files alone. */
+
+static inline bool linux_get(const struct guest_memory *memory, uint64_t va, void *value,
+			     size_t len)
+{
+	return guest_memory_read(memory, va, value, len) == len;
+}
+
+/* True for a pointer to the kernel's data. */
+static inline bool linux_is_pointer(uint64_t value)
+{
+	return value >> 63 && value % 8 == 0;
+}
+
+static inline bool linux_get_pointer(const struct guest_memory *memory, uint64_t va,
+				     uint64_t *pointer)
+{
+	return linux_get(memory, va, pointer, 8) && linux_is_pointer(*pointer);
+}
+
+bool linux_is_same(const struct guest_thread *a, const struct guest_thread *b);
+
+/* Reads a thread, twice; one that is switched all the time is taken as it is. */
+bool linux_read_task(const struct linux_threads *own, const struct guest_memory *memory,
+		     uint64_t at, uint64_t *signal, struct guest_thread *out);
+
+/* threads_system.saved and .stands; and what they need. */
+bool linux_saved_read(const void *state, const struct guest_memory *memory,
+		      struct guest_thread *thread, struct thread_saved *out);
+bool linux_saved_stands(const void *state, const struct guest_memory *memory,
+			const struct guest_thread *thread);
+void linux_saved_find(const struct btf *btf, struct linux_saved *at);
 
 #endif

@@ -82,6 +82,80 @@ static void a_stack_pointer_that_is_wild_is_none(void **state)
 	assert_false(threads_linux.saved(&blind, &kernel->memory, &thread, &saved));
 }
 
+#define MM	      0xffff888000020000ull
+#define PT_REGS(word) (STACK_OF(4) + 0x4000 - 168 + 8 * (word))
+
+/* Puts the registers of a program at the top of the kernel's stack: each its own word, but for these. */
+static void enter_kernel(struct kernel *kernel, uint64_t ip, uint64_t cs, uint64_t sp)
+{
+	for (uint64_t word = 0; word < 21; word++)
+		put_word(kernel, PT_REGS(word), 0x100 + word);
+	put_word(kernel, PT_REGS(16), ip);
+	put_word(kernel, PT_REGS(17), cs);
+	put_word(kernel, PT_REGS(19), sp);
+	put_word(kernel, TASK(4) + layout.saved.mm, MM);
+	put_word(kernel, MM + layout.saved.pgd, 0xffff888012345000);
+}
+
+static void a_program_has_its_registers_at_the_top_of_the_kernels_stack(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread = asleep(kernel, 4);
+	struct thread_saved saved;
+
+	enter_kernel(kernel, 0x401103, 0x33, 0x7ffc1000);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0xffff888012345000);
+	assert_true(saved.program.pc == 0x401103 && saved.program.sp == 0x7ffc1000);
+	assert_true(saved.program.user && saved.program.word == 8);
+	/* By DWARF's numbers: rax, rbx, rbp, rsp, r15. */
+	assert_int_equal(saved.program.fp, 0x104);
+	assert_int_equal(saved.program.gp[0], 0x10a);
+	assert_int_equal(saved.program.gp[3], 0x105);
+	assert_int_equal(saved.program.gp[6], 0x104);
+	assert_int_equal(saved.program.gp[7], 0x7ffc1000);
+	assert_int_equal(saved.program.gp[15], 0x100);
+	assert_int_equal(saved.program.gp_valid, 0xffff);
+	enter_kernel(kernel, 0x8049000, 0x23, 0xffffd000);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_int_equal(saved.program.word, 4);
+	assert_int_equal(saved.program.gp_valid, 0);
+}
+
+static void what_is_no_programs_is_not_taken_for_it(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread = asleep(kernel, 4);
+	struct linux_threads blind = layout;
+	struct thread_saved saved;
+
+	/* Code of the kernel, and addresses of its own. */
+	enter_kernel(kernel, 0x401103, 0x10, 0x7ffc1000);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	enter_kernel(kernel, UINT64_MAX, 0x33, 0x7ffc1000);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	/* An address space that has ended; one whose tables are nowhere. */
+	enter_kernel(kernel, 0x401103, 0x33, 0x7ffc1000);
+	put_word(kernel, TASK(4) + layout.saved.mm, 0);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	enter_kernel(kernel, 0x401103, 0x33, 0x7ffc1000);
+	put_word(kernel, MM + layout.saved.pgd, 0x1001);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	/* A thread of the kernel that uses a program's memory. */
+	enter_kernel(kernel, 0x401103, 0x33, 0x7ffc1000);
+	put(kernel, 4, TASK_FLAGS, 0x00200000);
+	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	put(kernel, 4, TASK_FLAGS, 0);
+	blind.saved.programs = false;
+	assert_true(threads_linux.saved(&blind, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+}
+
 /* Goes on through a whole turn; returns how many threads there were, by their numbers in `tids`. */
 static size_t turn_of(struct kernel *kernel, uint32_t *tids, size_t most)
 {
@@ -164,6 +238,8 @@ int main(void)
 		TEST(a_thread_that_has_run_meanwhile_does_not_stand),
 		TEST(a_thread_that_is_another_or_has_ended_has_no_registers),
 		TEST(a_stack_pointer_that_is_wild_is_none),
+		TEST(a_program_has_its_registers_at_the_top_of_the_kernels_stack),
+		TEST(what_is_no_programs_is_not_taken_for_it),
 		TEST(all_threads_come_by_turns),
 		TEST(nothing_is_behind_a_thread_that_has_ended),
 		TEST(a_turn_through_lists_that_lie_costs_no_more),

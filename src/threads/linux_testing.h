@@ -54,7 +54,14 @@ static const struct linux_threads layout = {
 	.online = GLOBALS + 0x100,
 	.cpus = GLOBALS + 0x108,
 	.switches = {{0x1000, 0x1020}, {0x2000, 0x2100}},
-	.saved = {.known = true, .framed = true, .sp = 136, .fp = 40, .pc = 48},
+	.saved = {.known = true,
+		  .framed = true,
+		  .sp = 136,
+		  .fp = 40,
+		  .pc = 48,
+		  .programs = true,
+		  .mm = 144,
+		  .pgd = 16},
 };
 
 struct kernel {

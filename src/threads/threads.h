@@ -170,6 +170,12 @@ bool guest_threads_running(const struct guest_threads *threads, const struct gue
 struct thread_saved {
 	uint64_t pc, sp, fp;
 	uint64_t stack_end; /* of its own stack in the kernel, where sp is */
+	/*
+	 * Address of its program's page tables, in the kernel's view; 0: it has no program, or what
+	 * that goes on with is not known. `program` is without mmu.
+	 */
+	uint64_t tables;
+	struct regs program;
 };
 
 /*

@@ -182,8 +182,10 @@ static bool is_known_code(const struct walk *walk, uint64_t pc)
 enum found rule_go_to_interrupted(struct walk *walk, const struct row_caller *caller)
 {
 	/* User code without symbols: end at kernel entry. */
-	if (leaves_kernel(walk, caller->pc) && !is_known_code(walk, caller->pc)) {
+	if (leaves_kernel(walk, caller->pc) &&
+	    (walk->in->kernel_only || !is_known_code(walk, caller->pc))) {
 		walk->out->end = UNWIND_OUTERMOST;
+		walk->out->program = caller->pc;
 		return FOUND_END;
 	}
 	if (!walk_goes_up(walk, caller->sp))

@@ -99,6 +99,8 @@ struct unwind_result {
 	uint64_t elsewhere;
 	/* A word of a red zone was needed; UNWIND_BYTES: perhaps one that was not copied. */
 	bool red_zone;
+	/* Address at which the program goes on that the walk has ended before, in a kernel; 0: it has not. */
+	uint64_t program;
 	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
 	/* Bit n: something was read from in->others[n], and how much of it, as `used`. */

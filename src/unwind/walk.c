@@ -446,6 +446,7 @@ static void end_before_program(struct walk *walk)
 {
 	walk->cache = NULL;
 	walk->out->end = UNWIND_OUTERMOST;
+	walk->out->program = walk->at.addr;
 }
 
 /* Some frames farther; false: out->end says why not. */

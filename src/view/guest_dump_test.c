@@ -275,7 +275,8 @@ static void threads_have_their_traces(void **state)
 	text = as_text(&f);
 	has(text, "\nthread 7     w");
 	has(text, "; sleeping\ntrace\n    0  0000000000001008  Pool<int>::leaf(int)+0x8\n");
-	has(text, "called by its program, whose stack is not read\n");
+	has(text,
+	    "called by its program, whose stack is not shown: -s gives the file of its code\n");
 	has(text, "\nthread 8     worker; running; of process 7 w");
 	has(text, "on a CPU: see its vCPU\n");
 	has(text, "\nthread 9     [gp]; idle\n         its stack could not be read\n");

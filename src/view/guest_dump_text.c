@@ -448,7 +448,9 @@ static struct error *put_thread(const struct guest_dump *dump,
 	}
 	err = put_trace(dump, &thread->trace, dump->info->arch->word, out);
 	if (thread->program)
-		fputs("         called by its program, whose stack is not read\n", out);
+		fputs("         called by its program, whose stack is not shown: -s gives the file "
+		      "of its code\n",
+		      out);
 	return err;
 }
 

@@ -155,7 +155,7 @@ class Processes(GuestCase):
             functions = inside.get((tid, thread["switches"]))
             if not functions or "trace" not in thread:
                 continue
-            names = [ENTRY.sub("__do_sys_", frame.get("symbol", "")) for frame in thread["trace"]]
+            names = [ENTRY.sub("__do_sys_", frame.get("symbol", "")) for frame in thread["trace"] if int(frame["address"], 16) >> 63]
             functions = [ENTRY.sub("__do_sys_", function) for function in functions]
             self.assertTrue(thread["whole"], thread)
             self.assertEqual(names[-len(functions):], functions, (thread["name"], names))

@@ -42,6 +42,8 @@ TOLERANCE = 0.03
 
 # Functions of the kernel in which the program waits, in the order in which it tells its times; and the state that it is in then.
 WAITS = {"hrtimer_nanosleep": "sleeping", "futex_wait": "sleeping", "kernel_clone": "disk"}
+# ... called by these functions of the program, which no other program has.
+CALLERS = {"hrtimer_nanosleep": "sleep_for", "futex_wait": "lock_for", "kernel_clone": "wait_for_child"}
 STATES = ("queued", "sleeping", "disk", "stopped")
 
 
@@ -67,7 +69,7 @@ class Waits(GuestCase):
 
     def take(self, attempt):
         before = self.inside()
-        self.record("linux", f"-q --threads --thread-cost {COST} -F {RATE} -T {SECONDS * chance.longer(attempt)}", timeout=60 * chance.longer(attempt))
+        self.record("linux", f"-q --threads --thread-cost {COST} -F {RATE} -T {SECONDS * chance.longer(attempt)} -s linux-waits", timeout=60 * chance.longer(attempt))
         had = [after - ns for after, ns in zip(self.inside(), before)]
         options = f"--state off-cpu --pid {self.pid} --by function"
         samples = self.report(options)["stacks"]["selected"]
@@ -84,6 +86,7 @@ class Waits(GuestCase):
         self.check_states()
         self.check_time()
         self.check_apart()
+        self.check_programs()
         self.check_pictures()
         self.runs_on("linux")
 
@@ -116,6 +119,21 @@ class Waits(GuestCase):
         status, text = self.dom0("uniprof report linux.uniprof")
         self.assertEqual(status, 0, text)
         self.assertRegex(text, r"(?m)^waits    \d+ samples of threads that do not run.*; they are in no share below: --state=off-cpu shows them$")
+
+    def check_programs(self):
+        """Functions of the program are in its own stacks, each behind its own wait, and in no other program's."""
+        status, text = self.dom0("uniprof export --format folded --state off-cpu --by process linux.uniprof")
+        self.assertEqual(status, 0, text)
+        seen = set()
+        for process, *stack in (line.rsplit(" ", 1)[0].split(";") for line in text.splitlines() if ";" in line):
+            callers = [function for function in stack if function in CALLERS.values()]
+            if not callers:
+                continue
+            self.assertTrue(process.startswith("linux-waits"), (process, stack))
+            # The child begins where its parent waits.
+            seen |= {wait for wait in WAITS if wait in stack and CALLERS[wait] == callers[-1]}
+            self.assertFalse([wait for wait in WAITS if wait in stack and CALLERS[wait] != callers[-1]], stack)
+        self.assertEqual(seen, set(WAITS))
 
     def check_pictures(self):
         status, text = self.dom0("uniprof flamegraph --state off-cpu --comm linux-waits linux.uniprof")

@@ -15,6 +15,10 @@ TURNS = "init/turns (x) y "
 WAITING = BUILD / "guests" / "linux-waits"
 WAITS = ("hrtimer_nanosleep", "futex_wait", "kernel_clone")
 TOLERANCE = 0.03
+# ... called by these functions of the program, and these by those.
+CALLERS = {"hrtimer_nanosleep": "sleep_for", "futex_wait": "lock_for", "kernel_clone": "wait_for_child"}
+OUTER = {"sleep_for": {"_start;user_entry", "wait_for_child;child"}, "lock_for": {"_start;user_entry"}, "wait_for_child": {"_start;user_entry"}}
+KERNEL_ENTRY = "entry_SYSCALL_64_after_hwframe"
 
 ENOUGH = 150
 
@@ -53,8 +57,8 @@ class Linux(LinuxCase):
 
     def take_waits(self, attempt):
         before = self.waited()
-        self.uniprof("record", "-q", "--threads", "--thread-cost", 50, "--max-overhead", 50, "-F", 97, "-T", 15 * chance.longer(attempt), "-o", "out.uniprof",
-                     f"qemu:{self.qmp}", timeout=600)
+        self.uniprof("record", "-q", "--threads", "--thread-cost", 50, "--max-overhead", 50, "-F", 97, "-T", 15 * chance.longer(attempt), "-s", WAITING,
+                     "-o", "out.uniprof", f"qemu:{self.qmp}", timeout=600)
         had = [after - ns for after, ns in zip(self.waited(), before)]
         report = json.loads(self.uniprof("report", "--json", "--rows", 0, "--state", "off-cpu", "--pid", 1, "out.uniprof"))
         rows = {row["function"]: row["total"]["weight_ns"] for row in report["rows"] if row["function"] in WAITS}
@@ -62,14 +66,35 @@ class Linux(LinuxCase):
         return ({row: samples * ns / whole for row, ns in rows.items()},
                 {function: ns / max(sum(had), 1) for function, ns in zip(WAITS, had)})
 
-    def test_waits_have_the_shares_that_their_program_tells(self):
-        self.start_linux("quiet console=ttyS0", WAITING)
+    def check_programs_stacks(self):
+        """Behind each wait in the kernel lies what called it in the program, and nothing else; threads of the kernel have none."""
+        stacks = [line.rsplit(" ", 1)[0].split(";") for line in self.uniprof("export", "--format", "folded", "--state", "off-cpu", "--by", "process", "out.uniprof").splitlines()]
+        seen = 0
+        for process, *stack in stacks:
+            wait = [function for function in stack if function in CALLERS]
+            if not process.startswith("init") or not wait or KERNEL_ENTRY not in stack:
+                self.assertFalse(set(stack) & (set(OUTER) | {"user_entry", "child"}) and not process.startswith("init"), (process, stack))
+                continue
+            program = stack[:stack.index(KERNEL_ENTRY)]
+            # Until its file was found, the kernel's part is all.
+            if program:
+                self.assertEqual(program[-1], CALLERS[wait[0]], stack)
+                self.assertIn(";".join(program[:-1]), OUTER[program[-1]], stack)
+                seen += 1
+        self.assertGreaterEqual(seen, len(CALLERS), stacks)
+
+    def check_waits(self, words):
+        self.start_linux(f"quiet console=ttyS0 {words}", WAITING)
         self.wait_for(lambda: self.console.exists() and "waited" in self.console.read_text(), "its program does not begin", BOOT)
         self.wait_for_thread("init")
         chance.check_shares(self.take_waits, TOLERANCE)
+        self.check_programs_stacks()
         told = json.loads(self.uniprof("report", "--json", "--rows", 0, "out.uniprof"))
         self.assertEqual(told["stacks"]["selected"], told["states"]["running"]["samples"])
         self.assertGreater(told["states"]["disk"]["samples"], 0)
+
+    def test_waits_have_the_shares_that_their_program_tells_and_its_stacks(self):
+        self.check_waits("pti=on")
 
     def test_threads(self):
         self.check("")

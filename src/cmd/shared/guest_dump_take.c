@@ -256,23 +256,6 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 	return err;
 }
 
-/* Drops the frames of its program: they are another address space's than what was read. */
-static void keep_kernel(const struct regs *regs, struct guest_dump_thread *thread)
-{
-	struct guest_dump_trace *trace = &thread->trace;
-	struct regs kernel = *regs;
-
-	kernel.user = false;
-	kernel.pc = UINT64_MAX;
-	for (size_t i = 0; i < trace->n_frames && !thread->program; i++) {
-		thread->program = is_program_code(&kernel, trace->frames[i].addr);
-		if (thread->program)
-			trace->n_frames = i;
-	}
-	if (thread->program)
-		trace->end = UNWIND_OUTERMOST;
-}
-
 static struct error *take_thread(struct guest_dump_taken *taken, const struct waiting *waiting,
 				 struct guest_dump_thread *out)
 {
@@ -282,9 +265,8 @@ static struct error *take_thread(struct guest_dump_taken *taken, const struct wa
 	out->read = stack.read;
 	if (err || !stack.read)
 		return err;
-	err = take_frames(taken->stacks, stack.stack, stack.end, &out->trace);
-	keep_kernel(waiting->regs, out);
-	return err;
+	out->program = stack.called && !stack.program;
+	return take_frames(taken->stacks, stack.stack, stack.end, &out->trace);
 }
 
 /* Frames of all threads, at most: a guest may have many threads with deep stacks. */

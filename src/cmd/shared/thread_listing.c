@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "symbol/kernel/memory.h"
+#include "capture/capture.h"
 
 /*
  * Views of memory that are tried, each with a sample of its own: it may be that
@@ -14,8 +14,6 @@
 #define VIEWS_MOST  100u
 #define KERNEL_VIEW 12u
 #define VIEW_NAP_NS (10 * 1000000ull)
-/* Linux's page tables for user mode, next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
-#define USER_TABLE 0x1000u
 /* Steps for all that is read: some seconds. */
 #define STEPS (1ull << 31)
 
@@ -26,50 +24,16 @@ static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
 	return target_read(listing->target, &listing->regs, va, buf, len);
 }
 
-/* Chooses a vCPU, one in the kernel if there is one. */
-static bool choose_view(struct thread_listing *listing, uint32_t *chosen)
-{
-	const struct sample *sample = listing->sample;
-	bool found = false;
-
-	for (uint32_t i = 0; i < sample->vcpus; i++) {
-		const struct vcpu_sample *vcpu = &sample->vcpu[i];
-
-		if (!vcpu->online || vcpu->given_up || !kernel_space(&vcpu->regs) ||
-		    (found && vcpu->regs.user))
-			continue;
-		*chosen = i;
-		found = true;
-		listing->regs = vcpu->regs;
-		if (!vcpu->regs.user)
-			break;
-	}
-	return found;
-}
-
-/* The kernel's page tables are by turns those of user mode, and next to them. */
-static void turn_to_kernel(struct thread_listing *listing, uint32_t vcpu, unsigned turn)
-{
-	struct target *target = listing->target;
-
-	if (target->ops->kernel_mmu)
-		target->ops->kernel_mmu(target, vcpu, &listing->regs.mmu);
-	if (listing->regs.isa == ISA_X86 && turn % 2)
-		listing->regs.mmu.root &= ~(uint64_t)USER_TABLE;
-}
-
 static struct error *take_view(struct thread_listing *listing, unsigned turn)
 {
 	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
-	uint32_t vcpu = 0;
 
 	if (err)
 		return err;
-	if (!choose_view(listing, &vcpu))
+	/* The kernel's page tables are by turns those of user mode, and beside them. */
+	if (!waiting_choose_view(listing->target, listing->sample, turn % 2, &listing->regs))
 		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
 					    "known: Linux of 64 bits on x86 or Arm");
-	if (listing->regs.user)
-		turn_to_kernel(listing, vcpu, turn);
 	return NULL;
 }
 

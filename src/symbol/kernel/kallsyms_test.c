@@ -101,7 +101,7 @@ static void a_table_that_contradicts_itself_is_none(void **state)
 	}
 }
 
-/* Steps that a search may spend (capture/kernel_locator.h). */
+/* Steps that a search may spend (capture/image_locator.h). */
 #define STEPS (1ull << 26)
 
 static void a_table_is_found_in_a_few_steps(void **state)

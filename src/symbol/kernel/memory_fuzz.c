@@ -14,7 +14,7 @@
 #include "symbol/kernel/modules.h"
 #include "unwind/tables/unwind_table.h"
 
-/* Steps for the names (capture/kernel_locator.h); reading the rest has steps of its own. */
+/* Steps for the names (capture/image_locator.h); reading the rest has steps of its own. */
 #define STEPS (UINT64_C(1) << 26)
 
 /* Offsets of the kernel's data from START. */

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Linux: registers of threads that do not run, in the kernel and in their programs. */
+
+#include "threads/linux.h"
+
+#include <string.h>
+
+/* arch/x86/include/asm/ptrace.h: struct pt_regs, the same for programs (user_regs_struct). Words, and its size. */
+enum { PT_R15, PT_R14, PT_R13, PT_R12, PT_BP, PT_BX, PT_R11, PT_R10, PT_R9, PT_R8, PT_AX, PT_CX };
+enum {
+	PT_DX = PT_CX + 1,
+	PT_SI,
+	PT_DI,
+	PT_ORIG_AX,
+	PT_IP,
+	PT_CS,
+	PT_FLAGS,
+	PT_SP,
+	PT_SS,
+	PT_WORDS
+};
+#define WORD 8u
+
+/* arch/x86/include/asm/segment.h: the segment of code of 32 bits; Xen's for PV guests (xen/arch-x86/xen-x86_64.h). */
+#define USER32_CS     0x23u
+#define XEN_USER32_CS 0xe023u
+
+/* The registers of the psABI's DWARF numbers. */
+static const uint8_t by_dwarf[] = {PT_AX, PT_DX, PT_CX,	 PT_BX,	 PT_SI,	 PT_DI,	 PT_BP,	 PT_SP,
+				   PT_R8, PT_R9, PT_R10, PT_R11, PT_R12, PT_R13, PT_R14, PT_R15};
+
+/* A thread that has ended has no stack any more. */
+static bool may_be_saved(const struct guest_thread *thread)
+{
+	return thread->state != THREAD_RUNNING && thread->state != THREAD_ZOMBIE &&
+	       thread->state != THREAD_DEAD;
+}
+
+static bool read_saved(const struct linux_threads *own, const struct guest_memory *memory,
+		       uint64_t task, struct thread_saved *out)
+{
+	const struct linux_saved *at = &own->saved;
+	uint64_t frame = task;
+
+	if (!linux_get(memory, task + at->sp, &out->sp, WORD))
+		return false;
+	if (at->framed) {
+		frame = out->sp;
+		out->sp += at->pc + WORD;
+	}
+	return linux_get(memory, frame + at->pc, &out->pc, WORD) &&
+	       linux_get(memory, frame + at->fp, &out->fp, WORD);
+}
+
+/* Of a program of 32 bits only what all have in common. */
+static void set_program(const uint64_t *words, struct regs *out)
+{
+	const bool narrow =
+		(uint32_t)words[PT_CS] == USER32_CS || (uint32_t)words[PT_CS] == XEN_USER32_CS;
+
+	*out = (struct regs){.pc = words[PT_IP],
+			     .sp = words[PT_SP],
+			     .fp = words[PT_BP],
+			     .flags = words[PT_FLAGS],
+			     .word = narrow ? 4 : WORD,
+			     .user = true,
+			     .isa = ISA_X86};
+	for (size_t i = 0; i < sizeof(by_dwarf) && !narrow; i++) {
+		out->gp[i] = words[by_dwarf[i]];
+		out->gp_valid |= 1u << i;
+	}
+}
+
+/*
+ * The kernel is entered from a program with an empty stack: the program's
+ * registers are what was put there first.
+ */
+static void read_program(const struct linux_threads *own, const struct guest_memory *memory,
+			 const struct guest_thread *thread, struct thread_saved *out)
+{
+	const struct linux_saved *at = &own->saved;
+	uint64_t mm, words[PT_WORDS];
+
+	out->tables = 0;
+	if (!at->programs || thread->kernel ||
+	    !linux_get_pointer(memory, thread->at + at->mm, &mm) ||
+	    !linux_get(memory, out->stack_end - sizeof(words), words, sizeof(words)) ||
+	    (words[PT_CS] & 3) != 3 || words[PT_IP] >> 63 || words[PT_SP] >> 63)
+		return;
+	set_program(words, &out->program);
+	if (!linux_get_pointer(memory, mm + at->pgd, &out->tables))
+		out->tables = 0;
+}
+
+bool linux_saved_read(const void *state, const struct guest_memory *memory,
+		      struct guest_thread *thread, struct thread_saved *out)
+{
+	const struct linux_threads *own = state;
+	const struct guest_thread before = *thread;
+	uint64_t stack, unused;
+
+	if (!own->saved.known || !linux_read_task(own, memory, before.at, &unused, thread) ||
+	    !linux_is_same(&before, thread) || !may_be_saved(thread) ||
+	    !linux_get_pointer(memory, before.at + own->at[TASK_STACK], &stack) ||
+	    !read_saved(own, memory, before.at, out))
+		return false;
+	out->stack_end = stack + LINUX_THREAD_SIZE;
+	read_program(own, memory, thread, out);
+	return out->sp - stack < LINUX_THREAD_SIZE && out->sp % WORD == 0;
+}
+
+bool linux_saved_stands(const void *state, const struct guest_memory *memory,
+			const struct guest_thread *thread)
+{
+	struct guest_thread now;
+	uint64_t unused;
+
+	return linux_read_task(state, memory, thread->at, &unused, &now) &&
+	       linux_is_same(thread, &now) && may_be_saved(&now) &&
+	       now.switches == thread->switches;
+}
+
+/* The order of pt_regs has been the same since Linux 2.6.25: two of its members prove it. */
+static bool find_program(const struct btf *btf, struct linux_saved *at)
+{
+	uint32_t ip, sp;
+
+	return btf_offset(btf, "pt_regs", "ip", &ip) && ip == PT_IP * WORD &&
+	       btf_offset(btf, "pt_regs", "sp", &sp) && sp == PT_SP * WORD &&
+	       btf_offset(btf, "task_struct", "mm", &at->mm) && at->mm < LINUX_TASK_MAX &&
+	       btf_offset(btf, "mm_struct", "pgd", &at->pgd) && at->pgd < LINUX_TASK_MAX;
+}
+
+/* struct inactive_task_frame (arch/x86/include/asm/switch_to.h); struct cpu_context (arch/arm64/include/asm/processor.h). */
+void linux_saved_find(const struct btf *btf, struct linux_saved *at)
+{
+	at->framed = btf_offset(btf, "task_struct", "thread.sp", &at->sp);
+	if (at->framed)
+		at->known = btf_offset(btf, "inactive_task_frame", "bp", &at->fp) &&
+			    btf_offset(btf, "inactive_task_frame", "ret_addr", &at->pc);
+	else
+		at->known = btf_offset(btf, "task_struct", "thread.cpu_context.sp", &at->sp) &&
+			    btf_offset(btf, "task_struct", "thread.cpu_context.fp", &at->fp) &&
+			    btf_offset(btf, "task_struct", "thread.cpu_context.pc", &at->pc);
+	at->known &= at->sp < LINUX_TASK_MAX && at->fp < LINUX_TASK_MAX && at->pc < LINUX_TASK_MAX;
+	at->programs = at->framed && find_program(btf, at);
+}
