@@ -336,6 +336,32 @@ static void return_addresses_on_the_stack_are_looked_at(void **state)
 	end(&guest);
 }
 
+/* No vCPU is ever seen in it, and it is not where it was linked. */
+static void a_program_that_waits_is_found_by_a_view_of_its_own(void **state)
+{
+	const struct regs regs = {.pc = 0x7f0000101234,
+				  .word = 8,
+				  .user = true,
+				  .mmu = {.mode = MMU_X86_4, .root = 0x7000}};
+	const struct window stack = {.va = 0x7ffc1000};
+	struct guest guest;
+
+	begin_with_a_program(&guest);
+	fake_load(&guest.memory, &app, 0x7f0000000000);
+	memset(fake_part(&guest.memory, 0x5000, 4096), 0xf4, 4096);
+	assert_null(sample_at(&guest, 1, 0x5678));
+	assert_int_equal(images_count(guest.images), 0);
+	/* More than there is room for: the last ones count. */
+	for (unsigned i = 0; i < 10; i++)
+		image_locator_offer(guest.locator, &regs, &stack);
+	assert_null(sample_at(&guest, 1000 * MS, 0x5678));
+	assert_int_equal(images_count(guest.images), 1);
+	assert_true(images_get(guest.images, 0)->slide == 0x7f0000000000);
+	assert_int_equal(images_get(guest.images, 0)->space, 0x7000);
+	assert_true(images_get(guest.images, 0)->program);
+	end(&guest);
+}
+
 static void without_a_file_the_guest_s_build_id_is_seen(void **state)
 {
 	struct guest guest;
@@ -417,6 +443,7 @@ int main(void)
 		cmocka_unit_test(programs_without_a_file_are_not_looked_for),
 		cmocka_unit_test(what_cannot_be_read_is_taken_on_trust_and_said),
 		cmocka_unit_test(return_addresses_on_the_stack_are_looked_at),
+		cmocka_unit_test(a_program_that_waits_is_found_by_a_view_of_its_own),
 		cmocka_unit_test(a_flood_is_given_up_which_is_said_once),
 		cmocka_unit_test(a_search_ends_when_it_is_to_stop),
 		cmocka_unit_test(without_a_file_the_guest_s_build_id_is_seen),
