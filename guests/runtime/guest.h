@@ -76,6 +76,12 @@ void call_on_stack(void (*function)(void), void *top);
 void start_timer(uint64_t period_ns, void (*tick)(void), void *stack_top);
 void stop_timer(void);
 
+/* x86 only: the code that the timer has interrupted; to be asked in tick. */
+struct interrupted {
+	uint64_t pc, sp, fp, flags;
+};
+struct interrupted timer_interrupted(void);
+
 /* The stack that main runs on. */
 #define BOOT_STACK_BYTES 0x100000
 extern uint8_t boot_stack[BOOT_STACK_BYTES];

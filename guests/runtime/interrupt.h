@@ -18,7 +18,7 @@
 	.cfi_adjust_cfa_offset -8;              \
 	.cfi_restore register
 
-/* Saves the registers that C may change, except rcx and r11. */
+/* Saves the registers that C may change, except rcx and r11, and notes where rip and the rest lie. */
 #define CALL_INTERRUPTING(function)             \
 	PUSH(rax);                              \
 	PUSH(rdx);                              \
@@ -27,6 +27,9 @@
 	PUSH(r8);                               \
 	PUSH(r9);                               \
 	PUSH(r10);                              \
+	leaq 72(%rsp), %rdi;                    \
+	movq %rdi, interrupted_frame(%rip);     \
+	movq %rbp, interrupted_fp(%rip);        \
 	cld;                                    \
 	call function;                          \
 	POP(r10);                               \

@@ -61,4 +61,7 @@ void guest_start(void) __attribute__((noreturn));
 void vcpu_start(unsigned int vcpu) __attribute__((noreturn));
 void timer_event(void);
 
+extern const uint64_t *interrupted_frame;
+extern uint64_t interrupted_fp;
+
 #endif

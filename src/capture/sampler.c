@@ -31,6 +31,9 @@ void priority_restore(const struct priority *before)
 /* Longest sleep before the loop checks for a stop request and for the guest's end. */
 #define NAP_NS (100 * 1000000ull)
 
+/* Between two looks whether a guest that samples itself has done so. */
+#define READY_NAP_NS (20 * 1000000ull)
+
 /*
  * Samples in a row that may fail before the loop gives up, and for how long at least: a guest
  * whose owner stops it and lets it go is found running again by the next NAP_NS's question.
@@ -143,6 +146,8 @@ static uint64_t next_due(struct sampler *s, uint64_t now_ns)
 {
 	uint64_t due = throttle_due(&s->throttle, pace_deadline(&s->pace));
 
+	if (s->target->ops->ready)
+		return s->target->ops->ready(s->target) ? now_ns : now_ns + READY_NAP_NS;
 	if (!s->resting || now_ns < due)
 		return due;
 	pace_skip(&s->pace, now_ns + NAP_NS);
@@ -215,36 +220,57 @@ static struct error *hand_on(struct sampler *s, const struct tick *tick)
 	return err || !s->sink->tick ? err : s->sink->tick(s->sink->ctx, tick);
 }
 
+/* Tells a tick when it was, and the time that it stands for. */
+static void weigh(struct sampler *s, uint64_t due_ns, struct tick *tick)
+{
+	const struct sample *sample = capture_sample(s->capture);
+	const uint64_t taken_ns = tick->time_ns;
+	uint64_t lost = sample->lost;
+
+	if (s->target->ops->ready) {
+		tick->weight_ns = sample->weight_ns;
+		due_ns = taken_ns;
+	} else {
+		const uint64_t periods = pace_take(&s->pace, taken_ns);
+
+		tick->weight_ns = (periods + s->owed) * s->pace.period_ns;
+		s->owed = 0;
+		lost = periods - 1;
+	}
+	tick->time_ns = taken_ns > s->start_ns ? taken_ns - s->start_ns : 0;
+	s->result->missed += lost;
+	if (lost && s->sink->missed)
+		s->sink->missed(s->sink->ctx, lost, taken_ns - due_ns);
+}
+
 static struct error *one_tick(struct sampler *s)
 {
 	struct tick tick = {0};
-	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns(), taken, periods;
+	uint64_t due = pace_deadline(&s->pace), began = clock_now_ns();
 	struct error *err;
 
 	err = capture_tick(s->capture, began, &tick);
-	/* Looking for images is no sampling, and at the beginning there may be much to find. */
+	/*
+	 * Looking for images is no sampling, and at the beginning there may be much to find. A
+	 * guest that samples itself goes on with that meanwhile.
+	 */
 	began += capture_locating_ns(s->capture);
-	if (!s->result->ticks) {
+	if (!s->result->ticks && !s->target->ops->ready) {
 		s->start_ns += capture_locating_ns(s->capture);
 		pace_delay(&s->pace, capture_locating_ns(s->capture));
 	}
-	taken = err ? clock_now_ns() : tick.time_ns;
-	if (err && may_fail(s, err, taken)) {
+	if (err) {
+		const uint64_t now = clock_now_ns();
+
+		if (!may_fail(s, err, now))
+			return err;
 		error_free(err);
 		s->result->failed++;
-		s->owed += pace_take(&s->pace, taken);
+		s->owed += pace_take(&s->pace, now);
 		return NULL;
 	}
-	if (err)
-		return err;
 	s->failures = 0;
-	periods = pace_take(&s->pace, taken);
-	tick.time_ns = taken > s->start_ns ? taken - s->start_ns : 0;
-	tick.weight_ns = (periods + s->owed) * s->pace.period_ns;
-	s->owed = 0;
-	s->result->missed += periods - 1;
-	if (periods > 1 && s->sink->missed)
-		s->sink->missed(s->sink->ctx, periods - 1, taken - due);
+	weigh(s, due, &tick);
 	s->result->ticks++;
 	s->result->paused_ns += tick.paused_ns;
 	err = s->waits ? waits_tick(s->waits, image_locator_threads(s->options->locator), &tick)

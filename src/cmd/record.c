@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/session.h"
+#include "target/inside/inside.h"
 
 #define NAP_NS 50000000ull
 
@@ -207,6 +208,15 @@ static const struct option_row own_options[] = {
 	 .text = "instead of a recording, write registers and memory of each sample for "
 		 "replay:FILE",
 	 .values = OPTION_FILE},
+	{"inside", NULL, 0, take_true, offsetof(struct record_args, session.inside),
+	 .text = "let the guest sample itself, by the sampler that is linked into it, and never "
+		 "pause it",
+	 .more = "For unikernels with\n.Pa libuniprof-inside ,\nwhose memory is a process's on "
+		 "this host: those of KVM and QEMU, and processes.\n"
+		 "The guest's timer sets the pace: it is sampled at each of its ticks, or at each "
+		 "second one, and so on, to come close to\n.Fl -frequency .\n"
+		 "Sampling is switched on by a word in the guest's memory, and ends with the "
+		 "recording, or some 3 s after\n.Nm uniprof\nhas ended in whatever way."},
 	{"together", NULL, 0, take_true, offsetof(struct record_args, together),
 	 .text = "several guests into one recording, -o FILE, each of them as the outermost frame "
 		 "of its stacks (see uniprof merge)",
@@ -236,6 +246,9 @@ static struct error *parse(int argc, char **argv, struct session_options *out, c
 		err = cmd_usage_error(&verb_record, "--snapshot: one guest, please");
 	if (!err && session->waits && session->snapshot)
 		err = cmd_usage_error(&verb_record, "--snapshot keeps nothing of --threads");
+	if (!err && session->inside && (session->via || session->snapshot || session->waits))
+		err = cmd_usage_error(&verb_record, "--inside goes with none of --via, --snapshot "
+						    "and --threads");
 	if (!err && session->parallel && session->output && !strcmp(session->output, "-"))
 		err = cmd_usage_error(&verb_record, "-o -: one guest, please");
 	if (!err && options.together && (!session->parallel || !session->output))
@@ -293,7 +306,9 @@ static struct error *record_one(void *ctx, const char *guest)
 	struct sampler_result result;
 	struct target *target = NULL;
 	char *path;
-	struct error *err = target_open(guest, options->via, &target);
+	struct error *err = options->inside ? inside_open(guest, options->sampler.rate_hz,
+							  options->sampler.stop, &target)
+					    : target_open(guest, options->via, &target);
 
 	if (err)
 		return err;

@@ -138,6 +138,8 @@ struct sample {
 	/* From entering the pause to leaving the unpause, the last try only; 0: none was needed. */
 	uint64_t paused_ns;
 	uint64_t stolen_ns; /* pauses of tries that were thrown away */
+	/* Of targets with ready(): the time that it stands for, and samples lost before it. */
+	uint64_t weight_ns, lost;
 	uint32_t retakes;
 	uint32_t vcpus;
 	uint32_t stack_cap; /* bytes */
@@ -281,6 +283,13 @@ struct target_ops {
 	 * other error is about this sample only, the next may succeed.
 	 */
 	struct error *(*sample)(struct target *target, struct sample *sample);
+
+	/*
+	 * True once a sample can be had from sample(), for guests that take theirs
+	 * themselves, at their own times (target/inside/). Until it is called again,
+	 * sample() hands out the same one. NULL: samples are taken when they are due.
+	 */
+	bool (*ready)(struct target *target);
 
 	/* Must be cheap enough to be called a few times a second. */
 	enum target_life (*life)(struct target *target);

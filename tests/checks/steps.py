@@ -172,6 +172,7 @@ def xen_arm64_tests():
 def host_tests():
     return [
         host_guests_test("qemu", "qemu", short="Profiles.test_app1 Profiles.test_arm64_app2_without_frame_pointers Leaves"),
+        host_guests_test("inside", "inside", short="Inside.test_shares_agree_with_the_truth_and_with_those_from_outside Inside.test_sampling_costs_next_to_nothing"),
         host_guests_test("hostile_servers", "hostile-servers", short="Qmp.test_a_full_backlog Stub.test_output_of_the_monitor_without_end"),
         host_guests_test("gdb", "gdb", short="Machines.test_arm64 Programs Hostile.test_silence"),
         host_guests_test("kvm", "kvm", short="Profiles.test_shares Leaves.test_what_kvm_was_told_is_told_back"),

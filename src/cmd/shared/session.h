@@ -18,6 +18,7 @@ struct session_options {
 	bool waits;		 /* threads that do not run are sampled, too, */
 	uint32_t thread_budget;	 /* and so many of all are looked at in a tick */
 	bool always_pause;
+	bool inside;	/* the guest samples itself */
 	bool no_python; /* stacks of interpreters stay as they are */
 	bool print_missed;
 	bool verbose;
