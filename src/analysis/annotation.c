@@ -12,7 +12,6 @@
 #define PARTS_MAX 1024
 
 #define NO_PART UINT32_MAX
-#define NO_ROW	SIZE_MAX
 
 /* A frame of the recording, each address and kind once. */
 struct hit {
@@ -21,18 +20,22 @@ struct hit {
 	bool own;      /* the innermost function there is one that was asked for */
 	bool within;   /* it is not where an instruction begins, or a call ends */
 	uint32_t part; /* NO_PART: other code */
-	size_t row;    /* NO_ROW: outside of the part */
+	size_t row;    /* CODE_NO_ROW: outside of the part */
 	uint64_t va;   /* as the part's rows */
+};
+
+struct code_frames {
+	struct hit *hit; /* by the number of address and kind */
+	size_t room;
+	uint32_t *hit_of; /* [stacks_count] */
 };
 
 struct builder {
 	const struct annotation_options *options;
 	const struct stacks *stacks;
 	struct annotation *out;
-	struct ids *ids;
-	struct hit *hit; /* by the number of address and kind */
-	size_t hits_room;
-	uint32_t *hit_of; /* [stacks_count] */
+	struct code_frames *frames; /* the annotation's */
+	struct ids *ids;	    /* of address and kind */
 	size_t parts_room;
 };
 
@@ -139,12 +142,15 @@ static struct error *add_hit(struct builder *b, uint32_t id, const struct stack_
 	const struct location *at;
 	size_t n;
 	struct hit *hit;
-	struct error *err = ARRAY_RESERVE(&b->hit, &b->hits_room, id + (size_t)1);
+	struct error *err = ARRAY_RESERVE(&b->frames->hit, &b->frames->room, id + (size_t)1);
 
 	if (err)
 		return err;
-	hit = &b->hit[id];
-	*hit = (struct hit){.addr = node->addr, .kind = node->kind, .part = NO_PART, .row = NO_ROW};
+	hit = &b->frames->hit[id];
+	*hit = (struct hit){.addr = node->addr,
+			    .kind = node->kind,
+			    .part = NO_PART,
+			    .row = CODE_NO_ROW};
 	err = symbolizer_locate(b->options->symbolizer, node->addr, node->kind, &at, &n);
 	if (err || !holds(b->options, hit, at, n))
 		return err;
@@ -157,16 +163,16 @@ static struct error *find_hits(struct builder *b)
 	const uint32_t n = stacks_count(b->stacks);
 	struct error *err = ids_new(&b->ids);
 
-	b->hit_of = calloc(n, sizeof(*b->hit_of));
-	if (!err && !b->hit_of)
+	b->frames->hit_of = calloc(n, sizeof(*b->frames->hit_of));
+	if (!err && !b->frames->hit_of)
 		err = error_no_memory();
 	for (uint32_t i = 1; i < n && !err; i++) {
 		const struct stack_node *node = stacks_node(b->stacks, i);
 		bool added;
 
-		err = ids_get(b->ids, node->addr, node->kind, &b->hit_of[i], &added);
+		err = ids_get(b->ids, node->addr, node->kind, &b->frames->hit_of[i], &added);
 		if (!err && added)
-			err = add_hit(b, b->hit_of[i], node);
+			err = add_hit(b, b->frames->hit_of[i], node);
 	}
 	return err;
 }
@@ -202,8 +208,9 @@ static struct error *read_part(struct builder *b, uint32_t p)
 	if (!hits)
 		return error_no_memory();
 	for (uint32_t i = 0; i < ids_count(b->ids); i++)
-		if (b->hit[i].part == p)
-			hits[n++] = (struct code_hit){b->hit[i].va, b->hit[i].kind & FRAME_RETURN};
+		if (b->frames->hit[i].part == p)
+			hits[n++] = (struct code_hit){b->frames->hit[i].va,
+						      b->frames->hit[i].kind & FRAME_RETURN};
 	if (n)
 		qsort(hits, n, sizeof(*hits), by_va);
 	err = code_part_read(&reader, hits, n, part);
@@ -234,9 +241,9 @@ static size_t row_at(const struct code_part *part, uint64_t va)
 			high = middle;
 	}
 	if (!low)
-		return NO_ROW;
+		return CODE_NO_ROW;
 	return va - part->row[low - 1].line.va < (part->row[low - 1].line.len ?: 1u) ? low - 1
-										     : NO_ROW;
+										     : CODE_NO_ROW;
 }
 
 /* Where code was not read, the sampled addresses are all there is. */
@@ -248,10 +255,10 @@ static struct error *add_sampled(struct builder *b, uint32_t p)
 	size_t kept = 0;
 
 	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
-		const struct hit *hit = &b->hit[i];
+		const struct hit *hit = &b->frames->hit[i];
 		const struct code_part read_only = {.row = part->row, .n = read};
 
-		if (hit->part != p || (read && row_at(&read_only, hit->va) != NO_ROW))
+		if (hit->part != p || (read && row_at(&read_only, hit->va) != CODE_NO_ROW))
 			continue;
 		err = code_part_add_row(part, &(struct code_line){.va = hit->va});
 		if (!err) {
@@ -273,12 +280,12 @@ static struct error *assign_rows(struct builder *b)
 	struct error *err = NULL;
 
 	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
-		struct hit *hit = &b->hit[i];
+		struct hit *hit = &b->frames->hit[i];
 		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
 		struct code_row *row;
 
-		hit->row = part ? row_at(part, hit->va) : NO_ROW;
-		if (hit->row == NO_ROW)
+		hit->row = part ? row_at(part, hit->va) : CODE_NO_ROW;
+		if (hit->row == CODE_NO_ROW)
 			continue;
 		row = &part->row[hit->row];
 		hit->within =
@@ -316,9 +323,9 @@ static void count(struct builder *b, uint32_t leaf)
 	const struct profile_cell *cell = profile_cell(&b->options->profile->cells, leaf);
 
 	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
-		const struct hit *hit = &b->hit[b->hit_of[i]];
+		const struct hit *hit = &b->frames->hit[b->frames->hit_of[i]];
 		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
-		struct code_row *row = hit->row == NO_ROW ? NULL : &part->row[hit->row];
+		struct code_row *row = hit->row == CODE_NO_ROW ? NULL : &part->row[hit->row];
 
 		if (!part)
 			continue;
@@ -350,7 +357,7 @@ static struct error *count_all(struct builder *b)
 		return error_no_memory();
 	for (uint32_t i = 1; i < n; i++) {
 		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
-			    b->hit[b->hit_of[i]].part != NO_PART;
+			    b->frames->hit[b->frames->hit_of[i]].part != NO_PART;
 		if (inside[i] && profile_cell(&b->options->profile->cells, i)->samples)
 			count(b, i);
 	}
@@ -365,6 +372,26 @@ static int by_self(const void *left, const void *right)
 	if (a->self.weight_ns != b->self.weight_ns)
 		return a->self.weight_ns < b->self.weight_ns ? 1 : -1;
 	return (a->start > b->start) - (a->start < b->start);
+}
+
+static struct error *sort_parts(struct builder *b)
+{
+	struct annotation *out = b->out;
+	uint32_t *now = calloc(out->n + 1, sizeof(*now));
+
+	if (!now)
+		return error_no_memory();
+	for (uint32_t p = 0; p < out->n; p++)
+		out->part[p].last = p;
+	if (out->n)
+		qsort(out->part, out->n, sizeof(*out->part), by_self);
+	for (uint32_t p = 0; p < out->n; p++)
+		now[out->part[p].last] = p;
+	for (uint32_t i = 0; i < ids_count(b->ids); i++)
+		if (b->frames->hit[i].part != NO_PART)
+			b->frames->hit[i].part = now[b->frames->hit[i].part];
+	free(now);
+	return NULL;
 }
 
 static struct error *build(struct builder *b)
@@ -392,9 +419,7 @@ static struct error *build(struct builder *b)
 		err = assign_rows(b);
 	if (!err)
 		err = count_all(b);
-	if (!err && out->n)
-		qsort(out->part, out->n, sizeof(*out->part), by_self);
-	return err;
+	return err ? err : sort_parts(b);
 }
 
 struct error *annotation_build(const struct annotation_options *options, struct annotation *out)
@@ -403,11 +428,25 @@ struct error *annotation_build(const struct annotation_options *options, struct 
 	struct error *err;
 
 	*out = (struct annotation){.recorded = options->symbolizer};
+	out->frames = b.frames = calloc(1, sizeof(*b.frames));
+	if (!b.frames)
+		return error_no_memory();
 	err = build(&b);
 	ids_free(b.ids);
-	free(b.hit);
-	free(b.hit_of);
 	return err;
+}
+
+bool annotation_place(const struct annotation *annotation, uint32_t stack, struct code_place *out)
+{
+	const struct code_frames *frames = annotation->frames;
+	const struct hit *hit = &frames->hit[frames->hit_of[stack]];
+
+	if (!stack || hit->part == NO_PART)
+		return false;
+	*out = (struct code_place){.part = hit->part,
+				   .row = hit->row,
+				   .misplaced = hit->row == CODE_NO_ROW || hit->within};
+	return true;
 }
 
 void annotation_free(struct annotation *annotation)
@@ -417,6 +456,11 @@ void annotation_free(struct annotation *annotation)
 		free(annotation->part[i].lacks);
 	}
 	free(annotation->part);
+	if (annotation->frames) {
+		free(annotation->frames->hit);
+		free(annotation->frames->hit_of);
+	}
+	free(annotation->frames);
 	symbolizer_free(annotation->lines);
 	images_free(annotation->images);
 	*annotation = (struct annotation){0};

@@ -62,6 +62,7 @@ struct annotation_options {
 struct annotation {
 	struct code_part *part; /* the one with most samples first */
 	size_t n;
+	struct code_frames *frames;  /* private: of all stacks */
 	struct images *images;	     /* private: files with code */
 	struct symbolizer *lines;    /* private */
 	struct symbolizer *recorded; /* private: the options' */
@@ -70,6 +71,17 @@ struct annotation {
 /* annotation_free is due, also after an error. */
 struct error *annotation_build(const struct annotation_options *options, struct annotation *out);
 void annotation_free(struct annotation *annotation);
+
+/* Place in the code of a frame. */
+struct code_place {
+	size_t part, row; /* row: CODE_NO_ROW if the part has none there */
+	bool misplaced;	  /* no instruction begins, or no call ends there */
+};
+
+#define CODE_NO_ROW SIZE_MAX
+
+/* False: the frame of this node of the stacks is in no part. */
+bool annotation_place(const struct annotation *annotation, uint32_t stack, struct code_place *out);
 
 /*
  * "0x4010a0", or "0x4010a0-0x401100": addresses of the guest. *end is 0 for a

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/time_buckets.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,14 +28,19 @@ void node_map_free(struct node_map *map)
 }
 
 struct bucketing {
-	const struct profile_filter *filter;
 	const struct node_map *nodes;
 	struct time_buckets *buckets;
 	size_t room, max_rows;
 	uint32_t current;
 	struct ids *ids; /* rows of the current bucket, from `first` on, by vCPU, state and node */
 	size_t first, reduced; /* rows before the latter were reduced */
+};
+
+struct reading {
+	const struct profile_filter *filter;
 	struct weighting weighting;
+	struct bucketing sets[TIME_BUCKET_SETS];
+	unsigned n;
 };
 
 /* The number of a row of the current bucket, counted from its first; *added: there is none yet. */
@@ -167,30 +173,43 @@ static struct error *make_room(struct bucketing *b, uint64_t *bucket)
 	return err;
 }
 
+static struct error *begin_tick(struct bucketing *b, uint64_t time_ns)
+{
+	uint64_t bucket = (time_ns - b->buckets->first_ns) / b->buckets->bucket_ns;
+	struct error *err = make_room(b, &bucket);
+
+	if (err || bucket == b->current)
+		return err;
+	b->current = (uint32_t)bucket;
+	return index_rows(b);
+}
+
+static struct error *add_entry(struct reading *r, const struct tick *tick,
+			       const struct tick_entry *entry)
+{
+	const uint64_t weight = weighting_entry(&r->weighting, tick, entry).sampled_ns;
+	struct error *err = NULL;
+
+	for (unsigned i = 0; i < r->n && !err; i++)
+		err = count(&r->sets[i], entry, 1 + (uint64_t)tick->more, weight);
+	return err;
+}
+
 static struct error *add_tick(void *ctx, const struct tick *tick)
 {
-	struct bucketing *b = ctx;
-	const struct profile_filter *filter = b->filter;
-	const uint64_t first_ns = b->buckets->first_ns;
-	uint64_t bucket;
-	struct error *err;
+	struct reading *r = ctx;
+	const struct profile_filter *filter = r->filter;
+	struct error *err = NULL;
 
-	weighting_tick(&b->weighting, tick);
-	if (tick->time_ns < first_ns || (filter->to_ns && tick->time_ns >= filter->to_ns))
+	weighting_tick(&r->weighting, tick);
+	if (tick->time_ns < r->sets[0].buckets->first_ns ||
+	    (filter->to_ns && tick->time_ns >= filter->to_ns))
 		return NULL;
-	bucket = (tick->time_ns - first_ns) / b->buckets->bucket_ns;
-	err = make_room(b, &bucket);
-	if (!err && bucket != b->current) {
-		b->current = (uint32_t)bucket;
-		err = index_rows(b);
-	}
-	for (uint32_t i = 0; i < tick->n && !err; i++) {
-		const struct tick_entry *entry = &tick->entries[i];
-
-		if (profile_selects(filter, tick, entry))
-			err = count(b, entry, 1 + (uint64_t)tick->more,
-				    weighting_entry(&b->weighting, tick, entry).sampled_ns);
-	}
+	for (unsigned i = 0; i < r->n && !err; i++)
+		err = begin_tick(&r->sets[i], tick->time_ns);
+	for (uint32_t i = 0; i < tick->n && !err; i++)
+		if (profile_selects(filter, tick, &tick->entries[i]))
+			err = add_entry(r, tick, &tick->entries[i]);
 	return err;
 }
 
@@ -219,41 +238,65 @@ static uint64_t bucket_length(const struct profile *profile)
 	return length;
 }
 
+/* Sorts the rows; frees all of them after an error. */
+static void finish(struct reading *r, const struct profile *profile, bool failed)
+{
+	for (unsigned i = 0; i < r->n; i++) {
+		struct time_buckets *out = r->sets[i].buckets;
+
+		ids_free(r->sets[i].ids);
+		out->n = profile->last_ns < out->first_ns
+				 ? 1
+				 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) +
+					   1;
+		if (out->n_rows)
+			qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
+		if (failed)
+			time_buckets_free(out);
+	}
+}
+
+struct error *time_buckets_read_sets(const char *path, const struct profile *profile,
+				     const struct profile_filter *filter,
+				     const struct time_bucket_set *sets, unsigned n)
+{
+	struct reading r = {.filter = filter, .n = n};
+	struct recording_visitor visitor = {.ctx = &r,
+					    .progress = filter->progress,
+					    .stage = "drawing",
+					    .tick = add_tick};
+	const uint64_t length = sets[0].out->bucket_ns ?: bucket_length(profile);
+	const uint64_t first_ns = sets[0].out->first_ns;
+	struct error *err = NULL;
+	bool cut;
+
+	assert(n <= TIME_BUCKET_SETS);
+	weighting_start(&r.weighting, filter->weight, filter->states, &profile->info);
+	for (unsigned i = 0; i < n; i++) {
+		*sets[i].out = (struct time_buckets){.bucket_ns = length,
+						     .first_ns = first_ns,
+						     .reducer = sets[i].out->reducer};
+		r.sets[i] = (struct bucketing){.nodes = sets[i].nodes,
+					       .buckets = sets[i].out,
+					       .max_rows = sets[i].max_rows};
+	}
+	for (unsigned i = 0; i < n && !err; i++)
+		err = index_rows(&r.sets[i]);
+	if (!err)
+		err = source_read(path, profile->stacks, &visitor, &cut);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = reduce(&r.sets[i]);
+	finish(&r, profile, err);
+	return err;
+}
+
 struct error *time_buckets_read(const char *path, const struct profile *profile,
 				const struct profile_filter *filter, const struct node_map *nodes,
 				size_t max_rows, struct time_buckets *out)
 {
-	struct bucketing b = {.filter = filter,
-			      .nodes = nodes,
-			      .buckets = out,
-			      .max_rows = max_rows};
-	struct recording_visitor visitor = {.ctx = &b,
-					    .progress = filter->progress,
-					    .stage = "drawing",
-					    .tick = add_tick};
-	struct error *err;
-	bool cut;
+	const struct time_bucket_set set = {nodes, max_rows, out};
 
-	*out = (struct time_buckets){.bucket_ns = out->bucket_ns,
-				     .first_ns = out->first_ns,
-				     .reducer = out->reducer};
-	weighting_start(&b.weighting, filter->weight, filter->states, &profile->info);
-	if (!out->bucket_ns)
-		out->bucket_ns = bucket_length(profile);
-	err = index_rows(&b);
-	if (!err)
-		err = source_read(path, profile->stacks, &visitor, &cut);
-	if (!err)
-		err = reduce(&b);
-	ids_free(b.ids);
-	out->n = profile->last_ns < out->first_ns
-			 ? 1
-			 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) + 1;
-	if (out->n_rows)
-		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
-	if (err)
-		time_buckets_free(out);
-	return err;
+	return time_buckets_read_sets(path, profile, filter, &set, 1);
 }
 
 void time_buckets_free(struct time_buckets *buckets)

@@ -77,6 +77,24 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 				size_t max_rows, struct time_buckets *out);
 void time_buckets_free(struct time_buckets *buckets);
 
+/* Most sets of one reading. */
+#define TIME_BUCKET_SETS 2
+
+/* Buckets of one reading, whose samples end in these nodes. */
+struct time_bucket_set {
+	const struct node_map *nodes;
+	size_t max_rows;
+	struct time_buckets *out;
+};
+
+/*
+ * ... several at once. All begin where the first one's `out` tells; buckets of
+ * one are as long as those of another, or longer by a power of two.
+ */
+struct error *time_buckets_read_sets(const char *path, const struct profile *profile,
+				     const struct profile_filter *filter,
+				     const struct time_bucket_set *sets, unsigned n);
+
 /*
  * Heat map: columns are seconds (several, where they would be more than asked
  * for), rows the offset in a second. A sample that all columns leave out is none.

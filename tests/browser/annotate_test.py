@@ -49,6 +49,10 @@ int main(void)
 ROWS = '''return [...document.querySelectorAll('#annotate-code tbody tr')].filter((row) => row.cells.length === 4)
     .map((row) => [...row.cells].map((cell) => cell.textContent))'''
 
+# Samples of each instruction of a part: self and total.
+COUNTS = '''const a = window.uniprof.annotation, part = a.data.parts.find(({name}) => name === arguments[0]);
+    return Object.fromEntries(part.rows.map(([address], i) => [address, [a.self.samples[part.first + i], a.total.samples[part.first + i]]]))'''
+
 
 @unittest.skipIf(webdriver.missing(), webdriver.missing())
 @unittest.skipUnless(shutil.which('gcc'), 'no gcc on this machine')
@@ -95,14 +99,52 @@ class Annotated(unittest.TestCase):
         told = {row['address'][2:]: row for row in part['instructions']}
         self.assertEqual([row[2] for row in rows], list(told))
         self.assertGreater(len(rows), 5)
+        counts, shown = self.browser.run(COUNTS, 'churn'), {}
         for self_share, total, address, text in rows:
             row = told[address]
             target = f' <{row["target"]}>' if row['target'] else ''
             self.assertEqual(text, row['instruction'] + target)
-            self.assertEqual(total, f'{100 * row["total"]["share"]:.2f} %' if row['total']['samples'] else '')
-            self.assertEqual(self_share, f'{100 * row["self"]["share"]:.2f} %' if row['total']['samples'] else '')
-        hottest = max(part['instructions'], key=lambda row: row['self']['weight_ns'])
-        self.assertEqual(self.browser.run("return document.querySelector('.hottest').cells[2].textContent"), hottest['address'][2:])
+            self.assertEqual(counts[address], [row['self']['samples'], row['total']['samples']])
+            self.assertEqual(bool(total), counts[address][1] > 0)
+            shown[address] = float(self_share[:-2] or 0)
+        # Weights are those of the flame graph: the report's may be CPU time, which a recording does not have of other states.
+        table = self.browser.run("""const page = uniprof, name = page.names.indexOf('churn'); page.sums();
+            const {self, total} = sumFunctions(page.profile, page), {annotation: a} = page, part = a.data.parts.find((one) => one.name === 'churn');
+            return [[a.total.weights[a.partAt + part.number], total[0][name]], [a.whole, page.wholes[0]]]""")
+        for mine, theirs in table:
+            self.assertEqual(mine, theirs)
+        self.assertEqual(max(shown.values()), shown[self.browser.run("return document.querySelector('.hottest').cells[2].textContent")])
+
+    def test_counts_are_those_of_what_is_selected(self) -> None:
+        page = self.open()
+        times = self.browser.run('const {groups, bucket_ns, buckets} = uniprof.profile.sides[0]; return [bucket_ns, buckets]')
+        stretch = [round(times[1] * part) for part in (.25, .6)]
+        self.browser.run('Object.assign(uniprof.filters[0], {from: arguments[0], to: arguments[1]}); uniprof.update()', *stretch)
+        self.annotate(page, 'churn')
+        counts = self.browser.run(COUNTS, 'churn')
+        edges = [f'{bucket * times[0] / 1e9:.9f}s' for bucket in stretch]
+        told = json.loads(uniprof('report', '--json', '--annotate', 'churn', '--from', edges[0], '--to', edges[1], self.recording))
+        for row in told['annotation'][0]['instructions']:
+            self.assertEqual(counts[row['address'][2:]], [row['self']['samples'], row['total']['samples']])
+        samples = self.browser.run('return uniprof.totals[0].samples[0]')
+        self.assertIn(f'Of the {samples} samples selected: running, ', page.text('#annotate-note'))
+        self.assertNotIn('all of the time', page.text('#annotate-note'))
+        # Another selection while the code is open, as by the address.
+        self.browser.run('uniprof.states = 4; uniprof.update()')
+        page.settle()
+        blocked = self.browser.run('return uniprof.totals[0].samples[0]')
+        self.assertIn(f'Of the {blocked} samples selected: blocked, ', page.text('#annotate-note'))
+
+    def test_longer_slices_of_code_are_said(self) -> None:
+        """Where code is counted in longer slices than the time line has, the note says which stretch is counted."""
+        page = self.open()
+        self.browser.run("""const {code, sides: [side]} = uniprof.profile, {groups} = code; code.bucket_ns = 4 * side.bucket_ns;
+            groups.bucket.forEach((bucket, g) => { groups.bucket[g] = bucket >> 2; });
+            Object.assign(uniprof.filters[0], {from: 4, to: 9}); uniprof.update()""")
+        self.annotate(page, 'churn')
+        self.assertIn('selected: code is counted in slices of', page.text('#annotate-note'))
+        self.browser.run('Object.assign(uniprof.filters[0], {from: 4, to: 12}); uniprof.update()')
+        self.assertNotIn('slices', page.text('#annotate-note'))
 
     def test_calls_have_the_samples_of_what_they_call(self) -> None:
         rows = self.annotate(self.open(), 'both')

@@ -50,11 +50,12 @@ static struct error *add_outer(const struct loaded *loaded, const struct outer_o
 	return err;
 }
 
-/* The code of the functions that take most, of the samples that are shown at first. */
-static struct error *find_code(const struct loaded *loaded, const struct picture_page *page,
-			       char **out)
+/* The code of the functions that take most of the samples that are shown at first. */
+static struct error *find_code(const struct loaded *loaded, const struct profile *whole,
+			       const struct picture_page *page, struct page_code *out)
 {
-	const struct page_code_options how = {.profile = loaded->profile,
+	const struct page_code_options how = {.profile = whole,
+					      .chosen_by = loaded->profile,
 					      .images = loaded->images,
 					      .symbolizer = loaded->symbolizer,
 					      .naming = page->load->naming,
@@ -73,7 +74,7 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 	struct whole whole[2] = {0};
 	struct group_outer by;
 	struct tree_outer outer;
-	char *code = NULL;
+	struct page_code code = {0};
 	struct error *err = NULL;
 
 	for (unsigned i = 0; i < n && !err; i++) {
@@ -93,11 +94,11 @@ struct error *picture_write_page(const struct loaded *loaded, const char *const 
 	if (!err)
 		err = add_outer(loaded, page->outer, &sides[0], &by, &outer);
 	if (!err && n == 1)
-		err = find_code(&loaded[0], page, &code);
-	options.code = code;
+		err = find_code(&loaded[0], sides[0].profile, page, &code);
+	options.code = n == 1 ? &code : NULL;
 	if (!err)
 		err = page_write(sides, n, &options, out);
-	free(code);
+	page_code_free(&code);
 	for (unsigned i = 0; i < n; i++) {
 		profile_free(whole[i].profile);
 		free(whole[i].subtitle);

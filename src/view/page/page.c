@@ -18,7 +18,15 @@
 /* Rows of all sides together; a file of some megabytes, which opens in a second. */
 #define MAX_ROWS (1u << 20)
 
+/* ... of samples in code. */
+#define MAX_CODE_ROWS (1u << 18)
+
 #define TITLE_CELLS 1000
+
+struct page_buckets {
+	struct time_buckets of[2]; /* the sides' */
+	struct time_buckets code;
+};
 
 /*
  * The tree of all stacks as a page has it: nodes in preorder, children by
@@ -191,7 +199,11 @@ static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bo
  *	        state, sum of the squares of weights (8 bytes, an IEEE 754 double,
  *	        little-endian), number of rows; for each row: node less that of the
  *	        row before, samples, weight in ns
- *	text    code of functions, by page_code; empty: there is none
+ *	text    code of functions, by page_code; empty: there is none. Else:
+ *	number  of nodes of code but the first; for each: how much less than its own
+ *	        number that of its parent is, number of its row
+ *	number  ns of a bucket of code, some of the side's; then groups as above,
+ *	        with nodes of code times PAGE_CODE_ENDS plus their end
  */
 
 static struct error *put_text(struct bytes *bytes, const char *text)
@@ -412,19 +424,38 @@ static struct error *put_rows(const struct time_buckets *buckets, struct bytes *
 	return NULL;
 }
 
+static struct error *put_code(const struct page_code *code, const struct time_buckets *buckets,
+			      struct bytes *bytes)
+{
+	struct error *err = put_text(bytes, code ? code->text : "");
+
+	if (err || !code)
+		return err;
+	err = bytes_reserve(bytes, VARINT_MAX * (2 + 2 * (size_t)code->n_nodes));
+	if (err)
+		return err;
+	put_varint(bytes, code->n_nodes - 1);
+	for (uint32_t i = 1; i < code->n_nodes; i++) {
+		put_varint(bytes, i - code->nodes[i].parent);
+		put_varint(bytes, code->nodes[i].row);
+	}
+	put_varint(bytes, buckets->bucket_ns);
+	return put_rows(buckets, bytes);
+}
+
 static struct error *put_data(const struct page_tree *tree, const struct page_side *sides,
-			      const struct time_buckets *buckets, unsigned n,
+			      const struct page_buckets *buckets, unsigned n,
 			      const struct page_options *options, struct bytes *bytes)
 {
-	struct error *err = put_head(tree, sides, buckets, n, options, bytes);
+	struct error *err = put_head(tree, sides, buckets->of, n, options, bytes);
 
 	if (!err)
 		err = put_names(tree, bytes);
 	if (!err)
 		err = put_nodes(tree, bytes);
 	for (unsigned i = 0; i < n && !err; i++)
-		err = put_rows(&buckets[i], bytes);
-	return err ? err : put_text(bytes, options->code ? options->code : "");
+		err = put_rows(&buckets->of[i], bytes);
+	return err ? err : put_code(options->code, &buckets->code, bytes);
 }
 
 static struct error *compressed(const struct bytes *bytes, struct bytes *out)
@@ -456,22 +487,41 @@ static void put_base64(const struct bytes *bytes, FILE *out)
 	}
 }
 
+/* Samples of code are read along with those of the only side. */
+static struct error *read_buckets(const struct page_side *sides, unsigned n,
+				  const struct page_options *options, const struct page_tree *tree,
+				  struct page_buckets *buckets)
+{
+	struct error *err = NULL;
+
+	for (unsigned i = 0; i < n && !err; i++) {
+		const struct time_bucket_set sets[] = {{&tree->position_of[i], MAX_ROWS / n,
+							&buckets->of[i]},
+						       {options->code ? &options->code->of_stack
+								      : NULL,
+							MAX_CODE_ROWS, &buckets->code}};
+
+		err = time_buckets_read_sets(sides[i].path, sides[i].profile, sides[i].filter, sets,
+					     options->code ? 2 : 1);
+	}
+	return err;
+}
+
 static struct error *pack(const struct page_side *sides, unsigned n,
 			  const struct page_options *options, struct bytes *bytes)
 {
-	struct time_buckets buckets[2] = {0};
+	struct page_buckets buckets = {0};
 	struct page_tree tree;
 	struct error *err = tree_of_sides(sides, n, options->full_names, &tree);
 
 	if (err)
 		return err;
-	for (unsigned i = 0; i < n && !err; i++)
-		err = time_buckets_read(sides[i].path, sides[i].profile, sides[i].filter,
-					&tree.position_of[i], MAX_ROWS / n, &buckets[i]);
+	err = read_buckets(sides, n, options, &tree, &buckets);
 	if (!err)
-		err = put_data(&tree, sides, buckets, n, options, bytes);
-	time_buckets_free(&buckets[0]);
-	time_buckets_free(&buckets[1]);
+		err = put_data(&tree, sides, &buckets, n, options, bytes);
+	time_buckets_free(&buckets.of[0]);
+	time_buckets_free(&buckets.of[1]);
+	time_buckets_free(&buckets.code);
 	page_tree_free(&tree);
 	return err;
 }

@@ -29,18 +29,19 @@ struct page_side {
 };
 
 struct page_options {
-	const char *title;    /* NULL: the name of the guest */
-	unsigned states;      /* shown at first; bit n: enum vcpu_state n */
-	bool icicle;	      /* root at the top, at first */
-	bool reverse;	      /* merged from the leaf, at first */
-	const char *color_by; /* what colours tell apart at first; NULL: functions */
-	bool full_names;      /* in boxes and tables, too, and not only in hover texts */
-	const char *code;     /* of page_code; NULL: none, as of two sides */
+	const char *title;	      /* NULL: the name of the guest */
+	unsigned states;	      /* shown at first; bit n: enum vcpu_state n */
+	bool icicle;		      /* root at the top, at first */
+	bool reverse;		      /* merged from the leaf, at first */
+	const char *color_by;	      /* what colours tell apart at first; NULL: functions */
+	bool full_names;	      /* in boxes and tables, too, and not only in hover texts */
+	const struct page_code *code; /* NULL: none, as of two sides */
 };
 
 /* The code of the functions that take most: instructions and source lines, with their samples. */
 struct page_code_options {
-	const struct profile *profile; /* with the samples that count */
+	const struct profile *profile;	 /* all that is in the page */
+	const struct profile *chosen_by; /* the samples that choose the functions */
 	const struct images *images;
 	struct symbolizer *symbolizer;
 	struct symbolizer_options naming;
@@ -52,8 +53,25 @@ struct page_code_options {
 #define PAGE_CODE_SHARE	    0.005
 #define PAGE_CODE_FUNCTIONS 64
 
-/* *out is JSON that page_controls.js reads; the caller frees it. */
-struct error *page_code(const struct page_code_options *options, char **out);
+/* A row of code that stacks pass, on that of their caller. */
+struct page_code_node {
+	uint32_t parent; /* node 0 is no code; a smaller number than the node's own */
+	uint32_t row;	 /* of the parts' rows, counted over all of them */
+};
+
+/* Ends of stacks, told beside their node: in other code, at an instruction of the node's row, or within one. */
+enum { PAGE_CODE_PASSES, PAGE_CODE_SELF, PAGE_CODE_MISPLACED, PAGE_CODE_ENDS };
+
+struct page_code {
+	char *text; /* JSON that page_controls.js reads */
+	struct page_code_node *nodes;
+	uint32_t n_nodes;
+	struct node_map of_stack; /* its node times PAGE_CODE_ENDS, and its end */
+};
+
+/* page_code_free is due, also after an error. */
+struct error *page_code(const struct page_code_options *options, struct page_code *out);
+void page_code_free(struct page_code *code);
 
 /* `n` is 1, or 2 for a page of differences: before and after. */
 struct error *page_write(const struct page_side *sides, unsigned n,

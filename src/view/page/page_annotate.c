@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The code in a page, as JSON of few bytes (page_controls.js is the other end):
+ * The code in a page: JSON of few bytes (page_controls.js is the other end), and
+ * for each stack the instructions that it passes, so that the page can count
+ * the samples that its filters leave.
  *
  *	left_out  functions that were chosen, and for which there was no room
- *	parts     code of a function each: name, path, lacks, patched, misplaced,
- *	          samples, self, total (shares), functions (those inlined there), and
- *	          rows: [address, instruction, share of self, share of total,
- *	          samples, number of its line, rows left out before]
+ *	parts     code of a function each: name, path, lacks, patched, functions (those
+ *	          inlined there), and rows: [address, instruction, number of its line,
+ *	          rows left out before]
  *	lines     [text of the source or null, [function, file, line], ...], the innermost first
  */
 
 #include "view/page/page.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/flat.h"
+#include "base/array.h"
 #include "base/intern.h"
+#include "recording/stacks.h"
 #include "symbol/names/display_name.h"
 
 /* Rows of all parts: some 400 KB in a page. */
@@ -29,20 +33,29 @@
 #define ROWS_WHOLE  256
 #define ROWS_AROUND 6
 
+/* Functions are left out, the lightest first, until their stacks have no more nodes. */
+#define NODES_MAX (1u << 18)
+
+/*
+ * The rows of a part that are in the page, numbered over all parts. The last
+ * number is of code outside of the part's rows.
+ */
+struct part_rows {
+	uint32_t *number; /* [part->n + 1]; NO_NUMBER: the row is not in the page */
+	bool in_page;
+};
+
+#define NO_NUMBER UINT32_MAX
+
 struct code_writer {
 	const struct page_code_options *options;
 	const struct annotation *annotation;
 	struct source_texts *texts;
 	json_t *lines;
-	size_t rows;
+	struct part_rows *rows; /* [annotation->n] */
+	struct ids *ids;	/* of parent and row: nodes but the root */
+	size_t nodes_room;
 };
-
-static double share_of(const struct code_writer *w, const struct profile_cell *cell)
-{
-	const double all = (double)w->options->profile->selected.weight_ns;
-
-	return all > 0 ? (double)cell->weight_ns / all : 0;
-}
 
 static json_t *text_or_null(const char *text)
 {
@@ -87,41 +100,155 @@ static json_t *row_json(struct code_writer *w, const struct code_part *part,
 	snprintf(address, sizeof(address), "%" PRIx64, row->line.va);
 	if (target && asprintf(&text, "%s <%s>", row->line.text, target) < 0)
 		text = NULL;
-	json = json_pack("[s, s, f, f, I, I, I]", address, text ? text : row->line.text,
-			 share_of(w, &row->self), share_of(w, &row->total),
-			 (json_int_t)row->self.samples, line_of(w, row, before),
-			 (json_int_t)folded);
+	json = json_pack("[s, s, I, I]", address, text ? text : row->line.text,
+			 line_of(w, row, before), (json_int_t)folded);
 	free(text);
 	return json;
 }
 
-/* Marks the rows that are shown; returns how many. */
-static size_t choose_rows(const struct code_part *part, bool *shown)
+/* Numbers the rows that are shown from `first` on; returns how many numbers they take. */
+static uint32_t number_rows(const struct code_part *part, uint32_t first, uint32_t *number)
 {
-	size_t n = 0;
+	uint32_t n = 0;
 
-	for (size_t i = 0; i < part->n; i++) {
-		const size_t from = i > ROWS_AROUND ? i - ROWS_AROUND : 0;
-
-		if (part->n <= ROWS_WHOLE)
-			shown[i] = true;
-		for (size_t k = from; part->row[i].total.samples && k <= i + ROWS_AROUND; k++)
-			if (k < part->n)
-				shown[k] = true;
-	}
 	for (size_t i = 0; i < part->n; i++)
-		n += shown[i];
+		number[i] = part->n <= ROWS_WHOLE ? 0 : NO_NUMBER;
+	for (size_t i = 0; i < part->n; i++)
+		for (size_t k = i > ROWS_AROUND ? i - ROWS_AROUND : 0;
+		     part->row[i].total.samples && k <= i + ROWS_AROUND && k < part->n; k++)
+			number[k] = 0;
+	for (size_t i = 0; i <= part->n; i++)
+		if (i == part->n || number[i] != NO_NUMBER)
+			number[i] = first + n++;
 	return n;
 }
 
-static json_t *rows_json(struct code_writer *w, const struct code_part *part, const bool *shown)
+/* Chooses the parts and rows that there is room for. */
+static struct error *choose_rows(struct code_writer *w)
+{
+	const struct annotation *annotation = w->annotation;
+	uint32_t numbered = 0;
+
+	w->rows = calloc(annotation->n + 1, sizeof(*w->rows));
+	if (!w->rows)
+		return error_no_memory();
+	for (size_t i = 0; i < annotation->n; i++) {
+		struct part_rows *rows = &w->rows[i];
+		uint32_t n;
+
+		rows->number = calloc(annotation->part[i].n + 1, sizeof(*rows->number));
+		if (!rows->number)
+			return error_no_memory();
+		n = number_rows(&annotation->part[i], numbered, rows->number);
+		rows->in_page = n <= ROWS_MAX - numbered;
+		numbered += rows->in_page ? n : 0;
+	}
+	return NULL;
+}
+
+/* Leaves out the lighter half of the parts that are in the page. */
+static void drop_parts(struct code_writer *w)
+{
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < w->annotation->n; i++)
+		n += w->rows[i].in_page;
+	for (size_t i = 0; i < w->annotation->n; i++) {
+		kept += w->rows[i].in_page;
+		w->rows[i].in_page &= kept <= n / 2;
+	}
+}
+
+/* Finds or adds the node of a stack's frame on that of its caller. */
+static struct error *add_node(struct code_writer *w, const struct code_place *place,
+			      struct page_code *code, uint32_t *node)
+{
+	const struct part_rows *rows = &w->rows[place->part];
+	const size_t last = w->annotation->part[place->part].n;
+	const uint32_t parent = *node;
+	const uint32_t row = rows->number[place->row == CODE_NO_ROW ? last : place->row];
+	struct error *err;
+	uint32_t id;
+	bool added;
+
+	assert(row != NO_NUMBER);
+	err = ids_get(w->ids, parent, row, &id, &added);
+	if (!err && added)
+		err = ARRAY_RESERVE(&code->nodes, &w->nodes_room, id + (size_t)2);
+	if (err)
+		return err;
+	*node = id + 1;
+	code->n_nodes = ids_count(w->ids) + 1;
+	code->nodes[*node] = (struct page_code_node){parent, row};
+	return NULL;
+}
+
+/* True if the frame's code is in the page. */
+static bool find_place(const struct code_writer *w, uint32_t stack, struct code_place *place)
+{
+	return annotation_place(w->annotation, stack, place) && w->rows[place->part].in_page;
+}
+
+/* The nodes of all stacks, callers first; more than NODES_MAX: not all. */
+static struct error *add_nodes(struct code_writer *w, const bool *used, struct page_code *code)
+{
+	const struct stacks *stacks = w->options->profile->stacks;
+	struct node_map *map = &code->of_stack;
+	struct code_place place;
+	struct error *err = ids_new(&w->ids);
+
+	code->n_nodes = 1;
+	map->node[0] = 0;
+	for (uint32_t i = 1; i < map->n && !err && code->n_nodes <= NODES_MAX; i++) {
+		map->node[i] = map->node[stacks_node(stacks, i)->parent];
+		if (used[i] && find_place(w, i, &place))
+			err = add_node(w, &place, code, &map->node[i]);
+	}
+	for (uint32_t i = 0; i < map->n && !err && code->n_nodes <= NODES_MAX; i++) {
+		map->node[i] *= PAGE_CODE_ENDS;
+		if (used[i] && find_place(w, i, &place))
+			map->node[i] += place.misplaced ? PAGE_CODE_MISPLACED : PAGE_CODE_SELF;
+	}
+	ids_free(w->ids);
+	w->ids = NULL;
+	return err;
+}
+
+static struct error *build_nodes(struct code_writer *w, struct page_code *code)
+{
+	const struct profile *profile = w->options->profile;
+	const uint32_t n = w->annotation->n ? stacks_count(profile->stacks) : 0;
+	bool *used = calloc(n + (size_t)1, sizeof(*used));
+	struct error *err = used ? NULL : error_no_memory();
+
+	code->of_stack = (struct node_map){.node = calloc(n + (size_t)1, sizeof(uint32_t)), .n = n};
+	if (!err && !code->of_stack.node)
+		err = error_no_memory();
+	if (!err && n)
+		profile_mark_used(profile, &profile->cells, used);
+	if (!err)
+		err = ARRAY_RESERVE(&code->nodes, &w->nodes_room, 1);
+	if (!err)
+		code->nodes[0] = (struct page_code_node){0};
+	if (!err)
+		err = add_nodes(w, used, code);
+	while (!err && code->n_nodes > NODES_MAX) {
+		drop_parts(w);
+		err = add_nodes(w, used, code);
+	}
+	free(used);
+	return err;
+}
+
+static json_t *rows_json(struct code_writer *w, const struct code_part *part,
+			 const uint32_t *number)
 {
 	const struct code_row *before = NULL;
 	json_t *rows = json_array();
 	size_t folded = 0;
 
 	for (size_t i = 0; i < part->n; i++) {
-		if (!shown[i]) {
+		if (number[i] == NO_NUMBER) {
 			folded++;
 			continue;
 		}
@@ -154,29 +281,30 @@ static struct error *functions_json(const struct code_part *part, json_t *array)
 	return err;
 }
 
-/* *left_out grows if there is no room. */
-static struct error *add_part(struct code_writer *w, const struct code_part *part, json_t *parts,
-			      json_int_t *left_out)
+/* The number of the part's first row. */
+static uint32_t first_number(const struct code_writer *w, size_t p)
 {
-	bool *shown = calloc(part->n + 1, sizeof(*shown));
-	json_t *functions = json_array(), *object;
-	struct error *err = shown ? functions_json(part, functions) : error_no_memory();
-	const size_t n = err ? 0 : choose_rows(part, shown);
+	uint32_t at = 0;
 
-	if (err || n > ROWS_MAX - w->rows) {
-		*left_out += !err;
+	while (w->rows[p].number[at] == NO_NUMBER)
+		at++;
+	return w->rows[p].number[at];
+}
+
+static struct error *add_part(struct code_writer *w, size_t p, json_t *parts)
+{
+	const struct code_part *part = &w->annotation->part[p];
+	json_t *functions = json_array(), *object;
+	struct error *err = functions_json(part, functions);
+
+	if (err) {
 		json_decref(functions);
-		free(shown);
 		return err;
 	}
-	w->rows += n;
-	object = json_pack("{s:s, s:o, s:o, s:b, s:I, s:I, s:f, s:f, s:o, s:o}", "name", part->name,
-			   "path", text_or_null(part->path), "lacks", text_or_null(part->lacks),
-			   "patched", part->patched, "misplaced", (json_int_t)part->misplaced,
-			   "samples", (json_int_t)part->self.samples, "self",
-			   share_of(w, &part->self), "total", share_of(w, &part->total),
-			   "functions", functions, "rows", rows_json(w, part, shown));
-	free(shown);
+	object = json_pack("{s:s, s:o, s:o, s:b, s:I, s:o, s:o}", "name", part->name, "path",
+			   text_or_null(part->path), "lacks", text_or_null(part->lacks), "patched",
+			   part->patched, "first", (json_int_t)first_number(w, p), "functions",
+			   functions, "rows", rows_json(w, part, w->rows[p].number));
 	return object && !json_array_append_new(parts, object) ? NULL : error_no_memory();
 }
 
@@ -190,14 +318,17 @@ static struct error *write_code(struct code_writer *w, char **out)
 	w->texts = source_texts_new(&w->options->sources);
 	if (!w->texts || !w->lines || !parts)
 		err = error_no_memory();
-	for (size_t i = 0; i < w->annotation->n && !err; i++)
-		err = add_part(w, &w->annotation->part[i], parts, &left_out);
+	for (size_t i = 0; i < w->annotation->n && !err; i++) {
+		left_out += !w->rows[i].in_page;
+		if (w->rows[i].in_page)
+			err = add_part(w, i, parts);
+	}
 	if (!err)
 		object = json_pack("{s:I, s:b, s:O, s:O}", "left_out", left_out, "texts",
 				   w->options->sources.directory != NULL, "parts", parts, "lines",
 				   w->lines);
 	if (object)
-		*out = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
+		*out = json_dumps(object, JSON_COMPACT);
 	if (!err && !*out)
 		err = error_no_memory();
 	json_decref(object);
@@ -207,7 +338,7 @@ static struct error *write_code(struct code_writer *w, char **out)
 	return err;
 }
 
-struct error *page_code(const struct page_code_options *options, char **out)
+struct error *page_code(const struct page_code_options *options, struct page_code *out)
 {
 	const char *names[PAGE_CODE_FUNCTIONS];
 	struct annotation_options how = {.profile = options->profile,
@@ -218,14 +349,29 @@ struct error *page_code(const struct page_code_options *options, char **out)
 					 .names = names};
 	struct annotation annotation = {0};
 	struct code_writer w = {.options = options, .annotation = &annotation};
-	struct error *err = flat_choose(options->profile, options->symbolizer, PAGE_CODE_SHARE,
+	struct error *err = flat_choose(options->chosen_by, options->symbolizer, PAGE_CODE_SHARE,
 					names, PAGE_CODE_FUNCTIONS, &how.n_names);
 
-	*out = NULL;
+	*out = (struct page_code){0};
 	if (!err && how.n_names)
 		err = annotation_build(&how, &annotation);
 	if (!err)
-		err = write_code(&w, out);
+		err = choose_rows(&w);
+	if (!err)
+		err = build_nodes(&w, out);
+	if (!err)
+		err = write_code(&w, &out->text);
+	for (size_t i = 0; w.rows && i < annotation.n; i++)
+		free(w.rows[i].number);
+	free(w.rows);
 	annotation_free(&annotation);
 	return err;
+}
+
+void page_code_free(struct page_code *code)
+{
+	free(code->text);
+	free(code->nodes);
+	node_map_free(&code->of_stack);
+	*code = (struct page_code){0};
 }

@@ -201,25 +201,101 @@ function readState(page, text) {
 
 const baseName = (path) => path.slice(path.lastIndexOf('/') + 1) || path;
 
+const CODE_SELF = 1, CODE_MISPLACED = 2, CODE_ENDS = 3; // as page.h has them
+
 class Annotation {
-	constructor(page, text) {
-		Object.assign(this, {page, text, box: get('annotate'), body: get('annotate-code')});
+	constructor(page, code) {
+		Object.assign(this, {page, code, data: null, asked: -1, box: get('annotate'), body: get('annotate-code')});
 		get('annotate-close').addEventListener('click', () => this.box.close());
 	}
 
-	// Read when it is first asked for.
-	code() {
-		this.data ??= this.text ? JSON.parse(this.text) : null;
-		return this.data;
+	// Reads the code when it is first asked for, and counts its samples when others are selected.
+	prepare() {
+		if (!this.code)
+			return;
+		this.data ??= JSON.parse(this.code.text);
+		this.data.parts.forEach((part, i) => { part.number = i; });
+		if (this.counted === this.page.summed)
+			return;
+		this.counted = this.page.summed;
+		this.count();
+	}
+
+	// Sums, by row and by part, of the samples that the page's filters leave.
+	count() {
+		const {page, code, data: {parts}} = this, [side] = page.profile.sides, [filter] = page.filters, step = code.bucket_ns / side.bucket_ns;
+		const from = Math.floor(filter.from / step), to = Math.ceil(filter.to / step);
+		// Of rows first, then those of parts.
+		const partAt = parts.reduce((most, {first, rows}) => Math.max(most, first + rows.length + 1), 0), all = partAt + parts.length;
+		this.partOf = new Uint32Array(partAt);
+		for (const {first, rows, number} of parts)
+			this.partOf.fill(partAt + number, first, first + rows.length + 1);
+		const column = () => ({weights: new Float64Array(all), samples: new Float64Array(all)});
+		Object.assign(this, {partAt, self: column(), total: column(), misplaced: new Float64Array(all), whole: 0, samples: 0,
+			stretch: {from: from * step, to: Math.min(to * step, side.buckets)}});
+		this.addTotals(this.addSelf({from, to, states: page.states, without: filter.without}, side.weighted));
+	}
+
+	// Samples that end in each node, whether in its code or not; those that do are its row's own.
+	addSelf({from, to, states, without}, weighted) {
+		const {code: {n, row, groups, rows}, self, misplaced, partOf} = this, ends = {weights: new Float64Array(n), samples: new Float64Array(n)};
+		for (let g = 0; g < groups.n; g++) {
+			if (groups.bucket[g] < from || groups.bucket[g] >= to || !(states >> groups.state[g] & 1) || without.has(groups.vcpu[g]))
+				continue;
+			for (let at = groups.first[g]; at < groups.first[g + 1]; at++) {
+				const node = Math.floor(rows.node[at] / CODE_ENDS), end = rows.node[at] % CODE_ENDS, samples = rows.samples[at];
+				const weight = weighted ? rows.weight[at] : samples;
+				this.whole += weight;
+				this.samples += samples;
+				ends.weights[node] += weight;
+				ends.samples[node] += samples;
+				if (end < CODE_SELF)
+					continue;
+				for (const place of [row[node], partOf[row[node]]]) {
+					self.weights[place] += weight;
+					self.samples[place] += samples;
+				}
+				misplaced[partOf[row[node]]] += end === CODE_MISPLACED ? samples : 0;
+			}
+		}
+		return ends;
+	}
+
+	// Counts each sample once at each row and part that its stack passes, however often it does.
+	addTotals({weights, samples}) {
+		const {code: {n, parent, row}, total, partOf, partAt} = this, first = new Uint32Array(n), next = new Uint32Array(n);
+		for (let node = n - 1; node > 0; node--) {
+			weights[parent[node]] += weights[node];
+			samples[parent[node]] += samples[node];
+			next[node] = first[parent[node]];
+			first[parent[node]] = node;
+		}
+		const open = new Uint32Array(partAt + this.data.parts.length);
+		for (let node = first[0]; node;) {
+			for (const place of [row[node], partOf[row[node]]])
+				if (!open[place]++) {
+					total.weights[place] += weights[node];
+					total.samples[place] += samples[node];
+				}
+			let go = first[node];
+			for (let at = node; !go && at; at = parent[at]) {
+				open[row[at]]--;
+				open[partOf[row[at]]]--;
+				go = next[at];
+			}
+			node = go;
+		}
 	}
 
 	// Parts with the function's own code first, then those that it is inlined into.
 	partsOf(name) {
-		const parts = this.code()?.parts ?? [];
+		const parts = (this.data?.parts ?? []).toSorted((a, b) => this.self.weights[this.partAt + b.number] - this.self.weights[this.partAt + a.number]);
 		return [...parts.filter((part) => part.name === name), ...parts.filter((part) => part.name !== name && part.functions.includes(name))];
 	}
 
 	open(name) {
+		this.asked = name;
+		this.prepare();
 		const full = this.page.names[name], parts = this.partsOf(full);
 		get('annotate-title').textContent = this.page.shorts[name].slice(0, 1000);
 		get('annotate-title').title = full.slice(0, 1000);
@@ -234,49 +310,72 @@ class Annotation {
 		this.body.focus();
 	}
 
+	// Another selection came while it was open, as by the address.
+	refresh() {
+		if (this.box.open)
+			this.open(this.asked);
+	}
+
 	note(parts) {
-		if (!this.text)
+		if (!this.code)
 			return 'A page of two recordings has no code. uniprof report --annotate shows that of each.';
 		if (!parts.length) {
-			const more = this.code().left_out ? ', or there was no room for its code' : '';
+			const more = this.data.left_out ? ', or there was no room for its code' : '';
 			return `The page has the code of functions with at least 0.5 % of the samples that it showed at first, and this one has less${more}. `
 				+ 'uniprof report --annotate shows it.';
 		}
-		const texts = this.code().texts ? '' : ' Text of the sources is here only if the page was made with --source-dir.';
-		return `Of the samples that the page showed at first, whatever is selected now. Self counts at the instruction that comes next, calls at the call.${texts}`;
+		const texts = this.data.texts ? '' : ' Text of the sources is here only if the page was made with --source-dir.';
+		return `Of the ${count(this.samples, 'sample')} selected: ${this.selection()}; all callers and threads, whatever is zoomed to. `
+			+ `Self counts at the instruction that comes next, calls at the call.${texts}`;
+	}
+
+	// States, vCPUs and time of what is counted. Slices of code may be longer than those of time lines.
+	selection() {
+		const {page, stretch} = this, [side] = page.profile.sides, [filter] = page.filters, time = (bucket) => seconds(bucket * side.bucket_ns, side.bucket_ns);
+		const states = STATES.filter((_, state) => page.states >> state & 1).join(', ') || 'no states';
+		const vcpus = filter.without.size ? `, without vCPU ${[...filter.without].sort((a, b) => a - b).join(', ')}` : '';
+		const wider = stretch.from !== filter.from || stretch.to !== filter.to
+			? ` (more than the ${time(filter.from)} to ${time(filter.to)} selected: code is counted in slices of ${seconds(this.code.bucket_ns, side.bucket_ns)})` : '';
+		const whole = stretch.from === 0 && stretch.to >= side.buckets && !wider;
+		return `${states}${vcpus}, ${whole ? 'all of the time' : `${time(stretch.from)} to ${time(stretch.to)}${wider}`}`;
+	}
+
+	share(sums, place) {
+		return this.whole ? sums.weights[place] / this.whole : 0;
 	}
 
 	part(part, asked) {
 		const title = part.name === asked ? [] : [make('h3', {textContent: `Inlined into ${part.name.slice(0, 1000)}`})];
+		const place = this.partAt + part.number, misplaced = this.misplaced[place];
 		const where = make('p', {className: 'where', textContent: `${part.path ?? 'no file'}${part.path ? ', its addresses' : ', addresses of the guest'}: `
-			+ `${count(part.samples, 'sample')}, ${percent(part.self, 1)}; with callees ${percent(part.total, 1)}`});
+			+ `${count(this.self.samples[place], 'sample')}, ${percent(this.share(this.self, place), 1)}; with callees ${percent(this.share(this.total, place), 1)}`});
 		const notes = [part.lacks, part.patched && 'Code is as in the file: a kernel changes some of it when it starts.',
-			part.misplaced && `${count(part.misplaced, 'sample')} not where an instruction begins: the file may not be what ran.`]
+			misplaced && `${count(misplaced, 'sample')} not where an instruction begins: the file may not be what ran.`]
 			.filter(Boolean).map((text) => make('p', {className: 'lacks', textContent: text}));
 		return [...title, where, ...notes, this.table(part, asked)];
 	}
 
 	table(part, asked) {
 		const heads = ['Self', 'Total', 'Address', 'Instruction'].map((textContent) => make('th', {scope: 'col', textContent}));
-		const body = make('tbody'), most = part.rows.reduce((best, row) => Math.max(best, row[2]), 0);
+		const body = make('tbody'), most = part.rows.reduce((best, _, i) => Math.max(best, this.self.weights[part.first + i]), 0);
 		let line = -1, marked = false;
-		for (const row of part.rows) {
-			if (row[6])
-				body.append(make('tr', {className: 'gap'}, make('td', {colSpan: 4, textContent: row[6] > 1 ? `… ${count(row[6], 'instruction')}` : '…'})));
-			if (row[5] !== line)
-				body.append(this.line(this.data.lines[line = row[5]], asked));
-			const hottest = !marked && row[2] > 0 && row[2] === most;
+		part.rows.forEach((row, i) => {
+			const [, , lineOf, folded] = row, self = this.self.weights[part.first + i], hottest = !marked && self > 0 && self === most;
+			if (folded)
+				body.append(make('tr', {className: 'gap'}, make('td', {colSpan: 4, textContent: folded > 1 ? `… ${count(folded, 'instruction')}` : '…'})));
+			if (lineOf !== line)
+				body.append(this.line(this.data.lines[line = lineOf], asked));
 			marked ||= hottest;
-			body.append(this.row(row, most, hottest));
-		}
+			body.append(this.row(row, part.first + i, most, hottest));
+		});
 		return make('table', {}, make('thead', {}, make('tr', {}, ...heads)), body);
 	}
 
-	row([address, text, self, total, samples], most, hottest) {
-		const share = (value, none) => value > 0 || !none ? percent(value, 1) : '';
-		const line = make('tr', {title: samples ? count(samples, 'sample') : ''}, make('td', {textContent: share(self, !total)}),
-			make('td', {textContent: share(total, !samples)}), make('td', {textContent: address}), make('td', {textContent: text || '(no code)'}));
-		line.className = `${hottest ? 'hottest ' : ''}${self > most / 2 && self > 0 ? 'hot' : self > most / 10 && self > 0 ? 'warm' : ''}`;
+	row([address, text], place, most, hottest) {
+		const {self, total} = this, own = self.weights[place], share = (sums) => total.samples[place] ? percent(this.share(sums, place), 1) : '';
+		const line = make('tr', {title: self.samples[place] ? count(self.samples[place], 'sample') : ''}, make('td', {textContent: share(self)}),
+			make('td', {textContent: share(total)}), make('td', {textContent: address}), make('td', {textContent: text || '(no code)'}));
+		line.className = `${hottest ? 'hottest ' : ''}${own > most / 2 && own > 0 ? 'hot' : own > most / 10 && own > 0 ? 'warm' : ''}`;
 		return line;
 	}
 

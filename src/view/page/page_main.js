@@ -147,6 +147,7 @@ class Page {
 			times.draw();
 		this.zoomed(this.flame);
 		this.tellLeftOut();
+		this.annotation.refresh();
 		saveState(this);
 	}
 

@@ -163,5 +163,18 @@ async function readProfile(data, tell) {
 	packages.push('#c6c7cc', '#d0d0d4');
 	const tree = await readTree(bytes, names.length - 1, tell);
 	const sides = head.sides.map((side) => ({...side, ...readGroups(bytes)}));
-	return {...head, names, shorts, colors, packages, codes, rest, tree, sides, code: bytes.text()};
+	return {...head, names, shorts, colors, packages, codes, rest, tree, sides, code: readCode(bytes)};
+}
+
+// Code of functions, with the rows that stacks pass: each node is one, on that of its caller. null: there is none.
+function readCode(bytes) {
+	const text = bytes.text();
+	if (!text)
+		return null;
+	const n = bytes.number() + 1, parent = new Uint32Array(n), row = new Uint32Array(n);
+	for (let i = 1; i < n; i++) {
+		parent[i] = i - bytes.number();
+		row[i] = bytes.number();
+	}
+	return {text, n, parent, row, bucket_ns: bytes.number(), ...readGroups(bytes)};
 }
