@@ -106,11 +106,16 @@ static const struct verb *find_verb(const char *name)
 /* Prints texts that builds and shells take from the tables of options; false: no such text. */
 static bool write_tables(const char *what, const char *of)
 {
+	const struct verb *verb = find_verb(of);
+
 	if (!strcmp(what, "--completions"))
 		return manual_write_completions(of, verbs, N_VERBS, stdout);
-	if (strcmp(what, "--options-in-mdoc") || !find_verb(of))
+	if (verb && !strcmp(what, "--options-in-mdoc"))
+		manual_write_options(verb, stdout);
+	else if (verb && verb->settings && !strcmp(what, "--settings"))
+		manual_write_settings(verb, stdout);
+	else
 		return false;
-	manual_write_options(find_verb(of), stdout);
 	return true;
 }
 

@@ -32,6 +32,8 @@
 #define DEFAULT_QUEUE	  (256ull << 20)
 #define DEFAULT_WITHIN_NS (30 * NS_PER_S)
 
+#define CONFIG_MAX (64u << 10) /* bytes */
+
 #define WAKE_MS		 250
 #define DISCOVER_NS	 (3 * NS_PER_S)
 #define DISCOVER_MOST_NS (60 * NS_PER_S)
@@ -51,7 +53,15 @@ static struct error *take_pattern(const struct option_row *row, const char *valu
 
 #define AT(field) offsetof(struct agent_args, field)
 
-static const struct option_row own_options[] = {
+static const struct option_row command_options[] = {
+	{"config", "FILE", 0, take_text, AT(config),
+	 .text = "take settings from FILE: lines like max-disk = 10G; options given here win",
+	 .more = "See\n.Sx CONFIGURATION .", .values = OPTION_FILE},
+	{"check", NULL, 0, take_true, AT(check),
+	 .text = "tell what is wrong with the settings, line by line, and do nothing else"},
+	{0}};
+
+static const struct option_row settings[] = {
 	{"store", "DIR", 0, take_text, AT(store),
 	 .text = "where the recordings are kept (default " STORE_DEFAULT ")",
 	 .values = OPTION_DIRECTORY},
@@ -64,9 +74,9 @@ static const struct option_row own_options[] = {
 	 .text = "how long recordings are kept (default 7d)"},
 	{"include", "PATTERN", 0, take_pattern, AT(include),
 	 .text = "only guests of this name, or KIND:NAME: web-*, xen:*; may be given again",
-	 .more = "Patterns are those of shells,\n.Xr glob 7 ."},
+	 .more = "Patterns are those of shells,\n.Xr glob 7 .", .repeats = true},
 	{"exclude", "PATTERN", 0, take_pattern, AT(exclude),
-	 .text = "no guests of this name, or KIND:NAME; may be given again"},
+	 .text = "no guests of this name, or KIND:NAME; may be given again", .repeats = true},
 	{"max-overhead", "PERCENT", 0, take_percent, AT(session.sampler.max_overhead),
 	 .text = "pause a guest for at most so much of the time, by sampling less often"},
 	{"max-pause", "T", 0, take_duration, AT(session.sampler.max_pause_ns),
@@ -91,14 +101,13 @@ static const struct option_row own_options[] = {
 	 .more = "Where they take more, the oldest are dropped, and that is said."},
 	{0}};
 
-static const struct option_group options_of_agent[] = {
-	{own_options, 0}, {push_options, offsetof(struct agent_args, push)}, {0}};
+static const struct option_group options_of_agent[] = {{command_options, 0},
+						       {settings, 0},
+						       {push_options, AT(push)},
+						       {0}};
 
-static struct error *parse(int argc, char **argv, struct agent_args *args)
+static void args_defaults(struct agent_args *args)
 {
-	struct error *err;
-	int first;
-
 	*args = (struct agent_args){.store = STORE_DEFAULT,
 				    .max_disk = DEFAULT_DISK,
 				    .max_age_ns = DEFAULT_AGE_NS,
@@ -109,10 +118,81 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 	args->session.sampler.rate_hz = DEFAULT_RATE_HZ;
 	args->session.sampler.max_memory = DEFAULT_MEMORY;
 	args->session.parallel = true;
-	err = options_parse(&verb_agent, argc, argv, args, &first);
+}
+
+static void args_free(struct agent_args *args)
+{
+	push_args_free(&args->push);
+	free(args->config_text);
+}
+
+static struct error *parse_words(int argc, char **argv, struct agent_args *args)
+{
+	int first;
+	struct error *err = options_parse(&verb_agent, argc, argv, args, &first);
+
 	if (!err && first != argc)
 		err = cmd_usage_error(&verb_agent,
 				      "agent takes no arguments: --include chooses guests");
+	return err;
+}
+
+/* Tells each error of the file; the one that is returned counts them. */
+static struct error *parse_config(struct agent_args *args, struct option_file *file)
+{
+	struct error *err = cmd_read_text(file->path, CONFIG_MAX, &args->config_text);
+	bool more = !err;
+	unsigned wrong = 0;
+
+	file->rest = args->config_text;
+	while (more) {
+		struct error *line = option_file_next(file, verb_agent.settings, args, &more);
+
+		if (line)
+			cmd_say("%s", line->text);
+		wrong += line != NULL;
+		error_free(line);
+	}
+	if (wrong)
+		err = error_new(ERR_USAGE, "%s has %u error%s", file->path, wrong,
+				wrong == 1 ? "" : "s");
+	return err;
+}
+
+/* The file's settings, and those of the command line, which win. */
+static struct error *parse_both(int argc, char **argv, struct agent_args *args)
+{
+	struct option_file file = {.path = args->config};
+	const struct agent_args words = *args;
+	struct error *err;
+
+	args_defaults(args);
+	err = parse_config(args, &file);
+	if (words.include.n)
+		args->include.n = 0;
+	if (words.exclude.n)
+		args->exclude.n = 0;
+	if (!err)
+		err = parse_words(argc, argv, args);
+	if (err || !args->push.url || words.push.url)
+		return err;
+	err = push_prepare(&args->push);
+	return err ? error_prefix(err, "%s:%u", file.path,
+				  option_file_line(&file, verb_agent.settings, "push"))
+		   : NULL;
+}
+
+/* Settings are whole and checked after success; to be freed in any case. */
+static struct error *parse(int argc, char **argv, struct agent_args *args)
+{
+	struct error *err;
+
+	args_defaults(args);
+	err = parse_words(argc, argv, args);
+	if (!err && args->config)
+		err = parse_both(argc, argv, args);
+	if (!err && args->push.url && !*args->push.full_url)
+		err = push_prepare(&args->push);
 	return err;
 }
 
@@ -428,30 +508,47 @@ static uint64_t feed_ns(void)
 	return text ? strtoull(text, NULL, 10) * NS_PER_US / 2 : 0;
 }
 
-static struct error *agent_run(int argc, char **argv, int *status)
+static void agent_free(struct agent *agent)
 {
-	struct agent agent = {.store = -1, .finds = -1, .joined = -1, .pushing.to = -1};
-	struct error *err = parse(argc, argv, &agent.args);
+	agent_end_push(agent);
+	store_segments_free(&agent->segments);
+	args_free(&agent->args);
+	free(agent->packet);
+	free(agent->guests);
+	free(agent->found);
+	if (agent->notify >= 0)
+		close(agent->notify);
+	if (agent->store >= 0)
+		close(agent->store);
+}
+
+static struct error *run_agent(struct agent *agent)
+{
+	struct error *err = store_open(agent->args.store, &agent->store);
 
 	if (!err)
-		err = store_open(agent.args.store, &agent.store);
-	if (!err)
-		err = agent_begin_push(&agent);
+		err = agent_begin_push(agent);
 	if (err)
 		return err;
-	agent.stop = cmd_catch_signals();
+	agent->stop = cmd_catch_signals();
 	signal(SIGPIPE, SIG_IGN);
-	agent.notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	agent.feed_ns = feed_ns();
-	agent.packet = malloc(AGENT_PACKET_MAX);
-	err = agent.packet ? serve(&agent) : error_no_memory();
-	agent_end_push(&agent);
-	store_segments_free(&agent.segments);
-	free(agent.packet);
-	free(agent.guests);
-	free(agent.found);
-	close(agent.notify);
-	close(agent.store);
+	agent->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	agent->feed_ns = feed_ns();
+	agent->packet = malloc(AGENT_PACKET_MAX);
+	return agent->packet ? serve(agent) : error_no_memory();
+}
+
+static struct error *agent_run(int argc, char **argv, int *status)
+{
+	struct agent agent = {
+		.store = -1, .notify = -1, .finds = -1, .joined = -1, .pushing.to = -1};
+	struct error *err = parse(argc, argv, &agent.args);
+
+	if (!err && agent.args.check)
+		puts("no errors");
+	else if (!err)
+		err = run_agent(&agent);
+	agent_free(&agent);
 	return err;
 }
 
@@ -464,6 +561,7 @@ const struct verb verb_agent = {
 		 "the last days: `uniprof report --last 10m web`. Runs in the foreground, until "
 		 "SIGINT or SIGTERM.\n",
 	.options = options_of_agent,
+	.settings = options_of_agent + 1,
 	.takes = TAKES_NOTHING,
 	.run = agent_run,
 };

@@ -34,6 +34,9 @@ struct agent_args {
 	uint64_t max_queue; /* bytes */
 	uint64_t push_within_ns;
 	const char *metrics; /* NULL: none */
+	const char *config;  /* file of settings; NULL: none */
+	char *config_text;   /* ... and its text, which holds strings above */
+	bool check;	     /* nothing but the settings */
 };
 
 /* A guest as it was found; the discovering process writes them to a pipe, each at once. */
@@ -121,7 +124,7 @@ void agent_end_join(struct agent *agent, int status);
 /* Writes the metrics, now and then; with now_ns 0, now. */
 void agent_measure(struct agent *agent, uint64_t now_ns);
 
-/* Checks what pushing needs, and takes over the queue as the last agent has left it. */
+/* Takes over the queue as the last agent has left it. */
 struct error *agent_begin_push(struct agent *agent);
 void agent_end_push(struct agent *agent);
 

@@ -137,15 +137,12 @@ static void serve(const struct agent *agent)
 
 struct error *agent_begin_push(struct agent *agent)
 {
-	struct push_args *args = &agent->args.push;
 	size_t again = 0;
 	struct error *err;
 
-	if (!args->url)
+	if (!agent->args.push.url)
 		return NULL;
-	err = push_prepare(args);
-	if (!err)
-		err = queue_recover(agent->store, &again);
+	err = queue_recover(agent->store, &again);
 	if (again)
 		cmd_say("push: %zu recording%s sent when the last agent ended, without an answer: "
 			"sent again, and may be there twice",
@@ -160,7 +157,6 @@ void agent_end_push(struct agent *agent)
 		close(agent->pushing.to);
 	tell_losses(&agent->pushing, UINT64_MAX);
 	free(agent->pushing.queue.at);
-	push_args_free(&agent->args.push);
 }
 
 void agent_queue_segment(struct agent *agent, struct guest *guest, int64_t now_s)

@@ -2,6 +2,7 @@
 #include "cmd/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,30 @@ const volatile sig_atomic_t *cmd_catch_signals(void)
 int cmd_caught_signal(void)
 {
 	return signal_number;
+}
+
+struct error *cmd_read_text(const char *path, size_t most, char **text)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	size_t len = 0;
+	ssize_t got = 0;
+	int error = errno;
+
+	*text = fd < 0 ? NULL : malloc(most + 1);
+	while (*text && len < most && (got = read(fd, *text + len, most - len)) > 0)
+		len += (size_t)got;
+	if (got < 0)
+		error = errno;
+	if (fd >= 0)
+		close(fd);
+	if (fd < 0 || got < 0)
+		return error_errno(ERR_INPUT, error, "cannot read %s", path);
+	if (!*text)
+		return error_no_memory();
+	(*text)[len] = '\0';
+	if (len == most)
+		return error_new(ERR_INPUT, "%s is too large", path);
+	return strlen(*text) == len ? NULL : error_new(ERR_INPUT, "%s is no text", path);
 }
 
 struct error *cmd_open_output(const char *path, FILE **out)

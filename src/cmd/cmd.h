@@ -24,7 +24,8 @@ struct verb {
 	const char *arguments; /* "[options] GUEST..." */
 	const char *about;     /* lines of --help */
 	const struct option_group *options;
-	const char *closing; /* lines of --help behind the options; NULL: none */
+	const struct option_group *settings; /* those that a file may set; NULL: none */
+	const char *closing;		     /* lines of --help behind the options; NULL: none */
 	enum verb_takes takes;
 	/* argv[0] is the verb. On success sets *status to the exit code, if it is not 0. */
 	struct error *(*run)(int argc, char **argv, int *status);
@@ -51,6 +52,9 @@ const volatile sig_atomic_t *cmd_catch_signals(void);
 
 /* The number of the signal that was caught, 0 if none. */
 int cmd_caught_signal(void);
+
+/* Reads a text file of less than `most` bytes, whole, with a 0 behind it; the caller frees it. ERR_INPUT. */
+struct error *cmd_read_text(const char *path, size_t most, char **text);
 
 /* Opens a result file for writing ("-" or NULL: stdout). */
 struct error *cmd_open_output(const char *path, FILE **out);

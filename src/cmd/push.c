@@ -59,7 +59,7 @@ static struct error *take_protocol(const struct option_row *row, const char *val
 
 const struct option_row push_options[] = {
 	{"protocol", "NAME", 0, take_protocol,
-	 .text = "otlp, pyroscope or parca (default: by the path of URL)",
+	 .text = "one of otlp, pyroscope and parca (default: by the path of URL)",
 	 .more = "The paths are\n.Pa /v1development/profiles ,\n.Pa /ingest\nand\n"
 		 ".Pa /profiles/writeraw ;\na URL without a path is given the protocol's.",
 	 .values = "otlp pyroscope parca"},
@@ -169,32 +169,9 @@ static struct error *find_protocol(struct push_args *args, const char *path)
 	return NULL;
 }
 
-/* A text file, whole, with a 0 behind it; the caller frees it. */
-static struct error *read_text(const char *path, size_t most, char **text)
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	size_t len = 0;
-	ssize_t got = 0;
-	int error = errno;
-
-	*text = fd < 0 ? NULL : malloc(most + 1);
-	while (*text && len < most && (got = read(fd, *text + len, most - len)) > 0)
-		len += (size_t)got;
-	if (got < 0)
-		error = errno;
-	if (fd >= 0)
-		close(fd);
-	if (fd < 0 || got < 0)
-		return error_errno(ERR_INPUT, error, "cannot read %s", path);
-	if (!*text)
-		return error_no_memory();
-	(*text)[len] = '\0';
-	return len < most ? NULL : error_new(ERR_INPUT, "%s is too large", path);
-}
-
 static struct error *read_token(struct push_args *args)
 {
-	struct error *err = read_text(args->token_file, TOKEN_MAX, &args->token);
+	struct error *err = cmd_read_text(args->token_file, TOKEN_MAX, &args->token);
 	size_t len = err ? 0 : strcspn(args->token, " \t\r\n");
 
 	if (err)
@@ -229,7 +206,7 @@ struct error *push_prepare(struct push_args *args)
 	if (!err && args->token_file)
 		err = read_token(args);
 	if (!err && args->ca_file)
-		err = read_text(args->ca_file, CA_MAX, &args->ca);
+		err = cmd_read_text(args->ca_file, CA_MAX, &args->ca);
 	if (!err && !args->host && !gethostname(args->own_host, sizeof(args->own_host) - 1))
 		args->host = args->own_host;
 	return err;

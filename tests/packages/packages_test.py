@@ -135,7 +135,6 @@ class Described(unittest.TestCase):
         for name in ("uniprof", "uniprof-agent"):
             run("dpkg-deb", "--extract", release.packages()[name], place)
         shutil.rmtree(place / "usr/share/doc")
-        shutil.rmtree(place / "etc")
         (place / "usr/share/zsh/vendor-completions").rename(place / "usr/share/zsh/site-functions")
         if (place / "lib").exists():
             (place / "lib/systemd").rename(place / "usr/lib/systemd")
@@ -258,12 +257,12 @@ class Installed(unittest.TestCase):
         self.complete(root)
         root.install("/root/uniprof-agent.deb")
         self.off(root)
-        root("echo 'UNIPROF_AGENT_OPTIONS=-v' >/etc/default/uniprof-agent; install -d -o uniprof /var/lib/uniprof/web; echo >/var/lib/uniprof/web/kept")
+        root("uniprof agent --check --config /etc/uniprof/agent.conf && echo 'verbose = yes' >/etc/uniprof/agent.conf; install -d -o uniprof /var/lib/uniprof/web; echo >/var/lib/uniprof/web/kept")
         self.copy(root, ("uniprof", "uniprof-agent"), {name: self.newer(name) for name in ("uniprof", "uniprof-agent")})
         root.install("/root/uniprof.deb", "/root/uniprof-agent.deb")
         self.used(root)
         self.off(root)
-        self.assertEqual(root("cat /etc/default/uniprof-agent; ls /var/lib/uniprof/web"), "UNIPROF_AGENT_OPTIONS=-v\nkept\n")
+        self.assertEqual(root("cat /etc/uniprof/agent.conf; ls /var/lib/uniprof/web"), "verbose = yes\nkept\n")
         root("apt-get remove -y uniprof-agent && test -e /var/lib/uniprof/web/kept")
         root("apt-get purge -y --autoremove uniprof uniprof-agent")
         after = root.files()

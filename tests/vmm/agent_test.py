@@ -199,6 +199,48 @@ class Service(AgentCase):
         self.assertEqual(set(Path("/tmp").glob("uniprof-stub-*")) - before, set())
 
 
+class Settings(AgentCase):
+    """Files for --config."""
+
+    def check(self, text, *options, expect=0):
+        path = self.scratch / "agent.conf"
+        path.write_text(text)
+        return self.uniprof("agent", "--check", "--config", path, *options, expect=expect)
+
+    def test_every_line_that_is_wrong_is_told(self):
+        said = self.check("# our own\nfrequency = 0\nmax-disk = 1G\n\ncolour = red\nmax-disk = 2G\nverbose = maybe\nmax-age\n", expect=2)
+        told = re.findall(r"agent\.conf:(\d+): (.*)", said)
+        self.assertEqual([int(line) for line, _ in told], [2, 5, 6, 7, 8])
+        for (_, text), words in zip(told, ("frequency 0: the rate must be", 'no setting "colour"', "set in line 3", "yes or no", "NAME = VALUE")):
+            self.assertIn(words, text)
+        self.assertIn("has 5 errors", said)
+
+    def test_a_receiver_that_cannot_be_meant_is_told_with_its_line(self):
+        self.assertIn("agent.conf:2: ", self.check("verbose = yes\npush = ftp://x/ingest\n", expect=2))
+        self.check("push = ftp://x/ingest\n", "--push", "http://localhost/ingest")
+
+    def test_the_file_of_the_package_is_good_with_all_its_settings(self):
+        text = subprocess.run([UNIPROF, "--settings", "agent"], check=True, capture_output=True, text=True).stdout
+        self.check(text)
+        values = {"DIR": "/tmp", "N": "5", "SIZE": "2M", "T": "1h", "PATTERN": "x", "PERCENT": "1", "yes": "yes", "FILE": "/dev/null", "NAME": "otlp", "URL": "http://localhost"}
+        with_values = re.sub(r"(?m)^#([\w-]+ = )(\w+)$", lambda match: match[1] + values[match[2]], text)
+        self.assertGreater(len(re.findall(r"(?m)^[\w-]+ = ", with_values)), 20)
+        # An empty file is no token.
+        self.check(re.sub("(?m)^token-file.*$", "", with_values))
+
+    def test_the_command_line_wins(self):
+        (self.scratch / "agent.conf").write_text(f"store = {self.scratch}/of-the-file\nverbose = yes\ninclude = *\n")
+        agent = self.agent("--config", self.scratch / "agent.conf", include="none")
+        self.wait_for(self.store.exists, "the command line's store is not made")
+        self.quit(agent)
+        self.assertFalse((self.scratch / "of-the-file").exists())
+        self.assertFalse(list(self.store.iterdir()))
+
+    def test_what_is_no_file_of_settings_is_refused(self):
+        self.assertIn("cannot read", self.uniprof("agent", "--check", "--config", self.scratch / "nothing", expect=6))
+        self.assertIn("is no text", self.check("verbose = yes\0\nfrequency = 0\n", expect=6))
+
+
 class Store(AgentCase):
     def test_a_second_agent_is_refused(self):
         self.agent(include="none")

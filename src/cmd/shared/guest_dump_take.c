@@ -9,7 +9,6 @@
 #include "capture/capture.h"
 #include "capture/code_cache.h"
 #include "capture/sampler.h"
-#include "cmd/shared/thread_listing.h"
 
 /*
  * Instruction boundaries are known only from a function's start on; in a longer

@@ -2,11 +2,39 @@
 #ifndef UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
 #define UNIPROF_CMD_SHARED_GUEST_DUMP_TAKE_H
 
-/* Takes a dump of a guest: registers, stacks, code, memory and names (view/guest_dump.h). */
+/*
+ * Takes a dump of a guest: registers, stacks, code, memory and names
+ * (view/guest_dump.h); and lists its threads, with the view of its memory that
+ * has its kernel.
+ */
 
 #include "cmd/shared/session.h"
-#include "cmd/shared/thread_listing.h"
+#include "target/target.h"
+#include "threads/threads.h"
 #include "view/guest_dump.h"
+
+/* Threads of a guest, and the one of each CPU. */
+struct thread_listing {
+	struct target *target;
+	struct sample *sample;
+	struct regs regs; /* of the vCPU whose view of memory is read */
+	struct budget budget;
+	struct guest_memory memory;
+	struct guest_threads *threads;
+	struct guest_thread_list list;
+	struct guest_thread *running; /* [cpus] */
+	bool *is_running;	      /* [cpus] */
+	uint32_t cpus;
+};
+
+/*
+ * Samples an open target until a vCPU shows the kernel, and lists what it has.
+ * Must not be moved afterwards. ERR_GUEST: no system that is known runs there.
+ */
+struct error *thread_listing_take(struct target *target, struct thread_listing *out);
+
+/* May be called again. */
+void thread_listing_free(struct thread_listing *listing);
 
 #define GUEST_DUMP_MEMORY_BYTES 256u
 #define GUEST_DUMP_MEMORY_CAP	(1u << 20)

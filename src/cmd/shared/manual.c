@@ -65,6 +65,37 @@ void manual_write_help(const struct verb *verb, FILE *out)
 		fprintf(out, "\n%s", verb->closing);
 }
 
+/* Columns of a file of settings. */
+#define SETTINGS_WIDTH 100
+
+static void write_setting(const struct verb *verb, const struct option_row *row, FILE *out)
+{
+	size_t column = SETTINGS_WIDTH, len;
+
+	for (const char *text = row->text; *text; text += len + strspn(text + len, " ")) {
+		len = strcspn(text, " ");
+		if (column + 1 + len > SETTINGS_WIDTH)
+			column = (size_t)fprintf(out, text == row->text ? "#" : "\n#");
+		column += 1 + len;
+		fprintf(out, " %c%.*s", text == row->text ? toupper((unsigned char)*text) : *text,
+			(int)len - 1, text + 1);
+	}
+	fprintf(out, ".\n#%s = %s\n\n", row->name, row->argument ?: "yes");
+}
+
+void manual_write_settings(const struct verb *verb, FILE *out)
+{
+	struct verb as_file = *verb;
+
+	as_file.options = verb->settings;
+	fprintf(out,
+		"# Settings of `uniprof %s`: uniprof-%s(1) says more of each. What is commented "
+		"out has its\n"
+		"# default. `uniprof %s --check --config FILE` tells what is wrong with FILE.\n\n",
+		verb->name, verb->name, verb->name);
+	for_each_row(&as_file, write_setting, out);
+}
+
 /* A text line of roff: a leading dot and backslashes would be requests. */
 static void write_roff(const char *text, FILE *out)
 {

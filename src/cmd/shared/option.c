@@ -34,8 +34,6 @@ static bool parse_number(const char *text, double *value, const char **unit)
 	return !*end && isfinite(*value);
 }
 
-#define OPTIONS_MAX 64
-
 /* Return values of getopt_long for rows, above those of brief options. */
 #define FIRST_ROW 256
 
@@ -118,6 +116,95 @@ struct error *options_parse(const struct verb *verb, int argc, char **argv, void
 	}
 	*first = optind;
 	return err;
+}
+
+/* Files of options */
+
+/* Cuts spaces off both ends. */
+static char *trimmed(char *text)
+{
+	size_t len;
+
+	text += strspn(text, " \t\r");
+	len = strlen(text);
+	while (len && strchr(" \t\r", text[len - 1]))
+		text[--len] = '\0';
+	return text;
+}
+
+/* The row of this name, and in *number which of all it is; NULL: there is none. */
+static const struct option_row *find_row(const struct option_group *groups, const char *name,
+					 const struct option_group **group, size_t *number)
+{
+	*number = 0;
+	for (*group = groups; (*group)->rows; ++*group)
+		for (const struct option_row *row = (*group)->rows; row->name; row++, ++*number)
+			if (!strcmp(row->name, name))
+				return row;
+	return NULL;
+}
+
+static struct error *take_line(struct option_file *file, const struct option_group *groups,
+			       char *line, void *options)
+{
+	char *value = strchr(line, '=');
+	const struct option_group *group;
+	const struct option_row *row;
+	struct option_row as_written;
+	size_t number;
+
+	if (!value)
+		return error_new(ERR_USAGE, "there is no \"=\": a line is NAME = VALUE");
+	*value = '\0';
+	line = trimmed(line);
+	value = trimmed(value + 1);
+	row = find_row(groups, line, &group, &number);
+	if (!row)
+		return error_new(ERR_USAGE, "there is no setting \"%s\"", line);
+	if (file->set_in[number] && !row->repeats)
+		return error_new(ERR_USAGE, "%s is set in line %u already", line,
+				 file->set_in[number]);
+	file->set_in[number] = file->line;
+	if (!*value)
+		return error_new(ERR_USAGE, "%s lacks its value", line);
+	if (!row->argument && strcmp(value, "yes") && strcmp(value, "no"))
+		return error_new(ERR_USAGE, "%s %s: it is yes or no", line, value);
+	if (!row->argument && *value == 'n')
+		return NULL;
+	as_written = *row;
+	as_written.brief = 0;
+	return row->take(&as_written, value, (char *)options + group->at);
+}
+
+struct error *option_file_next(struct option_file *file, const struct option_group *groups,
+			       void *options, bool *more)
+{
+	struct error *err, *at_line;
+	char *line;
+
+	do {
+		line = strsep(&file->rest, "\n");
+		file->line += line != NULL;
+		line = line ? trimmed(line) : NULL;
+	} while (line && (!*line || *line == '#'));
+	*more = line;
+	err = line ? take_line(file, groups, line, options) : NULL;
+	if (!err)
+		return NULL;
+	/* Rows name themselves as on a command line. */
+	at_line = error_new(err->kind, "%s:%u: %s", file->path, file->line,
+			    err->text + (strncmp(err->text, "--", 2) ? 0 : 2));
+	error_free(err);
+	return at_line;
+}
+
+unsigned option_file_line(const struct option_file *file, const struct option_group *groups,
+			  const char *name)
+{
+	const struct option_group *group;
+	size_t number;
+
+	return find_row(groups, name, &group, &number) ? file->set_in[number] : 0;
 }
 
 struct option_name option_name(const struct option_row *row)

@@ -35,6 +35,7 @@ struct option_row {
 		text; /* for --help and man page, in lower case and without a full stop; NULL: an alias */
 	const char *more;   /* further sentences of the man page, in mdoc(7); NULL: none */
 	const char *values; /* completions: words, or OPTION_FILE or OPTION_DIRECTORY; NULL: none */
+	bool repeats;	    /* each further value is one more, also in a file */
 };
 
 #define OPTION_FILE	 "<file>"
@@ -55,6 +56,29 @@ struct verb;
  */
 struct error *options_parse(const struct verb *verb, int argc, char **argv, void *options,
 			    int *first) MUST_CHECK;
+
+/* Options that a file may set, at most. */
+#define OPTIONS_MAX 64
+
+/* A file of options, "NAME = VALUE" a line; "yes" and "no" for those without a value, "#" begins a comment line. */
+struct option_file {
+	const char *path; /* for messages */
+	char *rest; /* contents that are not taken yet; changed, and to stay as long as the options */
+	unsigned line;		      /* the last that was taken */
+	unsigned set_in[OPTIONS_MAX]; /* line; 0: not set yet */
+};
+
+/*
+ * Takes the file's next line that sets an option of one of the groups; *more is
+ * false at its end. An error, "PATH:LINE: TEXT", is about that line: further
+ * ones can be taken. ERR_USAGE.
+ */
+struct error *option_file_next(struct option_file *file, const struct option_group *groups,
+			       void *options, bool *more) MUST_CHECK;
+
+/* The line that set this option; 0: none. */
+unsigned option_file_line(const struct option_file *file, const struct option_group *groups,
+			  const char *name);
 
 /* The option's name in messages: "-F", "--max-stack". */
 struct option_name {
@@ -103,6 +127,9 @@ option_take take_debug_dir;
 
 /* The verb's --help. */
 void manual_write_help(const struct verb *verb, FILE *out);
+
+/* A file of the verb's settings, all of them commented out. */
+void manual_write_settings(const struct verb *verb, FILE *out);
 
 /* The verb's options as a list in mdoc(7), for its man page. */
 void manual_write_options(const struct verb *verb, FILE *out);

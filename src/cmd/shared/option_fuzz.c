@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libFuzzer target for command lines: a byte that chooses the verb, and words
- * with a 0 behind each. Nothing is done but to take them.
+ * libFuzzer target for command lines and files of settings: a byte that chooses
+ * the verb, and words with a 0 behind each, which are lines, too. Nothing is done
+ * but to take them.
  */
 
 #include <regex.h>
@@ -65,6 +66,24 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
+/* The words as lines of a file, in which they are cut. */
+static void take_lines(const struct verb *verb, int argc, char **argv, void *options)
+{
+	static char text[WORDS * (WORD + 1) + 1];
+	struct option_file file = {.path = "", .rest = text};
+	bool more = true;
+
+	text[0] = '\0';
+	for (int i = 1; i < argc; i++)
+		strcat(strcat(text, argv[i]), "\n");
+	while (more) {
+		struct error *err = option_file_next(&file, verb->options, options, &more);
+
+		need(!err || (more && file.line <= (unsigned)argc));
+		error_free(err);
+	}
+}
+
 static void fuzz_one(const uint8_t *data, size_t size)
 {
 	static char words[WORDS][WORD];
@@ -81,5 +100,6 @@ static void fuzz_one(const uint8_t *data, size_t size)
 	need(!err || err->text[0]);
 	need(first >= 1 && first <= argc);
 	error_free(err);
+	take_lines(verb, argc, argv, options);
 	free(options);
 }

@@ -176,6 +176,61 @@ static void manual_has_texts_as_sentences_and_more(void **state)
 		   ".El\n");
 }
 
+static const struct option_row repeated_rows[] = {{"word", "TEXT", 'w', take_text,
+						   offsetof(struct outer, word), .text = "a word",
+						   .repeats = true},
+						  {0}};
+static const struct option_group settings[] = {{repeated_rows, 0},
+					       {inner_rows, offsetof(struct outer, inner)},
+					       {0}};
+
+/* Takes all lines of a file, and adds up what is wrong with them. */
+static void take_file(const char *text, struct outer *out, const char *expected)
+{
+	char copy[256], said[512] = "";
+	struct option_file file = {.path = "f", .rest = copy};
+	bool more = true;
+
+	strcpy(copy, text);
+	*out = (struct outer){0};
+	while (more) {
+		struct error *err = option_file_next(&file, settings, out, &more);
+
+		if (err)
+			strcat(strcat(said, err->text), "|");
+		error_free(err);
+	}
+	assert_string_equal(said, expected);
+}
+
+static void a_file_sets_options_by_their_names(void **state)
+{
+	struct outer out;
+
+	take_file("# count = 1\n\n count=3 \r\nflag = yes\nword = a\n\tword = b = c #d", &out, "");
+	assert_int_equal(out.inner.count, 3);
+	assert_true(out.inner.flag);
+	assert_string_equal(out.word, "b = c #d");
+	take_file("", &out, "");
+	take_file("flag = no\n", &out, "");
+	assert_false(out.inner.flag);
+}
+
+static void each_wrong_line_of_a_file_is_named(void **state)
+{
+	struct outer out;
+
+	take_file("count\ncount = 10\ncount = 3\nword =\nflag = 1\n=\nsize = 1\n--word = x", &out,
+		  "f:1: there is no \"=\": a line is NAME = VALUE|"
+		  "f:2: count 10: must be from 2 to 9|"
+		  "f:3: count is set in line 2 already|"
+		  "f:4: word lacks its value|"
+		  "f:5: flag 1: it is yes or no|"
+		  "f:6: there is no setting \"\"|"
+		  "f:7: there is no setting \"size\"|"
+		  "f:8: there is no setting \"--word\"|");
+}
+
 static void assert_wall_clock(const char *text, int64_t after_s, int64_t wanted)
 {
 	int64_t at_s;
@@ -216,6 +271,8 @@ int main(void)
 		cmocka_unit_test(options_behind_a_command_are_the_commands),
 		cmocka_unit_test(wrong_options_are_named),
 		cmocka_unit_test(a_number_out_of_bounds_names_its_option),
+		cmocka_unit_test(a_file_sets_options_by_their_names),
+		cmocka_unit_test(each_wrong_line_of_a_file_is_named),
 		cmocka_unit_test(help_wraps_texts_and_leaves_aliases_out),
 		cmocka_unit_test(manual_has_texts_as_sentences_and_more),
 	};

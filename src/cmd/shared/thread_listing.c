@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/shared/thread_listing.h"
+#include "cmd/shared/guest_dump_take.h"
 
 #include <stdlib.h>
 
