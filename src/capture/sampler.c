@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/sampler.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -118,6 +119,13 @@ static bool guest_ended(struct sampler *s)
 	return sampler_ended(life, &s->result->outcome);
 }
 
+/* True if what is to be done has changed; each stretch is long enough to be worth its recording. */
+static bool is_changed(const struct sampler_options *options, uint64_t elapsed_ns)
+{
+	return options->changes && elapsed_ns >= NS_PER_S &&
+	       atomic_load_explicit(options->changes, memory_order_acquire) != options->change;
+}
+
 /* Asks every NAP_NS how the guest is; true if the loop is to end. */
 static bool over(struct sampler *s, uint64_t now)
 {
@@ -128,7 +136,8 @@ static bool over(struct sampler *s, uint64_t now)
 		s->result->outcome = SAMPLED_INTERRUPTED;
 		return true;
 	}
-	if (options->duration_ns && now - s->start_ns >= options->duration_ns) {
+	if ((options->duration_ns && now - s->start_ns >= options->duration_ns) ||
+	    is_changed(options, now - s->start_ns)) {
 		s->result->outcome = SAMPLED_TIME;
 		return true;
 	}

@@ -57,6 +57,9 @@ struct sampler_options {
 	struct stand_ins *stand_ins;
 	enum unwind_method method;	   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
+	/* The loop ends as if its time were over soon after this is not `change` any more, but lasts a second; NULL: none. */
+	const _Atomic uint32_t *changes;
+	uint32_t change;
 };
 
 /* Receiver of the loop's events, called from it; NULL functions are skipped. */

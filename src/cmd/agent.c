@@ -1,45 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/*
- * The resident profiler. One process for each guest samples it, as `record`
- * does, and can write to nothing but its socket; this one appends what comes
- * there to the store, and starts, ends and restarts them. Guests are looked
- * for, and minutes joined, in processes of their own.
- */
+/* The resident profiler: its settings, and the loop that starts, reads, ends and restarts its processes. */
 
 #include "cmd/agent.h"
 
-#include <fcntl.h>
-#include <fnmatch.h>
+#include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 
 #define DEFAULT_RATE_HZ 19
 #define DEFAULT_DISK	(2ull << 30)
 #define DEFAULT_AGE_NS	(7 * 86400 * NS_PER_S)
-#define DEFAULT_MEMORY	(16ull << 20)
+#define DEFAULT_MEMORY	(64ull << 20)
 
 #define DEFAULT_QUEUE	  (256ull << 20)
 #define DEFAULT_WITHIN_NS (30 * NS_PER_S)
 
 #define CONFIG_MAX (64u << 10) /* bytes */
 
-#define WAKE_MS		 250
-#define DISCOVER_NS	 (3 * NS_PER_S)
-#define DISCOVER_MOST_NS (60 * NS_PER_S)
-#define DISCOVER_SHARE	 300 /* one in so many parts of a CPU is what looking for guests may take */
-#define DISCOVER_LONG_NS (20 * NS_PER_S)
-#define END_NS		 (5 * NS_PER_S)
+#define WAKE_MS 250
 
 static struct error *take_pattern(const struct option_row *row, const char *value, void *options)
 {
@@ -83,7 +72,10 @@ static const struct option_row settings[] = {
 	 .text = "hold a guest no longer than T in one piece; give stacks up instead"},
 	{"max-memory", "SIZE", 0, take_bytes, AT(session.sampler.max_memory), MEMORY_MIN,
 	 MEMORY_MAX,
-	 .text = "memory that different stacks of a guest and minute may take (default 16M)"},
+	 .text = "memory that different stacks of a minute may take, shared alike by all guests "
+		 "(default 64M)",
+	 .more = "Each guest has 1 MiB at least.\nStacks that find no room are kept without their "
+		 "innermost frames, which is counted and told."},
 	{"verbose", NULL, 'v', take_true, AT(session.verbose), .text = "say what is done"},
 	{"metrics", "FILE", 0, take_text, AT(metrics),
 	 .text = "write counters about the agent to FILE every 15 s, in OpenMetrics' text",
@@ -196,23 +188,6 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 	return err;
 }
 
-static bool matches(const struct patterns *patterns, const struct found *found)
-{
-	char both[sizeof(found->kind) + sizeof(found->name)];
-
-	snprintf(both, sizeof(both), "%s:%s", found->kind, found->name);
-	for (size_t i = 0; i < patterns->n; i++)
-		if (!fnmatch(patterns->at[i], found->name, 0) || !fnmatch(patterns->at[i], both, 0))
-			return true;
-	return false;
-}
-
-static bool is_wanted(const struct agent_args *args, const struct found *found)
-{
-	return (!args->include.n || matches(&args->include, found)) &&
-	       !matches(&args->exclude, found);
-}
-
 /* sd_notify(3), without its library: a datagram to the socket that systemd names. */
 static void notify(const struct agent *agent, const char *state)
 {
@@ -238,161 +213,10 @@ static void feed_watchdog(struct agent *agent, uint64_t now_ns)
 	notify(agent, "WATCHDOG=1");
 }
 
-/* Discovery */
-
-static void put_found(void *ctx, const struct target_listing *entry)
-{
-	struct found found = {0};
-
-	if (entry->note)
-		return;
-	snprintf(found.kind, sizeof(found.kind), "%s", entry->scheme);
-	snprintf(found.id, sizeof(found.id), "%s", entry->id);
-	snprintf(found.name, sizeof(found.name), "%s", entry->name);
-	(void)!write(STDOUT_FILENO, &found, sizeof(found));
-}
-
-/* Kinds that this host has not are passed over. */
-static void discover(void)
-{
-	const struct target_ops *ops;
-
-	for (size_t i = 0; (ops = target_kind(i)); i++)
-		if (ops->list)
-			error_free(ops->list(put_found, NULL));
-	_exit(0);
-}
-
-static void begin_discovery(struct agent *agent, uint64_t now_ns)
-{
-	int ends[2];
-
-	if (agent->discoverer || now_ns < agent->discover_ns || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
-		return;
-	agent->discovered_ns = now_ns;
-	agent->discover_ns = now_ns + DISCOVER_NS;
-	agent->n_found = 0;
-	agent->discoverer = agent_start_process(ends[1]);
-	if (!agent->discoverer) {
-		fcntl(STDOUT_FILENO, F_SETFL, 0);
-		discover();
-	}
-	close(ends[1]);
-	agent->finds = ends[0];
-	if (agent->discoverer < 0) {
-		close(agent->finds);
-		agent->finds = -1;
-		agent->discoverer = 0;
-	}
-}
-
-static struct guest *find_guest(struct agent *agent, const struct found *found)
-{
-	for (size_t i = 0; i < agent->n; i++)
-		if (!strcmp(agent->guests[i].found.kind, found->kind) &&
-		    !strcmp(agent->guests[i].found.id, found->id))
-			return &agent->guests[i];
-	return NULL;
-}
-
-/* Two guests of one name have a directory each; one that comes again has its own. */
-static void name_directory(struct agent *agent, struct guest *guest)
-{
-	char both[sizeof(guest->found.name) + sizeof(guest->found.id)];
-
-	store_guest(guest->found.kind, guest->found.name, guest->found.id, guest->directory);
-	for (size_t i = 0; i < agent->n; i++) {
-		if (!agent->guests[i].listed ||
-		    strcmp(agent->guests[i].directory, guest->directory))
-			continue;
-		snprintf(both, sizeof(both), "%s-%s", guest->found.name, guest->found.id);
-		store_guest(guest->found.kind, both, guest->found.id, guest->directory);
-		return;
-	}
-}
-
-static struct error *add_guest(struct agent *agent, const struct found *found)
-{
-	struct guest guest = {.found = *found, .listed = true, .from = -1, .segment = -1};
-	struct error *err;
-
-	if (agent->n == GUESTS_MAX)
-		return NULL;
-	name_directory(agent, &guest);
-	err = ARRAY_RESERVE(&agent->guests, &agent->room, agent->n + 1);
-	if (err)
-		return err;
-	guest.totals = mmap(NULL, sizeof(*guest.totals), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (guest.totals == MAP_FAILED)
-		guest.totals = NULL;
-	agent->guests[agent->n++] = guest;
-	return NULL;
-}
-
-/* Takes what was found; guests that are not there any more go when their samplers have ended. */
-static struct error *end_discovery(struct agent *agent, bool whole)
-{
-	struct error *err = NULL;
-	size_t kept = 0;
-
-	if (!whole)
-		return NULL;
-	for (size_t i = 0; i < agent->n; i++)
-		agent->guests[i].listed = false;
-	for (size_t i = 0; i < agent->n_found; i++) {
-		struct guest *guest = find_guest(agent, &agent->found[i]);
-
-		if (guest)
-			guest->listed = true;
-	}
-	for (size_t i = 0; i < agent->n_found && !err; i++)
-		if (!find_guest(agent, &agent->found[i]) &&
-		    is_wanted(&agent->args, &agent->found[i]))
-			err = add_guest(agent, &agent->found[i]);
-	for (size_t i = 0; i < agent->n; i++)
-		if (agent->guests[i].listed || agent->guests[i].from >= 0)
-			agent->guests[kept++] = agent->guests[i];
-		else if (agent->guests[i].totals)
-			munmap(agent->guests[i].totals, sizeof(*agent->guests[i].totals));
-	agent->n = kept;
-	return err;
-}
-
-static struct error *read_finds(struct agent *agent)
-{
-	ssize_t got = 1;
-	struct error *err = NULL;
-
-	while (!err && got > 0 && agent->n_found < GUESTS_MAX) {
-		err = ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1);
-		got = err ? 0
-			  : read(agent->finds, &agent->found[agent->n_found],
-				 sizeof(*agent->found));
-		agent->n_found += got == (ssize_t)sizeof(*agent->found);
-	}
-	if (err || got)
-		return err;
-	close(agent->finds);
-	agent->finds = -1;
-	return NULL;
-}
-
 static uint64_t cpu_ns(const struct rusage *usage)
 {
 	return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * NS_PER_S +
 	       (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * NS_PER_US;
-}
-
-/* Where there are many processes, they are looked through less often. */
-static void plan_discovery(struct agent *agent, uint64_t took_ns)
-{
-	uint64_t rest_ns = took_ns * DISCOVER_SHARE;
-
-	if (rest_ns > DISCOVER_MOST_NS)
-		rest_ns = DISCOVER_MOST_NS;
-	if (rest_ns > DISCOVER_NS)
-		agent->discover_ns = agent->discovered_ns + rest_ns;
 }
 
 static void collect(struct agent *agent)
@@ -403,10 +227,7 @@ static void collect(struct agent *agent)
 
 	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
 		if (pid == agent->discoverer) {
-			agent->discoverer = 0;
-			plan_discovery(agent, cpu_ns(&usage));
-			agent_tell_store(agent, agent->finds >= 0 ? read_finds(agent) : NULL);
-			agent_tell_store(agent, end_discovery(agent, WIFEXITED(status)));
+			agent_end_discovery(agent, status, cpu_ns(&usage));
 		} else if (pid == agent->joiner) {
 			agent_end_join(agent, status);
 		} else if (pid == agent->pushing.pusher) {
@@ -420,10 +241,67 @@ static void collect(struct agent *agent)
 
 /* The loop */
 
+/* Settings that are whole and checked take the place of those in force. */
+static void adopt(struct agent *agent, struct agent_args *next)
+{
+	const bool own_host = next->push.host == next->push.own_host;
+	struct agent_args old = agent->args;
+
+	if (strcmp(next->store, agent->store_path) != 0)
+		cmd_say("%s: the store stays %s until the agent is started again", next->config,
+			agent->store_path);
+	next->store = agent->store_path;
+	agent->args = *next;
+	if (own_host)
+		agent->args.push.host = agent->args.push.own_host;
+	args_free(&old);
+	agent->measured_ns = 0;
+	agent_choose_again(agent, clock_now_ns());
+	agent_tell_store(agent, agent_begin_push(agent));
+}
+
+/* SIGHUP: takes the settings anew. Broken ones are told, and those in force stay. */
+static void reload(struct agent *agent)
+{
+	struct signalfd_siginfo info;
+	struct agent_args next;
+	struct error *err;
+	char state[64];
+
+	if (read(agent->hangups, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+		 (uint64_t)(clock_now_ns() / NS_PER_US));
+	notify(agent, state);
+	err = parse(agent->argc, agent->argv, &next);
+	if (err) {
+		cmd_say("%s; the settings stay as they were", err->text);
+		args_free(&next);
+	} else {
+		adopt(agent, &next);
+		cmd_say("%s: taken anew", agent->args.config);
+	}
+	error_free(err);
+	notify(agent, "READY=1");
+}
+
+/* Without a file there is nothing to take anew: SIGHUP ends the agent, as SIGTERM does. */
+static void open_hangups(struct agent *agent)
+{
+	sigset_t set;
+
+	if (!agent->args.config)
+		return;
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	agent->hangups = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 /* Waits for what comes, and takes it. */
 static struct error *wait_and_read(struct agent *agent)
 {
-	struct pollfd events[GUESTS_MAX + 2];
+	struct pollfd events[GUESTS_MAX + 3];
 	struct error *err = NULL;
 	const size_t n = agent->n;
 
@@ -431,14 +309,17 @@ static struct error *wait_and_read(struct agent *agent)
 		events[i] = (struct pollfd){.fd = agent->guests[i].from, .events = POLLIN};
 	events[n] = (struct pollfd){.fd = agent->finds, .events = POLLIN};
 	events[n + 1] = (struct pollfd){.fd = agent->pushing.to, .events = POLLIN};
-	if (poll(events, n + 2, WAKE_MS) > 0) {
+	events[n + 2] = (struct pollfd){.fd = agent->hangups, .events = POLLIN};
+	if (poll(events, n + 3, WAKE_MS) > 0) {
 		for (size_t i = 0; i < n; i++)
 			if (events[i].revents && agent->guests[i].from >= 0)
 				agent_read_sampler(agent, &agent->guests[i]);
 		if (events[n].revents)
-			err = read_finds(agent);
+			err = agent_read_finds(agent);
 		if (events[n + 1].revents)
 			agent_read_pusher(agent);
+		if (events[n + 2].revents)
+			reload(agent);
 	}
 	collect(agent);
 	return err;
@@ -466,7 +347,7 @@ static bool is_any_sampled(const struct agent *agent)
 /* Lets samplers end their recordings; one that does not is killed, and its guard lets its guest go. */
 static void end_all(struct agent *agent)
 {
-	const uint64_t until_ns = clock_now_ns() + END_NS;
+	const uint64_t until_ns = clock_now_ns() + AGENT_END_NS;
 
 	notify(agent, "STOPPING=1");
 	signal_all(agent, SIGTERM);
@@ -485,16 +366,14 @@ static struct error *serve(struct agent *agent)
 	while (!*agent->stop && !err) {
 		const uint64_t now_ns = clock_now_ns();
 
-		begin_discovery(agent, now_ns);
+		agent_discover(agent, now_ns);
 		for (size_t i = 0; i < agent->n; i++)
-			agent_start_sampler(agent, &agent->guests[i], now_ns);
+			agent_keep_sampler(agent, &agent->guests[i], now_ns);
 		agent_tidy(agent, now_ns);
 		agent_push(agent, now_ns);
 		agent_measure(agent, now_ns);
 		feed_watchdog(agent, now_ns);
 		err = wait_and_read(agent);
-		if (agent->discoverer && clock_now_ns() - agent->discovered_ns > DISCOVER_LONG_NS)
-			kill(agent->discoverer, SIGKILL);
 	}
 	end_all(agent);
 	return err;
@@ -516,6 +395,9 @@ static void agent_free(struct agent *agent)
 	free(agent->packet);
 	free(agent->guests);
 	free(agent->found);
+	free(agent->store_path);
+	if (agent->hangups >= 0)
+		close(agent->hangups);
 	if (agent->notify >= 0)
 		close(agent->notify);
 	if (agent->store >= 0)
@@ -531,17 +413,25 @@ static struct error *run_agent(struct agent *agent)
 	if (err)
 		return err;
 	agent->stop = cmd_catch_signals();
+	open_hangups(agent);
 	signal(SIGPIPE, SIG_IGN);
 	agent->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	agent->feed_ns = feed_ns();
 	agent->packet = malloc(AGENT_PACKET_MAX);
-	return agent->packet ? serve(agent) : error_no_memory();
+	agent->store_path = strdup(agent->args.store);
+	return agent->packet && agent->store_path ? serve(agent) : error_no_memory();
 }
 
 static struct error *agent_run(int argc, char **argv, int *status)
 {
-	struct agent agent = {
-		.store = -1, .notify = -1, .finds = -1, .joined = -1, .pushing.to = -1};
+	struct agent agent = {.argc = argc,
+			      .argv = argv,
+			      .store = -1,
+			      .notify = -1,
+			      .hangups = -1,
+			      .finds = -1,
+			      .joined = -1,
+			      .pushing.to = -1};
 	struct error *err = parse(argc, argv, &agent.args);
 
 	if (!err && agent.args.check)

@@ -3,19 +3,24 @@
 #define UNIPROF_CMD_AGENT_H
 
 /*
- * The parts of `uniprof agent`: agent.c finds guests and waits; agent_store.c has
- * what writes to the store; agent_push.c what takes it to a receiver.
+ * The parts of `uniprof agent`: agent.c takes settings and waits; agent_store.c
+ * finds guests, and has what writes to the store; agent_push.c what takes it to a
+ * receiver; agent_status.c tells how it goes.
  */
 
 #include <sys/types.h>
 
 #include "agent/store.h"
+#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/push.h"
 #include "cmd/shared/session.h"
 
 #define PATTERNS_MAX 64
 #define GUESTS_MAX   1024
+
+/* Samplers end their recordings in this time, or are killed. */
+#define AGENT_END_NS (5 * NS_PER_S)
 
 /* Bytes that a sampler writes at once, at most. */
 #define AGENT_PACKET_MAX (4u << 20)
@@ -53,10 +58,13 @@ struct guest {
 	int segment;		       /* the file that is written; -1: none */
 	uint64_t bytes;		       /* in it */
 	uint64_t written, starts;      /* bytes of all its segments; its samplers */
-	struct session_totals *totals; /* of all its samplers, in shared memory; NULL: none */
+	struct session_shared *shared; /* with its samplers, one after the other */
 	char queued[QUEUE_NAME_MAX];   /* its name in the queue; "": none */
 	uint64_t begun_ns, started_ns, retry_ns;
+	uint64_t end_ns;   /* it is to have ended by then; 0: it is to go on */
 	unsigned failures; /* in a row */
+	char error[256];   /* the last; "": none */
+	int64_t error_s;   /* ... unix */
 };
 
 /* The queue, and the process that empties it. */
@@ -73,13 +81,20 @@ struct pushing {
 	uint64_t pushed, pushed_bytes, never; /* recordings, bytes; recordings that were lost */
 	uint64_t lost, told_ns; /* recordings that are not told yet, and when the last were */
 	char why[800];		/* the last was lost */
+	bool renew;		/* the pusher has settings that are not in force any more */
+	bool recovered;		/* the queue of the last agent */
 };
 
 struct agent {
 	struct agent_args args;
+	int argc;
+	char **argv;
 	const volatile sig_atomic_t *stop;
 	int store, notify;
-	uint8_t *packet; /* AGENT_PACKET_MAX */
+	char *store_path;
+	int hangups;		     /* signalfd(2) of SIGHUP; -1: that ends the agent */
+	struct sampler_options told; /* to samplers: how to sample from now on */
+	uint8_t *packet;	     /* AGENT_PACKET_MAX */
 	struct guest *guests;
 	size_t n, room;
 	uint64_t discovered_ns, discover_ns; /* when guests were looked for, and will be */
@@ -109,8 +124,21 @@ pid_t agent_start_process(int output);
 /* Says what went wrong with the store, and only that until something goes right again. Takes the error. */
 void agent_tell_store(struct agent *agent, struct error *err);
 
-/* Starts the sampler of a guest that has none and is due to have one: it samples as `record` does. */
-void agent_start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns);
+/* Looks for guests in a process of its own, now and then. */
+void agent_discover(struct agent *agent, uint64_t now_ns);
+
+/* Takes what that has found so far, and then that it has ended. */
+struct error *agent_read_finds(struct agent *agent);
+void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns);
+
+/* Takes settings that have changed: guests that are still wanted are sampled on. */
+void agent_choose_again(struct agent *agent, uint64_t now_ns);
+
+/*
+ * Starts the sampler of a guest that has none and is due to have one: it samples
+ * as `record` does. Kills one that does not end.
+ */
+void agent_keep_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns);
 
 /* Appends what the sampler has written to the guest's segment. */
 void agent_read_sampler(struct agent *agent, struct guest *guest);
@@ -124,7 +152,7 @@ void agent_end_join(struct agent *agent, int status);
 /* Writes the metrics, now and then; with now_ns 0, now. */
 void agent_measure(struct agent *agent, uint64_t now_ns);
 
-/* Takes over the queue as the last agent has left it. */
+/* Takes over the queue as the last agent has left it; or settings that have changed. */
 struct error *agent_begin_push(struct agent *agent);
 void agent_end_push(struct agent *agent);
 

@@ -137,17 +137,21 @@ static void serve(const struct agent *agent)
 
 struct error *agent_begin_push(struct agent *agent)
 {
+	struct pushing *pushing = &agent->pushing;
 	size_t again = 0;
 	struct error *err;
 
-	if (!agent->args.push.url)
+	pushing->renew = true;
+	pushing->retry_ns = 0;
+	if (!agent->args.push.url || pushing->recovered)
 		return NULL;
+	pushing->recovered = true;
 	err = queue_recover(agent->store, &again);
 	if (again)
 		cmd_say("push: %zu recording%s sent when the last agent ended, without an answer: "
 			"sent again, and may be there twice",
 			again, again == 1 ? " was" : "s were");
-	agent->pushing.more = true;
+	pushing->more = true;
 	return err;
 }
 
@@ -346,16 +350,19 @@ void agent_push(struct agent *agent, uint64_t now_ns)
 	struct pushing *pushing = &agent->pushing;
 	const struct push_args *args = &agent->args.push;
 
-	if (!args->url)
-		return;
-	tell_losses(pushing, now_ns);
-	list_queue(agent, now_ns);
+	if (args->url) {
+		tell_losses(pushing, now_ns);
+		list_queue(agent, now_ns);
+	}
 	if (*pushing->sending) {
 		if (now_ns - pushing->given_ns > args->whole_ns + EXTRA_NS && pushing->pusher > 0)
 			kill(pushing->pusher, SIGKILL);
 		return;
 	}
-	if (now_ns < pushing->retry_ns || pushing->next >= pushing->queue.n)
+	if (pushing->renew && pushing->to >= 0)
+		stop_pusher(pushing);
+	pushing->renew = false;
+	if (!args->url || now_ns < pushing->retry_ns || pushing->next >= pushing->queue.n)
 		return;
 	if (pushing->to < 0 && !pushing->pusher)
 		start_pusher(agent);

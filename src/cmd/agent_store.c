@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Guests and the store. One process for each guest samples it, as `record` does,
+ * and can write to nothing but its socket; what comes there is appended to the
+ * store. Guests are looked for, and minutes joined, in processes of their own.
+ */
+
 #include "cmd/agent.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/preopen.h"
@@ -19,9 +29,6 @@
 
 #define TIDY_NS	     (20 * NS_PER_S)
 #define JOIN_ALARM_S 120
-
-/* The stretch between two metrics. */
-#define METRICS_NS (15 * NS_PER_S)
 
 /* What a sampler writes into a segment, bytes; at once, packets; and how soon it begins the next. */
 #define SEGMENT_MAX	 (16u << 20)
@@ -32,13 +39,21 @@
 #define BACKOFF_MOST 8
 #define LIVED_NS     (120 * NS_PER_S)
 
+#define DISCOVER_NS	 (3 * NS_PER_S)
+#define DISCOVER_MOST_NS (60 * NS_PER_S)
+#define DISCOVER_SHARE	 300 /* one in so many parts of a CPU is what looking for guests may take */
+#define DISCOVER_LONG_NS (20 * NS_PER_S)
+
 pid_t agent_start_process(int output)
 {
 	const pid_t parent = getpid(), pid = fork();
 	struct descriptors keep = {0};
+	sigset_t none;
 
 	if (pid)
 		return pid;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
@@ -76,20 +91,21 @@ static void sample(const struct agent *agent, const struct guest *guest)
 	/* Whoever gives up root loses this. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (!err)
-		err = session_record_segments(target, &session, &result, guest->totals);
+		err = session_record_segments(target, &session, &result, guest->shared);
 	target_close(target);
+	if (err)
+		snprintf(guest->shared->failure, sizeof(guest->shared->failure), "%s", err->text);
 	if (err && (!guest->failures || !session.quiet))
 		cmd_say("%s: %s", called(guest), err->text);
 	exit(err ? (int)err->kind : 0);
 }
 
-void agent_start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
+static void start_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
 {
 	const int room = 2 * (int)AGENT_PACKET_MAX;
 	int ends[2];
 
-	if (guest->from >= 0 || !guest->listed || now_ns < guest->retry_ns ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return;
 	/* The size of a packet is bounded by this; as well as can be. */
 	setsockopt(ends[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
@@ -107,6 +123,20 @@ void agent_start_sampler(struct agent *agent, struct guest *guest, uint64_t now_
 			guest->found.id, guest->directory);
 }
 
+void agent_keep_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
+{
+	if (guest->from < 0 && guest->listed && now_ns >= guest->retry_ns)
+		start_sampler(agent, guest, now_ns);
+	else if (guest->end_ns && now_ns >= guest->end_ns && guest->pid > 0)
+		kill(guest->pid, SIGKILL);
+}
+
+static void note_error(struct guest *guest, const char *text)
+{
+	snprintf(guest->error, sizeof(guest->error), "%s", text);
+	guest->error_s = (int64_t)(clock_unix_ns() / NS_PER_S);
+}
+
 static void end_segment(struct agent *agent, struct guest *guest)
 {
 	if (guest->segment >= 0)
@@ -118,7 +148,11 @@ static void end_segment(struct agent *agent, struct guest *guest)
 /* A sampler that does what none does has been taken over. */
 static void distrust(struct agent *agent, struct guest *guest, const char *why)
 {
-	cmd_say("%s: its sampler %s, and is ended", called(guest), why);
+	char text[64];
+
+	snprintf(text, sizeof(text), "its sampler %s, and is ended", why);
+	note_error(guest, text);
+	cmd_say("%s: %s", called(guest), text);
 	end_segment(agent, guest);
 	if (guest->pid > 0)
 		kill(guest->pid, SIGKILL);
@@ -182,9 +216,15 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 {
 	const bool lived = now_ns - guest->started_ns > LIVED_NS;
 
+	/* It could write whatever it wants there. */
+	guest->shared->failure[sizeof(guest->shared->failure) - 1] = '\0';
+	if (*guest->shared->failure)
+		note_error(guest, guest->shared->failure);
+	*guest->shared->failure = '\0';
 	end_segment(agent, guest);
 	close(guest->from);
 	guest->from = -1;
+	guest->end_ns = 0;
 	guest->failures = lived ? 1 : guest->failures + 1;
 	if (guest->failures > BACKOFF_MOST)
 		guest->failures = BACKOFF_MOST;
@@ -210,6 +250,237 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 		if ((size_t)got <= AGENT_PACKET_MAX)
 			append(agent, guest, (size_t)got);
 	}
+}
+
+/* Discovery */
+
+static bool matches(const struct patterns *patterns, const struct found *found)
+{
+	char both[sizeof(found->kind) + sizeof(found->name)];
+
+	snprintf(both, sizeof(both), "%s:%s", found->kind, found->name);
+	for (size_t i = 0; i < patterns->n; i++)
+		if (!fnmatch(patterns->at[i], found->name, 0) || !fnmatch(patterns->at[i], both, 0))
+			return true;
+	return false;
+}
+
+static bool is_wanted(const struct agent_args *args, const struct found *found)
+{
+	return (!args->include.n || matches(&args->include, found)) &&
+	       !matches(&args->exclude, found);
+}
+
+static void put_found(void *ctx, const struct target_listing *entry)
+{
+	struct found found = {0};
+
+	if (entry->note)
+		return;
+	snprintf(found.kind, sizeof(found.kind), "%s", entry->scheme);
+	snprintf(found.id, sizeof(found.id), "%s", entry->id);
+	snprintf(found.name, sizeof(found.name), "%s", entry->name);
+	(void)!write(STDOUT_FILENO, &found, sizeof(found));
+}
+
+/* Kinds that this host has not are passed over. */
+static void discover(void)
+{
+	const struct target_ops *ops;
+
+	for (size_t i = 0; (ops = target_kind(i)); i++)
+		if (ops->list)
+			error_free(ops->list(put_found, NULL));
+	_exit(0);
+}
+
+void agent_discover(struct agent *agent, uint64_t now_ns)
+{
+	int ends[2];
+
+	if (agent->discoverer > 0 && now_ns - agent->discovered_ns > DISCOVER_LONG_NS)
+		kill(agent->discoverer, SIGKILL);
+	if (agent->discoverer || now_ns < agent->discover_ns || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return;
+	agent->discovered_ns = now_ns;
+	agent->discover_ns = now_ns + DISCOVER_NS;
+	agent->n_found = 0;
+	agent->discoverer = agent_start_process(ends[1]);
+	if (!agent->discoverer) {
+		fcntl(STDOUT_FILENO, F_SETFL, 0);
+		discover();
+	}
+	close(ends[1]);
+	agent->finds = ends[0];
+	if (agent->discoverer < 0) {
+		close(agent->finds);
+		agent->finds = -1;
+		agent->discoverer = 0;
+	}
+}
+
+static struct guest *find_guest(struct agent *agent, const struct found *found)
+{
+	for (size_t i = 0; i < agent->n; i++)
+		if (!strcmp(agent->guests[i].found.kind, found->kind) &&
+		    !strcmp(agent->guests[i].found.id, found->id))
+			return &agent->guests[i];
+	return NULL;
+}
+
+/* Two guests of one name have a directory each; one that comes again has its own. */
+static void name_directory(struct agent *agent, struct guest *guest)
+{
+	char both[sizeof(guest->found.name) + sizeof(guest->found.id)];
+
+	store_guest(guest->found.kind, guest->found.name, guest->found.id, guest->directory);
+	for (size_t i = 0; i < agent->n; i++) {
+		if (!agent->guests[i].listed ||
+		    strcmp(agent->guests[i].directory, guest->directory))
+			continue;
+		snprintf(both, sizeof(both), "%s-%s", guest->found.name, guest->found.id);
+		store_guest(guest->found.kind, both, guest->found.id, guest->directory);
+		return;
+	}
+}
+
+static struct error *add_guest(struct agent *agent, const struct found *found)
+{
+	struct guest guest = {.found = *found, .listed = true, .from = -1, .segment = -1};
+	struct error *err;
+
+	if (agent->n == GUESTS_MAX)
+		return NULL;
+	name_directory(agent, &guest);
+	err = ARRAY_RESERVE(&agent->guests, &agent->room, agent->n + 1);
+	if (err)
+		return err;
+	guest.shared = mmap(NULL, sizeof(*guest.shared), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (guest.shared == MAP_FAILED)
+		return error_no_memory();
+	agent->guests[agent->n++] = guest;
+	return NULL;
+}
+
+/* Equal shares of the memory for stacks; but a sampler needs some. */
+static uint64_t memory_share(uint64_t all, size_t guests)
+{
+	const uint64_t share = guests ? all / guests : all;
+
+	return share < MEMORY_MIN ? MEMORY_MIN : share;
+}
+
+/*
+ * Tells samplers how to sample from now on, all the same. Shares of memory are
+ * taken with the next minute, what else has changed at once.
+ */
+static void instruct(struct agent *agent)
+{
+	const struct sampler_options *wanted = &agent->args.session.sampler;
+	const struct sampler_options told = {
+		.rate_hz = wanted->rate_hz,
+		.max_overhead = wanted->max_overhead,
+		.max_pause_ns = wanted->max_pause_ns,
+		.max_memory = memory_share(wanted->max_memory, agent->n),
+	};
+	const bool changed = told.rate_hz != agent->told.rate_hz ||
+			     told.max_overhead != agent->told.max_overhead ||
+			     told.max_pause_ns != agent->told.max_pause_ns;
+
+	agent->told = told;
+	for (size_t i = 0; i < agent->n; i++) {
+		struct session_shared *shared = agent->guests[i].shared;
+
+		shared->sampler = told;
+		if (changed)
+			atomic_fetch_add_explicit(&shared->changes, 1, memory_order_release);
+	}
+}
+
+void agent_choose_again(struct agent *agent, uint64_t now_ns)
+{
+	for (size_t i = 0; i < agent->n; i++) {
+		struct guest *guest = &agent->guests[i];
+
+		guest->retry_ns = 0;
+		if (is_wanted(&agent->args, &guest->found))
+			continue;
+		guest->listed = false;
+		if (guest->pid > 0)
+			kill(guest->pid, SIGTERM);
+		guest->end_ns = now_ns + AGENT_END_NS;
+	}
+	agent->discover_ns = 0;
+	instruct(agent);
+}
+
+/* Takes what was found; guests that are not there any more go when their samplers have ended. */
+static struct error *take_finds(struct agent *agent, bool whole)
+{
+	struct error *err = NULL;
+	size_t kept = 0;
+
+	if (!whole)
+		return NULL;
+	for (size_t i = 0; i < agent->n; i++)
+		agent->guests[i].listed = false;
+	for (size_t i = 0; i < agent->n_found; i++) {
+		struct guest *guest = find_guest(agent, &agent->found[i]);
+
+		if (guest)
+			guest->listed = is_wanted(&agent->args, &guest->found);
+	}
+	for (size_t i = 0; i < agent->n_found && !err; i++)
+		if (!find_guest(agent, &agent->found[i]) &&
+		    is_wanted(&agent->args, &agent->found[i]))
+			err = add_guest(agent, &agent->found[i]);
+	for (size_t i = 0; i < agent->n; i++)
+		if (agent->guests[i].listed || agent->guests[i].from >= 0)
+			agent->guests[kept++] = agent->guests[i];
+		else
+			munmap(agent->guests[i].shared, sizeof(*agent->guests[i].shared));
+	agent->n = kept;
+	instruct(agent);
+	return err;
+}
+
+struct error *agent_read_finds(struct agent *agent)
+{
+	ssize_t got = 1;
+	struct error *err = NULL;
+
+	while (!err && got > 0 && agent->n_found < GUESTS_MAX) {
+		err = ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1);
+		got = err ? 0
+			  : read(agent->finds, &agent->found[agent->n_found],
+				 sizeof(*agent->found));
+		agent->n_found += got == (ssize_t)sizeof(*agent->found);
+	}
+	if (err || got)
+		return err;
+	close(agent->finds);
+	agent->finds = -1;
+	return NULL;
+}
+
+/* Where there are many processes, they are looked through less often. */
+static void plan_discovery(struct agent *agent, uint64_t took_ns)
+{
+	uint64_t rest_ns = took_ns * DISCOVER_SHARE;
+
+	if (rest_ns > DISCOVER_MOST_NS)
+		rest_ns = DISCOVER_MOST_NS;
+	if (rest_ns > DISCOVER_NS)
+		agent->discover_ns = agent->discovered_ns + rest_ns;
+}
+
+void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns)
+{
+	agent->discoverer = 0;
+	plan_discovery(agent, took_ns);
+	agent_tell_store(agent, agent->finds >= 0 ? agent_read_finds(agent) : NULL);
+	agent_tell_store(agent, take_finds(agent, WIFEXITED(status)));
 }
 
 /* Joining: minutes of an hour that is over become one segment */
@@ -299,132 +570,4 @@ void agent_tidy(struct agent *agent, uint64_t now_ns)
 	if (!err && store_choose_join(&agent->segments, now_s, &agent->join_first, &agent->join_n))
 		begin_join(agent);
 	agent_tell_store(agent, err);
-}
-
-/* Metrics */
-
-/* Counters of a guest: in its totals. */
-static const struct counter {
-	const char *name, *help;
-	size_t at;     /* bytes */
-	double factor; /* of what is told */
-} counters[] = {
-	{"ticks", "moments at which the vCPUs were sampled", offsetof(struct session_totals, ticks),
-	 1},
-	{"missed", "samples that were due and not taken", offsetof(struct session_totals, missed),
-	 1},
-	{"failed", "samples that failed", offsetof(struct session_totals, failed), 1},
-	{"incomplete_stacks", "stacks that were not read or kept whole",
-	 offsetof(struct session_totals, incomplete), 1},
-	{"paused_seconds", "time that the guest stood still for samples",
-	 offsetof(struct session_totals, paused_ns), 1 / (double)NS_PER_S},
-};
-
-static void put_head(const char *name, const char *type, const char *help, FILE *out)
-{
-	fprintf(out, "# TYPE uniprof_%s %s\n# HELP uniprof_%s %s\n", name, type, name, help);
-}
-
-/* Names of directories need no escapes, and are all different. */
-static void put_of_guest(const char *name, const struct guest *guest, double value, FILE *out)
-{
-	fprintf(out, "uniprof_%s_total{guest=\"%s\",kind=\"%s\"} %.16g\n", name, guest->directory,
-		guest->found.kind, value);
-}
-
-static void put_counter(const struct agent *agent, const struct counter *counter, FILE *out)
-{
-	put_head(counter->name, "counter", counter->help, out);
-	for (size_t i = 0; i < agent->n; i++) {
-		const struct guest *guest = &agent->guests[i];
-		const void *at = (const char *)guest->totals + counter->at;
-
-		if (guest->totals)
-			put_of_guest(counter->name, guest,
-				     (double)*(const uint64_t *)at * counter->factor, out);
-	}
-}
-
-static void put_number(const char *name, const char *type, const char *help, uint64_t value,
-		       FILE *out)
-{
-	put_head(name, type, help, out);
-	fprintf(out, "uniprof_%s%s %" PRIu64 "\n", name, strcmp(type, "counter") ? "" : "_total",
-		value);
-}
-
-static void put_push(const struct agent *agent, FILE *out)
-{
-	const struct pushing *pushing = &agent->pushing;
-	struct queue_list queue;
-
-	/* An error of the queue is told by what pushes. */
-	error_free(queue_list(agent->store, &queue));
-	put_number("push_recordings", "counter", "recordings that the receiver has taken",
-		   pushing->pushed, out);
-	put_number("push_bytes", "counter", "bytes of their requests", pushing->pushed_bytes, out);
-	put_number("push_lost", "counter", "recordings that were refused or dropped",
-		   pushing->never, out);
-	put_number("push_queue_recordings", "gauge", "recordings that wait", queue.n, out);
-	put_number("push_queue_bytes", "gauge", "disk space of these", queue.bytes, out);
-	free(queue.at);
-}
-
-static void put_metrics(const struct agent *agent, FILE *out)
-{
-	put_number("guests", "gauge", "guests of this host that are sampled", agent->n, out);
-	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++)
-		put_counter(agent, &counters[i], out);
-	put_head("recorded_bytes", "counter", "bytes of recordings", out);
-	for (size_t i = 0; i < agent->n; i++)
-		put_of_guest("recorded_bytes", &agent->guests[i], (double)agent->guests[i].written,
-			     out);
-	put_head("sampler_starts", "counter", "processes that were started to sample it", out);
-	for (size_t i = 0; i < agent->n; i++)
-		put_of_guest("sampler_starts", &agent->guests[i], (double)agent->guests[i].starts,
-			     out);
-	if (agent->args.push.url)
-		put_push(agent, out);
-	fputs("# EOF\n", out);
-}
-
-/* Another file takes the place of the last: a reader sees either whole. */
-static struct error *replace_metrics(const struct agent *agent)
-{
-	const char *path = agent->args.metrics;
-	char next[PATH_MAX];
-	FILE *out;
-	bool good;
-	int error;
-
-	if (snprintf(next, sizeof(next), "%s.new", path) >= (int)sizeof(next))
-		return error_new(ERR_OUTPUT, "cannot write %s: its name is too long", path);
-	unlink(next);
-	out = fopen(next, "wxe");
-	if (!out)
-		return error_errno(ERR_OUTPUT, errno, "cannot write %s", next);
-	put_metrics(agent, out);
-	good = !ferror(out);
-	good = !fchmod(fileno(out), 0644) && good;
-	good = !fclose(out) && good && !rename(next, path);
-	error = errno;
-	if (good)
-		return NULL;
-	unlink(next);
-	return error_errno(ERR_OUTPUT, error, "cannot write %s", path);
-}
-
-void agent_measure(struct agent *agent, uint64_t now_ns)
-{
-	struct error *err;
-
-	if (!agent->args.metrics ||
-	    (now_ns && agent->measured_ns && now_ns - agent->measured_ns < METRICS_NS))
-		return;
-	agent->measured_ns = now_ns;
-	err = replace_metrics(agent);
-	if (err && !agent->unmeasured)
-		cmd_say("%s", err->text);
-	agent->unmeasured = err;
-	error_free(err);
 }

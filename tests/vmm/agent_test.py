@@ -102,6 +102,39 @@ class Guests(AgentCase):
         self.assertEqual(values["recorded_bytes_total"], sum(path.stat().st_size for path in self.segments(WEB)))
         self.assertGreaterEqual(values["sampler_starts_total"], 1)
 
+    def infos(self, guest):
+        return [json.loads(subprocess.run([UNIPROF, "report", "--json", path], check=True, capture_output=True, text=True).stdout) for path in self.segments(guest)]
+
+    def test_settings_are_taken_anew_while_the_sampler_goes_on(self):
+        config = self.scratch / "agent.conf"
+        config.write_text("frequency = 50\n")
+        agent = self.agent("--config", config, include="qemu:app1-pvh-fp")
+
+        def reload(text, answer):
+            config.write_text(text)
+            agent.send_signal(signal.SIGHUP)
+            self.wait_for(lambda: answer in agent.log.read_text(), f"no word of {answer}")
+
+        self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 20)
+        sampler = self.samplers(agent)
+        segments = len(self.segments(WEB))
+        reload("frequency = 100\nmax-age = never\n", "stay as they were")
+        self.assertIn("agent.conf:2: max-age never: ", agent.log.read_text())
+        reload("frequency = 100\n", "taken anew")
+        self.wait_for(lambda: len(self.segments(WEB)) > segments, "the new rate begins no segment")
+        self.wait_samples(WEB, self.samples(WEB, "--last", "1h") + 20)
+        self.assertEqual(self.samplers(agent), sampler)
+        reload("exclude = *\n", "taken anew")
+        self.wait_for(lambda: not self.samplers(agent), "a guest that is excluded is sampled on")
+        rates = [info["ticks"]["rate_hz"] for info in self.infos(WEB)]
+        self.assertEqual({rates[0], rates[-1]}, {50, 100})
+        config.write_text("")
+        agent.send_signal(signal.SIGHUP)
+        self.wait_for(lambda: self.samplers(agent), "a guest is not sampled again once nothing excludes it")
+        self.quit(agent)
+        self.runs_and_prints()
+
     def test_stretches_of_time_add_up_and_every_verb_shows_them(self):
         agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
         self.qemu("app1-pvh-fp")
@@ -255,6 +288,18 @@ class Store(AgentCase):
             self.assertEqual(listener.recv(100), b"READY=1")
             self.assertEqual(listener.recv(100), b"WATCHDOG=1")
             self.assertEqual(listener.recv(100), b"WATCHDOG=1")
+            self.quit(agent)
+
+    def test_systemd_is_told_of_a_reload(self):
+        (self.scratch / "agent.conf").touch()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(self.scratch / "notify"))
+            listener.settimeout(20)
+            agent = self.agent("--config", self.scratch / "agent.conf", include="none", env=dict(os.environ, NOTIFY_SOCKET=str(self.scratch / "notify")))
+            self.assertEqual(listener.recv(100), b"READY=1")
+            agent.send_signal(signal.SIGHUP)
+            self.assertRegex(listener.recv(100), rb"^RELOADING=1\nMONOTONIC_USEC=\d+$")
+            self.assertEqual(listener.recv(100), b"READY=1")
             self.quit(agent)
 
     def test_minutes_of_an_hour_are_joined_and_told_as_before(self):

@@ -2,6 +2,7 @@
 #include "cmd/shared/session.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +14,6 @@
 #include "recording/recording.h"
 #include "recording/stacks.h"
 #include "symbol/images/images.h"
-#include "symbol/kernel/image.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"
 
@@ -75,6 +75,7 @@ struct session {
 	struct recording_info info;
 	struct recording_writer *writer; /* NULL: before the first sample */
 	uint64_t told_ns;		 /* when a line of progress was last printed */
+	struct session_totals *totals;	 /* NULL: not wanted */
 	bool terminal;
 	bool segment; /* one of many recordings of the guest: in short, and without a summary */
 	struct progress_line progress_line; /* for what is done after sampling */
@@ -213,6 +214,10 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 	struct error *err = session->writer ? NULL : begin(session);
 
 	tell_news(session);
+	if (session->totals) {
+		session->totals->ticks++;
+		session->totals->paused_ns += tick->paused_ns;
+	}
 	return err ? err : recording_tick(session->writer, tick);
 }
 
@@ -289,65 +294,6 @@ static void describe(const struct target *target, const struct session_options *
 		info->image = (char *)guest->image;
 	if (first && *first->build_id)
 		info->build_id = first->build_id;
-}
-
-/* Loads the files that the target found mapped in the guest; skips those that cannot be read. */
-static struct error *load_mapped_files(const struct target *target,
-				       const struct session_options *options, struct images *images)
-{
-	for (size_t i = 0; i < target->n_files; i++) {
-		const struct image_spec spec = {.path = target->files[i].path,
-						.has_address = true,
-						.address = target->files[i].address,
-						.names = true};
-		struct error *err = images_load(images, &spec, NULL);
-
-		if (err && options->verbose)
-			cmd_say("without %s: %s", spec.path, err->text);
-		error_free(err);
-	}
-	return NULL;
-}
-
-/* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
-static bool is_linux(const struct target_info *info)
-{
-	if (info->arch == &arch_arm64)
-		return kernel_image_arm64_at(info->image);
-	return info->arch == &arch_x86_64 && kernel_image_at(info->image);
-}
-
-struct error *session_load_images(const struct target *target,
-				  const struct session_options *options, struct images **images)
-{
-	const struct image_spec own = {.path = target->info.image, .names = true};
-	struct error *err = images_new(images);
-
-	if (!err && !options->keep_rights)
-		images_sandbox(*images);
-	if (!err)
-		err = image_args_load(&options->files, *images);
-	if (err) {
-		images_free(*images);
-		*images = NULL;
-	}
-	if (err || options->files.n)
-		return err;
-	if (target->n_files)
-		return load_mapped_files(target, options, *images);
-	if (!*target->info.image)
-		return NULL;
-	if (is_linux(&target->info))
-		return NULL;
-	err = images_load(*images, &own, NULL);
-	if (err && !options->quiet)
-		cmd_say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
-	else if (!err && !images_file(*images, 0)->symbols && !options->quiet)
-		cmd_say("no names for now: %s was stripped, its unwind tables are used (-s FILE "
-			"gives names, also afterwards)",
-			own.path);
-	error_free(err);
-	return NULL;
 }
 
 /* Missing names are a warning: no reason to lose the recording. */
@@ -579,20 +525,37 @@ static uint64_t segment_ns(void)
 	return left < minute / 12 ? left + minute : left;
 }
 
+/* Takes what is to be done from now on; whatever changes meanwhile is taken by the next segment. */
+static void follow(struct session_shared *shared, struct sampler_options *sampler)
+{
+	sampler->changes = &shared->changes;
+	sampler->change = atomic_load_explicit(&shared->changes, memory_order_acquire);
+	sampler->rate_hz = shared->sampler.rate_hz;
+	sampler->max_overhead = shared->sampler.max_overhead;
+	sampler->max_pause_ns = shared->sampler.max_pause_ns;
+	sampler->max_memory = shared->sampler.max_memory;
+}
+
 struct error *session_record_segments(struct target *target, const struct session_options *options,
-				      struct sampler_result *result, struct session_totals *totals)
+				      struct sampler_result *result, struct session_shared *shared)
 {
 	struct session_options each = *options;
-	struct session session = {.options = &each, .path = "-", .target = target, .segment = true};
+	struct session session = {.options = &each,
+				  .path = "-",
+				  .target = target,
+				  .totals = &shared->totals,
+				  .segment = true};
 	struct images *images = NULL;
 	struct error *err = session_load_images(target, options, &images);
 
 	*result = (struct sampler_result){.outcome = SAMPLED_TIME};
 	while (!err && result->outcome == SAMPLED_TIME) {
+		follow(shared, &each.sampler);
 		each.sampler.duration_ns = segment_ns();
 		err = record(&session, target, images, result);
-		if (totals)
-			session_totals_add(totals, result);
+		shared->totals.missed += result->missed;
+		shared->totals.failed += result->failed;
+		shared->totals.incomplete += result->given_up + result->no_room;
 	}
 	image_locator_free(session.locator);
 	images_free(images);

@@ -59,32 +59,32 @@ struct error *session_record(struct target *target, const struct session_options
 			     const char *path, struct sampler_result *result,
 			     struct images **images);
 
-/* Sums of all segments that have ended. */
+/* Ticks and pauses as they come, the others when a segment has ended. */
 struct session_totals {
 	uint64_t ticks, missed, failed;
 	uint64_t incomplete; /* stacks that were not read or not kept whole */
 	uint64_t paused_ns;
 };
 
-static inline void session_totals_add(struct session_totals *totals,
-				      const struct sampler_result *result)
-{
-	totals->ticks += result->ticks;
-	totals->missed += result->missed;
-	totals->failed += result->failed;
-	totals->incomplete += result->given_up + result->no_room;
-	totals->paused_ns += result->paused_ns;
-}
+/*
+ * Memory that the process which samples shares with the one that decides how.
+ * The latter alone writes `changes` and `sampler`, and reads neither.
+ */
+struct session_shared {
+	_Atomic uint32_t changes;	/* each begins a segment, by `sampler` as it is then */
+	struct sampler_options sampler; /* rate_hz, max_overhead, max_pause_ns, max_memory */
+	struct session_totals totals;
+	char failure[256]; /* the last one; "": none */
+};
 
 /*
  * Records as above, to standard output and into a new recording each minute of
  * the wall clock: whoever reads it cuts it where the beginning of a recording
  * is written, which is a write(2) of its own. Names are those of functions,
- * without source lines; nothing is printed but warnings. Totals may be NULL, and
- * may be shared with another process: a segment is added when it has ended.
+ * without source lines; nothing is printed but warnings.
  */
 struct error *session_record_segments(struct target *target, const struct session_options *options,
-				      struct sampler_result *result, struct session_totals *totals);
+				      struct sampler_result *result, struct session_shared *shared);
 
 /*
  * Loads the files that the user named, or else the guest's own image if it

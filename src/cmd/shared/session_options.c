@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a session may be told, and the rights that it keeps. */
+/* What a session may be told, the files that it begins with, and the rights that it keeps. */
 
 #include <string.h>
 
@@ -10,6 +10,8 @@
 #include "cmd/cmd.h"
 #include "cmd/shared/session.h"
 #include "symbol/images/cache.h"
+#include "symbol/images/images.h"
+#include "symbol/kernel/image.h"
 
 #define DEFAULT_RATE_HZ 101.0
 
@@ -135,6 +137,65 @@ struct error *session_check(const struct target *target, const struct session_op
 		return NULL;
 	return error_new(ERR_USAGE, "--threads: a gdb stub lets no memory be read while the guest "
 				    "runs: name the guest as qemu:, kvm: or xen:");
+}
+
+/* Loads the files that the target found mapped in the guest; skips those that cannot be read. */
+static struct error *load_mapped_files(const struct target *target,
+				       const struct session_options *options, struct images *images)
+{
+	for (size_t i = 0; i < target->n_files; i++) {
+		const struct image_spec spec = {.path = target->files[i].path,
+						.has_address = true,
+						.address = target->files[i].address,
+						.names = true};
+		struct error *err = images_load(images, &spec, NULL);
+
+		if (err && options->verbose)
+			cmd_say("without %s: %s", spec.path, err->text);
+		error_free(err);
+	}
+	return NULL;
+}
+
+/* All that a Linux kernel's file tells is in the guest's memory, too, and unpacked. */
+static bool is_linux(const struct target_info *info)
+{
+	if (info->arch == &arch_arm64)
+		return kernel_image_arm64_at(info->image);
+	return info->arch == &arch_x86_64 && kernel_image_at(info->image);
+}
+
+struct error *session_load_images(const struct target *target,
+				  const struct session_options *options, struct images **images)
+{
+	const struct image_spec own = {.path = target->info.image, .names = true};
+	struct error *err = images_new(images);
+
+	if (!err && !options->keep_rights)
+		images_sandbox(*images);
+	if (!err)
+		err = image_args_load(&options->files, *images);
+	if (err) {
+		images_free(*images);
+		*images = NULL;
+	}
+	if (err || options->files.n)
+		return err;
+	if (target->n_files)
+		return load_mapped_files(target, options, *images);
+	if (!*target->info.image)
+		return NULL;
+	if (is_linux(&target->info))
+		return NULL;
+	err = images_load(*images, &own, NULL);
+	if (err && !options->quiet)
+		cmd_say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
+	else if (!err && !images_file(*images, 0)->symbols && !options->quiet)
+		cmd_say("no names for now: %s was stripped, its unwind tables are used (-s FILE "
+			"gives names, also afterwards)",
+			own.path);
+	error_free(err);
+	return NULL;
 }
 
 void session_drop_rights(const struct target *target, const struct session_options *options)
