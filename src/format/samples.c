@@ -66,7 +66,7 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 	r->last[entry->vcpu].thread = entry->thread;
 	/* Stacks are numbered in the order of the file. */
 	if (entry->stack >= r->stacks ||
-	    !profile_cell(&r->job->profile->cells, entry->stack)->samples)
+	    !profile_cell_number(&r->job->profile->cells, entry->stack))
 		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
 	return r->visit(r->ctx, &sample);
 }
@@ -330,8 +330,13 @@ void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out)
 	runs->n++;
 }
 
+/* As of profile_load: so many samples ahead memory is asked for, of the first group's number and of the group. */
+#define AHEAD 16u
+
 struct grouping {
 	const struct profile_cells *cells;
+	struct sample pending[2 * AHEAD];
+	uint64_t n_pending; /* that ever were */
 	struct sample_group *at;
 	uint32_t n;
 	size_t room;
@@ -396,9 +401,8 @@ static struct error *find_group(struct grouping *g, const struct sample *sample,
 		       : find_other_group(g, sample, group);
 }
 
-static struct error *add_to_group(void *ctx, const struct sample *sample)
+static struct error *add_to_group(struct grouping *grouping, const struct sample *sample)
 {
-	struct grouping *grouping = ctx;
 	const uint64_t weight = sample->weight_ns * sample->times;
 	struct sample_group *group;
 	uint32_t number;
@@ -413,6 +417,35 @@ static struct error *add_to_group(void *ctx, const struct sample *sample)
 	return NULL;
 }
 
+/* Moves all samples on by one; behind the last ones there is nothing, taken 0 times. */
+static struct error *move_on(struct grouping *g)
+{
+	const uint64_t n = g->n_pending++;
+	const struct sample *middle = &g->pending[(n + AHEAD) % (2 * AHEAD)];
+	struct sample *last = &g->pending[(n + 1) % (2 * AHEAD)];
+	struct error *err = NULL;
+
+	if (middle->times) {
+		const uint32_t first = g->first[profile_cell_number(g->cells, middle->stack)];
+
+		if (first)
+			__builtin_prefetch(&g->at[first - 1], 1);
+	}
+	if (last->times)
+		err = add_to_group(g, last);
+	last->times = 0;
+	return err;
+}
+
+static struct error *group_sample(void *ctx, const struct sample *sample)
+{
+	struct grouping *g = ctx;
+
+	g->pending[g->n_pending % (2 * AHEAD)] = *sample;
+	__builtin_prefetch(&g->first[profile_cell_number(g->cells, sample->stack)], 1);
+	return move_on(g);
+}
+
 struct error *samples_group(const struct format_job *job, struct sample_group **out, uint32_t *n)
 {
 	const struct profile_cells *cells = &job->profile->cells;
@@ -421,7 +454,9 @@ struct error *samples_group(const struct format_job *job, struct sample_group **
 	struct error *err = grouping.first ? ids_new(&grouping.ids) : error_no_memory();
 
 	if (!err)
-		err = samples_read(job, add_to_group, &grouping);
+		err = samples_read(job, group_sample, &grouping);
+	for (unsigned i = 0; i < 2 * AHEAD && !err; i++)
+		err = move_on(&grouping);
 	ids_free(grouping.ids);
 	free(grouping.first);
 	free(grouping.others);
