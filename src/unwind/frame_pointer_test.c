@@ -118,6 +118,29 @@ static void code_without_frame_pointers_is_followed(void **state)
 	EXPECT(UNWIND_BROKEN, IN_OMITS, IN_H);
 }
 
+static void a_pointer_into_the_frame_in_rbp_makes_no_record(void **state)
+{
+	/* push r12, rbp; sub rsp, 16; lea rbp, [rsp+8]; call */
+	CODE(SAVES, "\x41\x54\x55\x48\x83\xec\x10\x48\x8d\x6c\x24\x08");
+	call(SAVES + 12, TEXT + LEAF);
+	CODE(SAVES + 17, "\x48\x83\xc4\x10\x5d\x41\x5c\xc3");
+	call(OMITS + 5, TEXT + SAVES);
+	*at(STACK) = TEXT + SAVES + 17;
+	*at(STACK + 0x18) = 0; /* rbp of what was called through a pointer: no end of a chain */
+	*at(STACK + 0x28) = IN_OMITS;
+	*at(STACK + 0x48) = IN_H;
+	symbols = false;
+	unwind(TEXT + LEAF, STACK + 0x10);
+	assert_in_range(out.n, 4, MAX);
+	assert_int_equal(frames[1].addr, TEXT + SAVES + 17);
+	assert_int_equal(frames[2].addr, IN_OMITS);
+	assert_int_equal(frames[3].addr, IN_H);
+	/* A caller that is not there is missing. */
+	*at(STACK + 0x48) = NO_CALL;
+	unwind(TEXT + LEAF, STACK + 0x10);
+	EXPECT(UNWIND_BROKEN, TEXT + SAVES + 17, IN_OMITS);
+}
+
 static void a_function_that_was_jumped_to_has_the_jumpers_caller(void **state)
 {
 	/* main calls JUMPS, which jumps to the leaf. */
@@ -196,6 +219,7 @@ int main(void)
 		TEST(the_hypercall_page_keeps_its_caller),
 		TEST(the_hypercall_stubs_of_hvm_and_of_32_bits_too),
 		TEST(code_without_frame_pointers_is_followed),
+		TEST(a_pointer_into_the_frame_in_rbp_makes_no_record),
 		TEST(a_function_that_was_jumped_to_has_the_jumpers_caller),
 		TEST(a_part_that_symbols_do_not_count_to_its_function_is_reached),
 		TEST(narrow_code_is_unwound_by_narrow_words),

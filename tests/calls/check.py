@@ -2,7 +2,6 @@
 """Judges the stacks of a profile by the code that ran: what cannot be, what is missing, and what was said of it."""
 
 import collections
-import math
 import re
 
 FRAME = re.compile(r"^\s+([0-9a-f]+) ")
@@ -103,8 +102,8 @@ class Verdict:
         return False
 
 
-def told(verdict, ends, wrong=0):
-    """Lines of what came out, and whether no larger share than `wrong` is. `ends` is what the report says of the stacks' ends."""
+def told(verdict, ends):
+    """Lines of what came out, and whether it is all right. `ends` is what the report says of the stacks' ends."""
     cut = sum(ends.values()) - ends["whole"]
     missing = sum(verdict.missing.values())
     falsely = max(0, cut - missing)
@@ -114,8 +113,5 @@ def told(verdict, ends, wrong=0):
     for kind, counter in (("impossible", verdict.impossible), ("missing", verdict.missing)):
         lines += [f"  {kind}: {n} {reason}" for reason, n in counter.most_common(8)]
     lines.append("  outermost: " + ", ".join(f"{name} {n}" for name, n in verdict.roots.most_common(6)))
-    impossible = sum(verdict.impossible.values())
-    # A stack that is impossible is not judged further, and so not expected to be cut short.
-    faults = impossible + unsaid + max(0, falsely - impossible)
     # What is never in the file is another file's guest.
-    return lines, faults <= math.ceil(wrong * verdict.samples) and verdict.outside < max(verdict.samples, 1)
+    return lines, not (verdict.impossible or unsaid or falsely) and verdict.outside < max(verdict.samples, 1)

@@ -115,6 +115,12 @@ class Memory:
         self.segments, self.pointers = [(address, data, True) for address, data in segments], pointers
 
 
+def without_zeros(data, isa):
+    """Bytes with no-operations in place of long runs of zeros: two zeros begin an instruction of x86, and an odd run would swallow the
+    first bytes of the function behind it. The first zeros stay: the instruction before may end in them."""
+    return re.sub(rb"(\0{15})(\0{17,})", lambda match: match[1] + b"\x90" * len(match[2]), data) if isa is X86 else data
+
+
 def is_64_bit(elf):
     """Whether an ELF file of 32 bits holds 64-bit code: only that has prefixes of 64 bits so often."""
     code = b"".join(data for _, data, executable in elf.segments if executable)
@@ -154,7 +160,7 @@ class Code:
         raw = options or ["-m", self.isa.raw]
         for address, data, executable in self.elf.segments:
             with tempfile.NamedTemporaryFile() as file:
-                file.write(data if executable else b"")
+                file.write(without_zeros(data, self.isa) if executable else b"")
                 file.flush()
                 yield from run([*command, "-D", "-b", "binary", *raw, f"--adjust-vma={address:#x}", file.name])
 

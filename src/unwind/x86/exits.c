@@ -194,7 +194,8 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 			     .ra_at = -word,
 			     .fp_at = exit.fp == FP_KEPT ? RULE_SAME : RULE_NOT,
 			     .origin = RULE_NO_REGISTER,
-			     .chained = exit.by_fp};
+			     .chained = exit.by_fp && exit.fp == FP_POPPED && !exit.fp_at &&
+					cfa == 2 * word};
 	if (exit.fp == FP_POPPED)
 		out->fp_at = (int32_t)(exit.fp_at - cfa);
 	return found;

@@ -123,7 +123,10 @@ static uint8_t dwarf_number(uint8_t reg, unsigned word)
 	return word == 8 && reg < 8 ? wide[reg] : reg;
 }
 
-/* The CFA is behind the return address's slot, to which a state's offsets refer. */
+/*
+ * The CFA is behind the return address's slot, to which a state's offsets refer. Code without frame
+ * pointers may keep a pointer to any place of its frame in fp: that is no frame record.
+ */
 static struct rule rule_of(const struct x86_state *state, int32_t word)
 {
 	struct rule rule = {.cfa_sp = RULE_NOT,
@@ -132,7 +135,7 @@ static struct rule rule_of(const struct x86_state *state, int32_t word)
 			    .fp_at = state->fp_lost ? RULE_NOT : RULE_SAME,
 			    .origin = dwarf_number(state->origin_reg, (unsigned)word),
 			    .copied = state->copied,
-			    .chained = state->fp_at != 0,
+			    .chained = state->fp_at == word && state->saved_at == word,
 			    .entry = state->entry};
 
 	if (state->depth != X86_LOST) {
