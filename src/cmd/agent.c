@@ -48,6 +48,11 @@ static const struct option_row command_options[] = {
 	 .more = "See\n.Sx CONFIGURATION .", .values = OPTION_FILE},
 	{"check", NULL, 0, take_true, AT(check),
 	 .text = "tell what is wrong with the settings, line by line, and do nothing else"},
+	{"status", NULL, 0, take_true, AT(status),
+	 .text = "tell how the agent that runs does: its guests, rates, losses, pauses, bytes, "
+		 "errors",
+	 .more = "The agent of\n.Fl -store .\nIt goes on meanwhile."},
+	{"json", NULL, 0, take_true, AT(json), .text = "tell that in JSON"},
 	{0}};
 
 static const struct option_row settings[] = {
@@ -166,7 +171,7 @@ static struct error *parse_both(int argc, char **argv, struct agent_args *args)
 		args->exclude.n = 0;
 	if (!err)
 		err = parse_words(argc, argv, args);
-	if (err || !args->push.url || words.push.url)
+	if (err || !args->push.url || words.push.url || args->status)
 		return err;
 	err = push_prepare(&args->push);
 	return err ? error_prefix(err, "%s:%u", file.path,
@@ -183,7 +188,7 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 	err = parse_words(argc, argv, args);
 	if (!err && args->config)
 		err = parse_both(argc, argv, args);
-	if (!err && args->push.url && !*args->push.full_url)
+	if (!err && args->push.url && !args->status && !*args->push.full_url)
 		err = push_prepare(&args->push);
 	return err;
 }
@@ -226,6 +231,7 @@ static void collect(struct agent *agent)
 	pid_t pid;
 
 	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+		agent->ended_cpu_ns += cpu_ns(&usage);
 		if (pid == agent->discoverer) {
 			agent_end_discovery(agent, status, cpu_ns(&usage));
 		} else if (pid == agent->joiner) {
@@ -301,7 +307,7 @@ static void open_hangups(struct agent *agent)
 /* Waits for what comes, and takes it. */
 static struct error *wait_and_read(struct agent *agent)
 {
-	struct pollfd events[GUESTS_MAX + 3];
+	struct pollfd events[GUESTS_MAX + 4];
 	struct error *err = NULL;
 	const size_t n = agent->n;
 
@@ -310,7 +316,8 @@ static struct error *wait_and_read(struct agent *agent)
 	events[n] = (struct pollfd){.fd = agent->finds, .events = POLLIN};
 	events[n + 1] = (struct pollfd){.fd = agent->pushing.to, .events = POLLIN};
 	events[n + 2] = (struct pollfd){.fd = agent->hangups, .events = POLLIN};
-	if (poll(events, n + 3, WAKE_MS) > 0) {
+	events[n + 3] = (struct pollfd){.fd = agent->asked, .events = POLLIN};
+	if (poll(events, n + 4, WAKE_MS) > 0) {
 		for (size_t i = 0; i < n; i++)
 			if (events[i].revents && agent->guests[i].from >= 0)
 				agent_read_sampler(agent, &agent->guests[i]);
@@ -320,6 +327,8 @@ static struct error *wait_and_read(struct agent *agent)
 			agent_read_pusher(agent);
 		if (events[n + 2].revents)
 			reload(agent);
+		if (events[n + 3].revents)
+			agent_tell_status(agent);
 	}
 	collect(agent);
 	return err;
@@ -356,12 +365,14 @@ static void end_all(struct agent *agent)
 		error_free(wait_and_read(agent));
 	signal_all(agent, SIGKILL);
 	agent_measure(agent, 0);
+	agent_close_status(agent);
 }
 
 static struct error *serve(struct agent *agent)
 {
 	struct error *err = NULL;
 
+	agent_choose_again(agent, clock_now_ns());
 	notify(agent, "READY=1");
 	while (!*agent->stop && !err) {
 		const uint64_t now_ns = clock_now_ns();
@@ -414,6 +425,8 @@ static struct error *run_agent(struct agent *agent)
 		return err;
 	agent->stop = cmd_catch_signals();
 	open_hangups(agent);
+	agent_open_status(agent);
+	agent->begun_unix_ns = clock_unix_ns();
 	signal(SIGPIPE, SIG_IGN);
 	agent->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	agent->feed_ns = feed_ns();
@@ -429,6 +442,7 @@ static struct error *agent_run(int argc, char **argv, int *status)
 			      .store = -1,
 			      .notify = -1,
 			      .hangups = -1,
+			      .asked = -1,
 			      .finds = -1,
 			      .joined = -1,
 			      .pushing.to = -1};
@@ -436,6 +450,8 @@ static struct error *agent_run(int argc, char **argv, int *status)
 
 	if (!err && agent.args.check)
 		puts("no errors");
+	else if (!err && agent.args.status)
+		err = agent_ask_status(&agent.args);
 	else if (!err)
 		err = run_agent(&agent);
 	agent_free(&agent);

@@ -42,6 +42,7 @@ struct agent_args {
 	const char *config;  /* file of settings; NULL: none */
 	char *config_text;   /* ... and its text, which holds strings above */
 	bool check;	     /* nothing but the settings */
+	bool status, json;   /* nothing but how a running agent does */
 };
 
 /* A guest as it was found; the discovering process writes them to a pipe, each at once. */
@@ -92,12 +93,16 @@ struct agent {
 	const volatile sig_atomic_t *stop;
 	int store, notify;
 	char *store_path;
+	int asked;		     /* socket at which is asked how it goes; -1: none */
 	int hangups;		     /* signalfd(2) of SIGHUP; -1: that ends the agent */
 	struct sampler_options told; /* to samplers: how to sample from now on */
 	uint8_t *packet;	     /* AGENT_PACKET_MAX */
 	struct guest *guests;
 	size_t n, room;
 	uint64_t discovered_ns, discover_ns; /* when guests were looked for, and will be */
+	uint64_t disk_bytes;		     /* of recordings, when they were last listed */
+	uint64_t ended_cpu_ns;		     /* CPU time of processes that have ended */
+	uint64_t begun_unix_ns;		     /* when the agent began */
 	uint64_t tidied_ns, fed_ns, feed_ns, measured_ns;
 	bool full;	 /* the disk, and that was told */
 	bool unmeasured; /* the metrics could not be written, and that was told */
@@ -131,7 +136,7 @@ void agent_discover(struct agent *agent, uint64_t now_ns);
 struct error *agent_read_finds(struct agent *agent);
 void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns);
 
-/* Takes settings that have changed: guests that are still wanted are sampled on. */
+/* Takes settings that are new or have changed: guests that are still wanted are sampled on. */
 void agent_choose_again(struct agent *agent, uint64_t now_ns);
 
 /*
@@ -148,6 +153,23 @@ void agent_tidy(struct agent *agent, uint64_t now_ns);
 
 /* To be called when that process has ended. */
 void agent_end_join(struct agent *agent, int status);
+
+/* Passes an open file through a socket; false: that cannot be done at once. -1: nothing comes any more. */
+bool agent_give(int to, int file);
+int agent_receive(int from);
+
+/* A socket in the store tells how the agent does: agent->asked. As well as can be. */
+void agent_open_status(struct agent *agent);
+void agent_close_status(struct agent *agent);
+
+/* Answers one who asks there. */
+void agent_tell_status(struct agent *agent);
+
+/* Asks the agent of a store, and prints what it tells. ERR_INPUT: none runs. */
+struct error *agent_ask_status(const struct agent_args *args);
+
+/* CPU time of all processes of the agent, of those that have ended, too. */
+uint64_t agent_cpu_ns(const struct agent *agent);
 
 /* Writes the metrics, now and then; with now_ns 0, now. */
 void agent_measure(struct agent *agent, uint64_t now_ns);

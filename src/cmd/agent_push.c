@@ -57,8 +57,7 @@ static void lose(struct pushing *pushing, const char *name, const char *why)
 
 /* The pusher */
 
-/* Takes the descriptor of a recording; -1: there are no more. */
-static int receive(void)
+int agent_receive(int from)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
 	char byte;
@@ -71,7 +70,7 @@ static int receive(void)
 	ssize_t got;
 	int fd;
 
-	while ((got = recvmsg(STDOUT_FILENO, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+	while ((got = recvmsg(from, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
 		;
 	head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 	if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
@@ -120,7 +119,7 @@ static void serve(const struct agent *agent)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (!err)
 		err = push_open(&target, &push);
-	while ((segment = receive()) >= 0) {
+	while ((segment = agent_receive(STDOUT_FILENO)) >= 0) {
 		if (err) {
 			result = (struct push_result){.answer.outcome = PUSH_BLOCKED};
 			snprintf(result.answer.text, sizeof(result.answer.text), "%s", err->text);
@@ -242,7 +241,7 @@ static void stop_pusher(struct pushing *pushing)
 	pushing->to = -1;
 }
 
-static bool give(int to, int segment)
+bool agent_give(int to, int file)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec data = {(char[]){0}, 1};
@@ -255,7 +254,7 @@ static bool give(int to, int segment)
 	head->cmsg_level = SOL_SOCKET;
 	head->cmsg_type = SCM_RIGHTS;
 	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &segment, sizeof(segment));
+	memcpy(CMSG_DATA(head), &file, sizeof(file));
 	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
@@ -336,7 +335,7 @@ static void begin_sending(struct agent *agent, uint64_t now_ns)
 		return;
 	snprintf(pushing->sending, sizeof(pushing->sending), "%s", name);
 	pushing->given_ns = now_ns;
-	if (!give(pushing->to, segment)) {
+	if (!agent_give(pushing->to, segment)) {
 		const struct push_result none = {.answer.outcome = PUSH_LATER,
 						 .answer.text = "the process that sends has ended"};
 

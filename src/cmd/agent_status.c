@@ -5,17 +5,30 @@
 #include "cmd/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "symbol/names/display_name.h"
 
 /* The stretch between two metrics. */
 #define METRICS_NS (15 * NS_PER_S)
+
+/* Bytes of an answer at most, those who may wait for one, and how long they do. */
+#define ANSWER_MAX (4u << 20)
+#define ASKED_MAX  8
+#define ASK_S	   10
 
 /* Counters of a guest: in its totals. */
 static const struct counter {
@@ -140,4 +153,236 @@ void agent_measure(struct agent *agent, uint64_t now_ns)
 		cmd_say("%s", err->text);
 	agent->unmeasured = err;
 	error_free(err);
+}
+
+/* Status */
+
+static uint64_t process_cpu_ns(pid_t pid)
+{
+	struct timespec at;
+	clockid_t clock;
+
+	if (pid <= 0 || clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &at))
+		return 0;
+	return (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
+}
+
+uint64_t agent_cpu_ns(const struct agent *agent)
+{
+	uint64_t sum = agent->ended_cpu_ns + process_cpu_ns(getpid());
+
+	for (size_t i = 0; i < agent->n; i++)
+		sum += process_cpu_ns(agent->guests[i].pid);
+	return sum + process_cpu_ns(agent->discoverer) + process_cpu_ns(agent->joiner) +
+	       process_cpu_ns(agent->pushing.pusher);
+}
+
+/* Texts of guests and errors can be anything. */
+static json_t *text(const char *string)
+{
+	char *sanitized = *string ? sanitize_new(string) : NULL;
+	json_t *value = sanitized ? json_string(sanitized) : json_null();
+
+	free(sanitized);
+	return value;
+}
+
+static const char *state_of(const struct guest *guest)
+{
+	if (guest->from >= 0)
+		return guest->end_ns ? "ends" : "sampled";
+	return "waits";
+}
+
+static json_t *of_guest(const struct agent *agent, const struct guest *guest)
+{
+	const struct session_totals *totals = &guest->shared->totals;
+
+	return json_pack(
+		"{s:s, s:o, s:o, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:I}",
+		"kind", guest->found.kind, "id", text(guest->found.id), "name",
+		text(guest->found.name), "directory", guest->directory, "state", state_of(guest),
+		"rate_hz", agent->told.rate_hz, "ticks", (json_int_t)totals->ticks, "missed",
+		(json_int_t)totals->missed, "failed", (json_int_t)totals->failed,
+		"incomplete_stacks", (json_int_t)totals->incomplete, "paused_seconds",
+		(double)totals->paused_ns / (double)NS_PER_S, "recorded_bytes",
+		(json_int_t)guest->written, "sampler_starts", (json_int_t)guest->starts,
+		"last_error", text(guest->error), "last_error_unix_s", (json_int_t)guest->error_s);
+}
+
+static json_t *of_agent(const struct agent *agent)
+{
+	json_t *guests = json_array();
+
+	for (size_t i = 0; i < agent->n; i++)
+		json_array_append_new(guests, of_guest(agent, &agent->guests[i]));
+	return json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:I, s:I, s:o}", "tool",
+			 "uniprof " UNIPROF_VERSION, "pid", (int)getpid(), "begun_unix_ns",
+			 (json_int_t)agent->begun_unix_ns, "wanted_rate_hz",
+			 agent->args.session.sampler.rate_hz, "rate_hz", agent->told.rate_hz,
+			 "cpu_seconds", (double)agent_cpu_ns(agent) / (double)NS_PER_S,
+			 "disk_bytes", (json_int_t)agent->disk_bytes, "max_disk_bytes",
+			 (json_int_t)agent->args.max_disk, "guests", guests);
+}
+
+/* By the store's descriptor: paths of sockets are short. No guest's directory has such a name. */
+static struct sockaddr_un address_in(int store)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%%status", store);
+	return address;
+}
+
+void agent_open_status(struct agent *agent)
+{
+	const struct sockaddr_un address = address_in(agent->store);
+
+	unlink(address.sun_path);
+	agent->asked = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (agent->asked >= 0 &&
+	    !bind(agent->asked, (const struct sockaddr *)&address, sizeof(address)) &&
+	    !listen(agent->asked, ASKED_MAX))
+		return;
+	cmd_say("warning: --status will find no agent: %s", strerror(errno));
+	agent_close_status(agent);
+}
+
+void agent_close_status(struct agent *agent)
+{
+	const struct sockaddr_un address = address_in(agent->store);
+
+	if (agent->asked < 0)
+		return;
+	unlink(address.sun_path);
+	close(agent->asked);
+	agent->asked = -1;
+}
+
+void agent_tell_status(struct agent *agent)
+{
+	const int to = accept4(agent->asked, NULL, NULL, SOCK_CLOEXEC);
+	const int file = to < 0 ? -1 : memfd_create("status", MFD_CLOEXEC);
+	json_t *status = file < 0 ? NULL : of_agent(agent);
+
+	if (status && !json_dumpfd(status, file, JSON_INDENT(1)))
+		agent_give(to, file);
+	json_decref(status);
+	if (file >= 0)
+		close(file);
+	if (to >= 0)
+		close(to);
+}
+
+/* Asking */
+
+static struct error *read_answer(int file, char **answer)
+{
+	struct stat st;
+	size_t len;
+
+	if (fstat(file, &st) || st.st_size <= 0 || st.st_size > ANSWER_MAX)
+		return error_new(ERR_INPUT, "the agent's answer is too long");
+	len = (size_t)st.st_size;
+	*answer = calloc(1, len + 1);
+	if (!*answer)
+		return error_no_memory();
+	if (pread(file, *answer, len, 0) != (ssize_t)len)
+		return error_errno(ERR_INPUT, errno, "cannot read the agent's answer");
+	return NULL;
+}
+
+/* The agent's answer, whole; the caller frees it. */
+static struct error *ask(int store, char **answer)
+{
+	const struct timeval patience = {.tv_sec = ASK_S};
+	const struct sockaddr_un address = address_in(store);
+	const int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct error *err;
+	int file;
+
+	if (to < 0 || connect(to, (const struct sockaddr *)&address, sizeof(address))) {
+		err = error_errno(ERR_INPUT, errno, "no agent runs there that can be asked");
+		if (to >= 0)
+			close(to);
+		return err;
+	}
+	setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	file = agent_receive(to);
+	err = file < 0 ? error_new(ERR_INPUT, "the agent does not answer")
+		       : read_answer(file, answer);
+	if (file >= 0)
+		close(file);
+	close(to);
+	return err;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static void print_guest(const json_t *guest)
+{
+	const char *name = text_of(guest, "name"), *error = text_of(guest, "last_error");
+
+	printf("%-6s %-8s %8.4g %9.0f %7.0f %7.0f %9.3f %10.1f  ", text_of(guest, "kind"),
+	       text_of(guest, "state"), number_of(guest, "rate_hz"), number_of(guest, "ticks"),
+	       number_of(guest, "missed"), number_of(guest, "failed"),
+	       number_of(guest, "paused_seconds"), number_of(guest, "recorded_bytes") / 1024);
+	sanitize_print(*name ? name : text_of(guest, "id"), stdout);
+	if (*error) {
+		fputs("  (", stdout);
+		sanitize_print(error, stdout);
+		putchar(')');
+	}
+	putchar('\n');
+}
+
+static void print_status(const json_t *status)
+{
+	const json_t *guests = json_object_get(status, "guests");
+	const double seconds =
+		((double)clock_unix_ns() - number_of(status, "begun_unix_ns")) / (double)NS_PER_S;
+
+	printf("agent %.0f: %zu guests at %.4g samples/s each, %.2f %% of a CPU in %.0f s, %.1f of "
+	       "%.0f MiB on the disk\n",
+	       number_of(status, "pid"), json_array_size(guests), number_of(status, "rate_hz"),
+	       seconds > 0 ? 100 * number_of(status, "cpu_seconds") / seconds : 0, seconds,
+	       number_of(status, "disk_bytes") / (1 << 20),
+	       number_of(status, "max_disk_bytes") / (1 << 20));
+	if (json_array_size(guests))
+		printf("%-6s %-8s %8s %9s %7s %7s %9s %10s  %s\n", "kind", "state", "rate/s",
+		       "samples", "missed", "failed", "paused s", "KiB", "guest");
+	for (size_t i = 0; i < json_array_size(guests); i++)
+		print_guest(json_array_get(guests, i));
+}
+
+struct error *agent_ask_status(const struct agent_args *args)
+{
+	const int store = open(args->store, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char *answer = NULL;
+	json_t *status = NULL;
+	struct error *err;
+
+	if (store < 0)
+		return error_errno(ERR_INPUT, errno, "cannot use directory %s", args->store);
+	err = ask(store, &answer);
+	close(store);
+	if (!err)
+		status = json_loads(answer, 0, NULL);
+	if (!err && !status)
+		err = error_new(ERR_INPUT, "the agent's answer is no status");
+	else if (!err && args->json)
+		puts(answer);
+	else if (!err)
+		print_status(status);
+	json_decref(status);
+	free(answer);
+	return err ? error_prefix(err, "%s", args->store) : NULL;
 }

@@ -557,6 +557,9 @@ void agent_tidy(struct agent *agent, uint64_t now_ns)
 	agent->tidied_ns = now_ns;
 	store_segments_free(&agent->segments);
 	err = store_list(agent->args.store, NULL, &agent->segments);
+	agent->disk_bytes = 0;
+	for (size_t i = 0; !err && i < agent->segments.n; i++)
+		agent->disk_bytes += agent->segments.at[i].bytes;
 	remove = err ? NULL : calloc(agent->segments.n + 1, sizeof(*remove));
 	if (remove)
 		store_choose_old(&agent->segments, &limits, now_s, remove);
@@ -564,6 +567,7 @@ void agent_tidy(struct agent *agent, uint64_t now_ns)
 		if (!remove[i])
 			continue;
 		store_remove(agent->store, &agent->segments.at[i]);
+		agent->disk_bytes -= agent->segments.at[i].bytes;
 		agent->segments.at[i].superseded = true;
 	}
 	free(remove);

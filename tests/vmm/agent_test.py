@@ -95,6 +95,11 @@ class Guests(AgentCase):
         agent = self.agent("-F", "50", "--metrics", metrics, include="qemu:app1-pvh-fp")
         self.qemu("app1-pvh-fp")
         self.wait_samples(WEB, 20)
+        (guest,) = json.loads(self.uniprof("agent", "--status", "--json", "--store", self.store))["guests"]
+        self.assertEqual((guest["name"], guest["kind"], guest["state"], guest["rate_hz"]), (WEB, "qemu", "sampled", 50))
+        self.assertGreaterEqual(guest["ticks"], 20)
+        self.assertGreater(guest["recorded_bytes"], 0)
+        self.assertRegex(self.uniprof("agent", "--status", "--store", self.store), r"(?m)^qemu +sampled +50 .* app1-pvh-fp")
         self.quit(agent)
         values = {name: float(value) for name, value in re.findall(r'(?m)^uniprof_(\w+)\{guest="app1-pvh-fp",kind="qemu"\} (\S+)$', metrics.read_text())}
         self.assertEqual(values["ticks_total"], self.samples(WEB, "--last", "1h"))
@@ -279,6 +284,15 @@ class Store(AgentCase):
         self.agent(include="none")
         self.wait_for(self.store.exists, "there is no store")
         self.assertIn("another uniprof agent", self.uniprof("agent", "--store", self.store, expect=7))
+
+    def test_an_agent_is_asked_how_it_does(self):
+        agent = self.agent(include="none")
+        self.wait_for(lambda: (self.store / "%status").exists(), "it cannot be asked")
+        said = json.loads(self.uniprof("agent", "--status", "--json", "--store", self.store))
+        self.assertEqual((said["pid"], said["guests"], said["rate_hz"]), (agent.pid, [], 19))
+        self.assertIn(f"agent {agent.pid}: 0 guests", self.uniprof("agent", "--status", "--store", self.store))
+        self.quit(agent)
+        self.assertIn("no agent runs there", self.uniprof("agent", "--status", "--store", self.store, expect=6))
 
     def test_systemd_is_told(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
