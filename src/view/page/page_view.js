@@ -51,8 +51,7 @@ function makeView(tree, sides, wholes, widths) {
 
 const WHOLE = 1 << 16; // steps; a tree that takes no more is made whole
 const CHUNK = 1 << 16; // steps between two rests for the browser
-const FEW_PLACES = 1 << 13;
-const STEPS = 16; // of a place's path that are kept together: a line of the processor's cache
+const STEPS = 8; // of a place's path that are kept together: half a line of the processor's cache
 const END = 0xffffffff, INLINED = 0x80000000;
 
 function addSums(to, sums) {
@@ -65,23 +64,21 @@ function addSums(to, sums) {
 const noSums = (sums) => sums.map(() => ({weights: 0, samples: 0}));
 
 // Nodes of the whole tree are places: each has samples, and goes a path of names, which `fill` knows. Paths that
-// begin alike are a node of the new tree. Its places lie side by side, from `begin` to `end`, less those of its children.
+// begin alike are a node of the new tree. Places keep their order: those side by side have callers side by side, so that
+// memory is read in order, and each knows the last node of its path that has been made.
 class Grown {
 	// `sums`: of the places, a column each; `fill(place, step, steps)`: writes the names of STEPS steps; `work`: steps of all.
-	constructor({names, rest}, {rootName, rootSums, sums, wholes, fill, work}) {
-		const n = sums[0].weights.length, copy = () => sums.map(({weights, samples}) => ({weights: weights.slice(), samples: samples.slice()}));
-		Object.assign(this, {rest, wholes, fill, whole: work <= WHOLE, sums, spare: copy(), order: new Uint32Array(n), spareOrder: new Uint32Array(n),
-			names: new Uint32Array(n), steps: new Uint32Array(n * STEPS)});
-		for (let i = 0; i < n; i++)
-			this.order[i] = i;
-		// By name, all 0 between two nodes: counting must not cost memory far away for each sample.
-		this.counted = {size: new Uint32Array(names.length), group: new Uint32Array(names.length),
-			sums: sums.map(() => ({weights: new Float64Array(names.length), samples: new Float64Array(names.length)}))};
-		this.root = this.node({name: rootName, inlined: 0, sums: rootSums}, 0, 0, n);
+	constructor({rest}, {rootName, rootSums, sums, wholes, fill, work}) {
+		const n = sums[0].weights.length;
+		Object.assign(this, {rest, wholes, fill, whole: work <= WHOLE, sums, made: [], at: new Uint32Array(n), read: new Uint16Array(n),
+			steps: new Uint32Array(n * STEPS)});
+		this.root = this.node({name: rootName, inlined: 0, sums: rootSums}, 0);
 	}
 
-	node({name, inlined, sums}, step, begin, end) {
-		return {name, inlined, sums, step, begin, end, children: [], narrow: 0, narrowSums: null, limit: Infinity};
+	node({name, inlined, sums}, step) {
+		const node = {id: this.made.length, name, inlined, sums, step, children: [], narrow: 0, narrowSums: null, limit: Infinity};
+		this.made.push(node);
+		return node;
 	}
 
 	share(sums) {
@@ -89,121 +86,110 @@ class Grown {
 	}
 
 	// Makes all boxes on `node` that are as wide as `limit`, a share of the whole; yields the levels that are done.
-	// Row by row, to show something soon; of few places all rows at once.
+	// Level by level, to show something soon.
 	*grow(node, limit) {
-		for (let row = [node], done = 0; row.length; done++) {
-			const next = [];
-			for (const one of row) {
-				const few = one.end - one.begin < FEW_PLACES, waiting = [one];
-				while (waiting.length) {
-					const at = waiting.pop();
-					if (at.begin < at.end && at.limit > limit)
-						yield* this.split(at, limit, done);
-					at.limit = Math.min(at.limit, limit);
-					for (const child of at.children)
-						(few ? waiting : next).push(child);
-				}
+		let nodes = this.coarser(node, limit), places = yield* this.placesOf(nodes);
+		for (let done = 0; nodes.length; done++) {
+			const groups = new Groups(this.sums.length), group = new Uint32Array(places.length);
+			for (let i = 0; i < places.length; i += CHUNK) {
+				this.count(places, i, Math.min(places.length, i + CHUNK), groups, group);
+				yield done;
 			}
-			row = next;
+			const children = this.addChildren(nodes, groups, limit);
+			nodes = children.filter(Boolean);
+			places = this.advance(places, group, children);
 		}
 	}
 
-	// Makes children of the places that are in none yet.
-	*split(node, limit, done) {
-		const {begin, end} = node, found = [], groups = [];
-		for (let i = begin; i < end; i += CHUNK) {
-			if (node.step % STEPS === 0 && node.limit === Infinity)
-				this.read(node.step, i, Math.min(end, i + CHUNK));
-			this.count(node.step % STEPS, i, Math.min(end, i + CHUNK), found);
-			yield done;
+	// Nodes of a subtree that have not been made as fine.
+	coarser(node, limit) {
+		const found = [], waiting = [node];
+		while (waiting.length) {
+			const one = waiting.pop();
+			if (one.limit > limit)
+				found.push(one);
+			waiting.push(...one.children);
 		}
-		node.narrow = 0;
-		node.narrowSums = noSums(this.sums);
-		for (const name of found)
-			groups.push(this.takeCounts(name, limit, node));
-		// First those that stay, then the children, and behind them the paths that end here: they are nobody's.
-		groups.sort((a, b) => a.wide - b.wide || a.name - b.name);
-		for (let i = 0, at = begin; i < groups.length; at += groups[i++].size) {
-			groups[i].begin = groups[i].next = at;
-			this.counted.group[groups[i].name] = i;
-		}
-		if (groups.length > 1 || groups.length && groups[0].size < end - begin)
-			yield* this.deal(begin, end, groups, done);
-		node.end = begin;
-		for (const group of groups) {
-			if (group.wide)
-				node.children.push(this.node(group, node.step + 1, group.begin, group.begin + group.size));
-			else
-				node.end = group.begin + group.size;
-		}
-		node.children.sort((a, b) => a.name - b.name);
+		return found;
 	}
 
-	read(step, begin, end) {
-		const {fill, order, steps} = this;
-		for (let i = begin; i < end; i++)
-			fill(order[i], step, steps);
+	// Places whose path goes on from one of the nodes.
+	*placesOf(nodes) {
+		const {made, at} = this, asked = new Uint8Array(made.length), found = new Uint32Array(at.length);
+		let n = 0;
+		for (const {id} of nodes)
+			asked[id] = 1;
+		for (let begin = 0; begin < at.length; begin += 4 * CHUNK) {
+			for (let place = begin, end = Math.min(at.length, begin + 4 * CHUNK); place < end; place++)
+				if (asked[at[place]])
+					found[n++] = place;
+			yield 0;
+		}
+		return found.subarray(0, n);
 	}
 
-	count(step, begin, end, found) {
-		const {order, steps, names, sums, counted: {size, group, sums: into}} = this;
+	// Adds places to the group of their next step; END: their path ends.
+	count(places, begin, end, groups, group) {
+		const {at, read, steps, fill, sums, made} = this;
+		let last = -1, step = 0, block = 0, lastWord = END, one = END;
 		for (let i = begin; i < end; i++) {
-			const word = steps[order[i] * STEPS + step];
-			if (word === END) {
-				names[i] = END;
-				continue;
+			const place = places[i], id = at[place], other = id !== last;
+			if (other) {
+				({step} = made[last = id]);
+				block = Math.floor(step / STEPS);
 			}
-			const name = names[i] = word & ~INLINED;
-			if (!size[name]++) {
-				found.push(name);
-				group[name] = word >>> 31;
+			if (block >= read[place]) {
+				fill(place, step, steps);
+				read[place] = block + 1;
 			}
+			const word = steps[place * STEPS + step % STEPS];
+			if (other || word !== lastWord)
+				one = word === END ? END : groups.number(id, word);
+			lastWord = word;
+			group[i] = one;
 		}
 		for (let side = 0; side < sums.length; side++) {
-			const {weights, samples} = sums[side], {weights: toWeights, samples: toSamples} = into[side];
+			const {weights, samples} = sums[side], toWeights = groups.weights[side], toSamples = groups.samples[side];
 			for (let i = begin; i < end; i++) {
-				const name = names[i];
-				if (name === END)
+				if (group[i] === END)
 					continue;
-				toWeights[name] += weights[i];
-				toSamples[name] += samples[i];
+				toWeights[group[i]] += weights[places[i]];
+				toSamples[group[i]] += samples[places[i]];
 			}
 		}
 	}
 
-	takeCounts(name, limit, node) {
-		const {size, group, sums} = this.counted;
-		const taken = {name, inlined: group[name], size: size[name], begin: 0, next: 0, wide: 0,
-			sums: sums.map(({weights, samples}) => ({weights: weights[name], samples: samples[name]}))};
-		size[name] = 0;
-		for (const {weights, samples} of sums)
-			weights[name] = samples[name] = 0;
-		taken.wide = this.share(taken.sums) >= limit ? 1 : 0;
-		if (!taken.wide) {
-			node.narrow++;
-			addSums(node.narrowSums, taken.sums);
+	// Makes nodes of the groups that are wide enough: by group, undefined for the others.
+	addChildren(nodes, groups, limit) {
+		const children = new Array(groups.n);
+		for (const node of nodes)
+			Object.assign(node, {limit, narrow: 0, narrowSums: noSums(this.sums)});
+		for (let i = 0; i < groups.n; i++) {
+			const parent = this.made[groups.parent[i]], sums = groups.sumsOf(i);
+			if (this.share(sums) >= limit) {
+				parent.children.push(children[i] = this.node({name: groups.name[i], inlined: groups.inlined[i], sums}, parent.step + 1));
+				continue;
+			}
+			parent.narrow++;
+			addSums(parent.narrowSums, sums);
 		}
-		return taken;
+		for (const node of nodes)
+			node.children.sort((a, b) => a.name - b.name);
+		return children;
 	}
 
-	// Puts the places of each group side by side.
-	*deal(begin, end, groups, done) {
-		const {order, spareOrder, names, sums, spare, counted: {group}} = this, last = groups.at(-1);
-		let ended = last.begin + last.size;
-		for (let i = begin; i < end; i++)
-			names[i] = names[i] === END ? ended++ : groups[group[names[i]]].next++;
-		yield done;
-		for (let i = begin; i < end; i++)
-			spareOrder[names[i]] = order[i];
-		order.set(spareOrder.subarray(begin, end), begin);
-		for (let side = 0; side < sums.length; side++)
-			for (const what of ['weights', 'samples']) {
-				const from = sums[side][what], to = spare[side][what];
-				yield done;
-				for (let i = begin; i < end; i++)
-					to[names[i]] = from[i];
-				from.set(to.subarray(begin, end), begin);
-			}
+	// Places that came to a new node; the others stay.
+	advance(places, group, children) {
+		const ids = Int32Array.from(children, (child) => child?.id ?? -1), {at} = this;
+		let n = 0;
+		for (let i = 0; i < places.length; i++) {
+			const id = group[i] === END ? -1 : ids[group[i]];
+			if (id < 0)
+				continue;
+			at[places[i]] = id;
+			places[n++] = places[i];
+		}
+		return places.subarray(0, n);
 	}
 
 	// What has been made, in preorder, as one box more what is narrow; `nodes` leads back.
@@ -234,6 +220,65 @@ class Grown {
 		made.grown = this;
 		made.nodes = list.map(({node}) => node);
 		return {tree: finishTree(made), sides};
+	}
+}
+
+// Sums by node and name, numbered as they come: a hash table of typed arrays.
+class Groups {
+	constructor(sides) {
+		Object.assign(this, {n: 0, sides, weights: [], samples: []});
+		for (let side = 0; side < sides; side++)
+			this.weights[side] = this.samples[side] = new Float64Array(0);
+		this.resize(1 << 9);
+	}
+
+	// Room for so many groups, with as many free places in the table.
+	resize(room) {
+		const longer = (column, Type) => {
+			const to = new Type(room);
+			to.set(column ?? []);
+			return to;
+		};
+		this.room = room;
+		this.table = new Uint32Array(2 * room);
+		for (const [key, Type] of [['parent', Uint32Array], ['name', Uint32Array], ['inlined', Uint8Array]])
+			this[key] = longer(this[key], Type);
+		for (let side = 0; side < this.sides; side++) {
+			this.weights[side] = longer(this.weights[side], Float64Array);
+			this.samples[side] = longer(this.samples[side], Float64Array);
+		}
+		for (let i = 0; i < this.n; i++)
+			this.table[this.find(this.parent[i], this.name[i])] = i + 1;
+	}
+
+	// Where the table has the pair, or would have it.
+	find(parent, name) {
+		const {table, parent: parents, name: names} = this, mask = table.length - 1;
+		let at = Math.imul(Math.imul(parent, 0x9e3779b1) ^ name, 0x85ebca6b);
+		at = (at ^ at >>> 15) & mask;
+		for (let i; (i = table[at]) && (parents[i - 1] !== parent || names[i - 1] !== name);)
+			at = at + 1 & mask;
+		return at;
+	}
+
+	number(parent, word) {
+		const name = word & ~INLINED;
+		let at = this.find(parent, name);
+		if (this.table[at])
+			return this.table[at] - 1;
+		if (this.n === this.room) {
+			this.resize(2 * this.room);
+			at = this.find(parent, name);
+		}
+		this.parent[this.n] = parent;
+		this.name[this.n] = name;
+		this.inlined[this.n] = word >>> 31;
+		this.table[at] = ++this.n;
+		return this.n - 1;
+	}
+
+	sumsOf(i) {
+		return this.weights.map((weights, side) => ({weights: weights[i], samples: this.samples[side][i]}));
 	}
 }
 
