@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import webdriver
-from page_test import Page
+from page import Page
 from picture import record, uniprof
 
 # A hot line whose text would be markup, if anybody took it for that.

@@ -3,30 +3,13 @@
 """The page (`flamegraph --html`, `diff --html`) in a real browser: each does what docs/flamegraph.md says."""
 
 import collections
-import json
 import os
-import pathlib
 import random
 import re
-import tempfile
-import unittest
 
 import webdriver
+from page import InBrowser, Page
 from picture import BUILD, perf_script, record, run, uniprof
-
-# 1,000 samples that run: first 600 of vCPU 0, then 400 of vCPU 1; then 200 that wait and 300 that are idle.
-STACKS = '''\
-main;work;work;add 200
-main;work;multiply 300
-main;0x1234 100
-@1 0
-main;idle;add 250
-boot;init 150
-@0 1
-main;work;add 200
-@1 2
-main;wait 300
-'''
 
 AFTER = '''\
 main;work;work;add 900
@@ -38,7 +21,6 @@ main;new 280
 HOSTILE = ['<script>window.harm=1</script>', '"><img src=x onerror="window.harm=2">', '</script><script>window.harm=3</script>',
            '<!--', '&lt;b&gt;&amp;', '\x1b[31mred\x07', 'bad\udcff\udcfeutf8', 'abc\u202egpj.exe', 'x' * 65536, '函数名🔥', '__proto__']
 
-
 # Distinct stacks of 30 frames, a sample each; a million takes some minutes.
 MANY = int(os.environ.get('UNIPROF_STACKS', '100000'))
 
@@ -47,121 +29,6 @@ def many_stacks(n: int) -> list[list[str]]:
     chance = random.Random(7)
     bits = chance.sample(range(1 << 30), n)
     return [[f'f{level}_{one >> level & 1}{one >> max(level - 1, 0) & 1}' for level in range(30)] for one in bits]
-
-
-class Page:
-    """A page that is open in the browser. What a canvas shows is asked of the page's own objects."""
-
-    def __init__(self, browser: webdriver.Browser, path: pathlib.Path, fragment: str = '') -> None:
-        self.browser = browser
-        browser.requests()
-        browser.open(path.as_uri() + fragment)
-        browser.run('''return new Promise((done, fail) => { const look = () => document.body.dataset.ready ? done()
-            : document.getElementById('warning').hidden ? setTimeout(look, 10) : fail(Error('not ready')); look(); })''')
-        self.settle()
-
-    def settle(self) -> None:
-        self.browser.run('''return new Promise((done) => { const look = () => document.body.dataset.busy ? setTimeout(look, 10)
-            : requestAnimationFrame(() => requestAnimationFrame(() => document.body.dataset.busy ? look() : done())); look(); })''')
-
-    def boxes(self, flame: str = 'flame') -> list[dict]:
-        """The boxes that can be seen, in preorder, with places in the window."""
-        self.settle()
-        return self.browser.run('''
-            const flame = window.uniprof[arguments[0]], {view} = flame, around = flame.canvas.getBoundingClientRect();
-            return Array.from({length: view.n}, (_, node) => node).filter((node) => flame.isShown(node) && view.value[node] > 0)
-                .map((node) => ({node, name: flame.page.names[view.name[node]], level: view.level[node],
-                    x: around.x + flame.left(node), y: around.y + flame.top(view.level[node]),
-                    width: flame.size(node), height: 17, color: flame.page.color(view, node), text: flame.page.text(view, node),
-                    share: view.value[node] / view.value[0], hit: Boolean(flame.page.hits?.[view.name[node]])}))''', flame)
-
-    def shares(self, flame: str = 'flame') -> dict[str, float]:
-        """Paths from the root, and how wide they are."""
-        path, shares = [], {}
-        for box in self.boxes(flame):
-            path[box['level']:] = [box['name']]
-            shares[';'.join(path[1:]) or box['name']] = round(box['share'], 3)
-        return shares
-
-    def box(self, name: str, nth: int = 0, flame: str = 'flame') -> dict:
-        return [box for box in self.boxes(flame) if box['name'] == name][nth]
-
-    def click(self, name: str, nth: int = 0, flame: str = 'flame') -> None:
-        box = self.box(name, nth, flame)
-        self.browser.click(box['x'] + min(box['width'] / 2, 200), box['y'] + 8)
-        self.settle()
-
-    def click_on(self, selector: str, nth: int = 0) -> None:
-        self.browser.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', selector, nth)
-        self.settle()
-
-    def press(self, *keys: str) -> None:
-        self.browser.press(*keys)
-        self.settle()
-
-    def search(self, pattern: str) -> None:
-        self.press('/')
-        self.browser.type(pattern)
-        self.settle()
-
-    def text(self, selector: str) -> str:
-        return self.browser.run('return document.querySelector(arguments[0]).textContent', selector)
-
-    def drag(self, x0: float, x1: float, nth: int = 0) -> None:
-        """Drags the mouse in a time line, from one part of its width to another."""
-        box = self.browser.run('''const b = document.querySelectorAll('.times canvas')[arguments[0]].getBoundingClientRect();
-            return {x: b.x, y: b.y, width: b.width, height: b.height}''', nth)
-        move = [{'type': 'pointerMove', 'duration': 0, 'x': int(box['x'] + x * box['width']), 'y': int(box['y'] + 5)} for x in (x0, x1)]
-        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
-            'actions': [move[0], {'type': 'pointerDown', 'button': 0}, move[1], {'type': 'pointerUp', 'button': 0}]}]})
-        self.settle()
-
-    def heat(self, nth: int = 0) -> dict:
-        """The heat map: its samples column by column, and what it selects."""
-        self.settle()
-        return self.browser.run("""const heat = uniprof.heats[arguments[0]];
-            return {rows: heat.rows, columns: heat.columns, samples: [...heat.samples ?? []], legend: heat.legend.textContent}""", nth)
-
-    def chart(self, nth: int = 0) -> list[tuple]:
-        """The stack chart: (lane, level in it, name, begin and end in ms) of each box, lanes and stacks one after the other."""
-        self.settle()
-        boxes = self.browser.run("""const chart = uniprof.charts[arguments[0]], {view} = chart, ns = (column) =>
-                (view.from + column * (view.to - view.from) / view.columns) * chart.side.bucket_ns;
-            return view.boxes.slice(1).map(({lane, from, to}, i) => [view.lanes[lane].label, view.level[i + 1] - view.lanes[lane].row - 1,
-                uniprof.names[view.name[i + 1]], ns(from) / 1e6, ns(to) / 1e6])""", nth)
-        return [(lane, level, name, round(begin, -1), round(end, -1)) for lane, level, name, begin, end in boxes]
-
-    def drag_cells(self, first: tuple[int, int], last: tuple[int, int], kind: str = 'mouse') -> None:
-        """Drags mouse or finger in the heat map, from one cell (column, row) to another."""
-        places = self.browser.run("""const heat = uniprof.heats[0], box = heat.canvas.getBoundingClientRect();
-            return arguments[0].map(([column, row]) => [box.x + HEAT_AXIS + (column + 0.5) * heat.cellWidth, box.y + (row + 0.5) * heat.cellHeight])""",
-            [first, last])
-        move = [{'type': 'pointerMove', 'duration': 0, 'x': int(x), 'y': int(y)} for x, y in places]
-        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': kind, 'parameters': {'pointerType': kind},
-            'actions': [move[0], {'type': 'pointerDown', 'button': 0}, move[1], {'type': 'pointerUp', 'button': 0}]}]})
-        self.settle()
-
-
-@unittest.skipIf(webdriver.missing(), webdriver.missing())
-class InBrowser(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.browser = cls.enterClassContext(webdriver.Browser())
-        cls.directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-pages-')))
-        cls.recording = cls.directory / 'before.uniprof'
-        record(STACKS, cls.recording, vcpus=2)
-
-    def open(self, *options: str, stacks: str = '', fragment: str = '') -> Page:
-        recording, path = self.recording, self.directory / f'{self._testMethodName}.html'
-        if stacks:
-            recording = self.directory / f'{self._testMethodName}.uniprof'
-            record(stacks, recording)
-        uniprof('flamegraph', '--html', *options, '-o', path, recording)
-        return Page(self.browser, path, fragment)
-
-    def tearDown(self) -> None:
-        errors = [entry['message'] for entry in self.browser.log('browser')]
-        self.assertEqual(errors, [], 'the console is not empty')
 
 
 class OneRecording(InBrowser):
@@ -206,139 +73,6 @@ class OneRecording(InBrowser):
         self.assertEqual(self.browser.run('return document.title'), 'A <b>')
         boxes = page.boxes()
         self.assertLess(boxes[0]['y'], boxes[1]['y'])
-
-    def test_a_stretch_of_time_can_be_selected(self) -> None:
-        page = self.open()
-        page.drag(0, 195 / 1500)
-        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1, 'main;work;work': 1, 'main;work;work;add': 1})
-        self.assertIn('0.00 s to 0.20 s', page.text('.times .span'))
-        page.drag(.5, .5)
-        self.assertEqual(page.shares()['boot'], .15)
-        page.press('t', 'ArrowRight')
-        self.assertNotIn('boot', page.shares())
-        page.press('Backspace')
-        self.assertIn('boot', page.shares())
-
-    def test_the_heat_map_is_that_of_the_report(self) -> None:
-        page = self.open()
-        for keys, options in ((['h'], ['--state=running']), (['1', '3'], ['--state=blocked']), (['1', '2'], ['--state=all'])):
-            page.press(*keys)
-            heat, said = page.heat(), json.loads(uniprof('report', '--heat', '--json', *options, self.recording))['heat']
-            # 64 rows in the page, 20 in the report: quarters of a second are whole rows of both.
-            seen, expected = collections.Counter(), collections.Counter()
-            for cell, samples in enumerate(heat['samples']):
-                seen[cell // heat['rows'], 4 * (cell % heat['rows']) // heat['rows']] += int(samples)
-            for cell in said['cells']:
-                expected[cell['column'], 4 * cell['row'] // said['rows']] += cell['samples']
-            # A tick at the very edge of a quarter may be in its neighbour: buckets are no whole milliseconds.
-            for place in seen | expected:
-                self.assertAlmostEqual(seen[place], expected[place], delta=4, msg=(options, place))
-            self.assertEqual(sum(seen.values()), sum(expected.values()))
-
-    def test_a_stretch_of_the_heat_map_is_what_all_views_show(self) -> None:
-        for kind in ('mouse', 'touch'):
-            page = self.open()
-            page.press('h')
-            page.drag_cells((0, 40), (0, 60), kind)
-            self.assertIn('0.625 s to 0.953 s', page.heat()['legend'])
-            page.press('f')
-            self.assertEqual(set(page.shares()), {'all', 'main', 'main;idle', 'main;idle;add', 'boot', 'boot;init'})
-            page.press('h')
-            page.drag_cells((0, 10), (0, 10), kind)
-            self.assertIn('all of the time', page.heat()['legend'])
-
-    def test_keys_select_in_the_heat_map(self) -> None:
-        page = self.open()
-        page.press('h')
-        self.assertIn('0.000 s to 0.016 s: 1', page.text('#details'))
-        page.press('Shift+ArrowDown', 'Shift+ArrowDown')
-        self.assertIn('0.000 s to 0.047 s', page.heat()['legend'])
-        self.assertEqual(self.browser.role(self.browser.run('return document.activeElement')), 'application')
-        page.press('Enter')
-        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1, 'main;work;work': 1, 'main;work;work;add': 1})
-        page.press('h', 'Backspace')
-        self.assertIn('all of the time', page.heat()['legend'])
-        page.press('Home', 'ArrowRight')
-        self.assertIn('1.000 s to 1.016 s', page.text('#details'))
-
-    def test_the_stack_chart_is_in_order_of_time(self) -> None:
-        page = self.open()
-        page.press('x')
-        self.assertEqual(page.chart(), [
-            ('vCPU 0', 0, 'main', 0, 600), ('vCPU 0', 1, 'work', 0, 500), ('vCPU 0', 2, 'work', 0, 200), ('vCPU 0', 3, 'add', 0, 200),
-            ('vCPU 0', 2, 'multiply', 200, 500), ('vCPU 0', 1, '0x1234', 500, 600),
-            ('vCPU 1', 0, 'main', 600, 850), ('vCPU 1', 1, 'idle', 600, 850), ('vCPU 1', 2, 'add', 600, 850),
-            ('vCPU 1', 0, 'boot', 850, 1000), ('vCPU 1', 1, 'init', 850, 1000)])
-        page.press('2')
-        self.assertIn(('vCPU 0', 2, 'add', 1000, 1200), page.chart())
-        page.click_on('.lane input', 0)
-        self.assertEqual({lane for lane, *_ in page.chart()}, {'vCPU 1'})
-
-    def test_the_stack_chart_is_that_of_the_svg(self) -> None:
-        svg = uniprof('flamegraph', '--chart', self.recording).decode()
-        said = re.findall(r'<g data-name="(.*?)" data-lane="(\d)" data-level="(\d)" data-from="(\d+)" data-to="(\d+)"', svg)
-        page = self.open()
-        page.press('x')
-        self.assertEqual(sorted((f'vCPU {lane}', int(level), name, round(int(begin) / 1e6, -1), round(int(end) / 1e6, -1))
-                                for name, lane, level, begin, end in said), sorted(page.chart()))
-
-    def test_a_box_of_the_stack_chart_selects_its_time(self) -> None:
-        page = self.open()
-        page.press('x')
-        page.press('ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowLeft')
-        self.assertRegex(page.text('#details'), r'^work \(vCPU 0, 0\.000 s to 0\.(2|19)')
-        page.press('ArrowRight')
-        self.assertRegex(page.text('#details'), r'^multiply \(vCPU 0, 0\.(2|19)')
-        page.press('Enter')
-        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'main', 'work', 'multiply'})
-        page.press('f')
-        # A slice at its edge may have a sample of its neighbour.
-        self.assertGreater(page.shares()['main;work;multiply'], .99)
-        page.press('x', 'Backspace')
-        self.assertIn('boot', {name for _, _, name, *_ in page.chart()})
-        # The mouse does the same, and drags a stretch.
-        box = self.browser.run("""const chart = uniprof.charts[0], box = chart.canvas.getBoundingClientRect(),
-            at = chart.view.boxes.findIndex((_, i) => i && uniprof.names[chart.view.name[i]] === 'boot');
-            return [box.x + chart.left(at) + chart.size(at) / 2, box.y + chart.top(chart.view.level[at]) + 8, box.x, box.width]""")
-        self.browser.click(*box[:2])
-        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'boot', 'init'})
-        page.press('Backspace')
-        page.settle()
-        moves = [{'type': 'pointerMove', 'duration': 0, 'x': int(box[2] + part * box[3]), 'y': int(box[1])} for part in (.05, .1)]
-        self.browser.ask('POST', '/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
-            'actions': [moves[0], {'type': 'pointerDown', 'button': 0}, moves[1], {'type': 'pointerUp', 'button': 0}]}]})
-        self.assertEqual({name for _, _, name, *_ in page.chart()}, {'main', 'work', 'add'})
-        page.press('Escape', 'x')
-        page.press('ArrowDown', 'ArrowDown', 'c')
-        self.assertIn('Copied 2 frames', page.text('#progress'))
-
-    def test_the_stack_chart_has_gaps_and_lanes_of_threads(self) -> None:
-        page = self.open(stacks='main;work 300\n@0 2\nmain;wait 300\n@0 0\nmain;work 300\n')
-        page.press('x')
-        self.assertEqual([box[1:] for box in page.chart()], [(0, 'main', 0, 300), (1, 'work', 0, 300), (0, 'main', 600, 900), (1, 'work', 600, 900)])
-        self.recording = self.directory / 'threads.uniprof'
-        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'threads', self.recording)
-        page = self.open('--by', 'thread')
-        page.press('x')
-        self.assertIn('nginx (12)', {lane for lane, *_ in page.chart()})
-        self.assertEqual({name for _, level, name, *_ in page.chart() if not level}, {'example_outer'})
-
-    def test_a_search_leaves_its_stacks_in_the_heat_map(self) -> None:
-        page = self.open()
-        page.press('h')
-        page.search('^multiply$')
-        heat = page.heat()
-        self.assertEqual(sum(heat['samples']), 300)
-        self.assertIn('of stacks that match', heat['legend'])
-
-    def test_without_times_there_is_no_heat_map(self) -> None:
-        self.recording = self.directory / 'timeless.folded'
-        self.recording.write_text('main;work 10\n')
-        page = self.open()
-        self.assertFalse(self.browser.run('return document.querySelector("#view-heat").checkVisibility()'))
-        self.assertFalse(self.browser.run('return document.querySelector("#view-chart").checkVisibility()'))
-        page.press('h', 'x')
-        self.assertEqual(page.shares(), {'all': 1, 'main': 1, 'main;work': 1})
 
     def test_a_click_zooms_and_the_path_leads_back(self) -> None:
         page = self.open()

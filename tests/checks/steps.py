@@ -212,6 +212,7 @@ def view_tests():
     return [
         browser_test("browser/flamegraph", "browser"),
         browser_test("browser/page", "browser-page", short="OneRecording.test_it_is_the_same_as_the_svg OneRecording.test_hostile_names_are_harmless"),
+        browser_test("browser/page_time", "browser-page-time"),
         browser_test("browser/annotate", "browser-annotate"),
         browser_test("browser/verb", "browser-verb"),
         browser_test("exports/readers", "export-readers", short="Pprof PerfData"),
