@@ -19,9 +19,9 @@
 #include "top/screen.h"
 
 static const struct verb *const verbs[] = {
-	&verb_record, &verb_run,    &verb_top,	 &verb_report, &verb_flamegraph,
-	&verb_diff,   &verb_export, &verb_push,	 &verb_merge,  &verb_list,
-	&verb_stack,  &verb_ps,	    &verb_agent,
+	&verb_record,  &verb_run,   &verb_top,	  &verb_report, &verb_flamegraph,
+	&verb_history, &verb_diff,  &verb_export, &verb_push,	&verb_merge,
+	&verb_list,    &verb_stack, &verb_ps,	  &verb_agent,
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(*verbs))

@@ -19,7 +19,7 @@ from terminal import Terminal  # noqa: E402
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
 UNIPROF = BUILD / "uniprof"
 PAGES = BUILD / "docs" / "man"
-VERBS = ("record", "run", "top", "report", "flamegraph", "diff", "export", "push", "merge", "list", "stack", "ps", "agent")
+VERBS = ("record", "run", "top", "report", "flamegraph", "history", "diff", "export", "push", "merge", "list", "stack", "ps", "agent")
 
 
 def output(*command):

@@ -515,6 +515,42 @@ void grouped_tree_free(struct grouped_tree *grouped)
 	*grouped = (struct grouped_tree){0};
 }
 
+bool group_by_frames(const struct group_by *keys)
+{
+	return !group_by_divide(keys);
+}
+
+struct error *group_sample_name(const struct group_rows *rows, const struct tick_entry *entry,
+				const char **name)
+{
+	struct labeller labels = {.profile = rows->profile,
+				  .symbolizer = rows->symbolizer,
+				  .images = rows->images,
+				  .keys = rows->keys,
+				  .pool = rows->pool,
+				  .vcpu = (uint16_t)entry->vcpu,
+				  .state = entry->state,
+				  .thread = entry->thread};
+	const struct stacks *stacks = rows->profile->stacks;
+	const struct location *functions = NULL;
+	size_t n = 0;
+	struct error *err = NULL;
+
+	*name = NULL;
+	if (entry->stack != STACK_ROOT)
+		err = symbolizer_locate_node(rows->symbolizer, stacks, entry->stack, &functions,
+					     &n);
+	if (err || (!n && group_by_frames(rows->keys)))
+		return err;
+	if (is_plain(rows->keys)) {
+		*name = functions[0].function;
+		return NULL;
+	}
+	err = label(&labels, stacks_node(stacks, entry->stack), functions, name);
+	labeller_free(&labels);
+	return err;
+}
+
 const char *grouped_tree_column(const char *name, size_t i, size_t *len)
 {
 	for (; i; i--) {

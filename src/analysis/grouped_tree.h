@@ -84,6 +84,22 @@ struct error *grouped_tree_build(const struct profile *profile, struct symbolize
 				 struct grouped_tree *out);
 void grouped_tree_free(struct grouped_tree *grouped);
 
+/* Names the rows (options.flat) that samples have their own time in. */
+struct group_rows {
+	const struct profile *profile;
+	struct symbolizer *symbolizer;
+	const struct images *images; /* may be NULL */
+	const struct group_by *keys;
+	struct pool *pool; /* new names belong to it, others to the symbolizer */
+};
+
+/* True if all samples of a stack are in one row; else the row depends on nothing but vCPU, state and thread. */
+bool group_by_frames(const struct group_by *keys);
+
+/* The row's name; NULL: none, for a sample without a stack. Its stack and thread are the profile's. */
+struct error *group_sample_name(const struct group_rows *rows, const struct tick_entry *entry,
+				const char **name);
+
 /*
  * The name of a thread by its number or, with GROUP_PROCESS, of its process,
  * cleaned; those of the system itself are in brackets. The caller frees it; NULL: no memory.

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -25,8 +26,31 @@ struct bytes {
 };
 
 /* Makes room for `more` bytes behind `len`. The put functions do not check: reserve first. */
-struct error *bytes_reserve(struct bytes *bytes, size_t more);
-void bytes_free(struct bytes *bytes);
+static inline struct error *bytes_reserve(struct bytes *bytes, size_t more)
+{
+	size_t need, cap;
+	uint8_t *data;
+
+	if (more <= bytes->cap - bytes->len)
+		return NULL;
+	if (__builtin_add_overflow(bytes->len, more, &need))
+		return error_no_memory();
+	cap = bytes->cap > SIZE_MAX / 2 ? need : bytes->cap * 2;
+	if (cap < need)
+		cap = need;
+	data = realloc(bytes->data, cap);
+	if (!data)
+		return error_no_memory();
+	bytes->data = data;
+	bytes->cap = cap;
+	return NULL;
+}
+
+static inline void bytes_free(struct bytes *bytes)
+{
+	free(bytes->data);
+	*bytes = (struct bytes){0};
+}
 
 static inline void put_varint(struct bytes *bytes, uint64_t value)
 {

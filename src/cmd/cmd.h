@@ -31,8 +31,9 @@ struct verb {
 	struct error *(*run)(int argc, char **argv, int *status);
 };
 
-extern const struct verb verb_record, verb_run, verb_top, verb_report, verb_flamegraph, verb_diff,
-	verb_export, verb_push, verb_merge, verb_list, verb_stack, verb_ps, verb_agent;
+extern const struct verb verb_record, verb_run, verb_top, verb_report, verb_flamegraph,
+	verb_history, verb_diff, verb_export, verb_push, verb_merge, verb_list, verb_stack, verb_ps,
+	verb_agent;
 
 /* The command line of 2017: no verb, OUTFILE and DOMID. */
 extern const struct verb verb_classic;

@@ -427,6 +427,7 @@ static struct error *tell_end(struct joining *joining)
 	if (!joining->ticks)
 		return error_new(ERR_INPUT, "nothing was recorded in that time");
 	end.elapsed_ns = joining->last_ns;
+	end.unread = joining->left_out;
 	if (joining->left_out) {
 		snprintf(reason, sizeof(reason), "%zu of %zu segments could not be read whole",
 			 joining->left_out, joining->set->n);

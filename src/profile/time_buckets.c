@@ -430,3 +430,107 @@ const struct profile_cell *heat_hottest(const struct heat *heat)
 	}
 	return best;
 }
+
+struct load_reading {
+	const struct profile *profile;
+	const struct profile_filter *filter;
+	struct profile_filter any; /* lets all states of the same vCPUs pass, of any thread */
+	const struct load_rows *rows;
+	struct load_series *series;
+	struct weighting weighting;
+	uint64_t ticks;
+};
+
+static uint32_t load_bucket_at(const struct load_series *series, uint64_t unix_ns)
+{
+	const uint64_t since = unix_ns < series->from_unix_ns ? 0 : unix_ns - series->from_unix_ns;
+	const uint64_t bucket = since / series->bucket_ns;
+
+	return bucket < series->n ? (uint32_t)bucket : series->n - 1;
+}
+
+static struct error *load_add_entry(const struct load_reading *reading, const struct tick *tick,
+				    const struct tick_entry *entry, uint32_t bucket)
+{
+	const struct load_series *series = reading->series;
+	const uint64_t times = 1 + (uint64_t)tick->more;
+	const uint64_t weight =
+		weighting_entry(&reading->weighting, tick, entry).sampled_ns * times;
+	uint32_t row;
+	struct error *err = reading->rows->row(reading->rows->ctx, entry, &row);
+
+	if (!err && row != LOAD_NO_ROW) {
+		uint64_t *sum = &series->weight_ns[(size_t)bucket * series->rows + row];
+
+		*sum = weight_sum(*sum, weight);
+	}
+	return err;
+}
+
+static struct error *load_add_tick(void *ctx, const struct tick *tick)
+{
+	struct load_reading *reading = ctx;
+	const struct profile_filter *filter = reading->filter;
+	const uint32_t at = load_bucket_at(reading->series,
+					   reading->profile->info.start_unix_ns + tick->time_ns);
+	struct load_bucket *bucket = &reading->series->buckets[at];
+	struct error *err = NULL;
+	uint64_t stretch_ns;
+
+	if (reading->ticks++ == reading->profile->ticks_read)
+		return error_new(ERR_ENDED, "more was recorded since");
+	weighting_tick(&reading->weighting, tick);
+	if (tick->time_ns < filter->from_ns || (filter->to_ns && tick->time_ns >= filter->to_ns))
+		return NULL;
+	stretch_ns = weighting_time(&reading->weighting, tick).sampled_ns;
+	bucket->recorded_ns = weight_sum(bucket->recorded_ns, stretch_ns);
+	for (uint32_t i = 0; i < tick->n + tick->waits && !err; i++) {
+		const struct tick_entry *entry = &tick->entries[i];
+
+		if (i < tick->n && profile_selects(&reading->any, tick, entry))
+			bucket->state_ns[entry->state] =
+				weight_sum(bucket->state_ns[entry->state], stretch_ns);
+		if (profile_selects(filter, tick, entry))
+			err = load_add_entry(reading, tick, entry, at);
+	}
+	return err;
+}
+
+struct error *load_series_read(const char *path, const struct profile *profile,
+			       const struct profile_filter *filter, const struct load_rows *rows,
+			       struct load_series *series)
+{
+	struct load_reading reading = {.profile = profile,
+				       .filter = filter,
+				       .any = *filter,
+				       .rows = rows,
+				       .series = series};
+	const struct recording_visitor visitor = {.ctx = &reading,
+						  .progress = filter->progress,
+						  .stage = "drawing",
+						  .tick = load_add_tick};
+	struct error *err;
+	bool cut;
+
+	series->buckets = calloc(series->n, sizeof(*series->buckets));
+	series->weight_ns =
+		calloc((size_t)series->n * (series->rows ? series->rows : 1), sizeof(uint64_t));
+	if (!series->buckets || !series->weight_ns)
+		return error_no_memory();
+	reading.any.states = STATES_OF_VCPUS;
+	reading.any.comm = reading.any.pid = reading.any.tid = NULL;
+	weighting_start(&reading.weighting, filter->weight, filter->states, &profile->info);
+	err = source_read(path, profile->stacks, &visitor, &cut);
+	if (err && err->kind == ERR_ENDED && reading.ticks > profile->ticks_read) {
+		error_free(err);
+		err = NULL;
+	}
+	return err;
+}
+
+void load_series_free(struct load_series *series)
+{
+	free(series->buckets);
+	free(series->weight_ns);
+	*series = (struct load_series){0};
+}

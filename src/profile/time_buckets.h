@@ -128,4 +128,41 @@ void heat_free(struct heat *heat);
 /* The cell with the most weight; with the most samples, if none has a weight. */
 const struct profile_cell *heat_hottest(const struct heat *heat);
 
+/*
+ * The load over days: buckets by the wall clock, and in each what some rows
+ * (functions, processes, ...) used of the vCPUs. Memory grows with buckets and rows alone.
+ */
+
+/* In place of a row's number: the sample counts in none. */
+#define LOAD_NO_ROW UINT32_MAX
+
+struct load_bucket {
+	uint64_t recorded_ns; /* the time that its ticks stand for; 0: nothing was recorded */
+	uint64_t state_ns[VCPU_STATES]; /* of the vCPUs that the filter lets pass, in this state */
+};
+
+struct load_series {
+	uint64_t from_unix_ns, bucket_ns;
+	uint32_t n, rows;
+	struct load_bucket *buckets; /* [n] */
+	uint64_t *weight_ns;	     /* [n * rows], bucket by bucket */
+};
+
+/* The row that a sample counts in, below series->rows, or LOAD_NO_ROW. */
+struct load_rows {
+	void *ctx;
+	struct error *(*row)(void *ctx, const struct tick_entry *entry, uint32_t *row);
+};
+
+/*
+ * Reads once more what `profile` was loaded from with this filter, not from a pipe,
+ * and up to the same tick, though more may have been written since: sums are the profile's. Its
+ * from_unix_ns, bucket_ns, n and rows say what is wanted; what lies outside
+ * counts in the first and the last bucket.
+ */
+struct error *load_series_read(const char *path, const struct profile *profile,
+			       const struct profile_filter *filter, const struct load_rows *rows,
+			       struct load_series *series);
+void load_series_free(struct load_series *series);
+
 #endif

@@ -149,7 +149,9 @@ struct recording_end {
 	uint64_t failed;     /* samples that could not be taken */
 	uint64_t
 		given_up; /* stacks that were not or not wholly read, to hold the guest no longer */
-	uint64_t waiting; /* samples of threads that do not run */
+	/* Segments that could not be read whole: of a list of them (import/import.h), never recorded. */
+	uint64_t unread;
+	uint64_t waiting;  /* samples of threads that do not run */
 	uint64_t unproven; /* threads that ran while they were read as waiting ones: not sampled */
 	char *lacked;	   /* "real-time priority", "locked memory", or both; NULL: neither */
 	double max_overhead; /* bound on the share of time that the guest was paused; 0: none */

@@ -221,6 +221,7 @@ def view_tests():
         python_test("tests/exports/import_test.py", "imports", short="Again Written"),
         python_test("tests/commands_test.py", short=ALL),
         python_test("tests/views/report_test.py", short=ALL),
+        python_test("tests/views/history_test.py", "history", short=ALL),
         python_test("tests/views/outputs_test.py", short=ALL),
         browser_test("views/hostile", "views-hostile"),
         python_test("tests/bench/views_test.py", "bench-views"),

@@ -366,6 +366,14 @@ static struct error *add_warnings(struct loaded *loaded)
 		text = strdup("the recording stops in the middle: its writer was killed");
 		err = text ? warn(loaded, text) : error_no_memory();
 	}
+	if (!err && profile->end.unread) {
+		if (asprintf(&text,
+			     "%" PRIu64 " of the recordings of that time could not be read whole: "
+			     "they are left out, from there on",
+			     profile->end.unread) < 0)
+			return error_no_memory();
+		err = warn(loaded, text);
+	}
 	if (!err && loaded->sentences < QUALITY_SENTENCES)
 		err = quality_warning(&quality, QUALITY_SENTENCES - loaded->sentences, &text);
 	else
@@ -374,7 +382,8 @@ static struct error *add_warnings(struct loaded *loaded)
 }
 
 /* The window by the wall clock; a day that is not said is that of its start. */
-static struct error *find_window(const struct load_window *window, struct store_query *query)
+struct error *load_find_window(const struct load_window *window, uint64_t *from_unix_ns,
+			       uint64_t *to_unix_ns)
 {
 	int64_t from_s = 0, to_s = 0;
 
@@ -386,11 +395,11 @@ static struct error *find_window(const struct load_window *window, struct store_
 		(void)option_wall_clock(window->to, from_s, &to_s);
 	if (window->to && to_s <= from_s)
 		return error_new(ERR_USAGE, "--to %s: that is not after --from", window->to);
-	query->from_unix_ns = (uint64_t)from_s * NS_PER_S;
-	query->to_unix_ns = (uint64_t)to_s * NS_PER_S;
+	*from_unix_ns = (uint64_t)from_s * NS_PER_S;
+	*to_unix_ns = (uint64_t)to_s * NS_PER_S;
 	if (window->last_ns) {
-		query->to_unix_ns = clock_unix_ns();
-		query->from_unix_ns = query->to_unix_ns - window->last_ns;
+		*to_unix_ns = clock_unix_ns();
+		*from_unix_ns = *to_unix_ns - window->last_ns;
 	}
 	return NULL;
 }
@@ -412,7 +421,7 @@ struct error *load_preopen(const struct load_options *options, const char *as, u
 					 options->path);
 		return preopen_input(options->path);
 	}
-	err = find_window(window, &query);
+	err = load_find_window(window, &query.from_unix_ns, &query.to_unix_ns);
 	if (err)
 		return err;
 	if (query.from_unix_ns)

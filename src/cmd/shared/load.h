@@ -70,6 +70,12 @@ struct error *load_confine(const struct load_options *options);
  */
 struct error *load_preopen(const struct load_options *options, const char *as, uint64_t earlier_ns);
 
+/*
+ * The stretch in ns since the epoch; 0: not bounded. ERR_USAGE.
+ */
+struct error *load_find_window(const struct load_window *window, uint64_t *from_unix_ns,
+			       uint64_t *to_unix_ns);
+
 /* ERR_USAGE if the option asks for threads, and the recording tells of none. */
 struct error *load_check_threads(const struct profile *profile, const char *option);
 

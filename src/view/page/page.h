@@ -82,4 +82,9 @@ extern const char page_before_title[];
 extern const char page_before_data[];
 extern const char page_behind_data[];
 
+/* ... and history.html with its own: the load of a guest over days; its data are JSON, without "<". */
+extern const char history_before_title[];
+extern const char history_before_data[];
+extern const char history_behind_data[];
+
 #endif

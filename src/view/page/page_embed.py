@@ -38,14 +38,15 @@ def constant(name: str, text: str) -> str:
 
 def main() -> None:
     output, page, style, *scripts = sys.argv[1:]
+    name = pathlib.Path(page).stem
     css = '\n' + read(style)
     js = "\n'use strict';\n" + ''.join(map(read, scripts))
     html = read(page).replace('@STYLE@', css).replace('@SCRIPT@', js)
     html = html.replace('@STYLE-HASH@', source_hash(css)).replace('@SCRIPT-HASH@', source_hash(js))
     before_title, rest = html.split('@TITLE@')
     before_data, behind_data = rest.split('@DATA@')
-    parts = ['#include "view/page/page.h"\n', constant('page_before_title', before_title),
-             constant('page_before_data', before_data), constant('page_behind_data', behind_data)]
+    parts = ['#include "view/page/page.h"\n', constant(f'{name}_before_title', before_title),
+             constant(f'{name}_before_data', before_data), constant(f'{name}_behind_data', behind_data)]
     pathlib.Path(output).write_text('\n'.join(parts), encoding='utf-8')
 
 
