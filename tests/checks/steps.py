@@ -215,6 +215,7 @@ def view_tests():
         browser_test("browser/page_time", "browser-page-time"),
         browser_test("browser/annotate", "browser-annotate"),
         browser_test("browser/verb", "browser-verb"),
+        browser_test("browser/history", "browser-history"),
         browser_test("exports/readers", "export-readers", short="Pprof PerfData"),
         browser_test("exports/speedscope", "export-speedscope"),
         python_test("tests/exports/push_test.py", short=ALL),
