@@ -225,9 +225,10 @@ static bool lies_apart(const struct vcpu_sample *vcpu, uint32_t cap,
 	       out->beyond - (vcpu->stack.va + vcpu->stack.len) - OTHER_STACK_GAP < UINT32_MAX;
 }
 
-/* Asks for what the walk lacked; false if there is no more of it. */
-static bool ask(struct capture *capture, struct depth *depth, struct vcpu_sample *vcpu,
-		const struct unwind_result *out)
+/* Asks for what the walk lacked; false if there is no more of it. Out of line: few samples do. */
+static __attribute__((noinline, cold)) bool ask(struct capture *capture, struct depth *depth,
+						struct vcpu_sample *vcpu,
+						const struct unwind_result *out)
 {
 	if (out->elsewhere)
 		return ask_for_other(depth, vcpu, out->others, out->elsewhere);
@@ -447,10 +448,7 @@ bool capture_walk(struct capture *capture, const struct regs *regs, const struct
 	return true;
 }
 
-/*
- * Takes the sample again, within reason, while stacks turn out to be deeper than expected.
- * Stays by itself: as a part of its caller it takes 170 instructions more for a sample.
- */
+/* Takes the sample again while stacks are deeper than expected. Out of line: inlined it takes 170 instructions more. */
 __attribute__((noinline)) struct error *capture_tick(struct capture *capture, uint64_t now_ns,
 						     struct tick *tick)
 {

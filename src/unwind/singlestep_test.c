@@ -5,6 +5,7 @@
  */
 #include "unwind/unwind.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -151,6 +152,16 @@ static void read_maps(struct stepped *stepped)
 			 stepped->text_len);
 }
 
+static void stop(struct stepped *stepped)
+{
+	symbols_free(stepped->symbols);
+	unwind_table_free(stepped->table);
+	free(stepped->text);
+}
+
+/* Exit status of a child whose program the kernel cannot run, as one of 32 bits. */
+#define NO_SUCH_PROGRAMS 98
+
 static void start(struct stepped *stepped, const char *program)
 {
 	struct error *err;
@@ -166,19 +177,17 @@ static void start(struct stepped *stepped, const char *program)
 	if (!stepped->pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		execl(program, program, NULL);
-		_exit(99);
+		_exit(errno == ENOEXEC ? NO_SUCH_PROGRAMS : 99);
 	}
 	assert_int_equal(waitpid(stepped->pid, &status, 0), stepped->pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SUCH_PROGRAMS) {
+		stop(stepped);
+		print_message("this machine's kernel runs no programs of this kind\n");
+		skip();
+	}
 	assert_true(WIFSTOPPED(status));
 	assert_int_equal(ptrace(PTRACE_GETREGS, stepped->pid, NULL, &stepped->user), 0);
 	read_maps(stepped);
-}
-
-static void stop(struct stepped *stepped)
-{
-	symbols_free(stepped->symbols);
-	unwind_table_free(stepped->table);
-	free(stepped->text);
 }
 
 static unsigned word_of(const struct stepped *stepped)

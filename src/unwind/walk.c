@@ -391,9 +391,10 @@ static enum unwind_end reason(struct walk *walk)
 /*
  * The search comes last, and only for who asked for it: where the code can be
  * followed, rule_search has searched for what proves itself, and anything
- * else leaves callers out more often than it finds them.
+ * else leaves callers out more often than it finds them. Out of line: most frames
+ * are known, and their walk has the registers for itself.
  */
-static enum found find_or_search(struct walk *walk, uint8_t *trust)
+static __attribute__((noinline)) enum found find_or_search(struct walk *walk, uint8_t *trust)
 {
 	enum unwind_method method = walk->in->method;
 	enum found found = walk_find_caller(walk, trust);
@@ -507,9 +508,11 @@ static void walk_begin(struct walk *walk, const struct unwind_input *in, struct 
 				.exact = (regs->sp & (walk->word - 1)) == 0,
 				.fp_known = true,
 				.ra_known = walk->isa->link && regs->gp_valid >> walk->isa->ra & 1};
-	walk->state = (struct frame_state){0};
+	/* The rule is read only where has_flow says that it is there. */
+	walk->state.has_start = walk->state.learned = walk->state.has_flow = false;
+	walk->state.flow = FLOW_FOUND;
+	walk->state.start = walk->state.end = 0;
 	walk->table = (struct table_entry){0};
-	walk->trap = (struct row){0};
 	walk->handler = false;
 	walk->readable = false;
 	walk->beyond = false;
