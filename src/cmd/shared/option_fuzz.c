@@ -71,15 +71,18 @@ static void take_lines(const struct verb *verb, int argc, char **argv, void *opt
 {
 	static char text[WORDS * (WORD + 1) + 1];
 	struct option_file file = {.path = "", .rest = text};
+	unsigned lines = 0;
 	bool more = true;
 
 	text[0] = '\0';
 	for (int i = 1; i < argc; i++)
 		strcat(strcat(text, argv[i]), "\n");
+	for (const char *c = text; *c; c++)
+		lines += *c == '\n';
 	while (more) {
 		struct error *err = option_file_next(&file, verb->options, options, &more);
 
-		need(!err || (more && file.line <= (unsigned)argc));
+		need(!err || (more && file.line <= lines));
 		error_free(err);
 	}
 }
