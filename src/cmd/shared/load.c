@@ -337,6 +337,9 @@ static double share_of(uint64_t part, uint64_t whole)
 	return whole ? (double)part / (double)whole : 0;
 }
 
+/* Fewer samples that came with a yield are chance, as on a host that is busy itself. */
+#define AT_YIELDS_LEAST 10
+
 static struct error *add_warnings(struct loaded *loaded)
 {
 	const struct profile *profile = loaded->profile;
@@ -358,7 +361,9 @@ static struct error *add_warnings(struct loaded *loaded)
 		quality.max_overhead = profile->cut ? 0 : profile->end.max_overhead;
 		quality.stopped = share_of(profile->paused_ns, profile_elapsed_ns(profile));
 		if (is_scheduler(profile->info.scheduler)) {
-			quality.at_yields = share_of(profile->at_yields, profile->ran);
+			quality.at_yields = profile->at_yields < AT_YIELDS_LEAST
+						    ? 0
+						    : share_of(profile->at_yields, profile->ran);
 			quality.scheduler = profile->info.scheduler;
 		}
 	}
