@@ -138,7 +138,7 @@ struct sample {
 	/* From entering the pause to leaving the unpause, the last try only; 0: none was needed. */
 	uint64_t paused_ns;
 	uint64_t stolen_ns; /* pauses of tries that were thrown away */
-	/* Of targets with ready(): the time that it stands for, and samples lost before it. */
+	/* Time that it stands for, and samples lost before it: of targets with ready() alone. */
 	uint64_t weight_ns, lost;
 	uint32_t retakes;
 	uint32_t vcpus;

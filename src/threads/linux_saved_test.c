@@ -108,7 +108,7 @@ static void a_program_has_its_registers_at_the_top_of_the_kernels_stack(void **s
 	assert_true(saved.tables == 0xffff888012345000);
 	assert_true(saved.program.pc == 0x401103 && saved.program.sp == 0x7ffc1000);
 	assert_true(saved.program.user && saved.program.word == 8);
-	/* By DWARF's numbers: rax, rbx, rbp, rsp, r15. */
+	/* Registers by DWARF's numbers: rax, rbx, rbp, rsp, r15. */
 	assert_int_equal(saved.program.fp, 0x104);
 	assert_int_equal(saved.program.gp[0], 0x10a);
 	assert_int_equal(saved.program.gp[3], 0x105);

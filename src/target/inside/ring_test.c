@@ -273,7 +273,7 @@ static void test_a_sample_that_is_overwritten_while_it_is_read_is_lost(void **st
 	uniprof_inside_switch(guest->ring, true);
 	tick(guest, 1, 4);
 	look(guest, 10 * MS);
-	/* Of the slot's head, before its stack is read. */
+	/* The lap comes after the slot's head was read, and before its stack is. */
 	guest->reads = 1;
 	guest->meanwhile = lap;
 	assert_false(take(guest));
