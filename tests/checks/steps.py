@@ -187,7 +187,7 @@ def host_tests():
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/first-try/first_try_test.py", alone="host guests",
                     short="Answers.test_wrong_words Profiles.test_qemu_with_nothing_but_an_image"),
-        python_test("tests/builds_test.py"),
+        python_test("tests/builds_test.py", needs=("build", "build-xenctrl")),
         python_test("tests/packages/packages_test.py", short="Described.test_no_other_file_has_a_version"),
         python_test("tests/names/names_test.py"),
         python_test("tests/names/hostile_files_test.py"),

@@ -103,7 +103,5 @@ class Linux(LinuxCase):
         self.check("pti=on")
 
 
-del QemuCase
-
 if __name__ == "__main__":
     unittest.main()
