@@ -15,7 +15,7 @@ import unittest
 import chance
 from guestcase import GuestCase
 
-DEATHS = int(os.environ.get("UNIPROF_KILLS", "6"))
+DEATHS = int(os.environ.get("UNIPROF_KILLS", "4"))
 
 # An emulated dom0 runs slowly while its machine does other things: this share of deaths may be late for that.
 LATE = 0.1
