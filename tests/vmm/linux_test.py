@@ -7,7 +7,7 @@ import re
 import unittest
 
 from hostcase import BUILD, chance
-from linuxcase import LinuxCase
+from linuxcase import BOOT, LinuxCase
 
 TURNS = "init/turns (x) y "
 

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import threading
+import time
 import unittest
 from pathlib import Path
 
