@@ -13,6 +13,7 @@ struct export_args {
 	struct load_options load;
 	struct outer_options outer;
 	const struct format *format;
+	FILE *scratch;
 };
 
 static struct error *take_format(const struct option_row *row, const char *value, void *to)
@@ -71,7 +72,8 @@ static struct error *write_format(const struct export_args *options, const struc
 				       .profile = loaded->profile,
 				       .filter = &options->load.filter,
 				       .symbolizer = loaded->symbolizer,
-				       .outer = options->outer.by ? &outer : NULL};
+				       .outer = options->outer.by ? &outer : NULL,
+				       .scratch = options->scratch};
 	struct error *err = load_outer(&options->outer, loaded, &by, &outer);
 	FILE *out;
 
@@ -89,16 +91,21 @@ static struct error *export(int argc, char **argv, int *status)
 	struct loaded loaded;
 	struct error *err = parse(argc, argv, &options);
 
-	if (!err)
-		err = load_confine(&options.load);
-	if (!err)
-		err = load_recording(&options.load, &loaded);
 	if (err)
 		return err;
-	err = write_format(&options, &loaded);
-	if (!err && loaded.warning)
-		cmd_say("warning: %s", loaded.warning);
-	load_free(&loaded);
+	if (options.format->columns)
+		options.scratch = format_scratch();
+	err = load_confine(&options.load);
+	if (!err)
+		err = load_recording(&options.load, &loaded);
+	if (!err) {
+		err = write_format(&options, &loaded);
+		if (!err && loaded.warning)
+			cmd_say("warning: %s", loaded.warning);
+		load_free(&loaded);
+	}
+	if (options.scratch)
+		fclose(options.scratch);
 	return err;
 }
 

@@ -501,15 +501,15 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 		err = firefox_choose_pauses(&f);
 	if (!err)
 		err = put_all(&f);
-	samples_free(f.samples);
 	location_table_free(f.table);
 	ids_free(f.strings);
 	ids_free(f.files);
 	free(f.texts);
 	free(f.stack_of);
-	return err;
+	return error_first(err, samples_free(f.samples));
 }
 
 const struct format format_firefox = {.name = "firefox",
 				      .ending = ".firefox.json",
+				      .columns = true,
 				      .write = write_firefox};

@@ -19,8 +19,9 @@
 static void samples_column(const struct firefox *f, const char *key, const struct track *track,
 			   void (*put)(const struct firefox *f, const struct sample *sample))
 {
-	struct track_reader reader = track_start(track);
+	struct track_reader reader;
 
+	track_start(track, &reader);
 	fprintf(f->out, "\"%s\":[", key);
 	for (bool first = true; track_next(&reader); first = false) {
 		if (!first)
@@ -63,9 +64,10 @@ static void put_cpu_use(const struct firefox *f, const struct sample *sample)
 /* Unknown to the profiler, and read by our importer. */
 static void put_vcpus(const struct firefox *f, const struct track *track)
 {
-	struct track_reader reader = track_start(track);
+	struct track_reader reader;
 	struct vcpu_runs runs = {0};
 
+	track_start(track, &reader);
 	fputs("\"vcpus\":[", f->out);
 	while (track_next(&reader))
 		vcpu_runs_add(&runs, reader.sample.vcpu, f->out);
@@ -124,8 +126,9 @@ static size_t count_pauses(const struct samples *samples, uint32_t (*half)(uint3
 
 	memset(counts, 0, HALVES * sizeof(*counts));
 	for (size_t i = 0; i < samples->n_tracks; i++) {
-		struct track_reader reader = track_start(&samples->tracks[i]);
+		struct track_reader reader;
 
+		track_start(&samples->tracks[i], &reader);
 		while (track_next(&reader)) {
 			const uint32_t pause = reader.sample.paused_ns;
 
@@ -165,9 +168,10 @@ static void markers_column(const struct firefox *f, const char *key, const struc
 			   void (*put)(const struct firefox *f, const struct sample *sample),
 			   const char *constant)
 {
-	struct track_reader reader = track_start(track);
+	struct track_reader reader;
 	const char *comma = "";
 
+	track_start(track, &reader);
 	fprintf(f->out, "\"%s\":[", key);
 	while (track_next(&reader)) {
 		if (!has_marker(f, &reader.sample))
@@ -185,10 +189,11 @@ static void markers_column(const struct firefox *f, const char *key, const struc
 /* What each sample paused the guest: intervals (phase 1) that begin with it. */
 static void put_markers(const struct firefox *f, const struct track *track)
 {
-	struct track_reader reader = track_start(track);
+	struct track_reader reader;
 	char name[16];
 	size_t n = 0;
 
+	track_start(track, &reader);
 	while (track_next(&reader))
 		n += has_marker(f, &reader.sample);
 	snprintf(name, sizeof(name), "%" PRIu32, f->pause_name);

@@ -29,14 +29,19 @@ struct format_job {
 	struct symbolizer *symbolizer;
 	const struct tree_outer *outer; /* of folded stacks; NULL: none */
 	const char *host; /* the guest's host, for receivers of profiles; NULL: not known */
+	FILE *scratch; /* for samples that do not fit into memory (format_scratch); may be NULL */
 };
 
 struct format {
 	const char *name;   /* as in --format=NAME */
 	const char *ending; /* chosen when the output file ends so: ".folded" */
 	bool packed;	    /* its files are compressed anyhow */
+	bool columns;	    /* it goes over the samples again and again, and wants a scratch file */
 	struct error *(*write)(const struct format_job *job, FILE *out);
 };
+
+/* An empty file without a name in $TMPDIR or /var/tmp; NULL with errno. The caller closes it. */
+FILE *format_scratch(void);
 
 /*
  * Compressed, if the output's name ends with ".gz" and the format does not do that itself. `out`
@@ -136,6 +141,13 @@ struct error *format_lines_get(struct format_lines *lines, uint32_t number, stru
 void format_lines_free(struct format_lines *lines);
 
 /*
+ * Lines that will soon be asked for are far away in memory, and so is the way to them: each of these
+ * steps, from 0 on, asks for what the next one needs.
+ */
+#define AHEAD_STEPS 7
+void format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step);
+
+/*
  * The nodes of a stack, and which of them it shares with the stack before: those that follow one
  * another mostly have the same callers. Starts with `stacks`, and else 0.
  */
@@ -160,6 +172,8 @@ struct stack_texts {
 	/* Gives the text of a node's own frame, which may be made in `scratch`. */
 	struct error *(*frame)(void *ctx, uint32_t node, struct bytes *scratch,
 			       struct format_text *out);
+	/* Asks for the memory of that text, or of the way to it, in steps; may be NULL. */
+	void (*ahead)(void *ctx, uint32_t node, unsigned step);
 	void *ctx;
 	bool leaf_first; /* in the text; else the outermost frame is */
 	/* Private, and 0 at first: */
@@ -175,6 +189,9 @@ struct error *stack_texts_get(struct stack_texts *texts, uint32_t stack, struct 
 
 /* Writes it; of a long one not all is in memory. */
 struct error *stack_texts_put(struct stack_texts *texts, uint32_t stack, FILE *out);
+
+/* As format_lines_ahead, for the text of a stack. */
+void stack_texts_ahead(const struct stack_texts *texts, uint32_t stack, unsigned step);
 
 /* Forgets what is kept: frames have other texts now. */
 void stack_texts_clear(struct stack_texts *texts);

@@ -383,6 +383,16 @@ struct error *format_lines_get(struct format_lines *lines, uint32_t number, stru
 	return err;
 }
 
+void format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step)
+{
+	if (number >= lines->room)
+		return;
+	if (step == 0)
+		__builtin_prefetch(&lines->at[number]);
+	else if (lines->at[number] >= LINES_START)
+		__builtin_prefetch(lines->text.data + lines->at[number] - LINES_START);
+}
+
 void format_lines_free(struct format_lines *lines)
 {
 	bytes_free(&lines->text);
@@ -510,6 +520,19 @@ struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
 	if (!err && t->leaf_first && t->len)
 		fwrite_unlocked(kept(t), 1, t->len, out);
 	return err;
+}
+
+void stack_texts_ahead(const struct stack_texts *t, uint32_t stack, unsigned step)
+{
+	/* Its frames are one step behind their callees'. */
+	for (;; step--) {
+		if (t->ahead)
+			t->ahead(t->ctx, stack, step);
+		if (!step)
+			break;
+		stack = stacks_node(t->path.stacks, stack)->parent;
+	}
+	__builtin_prefetch(stacks_node(t->path.stacks, stack));
 }
 
 void stack_texts_clear(struct stack_texts *t)

@@ -282,17 +282,37 @@ static struct error *count_threads(struct perf_data *d)
 	return err;
 }
 
+/* Writes the addresses of the innermost frames. */
+static void put_chain(const struct perf_data *d, uint32_t stack, size_t n)
+{
+	const struct stacks *stacks = d->job->profile->stacks;
+	uint64_t addrs[64];
+
+	while (n) {
+		const size_t part = n < 64 ? n : 64;
+
+		for (size_t i = 0; i < part; i++) {
+			const struct stack_node *node = stacks_node(stacks, stack);
+
+			addrs[i] = node->addr;
+			stack = node->parent;
+		}
+		fwrite_unlocked(addrs, sizeof(*addrs), part, d->out);
+		n -= part;
+	}
+}
+
 static struct error *put_sample(void *ctx, const struct sample *sample)
 {
 	struct perf_data *d = ctx;
 	const struct stacks *stacks = d->job->profile->stacks;
 	const struct sample_ids ids = sample_ids(thread_of(d, sample), d->pid, sample->vcpu);
 	struct error *err = tell_thread(d, sample);
-	uint64_t context = PERF_CONTEXT_USER, addr = stacks_node(stacks, sample->stack)->addr;
+	const uint64_t context = PERF_CONTEXT_USER;
 	size_t n = chain_of(d, sample->stack);
 	struct sample_record record = {.header = {PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
 						  (uint16_t)sample_size(d, sample->stack)},
-				       .ip = addr,
+				       .ip = stacks_node(stacks, sample->stack)->addr,
 				       .pid = ids.pid,
 				       .tid = ids.tid,
 				       .time = sample->time_ns,
@@ -307,11 +327,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	d->any = true;
 	fwrite(&record, sizeof(record), 1, d->out);
 	fwrite(&context, sizeof(context), 1, d->out);
-	for (uint32_t id = sample->stack; n; n--) {
-		addr = stacks_node(stacks, id)->addr;
-		fwrite(&addr, sizeof(addr), 1, d->out);
-		id = stacks_node(stacks, id)->parent;
-	}
+	put_chain(d, sample->stack, n);
 	return NULL;
 }
 
@@ -514,6 +530,7 @@ static void put_features(const struct perf_data *d, uint64_t at)
 
 static struct error *put_all(struct perf_data *d)
 {
+	const struct stack_texts way = {.path.stacks = d->job->profile->stacks};
 	const uint64_t size = data_size(d);
 	const char *name = NULL;
 	struct error *err = format_guest_name(d->job, &name);
@@ -528,7 +545,7 @@ static struct error *put_all(struct perf_data *d)
 			 &(struct sample_id){.pid = d->pid, .tid = d->pid + i});
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		put_mmap(d, &d->table->images[i]);
-	err = samples_read(d->job, put_sample, d);
+	err = samples_read_ahead(d->job, &way, put_sample, d);
 	if (!err)
 		put_features(d, DATA_START + size);
 	return err;

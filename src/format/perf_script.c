@@ -92,9 +92,10 @@ static struct error *format_line(const struct perf_script *s, uint32_t number, u
 	return NULL;
 }
 
-static struct error *format_entry(void *ctx, uint32_t number, struct bytes *line)
+static struct error *format_entry(void *ctx, uint32_t frame, struct bytes *line)
 {
 	const struct perf_script *s = ctx;
+	const uint32_t number = s->table->of_frame[frame];
 	const uint32_t n = location_answer(s->table, number)->n;
 	struct error *err = NULL;
 
@@ -108,7 +109,17 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 {
 	struct perf_script *s = ctx;
 
-	return format_lines_get(&s->lines, location_entry_of(s->table, node), scratch, out);
+	return format_lines_get(&s->lines, s->table->frames->of_node[node], scratch, out);
+}
+
+static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
+{
+	const struct perf_script *s = ctx;
+
+	if (step == 0)
+		__builtin_prefetch(&s->table->frames->of_node[node]);
+	else
+		format_lines_ahead(&s->lines, s->table->frames->of_node[node], step - 1);
 }
 
 static struct error *comm_of(struct perf_script *s, const struct sample *sample, const char **out)
@@ -174,13 +185,14 @@ static struct error *write_perf_script(const struct format_job *job, FILE *out)
 				.lines = {.format = format_entry, .ctx = &s},
 				.texts = {.path.stacks = job->profile->stacks,
 					  .frame = give_frame,
+					  .ahead = fetch_ahead,
 					  .ctx = &s,
 					  .leaf_first = true},
 				.out = out};
 	struct error *err = prepare(&s);
 
 	if (!err)
-		err = samples_read(job, put_sample, &s);
+		err = samples_read_ahead(job, &s.texts, put_sample, &s);
 	location_table_free(s.table);
 	format_lines_free(&s.lines);
 	stack_texts_free(&s.texts);

@@ -134,6 +134,16 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 	return format_lines_get(&raw->lines, raw->frames->of_node[node], scratch, out);
 }
 
+static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
+{
+	const struct raw *raw = ctx;
+
+	if (step == 0)
+		__builtin_prefetch(&raw->frames->of_node[node]);
+	else
+		format_lines_ahead(&raw->lines, raw->frames->of_node[node], step - 1);
+}
+
 static struct error *write_sample(void *ctx, const struct sample *sample)
 {
 	struct raw *raw = ctx;
@@ -151,6 +161,7 @@ static struct error *write_samples(const struct format_job *job, FILE *out)
 			  .lines = {.format = format_frame, .ctx = &raw},
 			  .texts = {.path.stacks = stacks,
 				    .frame = give_frame,
+				    .ahead = fetch_ahead,
 				    .ctx = &raw,
 				    .leaf_first = true},
 			  .out = out};
@@ -159,7 +170,7 @@ static struct error *write_samples(const struct format_job *job, FILE *out)
 	raw.frames = symbolizer_frames(job->symbolizer);
 	raw_write_head(&job->profile->info, out);
 	if (!err)
-		err = samples_read(job, write_sample, &raw);
+		err = samples_read_ahead(job, &raw.texts, write_sample, &raw);
 	format_lines_free(&raw.lines);
 	stack_texts_free(&raw.texts);
 	return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The samples of a recording once more: in order of time, by their tracks, and in groups. */
+/* The samples of a recording once more: in order of time, and in groups. */
 
 #include "format/tables.h"
 
@@ -124,155 +124,46 @@ struct error *samples_read(const struct format_job *job,
 	return err;
 }
 
-struct collecting {
-	const struct format_job *job;
-	struct samples *samples;
-	struct ids *ids; /* numbers of tracks, in the order of their first samples */
-	size_t tracks_room;
+bool sample_queue_move(struct sample_queue *queue, const struct sample *in, struct sample *out)
+{
+	const uint64_t n = queue->n++;
+
+	*out = queue->at[n % QUEUE];
+	queue->at[n % QUEUE] = *in;
+	for (unsigned step = 0; step < AHEAD_STEPS; step++) {
+		const struct sample *sample = &queue->at[(n - step * AHEAD) % QUEUE];
+
+		if (sample->times)
+			stack_texts_ahead(queue->texts, sample->stack, step);
+	}
+	return out->times != 0;
+}
+
+struct reading_ahead {
+	struct sample_queue queue;
+	struct error *(*visit)(void *ctx, const struct sample *sample);
+	void *ctx;
 };
 
-/* The track that a sample belongs to, without any yet. */
-static struct track track_of(const struct format_job *job, const struct sample *sample)
+static struct error *read_ahead(void *ctx, const struct sample *sample)
 {
-	const struct recorded_thread *thread = sample_thread(job, sample->thread);
-	const bool known = thread && thread->tid != RECORDED_ID_UNKNOWN;
+	struct reading_ahead *r = ctx;
+	struct sample out;
 
-	return (struct track){.thread = sample->thread,
-			      .vcpu = known ? 0 : sample->vcpu,
-			      .last.thread = sample->thread};
+	return sample_queue_move(&r->queue, sample, &out) ? r->visit(r->ctx, &out) : NULL;
 }
 
-/* The first byte of a packed sample: its state, and these. */
-#define PACKED_RESUMED	(1u << 4)
-#define PACKED_SWITCHED (1u << 5)
-#define PACKED_MORE	(1u << 6) /* how often it was taken, and its vCPU, are not those of the last */
-
-static void put_difference(struct bytes *bytes, uint64_t from, uint64_t to)
+struct error *samples_read_ahead(const struct format_job *job, const struct stack_texts *texts,
+				 struct error *(*visit)(void *ctx, const struct sample *sample),
+				 void *ctx)
 {
-	put_varint(bytes, zigzag(to - from));
-}
+	static const struct sample none;
+	struct reading_ahead r = {.queue.texts = texts, .visit = visit, .ctx = ctx};
+	struct error *err = samples_read(job, read_ahead, &r);
 
-static struct error *pack(struct track *track, const struct sample *sample)
-{
-	const struct sample *last = &track->last;
-	const bool more = sample->times != last->times || sample->vcpu != last->vcpu;
-	struct bytes *to = &track->packed;
-	struct error *err = bytes_reserve(to, 7 * VARINT_MAX);
-
-	if (err)
-		return err;
-	to->data[to->len++] =
-		(uint8_t)(sample->state | (sample->resumed ? PACKED_RESUMED : 0) |
-			  (sample->switched ? PACKED_SWITCHED : 0) | (more ? PACKED_MORE : 0));
-	if (more) {
-		put_varint(to, sample->times);
-		put_varint(to, sample->vcpu);
-	}
-	put_difference(to, last->time_ns, sample->time_ns);
-	put_difference(to, last->weight_ns, sample->weight_ns);
-	put_difference(to, last->stack, sample->stack);
-	put_difference(to, last->paused_ns, sample->paused_ns);
-	track->last = *sample;
-	track->n++;
-	return NULL;
-}
-
-struct track_reader track_start(const struct track *track)
-{
-	const uint8_t *data = track->packed.data;
-
-	return (struct track_reader){.sample.thread = track->thread,
-				     .in = {data, data ? data + track->packed.len : NULL}};
-}
-
-/* What pack has put is all there. */
-static uint64_t unpack(struct cursor *in)
-{
-	uint64_t value = 0;
-
-	(void)get_varint(in, &value);
-	return value;
-}
-
-bool track_next(struct track_reader *reader)
-{
-	struct sample *sample = &reader->sample;
-	struct cursor *in = &reader->in;
-	unsigned head;
-
-	if (in->at == in->end)
-		return false;
-	head = *in->at++;
-	sample->state = head & (PACKED_RESUMED - 1);
-	sample->resumed = (head & PACKED_RESUMED) != 0;
-	sample->switched = (head & PACKED_SWITCHED) != 0;
-	if (head & PACKED_MORE) {
-		sample->times = unpack(in);
-		sample->vcpu = (uint16_t)unpack(in);
-	}
-	sample->time_ns += unzigzag(unpack(in));
-	sample->weight_ns += unzigzag(unpack(in));
-	sample->stack += (uint32_t)unzigzag(unpack(in));
-	sample->paused_ns += (uint32_t)unzigzag(unpack(in));
-	return true;
-}
-
-static struct error *collect(void *ctx, const struct sample *sample)
-{
-	struct collecting *c = ctx;
-	struct samples *samples = c->samples;
-	const struct track track = track_of(c->job, sample);
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(c->ids, track.thread, track.vcpu, &id, &added);
-
-	if (!err && added) {
-		err = ARRAY_RESERVE(&samples->tracks, &c->tracks_room, samples->n_tracks + 1);
-		if (!err)
-			samples->tracks[samples->n_tracks++] = track;
-	}
-	if (!err)
-		err = pack(&samples->tracks[id], sample);
-	samples->n += !err;
+	for (unsigned i = 0; i < QUEUE && !err; i++)
+		err = read_ahead(&r, &none);
 	return err;
-}
-
-static int by_thread(const void *left, const void *right)
-{
-	const struct track *a = left, *b = right;
-
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
-}
-
-struct error *samples_collect(const struct format_job *job, struct samples **out)
-{
-	struct collecting c = {.job = job, .samples = calloc(1, sizeof(*c.samples))};
-	struct samples *samples = c.samples;
-	struct error *err = samples ? ids_new(&c.ids) : error_no_memory();
-
-	if (!err)
-		err = samples_read(job, collect, &c);
-	ids_free(c.ids);
-	if (err) {
-		samples_free(samples);
-		return err;
-	}
-	if (samples->n)
-		qsort(samples->tracks, samples->n_tracks, sizeof(*samples->tracks), by_thread);
-	*out = samples;
-	return NULL;
-}
-
-void samples_free(struct samples *samples)
-{
-	if (!samples)
-		return;
-	for (size_t i = 0; i < samples->n_tracks; i++)
-		bytes_free(&samples->tracks[i].packed);
-	free(samples->tracks);
-	free(samples);
 }
 
 struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
@@ -331,8 +222,6 @@ void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out)
 }
 
 /* As of profile_load: so many samples ahead memory is asked for, of the first group's number and of the group. */
-#define AHEAD 16u
-
 struct grouping {
 	const struct profile_cells *cells;
 	struct sample pending[2 * AHEAD];

@@ -24,15 +24,20 @@ struct speedscope {
 	struct location_table *table;
 	struct samples *samples;
 	struct stack_texts texts;
+	/* [stacks_count]: a frame's function; LOCATION_NONE: it has several. One look instead of six, each far away. */
+	uint32_t *only;
 	bool has_gaps;
 	FILE *out;
 };
 
 /* A place in a track, and the stretch before it. */
 struct stretch {
-	struct track_reader next; /* its sample is the one that comes, unless the track ends */
-	bool more;		  /* it does not */
-	uint64_t clock_ns;	  /* weights up to here */
+	struct track_reader reader;
+	struct sample_queue queue; /* of what it reads */
+	unsigned rest;		   /* so many are still in it when the track has ended */
+	struct sample next;	   /* the one that comes, unless the track ends */
+	bool more;		   /* it does not */
+	uint64_t clock_ns;	   /* weights up to here */
 	uint64_t weight;
 	bool gap; /* it has no samples */
 	uint32_t stack;
@@ -68,18 +73,36 @@ static uint64_t gap_before(const struct speedscope *s, const struct sample *samp
 	return s->has_gaps ? sample_gap(sample, sample->switched, clock, length_of(sample)) : 0;
 }
 
-static struct stretch begin_stretches(const struct track *track)
+/* Reads the sample that comes next; false at the track's end. */
+static bool read_next(struct stretch *stretch)
 {
-	struct stretch stretch = {.next = track_start(track)};
+	static const struct sample none;
 
-	stretch.more = track_next(&stretch.next);
-	return stretch;
+	while (stretch->rest) {
+		const bool more = track_next(&stretch->reader);
+
+		stretch->rest -= !more;
+		if (sample_queue_move(&stretch->queue, more ? &stretch->reader.sample : &none,
+				      &stretch->next))
+			return true;
+	}
+	return false;
+}
+
+static void begin_stretches(const struct speedscope *s, const struct track *track,
+			    struct stretch *stretch)
+{
+	stretch->clock_ns = 0;
+	stretch->queue = (struct sample_queue){.texts = &s->texts};
+	stretch->rest = QUEUE;
+	track_start(track, &stretch->reader);
+	stretch->more = read_next(stretch);
 }
 
 /* Goes on by a stretch; false at the track's end. */
 static bool advance(const struct speedscope *s, struct stretch *stretch)
 {
-	const struct sample *sample = &stretch->next.sample;
+	const struct sample *sample = &stretch->next;
 
 	if (!stretch->more)
 		return false;
@@ -93,30 +116,73 @@ static bool advance(const struct speedscope *s, struct stretch *stretch)
 	do {
 		stretch->weight += length_of(sample);
 		stretch->clock_ns += length_of(sample);
-		stretch->more = track_next(&stretch->next);
+		stretch->more = read_next(stretch);
 	} while (stretch->more && sample->stack == stretch->stack &&
 		 sample->vcpu == stretch->vcpu && !gap_before(s, sample, stretch->clock_ns));
 	return true;
 }
 
 /* The functions of a frame, outermost first, a comma before each. */
-static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
-				struct format_text *out)
+static struct error *give_frames(const struct speedscope *s, uint32_t node, struct bytes *scratch)
 {
-	const struct speedscope *s = ctx;
 	const struct location_answer *answer =
 		location_answer(s->table, location_entry_of(s->table, node));
-	struct error *err;
+	struct error *err = bytes_reserve(scratch, answer->n * (size_t)(DECIMAL_MAX + 1));
 
-	scratch->len = 0;
-	err = bytes_reserve(scratch, answer->n * (size_t)(DECIMAL_MAX + 1));
 	if (err)
 		return err;
 	for (uint32_t k = answer->n; k > 0; k--) {
 		scratch->data[scratch->len++] = ',';
 		put_decimal(scratch, s->table->places[answer->places + k - 1].function);
 	}
+	return NULL;
+}
+
+static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
+				struct format_text *out)
+{
+	const struct speedscope *s = ctx;
+	struct error *err;
+
+	scratch->len = 0;
+	if (s->only[node] == LOCATION_NONE) {
+		err = give_frames(s, node, scratch);
+	} else {
+		err = bytes_reserve(scratch, DECIMAL_MAX + 1);
+		if (!err) {
+			scratch->data[scratch->len++] = ',';
+			put_decimal(scratch, s->only[node]);
+		}
+	}
 	*out = (struct format_text){scratch->data, scratch->len};
+	return err;
+}
+
+static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
+{
+	const struct speedscope *s = ctx;
+
+	if (step == 0)
+		__builtin_prefetch(&s->only[node]);
+}
+
+static struct error *find_only_functions(struct speedscope *s)
+{
+	const uint32_t n = stacks_count(s->job->profile->stacks);
+
+	s->only = malloc(n * sizeof(*s->only));
+	if (!s->only)
+		return error_no_memory();
+	for (uint32_t id = 1; id < n; id++) {
+		uint32_t entry;
+
+		s->only[id] = LOCATION_NONE;
+		if (!s->table->used[id])
+			continue;
+		entry = location_entry_of(s->table, id);
+		if (location_answer(s->table, entry)->n == 1)
+			s->only[id] = location_place(s->table, entry, 0)->function;
+	}
 	return NULL;
 }
 
@@ -138,10 +204,11 @@ static struct error *put_stack(struct speedscope *s, uint32_t stack)
 
 static struct error *put_samples(struct speedscope *s, const struct track *track)
 {
-	struct stretch stretch = begin_stretches(track);
+	struct stretch stretch;
 	struct error *err = NULL;
 	const char *comma = "";
 
+	begin_stretches(s, track, &stretch);
 	fputs("\"samples\":[", s->out);
 	for (; !err && advance(s, &stretch); comma = ",") {
 		fputs_unlocked(comma, s->out);
@@ -151,7 +218,7 @@ static struct error *put_samples(struct speedscope *s, const struct track *track
 			err = put_stack(s, stretch.stack);
 	}
 	fputs("],\n\"weights\":[", s->out);
-	stretch = begin_stretches(track);
+	begin_stretches(s, track, &stretch);
 	for (comma = ""; advance(s, &stretch); comma = ",") {
 		fputs_unlocked(comma, s->out);
 		format_number(stretch.weight, s->out);
@@ -190,10 +257,11 @@ static struct error *put_thread(const struct speedscope *s, const struct recorde
 static struct error *put_more(const struct speedscope *s, const struct track *track,
 			      const struct recorded_thread *thread)
 {
-	struct stretch stretch = begin_stretches(track);
+	struct stretch stretch;
 	struct vcpu_runs runs = {0};
 	struct error *err;
 
+	begin_stretches(s, track, &stretch);
 	fputs(",\n\"uniprof\":{", s->out);
 	err = thread ? put_thread(s, thread) : NULL;
 	fputs("\"vcpus\":[", s->out);
@@ -293,21 +361,25 @@ static struct error *write_speedscope(const struct format_job *job, FILE *out)
 	struct speedscope s = {.job = job,
 			       .texts = {.path.stacks = job->profile->stacks,
 					 .frame = give_frame,
+					 .ahead = fetch_ahead,
 					 .ctx = &s},
 			       .out = out,
 			       .has_gaps = has_gaps(job)};
 	struct error *err = location_table_new(job, &s.table);
 
 	if (!err)
+		err = find_only_functions(&s);
+	if (!err)
 		err = samples_collect(job, &s.samples);
 	if (!err)
 		err = put_all(&s);
 	location_table_free(s.table);
-	samples_free(s.samples);
+	free(s.only);
 	stack_texts_free(&s.texts);
-	return err;
+	return error_first(err, samples_free(s.samples));
 }
 
 const struct format format_speedscope = {.name = "speedscope",
 					 .ending = ".speedscope.json",
+					 .columns = true,
 					 .write = write_speedscope};

@@ -150,6 +150,27 @@ struct error *samples_read(const struct format_job *job,
 			   void *ctx);
 
 /*
+ * Samples on their way to a visitor: before a stack is needed its text is asked for (stack_texts_ahead),
+ * in steps that are so many samples apart. Stacks of samples that follow one another can be anywhere.
+ */
+#define AHEAD 8u
+#define QUEUE ((AHEAD_STEPS + 1) * AHEAD)
+
+struct sample_queue {
+	const struct stack_texts *texts;
+	struct sample at[QUEUE];
+	uint64_t n; /* that were ever put in */
+};
+
+/* Puts one in, and takes out that of QUEUE samples before; false: there is none. To take out the rest put in empty ones. */
+bool sample_queue_move(struct sample_queue *queue, const struct sample *in, struct sample *out);
+
+/* As samples_read, through such a queue. */
+struct error *samples_read_ahead(const struct format_job *job, const struct stack_texts *texts,
+				 struct error *(*visit)(void *ctx, const struct sample *sample),
+				 void *ctx);
+
+/*
  * The samples of a thread, or of a vCPU where threads are not known; of each
  * vCPU one where a thread has no number, for others may be called as it is.
  */
@@ -157,7 +178,14 @@ struct track {
 	uint32_t thread; /* its number; 0: not known */
 	uint16_t vcpu;	 /* if the thread or its ID is not known */
 	size_t n;
-	struct bytes packed; /* private: they differ little from one another */
+	/* Private: samples differ little from one another. The first of many are in a file. */
+	struct spill *spill;
+	struct spilled {
+		uint64_t offset;
+		size_t len;
+	} * blocks;
+	size_t n_blocks, blocks_room;
+	struct bytes packed; /* those behind them */
 	struct sample last;
 };
 
@@ -166,18 +194,27 @@ struct samples {
 	size_t n;
 	struct track *tracks; /* vCPUs first, then threads by their number */
 	size_t n_tracks;
+	struct spill *spill;
 };
 
+/* More than 16 MiB of them are in the job's scratch file. */
 struct error *samples_collect(const struct format_job *job, struct samples **out);
-void samples_free(struct samples *samples);
+
+/* The error, if some could not be read back: what was read of their tracks is not all. */
+struct error *samples_free(struct samples *samples);
 
 /* Goes over a track's samples in order of time. */
 struct track_reader {
 	struct sample sample; /* the one that was read */
+	/* Private: */
+	const struct track *track;
+	size_t block;  /* that is read; behind the last one: those in memory */
+	uint64_t read; /* bytes of the block */
 	struct cursor in;
+	uint8_t buffer[8192];
 };
 
-struct track_reader track_start(const struct track *track);
+void track_start(const struct track *track, struct track_reader *reader);
 
 /* False at the end. */
 bool track_next(struct track_reader *reader);

@@ -36,6 +36,22 @@ class Memory(unittest.TestCase):
                 self.assertLess(self.bench.view(recording, *cli.VIEWS[view])["mib"], 200)
         recording.unlink()
 
+    def test_samples_that_went_through_a_file_are_exported_alike(self):
+        recording = self.bench.record(2_000_000, 1_000)
+        for view in "speedscope", "firefox":
+            written = []
+            # Without a place for the file all are kept in memory.
+            for place in self.bench.directory, "/nonexistent":
+                out = self.bench.directory / view
+                subprocess.run([BUILD / "uniprof", "export", f"--format={view}", "-o", out, recording], check=True, stderr=subprocess.DEVNULL,
+                               env=dict(os.environ, TMPDIR=str(place)))
+                written.append(out.read_bytes())
+                out.unlink()
+            self.assertTrue(written[0] == written[1], view)
+            self.assertGreater(len(written[0]), 20_000_000)
+        self.assertFalse([left for left in self.bench.directory.iterdir() if left.name.startswith("uniprof-")])
+        recording.unlink()
+
     def test_memory_grows_with_stacks_and_not_with_samples(self):
         few, many = (self.bench.draw(self.bench.record(n, 5_000))["mib"] for n in (100_000, 2_000_000))
         self.assertLess(many, few + 4)
