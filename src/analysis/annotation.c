@@ -5,29 +5,27 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/intern.h"
 #include "recording/stacks.h"
 
 /* Most parts of code at all. */
 #define PARTS_MAX 1024
 
-#define NO_PART UINT32_MAX
-
-/* A frame of the recording, each address and kind once. */
+/* A frame of the recording that is in some part, each address and kind once. */
 struct hit {
 	uint64_t addr;
 	uint8_t kind;
-	bool own;      /* the innermost function there is one that was asked for */
-	bool within;   /* it is not where an instruction begins, or a call ends */
-	uint32_t part; /* NO_PART: other code */
-	size_t row;    /* CODE_NO_ROW: outside of the part */
-	uint64_t va;   /* as the part's rows */
+	bool own;    /* the innermost function there is one that was asked for */
+	bool within; /* it is not where an instruction begins, or a call ends */
+	uint32_t part;
+	size_t row;  /* CODE_NO_ROW: outside of the part */
+	uint64_t va; /* as the part's rows */
 };
 
 struct code_frames {
-	struct hit *hit; /* by the number of address and kind */
-	size_t room;
-	uint32_t *hit_of; /* [stacks_count] */
+	const struct frame_numbers *numbers; /* the symbolizer's */
+	struct hit *hit;
+	size_t n, room;
+	uint32_t *hit_of; /* [numbers->n]: number + 1; 0: the frame is in no part */
 };
 
 struct builder {
@@ -35,7 +33,6 @@ struct builder {
 	const struct stacks *stacks;
 	struct annotation *out;
 	struct code_frames *frames; /* the annotation's */
-	struct ids *ids;	    /* of address and kind */
 	size_t parts_room;
 };
 
@@ -137,44 +134,52 @@ static struct error *find_part(struct builder *b, struct hit *hit, const struct 
 	return err;
 }
 
-static struct error *add_hit(struct builder *b, uint32_t id, const struct stack_node *node)
+/* Adds the frame of this number, if it is in code that was asked for. */
+static struct error *add_hit(struct builder *b, uint32_t frame)
 {
+	struct code_frames *frames = b->frames;
+	const uint32_t id = frames->numbers->node[frame];
+	const struct stack_node *node = stacks_node(b->stacks, id);
+	struct hit hit = {.addr = node->addr, .kind = node->kind, .row = CODE_NO_ROW};
 	const struct location *at;
 	size_t n;
-	struct hit *hit;
-	struct error *err = ARRAY_RESERVE(&b->frames->hit, &b->frames->room, id + (size_t)1);
+	struct error *err = symbolizer_locate_node(b->options->symbolizer, b->stacks, id, &at, &n);
 
+	if (err || !holds(b->options, &hit, at, n))
+		return err;
+	hit.own = !b->options->n_names || is_asked(b->options, at->function);
+	err = find_part(b, &hit, &at[n - 1]);
+	if (!err)
+		err = ARRAY_RESERVE(&frames->hit, &frames->room, frames->n + 1);
 	if (err)
 		return err;
-	hit = &b->frames->hit[id];
-	*hit = (struct hit){.addr = node->addr,
-			    .kind = node->kind,
-			    .part = NO_PART,
-			    .row = CODE_NO_ROW};
-	err = symbolizer_locate(b->options->symbolizer, node->addr, node->kind, &at, &n);
-	if (err || !holds(b->options, hit, at, n))
-		return err;
-	hit->own = !b->options->n_names || is_asked(b->options, at->function);
-	return find_part(b, hit, &at[n - 1]);
+	frames->hit[frames->n++] = hit;
+	frames->hit_of[frame] = (uint32_t)frames->n;
+	return NULL;
 }
 
 static struct error *find_hits(struct builder *b)
 {
-	const uint32_t n = stacks_count(b->stacks);
-	struct error *err = ids_new(&b->ids);
+	struct code_frames *frames = b->frames;
+	struct error *err = symbolizer_prepare_stacks(b->options->symbolizer, b->stacks);
 
-	b->frames->hit_of = calloc(n, sizeof(*b->frames->hit_of));
-	if (!err && !b->frames->hit_of)
-		err = error_no_memory();
-	for (uint32_t i = 1; i < n && !err; i++) {
-		const struct stack_node *node = stacks_node(b->stacks, i);
-		bool added;
-
-		err = ids_get(b->ids, node->addr, node->kind, &b->frames->hit_of[i], &added);
-		if (!err && added)
-			err = add_hit(b, b->frames->hit_of[i], node);
-	}
+	if (err)
+		return err;
+	frames->numbers = symbolizer_frames(b->options->symbolizer);
+	frames->hit_of = calloc(frames->numbers->n + (size_t)1, sizeof(*frames->hit_of));
+	if (!frames->hit_of)
+		return error_no_memory();
+	for (uint32_t i = 0; i < frames->numbers->n && !err; i++)
+		err = add_hit(b, i);
 	return err;
+}
+
+/* NULL: the frame of this node of the stacks is in no part. */
+static const struct hit *hit_at(const struct code_frames *frames, uint32_t stack)
+{
+	const uint32_t number = frames->hit_of[frames->numbers->of_node[stack]];
+
+	return number ? &frames->hit[number - 1] : NULL;
 }
 
 static int by_va(const void *left, const void *right)
@@ -200,14 +205,14 @@ static struct error *read_part(struct builder *b, uint32_t p)
 	const struct code_reader reader = {.images = b->out->images,
 					   .disassembler = b->options->disassembler,
 					   .recorded = profile_images(b->options->profile)};
-	struct code_hit *hits = calloc(ids_count(b->ids) + 1, sizeof(*hits));
+	struct code_hit *hits = calloc(b->frames->n + 1, sizeof(*hits));
 	struct code_part *part = &b->out->part[p];
 	struct error *err;
 	size_t n = 0;
 
 	if (!hits)
 		return error_no_memory();
-	for (uint32_t i = 0; i < ids_count(b->ids); i++)
+	for (size_t i = 0; i < b->frames->n; i++)
 		if (b->frames->hit[i].part == p)
 			hits[n++] = (struct code_hit){b->frames->hit[i].va,
 						      b->frames->hit[i].kind & FRAME_RETURN};
@@ -254,7 +259,7 @@ static struct error *add_sampled(struct builder *b, uint32_t p)
 	struct error *err = NULL;
 	size_t kept = 0;
 
-	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
+	for (size_t i = 0; i < b->frames->n && !err; i++) {
 		const struct hit *hit = &b->frames->hit[i];
 		const struct code_part read_only = {.row = part->row, .n = read};
 
@@ -279,12 +284,12 @@ static struct error *assign_rows(struct builder *b)
 {
 	struct error *err = NULL;
 
-	for (uint32_t i = 0; i < ids_count(b->ids) && !err; i++) {
+	for (size_t i = 0; i < b->frames->n && !err; i++) {
 		struct hit *hit = &b->frames->hit[i];
-		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
+		struct code_part *part = &b->out->part[hit->part];
 		struct code_row *row;
 
-		hit->row = part ? row_at(part, hit->va) : CODE_NO_ROW;
+		hit->row = row_at(part, hit->va);
 		if (hit->row == CODE_NO_ROW)
 			continue;
 		row = &part->row[hit->row];
@@ -323,12 +328,14 @@ static void count(struct builder *b, uint32_t leaf)
 	const struct profile_cell *cell = profile_cell(&b->options->profile->cells, leaf);
 
 	for (uint32_t i = leaf; i; i = stacks_node(b->stacks, i)->parent) {
-		const struct hit *hit = &b->frames->hit[b->frames->hit_of[i]];
-		struct code_part *part = hit->part == NO_PART ? NULL : &b->out->part[hit->part];
-		struct code_row *row = hit->row == CODE_NO_ROW ? NULL : &part->row[hit->row];
+		const struct hit *hit = hit_at(b->frames, i);
+		struct code_part *part;
+		struct code_row *row;
 
-		if (!part)
+		if (!hit)
 			continue;
+		part = &b->out->part[hit->part];
+		row = hit->row == CODE_NO_ROW ? NULL : &part->row[hit->row];
 		if (part->last != leaf)
 			profile_cell_add(&part->total, cell);
 		part->last = leaf;
@@ -356,8 +363,7 @@ static struct error *count_all(struct builder *b)
 	if (!inside)
 		return error_no_memory();
 	for (uint32_t i = 1; i < n; i++) {
-		inside[i] = inside[stacks_node(b->stacks, i)->parent] ||
-			    b->frames->hit[b->frames->hit_of[i]].part != NO_PART;
+		inside[i] = inside[stacks_node(b->stacks, i)->parent] || hit_at(b->frames, i);
 		if (inside[i] && profile_cell(&b->options->profile->cells, i)->samples)
 			count(b, i);
 	}
@@ -387,9 +393,8 @@ static struct error *sort_parts(struct builder *b)
 		qsort(out->part, out->n, sizeof(*out->part), by_self);
 	for (uint32_t p = 0; p < out->n; p++)
 		now[out->part[p].last] = p;
-	for (uint32_t i = 0; i < ids_count(b->ids); i++)
-		if (b->frames->hit[i].part != NO_PART)
-			b->frames->hit[i].part = now[b->frames->hit[i].part];
+	for (size_t i = 0; i < b->frames->n; i++)
+		b->frames->hit[i].part = now[b->frames->hit[i].part];
 	free(now);
 	return NULL;
 }
@@ -425,23 +430,19 @@ static struct error *build(struct builder *b)
 struct error *annotation_build(const struct annotation_options *options, struct annotation *out)
 {
 	struct builder b = {.options = options, .stacks = options->profile->stacks, .out = out};
-	struct error *err;
 
 	*out = (struct annotation){.recorded = options->symbolizer};
 	out->frames = b.frames = calloc(1, sizeof(*b.frames));
 	if (!b.frames)
 		return error_no_memory();
-	err = build(&b);
-	ids_free(b.ids);
-	return err;
+	return build(&b);
 }
 
 bool annotation_place(const struct annotation *annotation, uint32_t stack, struct code_place *out)
 {
-	const struct code_frames *frames = annotation->frames;
-	const struct hit *hit = &frames->hit[frames->hit_of[stack]];
+	const struct hit *hit = stack ? hit_at(annotation->frames, stack) : NULL;
 
-	if (!stack || hit->part == NO_PART)
+	if (!hit)
 		return false;
 	*out = (struct code_place){.part = hit->part,
 				   .row = hit->row,

@@ -320,7 +320,7 @@ static struct error *add_side(const struct tree_sides *sides, int side,
 		tree->nodes[i].self = (struct profile_cell){0};
 	}
 	err = tree_add(tree, sides->profile[side], sides->symbolizer[side], sides->symbolizer[0],
-		       options, NULL);
+		       options);
 	*weights = err ? NULL : calloc(tree->n, sizeof(**weights));
 	if (!err && !*weights)
 		err = error_no_memory();

@@ -354,7 +354,7 @@ static struct error *add_stacks(struct builder *b, const struct profile_cells *c
 	/* Nodes of several classes can have the same name: only all together have a weight. */
 	if (!naming.merges && !group_by_divide(keys))
 		how.min_weight = tree_min_weight(selected, b->options->min_share);
-	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL, &how, NULL);
+	return tree_add(b->tree, b->profile, b->labels.symbolizer, NULL, &how);
 }
 
 /* An order in which all samples that the keys do not divide stand together. */

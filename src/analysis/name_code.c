@@ -316,26 +316,25 @@ struct error *name_codes_add(struct name_codes *codes, const struct profile *pro
 			     struct symbolizer *symbolizer)
 {
 	const struct stacks *stacks = profile->stacks;
-	struct frame_numbers numbers = {0};
+	const struct frame_numbers *frames = symbolizer_frames(symbolizer);
 	struct image_range *ranges = NULL;
 	size_t n_ranges = 0;
 	struct error *err = number_images(codes, profile_images(profile), &ranges, &n_ranges);
 
 	codes->user |= recording_is_of_process(&profile->info);
 	if (!err)
-		err = frame_numbers_new(stacks, &numbers);
-	for (uint32_t i = 0; i < numbers.n && !err; i++) {
-		const struct stack_node *frame = stacks_node(stacks, numbers.node[i]);
+		err = symbolizer_prepare_stacks(symbolizer, stacks);
+	for (uint32_t i = 0; !err && i < frames->n; i++) {
+		const struct stack_node *frame = stacks_node(stacks, frames->node[i]);
 		const uint64_t addr = frame->addr - (frame->kind == FRAME_RETURN);
 		const struct location *functions;
 		size_t n = 0;
 
-		err = symbolizer_locate_node(symbolizer, stacks, numbers.node[i], &functions, &n);
+		err = symbolizer_locate_node(symbolizer, stacks, frames->node[i], &functions, &n);
 		for (size_t k = 0; k < n && !err; k++)
 			err = note(codes, functions[k].function, image_at(ranges, n_ranges, addr),
 				   addr_is_kernels(addr));
 	}
-	frame_numbers_free(&numbers);
 	free(ranges);
 	return err;
 }

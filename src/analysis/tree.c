@@ -293,7 +293,7 @@ struct error *tree_build(const struct profile *profile, struct symbolizer *symbo
 
 	if (err)
 		return err;
-	err = tree_add(tree, profile, symbolizer, NULL, options, NULL);
+	err = tree_add(tree, profile, symbolizer, NULL, options);
 	if (!err)
 		err = tree_sum(tree);
 	if (err) {

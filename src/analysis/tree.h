@@ -8,7 +8,6 @@
  */
 
 #include "profile/profile.h"
-#include "profile/time_buckets.h"
 #include "symbol/names/symbolizer.h"
 
 struct tree_node {
@@ -96,13 +95,11 @@ double tree_min_weight(const struct profile_cell *all, double share);
 /*
  * Adds the selected samples of a profile. Names of nodes belong to `names`,
  * so that profiles with namers of their own can be added to one tree; NULL:
- * to the profile's symbolizer. *node_of, if asked for, says where each stack that is
- * part of a selected one ends in the tree (node_map_free); not for reversed trees.
- * Inlined functions are nodes as others are.
+ * to the profile's symbolizer. Inlined functions are nodes as others are.
  */
 struct error *tree_add(struct tree *tree, const struct profile *profile,
 		       struct symbolizer *symbolizer, struct symbolizer *names,
-		       const struct tree_options *options, struct node_map *node_of);
+		       const struct tree_options *options);
 
 /* From the selected samples of a profile; summed. */
 struct error *tree_build(const struct profile *profile, struct symbolizer *symbolizer,

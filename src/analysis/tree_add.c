@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "analysis/tree.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "base/intern.h"
 #include "recording/stacks.h"
 
 /*
@@ -23,8 +21,7 @@ struct adding {
 	const struct profile_cells *cells;
 	const struct tree_naming *naming;
 	const struct tree_outer *outer;
-	struct node_map *map; /* where stacks end; NULL: not asked for */
-	uint32_t visits;      /* frames of stacks that were followed one by one */
+	uint32_t visits; /* frames of stacks that were followed one by one */
 	bool reverse;
 };
 
@@ -161,34 +158,13 @@ static struct error *add_from_root(struct adding *adding, uint32_t id, uint32_t 
 	return err;
 }
 
-/* Notes where the stack of a thread ends. */
-static struct error *note_place(const struct adding *adding, const struct breakdown_entry *entry,
-				size_t *room, uint32_t at)
-{
-	struct node_map *map = adding->map;
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(map->pairs, entry->stack, entry->thread, &id, &added);
-
-	if (!err)
-		err = ARRAY_RESERVE(&map->node, room, id + (size_t)1);
-	if (err)
-		return err;
-	map->node[id] = at;
-	map->n = ids_count(map->pairs);
-	return NULL;
-}
-
 /* A node for each thread, or for what is called like it, is the outermost one of its stacks. */
 static struct error *add_by_thread(struct adding *adding)
 {
 	const struct breakdown *breakdown = adding->profile->breakdown;
 	uint32_t *path = malloc(stacks_count(adding->profile->stacks) * sizeof(*path));
 	struct error *err = path ? NULL : error_no_memory();
-	size_t room = 0;
 
-	if (!err && adding->map)
-		err = ids_new(&adding->map->pairs);
 	for (size_t i = 0; !err && i < breakdown_count(breakdown); i++) {
 		const struct breakdown_entry *entry = breakdown_at(breakdown, i);
 		const char *name;
@@ -201,8 +177,6 @@ static struct error *add_by_thread(struct adding *adding)
 			err = tree_child(adding->tree, at, name, &at);
 		if (!err && !adding->reverse)
 			err = add_from_root(adding, entry->stack, path, &at);
-		if (!err && adding->map)
-			err = note_place(adding, entry, &room, at);
 		if (!err)
 			add_self(adding->tree, at, &entry->cell);
 	}
@@ -562,7 +536,7 @@ static struct error *add_heavy(struct adding *adding, const struct tree_options 
 
 struct error *tree_add(struct tree *tree, const struct profile *profile,
 		       struct symbolizer *symbolizer, struct symbolizer *names,
-		       const struct tree_options *options, struct node_map *node_of)
+		       const struct tree_options *options)
 {
 	struct adding adding = {
 		.tree = tree,
@@ -572,19 +546,15 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 		.cells = options && options->cells ? options->cells : &profile->cells,
 		.naming = options ? options->naming : NULL,
 		.outer = options ? options->outer : NULL,
-		.map = node_of,
 		.reverse = options && options->reverse,
 	};
 	uint32_t n = stacks_count(profile->stacks), *node;
 	struct error *err;
 	bool *used;
 
-	assert(!node_of || !adding.reverse);
-	if (node_of)
-		*node_of = (struct node_map){0};
 	if (adding.outer)
 		return add_by_thread(&adding);
-	if (options && options->min_weight > 0 && !node_of)
+	if (options && options->min_weight > 0)
 		return add_heavy(&adding, options);
 	if (adding.reverse)
 		return add_reverse(&adding);
@@ -592,9 +562,6 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 	used = calloc(n, sizeof(*used));
 	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
 	free(used);
-	if (!err && node_of)
-		*node_of = (struct node_map){.node = node, .n = n};
-	else
-		free(node);
+	free(node);
 	return err;
 }

@@ -200,30 +200,38 @@ static struct error *compare(const struct loaded loaded[2], const struct diff_ar
 	return err;
 }
 
-static struct error *show(const struct loaded loaded[2], const struct diff_args *options, FILE *out)
+/* `samples`: of a page. */
+static struct error *show(const struct loaded loaded[2], struct page_samples *const samples[2],
+			  const struct diff_args *options, FILE *out)
 {
-	const char *paths[] = {options->earlier ?: options->before.path, options->after};
 	const struct picture_page page = {.load = &options->before,
+					  .samples = {samples[0], samples[1]},
 					  .options = {.title = options->title ? options->title
 									      : "Differences",
 						      .full_names = options->full_names}};
 
 	if (options->html)
-		return picture_write_page(loaded, paths, 2, &page, out);
+		return picture_write_page(loaded, 2, &page, out);
 	if (options->svg)
 		return picture_draw_differences(loaded, options->title, options->full_names, out);
 	return compare(loaded, options, out);
 }
 
-static struct error *load_both(const struct diff_args *options, struct loaded loaded[2])
+static struct error *load_both(const struct diff_args *options, struct page_samples *samples[2],
+			       struct loaded loaded[2])
 {
 	struct load_options after = options->before, before = options->before;
-	struct error *err;
+	struct error *err = NULL;
 
 	after.path = options->after;
 	before.path = options->earlier ?: before.path;
 	memset(loaded, 0, 2 * sizeof(*loaded));
-	err = load_preopen(&options->before, before.path, options->against_ns);
+	if (options->html)
+		err = picture_samples(&before, &samples[0]);
+	if (!err && options->html)
+		err = picture_samples(&after, &samples[1]);
+	if (!err)
+		err = load_preopen(&options->before, before.path, options->against_ns);
 	if (!err)
 		err = load_confine(&after);
 	if (!err)
@@ -234,6 +242,7 @@ static struct error *load_both(const struct diff_args *options, struct loaded lo
 static struct error *run_diff(int argc, char **argv, int *status)
 {
 	struct diff_args options;
+	struct page_samples *samples[2] = {NULL};
 	struct loaded loaded[2] = {0};
 	struct error *err = parse(argc, argv, &options);
 	bool above = false;
@@ -242,12 +251,15 @@ static struct error *run_diff(int argc, char **argv, int *status)
 	options.above = &above;
 	if (!err) {
 		tty_writer_init(options.color, &options.terminal);
-		err = load_both(&options, loaded);
+		err = load_both(&options, samples, loaded);
 	}
 	if (!err)
 		err = cmd_open_output(options.before.output, &out);
 	if (!err)
-		err = cmd_close_output(options.before.output, out, show(loaded, &options, out));
+		err = cmd_close_output(options.before.output, out,
+				       show(loaded, samples, &options, out));
+	page_samples_free(samples[0]);
+	page_samples_free(samples[1]);
 	load_free(&loaded[0]);
 	load_free(&loaded[1]);
 	free(options.earlier);

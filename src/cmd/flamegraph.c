@@ -344,11 +344,18 @@ static struct error *draw_chart(const struct loaded *loaded, const struct flameg
 	return err;
 }
 
+/* What is taken down while the recording is loaded; NULL: nothing that this is for is drawn. */
+struct taken {
+	struct heat_log *heat;
+	struct page_samples *page;
+	struct profile_listener listener; /* of the heat map */
+};
+
 static struct error *write_picture(const struct loaded *loaded,
-				   const struct flamegraph_args *options,
-				   const struct heat_log *log)
+				   const struct flamegraph_args *options, const struct taken *taken)
 {
 	const struct picture_page page = {.load = &options->load,
+					  .samples = {taken->page},
 					  .outer = &options->outer,
 					  .disassembler = options->disassembler,
 					  .sources = options->sources,
@@ -366,11 +373,11 @@ static struct error *write_picture(const struct loaded *loaded,
 	if (err)
 		return err;
 	if (options->heat)
-		err = draw_heat(loaded, options, log, out);
+		err = draw_heat(loaded, options, taken->heat, out);
 	else if (options->chart)
 		err = draw_chart(loaded, options, out);
 	else if (options->html)
-		err = picture_write_page(loaded, &options->load.path, 1, &page, out);
+		err = picture_write_page(loaded, 1, &page, out);
 	else
 		err = draw(loaded, options, out);
 	return cmd_close_output(path, out, err);
@@ -391,7 +398,7 @@ static struct error *find_codes(const struct flamegraph_args *options, const str
 	return err ? err : name_codes_add(*out, loaded->profile, loaded->symbolizer);
 }
 
-static struct error *show(struct flamegraph_args *options, const struct heat_log *log)
+static struct error *show(struct flamegraph_args *options, const struct taken *taken)
 {
 	struct name_codes *codes = NULL;
 	struct loaded loaded;
@@ -408,32 +415,45 @@ static struct error *show(struct flamegraph_args *options, const struct heat_log
 	err = find_codes(options, &loaded, &codes);
 	options->draw.codes = codes;
 	if (!err)
-		err = write_picture(&loaded, options, log);
+		err = write_picture(&loaded, options, taken);
 	name_codes_free(codes);
 	free(text);
 	load_free(&loaded);
 	return err;
 }
 
+static struct error *begin_taking(struct flamegraph_args *options, struct taken *taken)
+{
+	struct error *err;
+
+	*taken = (struct taken){.listener = {.sample = heat_log_sample}};
+	if (options->html)
+		return picture_samples(&options->load, &taken->page);
+	if (!options->heat)
+		return NULL;
+	err = heat_log_new(HEAT_MAP_ROWS, false, &taken->heat);
+	taken->listener.ctx = taken->heat;
+	options->load.filter.listener = &taken->listener;
+	return err;
+}
+
 static struct error *flamegraph(int argc, char **argv, int *status)
 {
-	struct profile_listener listener = {.sample = heat_log_sample};
 	struct flamegraph_args options;
-	struct heat_log *log = NULL;
+	struct taken taken = {0};
 	struct error *err = parse(argc, argv, &options);
 
-	if (!err && options.heat)
-		err = heat_log_new(HEAT_MAP_ROWS, false, &log);
-	listener.ctx = log;
-	options.load.filter.listener = log ? &listener : NULL;
+	if (!err)
+		err = begin_taking(&options, &taken);
 	if (!err && options.html)
 		options.disassembler = disassembler_open();
 	if (!err)
 		err = load_confine(&options.load);
 	if (!err)
-		err = show(&options, log);
+		err = show(&options, &taken);
 	disassembler_close(options.disassembler);
-	heat_log_free(log);
+	page_samples_free(taken.page);
+	heat_log_free(taken.heat);
 	return err;
 }
 

@@ -14,7 +14,7 @@
 #include "cmd/shared/picture.h"
 #include "format/format.h"
 #include "view/page/page.h"
-#include "view/svg/flamegraph_box.h"
+#include "view/svg/flamegraph.h"
 
 #define HISTORY_VERSION 1
 

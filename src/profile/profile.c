@@ -352,6 +352,7 @@ static void count_tick(struct profile *profile, const struct tick *tick, uint64_
 static struct error *load_tick(void *ctx, const struct tick *tick)
 {
 	struct loading *loading = ctx;
+	const struct profile_listener *listener = loading->filter->listener;
 	struct profile *profile = loading->profile;
 	struct error *err = grow_of(loading);
 	uint64_t times = 1 + (uint64_t)tick->more;
@@ -359,12 +360,14 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	struct weight stretch, weight;
 	double selected = 0;
 
+	if (!err && listener && listener->tick)
+		err = listener->tick(listener->ctx, &profile->info, tick);
 	weighting_tick(&loading->weighting, tick);
 	stretch = weighting_time(&loading->weighting, tick);
 	profile->ticks_read++;
+	profile->last_ns = tick->time_ns;
 	for (uint32_t i = 0; i < tick->n; i++)
 		profile->seen[tick->entries[i].vcpu] = true;
-	profile->last_ns = tick->time_ns;
 	if (err || !in_stretch(loading->filter, tick))
 		return err;
 	count_tick(profile, tick, since_ns);
@@ -377,9 +380,8 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 			continue;
 		weight = weighting_entry(&loading->weighting, tick, entry);
 		err = load_entry(loading, entry, times, weight.sampled_ns);
-		if (!err && loading->filter->listener)
-			err = loading->filter->listener->sample(loading->filter->listener->ctx,
-								tick, entry, weight.sampled_ns);
+		if (!err && listener && listener->sample)
+			err = listener->sample(listener->ctx, tick, entry, weight.sampled_ns);
 		add(&profile->not_sampled_ns, weight.not_sampled_ns);
 		profile->by_cpu_time |= weighting_is_cpu_time(&loading->weighting, entry);
 		selected += (double)weight.sampled_ns;
@@ -501,16 +503,14 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 			   struct profile **out)
 {
 	struct loading loading = {.filter = filter};
-	struct recording_visitor visitor = {
-		.ctx = &loading,
-		.progress = filter->progress,
-		.info = load_info,
-		.tick = load_tick,
-		.thread = load_thread,
-		.name = load_name,
-		.locations = load_locations,
-		.end = load_end,
-	};
+	struct recording_visitor visitor = {.ctx = &loading,
+					    .progress = filter->progress,
+					    .info = load_info,
+					    .tick = load_tick,
+					    .thread = load_thread,
+					    .name = load_name,
+					    .locations = load_locations,
+					    .end = load_end};
 	struct profile *profile = calloc(1, sizeof(*profile));
 	struct error *err;
 

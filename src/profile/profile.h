@@ -8,14 +8,20 @@
  * order of samples in time (raw export) reads the recording itself.
  */
 
+#include <stdlib.h>
+
 #include "base/histogram.h"
 #include "base/sample_types.h"
 #include "profile/weighting.h"
 #include "recording/recording.h"
 
-/* Told of each selected sample while a profile is loaded: what needs their order need not read them again. */
+/* Told of samples while a profile is loaded: what needs their order need not read them again. */
 struct profile_listener {
 	void *ctx;
+	/* Each tick, whatever the filter selects; NULL: not wanted. */
+	struct error *(*tick)(void *ctx, const struct recording_info *info,
+			      const struct tick *tick);
+	/* Each selected sample; NULL: not wanted. */
 	struct error *(*sample)(void *ctx, const struct tick *tick, const struct tick_entry *entry,
 				uint64_t weight_ns);
 };
@@ -162,6 +168,14 @@ struct profile {
 struct error *profile_load(const char *path, const struct profile_filter *filter,
 			   struct profile **out);
 void profile_free(struct profile *profile);
+
+/* Frees the samples by stack, where nothing asks for them any more. */
+static inline void profile_drop_cells(struct profile *profile)
+{
+	free(profile->cells.at);
+	free(profile->cells.of);
+	profile->cells = (struct profile_cells){0};
+}
 
 /*
  * Number of random draws that the selected samples are worth, for intervals.

@@ -39,8 +39,7 @@ struct bucketing {
 struct reading {
 	const struct profile_filter *filter;
 	struct weighting weighting;
-	struct bucketing sets[TIME_BUCKET_SETS];
-	unsigned n;
+	struct bucketing bucketing;
 };
 
 /* The number of a row of the current bucket, counted from its first; *added: there is none yet. */
@@ -187,26 +186,21 @@ static struct error *begin_tick(struct bucketing *b, uint64_t time_ns)
 static struct error *add_entry(struct reading *r, const struct tick *tick,
 			       const struct tick_entry *entry)
 {
-	const uint64_t weight = weighting_entry(&r->weighting, tick, entry).sampled_ns;
-	struct error *err = NULL;
-
-	for (unsigned i = 0; i < r->n && !err; i++)
-		err = count(&r->sets[i], entry, 1 + (uint64_t)tick->more, weight);
-	return err;
+	return count(&r->bucketing, entry, 1 + (uint64_t)tick->more,
+		     weighting_entry(&r->weighting, tick, entry).sampled_ns);
 }
 
 static struct error *add_tick(void *ctx, const struct tick *tick)
 {
 	struct reading *r = ctx;
 	const struct profile_filter *filter = r->filter;
-	struct error *err = NULL;
+	struct error *err;
 
 	weighting_tick(&r->weighting, tick);
-	if (tick->time_ns < r->sets[0].buckets->first_ns ||
+	if (tick->time_ns < r->bucketing.buckets->first_ns ||
 	    (filter->to_ns && tick->time_ns >= filter->to_ns))
 		return NULL;
-	for (unsigned i = 0; i < r->n && !err; i++)
-		err = begin_tick(&r->sets[i], tick->time_ns);
+	err = begin_tick(&r->bucketing, tick->time_ns);
 	for (uint32_t i = 0; i < tick->n && !err; i++)
 		if (profile_selects(filter, tick, &tick->entries[i]))
 			err = add_entry(r, tick, &tick->entries[i]);
@@ -215,14 +209,10 @@ static struct error *add_tick(void *ctx, const struct tick *tick)
 
 #define NS_PER_S 1000000000ull
 
-/*
- * Buckets get some ticks each, or the time line would be full of holes; more than a heat map has rows for
- * tells nothing. A second is a whole number of them, so that the cells of a heat map are, too.
- */
-static uint64_t bucket_length(const struct profile *profile)
+uint64_t time_buckets_length(uint64_t last_ns, uint64_t ticks)
 {
-	const uint64_t seconds = profile->last_ns / NS_PER_S + 1;
-	uint64_t most = profile->ticks / TIME_BUCKET_TICKS, length = NS_PER_S >> 9;
+	const uint64_t seconds = last_ns / NS_PER_S + 1;
+	uint64_t most = ticks / TIME_BUCKET_TICKS, length = NS_PER_S >> 9;
 	uint64_t useful = TIME_BUCKETS_SHOWN;
 
 	if (seconds > TIME_BUCKETS_SHOWN / TIME_BUCKETS_A_SECOND)
@@ -231,72 +221,54 @@ static uint64_t bucket_length(const struct profile *profile)
 				 : TIME_BUCKETS_MAX;
 	if (most > useful)
 		most = useful;
-	while (length % 5 == 0 && profile->last_ns / length * 5 < most)
+	while (length % 5 == 0 && last_ns / length * 5 < most)
 		length /= 5;
-	while (profile->last_ns / length >= (most ? most : 1))
+	while (last_ns / length >= (most ? most : 1))
 		length *= 2;
 	return length;
 }
 
 /* Sorts the rows; frees all of them after an error. */
-static void finish(struct reading *r, const struct profile *profile, bool failed)
+static void finish(struct bucketing *b, const struct profile *profile, bool failed)
 {
-	for (unsigned i = 0; i < r->n; i++) {
-		struct time_buckets *out = r->sets[i].buckets;
+	struct time_buckets *out = b->buckets;
 
-		ids_free(r->sets[i].ids);
-		out->n = profile->last_ns < out->first_ns
-				 ? 1
-				 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) +
-					   1;
-		if (out->n_rows)
-			qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
-		if (failed)
-			time_buckets_free(out);
-	}
-}
-
-struct error *time_buckets_read_sets(const char *path, const struct profile *profile,
-				     const struct profile_filter *filter,
-				     const struct time_bucket_set *sets, unsigned n)
-{
-	struct reading r = {.filter = filter, .n = n};
-	struct recording_visitor visitor = {.ctx = &r,
-					    .progress = filter->progress,
-					    .stage = "drawing",
-					    .tick = add_tick};
-	const uint64_t length = sets[0].out->bucket_ns ?: bucket_length(profile);
-	const uint64_t first_ns = sets[0].out->first_ns;
-	struct error *err = NULL;
-	bool cut;
-
-	assert(n <= TIME_BUCKET_SETS);
-	weighting_start(&r.weighting, filter->weight, filter->states, &profile->info);
-	for (unsigned i = 0; i < n; i++) {
-		*sets[i].out = (struct time_buckets){.bucket_ns = length,
-						     .first_ns = first_ns,
-						     .reducer = sets[i].out->reducer};
-		r.sets[i] = (struct bucketing){.nodes = sets[i].nodes,
-					       .buckets = sets[i].out,
-					       .max_rows = sets[i].max_rows};
-	}
-	for (unsigned i = 0; i < n && !err; i++)
-		err = index_rows(&r.sets[i]);
-	if (!err)
-		err = source_read(path, profile->stacks, &visitor, &cut);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = reduce(&r.sets[i]);
-	finish(&r, profile, err);
-	return err;
+	ids_free(b->ids);
+	out->n = profile->last_ns < out->first_ns
+			 ? 1
+			 : (uint32_t)((profile->last_ns - out->first_ns) / out->bucket_ns) + 1;
+	if (out->n_rows)
+		qsort(out->rows, out->n_rows, sizeof(*out->rows), by_row);
+	if (failed)
+		time_buckets_free(out);
 }
 
 struct error *time_buckets_read(const char *path, const struct profile *profile,
 				const struct profile_filter *filter, const struct node_map *nodes,
 				size_t max_rows, struct time_buckets *out)
 {
-	const struct time_bucket_set set = {nodes, max_rows, out};
+	struct reading r = {.filter = filter,
+			    .bucketing = {.nodes = nodes, .buckets = out, .max_rows = max_rows}};
+	struct recording_visitor visitor = {.ctx = &r,
+					    .progress = filter->progress,
+					    .stage = "drawing",
+					    .tick = add_tick};
+	struct error *err;
+	bool cut;
 
-	return time_buckets_read_sets(path, profile, filter, &set, 1);
+	weighting_start(&r.weighting, filter->weight, filter->states, &profile->info);
+	*out = (struct time_buckets){.bucket_ns = out->bucket_ns
+							  ?: time_buckets_length(profile->last_ns,
+										 profile->ticks),
+				     .first_ns = out->first_ns,
+				     .reducer = out->reducer};
+	err = index_rows(&r.bucketing);
+	if (!err)
+		err = source_read(path, profile->stacks, &visitor, &cut);
+	if (!err)
+		err = reduce(&r.bucketing);
+	finish(&r.bucketing, profile, err);
+	return err;
 }
 
 void time_buckets_free(struct time_buckets *buckets)

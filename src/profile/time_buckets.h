@@ -66,6 +66,12 @@ struct time_buckets {
 #define TIME_BUCKET_TICKS 3
 
 /*
+ * The length of buckets at first. They get some ticks each, or a time line would be full of holes; more than
+ * a heat map has rows for tells nothing. A second is a whole number of them, so that the cells of a heat map are, too.
+ */
+uint64_t time_buckets_length(uint64_t last_ns, uint64_t ticks);
+
+/*
  * Reads the profile's file once more, so that must be a file and not a pipe.
  * `out` tells where the first bucket begins, how long each is at first (0: as
  * above, from the recording's start on), and its reducer, if it has one.
@@ -76,24 +82,6 @@ struct error *time_buckets_read(const char *path, const struct profile *profile,
 				const struct profile_filter *filter, const struct node_map *nodes,
 				size_t max_rows, struct time_buckets *out);
 void time_buckets_free(struct time_buckets *buckets);
-
-/* Most sets of one reading. */
-#define TIME_BUCKET_SETS 2
-
-/* Buckets of one reading, whose samples end in these nodes. */
-struct time_bucket_set {
-	const struct node_map *nodes;
-	size_t max_rows;
-	struct time_buckets *out;
-};
-
-/*
- * ... several at once. All begin where the first one's `out` tells; buckets of
- * one are as long as those of another, or longer by a power of two.
- */
-struct error *time_buckets_read_sets(const char *path, const struct profile *profile,
-				     const struct profile_filter *filter,
-				     const struct time_bucket_set *sets, unsigned n);
 
 /*
  * Heat map: columns are seconds (several, where they would be more than asked

@@ -200,6 +200,13 @@ class Heat(Case):
         self.assertIn("no sample was selected", text)
 
 
+class Page(Case):
+    def test_a_recording_from_a_pipe_is_read_once(self):
+        from_file, from_pipe = (subprocess.run([BUILD / "uniprof", "flamegraph", "--html", path], input=self.recording.read_bytes(), capture_output=True, check=True).stdout
+                                for path in (self.recording, "-"))
+        self.assertEqual(from_pipe, from_file)
+
+
 class Json(Case):
     def json(self, *options):
         return json.loads(self.report("--json", *options))

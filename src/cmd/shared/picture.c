@@ -13,25 +13,17 @@ bool picture_has_ending(const char *path, const char *ending)
 	return len > end && !strcmp(path + len - end, ending);
 }
 
-/* A recording with all states in it, though less was loaded for texts and warnings. */
-struct whole {
-	struct profile_filter filter;
-	struct profile *profile;
-	char *subtitle;
-};
-
-static struct error *load_whole(const struct loaded *loaded, const char *path,
-				const struct load_options *how, struct whole *whole)
+struct error *picture_samples(struct load_options *load, struct page_samples **out)
 {
-	whole->filter = how->filter;
-	whole->subtitle = format_guest_line(loaded->profile);
-	if (!whole->subtitle)
-		return error_no_memory();
-	if (how->state_given)
-		return NULL;
-	whole->filter.states = 0;
-	whole->filter.stacks = loaded->profile->stacks;
-	return profile_load(path, &whole->filter, &whole->profile);
+	struct profile_filter filter = load->filter;
+	struct error *err;
+
+	if (!load->state_given)
+		filter.states = 0;
+	err = page_samples_new(&filter, out);
+	if (!err)
+		load->filter.listener = &(*out)->listener;
+	return err;
 }
 
 /* Puts the processes or threads of the guest around its functions. */
@@ -44,18 +36,16 @@ static struct error *add_outer(const struct loaded *loaded, const struct outer_o
 	if (!options || !options->by)
 		return NULL;
 	err = load_outer(options, loaded, by, outer);
-	/* Which may have more states than what was loaded for texts. */
-	by->profile = side->profile;
 	side->outer = outer;
 	return err;
 }
 
 /* The code of the functions that take most of the samples that are shown at first. */
-static struct error *find_code(const struct loaded *loaded, const struct profile *whole,
-			       const struct picture_page *page, struct page_code *out)
+static struct error *find_code(const struct loaded *loaded, const struct picture_page *page,
+			       struct page_code *out)
 {
-	const struct page_code_options how = {.profile = whole,
-					      .chosen_by = loaded->profile,
+	const struct page_code_options how = {.profile = loaded->profile,
+					      .samples = page->samples[0],
 					      .images = loaded->images,
 					      .symbolizer = loaded->symbolizer,
 					      .naming = page->load->naming,
@@ -65,44 +55,40 @@ static struct error *find_code(const struct loaded *loaded, const struct profile
 	return page_code(&how, out);
 }
 
-struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
+struct error *picture_write_page(const struct loaded *loaded, unsigned n,
 				 const struct picture_page *page, FILE *out)
 {
-	const struct profile_filter *filter = &page->load->filter;
+	const unsigned states = page->load->filter.states;
 	struct page_options options = page->options;
 	struct page_side sides[2] = {0};
-	struct whole whole[2] = {0};
+	char *subtitles[2] = {NULL};
 	struct group_outer by;
 	struct tree_outer outer;
 	struct page_code code = {0};
 	struct error *err = NULL;
 
 	for (unsigned i = 0; i < n && !err; i++) {
-		if (!strcmp(paths[i], "-"))
-			return error_new(ERR_USAGE, "a page needs its recording more than once: "
-						    "write it to a file first");
-		err = load_whole(&loaded[i], paths[i], page->load, &whole[i]);
-		sides[i] = (struct page_side){.path = paths[i],
-					      .profile = whole[i].profile ? whole[i].profile
-									  : loaded[i].profile,
-					      .filter = &whole[i].filter,
+		subtitles[i] = format_guest_line(loaded[i].profile);
+		err = subtitles[i] ? page_samples_end(page->samples[i]) : error_no_memory();
+		sides[i] = (struct page_side){.profile = loaded[i].profile,
+					      .samples = page->samples[i],
 					      .symbolizer = loaded[i].symbolizer,
-					      .subtitle = whole[i].subtitle,
+					      .subtitle = subtitles[i],
 					      .warning = loaded[i].warning};
 	}
-	options.states = filter->states ? filter->states : (1u << VCPU_STATES) - 1;
+	options.states = states ? states : (1u << VCPU_STATES) - 1;
 	if (!err)
 		err = add_outer(loaded, page->outer, &sides[0], &by, &outer);
 	if (!err && n == 1)
-		err = find_code(&loaded[0], sides[0].profile, page, &code);
+		err = find_code(&loaded[0], page, &code);
 	options.code = n == 1 ? &code : NULL;
+	for (unsigned i = 0; i < n; i++)
+		profile_drop_cells(loaded[i].profile);
 	if (!err)
 		err = page_write(sides, n, &options, out);
 	page_code_free(&code);
-	for (unsigned i = 0; i < n; i++) {
-		profile_free(whole[i].profile);
-		free(whole[i].subtitle);
-	}
+	free(subtitles[0]);
+	free(subtitles[1]);
 	return err;
 }
 

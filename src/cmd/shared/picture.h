@@ -11,20 +11,23 @@
 /* True if the file name has that ending (".html"); `path` NULL: false. */
 bool picture_has_ending(const char *path, const char *ending);
 
+/*
+ * Takes down the samples of a page while load_recording() loads with these options. Unless
+ * the user chose states, the page has all of them, and shows at first those of the options.
+ */
+struct error *picture_samples(struct load_options *load, struct page_samples **out);
+
 struct picture_page {
 	const struct load_options *load;
+	struct page_samples *samples[2];   /* of each recording */
 	const struct outer_options *outer; /* NULL: none, as of two recordings */
 	struct disassembler *disassembler; /* NULL: none */
 	struct source_text_options sources;
 	struct page_options options; /* `states` and `code` are filled in */
 };
 
-/*
- * Writes a page of one recording, or of two (before and after), that were
- * loaded from `paths` with these options. Unless the user chose states, the
- * page has all of them, and shows at first those of the options.
- */
-struct error *picture_write_page(const struct loaded *loaded, const char *const *paths, unsigned n,
+/* Writes a page of one recording, or of two (before and after), whose profiles lose their samples. */
+struct error *picture_write_page(const struct loaded *loaded, unsigned n,
 				 const struct picture_page *page, FILE *out);
 
 /* Draws the differences of two recordings. */

@@ -1,184 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "view/page/page.h"
 
-#include <endian.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "base/array.h"
+#include "analysis/name_code.h"
 #include "base/bytes.h"
-#include "base/intern.h"
-#include "profile/time_buckets.h"
-#include "recording/stacks.h"
 #include "symbol/names/display_name.h"
-#include "view/svg/flamegraph_box.h"
+#include "view/svg/flamegraph.h"
 
 /* Rows of all sides together; a file of some megabytes, which opens in a second. */
 #define MAX_ROWS (1u << 20)
 
-/* ... of samples in code. */
-#define MAX_CODE_ROWS (1u << 18)
-
 #define TITLE_CELLS 1000
 
-struct page_buckets {
-	struct time_buckets of[2]; /* the sides' */
-	struct time_buckets code;
-};
-
-/*
- * The tree of all stacks as a page has it: nodes in preorder, children by
- * name, so that a node's children follow it and a subtree is one stretch.
- */
-struct page_tree {
-	struct tree *tree;
-	uint32_t *order;    /* [tree->n]: the tree's node at each position of the preorder */
-	uint32_t *position; /* [tree->n]: position in the preorder of each of the tree's nodes */
-	uint32_t *name;	    /* [tree->n]: number of the name of each of the tree's nodes */
-	const char **names; /* [n_names]: sorted */
-	bool *unresolved;   /* [n_names]: the name is an address */
-	uint32_t n_names;
+/* What is written of a page before its head can tell of it. */
+struct page_parts {
+	struct page_tree *tree;
+	struct page_rows rows[2]; /* the sides' */
 	struct name_codes *codes;
-	struct short_names *shorts;	/* NULL: full names are wanted */
-	struct node_map position_of[2]; /* of each side's samples */
+	struct short_names *shorts; /* NULL: full names are wanted */
 };
-
-/* Walks the tree without recursion: stacks can be thousands of frames deep. */
-static void number_nodes(struct page_tree *tree)
-{
-	const struct tree_node *nodes = tree->tree->nodes;
-	uint32_t at = 0, n = 0;
-
-	for (;;) {
-		tree->position[at] = n;
-		tree->order[n++] = at;
-		if (nodes[at].first_child) {
-			at = nodes[at].first_child;
-			continue;
-		}
-		while (at && !nodes[at].next_sibling)
-			at = nodes[at].parent;
-		if (!at)
-			return;
-		at = nodes[at].next_sibling;
-	}
-}
-
-/* A name, and the first of the nodes that have it. */
-struct named_node {
-	const char *name;
-	uint32_t node;
-	uint32_t number; /* in the order in which names are met */
-};
-
-static int by_name(const void *left, const void *right)
-{
-	const struct named_node *a = left, *b = right;
-
-	return strcmp(a->name, b->name);
-}
-
-/* Sorts names, of which there are far fewer than nodes. Equal names are the same pointer. */
-static struct error *number_names(struct page_tree *tree)
-{
-	const struct tree_node *nodes = tree->tree->nodes;
-	const uint32_t n = tree->tree->n;
-	struct named_node *met = calloc(n, sizeof(*met));
-	uint32_t *sorted = calloc(n, sizeof(*sorted));
-	struct ids *ids = NULL;
-	struct error *err = met && sorted ? ids_new(&ids) : error_no_memory();
-
-	for (uint32_t i = 0; i < n && !err; i++) {
-		bool added;
-
-		err = ids_get(ids, (uintptr_t)nodes[i].name, 0, &tree->name[i], &added);
-		if (!err && added)
-			met[tree->n_names++] = (struct named_node){nodes[i].name, i, tree->name[i]};
-	}
-	if (!err)
-		qsort(met, tree->n_names, sizeof(*met), by_name);
-	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
-		tree->names[i] = met[i].name;
-		tree->unresolved[i] = nodes[met[i].node].unresolved;
-		sorted[met[i].number] = i;
-	}
-	for (uint32_t i = 0; i < n && !err; i++)
-		tree->name[i] = sorted[tree->name[i]];
-	ids_free(ids);
-	free(met);
-	free(sorted);
-	return err;
-}
-
-static struct error *add_sides(const struct page_side *sides, unsigned n, struct page_tree *tree)
-{
-	struct error *err = tree_new(&tree->tree);
-
-	for (unsigned i = 0; i < n && !err; i++) {
-		const struct tree_options options = {.outer = sides[i].outer};
-
-		err = tree_add(tree->tree, sides[i].profile, sides[i].symbolizer,
-			       sides[0].symbolizer, &options, &tree->position_of[i]);
-	}
-	return err ? err : tree_sum(tree->tree);
-}
-
-static void page_tree_free(struct page_tree *tree)
-{
-	tree_free(tree->tree);
-	free(tree->order);
-	free(tree->position);
-	free(tree->name);
-	free(tree->names);
-	name_codes_free(tree->codes);
-	short_names_free(tree->shorts);
-	free(tree->unresolved);
-	node_map_free(&tree->position_of[0]);
-	node_map_free(&tree->position_of[1]);
-	memset(tree, 0, sizeof(*tree));
-}
-
-static struct error *tree_of_sides(const struct page_side *sides, unsigned n, bool full_names,
-				   struct page_tree *out)
-{
-	struct error *err;
-
-	memset(out, 0, sizeof(*out));
-	err = add_sides(sides, n, out);
-	if (!err) {
-		size_t nodes = out->tree->n;
-
-		out->order = calloc(nodes, sizeof(*out->order));
-		out->position = calloc(nodes, sizeof(*out->position));
-		out->name = calloc(nodes, sizeof(*out->name));
-		out->names = calloc(nodes, sizeof(*out->names));
-		out->unresolved = calloc(nodes, sizeof(*out->unresolved));
-		if (!out->order || !out->position || !out->name || !out->names || !out->unresolved)
-			err = error_no_memory();
-	}
-	if (!err)
-		err = number_names(out);
-	if (!err)
-		err = name_codes_new(&out->codes);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = name_codes_add(out->codes, sides[i].profile, sides[i].symbolizer);
-	if (!err && !full_names)
-		err = short_names_new(&out->shorts);
-	if (err) {
-		page_tree_free(out);
-		return err;
-	}
-	number_nodes(out);
-	for (unsigned i = 0; i < n; i++)
-		for (uint32_t k = 0; k < out->position_of[i].n; k++) {
-			uint32_t *node = &out->position_of[i].node[k];
-
-			*node = out->position[*node];
-		}
-	return NULL;
-}
 
 /*
  * The bytes that the page's script reads (page_profile.js is the other end).
@@ -228,14 +72,14 @@ static json_t *text_json(const char *text)
 	return json;
 }
 
-static json_t *side_json(const struct page_side *side, const struct time_buckets *buckets)
+static json_t *side_json(const struct page_side *side, const struct page_rows *rows)
 {
 	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle",
 			 text_json(side->subtitle), "warning", text_json(side->warning), "weighted",
-			 side->profile->selected.weight_ns > 0, "timeless",
-			 side->profile->info.timeless, "vcpus", (int)profile_vcpus(side->profile),
-			 "buckets", (json_int_t)buckets->n, "bucket_ns",
-			 (json_int_t)buckets->bucket_ns);
+			 side->samples->weighted, "timeless", side->profile->info.timeless, "vcpus",
+			 (int)profile_vcpus(side->profile), "buckets",
+			 (json_int_t)(side->profile->last_ns / rows->bucket_ns + 1), "bucket_ns",
+			 (json_int_t)rows->bucket_ns);
 }
 
 /* The guest is what a person looks for among open pages. */
@@ -278,21 +122,20 @@ static json_t *kinds_json(void)
 	return kinds;
 }
 
-static struct error *put_head(const struct page_tree *tree, const struct page_side *sides,
-			      const struct time_buckets *buckets, unsigned n,
-			      const struct page_options *options, struct bytes *bytes)
+static struct error *put_head(const struct page_parts *parts, const struct page_side *sides,
+			      unsigned n, const struct page_options *options, struct bytes *bytes)
 {
 	json_t *list = json_array(), *head;
 	char *text = NULL;
 	struct error *err;
 
 	for (unsigned i = 0; i < n; i++)
-		json_array_append_new(list, side_json(&sides[i], &buckets[i]));
+		json_array_append_new(list, side_json(&sides[i], &parts->rows[i]));
 	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:s, s:o, s:o, s:o}", "title",
 			 text_json(title_of(sides, options)), "states", (int)options->states,
 			 "icicle", options->icicle, "reverse", options->reverse, "outer",
 			 sides[0].outer != NULL, "color", options->color_by ?: "function", "images",
-			 images_json(tree->codes), "kinds", kinds_json(), "sides", list);
+			 images_json(parts->codes), "kinds", kinds_json(), "sides", list);
 	if (head)
 		text = json_dumps(head, JSON_COMPACT);
 	err = text ? put_text(bytes, text) : error_no_memory();
@@ -302,10 +145,10 @@ static struct error *put_head(const struct page_tree *tree, const struct page_si
 }
 
 /* The full name, and the short one if it is another. */
-static struct error *put_name(const struct page_tree *tree, const char *full, struct bytes *bytes)
+static struct error *put_name(const struct page_parts *parts, const char *full, struct bytes *bytes)
 {
 	size_t len = strlen(full);
-	const char *name = short_names_get(tree->shorts, full, &len);
+	const char *name = short_names_get(parts->shorts, full, &len);
 	struct error *err = put_text(bytes, full);
 
 	return err ? err : put_text(bytes, strcmp(name, full) ? name : "");
@@ -325,107 +168,38 @@ static uint32_t package_color(const char *name)
 	return flamegraph_text_color(package, len);
 }
 
-static struct error *put_names(const struct page_tree *tree, struct bytes *bytes)
+static struct error *put_names(const struct page_parts *parts, struct bytes *bytes)
 {
+	const uint32_t n = page_tree_names(parts->tree);
 	struct error *err = bytes_reserve(bytes, VARINT_MAX);
+	bool unresolved;
 
 	if (!err)
-		put_varint(bytes, tree->n_names);
-	for (uint32_t i = 0; i < tree->n_names && !err; i++)
-		err = short_names_add(tree->shorts, tree->names[i], strlen(tree->names[i]));
-	for (uint32_t i = 0; i < tree->n_names && !err; i++) {
-		const char *name = tree->names[i];
-		const uint32_t color = flamegraph_color(name, tree->unresolved[i], false);
+		put_varint(bytes, n);
+	for (uint32_t i = 0; i < n && !err; i++) {
+		const char *name = page_tree_name(parts->tree, i, &unresolved);
 
-		err = put_name(tree, name, bytes);
+		err = short_names_add(parts->shorts, name, strlen(name));
+	}
+	for (uint32_t i = 0; i < n && !err; i++) {
+		const char *name = page_tree_name(parts->tree, i, &unresolved);
+		const uint32_t color = flamegraph_color(name, unresolved, false);
+
+		err = put_name(parts, name, bytes);
 		if (!err)
 			err = bytes_reserve(bytes, 6 + VARINT_MAX);
 		if (err)
 			break;
 		put_color(bytes, color);
-		put_color(bytes, tree->unresolved[i] ? color : package_color(name));
-		put_varint(bytes, (uint64_t)name_codes_image_of(tree->codes, name) << 3 |
-					  name_codes_kind_of(tree->codes, name));
+		put_color(bytes, unresolved ? color : package_color(name));
+		put_varint(bytes, (uint64_t)name_codes_image_of(parts->codes, name) << 3 |
+					  name_codes_kind_of(parts->codes, name));
 	}
 	return err;
 }
 
-static struct error *put_nodes(const struct page_tree *tree, struct bytes *bytes)
-{
-	const struct tree_node *nodes = tree->tree->nodes;
-	uint32_t n = tree->tree->n, before = 0;
-	struct error *err = bytes_reserve(bytes, ((size_t)2 * n + 1) * VARINT_MAX);
-
-	if (err)
-		return err;
-	put_varint(bytes, n - 1);
-	for (uint32_t i = 1; i < n; i++) {
-		uint32_t node = tree->order[i], up = 0;
-
-		for (; before != nodes[node].parent; before = nodes[before].parent)
-			up++;
-		put_varint(bytes, (uint64_t)up << 1 | nodes[node].inlined);
-		put_varint(bytes, tree->name[node]);
-		before = node;
-	}
-	return NULL;
-}
-
-static bool same_group(const struct time_bucket_row *a, const struct time_bucket_row *b)
-{
-	return a->bucket == b->bucket && a->vcpu == b->vcpu && a->state == b->state;
-}
-
-/* Rows from `at` on that are one group; returns the first one behind it. */
-static size_t put_group(const struct time_buckets *buckets, size_t at, uint32_t *bucket,
-			struct bytes *bytes)
-{
-	const struct time_bucket_row *first = &buckets->rows[at];
-	uint32_t node = 0;
-	double squares = 0;
-	uint64_t word;
-	size_t end = at;
-
-	for (; end < buckets->n_rows && same_group(&buckets->rows[end], first); end++)
-		squares += buckets->rows[end].squares;
-	put_varint(bytes, first->bucket - *bucket);
-	*bucket = first->bucket;
-	put_varint(bytes, first->vcpu);
-	put_varint(bytes, first->state);
-	memcpy(&word, &squares, sizeof(word));
-	word = htole64(word);
-	put_bytes(bytes, &word, sizeof(word));
-	put_varint(bytes, end - at);
-	for (; at < end; at++) {
-		const struct time_bucket_row *row = &buckets->rows[at];
-
-		put_varint(bytes, row->node - node);
-		node = row->node;
-		put_varint(bytes, row->samples);
-		put_varint(bytes, row->weight_ns);
-	}
-	return end;
-}
-
-static struct error *put_rows(const struct time_buckets *buckets, struct bytes *bytes)
-{
-	uint32_t bucket = 0;
-	size_t groups = 0;
-	struct error *err;
-
-	for (size_t i = 0; i < buckets->n_rows; i++)
-		groups += !i || !same_group(&buckets->rows[i - 1], &buckets->rows[i]);
-	err = bytes_reserve(bytes, VARINT_MAX * (1 + 5 * groups + 3 * buckets->n_rows));
-	if (err)
-		return err;
-	put_varint(bytes, groups);
-	for (size_t at = 0; at < buckets->n_rows;)
-		at = put_group(buckets, at, &bucket, bytes);
-	return NULL;
-}
-
-static struct error *put_code(const struct page_code *code, const struct time_buckets *buckets,
-			      struct bytes *bytes)
+/* All of the code but its rows. */
+static struct error *put_code(const struct page_code *code, struct bytes *bytes)
 {
 	struct error *err = put_text(bytes, code ? code->text : "");
 
@@ -439,109 +213,174 @@ static struct error *put_code(const struct page_code *code, const struct time_bu
 		put_varint(bytes, i - code->nodes[i].parent);
 		put_varint(bytes, code->nodes[i].row);
 	}
-	put_varint(bytes, buckets->bucket_ns);
-	return put_rows(buckets, bytes);
+	put_varint(bytes, code->rows.bucket_ns);
+	return NULL;
 }
 
-static struct error *put_data(const struct page_tree *tree, const struct page_side *sides,
-			      const struct page_buckets *buckets, unsigned n,
-			      const struct page_options *options, struct bytes *bytes)
-{
-	struct error *err = put_head(tree, sides, buckets->of, n, options, bytes);
+/* Compresses what is put, and writes it as base64. */
+struct packer {
+	z_stream stream;
+	FILE *out;
+	uint8_t left[3]; /* compressed bytes that are not three yet */
+	unsigned n_left;
+};
 
-	if (!err)
-		err = put_names(tree, bytes);
-	if (!err)
-		err = put_nodes(tree, bytes);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = put_rows(&buckets->of[i], bytes);
-	return err ? err : put_code(options->code, &buckets->code, bytes);
-}
-
-static struct error *compressed(const struct bytes *bytes, struct bytes *out)
-{
-	uLongf len = compressBound(bytes->len);
-	struct error *err = bytes_reserve(out, len);
-
-	if (!err && compress2(out->data, &len, bytes->data, bytes->len, 6) != Z_OK)
-		err = error_no_memory();
-	out->len = err ? 0 : len;
-	return err;
-}
-
-static void put_base64(const struct bytes *bytes, FILE *out)
+/* Three bytes as four characters; for those that are missing there are equals signs. */
+static void put_three(const struct packer *packer, unsigned n)
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const uint32_t word =
+		(uint32_t)packer->left[0] << 16 | (uint32_t)packer->left[1] << 8 | packer->left[2];
+	const char text[4] = {digits[word >> 18], digits[word >> 12 & 63],
+			      n > 1 ? digits[word >> 6 & 63] : '=',
+			      n > 2 ? digits[word & 63] : '='};
 
-	for (size_t i = 0; i < bytes->len; i += 3) {
-		size_t left = bytes->len - i;
-		uint32_t word = (uint32_t)bytes->data[i] << 16 |
-				(left > 1 ? (uint32_t)bytes->data[i + 1] << 8 : 0) |
-				(left > 2 ? bytes->data[i + 2] : 0);
-		char text[4] = {digits[word >> 18], digits[word >> 12 & 63],
-				left > 1 ? digits[word >> 6 & 63] : '=',
-				left > 2 ? digits[word & 63] : '='};
+	fwrite_unlocked(text, 1, sizeof(text), packer->out);
+}
 
-		fwrite(text, 1, sizeof(text), out);
+static void put_base64(struct packer *packer, const uint8_t *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		packer->left[packer->n_left++] = data[i];
+		if (packer->n_left == 3) {
+			put_three(packer, 3);
+			packer->n_left = 0;
+		}
 	}
 }
 
-/* Samples of code are read along with those of the only side. */
-static struct error *read_buckets(const struct page_side *sides, unsigned n,
-				  const struct page_options *options, const struct page_tree *tree,
-				  struct page_buckets *buckets)
+static struct error *packer_start(struct packer *packer, FILE *out)
+{
+	*packer = (struct packer){.out = out};
+	return deflateInit(&packer->stream, 6) == Z_OK ? NULL : error_no_memory();
+}
+
+static void packer_put(struct packer *packer, const uint8_t *data, size_t len, int flush)
+{
+	uint8_t out[16384];
+
+	packer->stream.next_in = (uint8_t *)data;
+	packer->stream.avail_in = (uInt)len;
+	do {
+		packer->stream.next_out = out;
+		packer->stream.avail_out = sizeof(out);
+		(void)deflate(&packer->stream, flush);
+		put_base64(packer, out, sizeof(out) - packer->stream.avail_out);
+	} while (!packer->stream.avail_out);
+}
+
+/* In parts that zlib can count. */
+static void packer_bytes(struct packer *packer, const struct bytes *bytes)
+{
+	const size_t most = 1u << 30;
+
+	for (size_t i = 0; i < bytes->len; i += most)
+		packer_put(packer, bytes->data + i, bytes->len - i < most ? bytes->len - i : most,
+			   Z_NO_FLUSH);
+}
+
+static void packer_number(struct packer *packer, uint64_t number)
+{
+	uint8_t data[VARINT_MAX];
+	struct bytes bytes = {.data = data, .cap = sizeof(data)};
+
+	put_varint(&bytes, number);
+	packer_bytes(packer, &bytes);
+}
+
+static void packer_rows(struct packer *packer, const struct page_rows *rows)
+{
+	packer_number(packer, rows->groups);
+	packer_bytes(packer, &rows->written);
+}
+
+static void packer_end(struct packer *packer)
+{
+	packer_put(packer, NULL, 0, Z_FINISH);
+	memset(packer->left + packer->n_left, 0, sizeof(packer->left) - packer->n_left);
+	if (packer->n_left)
+		put_three(packer, packer->n_left);
+	deflateEnd(&packer->stream);
+}
+
+static struct error *put_data(const struct page_parts *parts, const struct page_side *sides,
+			      unsigned n, const struct page_options *options, FILE *out)
+{
+	struct bytes head = {0}, code = {0};
+	const struct bytes *nodes;
+	struct packer packer;
+	struct error *err = put_head(parts, sides, n, options, &head);
+
+	if (!err)
+		err = put_names(parts, &head);
+	if (!err)
+		err = put_code(options->code, &code);
+	if (!err)
+		err = packer_start(&packer, out);
+	if (!err) {
+		packer_bytes(&packer, &head);
+		packer_number(&packer, page_tree_nodes(parts->tree, &nodes));
+		packer_bytes(&packer, nodes);
+		for (unsigned i = 0; i < n; i++)
+			packer_rows(&packer, &parts->rows[i]);
+		packer_bytes(&packer, &code);
+		if (options->code)
+			packer_rows(&packer, &options->code->rows);
+		packer_end(&packer);
+	}
+	bytes_free(&head);
+	bytes_free(&code);
+	return err;
+}
+
+/* The samples, by the nodes that they end in. */
+static struct error *write_rows(const struct page_side *sides, unsigned n, struct page_parts *parts)
 {
 	struct error *err = NULL;
 
 	for (unsigned i = 0; i < n && !err; i++) {
-		const struct time_bucket_set sets[] = {{&tree->position_of[i], MAX_ROWS / n,
-							&buckets->of[i]},
-						       {options->code ? &options->code->of_stack
-								      : NULL,
-							MAX_CODE_ROWS, &buckets->code}};
+		const struct page_places places = page_tree_places(parts->tree, i);
 
-		err = time_buckets_read_sets(sides[i].path, sides[i].profile, sides[i].filter, sets,
-					     options->code ? 2 : 1);
+		err = page_samples_rows(sides[i].samples, sides[i].profile, &places, MAX_ROWS / n,
+					&parts->rows[i]);
 	}
 	return err;
 }
 
-static struct error *pack(const struct page_side *sides, unsigned n,
-			  const struct page_options *options, struct bytes *bytes)
+static struct error *make_parts(const struct page_side *sides, unsigned n,
+				const struct page_options *options, struct page_parts *parts)
 {
-	struct page_buckets buckets = {0};
-	struct page_tree tree;
-	struct error *err = tree_of_sides(sides, n, options->full_names, &tree);
+	struct error *err = page_tree_new(sides, n, &parts->tree);
 
-	if (err)
-		return err;
-	err = read_buckets(sides, n, options, &tree, &buckets);
 	if (!err)
-		err = put_data(&tree, sides, &buckets, n, options, bytes);
-	time_buckets_free(&buckets.of[0]);
-	time_buckets_free(&buckets.of[1]);
-	time_buckets_free(&buckets.code);
-	page_tree_free(&tree);
+		err = write_rows(sides, n, parts);
+	if (!err)
+		err = name_codes_new(&parts->codes);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = name_codes_add(parts->codes, sides[i].profile, sides[i].symbolizer);
+	if (!err && !options->full_names)
+		err = short_names_new(&parts->shorts);
 	return err;
 }
 
 struct error *page_write(const struct page_side *sides, unsigned n,
 			 const struct page_options *options, FILE *out)
 {
-	struct bytes bytes = {0}, small = {0};
-	struct error *err = pack(sides, n, options, &bytes);
+	struct page_parts parts = {0};
+	struct error *err = make_parts(sides, n, options, &parts);
 
-	if (!err)
-		err = compressed(&bytes, &small);
 	if (!err) {
 		fputs(page_before_title, out);
 		flamegraph_put_text(out, title_of(sides, options), TITLE_CELLS);
 		fputs(page_before_data, out);
-		put_base64(&small, out);
+		err = put_data(&parts, sides, n, options, out);
 		fputs(page_behind_data, out);
 	}
-	bytes_free(&bytes);
-	bytes_free(&small);
+	page_tree_free(parts.tree);
+	for (unsigned i = 0; i < n; i++)
+		bytes_free(&parts.rows[i].written);
+	name_codes_free(parts.codes);
+	short_names_free(parts.shorts);
 	return err;
 }

@@ -14,13 +14,38 @@
 
 #include "analysis/annotation.h"
 #include "analysis/tree.h"
+#include "base/bytes.h"
 #include "symbol/source/source.h"
+
+/* A stack, and the thread that had it. */
+struct page_pair {
+	uint32_t stack, thread;
+};
+
+/*
+ * All samples that a page tells of, taken down while the profile is loaded, so that
+ * the recording is read once. They take some ten bytes each; of more than some
+ * millions those of one stack are joined that are near each other in time.
+ */
+struct page_samples {
+	struct profile_listener listener; /* of the filter that the profile is loaded with */
+	struct page_pair *pairs; /* keys of samples are numbers of these; NULL: they are stacks */
+	uint32_t n_pairs;
+	bool weighted;	      /* some sample has a weight */
+	struct page_log *log; /* private */
+};
+
+/* Those that `filter`, which must outlive them, lets pass; by stack and thread, if it divides. */
+struct error *page_samples_new(const struct profile_filter *filter, struct page_samples **out);
+void page_samples_free(struct page_samples *samples);
+
+/* Call it once the profile is loaded, before all that follows. */
+struct error *page_samples_end(struct page_samples *samples);
 
 /* A recording in the page. */
 struct page_side {
-	const char *path;	       /* read once more: not "-" */
-	const struct profile *profile; /* loaded with `filter` */
-	const struct profile_filter *filter;
+	const struct profile *profile;	    /* its samples do not matter */
+	const struct page_samples *samples; /* taken down when it was loaded */
 	struct symbolizer *symbolizer;
 	const char *subtitle;
 	const char *warning; /* NULL: none */
@@ -38,10 +63,18 @@ struct page_options {
 	const struct page_code *code; /* NULL: none, as of two sides */
 };
 
+/* Groups of rows as a page has them. */
+struct page_rows {
+	uint64_t bucket_ns;
+	uint64_t groups;
+	struct bytes written;
+};
+
 /* The code of the functions that take most: instructions and source lines, with their samples. */
 struct page_code_options {
-	const struct profile *profile;	 /* all that is in the page */
-	const struct profile *chosen_by; /* the samples that choose the functions */
+	struct profile *
+		profile; /* its samples choose the functions; then it gets all that are in the page */
+	const struct page_samples *samples;
 	const struct images *images;
 	struct symbolizer *symbolizer;
 	struct symbolizer_options naming;
@@ -66,7 +99,8 @@ struct page_code {
 	char *text; /* JSON that page_controls.js reads */
 	struct page_code_node *nodes;
 	uint32_t n_nodes;
-	struct node_map of_stack; /* its node times PAGE_CODE_ENDS, and its end */
+	struct page_rows
+		rows; /* of samples, at their nodes times PAGE_CODE_ENDS, plus their ends */
 };
 
 /* page_code_free is due, also after an error. */
@@ -76,6 +110,70 @@ void page_code_free(struct page_code *code);
 /* `n` is 1, or 2 for a page of differences: before and after. */
 struct error *page_write(const struct page_side *sides, unsigned n,
 			 const struct page_options *options, FILE *out);
+
+/* Private to page*.c: samples on their way into the page. */
+
+struct page_sample {
+	uint64_t time_ns;
+	uint64_t samples;
+	uint64_t weight_ns; /* of each; of all, if they were joined */
+	double squares; /* sum of the squares of the weights, if they were joined; maybe of others, too */
+	uint32_t key; /* its stack, or the number of its pair */
+	uint16_t vcpu;
+	uint8_t state; /* enum vcpu_state */
+	bool joined;
+};
+
+static inline struct profile_cell page_sample_cell(const struct page_sample *sample)
+{
+	struct profile_cell cell = {0};
+
+	if (sample->joined)
+		return (struct profile_cell){sample->samples, sample->weight_ns, sample->squares};
+	profile_cell_count(&cell, sample->samples, sample->weight_ns);
+	return cell;
+}
+
+struct page_sample_reader {
+	const struct page_chunk *chunk;
+	struct cursor in;
+	struct page_sample sample; /* the one that was read */
+};
+
+/* Goes over the samples in order of time; false at the end. */
+struct page_sample_reader page_samples_start(const struct page_samples *samples);
+bool page_samples_next(struct page_sample_reader *reader);
+
+static inline uint32_t page_samples_stack(const struct page_samples *samples, uint32_t key)
+{
+	return samples->pairs ? samples->pairs[key].stack : key;
+}
+
+/* The nodes that samples end in, by key, or by the stacks of these pairs. */
+struct page_places {
+	const uint32_t *node; /* [n]; 0 for all others */
+	uint32_t n;
+	const struct page_pair *pairs;
+};
+
+/* Buckets become longer until there are no more rows than `max_rows`, or one bucket alone. */
+struct error *page_samples_rows(const struct page_samples *samples, const struct profile *profile,
+				const struct page_places *places, uint64_t max_rows,
+				struct page_rows *out);
+
+/* The tree of all stacks of the sides, in preorder. */
+struct page_tree;
+
+struct error *page_tree_new(const struct page_side *sides, unsigned n, struct page_tree **out);
+void page_tree_free(struct page_tree *tree);
+struct page_places page_tree_places(const struct page_tree *tree, unsigned side);
+
+/* The number of its nodes but the root, and all of them as a page has them. */
+uint32_t page_tree_nodes(const struct page_tree *tree, const struct bytes **written);
+
+/* Names are numbered in bytewise order. */
+uint32_t page_tree_names(const struct page_tree *tree);
+const char *page_tree_name(const struct page_tree *tree, uint32_t number, bool *unresolved);
 
 /* page.html with its style and scripts in it, in three parts; the build makes C of it (page_embed.py). */
 extern const char page_before_title[];

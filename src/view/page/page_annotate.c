@@ -33,6 +33,9 @@
 #define ROWS_WHOLE  256
 #define ROWS_AROUND 6
 
+/* Rows of samples. */
+#define SAMPLES_MAX (1u << 18)
+
 /* Functions are left out, the lightest first, until their stacks have no more nodes. */
 #define NODES_MAX (1u << 18)
 
@@ -55,6 +58,8 @@ struct code_writer {
 	struct part_rows *rows; /* [annotation->n] */
 	struct ids *ids;	/* of parent and row: nodes but the root */
 	size_t nodes_room;
+	uint32_t *of_stack; /* [n_stacks]: its node times PAGE_CODE_ENDS, plus its end */
+	uint32_t n_stacks;
 };
 
 static json_t *text_or_null(const char *text)
@@ -193,21 +198,21 @@ static bool find_place(const struct code_writer *w, uint32_t stack, struct code_
 static struct error *add_nodes(struct code_writer *w, const bool *used, struct page_code *code)
 {
 	const struct stacks *stacks = w->options->profile->stacks;
-	struct node_map *map = &code->of_stack;
+	uint32_t *of_stack = w->of_stack;
 	struct code_place place;
 	struct error *err = ids_new(&w->ids);
 
 	code->n_nodes = 1;
-	map->node[0] = 0;
-	for (uint32_t i = 1; i < map->n && !err && code->n_nodes <= NODES_MAX; i++) {
-		map->node[i] = map->node[stacks_node(stacks, i)->parent];
+	of_stack[0] = 0;
+	for (uint32_t i = 1; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
+		of_stack[i] = of_stack[stacks_node(stacks, i)->parent];
 		if (used[i] && find_place(w, i, &place))
-			err = add_node(w, &place, code, &map->node[i]);
+			err = add_node(w, &place, code, &of_stack[i]);
 	}
-	for (uint32_t i = 0; i < map->n && !err && code->n_nodes <= NODES_MAX; i++) {
-		map->node[i] *= PAGE_CODE_ENDS;
+	for (uint32_t i = 0; i < w->n_stacks && !err && code->n_nodes <= NODES_MAX; i++) {
+		of_stack[i] *= PAGE_CODE_ENDS;
 		if (used[i] && find_place(w, i, &place))
-			map->node[i] += place.misplaced ? PAGE_CODE_MISPLACED : PAGE_CODE_SELF;
+			of_stack[i] += place.misplaced ? PAGE_CODE_MISPLACED : PAGE_CODE_SELF;
 	}
 	ids_free(w->ids);
 	w->ids = NULL;
@@ -221,8 +226,9 @@ static struct error *build_nodes(struct code_writer *w, struct page_code *code)
 	bool *used = calloc(n + (size_t)1, sizeof(*used));
 	struct error *err = used ? NULL : error_no_memory();
 
-	code->of_stack = (struct node_map){.node = calloc(n + (size_t)1, sizeof(uint32_t)), .n = n};
-	if (!err && !code->of_stack.node)
+	w->of_stack = calloc(n + (size_t)1, sizeof(*w->of_stack));
+	w->n_stacks = n;
+	if (!err && !w->of_stack)
 		err = error_no_memory();
 	if (!err && n)
 		profile_mark_used(profile, &profile->cells, used);
@@ -338,6 +344,33 @@ static struct error *write_code(struct code_writer *w, char **out)
 	return err;
 }
 
+/* Replaces the samples of a profile, which were a part of these, by all of them. */
+static struct error *count_samples(const struct page_samples *samples, struct profile *profile)
+{
+	struct page_sample_reader reader = page_samples_start(samples);
+	struct profile_cells *cells = &profile->cells;
+	struct profile_cell *at;
+
+	while (page_samples_next(&reader)) {
+		uint32_t *number = &cells->of[page_samples_stack(samples, reader.sample.key)];
+
+		if (!*number)
+			*number = cells->n++;
+	}
+	at = reallocarray(cells->at, cells->n, sizeof(*at));
+	if (!at)
+		return error_no_memory();
+	cells->at = at;
+	memset(at, 0, cells->n * sizeof(*at));
+	for (reader = page_samples_start(samples); page_samples_next(&reader);) {
+		const uint32_t stack = page_samples_stack(samples, reader.sample.key);
+		const struct profile_cell cell = page_sample_cell(&reader.sample);
+
+		profile_cell_add(&at[profile_cell_number(cells, stack)], &cell);
+	}
+	return NULL;
+}
+
 struct error *page_code(const struct page_code_options *options, struct page_code *out)
 {
 	const char *names[PAGE_CODE_FUNCTIONS];
@@ -349,10 +382,12 @@ struct error *page_code(const struct page_code_options *options, struct page_cod
 					 .names = names};
 	struct annotation annotation = {0};
 	struct code_writer w = {.options = options, .annotation = &annotation};
-	struct error *err = flat_choose(options->chosen_by, options->symbolizer, PAGE_CODE_SHARE,
+	struct error *err = flat_choose(options->profile, options->symbolizer, PAGE_CODE_SHARE,
 					names, PAGE_CODE_FUNCTIONS, &how.n_names);
 
 	*out = (struct page_code){0};
+	if (!err)
+		err = count_samples(options->samples, options->profile);
 	if (!err && how.n_names)
 		err = annotation_build(&how, &annotation);
 	if (!err)
@@ -365,6 +400,12 @@ struct error *page_code(const struct page_code_options *options, struct page_cod
 		free(w.rows[i].number);
 	free(w.rows);
 	annotation_free(&annotation);
+	if (!err)
+		err = page_samples_rows(options->samples, options->profile,
+					&(struct page_places){w.of_stack, w.n_stacks,
+							      options->samples->pairs},
+					SAMPLES_MAX, &out->rows);
+	free(w.of_stack);
 	return err;
 }
 
@@ -372,6 +413,6 @@ void page_code_free(struct page_code *code)
 {
 	free(code->text);
 	free(code->nodes);
-	node_map_free(&code->of_stack);
+	bytes_free(&code->rows.written);
 	*code = (struct page_code){0};
 }

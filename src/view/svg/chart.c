@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "view/svg/flamegraph_box.h"
 
 /* Pixels. */
 #define PAD	   10

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/svg/flamegraph_box.h"
-
 /* Pixels; the script gets those that it needs from the attributes of <svg>. */
 #define PAD	   10
 #define ROW	   18

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "view/svg/flamegraph_box.h"
+#include "view/svg/flamegraph.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "view/svg/flamegraph_box.h"
+#include "view/svg/flamegraph.h"
 
 #include <locale.h>
 #include <math.h>

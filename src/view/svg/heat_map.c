@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#include "view/svg/flamegraph_box.h"
-
 /* Pixels. */
 #define PAD	    10
 #define AXIS	    58 /* the rows' offsets, left of the cells */

@@ -38,7 +38,7 @@ STACKS = (1_000, 100_000, MILLION)
 # These have to sum up ten million samples in 5 s; others write each sample.
 SUMMARIES = ("report", "tree", "svg")
 # Nobody has set limits for these.
-UNLIMITED = ("page", "diff", "merge")
+UNLIMITED = ("diff", "merge")
 
 
 def parse(arguments):
