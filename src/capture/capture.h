@@ -113,8 +113,9 @@ struct waiting_stack {
 	bool read;
 	uint32_t stack; /* id in the store of `capture` */
 	enum unwind_end end;
-	bool called;  /* the program called the kernel, */
-	bool program; /* and its frames are there, at least where it goes on */
+	uint64_t
+		called; /* the program called the kernel, and goes on at this address; 0: neither */
+	bool program;	/* its frames are there, at least that one */
 };
 
 /* *thread is read anew. Errors are those of capture_locate, and of a lack of memory. */

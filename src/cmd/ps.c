@@ -14,13 +14,15 @@
 struct ps_args {
 	struct session_options session;
 	const char *output;
-	bool threads, json;
+	bool threads, maps, json;
 };
 
 #define AT(field) offsetof(struct ps_args, field)
 
 static const struct option_row own_options[] = {
 	{"threads", NULL, 't', take_true, AT(threads), .text = "a line for each thread"},
+	{"maps", NULL, 0, take_true, AT(maps),
+	 .text = "also what is mapped in the memory of each process"},
 	{"json", NULL, 0, take_true, AT(json), .text = "one JSON object, with all threads"},
 	{"output", "FILE", 'o', take_text, AT(output),
 	 .text = "where to (default: standard output)", .values = OPTION_FILE},
@@ -51,6 +53,8 @@ static struct error *parse(int argc, char **argv, struct ps_args *options, int *
 /* Threads to print. */
 struct listed {
 	const struct thread_listing *listing;
+	const struct guest_dump_thread
+		*threads; /* [list.n]: with the mappings of their processes */
 	const char *
 		*waits_in; /* [list.n]: a function of the kernel; NULL: none, or it is not known */
 };
@@ -160,6 +164,36 @@ static void print_running(const struct thread_listing *listing, FILE *out)
 	}
 }
 
+/* "r-xp" */
+static void access_of(const struct guest_mapping *mapping, char access[5])
+{
+	access[0] = mapping->readable ? 'r' : '-';
+	access[1] = mapping->writable ? 'w' : '-';
+	access[2] = mapping->executable ? 'x' : '-';
+	access[3] = mapping->shared ? 's' : 'p';
+	access[4] = '\0';
+}
+
+static void print_mappings(const struct guest_mapping_list *list, FILE *out)
+{
+	char access[5];
+
+	if (list && list->trouble)
+		fprintf(out, "%8s%s\n", "", list->trouble);
+	for (size_t i = 0; list && i < list->n; i++) {
+		const struct guest_mapping *at = &list->at[i];
+
+		access_of(at, access);
+		fprintf(out, "%8s%012" PRIx64 "-%012" PRIx64 " %s %08" PRIx64, "", at->start,
+			at->end, access, at->offset);
+		if (at->path)
+			fputs("  ", out);
+		if (at->path)
+			sanitize_print(at->path, out);
+		fputs(at->deleted ? " (deleted)\n" : "\n", out);
+	}
+}
+
 static void print_text(const struct listed *listed, bool threads, FILE *out)
 {
 	const struct guest_thread_list *list = &listed->listing->list;
@@ -177,6 +211,7 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 			print_thread(&process, n, waits_in, out);
 		for (size_t k = i; threads && k < i + n; k++)
 			print_thread(&list->at[k], list->at[k].tid, listed->waits_in[k], out);
+		print_mappings(listed->threads[i].mappings, out);
 	}
 	fputc('\n', out);
 	print_running(listed->listing, out);
@@ -215,19 +250,46 @@ static json_t *thread_json(const struct guest_thread *thread, const char *waits_
 			 number(thread->cpu_ns), "switches", number(thread->switches));
 }
 
+static json_t *mapping_json(const struct guest_mapping *at)
+{
+	char access[5];
+
+	access_of(at, access);
+	return json_pack("{s:I, s:I, s:s, s:I, s:b, s:o}", "start", number(at->start), "end",
+			 number(at->end), "access", access, "offset", number(at->offset), "deleted",
+			 at->deleted, "path", at->path ? text(at->path) : json_null());
+}
+
+/* Adds the mappings of a process, if they were asked for and there are some. */
+static void add_mappings(const struct guest_mapping_list *list, json_t *to)
+{
+	json_t *mappings = list ? json_array() : NULL;
+
+	if (!mappings)
+		return;
+	for (size_t i = 0; i < list->n; i++)
+		append(&mappings, mapping_json(&list->at[i]));
+	json_object_set_new(to, "mappings", mappings);
+	if (list->trouble)
+		json_object_set_new(to, "trouble", json_string(list->trouble));
+}
+
 static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 {
 	const char *waits_in;
 	const struct guest_thread process = process_of(listed, first, n, &waits_in);
-	json_t *threads = json_array();
+	json_t *threads = json_array(), *json;
 
 	for (size_t i = first; i < first + n; i++)
 		append(&threads, thread_json(&listed->listing->list.at[i], listed->waits_in[i]));
-	return json_pack("{s:I, s:o, s:s, s:s?, s:b, s:I, s:I, s:o}", "pid",
+	json = json_pack("{s:I, s:o, s:s, s:s?, s:b, s:I, s:I, s:o}", "pid",
 			 (json_int_t)process.pid, "name", text(process.name), "state",
 			 guest_thread_state_name(process.state), "waits_in", waits_in, "kernel",
 			 process.kernel, "start_ns", number(process.start_ns), "cpu_ns",
 			 number(process.cpu_ns), "threads", threads);
+	if (json)
+		add_mappings(listed->threads[first].mappings, json);
+	return json;
 }
 
 static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
@@ -289,20 +351,23 @@ static struct error *print(const struct listed *listed, const struct ps_args *op
 static struct error *find_and_print(const struct guest_dump_taken *taken,
 				    const struct ps_args *options)
 {
-	struct listed listed = {guest_dump_listing(taken), NULL};
+	struct listed listed = {guest_dump_listing(taken), guest_dump_of(taken)->threads, NULL};
 	struct error *err = find_waits(guest_dump_of(taken), &listed);
 
 	if (!err)
 		err = print(&listed, options);
-	if (!err && listed.listing->list.trouble)
-		cmd_say("warning: %s", listed.listing->list.trouble);
+	if (!err && guest_dump_of(taken)->trouble)
+		cmd_say("warning: %s", guest_dump_of(taken)->trouble);
 	free(listed.waits_in);
 	return err;
 }
 
 static struct error *list_and_print(struct target *target, const struct ps_args *options)
 {
-	const struct guest_dump_wanted wanted = {.vcpu = -1, .full_names = true, .threads = true};
+	const struct guest_dump_wanted wanted = {.vcpu = -1,
+						 .full_names = true,
+						 .threads = true,
+						 .mappings = options->maps};
 	struct guest_dump_taken *taken;
 	struct error *err = preopen_output(options->output);
 

@@ -129,7 +129,8 @@ static const struct option_row own_options[] = {
 	{"all-threads", NULL, 0, take_true, AT(wanted.threads),
 	 .text = "also the guest's threads that do not run, and where each waits",
 	 .more = "Of guests that run Linux: their stacks in the kernel, read from its memory "
-		 "while the guest runs."},
+		 "while the guest runs; and by the file that is mapped there where the program "
+		 "called it."},
 	{"frame-pointers", NULL, 'f', take_frame_pointers,
 	 .text = "find callers by frame pointers alone (--unwind=fp)"},
 	{"full-names", NULL, 0, take_true, AT(wanted.full_names),
@@ -159,6 +160,7 @@ static struct error *parse(int argc, char **argv, struct stack_args *options, in
 				       .output = "-"};
 	session_defaults(&options->session);
 	err = options_parse(&verb_stack, argc, argv, options, first);
+	options->wanted.mappings = options->wanted.threads;
 	if (!err && *first == argc)
 		err = cmd_usage_error(&verb_stack, "which guest?");
 	if (!err && *first + 2 < argc)

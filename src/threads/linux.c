@@ -454,6 +454,8 @@ static struct error *find_all(const struct guest_memory *memory, const struct ka
 	if (!err)
 		linux_saved_find(btf, &own->saved);
 	if (!err)
+		linux_maps_find(btf, &own->maps);
+	if (!err)
 		find_current(names, btf, own);
 	if (!err)
 		find_switches(names, own);
@@ -502,4 +504,5 @@ const struct threads_system threads_linux = {
 	.details = details,
 	.saved = linux_saved_read,
 	.stands = linux_saved_stands,
+	.mappings = linux_maps_read,
 };

@@ -46,6 +46,48 @@ struct linux_saved {
 	uint32_t mm, pgd; /* the address space, in task_struct; its page tables, in mm_struct */
 };
 
+/*
+ * Members on the way from a task to its mappings and the paths of their files. Those of one
+ * structure stand behind each other.
+ */
+enum linux_map_member {
+	MAPS_MM,  /* struct task_struct */
+	MM_COUNT, /* struct mm_struct */
+	MM_ROOT,
+	MM_HEAP,
+	MM_HEAP_END,
+	MM_STACK,
+	MM_VDSO,
+	VMA_START, /* struct vm_area_struct */
+	VMA_END,
+	VMA_MM,
+	VMA_FLAGS,
+	VMA_OFFSET,
+	VMA_FILE,
+	VMA_NEXT,
+	FILE_MOUNT, /* struct file */
+	FILE_DENTRY,
+	DENTRY_PARENT, /* struct dentry */
+	DENTRY_NAME,
+	DENTRY_NAME_LEN,
+	DENTRY_HASHED,
+	MOUNT_MNT, /* struct mount, which holds a struct vfsmount */
+	MOUNT_PARENT,
+	MOUNT_POINT,
+	MNT_ROOT,
+	LEAF_PIVOTS, /* struct maple_node */
+	LEAF_SLOTS,
+	INNER_PIVOTS,
+	INNER_SLOTS,
+	LINUX_MAP_MEMBERS
+};
+
+struct linux_maps {
+	bool known;
+	bool tree; /* mappings are in a maple tree, else (before Linux 6.1) in a list */
+	uint32_t at[LINUX_MAP_MEMBERS]; /* offsets; 0 for one that this kernel has not */
+};
+
 struct linux_threads {
 	uint64_t init_task;	   /* begins and ends the list of processes */
 	uint32_t at[TASK_MEMBERS]; /* offsets */
@@ -58,6 +100,7 @@ struct linux_threads {
 		uint64_t start, end;
 	} switches[2];
 	struct linux_saved saved;
+	struct linux_maps maps;
 	uint64_t online, cpus; /* the mask of CPUs that are on-line; how many there may be */
 };
 
@@ -97,5 +140,10 @@ bool linux_saved_read(const void *state, const struct guest_memory *memory,
 bool linux_saved_stands(const void *state, const struct guest_memory *memory,
 			const struct guest_thread *thread);
 void linux_saved_find(const struct btf *btf, struct linux_saved *at);
+
+/* threads_system.mappings; and what it needs. */
+struct error *linux_maps_read(const void *state, const struct guest_memory *memory,
+			      const struct guest_thread *thread, struct guest_mapping_list *out);
+void linux_maps_find(const struct btf *btf, struct linux_maps *maps);
 
 #endif

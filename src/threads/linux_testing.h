@@ -62,6 +62,18 @@ static const struct linux_threads layout = {
 		  .programs = true,
 		  .mm = 144,
 		  .pgd = 16},
+	.maps = {.known = true,
+		 .tree = true,
+		 .at = {[MAPS_MM] = 144,    [MM_COUNT] = 24,	    [MM_ROOT] = 32,
+			[MM_HEAP] = 40,	    [MM_HEAP_END] = 48,	    [MM_STACK] = 56,
+			[MM_VDSO] = 64,	    [VMA_START] = 0,	    [VMA_END] = 8,
+			[VMA_NEXT] = 16,    [VMA_MM] = 24,	    [VMA_FLAGS] = 32,
+			[VMA_OFFSET] = 40,  [VMA_FILE] = 48,	    [FILE_MOUNT] = 8,
+			[FILE_DENTRY] = 16, [DENTRY_HASHED] = 16,   [DENTRY_PARENT] = 24,
+			[DENTRY_NAME] = 40, [DENTRY_NAME_LEN] = 36, [MOUNT_PARENT] = 0,
+			[MOUNT_POINT] = 8,  [MOUNT_MNT] = 16,	    [MNT_ROOT] = 16,
+			[LEAF_PIVOTS] = 8,  [LEAF_SLOTS] = 128,	    [INNER_PIVOTS] = 8,
+			[INNER_SLOTS] = 80}},
 };
 
 struct kernel {

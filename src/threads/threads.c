@@ -140,6 +140,47 @@ bool guest_threads_stands(const struct guest_threads *threads, const struct gues
 	return threads->system->stands(threads->state, memory, thread);
 }
 
+struct error *guest_threads_mappings(const struct guest_threads *threads,
+				     const struct guest_memory *memory,
+				     const struct guest_thread *thread,
+				     struct guest_mapping_list *out)
+{
+	struct error *err;
+
+	*out = (struct guest_mapping_list){0};
+	err = pool_new(&out->paths);
+	if (!err)
+		err = threads->system->mappings(threads->state, memory, thread, out);
+	if (err)
+		guest_mapping_list_free(out);
+	return err;
+}
+
+void guest_mapping_list_free(struct guest_mapping_list *list)
+{
+	free(list->at);
+	pool_free(list->paths);
+	*list = (struct guest_mapping_list){0};
+}
+
+const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va)
+{
+	size_t from = 0, to = list ? list->n : 0;
+
+	while (from < to) {
+		const size_t middle = from + (to - from) / 2;
+		const struct guest_mapping *at = &list->at[middle];
+
+		if (va < at->start)
+			to = middle;
+		else if (va >= at->end)
+			from = middle + 1;
+		else
+			return at;
+	}
+	return NULL;
+}
+
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out)
 {
 	return threads->system->request(threads->state, out);

@@ -27,10 +27,11 @@
  *    is_cpu() and details() what a copy means; none of these four is called if it
  *    returns false.
  * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
- * 5. Tests: threads/<system>_test.c walks lists that a test has built, loops
+ * 5. Programs: mappings(), what lies where in the memory of a process.
+ * 6. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
- * 6. Docs: docs/man/uniprof-ps.1.in, docs/report.md, CHANGELOG.md.
+ * 7. Docs: docs/man/uniprof-ps.1.in, docs/report.md, CHANGELOG.md.
  */
 
 #include <stdbool.h>
@@ -190,6 +191,53 @@ bool guest_threads_saved(const struct guest_threads *threads, const struct guest
 bool guest_threads_stands(const struct guest_threads *threads, const struct guest_memory *memory,
 			  const struct guest_thread *thread);
 
+/* Mappings of one process, and bytes of a path, at most. */
+#define GUEST_MAPPINGS_MAX 65536u
+#define GUEST_PATH_MAX	   511u
+
+/* A stretch of a process's memory. */
+struct guest_mapping {
+	uint64_t start, end;
+	uint64_t offset; /* in the file, of `start`; 0: no file is mapped */
+	bool readable, writable, executable, shared;
+	bool deleted; /* the file has no name any more */
+	/*
+	 * The file's, as the guest's first process sees it, its end if it is longer; or "[stack]"
+	 * and its like. NULL: neither. Any bytes: sanitize them before they are printed.
+	 */
+	const char *path;
+};
+
+struct pool;
+
+/* Mappings of one process, by their addresses. */
+struct guest_mapping_list {
+	struct guest_mapping *at; /* freed by guest_mapping_list_free */
+	size_t n, room;
+	struct pool *paths;
+	const char *
+		trouble; /* a sentence: they could not be read, and there are none; NULL: all well */
+};
+
+/*
+ * Lists the mappings of a thread's process while the guest runs: those of one moment. There are none
+ * of a kernel's thread, and of one that has ended.
+ */
+struct error *guest_threads_mappings(const struct guest_threads *threads,
+				     const struct guest_memory *memory,
+				     const struct guest_thread *thread,
+				     struct guest_mapping_list *out);
+void guest_mapping_list_free(struct guest_mapping_list *list);
+
+/* The one that holds an address; NULL: none, or there is no list. */
+const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va);
+
+/* Place of an address in the file, or in what has no file. */
+static inline uint64_t guest_mapping_offset(const struct guest_mapping *mapping, uint64_t va)
+{
+	return mapping->offset + (va - mapping->start);
+}
+
 /* What to copy to learn which thread runs; false: the system does not tell. */
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out);
 
@@ -281,6 +329,10 @@ struct threads_system {
 		      struct guest_thread *thread, struct thread_saved *out);
 	bool (*stands)(const void *state, const struct guest_memory *memory,
 		       const struct guest_thread *thread);
+	/* Fills an empty list with a pool; what it holds is freed by the caller, whatever is returned. */
+	struct error *(*mappings)(const void *state, const struct guest_memory *memory,
+				  const struct guest_thread *thread,
+				  struct guest_mapping_list *out);
 };
 
 struct guest_threads {

@@ -21,6 +21,8 @@ struct guest_dump_trace {
 	struct frame *frames; /* leaf first */
 	size_t n_frames;
 	enum unwind_end end;
+	/* Mappings of the process when its frames were read; NULL: not known. */
+	const struct guest_mapping_list *mappings;
 };
 
 struct guest_dump_vcpu {
@@ -39,8 +41,11 @@ struct guest_dump_vcpu {
 struct guest_dump_thread {
 	struct guest_thread thread;
 	const char *process; /* name of its process */
-	bool read;	     /* false: it ran, has ended or cannot be read; nothing below is set */
-	bool program; /* the trace ends in the kernel, where the thread's program called it */
+	/* ... and what it has mapped, at another moment than the trace; NULL: it was not asked for, or has none. */
+	const struct guest_mapping_list *mappings;
+	bool read; /* false: it ran, has ended or cannot be read; nothing below is set */
+	/* The trace ends in the kernel, which the thread's program called: it goes on here; else 0. */
+	uint64_t program;
 	struct guest_dump_trace trace;
 };
 

@@ -114,9 +114,21 @@ static json_t *source(const struct location *location)
 	return json;
 }
 
-/* Adds the function at an address, and those that were inlined into it, if it has a name. */
-static struct error *add_source(const struct guest_dump *dump, const struct frame *frame,
-				json_t *to)
+/* Adds the file that is mapped at an address of a program, and the place in it. */
+static void add_mapped(const struct guest_dump_trace *trace, uint64_t va, json_t *to)
+{
+	const struct guest_mapping *at = guest_mapping_at(trace->mappings, va);
+
+	if (!at || !at->path)
+		return;
+	json_object_set_new(to, "image", text(at->path));
+	json_object_set_new(to, "image_offset",
+			    json_integer((json_int_t)guest_mapping_offset(at, va)));
+}
+
+/* Adds the function at an address, and those that were inlined into it, if it has a name; else its file. */
+static struct error *add_source(const struct guest_dump *dump, const struct guest_dump_trace *trace,
+				const struct frame *frame, json_t *to)
 {
 	const struct location *locations;
 	json_t *list;
@@ -124,6 +136,8 @@ static struct error *add_source(const struct guest_dump *dump, const struct fram
 	struct error *err =
 		symbolizer_locate(dump->symbolizer, frame->addr, frame->kind, &locations, &n);
 
+	if (!err && !locations[n - 1].resolved)
+		add_mapped(trace, frame->addr, to);
 	if (err || !locations[n - 1].resolved)
 		return err;
 	json_object_set_new(to, "symbol", json_string(locations[n - 1].symbol));
@@ -176,7 +190,7 @@ static struct error *add_trace(const struct guest_dump *dump, const struct guest
 		const struct frame *frame = &of->frames[i];
 		json_t *json = json_pack("{s:o, s:s}", "address", hex(frame->addr), "trust",
 					 frame->trust == TRUST_GUESS ? "guess" : "sure");
-		struct error *err = add_source(dump, frame, json);
+		struct error *err = add_source(dump, of, frame, json);
 
 		json_array_append_new(trace, json);
 		if (err)
@@ -222,6 +236,10 @@ static struct error *add_thread(const struct guest_dump *dump,
 	if (!thread->read)
 		return NULL;
 	json_object_set_new(json, "program", json_boolean(thread->program));
+	if (thread->program)
+		json_object_set_new(json, "program_address", hex(thread->program));
+	if (thread->program)
+		add_mapped(&thread->trace, thread->program, json);
 	return add_trace(dump, &thread->trace, json);
 }
 

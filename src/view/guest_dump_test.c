@@ -52,7 +52,9 @@ static void fill_vcpu(struct fixture *f)
 					 .state = VCPU_RUNNING,
 					 .regs = &f->regs,
 					 .stack = &f->window,
-					 .trace = {f->frames, 3, UNWIND_BROKEN},
+					 .trace = {.frames = f->frames,
+						   .n_frames = 3,
+						   .end = UNWIND_BROKEN},
 					 .n_code = 1};
 	vcpu->code[0] = (struct code_line){.va = 0x1008,
 					   .len = 1,
@@ -78,8 +80,8 @@ static void add_threads(struct fixture *f)
 		.thread = {.pid = 7, .tid = 7, .state = THREAD_SLEEPING, .name = "w\033[31m"},
 		.process = "w\033[31m",
 		.read = true,
-		.program = true,
-		.trace = {f->frames, 2, UNWIND_OUTERMOST}};
+		.program = 0x401234,
+		.trace = {.frames = f->frames, .n_frames = 2, .end = UNWIND_OUTERMOST}};
 	f->threads[1] = (struct guest_dump_thread){
 		.thread = {.pid = 7, .tid = 8, .state = THREAD_RUNNING, .name = "worker"},
 		.process = "w\033[31m"};
@@ -285,6 +287,43 @@ static void threads_have_their_traces(void **state)
 	teardown(&f);
 }
 
+/* The file that a program's code is of is told where it has no name. */
+static void code_of_programs_is_told_by_what_is_mapped(void **state)
+{
+	struct guest_mapping mapping[] = {
+		{.start = 0x400000, .end = 0x402000, .offset = 0x3000, .path = "/lib/a\033b.so"},
+		{.start = 0x500000, .end = 0x501000}};
+	const struct guest_mapping_list list = {.at = mapping, .n = 2};
+	struct frame frames[] = {{.addr = 0x400010}, {.addr = 0x500010}};
+	struct fixture f;
+	json_t *json, *thread, *frame;
+	char *txt;
+
+	setup(&f);
+	add_threads(&f);
+	f.threads[0].program = 0x401234;
+	f.threads[0].trace = (struct guest_dump_trace){.frames = frames,
+						       .n_frames = 2,
+						       .end = UNWIND_OUTERMOST,
+						       .mappings = &list};
+	txt = as_text(&f);
+	has(txt, "\n    0  0000000000400010  a\xef\xbf\xbd"
+		 "b.so+0x3010\n");
+	has(txt, "\n    1  0000000000500010  (no name)\n");
+	has(txt, "called by its program at a\xef\xbf\xbd"
+		 "b.so+0x4234, whose stack");
+	free(txt);
+	json = as_json(&f);
+	thread = json_array_get(json_object_get(json, "threads"), 0);
+	frame = json_array_get(json_object_get(thread, "trace"), 0);
+	assert_string_equal(json_string_value(json_object_get(frame, "image")), "/lib/a\xef\xbf\xbd"
+										"b.so");
+	assert_int_equal(json_integer_value(json_object_get(frame, "image_offset")), 0x3010);
+	assert_int_equal(json_integer_value(json_object_get(thread, "image_offset")), 0x4234);
+	json_decref(json);
+	teardown(&f);
+}
+
 static void json_has_threads_where_they_were_asked_for(void **state)
 {
 	struct fixture f;
@@ -349,6 +388,7 @@ int main(void)
 		cmocka_unit_test(names_are_short_if_asked_for),
 		cmocka_unit_test(vcpus_for_what_may_begin_later_are_not_told),
 		cmocka_unit_test(a_paused_guest_stands_still),
+		cmocka_unit_test(code_of_programs_is_told_by_what_is_mapped),
 		cmocka_unit_test(threads_have_their_traces),
 		cmocka_unit_test(json_has_threads_where_they_were_asked_for),
 		cmocka_unit_test(json_has_the_same_and_can_be_read),

@@ -36,12 +36,13 @@ static void put_name(const struct guest_dump *dump, const char *full, FILE *out)
 	size_t len = strlen(full);
 	const char *name = short_names_get(dump->names, full, &len);
 
-	fprintf(out, "  %.*s", (int)len, name);
+	fprintf(out, "%.*s", (int)len, name);
 }
 
 /* "  spin+0x13" */
 static void put_named(const struct guest_dump *dump, const struct named *named, FILE *out)
 {
+	fputs("  ", out);
 	put_name(dump, named->name, out);
 	fprintf(out, "+0x%" PRIx64, named->offset);
 }
@@ -335,14 +336,29 @@ static void put_segment(const struct arch *arch, const struct register_segment *
 	fputc('\n', out);
 }
 
-/* " spin+0x13 spin.c:12"; the offset in an inlined function is unknown. */
-static void put_location(const struct guest_dump *dump, const struct location *location,
-			 uint64_t addr, FILE *out)
+/* "libc.so.6+0x29e56f", by the file's bytes; false if nothing is mapped at `va` that has a name. */
+static bool put_mapped(const struct guest_dump_trace *trace, uint64_t va, FILE *out)
 {
+	const struct guest_mapping *at = guest_mapping_at(trace->mappings, va);
+	const char *slash;
+
+	if (!at || !at->path)
+		return false;
+	slash = strrchr(at->path, '/');
+	sanitize_print(slash ? slash + 1 : at->path, out);
+	fprintf(out, "+0x%" PRIx64, guest_mapping_offset(at, va));
+	return true;
+}
+
+/* " spin+0x13 spin.c:12"; the offset in an inlined function is unknown. */
+static void put_location(const struct guest_dump *dump, const struct guest_dump_trace *trace,
+			 const struct location *location, uint64_t addr, FILE *out)
+{
+	fputs("  ", out);
 	if (location->resolved)
 		put_name(dump, location->function, out);
-	else
-		fputs("  (no name)", out);
+	else if (!put_mapped(trace, addr, out))
+		fputs("(no name)", out);
 	if (location->resolved && !location->inlined)
 		fprintf(out, "+0x%" PRIx64, location_offset(location, addr));
 	if (location->file)
@@ -364,7 +380,7 @@ static struct error *put_frame(const struct guest_dump *dump, const struct guest
 	for (size_t k = 0; !err && k < n; k++) {
 		fprintf(out, "%c%4zu  %0*" PRIx64, frame->trust == TRUST_GUESS ? '?' : ' ', i,
 			2 * (int)word, frame->addr);
-		put_location(dump, &locations[k], frame->addr, out);
+		put_location(dump, trace, &locations[k], frame->addr, out);
 	}
 	return err;
 }
@@ -426,6 +442,20 @@ static void put_thread_name(const struct guest_thread *thread, const char *name,
 		fputc(']', out);
 }
 
+/* The place in the program that called the kernel. */
+static void put_program(const struct guest_dump_thread *thread, FILE *out)
+{
+	if (!thread->program)
+		return;
+	fputs("         called by its program", out);
+	if (guest_mapping_at(thread->trace.mappings, thread->program)) {
+		fputs(" at ", out);
+		if (!put_mapped(&thread->trace, thread->program, out))
+			fprintf(out, "0x%" PRIx64, thread->program);
+	}
+	fputs(", whose stack is not shown: -s gives the file of its code\n", out);
+}
+
 static struct error *put_thread(const struct guest_dump *dump,
 				const struct guest_dump_thread *thread, FILE *out)
 {
@@ -447,10 +477,7 @@ static struct error *put_thread(const struct guest_dump *dump,
 		return NULL;
 	}
 	err = put_trace(dump, &thread->trace, dump->info->arch->word, out);
-	if (thread->program)
-		fputs("         called by its program, whose stack is not shown: -s gives the file "
-		      "of its code\n",
-		      out);
+	put_program(thread, out);
 	return err;
 }
 

@@ -4,10 +4,13 @@
 
 import json
 import re
+import subprocess
 import unittest
+from pathlib import Path
 
 from hostcase import BUILD, chance
 from linuxcase import BOOT, LinuxCase
+from xenrig import packages
 
 TURNS = "init/turns (x) y "
 
@@ -21,6 +24,29 @@ OUTER = {"sleep_for": {"_start;user_entry", "wait_for_child;child"}, "lock_for":
 KERNEL_ENTRY = "entry_SYSCALL_64_after_hwframe"
 
 ENOUGH = 150
+
+# Programs that wait for ever, one with shared libraries, one of another file system, one whose file is gone; what /proc says of them, for the console.
+START = b"""#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir /proc /mnt
+$b mount -t devtmpfs none /dev
+$b mount -t proc none /proc
+$b mount -t tmpfs none /mnt
+$b mkdir /mnt/tools /mnt/gone
+$b cp $b /mnt/tools
+$b cp $b /mnt/gone
+/bin/sleep 1000000 &
+/mnt/tools/busybox sleep 2000000 &
+/mnt/gone/busybox sleep 3000000 &
+until [ $($b cat /proc/[0-9]*/syscall | $b grep -c -E '^(35|230) ') = 3 ]; do $b sleep 1; done
+$b rm /mnt/gone/busybox
+for process in /proc/[0-9]*; do $b sed "s|^|maps $process |" $process/maps; echo "syscall $process $($b cat $process/syscall)"; done
+echo guest is up
+exec $b sleep 4000000
+"""
+MAPS = re.compile(r"^maps /proc/(\d+) ([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ \d+ *(.*?)\r?$", re.M)
+SYSCALL = re.compile(r"^syscall /proc/(\d+) .* 0x([0-9a-f]+)\r?$", re.M)
+LOADER = "lib64/ld-linux-x86-64.so.2"
 
 
 class Linux(LinuxCase):
@@ -95,6 +121,56 @@ class Linux(LinuxCase):
 
     def test_waits_have_the_shares_that_their_program_tells_and_its_stacks(self):
         self.check_waits("pti=on")
+
+    def programs(self):
+        """Files of the guest: a shell without libraries, and a program of this machine with them."""
+        deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
+        subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
+        libraries = re.findall(r"=> (/\S+)", subprocess.run(["ldd", "/bin/sleep"], check=True, stdout=subprocess.PIPE, text=True).stdout)
+        files = {"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep"), LOADER: Path("/") / LOADER,
+                 **{library.lstrip("/"): Path(library) for library in libraries}}
+        directories = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+        return {**{name: (0o40755, b"", (0, 0)) for name in sorted(directories)}, **{name: (0o100755, path.read_bytes(), (0, 0)) for name, path in files.items()}}
+
+    def check_maps(self, told):
+        """All mappings of all processes are those that /proc tells; returns {pid: mappings}."""
+        maps = {}
+        for process in told["processes"]:
+            self.assertNotIn("trouble", process)
+            maps[process["pid"]] = [(at["start"], at["end"], at["access"], at["offset"], (at["path"] or "") + (" (deleted)" if at["deleted"] else ""))
+                                    for at in process.get("mappings", [])]
+        seen = {}
+        for pid, start, end, access, offset, path in MAPS.findall(self.console.read_text()):
+            # The pages of the kernel's clock have no name here.
+            seen.setdefault(int(pid), []).append((int(start, 16), int(end, 16), access, int(offset, 16), "" if path.startswith("[vvar") else path))
+        # The first process has become another program since.
+        seen = {pid: mappings for pid, mappings in seen.items() if pid in maps and pid != 1}
+        self.assertEqual(seen, {pid: mappings for pid, mappings in maps.items() if mappings and pid != 1})
+        self.assertLessEqual({"/bin/sleep", "/mnt/tools/busybox", "/mnt/gone/busybox (deleted)", "[heap]", "[stack]", "[vdso]"},
+                             {path for mappings in seen.values() for *_, path in mappings})
+        return maps
+
+    def check_calls(self, told, maps):
+        """The place at which each program called the kernel is that which /proc tells, in the file that is mapped there."""
+        places = {int(pid): int(pc, 16) for pid, pc in SYSCALL.findall(self.console.read_text())}
+        seen = set()
+        for thread in told["threads"]:
+            if thread["pid"] not in places or not thread.get("program") or thread["pid"] == 1:
+                continue
+            pc = int(thread["program_address"], 16)
+            start, _, _, offset, path = next(at for at in maps[thread["pid"]] if at[0] <= pc < at[1])
+            self.assertEqual((pc, thread["image"], thread["image_offset"]), (places[thread["pid"]], path.removesuffix(" (deleted)"), offset + pc - start))
+            seen.add(Path(thread["image"]).name)
+        self.assertEqual(seen, {"libc.so.6", "busybox"})
+
+    def test_mappings_are_those_of_proc(self):
+        init = self.scratch / "init"
+        init.write_bytes(START)
+        self.start_linux("quiet console=ttyS0", init, more=self.programs())
+        self.wait_for(lambda: self.console.exists() and "guest is up" in self.console.read_text(), "its programs do not begin", BOOT)
+        maps = self.check_maps(json.loads(self.uniprof("ps", "--json", "--maps", f"qemu:{self.qmp}", timeout=600)))
+        self.check_calls(json.loads(self.uniprof("stack", "--all-threads", "--json", f"qemu:{self.qmp}", timeout=600)), maps)
+        self.assertRegex(self.uniprof("stack", "--all-threads", f"qemu:{self.qmp}", timeout=600), r"called by its program at libc\.so\.6\+0x[0-9a-f]+, whose")
 
     def test_threads(self):
         self.check("")

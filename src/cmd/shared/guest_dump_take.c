@@ -93,6 +93,130 @@ void guest_dump_read_code(struct target *target, const struct images *images,
 		out->n_code = plain_lines(target, regs, out->code);
 }
 
+/*
+ * Views of memory that are tried, each with a sample of its own: it may be that
+ * of a process that ends meanwhile, or lack the kernel. A vCPU in the kernel
+ * hardly ever has such a view: it counts for several.
+ */
+#define VIEWS_MOST  100u
+#define KERNEL_VIEW 12u
+#define VIEW_NAP_NS (10 * 1000000ull)
+/* Steps for all that is read: some seconds. */
+#define STEPS (1ull << 31)
+
+static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct thread_listing *listing = ctx;
+
+	return target_read(listing->target, &listing->regs, va, buf, len);
+}
+
+static struct error *take_view(struct thread_listing *listing, unsigned turn)
+{
+	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
+
+	if (err)
+		return err;
+	/* The kernel's page tables are by turns those of user mode, and beside them. */
+	if (!waiting_choose_view(listing->target, listing->sample, turn % 2, &listing->regs))
+		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
+					    "known: Linux of 64 bits on x86 or Arm");
+	return NULL;
+}
+
+static struct error *open_system(struct thread_listing *listing)
+{
+	struct error *err = guest_threads_open(&listing->memory, &listing->regs, &listing->threads);
+
+	if (!err && !listing->threads)
+		err = error_new(ERR_GUEST,
+				listing->regs.user
+					? "no vCPU was ever seen in the guest's kernel: try again"
+					: "the guest runs no system whose threads are known: Linux "
+					  "of 64 bits with kallsyms is");
+	return err;
+}
+
+static struct error *list_running(struct thread_listing *listing)
+{
+	listing->cpus = guest_threads_cpus(listing->threads, &listing->memory);
+	listing->running = calloc(listing->cpus + 1ull, sizeof(*listing->running));
+	listing->is_running = calloc(listing->cpus + 1ull, sizeof(*listing->is_running));
+	if (!listing->running || !listing->is_running)
+		return error_no_memory();
+	for (uint32_t i = 0; i < listing->cpus; i++)
+		listing->is_running[i] = guest_threads_running(listing->threads, &listing->memory,
+							       i, &listing->running[i]);
+	return NULL;
+}
+
+static struct error *list_from_view(struct thread_listing *listing, unsigned turn)
+{
+	struct error *err = take_view(listing, turn);
+
+	if (!err && !listing->threads)
+		err = open_system(listing);
+	if (!err)
+		err = guest_threads_list(listing->threads, &listing->memory, &listing->list);
+	return err;
+}
+
+static struct error *list_threads(struct thread_listing *listing)
+{
+	struct error *err = list_from_view(listing, 0);
+	unsigned used = 0;
+
+	for (unsigned turn = 1; err || listing->list.trouble; turn++) {
+		used += listing->regs.user ? 1 : KERNEL_VIEW;
+		if (listing->target->still || used >= VIEWS_MOST || budget_over(&listing->budget) ||
+		    (err && err->kind == ERR_ENDED))
+			break;
+		target_wait(listing->target, clock_now_ns() + VIEW_NAP_NS);
+		error_free(err);
+		guest_thread_list_free(&listing->list);
+		err = list_from_view(listing, turn);
+	}
+	return err;
+}
+
+static struct error *take_listing(struct thread_listing *listing)
+{
+	enum target_life life;
+	struct error *err = target_check_life(listing->target, &life);
+
+	if (!err && !target_can_read(listing->target))
+		err = error_new(ERR_GUEST, "the memory of this guest cannot be read");
+	if (!err)
+		err = sample_new(listing->target->info.vcpus, FRAME_SIZE, &listing->sample);
+	if (!err)
+		err = list_threads(listing);
+	if (!err)
+		err = list_running(listing);
+	return err;
+}
+
+struct error *thread_listing_take(struct target *target, struct thread_listing *out)
+{
+	struct error *err;
+
+	*out = (struct thread_listing){.target = target, .budget = {.left = STEPS}};
+	out->memory = (struct guest_memory){out, read_view, &out->budget};
+	err = take_listing(out);
+	if (err)
+		thread_listing_free(out);
+	return err;
+}
+
+void thread_listing_free(struct thread_listing *listing)
+{
+	free(listing->running);
+	free(listing->is_running);
+	guest_thread_list_free(&listing->list);
+	guest_threads_free(listing->threads);
+	sample_free(listing->sample);
+	*listing = (struct thread_listing){0};
+}
+
 struct guest_dump_taken {
 	struct guest_dump dump;
 	struct images *images;
@@ -101,6 +225,9 @@ struct guest_dump_taken {
 	struct stand_ins *stand_ins; /* NULL: not wanted */
 	struct capture *capture;
 	struct thread_listing listing;
+	struct guest_mapping_list *mappings; /* [n_processes]: of each that was listed */
+	size_t n_processes, n_mappings;
+	struct budget mappings_budget;
 };
 
 const struct guest_dump *guest_dump_of(const struct guest_dump_taken *taken)
@@ -123,6 +250,9 @@ void guest_dump_free(struct guest_dump_taken *taken)
 		free(dump->threads[i].trace.frames);
 	for (size_t i = 0; i < dump->n_memory; i++)
 		free(dump->memory[i].bytes);
+	for (size_t i = 0; i < taken->n_processes; i++)
+		guest_mapping_list_free(&taken->mappings[i]);
+	free(taken->mappings);
 	free(dump->vcpus);
 	free(dump->threads);
 	thread_listing_free(&taken->listing);
@@ -258,20 +388,71 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 static struct error *take_thread(struct guest_dump_taken *taken, const struct waiting *waiting,
 				 struct guest_dump_thread *out)
 {
+	const uint64_t listed = out->thread.switches;
 	struct waiting_stack stack;
 	struct error *err = waiting_unwind(waiting, &out->thread, &stack);
 
 	out->read = stack.read;
 	if (err || !stack.read)
 		return err;
-	out->program = stack.called && !stack.program;
+	out->program = stack.program ? 0 : stack.called;
+	/* A thread that ran meanwhile may have executed another program. */
+	if (out->thread.switches == listed)
+		out->trace.mappings = out->mappings;
 	return take_frames(taken->stacks, stack.stack, stack.end, &out->trace);
+}
+
+/* Mappings of all processes, at most. */
+#define DUMP_MAPPINGS_MAX (1u << 20)
+
+/* Reads those of the process whose threads stand from `at` on: of one that has not ended. */
+static struct error *take_mappings(struct guest_dump_taken *taken, const struct guest_thread *at,
+				   const struct guest_mapping_list **out)
+{
+	struct thread_listing *listing = &taken->listing;
+	const struct guest_memory memory = {listing, read_view, &taken->mappings_budget};
+	struct guest_mapping_list *to = &taken->mappings[taken->n_processes];
+	const struct guest_thread *end = listing->list.at + listing->list.n, *living = at;
+	struct error *err;
+
+	while (living + 1 < end && living[1].pid == at->pid &&
+	       (living->state == THREAD_ZOMBIE || living->state == THREAD_DEAD))
+		living++;
+	err = guest_threads_mappings(listing->threads, &memory, living, to);
+	if (err)
+		return err;
+	*out = to;
+	taken->n_processes++;
+	taken->n_mappings += to->n;
+	return NULL;
+}
+
+/* Fills in what is known of a thread without its stack, but for the first one that of the one before. */
+static struct error *take_process(struct guest_dump_taken *taken, size_t i, bool with_mappings)
+{
+	const struct guest_thread *at = &taken->listing.list.at[i];
+	struct guest_dump_thread *thread = &taken->dump.threads[i];
+
+	thread->thread = *at;
+	thread->process = at->name;
+	if (i && at->pid == at[-1].pid) {
+		thread->process = thread[-1].process;
+		thread->mappings = thread[-1].mappings;
+		return NULL;
+	}
+	if (!with_mappings || at->kernel)
+		return NULL;
+	if (taken->n_mappings < DUMP_MAPPINGS_MAX)
+		return take_mappings(taken, at, &thread->mappings);
+	taken->dump.trouble = "the guest's processes have too many mappings: not all are shown";
+	return NULL;
 }
 
 /* Frames of all threads, at most: a guest may have many threads with deep stacks. */
 #define THREAD_FRAMES_MAX (1u << 21)
 
-static struct error *take_threads(struct guest_dump_taken *taken, struct target *target)
+static struct error *take_threads(struct guest_dump_taken *taken, struct target *target,
+				  bool with_mappings)
 {
 	struct guest_dump *dump = &taken->dump;
 	struct thread_listing *listing = &taken->listing;
@@ -280,25 +461,23 @@ static struct error *take_threads(struct guest_dump_taken *taken, struct target 
 					.memory = &listing->memory,
 					.regs = &listing->regs,
 					.threads = listing->threads};
-	const char *process = "";
 	struct error *err = NULL;
 	size_t frames = 0;
 
 	dump->trouble = listing->list.trouble;
 	dump->threads = calloc(listing->list.n + 1, sizeof(*dump->threads));
-	if (!dump->threads)
+	taken->mappings = calloc(listing->list.n + 1, sizeof(*taken->mappings));
+	taken->mappings_budget = (struct budget){.left = STEPS};
+	if (!dump->threads || !taken->mappings)
 		return error_no_memory();
 	for (size_t i = 0; i < listing->list.n && !err; i++) {
 		struct guest_dump_thread *thread = &dump->threads[i];
 
-		if (!i || listing->list.at[i].pid != listing->list.at[i - 1].pid)
-			process = listing->list.at[i].name;
-		thread->thread = listing->list.at[i];
-		thread->process = process;
+		err = take_process(taken, i, with_mappings);
 		dump->n_threads++;
-		if (frames < THREAD_FRAMES_MAX)
+		if (!err && frames < THREAD_FRAMES_MAX)
 			err = take_thread(taken, &waiting, thread);
-		else
+		else if (!err)
 			dump->trouble =
 				"the guest's threads have too many frames: not all are shown";
 		frames += thread->trace.n_frames;
@@ -344,7 +523,7 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	if (!err && wanted->threads)
 		err = thread_listing_take(target, &taken->listing);
 	if (!err && wanted->threads)
-		err = take_threads(taken, target);
+		err = take_threads(taken, target, wanted->mappings);
 	if (!err)
 		err = image_locator_end(taken->locator);
 	return err ? err : take_memory(&taken->dump, target, wanted);

@@ -42,7 +42,8 @@ void thread_listing_free(struct thread_listing *listing);
 struct guest_dump_wanted {
 	int64_t vcpu; /* -1: all */
 	bool full_names;
-	bool threads; /* all of the guest's, with their stacks */
+	bool threads;  /* all of the guest's, with their stacks */
+	bool mappings; /* ... and with what is mapped in their processes */
 	size_t n_memory;
 	struct guest_dump_memory memory[GUEST_DUMP_MEMORY_MAX]; /* va, asked, as_stack */
 };
