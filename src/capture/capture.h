@@ -105,7 +105,8 @@ struct waiting {
 	struct capture *capture; /* has taken a tick */
 	const struct guest_threads *threads;
 	const struct guest_memory *memory;
-	const struct regs *regs; /* of a vCPU that sees the kernel */
+	const struct regs *regs;       /* of a vCPU that sees the kernel */
+	struct image_locator *locator; /* of the capture; may be NULL */
 };
 
 struct waiting_stack {
@@ -118,9 +119,14 @@ struct waiting_stack {
 	bool program;	/* its frames are there, at least that one */
 };
 
-/* *thread is read anew. Errors are those of capture_locate, and of a lack of memory. */
+/*
+ * *thread is read anew. With `search`, if the program's part is not whole, the user's files are
+ * compared with what it has mapped under their names: one that is loaded elsewhere in each program
+ * (PIE, libraries) is found in each. Errors are those of capture_locate,
+ * and of a lack of memory.
+ */
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
-			     struct waiting_stack *out);
+			     bool search, struct waiting_stack *out);
 
 /*
  * Samples of the threads that do not run, beside those of the vCPUs: at each

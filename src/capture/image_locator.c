@@ -430,6 +430,11 @@ const struct guest_threads *image_locator_threads(const struct image_locator *lo
 	return locator->kernel.threads;
 }
 
+struct images *image_locator_images(const struct image_locator *locator)
+{
+	return locator->images;
+}
+
 bool image_locator_busy(const struct image_locator *locator)
 {
 	return locator->search != NULL;

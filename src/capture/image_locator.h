@@ -56,6 +56,9 @@ const struct guest_threads *image_locator_threads(const struct image_locator *lo
 void image_locator_offer(struct image_locator *locator, const struct regs *regs,
 			 const struct window *stack);
 
+/* The images, for callers that find out themselves where one is, also in the middle of a search: it keeps no pointer to a mapping from one slice to the next. */
+struct images *image_locator_images(const struct image_locator *locator);
+
 /* True while a search has begun and not ended. */
 bool image_locator_busy(const struct image_locator *locator);
 

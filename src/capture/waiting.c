@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "symbol/images/placement.h"
 #include "symbol/kernel/memory.h"
 
 /* A thread that has run while its stack was read is read again so often. */
@@ -57,6 +58,7 @@ static struct regs registers_of(const struct waiting *waiting, const struct thre
 /* Stacks of one thread, as they were read. */
 struct stacks_read {
 	struct regs regs, program;
+	bool has_program; /* false: `program` and its stack say nothing */
 	struct window stack, program_stack;
 	uint8_t bytes[STACK_MAX];
 	uint8_t program_bytes[RED_ZONE_MAX + PROGRAM_STACK_MAX];
@@ -88,11 +90,116 @@ static bool read_program(const struct waiting *waiting, const struct thread_save
 	return true;
 }
 
-/* Walks through the kernel, and on in the program if that is what this has come to. */
-static struct error *walk(const struct waiting *waiting, const struct stacks_read *read,
-			  bool has_program, struct waiting_stack *out)
+/* Steps to compare what one program has mapped. */
+#define MAPPED_STEPS (1ull << 22)
+
+/* The memory of a program. */
+struct program_view {
+	struct target *target;
+	const struct regs *regs;
+};
+
+static size_t read_program_view(void *ctx, uint64_t va, void *buf, size_t len)
 {
-	struct unwind_result walked, program;
+	const struct program_view *view = ctx;
+
+	return target_read(view->target, view->regs, va, buf, len);
+}
+
+/* A file of the user's that may be that of a program, or of its libraries. */
+static bool is_wanted(const struct image_file *file)
+{
+	return file->given && file->code && file->code->start < LOWER_HALF;
+}
+
+static bool is_mapped_at(const struct images *images, const struct image_file *file, uint64_t slide)
+{
+	for (size_t i = 0; i < images_count(images); i++) {
+		const struct image *image = images_get(images, i);
+
+		if (image->file == file && image->checked && image->slide == slide)
+			return true;
+	}
+	return false;
+}
+
+/* Compares file `i` where a mapping of its name has all of its code. */
+static struct error *compare_mapped(struct images *images, size_t i, const struct guest_mapping *at,
+				    const struct guest_memory *memory, bool *added)
+{
+	const struct program_view *view = memory->ctx;
+	const struct image_file *file = images_file(images, i);
+	struct placement_finding finding;
+	struct error *err;
+	uint64_t slide;
+
+	if (!at->executable || !at->path || strcmp(basename(at->path), basename(file->path)) != 0)
+		return NULL;
+	slide = at->start - (file->code->start & ~(uint64_t)(FRAME_SIZE - 1));
+	if (file->code->end + slide > at->end || is_mapped_at(images, file, slide) ||
+	    placement_check(file->code, slide, memory, &view->regs->pc, 1, &finding) !=
+		    PLACEMENT_SAME ||
+	    budget_over(memory->budget))
+		return NULL;
+	*added = true;
+	err = images_map(images, i, slide, true);
+	if (!err)
+		images_compared(images, i, slide, view->regs->mmu.root, true);
+	return err;
+}
+
+static struct error *search_mapped(const struct waiting *waiting, const struct guest_thread *thread,
+				   const struct regs *program, bool *added)
+{
+	struct images *images = waiting->locator ? image_locator_images(waiting->locator) : NULL;
+	struct program_view view = {waiting->target, program};
+	struct budget budget = {.left = MAPPED_STEPS};
+	const struct guest_memory memory = {&view, read_program_view, &budget};
+	struct guest_mapping_list list = {0};
+	struct error *err = NULL;
+	size_t wanted = 0;
+
+	for (size_t i = 0; images && i < images_files(images); i++)
+		wanted += is_wanted(images_file(images, i));
+	if (wanted)
+		err = guest_threads_mappings(waiting->threads, waiting->memory, thread, &list);
+	for (size_t i = 0; wanted && i < images_files(images); i++)
+		for (size_t k = 0; k < list.n && !err && is_wanted(images_file(images, i)); k++)
+			err = compare_mapped(images, i, &list.at[k], &memory, added);
+	guest_mapping_list_free(&list);
+	return err;
+}
+
+/* Walks on in the program, behind the kernel's part. */
+static struct error *walk_program(const struct waiting *waiting, const struct guest_thread *thread,
+				  const struct stacks_read *read, bool search,
+				  struct unwind_result *walked)
+{
+	const struct regs *regs = &read->program;
+	struct unwind_result program;
+	struct error *err = NULL;
+	bool there = capture_walk(waiting->capture, regs, &read->program_stack, walked->n,
+				  &program),
+	     added = false;
+
+	if (search && (!there || program.end != UNWIND_OUTERMOST))
+		err = search_mapped(waiting, thread, regs, &added);
+	if (!err && added)
+		there = capture_walk(waiting->capture, regs, &read->program_stack, walked->n,
+				     &program);
+	if (there) {
+		walked->n += program.n;
+		walked->end = program.end;
+		walked->program = 0;
+	}
+	return err;
+}
+
+/* Walks through the kernel, and on in the program if that is what this has come to. */
+static struct error *walk(const struct waiting *waiting, const struct guest_thread *thread,
+			  const struct stacks_read *read, bool search, struct waiting_stack *out)
+{
+	struct unwind_result walked;
 	struct tick_entry entry = {0};
 	struct error *err = capture_locate(waiting->capture, &read->regs);
 
@@ -100,13 +207,11 @@ static struct error *walk(const struct waiting *waiting, const struct stacks_rea
 		return err;
 	(void)capture_walk(waiting->capture, &read->regs, &read->stack, 0, &walked);
 	out->called = walked.program;
-	out->program = has_program && walked.program == read->program.pc &&
-		       capture_walk(waiting->capture, &read->program, &read->program_stack,
-				    walked.n, &program);
-	if (out->program) {
-		walked.n += program.n;
-		walked.end = program.end;
-	}
+	if (read->has_program && walked.program == read->program.pc)
+		err = walk_program(waiting, thread, read, search, &walked);
+	if (err)
+		return err;
+	out->program = out->called && !walked.program;
 	err = capture_keep(waiting->capture, &walked, &entry);
 	out->stack = entry.stack;
 	out->end = (enum unwind_end)entry.end;
@@ -115,11 +220,10 @@ static struct error *walk(const struct waiting *waiting, const struct stacks_rea
 
 /* *again: false if it does not stand now. out->read: it stood still meanwhile. */
 static struct error *unwind_once(const struct waiting *waiting, struct guest_thread *thread,
-				 struct waiting_stack *out, bool *again)
+				 bool search, struct waiting_stack *out, bool *again)
 {
 	struct stacks_read read;
 	struct thread_saved saved;
-	bool has_program;
 	uint64_t len;
 
 	*again = guest_threads_saved(waiting->threads, waiting->memory, thread, &saved);
@@ -130,21 +234,21 @@ static struct error *unwind_once(const struct waiting *waiting, struct guest_thr
 	read.stack = (struct window){.va = saved.sp, .bytes = read.bytes};
 	read.stack.len = (uint32_t)target_read(waiting->target, &read.regs, saved.sp, read.bytes,
 					       len < STACK_MAX ? len : STACK_MAX);
-	has_program = read_program(waiting, &saved, &read);
+	read.has_program = read_program(waiting, &saved, &read);
 	out->read =
 		read.stack.len && guest_threads_stands(waiting->threads, waiting->memory, thread);
-	return out->read ? walk(waiting, &read, has_program, out) : NULL;
+	return out->read ? walk(waiting, thread, &read, search, out) : NULL;
 }
 
 struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread *thread,
-			     struct waiting_stack *out)
+			     bool search, struct waiting_stack *out)
 {
 	struct error *err = NULL;
 	bool again = true;
 
 	*out = (struct waiting_stack){0};
 	for (unsigned i = 0; i < TRIES && again && !out->read && !err; i++)
-		err = unwind_once(waiting, thread, out, &again);
+		err = unwind_once(waiting, thread, search, out, &again);
 	return err;
 }
 
@@ -154,18 +258,23 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
 /* Steps for what one tick reads. */
 #define WAITS_STEPS (1ull << 24)
 
+/* Stacks of one thread with which files are searched for in what its program has mapped. */
+#define SEARCHES_MOST 4u
+
 /* A thread as it was seen when it had its last turn. */
 struct visit {
 	uint64_t at_ns; /* 0: never */
 	uint64_t switches;
 	uint32_t stack;
 	uint8_t end;
-	bool read; /* stack and end are those after so many switches */
+	bool read;	  /* stack and end are those after so many switches */
+	uint8_t searches; /* for files in what its program has mapped */
 };
 
 struct waits {
 	struct target *target;
 	struct capture *capture;
+	struct image_locator *locator;	   /* may be NULL */
 	const volatile sig_atomic_t *stop; /* may be NULL */
 	uint32_t budget;
 	struct guest_thread trail[TRAIL]; /* a ring: */
@@ -198,6 +307,7 @@ struct error *waits_new(struct target *target, struct capture *capture,
 		return error_no_memory();
 	waits->target = target;
 	waits->capture = capture;
+	waits->locator = options->locator;
 	waits->stop = options->stop;
 	waits->budget = options->waits < TICK_WAITS_MAX ? options->waits : TICK_WAITS_MAX;
 	waits->period_ns = waits->usual_ns = (uint64_t)((double)NS_PER_S / options->rate_hz);
@@ -300,7 +410,9 @@ static struct error *read_stack(const struct waiting *waiting, struct visit *vis
 
 	if (visit->read && visit->switches == thread->switches)
 		return NULL;
-	err = waiting_unwind(waiting, thread, &stack);
+	err = waiting_unwind(waiting, thread, visit->searches < SEARCHES_MOST, &stack);
+	visit->searches += !err && stack.called && visit->searches < SEARCHES_MOST &&
+			   (!stack.program || stack.end != UNWIND_OUTERMOST);
 	visit->read = !err && stack.read;
 	visit->switches = thread->switches;
 	visit->stack = stack.stack;
@@ -453,7 +565,8 @@ struct error *waits_tick(struct waits *waits, const struct guest_threads *thread
 					.capture = waits->capture,
 					.threads = threads,
 					.memory = &memory,
-					.regs = &view.regs};
+					.regs = &view.regs,
+					.locator = waits->locator};
 
 	if (!threads ||
 	    !waiting_choose_view(waits->target, capture_sample(waits->capture), true, &view.regs))

@@ -36,9 +36,10 @@ $b mkdir /mnt/tools /mnt/gone
 $b cp $b /mnt/tools
 $b cp $b /mnt/gone
 /bin/sleep 1000000 &
+/bin/sleep 1500000 &
 /mnt/tools/busybox sleep 2000000 &
 /mnt/gone/busybox sleep 3000000 &
-until [ $($b cat /proc/[0-9]*/syscall | $b grep -c -E '^(35|230) ') = 3 ]; do $b sleep 1; done
+until [ $($b cat /proc/[0-9]*/syscall | $b grep -c -E '^(35|230) ') = 4 ]; do $b sleep 1; done
 $b rm /mnt/gone/busybox
 for process in /proc/[0-9]*; do $b sed "s|^|maps $process |" $process/maps; echo "syscall $process $($b cat $process/syscall)"; done
 echo guest is up
@@ -163,6 +164,17 @@ class Linux(LinuxCase):
             seen.add(Path(thread["image"]).name)
         self.assertEqual(seen, {"libc.so.6", "busybox"})
 
+    def check_files(self, told, maps):
+        """Files that are mapped elsewhere in each program are found in each: its stack goes on to its beginning."""
+        sleeps = [pid for pid, mappings in maps.items() if any(path == "/bin/sleep" for *_, path in mappings)]
+        self.assertEqual(len({maps[pid][0][0] for pid in sleeps}), 2, maps)
+        for thread in told["threads"]:
+            if thread["pid"] in sleeps:
+                self.assertFalse(thread["program"], thread)
+                self.assertTrue(thread["whole"], thread)
+                self.assertTrue(any(frame.get("symbol", "").startswith("clock_nanosleep") for frame in thread["trace"]), thread)
+                self.assertEqual(thread["trace"][-1].get("image"), "/bin/sleep", thread)
+
     def test_mappings_are_those_of_proc(self):
         init = self.scratch / "init"
         init.write_bytes(START)
@@ -170,6 +182,8 @@ class Linux(LinuxCase):
         self.wait_for(lambda: self.console.exists() and "guest is up" in self.console.read_text(), "its programs do not begin", BOOT)
         maps = self.check_maps(json.loads(self.uniprof("ps", "--json", "--maps", f"qemu:{self.qmp}", timeout=600)))
         self.check_calls(json.loads(self.uniprof("stack", "--all-threads", "--json", f"qemu:{self.qmp}", timeout=600)), maps)
+        libc = next(f"/{name}" for name in self.programs() if name.endswith("libc.so.6"))
+        self.check_files(json.loads(self.uniprof("stack", "-q", "--all-threads", "--json", "-s", "/bin/sleep", "-s", libc, f"qemu:{self.qmp}", timeout=600)), maps)
         self.assertRegex(self.uniprof("stack", "--all-threads", f"qemu:{self.qmp}", timeout=600), r"called by its program at libc\.so\.6\+0x[0-9a-f]+, whose")
 
     def test_threads(self):

@@ -390,7 +390,7 @@ static struct error *take_thread(struct guest_dump_taken *taken, const struct wa
 {
 	const uint64_t listed = out->thread.switches;
 	struct waiting_stack stack;
-	struct error *err = waiting_unwind(waiting, &out->thread, &stack);
+	struct error *err = waiting_unwind(waiting, &out->thread, true, &stack);
 
 	out->read = stack.read;
 	if (err || !stack.read)
@@ -460,7 +460,8 @@ static struct error *take_threads(struct guest_dump_taken *taken, struct target 
 					.capture = taken->capture,
 					.memory = &listing->memory,
 					.regs = &listing->regs,
-					.threads = listing->threads};
+					.threads = listing->threads,
+					.locator = taken->locator};
 	struct error *err = NULL;
 	size_t frames = 0;
 
