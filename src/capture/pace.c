@@ -104,3 +104,80 @@ uint64_t throttle_due(const struct throttle *throttle, uint64_t deadline_ns)
 {
 	return deadline_ns > throttle->until_ns ? deadline_ns : throttle->until_ns;
 }
+
+/* Rates are made for less than the budget, so that a small deviation changes none; below RATES_RAISE of it there is room. */
+#define RATES_AIM	0.9
+#define RATES_RAISE	0.75
+#define RATES_MOST_MORE 2.0
+/* Changes by less than this are not worth a new recording. */
+#define RATES_LEAST_MORE 1.1
+
+/* Share of a CPU that the sampler would take at the wanted rate. */
+static double demand(const struct rate_share *share, double wanted_hz)
+{
+	return share->cpu * wanted_hz / share->rate_hz;
+}
+
+/* The share of a CPU for each sampler at which all together take `available`: those that need less leave the rest to others. */
+static double fair_level(const struct rate_share *shares, size_t n, double wanted_hz,
+			 double available)
+{
+	double level = 0, last = -1;
+
+	while (level > last) {
+		double left = available;
+		size_t limited = 0;
+
+		last = level;
+		for (size_t i = 0; i < n; i++) {
+			const double wants = shares[i].cpu < 0 ? 0 : demand(&shares[i], wanted_hz);
+
+			if (wants > level)
+				limited++;
+			else
+				left -= wants;
+		}
+		if (limited && left / (double)limited > level)
+			level = left / (double)limited;
+	}
+	return level;
+}
+
+static double clamp(double value, double least, double most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+static double raised(double rate_hz, double next, double wanted_hz)
+{
+	if (next < wanted_hz && next < RATES_LEAST_MORE * rate_hz)
+		return rate_hz;
+	return clamp(next, rate_hz, RATES_MOST_MORE * rate_hz);
+}
+
+bool rates_fit(struct rate_share *shares, size_t n, const struct rate_limits *limits)
+{
+	double all = limits->others, level;
+	bool over, changed = false;
+
+	for (size_t i = 0; i < n; i++)
+		all += shares[i].cpu > 0 ? shares[i].cpu : 0;
+	over = all > limits->max_cpu;
+	if (limits->max_cpu <= 0 ||
+	    (!over && !(limits->may_raise && all < RATES_RAISE * limits->max_cpu)))
+		return false;
+	level = fair_level(shares, n, limits->wanted_hz,
+			   RATES_AIM * limits->max_cpu - limits->others);
+	for (size_t i = 0; i < n; i++) {
+		const double rate_hz = shares[i].rate_hz,
+			     wants = demand(&shares[i], limits->wanted_hz),
+			     next = wants > level ? limits->wanted_hz * level / wants
+						  : limits->wanted_hz;
+
+		if (shares[i].cpu >= 0)
+			shares[i].rate_hz = over ? clamp(next, limits->least_hz, rate_hz)
+						 : raised(rate_hz, next, limits->wanted_hz);
+		changed = changed || shares[i].rate_hz != rate_hz;
+	}
+	return changed;
+}

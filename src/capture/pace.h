@@ -14,6 +14,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct pace {
@@ -69,5 +70,26 @@ bool throttle_after(struct throttle *throttle, uint64_t began_ns, uint64_t now_n
 
 /* When to take the sample whose deadline is this. */
 uint64_t throttle_due(const struct throttle *throttle, uint64_t deadline_ns);
+
+/*
+ * Rates of several samplers that share a budget of CPU time. All may take the
+ * same; what one does not need is the others': a guest that is expensive to
+ * sample is sampled less often, and does not slow the others' samplers down.
+ */
+
+struct rate_share {
+	double rate_hz;
+	double cpu; /* share of a CPU that its sampler took at this rate of late; below 0: not known yet */
+};
+
+struct rate_limits {
+	double wanted_hz, least_hz;
+	double max_cpu; /* share of a CPU for all together; 0: no bound */
+	double others;	/* share of a CPU that was taken for anything but sampling */
+	bool may_raise; /* the last change is long enough ago */
+};
+
+/* Lowers rates while all together take too much, and raises them while there is room; true if it has changed any. */
+bool rates_fit(struct rate_share *shares, size_t n, const struct rate_limits *limits);
 
 #endif

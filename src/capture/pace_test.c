@@ -164,6 +164,95 @@ static void rests_no_longer_than_is_allowed_for_one_long_pause(void **state)
 	assert_int_equal(throttle_due(&throttle, 0), 1400 * MS);
 }
 
+#define WANTED 20.0
+
+static struct rate_limits limits_of(double max_cpu)
+{
+	return (struct rate_limits){.wanted_hz = WANTED, .least_hz = 0.1, .max_cpu = max_cpu};
+}
+
+/* Gives samplers their rates by turns until none changes, where a sample takes so much CPU time; returns what all take. */
+static double fit(struct rate_share *shares, size_t n, const double *cost,
+		  const struct rate_limits *limits)
+{
+	double all;
+
+	for (int turn = 0; turn < 100; turn++) {
+		all = limits->others;
+		for (size_t i = 0; i < n; i++) {
+			shares[i].cpu = cost[i] * shares[i].rate_hz;
+			all += shares[i].cpu;
+		}
+		if (!rates_fit(shares, n, limits))
+			return all;
+	}
+	fail_msg("rates never come to rest");
+	return 0;
+}
+
+static void rates_stay_as_wanted_while_the_cpu_time_is_within_its_bound(void **state)
+{
+	struct rate_share shares[] = {{WANTED, 0.002}, {WANTED, 0.007}};
+	struct rate_limits limits = limits_of(0.01);
+
+	limits.may_raise = true;
+	assert_false(rates_fit(shares, 2, &limits));
+	limits.max_cpu = 0;
+	shares[0].cpu = 3;
+	assert_false(rates_fit(shares, 2, &limits));
+}
+
+static void rates_fall_until_all_samplers_keep_within_the_bound(void **state)
+{
+	struct rate_share shares[] = {{WANTED, 0}, {WANTED, 0}, {WANTED, 0}};
+	const double cost[] = {0.002, 0.002, 0.002};
+	struct rate_limits limits = limits_of(0.03);
+
+	limits.others = 0.006;
+	assert_in_range((uint64_t)(1e6 * fit(shares, 3, cost, &limits)), 25000, 30000);
+	for (size_t i = 0; i < 3; i++)
+		assert_in_range((uint64_t)(1e3 * shares[i].rate_hz), 3000, 4000);
+}
+
+static void an_expensive_guest_is_sampled_less_often_and_others_as_before(void **state)
+{
+	struct rate_share shares[] = {{WANTED, 0}, {WANTED, 0}, {WANTED, 0}};
+	const double cost[] = {0.0001, 0.01, 0.0002};
+	const struct rate_limits limits = limits_of(0.03);
+
+	assert_true(fit(shares, 3, cost, &limits) <= 0.03);
+	assert_true(shares[0].rate_hz == WANTED && shares[2].rate_hz == WANTED);
+	assert_in_range((uint64_t)(1e3 * shares[1].rate_hz), 2000, 2200);
+}
+
+static void rates_rise_again_by_steps_once_there_is_room_and_time_enough(void **state)
+{
+	struct rate_share shares[] = {{2, 0.0002}, {2, 0.0002}};
+	const double cost[] = {0.0001, 0.0001};
+	struct rate_limits limits = limits_of(0.03);
+
+	assert_false(rates_fit(shares, 2, &limits));
+	limits.may_raise = true;
+	assert_true(rates_fit(shares, 2, &limits));
+	assert_true(shares[0].rate_hz == 4);
+	fit(shares, 2, cost, &limits);
+	assert_true(shares[0].rate_hz == WANTED && shares[1].rate_hz == WANTED);
+}
+
+static void no_rate_falls_below_the_least_whatever_else_takes_the_cpu(void **state)
+{
+	struct rate_share shares[] = {{WANTED, 0}, {WANTED, -1}};
+	const double cost[] = {0.001};
+	struct rate_limits limits = limits_of(0.01);
+
+	limits.others = 0.5;
+	fit(shares, 1, cost, &limits);
+	assert_true(shares[0].rate_hz == 0.1);
+	/* Of this one it is not known what its samples take. */
+	rates_fit(shares, 2, &limits);
+	assert_true(shares[1].rate_hz == WANTED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +269,11 @@ int main(void)
 		cmocka_unit_test(leaves_a_later_deadline_alone),
 		cmocka_unit_test(keeps_the_paused_share_below_its_bound),
 		cmocka_unit_test(rests_no_longer_than_is_allowed_for_one_long_pause),
+		cmocka_unit_test(rates_stay_as_wanted_while_the_cpu_time_is_within_its_bound),
+		cmocka_unit_test(rates_fall_until_all_samplers_keep_within_the_bound),
+		cmocka_unit_test(an_expensive_guest_is_sampled_less_often_and_others_as_before),
+		cmocka_unit_test(rates_rise_again_by_steps_once_there_is_room_and_time_enough),
+		cmocka_unit_test(no_rate_falls_below_the_least_whatever_else_takes_the_cpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,9 @@
 
 struct sampler_options {
 	double rate_hz;
+	/* rate_hz was lowered from this, so that all samplers of the agent together keep within `max_cpu`; 0: it was not. */
+	double wanted_rate_hz;
+	double max_cpu;	      /* share of a CPU */
 	uint64_t duration_ns; /* 0: until stopped or the guest ends */
 	bool no_jitter;
 	/* Share of time that the guest may be paused, 0 to 1 (no bound); 0: the target's usual. */

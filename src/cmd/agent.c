@@ -73,6 +73,12 @@ static const struct option_row settings[] = {
 	 .text = "no guests of this name, or KIND:NAME; may be given again", .repeats = true},
 	{"max-overhead", "PERCENT", 0, take_percent, AT(session.sampler.max_overhead),
 	 .text = "pause a guest for at most so much of the time, by sampling less often"},
+	{"max-cpu", "PERCENT", 0, take_percent, AT(max_cpu),
+	 .text = "take at most so much of one CPU for all guests together, by sampling less often",
+	 .more = "Guests that are expensive to sample are sampled less often first; none less "
+		 "often than "
+		 "every 10 s.\n"
+		 "What is in force is in the recordings, and told by\n.Fl -status ."},
 	{"max-pause", "T", 0, take_duration, AT(session.sampler.max_pause_ns),
 	 .text = "hold a guest no longer than T in one piece; give stacks up instead"},
 	{"max-memory", "SIZE", 0, take_bytes, AT(session.sampler.max_memory), MEMORY_MIN,
@@ -380,6 +386,7 @@ static struct error *serve(struct agent *agent)
 		agent_discover(agent, now_ns);
 		for (size_t i = 0; i < agent->n; i++)
 			agent_keep_sampler(agent, &agent->guests[i], now_ns);
+		agent_fit_rates(agent, now_ns);
 		agent_tidy(agent, now_ns);
 		agent_push(agent, now_ns);
 		agent_measure(agent, now_ns);

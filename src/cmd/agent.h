@@ -33,6 +33,7 @@ struct patterns {
 struct agent_args {
 	struct session_options session;
 	const char *store;
+	double max_cpu; /* share of a CPU; 0: no bound */
 	uint64_t max_disk, max_age_ns;
 	struct patterns include, exclude;
 	struct push_args push;
@@ -54,11 +55,15 @@ struct guest {
 	struct found found;
 	char directory[STORE_GUEST_MAX];
 	bool listed;
-	pid_t pid;		       /* its sampler; 0: none */
-	int from;		       /* its socket; -1: none */
-	int segment;		       /* the file that is written; -1: none */
-	uint64_t bytes;		       /* in it */
-	uint64_t written, starts;      /* bytes of all its segments; its samplers */
+	pid_t pid;		  /* its sampler; 0: none */
+	int from;		  /* its socket; -1: none */
+	int segment;		  /* the file that is written; -1: none */
+	uint64_t bytes;		  /* in it */
+	uint64_t written, starts; /* bytes of all its segments; its samplers */
+	double rate_hz;		  /* that its sampler was told */
+	double lowered_hz;	  /* the rate that is left of the wanted one by max_cpu; 0: all */
+	pid_t measured; /* the sampler that had taken cpu_ns when that was last measured */
+	uint64_t cpu_ns;
 	struct session_shared *shared; /* with its samplers, one after the other */
 	char queued[QUEUE_NAME_MAX];   /* its name in the queue; "": none */
 	uint64_t begun_ns, started_ns, retry_ns;
@@ -86,6 +91,14 @@ struct pushing {
 	bool recovered;		/* the queue of the last agent */
 };
 
+/* What all processes take of a CPU, where there is a bound on it. */
+struct cpu_use {
+	uint64_t ns, at_ns;   /* so much, when it was last measured; 0: never */
+	uint64_t changed_ns;  /* when rates were last changed */
+	double share, others; /* of late: of all; of anything but sampling */
+	bool lowers;	      /* some rate, and that was told */
+};
+
 struct agent {
 	struct agent_args args;
 	int argc;
@@ -93,10 +106,12 @@ struct agent {
 	const volatile sig_atomic_t *stop;
 	int store, notify;
 	char *store_path;
-	int asked;		     /* socket at which is asked how it goes; -1: none */
-	int hangups;		     /* signalfd(2) of SIGHUP; -1: that ends the agent */
-	struct sampler_options told; /* to samplers: how to sample from now on */
-	uint8_t *packet;	     /* AGENT_PACKET_MAX */
+	int asked;   /* socket at which is asked how it goes; -1: none */
+	int hangups; /* signalfd(2) of SIGHUP; -1: that ends the agent */
+	struct sampler_options
+		told; /* to samplers: how to sample from now on, but for rates that are lowered */
+	struct cpu_use cpu;
+	uint8_t *packet; /* AGENT_PACKET_MAX */
 	struct guest *guests;
 	size_t n, room;
 	uint64_t discovered_ns, discover_ns; /* when guests were looked for, and will be */
@@ -135,6 +150,15 @@ void agent_discover(struct agent *agent, uint64_t now_ns);
 /* Takes what that has found so far, and then that it has ended. */
 struct error *agent_read_finds(struct agent *agent);
 void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns);
+
+/*
+ * Tells samplers how to sample from now on. Shares of memory are taken with the
+ * next minute, what else has changed at once.
+ */
+void agent_instruct(struct agent *agent);
+
+/* Keeps all processes together within max_cpu, by the rates of samplers; now and then. */
+void agent_fit_rates(struct agent *agent, uint64_t now_ns);
 
 /* Takes settings that are new or have changed: guests that are still wanted are sampled on. */
 void agent_choose_again(struct agent *agent, uint64_t now_ns);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "capture/pace.h"
 #include "symbol/names/display_name.h"
 
 /* The stretch between two metrics. */
@@ -177,6 +178,105 @@ uint64_t agent_cpu_ns(const struct agent *agent)
 	       process_cpu_ns(agent->pushing.pusher);
 }
 
+/* Bound on CPU time: how often it is looked at, how long what is not sampling is averaged, and rates are not raised. */
+#define FIT_NS	  (5 * NS_PER_S)
+#define OTHERS_NS (60 * NS_PER_S)
+#define RAISE_NS  (60 * NS_PER_S)
+
+/* Share of a CPU that the guest's sampler took since it was last measured; below 0: not known. What its start takes is left out. */
+static double measure_sampler(struct guest *guest, uint64_t now_ns, double elapsed_ns)
+{
+	const pid_t pid = now_ns - guest->started_ns < FIT_NS ? 0 : guest->pid;
+	const uint64_t ns = process_cpu_ns(pid);
+	const double share = pid && pid == guest->measured && ns >= guest->cpu_ns
+				     ? (double)(ns - guest->cpu_ns) / elapsed_ns
+				     : -1;
+
+	guest->measured = pid;
+	guest->cpu_ns = ns;
+	return share;
+}
+
+/* Measures all processes; false: there is nothing yet to compare with. */
+static bool measure_cpu(struct agent *agent, uint64_t now_ns, struct rate_share *shares)
+{
+	struct cpu_use *cpu = &agent->cpu;
+	const uint64_t ns = agent_cpu_ns(agent), at_ns = cpu->at_ns;
+	const double elapsed_ns = (double)(now_ns - at_ns);
+	double others;
+
+	cpu->share = ns > cpu->ns ? (double)(ns - cpu->ns) / elapsed_ns : 0;
+	cpu->ns = ns;
+	cpu->at_ns = now_ns;
+	others = cpu->share;
+	for (size_t i = 0; i < agent->n; i++) {
+		struct guest *guest = &agent->guests[i];
+
+		shares[i] = (struct rate_share){guest->rate_hz,
+						measure_sampler(guest, now_ns, elapsed_ns)};
+		others -= shares[i].cpu > 0 ? shares[i].cpu : 0;
+	}
+	if (others < 0)
+		others = 0;
+	cpu->others += (others - cpu->others) *
+		       (elapsed_ns < (double)OTHERS_NS ? elapsed_ns / (double)OTHERS_NS : 1);
+	return at_ns != 0;
+}
+
+/* Samples per second of the guest that is sampled least often. */
+static double lowest_rate(const struct agent *agent)
+{
+	double lowest = agent->told.rate_hz;
+
+	for (size_t i = 0; i < agent->n; i++)
+		lowest = agent->guests[i].rate_hz < lowest ? agent->guests[i].rate_hz : lowest;
+	return lowest;
+}
+
+/* Tells in the journal that rates are lowered, and when none is any more. */
+static void tell_rates(struct agent *agent)
+{
+	const double lowest = lowest_rate(agent), wanted = agent->told.rate_hz;
+	const bool lowers = lowest < wanted;
+
+	if (lowers && !agent->cpu.lowers)
+		cmd_say("--max-cpu %.4g: guests are sampled less often than %.4g times a second, "
+			"%.3g times at the least",
+			100 * agent->args.max_cpu, wanted, lowest);
+	else if (!lowers && agent->cpu.lowers)
+		cmd_say("--max-cpu %.4g: all guests are sampled %.4g times a second again",
+			100 * agent->args.max_cpu, wanted);
+	agent->cpu.lowers = lowers;
+}
+
+void agent_fit_rates(struct agent *agent, uint64_t now_ns)
+{
+	struct rate_limits limits = {.wanted_hz = agent->told.rate_hz,
+				     .least_hz = RATE_MIN,
+				     .max_cpu = agent->args.max_cpu,
+				     .may_raise = now_ns - agent->cpu.changed_ns >= RAISE_NS};
+	struct rate_share *shares;
+
+	if (limits.max_cpu <= 0)
+		agent->cpu = (struct cpu_use){0};
+	if (limits.max_cpu <= 0 || now_ns - agent->cpu.at_ns < FIT_NS)
+		return;
+	shares = calloc(agent->n + 1, sizeof(*shares));
+	if (!shares || !measure_cpu(agent, now_ns, shares)) {
+		free(shares);
+		return;
+	}
+	limits.others = agent->cpu.others;
+	if (rates_fit(shares, agent->n, &limits)) {
+		agent->cpu.changed_ns = now_ns;
+		for (size_t i = 0; i < agent->n; i++)
+			agent->guests[i].lowered_hz = shares[i].rate_hz;
+		agent_instruct(agent);
+		tell_rates(agent);
+	}
+	free(shares);
+}
+
 /* Texts of guests and errors can be anything. */
 static json_t *text(const char *string)
 {
@@ -202,7 +302,7 @@ static json_t *of_guest(const struct agent *agent, const struct guest *guest)
 		"{s:s, s:o, s:o, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:I}",
 		"kind", guest->found.kind, "id", text(guest->found.id), "name",
 		text(guest->found.name), "directory", guest->directory, "state", state_of(guest),
-		"rate_hz", agent->told.rate_hz, "ticks", (json_int_t)totals->ticks, "missed",
+		"rate_hz", guest->rate_hz, "ticks", (json_int_t)totals->ticks, "missed",
 		(json_int_t)totals->missed, "failed", (json_int_t)totals->failed,
 		"incomplete_stacks", (json_int_t)totals->incomplete, "paused_seconds",
 		(double)totals->paused_ns / (double)NS_PER_S, "recorded_bytes",
@@ -212,14 +312,17 @@ static json_t *of_guest(const struct agent *agent, const struct guest *guest)
 
 static json_t *of_agent(const struct agent *agent)
 {
+	const bool bounded = agent->args.max_cpu > 0;
 	json_t *guests = json_array();
 
 	for (size_t i = 0; i < agent->n; i++)
 		json_array_append_new(guests, of_guest(agent, &agent->guests[i]));
-	return json_pack("{s:s, s:i, s:I, s:f, s:f, s:f, s:I, s:I, s:o}", "tool",
+	return json_pack("{s:s, s:i, s:I, s:f, s:f, s:o, s:o, s:f, s:I, s:I, s:o}", "tool",
 			 "uniprof " UNIPROF_VERSION, "pid", (int)getpid(), "begun_unix_ns",
 			 (json_int_t)agent->begun_unix_ns, "wanted_rate_hz",
-			 agent->args.session.sampler.rate_hz, "rate_hz", agent->told.rate_hz,
+			 agent->args.session.sampler.rate_hz, "rate_hz", lowest_rate(agent),
+			 "max_cpu", bounded ? json_real(agent->args.max_cpu) : json_null(),
+			 "cpu_share", bounded ? json_real(agent->cpu.share) : json_null(),
 			 "cpu_seconds", (double)agent_cpu_ns(agent) / (double)NS_PER_S,
 			 "disk_bytes", (json_int_t)agent->disk_bytes, "max_disk_bytes",
 			 (json_int_t)agent->args.max_disk, "guests", guests);
@@ -350,9 +453,13 @@ static void print_status(const json_t *status)
 	const double seconds =
 		((double)clock_unix_ns() - number_of(status, "begun_unix_ns")) / (double)NS_PER_S;
 
-	printf("agent %.0f: %zu guests at %.4g samples/s each, %.2f %% of a CPU in %.0f s, %.1f of "
-	       "%.0f MiB on the disk\n",
-	       number_of(status, "pid"), json_array_size(guests), number_of(status, "rate_hz"),
+	printf("agent %.0f: %zu guests at %.4g samples/s each", number_of(status, "pid"),
+	       json_array_size(guests), number_of(status, "wanted_rate_hz"));
+	if (number_of(status, "rate_hz") < number_of(status, "wanted_rate_hz"))
+		printf(" or less, as --max-cpu is %.4g %%", 100 * number_of(status, "max_cpu"));
+	if (json_is_number(json_object_get(status, "cpu_share")))
+		printf(", %.2f %% of a CPU of late", 100 * number_of(status, "cpu_share"));
+	printf(", %.2f %% of a CPU in %.0f s, %.1f of %.0f MiB on the disk\n",
 	       seconds > 0 ? 100 * number_of(status, "cpu_seconds") / seconds : 0, seconds,
 	       number_of(status, "disk_bytes") / (1 << 20),
 	       number_of(status, "max_disk_bytes") / (1 << 20));

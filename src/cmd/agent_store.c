@@ -371,11 +371,27 @@ static uint64_t memory_share(uint64_t all, size_t guests)
 	return share < MEMORY_MIN ? MEMORY_MIN : share;
 }
 
-/*
- * Tells samplers how to sample from now on, all the same. Shares of memory are
- * taken with the next minute, what else has changed at once.
- */
-static void instruct(struct agent *agent)
+/* The sampler could write whatever it wants to what is shared: nothing is read there. */
+static void instruct(struct guest *guest, const struct sampler_options *told, double max_cpu,
+		     bool changed)
+{
+	struct sampler_options own = *told;
+
+	if (max_cpu <= 0 || guest->lowered_hz >= told->rate_hz)
+		guest->lowered_hz = 0;
+	if (guest->lowered_hz > 0) {
+		own.rate_hz = guest->lowered_hz;
+		own.wanted_rate_hz = told->rate_hz;
+		own.max_cpu = max_cpu;
+	}
+	changed = changed || own.rate_hz != guest->rate_hz;
+	guest->rate_hz = own.rate_hz;
+	guest->shared->sampler = own;
+	if (changed)
+		atomic_fetch_add_explicit(&guest->shared->changes, 1, memory_order_release);
+}
+
+void agent_instruct(struct agent *agent)
 {
 	const struct sampler_options *wanted = &agent->args.session.sampler;
 	const struct sampler_options told = {
@@ -389,13 +405,8 @@ static void instruct(struct agent *agent)
 			     told.max_pause_ns != agent->told.max_pause_ns;
 
 	agent->told = told;
-	for (size_t i = 0; i < agent->n; i++) {
-		struct session_shared *shared = agent->guests[i].shared;
-
-		shared->sampler = told;
-		if (changed)
-			atomic_fetch_add_explicit(&shared->changes, 1, memory_order_release);
-	}
+	for (size_t i = 0; i < agent->n; i++)
+		instruct(&agent->guests[i], &told, agent->args.max_cpu, changed);
 }
 
 void agent_choose_again(struct agent *agent, uint64_t now_ns)
@@ -412,7 +423,7 @@ void agent_choose_again(struct agent *agent, uint64_t now_ns)
 		guest->end_ns = now_ns + AGENT_END_NS;
 	}
 	agent->discover_ns = 0;
-	instruct(agent);
+	agent_instruct(agent);
 }
 
 /* Takes what was found; guests that are not there any more go when their samplers have ended. */
@@ -441,7 +452,7 @@ static struct error *take_finds(struct agent *agent, bool whole)
 		else
 			munmap(agent->guests[i].shared, sizeof(*agent->guests[i].shared));
 	agent->n = kept;
-	instruct(agent);
+	agent_instruct(agent);
 	return err;
 }
 
@@ -467,8 +478,11 @@ struct error *agent_read_finds(struct agent *agent)
 /* Where there are many processes, they are looked through less often. */
 static void plan_discovery(struct agent *agent, uint64_t took_ns)
 {
+	const double most = agent->args.max_cpu / 3;
 	uint64_t rest_ns = took_ns * DISCOVER_SHARE;
 
+	if (most > 0 && most < 1.0 / DISCOVER_SHARE)
+		rest_ns = (uint64_t)((double)took_ns / most);
 	if (rest_ns > DISCOVER_MOST_NS)
 		rest_ns = DISCOVER_MOST_NS;
 	if (rest_ns > DISCOVER_NS)

@@ -66,8 +66,11 @@ static void put_samples(const struct profile *profile, FILE *out)
 
 	for (int i = 0; i < VCPU_STATES; i++)
 		all += profile->states[i].weight_ns;
-	fprintf(out, "samples  %" PRIu64 " ticks at %g/s in %.1f s", profile->ticks,
+	fprintf(out, "samples  %" PRIu64 " ticks at %.4g/s in %.1f s", profile->ticks,
 		profile->info.rate_hz, (double)profile_elapsed_ns(profile) / 1e9);
+	if (profile->info.wanted_rate_hz > profile->info.rate_hz)
+		fprintf(out, ", lowered from %g/s by the agent's --max-cpu of %.4g %%",
+			profile->info.wanted_rate_hz, 100 * profile->info.max_cpu);
 	if (!profile->cut && profile->end.missed)
 		fprintf(out, ", %" PRIu64 " deadlines missed", profile->end.missed);
 	if (!profile->cut && profile->end.failed)

@@ -76,6 +76,10 @@ static json_t *ticks(const struct profile *profile)
 				   "rate_hz", profile->info.rate_hz, "elapsed_ns",
 				   number(profile_elapsed_ns(profile)), "cut", profile->cut);
 
+	if (profile->info.wanted_rate_hz > 0)
+		put(&object, "lowered",
+		    json_pack("{s:f, s:f}", "wanted_rate_hz", profile->info.wanted_rate_hz,
+			      "max_cpu", profile->info.max_cpu));
 	if (json_object_update_new(object, profile->cut
 						   ? json_pack("{s:n, s:n, s:n, s:n}", "missed",
 							       "failed", "given_up", "reason")

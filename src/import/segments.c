@@ -29,6 +29,7 @@ struct joining {
 	struct segment_head *heads;
 	uint32_t runs, native; /* the run whose addresses stay */
 	uint32_t vcpus;
+	size_t alike; /* segments up to the first of another run or rate, with those that cannot be read */
 	uint64_t base_unix_ns; /* the result's time 0 */
 
 	struct pool *texts;
@@ -141,8 +142,13 @@ static struct error *read_heads(struct joining *joining)
 		joining->runs = joining->native + 1;
 		if (head->info.vcpus > joining->vcpus)
 			joining->vcpus = head->info.vcpus;
+		if (!joining->alike && before &&
+		    (head->run || head->info.rate_hz != before->info.rate_hz))
+			joining->alike = i;
 		before = head;
 	}
+	if (!joining->alike)
+		joining->alike = set->n;
 	if (!err && !before)
 		err = error_new(ERR_INPUT, "nothing was recorded in that time");
 	if (set->from_unix_ns > joining->base_unix_ns)
@@ -303,6 +309,7 @@ static struct error *take_tick(void *ctx, const struct tick *read)
 		if (entry->thread)
 			entry->thread = joining->its_threads[entry->thread - 1];
 	}
+	tick.period_ns = recording_period_ns(&joining->heads[joining->now].info);
 	tick.entries = joining->entries;
 	tick.threads = joining->thread;
 	joining->ticks++;
@@ -411,7 +418,7 @@ static struct error *tell_info(struct joining *joining)
 
 	for (size_t i = 0; i < joining->set->n; i++)
 		if (joining->heads[i].readable)
-			info = joining->heads[i].info;
+			recording_info_follow(&info, &joining->heads[i].info);
 	info.vcpus = joining->vcpus;
 	info.start_unix_ns = joining->base_unix_ns;
 	info.duration_ns = 0;
@@ -572,16 +579,6 @@ static struct error *write_joined(const struct segments *segments, const char *o
 	return err;
 }
 
-/* Segments up to the first of another run; one that cannot be read goes with those before it. */
-static size_t first_run(const struct joining *joining)
-{
-	size_t n = 0;
-
-	while (n < joining->set->n && (!joining->heads[n].readable || !joining->heads[n].run))
-		n++;
-	return n;
-}
-
 struct error *segments_join(const struct segments *segments, const char *output, size_t *taken)
 {
 	struct joining joining = {.set = segments};
@@ -590,7 +587,7 @@ struct error *segments_join(const struct segments *segments, const char *output,
 
 	if (!err)
 		err = read_heads(&joining);
-	first.n = err ? 0 : first_run(&joining);
+	first.n = err ? 0 : joining.alike;
 	joining_free(&joining);
 	*taken = first.n;
 	return err ? err : write_joined(&first, output);

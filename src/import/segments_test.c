@@ -17,19 +17,23 @@ struct minute {
 	uint64_t start, slide; /* seconds after START; of its image */
 	uint32_t ticks;
 	const char *name; /* of the leaf; NULL: its writer was killed before it told any */
+	uint64_t period;  /* seconds between its samples, as the rate was lowered; 0: one */
 };
 
 static struct memory_file record(const struct minute *minute)
 {
+	const uint64_t period = minute->period ?: 1;
 	const struct frame frame = {LEAF, FRAME_PC, TRUST_SURE};
 	struct recorded_image image = {.path = (char *)"/app", .slide = minute->slide};
 	const struct recording_info info = {.guest_name = (char *)"web",
 					    .guest_id = (char *)minute->id,
 					    .vcpus = 1,
-					    .rate_hz = 1,
+					    .rate_hz = 1 / (double)period,
+					    .wanted_rate_hz = period > 1,
+					    .max_cpu = period > 1 ? 0.01 : 0,
 					    .images = {&image, 1},
 					    .start_unix_ns = START + minute->start * S_NS};
-	const struct recording_end end = {.elapsed_ns = minute->ticks * S_NS, .missed = 2};
+	const struct recording_end end = {.elapsed_ns = minute->ticks * period * S_NS, .missed = 2};
 	const struct recorded_thread thread = {.pid = 7,
 					       .tid = 7,
 					       .name = minute->id,
@@ -50,8 +54,8 @@ static struct memory_file record(const struct minute *minute)
 	assert_success(recording_create(file.path, &info, stacks, &writer));
 	assert_success(recording_thread(writer, &thread));
 	for (uint32_t i = 0; i < minute->ticks; i++)
-		assert_success(recording_tick(writer, &(struct tick){.time_ns = i * S_NS,
-								     .weight_ns = S_NS,
+		assert_success(recording_tick(writer, &(struct tick){.time_ns = i * period * S_NS,
+								     .weight_ns = period * S_NS,
 								     .n = 1,
 								     .waits = waits,
 								     .entries = entries}));
@@ -204,11 +208,26 @@ static void test_what_cannot_be_read_is_left_out_and_told(void **state)
 	close(joined.fd);
 }
 
-static void test_a_join_ends_where_another_run_begins(void **state)
+static void test_times_of_a_lower_rate_keep_their_weight(void **state)
 {
 	const struct minute minutes[] = {{"7", 0, 0, 60, "f"},
-					 {"7", 60, 0, 60, "f"},
-					 {"8", 120, 0, 60, "g"}};
+					 {"7", 60, 0, 6, "f", 10},
+					 {"7", 120, 0, 3, "f", 20},
+					 {"7", 180, 0, 60, "f"}};
+	struct profile *profile = load(minutes, 4, 0, 0);
+
+	assert_samples(profile, "f 129");
+	assert_int_equal(profile->selected.weight_ns, 240 * S_NS);
+	assert_true(profile_not_sampled(profile) == 0);
+	assert_true(profile->info.rate_hz == 0.05 && profile->info.wanted_rate_hz == 1);
+	assert_true(profile->info.max_cpu == 0.01);
+	profile_free(profile);
+}
+
+/* Joins two minutes and a third that does not go with them. */
+static void join_but(const struct minute *third)
+{
+	const struct minute minutes[] = {{"7", 0, 0, 60, "f"}, {"7", 60, 0, 60, "f"}, *third};
 	struct memory_file files[3], joined = memory_file_new();
 	struct segments set = {.n = 3};
 	struct profile *profile;
@@ -230,6 +249,12 @@ static void test_a_join_ends_where_another_run_begins(void **state)
 	for (int i = 0; i < 3; i++)
 		close(files[i].fd);
 	close(joined.fd);
+}
+
+static void test_a_join_ends_where_another_run_or_rate_begins(void **state)
+{
+	join_but(&(struct minute){"8", 120, 0, 60, "g"});
+	join_but(&(struct minute){"7", 120, 0, 6, "f", 10});
 }
 
 static void test_a_list_from_elsewhere_leads_to_no_file(void **state)
@@ -270,7 +295,8 @@ int main(void)
 		cmocka_unit_test(test_a_killed_writer_s_segment_has_the_names_of_its_run),
 		cmocka_unit_test(test_a_name_never_comes_from_another_run),
 		cmocka_unit_test(test_what_cannot_be_read_is_left_out_and_told),
-		cmocka_unit_test(test_a_join_ends_where_another_run_begins),
+		cmocka_unit_test(test_times_of_a_lower_rate_keep_their_weight),
+		cmocka_unit_test(test_a_join_ends_where_another_run_or_rate_begins),
 		cmocka_unit_test(test_a_list_from_elsewhere_leads_to_no_file),
 		cmocka_unit_test(test_a_time_without_samples_is_an_error),
 	};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/weighting.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "import/import.h"
@@ -14,12 +13,11 @@ void weighting_start(struct weighting *weighting, enum weight_by by, unsigned st
 		     const struct recording_info *info)
 {
 	const bool runs_only = states == 1u << VCPU_RUNNING;
-	const double period_ns = info->rate_hz > 0 ? 1e9 / info->rate_hz : 1;
 
 	memset(weighting, 0, sizeof(*weighting));
 	weighting->by = by == WEIGHT_BY_BEST && !runs_only ? WEIGHT_BY_TIME : by;
 	weighting->bounded = !import_is_target(info->target);
-	weighting->period_ns = period_ns < 1e18 ? (uint64_t)llround(fmax(1, period_ns)) : 1;
+	weighting->period_ns = recording_period_ns(info);
 	weighting->bound_ns = UINT64_MAX;
 }
 
@@ -30,9 +28,25 @@ static uint64_t times_saturating(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static struct weight bounded(const struct weighting *weighting, uint64_t ns)
+/* How many of the periods that were asked for the tick's is: recordings of several rates may be read as one. */
+static double periods(const struct weighting *weighting, const struct tick *tick)
 {
-	const uint64_t bound_ns = weighting->bound_ns;
+	return tick->period_ns ? (double)tick->period_ns / (double)weighting->period_ns : 1;
+}
+
+static uint64_t scaled(uint64_t ns, double by)
+{
+	const double value = (double)ns * by;
+
+	if (by == 1)
+		return ns;
+	return value < 0x1p64 ? (uint64_t)value : UINT64_MAX;
+}
+
+static struct weight bounded(const struct weighting *weighting, const struct tick *tick,
+			     uint64_t ns)
+{
+	const uint64_t bound_ns = scaled(weighting->bound_ns, periods(weighting, tick));
 
 	return ns > bound_ns ? (struct weight){bound_ns, ns - bound_ns} : (struct weight){ns, 0};
 }
@@ -49,11 +63,11 @@ void weighting_tick(struct weighting *weighting, const struct tick *tick)
 	}
 	if (!weighting->bounded)
 		return;
-	histogram_add(stretches, tick->weight_ns);
+	histogram_add(stretches, scaled(tick->weight_ns, 1 / periods(weighting, tick)));
 	if (stretches->n < FEW_TICKS || stretches->n % FEW_TICKS == 0)
 		weighting->bound_ns =
 			times_saturating(histogram_quantile(stretches, 0.5), WEIGHTING_STRETCHES);
-	stretch = bounded(weighting, tick->weight_ns);
+	stretch = bounded(weighting, tick, tick->weight_ns);
 	weighting->stretch.sampled_ns =
 		weight_sum(weighting->stretch.sampled_ns, stretch.sampled_ns);
 	weighting->stretch.not_sampled_ns =
@@ -62,10 +76,10 @@ void weighting_tick(struct weighting *weighting, const struct tick *tick)
 
 struct weight weighting_time(const struct weighting *weighting, const struct tick *tick)
 {
-	const uint64_t period_ns = weighting->period_ns;
+	const uint64_t period_ns = tick->period_ns ?: weighting->period_ns;
 
 	if (weighting->by != WEIGHT_BY_SAMPLES)
-		return bounded(weighting, tick->weight_ns);
+		return bounded(weighting, tick, tick->weight_ns);
 	if (!weighting->bounded || tick->weight_ns < period_ns)
 		return (struct weight){period_ns, 0};
 	return (struct weight){period_ns, tick->weight_ns - period_ns};
@@ -83,7 +97,7 @@ static struct weight whole(const struct weighting *weighting, const struct tick 
 			   const struct tick_entry *entry)
 {
 	if (weighting_is_cpu_time(weighting, entry))
-		return bounded(weighting, entry->ran_ns);
+		return bounded(weighting, tick, entry->ran_ns);
 	return weighting_time(weighting, tick);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +42,26 @@ static const struct field image_fields[] = {
 	IMAGE(end, FIELD_ADDRESS), IMAGE(slide, FIELD_ADDRESS),	  IMAGE(checked, FIELD_BOOL),
 };
 static const struct field info_fields[] = {
-	INFO(tool, FIELD_STRING),	INFO(target, FIELD_STRING),
-	INFO(guest_name, FIELD_STRING), INFO(guest_id, FIELD_STRING),
-	INFO(guest_type, FIELD_STRING), INFO(host, FIELD_STRING),
-	INFO(arch, FIELD_STRING),	INFO(unwind, FIELD_STRING),
-	INFO(image, FIELD_STRING),	INFO(build_id, FIELD_STRING),
-	INFO(vcpus, FIELD_U32),		INFO(rate_hz, FIELD_DOUBLE),
-	INFO(duration_ns, FIELD_U64),	INFO(start_unix_ns, FIELD_U64),
-	INFO(jitter, FIELD_BOOL),	INFO(weight_unit, FIELD_STRING),
-	INFO(scheduler, FIELD_STRING),	INFO(rate_limit_us, FIELD_U32),
+	INFO(tool, FIELD_STRING),
+	INFO(target, FIELD_STRING),
+	INFO(guest_name, FIELD_STRING),
+	INFO(guest_id, FIELD_STRING),
+	INFO(guest_type, FIELD_STRING),
+	INFO(host, FIELD_STRING),
+	INFO(arch, FIELD_STRING),
+	INFO(unwind, FIELD_STRING),
+	INFO(image, FIELD_STRING),
+	INFO(build_id, FIELD_STRING),
+	INFO(vcpus, FIELD_U32),
+	INFO(rate_hz, FIELD_DOUBLE),
+	INFO(wanted_rate_hz, FIELD_DOUBLE),
+	INFO(max_cpu, FIELD_DOUBLE),
+	INFO(duration_ns, FIELD_U64),
+	INFO(start_unix_ns, FIELD_U64),
+	INFO(jitter, FIELD_BOOL),
+	INFO(weight_unit, FIELD_STRING),
+	INFO(scheduler, FIELD_STRING),
+	INFO(rate_limit_us, FIELD_U32),
 	INFO(images, FIELD_IMAGES),
 };
 static const struct field end_fields[] = {
@@ -114,6 +126,26 @@ static bool read_address(const json_t *value, uint64_t *out)
 	errno = 0;
 	*out = strtoull(text + 2, &end, 16);
 	return !*end && end != text + 2 && !errno && text[2] != '-' && text[2] != '+';
+}
+
+uint64_t recording_period_ns(const struct recording_info *info)
+{
+	const double period_ns = info->rate_hz > 0 ? 1e9 / info->rate_hz : 1;
+
+	return period_ns < 1e18 ? (uint64_t)llround(fmax(1, period_ns)) : 1;
+}
+
+void recording_info_follow(struct recording_info *info, const struct recording_info *next)
+{
+	const struct recording_info before = *info;
+
+	*info = *next;
+	if (before.wanted_rate_hz <= 0 ||
+	    (next->wanted_rate_hz > 0 && next->rate_hz < before.rate_hz))
+		return;
+	info->rate_hz = before.rate_hz;
+	info->wanted_rate_hz = before.wanted_rate_hz;
+	info->max_cpu = before.max_cpu;
 }
 
 const char *sample_state_text(unsigned state)

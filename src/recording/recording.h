@@ -80,6 +80,8 @@ struct tick {
 	uint32_t n;	    /* vCPUs */
 	uint32_t waits;	    /* threads that do not run, TICK_WAITS_MAX at most: behind the vCPUs */
 	const struct tick_entry *entries; /* [n + waits] */
+	/* Set by readers of several recordings: the period of the one that it is of; 0: there is but one. */
+	uint64_t period_ns;
 	/* Set by readers: entries' threads, number 1 first; good for this call, their names until the reading ends. */
 	const struct recorded_thread *threads;
 	/*
@@ -129,7 +131,9 @@ struct recording_info {
 	char *image;	  /* the first of the files that go with the guest */
 	char *build_id;	  /* of that image, in hex */
 	uint32_t vcpus;
-	double rate_hz;		/* samples asked for, per second */
+	double rate_hz;	       /* samples asked for, per second */
+	double wanted_rate_hz; /* ... before they were lowered to keep within max_cpu; 0: they were not */
+	double max_cpu;	       /* share of a CPU that the agent may take for all guests */
 	uint64_t duration_ns;	/* asked for; 0: until stopped */
 	uint64_t start_unix_ns; /* wall clock at time_ns = 0 */
 	bool jitter;
@@ -168,6 +172,12 @@ struct error *recorded_thread_copy(const struct recorded_thread *from, struct re
 void recording_info_free(struct recording_info *info);
 void recording_end_free(struct recording_end *end);
 void recorded_thread_free(struct recorded_thread *thread);
+
+/* The period of its ticks, ns, at least 1; 1: not known. */
+uint64_t recording_period_ns(const struct recording_info *info);
+
+/* For recordings that are read as one: takes the next one's, without a copy; but of rates that were lowered the lowest. */
+void recording_info_follow(struct recording_info *info, const struct recording_info *next);
 
 struct recording_writer;
 

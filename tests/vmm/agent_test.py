@@ -140,6 +140,33 @@ class Guests(AgentCase):
         self.quit(agent)
         self.runs_and_prints()
 
+    def status(self):
+        return json.loads(self.uniprof("agent", "--status", "--json", "--store", self.store))
+
+    def test_a_bound_on_cpu_time_lowers_the_rate_which_is_told(self):
+        config = self.scratch / "agent.conf"
+        config.write_text("frequency = 50\nmax-cpu = 0.1%\n")
+        agent = self.agent("--config", config, include="qemu:app1-pvh-fp")
+        self.qemu("app1-pvh-fp")
+        self.wait_for(lambda: any(0.1 <= guest["rate_hz"] < 50 for guest in self.status()["guests"]), "the rate is not lowered")
+        status = self.status()
+        self.assertEqual((status["wanted_rate_hz"], status["max_cpu"]), (50, 0.001))
+        self.assertLess(status["rate_hz"], 50)
+        self.assertRegex(self.uniprof("agent", "--status", "--store", self.store), "1 guests at 50 samples/s each or less, as --max-cpu is 0.1 %, ")
+        self.assertIn("--max-cpu 0.1: guests are sampled less often than 50 times a second", agent.log.read_text())
+        self.wait_for(lambda: any("lowered" in info["ticks"] for info in self.infos(WEB)), "no recording has the lower rate")
+        before = len(self.segments(WEB))
+        config.write_text("frequency = 50\n")
+        agent.send_signal(signal.SIGHUP)
+        self.wait_for(lambda: self.status()["rate_hz"] == 50, "the rate stays low without a bound")
+        self.wait_for(lambda: len(self.segments(WEB)) > before, "no recording has the rate that is wanted again")
+        self.quit(agent)
+        for info in self.infos(WEB):
+            lowered = info["ticks"].get("lowered")
+            self.assertEqual(info["ticks"]["rate_hz"] < 50, lowered is not None)
+            self.assertIn(lowered, (None, {"wanted_rate_hz": 50, "max_cpu": 0.001}))
+        self.assertRegex(self.uniprof("report", "--store", self.store, "--last", "1h", WEB), r"ticks at [\d.]+/s in .*, lowered from 50/s by the agent's --max-cpu of 0.1 %")
+
     def test_stretches_of_time_add_up_and_every_verb_shows_them(self):
         agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
         self.qemu("app1-pvh-fp")

@@ -280,6 +280,8 @@ static void describe(const struct target *target, const struct session_options *
 		.unwind = (char *)unwind_method_text(options->sampler.method),
 		.vcpus = guest->vcpus,
 		.rate_hz = options->sampler.rate_hz,
+		.wanted_rate_hz = options->sampler.wanted_rate_hz,
+		.max_cpu = options->sampler.max_cpu,
 		.duration_ns = options->sampler.duration_ns,
 		.start_unix_ns = clock_unix_ns(),
 		.jitter = !options->sampler.no_jitter,
@@ -531,6 +533,8 @@ static void follow(struct session_shared *shared, struct sampler_options *sample
 	sampler->changes = &shared->changes;
 	sampler->change = atomic_load_explicit(&shared->changes, memory_order_acquire);
 	sampler->rate_hz = shared->sampler.rate_hz;
+	sampler->wanted_rate_hz = shared->sampler.wanted_rate_hz;
+	sampler->max_cpu = shared->sampler.max_cpu;
 	sampler->max_overhead = shared->sampler.max_overhead;
 	sampler->max_pause_ns = shared->sampler.max_pause_ns;
 	sampler->max_memory = shared->sampler.max_memory;

@@ -72,7 +72,7 @@ struct session_totals {
  */
 struct session_shared {
 	_Atomic uint32_t changes;	/* each begins a segment, by `sampler` as it is then */
-	struct sampler_options sampler; /* rate_hz, max_overhead, max_pause_ns, max_memory */
+	struct sampler_options sampler; /* rates and bounds */
 	struct session_totals totals;
 	char failure[256]; /* the last one; "": none */
 };
