@@ -31,6 +31,9 @@ void priority_restore(const struct priority *before)
 
 /* Longest sleep before the loop checks for a stop request and for the guest's end. */
 #define NAP_NS (100 * 1000000ull)
+/* ... where nobody waits for it, and longer at rates below: each question has its price, and some ask another program. */
+#define LONG_NAP_NS    (5 * NAP_NS)
+#define LONGEST_NAP_NS (20 * NAP_NS)
 
 /* Between two looks whether a guest that samples itself has done so. */
 #define READY_NAP_NS (20 * 1000000ull)
@@ -126,7 +129,18 @@ static bool is_changed(const struct sampler_options *options, uint64_t elapsed_n
 	       atomic_load_explicit(options->changes, memory_order_acquire) != options->change;
 }
 
-/* Asks every NAP_NS how the guest is; true if the loop is to end. */
+static uint64_t longest_nap(const struct sampler *s)
+{
+	const uint64_t period_ns = s->pace.period_ns;
+
+	if (!s->options->changes)
+		return NAP_NS;
+	if (period_ns > LONGEST_NAP_NS)
+		return LONGEST_NAP_NS;
+	return period_ns > LONG_NAP_NS ? period_ns : LONG_NAP_NS;
+}
+
+/* Asks after each nap how the guest is; true if the loop is to end. */
 static bool over(struct sampler *s, uint64_t now)
 {
 	const struct sampler_options *options = s->options;
@@ -141,7 +155,7 @@ static bool over(struct sampler *s, uint64_t now)
 		s->result->outcome = SAMPLED_TIME;
 		return true;
 	}
-	if (now - s->asked_ns < NAP_NS)
+	if (now - s->asked_ns < longest_nap(s))
 		return false;
 	s->asked_ns = now;
 	guard_let_stop();
@@ -185,7 +199,7 @@ static struct error *search(struct sampler *s, uint64_t now_ns, uint64_t due_ns,
 static struct error *wait_until_due(struct sampler *s, bool *ended)
 {
 	for (;;) {
-		uint64_t now = clock_now_ns(), nap = now + NAP_NS, due;
+		uint64_t now = clock_now_ns(), nap = now + longest_nap(s), due;
 		struct error *err;
 
 		*ended = over(s, now);

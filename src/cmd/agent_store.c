@@ -72,7 +72,7 @@ static const char *called(const struct guest *guest)
 }
 
 /* In a process of its own: the guest is what it parses. */
-static void sample(const struct agent *agent, const struct guest *guest)
+static void sample(struct agent *agent, const struct guest *guest)
 {
 	struct session_options session = agent->args.session;
 	struct sampler_result result = {0};
@@ -80,6 +80,9 @@ static void sample(const struct agent *agent, const struct guest *guest)
 	struct error *err;
 	char *spec;
 
+	/* Its guard locks a copy of all memory. */
+	free(agent->packet);
+	store_segments_free(&agent->segments);
 	session.quiet = !session.verbose;
 	session.verbose = false;
 	session.sampler.stop = agent->stop;

@@ -2,6 +2,7 @@
 #include "cmd/shared/session.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -540,6 +541,19 @@ static void follow(struct session_shared *shared, struct sampler_options *sample
 	sampler->max_memory = shared->sampler.max_memory;
 }
 
+/* Tables of which little is used take little, and what a minute took is given back; else glibc soon keeps all in the heap. */
+#define LARGE_BYTES (128 << 10)
+#ifdef M_MMAP_THRESHOLD
+static void map_large_blocks(void)
+{
+	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+}
+#else
+static void map_large_blocks(void)
+{
+}
+#endif
+
 struct error *session_record_segments(struct target *target, const struct session_options *options,
 				      struct sampler_result *result, struct session_shared *shared)
 {
@@ -550,8 +564,10 @@ struct error *session_record_segments(struct target *target, const struct sessio
 				  .totals = &shared->totals,
 				  .segment = true};
 	struct images *images = NULL;
-	struct error *err = session_load_images(target, options, &images);
+	struct error *err;
 
+	map_large_blocks();
+	err = session_load_images(target, options, &images);
 	*result = (struct sampler_result){.outcome = SAMPLED_TIME};
 	while (!err && result->outcome == SAMPLED_TIME) {
 		follow(shared, &each.sampler);

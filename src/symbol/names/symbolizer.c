@@ -110,6 +110,12 @@ static void forget_if_changed(struct symbolizer *symbolizer)
 /* Frames that are resolved together: some megabytes. */
 #define BATCH 65536u
 
+/* Room for so many frames, in batches. */
+static struct resolved *new_batch(size_t n)
+{
+	return calloc(n < BATCH ? n + 1 : BATCH, sizeof(struct resolved));
+}
+
 /* Resolves the list, and puts the answers where its indexes say. */
 static struct error *resolve_into(struct symbolizer *symbolizer, struct resolved *list, size_t n,
 				  uint32_t *answer)
@@ -124,7 +130,7 @@ static struct error *resolve_into(struct symbolizer *symbolizer, struct resolved
 struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct frame *frames,
 				 size_t n)
 {
-	struct resolved *list = calloc(BATCH, sizeof(*list));
+	struct resolved *list = new_batch(n);
 	struct error *err = list ? NULL : error_no_memory();
 	size_t fresh = 0;
 
@@ -151,7 +157,7 @@ struct error *symbolizer_prepare(struct symbolizer *symbolizer, const struct fra
 static struct error *resolve_frames(struct symbolizer *symbolizer, const struct stacks *stacks,
 				    const struct frame_numbers *numbers, uint32_t *answer)
 {
-	struct resolved *list = calloc(BATCH, sizeof(*list));
+	struct resolved *list = new_batch(numbers->n);
 	struct error *err = list ? NULL : error_no_memory();
 
 	for (uint32_t i = 0; i < numbers->n && !err; i += BATCH) {

@@ -20,6 +20,9 @@
 /* Longest time for reading pending events. */
 #define EVENTS_MS 50
 
+/* Room for a line at first. */
+#define LINE_FIRST ((size_t)16 << 10)
+
 #define NS_PER_MS UINT64_C(1000000)
 
 /* The states (MigrationStatus in QEMU's migration.json) in which the guest is not touched. */
@@ -67,14 +70,30 @@ static char *take_line(struct qmp *qmp)
 	return line;
 }
 
+/* Most lines are short, and the guard's copy of this memory is locked. */
+static bool make_room(struct qmp *qmp)
+{
+	const size_t room = qmp->room ? 2 * qmp->room : LINE_FIRST;
+	char *line;
+
+	if (qmp->len < qmp->room)
+		return true;
+	line = room <= QMP_LINE_MAX ? realloc(qmp->line, room) : NULL;
+	if (!line)
+		return false;
+	qmp->line = line;
+	qmp->room = room;
+	return true;
+}
+
 /* Reads available bytes, waiting up to a time. False: nothing came, or the other end is gone. */
 static bool fill(struct qmp *qmp, uint64_t until_ns)
 {
 	ssize_t got;
 
-	if (qmp->len == QMP_LINE_MAX || !socket_wait(qmp->fd, until_ns))
+	if (!make_room(qmp) || !socket_wait(qmp->fd, until_ns))
 		return false;
-	got = read(qmp->fd, qmp->line + qmp->len, QMP_LINE_MAX - qmp->len);
+	got = read(qmp->fd, qmp->line + qmp->len, qmp->room - qmp->len);
 	if (got <= 0 && qmp->end == QMP_LIVES)
 		qmp->end = QMP_GONE;
 	if (got > 0)
@@ -246,9 +265,8 @@ struct error *qmp_open(const char *path, uint64_t until_ns, struct qmp **out)
 	if (!qmp)
 		return error_no_memory();
 	qmp->deadline_ns = until_ns;
-	qmp->line = malloc(QMP_LINE_MAX);
 	qmp->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	err = qmp->line && qmp->fd >= 0 ? reach(qmp, path) : error_no_memory();
+	err = make_room(qmp) && qmp->fd >= 0 ? reach(qmp, path) : error_no_memory();
 	if (!err)
 		err = say_hello(qmp, path);
 	if (err) {

@@ -25,8 +25,8 @@ enum qmp_end {
 struct qmp {
 	int fd;
 	pid_t pid;  /* of the process at the other end */
-	char *line; /* QMP_LINE_MAX bytes, of which `len` have come */
-	size_t len;
+	char *line; /* `room` bytes, QMP_LINE_MAX at most, of which `len` have come */
+	size_t len, room;
 	/*
 	 * No exchange lasts beyond this (CLOCK_MONOTONIC), whatever the other end
 	 * sends; 0: each has its own bound only.
