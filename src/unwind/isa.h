@@ -126,7 +126,8 @@ struct unwind_isa {
 	 */
 	uint64_t address;
 	bool kept; /* any register may be a frame pointer: rules have kept registers, not fp */
-	bool link; /* calls leave the return address in register ra, not on the stack */
+	bool ends_untold; /* tables of compilers leave out how functions end, or begin */
+	bool link;	  /* calls leave the return address in register ra, not on the stack */
 	bool fp_reserved; /* the ABI keeps register fp for frame records, in all code */
 	bool searches;	  /* looks for callers on the stack that prove themselves (rule_search.c) */
 	uint8_t call_max; /* the longest call, bytes */

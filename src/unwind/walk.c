@@ -135,7 +135,7 @@ static void walk_find_info(struct walk *walk)
 	struct unwinder *unwinder = walk->in->unwinder;
 	struct pc_info *info = pc_info_at(unwinder, walk->at.addr, walk->at.kind);
 
-	if (walk->in->method != UNWIND_CFI || walk->isa->kept)
+	if (walk->in->method != UNWIND_CFI || walk->isa->ends_untold)
 		pc_info_explore(unwinder, info);
 	walk->state = info->state;
 	walk->table = info->table;
@@ -170,7 +170,8 @@ static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
 {
 	const struct row *row = walk->table.row;
 	bool special = row && (row->kind == ROW_TRAP || row->kind == ROW_END);
-	bool followed = walk->state.flow == FLOW_FOUND && !walk->state.learned;
+	bool followed =
+		walk->state.has_flow && walk->state.flow == FLOW_FOUND && !walk->state.learned;
 	enum found found = FOUND_NONE;
 
 	if (followed && !special)
@@ -313,11 +314,11 @@ static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
 	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }
 
-/* On 32-bit Arm tables say little of a function's first and last instructions: the code comes first there. */
+/* Where tables say little of a function's first or last instructions, the code comes first there. */
 static bool go_by_table_only(const struct walk *walk)
 {
 	return walk->in->method == UNWIND_CFI &&
-	       !(walk->isa->kept && walk->at.kind == FRAME_PC && walk->table.row);
+	       !(walk->isa->ends_untold && walk->at.kind == FRAME_PC && walk->table.row);
 }
 
 static enum found find_caller(struct walk *walk, uint8_t *trust)

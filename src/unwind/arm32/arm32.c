@@ -156,6 +156,7 @@ const struct unwind_isa unwind_arm32 = {
 	.ra = ARM_LR,
 	.address = 0xfffffffe,
 	.kept = true,
+	.ends_untold = true,
 	.link = true,
 	.searches = true,
 	.call_max = 4,

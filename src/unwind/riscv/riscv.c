@@ -305,6 +305,7 @@ const struct unwind_isa unwind_riscv64 = {
 	.fp = RISCV_S0,
 	.ra = RISCV_RA,
 	.address = UINT64_MAX,
+	.ends_untold = true,
 	.link = true,
 	.searches = true,
 	.call_max = CALL_MAX,
