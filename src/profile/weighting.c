@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/weighting.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "import/import.h"

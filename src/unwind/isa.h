@@ -297,4 +297,16 @@ struct paths_start {
 bool paths_return(const struct paths *paths, const struct paths_start *from,
 		  struct code_reader *reader, void *scratch, unsigned *steps, void *state);
 
+/* Fields of instructions, for decoders. */
+
+static inline unsigned field(uint32_t insn, unsigned low, unsigned bits)
+{
+	return insn >> low & ((1u << bits) - 1);
+}
+
+static inline int64_t sign_extend(uint64_t value, unsigned bits)
+{
+	return (int64_t)(value << (64 - bits)) >> (64 - bits);
+}
+
 #endif

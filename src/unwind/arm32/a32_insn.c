@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/insn.h"
-#include "unwind/bits.h"
 
 #define UNCONDITIONED 0xfu
 

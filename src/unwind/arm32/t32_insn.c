@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/insn.h"
-#include "unwind/bits.h"
 
 static uint64_t target_of(uint64_t pc, int32_t by)
 {

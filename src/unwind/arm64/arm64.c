@@ -6,7 +6,7 @@
 #include "unwind/arm64/insn.h"
 
 #include "arch/arm/arm.h"
-#include "unwind/bits.h"
+#include "unwind/isa.h"
 
 #define INSN 4 /* bytes */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/riscv/insn.h"
 
-#include "unwind/bits.h"
+#include "unwind/isa.h"
 
 /* Immediate numbers, by the instructions that have them. */
 enum format {
