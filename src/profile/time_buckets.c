@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/time_buckets.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

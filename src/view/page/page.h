@@ -72,8 +72,8 @@ struct page_rows {
 
 /* The code of the functions that take most: instructions and source lines, with their samples. */
 struct page_code_options {
-	struct profile *
-		profile; /* its samples choose the functions; then it gets all that are in the page */
+	/* Its samples choose the functions; then it gets all that are in the page. */
+	struct profile *profile;
 	const struct page_samples *samples;
 	const struct images *images;
 	struct symbolizer *symbolizer;

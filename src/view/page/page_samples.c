@@ -24,7 +24,6 @@
 #include "base/intern.h"
 #include "profile/time_buckets.h"
 #include "profile/weighting.h"
-#include "recording/stacks.h"
 
 #define CHUNK 65536u
 
