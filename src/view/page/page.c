@@ -74,12 +74,13 @@ static json_t *text_json(const char *text)
 
 static json_t *side_json(const struct page_side *side, const struct page_rows *rows)
 {
+	const uint64_t buckets = side->profile->last_ns / rows->bucket_ns + 1;
+
 	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle",
 			 text_json(side->subtitle), "warning", text_json(side->warning), "weighted",
 			 side->samples->weighted, "timeless", side->profile->info.timeless, "vcpus",
-			 (int)profile_vcpus(side->profile), "buckets",
-			 (json_int_t)(side->profile->last_ns / rows->bucket_ns + 1), "bucket_ns",
-			 (json_int_t)rows->bucket_ns);
+			 (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets,
+			 "bucket_ns", (json_int_t)rows->bucket_ns);
 }
 
 /* The guest is what a person looks for among open pages. */
