@@ -5,7 +5,6 @@
  */
 #include "unwind/unwind.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -159,9 +158,6 @@ static void stop(struct stepped *stepped)
 	free(stepped->text);
 }
 
-/* Exit status of a child whose program the kernel cannot run, as one of 32 bits. */
-#define NO_SUCH_PROGRAMS 98
-
 static void start(struct stepped *stepped, const char *program)
 {
 	struct error *err;
@@ -177,14 +173,9 @@ static void start(struct stepped *stepped, const char *program)
 	if (!stepped->pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		execl(program, program, NULL);
-		_exit(errno == ENOEXEC ? NO_SUCH_PROGRAMS : 99);
+		_exit(99);
 	}
 	assert_int_equal(waitpid(stepped->pid, &status, 0), stepped->pid);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SUCH_PROGRAMS) {
-		stop(stepped);
-		print_message("this machine's kernel runs no programs of this kind\n");
-		skip();
-	}
 	assert_true(WIFSTOPPED(status));
 	assert_int_equal(ptrace(PTRACE_GETREGS, stepped->pid, NULL, &stepped->user), 0);
 	read_maps(stepped);
@@ -365,11 +356,10 @@ static void walk_through(const char *program, struct counts counts[WAYS])
 	struct unwinder *unwinder[WAYS];
 	unsigned long n = 0;
 
-	/* Skips the test where the program cannot run, so nothing is allocated before it. */
-	start(&stepped, program);
 	for (int i = 0; i < WAYS; i++) {
 		assert_null(unwinder_new(&unwinder[i]));
 	}
+	start(&stepped, program);
 	for (;;) {
 		struct user_regs_struct before = stepped.user;
 
@@ -468,13 +458,35 @@ static void every_instruction_unwinds(void **state)
 	}
 #define BOTH(name) PROGRAM(name "-fp"), PROGRAM(name "-nofp")
 
-int main(void)
+static bool kernel_runs(const char *name)
+{
+	char path[PATH_MAX];
+	int status = 0;
+	pid_t pid;
+
+	path_of(name, path, sizeof(path));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		execl(path, path, NULL);
+		_exit(99);
+	}
+	return waitpid(pid, &status, 0) == pid && !(WIFEXITED(status) && WEXITSTATUS(status) == 99);
+}
+
+/* With an argument the programs of 32 bits, which not every kernel runs. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		BOTH("stepped-64-O0"), BOTH("stepped-64-O1"),	BOTH("stepped-64-O2"),
-		BOTH("stepped-64-O3"), BOTH("stepped-64-Os"),	BOTH("stepped-32-O0"),
-		BOTH("stepped-32-O2"), BOTH("stepped-libc-O2"),
+		BOTH("stepped-64-O0"), BOTH("stepped-64-O1"), BOTH("stepped-64-O2"),
+		BOTH("stepped-64-O3"), BOTH("stepped-64-Os"), BOTH("stepped-libc-O2"),
 	};
+	const struct CMUnitTest tests_32[] = {BOTH("stepped-32-O0"), BOTH("stepped-32-O2")};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (argc == 1)
+		return cmocka_run_group_tests(tests, NULL, NULL);
+	if (kernel_runs("stepped-32-O0-fp"))
+		return cmocka_run_group_tests(tests_32, NULL, NULL);
+	puts("1..0 # SKIP no programs of 32 bits run here: not built, or not for this kernel");
+	return 0;
 }

@@ -170,10 +170,11 @@ static uint32_t *find_row(const struct bucket *bucket, const struct sample_row *
 	const uint32_t mask = bucket->n_slots - 1;
 
 	for (uint32_t at = hash_row(row) & mask;; at = (at + 1) & mask) {
-		const struct sample_row *other = &bucket->row[bucket->slots[at] - (size_t)1];
+		const uint32_t number = bucket->slots[at];
+		const struct sample_row *other = number ? &bucket->row[number - 1] : NULL;
 
-		if (!bucket->slots[at] || (other->node == row->node && other->vcpu == row->vcpu &&
-					   other->state == row->state))
+		if (!other || (other->node == row->node && other->vcpu == row->vcpu &&
+			       other->state == row->state))
 			return &bucket->slots[at];
 	}
 }
