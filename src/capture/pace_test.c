@@ -248,7 +248,7 @@ static void no_rate_falls_below_the_least_whatever_else_takes_the_cpu(void **sta
 	limits.others = 0.5;
 	fit(shares, 1, cost, &limits);
 	assert_true(shares[0].rate_hz == 0.1);
-	/* Of this one it is not known what its samples take. */
+	/* The cost of this one's samples is not known yet. */
 	rates_fit(shares, 2, &limits);
 	assert_true(shares[1].rate_hz == WANTED);
 }

@@ -530,7 +530,8 @@ static void put_features(const struct perf_data *d, uint64_t at)
 
 static struct error *put_all(struct perf_data *d)
 {
-	const struct stack_texts way = {.path.stacks = d->job->profile->stacks};
+	/* Without texts: only nodes of stacks are asked for ahead. */
+	const struct stack_texts nodes = {.path.stacks = d->job->profile->stacks};
 	const uint64_t size = data_size(d);
 	const char *name = NULL;
 	struct error *err = format_guest_name(d->job, &name);
@@ -545,7 +546,7 @@ static struct error *put_all(struct perf_data *d)
 			 &(struct sample_id){.pid = d->pid, .tid = d->pid + i});
 	for (uint32_t i = 0; i < d->table->n_images; i++)
 		put_mmap(d, &d->table->images[i]);
-	err = samples_read_ahead(d->job, &way, put_sample, d);
+	err = samples_read_ahead(d->job, &nodes, put_sample, d);
 	if (!err)
 		put_features(d, DATA_START + size);
 	return err;

@@ -128,10 +128,10 @@ bool sample_queue_move(struct sample_queue *queue, const struct sample *in, stru
 {
 	const uint64_t n = queue->n++;
 
-	*out = queue->at[n % QUEUE];
-	queue->at[n % QUEUE] = *in;
+	*out = queue->at[n % QUEUE_SAMPLES];
+	queue->at[n % QUEUE_SAMPLES] = *in;
 	for (unsigned step = 0; step < AHEAD_STEPS; step++) {
-		const struct sample *sample = &queue->at[(n - step * AHEAD) % QUEUE];
+		const struct sample *sample = &queue->at[(n - step * QUEUE_STEP) % QUEUE_SAMPLES];
 
 		if (sample->times)
 			stack_texts_ahead(queue->texts, sample->stack, step);
@@ -161,7 +161,7 @@ struct error *samples_read_ahead(const struct format_job *job, const struct stac
 	struct reading_ahead r = {.queue.texts = texts, .visit = visit, .ctx = ctx};
 	struct error *err = samples_read(job, read_ahead, &r);
 
-	for (unsigned i = 0; i < QUEUE && !err; i++)
+	for (unsigned i = 0; i < QUEUE_SAMPLES && !err; i++)
 		err = read_ahead(&r, &none);
 	return err;
 }
@@ -222,6 +222,8 @@ void vcpu_runs_add(struct vcpu_runs *runs, uint16_t vcpu, FILE *out)
 }
 
 /* As of profile_load: so many samples ahead memory is asked for, of the first group's number and of the group. */
+#define AHEAD 16u
+
 struct grouping {
 	const struct profile_cells *cells;
 	struct sample pending[2 * AHEAD];

@@ -94,7 +94,7 @@ static void begin_stretches(const struct speedscope *s, const struct track *trac
 {
 	stretch->clock_ns = 0;
 	stretch->queue = (struct sample_queue){.texts = &s->texts};
-	stretch->rest = QUEUE;
+	stretch->rest = QUEUE_SAMPLES;
 	track_start(track, &stretch->reader);
 	stretch->more = read_next(stretch);
 }

@@ -153,16 +153,16 @@ struct error *samples_read(const struct format_job *job,
  * Samples on their way to a visitor: before a stack is needed its text is asked for (stack_texts_ahead),
  * in steps that are so many samples apart. Stacks of samples that follow one another can be anywhere.
  */
-#define AHEAD 8u
-#define QUEUE ((AHEAD_STEPS + 1) * AHEAD)
+#define QUEUE_STEP    8u
+#define QUEUE_SAMPLES ((AHEAD_STEPS + 1) * QUEUE_STEP)
 
 struct sample_queue {
 	const struct stack_texts *texts;
-	struct sample at[QUEUE];
+	struct sample at[QUEUE_SAMPLES];
 	uint64_t n; /* that were ever put in */
 };
 
-/* Puts one in, and takes out that of QUEUE samples before; false: there is none. To take out the rest put in empty ones. */
+/* Puts one in, and takes out that of QUEUE_SAMPLES before; false: there is none. To take out the rest put in empty ones. */
 bool sample_queue_move(struct sample_queue *queue, const struct sample *in, struct sample *out);
 
 /* As samples_read, through such a queue. */

@@ -162,9 +162,10 @@ class Processes(GuestCase):
             self.assertIn("schedule", names, thread["name"])
             compared += 1
         self.assertGreater(compared, 15)
-        # What runs has a stack in its vCPU alone.
+        # A thread that runs has its stack in a vCPU; one that ran meanwhile has none either.
         for thread in outside.values():
-            self.assertEqual("trace" in thread, thread["state"] not in ("running", "zombie"), thread)
+            if thread["state"] in ("running", "zombie"):
+                self.assertNotIn("trace", thread)
 
     def check_time(self):
         """The thread that turns is seen on a CPU, and its CPU time grows."""
