@@ -327,7 +327,7 @@ class Ends(HostCase):
 
     def test_another_program_in_its_place(self):
         subject = self.subject("exec")
-        self.ended(subject, "gone")
+        self.ended(subject, "the process has become another program (execve)")
         self.goes_on(subject)
 
     def test_a_signal_that_comes_twice_at_once_keeps_the_recording(self):

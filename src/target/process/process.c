@@ -372,7 +372,12 @@ static struct error *process_sample(struct target *target, struct sample *sample
 
 static enum target_life process_life(struct target *target)
 {
-	return threads_life(&((struct process *)target)->stops.threads);
+	struct threads *threads = &((struct process *)target)->stops.threads;
+	const enum target_life life = threads_life(threads);
+
+	if (threads->executed)
+		target_tell(target, "the process has become another program (execve)");
+	return life;
 }
 
 static void process_wait(struct target *target, uint64_t until_ns)
