@@ -101,6 +101,9 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(ALL, pread64),
 	ALLOW(ALL, pwrite64),
 	ALLOW(FILES, lseek),
+	/* Brings what was written to the disk, and drops it from the cache. */
+	ALLOW(FILES, sync_file_range),
+	ALLOW(FILES, fadvise64),
 	ALLOW(PARENTS, ftruncate),
 	ALLOW(PARENTS, flock),
 	ALLOW(ALL, poll),

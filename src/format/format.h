@@ -142,10 +142,10 @@ void format_lines_free(struct format_lines *lines);
 
 /*
  * Lines that will soon be asked for are far away in memory, and so is the way to them: each of these
- * steps, from 0 on, asks for what the next one needs.
+ * steps, from 0 on, asks for what the next one needs. From step 1 on, false: the line is not kept.
  */
 #define AHEAD_STEPS 7
-void format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step);
+bool format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step);
 
 /*
  * The nodes of a stack, and which of them it shares with the stack before: those that follow one
@@ -166,7 +166,10 @@ struct error *stack_path_follow(struct stack_path *path, uint32_t stack);
 struct error *stack_path_add(struct stack_path *path);
 void stack_path_free(struct stack_path *path);
 
-/* Texts of stacks, joined from those of their frames; that of shared callers is kept. */
+/*
+ * Texts of stacks, joined from those of their frames. Those of callers that are shared with the stack
+ * before are kept, and in pieces of some frames those of callers that come often.
+ */
 struct stack_texts {
 	struct stack_path path;
 	/* Gives the text of a node's own frame, which may be made in `scratch`. */
@@ -182,6 +185,8 @@ struct stack_texts {
 	size_t len, room;
 	size_t *lens; /* by place in the path: of the text with this frame and its callers */
 	size_t lens_room;
+	struct stack_piece_slot *slots; /* by a hash of the innermost node */
+	struct bytes pieces;
 };
 
 /* The whole text of a stack. */

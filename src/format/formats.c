@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "format/format.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/array.h"
@@ -145,20 +147,69 @@ static struct error *write_packed(const struct format *format, const struct form
 	return err;
 }
 
+/*
+ * Parts of a long file leave the page cache once they are on the disk: the host needs the cache
+ * for its guests, and new pages of it cost more time than the format. The first gigabyte stays.
+ */
+#define PART_BYTES  ((off_t)32 << 20)
+#define CACHE_BYTES ((off_t)1 << 30)
+#define SYNC_FILE_RANGE_ALL \
+	(SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
+
+struct long_output {
+	FILE *out;
+	off_t part, end; /* where the part begins that is on its way to the disk, and ends */
+};
+
+/* Failures are no errors: the cache has those pages, and the disk will. */
+static void move_on(struct long_output *to, off_t at)
+{
+	const int fd = fileno(to->out);
+
+	(void)sync_file_range(fd, to->end, at - to->end, SYNC_FILE_RANGE_WRITE);
+	if (at > CACHE_BYTES && to->end > to->part) {
+		(void)sync_file_range(fd, to->part, to->end - to->part, SYNC_FILE_RANGE_ALL);
+		(void)posix_fadvise(fd, to->part, to->end - to->part, POSIX_FADV_DONTNEED);
+	}
+	to->part = to->end;
+	to->end = at;
+}
+
+static ssize_t put_long(void *cookie, const char *data, size_t len)
+{
+	struct long_output *to = cookie;
+	off_t at;
+
+	fwrite(data, 1, len, to->out);
+	at = lseek(fileno(to->out), 0, SEEK_CUR);
+	if (at - to->end >= PART_BYTES)
+		move_on(to, at);
+	return (ssize_t)len;
+}
+
+static struct error *write_file(const struct format *format, const struct format_job *job,
+				const char *output, FILE *out)
+{
+	return !format->packed && output && ends_packed(output) ? write_packed(format, job, out)
+								: format->write(job, out);
+}
+
 struct error *format_write(const struct format *format, const struct format_job *job,
 			   const char *output, FILE *out)
 {
+	struct long_output to = {.out = out};
+	FILE *stream = fopencookie(&to, "w", (cookie_io_functions_t){.write = put_long});
 	char *buffer = malloc(OUTPUT_BUFFER);
-	struct error *err;
+	struct error *err = stream && buffer ? NULL : error_no_memory();
 
-	if (!buffer)
-		return error_no_memory();
-	setvbuf(out, buffer, _IOFBF, OUTPUT_BUFFER);
-	err = !format->packed && output && ends_packed(output) ? write_packed(format, job, out)
-							       : format->write(job, out);
-	/* Errors stay with `out`, which no longer needs the buffer then. */
-	(void)fflush(out);
-	setvbuf(out, NULL, _IONBF, 0);
+	if (!err) {
+		setvbuf(out, NULL, _IONBF, 0);
+		setvbuf(stream, buffer, _IOFBF, OUTPUT_BUFFER);
+		err = write_file(format, job, output, stream);
+	}
+	/* Errors stay with `out`. */
+	if (stream && fclose(stream))
+		err = error_first(err, error_no_memory());
 	free(buffer);
 	return err;
 }
@@ -334,7 +385,7 @@ void format_number(uint64_t number, FILE *out)
 }
 
 /* Bytes of lines that are kept. */
-#define LINES_MAX (32u << 20)
+#define LINES_MAX (24u << 20)
 
 /* Where the lines that are kept begin; below: it was asked for as often. */
 #define LINES_START 2
@@ -383,14 +434,24 @@ struct error *format_lines_get(struct format_lines *lines, uint32_t number, stru
 	return err;
 }
 
-void format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step)
+/* A line is mostly longer than what memory gives at once. */
+static void fetch_line(const uint8_t *line)
+{
+	__builtin_prefetch(line);
+	__builtin_prefetch(line + 64);
+}
+
+bool format_lines_ahead(const struct format_lines *lines, uint32_t number, unsigned step)
 {
 	if (number >= lines->room)
-		return;
+		return false;
 	if (step == 0)
 		__builtin_prefetch(&lines->at[number]);
-	else if (lines->at[number] >= LINES_START)
-		__builtin_prefetch(lines->text.data + lines->at[number] - LINES_START);
+	else if (lines->at[number] < LINES_START)
+		return false;
+	else if (step == 1)
+		fetch_line(lines->text.data + lines->at[number] - LINES_START);
+	return true;
 }
 
 void format_lines_free(struct format_lines *lines)
@@ -436,114 +497,4 @@ void stack_path_free(struct stack_path *path)
 {
 	free(path->at);
 	free(path->fresh);
-}
-
-/* A stack's text is kept up to here. */
-#define STACK_TEXT_MAX (1u << 20)
-
-/* Room for so many bytes beside the text. */
-static struct error *make_text_room(struct stack_texts *t, size_t more)
-{
-	const size_t before = t->room;
-	struct error *err = NULL;
-
-	if (t->len + more <= before)
-		return NULL;
-	err = ARRAY_RESERVE(&t->data, &t->room, t->len + more);
-	if (!err && t->leaf_first)
-		memmove(t->data + t->room - t->len, t->data + before - t->len, t->len);
-	return err;
-}
-
-/* Adds the outermost frame that is not in the text. */
-static struct error *add_frame(struct stack_texts *t)
-{
-	struct stack_path *path = &t->path;
-	struct format_text text;
-	struct error *err = t->frame(t->ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
-
-	if (!err)
-		err = make_text_room(t, text.len);
-	if (!err)
-		err = ARRAY_RESERVE(&t->lens, &t->lens_room, path->n + 1);
-	if (!err)
-		err = stack_path_add(path);
-	if (err)
-		return err;
-	memcpy(t->data + (t->leaf_first ? t->room - t->len - text.len : t->len), text.data,
-	       text.len);
-	t->len += text.len;
-	t->lens[path->n - 1] = t->len;
-	return NULL;
-}
-
-/* Makes the text of the outermost frames, up to `most` bytes and a frame; path.n_fresh are left. */
-static struct error *follow(struct stack_texts *t, uint32_t stack, size_t most)
-{
-	struct error *err = stack_path_follow(&t->path, stack);
-
-	if (err)
-		return err;
-	t->len = t->path.n > 1 ? t->lens[t->path.n - 1] : 0;
-	while (!err && t->path.n_fresh && t->len < most)
-		err = add_frame(t);
-	return err;
-}
-
-static const uint8_t *kept(const struct stack_texts *t)
-{
-	return t->leaf_first && t->len ? t->data + t->room - t->len : t->data;
-}
-
-struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
-{
-	struct error *err = follow(t, stack, SIZE_MAX);
-
-	*out = (struct format_text){kept(t), t->len};
-	return err;
-}
-
-struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
-{
-	struct error *err = follow(t, stack, STACK_TEXT_MAX);
-
-	if (!err && !t->leaf_first && t->len)
-		fwrite_unlocked(kept(t), 1, t->len, out);
-	for (size_t i = 0, n = t->path.n_fresh; i < n && !err; i++) {
-		struct format_text text;
-
-		err = t->frame(t->ctx, t->path.fresh[t->leaf_first ? i : n - 1 - i], &t->scratch,
-			       &text);
-		if (!err)
-			fwrite_unlocked(text.data, 1, text.len, out);
-	}
-	if (!err && t->leaf_first && t->len)
-		fwrite_unlocked(kept(t), 1, t->len, out);
-	return err;
-}
-
-void stack_texts_ahead(const struct stack_texts *t, uint32_t stack, unsigned step)
-{
-	/* Its frames are one step behind their callees'. */
-	for (;; step--) {
-		if (t->ahead)
-			t->ahead(t->ctx, stack, step);
-		if (!step)
-			break;
-		stack = stacks_node(t->path.stacks, stack)->parent;
-	}
-	__builtin_prefetch(stacks_node(t->path.stacks, stack));
-}
-
-void stack_texts_clear(struct stack_texts *t)
-{
-	t->path.n = t->len = 0;
-}
-
-void stack_texts_free(struct stack_texts *t)
-{
-	bytes_free(&t->scratch);
-	free(t->data);
-	free(t->lens);
-	stack_path_free(&t->path);
 }

@@ -10,7 +10,6 @@
 #include "format/format.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +23,7 @@ struct perf_script {
 	char *comm, *event;
 	char **comms; /* of threads, by their numbers; NULL: not met yet */
 	uint32_t pid;
+	struct bytes head; /* of a sample */
 	FILE *out;
 };
 
@@ -43,11 +43,29 @@ static void put_text(struct bytes *line, const char *text)
 	put_bytes(line, text, strlen(text));
 }
 
-static void put_hex(struct bytes *line, uint64_t value, int width)
-{
-	char digits[32];
+/* Bytes of an address, with blanks before it. */
+#define ADDRESS 16
 
-	put_bytes(line, digits, (size_t)sprintf(digits, "%*" PRIx64, width, value));
+static void put_hex(struct bytes *line, uint64_t value, size_t width)
+{
+	uint8_t digits[ADDRESS];
+	size_t at = sizeof(digits);
+
+	do
+		digits[--at] = (uint8_t) "0123456789abcdef"[value & 15];
+	while (value >>= 4);
+	while (sizeof(digits) - at < width)
+		digits[--at] = ' ';
+	put_bytes(line, digits + at, sizeof(digits) - at);
+}
+
+/* With zeros before it, if it has fewer digits than `width`. */
+static void put_padded(struct bytes *line, uint64_t value, unsigned width)
+{
+	for (uint64_t power = 10; --width; power *= 10)
+		if (value < power)
+			put_text(line, "0");
+	put_decimal(line, value);
 }
 
 /* A file's name, without characters that would end it. */
@@ -78,7 +96,7 @@ static struct error *format_line(const struct perf_script *s, uint32_t number, u
 	if (err)
 		return err;
 	put_text(line, "\t");
-	put_hex(line, location_code(s->table, number), 16);
+	put_hex(line, location_code(s->table, number), ADDRESS);
 	put_text(line, " ");
 	put_text(line, function->resolved ? function->name : "[unknown]");
 	/* Readers strip a suffix that looks like an offset: a real one protects the name. */
@@ -115,11 +133,12 @@ static struct error *give_frame(void *ctx, uint32_t node, struct bytes *scratch,
 static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
 {
 	const struct perf_script *s = ctx;
+	const uint32_t *frame = &s->table->frames->of_node[node];
 
 	if (step == 0)
-		__builtin_prefetch(&s->table->frames->of_node[node]);
-	else
-		format_lines_ahead(&s->lines, s->table->frames->of_node[node], step - 1);
+		__builtin_prefetch(frame);
+	else if (!format_lines_ahead(&s->lines, *frame, step - 1) && step > 1)
+		location_ahead(s->table, *frame, step - 2);
 }
 
 static struct error *comm_of(struct perf_script *s, const struct sample *sample, const char **out)
@@ -142,23 +161,52 @@ static struct error *comm_of(struct perf_script *s, const struct sample *sample,
 	return *out ? NULL : error_no_memory();
 }
 
-static struct error *put_sample(void *ctx, const struct sample *sample)
+/* Bytes of six numbers and what stands between them. */
+#define HEAD_ROOM (6 * DECIMAL_MAX + 32)
+
+/* "web 7/1 [000] 12.000345: 1000000 cpu-clock: " */
+static struct error *put_head(struct perf_script *s, const struct sample *sample, const char *comm)
 {
-	struct perf_script *s = ctx;
-	const struct recorded_thread *thread = sample_thread(s->job, sample->thread);
-	const struct sample_ids ids = sample_ids(thread, s->pid, sample->vcpu);
+	const struct sample_ids ids =
+		sample_ids(sample_thread(s->job, sample->thread), s->pid, sample->vcpu);
 	const uint64_t us = sample->time_ns / 1000;
-	const char *comm;
-	struct error *err = comm_of(s, sample, &comm);
+	struct bytes *head = &s->head;
+	struct error *err = bytes_reserve(head, HEAD_ROOM + strlen(comm) + strlen(s->event));
 
 	if (err)
 		return err;
-	fprintf(s->out,
-		"%s %" PRIu32 "/%" PRIu32 " [%03u] %" PRIu64 ".%06" PRIu64 ": %" PRIu64 " %s: \n",
-		comm, ids.pid, ids.tid, sample->vcpu, us / 1000000, us % 1000000,
-		sample->weight_ns * sample->times, s->event);
-	err = stack_texts_put(&s->texts, sample->stack, s->out);
-	putc('\n', s->out);
+	put_text(head, comm);
+	put_text(head, " ");
+	put_decimal(head, ids.pid);
+	put_text(head, "/");
+	put_decimal(head, ids.tid);
+	put_text(head, " [");
+	put_padded(head, sample->vcpu, 3);
+	put_text(head, "] ");
+	put_decimal(head, us / 1000000);
+	put_text(head, ".");
+	put_padded(head, us % 1000000, 6);
+	put_text(head, ": ");
+	put_decimal(head, sample->weight_ns * sample->times);
+	put_text(head, " ");
+	put_text(head, s->event);
+	put_text(head, ": \n");
+	fwrite_unlocked(head->data, 1, head->len, s->out);
+	head->len = 0;
+	return NULL;
+}
+
+static struct error *put_sample(void *ctx, const struct sample *sample)
+{
+	struct perf_script *s = ctx;
+	const char *comm;
+	struct error *err = comm_of(s, sample, &comm);
+
+	if (!err)
+		err = put_head(s, sample, comm);
+	if (!err)
+		err = stack_texts_put(&s->texts, sample->stack, s->out);
+	putc_unlocked('\n', s->out);
 	return err;
 }
 
@@ -196,6 +244,7 @@ static struct error *write_perf_script(const struct format_job *job, FILE *out)
 	location_table_free(s.table);
 	format_lines_free(&s.lines);
 	stack_texts_free(&s.texts);
+	bytes_free(&s.head);
 	for (size_t i = 0; s.comms && i <= job->profile->n_threads; i++)
 		free(s.comms[i]);
 	free(s.comms);

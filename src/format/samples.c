@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The samples of a recording once more: in order of time, and in groups. */
+/* Samples of a recording once more: in order of time, in groups, and with the texts of their stacks. */
 
 #include "format/tables.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,19 @@ struct reading {
 		uint32_t thread;
 	} * last;
 	struct weighting weighting;
+	bool ahead; /* `visit` looks whether the stacks are the profile's, which takes long */
 };
+
+static struct error *changed(const struct format_job *job)
+{
+	return error_new(ERR_INPUT, "%s has changed while it was read", job->path);
+}
+
+/* Is a stack in the profile? */
+static bool is_selected(const struct format_job *job, uint32_t stack)
+{
+	return profile_cell_number(&job->profile->cells, stack) != 0;
+}
 
 static struct error *read_entry(struct reading *r, const struct tick *tick,
 				const struct tick_entry *entry)
@@ -65,10 +78,9 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 	r->last[entry->vcpu].ticks_left = r->ticks_left;
 	r->last[entry->vcpu].thread = entry->thread;
 	/* Stacks are numbered in the order of the file. */
-	if (entry->stack >= r->stacks ||
-	    !profile_cell_number(&r->job->profile->cells, entry->stack))
-		return error_new(ERR_INPUT, "%s has changed while it was read", r->job->path);
-	return r->visit(r->ctx, &sample);
+	return entry->stack < r->stacks && (r->ahead || is_selected(r->job, entry->stack))
+		       ? r->visit(r->ctx, &sample)
+		       : changed(r->job);
 }
 
 static struct error *read_tick(void *ctx, const struct tick *tick)
@@ -96,13 +108,14 @@ struct error *samples_check(const struct format_job *job)
 	return NULL;
 }
 
-struct error *samples_read(const struct format_job *job,
-			   struct error *(*visit)(void *ctx, const struct sample *sample),
-			   void *ctx)
+static struct error *read_all(const struct format_job *job, bool ahead,
+			      struct error *(*visit)(void *ctx, const struct sample *sample),
+			      void *ctx)
 {
 	struct reading r = {.job = job,
 			    .visit = visit,
 			    .ctx = ctx,
+			    .ahead = ahead,
 			    .ticks_left = job->profile->ticks_read,
 			    .stacks = stacks_count(job->profile->stacks),
 			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
@@ -124,6 +137,243 @@ struct error *samples_read(const struct format_job *job,
 	return err;
 }
 
+struct error *samples_read(const struct format_job *job,
+			   struct error *(*visit)(void *ctx, const struct sample *sample),
+			   void *ctx)
+{
+	return read_all(job, false, visit, ctx);
+}
+
+/* A stack's text is kept up to here. */
+#define STACK_TEXT_MAX (1u << 20)
+
+/* Room for so many bytes beside the text. */
+static struct error *make_text_room(struct stack_texts *t, size_t more)
+{
+	const size_t before = t->room;
+	struct error *err = NULL;
+
+	if (t->len + more <= before)
+		return NULL;
+	err = ARRAY_RESERVE(&t->data, &t->room, t->len + more);
+	if (!err && t->leaf_first)
+		memmove(t->data + t->room - t->len, t->data + before - t->len, t->len);
+	return err;
+}
+
+/* Puts text before what is there, or behind it. */
+static struct error *put_callee(struct stack_texts *t, const void *text, size_t len)
+{
+	struct error *err = make_text_room(t, len);
+
+	if (err)
+		return err;
+	memcpy(t->data + (t->leaf_first ? t->room - t->len - len : t->len), text, len);
+	t->len += len;
+	return NULL;
+}
+
+/* The text of `n` frames has been added: so long is it with each. */
+static struct error *move_path(struct stack_texts *t, const uint32_t *lens, size_t n)
+{
+	struct stack_path *path = &t->path;
+	struct error *err = ARRAY_RESERVE(&t->lens, &t->lens_room, path->n + n);
+
+	for (size_t i = 0; i < n && !err; i++) {
+		t->lens[path->n] = t->lens[path->n - 1] + lens[i];
+		err = stack_path_add(path);
+	}
+	return err;
+}
+
+/* Slots for pieces, a power of two, and bytes of pieces. */
+#define PIECE_SLOTS (1u << 14)
+#define PIECES_MAX  ((size_t)8 << 20)
+
+/* The text of PIECE frames and the lengths of its parts, outermost first. */
+#define PIECE 8u
+struct stack_piece {
+	uint32_t len, lens[PIECE];
+	uint8_t text[];
+};
+
+/* A piece by its innermost node. The first time it is asked for it is not kept: `at` is 0. */
+struct stack_piece_slot {
+	uint32_t node, at;
+};
+
+static struct stack_piece_slot *piece_slot(const struct stack_texts *t, uint32_t node)
+{
+	return &t->slots[node * UINT32_C(0x9e3779b1) >> 18];
+}
+
+static_assert(PIECE_SLOTS == 1u << (32 - 18), "the hash has as many bits as there are slots");
+
+/* The piece that begins with the outermost frame that is not in the text; NULL: none is kept. */
+static const struct stack_piece *find_piece(const struct stack_texts *t)
+{
+	const struct stack_path *path = &t->path;
+	const struct stack_piece_slot *slot;
+	uint32_t node;
+
+	if ((path->n - 1) % PIECE || path->n_fresh < PIECE)
+		return NULL;
+	node = path->fresh[path->n_fresh - PIECE];
+	slot = piece_slot(t, node);
+	return slot->node == node && slot->at
+		       ? (const struct stack_piece *)(const void *)(t->pieces.data + slot->at)
+		       : NULL;
+}
+
+/* Keeps the text of the innermost frames of the path, if they are a piece that was asked for before. */
+static struct error *keep_piece(struct stack_texts *t)
+{
+	const struct stack_path *path = &t->path;
+	const size_t *lens = t->lens + path->n - 1 - PIECE;
+	struct stack_piece_slot *slot = piece_slot(t, path->at[path->n - 1]);
+	const size_t len = lens[PIECE] - lens[0];
+	/* Pieces stand at multiples of their numbers' size, and none at 0. */
+	const size_t at = (t->pieces.len + sizeof(*slot) + 3) & ~(size_t)3;
+	struct stack_piece *piece;
+	struct error *err;
+
+	if (slot->node != path->at[path->n - 1]) {
+		*slot = (struct stack_piece_slot){.node = path->at[path->n - 1]};
+		return NULL;
+	}
+	if (len > PIECES_MAX || at + sizeof(*piece) + len > PIECES_MAX)
+		return NULL;
+	err = bytes_reserve(&t->pieces, at + sizeof(*piece) + len - t->pieces.len);
+	if (err)
+		return err;
+	slot->at = (uint32_t)at;
+	t->pieces.len = at + sizeof(*piece) + len;
+	piece = (struct stack_piece *)(void *)(t->pieces.data + at);
+	piece->len = (uint32_t)len;
+	for (size_t i = 0; i < PIECE; i++)
+		piece->lens[i] = (uint32_t)(lens[i + 1] - lens[i]);
+	memcpy(piece->text, t->leaf_first ? t->data + t->room - t->len : t->data + lens[0], len);
+	return NULL;
+}
+
+/* Adds the outermost frame that is not in the text. */
+static struct error *add_frame(struct stack_texts *t)
+{
+	const struct stack_path *path = &t->path;
+	struct format_text text;
+	uint32_t len;
+	struct error *err = t->frame(t->ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
+
+	if (!err && text.len > UINT32_MAX)
+		err = error_no_memory();
+	if (!err)
+		err = put_callee(t, text.data, text.len);
+	len = (uint32_t)text.len;
+	if (!err)
+		err = move_path(t, &len, 1);
+	return err || (path->n - 1) % PIECE ? err : keep_piece(t);
+}
+
+/* Adds the outermost frames that are not in the text: one, or a piece. */
+static struct error *add_frames(struct stack_texts *t)
+{
+	const struct stack_piece *piece = find_piece(t);
+	struct error *err = piece ? put_callee(t, piece->text, piece->len) : NULL;
+
+	if (err)
+		return err;
+	return piece ? move_path(t, piece->lens, PIECE) : add_frame(t);
+}
+
+/* Starts a text, with slots for pieces. */
+static struct error *start(struct stack_texts *t)
+{
+	struct error *err = ARRAY_RESERVE(&t->lens, &t->lens_room, 1);
+
+	if (err)
+		return err;
+	t->lens[0] = 0;
+	t->slots = calloc(PIECE_SLOTS, sizeof(*t->slots));
+	return t->slots ? NULL : error_no_memory();
+}
+
+/* Makes the text of the outermost frames, up to `most` bytes and a frame; path.n_fresh are left. */
+static struct error *follow(struct stack_texts *t, uint32_t stack, size_t most)
+{
+	struct error *err = t->slots ? NULL : start(t);
+
+	if (!err)
+		err = stack_path_follow(&t->path, stack);
+	if (err)
+		return err;
+	t->len = t->lens[t->path.n - 1];
+	while (!err && t->path.n_fresh && t->len < most)
+		err = add_frames(t);
+	return err;
+}
+
+static const uint8_t *kept(const struct stack_texts *t)
+{
+	return t->leaf_first && t->len ? t->data + t->room - t->len : t->data;
+}
+
+struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
+{
+	struct error *err = follow(t, stack, SIZE_MAX);
+
+	*out = (struct format_text){kept(t), t->len};
+	return err;
+}
+
+struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
+{
+	struct error *err = follow(t, stack, STACK_TEXT_MAX);
+
+	if (!err && !t->leaf_first && t->len)
+		fwrite_unlocked(kept(t), 1, t->len, out);
+	for (size_t i = 0, n = t->path.n_fresh; i < n && !err; i++) {
+		struct format_text text;
+
+		err = t->frame(t->ctx, t->path.fresh[t->leaf_first ? i : n - 1 - i], &t->scratch,
+			       &text);
+		if (!err)
+			fwrite_unlocked(text.data, 1, text.len, out);
+	}
+	if (!err && t->leaf_first && t->len)
+		fwrite_unlocked(kept(t), 1, t->len, out);
+	return err;
+}
+
+void stack_texts_ahead(const struct stack_texts *t, uint32_t stack, unsigned step)
+{
+	/* Its frames are one step behind their callees'. */
+	for (;; step--) {
+		if (t->ahead)
+			t->ahead(t->ctx, stack, step);
+		if (!step)
+			break;
+		stack = stacks_node(t->path.stacks, stack)->parent;
+	}
+	__builtin_prefetch(stacks_node(t->path.stacks, stack));
+}
+
+void stack_texts_clear(struct stack_texts *t)
+{
+	t->path.n = t->len = t->pieces.len = 0;
+	if (t->slots)
+		memset(t->slots, 0, PIECE_SLOTS * sizeof(*t->slots));
+}
+
+void stack_texts_free(struct stack_texts *t)
+{
+	bytes_free(&t->scratch);
+	bytes_free(&t->pieces);
+	free(t->slots);
+	free(t->data);
+	free(t->lens);
+	stack_path_free(&t->path);
+}
+
 bool sample_queue_move(struct sample_queue *queue, const struct sample *in, struct sample *out)
 {
 	const uint64_t n = queue->n++;
@@ -140,6 +390,7 @@ bool sample_queue_move(struct sample_queue *queue, const struct sample *in, stru
 }
 
 struct reading_ahead {
+	const struct format_job *job;
 	struct sample_queue queue;
 	struct error *(*visit)(void *ctx, const struct sample *sample);
 	void *ctx;
@@ -150,7 +401,10 @@ static struct error *read_ahead(void *ctx, const struct sample *sample)
 	struct reading_ahead *r = ctx;
 	struct sample out;
 
-	return sample_queue_move(&r->queue, sample, &out) ? r->visit(r->ctx, &out) : NULL;
+	__builtin_prefetch(&r->job->profile->cells.of[sample->stack]);
+	if (!sample_queue_move(&r->queue, sample, &out))
+		return NULL;
+	return is_selected(r->job, out.stack) ? r->visit(r->ctx, &out) : changed(r->job);
 }
 
 struct error *samples_read_ahead(const struct format_job *job, const struct stack_texts *texts,
@@ -158,52 +412,12 @@ struct error *samples_read_ahead(const struct format_job *job, const struct stac
 				 void *ctx)
 {
 	static const struct sample none;
-	struct reading_ahead r = {.queue.texts = texts, .visit = visit, .ctx = ctx};
-	struct error *err = samples_read(job, read_ahead, &r);
+	struct reading_ahead r = {.job = job, .queue.texts = texts, .visit = visit, .ctx = ctx};
+	struct error *err = read_all(job, true, read_ahead, &r);
 
 	for (unsigned i = 0; i < QUEUE_SAMPLES && !err; i++)
 		err = read_ahead(&r, &none);
 	return err;
-}
-
-struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
-{
-	struct error *err;
-
-	*told = (struct told_threads){
-		.threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads))};
-	err = told->threads ? ids_new(&told->pids) : error_no_memory();
-	return err ? err : ids_new(&told->tids);
-}
-
-void told_threads_end(struct told_threads *told)
-{
-	ids_free(told->pids);
-	ids_free(told->tids);
-	free(told->threads);
-	free(told->of_tid);
-	*told = (struct told_threads){0};
-}
-
-struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
-			       uint32_t number, bool *first)
-{
-	uint32_t id;
-	bool added;
-	struct error *err = ids_get(told->pids, thread->pid, 0, &id, first);
-
-	if (!err)
-		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
-	if (!err)
-		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
-	if (err)
-		return err;
-	/* Idle threads all have number 0, and nobody tells them apart by it. */
-	if (!added && thread->tid)
-		told->threads[told->of_tid[id]] = false;
-	told->of_tid[id] = number;
-	told->threads[number] = true;
-	return NULL;
 }
 
 void vcpu_runs_end(struct vcpu_runs *runs, FILE *out)

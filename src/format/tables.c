@@ -116,6 +116,28 @@ uint64_t location_from_start(const struct location_table *table, uint32_t entry)
 	return answer->resolved ? node_of(table, entry)->addr - answer->start : 0;
 }
 
+void location_ahead(const struct location_table *table, uint32_t frame, unsigned step)
+{
+	const struct location_answer *answer;
+
+	if (step == 0) {
+		symbolizer_answer_ahead(table->symbolizer, frame);
+		__builtin_prefetch(&table->of_frame[frame]);
+		return;
+	}
+	answer = &table->answers[symbolizer_answer(table->symbolizer, frame)];
+	if (step == 1) {
+		__builtin_prefetch(&table->frames->node[frame]);
+		__builtin_prefetch(&table->at[table->of_frame[frame]]);
+		__builtin_prefetch(answer);
+	} else if (step == 2) {
+		__builtin_prefetch(stacks_node(table->profile->stacks, table->frames->node[frame]));
+		__builtin_prefetch(&table->places[answer->places]);
+	} else if (step == 3) {
+		__builtin_prefetch(&table->functions[table->places[answer->places].function]);
+	}
+}
+
 static struct error *add_entry(struct building *b, uint32_t frame)
 {
 	struct location_table *p = b->table;

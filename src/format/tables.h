@@ -97,6 +97,9 @@ uint64_t location_code(const struct location_table *table, uint32_t entry);
 /* Of the frame from the start of the outer function; 0 if that is not known. */
 uint64_t location_from_start(const struct location_table *table, uint32_t entry);
 
+/* As format_lines_ahead, for what is known of a frame by its number in the symbolizer. */
+void location_ahead(const struct location_table *table, uint32_t frame, unsigned step);
+
 /* One of the selected samples of a recording, or several alike. */
 struct sample {
 	uint64_t time_ns;

@@ -2,7 +2,7 @@
 
 /*
  * The samples of a recording by their tracks, for formats with a column of each of their members:
- * packed, and in a file where they are many.
+ * packed, and in a file where they are many. Threads that formats have told of.
  */
 
 #include "format/tables.h"
@@ -323,4 +323,44 @@ struct error *samples_free(struct samples *samples)
 	free(samples->tracks);
 	free(samples);
 	return err;
+}
+
+struct error *told_threads_start(struct told_threads *told, const struct format_job *job)
+{
+	struct error *err;
+
+	*told = (struct told_threads){
+		.threads = calloc(job->profile->n_threads + 1, sizeof(*told->threads))};
+	err = told->threads ? ids_new(&told->pids) : error_no_memory();
+	return err ? err : ids_new(&told->tids);
+}
+
+void told_threads_end(struct told_threads *told)
+{
+	ids_free(told->pids);
+	ids_free(told->tids);
+	free(told->threads);
+	free(told->of_tid);
+	*told = (struct told_threads){0};
+}
+
+struct error *told_threads_add(struct told_threads *told, const struct recorded_thread *thread,
+			       uint32_t number, bool *first)
+{
+	uint32_t id;
+	bool added;
+	struct error *err = ids_get(told->pids, thread->pid, 0, &id, first);
+
+	if (!err)
+		err = ids_get(told->tids, thread->pid, thread->tid, &id, &added);
+	if (!err)
+		err = ARRAY_RESERVE(&told->of_tid, &told->of_tid_room, id + (size_t)1);
+	if (err)
+		return err;
+	/* Idle threads all have number 0, and nobody tells them apart by it. */
+	if (!added && thread->tid)
+		told->threads[told->of_tid[id]] = false;
+	told->of_tid[id] = number;
+	told->threads[number] = true;
+	return NULL;
 }

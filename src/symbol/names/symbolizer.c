@@ -211,6 +211,11 @@ uint32_t symbolizer_answer(const struct symbolizer *symbolizer, uint32_t frame)
 	return symbolizer->of_frame[frame];
 }
 
+void symbolizer_answer_ahead(const struct symbolizer *symbolizer, uint32_t frame)
+{
+	__builtin_prefetch(&symbolizer->of_frame[frame]);
+}
+
 static void give(const struct symbolizer *symbolizer, uint32_t number, const struct location **out,
 		 size_t *n)
 {

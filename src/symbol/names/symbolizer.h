@@ -91,6 +91,9 @@ const struct frame_numbers *symbolizer_frames(const struct symbolizer *symbolize
 /* Of one of these frames: those with the same functions, lines and starts have the same number, from 1 on. */
 uint32_t symbolizer_answer(const struct symbolizer *symbolizer, uint32_t frame);
 
+/* Asks for the memory that symbolizer_answer reads. */
+void symbolizer_answer_ahead(const struct symbolizer *symbolizer, uint32_t frame);
+
 /* As symbolizer_locate, for the frame of a node of any store. */
 struct error *symbolizer_locate_node(struct symbolizer *symbolizer, const struct stacks *stacks,
 				     uint32_t id, const struct location **out, size_t *n);
