@@ -3,6 +3,7 @@
 /* The verbs, a row each; a word that is no verb begins the classic command line. */
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,19 @@ static void keep_standard_streams(void)
 		close(fd);
 }
 
+/* Arrays of so many bytes lie outside of the heap, whatever was freed before: they grow without a copy, and leave no holes. */
+#define LARGE_ARRAY (1 << 20)
+#ifdef M_MMAP_THRESHOLD
+static void keep_arrays_apart(void)
+{
+	mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY);
+}
+#else
+static void keep_arrays_apart(void)
+{
+}
+#endif
+
 static const struct verb *find_verb(const char *name)
 {
 	for (size_t i = 0; i < N_VERBS; i++)
@@ -122,6 +136,7 @@ static bool write_tables(const char *what, const char *of)
 int main(int argc, char **argv)
 {
 	keep_standard_streams();
+	keep_arrays_apart();
 	if (argc < 2) {
 		print_help(stderr);
 		return ERR_USAGE;

@@ -534,6 +534,8 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		err = grow_of(&loading);
 	if (!err)
 		err = end_pending(&loading);
+	if (!err && filter->listener && filter->listener->end)
+		err = filter->listener->end(filter->listener->ctx);
 	if (err) {
 		profile_free(profile);
 		return err;

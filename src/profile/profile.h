@@ -21,6 +21,8 @@ struct profile_listener {
 	/* Each tick, whatever the filter selects; NULL: not wanted. */
 	struct error *(*tick)(void *ctx, const struct recording_info *info,
 			      const struct tick *tick);
+	/* Behind the last tick, before names are looked up; NULL: not wanted. */
+	struct error *(*end)(void *ctx);
 	/* Each selected sample; NULL: not wanted. */
 	struct error *(*sample)(void *ctx, const struct tick *tick, const struct tick_entry *entry,
 				uint64_t weight_ns);

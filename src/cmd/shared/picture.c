@@ -69,7 +69,7 @@ struct error *picture_write_page(const struct loaded *loaded, unsigned n,
 
 	for (unsigned i = 0; i < n && !err; i++) {
 		subtitles[i] = format_guest_line(loaded[i].profile);
-		err = subtitles[i] ? page_samples_end(page->samples[i]) : error_no_memory();
+		err = subtitles[i] ? NULL : error_no_memory();
 		sides[i] = (struct page_side){.profile = loaded[i].profile,
 					      .samples = page->samples[i],
 					      .symbolizer = loaded[i].symbolizer,

@@ -345,6 +345,7 @@ static struct error *write_rows(const struct page_side *sides, unsigned n, struc
 
 		err = page_samples_rows(sides[i].samples, sides[i].profile, &places, MAX_ROWS / n,
 					&parts->rows[i]);
+		page_samples_drop(sides[i].samples);
 	}
 	return err;
 }

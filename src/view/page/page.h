@@ -39,13 +39,13 @@ struct page_samples {
 struct error *page_samples_new(const struct profile_filter *filter, struct page_samples **out);
 void page_samples_free(struct page_samples *samples);
 
-/* Call it once the profile is loaded, before all that follows. */
-struct error *page_samples_end(struct page_samples *samples);
+/* Forgets the samples, which take more memory than their rows. */
+void page_samples_drop(struct page_samples *samples);
 
 /* A recording in the page. */
 struct page_side {
-	const struct profile *profile;	    /* its samples do not matter */
-	const struct page_samples *samples; /* taken down when it was loaded */
+	const struct profile *profile; /* its samples do not matter */
+	struct page_samples *samples;  /* taken down when it was loaded; page_write drops them */
 	struct symbolizer *symbolizer;
 	const char *subtitle;
 	const char *warning; /* NULL: none */

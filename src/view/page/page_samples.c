@@ -428,8 +428,10 @@ static struct error *add_tick(void *ctx, const struct recording_info *info, cons
 }
 
 /* Joins those that came since it was done last: what is left then takes less memory than a page. */
-struct error *page_samples_end(struct page_samples *samples)
+static struct error *end_samples(void *ctx)
 {
+	struct page_samples *samples = ctx;
+
 	return samples->log->joined_ns ? join(samples->log) : NULL;
 }
 
@@ -449,16 +451,22 @@ struct error *page_samples_new(const struct profile_filter *filter, struct page_
 	log->filter = *filter;
 	log->most = PACKED_MOST / CHUNK;
 	samples->log = log;
-	samples->listener = (struct profile_listener){.ctx = samples, .tick = add_tick};
+	samples->listener =
+		(struct profile_listener){.ctx = samples, .tick = add_tick, .end = end_samples};
 	*out = samples;
 	return NULL;
+}
+
+void page_samples_drop(struct page_samples *samples)
+{
+	packed_free(&samples->log->packed);
 }
 
 void page_samples_free(struct page_samples *samples)
 {
 	if (!samples)
 		return;
-	packed_free(&samples->log->packed);
+	page_samples_drop(samples);
 	ids_free(samples->log->ids);
 	free(samples->log);
 	free(samples->pairs);
@@ -471,9 +479,11 @@ struct row_writer {
 	uint64_t bucket, rows;
 };
 
-static int by_place(const void *left, const void *right)
+/* Orders numbers of rows: the sort needs room for as many, and rows are eight times as large. */
+static int by_place(const void *left, const void *right, void *rows)
 {
-	const struct sample_row *a = left, *b = right;
+	const struct sample_row *a = (const struct sample_row *)rows + *(const uint32_t *)left;
+	const struct sample_row *b = (const struct sample_row *)rows + *(const uint32_t *)right;
 
 	if (a->vcpu != b->vcpu)
 		return a->vcpu < b->vcpu ? -1 : 1;
@@ -482,47 +492,53 @@ static int by_place(const void *left, const void *right)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-/* Writes the rows of one vCPU and state. */
-static void put_group(const struct sample_row *rows, size_t n, uint64_t since, struct bytes *bytes)
+/* Writes the rows of one vCPU and state, by their numbers. */
+static void put_group(const struct sample_row *rows, const uint32_t *order, size_t n,
+		      uint64_t since, struct bytes *bytes)
 {
 	double squares = 0;
 	uint32_t node = 0;
 	uint64_t word;
 
 	for (size_t i = 0; i < n; i++)
-		squares += rows[i].cell.squares;
+		squares += rows[order[i]].cell.squares;
 	put_varint(bytes, since);
-	put_varint(bytes, rows->vcpu);
-	put_varint(bytes, rows->state);
+	put_varint(bytes, rows[*order].vcpu);
+	put_varint(bytes, rows[*order].state);
 	memcpy(&word, &squares, sizeof(word));
 	word = htole64(word);
 	put_bytes(bytes, &word, sizeof(word));
 	put_varint(bytes, n);
 	for (size_t i = 0; i < n; i++) {
-		put_varint(bytes, rows[i].node - node);
-		node = rows[i].node;
-		put_varint(bytes, rows[i].cell.samples);
-		put_varint(bytes, rows[i].cell.weight_ns);
+		const struct sample_row *row = &rows[order[i]];
+
+		put_varint(bytes, row->node - node);
+		node = row->node;
+		put_varint(bytes, row->cell.samples);
+		put_varint(bytes, row->cell.weight_ns);
 	}
 }
 
 static struct error *put_bucket(struct bucket *bucket, struct row_writer *writer)
 {
+	const struct sample_row *rows = bucket->row;
 	struct page_rows *out = writer->out;
 	struct error *err = bytes_reserve(&out->written, VARINT_MAX * 8 * bucket->n);
+	uint32_t *order = bucket->slots; /* nothing is searched for in this bucket again */
 	size_t end;
 
 	if (err)
 		return err;
-	if (bucket->n)
-		qsort(bucket->row, bucket->n, sizeof(*bucket->row), by_place);
+	for (uint32_t i = 0; i < bucket->n; i++)
+		order[i] = i;
+	qsort_r(order, bucket->n, sizeof(*order), by_place, bucket->row);
 	for (size_t i = 0; i < bucket->n; i = end) {
-		const struct sample_row *first = &bucket->row[i];
+		const struct sample_row *first = &rows[order[i]];
 
-		for (end = i + 1; end < bucket->n && bucket->row[end].vcpu == first->vcpu &&
-				  bucket->row[end].state == first->state;)
+		for (end = i + 1; end < bucket->n && rows[order[end]].vcpu == first->vcpu &&
+				  rows[order[end]].state == first->state;)
 			end++;
-		put_group(first, end - i, bucket->number - writer->bucket, &out->written);
+		put_group(rows, order + i, end - i, bucket->number - writer->bucket, &out->written);
 		writer->bucket = bucket->number;
 		out->groups++;
 	}
