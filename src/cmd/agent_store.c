@@ -41,7 +41,7 @@
 
 #define DISCOVER_NS	 (3 * NS_PER_S)
 #define DISCOVER_MOST_NS (60 * NS_PER_S)
-#define DISCOVER_SHARE	 300 /* one in so many parts of a CPU is what looking for guests may take */
+#define DISCOVER_SHARE	 1000 /* one in so many parts of a CPU is what looking for guests may take */
 #define DISCOVER_LONG_NS (20 * NS_PER_S)
 
 pid_t agent_start_process(int output)

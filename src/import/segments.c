@@ -523,8 +523,11 @@ struct segments_output {
 static struct error *write_info(void *ctx, const struct recording_info *info)
 {
 	struct segments_output *out = ctx;
+	struct error *err = recording_create(out->path, info, out->stacks, &out->writer);
 
-	return recording_create(out->path, info, out->stacks, &out->writer);
+	if (!err)
+		recording_pack(out->writer, recording_period_ns(info));
+	return err;
 }
 
 static struct error *write_tick(void *ctx, const struct tick *tick)

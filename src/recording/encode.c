@@ -16,9 +16,25 @@
 
 struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks, uint32_t vcpus)
 {
-	*encoder = (struct encoder){.stacks = stacks, .nodes = 1, .vcpus = vcpus};
+	*encoder = (struct encoder){.stacks = stacks,
+				    .nodes = 1,
+				    .vcpus = vcpus,
+				    .time_grain_ns = 1,
+				    .pause_grain_ns = 1,
+				    .ran_grain_ns = NS_PER_US};
 	encoder->last = calloc(vcpus + 1, sizeof(*encoder->last));
 	return encoder->last ? NULL : error_no_memory();
+}
+
+#define PERIOD_GRAINS  64
+#define PAUSE_GRAIN_NS (10 * NS_PER_US)
+#define RAN_GRAIN_NS   (100 * NS_PER_US)
+
+void encoder_coarsen(struct encoder *encoder, uint64_t period_ns)
+{
+	encoder->time_grain_ns = period_ns > PERIOD_GRAINS ? period_ns / PERIOD_GRAINS : 1;
+	encoder->pause_grain_ns = PAUSE_GRAIN_NS;
+	encoder->ran_grain_ns = RAN_GRAIN_NS;
 }
 
 void encoder_free(struct encoder *encoder)
@@ -138,15 +154,13 @@ static void put_op(struct bytes *out, enum tick_op op, uint64_t value)
 	put_varint(out, value << TICK_OP_BITS | op);
 }
 
-/* Whole microseconds of an entry's CPU time; the remainder is added to a later entry. */
-static uint64_t cpu_us(struct tick_entry *last, const struct tick_entry *entry)
+/* As many whole grains as there are; the remainder is added to what comes next. */
+static uint64_t whole_grains(uint64_t ns, uint64_t *remainder, uint64_t grain_ns)
 {
-	uint64_t ns = last->ran_ns;
-
-	if (__builtin_add_overflow(ns, entry->ran_ns, &ns))
+	if (__builtin_add_overflow(ns, *remainder, &ns))
 		ns = UINT64_MAX;
-	last->ran_ns = ns % NS_PER_US;
-	return ns / NS_PER_US;
+	*remainder = ns % grain_ns;
+	return ns - *remainder;
 }
 
 static void put_entries(struct encoder *encoder, const struct tick *tick, struct bytes *out)
@@ -158,7 +172,8 @@ static void put_entries(struct encoder *encoder, const struct tick *tick, struct
 		struct tick_entry *last = &encoder->last[entry->vcpu];
 		bool as_before = entry->stack == last->stack && entry->state == last->state &&
 				 entry->end == last->end;
-		uint64_t cpu = cpu_us(last, entry);
+		uint64_t cpu = whole_grains(entry->ran_ns, &last->ran_ns, encoder->ran_grain_ns) /
+			       NS_PER_US;
 
 		if (repeats > 0 && (entry->vcpu != vcpu || !as_before || cpu)) {
 			put_op(out, TICK_REPEAT, repeats);
@@ -261,7 +276,10 @@ static struct error *encode_waiting(const struct tick *tick, struct bytes *out)
 
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out)
 {
-	uint64_t since = tick->time_ns - encoder->time_ns;
+	const uint64_t time_ns = tick->time_ns - tick->time_ns % encoder->time_grain_ns;
+	const uint64_t paused_ns = whole_grains(tick->paused_ns, &encoder->pause_remainder_ns,
+						encoder->pause_grain_ns);
+	const uint64_t since = time_ns - encoder->time_ns;
 	struct error *err = encode_running(encoder, tick, out);
 	enum record_type type;
 	size_t start;
@@ -273,7 +291,7 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 	if (err)
 		return err;
 	put_varint(out, since);
-	put_varint(out, zigzag(tick->paused_ns - encoder->paused_ns));
+	put_varint(out, zigzag(paused_ns - encoder->paused_ns));
 	if (tick->weight_ns == encoder->weight_ns) {
 		type = RECORD_TICK;
 	} else if (tick->weight_ns == since) {
@@ -284,9 +302,9 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 	}
 	put_entries(encoder, tick, out);
 	end_record(out, start, type);
-	encoder->time_ns = tick->time_ns;
+	encoder->time_ns = time_ns;
 	encoder->weight_ns = tick->weight_ns;
-	encoder->paused_ns = tick->paused_ns;
+	encoder->paused_ns = paused_ns;
 	return NULL;
 }
 
@@ -332,6 +350,34 @@ static struct error *encode_numbers(enum record_type type, const uint64_t *numbe
 	for (size_t i = 0; i < n; i++)
 		put_varint(out, numbers[i]);
 	end_record(out, start, type);
+	return NULL;
+}
+
+struct error *encode_packed(struct bytes *out)
+{
+	uLongf len = compressBound(out->len);
+	struct bytes packed = {0};
+	struct error *err = NULL;
+	size_t start;
+
+	if (len > RECORD_MAX - VARINT_MAX || out->len > UNPACKED_MAX)
+		return NULL;
+	err = begin_record(&packed, VARINT_MAX + len, &start);
+	if (err)
+		return err;
+	put_varint(&packed, out->len);
+	if (compress2(packed.data + packed.len, &len, out->data, out->len, Z_BEST_COMPRESSION) !=
+	    Z_OK) {
+		bytes_free(&packed);
+		return error_no_memory();
+	}
+	packed.len += len;
+	end_record(&packed, start, RECORD_PACKED);
+	if (packed.len < out->len) {
+		out->len = 0;
+		put_bytes(out, packed.data, packed.len);
+	}
+	bytes_free(&packed);
 	return NULL;
 }
 

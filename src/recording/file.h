@@ -94,10 +94,16 @@ struct encoder {
 	uint32_t vcpus;
 	struct tick_entry *last; /* [vcpus]: the last entry of each */
 	uint64_t time_ns, weight_ns, paused_ns;
+	uint64_t pause_remainder_ns; /* remainder of pauses */
+	/* Precision of moments, pauses, and CPU time. */
+	uint64_t time_grain_ns, pause_grain_ns, ran_grain_ns;
 };
 
 struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks, uint32_t vcpus);
 void encoder_free(struct encoder *encoder);
+
+/* As recording_pack() says. */
+void encoder_coarsen(struct encoder *encoder, uint64_t period_ns);
 
 /* The first bytes of a file. */
 struct error *encode_head(struct bytes *out);
@@ -123,6 +129,9 @@ struct error *encode_tick(struct encoder *encoder, const struct tick *tick, stru
 
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
 			  struct bytes *out);
+
+/* Puts all records of `out` into a packed one, unless that is no shorter. */
+struct error *encode_packed(struct bytes *out);
 
 /* The check for all of `out`, which began behind the last check. */
 struct error *encode_check(struct bytes *out);

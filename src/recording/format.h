@@ -14,7 +14,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    3
+#define RECORDING_MINOR	    4
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -32,6 +32,7 @@ enum record_type {
 	RECORD_THREAD = 11,	/* a thread of the guest's system */
 	RECORD_RUNNING = 12,	/* which threads vCPUs run from the next tick on */
 	RECORD_WAITING = 13,	/* threads that do not run, of the next tick */
+	RECORD_PACKED = 14, /* records, compressed; none of them is packed, a check or the info */
 	RECORD_TYPES
 };
 
@@ -46,6 +47,9 @@ enum record_type {
 /* The writer puts a check behind this many bytes; the reader wants one within a little more. */
 #define STRETCH_WRITE (64u << 10)
 #define STRETCH_MAX   (STRETCH_WRITE + 2 * (RECORD_MAX + RECORD_HEAD_MAX))
+
+/* The most bytes that a packed record unpacks to. */
+#define UNPACKED_MAX STRETCH_MAX
 
 /* The longest name of a function, bytes. */
 #define NAME_MAX_LEN (64u << 10)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "recording/file.h"
 
+#include <stdlib.h>
 #include <zlib.h>
 
 /* Bytes that are asked for in one read. */
@@ -30,32 +31,83 @@ struct record {
 enum found { FOUND, FOUND_PART, FOUND_PADDING, FOUND_DAMAGE };
 
 /*
- * The record at `at`: there, only its beginning there, the zeros that some file
+ * The record that `in` begins with: there, only its beginning there, the zeros that some file
  * systems leave at the end when the machine goes down, or none that can be.
  */
-static enum found find_record(const struct recording_reader *reader, size_t at, struct record *out)
+static enum found find_record(struct cursor in, uint8_t minor, struct record *out)
 {
-	const uint8_t *end = reader->buffer.data + reader->buffer.len;
-	struct cursor in = {reader->buffer.data + at, end};
+	const size_t there = (size_t)(in.end - in.at);
 	uint64_t len;
 
 	if (!get_varint(&in, &len))
-		return reader->buffer.len - at < RECORD_HEAD_MAX ? FOUND_PART : FOUND_DAMAGE;
+		return there < RECORD_HEAD_MAX ? FOUND_PART : FOUND_DAMAGE;
 	if (len > RECORD_MAX)
 		return FOUND_DAMAGE;
-	if (in.at == end)
+	if (in.at == in.end)
 		return FOUND_PART;
 	out->type = *in.at++;
 	if (out->type == 0 && len == 0)
 		return FOUND_PADDING;
 	/* Only a later minor version may have types that are not known here. */
-	if (out->type == 0 || (out->type >= RECORD_TYPES && reader->minor <= RECORDING_MINOR) ||
+	if (out->type == 0 || (out->type >= RECORD_TYPES && minor <= RECORDING_MINOR) ||
 	    (out->type == RECORD_CHECK && len != CHECK_LEN))
 		return FOUND_DAMAGE;
-	if (len > (size_t)(end - in.at))
+	if (len > (size_t)(in.end - in.at))
 		return FOUND_PART;
 	out->payload = (struct cursor){in.at, in.at + len};
 	return FOUND;
+}
+
+/* The record at `at` of the buffer. */
+static enum found find_buffered(const struct recording_reader *reader, size_t at,
+				struct record *out)
+{
+	const uint8_t *data = reader->buffer.data;
+
+	return find_record((struct cursor){data + at, data + reader->buffer.len}, reader->minor,
+			   out);
+}
+
+/* Decompresses a packed record whole, which begins at byte `offset`; *out is the caller's to free. */
+static struct error *unpack(const struct decoder *decoder, struct cursor in, uint64_t offset,
+			    struct bytes *out)
+{
+	struct error *err = NULL;
+	uint64_t len;
+	uLongf got;
+
+	if (!get_varint(&in, &len) || !len || len > UNPACKED_MAX)
+		return decode_damaged(decoder, offset, "a packed record's length cannot be");
+	err = bytes_reserve(out, len);
+	if (err)
+		return err;
+	got = (uLongf)len;
+	if (uncompress(out->data, &got, in.at, (uLong)(in.end - in.at)) != Z_OK || got != len)
+		return decode_damaged(decoder, offset, "a packed record cannot be unpacked");
+	out->len = len;
+	return NULL;
+}
+
+/* Decodes the records of a packed one, which begins at byte `offset` of the file. */
+static struct error *decode_packed(struct recording_reader *reader, struct cursor packed,
+				   uint64_t offset)
+{
+	struct decoder *decoder = &reader->decoder;
+	struct bytes data = {0};
+	struct record record = {0};
+	struct error *err = unpack(decoder, packed, offset, &data);
+	struct cursor records = {data.data, data.data + data.len};
+
+	while (!err && records.at < records.end) {
+		if (find_record(records, reader->minor, &record) != FOUND ||
+		    record.type == RECORD_CHECK || record.type == RECORD_PACKED)
+			err = decode_damaged(decoder, offset, "no record can be packed like that");
+		else
+			err = decode_record(decoder, record.type, record.payload, offset);
+		records.at = record.payload.end;
+	}
+	bytes_free(&data);
+	return err;
 }
 
 /* Decodes the records of buffer[0..walked), head excluded. */
@@ -65,8 +117,10 @@ static struct error *decode(struct recording_reader *reader)
 	struct error *err = NULL;
 	struct record record;
 
-	while (at < reader->walked && !err && find_record(reader, at, &record) == FOUND) {
-		if (record.type != RECORD_CHECK)
+	while (at < reader->walked && !err && find_buffered(reader, at, &record) == FOUND) {
+		if (record.type == RECORD_PACKED)
+			err = decode_packed(reader, record.payload, reader->base + at);
+		else if (record.type != RECORD_CHECK)
 			err = decode_record(&reader->decoder, record.type, record.payload,
 					    reader->base + at);
 		at = (size_t)(record.payload.end - reader->buffer.data);
@@ -149,7 +203,7 @@ static struct error *walk(struct recording_reader *reader)
 		err = check_head(reader);
 	}
 	while (!err && !reader->padded && reader->walked < reader->buffer.len) {
-		found = find_record(reader, reader->walked, &record);
+		found = find_buffered(reader, reader->walked, &record);
 		reader->padded = found == FOUND_PADDING;
 		if (found != FOUND)
 			break;

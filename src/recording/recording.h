@@ -197,6 +197,14 @@ struct error *recording_create(const char *path, const struct recording_info *in
 bool recording_begins(const void *data, size_t len);
 
 /*
+ * Compresses all that is appended from now on, which then is not written once a
+ * second any more: for recordings of what is known already. So that it packs well,
+ * moments are told to a 64th of a period, CPU time to 100 us, pauses to 10 us:
+ * sums stay, as a remainder is added to what comes next.
+ */
+void recording_pack(struct recording_writer *writer, uint64_t period_ns);
+
+/*
  * Appends a tick. Entries of vCPUs come in ascending order, each at most once;
  * time_ns never goes back. Once a second of time_ns the buffer is written to
  * the file: a caller that waits longer for the next tick calls recording_flush.

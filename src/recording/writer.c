@@ -14,6 +14,7 @@ struct recording_writer {
 	struct ids *texts;    /* of source locations, by pointer */
 	struct bytes stretch; /* records since the last check; not yet in the file */
 	uint64_t flushed_ns;  /* time of the last tick when it was last written */
+	bool packs;	      /* stretches are compressed, and written only when they are long */
 	bool broken;	      /* a write failed: the file ends there, whatever follows */
 };
 
@@ -33,7 +34,9 @@ static struct error *write_stretch(struct recording_writer *writer)
 	writer->flushed_ns = writer->encoder.time_ns;
 	if (stretch->len == 0)
 		return NULL;
-	err = encode_check(stretch);
+	err = writer->packs ? encode_packed(stretch) : NULL;
+	if (!err)
+		err = encode_check(stretch);
 	if (!err)
 		err = recording_file_write(&writer->file, stretch->data, stretch->len);
 	writer->broken = err != NULL;
@@ -107,6 +110,12 @@ struct error *recording_create(const char *path, const struct recording_info *in
 	return NULL;
 }
 
+void recording_pack(struct recording_writer *writer, uint64_t period_ns)
+{
+	writer->packs = true;
+	encoder_coarsen(&writer->encoder, period_ns);
+}
+
 static struct error *put_nodes(struct recording_writer *writer, uint32_t last)
 {
 	struct error *err = NULL;
@@ -134,7 +143,7 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 		err = encode_tick(&writer->encoder, tick, &writer->stretch);
 	if (err)
 		return err;
-	if (tick->time_ns - writer->flushed_ns >= FLUSH_NS)
+	if (!writer->packs && tick->time_ns - writer->flushed_ns >= FLUSH_NS)
 		return write_stretch(writer);
 	return write_if_long(writer);
 }

@@ -147,9 +147,8 @@ struct monitor_listing {
 	void *ctx;
 };
 
-static bool list_one(void *ctx, int pid)
+static bool list_process(const struct monitor_listing *listing, int pid)
 {
-	const struct monitor_listing *listing = ctx;
 	char name[256], id[16], note[64];
 	struct target_listing entry = {.scheme = listing->kind->scheme,
 				       .name = name,
@@ -168,6 +167,12 @@ static bool list_one(void *ctx, int pid)
 	listing->kind->way(pid, &entry);
 	listing->each(listing->ctx, &entry);
 	return true;
+}
+
+/* Most processes of a host can be threads of its kernel, which are no guests. */
+static bool list_one(void *ctx, int pid)
+{
+	return !proc_has_program(pid) || list_process(ctx, pid);
 }
 
 struct error *monitor_list(const struct monitor_kind *kind,

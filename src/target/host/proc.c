@@ -160,6 +160,14 @@ void proc_link(pid_t pid, const char *name, int number, char *to, size_t size)
 	to[len > 0 ? len : 0] = '\0';
 }
 
+bool proc_has_program(pid_t pid)
+{
+	char path[PATH_ROOM], program;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return readlink(path, &program, 1) >= 0 || errno != ENOENT;
+}
+
 pid_t proc_parse_pid(const char *text)
 {
 	char *end;

@@ -27,6 +27,9 @@ long proc_status(pid_t pid, const char *key, long otherwise);
 /* False for zombies and kernel threads. */
 bool proc_has_memory(pid_t pid);
 
+/* As proc_has_memory(), by one system call. */
+bool proc_has_program(pid_t pid);
+
 /* The thread's name; "" if it is gone. */
 void proc_comm(pid_t pid, char *name, size_t size);
 

@@ -49,6 +49,15 @@ static const char *type_of_file(Elf *elf)
 	return NULL;
 }
 
+/* Our own processes need not be looked into again and again. */
+static bool is_our_program(int fd)
+{
+	struct stat own, other;
+
+	return !stat("/proc/self/exe", &own) && !fstat(fd, &other) && own.st_dev == other.st_dev &&
+	       own.st_ino == other.st_ino;
+}
+
 const char *process_unikernel(pid_t pid)
 {
 	char path[48], name[32];
@@ -64,7 +73,7 @@ const char *process_unikernel(pid_t pid)
 	if (fd < 0)
 		return NULL;
 	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
+	elf = is_our_program(fd) ? NULL : elf_begin(fd, ELF_C_READ, NULL);
 	type = elf ? type_of_file(elf) : NULL;
 	elf_end(elf);
 	close(fd);
