@@ -4,6 +4,7 @@
 
 #include "cmd/agent.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -197,6 +198,23 @@ static struct error *parse(int argc, char **argv, struct agent_args *args)
 	if (!err && args->push.url && !args->status && !*args->push.full_url)
 		err = push_prepare(&args->push);
 	return err;
+}
+
+static bool matches(const struct patterns *patterns, const struct found *found)
+{
+	char both[sizeof(found->kind) + sizeof(found->name)];
+
+	snprintf(both, sizeof(both), "%s:%s", found->kind, found->name);
+	for (size_t i = 0; i < patterns->n; i++)
+		if (!fnmatch(patterns->at[i], found->name, 0) || !fnmatch(patterns->at[i], both, 0))
+			return true;
+	return false;
+}
+
+bool agent_wants(const struct agent_args *args, const struct found *found)
+{
+	return (!args->include.n || matches(&args->include, found)) &&
+	       !matches(&args->exclude, found);
 }
 
 /* sd_notify(3), without its library: a datagram to the socket that systemd names. */

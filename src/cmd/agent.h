@@ -135,6 +135,9 @@ struct agent {
 	struct pushing pushing;
 };
 
+/* True if the settings include a guest, and do not exclude it. */
+bool agent_wants(const struct agent_args *args, const struct found *found);
+
 /*
  * Starts a process of ours: it ends with us, and has none of our files but
  * standard error, and `output` as its standard output. As fork(2).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Counters of the agent: for others to collect, and for --status. */
+/* What samplers are told, within the bound on CPU time; and counters of the agent: for others to collect, and for --status. */
 
 #include "cmd/agent.h"
 
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -221,6 +222,52 @@ static bool measure_cpu(struct agent *agent, uint64_t now_ns, struct rate_share 
 	cpu->others += (others - cpu->others) *
 		       (elapsed_ns < (double)OTHERS_NS ? elapsed_ns / (double)OTHERS_NS : 1);
 	return at_ns != 0;
+}
+
+/* Equal shares of the memory for stacks; but a sampler needs some. */
+static uint64_t memory_share(uint64_t all, size_t guests)
+{
+	const uint64_t share = guests ? all / guests : all;
+
+	return share < MEMORY_MIN ? MEMORY_MIN : share;
+}
+
+/* The sampler could write whatever it wants to what is shared: nothing is read there. */
+static void instruct(struct guest *guest, const struct sampler_options *told, double max_cpu,
+		     bool changed)
+{
+	struct sampler_options own = *told;
+
+	if (max_cpu <= 0 || guest->lowered_hz >= told->rate_hz)
+		guest->lowered_hz = 0;
+	if (guest->lowered_hz > 0) {
+		own.rate_hz = guest->lowered_hz;
+		own.wanted_rate_hz = told->rate_hz;
+		own.max_cpu = max_cpu;
+	}
+	changed = changed || own.rate_hz != guest->rate_hz;
+	guest->rate_hz = own.rate_hz;
+	guest->shared->sampler = own;
+	if (changed)
+		atomic_fetch_add_explicit(&guest->shared->changes, 1, memory_order_release);
+}
+
+void agent_instruct(struct agent *agent)
+{
+	const struct sampler_options *wanted = &agent->args.session.sampler;
+	const struct sampler_options told = {
+		.rate_hz = wanted->rate_hz,
+		.max_overhead = wanted->max_overhead,
+		.max_pause_ns = wanted->max_pause_ns,
+		.max_memory = memory_share(wanted->max_memory, agent->n),
+	};
+	const bool changed = told.rate_hz != agent->told.rate_hz ||
+			     told.max_overhead != agent->told.max_overhead ||
+			     told.max_pause_ns != agent->told.max_pause_ns;
+
+	agent->told = told;
+	for (size_t i = 0; i < agent->n; i++)
+		instruct(&agent->guests[i], &told, agent->args.max_cpu, changed);
 }
 
 /* Samples per second of the guest that is sampled least often. */

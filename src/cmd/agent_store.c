@@ -10,9 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,7 +39,7 @@
 
 #define DISCOVER_NS	 (3 * NS_PER_S)
 #define DISCOVER_MOST_NS (60 * NS_PER_S)
-#define DISCOVER_SHARE	 1000 /* one in so many parts of a CPU is what looking for guests may take */
+#define DISCOVER_SHARE	 500 /* one in so many parts of a CPU is what looking for guests may take */
 #define DISCOVER_LONG_NS (20 * NS_PER_S)
 
 pid_t agent_start_process(int output)
@@ -257,23 +255,6 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 
 /* Discovery */
 
-static bool matches(const struct patterns *patterns, const struct found *found)
-{
-	char both[sizeof(found->kind) + sizeof(found->name)];
-
-	snprintf(both, sizeof(both), "%s:%s", found->kind, found->name);
-	for (size_t i = 0; i < patterns->n; i++)
-		if (!fnmatch(patterns->at[i], found->name, 0) || !fnmatch(patterns->at[i], both, 0))
-			return true;
-	return false;
-}
-
-static bool is_wanted(const struct agent_args *args, const struct found *found)
-{
-	return (!args->include.n || matches(&args->include, found)) &&
-	       !matches(&args->exclude, found);
-}
-
 static void put_found(void *ctx, const struct target_listing *entry)
 {
 	struct found found = {0};
@@ -366,50 +347,12 @@ static struct error *add_guest(struct agent *agent, const struct found *found)
 	return NULL;
 }
 
-/* Equal shares of the memory for stacks; but a sampler needs some. */
-static uint64_t memory_share(uint64_t all, size_t guests)
+/* Lets its sampler, if it has one, end its recording. */
+static void end_soon(struct guest *guest, uint64_t now_ns)
 {
-	const uint64_t share = guests ? all / guests : all;
-
-	return share < MEMORY_MIN ? MEMORY_MIN : share;
-}
-
-/* The sampler could write whatever it wants to what is shared: nothing is read there. */
-static void instruct(struct guest *guest, const struct sampler_options *told, double max_cpu,
-		     bool changed)
-{
-	struct sampler_options own = *told;
-
-	if (max_cpu <= 0 || guest->lowered_hz >= told->rate_hz)
-		guest->lowered_hz = 0;
-	if (guest->lowered_hz > 0) {
-		own.rate_hz = guest->lowered_hz;
-		own.wanted_rate_hz = told->rate_hz;
-		own.max_cpu = max_cpu;
-	}
-	changed = changed || own.rate_hz != guest->rate_hz;
-	guest->rate_hz = own.rate_hz;
-	guest->shared->sampler = own;
-	if (changed)
-		atomic_fetch_add_explicit(&guest->shared->changes, 1, memory_order_release);
-}
-
-void agent_instruct(struct agent *agent)
-{
-	const struct sampler_options *wanted = &agent->args.session.sampler;
-	const struct sampler_options told = {
-		.rate_hz = wanted->rate_hz,
-		.max_overhead = wanted->max_overhead,
-		.max_pause_ns = wanted->max_pause_ns,
-		.max_memory = memory_share(wanted->max_memory, agent->n),
-	};
-	const bool changed = told.rate_hz != agent->told.rate_hz ||
-			     told.max_overhead != agent->told.max_overhead ||
-			     told.max_pause_ns != agent->told.max_pause_ns;
-
-	agent->told = told;
-	for (size_t i = 0; i < agent->n; i++)
-		instruct(&agent->guests[i], &told, agent->args.max_cpu, changed);
+	if (guest->pid > 0)
+		kill(guest->pid, SIGTERM);
+	guest->end_ns = guest->from >= 0 ? now_ns + AGENT_END_NS : 0;
 }
 
 void agent_choose_again(struct agent *agent, uint64_t now_ns)
@@ -418,15 +361,40 @@ void agent_choose_again(struct agent *agent, uint64_t now_ns)
 		struct guest *guest = &agent->guests[i];
 
 		guest->retry_ns = 0;
-		if (is_wanted(&agent->args, &guest->found))
+		if (agent_wants(&agent->args, &guest->found))
 			continue;
 		guest->listed = false;
-		if (guest->pid > 0)
-			kill(guest->pid, SIGTERM);
-		guest->end_ns = now_ns + AGENT_END_NS;
+		end_soon(guest, now_ns);
 	}
 	agent->discover_ns = 0;
 	agent_instruct(agent);
+}
+
+/*
+ * A domain of Xen's gets its own name only at the end of its migration. The sampler ends its
+ * recording, and another begins one by the new name.
+ */
+static void rename_guest(struct agent *agent, struct guest *guest, const struct found *found)
+{
+	guest->listed = false;
+	guest->found = *found;
+	name_directory(agent, guest);
+	guest->listed = agent_wants(&agent->args, found);
+	guest->failures = 0;
+	guest->retry_ns = 0;
+	end_soon(guest, clock_now_ns());
+}
+
+/* Those that are new, or have another name. */
+static struct error *take_new(struct agent *agent, const struct found *found)
+{
+	struct guest *guest = find_guest(agent, found);
+
+	if (!guest)
+		return agent_wants(&agent->args, found) ? add_guest(agent, found) : NULL;
+	if (strcmp(guest->found.name, found->name) != 0)
+		rename_guest(agent, guest, found);
+	return NULL;
 }
 
 /* Takes what was found; guests that are not there any more go when their samplers have ended. */
@@ -443,12 +411,10 @@ static struct error *take_finds(struct agent *agent, bool whole)
 		struct guest *guest = find_guest(agent, &agent->found[i]);
 
 		if (guest)
-			guest->listed = is_wanted(&agent->args, &guest->found);
+			guest->listed = agent_wants(&agent->args, &agent->found[i]);
 	}
 	for (size_t i = 0; i < agent->n_found && !err; i++)
-		if (!find_guest(agent, &agent->found[i]) &&
-		    is_wanted(&agent->args, &agent->found[i]))
-			err = add_guest(agent, &agent->found[i]);
+		err = take_new(agent, &agent->found[i]);
 	for (size_t i = 0; i < agent->n; i++)
 		if (agent->guests[i].listed || agent->guests[i].from >= 0)
 			agent->guests[kept++] = agent->guests[i];
@@ -464,12 +430,14 @@ struct error *agent_read_finds(struct agent *agent)
 	ssize_t got = 1;
 	struct error *err = NULL;
 
-	while (!err && got > 0 && agent->n_found < GUESTS_MAX) {
+	/* Those that are too many are read, and left out. */
+	for (size_t i = 0; i < GUESTS_MAX && !err && got > 0; i++) {
 		err = ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1);
 		got = err ? 0
 			  : read(agent->finds, &agent->found[agent->n_found],
 				 sizeof(*agent->found));
-		agent->n_found += got == (ssize_t)sizeof(*agent->found);
+		agent->n_found +=
+			got == (ssize_t)sizeof(*agent->found) && agent->n_found < GUESTS_MAX;
 	}
 	if (err || got)
 		return err;
@@ -497,6 +465,9 @@ void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns)
 	agent->discoverer = 0;
 	plan_discovery(agent, took_ns);
 	agent_tell_store(agent, agent->finds >= 0 ? agent_read_finds(agent) : NULL);
+	if (agent->finds >= 0)
+		close(agent->finds);
+	agent->finds = -1;
 	agent_tell_store(agent, take_finds(agent, WIFEXITED(status)));
 }
 

@@ -3,7 +3,7 @@
 /*
  * libFuzzer target for reading recordings. The first byte of the input selects:
  * the other bytes are a whole file, or the records behind a good head; these
- * get a correct checksum, which no fuzzer would find.
+ * get a correct checksum, which no fuzzer would find, or are packed, too.
  */
 
 #include "base/fuzz_testing.h"
@@ -14,6 +14,7 @@ static void make_file(const uint8_t *data, size_t size, struct bytes *out)
 {
 	static const char json[] = "{\"vcpus\":3,\"tool\":\"x\"}";
 	const struct bytes text = {.data = (uint8_t *)json, .len = sizeof(json) - 1};
+	struct bytes records = {0};
 
 	done(bytes_reserve(out, size));
 	if (!(data[0] & 1)) {
@@ -22,8 +23,13 @@ static void make_file(const uint8_t *data, size_t size, struct bytes *out)
 	}
 	done(encode_head(out));
 	done(encode_json(&text, RECORD_INFO, out));
-	done(bytes_reserve(out, size));
-	put_bytes(out, data + 1, size - 1);
+	done(bytes_reserve(&records, size));
+	put_bytes(&records, data + 1, size - 1);
+	if (data[0] & 4)
+		done(encode_packed(&records));
+	done(bytes_reserve(out, records.len));
+	put_bytes(out, records.data, records.len);
+	bytes_free(&records);
 	if (data[0] & 2)
 		done(encode_check(out));
 }

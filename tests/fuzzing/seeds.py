@@ -173,7 +173,8 @@ def records():
 
 
 def recording():
-    yield from (b"\0", b"\1", b"\3", b"\3" + records(), b"\1" + records())
+    yield from (b"\0", b"\1", b"\3", b"\3" + records(), b"\1" + records(), b"\7" + 5 * records())
+    yield from (b"\3" + recorded(14, varint(size) + zlib.compress(records())) for size in (len(records()), 1))
     for cut in range(1, 8):
         yield b"\3" + records()[:cut * len(records()) // 8]
     head = b"\x89uniprof\1\2"

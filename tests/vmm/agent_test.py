@@ -90,6 +90,20 @@ class Guests(AgentCase):
         # A discoverer lives for a moment, and still is root.
         return [pid for pid in children if os.path.exists(f"/proc/{pid}") and "Uid:\t65534" in Path(f"/proc/{pid}/status").read_text()]
 
+    def test_what_was_sampled_is_written_though_the_guest_stands_still(self):
+        agent = self.agent("-F", "50", include="qemu:app1-pvh-fp")
+        self.qemu("app1-pvh-fp")
+        self.wait_samples(WEB, 20)
+        self.stop()
+
+        def all_written():
+            sampled = [guest["ticks"] for guest in self.status()["guests"]]
+            return sampled == [self.samples(WEB, "--last", "1h")]
+
+        self.wait_for(all_written, "the last samples are not written until the guest runs again")
+        agent.kill()
+        self.wait_for(lambda: not self.monitor.stubs(), "its sampler has outlived it")
+
     def test_metrics_count_what_the_recordings_tell(self):
         metrics = self.scratch / "uniprof.prom"
         agent = self.agent("-F", "50", "--metrics", metrics, include="qemu:app1-pvh-fp")

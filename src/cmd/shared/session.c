@@ -76,6 +76,8 @@ struct session {
 	struct recording_info info;
 	struct recording_writer *writer; /* NULL: before the first sample */
 	uint64_t told_ns;		 /* when a line of progress was last printed */
+	uint64_t ticked_ns;		 /* time of the last tick */
+	struct error *unwritten;	 /* what was sampled since could not be; NULL: it was */
 	struct session_totals *totals;	 /* NULL: not wanted */
 	bool terminal;
 	bool segment; /* one of many recordings of the guest: in short, and without a summary */
@@ -219,6 +221,7 @@ static struct error *on_tick(void *ctx, const struct tick *tick)
 		session->totals->ticks++;
 		session->totals->paused_ns += tick->paused_ns;
 	}
+	session->ticked_ns = tick->time_ns;
 	return err ? err : recording_tick(session->writer, tick);
 }
 
@@ -245,9 +248,8 @@ static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
 }
 
 /* On a terminal one line that changes; elsewhere, when asked to say more, a line a second. */
-static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
+static void tell_progress(struct session *session, uint64_t elapsed_ns, uint64_t ticks)
 {
-	struct session *session = ctx;
 	uint64_t all = session->options->sampler.duration_ns;
 	char of[32] = "";
 
@@ -261,6 +263,17 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 		session->told_ns = elapsed_ns;
 		cmd_say("%.0f s%s, %" PRIu64 " samples", (double)elapsed_ns / 1e9, of, ticks);
 	}
+}
+
+/* While the guest stands still no tick writes what was sampled before. */
+static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
+{
+	struct session *session = ctx;
+
+	if (session->writer && !session->unwritten && elapsed_ns >= session->ticked_ns + NS_PER_S)
+		session->unwritten = recording_flush(session->writer);
+	if (session->terminal || session->options->verbose)
+		tell_progress(session, elapsed_ns, ticks);
 }
 
 /* Borrows all strings. */
@@ -435,7 +448,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 		.tick = on_tick,
 		.thread = on_thread,
 		.missed = options->print_missed ? on_missed : NULL,
-		.progress = session->terminal || options->verbose ? on_progress : NULL,
+		.progress = on_progress,
 	};
 	struct sampler_options sampler = options->sampler;
 	/* Further segments go on with what the locator has found. */
@@ -465,9 +478,11 @@ static struct error *record(struct session *session, struct target *target, stru
 		return err;
 	describe(target, session->options, images, &session->info);
 	session->writer = NULL;
+	session->ticked_ns = 0;
 	session->images = images;
 	session->stacks = stacks;
 	err = sample(session, target, stacks, images, result);
+	err = error_first(session->unwritten, err);
 	if (!err && !session->writer)
 		err = begin(session);
 	/* An error before the first sample leaves no recording. */
