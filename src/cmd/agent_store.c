@@ -392,7 +392,8 @@ static struct error *take_new(struct agent *agent, const struct found *found)
 
 	if (!guest)
 		return agent_wants(&agent->args, found) ? add_guest(agent, found) : NULL;
-	if (strcmp(guest->found.name, found->name) != 0)
+	/* One that is going may have lost its name already. */
+	if (*found->name && strcmp(guest->found.name, found->name) != 0)
 		rename_guest(agent, guest, found);
 	return NULL;
 }
