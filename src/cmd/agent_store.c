@@ -212,7 +212,10 @@ static void append(struct agent *agent, struct guest *guest, size_t len)
 	}
 }
 
-/* Its sampler has ended, or lets go of its socket. */
+/*
+ * Its sampler has ended, or lets go of its socket. The guest may be gone, or come again by
+ * another id: it is looked for before it has another sampler.
+ */
 static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_ns)
 {
 	const bool lived = now_ns - guest->started_ns > LIVED_NS;
@@ -230,6 +233,9 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 	if (guest->failures > BACKOFF_MOST)
 		guest->failures = BACKOFF_MOST;
 	guest->retry_ns = now_ns + (NS_PER_S << guest->failures);
+	guest->listed = false;
+	if (agent->discover_ns > now_ns + DISCOVER_NS)
+		agent->discover_ns = now_ns + DISCOVER_NS;
 }
 
 void agent_read_sampler(struct agent *agent, struct guest *guest)
@@ -255,11 +261,21 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 
 /* Discovery */
 
+/* A domain of Xen's that is being received does not run before it gets its own name. */
+static bool is_incoming(const struct target_listing *entry)
+{
+	static const char incoming[] = "--incoming";
+	const size_t len = strlen(entry->name), end = sizeof(incoming) - 1;
+
+	return !strcmp(entry->scheme, "xen") && len > end &&
+	       !strcmp(entry->name + len - end, incoming);
+}
+
 static void put_found(void *ctx, const struct target_listing *entry)
 {
 	struct found found = {0};
 
-	if (entry->note)
+	if (entry->note || is_incoming(entry))
 		return;
 	snprintf(found.kind, sizeof(found.kind), "%s", entry->scheme);
 	snprintf(found.id, sizeof(found.id), "%s", entry->id);
@@ -370,10 +386,7 @@ void agent_choose_again(struct agent *agent, uint64_t now_ns)
 	agent_instruct(agent);
 }
 
-/*
- * A domain of Xen's gets its own name only at the end of its migration. The sampler ends its
- * recording, and another begins one by the new name.
- */
+/* The sampler ends its recording, and another begins one by the new name. */
 static void rename_guest(struct agent *agent, struct guest *guest, const struct found *found)
 {
 	guest->listed = false;
