@@ -145,7 +145,7 @@ def xen_tests():
         rig_test("flask", needs=("build", "xen-built")), rig_test("pv32", needs=("build", "xen-built")),
         rig_test("hostile", tests="Pauses Memory Searches"),
         rig_test("kills", short="Kills.test_killed_between_two_instructions_of_the_sampling_loop"),
-        rig_test("events"),
+        rig_test("events"), rig_test("agent", "xen-agent"),
         rig_test("core", "xen-core", "Core.test_pv Core.test_pv_without_frame_pointers Core.test_pv_with_several_vcpus"),
         python_test("tests/truth/truth_test.py", "truth", "Profiles"),
         rig_test("traits"),

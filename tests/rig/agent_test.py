@@ -1,0 +1,168 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The resident profiler on a Xen whose guests come, reboot, are saved, migrate and go, while it is killed again and again.
+
+Each of its lives ends by SIGKILL but the last. Of a guest that stays, nothing may be lost but what was sampled in the
+last second before a death; no guest may be left paused, no descriptor or domain be held that is over.
+
+UNIPROF_AGENT_MINUTES says how long it takes, and so how many deaths there are: ten in 60 minutes. Without it, it takes a minute or
+two, and there is no Linux, whose boot takes as long: none of the others does as xl asks when it is to be saved or to migrate.
+"""
+
+import json
+import os
+import re
+import time
+import unittest
+
+from events_test import LINUX, UP
+from guestcase import PATIENCE, GuestCase
+from xenrig import image
+
+MINUTES = float(os.environ.get("UNIPROF_AGENT_MINUTES") or 0)
+DEATHS = max(2, round(MINUTES / 6))
+LIFE_S = 60 * MINUTES / (DEATHS + 1)
+
+RATE = 19
+# Ticks that are not in the store yet: a second's, and those that the emulated dom0 has not passed on.
+MAY_LOSE = 2 * RATE
+
+# Linux's life, as long as there is no file `over`. What comes from `xl save` and goes to `xl restore` is a file for both.
+LIFE_OF_LINUX = f"""
+up() {{ {UP}; }}
+while [ ! -e over ]; do
+	: >/var/log/xen/console/guest-linux.log
+	xl reboot linux && sleep 1 && up && echo rebooted
+	[ -e over ] || {{ xl migrate -s '' linux 'xl migrate-receive' && echo migrated; }}
+	xl mem-set linux 100m; i=0; until xl list linux | grep -q ' 100 ' || [ $i = 60 ]; do sleep 1; i=$((i + 1)); done
+	[ -e over ] || {{ xl save linux /dev/shm/saved && xl restore /dev/shm/saved && echo saved; rm -f /dev/shm/saved; }}
+done >linux.log 2>&1
+"""
+
+
+def guests_of(status):
+    return {guest["id"]: guest for guest in json.loads(status)["guests"]}
+
+
+class Resident(GuestCase):
+    rig_options = {"cpus": 2}
+
+    def status(self):
+        """What the agent tells of its guests, by their ids."""
+        _, text = self.dom0("uniprof agent --status --json --store store")
+        return guests_of(text) if text.startswith("{") else {}
+
+    def kept(self, guest):
+        """Ticks of a guest in the store."""
+        status, text = self.dom0(f"uniprof report --json --state all --store store --last 1d {guest} 2>/dev/null")
+        return json.loads(text)["ticks"]["count"] if status == 0 else 0
+
+    def wait(self, what, condition, seconds=60 * PATIENCE):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"{what}: {self.dom0('xl list; cat agent.log')[1]}")
+            time.sleep(0.5)
+
+    def wait_sampled(self, name, ticks):
+        domid = self.dom0(f"xl domid {name}")[1].strip()
+
+        def is_sampled():
+            guest = self.status().get(domid)
+            return guest and guest["state"] == "sampled" and guest["ticks"] >= ticks
+
+        self.wait(f"{name} is not sampled", is_sampled)
+        return domid
+
+    def begin_agent(self):
+        status, self.agent = self.dom0(f"uniprof agent --store store --include 'xen:*' -F {RATE} -v >>agent.log 2>&1 & echo $!")
+        self.assertEqual(status, 0, self.agent)
+        self.agent = int(self.agent)
+
+    def descriptors(self):
+        """So many has the agent beside two for each guest, and so many a sampler at most."""
+        _, text = self.dom0(f"for p in {self.agent} $(cat /proc/{self.agent}/task/{self.agent}/children); do ls /proc/$p/fd 2>/dev/null | wc -l; done")
+        own, *others = map(int, text.split())
+        return own - 2 * len(self.status()), max(others, default=0)
+
+    # What happens
+
+    def visit(self, number):
+        """A guest comes, is paused and let go on, and is destroyed while it is sampled."""
+        kind = ("app1-pv-fp", "app1-pvh-fp")[number % 2]
+        self.create(kind, "scale=100000 seconds=100000", name="visitor")
+        self.wait_sampled("visitor", 1)
+        self.dom0("xl pause visitor; sleep 1; xl unpause visitor")
+        self.runs_on("visitor")
+        self.assertEqual(self.dom0("xl destroy visitor")[0], 0)
+
+    def die(self):
+        """The agent dies; what it had sampled is there but for a second, and its guests run."""
+        domid = self.wait_sampled("stays", 3 * RATE)
+        self.descriptors_seen.append(self.descriptors())
+        before = self.before
+        _, text = self.dom0(f"uniprof agent --status --json --store store; kill -KILL {self.agent}")
+        sampled = guests_of(text)[domid]["ticks"]
+        self.no_guard_is_left()
+        status, text = self.dom0("i=0; while pidof uniprof; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")
+        self.assertEqual(status, 0, f"samplers outlive the agent: {text}")
+        self.before = self.kept("stays")
+        print(f"death: {sampled} ticks sampled, {self.before - before} kept; descriptors {self.descriptors_seen[-1]}", flush=True)
+        self.assertGreaterEqual(self.before - before, sampled - MAY_LOSE)
+        self.runs_on("stays")
+
+    def live(self):
+        self.begin_agent()
+        until, visits = time.monotonic() + LIFE_S, 0
+        while not visits or time.monotonic() < until:
+            self.visit(visits)
+            visits += 1
+        return visits
+
+    def begin_linux(self):
+        self.rig.put(linux=image.locate("4.17") / "linux")
+        status, text = self.dom0(LINUX + UP, 180)
+        self.assertEqual(status, 0, text)
+        self.rig.write("life-of-linux", LIFE_OF_LINUX)
+        return int(self.dom0("sh life-of-linux & echo $!")[1])
+
+    def end_linux(self, life):
+        """What it has gone through."""
+        self.dom0("touch over")
+        self.wait("Linux's life has no end", lambda: self.dom0(f"kill -0 {life} 2>/dev/null")[0])
+        done = re.findall("^(rebooted|migrated|saved)$", self.dom0("cat linux.log")[1], re.M)
+        self.assertEqual(set(done), {"rebooted", "migrated", "saved"}, self.dom0("cat linux.log")[1])
+        self.runs_on("linux")
+        return done
+
+    def test_nothing_but_a_second_is_lost_and_nothing_is_left_behind(self):
+        self.create("app1-pvh-fp", "scale=1000000 seconds=1000000", name="stays")
+        # It ends, and begins again, several times a minute.
+        self.create("ends-pvh-fp", "seconds=15", name="reboots", on_poweroff="restart")
+        life = self.begin_linux() if MINUTES else None
+        self.before, self.descriptors_seen, visits = 0, [], 0
+        for _ in range(DEATHS):
+            visits += self.live()
+            self.die()
+        visits += self.live()
+        done = self.end_linux(life) if life else []
+        self.end()
+        print(f"{visits} visits; Linux: {done}; ticks: { {guest: self.kept(guest) for guest in ('stays', 'visitor', 'reboots')} }")
+
+    def end(self):
+        """The agent ends, and holds nothing any more; nor did it hold more and more."""
+        self.dom0("xl destroy reboots")
+        self.descriptors_seen.append(self.descriptors())
+        status, text = self.dom0(f"kill -TERM {self.agent}; i=0; while kill -0 {self.agent}; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done 2>/dev/null")
+        self.assertEqual(status, 0, f"it does not end: {text}")
+        self.no_guard_is_left()
+        self.runs_on("stays")
+        self.wait("domains that are over are held", lambda: "(null)" not in self.dom0("xl list")[1])
+        self.assertNotIn("and is ended", self.dom0("cat agent.log")[1])
+        first = self.descriptors_seen[0]
+        for own, most in self.descriptors_seen:
+            self.assertLessEqual(own, first[0] + 2, self.descriptors_seen)
+            self.assertLessEqual(most, first[1] + 1, self.descriptors_seen)
+
+
+if __name__ == "__main__":
+    unittest.main()
