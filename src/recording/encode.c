@@ -27,7 +27,7 @@ struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks,
 }
 
 #define PERIOD_GRAINS  64
-#define PAUSE_GRAIN_NS (10 * NS_PER_US)
+#define PAUSE_GRAIN_NS NS_PER_US
 #define RAN_GRAIN_NS   (100 * NS_PER_US)
 
 void encoder_coarsen(struct encoder *encoder, uint64_t period_ns)

@@ -199,7 +199,7 @@ bool recording_begins(const void *data, size_t len);
 /*
  * Compresses all that is appended from now on, which then is not written once a
  * second any more: for recordings of what is known already. So that it packs well,
- * moments are told to a 64th of a period, CPU time to 100 us, pauses to 10 us:
+ * moments are told to a 64th of a period, CPU time to 100 us, pauses to 1 us:
  * sums stay, as a remainder is added to what comes next.
  */
 void recording_pack(struct recording_writer *writer, uint64_t period_ns);
