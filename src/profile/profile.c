@@ -212,7 +212,7 @@ static struct error *move_on(struct loading *loading)
 /* All samples have been read. */
 static struct error *end_pending(struct loading *loading)
 {
-	struct error *err = NULL;
+	struct error *err = grow_of(loading);
 
 	for (unsigned i = 0; i < 2 * AHEAD && !err; i++)
 		err = move_on(loading);
@@ -530,8 +530,6 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 		err = begin_cells(&loading);
 	if (!err)
 		err = source_read(path, profile->stacks, &visitor, &profile->cut);
-	if (!err)
-		err = grow_of(&loading);
 	if (!err)
 		err = end_pending(&loading);
 	if (!err && filter->listener && filter->listener->end)
