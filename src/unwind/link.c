@@ -1,6 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/link.h"
 
+static int64_t number_of(const struct link_number *numbers, uint8_t which, uint32_t insn)
+{
+	const struct link_number *number;
+	uint32_t value;
+
+	if (which < LINK_FIELD)
+		return which;
+	number = &numbers[which - LINK_FIELD];
+	value = number->plus;
+	for (unsigned i = 0; i < 8 && number->piece[i].bits; i++)
+		value += field(insn, number->piece[i].from, number->piece[i].bits)
+			 << number->piece[i].to;
+	if (number->sign)
+		return sign_extend(value, number->sign);
+	if ((number->up && !(insn >> number->up & 1)) || (number->down && insn >> number->down & 1))
+		return -(int64_t)value;
+	return value;
+}
+
+void link_decode(const struct link_shape *shapes, const struct link_number *numbers, uint32_t insn,
+		 struct link_op *out)
+{
+	const struct link_shape *shape = shapes;
+
+	while ((insn & shape->mask) != shape->bits)
+		shape++;
+	*out = (struct link_op){.op = shape->op,
+				.rd = (uint8_t)number_of(numbers, shape->rd, insn),
+				.rs1 = (uint8_t)number_of(numbers, shape->rs1, insn),
+				.rs2 = (uint8_t)number_of(numbers, shape->rs2, insn),
+				.imm = number_of(numbers, shape->imm, insn)};
+}
+
 /*
  * State of a function at one instruction. The canonical frame address (CFA) is
  * the stack pointer at the function's entry; ahead to the return, the entry and

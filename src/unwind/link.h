@@ -47,6 +47,30 @@ struct link_op {
 	int64_t imm;
 };
 
+/* A number, or a register's, as an instruction has it: in pieces. */
+struct link_number {
+	uint8_t sign; /* bits of a signed number; 0: it has no sign */
+	uint8_t plus; /* what is to be added */
+	uint8_t up,
+		down; /* negative unless bit `up` of the instruction is set, or if `down` is; 0: neither */
+	struct {
+		uint8_t from, bits, to; /* lowest bits: in the instruction, in the number */
+	} piece[8];
+};
+
+/* In place of a number or a register: entry n - LINK_FIELD of the processor's numbers. */
+#define LINK_FIELD 64
+
+/* An instruction, if these bits of it are so. */
+struct link_shape {
+	uint32_t mask, bits;
+	uint8_t op, imm, rd, rs1, rs2; /* as in struct link_op, constants or fields */
+};
+
+/* Decodes by the first of the shapes that fits: the last one fits all. Sets all but the size. */
+void link_decode(const struct link_shape *shapes, const struct link_number *numbers, uint32_t insn,
+		 struct link_op *out);
+
 /* Words that a handler may have stored on its way. */
 #define HANDLER_STORES 40
 

@@ -5,27 +5,34 @@
 
 #include <string.h>
 
+/* Is this a call? Then says where it goes. */
+static bool is_call(const struct arm_insn *insn, struct call *out)
+{
+	struct link_op op[ARM_OPS];
+
+	arm_decode(insn, op);
+	out->direct = op->op == LINK_JUMP && op->rd == ARM_LR;
+	out->indirect = op->op == LINK_JALR && op->rd == ARM_LR;
+	out->target = out->direct ? arm_target(insn, op) : 0;
+	return out->direct || out->indirect;
+}
+
 static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
 			struct call *out)
 {
 	const bool thumb = ret & ARM_T32;
 	const uint64_t end = ret & ~(uint64_t)ARM_T32;
+	struct arm_insn wide = {.thumb = thumb, .len = 4, .pc = end - 4};
+	struct arm_insn narrow = {.thumb = true, .len = 2, .pc = end - 2};
 	uint16_t half[2] = {0};
-	bool found = false;
 
 	*out = (struct call){0};
 	if (n < sizeof(half) || (!thumb && end & 2))
 		return false;
 	memcpy(half, bytes + n - sizeof(half), sizeof(half));
-	if (!thumb)
-		found = arm_is_call((uint32_t)half[1] << 16 | half[0], end - 4, &out->target);
-	else
-		found = thumb_is_call((uint32_t)half[0] << 16 | half[1], 4, end - 4,
-				      &out->target) ||
-			thumb_is_call(half[1], 2, end - 2, &out->target);
-	out->direct = found && out->target;
-	out->indirect = found && !out->target;
-	return found;
+	narrow.code = half[1];
+	wide.code = thumb ? (uint32_t)half[0] << 16 | half[1] : (uint32_t)half[1] << 16 | half[0];
+	return is_call(&wide, out) || (thumb && is_call(&narrow, out));
 }
 
 /* Frames are alike only if all registers are that are known. */

@@ -23,65 +23,106 @@ static void take_off(uint16_t *mask, unsigned reg)
 	*mask = (uint16_t)(*mask & ~(1u << reg));
 }
 
-void arm_overwrite(struct arm_state *state, unsigned rd)
+static void overwrite(struct arm_state *state, unsigned rd)
 {
+	if (rd == ARM_REGISTERS)
+		return;
 	take_off(&state->based, rd);
 	add(&state->lost, rd);
 }
 
-void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset)
+/* rd = rn + offset */
+static void set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset)
 {
 	const int64_t base = state->base[rn] + offset;
+	const bool known = has(state->based, rn);
 
-	if (!has(state->based, rn) || base < -ARM_FRAME_MAX || base > ARM_FRAME_MAX) {
-		arm_overwrite(state, rd);
+	if (rd == rn && !offset)
 		return;
-	}
+	overwrite(state, rd);
+	if (!known || base < -ARM_FRAME_MAX || base > ARM_FRAME_MAX)
+		return;
 	add(&state->based, rd);
-	add(&state->lost, rd);
 	state->base[rd] = (int32_t)base;
 }
 
-void arm_called(struct arm_state *state)
+static void called(struct arm_state *state)
 {
 	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++)
 		if (CALL_CHANGES >> reg & 1)
-			arm_overwrite(state, reg);
+			overwrite(state, reg);
 }
 
 /* Notes only stores of the caller's value: later ones are spills of other values. */
-static void stored(struct arm_state *state, unsigned reg, int32_t at)
+static void store(struct arm_state *state, const struct link_op *op)
 {
-	if (!(ARM_KEPT >> reg & 1) || has(state->saved, reg) || has(state->lost, reg))
+	const unsigned reg = op->rs2;
+
+	if (!has(state->based, op->rs1) || !(ARM_KEPT >> reg & 1) || has(state->saved, reg) ||
+	    has(state->lost, reg))
 		return;
 	add(&state->saved, reg);
-	state->at[reg] = at;
+	state->at[reg] = state->base[op->rs1] + (int32_t)op->imm;
 }
 
-static void loaded(struct arm_state *state, unsigned reg, bool known, int32_t at)
+static void load(struct arm_state *state, const struct link_op *op)
 {
-	arm_overwrite(state, reg);
-	if (!has(state->saved, reg) || !known || state->at[reg] != at)
+	const unsigned reg = op->rd;
+	const bool restores = has(state->based, op->rs1) && has(state->saved, reg) &&
+			      state->at[reg] == state->base[op->rs1] + (int32_t)op->imm;
+
+	overwrite(state, reg);
+	if (!restores)
 		return;
 	take_off(&state->saved, reg);
 	take_off(&state->lost, reg);
 }
 
-void arm_access(struct arm_state *state, const struct arm_access *access)
+/* Goes elsewhere, or calls; a conditional jump may go on. False: it does none of these. */
+static bool jump(const struct arm_insn *insn, const struct link_op *op, struct arm_state *state,
+		 enum path *path)
 {
-	const bool known = has(state->based, access->rn);
-	int32_t at = state->base[access->rn] + access->offset;
+	const bool conditional = insn->condition < ARM_ALWAYS;
+	const bool table = op->op == LINK_JALR && op->rs1 != ARM_LR;
 
-	if (access->moves)
-		arm_set(state, access->rn, access->rn, access->moves);
-	for (unsigned reg = 0; reg < ARM_REGISTERS; reg++) {
-		if (!(access->list >> reg & 1))
-			continue;
-		if (access->load)
-			loaded(state, reg, known, at);
-		else if (known)
-			stored(state, reg, at);
-		at += 4;
+	if (op->op == LINK_BRANCH) {
+		*path = PATH_BRANCH;
+	} else if (op->op == LINK_STOP) {
+		*path = PATH_END;
+	} else if (op->op != LINK_JUMP && op->op != LINK_JALR) {
+		return false;
+	} else if (op->rd == ARM_LR) {
+		*path = PATH_CALL;
+		called(state);
+	} else if (op->op == LINK_JUMP) {
+		*path = conditional ? PATH_BRANCH : PATH_JUMP;
+	} else if (conditional) {
+		*path = table ? PATH_BRANCH_TABLE : PATH_ON;
+	} else {
+		*path = table ? PATH_TABLE : PATH_END;
+	}
+	return true;
+}
+
+/* Applies one instruction, as executed. */
+static void execute(const struct arm_insn *insn, struct arm_state *state, enum path *path,
+		    uint64_t *target)
+{
+	struct link_op op[ARM_OPS];
+	const unsigned n = arm_decode(insn, op);
+
+	*target = arm_target(insn, op);
+	if (jump(insn, op, state, path))
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		if (op[i].op == LINK_LOAD)
+			load(state, &op[i]);
+		else if (op[i].op == LINK_STORE)
+			store(state, &op[i]);
+		else if (op[i].op == LINK_ADDI)
+			set(state, op[i].rd, op[i].rs1, op[i].imm);
+		else
+			overwrite(state, op[i].rd);
 	}
 }
 
@@ -115,12 +156,21 @@ static void take_condition(struct arm_insn *insn, uint8_t *it)
 	*it = *it & 7 ? (uint8_t)((*it & 0xe0) | (*it << 1 & 0x1f)) : 0;
 }
 
+/* If-then (DDI 0406C, A8.8.55): ITSTATE for the next instruction, else 0. */
+static uint8_t if_then(const struct arm_insn *insn)
+{
+	const bool is = insn->len == 2 && (insn->code & 0xff00) == 0xbf00 && insn->code & 15;
+
+	return is ? (uint8_t)insn->code : 0;
+}
+
 /* False: the code ends here. */
-static bool decode(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn)
+static bool fetch(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn)
 {
 	uint16_t half[2] = {0};
 
 	memcpy(half, bytes, n < 4 ? 2 : 4);
+	insn->thumb = thumb;
 	insn->len = !thumb || thumb_is_wide(half[0]) ? 4 : 2;
 	insn->code = half[0];
 	if (insn->len == 4)
@@ -136,9 +186,8 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	struct path_state *state = ctx;
 	struct arm_state *applied = &state->state;
 	struct arm_insn insn = {.pc = pc};
-	struct arm_next next;
 
-	if (!decode(bytes, n, state->thumb, &insn))
+	if (!fetch(bytes, n, state->thumb, &insn))
 		return 0;
 	take_condition(&insn, &state->it);
 	if (insn.condition < ARM_ALWAYS) {
@@ -147,11 +196,9 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 		applied = &state->executed;
 	}
 	state->condition = insn.condition < ARM_ALWAYS ? insn.condition : ARM_ALWAYS;
-	(state->thumb ? thumb_apply : arm_apply)(&insn, applied, &next);
-	if (next.it)
-		state->it = next.it;
-	*path = next.path;
-	*target = next.target;
+	execute(&insn, applied, path, target);
+	if (if_then(&insn))
+		state->it = if_then(&insn);
 	return insn.len;
 }
 
@@ -172,7 +219,7 @@ static bool begins(const void *ctx, const uint8_t *bytes, size_t n, bool *called
 	const struct path_state *state = ctx;
 	struct arm_insn insn;
 
-	if (n < 2 || !decode(bytes, n, state->thumb, &insn))
+	if (n < 2 || !fetch(bytes, n, state->thumb, &insn))
 		return true;
 	*called = insn.code == (state->thumb ? 0xbf00 : 0xe320f000); /* nop */
 	if (insn.len == 2)

@@ -10,7 +10,7 @@
  * differs between compilers and between A32 and T32.
  */
 
-#include "unwind/isa.h"
+#include "unwind/link.h"
 
 enum { ARM_IP = 12, ARM_SP, ARM_LR, ARM_PC, ARM_REGISTERS };
 
@@ -38,57 +38,30 @@ enum flow_result arm_follow(const struct flow_query *query, struct code_reader *
 #define ARM_ALWAYS 14
 
 struct arm_insn {
-	uint32_t code;	   /* T32 of 4 bytes: the first halfword is the upper one */
+	uint32_t code; /* T32 of 4 bytes: the first halfword is the upper one */
+	bool thumb;
 	uint8_t len;	   /* bytes */
 	uint8_t condition; /* ARM_ALWAYS and above: none; in T32, set by IT */
 	uint64_t pc;
 };
 
-struct arm_next {
-	enum path path;
-	uint64_t target;
-	uint8_t it; /* of an IT instruction: ITSTATE for the next one (A2.5.2), else 0 */
-};
-
-/* The path behind an instruction that goes elsewhere; table: that may be in this function. */
-static inline enum path arm_leaves(const struct arm_insn *insn, bool table)
-{
-	if (insn->condition < ARM_ALWAYS)
-		return table ? PATH_BRANCH_TABLE : PATH_ON;
-	return table ? PATH_TABLE : PATH_END;
-}
+/* A load of all registers, and the base moves. */
+#define ARM_OPS (ARM_REGISTERS + 1)
 
 /*
- * Applies one instruction (Arm Architecture Reference Manual, DDI 0406C,
- * chapters A5 and A6), as executed; conditional jumps may go on.
+ * The operations of an instruction (Arm Architecture Reference Manual, DDI 0406C,
+ * chapters A5 and A6), as executed: LINK_LOAD and LINK_STORE are of words of 4 bytes. ARM_REGISTERS
+ * stands for no register. A return is a LINK_JALR by lr, also if pc is loaded off the stack.
  */
-void arm_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_next *next);
-void thumb_apply(const struct arm_insn *insn, struct arm_state *state, struct arm_next *next);
+unsigned arm_decode(const struct arm_insn *insn, struct link_op op[ARM_OPS]);
 
-/* True if this is a call; *target is its target, without the T32 bit; 0: not known. */
-bool arm_is_call(uint32_t code, uint64_t pc, uint64_t *target);
-bool thumb_is_call(uint32_t code, unsigned len, uint64_t pc, uint64_t *target);
+/* Where its jump or call goes, without the T32 bit. */
+uint64_t arm_target(const struct arm_insn *insn, const struct link_op *op);
 
 /* Is this the first halfword of a T32 instruction of 4 bytes? */
 static inline bool thumb_is_wide(uint16_t half)
 {
 	return half >= 0xe800;
 }
-
-/* Effects of instructions, applied by the decoders. */
-
-/* Registers of `list` from register `first` on, in words from base + offset up; rn moves by `moves`. */
-struct arm_access {
-	uint8_t rn;
-	bool load;
-	uint16_t list;
-	int32_t offset, moves;
-};
-void arm_access(struct arm_state *state, const struct arm_access *access);
-
-/* rd = rn + offset; rd = something else; a call has returned. */
-void arm_set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset);
-void arm_overwrite(struct arm_state *state, unsigned rd);
-void arm_called(struct arm_state *state);
 
 #endif
