@@ -4,8 +4,6 @@
 #include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
-#include <libelf.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +18,25 @@
 
 /* Fewer bytes than this could be the same by chance. */
 #define LEAST 32u
+
+Elf_Scn *elf_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *name;
+
+		if (!gelf_getshdr(scn, shdr) || shdr->sh_type == SHT_NOBITS)
+			continue;
+		name = elf_strptr(elf, names, shdr->sh_name);
+		if (name && !strcmp(name, wanted))
+			return scn;
+	}
+	return NULL;
+}
 
 /* File offset of these addresses; false if they are not loaded from the file as a whole. */
 static bool find_loaded(Elf *elf, uint64_t va, uint64_t len, int64_t *offset)

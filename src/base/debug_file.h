@@ -7,7 +7,7 @@
  * distributions and builds place them.
  */
 
-#include <libelf.h>
+#include <gelf.h>
 
 #include "base/error.h"
 
@@ -32,6 +32,9 @@ struct error *debug_file_preopen(const char *dir);
  * or the same code. -1 if there is none.
  */
 int debug_file_open(const char *path, Elf *elf);
+
+/* The section of this name with contents, or NULL. */
+Elf_Scn *elf_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr);
 
 /* Preopens the debug files beside a file: its directory may be readable for us alone. */
 struct error *debug_file_preopen_beside(const char *path);

@@ -254,14 +254,9 @@ static void put_red_zone(uint64_t at)
 				.ra = {.how = RULE_AT_CFA, .value = -8},
 				.fp = {.how = RULE_SAME},
 				.sp = {.how = RULE_SAME}};
-	struct row row = {.kind = ROW_RARE};
-	uint32_t index;
-	bool kept;
 
-	assert_null(table_builder_put_rare(builder, &rare, bytes, &index, &kept));
-	assert_true(kept);
-	row.cfa_offset = (int32_t)index;
-	put(at, row);
+	assert_null(table_builder_begin(builder, at - slide, at - slide + 0x40, 0));
+	assert_null(table_builder_put_rare(builder, at - slide, &rare, bytes));
 }
 
 /* Stores as the function at RED_ZONE does with this stack pointer. */

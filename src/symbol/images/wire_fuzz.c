@@ -25,19 +25,14 @@ static struct unwind_table *make_table(bool kept)
 	const uint8_t *const bytes[4] = {ops};
 	const struct row_rare rare = {.cfa = {.how = RULE_IS_EXPRESSION, .len = 2},
 				      .ra = {.how = RULE_AT_CFA, .value = -8}};
-	struct row row = {.kind = ROW_RARE};
+	struct row row = {.kind = ROW_CALL, .cfa_reg = 7, .cfa_offset = 8, .ra_at = -8};
 	const struct row_kept slots = {{-8}};
-	uint32_t index = 0;
-	bool fits;
 
 	done(table_builder_new(&builder));
 	done(table_builder_begin(builder, 0x1000, 0x1100, 0));
 	if (!kept)
-		done(table_builder_put_rare(builder, &rare, bytes, &index, &fits));
-	if (!kept)
-		done(table_builder_put(builder, 0x1000, &row));
-	row = (struct row){.kind = ROW_CALL, .cfa_reg = 7, .cfa_offset = 8, .ra_at = -8};
-	if (kept)
+		done(table_builder_put_rare(builder, 0x1000, &rare, bytes));
+	else
 		done(table_builder_keep(builder, &slots, &row));
 	done(table_builder_put(builder, 0x1010, &row));
 	done(table_builder_finish(builder, &table));

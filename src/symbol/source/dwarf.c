@@ -18,22 +18,10 @@
 
 static bool has_debug_info(Elf *elf)
 {
-	Elf_Scn *scn = NULL;
-	size_t names;
+	GElf_Shdr shdr;
 
-	if (elf_getshdrstrndx(elf, &names))
-		return false;
-	while ((scn = elf_nextscn(elf, scn))) {
-		GElf_Shdr shdr;
-		const char *name;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type == SHT_NOBITS)
-			continue;
-		name = elf_strptr(elf, names, shdr.sh_name);
-		if (name && (!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")))
-			return true;
-	}
-	return false;
+	return elf_find_section(elf, ".debug_info", &shdr) ||
+	       elf_find_section(elf, ".zdebug_info", &shdr);
 }
 
 static void build_id_of(Elf *elf, char *hex)

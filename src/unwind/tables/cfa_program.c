@@ -75,18 +75,8 @@ static struct error *put_rare(const struct cfa_program *program, const struct cf
 				      .trap = program->trap};
 	const uint8_t *const bytes[4] = {state->cfa.expression, state->ra.expression,
 					 state->fp.expression, state->sp.expression};
-	struct row row = {.kind = ROW_RARE};
-	struct error *err;
-	uint32_t index;
-	bool kept;
 
-	err = table_builder_put_rare(builder, &rare, bytes, &index, &kept);
-	if (err)
-		return err;
-	row.cfa_offset = (int32_t)index;
-	if (!kept)
-		row = (struct row){.kind = ROW_NONE};
-	return table_builder_put(builder, at, &row);
+	return table_builder_put_rare(builder, at, &rare, bytes);
 }
 
 /* Puts the row of one state, in short if that can be, good from `at` on. */

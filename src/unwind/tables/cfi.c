@@ -306,25 +306,6 @@ static struct error *read_text(Elf *elf, struct file *file)
 	return NULL;
 }
 
-Elf_Scn *cfi_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *name;
-
-		if (!gelf_getshdr(scn, shdr) || shdr->sh_type == SHT_NOBITS)
-			continue;
-		name = elf_strptr(elf, names, shdr->sh_name);
-		if (name && !strcmp(name, wanted))
-			return scn;
-	}
-	return NULL;
-}
-
 /* True if the size that a section claims to unpack to is possible. */
 static bool unpacks_to(uint64_t size, uint64_t packed)
 {
@@ -365,13 +346,13 @@ static struct error *read_section(Elf *elf, const struct file *file, bool eh,
 				      .eh = eh,
 				      .rank = eh ? RANK_EH : RANK_DEBUG};
 	GElf_Shdr shdr;
-	Elf_Scn *scn = cfi_find_section(elf, eh ? ".eh_frame" : ".debug_frame", &shdr);
+	Elf_Scn *scn = elf_find_section(elf, eh ? ".eh_frame" : ".debug_frame", &shdr);
 	bool good;
 
 	if (scn) {
 		good = unpack(scn, &shdr);
 	} else {
-		scn = eh ? NULL : cfi_find_section(elf, ".zdebug_frame", &shdr);
+		scn = eh ? NULL : elf_find_section(elf, ".zdebug_frame", &shdr);
 		good = scn && unpack_old(scn);
 	}
 	*there = scn;

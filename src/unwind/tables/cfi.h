@@ -40,9 +40,6 @@ struct cfi_section {
 	unsigned rank;	/* for table_builder_begin */
 };
 
-/* The section of this name with contents, or NULL. */
-Elf_Scn *cfi_find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr);
-
 /* Puts a run of rows for each function. Damaged entries are skipped. */
 struct error *cfi_section_read(const struct cfi_section *section, struct table_builder *builder);
 

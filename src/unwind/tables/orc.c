@@ -5,7 +5,7 @@
 #include <gelf.h>
 #include <string.h>
 
-#include "unwind/tables/cfi.h"
+#include "base/debug_file.h"
 
 /* Registers that a rule names (arch/x86/include/asm/orc_types.h). */
 enum orc_reg {
@@ -138,18 +138,12 @@ static struct error *put_rare(struct table_builder *builder, uint64_t at,
 		.sp = {.how = RULE_SAME},
 	};
 	const uint8_t *const bytes[4] = {indirect ? cfa : NULL, NULL, fp, NULL};
-	struct row new = {.kind = ROW_RARE};
-	struct error *err = NULL;
-	bool kept = false;
-	uint32_t index = 0;
+	const struct row none = {.kind = ROW_NONE};
 
-	if (put_sleb(cfa + 1, rule->sp_offset) && put_sleb(fp + 1, rule->bp_offset) &&
-	    row->base != ROW_DEREF_PLUS)
-		err = table_builder_put_rare(builder, &rare, bytes, &index, &kept);
-	new.cfa_offset = (int32_t)index;
-	if (!kept)
-		new = (struct row){.kind = ROW_NONE};
-	return err ? err : table_builder_put(builder, at, &new);
+	if (!put_sleb(cfa + 1, rule->sp_offset) || !put_sleb(fp + 1, rule->bp_offset) ||
+	    row->base == ROW_DEREF_PLUS)
+		return table_builder_put(builder, at, &none);
+	return table_builder_put_rare(builder, at, &rare, bytes);
 }
 
 static struct error *put_rule(struct table_builder *builder, uint64_t at,
@@ -214,7 +208,7 @@ struct error *orc_table(const struct orc_tables *tables, struct unwind_table **o
 static Elf_Data *section(Elf *elf, const char *wanted, uint64_t *va)
 {
 	GElf_Shdr shdr;
-	Elf_Scn *scn = cfi_find_section(elf, wanted, &shdr);
+	Elf_Scn *scn = elf_find_section(elf, wanted, &shdr);
 
 	if (!scn || shdr.sh_type != SHT_PROGBITS || shdr.sh_flags & SHF_COMPRESSED)
 		return NULL;

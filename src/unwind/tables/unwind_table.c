@@ -157,34 +157,34 @@ static bool same_rare(const struct row_rare *a, const struct row_rare *b)
 	return a->trap == b->trap;
 }
 
-struct error *table_builder_put_rare(struct table_builder *builder, const struct row_rare *rare,
-				     const uint8_t *const bytes[4], uint32_t *index, bool *kept)
+/* Keeps the rule, or finds that it is the one before; false: there are too many. */
+static bool keep_rare(struct table_builder *builder, struct row_rare *new,
+		      const uint8_t *const bytes[4])
 {
-	const struct row_rare *last;
-	struct row_rare new = *rare;
-	struct row_rule *rules[] = {&new.cfa, &new.ra, &new.fp, &new.sp};
-	struct error *err;
+	const struct row_rare *last = builder->n_rare ? &builder->rare[builder->n_rare - 1] : NULL;
+	struct row_rule *rules[] = {&new->cfa, &new->ra, &new->fp, &new->sp};
 
-	*kept = false;
-	if (builder->n_rare == RARE_MAX)
-		return NULL;
-	err = reserve_rare(builder);
+	for (int i = 0; i < 4; i++)
+		if (bytes[i] &&
+		    !put_expression(builder, rules[i], last ? &last->cfa + i : NULL, bytes[i]))
+			return false;
+	if (!last || !same_rare(last, new))
+		builder->rare[builder->n_rare++] = *new;
+	return true;
+}
+
+struct error *table_builder_put_rare(struct table_builder *builder, uint64_t addr,
+				     const struct row_rare *rare, const uint8_t *const bytes[4])
+{
+	struct row row = {.kind = ROW_NONE};
+	struct row_rare new = *rare;
+	struct error *err = builder->n_rare == RARE_MAX ? NULL : reserve_rare(builder);
+
 	if (err)
 		return err;
-	last = builder->n_rare ? &builder->rare[builder->n_rare - 1] : NULL;
-	for (int i = 0; i < 4; i++) {
-		const struct row_rule *before = last ? &last->cfa + i : NULL;
-
-		if (bytes[i] && !put_expression(builder, rules[i], before, bytes[i]))
-			return NULL;
-	}
-	*kept = true;
-	*index = builder->n_rare - 1;
-	if (last && same_rare(last, &new))
-		return NULL;
-	*index = builder->n_rare;
-	builder->rare[builder->n_rare++] = new;
-	return NULL;
+	if (builder->n_rare < RARE_MAX && keep_rare(builder, &new, bytes))
+		row = (struct row){.kind = ROW_RARE, .cfa_offset = (int32_t)builder->n_rare - 1};
+	return table_builder_put(builder, addr, &row);
 }
 
 static uint32_t hash_kept(const struct row_kept *kept)

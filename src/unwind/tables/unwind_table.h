@@ -164,12 +164,11 @@ struct error *table_builder_put(struct table_builder *builder, uint64_t addr,
 				const struct row *row);
 
 /*
- * Keeps a rare rule with its expressions, whose bytes are copied: `bytes` in
- * the order cfa, ra, fp, sp, NULL where there is none. Fills *index for the
- * row; *kept is false when there are too many: use ROW_NONE.
+ * Adds a row with a rare rule, whose expressions are copied: `bytes` in the order cfa, ra, fp, sp,
+ * NULL where there is none. It becomes ROW_NONE when there are too many.
  */
-struct error *table_builder_put_rare(struct table_builder *builder, const struct row_rare *rare,
-				     const uint8_t *const bytes[4], uint32_t *index, bool *kept);
+struct error *table_builder_put_rare(struct table_builder *builder, uint64_t addr,
+				     const struct row_rare *rare, const uint8_t *const bytes[4]);
 
 /*
  * Stores kept registers: fills row->kept, to be used in all rows of a table or

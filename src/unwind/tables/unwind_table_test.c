@@ -303,19 +303,13 @@ static void rare_rules_are_applied(void **state)
 				.fp = {.how = RULE_AT_EXPRESSION, .len = 2},
 				.sp = {.how = RULE_SAME}};
 	const uint8_t *const bytes[4] = {(const uint8_t *)cfa, NULL, (const uint8_t *)fp, NULL};
-	struct row row = {.kind = ROW_RARE};
 	struct row_caller caller;
-	uint32_t index, again;
-	bool kept;
 
 	assert_null(table_builder_begin(builder, 0, 0x100, 0));
-	assert_null(table_builder_put_rare(builder, &rare, bytes, &index, &kept));
-	assert_true(kept);
-	row.cfa_offset = (int32_t)index;
-	assert_null(table_builder_put(builder, 0, &row));
-	assert_null(table_builder_put_rare(builder, &rare, bytes, &again, &kept));
-	assert_int_equal(again, index);
+	assert_null(table_builder_put_rare(builder, 0, &rare, bytes));
+	assert_null(table_builder_put_rare(builder, 0x80, &rare, bytes));
 	finish();
+	assert_int_equal(table->n_rare, 1);
 	gp[FP] = 0x1010;
 	memory[2] = 0x1070;
 	memory[1] = 0x1048;
