@@ -29,7 +29,7 @@ static bool calls(const struct unwind_isa *isa, const struct link_op *op)
 }
 
 bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
-		     uint64_t end, unsigned *steps)
+		     uint64_t end, unsigned *steps, struct row *trap)
 {
 	struct link_op op[LINK_OPS];
 

@@ -34,27 +34,23 @@ const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n)
 	return reader->bytes + offset;
 }
 
-/* Bytes of code for each step of the budget. */
-#define STEP_BYTES 16
+/* Bytes behind the start of a function without known bounds that are taken for its own. */
+#define NEAR (1u << 16)
 
-/*
- * A search along the paths through code. Within a function's bounds, its code is read at once, and a
- * jump out of it is a last call; without, code is followed wherever it jumps, which may be the way to
- * the goal.
- */
+/* A search along the paths through code: to an instruction, to behind a call, or to a return. */
 struct seeker {
 	const struct paths *paths;
 	struct paths_scratch *scratch;
 	struct code_reader *reader;
-	uint64_t start;
-	uint32_t n;    /* units of code from there on; 0: no bounds are known */
-	uint64_t goal; /* an instruction, or the end of a call, */
+	uint64_t start, end; /* end 0: no bounds are known, */
+	uint64_t goal;	     /* an instruction, or the end of a call, */
 	bool behind_call;
 	bool (*leaves)(const void *state); /* or a return in such a state; NULL: no return */
 	unsigned steps;
 	bool cut;  /* a path was not followed to its end */
 	bool away; /* a path goes to an unknown address */
-	bool left; /* the same in a state in which it may leave the function: at_jump */
+	bool left; /* scratch->left is the state at a jump by table, or one that leaves the function, */
+	bool guessing; /* and does not change any more */
 	void *state;
 };
 
@@ -63,158 +59,206 @@ void *paths_scratch_new(void)
 	return calloc(1, sizeof(struct paths_scratch));
 }
 
-static bool is_seen(const struct paths_scratch *scratch, uint32_t at)
+/* Index of the address in the table of those that were seen, or of a free slot for it; true: it was seen. */
+static bool find_seen(const struct paths_scratch *scratch, uint64_t va, size_t *i)
 {
-	return scratch->seen[at / 8] >> at % 8 & 1;
+	*i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 32) % PATHS_SEEN;
+	for (; scratch->seen[*i].generation == scratch->generation; *i = (*i + 1) % PATHS_SEEN)
+		if (scratch->seen[*i].va == va)
+			return true;
+	return false;
 }
 
-static void see(struct paths_scratch *scratch, uint32_t at, uint32_t units)
-{
-	for (uint32_t i = at; i < at + units && i < PATHS_SIZE_MAX / 2; i++)
-		scratch->seen[i / 8] |= (uint8_t)(1u << i % 8);
-}
-
-/* Unit of the function that is at this address; false: it is outside of it. */
-static bool unit_at(const struct seeker *seeker, uint64_t va, uint32_t *at)
-{
-	const uint64_t unit = (va - seeker->start) / seeker->paths->unit;
-
-	*at = (uint32_t)unit;
-	return va >= seeker->start && unit < seeker->n;
-}
-
-/* Opens a path, unless its code is out of bounds, or was seen; in the state at a jump's target, if it `jumps`. */
-static void open_path(struct seeker *seeker, uint64_t va, const void *state, bool jumps)
-{
-	const struct paths *paths = seeker->paths;
-	struct paths_scratch *scratch = seeker->scratch;
-	struct open_path *open;
-	uint32_t at;
-
-	if (seeker->n && (!unit_at(seeker, va, &at) || is_seen(scratch, at)))
-		return;
-	seeker->cut |= scratch->n_open == PATHS_OPEN_MAX;
-	if (scratch->n_open == PATHS_OPEN_MAX)
-		return;
-	open = &scratch->open[scratch->n_open++];
-	open->va = va;
-	open->called = false;
-	memcpy(open->state, state, paths->state_size);
-	if (jumps && paths->taken)
-		paths->taken(open->state);
-}
-
-/* False: it was seen before, or too many were, or it is out of bounds. */
-static bool may_follow(struct seeker *seeker, uint64_t va)
+/* False: it was seen before. */
+static bool see(struct seeker *seeker, uint64_t va)
 {
 	struct paths_scratch *scratch = seeker->scratch;
-	size_t i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 32) % PATHS_SEEN;
-	uint32_t at;
+	size_t i;
 
-	if (seeker->n)
-		return unit_at(seeker, va, &at) && !is_seen(scratch, at);
-	for (; scratch->at[i].generation == scratch->generation; i = (i + 1) % PATHS_SEEN)
-		if (scratch->at[i].va == va)
-			return false;
-	seeker->cut |= !seeker->steps;
-	if (!seeker->steps)
+	if (find_seen(scratch, va, &i))
 		return false;
-	seeker->steps--;
-	scratch->at[i].generation = scratch->generation;
-	scratch->at[i].va = va;
+	scratch->seen[i].generation = scratch->generation;
+	scratch->seen[i].va = va;
+	memcpy(&scratch->seen[i].mark, seeker->state, sizeof(scratch->seen[i].mark));
 	return true;
 }
 
-static void note_jump(struct seeker *seeker, enum path path, uint64_t target)
+static bool is_within(const struct seeker *seeker, uint64_t va)
 {
-	const bool by_table = path == PATH_TABLE || path == PATH_BRANCH_TABLE;
+	const uint64_t end = seeker->end ? seeker->end : seeker->start + NEAR;
+
+	return va >= seeker->start && va < end;
+}
+
+/* Opens a path in this state, to be followed soon, or when there is no other left. NULL: too many are. */
+static struct open_path *open_path(struct seeker *seeker, uint64_t va, const void *state, bool last)
+{
 	struct paths_scratch *scratch = seeker->scratch;
+	struct open_path *open;
 
-	if (path == PATH_BRANCH || path == PATH_JUMP)
-		open_path(seeker, target, seeker->state, true);
-	seeker->away |= by_table || path == PATH_AWAY;
-	/*
-	 * Keeps the first such state: with known bounds that at a jump table,
-	 * without that at a last call.
-	 */
-	if (seeker->left ||
-	    (seeker->n ? !by_table
-		       : path != PATH_AWAY || !seeker->leaves || !seeker->leaves(seeker->state)))
-		return;
-	seeker->left = true;
-	memcpy(scratch->at_jump, seeker->state, seeker->paths->state_size);
+	if (scratch->n_open + scratch->n_last == PATHS_OPEN_MAX) {
+		seeker->cut = true;
+		return NULL;
+	}
+	open = &scratch->open[last ? PATHS_OPEN_MAX - ++scratch->n_last : scratch->n_open++];
+	open->va = va;
+	open->called = false;
+	memcpy(open->state, state, seeker->paths->state_size);
+	return open;
 }
 
-static const uint8_t *code_of(struct seeker *seeker, uint64_t pc, size_t *n)
+/* Opens the path at a jump's target. */
+static void open_target(struct seeker *seeker, uint64_t va, bool last)
 {
-	uint32_t at;
+	struct open_path *open = open_path(seeker, va, seeker->state, last);
 
-	if (!unit_at(seeker, pc, &at))
-		return code_at(seeker->reader, pc, n);
-	*n = (size_t)(seeker->n - at) * seeker->paths->unit;
-	return seeker->scratch->code + (size_t)at * seeker->paths->unit;
+	if (open && seeker->paths->taken)
+		seeker->paths->taken(open->state);
 }
 
-/* Applies the instruction and returns its length; 0: the path ends. *found: it is the goal. */
-static unsigned seek_step(struct seeker *seeker, uint64_t pc, bool *called, bool *found)
+/*
+ * Jumps, or goes on to `next`, if it is not 0. Where functions are large and in parts, the way towards
+ * the goal is followed first. Returns where the path goes on; 0: nowhere.
+ */
+static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, uint64_t target)
 {
 	const struct paths *paths = seeker->paths;
-	enum path path = PATH_ON;
-	uint64_t target = 0;
-	uint32_t at;
-	unsigned len;
-	size_t n;
-	const uint8_t *bytes = code_of(seeker, pc, &n);
+	struct paths_scratch *scratch = seeker->scratch;
+	size_t i;
 
-	if (*called && !seeker->n && paths->begins &&
-	    paths->begins(seeker->state, bytes, n, called))
-		return 0;
-	len = n < paths->unit ? 0 : paths->apply(bytes, n, pc, seeker->state, &path, &target);
-	seeker->cut |= !len;
-	if (!len)
-		return 0;
-	if (unit_at(seeker, pc, &at))
-		see(seeker->scratch, at, len / paths->unit);
+	if ((paths->parts || seeker->end) && !is_within(seeker, target)) {
+		if (paths->parts)
+			open_target(seeker, target, true);
+		return next;
+	}
+	if (find_seen(scratch, target, &i)) {
+		if (paths->turns && target < behind &&
+		    memcmp(&scratch->seen[i].mark, seeker->state, sizeof(scratch->seen[i].mark)) !=
+			    0)
+			paths->turns(seeker->state);
+		return next;
+	}
+	if (!next || (paths->parts && target > next && target <= seeker->goal)) {
+		if (next)
+			open_path(seeker, next, seeker->state, false);
+		if (paths->taken)
+			paths->taken(seeker->state);
+		return target;
+	}
+	open_target(seeker, target, false);
+	return next;
+}
+
+/* Notes a state that may be that of code which no path leads to, or from which the function is left. */
+static void note_left(struct seeker *seeker, enum path path)
+{
+	const bool by_table = path == PATH_TABLE || path == PATH_BRANCH_TABLE;
+	const struct paths *paths = seeker->paths;
+	void *left = seeker->scratch->left;
+
+	seeker->away |= by_table || path == PATH_AWAY;
+	if (seeker->left || seeker->guessing)
+		return;
 	if (seeker->leaves)
-		*found = path == PATH_RETURN && seeker->leaves(seeker->state);
+		seeker->left = path == PATH_AWAY && seeker->leaves(seeker->state);
 	else
-		*found = seeker->behind_call && path == PATH_CALL && pc + len == seeker->goal;
-	if (!*found)
-		note_jump(seeker, path, target);
-	*called = *called || path == PATH_CALL;
-	return path >= PATH_JUMP ? 0 : len;
+		seeker->left = by_table;
+	if (seeker->left ||
+	    (path >= PATH_JUMP && paths->deeper && paths->deeper(seeker->state, left)))
+		memcpy(left, seeker->state, paths->state_size);
+}
+
+/* Returns where the path goes on behind an instruction; 0: nowhere. */
+static uint64_t go_on(struct seeker *seeker, enum path path, uint64_t next, uint64_t target)
+{
+	struct paths_scratch *scratch = seeker->scratch;
+
+	if (path >= PATH_JUMP && path <= PATH_END && scratch->n_gaps < PATHS_GAPS)
+		scratch->gap[scratch->n_gaps++] = next;
+	if (path != PATH_BRANCH && path <= PATH_END)
+		note_left(seeker, path);
+	switch (path) {
+	case PATH_ON:
+	case PATH_CALL:
+	case PATH_BRANCH_TABLE:
+		return next;
+	case PATH_BRANCH:
+		return branch(seeker, next, next, target);
+	case PATH_JUMP:
+		return branch(seeker, 0, next, target);
+	case PATH_LAST:
+		open_path(seeker, next, seeker->state, true);
+		return 0;
+	default:
+		return 0;
+	}
 }
 
 /* Follows one open path until it ends, comes to known code, or finds the goal. */
-static bool seek_path(struct seeker *seeker)
+static bool seek_path(struct seeker *seeker, const struct open_path *from)
 {
-	struct paths_scratch *scratch = seeker->scratch;
-	const struct open_path *from = &scratch->open[--scratch->n_open];
-	const bool to_goal = !seeker->leaves && !seeker->behind_call;
-	bool called = from->called, found = false;
-	uint64_t pc = from->va;
-	uint32_t at;
-	unsigned len;
+	const struct paths *paths = seeker->paths;
+	bool called = from->called;
+	uint64_t pc = from->va, target = 0, next, to;
 
-	memcpy(seeker->state, from->state, seeker->paths->state_size);
-	for (;;) {
-		if (to_goal && pc == seeker->goal && (!seeker->n || unit_at(seeker, pc, &at)))
-			return true;
-		if (!may_follow(seeker, pc))
+	memcpy(seeker->state, from->state, paths->state_size);
+	for (; pc; pc = to) {
+		enum path path = PATH_ON;
+		const uint8_t *bytes;
+		unsigned len;
+		size_t n;
+
+		bytes = code_at(seeker->reader, pc, &n);
+		if (!seeker->leaves && !seeker->behind_call && pc == seeker->goal)
+			return n >= paths->unit;
+		seeker->cut |= !seeker->steps;
+		if (!seeker->steps || !see(seeker, pc))
 			return false;
-		len = seek_step(seeker, pc, &called, &found);
-		if (found || !len)
-			return found;
-		pc += len;
+		seeker->steps--;
+		if (called && !seeker->end && paths->begins &&
+		    paths->begins(seeker->state, bytes, n, &called))
+			return false;
+		len = n < paths->unit ? 0
+				      : paths->apply(bytes, n, pc, seeker->state, &path, &target);
+		seeker->cut |= !len;
+		if (!len)
+			return false;
+		next = pc + len;
+		if (seeker->leaves
+			    ? path == PATH_RETURN && seeker->leaves(seeker->state)
+			    : seeker->behind_call && path == PATH_CALL && next == seeker->goal)
+			return true;
+		to = go_on(seeker, path, next, target);
+		called = to == next && (called || path == PATH_CALL);
+		/* Code behind the end belongs to other functions: the last call never returned. */
+		if (to == next && seeker->end && next >= seeker->end && is_within(seeker, pc))
+			return false;
 	}
+	return false;
 }
 
 static bool seek_open(struct seeker *seeker)
 {
-	while (seeker->scratch->n_open)
-		if (seek_path(seeker))
+	struct paths_scratch *scratch = seeker->scratch;
+
+	while (scratch->n_open || scratch->n_last)
+		if (seek_path(seeker,
+			      &scratch->open[scratch->n_open ? --scratch->n_open
+							     : PATHS_OPEN_MAX - scratch->n_last--]))
 			return true;
 	return false;
+}
+
+/* Goes there in the state that was noted. */
+static bool seek_from(struct seeker *seeker, uint64_t va)
+{
+	size_t i;
+
+	if (find_seen(seeker->scratch, va, &i))
+		return false;
+	memcpy(seeker->state, seeker->scratch->left, seeker->paths->state_size);
+	open_target(seeker, va, false);
+	return seek_open(seeker);
 }
 
 /*
@@ -224,98 +268,110 @@ static bool seek_open(struct seeker *seeker)
  */
 static bool seek_scattered(struct seeker *seeker)
 {
-	struct paths_scratch *scratch = seeker->scratch;
+	const struct paths_scratch *scratch = seeker->scratch;
 	const unsigned unit = seeker->paths->unit;
-	const uint64_t goal = (seeker->goal - seeker->start) / unit - (seeker->behind_call ? 1 : 0);
-	uint32_t at = (uint32_t)goal;
+	const uint64_t last = seeker->goal - (seeker->behind_call ? unit : 0);
+	uint64_t va = last, nearest = seeker->start;
+	size_t seen;
 
-	if (!seeker->left || goal >= seeker->n)
+	if (!seeker->left || !is_within(seeker, last))
 		return false;
-	while (at && !is_seen(scratch, at - 1))
-		at--;
-	for (; at <= goal; at++) {
-		open_path(seeker, seeker->start + (uint64_t)at * unit, scratch->at_jump, true);
-		if (seek_open(seeker))
+	for (unsigned i = 0; i < scratch->n_gaps; i++)
+		if (scratch->gap[i] <= last && scratch->gap[i] >= nearest &&
+		    !find_seen(scratch, scratch->gap[i], &seen))
+			va = nearest = scratch->gap[i];
+	for (; va <= last && seeker->steps; va += unit)
+		if (seek_from(seeker, va))
 			return true;
-	}
 	return false;
 }
 
-static enum flow_result seek_within(struct seeker *seeker, const struct flow_query *query,
-				    unsigned *steps)
+/*
+ * Where instructions have no unit: code behind a jump or a return that was not reached otherwise is
+ * taken for a part of the function, in the state at the jump table, or else the deepest.
+ */
+static bool seek_gaps(struct seeker *seeker)
 {
-	const struct code *code = seeker->reader->code;
-	struct paths_scratch *scratch = seeker->scratch;
-	const unsigned unit = seeker->paths->unit;
-	const uint64_t size = query->end - query->start, offset = query->addr - query->start;
+	const struct paths_scratch *scratch = seeker->scratch;
+	const uint64_t end = seeker->end ? seeker->end : seeker->goal + 1;
 
-	if (query->start % unit || offset > size || (offset == size && !seeker->behind_call) ||
-	    size > PATHS_SIZE_MAX)
-		return FLOW_UNKNOWN;
-	*steps -= size / STEP_BYTES < *steps ? (unsigned)(size / STEP_BYTES) : *steps;
-	seeker->n = (uint32_t)(code->read(code->ctx, query->start, scratch->code, size) / unit);
-	if (!seeker->n)
-		return FLOW_UNKNOWN;
-	memset(scratch->seen, 0, sizeof(scratch->seen));
-	scratch->n_open = 0;
-	open_path(seeker, query->entry ? query->entry : query->start, seeker->state, true);
-	if (seek_open(seeker))
-		return FLOW_FOUND;
-	return seek_scattered(seeker) ? FLOW_GUESSED : FLOW_UNKNOWN;
+	for (unsigned i = 0; i < scratch->n_gaps && seeker->steps; i++)
+		if (scratch->gap[i] >= seeker->start && scratch->gap[i] < end &&
+		    seek_from(seeker, scratch->gap[i]))
+			return true;
+	return false;
 }
 
-static bool seek(struct seeker *seeker, uint64_t start, bool called, unsigned *steps)
+/* Code that no path leads to; its function's bounds, or a jump by table, say that it is the function's. */
+static bool guess(struct seeker *seeker)
 {
-	const unsigned allowed = *steps < PATHS_STEPS ? *steps : PATHS_STEPS;
-	struct paths_scratch *scratch = seeker->scratch;
-	bool found;
+	seeker->guessing = true;
+	if (seeker->paths->parts)
+		return (seeker->end || seeker->left) && seek_gaps(seeker);
+	return seeker->end && seek_scattered(seeker);
+}
 
-	seeker->steps = allowed;
+static void begin(struct seeker *seeker, uint64_t start, bool called)
+{
+	struct paths_scratch *scratch = seeker->scratch;
+
 	scratch->generation++;
-	scratch->n_open = 0;
+	scratch->n_open = scratch->n_last = scratch->n_gaps = 0;
+	memcpy(scratch->left, seeker->state, seeker->paths->state_size);
 	open_path(seeker, start, seeker->state, false);
 	scratch->open[0].called = called;
-	found = seek_open(seeker);
-	*steps -= allowed - seeker->steps;
-	return found;
 }
 
 enum flow_result paths_follow(const struct paths *paths, const struct flow_query *query,
 			      struct code_reader *reader, void *scratch, unsigned *steps,
 			      void *state)
 {
+	const unsigned most = query->end || paths->parts ? PATHS_STEPS_WITHIN : PATHS_STEPS;
+	const unsigned allowed = *steps < most ? *steps : most;
+	enum flow_result result = FLOW_FOUND;
 	struct seeker seeker = {.paths = paths,
 				.scratch = scratch,
 				.reader = reader,
 				.start = query->start,
+				.end = query->end,
 				.goal = query->addr,
 				.behind_call = query->kind == FRAME_RETURN,
+				.steps = allowed,
 				.state = state};
 
-	assert(paths->unit >= 2 && paths->state_size <= PATHS_STATE_MAX);
-	if (query->end)
-		return seek_within(&seeker, query, steps);
-	if (query->start % paths->unit || !paths->begins)
+	assert(paths->unit && paths->state_size <= PATHS_STATE_MAX);
+	if (query->start % paths->unit || (!query->end && !paths->parts && !paths->begins))
 		return FLOW_UNKNOWN;
-	if (seek(&seeker, query->start, false, steps))
-		return FLOW_FOUND;
-	return seeker.cut ? FLOW_UNKNOWN : seeker.away ? FLOW_AWAY : FLOW_NOT;
+	begin(&seeker, query->start, false);
+	if (!seek_open(&seeker))
+		result = guess(&seeker) ? FLOW_GUESSED : seeker.away ? FLOW_AWAY : FLOW_NOT;
+	*steps -= allowed - seeker.steps;
+	if (result != FLOW_FOUND && result != FLOW_GUESSED &&
+	    (seeker.cut || !seeker.steps || (query->end && !paths->parts)))
+		return FLOW_UNKNOWN;
+	return result;
 }
 
-bool paths_return(const struct paths *paths, const struct paths_start *from,
+bool paths_return(const struct paths *paths, const struct flow_query *query,
 		  struct code_reader *reader, void *scratch, unsigned *steps, void *state)
 {
+	const unsigned allowed = *steps < paths->ahead ? *steps : paths->ahead;
 	struct seeker seeker = {.paths = paths,
 				.scratch = scratch,
 				.reader = reader,
-				.leaves = from->leaves,
+				.leaves = paths->leaves,
+				.steps = allowed,
 				.state = state};
+	bool found;
 
-	if (seek(&seeker, from->va, from->kind == FRAME_RETURN, steps))
+	begin(&seeker, query->addr, query->kind == FRAME_RETURN);
+	found = seek_open(&seeker);
+	*steps -= allowed - seeker.steps;
+	if (found)
 		return true;
 	/* No path returns: the last call leaves the function instead. */
 	if (seeker.left && !seeker.cut)
-		memcpy(state, seeker.scratch->at_jump, paths->state_size);
+		memcpy(state, seeker.scratch->left, paths->state_size);
 	return seeker.left && !seeker.cut;
 }
 

@@ -19,7 +19,7 @@
  *     instruction (x86/flow_cfi_test.c). Where there is a link register, link.h
  *     does that by operations that the decoder tells, and handlers as well.
  *  4. call_before(): does a call end at this address, and where does it lead?
- *  5. handler() or link_code, and interrupted(): from an interrupt handler to
+ *  5. handler() and interrupted(), or those of link.h: from an interrupt handler to
  *     what it has interrupted. NULL: handlers are outermost.
  *  6. strip(): the address in a signed or tagged pointer. NULL: none are.
  *  7. A row in isa.c and in tables/cfa_program.c, and a directory in meson.build.
@@ -89,7 +89,6 @@ struct flow_query {
 	unsigned word;
 	uint64_t start, end; /* the function; end 0: not known */
 	uint64_t addr;	     /* where to */
-	uint64_t entry;	     /* paths_follow: where the function is entered; 0: at its start */
 	uint64_t pointer;    /* the same, with what is not the address (unwind_isa.address) */
 	uint8_t kind;	     /* enum frame_kind: FRAME_RETURN stands behind a call */
 };
@@ -129,9 +128,7 @@ struct unwind_isa {
 	bool ends_untold; /* tables of compilers leave out how functions end, or begin */
 	bool link;	  /* calls leave the return address in register ra, not on the stack */
 	bool fp_reserved; /* the ABI keeps register fp for frame records, in all code */
-	bool searches;	  /* looks for callers on the stack that prove themselves (rule_search.c) */
 	uint8_t call_max; /* the longest call, bytes */
-	unsigned flow_steps; /* steps that following one function may take, at most */
 	struct record_layout record;
 
 	/*
@@ -153,9 +150,6 @@ struct unwind_isa {
 	/* Does this instruction make a frame, as a function's first ones do? NULL: not supported. */
 	bool (*makes_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 
-	/* Memory for follow(), to be freed by free(); NULL: no memory. */
-	void *(*scratch_new)(void);
-
 	/* *steps are reduced by the instructions that were followed, each worth some 10 ns. */
 	enum flow_result (*follow)(const struct flow_query *query, struct code_reader *reader,
 				   void *scratch, unsigned *steps, struct rule *out);
@@ -172,13 +166,11 @@ struct unwind_isa {
 
 	/*
 	 * True if the code from `va` on leads to a return from an interrupt, not to one to a
-	 * caller. `end` is the function's, 0: not known. May note in *trap how.
+	 * caller. `end` is the function's, 0: not known. May note in *trap how. NULL: not supported.
 	 */
-	bool (*handler)(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
-			struct row *trap);
-
-	/* ... or what link.h needs to tell that, and to emulate it. */
-	const struct link_code *link_code;
+	bool (*handler)(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+			uint64_t end, unsigned *steps, struct row *trap);
+	const struct link_code *link_code; /* for the functions of link.h */
 
 	/* Goes to the code that such a handler has interrupted. */
 	enum found (*interrupted)(struct walk *walk, const struct row *trap, uint8_t *trust);
@@ -202,17 +194,14 @@ extern const struct unwind_isa unwind_x86_64, unwind_x86_32, unwind_arm64, unwin
 
 /*
  * Follows the paths through a function, from its first instruction to one in
- * it, for instruction sets whose instructions are multiples of a unit. Each
- * instruction is applied once, in the state of the first path that leads there.
+ * it. Each instruction is applied once, in the state of the first path that leads there.
  */
 
-/* Longer functions are not followed, bytes. */
-#define PATHS_SIZE_MAX 32768u
-
-/* Instructions of a function without known bounds that are followed at most, */
-#define PATHS_STEPS 2000
-/* and slots to note them. */
-#define PATHS_SEEN 4096
+/* Instructions of a function that are followed at most; of one without known bounds, */
+#define PATHS_STEPS_WITHIN 12000
+#define PATHS_STEPS	   2000
+/* and slots to note them, so many that a free one is found soon. */
+#define PATHS_SEEN 16384
 
 /* The largest state, bytes. */
 #define PATHS_STATE_MAX 320
@@ -227,11 +216,15 @@ enum path {
 	PATH_AWAY,	   /* leaves the function for another, a last call through a register */
 	PATH_RETURN,	   /* leaves it for its caller */
 	PATH_END,	   /* goes on nowhere */
+	PATH_LAST,	   /* may go on: to be followed when nothing else is left */
+	PATH_NOT,	   /* is no path: the instruction belongs to another function */
 };
 
 struct paths {
-	unsigned unit; /* bytes */
+	unsigned unit; /* instructions are multiples of it, bytes */
 	size_t state_size;
+	/* Functions have parts elsewhere: paths out of their bounds are followed, the last. */
+	bool parts;
 	/*
 	 * Applies one instruction to the state; `n` bytes of code can be read.
 	 * Returns the instruction's length, 0 if it cannot be followed.
@@ -241,14 +234,23 @@ struct paths {
 	void (*taken)(void *state); /* makes it the state at the target of a branch; NULL: it is */
 	/*
 	 * Does another function begin here, behind a call that may never return? *called becomes
-	 * false where the call has returned, and stays where padding does not tell. NULL: paths_follow follows no
-	 * functions without known bounds.
+	 * false where the call has returned, and stays where padding does not tell. NULL, without `parts`: no
+	 * functions without known bounds are followed.
 	 */
 	bool (*begins)(const void *state, const uint8_t *bytes, size_t n, bool *called);
+	/* At the end of a loop, if its beginning had another first word of the state. NULL: it does not matter. */
+	void (*turns)(void *state);
+	/* Before a return or a last call: does this state tell where the caller is? For paths_return, */
+	bool (*leaves)(const void *state);
+	unsigned ahead; /* which follows so many instructions at most */
+	/* Is this rather the state of the function's body? For code that only an unknown jump leads to. */
+	bool (*deeper)(const void *state, const void *than);
 };
 
 /* Paths that are still to be followed; of a function with more branches open, some are not. */
-#define PATHS_OPEN_MAX 256
+#define PATHS_OPEN_MAX 288
+/* Places where control stops, behind which code may be reached by a jump table. */
+#define PATHS_GAPS 256
 
 /* Memory to work with. */
 struct open_path {
@@ -258,16 +260,16 @@ struct open_path {
 };
 
 struct paths_scratch {
-	uint8_t code[PATHS_SIZE_MAX];
-	uint8_t seen[PATHS_SIZE_MAX / 2 / 8]; /* by unit, of 2 bytes or more */
-	struct open_path open[PATHS_OPEN_MAX];
-	unsigned n_open;
-	_Alignas(uint64_t) uint8_t at_jump[PATHS_STATE_MAX]; /* the state there */
+	struct open_path open[PATHS_OPEN_MAX]; /* those for the last from the end on */
+	unsigned n_open, n_last, n_gaps;
+	uint64_t gap[PATHS_GAPS];
+	_Alignas(uint64_t) uint8_t left[PATHS_STATE_MAX];
 	uint32_t generation; /* of the search: addresses of others count for nothing */
 	struct {
 		uint64_t va;
 		uint32_t generation;
-	} at[PATHS_SEEN];
+		uint32_t mark; /* the first word of the state */
+	} seen[PATHS_SEEN];
 };
 
 /* NULL: no memory. For free(). */
@@ -283,18 +285,11 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 			      struct code_reader *reader, void *scratch, unsigned *steps,
 			      void *state);
 
-/* Where to begin, and which return counts: one in a state that tells where the caller is. */
-struct paths_start {
-	uint64_t va;
-	uint8_t kind; /* enum frame_kind */
-	bool (*leaves)(const void *state);
-};
-
 /*
- * Follows the code to a return, or else to a last call. *state: in, that at the
+ * Follows the code from query->addr on to a return, or else to a last call. *state: in, that at the
  * beginning; out, that before the return.
  */
-bool paths_return(const struct paths *paths, const struct paths_start *from,
+bool paths_return(const struct paths *paths, const struct flow_query *query,
 		  struct code_reader *reader, void *scratch, unsigned *steps, void *state);
 
 /* Fields of instructions, for decoders. */

@@ -13,6 +13,7 @@ static int64_t number_of(const struct link_number *numbers, uint8_t which, uint3
 	for (unsigned i = 0; i < 8 && number->piece[i].bits; i++)
 		value += field(insn, number->piece[i].from, number->piece[i].bits)
 			 << number->piece[i].to;
+	value += number->zero && value == number->zero;
 	if (number->sign)
 		return sign_extend(value, number->sign);
 	if ((number->up && !(insn >> number->up & 1)) || (number->down && insn >> number->down & 1))
@@ -408,26 +409,6 @@ static struct rule rule_of(const struct link_state *state, uint8_t kind)
 	return rule;
 }
 
-static struct paths paths_of(const struct unwind_isa *isa)
-{
-	return (struct paths){.unit = isa->link_code->unit,
-			      .state_size = sizeof(struct link_state),
-			      .apply = apply,
-			      .begins = begins};
-}
-
-enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
-			     void *scratch, unsigned *steps, struct rule *out)
-{
-	const struct paths paths = paths_of(query->isa);
-	struct link_state state = at_entry(query->isa);
-	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &state);
-
-	if (result == FLOW_FOUND || result == FLOW_GUESSED)
-		*out = rule_of(&state, query->kind);
-	return result;
-}
-
 /* The word, as an offset from the CFA that the stack pointer has become; RULE_NOT: none. */
 static int32_t loaded_at(const struct link_state *state, unsigned reg)
 {
@@ -447,11 +428,32 @@ static bool leaves(const void *ctx)
 	return is_own(state, state->isa->ra) || loaded_at(state, state->isa->ra) != RULE_NOT;
 }
 
+static struct paths paths_of(const struct unwind_isa *isa)
+{
+	return (struct paths){.unit = isa->link_code->unit,
+			      .state_size = sizeof(struct link_state),
+			      .apply = apply,
+			      .begins = begins,
+			      .leaves = leaves,
+			      .ahead = PATHS_STEPS};
+}
+
+enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
+			     void *scratch, unsigned *steps, struct rule *out)
+{
+	const struct paths paths = paths_of(query->isa);
+	struct link_state state = at_entry(query->isa);
+	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &state);
+
+	if (result == FLOW_FOUND || result == FLOW_GUESSED)
+		*out = rule_of(&state, query->kind);
+	return result;
+}
+
 bool link_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
 		      unsigned *steps, struct rule *out)
 {
 	const struct unwind_isa *isa = query->isa;
-	const struct paths_start from = {.va = query->addr, .kind = query->kind, .leaves = leaves};
 	const struct paths paths = paths_of(isa);
 	struct link_state state = at_entry(isa);
 	struct value sp, fp;
@@ -460,7 +462,7 @@ bool link_find_return(const struct flow_query *query, struct code_reader *reader
 	state.x[isa->fp] = (struct value){.is = FP};
 	if (query->kind == FRAME_RETURN)
 		called(&state);
-	if (!paths_return(&paths, &from, reader, scratch, steps, &state))
+	if (!paths_return(&paths, query, reader, scratch, steps, &state))
 		return false;
 	sp = state.x[isa->sp];
 	fp = state.x[isa->fp];

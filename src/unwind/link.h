@@ -51,6 +51,7 @@ struct link_op {
 struct link_number {
 	uint8_t sign; /* bits of a signed number; 0: it has no sign */
 	uint8_t plus; /* what is to be added */
+	uint8_t zero; /* this value is one more: the register that is always 0; 0: none is */
 	uint8_t up,
 		down; /* negative unless bit `up` of the instruction is set, or if `down` is; 0: neither */
 	struct {
@@ -119,9 +120,16 @@ bool link_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_
 bool link_sets_up_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 
-/* Does the code lead to a return from a handler? As unwind_isa.handler. */
+/* As unwind_isa.handler; *trap is left alone. */
 bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
-		     uint64_t end, unsigned *steps);
+		     uint64_t end, unsigned *steps, struct row *trap);
+
+/* What processors with struct link_code have alike. */
+#define LINK_ISA                                                                                 \
+	.address = UINT64_MAX, .link = true, .call_before = call_before,                         \
+	.begins_stack = link_begins_stack, .marking = 64, .sets_up_frame = link_sets_up_frame,   \
+	.makes_frame = link_makes_frame, .follow = link_follow, .find_return = link_find_return, \
+	.handler = handler_returns, .link_code = &link_code, .interrupted = interrupted
 
 /* Emulates the code from the walk's frame to the return. False: it has none. */
 bool handler_run(struct handler_run *run, struct walk *walk);

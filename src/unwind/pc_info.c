@@ -18,10 +18,12 @@ struct error *unwinder_new(struct unwinder **out)
 
 	if (unwinder) {
 		unwinder->info = calloc((size_t)1 << PC_INFO_BITS, sizeof(*unwinder->info));
+		unwinder->scratch = paths_scratch_new();
 		unwinder->known_steps = calloc(1, sizeof(*unwinder->known_steps));
 		unwinder->known_stacks = stack_cache_new();
 	}
-	if (!unwinder || !unwinder->info || !unwinder->known_steps || !unwinder->known_stacks) {
+	if (!unwinder || !unwinder->info || !unwinder->scratch || !unwinder->known_steps ||
+	    !unwinder->known_stacks) {
 		unwinder_free(unwinder);
 		return error_no_memory();
 	}
@@ -74,15 +76,6 @@ void unwinder_ration(struct unwinder *unwinder, uint64_t now_ns)
 	unwinder->rationed_ns = now_ns;
 }
 
-/* The memory of the last kind's follow() is of no use for code of another kind. */
-static void change_isa(struct unwinder *unwinder, const struct unwind_isa *isa)
-{
-	free(unwinder->scratch);
-	unwinder->scratch = isa->scratch_new ? isa->scratch_new() : NULL;
-	unwinder->isa = isa;
-	unwinder->reader.word = isa->word;
-}
-
 void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in)
 {
 	const struct unwind_isa *isa = unwind_isa_of(in->regs);
@@ -98,8 +91,8 @@ void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in)
 	unwinder->root = in->regs->mmu.root;
 	unwinder->word = in->regs->word;
 	unwinder->method = in->method;
-	if (unwinder->isa != isa)
-		change_isa(unwinder, isa);
+	unwinder->isa = isa;
+	unwinder->reader.word = isa->word;
 	step_cache_begin(unwinder->known_steps, unwinder->root, isa->isa, isa->word);
 }
 
@@ -196,8 +189,6 @@ static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *
 				   .pointer = info->addr,
 				   .kind = info->kind};
 
-	if (!unwinder->scratch)
-		return FLOW_UNKNOWN;
 	return unwinder->isa->follow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps,
 				     rule);
 }
@@ -257,18 +248,15 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 	struct frame_state *state = &info->state;
 
 	/* With little left to spend, the answer could be wrong for later stacks. */
-	if (info->explored || !info->readable || unwinder->steps < isa->flow_steps)
+	if (info->explored || !info->readable || unwinder->steps < PATHS_STEPS_WITHIN)
 		return;
 	info->explored = true;
 	if (isa->handler)
-		info->handler = isa->handler(&unwinder->reader, info->addr, state->end,
+		info->handler = isa->handler(isa, &unwinder->reader, info->addr, state->end,
 					     &unwinder->steps, &info->trap);
-	else if (isa->link_code)
-		info->handler = handler_returns(isa, &unwinder->reader, info->addr, state->end,
-						&unwinder->steps);
 	if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
-	if (!state->has_start || state->has_flow || unwinder->steps < isa->flow_steps)
+	if (!state->has_start || state->has_flow || unwinder->steps < PATHS_STEPS_WITHIN)
 		return;
 	state->flow = follow(unwinder, info, state->start, state->end, &state->rule);
 	state->has_flow = true;
@@ -328,27 +316,32 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 	return false;
 }
 
+/* Is something to be sought, now for once? With little left to spend, the answer could be wrong. */
+static bool may_seek(const struct unwinder *unwinder, const struct pc_info *info, bool *sought)
+{
+	if (*sought || !info->readable || unwinder->steps < PATHS_STEPS_WITHIN)
+		return false;
+	*sought = true;
+	return true;
+}
+
 bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
 {
+	const struct unwind_isa *isa = unwinder->isa;
 	struct rule rule;
 
-	if (info->has_searched || !unwinder->isa->sets_up_frame ||
-	    unwinder->steps < unwinder->isa->flow_steps)
-		return info->has_frame;
-	info->has_searched = true;
-	info->has_frame = find_before(unwinder, info, unwinder->isa->sets_up_frame, &rule) &&
-			  rule.cfa_fp != RULE_NOT;
+	if (isa->sets_up_frame && may_seek(unwinder, info, &info->has_searched))
+		info->has_frame = find_before(unwinder, info, isa->sets_up_frame, &rule) &&
+				  rule.cfa_fp != RULE_NOT;
 	return info->has_frame;
 }
 
 bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
 {
-	if (!info->sought_frame && unwinder->isa->makes_frame && info->readable &&
-	    unwinder->steps >= unwinder->isa->flow_steps) {
-		info->sought_frame = true;
-		info->has_way_in =
-			find_before(unwinder, info, unwinder->isa->makes_frame, &info->way_in);
-	}
+	const struct unwind_isa *isa = unwinder->isa;
+
+	if (isa->makes_frame && may_seek(unwinder, info, &info->sought_frame))
+		info->has_way_in = find_before(unwinder, info, isa->makes_frame, &info->way_in);
 	*rule = info->way_in;
 	return info->has_way_in;
 }
@@ -361,14 +354,9 @@ bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct
 					 .addr = info->addr,
 					 .kind = info->kind};
 
-	if (!isa->find_return || !info->readable || !unwinder->scratch)
-		return false;
-	if (!info->sought_return && unwinder->steps < isa->flow_steps)
-		return false;
-	if (!info->sought_return)
+	if (isa->find_return && may_seek(unwinder, info, &info->sought_return))
 		info->returns = isa->find_return(&query, &unwinder->reader, unwinder->scratch,
 						 &unwinder->steps, &info->way_out);
-	info->sought_return = true;
 	*rule = info->way_out;
 	return info->returns;
 }

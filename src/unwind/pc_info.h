@@ -78,7 +78,7 @@ struct entrance {
 
 struct unwinder {
 	const struct unwind_isa *isa; /* of this stack */
-	void *scratch;		      /* of isa->scratch_new; NULL: no memory */
+	void *scratch;		      /* of paths_scratch_new */
 	struct code_reader reader;
 	unsigned steps; /* left for this stack, */
 	unsigned lent;	/* of so many at its beginning, */

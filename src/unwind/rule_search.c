@@ -4,15 +4,12 @@
 /* Does the code here say by itself that fp points to a frame record? */
 static bool keeps_record(struct walk *walk)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
-
-	return pc_info_finds_frame(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind));
+	return pc_info_finds_frame(walk->in->unwinder, walk_info(walk));
 }
 
 /* May a record be believed whose return address follows this call? */
 static bool record_fits(struct walk *walk, const struct call *call)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	const struct frame_state *state = &walk->state;
 	uint64_t target = call->target;
 	enum flow_result flow;
@@ -27,8 +24,7 @@ static bool record_fits(struct walk *walk, const struct call *call)
 		return target == state->start;
 	if (!walk->isa->link && walk->at.addr - target >= FUNCTION_MAX)
 		return false;
-	flow = pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
-				 target, &rule);
+	flow = walk_try_start(walk, target, &rule);
 	if (!walk->isa->link)
 		return flow == FLOW_UNKNOWN;
 	return flow != FLOW_NOT && keeps_record(walk);
@@ -59,7 +55,7 @@ static bool is_in_link(struct walk *walk, uint64_t recorded, bool blind, uint64_
 		return false;
 	if (blind)
 		return true;
-	call = pc_info_at(walk->in->unwinder, *ret, FRAME_RETURN)->call;
+	call = walk_call(walk, *ret);
 	return call.direct || call.indirect;
 }
 
@@ -108,7 +104,7 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	if (walk->isa->fp_reserved && next && next <= fp)
 		return walk_end(walk, next == fp ? UNWIND_LOOP : UNWIND_BROKEN);
 	if (!blind) {
-		struct call call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+		struct call call = walk_call(walk, ret);
 
 		if (!record_fits(walk, &call))
 			return FOUND_NONE;
@@ -133,7 +129,7 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
 {
 	const struct cursor before = walk->at;
-	const struct call call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	const struct call call = walk_call(walk, ret);
 	uint64_t sp = slot + walk->word;
 
 	if (!call.direct && !call.indirect)
@@ -206,7 +202,7 @@ struct candidate {
 static bool is_candidate(struct walk *walk, struct candidate *candidate, bool record)
 {
 	uint64_t addr = walk->at.addr & walk->isa->address;
-	const struct call *call;
+	struct call call;
 
 	if (!walk_load(walk, candidate->slot, &candidate->ret))
 		return false;
@@ -214,9 +210,9 @@ static bool is_candidate(struct walk *walk, struct candidate *candidate, bool re
 	/* A direct call reaches no farther than 2 GiB. */
 	if (candidate->ret - addr + (1ull << 32) > 1ull << 33)
 		return false;
-	call = &pc_info_at(walk->in->unwinder, candidate->ret, FRAME_RETURN)->call;
-	candidate->target = call->target;
-	if (!call->direct)
+	call = walk_call(walk, candidate->ret);
+	candidate->target = call.target;
+	if (!call.direct)
 		return false;
 	/* Parts of a function that symbols do not count to it may be far away. */
 	if (record || (walk->in->code->function && !walk->state.has_start))
@@ -228,12 +224,9 @@ static bool is_candidate(struct walk *walk, struct candidate *candidate, bool re
 
 static enum proof prove(struct walk *walk, struct candidate *candidate)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	uint64_t cfa;
 
-	candidate->flow =
-		pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
-				  candidate->target, &candidate->rule);
+	candidate->flow = walk_try_start(walk, candidate->target, &candidate->rule);
 	if (candidate->flow == FLOW_NOT)
 		return PROOF_DENIES;
 	if (candidate->flow == FLOW_AWAY)
@@ -268,10 +261,7 @@ static bool try_candidate(struct walk *walk, struct candidate *candidate, bool r
 
 static void go_by_proof(struct walk *walk, const struct candidate *candidate, uint8_t *trust)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
-
-	pc_info_learn(pc_info_at(unwinder, walk->at.addr, walk->at.kind), candidate->target,
-		      candidate->flow, &candidate->rule);
+	pc_info_learn(walk_info(walk), candidate->target, candidate->flow, &candidate->rule);
 	walk_go_by_rule(walk, &candidate->rule,
 			candidate->slot - (uint64_t)(int64_t)candidate->rule.ra_at, candidate->ret);
 	*trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
@@ -297,17 +287,16 @@ static void go_by_symbols(struct walk *walk, const struct candidate *candidate, 
 enum proof walk_prove(struct walk *walk, uint64_t slot, uint64_t target)
 {
 	struct candidate candidate = {.slot = slot, .target = target};
-	struct unwinder *unwinder = walk->in->unwinder;
 	enum proof proof;
 
-	if (pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from == target)
+	if (walk_info(walk)->jumped_from == target)
 		return PROOF_LEADS;
 	proof = prove(walk, &candidate);
 	/* A rule that was put together from jumps by table proves nothing. */
 	if (candidate.flow == FLOW_GUESSED)
 		return PROOF_MISSING;
 	if (proof == PROOF_LEADS)
-		pc_info_at(unwinder, walk->at.addr, walk->at.kind)->jumped_from = target;
+		walk_info(walk)->jumped_from = target;
 	return proof;
 }
 
@@ -385,29 +374,25 @@ static enum found rule_learned(struct walk *walk, const struct frame_state *lear
 
 enum found rule_link(struct walk *walk, uint8_t *trust)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	const struct cursor *at = &walk->at;
 	struct frame_state learned = {.has_start = true, .learned = true, .has_flow = true};
 	struct call call;
 
 	if (at->kind != FRAME_PC || !at->ra_known)
 		return FOUND_NONE;
-	call = pc_info_at(unwinder, walk_strip(walk, at->ra), FRAME_RETURN)->call;
+	call = walk_call(walk, walk_strip(walk, at->ra));
 	learned.start = call.target;
 	if (!call.direct || (walk->state.learned && walk->state.start == call.target))
 		return FOUND_NONE;
-	learned.flow = pc_info_try_start(unwinder, pc_info_at(unwinder, at->addr, at->kind),
-					 call.target, &learned.rule);
+	learned.flow = walk_try_start(walk, call.target, &learned.rule);
 	return learned.flow == FLOW_FOUND ? rule_learned(walk, &learned, trust) : FOUND_NONE;
 }
 
 enum found rule_return(struct walk *walk, uint8_t *trust)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
 
-	if (!pc_info_find_return(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
-				 &learned.rule))
+	if (!pc_info_find_return(walk->in->unwinder, walk_info(walk), &learned.rule))
 		return FOUND_NONE;
 	note_record(walk, &learned.rule);
 	return rule_learned(walk, &learned, trust);
@@ -420,8 +405,6 @@ enum found rule_return(struct walk *walk, uint8_t *trust)
 static bool was_jumped_to(struct walk *walk, const struct rule *rule)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
-	const uint64_t addr = walk->at.addr;
-	const uint8_t kind = walk->at.kind;
 	enum flow_result flow;
 	struct rule other;
 	struct call call;
@@ -434,22 +417,20 @@ static bool was_jumped_to(struct walk *walk, const struct rule *rule)
 	if (!walk_load(walk, slot, &ret))
 		return false;
 	ret = walk_strip(walk, ret);
-	call = pc_info_at(unwinder, ret, FRAME_RETURN)->call;
+	call = walk_call(walk, ret);
 	if (!call.direct || call.indirect || walk_prove(walk, slot, call.target) != PROOF_DENIES ||
 	    pc_info_find_return(unwinder, pc_info_at(unwinder, ret, FRAME_RETURN), &other))
 		return false;
-	flow = pc_info_try_start(unwinder, pc_info_at(unwinder, addr, kind), ret, &other);
+	flow = walk_try_start(walk, ret, &other);
 	return flow == FLOW_FOUND || flow == FLOW_AWAY;
 }
 
 enum found rule_frame(struct walk *walk, uint8_t *trust)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
 	enum found found;
 
-	if (!pc_info_find_frame(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind),
-				&learned.rule))
+	if (!pc_info_find_frame(walk->in->unwinder, walk_info(walk), &learned.rule))
 		return FOUND_NONE;
 	found = rule_learned(walk, &learned, trust);
 	if (found == FOUND_NONE && !walk_is_stuck(walk) && was_jumped_to(walk, &learned.rule))

@@ -373,7 +373,7 @@ static bool go_to_who_called(struct walk *walk)
 	    !walk_load(walk, cfa + (uint64_t)(int64_t)state->rule.ra_at, &ret))
 		return false;
 	ret = walk_strip(walk, ret);
-	call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	call = walk_call(walk, ret);
 	if (!call.direct || call.target != state->start)
 		return false;
 	walk_go_by_rule(walk, &state->rule, cfa, ret);
@@ -529,12 +529,10 @@ static bool is_proven(struct walk *walk, uint64_t slot, const struct call *call,
 /* Does the code behind a call lead here? Then the link register is left from that call, of this very function's. */
 static bool is_stale(struct walk *walk, uint64_t ret, const struct call *call)
 {
-	struct unwinder *unwinder = walk->in->unwinder;
 	struct rule rule;
 
 	return walk->state.learned && !call->direct &&
-	       pc_info_try_start(unwinder, pc_info_at(unwinder, walk->at.addr, walk->at.kind), ret,
-				 &rule) == FLOW_FOUND;
+	       walk_try_start(walk, ret, &rule) == FLOW_FOUND;
 }
 
 static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *trust)
@@ -555,7 +553,7 @@ static enum found try_cfa(struct walk *walk, uint64_t cfa, bool by_fp, uint8_t *
 	if (!ret && state->flow == FLOW_FOUND)
 		return state->learned ? FOUND_NONE : walk_end(walk, UNWIND_OUTERMOST);
 	ret = walk_strip(walk, ret);
-	call = pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+	call = walk_call(walk, ret);
 	if (!believe_code(state, &call, trust) || (in_link && is_stale(walk, ret, &call)))
 		return FOUND_NONE;
 	if (*trust == TRUST_GUESS && call.direct && !is_proven(walk, slot, &call, trust))

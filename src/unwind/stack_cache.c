@@ -247,7 +247,7 @@ static bool can_keep(const struct walk *walk, uint64_t top)
 		return false;
 	/* With little left to spend, the search was cut short. */
 	return out->end == UNWIND_OUTERMOST || (out->end == UNWIND_BROKEN && !walk->hurried &&
-						unwinder->steps >= walk->isa->flow_steps);
+						unwinder->steps >= PATHS_STEPS_WITHIN);
 }
 
 /*

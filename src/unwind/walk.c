@@ -133,7 +133,7 @@ void walk_note_searched(struct walk *walk, uint64_t slot)
 static void walk_find_info(struct walk *walk)
 {
 	struct unwinder *unwinder = walk->in->unwinder;
-	struct pc_info *info = pc_info_at(unwinder, walk->at.addr, walk->at.kind);
+	struct pc_info *info = walk_info(walk);
 
 	if (walk->in->method != UNWIND_CFI || walk->isa->ends_untold)
 		pc_info_explore(unwinder, info);
@@ -229,10 +229,8 @@ static bool may_search(const struct walk *walk, struct pc_info *info, bool ends)
  */
 static enum found search(struct walk *walk, uint8_t *trust)
 {
-	const struct cursor *at = &walk->at;
-	struct unwinder *unwinder = walk->in->unwinder;
 	const bool ends = records_end(walk);
-	struct pc_info *info = pc_info_at(unwinder, at->addr, at->kind);
+	struct pc_info *info = walk_info(walk);
 	enum found found;
 
 	if (!may_search(walk, info, ends)) {
@@ -243,7 +241,7 @@ static enum found search(struct walk *walk, uint8_t *trust)
 	if (found == FOUND_CALLER || walk->beyond)
 		return found;
 	/* The stack's words may have displaced it. */
-	info = pc_info_at(unwinder, at->addr, at->kind);
+	info = walk_info(walk);
 	info->vain += info->vain < VAIN_SEARCHES && (ends || is_denied(walk));
 	return found;
 }
@@ -282,12 +280,11 @@ static bool begins_stack(struct walk *walk)
 /* Return addresses are on the stack: a search comes first, as it finds what proves itself. */
 static enum found without_start(struct walk *walk, uint8_t *trust)
 {
-	enum found found = FOUND_NONE;
+	enum found found;
 
 	if (begins_stack(walk))
 		return walk_end(walk, UNWIND_OUTERMOST);
-	if (walk->isa->searches)
-		found = search(walk, trust);
+	found = search(walk, trust);
 	if (found == FOUND_NONE && !walk_is_stuck(walk) && !rule_known(&walk->state) &&
 	    !walk->state.has_start && !records_end(walk))
 		found = rule_return(walk, trust);
@@ -307,7 +304,7 @@ static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
 		return found;
 	if (begins_stack(walk))
 		return walk_end(walk, UNWIND_OUTERMOST);
-	if (walk->isa->searches && !records_end(walk))
+	if (!records_end(walk))
 		found = search(walk, trust);
 	if (found == FOUND_NONE && !walk_is_stuck(walk) && is_untold(walk))
 		found = rule_frame(walk, trust);

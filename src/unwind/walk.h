@@ -124,6 +124,25 @@ static inline bool walk_spend(struct walk *walk)
 	return *steps;
 }
 
+/* The facts about the walk's frame. */
+static inline struct pc_info *walk_info(const struct walk *walk)
+{
+	return pc_info_at(walk->in->unwinder, walk->at.addr, walk->at.kind);
+}
+
+/* The call that ends at a return address. */
+static inline struct call walk_call(const struct walk *walk, uint64_t ret)
+{
+	return pc_info_at(walk->in->unwinder, ret, FRAME_RETURN)->call;
+}
+
+/* Does the code from `start` on lead to the walk's frame, and by which rule? */
+static inline enum flow_result walk_try_start(const struct walk *walk, uint64_t start,
+					      struct rule *rule)
+{
+	return pc_info_try_start(walk->in->unwinder, walk_info(walk), start, rule);
+}
+
 /* Goes back to a former frame, `before`; what has been read since then stays read. */
 void walk_go_back(struct walk *walk, const struct walk *before);
 

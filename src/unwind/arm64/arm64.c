@@ -13,17 +13,6 @@
 /* DWARF numbers (AADWARF64, 4.1). In instructions, 31 is SP or zero. */
 enum { FP = 29, LR = 30, SP = 31, ZERO = 32 };
 
-/* Instructions (DDI 0487, C6.2). Those that move a register have it in the lowest bits. */
-#define BL	0x94000000u
-#define BL_MASK 0xfc000000u
-#define ERET	0xd69f03e0u
-#define ERETAA	0xd69f0bffu
-#define ERETAB	0xd69f0fffu
-#define NOP	0xd503201fu
-#define PACIASP 0xd503233fu
-#define PACIBSP 0xd503237fu
-#define BTI	0xd503241fu
-
 static bool pair(uint32_t insn, struct arm64_access *access)
 {
 	const unsigned opc = field(insn, 30, 2), mode = field(insn, 23, 2);
@@ -70,36 +59,95 @@ bool arm64_access(uint32_t insn, struct arm64_access *access)
 	return pair(insn, access) || single(insn, access);
 }
 
-/* Does it write sp in another way: by a register, or rounded down? */
-static bool moves_sp(uint32_t insn)
-{
-	/* add, sub (extended register); and, orr, eor (immediate), but not tst. */
-	return field(insn, 0, 5) == SP &&
-	       ((insn & 0xbfe00000) == 0x8b200000 ||
-		((insn & 0x9f800000) == 0x92000000 && field(insn, 29, 2) != 3));
-}
+/* Operations beside those of link.h: registers below fp are lost, */
+enum {
+	LOSE = LINK_BEGIN + 1, /* rd, */
+	LOSE_TWO,	       /* and rs2 */
+};
 
-/* ret, retaa, retab, by x30 */
-static bool is_return(uint32_t insn)
-{
-	return insn == 0xd65f03c0 || (insn & 0xfffffbff) == 0xd65f0bff;
-}
+/* Registers by their lowest bit; data: there is no SP among these, but one that is 0. */
+enum { R0 = LINK_FIELD, R5, R10, DATA0, DATA16 };
+enum { IMM26 = DATA16 + 1, IMM19, IMM14, IMM12, IMM12_HIGH, IMM16, QUARTER, SYSTEM };
 
-/* br, braa and its like */
-static bool is_jump(uint32_t insn)
-{
-	return (insn & 0xfffffc1f) == 0xd61f0000 || (insn & 0xfefff800) == 0xd61f0800;
-}
+static const struct link_number numbers[] = {
+	[R0 - LINK_FIELD] = {.piece = {{0, 5, 0}}},
+	[R5 - LINK_FIELD] = {.piece = {{5, 5, 0}}},
+	[R10 - LINK_FIELD] = {.piece = {{10, 5, 0}}},
+	[DATA0 - LINK_FIELD] = {.zero = SP, .piece = {{0, 5, 0}}},
+	[DATA16 - LINK_FIELD] = {.zero = SP, .piece = {{16, 5, 0}}},
+	[IMM26 - LINK_FIELD] = {.sign = 28, .piece = {{0, 26, 2}}},
+	[IMM19 - LINK_FIELD] = {.sign = 21, .piece = {{5, 19, 2}}},
+	[IMM14 - LINK_FIELD] = {.sign = 16, .piece = {{5, 14, 2}}},
+	[IMM12 - LINK_FIELD] = {.down = 30, .piece = {{10, 12, 0}}},
+	[IMM12_HIGH - LINK_FIELD] = {.down = 30, .piece = {{10, 12, 12}}},
+	[IMM16 - LINK_FIELD] = {.piece = {{5, 16, 0}}},
+	[QUARTER - LINK_FIELD] = {.piece = {{21, 2, 0}}},
+	[SYSTEM - LINK_FIELD] = {.piece = {{5, 15, 5}}},
+};
+
+/* The first that fits is it (DDI 0487, C4.1); loads and stores of registers are told by arm64_access. */
+static const struct link_shape shapes[] = {
+	/* nop; paciasp and pacibsp; bti */
+	{0xffffffff, 0xd503201f, LINK_ADDI, 0, ZERO, ZERO, ZERO},
+	{0xffffffbf, 0xd503233f, LINK_BEGIN, 0, ZERO, ZERO, ZERO},
+	{0xffffff3f, 0xd503241f, LINK_BEGIN, 0, ZERO, ZERO, ZERO},
+	/* bl; blr, blraa and its like; b, b.cond, cbz, tbz */
+	{0xfc000000, 0x94000000, LINK_JUMP, IMM26, LR, ZERO, ZERO},
+	{0xfffffc1f, 0xd63f0000, LINK_JALR, 0, LR, ZERO, ZERO},
+	{0xfefff800, 0xd63f0800, LINK_JALR, 0, LR, ZERO, ZERO},
+	{0xfc000000, 0x14000000, LINK_JUMP, IMM26, ZERO, ZERO, ZERO},
+	{0xff000000, 0x54000000, LINK_BRANCH, IMM19, ZERO, ZERO, ZERO},
+	{0x7e000000, 0x34000000, LINK_BRANCH, IMM19, ZERO, ZERO, ZERO},
+	{0x7e000000, 0x36000000, LINK_BRANCH, IMM14, ZERO, ZERO, ZERO},
+	/* eret, eretaa, eretab; ret, retaa, retab, by x30; br, braa and its like */
+	{0xffffffff, 0xd69f03e0, LINK_XRET, 0, ZERO, ZERO, ZERO},
+	{0xfffffbff, 0xd69f0bff, LINK_XRET, 0, ZERO, ZERO, ZERO},
+	{0xffffffff, 0xd65f03c0, LINK_JALR, 0, ZERO, LR, ZERO},
+	{0xfffffbff, 0xd65f0bff, LINK_JALR, 0, ZERO, LR, ZERO},
+	{0xfffffc1f, 0xd61f0000, LINK_JALR, 0, ZERO, ZERO, ZERO},
+	{0xfefff800, 0xd61f0800, LINK_JALR, 0, ZERO, ZERO, ZERO},
+	/* Returns and jumps of other kinds, brk, udf. */
+	{0xfe000000, 0xd6000000, LINK_STOP, 0, ZERO, ZERO, ZERO},
+	{0xffe0001f, 0xd4200000, LINK_STOP, 0, ZERO, ZERO, ZERO},
+	{0xffff0000, 0x00000000, LINK_STOP, 0, ZERO, ZERO, ZERO},
+	/* add and sub of a number or of a register, where SP may be one; mov; movz and movk, of 64 bits */
+	{0xbfc00000, 0x91000000, LINK_ADDI, IMM12, R0, R5, ZERO},
+	{0xbfc00000, 0x91400000, LINK_ADDI, IMM12_HIGH, R0, R5, ZERO},
+	{0xffe0fc00, 0x8b206000, LINK_ADD, 0, R0, R5, DATA16},
+	{0xffe0fc00, 0xcb206000, LINK_SUB, 0, R0, R5, DATA16},
+	{0xffe0ffe0, 0xaa0003e0, LINK_ADDI, 0, DATA0, DATA16, ZERO},
+	{0xff800000, 0xd2800000, LINK_CONST, IMM16, DATA0, ZERO, QUARTER},
+	{0xff800000, 0xf2800000, LINK_INSERT, IMM16, DATA0, ZERO, QUARTER},
+	/* mrs and msr of a system register (C5.2), whose number is its encoding */
+	{0xfff00000, 0xd5300000, LINK_READ, SYSTEM, DATA0, ZERO, ZERO},
+	{0xfff00000, 0xd5100000, LINK_WRITE, SYSTEM, ZERO, DATA0, ZERO},
+	/* SP written in another way: by a register, or rounded down (and, orr and eor of a number, but not tst). */
+	{0xbfe0001f, 0x8b20001f, LINK_OTHER, 0, SP, R5, ZERO},
+	{0xdf80001f, 0x9200001f, LINK_OTHER, 0, SP, R5, ZERO},
+	{0xff80001f, 0xd200001f, LINK_OTHER, 0, SP, R5, ZERO},
+	/* A signature does not change the address. All else that computes, and loads by an address near pc. */
+	{0xffff001f, 0xdac1001e, LINK_OTHER, 0, ZERO, ZERO, ZERO},
+	{0x1c000000, 0x10000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
+	{0x0e000000, 0x0a000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
+	{0xbf000000, 0x18000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
+	/*
+	 * What other loads and stores, and vector instructions, leave in fp and lr is no concern: hardly any
+	 * code has those there.
+	 */
+	{0x0a000000, 0x08000000, LOSE_TWO, 0, R0, ZERO, R10},
+	{0x0e000000, 0x0e000000, LOSE, 0, R0, ZERO, ZERO},
+	{0x00000000, 0x00000000, LINK_OTHER, 0, ZERO, ZERO, ZERO},
+};
 
 bool arm64_is_call(uint32_t insn, uint64_t pc, uint64_t *target)
 {
+	struct link_op op;
+
+	link_decode(shapes, numbers, insn, &op);
 	*target = 0;
-	if ((insn & 0xfc000000) == 0x94000000) {
-		*target = pc + (uint64_t)(sign_extend(field(insn, 0, 26), 26) * 4);
-		return true;
-	}
-	/* blr, and blraa and its like. */
-	return (insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800;
+	if (op.op == LINK_JUMP && op.rd == LR)
+		*target = pc + (uint64_t)op.imm;
+	return op.rd == LR && (op.op == LINK_JUMP || op.op == LINK_JALR);
 }
 
 static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
@@ -113,7 +161,7 @@ static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned w
 	memcpy(&insn, bytes + n - INSN, INSN);
 	if (!arm64_is_call(insn, ret - INSN, &out->target))
 		return false;
-	out->direct = (insn & BL_MASK) == BL;
+	out->direct = insn >> 26 == 0x25; /* bl */
 	out->indirect = !out->direct;
 	return true;
 }
@@ -122,82 +170,6 @@ static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned w
 static uint8_t data(unsigned reg)
 {
 	return (uint8_t)(reg == SP ? ZERO : reg);
-}
-
-static bool decode_jump(uint32_t insn, struct link_op *op)
-{
-	uint64_t target;
-
-	if (arm64_is_call(insn, 0, &target)) {
-		op->op = (insn & BL_MASK) == BL ? LINK_JUMP : LINK_JALR;
-		op->rd = LR;
-		op->imm = (int64_t)target;
-	} else if ((insn & BL_MASK) == 0x14000000) {
-		op->op = LINK_JUMP;
-		op->imm = sign_extend(field(insn, 0, 26), 26) * 4;
-	} else if ((insn & 0xff000000) == 0x54000000 || (insn & 0x7e000000) == 0x34000000) {
-		op->op = LINK_BRANCH;
-		op->imm = sign_extend(field(insn, 5, 19), 19) * 4;
-	} else if ((insn & 0x7e000000) == 0x36000000) {
-		op->op = LINK_BRANCH;
-		op->imm = sign_extend(field(insn, 5, 14), 14) * 4;
-	} else if (insn == ERET || insn == ERETAA || insn == ERETAB) {
-		op->op = LINK_XRET;
-	} else if ((insn & 0xfe000000) == 0xd6000000 && (is_return(insn) || is_jump(insn))) {
-		op->op = LINK_JALR;
-		op->rs1 = is_return(insn) ? LR : ZERO;
-	} else if ((insn & 0xfe000000) == 0xd6000000 || (insn & 0xffe0001f) == 0xd4200000 ||
-		   !(insn >> 16)) {
-		op->op = LINK_STOP; /* brk, udf, and returns and jumps of other kinds */
-	} else {
-		return false;
-	}
-	return true;
-}
-
-/* add and sub of a number or of a register, where SP may be one; mov; movz and movk, of 64 bits. */
-static bool decode_sum(uint32_t insn, struct link_op *op)
-{
-	const unsigned to = field(insn, 0, 5), quarter = field(insn, 21, 2);
-	const bool minus = insn >> 30 & 1;
-	const int64_t number = (int64_t)field(insn, 10, 12) << (insn >> 22 & 1 ? 12 : 0);
-
-	op->rd = (uint8_t)to;
-	op->rs1 = (uint8_t)field(insn, 5, 5);
-	op->rs2 = data(field(insn, 16, 5));
-	if ((insn & 0xbf800000) == 0x91000000) {
-		op->op = LINK_ADDI;
-		op->imm = minus ? -number : number;
-		return true;
-	}
-	if ((insn & 0xbfe0fc00) == 0x8b206000) {
-		op->op = minus ? LINK_SUB : LINK_ADD;
-		return true;
-	}
-	op->rd = data(to);
-	if ((insn & 0xffe0ffe0) == 0xaa0003e0) {
-		op->op = LINK_ADDI;
-		op->rs1 = op->rs2;
-		return true;
-	}
-	op->op = (insn & 0xff800000) == 0xd2800000 ? LINK_CONST : LINK_INSERT;
-	op->imm = (int64_t)((uint64_t)field(insn, 5, 16)
-			    << (op->op == LINK_CONST ? 16 * quarter : 0));
-	op->rs2 = (uint8_t)quarter;
-	return op->op == LINK_CONST || (insn & 0xff800000) == 0xf2800000;
-}
-
-/* Moves of system registers (DDI 0487, C5.2), whose number is their encoding. */
-static bool decode_special(uint32_t insn, struct link_op *op)
-{
-	const uint8_t reg = data(field(insn, 0, 5));
-	const bool reads = (insn & 0xfff00000) == 0xd5300000;
-
-	op->op = reads ? LINK_READ : LINK_WRITE;
-	op->rd = reads ? reg : ZERO;
-	op->rs1 = reg;
-	op->imm = (insn & 0xfffe0) ^ 0x80000;
-	return reads || (insn & 0xfff00000) == 0xd5100000;
 }
 
 static unsigned decode_access(const struct arm64_access *access, struct link_op *op)
@@ -227,32 +199,6 @@ static unsigned decode_access(const struct arm64_access *access, struct link_op 
 	return n;
 }
 
-/*
- * All else that has a result. What other loads and stores, and vector instructions, leave in fp and lr is
- * no concern: hardly any code has those there.
- */
-static unsigned decode_other(uint32_t insn, struct link_op *op)
-{
-	const unsigned kind = field(insn, 25, 4), to = field(insn, 0, 5);
-	const bool access = (kind & 5) == 4, literal = (insn & 0xbf000000) == 0x18000000;
-	const bool computes = (kind & 14) == 8 || (kind & 7) == 5;
-	/* A signature does not change the address. */
-	const bool signs = (insn & 0xffff0000) == 0xdac10000 && to == LR;
-
-	op->rs1 = (uint8_t)field(insn, 5, 5);
-	if (moves_sp(insn))
-		op->rd = SP;
-	else if (computes || literal)
-		op->rd = signs ? ZERO : data(to);
-	else if ((access || (kind & 7) == 7) && to < FP)
-		op->rd = (uint8_t)to;
-	if (!access || field(insn, 10, 5) >= FP)
-		return 1;
-	op[1] = *op;
-	op[1].rd = (uint8_t)field(insn, 10, 5);
-	return 2;
-}
-
 static unsigned decode(const uint8_t *bytes, size_t n, struct link_op op[LINK_OPS])
 {
 	const struct link_op none = {.rd = ZERO, .rs1 = ZERO, .rs2 = ZERO};
@@ -263,25 +209,29 @@ static unsigned decode(const uint8_t *bytes, size_t n, struct link_op op[LINK_OP
 	if (n < INSN)
 		return 0;
 	memcpy(&insn, bytes, INSN);
-	*op = none;
-	if (insn == NOP) {
-		op->op = LINK_ADDI;
-	} else if (insn == PACIASP || insn == PACIBSP || (insn & 0xffffff3f) == BTI) {
-		op->op = LINK_BEGIN;
-	} else if (arm64_access(insn, &access)) {
+	if (arm64_access(insn, &access))
 		n_ops = decode_access(&access, op);
-	} else if (!decode_jump(insn, op) && !decode_sum(insn, op) && !decode_special(insn, op)) {
-		*op = none;
-		n_ops = decode_other(insn, op);
-	}
+	else
+		link_decode(shapes, numbers, insn, op);
 	if (!n_ops)
 		*op = none;
+	if (op->op == LINK_CONST)
+		op->imm = (int64_t)((uint64_t)op->imm << 16 * op->rs2);
+	if (op->op == LOSE_TWO && op->rs2 < FP) {
+		op[1] = none;
+		op[1].rd = op->rs2;
+		n_ops = 2;
+	}
+	if (op->op >= LOSE) {
+		op->op = LINK_OTHER;
+		op->rd = op->rd < FP ? op->rd : ZERO;
+	}
 	op->size = INSN;
 	return n_ops ? n_ops : 1;
 }
 
-/* Those that matter. */
-enum { ELR = 0x4020, SPSR = 0x4000, SP_EL0 = 0x4100 };
+/* System registers that matter. */
+enum { ELR = 0x84020, SPSR = 0x84000, SP_EL0 = 0x84100 };
 
 static struct handler_value *control(struct handler_run *run, int64_t number)
 {
@@ -334,27 +284,14 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 }
 
 const struct unwind_isa unwind_arm64 = {
+	LINK_ISA,
 	.isa = ISA_ARM,
 	.word = 8,
 	.sp = SP,
 	.fp = FP,
 	.ra = LR,
-	.address = UINT64_MAX,
-	.link = true,
 	.fp_reserved = true,
-	.searches = true,
 	.call_max = INSN,
-	.flow_steps = PATHS_SIZE_MAX / 16,
 	.record = {.fp_at = 0, .ra_at = 8, .size = 16},
-	.scratch_new = paths_scratch_new,
-	.call_before = call_before,
-	.begins_stack = link_begins_stack,
-	.marking = 64,
-	.sets_up_frame = link_sets_up_frame,
-	.makes_frame = link_makes_frame,
-	.follow = link_follow,
-	.find_return = link_find_return,
-	.link_code = &link_code,
-	.interrupted = interrupted,
 	.strip = arm64_strip,
 };

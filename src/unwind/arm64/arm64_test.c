@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #define START	  0x400000ull
-#define INSNS_MAX (PATHS_SIZE_MAX / 4)
+#define INSNS_MAX (PATHS_STEPS_WITHIN + 2)
 
 static uint32_t text[INSNS_MAX + 16];
 static size_t text_len; /* instructions */
@@ -340,12 +340,16 @@ static void searches_are_bounded(void **state)
 	text_len = INSNS_MAX;
 	for (size_t i = 0; i < text_len; i++)
 		text[i] = 0x54000040;
-	assert_state(text_len - 1, 0, LIVE, LIVE);
-	assert_int_equal(follow(0, INSNS_MAX + 1), FLOW_UNKNOWN);
+	assert_state(PATHS_STEPS_WITHIN, 0, LIVE, LIVE);
 	/* All far away: more than can be kept open. */
 	for (size_t i = 0; i < text_len; i++)
 		text[i] = 0x54000040 | (uint32_t)(i % 4096 * 2 + 2) << 5;
-	assert_state(text_len - 1, 0, LIVE, LIVE);
+	assert_state(PATHS_STEPS_WITHIN, 0, LIVE, LIVE);
+	/* More instructions than are followed. */
+	for (size_t i = 0; i < text_len; i++)
+		text[i] = 0xd503201f;
+	assert_state(PATHS_STEPS_WITHIN, 0, LIVE, LIVE);
+	assert_int_equal(follow(PATHS_STEPS_WITHIN + 1, text_len), FLOW_UNKNOWN);
 	/* An endless loop, and a stack without bounds. */
 	TEXT(0x14000000,  /* 0 b 0 */
 	     0xd503201f); /* 1 nop */

@@ -259,26 +259,13 @@ static enum found interrupted(struct walk *walk, const struct row *trap, uint8_t
 
 /* Frame records lie below where s0 points. */
 const struct unwind_isa unwind_riscv64 = {
+	LINK_ISA,
 	.isa = ISA_RISCV,
 	.word = 8,
 	.sp = RISCV_SP,
 	.fp = RISCV_S0,
 	.ra = RISCV_RA,
-	.address = UINT64_MAX,
 	.ends_untold = true,
-	.link = true,
-	.searches = true,
 	.call_max = CALL_MAX,
-	.flow_steps = PATHS_SIZE_MAX / 16,
 	.record = {.fp_at = -16, .ra_at = -8},
-	.scratch_new = paths_scratch_new,
-	.call_before = call_before,
-	.begins_stack = link_begins_stack,
-	.marking = 64,
-	.sets_up_frame = link_sets_up_frame,
-	.makes_frame = link_makes_frame,
-	.follow = link_follow,
-	.find_return = link_find_return,
-	.link_code = &link_code,
-	.interrupted = interrupted,
 };

@@ -248,6 +248,36 @@ bool x86_is_call(const struct x86_effect *effect)
 	return effect->op == X86_CALL || effect->op == X86_CALL_INDIRECT;
 }
 
+#define RET	  0xc3
+#define RET_BYTES 0xc2
+
+enum path x86_path(const struct x86_insn *insn, const struct x86_effect *effect)
+{
+	const bool returns = insn->map == X86_MAP_ONE && !insn->vector &&
+			     (insn->opcode == RET || insn->opcode == RET_BYTES);
+
+	switch (effect->op) {
+	case X86_CALL:
+	case X86_CALL_INDIRECT:
+		return PATH_CALL;
+	case X86_BRANCH:
+		return PATH_BRANCH;
+	case X86_JUMP:
+		return PATH_JUMP;
+	case X86_JUMP_INDIRECT:
+		return PATH_TABLE;
+	case X86_STOP:
+		return returns ? PATH_RETURN : PATH_END;
+	default:
+		return PATH_ON;
+	}
+}
+
+bool x86_asks_where_it_is(const struct x86_effect *effect, uint64_t next, unsigned word)
+{
+	return effect->op == X86_CALL && word == 4 && (uint64_t)effect->value == next;
+}
+
 bool x86_is_padding(const struct x86_insn *insn)
 {
 	return (insn->map == X86_MAP_0F && insn->opcode == 0x1f) ||

@@ -21,9 +21,6 @@ struct x86_exit {
 /* Instructions that are followed at most. */
 #define RETURN_STEPS 600
 
-#define RET	  0xc3
-#define RET_BYTES 0xc2
-
 static bool moves_fp_from_stack(const struct x86_insn *insn)
 {
 	return insn->map == X86_MAP_ONE && insn->opcode == 0x8b && !insn->vector && insn->modrm &&
@@ -97,37 +94,6 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 	}
 }
 
-static bool returns(const struct x86_insn *insn)
-{
-	return insn->map == X86_MAP_ONE && !insn->vector &&
-	       (insn->opcode == RET || insn->opcode == RET_BYTES);
-}
-
-/* Where the instruction goes on; PATH_END, too, if sp is lost. */
-static enum path pass(struct x86_exit *exit, const struct x86_insn *insn,
-		      const struct x86_effect *effect, uint64_t next)
-{
-	switch (effect->op) {
-	case X86_CALL:
-		/* 32-bit code asks where it is. */
-		if (exit->word == 4 && (uint64_t)effect->value == next)
-			exit->sp -= exit->word;
-		return PATH_CALL;
-	case X86_CALL_INDIRECT:
-		return PATH_CALL;
-	case X86_BRANCH:
-		return PATH_BRANCH;
-	case X86_JUMP:
-		return PATH_JUMP;
-	case X86_STOP:
-		return returns(insn) ? PATH_RETURN : PATH_END;
-	case X86_JUMP_INDIRECT:
-		return PATH_END;
-	default:
-		return x86_exit_pass(exit, insn, effect) ? PATH_ON : PATH_END;
-	}
-}
-
 /*
  * A `sub` or push that begins a function may as well make room for the arguments of the next call, as
  * in all code of UEFI. A later return that gives back more belongs to the same function.
@@ -153,11 +119,16 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 		return 0;
 	effect = x86_effect(&insn, pc, exit->word);
 	*target = (uint64_t)effect.value;
+	*path = x86_path(&insn, &effect);
 	if (exit->called)
 		note_beginning(exit, &insn, &effect);
 	/* The code behind padding is jumped to from elsewhere. */
-	*path = exit->called && x86_is_padding(&insn) ? PATH_END
-						      : pass(exit, &insn, &effect, pc + insn.len);
+	if (exit->called && x86_is_padding(&insn))
+		*path = PATH_END;
+	else if (x86_asks_where_it_is(&effect, pc + insn.len, exit->word))
+		exit->sp -= exit->word;
+	else if (*path == PATH_ON && !x86_exit_pass(exit, &insn, &effect))
+		*path = PATH_END;
 	exit->called = *path == PATH_CALL;
 	return insn.len;
 }
@@ -175,20 +146,16 @@ static bool leaves(const void *ctx)
 bool x86_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
 		     unsigned *steps, struct rule *out)
 {
-	const int word = (int)query->word;
 	static const struct paths paths = {.unit = 1,
 					   .state_size = sizeof(struct x86_exit),
-					   .apply = apply};
-	const struct paths_start from = {.va = query->addr, .kind = query->kind, .leaves = leaves};
-	const unsigned allowed = *steps < RETURN_STEPS ? *steps : RETURN_STEPS;
+					   .apply = apply,
+					   .leaves = leaves,
+					   .ahead = RETURN_STEPS};
+	const int word = (int)query->word;
 	struct x86_exit exit = {.word = word, .called = query->kind == FRAME_RETURN};
-	unsigned left = allowed;
-	int32_t cfa;
-	bool found;
+	const bool found = paths_return(&paths, query, reader, scratch, steps, &exit);
+	const int32_t cfa = (int32_t)exit.sp + word;
 
-	found = paths_return(&paths, &from, reader, x86_paths(scratch), &left, &exit);
-	*steps -= allowed - left;
-	cfa = (int32_t)exit.sp + word;
 	*out = (struct rule){.cfa_sp = exit.by_fp ? RULE_NOT : cfa,
 			     .cfa_fp = exit.by_fp ? cfa : RULE_NOT,
 			     .ra_at = -word,
@@ -285,8 +252,8 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 	return true;
 }
 
-bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
-		   struct row *row)
+bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+		   uint64_t end, unsigned *steps, struct row *row)
 {
 	const unsigned word = reader->word;
 	struct x86_exit exit = {.word = (int)word};
@@ -305,7 +272,7 @@ bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsign
 		effect = x86_effect(&insn, va, word);
 		va += insn.len;
 		/* A call at the end of a function never returns; other code goes on behind the label. */
-		if (va == end && (effect.op == X86_CALL || effect.op == X86_CALL_INDIRECT))
+		if (va == end && x86_is_call(&effect))
 			return false;
 		if (effect.op == X86_STOP)
 			return insn.map == X86_MAP_ONE && insn.opcode == IRET && !insn.narrow &&

@@ -76,13 +76,13 @@ static bool open_libc(struct image *image)
 	return true;
 }
 
-static void check(const struct listed *row, const struct code *code, struct flow_scratch *scratch,
+static void check(const struct listed *row, const struct code *code, void *scratch,
 		  struct counts *counts)
 {
 	struct code_reader reader = {.code = code};
 	struct flow_query query = {
 		.word = 8, .start = row->start, .end = row->end, .addr = row->at, .kind = FRAME_PC};
-	unsigned steps = X86_FLOW_STEPS;
+	unsigned steps = PATHS_STEPS_WITHIN;
 	struct x86_state state;
 	enum flow_result flow = x86_flow(&query, &reader, scratch, &steps, &state);
 
@@ -99,8 +99,7 @@ static void check(const struct listed *row, const struct code *code, struct flow
 }
 
 /* Reads readelf's rows: "... FDE ... pc=START..END", then "ADDRESS rsp+OFFSET ..." lines. */
-static void check_all(FILE *listing, const struct code *code, struct flow_scratch *scratch,
-		      struct counts *counts)
+static void check_all(FILE *listing, const struct code *code, void *scratch, struct counts *counts)
 {
 	struct listed row = {0};
 	bool entered = false;
@@ -129,7 +128,7 @@ static void the_code_says_what_the_compiler_says(void **state)
 {
 	struct image image = {0};
 	struct code code = {.ctx = &image, .read = read_image};
-	struct flow_scratch *scratch;
+	void *scratch;
 	struct counts counts = {0};
 	char command[300];
 	FILE *listing;
@@ -138,7 +137,7 @@ static void the_code_says_what_the_compiler_says(void **state)
 		print_message("# there is no readelf, or no libc.so.6\n");
 		skip();
 	}
-	scratch = flow_scratch_new();
+	scratch = paths_scratch_new();
 	assert_non_null(scratch);
 	snprintf(command, sizeof(command), "readelf -wF %s 2>/dev/null", image.path);
 	listing = popen(command, "r");

@@ -12,7 +12,7 @@
 
 static uint8_t text[65536];
 static size_t text_len;
-static struct flow_scratch *scratch;
+static void *scratch;
 static struct x86_state found;
 static unsigned steps;
 
@@ -247,7 +247,7 @@ static void searches_are_bounded(void **state)
 	for (size_t i = 0; i + 1 < text_len; i += 2)
 		memcpy(text + i, "\x74\x02", 2);
 	assert_int_equal(flow(8, 65001, text_len, FRAME_PC), FLOW_UNKNOWN);
-	assert_in_range(steps, 100000 - X86_FLOW_STEPS, 100000);
+	assert_in_range(steps, 100000 - PATHS_STEPS_WITHIN, 100000);
 	/* An endless loop. */
 	TEXT("\xeb\xfe");
 	assert_int_equal(flow(8, 1, 0, FRAME_PC), FLOW_NOT);
@@ -261,7 +261,7 @@ static void searches_are_bounded(void **state)
 
 static int new_scratch(void **state)
 {
-	scratch = flow_scratch_new();
+	scratch = paths_scratch_new();
 	return scratch ? 0 : -1;
 }
 

@@ -204,12 +204,12 @@ static bool pushes_fp(const struct unwind_isa *isa, const uint8_t *bytes, size_t
 }
 
 /* What both have alike. */
-#define X86                                                                                      \
-	.isa = ISA_X86, .address = UINT64_MAX, .sets_up_frame = pushes_fp, .searches = true,     \
-	.call_max = X86_CALL_MAX, .flow_steps = X86_FLOW_STEPS, .scratch_new = flow_scratch_new, \
-	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .marking = 16,         \
-	.follow = follow, .bounds = stub_bounds, .find_return = x86_find_return,                 \
-	.handler = x86_find_trap, .interrupted = interrupted, .pushed = pushed
+#define X86                                                                                       \
+	.isa = ISA_X86, .address = UINT64_MAX, .sets_up_frame = pushes_fp,                        \
+	.call_max = X86_CALL_MAX, .call_before = x86_call_before,                                 \
+	.begins_stack = x86_begins_stack, .marking = 16, .follow = follow, .bounds = stub_bounds, \
+	.find_return = x86_find_return, .handler = x86_find_trap, .interrupted = interrupted,     \
+	.pushed = pushed
 
 const struct unwind_isa unwind_x86_64 = {
 	X86,	     .word = 8,	  .sp = SP_64,

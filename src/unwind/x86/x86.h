@@ -41,6 +41,12 @@ struct x86_effect x86_effect(const struct x86_insn *insn, uint64_t va, unsigned 
 
 bool x86_is_call(const struct x86_effect *effect);
 
+/* Where an instruction goes on. */
+enum path x86_path(const struct x86_insn *insn, const struct x86_effect *effect);
+
+/* Is it a call of the next instruction, at `next`, by which 32-bit code reads its own address? */
+bool x86_asks_where_it_is(const struct x86_effect *effect, uint64_t next, unsigned word);
+
 /* True for instructions that fill the space between functions. */
 bool x86_is_padding(const struct x86_insn *insn);
 
@@ -77,8 +83,6 @@ struct x86_state {
 	int32_t probe_depth; /* depth at which a stack probing loop ends; 0: none */
 };
 
-extern const struct x86_state x86_state_at_entry;
-
 /*
  * Finds where a function keeps its return address and its caller's frame
  * pointer at one of its instructions, by following its code from the first
@@ -87,17 +91,9 @@ extern const struct x86_state x86_state_at_entry;
  * has no frame pointer at all need no rule of their own.
  */
 
-/* No function is followed farther than this, in instructions. */
-#define X86_FLOW_STEPS 12000
-
-/* Working memory of a search; belongs to the caller. */
-struct flow_scratch;
-void *flow_scratch_new(void); /* for free(); NULL: no memory */
-struct paths_scratch *x86_paths(void *scratch);
-
 /* *steps is the number of instructions that may be followed, and is reduced by those that were. */
-enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
-			  struct flow_scratch *scratch, unsigned *steps, struct x86_state *out);
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader, void *scratch,
+			  unsigned *steps, struct x86_state *out);
 
 #define X86_CALL_MAX  9	 /* the longest call, bytes: prefix, REX, FF, ModRM, SIB, displacement */
 #define X86_STUB_SLOT 32 /* the hypercall page has one stub in each of its slots, bytes */
@@ -130,8 +126,8 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
  * return before; else its kind is ROW_NONE. `end` is the function's, 0 if not
  * known. *steps is reduced by the instructions that were followed.
  */
-bool x86_find_trap(struct code_reader *reader, uint64_t va, uint64_t end, unsigned *steps,
-		   struct row *trap);
+bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+		   uint64_t end, unsigned *steps, struct row *trap);
 
 /* The words that the processor or Xen pushes first (SDM vol. 3, 6.14; Xen public/arch-x86). */
 struct x86_iret {

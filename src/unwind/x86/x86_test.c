@@ -118,7 +118,7 @@ static int32_t returns_from(const char *text, size_t n)
 	const struct code code = {.ctx = &bytes, .read = read_bytes};
 	struct code_reader reader = {.code = &code, .word = 8};
 	unsigned steps = 1000;
-	void *scratch = flow_scratch_new();
+	void *scratch = paths_scratch_new();
 	struct rule rule;
 	const struct flow_query query = {.word = 8, .addr = RET, .kind = FRAME_RETURN};
 	const bool found = x86_find_return(&query, &reader, scratch, &steps, &rule);
