@@ -29,12 +29,12 @@ static bool calls(const struct unwind_isa *isa, const struct link_op *op)
 }
 
 bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
-		     uint64_t end, unsigned *steps, struct row *trap)
+		     uint64_t end, struct row *trap)
 {
 	struct link_op op[LINK_OPS];
 
-	for (unsigned i = 0; i < STEPS && pc && *steps && fetch(isa, reader, pc, op, &pc);
-	     i++, --*steps) {
+	for (unsigned i = 0; i < STEPS && pc && *reader->steps && fetch(isa, reader, pc, op, &pc);
+	     i++, --*reader->steps) {
 		if (op->op == LINK_XRET)
 			return true;
 		/* A call at the end of a function never returns. */

@@ -133,8 +133,7 @@ static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, ui
 	}
 	if (find_seen(scratch, target, &i)) {
 		if (paths->turns && target < behind &&
-		    memcmp(&scratch->seen[i].mark, seeker->state, sizeof(scratch->seen[i].mark)) !=
-			    0)
+		    memcmp(&scratch->seen[i].mark, seeker->state, sizeof(scratch->seen[i].mark)))
 			paths->turns(seeker->state);
 		return next;
 	}
@@ -311,41 +310,48 @@ static bool guess(struct seeker *seeker)
 	return seeker->end && seek_scattered(seeker);
 }
 
-static void begin(struct seeker *seeker, uint64_t start, bool called)
+/* Follows the code from `start` on, with so many steps at most. */
+static bool seek(struct seeker *seeker, uint64_t start, unsigned most)
 {
 	struct paths_scratch *scratch = seeker->scratch;
+	unsigned *steps = seeker->reader->steps;
 
+	seeker->steps = *steps < most ? *steps : most;
+	*steps -= seeker->steps;
 	scratch->generation++;
 	scratch->n_open = scratch->n_last = scratch->n_gaps = 0;
 	memcpy(scratch->left, seeker->state, seeker->paths->state_size);
 	open_path(seeker, start, seeker->state, false);
-	scratch->open[0].called = called;
+	scratch->open[0].called = seeker->leaves && seeker->behind_call;
+	return seek_open(seeker);
+}
+
+static struct seeker seeker_of(const struct paths *paths, const struct flow_query *query,
+			       struct code_reader *reader, void *state)
+{
+	return (struct seeker){.paths = paths,
+			       .scratch = reader->scratch,
+			       .reader = reader,
+			       .behind_call = query->kind == FRAME_RETURN,
+			       .state = state};
 }
 
 enum flow_result paths_follow(const struct paths *paths, const struct flow_query *query,
-			      struct code_reader *reader, void *scratch, unsigned *steps,
-			      void *state)
+			      struct code_reader *reader, void *state)
 {
-	const unsigned most = query->end || paths->parts ? PATHS_STEPS_WITHIN : PATHS_STEPS;
-	const unsigned allowed = *steps < most ? *steps : most;
+	struct seeker seeker = seeker_of(paths, query, reader, state);
 	enum flow_result result = FLOW_FOUND;
-	struct seeker seeker = {.paths = paths,
-				.scratch = scratch,
-				.reader = reader,
-				.start = query->start,
-				.end = query->end,
-				.goal = query->addr,
-				.behind_call = query->kind == FRAME_RETURN,
-				.steps = allowed,
-				.state = state};
 
 	assert(paths->unit && paths->state_size <= PATHS_STATE_MAX);
 	if (query->start % paths->unit || (!query->end && !paths->parts && !paths->begins))
 		return FLOW_UNKNOWN;
-	begin(&seeker, query->start, false);
-	if (!seek_open(&seeker))
+	seeker.start = query->start;
+	seeker.end = query->end;
+	seeker.goal = query->addr;
+	if (!seek(&seeker, query->start,
+		  query->end || paths->parts ? PATHS_STEPS_WITHIN : PATHS_STEPS))
 		result = guess(&seeker) ? FLOW_GUESSED : seeker.away ? FLOW_AWAY : FLOW_NOT;
-	*steps -= allowed - seeker.steps;
+	*reader->steps += seeker.steps;
 	if (result != FLOW_FOUND && result != FLOW_GUESSED &&
 	    (seeker.cut || !seeker.steps || (query->end && !paths->parts)))
 		return FLOW_UNKNOWN;
@@ -353,26 +359,19 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 }
 
 bool paths_return(const struct paths *paths, const struct flow_query *query,
-		  struct code_reader *reader, void *scratch, unsigned *steps, void *state)
+		  struct code_reader *reader, void *state)
 {
-	const unsigned allowed = *steps < paths->ahead ? *steps : paths->ahead;
-	struct seeker seeker = {.paths = paths,
-				.scratch = scratch,
-				.reader = reader,
-				.leaves = paths->leaves,
-				.steps = allowed,
-				.state = state};
+	struct seeker seeker = seeker_of(paths, query, reader, state);
 	bool found;
 
-	begin(&seeker, query->addr, query->kind == FRAME_RETURN);
-	found = seek_open(&seeker);
-	*steps -= allowed - seeker.steps;
-	if (found)
-		return true;
-	/* No path returns: the last call leaves the function instead. */
-	if (seeker.left && !seeker.cut)
-		memcpy(state, seeker.scratch->left, paths->state_size);
-	return seeker.left && !seeker.cut;
+	seeker.leaves = paths->leaves;
+	found = seek(&seeker, query->addr, paths->ahead);
+	*reader->steps += seeker.steps;
+	/* If no path returns, the last call leaves the function instead. */
+	if (found || !seeker.left || seeker.cut)
+		return found;
+	memcpy(state, seeker.scratch->left, paths->state_size);
+	return true;
 }
 
 const char *unwind_end_text(enum unwind_end end)

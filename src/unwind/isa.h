@@ -70,10 +70,12 @@ enum flow_result {
 	FLOW_UNKNOWN, /* the search was cut short: code not readable, not understood, too much */
 };
 
-/* Reads code through a small buffer. */
+/* Reads code through a small buffer, and follows it. */
 struct code_reader {
 	const struct code *code;
 	unsigned word; /* of this code */
+	struct paths_scratch *scratch;
+	unsigned *steps; /* reduced by the instructions that were followed, each worth some 10 ns */
 	uint64_t va;
 	size_t n;
 	uint8_t bytes[256];
@@ -150,9 +152,9 @@ struct unwind_isa {
 	/* Does this instruction make a frame, as a function's first ones do? NULL: not supported. */
 	bool (*makes_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 
-	/* *steps are reduced by the instructions that were followed, each worth some 10 ns. */
+	/* Follows the code from a function's start, and fills in the rule. */
 	enum flow_result (*follow)(const struct flow_query *query, struct code_reader *reader,
-				   void *scratch, unsigned *steps, struct rule *out);
+				   struct rule *out);
 
 	/* Other bounds than symbols have it, as of a stub. NULL: none. */
 	bool (*bounds)(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end);
@@ -162,14 +164,14 @@ struct unwind_isa {
 	 * function's start. False: no return was found. NULL: not supported.
 	 */
 	bool (*find_return)(const struct flow_query *query, struct code_reader *reader,
-			    void *scratch, unsigned *steps, struct rule *out);
+			    struct rule *out);
 
 	/*
 	 * True if the code from `va` on leads to a return from an interrupt, not to one to a
 	 * caller. `end` is the function's, 0: not known. May note in *trap how. NULL: not supported.
 	 */
 	bool (*handler)(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
-			uint64_t end, unsigned *steps, struct row *trap);
+			uint64_t end, struct row *trap);
 	const struct link_code *link_code; /* for the functions of link.h */
 
 	/* Goes to the code that such a handler has interrupted. */
@@ -282,15 +284,14 @@ void *paths_scratch_new(void);
  * table.
  */
 enum flow_result paths_follow(const struct paths *paths, const struct flow_query *query,
-			      struct code_reader *reader, void *scratch, unsigned *steps,
-			      void *state);
+			      struct code_reader *reader, void *state);
 
 /*
  * Follows the code from query->addr on to a return, or else to a last call. *state: in, that at the
  * beginning; out, that before the return.
  */
 bool paths_return(const struct paths *paths, const struct flow_query *query,
-		  struct code_reader *reader, void *scratch, unsigned *steps, void *state);
+		  struct code_reader *reader, void *state);
 
 /* Fields of instructions, for decoders. */
 

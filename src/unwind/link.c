@@ -439,19 +439,18 @@ static struct paths paths_of(const struct unwind_isa *isa)
 }
 
 enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
-			     void *scratch, unsigned *steps, struct rule *out)
+			     struct rule *out)
 {
 	const struct paths paths = paths_of(query->isa);
 	struct link_state state = at_entry(query->isa);
-	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &state);
+	const enum flow_result result = paths_follow(&paths, query, reader, &state);
 
 	if (result == FLOW_FOUND || result == FLOW_GUESSED)
 		*out = rule_of(&state, query->kind);
 	return result;
 }
 
-bool link_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
-		      unsigned *steps, struct rule *out)
+bool link_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out)
 {
 	const struct unwind_isa *isa = query->isa;
 	const struct paths paths = paths_of(isa);
@@ -462,7 +461,7 @@ bool link_find_return(const struct flow_query *query, struct code_reader *reader
 	state.x[isa->fp] = (struct value){.is = FP};
 	if (query->kind == FRAME_RETURN)
 		called(&state);
-	if (!paths_return(&paths, query, reader, scratch, steps, &state))
+	if (!paths_return(&paths, query, reader, &state))
 		return false;
 	sp = state.x[isa->sp];
 	fp = state.x[isa->fp];

@@ -113,16 +113,15 @@ struct link_code {
 
 /* Functions of struct unwind_isa. */
 enum flow_result link_follow(const struct flow_query *query, struct code_reader *reader,
-			     void *scratch, unsigned *steps, struct rule *out);
-bool link_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
-		      unsigned *steps, struct rule *out);
+			     struct rule *out);
+bool link_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out);
 bool link_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_sets_up_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 
 /* As unwind_isa.handler; *trap is left alone. */
 bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
-		     uint64_t end, unsigned *steps, struct row *trap);
+		     uint64_t end, struct row *trap);
 
 /* What processors with struct link_code have alike. */
 #define LINK_ISA                                                                                 \

@@ -18,11 +18,12 @@ struct error *unwinder_new(struct unwinder **out)
 
 	if (unwinder) {
 		unwinder->info = calloc((size_t)1 << PC_INFO_BITS, sizeof(*unwinder->info));
-		unwinder->scratch = paths_scratch_new();
+		unwinder->reader.scratch = paths_scratch_new();
+		unwinder->reader.steps = &unwinder->steps;
 		unwinder->known_steps = calloc(1, sizeof(*unwinder->known_steps));
 		unwinder->known_stacks = stack_cache_new();
 	}
-	if (!unwinder || !unwinder->info || !unwinder->scratch || !unwinder->known_steps ||
+	if (!unwinder || !unwinder->info || !unwinder->reader.scratch || !unwinder->known_steps ||
 	    !unwinder->known_stacks) {
 		unwinder_free(unwinder);
 		return error_no_memory();
@@ -35,7 +36,7 @@ void unwinder_free(struct unwinder *unwinder)
 {
 	if (!unwinder)
 		return;
-	free(unwinder->scratch);
+	free(unwinder->reader.scratch);
 	free(unwinder->info);
 	free(unwinder->known_steps);
 	stack_cache_free(unwinder->known_stacks);
@@ -108,15 +109,15 @@ static void find_function(struct unwinder *unwinder, const struct pc_info *info,
 	uint64_t pc = address_of(unwinder, info) - (info->kind != FRAME_PC);
 
 	/* Symbols see at most one function in the hypercall page. */
-	if (info->kind == FRAME_PC && unwinder->isa->bounds &&
-	    unwinder->isa->bounds(&unwinder->reader, pc, &state->start, &state->end))
-		state->has_start = true;
-	else if (code->function && code->function(code->ctx, pc, &state->start, &state->end))
-		state->has_start = true;
+	state->has_start =
+		(info->kind == FRAME_PC && unwinder->isa->bounds &&
+		 unwinder->isa->bounds(&unwinder->reader, pc, &state->start, &state->end)) ||
+		(code->function && code->function(code->ctx, pc, &state->start, &state->end));
 }
 
-void find_table_entry(const struct code *code, uint64_t addr, enum frame_kind kind,
-		      struct table_entry *entry)
+/* A return address belongs to the call before it. */
+static void find_table_entry(const struct code *code, uint64_t addr, uint8_t kind,
+			     struct table_entry *entry)
 {
 	uint64_t at = kind == FRAME_PC ? addr : addr - 1, slide = 0;
 	const struct unwind_table *table = code->table(code->ctx, at, &slide);
@@ -152,7 +153,7 @@ static void fill(struct unwinder *unwinder, struct pc_info *info)
 	uint8_t byte;
 
 	if (code && code->table && unwinder->method != UNWIND_FP)
-		find_table_entry(code, addr, (enum frame_kind)info->kind, &info->table);
+		find_table_entry(code, addr, info->kind, &info->table);
 	if (!code || !code->read)
 		return;
 	if (info->kind == FRAME_PC)
@@ -189,8 +190,7 @@ static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *
 				   .pointer = info->addr,
 				   .kind = info->kind};
 
-	return unwinder->isa->follow(&query, &unwinder->reader, unwinder->scratch, &unwinder->steps,
-				     rule);
+	return unwinder->isa->follow(&query, &unwinder->reader, rule);
 }
 
 /* Does a function begin here, as its table has it: with nothing but the return address? */
@@ -252,8 +252,8 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info)
 		return;
 	info->explored = true;
 	if (isa->handler)
-		info->handler = isa->handler(isa, &unwinder->reader, info->addr, state->end,
-					     &unwinder->steps, &info->trap);
+		info->handler =
+			isa->handler(isa, &unwinder->reader, info->addr, state->end, &info->trap);
 	if (!state->has_start && info->table.row)
 		find_start(unwinder, info);
 	if (!state->has_start || state->has_flow || unwinder->steps < PATHS_STEPS_WITHIN)
@@ -355,8 +355,7 @@ bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct
 					 .kind = info->kind};
 
 	if (isa->find_return && may_seek(unwinder, info, &info->sought_return))
-		info->returns = isa->find_return(&query, &unwinder->reader, unwinder->scratch,
-						 &unwinder->steps, &info->way_out);
+		info->returns = isa->find_return(&query, &unwinder->reader, &info->way_out);
 	*rule = info->way_out;
 	return info->returns;
 }

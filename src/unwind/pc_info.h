@@ -78,7 +78,6 @@ struct entrance {
 
 struct unwinder {
 	const struct unwind_isa *isa; /* of this stack */
-	void *scratch;		      /* of paths_scratch_new */
 	struct code_reader reader;
 	unsigned steps; /* left for this stack, */
 	unsigned lent;	/* of so many at its beginning, */
@@ -97,10 +96,6 @@ struct unwinder {
 	struct stack_cache *known_stacks;
 	struct entrance entrances[ENTRANCES]; /* each in one slot */
 };
-
-/* Finds the table entry of an address. `kind`: a return address belongs to the call before it. */
-void find_table_entry(const struct code *code, uint64_t addr, enum frame_kind kind,
-		      struct table_entry *entry);
 
 /* Must be called before the others, once for each stack. */
 void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in);

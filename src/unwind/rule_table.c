@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/stack_cache.h"
 
-bool walk_register(const struct walk *walk, unsigned n, uint64_t *value)
+/* The value of a register (DWARF number) at the walk's frame; false if it is not known. */
+static bool walk_register(const struct walk *walk, unsigned n, uint64_t *value)
 {
 	const struct cursor *at = &walk->at;
 	const struct unwind_isa *isa = walk->isa;
@@ -403,7 +404,8 @@ static enum found at_end(struct walk *walk, uint8_t *trust)
 	return FOUND_END;
 }
 
-bool rule_keeps_no_way_back(const struct walk *walk, const struct row *row)
+/* Has this code called something and, as its row says, kept no way back? It never returns. */
+static bool keeps_no_way_back(const struct walk *walk, const struct row *row)
 {
 	return walk->isa->link && row->kind == ROW_CALL && row->ra_at == ROW_SAME &&
 	       walk->at.kind == FRAME_RETURN;
@@ -429,7 +431,7 @@ enum found rule_table(struct walk *walk, uint8_t *trust)
 		return FOUND_NONE;
 	if (row->kind == ROW_END)
 		return at_end(walk, trust);
-	if (rule_keeps_no_way_back(walk, row))
+	if (keeps_no_way_back(walk, row))
 		return walk_end(walk, UNWIND_OUTERMOST);
 	if (!rule_apply(walk, walk->table.whole, row, &caller))
 		return FOUND_NONE;

@@ -176,9 +176,6 @@ static inline bool walk_is_stuck(const struct walk *walk)
 /* Notes that the word at `va` was missed, should it be on another stack. */
 void walk_note_elsewhere(struct walk *walk, uint64_t va);
 
-/* The value of a register (DWARF number) at the walk's frame; false if it is not known. */
-bool walk_register(const struct walk *walk, unsigned n, uint64_t *value);
-
 static inline enum found walk_end(struct walk *walk, enum unwind_end why)
 {
 	walk->out->end = why;
@@ -227,9 +224,6 @@ enum found rule_end(struct walk *walk, uint8_t *trust);
 
 /* Rule: the row of the image's table. */
 enum found rule_table(struct walk *walk, uint8_t *trust);
-
-/* Has this code called something and, as its row says, kept no way back? It never returns. */
-bool rule_keeps_no_way_back(const struct walk *walk, const struct row *row);
 
 /*
  * Goes to the code that a row says was interrupted: by a handler's own rule

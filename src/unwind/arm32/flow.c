@@ -258,7 +258,7 @@ static struct rule rule_of(const struct arm_state *state, enum frame_kind kind)
 }
 
 enum flow_result arm_follow(const struct flow_query *query, struct code_reader *reader,
-			    void *scratch, unsigned *steps, struct rule *out)
+			    struct rule *out)
 {
 	const bool thumb = query->pointer & ARM_T32;
 	const uint32_t flags = (uint32_t)(query->pointer >> ARM_FLAGS) << 28;
@@ -270,7 +270,7 @@ enum flow_result arm_follow(const struct flow_query *query, struct code_reader *
 	struct path_state at = {.state = {.based = 1u << ARM_SP},
 				.condition = ARM_ALWAYS,
 				.thumb = thumb};
-	const enum flow_result result = paths_follow(&paths, query, reader, scratch, steps, &at);
+	const enum flow_result result = paths_follow(&paths, query, reader, &at);
 	const bool executed = at.condition < ARM_ALWAYS &&
 			      (query->kind == FRAME_RETURN || holds(at.condition, flags));
 

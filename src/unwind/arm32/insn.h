@@ -33,7 +33,7 @@ struct arm_state {
 
 /* As unwind_isa.follow. */
 enum flow_result arm_follow(const struct flow_query *query, struct code_reader *reader,
-			    void *scratch, unsigned *steps, struct rule *out);
+			    struct rule *out);
 
 #define ARM_ALWAYS 14
 

@@ -36,11 +36,11 @@ static enum flow_result follow(uint64_t number, size_t n)
 					 .end = START + n * 4,
 					 .addr = START + number * 4,
 					 .kind = FRAME_PC};
-	struct code_reader reader = {.code = &code, .word = 8};
 	unsigned steps = UINT_MAX;
+	struct code_reader reader = {.code = &code, .word = 8, .scratch = scratch, .steps = &steps};
 
 	memset(&found, 0xee, sizeof(found));
-	return unwind_arm64.follow(&query, &reader, scratch, &steps, &found);
+	return unwind_arm64.follow(&query, &reader, &found);
 }
 
 static void set_text(const uint32_t *words, size_t n)
@@ -328,13 +328,13 @@ static void calls_are_told_from_jumps(void **state)
 static void searches_are_bounded(void **state)
 {
 	const struct code code = {.read = read_text};
-	struct code_reader reader = {.code = &code, .word = 8};
+	unsigned steps = UINT_MAX;
+	struct code_reader reader = {.code = &code, .word = 8, .scratch = scratch, .steps = &steps};
 	struct flow_query query = {.isa = &unwind_arm64,
 				   .start = START,
 				   .end = START + 8,
 				   .addr = START + 4,
 				   .kind = FRAME_PC};
-	unsigned steps = UINT_MAX;
 
 	/* A long row of branches, each to the next but one: none is followed twice. */
 	text_len = INSNS_MAX;
@@ -364,8 +364,7 @@ static void searches_are_bounded(void **state)
 	assert_int_equal(follow(0, 1), FLOW_UNKNOWN);
 	query.start += 2;
 	query.end += 2;
-	assert_int_equal(unwind_arm64.follow(&query, &reader, scratch, &steps, &found),
-			 FLOW_UNKNOWN);
+	assert_int_equal(unwind_arm64.follow(&query, &reader, &found), FLOW_UNKNOWN);
 }
 
 static int new_scratch(void **state)

@@ -2,6 +2,7 @@
 #include "unwind/tables/expression.h"
 
 #include <dwarf.h>
+#include <string.h>
 
 #define DEPTH 32
 
@@ -77,9 +78,22 @@ static bool pick(struct machine *m, uint64_t depth)
 	return depth < m->n && push(m, m->value[m->n - 1 - depth]);
 }
 
+/* Puts the topmost value below so many others. */
+static bool turn(struct machine *m, unsigned others)
+{
+	uint64_t *top = m->value + m->n, value;
+
+	if (m->n <= others)
+		return false;
+	value = top[-1];
+	memmove(top - others, top - 1 - others, others * sizeof(*top));
+	top[-1 - (int)others] = value;
+	return true;
+}
+
 static bool rearrange(struct machine *m, uint8_t op)
 {
-	uint64_t *top = m->value + m->n, index, value;
+	uint64_t index, value;
 
 	switch (op) {
 	case DW_OP_dup:
@@ -91,20 +105,9 @@ static bool rearrange(struct machine *m, uint8_t op)
 	case DW_OP_drop:
 		return pop(m, &value);
 	case DW_OP_swap:
-		if (m->n < 2)
-			return false;
-		value = top[-1];
-		top[-1] = top[-2];
-		top[-2] = value;
-		return true;
+		return turn(m, 1);
 	case DW_OP_rot:
-		if (m->n < 3)
-			return false;
-		value = top[-1];
-		top[-1] = top[-2];
-		top[-2] = top[-3];
-		top[-3] = value;
-		return true;
+		return turn(m, 2);
 	}
 	return false;
 }

@@ -23,9 +23,9 @@ struct table_builder {
 	struct row *row;
 	size_t n, room;
 	struct row_rare *rare;
-	uint32_t n_rare, rare_room;
 	uint8_t *expressions;
-	uint32_t n_expressions, expressions_room;
+	size_t rare_room, expressions_room;
+	uint32_t n_rare, n_expressions;
 	struct row_kept *kept;
 	uint32_t n_kept;
 	uint16_t kept_slot[KEPT_SLOTS]; /* by its hash: the number in kept, plus one */
@@ -132,17 +132,13 @@ static bool put_expression(struct table_builder *builder, struct row_rule *rule,
 
 static struct error *reserve_rare(struct table_builder *builder)
 {
-	size_t rare_room = builder->rare_room, room = builder->expressions_room;
-	struct error *err;
+	struct error *err = reserve((void **)&builder->rare, &builder->rare_room,
+				    builder->n_rare + 1, sizeof(*builder->rare));
 
-	err = reserve((void **)&builder->rare, &rare_room, builder->n_rare + 1,
-		      sizeof(*builder->rare));
-	builder->rare_room = (uint32_t)rare_room;
 	/* Four expressions, none longer than its 16-bit length can say. */
 	if (!err && builder->n_expressions < EXPRESSIONS_MAX)
-		err = reserve((void **)&builder->expressions, &room,
+		err = reserve((void **)&builder->expressions, &builder->expressions_room,
 			      builder->n_expressions + 4 * (size_t)UINT16_MAX, 1);
-	builder->expressions_room = (uint32_t)room;
 	return err;
 }
 

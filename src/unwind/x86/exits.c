@@ -143,8 +143,7 @@ static bool leaves(const void *ctx)
 	       (exit->by_fp || !exit->floored || exit->sp > exit->floor);
 }
 
-bool x86_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
-		     unsigned *steps, struct rule *out)
+bool x86_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out)
 {
 	static const struct paths paths = {.unit = 1,
 					   .state_size = sizeof(struct x86_exit),
@@ -153,7 +152,7 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 					   .ahead = RETURN_STEPS};
 	const int word = (int)query->word;
 	struct x86_exit exit = {.word = word, .called = query->kind == FRAME_RETURN};
-	const bool found = paths_return(&paths, query, reader, scratch, steps, &exit);
+	const bool found = paths_return(&paths, query, reader, &exit);
 	const int32_t cfa = (int32_t)exit.sp + word;
 
 	*out = (struct rule){.cfa_sp = exit.by_fp ? RULE_NOT : cfa,
@@ -177,10 +176,6 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 
 /* Xen's hypercall in place of iret (xen/include/public/xen.h). */
 #define HYPERCALL_IRET 23
-
-/* RFLAGS (SDM vol. 3, 2.3): bit 1 is always set, these never. */
-#define FLAGS_SET   0x2u
-#define FLAGS_CLEAR (~0x3f7fd7ull)
 
 /* The stub for the hypercall iret pushes registers, and Xen takes the frame from above them. */
 static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
@@ -253,7 +248,7 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 }
 
 bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
-		   uint64_t end, unsigned *steps, struct row *row)
+		   uint64_t end, struct row *row)
 {
 	const unsigned word = reader->word;
 	struct x86_exit exit = {.word = (int)word};
@@ -261,7 +256,7 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 	*row = (struct row){.kind = ROW_NONE};
 	if (is_pv_entry(reader, va, word))
 		return found(&exit, 16, word, row);
-	for (unsigned i = 0; i < AHEAD_STEPS && *steps; i++, --*steps) {
+	for (unsigned i = 0; i < AHEAD_STEPS && *reader->steps; i++, --*reader->steps) {
 		struct x86_insn insn;
 		struct x86_effect effect;
 		size_t n;
@@ -295,9 +290,4 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 			return found(&exit, exit.sp + (word == 8 ? 8 : 0), word, row);
 	}
 	return false;
-}
-
-bool x86_is_iret(const struct x86_iret *frame)
-{
-	return frame->flags & FLAGS_SET && !(frame->flags & FLAGS_CLEAR) && frame->cs & 0xffff;
 }

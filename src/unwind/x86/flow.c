@@ -240,8 +240,8 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	return insn.len;
 }
 
-enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader, void *scratch,
-			  unsigned *steps, struct x86_state *out)
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
+			  struct x86_state *out)
 {
 	static const struct paths paths = {.unit = 1,
 					   .state_size = sizeof(struct path_state),
@@ -252,7 +252,7 @@ enum flow_result x86_flow(const struct flow_query *query, struct code_reader *re
 	struct path_state path = {.state = {.origin_reg = X86_NO_REG},
 				  .query = query,
 				  .reader = reader};
-	const enum flow_result flow = paths_follow(&paths, query, reader, scratch, steps, &path);
+	const enum flow_result flow = paths_follow(&paths, query, reader, &path);
 
 	*out = path.state;
 	return flow;

@@ -79,12 +79,12 @@ static bool open_libc(struct image *image)
 static void check(const struct listed *row, const struct code *code, void *scratch,
 		  struct counts *counts)
 {
-	struct code_reader reader = {.code = code};
+	unsigned steps = PATHS_STEPS_WITHIN;
+	struct code_reader reader = {.code = code, .scratch = scratch, .steps = &steps};
 	struct flow_query query = {
 		.word = 8, .start = row->start, .end = row->end, .addr = row->at, .kind = FRAME_PC};
-	unsigned steps = PATHS_STEPS_WITHIN;
 	struct x86_state state;
-	enum flow_result flow = x86_flow(&query, &reader, scratch, &steps, &state);
+	enum flow_result flow = x86_flow(&query, &reader, &state);
 
 	counts->rows++;
 	if (flow == FLOW_GUESSED)

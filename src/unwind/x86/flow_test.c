@@ -29,7 +29,7 @@ static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 static enum flow_result flow(unsigned word, uint64_t offset, uint64_t end, uint8_t kind)
 {
 	struct code code = {.read = read_text};
-	struct code_reader reader = {.code = &code};
+	struct code_reader reader = {.code = &code, .scratch = scratch, .steps = &steps};
 	struct flow_query query = {.word = word,
 				   .start = START,
 				   .end = end ? START + end : 0,
@@ -38,7 +38,7 @@ static enum flow_result flow(unsigned word, uint64_t offset, uint64_t end, uint8
 
 	steps = 100000;
 	memset(&found, 0xee, sizeof(found));
-	return x86_flow(&query, &reader, scratch, &steps, &found);
+	return x86_flow(&query, &reader, &found);
 }
 
 static void set_text(const char *bytes, size_t len)

@@ -150,10 +150,10 @@ static struct rule rule_of(const struct x86_state *state, int32_t word)
 }
 
 static enum flow_result follow(const struct flow_query *query, struct code_reader *reader,
-			       void *scratch, unsigned *steps, struct rule *out)
+			       struct rule *out)
 {
 	struct x86_state state;
-	enum flow_result flow = x86_flow(query, reader, scratch, steps, &state);
+	enum flow_result flow = x86_flow(query, reader, &state);
 
 	if (flow == FLOW_FOUND || flow == FLOW_GUESSED)
 		*out = rule_of(&state, (int32_t)query->word);
@@ -172,13 +172,21 @@ static bool stub_bounds(struct code_reader *reader, uint64_t va, uint64_t *start
 	       x86_is_hypercall_stub(slot, reader->word);
 }
 
-/* Do the words from `slot` on make a frame as the processor or Xen pushes it? */
+/* RFLAGS (SDM vol. 3, 2.3): bit 1 is always set, these never. */
+#define FLAGS_SET   0x2u
+#define FLAGS_CLEAR (~0x3f7fd7ull)
+
+/*
+ * Do the words from `slot` on make a frame as the processor or Xen pushes it: pc, cs, flags (SDM vol. 3, 6.14;
+ * Xen public/arch-x86)?
+ */
 static bool is_pushed(struct walk *walk, const struct row_caller *caller)
 {
-	struct x86_iret frame = {.pc = caller->pc};
+	uint64_t cs, flags;
 
-	return walk_load(walk, caller->slot + walk->word, &frame.cs) &&
-	       walk_load(walk, caller->slot + 2 * walk->word, &frame.flags) && x86_is_iret(&frame);
+	return walk_load(walk, caller->slot + walk->word, &cs) &&
+	       walk_load(walk, caller->slot + 2 * walk->word, &flags) && flags & FLAGS_SET &&
+	       !(flags & FLAGS_CLEAR) && cs & 0xffff;
 }
 
 static bool pushed(struct walk *walk, const struct row *row, const struct row_caller *caller)

@@ -91,9 +91,8 @@ struct x86_state {
  * has no frame pointer at all need no rule of their own.
  */
 
-/* *steps is the number of instructions that may be followed, and is reduced by those that were. */
-enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader, void *scratch,
-			  unsigned *steps, struct x86_state *out);
+enum flow_result x86_flow(const struct flow_query *query, struct code_reader *reader,
+			  struct x86_state *out);
 
 #define X86_CALL_MAX  9	 /* the longest call, bytes: prefix, REX, FF, ModRM, SIB, displacement */
 #define X86_STUB_SLOT 32 /* the hypercall page has one stub in each of its slots, bytes */
@@ -110,11 +109,9 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word);
 /*
  * Follows the code from query->addr on, along its branches, to a return to the caller.
  * True if one was reached; `out` then says from which word it returns, and
- * where the frame pointer is restored from. *steps is reduced by the
- * instructions that were followed.
+ * where the frame pointer is restored from.
  */
-bool x86_find_return(const struct flow_query *query, struct code_reader *reader, void *scratch,
-		     unsigned *steps, struct rule *out);
+bool x86_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out);
 
 /*
  * Handlers of interrupts and exceptions, which hardly ever have tables, end by
@@ -123,18 +120,9 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
  * the frame on the stack through which it will return.
  *
  * Makes `trap` a ROW_TRAP for `va`, and is true, if the code there leads to an iret without a
- * return before; else its kind is ROW_NONE. `end` is the function's, 0 if not
- * known. *steps is reduced by the instructions that were followed.
+ * return before; else its kind is ROW_NONE. `end` is the function's, 0if not known.
  */
 bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
-		   uint64_t end, unsigned *steps, struct row *trap);
-
-/* The words that the processor or Xen pushes first (SDM vol. 3, 6.14; Xen public/arch-x86). */
-struct x86_iret {
-	uint64_t pc, cs, flags;
-};
-
-/* Can this be such a frame? */
-bool x86_is_iret(const struct x86_iret *frame);
+		   uint64_t end, struct row *trap);
 
 #endif

@@ -116,14 +116,16 @@ static int32_t returns_from(const char *text, size_t n)
 {
 	struct bytes bytes = {(const uint8_t *)text, n};
 	const struct code code = {.ctx = &bytes, .read = read_bytes};
-	struct code_reader reader = {.code = &code, .word = 8};
 	unsigned steps = 1000;
-	void *scratch = paths_scratch_new();
+	struct code_reader reader = {.code = &code,
+				     .word = 8,
+				     .scratch = paths_scratch_new(),
+				     .steps = &steps};
 	struct rule rule;
 	const struct flow_query query = {.word = 8, .addr = RET, .kind = FRAME_RETURN};
-	const bool found = x86_find_return(&query, &reader, scratch, &steps, &rule);
+	const bool found = x86_find_return(&query, &reader, &rule);
 
-	free(scratch);
+	free(reader.scratch);
 	assert_in_range(steps, 1, 999);
 	return found ? rule.cfa_sp : 0;
 }
