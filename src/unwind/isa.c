@@ -34,6 +34,9 @@ const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n)
 	return reader->bytes + offset;
 }
 
+/* In place of an address, of which 0 is one. */
+#define NOWHERE UINT64_MAX
+
 /* Bytes behind the start of a function without known bounds that are taken for its own. */
 #define NEAR (1u << 16)
 
@@ -117,8 +120,8 @@ static void open_target(struct seeker *seeker, uint64_t va, bool last)
 }
 
 /*
- * Jumps, or goes on to `next`, if it is not 0. Where functions are large and in parts, the way towards
- * the goal is followed first. Returns where the path goes on; 0: nowhere.
+ * Jumps, or goes on to `next`, which may be NOWHERE. Where functions are large and in parts, the way
+ * towards the goal is followed first. Returns where the path goes on.
  */
 static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, uint64_t target)
 {
@@ -137,8 +140,8 @@ static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, ui
 			paths->turns(seeker->state);
 		return next;
 	}
-	if (!next || (paths->parts && target > next && target <= seeker->goal)) {
-		if (next)
+	if (next == NOWHERE || (paths->parts && target > next && target <= seeker->goal)) {
+		if (next != NOWHERE)
 			open_path(seeker, next, seeker->state, false);
 		if (paths->taken)
 			paths->taken(seeker->state);
@@ -167,7 +170,7 @@ static void note_left(struct seeker *seeker, enum path path)
 		memcpy(left, seeker->state, paths->state_size);
 }
 
-/* Returns where the path goes on behind an instruction; 0: nowhere. */
+/* Returns where the path goes on behind an instruction. */
 static uint64_t go_on(struct seeker *seeker, enum path path, uint64_t next, uint64_t target)
 {
 	struct paths_scratch *scratch = seeker->scratch;
@@ -184,12 +187,12 @@ static uint64_t go_on(struct seeker *seeker, enum path path, uint64_t next, uint
 	case PATH_BRANCH:
 		return branch(seeker, next, next, target);
 	case PATH_JUMP:
-		return branch(seeker, 0, next, target);
+		return branch(seeker, NOWHERE, next, target);
 	case PATH_LAST:
 		open_path(seeker, next, seeker->state, true);
-		return 0;
+		return NOWHERE;
 	default:
-		return 0;
+		return NOWHERE;
 	}
 }
 
@@ -201,7 +204,7 @@ static bool seek_path(struct seeker *seeker, const struct open_path *from)
 	uint64_t pc = from->va, target = 0, next, to;
 
 	memcpy(seeker->state, from->state, paths->state_size);
-	for (; pc; pc = to) {
+	for (; pc != NOWHERE; pc = to) {
 		enum path path = PATH_ON;
 		const uint8_t *bytes;
 		unsigned len;

@@ -154,6 +154,29 @@ static void a_function_behind_a_call_that_never_returns_tells_nothing(void **sta
 	assert_int_equal(RETURNS_FROM("\x90" ADD_40_RET), 0);
 }
 
+static size_t read_low(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	return read_bytes(ctx, va + RET, buf, len);
+}
+
+static void code_at_address_0_is_followed(void **state)
+{
+	/* 0 push rbp; 1 jmp 5; 3 nop; 4 nop; 5 jmp 0; 7 nop */
+	struct bytes bytes = {(const uint8_t *)"\x55\xeb\x02\x90\x90\xeb\xf9\x90", 8};
+	const struct code code = {.ctx = &bytes, .read = read_low};
+	unsigned steps = 1000;
+	struct code_reader reader = {.code = &code,
+				     .word = 8,
+				     .scratch = paths_scratch_new(),
+				     .steps = &steps};
+	const struct flow_query query = {.word = 8, .end = 8, .addr = 5, .kind = FRAME_PC};
+	struct x86_state found;
+
+	assert_int_equal(x86_flow(&query, &reader, &found), FLOW_FOUND);
+	assert_int_equal(found.depth, 8);
+	free(reader.scratch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +187,7 @@ int main(void)
 		cmocka_unit_test(hypercall_stubs_are_recognized),
 		cmocka_unit_test(room_for_arguments_behind_a_call_begins_no_function),
 		cmocka_unit_test(a_function_behind_a_call_that_never_returns_tells_nothing),
+		cmocka_unit_test(code_at_address_0_is_followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
