@@ -9,38 +9,11 @@
 /* A sample is repeated so often at most because a stack was deeper than the copy. */
 #define MAX_DEEPER 5
 
-/* See adapt_want. */
-#define DEPTH_SAMPLES 64
-#define DEPTH_MARGIN  128u /* bytes */
-#define DEPTH_LEAST   512u /* bytes: where a caller has to be searched for */
-#define OTHER_SAMPLES 4	   /* of another stack: few samples lead there */
-
-/* Bytes that are copied at first of another stack that a stack leads to. */
-#define OTHER_STACK_WANT 4096u
-
 /* Frames that a switch between threads is among, the innermost ones. */
 #define SWITCH_FRAMES 8u
 
 /* Steps to read what a thread's copy does not tell. */
 #define IDENTIFY_STEPS (1ull << 22)
-
-/* Another stack that so many stacks have not led to is not copied any more. */
-#define OTHER_STACK_PATIENCE 64
-
-/* The most bytes of a stack that were needed, in this stretch of samples and in the one before. */
-struct reach {
-	uint64_t now, before; /* bytes */
-	uint32_t samples;
-	uint32_t stretch; /* samples, */
-	uint32_t least;	  /* and bytes that are copied at least */
-};
-
-/* ... of a vCPU's own, and of those that this one leads to. */
-struct depth {
-	struct reach own, other[UNWIND_OTHERS];
-	uint32_t idle[UNWIND_OTHERS]; /* stacks since the last that led to this one */
-	uint32_t idle_red_zone;	      /* ... since the last that needed the red zone */
-};
 
 struct capture {
 	struct target *target;
@@ -57,124 +30,14 @@ struct capture {
 	uint32_t max_frames;
 	enum unwind_method method;
 	struct tick_entry *entries;
-	struct depth *depths;	 /* of each vCPU */
-	struct tick_entry *last; /* of each vCPU: what it had last, and CPU time that waits */
+	struct stack_depth *depths; /* of each vCPU */
+	struct tick_entry *last;    /* of each vCPU: what it had last, and CPU time that waits */
 	uint64_t retakes;
 	uint64_t given_up;
 	uint64_t no_room;
 	uint64_t locating_ns;
 	const volatile sig_atomic_t *stop; /* may be NULL */
 };
-
-/*
- * Asks for another stack, in place of the one that was of no use for longest;
- * those that led here, `used`, stay. What turned out to be none (the frame
- * pointer was something else) is not asked for again while it is here.
- */
-static bool ask_for_other(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used,
-			  uint64_t elsewhere)
-{
-	unsigned best = UNWIND_OTHERS;
-
-	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
-		if (vcpu->request.other[i].want && vcpu->request.other[i].va == elsewhere)
-			return false;
-		if (!(used >> i & 1) &&
-		    (best == UNWIND_OTHERS || depth->idle[i] > depth->idle[best]))
-			best = i;
-	}
-	if (best == UNWIND_OTHERS)
-		return false;
-	vcpu->request.other[best].va = elsewhere;
-	vcpu->request.other[best].want = OTHER_STACK_WANT;
-	vcpu->request.leads_on = true;
-	depth->idle[best] = 0;
-	depth->other[best] = (struct reach){.stretch = OTHER_SAMPLES};
-	return true;
-}
-
-static void drop_idle_others(struct depth *depth, struct vcpu_sample *vcpu, uint32_t used)
-{
-	bool wanted = false;
-
-	if (!vcpu->request.leads_on)
-		return;
-	for (unsigned i = 0; i < UNWIND_OTHERS; i++) {
-		depth->idle[i] = used >> i & 1 ? 0 : depth->idle[i] + 1;
-		if (depth->idle[i] >= OTHER_STACK_PATIENCE)
-			vcpu->request.other[i].want = 0;
-		wanted |= vcpu->request.other[i].want > 0;
-	}
-	vcpu->request.leads_on = wanted;
-}
-
-/* Asks for the red zone where it has been left out. */
-static bool ask_for_red_zone(struct depth *depth, struct vcpu_sample *vcpu)
-{
-	if (vcpu->request.red_zone)
-		return false;
-	depth->idle_red_zone = 0;
-	vcpu->request.red_zone = true;
-	return true;
-}
-
-static void drop_idle_red_zone(struct depth *depth, struct vcpu_sample *vcpu, bool used)
-{
-	depth->idle_red_zone = used ? 0 : depth->idle_red_zone + 1;
-	if (depth->idle_red_zone >= OTHER_STACK_PATIENCE)
-		vcpu->request.red_zone = false;
-}
-
-/*
- * Copies what stacks needed lately, and some more: copying is most of what
- * uniprof adds to the pause. Two stretches of samples count, so that a depth
- * that was reached once is forgotten.
- */
-static void adapt_want(struct reach *reach, uint32_t *want, uint32_t cap, uint64_t used)
-{
-	uint64_t most;
-
-	if (used > reach->now)
-		reach->now = used;
-	if (++reach->samples < reach->stretch)
-		return;
-	most = reach->now > reach->before ? reach->now : reach->before;
-	most = (most + most / 8 + DEPTH_MARGIN) & ~63ull;
-	if (most < reach->least)
-		most = reach->least;
-	*want = most < cap ? (uint32_t)most : cap;
-	reach->before = reach->now;
-	reach->now = 0;
-	reach->samples = 0;
-}
-
-static void adapt_others(struct depth *depth, struct vcpu_sample *vcpu,
-			 const struct unwind_result *out)
-{
-	for (unsigned i = 0; vcpu->request.leads_on && i < UNWIND_OTHERS; i++)
-		if (out->others >> i & 1)
-			adapt_want(&depth->other[i], &vcpu->request.other[i].want, OTHER_STACK_CAP,
-				   out->others_used[i]);
-}
-
-static bool ask_for_more(struct vcpu_sample *vcpu, uint32_t cap, uint64_t want)
-{
-	if (!vcpu->stack.cut || vcpu->request.want >= cap)
-		return false;
-	if (want < 4ull * vcpu->request.want)
-		want = 4ull * vcpu->request.want;
-	vcpu->request.want = want < cap ? (uint32_t)want : cap;
-	return true;
-}
-
-/* Asks for all of a stack that the vCPU's own leads to. */
-static bool ask_for_more_of(struct other_stack *other, const struct window *window)
-{
-	if (!window->cut || other->want >= OTHER_STACK_CAP)
-		return false;
-	other->want = OTHER_STACK_CAP;
-	return true;
-}
 
 /* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
 static struct error *intern(struct capture *capture, const struct unwind_result *out, uint32_t *id,
@@ -214,34 +77,6 @@ struct error *capture_keep(struct capture *capture, const struct unwind_result *
 	return err;
 }
 
-/* Memory so far above the end of the copy is another stack's: no frame is that large. */
-#define OTHER_STACK_GAP 65536u
-
-/* True if the bytes that the walk lacked are too far above to be copied with all that is below them. */
-static bool lies_apart(const struct vcpu_sample *vcpu, uint32_t cap,
-		       const struct unwind_result *out)
-{
-	return out->want > cap &&
-	       out->beyond - (vcpu->stack.va + vcpu->stack.len) - OTHER_STACK_GAP < UINT32_MAX;
-}
-
-/* Asks for what the walk lacked; false if there is no more of it. Out of line: few samples do. */
-static __attribute__((noinline, cold)) bool ask(struct capture *capture, struct depth *depth,
-						struct vcpu_sample *vcpu,
-						const struct unwind_result *out)
-{
-	if (out->elsewhere)
-		return ask_for_other(depth, vcpu, out->others, out->elsewhere);
-	if (out->red_zone && !vcpu->stack.below)
-		return ask_for_red_zone(depth, vcpu);
-	if (out->short_of)
-		return ask_for_more_of(&vcpu->request.other[out->short_of - vcpu->others],
-				       out->short_of);
-	if (lies_apart(vcpu, capture->sample->stack_cap, out))
-		return ask_for_other(depth, vcpu, out->others, out->beyond);
-	return ask_for_more(vcpu, capture->sample->stack_cap, out->want);
-}
-
 /* Out of line: guests without an interpreter pay one test. */
 static __attribute__((noinline, cold)) struct error *
 merge(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_result *out)
@@ -269,18 +104,8 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	struct error *err;
 
 	unwind_stack(&in, capture->frames, &out);
-	vcpu->request.again = false;
-	drop_idle_others(&capture->depths[i], vcpu, out.others);
-	drop_idle_red_zone(&capture->depths[i], vcpu, out.red_zone);
-	if (out.end == UNWIND_BYTES && !vcpu->hurried)
-		vcpu->request.again = ask(capture, &capture->depths[i], vcpu, &out);
+	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
 	*deeper |= vcpu->request.again;
-	adapt_want(&capture->depths[i].own, &vcpu->request.want, capture->sample->stack_cap,
-		   out.short_of || lies_apart(vcpu, capture->sample->stack_cap, &out) ||
-				   out.used > out.want
-			   ? out.used
-			   : out.want);
-	adapt_others(&capture->depths[i], vcpu, &out);
 	err = capture->interpreter ? merge(capture, vcpu, &out) : NULL;
 	return err ? err : capture_keep(capture, &out, entry);
 }
@@ -507,8 +332,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (capture->threads && capture->locator)
 		image_locator_want_threads(capture->locator);
 	for (uint32_t i = 0; i < vcpus; i++)
-		capture->depths[i].own =
-			(struct reach){.stretch = DEPTH_SAMPLES, .least = DEPTH_LEAST};
+		stack_depth_begin(&capture->depths[i]);
 	for (uint32_t i = 0; i < vcpus && !err && options->first_stack; i++)
 		capture->sample->vcpu[i].request.want =
 			options->first_stack < cap ? options->first_stack : cap;

@@ -66,6 +66,39 @@ const struct interpreter *capture_interpreter(const struct capture *capture);
 /* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
 uint64_t capture_no_room(const struct capture *capture);
 
+/* The most bytes of a stack that were needed, in this stretch of samples and in the one before. */
+struct reach {
+	uint64_t now, before; /* bytes */
+	uint32_t samples;
+	uint32_t stretch; /* samples, */
+	uint32_t least;	  /* and bytes that are copied at least */
+};
+
+/* The beginning of another stack. */
+struct stack_front {
+	uint32_t unread;  /* bytes that no sample needed */
+	uint32_t samples; /* that were counted */
+	bool outgrown;	  /* more was needed once than was copied */
+};
+
+/* Account of what was needed of a vCPU's stack, and of those that this one leads to. */
+struct stack_depth {
+	struct reach own, other[UNWIND_OTHERS];
+	struct stack_front front[UNWIND_OTHERS];
+	uint32_t idle[UNWIND_OTHERS]; /* stacks since the last that led to this one */
+	uint32_t idle_red_zone;	      /* ... since the last that needed the red zone */
+	uint64_t gap;		      /* end of a large gap between frames, a stretch ago */
+	bool apart; /* it is not copied: what is above is asked for as another stack */
+	uint32_t gap_wait,
+		gap_patience; /* stretches until it is tried again, now and the next time */
+};
+
+void stack_depth_begin(struct stack_depth *depth);
+
+/* Asks for as much of the stacks as the last one needed, and sets request.again if that was not there. */
+void stack_depth_adapt(struct stack_depth *depth, struct vcpu_sample *vcpu, uint32_t cap,
+		       const struct unwind_result *out);
+
 /* An interpreter (runtime/runtime.h) that is the process that is sampled. */
 struct interpreter;
 

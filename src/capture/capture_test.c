@@ -261,6 +261,112 @@ static void a_stack_without_others_is_not_taken_for_the_one_before(void **state)
 	}
 }
 
+/* Three frames, of which the outermost two are `apart` bytes above the stack pointer. */
+static void write_gap(struct fake *fake, uint64_t apart)
+{
+	write_stacks(fake, 1, APART, FIRST);
+	write_record(fake, STACK, STACK + apart, TEXT + (LEVELS - 1) * FUNCTION + FIRST);
+	write_record(fake, STACK + apart, STACK + apart + 64,
+		     TEXT + (LEVELS - 2) * FUNCTION + FIRST);
+}
+
+static void a_gap_that_stays_in_a_stack_is_not_copied(void **state)
+{
+	struct fixture *f = *state;
+	const struct vcpu_sample *vcpu = &capture_sample(f->capture)->vcpu[0];
+	struct tick_entry entry;
+
+	write_gap(&f->fake, 3584);
+	for (unsigned i = 0; i < 300; i++) {
+		assert_int_equal(capture(f, &entry), 1);
+		assert_int_equal(entry.end, UNWIND_OUTERMOST);
+		assert_int_equal(stacks_depth(f->stacks, entry.stack), 3);
+	}
+	assert_in_range(vcpu->stack.len, 1, 512);
+	assert_int_equal(f->fake.copied, 1);
+	assert_in_range(vcpu->others[0].len, 1, 512);
+	/* The upper frames are elsewhere now: once more the stack is copied as a whole. */
+	write_gap(&f->fake, 1024);
+	assert_int_equal(capture(f, &entry), 2);
+	for (unsigned i = 0; i < 300; i++) {
+		assert_int_equal(entry.end, UNWIND_OUTERMOST);
+		assert_int_equal(stacks_depth(f->stacks, entry.stack), 3);
+		assert_int_equal(capture(f, &entry), 1);
+	}
+	assert_int_equal(f->fake.copied, 0);
+	assert_in_range(vcpu->stack.len, 1024, 2048);
+}
+
+static void a_gap_that_comes_and_goes_costs_few_samples_more(void **state)
+{
+	struct fixture *f = *state;
+	struct tick_entry entry;
+	unsigned more = 0;
+
+	for (unsigned i = 0; i < 6400; i++) {
+		write_gap(&f->fake, i % 200 == 199 ? 3000 : 3584);
+		more += capture(f, &entry) - 1;
+		assert_int_equal(entry.end, UNWIND_OUTERMOST);
+		assert_int_equal(stacks_depth(f->stacks, entry.stack), 3);
+	}
+	assert_in_range(more, 1, 8);
+}
+
+/* The first sample has missed a word, and registers that may be saved below are copied with it. */
+static void what_is_never_read_of_another_stack_is_not_copied(void **state)
+{
+	struct vcpu_sample vcpu = {.request.want = 4096};
+	const struct other_stack *other = &vcpu.request.other[0];
+	struct unwind_result out = {.end = UNWIND_BYTES, .elsewhere = STACK + 3744};
+	struct stack_depth depth;
+
+	stack_depth_begin(&depth);
+	stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+	assert_true(vcpu.request.again);
+	assert_int_equal(other->va, STACK + 3744);
+	for (unsigned i = 0; i < 40; i++) {
+		const uint32_t from = (uint32_t)(STACK + 4000 - other->va);
+
+		out = (struct unwind_result){.others = 1,
+					     .others_from = {from},
+					     .others_used = {from + 56}};
+		stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+		assert_false(vcpu.request.again);
+	}
+	/* Nor does a margin begin a page. */
+	assert_int_equal(other->va, STACK + 4000);
+	assert_int_equal(other->want, 96);
+	/* It is needed after all. */
+	out = (struct unwind_result){.others = 1, .end = UNWIND_BYTES, .elsewhere = STACK + 3944};
+	stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+	assert_true(vcpu.request.again);
+	assert_int_equal(other->va, STACK + 3944);
+	assert_int_equal(other->want, 96 + 56);
+	assert_int_equal(vcpu.request.other[1].want, 0);
+}
+
+static void a_search_that_ended_with_the_copy_is_made_again_with_more(void **state)
+{
+	struct vcpu_sample vcpu = {.request.want = 4096};
+	struct unwind_result out = {.used = 40};
+	struct stack_depth depth;
+
+	stack_depth_begin(&depth);
+	for (unsigned i = 0; i < 200; i++)
+		stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+	assert_int_equal(vcpu.request.want, 256);
+	vcpu.stack = (struct window){.len = 256, .cut = true};
+	out.searched = true;
+	stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+	assert_true(vcpu.request.again);
+	for (unsigned i = 0; i < 200; i++) {
+		assert_int_equal(vcpu.request.want, 512);
+		vcpu.stack.len = vcpu.request.want;
+		stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
+		assert_false(vcpu.request.again);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +379,12 @@ int main(void)
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_stack_without_others_is_not_taken_for_the_one_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_gap_that_stays_in_a_stack_is_not_copied, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_gap_that_comes_and_goes_costs_few_samples_more,
+						set_up, tear_down),
+		cmocka_unit_test(what_is_never_read_of_another_stack_is_not_copied),
+		cmocka_unit_test(a_search_that_ended_with_the_copy_is_made_again_with_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

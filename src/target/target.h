@@ -83,8 +83,8 @@ struct vcpu_request {
 	uint32_t want; /* bytes of stack to copy, at most the sample's stack_cap */
 	bool again;    /* read it even if it has not run since the last sample */
 	struct other_stack other[UNWIND_OTHERS]; /* stacks that this one leads to */
-	bool leads_on;				 /* one of them may have want != 0 */
-	bool red_zone; /* the walk needs it; targets that save the effort otherwise copy it */
+	uint8_t leads_on; /* bit n: other[n].want is not 0; if not set, others[n].len is 0 */
+	bool red_zone;	  /* the walk needs it; targets that save the effort otherwise copy it */
 };
 
 /* The target's own account of one vCPU, from sample to sample. */

@@ -88,6 +88,12 @@ static bool copy_window(struct window_copy *copy, uint64_t va, uint32_t want)
 	return true;
 }
 
+/* Start of the word that an address is in. */
+static uint64_t aligned(const struct regs *regs, uint64_t va)
+{
+	return va & -(uint64_t)regs->word;
+}
+
 /* *within: the range ends within the address space. */
 static uint64_t begin(struct window_copy *copy, uint64_t va, uint32_t *want, bool *within)
 {
@@ -98,7 +104,6 @@ static uint64_t begin(struct window_copy *copy, uint64_t va, uint32_t *want, boo
 	va &= narrow ? 0xfffffffc : ~7ull;
 	space = (narrow ? 1ull << 32 : 0) - va;
 	*within = !space || *want < space;
-	copy->trail = NULL;
 	*copy->out = (struct window){.va = va, .bytes = copy->buffer, .cut = *within};
 	if (!*within)
 		*want = (uint32_t)space;
@@ -176,16 +181,28 @@ static uint64_t differs(const struct xlate_read *read)
 }
 
 /*
- * Do the page tables still say what they said? A log of four tables, or of fewer that lead to a large
- * page, is compared without a loop: this is in the pause.
+ * Page tables are compared while the guest is paused: without a loop, as far as all of them go. The
+ * first of them lead to a GiB, or more.
  */
-static bool reads_the_same(const struct xlate_log *log)
+#define TABLES	     4
+#define UPPER_TABLES 2
+
+/* Repeats the last entry, which leads to a large page. False: there is none, or entries are narrow. */
+static bool fill_log(struct xlate_log *log)
 {
-	const struct xlate_read *read = log->read, *end = read + log->n;
+	if (!log->n || log->size != sizeof(log->read->entry))
+		return false;
+	for (; log->n < TABLES; log->n++)
+		log->read[log->n] = log->read[log->n - 1];
+	return true;
+}
+
+/* Do the page tables still say what they said, from the read number `from` on? */
+static bool reads_the_same(const struct xlate_log *log, unsigned from)
+{
+	const struct xlate_read *read = log->read + from, *end = log->read + log->n;
 	uint32_t narrow;
 
-	if (log->n >= 2 && log->n <= 4 && log->size == sizeof(read->entry))
-		return !(differs(read) | differs(read + 1) | differs(end - 2) | differs(end - 1));
 	for (; read < end && log->size == sizeof(read->entry); read++)
 		if (differs(read))
 			return false;
@@ -204,35 +221,52 @@ static bool same_mmu(const struct mmu *a, const struct mmu *b)
 	       a->root_high == b->root_high && a->control == b->control;
 }
 
-static bool leads_there(const struct window_trail *trail, const struct mmu *mmu, uint8_t word,
-			uint64_t va)
+static bool leads_there(const struct window_trail *trail, const struct mmu *mmu, uint8_t word)
 {
-	return trail->pages && (va & PAGE_MASK) == trail->va && trail->word == word &&
-	       same_mmu(&trail->mmu, mmu) && reads_the_same(&trail->log);
+	const struct xlate_log *log = &trail->log;
+	const struct xlate_read *read = log->read;
+
+	if (trail->word != word || !same_mmu(&trail->mmu, mmu))
+		return false;
+	if (!trail->upper)
+		return reads_the_same(log, 0);
+	return !(differs(read) | differs(read + 1) | differs(read + 2) | differs(read + 3)) &&
+	       (log->n == TABLES || reads_the_same(log, TABLES));
 }
 
-/* False if the trail ends before that page. */
-static bool follow(const struct window_trail *trail, struct window_copy *copy, uint64_t va,
-		   uint32_t want)
+/* Leaves out what was compared in this pause: the upper tables of this number. */
+static bool leads_there_by(const struct window_trail *trail, uint64_t proven,
+			   const struct regs *regs)
 {
-	struct window *out = copy->out;
-	uint32_t offset = va - trail->va, have = trail->pages * FRAME_SIZE - offset;
+	const struct xlate_log *log = &trail->log;
+	const struct xlate_read *read = log->read + UPPER_TABLES;
 
-	if (want > have) {
-		if (!trail->ends)
-			return false;
-		want = have;
-		out->cut = false;
-	}
-	for (unsigned i = 0; out->len < want; i++, offset = 0) {
-		uint32_t chunk = FRAME_SIZE - offset;
+	if (!proven || trail->upper != proven)
+		return leads_there(trail, &regs->mmu, regs->word);
+	return !(differs(read) | differs(read + 1)) &&
+	       (log->n == TABLES || reads_the_same(log, TABLES));
+}
 
-		if (chunk > want - out->len)
-			chunk = want - out->len;
-		copy_bytes(copy->buffer + out->len, trail->page[i] + offset, chunk);
-		out->len += chunk;
-	}
-	return true;
+/* Do the upper tables of both say the same? */
+static bool same_upper(const struct window_trail *a, const struct window_trail *b)
+{
+	return a->upper && a->word == b->word && same_mmu(&a->mmu, &b->mmu) &&
+	       !memcmp(a->log.read, b->log.read, UPPER_TABLES * sizeof(*a->log.read));
+}
+
+/* Numbers the upper tables of a trail whose log is complete. */
+static void number_upper(struct window_trails *trails, struct window_trail *trail)
+{
+	const struct window_trail *last = trails->last;
+
+	trail->upper = 0;
+	if (!fill_log(&trail->log))
+		return;
+	if (last && last != trail && last->pages && same_upper(last, trail))
+		trail->upper = last->upper;
+	else
+		trail->upper = ++trails->uppers;
+	trails->last = trail;
 }
 
 /* Start of the trail of a stack at `va`: without the red zone, if that is known to have no page. */
@@ -252,19 +286,72 @@ static struct window_trail *trail_at(struct window_trails *trails, const struct 
 	return &trails->trail[page * 0x9e3779b97f4a7c15ull >> (64 - WINDOW_TRAIL_BITS)];
 }
 
-static bool copy_again(struct window_copy *copy, uint64_t va, uint32_t zone, uint32_t want,
-		       bool within)
+/* Copies from the pages of a trail, of which the first begins `offset` bytes before. */
+static void follow(const struct window_trail *trail, uint32_t offset, uint8_t *to, uint32_t len)
 {
-	struct window_trail *trail = copy->trail;
-	const uint64_t start = trail_start(trail, va, zone);
+	const uint8_t *const *page = trail->page;
+	uint32_t chunk = FRAME_SIZE - offset;
+
+	for (; len > chunk; offset = 0, chunk = FRAME_SIZE) {
+		copy_bytes(to, *page++ + offset, chunk);
+		to += chunk;
+		len -= chunk;
+	}
+	copy_bytes(to, *page + offset, len);
+}
+
+/*
+ * Copies what a trail leads to; false: none does. Nothing has to be looked up here, and most copies
+ * are made so: each instruction counts.
+ */
+static inline __attribute__((always_inline)) bool
+copy_by_trail(struct window_copy *copy, uint64_t va, bool own, uint32_t want)
+{
+	const struct regs *regs = copy->regs;
+	const uint32_t zone = own ? red_zone(regs) : 0;
+	const struct window_trail *trail = trail_at(copy->trails, &regs->mmu, va - zone);
+	const uint64_t start = trail_start(trail, va, zone), offset = start - trail->va;
+	const uint32_t below = (uint32_t)(va - start), have = trail->pages * FRAME_SIZE;
+	uint64_t len = (uint64_t)want + below;
+	bool cut = true;
+
+	if (offset + len > have) {
+		if (!trail->ends || offset + below >= have)
+			return false;
+		len = have - offset;
+		cut = false;
+	}
+	if (offset >= FRAME_SIZE || !leads_there_by(trail, copy->proven, regs))
+		return false;
+	if (own) {
+		copy->proven = trail->upper;
+		copy->trails->last = trail;
+	}
+	copy->out->va = va;
+	copy->out->len = (uint32_t)len - below;
+	copy->out->bytes = copy->buffer + below;
+	copy->out->below = below;
+	copy->out->cut = cut;
+	follow(trail, (uint32_t)offset, copy->buffer, (uint32_t)len);
+	return true;
+}
+
+/* Does a trail end with the address space? */
+static bool ends_space(const struct window_trail *trail)
+{
+	const uint64_t end = trail->va + trail->pages * FRAME_SIZE;
+
+	return trail->word == 4 ? end == 1ull << 32 : !end;
+}
+
+/* Copies, and leaves a trail if that ends within the address space. */
+static bool copy_anew(struct window_copy *copy, uint64_t va, uint32_t zone, uint32_t want,
+		      bool within)
+{
+	struct window_trail *trail = trail_at(copy->trails, &copy->regs->mmu, va - zone);
 	bool done;
 
-	if (leads_there(trail, &copy->regs->mmu, copy->regs->word, start) && within &&
-	    follow(trail, copy, start, want + (uint32_t)(va - start))) {
-		window_set_below(copy->out, (uint32_t)(va - start));
-		return true;
-	}
-	copy->out->cut = within;
+	copy->trail = trail;
 	trail->pages = 0;
 	trail->log.n = 0;
 	trail->word = copy->regs->word;
@@ -272,32 +359,40 @@ static bool copy_again(struct window_copy *copy, uint64_t va, uint32_t zone, uin
 	done = copy_stack(copy, va, zone, want, &trail->bare);
 	trail->va = trail_start(trail, va, zone) & PAGE_MASK;
 	trail->ends = !copy->out->cut;
-	if (!done || !within || trail->pages > WINDOW_TRAIL_PAGES || trail->log.n > XLATE_LOG)
+	if (!done || !within || trail->pages > WINDOW_TRAIL_PAGES || trail->log.n > XLATE_LOG ||
+	    ends_space(trail))
 		trail->pages = 0;
+	else
+		number_upper(copy->trails, trail);
 	return done;
+}
+
+/* Out of line: nearly all copies go by a trail. */
+static __attribute__((noinline)) bool copy_from(struct window_copy *copy, uint64_t va, bool own,
+						uint32_t want)
+{
+	bool within, bare;
+	uint32_t zone;
+
+	va = begin(copy, va, &want, &within);
+	zone = own ? below(copy->regs, va) : 0;
+	copy->trail = NULL;
+	return copy->trails ? copy_anew(copy, va, zone, want, within)
+			    : copy_stack(copy, va, zone, want, &bare);
 }
 
 bool window_copy(struct window_copy *copy, uint32_t want)
 {
-	bool within, bare;
-	const uint64_t va = begin(copy, copy->regs->sp, &want, &within);
-	const uint32_t zone = below(copy->regs, va);
+	const struct regs *regs = copy->regs;
 
-	if (!copy->trails)
-		return copy_stack(copy, va, zone, want, &bare);
-	copy->trail = trail_at(copy->trails, &copy->regs->mmu, va - zone);
-	return copy_again(copy, va, zone, want, within);
+	return (copy->trails && copy_by_trail(copy, aligned(regs, regs->sp), true, want)) ||
+	       copy_from(copy, regs->sp, true, want);
 }
 
 bool window_copy_at(struct window_copy *copy, uint64_t va, uint32_t want)
 {
-	bool within;
-
-	va = begin(copy, va, &want, &within);
-	if (!copy->trails)
-		return copy_window(copy, va, want);
-	copy->trail = trail_at(copy->trails, &copy->regs->mmu, va);
-	return copy_again(copy, va, 0, want, within);
+	return (copy->trails && copy_by_trail(copy, aligned(copy->regs, va), false, want)) ||
+	       copy_from(copy, va, false, want);
 }
 
 /* A page of the guest, and where its bytes are. */
@@ -338,6 +433,7 @@ __attribute__((noinline)) static enum xlate_status walk_to_page(struct window_co
 		trail->bare = false;
 		trail->page[0] = page->bytes;
 		trail->pages = 1;
+		number_upper(copy->trails, trail);
 	}
 	return XLATE_OK;
 }
@@ -348,7 +444,8 @@ static enum xlate_status find_page(struct window_copy *copy, const struct mmu *m
 	struct window_trail *trail = copy->trails ? trail_at(copy->trails, mmu, va) : NULL;
 
 	page->va = va & PAGE_MASK;
-	if (!trail || !leads_there(trail, mmu, copy->regs->word, va))
+	if (!trail || !trail->pages || trail->va != page->va ||
+	    !leads_there(trail, mmu, copy->regs->word))
 		return walk_to_page(copy, mmu, trail, page);
 	page->bytes = trail->page[0];
 	return XLATE_OK;
@@ -465,4 +562,5 @@ void window_forget_trails(struct window_trails *trails)
 		trails->trail[i].pages = 0;
 		trails->trail[i].va = UINT64_MAX;
 	}
+	trails->last = NULL;
 }

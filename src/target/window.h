@@ -30,11 +30,18 @@ void window_set_below(struct window *out, uint32_t below);
 #define WINDOW_TRAIL_PAGES 12u
 #define WINDOW_TRAIL_BITS  8 /* log 2 of the trails */
 struct window_trails {
+	const struct window_trail *last; /* that was left, or gone by; NULL: none */
+	uint64_t uppers;		 /* the last number of upper tables */
 	struct window_trail {
 		unsigned pages; /* 0: nothing is known */
 		bool ends;	/* behind the last there is no page */
 		bool bare;	/* the red zone was on a page below that was not copied */
 		uint8_t word;
+		/*
+		 * Trails of one number have the same mmu, and the same in their upper tables: what
+		 * is compared for one holds for all. 0: no number.
+		 */
+		uint64_t upper;
 		struct mmu mmu;
 		uint64_t va; /* of the first page */
 		const uint8_t *page[WINDOW_TRAIL_PAGES];
@@ -55,8 +62,11 @@ struct window_copy {
 	struct window_trails *trails;
 	uint8_t *buffer; /* of `want` bytes, and RED_ZONE_MAX for a stack */
 	struct window *out;
-	uint64_t gfn;		    /* after false: the frame that was not at hand */
-	struct window_trail *trail; /* private */
+	uint64_t gfn; /* after false: the frame that was not at hand */
+	/* Private, zero at first: */
+	struct window_trail *trail;
+	uint64_t
+		proven; /* number of upper tables that were compared; for one pause, and the same registers */
 };
 
 /*

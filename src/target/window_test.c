@@ -299,6 +299,39 @@ static void a_stack_that_others_lead_to_is_not_looked_up_again(void **state)
 	assert_int_equal(reads, 0);
 }
 
+/* A vCPU's stack, and another of it in the same pause; the same tables lead there from 512 GiB on. */
+static void tables_of_two_stacks_are_compared_to_the_last(void **state)
+{
+	struct regs regs = {.sp = 0x10100, .word = 8, .mmu = {.mode = MMU_X86_4, .root = 0x1000}};
+	struct window own, other;
+
+	put(1, 1, 0x2001);
+	window_forget_trails(&trails);
+	for (unsigned i = 0; i < 16; i++) {
+		const unsigned far = i / 8;
+		struct window_copy copy = {.arch = &arch_x86_64,
+					   .regs = &regs,
+					   .mem = &physmem,
+					   .trails = &trails,
+					   .buffer = buffer,
+					   .out = &own};
+
+		/* Changed are the last table of the other one, or the first one, and back. */
+		put(4, 17, i % 8 == 3 ? 0xd001 : 0x9001);
+		put(1, far, i % 8 == 5 ? 0 : 0x2001);
+		reads = 0;
+		assert_true(window_copy(&copy, 16));
+		copy.out = &other;
+		copy.buffer = buffer + FRAME_SIZE;
+		assert_true(window_copy_at(&copy, far * 0x8000000000 + 0x11008, 16));
+		assert_true(i % 8 != 1 || !reads);
+		assert_int_equal(own.len, i == 5 ? 0 : 16);
+		assert_int_equal(other.len, i % 8 == 5 ? 0 : 16);
+		if (other.len)
+			assert_int_equal(other.bytes[0], i % 8 == 3 ? 13 : 9);
+	}
+}
+
 static void a_hole_is_remembered_while_it_is_one(void **state)
 {
 	window_forget_trails(&trails);
@@ -538,6 +571,7 @@ int main(void)
 		TEST(a_trail_is_that_of_one_kind_of_address_space),
 		TEST(stacks_side_by_side_are_all_remembered),
 		TEST(a_stack_that_others_lead_to_is_not_looked_up_again),
+		TEST(tables_of_two_stacks_are_compared_to_the_last),
 		TEST(what_was_asked_for_is_copied),
 		TEST(frames_need_not_be_neighbours),
 		TEST(a_hole_ends_the_stack),

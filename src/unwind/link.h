@@ -142,4 +142,11 @@ enum found handler_end(struct walk *walk, enum unwind_end why);
 /* Goes to the interrupted code, or ends the walk as broken if that cannot be. */
 enum found handler_leave(const struct handler_run *run, struct handler_value sp, uint8_t *trust);
 
+/*
+ * RV64GC instructions, compressed ones expanded (RISC-V Instruction Set Manual,
+ * volume I): those that move the stack pointer, keep registers, or jump. As link_code.decode;
+ * each is one operation.
+ */
+unsigned riscv_decode(const uint8_t *bytes, size_t n, struct link_op *out);
+
 #endif

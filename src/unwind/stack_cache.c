@@ -317,6 +317,24 @@ void stack_cache_keep(struct walk *walk, const struct frame *frames)
 	out->ids = entry->id + at;
 }
 
+bool unwinder_gap(const struct unwind_result *out, size_t frames, struct stack_gap *gap)
+{
+	const size_t first = STACK_CACHE_FRAMES - out->n;
+	size_t at = out->n > frames ? STACK_CACHE_FRAMES - 1 - frames : first;
+	const struct cursor *cursor;
+
+	if (!out->ids)
+		return false;
+	cursor = ((const struct stack_entry *)((const char *)(out->ids - first) -
+					       offsetof(struct stack_entry, id)))
+			 ->cursor;
+	*gap = (struct stack_gap){0};
+	for (; at < STACK_CACHE_FRAMES - 1; at++)
+		if (cursor[at + 1].sp - cursor[at].sp > gap->to - gap->from)
+			*gap = (struct stack_gap){cursor[at].sp, cursor[at + 1].sp};
+	return gap->to;
+}
+
 void unwinder_forget_stacks(struct unwinder *unwinder)
 {
 	stack_cache_forget(unwinder->known_stacks);

@@ -129,6 +129,7 @@ static void a_chain_without_an_end_is_walked_again_when_more_is_at_hand(void **s
 		unwind_on(&few, TEXT + LEAF, STACK + 0x28);
 		EXPECT(UNWIND_BROKEN, IN_F, IN_MAIN);
 		assert_int_equal(out.common, i ? 2 : 0);
+		assert_true(out.searched);
 	}
 	few.len = 0x80;
 	unwind_on(&few, TEXT + LEAF, STACK + 0x28);
@@ -151,6 +152,25 @@ static void searches_in_vain_are_made_less_and_less(void **state)
 	assert_in_range(searches, 1, 8 + 200 / 16);
 }
 
+static void the_largest_gap_between_frames_is_told(void **state)
+{
+	struct stack_gap gap;
+
+	unwind_thread(1, IN_START);
+	EXPECT(UNWIND_OUTERMOST, IN_F, IN_MAIN, IN_START);
+	assert_false(out.searched);
+	assert_true(unwinder_gap(&out, 2, &gap));
+	/* From where F runs to where MAIN does. */
+	assert_int_equal(gap.from, STACK + STRIDE + 8);
+	assert_int_equal(gap.to, STACK + STRIDE + 0x38);
+	/* One of which less is above. */
+	assert_true(unwinder_gap(&out, 1, &gap));
+	assert_int_equal(gap.from, STACK + STRIDE + 0x38);
+	unwind_thread(2, IN_START);
+	out.ids = NULL;
+	assert_false(unwinder_gap(&out, 2, &gap));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, clean)
 
 int main(void)
@@ -164,6 +184,7 @@ int main(void)
 		TEST(a_chain_without_an_end_is_known_again),
 		TEST(a_chain_without_an_end_is_walked_again_when_more_is_at_hand),
 		TEST(searches_in_vain_are_made_less_and_less),
+		TEST(the_largest_gap_between_frames_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,9 +103,12 @@ struct unwind_result {
 	uint64_t program;
 	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
-	/* Bit n: something was read from in->others[n], and how much of it, as `used`. */
+	/* Bit n: something was read from in->others[n]; the lowest of it, and how much, as `used`. */
 	uint32_t others;
+	uint32_t others_from[UNWIND_OTHERS]; /* bytes from its beginning */
 	uint32_t others_used[UNWIND_OTHERS];
+	/* A search for a return address has ended with in->stack, of which there is more. */
+	bool searched;
 	/*
 	 * Room for a number of the caller's for each frame, up to the next walk;
 	 * NULL if the stack is not remembered. Of so many of the outermost frames
@@ -126,5 +129,16 @@ struct unwind_result {
  * processor: isa.h.
  */
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out);
+
+/* Bytes of a stack that the walk has not read: from a frame's stack pointer to its caller's. */
+struct stack_gap {
+	uint64_t from, to;
+};
+
+/*
+ * The largest gap of the last stack, if that is remembered (out->ids), with at most so many frames above.
+ * False: there is none.
+ */
+bool unwinder_gap(const struct unwind_result *out, size_t frames, struct stack_gap *gap);
 
 #endif

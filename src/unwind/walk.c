@@ -13,10 +13,12 @@ static uint64_t with_what_is_below(uint64_t va)
 	return va - (room < SAVED_BELOW ? room : SAVED_BELOW);
 }
 
-static void note_other(struct walk *walk, unsigned i, uint64_t used)
+static void note_other(struct walk *walk, unsigned i, uint64_t from, uint64_t used)
 {
 	struct unwind_result *out = walk->out;
 
+	if (!(out->others >> i & 1) || from < out->others_from[i])
+		out->others_from[i] = (uint32_t)from;
 	out->others |= 1u << i;
 	if (used > out->others_used[i])
 		out->others_used[i] = (uint32_t)used;
@@ -31,7 +33,7 @@ static void walk_note_used(struct walk *walk)
 	if (stack == walk->in->stack)
 		walk->out->used = used;
 	else
-		note_other(walk, (unsigned)(stack - walk->in->others), used);
+		note_other(walk, (unsigned)(stack - walk->in->others), used, used);
 }
 
 static void note_short(struct walk *walk, uint64_t offset)
@@ -53,7 +55,7 @@ bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value)
 
 		if (walk->visited >> i & 1 || !in_window(other, va, walk->word))
 			continue;
-		note_other(walk, i, va - other->va + walk->word);
+		note_other(walk, i, va - other->va, va - other->va + walk->word);
 		read_word(walk, other, va - other->va, value);
 		return true;
 	}
@@ -80,7 +82,7 @@ bool walk_change_stack(struct walk *walk)
 		if (walk->visited >> i & 1 || !in_window(&walk->in->others[i], last, walk->word))
 			continue;
 		walk->visited |= 1u << i;
-		walk->out->others |= 1u << i;
+		note_other(walk, i, last - walk->in->others[i].va, 0);
 		walk->entry_at = STACK_CACHE_FRAMES;
 		walk->ask_from = UINT64_MAX;
 		walk->stack = &walk->in->others[i];
@@ -546,6 +548,7 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 		;
 	if (walk.cache)
 		stack_cache_keep(&walk, frames);
+	out->searched = walk.extent == in->stack->va + in->stack->len;
 	if (out->end != UNWIND_BYTES)
 		out->want = 0;
 }

@@ -100,6 +100,9 @@ class Smoke(unittest.TestCase):
             if not over:
                 break
         self.assertEqual(over, [])
+        # A gap of a page between two frames, and a stack that leads to another.
+        for found in measure.foreign(bench, ["redzone-pv", "shared-page-pvh"]):
+            self.assertLessEqual(found["paused"], PAUSED * found["floor"], found)
 
     def test_pvh(self):
         for found in self.check("pvh").values():

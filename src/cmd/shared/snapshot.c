@@ -50,10 +50,11 @@ static bool ask_for_other(struct vcpu_sample *vcpu, uint32_t used, uint64_t else
 		if (!(used >> i & 1) && (!room || !other->want))
 			room = other;
 	}
-	if (room)
-		*room = (struct other_stack){elsewhere, OTHER_STACK_CAP, room->buffer};
-	vcpu->request.leads_on |= room != NULL;
-	return room;
+	if (!room)
+		return false;
+	*room = (struct other_stack){elsewhere, OTHER_STACK_CAP, room->buffer};
+	vcpu->request.leads_on |= (uint8_t)(1u << (room - vcpu->request.other));
+	return true;
 }
 
 /*

@@ -436,8 +436,9 @@ int xen_if_batch(struct xen_if *xi, const struct xen_batch *batch, struct xen_vc
 	for (uint32_t i = 0; i < batch->contexts.n; i++, entry++) {
 		const uint32_t id = batch->contexts.id[i];
 
-		vcpus[id].status =
-			note(xi, &xi->registers[id], context_status((long)entry->result));
+		vcpus[id].status = entry->result ? note(xi, &xi->registers[id],
+							context_status((long)entry->result))
+						 : 0;
 		vcpus[id].context = xi->contexts + id * CONTEXT_BYTES;
 	}
 	return 0;

@@ -147,8 +147,8 @@ void xen_frames_tick(struct xen_frames *frames)
 
 struct window_trails *xen_frames_trails(struct xen_frames *frames, const struct physmem *mem)
 {
-	return mem->frame == xen_frames_find || mem->frame == xen_frames_bring ? &frames->trails
-									       : NULL;
+	/* All others have a context of their own. */
+	return mem->ctx == frames ? &frames->trails : NULL;
 }
 
 /* Page tables that one window may need: one for each level and some more at their borders. */

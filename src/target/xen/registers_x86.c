@@ -94,7 +94,6 @@ static void pv32_full(const struct cpu_user_regs_x86_32 *from, struct regs *regs
 
 static void hvm_mmu(const struct hvm_hw_cpu *cpu, struct mmu *mmu)
 {
-	mmu->pse = cpu->cr4 & CR4_PSE;
 	mmu->root = cpu->cr3 & PFN_MASK;
 	if (!(cpu->cr0 & CR0_PG)) {
 		mmu->mode = MMU_OFF;
@@ -105,6 +104,7 @@ static void hvm_mmu(const struct hvm_hw_cpu *cpu, struct mmu *mmu)
 		mmu->root = cpu->cr3 & 0xffffffe0; /* SDM vol. 3, table 4-7 */
 	} else {
 		mmu->mode = MMU_X86_32;
+		mmu->pse = cpu->cr4 & CR4_PSE;
 		mmu->root = cpu->cr3 & 0xfffff000;
 	}
 }

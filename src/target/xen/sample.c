@@ -10,20 +10,24 @@
 /* Attempts to unpause. */
 #define GO_AGAIN 3
 
-/* Stacks that the vCPU's own one leads to. */
+/* Copies a stack that the vCPU's own one leads to; false: as copy_vcpu. */
+static bool copy_other(struct xen_target *xt, struct window_copy *copy,
+		       const struct other_stack *other, struct window *out)
+{
+	copy->buffer = other->buffer;
+	copy->out = out;
+	return window_copy_at(copy, other->va, other->want) ||
+	       xen_frames_refused(xt->frames, copy->gfn);
+}
+
 static bool copy_others(struct xen_target *xt, struct vcpu_sample *vcpu, struct window_copy *copy)
 {
 	bool whole = true;
 
-	for (unsigned i = 0; vcpu->request.leads_on && i < UNWIND_OTHERS; i++) {
-		const struct other_stack *other = &vcpu->request.other[i];
+	for (unsigned left = vcpu->request.leads_on; left; left &= left - 1) {
+		const int i = __builtin_ctz(left);
 
-		copy->buffer = other->buffer;
-		copy->out = &vcpu->others[i];
-		copy->out->len = 0;
-		if (other->want && !window_copy_at(copy, other->va, other->want) &&
-		    !xen_frames_refused(xt->frames, copy->gfn))
-			whole = false;
+		whole &= copy_other(xt, copy, &vcpu->request.other[i], &vcpu->others[i]);
 	}
 	return whole;
 }
@@ -130,9 +134,11 @@ static bool read_stopped(struct xen_target *xt, struct sample *sample, const str
 {
 	const struct physmem in_time = {find_in_time, xt};
 
+	if (!sample->request.max_pause_ns)
+		return copy_stacks(xt, sample, mem);
 	/* Leaves time for the unpause. */
 	xt->hurry_until_ns = start_ns + sample->request.max_pause_ns / 4 * 3;
-	return copy_stacks(xt, sample, sample->request.max_pause_ns ? &in_time : mem);
+	return copy_stacks(xt, sample, &in_time);
 }
 
 /* Unpauses the domain; tries once more at once if Xen refuses it. Further tries are in no hurry. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/riscv/insn.h"
+#include "unwind/link.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

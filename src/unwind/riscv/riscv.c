@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/riscv/insn.h"
-
+#include "arch/riscv/riscv.h"
 #include "unwind/isa.h"
+#include "unwind/link.h"
 
 /* Registers; those of three bits are x8 to x15. */
 enum { RD = LINK_FIELD, RS1, RS2, LOW, RD_3, LOW_3 };
