@@ -332,7 +332,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (capture->threads && capture->locator)
 		image_locator_want_threads(capture->locator);
 	for (uint32_t i = 0; i < vcpus; i++)
-		stack_depth_begin(&capture->depths[i]);
+		stack_depth_begin(&capture->depths[i], capture->target->copies_pieces);
 	for (uint32_t i = 0; i < vcpus && !err && options->first_stack; i++)
 		capture->sample->vcpu[i].request.want =
 			options->first_stack < cap ? options->first_stack : cap;

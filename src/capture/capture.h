@@ -88,12 +88,14 @@ struct stack_depth {
 	uint32_t idle[UNWIND_OTHERS]; /* stacks since the last that led to this one */
 	uint32_t idle_red_zone;	      /* ... since the last that needed the red zone */
 	uint64_t gap;		      /* end of a large gap between frames, a stretch ago */
+	bool pieces;		      /* such a gap may be left out */
 	bool apart; /* it is not copied: what is above is asked for as another stack */
 	uint32_t gap_wait,
 		gap_patience; /* stretches until it is tried again, now and the next time */
 };
 
-void stack_depth_begin(struct stack_depth *depth);
+/* `pieces`: as target.copies_pieces. */
+void stack_depth_begin(struct stack_depth *depth, bool pieces);
 
 /* Asks for as much of the stacks as the last one needed, and sets request.again if that was not there. */
 void stack_depth_adapt(struct stack_depth *depth, struct vcpu_sample *vcpu, uint32_t cap,

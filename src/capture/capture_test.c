@@ -150,6 +150,7 @@ static int set_up(void **state)
 	f->fake.base = (struct target){.ops = &fake_ops};
 	f->fake.base.info.arch = &arch_x86_64;
 	f->fake.base.info.vcpus = 1;
+	f->fake.base.copies_pieces = true;
 	write_code(&f->fake);
 	options.images = f->images = name_functions();
 	assert_null(stacks_new(&f->stacks));
@@ -320,7 +321,7 @@ static void what_is_never_read_of_another_stack_is_not_copied(void **state)
 	struct unwind_result out = {.end = UNWIND_BYTES, .elsewhere = STACK + 3744};
 	struct stack_depth depth;
 
-	stack_depth_begin(&depth);
+	stack_depth_begin(&depth, true);
 	stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
 	assert_true(vcpu.request.again);
 	assert_int_equal(other->va, STACK + 3744);
@@ -351,7 +352,7 @@ static void a_search_that_ended_with_the_copy_is_made_again_with_more(void **sta
 	struct unwind_result out = {.used = 40};
 	struct stack_depth depth;
 
-	stack_depth_begin(&depth);
+	stack_depth_begin(&depth, true);
 	for (unsigned i = 0; i < 200; i++)
 		stack_depth_adapt(&depth, &vcpu, STACK_DEFAULT, &out);
 	assert_int_equal(vcpu.request.want, 256);

@@ -28,10 +28,11 @@
 /* Registers that a function saves below its return address, bytes. */
 #define GAP_SAVED 128
 
-void stack_depth_begin(struct stack_depth *depth)
+void stack_depth_begin(struct stack_depth *depth, bool pieces)
 {
 	*depth = (struct stack_depth){.own = {.stretch = STRETCH, .least = LEAST},
-				      .gap_patience = 1};
+				      .gap_patience = 1,
+				      .pieces = pieces};
 }
 
 /* Asks again for the beginning of a stack that was left out; false: it is not that of this one. */
@@ -258,7 +259,7 @@ static __attribute__((noinline, cold)) void leave_out_gap(struct stack_depth *de
 {
 	struct stack_gap gap;
 
-	if (vcpu->request.want < GAP || !unwinder_gap(out, GAP_FRAMES, &gap) ||
+	if (!depth->pieces || vcpu->request.want < GAP || !unwinder_gap(out, GAP_FRAMES, &gap) ||
 	    gap.to - gap.from < GAP)
 		return;
 	if (gap.to != depth->gap || depth->gap_wait) {

@@ -230,6 +230,8 @@ struct target {
 	bool copies_threads;
 	/* Set by open: sample() copies frames of an interpreter; a thread on a CPU is stopped for that. */
 	bool copies_frames;
+	/* Set by open: to copy a stack in two pieces costs as much as to copy some 1,000 bytes more. */
+	bool copies_pieces;
 	/* Set by open: read() follows any page tables that the registers name, as target->memory does. */
 	bool follows_tables;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */

@@ -340,6 +340,7 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 	if (err)
 		return err;
 	info->arch = arch_of(xt);
+	xt->base.copies_pieces = true;
 	xt->base.copies_threads = info->arch == &arch_x86_64;
 	xt->base.follows_tables = true;
 	err = undo_open(&xt->undo, &xt->domain, info->name);
