@@ -9,9 +9,6 @@
 /* A sample is repeated so often at most because a stack was deeper than the copy. */
 #define MAX_DEEPER 5
 
-/* Frames that a switch between threads is among, the innermost ones. */
-#define SWITCH_FRAMES 8u
-
 /* Steps to read what a thread's copy does not tell. */
 #define IDENTIFY_STEPS (1ull << 22)
 
@@ -46,7 +43,6 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 	uint32_t *ids = out->ids, parent = STACK_ROOT;
 	size_t i = out->n - out->common;
 
-	code_cache_mark_foreign(capture->code_cache, capture->frames, i);
 	if (!ids)
 		return stacks_intern(capture->stacks, capture->frames, out->n, id, whole);
 	if (out->common)
@@ -67,11 +63,21 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 }
 
 struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
-			   struct tick_entry *out)
+			   const struct program_of *of, struct tick_entry *out)
 {
-	bool whole = true;
-	struct error *err = intern(capture, walked, &out->stack, &whole);
+	const size_t fresh = walked->n - walked->common;
+	bool whole = true, missed = false;
+	struct error *err = NULL;
 
+	code_cache_mark_foreign(capture->code_cache, capture->frames, fresh);
+	if (of && capture->locator)
+		err = programs_place(image_locator_programs(capture->locator), of, capture->frames,
+				     fresh, &missed);
+	if (!err)
+		err = intern(capture, walked, &out->stack, &whole);
+	/* What was not told may be the next time. */
+	if (missed)
+		unwinder_forget_stacks(capture->unwinder);
 	out->end = (uint8_t)(whole ? walked->end : UNWIND_NO_ROOM);
 	capture->no_room += !whole;
 	return err;
@@ -83,6 +89,20 @@ merge(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_res
 {
 	return interpreter_merge(capture->interpreter, vcpu, capture->frames, capture->max_frames,
 				 out);
+}
+
+/* ... of a vCPU of which a thread was copied. */
+static __attribute__((noinline)) struct error *keep_of_thread(struct capture *capture,
+							      const struct vcpu_sample *vcpu,
+							      const struct unwind_result *walked,
+							      struct tick_entry *entry)
+{
+	struct guest_thread thread;
+	const struct program_of of = {capture->target, image_locator_threads(capture->locator),
+				      &thread, &vcpu->regs};
+	const bool known = guest_threads_decode(of.threads, &vcpu->thread, &thread);
+
+	return capture_keep(capture, walked, known ? &of : NULL, entry);
 }
 
 /* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
@@ -107,41 +127,10 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
 	*deeper |= vcpu->request.again;
 	err = capture->interpreter ? merge(capture, vcpu, &out) : NULL;
-	return err ? err : capture_keep(capture, &out, entry);
-}
-
-/* The guest's memory by a vCPU's view, or by that of its kernel. */
-struct kernel_view {
-	struct target *target;
-	const struct regs *regs;
-};
-
-static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct kernel_view *view = ctx;
-	const size_t got = target_read(view->target, view->regs, va, buf, len);
-	struct regs kernel;
-
-	if (got || !view->regs->kernel_root)
-		return got;
-	kernel = *view->regs;
-	kernel.mmu.root = kernel.kernel_root;
-	return target_read(view->target, &kernel, va, buf, len);
-}
-
-/* True if the kernel is about to change the thread in the innermost frames of a stack. */
-static bool is_switching(const struct capture *capture, uint32_t stack)
-{
-	const struct guest_threads *threads = image_locator_threads(capture->locator);
-
-	for (unsigned i = 0; i < SWITCH_FRAMES && stack != STACK_ROOT; i++) {
-		const struct stack_node *node = stacks_node(capture->stacks, stack);
-
-		if (guest_threads_switches(threads, node->addr))
-			return true;
-		stack = node->parent;
-	}
-	return false;
+	if (err)
+		return err;
+	return vcpu->thread.there ? keep_of_thread(capture, vcpu, &out, entry)
+				  : capture_keep(capture, &out, NULL, entry);
 }
 
 /*
@@ -154,7 +143,7 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
 	struct kernel_view view = {capture->target, &vcpu->regs};
 	struct budget budget = {.left = IDENTIFY_STEPS};
-	const struct guest_memory memory = {&view, read_kernel, &budget};
+	const struct guest_memory memory = {&view, kernel_view_read, &budget};
 	struct error *err =
 		thread_numbers_find(capture->threads, image_locator_threads(capture->locator),
 				    &memory, i, &vcpu->thread, &entry->thread);
@@ -162,7 +151,7 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 	/* The stack may be the next thread's already, the pointer still that to the one before. */
 	if (entry->thread &&
 	    !thread_numbers_on_stack(capture->threads, entry->thread, vcpu->regs.sp) &&
-	    is_switching(capture, entry->stack))
+	    is_switching(image_locator_threads(capture->locator), capture->stacks, entry->stack))
 		entry->thread = 0;
 	return err;
 }

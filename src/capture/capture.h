@@ -41,9 +41,40 @@ struct error *capture_locate(struct capture *capture, const struct regs *regs);
 bool capture_walk(struct capture *capture, const struct regs *regs, const struct window *stack,
 		  size_t n, struct unwind_result *out);
 
-/* At last all of its frames, walked->n, are interned; fills in stack and end. The only error is a lack of memory. */
+/* The kernel's memory by a vCPU's view, or by that of its kernel: guest_memory.read. */
+struct kernel_view {
+	struct target *target;
+	const struct regs *regs;
+};
+
+size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len);
+
+/* True if the kernel is about to change the thread in the innermost frames of a stack. */
+bool is_switching(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack);
+
+/* The thread of a stack, and the view that its program has of memory. */
+struct program_of {
+	struct target *target;
+	const struct guest_threads *threads;
+	const struct guest_thread *thread;
+	const struct regs *regs;
+};
+
+/*
+ * Puts frames in code of programs, of which no image is known, to the addresses of their files
+ * (MAPPED_FILES_ADDR): the same in each program, and for good. The system tells which file is mapped
+ * there, while the guest runs; its mappings are believed for a moment. *missed: it did not tell, this time.
+ * The only error is a lack of memory.
+ */
+struct error *programs_place(struct programs *programs, const struct program_of *of,
+			     struct frame *frames, size_t n, bool *missed);
+
+/*
+ * At last all of its frames, walked->n, are interned; fills in stack and end. `of` is NULL if nothing
+ * is known of the program. The only error is a lack of memory.
+ */
 struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
-			   struct tick_entry *out);
+			   const struct program_of *of, struct tick_entry *out);
 
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);

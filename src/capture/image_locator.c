@@ -69,6 +69,7 @@ struct image_locator {
 	struct vcpu_view offered[OFFERED]; /* for the next search, a ring */
 	unsigned offers;		   /* since the last */
 	bool given_up;			   /* a search was, and it was said */
+	struct programs programs;
 };
 
 static void say_so(struct image_locator *locator, bool warning, const char *format, ...)
@@ -96,7 +97,7 @@ struct error *image_locator_new(struct target *target, struct images *images,
 	if (!locator)
 		return error_no_memory();
 	locator->target = target;
-	locator->images = images;
+	locator->images = locator->programs.images = images;
 	if (notes)
 		locator->notes = *notes;
 	locator->wait_ns = FIRST_NS;
@@ -320,7 +321,7 @@ static bool is_astray(const struct image_locator *locator, const struct vcpu_sam
 		return false;
 	/* A Linux guest always runs programs of which nobody has given a file. */
 	for (size_t i = 0; vcpu->regs.user && i < images_count(locator->images); i++)
-		if (images_get(locator->images, i)->start < LOWER_HALF)
+		if (images_get(locator->images, i)->start < MAPPED_FILES_ADDR)
 			return true;
 	return !vcpu->regs.user;
 }
@@ -428,6 +429,11 @@ void image_locator_want_threads(struct image_locator *locator)
 const struct guest_threads *image_locator_threads(const struct image_locator *locator)
 {
 	return locator->kernel.threads;
+}
+
+struct programs *image_locator_programs(struct image_locator *locator)
+{
+	return &locator->programs;
 }
 
 struct images *image_locator_images(const struct image_locator *locator)

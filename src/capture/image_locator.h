@@ -13,7 +13,7 @@
 #include <signal.h>
 
 #include "symbol/images/images.h"
-#include "symbol/kernel/modules.h"
+#include "symbol/kernel/memory.h"
 #include "target/target.h"
 #include "threads/threads.h"
 
@@ -65,6 +65,9 @@ bool image_locator_busy(const struct image_locator *locator);
 /* Continues the search that has begun until `until_ns` (CLOCK_MONOTONIC); errors like image_locator_sample. */
 struct error *image_locator_work(struct image_locator *locator, uint64_t until_ns);
 
+/* The files of programs that the guest's system tells of (capture/capture.h). */
+struct programs *image_locator_programs(struct image_locator *locator);
+
 /*
  * The build id of a file that runs in the guest but is not at hand, in hex, and
  * the address of its note, if one was met; else NULL.
@@ -94,6 +97,33 @@ struct kernel_locator {
 	bool with_threads;
 	struct kernel_modules modules;
 	struct guest_threads *threads; /* NULL: not found, or not wanted */
+};
+
+/* Files of programs, and mappings of them, that are remembered. */
+#define PROGRAM_FILES_MAX 256u
+#define PROGRAM_PLACES	  64u
+
+struct program_file {
+	size_t image;	     /* its number in the images */
+	uint64_t key;	     /* guest_mapping.file */
+	uint64_t base;	     /* the file's address among them */
+	uint64_t start, end; /* of its code, in the file */
+};
+
+struct program_place {
+	uint64_t root; /* of the page tables */
+	uint64_t start, end;
+	uint64_t shift; /* from addresses in the program to those of the file; 0: there is none */
+	uint64_t until_ns;
+	uint32_t pid;
+};
+
+struct programs {
+	struct images *images;
+	struct program_file file[PROGRAM_FILES_MAX];
+	size_t n;
+	struct program_place place[PROGRAM_PLACES]; /* a ring */
+	unsigned next;
 };
 
 /*

@@ -199,6 +199,7 @@ static struct error *walk_program(const struct waiting *waiting, const struct gu
 static struct error *walk(const struct waiting *waiting, const struct guest_thread *thread,
 			  const struct stacks_read *read, bool search, struct waiting_stack *out)
 {
+	const struct program_of of = {waiting->target, waiting->threads, thread, &read->program};
 	struct unwind_result walked;
 	struct tick_entry entry = {0};
 	struct error *err = capture_locate(waiting->capture, &read->regs);
@@ -212,7 +213,7 @@ static struct error *walk(const struct waiting *waiting, const struct guest_thre
 	if (err)
 		return err;
 	out->program = out->called && !walked.program;
-	err = capture_keep(waiting->capture, &walked, &entry);
+	err = capture_keep(waiting->capture, &walked, out->program ? &of : NULL, &entry);
 	out->stack = entry.stack;
 	out->end = (enum unwind_end)entry.end;
 	return err;

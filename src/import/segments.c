@@ -38,11 +38,9 @@ struct joining {
 	size_t names_room;
 	struct ids *stand_ins, *told; /* by address, run and kind; by address and kind */
 	struct ids *located;
-
 	struct ids *called, *started, *threads; /* what a thread's number is found by */
 	struct recorded_thread *thread;
 	size_t n_threads, threads_room;
-
 	/* The segment that is being read: */
 	size_t now;
 	struct stacks *its;
@@ -63,17 +61,25 @@ static uint64_t key(uint8_t kind, uint32_t run)
 	return (uint64_t)run << 8 | kind;
 }
 
-/* Has no image, as far as both tell of it, moved between two heads? */
+static bool is_replaced(const struct recorded_image *a, const struct recorded_image *b)
+{
+	return a->build_id && b->build_id && a->start == b->start &&
+	       strcmp(a->build_id, b->build_id) != 0;
+}
+
+/* Has no image, as far as both tell of it, moved between two heads, or been replaced? */
 static bool images_stay(const struct recorded_images *a, const struct recorded_images *b)
 {
 	for (size_t i = 0; i < a->n; i++) {
 		bool seen = false, same = false;
 
 		for (size_t k = 0; a->at[i].path && k < b->n; k++) {
-			if (!b->at[k].path || strcmp(a->at[i].path, b->at[k].path))
-				continue;
-			seen = true;
-			same = same || a->at[i].slide == b->at[k].slide;
+			const bool here = b->at[k].path && !strcmp(a->at[i].path, b->at[k].path);
+
+			if (is_replaced(&a->at[i], &b->at[k]))
+				return false;
+			seen |= here;
+			same |= here && a->at[i].slide == b->at[k].slide;
 		}
 		if (seen && !same)
 			return false;
@@ -83,7 +89,7 @@ static bool images_stay(const struct recorded_images *a, const struct recorded_i
 
 static bool same_text(const char *a, const char *b)
 {
-	return !strcmp(a ? a : "", b ? b : "");
+	return !strcmp(a ?: "", b ?: "");
 }
 
 static bool same_run(const struct recording_info *a, const struct recording_info *b)

@@ -505,4 +505,5 @@ const struct threads_system threads_linux = {
 	.saved = linux_saved_read,
 	.stands = linux_saved_stands,
 	.mappings = linux_maps_read,
+	.place = linux_maps_place,
 };

@@ -141,9 +141,11 @@ bool linux_saved_stands(const void *state, const struct guest_memory *memory,
 			const struct guest_thread *thread);
 void linux_saved_find(const struct btf *btf, struct linux_saved *at);
 
-/* threads_system.mappings; and what it needs. */
+/* threads_system.mappings and .place; and what they need. */
 struct error *linux_maps_read(const void *state, const struct guest_memory *memory,
 			      const struct guest_thread *thread, struct guest_mapping_list *out);
+bool linux_maps_place(const void *state, const struct guest_memory *memory,
+		      const struct guest_thread *thread, uint64_t va, struct guest_place *out);
 void linux_maps_find(const struct btf *btf, struct linux_maps *maps);
 
 #endif

@@ -93,8 +93,8 @@ struct walk {
 	uint32_t nodes;		     /* that may still be read */
 	/* The last file: mostly that of the next mapping, too. */
 	uint64_t file;
-	const char *path;
-	bool deleted;
+	struct guest_mapping of_file; /* what it tells of its mappings */
+	char *text;		      /* room for the only path; NULL: the list's */
 };
 
 /* Reads members of one structure at once, 8 bytes each, from `from` on, `n` of them. */
@@ -200,6 +200,18 @@ static bool is_deleted(const struct walk *walk, uint64_t at, bool *deleted)
 	return true;
 }
 
+static bool keep_text(struct walk *walk, const char *text, size_t len, const char **out)
+{
+	if (!walk->text) {
+		walk->err = pool_intern(walk->out->paths, text, len, out);
+		return !walk->err;
+	}
+	memcpy(walk->text, text, len);
+	walk->text[len] = '\0';
+	*out = walk->text;
+	return true;
+}
+
 static bool find_path(struct walk *walk, uint64_t file)
 {
 	struct path path = {.from = sizeof(path.bytes)};
@@ -210,16 +222,17 @@ static bool find_path(struct walk *walk, uint64_t file)
 	if (!get_members(walk, file, FILE_MOUNT, FILE_DENTRY - FILE_MOUNT + 1, from) ||
 	    !enter_mount(walk, from[0] - walk->maps->at[MOUNT_MNT], &at))
 		return false;
-	at.dentry = from[FILE_DENTRY - FILE_MOUNT];
-	if (!is_deleted(walk, at.dentry, &walk->deleted))
+	at.dentry = walk->of_file.file = from[FILE_DENTRY - FILE_MOUNT];
+	if (!is_deleted(walk, at.dentry, &walk->of_file.deleted))
 		return false;
 	for (unsigned i = 0; more; i++)
 		if (i == PATH_LINKS_MAX || !step_up(walk, &at, &path, &more))
 			return false;
-	walk->err = pool_intern(walk->out->paths, path.bytes + path.from,
-				sizeof(path.bytes) - path.from, &walk->path);
-	walk->file = walk->err ? 0 : file;
-	return !walk->err;
+	if (!keep_text(walk, path.bytes + path.from, sizeof(path.bytes) - path.from,
+		       &walk->of_file.path))
+		return false;
+	walk->file = file;
+	return true;
 }
 
 /* Names what is no file's, as /proc does. */
@@ -234,9 +247,7 @@ static bool find_name(struct walk *walk, struct guest_mapping *mapping)
 		name = "[heap]";
 	else if (mapping->start <= mm[MM_STACK] && mm[MM_STACK] < mapping->end)
 		name = "[stack]";
-	if (name)
-		walk->err = pool_intern(walk->out->paths, name, strlen(name), &mapping->path);
-	return !walk->err;
+	return !name || keep_text(walk, name, strlen(name), &mapping->path);
 }
 
 /* Adds the mapping of a vm_area_struct; *next is what the list leads to. */
@@ -266,8 +277,9 @@ static bool add(struct walk *walk, uint64_t vma, uint64_t *next)
 		return false;
 	if (file) {
 		mapping.offset = of[VMA_OFFSET - VMA_START] * PAGE_BYTES;
-		mapping.path = walk->path;
-		mapping.deleted = walk->deleted;
+		mapping.path = walk->of_file.path;
+		mapping.file = walk->of_file.file;
+		mapping.deleted = walk->of_file.deleted;
 	} else if (!find_name(walk, &mapping)) {
 		return false;
 	}
@@ -293,28 +305,51 @@ static bool add_entry(struct walk *walk, uint64_t entry, uint64_t from, uint64_t
 	return added->start == from && added->end - 1 == last;
 }
 
-/* Walks the node that has `from` to `last`, in the order of its pivots: the last address of each slot. */
-static bool walk_node(struct walk *walk, uint64_t node, uint64_t from, uint64_t last,
-		      unsigned depth)
+/* A node of the tree: pivots, each the last address of a slot, and one slot more than those. */
+struct maple_node {
+	uint64_t words[MAPLE_SLOTS_MOST];
+	size_t pivots, slots; /* begin at these words */
+	size_t n;	      /* pivots */
+	bool leaf;
+};
+
+static bool read_node(const struct walk *walk, uint64_t node, struct maple_node *out)
 {
 	const unsigned type = node >> 3 & 15;
 	const uint32_t *at = &walk->maps->at[type == MAPLE_LEAF ? LEAF_PIVOTS : INNER_PIVOTS];
-	const size_t n = (at[1] - at[0]) / 8;
-	uint64_t words[MAPLE_SLOTS_MOST];
 
 	node &= ~(uint64_t)(MAPLE_NODE - 1);
-	if ((type != MAPLE_LEAF && type != MAPLE_INNER) || depth == MAPLE_DEPTH_MAX ||
-	    !walk->nodes || !linux_is_pointer(node) ||
-	    !linux_get(walk->memory, node, words, sizeof(words)))
+	out->leaf = type == MAPLE_LEAF;
+	out->pivots = at[0] / 8;
+	out->slots = at[1] / 8;
+	out->n = out->slots - out->pivots;
+	return (out->leaf || type == MAPLE_INNER) && linux_is_pointer(node) &&
+	       linux_get(walk->memory, node, out->words, sizeof(out->words));
+}
+
+/* The last address of a slot, in a node whose own is `last`: no more slots are in use behind the one that ends there. */
+static uint64_t slot_end(const struct maple_node *node, size_t i, uint64_t last)
+{
+	const uint64_t pivot = i < node->n ? node->words[node->pivots + i] : last;
+
+	return pivot || !i ? pivot : last;
+}
+
+/* Walks the node that has `from` to `last`, in the order of its slots. */
+static bool walk_node(struct walk *walk, uint64_t node, uint64_t from, uint64_t last,
+		      unsigned depth)
+{
+	struct maple_node at;
+
+	if (depth == MAPLE_DEPTH_MAX || !walk->nodes || !read_node(walk, node, &at))
 		return false;
 	walk->nodes--;
-	for (size_t i = 0; i <= n; i++) {
-		const uint64_t pivot = i < n ? words[at[0] / 8 + i] : last,
-			       slot = words[at[1] / 8 + i], to = pivot || !i ? pivot : last;
+	for (size_t i = 0; i <= at.n; i++) {
+		const uint64_t slot = at.words[at.slots + i], to = slot_end(&at, i, last);
 
 		if (to < from || to > last ||
-		    !(type == MAPLE_LEAF ? add_entry(walk, slot, from, to)
-					 : walk_node(walk, slot, from, to, depth + 1)))
+		    !(at.leaf ? add_entry(walk, slot, from, to)
+			      : walk_node(walk, slot, from, to, depth + 1)))
 			return false;
 		if (to == last)
 			break;
@@ -391,6 +426,64 @@ struct error *linux_maps_read(const void *state, const struct guest_memory *memo
 	out->trouble = "the process ended or changed its mappings all the time while they were "
 		       "read, or they lead nowhere";
 	return walk.err;
+}
+
+/* Adds the mapping that holds `va` alone. */
+static bool find_in_list(struct walk *walk, uint64_t va)
+{
+	uint64_t vma = walk->value[MM_ROOT];
+
+	for (uint32_t i = 0; vma && i < GUEST_MAPPINGS_MAX; i++) {
+		uint64_t range[VMA_END - VMA_START + 1];
+
+		if (!get_members(walk, vma, VMA_START, VMA_END - VMA_START + 1, range))
+			return false;
+		if (va < range[1])
+			return va >= range[0] && add(walk, vma, &vma);
+		if (!linux_get(walk->memory, vma + walk->maps->at[VMA_NEXT], &vma, 8))
+			return false;
+	}
+	return false;
+}
+
+static bool find_in_tree(struct walk *walk, uint64_t va)
+{
+	uint64_t node = walk->value[MM_ROOT], from = 0, last = UINT64_MAX;
+	struct maple_node at;
+
+	for (unsigned depth = 0; depth < MAPLE_DEPTH_MAX; depth++) {
+		size_t i = 0;
+
+		if (!read_node(walk, node, &at))
+			return false;
+		while (i < at.n && slot_end(&at, i, last) < va)
+			from = slot_end(&at, i++, last) + 1;
+		last = slot_end(&at, i, last);
+		if (va < from || va > last)
+			return false;
+		node = at.words[at.slots + i];
+		if (at.leaf)
+			return add_entry(walk, node, from, last);
+	}
+	return false;
+}
+
+bool linux_maps_place(const void *state, const struct guest_memory *memory,
+		      const struct guest_thread *thread, uint64_t va, struct guest_place *out)
+{
+	const struct linux_threads *own = state;
+	struct guest_mapping_list list = {.at = &out->mapping, .room = 1};
+	struct walk walk = {.maps = &own->maps, .memory = memory, .out = &list, .text = out->path};
+	struct guest_thread now;
+	uint64_t unused;
+
+	return own->maps.known && own->saved.programs &&
+	       linux_get_pointer(memory, thread->at + own->maps.at[MAPS_MM], &walk.mm) &&
+	       linux_get_pointer(memory, walk.mm + own->saved.pgd, &out->tables) &&
+	       get_mm(&walk, walk.value) &&
+	       (own->maps.tree ? find_in_tree(&walk, va) : find_in_list(&walk, va)) && list.n &&
+	       linux_read_task(own, memory, thread->at, &unused, &now) &&
+	       linux_is_same(thread, &now) && !now.kernel;
 }
 
 /* All slots and pivots, of which there is one less, are in the node. */

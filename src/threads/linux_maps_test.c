@@ -420,6 +420,86 @@ static void a_budget_ends_a_reading(void **state)
 	assert_true(kernel->reads <= 20);
 }
 
+static bool place_as(struct kernel *kernel, const struct linux_threads *own, uint64_t va,
+		     struct guest_place *out)
+{
+	struct guest_threads threads = {&threads_linux, (void *)own};
+	const struct guest_thread thread = thread_of(4);
+
+	kernel->reads = 0;
+	return guest_threads_place(&threads, &kernel->memory, &thread, va, out);
+}
+
+/* All addresses around the ends of mappings are in those that the whole list has. */
+static void assert_places(struct kernel *kernel, const struct linux_threads *own)
+{
+	struct guest_mapping_list list = read_as(kernel, own, 4);
+	static const uint64_t gaps[] = {0, 0x3fffff, 0x403000, 0x501000, UINT64_MAX};
+	struct guest_place place;
+
+	put_word(kernel, MM + own->saved.pgd, START + 0x3f000);
+	for (size_t i = 0; i < list.n; i++) {
+		const struct guest_mapping *at = &list.at[i];
+		const uint64_t va[] = {at->start, at->end - 1};
+
+		for (size_t k = 0; k < 2; k++) {
+			assert_true(place_as(kernel, own, va[k], &place));
+			assert_true(kernel->reads < 60);
+			assert_true(place.mapping.start == at->start &&
+				    place.mapping.end == at->end && place.mapping.file == at->file);
+			assert_true(place.tables == START + 0x3f000);
+			assert_true(!at->path == !place.mapping.path);
+			if (at->path)
+				assert_string_equal(place.mapping.path, at->path);
+		}
+	}
+	for (size_t i = 0; i < sizeof(gaps) / sizeof(*gaps); i++)
+		assert_false(place_as(kernel, own, gaps[i], &place));
+	guest_mapping_list_free(&list);
+}
+
+static void the_place_of_an_address_is_found_alone(void **state)
+{
+	struct linux_threads older = layout;
+	struct kernel *kernel = *state;
+
+	assert_places(kernel, &layout);
+	older.maps.tree = false;
+	put_at(kernel, MM, MM_ROOT, VMA(0));
+	for (unsigned i = 1; i < MAPPINGS; i++)
+		put_at(kernel, VMA(i - 1), VMA_NEXT, VMA(i));
+	assert_places(kernel, &older);
+}
+
+static void wild_pointers_lead_to_no_place(void **state)
+{
+	struct linux_threads older = layout;
+	struct kernel *kernel = *state;
+	struct guest_place place;
+
+	older.maps.tree = false;
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		put_process(kernel);
+		put_word(kernel, MM + layout.saved.pgd, START + 0x3f000);
+		put_at(kernel, MM, MM_ROOT, wild[i]);
+		assert_false(place_as(kernel, &layout, 0x7f0000000000, &place));
+		assert_false(place_as(kernel, &older, 0x7f0000000000, &place));
+		put_process(kernel);
+		put_slot(kernel, INNER(0), 1, UINT64_MAX, wild[i]);
+		assert_false(place_as(kernel, &layout, 0x7f0000000000, &place));
+	}
+	/* A tree and a list that never end. */
+	put_process(kernel);
+	put_slot(kernel, INNER(0), 1, UINT64_MAX, INNER(0));
+	assert_false(place_as(kernel, &layout, 0x7f0000000000, &place));
+	assert_true(kernel->reads < 60);
+	put_at(kernel, MM, MM_ROOT, VMA(0));
+	put_at(kernel, VMA(0), VMA_NEXT, VMA(0));
+	kernel->budget.left = UINT64_C(500) * GUEST_MEMORY_PAGE_STEPS;
+	assert_false(place_as(kernel, &older, 0x7f0000000000, &place));
+	assert_true(kernel->reads < 600);
+}
+
 #define MAPS_TEST(name) cmocka_unit_test_setup_teardown(name, make_process, drop)
 
 int main(void)
@@ -439,6 +519,8 @@ int main(void)
 		MAPS_TEST(a_file_that_was_removed_is_told),
 		MAPS_TEST(the_end_of_a_long_path_is_kept),
 		MAPS_TEST(a_budget_ends_a_reading),
+		MAPS_TEST(the_place_of_an_address_is_found_alone),
+		MAPS_TEST(wild_pointers_lead_to_no_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,12 @@ bool guest_threads_stands(const struct guest_threads *threads, const struct gues
 	return threads->system->stands(threads->state, memory, thread);
 }
 
+bool guest_threads_place(const struct guest_threads *threads, const struct guest_memory *memory,
+			 const struct guest_thread *thread, uint64_t va, struct guest_place *out)
+{
+	return threads->system->place(threads->state, memory, thread, va, out);
+}
+
 struct error *guest_threads_mappings(const struct guest_threads *threads,
 				     const struct guest_memory *memory,
 				     const struct guest_thread *thread,

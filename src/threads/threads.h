@@ -27,7 +27,7 @@
  *    is_cpu() and details() what a copy means; none of these four is called if it
  *    returns false.
  * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
- * 5. Programs: mappings(), what lies where in the memory of a process.
+ * 5. Programs: mappings() and place(), what lies where in the memory of a process.
  * 6. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
@@ -206,6 +206,7 @@ struct guest_mapping {
 	 * and its like. NULL: neither. Any bytes: sanitize them before they are printed.
 	 */
 	const char *path;
+	uint64_t file; /* tells its file from others that have this path; 0: no file is mapped */
 };
 
 struct pool;
@@ -228,6 +229,20 @@ struct error *guest_threads_mappings(const struct guest_threads *threads,
 				     const struct guest_thread *thread,
 				     struct guest_mapping_list *out);
 void guest_mapping_list_free(struct guest_mapping_list *list);
+
+/* One mapping, and the program that it is of. */
+struct guest_place {
+	struct guest_mapping mapping; /* its path is `path`, or NULL */
+	uint64_t tables; /* address of the program's page tables, in the kernel's view */
+	char path[GUEST_PATH_MAX + 1];
+};
+
+/*
+ * Finds the mapping that holds an address of a thread's program, while the guest runs. False: there
+ * is none, the thread has ended, or the system does not tell.
+ */
+bool guest_threads_place(const struct guest_threads *threads, const struct guest_memory *memory,
+			 const struct guest_thread *thread, uint64_t va, struct guest_place *out);
 
 /* The one that holds an address; NULL: none, or there is no list. */
 const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va);
@@ -333,6 +348,8 @@ struct threads_system {
 	struct error *(*mappings)(const void *state, const struct guest_memory *memory,
 				  const struct guest_thread *thread,
 				  struct guest_mapping_list *out);
+	bool (*place)(const void *state, const struct guest_memory *memory,
+		      const struct guest_thread *thread, uint64_t va, struct guest_place *out);
 };
 
 struct guest_threads {

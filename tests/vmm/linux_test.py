@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from hostcase import BUILD, chance
+from hostcase import BUILD, PROGRAMS, chance
 from linuxcase import BOOT, LinuxCase
 from xenrig import packages
 
@@ -49,6 +49,14 @@ MAPS = re.compile(r"^maps /proc/(\d+) ([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) 
 SYSCALL = re.compile(r"^syscall /proc/(\d+) .* 0x([0-9a-f]+)\r?$", re.M)
 LOADER = "lib64/ld-linux-x86-64.so.2"
 
+# Two processes of it execute it again and again, at other addresses (tests/vmm/programs/two-files.c); code without a name, as reports tell it.
+TWO_FILES = PROGRAMS / "two-files"
+PARTS = {"two-files": "own_work", "libc.so.6": "memfrob"}
+AT_OFFSET = re.compile(r"(.+)\+0x([0-9a-f]+)$")
+# Of samples in programs, those in the moment in which one gives way to the next, whose files are not told.
+UNTOLD = 0.05
+PARTS_TOLERANCE = 0.05
+
 
 class Linux(LinuxCase):
     def rows(self, by):
@@ -74,9 +82,10 @@ class Linux(LinuxCase):
         # One of the two CPUs has it all the time, the other one nearly nothing to do.
         total = sum(rows.values())
         self.assertLessEqual(abs(rows[turning[0]] / total - 0.5), 0.1 + chance.margin(0.5, total), rows)
-        # Code of programs is the only one that has no name.
-        programs = {process for process, function in self.rows("process,function") if function.startswith("0x")}
+        # Code of programs is the only one that has no name, and is told by its file.
+        programs = {process for process, function in self.rows("process,function") if function.startswith(("0x", "[init]"))}
         self.assertLessEqual(programs, {"init (1)", "[unknown]"})
+        self.assertIn(("init (1)", "[init]"), self.rows("process,function"))
 
     def waited(self):
         """ns that each kind of wait has had, as the program told last."""
@@ -123,15 +132,18 @@ class Linux(LinuxCase):
     def test_waits_have_the_shares_that_their_program_tells_and_its_stacks(self):
         self.check_waits("pti=on")
 
-    def programs(self):
-        """Files of the guest: a shell without libraries, and a program of this machine with them."""
-        deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
-        subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
-        libraries = re.findall(r"=> (/\S+)", subprocess.run(["ldd", "/bin/sleep"], check=True, stdout=subprocess.PIPE, text=True).stdout)
-        files = {"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep"), LOADER: Path("/") / LOADER,
-                 **{library.lstrip("/"): Path(library) for library in libraries}}
+    def files_of(self, programs):
+        """Files of a guest with these programs {name: path} and the libraries of this machine that they need."""
+        told = "".join(subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout for path in programs.values())
+        files = {**programs, LOADER: Path("/") / LOADER, **{library.lstrip("/"): Path(library) for library in re.findall(r"=> (/\S+)", told)}}
         directories = {str(parent) for name in files for parent in Path(name).parents} - {"."}
         return {**{name: (0o40755, b"", (0, 0)) for name in sorted(directories)}, **{name: (0o100755, path.read_bytes(), (0, 0)) for name, path in files.items()}}
+
+    def programs(self):
+        """A shell without libraries, and a program of this machine with them."""
+        deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
+        subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
+        return self.files_of({"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep")})
 
     def check_maps(self, told):
         """All mappings of all processes are those that /proc tells; returns {pid: mappings}."""
@@ -185,6 +197,52 @@ class Linux(LinuxCase):
         libc = next(f"/{name}" for name in self.programs() if name.endswith("libc.so.6"))
         self.check_files(json.loads(self.uniprof("stack", "-q", "--all-threads", "--json", "-s", "/bin/sleep", "-s", libc, f"qemu:{self.qmp}", timeout=600)), maps)
         self.assertRegex(self.uniprof("stack", "--all-threads", f"qemu:{self.qmp}", timeout=600), r"called by its program at libc\.so\.6\+0x[0-9a-f]+, whose")
+
+    def start_two_files(self):
+        files = self.files_of({"bin/two-files": TWO_FILES})
+        self.start_linux("quiet console=ttyS0 pti=on rdinit=/bin/two-files", more=files)
+        self.wait_for(lambda: self.console.exists() and "spent" in self.console.read_text(), "its programs do not begin", BOOT)
+        self.libc = next(Path(f"/{name}") for name in files if name.endswith("libc.so.6"))
+
+    def spent(self):
+        """Shares of its time in each part, as the two processes told last."""
+        told = {pid: (int(own), int(libc)) for pid, own, libc in re.findall(r"^spent (\d+) (\d+) (\d+)\r?\n", self.console.read_text(), re.M)}
+        own, libc = (sum(parts) for parts in zip(*told.values()))
+        return {"own_work": own / (own + libc), "memfrob": libc / (own + libc)}
+
+    def range_of(self, function):
+        """Addresses of a function in its file."""
+        path = TWO_FILES if function == "own_work" else self.libc
+        start, size = re.search(rf"^(\w+) (\w+) T {function}\b", subprocess.run(["nm", "-D", "-S", path], check=True, stdout=subprocess.PIPE, text=True).stdout, re.M).groups()
+        return range(int(start, 16), int(start, 16) + int(size, 16))
+
+    def part_of(self, name):
+        """Function that a row of code without a name is of, by its file and offset there."""
+        file, offset = AT_OFFSET.fullmatch(name).groups()
+        function = PARTS.get(file)
+        return function if function and int(offset, 16) in self.range_of(function) else file
+
+    def take_parts(self, attempt):
+        self.uniprof("record", "-q", "--max-overhead", 50, "-F", 97, "-T", 5 * chance.longer(attempt), "-o", "out.uniprof", f"qemu:{self.qmp}", timeout=600)
+        report = json.loads(self.uniprof("report", "--json", "--rows", 0, "--addresses", "--by", "process,function", "out.uniprof"))
+        seen, untold = {}, 0
+        for row in report["rows"]:
+            name, samples = row["function"], row["self"]["samples"]
+            if not row["process"].startswith("two-files") or not samples:
+                continue
+            untold += samples if name.startswith("0x") else 0
+            if AT_OFFSET.fullmatch(name):
+                part = self.part_of(name)
+                seen[part] = seen.get(part, 0) + samples
+        self.assertLessEqual(set(seen), {*PARTS, *PARTS.values(), Path(LOADER).name, "[vdso]"})
+        total = sum(seen.values()) + untold
+        self.assertLessEqual(untold / total, UNTOLD + chance.margin(UNTOLD, total), report)
+        return {part: seen.get(part, 0) for part in PARTS.values()}, self.spent()
+
+    def test_code_of_programs_is_told_by_its_files_wherever_each_is(self):
+        self.start_two_files()
+        self.wait_for_thread("two-files")
+        chance.check_shares(self.take_parts, PARTS_TOLERANCE)
 
     def test_threads(self):
         self.check("")

@@ -244,13 +244,28 @@ static struct image *find_mapping(struct images *images, size_t i, uint64_t slid
 	return NULL;
 }
 
+/* Adds a mapping of file `i`. */
+static struct error *insert(struct images *images, size_t i, const struct image *mapping)
+{
+	const size_t at = rank(images, i);
+	struct error *err = ARRAY_RESERVE(&images->mapping, &images->room, images->n + 1);
+
+	if (err)
+		return err;
+	memmove(images->mapping + at + 1, images->mapping + at,
+		(images->n - at) * sizeof(*images->mapping));
+	images->mapping[at] = *mapping;
+	images->n++;
+	images->changes++;
+	images->file[i]->mappings++;
+	return NULL;
+}
+
 struct error *images_map(struct images *images, size_t i, uint64_t slide, bool checked)
 {
 	struct image_file *file = images->file[i];
 	struct image mapping = {.file = file, .slide = slide, .checked = checked};
-	size_t at = rank(images, i);
 	struct image *known = find_mapping(images, i, slide);
-	struct error *err;
 
 	if (known) {
 		known->checked |= checked;
@@ -258,19 +273,65 @@ struct error *images_map(struct images *images, size_t i, uint64_t slide, bool c
 	}
 	if (file->mappings == IMAGE_MAPPINGS_MAX)
 		return NULL;
-	err = ARRAY_RESERVE(&images->mapping, &images->room, images->n + 1);
-	if (err)
-		return err;
 	file_range(file, &mapping.start, &mapping.end);
 	mapping.start += slide;
 	mapping.end += slide;
-	memmove(images->mapping + at + 1, images->mapping + at,
-		(images->n - at) * sizeof(*images->mapping));
-	images->mapping[at] = mapping;
-	images->n++;
-	images->changes++;
-	file->mappings++;
-	return NULL;
+	return insert(images, i, &mapping);
+}
+
+/* FNV-1a */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+	do
+		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+	while (*text++);
+	return hash;
+}
+
+static bool is_taken(const struct images *images, uint64_t base)
+{
+	for (size_t i = 0; i < images->n; i++)
+		if (images->mapping[i].slide == base)
+			return true;
+	return false;
+}
+
+/* There are far more addresses than images. */
+static uint64_t choose_base(const struct images *images, const struct mapped_file *mapped)
+{
+	const uint64_t room = MAPPED_FILES_END - MAPPED_FILES_ADDR;
+	uint64_t at =
+		hash_text(hash_text(UINT64_C(0xcbf29ce484222325), mapped->path), mapped->build_id);
+
+	at ^= at >> 32;
+	at = at * MAPPED_FILE_SIZE % room;
+	while (is_taken(images, MAPPED_FILES_ADDR + at))
+		at = (at + MAPPED_FILE_SIZE) % room;
+	return MAPPED_FILES_ADDR + at;
+}
+
+struct error *images_add_mapped(struct images *images, const struct mapped_file *mapped,
+				uint64_t *base)
+{
+	struct image_file *file = calloc(1, sizeof(*file));
+	struct error *err = file ? NULL : error_no_memory();
+	struct image mapping = {.file = file, .checked = true};
+
+	*base = choose_base(images, mapped);
+	if (err)
+		return err;
+	file->path = strdup(mapped->path);
+	file->names = true;
+	snprintf(file->build_id, sizeof(file->build_id), "%s", mapped->build_id);
+	err = file->path ? add_file(images, file) : error_no_memory();
+	if (err) {
+		image_file_free(file);
+		return err;
+	}
+	mapping.slide = *base;
+	mapping.start = *base + mapped->start;
+	mapping.end = *base + mapped->end;
+	return insert(images, images->n_files - 1, &mapping);
 }
 
 void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space, bool program)

@@ -240,6 +240,41 @@ static void files_for_names_only_have_range_and_names(void **state)
 	images_free(images);
 }
 
+/* Bases of files that are added to new images. */
+static void add_mapped(const struct mapped_file *files, size_t n, uint64_t *base)
+{
+	struct images *images = new_images();
+
+	for (size_t i = 0; i < n; i++) {
+		const struct image *image;
+
+		assert_null(images_add_mapped(images, &files[i], &base[i]));
+		image = images_at(images, base[i] + files[i].start);
+		assert_true(image && image->slide == base[i] && is_mapped_file(base[i]));
+		assert_string_equal(image->file->path, files[i].path);
+		assert_null(images_at(images, base[i] + files[i].end));
+	}
+	images_free(images);
+}
+
+static void mapped_files_have_addresses_of_their_own_that_stay(void **state)
+{
+	const struct mapped_file files[] = {{"/lib/a", "", 0x1000, 0x2000},
+					    {"/lib/a", "ab", 0x1000, 0x2000},
+					    {"/lib/b", "ab", 0x1000, 0x2000},
+					    {"/lib/b", "ab", 0x5000, 0x6000}};
+	uint64_t base[4], again[3];
+
+	add_mapped(files, 4, base);
+	for (size_t i = 0; i < 4; i++)
+		for (size_t k = 0; k < i; k++)
+			assert_true(base[i] != base[k]);
+	add_mapped(files + 1, 3, again);
+	assert_memory_equal(again, base + 1, sizeof(again));
+	/* Written in recordings of other versions. */
+	assert_true(base[1] == UINT64_C(0x6dca89f000000000));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +283,7 @@ int main(void)
 		cmocka_unit_test(addresses_wrap_around),
 		cmocka_unit_test(a_file_for_callers_only_gives_no_names),
 		cmocka_unit_test(tables_serve_beside_stripped_files),
+		cmocka_unit_test(mapped_files_have_addresses_of_their_own_that_stay),
 		cmocka_unit_test(an_address_means_where_code_begins),
 		cmocka_unit_test(tables_are_written_with_the_guest_s_addresses),
 		cmocka_unit_test(files_for_names_only_have_range_and_names),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/modules.h"
+#include "symbol/kernel/memory.h"
 
 #include <elf.h>
 #include <stdio.h>

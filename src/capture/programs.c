@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Threads and programs of stacks: the system of the guest tells which file is mapped where a program
+ * works, and the program's memory what that file is.
+ */
+
+#include "capture/capture.h"
+
+#include <elf.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+
+/* Time for which a mapping is taken to be still there. */
+#define PLACE_KEPT_NS 100000000ull
+
+/* Steps to find the files of one stack. */
+#define PLACES_STEPS (1ull << 22)
+
+#define PAGE GUEST_MEMORY_PAGE
+
+size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct kernel_view *view = ctx;
+	const size_t got = target_read(view->target, view->regs, va, buf, len);
+	struct regs kernel;
+
+	if (got || !view->regs->kernel_root)
+		return got;
+	kernel = *view->regs;
+	kernel.mmu.root = kernel.kernel_root;
+	return target_read(view->target, &kernel, va, buf, len);
+}
+
+/* Frames that a switch between threads is among, the innermost ones. */
+#define SWITCH_FRAMES 8u
+
+bool is_switching(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack)
+{
+	for (unsigned i = 0; i < SWITCH_FRAMES && stack != STACK_ROOT; i++) {
+		const struct stack_node *node = stacks_node(stacks, stack);
+
+		if (guest_threads_switches(threads, node->addr))
+			return true;
+		stack = node->parent;
+	}
+	return false;
+}
+
+/* One stack whose frames are put to their files. */
+struct placing {
+	struct programs *programs;
+	const struct program_of *of;
+	struct guest_memory kernel, program;
+	uint64_t now_ns;
+	bool missed;
+};
+
+static size_t read_program(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct program_of *of = ctx;
+
+	return target_read(of->target, of->regs, va, buf, len);
+}
+
+/* True if these are the page tables of the stack: the thread may have begun another program since. */
+static bool is_own(const struct program_of *of, uint64_t tables)
+{
+	const struct regs *regs = of->regs;
+	struct mmu mmu = regs->mmu;
+	uint64_t root;
+
+	if (!target_translate(of->target, &mmu, tables, &root)) {
+		mmu.root = regs->kernel_root;
+		if (!mmu.root || !target_translate(of->target, &mmu, tables, &root))
+			return false;
+	}
+	return root == regs->mmu.root || root == regs->kernel_root;
+}
+
+static bool find_mapping(const struct placing *p, uint64_t va, struct guest_place *out)
+{
+	return guest_threads_place(p->of->threads, &p->kernel, p->of->thread, va, out);
+}
+
+/* A file, by what its first page tells. */
+struct file_head {
+	struct mapped_file file;
+	uint64_t less; /* addresses of a mapping, less offsets in the file */
+	char build_id[2 * BUILD_ID_MAX + 1];
+};
+
+#define NOTE_ALIGN 4u
+
+/* Finds the build id among notes; all sizes are the guest's. */
+static void find_build_id(const uint8_t *notes, size_t len, char *hex)
+{
+	Elf64_Nhdr head;
+	size_t at = 0;
+
+	while (len - at >= sizeof(head) + sizeof(ELF_NOTE_GNU)) {
+		const uint8_t *name = notes + at + sizeof(head), *id = name + sizeof(ELF_NOTE_GNU);
+		size_t all;
+
+		memcpy(&head, notes + at, sizeof(head));
+		if (head.n_namesz > len || head.n_descsz > len)
+			return;
+		all = sizeof(head) + (head.n_namesz + NOTE_ALIGN - 1) / NOTE_ALIGN * NOTE_ALIGN +
+		      (head.n_descsz + NOTE_ALIGN - 1) / NOTE_ALIGN * NOTE_ALIGN;
+		if (all > len - at)
+			return;
+		if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == sizeof(ELF_NOTE_GNU) &&
+		    !memcmp(name, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
+		    head.n_descsz <= BUILD_ID_MAX) {
+			for (size_t i = 0; i < head.n_descsz; i++)
+				sprintf(hex + 2 * i, "%02x", id[i]);
+			return;
+		}
+		at += all;
+	}
+}
+
+/* Takes the code that this part of the file has; *there: the mapping of `offset` is of it. */
+static bool take_code(const Elf64_Phdr *part, uint64_t offset, struct file_head *out, bool *there)
+{
+	const uint64_t end = part->p_vaddr + part->p_memsz;
+
+	if (part->p_vaddr >= MAPPED_FILE_SIZE || part->p_memsz >= MAPPED_FILE_SIZE - part->p_vaddr)
+		return false;
+	if (!out->file.end || part->p_vaddr < out->file.start)
+		out->file.start = part->p_vaddr;
+	if (end > out->file.end)
+		out->file.end = end;
+	if (offset >= (part->p_offset & ~(uint64_t)(PAGE - 1)) &&
+	    offset - part->p_offset + PAGE < part->p_filesz + PAGE) {
+		out->less = part->p_vaddr - part->p_offset;
+		*there = true;
+	}
+	return true;
+}
+
+/* Reads the head of a file from its first page; `offset`: of a mapping of its code. False: it is none. */
+static bool read_head(const uint8_t *page, uint64_t offset, struct file_head *out)
+{
+	bool there = false;
+	Elf64_Ehdr head;
+
+	memcpy(&head, page, sizeof(head));
+	if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    head.e_phentsize != sizeof(Elf64_Phdr) || head.e_phoff >= PAGE ||
+	    head.e_phnum > (PAGE - head.e_phoff) / sizeof(Elf64_Phdr))
+		return false;
+	for (unsigned i = 0; i < head.e_phnum; i++) {
+		Elf64_Phdr part;
+
+		memcpy(&part, page + head.e_phoff + i * sizeof(part), sizeof(part));
+		if (part.p_type == PT_LOAD && part.p_flags & PF_X &&
+		    !take_code(&part, offset, out, &there))
+			return false;
+		if (part.p_type == PT_NOTE && part.p_offset < PAGE && !*out->build_id)
+			find_build_id(page + part.p_offset,
+				      part.p_filesz < PAGE - part.p_offset ? part.p_filesz
+									   : PAGE - part.p_offset,
+				      out->build_id);
+	}
+	return there;
+}
+
+/* The file's first page is mapped as far below its code as it is in the file. */
+static bool find_head(const struct placing *p, const struct guest_mapping *of,
+		      struct file_head *out)
+{
+	const uint64_t first = of->start - of->offset;
+	struct guest_place place;
+	uint8_t page[PAGE];
+
+	if (of->offset && (of->offset > of->start || !find_mapping(p, first, &place) ||
+			   place.mapping.start != first || place.mapping.offset ||
+			   place.mapping.file != of->file))
+		return false;
+	return guest_memory_read(&p->program, first, page, PAGE) == PAGE &&
+	       read_head(page, of->offset, out);
+}
+
+/* All that is known without its first page are offsets in the file. */
+static bool describe(const struct placing *p, const struct guest_mapping *mapping,
+		     struct file_head *out)
+{
+	*out = (struct file_head){0};
+	if (!find_head(p, mapping, out)) {
+		*out = (struct file_head){0};
+		out->file.start = mapping->offset;
+		out->file.end = mapping->offset + (mapping->end - mapping->start);
+	}
+	out->file.path = mapping->path;
+	out->file.build_id = out->build_id;
+	return out->file.end < MAPPED_FILE_SIZE && out->file.start < out->file.end;
+}
+
+/* The file among those that were met before; NULL: it is new. */
+static const struct program_file *find_file(const struct programs *programs,
+					    const struct guest_mapping *mapping,
+					    const struct file_head *head)
+{
+	for (size_t i = 0; i < programs->n; i++) {
+		const struct program_file *known = &programs->file[i];
+		const struct image_file *image = images_file(programs->images, known->image);
+
+		if (known->start == head->file.start && known->end == head->file.end &&
+		    !strcmp(image->path, mapping->path) &&
+		    !strcmp(image->build_id, head->build_id) &&
+		    (*head->build_id || known->key == mapping->file))
+			return known;
+	}
+	return NULL;
+}
+
+static struct error *add_file(struct programs *programs, const struct guest_mapping *mapping,
+			      const struct file_head *head, const struct program_file **out)
+{
+	struct program_file file = {.key = mapping->file,
+				    .start = head->file.start,
+				    .end = head->file.end,
+				    .image = images_files(programs->images)};
+	struct error *err;
+
+	*out = NULL;
+	if (programs->n == PROGRAM_FILES_MAX)
+		return NULL;
+	err = images_add_mapped(programs->images, &head->file, &file.base);
+	if (err)
+		return err;
+	programs->file[programs->n] = file;
+	*out = &programs->file[programs->n++];
+	return NULL;
+}
+
+/* True if all of the mapping is code by what the head says: no address of it is another file's. */
+static bool is_within(const struct guest_mapping *mapping, const struct file_head *head)
+{
+	const uint64_t start = mapping->offset + head->less, end = head->file.end;
+
+	return start + PAGE > head->file.start && start < end &&
+	       mapping->end - mapping->start < end - start + PAGE;
+}
+
+/* Finds the file that is mapped there, and how far from its own address; kept->shift stays 0 where none is. */
+static struct error *find_shift(const struct placing *p, const struct guest_mapping *mapping,
+				struct program_place *kept)
+{
+	const struct program_file *file;
+	struct file_head head;
+	struct error *err = NULL;
+
+	if (!mapping->executable || !mapping->path || !describe(p, mapping, &head) ||
+	    !is_within(mapping, &head))
+		return NULL;
+	file = find_file(p->programs, mapping, &head);
+	if (!file)
+		err = add_file(p->programs, mapping, &head, &file);
+	if (file)
+		kept->shift = file->base + mapping->offset + head.less - mapping->start;
+	return err;
+}
+
+/* The mapping with an address, as it was not long ago. */
+static const struct program_place *find_kept(const struct placing *p, uint64_t va)
+{
+	for (unsigned i = 0; i < PROGRAM_PLACES; i++) {
+		const struct program_place *kept = &p->programs->place[i];
+
+		if (va - kept->start < kept->end - kept->start &&
+		    kept->root == p->of->regs->mmu.root && kept->pid == p->of->thread->pid &&
+		    p->now_ns < kept->until_ns)
+			return kept;
+	}
+	return NULL;
+}
+
+static struct error *find_place(struct placing *p, uint64_t va, const struct program_place **out)
+{
+	struct programs *programs = p->programs;
+	struct guest_place found;
+	struct program_place *kept;
+
+	*out = find_kept(p, va);
+	if (*out || p->missed)
+		return NULL;
+	p->missed = !find_mapping(p, va, &found) || !is_own(p->of, found.tables);
+	if (p->missed)
+		return NULL;
+	kept = &programs->place[programs->next++ % PROGRAM_PLACES];
+	*kept = (struct program_place){.root = p->of->regs->mmu.root,
+				       .start = found.mapping.start,
+				       .end = found.mapping.end,
+				       .until_ns = p->now_ns + PLACE_KEPT_NS,
+				       .pid = p->of->thread->pid};
+	*out = kept;
+	return find_shift(p, &found.mapping, kept);
+}
+
+struct error *programs_place(struct programs *programs, const struct program_of *of,
+			     struct frame *frames, size_t n, bool *missed)
+{
+	struct kernel_view view = {of->target, of->regs};
+	struct budget budget = {.left = PLACES_STEPS};
+	struct placing p = {.programs = programs,
+			    .of = of,
+			    .kernel = {&view, kernel_view_read, &budget},
+			    .program = {(void *)of, read_program, &budget}};
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
+		const struct program_place *place;
+
+		if (va >= LOWER_HALF ||
+		    (!(frames[i].kind & FRAME_FOREIGN) && images_at(programs->images, va)))
+			continue;
+		if (!p.now_ns)
+			p.now_ns = clock_now_ns();
+		err = find_place(&p, va, &place);
+		if (err || !place || !place->shift)
+			continue;
+		frames[i].addr += place->shift;
+		frames[i].kind &= (uint8_t)~FRAME_FOREIGN;
+	}
+	*missed = p.missed;
+	return err;
+}
