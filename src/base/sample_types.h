@@ -37,6 +37,21 @@ enum frame_kind {
 	FRAME_KINDS = 4,
 };
 
+/*
+ * Addresses from here on are those of files that programs of a guest have mapped, each elsewhere in
+ * each program: such a file has an address of its own, which no processor has, and code of
+ * it is told by that. The address follows from its path: it is the same in other recordings,
+ * unless two files want the same.
+ */
+#define MAPPED_FILES_ADDR UINT64_C(0x6000000000000000)
+#define MAPPED_FILES_END  UINT64_C(0x7000000000000000)
+#define MAPPED_FILE_SIZE  (UINT64_C(1) << 32)
+
+static inline bool is_mapped_file(uint64_t addr)
+{
+	return addr >= MAPPED_FILES_ADDR && addr < MAPPED_FILES_END;
+}
+
 /* The address of the code that a frame is in: of its call, if it is a return address. */
 static inline uint64_t frame_code(uint64_t addr, uint8_t kind)
 {

@@ -108,6 +108,10 @@ struct program_file {
 	uint64_t key;	     /* guest_mapping.file */
 	uint64_t base;	     /* the file's address among them */
 	uint64_t start, end; /* of its code, in the file */
+	uint64_t less;	     /* addresses in the file, less offsets there */
+	bool head;	     /* its first page was read; else all is offsets */
+	unsigned tries;	     /* to read its names */
+	bool named;
 };
 
 struct program_place {

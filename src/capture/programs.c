@@ -85,10 +85,12 @@ static bool find_mapping(const struct placing *p, uint64_t va, struct guest_plac
 	return guest_threads_place(p->of->threads, &p->kernel, p->of->thread, va, out);
 }
 
-/* A file, by what its first page tells. */
+/* A file, by what its first page tells, or without it. */
 struct file_head {
+	bool there;
 	struct mapped_file file;
-	uint64_t less; /* addresses of a mapping, less offsets in the file */
+	uint64_t less;	  /* addresses of a mapping, less offsets in the file */
+	uint64_t dynamic; /* address of its dynamic section; 0: none */
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
 
@@ -159,6 +161,8 @@ static bool read_head(const uint8_t *page, uint64_t offset, struct file_head *ou
 		if (part.p_type == PT_LOAD && part.p_flags & PF_X &&
 		    !take_code(&part, offset, out, &there))
 			return false;
+		if (part.p_type == PT_DYNAMIC)
+			out->dynamic = part.p_vaddr;
 		if (part.p_type == PT_NOTE && part.p_offset < PAGE && !*out->build_id)
 			find_build_id(page + part.p_offset,
 				      part.p_filesz < PAGE - part.p_offset ? part.p_filesz
@@ -189,7 +193,8 @@ static bool describe(const struct placing *p, const struct guest_mapping *mappin
 		     struct file_head *out)
 {
 	*out = (struct file_head){0};
-	if (!find_head(p, mapping, out)) {
+	out->there = find_head(p, mapping, out);
+	if (!out->there) {
 		*out = (struct file_head){0};
 		out->file.start = mapping->offset;
 		out->file.end = mapping->offset + (mapping->end - mapping->start);
@@ -199,30 +204,52 @@ static bool describe(const struct placing *p, const struct guest_mapping *mappin
 	return out->file.end < MAPPED_FILE_SIZE && out->file.start < out->file.end;
 }
 
-/* The file among those that were met before; NULL: it is new. */
-static const struct program_file *find_file(const struct programs *programs,
-					    const struct guest_mapping *mapping,
-					    const struct file_head *head)
+/* True if all of the mapping is in code from `first` to `end`: no address of it is another file's. */
+static bool is_within(const struct guest_mapping *mapping, uint64_t less, uint64_t first,
+		      uint64_t end)
 {
-	for (size_t i = 0; i < programs->n; i++) {
-		const struct program_file *known = &programs->file[i];
-		const struct image_file *image = images_file(programs->images, known->image);
+	const uint64_t start = mapping->offset + less;
 
-		if (known->start == head->file.start && known->end == head->file.end &&
-		    !strcmp(image->path, mapping->path) &&
-		    !strcmp(image->build_id, head->build_id) &&
-		    (*head->build_id || known->key == mapping->file))
-			return known;
-	}
+	return start + PAGE > first && start < end &&
+	       mapping->end - mapping->start < end - start + PAGE;
+}
+
+/* True if this is the mapping's file. One without a first page is known by the system's word for it. */
+static bool is_file(const struct programs *programs, const struct program_file *known,
+		    const struct guest_mapping *mapping, const struct file_head *head)
+{
+	const struct image_file *image = images_file(programs->images, known->image);
+	const bool same = known->key == mapping->file;
+
+	if (strcmp(image->path, mapping->path) != 0)
+		return false;
+	if (!head->there)
+		return same && is_within(mapping, known->less, known->start, known->end);
+	if (!known->head)
+		return same && !head->less;
+	return known->start == head->file.start && known->end == head->file.end &&
+	       !strcmp(image->build_id, head->build_id) && (*head->build_id || same);
+}
+
+/* The file among those that were met before; NULL: it is new. */
+static struct program_file *find_file(struct programs *programs,
+				      const struct guest_mapping *mapping,
+				      const struct file_head *head)
+{
+	for (size_t i = 0; i < programs->n; i++)
+		if (is_file(programs, &programs->file[i], mapping, head))
+			return &programs->file[i];
 	return NULL;
 }
 
 static struct error *add_file(struct programs *programs, const struct guest_mapping *mapping,
-			      const struct file_head *head, const struct program_file **out)
+			      const struct file_head *head, struct program_file **out)
 {
 	struct program_file file = {.key = mapping->file,
 				    .start = head->file.start,
 				    .end = head->file.end,
+				    .less = head->less,
+				    .head = head->there,
 				    .image = images_files(programs->images)};
 	struct error *err;
 
@@ -237,32 +264,144 @@ static struct error *add_file(struct programs *programs, const struct guest_mapp
 	return NULL;
 }
 
-/* True if all of the mapping is code by what the head says: no address of it is another file's. */
-static bool is_within(const struct guest_mapping *mapping, const struct file_head *head)
+/* A file that was met before its first page was at hand: addresses in it are its offsets. */
+static void complete(struct programs *programs, const struct file_head *head,
+		     struct program_file *file)
 {
-	const uint64_t start = mapping->offset + head->less, end = head->file.end;
+	file->start = head->file.start;
+	file->end = head->file.end;
+	file->head = true;
+	images_tell_mapped(programs->images, file->image, &head->file);
+}
 
-	return start + PAGE > head->file.start && start < end &&
-	       mapping->end - mapping->start < end - start + PAGE;
+/* Entries of a dynamic section that are read; pages that names are on may come later. */
+#define DYNAMIC_ENTRIES 64u
+#define NAME_TRIES	8u
+
+/* Tables of a dynamic section: addresses in the program; 0: none. */
+struct dynamic {
+	uint64_t symbols, strings, gnu_hash, hash;
+};
+
+/* Addresses there are the program's own once its linker has been there, the file's before. */
+static uint64_t placed(uint64_t va, uint64_t slide)
+{
+	return va < slide ? va + slide : va;
+}
+
+static bool read_dynamic(const struct guest_memory *memory, uint64_t va, uint64_t slide,
+			 struct dynamic *out)
+{
+	Elf64_Dyn entry[DYNAMIC_ENTRIES];
+	const size_t n = guest_memory_read(memory, va, entry, sizeof(entry)) / sizeof(*entry);
+
+	*out = (struct dynamic){0};
+	for (size_t i = 0; i < n && entry[i].d_tag != DT_NULL; i++) {
+		const uint64_t to = placed(entry[i].d_un.d_ptr, slide);
+
+		if (entry[i].d_tag == DT_SYMTAB)
+			out->symbols = to;
+		else if (entry[i].d_tag == DT_STRTAB)
+			out->strings = to;
+		else if (entry[i].d_tag == DT_GNU_HASH)
+			out->gnu_hash = to;
+		else if (entry[i].d_tag == DT_HASH)
+			out->hash = to;
+	}
+	return out->symbols && out->strings;
+}
+
+/* Symbols of one chain, and buckets of a table, at most. */
+#define CHAIN_MAX   4096u
+#define BUCKETS_MAX (1u << 17)
+
+/* Number behind the last symbol: its chain is that of the bucket which begins last. 0: it is not told. */
+static uint32_t count_by_gnu_hash(const struct guest_memory *memory, uint64_t va)
+{
+	uint32_t head[4], last = 0, block[PAGE / 4];
+	uint64_t chains;
+
+	if (guest_memory_read(memory, va, head, sizeof(head)) != sizeof(head) ||
+	    head[0] > BUCKETS_MAX)
+		return 0;
+	va += sizeof(head) + UINT64_C(8) * head[2];
+	chains = va + UINT64_C(4) * head[0];
+	for (uint32_t i = 0; i < head[0]; i += PAGE / 4) {
+		const uint32_t n = head[0] - i < PAGE / 4 ? head[0] - i : PAGE / 4;
+
+		if (guest_memory_read(memory, va + UINT64_C(4) * i, block, 4ul * n) != 4ul * n)
+			return 0;
+		for (uint32_t k = 0; k < n; k++)
+			last = block[k] > last ? block[k] : last;
+	}
+	if (last < head[1])
+		return 0;
+	for (uint32_t i = 0; i < CHAIN_MAX; i++, last++)
+		if (guest_memory_read(memory, chains + UINT64_C(4) * (last - head[1]), block, 4) !=
+		    4)
+			return 0;
+		else if (block[0] & 1)
+			return last + 1;
+	return 0;
+}
+
+static uint32_t count_symbols(const struct guest_memory *memory, const struct dynamic *at)
+{
+	uint32_t head[2] = {0};
+
+	if (at->gnu_hash)
+		return count_by_gnu_hash(memory, at->gnu_hash);
+	return at->hash && guest_memory_read(memory, at->hash, head, sizeof(head)) == sizeof(head)
+		       ? head[1]
+		       : 0;
+}
+
+/* Reads the functions that the file tells its loader, as far as their pages are at hand. */
+static struct error *read_names(const struct placing *p, const struct guest_mapping *mapping,
+				const struct file_head *head, struct program_file *file)
+{
+	const uint64_t slide = mapping->start - mapping->offset - head->less;
+	struct symbols_place place = {.start = file->start, .end = file->end, .typed = true};
+	struct symbols *symbols;
+	struct dynamic dynamic;
+	struct error *err;
+
+	if (!head->dynamic)
+		return NULL;
+	file->tries++;
+	if (!read_dynamic(&p->program, head->dynamic + slide, slide, &dynamic))
+		return NULL;
+	place.symbols = dynamic.symbols;
+	place.strings = dynamic.strings;
+	place.n = count_symbols(&p->program, &dynamic);
+	err = symbols_read(&p->program, &place, &symbols);
+	if (err || !symbols)
+		return err;
+	file->named = true;
+	images_name_mapped(p->programs->images, file->image, symbols);
+	return NULL;
 }
 
 /* Finds the file that is mapped there, and how far from its own address; kept->shift stays 0 where none is. */
 static struct error *find_shift(const struct placing *p, const struct guest_mapping *mapping,
 				struct program_place *kept)
 {
-	const struct program_file *file;
+	struct program_file *file;
 	struct file_head head;
 	struct error *err = NULL;
 
-	if (!mapping->executable || !mapping->path || !describe(p, mapping, &head) ||
-	    !is_within(mapping, &head))
+	if (!mapping->executable || !mapping->path || !describe(p, mapping, &head))
 		return NULL;
 	file = find_file(p->programs, mapping, &head);
 	if (!file)
 		err = add_file(p->programs, mapping, &head, &file);
-	if (file)
-		kept->shift = file->base + mapping->offset + head.less - mapping->start;
-	return err;
+	else if (head.there && !file->head)
+		complete(p->programs, &head, file);
+	if (err || !file || !is_within(mapping, file->less, file->start, file->end))
+		return err;
+	kept->shift = file->base + mapping->offset + file->less - mapping->start;
+	return file->named || file->tries == NAME_TRIES ? NULL
+							: read_names(p, mapping, &head, file);
 }
 
 /* The mapping with an address, as it was not long ago. */

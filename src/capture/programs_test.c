@@ -29,7 +29,7 @@ struct fixture {
 	const char *path;
 	uint64_t file;
 	uint64_t tables; /* address of the program's page tables, and of the stack's */
-	bool gone;
+	bool gone, hidden;
 };
 
 static struct fixture *now; /* the target's functions are handed nothing else */
@@ -66,7 +66,7 @@ static size_t read_memory(struct target *target, const struct regs *regs, uint64
 {
 	const uint64_t at = va % APART;
 
-	if (at >= PAGE || len > PAGE - at)
+	if (now->hidden || at >= PAGE || len > PAGE - at)
 		return 0;
 	memcpy(buf, now->head + at, len);
 	return len;
@@ -243,6 +243,26 @@ static void code_without_a_head_has_its_offset(void **state)
 	assert_true(place_one(f, 3, AT) == addr);
 }
 
+static void a_first_page_that_is_not_there_yet_tells_later(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t addr;
+
+	f->hidden = true;
+	addr = place_one(f, 1, AT);
+	assert_string_equal(images_at(f->images, addr)->file->build_id, "");
+	/* The code's address is its offset: it is told of the same file. */
+	f->hidden = false;
+	put_head(f, 0xab);
+	((Elf64_Phdr *)(void *)(f->head + 64))[1].p_vaddr = CODE;
+	assert_true(place_one(f, 2, AT) == addr);
+	assert_string_equal(images_at(f->images, addr)->file->build_id, "abababab");
+	/* Then one whose first page is not there is the same, too. */
+	f->hidden = true;
+	assert_true(place_one(f, 3, AT) == addr);
+	assert_int_equal(images_count(f->images), 1);
+}
+
 static void a_program_that_is_another_by_now_says_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -324,6 +344,7 @@ int main(void)
 		TEST(a_return_address_behind_the_code_belongs_to_its_call),
 		TEST(files_of_one_path_are_two_if_they_differ),
 		TEST(code_without_a_head_has_its_offset),
+		TEST(a_first_page_that_is_not_there_yet_tells_later),
 		TEST(a_program_that_is_another_by_now_says_nothing),
 		TEST(code_that_is_of_no_file_stays),
 		TEST(what_is_mapped_is_asked_once_in_a_while),

@@ -63,7 +63,7 @@ static uint64_t key(uint8_t kind, uint32_t run)
 
 static bool is_replaced(const struct recorded_image *a, const struct recorded_image *b)
 {
-	return a->build_id && b->build_id && a->start == b->start &&
+	return a->build_id && b->build_id && is_mapped_file(a->slide) && a->slide == b->slide &&
 	       strcmp(a->build_id, b->build_id) != 0;
 }
 

@@ -210,32 +210,37 @@ class Linux(LinuxCase):
         own, libc = (sum(parts) for parts in zip(*told.values()))
         return {"own_work": own / (own + libc), "memfrob": libc / (own + libc)}
 
-    def range_of(self, function):
-        """Addresses of a function in its file."""
-        path = TWO_FILES if function == "own_work" else self.libc
-        start, size = re.search(rf"^(\w+) (\w+) T {function}\b", subprocess.run(["nm", "-D", "-S", path], check=True, stdout=subprocess.PIPE, text=True).stdout, re.M).groups()
-        return range(int(start, 16), int(start, 16) + int(size, 16))
+    def ranges(self):
+        """Addresses of each part's function in its file, by the name of that."""
+        found = {}
+        for path in (TWO_FILES, self.libc):
+            text = subprocess.run(["nm", "-D", "-S", path], check=True, stdout=subprocess.PIPE, text=True).stdout
+            start, size = re.search(rf"^(\w+) (\w+) T {PARTS[path.name]}\b", text, re.M).groups()
+            found[path.name] = range(int(start, 16), int(start, 16) + int(size, 16))
+        return found
 
-    def part_of(self, name):
-        """Function that a row of code without a name is of, by its file and offset there."""
-        file, offset = AT_OFFSET.fullmatch(name).groups()
-        function = PARTS.get(file)
-        return function if function and int(offset, 16) in self.range_of(function) else file
+    def part_of(self, name, ranges):
+        """Part of the program that a row is; of code without a name by its file and offset there, of which a part has none."""
+        at = AT_OFFSET.fullmatch(name)
+        if not at:
+            return name if name in PARTS.values() else None
+        self.assertIn(at[1], {*PARTS, Path(LOADER).name, "[vdso]"})
+        self.assertNotIn(int(at[2], 16), ranges.get(at[1], ()), name)
+        return at[1]
 
     def take_parts(self, attempt):
         self.uniprof("record", "-q", "--max-overhead", 50, "-F", 97, "-T", 5 * chance.longer(attempt), "-o", "out.uniprof", f"qemu:{self.qmp}", timeout=600)
         report = json.loads(self.uniprof("report", "--json", "--rows", 0, "--addresses", "--by", "process,function", "out.uniprof"))
-        seen, untold = {}, 0
+        ranges, seen, untold = self.ranges(), {}, 0
         for row in report["rows"]:
             name, samples = row["function"], row["self"]["samples"]
             if not row["process"].startswith("two-files") or not samples:
                 continue
             untold += samples if name.startswith("0x") else 0
-            if AT_OFFSET.fullmatch(name):
-                part = self.part_of(name)
-                seen[part] = seen.get(part, 0) + samples
-        self.assertLessEqual(set(seen), {*PARTS, *PARTS.values(), Path(LOADER).name, "[vdso]"})
-        total = sum(seen.values()) + untold
+            part = None if name.startswith("0x") else self.part_of(name, ranges)
+            seen[part] = seen.get(part, 0) + samples
+        # Code of the kernel, and of the loader, is neither's.
+        total = sum(n for part, n in seen.items() if part) + untold
         self.assertLessEqual(untold / total, UNTOLD + chance.margin(UNTOLD, total), report)
         return {part: seen.get(part, 0) for part in PARTS.values()}, self.spent()
 

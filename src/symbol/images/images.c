@@ -280,11 +280,12 @@ struct error *images_map(struct images *images, size_t i, uint64_t slide, bool c
 }
 
 /* FNV-1a */
-static uint64_t hash_text(uint64_t hash, const char *text)
+static uint64_t hash_text(const char *text)
 {
-	do
-		hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-	while (*text++);
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	while (*text)
+		hash = (hash ^ (uint8_t)*text++) * UINT64_C(0x100000001b3);
 	return hash;
 }
 
@@ -300,8 +301,7 @@ static bool is_taken(const struct images *images, uint64_t base)
 static uint64_t choose_base(const struct images *images, const struct mapped_file *mapped)
 {
 	const uint64_t room = MAPPED_FILES_END - MAPPED_FILES_ADDR;
-	uint64_t at =
-		hash_text(hash_text(UINT64_C(0xcbf29ce484222325), mapped->path), mapped->build_id);
+	uint64_t at = hash_text(mapped->path);
 
 	at ^= at >> 32;
 	at = at * MAPPED_FILE_SIZE % room;
@@ -332,6 +332,23 @@ struct error *images_add_mapped(struct images *images, const struct mapped_file 
 	mapping.start = *base + mapped->start;
 	mapping.end = *base + mapped->end;
 	return insert(images, images->n_files - 1, &mapping);
+}
+
+void images_tell_mapped(struct images *images, size_t i, const struct mapped_file *file)
+{
+	struct image *mapping = &images->mapping[rank(images, i) - 1];
+
+	snprintf(images->file[i]->build_id, sizeof(images->file[i]->build_id), "%s",
+		 file->build_id);
+	mapping->start = mapping->slide + file->start;
+	mapping->end = mapping->slide + file->end;
+	images->changes++;
+}
+
+void images_name_mapped(struct images *images, size_t i, struct symbols *symbols)
+{
+	images->file[i]->symbols = symbols;
+	images->changes++;
 }
 
 void images_compared(struct images *images, size_t i, uint64_t slide, uint64_t space, bool program)

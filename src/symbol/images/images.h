@@ -14,6 +14,7 @@
  * when somebody says where it is. Until then it names nothing.
  */
 
+#include "base/sample_types.h"
 #include "symbol/images/code.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/unwind_table.h"
@@ -102,21 +103,6 @@ struct error *images_load_kept(struct images *images, const char *build_id, cons
 struct error *images_add_tables(struct images *images, const char *name, struct symbols *symbols,
 				struct unwind_table *table);
 
-/*
- * Addresses from here on are those of files that programs of a guest have mapped, each elsewhere in
- * each program: such a file has an address of its own, which no processor has, and code of
- * it is told by that. The address follows from path and build id: it is the same in other recordings,
- * unless two files want the same.
- */
-#define MAPPED_FILES_ADDR UINT64_C(0x6000000000000000)
-#define MAPPED_FILES_END  UINT64_C(0x7000000000000000)
-#define MAPPED_FILE_SIZE  (UINT64_C(1) << 32)
-
-static inline bool is_mapped_file(uint64_t addr)
-{
-	return addr >= MAPPED_FILES_ADDR && addr < MAPPED_FILES_END;
-}
-
 /* A file of which the guest's memory tells; addresses are the file's. */
 struct mapped_file {
 	const char *path;
@@ -127,6 +113,12 @@ struct mapped_file {
 /* Adds such a file. *base: its address. */
 struct error *images_add_mapped(struct images *images, const struct mapped_file *file,
 				uint64_t *base);
+
+/* Tells more of a file that was added so, but its path. */
+void images_tell_mapped(struct images *images, size_t i, const struct mapped_file *file);
+
+/* Takes over the names of a file that was added so, by its addresses; it has none so far. */
+void images_name_mapped(struct images *images, size_t i, struct symbols *symbols);
 
 size_t images_files(const struct images *images);
 struct image_file *images_file(struct images *images, size_t i);

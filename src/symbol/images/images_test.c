@@ -269,10 +269,10 @@ static void mapped_files_have_addresses_of_their_own_that_stay(void **state)
 	for (size_t i = 0; i < 4; i++)
 		for (size_t k = 0; k < i; k++)
 			assert_true(base[i] != base[k]);
-	add_mapped(files + 1, 3, again);
-	assert_memory_equal(again, base + 1, sizeof(again));
-	/* Written in recordings of other versions. */
-	assert_true(base[1] == UINT64_C(0x6dca89f000000000));
+	add_mapped(files, 3, again);
+	assert_memory_equal(again, base, sizeof(again));
+	/* In recordings of other versions, too. */
+	assert_true(base[0] == UINT64_C(0x68c83b4d00000000));
 }
 
 int main(void)

@@ -78,6 +78,18 @@ struct error *kernel_modules_read(const struct guest_memory *memory,
 				  bool (*known)(void *ctx, uint64_t start, uint64_t end),
 				  struct error *(*take)(void *ctx, struct kernel_module *module));
 
+/* A table of symbols in memory (Elf64_Sym). */
+struct symbols_place {
+	uint64_t symbols, strings; /* addresses */
+	uint32_t n;
+	uint64_t start, end; /* of code, as the symbols tell addresses */
+	bool typed;	     /* only those that are functions, of a known size */
+};
+
+/* *out is NULL if it cannot be read, is too large, or has no function there. */
+struct error *symbols_read(const struct guest_memory *memory, const struct symbols_place *at,
+			   struct symbols **out);
+
 struct kernel_memory {
 	uint64_t start, end;	 /* of its code, including the part that it frees after the start */
 	struct symbols *symbols; /* by the guest's addresses, with the build id if there is one */

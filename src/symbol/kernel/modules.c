@@ -15,8 +15,9 @@
 #define SYMBOLS_MAX (1u << 17)
 #define ORCS_MAX    (1u << 20)
 #define STRINGS_MAX (8u << 20)
-/* Bytes that are read of all modules together, at most. */
-#define READ_MAX (32u << 20)
+/* Bytes that are read of all modules together, or of one table alone, at most. */
+#define READ_MAX      (32u << 20)
+#define SYMBOLS_BYTES (8u << 20)
 
 /* Steps for a symbol, which is sorted, and for a row of the unwind tables. */
 #define SYMBOL_STEPS 128u
@@ -119,20 +120,28 @@ struct text {
 	uint64_t start, end;
 };
 
-static struct error *add_functions(const Elf64_Sym *symbol, size_t n, const char *strings,
-				   size_t len, const struct text *text,
-				   struct symbol_candidates *list)
+/* Kinds of symbols in code of known size; a thread's variables have small numbers, which are no addresses. */
+static bool is_function(const Elf64_Sym *symbol)
+{
+	const unsigned type = ELF64_ST_TYPE(symbol->st_info);
+
+	return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol->st_size &&
+	       symbol->st_shndx != SHN_UNDEF;
+}
+
+static struct error *add_functions(const Elf64_Sym *symbol, const char *strings, size_t len,
+				   const struct symbols_place *at, struct symbol_candidates *list)
 {
 	struct error *err = NULL;
 
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < at->n && !err; i++) {
 		const uint64_t start = symbol[i].st_value;
-		struct symbol_candidate one = {.start = start, .limit = text->end};
+		struct symbol_candidate one = {.start = start, .limit = at->end};
 
-		if (start < text->start || start >= text->end || symbol[i].st_name >= len ||
-		    !strings[symbol[i].st_name])
+		if (start < at->start || start >= at->end || symbol[i].st_name >= len ||
+		    !strings[symbol[i].st_name] || (at->typed && !is_function(&symbol[i])))
 			continue;
-		if (symbol[i].st_size <= text->end - start)
+		if (symbol[i].st_size <= at->end - start)
 			one.size = symbol[i].st_size;
 		one.name = strings + symbol[i].st_name;
 		one.bind = ELF64_ST_BIND(symbol[i].st_info) == STB_GLOBAL ? BIND_GLOBAL
@@ -157,28 +166,23 @@ static size_t strings_end(const Elf64_Sym *symbol, size_t n)
 	return last + NAME_MAX_LEN;
 }
 
-static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
-				  const struct text *text, struct symbols **out)
+static struct error *read_place(struct modules_reader *reader, const struct symbols_place *at,
+				struct symbols **out)
 {
-	const struct module_layout *at = &reader->modules->layout;
-	uint64_t symtab = 0, strtab = 0;
 	struct symbol_candidates list = {0};
 	struct error *err = NULL;
 	char *strings = NULL;
 	Elf64_Sym *symbol;
-	uint32_t n = 0;
 	size_t len;
 
 	*out = NULL;
-	if (!get(reader->memory, table + at->symtab, &symtab, 8) ||
-	    !get(reader->memory, table + at->num_symtab, &n, 4) ||
-	    !get(reader->memory, table + at->strtab, &strtab, 8) || !n || n > SYMBOLS_MAX)
+	if (!at->n || at->n > SYMBOLS_MAX)
 		return NULL;
-	symbol = (Elf64_Sym *)get_array(reader, symtab, n * sizeof(*symbol));
+	symbol = (Elf64_Sym *)get_array(reader, at->symbols, at->n * sizeof(*symbol));
 	if (symbol)
-		strings = get_strings(reader, strtab, strings_end(symbol, n), &len);
-	if (strings && budget_spend(reader->memory->budget, (uint64_t)SYMBOL_STEPS * n))
-		err = add_functions(symbol, n, strings, len, text, &list);
+		strings = get_strings(reader, at->strings, strings_end(symbol, at->n), &len);
+	if (strings && budget_spend(reader->memory->budget, (uint64_t)SYMBOL_STEPS * at->n))
+		err = add_functions(symbol, strings, len, at, &list);
 	if (!err && list.n)
 		err = symbols_build(&list, strings, out);
 	else
@@ -186,6 +190,28 @@ static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
 	symbol_candidates_free(&list);
 	free(symbol);
 	return err;
+}
+
+struct error *symbols_read(const struct guest_memory *memory, const struct symbols_place *at,
+			   struct symbols **out)
+{
+	struct modules_reader reader = {.memory = memory, .left = SYMBOLS_BYTES};
+
+	return read_place(&reader, at, out);
+}
+
+static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
+				  const struct text *text, struct symbols **out)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	struct symbols_place place = {.start = text->start, .end = text->end};
+
+	*out = NULL;
+	if (!get(reader->memory, table + at->symtab, &place.symbols, 8) ||
+	    !get(reader->memory, table + at->num_symtab, &place.n, 4) ||
+	    !get(reader->memory, table + at->strtab, &place.strings, 8))
+		return NULL;
+	return read_place(reader, &place, out);
 }
 
 static struct error *read_rows(struct modules_reader *reader, uint64_t module,
