@@ -22,7 +22,8 @@ struct capture {
 	struct thread_request request;
 	struct unwinder *unwinder;
 	struct interpreter *interpreter; /* NULL: none is known, or wanted */
-	bool anew; /* there is one: its functions may change where the C stack does not */
+	bool anew;     /* there is one: its functions may change where the C stack does not */
+	bool replaces; /* frames of stacks: see replace() */
 	struct frame *frames;
 	uint32_t max_frames;
 	enum unwind_method method;
@@ -43,6 +44,7 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 	uint32_t *ids = out->ids, parent = STACK_ROOT;
 	size_t i = out->n - out->common;
 
+	code_cache_mark_foreign(capture->code_cache, capture->frames, i);
 	if (!ids)
 		return stacks_intern(capture->stacks, capture->frames, out->n, id, whole);
 	if (out->common)
@@ -63,46 +65,49 @@ static struct error *intern(struct capture *capture, const struct unwind_result 
 }
 
 struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
-			   const struct program_of *of, struct tick_entry *out)
+			   struct tick_entry *out)
 {
-	const size_t fresh = walked->n - walked->common;
-	bool whole = true, missed = false;
-	struct error *err = NULL;
+	bool whole = true;
+	struct error *err = intern(capture, walked, &out->stack, &whole);
 
-	code_cache_mark_foreign(capture->code_cache, capture->frames, fresh);
-	if (of && capture->locator)
-		err = programs_place(image_locator_programs(capture->locator), of, capture->frames,
-				     fresh, &missed);
-	if (!err)
-		err = intern(capture, walked, &out->stack, &whole);
-	/* What was not told may be the next time. */
-	if (missed)
-		unwinder_forget_stacks(capture->unwinder);
 	out->end = (uint8_t)(whole ? walked->end : UNWIND_NO_ROOM);
 	capture->no_room += !whole;
 	return err;
 }
 
-/* Out of line: guests without an interpreter pay one test. */
-static __attribute__((noinline, cold)) struct error *
-merge(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_result *out)
+/* What the system did not tell may be told the next time: these frames are not remembered. */
+struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
+			    const struct program_of *of)
 {
-	return interpreter_merge(capture->interpreter, vcpu, capture->frames, capture->max_frames,
-				 out);
+	const size_t n = walked->n - walked->common;
+	struct error *err = NULL;
+	bool missed = false;
+
+	code_cache_mark_foreign(capture->code_cache, capture->frames, n);
+	if (capture->locator)
+		err = programs_place(image_locator_programs(capture->locator), of, capture->frames,
+				     n, &missed);
+	if (missed)
+		unwinder_forget_stacks(capture->unwinder);
+	return err;
 }
 
-/* ... of a vCPU of which a thread was copied. */
-static __attribute__((noinline)) struct error *keep_of_thread(struct capture *capture,
-							      const struct vcpu_sample *vcpu,
-							      const struct unwind_result *walked,
-							      struct tick_entry *entry)
+/* Puts other frames in place of some: of an interpreter, of files. Out of line: guests without either pay one test. */
+static __attribute__((noinline, cold)) struct error *
+replace(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_result *out)
 {
 	struct guest_thread thread;
-	const struct program_of of = {capture->target, image_locator_threads(capture->locator),
-				      &thread, &vcpu->regs};
-	const bool known = guest_threads_decode(of.threads, &vcpu->thread, &thread);
+	struct program_of of = {capture->target, NULL, &thread, &vcpu->regs};
 
-	return capture_keep(capture, walked, known ? &of : NULL, entry);
+	if (capture->interpreter)
+		return interpreter_merge(capture->interpreter, vcpu, capture->frames,
+					 capture->max_frames, out);
+	if (!vcpu->thread.there)
+		return NULL;
+	of.threads = image_locator_threads(capture->locator);
+	return guest_threads_decode(of.threads, &vcpu->thread, &thread)
+		       ? capture_place(capture, out, &of)
+		       : NULL;
 }
 
 /* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
@@ -126,11 +131,8 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	unwind_stack(&in, capture->frames, &out);
 	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
 	*deeper |= vcpu->request.again;
-	err = capture->interpreter ? merge(capture, vcpu, &out) : NULL;
-	if (err)
-		return err;
-	return vcpu->thread.there ? keep_of_thread(capture, vcpu, &out, entry)
-				  : capture_keep(capture, &out, NULL, entry);
+	err = capture->replaces ? replace(capture, vcpu, &out) : NULL;
+	return err ? err : capture_keep(capture, &out, entry);
 }
 
 /*
@@ -162,8 +164,10 @@ static void ask_for_threads(struct capture *capture)
 	const struct guest_threads *threads =
 		capture->target->copies_threads ? image_locator_threads(capture->locator) : NULL;
 
-	if (threads && guest_threads_request(threads, &capture->request))
+	if (threads && guest_threads_request(threads, &capture->request)) {
 		capture->sample->request.thread = &capture->request;
+		capture->replaces = true;
+	}
 }
 
 /* Unwinds what was read. The state is that of the first take: no vCPU need run before the next. */
@@ -335,7 +339,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (!err && options->stand_ins && capture->target->copies_frames)
 		err = interpreter_new(capture->target, options->stand_ins, capture->sample,
 				      &capture->interpreter);
-	capture->anew = capture->interpreter;
+	capture->anew = capture->replaces = capture->interpreter;
 	return err;
 }
 

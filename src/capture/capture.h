@@ -69,12 +69,13 @@ struct program_of {
 struct error *programs_place(struct programs *programs, const struct program_of *of,
 			     struct frame *frames, size_t n, bool *missed);
 
-/*
- * At last all of its frames, walked->n, are interned; fills in stack and end. `of` is NULL if nothing
- * is known of the program. The only error is a lack of memory.
- */
+/* Does so with the frames of a stack that was walked. */
+struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
+			    const struct program_of *of);
+
+/* At last all of its frames, walked->n, are interned; fills in stack and end. The only error is a lack of memory. */
 struct error *capture_keep(struct capture *capture, const struct unwind_result *walked,
-			   const struct program_of *of, struct tick_entry *out);
+			   struct tick_entry *out);
 
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);

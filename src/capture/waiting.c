@@ -213,7 +213,9 @@ static struct error *walk(const struct waiting *waiting, const struct guest_thre
 	if (err)
 		return err;
 	out->program = out->called && !walked.program;
-	err = capture_keep(waiting->capture, &walked, out->program ? &of : NULL, &entry);
+	if (out->program)
+		err = capture_place(waiting->capture, &walked, &of);
+	err = err ? err : capture_keep(waiting->capture, &walked, &entry);
 	out->stack = entry.stack;
 	out->end = (enum unwind_end)entry.end;
 	return err;
