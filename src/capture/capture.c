@@ -21,9 +21,10 @@ struct capture {
 	struct thread_numbers *threads; /* NULL: not wanted */
 	struct thread_request request;
 	struct unwinder *unwinder;
-	struct interpreter *interpreter; /* NULL: none is known, or wanted */
-	bool anew;     /* there is one: its functions may change where the C stack does not */
-	bool replaces; /* frames of stacks: see replace() */
+	/* Puts other frames in place of some, of an interpreter or of files; NULL: nothing does. */
+	struct error *(*replace)(struct capture *capture, const struct vcpu_sample *vcpu,
+				 struct unwind_result *out);
+	bool anew; /* there is an interpreter: its functions may change where the C stack does not */
 	struct frame *frames;
 	uint32_t max_frames;
 	enum unwind_method method;
@@ -35,6 +36,7 @@ struct capture {
 	uint64_t no_room;
 	uint64_t locating_ns;
 	const volatile sig_atomic_t *stop; /* may be NULL */
+	struct interpreter *interpreter;   /* NULL: none is known, or wanted */
 };
 
 /* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
@@ -92,20 +94,23 @@ struct error *capture_place(struct capture *capture, const struct unwind_result 
 	return err;
 }
 
-/* Puts other frames in place of some: of an interpreter, of files. Out of line: guests without either pay one test. */
-static __attribute__((noinline, cold)) struct error *
-replace(struct capture *capture, const struct vcpu_sample *vcpu, struct unwind_result *out)
+/* capture.replace */
+static struct error *merge(struct capture *capture, const struct vcpu_sample *vcpu,
+			   struct unwind_result *out)
+{
+	return interpreter_merge(capture->interpreter, vcpu, capture->frames, capture->max_frames,
+				 out);
+}
+
+/* capture.replace: a thread was asked for. */
+static struct error *place_program(struct capture *capture, const struct vcpu_sample *vcpu,
+				   struct unwind_result *out)
 {
 	struct guest_thread thread;
-	struct program_of of = {capture->target, NULL, &thread, &vcpu->regs};
+	const struct program_of of = {capture->target, image_locator_threads(capture->locator),
+				      &thread, &vcpu->regs};
 
-	if (capture->interpreter)
-		return interpreter_merge(capture->interpreter, vcpu, capture->frames,
-					 capture->max_frames, out);
-	if (!vcpu->thread.there)
-		return NULL;
-	of.threads = image_locator_threads(capture->locator);
-	return guest_threads_decode(of.threads, &vcpu->thread, &thread)
+	return vcpu->thread.there && guest_threads_decode(of.threads, &vcpu->thread, &thread)
 		       ? capture_place(capture, out, &of)
 		       : NULL;
 }
@@ -131,7 +136,7 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 	unwind_stack(&in, capture->frames, &out);
 	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
 	*deeper |= vcpu->request.again;
-	err = capture->replaces ? replace(capture, vcpu, &out) : NULL;
+	err = capture->replace ? capture->replace(capture, vcpu, &out) : NULL;
 	return err ? err : capture_keep(capture, &out, entry);
 }
 
@@ -166,7 +171,7 @@ static void ask_for_threads(struct capture *capture)
 
 	if (threads && guest_threads_request(threads, &capture->request)) {
 		capture->sample->request.thread = &capture->request;
-		capture->replaces = true;
+		capture->replace = place_program;
 	}
 }
 
@@ -339,7 +344,9 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 	if (!err && options->stand_ins && capture->target->copies_frames)
 		err = interpreter_new(capture->target, options->stand_ins, capture->sample,
 				      &capture->interpreter);
-	capture->anew = capture->replaces = capture->interpreter;
+	if (capture->interpreter)
+		capture->replace = merge;
+	capture->anew = capture->interpreter;
 	return err;
 }
 
