@@ -77,7 +77,7 @@ struct error *capture_keep(struct capture *capture, const struct unwind_result *
 	return err;
 }
 
-/* What the system did not tell may be told the next time: these frames are not remembered. */
+/* Frames of which the system did not tell this time are not remembered. */
 struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
 			    const struct program_of *of)
 {
@@ -103,8 +103,8 @@ static struct error *merge(struct capture *capture, const struct vcpu_sample *vc
 }
 
 /* capture.replace: a thread was asked for. */
-static struct error *place_program(struct capture *capture, const struct vcpu_sample *vcpu,
-				   struct unwind_result *out)
+static struct error *put_to_files(struct capture *capture, const struct vcpu_sample *vcpu,
+				  struct unwind_result *out)
 {
 	struct guest_thread thread;
 	const struct program_of of = {capture->target, image_locator_threads(capture->locator),
@@ -171,7 +171,7 @@ static void ask_for_threads(struct capture *capture)
 
 	if (threads && guest_threads_request(threads, &capture->request)) {
 		capture->sample->request.thread = &capture->request;
-		capture->replace = place_program;
+		capture->replace = put_to_files;
 	}
 }
 
