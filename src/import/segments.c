@@ -61,12 +61,6 @@ static uint64_t key(uint8_t kind, uint32_t run)
 	return (uint64_t)run << 8 | kind;
 }
 
-static bool is_replaced(const struct recorded_image *a, const struct recorded_image *b)
-{
-	return a->build_id && b->build_id && is_mapped_file(a->slide) && a->slide == b->slide &&
-	       strcmp(a->build_id, b->build_id) != 0;
-}
-
 /* Has no image, as far as both tell of it, moved between two heads, or been replaced? */
 static bool images_stay(const struct recorded_images *a, const struct recorded_images *b)
 {
@@ -76,7 +70,7 @@ static bool images_stay(const struct recorded_images *a, const struct recorded_i
 		for (size_t k = 0; a->at[i].path && k < b->n; k++) {
 			const bool here = b->at[k].path && !strcmp(a->at[i].path, b->at[k].path);
 
-			if (is_replaced(&a->at[i], &b->at[k]))
+			if (recorded_image_replaced(&a->at[i], &b->at[k]))
 				return false;
 			seen |= here;
 			same |= here && a->at[i].slide == b->at[k].slide;

@@ -452,3 +452,10 @@ void recorded_thread_free(struct recorded_thread *thread)
 	free((char *)thread->name);
 	free((char *)thread->process);
 }
+
+bool recorded_image_replaced(const struct recorded_image *before,
+			     const struct recorded_image *after)
+{
+	return before->build_id && after->build_id && is_mapped_file(before->slide) &&
+	       before->slide == after->slide && strcmp(before->build_id, after->build_id) != 0;
+}

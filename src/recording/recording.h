@@ -114,6 +114,10 @@ struct recorded_images {
 	size_t n;
 };
 
+/* Is another file, by its build id, at the address of a file that a guest's programs had mapped? */
+bool recorded_image_replaced(const struct recorded_image *before,
+			     const struct recorded_image *after);
+
 /*
  * Metadata that is known when a recording starts. Kept as JSON in the file, so
  * that fields can be added; all strings may be NULL. In a struct that a reader
