@@ -295,49 +295,75 @@ static struct error *add_at(struct level *level, uint32_t at, const struct profi
 	return err;
 }
 
-/* Leaf first: a walker for each stack. They are [n], and fewer from level to level. */
+#define NO_WALKER UINT32_MAX
+
+/* Moves the walkers of a node to its children; `next`: their list. Those that end are left out of the next level. */
+static struct error *climb_from(struct level *level, struct walker *walkers, uint32_t list,
+				const uint32_t *next)
+{
+	struct adding *adding = level->adding;
+	const uint32_t node = walkers[list].at;
+	struct error *err = NULL;
+
+	level->first = adding->tree->n;
+	for (uint32_t i = list; i != NO_WALKER && !err; i = next[i]) {
+		struct walker *walker = &walkers[i];
+		bool last;
+
+		err = ++adding->visits > MAX_VISITS
+			      ? too_deep()
+			      : advance(level, walker,
+					weight_of(level, profile_cell(adding->cells, walker->leaf)),
+					&last);
+		if (err || !last)
+			continue;
+		walker->frame = stacks_node(adding->profile->stacks, walker->frame)->parent;
+		walker->next = 0;
+	}
+	if (!err)
+		err = end_level(level);
+	for (uint32_t i = list; i != NO_WALKER && !err; i = next[i]) {
+		struct walker *walker = &walkers[i];
+
+		walker->at = node_now(level, walker->at, node);
+		if (!(walker->at & LEFT_OUT) && walker->frame != STACK_ROOT)
+			continue;
+		err = add_at(level, walker->at, profile_cell(adding->cells, walker->leaf));
+		walker->at |= LEFT_OUT;
+	}
+	return err;
+}
+
+/*
+ * Leaf first: a walker for each stack. They are [n], and fewer from level to level. Node by
+ * node: light children, which are most, are there for one node at a time.
+ */
 static struct error *climb(struct level *level, struct walker *walkers, uint32_t n)
 {
-	const struct adding *adding = level->adding;
-	uint32_t *before = malloc((n + (size_t)1) * sizeof(*before)); /* nodes of the level above */
-	struct error *err = before ? NULL : error_no_memory();
+	uint32_t *next = malloc((n + (size_t)1) * sizeof(*next)), *list = NULL, first = 0;
+	struct error *err = next ? NULL : error_no_memory();
+	size_t room = 0;
 
 	while (n && !err) {
+		const uint32_t end = level->adding->tree->n;
 		uint32_t kept = 0;
 
-		level->first = adding->tree->n;
-		for (uint32_t i = 0; i < n && !err; i++) {
-			struct walker *walker = &walkers[i];
-			bool last;
-
-			before[i] = walker->at;
-			if (++level->adding->visits > MAX_VISITS)
-				err = too_deep();
-			else
-				err = advance(level, walker,
-					      weight_of(level,
-							profile_cell(adding->cells, walker->leaf)),
-					      &last);
-			if (err || !last)
-				continue;
-			walker->frame = stacks_node(adding->profile->stacks, walker->frame)->parent;
-			walker->next = 0;
-		}
-		if (!err)
-			err = end_level(level);
-		for (uint32_t i = 0; i < n && !err; i++) {
-			struct walker walker = walkers[i];
-
-			walker.at = node_now(level, walker.at, before[i]);
-			if (walker.at & LEFT_OUT || walker.frame == STACK_ROOT)
-				err = add_at(level, walker.at,
-					     profile_cell(adding->cells, walker.leaf));
-			else
-				walkers[kept++] = walker;
-		}
+		err = ARRAY_RESERVE(&list, &room, end - first);
+		for (uint32_t i = first; i < end && !err; i++)
+			list[i - first] = NO_WALKER;
+		for (uint32_t i = n; i-- > 0 && !err; list[walkers[i].at - first] = i)
+			next[i] = list[walkers[i].at - first];
+		for (uint32_t i = first; i < end && !err; i++)
+			if (list[i - first] != NO_WALKER)
+				err = climb_from(level, walkers, list[i - first], next);
+		for (uint32_t i = 0; i < n; i++)
+			if (!(walkers[i].at & LEFT_OUT))
+				walkers[kept++] = walkers[i];
 		n = kept;
+		first = end;
 	}
-	free(before);
+	free(list);
+	free(next);
 	return err;
 }
 

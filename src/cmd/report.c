@@ -404,7 +404,8 @@ static struct error *build(struct report *report)
 	const struct grouped_tree_options how = {.keys = options->keys,
 						 .reverse = options->view == REPORT_UP,
 						 .only = options->has_only ? &options->only : NULL,
-						 .flat = options->view == REPORT_FLAT,
+						 .flat = options->view == REPORT_FLAT ||
+							 options->view == REPORT_HEAT,
 						 .min_share = is_tree ? options->min_share : 0};
 	const char *name;
 	struct error *err = group_by_threads(&options->keys)

@@ -96,7 +96,7 @@ static struct error *decode_packed(struct recording_reader *reader, struct curso
 	struct bytes data = {0};
 	struct record record = {0};
 	struct error *err = unpack(decoder, packed, offset, &data);
-	struct cursor records = {data.data, data.data + data.len};
+	struct cursor records = {data.data, data.len ? data.data + data.len : data.data};
 
 	while (!err && records.at < records.end) {
 		if (find_record(records, reader->minor, &record) != FOUND ||
