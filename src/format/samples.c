@@ -346,8 +346,8 @@ struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
 
 void stack_texts_ahead(const struct stack_texts *t, uint32_t stack, unsigned step)
 {
-	/* Its frames are one step behind their callees'. */
-	for (;; step--) {
+	/* Its frames are one step behind their callees'; the root is no frame. */
+	for (; stack != STACK_ROOT; step--) {
 		if (t->ahead)
 			t->ahead(t->ctx, stack, step);
 		if (!step)

@@ -344,6 +344,14 @@ static bool ends_space(const struct window_trail *trail)
 	return trail->word == 4 ? end == 1ull << 32 : !end;
 }
 
+/* Lets a trail lead nowhere, not even to no byte. */
+static void forget(struct window_trail *trail)
+{
+	trail->pages = 0;
+	trail->upper = 0;
+	trail->word = 0;
+}
+
 /* Copies, and leaves a trail if that ends within the address space. */
 static bool copy_anew(struct window_copy *copy, uint64_t va, uint32_t zone, uint32_t want,
 		      bool within)
@@ -359,9 +367,9 @@ static bool copy_anew(struct window_copy *copy, uint64_t va, uint32_t zone, uint
 	done = copy_stack(copy, va, zone, want, &trail->bare);
 	trail->va = trail_start(trail, va, zone) & PAGE_MASK;
 	trail->ends = !copy->out->cut;
-	if (!done || !within || trail->pages > WINDOW_TRAIL_PAGES || trail->log.n > XLATE_LOG ||
-	    ends_space(trail))
-		trail->pages = 0;
+	if (!done || !within || !trail->pages || trail->pages > WINDOW_TRAIL_PAGES ||
+	    trail->log.n > XLATE_LOG || ends_space(trail))
+		forget(trail);
 	else
 		number_upper(copy->trails, trail);
 	return done;
