@@ -2,6 +2,7 @@
 #include "capture/sampler.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,7 +18,10 @@
 struct fake {
 	struct target base;
 	uint64_t fails_until_ns;
-	unsigned taken, lives;
+	unsigned taken, lives, failed;
+	bool once; /* only the first one fails; after the next one, the recording is to end */
+	volatile sig_atomic_t stop;
+	unsigned lives_then;
 	enum error_kind kind;
 };
 
@@ -29,8 +33,12 @@ static struct error *take(struct target *target, struct sample *sample)
 	sample->paused_ns = 0;
 	sample->retakes = 0;
 	sample->vcpu[0].online = false;
-	if (sample->time_ns < fake->fails_until_ns)
+	if (fake->once ? !fake->failed : sample->time_ns < fake->fails_until_ns) {
+		fake->failed++;
 		return error_new(fake->kind, "the guest has been stopped by its owner");
+	}
+	fake->lives_then = fake->lives;
+	fake->stop = fake->once;
 	fake->taken++;
 	return NULL;
 }
@@ -46,7 +54,9 @@ static const struct target_ops fake_ops = {.scheme = "fake", .sample = take, .li
 static struct error *run(struct fake *fake, unsigned fails_ms, unsigned ms,
 			 struct sampler_result *result)
 {
-	const struct sampler_options options = {.rate_hz = 1000, .duration_ns = ms * MS};
+	const struct sampler_options options = {.rate_hz = 1000,
+						.duration_ns = ms * MS,
+						.stop = &fake->stop};
 	const struct sampler_sink sink = {0};
 	struct stacks *stacks;
 	struct error *err;
@@ -87,12 +97,13 @@ static void samples_that_go_on_failing_do(void **state)
 
 static void a_guest_is_asked_for_its_state_as_soon_as_a_sample_fails(void **state)
 {
-	struct fake fake = {.kind = ERR_FAILED};
+	struct fake fake = {.kind = ERR_FAILED, .once = true};
 	struct sampler_result result;
 
-	/* Shorter than the time between two questions. */
-	assert_null(run(&fake, 20, 50, &result));
-	assert_true(fake.lives > 1);
+	/* It is asked once before the first sample, and then not for some milliseconds. */
+	assert_null(run(&fake, 0, 60000, &result));
+	assert_int_equal(result.failed, 1);
+	assert_true(fake.lives_then > 1);
 }
 
 static void an_error_of_another_kind_ends_it_at_once(void **state)
