@@ -69,7 +69,7 @@ struct program_of {
 struct error *programs_place(struct programs *programs, const struct program_of *of,
 			     struct frame *frames, size_t n, bool *missed);
 
-/* Does so with the frames of a stack that was walked. */
+/* Puts the frames of a stack that was walked to their files, as programs_place. */
 struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
 			    const struct program_of *of);
 

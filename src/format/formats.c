@@ -153,7 +153,7 @@ static struct error *write_packed(const struct format *format, const struct form
  */
 #define PART_BYTES  ((off_t)32 << 20)
 #define CACHE_BYTES ((off_t)1 << 30)
-#define SYNC_FILE_RANGE_ALL \
+#define WRITE_AND_WAIT \
 	(SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 
 struct long_output {
@@ -161,14 +161,14 @@ struct long_output {
 	off_t part, end; /* where the part begins that is on its way to the disk, and ends */
 };
 
-/* Failures are no errors: the cache has those pages, and the disk will. */
-static void move_on(struct long_output *to, off_t at)
+/* A part ends at `at`: it begins its way to the disk, and the one before leaves the cache. Failures are no errors. */
+static void drop_part(struct long_output *to, off_t at)
 {
 	const int fd = fileno(to->out);
 
 	(void)sync_file_range(fd, to->end, at - to->end, SYNC_FILE_RANGE_WRITE);
 	if (at > CACHE_BYTES && to->end > to->part) {
-		(void)sync_file_range(fd, to->part, to->end - to->part, SYNC_FILE_RANGE_ALL);
+		(void)sync_file_range(fd, to->part, to->end - to->part, WRITE_AND_WAIT);
 		(void)posix_fadvise(fd, to->part, to->end - to->part, POSIX_FADV_DONTNEED);
 	}
 	to->part = to->end;
@@ -183,7 +183,7 @@ static ssize_t put_long(void *cookie, const char *data, size_t len)
 	fwrite(data, 1, len, to->out);
 	at = lseek(fileno(to->out), 0, SEEK_CUR);
 	if (at - to->end >= PART_BYTES)
-		move_on(to, at);
+		drop_part(to, at);
 	return (ssize_t)len;
 }
 
@@ -197,7 +197,9 @@ static struct error *write_file(const struct format *format, const struct format
 struct error *format_write(const struct format *format, const struct format_job *job,
 			   const char *output, FILE *out)
 {
-	struct long_output to = {.out = out};
+	/* Others may have written before; -1: it is no file. */
+	const off_t start = lseek(fileno(out), 0, SEEK_CUR);
+	struct long_output to = {.out = out, .part = start, .end = start};
 	FILE *stream = fopencookie(&to, "w", (cookie_io_functions_t){.write = put_long});
 	char *buffer = malloc(OUTPUT_BUFFER);
 	struct error *err = stream && buffer ? NULL : error_no_memory();

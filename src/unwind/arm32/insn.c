@@ -200,7 +200,7 @@ static const struct link_shape t32[] = {
 	{0x1e000f00, 0x0a000f00, LINK_OTHER, 0, NO, NO, NO},
 	{0x1e000000, 0x0a000000, LINK_OTHER, 0, R8, NO, NO},
 	{0xfc000000, 0xec000000, AS_A32, 0, NO, NO, NO},
-	/* The same of an immediate: comparisons; add, sub, addw, subw. */
+	/* Immediates: comparisons, and what else computes from them; add, sub, addw, subw. */
 	{0x18008f00, 0x10000f00, LINK_OTHER, 0, NO, NO, NO},
 	{0x1be08000, 0x11000000, ADD_EXPANDED, PARTS12, R8, R16, NO},
 	{0x1be08000, 0x11a00000, ADD_EXPANDED, PARTS12, R8, R16, NO},
