@@ -221,7 +221,7 @@ static inline void put_check(struct bytes *out, size_t start)
 {
 	struct bytes stretch = {0};
 
-	assert_success(bytes_reserve(&stretch, out->len - start));
+	assert_success(bytes_reserve(&stretch, out->len - start + CHECK_RECORD));
 	put_bytes(&stretch, out->data + start, out->len - start);
 	assert_success(encode_check(&stretch));
 	assert_success(bytes_reserve(out, CHECK_RECORD));

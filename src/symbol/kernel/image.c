@@ -263,6 +263,9 @@ static void unpackers_names(char *text, size_t size)
 /* No kernel is larger than this, packed or unpacked: together they take what the reader may. */
 #define KERNEL_MAX (256u << 20)
 
+/* Kernels are packed to a fifth or so. A small file that tells a large size takes no time and memory. */
+#define UNPACKED_TIMES 64
+
 static uint32_t get(const uint8_t *bytes, size_t at, size_t n)
 {
 	uint32_t value = 0;
@@ -319,7 +322,8 @@ static bool find_payload(const uint8_t *file, size_t len, struct packed *packed)
 		return false;
 	packed->bytes = file + start;
 	packed->out_len = get(packed->bytes, packed->len - 4, 4);
-	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX;
+	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX &&
+	       packed->out_len / UNPACKED_TIMES <= packed->len;
 }
 
 struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "symbol/kernel/image.h"
 
+#include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -208,6 +209,21 @@ static void damaged_kernels_are_refused(void **state)
 	}
 }
 
+/* Zeros are packed to a thousandth, a kernel is not. */
+static void a_small_file_is_no_large_kernel(void **state)
+{
+	static uint8_t unpacked[4 << 20] = ELFMAG, packed[8192];
+	struct image image;
+	unsigned len = sizeof(packed);
+
+	assert_int_equal(BZ2_bzBuffToBuffCompress((char *)packed, &len, (char *)unpacked,
+						  sizeof(unpacked), 9, 0, 0),
+			 BZ_OK);
+	wrap(&image, packed, len);
+	put(&image, image.len - 4, sizeof(unpacked), 4);
+	refuse(&image, image.len, "damaged");
+}
+
 static void unknown_packers_are_told(void **state)
 {
 	struct image image;
@@ -256,6 +272,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_are_unpacked_whatever_packed_them),
 		cmocka_unit_test(damaged_kernels_are_refused),
+		cmocka_unit_test(a_small_file_is_no_large_kernel),
 		cmocka_unit_test(unknown_packers_are_told),
 		cmocka_unit_test(other_files_are_no_kernels),
 		cmocka_unit_test(kernels_of_each_machine_are_told_apart_by_their_files),
