@@ -166,20 +166,29 @@ struct error *stack_path_follow(struct stack_path *path, uint32_t stack);
 struct error *stack_path_add(struct stack_path *path);
 void stack_path_free(struct stack_path *path);
 
+/* Texts of frames, by their nodes. */
+struct frame_texts {
+	const struct stacks *stacks;
+	/* Gives the text of a node's own frame, which may be made in `scratch`. */
+	struct error *(*give)(void *ctx, uint32_t node, struct bytes *scratch,
+			      struct format_text *out);
+	/* Asks for the memory of that text, or of the way to it, in steps; may be NULL. */
+	void (*ahead)(void *ctx, uint32_t node, unsigned step);
+	void *ctx;
+};
+
+/* As format_lines_ahead, for all frames of a stack. */
+void frame_texts_ahead(const struct frame_texts *frames, uint32_t stack, unsigned step);
+
 /*
  * Texts of stacks, joined from those of their frames. Those of callers that are shared with the stack
  * before are kept, and in pieces of some frames those of callers that come often.
  */
 struct stack_texts {
-	struct stack_path path;
-	/* Gives the text of a node's own frame, which may be made in `scratch`. */
-	struct error *(*frame)(void *ctx, uint32_t node, struct bytes *scratch,
-			       struct format_text *out);
-	/* Asks for the memory of that text, or of the way to it, in steps; may be NULL. */
-	void (*ahead)(void *ctx, uint32_t node, unsigned step);
-	void *ctx;
+	struct frame_texts frames;
 	bool leaf_first; /* in the text; else the outermost frame is */
 	/* Private, and 0 at first: */
+	struct stack_path path;
 	struct bytes scratch;
 	uint8_t *data; /* the text; leaf first it stands at the end */
 	size_t len, room;
@@ -191,12 +200,6 @@ struct stack_texts {
 
 /* The whole text of a stack. */
 struct error *stack_texts_get(struct stack_texts *texts, uint32_t stack, struct format_text *out);
-
-/* Writes it; of a long one not all is in memory. */
-struct error *stack_texts_put(struct stack_texts *texts, uint32_t stack, FILE *out);
-
-/* As format_lines_ahead, for the text of a stack. */
-void stack_texts_ahead(const struct stack_texts *texts, uint32_t stack, unsigned step);
 
 /* Forgets what is kept: frames have other texts now. */
 void stack_texts_clear(struct stack_texts *texts);

@@ -534,11 +534,10 @@ static void write_request(struct otlp *o, FILE *out)
 
 static struct error *write_otlp(const struct format_job *job, FILE *out)
 {
-	struct otlp o = {.job = job,
-			 .texts = {.path.stacks = job->profile->stacks,
-				   .frame = give_frame,
-				   .ctx = &o,
-				   .leaf_first = true}};
+	struct otlp o = {
+		.job = job,
+		.texts = {.frames = {.stacks = job->profile->stacks, .give = give_frame, .ctx = &o},
+			  .leaf_first = true}};
 	/* First the groups: that takes memory which the table can have afterwards. */
 	struct error *err = samples_group(job, &o.groups, &o.n_groups);
 

@@ -531,7 +531,7 @@ static void put_features(const struct perf_data *d, uint64_t at)
 static struct error *put_all(struct perf_data *d)
 {
 	/* Without texts: only nodes of stacks are asked for ahead. */
-	const struct stack_texts nodes = {.path.stacks = d->job->profile->stacks};
+	const struct frame_texts nodes = {.stacks = d->job->profile->stacks};
 	const uint64_t size = data_size(d);
 	const char *name = NULL;
 	struct error *err = format_guest_name(d->job, &name);

@@ -19,7 +19,7 @@ struct perf_script {
 	const struct format_job *job;
 	struct location_table *table;
 	struct format_lines lines; /* of all functions of an entry of the table */
-	struct stack_texts texts;
+	struct frame_texts texts;  /* of frames */
 	char *comm, *event;
 	char **comms; /* of threads, by their numbers; NULL: not met yet */
 	uint32_t pid;
@@ -196,7 +196,7 @@ static struct error *put_head(struct perf_script *s, const struct sample *sample
 	return NULL;
 }
 
-static struct error *put_sample(void *ctx, const struct sample *sample)
+static struct error *put_sample(void *ctx, const struct sample *sample, struct sample_batch *batch)
 {
 	struct perf_script *s = ctx;
 	const char *comm;
@@ -205,7 +205,7 @@ static struct error *put_sample(void *ctx, const struct sample *sample)
 	if (!err)
 		err = put_head(s, sample, comm);
 	if (!err)
-		err = stack_texts_put(&s->texts, sample->stack, s->out);
+		err = sample_text_put(batch, s->out);
 	putc_unlocked('\n', s->out);
 	return err;
 }
@@ -231,19 +231,17 @@ static struct error *write_perf_script(const struct format_job *job, FILE *out)
 {
 	struct perf_script s = {.job = job,
 				.lines = {.format = format_entry, .ctx = &s},
-				.texts = {.path.stacks = job->profile->stacks,
-					  .frame = give_frame,
+				.texts = {.stacks = job->profile->stacks,
+					  .give = give_frame,
 					  .ahead = fetch_ahead,
-					  .ctx = &s,
-					  .leaf_first = true},
+					  .ctx = &s},
 				.out = out};
 	struct error *err = prepare(&s);
 
 	if (!err)
-		err = samples_read_ahead(job, &s.texts, put_sample, &s);
+		err = samples_read_texts(job, &s.texts, put_sample, &s);
 	location_table_free(s.table);
 	format_lines_free(&s.lines);
-	stack_texts_free(&s.texts);
 	bytes_free(&s.head);
 	for (size_t i = 0; s.comms && i <= job->profile->n_threads; i++)
 		free(s.comms[i]);

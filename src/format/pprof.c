@@ -307,11 +307,10 @@ static struct error *put_all(struct pprof *p)
 
 static struct error *write_pprof(const struct format_job *job, FILE *out)
 {
-	struct pprof p = {.job = job,
-			  .texts = {.path.stacks = job->profile->stacks,
-				    .frame = give_frame,
-				    .ctx = &p,
-				    .leaf_first = true}};
+	struct pprof p = {
+		.job = job,
+		.texts = {.frames = {.stacks = job->profile->stacks, .give = give_frame, .ctx = &p},
+			  .leaf_first = true}};
 	/* First the groups: that takes memory which the table can have afterwards. */
 	struct error *err = samples_group(job, &p.groups, &p.n_groups);
 

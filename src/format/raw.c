@@ -110,7 +110,7 @@ struct raw {
 	const struct format_job *job;
 	const struct frame_numbers *frames;
 	struct format_lines lines; /* by the frames' numbers */
-	struct stack_texts texts;
+	struct frame_texts texts;
 	FILE *out;
 };
 
@@ -144,10 +144,11 @@ static void fetch_ahead(void *ctx, uint32_t node, unsigned step)
 		format_lines_ahead(&raw->lines, raw->frames->of_node[node], step - 1);
 }
 
-static struct error *write_sample(void *ctx, const struct sample *sample)
+static struct error *write_sample(void *ctx, const struct sample *sample,
+				  struct sample_batch *batch)
 {
 	struct raw *raw = ctx;
-	struct error *err = stack_texts_put(&raw->texts, sample->stack, raw->out);
+	struct error *err = sample_text_put(batch, raw->out);
 
 	if (!err)
 		raw_write_end(sample->stack != STACK_ROOT, sample->times, raw->out);
@@ -157,22 +158,18 @@ static struct error *write_sample(void *ctx, const struct sample *sample)
 static struct error *write_samples(const struct format_job *job, FILE *out)
 {
 	const struct stacks *stacks = job->profile->stacks;
-	struct raw raw = {.job = job,
-			  .lines = {.format = format_frame, .ctx = &raw},
-			  .texts = {.path.stacks = stacks,
-				    .frame = give_frame,
-				    .ahead = fetch_ahead,
-				    .ctx = &raw,
-				    .leaf_first = true},
-			  .out = out};
+	struct raw raw = {
+		.job = job,
+		.lines = {.format = format_frame, .ctx = &raw},
+		.texts = {.stacks = stacks, .give = give_frame, .ahead = fetch_ahead, .ctx = &raw},
+		.out = out};
 	struct error *err = symbolizer_prepare_stacks(job->symbolizer, stacks);
 
 	raw.frames = symbolizer_frames(job->symbolizer);
 	raw_write_head(&job->profile->info, out);
 	if (!err)
-		err = samples_read_ahead(job, &raw.texts, write_sample, &raw);
+		err = samples_read_texts(job, &raw.texts, write_sample, &raw);
 	format_lines_free(&raw.lines);
-	stack_texts_free(&raw.texts);
 	return err;
 }
 

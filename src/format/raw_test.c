@@ -93,7 +93,7 @@ static void long_name(size_t frame, char name[LONG_LEN + 1])
 	name[snprintf(name, LONG_LEN, "f%04zu", frame)] = 'x';
 }
 
-/* More text than is kept of callers that stacks share: two samples, the second without its leaf. */
+/* Two samples, the second without its leaf. */
 static void long_stacks_of_long_names_are_whole(void **state)
 {
 	struct export_fixture f;

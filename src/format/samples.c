@@ -45,13 +45,12 @@ struct reading {
 	bool ahead; /* `visit` looks whether the stacks are the profile's, which takes long */
 };
 
-static struct error *changed(const struct format_job *job)
+struct error *samples_changed(const struct format_job *job)
 {
 	return error_new(ERR_INPUT, "%s has changed while it was read", job->path);
 }
 
-/* Is a stack in the profile? */
-static bool is_selected(const struct format_job *job, uint32_t stack)
+bool samples_selected(const struct format_job *job, uint32_t stack)
 {
 	return profile_cell_number(&job->profile->cells, stack) != 0;
 }
@@ -78,9 +77,9 @@ static struct error *read_entry(struct reading *r, const struct tick *tick,
 	r->last[entry->vcpu].ticks_left = r->ticks_left;
 	r->last[entry->vcpu].thread = entry->thread;
 	/* Stacks are numbered in the order of the file. */
-	return entry->stack < r->stacks && (r->ahead || is_selected(r->job, entry->stack))
+	return entry->stack < r->stacks && (r->ahead || samples_selected(r->job, entry->stack))
 		       ? r->visit(r->ctx, &sample)
-		       : changed(r->job);
+		       : samples_changed(r->job);
 }
 
 static struct error *read_tick(void *ctx, const struct tick *tick)
@@ -143,9 +142,6 @@ struct error *samples_read(const struct format_job *job,
 {
 	return read_all(job, false, visit, ctx);
 }
-
-/* A stack's text is kept up to here. */
-#define STACK_TEXT_MAX (1u << 20)
 
 /* Room for so many bytes beside the text. */
 static struct error *make_text_room(struct stack_texts *t, size_t more)
@@ -262,7 +258,8 @@ static struct error *add_frame(struct stack_texts *t)
 	const struct stack_path *path = &t->path;
 	struct format_text text;
 	uint32_t len;
-	struct error *err = t->frame(t->ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
+	struct error *err =
+		t->frames.give(t->frames.ctx, path->fresh[path->n_fresh - 1], &t->scratch, &text);
 
 	if (!err && text.len > UINT32_MAX)
 		err = error_no_memory();
@@ -293,12 +290,12 @@ static struct error *start(struct stack_texts *t)
 	if (err)
 		return err;
 	t->lens[0] = 0;
+	t->path.stacks = t->frames.stacks;
 	t->slots = calloc(PIECE_SLOTS, sizeof(*t->slots));
 	return t->slots ? NULL : error_no_memory();
 }
 
-/* Makes the text of the outermost frames, up to `most` bytes and a frame; path.n_fresh are left. */
-static struct error *follow(struct stack_texts *t, uint32_t stack, size_t most)
+struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
 {
 	struct error *err = t->slots ? NULL : start(t);
 
@@ -307,54 +304,24 @@ static struct error *follow(struct stack_texts *t, uint32_t stack, size_t most)
 	if (err)
 		return err;
 	t->len = t->lens[t->path.n - 1];
-	while (!err && t->path.n_fresh && t->len < most)
+	while (!err && t->path.n_fresh)
 		err = add_frames(t);
+	*out = (struct format_text){t->leaf_first && t->len ? t->data + t->room - t->len : t->data,
+				    t->len};
 	return err;
 }
 
-static const uint8_t *kept(const struct stack_texts *t)
+void frame_texts_ahead(const struct frame_texts *frames, uint32_t stack, unsigned step)
 {
-	return t->leaf_first && t->len ? t->data + t->room - t->len : t->data;
-}
-
-struct error *stack_texts_get(struct stack_texts *t, uint32_t stack, struct format_text *out)
-{
-	struct error *err = follow(t, stack, SIZE_MAX);
-
-	*out = (struct format_text){kept(t), t->len};
-	return err;
-}
-
-struct error *stack_texts_put(struct stack_texts *t, uint32_t stack, FILE *out)
-{
-	struct error *err = follow(t, stack, STACK_TEXT_MAX);
-
-	if (!err && !t->leaf_first && t->len)
-		fwrite_unlocked(kept(t), 1, t->len, out);
-	for (size_t i = 0, n = t->path.n_fresh; i < n && !err; i++) {
-		struct format_text text;
-
-		err = t->frame(t->ctx, t->path.fresh[t->leaf_first ? i : n - 1 - i], &t->scratch,
-			       &text);
-		if (!err)
-			fwrite_unlocked(text.data, 1, text.len, out);
-	}
-	if (!err && t->leaf_first && t->len)
-		fwrite_unlocked(kept(t), 1, t->len, out);
-	return err;
-}
-
-void stack_texts_ahead(const struct stack_texts *t, uint32_t stack, unsigned step)
-{
-	/* Its frames are one step behind their callees'; the root is no frame. */
+	/* Frames are one step behind their callees; the root is none. */
 	for (; stack != STACK_ROOT; step--) {
-		if (t->ahead)
-			t->ahead(t->ctx, stack, step);
+		if (frames->ahead)
+			frames->ahead(frames->ctx, stack, step);
 		if (!step)
 			break;
-		stack = stacks_node(t->path.stacks, stack)->parent;
+		stack = stacks_node(frames->stacks, stack)->parent;
 	}
-	__builtin_prefetch(stacks_node(t->path.stacks, stack));
+	__builtin_prefetch(stacks_node(frames->stacks, stack));
 }
 
 void stack_texts_clear(struct stack_texts *t)
@@ -384,7 +351,7 @@ bool sample_queue_move(struct sample_queue *queue, const struct sample *in, stru
 		const struct sample *sample = &queue->at[(n - step * QUEUE_STEP) % QUEUE_SAMPLES];
 
 		if (sample->times)
-			stack_texts_ahead(queue->texts, sample->stack, step);
+			frame_texts_ahead(queue->frames, sample->stack, step);
 	}
 	return out->times != 0;
 }
@@ -404,15 +371,23 @@ static struct error *read_ahead(void *ctx, const struct sample *sample)
 	__builtin_prefetch(&r->job->profile->cells.of[sample->stack]);
 	if (!sample_queue_move(&r->queue, sample, &out))
 		return NULL;
-	return is_selected(r->job, out.stack) ? r->visit(r->ctx, &out) : changed(r->job);
+	return samples_selected(r->job, out.stack) ? r->visit(r->ctx, &out)
+						   : samples_changed(r->job);
 }
 
-struct error *samples_read_ahead(const struct format_job *job, const struct stack_texts *texts,
+struct error *samples_read_unchecked(const struct format_job *job,
+				     struct error *(*visit)(void *ctx, const struct sample *sample),
+				     void *ctx)
+{
+	return read_all(job, true, visit, ctx);
+}
+
+struct error *samples_read_ahead(const struct format_job *job, const struct frame_texts *frames,
 				 struct error *(*visit)(void *ctx, const struct sample *sample),
 				 void *ctx)
 {
 	static const struct sample none;
-	struct reading_ahead r = {.job = job, .queue.texts = texts, .visit = visit, .ctx = ctx};
+	struct reading_ahead r = {.job = job, .queue.frames = frames, .visit = visit, .ctx = ctx};
 	struct error *err = read_all(job, true, read_ahead, &r);
 
 	for (unsigned i = 0; i < QUEUE_SAMPLES && !err; i++)

@@ -93,7 +93,7 @@ static void begin_stretches(const struct speedscope *s, const struct track *trac
 			    struct stretch *stretch)
 {
 	stretch->clock_ns = 0;
-	stretch->queue = (struct sample_queue){.texts = &s->texts};
+	stretch->queue = (struct sample_queue){.frames = &s->texts.frames};
 	stretch->rest = QUEUE_SAMPLES;
 	track_start(track, &stretch->reader);
 	stretch->more = read_next(stretch);
@@ -359,10 +359,10 @@ static bool has_gaps(const struct format_job *job)
 static struct error *write_speedscope(const struct format_job *job, FILE *out)
 {
 	struct speedscope s = {.job = job,
-			       .texts = {.path.stacks = job->profile->stacks,
-					 .frame = give_frame,
-					 .ahead = fetch_ahead,
-					 .ctx = &s},
+			       .texts = {.frames = {.stacks = job->profile->stacks,
+						    .give = give_frame,
+						    .ahead = fetch_ahead,
+						    .ctx = &s}},
 			       .out = out,
 			       .has_gaps = has_gaps(job)};
 	struct error *err = location_table_new(job, &s.table);

@@ -152,15 +152,37 @@ struct error *samples_read(const struct format_job *job,
 			   struct error *(*visit)(void *ctx, const struct sample *sample),
 			   void *ctx);
 
+/* As samples_read, but `visit` has to look whether the stacks are the profile's: that takes long, far away in memory. */
+struct error *samples_read_unchecked(const struct format_job *job,
+				     struct error *(*visit)(void *ctx, const struct sample *sample),
+				     void *ctx);
+
+/* Is a stack in the profile? */
+bool samples_selected(const struct format_job *job, uint32_t stack);
+
+/* The error if it is not. */
+struct error *samples_changed(const struct format_job *job);
+
 /*
- * Samples on their way to a visitor: before a stack is needed its text is asked for (stack_texts_ahead),
+ * Reads samples with the texts of their stacks, leaf first, as samples_read does. `visit` may call
+ * sample_text_put, once, for the text of its sample.
+ */
+struct sample_batch;
+struct error *samples_read_texts(const struct format_job *job, const struct frame_texts *frames,
+				 struct error *(*visit)(void *ctx, const struct sample *sample,
+							struct sample_batch *batch),
+				 void *ctx);
+struct error *sample_text_put(struct sample_batch *batch, FILE *out);
+
+/*
+ * Samples on their way to a visitor: before a stack is needed its text is asked for (frame_texts_ahead),
  * in steps that are so many samples apart. Stacks of samples that follow one another can be anywhere.
  */
 #define QUEUE_STEP    8u
 #define QUEUE_SAMPLES ((AHEAD_STEPS + 1) * QUEUE_STEP)
 
 struct sample_queue {
-	const struct stack_texts *texts;
+	const struct frame_texts *frames;
 	struct sample at[QUEUE_SAMPLES];
 	uint64_t n; /* that were ever put in */
 };
@@ -169,7 +191,7 @@ struct sample_queue {
 bool sample_queue_move(struct sample_queue *queue, const struct sample *in, struct sample *out);
 
 /* As samples_read, through such a queue. */
-struct error *samples_read_ahead(const struct format_job *job, const struct stack_texts *texts,
+struct error *samples_read_ahead(const struct format_job *job, const struct frame_texts *frames,
 				 struct error *(*visit)(void *ctx, const struct sample *sample),
 				 void *ctx);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/x86/insn.h"
+#include "arch/x86/x86.h"
 
 #include <string.h>
 

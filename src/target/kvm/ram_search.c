@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/x86/insn.h"
+#include "arch/x86/x86.h"
 #include "target/host/proc.h"
 #include "target/window.h"
 

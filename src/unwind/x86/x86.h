@@ -7,7 +7,7 @@
  * by calls, stubs, handlers and returns ahead.
  */
 
-#include "arch/x86/insn.h"
+#include "arch/x86/x86.h"
 #include "unwind/isa.h"
 #include "unwind/tables/unwind_table.h"
 
