@@ -149,10 +149,10 @@ static struct error *write_packed(const struct format *format, const struct form
 
 /*
  * Parts of a long file leave the page cache once they are on the disk: the host needs the cache
- * for its guests, and new pages of it cost more time than the format. The first gigabyte stays.
+ * for its guests, and new pages of it cost more time than the format. The first ones stay.
  */
 #define PART_BYTES  ((off_t)32 << 20)
-#define CACHE_BYTES ((off_t)1 << 30)
+#define CACHE_BYTES ((off_t)256 << 20)
 #define WRITE_AND_WAIT \
 	(SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 
