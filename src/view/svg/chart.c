@@ -18,6 +18,7 @@
 #define CELL	   7.3 /* width of a character in a box */
 #define GAP	   0.5 /* between neighbours, unless they are narrower than */
 #define GAP_FROM   3.0
+#define NARROW	   6.0 /* inlined ones have no border of their own */
 #define MIN_CELLS  3
 #define NAME_CELLS 1000
 #define AXIS_LABEL 90 /* between the times that are written */
@@ -528,7 +529,8 @@ static void put_box(const struct chart *chart, const struct box *box)
 	fprintf(out,
 		"\" data-lane=\"%" PRIu32 "\" data-level=\"%" PRIu32 "\" data-from=\"%.0f\" "
 		"data-to=\"%.0f\"%s><title>",
-		box->lane, box->level, from, to, node->inlined ? " class=\"inlined\"" : "");
+		box->lane, box->level, from, to,
+		node->inlined && width >= NARROW ? " class=\"inlined\"" : "");
 	flamegraph_put_text(out, node->name, NAME_CELLS);
 	fputs(" (", out);
 	put_seconds(chart, from);

@@ -20,6 +20,7 @@
 #define CELL	   7.3 /* width of a character in a frame, a little more than 12 px fonts have */
 #define GAP	   0.5 /* between neighbours, unless they are narrower than */
 #define GAP_FROM   3.0
+#define NARROW	   6.0	/* inlined ones have no border of their own: nothing else would be seen */
 #define MIN_CELLS  3	/* shorter stumps of names say nothing */
 #define NAME_CELLS 1000 /* of longer names */
 
@@ -354,6 +355,7 @@ static void put_head(const struct flamegraph *picture)
 	put_number(picture, "min-cells", MIN_CELLS);
 	put_number(picture, "gap", GAP);
 	put_number(picture, "gap-from", GAP_FROM);
+	put_number(picture, "narrow", NARROW);
 	fputs(">\n<title>", out);
 	flamegraph_put_text(out, picture->options->title ?: TITLE, NAME_CELLS);
 	fputs("</title>\n<desc>", out);
@@ -413,7 +415,7 @@ static void put_frame(const struct flamegraph *picture, const struct flamegraph_
 	if (change)
 		flamegraph_put_change_data(out, change);
 	if (node->inlined)
-		fputs(" class=\"inlined\"", out);
+		fputs(width < NARROW ? " class=\"inlined narrow\"" : " class=\"inlined\"", out);
 	fputs("><title>", out);
 	flamegraph_put_text(out, node->name, NAME_CELLS);
 	fputs(" (", out);

@@ -8,7 +8,7 @@
 const svg = document.currentScript.closest('svg');
 const group = svg.querySelector('.frames');
 const alone = document.documentElement === svg; // not part of somebody's page
-const {pad, row, cell, textPad, minCells, gap, gapFrom, bar: barY, foot: footY} = // as it was drawn
+const {pad, row, cell, textPad, minCells, gap, gapFrom, narrow, bar: barY, foot: footY} = // as it was drawn
 	Object.fromEntries(Object.entries(svg.dataset).map(([name, value]) => [name, Number(value)]));
 const barHeight = 32, footHeight = 28;
 const icicle = svg.dataset.order === 'icicle';
@@ -87,6 +87,7 @@ function place(frame, x, size) {
 		return;
 	frame.rect.setAttribute('x', (pad + x).toFixed(2));
 	frame.rect.setAttribute('width', (size < gapFrom ? size : size - gap).toFixed(2));
+	frame.g.classList.toggle('narrow', size < narrow);
 	const text = fit(frame.name, Math.floor((size - 2 * textPad) / cell));
 	if (text && !frame.label)
 		frame.label = frame.g.appendChild(create('text', {y: frame.y + 13}));
