@@ -102,6 +102,19 @@ static void widths_are_shares_of_the_weight(void **state)
 	assert_int_equal((int)number_of("function_2", "data-samples"), 250);
 }
 
+/* The border is all that would be seen of a box of two pixels. */
+static void inlined_functions_have_a_border_where_there_is_room(void **state)
+{
+	const uint32_t m = add(0, "main", 0, 0);
+
+	for (int wide = 0; wide < 2; wide++)
+		tree->nodes[add(m, wide ? "wide" : "thin", wide ? 998 : 2, 0)].inlined = 1;
+	draw(&(struct flamegraph_options){.width = 1020});
+	expect_in("<g data-name=\"wide\" data-samples=\"998\" class=\"inlined\">");
+	expect_in("<g data-name=\"thin\" data-samples=\"2\" class=\"inlined narrow\">");
+	expect_in(".inlined:not(.narrow) rect { stroke:");
+}
+
 static void without_weights_widths_are_shares_of_the_samples(void **state)
 {
 	add(add(0, "main", 1, 0), "leaf", 3, 0);
@@ -232,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_TREE(widths_are_shares_of_the_weight),
+		WITH_TREE(inlined_functions_have_a_border_where_there_is_room),
 		WITH_TREE(without_weights_widths_are_shares_of_the_samples),
 		WITH_TREE(flames_grow_up_and_icicles_down),
 		WITH_TREE(what_is_too_narrow_is_left_out_and_told),
