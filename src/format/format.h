@@ -65,7 +65,8 @@ extern const struct format format_chrome; /* a time line of samples */
 
 struct gzip;
 
-struct error *gzip_new(FILE *out, struct gzip **gzip);
+/* `level` as zlib has it. */
+struct error *gzip_new(FILE *out, int level, struct gzip **gzip);
 void gzip_put(struct gzip *gzip, const void *data, size_t len);
 
 /* Writes the end, and frees. */

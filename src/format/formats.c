@@ -44,12 +44,12 @@ struct gzip {
 	unsigned char input[64 << 10], buffer[64 << 10];
 };
 
-struct error *gzip_new(FILE *out, struct gzip **gzip)
+struct error *gzip_new(FILE *out, int level, struct gzip **gzip)
 {
 	struct gzip *new = calloc(1, sizeof(*new));
 
-	if (!new || deflateInit2(&new->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW,
-				 GZIP_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+	if (!new || deflateInit2(&new->stream, level, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
+				 Z_DEFAULT_STRATEGY) != Z_OK) {
 		free(new);
 		return error_no_memory();
 	}
@@ -110,7 +110,7 @@ struct error *gzip_open(FILE *out, FILE **packed)
 {
 	const cookie_io_functions_t functions = {.write = put_cookie, .close = end_cookie};
 	struct gzip *gzip;
-	struct error *err = gzip_new(out, &gzip);
+	struct error *err = gzip_new(out, Z_DEFAULT_COMPRESSION, &gzip);
 
 	if (err)
 		return err;
