@@ -50,21 +50,6 @@ static bool shorten_cfa(const struct cfa_rule *cfa, struct row *row)
 	return row->cfa_offset == cfa->rule.value;
 }
 
-/* Appends a row on machines with kept registers: a short one, or none. */
-static struct error *put_with_kept(const struct cfa_state *state, struct row row, uint64_t start,
-				   uint64_t at, struct table_builder *builder)
-{
-	struct error *err = NULL;
-
-	if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
-	    !shorten(&state->sp.rule, &row.sp_at) || row.sp_at != ROW_SAME)
-		row = (struct row){.kind = ROW_NONE};
-	else
-		err = table_builder_keep(builder, &state->kept, &row);
-	row.begins = at == start && row.kind != ROW_NONE;
-	return err ? err : table_builder_put(builder, at, &row);
-}
-
 static struct error *put_rare(const struct cfa_program *program, const struct cfa_state *state,
 			      uint64_t at, struct table_builder *builder)
 {
@@ -79,24 +64,30 @@ static struct error *put_rare(const struct cfa_program *program, const struct cf
 	return table_builder_put_rare(builder, at, &rare, bytes);
 }
 
-/* Puts the row of one state, in short if that can be, good from `at` on. */
+/* Puts the row of one state, good from `at` on: in short if that can be, with kept registers always. */
 static struct error *cfa_put_row(const struct cfa_program *program, const struct cfa_state *state,
 				 uint64_t at, struct table_builder *builder)
 {
-	struct row row = {.kind = program->trap ? ROW_TRAP : ROW_CALL};
+	const bool kept = program->machine->kept;
+	struct row row = {.kind = program->trap ? ROW_TRAP : ROW_CALL,
+			  .begins = kept && at == program->start};
+	struct error *err = NULL;
 
 	if (state->ra.rule.how == RULE_LOST)
 		row = (struct row){.kind = ROW_END};
 	else if (state->cfa.rule.how == RULE_LOST ||
-		 (state->ra.rule.how == RULE_SAME && !program->machine->link))
+		 (state->ra.rule.how == RULE_SAME && !program->machine->link) ||
+		 (kept && state->sp.rule.how != RULE_SAME))
 		row = (struct row){.kind = ROW_NONE};
-	else if (program->machine->kept)
-		return put_with_kept(state, row, program->start, at, builder);
-	else if (!shorten_cfa(&state->cfa, &row) || !shorten(&state->ra.rule, &row.ra_at) ||
-		 !shorten(&state->fp.rule, &row.fp_at) || !shorten(&state->sp.rule, &row.sp_at) ||
-		 row.sp_at == ROW_LOST)
+	else if (shorten_cfa(&state->cfa, &row) && shorten(&state->ra.rule, &row.ra_at) &&
+		 shorten(&state->fp.rule, &row.fp_at) && shorten(&state->sp.rule, &row.sp_at) &&
+		 row.sp_at != ROW_LOST)
+		err = kept ? table_builder_keep(builder, &state->kept, &row) : NULL;
+	else if (!kept)
 		return put_rare(program, state, at, builder);
-	return table_builder_put(builder, at, &row);
+	else
+		row = (struct row){.kind = ROW_NONE};
+	return err ? err : table_builder_put(builder, at, &row);
 }
 
 /* States that a program may remember; compilers nest them once. */
@@ -193,6 +184,16 @@ static int64_t factored(const struct running *run, int64_t value)
 	return (int64_t)((uint64_t)value * (uint64_t)run->program->data_factor);
 }
 
+static bool read_number(struct running *run, bool with_sign, int64_t *value)
+{
+	uint64_t number;
+	const bool good = with_sign ? dwarf_sleb(&run->in, value) : dwarf_uleb(&run->in, &number);
+
+	if (good && !with_sign)
+		*value = (int64_t)number;
+	return good;
+}
+
 static bool expression(struct running *run, enum rule_how how, struct cfa_rule *rule)
 {
 	uint64_t len;
@@ -207,21 +208,13 @@ static bool expression(struct running *run, enum rule_how how, struct cfa_rule *
 	return true;
 }
 
-static bool define_cfa(struct running *run, uint64_t reg, int64_t offset)
-{
-	if (reg > UINT8_MAX)
-		return false;
-	run->state.cfa = (struct cfa_rule){
-		.rule = {.how = RULE_IS_CFA, .reg = (uint8_t)reg, .value = offset}};
-	return true;
-}
-
 static bool cfa_by_number(struct running *run, uint8_t op)
 {
 	struct row_rule *cfa = &run->state.cfa.rule;
 	bool with_reg =
 		op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_register || op == DW_CFA_def_cfa_sf;
-	uint64_t reg = cfa->reg, number;
+	const bool factor = op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf;
+	uint64_t reg = cfa->reg;
 	int64_t offset = cfa->value;
 
 	/* GNU as begins RISC-V's CIEs with def_cfa_register alone: the offset is 0. */
@@ -230,36 +223,28 @@ static bool cfa_by_number(struct running *run, uint8_t op)
 			return false;
 	if (with_reg && !dwarf_uleb(&run->in, &reg))
 		return false;
-	if (op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf) {
-		if (!dwarf_sleb(&run->in, &offset))
-			return false;
-		offset = factored(run, offset);
-	} else if (op != DW_CFA_def_cfa_register) {
-		if (!dwarf_uleb(&run->in, &number))
-			return false;
-		offset = (int64_t)number;
-	}
-	return define_cfa(run, reg, offset);
+	if (op != DW_CFA_def_cfa_register && !read_number(run, factor, &offset))
+		return false;
+	if (reg > UINT8_MAX)
+		return false;
+	offset = factor ? factored(run, offset) : offset;
+	run->state.cfa = (struct cfa_rule){
+		.rule = {.how = RULE_IS_CFA, .reg = (uint8_t)reg, .value = offset}};
+	return true;
 }
 
 /* The caller's register is at, or is, the CFA and a number of units. */
 static bool register_by_number(struct running *run, uint8_t op)
 {
-	bool is = op == DW_CFA_val_offset || op == DW_CFA_val_offset_sf;
-	uint64_t reg, number;
+	const bool is = op == DW_CFA_val_offset || op == DW_CFA_val_offset_sf;
+	const bool with_sign = op == DW_CFA_offset_extended_sf || op == DW_CFA_val_offset_sf;
+	uint64_t reg;
 	int64_t offset;
 
-	if (!dwarf_uleb(&run->in, &reg))
+	if (!dwarf_uleb(&run->in, &reg) || !read_number(run, with_sign, &offset))
 		return false;
-	if (op == DW_CFA_offset_extended_sf || op == DW_CFA_val_offset_sf) {
-		if (!dwarf_sleb(&run->in, &offset))
-			return false;
-	} else {
-		if (!dwarf_uleb(&run->in, &number))
-			return false;
-		offset = op == DW_CFA_GNU_negative_offset_extended ? (int64_t)(0 - number)
-								   : (int64_t)number;
-	}
+	if (op == DW_CFA_GNU_negative_offset_extended)
+		offset = (int64_t)(0 - (uint64_t)offset);
 	set(run, reg, is ? RULE_IS_CFA : RULE_AT_CFA, factored(run, offset));
 	return true;
 }
@@ -329,13 +314,13 @@ static bool other_operation(struct running *run, uint8_t op)
 
 static bool change(struct running *run, uint8_t op)
 {
-	uint64_t number;
+	int64_t offset;
 
 	switch (op & 0xc0) {
 	case DW_CFA_offset:
-		if (!dwarf_uleb(&run->in, &number))
+		if (!read_number(run, false, &offset))
 			return false;
-		set(run, op & 0x3f, RULE_AT_CFA, factored(run, (int64_t)number));
+		set(run, op & 0x3f, RULE_AT_CFA, factored(run, offset));
 		return true;
 	case DW_CFA_restore:
 		return restore(run, op & 0x3f);

@@ -266,15 +266,8 @@ struct error *cfi_section_read(const struct cfi_section *section, struct table_b
 /* The most detailed source comes first. */
 enum { RANK_EH, RANK_DEBUG, RANK_EXIDX };
 
-struct file {
-	const struct cfa_machine *machine;
-	unsigned char ident[EI_NIDENT];
-	struct cfi_text *text;
-	size_t n_text;
-};
-
 /* False: no ELF file of a kind that there are rows for. */
-static bool read_head(Elf *elf, struct file *file)
+static bool read_head(Elf *elf, struct cfi_section *file)
 {
 	GElf_Ehdr head;
 
@@ -287,7 +280,7 @@ static bool read_head(Elf *elf, struct file *file)
 	       (head.e_ident[EI_CLASS] == ELFCLASS64) == (file->machine->word == 8);
 }
 
-static struct error *read_text(Elf *elf, struct file *file)
+static struct error *read_text(Elf *elf, struct cfi_section *file)
 {
 	Elf_Scn *scn = NULL;
 	GElf_Shdr shdr;
@@ -336,15 +329,10 @@ static bool unpack(Elf_Scn *scn, const GElf_Shdr *shdr)
 }
 
 /* *there: the section is in this file, damaged or not. */
-static struct error *read_section(Elf *elf, const struct file *file, bool eh,
+static struct error *read_section(Elf *elf, const struct cfi_section *file, bool eh,
 				  struct table_builder *builder, bool *there)
 {
-	struct cfi_section section = {.machine = file->machine,
-				      .ident = file->ident,
-				      .text = file->text,
-				      .n_text = file->n_text,
-				      .eh = eh,
-				      .rank = eh ? RANK_EH : RANK_DEBUG};
+	struct cfi_section section = *file;
 	GElf_Shdr shdr;
 	Elf_Scn *scn = elf_find_section(elf, eh ? ".eh_frame" : ".debug_frame", &shdr);
 	bool good;
@@ -356,6 +344,8 @@ static struct error *read_section(Elf *elf, const struct file *file, bool eh,
 		good = scn && unpack_old(scn);
 	}
 	*there = scn;
+	section.eh = eh;
+	section.rank = eh ? RANK_EH : RANK_DEBUG;
 	section.addr = shdr.sh_addr;
 	section.data = good ? elf_rawdata(scn, NULL) : NULL;
 	if (!section.data || !section.data->d_buf || !section.data->d_size)
@@ -364,10 +354,10 @@ static struct error *read_section(Elf *elf, const struct file *file, bool eh,
 }
 
 /* The .debug_frame that was taken out of the file. */
-static struct error *read_debug_file(const char *path, Elf *elf, const struct file *file,
+static struct error *read_debug_file(const char *path, Elf *elf, const struct cfi_section *file,
 				     struct table_builder *builder)
 {
-	struct file other = {0};
+	struct cfi_section other = {0};
 	struct error *err = NULL;
 	Elf *debug;
 	bool there;
@@ -385,7 +375,7 @@ static struct error *read_debug_file(const char *path, Elf *elf, const struct fi
 
 static struct error *read_all(const char *path, Elf *elf, struct table_builder *builder)
 {
-	struct file file = {0};
+	struct cfi_section file = {0};
 	struct error *err;
 	bool there;
 

@@ -27,12 +27,11 @@ struct cfi_text {
 	uint64_t start, end;
 };
 
-/* A section with call frame information (DWARF 5, 6.4.1; LSB 10.6). */
+/* A section with call frame information (DWARF 5, 6.4.1; LSB 10.6), and what counts of its file. */
 struct cfi_section {
-	const struct cfa_machine
-		*machine;	    /* of the file; x86 code of both widths is in files of either */
-	const unsigned char *ident; /* e_ident */
-	const struct cfi_text *text;
+	const struct cfa_machine *machine; /* x86 code of both widths is in files of either */
+	unsigned char ident[EI_NIDENT];
+	struct cfi_text *text;
 	size_t n_text;
 	Elf_Data *data; /* not compressed */
 	uint64_t addr;	/* where it is linked to */

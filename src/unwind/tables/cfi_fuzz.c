@@ -63,12 +63,11 @@ static void read_file(const uint8_t *data, size_t size)
 /* Bit 0: .eh_frame; bit 1: 32-bit code; bit 2: of Arm. */
 static void read_section(const uint8_t *data, size_t size)
 {
-	const struct cfi_text text = {TEXT, TEXT + TEXT_LEN};
-	unsigned char ident[EI_NIDENT] = {0x7f, 'E', 'L', 'F'};
+	struct cfi_text text = {TEXT, TEXT + TEXT_LEN};
 	Elf_Data section = {.d_size = size - 1, .d_type = ELF_T_BYTE, .d_version = EV_CURRENT};
 	static const uint16_t machines[] = {EM_X86_64, EM_386, EM_AARCH64, EM_ARM};
 	struct cfi_section from = {.machine = cfa_machine(machines[*data >> 1 & 3]),
-				   .ident = ident,
+				   .ident = {0x7f, 'E', 'L', 'F'},
 				   .text = &text,
 				   .n_text = 1,
 				   .data = &section,
@@ -77,9 +76,9 @@ static void read_section(const uint8_t *data, size_t size)
 	struct table_builder *builder = NULL;
 	struct unwind_table *table;
 
-	ident[EI_CLASS] = *data & 2 ? ELFCLASS32 : ELFCLASS64;
-	ident[EI_DATA] = ELFDATA2LSB;
-	ident[EI_VERSION] = EV_CURRENT;
+	from.ident[EI_CLASS] = *data & 2 ? ELFCLASS32 : ELFCLASS64;
+	from.ident[EI_DATA] = ELFDATA2LSB;
+	from.ident[EI_VERSION] = EV_CURRENT;
 	/* A heap block of its own, so that ASan sees reads behind the end. */
 	section.d_buf = malloc(size);
 	need(section.d_buf && !table_builder_new(&builder));

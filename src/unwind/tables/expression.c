@@ -131,25 +131,6 @@ static bool one_operand(struct machine *m, uint8_t op)
 	return false;
 }
 
-static bool compare(struct machine *m, uint8_t op, int64_t a, int64_t b)
-{
-	switch (op) {
-	case DW_OP_eq:
-		return push(m, a == b);
-	case DW_OP_ge:
-		return push(m, a >= b);
-	case DW_OP_gt:
-		return push(m, a > b);
-	case DW_OP_le:
-		return push(m, a <= b);
-	case DW_OP_lt:
-		return push(m, a < b);
-	case DW_OP_ne:
-		return push(m, a != b);
-	}
-	return false;
-}
-
 /* Quotients have a sign, and remainders none. */
 static bool divide(struct machine *m, uint8_t op, uint64_t a, uint64_t b)
 {
@@ -165,9 +146,12 @@ static bool divide(struct machine *m, uint8_t op, uint64_t a, uint64_t b)
 static bool two_operands(struct machine *m, uint8_t op)
 {
 	uint64_t a, b;
+	int64_t left, right;
 
 	if (!pop(m, &b) || !pop(m, &a))
 		return false;
+	left = with_sign(m, a);
+	right = with_sign(m, b);
 	switch (op) {
 	case DW_OP_and:
 		return push(m, a & b);
@@ -189,9 +173,21 @@ static bool two_operands(struct machine *m, uint8_t op)
 	case DW_OP_shr:
 		return push(m, b < 64 ? a >> b : 0);
 	case DW_OP_shra:
-		return push(m, (uint64_t)(with_sign(m, a) >> (b < 63 ? b : 63)));
+		return push(m, (uint64_t)(left >> (b < 63 ? b : 63)));
+	case DW_OP_eq:
+		return push(m, left == right);
+	case DW_OP_ge:
+		return push(m, left >= right);
+	case DW_OP_gt:
+		return push(m, left > right);
+	case DW_OP_le:
+		return push(m, left <= right);
+	case DW_OP_lt:
+		return push(m, left < right);
+	case DW_OP_ne:
+		return push(m, left != right);
 	}
-	return compare(m, op, with_sign(m, a), with_sign(m, b));
+	return false;
 }
 
 static bool jump(struct machine *m, uint8_t op)

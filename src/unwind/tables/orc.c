@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/tables/orc.h"
 
-#include <dwarf.h>
 #include <gelf.h>
 #include <string.h>
 
@@ -29,7 +28,8 @@ enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152 };
 /* Offsets of the registers that the processor pushes: ip, cs, flags, sp. */
 enum { IRET_IP = 0, IRET_SP = REGS_SP - REGS_IP };
 
-enum orc_type { TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL, TYPE_UNKNOWN };
+/* TYPE_NONE: an unknown one, too. */
+enum orc_type { TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL };
 
 struct orc_rule {
 	int16_t sp_offset, bp_offset;
@@ -39,11 +39,9 @@ struct orc_rule {
 
 static struct orc_rule parse_rule(const uint8_t *bytes, enum orc_layout layout)
 {
-	static const enum orc_type since_6_4[] = {TYPE_NONE,	TYPE_END,	   TYPE_CALL,
-						  TYPE_REGS,	TYPE_REGS_PARTIAL, TYPE_UNKNOWN,
-						  TYPE_UNKNOWN, TYPE_UNKNOWN};
-	static const enum orc_type since_4_14[] = {TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL,
-						   TYPE_UNKNOWN};
+	static const enum orc_type since_6_4[8] = {TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS,
+						   TYPE_REGS_PARTIAL};
+	static const enum orc_type since_4_14[4] = {TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL};
 	struct orc_rule rule;
 	uint16_t bits;
 
@@ -113,35 +111,22 @@ static bool set_caller(const struct orc_rule *rule, struct row *row)
 	return rule->bp_reg != ORC_BP;
 }
 
-/* Writes a number as sleb128, which two bytes hold for any offset of a frame; false if not. */
-static bool put_sleb(uint8_t bytes[2], int16_t value)
-{
-	bytes[0] = (uint8_t)(value & 0x7f) | 0x80;
-	bytes[1] = (uint8_t)(value >> 7 & 0x7f);
-	return value >= -8192 && value < 8192;
-}
-
 /* The caller's frame pointer is in the word at frame pointer + offset: of realigned stacks. */
 static struct error *put_rare(struct table_builder *builder, uint64_t at,
 			      const struct orc_rule *rule, const struct row *row)
 {
-	uint8_t cfa[] = {DW_OP_breg0 + DWARF_RBP, 0, 0, DW_OP_deref};
-	uint8_t fp[] = {DW_OP_breg0 + DWARF_RBP, 0, 0};
-	bool indirect = row->base == ROW_PLUS_DEREF;
+	static const uint8_t *const bytes[4];
+	static const struct row none = {.kind = ROW_NONE};
 	const struct row_rare rare = {
-		.cfa = {.how = indirect ? RULE_IS_EXPRESSION : RULE_IS_CFA,
+		.cfa = {.how = row->base == ROW_PLUS ? RULE_IS_CFA : RULE_AT_REG,
 			.reg = row->cfa_reg,
-			.len = indirect ? sizeof(cfa) : 0,
 			.value = row->cfa_offset},
 		.ra = {.how = RULE_AT_CFA, .value = row->ra_at},
-		.fp = {.how = RULE_AT_EXPRESSION, .len = sizeof(fp)},
+		.fp = {.how = RULE_AT_REG, .reg = DWARF_RBP, .value = rule->bp_offset},
 		.sp = {.how = RULE_SAME},
 	};
-	const uint8_t *const bytes[4] = {indirect ? cfa : NULL, NULL, fp, NULL};
-	const struct row none = {.kind = ROW_NONE};
 
-	if (!put_sleb(cfa + 1, rule->sp_offset) || !put_sleb(fp + 1, rule->bp_offset) ||
-	    row->base == ROW_DEREF_PLUS)
+	if (row->base == ROW_DEREF_PLUS)
 		return table_builder_put(builder, at, &none);
 	return table_builder_put_rare(builder, at, &rare, bytes);
 }
@@ -153,7 +138,7 @@ static struct error *put_rule(struct table_builder *builder, uint64_t at,
 
 	if (rule->type == TYPE_END)
 		row.kind = ROW_END;
-	else if (rule->type == TYPE_NONE || rule->type == TYPE_UNKNOWN || !set_cfa(rule, &row))
+	else if (rule->type == TYPE_NONE || !set_cfa(rule, &row))
 		row = (struct row){.kind = ROW_NONE};
 	else if (!set_caller(rule, &row))
 		return put_rare(builder, at, rule, &row);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/tables/unwind_table.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/array.h"
 #include "unwind/tables/expression.h"
 
 #define RARE_MAX	65536u
@@ -49,31 +47,11 @@ void table_builder_free(struct table_builder *builder)
 	free(builder);
 }
 
-/* Makes room for `n` things of `size` bytes at *array; *room is the number that fits. */
-static struct error *reserve(void **array, size_t *room, size_t n, size_t size)
-{
-	size_t more = *room ? *room : 64;
-	void *larger;
-
-	if (n <= *room)
-		return NULL;
-	while (more < n)
-		more *= 2;
-	larger = realloc(*array, more * size);
-	if (!larger)
-		return error_no_memory();
-	*array = larger;
-	*room = more;
-	return NULL;
-}
-
 struct error *table_builder_begin(struct table_builder *builder, uint64_t start, uint64_t end,
 				  unsigned rank)
 {
-	struct error *err;
+	struct error *err = ARRAY_RESERVE(&builder->run, &builder->run_room, builder->n_runs + 1);
 
-	err = reserve((void **)&builder->run, &builder->run_room, builder->n_runs + 1,
-		      sizeof(*builder->run));
 	if (!err)
 		builder->run[builder->n_runs++] =
 			(struct run){.start = start, .end = end, .first = builder->n, .rank = rank};
@@ -103,8 +81,7 @@ struct error *table_builder_put(struct table_builder *builder, uint64_t addr, co
 	} else if (last && same_rule(last, row)) {
 		return NULL;
 	}
-	err = reserve((void **)&builder->row, &builder->room, builder->n + 1,
-		      sizeof(*builder->row));
+	err = ARRAY_RESERVE(&builder->row, &builder->room, builder->n + 1);
 	if (err)
 		return err;
 	builder->row[builder->n] = *row;
@@ -132,25 +109,18 @@ static bool put_expression(struct table_builder *builder, struct row_rule *rule,
 
 static struct error *reserve_rare(struct table_builder *builder)
 {
-	struct error *err = reserve((void **)&builder->rare, &builder->rare_room,
-				    builder->n_rare + 1, sizeof(*builder->rare));
+	struct error *err = ARRAY_RESERVE(&builder->rare, &builder->rare_room, builder->n_rare + 1);
 
 	/* Four expressions, none longer than its 16-bit length can say. */
 	if (!err && builder->n_expressions < EXPRESSIONS_MAX)
-		err = reserve((void **)&builder->expressions, &builder->expressions_room,
-			      builder->n_expressions + 4 * (size_t)UINT16_MAX, 1);
+		err = ARRAY_RESERVE(&builder->expressions, &builder->expressions_room,
+				    builder->n_expressions + 4 * (size_t)UINT16_MAX);
 	return err;
 }
 
 static bool same_rare(const struct row_rare *a, const struct row_rare *b)
 {
-	const struct row_rule *x = &a->cfa, *y = &b->cfa;
-
-	for (int i = 0; i < 4; i++, x++, y++)
-		if (x->how != y->how || x->reg != y->reg || x->len != y->len ||
-		    x->offset != y->offset || x->value != y->value)
-			return false;
-	return a->trap == b->trap;
+	return !memcmp(a, b, offsetof(struct row_rare, trap)) && a->trap == b->trap;
 }
 
 /* Keeps the rule, or finds that it is the one before; false: there are too many. */
@@ -482,6 +452,11 @@ static bool apply_rule(const struct applying *applying, const struct row_rule *r
 		return true;
 	case RULE_AT_CFA:
 		break;
+	case RULE_AT_REG:
+		if (!env->reg(env->ctx, rule->reg, &at))
+			return false;
+		at += (uint64_t)rule->value;
+		break;
 	case RULE_AT_EXPRESSION:
 	case RULE_IS_EXPRESSION:
 		if (!expression_value(applying->table->expressions + rule->offset, rule->len, env,
@@ -500,16 +475,15 @@ static bool apply_rule(const struct applying *applying, const struct row_rule *r
 	return true;
 }
 
-static bool rare_cfa(const struct unwind_table *table, const struct row_rule *rule,
-		     const struct row_env *env, uint64_t *cfa)
+static bool rare_cfa(struct applying *applying, const struct row_rule *rule, struct row_caller *out)
 {
+	const struct row_env *env = applying->env;
+	uint64_t *cfa = &applying->cfa;
+
 	if (rule->how == RULE_IS_EXPRESSION)
-		return expression_value(table->expressions + rule->offset, rule->len, env, NULL,
-					cfa);
-	if (!env->reg(env->ctx, rule->reg, cfa))
-		return false;
-	*cfa = narrowed(env, *cfa + (uint64_t)rule->value);
-	return true;
+		return expression_value(applying->table->expressions + rule->offset, rule->len, env,
+					NULL, cfa);
+	return env->reg(env->ctx, rule->reg, cfa) && apply_rule(applying, rule, 0, out, cfa);
 }
 
 bool unwind_table_step(const struct unwind_table *table, const struct row *row,
@@ -522,7 +496,7 @@ bool unwind_table_step(const struct unwind_table *table, const struct row *row,
 	*out = (struct row_caller){0};
 	if (row->kind == ROW_RARE) {
 		rule = table->rare[row->cfa_offset];
-		if (!rare_cfa(table, &rule.cfa, env, &applying.cfa))
+		if (!rare_cfa(&applying, &rule.cfa, out))
 			return false;
 	} else {
 		if (!find_cfa(row, env, &applying.cfa, out))

@@ -62,20 +62,23 @@ enum rule_how {
 	RULE_AT_CFA,	    /* in the word at CFA + value */
 	RULE_IS_CFA,	    /* it is CFA + value */
 	RULE_IN_REG,	    /* in register `value` */
+	RULE_AT_REG,	    /* in the word at register `reg` + value */
 	RULE_AT_EXPRESSION, /* in the word at the expression's value */
 	RULE_IS_EXPRESSION  /* the expression's value itself */
 };
 
 struct row_rule {
 	uint8_t how;	 /* enum rule_how */
-	uint8_t reg;	 /* of the CFA only: RULE_IS_CFA counts from this register */
+	uint8_t reg;	 /* of RULE_AT_REG; of the CFA's RULE_IS_CFA, which counts from it */
 	uint16_t len;	 /* of the expression, bytes */
 	uint32_t offset; /* of the expression, in rows.expressions */
 	int64_t value;
 };
 
+_Static_assert(sizeof(struct row_rule) == 16, "no padding: rules are compared as bytes");
+
 struct row_rare {
-	struct row_rule cfa, ra, fp, sp; /* cfa: RULE_IS_CFA or RULE_IS_EXPRESSION */
+	struct row_rule cfa, ra, fp, sp; /* cfa: RULE_IS_CFA, _AT_REG or _IS_EXPRESSION */
 	bool trap;			 /* as ROW_TRAP */
 };
 
