@@ -2,7 +2,6 @@
 #include "unwind/isa.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct unwind_isa *const isas[] = {
@@ -45,10 +44,9 @@ struct seeker {
 	const struct paths *paths;
 	struct paths_scratch *scratch;
 	struct code_reader *reader;
-	uint64_t start, end; /* end 0: no bounds are known, */
-	uint64_t goal;	     /* an instruction, or the end of a call, */
+	const struct flow_query *query;
 	bool behind_call;
-	bool (*leaves)(const void *state); /* or a return in such a state; NULL: no return */
+	bool (*leaves)(const void *state); /* to a return in such a state; NULL: to query->addr */
 	unsigned steps;
 	bool cut;  /* a path was not followed to its end */
 	bool away; /* a path goes to an unknown address */
@@ -56,11 +54,6 @@ struct seeker {
 	bool guessing; /* and does not change any more */
 	void *state;
 };
-
-void *paths_scratch_new(void)
-{
-	return calloc(1, sizeof(struct paths_scratch));
-}
 
 /* Index of the address in the table of those that were seen, or of a free slot for it; true: it was seen. */
 static bool find_seen(const struct paths_scratch *scratch, uint64_t va, size_t *i)
@@ -88,9 +81,9 @@ static bool see(struct seeker *seeker, uint64_t va)
 
 static bool is_within(const struct seeker *seeker, uint64_t va)
 {
-	const uint64_t end = seeker->end ? seeker->end : seeker->start + NEAR;
+	const uint64_t end = seeker->query->end ? seeker->query->end : seeker->query->start + NEAR;
 
-	return va >= seeker->start && va < end;
+	return va >= seeker->query->start && va < end;
 }
 
 /* Opens a path in this state, to be followed soon, or when there is no other left. NULL: too many are. */
@@ -129,7 +122,7 @@ static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, ui
 	struct paths_scratch *scratch = seeker->scratch;
 	size_t i;
 
-	if ((paths->parts || seeker->end) && !is_within(seeker, target)) {
+	if ((paths->parts || seeker->query->end) && !is_within(seeker, target)) {
 		if (paths->parts)
 			open_target(seeker, target, true);
 		return next;
@@ -140,7 +133,7 @@ static uint64_t branch(struct seeker *seeker, uint64_t next, uint64_t behind, ui
 			paths->turns(seeker->state);
 		return next;
 	}
-	if (next == NOWHERE || (paths->parts && target > next && target <= seeker->goal)) {
+	if (next == NOWHERE || (paths->parts && target > next && target <= seeker->query->addr)) {
 		if (next != NOWHERE)
 			open_path(seeker, next, seeker->state, false);
 		if (paths->taken)
@@ -200,6 +193,7 @@ static uint64_t go_on(struct seeker *seeker, enum path path, uint64_t next, uint
 static bool seek_path(struct seeker *seeker, const struct open_path *from)
 {
 	const struct paths *paths = seeker->paths;
+	const struct flow_query *query = seeker->query;
 	bool called = from->called;
 	uint64_t pc = from->va, target = 0, next, to;
 
@@ -211,13 +205,13 @@ static bool seek_path(struct seeker *seeker, const struct open_path *from)
 		size_t n;
 
 		bytes = code_at(seeker->reader, pc, &n);
-		if (!seeker->leaves && !seeker->behind_call && pc == seeker->goal)
+		if (!seeker->leaves && !seeker->behind_call && pc == query->addr)
 			return n >= paths->unit;
 		seeker->cut |= !seeker->steps;
 		if (!seeker->steps || !see(seeker, pc))
 			return false;
 		seeker->steps--;
-		if (called && !seeker->end && paths->begins &&
+		if (called && !query->end && paths->begins &&
 		    paths->begins(seeker->state, bytes, n, &called))
 			return false;
 		len = n < paths->unit ? 0
@@ -228,12 +222,12 @@ static bool seek_path(struct seeker *seeker, const struct open_path *from)
 		next = pc + len;
 		if (seeker->leaves
 			    ? path == PATH_RETURN && seeker->leaves(seeker->state)
-			    : seeker->behind_call && path == PATH_CALL && next == seeker->goal)
+			    : seeker->behind_call && path == PATH_CALL && next == query->addr)
 			return true;
 		to = go_on(seeker, path, next, target);
 		called = to == next && (called || path == PATH_CALL);
 		/* Code behind the end belongs to other functions: the last call never returned. */
-		if (to == next && seeker->end && next >= seeker->end && is_within(seeker, pc))
+		if (to == next && query->end && next >= query->end && is_within(seeker, pc))
 			return false;
 	}
 	return false;
@@ -272,8 +266,8 @@ static bool seek_scattered(struct seeker *seeker)
 {
 	const struct paths_scratch *scratch = seeker->scratch;
 	const unsigned unit = seeker->paths->unit;
-	const uint64_t last = seeker->goal - (seeker->behind_call ? unit : 0);
-	uint64_t va = last, nearest = seeker->start;
+	const uint64_t last = seeker->query->addr - (seeker->behind_call ? unit : 0);
+	uint64_t va = last, nearest = seeker->query->start;
 	size_t seen;
 
 	if (!seeker->left || !is_within(seeker, last))
@@ -295,10 +289,10 @@ static bool seek_scattered(struct seeker *seeker)
 static bool seek_gaps(struct seeker *seeker)
 {
 	const struct paths_scratch *scratch = seeker->scratch;
-	const uint64_t end = seeker->end ? seeker->end : seeker->goal + 1;
+	const uint64_t end = seeker->query->end ? seeker->query->end : seeker->query->addr + 1;
 
 	for (unsigned i = 0; i < scratch->n_gaps && seeker->steps; i++)
-		if (scratch->gap[i] >= seeker->start && scratch->gap[i] < end &&
+		if (scratch->gap[i] >= seeker->query->start && scratch->gap[i] < end &&
 		    seek_from(seeker, scratch->gap[i]))
 			return true;
 	return false;
@@ -309,8 +303,8 @@ static bool guess(struct seeker *seeker)
 {
 	seeker->guessing = true;
 	if (seeker->paths->parts)
-		return (seeker->end || seeker->left) && seek_gaps(seeker);
-	return seeker->end && seek_scattered(seeker);
+		return (seeker->query->end || seeker->left) && seek_gaps(seeker);
+	return seeker->query->end && seek_scattered(seeker);
 }
 
 /* Follows the code from `start` on, with so many steps at most. */
@@ -335,6 +329,7 @@ static struct seeker seeker_of(const struct paths *paths, const struct flow_quer
 	return (struct seeker){.paths = paths,
 			       .scratch = reader->scratch,
 			       .reader = reader,
+			       .query = query,
 			       .behind_call = query->kind == FRAME_RETURN,
 			       .state = state};
 }
@@ -348,9 +343,6 @@ enum flow_result paths_follow(const struct paths *paths, const struct flow_query
 	assert(paths->unit && paths->state_size <= PATHS_STATE_MAX);
 	if (query->start % paths->unit || (!query->end && !paths->parts && !paths->begins))
 		return FLOW_UNKNOWN;
-	seeker.start = query->start;
-	seeker.end = query->end;
-	seeker.goal = query->addr;
 	if (!seek(&seeker, query->start,
 		  query->end || paths->parts ? PATHS_STEPS_WITHIN : PATHS_STEPS))
 		result = guess(&seeker) ? FLOW_GUESSED : seeker.away ? FLOW_AWAY : FLOW_NOT;

@@ -73,7 +73,6 @@ enum flow_result {
 /* Reads code through a small buffer, and follows it. */
 struct code_reader {
 	const struct code *code;
-	unsigned word; /* of this code */
 	struct paths_scratch *scratch;
 	unsigned *steps; /* reduced by the instructions that were followed, each worth some 10 ns */
 	uint64_t va;
@@ -88,7 +87,6 @@ const uint8_t *code_at(struct code_reader *reader, uint64_t va, size_t *n);
 /* Code to follow, from a function's start to an instruction in it. */
 struct flow_query {
 	const struct unwind_isa *isa;
-	unsigned word;
 	uint64_t start, end; /* the function; end 0: not known */
 	uint64_t addr;	     /* where to */
 	uint64_t pointer;    /* the same, with what is not the address (unwind_isa.address) */
@@ -157,7 +155,8 @@ struct unwind_isa {
 				   struct rule *out);
 
 	/* Other bounds than symbols have it, as of a stub. NULL: none. */
-	bool (*bounds)(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end);
+	bool (*bounds)(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+		       uint64_t *start, uint64_t *end);
 
 	/*
 	 * The rule by which the code from query->addr on returns to its caller, without the
@@ -273,9 +272,6 @@ struct paths_scratch {
 		uint32_t mark; /* the first word of the state */
 	} seen[PATHS_SEEN];
 };
-
-/* NULL: no memory. For free(). */
-void *paths_scratch_new(void);
 
 /*
  * *state: in, that at the function's start; out, that before the instruction

@@ -18,10 +18,10 @@ struct error *unwinder_new(struct unwinder **out)
 
 	if (unwinder) {
 		unwinder->info = calloc((size_t)1 << PC_INFO_BITS, sizeof(*unwinder->info));
-		unwinder->reader.scratch = paths_scratch_new();
+		unwinder->reader.scratch = calloc(1, sizeof(*unwinder->reader.scratch));
 		unwinder->reader.steps = &unwinder->steps;
 		unwinder->known_steps = calloc(1, sizeof(*unwinder->known_steps));
-		unwinder->known_stacks = stack_cache_new();
+		unwinder->known_stacks = calloc(1, sizeof(*unwinder->known_stacks));
 	}
 	if (!unwinder || !unwinder->info || !unwinder->reader.scratch || !unwinder->known_steps ||
 	    !unwinder->known_stacks) {
@@ -51,8 +51,8 @@ static void grow_old(struct unwinder *unwinder, unsigned version)
 	unwinder->young = 1;
 	unwinder->version = version;
 	unwinder->age++;
-	step_cache_forget(unwinder->known_steps);
-	stack_cache_forget(unwinder->known_stacks);
+	memset(unwinder->known_steps->step, 0, sizeof(unwinder->known_steps->step));
+	unwinder_forget_stacks(unwinder);
 }
 
 static void pay_back(struct unwinder *unwinder)
@@ -93,8 +93,9 @@ void unwinder_begin(struct unwinder *unwinder, const struct unwind_input *in)
 	unwinder->word = in->regs->word;
 	unwinder->method = in->method;
 	unwinder->isa = isa;
-	unwinder->reader.word = isa->word;
-	step_cache_begin(unwinder->known_steps, unwinder->root, isa->isa, isa->word);
+	/* Page tables are aligned to more than these bits. */
+	unwinder->known_steps->space =
+		(unwinder->root & ~(uint64_t)0x3f) | (uint64_t)(isa->isa << 4) | isa->word;
 }
 
 static uint64_t address_of(const struct unwinder *unwinder, const struct pc_info *info)
@@ -111,7 +112,8 @@ static void find_function(struct unwinder *unwinder, const struct pc_info *info,
 	/* Symbols see at most one function in the hypercall page. */
 	state->has_start =
 		(info->kind == FRAME_PC && unwinder->isa->bounds &&
-		 unwinder->isa->bounds(&unwinder->reader, pc, &state->start, &state->end)) ||
+		 unwinder->isa->bounds(unwinder->isa, &unwinder->reader, pc, &state->start,
+				       &state->end)) ||
 		(code->function && code->function(code->ctx, pc, &state->start, &state->end));
 }
 
@@ -183,7 +185,6 @@ static enum flow_result follow(struct unwinder *unwinder, const struct pc_info *
 			       uint64_t start, uint64_t end, struct rule *rule)
 {
 	struct flow_query query = {.isa = unwinder->isa,
-				   .word = unwinder->word,
 				   .start = start,
 				   .end = end,
 				   .addr = address_of(unwinder, info),
@@ -349,10 +350,7 @@ bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct 
 bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
 {
 	const struct unwind_isa *isa = unwinder->isa;
-	const struct flow_query query = {.isa = isa,
-					 .word = unwinder->word,
-					 .addr = info->addr,
-					 .kind = info->kind};
+	const struct flow_query query = {.isa = isa, .addr = info->addr, .kind = info->kind};
 
 	if (isa->find_return && may_seek(unwinder, info, &info->sought_return))
 		info->returns = isa->find_return(&query, &unwinder->reader, &info->way_out);

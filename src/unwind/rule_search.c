@@ -177,8 +177,7 @@ enum found rule_scan(struct walk *walk, uint8_t *trust)
 
 	*trust = TRUST_GUESS;
 	for (unsigned i = 0; i < SCAN_WORDS && in_window(stack, slot, walk->word); i++) {
-		read_word(walk, stack, slot - stack->va, &ret);
-		ret = walk_strip(walk, ret);
+		ret = walk_strip(walk, read_word(stack->bytes + (slot - stack->va), walk->word));
 		if (ret && walk_spend(walk) && try_return(walk, slot, ret)) {
 			if (any || goes_on(walk))
 				return FOUND_CALLER;

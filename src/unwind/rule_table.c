@@ -124,7 +124,7 @@ static bool load_red_zone(struct walk *walk, uint64_t va, uint64_t *value)
 	if (!walk->at.first)
 		walk->top = UINT64_MAX;
 	if (in_window(stack, va, walk->word)) {
-		read_word(walk, stack, va - stack->va, value);
+		*value = read_word(stack->bytes + (va - stack->va), walk->word);
 		return true;
 	}
 	walk->beyond = stack->va - va > stack->below;

@@ -5,11 +5,6 @@
 
 #define BLOCK 256u /* bytes that are compared at once */
 
-struct stack_cache *stack_cache_new(void)
-{
-	return calloc(1, sizeof(struct stack_cache));
-}
-
 void stack_cache_free(struct stack_cache *cache)
 {
 	if (!cache)
@@ -17,11 +12,6 @@ void stack_cache_free(struct stack_cache *cache)
 	for (size_t i = 0; i < STACK_CACHE_ENTRIES; i++)
 		free(cache->entry[i]);
 	free(cache);
-}
-
-void stack_cache_forget(struct stack_cache *cache)
-{
-	cache->n = 0;
 }
 
 /* Stacks of other address spaces may be at the same address: they are apart by the highest bits. */
@@ -337,18 +327,13 @@ bool unwinder_gap(const struct unwind_result *out, size_t frames, struct stack_g
 
 void unwinder_forget_stacks(struct unwinder *unwinder)
 {
-	stack_cache_forget(unwinder->known_stacks);
+	unwinder->known_stacks->n = 0;
 }
 
 /* Kinds are 0 and 1, words 4 and 8. */
 static uint64_t step_key(const struct step_cache *steps, uint8_t kind)
 {
 	return steps->space | kind;
-}
-
-void step_cache_forget(struct step_cache *steps)
-{
-	memset(steps->step, 0, sizeof(steps->step));
 }
 
 /* The offset in words; 0 if it is no multiple of a word, or too far away. */
@@ -396,19 +381,6 @@ static inline unsigned known_caller(const struct step *step, uint64_t ret)
 	return STEP_CALLERS;
 }
 
-static inline uint64_t load(const uint8_t *bytes, uint64_t word)
-{
-	uint64_t wide;
-	uint32_t narrow;
-
-	if (word == 8) {
-		memcpy(&wide, bytes, 8);
-		return wide;
-	}
-	memcpy(&narrow, bytes, 4);
-	return narrow;
-}
-
 static inline void stand(struct walk *walk, struct cursor *at, uint64_t sp, uint64_t fp)
 {
 	at->kind = FRAME_RETURN;
@@ -454,14 +426,14 @@ static inline __attribute__((always_inline)) size_t follow(struct walk *walk, st
 		if (slot > last || slot < sp || saved > last || saved < sp ||
 		    (slot | saved | va) & (word - 1))
 			break;
-		ret = load(bytes + slot, word);
+		ret = read_word(bytes + slot, word);
 		i = known_caller(step, ret);
 		if (strip && i == STEP_CALLERS)
 			i = known_caller(step, ret = walk_strip(walk, ret));
 		if (i == STEP_CALLERS || !ret)
 			break;
 		if (step->fp_at) {
-			fp = load(bytes + saved, word) - va;
+			fp = read_word(bytes + saved, word) - va;
 			at.fp_known = true;
 			at.chained = step->chained;
 		} else if (step->fp_lost) {

@@ -31,18 +31,8 @@ struct step {
 
 struct step_cache {
 	struct step step[1u << STEP_BITS];
-	uint64_t space; /* address space and word of this stack */
+	uint64_t space; /* address space, processor and word of this stack */
 };
-
-/* To be called once for each stack. */
-static inline void step_cache_begin(struct step_cache *steps, uint64_t root, uint8_t isa,
-				    uint8_t word)
-{
-	/* Tables are aligned to more than these bits. */
-	steps->space = (root & ~(uint64_t)0x3f) | (uint64_t)(isa << 4) | word;
-}
-
-void step_cache_forget(struct step_cache *steps);
 
 static inline struct step *step_at(struct step_cache *steps, uint64_t addr, uint64_t key)
 {
@@ -109,8 +99,6 @@ struct stack_cache {
 	struct stack_entry *entry[STACK_CACHE_ENTRIES]; /* allocated when first used */
 };
 
-/* NULL: there is no memory. */
-struct stack_cache *stack_cache_new(void);
 void stack_cache_free(struct stack_cache *cache);
 
 /* May be called once for each walk, before the first step. */
@@ -140,8 +128,5 @@ static inline void stack_cache_note(struct walk *walk, size_t n)
 
 /* The walk is done: keeps it, if it can be kept. */
 void stack_cache_keep(struct walk *walk, const struct frame *frames);
-
-/* Nothing is known of any stack. */
-void stack_cache_forget(struct stack_cache *cache);
 
 #endif

@@ -56,7 +56,7 @@ bool walk_load_outside(struct walk *walk, uint64_t va, uint64_t *value)
 		if (walk->visited >> i & 1 || !in_window(other, va, walk->word))
 			continue;
 		note_other(walk, i, va - other->va, va - other->va + walk->word);
-		read_word(walk, other, va - other->va, value);
+		*value = read_word(other->bytes + (va - other->va), walk->word);
 		return true;
 	}
 	if (va >= walk->at.sp && !walk_is_elsewhere(stack, va)) {

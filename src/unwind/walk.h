@@ -68,17 +68,17 @@ struct walk {
 	uint64_t top;		   /* nothing from this address on was read */
 };
 
-static inline void read_word(const struct walk *walk, const struct window *from, uint64_t offset,
-			     uint64_t *value)
+static inline uint64_t read_word(const uint8_t *bytes, uint64_t word)
 {
+	uint64_t wide;
 	uint32_t narrow;
 
-	if (walk->word == 8) {
-		memcpy(value, from->bytes + offset, 8);
-	} else {
-		memcpy(&narrow, from->bytes + offset, 4);
-		*value = narrow;
+	if (word == 8) {
+		memcpy(&wide, bytes, 8);
+		return wide;
 	}
+	memcpy(&narrow, bytes, 4);
+	return narrow;
 }
 
 static inline bool in_window(const struct window *window, uint64_t va, uint64_t word)
@@ -111,7 +111,7 @@ static inline bool walk_load(struct walk *walk, uint64_t va, uint64_t *value)
 		return walk_load_outside(walk, va, value);
 	if (va + walk->word > walk->top)
 		walk->top = va + walk->word;
-	read_word(walk, walk->stack, va - walk->stack->va, value);
+	*value = read_word(walk->stack->bytes + (va - walk->stack->va), walk->word);
 	return true;
 }
 

@@ -37,7 +37,7 @@ static enum flow_result follow(uint64_t number, size_t n)
 					 .addr = START + number * 4,
 					 .kind = FRAME_PC};
 	unsigned steps = UINT_MAX;
-	struct code_reader reader = {.code = &code, .word = 8, .scratch = scratch, .steps = &steps};
+	struct code_reader reader = {.code = &code, .scratch = scratch, .steps = &steps};
 
 	memset(&found, 0xee, sizeof(found));
 	return unwind_arm64.follow(&query, &reader, &found);
@@ -329,7 +329,7 @@ static void searches_are_bounded(void **state)
 {
 	const struct code code = {.read = read_text};
 	unsigned steps = UINT_MAX;
-	struct code_reader reader = {.code = &code, .word = 8, .scratch = scratch, .steps = &steps};
+	struct code_reader reader = {.code = &code, .scratch = scratch, .steps = &steps};
 	struct flow_query query = {.isa = &unwind_arm64,
 				   .start = START,
 				   .end = START + 8,
@@ -369,7 +369,7 @@ static void searches_are_bounded(void **state)
 
 static int new_scratch(void **state)
 {
-	scratch = paths_scratch_new();
+	scratch = calloc(1, sizeof(struct paths_scratch));
 	return scratch ? 0 : -1;
 }
 

@@ -150,7 +150,7 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 					   .apply = apply,
 					   .leaves = leaves,
 					   .ahead = RETURN_STEPS};
-	const int word = (int)query->word;
+	const int word = query->isa->word;
 	struct x86_exit exit = {.word = word, .called = query->kind == FRAME_RETURN};
 	const bool found = paths_return(&paths, query, reader, &exit);
 	const int32_t cfa = (int32_t)exit.sp + word;
@@ -250,7 +250,7 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
 		   uint64_t end, struct row *row)
 {
-	const unsigned word = reader->word;
+	const unsigned word = isa->word;
 	struct x86_exit exit = {.word = (int)word};
 
 	*row = (struct row){.kind = ROW_NONE};

@@ -191,7 +191,7 @@ static bool is_retpoline(const struct path_state *path, uint64_t target, uint64_
 	const uint8_t *bytes;
 	size_t n;
 
-	if (path->query->word != 8 || target - next >= RETPOLINE ||
+	if (path->query->isa->word != 8 || target - next >= RETPOLINE ||
 	    (path->query->kind == FRAME_RETURN && path->query->addr == next))
 		return false;
 	bytes = code_at(path->reader, target, &n);
@@ -204,7 +204,7 @@ static bool is_retpoline(const struct path_state *path, uint64_t target, uint64_
 static enum path pass(struct path_state *path, const struct x86_insn *insn,
 		      const struct x86_effect *effect, uint64_t next)
 {
-	const unsigned word = path->query->word;
+	const unsigned word = path->query->isa->word;
 	struct x86_state *state = &path->state;
 	enum path to = x86_path(insn, effect);
 
@@ -225,12 +225,12 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	struct x86_effect effect;
 	struct x86_insn insn;
 
-	if (!x86_decode(bytes, n, query->word, &insn))
+	if (!x86_decode(bytes, n, query->isa->word, &insn))
 		return 0;
-	effect = x86_effect(&insn, pc, query->word);
+	effect = x86_effect(&insn, pc, query->isa->word);
 	*target = (uint64_t)effect.value;
 	if (path->called && !query->end &&
-	    x86_begins_function(&insn, &effect, path->state.fp_at, query->word))
+	    x86_begins_function(&insn, &effect, path->state.fp_at, query->isa->word))
 		*to = PATH_NOT;
 	else if (path->called && x86_is_padding(&insn))
 		*to = PATH_LAST; /* the code behind it is jumped to from elsewhere */

@@ -81,8 +81,11 @@ static void check(const struct listed *row, const struct code *code, void *scrat
 {
 	unsigned steps = PATHS_STEPS_WITHIN;
 	struct code_reader reader = {.code = code, .scratch = scratch, .steps = &steps};
-	struct flow_query query = {
-		.word = 8, .start = row->start, .end = row->end, .addr = row->at, .kind = FRAME_PC};
+	struct flow_query query = {.isa = &unwind_x86_64,
+				   .start = row->start,
+				   .end = row->end,
+				   .addr = row->at,
+				   .kind = FRAME_PC};
 	struct x86_state state;
 	enum flow_result flow = x86_flow(&query, &reader, &state);
 
@@ -137,7 +140,7 @@ static void the_code_says_what_the_compiler_says(void **state)
 		print_message("# there is no readelf, or no libc.so.6\n");
 		skip();
 	}
-	scratch = paths_scratch_new();
+	scratch = calloc(1, sizeof(struct paths_scratch));
 	assert_non_null(scratch);
 	snprintf(command, sizeof(command), "readelf -wF %s 2>/dev/null", image.path);
 	listing = popen(command, "r");

@@ -30,7 +30,7 @@ static enum flow_result flow(unsigned word, uint64_t offset, uint64_t end, uint8
 {
 	struct code code = {.read = read_text};
 	struct code_reader reader = {.code = &code, .scratch = scratch, .steps = &steps};
-	struct flow_query query = {.word = word,
+	struct flow_query query = {.isa = word == 8 ? &unwind_x86_64 : &unwind_x86_32,
 				   .start = START,
 				   .end = end ? START + end : 0,
 				   .addr = START + offset,
@@ -261,7 +261,7 @@ static void searches_are_bounded(void **state)
 
 static int new_scratch(void **state)
 {
-	scratch = paths_scratch_new();
+	scratch = calloc(1, sizeof(struct paths_scratch));
 	return scratch ? 0 : -1;
 }
 

@@ -156,12 +156,13 @@ static enum flow_result follow(const struct flow_query *query, struct code_reade
 	enum flow_result flow = x86_flow(query, reader, &state);
 
 	if (flow == FLOW_FOUND || flow == FLOW_GUESSED)
-		*out = rule_of(&state, (int32_t)query->word);
+		*out = rule_of(&state, query->isa->word);
 	return flow;
 }
 
 /* Bounds of a stub in the hypercall page; symbols name one of them at most. */
-static bool stub_bounds(struct code_reader *reader, uint64_t va, uint64_t *start, uint64_t *end)
+static bool stub_bounds(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+			uint64_t *start, uint64_t *end)
 {
 	const struct code *code = reader->code;
 	uint8_t slot[X86_STUB_SLOT];
@@ -169,7 +170,7 @@ static bool stub_bounds(struct code_reader *reader, uint64_t va, uint64_t *start
 	*start = va & ~(X86_STUB_SLOT - 1ull);
 	*end = *start + X86_STUB_SLOT;
 	return code->read(code->ctx, *start, slot, sizeof(slot)) == sizeof(slot) &&
-	       x86_is_hypercall_stub(slot, reader->word);
+	       x86_is_hypercall_stub(slot, isa->word);
 }
 
 /* RFLAGS (SDM vol. 3, 2.3): bit 1 is always set, these never. */

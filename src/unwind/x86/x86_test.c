@@ -118,11 +118,10 @@ static int32_t returns_from(const char *text, size_t n)
 	const struct code code = {.ctx = &bytes, .read = read_bytes};
 	unsigned steps = 1000;
 	struct code_reader reader = {.code = &code,
-				     .word = 8,
-				     .scratch = paths_scratch_new(),
+				     .scratch = calloc(1, sizeof(struct paths_scratch)),
 				     .steps = &steps};
 	struct rule rule;
-	const struct flow_query query = {.word = 8, .addr = RET, .kind = FRAME_RETURN};
+	const struct flow_query query = {.isa = &unwind_x86_64, .addr = RET, .kind = FRAME_RETURN};
 	const bool found = x86_find_return(&query, &reader, &rule);
 
 	free(reader.scratch);
@@ -166,10 +165,12 @@ static void code_at_address_0_is_followed(void **state)
 	const struct code code = {.ctx = &bytes, .read = read_low};
 	unsigned steps = 1000;
 	struct code_reader reader = {.code = &code,
-				     .word = 8,
-				     .scratch = paths_scratch_new(),
+				     .scratch = calloc(1, sizeof(struct paths_scratch)),
 				     .steps = &steps};
-	const struct flow_query query = {.word = 8, .end = 8, .addr = 5, .kind = FRAME_PC};
+	const struct flow_query query = {.isa = &unwind_x86_64,
+					 .end = 8,
+					 .addr = 5,
+					 .kind = FRAME_PC};
 	struct x86_state found;
 
 	assert_int_equal(x86_flow(&query, &reader, &found), FLOW_FOUND);
