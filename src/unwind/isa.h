@@ -134,8 +134,8 @@ struct unwind_isa {
 	/*
 	 * `n` bytes end right before `ret`, a pointer to code; false if no call ends there.
 	 */
-	bool (*call_before)(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
-			    struct call *out);
+	bool (*call_before)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n,
+			    uint64_t ret, struct call *out);
 
 	/*
 	 * True if these `n` bytes end in a call and have dropped the way back: they clear fp and push

@@ -35,6 +35,57 @@ void link_decode(const struct link_shape *shapes, const struct link_number *numb
 				.imm = number_of(numbers, shape->imm, insn)};
 }
 
+unsigned link_access(struct link_op op[LINK_OPS], const struct link_op *second, bool before,
+		     bool moves)
+{
+	const struct link_op move = {.op = LINK_ADDI,
+				     .rd = op->rs1,
+				     .rs1 = op->rs1,
+				     .imm = op->imm};
+	unsigned n = 1;
+
+	if (!before)
+		op->imm = 0;
+	if (second) {
+		op[n] = *second;
+		op[n++].imm += op->imm;
+	}
+	if (moves)
+		op[n++] = move;
+	return n;
+}
+
+/* Bytes of an instruction, at most. */
+#define INSN_MAX 4
+
+bool link_call_before(const struct unwind_isa *isa, const uint8_t *bytes, size_t n, uint64_t ret,
+		      struct call *out)
+{
+	const struct link_code *code = isa->link_code;
+	struct link_op op[LINK_OPS], before[LINK_OPS];
+
+	*out = (struct call){0};
+	/* The end of a longer instruction may look like a call, too. */
+	for (size_t len = code->unit; len <= INSN_MAX && len <= n; len += code->unit) {
+		const uint8_t *at = bytes + n - len;
+
+		if (ret % code->unit || !code->decode(at, len, op) || op->size != len ||
+		    op->rd != isa->ra || (op->op != LINK_JUMP && op->op != LINK_JALR))
+			continue;
+		if (op->op == LINK_JUMP) {
+			out->direct = true;
+			out->target = ret - len + (uint64_t)op->imm;
+		} else if (n >= len + INSN_MAX && code->decode(at - INSN_MAX, INSN_MAX, before) &&
+			   before->op == LINK_AUIPC && before->rd == op->rs1) {
+			out->direct = true;
+			out->target = ret - len - INSN_MAX + (uint64_t)(before->imm + op->imm);
+		} else {
+			out->indirect = true;
+		}
+	}
+	return out->direct || out->indirect;
+}
+
 /*
  * State of a function at one instruction. The canonical frame address (CFA) is
  * the stack pointer at the function's entry; ahead to the return, the entry and

@@ -72,6 +72,13 @@ struct link_shape {
 void link_decode(const struct link_shape *shapes, const struct link_number *numbers, uint32_t insn,
 		 struct link_op *out);
 
+/*
+ * Takes apart a load or store at rs1 + imm of one register, or of two, if `second` is not NULL, whose
+ * imm counts from the first one's: before or after it rs1 may move by imm. Returns the number of operations.
+ */
+unsigned link_access(struct link_op op[LINK_OPS], const struct link_op *second, bool before,
+		     bool moves);
+
 /* Words that a handler may have stored on its way. */
 #define HANDLER_STORES 40
 
@@ -118,6 +125,8 @@ bool link_find_return(const struct flow_query *query, struct code_reader *reader
 bool link_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_sets_up_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
 bool link_makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
+bool link_call_before(const struct unwind_isa *isa, const uint8_t *bytes, size_t n, uint64_t ret,
+		      struct call *out);
 
 /* As unwind_isa.handler; *trap is left alone. */
 bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, uint64_t pc,
@@ -125,7 +134,7 @@ bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, u
 
 /* What processors with struct link_code have alike. */
 #define LINK_ISA                                                                                 \
-	.address = UINT64_MAX, .link = true, .call_before = call_before,                         \
+	.address = UINT64_MAX, .link = true, .call_before = link_call_before,                    \
 	.begins_stack = link_begins_stack, .marking = 64, .sets_up_frame = link_sets_up_frame,   \
 	.makes_frame = link_makes_frame, .follow = link_follow, .find_return = link_find_return, \
 	.handler = handler_returns, .link_code = &link_code, .interrupted = interrupted
@@ -141,12 +150,5 @@ enum found handler_end(struct walk *walk, enum unwind_end why);
 
 /* Goes to the interrupted code, or ends the walk as broken if that cannot be. */
 enum found handler_leave(const struct handler_run *run, struct handler_value sp, uint8_t *trust);
-
-/*
- * RV64GC instructions, compressed ones expanded (RISC-V Instruction Set Manual,
- * volume I): those that move the stack pointer, keep registers, or jump. As link_code.decode;
- * each is one operation.
- */
-unsigned riscv_decode(const uint8_t *bytes, size_t n, struct link_op *out);
 
 #endif

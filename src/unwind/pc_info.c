@@ -145,7 +145,7 @@ static bool ends_call(struct unwinder *unwinder, struct pc_info *info)
 		return false;
 	while (code->read(code->ctx, addr - n, bytes, n) != n)
 		n--;
-	return isa->call_before(bytes, n, info->addr, isa->word, &info->call);
+	return isa->call_before(isa, bytes, n, info->addr, &info->call);
 }
 
 static void fill(struct unwinder *unwinder, struct pc_info *info)

@@ -17,22 +17,19 @@ static bool is_call(const struct arm_insn *insn, struct call *out)
 	return out->direct || out->indirect;
 }
 
-static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
+static bool call_before(const struct unwind_isa *isa, const uint8_t *bytes, size_t n, uint64_t ret,
 			struct call *out)
 {
 	const bool thumb = ret & ARM_T32;
-	const uint64_t end = ret & ~(uint64_t)ARM_T32;
-	struct arm_insn wide = {.thumb = thumb, .len = 4, .pc = end - 4};
-	struct arm_insn narrow = {.thumb = true, .len = 2, .pc = end - 2};
-	uint16_t half[2] = {0};
+	const uint64_t end = ret & isa->address;
+	struct arm_insn wide = {.pc = end - 4}, narrow = {.pc = end - 2};
 
 	*out = (struct call){0};
-	if (n < sizeof(half) || (!thumb && end & 2))
+	if (n < 4 || (!thumb && end & 2))
 		return false;
-	memcpy(half, bytes + n - sizeof(half), sizeof(half));
-	narrow.code = half[1];
-	wide.code = thumb ? (uint32_t)half[0] << 16 | half[1] : (uint32_t)half[1] << 16 | half[0];
-	return is_call(&wide, out) || (thumb && is_call(&narrow, out));
+	bytes += n - 4;
+	return (arm_fetch(bytes, 4, thumb, &wide) && wide.len == 4 && is_call(&wide, out)) ||
+	       (thumb && arm_fetch(bytes + 2, 2, thumb, &narrow) && is_call(&narrow, out));
 }
 
 /* Frames are alike only if all registers are that are known. */

@@ -164,22 +164,6 @@ static uint8_t if_then(const struct arm_insn *insn)
 	return is ? (uint8_t)insn->code : 0;
 }
 
-/* False: the code ends here. */
-static bool fetch(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn)
-{
-	uint16_t half[2] = {0};
-
-	memcpy(half, bytes, n < 4 ? 2 : 4);
-	insn->thumb = thumb;
-	insn->len = !thumb || thumb_is_wide(half[0]) ? 4 : 2;
-	insn->code = half[0];
-	if (insn->len == 4)
-		insn->code = thumb ? (uint32_t)half[0] << 16 | half[1]
-				   : (uint32_t)half[1] << 16 | half[0];
-	insn->condition = thumb ? ARM_ALWAYS : (uint8_t)(insn->code >> 28);
-	return insn->len <= n;
-}
-
 static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
 		      uint64_t *target)
 {
@@ -187,7 +171,7 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	struct arm_state *applied = &state->state;
 	struct arm_insn insn = {.pc = pc};
 
-	if (!fetch(bytes, n, state->thumb, &insn))
+	if (!arm_fetch(bytes, n, state->thumb, &insn))
 		return 0;
 	take_condition(&insn, &state->it);
 	if (insn.condition < ARM_ALWAYS) {
@@ -219,7 +203,7 @@ static bool begins(const void *ctx, const uint8_t *bytes, size_t n, bool *called
 	const struct path_state *state = ctx;
 	struct arm_insn insn;
 
-	if (n < 2 || !fetch(bytes, n, state->thumb, &insn))
+	if (n < 2 || !arm_fetch(bytes, n, state->thumb, &insn))
 		return true;
 	*called = insn.code == (state->thumb ? 0xbf00 : 0xe320f000); /* nop */
 	if (insn.len == 2)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/arm32/insn.h"
 
+#include <string.h>
+
 /* Operations of whole instructions beside those of link.h: they are taken apart. */
 enum {
 	BY_LIST = LINK_BEGIN + 1, /* ldm and stm of A32 */
@@ -244,31 +246,24 @@ static struct link_op word(const struct link_op *access, unsigned reg, int64_t o
 				.imm = offset};
 }
 
-static struct link_op moved(unsigned reg, int64_t by)
-{
-	return (struct link_op){
-		.op = LINK_ADDI, .rd = (uint8_t)reg, .rs1 = (uint8_t)reg, .rs2 = NO, .imm = by};
-}
-
 /* Loads and stores of one register or two. */
 static unsigned accesses(uint32_t code, struct link_op *op)
 {
-	const struct link_op access = *op;
 	const bool before = flag(code, 24, 10), moves = !before || flag(code, 21, 8);
-	const bool words = access.op == ACCESS || access.op == ACCESS_PAIR;
+	const struct link_op access = *op;
 	const unsigned first = access.rd != NO ? access.rd : access.rs2;
 	/* A32's pairs are of neighbours. */
 	const unsigned second = code >> 27 & 1 ? field(code, 8, 4) : first + 1;
-	unsigned n = 0;
+	const struct link_op other = word(&access, second, 4);
+	const bool pair = access.op == ACCESS_PAIR && second < NO;
+	unsigned n;
 
-	op[n] = word(&access, first, before ? access.imm : 0);
-	op[n].op = words ? op[n].op : LINK_OTHER;
-	n++;
-	if (access.op == ACCESS_PAIR && second < NO)
-		op[n++] = word(&access, second, before ? access.imm + 4 : 4);
-	if (moves)
-		op[n++] = access.op == ACCESS_AT ? (struct link_op){.rd = access.rs1}
-						 : moved(access.rs1, access.imm);
+	*op = word(&access, first, access.imm);
+	if (access.op == ACCESS_PART || access.op == ACCESS_AT)
+		op->op = LINK_OTHER;
+	n = link_access(op, pair ? &other : NULL, before, moves);
+	if (access.op == ACCESS_AT && moves)
+		op[n - 1].op = LINK_OTHER;
 	return n;
 }
 
@@ -296,7 +291,8 @@ static unsigned by_list(uint32_t code, struct link_op *op)
 		at += 4;
 	}
 	if (moves)
-		op[n++] = moved(all.rs1, by);
+		op[n++] =
+			(struct link_op){.op = LINK_ADDI, .rd = all.rs1, .rs1 = all.rs1, .imm = by};
 	if (list >> all.rs1 & 1)
 		op[n++] = word(&access, all.rs1, base_at - by);
 	return n;
@@ -360,6 +356,21 @@ static unsigned take_apart(uint32_t code, struct link_op *op)
 		break;
 	}
 	return 1;
+}
+
+bool arm_fetch(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn)
+{
+	uint16_t half[2] = {0};
+
+	memcpy(half, bytes, n < 4 ? 2 : 4);
+	insn->thumb = thumb;
+	insn->len = !thumb || half[0] >= 0xe800 ? 4 : 2;
+	insn->code = half[0];
+	if (insn->len == 4)
+		insn->code = thumb ? (uint32_t)half[0] << 16 | half[1]
+				   : (uint32_t)half[1] << 16 | half[0];
+	insn->condition = thumb ? ARM_ALWAYS : (uint8_t)(insn->code >> 28);
+	return insn->len <= n;
 }
 
 unsigned arm_decode(const struct arm_insn *insn, struct link_op op[ARM_OPS])

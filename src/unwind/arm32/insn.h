@@ -58,10 +58,7 @@ unsigned arm_decode(const struct arm_insn *insn, struct link_op op[ARM_OPS]);
 /* Where its jump or call goes, without the T32 bit. */
 uint64_t arm_target(const struct arm_insn *insn, const struct link_op *op);
 
-/* Is this the first halfword of a T32 instruction of 4 bytes? */
-static inline bool thumb_is_wide(uint16_t half)
-{
-	return half >= 0xe800;
-}
+/* Sets all but the pc; false: the code ends before. */
+bool arm_fetch(const uint8_t *bytes, size_t n, bool thumb, struct arm_insn *insn);
 
 #endif

@@ -27,7 +27,7 @@ static uint64_t link_register(const struct stepped *at)
 	if (!(at->flags & CPSR_T))
 		return at->r[ARM_PC] + 4;
 	assert_int_equal(read_emulated(at->pid, at->r[ARM_PC], &half, 2), 2);
-	return at->r[ARM_PC] + (thumb_is_wide(half) ? 4 : 2) + 1;
+	return at->r[ARM_PC] + (half >= 0xe800 ? 4 : 2) + 1;
 }
 
 static void fill(const struct stepped *at, struct regs *regs)

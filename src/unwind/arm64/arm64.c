@@ -3,71 +3,28 @@
  * The unwinder's A64 part. Exception handlers run on the stack of the code that
  * they have interrupted, or on their own; return addresses may be signed.
  */
-#include "unwind/arm64/insn.h"
-
 #include "arch/arm/arm.h"
-#include "unwind/isa.h"
+#include "unwind/link.h"
 
 #define INSN 4 /* bytes */
 
 /* DWARF numbers (AADWARF64, 4.1). In instructions, 31 is SP or zero. */
 enum { FP = 29, LR = 30, SP = 31, ZERO = 32 };
 
-static bool pair(uint32_t insn, struct arm64_access *access)
-{
-	const unsigned opc = field(insn, 30, 2), mode = field(insn, 23, 2);
-	const bool vector = insn >> 26 & 1;
-	const unsigned size = vector ? 4u << opc : opc & 2 ? 8 : 4;
-
-	/* Not where tags are stored as well, whose offset is scaled otherwise. */
-	if ((insn & 0x3a000000) != 0x28000000 || opc == 3 || (insn & 0xfe400000) == 0x68000000)
-		return false;
-	*access =
-		(struct arm64_access){.load = insn >> 22 & 1,
-				      .whole = !vector && opc == 2,
-				      .writes_back = mode & 1,
-				      .post = mode == 1,
-				      .offset = sign_extend(field(insn, 15, 7), 7) * (int64_t)size,
-				      .n = vector ? 0 : 2,
-				      .base = field(insn, 5, 5),
-				      .reg = {field(insn, 0, 5), field(insn, 10, 5)}};
-	return true;
-}
-
-static bool single(uint32_t insn, struct arm64_access *access)
-{
-	const unsigned opc = field(insn, 22, 2), mode = field(insn, 10, 2);
-	const bool vector = insn >> 26 & 1, scaled = insn >> 24 & 1;
-	const unsigned shift = vector && opc & 2 ? 4 : field(insn, 30, 2);
-
-	if ((insn & 0x3a000000) != 0x38000000 || (!scaled && insn >> 21 & 1))
-		return false;
-	*access = (struct arm64_access){.load = vector ? opc & 1 : opc,
-					.whole = !vector && shift == 3 && opc < 2,
-					.writes_back = !scaled && mode & 1,
-					.post = !scaled && mode == 1,
-					.offset = scaled ? (int64_t)field(insn, 10, 12) << shift
-							 : sign_extend(field(insn, 12, 9), 9),
-					.n = !vector,
-					.base = field(insn, 5, 5),
-					.reg = {field(insn, 0, 5)}};
-	return true;
-}
-
-bool arm64_access(uint32_t insn, struct arm64_access *access)
-{
-	return pair(insn, access) || single(insn, access);
-}
-
-/* Operations beside those of link.h: registers below fp are lost, */
+/* Operations of whole instructions beside those of link.h. */
 enum {
-	LOSE = LINK_BEGIN + 1, /* rd, */
+	LOSE = LINK_BEGIN + 1, /* registers below fp are lost: rd, */
 	LOSE_TWO,	       /* and rs2 */
+	LOAD,	   /* all 64 bits of a register or two, before or after which rs1 may move */
+	STORE,	   /* ... the same */
+	LOAD_PART, /* ... less */
+	NO_ACCESS, /* ... nothing that counts, but rs1 */
 };
 
 /* Registers by their lowest bit; data: there is no SP among these, but one that is 0. */
 enum { R0 = LINK_FIELD, R5, R10, DATA0, DATA16 };
 enum { IMM26 = DATA16 + 1, IMM19, IMM14, IMM12, IMM12_HIGH, IMM16, QUARTER, SYSTEM };
+enum { PAIR4 = SYSTEM + 1, PAIR8, PAIR16, IMM9, WORDS12 };
 
 static const struct link_number numbers[] = {
 	[R0 - LINK_FIELD] = {.piece = {{0, 5, 0}}},
@@ -83,9 +40,14 @@ static const struct link_number numbers[] = {
 	[IMM16 - LINK_FIELD] = {.piece = {{5, 16, 0}}},
 	[QUARTER - LINK_FIELD] = {.piece = {{21, 2, 0}}},
 	[SYSTEM - LINK_FIELD] = {.piece = {{5, 15, 5}}},
+	[PAIR4 - LINK_FIELD] = {.sign = 9, .piece = {{15, 7, 2}}},
+	[PAIR8 - LINK_FIELD] = {.sign = 10, .piece = {{15, 7, 3}}},
+	[PAIR16 - LINK_FIELD] = {.sign = 11, .piece = {{15, 7, 4}}},
+	[IMM9 - LINK_FIELD] = {.sign = 9, .piece = {{12, 9, 0}}},
+	[WORDS12 - LINK_FIELD] = {.piece = {{10, 12, 3}}},
 };
 
-/* The first that fits is it (DDI 0487, C4.1); loads and stores of registers are told by arm64_access. */
+/* The first that fits is it (DDI 0487, C4.1). */
 static const struct link_shape shapes[] = {
 	/* nop; paciasp and pacibsp; bti */
 	{0xffffffff, 0xd503201f, LINK_ADDI, 0, ZERO, ZERO, ZERO},
@@ -130,6 +92,26 @@ static const struct link_shape shapes[] = {
 	{0x1c000000, 0x10000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
 	{0x0e000000, 0x0a000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
 	{0xbf000000, 0x18000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
+	/* Pairs: x registers; loads of w registers, sign-extended or not, and their stores; vector registers. */
+	{0xfe400000, 0xa8000000, STORE, PAIR8, ZERO, R5, DATA0},
+	{0xfe400000, 0xa8400000, LOAD, PAIR8, DATA0, R5, ZERO},
+	{0xbe400000, 0x28400000, LOAD_PART, PAIR4, DATA0, R5, ZERO},
+	{0xfe400000, 0x28000000, NO_ACCESS, PAIR4, ZERO, R5, ZERO},
+	{0xfe000000, 0x2c000000, NO_ACCESS, PAIR4, ZERO, R5, ZERO},
+	{0xfe000000, 0x6c000000, NO_ACCESS, PAIR8, ZERO, R5, ZERO},
+	{0xfe000000, 0xac000000, NO_ACCESS, PAIR16, ZERO, R5, ZERO},
+	/* Single ones at a number of their sizes: x registers; loads of others; their stores, and vector registers. */
+	{0xffc00000, 0xf9000000, LINK_STORE, WORDS12, ZERO, R5, DATA0},
+	{0xffc00000, 0xf9400000, LINK_LOAD, WORDS12, DATA0, R5, ZERO},
+	{0x3fc00000, 0x39000000, LINK_OTHER, 0, ZERO, ZERO, ZERO},
+	{0x3f000000, 0x39000000, LINK_OTHER, 0, DATA0, ZERO, ZERO},
+	{0x3f000000, 0x3d000000, LINK_OTHER, 0, ZERO, ZERO, ZERO},
+	/* ... at a number of bytes. */
+	{0xffe00000, 0xf8000000, STORE, IMM9, ZERO, R5, DATA0},
+	{0xffe00000, 0xf8400000, LOAD, IMM9, DATA0, R5, ZERO},
+	{0x3fe00000, 0x38000000, NO_ACCESS, IMM9, ZERO, R5, ZERO},
+	{0x3f200000, 0x38000000, LOAD_PART, IMM9, DATA0, R5, ZERO},
+	{0x3f200000, 0x3c000000, NO_ACCESS, IMM9, ZERO, R5, ZERO},
 	/*
 	 * What other loads and stores, and vector instructions, leave in fp and lr is no concern: hardly any
 	 * code has those there.
@@ -139,95 +121,40 @@ static const struct link_shape shapes[] = {
 	{0x00000000, 0x00000000, LINK_OTHER, 0, ZERO, ZERO, ZERO},
 };
 
-bool arm64_is_call(uint32_t insn, uint64_t pc, uint64_t *target)
+/* Loads and stores at a register and a number: of one register, or of two side by side. */
+static unsigned accesses(uint32_t insn, struct link_op *op)
 {
-	struct link_op op;
+	const bool load = op->op == LOAD, store = op->op == STORE;
+	const bool pair = !(insn >> 28 & 1) && op->op != NO_ACCESS;
+	const unsigned mode = field(insn, insn >> 28 & 1 ? 10 : 23, 2), reg = field(insn, 10, 5);
+	struct link_op second = {.rs1 = op->rs1, .rs2 = reg == SP ? ZERO : (uint8_t)reg, .imm = 8};
 
-	link_decode(shapes, numbers, insn, &op);
-	*target = 0;
-	if (op.op == LINK_JUMP && op.rd == LR)
-		*target = pc + (uint64_t)op.imm;
-	return op.rd == LR && (op.op == LINK_JUMP || op.op == LINK_JALR);
-}
-
-static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
-			struct call *out)
-{
-	uint32_t insn;
-
-	*out = (struct call){0};
-	if (n < INSN || ret % INSN)
-		return false;
-	memcpy(&insn, bytes + n - INSN, INSN);
-	if (!arm64_is_call(insn, ret - INSN, &out->target))
-		return false;
-	out->direct = insn >> 26 == 0x25; /* bl */
-	out->indirect = !out->direct;
-	return true;
-}
-
-/* A register that an instruction reads or writes as data: there is no SP among these. */
-static uint8_t data(unsigned reg)
-{
-	return (uint8_t)(reg == SP ? ZERO : reg);
-}
-
-static unsigned decode_access(const struct arm64_access *access, struct link_op *op)
-{
-	const struct link_op moves = {.op = LINK_ADDI,
-				      .rd = (uint8_t)access->base,
-				      .rs1 = (uint8_t)access->base,
-				      .imm = access->offset};
-	const int64_t at = access->post ? 0 : access->offset;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < access->n; i++) {
-		const uint8_t reg = data(access->reg[i]);
-
-		if (!access->whole && !access->load)
-			continue;
-		op[n++] = (struct link_op){.op = !access->whole ? LINK_OTHER
-						 : access->load ? LINK_LOAD
-								: LINK_STORE,
-					   .rd = access->load ? reg : ZERO,
-					   .rs1 = (uint8_t)access->base,
-					   .rs2 = reg,
-					   .imm = at + 8 * i};
-	}
-	if (access->writes_back)
-		op[n++] = moves;
-	return n;
+	second.rd = store ? ZERO : second.rs2;
+	op->op = second.op = load ? LINK_LOAD : store ? LINK_STORE : LINK_OTHER;
+	return link_access(op, pair ? &second : NULL, mode != 1, mode & 1);
 }
 
 static unsigned decode(const uint8_t *bytes, size_t n, struct link_op op[LINK_OPS])
 {
-	const struct link_op none = {.rd = ZERO, .rs1 = ZERO, .rs2 = ZERO};
-	struct arm64_access access;
 	uint32_t insn;
 	unsigned n_ops = 1;
 
 	if (n < INSN)
 		return 0;
 	memcpy(&insn, bytes, INSN);
-	if (arm64_access(insn, &access))
-		n_ops = decode_access(&access, op);
-	else
-		link_decode(shapes, numbers, insn, op);
-	if (!n_ops)
-		*op = none;
+	link_decode(shapes, numbers, insn, op);
 	if (op->op == LINK_CONST)
 		op->imm = (int64_t)((uint64_t)op->imm << 16 * op->rs2);
-	if (op->op == LOSE_TWO && op->rs2 < FP) {
-		op[1] = none;
-		op[1].rd = op->rs2;
-		n_ops = 2;
-	}
-	if (op->op >= LOSE) {
+	if (op->op >= LOAD) {
+		n_ops = accesses(insn, op);
+	} else if (op->op >= LOSE) {
+		if (op->op == LOSE_TWO && op->rs2 < FP)
+			op[n_ops++] = (struct link_op){.rd = op->rs2};
 		op->op = LINK_OTHER;
 		op->rd = op->rd < FP ? op->rd : ZERO;
 	}
 	op->size = INSN;
-	return n_ops ? n_ops : 1;
+	return n_ops;
 }
 
 /* System registers that matter. */

@@ -123,7 +123,11 @@ static const struct link_shape narrow[] = {
 	{0x0000, 0x0000, LINK_OTHER, 0, 0, 0, 0},
 };
 
-unsigned riscv_decode(const uint8_t *bytes, size_t n, struct link_op *out)
+/*
+ * RV64GC instructions, compressed ones expanded (RISC-V Instruction Set Manual,
+ * volume I): those that move the stack pointer, keep registers, or jump. Each is one operation.
+ */
+static unsigned decode(const uint8_t *bytes, size_t n, struct link_op *out)
 {
 	const struct link_shape *shapes = narrow;
 	uint32_t insn;
@@ -145,46 +149,6 @@ unsigned riscv_decode(const uint8_t *bytes, size_t n, struct link_op *out)
 
 /* A call and, if it goes far, the auipc before it. */
 #define CALL_MAX 8
-
-/* A call of 4 bytes at `pc`, with the instruction before it. */
-static bool wide_call(const uint8_t *bytes, size_t n, uint64_t pc, struct call *out)
-{
-	struct link_op insn, before;
-
-	if (!riscv_decode(bytes + n - 4, 4, &insn) || insn.size != 4 || insn.rd != RISCV_RA)
-		return false;
-	if (insn.op == LINK_JUMP) {
-		out->direct = true;
-		out->target = pc + (uint64_t)insn.imm;
-		return true;
-	}
-	if (insn.op != LINK_JALR)
-		return false;
-	if (n >= CALL_MAX && riscv_decode(bytes + n - CALL_MAX, 4, &before) &&
-	    before.op == LINK_AUIPC && before.rd == insn.rs1) {
-		out->direct = true;
-		out->target = pc - 4 + (uint64_t)before.imm + (uint64_t)insn.imm;
-		return true;
-	}
-	out->indirect = true;
-	return true;
-}
-
-static bool call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word,
-			struct call *out)
-{
-	struct link_op insn;
-
-	*out = (struct call){0};
-	if (n < 2 || ret % 2)
-		return false;
-	if (n >= 4)
-		wide_call(bytes, n, ret - 4, out);
-	/* The end of a longer instruction may look like one, too. */
-	if (riscv_decode(bytes + n - 2, 2, &insn) && insn.op == LINK_JALR && insn.rd == RISCV_RA)
-		out->indirect = true;
-	return out->direct || out->indirect;
-}
 
 /* The other register that return addresses are put in; that of a function's argument and result. */
 enum { T0 = 5, A0 = 10 };
@@ -221,7 +185,7 @@ static struct handler_value *control(struct handler_run *run, int64_t number)
  * in the same register, and restores from there (OpenSBI's _trap_handler).
  */
 static const struct link_code link_code = {
-	.decode = riscv_decode,
+	.decode = decode,
 	.unit = 2,
 	.zero = RISCV_ZERO,
 	.other_ra = T0,

@@ -5,8 +5,10 @@
 
 #include "unwind/walk.h"
 
-bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word, struct call *out)
+bool x86_call_before(const struct unwind_isa *isa, const uint8_t *bytes, size_t n, uint64_t ret,
+		     struct call *out)
 {
+	const unsigned word = isa->word;
 	const uint8_t *end = bytes + n;
 	struct x86_insn insn;
 	int32_t offset;

@@ -98,7 +98,8 @@ enum flow_result x86_flow(const struct flow_query *query, struct code_reader *re
 #define X86_STUB_SLOT 32 /* the hypercall page has one stub in each of its slots, bytes */
 
 /* `n` bytes of code that end right before address `ret`; false if no call ends there. */
-bool x86_call_before(const uint8_t *bytes, size_t n, uint64_t ret, unsigned word, struct call *out);
+bool x86_call_before(const struct unwind_isa *isa, const uint8_t *bytes, size_t n, uint64_t ret,
+		     struct call *out);
 
 /*
  * True if this slot of X86_STUB_SLOT bytes holds a stub as Xen writes them into

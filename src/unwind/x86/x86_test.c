@@ -14,7 +14,8 @@ static struct call call;
 
 static bool before(const char *bytes, size_t n, unsigned word)
 {
-	return x86_call_before((const uint8_t *)bytes, n, RET, word, &call);
+	return x86_call_before(word == 8 ? &unwind_x86_64 : &unwind_x86_32, (const uint8_t *)bytes,
+			       n, RET, &call);
 }
 
 #define BEFORE(bytes, word) before(bytes, sizeof(bytes) - 1, word)
