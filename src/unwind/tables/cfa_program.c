@@ -108,9 +108,9 @@ struct running {
 	uint64_t at; /* the address that the state is good from */
 };
 
-const struct cfa_state cfa_state_at_first = {.cfa = {.rule = {.how = RULE_LOST}},
-					     .kept = {{ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME,
-						       ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME}}};
+static const struct cfa_state at_first = {.cfa = {.rule = {.how = RULE_LOST}},
+					  .kept = {{ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME,
+						    ROW_SAME, ROW_SAME, ROW_SAME, ROW_SAME}}};
 
 const struct cfa_machine *cfa_machine(uint16_t e_machine)
 {
@@ -279,11 +279,21 @@ static bool one_register(struct running *run, uint8_t op)
 	return false;
 }
 
-/* Those that neither define a rule by number nor move on. */
-static bool other_operation(struct running *run, uint8_t op)
+/* All that do not move on. */
+static bool change(struct running *run, uint8_t op)
 {
 	uint64_t unused;
+	int64_t offset;
 
+	switch (op & 0xc0) {
+	case DW_CFA_offset:
+		if (!read_number(run, false, &offset))
+			return false;
+		set(run, op & 0x3f, RULE_AT_CFA, factored(run, offset));
+		return true;
+	case DW_CFA_restore:
+		return restore(run, op & 0x3f);
+	}
 	switch (op) {
 	case DW_CFA_nop:
 	/*
@@ -308,24 +318,6 @@ static bool other_operation(struct running *run, uint8_t op)
 		return expression(run, RULE_IS_EXPRESSION, &run->state.cfa);
 	case DW_CFA_GNU_args_size:
 		return dwarf_uleb(&run->in, &unused);
-	}
-	return one_register(run, op);
-}
-
-static bool change(struct running *run, uint8_t op)
-{
-	int64_t offset;
-
-	switch (op & 0xc0) {
-	case DW_CFA_offset:
-		if (!read_number(run, false, &offset))
-			return false;
-		set(run, op & 0x3f, RULE_AT_CFA, factored(run, offset));
-		return true;
-	case DW_CFA_restore:
-		return restore(run, op & 0x3f);
-	}
-	switch (op) {
 	case DW_CFA_def_cfa:
 	case DW_CFA_def_cfa_register:
 	case DW_CFA_def_cfa_offset:
@@ -339,7 +331,7 @@ static bool change(struct running *run, uint8_t op)
 	case DW_CFA_GNU_negative_offset_extended:
 		return register_by_number(run, op);
 	}
-	return other_operation(run, op);
+	return one_register(run, op);
 }
 
 /* True if the operation advances the location; *to is the new one; *good is false for nonsense. */
@@ -362,7 +354,7 @@ static bool moves_on(struct running *run, uint8_t op, uint64_t *to, bool *good)
 bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
 		     struct cfa_state *state)
 {
-	struct running run = {.program = program, .in = in, .state = *state};
+	struct running run = {.program = program, .in = in, .state = at_first};
 
 	while (run.in.at < run.in.end) {
 		uint64_t to;

@@ -43,9 +43,7 @@ struct cfa_program {
 	bool trap;   /* a signal frame */
 };
 
-extern const struct cfa_state cfa_state_at_first;
-
-/* Runs the instructions of a CIE on `state`; false if they make no sense. */
+/* *state: that behind the instructions of a CIE; false if they make no sense. */
 bool cfa_run_initial(const struct cfa_program *program, struct dwarf_bytes in,
 		     struct cfa_state *state);
 

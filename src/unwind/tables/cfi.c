@@ -54,27 +54,17 @@ static const struct cfa_machine *machine_of(const struct cfi_section *section,
 /* A number in one of the formats of LSB 10.5.1, as the linker has left it. */
 static bool read_encoded(unsigned word, uint8_t format, struct dwarf_bytes *in, uint64_t *value)
 {
-	static const uint8_t size[] = {0, 0, 2, 4, 8};
+	const uint8_t sizes[8] = {(uint8_t)word, 0, 2, 4, 8};
+	const uint8_t size = sizes[format & 7];
 	int64_t number;
-	bool good = false;
+	bool good;
 
-	switch (format) {
-	case DW_EH_PE_absptr:
-		return dwarf_unsigned(in, word, value);
-	case DW_EH_PE_uleb128:
+	if (format == DW_EH_PE_uleb128)
 		return dwarf_uleb(in, value);
-	case DW_EH_PE_udata2:
-	case DW_EH_PE_udata4:
-	case DW_EH_PE_udata8:
-		return dwarf_unsigned(in, size[format], value);
-	case DW_EH_PE_sleb128:
-		good = dwarf_sleb(in, &number);
-		break;
-	case DW_EH_PE_sdata2:
-	case DW_EH_PE_sdata4:
-	case DW_EH_PE_sdata8:
-		good = dwarf_signed(in, size[format & 7], &number);
-	}
+	if (!(format & DW_EH_PE_signed))
+		return size && dwarf_unsigned(in, size, value);
+	good = format == DW_EH_PE_sleb128 ? dwarf_sleb(in, &number)
+					  : size && dwarf_signed(in, size, &number);
 	if (good)
 		*value = (uint64_t)number;
 	return good;
@@ -89,6 +79,8 @@ static bool read_augmentation(const Dwarf_CIE *from, unsigned word, struct cie *
 
 	cie->encoding = DW_EH_PE_absptr;
 	for (const char *letter = from->augmentation; *letter; letter++) {
+		if (strchr("LPR", *letter) && !dwarf_unsigned(&in, 1, &byte))
+			return false;
 		switch (*letter) {
 		case 'z':
 			cie->sized = letter == from->augmentation;
@@ -99,18 +91,13 @@ static bool read_augmentation(const Dwarf_CIE *from, unsigned word, struct cie *
 			cie->program.trap = true;
 			break;
 		case 'B': /* aarch64: which key signs return addresses */
+		case 'L':
 			break;
 		case 'R':
-			if (!dwarf_unsigned(&in, 1, &byte))
-				return false;
 			cie->encoding = (uint8_t)byte;
 			break;
-		case 'L':
-			if (!dwarf_unsigned(&in, 1, &byte))
-				return false;
-			break;
 		case 'P':
-			if (!dwarf_unsigned(&in, 1, &byte) || (byte & 0x70) == DW_EH_PE_aligned ||
+			if ((byte & 0x70) == DW_EH_PE_aligned ||
 			    !read_encoded(word, byte & 7, &in, &byte))
 				return false;
 			break;
@@ -130,7 +117,6 @@ static void read_cie(const struct cfi_section *section, const Dwarf_CIE *from, s
 					    .code_factor = from->code_alignment_factor,
 					    .data_factor = from->data_alignment_factor,
 					    .ra = from->return_address_register};
-	cie->state = cfa_state_at_first;
 	if (!from->augmentation || in.at > in.end || !read_augmentation(from, machine->word, cie))
 		return;
 	cie->good = cfa_run_initial(&cie->program, in, &cie->state);
@@ -389,7 +375,7 @@ static struct error *read_all(const char *path, Elf *elf, struct table_builder *
 	if (!err && !there)
 		err = read_debug_file(path, elf, &file, builder);
 	if (!err && file.machine->machine == EM_ARM)
-		err = exidx_read(elf, file.text, file.n_text, RANK_EXIDX, builder);
+		err = exidx_read(elf, &file, RANK_EXIDX, builder);
 	free(file.text);
 	return err;
 }

@@ -174,8 +174,7 @@ struct part {
 struct reading {
 	struct part *part;
 	size_t n, last; /* position of the last word */
-	const struct cfi_text *text;
-	size_t n_text;
+	const struct cfi_section *file;
 	unsigned rank;
 	struct table_builder *builder;
 };
@@ -315,8 +314,8 @@ static struct error *compile(struct reading *reading, uint64_t here, uint32_t wo
 /* Up to the next function that is named, or the end of its section. */
 static uint64_t end_of(const struct reading *reading, uint64_t start, uint64_t next)
 {
-	for (size_t i = 0; i < reading->n_text; i++) {
-		const struct cfi_text *text = &reading->text[i];
+	for (size_t i = 0; i < reading->file->n_text; i++) {
+		const struct cfi_text *text = &reading->file->text[i];
 
 		if (start >= text->start && start < text->end)
 			return next > start && next < text->end ? next : text->end;
@@ -371,10 +370,10 @@ static struct error *read_index(struct reading *reading, const struct part *part
 	return err;
 }
 
-struct error *exidx_read(Elf *elf, const struct cfi_text *text, size_t n_text, unsigned rank,
+struct error *exidx_read(Elf *elf, const struct cfi_section *file, unsigned rank,
 			 struct table_builder *builder)
 {
-	struct reading reading = {.text = text, .n_text = n_text, .rank = rank, .builder = builder};
+	struct reading reading = {.file = file, .rank = rank, .builder = builder};
 	struct error *err = read_parts(elf, &reading);
 
 	for (size_t i = 0; !err && i < reading.n; i++)

@@ -20,11 +20,11 @@
 bool ehabi_compile(const uint8_t *ops, size_t n, struct row *row, struct row_kept *kept);
 
 /*
- * Adds a run of one row for each function that they name, in this code: the row
+ * Adds a run of one row for each function that they name, in this file's code: the row
  * of its body, ROW_END if there is no way out, ROW_NONE if no row can express
  * it. Damaged entries are skipped.
  */
-struct error *exidx_read(Elf *elf, const struct cfi_text *text, size_t n_text, unsigned rank,
+struct error *exidx_read(Elf *elf, const struct cfi_section *file, unsigned rank,
 			 struct table_builder *builder);
 
 #endif

@@ -76,7 +76,8 @@ static void use(struct unwind_table *table)
 static void read_elf(struct fuzz_input *in, unsigned entries)
 {
 	static uint32_t index[WORDS], table[256];
-	const struct cfi_text code = {TEXT, TEXT + TEXT_BYTES};
+	struct cfi_text code = {TEXT, TEXT + TEXT_BYTES};
+	const struct cfi_section file = {.text = &code, .n_text = 1};
 	struct table_builder *builder;
 	struct unwind_table *made;
 	uint32_t text = 0;
@@ -97,7 +98,7 @@ static void read_elf(struct fuzz_input *in, unsigned entries)
 		2, ELFCLASS32, EM_ARM);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	done(table_builder_new(&builder));
-	done(exidx_read(elf, &code, 1, 0, builder));
+	done(exidx_read(elf, &file, 0, builder));
 	done(table_builder_finish(builder, &made));
 	use(made);
 	table_builder_free(builder);

@@ -91,46 +91,6 @@ static bool turn(struct machine *m, unsigned others)
 	return true;
 }
 
-static bool rearrange(struct machine *m, uint8_t op)
-{
-	uint64_t index, value;
-
-	switch (op) {
-	case DW_OP_dup:
-		return pick(m, 0);
-	case DW_OP_over:
-		return pick(m, 1);
-	case DW_OP_pick:
-		return dwarf_unsigned(&m->in, 1, &index) && pick(m, index);
-	case DW_OP_drop:
-		return pop(m, &value);
-	case DW_OP_swap:
-		return turn(m, 1);
-	case DW_OP_rot:
-		return turn(m, 2);
-	}
-	return false;
-}
-
-static bool one_operand(struct machine *m, uint8_t op)
-{
-	uint64_t a, more;
-
-	if (!pop(m, &a))
-		return false;
-	switch (op) {
-	case DW_OP_neg:
-		return push(m, 0 - a);
-	case DW_OP_not:
-		return push(m, ~a);
-	case DW_OP_abs:
-		return push(m, with_sign(m, a) < 0 ? 0 - a : a);
-	case DW_OP_plus_uconst:
-		return dwarf_uleb(&m->in, &more) && push(m, a + more);
-	}
-	return false;
-}
-
 /* Quotients have a sign, and remainders none. */
 static bool divide(struct machine *m, uint8_t op, uint64_t a, uint64_t b)
 {
@@ -209,7 +169,7 @@ static bool jump(struct machine *m, uint8_t op)
 static bool operate(struct machine *m)
 {
 	uint8_t op = *m->in.at++;
-	uint64_t number;
+	uint64_t number, more;
 
 	if (op >= DW_OP_breg0 && op <= DW_OP_breg31)
 		return push_register(m, op - DW_OP_breg0);
@@ -217,8 +177,6 @@ static bool operate(struct machine *m)
 		return push(m, op - DW_OP_lit0);
 	if (op >= DW_OP_const1u && op <= DW_OP_consts)
 		return push_constant(m, op);
-	if (op >= DW_OP_dup && op <= DW_OP_rot)
-		return rearrange(m, op);
 	switch (op) {
 	case DW_OP_nop:
 		return true;
@@ -231,11 +189,26 @@ static bool operate(struct machine *m)
 	case DW_OP_skip:
 	case DW_OP_bra:
 		return jump(m, op);
-	case DW_OP_abs:
+	case DW_OP_dup:
+		return pick(m, 0);
+	case DW_OP_over:
+		return pick(m, 1);
+	case DW_OP_pick:
+		return dwarf_unsigned(&m->in, 1, &number) && pick(m, number);
+	case DW_OP_drop:
+		return pop(m, &number);
+	case DW_OP_swap:
+		return turn(m, 1);
+	case DW_OP_rot:
+		return turn(m, 2);
 	case DW_OP_neg:
+		return pop(m, &number) && push(m, 0 - number);
 	case DW_OP_not:
+		return pop(m, &number) && push(m, ~number);
+	case DW_OP_abs:
+		return pop(m, &number) && push(m, with_sign(m, number) < 0 ? 0 - number : number);
 	case DW_OP_plus_uconst:
-		return one_operand(m, op);
+		return pop(m, &number) && dwarf_uleb(&m->in, &more) && push(m, number + more);
 	}
 	return two_operands(m, op);
 }

@@ -52,23 +52,15 @@ static inline bool dwarf_uleb(struct dwarf_bytes *in, uint64_t *value)
 
 static inline bool dwarf_sleb(struct dwarf_bytes *in, int64_t *value)
 {
-	uint64_t sum = 0;
-	unsigned shift = 0;
+	const uint8_t *from = in->at;
+	unsigned unused;
+	uint64_t bits;
 
-	while (in->at < in->end) {
-		uint8_t byte = *in->at++;
-
-		if (shift < 64)
-			sum |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-		if (byte & 0x80)
-			continue;
-		if (byte & 0x40 && shift < 64)
-			sum |= ~UINT64_C(0) << shift;
-		*value = (int64_t)sum;
-		return true;
-	}
-	return false;
+	if (!dwarf_uleb(in, &bits))
+		return false;
+	unused = in->at - from > 9 ? 0 : 64 - 7 * (unsigned)(in->at - from);
+	*value = (int64_t)(bits << unused) >> unused;
+	return true;
 }
 
 /* `size` is 1, 2, 4 or 8 bytes, lowest first. */

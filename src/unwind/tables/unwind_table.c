@@ -393,28 +393,6 @@ static bool load(const struct row_env *env, uint64_t va, uint64_t *value, struct
 	return false;
 }
 
-static bool find_cfa(const struct row *row, const struct row_env *env, uint64_t *cfa,
-		     struct row_caller *out)
-{
-	uint64_t offset = (uint64_t)(int64_t)row->cfa_offset, value;
-
-	if (!env->reg(env->ctx, row->cfa_reg, &value))
-		return false;
-	switch (row->base) {
-	case ROW_PLUS:
-		*cfa = narrowed(env, value + offset);
-		return true;
-	case ROW_PLUS_DEREF:
-		return load(env, value + offset, cfa, out);
-	case ROW_DEREF_PLUS:
-		if (!load(env, value, &value, out))
-			return false;
-		*cfa = narrowed(env, value + offset);
-		return true;
-	}
-	return false;
-}
-
 /* A rule of one of the short kinds, as a row has them. */
 static struct row_rule short_rule(int16_t at)
 {
@@ -475,7 +453,7 @@ static bool apply_rule(const struct applying *applying, const struct row_rule *r
 	return true;
 }
 
-static bool rare_cfa(struct applying *applying, const struct row_rule *rule, struct row_caller *out)
+static bool find_cfa(struct applying *applying, const struct row_rule *rule, struct row_caller *out)
 {
 	const struct row_env *env = applying->env;
 	uint64_t *cfa = &applying->cfa;
@@ -496,15 +474,20 @@ bool unwind_table_step(const struct unwind_table *table, const struct row *row,
 	*out = (struct row_caller){0};
 	if (row->kind == ROW_RARE) {
 		rule = table->rare[row->cfa_offset];
-		if (!rare_cfa(&applying, &rule.cfa, out))
-			return false;
 	} else {
-		if (!find_cfa(row, env, &applying.cfa, out))
-			return false;
+		rule.cfa =
+			(struct row_rule){.how = row->base == ROW_PLUS ? RULE_IS_CFA : RULE_AT_REG,
+					  .reg = row->cfa_reg,
+					  .value = row->base == ROW_DEREF_PLUS ? 0
+									       : row->cfa_offset};
 		rule.ra = short_rule(row->ra_at);
 		rule.fp = short_rule(table && table->n_kept ? ROW_LOST : row->fp_at);
 		rule.sp = short_rule(row->sp_at);
 	}
+	if (!find_cfa(&applying, &rule.cfa, out))
+		return false;
+	if (row->base == ROW_DEREF_PLUS)
+		applying.cfa = narrowed(env, applying.cfa + (uint64_t)(int64_t)row->cfa_offset);
 	out->trap = rule.trap;
 	if (rule.sp.how == RULE_SAME)
 		out->sp = applying.cfa;
