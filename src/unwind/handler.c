@@ -173,12 +173,7 @@ bool handler_run(struct handler_run *run, struct walk *walk)
 
 enum found handler_end(struct walk *walk, enum unwind_end why)
 {
-	return walk->beyond || walk->elsewhere ? FOUND_NONE : walk_end(walk, why);
-}
-
-static bool is_stack(const struct walk *walk, uint64_t sp)
-{
-	return !(sp & 7) && (walk_goes_up(walk, sp) || (sp == walk->at.sp && walk->at.first));
+	return walk_is_stuck(walk) ? FOUND_NONE : walk_end(walk, why);
 }
 
 enum found handler_leave(const struct handler_run *run, struct handler_value sp, uint8_t *trust)
@@ -190,8 +185,9 @@ enum found handler_leave(const struct handler_run *run, struct handler_value sp,
 	const unsigned unit = isa->link_code->unit;
 	uint32_t insn;
 
-	if (!run->pc.known || !sp.known || !is_stack(walk, sp.is) || pc & (unit - 1) ||
-	    code->read(code->ctx, pc, &insn, unit) != unit)
+	if (!run->pc.known || !sp.known || sp.is & 7 ||
+	    (!walk_goes_up(walk, sp.is) && (sp.is != walk->at.sp || !walk->at.first)) ||
+	    pc & (unit - 1) || code->read(code->ctx, pc, &insn, unit) != unit)
 		return handler_end(walk, UNWIND_BROKEN);
 	*trust = TRUST_SURE;
 	walk->elsewhere = 0;

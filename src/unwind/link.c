@@ -124,9 +124,6 @@ struct link_state {
 	bool ahead; /* to a return */
 };
 
-/* Functions with frames beyond this are not followed, bytes. */
-#define FRAME_MAX (1 << 20)
-
 static const struct value unknown;
 
 static struct link_state at_entry(const struct unwind_isa *isa)
@@ -162,18 +159,6 @@ static struct value sum(struct value a, struct value b)
 static struct value plus(struct value a, int64_t imm)
 {
 	return imm || a.is == UNKNOWN ? sum(a, number(CONST, imm)) : a;
-}
-
-static struct value difference(struct value a, struct value b)
-{
-	return b.is == CONST ? sum(a, number(CONST, -(int64_t)b.number)) : unknown;
-}
-
-static struct value shifted(struct value a, int64_t by)
-{
-	if (a.is != CONST || by > 31)
-		return unknown;
-	return number(CONST, (int64_t)((uint64_t)(int64_t)a.number << by));
 }
 
 static struct value inserted(struct value a, const struct link_op *op)
@@ -312,9 +297,11 @@ static struct value result(struct link_state *state, const struct link_op *op)
 	case LINK_ADD:
 		return sum(a, b);
 	case LINK_SUB:
-		return difference(a, b);
+		return b.is == CONST ? sum(a, number(CONST, -(int64_t)b.number)) : unknown;
 	case LINK_SLLI:
-		return shifted(a, op->imm);
+		return a.is == CONST && op->imm < 32
+			       ? number(CONST, (int64_t)((uint64_t)(int64_t)a.number << op->imm))
+			       : unknown;
 	case LINK_CONST:
 		return number(CONST, op->imm);
 	case LINK_INSERT:

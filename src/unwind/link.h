@@ -15,6 +15,9 @@
 /* More than there are DWARF numbers of registers: one may stand for zero. */
 #define LINK_REGISTERS 33
 
+/* Functions with frames beyond this are not followed, bytes. */
+#define FRAME_MAX (1 << 20)
+
 /* Operations of one instruction, at most. */
 #define LINK_OPS 3
 

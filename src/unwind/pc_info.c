@@ -297,14 +297,15 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 
 /*
  * Follows the code from the instructions before the address, the nearest first,
- * until one of this kind leads here.
+ * until one of this kind (NULL: none is) leads here.
  */
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 			bool (*is)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n),
 			struct rule *rule)
 {
 	uint8_t bytes[FRAME_SEARCH];
-	const size_t n = read_before(unwinder->reader.code, info->addr, bytes, sizeof(bytes));
+	const size_t most = is ? sizeof(bytes) : 0;
+	const size_t n = read_before(unwinder->reader.code, info->addr, bytes, most);
 	unsigned tries = 0;
 
 	for (size_t back = 1; back <= n && tries < FRAME_TRIES; back++) {
@@ -317,54 +318,27 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 	return false;
 }
 
-/* Is something to be sought, now for once? With little left to spend, the answer could be wrong. */
-static bool may_seek(const struct unwinder *unwinder, const struct pc_info *info, bool *sought)
-{
-	if (*sought || !info->readable || unwinder->steps < PATHS_STEPS_WITHIN)
-		return false;
-	*sought = true;
-	return true;
-}
-
-bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info)
-{
-	const struct unwind_isa *isa = unwinder->isa;
-	struct rule rule;
-
-	if (isa->sets_up_frame && may_seek(unwinder, info, &info->has_searched))
-		info->has_frame = find_before(unwinder, info, isa->sets_up_frame, &rule) &&
-				  rule.cfa_fp != RULE_NOT;
-	return info->has_frame;
-}
-
-bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
-{
-	const struct unwind_isa *isa = unwinder->isa;
-
-	if (isa->makes_frame && may_seek(unwinder, info, &info->sought_frame))
-		info->has_way_in = find_before(unwinder, info, isa->makes_frame, &info->way_in);
-	*rule = info->way_in;
-	return info->has_way_in;
-}
-
-bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule)
+bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_sought what,
+		  struct rule *rule)
 {
 	const struct unwind_isa *isa = unwinder->isa;
 	const struct flow_query query = {.isa = isa, .addr = info->addr, .kind = info->kind};
+	struct rule *found = what == SOUGHT_RECORD ? rule : &info->found[what];
 
-	if (isa->find_return && may_seek(unwinder, info, &info->sought_return))
-		info->returns = isa->find_return(&query, &unwinder->reader, &info->way_out);
-	*rule = info->way_out;
-	return info->returns;
-}
-
-void pc_info_learn(struct pc_info *info, uint64_t start, enum flow_result flow,
-		   const struct rule *rule)
-{
-	info->state = (struct frame_state){.has_start = true,
-					   .learned = true,
-					   .has_flow = true,
-					   .flow = flow,
-					   .start = start,
-					   .rule = *rule};
+	/* With little left to spend, the answer could be wrong for later stacks. */
+	if (!info->sought[what] && info->readable && unwinder->steps >= PATHS_STEPS_WITHIN) {
+		info->sought[what] = true;
+		if (what == SOUGHT_RETURN)
+			info->is_found[what] = isa->find_return &&
+					       isa->find_return(&query, &unwinder->reader, found);
+		else if (what == SOUGHT_FRAME)
+			info->is_found[what] = find_before(unwinder, info, isa->makes_frame, found);
+		else
+			info->is_found[what] =
+				find_before(unwinder, info, isa->sets_up_frame, found) &&
+				found->cfa_fp != RULE_NOT;
+	}
+	if (what != SOUGHT_RECORD)
+		*rule = *found;
+	return info->is_found[what];
 }

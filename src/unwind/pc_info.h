@@ -27,6 +27,16 @@ struct table_entry {
 	uint64_t base;			  /* where its offset 0 is in the guest */
 };
 
+/* Ways to a caller without knowing the function, sought once. */
+enum pc_info_sought {
+	/* An instruction a little before makes a frame and leads here, as in a function that never returns. */
+	SOUGHT_FRAME,
+	SOUGHT_RETURN, /* the code ahead returns */
+	/* A frame record set up a little before leads here: the function works with such; no rule is kept. */
+	SOUGHT_RECORD,
+	PC_INFO_SOUGHT
+};
+
 struct pc_info {
 	uint64_t addr, root; /* a pointer to code (unwind_isa.address), in this address space */
 	uint8_t kind;	     /* enum frame_kind */
@@ -44,11 +54,9 @@ struct pc_info {
 	uint64_t not_start[4]; /* functions that do not lead here, the last that were tried, */
 	uint8_t not_flow[4];   /* FLOW_NOT or FLOW_AWAY */
 	uint8_t n_not;
-	bool has_searched, has_frame;  /* results of pc_info_finds_frame */
-	bool sought_frame, has_way_in; /* results of pc_info_find_frame: */
-	struct rule way_in;
-	bool sought_return, returns; /* results of pc_info_find_return: */
-	struct rule way_out;
+	/* Results of pc_info_seek. */
+	bool sought[PC_INFO_SOUGHT], is_found[PC_INFO_SOUGHT];
+	struct rule found[SOUGHT_RECORD];
 	uint8_t vain; /* searches of the stack for its caller that found none */
 };
 
@@ -130,26 +138,8 @@ void pc_info_explore(struct unwinder *unwinder, struct pc_info *info);
 enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *info, uint64_t start,
 				   struct rule *rule);
 
-/*
- * Without knowing the function: does a frame set up a little before lead here?
- * If so, this is in a function that works with frame records.
- */
-bool pc_info_finds_frame(struct unwinder *unwinder, struct pc_info *info);
-
-/*
- * Without knowing the function: the rule, if an instruction a little before makes a frame and leads
- * here, as the first ones of a function that never returns. False if there is none.
- */
-bool pc_info_find_frame(struct unwinder *unwinder, struct pc_info *info, struct rule *rule);
-
-/*
- * Follows the code ahead to its return: gives the rule without the function's
- * start. False if there is none.
- */
-bool pc_info_find_return(struct unwinder *unwinder, struct pc_info *info, struct rule *rule);
-
-/* Makes `start`, found by pc_info_try_start with this outcome, the address's function. */
-void pc_info_learn(struct pc_info *info, uint64_t start, enum flow_result flow,
-		   const struct rule *rule);
+/* Fills in the rule, unless it is of SOUGHT_RECORD; false if there is none. */
+bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_sought what,
+		  struct rule *rule);
 
 #endif

@@ -4,21 +4,24 @@
 /* Does the code here say by itself that fp points to a frame record? */
 static bool keeps_record(struct walk *walk)
 {
-	return pc_info_finds_frame(walk->in->unwinder, walk_info(walk));
+	struct rule rule;
+
+	return pc_info_seek(walk->in->unwinder, walk_info(walk), SOUGHT_RECORD, &rule);
 }
 
-/* May a record be believed whose return address follows this call? */
-static bool record_fits(struct walk *walk, const struct call *call)
+/* May a record with this return address be believed? */
+static bool record_fits(struct walk *walk, uint64_t ret)
 {
 	const struct frame_state *state = &walk->state;
-	uint64_t target = call->target;
+	const struct call call = walk_call(walk, ret);
+	const uint64_t target = call.target;
 	enum flow_result flow;
 	struct rule rule;
 
-	if (call->indirect)
+	if (call.indirect)
 		return (!walk->isa->link && (walk->at.kind == FRAME_RETURN || state->has_start)) ||
 		       keeps_record(walk);
-	if (!call->direct)
+	if (!call.direct)
 		return false;
 	if (state->has_start && !walk->isa->link)
 		return target == state->start;
@@ -103,12 +106,8 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 		return at_last(walk, blind);
 	if (walk->isa->fp_reserved && next && next <= fp)
 		return walk_end(walk, next == fp ? UNWIND_LOOP : UNWIND_BROKEN);
-	if (!blind) {
-		struct call call = walk_call(walk, ret);
-
-		if (!record_fits(walk, &call))
-			return FOUND_NONE;
-	}
+	if (!blind && !record_fits(walk, ret))
+		return FOUND_NONE;
 	walk->at = (struct cursor){.addr = ret,
 				   .kind = FRAME_RETURN,
 				   .sp = fp + (uint64_t)layout->size,
@@ -144,6 +143,18 @@ static bool try_return(struct walk *walk, uint64_t slot, uint64_t ret)
 	if (walk->isa->arrive)
 		walk->isa->arrive(walk);
 	return true;
+}
+
+/* Goes back to a former frame, `before`; what has been read since then stays read. */
+static void walk_go_back(struct walk *walk, const struct walk *before)
+{
+	const struct walk now = *walk;
+
+	*walk = *before;
+	walk->missed = now.missed;
+	walk->hurried = now.hurried;
+	walk->extent = now.extent;
+	walk->top = now.top;
 }
 
 /* True if the walk from here finds enough sure frames. Restores the walk. */
@@ -185,7 +196,10 @@ enum found rule_scan(struct walk *walk, uint8_t *trust)
 		}
 		slot += walk->word;
 	}
-	walk_note_searched(walk, slot);
+	if (stack->cut && !in_window(stack, slot, walk->word))
+		walk->extent = stack->va + stack->len;
+	if (slot > walk->top)
+		walk->top = slot;
 	return FOUND_NONE;
 }
 
@@ -260,7 +274,12 @@ static bool try_candidate(struct walk *walk, struct candidate *candidate, bool r
 
 static void go_by_proof(struct walk *walk, const struct candidate *candidate, uint8_t *trust)
 {
-	pc_info_learn(walk_info(walk), candidate->target, candidate->flow, &candidate->rule);
+	walk_info(walk)->state = (struct frame_state){.has_start = true,
+						      .learned = true,
+						      .has_flow = true,
+						      .flow = candidate->flow,
+						      .start = candidate->target,
+						      .rule = candidate->rule};
 	walk_go_by_rule(walk, &candidate->rule,
 			candidate->slot - (uint64_t)(int64_t)candidate->rule.ra_at, candidate->ret);
 	*trust = candidate->flow == FLOW_FOUND ? TRUST_SURE : TRUST_GUESS;
@@ -371,7 +390,8 @@ static enum found rule_learned(struct walk *walk, const struct frame_state *lear
 	return found;
 }
 
-enum found rule_link(struct walk *walk, uint8_t *trust)
+/* The link register may follow a call of this very function, and then that is the start. */
+static enum found rule_link(struct walk *walk, uint8_t *trust)
 {
 	const struct cursor *at = &walk->at;
 	struct frame_state learned = {.has_start = true, .learned = true, .has_flow = true};
@@ -391,7 +411,7 @@ enum found rule_return(struct walk *walk, uint8_t *trust)
 {
 	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
 
-	if (!pc_info_find_return(walk->in->unwinder, walk_info(walk), &learned.rule))
+	if (!pc_info_seek(walk->in->unwinder, walk_info(walk), SOUGHT_RETURN, &learned.rule))
 		return FOUND_NONE;
 	note_record(walk, &learned.rule);
 	return rule_learned(walk, &learned, trust);
@@ -418,7 +438,7 @@ static bool was_jumped_to(struct walk *walk, const struct rule *rule)
 	ret = walk_strip(walk, ret);
 	call = walk_call(walk, ret);
 	if (!call.direct || call.indirect || walk_prove(walk, slot, call.target) != PROOF_DENIES ||
-	    pc_info_find_return(unwinder, pc_info_at(unwinder, ret, FRAME_RETURN), &other))
+	    pc_info_seek(unwinder, pc_info_at(unwinder, ret, FRAME_RETURN), SOUGHT_RETURN, &other))
 		return false;
 	flow = walk_try_start(walk, ret, &other);
 	return flow == FLOW_FOUND || flow == FLOW_AWAY;
@@ -429,7 +449,7 @@ enum found rule_frame(struct walk *walk, uint8_t *trust)
 	struct frame_state learned = {.learned = true, .has_flow = true, .flow = FLOW_GUESSED};
 	enum found found;
 
-	if (!pc_info_find_frame(walk->in->unwinder, walk_info(walk), &learned.rule))
+	if (!pc_info_seek(walk->in->unwinder, walk_info(walk), SOUGHT_FRAME, &learned.rule))
 		return FOUND_NONE;
 	found = rule_learned(walk, &learned, trust);
 	if (found == FOUND_NONE && !walk_is_stuck(walk) && was_jumped_to(walk, &learned.rule))
@@ -439,12 +459,7 @@ enum found rule_frame(struct walk *walk, uint8_t *trust)
 
 enum found rule_end(struct walk *walk, uint8_t *trust)
 {
-	enum found found = FOUND_NONE;
+	const enum found found = rule_link(walk, trust);
 
-	if (walk->isa->link && walk->at.kind == FRAME_PC)
-		found = rule_link(walk, trust);
-	if (found == FOUND_NONE && walk->isa->link && walk->at.kind == FRAME_PC &&
-	    !walk_is_stuck(walk))
-		found = rule_return(walk, trust);
-	return found;
+	return found == FOUND_NONE && !walk_is_stuck(walk) ? rule_return(walk, trust) : found;
 }

@@ -2,8 +2,9 @@
 #include "unwind/stack_cache.h"
 
 /* The value of a register (DWARF number) at the walk's frame; false if it is not known. */
-static bool walk_register(const struct walk *walk, unsigned n, uint64_t *value)
+static bool walk_register(const void *ctx, unsigned n, uint64_t *value)
 {
+	const struct walk *walk = ctx;
 	const struct cursor *at = &walk->at;
 	const struct unwind_isa *isa = walk->isa;
 
@@ -91,18 +92,17 @@ bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *
 	       walk_register(walk, rule->origin, cfa);
 }
 
-bool walk_cfa_by_kept(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
+bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
 {
+	if (!walk->isa->kept) {
+		*cfa = walk->at.fp + (uint64_t)(int64_t)rule->cfa_fp;
+		return walk->at.fp_known && rule->cfa_fp != RULE_NOT;
+	}
 	if (rule->cfa_sp != RULE_NOT || rule->cfa_fp == RULE_NOT ||
 	    !walk_register(walk, rule->fp, cfa))
 		return false;
 	*cfa = (uint32_t)(*cfa + (uint32_t)rule->cfa_fp);
 	return !(*cfa & 3);
-}
-
-static bool get_register(void *ctx, unsigned n, uint64_t *value)
-{
-	return walk_register(ctx, n, value);
 }
 
 /* A leaf function may keep data below its stack pointer. */
@@ -149,7 +149,7 @@ bool rule_apply(struct walk *walk, const struct unwind_table *table, const struc
 {
 	const struct unwind_isa *isa = walk->isa;
 	const struct row_env env = {.ctx = walk,
-				    .reg = get_register,
+				    .reg = walk_register,
 				    .load = get_word,
 				    .word = (unsigned)walk->word,
 				    .fp = isa->fp,
@@ -185,9 +185,8 @@ enum found rule_go_to_interrupted(struct walk *walk, const struct row_caller *ca
 	/* User code without symbols: end at kernel entry. */
 	if (leaves_kernel(walk, caller->pc) &&
 	    (walk->in->kernel_only || !is_known_code(walk, caller->pc))) {
-		walk->out->end = UNWIND_OUTERMOST;
 		walk->out->program = caller->pc;
-		return FOUND_END;
+		return walk_end(walk, UNWIND_OUTERMOST);
 	}
 	if (!walk_goes_up(walk, caller->sp))
 		return FOUND_NONE;
@@ -252,22 +251,17 @@ static bool believe_row(struct walk *walk, const struct row_caller *caller, uint
 static void learn_row(struct walk *walk, const struct row *row, uint64_t ret, uint8_t trust)
 {
 	const struct unwind_isa *isa = walk->isa;
-	struct step step = {.by_fp = row->cfa_reg == isa->fp,
-			    .cfa = row->cfa_offset,
-			    .ra_at = row->ra_at,
-			    .fp_lost = row->fp_at == ROW_LOST,
-			    .chained = row->cfa_reg == isa->fp};
+	const struct step step = {.by_fp = row->cfa_reg == isa->fp,
+				  .cfa = row->cfa_offset,
+				  .ra_at = row->ra_at,
+				  .fp_at = row->fp_at > ROW_LOST ? row->fp_at : 0,
+				  .fp_lost = row->fp_at == ROW_LOST,
+				  .chained = row->cfa_reg == isa->fp};
 
-	if (walk->handler || row->kind != ROW_CALL || row->base != ROW_PLUS ||
-	    row->sp_at != ROW_SAME || row->ra_at <= ROW_LOST ||
-	    (!step.by_fp && row->cfa_reg != isa->sp))
-		return;
-	if (row->fp_at > ROW_LOST) {
-		step.fp_at = row->fp_at;
-		if (!step.fp_at)
-			return;
-	}
-	step_learn(walk->in->unwinder, &walk->at, &step, ret, trust);
+	if (!walk->handler && row->kind == ROW_CALL && row->base == ROW_PLUS &&
+	    row->sp_at == ROW_SAME && row->ra_at > ROW_LOST && row->fp_at &&
+	    (step.by_fp || row->cfa_reg == isa->sp))
+		step_learn(walk->in->unwinder, &walk->at, &step, ret, trust);
 }
 
 /*
@@ -334,10 +328,8 @@ static enum found go_to_caller(struct walk *walk, const struct row *row,
 	if (!caller->pc && walk->isa->link && walk->at.kind == FRAME_PC && !walk->state.has_start &&
 	    walk->in->method != UNWIND_CFI)
 		return FOUND_NONE;
-	if (!caller->pc) {
-		walk->out->end = UNWIND_OUTERMOST;
-		return FOUND_END;
-	}
+	if (!caller->pc)
+		return walk_end(walk, UNWIND_OUTERMOST);
 	if (!is_frame(walk, caller))
 		return FOUND_NONE;
 	if (believe_row(walk, caller, trust)) {
@@ -400,8 +392,7 @@ static enum found at_end(struct walk *walk, uint8_t *trust)
 	walk->at = at;
 	walk->beyond = false;
 	walk->elsewhere = 0;
-	walk->out->end = UNWIND_OUTERMOST;
-	return FOUND_END;
+	return walk_end(walk, UNWIND_OUTERMOST);
 }
 
 /* Has this code called something and, as its row says, kept no way back? It never returns. */

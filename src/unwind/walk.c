@@ -107,27 +107,6 @@ void walk_note_elsewhere(struct walk *walk, uint64_t va)
 		walk->elsewhere = with_what_is_below(va);
 }
 
-void walk_go_back(struct walk *walk, const struct walk *before)
-{
-	const struct walk now = *walk;
-
-	*walk = *before;
-	walk->missed = now.missed;
-	walk->hurried = now.hurried;
-	walk->extent = now.extent;
-	walk->top = now.top;
-}
-
-void walk_note_searched(struct walk *walk, uint64_t slot)
-{
-	const struct window *stack = walk->stack;
-
-	if (stack->cut && !in_window(stack, slot, walk->word))
-		walk->extent = stack->va + stack->len;
-	if (slot > walk->top)
-		walk->top = slot;
-}
-
 /* Linux's size of a task's kernel stack, to which it is aligned: bytes. */
 #define KERNEL_STACK 16384
 
@@ -166,7 +145,8 @@ static bool is_untold(const struct walk *walk)
 /*
  * Code whose start is known and that could be followed says it best: compilers
  * leave out of their tables what an epilogue has undone already. All else is
- * better said by the tables.
+ * better said by the tables, but those of some do not tell how functions end: there the caller is in
+ * the link register again, and rows lead to some word of the stack.
  */
 static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
 {
@@ -178,7 +158,7 @@ static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
 
 	if (followed && !special)
 		found = rule_code(walk, trust);
-	else if (row && !special && is_untold(walk))
+	else if (row && !special && walk->isa->link && walk->at.kind == FRAME_PC && is_untold(walk))
 		found = rule_end(walk, trust);
 	if (found == FOUND_NONE && !walk->beyond)
 		found = rule_table(walk, trust);
@@ -296,12 +276,8 @@ static enum found without_start(struct walk *walk, uint8_t *trust)
 /* Return addresses are in the link register, or where the code ahead takes them from. */
 static enum found without_start_by_link(struct walk *walk, uint8_t *trust)
 {
-	enum found found = FOUND_NONE;
+	enum found found = is_untold(walk) ? rule_end(walk, trust) : FOUND_NONE;
 
-	if (is_untold(walk))
-		found = rule_link(walk, trust);
-	if (found == FOUND_NONE && !walk_is_stuck(walk) && is_untold(walk))
-		found = rule_return(walk, trust);
 	if (found != FOUND_NONE || walk_is_stuck(walk))
 		return found;
 	if (begins_stack(walk))

@@ -143,12 +143,6 @@ static inline enum flow_result walk_try_start(const struct walk *walk, uint64_t 
 	return pc_info_try_start(walk->in->unwinder, walk_info(walk), start, rule);
 }
 
-/* Goes back to a former frame, `before`; what has been read since then stays read. */
-void walk_go_back(struct walk *walk, const struct walk *before);
-
-/* A search has read all words below `slot`, and has found nothing. */
-void walk_note_searched(struct walk *walk, uint64_t slot);
-
 /* Was the code followed to where the walk stands? */
 static inline bool rule_known(const struct frame_state *state)
 {
@@ -184,15 +178,7 @@ static inline enum found walk_end(struct walk *walk, enum unwind_end why)
 
 /* The CFA by sp or by fp, as a rule has it; false if it does not tell. */
 bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
-bool walk_cfa_by_kept(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
-
-static inline bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
-{
-	if (walk->isa->kept)
-		return walk_cfa_by_kept(walk, rule, cfa);
-	*cfa = walk->at.fp + (uint64_t)(int64_t)rule->cfa_fp;
-	return walk->at.fp_known && rule->cfa_fp != RULE_NOT;
-}
+bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
 
 /* Goes to the caller: `ret` is the return address, by this rule and CFA. */
 void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t ret);
@@ -200,14 +186,11 @@ void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, u
 /* Rule: following the function's code to the pc. */
 enum found rule_code(struct walk *walk, uint8_t *trust);
 
-/*
- * Rule, where no symbol tells the function's start: the link register may follow a call of this
- * very function, and then that is the start.
- */
-enum found rule_link(struct walk *walk, uint8_t *trust);
-
-/* Rule, in the same case: the code ahead tells it, where it returns. */
+/* Rule, where no symbol tells the function's start: the code ahead tells it, where it returns. */
 enum found rule_return(struct walk *walk, uint8_t *trust);
+
+/* Rule, in the same case: by the link register, or else by rule_return. */
+enum found rule_end(struct walk *walk, uint8_t *trust);
 
 /*
  * Rule, in the same case: an instruction before, which makes a frame, leads
@@ -215,12 +198,6 @@ enum found rule_return(struct walk *walk, uint8_t *trust);
  * function, and has kept no way back, is an end.
  */
 enum found rule_frame(struct walk *walk, uint8_t *trust);
-
-/*
- * Tables of some compilers do not tell how functions end: there the caller is in the link register
- * again, and they lead to some word of the stack. The two rules above, for code that runs there.
- */
-enum found rule_end(struct walk *walk, uint8_t *trust);
 
 /* Rule: the row of the image's table. */
 enum found rule_table(struct walk *walk, uint8_t *trust);

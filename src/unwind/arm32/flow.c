@@ -8,41 +8,26 @@
 /* Registers beside the stack pointer that tell where it was, behind a call: r4 to r11. */
 #define ARM_OTHERS 0xff0u
 
-static bool has(uint16_t mask, unsigned reg)
-{
-	return mask >> reg & 1;
-}
-
-static void add(uint16_t *mask, unsigned reg)
-{
-	*mask = (uint16_t)(*mask | 1u << reg);
-}
-
-static void take_off(uint16_t *mask, unsigned reg)
-{
-	*mask = (uint16_t)(*mask & ~(1u << reg));
-}
-
 static void overwrite(struct arm_state *state, unsigned rd)
 {
 	if (rd == ARM_REGISTERS)
 		return;
-	take_off(&state->based, rd);
-	add(&state->lost, rd);
+	state->based &= ~(1u << rd);
+	state->lost |= 1u << rd;
 }
 
 /* rd = rn + offset */
 static void set(struct arm_state *state, unsigned rd, unsigned rn, int64_t offset)
 {
 	const int64_t base = state->base[rn] + offset;
-	const bool known = has(state->based, rn);
+	const bool known = state->based >> rn & 1;
 
 	if (rd == rn && !offset)
 		return;
 	overwrite(state, rd);
-	if (!known || base < -ARM_FRAME_MAX || base > ARM_FRAME_MAX)
+	if (!known || base < -FRAME_MAX || base > FRAME_MAX)
 		return;
-	add(&state->based, rd);
+	state->based |= 1u << rd;
 	state->base[rd] = (int32_t)base;
 }
 
@@ -58,24 +43,24 @@ static void store(struct arm_state *state, const struct link_op *op)
 {
 	const unsigned reg = op->rs2;
 
-	if (!has(state->based, op->rs1) || !(ARM_KEPT >> reg & 1) || has(state->saved, reg) ||
-	    has(state->lost, reg))
+	if (!(state->based >> op->rs1 & 1) || !(ARM_KEPT >> reg & 1) || state->saved >> reg & 1 ||
+	    state->lost >> reg & 1)
 		return;
-	add(&state->saved, reg);
+	state->saved |= 1u << reg;
 	state->at[reg] = state->base[op->rs1] + (int32_t)op->imm;
 }
 
 static void load(struct arm_state *state, const struct link_op *op)
 {
 	const unsigned reg = op->rd;
-	const bool restores = has(state->based, op->rs1) && has(state->saved, reg) &&
+	const bool restores = state->based >> op->rs1 & 1 && state->saved >> reg & 1 &&
 			      state->at[reg] == state->base[op->rs1] + (int32_t)op->imm;
 
 	overwrite(state, reg);
 	if (!restores)
 		return;
-	take_off(&state->saved, reg);
-	take_off(&state->lost, reg);
+	state->saved &= ~(1u << reg);
+	state->lost &= ~(1u << reg);
 }
 
 /* Goes elsewhere, or calls; a conditional jump may go on. False: it does none of these. */
@@ -216,9 +201,9 @@ static int16_t kept_at(const struct arm_state *state, unsigned reg)
 {
 	const int32_t at = state->at[reg];
 
-	if (has(state->saved, reg))
+	if (state->saved >> reg & 1)
 		return at > ROW_LOST && at <= INT16_MAX ? (int16_t)at : ROW_LOST;
-	return has(state->lost, reg) ? ROW_LOST : ROW_SAME;
+	return state->lost >> reg & 1 ? ROW_LOST : ROW_SAME;
 }
 
 static struct rule rule_of(const struct arm_state *state, enum frame_kind kind)
@@ -226,12 +211,12 @@ static struct rule rule_of(const struct arm_state *state, enum frame_kind kind)
 	const unsigned others = state->based & (kind == FRAME_PC ? ~(1u << ARM_SP) : ARM_OTHERS);
 	const unsigned fp = others ? (unsigned)__builtin_ctz(others) : 0;
 	struct rule rule = {
-		.cfa_sp = has(state->based, ARM_SP) ? -state->base[ARM_SP] : RULE_NOT,
+		.cfa_sp = state->based >> ARM_SP & 1 ? -state->base[ARM_SP] : RULE_NOT,
 		.cfa_fp = others ? -state->base[fp] : RULE_NOT,
 		.fp = (uint8_t)fp,
-		.ra_at = has(state->saved, ARM_LR)  ? state->at[ARM_LR]
-			 : has(state->lost, ARM_LR) ? RULE_NOT
-						    : RULE_SAME,
+		.ra_at = state->saved >> ARM_LR & 1  ? state->at[ARM_LR]
+			 : state->lost >> ARM_LR & 1 ? RULE_NOT
+						     : RULE_SAME,
 		.fp_at = RULE_NOT,
 		.origin = RULE_NO_REGISTER,
 	};

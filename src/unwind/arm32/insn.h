@@ -14,16 +14,13 @@
 
 enum { ARM_IP = 12, ARM_SP, ARM_LR, ARM_PC, ARM_REGISTERS };
 
-/* Functions with frames beyond this are not followed, bytes. */
-#define ARM_FRAME_MAX (1 << 20)
-
 /* Registers that a function gives back as it found them (AAPCS32, 6.1.1), and lr. */
 #define ARM_KEPT 0x4ff0u
 
 struct arm_state {
-	uint16_t based; /* bit n: register n is the CFA + base[n] */
-	uint16_t saved; /* bit n: the caller's register n is in the word at the CFA + at[n] */
-	uint16_t lost;	/* bit n: register n is no longer the caller's */
+	uint32_t based; /* bit n: register n is the CFA + base[n] */
+	uint32_t saved; /* bit n: the caller's register n is in the word at the CFA + at[n] */
+	uint32_t lost;	/* bit n: register n is no longer the caller's */
 	int32_t base[ARM_REGISTERS], at[ARM_REGISTERS];
 };
 

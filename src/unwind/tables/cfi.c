@@ -10,7 +10,6 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "unwind/tables/exidx.h"
 #include "unwind/tables/orc.h"
 
 /* Columns of the return address. */

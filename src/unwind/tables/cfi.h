@@ -42,4 +42,20 @@ struct cfi_section {
 /* Puts a run of rows for each function. Damaged entries are skipped. */
 struct error *cfi_section_read(const struct cfi_section *section, struct table_builder *builder);
 
+/*
+ * 32-bit Arm's exception tables, .ARM.exidx and the entries that it points to (EHABI32, section 6).
+ * Adds a run of one row for each function that they name, in this file's code: the row
+ * of its body, ROW_END if there is no way out, ROW_NONE if no row can express
+ * it. Damaged entries are skipped.
+ */
+struct error *exidx_read(Elf *elf, const struct cfi_section *file, unsigned rank,
+			 struct table_builder *builder);
+
+/*
+ * Compiles the instructions that say how to undo a function's frame (EHABI32,
+ * section 10.3) to a row of a function's body and its kept registers;
+ * false if they make no sense, forbid unwinding, or do not fit into a row.
+ */
+bool ehabi_compile(const uint8_t *ops, size_t n, struct row *row, struct row_kept *kept);
+
 #endif

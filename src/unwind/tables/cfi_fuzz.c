@@ -13,7 +13,7 @@
 #define TEXT_LEN 0x10000
 #define SECTION	 0x500000
 
-static bool reg(void *ctx, unsigned n, uint64_t *value)
+static bool reg(const void *ctx, unsigned n, uint64_t *value)
 {
 	*value = 0x1000 + 8 * n;
 	return n < 17;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Instructions of Arm's tables for exceptions, as rows: by the examples and the table of EHABI32, 10.3. */
-#include "unwind/tables/exidx.h"
+#include "unwind/tables/cfi.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

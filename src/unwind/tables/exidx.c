@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/tables/exidx.h"
+#include "unwind/tables/cfi.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ static bool pop(struct running *run, unsigned list)
 static bool skip(struct running *run, int64_t bytes)
 {
 	run->sp += bytes;
-	return run->sp >= -ARM_FRAME_MAX && run->sp <= ARM_FRAME_MAX;
+	return run->sp >= -FRAME_MAX && run->sp <= FRAME_MAX;
 }
 
 static bool next_byte(struct running *run, unsigned *byte)
@@ -59,7 +59,7 @@ static bool skip_much(struct running *run)
 {
 	uint64_t words;
 
-	return dwarf_uleb(&run->in, &words) && words <= ARM_FRAME_MAX &&
+	return dwarf_uleb(&run->in, &words) && words <= FRAME_MAX &&
 	       skip(run, 0x204 + (int64_t)words * 4);
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/fuzz_testing.h"
 #include "unwind/tables/elf_sections_testing.h"
-#include "unwind/tables/exidx.h"
+#include "unwind/tables/cfi.h"
 
 #define TEXT	   0x8000u
 #define TEXT_BYTES 0x1000u

@@ -7,7 +7,7 @@
 
 static unsigned loads;
 
-static bool reg(void *ctx, unsigned n, uint64_t *value)
+static bool reg(const void *ctx, unsigned n, uint64_t *value)
 {
 	*value = 0x1000 + 8 * n;
 	return n < 17;

@@ -39,7 +39,7 @@ static bool word_at(uint64_t seed, uint64_t va, uint64_t *value)
 	return true;
 }
 
-static bool get_register(void *ctx, unsigned n, uint64_t *value)
+static bool get_register(const void *ctx, unsigned n, uint64_t *value)
 {
 	if (n > RA)
 		return false;

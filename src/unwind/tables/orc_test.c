@@ -142,9 +142,9 @@ struct machine {
 	uint64_t reg[16], word[8];
 };
 
-static bool get_reg(void *ctx, unsigned n, uint64_t *value)
+static bool get_reg(const void *ctx, unsigned n, uint64_t *value)
 {
-	*value = ((struct machine *)ctx)->reg[n & 15];
+	*value = ((const struct machine *)ctx)->reg[n & 15];
 	return n < 16;
 }
 

@@ -119,7 +119,7 @@ void unwind_table_free(struct unwind_table *table);
 struct row_env {
 	void *ctx;
 	/* The value of a register (DWARF number); false if it is not known. */
-	bool (*reg)(void *ctx, unsigned n, uint64_t *value);
+	bool (*reg)(const void *ctx, unsigned n, uint64_t *value);
 	/* The word at `va`, of the stack; false if it cannot be read. */
 	bool (*load)(void *ctx, uint64_t va, uint64_t *value);
 	unsigned word;	    /* bytes */

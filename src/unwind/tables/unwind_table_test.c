@@ -162,7 +162,7 @@ static void of_code_far_apart_most_of_it_has_rows(void **state)
 	assert_int_equal(offset_at(0xffffffff80000010), 3);
 }
 
-static bool reg(void *ctx, unsigned n, uint64_t *value)
+static bool reg(const void *ctx, unsigned n, uint64_t *value)
 {
 	if (n > RA)
 		return false;

@@ -181,24 +181,13 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
 {
 	size_t n;
-	const uint8_t *bytes;
+	const uint8_t *bytes = code_at(reader, va, &n);
 
-	if (va % X86_STUB_SLOT)
-		return false;
-	bytes = code_at(reader, va, &n);
-	if (n < X86_INSN_MAX)
+	if (va % X86_STUB_SLOT || n < X86_INSN_MAX)
 		return false;
 	/* push rcx; push r11; push rax; mov eax, 23; syscall - push eax; mov eax, 23; int 0x82 */
 	return word == 8 ? !memcmp(bytes, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
 			 : !memcmp(bytes, "\x50\xb8\x17\0\0\0\xcd\x82", 8);
-}
-
-/* The stub's code inlined into other code: Linux has it where it returns. */
-static bool is_iret_hypercall(const struct x86_exit *exit, const struct x86_insn *insn,
-			      unsigned word)
-{
-	return word == 8 && insn->map == X86_MAP_0F && insn->opcode == SYSCALL &&
-	       exit->eax == HYPERCALL_IRET;
 }
 
 /*
@@ -272,8 +261,9 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 		if (effect.op == X86_STOP)
 			return insn.map == X86_MAP_ONE && insn.opcode == IRET && !insn.narrow &&
 			       found(&exit, exit.sp, word, row);
-		/* rax, r11, rcx and flags */
-		if (is_iret_hypercall(&exit, &insn, word))
+		/* The stub's code, inlined as in Linux: rax, r11, rcx and flags. */
+		if (word == 8 && insn.map == X86_MAP_0F && insn.opcode == SYSCALL &&
+		    exit.eax == HYPERCALL_IRET)
 			return found(&exit, exit.sp + 32, word, row);
 		if (insn.map == X86_MAP_ONE && insn.opcode == MOV_EAX && !insn.extra)
 			exit.eax = insn.imm;
