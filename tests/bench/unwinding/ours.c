@@ -88,7 +88,7 @@ static bool function_at(void *ctx, uint64_t va, uint64_t *start, uint64_t *end)
 	return true;
 }
 
-static bool get_register(void *ctx, unsigned n, uint64_t *value)
+static bool get_register(const void *ctx, unsigned n, uint64_t *value)
 {
 	const struct ours *ours = ctx;
 
