@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "capture/code_cache.h"
+#include "capture/capture.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Code of pages that the guest has, has no more, has wiped, and has written anew. */
-#include "capture/code_cache.h"
+#include "capture/capture.h"
 
 #include "base/clock.h"
 #include "symbol/images/code_fixture.h"

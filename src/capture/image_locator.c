@@ -8,7 +8,7 @@
 
 #include "base/budget.h"
 #include "base/clock.h"
-#include "capture/code_cache.h"
+#include "capture/capture.h"
 #include "symbol/images/placement.h"
 
 /* Tries at most; the pause before the first retry, which doubles each time. */

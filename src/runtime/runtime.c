@@ -161,6 +161,37 @@ bool runtime_pages_spent(const struct runtime_pages *pages)
 	return pages->spent;
 }
 
+/* Up to the end of a page, if the next one cannot be read. */
+static size_t read_pages(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const size_t rest = PAGE - va % PAGE;
+
+	if (runtime_load(ctx, va, buf, len))
+		return len;
+	return rest < len && runtime_load(ctx, va, buf, rest) ? rest : 0;
+}
+
+/* A function that is met again in the same copy is not read again, but for some. */
+static void identify_frames(const struct runtime *runtime, struct runtime_pages *pages,
+			    struct runtime_copy *out)
+{
+	const struct guest_memory memory = {pages, read_pages, NULL};
+	struct runtime_frame met[RUNTIME_IDENTITIES_MAX] = {{0}};
+	unsigned left = RUNTIME_IDENTITIES_MAX;
+
+	for (uint32_t i = 0; i < out->n; i++) {
+		struct runtime_frame *frame = &out->at[i];
+		struct runtime_frame *like = &met[frame->function / 16 % RUNTIME_IDENTITIES_MAX];
+
+		if (like->function != frame->function) {
+			*like = *frame;
+			left -= left && runtime->system->identify(runtime->state, &memory,
+								  frame->function, &like->identity);
+		}
+		frame->identity = like->identity;
+	}
+}
+
 void runtime_copy_frames(struct runtime *runtime, const struct runtime_view *view,
 			 struct runtime_copy *out)
 {
@@ -177,6 +208,8 @@ void runtime_copy_frames(struct runtime *runtime, const struct runtime_view *vie
 		pages->spent = false;
 		out->there =
 			runtime->system->frames(runtime->state, pages, &runtime->thread[i], out);
+		if (out->there)
+			identify_frames(runtime, pages, out);
 	}
 	runtime->missed |= !out->there;
 }

@@ -17,10 +17,11 @@
  * stack that is not proved so stays the C stack that it is.
  *
  * Functions and lines become stand-ins (symbol/names/stand_ins.h). Names are
- * read while the thread runs on, and kept by the function's object; each time
- * that an object is met again it must still have the contents that it had.
- * Object and name of one that is freed right after the sample, and whose memory
- * becomes a like object within some ten microseconds, would be the latter's.
+ * read while the thread runs on, and kept by the function's object. By then the
+ * object may be freed, and its memory another function's: a name is believed
+ * only of a function that has the identity which was read while the thread stood
+ * still, or, of one that has been met before, which it had then and has now. A
+ * stack with a frame of which that is not so stays the C stack that it is.
  *
  * All memory is a guest's: whatever it holds, each walk and text has a bound.
  *
@@ -39,9 +40,10 @@
 #include "symbol/names/stand_ins.h"
 #include "unwind/unwind.h"
 
-/* Frames of a sample that are copied, the innermost ones; pages that are read for it at most. */
-#define RUNTIME_FRAMES_MAX 2048u
-#define RUNTIME_PAGES_MAX  96u
+/* Of a sample: frames that are copied, the innermost ones; pages and functions that are read meanwhile at most. */
+#define RUNTIME_FRAMES_MAX     2048u
+#define RUNTIME_PAGES_MAX      96u
+#define RUNTIME_IDENTITIES_MAX 64u
 
 /* Threads of one process that are known; others have C stacks. */
 #define RUNTIME_THREADS_MAX 1024u
@@ -51,6 +53,7 @@ struct runtime_frame {
 	uint64_t function;    /* address of its object; 0: the entry runs none yet */
 	uint64_t instruction; /* address of the one that it was at */
 	uint64_t marker;      /* 0: frames of the same entry follow */
+	uint64_t identity;    /* of the function, read with the frame; 0: not read */
 };
 
 struct runtime_copy {
@@ -169,7 +172,16 @@ struct runtime_system {
 	/* Fills in the frames of one; false: it cannot be its state. */
 	bool (*frames)(const void *state, struct runtime_pages *pages,
 		       const struct runtime_thread *thread, struct runtime_copy *out);
-	/* The frame as a stand-in; `round` differs from sample to sample. *addr is 0 if it cannot be told. */
+	/*
+	 * While the thread stands still: the identity of a function, a hash of all that `name` tells
+	 * of it; 0 if it cannot be read. False: `name` will do without, and nothing was read.
+	 */
+	bool (*identify)(const void *state, const struct guest_memory *memory, uint64_t function,
+			 uint64_t *identity);
+	/*
+	 * The frame as a stand-in, if its function's identity proves it; `round` differs from
+	 * sample to sample. *addr is 0 if it cannot be told.
+	 */
 	struct error *(*name)(void *state, const struct guest_memory *memory, uint64_t round,
 			      const struct runtime_frame *frame, uint64_t *addr);
 };

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "capture/capture.h"
-#include "capture/code_cache.h"
 #include "capture/sampler.h"
 
 /*

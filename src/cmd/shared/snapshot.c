@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "capture/pace.h"
+#include "capture/capture.h"
 #include "capture/image_locator.h"
-#include "capture/code_cache.h"
+#include "capture/pace.h"
 #include "target/guard.h"
 #include "target/snapshot.h"
 
