@@ -67,19 +67,6 @@ struct python {
 	struct python_functions *functions;
 };
 
-static bool load(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
-
-static uint64_t word_at(const uint8_t *bytes, size_t offset)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes + offset, sizeof(word));
-	return word;
-}
-
 /* Only final releases: their layouts stay, all through a minor version. */
 static const struct layout *layout_of(uint64_t version)
 {

@@ -102,19 +102,6 @@ void python_functions_free(struct python_functions *python)
 	free(python);
 }
 
-static bool load(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
-
-static uint64_t word_at(const uint8_t *bytes, size_t offset)
-{
-	uint64_t word;
-
-	memcpy(&word, bytes + offset, sizeof(word));
-	return word;
-}
-
 static bool read_object(const struct guest_memory *memory, uint64_t type, uint64_t va, size_t least,
 			struct object *out)
 {

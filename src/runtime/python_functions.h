@@ -11,6 +11,8 @@
  * object is the same before and after the stop.
  */
 
+#include <string.h>
+
 #include "runtime/runtime.h"
 
 /* Offsets in objects, which differ between versions, bytes. */
@@ -42,5 +44,19 @@ bool python_functions_identify(const struct python_functions *python,
 struct error *python_functions_name(struct python_functions *python,
 				    const struct guest_memory *memory, uint64_t round,
 				    const struct runtime_frame *frame, uint64_t *addr);
+
+/* All of so many bytes, or false. */
+static inline bool load(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
+{
+	return guest_memory_read(memory, va, buf, len) == len;
+}
+
+static inline uint64_t word_at(const uint8_t *bytes, size_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes + offset, sizeof(word));
+	return word;
+}
 
 #endif
