@@ -80,8 +80,7 @@ class Page {
 			square.style.background = color;
 			return make('span', {}, square, ` ${text.slice(0, 60)}`);
 		};
-		// The root has a name, but no code.
-		this.codes ??= new Set(this.profile.tree.name.subarray(1).map((name) => codes[name]));
+		this.codes ??= new Set(codes);
 		const seen = new Set([...this.codes].map((code) => code & 7)), shown = {
 			kind: () => kinds.filter((_, kind) => seen.has(kind)).map(patch),
 			image: () => [...images.slice(0, MOST_IMAGES).map(patch),
@@ -133,11 +132,11 @@ class Page {
 		if (view === 'sandwich')
 			this.showSandwich();
 		else if (view === 'leaf')
-			this.growAll([[this.flame, leafFirst(this.profile, this.sums(), this.collapsed)]]);
+			this.growAll([[this.flame, leafFirst(this.profile, this, this.collapsed)]]);
 		else if (TIMED.includes(view))
 			this.flame.hovered = -1;
 		else if (this.collapsed)
-			this.growAll([[this.flame, collapsedTree(this.profile, this.sums())]]);
+			this.growAll([[this.flame, collapsedTree(this.profile, this)]]);
 		else
 			this.flame.show(this.makeView({tree: this.profile.tree, sides: this.totals}), keep && !this.flame.view?.grown);
 		this.search();
@@ -157,17 +156,15 @@ class Page {
 		if (key === this.summed)
 			return;
 		this.summed = key;
-		this.selfs = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
-		this.totals = this.selfs.map((self) => totalsOf(profile.tree, self));
+		this.totals = profile.sides.map((side, i) => sumSide(profile, side, {...this.filters[i], states: this.states}));
+		this.draws = this.totals.map((total) => total.draws);
+		// Memory that is touched the first time takes most of the time: sums of leaves alone stay, the others become totals.
+		this.leaves = leavesOf(profile.tree, this.totals);
+		this.selfs = pick(this.totals, this.leaves);
+		for (const total of this.totals)
+			addTotals(profile.tree, total);
 		this.wholes = this.totals.map((total) => total.weights[0]);
-		this.draws = this.selfs.map((self) => self.draws);
-		this.functions = this.leaves = null;
-	}
-
-	// For trees of another shape.
-	sums() {
-		this.leaves ??= leavesOf(this.profile.tree, this.selfs);
-		return this;
+		this.functions = null;
 	}
 
 	// The part of the whole that is a pixel of the screen wide.
@@ -290,9 +287,9 @@ class Page {
 		this.functionTable.show();
 		if (this.chosen < 0)
 			return;
-		const {profile, chosen, collapsed} = this, callers = callersOf(profile, this.sums(), chosen, collapsed);
+		const {profile, chosen, collapsed} = this, callers = callersOf(profile, this, chosen, collapsed);
 		get('pivot').textContent = this.text({...this.makeView(callers.finish()), rest: null}, 0);
-		this.growAll([[this.callers, callers], [this.callees, calleesOf(profile, this.sums(), chosen, collapsed)]]);
+		this.growAll([[this.callers, callers], [this.callees, calleesOf(profile, this, chosen, collapsed)]]);
 	}
 
 	// What the pictures in sight do not show, said once they are drawn.

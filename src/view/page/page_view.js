@@ -2,10 +2,12 @@
 //
 // The view: the samples that filters leave, summed up over a tree of stacks.
 
+const samplesOf = ({rows}) => rows.samples.reduce((sum, one) => sum + one, 0);
+
 // Samples and weights of one side that end in each node of the whole tree.
 function sumSide(profile, side, filter) {
 	const {groups, rows} = side, n = profile.tree.n, perVcpu = new Map();
-	const sum = {weights: new Float64Array(n), samples: new Float64Array(n), draws: 0};
+	const sum = {weights: new Float64Array(n), samples: new (samplesOf(side) <= 0xffffffff ? Uint32Array : Float64Array)(n), draws: 0};
 	for (let g = 0; g < groups.n; g++) {
 		const vcpu = groups.vcpu[g];
 		if (groups.bucket[g] < filter.from || groups.bucket[g] >= filter.to || !(filter.states >> groups.state[g] & 1)
@@ -28,14 +30,12 @@ function sumSide(profile, side, filter) {
 	return sum;
 }
 
-// What ends in a node or in one that stands on it.
-function totalsOf({n, parent}, self) {
-	const weights = self.weights.slice(), samples = self.samples.slice();
+// Adds to what ends in a node what ends in those that stand on it.
+function addTotals({n, parent}, {weights, samples}) {
 	for (let i = n - 1; i > 0; i--) {
 		weights[parent[i]] += weights[i];
 		samples[parent[i]] += samples[i];
 	}
-	return {weights, samples};
 }
 
 // A tree with totals for each side ({weights, samples}), ready to be drawn. `whole` is what 100 % are.
@@ -329,8 +329,8 @@ function pick(sums, nodes) {
 }
 
 // Nodes with samples of their own, but the root.
-function leavesOf({n}, selfs) {
-	const found = new Uint32Array(n), one = selfs[0].samples, other = selfs.at(-1).samples;
+function leavesOf({n}, sums) {
+	const found = new Uint32Array(n), one = sums[0].samples, other = sums.at(-1).samples;
 	let count = 0;
 	for (let i = 1; i < n; i++)
 		if (one[i] > 0 || other[i] > 0)
@@ -344,7 +344,7 @@ const addLevels = ({level}, nodes) => nodes.reduce((sum, node) => sum + level[no
 function leafFirst(profile, {selfs, totals, wholes, leaves}, collapsed) {
 	const {tree} = profile;
 	return new Grown(profile, {rootName: tree.name[0], rootSums: totals.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})),
-		sums: pick(selfs, leaves), wholes, fill: pathUp(tree, leaves, true, collapsed), work: addLevels(tree, leaves)});
+		sums: selfs, wholes, fill: pathUp(tree, leaves, true, collapsed), work: addLevels(tree, leaves)});
 }
 
 // A function's outermost frames, which no frame of the same name calls: all that it does, once.
@@ -374,12 +374,12 @@ function calleesOf(profile, {selfs, totals, wholes, leaves}, name, collapsed) {
 		while (leaf < leaves.length && leaves[leaf] < node)
 			leaf++;
 		for (; leaf < leaves.length && leaves[leaf] < tree.end[node]; leaf++) {
-			inside[n] = leaves[leaf];
+			inside[n] = leaf;
 			from[n++] = node;
 		}
 	}
-	const places = inside.slice(0, n);
-	return new Grown(profile, {rootName: name, rootSums: sumOf(pick(totals, nodes)), sums: pick(selfs, places), wholes,
+	const own = inside.slice(0, n), places = own.map((leaf) => leaves[leaf]);
+	return new Grown(profile, {rootName: name, rootSums: sumOf(pick(totals, nodes)), sums: pick(selfs, own), wholes,
 		fill: pathDown(tree, places, from, collapsed), work: addLevels(tree, places)});
 }
 
@@ -387,20 +387,21 @@ function calleesOf(profile, {selfs, totals, wholes, leaves}, name, collapsed) {
 function collapsedTree(profile, {selfs, totals, wholes, leaves}) {
 	const {tree} = profile;
 	return new Grown(profile, {rootName: tree.name[0], rootSums: totals.map(({weights, samples}) => ({weights: weights[0], samples: samples[0]})),
-		sums: pick(selfs, leaves), wholes, fill: pathDown(tree, leaves, new Uint32Array(leaves.length), true), work: addLevels(tree, leaves)});
+		sums: selfs, wholes, fill: pathDown(tree, leaves, new Uint32Array(leaves.length), true), work: addLevels(tree, leaves)});
 }
 
 // Self and total of each function that has samples: the sums of one side a column.
-function sumFunctions(profile, {selfs, totals}) {
+function sumFunctions(profile, {selfs, totals, leaves}) {
 	const {tree: {n, name}, names} = profile, nested = nestedOf(profile), column = () => new Float64Array(names.length);
 	const self = selfs.map(column), total = selfs.map(column), seen = new Uint8Array(names.length);
 	for (let side = 0; side < selfs.length; side++) {
 		const {weights, samples} = totals[side], own = selfs[side].weights, toSelf = self[side], toTotal = total[side];
+		for (let leaf = 0; leaf < leaves.length; leaf++)
+			toSelf[name[leaves[leaf]]] += own[leaf];
 		for (let i = 1; i < n; i++) {
 			if (!(samples[i] > 0))
 				continue;
 			seen[name[i]] = 1;
-			toSelf[name[i]] += own[i];
 			if (!nested[i])
 				toTotal[name[i]] += weights[i];
 		}
