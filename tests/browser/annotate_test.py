@@ -108,7 +108,7 @@ class Annotated(unittest.TestCase):
             self.assertEqual(bool(total), counts[address][1] > 0)
             shown[address] = float(self_share[:-2] or 0)
         # Weights are those of the flame graph: the report's may be CPU time, which a recording does not have of other states.
-        table = self.browser.run("""const page = uniprof, name = page.names.indexOf('churn'); page.sums();
+        table = self.browser.run("""const page = uniprof, name = page.names.indexOf('churn');
             const {self, total} = sumFunctions(page.profile, page), {annotation: a} = page, part = a.data.parts.find((one) => one.name === 'churn');
             return [[a.total.weights[a.partAt + part.number], total[0][name]], [a.whole, page.wholes[0]]]""")
         for mine, theirs in table:
