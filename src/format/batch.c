@@ -25,8 +25,8 @@
 
 static_assert(DIGITS * DIGIT_BITS >= 32, "numbers of stacks have 32 bits");
 
-/* Pieces of a text at most. */
-#define PIECES_MAX 8
+/* Runs of a path, and pieces of a text, at most. */
+#define RUNS_MAX 8
 
 /* The frames of a path that were new with one stack; their text is in one piece, leaf first. */
 struct run {
@@ -38,7 +38,7 @@ struct batch_text {
 	uint32_t n; /* 0: not made, or without frames */
 	struct text_piece {
 		uint32_t at, len;
-	} piece[PIECES_MAX];
+	} piece[RUNS_MAX];
 };
 
 struct batch_stack {
@@ -54,7 +54,7 @@ struct sample_batch {
 	struct stack_path path;
 	uint32_t *start; /* of a frame's text, by place in the path */
 	size_t start_room;
-	struct run runs[PIECES_MAX];
+	struct run runs[RUNS_MAX];
 	unsigned n_runs;
 	struct bytes bytes, scratch;
 	struct batch_stack sorted[2][BATCH_SAMPLES];
@@ -143,7 +143,7 @@ static struct error *make_text(struct sample_batch *b, uint32_t stack, struct ba
 {
 	struct error *err;
 
-	if (b->n_runs == PIECES_MAX)
+	if (b->n_runs == RUNS_MAX)
 		forget_path(b);
 	err = stack_path_follow(&b->path, stack);
 	if (err)
