@@ -104,8 +104,8 @@ static struct error *link_children(struct stack_walk *walk)
 	const struct stacks *stacks = walk->profile->stacks;
 	const uint32_t n = stacks_count(stacks);
 
-	walk->first_child = calloc(n, sizeof(*walk->first_child));
-	walk->next_sibling = calloc(n, sizeof(*walk->next_sibling));
+	walk->first_child = array_zeros(n, sizeof(*walk->first_child));
+	walk->next_sibling = array_zeros(n, sizeof(*walk->next_sibling));
 	if (!walk->first_child || !walk->next_sibling)
 		return error_no_memory();
 	for (uint32_t id = n - 1; id > STACK_ROOT; id--) {

@@ -27,7 +27,7 @@ struct error *tree_new(struct tree **out)
 	if (tree && index) {
 		index->room = 64;
 		index->n_slots = 128;
-		index->slots = calloc(index->n_slots, sizeof(*index->slots));
+		index->slots = array_zeros(index->n_slots, sizeof(*index->slots));
 		tree->nodes = calloc(index->room, sizeof(*tree->nodes));
 		tree->index = index;
 		index = NULL;
@@ -79,7 +79,7 @@ static uint32_t *find_slot(const struct tree *tree, uint32_t parent, const char 
 static struct error *grow_nodes(struct tree *tree)
 {
 	uint32_t room = tree->index->room * 2;
-	struct tree_node *nodes = realloc(tree->nodes, room * sizeof(*nodes));
+	struct tree_node *nodes = array_resize(tree->nodes, room, sizeof(*nodes));
 
 	if (!nodes)
 		return error_no_memory();
@@ -345,7 +345,7 @@ struct error *tree_picker_new(const struct profile *profile, struct symbolizer *
 	picker->profile = profile;
 	picker->symbolizer = symbolizer;
 	picker->max_levels = max_levels;
-	picker->index = calloc(stacks_count(profile->stacks), sizeof(*picker->index));
+	picker->index = array_zeros(stacks_count(profile->stacks), sizeof(*picker->index));
 	err = picker->index ? ARRAY_RESERVE(&picker->at, &picker->room, 1) : error_no_memory();
 	if (err) {
 		tree_picker_free(picker);

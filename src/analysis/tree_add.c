@@ -340,7 +340,7 @@ static struct error *climb_from(struct level *level, struct walker *walkers, uin
  */
 static struct error *climb(struct level *level, struct walker *walkers, uint32_t n)
 {
-	uint32_t *next = malloc((n + (size_t)1) * sizeof(*next)), *list = NULL, first = 0;
+	uint32_t *next = array_resize(NULL, n + (size_t)1, sizeof(*next)), *list = NULL, first = 0;
 	struct error *err = next ? NULL : error_no_memory();
 	size_t room = 0;
 
@@ -416,9 +416,9 @@ static struct error *sum_up(const struct level *level, struct descent *d)
 	const struct stacks *stacks = adding->profile->stacks;
 	const uint32_t n = stacks_count(stacks);
 
-	d->total = calloc(n, sizeof(*d->total));
-	d->at = calloc(n, sizeof(*d->at));
-	d->order = calloc(n, sizeof(*d->order));
+	d->total = array_zeros(n, sizeof(*d->total));
+	d->at = array_zeros(n, sizeof(*d->at));
+	d->order = array_zeros(n, sizeof(*d->order));
 	if (!d->total || !d->at || !d->order)
 		return error_no_memory();
 	for (uint32_t id = n - 1; id > STACK_ROOT; id--) {
@@ -584,7 +584,7 @@ struct error *tree_add(struct tree *tree, const struct profile *profile,
 		return add_heavy(&adding, options);
 	if (adding.reverse)
 		return add_reverse(&adding);
-	node = calloc(n, sizeof(*node)); /* of the tree, by id of the stack */
+	node = array_zeros(n, sizeof(*node)); /* of the tree, by id of the stack */
 	used = calloc(n, sizeof(*used));
 	err = node && used ? add_forward(&adding, node, used) : error_no_memory();
 	free(used);

@@ -2,12 +2,50 @@
 #ifndef UNIPROF_BASE_ARRAY_H
 #define UNIPROF_BASE_ARRAY_H
 
-/* Arrays that grow: a pointer to the elements, and how many there is room for; both start as 0. */
+/* Large arrays; and those that grow: a pointer to the elements, and how many there is room for; both start as 0. */
 
+#include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
+
+#define ARRAY_LARGE ((size_t)4 << 20)
+
+/*
+ * Large pages for an array of 4 MiB or more, as far as the kernel has such: they save faults, and
+ * misses of the TLB where elements are read in no order. All of its mapping is advised: a part
+ * would be a mapping of its own, and realloc() had to copy instead of moving pages.
+ */
+static inline void array_advise(void *elements, size_t bytes)
+{
+	const uintptr_t page = 4096, start = (uintptr_t)elements & ~(page - 1);
+	uintptr_t end;
+
+	if (!elements || bytes < ARRAY_LARGE)
+		return;
+	end = ((uintptr_t)elements + malloc_usable_size(elements) + page - 1) & ~(page - 1);
+	(void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+}
+
+/* As calloc(). */
+static inline void *array_zeros(size_t n, size_t size)
+{
+	void *elements = calloc(n, size);
+
+	array_advise(elements, n * size);
+	return elements;
+}
+
+/* As reallocarray(). */
+static inline void *array_resize(void *elements, size_t n, size_t size)
+{
+	elements = reallocarray(elements, n, size);
+	array_advise(elements, n * size);
+	return elements;
+}
 
 /*
  * Makes room for `need` elements of `size` bytes, mostly for twice as many;
@@ -21,7 +59,7 @@ static inline struct error *array_reserve(void *array, size_t *room, size_t need
 	if (need <= *room)
 		return NULL;
 	memcpy(&elements, array, sizeof(elements));
-	elements = reallocarray(elements, more, size);
+	elements = array_resize(elements, more, size);
 	if (!elements)
 		return error_no_memory();
 	memcpy(array, &elements, sizeof(elements));

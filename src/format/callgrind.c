@@ -59,13 +59,20 @@ static bool has_key(const struct cost *cost, const struct cost *key)
 	       cost->line == key->line;
 }
 
-/* The slot of a cost, or the free one where it is to be added. */
-static uint32_t *slot_of(const struct callgrind *c, const struct cost *key)
+/* The slot that a cost's search begins with. */
+static uint32_t first_slot(const struct callgrind *c, const struct cost *key)
 {
 	const uint64_t both = (uint64_t)key->caller << 32 | key->callee;
 	const uint64_t hash =
 		(both * UINT64_C(0xff51afd7ed558ccd) ^ key->line) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t slot = (uint32_t)(hash >> 32) & (c->n_slots - 1);
+
+	return (uint32_t)(hash >> 32) & (c->n_slots - 1);
+}
+
+/* The slot of a cost, or the free one where it is to be added. */
+static uint32_t *slot_of(const struct callgrind *c, const struct cost *key)
+{
+	uint32_t slot = first_slot(c, key);
 
 	while (c->slots[slot] && !has_key(&c->costs[c->slots[slot] - 1], key))
 		slot = (slot + 1) & (c->n_slots - 1);
@@ -75,7 +82,7 @@ static uint32_t *slot_of(const struct callgrind *c, const struct cost *key)
 static struct error *grow_slots(struct callgrind *c)
 {
 	const uint32_t n = c->n_slots ? 2 * c->n_slots : 1024;
-	uint32_t *slots = calloc(n, sizeof(*slots));
+	uint32_t *slots = array_zeros(n, sizeof(*slots));
 
 	if (!slots)
 		return error_no_memory();
@@ -146,18 +153,51 @@ static void close_calls(struct callgrind *c)
 	}
 }
 
+/* The cost of a call of one place by another. */
+static struct cost call_key(const struct callgrind *c, uint32_t caller, uint32_t callee)
+{
+	const struct location_place *places = c->table->places;
+
+	return (struct cost){.caller = places[caller].function,
+			     .callee = places[callee].function,
+			     .line = places[caller].line};
+}
+
+/* So many nodes ahead memory is asked for: most costs, and their slots, are in no cache. */
+#define AHEAD 24u
+
+/* Asks for the slot of the call of a node that comes later, or, when that has come, for its cost. */
+static void ask_ahead(const struct callgrind *c, uint32_t node, bool cost)
+{
+	const struct stacks *stacks = c->job->profile->stacks;
+	const struct location_answer *answer, *caller;
+	const uint32_t *slot;
+	struct cost key;
+	uint32_t parent;
+
+	if (!c->n_slots || node >= stacks_count(stacks))
+		return;
+	parent = stacks_node(stacks, node)->parent;
+	if (parent == STACK_ROOT || location_entry_of(c->table, node) == LOCATION_NONE)
+		return;
+	answer = location_answer(c->table, location_entry_of(c->table, node));
+	caller = location_answer(c->table, location_entry_of(c->table, parent));
+	key = call_key(c, caller->places, answer->places + answer->n - 1);
+	slot = &c->slots[first_slot(c, &key)];
+	if (!cost)
+		__builtin_prefetch(slot, 1);
+	else if (*slot)
+		__builtin_prefetch(&c->costs[*slot - 1], 1);
+}
+
 /* Adds a function to the path, which the innermost one calls. */
 static struct error *open_call(struct callgrind *c, uint32_t place)
 {
-	const struct location_place *places = c->table->places;
 	struct call call = {.place = place, .cost = LOCATION_NONE, .node = (uint32_t)c->path.n - 1};
 	struct error *err = ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1);
 
 	if (!err && c->n_calls) {
-		const struct location_place *caller = &places[c->calls[c->n_calls - 1].place];
-		const struct cost key = {.caller = caller->function,
-					 .callee = places[place].function,
-					 .line = caller->line};
+		const struct cost key = call_key(c, c->calls[c->n_calls - 1].place, place);
 
 		err = find(c, &key, &call.cost);
 		if (!err)
@@ -204,9 +244,12 @@ static struct error *add_stacks(struct callgrind *c)
 	const uint32_t n = stacks_count(profile->stacks);
 	struct error *err = NULL;
 
-	for (uint32_t stack = 1; stack < n && !err; stack++)
+	for (uint32_t stack = 1; stack < n && !err; stack++) {
+		ask_ahead(c, stack + 2 * AHEAD, false);
+		ask_ahead(c, stack + AHEAD, true);
 		if (profile_cell(&profile->cells, stack)->samples)
 			err = add_stack(c, stack);
+	}
 	c->path.n = 0;
 	if (!err)
 		close_calls(c);
@@ -359,7 +402,7 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 		err = ids_new(&c.files);
 	if (!err) {
 		c.named = calloc(c.table->n_functions + (size_t)1, sizeof(*c.named));
-		c.own = calloc(c.table->n_places + (size_t)1, sizeof(*c.own));
+		c.own = array_zeros(c.table->n_places + (size_t)1, sizeof(*c.own));
 		err = c.named && c.own ? add_stacks(&c) : error_no_memory();
 	}
 	if (!err)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "format/tables.h"
 
 /* The number of the frame for the time that no sample stands for. */
@@ -188,8 +189,8 @@ static struct error *write_chrome(const struct format_job *job, FILE *out)
 			   .out = out,
 			   .pid = format_guest_pid(job),
 			   .first = true,
-			   .frame_of =
-				   calloc(stacks_count(job->profile->stacks), sizeof(*c.frame_of)),
+			   .frame_of = array_zeros(stacks_count(job->profile->stacks),
+						   sizeof(*c.frame_of)),
 			   .lanes = calloc(RECORDING_MAX_VCPUS, sizeof(*c.lanes))};
 	struct error *err =
 		c.lanes && c.frame_of ? location_table_new(job, &c.table) : error_no_memory();

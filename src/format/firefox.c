@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analysis/name_code.h"
+#include "base/array.h"
 #include "base/intern.h"
 #include "format/firefox.h"
 
@@ -93,7 +94,7 @@ static struct error *number_all(struct firefox *f)
 {
 	uint32_t n = stacks_count(f->job->profile->stacks);
 
-	f->stack_of = calloc(n, sizeof(*f->stack_of));
+	f->stack_of = array_zeros(n, sizeof(*f->stack_of));
 	if (!f->stack_of)
 		return error_no_memory();
 	for (uint32_t id = 1; id < n; id++) {

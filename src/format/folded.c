@@ -424,7 +424,7 @@ static struct error *write_parts(struct folded *f)
 {
 	const size_t n = breakdown_count(f->job->profile->breakdown);
 	struct part *parts = calloc(n + 1, sizeof(*parts));
-	struct profile_cells cells = {.at = calloc(n + 1, sizeof(*cells.at)),
+	struct profile_cells cells = {.at = array_zeros(n + 1, sizeof(*cells.at)),
 				      .of = calloc(stacks_count(f->job->profile->stacks),
 						   sizeof(*cells.of))};
 	struct error *err =
@@ -446,8 +446,8 @@ static struct error *write_folded(const struct format_job *job, FILE *out)
 {
 	const size_t n = stacks_count(job->profile->stacks);
 	struct folded f = {.job = job,
-			   .first_child = malloc(n * sizeof(*f.first_child)),
-			   .next_sibling = malloc(n * sizeof(*f.next_sibling)),
+			   .first_child = array_resize(NULL, n, sizeof(*f.first_child)),
+			   .next_sibling = array_resize(NULL, n, sizeof(*f.next_sibling)),
 			   .out = out};
 	struct error *err = f.first_child && f.next_sibling ? location_table_new(job, &f.table)
 							    : error_no_memory();

@@ -546,7 +546,7 @@ static struct error *write_otlp(const struct format_job *job, FILE *out)
 	if (!err)
 		err = find_same_locations(&o);
 	if (!err) {
-		o.stacks = malloc(job->profile->cells.n * sizeof(*o.stacks));
+		o.stacks = array_resize(NULL, job->profile->cells.n, sizeof(*o.stacks));
 		err = o.stacks ? NULL : error_no_memory();
 	}
 	if (!err) {

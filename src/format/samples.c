@@ -530,7 +530,7 @@ struct error *samples_group(const struct format_job *job, struct sample_group **
 {
 	const struct profile_cells *cells = &job->profile->cells;
 	struct grouping grouping = {.cells = cells,
-				    .first = calloc(cells->n, sizeof(*grouping.first))};
+				    .first = array_zeros(cells->n, sizeof(*grouping.first))};
 	struct error *err = grouping.first ? ids_new(&grouping.ids) : error_no_memory();
 
 	if (!err)

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "analysis/grouped_tree.h"
 #include "format/tables.h"
 
@@ -170,7 +171,7 @@ static struct error *find_only_functions(struct speedscope *s)
 {
 	const uint32_t n = stacks_count(s->job->profile->stacks);
 
-	s->only = malloc(n * sizeof(*s->only));
+	s->only = array_resize(NULL, n, sizeof(*s->only));
 	if (!s->only)
 		return error_no_memory();
 	for (uint32_t id = 1; id < n; id++) {

@@ -170,7 +170,7 @@ static struct error *add_entries(struct building *b)
 		return err;
 	p->frames = symbolizer_frames(p->symbolizer);
 	p->used = calloc(n, sizeof(*p->used));
-	p->of_frame = malloc((p->frames->n + (size_t)1) * sizeof(*p->of_frame));
+	p->of_frame = array_resize(NULL, p->frames->n + (size_t)1, sizeof(*p->of_frame));
 	if (!p->used || !p->of_frame)
 		return error_no_memory();
 	memset(p->of_frame, 0xff, (p->frames->n + (size_t)1) * sizeof(*p->of_frame));

@@ -130,7 +130,7 @@ size_t stacks_depth(const struct stacks *stacks, uint32_t id)
 static struct error *fill_slots(struct stacks *stacks)
 {
 	const uint32_t mask = stacks->cap * 2 - 1;
-	uint32_t *slots = calloc((size_t)stacks->cap * 2, sizeof(*slots));
+	uint32_t *slots = array_zeros((size_t)stacks->cap * 2, sizeof(*slots));
 
 	if (!slots)
 		return error_no_memory();
@@ -148,7 +148,8 @@ static struct error *fill_slots(struct stacks *stacks)
 
 static struct error *grow(struct stacks *stacks)
 {
-	struct stack_node *nodes = realloc(stacks->nodes, (size_t)stacks->cap * 2 * sizeof(*nodes));
+	struct stack_node *nodes =
+		array_resize(stacks->nodes, (size_t)stacks->cap * 2, sizeof(*nodes));
 
 	if (!nodes)
 		return error_no_memory();
@@ -321,7 +322,7 @@ static struct error *grow_met(const struct stacks *stacks, struct met *met)
 	const struct met old = *met;
 
 	met->room = old.room ? old.room * 2 : 2 * FIRST_NODES;
-	met->slots = calloc(met->room, sizeof(*met->slots));
+	met->slots = array_zeros(met->room, sizeof(*met->slots));
 	if (!met->slots) {
 		*met = old;
 		return error_no_memory();
@@ -362,7 +363,8 @@ struct error *frame_numbers_new(const struct stacks *stacks, struct frame_number
 	struct error *err;
 	size_t room = 0;
 
-	*out = (struct frame_numbers){.of_node = malloc(stacks->n * sizeof(*out->of_node))};
+	*out = (struct frame_numbers){.of_node =
+					      array_resize(NULL, stacks->n, sizeof(*out->of_node))};
 	err = out->of_node ? NULL : error_no_memory();
 	if (!err)
 		out->of_node[STACK_ROOT] = UINT32_MAX;

@@ -188,7 +188,7 @@ struct error *symbolizer_prepare_stacks(struct symbolizer *symbolizer, const str
 	err = frame_numbers_new(stacks, frames);
 	if (err)
 		return err;
-	symbolizer->of_frame = calloc(frames->n + (size_t)1, sizeof(*symbolizer->of_frame));
+	symbolizer->of_frame = array_zeros(frames->n + (size_t)1, sizeof(*symbolizer->of_frame));
 	err = symbolizer->of_frame
 		      ? resolve_frames(symbolizer, stacks, frames, symbolizer->of_frame)
 		      : error_no_memory();
