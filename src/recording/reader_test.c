@@ -169,7 +169,7 @@ static void test_random_damage_under_right_checksums_does_no_harm(void **state)
 	uint8_t *data = small_recording(&len, false);
 	uint32_t seed = 1;
 
-	for (int round = 0; round < 20000; round++) {
+	for (int round = 0; round < 5000; round++) {
 		struct bytes bytes = {0};
 		struct heard heard;
 		struct error *err;
@@ -197,7 +197,7 @@ static void test_random_damage_under_right_checksums_does_no_harm(void **state)
 		bytes_free(&bytes);
 	}
 	/* Both happen: numbers that can be, and numbers that cannot. */
-	assert_in_range(good, 1000, 19000);
+	assert_in_range(good, 250, 4750);
 	free(data);
 }
 

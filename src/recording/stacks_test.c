@@ -167,10 +167,13 @@ static void test_a_full_store_keeps_the_outermost_part(void **state)
 	uint32_t id, outer;
 	bool whole;
 
-	outer = intern(stacks, chain + 1, 2);
+	/* Appended: nothing is looked for until the store is full. */
+	assert_null(stacks_append(stacks, STACK_ROOT, chain + 2));
+	assert_null(stacks_append(stacks, 1, chain + 1));
+	outer = 2;
 	while (stacks_count(stacks) < STACKS_MAX_NODES) {
 		frame.addr += 16;
-		assert_null(stacks_child(stacks, STACK_ROOT, &frame, &id));
+		assert_null(stacks_append(stacks, STACK_ROOT, &frame));
 	}
 	assert_null(stacks_intern(stacks, chain, 3, &id, &whole));
 	assert_false(whole);

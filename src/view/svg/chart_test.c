@@ -241,8 +241,8 @@ static void many_samples_that_all_differ_make_a_bounded_picture(void **state)
 		for (unsigned k = 1; k < DEPTH; k++)
 			leaf[i] = add(leaf[i], name[i]);
 	}
-	for (uint32_t i = 0; i < 200000; i++)
-		sample(i / 1112, i % 64, VCPU_RUNNING, leaf[i * UINT64_C(7919) % KINDS], 1);
+	for (uint32_t i = 0; i < 50000; i++)
+		sample(i / 278, i % 64, VCPU_RUNNING, leaf[i * UINT64_C(7919) % KINDS], 1);
 	draw();
 	assert_in_range(count("<g data-name="), 1000, 1 << 17);
 }
