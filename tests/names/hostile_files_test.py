@@ -166,16 +166,21 @@ class Bombs(Files):
         elf.pack('.debug_info', zlib.compress(bytes(4096)), 1 << 60)
         self.found(elf.bytes)
 
-    def test_a_kernel_is_a_bomb(self):
+    def kernel(self, size, least):
+        """A kernel image that unpacks to `size` bytes, all zero, from at least so many."""
         kernel = bytearray(0x1000)
-        payload = bomb(250 << 20, 16 + zlib.MAX_WBITS) + struct.pack('<I', 250 << 20)
+        payload = bomb(size, 16 + zlib.MAX_WBITS).ljust(least, b'\0') + struct.pack('<I', size)
         kernel[0x1f1] = 1
         struct.pack_into('<H', kernel, 0x1fe, 0xaa55)
         kernel[0x202:0x206] = b'HdrS'
         struct.pack_into('<H', kernel, 0x206, 0x20f)
         struct.pack_into('<II', kernel, 0x248, 0x1000 - 1024, len(payload))
         (self.directory / 'vmlinuz').write_bytes(bytes(kernel) + payload)
-        self.assertIn('takes too much memory for its size', self.given('vmlinuz'))
+        return self.given('vmlinuz')
+
+    def test_a_kernel_is_a_bomb(self):
+        self.assertRegex(self.kernel(250 << 20, 0), rf'damaged Linux kernel image: \d+ bytes cannot unpack to {250 << 20}\n')
+        self.assertIn('takes too much memory for its size', self.kernel(250 << 20, 4 << 20))
 
     def test_a_compressed_file_is_a_bomb(self):
         (self.directory / 'table.gz').write_bytes(bomb(256 << 20, 16 + zlib.MAX_WBITS))

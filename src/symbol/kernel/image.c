@@ -322,8 +322,7 @@ static bool find_payload(const uint8_t *file, size_t len, struct packed *packed)
 		return false;
 	packed->bytes = file + start;
 	packed->out_len = get(packed->bytes, packed->len - 4, 4);
-	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX &&
-	       packed->out_len / UNPACKED_TIMES <= packed->len;
+	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX;
 }
 
 struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,
@@ -335,6 +334,10 @@ struct error *kernel_image_unpack(const char *path, const void *file, size_t len
 
 	if (!find_payload(file, len, &packed))
 		return error_new(ERR_INPUT, "%s: damaged or truncated Linux kernel image", path);
+	if (packed.out_len / UNPACKED_TIMES > packed.len)
+		return error_new(ERR_INPUT,
+				 "%s: damaged Linux kernel image: %zu bytes cannot unpack to %zu",
+				 path, packed.len, packed.out_len);
 	unpacker = unpacker_find(packed.bytes, packed.len);
 	if (!unpacker) {
 		unpackers_names(known, sizeof(known));

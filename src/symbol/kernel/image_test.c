@@ -221,7 +221,7 @@ static void a_small_file_is_no_large_kernel(void **state)
 			 BZ_OK);
 	wrap(&image, packed, len);
 	put(&image, image.len - 4, sizeof(unpacked), 4);
-	refuse(&image, image.len, "damaged");
+	refuse(&image, image.len, "cannot unpack to 4194304");
 }
 
 static void unknown_packers_are_told(void **state)
