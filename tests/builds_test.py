@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ways to build and install uniprof that ./check does not use for its other tests."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,8 @@ from xenrig import port, sysroot  # noqa: E402  (the path has to be known first)
 
 # Optimized is what ./check build makes; for the others it is enough that everything compiles and links.
 QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwhole=false")
+
+OPTIONAL = "capstone", "iberty", "debuginfod", "bpf", "push", "screen", "seccomp"
 
 
 def run(*command, **more):
@@ -33,35 +37,56 @@ class Builds(unittest.TestCase):
         self.place = Path(directory.name)
         self.build = self.place / "build"
 
-    def make(self, *options, how=QUICK, **more):
-        run("meson", "setup", str(self.build), "--werror", "-Dguests=false", "-Dtests=false", *how, *options, **more)
+    def set_up(self, *options, **more):
+        run("meson", "setup", str(self.build), "--werror", "--prefix=/usr", "-Dguests=false", "-Dtests=false", *QUICK, *options, **more)
+
+    def make(self, *options, **more):
+        self.set_up(*options, **more)
         run("ninja", "-C", str(self.build))
 
     def version(self):
         return run(str(self.build / "uniprof"), "-V")
 
     def test_without_all_that_is_optional_the_rest_builds_and_says_so(self):
-        self.make(*(f"-D{option}=disabled" for option in ("xen", "capstone", "iberty", "debuginfod", "bpf", "push", "screen")))
-        for said in "without Xen", "without a disassembler", "demangles OCaml only", "without debuginfod", "without BPF", "without push", "without a live screen":
+        """By clang, which builds all of it with sanitizers in another step, but for the filter and what gives up root."""
+        self.make(*(f"-D{option}=disabled" for option in ("xen", *OPTIONAL)), env=dict(os.environ, CC="clang"))
+        for said in ("without Xen", "without a disassembler", "demangles OCaml only", "without debuginfod", "without BPF", "without push", "without a live screen",
+                     "gives up root, without a filter on system calls"):
             self.assertIn(said, self.version())
         linked = run("ldd", str(self.build / "uniprof"))
-        self.assertNotIn("libxen", linked)
-        self.assertNotIn("libncurses", linked)
+        for library in "libxen", "libncurses", "libseccomp":
+            self.assertNotIn(library, linked)
         self.refuses(4, "built without Xen", "record", "xen:1")
         self.refuses(2, "top -b", "top", "1")
+        self.check_installed()
+        self.check_where_xens_libraries_are_missing(self.rules())
+
+    def check_installed(self):
+        """Users find what they expect."""
+        root = self.place / "root"
+        run("meson", "install", "-C", str(self.build), "--no-rebuild", env=dict(os.environ, DESTDIR=str(root)))
+        for path in ("bin/uniprof", "bin/symbolize", "share/man/man1/uniprof.1", "share/man/man1/uniprof-record.1", "share/man/man1/symbolize.1",
+                     "share/bash-completion/completions/uniprof"):
+            self.assertTrue((root / "usr" / path).is_file(), path)
+
+    def check_where_xens_libraries_are_missing(self, without):
+        """Nobody has to say so: what is to be built is the same as without Xen."""
+        # A pkg-config that finds nothing of Xen: as on a machine without libxen-dev.
+        wrapper = self.place / "pkg-config"
+        wrapper.write_text('#!/bin/sh\ncase "$*" in *xen*) exit 1;; esac\nexec pkg-config "$@"\n')
+        wrapper.chmod(0o755)
+        shutil.rmtree(self.build)
+        self.set_up(*(f"-D{option}=disabled" for option in OPTIONAL), env=dict(os.environ, CC="clang", PKG_CONFIG=str(wrapper)))
+        self.assertEqual(self.rules(), without)
+
+    def rules(self):
+        """All that is done to build, but for the options as they are given to tools of meson's own."""
+        return re.sub(r"-Dxen=\w+", "", (self.build / "build.ninja").read_text(encoding="utf-8"))
 
     def refuses(self, status, sentence, *words):
         done = subprocess.run([self.build / "uniprof", *words], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, status)
         self.assertIn(sentence, done.stderr)
-
-    def test_where_xens_libraries_are_missing_they_are_left_out(self):
-        # A pkg-config that finds nothing of Xen: as on a machine without libxen-dev.
-        wrapper = self.place / "pkg-config"
-        wrapper.write_text('#!/bin/sh\ncase "$*" in *xen*) exit 1;; esac\nexec pkg-config "$@"\n')
-        wrapper.chmod(0o755)
-        self.make(env=dict(os.environ, PKG_CONFIG=str(wrapper)))
-        self.assertIn("without Xen", self.version())
 
     def test_with_libxenctrl(self):
         self.build = ROOT / "build-xenctrl"
@@ -69,6 +94,7 @@ class Builds(unittest.TestCase):
         self.assertIn("libxenctrl", run("ldd", str(self.build / "uniprof")))
 
     def test_with_a_xen_source_tree(self):
+        """Its headers and libraries are those that are taken; all else is built as ever."""
         # The layout of a built Xen tree, with the system's own libraries in it.
         tree = self.place / "xen"
         headers = Path("/usr/include")
@@ -78,17 +104,21 @@ class Builds(unittest.TestCase):
         (include / "xen").symlink_to(headers / "xen")
         for name in headers.glob("xen*.h"):
             (include / name.name).symlink_to(name)
-        for directory, library in ("call", "xencall"), ("foreignmemory", "xenforeignmemory"), ("store", "xenstore"):
+        libraries_used = ("call", "xencall"), ("foreignmemory", "xenforeignmemory"), ("store", "xenstore")
+        for directory, library in libraries_used:
             place = tree / "tools/libs" / directory
             place.mkdir(parents=True)
             (place / f"lib{library}.so").symlink_to(libraries / f"lib{library}.so")
-        self.make(f"-Dxen_tree={tree}")
-        self.assertIn("with Xen (libxencall)", self.version())
-
-    def test_with_clang_and_without_a_filter_on_system_calls(self):
-        self.make("-Dseccomp=disabled", env=dict(os.environ, CC="clang"))
-        self.assertIn("gives up root, without a filter on system calls", self.version())
-        self.assertNotIn("libseccomp", run("ldd", str(self.build / "uniprof")))
+        self.set_up(f"-Dxen_tree={tree}")
+        commands = json.loads((self.build / "compile_commands.json").read_text(encoding="utf-8"))
+        own = [command for command in commands if "target/xen/" in command["file"]]
+        self.assertGreater(len(own), 5)
+        for command in own:
+            self.assertIn(f"-I{include}", command["command"])
+        run("ninja", "-C", str(self.build), *(command["output"] for command in own))
+        linked = run("ninja", "-C", str(self.build), "-t", "commands", "uniprof").splitlines()[-1]
+        for directory, library in libraries_used:
+            self.assertIn(f" {tree}/tools/libs/{directory}/lib{library}.so", linked)
 
     @unittest.skipUnless(shutil.which("arm-linux-gnueabihf-gcc"), "no compiler for 32-bit Arm (gcc-arm-linux-gnueabihf)")
     def test_for_32_bit_arm(self):
@@ -97,13 +127,6 @@ class Builds(unittest.TestCase):
         if not shutil.which("qemu-arm"):
             self.skipTest("uniprof is built for 32-bit Arm; no qemu-arm to run it (qemu-user)")
         self.assertIn("with Xen", run("qemu-arm", "-L", str(root), str(self.build / "uniprof"), "-V"))
-
-    def test_release_build_installs_what_users_expect(self):
-        self.make("--prefix=/usr", how=["--buildtype=release"])
-        run("meson", "install", "-C", str(self.build), "--no-rebuild", env=dict(os.environ, DESTDIR=str(self.place / "root")))
-        installed = {str(path.relative_to(self.place / "root")) for path in (self.place / "root").rglob("*") if path.is_file()}
-        for path in "usr/bin/uniprof", "usr/bin/symbolize", "usr/share/man/man1/uniprof.1", "usr/share/man/man1/uniprof-record.1", "usr/share/bash-completion/completions/uniprof", "usr/share/man/man1/symbolize.1":
-            self.assertIn(path, installed)
 
 
 if __name__ == "__main__":
