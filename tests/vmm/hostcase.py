@@ -30,6 +30,9 @@ PROGRAMS = BUILD / "tests" / "vmm" / "programs"
 # Bytes of a console that firmware and a guest's first line need at most.
 FIRST_WORDS = 1 << 16
 
+# Between runs of a program that tells whether all is as it is waited for: they take time from what they wait for.
+RUN_S = 0.2
+
 # A profiler is stopped at one moment after the other for so long, to find it within a pause.
 SEEK_S = 20
 
@@ -126,11 +129,11 @@ class HostCase(unittest.TestCase):
         except AssertionError as error:
             raise AssertionError(f"{error}, but: {process.log.read_text()}") from None
 
-    def wait_for(self, what, otherwise, seconds=60):
+    def wait_for(self, what, otherwise, seconds=60, every_s=0.02):
         end = time.monotonic() + seconds
         while not what():
             self.assertLess(time.monotonic(), end, otherwise)
-            time.sleep(0.02)
+            time.sleep(every_s)
 
     def uniprof(self, *arguments, expect=0, timeout=120, **more):
         """Runs uniprof; returns what it wrote on both streams."""
@@ -214,7 +217,7 @@ class HostCase(unittest.TestCase):
     def samples_come(self, profiler):
         """Waits for one more sample than there are: one of now, not only of a recording that begins."""
         before = self.samples()
-        self.wait_for(lambda: profiler.poll() is not None or self.samples() > before, "nothing is sampled")
+        self.wait_for(lambda: profiler.poll() is not None or self.samples() > before, "nothing is sampled", every_s=RUN_S)
         self.assertIsNone(profiler.poll(), profiler.log.read_text())
 
     def begins(self, words):

@@ -161,10 +161,10 @@ class Front:
 
 class ServerCase(QemuCase):
     def boot_behind(self, front, *options):
-        """A QEMU with a monitor of the test's own."""
-        self.process = self.start(*self.command("app1-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)
+        """A QEMU with a monitor of the test's own. Its guest leaves the CPU to others while uniprof waits."""
+        self.process = self.start(*self.command("idle-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)
         self.addCleanup(front.close)
-        self.begins("app1")
+        self.begins("idle")
         self.monitor = Monitor(self.own)
         self.addCleanup(self.monitor.close)
 
