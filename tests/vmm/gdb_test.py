@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests behind any gdb stub, QEMU's and gdbserver: true shares, and a guest that goes on as if nobody looked.
 
-UNIPROF_KILLS: how often the profiler is killed (default 20).
+UNIPROF_KILLS: how often the profiler is killed (default 10).
 """
 
 import os
@@ -18,7 +18,7 @@ import unittest
 from hostcase import BUILD, HostCase, chance, state
 from qemucase import QemuCase
 
-KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
+KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
 
 TOLERANCE = 0.12
 
@@ -37,7 +37,7 @@ class Machines(QemuCase):
     def profile(self, guest):
         process = self.boot_with_stub(guest)
         elf = BUILD / "guests" / f"{guest}.elf"
-        stacks = self.check_shares(f"gdb:unix:{self.gdb}", APP1, TOLERANCE, ("-F", 100, "-s", elf), 5)
+        stacks = self.check_shares(f"gdb:unix:{self.gdb}", APP1, TOLERANCE, ("-F", 200, "--max-overhead", 100, "-s", elf), 2)
         self.check_stacks(guest, stacks)
         self.prints()
         self.end(process)
@@ -62,7 +62,7 @@ class Machines(QemuCase):
         self.boot_with_stub("app1-pvh-fp")
         profiler = self.recorder(f"gdb:unix:{self.gdb}", process_group=0)
         self.records(profiler)
-        for _ in range(10):
+        for _ in range(4):
             profiler.send_signal(signal.SIGTSTP)
             self.wait_for(lambda: state(profiler.pid) == "T", "the profiler is not stopped")
             self.prints()

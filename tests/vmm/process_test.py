@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Processes as guests: true shares, and a process that goes on as if nobody looked.
 
-UNIPROF_KILLS: how often the profiler is killed (default 20).
+UNIPROF_KILLS: how often the profiler is killed (default 10).
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hostcase import PROGRAMS, RUNNING, UNIPROF, HostCase, chance, state, tracers
 
-KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
+KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
 
 EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 TOLERANCE = 0.1
@@ -136,7 +136,7 @@ class Profiles:
 
     def test_shares_of_a_process(self):
         subject = self.subject()
-        self.check(subject, 997, 2)
+        self.check(subject, 997, 1)
         self.check_way()
         self.goes_on(subject)
 
@@ -145,7 +145,7 @@ class Profiles:
         program = self.start(PROGRAMS / "red-zone")
         # A program that replaces another one ends that one's recording; and the loader's stacks are others.
         self.wait_for(lambda: "red-zone" in Path(f"/proc/{program.pid}/maps").read_text() and user_ticks(program.pid) > 10, "it does not begin")
-        self.uniprof("record", *self.way, "-F", 300, "-T", 2, "-o", "out.uniprof", f"process:{program.pid}")
+        self.uniprof("record", *self.way, "-F", 300, "-T", 1, "-o", "out.uniprof", f"process:{program.pid}")
         stacks = self.folded("out.uniprof", "--state", "running,runnable")
         self.assertTrue(any("block" in stack for stack in stacks))
         for stack in stacks:
@@ -204,14 +204,14 @@ class Unstopped(Profiles, HostCase):
 
     def test_it_is_the_way_that_is_taken_where_none_is_asked_for(self):
         subject = self.subject()
-        self.assertIn(" via perf,", self.uniprof("record", "-F", 997, "-T", 1, "-o", "out.uniprof", f"process:{subject.pid}"))
+        self.assertIn(" via perf,", self.uniprof("record", "-F", 997, "-T", 0.5, "-o", "out.uniprof", f"process:{subject.pid}"))
         self.check_way()
-        self.uniprof("record", "--always-pause", "-F", 997, "-T", 1, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.uniprof("record", "--always-pause", "-F", 997, "-T", 0.5, "-o", "out.uniprof", f"process:{subject.pid}")
         self.assertGreater(self.head("out.uniprof")["paused"]["total_ns"], 0)
 
     def test_one_that_comes_and_goes_all_the_time(self):
         subject = self.subject("naps")
-        self.uniprof("record", *self.way, "-F", 997, "-T", 3, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.uniprof("record", *self.way, "-F", 997, "-T", 1.5, "-o", "out.uniprof", f"process:{subject.pid}")
         stacks = self.folded("out.uniprof", "--state", "all")
         self.assertTrue([stack for stack in stacks if "nap" in stack])
         for stack in stacks:
@@ -221,7 +221,7 @@ class Unstopped(Profiles, HostCase):
 
     def test_stacks_of_more_than_a_record_holds(self):
         subject = self.subject("deep")
-        self.uniprof("record", *self.way, "-F", 300, "-T", 2, "-o", "out.uniprof", f"process:{subject.pid}")
+        self.uniprof("record", *self.way, "-F", 300, "-T", 1, "-o", "out.uniprof", f"process:{subject.pid}")
         # Others are on their way there or back.
         at_the_end = [stack for stack in self.folded("out.uniprof", "--state", "running,runnable") if "work" in stack]
         self.assertTrue(at_the_end)
@@ -236,7 +236,7 @@ class Unstopped(Profiles, HostCase):
             self.skipTest("on this machine everybody may use perf events")
         subject = self.subject()
         less = ["setpriv", "--bounding-set", "-sys_admin,-perfmon", UNIPROF]
-        text = subprocess.run([*less, "record", "-v", "-F", "300", "-T", "1", "-o", "out.uniprof", f"process:{subject.pid}"], cwd=self.scratch,
+        text = subprocess.run([*less, "record", "-v", "-F", "300", "-T", "0.5", "-o", "out.uniprof", f"process:{subject.pid}"], cwd=self.scratch,
                               check=True, stderr=subprocess.PIPE).stderr.decode()
         self.assertRegex(text, r"ptrace \(not perf events: .* are refused \(they take root, or CAP_PERFMON\)\)")
         done = subprocess.run([*less, "record", *self.way, "-o", "out.uniprof", f"process:{subject.pid}"], cwd=self.scratch, check=False,
@@ -441,27 +441,6 @@ class Refusals(HostCase):
         self.goes_on(subject)
 
 
-class Moved(HostCase):
-    """Two runs of one program, which the kernel puts at different addresses."""
-
-    def test_code_without_a_name_is_the_same_in_both(self):
-        program = self.scratch / "nameless"
-        subprocess.run(["strip", "-o", program, PROGRAMS / "subject"], check=True)
-        outermost = []
-        for recording in ("before.uniprof", "after.uniprof"):
-            subject = self.start(program)
-            self.wait_for(lambda process=subject: self.progress(process), "the subject says nothing")
-            self.uniprof("record", "-q", "-F", 500, "-T", 2, "-o", recording, f"process:{subject.pid}")
-            outermost.append({stack[0] for stack in self.folded(recording, "--addresses", "--state", "all") if stack[0].startswith("nameless+0x")})
-            self.end(subject)
-        # All that the main thread does begins at one place.
-        self.assertTrue(outermost[0] & outermost[1], outermost)
-        text = self.uniprof("diff", "--state", "all", "before.uniprof", "after.uniprof")
-        rows = [line for line in text.splitlines() if line.endswith(("[nameless]", "[nameless]  (new)", "[nameless]  (gone)"))]
-        self.assertEqual(len(rows), 1, text)
-        self.assertTrue(rows[0].endswith("[nameless]"), text)
-
-
 class Several(HostCase):
     """Guests that are recorded at once, each into a file of its own or all into one."""
 
@@ -470,7 +449,7 @@ class Several(HostCase):
 
     def test_each_has_its_recording(self):
         subjects = self.subject(), self.subject()
-        self.uniprof("record", "-F", 300, "-T", 2, "-o", "all", *(f"process:{subject.pid}" for subject in subjects))
+        self.uniprof("record", "-F", 300, "-T", 1, "-o", "all", *(f"process:{subject.pid}" for subject in subjects))
         for subject in subjects:
             stacks = self.folded(self.scratch / "all" / f"subject-{subject.pid}.uniprof")
             self.assertTrue([stack for stack in stacks if "work" in stack])
@@ -478,7 +457,7 @@ class Several(HostCase):
 
     def test_together_each_is_the_outermost_frame_of_its_stacks(self):
         subjects = self.subject(), self.subject()
-        text = self.uniprof("record", "--together", "-F", 300, "-T", 2, "-o", "both.uniprof",
+        text = self.uniprof("record", "--together", "-F", 300, "-T", 1, "-o", "both.uniprof",
                             *(f"process:{subject.pid}" for subject in subjects))
         self.assertEqual(text.count("subject: "), 2, text)
         stacks = self.folded("both.uniprof", "--state", "all")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests of QEMU by its gdb stub: true shares, and a machine that goes on as if nobody looked.
 
-UNIPROF_KILLS: how often the profiler is killed (default 20).
+UNIPROF_KILLS: how often the profiler is killed (default 12).
 """
 
 import json
@@ -16,20 +16,23 @@ from pathlib import Path
 from hostcase import BUILD, UNIPROF, chance, impossible_edges, named
 from qemucase import QemuCase
 
-KILLS = int(os.environ.get("UNIPROF_KILLS", "20"))
+KILLS = int(os.environ.get("UNIPROF_KILLS", "12"))
 
 TOLERANCE = 0.12
+
+# Where shares are asked for: a guest is stopped for as long as it takes, so that a short recording has enough samples on a busy host, too.
+OFTEN = "-F", 200, "--max-overhead", 100
 
 APP1 = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2}
 
 
 class Profiles(QemuCase):
-    def profile(self, guest, known, *more, seconds=5, **how):
+    def profile(self, guest, known, *more, **how):
         process = self.qemu(guest, *more, **how)
         # QEMU's kernel file for Arm is no ELF file.
         elf = BUILD / "guests" / f"{guest}.elf"
-        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200, "-s", elf), seconds, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, (*OFTEN, "-s", elf), 2, self.busy)
         self.goes_on_printing()
         self.check_stacks(guest, stacks)
         self.end(process)
@@ -47,7 +50,7 @@ class Profiles(QemuCase):
         stripped = self.scratch / "stripped.elf"
         subprocess.run(["objcopy", "--strip-all", BUILD / "guests" / "app2-pvh-nofp.elf", stripped], check=True)
         process = self.qemu("app2-pvh-nofp", "-kernel", str(stripped))
-        said = self.uniprof("record", "-F", 200, "-T", 3, "-o", "out.uniprof", f"qemu:{self.qmp}")
+        said = self.uniprof("record", *OFTEN, "-T", 1.5, "-o", "out.uniprof", f"qemu:{self.qmp}")
         self.assertIn("was stripped, its unwind tables are used", said)
         self.assertEqual(self.head("out.uniprof")["stacks"]["truncated_share"], 0)
         # Those that are named afterwards are all there.
@@ -58,7 +61,7 @@ class Profiles(QemuCase):
 
     def test_code_that_runs_between_accesses_to_a_device_has_its_share(self):
         self.qemu("noreturn-pvh-fp", append="seconds=1000")
-        self.check_shares(f"qemu:{self.qmp}", {"function_1": 0.25, "function_3": 0.75}, 0.03, ("-F", 500, "--max-overhead", 100), 8)
+        self.check_shares(f"qemu:{self.qmp}", {"function_1": 0.25, "function_3": 0.75}, 0.03, ("-F", 500, "--max-overhead", 100), 4)
 
     def test_32_bits_with_two_levels_of_tables(self):
         self.profile("app1-pvh32-fp", APP1)
@@ -84,7 +87,7 @@ class Profiles(QemuCase):
     def profile_pages(self, guest):
         self.qemu(guest, append="seconds=1000")
         known = dict.fromkeys(["spin_on_4k", "spin_on_2m", "spin_on_1g"], 1 / 3)
-        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200), 5, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, OFTEN, 3, self.busy)
         self.check_stacks(guest, stacks)
 
     def test_memory_that_qemu_shares(self):
@@ -132,19 +135,23 @@ class Profiles(QemuCase):
     def check_interrupted(self, guest, stack=""):
         """Handlers stand on what they have interrupted."""
         self.qemu(guest, append=f"seconds=1000 {stack}")
-        self.uniprof("record", "-F", 500, "-T", 6, "-s", BUILD / "guests" / f"{guest}.elf", "-o", "out.uniprof", f"qemu:{self.qmp}")
-        stacks = self.busy()
-        self.check_stacks(guest, stacks)
-        handlers = [stack for stack in stacks if "tick_spin" in stack]
-        self.assertTrue(handlers, stacks)
-        for stack in handlers:
-            self.assertIn("main", stack[:stack.index("timer_entry")])
+        # The bound on its pauses stays: one that is stopped for most of the time finds its timer due whenever it goes on.
+        for attempt in range(chance.TAKES):
+            self.uniprof("record", "-F", 500, "-T", 3 * chance.longer(attempt), "-s", BUILD / "guests" / f"{guest}.elf", "-o", "out.uniprof", f"qemu:{self.qmp}")
+            stacks = self.busy()
+            self.check_stacks(guest, stacks)
+            handlers = [stack for stack in stacks if "tick_spin" in stack]
+            for stack in handlers:
+                self.assertIn("main", stack[:stack.index("timer_entry")])
+            if handlers:
+                return
+        self.fail(f"no handler was sampled: {stacks}")
 
     def test_riscv64_recursion(self):
         guest = "recursion-riscv64-nofp"
         self.qemu(guest, append="seconds=1000 depth=100")
         known = {"bottom": 0.97}
-        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, ("-F", 200, "-s", BUILD / "guests" / f"{guest}.elf"), 4, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, (*OFTEN, "-s", BUILD / "guests" / f"{guest}.elf"), 2, self.busy)
         self.check_stacks(guest, stacks)
         self.assertEqual({stack.count("recurse") for stack in stacks if "bottom" in stack}, {100})
 
@@ -171,7 +178,7 @@ class Profiles(QemuCase):
         seen = set()
         # A vCPU that was just told to begin may still be on its way when all of a recording is taken.
         for attempt in range(chance.TAKES):
-            self.uniprof("record", "-F", 50, "-T", 4 * chance.longer(attempt), "-s", BUILD / "guests" / f"{guest}.elf", "-o", "out.uniprof",
+            self.uniprof("record", "-F", 50, "--max-overhead", 100, "-T", chance.longer(attempt), "-s", BUILD / "guests" / f"{guest}.elf", "-o", "out.uniprof",
                          f"qemu:{self.qmp}")
             for vcpu in range(4):
                 stacks = self.folded("out.uniprof", "--vcpu", str(vcpu), "--state", "all", "--weight=samples")
@@ -230,7 +237,7 @@ class Leaves(QemuCase):
         self.survives_kills(process, f"qemu:{self.qmp}", KILLS, after=self.goes_on_printing, held=lambda: self.stands(process))
 
     def test_its_end_ends_the_recording(self):
-        self.qemu("ends-pvh-fp", append="seconds=10")
+        self.qemu("ends-pvh-fp", append="seconds=6")
         # Its time stands still, too, until somebody looks.
         self.monitor.ask("stop")
         profiler = self.by_stub(quiet=False)
@@ -254,9 +261,9 @@ class Changes(QemuCase):
         self.qemu(*more, **how)
         return self.record_this()
 
-    def record_this(self):
+    def record_this(self, *options):
         (self.scratch / "out.uniprof").unlink(missing_ok=True)
-        profiler = self.recorder(quiet=False)
+        profiler = self.recorder(*options, quiet=False)
         self.samples_come(profiler)
         return profiler
 
@@ -275,7 +282,8 @@ class Changes(QemuCase):
         self.goes_on_printing()
 
     def test_stops_of_its_owner_that_are_over_when_they_are_heard_of(self):
-        profiler = self.record()
+        self.qemu()
+        profiler = self.record_this("--max-overhead", "100")
         # A stop spoils no sample, or one, but not all until the next stop, however long that takes. A busy machine takes few in a short time.
         for between in 0.1, 0.2, 0.4, 0.8, 1.6:
             before = self.samples()
@@ -354,7 +362,7 @@ class Changes(QemuCase):
         process = self.qemu()
         profiler = self.by_stub(rate=5000)
         # More than once, since not every one meets it in a sample.
-        for _ in range(4):
+        for _ in range(3):
             time.sleep(1)
             process.send_signal(signal.SIGSTOP)
             time.sleep(2.5)
@@ -432,7 +440,7 @@ class WithinAPause(QemuCase):
 class Runs(QemuCase):
     def test_a_qemu_that_run_starts(self):
         # Its end ends the recording, and all that is made of that is left.
-        command = self.command("ends-pvh-fp", "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off", append="seconds=15")
+        command = self.command("ends-pvh-fp", "-qmp", f"unix:{self.scratch}/qmp.sock,server=on,wait=off", append="seconds=10")
         text = self.uniprof("run", "-F", 50, "--", *command)
         self.assertRegex(text, "[0-9]+ samples")
         self.assertTrue(self.folded("ends-pvh-fp.uniprof", "--weight=samples", "--state", "all"))
@@ -443,7 +451,7 @@ class Ways(QemuCase):
     """Whichever way it is read: the same is seen, and the guest goes on."""
 
     def profile(self, guest, way, said, *options):
-        text = self.uniprof("record", "-F", 100, "-T", 3, "-o", "out.uniprof", *options, f"qemu:{guest}")
+        text = self.uniprof("record", "-F", 100, "--max-overhead", 100, "-T", 1.5, "-o", "out.uniprof", *options, f"qemu:{guest}")
         self.assertIn(f"via {way}", text)
         self.assertIn(said, text)
         self.assertIn(way, self.uniprof("report", "--json", "out.uniprof"))
@@ -466,7 +474,7 @@ class Ways(QemuCase):
     def test_it_runs_on_when_the_profiler_by_its_own_stub_is_killed_while_qemu_hangs(self):
         """QEMU hears all at once then what it was told meanwhile, such as to let the guest go."""
         process = self.qemu("app1-pvh-fp", "-gdb", f"unix:{self.scratch}/gdb.sock,server=on,wait=off")
-        for hangs_s in 3, 5, 7:
+        for hangs_s in 3, 5:
             profiler = self.start(UNIPROF, "record", "-q", "-F", "1000", "--via", "own-stub", "-o", self.scratch / "out.uniprof", f"qemu:{process.pid}")
             self.records(profiler)
             process.send_signal(signal.SIGSTOP)
@@ -521,13 +529,13 @@ class Ways(QemuCase):
 
     def test_a_guest_that_is_held_for_long_by_request_is_told_of(self):
         self.qemu()
-        text = self.uniprof("record", "-F", 5000, "-T", 2, "--max-overhead", 100, "-o", "out.uniprof", f"qemu:{self.qmp}")
+        text = self.uniprof("record", "-F", 5000, "-T", 1, "--max-overhead", 100, "-o", "out.uniprof", f"qemu:{self.qmp}")
         self.assertNotIn("put off", text)
         self.assertRegex(self.uniprof("report", "out.uniprof"), r"the guest was stopped for \d+ % of the time")
 
     def test_a_guest_is_not_held_for_long_unless_that_is_asked_for(self):
         self.qemu()
-        text = self.uniprof("record", "-F", 5000, "-T", 2, "-o", "out.uniprof", f"qemu:{self.qmp}")
+        text = self.uniprof("record", "-F", 5000, "-T", 1, "-o", "out.uniprof", f"qemu:{self.qmp}")
         self.assertRegex(text, r"not to pause the guest for more than 5 % of the time \(--max-overhead 100 lifts this bound\)")
         self.prints()
 
