@@ -13,7 +13,7 @@ import intervals  # noqa: E402
 from hostcase import chance  # noqa: E402
 
 # Shares that are measured, and how many of their 95 % intervals are off; those of one recording are off together.
-MEASURED, OFF, TOGETHER = 45, 0.05, 3
+MEASURED, OFF, TOGETHER = 30, 0.05, 3
 
 
 class Intervals(unittest.TestCase):
