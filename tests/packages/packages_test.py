@@ -75,7 +75,7 @@ class Built(unittest.TestCase):
 
     def test_a_second_build_elsewhere_without_network_is_the_same(self):
         alone = ("unshare", "--net") if os.geteuid() == 0 else ()
-        second = packages(release.tarball(), release.work / "another-place", *alone, TZ="Pacific/Apia", LC_ALL="C", HOME="/nonexistent")
+        second = packages(release.tarball(), release.work / "another-place", *alone, parts="binary", TZ="Pacific/Apia", LC_ALL="C", HOME="/nonexistent")
         for name, file in release.packages().items():
             self.assertEqual(sha256(second[name]), sha256(file), f"{name}: compare with diffoscope {file} {second[name]}")
 
@@ -206,9 +206,15 @@ class Service(unittest.TestCase):
 
 
 class Installed(unittest.TestCase):
+    # Systems on which all is as it was at first, by suite.
+    bare = {}
+
     def setUp(self):
         if os.geteuid():
             self.skipTest("only root may use chroot")
+
+    def system(self, suite):
+        return self.bare.pop(suite, None) or Chroot(suite, release.work / self.id())
 
     def copy(self, root, names, files):
         for name in names:
@@ -248,7 +254,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(root("find /etc/systemd -name '*uniprof*'"), "")
 
     def lives(self, suite):
-        root = Chroot(suite, release.work / suite)
+        root = self.system(suite)
         # Another package makes the service's user; that one is no part of what is to be gone.
         root.install("systemd-standalone-sysusers")
         before = root.files()
@@ -269,10 +275,10 @@ class Installed(unittest.TestCase):
         after = root.files()
         self.assertEqual(sorted(set(after) ^ set(before)), [])
         self.assertEqual([path for path, content in after.items() if content != before[path]], [])
-        shutil.rmtree(root.place)
+        self.bare[suite] = root
 
     def test_systemd_starts_the_service_with_its_rights_and_stops_it(self):
-        root = Chroot("bookworm", release.work / "booted")
+        root = self.system("bookworm")
         self.copy(root, ("uniprof", "uniprof-agent"), release.packages())
         root.install("--no-install-recommends", "systemd", "/root/uniprof.deb", "/root/uniprof-agent.deb")
         said = root.boot("""
@@ -296,7 +302,6 @@ class Installed(unittest.TestCase):
         self.assertIn("NoNewPrivs:\t1\n", said)
         self.assertIn("Seccomp:\t2\n", said)
         self.assertIn("stopped: inactive success 0\n", said)
-        shutil.rmtree(root.place)
 
     def test_debian_12(self):
         self.lives("bookworm")

@@ -55,10 +55,10 @@ def tarball(work):
     return clone / "build" / "meson-dist" / f"uniprof-{version()}.tar.xz"
 
 
-def packages(archive, work, *before, **environment):
+def packages(archive, work, *before, parts="full", **environment):
     """Unpacks a release in this directory and builds its packages there; `before` stands before the command. (name: file)."""
     work.mkdir(parents=True)
     run("tar", "xf", archive, cwd=work)
-    log = run(*before, "dpkg-buildpackage", "-us", "-uc", f"-j{os.cpu_count() or 1}", cwd=work / f"uniprof-{version()}", **environment)
+    log = run(*before, "dpkg-buildpackage", f"--build={parts}", "-us", "-uc", f"-j{os.cpu_count() or 1}", cwd=work / f"uniprof-{version()}", **environment)
     (work / "log").write_text(log, encoding="utf-8")
     return {file.name.partition("_")[0]: file for file in work.glob("*.deb")}
