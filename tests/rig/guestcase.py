@@ -52,6 +52,7 @@ class GuestCase(unittest.TestCase):
 
     rig_options = {}
     build = BUILD
+    has_busy = False  # this test has called busy()
 
     @classmethod
     def setUpClass(cls):
@@ -60,13 +61,17 @@ class GuestCase(unittest.TestCase):
             raise unittest.SkipTest(f"no {qemu} on this machine: Xen cannot be booted")
         cls.rig = xenrig.Rig(**cls.rig_options)
         cls.addClassCleanup(cls.rig.close)
-        cls.rig.put(cls.build / "uniprof", cls.build / "symbolize")
+        cls.rig.put_stripped(cls.build / "uniprof", cls.build / "symbolize")
         # On one CPU and with equal weights, Xen lets dom0 wait for a busy guest, 5 ms at a time.
         cls.rig.run("xl sched-credit2 -d 0 -w 65535", check=True)
         cls.there = set()
+        cls.busy_guest = None
 
     def tearDown(self):
-        self.dom0("for d in $(xl list | awk 'NR > 1 && $2 != 0 { print $2 }'); do xl destroy $d; done; rm -rf out")
+        kept = self.busy_guest if self.has_busy else None
+        status, _ = self.dom0("gone=$(xl list | awk 'NR > 1 && $2 != 0 { if ($1 == \"" + (kept or "") + "\" && $5 !~ /[psc]/) there = 1; else print $2 }"
+                              " END { exit !there }'); missing=$?; for d in $gone; do xl destroy $d; done; rm -rf out; exit $missing")
+        type(self).busy_guest = kept if status == 0 else None
 
     def dom0(self, commands, timeout=60):
         """Runs commands in dom0, which take so many seconds where nothing else runs; returns (status, output)."""
@@ -88,8 +93,23 @@ class GuestCase(unittest.TestCase):
             self.rig.put(PROGRAMS / name)
             self.there.add(name)
 
+    def busy(self, guest):
+        """A guest that is at work for as long as all tests take: one that a test before left behind, which runs."""
+        self.bring(guest)
+        if self.busy_guest != guest:
+            self.create(guest, cmdline="scale=100000")
+            type(self).busy_guest = guest
+        self.has_busy = True
+
+    def alone(self):
+        """Ends the guest that a test before left behind."""
+        if self.busy_guest and not self.has_busy:
+            self.dom0(f"xl destroy {self.busy_guest}")
+            type(self).busy_guest = None
+
     def create(self, guest, cmdline=None, paused=False, **settings):
         """Starts a guest, or only makes it ready to; settings override its configuration."""
+        self.alone()
         self.bring(guest)
         if cmdline is not None:
             settings["cmdline"] = cmdline
@@ -100,14 +120,29 @@ class GuestCase(unittest.TestCase):
 
     def at_work(self, guest):
         """Waits until each vCPU of a busy guest has done something, so that none is at its beginning."""
-        status, text = self.dom0(f"i=0; until xl vcpu-list {guest} | awk 'NR > 1 && $6 < 0.1 {{ n++ }} END {{ exit n || NR < 2 }}';"
-                                 f" do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done; xl vcpu-list {guest}", 120)
+        # Not before it can have: each look takes dom0 longer than that.
+        status, text = self.dom0(f"i=0; until usleep 120000; xl vcpu-list {guest} | awk 'NR > 1 && $6 < 0.1 {{ n++ }} END {{ exit n || NR < 2 }}';"
+                                 f" do i=$((i + 1)); [ $i -lt 200 ] || {{ xl vcpu-list {guest}; exit 1; }}; done", 120)
         self.assertEqual(status, 0, f"{guest} does not work: {text}")
 
     def record(self, guest, options="", expect=0, timeout=120):
         """Records a running guest into GUEST.uniprof; returns what uniprof said."""
         status, text = self.dom0(f"uniprof record {options} -o {guest}.uniprof {guest}", timeout)
         self.assertEqual(status, expect, text)
+        return text
+
+    def until(self, seen, take, seconds):
+        """What take(seconds) gives, of recordings that are longer each time, until it shows what it has to: a busy machine takes few samples."""
+        for attempt in range(chance.TAKES):
+            taken = take(seconds * chance.longer(attempt))
+            if seen(taken):
+                return taken
+        self.fail(f"not even in {seconds * chance.longer(attempt)} s: {taken}")
+
+    def succeeds(self, commands, timeout=60):
+        """The output of commands in dom0."""
+        status, text = self.dom0(commands, timeout)
+        self.assertEqual(status, 0, text)
         return text
 
     def record_enough(self, guest, options, seconds, least, state=""):
@@ -147,16 +182,10 @@ class GuestCase(unittest.TestCase):
 
     def runs_on(self, guest):
         """Asserts that the guest is there, not paused, and uses CPU time."""
-        before = None
-        for _ in range(30):
-            status, text = self.dom0(f"sleep 1; xl list {guest}")
-            self.assertEqual(status, 0, f"{guest} is gone: {text}")
-            row = text.splitlines()[-1].split()
-            self.assertNotIn("p", row[4], f"{guest} was left paused: {text}")
-            before = float(row[5]) if before is None else before
-            if float(row[5]) > before:
-                return
-        self.fail(f"{guest} does not run")
+        # Xen counts CPU time by tenths of a second here; each look takes dom0 longer than the guest needs for one.
+        status, text = self.dom0(f"i=0; until row=$(xl list {guest} | tail -n +2); echo \"$row\"; set -- $row; case \"$5\" in ''|*p*) exit 1;; esac;"
+                                 " [ \"${before:-$6}\" != $6 ]; do before=$6; i=$((i + 1)); [ $i -lt 150 ] || exit 2; usleep 200000; done")
+        self.assertEqual(status, 0, f"{guest} is gone, was left paused or does not run: {text}")
 
     def within_a_pause(self, guest, command, *outcomes):
         """Runs a command while a profiler that was stopped holds the guest; asserts how both end (status of command and profiler),

@@ -38,7 +38,8 @@ class KvmCase(unittest.TestCase):
             raise unittest.SkipTest("the monitor is built on x86-64 only")
         cls.rig = Rig(machine=Kvm, **cls.rig_options)
         cls.addClassCleanup(cls.rig.close)
-        cls.rig.put(BUILD / "uniprof", MONITORS / "monitor")
+        cls.rig.put_stripped(BUILD / "uniprof")
+        cls.rig.put(MONITORS / "monitor")
         cls.there = set()
 
     def tearDown(self):

@@ -6,6 +6,7 @@ and with what Machine leaves open; its command line is a row of cli.py.
 """
 
 import dataclasses
+import functools
 import shutil
 import subprocess
 
@@ -110,6 +111,7 @@ class Machine:
             raise RigError(f"this machine lacks {', '.join(missing)}; install with 'apt-get install' and try again")
 
 
+@functools.cache
 def qemu_version(port):
     return subprocess.run([port.qemu, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
