@@ -47,7 +47,7 @@ class Errors(GuestCase):
         self.fails("uniprof out.raw 0", NO_GUEST, "domain 0")
 
     def test_without_rights(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.fails(f"su -s /bin/sh nobody -c \"$(command -v uniprof) record -o /tmp/x {GUEST}\"", DENIED, "root")
         self.runs_on(GUEST)
 
@@ -68,7 +68,7 @@ class Errors(GuestCase):
             self.fails(f"uniprof {line}", USAGE)
 
     def test_bad_symbol_files(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.rig.write("empty", "")
         self.rig.write("binary", bytes(range(256)) * 16)
         self.rig.write("text", "this is no symbol table\n")
@@ -78,7 +78,7 @@ class Errors(GuestCase):
         self.runs_on(GUEST)
 
     def test_odd_symbol_files_that_are_good(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         table = "0000000000100000 T " + "long" * 1024 + "\n0000000000200000 T end"
         self.rig.write("long", table + "\n")
         self.rig.write("nonewline", table)
@@ -88,14 +88,14 @@ class Errors(GuestCase):
         self.runs_on(GUEST)
 
     def test_outputs_that_cannot_be_written(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         for path in "/nowhere/x", "/tmp", "/proc/version":
             self.fails(f"uniprof record -q -T 1 -o {path} {GUEST}", OUTPUT, path)
             self.fails(f"uniprof {path} {GUEST}", OUTPUT, path)
         self.runs_on(GUEST)
 
     def test_a_full_disk(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         status, text = self.dom0("mkdir -p small && mount -t tmpfs -o size=16k none small")
         self.assertEqual(status, 0, text)
         self.addCleanup(self.dom0, "umount small")
