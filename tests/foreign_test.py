@@ -161,7 +161,7 @@ class Grub(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             image = Path(directory) / f"grub-{form}.elf"
             subprocess.run(["grub-mkimage", "-O", form, "-d", MODULES / form, "-p", "/", "-o", image], check=True)
-            done = subprocess.run([ROOT / "tests" / "foreign", image], capture_output=True, text=True, check=False,
+            done = subprocess.run([ROOT / "tests" / "foreign", image, "--samples", "1000", "--seconds", "3"], capture_output=True, text=True, check=False,
                                   env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         print(done.stdout, end=" ", flush=True)
@@ -182,7 +182,7 @@ class Ours(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             image = Path(directory) / "shadow.elf"
             subprocess.run(["objcopy", "--strip-all", guests / "shadow-pvh-cfiasm-nofp.elf", image], check=True)
-            done = subprocess.run([ROOT / "tests" / "foreign", image, "--on", "here", "--samples", "100", "--seconds", "5", "--arguments", "seconds=1000"],
+            done = subprocess.run([ROOT / "tests" / "foreign", image, "--on", "here", "--samples", "100", "--seconds", "2", "--arguments", "seconds=1000"],
                                   capture_output=True, text=True, check=False, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(" 0 said to be cut short", done.stdout)
@@ -200,7 +200,7 @@ IPXE = Path("/usr/lib/ipxe/qemu/efi-e1000.rom")
 class Firmware(unittest.TestCase):
     """Debian's firmware, which has no symbols where it runs."""
 
-    def right(self, mode, image, command, cut=0, options=("--samples", "300", "--seconds", "5")):
+    def right(self, mode, image, command, cut=0, options=("--samples", "300", "--seconds", "2")):
         emulator = command.split()[0]
         if not shutil.which(emulator):
             self.skipTest(f"no {emulator} on this machine")
@@ -234,7 +234,7 @@ class Firmware(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             (Path(directory) / name).write_text(script, encoding="ascii")
             samples, said = self.right("x86-64", OVMF, "qemu-system-x86_64 -M q35 -m 128 " + devices.format(directory), cut=1,
-                                       options=("--samples", "100", "--seconds", "10", "--ready", "is at work"))
+                                       options=("--samples", "100", "--seconds", "3", "--ready", "is at work"))
         self.assertGreaterEqual(int(re.search(r"outermost: \w+ (\d+)", said)[1]), 0.9 * samples, said)
 
     def test_ovmf_in_its_shell(self):

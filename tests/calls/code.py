@@ -22,8 +22,15 @@ class Isa:
 
     def __init__(self, objdump, raw, call, jump, branch, end, handler_return):
         self.objdump, self.raw = objdump, raw
-        self.call, self.jump, self.branch, self.end, self.handler_return = (
-            re.compile(rf"(?:{words})$") for words in (call, jump, branch, end, handler_return))
+        words = {"handler_return": handler_return, "end": end, "call": call, "jump": jump, "branch": branch}
+        self.kinds = {kind: re.compile(rf"(?:{names})$") for kind, names in words.items()}
+        self.known = {}
+
+    def kind(self, name):
+        """Kind of the instructions of a name; None of those that go on behind themselves."""
+        if name not in self.known:
+            self.known[name] = next((kind for kind, names in self.kinds.items() if names.match(name)), None)
+        return self.known[name]
 
 
 X86 = Isa("objdump", "i386:x86-64", r"l?call[lqw]?", r"l?jmp[lqw]?", r"j\w+|loop\w*", r"l?ret[fqlw]?|ud2|ljmp\w*", r"iret[qlw]?|sysret[ql]?")
@@ -53,7 +60,7 @@ class Instruction:
         # Registers of RISC-V are called like numbers: a5.
         star = "*" in self.operands or "(" in self.operands or (isa is RISCV and REGISTER.search(self.operands))
         self.target = int(target[1], 16) if target and not star else None
-        self.kind = next((kind for kind in ("handler_return", "end", "call", "jump", "branch") if getattr(isa, kind).match(self.name)), None)
+        self.kind = isa.kind(self.name)
         # RISC-V: which register a jump leaves the return address in tells a call from a jump.
         if isa is RISCV and self.kind == "call" and self.operands.split(",")[0] in ("zero", "t0"):
             self.kind = "jump"
@@ -174,7 +181,7 @@ class Code:
     def _note_computed(self, text, pages):
         """Relative to the instruction, as objdump has computed it; on Arm a page, and a number in a later instruction."""
         instruction = self.last
-        for word in re.findall(r"# (?:0x)?([0-9a-f]+)", text):
+        for word in re.findall(r"# (?:0x)?([0-9a-f]+)", text) if "#" in text else ():
             self.computed.setdefault(int(word, 16), set()).add(instruction.address)
         if instruction.name == "adrp" and (match := ADRP.match(instruction.operands)):
             pages[match[1]] = int(match[2], 16)
@@ -187,7 +194,7 @@ class Code:
             match = LINE.match(line)
             if not match:
                 continue
-            address, size = int(match[1], 16), sum(len(word) // 2 for word in match[2].split())
+            address, size = int(match[1], 16), len(match[2].replace(" ", "")) // 2
             if match[3] is None and last:
                 # The rest of a long instruction's bytes.
                 self.by_end.pop(last.end, None)
@@ -281,7 +288,7 @@ class Code:
             if self.elf.bits == 32:
                 found.update(struct.unpack_from("<%dQ" % (len(data) // 8), data, 0))
         for instruction in self.at.values():
-            if instruction.kind is None and instruction.operands:
+            if instruction.kind is None and "0x" in instruction.operands:
                 for word in re.findall(r"0x([0-9a-f]+)", instruction.operands):
                     self.computed.setdefault(int(word, 16), set()).add(instruction.address)
         # Words of the whole memory are return addresses on stacks, too.

@@ -58,7 +58,8 @@ def on_xen(image, args, build, scratch, kind):
                       f'cmdline = "{args.arguments}"\ntsc_mode = "native"\non_crash = "preserve"\n', encoding="utf-8")
     options = " ".join(named_by(image))
     with Rig() as rig:
-        rig.put(build / "uniprof", build / "symbolize", image, kernel, config)
+        rig.put_stripped(build / "uniprof")
+        rig.put(image, kernel, config)
         rig.run(f"xl sched-credit2 -d 0 -w 65535; xl create {config.name}; sleep {SECONDS_TO_BOOT}", check=True)
         enough(lambda seconds: rig.run(f"uniprof record -F {RATE} -T {seconds} {options} -o out/{name}.uniprof {name}", timeout=10 * seconds).text,
                args.samples, args.seconds)
