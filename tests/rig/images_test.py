@@ -41,7 +41,7 @@ class Images(GuestCase):
         self.check_shares(guest, KNOWN, TOLERANCE, f"-F 300 {options}", 1, stacks)
 
     def test_a_file_that_was_linked_elsewhere_is_found(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         for name, difference in ("up.elf", 0x40000000), ("high.elf", 0xffffffff80000000), ("zero.elf", -0x100000):
             self.bring_linked_at(GUEST, name, difference)
             said, stacks = self.profile(GUEST, f"-v -s {name}")
@@ -55,24 +55,26 @@ class Images(GuestCase):
             self.names_are_right(GUEST, f"-s {name}", stacks)
 
     def test_the_classic_tools_find_it_as_well(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring_linked_at(GUEST, "up.elf", 0x40000000)
-        status, text = self.dom0(f"uniprof -F 200 -T 1 -E up.elf online {GUEST} && uniprof -F 200 -T 1 -e up.elf raw {GUEST} &&"
-                                 " symbolize up.elf@0x100000 raw >offline && grep -c '^0x' online offline; grep -c function_3 online offline")
+        text = self.until(
+            lambda text: re.search(r"online:[1-9]\d*\noffline:[1-9]\d*\n$", text),
+            lambda seconds: self.dom0(f"uniprof -F 500 -T {seconds} -E up.elf online {GUEST} && uniprof -F 500 -T {seconds} -e up.elf raw {GUEST} &&"
+                                      " symbolize up.elf@0x100000 raw >offline && grep -c '^0x' online offline; grep -c function_3 online offline")[1], 0.5)
         self.assertIn("online:0\noffline:0\n", text)
-        self.assertRegex(text, r"online:[1-9]\d*\noffline:[1-9]\d*\n$")
         self.assertEqual(self.dom0("grep -v '^0x\\|^[1#]\\|^$' raw | wc -l")[1].strip(), "0")
 
     def test_run_leaves_tables_with_the_guest_s_addresses(self):
+        self.alone()
         self.bring(GUEST)
         self.bring_linked_at(GUEST, "up.elf", 0x40000000)
-        status, text = self.dom0(f"uniprof run -F 500 -T 2 -s up.elf -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'")
+        status, text = self.dom0(f"uniprof run -F 500 -T 1 -s up.elf -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'")
         self.assertEqual(status, 0, text)
         self.assertRegex(self.dom0(f"cat out/{GUEST}.syms")[1], r"(?m)^000000000010[0-9a-f]{4} t function_3$")
         self.assertEqual(self.dom0(f"symbolize out/{GUEST}.syms out/{GUEST}.raw | cmp - out/{GUEST}.resolved.raw; grep -c '^0x' out/{GUEST}.resolved.raw")[1], "0\n")
 
     def test_another_build_is_an_error_that_names_both(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring("app1-pv-nofp")
         self.dom0("rm -f x.*")
         mine, there = build_id("app1-pv-nofp"), build_id(GUEST)
@@ -92,7 +94,7 @@ class Images(GuestCase):
         self.runs_on(GUEST)
 
     def test_a_file_that_was_replaced_after_the_start_is_not_used(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring("app1-pv-nofp")
         self.there.discard(GUEST)
         # Else uniprof remembers the names of this build from the tests before.
@@ -119,15 +121,15 @@ class Images(GuestCase):
         self.assertEqual(status, 0, text)
         self.assertIn("warning: 100 % of the samples are in code without a name", text)
         self.dom0(f"xl destroy {GUEST}")
-        status, text = self.dom0(f"uniprof run -F 200 -T 2 -s tiny -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'")
+        status, text = self.dom0(f"uniprof run -F 200 -T 1 -s tiny -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'")
         self.assertEqual(status, 0, text)
         self.assertIn("warning: 100 % of the samples are in code without a name", text)
         self.assertIn("100 % of the samples are in code without a name", self.dom0(f"cat out/{GUEST}.svg")[1])
 
     def test_names_are_not_given_by_another_build_afterwards(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring("app1-pv-nofp")
-        self.record(GUEST, "-F 200 -T 1")
+        self.record(GUEST, "-F 200 -T 0.3")
         for verb in "report", "flamegraph -o x.svg", "export --format=folded":
             status, text = self.dom0(f"uniprof {verb} -s app1-pv-nofp.elf {GUEST}.uniprof")
             self.assertEqual(status, INPUT, text)
@@ -135,7 +137,7 @@ class Images(GuestCase):
             self.assertIn(build_id(GUEST), text)
 
     def test_several_files_serve_one_guest(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring_linked_at(GUEST, "up.elf", 0x40000000)
         nm = subprocess.run(["nm", "-n", GUESTS / f"{GUEST}.elf"], check=True, capture_output=True, text=True).stdout
         subprocess.run(["objcopy", "--strip-all", GUESTS / f"{GUEST}.elf", GUESTS / "stripped.elf"], check=True)
@@ -150,7 +152,7 @@ class Images(GuestCase):
         self.assertIn("no function symbols", text)
 
     def test_a_recording_that_was_killed_is_named_by_its_files(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
         self.bring_linked_at(GUEST, "up.elf", 0x40000000)
 
         def take(attempt):
