@@ -38,40 +38,40 @@ class Arm64Shares(Arm64Case, SharesCase):
 
 class Shares(Arm64Shares):
     def test_app1(self):
-        self.profile("app1-arm64-fp", APP1, 36)
+        self.profile("app1-arm64-fp", APP1, 20)
 
     def test_app1_without_frame_pointers(self):
-        self.profile("app1-arm64-nofp", APP1, 36)
+        self.profile("app1-arm64-nofp", APP1, 20)
 
     def test_app2(self):
-        self.profile("app2-arm64-fp", APP2, 6)
+        self.profile("app2-arm64-fp", APP2, 4)
 
     def test_app2_without_frame_pointers(self):
-        self.profile("app2-arm64-nofp", APP2, 6)
+        self.profile("app2-arm64-nofp", APP2, 4)
 
     def test_app1_with_pages_of_16_kib(self):
-        self.profile("app1-arm64g16-fp", APP1, 36)
+        self.profile("app1-arm64g16-fp", APP1, 20)
 
     def test_app1_with_pages_of_64_kib_without_frame_pointers(self):
-        self.profile("app1-arm64g64-nofp", APP1, 36)
+        self.profile("app1-arm64g64-nofp", APP1, 20)
 
     def test_app1_of_32_bits(self):
-        self.profile("app1-arm32-fp", APP1, 36)
+        self.profile("app1-arm32-fp", APP1, 20)
 
     def test_app2_of_32_bits_without_frame_pointers(self):
-        self.profile("app2-arm32-nofp", APP2, 6)
+        self.profile("app2-arm32-nofp", APP2, 4)
 
     def test_app1_of_32_bits_in_thumb_without_frame_pointers(self):
-        self.profile("app1-arm32t-nofp", APP1, 36)
+        self.profile("app1-arm32t-nofp", APP1, 20)
 
     def test_app2_of_32_bits_in_thumb(self):
-        self.profile("app2-arm32t-fp", APP2, 6)
+        self.profile("app2-arm32t-fp", APP2, 4)
 
     def test_app2_of_32_bits_by_tables_for_exceptions(self):
-        self.profile("app2-arm32-exidx", APP2, 6, "--unwind=cfi")
+        self.profile("app2-arm32-exidx", APP2, 4, "--unwind=cfi")
 
     def test_app2_of_32_bits_in_thumb_by_tables_for_exceptions(self):
-        self.profile("app2-arm32t-exidx", APP2, 6, "--unwind=cfi")
+        self.profile("app2-arm32t-exidx", APP2, 4, "--unwind=cfi")
 
 
 class Xen420(Arm64Shares):
@@ -86,7 +86,7 @@ class Xen420(Arm64Shares):
             self.assertEqual(status, 0, text)
             self.assertRegex(text, rf"xen +\d+ +{guest} +pvh +1 +hypercalls ")
             self.dom0(f"xl destroy {guest}")
-            self.profile(guest, APP1, 36)
+            self.profile(guest, APP1, 20)
             self.assertRegex(self.report(f"out/{guest}"), r"pvh, 1 vCPU, on Xen 4\.20,")
             self.dom0(f"xl destroy {guest}; rm -rf out")
 
@@ -108,7 +108,7 @@ class Hard(Arm64Case, HardCase):
     def test_all_of_a_chain_is_seen(self):
         for kind in "arm64-nofp", "arm32-fp", "arm32t-nofp":
             guest = f"chain-{kind}"
-            stacks = self.profile(guest, "-F 500 -T 2", cmdline="frames=100")
+            stacks = self.profile(guest, "-F 500 -T 1", cmdline="frames=100")
             self.assertEqual({100}, {len(stack) for stack in stacks if stack[-1] == "spin"})
             self.assertGreater(shares(stacks, ["spin"])["spin"], 0.9)
             self.dom0(f"xl destroy {guest}")

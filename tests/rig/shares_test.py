@@ -84,7 +84,7 @@ class BusyHost(SharesCase):
     def test_all_views_tell_the_same_shares_and_these_are_right(self):
         self.create("app2-pv-fp", cmdline="scale=100000")
         self.at_work("app2-pv-fp")
-        self.record("app2-pv-fp", "-F 997 -T 8")
+        self.record("app2-pv-fp", "-F 997 -T 4")
         found = {view: self.shares_by(view) for view in ("report", "folded", "picture")}
         work = sum(found["report"].values())
         for name, truth in self.known.items():
@@ -96,28 +96,28 @@ class BusyHost(SharesCase):
 
 class Shares(SharesCase):
     def test_app1_pv(self):
-        self.profile("app1-pv-fp", APP1, 60)
+        self.profile("app1-pv-fp", APP1, 28)
 
     def test_app1_pvh(self):
-        self.profile("app1-pvh-fp", APP1, 12)
+        self.profile("app1-pvh-fp", APP1, 6)
 
     def test_app2_pv(self):
-        self.profile("app2-pv-fp", APP2, 12)
+        self.profile("app2-pv-fp", APP2, 6)
 
     def test_app2_pvh(self):
-        self.profile("app2-pvh-fp", APP2, 3)
+        self.profile("app2-pvh-fp", APP2, 2)
 
     def test_app1_pv_without_frame_pointers(self):
-        self.profile("app1-pv-nofp", APP1, 60)
+        self.profile("app1-pv-nofp", APP1, 28)
 
     def test_app1_pvh_without_frame_pointers(self):
-        self.profile("app1-pvh-nofp", APP1, 12)
+        self.profile("app1-pvh-nofp", APP1, 6)
 
     def test_app2_pv_without_frame_pointers(self):
-        self.profile("app2-pv-nofp", APP2, 12)
+        self.profile("app2-pv-nofp", APP2, 6)
 
     def test_app2_pvh_without_frame_pointers(self):
-        self.profile("app2-pvh-nofp", APP2, 3)
+        self.profile("app2-pvh-nofp", APP2, 2)
 
 
 if __name__ == "__main__":
