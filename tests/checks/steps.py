@@ -152,7 +152,9 @@ def xen_tests():
         python_test("tests/foreign_test.py", short="Judged"),
         python_test("tests/bench/sample_test.py", "bench-sample", "Pages Smoke", short="Pages"),
         # libxenctrl is another way to the same hypercalls: what depends on them is tried on it once more.
-        xenctrl_test("guests"),
+        xenctrl_test("guests", "HardGuests.test_stacks_in_pages_of_every_size_are_whole HardGuests.test_each_vcpu_shows_its_own_worker "
+                     "HardGuests.test_a_deep_recursion_is_followed_to_its_end HardGuests.test_an_idle_guest_is_not_work "
+                     "HardGuests.test_a_guest_that_moves_its_stack_and_tables_is_followed"),
         xenctrl_test("endings", "Endings.test_signals_end_a_recording_and_keep_it Endings.test_an_administrators_pause_stays "
                      "Endings.test_a_profiler_killed_at_any_moment_leaves_the_guest_running Endings.test_destroying_the_guest_keeps_what_was_recorded"),
         xenctrl_test("verbs", "Verbs.test_list_shows_the_guests_and_how_to_profile_them Verbs.test_two_profilers_share_a_guest "
