@@ -24,7 +24,7 @@ guard() { i=0; until pidof unpause-guard || [ $i = 600 ]; do usleep 50000; i=$((
 
 class Privilege(GuestCase):
     def setUp(self):
-        self.create(GUEST, cmdline="scale=5000")
+        self.busy(GUEST)
 
     def assert_confined(self, status, who):
         """`status` is what /proc/PID/status says."""
@@ -50,7 +50,7 @@ class Privilege(GuestCase):
         self.runs_on(GUEST)
 
     def test_recordings_are_complete_and_belong_to_who_started_it(self):
-        self.check_shares(GUEST, {"function_3": 0.6}, 0.1, "-F 500", 3)
+        self.check_shares(GUEST, {"function_3": 0.6}, 0.1, "-F 500", 1)
         self.assertIn("the time was over", self.report(GUEST))
         self.assertEqual(self.dom0(f"stat -c '%u %a' {GUEST}.uniprof")[1].strip(), "0 600")
 
@@ -73,7 +73,7 @@ class Privilege(GuestCase):
             self.assertIn("ended 0", text)
 
     def test_files_are_parsed_in_a_process_that_holds_nothing(self):
-        for command in f"uniprof record -T 1 -o p.uniprof -s fifo {GUEST}", f"uniprof -E fifo p.raw {GUEST}":
+        for command in f"uniprof record -T 0.3 -o p.uniprof -s fifo {GUEST}", f"uniprof -E fifo p.raw {GUEST}":
             _, text = self.dom0(f"{WAITING} rm -f fifo go; mkfifo fifo; (until [ -e go ]; do usleep 50000; done; cat {GUEST}.elf) >fifo &"
                                 f" {command} >said 2>&1 & pid=$!; i=0;"
                                 " until pidof uniprof-reader >/dev/null || [ $i = 600 ]; do usleep 50000; i=$((i + 1)); done;"
@@ -100,7 +100,7 @@ class Privilege(GuestCase):
 
     def test_run_leaves_everything_though_it_has_given_up_its_rights(self):
         self.dom0(f"xl destroy {GUEST}; rm -rf out; mkdir -m 700 out")
-        status, text = self.dom0(f"umask 077; uniprof run -v -F 200 -T 3 -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'", 60)
+        status, text = self.dom0(f"umask 077; uniprof run -v -F 500 -T 2 -o out -- xl create {GUEST}.cfg 'cmdline=\"scale=5000\"'", 60)
         self.assertEqual(status, 0, text)
         self.assertIn("goes on as user 65534", text)
         for ending in "resolved.raw", "folded", "svg", "syms":

@@ -3,6 +3,7 @@
 """`uniprof stack` on guests with known answers, beside xenctx, and whatever way it ends."""
 
 import json
+import random
 import re
 import subprocess
 import unittest
@@ -49,7 +50,7 @@ class Stack(GuestCase):
             self.assertEqual(ours[name], value, f"{guest}: {name}")
 
     def paused_guest_is_as_xenctx_sees_it(self, guest):
-        self.create(guest, cmdline="scale=5000")
+        self.busy(guest)
         self.at_work(guest)
         self.dom0(f"xl pause {guest}")
         seen = self.json(guest)
@@ -133,7 +134,7 @@ class Stack(GuestCase):
 
     def test_memory_is_shown_as_it_is(self):
         guest = "app1-pv-fp"
-        self.create(guest, cmdline="scale=5000")
+        self.busy(guest)
         self.at_work(guest)
         vcpu = self.json(guest)["vcpus"][0]
         main = [int(frame["address"], 16) - frame["offset"] for frame in vcpu["trace"] if frame.get("symbol") == "main"][0]
@@ -150,7 +151,7 @@ class Stack(GuestCase):
 
     def test_a_snapshot_can_be_looked_at(self):
         guest = "app1-pvh-fp"
-        self.create(guest, cmdline="scale=5000")
+        self.busy(guest)
         self.at_work(guest)
         self.dom0(f"uniprof record -F 100 -T 1 -q --snapshot g.snap {guest}")
         seen = self.json(f"-s {guest}.elf replay:g.snap")
@@ -161,9 +162,9 @@ class Stack(GuestCase):
         guest = "vcpus-pvh-fp"
         self.create(guest, cmdline="seconds=1000", vcpus=4)
         status, text = self.dom0(
-            "i=0; while [ $i -lt 30 ]; do"
+            "i=0; while [ $i -lt 15 ]; do"
             f" uniprof stack -q {guest} >out.txt 2>&1 & pid=$!;"
-            " usleep $((i * 17000)); [ $((i % 3)) = 0 ] && s=INT || s=KILL; kill -$s $pid 2>/dev/null; wait $pid 2>/dev/null; i=$((i + 1)); done", 120)
+            f" usleep $((i * 34000 + {random.randrange(34000)})); [ $((i % 3)) = 0 ] && s=INT || s=KILL; kill -$s $pid 2>/dev/null; wait $pid 2>/dev/null; i=$((i + 1)); done", 120)
         self.assertEqual(status, 0, text)
         self.no_guard_is_left()
         self.runs_on(guest)
