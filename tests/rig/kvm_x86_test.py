@@ -22,8 +22,8 @@ from kvmcase import SPACES, WORK, KvmCase, mixed
 STACKS = int(os.environ.get("UNIPROF_KVM_STACKS", "1000"))
 
 # Length of each recording, and the most recordings.
-SECONDS = 10
-RECORDINGS = 30
+SECONDS = 2
+RECORDINGS = 150
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
 
@@ -86,7 +86,7 @@ class Shares(KvmCase):
 
     def check_app(self, guest, known, way):
         self.boot(guest)
-        self.check_shares(guest, known, TOLERANCE, ("--via", way, "-F", 500), 5)
+        self.check_shares(guest, known, TOLERANCE, ("--via", way, "-F", 500), 1)
 
     def test_app1_by_bpf(self):
         self.check_app("app1-pvh-fp", APP1, "bpf")
