@@ -93,7 +93,7 @@ class Linux(LinuxCase):
 
     def take_waits(self, attempt):
         before = self.waited()
-        self.uniprof("record", "-q", "--threads", "--thread-cost", 50, "--max-overhead", 50, "-F", 97, "-T", 15 * chance.longer(attempt), "-s", WAITING,
+        self.uniprof("record", "-q", "--threads", "--thread-cost", 50, "--max-overhead", 50, "-F", 97, "-T", 8 * chance.longer(attempt), "-s", WAITING,
                      "-o", "out.uniprof", f"qemu:{self.qmp}", timeout=600)
         had = [after - ns for after, ns in zip(self.waited(), before)]
         report = json.loads(self.uniprof("report", "--json", "--rows", 0, "--state", "off-cpu", "--pid", 1, "out.uniprof"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A Linux guest in QEMU for tests: Debian's kernel, and one program that starts as init."""
 
+import time
 import unittest
 
 from hostcase import BUILD, UNIPROF
@@ -48,6 +49,8 @@ class LinuxCase(QemuCase):
 
     def wait_for_thread(self, name):
         def is_there():
+            # A search in a kernel that still boots takes its CPUs and ours.
+            time.sleep(1)
             done = self.start(UNIPROF, "ps", f"qemu:{self.qmp}")
             done.wait(BOOT)
             return f" {name}" in done.log.read_text(errors="replace")
