@@ -7,7 +7,6 @@ The check of the calls compares each return address with the code before it, as 
 
 import bisect
 import collections
-import lzma
 import re
 import struct
 import subprocess
@@ -16,7 +15,7 @@ import unittest
 from pathlib import Path
 
 import chance
-from guestcase import BUILD, GUESTS, GuestCase
+from guestcase import BUILD, GUESTS, GuestCase, unpacked
 from xenrig import image, packages
 
 KERNEL, MODULES = 0xffffffff80000000, 0xffffffffc0000000
@@ -82,9 +81,7 @@ class Kernel:
 
     def __init__(self, path):
         self.path = path
-        data = path.read_bytes()
-        start = (data[0x1f1] + 1) * 512 + struct.unpack_from("<I", data, 0x248)[0]
-        self.elf = lzma.LZMADecompressor().decompress(data[start:])
+        self.elf = unpacked(path)
         count = struct.unpack_from("<H", self.elf, 56)[0]
         headers = [struct.unpack_from("<IIQQQQQQ", self.elf, 64 + 56 * i) for i in range(count)]
         self.loads = [(h[3], h[2], h[5]) for h in headers if h[0] == 1]
