@@ -7,8 +7,7 @@ import re
 import unittest
 
 import chance
-from guestcase import GUESTS, GuestCase
-from xenrig import image
+from guestcase import GUESTS, LINUX_PARAMETERS, GuestCase
 
 PATIENCE = 500
 
@@ -29,10 +28,10 @@ END
 chmod +x tree/init
 (cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
 rm -f /var/log/xen/console/guest-linux.log
-printf 'name="linux"\ntype="pv"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=1\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
+printf 'name="linux"\ntype="pv"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=1\ntsc_mode="native"\nextra="PARAMETERS"\n' >linux.cfg
 xl create linux.cfg && i=0
 until grep -q '^waited' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 900 ] || exit 1; sleep 1; done
-"""
+""".replace("PARAMETERS", LINUX_PARAMETERS)
 
 RATE = 97
 SECONDS = 20
@@ -51,7 +50,8 @@ class Waits(GuestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.rig.put(GUESTS / "linux-threads", GUESTS / "linux-waits", linux=image.locate("4.17") / "linux")
+        cls.bring_linux()
+        cls.rig.put(GUESTS / "linux-waits")
 
     def inside(self):
         """ns that each kind of wait has had, as it was told last."""
