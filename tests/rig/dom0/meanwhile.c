@@ -22,6 +22,7 @@
 /* The guard finds a stopped profiler within 1 s. */
 #define STOPPED_US 1500000u
 #define LEFT_US	   3000000u
+#define TURN_US	   100000u
 
 #define COMMAND_MOST_S 120
 
@@ -63,6 +64,14 @@ static int status_of(pid_t pid, unsigned most_s)
 	return -1;
 }
 
+/* True for a child that is only to be waited for. */
+static bool has_ended(pid_t pid)
+{
+	siginfo_t end = {0};
+
+	return !waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT) && end.si_pid;
+}
+
 int main(int argc, char **argv)
 {
 	struct victim victim;
@@ -83,7 +92,8 @@ int main(int argc, char **argv)
 	kill(victim.pid, SIGCONT);
 	status = status_of(command, COMMAND_MOST_S);
 	printf("command %d\n", status);
-	nap_us(LEFT_US);
+	for (unsigned us = 0; us < LEFT_US && !has_ended(victim.pid); us += TURN_US)
+		nap_us(TURN_US);
 	kill(victim.pid, SIGINT);
 	printf("profiler %d\n", status_of(victim.pid, 60));
 	return 0;

@@ -4,7 +4,7 @@
  * steps DOMID POINTS SEED: profilers die between two instructions of their
  * sampling loop, at POINTS places in each stretch between two system calls:
  * right before the call that ends it, and after one of its first instructions.
- * See victim.h for what has to hold afterwards.
+ * A single place is either. See victim.h for what has to hold afterwards.
  */
 
 #include "stepper.h"
@@ -37,30 +37,24 @@ static struct victim start(uint32_t domid)
 }
 
 /* False if a turn has no such stretch. */
-static bool die_in(uint32_t domid, unsigned stretch, unsigned steps, struct watch *watch,
+static bool die_in(uint32_t domid, unsigned stretch, bool at_end, struct watch *watch,
 		   struct toll *toll)
 {
+	const unsigned steps = (unsigned)random() % FIRST;
 	struct victim victim = start(domid);
 	bool there = stepper_to_stretch(victim.pid, stretch);
 	char what[64];
 
-	if (there)
+	if (there && at_end)
+		stepper_to_call(victim.pid);
+	else if (there)
 		stepper_step(victim.pid, steps);
-	snprintf(what, sizeof(what), "stretch %u, instruction %u", stretch, steps);
+	if (at_end)
+		snprintf(what, sizeof(what), "stretch %u, its end", stretch);
+	else
+		snprintf(what, sizeof(what), "stretch %u, instruction %u", stretch, steps);
 	victim_bury(&victim, SIGKILL, watch, toll, what);
 	return there;
-}
-
-static void die_at_the_end_of(uint32_t domid, unsigned stretch, struct watch *watch,
-			      struct toll *toll)
-{
-	struct victim victim = start(domid);
-	char what[64];
-
-	if (stepper_to_stretch(victim.pid, stretch))
-		stepper_to_call(victim.pid);
-	snprintf(what, sizeof(what), "stretch %u, its end", stretch);
-	victim_bury(&victim, SIGKILL, watch, toll, what);
 }
 
 int main(int argc, char **argv)
@@ -78,10 +72,11 @@ int main(int argc, char **argv)
 	victim_prepare();
 	watch = watch_open(domid);
 	for (unsigned stretch = 0; stretch < MOST_STRETCHES; stretch++) {
-		for (unsigned point = 1; point < points; point++)
-			if (!die_in(domid, stretch, (unsigned)random() % FIRST, watch, &toll))
+		const unsigned end = (unsigned)random() % (points > 1 ? points : 2);
+
+		for (unsigned point = 0; point < points; point++)
+			if (!die_in(domid, stretch, point == end, watch, &toll))
 				return toll_print(&toll) ? 0 : 1;
-		die_at_the_end_of(domid, stretch, watch, &toll);
 	}
 	return toll_print(&toll) ? 0 : 1;
 }
