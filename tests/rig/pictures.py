@@ -25,14 +25,14 @@ class Pictures(Top):
 
     def runTest(self):
         self.terminal.type(f"clear; uniprof top -F 200 {GUEST}")
-        self.terminal.see(r"ticks \d{3,}(.|\n)*\d  function_3", 120)
+        self.terminal.see(r"ticks \d{3,}(.|\n)*\d  function_3", seconds=120)
         time.sleep(10)
         self.save(self.terminal, "top")
         self.terminal.keys("q")
         self.record(GUEST, "-q -F 500 -T 10")
         for name, options in ("report", "-n 12"), ("report-tree", "--tree --min 3"):
             self.terminal.type(f"clear; uniprof report --no-pager {options} {GUEST}.uniprof; echo")
-            self.terminal.see(r"\n\n\$ *\n", 60)
+            self.terminal.see(r"\n\n\$ *\n", seconds=60)
             self.save(self.terminal, name)
 
 

@@ -34,8 +34,7 @@ class Terminal:
         self.tmux("send-keys " + " ".join(shlex.quote(key) for key in keys))
 
     def type(self, line):
-        self.tmux(f"send-keys -l {shlex.quote(line)}")
-        self.keys("Enter")
+        self.tmux(f"send-keys -l {shlex.quote(line)} \\; send-keys Enter")
 
     def screen(self, colours=False):
         return self.tmux("capture-pane -p" + (" -e" if colours else ""))

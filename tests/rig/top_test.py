@@ -28,11 +28,17 @@ class Top(GuestCase):
     def setUp(self):
         self.terminal = Terminal(self.dom0, environment=ENVIRONMENT)
         self.addCleanup(self.terminal.close)
-        self.create(GUEST, cmdline="scale=100000")
-        self.at_work(GUEST)
+        self.before = None
+        # One guest for all tests, unless a test has ended it.
+        if self.dom0(f"xl domid {GUEST}")[0]:
+            self.create(GUEST, cmdline="scale=100000")
+            self.at_work(GUEST)
+
+    def tearDown(self):
+        """The guest stays."""
 
     def start(self, options="", *also):
-        self.before = self.terminal.state()
+        self.before = self.before or self.terminal.state()
         self.terminal.type(f"clear; uniprof top -d 0.5 {options} {GUEST}")
         return self.terminal.see(r"\d  function_3", *also)
 
