@@ -43,7 +43,7 @@ class Faults(GuestCase):
         # Not before some hundred samples have been taken without it.
         status, text = self.dom0(
             f"LD_PRELOAD=./xen_faults.so XEN_FAULT='map 1 1' uniprof record -v -F 5000 -o x.uniprof {GUESTS[0]} >said 2>&1 & pid=$!; i=0;"
-            " until awk '/ samples$/ { n = $(NF - 1) } END { exit !(n > 600) }' said || [ $i = 100 ]; do sleep 1; i=$((i + 1)); done;"
+            " until awk '/ samples$/ { n = $(NF - 1) } END { exit !(n > 600) }' said || [ $i = 500 ]; do usleep 200000; i=$((i + 1)); done;"
             " kill -INT $pid; wait $pid; s=$?; cat said; exit $s", 150)
         self.assertEqual(status, 0, text)
         stacks = self.stacks()
@@ -70,7 +70,7 @@ class Faults(GuestCase):
             self.create(guest, cmdline="scale=5000")
             for fault in "multicall 8 3", "midway 5 3", "context 8 3", "unpause 5 1":
                 # A guest that stood still from the fault on would not be sampled any more.
-                for seconds in 1, 10, 60:
+                for seconds in 0.5, 10, 60:
                     status, text = self.with_fault(guest, fault, f"--always-pause -F 500 -T {seconds}")
                     self.assertEqual(status, 0, f"{fault}: {text}")
                     if sum(self.stacks().values()) > 10:
@@ -121,8 +121,8 @@ class Faults(GuestCase):
     def test_a_second_profiler_that_is_killed_leaves_the_first_one_alone(self):
         self.create(GUESTS[0], cmdline="scale=5000")
         status, text = self.dom0(
-            f"uniprof record --always-pause -q -F 300 -o a.uniprof {GUESTS[0]} & a=$!; i=0; while [ $i -lt 6 ]; do"
-            f" uniprof record --always-pause -q -F 3000 -o b.uniprof {GUESTS[0]} & b=$!; until [ -s b.uniprof ]; do usleep 20000; done; usleep $((i * 12345)); kill -KILL $b;"
+            f"uniprof record --always-pause -q -F 300 -o a.uniprof {GUESTS[0]} & a=$!; i=0; while [ $i -lt 3 ]; do"
+            f" uniprof record --always-pause -q -F 3000 -o b.uniprof {GUESTS[0]} & b=$!; until [ -s b.uniprof ]; do usleep 20000; done; usleep $(((i * 3 + $(od -An -N1 -tu1 /dev/urandom) % 3) * 8192)); kill -KILL $b;"
             " wait $b 2>/dev/null; rm b.uniprof; i=$((i + 1)); done;"
             " kill -INT $a; wait $a; echo status $?", 120)
         self.assertIn("status 0", text)
@@ -135,8 +135,8 @@ class Faults(GuestCase):
         status, text = self.dom0(
             f"rm -f a.uniprof b.uniprof; for f in a b; do uniprof record --always-pause -q -F 300 -T 60 -o $f.uniprof {GUESTS[0]} & done; b=$!; i=0;"
             " until [ $(stat -c %s a.uniprof 2>/dev/null || echo 0) -ge 2000 ] && [ $(stat -c %s b.uniprof 2>/dev/null || echo 0) -ge 2000 ]"
-            " || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done; sleep 1;"
-            f" xl pause {GUESTS[0]}; sleep 1; kill -KILL $b; sleep 1; xl list {GUESTS[0]}; xl unpause {GUESTS[0]}; sleep 1; kill -INT $(pidof uniprof); wait", 120)
+            " || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done; usleep 300000;"
+            f" xl pause {GUESTS[0]}; usleep 500000; kill -KILL $b; sleep 1; xl list {GUESTS[0]}; xl unpause {GUESTS[0]}; usleep 300000; kill -INT $(pidof uniprof); wait", 120)
         self.assertRegex(text, r"--p---", "two profilers have undone the administrator's pause")
         for name in "a", "b":
             self.assertIn("function_3", self.report(name, "--state=all"))
