@@ -12,7 +12,7 @@ import random
 import re
 import unittest
 
-from guestcase import BUILD, GUESTS, GuestCase
+from guestcase import BUILD, GuestCase
 
 # A tick may be taken several times, as memory turns out to be missing or a stack to be deeper.
 MEDIAN_FACTOR, P99_FACTOR, MAX_FACTOR = 3, 10, 30
