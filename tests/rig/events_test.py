@@ -9,8 +9,7 @@ away, lets itself be saved. It is led through its whole life in one test, becaus
 import re
 import unittest
 
-from guestcase import GuestCase
-from xenrig import image
+from guestcase import LINUX_PARAMETERS, GuestCase
 
 ENDED = 5
 
@@ -35,9 +34,9 @@ END
 printf '#!/bin/busybox sh\nexec /bin/busybox reboot -f\n' >tree/sbin/reboot
 chmod +x tree/init tree/sbin/reboot
 (cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
-printf 'name="linux"\ntype="pv"\nkernel="/job/linux"\nramdisk="/job/linux.cpio"\nmemory=160\nmaxmem=160\nvcpus=2\nextra="console=hvc0 quiet"\n' >linux.cfg
+printf 'name="linux"\ntype="pv"\nkernel="/job/linux"\nramdisk="/job/linux.cpio"\nmemory=160\nmaxmem=160\nvcpus=2\nextra="PARAMETERS"\n' >linux.cfg
 xl create linux.cfg
-"""
+""".replace("PARAMETERS", LINUX_PARAMETERS)
 
 UP = "i=0; until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 120 ] || exit 1; sleep 1; done"
 
@@ -53,7 +52,7 @@ class Events(GuestCase):
         stop = wait or "kill -INT $pid"
         _, text = self.dom0(f"rm -f *.uniprof; uniprof record {options} -q -o linux.uniprof linux >said 2>&1 & pid=$!;"
                             f" i=0; until [ $(stat -c %s linux.uniprof 2>/dev/null || echo 0) -ge {BEGUN} ] || [ $i = 2000 ]; do usleep 250000; i=$((i + 1)); done;"
-                            f" sleep 2; {during}; echo did $?; {stop}; wait $pid; echo status $?; cat said", 240)
+                            f" sleep 1; {during}; echo did $?; {stop}; wait $pid; echo status $?; cat said", 240)
         self.assertIn("did 0", text)
         return int(re.search(r"^status (\d+)$", text, re.M)[1]), text
 
@@ -62,15 +61,21 @@ class Events(GuestCase):
         self.assertNotIn("stops in the middle", report)
         self.assertGreater(sum(self.folded("linux", "--state=all --weight=samples").values()), at_least)
 
-    def goes_on(self, what, during, *words):
-        """The recording goes on through it; each of the words, a pattern, is in what the commands say."""
-        with self.subTest(what):
-            status, text = self.while_recorded(during)
-            self.assertEqual(status, 0, text)
-            for word in words:
-                self.assertRegex(text, word)
-            self.kept(20)
-            self.runs_on("linux")
+    def goes_on(self, *events):
+        """A recording goes on through all of (event, commands, pattern of each of what they say): it grows again after each."""
+        grows = ("was=$(stat -c %s linux.uniprof); i=0; until [ $(stat -c %s linux.uniprof) -gt $was ] || [ $i = 240 ];"
+                 " do usleep 250000; i=$((i + 1)); done; [ $i -lt 240 ]")
+        steps = (f"{{ echo begin {i}; {commands}; }} && {{ {grows}; }} && echo end {i}" for i, (_, commands, *_) in enumerate(events))
+        status, text = self.while_recorded(" && ".join(steps))
+        for i, (event, _, *words) in enumerate(events):
+            with self.subTest(event):
+                said = re.search(rf"^begin {i}$(.*)^end {i}$", text, re.M | re.S)
+                self.assertTrue(said, text)
+                for word in words:
+                    self.assertRegex(said[1], word)
+        self.assertEqual(status, 0, text)
+        self.kept(20)
+        self.runs_on("linux")
 
     def ends(self, what, during, *words):
         """The domain ends while it is recorded, whether or not the guest goes on in another one."""
@@ -95,35 +100,35 @@ class Events(GuestCase):
             self.assertEqual(status, 0, text)
 
     def test_linux_is_recorded_through_all_that_xl_does(self):
-        self.rig.put(linux=image.locate("4.17") / "linux")
+        self.bring_linux()
         status, text = self.dom0(LINUX + UP, 180)
         self.assertEqual(status, 0, text)
-        self.goes_on("paused twice", "xl pause linux; sleep 1; xl unpause linux; sleep 1; xl pause linux; sleep 1; xl unpause linux; sleep 1")
+        self.goes_on(
+            ("paused twice", "xl pause linux; sleep 1; xl unpause linux; sleep 1; xl pause linux; usleep 300000; xl unpause linux"),
+            ("vCPUs go and come", f"xl vcpu-set linux 1; {seen('xl vcpu-list linux', '--p')}; sleep 1; xl vcpu-set --ignore-host linux 2;"
+             f" {seen('xl vcpu-list linux', ' 1 *[0-9]* *[r-][b-]-')}", r"linux +\d+ +1 +- +--p", r"linux +\d+ +1 +\d+ +[r-][b-]-"),
+            ("ballooned", f"xl mem-set linux 120m; {seen('xl list linux', ' 120 ')}; sleep 1; xl mem-set linux 160m;"
+             f" {seen('xl list linux', ' 1[56][0-9] ')}", r"linux +\d+ +120 ", r"linux +\d+ +1[56]\d "),
+            ("saved as it runs on", "xl save -c linux /dev/null"))
         self.looked_at()
-        self.goes_on("vCPUs go and come", f"xl vcpu-set linux 1; {seen('xl vcpu-list linux', '--p')}; sleep 2; xl vcpu-set --ignore-host linux 2;"
-                     f" {seen('xl vcpu-list linux', ' 1 *[0-9]* *[r-][b-]-')}; sleep 2",
-                     r"linux +\d+ +1 +- +--p", r"linux +\d+ +1 +\d+ +[r-][b-]-")
         self.meanwhile("a vCPU goes and comes", "xl vcpu-set linux 1; sleep 2; xl vcpu-set --ignore-host linux 2", (0, 0))
         self.runs_on("linux")
-        self.goes_on("ballooned", f"xl mem-set linux 120m; {seen('xl list linux', ' 120 ')}; sleep 2; xl mem-set linux 160m;"
-                     f" {seen('xl list linux', ' 1[56][0-9] ')}; sleep 2",
-                     r"linux +\d+ +120 ", r"linux +\d+ +1[56]\d ")
-        self.goes_on("saved as it runs on", "xl save -c linux /dev/null; sleep 2")
         self.meanwhile("saved as it runs on", "xl save -c linux /dev/null", (0, 0))
         self.runs_on("linux")
         # xl may give up, for it takes what it sees of page tables in a guest that stands still for wrong: the guest stays then.
         self.meanwhile("migrated", 'xl migrate -s "" linux "xl migrate-receive"', (0, 5), (1, 0))
         self.runs_on("linux")
+        # Each ending from here on is one of a recording of the guest where the ending before has left it.
         self.ends("migrated", "xl migrate -s '' linux 'xl migrate-receive' >migrated 2>&1 || { cat migrated; false; }", "new id")
-        self.goes_on("recorded where it went", "sleep 3")
+        self.runs_on("linux")
         # dom0 has little room for what is saved.
         self.dom0(f"xl mem-set linux 100m; {seen('xl list linux', ' 100 ')}", 120)
         self.ends("saved", "xl save linux /dev/shm/saved >saving 2>&1 || { cat saving; false; }", "new id")
         self.assertEqual(self.dom0("xl restore /dev/shm/saved >/dev/null 2>&1 && rm /dev/shm/saved", 120)[0], 0)
-        self.goes_on("recorded after it was restored", "sleep 3")
+        self.runs_on("linux")
         self.ends("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", "new id")
         self.assertEqual(self.dom0(UP, 180)[0], 0)
-        self.goes_on("recorded after its reboot", "sleep 3")
+        # It is recorded, too, and its end told, as it reboots within a pause.
         self.meanwhile("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", (0, 5))
         self.assertEqual(self.dom0(UP, 180)[0], 0)
         self.ends("crashed", "xl sysrq linux c")
