@@ -5,8 +5,8 @@
 Each of its lives ends by SIGKILL but the last. Of a guest that stays, nothing may be lost but what was sampled in the
 last second before a death; no guest may be left paused, no descriptor or domain be held that is over.
 
-UNIPROF_AGENT_MINUTES says how long it takes, and so how many deaths there are: ten in 60 minutes. Without it, it takes a minute or
-two, and there is no Linux, whose boot takes as long: none of the others does as xl asks when it is to be saved or to migrate.
+UNIPROF_AGENT_MINUTES says how long it takes, and so how many deaths there are: ten in 60 minutes. Without it, there is one death, and
+no Linux, whose boot takes as long as all else: none of the others does as xl asks when it is to be saved or to migrate.
 """
 
 import json
@@ -17,10 +17,9 @@ import unittest
 
 from events_test import LINUX, UP
 from guestcase import PATIENCE, GuestCase
-from xenrig import image
 
 MINUTES = float(os.environ.get("UNIPROF_AGENT_MINUTES") or 0)
-DEATHS = max(2, round(MINUTES / 6))
+DEATHS = max(1, round(MINUTES / 6))
 LIFE_S = 60 * MINUTES / (DEATHS + 1)
 
 RATE = 19
@@ -95,31 +94,39 @@ class Resident(GuestCase):
         self.runs_on("visitor")
         self.assertEqual(self.dom0("xl destroy visitor")[0], 0)
 
-    def die(self):
-        """The agent dies; what it had sampled is there but for a second, and its guests run."""
+    def end_by(self, signal):
+        """Sends the agent a signal once it has samples of the guest that stays; returns how many ticks of this life it knew of."""
         domid = self.wait_sampled("stays", 3 * RATE)
         self.descriptors_seen.append(self.descriptors())
-        before = self.before
-        _, text = self.dom0(f"uniprof agent --status --json --store store; kill -KILL {self.agent}")
-        sampled = guests_of(text)[domid]["ticks"]
-        self.no_guard_is_left()
-        status, text = self.dom0("i=0; while pidof uniprof; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")
-        self.assertEqual(status, 0, f"samplers outlive the agent: {text}")
-        self.before = self.kept("stays")
-        print(f"death: {sampled} ticks sampled, {self.before - before} kept; descriptors {self.descriptors_seen[-1]}", flush=True)
+        _, text = self.dom0(f"uniprof agent --status --json --store store; kill -{signal} {self.agent}")
+        return guests_of(text)[domid]["ticks"]
+
+    def is_kept(self, sampled):
+        """What this life has sampled of the guest that stays is in the store, behind what the lives before have left there."""
+        before, self.before = self.before, self.kept("stays")
+        print(f"{sampled} ticks sampled, {self.before - before} kept; descriptors {self.descriptors_seen[-1]}", flush=True)
         self.assertGreaterEqual(self.before - before, sampled - MAY_LOSE)
         self.runs_on("stays")
 
+    def die(self):
+        """The agent dies; what it had sampled is there but for a second, and its guests run."""
+        sampled = self.end_by("KILL")
+        self.no_guard_is_left()
+        status, text = self.dom0("i=0; while pidof uniprof; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")
+        self.assertEqual(status, 0, f"samplers outlive the agent: {text}")
+        self.is_kept(sampled)
+
     def live(self):
         self.begin_agent()
-        until, visits = time.monotonic() + LIFE_S, 0
-        while not visits or time.monotonic() < until:
-            self.visit(visits)
-            visits += 1
-        return visits
+        until = time.monotonic() + LIFE_S
+        while True:
+            self.visit(self.visits)
+            self.visits += 1
+            if time.monotonic() >= until:
+                return
 
     def begin_linux(self):
-        self.rig.put(linux=image.locate("4.17") / "linux")
+        self.bring_linux()
         status, text = self.dom0(LINUX + UP, 180)
         self.assertEqual(status, 0, text)
         self.rig.write("life-of-linux", LIFE_OF_LINUX)
@@ -139,23 +146,23 @@ class Resident(GuestCase):
         # It ends, and begins again, several times a minute.
         self.create("ends-pvh-fp", "seconds=15", name="reboots", on_poweroff="restart")
         life = self.begin_linux() if MINUTES else None
-        self.before, self.descriptors_seen, visits = 0, [], 0
+        self.before, self.descriptors_seen, self.visits = 0, [], 0
         for _ in range(DEATHS):
-            visits += self.live()
+            self.live()
             self.die()
-        visits += self.live()
+        self.live()
         done = self.end_linux(life) if life else []
         self.end()
-        print(f"{visits} visits; Linux: {done}; ticks: { {guest: self.kept(guest) for guest in ('stays', 'visitor', 'reboots')} }")
+        print(f"{self.visits} visits; Linux: {done}; ticks: { {guest: self.kept(guest) for guest in ('stays', 'visitor', 'reboots')} }")
 
     def end(self):
         """The agent ends, and holds nothing any more; nor did it hold more and more."""
         self.dom0("xl destroy reboots")
-        self.descriptors_seen.append(self.descriptors())
-        status, text = self.dom0(f"kill -TERM {self.agent}; i=0; while kill -0 {self.agent}; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done 2>/dev/null")
+        sampled = self.end_by("TERM")
+        status, text = self.dom0(f"i=0; while kill -0 {self.agent}; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done 2>/dev/null")
         self.assertEqual(status, 0, f"it does not end: {text}")
         self.no_guard_is_left()
-        self.runs_on("stays")
+        self.is_kept(sampled)
         self.wait("domains that are over are held", lambda: "(null)" not in self.dom0("xl list")[1])
         self.assertNotIn("and is ended", self.dom0("cat agent.log")[1])
         first = self.descriptors_seen[0]
