@@ -35,7 +35,7 @@ chmod +x tree/init
 rm -f /var/log/xen/console/guest-linux.log
 printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
 xl create linux.cfg && i=0
-until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 300 ] || { cat /var/log/xen/console/guest-linux.log; exit 1; }; sleep 1; done
+until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 1200 ] || { cat /var/log/xen/console/guest-linux.log; exit 1; }; usleep 250000; done
 """
 # There is the disk when the load begins, or the guest never says that it is up.
 DISK = "until [ -b /dev/ram0 ]; do /bin/busybox insmod /bin/brd.ko rd_nr=1 >/dev/hvc0 2>&1; /bin/busybox sleep 0.1; done"
@@ -48,6 +48,8 @@ ENTRY = re.compile(r"(entry: |asm_|exc_xen_|xen_asm_|xen_entry_|xen_error_|entry
 # Calls that lead elsewhere than their target says: the kernel changes these calls when it runs, or they jump on.
 INDIRECT = re.compile(r"__x86_indirect_|__SCT__|__fentry__|.*_thunk|BUG_func|xen_.*|native_.*|paravirt_|pv_native_|.*alternative|"
                       r"__raw_callee_save_|clear_page|clear_user_|__put_user_|__get_user_|memcpy|memset|memmove|__memcpy|__memset|copy_user_generic|__static_call")
+# Opcodes of jumps with 32 bits, conditional or not, up to the number.
+JUMP = re.compile(rb"\xe9|(?<=\x0f)[\x80-\x8f]")
 RETURN = re.compile(r".*_return_thunk$")
 
 # Callers of the functions in guests/linux/load.c, all of them.
@@ -56,6 +58,8 @@ PROGRAM = {
     "start_all": {"call", "run_faults", "run_files", "run_pipes", "run_forks", "run_user", "run_sleeps"},
     "run_faults": {"call", "touch_pages"}, "run_files": {"call"}, "run_pipes": {"call"}, "run_forks": {"call"}, "run_user": {"spin"},
     "run_sleeps": {"call"}, "call": set(), "touch_pages": set(), "spin": set()}
+# Functions in which it enters the kernel, and how.
+ENTERED = {("call", "call"), ("touch_pages", "fault"), ("spin", "interrupt")}
 # Callers of the functions of the kernel's block/brd.ko when its disk is read.
 MODULE = {"brd_submit_bio": {"__submit_bio"}, "brd_do_bvec": {"brd_submit_bio"}}
 # Entries from the middle of any code, and functions that only run after these.
@@ -71,8 +75,9 @@ LONGEST = 1 << 16
 
 # Samples in which all that the load does is seen.
 ENOUGH = 500
-# A machine with much else to do lets the emulated one stand still for seconds.
+# A machine with much else to do lets the emulated one stand still for seconds: recordings get longer.
 TRIES = 8
+OPTIONS, SECONDS = "-F 400", 6
 PATIENCE = 500
 
 
@@ -122,8 +127,7 @@ class Kernel:
     def jumps(self, start, end):
         """Addresses that the code from start to end may jump to, and what lies in it by chance."""
         code = self.read(start, end - start + 5)
-        return {start + i + 5 + struct.unpack_from("<i", code, i + 1)[0] for i in range(len(code) - 4)
-                if code[i] == 0xe9 or i and code[i - 1] == 0x0f and code[i] & 0xf0 == 0x80}
+        return {start + at.end() + 4 + struct.unpack_from("<i", code, at.end())[0] for at in JUMP.finditer(code, 0, len(code) - 4)}
 
     def may_call(self, ret, callee):
         """True if the call before `ret` can lead to the function of this name, by itself or by jumps."""
@@ -165,11 +169,11 @@ class Linux(GuestCase):
         self.assertEqual(status, 0, text)
 
     def stacks(self):
-        """Enough of the kernel's stacks: addresses, leaf first."""
+        """Enough of the kernel's stacks, of handlers, too: addresses, leaf first."""
         found = []
-        for _ in range(TRIES):
-            found += self.trace("-F 400 -T 6")
-            if len(found) > ENOUGH:
+        for attempt in range(TRIES):
+            found += self.trace(f"{OPTIONS} -T {SECONDS * chance.longer(attempt)}")
+            if len(found) > ENOUGH and self.beneath_handlers(found):
                 break
         return found
 
@@ -231,43 +235,45 @@ class Linux(GuestCase):
         print(f"{total} calls, {sum(wrong.values())} impossible:", dict(wrong), end=" ", flush=True)
         self.assertFalse(wrong)
 
-    def check_interrupts(self, stacks):
-        """Handlers on the CPU's stack for interrupts, which only the kernel's code is interrupted for, stand on that code."""
+    def beneath_handlers(self, stacks):
+        """Handlers on the CPU's stack for interrupts by what they stand on: code of the kernel (True), another's or nothing (None)."""
         beneath = collections.Counter()
         for stack in stacks:
             names = [function[2] for function in self.functions(stack)]
             for i, (ret, entry) in enumerate(zip(stack[1:], names[2:])):
                 if INTERRUPT.match(entry) and self.kernel.is_on_irq_stack(ret):
                     beneath[stack[i + 3] >= KERNEL if stack[i + 3:] else None] += 1
+        return beneath
+
+    def check_interrupts(self, stacks):
+        """Handlers on the CPU's stack for interrupts, which only the kernel's code is interrupted for, stand on that code."""
+        beneath = self.beneath_handlers(stacks)
         print(f"{beneath[True]} handlers on a stack for interrupts", end=" ", flush=True)
         self.assertEqual({True}, set(beneath), beneath)
 
-    def check_names(self, expected):
-        """Without any option the profile has names, of all that the load does."""
-        said, stacks = "", collections.Counter()
-        for _ in range(TRIES):
-            said += self.record("linux", "-F 400 -T 6")
-            stacks += self.folded("linux", "--state=all --weight=samples")
-            if sum(stacks.values()) >= ENOUGH:
-                break
-        seen = {name for stack in stacks for name in stack}
-        for name in expected:
-            self.assertIn(name, seen, said + self.report("linux"))
-
-    def whole(self, options):
-        """Enough stacks with all their names: {stack, root first: samples}."""
+    def whole(self, options, complete):
+        """Enough stacks with all their names, until they are complete: {stack, root first: samples}."""
         stacks = collections.Counter()
-        for _ in range(TRIES):
-            self.record("linux", f"-F 400 -T 6 {options}")
+        for attempt in range(TRIES):
+            self.record("linux", f"{OPTIONS} -T {SECONDS * chance.longer(attempt)} {options}")
             stacks += self.folded("linux", "--state=all --weight=samples")
-            if sum(stacks.values()) >= 2 * ENOUGH:
+            if sum(stacks.values()) >= 2 * ENOUGH and complete(stacks):
                 break
         return stacks
 
-    def check_program(self):
-        """With the program's file, stacks go on from the kernel's entry to the program's first function."""
+    def check_names(self, expected):
+        """Without any option the profile has names, of all that the load does; returns its stacks."""
+        def seen(stacks):
+            return {name for stack in stacks for name in stack}
+
+        stacks = self.whole("", lambda stacks: set(expected) <= seen(stacks))
+        self.assertLessEqual(set(expected), seen(stacks), self.report("linux"))
+        return stacks
+
+    def judge_program(self, stacks):
+        """Samples that stand on the program's stack, by where, and by what; on what is wrong, on nothing and on a part of it; and handlers."""
         wrong, entered, lost, short, interrupted = (collections.Counter() for _ in range(5))
-        for stack, samples in self.whole("-s linux-load").items():
+        for stack, samples in stacks.items():
             own = next((i for i, name in enumerate(stack) if name not in PROGRAM), len(stack))
             user, kernel = stack[:own], stack[own:]
             if any(callee not in PROGRAM[caller] for caller, callee in zip(user, user[1:])) or set(kernel) & PROGRAM.keys() \
@@ -282,6 +288,15 @@ class Linux(GuestCase):
             at = next((i for i, name in enumerate(stack) if INTERRUPT.match(name)), 0)
             if at > own and any(HANDLER.match(name) for name in stack[at:]):
                 interrupted[stack[at - 1]] += samples
+        return wrong, entered, lost, short, interrupted
+
+    def check_program(self):
+        """With the program's file, stacks go on from the kernel's entry to the program's first function."""
+        def complete(stacks):
+            _, entered, _, _, interrupted = self.judge_program(stacks)
+            return ENTERED <= entered.keys() and interrupted
+
+        wrong, entered, lost, short, interrupted = self.judge_program(self.whole("-s linux-load", complete))
         total = sum(entered.values())
         print(f"\n{total} kernel stacks on the program's, {sum(short.values())} on a part of them, {sum(lost.values())} on nothing; "
               f"{sum(interrupted.values())} handlers on what they interrupted in the kernel", end=" ", flush=True)
@@ -289,13 +304,13 @@ class Linux(GuestCase):
         self.assertLessEqual(sum(lost.values()), chance.most(0.01 * total))
         # The program's stack is not in memory while the kernel copies a page of it.
         self.assertLessEqual(sum(short.values()), chance.most(0.03 * total))
-        self.assertTrue({("call", "call"), ("touch_pages", "fault"), ("spin", "interrupt")} <= entered.keys(), entered)
+        self.assertLessEqual(ENTERED, entered.keys(), entered)
         self.assertTrue(interrupted)
 
-    def check_module(self):
+    def check_module(self, stacks):
         """A module's functions have names and callers, from the guest's memory alone."""
         seen, wrong = collections.Counter(), collections.Counter()
-        for stack, samples in self.whole("").items():
+        for stack, samples in stacks.items():
             for i, name in enumerate(stack):
                 if name not in MODULE:
                     continue
@@ -312,18 +327,18 @@ class Linux(GuestCase):
         self.check_ends(stacks)
         self.check_calls(stacks)
         self.check_interrupts(stacks)
-        self.check_names(names)
+        named = self.check_names(names)
         if "linux-load" in load:
             self.check_program()
         if prepare == DISK:
-            self.check_module()
+            self.check_module(named)
 
     def test_stacks_of_a_busy_pv_kernel(self):
         self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
 
     def test_stacks_of_a_pvh_kernel_with_an_idle_cpu_and_a_module(self):
         self.check("pvh", "while :; do /bin/busybox dd if=/dev/ram0 of=/dev/null bs=64k count=64 iflag=direct 2>/dev/null; /bin/busybox sleep 0.01; done",
-                   1, ["do_syscall_64", "do_idle"], DISK)
+                   1, ["do_syscall_64", "do_idle", *MODULE], DISK)
 
 
 if __name__ == "__main__":
