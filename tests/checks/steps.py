@@ -123,7 +123,8 @@ def unit_tests():
         Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
+        # What unwinds at every instruction does so under the sanitizers.
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser --no-suite stepped", kind="meson"),
         command("fuzz", "tests/fuzz", needs=sanitized),
         rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
     ]
@@ -133,7 +134,7 @@ def xen_tests():
     return [
         python_test("rig/rig_test.py", "rig"),
         rig_test("endings", short="Endings.test_signals_end_a_recording_and_keep_it Endings.test_an_administrators_pause_stays"),
-        rig_test("shares", short="Shares.test_app1_pv Shares.test_app2_pvh_without_frame_pointers"),
+        rig_test("shares", short="Shares.test_app1_pv Shares.test_app1_pvh_without_frame_pointers"),
         rig_test("verbs", short="Verbs.test_list_shows_the_guests_and_how_to_profile_them Verbs.test_one_command_leaves_everything"),
         rig_test("guests", short="HardGuests.test_a_deep_recursion_is_followed_to_its_end"),
         rig_test("linux", short="Linux.test_stacks_of_a_busy_pv_kernel"),
@@ -153,14 +154,13 @@ def xen_tests():
         python_test("tests/bench/sample_test.py", "bench-sample", "Pages Smoke", short="Pages"),
         # libxenctrl is another way to the same hypercalls: what depends on them is tried on it once more.
         xenctrl_test("guests", "HardGuests.test_stacks_in_pages_of_every_size_are_whole HardGuests.test_each_vcpu_shows_its_own_worker "
-                     "HardGuests.test_a_deep_recursion_is_followed_to_its_end HardGuests.test_an_idle_guest_is_not_work "
                      "HardGuests.test_a_guest_that_moves_its_stack_and_tables_is_followed"),
         xenctrl_test("endings", "Endings.test_signals_end_a_recording_and_keep_it Endings.test_an_administrators_pause_stays "
-                     "Endings.test_a_profiler_killed_at_any_moment_leaves_the_guest_running Endings.test_destroying_the_guest_keeps_what_was_recorded"),
+                     "Endings.test_a_profiler_killed_at_any_moment_leaves_the_guest_running"),
         xenctrl_test("verbs", "Verbs.test_list_shows_the_guests_and_how_to_profile_them Verbs.test_two_profilers_share_a_guest "
-                     "Verbs.test_a_snapshot_replays_to_the_same_stacks Verbs.test_run_takes_the_guest_that_xl_names_and_no_stranger"),
+                     "Verbs.test_run_takes_the_guest_that_xl_names_and_no_stranger"),
         xenctrl_test("errors", "Errors.test_no_such_domain Errors.test_dom0_is_refused Errors.test_without_rights Errors.test_without_xen"),
-        xenctrl_test("shares", "Shares.test_app1_pv Shares.test_app2_pvh"),
+        xenctrl_test("shares", "Shares.test_app2_pvh"),
         xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights "
                      "Privilege.test_a_guard_that_replaces_a_killed_one_is_confined_too"),
     ]

@@ -40,12 +40,6 @@ class Shares(Arm64Shares):
     def test_app1(self):
         self.profile("app1-arm64-fp", APP1, 20)
 
-    def test_app1_without_frame_pointers(self):
-        self.profile("app1-arm64-nofp", APP1, 20)
-
-    def test_app2(self):
-        self.profile("app2-arm64-fp", APP2, 4)
-
     def test_app2_without_frame_pointers(self):
         self.profile("app2-arm64-nofp", APP2, 4)
 

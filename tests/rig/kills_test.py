@@ -17,6 +17,7 @@ import chance
 from guestcase import GuestCase
 
 DEATHS = int(os.environ.get("UNIPROF_KILLS", "2"))
+GUESTS_OF_FOUR_VCPUS = "vcpus-pv-fp", "vcpus-pvh-fp"
 SIGNALS = "SEGV", "TERM", "ABRT", "QUIT", "BUS", "INT"
 
 # An emulated dom0 runs slowly while its machine does other things: this share of deaths may be late for that.
@@ -45,18 +46,15 @@ class Kills(GuestCase):
         self.runs_on(guest)
         self.no_guard_is_left()
 
-    def test_killed_while_a_pv_guest_is_sampled(self):
-        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS} {seed()} KILL", DEATHS // 2)
-
-    def test_killed_while_a_pvh_guest_is_sampled(self):
-        self.deaths("vcpus-pvh-fp", "kills", f"{DEATHS} {seed()} KILL", DEATHS // 2)
+    def test_killed_while_a_guest_is_sampled(self):
+        self.deaths(random.choice(GUESTS_OF_FOUR_VCPUS), "kills", f"{DEATHS} {seed()} KILL", DEATHS // 2)
 
     def test_ended_by_other_signals_and_without_its_guard(self):
         ways = ["GUARD", *random.sample(SIGNALS, len(SIGNALS))]
-        self.deaths("vcpus-pv-fp", "kills", f"{DEATHS + 1} {seed()} {' '.join(ways)}", (DEATHS + 1) // 3)
+        self.deaths(random.choice(GUESTS_OF_FOUR_VCPUS), "kills", f"{DEATHS + 1} {seed()} {' '.join(ways)}", (DEATHS + 1) // 3)
 
     def test_a_stopped_profiler_lets_the_guest_go(self):
-        for guest in "vcpus-pv-fp", "vcpus-pvh-fp":
+        for guest in GUESTS_OF_FOUR_VCPUS:
             self.create(guest, cmdline="seconds=100000 scale=100000", cpus="1")
             self.assertIn("paused 0", self.within_a_pause(guest, "true", (0, 0)))
             self.runs_on(guest)

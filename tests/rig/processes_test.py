@@ -66,6 +66,9 @@ class Processes(GuestCase):
 
     def report(self, options):
         status, text = self.dom0(f"uniprof report --json --rows 0 --state all {options} linux.uniprof")
+        if "tells of no processes" in text:
+            # A short recording may end before the kernel's lists are found.
+            return {"rows": []}
         self.assertEqual(status, 0, text)
         return json.loads(text)
 
@@ -150,7 +153,7 @@ class Processes(GuestCase):
         for recording in range(10):
             if recording >= 3 and found["linux-threads"] > 50:
                 break
-            self.record("linux", "-q -F 97 -T 2 -s linux-threads", timeout=100)
+            self.record("linux", "-q -F 97 -T 5 -s linux-threads", timeout=100)
             for (process, function), n in self.rows("--by process,function", "total").items():
                 if function in ("turns", "waits", "user_entry", "_start"):
                     found[process.rsplit(" (", 1)[0]] += n

@@ -95,29 +95,19 @@ class BusyHost(SharesCase):
 
 
 class Shares(SharesCase):
+    """Of two programs, kinds of guests and ways to compile, every two together."""
+
     def test_app1_pv(self):
         self.profile("app1-pv-fp", APP1, 28)
 
-    def test_app1_pvh(self):
-        self.profile("app1-pvh-fp", APP1, 6)
-
-    def test_app2_pv(self):
-        self.profile("app2-pv-fp", APP2, 6)
-
     def test_app2_pvh(self):
         self.profile("app2-pvh-fp", APP2, 2)
-
-    def test_app1_pv_without_frame_pointers(self):
-        self.profile("app1-pv-nofp", APP1, 28)
 
     def test_app1_pvh_without_frame_pointers(self):
         self.profile("app1-pvh-nofp", APP1, 6)
 
     def test_app2_pv_without_frame_pointers(self):
         self.profile("app2-pv-nofp", APP2, 6)
-
-    def test_app2_pvh_without_frame_pointers(self):
-        self.profile("app2-pvh-nofp", APP2, 2)
 
 
 if __name__ == "__main__":
