@@ -2,7 +2,10 @@
 #ifndef UNIPROF_BASE_ARRAY_H
 #define UNIPROF_BASE_ARRAY_H
 
-/* Large arrays; and those that grow: a pointer to the elements, and how many there is room for; both start as 0. */
+/*
+ * Large arrays; and arrays that grow: a pointer to the elements, and how many there is room for; both
+ * start as 0.
+ */
 
 #include <malloc.h>
 #include <stdint.h>

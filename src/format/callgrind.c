@@ -166,22 +166,31 @@ static struct cost call_key(const struct callgrind *c, uint32_t caller, uint32_t
 /* So many nodes ahead memory is asked for: most costs, and their slots, are in no cache. */
 #define AHEAD 24u
 
-/* Asks for the slot of the call of a node that comes later, or, when that has come, for its cost. */
+/*
+ * Asks for the slot of the call of a node that comes later, or, when that has come, for its cost.
+ * Nodes that no sample has may have an address that is in the table, and a caller that is not.
+ */
 static void ask_ahead(const struct callgrind *c, uint32_t node, bool cost)
 {
 	const struct stacks *stacks = c->job->profile->stacks;
 	const struct location_answer *answer, *caller;
 	const uint32_t *slot;
 	struct cost key;
-	uint32_t parent;
+	uint32_t parent, entry, parent_entry;
 
 	if (!c->n_slots || node >= stacks_count(stacks))
 		return;
 	parent = stacks_node(stacks, node)->parent;
-	if (parent == STACK_ROOT || location_entry_of(c->table, node) == LOCATION_NONE)
+	if (parent == STACK_ROOT)
 		return;
-	answer = location_answer(c->table, location_entry_of(c->table, node));
-	caller = location_answer(c->table, location_entry_of(c->table, parent));
+	entry = location_entry_of(c->table, node);
+	parent_entry = location_entry_of(c->table, parent);
+	if (entry == LOCATION_NONE || parent_entry == LOCATION_NONE)
+		return;
+	answer = location_answer(c->table, entry);
+	caller = location_answer(c->table, parent_entry);
+	if (!answer->n || !caller->n)
+		return;
 	key = call_key(c, caller->places, answer->places + answer->n - 1);
 	slot = &c->slots[first_slot(c, &key)];
 	if (!cost)

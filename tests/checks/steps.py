@@ -123,7 +123,7 @@ def unit_tests():
         Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-        # What unwinds at every instruction does so under the sanitizers.
+        # Tests that unwind at every instruction run under the sanitizers alone: they take longest.
         Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser --no-suite stepped", kind="meson"),
         command("fuzz", "tests/fuzz", needs=sanitized),
         rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
