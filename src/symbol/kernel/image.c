@@ -23,10 +23,9 @@
 /*
  * The formats that Linux packs its kernels with. The input is not trusted: no
  * more is written than there is room for, and no more memory is used than
- * UNPACK_MEMORY_MAX.
+ * UNPACK_MEMORY_MAX. Dictionaries of Linux have 128 MiB at most (scripts/xz_wrap.sh).
  */
-
-#define UNPACK_MEMORY_MAX (512u << 20)
+#define UNPACK_MEMORY_MAX (160u << 20)
 
 struct packed {
 	const uint8_t *bytes; /* bytes behind the end of the packed data do not matter */

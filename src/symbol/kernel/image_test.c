@@ -224,6 +224,18 @@ static void a_small_file_is_no_large_kernel(void **state)
 	refuse(&image, image.len, "cannot unpack to 4194304");
 }
 
+/* The head of an lzma file tells the size of the dictionary behind its first byte. */
+static void dictionaries_take_no_more_memory_than_those_of_linux(void **state)
+{
+	struct image image;
+
+	make_lzma(&image);
+	put(&image, PAYLOAD + 1, 128u << 20, 4);
+	check(&image);
+	put(&image, PAYLOAD + 1, 256u << 20, 4);
+	refuse(&image, image.len, "damaged");
+}
+
 static void unknown_packers_are_told(void **state)
 {
 	struct image image;
@@ -273,6 +285,7 @@ int main(void)
 		cmocka_unit_test(kernels_are_unpacked_whatever_packed_them),
 		cmocka_unit_test(damaged_kernels_are_refused),
 		cmocka_unit_test(a_small_file_is_no_large_kernel),
+		cmocka_unit_test(dictionaries_take_no_more_memory_than_those_of_linux),
 		cmocka_unit_test(unknown_packers_are_told),
 		cmocka_unit_test(other_files_are_no_kernels),
 		cmocka_unit_test(kernels_of_each_machine_are_told_apart_by_their_files),
