@@ -11,6 +11,7 @@
 
 #include "format/format.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +20,28 @@
 #include "base/intern.h"
 #include "format/tables.h"
 
-/* Cost of a function in one line, or of the calls in that line to another function. */
-struct cost {
-	uint32_t caller, callee; /* LOCATION_NONE: the function's own */
+/*
+ * A call in a line of its caller, or a leaf there: of several that are alike one stays. They stand
+ * by caller, so that it need not be told.
+ */
+struct use {
+	uint32_t callee; /* + 1; 0: none, the function's own */
 	uint32_t line;
-	uint32_t open; /* calls of the path that it is counted for: one alone counts */
+	union {
+		uint32_t number; /* among those of cost_of, until that is made */
+		uint32_t open;	 /* calls of the path that are this one: one alone counts */
+	};
+};
+
+/* Cost of all uses that are alike. */
+struct cost {
 	uint64_t samples, weight;
 };
 
 /* A function of the path, and what was used below its call since the path has it. */
 struct call {
 	uint32_t place; /* of the table */
-	uint32_t cost;	/* of the call; LOCATION_NONE: the outermost function has none */
+	uint32_t cost;	/* of the call; the outermost function has none */
 	uint32_t node;	/* its place in the path */
 	uint64_t samples, weight;
 };
@@ -38,97 +49,151 @@ struct call {
 struct callgrind {
 	const struct format_job *job;
 	struct location_table *table;
+	uint32_t n_nodes;
+	struct use *uses;
+	size_t *ends;	    /* [functions]: of the uses by it */
+	struct cost *costs; /* of the uses */
+	/*
+	 * Numbers of uses: [n_nodes] the call of a node's outermost function by its parent's
+	 * innermost; [n_places] the call of an inlined function there, of innermost ones the leaf.
+	 */
+	uint32_t *cost_of;
 	struct stack_path path;
 	struct call *calls; /* of the path, outermost first, several where some were inlined */
 	size_t n_calls, calls_room;
-	struct cost *costs;
-	uint32_t n_costs;
-	size_t room;
-	uint32_t *
-		slots; /* numbers of costs + 1, by their keys; 0: free; at most three quarters full */
-	uint32_t n_slots; /* a power of two */
-	uint32_t *own; /* by place of the table: the cost of its function there + 1; 0: none yet */
-	bool *named;   /* [functions]: its name has been written */
+	bool *named;	   /* [functions]: its name has been written */
 	struct ids *files; /* numbers of those whose name has been written */
 	FILE *out;
 };
 
-static bool has_key(const struct cost *cost, const struct cost *key)
+static uint32_t *cost_of_place(const struct callgrind *c, uint32_t place)
 {
-	return cost->caller == key->caller && cost->callee == key->callee &&
-	       cost->line == key->line;
+	return &c->cost_of[(size_t)c->n_nodes + place];
 }
 
-/* The slot that a cost's search begins with. */
-static uint32_t first_slot(const struct callgrind *c, const struct cost *key)
-{
-	const uint64_t both = (uint64_t)key->caller << 32 | key->callee;
-	const uint64_t hash =
-		(both * UINT64_C(0xff51afd7ed558ccd) ^ key->line) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return (uint32_t)(hash >> 32) & (c->n_slots - 1);
-}
-
-/* The slot of a cost, or the free one where it is to be added. */
-static uint32_t *slot_of(const struct callgrind *c, const struct cost *key)
-{
-	uint32_t slot = first_slot(c, key);
-
-	while (c->slots[slot] && !has_key(&c->costs[c->slots[slot] - 1], key))
-		slot = (slot + 1) & (c->n_slots - 1);
-	return &c->slots[slot];
-}
-
-static struct error *grow_slots(struct callgrind *c)
-{
-	const uint32_t n = c->n_slots ? 2 * c->n_slots : 1024;
-	uint32_t *slots = array_zeros(n, sizeof(*slots));
-
-	if (!slots)
-		return error_no_memory();
-	free(c->slots);
-	c->slots = slots;
-	c->n_slots = n;
-	for (uint32_t i = 0; i < c->n_costs; i++)
-		*slot_of(c, &c->costs[i]) = i + 1;
-	return NULL;
-}
-
-static struct error *find(struct callgrind *c, const struct cost *key, uint32_t *number)
-{
-	struct error *err = NULL;
-	uint32_t *slot;
-
-	if (c->n_costs >= c->n_slots / 4 * 3)
-		err = grow_slots(c);
-	if (err)
-		return err;
-	slot = slot_of(c, key);
-	if (!*slot) {
-		err = ARRAY_RESERVE(&c->costs, &c->room, c->n_costs + (size_t)1);
-		if (err)
-			return err;
-		c->costs[c->n_costs] = *key;
-		*slot = ++c->n_costs;
-	}
-	*number = *slot - 1;
-	return NULL;
-}
-
-/* The cost of a function of its own. */
-static struct error *find_own(struct callgrind *c, uint32_t place, uint32_t *number)
+/* Counts or adds a use of a place, by a call there to a function or, if that is LOCATION_NONE, as a leaf. */
+static void add_use(struct callgrind *c, uint32_t place, uint32_t callee, uint32_t *cost)
 {
 	const struct location_place *at = &c->table->places[place];
-	const struct cost key = {.caller = at->function, .callee = LOCATION_NONE, .line = at->line};
-	struct error *err = NULL;
+	const size_t i = c->ends[at->function]++;
 
-	if (!c->own[place]) {
-		err = find(c, &key, number);
-		c->own[place] = err ? 0 : *number + 1;
+	if (c->uses)
+		c->uses[i] = (struct use){.callee = callee + 1, /* none becomes 0 */
+					  .line = at->line,
+					  .number = (uint32_t)(cost - c->cost_of)};
+}
+
+/* Does so the first time that it comes. */
+static void add_use_once(struct callgrind *c, uint32_t place, uint32_t callee)
+{
+	uint32_t *cost = cost_of_place(c, place);
+	const uint32_t seen = c->uses ? 2 : 1;
+
+	if (*cost == seen)
+		return;
+	*cost = seen;
+	add_use(c, place, callee, cost);
+}
+
+static void add_uses_of(struct callgrind *c, uint32_t node)
+{
+	const struct location_place *places = c->table->places;
+	const struct location_answer *answer =
+		location_answer(c->table, location_entry_of(c->table, node));
+	const uint32_t inner = answer->places, outer = inner + answer->n - 1;
+	const uint32_t parent = stacks_node(c->job->profile->stacks, node)->parent;
+
+	if (parent != STACK_ROOT) {
+		const uint32_t entry = location_entry_of(c->table, parent);
+
+		add_use(c, location_answer(c->table, entry)->places, places[outer].function,
+			&c->cost_of[node]);
 	}
-	if (!err)
-		*number = c->own[place] - 1;
-	return err;
+	for (uint32_t place = outer; place > inner; place--)
+		add_use_once(c, place, places[place - 1].function);
+	if (profile_cell(&c->job->profile->cells, node)->samples)
+		add_use_once(c, inner, LOCATION_NONE);
+}
+
+static void add_uses(struct callgrind *c)
+{
+	for (uint32_t node = STACK_ROOT + 1; node < c->n_nodes; node++)
+		if (c->table->used[node])
+			add_uses_of(c, node);
+}
+
+/* Counts how many uses each function has, and then gives each its place: there are few functions for many uses. */
+static struct error *list_uses(struct callgrind *c)
+{
+	const size_t n = (size_t)c->n_nodes + c->table->n_places;
+	size_t sum = 0;
+
+	assert(n <= UINT32_MAX);
+	c->cost_of = array_zeros(n, sizeof(*c->cost_of));
+	c->ends = calloc(c->table->n_functions + (size_t)1, sizeof(*c->ends));
+	if (!c->cost_of || !c->ends)
+		return error_no_memory();
+	add_uses(c);
+	for (uint32_t i = 0; i < c->table->n_functions; i++) {
+		const size_t count = c->ends[i];
+
+		c->ends[i] = sum;
+		sum += count;
+	}
+	c->uses = array_resize(NULL, sum + 1, sizeof(*c->uses));
+	if (!c->uses)
+		return error_no_memory();
+	add_uses(c);
+	return NULL;
+}
+
+/* Of one caller: its own first, for lines behind a calls= line belong to the call. */
+static int by_callee(const void *left, const void *right)
+{
+	const struct use *a = left, *b = right;
+
+	if (a->callee != b->callee)
+		return a->callee < b->callee ? -1 : 1;
+	return (a->line > b->line) - (a->line < b->line);
+}
+
+/* Leaves one of all uses that are alike, and tells the others its number. Returns how many are left. */
+static size_t join_uses(struct callgrind *c)
+{
+	size_t left = 0;
+
+	for (size_t function = 0, i = 0; function < c->table->n_functions; function++) {
+		const size_t first = left, end = c->ends[function];
+
+		if (i < end)
+			qsort(c->uses + i, end - i, sizeof(*c->uses), by_callee);
+		for (; i < end; i++) {
+			const struct use use = c->uses[i];
+
+			if (left == first || by_callee(&use, &c->uses[left - 1]))
+				c->uses[left++] = use;
+			c->uses[left - 1].open = 0;
+			c->cost_of[use.number] = (uint32_t)left - 1;
+		}
+		c->ends[function] = left;
+	}
+	return left;
+}
+
+static struct error *make_costs(struct callgrind *c)
+{
+	struct error *err = list_uses(c);
+	struct use *fewer;
+	size_t n;
+
+	if (err)
+		return err;
+	n = join_uses(c);
+	fewer = array_resize(c->uses, n + 1, sizeof(*c->uses));
+	if (fewer)
+		c->uses = fewer;
+	c->costs = array_zeros(n + 1, sizeof(*c->costs));
+	return c->costs ? NULL : error_no_memory();
 }
 
 static void add(uint64_t *to_samples, uint64_t *to_weight, uint64_t samples, uint64_t weight)
@@ -146,74 +211,40 @@ static void close_calls(struct callgrind *c)
 
 		if (!c->n_calls)
 			return;
-		if (!--cost->open)
+		if (!--c->uses[call->cost].open)
 			add(&cost->samples, &cost->weight, call->samples, call->weight);
 		add(&c->calls[c->n_calls - 1].samples, &c->calls[c->n_calls - 1].weight,
 		    call->samples, call->weight);
 	}
 }
 
-/* The cost of a call of one place by another. */
-static struct cost call_key(const struct callgrind *c, uint32_t caller, uint32_t callee)
-{
-	const struct location_place *places = c->table->places;
-
-	return (struct cost){.caller = places[caller].function,
-			     .callee = places[callee].function,
-			     .line = places[caller].line};
-}
-
-/* So many nodes ahead memory is asked for: most costs, and their slots, are in no cache. */
-#define AHEAD 24u
-
-/*
- * Asks for the slot of the call of a node that comes later, or, when that has come, for its cost.
- * Nodes that no sample has may have an address that is in the table, and a caller that is not.
- */
-static void ask_ahead(const struct callgrind *c, uint32_t node, bool cost)
-{
-	const struct stacks *stacks = c->job->profile->stacks;
-	const struct location_answer *answer, *caller;
-	const uint32_t *slot;
-	struct cost key;
-	uint32_t parent, entry, parent_entry;
-
-	if (!c->n_slots || node >= stacks_count(stacks))
-		return;
-	parent = stacks_node(stacks, node)->parent;
-	if (parent == STACK_ROOT)
-		return;
-	entry = location_entry_of(c->table, node);
-	parent_entry = location_entry_of(c->table, parent);
-	if (entry == LOCATION_NONE || parent_entry == LOCATION_NONE)
-		return;
-	answer = location_answer(c->table, entry);
-	caller = location_answer(c->table, parent_entry);
-	if (!answer->n || !caller->n)
-		return;
-	key = call_key(c, caller->places, answer->places + answer->n - 1);
-	slot = &c->slots[first_slot(c, &key)];
-	if (!cost)
-		__builtin_prefetch(slot, 1);
-	else if (*slot)
-		__builtin_prefetch(&c->costs[*slot - 1], 1);
-}
-
 /* Adds a function to the path, which the innermost one calls. */
-static struct error *open_call(struct callgrind *c, uint32_t place)
+static struct error *open_call(struct callgrind *c, uint32_t place, uint32_t cost)
 {
-	struct call call = {.place = place, .cost = LOCATION_NONE, .node = (uint32_t)c->path.n - 1};
 	struct error *err = ARRAY_RESERVE(&c->calls, &c->calls_room, c->n_calls + 1);
 
-	if (!err && c->n_calls) {
-		const struct cost key = call_key(c, c->calls[c->n_calls - 1].place, place);
+	if (err)
+		return err;
+	if (c->n_calls)
+		c->uses[cost].open++;
+	c->calls[c->n_calls++] =
+		(struct call){.place = place, .cost = cost, .node = (uint32_t)c->path.n - 1};
+	return NULL;
+}
 
-		err = find(c, &key, &call.cost);
-		if (!err)
-			c->costs[call.cost].open++;
-	}
+/* Adds all functions of a fresh node to the path, outermost first. */
+static struct error *open_calls(struct callgrind *c)
+{
+	const uint32_t node = c->path.fresh[c->path.n_fresh - 1];
+	const struct location_answer *answer =
+		location_answer(c->table, location_entry_of(c->table, node));
+	uint32_t place = answer->places + answer->n - 1;
+	struct error *err = stack_path_add(&c->path);
+
 	if (!err)
-		c->calls[c->n_calls++] = call;
+		err = open_call(c, place, c->cost_of[node]);
+	for (; place > answer->places && !err; place--)
+		err = open_call(c, place - 1, *cost_of_place(c, place));
 	return err;
 }
 
@@ -222,40 +253,36 @@ static struct error *add_stack(struct callgrind *c, uint32_t stack)
 	const struct profile_cell *cell = profile_cell(&c->job->profile->cells, stack);
 	struct error *err = stack_path_follow(&c->path, stack);
 	struct call *leaf;
-	uint32_t own;
+	struct cost *own;
 
 	if (err)
 		return err;
 	close_calls(c);
-	while (c->path.n_fresh && !err) {
-		const uint32_t node = c->path.fresh[c->path.n_fresh - 1];
-		const struct location_answer *answer =
-			location_answer(c->table, location_entry_of(c->table, node));
-
-		err = stack_path_add(&c->path);
-		for (uint32_t k = answer->n; k > 0 && !err; k--)
-			err = open_call(c, answer->places + k - 1);
-	}
+	while (c->path.n_fresh && !err)
+		err = open_calls(c);
 	if (err || !c->n_calls)
 		return err;
 	leaf = &c->calls[c->n_calls - 1];
+	own = &c->costs[*cost_of_place(c, leaf->place)];
 	add(&leaf->samples, &leaf->weight, cell->samples, cell->weight_ns);
-	err = find_own(c, leaf->place, &own);
-	if (!err)
-		add(&c->costs[own].samples, &c->costs[own].weight, cell->samples, cell->weight_ns);
-	return err;
+	add(&own->samples, &own->weight, cell->samples, cell->weight_ns);
+	return NULL;
 }
+
+/* So many nodes ahead memory is asked for: most costs are in no cache. */
+#define AHEAD 24u
 
 /* The last path's calls are counted by a path of none. */
 static struct error *add_stacks(struct callgrind *c)
 {
 	const struct profile *profile = c->job->profile;
-	const uint32_t n = stacks_count(profile->stacks);
 	struct error *err = NULL;
 
-	for (uint32_t stack = 1; stack < n && !err; stack++) {
-		ask_ahead(c, stack + 2 * AHEAD, false);
-		ask_ahead(c, stack + AHEAD, true);
+	for (uint32_t stack = STACK_ROOT + 1; stack < c->n_nodes && !err; stack++) {
+		if (stack + AHEAD < c->n_nodes) {
+			__builtin_prefetch(&c->costs[c->cost_of[stack + AHEAD]], 1);
+			__builtin_prefetch(&c->uses[c->cost_of[stack + AHEAD]].open, 1);
+		}
 		if (profile_cell(&profile->cells, stack)->samples)
 			err = add_stack(c, stack);
 	}
@@ -263,43 +290,6 @@ static struct error *add_stacks(struct callgrind *c)
 	if (!err)
 		close_calls(c);
 	return err;
-}
-
-/* Of one caller. */
-static int by_callee(const void *left, const void *right, void *ctx)
-{
-	const struct callgrind *c = ctx;
-	const struct cost *a = &c->costs[*(const uint32_t *)left],
-			  *b = &c->costs[*(const uint32_t *)right];
-
-	/* Its own costs first; those behind a calls= line belong to the call. */
-	if (a->callee != b->callee)
-		return a->callee == LOCATION_NONE   ? -1
-		       : b->callee == LOCATION_NONE ? 1
-		       : a->callee < b->callee	    ? -1
-						    : 1;
-	return (a->line > b->line) - (a->line < b->line);
-}
-
-/* The numbers of costs, by caller; ends[i] is where those of function i end. */
-static void sort_costs(struct callgrind *c, uint32_t *order, uint32_t *ends)
-{
-	const uint32_t n = c->table->n_functions;
-	uint32_t sum = 0;
-
-	for (uint32_t i = 0; i < c->n_costs; i++)
-		ends[c->costs[i].caller]++;
-	for (uint32_t i = 0; i < n; i++) {
-		const uint32_t count = ends[i];
-
-		ends[i] = sum;
-		sum += count;
-	}
-	for (uint32_t i = 0; i < c->n_costs; i++)
-		order[ends[c->costs[i].caller]++] = i;
-	for (uint32_t i = 0, first = 0; i < n; first = ends[i++])
-		if (ends[i] - first > 1)
-			qsort_r(order + first, ends[i] - first, sizeof(*order), by_callee, c);
 }
 
 static void put_number(const struct callgrind *c, const char *before, uint64_t number,
@@ -337,17 +327,17 @@ static struct error *put_file(struct callgrind *c, const char *key, uint32_t fun
 	return NULL;
 }
 
-static struct error *put_cost(struct callgrind *c, const struct cost *cost)
+static struct error *put_cost(struct callgrind *c, const struct use *use, const struct cost *cost)
 {
-	if (cost->callee != LOCATION_NONE) {
-		struct error *err = put_file(c, "cfi=(", cost->callee);
+	if (use->callee) {
+		struct error *err = put_file(c, "cfi=(", use->callee - 1);
 
 		if (err)
 			return err;
-		put_name(c, "cfn=(", cost->callee);
+		put_name(c, "cfn=(", use->callee - 1);
 		put_number(c, "calls=", cost->samples, " 0\n");
 	}
-	put_number(c, "", cost->line, " ");
+	put_number(c, "", use->line, " ");
 	put_number(c, "", cost->weight, " ");
 	put_number(c, "", cost->samples, "\n");
 	return NULL;
@@ -371,58 +361,50 @@ static struct error *put_head(struct callgrind *c)
 	return NULL;
 }
 
-static struct error *put_functions(struct callgrind *c, const uint32_t *order, const uint32_t *ends)
+static struct error *put_functions(struct callgrind *c)
 {
 	struct error *err = NULL;
 
 	for (uint32_t function = 0, i = 0; function < c->table->n_functions && !err; function++) {
-		if (i == ends[function])
+		if (i == c->ends[function])
 			continue;
 		putc_unlocked('\n', c->out);
 		err = put_file(c, "fl=(", function);
 		put_name(c, "fn=(", function);
-		for (; i < ends[function] && !err; i++)
-			err = put_cost(c, &c->costs[order[i]]);
+		for (; i < c->ends[function] && !err; i++)
+			err = put_cost(c, &c->uses[i], &c->costs[i]);
 	}
-	return err;
-}
-
-static struct error *put_all(struct callgrind *c)
-{
-	uint32_t *order = malloc((c->n_costs + (size_t)1) * sizeof(*order));
-	uint32_t *ends = calloc(c->table->n_functions + (size_t)1, sizeof(*ends));
-	struct error *err = order && ends ? put_head(c) : error_no_memory();
-
-	if (!err) {
-		sort_costs(c, order, ends);
-		err = put_functions(c, order, ends);
-	}
-	free(order);
-	free(ends);
 	return err;
 }
 
 static struct error *write_callgrind(const struct format_job *job, FILE *out)
 {
-	struct callgrind c = {.job = job, .path.stacks = job->profile->stacks, .out = out};
+	struct callgrind c = {.job = job,
+			      .path.stacks = job->profile->stacks,
+			      .n_nodes = stacks_count(job->profile->stacks),
+			      .out = out};
 	struct error *err = location_table_new(job, &c.table);
 
 	if (!err)
 		err = ids_new(&c.files);
 	if (!err) {
 		c.named = calloc(c.table->n_functions + (size_t)1, sizeof(*c.named));
-		c.own = array_zeros(c.table->n_places + (size_t)1, sizeof(*c.own));
-		err = c.named && c.own ? add_stacks(&c) : error_no_memory();
+		err = c.named ? make_costs(&c) : error_no_memory();
 	}
 	if (!err)
-		err = put_all(&c);
+		err = add_stacks(&c);
+	if (!err)
+		err = put_head(&c);
+	if (!err)
+		err = put_functions(&c);
 	location_table_free(c.table);
 	ids_free(c.files);
 	stack_path_free(&c.path);
-	free(c.calls);
+	free(c.uses);
+	free(c.ends);
 	free(c.costs);
-	free(c.slots);
-	free(c.own);
+	free(c.cost_of);
+	free(c.calls);
 	free(c.named);
 	return err;
 }
