@@ -96,12 +96,13 @@ static void keep_standard_streams(void)
 		close(fd);
 }
 
-/* Arrays of so many bytes lie outside of the heap, whatever was freed before: they grow without a copy, and leave no holes. */
+/* Arrays of so many bytes lie outside of the heap, whatever was freed before: they grow without a copy, and leave no holes. As much stays when it was freed: to clear pages anew takes longer than most that is done with them. */
 #define LARGE_ARRAY (1 << 20)
 #ifdef M_MMAP_THRESHOLD
 static void keep_arrays_apart(void)
 {
 	mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY);
+	mallopt(M_TRIM_THRESHOLD, LARGE_ARRAY);
 }
 #else
 static void keep_arrays_apart(void)

@@ -8,6 +8,7 @@
  */
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,20 +34,43 @@ static inline void array_advise(void *elements, size_t bytes)
 	(void)madvise((void *)start, end - start, MADV_HUGEPAGE);
 }
 
+#define ARRAY_PAGE ((size_t)2 << 20)
+
+/*
+ * How much to ask malloc() for, which adds less than a small page: a large array gets a mapping of
+ * whole large pages, which the kernel aligns, and moves as such when it grows. False: too much.
+ */
+static inline bool array_bytes(size_t n, size_t size, size_t *bytes)
+{
+	if (__builtin_mul_overflow(n, size, bytes) || *bytes > PTRDIFF_MAX - ARRAY_PAGE)
+		return false;
+	if (*bytes >= ARRAY_LARGE)
+		*bytes = ((*bytes + 4096 + ARRAY_PAGE - 1) & ~(ARRAY_PAGE - 1)) - 4096;
+	return true;
+}
+
 /* As calloc(). */
 static inline void *array_zeros(size_t n, size_t size)
 {
-	void *elements = calloc(n, size);
+	size_t bytes;
+	void *elements;
 
-	array_advise(elements, n * size);
+	if (!array_bytes(n, size, &bytes))
+		return NULL;
+	elements = calloc(bytes, 1);
+	array_advise(elements, bytes);
 	return elements;
 }
 
 /* As reallocarray(). */
 static inline void *array_resize(void *elements, size_t n, size_t size)
 {
-	elements = reallocarray(elements, n, size);
-	array_advise(elements, n * size);
+	size_t bytes;
+
+	if (!array_bytes(n, size, &bytes))
+		return NULL;
+	elements = realloc(elements, bytes);
+	array_advise(elements, bytes);
 	return elements;
 }
 

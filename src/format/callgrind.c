@@ -38,6 +38,17 @@ struct cost {
 	uint64_t samples, weight;
 };
 
+/* The last call by a place to a function, of those that have this entry of the table. */
+struct seen {
+	uint32_t caller, callee;
+	uint32_t node; /* STACK_ROOT: none yet */
+};
+
+#define N_SEEN 65536u /* a power of two; some hundred kilobytes, which caches hold */
+
+/* Of cost_of, before it is made: another node has the same call. */
+#define AS_NODE 0x80000000u
+
 /* A function of the path, and what was used below its call since the path has it. */
 struct call {
 	uint32_t place; /* of the table */
@@ -50,6 +61,7 @@ struct callgrind {
 	const struct format_job *job;
 	struct location_table *table;
 	uint32_t n_nodes;
+	struct seen *seen; /* [N_SEEN] */
 	struct use *uses;
 	size_t *ends;	    /* [functions]: of the uses by it */
 	struct cost *costs; /* of the uses */
@@ -95,6 +107,18 @@ static void add_use_once(struct callgrind *c, uint32_t place, uint32_t callee)
 	add_use(c, place, callee, cost);
 }
 
+/* Notes that another node has the call of this one, as most siblings have; not all are remembered. */
+static void note_seen(struct callgrind *c, uint32_t node, uint32_t caller, uint32_t callee)
+{
+	const uint64_t both = (uint64_t)caller << 32 | callee;
+	struct seen *seen = &c->seen[both * UINT64_C(0x9fb21c651e98df25) >> 32 & (N_SEEN - 1)];
+
+	if (seen->node != STACK_ROOT && seen->caller == caller && seen->callee == callee)
+		c->cost_of[node] = AS_NODE | seen->node;
+	else
+		*seen = (struct seen){caller, callee, node};
+}
+
 static void add_uses_of(struct callgrind *c, uint32_t node)
 {
 	const struct location_place *places = c->table->places;
@@ -104,10 +128,13 @@ static void add_uses_of(struct callgrind *c, uint32_t node)
 	const uint32_t parent = stacks_node(c->job->profile->stacks, node)->parent;
 
 	if (parent != STACK_ROOT) {
-		const uint32_t entry = location_entry_of(c->table, parent);
+		const uint32_t caller =
+			location_answer(c->table, location_entry_of(c->table, parent))->places;
 
-		add_use(c, location_answer(c->table, entry)->places, places[outer].function,
-			&c->cost_of[node]);
+		if (!c->uses)
+			note_seen(c, node, caller, places[outer].function);
+		if (!c->cost_of[node])
+			add_use(c, caller, places[outer].function, &c->cost_of[node]);
 	}
 	for (uint32_t place = outer; place > inner; place--)
 		add_use_once(c, place, places[place - 1].function);
@@ -128,10 +155,11 @@ static struct error *list_uses(struct callgrind *c)
 	const size_t n = (size_t)c->n_nodes + c->table->n_places;
 	size_t sum = 0;
 
-	assert(n <= UINT32_MAX);
+	assert(n < AS_NODE);
 	c->cost_of = array_zeros(n, sizeof(*c->cost_of));
 	c->ends = calloc(c->table->n_functions + (size_t)1, sizeof(*c->ends));
-	if (!c->cost_of || !c->ends)
+	c->seen = calloc(N_SEEN, sizeof(*c->seen));
+	if (!c->cost_of || !c->ends || !c->seen)
 		return error_no_memory();
 	add_uses(c);
 	for (uint32_t i = 0; i < c->table->n_functions; i++) {
@@ -192,6 +220,9 @@ static struct error *make_costs(struct callgrind *c)
 	fewer = array_resize(c->uses, n + 1, sizeof(*c->uses));
 	if (fewer)
 		c->uses = fewer;
+	for (uint32_t node = 0; node < c->n_nodes; node++)
+		if (c->cost_of[node] & AS_NODE)
+			c->cost_of[node] = c->cost_of[c->cost_of[node] & ~AS_NODE];
 	c->costs = array_zeros(n + 1, sizeof(*c->costs));
 	return c->costs ? NULL : error_no_memory();
 }
@@ -402,6 +433,7 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 	stack_path_free(&c.path);
 	free(c.uses);
 	free(c.ends);
+	free(c.seen);
 	free(c.costs);
 	free(c.cost_of);
 	free(c.calls);

@@ -288,12 +288,11 @@ struct error *stacks_intern(struct stacks *stacks, const struct frame *frames, s
 	return NULL;
 }
 
-/* A table of the frames that were met, by their hash: open addressing, three quarters full at most. */
+/* A table of the frames that were met: open addressing, three quarters full at most. */
 struct met {
 	struct met_frame {
-		uint64_t addr;
+		uint32_t hash;	 /* of the frame, most of which is read for nothing else */
 		uint32_t number; /* + 1; 0: free */
-		uint8_t kind;
 	} * slots;
 	uint32_t room; /* a power of two */
 };
@@ -301,23 +300,32 @@ struct met {
 /* So many nodes ahead memory is asked for: most of the table is in no cache. */
 #define AHEAD 16u
 
-static struct met_frame *first_met(const struct stacks *stacks, const struct met *met,
-				   uint64_t addr, uint8_t kind)
+static uint32_t met_hash(const struct stacks *stacks, const struct stack_node *node)
 {
-	return &met->slots[hash_frame(stacks->seed, addr, kind, 0) >> 32 & (met->room - 1)];
+	return (uint32_t)(hash_frame(stacks->seed, node->addr, node->kind, 0) >> 32);
 }
 
-static struct met_frame *find_met(const struct stacks *stacks, const struct met *met, uint64_t addr,
-				  uint8_t kind)
+static bool is_frame_of(const struct stacks *stacks, uint32_t id, const struct stack_node *node)
 {
-	struct met_frame *slot = first_met(stacks, met, addr, kind);
-
-	while (slot->number && (slot->addr != addr || slot->kind != kind))
-		slot = slot + 1 == met->slots + met->room ? met->slots : slot + 1;
-	return slot;
+	return stacks->nodes[id].addr == node->addr && stacks->nodes[id].kind == node->kind;
 }
 
-static struct error *grow_met(const struct stacks *stacks, struct met *met)
+/* The slot of a node's frame, or the free one where it is to be added. */
+static struct met_frame *find_met(const struct stacks *stacks, const struct met *met,
+				  const struct frame_numbers *numbers,
+				  const struct stack_node *node)
+{
+	const uint32_t hash = met_hash(stacks, node);
+	uint32_t i = hash & (met->room - 1);
+
+	while (met->slots[i].number &&
+	       (met->slots[i].hash != hash ||
+		!is_frame_of(stacks, numbers->node[met->slots[i].number - 1], node)))
+		i = (i + 1) & (met->room - 1);
+	return &met->slots[i];
+}
+
+static struct error *grow_met(struct met *met)
 {
 	const struct met old = *met;
 
@@ -327,9 +335,15 @@ static struct error *grow_met(const struct stacks *stacks, struct met *met)
 		*met = old;
 		return error_no_memory();
 	}
-	for (uint32_t i = 0; i < old.room; i++)
-		if (old.slots[i].number)
-			*find_met(stacks, met, old.slots[i].addr, old.slots[i].kind) = old.slots[i];
+	for (uint32_t k = 0; k < old.room; k++) {
+		uint32_t i = old.slots[k].hash & (met->room - 1);
+
+		if (!old.slots[k].number)
+			continue;
+		while (met->slots[i].number)
+			i = (i + 1) & (met->room - 1);
+		met->slots[i] = old.slots[k];
+	}
 	free(old.slots);
 	return NULL;
 }
@@ -342,16 +356,16 @@ static struct error *number_frame(const struct stacks *stacks, uint32_t id, stru
 	struct met_frame *slot;
 
 	if (numbers->n >= met->room / 4 * 3)
-		err = grow_met(stacks, met);
+		err = grow_met(met);
 	if (err)
 		return err;
-	slot = find_met(stacks, met, node->addr, node->kind);
+	slot = find_met(stacks, met, numbers, node);
 	if (!slot->number) {
 		err = ARRAY_RESERVE(&numbers->node, room, numbers->n + (size_t)1);
 		if (err)
 			return err;
 		numbers->node[numbers->n] = id;
-		*slot = (struct met_frame){node->addr, ++numbers->n, node->kind};
+		*slot = (struct met_frame){met_hash(stacks, node), ++numbers->n};
 	}
 	numbers->of_node[id] = slot->number - 1;
 	return NULL;
@@ -370,9 +384,9 @@ struct error *frame_numbers_new(const struct stacks *stacks, struct frame_number
 		out->of_node[STACK_ROOT] = UINT32_MAX;
 	for (uint32_t id = STACK_ROOT + 1; id < stacks->n && !err; id++) {
 		if (met.room && id + AHEAD < stacks->n) {
-			const struct stack_node *later = &stacks->nodes[id + AHEAD];
+			const uint32_t later = met_hash(stacks, &stacks->nodes[id + AHEAD]);
 
-			__builtin_prefetch(first_met(stacks, &met, later->addr, later->kind), 1);
+			__builtin_prefetch(&met.slots[later & (met.room - 1)], 1);
 		}
 		err = number_frame(stacks, id, &met, &room, out);
 	}

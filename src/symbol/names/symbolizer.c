@@ -107,8 +107,8 @@ static void forget_if_changed(struct symbolizer *symbolizer)
 	symbolizer->n_nodes = 0;
 }
 
-/* Frames that are resolved together: some megabytes. */
-#define BATCH 65536u
+/* Frames that are resolved together: a megabyte, which caches hold. */
+#define BATCH 16384u
 
 /* Room for so many frames, in batches. */
 static struct resolved *new_batch(size_t n)

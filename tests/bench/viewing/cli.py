@@ -37,6 +37,7 @@ SAMPLES = (MILLION, 10 * MILLION)
 STACKS = (1_000, 100_000, MILLION)
 # These have to sum up ten million samples in 5 s; others write each sample.
 SUMMARIES = ("report", "tree", "svg")
+PAGE = 5  # seconds for a million: after as long it is to be usable in a browser
 # Nobody has set limits for these.
 UNLIMITED = ("diff", "merge")
 
@@ -102,7 +103,8 @@ def limits(row):
     if row["view"] not in VIEWS or row["view"] in UNLIMITED:
         return
     summary = row["samples"] > MILLION and row["view"] in SUMMARIES
-    yield "cpu", 5 if summary else 2 * row["samples"] // MILLION, "most"
+    seconds = PAGE if row["view"] == "page" else 2
+    yield "cpu", 5 if summary else seconds * row["samples"] // MILLION, "most"
     yield "mib", 200, "most"
 
 
