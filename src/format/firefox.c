@@ -95,7 +95,8 @@ static struct error *number_all(struct firefox *f)
 	uint32_t n = stacks_count(f->job->profile->stacks);
 
 	f->stack_of = array_zeros(n, sizeof(*f->stack_of));
-	if (!f->stack_of)
+	f->categories = calloc(2 * (size_t)f->table->n_functions + 1, sizeof(*f->categories));
+	if (!f->stack_of || !f->categories)
 		return error_no_memory();
 	for (uint32_t id = 1; id < n; id++) {
 		if (!f->table->used[id])
@@ -190,10 +191,14 @@ static void put_line(struct firefox *f, uint32_t entry, uint32_t k)
 /* Behind the first one. */
 static void put_category(struct firefox *f, uint32_t entry, uint32_t k)
 {
-	const char *name = f->table->functions[location_place(f->table, entry, k)->function].name;
+	const uint32_t function = location_place(f->table, entry, k)->function;
 	const bool kernel = addr_is_kernels(location_addr(f->table, entry));
+	uint8_t *category = &f->categories[2 * (size_t)function + kernel];
 
-	format_number(1 + name_kind_of(name, kernel, f->user), f->out);
+	if (!*category)
+		*category = (uint8_t)(1 + name_kind_of(f->table->functions[function].name, kernel,
+						       f->user));
+	format_number(*category, f->out);
 }
 
 static bool has_kernel(const struct location_table *table)
@@ -507,6 +512,7 @@ static struct error *write_firefox(const struct format_job *job, FILE *out)
 	ids_free(f.files);
 	free(f.texts);
 	free(f.stack_of);
+	free(f.categories);
 	return error_first(err, samples_free(f.samples));
 }
 

@@ -17,7 +17,9 @@ struct firefox {
 	struct ids *strings; /* numbers of texts */
 	const char **texts;  /* by number */
 	struct ids *files;   /* numbers of source files */
-	uint32_t *stack_of;  /* [stacks_count]: the entry of the stack table for a whole stack */
+	uint8_t *
+		categories; /* [2 functions]: as the guest's and as the kernel's; 0: not known yet */
+	uint32_t *stack_of; /* [stacks_count]: the entry of the stack table for a whole stack */
 	uint32_t n_stacks;
 	bool user; /* there are programs beside a kernel, or alone */
 	struct samples *samples;

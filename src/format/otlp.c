@@ -259,6 +259,17 @@ static bool is_same(const struct location_table *table, uint32_t a, uint32_t b)
 	       inner_function(table, a) == inner_function(table, b);
 }
 
+static uint32_t same_slot(const struct location_table *table, uint32_t i, uint32_t room)
+{
+	const uint64_t key =
+		location_code(table, i) ^ inner_function(table, i) * UINT64_C(0xff51afd7ed558ccd);
+
+	return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
+}
+
+/* So many entries ahead memory is asked for: most of the table is in no cache. */
+#define AHEAD 16u
+
 /* Finds them by a table of the first ones, by their code: two thirds full at most. */
 static struct error *find_same_locations(struct otlp *o)
 {
@@ -267,7 +278,7 @@ static struct error *find_same_locations(struct otlp *o)
 
 	while (room < n * UINT64_C(3) / 2)
 		room *= 2;
-	slots = calloc(room, sizeof(*slots));
+	slots = array_zeros(room, sizeof(*slots));
 	o->same = malloc((n + (size_t)1) * sizeof(*o->same));
 	o->locations = malloc((n + (size_t)1) * sizeof(*o->locations));
 	if (!slots || !o->same || !o->locations) {
@@ -275,10 +286,10 @@ static struct error *find_same_locations(struct otlp *o)
 		return error_no_memory();
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t key = location_code(o->table, i) ^
-				     inner_function(o->table, i) * UINT64_C(0xff51afd7ed558ccd);
-		uint32_t slot = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
+		uint32_t slot = same_slot(o->table, i, room);
 
+		if (i + AHEAD < n)
+			__builtin_prefetch(&slots[same_slot(o->table, i + AHEAD, room)], 1);
 		while (slots[slot] && !is_same(o->table, slots[slot] - 1, i))
 			slot = (slot + 1) & (room - 1);
 		if (!slots[slot])
