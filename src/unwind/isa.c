@@ -55,11 +55,18 @@ struct seeker {
 	void *state;
 };
 
+/* Addresses whose slots are neighbours: a function's take few pages. Both are powers of two. */
+#define SEEN_BLOCK 64u
+
 /* Index of the address in the table of those that were seen, or of a free slot for it; true: it was seen. */
 static bool find_seen(const struct paths_scratch *scratch, uint64_t va, size_t *i)
 {
-	*i = (size_t)(va * 0x9e3779b97f4a7c15ull >> 32) % PATHS_SEEN;
-	for (; scratch->seen[*i].generation == scratch->generation; *i = (*i + 1) % PATHS_SEEN)
+	const uint64_t block = va / SEEN_BLOCK * 0x9e3779b97f4a7c15ull >> 32;
+
+	*i = (size_t)(block * SEEN_BLOCK + va % SEEN_BLOCK) % PATHS_SEEN;
+	/* The step leads to a neighbouring block, and has no divisor in common with the table's size. */
+	for (; scratch->seen[*i].generation == scratch->generation;
+	     *i = (*i + SEEN_BLOCK + 1) % PATHS_SEEN)
 		if (scratch->seen[*i].va == va)
 			return true;
 	return false;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "arch/x86/x86.h"
 
-#include <string.h>
-
 /*
  * Operands of each opcode (SDM vol. 2, appendix A), 16 to a line:
  *   .  nothing          m  ModRM             p  a prefix: not an opcode
@@ -65,7 +63,8 @@ static uint64_t take(struct reader *in, size_t size)
 		in->over = true;
 		return 0;
 	}
-	memcpy(&value, in->bytes + in->at, size);
+	for (size_t i = 0; i < size; i++)
+		value |= (uint64_t)in->bytes[in->at + i] << (8 * i);
 	in->at += size;
 	return value;
 }
@@ -124,15 +123,20 @@ static void take_modrm(struct reader *in, struct x86_insn *insn)
 	}
 }
 
+static bool has_modrm(char what)
+{
+	return what == 'm' || what == 'b' || what == 'w' || what == 'g' || what == 'G';
+}
+
 static bool take_operands(struct reader *in, struct x86_insn *insn, char what)
 {
 	size_t z = insn->narrow && !in->rex_w ? 2 : 4;
 
-	if (strchr("mbwgG", what))
+	if (has_modrm(what))
 		take_modrm(in, insn);
 	if (what == 'g' || what == 'G')
 		what = insn->reg & 6 ? 'm' : what == 'g' ? '1' : 'z';
-	if (in->wide && strchr("nNf", what))
+	if (in->wide && (what == 'n' || what == 'N' || what == 'f'))
 		return false;
 	switch (what) {
 	case '1':

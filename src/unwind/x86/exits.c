@@ -11,10 +11,12 @@ struct x86_exit {
 	bool loaded;	     /* sp counts from its value when it was loaded from the stack */
 	int64_t loaded_from; /* place of the word that it was loaded from, counted from the first sp */
 	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
-	int64_t fp_at; /* FP_POPPED: from where, counted as sp is */
-	int64_t eax;   /* the number that was loaded last, as for a hypercall; 0: none */
-	bool called;   /* right behind a call, which perhaps never returns */
-	bool floored;  /* another function may have begun since: */
+	int64_t fp_at;	  /* FP_POPPED: from where, counted as sp is */
+	bool saved;	  /* fp as it was at the beginning is stored since, */
+	int64_t saved_at; /* there */
+	int64_t eax;	  /* the number that was loaded last, as for a hypercall; 0: none */
+	bool called;	  /* right behind a call, which perhaps never returns */
+	bool floored;	  /* another function may have begun since: */
 	int64_t floor; /* a function that began meanwhile gives back no more stack than up to here */
 };
 
@@ -27,15 +29,32 @@ static bool moves_fp_from_stack(const struct x86_insn *insn)
 	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
 }
 
+static bool moves_fp_to_stack(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && insn->opcode == 0x89 && !insn->vector && insn->modrm &&
+	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
+}
+
 static bool pops_sp(const struct x86_insn *insn)
 {
 	return insn->map == X86_MAP_ONE && insn->opcode == 0x5c && !insn->extra && !insn->vector;
 }
 
+/* At the beginning, what is stored later is in the register still. */
+static void save_fp(struct x86_exit *exit, int64_t at)
+{
+	if (exit->fp != FP_KEPT)
+		return;
+	exit->saved = true;
+	exit->saved_at = at;
+}
+
 static void pop_fp(struct x86_exit *exit, int64_t at)
 {
-	exit->fp = FP_POPPED;
-	exit->fp_at = at;
+	const bool kept = exit->saved && at == exit->saved_at;
+
+	exit->fp = kept ? FP_KEPT : FP_POPPED;
+	exit->fp_at = kept ? 0 : at;
 }
 
 /* sp = base + value */
@@ -48,6 +67,7 @@ static bool set_sp(struct x86_exit *exit, uint8_t base, int64_t value)
 	if (base != X86_BP || exit->fp != FP_KEPT || exit->loaded)
 		return false;
 	exit->by_fp = true;
+	exit->saved = false;
 	exit->sp = value;
 	return true;
 }
@@ -66,9 +86,16 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 		pop_fp(exit, exit->sp + insn->disp);
 		return true;
 	}
+	if (moves_fp_to_stack(insn)) {
+		save_fp(exit, exit->sp + insn->disp);
+		return true;
+	}
 	switch (effect->op) {
 	case X86_PUSH:
 		exit->sp -= word;
+		exit->saved = exit->saved && exit->sp != exit->saved_at;
+		if (effect->reg == X86_BP)
+			save_fp(exit, exit->sp);
 		return true;
 	case X86_POP:
 		if (effect->reg == X86_BP)
@@ -241,6 +268,7 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 {
 	const unsigned word = isa->word;
 	struct x86_exit exit = {.word = (int)word};
+	uint64_t been = UINT64_MAX;
 
 	*row = (struct row){.kind = ROW_NONE};
 	if (is_pv_entry(reader, va, word))
@@ -251,8 +279,11 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 		size_t n;
 		const uint8_t *bytes = code_at(reader, va, &n);
 
-		if (!x86_decode(bytes, n, word, &insn))
+		/* Branches that are not taken lead out of a loop; it comes back to any of its addresses. */
+		if (va == been || !x86_decode(bytes, n, word, &insn))
 			return false;
+		if (!(i & (i - 1)))
+			been = va;
 		effect = x86_effect(&insn, va, word);
 		va += insn.len;
 		/* A call at the end of a function never returns; other code goes on behind the label. */

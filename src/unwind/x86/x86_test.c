@@ -154,6 +154,51 @@ static void a_function_behind_a_call_that_never_returns_tells_nothing(void **sta
 	assert_int_equal(RETURNS_FROM("\x90" ADD_40_RET), 0);
 }
 
+#define STEPS 1000
+
+/* The row of the code from `at` on, which ends in a return from an interrupt; how many steps that took. */
+static unsigned trap_at(const char *text, size_t n, size_t at, struct row *row)
+{
+	struct bytes bytes = {(const uint8_t *)text, n};
+	const struct code code = {.ctx = &bytes, .read = read_bytes};
+	unsigned steps = STEPS;
+	struct code_reader reader = {.code = &code, .steps = &steps};
+
+	x86_find_trap(&unwind_x86_64, &reader, RET + at, 0, row);
+	return STEPS - steps;
+}
+
+static void a_handler_keeps_the_frame_pointer_until_it_has_saved_it(void **state)
+{
+	/* 0 cld; 1 sub rsp, 120; 5 mov [rsp+40], rbp; 10 call rax; 12 mov rbp, [rsp+40]; 17 add rsp, 136; 24 iretq */
+	static const char text[] = "\xfc\x48\x83\xec\x78\x48\x89\x6c\x24\x28\xff\xd0"
+				   "\x48\x8b\x6c\x24\x28\x48\x81\xc4\x88\x00\x00\x00\x48\xcf";
+	struct row row;
+
+	trap_at(text, sizeof(text) - 1, 0, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.cfa_offset, 16);
+	assert_int_equal(row.fp_at, ROW_SAME);
+	trap_at(text, sizeof(text) - 1, 5, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.cfa_offset, 136);
+	assert_int_equal(row.fp_at, ROW_SAME);
+	trap_at(text, sizeof(text) - 1, 10, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.cfa_offset, 136);
+	assert_int_equal(row.fp_at, 40 - 136);
+}
+
+static void a_loop_is_followed_for_few_turns(void **state)
+{
+	/* 0 nop; 1 nop; 2 jmp 0 */
+	static const char text[] = "\x90\x90\xeb\xfc";
+	struct row row;
+
+	assert_in_range(trap_at(text, sizeof(text) - 1, 1, &row), 1, 12);
+	assert_int_equal(row.kind, ROW_NONE);
+}
+
 static size_t read_low(void *ctx, uint64_t va, void *buf, size_t len)
 {
 	return read_bytes(ctx, va + RET, buf, len);
@@ -189,6 +234,8 @@ int main(void)
 		cmocka_unit_test(hypercall_stubs_are_recognized),
 		cmocka_unit_test(room_for_arguments_behind_a_call_begins_no_function),
 		cmocka_unit_test(a_function_behind_a_call_that_never_returns_tells_nothing),
+		cmocka_unit_test(a_handler_keeps_the_frame_pointer_until_it_has_saved_it),
+		cmocka_unit_test(a_loop_is_followed_for_few_turns),
 		cmocka_unit_test(code_at_address_0_is_followed),
 	};
 
