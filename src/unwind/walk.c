@@ -259,6 +259,15 @@ static bool begins_stack(struct walk *walk)
 	       marks_first_frame(walk);
 }
 
+/*
+ * Has nothing told how this code returns? It may stand behind a label without a symbol, to which a
+ * pointer leads, and be counted to the function before: that leads elsewhere.
+ */
+static bool may_ask_return(const struct frame_state *state)
+{
+	return !state->learned && !(state->has_flow && state->flow == FLOW_FOUND);
+}
+
 /* Return addresses are on the stack: a search comes first, as it finds what proves itself. */
 static enum found without_start(struct walk *walk, uint8_t *trust)
 {
@@ -267,8 +276,8 @@ static enum found without_start(struct walk *walk, uint8_t *trust)
 	if (begins_stack(walk))
 		return walk_end(walk, UNWIND_OUTERMOST);
 	found = search(walk, trust);
-	if (found == FOUND_NONE && !walk_is_stuck(walk) && !rule_known(&walk->state) &&
-	    !walk->state.has_start && !records_end(walk))
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && may_ask_return(&walk->state) &&
+	    !records_end(walk))
 		found = rule_return(walk, trust);
 	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }

@@ -76,6 +76,24 @@ static void what_was_called_through_a_pointer_is_left_where_it_returns(void **st
 	EXPECT_NONE(UNWIND_BROKEN);
 }
 
+static void code_that_its_function_does_not_lead_to_is_left_where_it_returns(void **state)
+{
+	/* As a switch of threads goes on: 0 ret; 16 pop rbx, pop rbp, ret */
+	CODE(JUMPS, "\xc3");
+	CODE(JUMPS + 16, "\x5b\x5d\xc3");
+	*at(STACK + 16) = IN_MAIN;
+	*at(STACK + 24) = STACK + 0x60;
+	*at(STACK + 32) = IN_START;
+	unwind(TEXT + JUMPS + 16, NO_FP);
+	assert_in_range(out.n, 2, 3);
+	assert_int_equal(frames[1].addr, IN_MAIN);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+	/* Not if that is no return address. */
+	*at(STACK + 16) = NO_CALL;
+	unwind(TEXT + JUMPS + 16, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+}
+
 static void a_call_of_a_thunk_is_one_through_a_register(void **state)
 {
 	static const struct {
@@ -291,6 +309,7 @@ int main(void)
 		TEST(a_zero_return_address_is_the_end),
 		TEST(loops_end),
 		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
+		TEST(code_that_its_function_does_not_lead_to_is_left_where_it_returns),
 		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),
