@@ -297,11 +297,11 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 
 /*
  * Follows the code from the instructions before the address, the nearest first,
- * until one of this kind (NULL: none is) leads here.
+ * until one of this kind (NULL: none is), at a multiple of `alignment`, leads here.
  */
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 			bool (*is)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n),
-			struct rule *rule)
+			unsigned alignment, struct rule *rule)
 {
 	uint8_t bytes[FRAME_SEARCH];
 	const size_t most = is ? sizeof(bytes) : 0;
@@ -309,7 +309,7 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 	unsigned tries = 0;
 
 	for (size_t back = 1; back <= n && tries < FRAME_TRIES; back++) {
-		if (!is(unwinder->isa, bytes + n - back, back))
+		if ((info->addr - back) % alignment || !is(unwinder->isa, bytes + n - back, back))
 			continue;
 		tries++;
 		if (follow(unwinder, info, info->addr - back, 0, rule) == FLOW_FOUND)
@@ -332,10 +332,11 @@ bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_
 			info->is_found[what] = isa->find_return &&
 					       isa->find_return(&query, &unwinder->reader, found);
 		else if (what == SOUGHT_FRAME)
-			info->is_found[what] = find_before(unwinder, info, isa->makes_frame, found);
+			info->is_found[what] = find_before(unwinder, info, isa->makes_frame,
+							   isa->alignment, found);
 		else
 			info->is_found[what] =
-				find_before(unwinder, info, isa->sets_up_frame, found) &&
+				find_before(unwinder, info, isa->sets_up_frame, 1, found) &&
 				found->cfa_fp != RULE_NOT;
 	}
 	if (what != SOUGHT_RECORD)

@@ -276,9 +276,13 @@ static enum found without_start(struct walk *walk, uint8_t *trust)
 	if (begins_stack(walk))
 		return walk_end(walk, UNWIND_OUTERMOST);
 	found = search(walk, trust);
-	if (found == FOUND_NONE && !walk_is_stuck(walk) && may_ask_return(&walk->state) &&
-	    !records_end(walk))
-		found = rule_return(walk, trust);
+	if (found == FOUND_NONE && !walk_is_stuck(walk) && may_ask_return(&walk->state)) {
+		if (!records_end(walk))
+			found = rule_return(walk, trust);
+		/* A record that ends may be of a frame below, and fp be used for something else here. */
+		if (found == FOUND_NONE && !walk_is_stuck(walk))
+			found = rule_frame(walk, trust);
+	}
 	return found == FOUND_NONE ? rule_record(walk, false, trust) : found;
 }
 

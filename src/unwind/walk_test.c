@@ -94,6 +94,27 @@ static void code_that_its_function_does_not_lead_to_is_left_where_it_returns(voi
 	EXPECT_NONE(UNWIND_BROKEN);
 }
 
+static void
+a_function_without_a_symbol_that_never_returns_begins_where_compilers_align_it(void **state)
+{
+	/* 0 ret; 16 push rbp; mov rbp, rdi; push rbx; sub rsp, 8; 25 call LEAF; 30 jmp 25; all as a thread's first function */
+	CODE(JUMPS, "\xc3");
+	CODE(JUMPS + 16, "\x55\x48\x89\xfd\x53\x48\x83\xec\x08");
+	call(JUMPS + 25, TEXT + LEAF);
+	CODE(JUMPS + 30, "\xeb\xf9");
+	symbols = false;
+	*at(STACK + 16) = 0;
+	*at(STACK + 24) = IN_H;
+	unwind(TEXT + JUMPS + 25, NO_FP);
+	assert_in_range(out.n, 2, 3);
+	assert_int_equal(frames[1].addr, IN_H);
+	assert_int_equal(frames[1].trust, TRUST_GUESS);
+	/* Not if that is no return address. */
+	*at(STACK + 24) = NO_CALL;
+	unwind(TEXT + JUMPS + 25, NO_FP);
+	EXPECT_NONE(UNWIND_BROKEN);
+}
+
 static void a_call_of_a_thunk_is_one_through_a_register(void **state)
 {
 	static const struct {
@@ -310,6 +331,7 @@ int main(void)
 		TEST(loops_end),
 		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
 		TEST(code_that_its_function_does_not_lead_to_is_left_where_it_returns),
+		TEST(a_function_without_a_symbol_that_never_returns_begins_where_compilers_align_it),
 		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),

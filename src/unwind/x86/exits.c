@@ -20,18 +20,16 @@ struct x86_exit {
 	int64_t floor; /* a function that began meanwhile gives back no more stack than up to here */
 };
 
+#define MOV_TO	 0x89
+#define MOV_FROM 0x8b
+
 /* Instructions that are followed at most. */
 #define RETURN_STEPS 600
 
-static bool moves_fp_from_stack(const struct x86_insn *insn)
+/* Is it a mov between fp and the stack, by this opcode? */
+static bool moves_fp(const struct x86_insn *insn, uint8_t opcode)
 {
-	return insn->map == X86_MAP_ONE && insn->opcode == 0x8b && !insn->vector && insn->modrm &&
-	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
-}
-
-static bool moves_fp_to_stack(const struct x86_insn *insn)
-{
-	return insn->map == X86_MAP_ONE && insn->opcode == 0x89 && !insn->vector && insn->modrm &&
+	return insn->map == X86_MAP_ONE && insn->opcode == opcode && !insn->vector && insn->modrm &&
 	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
 }
 
@@ -82,11 +80,11 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 		*exit = (struct x86_exit){.word = word, .loaded = true, .loaded_from = exit->sp};
 		return true;
 	}
-	if (moves_fp_from_stack(insn)) {
+	if (moves_fp(insn, MOV_FROM)) {
 		pop_fp(exit, exit->sp + insn->disp);
 		return true;
 	}
-	if (moves_fp_to_stack(insn)) {
+	if (moves_fp(insn, MOV_TO)) {
 		save_fp(exit, exit->sp + insn->disp);
 		return true;
 	}

@@ -214,13 +214,24 @@ static bool pushes_fp(const struct unwind_isa *isa, const uint8_t *bytes, size_t
 	return n && *bytes == PUSH_BP;
 }
 
-/* What both have alike. */
-#define X86                                                                                       \
-	.isa = ISA_X86, .address = UINT64_MAX, .sets_up_frame = pushes_fp,                        \
-	.call_max = X86_CALL_MAX, .call_before = x86_call_before,                                 \
-	.begins_stack = x86_begins_stack, .marking = 16, .follow = follow, .bounds = stub_bounds, \
-	.find_return = x86_find_return, .handler = x86_find_trap, .interrupted = interrupted,     \
-	.pushed = pushed
+static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n)
+{
+	struct x86_insn insn;
+	struct x86_effect effect;
+
+	if (!x86_decode(bytes, n, isa->word, &insn))
+		return false;
+	effect = x86_effect(&insn, 0, isa->word);
+	return x86_begins_function(&insn, &effect, false, isa->word);
+}
+
+/* What both have alike; compilers align functions to 16 bytes. */
+#define X86                                                                              \
+	.isa = ISA_X86, .address = UINT64_MAX, .sets_up_frame = pushes_fp,               \
+	.makes_frame = makes_frame, .alignment = 16, .call_max = X86_CALL_MAX,           \
+	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .marking = 16, \
+	.follow = follow, .bounds = stub_bounds, .find_return = x86_find_return,         \
+	.handler = x86_find_trap, .interrupted = interrupted, .pushed = pushed
 
 const struct unwind_isa unwind_x86_64 = {
 	X86,	     .word = 8,	  .sp = SP_64,
