@@ -164,6 +164,7 @@ class Grub(unittest.TestCase):
             done = subprocess.run([ROOT / "tests" / "foreign", image, "--samples", "1000", "--seconds", "3"], capture_output=True, text=True, check=False,
                                   env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(" 0 with a missing caller", done.stdout)
         print(done.stdout, end=" ", flush=True)
 
     def test_pv(self):

@@ -147,12 +147,10 @@ struct unwind_isa {
 
 	/* Does code begin here that sets up fp for a frame record? NULL: not supported. */
 	bool (*sets_up_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
-	/*
-	 * Does this instruction make a frame, as a function's first ones do? Those are looked for at
-	 * multiples of `alignment`. NULL: not supported.
-	 */
+	/* Does this instruction make a frame, as a function's first ones do, or take a stack of its own? NULL: not supported. */
 	bool (*makes_frame)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n);
-	uint8_t alignment;
+	/* May a function begin at `va`, behind these `n` bytes? NULL: anywhere. */
+	bool (*may_begin)(const uint8_t *bytes, size_t n, uint64_t va);
 
 	/* Follows the code from a function's start, and fills in the rule. */
 	enum flow_result (*follow)(const struct flow_query *query, struct code_reader *reader,

@@ -136,12 +136,11 @@ bool handler_returns(const struct unwind_isa *isa, struct code_reader *reader, u
 		     uint64_t end, struct row *trap);
 
 /* What processors with struct link_code have alike. */
-#define LINK_ISA                                                                               \
-	.address = UINT64_MAX, .link = true, .call_before = link_call_before,                  \
-	.begins_stack = link_begins_stack, .marking = 64, .sets_up_frame = link_sets_up_frame, \
-	.makes_frame = link_makes_frame, .alignment = 1, .follow = link_follow,                \
-	.find_return = link_find_return, .handler = handler_returns, .link_code = &link_code,  \
-	.interrupted = interrupted
+#define LINK_ISA                                                                                 \
+	.address = UINT64_MAX, .link = true, .call_before = link_call_before,                    \
+	.begins_stack = link_begins_stack, .marking = 64, .sets_up_frame = link_sets_up_frame,   \
+	.makes_frame = link_makes_frame, .follow = link_follow, .find_return = link_find_return, \
+	.handler = handler_returns, .link_code = &link_code, .interrupted = interrupted
 
 /* Emulates the code from the walk's frame to the return. False: it has none. */
 bool handler_run(struct handler_run *run, struct walk *walk);

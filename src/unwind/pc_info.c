@@ -290,6 +290,8 @@ enum flow_result pc_info_try_start(struct unwinder *unwinder, struct pc_info *in
 /* Reads as many bytes that end at `va` as are readable in one piece; at most `max`. */
 static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, size_t max)
 {
+	if (max > va)
+		max = va;
 	while (max && code->read(code->ctx, va - max, bytes, max) != max)
 		max /= 2;
 	return max;
@@ -297,11 +299,12 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 
 /*
  * Follows the code from the instructions before the address, the nearest first,
- * until one of this kind (NULL: none is), at a multiple of `alignment`, leads here.
+ * until one of this kind (NULL: none is), where a function may begin, leads here.
  */
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 			bool (*is)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n),
-			unsigned alignment, struct rule *rule)
+			bool (*may_begin)(const uint8_t *bytes, size_t n, uint64_t va),
+			struct rule *rule)
 {
 	uint8_t bytes[FRAME_SEARCH];
 	const size_t most = is ? sizeof(bytes) : 0;
@@ -309,7 +312,8 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 	unsigned tries = 0;
 
 	for (size_t back = 1; back <= n && tries < FRAME_TRIES; back++) {
-		if ((info->addr - back) % alignment || !is(unwinder->isa, bytes + n - back, back))
+		if ((may_begin && !may_begin(bytes, n - back, info->addr - back)) ||
+		    !is(unwinder->isa, bytes + n - back, back))
 			continue;
 		tries++;
 		if (follow(unwinder, info, info->addr - back, 0, rule) == FLOW_FOUND)
@@ -333,10 +337,10 @@ bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_
 					       isa->find_return(&query, &unwinder->reader, found);
 		else if (what == SOUGHT_FRAME)
 			info->is_found[what] = find_before(unwinder, info, isa->makes_frame,
-							   isa->alignment, found);
+							   isa->may_begin, found);
 		else
 			info->is_found[what] =
-				find_before(unwinder, info, isa->sets_up_frame, 1, found) &&
+				find_before(unwinder, info, isa->sets_up_frame, NULL, found) &&
 				found->cfa_fp != RULE_NOT;
 	}
 	if (what != SOUGHT_RECORD)

@@ -451,6 +451,8 @@ enum found rule_frame(struct walk *walk, uint8_t *trust)
 
 	if (!pc_info_seek(walk->in->unwinder, walk_info(walk), SOUGHT_FRAME, &learned.rule))
 		return FOUND_NONE;
+	if (learned.rule.entry && learned.rule.cfa_sp == RULE_NOT)
+		return walk_end(walk, UNWIND_OUTERMOST);
 	found = rule_learned(walk, &learned, trust);
 	if (found == FOUND_NONE && walk->isa->link && !walk_is_stuck(walk) &&
 	    was_jumped_to(walk, &learned.rule))

@@ -94,25 +94,46 @@ static void code_that_its_function_does_not_lead_to_is_left_where_it_returns(voi
 	EXPECT_NONE(UNWIND_BROKEN);
 }
 
-static void
-a_function_without_a_symbol_that_never_returns_begins_where_compilers_align_it(void **state)
+/* A thread's first function: 0 push rbp; mov rbp, rdi; push rbx; sub rsp, 8; 9 call LEAF; 14 jmp 9 */
+static void expect_beginning(unsigned begin)
 {
-	/* 0 ret; 16 push rbp; mov rbp, rdi; push rbx; sub rsp, 8; 25 call LEAF; 30 jmp 25; all as a thread's first function */
-	CODE(JUMPS, "\xc3");
-	CODE(JUMPS + 16, "\x55\x48\x89\xfd\x53\x48\x83\xec\x08");
-	call(JUMPS + 25, TEXT + LEAF);
-	CODE(JUMPS + 30, "\xeb\xf9");
+	CODE(begin, "\x55\x48\x89\xfd\x53\x48\x83\xec\x08");
+	call(begin + 9, TEXT + LEAF);
+	CODE(begin + 14, "\xeb\xf9");
 	symbols = false;
 	*at(STACK + 16) = 0;
 	*at(STACK + 24) = IN_H;
-	unwind(TEXT + JUMPS + 25, NO_FP);
+	unwind(TEXT + begin + 9, NO_FP);
 	assert_in_range(out.n, 2, 3);
 	assert_int_equal(frames[1].addr, IN_H);
 	assert_int_equal(frames[1].trust, TRUST_GUESS);
 	/* Not if that is no return address. */
 	*at(STACK + 24) = NO_CALL;
-	unwind(TEXT + JUMPS + 25, NO_FP);
+	unwind(TEXT + begin + 9, NO_FP);
 	EXPECT_NONE(UNWIND_BROKEN);
+}
+
+static void a_function_without_a_symbol_begins_where_compilers_align_it(void **state)
+{
+	expect_beginning(JUMPS + 32);
+}
+
+static void a_function_without_a_symbol_begins_behind_one_that_returns(void **state)
+{
+	CODE(JUMPS + 7, "\xc3");
+	expect_beginning(JUMPS + 8);
+}
+
+static void code_without_a_symbol_that_takes_a_stack_of_its_own_has_no_caller(void **state)
+{
+	/* 0 mov rsp, [rip]; and rsp, -16; 11 call LEAF */
+	CODE(JUMPS + 32, "\x48\x8b\x25\x00\x00\x00\x00\x48\x83\xe4\xf0");
+	call(JUMPS + 43, TEXT + LEAF);
+	symbols = false;
+	*at(STACK) = TEXT + JUMPS + 48;
+	*at(STACK + 8) = NO_CALL;
+	unwind(TEXT + LEAF, NO_FP);
+	EXPECT(UNWIND_OUTERMOST, TEXT + JUMPS + 48);
 }
 
 static void a_call_of_a_thunk_is_one_through_a_register(void **state)
@@ -331,7 +352,9 @@ int main(void)
 		TEST(loops_end),
 		TEST(what_was_called_through_a_pointer_is_left_where_it_returns),
 		TEST(code_that_its_function_does_not_lead_to_is_left_where_it_returns),
-		TEST(a_function_without_a_symbol_that_never_returns_begins_where_compilers_align_it),
+		TEST(a_function_without_a_symbol_begins_where_compilers_align_it),
+		TEST(a_function_without_a_symbol_begins_behind_one_that_returns),
+		TEST(code_without_a_symbol_that_takes_a_stack_of_its_own_has_no_caller),
 		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),

@@ -111,6 +111,7 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
 /* x86-64 and x86-32, for the unwinder. */
 
 #define PUSH_BP 0x55
+#define RET	0xc3
 
 /* DWARF numbers of registers (arch/arch.h). */
 enum { FP_64 = 6, SP_64 = 7, PC_64 = 16, FP_32 = 5, SP_32 = 4, PC_32 = 8 };
@@ -222,13 +223,20 @@ static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size
 	if (!x86_decode(bytes, n, isa->word, &insn))
 		return false;
 	effect = x86_effect(&insn, 0, isa->word);
-	return x86_begins_function(&insn, &effect, false, isa->word);
+	return x86_begins_function(&insn, &effect, false, isa->word) ||
+	       (effect.op == X86_LOSE && effect.reg == X86_SP && effect.value);
 }
 
-/* What both have alike; compilers align functions to 16 bytes. */
+/* Compilers align functions to 16 bytes; else most of them stand behind one that returns. */
+static bool may_begin(const uint8_t *bytes, size_t n, uint64_t va)
+{
+	return !(va % 16) || (n && bytes[n - 1] == RET);
+}
+
+/* What both have alike. */
 #define X86                                                                              \
 	.isa = ISA_X86, .address = UINT64_MAX, .sets_up_frame = pushes_fp,               \
-	.makes_frame = makes_frame, .alignment = 16, .call_max = X86_CALL_MAX,           \
+	.makes_frame = makes_frame, .may_begin = may_begin, .call_max = X86_CALL_MAX,    \
 	.call_before = x86_call_before, .begins_stack = x86_begins_stack, .marking = 16, \
 	.follow = follow, .bounds = stub_bounds, .find_return = x86_find_return,         \
 	.handler = x86_find_trap, .interrupted = interrupted, .pushed = pushed
