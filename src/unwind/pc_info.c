@@ -304,7 +304,7 @@ static size_t read_before(const struct code *code, uint64_t va, uint8_t *bytes, 
 static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 			bool (*is)(const struct unwind_isa *isa, const uint8_t *bytes, size_t n),
 			bool (*may_begin)(const uint8_t *bytes, size_t n, uint64_t va),
-			struct rule *rule)
+			struct rule *rule, uint64_t *began)
 {
 	uint8_t bytes[FRAME_SEARCH];
 	const size_t most = is ? sizeof(bytes) : 0;
@@ -316,7 +316,8 @@ static bool find_before(struct unwinder *unwinder, const struct pc_info *info,
 		    !is(unwinder->isa, bytes + n - back, back))
 			continue;
 		tries++;
-		if (follow(unwinder, info, info->addr - back, 0, rule) == FLOW_FOUND)
+		*began = info->addr - back;
+		if (follow(unwinder, info, *began, 0, rule) == FLOW_FOUND)
 			return true;
 	}
 	return false;
@@ -328,6 +329,7 @@ bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_
 	const struct unwind_isa *isa = unwinder->isa;
 	const struct flow_query query = {.isa = isa, .addr = info->addr, .kind = info->kind};
 	struct rule *found = what == SOUGHT_RECORD ? rule : &info->found[what];
+	uint64_t began;
 
 	/* With little left to spend, the answer could be wrong for later stacks. */
 	if (!info->sought[what] && info->readable && unwinder->steps >= PATHS_STEPS_WITHIN) {
@@ -337,11 +339,11 @@ bool pc_info_seek(struct unwinder *unwinder, struct pc_info *info, enum pc_info_
 					       isa->find_return(&query, &unwinder->reader, found);
 		else if (what == SOUGHT_FRAME)
 			info->is_found[what] = find_before(unwinder, info, isa->makes_frame,
-							   isa->may_begin, found);
+							   isa->may_begin, found, &info->began);
 		else
-			info->is_found[what] =
-				find_before(unwinder, info, isa->sets_up_frame, NULL, found) &&
-				found->cfa_fp != RULE_NOT;
+			info->is_found[what] = find_before(unwinder, info, isa->sets_up_frame, NULL,
+							   found, &began) &&
+					       found->cfa_fp != RULE_NOT;
 	}
 	if (what != SOUGHT_RECORD)
 		*rule = *found;

@@ -57,7 +57,8 @@ struct pc_info {
 	/* Results of pc_info_seek. */
 	bool sought[PC_INFO_SOUGHT], is_found[PC_INFO_SOUGHT];
 	struct rule found[SOUGHT_RECORD];
-	uint8_t vain; /* searches of the stack for its caller that found none */
+	uint64_t began; /* SOUGHT_FRAME: from there */
+	uint8_t vain;	/* searches of the stack for its caller that found none */
 };
 
 /* Instructions that may be followed for one stack, so that a hostile guest costs little. */

@@ -453,6 +453,9 @@ enum found rule_frame(struct walk *walk, uint8_t *trust)
 		return FOUND_NONE;
 	if (learned.rule.entry && learned.rule.cfa_sp == RULE_NOT)
 		return walk_end(walk, UNWIND_OUTERMOST);
+	/* Nothing but a call of it shows that it begins there. */
+	learned.has_start = !walk->isa->link;
+	learned.start = walk_info(walk)->began;
 	found = rule_learned(walk, &learned, trust);
 	if (found == FOUND_NONE && walk->isa->link && !walk_is_stuck(walk) &&
 	    was_jumped_to(walk, &learned.rule))

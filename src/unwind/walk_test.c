@@ -126,14 +126,22 @@ static void a_function_without_a_symbol_begins_behind_one_that_returns(void **st
 
 static void code_without_a_symbol_that_takes_a_stack_of_its_own_has_no_caller(void **state)
 {
-	/* 0 mov rsp, [rip]; and rsp, -16; 11 call LEAF */
-	CODE(JUMPS + 32, "\x48\x8b\x25\x00\x00\x00\x00\x48\x83\xe4\xf0");
-	call(JUMPS + 43, TEXT + LEAF);
-	symbols = false;
-	*at(STACK) = TEXT + JUMPS + 48;
-	*at(STACK + 8) = NO_CALL;
-	unwind(TEXT + LEAF, NO_FP);
-	EXPECT(UNWIND_OUTERMOST, TEXT + JUMPS + 48);
+	/* 0 mov rsp, [0x40f000], or lea; 8 mov [rip], rsi; and rsp, -16; 19 call LEAF */
+	static const char loads[2][9] = {"\x48\x8b\x24\x25\x00\xf0\x40\x00",
+					 "\x48\x8d\x24\x25\x00\xf0\x40\x00"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		const unsigned begin = JUMPS + 32 + 64 * i;
+
+		CODE(begin, loads[i]);
+		CODE(begin + 8, "\x48\x89\x35\x21\x00\x41\x00\x48\x83\xe4\xf0");
+		call(begin + 19, TEXT + LEAF);
+		symbols = false;
+		*at(STACK) = TEXT + begin + 24;
+		*at(STACK + 8) = NO_CALL;
+		unwind(TEXT + LEAF, NO_FP);
+		EXPECT(UNWIND_OUTERMOST, TEXT + begin + 24);
+	}
 }
 
 static void a_call_of_a_thunk_is_one_through_a_register(void **state)

@@ -215,6 +215,17 @@ static bool pushes_fp(const struct unwind_isa *isa, const uint8_t *bytes, size_t
 	return n && *bytes == PUSH_BP;
 }
 
+#define MOV 0x8b
+#define LEA 0x8d
+
+/* Does it load sp with a fixed address, or from there, as an entry does? */
+static bool takes_stack(const struct x86_insn *insn)
+{
+	return insn->map == X86_MAP_ONE && (insn->opcode == MOV || insn->opcode == LEA) &&
+	       !insn->vector && insn->mod == 0 && insn->reg == X86_SP && insn->base == X86_NO_REG &&
+	       !insn->index;
+}
+
 static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n)
 {
 	struct x86_insn insn;
@@ -223,8 +234,7 @@ static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size
 	if (!x86_decode(bytes, n, isa->word, &insn))
 		return false;
 	effect = x86_effect(&insn, 0, isa->word);
-	return x86_begins_function(&insn, &effect, false, isa->word) ||
-	       (effect.op == X86_LOSE && effect.reg == X86_SP && effect.value);
+	return x86_begins_function(&insn, &effect, false, isa->word) || takes_stack(&insn);
 }
 
 /* Compilers align functions to 16 bytes; else most of them stand behind one that returns. */
