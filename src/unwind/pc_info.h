@@ -57,7 +57,7 @@ struct pc_info {
 	/* Results of pc_info_seek. */
 	bool sought[PC_INFO_SOUGHT], is_found[PC_INFO_SOUGHT];
 	struct rule found[SOUGHT_RECORD];
-	uint64_t began; /* SOUGHT_FRAME: from there */
+	uint64_t began; /* SOUGHT_FRAME: address of that instruction */
 	uint8_t vain;	/* searches of the stack for its caller that found none */
 };
 

@@ -248,13 +248,12 @@ bool x86_is_call(const struct x86_effect *effect)
 	return effect->op == X86_CALL || effect->op == X86_CALL_INDIRECT;
 }
 
-#define RET	  0xc3
 #define RET_BYTES 0xc2
 
 enum path x86_path(const struct x86_insn *insn, const struct x86_effect *effect)
 {
 	const bool returns = insn->map == X86_MAP_ONE && !insn->vector &&
-			     (insn->opcode == RET || insn->opcode == RET_BYTES);
+			     (insn->opcode == X86_RET || insn->opcode == RET_BYTES);
 
 	switch (effect->op) {
 	case X86_CALL:

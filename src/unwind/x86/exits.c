@@ -20,9 +20,6 @@ struct x86_exit {
 	int64_t floor; /* a function that began meanwhile gives back no more stack than up to here */
 };
 
-#define MOV_TO	 0x89
-#define MOV_FROM 0x8b
-
 /* Instructions that are followed at most. */
 #define RETURN_STEPS 600
 
@@ -80,11 +77,11 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 		*exit = (struct x86_exit){.word = word, .loaded = true, .loaded_from = exit->sp};
 		return true;
 	}
-	if (moves_fp(insn, MOV_FROM)) {
+	if (moves_fp(insn, X86_MOV_FROM)) {
 		pop_fp(exit, exit->sp + insn->disp);
 		return true;
 	}
-	if (moves_fp(insn, MOV_TO)) {
+	if (moves_fp(insn, X86_MOV_TO)) {
 		save_fp(exit, exit->sp + insn->disp);
 		return true;
 	}

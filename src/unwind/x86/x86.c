@@ -111,7 +111,6 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
 /* x86-64 and x86-32, for the unwinder. */
 
 #define PUSH_BP 0x55
-#define RET	0xc3
 
 /* DWARF numbers of registers (arch/arch.h). */
 enum { FP_64 = 6, SP_64 = 7, PC_64 = 16, FP_32 = 5, SP_32 = 4, PC_32 = 8 };
@@ -215,15 +214,12 @@ static bool pushes_fp(const struct unwind_isa *isa, const uint8_t *bytes, size_t
 	return n && *bytes == PUSH_BP;
 }
 
-#define MOV 0x8b
-#define LEA 0x8d
-
 /* Does it load sp with a fixed address, or from there, as an entry does? */
 static bool takes_stack(const struct x86_insn *insn)
 {
-	return insn->map == X86_MAP_ONE && (insn->opcode == MOV || insn->opcode == LEA) &&
-	       !insn->vector && insn->mod == 0 && insn->reg == X86_SP && insn->base == X86_NO_REG &&
-	       !insn->index;
+	return insn->map == X86_MAP_ONE &&
+	       (insn->opcode == X86_MOV_FROM || insn->opcode == X86_LEA) && !insn->vector &&
+	       insn->mod == 0 && insn->reg == X86_SP && insn->base == X86_NO_REG && !insn->index;
 }
 
 static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size_t n)
@@ -240,7 +236,7 @@ static bool makes_frame(const struct unwind_isa *isa, const uint8_t *bytes, size
 /* Compilers align functions to 16 bytes; else most of them stand behind one that returns. */
 static bool may_begin(const uint8_t *bytes, size_t n, uint64_t va)
 {
-	return !(va % 16) || (n && bytes[n - 1] == RET);
+	return !(va % 16) || (n && bytes[n - 1] == X86_RET);
 }
 
 /* What both have alike. */

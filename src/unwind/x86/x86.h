@@ -11,6 +11,9 @@
 #include "unwind/isa.h"
 #include "unwind/tables/unwind_table.h"
 
+/* Opcodes of the first map (SDM vol. 2, appendix A). */
+enum { X86_MOV_TO = 0x89, X86_MOV_FROM = 0x8b, X86_LEA = 0x8d, X86_RET = 0xc3 };
+
 /* Effect of an instruction on the stack pointer, the frame pointer and the flow of control. */
 
 enum x86_op {

@@ -37,7 +37,7 @@ SAMPLES = (MILLION, 10 * MILLION)
 STACKS = (1_000, 100_000, MILLION)
 # These have to sum up ten million samples in 5 s; others write each sample.
 SUMMARIES = ("report", "tree", "svg")
-PAGE = 5  # seconds for a million: after as long it is to be usable in a browser
+PAGE = 5  # CPU seconds for a million samples: a page packs all that it can show
 # Nobody has set limits for these.
 UNLIMITED = ("diff", "merge")
 
