@@ -390,12 +390,7 @@ const char *unwind_end_text(enum unwind_end end)
 
 const char *unwind_method_text(enum unwind_method method)
 {
-	static const char *const text[UNWIND_METHODS] = {
-		[UNWIND_AUTO] = "auto",
-		[UNWIND_FP] = "fp",
-		[UNWIND_CFI] = "cfi",
-		[UNWIND_SCAN] = "scan",
-	};
+	static const char *const text[UNWIND_METHODS] = {"auto", "fp", "cfi", "scan"};
 
 	return method < UNWIND_METHODS ? text[method] : "unknown";
 }

@@ -33,13 +33,6 @@ static bool record_fits(struct walk *walk, uint64_t ret)
 	return flow != FLOW_NOT && keeps_record(walk);
 }
 
-static bool function_of(const struct code *code, uint64_t va, uint64_t *start)
-{
-	uint64_t end;
-
-	return code->function && code->function(code->ctx, va, start, &end);
-}
-
 /*
  * A leaf has no record of its own: its caller is still in the link register,
  * and the record is the caller's. In code that cannot be followed, another
@@ -47,13 +40,12 @@ static bool function_of(const struct code *code, uint64_t va, uint64_t *start)
  */
 static bool is_in_link(struct walk *walk, uint64_t recorded, bool blind, uint64_t *ret)
 {
-	const struct code *code = walk->in->code;
 	uint64_t here, there;
 	struct call call;
 
 	*ret = walk_strip(walk, walk->at.ra);
-	if (!walk->isa->link || !walk->at.ra_known || !*ret || *ret == recorded || !code ||
-	    !function_of(code, walk->at.addr, &here) || !function_of(code, *ret - 1, &there) ||
+	if (!walk->isa->link || !walk->at.ra_known || !*ret || *ret == recorded ||
+	    !walk_function(walk, walk->at.addr, &here) || !walk_function(walk, *ret - 1, &there) ||
 	    here == there)
 		return false;
 	if (blind)
@@ -62,24 +54,13 @@ static bool is_in_link(struct walk *walk, uint64_t recorded, bool blind, uint64_
 	return call.direct || call.indirect;
 }
 
-static enum found go_by_link(struct walk *walk, uint64_t ret)
-{
-	walk->at.addr = ret;
-	walk->at.kind = FRAME_RETURN;
-	walk->at.first = walk->at.ra_known = walk->at.chained = false;
-	return FOUND_CALLER;
-}
-
-/* The record is the last: nobody has stored one before. */
+/*
+ * The record is the last: nobody has stored one before. Zeros alone prove no record: they stand
+ * behind any pointer to the stack that frameless code keeps.
+ */
 static enum found at_last(struct walk *walk, bool blind)
 {
-	/*
-	 * Zeros prove no record: they stand behind any pointer to the stack that
-	 * frameless code keeps.
-	 */
-	if (!walk->at.chained && !blind)
-		return FOUND_NONE;
-	return walk_end(walk, UNWIND_OUTERMOST);
+	return walk->at.chained || blind ? walk_end(walk, UNWIND_OUTERMOST) : FOUND_NONE;
 }
 
 /* Frame records of code that cannot be followed; blind: that cannot even be read. */
@@ -100,8 +81,11 @@ enum found rule_record(struct walk *walk, bool blind, uint8_t *trust)
 	    !walk_load(walk, fp + (uint64_t)layout->ra_at, &ret))
 		return FOUND_NONE;
 	ret = walk_strip(walk, ret);
-	if (is_in_link(walk, ret, blind, &lr))
-		return go_by_link(walk, lr);
+	if (is_in_link(walk, ret, blind, &lr)) {
+		walk_return_to(walk, lr, walk->at.sp);
+		walk->at.chained = false;
+		return FOUND_CALLER;
+	}
 	if (!ret)
 		return at_last(walk, blind);
 	if (walk->isa->fp_reserved && next && next <= fp)
@@ -295,10 +279,7 @@ static void go_by_symbols(struct walk *walk, const struct candidate *candidate, 
 		at->chained = true;
 		at->fp_known = walk_load(walk, candidate->slot - walk->word, &at->fp);
 	}
-	at->addr = candidate->ret;
-	at->kind = FRAME_RETURN;
-	at->first = false;
-	at->sp = candidate->slot + walk->word;
+	walk_return_to(walk, candidate->ret, candidate->slot + walk->word);
 	at->exact = !walk->isa->link;
 }
 

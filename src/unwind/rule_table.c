@@ -76,11 +76,7 @@ void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, u
 	} else if (rule->fp_at == RULE_NOT) {
 		at->fp_known = false;
 	}
-	at->addr = ret;
-	at->kind = FRAME_RETURN;
-	at->first = false;
-	at->ra_known = false;
-	at->sp = sp;
+	walk_return_to(walk, ret, sp);
 }
 
 bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *cfa)
@@ -174,10 +170,10 @@ static bool leaves_kernel(const struct walk *walk, uint64_t pc)
 static bool is_known_code(const struct walk *walk, uint64_t pc)
 {
 	const struct code *code = walk->in->code;
-	uint64_t start, end;
+	uint64_t start;
 
 	return (code->table && code->table(code->ctx, pc, &start)) ||
-	       (code->function && code->function(code->ctx, pc, &start, &end));
+	       walk_function(walk, pc, &start);
 }
 
 enum found rule_go_to_interrupted(struct walk *walk, const struct row_caller *caller)
@@ -271,12 +267,11 @@ static void learn_row(struct walk *walk, const struct row *row, uint64_t ret, ui
 static bool begins_thread(const struct walk *walk, uint64_t pc)
 {
 	const struct code *code = walk->in->code;
-	uint64_t slide, start, end;
+	uint64_t slide, start;
 	const struct unwind_table *table = code->table ? code->table(code->ctx, pc, &slide) : NULL;
 	const struct row *row = table ? unwind_table_find(table, pc - slide) : NULL;
 
-	return row && row->kind == ROW_END && code->function &&
-	       code->function(code->ctx, pc, &start, &end) && start == pc;
+	return row && row->kind == ROW_END && walk_function(walk, pc, &start) && start == pc;
 }
 
 /*
@@ -287,15 +282,14 @@ static bool begins_thread(const struct walk *walk, uint64_t pc)
 static bool jumps_by_return(struct walk *walk, const struct row_caller *caller,
 			    struct row_caller *beyond, uint8_t *trust)
 {
-	const struct code *code = walk->in->code;
-	uint64_t start, end;
+	uint64_t start;
 
 	*beyond = *caller;
 	beyond->slot += walk->word;
 	beyond->sp += walk->word;
-	return walk->at.kind == FRAME_PC && code->function &&
-	       code->function(code->ctx, caller->pc, &start, &end) && start == caller->pc &&
-	       walk_load(walk, beyond->slot, &beyond->pc) && believe_row(walk, beyond, trust);
+	return walk->at.kind == FRAME_PC && walk_function(walk, caller->pc, &start) &&
+	       start == caller->pc && walk_load(walk, beyond->slot, &beyond->pc) &&
+	       believe_row(walk, beyond, trust);
 }
 
 /*

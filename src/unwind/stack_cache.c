@@ -59,20 +59,14 @@ static void insert(struct stack_cache *cache, uint64_t key, uint16_t at)
 /* An entry outside of the order: a free one, or the one that is to be replaced. */
 static uint16_t take_free(struct stack_cache *cache)
 {
-	bool used[STACK_CACHE_ENTRIES] = {false};
-	uint16_t at = 0;
-	unsigned pos;
+	const unsigned pos = cache->next % STACK_CACHE_ENTRIES;
+	const uint16_t at = cache->at[pos];
 
-	if (cache->n == STACK_CACHE_ENTRIES) {
-		pos = cache->next++ % STACK_CACHE_ENTRIES;
-		at = cache->at[pos];
-		remove_at(cache, pos);
-		return at;
-	}
-	for (unsigned i = 0; i < cache->n; i++)
-		used[cache->at[i]] = true;
-	while (used[at])
-		at++;
+	/* Those in use are the first. */
+	if (cache->n < STACK_CACHE_ENTRIES)
+		return (uint16_t)cache->n;
+	cache->next++;
+	remove_at(cache, pos);
 	return at;
 }
 
@@ -141,7 +135,6 @@ void stack_cache_begin(struct walk *walk)
 	if (!fits(walk, entry))
 		return;
 	walk->ask_from = entry->bottom;
-	walk->same_known = false;
 	walk->entry_at = STACK_CACHE_FRAMES - entry->n;
 }
 

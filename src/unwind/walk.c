@@ -431,14 +431,6 @@ static bool is_other_program(const struct walk *walk, uint64_t stack, const stru
 	return false;
 }
 
-/* The kernel's frames are good. The same ones may lead on another time. */
-static void end_before_program(struct walk *walk)
-{
-	walk->cache = NULL;
-	walk->out->end = UNWIND_OUTERMOST;
-	walk->out->program = walk->at.addr;
-}
-
 /* Some frames farther; false: out->end says why not. */
 static bool climb(struct walk *walk, struct frame *frames)
 {
@@ -459,7 +451,10 @@ static bool climb(struct walk *walk, struct frame *frames)
 		return false;
 	}
 	if (is_other_program(walk, sp, frames)) {
-		end_before_program(walk);
+		/* The kernel's frames are good. The same ones may lead on another time. */
+		walk->cache = NULL;
+		out->end = UNWIND_OUTERMOST;
+		out->program = walk->at.addr;
 		return false;
 	}
 	walk->at.ret_at = walk->at.fp_at = 0;
@@ -477,7 +472,7 @@ static bool climb(struct walk *walk, struct frame *frames)
 	return false;
 }
 
-/* Member by member: clearing the whole of it at once takes longer than a short walk. */
+/* Clearing the whole of it takes longer than a short walk. */
 static void walk_begin(struct walk *walk, const struct unwind_input *in, struct unwind_result *out)
 {
 	const struct regs *regs = in->regs;
@@ -497,23 +492,10 @@ static void walk_begin(struct walk *walk, const struct unwind_input *in, struct 
 				.exact = (regs->sp & (walk->word - 1)) == 0,
 				.fp_known = true,
 				.ra_known = walk->isa->link && regs->gp_valid >> walk->isa->ra & 1};
-	/* The rule is read only where has_flow says that it is there. */
-	walk->state.has_start = walk->state.learned = walk->state.has_flow = false;
-	walk->state.flow = FLOW_FOUND;
-	walk->state.start = walk->state.end = 0;
-	walk->table = (struct table_entry){0};
-	walk->handler = false;
-	walk->readable = false;
-	walk->beyond = false;
-	walk->elsewhere = 0;
-	walk->visited = 0;
-	walk->missed = false;
-	walk->hurried = false;
+	memset(&walk->table, 0, sizeof(*walk) - offsetof(struct walk, table));
 	walk->extent = UINT64_MAX;
-	walk->cache = NULL;
-	walk->entry = NULL;
-	walk->common = 0;
-	walk->top = 0;
+	/* The rule is read only where has_flow says that it is there. */
+	memset(&walk->state, 0, offsetof(struct frame_state, rule));
 }
 
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)

@@ -4,6 +4,7 @@
 
 /* State of a walk up the stack, and the rules that find the next caller, a file each. */
 
+#include <stddef.h>
 #include <string.h>
 
 #include "unwind/pc_info.h"
@@ -47,25 +48,26 @@ struct walk {
 	struct arm_registers arm; /* of 32-bit Arm only */
 	struct cursor at;
 	struct frame_state state; /* a copy: looking up others may displace it */
-	struct table_entry table; /* the same */
 	struct row trap;	  /* the same */
-	bool handler;		  /* the same */
-	bool readable;		  /* the code here */
-	bool beyond;		  /* a frame lies above the window: out->want is set */
+	uint64_t extent;	  /* slot where a search ended with the window; else UINT64_MAX */
+	unsigned entry_pos;	  /* position of `entry` in the cache */
+	size_t entry_at;	  /* frames of `entry` before this one are passed */
+	uint64_t ask_from;	  /* frames below this address are not worth a question */
+	uint64_t same_from;	  /* the stack has the bytes of `entry` from this address on */
+	/* All from here on is 0 where a walk begins. */
+	struct table_entry table; /* a copy as `state` */
 	uint64_t elsewhere; /* a word that was needed is on a stack that is not at hand; 0: none */
-	uint32_t visited;   /* bit n: the walk is or was on in->others[n] */
-	bool hurried;	    /* a search that might find a caller was not made */
-	uint64_t extent;    /* slot where a search ended with the window; else UINT64_MAX */
-	bool missed;	    /* a word was looked for on other stacks, in vain */
 	struct stack_cache *cache; /* NULL: none to be used */
 	struct stack_entry *entry; /* of this stack; NULL: none */
-	unsigned entry_pos;	   /* position of `entry` in the cache */
-	size_t entry_at;	   /* frames of `entry` before this one are passed */
-	uint64_t ask_from;	   /* frames below this address are not worth a question */
-	uint64_t same_from;	   /* the stack has the bytes of `entry` from this address on */
-	bool same_known;	   /* same_from is known */
 	size_t common;		   /* frames at the end that are the same as the entry's */
 	uint64_t top;		   /* nothing from this address on was read */
+	uint32_t visited;	   /* bit n: the walk is or was on in->others[n] */
+	bool same_known;	   /* same_from is known */
+	bool handler;		   /* a copy as `state` */
+	bool readable;		   /* the code here */
+	bool beyond;		   /* a frame lies above the window: out->want is set */
+	bool hurried;		   /* a search that might find a caller was not made */
+	bool missed;		   /* a word was looked for on other stacks, in vain */
 };
 
 static inline uint64_t read_word(const uint8_t *bytes, uint64_t word)
@@ -143,6 +145,15 @@ static inline enum flow_result walk_try_start(const struct walk *walk, uint64_t 
 	return pc_info_try_start(walk->in->unwinder, walk_info(walk), start, rule);
 }
 
+/* Where the function begins that symbols name at `va`; false: they name none. */
+static inline bool walk_function(const struct walk *walk, uint64_t va, uint64_t *start)
+{
+	const struct code *code = walk->in->code;
+	uint64_t end;
+
+	return code && code->function && code->function(code->ctx, va, start, &end);
+}
+
 /* Was the code followed to where the walk stands? */
 static inline bool rule_known(const struct frame_state *state)
 {
@@ -179,6 +190,15 @@ static inline enum found walk_end(struct walk *walk, enum unwind_end why)
 /* The CFA by sp or by fp, as a rule has it; false if it does not tell. */
 bool walk_cfa_by_sp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
 bool walk_cfa_by_fp(const struct walk *walk, const struct rule *rule, uint64_t *cfa);
+
+/* Goes behind the call that ends at `ret`. */
+static inline void walk_return_to(struct walk *walk, uint64_t ret, uint64_t sp)
+{
+	walk->at.addr = ret;
+	walk->at.kind = FRAME_RETURN;
+	walk->at.first = walk->at.ra_known = false;
+	walk->at.sp = sp;
+}
 
 /* Goes to the caller: `ret` is the return address, by this rule and CFA. */
 void walk_go_by_rule(struct walk *walk, const struct rule *rule, uint64_t cfa, uint64_t ret);

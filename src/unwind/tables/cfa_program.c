@@ -93,7 +93,7 @@ static struct error *cfa_put_row(const struct cfa_program *program, const struct
 /* States that a program may remember; compilers nest them once. */
 #define REMEMBERED 16
 
-#define NO_REGISTER 0xff
+#define NO_FP 0xff
 
 /* AADWARF64, 5.1; newer than <dwarf.h>. */
 #define AARCH64_NEGATE_RA_STATE_WITH_PC 0x2c
@@ -119,12 +119,7 @@ const struct cfa_machine *cfa_machine(uint16_t e_machine)
 		{.machine = EM_386, .word = 4, .fp = 5, .sp = 4},
 		{.machine = EM_AARCH64, .word = 8, .fp = 29, .sp = 31, .link = true},
 		{.machine = EM_RISCV, .word = 8, .fp = 8, .sp = 2, .link = true},
-		{.machine = EM_ARM,
-		 .word = 4,
-		 .fp = NO_REGISTER,
-		 .sp = 13,
-		 .link = true,
-		 .kept = true},
+		{.machine = EM_ARM, .word = 4, .fp = NO_FP, .sp = 13, .link = true, .kept = true},
 	};
 
 	for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)

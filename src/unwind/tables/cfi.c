@@ -3,6 +3,7 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,15 +294,13 @@ static bool unpacks_to(uint64_t size, uint64_t packed)
 /* "ZLIB" and the size, highest byte first: how sections were packed before there was a flag. */
 static bool unpack_old(Elf_Scn *scn)
 {
-	Elf_Data *data = elf_rawdata(scn, NULL);
-	const uint8_t *bytes = data ? data->d_buf : NULL;
-	uint64_t size = 0;
+	const Elf_Data *data = elf_rawdata(scn, NULL);
+	uint64_t size;
 
-	if (!bytes || data->d_size < 12 || memcmp(bytes, "ZLIB", 4))
+	if (!data || !data->d_buf || data->d_size < 12 || memcmp(data->d_buf, "ZLIB", 4))
 		return false;
-	for (int i = 4; i < 12; i++)
-		size = size << 8 | bytes[i];
-	return unpacks_to(size, data->d_size) && elf_compress_gnu(scn, 0, 0) >= 0;
+	memcpy(&size, (const char *)data->d_buf + 4, sizeof(size));
+	return unpacks_to(be64toh(size), data->d_size) && elf_compress_gnu(scn, 0, 0) >= 0;
 }
 
 static bool unpack(Elf_Scn *scn, const GElf_Shdr *shdr)
@@ -320,12 +319,10 @@ static struct error *read_section(Elf *elf, const struct cfi_section *file, bool
 	struct cfi_section section = *file;
 	GElf_Shdr shdr;
 	Elf_Scn *scn = elf_find_section(elf, eh ? ".eh_frame" : ".debug_frame", &shdr);
-	bool good;
+	bool good = scn && unpack(scn, &shdr);
 
-	if (scn) {
-		good = unpack(scn, &shdr);
-	} else {
-		scn = eh ? NULL : elf_find_section(elf, ".zdebug_frame", &shdr);
+	if (!scn && !eh) {
+		scn = elf_find_section(elf, ".zdebug_frame", &shdr);
 		good = scn && unpack_old(scn);
 	}
 	*there = scn;

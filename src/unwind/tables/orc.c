@@ -7,18 +7,8 @@
 #include "base/debug_file.h"
 
 /* Registers that a rule names (arch/x86/include/asm/orc_types.h). */
-enum orc_reg {
-	ORC_UNDEFINED = 0,
-	ORC_PREV_SP = 1,
-	ORC_DX = 2,
-	ORC_DI = 3,
-	ORC_BP = 4,
-	ORC_SP = 5,
-	ORC_R10 = 6,
-	ORC_R13 = 7,
-	ORC_BP_INDIRECT = 8,
-	ORC_SP_INDIRECT = 9,
-};
+enum { ORC_UNDEFINED, ORC_PREV_SP, ORC_DX, ORC_DI, ORC_BP, ORC_SP, ORC_R10, ORC_R13 };
+enum { ORC_BP_INDIRECT = ORC_R13 + 1, ORC_SP_INDIRECT };
 
 /* DWARF's numbers (System V ABI x86-64, figure 3.36). */
 enum { DWARF_RDX = 1, DWARF_RDI = 5, DWARF_RBP = 6, DWARF_RSP = 7, DWARF_R10 = 10, DWARF_R13 = 13 };
@@ -33,7 +23,7 @@ enum orc_type { TYPE_NONE, TYPE_END, TYPE_CALL, TYPE_REGS, TYPE_REGS_PARTIAL };
 
 struct orc_rule {
 	int16_t sp_offset, bp_offset;
-	uint8_t sp_reg, bp_reg; /* enum orc_reg */
+	uint8_t sp_reg, bp_reg;
 	enum orc_type type;
 };
 

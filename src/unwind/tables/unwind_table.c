@@ -20,12 +20,8 @@ struct table_builder {
 	size_t n_runs, run_room;
 	struct row *row;
 	size_t n, room;
-	struct row_rare *rare;
-	uint8_t *expressions;
 	size_t rare_room, expressions_room;
-	uint32_t n_rare, n_expressions;
-	struct row_kept *kept;
-	uint32_t n_kept;
+	struct unwind_table table;	/* all of it but the rows */
 	uint16_t kept_slot[KEPT_SLOTS]; /* by its hash: the number in kept, plus one */
 };
 
@@ -35,15 +31,21 @@ struct error *table_builder_new(struct table_builder **out)
 	return *out ? NULL : error_no_memory();
 }
 
+static void free_parts(struct unwind_table *table)
+{
+	free(table->row);
+	free(table->rare);
+	free(table->expressions);
+	free(table->kept);
+}
+
 void table_builder_free(struct table_builder *builder)
 {
 	if (!builder)
 		return;
 	free(builder->run);
 	free(builder->row);
-	free(builder->rare);
-	free(builder->expressions);
-	free(builder->kept);
+	free_parts(&builder->table);
 	free(builder);
 }
 
@@ -95,26 +97,27 @@ static bool put_expression(struct table_builder *builder, struct row_rule *rule,
 			   const struct row_rule *before, const uint8_t *bytes)
 {
 	if (before && before->len == rule->len &&
-	    !memcmp(builder->expressions + before->offset, bytes, rule->len)) {
+	    !memcmp(builder->table.expressions + before->offset, bytes, rule->len)) {
 		rule->offset = before->offset;
 		return true;
 	}
-	if (builder->n_expressions + rule->len > builder->expressions_room)
+	if (builder->table.n_expressions + rule->len > builder->expressions_room)
 		return false;
-	rule->offset = builder->n_expressions;
-	memcpy(builder->expressions + builder->n_expressions, bytes, rule->len);
-	builder->n_expressions += rule->len;
+	rule->offset = builder->table.n_expressions;
+	memcpy(builder->table.expressions + builder->table.n_expressions, bytes, rule->len);
+	builder->table.n_expressions += rule->len;
 	return true;
 }
 
 static struct error *reserve_rare(struct table_builder *builder)
 {
-	struct error *err = ARRAY_RESERVE(&builder->rare, &builder->rare_room, builder->n_rare + 1);
+	struct error *err =
+		ARRAY_RESERVE(&builder->table.rare, &builder->rare_room, builder->table.n_rare + 1);
 
 	/* Four expressions, none longer than its 16-bit length can say. */
-	if (!err && builder->n_expressions < EXPRESSIONS_MAX)
-		err = ARRAY_RESERVE(&builder->expressions, &builder->expressions_room,
-				    builder->n_expressions + 4 * (size_t)UINT16_MAX);
+	if (!err && builder->table.n_expressions < EXPRESSIONS_MAX)
+		err = ARRAY_RESERVE(&builder->table.expressions, &builder->expressions_room,
+				    builder->table.n_expressions + 4 * (size_t)UINT16_MAX);
 	return err;
 }
 
@@ -127,7 +130,8 @@ static bool same_rare(const struct row_rare *a, const struct row_rare *b)
 static bool keep_rare(struct table_builder *builder, struct row_rare *new,
 		      const uint8_t *const bytes[4])
 {
-	const struct row_rare *last = builder->n_rare ? &builder->rare[builder->n_rare - 1] : NULL;
+	const struct row_rare *last =
+		builder->table.n_rare ? &builder->table.rare[builder->table.n_rare - 1] : NULL;
 	struct row_rule *rules[] = {&new->cfa, &new->ra, &new->fp, &new->sp};
 
 	for (int i = 0; i < 4; i++)
@@ -135,7 +139,7 @@ static bool keep_rare(struct table_builder *builder, struct row_rare *new,
 		    !put_expression(builder, rules[i], last ? &last->cfa + i : NULL, bytes[i]))
 			return false;
 	if (!last || !same_rare(last, new))
-		builder->rare[builder->n_rare++] = *new;
+		builder->table.rare[builder->table.n_rare++] = *new;
 	return true;
 }
 
@@ -144,12 +148,13 @@ struct error *table_builder_put_rare(struct table_builder *builder, uint64_t add
 {
 	struct row row = {.kind = ROW_NONE};
 	struct row_rare new = *rare;
-	struct error *err = builder->n_rare == RARE_MAX ? NULL : reserve_rare(builder);
+	struct error *err = builder->table.n_rare == RARE_MAX ? NULL : reserve_rare(builder);
 
 	if (err)
 		return err;
-	if (builder->n_rare < RARE_MAX && keep_rare(builder, &new, bytes))
-		row = (struct row){.kind = ROW_RARE, .cfa_offset = (int32_t)builder->n_rare - 1};
+	if (builder->table.n_rare < RARE_MAX && keep_rare(builder, &new, bytes))
+		row = (struct row){.kind = ROW_RARE,
+				   .cfa_offset = (int32_t)builder->table.n_rare - 1};
 	return table_builder_put(builder, addr, &row);
 }
 
@@ -167,20 +172,21 @@ struct error *table_builder_keep(struct table_builder *builder, const struct row
 {
 	uint32_t slot = hash_kept(kept) % KEPT_SLOTS, n;
 
-	if (!builder->kept)
-		builder->kept = malloc(KEPT_MAX * sizeof(*builder->kept));
-	if (!builder->kept)
+	if (!builder->table.kept)
+		builder->table.kept = malloc(KEPT_MAX * sizeof(*builder->table.kept));
+	if (!builder->table.kept)
 		return error_no_memory();
-	while ((n = builder->kept_slot[slot]) && memcmp(&builder->kept[n - 1], kept, sizeof(*kept)))
+	while ((n = builder->kept_slot[slot]) &&
+	       memcmp(&builder->table.kept[n - 1], kept, sizeof(*kept)))
 		slot = (slot + 1) % KEPT_SLOTS;
-	if (!n && builder->n_kept == KEPT_MAX) {
+	if (!n && builder->table.n_kept == KEPT_MAX) {
 		*row = (struct row){.kind = ROW_NONE};
 		return NULL;
 	}
 	if (!n) {
-		builder->kept[builder->n_kept++] = *kept;
-		builder->kept_slot[slot] = (uint16_t)builder->n_kept;
-		n = builder->n_kept;
+		builder->table.kept[builder->table.n_kept++] = *kept;
+		builder->kept_slot[slot] = (uint16_t)builder->table.n_kept;
+		n = builder->table.n_kept;
 	}
 	row->kept = (uint16_t)(n - 1);
 	return NULL;
@@ -318,24 +324,17 @@ struct error *table_builder_finish(struct table_builder *builder, struct unwind_
 	if (!n)
 		return NULL;
 	table = calloc(1, sizeof(*table));
-	if (!table)
-		return error_no_memory();
-	table->row = malloc((builder->n + builder->n_runs) * sizeof(*table->row));
-	if (!table->row) {
+	if (table)
+		table->row = malloc((builder->n + builder->n_runs) * sizeof(*table->row));
+	if (!table || !table->row) {
 		free(table);
 		return error_no_memory();
 	}
+	builder->table.row = table->row;
+	*table = builder->table;
+	builder->table = (struct unwind_table){0};
 	table->base = builder->run[first].start;
 	join_runs(builder, first, n, table);
-	table->rare = builder->rare;
-	table->n_rare = builder->n_rare;
-	table->expressions = builder->expressions;
-	table->n_expressions = builder->n_expressions;
-	table->kept = builder->kept;
-	table->n_kept = builder->n_kept;
-	builder->rare = NULL;
-	builder->expressions = NULL;
-	builder->kept = NULL;
 	*out = table;
 	return NULL;
 }
@@ -372,10 +371,7 @@ void unwind_table_free(struct unwind_table *table)
 		table->shared--;
 		return;
 	}
-	free(table->row);
-	free(table->rare);
-	free(table->expressions);
-	free(table->kept);
+	free_parts(table);
 	free(table);
 }
 

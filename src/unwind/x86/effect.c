@@ -45,11 +45,10 @@ static struct x86_effect moves(uint8_t dest, uint8_t source)
 {
 	struct x86_effect effect = simple(X86_SET_SP);
 
-	if (dest == X86_SP) {
-		effect.base = source;
-		return effect;
-	}
-	return source == X86_SP ? with_reg(X86_COPY_SP, dest) : writes(dest);
+	if (dest != X86_SP)
+		return source == X86_SP ? with_reg(X86_COPY_SP, dest) : writes(dest);
+	effect.base = source;
+	return effect;
 }
 
 /* lea */

@@ -79,33 +79,31 @@ static bool x86_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes,
 	return false;
 }
 
-/* Matches bytes; the four of the hypercall's number are skipped. */
-static bool starts_with(const uint8_t *slot, const char *head, size_t n_head, const char *tail,
-			size_t n_tail)
-{
-	return !memcmp(slot, head, n_head) && !memcmp(slot + n_head + 4, tail, n_tail);
-}
-
 bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
 {
-	if (word == 8) {
+	/* What is before and behind the hypercall's number, of four bytes. */
+	static const struct {
+		unsigned word, n_head, n_tail;
+		const char *head, *tail;
+	} stubs[] = {
 		/* PV: push rcx; push r11; mov eax, n; syscall; pop r11; pop rcx; ret */
-		if (starts_with(slot, "\x51\x41\x53\xb8", 4, "\x0f\x05\x41\x5b\x59\xc3", 6))
-			return true;
+		{8, 4, 6, "\x51\x41\x53\xb8", "\x0f\x05\x41\x5b\x59\xc3"},
 		/* and for iret: push rcx; push r11; push rax; mov eax, n; syscall */
-		if (starts_with(slot, "\x51\x41\x53\x50\xb8", 5, "\x0f\x05", 2))
+		{8, 5, 2, "\x51\x41\x53\x50\xb8", "\x0f\x05"},
+		/* PV: mov eax, n; int 0x82; ret; and for iret: push eax; mov eax, n; int 0x82 */
+		{4, 1, 3, "\xb8", "\xcd\x82\xc3"},
+		{4, 2, 2, "\x50\xb8", "\xcd\x82"},
+		/* HVM and PVH: mov eax, n; vmcall or vmmcall; ret */
+		{0, 1, 4, "\xb8", "\x0f\x01\xc1\xc3"},
+		{0, 1, 4, "\xb8", "\x0f\x01\xd9\xc3"},
+	};
+
+	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
+		if ((!stubs[i].word || stubs[i].word == word) &&
+		    !memcmp(slot, stubs[i].head, stubs[i].n_head) &&
+		    !memcmp(slot + stubs[i].n_head + 4, stubs[i].tail, stubs[i].n_tail))
 			return true;
-	} else {
-		/* PV: mov eax, n; int 0x82; ret */
-		if (starts_with(slot, "\xb8", 1, "\xcd\x82\xc3", 3))
-			return true;
-		/* and for iret: push eax; mov eax, n; int 0x82 */
-		if (starts_with(slot, "\x50\xb8", 2, "\xcd\x82", 2))
-			return true;
-	}
-	/* HVM and PVH: mov eax, n; vmcall or vmmcall; ret */
-	return starts_with(slot, "\xb8", 1, "\x0f\x01\xc1\xc3", 4) ||
-	       starts_with(slot, "\xb8", 1, "\x0f\x01\xd9\xc3", 4);
+	return false;
 }
 
 /* x86-64 and x86-32, for the unwinder. */
