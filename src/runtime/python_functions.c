@@ -19,7 +19,7 @@
 #define ALL_LINES_MAX	(64u << 20) /* and of all */
 #define FUNCTIONS_MAX	(1u << 17)
 /* Stops that read a function; once it was the same in all of them, others need not. */
-#define STOPS_ENOUGH 2u
+#define STOPS_ENOUGH 4u
 #define HASH_PRIME   UINT64_C(0x9e3779b97f4a7c15)
 
 /* The beginning of an object, most often all of it. */
@@ -322,7 +322,10 @@ static struct error *read_function(struct python_functions *python,
 	return name_function(python, function, &found);
 }
 
-/* One that no stop had read needs no proof but that it is the same before and after this one. */
+/*
+ * One that this stop has not read needs no proof but that it is the same before and after, if
+ * enough others have read it.
+ */
 static void compare_function(const struct python_functions *python,
 			     const struct guest_memory *memory, uint64_t va,
 			     struct function *function)
@@ -423,7 +426,8 @@ struct error *python_functions_name(struct python_functions *python,
 	function->stops += frame->identity && function->round != round;
 	function->round = round;
 	unit = unit_of(python, frame);
-	if (!err && function->known && unit < function->code.size)
+	if (!err && function->known && (frame->identity || is_stable(function)) &&
+	    unit < function->code.size)
 		*addr = stand_in_address(function->number, line_of(function, unit));
 	return err;
 }

@@ -6,9 +6,9 @@
  * Functions of CPython: names and lines of its code objects, kept by their
  * addresses. A function's identity is a hash of all that is told of it. One that
  * was read while a frame held the object proves a name that is read later, and one
- * that is kept. A stop reads it where nothing is known of an address yet,
- * and where it was another function's before; elsewhere it is enough that the
- * object is the same before and after the stop.
+ * that is kept. A stop reads it the first times that an address is met, and where
+ * it was another function's before; elsewhere it is enough that the object is
+ * the same before and after the stop.
  */
 
 #include <string.h>
