@@ -332,6 +332,7 @@ def symbols():
             whole = path.read_bytes()
             yield whole
             yield bzimage(gzip.compress(whole), len(whole))
+            yield gzip.compress(whole)
     for path in programs("stepped-thumb-gcc-O2-nofp-exidx"):
         yield path.read_bytes()
     for path in programs("stepped-64-Os-fp"):
@@ -362,6 +363,9 @@ def image():
     for payload in b"\x89LZO and so on", b"\x1f\x8b" + bytes(30), b"":
         for sects in 0, 1:
             yield b"\7" + bzimage(payload, 4096, sects)
+    yield b"\xa0" + contents
+    yield b"\x20" + bytes(96) + damage(10, 0x77, 8)
+    yield b"\7" + gzip.compress(b"\x7fELF" + bytes(60))
     yield b"\7" + bytes(0x38) + b"ARM\x64" + bytes(0x300)
     yield b"\7" + bzimage(gzip.compress(b"\x7fELF" + bytes(60)), 64)
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Files that are elsewhere in the guest than they were linked, or are not what runs in it at all."""
 
+import gzip
 import re
 import subprocess
 import unittest
@@ -53,6 +54,19 @@ class Images(GuestCase):
             self.assertEqual(self.folded(GUEST, f"-s {name}@0x100000"), stacks)
             self.assertEqual(self.folded(GUEST, f"-s {GUEST}.elf"), stacks)
             self.names_are_right(GUEST, f"-s {name}", stacks)
+
+    def test_a_kernel_that_gzip_packed_has_its_names(self):
+        self.alone()
+        self.bring(GUEST)
+        self.rig.write("packed", gzip.compress((GUESTS / f"{GUEST}.elf").read_bytes()))
+        self.create(GUEST, cmdline="scale=100000", kernel="packed")
+        said, stacks = self.profile(GUEST, "-v")
+        self.assertNotIn("no names", said)
+        self.assertIn("packed is at 0x100000 in the guest, as its code shows", said)
+        self.no_impossible_edges(GUEST, stacks)
+        self.names_are_right(GUEST, "", stacks)
+        # Naming afterwards, too.
+        self.assertEqual(self.folded(GUEST, "-s packed"), self.folded(GUEST))
 
     def test_the_classic_tools_find_it_as_well(self):
         self.busy(GUEST)

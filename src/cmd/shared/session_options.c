@@ -165,6 +165,22 @@ static bool is_linux(const struct target_info *info)
 	return info->arch == &arch_x86_64 && kernel_image_at(info->image);
 }
 
+/* The kernel's ELF file, plain or packed by gzip, comes without names: those are in the guest's memory, too. */
+static bool is_stripped_linux(const struct target_info *info, const struct image_file *file)
+{
+	return file->code && file->code->patched &&
+	       (info->arch == &arch_arm64 || info->arch == &arch_x86_64);
+}
+
+/* Says which names are missing, if any are. */
+static void tell_names(const struct target_info *info, const struct image_file *file)
+{
+	if (!file->symbols && !is_stripped_linux(info, file))
+		cmd_say("no names for now: %s was stripped, its unwind tables are used (-s FILE "
+			"gives names, also afterwards)",
+			file->path);
+}
+
 struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images)
 {
@@ -190,10 +206,8 @@ struct error *session_load_images(const struct target *target,
 	err = images_load(*images, &own, NULL);
 	if (err && !options->quiet)
 		cmd_say("no names for now: %s (-s FILE gives them, also afterwards)", err->text);
-	else if (!err && !images_file(*images, 0)->symbols && !options->quiet)
-		cmd_say("no names for now: %s was stripped, its unwind tables are used (-s FILE "
-			"gives names, also afterwards)",
-			own.path);
+	else if (!err && !options->quiet)
+		tell_names(&target->info, images_file(*images, 0));
 	error_free(err);
 	return NULL;
 }

@@ -17,7 +17,6 @@
 #include "symbol/sandbox.h"
 #include "symbol/source/source.h"
 #include "unwind/tables/cfi.h"
-#include "unwind/tables/orc.h"
 
 void image_file_free(struct image_file *file)
 {
@@ -61,7 +60,7 @@ static struct error *load_plain(const struct image_spec *spec, struct image_file
 	return err;
 }
 
-/* A compressed kernel is unpacked once. */
+/* A packed kernel is unpacked once. */
 static struct error *load_kernel(const struct image_spec *spec, struct image_file *file,
 				 char *bytes, size_t len, bool *no_names)
 {
@@ -72,7 +71,7 @@ static struct error *load_kernel(const struct image_spec *spec, struct image_fil
 	elf = elf_memory(bytes, len);
 	err = elf_code_read(file->path, elf, &file->code);
 	if (!err && needs_tables(spec, file))
-		error_free(orc_table_elf(elf, &file->table));
+		error_free(cfi_elf(file->path, elf, &file->table));
 	if (!err) {
 		err = elf_read(file->path, elf, &file->symbols);
 		*no_names = err;

@@ -44,6 +44,32 @@ static void a_file_is_as_if_it_had_been_read_here(void **state)
 	image_file_free(here);
 }
 
+static void a_packed_file_is_the_one_that_was_packed(void **state)
+{
+	char path[] = "/tmp/apart-XXXXXX", command[128], id[2 * BUILD_ID_MAX + 1];
+	struct image_file *plain, *packed;
+	int fd = mkstemp(path);
+	bool lacks;
+
+	assert_true(fd >= 0);
+	close(fd);
+	snprintf(command, sizeof(command), "gzip -c /proc/%d/exe > %s", (int)getpid(), path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_null(load("/proc/self/exe", &plain));
+	assert_null(load(path, &packed));
+	assert_string_equal(packed->path, path);
+	assert_string_equal(packed->build_id, plain->build_id);
+	assert_int_equal(symbols_count(packed->symbols), symbols_count(plain->symbols));
+	assert_int_equal(packed->code->n, plain->code->n);
+	assert_int_equal(packed->table->n, plain->table->n);
+	image_file_build_id(path, id, &lacks);
+	assert_string_equal(id, plain->build_id);
+	image_file_free(packed);
+	image_file_free(plain);
+	unlink(path);
+}
+
 static void what_is_wrong_is_told_as_ever(void **state)
 {
 	struct image_file *file;
@@ -115,6 +141,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_is_as_if_it_had_been_read_here),
+		cmocka_unit_test(a_packed_file_is_the_one_that_was_packed),
 		cmocka_unit_test(what_is_wrong_is_told_as_ever),
 		cmocka_unit_test(files_opened_ahead_can_be_read),
 		cmocka_unit_test(a_reader_that_does_not_survive_its_file_is_an_error),

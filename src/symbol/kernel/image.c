@@ -206,8 +206,10 @@ static bool unpack_lzo(const struct packed *packed)
 	return out == packed->out_len;
 }
 
+#define GZIP_MAGIC "\x1f\x8b"
+
 static const struct unpacker unpackers[] = {
-	{"gzip", "\x1f\x8b", 2, unpack_gzip},
+	{"gzip", GZIP_MAGIC, 2, unpack_gzip},
 	{"bzip2", "BZh", 3, unpack_bzip2},
 	{"lzma", "\x5d\0\0", 3, unpack_lzma},
 	{"xz",
@@ -282,28 +284,52 @@ bool kernel_image_is(const void *head, size_t len)
 	       get(bytes, BOOT_VERSION, 2) >= BOOT_VERSION_2_08;
 }
 
-static bool read_head(const char *path, uint8_t *head)
+/* Returns how many bytes of the file's beginning there are. */
+static size_t read_head(const char *path, uint8_t *head, size_t size)
 {
 	int fd = open_to_read(path);
-	bool done = fd >= 0 && pread(fd, head, KERNEL_IMAGE_HEAD, 0) == KERNEL_IMAGE_HEAD;
+	const ssize_t got = fd < 0 ? -1 : pread(fd, head, size, 0);
 
 	if (fd >= 0)
 		close(fd);
-	return done;
+	return got < 0 ? 0 : (size_t)got;
 }
 
 bool kernel_image_at(const char *path)
 {
 	uint8_t head[KERNEL_IMAGE_HEAD];
 
-	return read_head(path, head) && kernel_image_is(head, sizeof(head));
+	return kernel_image_is(head, read_head(path, head, sizeof(head)));
 }
 
 bool kernel_image_arm64_at(const char *path)
 {
 	uint8_t head[KERNEL_IMAGE_HEAD];
 
-	return read_head(path, head) && !memcmp(head + ARM64_MAGIC, "ARM\x64", 4);
+	return read_head(path, head, sizeof(head)) == sizeof(head) &&
+	       !memcmp(head + ARM64_MAGIC, "ARM\x64", 4);
+}
+
+/* Do these bytes begin an ELF file that gzip packed? */
+static bool is_gzip_elf(const uint8_t *bytes, size_t len)
+{
+	uint8_t head[SELFMAG];
+	z_stream z = {.next_in = (uint8_t *)bytes,
+		      .avail_in = (uInt)len,
+		      .next_out = head,
+		      .avail_out = sizeof(head)};
+
+	if (len <= strlen(GZIP_MAGIC) || memcmp(bytes, GZIP_MAGIC, strlen(GZIP_MAGIC)) != 0 ||
+	    inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		return false;
+	inflate(&z, Z_SYNC_FLUSH);
+	inflateEnd(&z);
+	return z.avail_out == 0 && !memcmp(head, ELFMAG, SELFMAG);
+}
+
+bool kernel_image_has_elf(const void *head, size_t len)
+{
+	return kernel_image_is(head, len) || is_gzip_elf(head, len);
 }
 
 /* Behind the payload stands how long it is when it is unpacked, whatever it is packed with. */
@@ -324,7 +350,23 @@ static bool find_payload(const uint8_t *file, size_t len, struct packed *packed)
 	return packed->out_len > SELFMAG && packed->out_len <= KERNEL_MAX;
 }
 
-struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,
+/* Unpacks an ELF file; `what` is damaged if it does not come out. */
+static struct error *unpack(const char *path, const struct unpacker *unpacker,
+			    struct packed *packed, const char *what, char **elf, size_t *elf_len)
+{
+	packed->out = malloc(packed->out_len);
+	if (!packed->out)
+		return error_no_memory();
+	if (!unpacker->unpack(packed) || memcmp(packed->out, ELFMAG, SELFMAG)) {
+		free(packed->out);
+		return error_new(ERR_INPUT, "%s: the %s in it is damaged", path, what);
+	}
+	*elf = (char *)packed->out;
+	*elf_len = packed->out_len;
+	return NULL;
+}
+
+static struct error *unpack_image(const char *path, const void *file, size_t len, char **elf,
 				  size_t *elf_len)
 {
 	const struct unpacker *unpacker;
@@ -345,16 +387,35 @@ struct error *kernel_image_unpack(const char *path, const void *file, size_t len
 				 "(scripts/extract-vmlinux of Linux does that)",
 				 path, known);
 	}
-	packed.out = malloc(packed.out_len);
-	if (!packed.out)
-		return error_no_memory();
-	if (!unpacker->unpack(&packed) || memcmp(packed.out, ELFMAG, SELFMAG)) {
-		free(packed.out);
-		return error_new(ERR_INPUT, "%s: the compressed kernel in it is damaged", path);
-	}
-	*elf = (char *)packed.out;
-	*elf_len = packed.out_len;
-	return NULL;
+	return unpack(path, unpacker, &packed, "compressed kernel", elf, elf_len);
+}
+
+/*
+ * An ELF file whose segments lie far apart is mostly zeros: a small file may unpack to more
+ * than UNPACKED_TIMES as much, up to this.
+ */
+#define SPARSE_MAX (16u << 20)
+
+/* Its last four bytes tell the length before (RFC 1952, 2.3.1). */
+static struct error *unpack_gzip_file(const char *path, const uint8_t *file, size_t len, char **elf,
+				      size_t *elf_len)
+{
+	struct packed packed = {.bytes = file, .len = len, .out_len = get(file, len - 4, 4)};
+
+	if (packed.out_len > KERNEL_MAX ||
+	    (packed.out_len > SPARSE_MAX && packed.out_len / UNPACKED_TIMES > len))
+		return error_new(ERR_INPUT,
+				 "%s: a damaged gzip file: %zu bytes are not the %zu of an ELF "
+				 "file",
+				 path, len, packed.out_len);
+	return unpack(path, unpacker_find(file, len), &packed, "ELF file", elf, elf_len);
+}
+
+struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,
+				  size_t *elf_len)
+{
+	return is_gzip_elf(file, len) ? unpack_gzip_file(path, file, len, elf, elf_len)
+				      : unpack_image(path, file, len, elf, elf_len);
 }
 
 static struct error *read_file(const char *path, int fd, uint8_t **file, size_t len)
@@ -368,15 +429,18 @@ static struct error *read_file(const char *path, int fd, uint8_t **file, size_t 
 	return error_new(ERR_INPUT, "%s: cannot be read to its end", path);
 }
 
+/* gzip's own head has a name of a file, which is no longer. */
+#define PACKED_HEAD 4096
+
 struct error *kernel_image_load(const char *path, char **elf, size_t *elf_len)
 {
+	uint8_t head[PACKED_HEAD], *file = NULL;
 	struct error *err = NULL;
-	uint8_t *file = NULL;
 	struct stat st;
 	int fd;
 
 	*elf = NULL;
-	if (!kernel_image_at(path))
+	if (!kernel_image_has_elf(head, read_head(path, head, sizeof(head))))
 		return NULL;
 	fd = open_to_read(path);
 	if (fd < 0 || fstat(fd, &st))

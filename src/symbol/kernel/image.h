@@ -3,8 +3,9 @@
 #define UNIPROF_SYMBOL_KERNEL_IMAGE_H
 
 /*
- * Installed Linux kernels: a bzImage (vmlinuz), which holds the kernel's ELF
- * file in compressed form (Documentation/arch/x86/boot.rst).
+ * Kernels that are packed. An installed Linux kernel is a bzImage (vmlinuz), which
+ * holds the kernel's ELF file in compressed form (Documentation/arch/x86/boot.rst).
+ * Any other may be an ELF file that gzip packed: Xen's tools unpack it themselves.
  */
 
 #include <stdbool.h>
@@ -28,15 +29,18 @@ bool kernel_image_at(const char *path);
  */
 bool kernel_image_arm64_at(const char *path);
 
+/* Do these bytes begin a bzImage with a payload, or an ELF file that gzip packed? */
+bool kernel_image_has_elf(const void *head, size_t len);
+
 /*
- * The ELF file inside a bzImage; the caller frees *elf. ERR_INPUT when the
+ * The ELF file inside one of the two; the caller frees *elf. ERR_INPUT when the
  * file is damaged or compressed in a way that is not known here.
  * `path` is for messages.
  */
 struct error *kernel_image_unpack(const char *path, const void *file, size_t len, char **elf,
 				  size_t *elf_len);
 
-/* Unpacks the bzImage at `path`; *elf is NULL when the file is something else. */
+/* Unpacks what is at `path`; *elf is NULL when the file is something else. */
 struct error *kernel_image_load(const char *path, char **elf, size_t *elf_len);
 
 #endif

@@ -3,7 +3,8 @@
 /*
  * libFuzzer target for compressed kernels. The first byte of the input selects:
  * the rest is a file; or the contents that one of the packers packs, whose
- * checksums no fuzzer would find, behind a good head, and damage to all of it.
+ * checksums no fuzzer would find, behind a good head, and damage to all of it;
+ * or that of a gzip file without such a head.
  */
 
 #include <bzlib.h>
@@ -128,7 +129,7 @@ static void unpack(const uint8_t *bytes, size_t len, const uint8_t *inner, size_
 	size_t elf_len;
 	char *elf = NULL;
 
-	if (kernel_image_is(file, len)) {
+	if (kernel_image_has_elf(file, len)) {
 		err = kernel_image_unpack("vmlinuz", file, len, &elf, &elf_len);
 		need(!err || err->kind == ERR_INPUT);
 		need(!inner || (!err && elf_len == inner_len && !memcmp(elf, inner, inner_len)));
@@ -147,7 +148,8 @@ static void read_file(const uint8_t *data, size_t size)
 
 	(void)kernel_image_arm64_at(file.path);
 	err = kernel_image_load(file.path, &elf, &elf_len);
-	need(kernel_image_at(file.path) || (!err && !elf));
+	need(kernel_image_has_elf(data, size) || (!err && !elf));
+	need(!kernel_image_at(file.path) || kernel_image_has_elf(data, size));
 	error_free(err);
 	free(elf);
 	close(file.fd);
@@ -174,14 +176,17 @@ static void fuzz_one(const uint8_t *data, size_t size)
 	       "\x7f"
 	       "ELF",
 	       4);
-	wrap(&image, contents, inner, how % 8);
+	if (how & 0x20)
+		image.len = pack_gzip(contents, inner, image.bytes);
+	else
+		wrap(&image, contents, inner, how % 8);
 	if (how & 0x80) {
 		unpack(image.bytes, image.len, contents, inner);
 		return;
 	}
 	in.at += inner;
 	/* Most of it in the payload, the rest in the head and the length behind. */
-	if (how & 0x40)
+	if (how & 0x60)
 		fuzz_damage(&in, image.bytes, image.len);
 	else
 		fuzz_damage(&in, image.bytes + PAYLOAD, image.len - PAYLOAD);

@@ -47,20 +47,27 @@ static void wrap(struct image *image, const uint8_t *packed, size_t len)
 	image->len = PAYLOAD + len + 4;
 }
 
-static void make_gzip(struct image *image)
+/* A gzip file of these bytes; returns its length. */
+static size_t gzip(const void *bytes, size_t len, uint8_t *to, size_t room)
 {
-	uint8_t packed[256];
-	z_stream z = {.next_in = (uint8_t *)elf,
-		      .avail_in = sizeof(elf),
-		      .next_out = packed,
-		      .avail_out = sizeof(packed)};
+	z_stream z = {.next_in = (uint8_t *)bytes,
+		      .avail_in = (uInt)len,
+		      .next_out = to,
+		      .avail_out = (uInt)room};
 
 	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY),
 			 Z_OK);
 	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-	/* The length at the end of a gzip file is that behind the payload. */
-	wrap(image, packed, z.total_out - 4);
 	deflateEnd(&z);
+	return z.total_out;
+}
+
+static void make_gzip(struct image *image)
+{
+	uint8_t packed[256];
+
+	/* The length at the end of a gzip file is that behind the payload. */
+	wrap(image, packed, gzip(elf, sizeof(elf), packed, sizeof(packed)) - 4);
 }
 
 static void make_xz(struct image *image)
@@ -162,7 +169,7 @@ static void check(const struct image *image)
 	size_t len = 0;
 	char *out = NULL;
 
-	assert_true(kernel_image_is(image->bytes, image->len));
+	assert_true(kernel_image_has_elf(image->bytes, image->len));
 	assert_null(kernel_image_unpack("vmlinuz", image->bytes, image->len, &out, &len));
 	assert_int_equal(len, sizeof(elf));
 	assert_memory_equal(out, elf, sizeof(elf));
@@ -175,6 +182,7 @@ static void kernels_are_unpacked_whatever_packed_them(void **state)
 
 	for (size_t i = 0; i < N_MAKE; i++) {
 		make[i](&image);
+		assert_true(kernel_image_is(image.bytes, image.len));
 		check(&image);
 	}
 }
@@ -222,6 +230,67 @@ static void a_small_file_is_no_large_kernel(void **state)
 	wrap(&image, packed, len);
 	put(&image, image.len - 4, sizeof(unpacked), 4);
 	refuse(&image, image.len, "cannot unpack to 4194304");
+}
+
+static void elf_files_that_gzip_packed_are_unpacked(void **state)
+{
+	struct image image;
+
+	image.len = gzip(elf, sizeof(elf), image.bytes, sizeof(image.bytes));
+	assert_false(kernel_image_is(image.bytes, image.len));
+	check(&image);
+	/* Its beginning is enough to tell. */
+	assert_true(kernel_image_has_elf(image.bytes, image.len / 2));
+	image.len = gzip(elf + 1, sizeof(elf) - 1, image.bytes, sizeof(image.bytes));
+	assert_false(kernel_image_has_elf(image.bytes, image.len));
+	assert_false(kernel_image_has_elf(image.bytes, 2));
+}
+
+static void damaged_gzip_files_are_refused(void **state)
+{
+	const uint32_t lengths[] = {0, 3, sizeof(elf) - 1, sizeof(elf) + 1, 1u << 20};
+	struct image image;
+
+	image.len = gzip(elf, sizeof(elf), image.bytes, sizeof(image.bytes));
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		put(&image, image.len - 4, lengths[i], 4);
+		refuse(&image, image.len, "the ELF file in it is damaged");
+	}
+	put(&image, image.len - 4, UINT32_MAX, 4);
+	refuse(&image, image.len, "a damaged gzip file");
+	put(&image, image.len - 4, sizeof(elf), 4);
+	for (size_t len = image.len - 1; kernel_image_has_elf(image.bytes, len); len--)
+		refuse(&image, len, "damaged");
+	/* Its checksum. */
+	image.bytes[image.len - 8] ^= 1;
+	refuse(&image, image.len, "damaged");
+}
+
+/* Zeros between segments are packed to a thousandth; no file of them is as large as a bomb. */
+static void a_gzip_bomb_is_no_elf_file(void **state)
+{
+	const size_t sparse = 8u << 20, bomb = 64u << 20, room = 1u << 17;
+	uint8_t *unpacked = calloc(1, bomb), *packed = malloc(room);
+	size_t packed_len, len;
+	struct error *err;
+	char *out;
+
+	assert_non_null(unpacked);
+	assert_non_null(packed);
+	memcpy(unpacked, ELFMAG, SELFMAG);
+	packed_len = gzip(unpacked, sparse, packed, room);
+	assert_null(kernel_image_unpack("guest.gz", packed, packed_len, &out, &len));
+	assert_int_equal(len, sparse);
+	assert_memory_equal(out, unpacked, sparse);
+	free(out);
+	packed_len = gzip(unpacked, bomb, packed, room);
+	assert_true(kernel_image_has_elf(packed, packed_len));
+	err = kernel_image_unpack("guest.gz", packed, packed_len, &out, &len);
+	assert_non_null(err);
+	assert_non_null(strstr(err->text, "are not the 67108864 of an ELF file"));
+	error_free(err);
+	free(unpacked);
+	free(packed);
 }
 
 /* The head of an lzma file tells the size of the dictionary behind its first byte. */
@@ -285,6 +354,9 @@ int main(void)
 		cmocka_unit_test(kernels_are_unpacked_whatever_packed_them),
 		cmocka_unit_test(damaged_kernels_are_refused),
 		cmocka_unit_test(a_small_file_is_no_large_kernel),
+		cmocka_unit_test(elf_files_that_gzip_packed_are_unpacked),
+		cmocka_unit_test(damaged_gzip_files_are_refused),
+		cmocka_unit_test(a_gzip_bomb_is_no_elf_file),
 		cmocka_unit_test(dictionaries_take_no_more_memory_than_those_of_linux),
 		cmocka_unit_test(unknown_packers_are_told),
 		cmocka_unit_test(other_files_are_no_kernels),

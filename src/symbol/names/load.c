@@ -222,7 +222,7 @@ static struct error *load_elf(const char *path, int fd, struct contents *c, stru
 	return err ? err : load_elf_at(path, c, out);
 }
 
-/* The ELF file inside of a compressed kernel. */
+/* The ELF file inside of a packed kernel. */
 static struct error *load_kernel(const char *path, int fd, struct contents *c, struct symbols **out)
 {
 	struct contents elf = {0};
@@ -259,7 +259,7 @@ static struct error *load_contents(const char *path, int fd, struct contents *c,
 		return error_new(ERR_INPUT, "%s: the symbol file is empty", path);
 	if (c->len >= SELFMAG && !memcmp(c->bytes, ELFMAG, SELFMAG))
 		return load_elf(path, fd, c, out);
-	if (kernel_image_is(c->bytes, c->len))
+	if (kernel_image_has_elf(c->bytes, c->len))
 		return load_kernel(path, fd, c, out);
 	if (memchr(c->bytes, '\0', c->len))
 		return error_new(ERR_INPUT,

@@ -15,6 +15,7 @@
 #include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/code.h"
+#include "symbol/kernel/image.h"
 
 static bool has_debug_info(Elf *elf)
 {
@@ -47,6 +48,26 @@ static bool open_elf(int fd, struct dwarf_file *file)
 	file->fd = fd;
 	file->elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ, NULL);
 	return file->elf && elf_kind(file->elf) == ELF_K_ELF;
+}
+
+/* An ELF file that is packed. A Linux kernel's image holds no debugging information. */
+static bool open_packed(const char *path, struct dwarf_file *file)
+{
+	size_t len = 0;
+
+	if (!kernel_image_at(path))
+		error_free(kernel_image_load(path, &file->unpacked, &len));
+	file->elf = file->unpacked ? elf_memory(file->unpacked, len) : NULL;
+	return file->elf && elf_kind(file->elf) == ELF_K_ELF;
+}
+
+static bool open_at(const char *path, struct dwarf_file *file)
+{
+	if (open_elf(open_to_read(path), file))
+		return true;
+	dwarf_file_close(file);
+	*file = (struct dwarf_file){.fd = -1};
+	return open_packed(path, file);
 }
 
 /* Replaces a stripped file by its debug file. */
@@ -118,12 +139,13 @@ bool dwarf_file_open(const char *path, const char *build_id, struct dwarf_file *
 {
 	*file = (struct dwarf_file){.fd = -1};
 	elf_version(EV_CURRENT);
-	if (!open_elf(open_to_read(path), file) || !has_build_id(file->elf, build_id))
+	if (!open_at(path, file) || !has_build_id(file->elf, build_id))
 		return false;
 	if (!has_debug_info(file->elf) && !go_to_debug_file(path, file))
 		return false;
 	/* Opened by descriptor: libdw derives from it where supplementary files are. */
-	file->dwarf = dwarf_begin(file->fd, DWARF_C_READ);
+	file->dwarf = file->unpacked ? dwarf_begin_elf(file->elf, DWARF_C_READ, NULL)
+				     : dwarf_begin(file->fd, DWARF_C_READ);
 	return file->dwarf && shared_is_regular(file);
 }
 
@@ -134,7 +156,7 @@ bool dwarf_file_lacks(const char *path, char *hex)
 
 	elf_version(EV_CURRENT);
 	*hex = '\0';
-	if (open_elf(open_to_read(path), &file)) {
+	if (open_at(path, &file)) {
 		build_id_of(file.elf, hex);
 		lacks = *hex && !has_debug_info(file.elf) && !go_to_debug_file(path, &file);
 	}
@@ -146,6 +168,7 @@ void dwarf_file_close(struct dwarf_file *file)
 {
 	dwarf_end(file->dwarf);
 	elf_end(file->elf);
+	free(file->unpacked);
 	if (file->fd > 0)
 		close(file->fd);
 }

@@ -97,7 +97,8 @@ const char *source_index_find(struct source_index *index, uint64_t addr,
 
 /* The debugging information of a file: its own, or that of its separate debug file. */
 struct dwarf_file {
-	int fd;
+	int fd;		/* -1: none is open */
+	char *unpacked; /* what the ELF file is in, if it was packed */
 	Elf *elf;
 	Dwarf *dwarf; /* NULL: none */
 };

@@ -98,6 +98,22 @@ static void inlined_functions_come_before_the_one_around(void **state)
 	assert_true(heard.inner_in_outer);
 }
 
+static void a_file_that_gzip_packed_has_its_lines(void **state)
+{
+	char path[] = "/tmp/source-XXXXXX", command[128];
+	struct heard heard;
+	bool alive;
+
+	close(mkstemp(path));
+	snprintf(command, sizeof(command), "gzip -c /proc/%d/exe > %s", (int)getpid(), path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(chmod(path, 0644), 0);
+	ask(path, &heard, &alive);
+	assert_true(alive);
+	assert_true(heard.inner_in_outer);
+	unlink(path);
+}
+
 static void another_build_id_is_another_file(void **state)
 {
 	struct source *source;
@@ -158,6 +174,8 @@ static void damage_costs_no_more_than_the_lines(void **state)
 	unsigned seed = 1;
 
 	close(mkstemp(path));
+	/* The reader has no rights. */
+	assert_int_equal(chmod(path, 0644), 0);
 	for (int round = 0; round < 40; round++) {
 		struct heard heard;
 		bool alive;
@@ -182,6 +200,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(inlined_functions_come_before_the_one_around),
+		cmocka_unit_test(a_file_that_gzip_packed_has_its_lines),
 		cmocka_unit_test(another_build_id_is_another_file),
 		cmocka_unit_test(what_lies_nowhere_has_no_answer),
 		cmocka_unit_test(damage_costs_no_more_than_the_lines),

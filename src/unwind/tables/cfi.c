@@ -389,6 +389,13 @@ static struct error *read_cfi(const char *path, Elf *elf, struct unwind_table **
 	return err;
 }
 
+struct error *cfi_elf(const char *path, Elf *elf, struct unwind_table **out)
+{
+	struct error *err = orc_table_elf(elf, out);
+
+	return err || *out ? err : read_cfi(path, elf, out);
+}
+
 struct error *cfi_load(const char *path, struct unwind_table **out)
 {
 	int fd = open_to_read(path);
@@ -403,9 +410,7 @@ struct error *cfi_load(const char *path, struct unwind_table **out)
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
 		err = error_new(ERR_INPUT, "%s: no ELF file", path);
 	else
-		err = orc_table_elf(elf, out);
-	if (!err && !*out)
-		err = read_cfi(path, elf, out);
+		err = cfi_elf(path, elf, out);
 	elf_end(elf);
 	close(fd);
 	return err;

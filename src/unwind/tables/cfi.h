@@ -22,6 +22,9 @@
  */
 struct error *cfi_load(const char *path, struct unwind_table **out);
 
+/* The same of an ELF file that is open; its debug file is found by `path`. *out must be NULL. */
+struct error *cfi_elf(const char *path, Elf *elf, struct unwind_table **out);
+
 /* A stretch of code: only addresses in one of these get rows. */
 struct cfi_text {
 	uint64_t start, end;
