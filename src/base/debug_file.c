@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/limits.h"
+#include "base/sandbox.h"
 #include "base/preopen.h"
 
 /* Fewer bytes than this could be the same by chance. */
@@ -153,7 +153,7 @@ static int check_by(int fd, const struct wanted *wanted,
 		return -1;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) &&
 	    (wanted->id ? has_id(fd, wanted) : without_id(fd, wanted))) {
-		limits_raise(fd);
+		sandbox_raise(fd);
 		return fd;
 	}
 	close(fd);

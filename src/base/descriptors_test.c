@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/descriptors.h"
+#include "base/preopen.h"
 
 /*
  * Closes all descriptors but those opened meanwhile: in a child, not in the

@@ -3,18 +3,43 @@
 #define UNIPROF_BASE_PREOPEN_H
 
 /*
- * Files that are opened ahead: while the rights of whoever started us are
- * still there (base/privilege.h), and read or written when they are gone.
- * Whoever needs a file opens it by its path as ever, with the two functions at
- * the end; they hand out what was opened ahead under that same path.
- *
- * The list belongs to the process, as its rights do.
+ * Descriptors of this process: sets of them, and files that are opened ahead.
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "base/descriptors.h"
 #include "base/error.h"
+
+/*
+ * A set, for libraries that do not tell which ones they have opened. Higher
+ * descriptors are ignored: they are opened long after those that matter here.
+ */
+#define DESCRIPTORS_MAX 4096
+
+struct descriptors {
+	uint64_t bits[DESCRIPTORS_MAX / 64];
+};
+
+/* Those that are open now. */
+void descriptors_collect(struct descriptors *set);
+
+/* Removes the descriptors of `others` from the set. */
+void descriptors_subtract(struct descriptors *set, const struct descriptors *others);
+
+void descriptors_add(struct descriptors *set, int fd);
+
+/* Closes all that are not in the set. */
+void descriptors_close_others(const struct descriptors *keep);
+
+/*
+ * Files are opened ahead while the rights of whoever started us are still there
+ * (base/privilege.h), and read or written when they are gone. Whoever needs a
+ * file opens it by its path as ever, with the two functions at the end; they
+ * hand out what was opened ahead under that same path.
+ *
+ * The list belongs to the process, as its rights do.
+ */
 
 /* A failure is kept, too, and reported when the file is opened. "-" and NULL open nothing. */
 struct error *preopen_input(const char *path);

@@ -138,7 +138,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW(FILES, getcwd),
 
 	/*
-	 * Processes that files are parsed in (symbol/sandbox.h), with less time and
+	 * Processes that files are parsed in (base/sandbox.h), with less time and
 	 * no life of their own; and a new guard, when somebody has killed the old
 	 * one (target/guard.c).
 	 */

@@ -21,7 +21,6 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "base/preopen.h"
 #include "import/import.h"
 

@@ -21,8 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
-#include "base/limits.h"
+#include "base/sandbox.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
 #include "format/format.h"
@@ -226,8 +225,8 @@ static struct error *confine_segment(int segment, int file)
 	descriptors_add(&keep, file);
 	descriptors_close_others(&keep);
 	alarm(SEGMENT_ALARM_S);
-	limits_set();
-	limits_raise(segment);
+	sandbox_limit();
+	sandbox_raise(segment);
 	if (!err)
 		privilege_drop(SECCOMP_READER, &got);
 	return err;

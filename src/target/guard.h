@@ -28,8 +28,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "base/descriptors.h"
 #include "base/error.h"
+#include "base/preopen.h"
 
 enum guard_phase {
 	GUARD_RUNNING, /* the guest is not stopped by us */

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/preopen.h"
-#include "base/descriptors.h"
 #include "target/host/proc.h"
 
 #define DIRECTORY "uniprof-run-XXXXXX"

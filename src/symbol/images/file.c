@@ -10,11 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/limits.h"
+#include "base/sandbox.h"
 #include "symbol/images/code.h"
 #include "symbol/kernel/image.h"
 #include "symbol/names/table.h"
-#include "symbol/sandbox.h"
 #include "symbol/source/source.h"
 #include "unwind/tables/cfi.h"
 
@@ -120,7 +119,7 @@ static void __attribute__((noreturn)) parse(const struct image_spec *spec, int f
 	struct error *err;
 	FILE *out;
 
-	alarm(limits_seconds(spec->path));
+	alarm(sandbox_seconds(spec->path));
 	sandbox_enter(spec->path, &fd, 1);
 	out = fdopen(fd, "w");
 	if (!out)
@@ -143,7 +142,7 @@ static struct error *receive(const struct image_spec *spec, int fd, struct image
 		close(fd);
 		return error_no_memory();
 	}
-	err = image_wire_receive(in, limits_memory(spec->path), file);
+	err = image_wire_receive(in, sandbox_memory(spec->path), file);
 	fclose(in);
 	return err ? err : image_file_name(spec, file);
 }
@@ -183,7 +182,7 @@ static void __attribute__((noreturn)) tell(const char *path, int fd)
 {
 	char told[1 + 2 * BUILD_ID_MAX + 1];
 
-	alarm(limits_seconds(path));
+	alarm(sandbox_seconds(path));
 	sandbox_enter(path, &fd, 1);
 	*told = dwarf_file_lacks(path, told + 1) ? LACKS : HAS;
 	if (write(fd, told, strlen(told)) < 0)

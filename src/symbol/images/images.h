@@ -69,7 +69,7 @@ void images_free(struct images *images);
 
 /*
  * From now on files are parsed in a process of their own, which has nothing but
- * the file (sandbox.h): a parser that is taken over gets nothing that we
+ * the file (base/sandbox.h): a parser that is taken over gets nothing that we
  * hold.
  */
 void images_sandbox(struct images *images);

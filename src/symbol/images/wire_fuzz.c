@@ -9,7 +9,7 @@
 #include "symbol/images/file.h"
 #include "symbol/names/table.h"
 
-/* As the reader may have (base/limits.h). */
+/* As the reader may have (base/sandbox.h). */
 #define MOST (1u << 20)
 
 struct message {

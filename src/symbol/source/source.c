@@ -15,8 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/intern.h"
-#include "base/limits.h"
-#include "symbol/sandbox.h"
+#include "base/sandbox.h"
 
 /*
  * The protocol between us and the process that reads the file. That process
@@ -131,7 +130,7 @@ static void source_serve(const char *path, const char *build_id, int in, int out
 
 	if (!server.in || !server.out || ids_new(&server.sent))
 		_exit(1);
-	limits_serve();
+	sandbox_serve();
 	setvbuf(server.out, NULL, _IOFBF, 1 << 16);
 	error_free(source_index_open(path, build_id, &server.index));
 	put_number(&server, server.index ? SOURCE_HAS : SOURCE_LACKS);
@@ -141,7 +140,7 @@ static void source_serve(const char *path, const char *build_id, int in, int out
 	_exit(0);
 }
 
-/* Longest wait for an answer; the process's CPU time and memory are bounded as well (sandbox.h). */
+/* Longest wait for an answer; the process's CPU time and memory are bounded as well (base/sandbox.h). */
 #define PATIENCE_NS (SANDBOX_WAIT_S * 1000000000ull)
 
 /* Bytes of all strings of one file, at most. */

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/limits.h"
+#include "base/sandbox.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/preopen.h"
+#include "base/privilege.h"
 
 /* The build says so: address sanitizers reserve terabytes. */
 #ifdef UNIPROF_KEEP_RIGHTS
@@ -72,7 +77,7 @@ static uint64_t address_space(void)
 	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void limits_set(void)
+void sandbox_limit(void)
 {
 	const uint64_t used = address_space();
 
@@ -104,7 +109,7 @@ static unsigned seconds_for(const struct stat *st)
 	return (unsigned)smaller(bytes / BYTES_PER_SECOND, SECONDS_MAX - SECONDS_BASE);
 }
 
-void limits_raise(int fd)
+void sandbox_raise(int fd)
 {
 	struct stat st;
 
@@ -115,17 +120,17 @@ void limits_raise(int fd)
 	raise_by(RLIMIT_CPU, seconds_for(&st));
 }
 
-unsigned limits_seconds(const char *path)
+unsigned sandbox_seconds(const char *path)
 {
 	return is_regular_file(path) ? SECONDS_MAX : SECONDS_BASE;
 }
 
-void limits_serve(void)
+void sandbox_serve(void)
 {
 	set(RLIMIT_CPU, SECONDS_MAX, SECONDS_MAX + 1);
 }
 
-uint64_t limits_memory(const char *path)
+uint64_t sandbox_memory(const char *path)
 {
 	const int fd = is_regular_file(path) ? open_to_read(path) : -1;
 	struct stat st;
@@ -137,4 +142,64 @@ uint64_t limits_memory(const char *path)
 		bytes += memory_for(&st);
 	close(fd);
 	return bytes;
+}
+
+/* The name in lists of processes. */
+#define READER_NAME "uniprof-reader"
+
+/* Signals that end a process over its limits, whatever its parent made of them. */
+static void end_by_signals(void)
+{
+	const struct sigaction end = {.sa_handler = SIG_DFL};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	sigaddset(&set, SIGXCPU);
+	sigaction(SIGALRM, &end, NULL);
+	sigaction(SIGXCPU, &end, NULL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* A pipe is not opened, for that may wait. */
+static void limit_for(const char *path)
+{
+	const int fd = is_regular_file(path) ? open_to_read(path) : -1;
+
+	sandbox_limit();
+	if (fd < 0)
+		return;
+	sandbox_raise(fd);
+	close(fd);
+}
+
+void sandbox_enter(const char *path, const int *fds, size_t n)
+{
+	struct descriptors keep = {0};
+	struct privilege rights;
+
+	prctl(PR_SET_NAME, READER_NAME);
+	end_by_signals();
+	for (size_t i = 0; i < n; i++)
+		descriptors_add(&keep, fds[i]);
+	descriptors_add(&keep, STDERR_FILENO);
+	preopen_add(&keep);
+	descriptors_close_others(&keep);
+	limit_for(path);
+	privilege_drop(SECCOMP_PARSER, &rights);
+	/* Behind what changes users, which takes it away again. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+struct error *sandbox_crashed(const char *path, int status)
+{
+	if (!WIFSIGNALED(status))
+		return error_new(ERR_FAILED, "%s: what reads it has failed", path);
+	if (WTERMSIG(status) == SIGXCPU)
+		return error_new(ERR_INPUT, "%s: a damaged file: reading it takes too long", path);
+	if (WTERMSIG(status) == SIGALRM)
+		return error_new(ERR_INPUT, "%s: it could not be read within %u s", path,
+				 sandbox_seconds(path));
+	return error_new(ERR_INPUT, "%s: a damaged file: what reads it was ended by signal %d (%s)",
+			 path, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
