@@ -4,9 +4,8 @@
 
 /*
  * One request to a receiver of profiles, by HTTP: sent once, and its answer
- * judged. The caller decides whether and when it is sent again. The build
- * chooses between push_http.c (libcurl, loaded when it is needed) and
- * push_http_none.c.
+ * judged. The caller decides whether and when it is sent again. A build without
+ * libcurl (which is loaded when it is needed) has none.
  *
  * Certificates are checked. No proxy is taken from the environment unless
  * asked, redirections are not followed, and each request has a connection of

@@ -4,9 +4,8 @@
 
 /*
  * A filter on system calls that stays until the process ends, and holds for
- * the processes that it starts. The build chooses between seccomp.c
- * (libseccomp) and seccomp_none.c; the list of allowed calls, with reasons, is
- * in seccomp.c.
+ * the processes that it starts. The list of allowed calls, with reasons, is in
+ * seccomp.c; a build without libseccomp has none.
  *
  * Calls that are not on the list fail with EPERM, so that a C library that
  * tries something new can do without it. Calls that only an intruder would make

@@ -23,7 +23,7 @@
  * 1. Code: a directory target/<scheme>/ with its meson.build and a constant
  *    target_<scheme>; `subdir` in target/meson.build; its name in TARGET_KINDS.
  *    Guest memory behind page tables: fill in target->memory
- *    and leave read() out. Not on every host: a none.c, as kvm/ and xen/ have.
+ *    and leave read() out. Not on every host: what left_out.c answers.
  * 2. Shared parts: host/ for threads, memory and monitors of this host,
  *    the end of this header, window.h for copying stacks.
  * 3. Tests: a unit test beside each parser of what a guest or peer sends; a

@@ -2,10 +2,7 @@
 #ifndef UNIPROF_TOP_SCREEN_H
 #define UNIPROF_TOP_SCREEN_H
 
-/*
- * A terminal as a screen with keys. The build chooses between screen_curses.c
- * and screen_none.c, which has none.
- */
+/* A terminal as a screen with keys, by ncurses. */
 
 #include "top/draw.h"
 

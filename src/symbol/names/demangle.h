@@ -24,7 +24,7 @@ char *demangle(const char *name);
  */
 char *demangle_ocaml(const char *name);
 
-/* The others; demangle_none.c knows none of them. */
+/* The others; a build without libiberty knows none of them. */
 char *demangle_by_library(const char *name);
 
 #endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Answers for the parts that a build was made without (meson_options.txt). The
+ * meson.build of such a part adds its name to `left_out` instead of its sources.
+ */
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "agent/push.h"
+#include "arch/disassemble.h"
+#include "base/seccomp.h"
+#include "symbol/images/cache.h"
+#include "symbol/names/demangle.h"
+#include "target/target.h"
+#include "top/screen.h"
+
+#ifdef LEFT_OUT_SECCOMP
+const char seccomp_feature[] = "without a filter on system calls";
+
+int seccomp_enter(enum seccomp_role role)
+{
+	return -ENOTSUP;
+}
+#endif
+
+#ifdef LEFT_OUT_DISASSEMBLER
+const char disassembler_feature[] = "without a disassembler";
+
+struct disassembler *disassembler_open(void)
+{
+	return NULL;
+}
+
+void disassembler_close(struct disassembler *disassembler)
+{
+}
+
+size_t disassemble(struct disassembler *disassembler, const struct regs *regs,
+		   const struct window *code, struct code_line *lines, size_t room)
+{
+	return 0;
+}
+#endif
+
+#ifdef LEFT_OUT_IBERTY
+const char demangle_feature[] = "demangles OCaml only";
+
+char *demangle_by_library(const char *name)
+{
+	return NULL;
+}
+#endif
+
+#ifdef LEFT_OUT_DEBUGINFOD
+const char debuginfod_feature[] = "without debuginfod";
+
+struct error *debuginfod_preopen(const char *path)
+{
+	return NULL;
+}
+#endif
+
+#ifdef LEFT_OUT_XEN
+const char target_features[] =
+	"without Xen (its libraries were not there, or left out, when it was built)";
+
+static struct error *no_open(const char *name, const char *via, struct target **out)
+{
+	return error_new(ERR_DENIED,
+			 "this uniprof was built without Xen's libraries (see uniprof -V)");
+}
+
+const struct target_ops target_xen = {
+	.scheme = "xen",
+	.open = no_open,
+};
+#endif
+
+#ifdef LEFT_OUT_PUSH
+const char push_feature[] = "without push";
+
+struct error *push_open(const struct push_target *target, struct push **out)
+{
+	*out = NULL;
+	return error_new(ERR_FAILED, "this uniprof was built without libcurl: it cannot push");
+}
+
+void push_send(struct push *push, const struct push_request *request, struct push_answer *answer)
+{
+	*answer = (struct push_answer){.outcome = PUSH_BLOCKED};
+}
+
+void push_close(struct push *push)
+{
+}
+#endif
+
+#ifdef LEFT_OUT_SCREEN
+const char screen_feature[] = "without a live screen";
+
+struct error *screen_prepare(void)
+{
+	return error_new(ERR_USAGE, "this uniprof was built without ncurses: only top -b works");
+}
+
+void screen_begin(void)
+{
+}
+
+void screen_end(void)
+{
+}
+
+void screen_rescue(void)
+{
+}
+
+void screen_size(size_t *width, size_t *height)
+{
+	*width = *height = 0;
+}
+
+int screen_key(void)
+{
+	return 0;
+}
+
+void screen_show(const struct text_buffer *buffer)
+{
+}
+#endif
