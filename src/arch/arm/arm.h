@@ -24,10 +24,6 @@ struct arm_regs {
 /* Registers for unwinding. */
 void arm_regs_convert(const struct arm_regs *from, struct regs *to);
 
-/* Translates as stage 1 of EL1&0 does in AArch64 state: MMU_OFF and MMU_ARM64. */
-enum xlate_status arm64_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
-				  struct xlate *out);
-
 /*
  * The address that is meant by a pointer with a tag or an authentication code
  * in its high bits, for the size of addresses that the guest has chosen.
@@ -36,12 +32,5 @@ uint64_t arm64_strip(const struct mmu *mmu, uint64_t va);
 
 /* TTBCR.EAE (DDI 0487, G8.2.163): the format of the tables. */
 #define ARM_TTBCR_EAE (1ull << 31)
-
-/* Translates as stage 1 of PL1&0 does in AArch32 state: MMU_OFF, MMU_ARM_LPAE and MMU_ARM_SHORT. */
-enum xlate_status arm32_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
-				  struct xlate *out);
-
-/* General registers of 64 or 32 bits, by regs->word, and the state with its flags. */
-void arm_registers_show(const struct regs *regs, struct registers *out);
 
 #endif

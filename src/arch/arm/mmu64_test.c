@@ -96,7 +96,7 @@ static enum xlate_status go(struct memory *memory, const struct mmu *mmu, uint64
 	const struct physmem mem = {.frame = frame, .ctx = memory};
 
 	memset(out, 0, sizeof(*out));
-	return arm64_translate(mmu, va, &mem, out);
+	return arch_arm64.translate(mmu, va, &mem, out);
 }
 
 static void pages_of_every_granule_and_size_of_addresses(void **state)
@@ -257,11 +257,12 @@ static void neighbours_are_found_from_the_same_table(void **state)
 
 	build(&memory, &layouts[0], 3, PAGE | 3);
 	put64(&memory, entry_at(&layouts[0], 3) + 8, (PAGE + 0x5000) | 3);
-	assert_int_equal(arm64_translate(&mmu, layouts[0].va, &mem, &x), XLATE_OK);
-	assert_int_equal(arm64_translate(&mmu, layouts[0].va + 0x1000, &mem, &x), XLATE_OK);
+	assert_int_equal(arch_arm64.translate(&mmu, layouts[0].va, &mem, &x), XLATE_OK);
+	assert_int_equal(arch_arm64.translate(&mmu, layouts[0].va + 0x1000, &mem, &x), XLATE_OK);
 	assert_int_equal(x.addr, PAGE + 0x5abc);
 	/* Behind the table's end the walk begins anew. */
-	assert_int_equal(arm64_translate(&mmu, layouts[0].va + (1u << 21), &mem, &x), XLATE_ABSENT);
+	assert_int_equal(arch_arm64.translate(&mmu, layouts[0].va + (1u << 21), &mem, &x),
+			 XLATE_ABSENT);
 }
 
 static void codes_and_tags_are_stripped(void **state)

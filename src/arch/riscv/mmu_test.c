@@ -67,7 +67,7 @@ static enum xlate_status go_with(struct memory *memory, const struct layout *lay
 	const struct mmu mmu = {.mode = layout->mode, .root = table_at(0)};
 
 	memory->reads = 0;
-	return riscv_translate(&mmu, va, &mem, out);
+	return arch_riscv64.translate(&mmu, va, &mem, out);
 }
 
 static enum xlate_status go(struct memory *memory, const struct layout *layout, struct xlate *out)

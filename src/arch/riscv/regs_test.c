@@ -79,7 +79,7 @@ static void every_register_is_shown_by_its_name(void **state)
 	struct regs to;
 
 	riscv_regs_convert(&from, &to);
-	riscv_registers_show(&to, &shown);
+	arch_riscv64.show(&to, &shown);
 	assert_int_equal(shown.n, 1 + 31 + 2);
 	assert_string_equal(shown.at[1].name, "ra");
 	assert_string_equal(shown.at[8].name, "s0");

@@ -35,11 +35,4 @@ struct riscv_regs {
 /* Registers for unwinding. */
 void riscv_regs_convert(const struct riscv_regs *from, struct regs *to);
 
-/* Adds the registers by their names in the ABI. */
-void riscv_registers_show(const struct regs *regs, struct registers *out);
-
-/* Translates as the supervisor's page tables do: MMU_OFF, MMU_RISCV_39, _48 and _57. */
-enum xlate_status riscv_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
-				  struct xlate *out);
-
 #endif

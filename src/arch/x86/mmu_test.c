@@ -11,7 +11,7 @@ static enum xlate_status go(struct memory *memory, enum mmu_mode mode, uint64_t 
 
 	memset(out, 0, sizeof(*out));
 	memory->reads = 0;
-	return x86_translate(&mmu, va, &mem, out);
+	return arch_x86_64.translate(&mmu, va, &mem, out);
 }
 
 #define assert_maps(memory, mode, root, va, phys, bytes)                     \
@@ -93,11 +93,11 @@ static void a_neighbour_is_found_by_the_last_table_alone(void **state)
 	put64(&memory, 0x4000 + 4 * 8, 0x6000 | 1);
 	assert_int_equal(go(&memory, MMU_X86_4, 0x1000, VA, &x), XLATE_OK);
 	assert_int_equal(memory.reads, 4);
-	assert_int_equal(x86_translate(&mmu, VA + FRAME_SIZE, &mem, &x), XLATE_OK);
+	assert_int_equal(arch_x86_64.translate(&mmu, VA + FRAME_SIZE, &mem, &x), XLATE_OK);
 	assert_int_equal(x.addr, 0x6abc);
 	assert_int_equal(memory.reads, 5);
 	/* An address that another table leads to is walked to from the top. */
-	assert_int_equal(x86_translate(&mmu, VA + (1u << 21), &mem, &x), XLATE_ABSENT);
+	assert_int_equal(arch_x86_64.translate(&mmu, VA + (1u << 21), &mem, &x), XLATE_ABSENT);
 	assert_true(memory.reads > 6);
 }
 
@@ -229,7 +229,7 @@ static void two_levels(void **state)
 	assert_status(&memory, MMU_X86_32, 0x1000, 0xc0005123, XLATE_ABSENT);
 	/* Without CR4.PSE the bit means nothing. */
 	put32(&memory, 0x1000 + 0x300 * 4, 0x2000 | 0x80 | 1);
-	assert_int_equal(x86_translate(&mmu, 0xc0005123, &mem, &x), XLATE_OK);
+	assert_int_equal(arch_x86_64.translate(&mmu, 0xc0005123, &mem, &x), XLATE_OK);
 	assert_int_equal(x.addr, 0xfffff123);
 }
 

@@ -27,10 +27,6 @@ struct x86_regs {
 /* Registers for unwinding. Addresses become linear: the bases of code and stack segments are added. */
 void x86_regs_convert(const struct x86_regs *from, struct regs *to);
 
-/* The `translate` of both x86 architectures: every paging mode, chosen by mmu->mode. */
-enum xlate_status x86_translate(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
-				struct xlate *out);
-
 /* Flags by name (struct registers). */
 extern const struct register_bits x86_rflags, x86_cr0, x86_cr4, x86_efer;
 
@@ -39,9 +35,6 @@ extern const struct register_bits x86_rflags, x86_cr0, x86_cr4, x86_efer;
  * and general registers.
  */
 void x86_registers_general(const struct regs *regs, uint64_t ip, struct registers *out);
-
-/* Shows `struct regs` for targets that know no more: arch->show. */
-void x86_registers_show(const struct regs *regs, struct registers *out);
 
 /* "64-bit code, ring 0, accessed" or "not present". */
 #define X86_SEGMENT_TEXT 64

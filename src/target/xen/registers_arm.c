@@ -170,7 +170,7 @@ void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 	struct regs regs = {0};
 
 	xen_regs_full(xt->context, context, &regs);
-	arm_registers_show(&regs, out);
+	arch_arm64.show(&regs, out);
 	control(out, "sctlr", context->sctlr);
 	control(out, "tcr", context->ttbcr);
 	control(out, "ttbr0", context->ttbr0);
