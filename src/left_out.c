@@ -12,7 +12,7 @@
 #include "arch/disassemble.h"
 #include "base/seccomp.h"
 #include "symbol/images/cache.h"
-#include "symbol/names/demangle.h"
+#include "symbol/names/display_name.h"
 #include "target/target.h"
 #include "top/screen.h"
 

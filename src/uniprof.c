@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "agent/push.h"
+#include "arch/disassemble.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
-#include "arch/disassemble.h"
 #include "symbol/images/cache.h"
-#include "symbol/names/demangle.h"
+#include "symbol/names/display_name.h"
 #include "target/kvm/bpf_reader.h"
 #include "target/target.h"
 #include "top/screen.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "symbol/images/code.h"
+#include "symbol/kernel/btf.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 
@@ -247,5 +248,315 @@ struct error *kernel_memory_find(const struct guest_memory *memory,
 		out->names = names;
 	else
 		kallsyms_free(names);
+	return err;
+}
+
+/* Limits of one kernel, beyond any real one. */
+#define MODULES_MAX 1024u
+#define TEXT_MAX    (64u << 20)
+#define SYMBOLS_MAX (1u << 17)
+#define ORCS_MAX    (1u << 20)
+#define STRINGS_MAX (8u << 20)
+/* Bytes that are read of all modules together, or of one table alone, at most. */
+#define READ_MAX      (32u << 20)
+#define SYMBOLS_BYTES (8u << 20)
+
+/* Steps for a symbol, which is sorted, and for a row of the unwind tables. */
+#define SYMBOL_STEPS 128u
+#define ROW_STEPS    64u
+
+/* State of modules that are neither being loaded nor removed (include/linux/module.h). */
+#define STATE_LIVE 0
+
+#define PAGE 4096u
+
+struct modules_reader {
+	const struct guest_memory *memory;
+	const struct kernel_modules *modules;
+	uint64_t left; /* bytes */
+};
+
+static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
+{
+	return guest_memory_read(memory, va, value, len) == len;
+}
+
+static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
+{
+	uint8_t *bytes = budget_over(memory->budget) ? NULL : malloc(len);
+
+	if (bytes && get(memory, va, bytes, len))
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
+static bool read_layout(const struct btf *btf, struct module_layout *at)
+{
+	const char *module = "module", *table = "mod_kallsyms";
+
+	at->has_orc = btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
+		      btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
+		      btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind);
+	return btf_offset(btf, module, "state", &at->state) &&
+	       btf_offset(btf, module, "list", &at->list) &&
+	       btf_offset(btf, module, "name", &at->name) &&
+	       btf_offset(btf, module, "kallsyms", &at->kallsyms) &&
+	       btf_offset(btf, table, "symtab", &at->symtab) &&
+	       btf_offset(btf, table, "num_symtab", &at->num_symtab) &&
+	       btf_offset(btf, table, "strtab", &at->strtab) &&
+	       /* Since Linux 6.4 the code is the first of several kinds of memory. */
+	       ((btf_offset(btf, module, "mem.base", &at->text) &&
+		 btf_offset(btf, module, "mem.size", &at->text_size)) ||
+		(btf_offset(btf, module, "core_layout.base", &at->text) &&
+		 btf_offset(btf, module, "core_layout.text_size", &at->text_size)));
+}
+
+struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
+				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
+{
+	struct error *err = NULL;
+	struct btf *btf = NULL;
+	uint64_t list;
+
+	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
+	if (kallsyms_address(names, "modules", &list))
+		err = btf_read(memory, names, &btf);
+	if (btf && read_layout(btf, &out->layout))
+		out->list = list;
+	btf_free(btf);
+	return err;
+}
+
+/* Reads an array of the module; NULL if it cannot be read. */
+static uint8_t *get_array(struct modules_reader *reader, uint64_t va, size_t len)
+{
+	if (len > reader->left)
+		return NULL;
+	reader->left -= len;
+	return get_all(reader->memory, va, len);
+}
+
+/* Reads from `va` on as far as there is memory, `len` bytes at most, and adds a NUL. */
+static char *get_strings(struct modules_reader *reader, uint64_t va, size_t len, size_t *got)
+{
+	char *bytes = len <= reader->left ? malloc(len + 1) : NULL;
+
+	for (*got = 0; bytes && *got < len;) {
+		size_t want = PAGE - (size_t)((va + *got) % PAGE);
+		size_t n;
+
+		want = want < len - *got ? want : len - *got;
+		n = guest_memory_read(reader->memory, va + *got, bytes + *got, want);
+		*got += n;
+		if (n != want)
+			break;
+	}
+	reader->left -= *got;
+	if (bytes)
+		bytes[*got] = '\0';
+	return bytes;
+}
+
+struct text {
+	uint64_t start, end;
+};
+
+/* Kinds of symbols in code of known size; a thread's variables have small numbers, which are no addresses. */
+static bool is_function(const Elf64_Sym *symbol)
+{
+	const unsigned type = ELF64_ST_TYPE(symbol->st_info);
+
+	return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol->st_size &&
+	       symbol->st_shndx != SHN_UNDEF;
+}
+
+static struct error *add_functions(const Elf64_Sym *symbol, const char *strings, size_t len,
+				   const struct symbols_place *at, struct symbol_candidates *list)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < at->n && !err; i++) {
+		const uint64_t start = symbol[i].st_value;
+		struct symbol_candidate one = {.start = start, .limit = at->end};
+
+		if (start < at->start || start >= at->end || symbol[i].st_name >= len ||
+		    !strings[symbol[i].st_name] || (at->typed && !is_function(&symbol[i])))
+			continue;
+		if (symbol[i].st_size <= at->end - start)
+			one.size = symbol[i].st_size;
+		one.name = strings + symbol[i].st_name;
+		one.bind = ELF64_ST_BIND(symbol[i].st_info) == STB_GLOBAL ? BIND_GLOBAL
+			   : ELF64_ST_BIND(symbol[i].st_info) == STB_WEAK ? BIND_WEAK
+									  : BIND_LOCAL;
+		one.untyped = ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC;
+		err = symbol_candidates_add(list, &one);
+	}
+	return err;
+}
+
+/* The longest name, bytes: so many are read of the one that begins last (KSYM_NAME_LEN). */
+#define NAME_MAX_LEN 512u
+
+static size_t strings_end(const Elf64_Sym *symbol, size_t n)
+{
+	uint32_t last = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (symbol[i].st_name > last && symbol[i].st_name < STRINGS_MAX)
+			last = symbol[i].st_name;
+	return last + NAME_MAX_LEN;
+}
+
+static struct error *read_place(struct modules_reader *reader, const struct symbols_place *at,
+				struct symbols **out)
+{
+	struct symbol_candidates list = {0};
+	struct error *err = NULL;
+	char *strings = NULL;
+	Elf64_Sym *symbol;
+	size_t len;
+
+	*out = NULL;
+	if (!at->n || at->n > SYMBOLS_MAX)
+		return NULL;
+	symbol = (Elf64_Sym *)get_array(reader, at->symbols, at->n * sizeof(*symbol));
+	if (symbol)
+		strings = get_strings(reader, at->strings, strings_end(symbol, at->n), &len);
+	if (strings && budget_spend(reader->memory->budget, (uint64_t)SYMBOL_STEPS * at->n))
+		err = add_functions(symbol, strings, len, at, &list);
+	if (!err && list.n)
+		err = symbols_build(&list, strings, out);
+	else
+		free(strings);
+	symbol_candidates_free(&list);
+	free(symbol);
+	return err;
+}
+
+struct error *symbols_read(const struct guest_memory *memory, const struct symbols_place *at,
+			   struct symbols **out)
+{
+	struct modules_reader reader = {.memory = memory, .left = SYMBOLS_BYTES};
+
+	return read_place(&reader, at, out);
+}
+
+static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
+				  const struct text *text, struct symbols **out)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	struct symbols_place place = {.start = text->start, .end = text->end};
+
+	*out = NULL;
+	if (!get(reader->memory, table + at->symtab, &place.symbols, 8) ||
+	    !get(reader->memory, table + at->num_symtab, &place.n, 4) ||
+	    !get(reader->memory, table + at->strtab, &place.strings, 8))
+		return NULL;
+	return read_place(reader, &place, out);
+}
+
+static struct error *read_module_rows(struct modules_reader *reader, uint64_t module,
+				      struct unwind_table **out)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	struct orc_tables tables = {.layout = reader->modules->orc};
+	struct error *err = NULL;
+	uint8_t *addresses, *rules;
+	uint64_t va;
+	uint32_t n;
+
+	*out = NULL;
+	if (!at->has_orc || !get(reader->memory, module + at->num_orcs, &n, 4) || !n ||
+	    n > ORCS_MAX || !get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
+	    !get(reader->memory, module + at->orc_unwind, &va, 8))
+		return NULL;
+	addresses = get_array(reader, tables.va, (size_t)n * ORC_ADDRESS_SIZE);
+	rules = get_array(reader, va, (size_t)n * ORC_RULE_SIZE);
+	tables.addresses = addresses;
+	tables.rules = rules;
+	tables.n = n;
+	if (addresses && rules && budget_spend(reader->memory->budget, (uint64_t)ROW_STEPS * n))
+		err = orc_table(&tables, out);
+	free(addresses);
+	free(rules);
+	return err;
+}
+
+/* The name is used as a file's: printable, without a path. */
+static bool read_name(struct modules_reader *reader, uint64_t module,
+		      char name[MODULE_NAME_MAX + 1])
+{
+	char text[MODULE_NAME_MAX - 2 + 1] = "";
+
+	if (!get(reader->memory, module + reader->modules->layout.name, text, sizeof(text) - 1))
+		return false;
+	for (char *c = text; *c; c++)
+		if (*c <= ' ' || *c == 0x7f || *c == '/')
+			return false;
+	snprintf(name, MODULE_NAME_MAX + 1, "[%s]", text);
+	return *text;
+}
+
+static bool read_text(struct modules_reader *reader, uint64_t module, struct text *text)
+{
+	const struct module_layout *at = &reader->modules->layout;
+	uint32_t state, size;
+
+	if (!get(reader->memory, module + at->state, &state, 4) || state != STATE_LIVE ||
+	    !get(reader->memory, module + at->text, &text->start, 8) ||
+	    !get(reader->memory, module + at->text_size, &size, 4))
+		return false;
+	text->end = text->start + size;
+	return text->start >= reader->modules->lowest && size && size <= TEXT_MAX &&
+	       text->end > text->start;
+}
+
+static struct error *read_module(struct modules_reader *reader, uint64_t at,
+				 const struct text *text, struct kernel_module *module)
+{
+	struct error *err = NULL;
+	uint64_t table;
+
+	*module = (struct kernel_module){0};
+	if (!read_name(reader, at, module->name) ||
+	    !get(reader->memory, at + reader->modules->layout.kallsyms, &table, 8))
+		return NULL;
+	err = read_symbols(reader, table, text, &module->symbols);
+	if (!err && module->symbols)
+		err = read_module_rows(reader, at, &module->table);
+	if (err)
+		symbols_free(module->symbols);
+	return err;
+}
+
+struct error *kernel_modules_read(const struct guest_memory *memory,
+				  const struct kernel_modules *modules, void *ctx,
+				  bool (*known)(void *ctx, uint64_t start, uint64_t end),
+				  struct error *(*take)(void *ctx, struct kernel_module *module))
+{
+	struct modules_reader reader = {memory, modules, READ_MAX};
+	struct error *err = NULL;
+	uint64_t next = modules->list;
+
+	for (unsigned i = 0; i < MODULES_MAX && next && !err && !budget_over(memory->budget); i++) {
+		struct kernel_module module;
+		uint64_t at;
+		struct text text;
+
+		/* The first word of a struct list_head leads to the next. */
+		if (!get(memory, next, &next, 8) || next == modules->list)
+			break;
+		at = next - modules->layout.list;
+		if (!read_text(&reader, at, &text) || known(ctx, text.start, text.end))
+			continue;
+		err = read_module(&reader, at, &text, &module);
+		if (!err && module.symbols && budget_over(memory->budget)) {
+			symbols_free(module.symbols);
+			unwind_table_free(module.table);
+		} else if (!err && module.symbols) {
+			err = take(ctx, &module);
+		}
+	}
 	return err;
 }

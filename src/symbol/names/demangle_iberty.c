@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/names/demangle.h"
+#include "symbol/names/display_name.h"
 
 #include <libiberty/demangle.h>
 #include <setjmp.h>

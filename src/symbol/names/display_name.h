@@ -40,7 +40,23 @@ char *sanitize_new(const char *name);
 /* Writes text that a guest or a file chose: control bytes could do anything to a terminal. Of none, nothing. */
 void sanitize_print(const char *text, FILE *out);
 
-/* Names as people see them: demangled (symbol/names/demangle.h) and sanitized, each kept once. */
+/*
+ * Names as they are in the source, from names as compilers write them into
+ * files: of C++ (Itanium ABI), Rust (legacy and v0), D, and OCaml. Go's need
+ * none. What takes much time or room to print stays as it is: names can be
+ * made so that they grow beyond all bounds.
+ */
+
+/* For -V: "demangles C++, Rust, D, OCaml". */
+extern const char demangle_feature[];
+
+/* In memory of its own, which the caller frees; NULL: it is no such name, or there is no memory. */
+char *demangle(const char *name);
+
+/* Private to src/symbol: of all but OCaml; a build without libiberty knows none of them. */
+char *demangle_by_library(const char *name);
+
+/* Names as people see them: demangled and sanitized, each kept once. */
 struct display_names;
 
 struct error *display_names_new(struct display_names **out);

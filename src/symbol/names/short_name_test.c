@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "symbol/names/demangle.h"
 #include "symbol/names/short_name_fixture.h"
 
 /* `expected` NULL: the full name is the short one. */
