@@ -9,7 +9,7 @@
 
 #include <zlib.h>
 
-#include "recording/file.h"
+#include "recording/format.h"
 
 /* No line is longer: 4096 frames with names of 4 KiB. */
 #define IMPORT_LINE_MAX (16u << 20)

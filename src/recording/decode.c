@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "recording/file.h"
+#include "recording/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "recording/format.h"
 
 struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "recording/file.h"
+#include "recording/format.h"
 
 #include <stdlib.h>
 #include <string.h>

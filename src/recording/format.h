@@ -2,13 +2,19 @@
 #ifndef UNIPROF_RECORDING_FORMAT_H
 #define UNIPROF_RECORDING_FORMAT_H
 
-#include "base/bytes.h"
-#include "recording/recording.h"
-
 /*
- * Constants and JSON that the writer and the reader of recordings share;
- * docs/recording.md explains the format, and why. Private to src/recording and src/import.
+ * What the writer and the reader of recordings share: constants and JSON of the
+ * format, the file below it, the decoder and the encoder; docs/recording.md
+ * explains the format, and why. Private to src/recording and src/import.
  */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/intern.h"
+#include "recording/recording.h"
 
 /* The head of a file: the magic, then one byte each of major and minor version. */
 #define RECORDING_MAGIC	    "\x89uniprof"
@@ -93,5 +99,134 @@ struct error *recording_end_write(const struct recording_end *end, struct bytes 
  */
 bool recording_info_read(const void *text, size_t len, struct recording_info *info);
 bool recording_end_read(const void *text, size_t len, struct recording_end *end);
+
+/*
+ * The file below a recording: bytes in or out, in order, with sentences that
+ * name the path. "-" is standard output or input.
+ */
+
+struct recording_file {
+	int fd;
+	char *name; /* for sentences */
+};
+
+/* Creates or empties `path`. ERR_OUTPUT. */
+struct error *recording_file_create(const char *path, struct recording_file *out);
+
+/* Opens `path` to read it. ERR_INPUT. */
+struct error *recording_file_open(const char *path, struct recording_file *out);
+
+/* Writes everything, however many system calls it takes, or fails with ERR_OUTPUT. */
+struct error *recording_file_write(struct recording_file *file, const void *data, size_t len);
+
+/* Reads available bytes, at least one, at most `len`; *got is 0 at the end. ERR_INPUT. */
+struct error *recording_file_read(struct recording_file *file, void *data, size_t len, size_t *got);
+
+/* Bytes, 0 if that cannot be known (a pipe). */
+uint64_t recording_file_size(const struct recording_file *file);
+
+/* Closes and frees; the error, ERR_OUTPUT, matters only to writers. */
+struct error *recording_file_close(struct recording_file *file);
+
+/* Like recording_read, of a file that is open and whose beginning is in `begun`, which is taken over. */
+struct error *recording_read_file(struct recording_file *file, struct bytes *begun,
+				  struct stacks *stacks, const struct recording_visitor *visitor,
+				  bool *cut);
+
+/*
+ * From the records of a recording to the visitor, one whole record at a time
+ * (decode.c). Keeps what records refer back to: nodes, the last tick, each
+ * vCPU's last entry. Every number is checked, whatever a checksum said about it.
+ */
+
+struct decoder {
+	const char *name;      /* of the file, for sentences; the caller's */
+	struct stacks *stacks; /* the caller's */
+	const struct recording_visitor *visitor;
+	struct recording_info info;
+	bool has_info, has_end;
+	/* [nodes]: the file's node ids in `stacks`; NULL: the same */
+	uint32_t *ids;
+	uint32_t nodes, ids_cap;
+	struct tick_entry *last;    /* [info.vcpus]: the last entry of each */
+	struct tick_entry *entries; /* [info.vcpus + TICK_WAITS_MAX]: the tick that is being read */
+	struct tick_entry *waits; /* [TICK_WAITS_MAX]: threads that do not run, of the next tick */
+	uint32_t n_waits;
+	uint64_t time_ns, weight_ns, paused_ns;
+	struct recorded_thread *thread; /* [threads]: number 1 is thread[0] */
+	size_t threads, threads_room;
+	char **text; /* [texts]: number 1 is text[0] */
+	size_t texts, texts_room;
+};
+
+/* A record at byte `offset` of the file. ERR_INPUT names that byte; a visitor's error is passed on. */
+struct error *decode_record(struct decoder *decoder, unsigned type, struct cursor payload,
+			    uint64_t offset);
+
+/* ERR_INPUT: "NAME is damaged at byte OFFSET: WHY". */
+struct error *decode_damaged(const struct decoder *decoder, uint64_t offset, const char *why);
+
+void decoder_free(struct decoder *decoder);
+
+/*
+ * From ticks and names to records, appended to a buffer (encode.c). Keeps what records
+ * refer back to: nodes, the last tick, each vCPU's last entry.
+ */
+
+struct encoder {
+	const struct stacks *stacks; /* the caller's */
+	uint32_t nodes;		     /* so many are encoded, the root included */
+	uint32_t threads;	     /* so many are encoded */
+	uint32_t vcpus;
+	struct tick_entry *last; /* [vcpus]: the last entry of each */
+	uint64_t time_ns, weight_ns, paused_ns;
+	uint64_t pause_remainder_ns; /* remainder of pauses */
+	/* Precision of moments, pauses, and CPU time. */
+	uint64_t time_grain_ns, pause_grain_ns, ran_grain_ns;
+};
+
+struct error *encoder_init(struct encoder *encoder, const struct stacks *stacks, uint32_t vcpus);
+void encoder_free(struct encoder *encoder);
+
+/* As recording_pack() says. */
+void encoder_coarsen(struct encoder *encoder, uint64_t period_ns);
+
+/* The first bytes of a file. */
+struct error *encode_head(struct bytes *out);
+
+/* RECORD_INFO or RECORD_END. */
+struct error *encode_json(const struct bytes *json, enum record_type type, struct bytes *out);
+
+/*
+ * True if the caller keeps recording_tick's rules. *newest is the highest stack
+ * id in the tick: encode nodes up to it first.
+ */
+bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint32_t *newest);
+
+/* One record of nodes not yet encoded, as many as go into one, up to `last` at most. */
+struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes *out);
+
+/* The next thread. */
+struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
+			    struct bytes *out);
+
+/* A tick; before it, which threads run where others did, and those that do not run. */
+struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out);
+
+struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
+			  struct bytes *out);
+
+/* Puts all records of `out` into a packed one, unless that is no shorter. */
+struct error *encode_packed(struct bytes *out);
+
+/* The check for all of `out`, which began behind the last check. */
+struct error *encode_check(struct bytes *out);
+
+/*
+ * Appends the texts that are new, then the source locations of an address. `written` numbers
+ * the texts by their pointers, which the caller keeps valid: each is written once.
+ */
+struct error *encode_locations(struct ids *written, uint64_t addr, uint8_t kind,
+			       const struct source_frame *frames, size_t n, struct bytes *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/fuzz_testing.h"
 #include "profile/profile.h"
-#include "recording/file.h"
+#include "recording/format.h"
 
 static void make_file(const uint8_t *data, size_t size, struct bytes *out)
 {

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "profile/profile.h"
-#include "recording/file.h"
+#include "recording/format.h"
 #include "recording/recording.h"
 
 /* A file that has no name but can be opened by one. */
