@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "import/wire.h"
+#include "import/protobuf.h"
 
 const char push_feature[] = "pushes by libcurl";
 
@@ -302,12 +302,12 @@ static void take_words(struct cursor text, char out[WORDS_MAX])
 /* The field of a message that has a number and a text in it; false: it has none. */
 static bool take_partial(struct cursor in, uint64_t *rejected, char words[WORDS_MAX])
 {
-	struct field field;
+	struct protobuf_field field;
 
-	while (next_field(&in, &field)) {
-		if (field.number == PARTIAL_REJECTED && field.wire == WIRE_VARINT)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PARTIAL_REJECTED && field.wire == PROTOBUF_VARINT)
 			*rejected = field.value;
-		else if (field.number == PARTIAL_MESSAGE && field.wire == WIRE_BYTES)
+		else if (field.number == PARTIAL_MESSAGE && field.wire == PROTOBUF_LEN)
 			take_words(field.bytes, words);
 	}
 	return in.at && (*rejected || *words);
@@ -317,12 +317,12 @@ static void judge_taken(const struct push_request *request, struct cursor body,
 			struct push_answer *answer)
 {
 	char words[WORDS_MAX] = "";
-	struct field field;
+	struct protobuf_field field;
 	uint64_t rejected = 0;
 
 	answer->outcome = PUSH_TAKEN;
-	while (request->otlp && next_field(&body, &field))
-		if (field.number == RESPONSE_PARTIAL_SUCCESS && field.wire == WIRE_BYTES &&
+	while (request->otlp && protobuf_next(&body, &field))
+		if (field.number == RESPONSE_PARTIAL_SUCCESS && field.wire == PROTOBUF_LEN &&
 		    take_partial(field.bytes, &rejected, words))
 			answer->outcome = PUSH_PARTLY;
 	answer->rejected = rejected;
@@ -341,11 +341,11 @@ static void take_reason(const struct push_request *request, struct cursor body,
 			char words[WORDS_MAX])
 {
 	struct cursor in = body;
-	struct field field;
+	struct protobuf_field field;
 
 	*words = '\0';
-	while (request->otlp && next_field(&in, &field))
-		if (field.number == STATUS_MESSAGE && field.wire == WIRE_BYTES)
+	while (request->otlp && protobuf_next(&in, &field))
+		if (field.number == STATUS_MESSAGE && field.wire == PROTOBUF_LEN)
 			take_words(field.bytes, words);
 	if (!in.at || !*words)
 		take_words(body, words);

@@ -13,8 +13,8 @@
 #include "base/array.h"
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/protobuf.h"
 #include "format/tables.h"
+#include "import/protobuf.h"
 
 /* Numbers of fields in profiles_service.proto, profiles.proto, resource.proto and common.proto. */
 enum { REQUEST_RESOURCE_PROFILES = 1, REQUEST_DICTIONARY };

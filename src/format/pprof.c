@@ -13,9 +13,8 @@
 #include "base/array.h"
 #include "base/intern.h"
 #include "format/format.h"
-#include "format/protobuf.h"
 #include "format/tables.h"
-#include "import/wire.h"
+#include "import/protobuf.h"
 
 /* Of zlib: locations of stacks get no smaller by its default, 6, and take half as long again. */
 #define GZIP_LEVEL 4
@@ -54,7 +53,7 @@ static uint64_t number_of(struct pprof *p, const char *text)
 		return 0;
 	fail(p, ids_get(p->strings, (uintptr_t)text, 0, &id, &added));
 	if (added) {
-		protobuf_text(&string, PROFILE_STRING, text);
+		protobuf_text(&string, PPROF_STRING, text);
 		if (string.no_memory)
 			fail(p, error_no_memory());
 		gzip_put(p->out, string.bytes.data, string.bytes.len);
@@ -92,15 +91,15 @@ static void put_empty_string(struct pprof *p)
 	bool added;
 
 	fail(p, ids_get(p->strings, 0, 0, &id, &added));
-	put(p, PROFILE_STRING);
+	put(p, PPROF_STRING);
 }
 
 static void put_value_type(struct pprof *p, unsigned field, const char *type, uint64_t unit)
 {
 	uint64_t name = literal(p, type);
 
-	protobuf_number(&p->message, VALUE_TYPE, name);
-	protobuf_number(&p->message, VALUE_UNIT, unit);
+	protobuf_number(&p->message, PPROF_VALUE_TYPE, name);
+	protobuf_number(&p->message, PPROF_VALUE_UNIT, unit);
 	put(p, field);
 }
 
@@ -124,15 +123,15 @@ static void put_head(struct pprof *p)
 	put_empty_string(p);
 	fail(p, format_unit(p->job, &unit));
 	fail(p, format_guest_title(p->job, &title));
-	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", literal(p, "count"));
-	put_value_type(p, PROFILE_SAMPLE_TYPE, time ? "cpu" : "weight", number_of(p, unit));
-	put_number(p, PROFILE_DEFAULT_SAMPLE_TYPE, literal(p, time ? "cpu" : "weight"));
-	put_number(p, PROFILE_COMMENT, number_of(p, title));
-	put_number(p, PROFILE_TIME_NANOS, info->start_unix_ns);
-	put_number(p, PROFILE_DURATION_NANOS, profile_elapsed_ns(p->job->profile));
+	put_value_type(p, PPROF_SAMPLE_TYPE, "samples", literal(p, "count"));
+	put_value_type(p, PPROF_SAMPLE_TYPE, time ? "cpu" : "weight", number_of(p, unit));
+	put_number(p, PPROF_DEFAULT_SAMPLE_TYPE, literal(p, time ? "cpu" : "weight"));
+	put_number(p, PPROF_COMMENT, number_of(p, title));
+	put_number(p, PPROF_TIME_NANOS, info->start_unix_ns);
+	put_number(p, PPROF_DURATION_NANOS, profile_elapsed_ns(p->job->profile));
 	if (time && info->rate_hz > 0) {
-		put_value_type(p, PROFILE_PERIOD_TYPE, "cpu", number_of(p, unit));
-		put_number(p, PROFILE_PERIOD, (uint64_t)(1e9 / info->rate_hz + 0.5));
+		put_value_type(p, PPROF_PERIOD_TYPE, "cpu", number_of(p, unit));
+		put_number(p, PPROF_PERIOD, (uint64_t)(1e9 / info->rate_hz + 0.5));
 	}
 }
 
@@ -142,16 +141,18 @@ static void put_mappings(struct pprof *p)
 		const struct location_image *image = &p->table->images[i];
 		uint64_t path = number_of(p, image->path), id = number_of(p, image->build_id);
 
-		protobuf_number(&p->message, MAPPING_ID, i + 1);
-		protobuf_number(&p->message, MAPPING_START, image->unplaced ? 0 : image->start);
-		protobuf_number(&p->message, MAPPING_LIMIT, image->unplaced ? 0 : image->end);
-		protobuf_number(&p->message, MAPPING_OFFSET, image->offset);
-		protobuf_number(&p->message, MAPPING_FILE, path);
-		protobuf_number(&p->message, MAPPING_BUILD_ID, id);
+		protobuf_number(&p->message, PPROF_MAPPING_ID, i + 1);
+		protobuf_number(&p->message, PPROF_MAPPING_START,
+				image->unplaced ? 0 : image->start);
+		protobuf_number(&p->message, PPROF_MAPPING_LIMIT, image->unplaced ? 0 : image->end);
+		protobuf_number(&p->message, PPROF_MAPPING_OFFSET, image->offset);
+		protobuf_number(&p->message, PPROF_MAPPING_FILE, path);
+		protobuf_number(&p->message, PPROF_MAPPING_BUILD_ID, id);
 		/* Tells readers not to symbolize again: everything known is here. */
-		for (unsigned what = MAPPING_HAS_FUNCTIONS; what <= MAPPING_HAS_INLINE; what++)
+		for (unsigned what = PPROF_MAPPING_HAS_FUNCTIONS; what <= PPROF_MAPPING_HAS_INLINE;
+		     what++)
 			protobuf_number(&p->message, what, 1);
-		put(p, PROFILE_MAPPING);
+		put(p, PPROF_MAPPING);
 	}
 }
 
@@ -170,11 +171,11 @@ static void put_functions(struct pprof *p)
 		uint64_t name = number_of(p, function->name), file = number_of(p, function->file);
 		uint64_t symbol = number_of_symbol(p, function);
 
-		protobuf_number(&p->message, FUNCTION_ID, i + 1);
-		protobuf_number(&p->message, FUNCTION_NAME, name);
-		protobuf_number(&p->message, FUNCTION_SYSTEM_NAME, symbol);
-		protobuf_number(&p->message, FUNCTION_FILE, file);
-		put(p, PROFILE_FUNCTION);
+		protobuf_number(&p->message, PPROF_FUNCTION_ID, i + 1);
+		protobuf_number(&p->message, PPROF_FUNCTION_NAME, name);
+		protobuf_number(&p->message, PPROF_FUNCTION_SYSTEM_NAME, symbol);
+		protobuf_number(&p->message, PPROF_FUNCTION_FILE, file);
+		put(p, PPROF_FUNCTION);
 	}
 }
 
@@ -183,28 +184,28 @@ static void put_location(struct pprof *p, uint32_t i)
 	const struct location_answer *answer = location_answer(p->table, i);
 	const uint32_t image = p->table->at[i].image;
 
-	protobuf_number(&p->message, LOCATION_ID, i + 1);
+	protobuf_number(&p->message, PPROF_LOCATION_ID, i + 1);
 	if (image != LOCATION_NONE)
-		protobuf_number(&p->message, LOCATION_MAPPING, image + 1);
-	protobuf_number(&p->message, LOCATION_ADDRESS, location_code(p->table, i));
+		protobuf_number(&p->message, PPROF_LOCATION_MAPPING, image + 1);
+	protobuf_number(&p->message, PPROF_LOCATION_ADDRESS, location_code(p->table, i));
 	for (uint32_t k = 0; k < answer->n; k++) {
 		const struct location_place *place = &p->table->places[answer->places + k];
 
 		protobuf_clear(&p->inner);
-		protobuf_number(&p->inner, LINE_FUNCTION, place->function + 1);
-		protobuf_number(&p->inner, LINE_LINE, place->line);
-		protobuf_message(&p->message, LOCATION_LINE, &p->inner);
+		protobuf_number(&p->inner, PPROF_LINE_FUNCTION, place->function + 1);
+		protobuf_number(&p->inner, PPROF_LINE_LINE, place->line);
+		protobuf_message(&p->message, PPROF_LOCATION_LINE, &p->inner);
 	}
-	put(p, PROFILE_LOCATION);
+	put(p, PPROF_LOCATION);
 }
 
 static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t number)
 {
 	protobuf_clear(&p->inner);
-	protobuf_number(&p->inner, LABEL_KEY, key);
-	protobuf_number(&p->inner, LABEL_STR, text);
-	protobuf_number(&p->inner, LABEL_NUM, number);
-	protobuf_message(&p->message, SAMPLE_LABEL, &p->inner);
+	protobuf_number(&p->inner, PPROF_LABEL_KEY, key);
+	protobuf_number(&p->inner, PPROF_LABEL_STR, text);
+	protobuf_number(&p->inner, PPROF_LABEL_NUM, number);
+	protobuf_message(&p->message, PPROF_SAMPLE_LABEL, &p->inner);
 }
 
 static void put_thread(struct pprof *p, const struct recorded_thread *thread)
@@ -288,12 +289,12 @@ static void put_sample(struct pprof *p, const struct sample_group *group)
 
 	put_known_labels(p, group);
 	fail(p, stack_texts_get(&p->texts, group->stack, &locations));
-	protobuf_bytes(&p->message, SAMPLE_LOCATION, locations.data, locations.len);
+	protobuf_bytes(&p->message, PPROF_SAMPLE_LOCATION, locations.data, locations.len);
 	protobuf_clear(&p->packed);
 	protobuf_element(&p->packed, group->samples);
 	protobuf_element(&p->packed, group->weight);
-	protobuf_message(&p->message, SAMPLE_VALUE, &p->packed);
-	put(p, PROFILE_SAMPLE);
+	protobuf_message(&p->message, PPROF_SAMPLE_VALUE, &p->packed);
+	put(p, PPROF_SAMPLE);
 }
 
 static struct error *put_all(struct pprof *p)

@@ -14,7 +14,7 @@
 #include "base/array.h"
 #include "base/intern.h"
 #include "import/importer.h"
-#include "import/wire.h"
+#include "import/protobuf.h"
 
 /* Entries of a table, at most; kinds of values that a sample has. */
 #define TABLE_MAX (1u << 24)
@@ -68,36 +68,36 @@ static struct error *damaged(const struct pprof *p)
 }
 
 /* False for fields that are what a profile has not, or another type of it. */
-static bool fits(const struct field *field)
+static bool fits(const struct protobuf_field *field)
 {
 	const bool is_message =
-		(field->number >= PROFILE_SAMPLE_TYPE && field->number <= PROFILE_STRING) ||
-		field->number == PROFILE_PERIOD_TYPE;
+		(field->number >= PPROF_SAMPLE_TYPE && field->number <= PPROF_STRING) ||
+		field->number == PPROF_PERIOD_TYPE;
 
 	if (field->number > FIELDS_MAX)
 		return false;
 	/* Comments are packed or not. */
-	return field->number == PROFILE_COMMENT || field->number > PROFILE_DEFAULT_SAMPLE_TYPE ||
-	       field->wire == (is_message ? WIRE_BYTES : WIRE_VARINT);
+	return field->number == PPROF_COMMENT || field->number > PPROF_DEFAULT_SAMPLE_TYPE ||
+	       field->wire == (is_message ? PROTOBUF_LEN : PROTOBUF_VARINT);
 }
 
 /* The first message that is cut by the end of the head says nothing. */
 static bool has_head(const uint8_t *head, size_t len)
 {
 	struct cursor in = {head, head + len};
-	struct field field;
+	struct protobuf_field field;
 	unsigned fields = 0, types = 0;
 
-	while (next_field(&in, &field)) {
+	while (protobuf_next(&in, &field)) {
 		if (!fits(&field))
 			return false;
-		types += field.number == PROFILE_SAMPLE_TYPE || field.number == PROFILE_STRING;
+		types += field.number == PPROF_SAMPLE_TYPE || field.number == PPROF_STRING;
 		fields++;
 	}
 	return fields > 1 && types && (in.at || len >= IMPORT_HEAD);
 }
 
-static struct error *add_string(struct pprof *p, const struct field *field)
+static struct error *add_string(struct pprof *p, const struct protobuf_field *field)
 {
 	struct error *err;
 
@@ -113,39 +113,39 @@ static struct error *add_string(struct pprof *p, const struct field *field)
 
 static struct error *read_type(const struct pprof *p, struct cursor in, struct value_type *type)
 {
-	struct field field;
+	struct protobuf_field field;
 
 	*type = (struct value_type){0};
-	while (next_field(&in, &field)) {
-		if (field.number == VALUE_TYPE)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PPROF_VALUE_TYPE)
 			type->type = field.value;
-		else if (field.number == VALUE_UNIT)
+		else if (field.number == PPROF_VALUE_UNIT)
 			type->unit = field.value;
 	}
 	return in.at ? NULL : damaged(p);
 }
 
-static struct error *read_head_field(struct pprof *p, const struct field *field)
+static struct error *read_head_field(struct pprof *p, const struct protobuf_field *field)
 {
 	switch (field->number) {
-	case PROFILE_STRING:
+	case PPROF_STRING:
 		return add_string(p, field);
-	case PROFILE_SAMPLE_TYPE:
+	case PPROF_SAMPLE_TYPE:
 		if (p->n_types == TYPES_MAX)
 			return import_damaged(p->import, "too many kinds of values");
 		return read_type(p, field->bytes, &p->types[p->n_types++]);
-	case PROFILE_PERIOD_TYPE:
+	case PPROF_PERIOD_TYPE:
 		return read_type(p, field->bytes, &p->period_type);
-	case PROFILE_PERIOD:
+	case PPROF_PERIOD:
 		p->period = field->value;
 		return NULL;
-	case PROFILE_TIME_NANOS:
+	case PPROF_TIME_NANOS:
 		p->import->start_unix_ns = field->value <= INT64_MAX ? field->value : 0;
 		return NULL;
-	case PROFILE_DURATION_NANOS:
+	case PPROF_DURATION_NANOS:
 		p->import->elapsed_ns = field->value <= INT64_MAX ? field->value : 0;
 		return NULL;
-	case PROFILE_DEFAULT_SAMPLE_TYPE:
+	case PPROF_DEFAULT_SAMPLE_TYPE:
 		p->default_type = field->value;
 		return NULL;
 	default:
@@ -155,13 +155,14 @@ static struct error *read_head_field(struct pprof *p, const struct field *field)
 
 /* Calls `read` for each field of the profile. */
 static struct error *each_field(struct pprof *p,
-				struct error *(*read)(struct pprof *p, const struct field *field))
+				struct error *(*read)(struct pprof *p,
+						      const struct protobuf_field *field))
 {
 	struct cursor in = p->all;
 	struct error *err = NULL;
-	struct field field;
+	struct protobuf_field field;
 
-	while (!err && next_field(&in, &field))
+	while (!err && protobuf_next(&in, &field))
 		err = fits(&field) ? read(p, &field) : damaged(p);
 	return err || in.at ? err : damaged(p);
 }
@@ -246,17 +247,17 @@ static struct error *read_function(struct pprof *p, struct cursor in)
 {
 	uint64_t id = 0, name = 0, system_name = 0, file = 0;
 	struct function *row;
-	struct field field;
+	struct protobuf_field field;
 	struct error *err;
 
-	while (next_field(&in, &field)) {
-		if (field.number == FUNCTION_ID)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PPROF_FUNCTION_ID)
 			id = field.value;
-		else if (field.number == FUNCTION_NAME)
+		else if (field.number == PPROF_FUNCTION_NAME)
 			name = field.value;
-		else if (field.number == FUNCTION_SYSTEM_NAME)
+		else if (field.number == PPROF_FUNCTION_SYSTEM_NAME)
 			system_name = field.value;
-		else if (field.number == FUNCTION_FILE)
+		else if (field.number == PPROF_FUNCTION_FILE)
 			file = field.value;
 	}
 	if (!in.at)
@@ -276,21 +277,21 @@ static struct error *read_mapping(struct pprof *p, struct cursor in)
 	struct import_image image = {0};
 	uint64_t id = 0, path = 0, build_id = 0;
 	uint32_t *row;
-	struct field field;
+	struct protobuf_field field;
 	struct error *err;
 
-	while (next_field(&in, &field)) {
-		if (field.number == MAPPING_ID)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PPROF_MAPPING_ID)
 			id = field.value;
-		else if (field.number == MAPPING_START)
+		else if (field.number == PPROF_MAPPING_START)
 			image.start = field.value;
-		else if (field.number == MAPPING_LIMIT)
+		else if (field.number == PPROF_MAPPING_LIMIT)
 			image.end = field.value;
-		else if (field.number == MAPPING_OFFSET)
+		else if (field.number == PPROF_MAPPING_OFFSET)
 			image.offset = field.value;
-		else if (field.number == MAPPING_FILE)
+		else if (field.number == PPROF_MAPPING_FILE)
 			path = field.value;
-		else if (field.number == MAPPING_BUILD_ID)
+		else if (field.number == PPROF_MAPPING_BUILD_ID)
 			build_id = field.value;
 	}
 	if (!in.at)
@@ -306,11 +307,11 @@ static struct error *read_mapping(struct pprof *p, struct cursor in)
 	return err ? err : import_image(p->import, &image, row);
 }
 
-static struct error *read_tables(struct pprof *p, const struct field *field)
+static struct error *read_tables(struct pprof *p, const struct protobuf_field *field)
 {
-	if (field->number == PROFILE_FUNCTION)
+	if (field->number == PPROF_FUNCTION)
 		return read_function(p, field->bytes);
-	return field->number == PROFILE_MAPPING ? read_mapping(p, field->bytes) : NULL;
+	return field->number == PPROF_MAPPING ? read_mapping(p, field->bytes) : NULL;
 }
 
 /* The functions at a location, innermost first, SOURCE_DEPTH of the outermost at most. */
@@ -323,12 +324,12 @@ static struct error *read_line(struct pprof *p, struct cursor in, struct lines *
 {
 	struct source_frame frame = {.function = ""};
 	const struct function *function = NULL;
-	struct field field;
+	struct protobuf_field field;
 
-	while (next_field(&in, &field)) {
-		if (field.number == LINE_FUNCTION)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PPROF_LINE_FUNCTION)
 			function = find_row(&p->functions, field.value, sizeof(*function));
-		else if (field.number == LINE_LINE)
+		else if (field.number == PPROF_LINE_LINE)
 			frame.line = field.value < UINT32_MAX ? (uint32_t)field.value : 0;
 	}
 	if (!in.at)
@@ -363,26 +364,26 @@ static struct error *add_location(struct pprof *p, uint64_t id, const struct lin
 	return err ? err : import_code(p->import, &code, row);
 }
 
-static struct error *read_location(struct pprof *p, const struct field *of)
+static struct error *read_location(struct pprof *p, const struct protobuf_field *of)
 {
 	struct cursor in = of->bytes;
 	struct import_code code = {.addr = IMPORT_NO_ADDR};
 	struct lines lines = {.n = 0};
 	const uint32_t *image = NULL;
-	struct field field;
+	struct protobuf_field field;
 	struct error *err = NULL;
 	uint64_t id = 0;
 
-	if (of->number != PROFILE_LOCATION)
+	if (of->number != PPROF_LOCATION)
 		return NULL;
-	while (!err && next_field(&in, &field)) {
-		if (field.number == LOCATION_ID)
+	while (!err && protobuf_next(&in, &field)) {
+		if (field.number == PPROF_LOCATION_ID)
 			id = field.value;
-		else if (field.number == LOCATION_MAPPING)
+		else if (field.number == PPROF_LOCATION_MAPPING)
 			image = find_row(&p->mappings, field.value, sizeof(*image));
-		else if (field.number == LOCATION_ADDRESS && field.value)
+		else if (field.number == PPROF_LOCATION_ADDRESS && field.value)
 			code.addr = field.value;
-		else if (field.number == LOCATION_LINE)
+		else if (field.number == PPROF_LOCATION_LINE)
 			err = read_line(p, field.bytes, &lines);
 	}
 	if (err || !in.at)
@@ -394,14 +395,14 @@ static struct error *read_location(struct pprof *p, const struct field *of)
 }
 
 /* A repeated number, packed or one by one. */
-static struct error *add_numbers(const struct pprof *p, const struct field *field,
+static struct error *add_numbers(const struct pprof *p, const struct protobuf_field *field,
 				 struct numbers *numbers)
 {
 	struct cursor in = field->bytes;
 	uint64_t value = field->value;
 	struct error *err = NULL;
 
-	if (field->wire == WIRE_VARINT) {
+	if (field->wire == PROTOBUF_VARINT) {
 		err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
 		if (!err)
 			numbers->at[numbers->n++] = value;
@@ -437,15 +438,15 @@ static struct error *read_label(struct pprof *p, struct cursor in, struct labels
 {
 	uint64_t key = 0, text = 0, number = 0, vcpu;
 	const char *value;
-	struct field field;
+	struct protobuf_field field;
 	struct error *err;
 
-	while (next_field(&in, &field)) {
-		if (field.number == LABEL_KEY)
+	while (protobuf_next(&in, &field)) {
+		if (field.number == PPROF_LABEL_KEY)
 			key = field.value;
-		else if (field.number == LABEL_STR)
+		else if (field.number == PPROF_LABEL_STR)
 			text = field.value;
-		else if (field.number == LABEL_NUM)
+		else if (field.number == PPROF_LABEL_NUM)
 			number = field.value;
 	}
 	err = in.at ? text_of(p, text, &value) : damaged(p);
@@ -530,22 +531,22 @@ static struct error *add_sample(struct pprof *p, const struct labels *labels)
 	return err ? err : import_samples(p->import, sample, whole);
 }
 
-static struct error *read_sample(struct pprof *p, const struct field *of)
+static struct error *read_sample(struct pprof *p, const struct protobuf_field *of)
 {
 	struct labels labels = {.pid = RECORDED_ID_UNKNOWN, .tid = RECORDED_ID_UNKNOWN};
 	struct cursor in = of->bytes;
 	struct error *err = NULL;
-	struct field field;
+	struct protobuf_field field;
 
-	if (of->number != PROFILE_SAMPLE)
+	if (of->number != PPROF_SAMPLE)
 		return NULL;
 	p->stack.n = p->values.n = 0;
-	while (!err && next_field(&in, &field)) {
-		if (field.number == SAMPLE_LOCATION)
+	while (!err && protobuf_next(&in, &field)) {
+		if (field.number == PPROF_SAMPLE_LOCATION)
 			err = add_numbers(p, &field, &p->stack);
-		else if (field.number == SAMPLE_VALUE)
+		else if (field.number == PPROF_SAMPLE_VALUE)
 			err = add_numbers(p, &field, &p->values);
-		else if (field.number == SAMPLE_LABEL)
+		else if (field.number == PPROF_SAMPLE_LABEL)
 			err = read_label(p, field.bytes, &labels);
 	}
 	if (err || !in.at)
