@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "import/json.h"
+#include "import/importer.h"
 
 /* The columns that are needed; their numbers are rows of other tables. */
 struct firefox_tables {

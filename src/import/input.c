@@ -3,7 +3,12 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "import/importer.h"
 
 #define READ_SIZE (64u << 10)
 
@@ -148,8 +153,8 @@ struct error *import_whole(struct import_input *input, const uint8_t **data, siz
 	return err;
 }
 
-static struct error *take(struct import_input *input, char *start, size_t taken, char **line,
-			  size_t *len)
+static struct error *take_line(struct import_input *input, char *start, size_t taken, char **line,
+			       size_t *len)
 {
 	input->at += taken;
 	start[*len] = '\0';
@@ -178,7 +183,7 @@ struct error *import_line(struct import_input *input, char **line, size_t *len)
 		if (*len > IMPORT_LINE_MAX)
 			return import_error(input, "it is too long");
 		if (end || (input->ended && left))
-			return take(input, start, *len + (end != NULL), line, len);
+			return take_line(input, start, *len + (end != NULL), line, len);
 		if (input->ended)
 			return NULL;
 		searched = left;
@@ -199,4 +204,254 @@ void import_give_back(struct import_input *input, char *line, size_t len)
 	}
 	input->at = at;
 	input->number--;
+}
+
+void import_json_start(struct import_json *json, struct import *import)
+{
+	*json = (struct import_json){.import = import, .input = import->input};
+}
+
+void import_json_fail(struct import_json *json, const char *what)
+{
+	if (!json->err)
+		json->err = import_damaged(json->import, what);
+}
+
+/* The next byte, without taking it; 0: the end, or an error. */
+static char now(struct import_json *json)
+{
+	struct import_input *input = json->input;
+
+	while (!json->err && input->at == input->buffer.len && !input->ended)
+		json->err = import_fill(input);
+	return json->err || input->at == input->buffer.len ? '\0'
+							   : (char)input->buffer.data[input->at];
+}
+
+static char advance(struct import_json *json)
+{
+	const char c = now(json);
+
+	if (!json->err && json->input->at < json->input->buffer.len)
+		json->input->at++;
+	return c;
+}
+
+/* ... behind blanks. */
+static char next_sign(struct import_json *json)
+{
+	for (;;) {
+		const char c = now(json);
+
+		if (c != ' ' && c != '\t' && c != '\n' && c != '\r')
+			return c;
+		advance(json);
+	}
+}
+
+static bool take(struct import_json *json, char sign)
+{
+	if (next_sign(json) != sign)
+		return false;
+	advance(json);
+	return true;
+}
+
+static void expect(struct import_json *json, char sign)
+{
+	if (!take(json, sign))
+		import_json_fail(json, "this is no whole JSON");
+}
+
+struct error *import_json_end(struct import_json *json)
+{
+	if (next_sign(json) || !json->input->ended)
+		import_json_fail(json, "something follows the end of its JSON");
+	bytes_free(&json->value);
+	return json->err;
+}
+
+bool import_json_is(struct import_json *json, char kind)
+{
+	const char c = next_sign(json);
+
+	return c == kind || (kind == '0' && (c == '-' || (c >= '0' && c <= '9')));
+}
+
+/* Takes a byte; keeps it if there is a value to be parsed. */
+static char step(struct import_json *json, bool keep)
+{
+	const char c = advance(json);
+
+	if (!keep || json->err)
+		return c;
+	if (json->value.len == IMPORT_VALUE_MAX)
+		import_json_fail(json, "a value is too long");
+	if (!json->err)
+		json->err = bytes_reserve(&json->value, 1);
+	if (!json->err)
+		json->value.data[json->value.len++] = (uint8_t)c;
+	return c;
+}
+
+static void scan_string(struct import_json *json, bool keep)
+{
+	step(json, keep); /* the quote */
+	for (;;) {
+		const char c = step(json, keep);
+
+		if (c == '\\' && step(json, keep))
+			continue;
+		if (!c)
+			import_json_fail(json, "this is no whole JSON");
+		if (!c || c == '"')
+			return;
+	}
+}
+
+static bool ends_word(char c)
+{
+	return !c || strchr(",:]}[{\" \t\r\n", c);
+}
+
+/* Goes over a value, whatever is in it; jansson judges what is kept. */
+static void scan(struct import_json *json, bool keep)
+{
+	uint64_t depth = 0;
+
+	next_sign(json);
+	do {
+		const char c = depth ? next_sign(json) : now(json);
+
+		if (!c)
+			import_json_fail(json, "this is no whole JSON");
+		if (c == '"') {
+			scan_string(json, keep);
+			continue;
+		}
+		depth += c == '{' || c == '[';
+		if ((c == '}' || c == ']') && !depth)
+			import_json_fail(json, "this is no JSON");
+		depth -= c == '}' || c == ']';
+		step(json, keep);
+		while (!json->err && !strchr(",:]}[{", c) && !ends_word(now(json)))
+			step(json, keep);
+	} while (!json->err && depth);
+}
+
+void import_json_skip(struct import_json *json)
+{
+	scan(json, false);
+}
+
+json_t *import_json_value(struct import_json *json)
+{
+	json_t *value;
+
+	json->value.len = 0;
+	scan(json, true);
+	if (json->err)
+		return NULL;
+	value = json_loadb((const char *)json->value.data, json->value.len, JSON_DECODE_ANY, NULL);
+	if (!value)
+		import_json_fail(json, "a value is no JSON");
+	return value;
+}
+
+const char *import_json_text(struct import_json *json)
+{
+	json_t *value = import_json_value(json);
+	const char *text = NULL;
+
+	if (value && !json_is_string(value) && !json_is_null(value))
+		import_json_fail(json, "a text is expected, and something else is there");
+	else if (json_is_string(value))
+		json->err = import_text(json->import, json_string_value(value),
+					json_string_length(value), &text);
+	json_decref(value);
+	return text;
+}
+
+void import_json_object(struct import_json *json,
+			void (*member)(struct import_json *json, void *ctx, const char *key),
+			void *ctx)
+{
+	expect(json, '{');
+	if (take(json, '}'))
+		return;
+	do {
+		json_t *key = import_json_is(json, '"') ? import_json_value(json) : NULL;
+		uint64_t before;
+
+		if (!key)
+			import_json_fail(json, "a key is missing in its JSON");
+		expect(json, ':');
+		next_sign(json);
+		before = json->input->handed + json->input->at;
+		if (!json->err)
+			member(json, ctx, json_string_value(key));
+		json_decref(key);
+		if (!json->err && before == json->input->handed + json->input->at)
+			import_json_skip(json);
+	} while (!json->err && take(json, ','));
+	expect(json, '}');
+}
+
+void import_json_array(struct import_json *json,
+		       void (*element)(struct import_json *json, void *ctx), void *ctx)
+{
+	expect(json, '[');
+	if (take(json, ']'))
+		return;
+	do
+		element(json, ctx);
+	while (!json->err && take(json, ','));
+	expect(json, ']');
+}
+
+static void read_number(struct import_json *json, void *ctx)
+{
+	struct import_column *column = ctx;
+	char text[64], *end;
+	size_t n = 0;
+
+	next_sign(json);
+	while (n < sizeof(text) - 1 && !ends_word(now(json)))
+		text[n++] = advance(json);
+	text[n] = '\0';
+	if (!json->err)
+		json->err = ARRAY_RESERVE(&column->at, &column->room, column->n + 1);
+	if (json->err)
+		return;
+	column->at[column->n] = strtod(text, &end);
+	if (!strcmp(text, "null"))
+		column->at[column->n] = NAN;
+	else if (!n || *end || text[strspn(text, "0123456789+-.eE")])
+		import_json_fail(json, "a number is expected, and something else is there");
+	column->n++;
+}
+
+void import_json_numbers(struct import_json *json, struct import_column *column)
+{
+	column->n = 0;
+	import_json_array(json, read_number, column);
+}
+
+bool import_next_vcpu(struct import_vcpus *vcpus, uint16_t *vcpu)
+{
+	const struct import_column *runs = &vcpus->runs;
+	double number;
+
+	if (!(vcpus->left >= 1)) {
+		if (runs->n - vcpus->next < 2)
+			return false;
+		vcpus->left = runs->at[vcpus->next + 1];
+		vcpus->next += 2;
+	}
+	if (!(vcpus->left >= 1))
+		return false;
+	vcpus->left--;
+	number = runs->at[vcpus->next - 2];
+	*vcpu = number >= 0 && number < RECORDING_MAX_VCPUS ? (uint16_t)number : 0;
+	return number == *vcpu;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "import/perf_maps.h"
+#include "import/perf_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

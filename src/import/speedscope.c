@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "import/json.h"
+#include "import/importer.h"
 
 /* The frame of samples without frames, in exports of uniprof. */
 #define NO_STACK "[no stack]"
