@@ -11,7 +11,7 @@
 #include "agent/push.h"
 #include "arch/disassemble.h"
 #include "base/seccomp.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
 #include "target/target.h"
 #include "top/screen.h"

@@ -13,7 +13,7 @@
 #include "arch/disassemble.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
 #include "target/kvm/bpf_reader.h"
 #include "target/target.h"

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 #include "symbol/names/symbolizer.h"
 
 static void must(struct error *err)

@@ -10,7 +10,7 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 
 /*
  * Cuts "@0xADDRESS" off; the caller frees *path. A file that is really called
@@ -235,7 +235,7 @@ static struct error *load_named(struct image_match *l, const struct recorded_ima
 	return *found ? images_map(l->images, i, one->slide, one->checked) : NULL;
 }
 
-/* Loads the cached symbols (symbol/images/cache.h) of a recorded image that is not given now. */
+/* Loads the cached symbols (symbol/images/file.h) of a recorded image that is not given now. */
 static struct error *load_kept(struct image_match *l, const struct recorded_image *one)
 {
 	const char *name = one->path ? one->path : one->build_id;

@@ -17,7 +17,7 @@
 #include "import/import.h"
 #include "profile/quality.h"
 #include "recording/stacks.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 
 void load_defaults(struct load_options *options)
 {

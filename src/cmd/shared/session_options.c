@@ -9,7 +9,7 @@
 #include "base/privilege.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/session.h"
-#include "symbol/images/cache.h"
+#include "symbol/images/file.h"
 #include "symbol/images/images.h"
 #include "symbol/kernel/image.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/images/cache.h"
 
 #include <dlfcn.h>
 #include <elfutils/debuginfod.h>

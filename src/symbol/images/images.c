@@ -8,7 +8,6 @@
 
 #include "base/array.h"
 #include "base/preopen.h"
-#include "symbol/images/cache.h"
 #include "symbol/images/file.h"
 
 #define PAGE_MASK 4095ull

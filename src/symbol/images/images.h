@@ -90,7 +90,7 @@ void images_names_and_code(struct images *images);
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out);
 
 /*
- * The file with this build id from what is kept of files (cache.h), for
+ * The file with this build id from what is kept of files (file.h), for
  * names; *found is whether there is one. `path` is what it was called.
  */
 struct error *images_load_kept(struct images *images, const char *build_id, const char *path,
