@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/registers.h"
+#include "arch/arch.h"
 
 #include <inttypes.h>
 #include <stdio.h>

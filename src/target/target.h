@@ -39,7 +39,6 @@
 #include <sys/types.h>
 
 #include "arch/arch.h"
-#include "arch/registers.h"
 #include "base/error.h"
 #include "base/sample_types.h"
 #include "base/seccomp.h"

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "arch/registers.h"
+#include "arch/arch.h"
 #include "arch/disassemble.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"

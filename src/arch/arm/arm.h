@@ -4,7 +4,7 @@
 
 /* Arm: registers, as debuggers tell them of the code that runs and as people read them, and page tables. */
 
-#include "arch/registers.h"
+#include "arch/arch.h"
 
 /* PSTATE's bits (DDI 0487, C5.2.20): AArch32 state, its mode or the exception level. */
 #define ARM_PSTATE_WIDTH32 0x10u

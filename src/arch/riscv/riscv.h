@@ -4,7 +4,7 @@
 
 /* RISC-V: registers, as debuggers tell them of the code that runs, and page tables. */
 
-#include "arch/registers.h"
+#include "arch/arch.h"
 
 /* Numbers of registers, in DWARF as in instructions (RISC-V ELF psABI, "DWARF Register Numbers"). */
 enum riscv_register { RISCV_ZERO, RISCV_RA, RISCV_SP, RISCV_S0 = 8, RISCV_REGISTERS = 32 };

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/registers.h"
+#include "arch/arch.h"
 
 struct x86_regs {
 	/* As processors number them: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/core/core.h"
+#include "target/core/elf_core.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef UNIPROF_TARGET_CORE_CORE_H
-#define UNIPROF_TARGET_CORE_CORE_H
-
-/* Inside of the target "core": shared by its files alone. */
+#ifndef UNIPROF_TARGET_CORE_ELF_CORE_H
+#define UNIPROF_TARGET_CORE_ELF_CORE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/arch.h"
-#include "arch/x86/x86.h"
 #include "base/error.h"
 
 /*
@@ -86,27 +82,5 @@ void frame_map_sort(struct frame_map *map);
 bool frame_map_find(const struct frame_map *map, uint64_t gfn, uint64_t *at);
 
 void frame_map_free(struct frame_map *map);
-
-/* Guest state in a core file: one reader for each program that writes them. */
-
-struct dump {
-	struct elf_core elf;
-	const struct arch *arch;
-	const char *type;   /* "pv", "hvm", "qemu" */
-	const char *writer; /* "xl dump-core" */
-	uint32_t vcpus;
-	struct x86_regs *vcpu;
-	struct frame_map frames;
-};
-
-/* FRAME_SIZE bytes; false if the frame is not in the file. */
-bool dump_frame(const struct dump *dump, uint64_t gfn, void *bytes);
-
-/* One reader for each program that writes core files. False in *is_xen: another one wrote it. */
-struct error *dump_read_xen(struct dump *dump, bool *is_xen);
-struct error *dump_read_qemu(struct dump *dump);
-
-/* Zeroed registers for so many vCPUs. */
-struct error *dump_new_vcpus(struct dump *dump, uint64_t vcpus);
 
 #endif
