@@ -14,7 +14,7 @@
 #include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
 #include "target/target.h"
-#include "top/screen.h"
+#include "top/draw.h"
 
 #ifdef LEFT_OUT_SECCOMP
 const char seccomp_feature[] = "without a filter on system calls";

@@ -19,7 +19,6 @@
 #include "cmd/shared/session.h"
 #include "symbol/names/display_name.h"
 #include "top/draw.h"
-#include "top/screen.h"
 
 /*
  * The process that the shell waits for keeps the terminal, while a child of it

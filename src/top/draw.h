@@ -2,7 +2,7 @@
 #ifndef UNIPROF_TOP_DRAW_H
 #define UNIPROF_TOP_DRAW_H
 
-/* Lines of marked text, made before they are shown, on whatever. */
+/* What the live view looks like: lines of marked text, composed before they are shown, and the screen that shows them. */
 
 #include <stdbool.h>
 
@@ -50,5 +50,30 @@ struct top_picture {
 
 /* *rows is how many functions there is room for. */
 struct error *top_draw(const struct top_picture *picture, struct text_buffer *buffer, size_t *rows);
+
+/* A terminal as a screen with keys, by ncurses. */
+
+/*
+ * Loads the terminal's description, while files can still be opened. ERR_USAGE
+ * when standard input and output are no terminal that can be used.
+ */
+struct error *screen_prepare(void);
+
+/* Takes the terminal until screen_end, which may be called at any time. */
+void screen_begin(void);
+void screen_end(void);
+
+/* Gives the terminal back as it was at screen_prepare, for a process that has outlived the screen's. */
+void screen_rescue(void);
+
+void screen_size(size_t *width, size_t *height);
+
+/* The next key (a character, or enum view_key), 0 if none was pressed. */
+int screen_key(void);
+
+void screen_show(const struct text_buffer *buffer);
+
+/* For `uniprof -V`. */
+extern const char screen_feature[];
 
 #endif

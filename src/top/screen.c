@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "top/screen.h"
+#include "top/draw.h"
 
 #include <curses.h>
 #include <langinfo.h>
