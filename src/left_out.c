@@ -10,7 +10,7 @@
 
 #include "agent/push.h"
 #include "arch/disassemble.h"
-#include "base/seccomp.h"
+#include "base/privilege.h"
 #include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
 #include "target/target.h"

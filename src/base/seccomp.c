@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/seccomp.h"
+#include "base/privilege.h"
 
 #include <errno.h>
 #include <fcntl.h>

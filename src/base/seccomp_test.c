@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/confined_testing.h"
-#include "base/seccomp.h"
+#include "base/privilege.h"
 
 #define NO_FILTER 254
 

@@ -40,8 +40,8 @@
 
 #include "arch/arch.h"
 #include "base/error.h"
+#include "base/privilege.h"
 #include "base/sample_types.h"
-#include "base/seccomp.h"
 #include "runtime/runtime.h"
 #include "threads/threads.h"
 
