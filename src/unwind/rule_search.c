@@ -168,13 +168,12 @@ enum found rule_scan(struct walk *walk, uint8_t *trust)
 	const struct window *stack = walk->stack;
 	const struct walk before = *walk;
 	uint64_t slot = (walk->at.sp + walk->word - 1) & ~(walk->word - 1), ret;
-	const bool any = walk->in->method == UNWIND_SCAN;
 
 	*trust = TRUST_GUESS;
 	for (unsigned i = 0; i < SCAN_WORDS && in_window(stack, slot, walk->word); i++) {
 		ret = walk_strip(walk, read_word(stack->bytes + (slot - stack->va), walk->word));
 		if (ret && walk_spend(walk) && try_return(walk, slot, ret)) {
-			if (any || goes_on(walk))
+			if (walk->in->method == UNWIND_SCAN || goes_on(walk))
 				return FOUND_CALLER;
 			walk_go_back(walk, &before);
 		}

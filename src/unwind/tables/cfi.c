@@ -376,24 +376,20 @@ static struct error *read_all(const char *path, Elf *elf, struct table_builder *
 	return err;
 }
 
-static struct error *read_cfi(const char *path, Elf *elf, struct unwind_table **out)
+struct error *cfi_elf(const char *path, Elf *elf, struct unwind_table **out)
 {
 	struct table_builder *builder;
-	struct error *err = table_builder_new(&builder);
+	struct error *err = orc_table_elf(elf, out);
 
+	if (err || *out)
+		return err;
+	err = table_builder_new(&builder);
 	if (!err)
 		err = read_all(path, elf, builder);
 	if (!err)
 		err = table_builder_finish(builder, out);
 	table_builder_free(builder);
 	return err;
-}
-
-struct error *cfi_elf(const char *path, Elf *elf, struct unwind_table **out)
-{
-	struct error *err = orc_table_elf(elf, out);
-
-	return err || *out ? err : read_cfi(path, elf, out);
 }
 
 struct error *cfi_load(const char *path, struct unwind_table **out)

@@ -221,12 +221,9 @@ static bool word_at(struct reading *reading, uint64_t va, uint32_t *word)
 {
 	if (reading->last < reading->n && word_in(&reading->part[reading->last], va, word))
 		return true;
-	for (size_t i = 0; i < reading->n; i++) {
-		if (word_in(&reading->part[i], va, word)) {
-			reading->last = i;
+	for (reading->last = 0; reading->last < reading->n; reading->last++)
+		if (word_in(&reading->part[reading->last], va, word))
 			return true;
-		}
-	}
 	return false;
 }
 

@@ -285,9 +285,9 @@ bool x86_is_padding(const struct x86_insn *insn)
 bool x86_begins_function(const struct x86_insn *insn, const struct x86_effect *effect, bool framed,
 			 unsigned word)
 {
-	if (insn->map == X86_MAP_0F && insn->opcode == 0x1e)
-		return true; /* endbr */
-	if (effect->op == X86_PUSH && effect->reg == X86_BP)
+	/* endbr; push of fp */
+	if ((insn->map == X86_MAP_0F && insn->opcode == 0x1e) ||
+	    (effect->op == X86_PUSH && effect->reg == X86_BP))
 		return true;
 	/* Code with frame pointers begins like that; within a frame, arguments may be pushed. */
 	if (framed)
