@@ -264,40 +264,57 @@ static struct stack_entry *entry_for(struct walk *walk, uint64_t top)
 }
 
 /* Stores the chain; if it ended like the cached one, only its beginning is new. */
-void stack_cache_keep(struct walk *walk, const struct frame *frames)
+static void store(const struct walk *walk, const struct frame *frames, uint64_t top,
+		  struct stack_entry *entry)
 {
-	const struct window *stack = walk->in->stack;
-	struct unwind_result *out = walk->out;
-	const size_t n = out->n, fresh = n - walk->common, at = STACK_CACHE_FRAMES - n;
-	const uint64_t known = walk->common ? walk->entry->top : walk->at.sp;
-	const uint64_t top = walk->top > known ? walk->top : known;
-	uint64_t len = top - stack->va;
-	struct stack_entry *entry;
+	const struct window *stack = walk->stack;
+	const size_t n = walk->out->n, fresh = n - walk->common, at = STACK_CACHE_FRAMES - n;
+	const uint64_t len =
+		(walk->common && top == entry->top ? walk->same_from : top) - stack->va;
 
-	if (!can_keep(walk, top))
-		return;
-	entry = entry_for(walk, top);
-	if (!entry)
-		return;
 	/* The frame where the chains meet is the same in both, but for the step that led there. */
 	memcpy(entry->cursor + at, walk->cache->walk,
 	       (fresh + (walk->common > 0)) * sizeof(*entry->cursor));
 	memcpy(entry->frame + at, frames, fresh * sizeof(*frames));
-	if (walk->common && top == entry->top)
-		len = walk->same_from - stack->va;
 	memcpy(entry->bytes + STACK_CACHE_BYTES - (top - stack->va), stack->bytes, len);
 	entry->n = n;
 	entry->root = walk->in->unwinder->root;
 	entry->word = (uint8_t)walk->word;
 	entry->isa = walk->isa->isa;
-	entry->end = (uint8_t)out->end;
+	entry->end = (uint8_t)walk->out->end;
 	entry->bottom = stack->va;
 	entry->top = top;
 	entry->missed = walk->missed;
 	entry->extent = walk->extent;
 	entry->window_end = window_end(stack);
+}
+
+/* Only the innermost frame is another, whose address no later walk asks for. */
+static bool is_stored(const struct walk *walk, uint64_t top)
+{
+	const struct stack_entry *entry = walk->entry;
+
+	return walk->common && walk->common + 1 == walk->out->n && walk->out->n == entry->n &&
+	       !walk->same_known && walk->stack->va == entry->bottom && top == entry->top;
+}
+
+void stack_cache_keep(struct walk *walk, const struct frame *frames)
+{
+	struct unwind_result *out = walk->out;
+	const uint64_t known = walk->common ? walk->entry->top : walk->at.sp;
+	const uint64_t top = walk->top > known ? walk->top : known;
+	struct stack_entry *entry = walk->entry;
+
+	if (!can_keep(walk, top))
+		return;
+	if (!is_stored(walk, top)) {
+		entry = entry_for(walk, top);
+		if (!entry)
+			return;
+		store(walk, frames, top, entry);
+	}
 	out->common = walk->common;
-	out->ids = entry->id + at;
+	out->ids = entry->id + STACK_CACHE_FRAMES - out->n;
 }
 
 bool unwinder_gap(const struct unwind_result *out, size_t frames, struct stack_gap *gap)

@@ -504,7 +504,9 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 	struct walk walk;
 
 	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
-	*out = (struct unwind_result){.n = 1, .end = UNWIND_NO_STACK};
+	memset(out, 0, sizeof(*out));
+	out->n = 1;
+	out->end = UNWIND_NO_STACK;
 	if (!in->stack->len || !regs->sp)
 		return;
 	if (in->unwinder)

@@ -181,12 +181,7 @@ static int64_t factored(const struct running *run, int64_t value)
 
 static bool read_number(struct running *run, bool with_sign, int64_t *value)
 {
-	uint64_t number;
-	const bool good = with_sign ? dwarf_sleb(&run->in, value) : dwarf_uleb(&run->in, &number);
-
-	if (good && !with_sign)
-		*value = (int64_t)number;
-	return good;
+	return with_sign ? dwarf_sleb(&run->in, value) : dwarf_uleb(&run->in, (uint64_t *)value);
 }
 
 static bool expression(struct running *run, enum rule_how how, struct cfa_rule *rule)

@@ -56,18 +56,13 @@ static bool read_encoded(unsigned word, uint8_t format, struct dwarf_bytes *in, 
 {
 	const uint8_t sizes[8] = {(uint8_t)word, 0, 2, 4, 8};
 	const uint8_t size = sizes[format & 7];
-	int64_t number;
-	bool good;
 
 	if (format == DW_EH_PE_uleb128)
 		return dwarf_uleb(in, value);
-	if (!(format & DW_EH_PE_signed))
-		return size && dwarf_unsigned(in, size, value);
-	good = format == DW_EH_PE_sleb128 ? dwarf_sleb(in, &number)
-					  : size && dwarf_signed(in, size, &number);
-	if (good)
-		*value = (uint64_t)number;
-	return good;
+	if (format == DW_EH_PE_sleb128)
+		return dwarf_sleb(in, (int64_t *)value);
+	return size && (format & DW_EH_PE_signed ? dwarf_signed(in, size, (int64_t *)value)
+						 : dwarf_unsigned(in, size, value));
 }
 
 /* The letters of the augmentation (LSB 10.6.1.1.1); false: one that is not known. */

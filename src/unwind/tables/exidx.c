@@ -93,9 +93,7 @@ static bool vectors(struct running *run, unsigned op)
 
 	if (op <= 0xc5 || (op >= 0xd0 && op <= 0xd7))
 		return skip(run, (op & 7) * 8 + 8);
-	if (op != 0xc6 && op != 0xc7 && op != 0xc8 && op != 0xc9)
-		return false;
-	if (!next_byte(run, &byte))
+	if (op > 0xc9 || !next_byte(run, &byte))
 		return false;
 	if (op != 0xc7)
 		return skip(run, (byte & 15) * 8 + 8);

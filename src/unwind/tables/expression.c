@@ -48,19 +48,18 @@ static bool push_register(struct machine *m, uint64_t reg)
 static bool push_constant(struct machine *m, uint8_t op)
 {
 	static const uint8_t size[] = {1, 1, 2, 2, 4, 4, 8, 8}; /* const1u, const1s, ... */
-	uint64_t value = 0;
-	int64_t number = 0;
+	uint64_t value;
 	bool good;
 
 	if (op == DW_OP_constu)
 		good = dwarf_uleb(&m->in, &value);
 	else if (op == DW_OP_consts)
-		good = dwarf_sleb(&m->in, &number);
+		good = dwarf_sleb(&m->in, (int64_t *)&value);
 	else if ((op - DW_OP_const1u) & 1)
-		good = dwarf_signed(&m->in, size[op - DW_OP_const1u], &number);
+		good = dwarf_signed(&m->in, size[op - DW_OP_const1u], (int64_t *)&value);
 	else
 		good = dwarf_unsigned(&m->in, size[op - DW_OP_const1u], &value);
-	return good && push(m, value | (uint64_t)number);
+	return good && push(m, value);
 }
 
 /* The first `size` bytes of the word at an address. */

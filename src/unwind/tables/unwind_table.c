@@ -392,13 +392,9 @@ static bool load(const struct row_env *env, uint64_t va, uint64_t *value, struct
 /* A rule of one of the short kinds, as a row has them. */
 static struct row_rule short_rule(int16_t at)
 {
-	struct row_rule rule = {.how = RULE_AT_CFA, .value = at};
+	const uint8_t how = at == ROW_SAME ? RULE_SAME : at == ROW_LOST ? RULE_LOST : RULE_AT_CFA;
 
-	if (at == ROW_SAME)
-		rule.how = RULE_SAME;
-	else if (at == ROW_LOST)
-		rule.how = RULE_LOST;
-	return rule;
+	return (struct row_rule){.how = how, .value = at};
 }
 
 /* What the rules of a row are applied to. */

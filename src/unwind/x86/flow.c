@@ -113,11 +113,7 @@ static bool leave(struct x86_state *state, int64_t word)
 
 static void enter(struct x86_state *state, int64_t size, int64_t word)
 {
-	static const struct x86_effect push_bp = {.op = X86_PUSH,
-						  .reg = X86_BP,
-						  .base = X86_NO_REG};
-
-	push(state, &push_bp, word);
+	push(state, &(struct x86_effect){X86_PUSH, .reg = X86_BP, .base = X86_NO_REG}, word);
 	state->fp_at = state->depth == X86_LOST ? 0 : state->depth;
 	move_sp(state, size);
 }
