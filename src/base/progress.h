@@ -4,7 +4,7 @@
 
 /*
  * Progress of long work. The code that works reports how far it is, now and
- * then; a verb decides whether, when and how to show it (cmd/shared/terminal.h).
+ * then; a verb decides whether, when and how to show it (cmd/cmd.h).
  * A NULL sink ignores reports.
  */
 

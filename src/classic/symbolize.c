@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/privilege.h"
 #include "classic/resolve.h"
+#include "cmd/cmd.h"
 #include "cmd/shared/image_args.h"
-#include "cmd/shared/terminal.h"
 
 static const char usage[] =
 	"usage: symbolize SYMS TRACE\n"

@@ -4,7 +4,8 @@
 
 /*
  * A verb is one short file with one `const struct verb`, listed in uniprof.c.
- * Verbs are the only ones that print: results to stdout, the rest to stderr.
+ * Verbs are the only ones that print: results to stdout, the rest to stderr. Here
+ * is what they do so with: messages, signals, files, the terminal.
  */
 
 #include <signal.h>
@@ -12,7 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
+#include "base/error.h"
+#include "base/progress.h"
 #include "cmd/shared/option.h"
 
 /* Arguments that are no options, for the completions of shells. */
@@ -76,5 +80,50 @@ void cmd_confine_reader(void);
 
 /* Opens all of them, gives up all rights, and merges (import/import.h). */
 struct error *merge_confined(char *const *paths, size_t n, const char *output);
+
+/* The terminal of a verb: the pager that its output goes through, and the line that tells of progress. */
+
+/*
+ * Sends output through $UNIPROF_PAGER, $PAGER or less. The pager is a process
+ * of its own, forked before rights are given up (executing is no longer
+ * possible then), which becomes the pager's program when the first text comes:
+ * until then the terminal is ours, for progress and errors.
+ */
+struct pager {
+	pid_t pid; /* 0: there is none */
+};
+
+/*
+ * From now on standard output leads to the pager. None is started when standard
+ * output is no terminal, or the pager is "" or "cat".
+ */
+void pager_start(struct pager *pager);
+
+/*
+ * Closes standard output and waits until the user has seen enough. An error of
+ * writing, if passed, is dropped when the pager was left before the end.
+ */
+struct error *pager_finish(struct pager *pager, struct error *err);
+
+/*
+ * Progress as a line on the terminal that standard error is: the stage, its
+ * share that is done, and the time that is left. Work of less than a second
+ * shows nothing, and there is nothing in pipes and files.
+ */
+struct progress_line {
+	struct progress_sink progress;
+	const char *who;  /* in front of the line */
+	const char *what; /* the stage; NULL: none yet */
+	bool terminal, visible;
+	uint64_t first_ns, began_ns, told_ns; /* all of it, this stage, the last line */
+	char text[256];
+};
+
+/* The struct must not be moved afterwards: pointers to `progress` are kept. */
+void progress_line_init(struct progress_line *display, const char *who);
+
+/* Puts the line for the time `now_ns` into display->text, "" if none is to be shown. */
+void progress_line_update(struct progress_line *display, const char *what, uint64_t done,
+			  uint64_t all, uint64_t now_ns);
 
 #endif

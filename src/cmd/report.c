@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/shared/terminal.h"
+#include "cmd/cmd.h"
 #include "cmd/shared/option.h"
 
 #define DEFAULT_ROWS	  40

@@ -4,10 +4,9 @@
 
 /* Shared by the verbs that read recordings: options, loading, warnings. */
 
+#include "analysis/grouped_tree.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/image_args.h"
-#include "cmd/shared/terminal.h"
-#include "analysis/grouped_tree.h"
 #include "symbol/source/source.h"
 
 /* A stretch by the wall clock, of a guest that `uniprof agent` has sampled, or of a recording. */

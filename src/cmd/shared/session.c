@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/shared/terminal.h"
 #include "profile/quality.h"
 #include "recording/recording.h"
 #include "recording/stacks.h"

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cmd/shared/terminal.h"
+#include "cmd/cmd.h"
 
 static struct progress_line display;
 
