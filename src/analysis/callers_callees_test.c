@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "analysis/callers_callees.h"
+#include "analysis/functions.h"
 
 static const char main_name[] = "main", f_name[] = "f", g_name[] = "g", h_name[] = "h",
 		  fg_name[] = "fg";

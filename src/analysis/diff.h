@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "analysis/flat.h"
+#include "analysis/functions.h"
 #include "analysis/tree.h"
 
 /* Confidence interval of a share that was counted in samples. */

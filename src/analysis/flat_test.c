@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "analysis/flat.h"
+#include "analysis/functions.h"
 #include "recording/stacks.h"
 #include "symbol/names/table.h"
 

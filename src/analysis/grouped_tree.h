@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "analysis/flat.h"
+#include "analysis/functions.h"
 #include "analysis/tree.h"
 #include "base/intern.h"
 

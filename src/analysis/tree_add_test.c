@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/flat.h"
+#include "analysis/functions.h"
 #include "analysis/tree.h"
 #include "recording/stacks.h"
 

@@ -6,16 +6,15 @@
 
 #include <regex.h>
 
+#include "analysis/annotation.h"
+#include "analysis/diff.h"
+#include "analysis/functions.h"
+#include "analysis/grouped_tree.h"
 #include "cmd/shared/load.h"
+#include "profile/time_buckets.h"
 #include "symbol/names/display_name.h"
 #include "symbol/source/source.h"
 #include "view/tty_writer.h"
-#include "analysis/annotation.h"
-#include "analysis/callers_callees.h"
-#include "analysis/diff.h"
-#include "analysis/flat.h"
-#include "analysis/grouped_tree.h"
-#include "profile/time_buckets.h"
 
 enum report_view {
 	REPORT_FLAT,

@@ -4,10 +4,9 @@
 
 /* The ticks of the last seconds, for a live view; older ones are forgotten. */
 
-#include "analysis/callers_callees.h"
-#include "analysis/flat.h"
-#include "analysis/grouped_tree.h"
 #include "analysis/diff.h"
+#include "analysis/functions.h"
+#include "analysis/grouped_tree.h"
 #include "recording/recording.h"
 
 /* No more entries are kept, whatever the span: 16 MiB. */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/flat.h"
+#include "analysis/functions.h"
 #include "base/array.h"
 #include "base/intern.h"
 #include "recording/stacks.h"
