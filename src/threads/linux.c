@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/kernel/kallsyms.h"
 #include "symbol/kernel/memory.h"
+#include "symbol/kernel/tables.h"
 
 /* A thread that is switched, a link that is changed: read so often until it stands still. */
 #define READ_TRIES 8

@@ -4,7 +4,7 @@
 #include <elf.h>
 #include <string.h>
 
-#include "arch/table_entry.h"
+#include "arch/arch.h"
 
 /*
  * Page walks as the processor does them (RISC-V Instruction Set Manual, volume

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/table_entry.h"
+#include "arch/arch.h"
 
 /*
  * Page walks as the processor does them (Intel SDM vol. 3, chapter 4). Access

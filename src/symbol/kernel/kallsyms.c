@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/kallsyms.h"
+#include "symbol/kernel/tables.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "symbol/images/code.h"
-#include "symbol/kernel/btf.h"
+#include "symbol/kernel/tables.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 

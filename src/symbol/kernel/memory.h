@@ -10,7 +10,7 @@
 
 #include "arch/arch.h"
 #include "symbol/kernel/guest_memory.h"
-#include "symbol/kernel/kallsyms.h"
+#include "symbol/kernel/tables.h"
 #include "symbol/names/symbols.h"
 #include "unwind/tables/orc.h"
 #include "unwind/tables/unwind_table.h"

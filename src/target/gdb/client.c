@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/monitor.h"
+#include "target/host/proc.h"
 
 /* Time in which the stub has to answer. */
 #define ANSWER_MS 2000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/gdb/layout.h"
+#include "target/gdb/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 /* Inside of the target "gdb": shared by its files alone. */
 
 #include "target/gdb/client.h"
-#include "target/gdb/layout.h"
 #include "target/target.h"
 
 #define REMOTE_NAME_MAX 24

@@ -2,7 +2,10 @@
 #ifndef UNIPROF_TARGET_HOST_PROC_H
 #define UNIPROF_TARGET_HOST_PROC_H
 
-/* Information from /proc on the processes of this host (proc(5)). */
+/*
+ * Processes of this host: what /proc tells of them (proc(5)), and the virtual
+ * machine monitors among them, with sockets to talk to these.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,6 +14,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "target/target.h"
 
 /* Reads /proc/PID/NAME into `text`, cut off and ended by a NUL; the bytes read, or -1 with errno. */
 ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size);
@@ -79,5 +83,50 @@ pid_t proc_group(pid_t tid);
  * never NULL: the kernel says no more than EPERM.
  */
 struct error *proc_cannot_trace(pid_t pid);
+
+/* Number of vCPUs that a process runs for a guest of this kind; 0: it is no such monitor. */
+typedef uint32_t monitor_vcpus(pid_t pid);
+
+/* The guest's name as the command line gives it (-name), or its kernel's file, or the program's name. */
+void monitor_name(pid_t pid, char *name, size_t size);
+
+/* The last of the files on the command line that is an ELF file, as an absolute path; "": none. */
+void monitor_image(pid_t pid, char *path, size_t size);
+
+/* Finds a process by id, or by the guest's name. ERR_GUEST with a sentence if there is none. */
+struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *vcpus, pid_t *pid);
+
+/* A kind of guests that are processes, or whose monitors are. */
+struct monitor_kind {
+	const char *scheme;
+	monitor_vcpus *vcpus;
+	void (*name)(pid_t pid, char *name, size_t size);
+	/* Sets `way` and `missing`, and whatever else is not as of all kinds. */
+	void (*way)(pid_t pid, struct target_listing *entry);
+};
+
+/* `list` of target_ops. */
+struct error *monitor_list(const struct monitor_kind *kind,
+			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
+
+/*
+ * Bounds each connect(2), write and read of a socket, with EAGAIN after so many
+ * milliseconds. To be called before connect(2): a listener with a full backlog
+ * would hold us for ever. The bound is the socket's, and so the guard's as well.
+ */
+void socket_bound(int fd, unsigned ms);
+
+/* True once something can be read, or the other end has hung up; signals do not end the wait. */
+bool socket_wait(int fd, uint64_t until_ns);
+
+/*
+ * Reads a bounded socket until one of some short texts has come, the last of
+ * which is NULL; what was read is lost. Returns which one, by its first byte;
+ * NULL: none has by then, or *open is false: the other end has hung up.
+ */
+const char *socket_wait_for(int fd, const char *const *texts, uint64_t until_ns, bool *open);
+
+/* Deadline of an exchange that may take `ms`, within that of its conversation; 0: that has none. */
+uint64_t socket_deadline(uint64_t conversation_ns, unsigned ms);
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "target/guard.h"
 #include "target/host/memory.h"
-#include "target/host/monitor.h"
 #include "target/host/proc.h"
 
 /*

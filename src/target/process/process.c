@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "target/host/memory.h"
-#include "target/host/monitor.h"
 #include "target/host/proc.h"
 
 struct process {

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "target/host/memory.h"
-#include "target/host/monitor.h"
 #include "target/host/proc.h"
 #include "target/qemu/qemu.h"
 

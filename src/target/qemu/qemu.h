@@ -11,7 +11,6 @@
 
 #include "arch/x86/x86.h"
 #include "target/gdb/client.h"
-#include "target/gdb/layout.h"
 #include "target/guard.h"
 #include "target/host/memory.h"
 #include "target/host/threads.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/host/monitor.h"
+#include "target/host/proc.h"
 
 /* QEMU serves one client at a time, and lets others wait without a word. */
 #define HELLO_MS 2000

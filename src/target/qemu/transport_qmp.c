@@ -13,7 +13,7 @@
 
 #include "arch/x86/x86.h"
 #include "base/clock.h"
-#include "target/host/monitor.h"
+#include "target/host/proc.h"
 #include "target/qemu/qemu.h"
 
 /* Flag of a 64-bit code segment, as in the upper word of its descriptor (SDM vol. 3, 3.4.5). */

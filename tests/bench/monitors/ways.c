@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "target/gdb/layout.h"
+#include "target/gdb/client.h"
 #include "target/host/memory.h"
 #include "target/qemu/qemu.h"
 #include "target/target.h"
