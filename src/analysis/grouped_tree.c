@@ -515,7 +515,8 @@ void grouped_tree_free(struct grouped_tree *grouped)
 	*grouped = (struct grouped_tree){0};
 }
 
-bool group_by_frames(const struct group_by *keys)
+/* True if all samples of a stack are in one row; else the row depends on nothing but vCPU, state and thread. */
+static bool is_by_frames(const struct group_by *keys)
 {
 	return !group_by_divide(keys);
 }
@@ -540,7 +541,7 @@ struct error *group_sample_name(const struct group_rows *rows, const struct tick
 	if (entry->stack != STACK_ROOT)
 		err = symbolizer_locate_node(rows->symbolizer, stacks, entry->stack, &functions,
 					     &n);
-	if (err || (!n && group_by_frames(rows->keys)))
+	if (err || (!n && is_by_frames(rows->keys)))
 		return err;
 	if (is_plain(rows->keys)) {
 		*name = functions[0].function;

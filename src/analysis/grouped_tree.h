@@ -93,9 +93,6 @@ struct group_rows {
 	struct pool *pool; /* new names belong to it, others to the symbolizer */
 };
 
-/* True if all samples of a stack are in one row; else the row depends on nothing but vCPU, state and thread. */
-bool group_by_frames(const struct group_by *keys);
-
 /* The row's name; NULL: none, for a sample without a stack. Its stack and thread are the profile's. */
 struct error *group_sample_name(const struct group_rows *rows, const struct tick_entry *entry,
 				const char **name);

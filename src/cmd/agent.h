@@ -195,9 +195,6 @@ void agent_tell_status(struct agent *agent);
 /* Asks the agent of a store, and prints what it tells. ERR_INPUT: none runs. */
 struct error *agent_ask_status(const struct agent_args *args);
 
-/* CPU time of all processes of the agent, of those that have ended, too. */
-uint64_t agent_cpu_ns(const struct agent *agent);
-
 /* Writes the metrics, now and then; with now_ns 0, now. */
 void agent_measure(struct agent *agent, uint64_t now_ns);
 

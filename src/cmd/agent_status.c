@@ -169,7 +169,8 @@ static uint64_t process_cpu_ns(pid_t pid)
 	return (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
 }
 
-uint64_t agent_cpu_ns(const struct agent *agent)
+/* CPU time of all processes of the agent, of those that have ended, too. */
+static uint64_t cpu_ns_of_all(const struct agent *agent)
 {
 	uint64_t sum = agent->ended_cpu_ns + process_cpu_ns(getpid());
 
@@ -202,7 +203,7 @@ static double measure_sampler(struct guest *guest, uint64_t now_ns, double elaps
 static bool measure_cpu(struct agent *agent, uint64_t now_ns, struct rate_share *shares)
 {
 	struct cpu_use *cpu = &agent->cpu;
-	const uint64_t ns = agent_cpu_ns(agent), at_ns = cpu->at_ns;
+	const uint64_t ns = cpu_ns_of_all(agent), at_ns = cpu->at_ns;
 	const double elapsed_ns = (double)(now_ns - at_ns);
 	double others;
 
@@ -370,7 +371,7 @@ static json_t *of_agent(const struct agent *agent)
 			 agent->args.session.sampler.rate_hz, "rate_hz", lowest_rate(agent),
 			 "max_cpu", bounded ? json_real(agent->args.max_cpu) : json_null(),
 			 "cpu_share", bounded ? json_real(agent->cpu.share) : json_null(),
-			 "cpu_seconds", (double)agent_cpu_ns(agent) / (double)NS_PER_S,
+			 "cpu_seconds", (double)cpu_ns_of_all(agent) / (double)NS_PER_S,
 			 "disk_bytes", (json_int_t)agent->disk_bytes, "max_disk_bytes",
 			 (json_int_t)agent->args.max_disk, "guests", guests);
 }

@@ -95,7 +95,8 @@ static struct error *unpack(struct import_input *input)
 	return err;
 }
 
-struct error *import_fill(struct import_input *input)
+/* Reads more; bytes that were handed out make room. input->ended if there is none. */
+static struct error *fill(struct import_input *input)
 {
 	struct bytes *buffer = &input->buffer;
 	struct error *err;
@@ -127,7 +128,7 @@ struct error *import_input_begin(struct import_input *input, struct bytes *begun
 	}
 	*begun = (struct bytes){0};
 	while (!err && !input->ended && input->buffer.len < IMPORT_HEAD)
-		err = import_fill(input);
+		err = fill(input);
 	return err;
 }
 
@@ -145,7 +146,7 @@ struct error *import_whole(struct import_input *input, const uint8_t **data, siz
 
 	assert(!input->at);
 	while (!err && !input->ended && input->buffer.len <= IMPORT_WHOLE_MAX)
-		err = import_fill(input);
+		err = fill(input);
 	if (!err && input->buffer.len > IMPORT_WHOLE_MAX)
 		err = error_new(ERR_INPUT, "%s is too large: more than 1 GiB", input->file->name);
 	*data = input->buffer.data;
@@ -187,7 +188,7 @@ struct error *import_line(struct import_input *input, char **line, size_t *len)
 		if (input->ended)
 			return NULL;
 		searched = left;
-		err = import_fill(input);
+		err = fill(input);
 		if (err)
 			return err;
 	}
@@ -223,7 +224,7 @@ static char now(struct import_json *json)
 	struct import_input *input = json->input;
 
 	while (!json->err && input->at == input->buffer.len && !input->ended)
-		json->err = import_fill(input);
+		json->err = fill(input);
 	return json->err || input->at == input->buffer.len ? '\0'
 							   : (char)input->buffer.data[input->at];
 }
@@ -339,7 +340,7 @@ static void scan(struct import_json *json, bool keep)
 	} while (!json->err && depth);
 }
 
-void import_json_skip(struct import_json *json)
+static void skip_value(struct import_json *json)
 {
 	scan(json, false);
 }
@@ -392,7 +393,7 @@ void import_json_object(struct import_json *json,
 			member(json, ctx, json_string_value(key));
 		json_decref(key);
 		if (!json->err && before == json->input->handed + json->input->at)
-			import_json_skip(json);
+			skip_value(json);
 	} while (!json->err && take(json, ','));
 	expect(json, '}');
 }

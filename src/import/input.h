@@ -47,9 +47,6 @@ struct import_input {
 struct error *import_input_begin(struct import_input *input, struct bytes *begun);
 void import_input_end(struct import_input *input);
 
-/* Reads more; bytes that were handed out make room. input->ended if there is none. */
-struct error *import_fill(struct import_input *input);
-
 /* Everything from here on; ERR_INPUT if that is more than IMPORT_WHOLE_MAX. */
 struct error *import_whole(struct import_input *input, const uint8_t **data, size_t *len);
 
@@ -99,8 +96,6 @@ void import_json_object(struct import_json *json,
 /* Calls `element` for each, which must read or skip it. */
 void import_json_array(struct import_json *json,
 		       void (*element)(struct import_json *json, void *ctx), void *ctx);
-
-void import_json_skip(struct import_json *json);
 
 /* The next value, to be freed by json_decref; NULL after an error. */
 json_t *import_json_value(struct import_json *json);

@@ -8,7 +8,8 @@
 #include "base/intern.h"
 #include "import/import.h"
 
-uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t thread)
+/* 0, the root, for what is not in it. */
+static uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t thread)
 {
 	uint32_t number = stack;
 

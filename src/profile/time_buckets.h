@@ -20,8 +20,6 @@ struct node_map {
 	struct ids *pairs; /* of stack and thread; NULL: by stack */
 };
 
-/* 0, the root, for what is not in it. */
-uint32_t node_map_get(const struct node_map *map, uint32_t stack, uint32_t thread);
 void node_map_free(struct node_map *map);
 
 struct time_bucket_row {

@@ -104,14 +104,15 @@ struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const voi
 	return NULL;
 }
 
-bool frame_store_is_new(const struct frame_store *store, uint64_t gfn)
+/* Has the frame been stored since frame_store_next was called last? */
+static bool frame_store_is_new(const struct frame_store *store, uint64_t gfn)
 {
 	const struct stored_frame *stored = find_frame(store, gfn);
 
 	return stored->bytes && stored->round == store->round;
 }
 
-void frame_store_next(struct frame_store *store)
+static void frame_store_next(struct frame_store *store)
 {
 	store->round++;
 }

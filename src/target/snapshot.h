@@ -72,10 +72,6 @@ void frame_store_free(struct frame_store *store);
 struct error *frame_store_put(struct frame_store *store, uint64_t gfn, const void *bytes,
 			      bool *changed);
 
-/* Has the frame been stored since frame_store_next was called last? */
-bool frame_store_is_new(const struct frame_store *store, uint64_t gfn);
-void frame_store_next(struct frame_store *store);
-
 /* The frame's bytes or NULL; fits `frame` of struct physmem, with the store as its ctx. */
 const void *frame_store_get(void *store, uint64_t gfn);
 

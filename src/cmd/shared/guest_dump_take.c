@@ -194,7 +194,22 @@ static struct error *take_listing(struct thread_listing *listing)
 	return err;
 }
 
-struct error *thread_listing_take(struct target *target, struct thread_listing *out)
+/* May be called again. */
+static void thread_listing_free(struct thread_listing *listing)
+{
+	free(listing->running);
+	free(listing->is_running);
+	guest_thread_list_free(&listing->list);
+	guest_threads_free(listing->threads);
+	sample_free(listing->sample);
+	*listing = (struct thread_listing){0};
+}
+
+/*
+ * Samples an open target until a vCPU shows the kernel, and lists what it has.
+ * Must not be moved afterwards. ERR_GUEST: no system that is known runs there.
+ */
+static struct error *thread_listing_take(struct target *target, struct thread_listing *out)
 {
 	struct error *err;
 
@@ -204,16 +219,6 @@ struct error *thread_listing_take(struct target *target, struct thread_listing *
 	if (err)
 		thread_listing_free(out);
 	return err;
-}
-
-void thread_listing_free(struct thread_listing *listing)
-{
-	free(listing->running);
-	free(listing->is_running);
-	guest_thread_list_free(&listing->list);
-	guest_threads_free(listing->threads);
-	sample_free(listing->sample);
-	*listing = (struct thread_listing){0};
 }
 
 struct guest_dump_taken {

@@ -27,15 +27,6 @@ struct thread_listing {
 	uint32_t cpus;
 };
 
-/*
- * Samples an open target until a vCPU shows the kernel, and lists what it has.
- * Must not be moved afterwards. ERR_GUEST: no system that is known runs there.
- */
-struct error *thread_listing_take(struct target *target, struct thread_listing *out);
-
-/* May be called again. */
-void thread_listing_free(struct thread_listing *listing);
-
 #define GUEST_DUMP_MEMORY_BYTES 256u
 #define GUEST_DUMP_MEMORY_CAP	(1u << 20)
 

@@ -200,6 +200,43 @@ static bool find_code(const struct kallsyms *names, struct kernel_memory *out)
 	return out->end > out->start && out->end - out->start < KERNEL_SIZE_MAX;
 }
 
+static bool read_layout(const struct btf *btf, struct module_layout *at)
+{
+	const char *module = "module", *table = "mod_kallsyms";
+
+	at->has_orc = btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
+		      btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
+		      btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind);
+	return btf_offset(btf, module, "state", &at->state) &&
+	       btf_offset(btf, module, "list", &at->list) &&
+	       btf_offset(btf, module, "name", &at->name) &&
+	       btf_offset(btf, module, "kallsyms", &at->kallsyms) &&
+	       btf_offset(btf, table, "symtab", &at->symtab) &&
+	       btf_offset(btf, table, "num_symtab", &at->num_symtab) &&
+	       btf_offset(btf, table, "strtab", &at->strtab) &&
+	       /* Since Linux 6.4 the code is the first of several kinds of memory. */
+	       ((btf_offset(btf, module, "mem.base", &at->text) &&
+		 btf_offset(btf, module, "mem.size", &at->text_size)) ||
+		(btf_offset(btf, module, "core_layout.base", &at->text) &&
+		 btf_offset(btf, module, "core_layout.text_size", &at->text_size)));
+}
+
+static struct error *find_modules(const struct guest_memory *memory, const struct kallsyms *names,
+				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
+{
+	struct error *err = NULL;
+	struct btf *btf = NULL;
+	uint64_t list;
+
+	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
+	if (kallsyms_address(names, "modules", &list))
+		err = btf_read(memory, names, &btf);
+	if (btf && read_layout(btf, &out->layout))
+		out->list = list;
+	btf_free(btf);
+	return err;
+}
+
 static struct error *read_kernel(const struct guest_memory *memory,
 				 const struct kernel_space *space, const struct kallsyms *names,
 				 struct kernel_memory *out)
@@ -210,7 +247,7 @@ static struct error *read_kernel(const struct guest_memory *memory,
 	if (!err)
 		err = read_rows(memory, names, layout, &out->table);
 	if (!err)
-		err = kernel_modules_find(memory, names, layout, space->modules, &out->modules);
+		err = find_modules(memory, names, layout, space->modules, &out->modules);
 	if (!err)
 		read_build_id(memory, names, out->symbols);
 	return err;
@@ -289,43 +326,6 @@ static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t l
 		return bytes;
 	free(bytes);
 	return NULL;
-}
-
-static bool read_layout(const struct btf *btf, struct module_layout *at)
-{
-	const char *module = "module", *table = "mod_kallsyms";
-
-	at->has_orc = btf_offset(btf, module, "arch.num_orcs", &at->num_orcs) &&
-		      btf_offset(btf, module, "arch.orc_unwind_ip", &at->orc_unwind_ip) &&
-		      btf_offset(btf, module, "arch.orc_unwind", &at->orc_unwind);
-	return btf_offset(btf, module, "state", &at->state) &&
-	       btf_offset(btf, module, "list", &at->list) &&
-	       btf_offset(btf, module, "name", &at->name) &&
-	       btf_offset(btf, module, "kallsyms", &at->kallsyms) &&
-	       btf_offset(btf, table, "symtab", &at->symtab) &&
-	       btf_offset(btf, table, "num_symtab", &at->num_symtab) &&
-	       btf_offset(btf, table, "strtab", &at->strtab) &&
-	       /* Since Linux 6.4 the code is the first of several kinds of memory. */
-	       ((btf_offset(btf, module, "mem.base", &at->text) &&
-		 btf_offset(btf, module, "mem.size", &at->text_size)) ||
-		(btf_offset(btf, module, "core_layout.base", &at->text) &&
-		 btf_offset(btf, module, "core_layout.text_size", &at->text_size)));
-}
-
-struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
-				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out)
-{
-	struct error *err = NULL;
-	struct btf *btf = NULL;
-	uint64_t list;
-
-	*out = (struct kernel_modules){.orc = orc, .lowest = lowest};
-	if (kallsyms_address(names, "modules", &list))
-		err = btf_read(memory, names, &btf);
-	if (btf && read_layout(btf, &out->layout))
-		out->list = list;
-	btf_free(btf);
-	return err;
 }
 
 /* Reads an array of the module; NULL if it cannot be read. */

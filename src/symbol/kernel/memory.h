@@ -56,9 +56,6 @@ struct kernel_modules {
 	enum orc_layout orc;
 };
 
-struct error *kernel_modules_find(const struct guest_memory *memory, const struct kallsyms *names,
-				  enum orc_layout orc, uint64_t lowest, struct kernel_modules *out);
-
 /* The longest name of a module (MODULE_NAME_LEN), with brackets around it: "[ext4]". */
 #define MODULE_NAME_MAX 58
 

@@ -473,6 +473,19 @@ static struct error *list_units(struct source_index *index)
 	return NULL;
 }
 
+static void source_index_close(struct source_index *index)
+{
+	if (!index)
+		return;
+	for (size_t i = 0; i < index->n_units; i++)
+		source_unit_free(index->unit[i].unit);
+	free(index->unit);
+	free(index->range);
+	free(index->reach);
+	dwarf_file_close(&index->file);
+	free(index);
+}
+
 struct error *source_index_open(const char *path, const char *build_id, struct source_index **out)
 {
 	struct source_index *index = calloc(1, sizeof(*index));
@@ -489,19 +502,6 @@ struct error *source_index_open(const char *path, const char *build_id, struct s
 	}
 	*out = index;
 	return NULL;
-}
-
-void source_index_close(struct source_index *index)
-{
-	if (!index)
-		return;
-	for (size_t i = 0; i < index->n_units; i++)
-		source_unit_free(index->unit[i].unit);
-	free(index->unit);
-	free(index->range);
-	free(index->reach);
-	dwarf_file_close(&index->file);
-	free(index);
 }
 
 /* The last range that begins at or before `addr` and holds it. */

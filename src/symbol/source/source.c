@@ -347,7 +347,8 @@ struct error *source_open(const char *path, const char *build_id, struct source 
 	return err;
 }
 
-void source_end(struct source *s)
+/* Ends the process; strings that it has answered with stay until source_close. */
+static void source_end(struct source *s)
 {
 	if (s->to >= 0)
 		close(s->to);

@@ -37,9 +37,6 @@ void source_close(struct source *source);
 /* Addresses that are asked for at once are cheapest in hundreds. */
 #define SOURCE_BATCH 512
 
-/* Ends the process; strings that it has answered with stay until source_close. */
-void source_end(struct source *source);
-
 /*
  * Asks for `n` addresses of the file, SOURCE_BATCH at most; `take` is called
  * for each of them, in order. Strings are good until source_close. False when
@@ -84,8 +81,6 @@ struct source_index;
  * have, in hex; "": any.
  */
 struct error *source_index_open(const char *path, const char *build_id, struct source_index **out);
-void source_index_close(struct source_index *index);
-
 /*
  * Innermost first; the strings are as the file has them and belong to the
  * index. Nothing is known of the address if `n` is 0 afterwards. Where the

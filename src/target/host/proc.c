@@ -167,7 +167,8 @@ void proc_link(pid_t pid, const char *name, int number, char *to, size_t size)
 	to[len > 0 ? len : 0] = '\0';
 }
 
-bool proc_has_program(pid_t pid)
+/* As proc_has_memory(), by one system call. */
+static bool has_program(pid_t pid)
 {
 	char path[PATH_ROOM], program;
 
@@ -201,7 +202,8 @@ static bool take_tracer(void *ctx, int tid)
 	return !*tracer;
 }
 
-pid_t proc_tracer(pid_t pid)
+/* The process that traces a thread of this one, other than we; 0: none, -1: there is no such process. */
+static pid_t tracer_of(pid_t pid)
 {
 	pid_t tracer = 0;
 
@@ -280,7 +282,7 @@ static struct error *for_lack_of_rights(pid_t pid, long uid)
 
 struct error *proc_cannot_trace(pid_t pid)
 {
-	const pid_t tracer = proc_tracer(pid);
+	const pid_t tracer = tracer_of(pid);
 	char name[32];
 
 	if (tracer < 0)
@@ -434,7 +436,7 @@ static bool list_process(const struct monitor_listing *listing, int pid)
 				       .type = listing->kind->scheme,
 				       .pid = pid,
 				       .vcpus = listing->kind->vcpus(pid)};
-	const pid_t tracer = entry.vcpus ? proc_tracer(pid) : 0;
+	const pid_t tracer = entry.vcpus ? tracer_of(pid) : 0;
 
 	if (!entry.vcpus)
 		return true;
@@ -450,7 +452,7 @@ static bool list_process(const struct monitor_listing *listing, int pid)
 /* Most processes of a host can be threads of its kernel, which are no guests. */
 static bool list_one(void *ctx, int pid)
 {
-	return !proc_has_program(pid) || list_process(ctx, pid);
+	return !has_program(pid) || list_process(ctx, pid);
 }
 
 struct error *monitor_list(const struct monitor_kind *kind,

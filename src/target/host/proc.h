@@ -31,9 +31,6 @@ long proc_status(pid_t pid, const char *key, long otherwise);
 /* False for zombies and kernel threads. */
 bool proc_has_memory(pid_t pid);
 
-/* As proc_has_memory(), by one system call. */
-bool proc_has_program(pid_t pid);
-
 /* The thread's name; "" if it is gone. */
 void proc_comm(pid_t pid, char *name, size_t size);
 
@@ -71,9 +68,6 @@ void proc_link(pid_t pid, const char *name, int number, char *to, size_t size);
 
 /* "123" with nothing behind it, as a process id; 0 if it is none. */
 pid_t proc_parse_pid(const char *text);
-
-/* The process that traces a thread of this one, other than we; 0: none, -1: there is no such process. */
-pid_t proc_tracer(pid_t pid);
 
 /* The process that a thread belongs to; 0 if there is no such thread. */
 pid_t proc_group(pid_t tid);

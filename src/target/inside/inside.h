@@ -72,9 +72,6 @@ struct inside_taken {
 /* Checks a page that may be the first of a ring, of which `left` bytes can be read from there on. */
 bool inside_ring_check(const void *page, uint64_t at, uint64_t left, struct inside_ring *out);
 
-/* Bytes that the ring takes from its start. */
-uint64_t inside_ring_size(const struct inside_ring *ring);
-
 /*
  * Looks how far the ring is at `now_ns`; finds as many samples as are there and
  * may have been taken since the last time at RATE_MAX. *lease: as it stands.
