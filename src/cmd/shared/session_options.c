@@ -162,10 +162,11 @@ static bool is_linux(const struct target_info *info)
 {
 	if (info->arch == &arch_arm64)
 		return kernel_image_arm64_at(info->image);
-	return info->arch == &arch_x86_64 && kernel_image_at(info->image);
+	return info->arch == &arch_x86_64 &&
+	       (kernel_image_at(info->image) || image_file_packs_linux(info->image));
 }
 
-/* The kernel's ELF file, plain or packed by gzip, comes without names: those are in the guest's memory, too. */
+/* The kernel's ELF file comes without names: those are in the guest's memory, too. */
 static bool is_stripped_linux(const struct target_info *info, const struct image_file *file)
 {
 	return file->code && file->code->patched &&

@@ -225,6 +225,21 @@ void image_file_build_id(const char *path, char *hex, bool *lacks)
 	strcpy(hex, told + 1);
 }
 
+bool image_file_packs_linux(const char *path)
+{
+	const pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		alarm(sandbox_seconds(path));
+		sandbox_enter(path, NULL, 0);
+		_exit(kernel_image_packs_linux(path));
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 /* The name under which the directory is preopened. */
 #define PREOPENED "symbol-cache:"
 

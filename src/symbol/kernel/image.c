@@ -310,21 +310,56 @@ bool kernel_image_arm64_at(const char *path)
 	       !memcmp(head + ARM64_MAGIC, "ARM\x64", 4);
 }
 
+/* Unpacks so many bytes of the beginning of what gzip packed; returns how many there are. */
+static size_t gzip_head(const uint8_t *bytes, size_t len, void *head, size_t size)
+{
+	z_stream z = {.next_in = (uint8_t *)bytes,
+		      .avail_in = (uInt)len,
+		      .next_out = head,
+		      .avail_out = (uInt)size};
+
+	if (len <= strlen(GZIP_MAGIC) || memcmp(bytes, GZIP_MAGIC, strlen(GZIP_MAGIC)) != 0 ||
+	    inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		return 0;
+	inflate(&z, Z_SYNC_FLUSH);
+	inflateEnd(&z);
+	return size - z.avail_out;
+}
+
 /* Do these bytes begin an ELF file that gzip packed? */
 static bool is_gzip_elf(const uint8_t *bytes, size_t len)
 {
 	uint8_t head[SELFMAG];
-	z_stream z = {.next_in = (uint8_t *)bytes,
-		      .avail_in = (uInt)len,
-		      .next_out = head,
-		      .avail_out = sizeof(head)};
 
-	if (len <= strlen(GZIP_MAGIC) || memcmp(bytes, GZIP_MAGIC, strlen(GZIP_MAGIC)) != 0 ||
-	    inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+	return gzip_head(bytes, len, head, sizeof(head)) == sizeof(head) &&
+	       !memcmp(head, ELFMAG, SELFMAG);
+}
+
+/* gzip's own head has a name of a file, which is no longer. */
+#define PACKED_HEAD 4096
+
+/* Linux is linked to the topmost 2 GiB on x86-64, and entered where it is loaded (arch/x86/kernel/vmlinux.lds.S). */
+#define LINUX_LINKED  0xffffffff80000000u
+#define LINUX_HEADERS 16u
+
+bool kernel_image_packs_linux(const char *path)
+{
+	uint8_t packed[PACKED_HEAD];
+	struct {
+		Elf64_Ehdr head;
+		Elf64_Phdr part[LINUX_HEADERS];
+	} elf = {0};
+	const size_t len = read_head(path, packed, sizeof(packed));
+
+	if (gzip_head(packed, len, &elf, sizeof(elf)) != sizeof(elf) ||
+	    memcmp(elf.head.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    elf.head.e_ident[EI_CLASS] != ELFCLASS64 || elf.head.e_machine != EM_X86_64 ||
+	    elf.head.e_phoff != sizeof(elf.head) || elf.head.e_entry > UINT32_MAX)
 		return false;
-	inflate(&z, Z_SYNC_FLUSH);
-	inflateEnd(&z);
-	return z.avail_out == 0 && !memcmp(head, ELFMAG, SELFMAG);
+	for (unsigned i = 0; i < elf.head.e_phnum && i < LINUX_HEADERS; i++)
+		if (elf.part[i].p_type == PT_LOAD && elf.part[i].p_vaddr >= LINUX_LINKED)
+			return true;
+	return false;
 }
 
 bool kernel_image_has_elf(const void *head, size_t len)
@@ -428,9 +463,6 @@ static struct error *read_file(const char *path, int fd, uint8_t **file, size_t 
 	free(*file);
 	return error_new(ERR_INPUT, "%s: cannot be read to its end", path);
 }
-
-/* gzip's own head has a name of a file, which is no longer. */
-#define PACKED_HEAD 4096
 
 struct error *kernel_image_load(const char *path, char **elf, size_t *elf_len)
 {

@@ -32,6 +32,9 @@ bool kernel_image_arm64_at(const char *path);
 /* Do these bytes begin a bzImage with a payload, or an ELF file that gzip packed? */
 bool kernel_image_has_elf(const void *head, size_t len);
 
+/* True if there is an ELF file at `path` that gzip packed, and that is Linux for x86-64. */
+bool kernel_image_packs_linux(const char *path);
+
 /*
  * The ELF file inside one of the two; the caller frees *elf. ERR_INPUT when the
  * file is damaged or compressed in a way that is not known here.

@@ -348,6 +348,49 @@ static void kernels_of_each_machine_are_told_apart_by_their_files(void **state)
 	assert_false(kernel_image_arm64_at(path));
 }
 
+/* True if the packed beginning of such a file is told to be Linux. */
+static bool packs_linux(uint64_t entry, uint64_t va, uint16_t machine)
+{
+	struct {
+		Elf64_Ehdr head;
+		Elf64_Phdr part[2];
+		uint8_t more[2048];
+	} file = {.head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+			   .e_machine = machine,
+			   .e_entry = entry,
+			   .e_phoff = sizeof(Elf64_Ehdr),
+			   .e_phnum = 2},
+		  .part = {{.p_type = PT_NOTE, .p_vaddr = UINT64_MAX}, {.p_type = PT_LOAD}}};
+	char path[] = "/tmp/kernel-image-XXXXXX";
+	const int fd = mkstemp(path);
+	uint8_t packed[4096];
+	ssize_t len;
+	bool is;
+
+	file.part[1].p_vaddr = va;
+	len = (ssize_t)gzip(&file, sizeof(file), packed, sizeof(packed));
+	assert_int_equal(pwrite(fd, packed, (size_t)len, 0), len);
+	is = kernel_image_packs_linux(path);
+	/* So few bytes do not tell. */
+	assert_int_equal(ftruncate(fd, 12), 0);
+	assert_false(kernel_image_packs_linux(path));
+	close(fd);
+	unlink(path);
+	return is;
+}
+
+static void linux_is_told_by_where_it_is_linked(void **state)
+{
+	const uint64_t linked = 0xffffffff81000000;
+
+	assert_true(packs_linux(0x1000000, linked, EM_X86_64));
+	assert_false(packs_linux(linked, linked, EM_X86_64));
+	assert_false(packs_linux(0x1000000, 0x1000000, EM_X86_64));
+	assert_false(packs_linux(0x1000000, linked, EM_AARCH64));
+	assert_false(kernel_image_packs_linux("/none"));
+	assert_false(kernel_image_packs_linux("/proc/self/exe"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +403,7 @@ int main(void)
 		cmocka_unit_test(dictionaries_take_no_more_memory_than_those_of_linux),
 		cmocka_unit_test(unknown_packers_are_told),
 		cmocka_unit_test(other_files_are_no_kernels),
+		cmocka_unit_test(linux_is_told_by_where_it_is_linked),
 		cmocka_unit_test(kernels_of_each_machine_are_told_apart_by_their_files),
 	};
 
