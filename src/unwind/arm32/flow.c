@@ -141,14 +141,6 @@ static void take_condition(struct arm_insn *insn, uint8_t *it)
 	*it = *it & 7 ? (uint8_t)((*it & 0xe0) | (*it << 1 & 0x1f)) : 0;
 }
 
-/* If-then (DDI 0406C, A8.8.55): ITSTATE for the next instruction, else 0. */
-static uint8_t if_then(const struct arm_insn *insn)
-{
-	const bool is = insn->len == 2 && (insn->code & 0xff00) == 0xbf00 && insn->code & 15;
-
-	return is ? (uint8_t)insn->code : 0;
-}
-
 static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, enum path *path,
 		      uint64_t *target)
 {
@@ -166,8 +158,9 @@ static unsigned apply(const uint8_t *bytes, size_t n, uint64_t pc, void *ctx, en
 	}
 	state->condition = insn.condition < ARM_ALWAYS ? insn.condition : ARM_ALWAYS;
 	execute(&insn, applied, path, target);
-	if (if_then(&insn))
-		state->it = if_then(&insn);
+	/* If-then (DDI 0406C, A8.8.55): ITSTATE for the next instruction. */
+	if (insn.len == 2 && (insn.code & 0xff00) == 0xbf00 && insn.code & 15)
+		state->it = (uint8_t)insn.code;
 	return insn.len;
 }
 

@@ -294,15 +294,12 @@ static struct error *compile(struct reading *reading, uint64_t here, uint32_t wo
 	struct ops ops = {.n = 0};
 	struct row_kept kept;
 
-	*row = (struct row){.kind = ROW_NONE};
-	if (word == CANTUNWIND)
-		row->kind = ROW_END;
-	else if ((word & COMPACT ? read_compact(reading, 0, word, false, &ops)
-				 : read_table(reading, pointed(here, word), &ops)) &&
-		 ehabi_compile(ops.byte, ops.n, row, &kept))
+	if (word != CANTUNWIND &&
+	    (word & COMPACT ? read_compact(reading, 0, word, false, &ops)
+			    : read_table(reading, pointed(here, word), &ops)) &&
+	    ehabi_compile(ops.byte, ops.n, row, &kept))
 		return table_builder_keep(reading->builder, &kept, row);
-	else
-		*row = (struct row){.kind = ROW_NONE};
+	*row = (struct row){.kind = word == CANTUNWIND ? ROW_END : ROW_NONE};
 	return NULL;
 }
 

@@ -121,11 +121,6 @@ static struct error *reserve_rare(struct table_builder *builder)
 	return err;
 }
 
-static bool same_rare(const struct row_rare *a, const struct row_rare *b)
-{
-	return !memcmp(a, b, offsetof(struct row_rare, trap)) && a->trap == b->trap;
-}
-
 /* Keeps the rule, or finds that it is the one before; false: there are too many. */
 static bool keep_rare(struct table_builder *builder, struct row_rare *new,
 		      const uint8_t *const bytes[4])
@@ -138,7 +133,7 @@ static bool keep_rare(struct table_builder *builder, struct row_rare *new,
 		if (bytes[i] &&
 		    !put_expression(builder, rules[i], last ? &last->cfa + i : NULL, bytes[i]))
 			return false;
-	if (!last || !same_rare(last, new))
+	if (!last || memcmp(last, new, offsetof(struct row_rare, trap)) || last->trap != new->trap)
 		builder->table.rare[builder->table.n_rare++] = *new;
 	return true;
 }

@@ -9,6 +9,8 @@ struct x86_exit {
 	int64_t sp;	     /* bytes that sp has moved since the beginning */
 	bool by_fp;	     /* sp counts from where fp pointed at the beginning */
 	bool loaded;	     /* sp counts from its value when it was loaded from the stack */
+	bool moved;	     /* sp may count from the end of another stack, */
+	int64_t left;	     /* and was there before, where a pop takes it back to */
 	int64_t loaded_from; /* place of the word that it was loaded from, counted from the first sp */
 	enum { FP_KEPT, FP_POPPED, FP_LOST } fp;
 	int64_t fp_at;	  /* FP_POPPED: from where, counted as sp is */
@@ -28,11 +30,6 @@ static bool moves_fp(const struct x86_insn *insn, uint8_t opcode)
 {
 	return insn->map == X86_MAP_ONE && insn->opcode == opcode && !insn->vector && insn->modrm &&
 	       insn->mod != 3 && insn->reg == X86_BP && insn->base == X86_SP && !insn->index;
-}
-
-static bool pops_sp(const struct x86_insn *insn)
-{
-	return insn->map == X86_MAP_ONE && insn->opcode == 0x5c && !insn->extra && !insn->vector;
 }
 
 /* At the beginning, what is stored later is in the register still. */
@@ -67,16 +64,34 @@ static bool set_sp(struct x86_exit *exit, uint8_t base, int64_t value)
 	return true;
 }
 
+/*
+ * A handler's cmov takes the stack for handlers, unless it is there already (Mini-OS, Unikraft): it
+ * pushes the stack pointer then, and pops it in the end.
+ */
+static bool take_sp(struct x86_exit *exit, const struct x86_insn *insn)
+{
+	const bool moves = insn->map == X86_MAP_0F && insn->opcode >> 4 == 4;
+
+	if (!moves && (insn->map != X86_MAP_ONE || insn->opcode != 0x5c))
+		return false;
+	if (moves)
+		exit->left = exit->sp;
+	else if (exit->moved)
+		exit->sp = exit->left;
+	else
+		*exit = (struct x86_exit){.word = exit->word,
+					  .loaded = true,
+					  .loaded_from = exit->sp};
+	exit->moved = moves;
+	return true;
+}
+
 /* Applies one instruction that goes on to the next; false if sp is lost. */
 static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 			  const struct x86_effect *effect)
 {
 	const int word = exit->word;
 
-	if (pops_sp(insn)) {
-		*exit = (struct x86_exit){.word = word, .loaded = true, .loaded_from = exit->sp};
-		return true;
-	}
 	if (moves_fp(insn, X86_MOV_FROM)) {
 		pop_fp(exit, exit->sp + insn->disp);
 		return true;
@@ -103,7 +118,7 @@ static bool x86_exit_pass(struct x86_exit *exit, const struct x86_insn *insn,
 	case X86_LOSE:
 		if (effect->reg == X86_BP)
 			exit->fp = FP_LOST;
-		return effect->reg != X86_SP;
+		return effect->reg != X86_SP || take_sp(exit, insn);
 	case X86_LEAVE:
 		if (!set_sp(exit, X86_BP, word))
 			return false;
@@ -161,7 +176,7 @@ static bool leaves(const void *ctx)
 	const struct x86_exit *exit = ctx;
 	const int64_t cfa = exit->sp + exit->word;
 
-	return !exit->loaded && cfa > 0 && cfa <= INT16_MAX &&
+	return !exit->loaded && !exit->moved && cfa > 0 && cfa <= INT16_MAX &&
 	       (exit->by_fp || !exit->floored || exit->sp > exit->floor);
 }
 
@@ -180,12 +195,12 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 	*out = (struct rule){.cfa_sp = exit.by_fp ? RULE_NOT : cfa,
 			     .cfa_fp = exit.by_fp ? cfa : RULE_NOT,
 			     .ra_at = -word,
-			     .fp_at = exit.fp == FP_KEPT ? RULE_SAME : RULE_NOT,
+			     .fp_at = exit.fp == FP_KEPT     ? RULE_SAME
+				      : exit.fp == FP_POPPED ? (int32_t)(exit.fp_at - cfa)
+							     : RULE_NOT,
 			     .origin = RULE_NO_REGISTER,
 			     .chained = exit.by_fp && exit.fp == FP_POPPED && !exit.fp_at &&
 					cfa == 2 * word};
-	if (exit.fp == FP_POPPED)
-		out->fp_at = (int32_t)(exit.fp_at - cfa);
 	return found;
 }
 
@@ -199,17 +214,22 @@ bool x86_find_return(const struct flow_query *query, struct code_reader *reader,
 /* Xen's hypercall in place of iret (xen/include/public/xen.h). */
 #define HYPERCALL_IRET 23
 
-/* The stub for the hypercall iret pushes registers, and Xen takes the frame from above them. */
-static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
+static bool is_code(struct code_reader *reader, uint64_t va, const char *code, size_t len)
 {
 	size_t n;
 	const uint8_t *bytes = code_at(reader, va, &n);
 
-	if (va % X86_STUB_SLOT || n < X86_INSN_MAX)
+	return n >= len && !memcmp(bytes, code, len);
+}
+
+/* The stub for the hypercall iret pushes registers, and Xen takes the frame from above them. */
+static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
+{
+	if (va % X86_STUB_SLOT)
 		return false;
 	/* push rcx; push r11; push rax; mov eax, 23; syscall - push eax; mov eax, 23; int 0x82 */
-	return word == 8 ? !memcmp(bytes, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
-			 : !memcmp(bytes, "\x50\xb8\x17\0\0\0\xcd\x82", 8);
+	return word == 8 ? is_code(reader, va, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
+			 : is_code(reader, va, "\x50\xb8\x17\0\0\0\xcd\x82", 8);
 }
 
 /*
@@ -218,11 +238,7 @@ static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
  */
 static bool is_pv_entry(struct code_reader *reader, uint64_t va, unsigned word)
 {
-	static const uint8_t pops[] = {0x59, 0x41, 0x5b};
-	size_t n;
-	const uint8_t *bytes = code_at(reader, va, &n);
-
-	return word == 8 && n >= sizeof(pops) && !memcmp(bytes, pops, sizeof(pops));
+	return word == 8 && is_code(reader, va, "\x59\x41\x5b", 3);
 }
 
 /*
@@ -241,7 +257,7 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 		cfa = frame + 3 * 4;
 		ra_at = -3 * 4;
 	}
-	if (cfa < 0 || frame < 0 || frame > INT16_MAX / 2 || cfa > INT16_MAX / 2 ||
+	if (exit->moved || cfa < 0 || frame < 0 || frame > INT16_MAX / 2 || cfa > INT16_MAX / 2 ||
 	    exit->fp_at < 0 || exit->fp_at > INT16_MAX / 2 || (exit->loaded && word == 4))
 		return false;
 	*row = (struct row){.kind = ROW_TRAP,

@@ -189,6 +189,29 @@ static void a_handler_keeps_the_frame_pointer_until_it_has_saved_it(void **state
 	assert_int_equal(row.fp_at, 40 - 136);
 }
 
+static void a_handler_that_may_take_another_stack_is_followed_to_where_it_pops_its_own(void **state)
+{
+	/* 0 cmovz rsp, rax; 4 push rdi; 5 call rax; 7 pop rsp; 8 add rsp, 120; 12 iretq */
+	static const char text[] = "\x48\x0f\x44\xe0\x57\xff\xd0\x5c\x48\x83\xc4\x78\x48\xcf";
+	struct row row;
+
+	trap_at(text, sizeof(text) - 1, 0, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.base, ROW_PLUS);
+	assert_int_equal(row.cfa_offset, 120);
+	/* Which stack it is on is not known: without a pop, */
+	trap_at("\x48\x0f\x44\xe0\x48\xcf", 6, 0, &row);
+	assert_int_equal(row.kind, ROW_NONE);
+	/* and then */
+	trap_at(text, sizeof(text) - 1, 4, &row);
+	assert_int_equal(row.kind, ROW_NONE);
+	/* until what it pushed is there. */
+	trap_at(text, sizeof(text) - 1, 7, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.base, ROW_PLUS_DEREF);
+	assert_int_equal(row.ra_at, 120);
+}
+
 static void a_loop_is_followed_for_few_turns(void **state)
 {
 	/* 0 nop; 1 nop; 2 jmp 0 */
@@ -235,6 +258,8 @@ int main(void)
 		cmocka_unit_test(room_for_arguments_behind_a_call_begins_no_function),
 		cmocka_unit_test(a_function_behind_a_call_that_never_returns_tells_nothing),
 		cmocka_unit_test(a_handler_keeps_the_frame_pointer_until_it_has_saved_it),
+		cmocka_unit_test(
+			a_handler_that_may_take_another_stack_is_followed_to_where_it_pops_its_own),
 		cmocka_unit_test(a_loop_is_followed_for_few_turns),
 		cmocka_unit_test(code_at_address_0_is_followed),
 	};
