@@ -45,43 +45,6 @@ static void recorded_locations_free(struct recorded_locations *locations)
 	free(locations);
 }
 
-struct breakdown {
-	struct ids *ids; /* of stack, thread, vCPU and state: the index of the entry */
-	struct breakdown_entry *at;
-	size_t room;
-};
-
-struct error *breakdown_new(struct breakdown **out)
-{
-	struct breakdown *breakdown = calloc(1, sizeof(*breakdown));
-	struct error *err = breakdown ? ids_new(&breakdown->ids) : error_no_memory();
-
-	if (err)
-		free(breakdown);
-	else
-		*out = breakdown;
-	return err;
-}
-
-void breakdown_free(struct breakdown *breakdown)
-{
-	if (!breakdown)
-		return;
-	ids_free(breakdown->ids);
-	free(breakdown->at);
-	free(breakdown);
-}
-
-size_t breakdown_count(const struct breakdown *breakdown)
-{
-	return ids_count(breakdown->ids);
-}
-
-const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, size_t i)
-{
-	return &breakdown->at[i];
-}
-
 /*
  * Samples on their way to the cells of their stacks: of many stacks neither the cell's number nor
  * the cell is in any cache, so memory is asked for that many samples ahead, for each of both.
@@ -116,27 +79,6 @@ void profile_cell_count(struct profile_cell *cell, uint64_t times, uint64_t weig
 		weight = UINT64_MAX;
 	add(&cell->weight_ns, weight);
 	cell->squares += (double)times * (double)weight_ns * (double)weight_ns;
-}
-
-struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry *entry,
-			    uint64_t times, uint64_t weight_ns)
-{
-	uint32_t i;
-	bool added;
-	struct error *err = ids_get(breakdown->ids, (uint64_t)entry->thread << 32 | entry->stack,
-				    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added);
-
-	if (!err)
-		err = ARRAY_RESERVE(&breakdown->at, &breakdown->room, i + (size_t)1);
-	if (err)
-		return err;
-	if (added)
-		breakdown->at[i] = (struct breakdown_entry){.stack = entry->stack,
-							    .thread = entry->thread,
-							    .vcpu = (uint16_t)entry->vcpu,
-							    .state = entry->state};
-	profile_cell_count(&breakdown->at[i].cell, times, weight_ns);
-	return NULL;
 }
 
 void profile_cell_add(struct profile_cell *to, const struct profile_cell *from)
@@ -235,9 +177,18 @@ static struct error *load_info(void *ctx, const struct recording_info *info)
 {
 	struct loading *loading = ctx;
 
+	struct recording_info *copy = &loading->profile->info;
+	struct error *err;
+
 	weighting_start(&loading->weighting, loading->filter->weight, loading->filter->states,
 			info);
-	return recording_info_copy(info, &loading->profile->info);
+	err = recording_info_copy(info, copy);
+	if (err || !loading->filter->exits)
+		return err;
+	free(copy->weight_unit);
+	copy->weight_unit = strdup("exits");
+	copy->timeless = true;
+	return copy->weight_unit ? NULL : error_no_memory();
 }
 
 static struct error *load_end(void *ctx, const struct recording_end *end)
@@ -376,7 +327,7 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 
 		profile_cell_count(&profile->states[entry->state], times,
 				   i < tick->n ? stretch.sampled_ns : entry->weight_ns);
-		if (!profile_selects(loading->filter, tick, entry))
+		if (loading->filter->exits || !profile_selects(loading->filter, tick, entry))
 			continue;
 		weight = weighting_entry(&loading->weighting, tick, entry);
 		err = load_entry(loading, entry, times, weight.sampled_ns);
@@ -389,6 +340,24 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	profile->tick_weights += (double)times * selected;
 	profile->tick_weights_squared += (double)times * selected * selected;
 	return err;
+}
+
+/* Each exit is a draw of its own. */
+static struct error *load_exits(void *ctx, const struct recorded_exits *exits)
+{
+	struct loading *loading = ctx;
+	struct profile *profile = loading->profile;
+	const struct tick_entry entry = {.vcpu = exits->vcpu,
+					 .stack = exits->stack,
+					 .state = VCPU_RUNNING,
+					 .end = UNWIND_OUTERMOST};
+	struct error *err = grow_of(loading);
+
+	if (err || !loading->filter->exits || !selects_vcpu(loading->filter, exits->vcpu))
+		return err;
+	profile->tick_weights += (double)exits->count;
+	profile->tick_weights_squared += (double)exits->count;
+	return load_entry(loading, &entry, exits->count, 1);
 }
 
 static struct error *load_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
@@ -509,6 +478,7 @@ struct error *profile_load(const char *path, const struct profile_filter *filter
 					    .tick = load_tick,
 					    .thread = load_thread,
 					    .name = load_name,
+					    .exits = load_exits,
 					    .locations = load_locations,
 					    .end = load_end};
 	struct profile *profile = calloc(1, sizeof(*profile));

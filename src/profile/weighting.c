@@ -2,8 +2,11 @@
 #include "profile/weighting.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/intern.h"
 #include "import/import.h"
 #include "profile/profile.h"
 
@@ -135,4 +138,62 @@ struct weight weighting_entry(const struct weighting *weighting, const struct ti
 	weight.sampled_ns /= weighting->running;
 	weight.not_sampled_ns /= weighting->running;
 	return weight;
+}
+
+struct breakdown {
+	struct ids *ids; /* of stack, thread, vCPU and state: the index of the entry */
+	struct breakdown_entry *at;
+	size_t room;
+};
+
+struct error *breakdown_new(struct breakdown **out)
+{
+	struct breakdown *breakdown = calloc(1, sizeof(*breakdown));
+	struct error *err = breakdown ? ids_new(&breakdown->ids) : error_no_memory();
+
+	if (err)
+		free(breakdown);
+	else
+		*out = breakdown;
+	return err;
+}
+
+void breakdown_free(struct breakdown *breakdown)
+{
+	if (!breakdown)
+		return;
+	ids_free(breakdown->ids);
+	free(breakdown->at);
+	free(breakdown);
+}
+
+size_t breakdown_count(const struct breakdown *breakdown)
+{
+	return ids_count(breakdown->ids);
+}
+
+const struct breakdown_entry *breakdown_at(const struct breakdown *breakdown, size_t i)
+{
+	return &breakdown->at[i];
+}
+
+struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry *entry,
+			    uint64_t times, uint64_t weight_ns)
+{
+	uint32_t i;
+	bool added;
+	struct error *err = ids_get(breakdown->ids, (uint64_t)entry->thread << 32 | entry->stack,
+				    (uint64_t)entry->vcpu << 8 | entry->state, &i, &added);
+
+	if (!err)
+		err = ARRAY_RESERVE(&breakdown->at, &breakdown->room, i + (size_t)1);
+	if (err)
+		return err;
+	if (added)
+		breakdown->at[i] = (struct breakdown_entry){.stack = entry->stack,
+							    .thread = entry->thread,
+							    .vcpu = (uint16_t)entry->vcpu,
+							    .state = entry->state};
+	profile_cell_count(&breakdown->at[i].cell, times, weight_ns);
+	return NULL;
 }

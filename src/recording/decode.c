@@ -361,6 +361,26 @@ static struct error *decode_waiting(struct decoder *decoder, struct cursor in, u
 	return why ? decode_damaged(decoder, offset, why) : NULL;
 }
 
+static struct error *decode_exits(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const struct recording_visitor *visitor = decoder->visitor;
+	uint64_t vcpu, stack, count;
+
+	if (!get_varint(&in, &vcpu) || !get_varint(&in, &stack) || !get_varint(&in, &count))
+		return decode_damaged(decoder, offset, "exits are cut off");
+	if (vcpu >= decoder->info.vcpus)
+		return decode_damaged(decoder, offset,
+				      "exits of a vCPU that the guest does not have");
+	if (stack == STACK_ROOT || stack >= decoder->nodes)
+		return decode_damaged(decoder, offset, "exits at a place that is not known");
+	if (!visitor->exits)
+		return NULL;
+	return visitor->exits(visitor->ctx,
+			      &(struct recorded_exits){.vcpu = (uint32_t)vcpu,
+						       .stack = id_of(decoder, (uint32_t)stack),
+						       .count = count});
+}
+
 static struct error *decode_end(struct decoder *decoder, struct cursor in, uint64_t offset)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
@@ -453,6 +473,8 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_running(decoder, payload, offset);
 	case RECORD_WAITING:
 		return decode_waiting(decoder, payload, offset);
+	case RECORD_EXITS:
+		return decode_exits(decoder, payload, offset);
 	case RECORD_END:
 		return decode_end(decoder, payload, offset);
 	default:

@@ -85,10 +85,15 @@ static const struct hostile hostile[] = {
 	 "thread is not known"},
 	{"thread of a third vCPU", RECORD_RUNNING, BYTES(2, 0), "does not have"},
 	{"vCPU without thread", RECORD_RUNNING, BYTES(1), "thread is cut off"},
-	{"type 13", RECORD_TYPES, BYTES(1), "no record can begin"},
+	{"a type behind the last", RECORD_TYPES, BYTES(1), "no record can begin"},
 	{"waiting thread 0", RECORD_WAITING, BYTES(0, 1, 0, 9), "is not known"},
 	{"waiting thread 1, which there is not", RECORD_WAITING, BYTES(1, 1, 0, 9), "is not known"},
 	{"waiting thread without weight", RECORD_WAITING, BYTES(1, 1, 0), "is cut off"},
+	{"exits without a count", RECORD_EXITS, BYTES(0, 1), "exits are cut off"},
+	{"exits of a third vCPU", RECORD_EXITS, BYTES(2, 1, 9), "does not have"},
+	{"exits at no place", RECORD_EXITS, BYTES(0, 0, 9), "place that is not known"},
+	{"exits at a node that there is not", RECORD_EXITS, BYTES(0, 2, 9),
+	 "place that is not known"},
 	{"short check", RECORD_CHECK, BYTES(1, 2, 3), "no record can begin"},
 };
 

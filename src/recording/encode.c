@@ -353,6 +353,13 @@ static struct error *encode_numbers(enum record_type type, const uint64_t *numbe
 	return NULL;
 }
 
+struct error *encode_exits(const struct recorded_exits *exits, struct bytes *out)
+{
+	const uint64_t numbers[] = {exits->vcpu, exits->stack, exits->count};
+
+	return encode_numbers(RECORD_EXITS, numbers, sizeof(numbers) / sizeof(*numbers), out);
+}
+
 struct error *encode_packed(struct bytes *out)
 {
 	uLongf len = compressBound(out->len);

@@ -20,7 +20,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    4
+#define RECORDING_MINOR	    5
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -39,6 +39,7 @@ enum record_type {
 	RECORD_RUNNING = 12,	/* which threads vCPUs run from the next tick on */
 	RECORD_WAITING = 13,	/* threads that do not run, of the next tick */
 	RECORD_PACKED = 14, /* records, compressed; none of them is packed, a check or the info */
+	RECORD_EXITS = 15,  /* how often a vCPU has left the guest, for a reason and at a place */
 	RECORD_TYPES
 };
 
@@ -212,6 +213,8 @@ struct error *encode_thread(struct encoder *encoder, const struct recorded_threa
 
 /* A tick; before it, which threads run where others did, and those that do not run. */
 struct error *encode_tick(struct encoder *encoder, const struct tick *tick, struct bytes *out);
+
+struct error *encode_exits(const struct recorded_exits *exits, struct bytes *out);
 
 struct error *encode_name(uint64_t addr, uint8_t kind, const char *name, uint64_t offset,
 			  struct bytes *out);

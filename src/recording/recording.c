@@ -161,6 +161,20 @@ struct error *recording_thread(struct recording_writer *writer,
 	return err ? err : write_if_long(writer);
 }
 
+struct error *recording_exits(struct recording_writer *writer, const struct recorded_exits *exits)
+{
+	struct error *err = check_usable(writer);
+
+	if (!err && (exits->vcpu >= writer->encoder.vcpus || exits->stack == STACK_ROOT ||
+		     exits->stack >= stacks_count(writer->encoder.stacks)))
+		err = error_new(ERR_FAILED, "exits of a vCPU or at a place that there is not");
+	if (!err)
+		err = put_nodes(writer, exits->stack);
+	if (!err)
+		err = encode_exits(exits, &writer->stretch);
+	return err ? err : write_if_long(writer);
+}
+
 struct error *recording_name(struct recording_writer *writer, uint64_t addr, uint8_t kind,
 			     const char *name, uint64_t offset)
 {

@@ -224,6 +224,15 @@ struct error *recording_tick(struct recording_writer *writer, const struct tick 
 struct error *recording_thread(struct recording_writer *writer,
 			       const struct recorded_thread *thread);
 
+/* How often a vCPU has left the guest: by the stack of the place, if code caused that, below the reason. */
+struct recorded_exits {
+	uint32_t vcpu;
+	uint32_t stack; /* id in the recording's stack store; never the root */
+	uint64_t count;
+};
+
+struct error *recording_exits(struct recording_writer *writer, const struct recorded_exits *exits);
+
 /*
  * Appends a name for all nodes with this address and kind: "name+0x12", or with
  * offset 0 "name". Names are cut off at 64 KiB.
@@ -263,6 +272,7 @@ struct recording_visitor {
 	struct error *(*thread)(void *ctx, uint32_t number, const struct recorded_thread *thread);
 	struct error *(*name)(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 			      uint64_t offset);
+	struct error *(*exits)(void *ctx, const struct recorded_exits *exits);
 	/* The strings are good for this call; n is never 0. */
 	struct error *(*locations)(void *ctx, uint64_t addr, uint8_t kind,
 				   const struct source_frame *frames, size_t n);
