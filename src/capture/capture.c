@@ -37,6 +37,7 @@ struct capture {
 	uint64_t locating_ns;
 	const volatile sig_atomic_t *stop; /* may be NULL */
 	struct interpreter *interpreter;   /* NULL: none is known, or wanted */
+	struct host_view *host;		   /* NULL: not wanted */
 };
 
 /* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
@@ -115,9 +116,9 @@ static struct error *put_to_files(struct capture *capture, const struct vcpu_sam
 		       : NULL;
 }
 
-/* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
-static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
-				 bool *deeper)
+/* Unwinds one vCPU's guest; *deeper is set when more of its stack should be copied. */
+static struct error *unwind_guest(struct capture *capture, uint32_t i, struct unwind_result *out,
+				  bool *deeper)
 {
 	struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
 	struct unwind_input in = {.regs = &vcpu->regs,
@@ -130,14 +131,43 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .anew = capture->anew,
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
-	struct unwind_result out;
-	struct error *err;
 
-	unwind_stack(&in, capture->frames, &out);
-	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
+	unwind_stack(&in, capture->frames, out);
+	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, out);
 	*deeper |= vcpu->request.again;
-	err = capture->replace ? capture->replace(capture, vcpu, &out) : NULL;
+	return capture->replace ? capture->replace(capture, vcpu, out) : NULL;
+}
+
+/* Unwinds one vCPU into *entry. */
+static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
+				 bool *deeper)
+{
+	struct unwind_result out;
+	struct error *err = unwind_guest(capture, i, &out, deeper);
+
 	return err ? err : capture_keep(capture, &out, entry);
+}
+
+/* ... with the host's side. */
+static struct error *unwind_host(struct capture *capture, uint32_t i, struct tick_entry *entry,
+				 bool *deeper)
+{
+	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+	const bool guest = vcpu->host->place == HOST_GUEST && vcpu->host->guest_known;
+	struct unwind_result out = {0};
+	bool whole = true;
+	struct error *err = guest ? unwind_guest(capture, i, &out, deeper)
+				  : host_view_frames(capture->host, vcpu, capture->frames, &out);
+
+	if (!err && guest)
+		code_cache_mark_foreign(capture->code_cache, capture->frames, out.n);
+	if (!err)
+		err = host_view_enclose(capture->host, i, vcpu, capture->frames, &out);
+	if (!err)
+		err = stacks_intern(capture->stacks, capture->frames, out.n, &entry->stack, &whole);
+	entry->end = (uint8_t)(whole ? out.end : UNWIND_NO_ROOM);
+	capture->no_room += !whole;
+	return err;
 }
 
 /*
@@ -189,9 +219,11 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 		last->ran_ns += vcpu->ran_ns;
 		if (first)
 			last->state = (uint8_t)vcpu->state;
-		if (vcpu->same || vcpu->given_up)
+		if (vcpu->same || vcpu->given_up ||
+		    (capture->host && !host_view_holds(capture->host, i, vcpu, first)))
 			continue;
-		err = unwind_vcpu(capture, i, last, deeper);
+		err = capture->host ? unwind_host(capture, i, last, deeper)
+				    : unwind_vcpu(capture, i, last, deeper);
 		last->thread = 0;
 		if (!err && vcpu->thread.there)
 			err = identify(capture, i, last);
@@ -318,7 +350,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 
 	capture->max_frames = options->max_frames ? options->max_frames : FRAMES_DEFAULT;
 	capture->method = options->method;
-	capture->frames = calloc(capture->max_frames, sizeof(*capture->frames));
+	capture->frames = calloc(capture->max_frames + HOST_VIEW_FRAMES, sizeof(*capture->frames));
 	capture->entries = calloc(vcpus, sizeof(*capture->entries));
 	capture->depths = calloc(vcpus, sizeof(*capture->depths));
 	capture->last = calloc(vcpus, sizeof(*capture->last));
@@ -346,7 +378,10 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 				      &capture->interpreter);
 	if (capture->interpreter)
 		capture->replace = merge;
-	capture->anew = capture->interpreter;
+	if (!err && options->host_images)
+		err = host_view_new(options->host_images, options->stand_ins, capture->sample,
+				    &capture->host);
+	capture->anew = capture->interpreter || capture->host;
 	return err;
 }
 
@@ -376,6 +411,7 @@ void capture_free(struct capture *capture)
 		return;
 	unwinder_free(capture->unwinder);
 	interpreter_free(capture->interpreter);
+	host_view_free(capture->host);
 	code_cache_free(capture->code_cache);
 	sample_free(capture->sample);
 	thread_numbers_free(capture->threads);

@@ -200,6 +200,37 @@ struct error *interpreter_merge(struct interpreter *interpreter, const struct vc
 void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out);
 
 /*
+ * The host's side of vCPUs, of a target that sees it: puts one frame for the vCPU, and one for where its
+ * thread was, around the frames that it had there. Functions of the host are told by their names
+ * (stand_ins.h), for their addresses may be the guest's, too.
+ */
+struct host_view;
+
+/* All must outlive it. From then on the sample has the host's side of vCPUs. */
+struct error *host_view_new(const struct images *images, struct stand_ins *stand_ins,
+			    struct sample *sample, struct host_view **out);
+void host_view_free(struct host_view *view);
+
+/* Room for frames that takes at least. */
+#define HOST_VIEW_FRAMES (2 * HOST_FRAMES + HOST_VIEW_AROUND)
+#define HOST_VIEW_AROUND 2u
+
+/*
+ * False if the vCPU of a sample that was taken again was somewhere else the first time: what was seen
+ * then stays.
+ */
+bool host_view_holds(struct host_view *view, uint32_t i, const struct vcpu_sample *vcpu,
+		     bool first);
+
+/* The frames of a vCPU whose guest did not run, or is not known; `frames` has room for HOST_VIEW_FRAMES. */
+struct error *host_view_frames(struct host_view *view, const struct vcpu_sample *vcpu,
+			       struct frame *frames, struct unwind_result *out);
+
+/* Puts the frames around; there is room for HOST_VIEW_AROUND more. */
+struct error *host_view_enclose(struct host_view *view, uint32_t i, const struct vcpu_sample *vcpu,
+				struct frame *frames, struct unwind_result *out);
+
+/*
  * Registers with which the kernel's memory is read: of a vCPU of the sample that sees the kernel, one
  * that is in it if there is one. `beside`: in user mode, by the page tables that go with its own, where
  * the kernel has two for each program. False: no vCPU can see one.

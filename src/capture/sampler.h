@@ -58,6 +58,8 @@ struct sampler_options {
 	double waits_cost; /* CPU time that this takes at most, as a share of time; 0: no bound */
 	/* Gets the functions of an interpreter (runtime/runtime.h), if the guest is one; NULL: they are not wanted. */
 	struct stand_ins *stand_ins;
+	/* Files of the host's kernel and of the monitor, by their addresses; NULL: the host's side is not wanted. */
+	const struct images *host_images;
 	enum unwind_method method;	   /* UNWIND_AUTO is the default */
 	const volatile sig_atomic_t *stop; /* the loop ends soon after this is set */
 	/* The loop ends as if its time were over soon after this is not `change` any more, but lasts a second; NULL: none. */
@@ -119,6 +121,14 @@ struct sampler_result {
 struct error *sampler_run(struct target *target, struct stacks *stacks,
 			  const struct sampler_options *options, const struct sampler_sink *sink,
 			  struct sampler_result *result);
+
+/*
+ * Puts what the guest was left for into the recording, if the target tells: as stacks, so that names
+ * are found as for these. Before names are looked up.
+ */
+struct error *host_exits_record(struct target *target, const struct images *images,
+				struct stand_ins *stand_ins, struct stacks *stacks,
+				struct recording_writer *writer);
 
 /*
  * While a guest is paused, nothing else on this host should get our CPU, and

@@ -122,6 +122,7 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 		return cmd_usage_error(&verb_flamegraph, "a page shows states of vCPUs: threads "
 							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
+	options->load.filter.exits = options->outer.exits;
 	options->sources.only_directory = true;
 	if (options->sources.directory && !options->html)
 		return cmd_usage_error(&verb_flamegraph, "--source-dir: lines of sources are in "

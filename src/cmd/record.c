@@ -217,6 +217,21 @@ static const struct option_row own_options[] = {
 		 "second one, and so on, to come close to\n.Fl -frequency .\n"
 		 "Sampling is switched on by a word in the guest's memory, and ends with the "
 		 "recording, or some 3 s after\n.Nm uniprof\nhas ended in whatever way."},
+	{"host", NULL, 0, take_true, offsetof(struct record_args, session.host),
+	 .text = "of a guest of KVM, sample the host's side of each virtual CPU, too, and count "
+		 "exits",
+	 .more = "Each virtual CPU is one frame, and below it\n.Li [guest]\nwith the guest's "
+		 "functions while these run;\n.Li [entry and exit]\nwhile KVM enters or leaves the "
+		 "guest, of which the kernel knows no stack;\n.Li [exits]\nwhile KVM works for the "
+		 "guest, and\n"
+		 ".Li [VMM]\nwhile the monitor does, with functions of the host's kernel and of "
+		 "the "
+		 "monitor;\n.Li [idle]\nwhile the guest has halted it\n"
+		 ".Pq Fl -state Ns = Ns Li all .\n"
+		 "Callers in the monitor are found by frame pointers, and are guesses.\n"
+		 "All is read by BPF, and nothing is stopped.\n"
+		 "What the guest was left for is counted, by reason and by the instruction that "
+		 "caused it:\n.Xr uniprof-report 1 , Fl -by Ns = Ns Li exit ."},
 	{"together", NULL, 0, take_true, offsetof(struct record_args, together),
 	 .text = "several guests into one recording, -o FILE, each of them as the outermost frame "
 		 "of its stacks (see uniprof merge)",
@@ -249,6 +264,12 @@ static struct error *parse(int argc, char **argv, struct session_options *out, c
 	if (!err && session->inside && (session->via || session->snapshot || session->waits))
 		err = cmd_usage_error(&verb_record, "--inside goes with none of --via, --snapshot "
 						    "and --threads");
+	if (!err && session->host &&
+	    (session->inside || session->via || session->snapshot || session->always_pause))
+		err = cmd_usage_error(&verb_record, "--host goes with none of --inside, --via, "
+						    "--snapshot and --always-pause");
+	if (session->host)
+		session->via = "host";
 	if (!err && session->parallel && session->output && !strcmp(session->output, "-"))
 		err = cmd_usage_error(&verb_record, "-o -: one guest, please");
 	if (!err && options.together && (!session->parallel || !session->output))
@@ -311,7 +332,9 @@ static struct error *record_one(void *ctx, const char *guest)
 					    : target_open(guest, options->via, &target);
 
 	if (err)
-		return err;
+		return options->host && err->kind == ERR_USAGE
+			       ? error_prefix(err, "--host is for guests of KVM")
+			       : err;
 	path = path_of(target, options);
 	err = path ? preopen_output(path) : error_no_memory();
 	if (!err)

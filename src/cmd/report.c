@@ -34,11 +34,12 @@ static struct error *take_keys(const struct option_row *row, const char *text, v
 	struct report_options *options = to;
 	const char *bad;
 
-	if (group_by_parse(text, &options->keys, &bad))
+	options->load.filter.exits = !strcmp(text, "exit");
+	if (options->load.filter.exits || group_by_parse(text, &options->keys, &bad))
 		return NULL;
 	return cmd_usage_error(&verb_report,
 			       "--by %s: \"%.*s\" is none of function, line, file, image, vcpu, "
-			       "state, process, thread, or is there twice",
+			       "state, process, thread, or is there twice, or exit with others",
 			       text, (int)strcspn(bad, ","), bad);
 }
 
@@ -108,15 +109,17 @@ static struct error *take_min(const struct option_row *row, const char *value, v
 static const struct option_row own_options[] = {
 	{"by", "KEYS", 'b', take_keys,
 	 .text = "by function (the default), line, file, image, vcpu, state, process, thread, or "
-		 "several with commas",
+		 "several with commas; or by exit (record --host)",
 	 .more = "By\n.Li line\nthe function stands where no line is known;\n.Li file\n"
 		 "is that of the source,\n.Li image\nthe file that the code came from.\n"
 		 "By state, all states are shown unless\n.Fl -state\nsays which.\n"
 		 "By\n.Li process\nor\n.Li thread\nof a Linux guest, each name that one had has a "
 		 "row.\n"
+		 "By\n.Li exit ,\nhow often virtual CPUs have left the guest: each exit counts "
+		 "once, below the reason for it where the guest's code was that caused it.\n"
 		 "perf's\n.Li symbol , srcline , srcfile , dso , cpu , pid\nand\n.Li tid\nare "
 		 "understood.",
-	 .values = "function line file image vcpu state process thread"},
+	 .values = "function line file image vcpu state process thread exit"},
 	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
 	 .text = "show N rows (default: 40, trees all; 0: all)"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
@@ -203,7 +206,7 @@ static const char *useless(const struct report_options *options)
 
 	if (!heat && options->view != REPORT_ANNOTATION)
 		return NULL;
-	if (!by_function(options))
+	if (!by_function(options) || options->load.filter.exits)
 		return "--by";
 	if (options->rows != NOT_GIVEN)
 		return "-n";
@@ -220,9 +223,13 @@ static const char *useless(const struct report_options *options)
 
 static struct error *complete(struct report_options *options)
 {
-	const bool flat = options->view == REPORT_FLAT || options->view == REPORT_ANNOTATION;
 	const char *option = useless(options);
+	bool flat;
 
+	/* A reason stands around the code that it was met in. */
+	if (options->load.filter.exits && options->view == REPORT_FLAT)
+		options->view = REPORT_DOWN;
+	flat = options->view == REPORT_FLAT || options->view == REPORT_ANNOTATION;
 	if (option)
 		return cmd_usage_error(&verb_report, "%s: %s does not go with it",
 				       options->view == REPORT_HEAT

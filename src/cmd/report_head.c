@@ -90,6 +90,16 @@ static void put_samples(const struct profile *profile, FILE *out)
 		percent(profile->states[VCPU_BLOCKED].weight_ns, all));
 }
 
+/* Profiles of exits, which are counted and not sampled. */
+static void put_exits(const struct profile *profile, FILE *out)
+{
+	const double seconds = (double)profile_elapsed_ns(profile) / 1e9;
+	const uint64_t all = profile->selected.samples;
+
+	fprintf(out, "exits    %" PRIu64 " in %.1f s, %.0f/s; shares are of exits\n", all, seconds,
+		seconds > 0 ? (double)all / seconds : 0);
+}
+
 static void put_pauses(const struct profile *profile, FILE *out)
 {
 	fprintf(out,
@@ -231,6 +241,8 @@ void report_put_head(const struct report *report, const struct tty_writer *write
 	put_guest(loaded->profile, writer->out);
 	if (import_is_target(loaded->profile->info.target)) {
 		put_import(loaded->profile, writer->out);
+	} else if (report->options->load.filter.exits) {
+		put_exits(loaded->profile, writer->out);
 	} else {
 		put_samples(loaded->profile, writer->out);
 		put_pauses(loaded->profile, writer->out);
@@ -238,7 +250,8 @@ void report_put_head(const struct report *report, const struct tty_writer *write
 		put_waits(loaded->profile, report->options->load.filter.states, writer->out);
 		put_skid(loaded->profile, writer->out);
 	}
-	put_trust(loaded, writer->out);
+	if (!report->options->load.filter.exits)
+		put_trust(loaded, writer->out);
 	if (!loaded->profile->selected.samples)
 		put_left_out(loaded->profile, report->options->load.filter.states, writer->out);
 	put_selection(report, writer->out);

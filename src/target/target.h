@@ -94,6 +94,42 @@ struct vcpu_account {
 	int64_t owed_ns;     /* CPU time used for which it was not seen running, lately */
 };
 
+/* Where the thread of a vCPU was, of targets that see the host, too. */
+enum host_place {
+	HOST_GUEST, /* the guest's code ran */
+	HOST_SWITCH, /* the hypervisor was entering the guest or had just left it: its kernel knows no stack */
+	HOST_EXIT,    /* the hypervisor in the host's kernel worked for the guest */
+	HOST_MONITOR, /* the monitor ran, or the kernel for it */
+	HOST_HALTED,  /* the guest has halted its vCPU */
+	HOST_PLACES
+};
+
+/* Frames of each of the host's stacks, at most. */
+#define HOST_FRAMES 127u
+
+/* The host's side of a vCPU. */
+struct host_stack {
+	enum host_place place;
+	/* Its registers and its stack were read; else nothing is known of the guest. */
+	bool guest_known;
+	/* Frames of the kernel's stack up to this function are of the sample itself; NULL: none are. */
+	const char *skip;
+	uint32_t kernel, user; /* frames of the kernel, and of the monitor's program behind them */
+	uint64_t at
+		[2 *
+		 HOST_FRAMES]; /* innermost first; all but the first of each are return addresses */
+};
+
+/* Exits of a vCPU for one reason, at one place of the guest's code. */
+struct vcpu_exits {
+	uint32_t vcpu;
+	const char *reason; /* "npf" */
+	bool caused;	    /* by code of the guest, which is at: */
+	bool user;	    /* in user mode */
+	uint64_t address;
+	uint64_t count;
+};
+
 /* One vCPU of a sample. The buffers are the sample's own, allocated by sample_new. */
 struct vcpu_sample {
 	struct vcpu_request request;
@@ -112,7 +148,8 @@ struct vcpu_sample {
 	struct vcpu_account account;
 	struct thread_copy thread; /* what the sample's request asks for */
 	struct runtime_copy
-		*runtime; /* the caller's, for what the request asks for; NULL: nothing */
+		*runtime;	 /* the caller's, for what the request asks for; NULL: nothing */
+	struct host_stack *host; /* the caller's, of targets that see the host; NULL: not wanted */
 };
 
 struct sample_request {
@@ -235,6 +272,11 @@ struct target {
 	bool follows_tables;
 	/* Set by open: nothing in it ever changes, so that one sample shows all of it. */
 	bool still;
+	/* Set by open: sample() tells the host's side of each vCPU, and exits() is there. */
+	bool sees_host;
+	/* ... and the files whose code the monitor has mapped: all of these. */
+	const struct target_file *host_files;
+	size_t n_host_files;
 	/* Set by whoever wants it: stop the guest for each sample, even where it could be read without. */
 	bool always_pause;
 };
@@ -329,6 +371,10 @@ struct target_ops {
 	 * sample(), by those that its kernel has. NULL: the vCPU has no others.
 	 */
 	void (*kernel_mmu)(struct target *target, uint32_t vcpu, struct mmu *mmu);
+
+	/* Calls `each` for what the vCPUs have left the guest for since it was opened. NULL: not known. */
+	void (*exits)(struct target *target,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
 
 	/*
 	 * Calls `each` for every guest there is. ERR_DENIED: cannot look. NULL:

@@ -167,16 +167,19 @@ static struct error *take_outer(const struct option_row *row, const char *value,
 	const int i = option_word(row, value);
 
 	if (i < 0)
-		return option_error(row, value, "it is process or thread");
-	*options = (struct outer_options){.by = value, .key = keys[i]};
+		return option_error(row, value, "it is process, thread or exit");
+	*options = i < (int)(sizeof(keys) / sizeof(*keys))
+			   ? (struct outer_options){.by = value, .key = keys[i]}
+			   : (struct outer_options){.exits = true};
 	return NULL;
 }
 
 const struct option_row load_outer_options[] = {
 	{"by", "KEY", 0, take_outer,
 	 .text = "the processes or threads of a Linux guest stand around their functions: process "
-		 "or thread",
-	 .values = "process thread"},
+		 "or thread; or, with exit, the reasons for which virtual CPUs have left the guest "
+		 "around the functions that caused it, each exit counted once (record --host)",
+	 .values = "process thread exit"},
 	{0}};
 
 const struct option_row load_source_options[] = {
@@ -504,6 +507,9 @@ static struct error *check_filter(const struct profile_filter *filter,
 					   : NULL;
 	struct error *err = check_vcpus(filter, profile);
 
+	if (!err && filter->exits && !profile->selected.samples)
+		return error_new(ERR_USAGE, "--by exit: the recording has no exits: record --host "
+					    "makes one that has");
 	if (!err && profile->info.timeless && (filter->from_ns || filter->to_ns))
 		return error_new(ERR_USAGE,
 				 "the samples of this profile have no times: --from and --to "

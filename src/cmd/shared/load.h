@@ -36,6 +36,7 @@ void load_defaults(struct load_options *options);
 /* The outermost nodes of pictures and stacks, instead of the outermost functions. */
 struct outer_options {
 	const char *by;	    /* NULL: none */
+	bool exits;	    /* what counts are exits: profile_filter.exits */
 	enum group_key key; /* GROUP_PROCESS or GROUP_THREAD */
 };
 

@@ -68,9 +68,10 @@ struct session {
 	const struct session_options *options;
 	const char *path;
 	struct target *target;
-	const struct stacks *stacks;
+	struct stacks *stacks;
 	struct stand_ins *stand_ins; /* functions of an interpreter; NULL: not wanted */
 	const struct images *images;
+	struct images *host_images; /* NULL: the host's side is not wanted */
 	struct image_locator *locator;
 	struct recording_info info;
 	struct recording_writer *writer; /* NULL: before the first sample */
@@ -232,14 +233,6 @@ static struct error *on_thread(void *ctx, const struct recorded_thread *thread)
 	return err ? err : recording_thread(session->writer, thread);
 }
 
-void session_note(void *ctx, bool warning, const char *text)
-{
-	const struct session_options *options = ctx;
-
-	if (warning ? !options->quiet : options->verbose)
-		cmd_say("%s%s", warning ? "warning: " : "", text);
-}
-
 static void on_missed(void *ctx, uint64_t periods, uint64_t late_ns)
 {
 	cmd_say("%" PRIu64 " deadline%s missed, %.6f s behind", periods, periods == 1 ? "" : "s",
@@ -355,6 +348,9 @@ static struct error *finish(struct session *session, const struct sampler_result
 		recording_abandon(session->writer);
 		return err;
 	}
+	err = error_first(err,
+			  host_exits_record(session->target, session->images, session->stand_ins,
+					    session->stacks, session->writer));
 	err = error_first(err, record_names(session));
 	err = error_first(err, session_images(session, &last));
 	if (!same_images(&last, &session->info.images))
@@ -462,6 +458,7 @@ static struct error *sample(struct session *session, struct target *target, stru
 	sampler.locator = session->locator;
 	sampler.threads = true;
 	sampler.stand_ins = session->stand_ins;
+	sampler.host_images = session->host_images;
 	sampler.waits = options->waits ? options->thread_budget : 0;
 	err = sampler_run(target, stacks, &sampler, &sink, result);
 	return err || session->segment ? err : image_locator_end(session->locator);
@@ -522,10 +519,13 @@ struct error *session_record(struct target *target, const struct session_options
 	if (!err)
 		err = session_load_images(target, options, &own);
 	/* Segments have none: the next session's numbers would be other functions'. */
-	if (!err && !options->no_python)
+	if (!err && (!options->no_python || target->sees_host))
 		err = stand_ins_new(&session.stand_ins);
+	if (!err)
+		err = session_load_host_images(target, options, &session.host_images);
 	err = err ? err : record(&session, target, own, result);
 	image_locator_free(session.locator);
+	images_free(session.host_images);
 	stand_ins_free(session.stand_ins);
 	if (images)
 		*images = own;

@@ -19,6 +19,7 @@ struct session_options {
 	uint32_t thread_budget;	 /* and so many of all are looked at in a tick */
 	bool always_pause;
 	bool inside;	/* the guest samples itself */
+	bool host;	/* the host's side of vCPUs is sampled, too */
 	bool no_python; /* stacks of interpreters stay as they are */
 	bool print_missed;
 	bool verbose;
@@ -43,6 +44,14 @@ struct error *session_check(const struct target *target, const struct session_op
  * caller opens the outputs (base/preopen.h), as it knows them.
  */
 struct error *session_confine(const struct target *target, const struct session_options *options);
+
+/*
+ * Loads the files of the host's kernel and of the monitor, for names. *images stays NULL for a
+ * target that does not see the host.
+ */
+struct error *session_load_host_images(const struct target *target,
+				       const struct session_options *options,
+				       struct images **images);
 
 /* Gives up all rights, and tells which protections are in force, or missing. */
 void session_drop_rights(const struct target *target, const struct session_options *options);

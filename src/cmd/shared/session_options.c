@@ -131,6 +131,14 @@ void session_defaults(struct session_options *options)
 	options->sampler.waits_cost = WAITS_COST_DEFAULT;
 }
 
+void session_note(void *ctx, bool warning, const char *text)
+{
+	const struct session_options *options = ctx;
+
+	if (warning ? !options->quiet : options->verbose)
+		cmd_say("%s%s", warning ? "warning: " : "", text);
+}
+
 struct error *session_check(const struct target *target, const struct session_options *options)
 {
 	if (!options->waits || strcmp(target->ops->scheme, "gdb") != 0)
@@ -139,14 +147,14 @@ struct error *session_check(const struct target *target, const struct session_op
 				    "runs: name the guest as qemu:, kvm: or xen:");
 }
 
-/* Loads the files that the target found mapped in the guest; skips those that cannot be read. */
-static struct error *load_mapped_files(const struct target *target,
+/* Loads files that are mapped in a process; skips those that cannot be read. */
+static struct error *load_mapped_files(const struct target_file *files, size_t n,
 				       const struct session_options *options, struct images *images)
 {
-	for (size_t i = 0; i < target->n_files; i++) {
-		const struct image_spec spec = {.path = target->files[i].path,
+	for (size_t i = 0; i < n; i++) {
+		const struct image_spec spec = {.path = files[i].path,
 						.has_address = true,
-						.address = target->files[i].address,
+						.address = files[i].address,
 						.names = true};
 		struct error *err = images_load(images, &spec, NULL);
 
@@ -199,7 +207,7 @@ struct error *session_load_images(const struct target *target,
 	if (err || options->files.n)
 		return err;
 	if (target->n_files)
-		return load_mapped_files(target, options, *images);
+		return load_mapped_files(target->files, target->n_files, options, *images);
 	if (!*target->info.image)
 		return NULL;
 	if (is_linux(&target->info))
@@ -211,6 +219,31 @@ struct error *session_load_images(const struct target *target,
 		tell_names(&target->info, images_file(*images, 0));
 	error_free(err);
 	return NULL;
+}
+
+/* Symbols of the host's kernel and of its modules, at their addresses (proc(5)). */
+#define HOST_SYMBOLS "/proc/kallsyms"
+
+struct error *session_load_host_images(const struct target *target,
+				       const struct session_options *options,
+				       struct images **images)
+{
+	const struct image_spec kernel = {.path = HOST_SYMBOLS, .names = true, .names_only = true};
+	struct error *err;
+
+	if (!target->sees_host)
+		return NULL;
+	err = images_new(images);
+	if (err)
+		return err;
+	images_names_and_code(*images);
+	if (!options->keep_rights)
+		images_sandbox(*images);
+	err = images_load(*images, &kernel, NULL);
+	if (err && !options->quiet)
+		cmd_say("no names of the host's kernel: %s", err->text);
+	error_free(err);
+	return load_mapped_files(target->host_files, target->n_host_files, options, *images);
 }
 
 void session_drop_rights(const struct target *target, const struct session_options *options)
@@ -238,6 +271,10 @@ struct error *session_confine(const struct target *target, const struct session_
 		err = debug_file_preopen_beside(target->info.image);
 	for (size_t i = 0; i < target->n_files && !err; i++)
 		err = preopen_input(target->files[i].path);
+	for (size_t i = 0; i < target->n_host_files && !err; i++)
+		err = preopen_input(target->host_files[i].path);
+	if (!err && target->sees_host)
+		err = preopen_input(HOST_SYMBOLS);
 	if (!err && !options->files.n && *target->info.image)
 		err = debuginfod_preopen(target->info.image);
 	if (!err)

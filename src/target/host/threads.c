@@ -547,8 +547,8 @@ static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, i
 		vcpu->ran_ns = 0;
 	} else if (sample_nostop(stops, i, vcpu, &time, runnable, usual_ns)) {
 		return;
-	} else if (letter == UNINTERRUPTIBLE) {
-		could_not_stop(thread, vcpu, false);
+	} else if (letter == UNINTERRUPTIBLE || stops->never) {
+		could_not_stop(thread, vcpu, stops->never && runnable);
 	} else {
 		read_stopped(stops, i, sample, runnable, usual_ns);
 	}

@@ -126,6 +126,7 @@ struct stops {
 	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);
 	void *ctx;
+	bool never;		 /* stop none, even where read_nostop does not work */
 	struct stops_seen *seen; /* of each thread */
 };
 

@@ -16,7 +16,8 @@ struct error *bpf_try(void)
 	return error_new(ERR_DENIED, "this uniprof was built without BPF");
 }
 
-struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct bpf_reader **out)
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
+			     struct bpf_reader **out)
 {
 	return error_new(ERR_DENIED, "this uniprof was built without BPF");
 }
@@ -52,4 +53,19 @@ bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thr
 		     bool *on_cpu)
 {
 	return false;
+}
+
+bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		   bool *on_cpu)
+{
+	return false;
+}
+
+void bpf_reader_host_sleeps(struct bpf_reader *bpf, uint64_t until_ns)
+{
+}
+
+void bpf_reader_exits(const struct bpf_reader *bpf,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
+{
 }

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The BPF program that reads vCPUs (vcpu.bpf.c): loads it, or says why it cannot be loaded. */
+/*
+ * The BPF program that reads vCPUs (vcpu.bpf.c): loads it, or says why it cannot be loaded; and
+ * its part for the host's side (record --host): where a thread was, the stacks of the kernel and of
+ * the monitor's program, and what the guest was left for.
+ */
 
-#include "target/kvm/bpf_reader.h"
+#include "target/kvm/bpf_parts.h"
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-
-#include "target/kvm/bpf_shared.h"
-#include "vcpu.skel.h"
+#include "target/window.h"
 
 const char bpf_feature[] = "with BPF";
 
@@ -78,7 +80,22 @@ const char *bpf_missing(void)
 /* Asked for only when the program does not load; the last of it counts. */
 #define LOG_BYTES (4u << 20)
 
-struct error *bpf_program_load(uint32_t vcpus, struct vcpu_bpf **out)
+/* What is for --host alone is left out without it. */
+static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
+{
+	bpf_map__set_max_entries(program->maps.vcpus, vcpus);
+	program->rodata->with_host = host;
+	bpf_program__set_autoload(program->progs.at_interrupt, host);
+	bpf_program__set_autoload(program->progs.at_wake, host);
+	bpf_program__set_autoload(program->progs.learn_sampler, host);
+	bpf_program__set_autoload(program->progs.at_exit, host);
+	if (!host)
+		return;
+	bpf_map__set_max_entries(program->maps.tasks, vcpus);
+	bpf_map__set_max_entries(program->maps.exits, vcpus);
+}
+
+struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 {
 	char *log = calloc(1, LOG_BYTES);
 	LIBBPF_OPTS(bpf_object_open_opts, options, .kernel_log_buf = log,
@@ -92,7 +109,7 @@ struct error *bpf_program_load(uint32_t vcpus, struct vcpu_bpf **out)
 	libbpf_set_print(NULL);
 	*out = vcpu_bpf__open_opts(&options);
 	if (*out) {
-		bpf_map__set_max_entries((*out)->maps.vcpus, vcpus);
+		choose_parts(*out, vcpus, host);
 		rc = vcpu_bpf__load(*out);
 		err = rc ? not_loaded(log, -rc) : NULL;
 	} else {
@@ -105,8 +122,247 @@ struct error *bpf_program_load(uint32_t vcpus, struct vcpu_bpf **out)
 struct error *bpf_try(void)
 {
 	struct vcpu_bpf *program;
-	struct error *err = bpf_program_load(1, &program);
+	struct error *err = bpf_program_load(1, false, &program);
 
 	vcpu_bpf__destroy(program);
 	return err;
+}
+
+/* The kernel's entries of the interrupts that sample (arch/x86/include/asm/idtentry.h). */
+#define OUR_INTERRUPT	"asm_sysvec_call_function_single"
+#define CLOCK_INTERRUPT "asm_sysvec_apic_timer_interrupt"
+
+_Static_assert((int)PLACE_GUEST == HOST_GUEST && (int)PLACE_SWITCH == HOST_SWITCH &&
+		       (int)PLACE_EXIT == HOST_EXIT && (int)PLACE_MONITOR == HOST_MONITOR &&
+		       (int)PLACE_HALTED == HOST_HALTED,
+	       "the program's places are those of samples");
+_Static_assert(SHARED_HOST_FRAMES == HOST_FRAMES, "as many frames as a sample has");
+
+struct error *bpf_host_attach(struct bpf_reader *u)
+{
+	struct bpf_program *const programs[HOST_LINKS] = {u->program->progs.at_interrupt,
+							  u->program->progs.at_wake,
+							  u->program->progs.at_exit};
+	static const char *const at[HOST_LINKS] = {"call_function_single_entry", "sched_waking",
+						   "kvm_exit"};
+	LIBBPF_OPTS(bpf_test_run_opts, once);
+
+	if (bpf_prog_test_run_opts(bpf_program__fd(u->program->progs.learn_sampler), &once))
+		return bpf_refused("running the program in the kernel", errno);
+	u->exits = bpf_map_in(u->program->maps.exits);
+	if (!u->exits)
+		return bpf_refused("sharing memory with the program in the kernel", errno);
+	for (int k = 0; k < HOST_LINKS; k++) {
+		u->host_links[k] = bpf_program__attach_raw_tracepoint(programs[k], at[k]);
+		if (!u->host_links[k])
+			return error_errno(ERR_DENIED, errno, "the kernel's tracepoint %s", at[k]);
+	}
+	return NULL;
+}
+
+void bpf_host_detach(struct bpf_reader *u)
+{
+	for (int k = 0; k < HOST_LINKS; k++)
+		bpf_link__destroy(u->host_links[k]);
+	if (u->exits)
+		bpf_map_out(u->exits, u->program->maps.exits);
+}
+
+/* Appends one of the stacks; it may be empty, or have failed. Returns its frames. */
+static uint32_t take_frames(struct host_stack *host, int32_t bytes, const __u64 *frames)
+{
+	const uint32_t n = bytes > 0 ? (uint32_t)bytes / sizeof(*frames) : 0;
+	const uint32_t kept = n < HOST_FRAMES ? n : HOST_FRAMES;
+
+	memcpy(host->at + host->kernel, frames, kept * sizeof(*frames));
+	return kept;
+}
+
+static void take_host(const struct bpf_host *seen, struct host_stack *host)
+{
+	*host = (struct host_stack){
+		.place = seen->place < HOST_PLACES ? (enum host_place)seen->place : HOST_EXIT};
+	host->kernel = take_frames(host, seen->kernel, seen->kernel_stack);
+	host->user = take_frames(host, seen->user, seen->user_stack);
+}
+
+static void forget_stacks(struct vcpu_sample *vcpu)
+{
+	vcpu->stack.len = 0;
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
+		vcpu->others[k].len = 0;
+}
+
+bool bpf_reader_host_waits(const struct bpf_reader *u, uint32_t i, const struct thread_time *time,
+			   struct vcpu_sample *vcpu)
+{
+	const struct bpf_vcpu *shared = &u->vcpus[i];
+	struct bpf_regs left;
+
+	if (!time->known || !bpf_regs_copy(&shared->left, &left) ||
+	    left.timeslices != time->timeslices)
+		return false;
+	take_host(&shared->host_left, vcpu->host);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&shared->left.round, __ATOMIC_RELAXED) != left.round)
+		return false;
+	forget_stacks(vcpu);
+	vcpu->host->guest_known = bpf_reader_is_checked(u, i, WHEN_WAITING) &&
+				  bpf_regs_take(&u->at[i], &left, &vcpu->regs);
+	return true;
+}
+
+/*
+ * Asks the event for what it does anyway: its CPU is interrupted for that, if the thread has one, and
+ * has answered when this returns.
+ */
+static bool ask_now(struct bpf_reader *u, uint32_t i, const struct vcpu_sample *vcpu)
+{
+	struct bpf_vcpu *shared = &u->vcpus[i];
+	__u64 period_ns = TICK_NS;
+
+	bpf_want_stacks(shared, vcpu);
+	__atomic_store_n(&shared->asked_now, shared->asked_now + 1, __ATOMIC_RELEASE);
+	return !ioctl(u->at[i].tick, PERF_EVENT_IOC_PERIOD, &period_ns) &&
+	       __atomic_load_n(&shared->answered_now, __ATOMIC_ACQUIRE) == shared->asked_now;
+}
+
+/* Takes an answer that is there; true if a page of the guest's stack was brought, so that to ask again shows more. */
+static bool take_answer(struct bpf_reader *u, uint32_t i, const char *skip,
+			struct vcpu_sample *vcpu)
+{
+	const struct bpf_vcpu *shared = &u->vcpus[i];
+	struct host_stack *host = vcpu->host;
+
+	take_host(&shared->host_now, host);
+	host->skip = skip;
+	forget_stacks(vcpu);
+	if (host->place != HOST_GUEST)
+		return false;
+	host->guest_known = bpf_regs_believed(u, i, &shared->now) &&
+			    bpf_regs_take(&u->at[i], &shared->now, &vcpu->regs);
+	if (!host->guest_known)
+		return false;
+	bpf_take_stacks(shared, vcpu);
+	return shared->missing && bpf_bring_page(u, shared);
+}
+
+bool bpf_reader_host_now(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
+{
+	bool again = true;
+
+	for (int round = 0; again && round < ROUNDS; round++) {
+		/* Pages are brought for a stack of the guest: that it is gone meanwhile says nothing. */
+		if (!ask_now(u, i, vcpu))
+			return round;
+		again = take_answer(u, i, OUR_INTERRUPT, vcpu);
+	}
+	return true;
+}
+
+void bpf_reader_host_sleeps(struct bpf_reader *u, uint64_t until_ns)
+{
+	for (uint32_t i = 0; i < u->n; i++) {
+		struct bpf_vcpu *shared = &u->vcpus[i];
+
+		shared->woken_ns = 0;
+		__atomic_store_n(&shared->asked_wake, 1, __ATOMIC_RELEASE);
+	}
+	u->sleeps_until_ns = until_ns;
+}
+
+bool bpf_reader_host_woken(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
+{
+	struct bpf_vcpu *shared = &u->vcpus[i];
+	const uint64_t woken_ns = __atomic_load_n(&shared->woken_ns, __ATOMIC_ACQUIRE);
+
+	__atomic_store_n(&shared->asked_wake, 0, __ATOMIC_RELEASE);
+	shared->woken_ns = 0;
+	bpf_want_stacks(shared, vcpu);
+	if (!woken_ns || woken_ns < u->sleeps_until_ns)
+		return false;
+	(void)take_answer(u, i, CLOCK_INTERRUPT, vcpu);
+	return true;
+}
+
+static const char *reason_text(uint32_t reason)
+{
+	static const struct {
+		uint32_t reason;
+		const char *text;
+	} texts[] = {
+		/* AMD APM vol. 2, appendix C. */
+		{0x000, "read cr0"},
+		{0x003, "read cr3"},
+		{0x004, "read cr4"},
+		{0x008, "read cr8"},
+		{0x010, "write cr0"},
+		{0x013, "write cr3"},
+		{0x014, "write cr4"},
+		{0x018, "write cr8"},
+		{0x041, "debug exception"},
+		{0x043, "breakpoint"},
+		{0x046, "invalid opcode"},
+		{0x04e, "page fault"},
+		{0x051, "alignment check"},
+		{0x052, "machine check"},
+		{0x060, "interrupt"},
+		{0x061, "nmi"},
+		{0x062, "smi"},
+		{0x064, "interrupt window"},
+		{0x065, "write cr0, selected"},
+		{0x06e, "rdtsc"},
+		{0x06f, "rdpmc"},
+		{0x072, "cpuid"},
+		{0x074, "iret"},
+		{0x076, "invd"},
+		{0x077, "pause"},
+		{0x078, "hlt"},
+		{0x079, "invlpg"},
+		{0x07a, "invlpga"},
+		{0x07b, "port"},
+		{0x07c, "msr"},
+		{0x07f, "shutdown"},
+		{0x081, "hypercall"},
+		{0x087, "rdtscp"},
+		{0x089, "wbinvd"},
+		{0x08a, "monitor"},
+		{0x08b, "mwait"},
+		{0x08d, "xsetbv"},
+		{0x400, "nested page fault"},
+		{0x401, "avic, incomplete ipi"},
+		{0x402, "avic, no acceleration"},
+	};
+
+	for (size_t k = 0; k < sizeof(texts) / sizeof(*texts); k++)
+		if (texts[k].reason == reason)
+			return texts[k].text;
+	return "other reasons";
+}
+
+static void tell_exits(uint32_t i, const struct bpf_exits *exits,
+		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
+{
+	for (unsigned k = 0; k < SHARED_EXITS; k++) {
+		const struct bpf_exit *at = &exits->at[k];
+
+		if (at->reason)
+			each(ctx, &(struct vcpu_exits){.vcpu = i,
+						       .reason = reason_text(at->reason - 1),
+						       .caused = at->rip,
+						       .user = at->user,
+						       .address = at->rip,
+						       .count = at->count});
+	}
+	if (exits->lost)
+		each(ctx, &(struct vcpu_exits){.vcpu = i,
+					       .reason = "not kept apart",
+					       .count = exits->lost});
+}
+
+void bpf_reader_exits(const struct bpf_reader *u,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
+{
+	for (uint32_t i = 0; i < u->n && u->exits; i++)
+		tell_exits(i, &u->exits[i], each, ctx);
 }

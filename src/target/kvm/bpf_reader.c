@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/kvm/bpf_reader.h"
+#include "target/kvm/bpf_parts.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -11,17 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-
 #include "base/clock.h"
 #include "target/host/memory.h"
-#include "target/kvm/bpf_shared.h"
 #include "target/window.h"
-#include "vcpu.skel.h"
-
-/* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
-#define TICK_NS 10000u
 
 /* Longer than an interrupt takes to come to a CPU that is not ours; bringing pages takes a few rounds. */
 #define PATIENCE_MS 1
@@ -29,7 +21,6 @@
 /* Before a tick that is compared, so that the guest has run since it was left last; and how long to watch for that. */
 #define RUN_NS	300000u
 #define SPIN_NS (RUN_NS + 50000u)
-#define ROUNDS	8
 
 /*
  * Bits that decide how addresses are translated and how wide code is: Intel SDM
@@ -45,26 +36,6 @@
 
 #define VCPUS_MAX 256u
 
-struct watched_vcpu {
-	int tick, change; /* perf events; -1: none */
-	struct bpf_link *links[2];
-	unsigned same[2];     /* how often compared: enum check_when */
-	uint64_t compared;    /* ... and the exit that was compared last */
-	bool wanted;	      /* that it runs was seen, and not believed: not checked yet */
-	struct x86_regs mode; /* last registers from ptrace; gp and rip are not used */
-};
-
-struct bpf_reader {
-	struct vcpu_bpf *program;
-	struct ring_buffer *answers;
-	struct bpf_vcpu *vcpus;
-	struct bpf_memory *map;
-	struct bpf_told *told;
-	int memory;
-	uint32_t n;
-	struct watched_vcpu *at;
-};
-
 _Static_assert(SHARED_STACKS == 1 + UNWIND_OTHERS, "as many stacks as a sample has");
 _Static_assert(SHARED_OTHER_MAX == OTHER_STACK_CAP, "as much of other stacks as is ever wanted");
 _Static_assert(SHARED_RED_ZONE == RED_ZONE_MAX, "all of the red zone");
@@ -79,7 +50,7 @@ static size_t mapped_size(const struct bpf_map *map)
 	return (bytes + page - 1) / page * page;
 }
 
-static void *map_in(const struct bpf_map *map)
+void *bpf_map_in(const struct bpf_map *map)
 {
 	void *at = mmap(NULL, mapped_size(map), PROT_READ | PROT_WRITE, MAP_SHARED,
 			bpf_map__fd(map), 0);
@@ -87,24 +58,30 @@ static void *map_in(const struct bpf_map *map)
 	return at == MAP_FAILED ? NULL : at;
 }
 
+void bpf_map_out(void *at, const struct bpf_map *map)
+{
+	if (at)
+		munmap(at, mapped_size(map));
+}
+
 static int on_answer(void *ctx, void *data, size_t size)
 {
 	return 0;
 }
 
-static struct error *load(struct bpf_reader *u)
+static struct error *load(struct bpf_reader *u, bool host)
 {
-	struct error *err = bpf_program_load(u->n, &u->program);
+	struct error *err = bpf_program_load(u->n, host, &u->program);
 
 	if (err)
 		return err;
-	u->vcpus = map_in(u->program->maps.vcpus);
-	u->map = map_in(u->program->maps.memory);
+	u->vcpus = bpf_map_in(u->program->maps.vcpus);
+	u->map = bpf_map_in(u->program->maps.memory);
 	u->answers = ring_buffer__new(bpf_map__fd(u->program->maps.answers), on_answer, NULL, NULL);
-	u->told = map_in(u->program->maps.told);
+	u->told = bpf_map_in(u->program->maps.told);
 	if (!u->vcpus || !u->map || !u->told || !u->answers)
 		return bpf_refused("sharing memory with the program in the kernel", errno);
-	return NULL;
+	return host ? bpf_host_attach(u) : NULL;
 }
 
 static struct error *watch(struct perf_event_attr *attr, pid_t tid, struct bpf_program *program,
@@ -140,7 +117,8 @@ static struct error *watch_vcpu(struct bpf_reader *u, uint32_t i, pid_t tid)
 	return err;
 }
 
-struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct bpf_reader **out)
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
+			     struct bpf_reader **out)
 {
 	struct bpf_reader *u;
 	struct error *err;
@@ -158,7 +136,7 @@ struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct b
 	u->memory = memory;
 	for (uint32_t i = 0; i < u->n; i++)
 		u->at[i].tick = u->at[i].change = -1;
-	err = load(u);
+	err = load(u, host);
 	for (uint32_t i = 0; i < u->n && !err; i++)
 		if (vcpus->at[i].tid)
 			err = watch_vcpu(u, i, vcpus->at[i].tid);
@@ -187,13 +165,13 @@ void bpf_reader_free(struct bpf_reader *u)
 		return;
 	for (uint32_t i = 0; i < u->n; i++)
 		unwatch(&u->at[i]);
+	bpf_host_detach(u);
 	ring_buffer__free(u->answers);
-	if (u->vcpus)
-		munmap(u->vcpus, mapped_size(u->program->maps.vcpus));
-	if (u->map)
-		munmap(u->map, mapped_size(u->program->maps.memory));
-	if (u->told)
-		munmap(u->told, mapped_size(u->program->maps.told));
+	if (u->program) {
+		bpf_map_out(u->vcpus, u->program->maps.vcpus);
+		bpf_map_out(u->map, u->program->maps.memory);
+		bpf_map_out(u->told, u->program->maps.told);
+	}
 	vcpu_bpf__destroy(u->program);
 	free(u->at);
 	free(u);
@@ -237,11 +215,7 @@ static void merge(const struct bpf_regs *seen, struct x86_regs *all)
 	all->cpl = seen->cpl;
 }
 
-/*
- * Takes the registers that the program has seen; false if they were incomplete,
- * or in another mode.
- */
-static bool take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs)
+bool bpf_regs_take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs)
 {
 	struct x86_regs all = at->mode;
 
@@ -252,8 +226,7 @@ static bool take(const struct watched_vcpu *at, const struct bpf_regs *seen, str
 	return true;
 }
 
-/* Copies registers that the program may be writing; false if it was. */
-static bool snapshot(const struct bpf_regs *from, struct bpf_regs *to)
+bool bpf_regs_copy(const struct bpf_regs *from, struct bpf_regs *to)
 {
 	const uint64_t round = __atomic_load_n(&from->round, __ATOMIC_ACQUIRE);
 
@@ -268,8 +241,8 @@ bool bpf_reader_waits(const struct bpf_reader *u, uint32_t i, const struct threa
 	struct bpf_regs left;
 
 	return time->known && bpf_reader_is_checked(u, i, WHEN_WAITING) &&
-	       snapshot(&u->vcpus[i].left, &left) && left.timeslices == time->timeslices &&
-	       take(&u->at[i], &left, regs);
+	       bpf_regs_copy(&u->vcpus[i].left, &left) && left.timeslices == time->timeslices &&
+	       bpf_regs_take(&u->at[i], &left, regs);
 }
 
 static bool is_answered(const struct bpf_vcpu *shared)
@@ -277,7 +250,7 @@ static bool is_answered(const struct bpf_vcpu *shared)
 	return __atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE) == shared->asked;
 }
 
-static void put_question(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
+void bpf_want_stacks(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
 {
 	shared->stack[0].want =
 		SHARED_RED_ZONE +
@@ -286,6 +259,11 @@ static void put_question(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu
 		shared->stack[1 + k].va = vcpu->request.other[k].va;
 		shared->stack[1 + k].want = vcpu->request.other[k].want;
 	}
+}
+
+static void put_question(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
+{
+	bpf_want_stacks(shared, vcpu);
 	__atomic_store_n(&shared->asked, shared->asked + 1, __ATOMIC_RELEASE);
 }
 
@@ -316,7 +294,7 @@ static void take_stack(const struct bpf_stack *stack, const uint8_t *bytes, uint
 	memcpy(buffer, bytes, out->len);
 }
 
-static void take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
+void bpf_take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
 {
 	struct bpf_stack own = shared->stack[0];
 	const uint32_t below = own.below < RED_ZONE_MAX ? own.below : RED_ZONE_MAX;
@@ -330,7 +308,7 @@ static void take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
 			   vcpu->request.other[k].buffer, &vcpu->others[k]);
 }
 
-static bool is_checked_at(struct bpf_reader *u, uint32_t i, const struct bpf_regs *seen)
+bool bpf_regs_believed(struct bpf_reader *u, uint32_t i, const struct bpf_regs *seen)
 {
 	const bool checked =
 		bpf_reader_is_checked(u, i, seen->in_guest ? WHEN_RUNNING : WHEN_WAITING);
@@ -339,23 +317,27 @@ static bool is_checked_at(struct bpf_reader *u, uint32_t i, const struct bpf_reg
 	return checked;
 }
 
+/* Reading it faults the page in, if there is one. */
+bool bpf_bring_page(const struct bpf_reader *u, const struct bpf_vcpu *shared)
+{
+	uint8_t byte;
+
+	return host_memory_read(u->memory, shared->missing & ~1ull, &byte, 1) == 1;
+}
+
 bool bpf_reader_read(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
 {
 	const struct bpf_vcpu *shared = &u->vcpus[i];
-	uint8_t byte;
 
 	/* Larger stacks: fall back to ptrace. */
 	if (!bpf_reader_is_checked(u, i, WHEN_WAITING) || vcpu->request.want > SHARED_STACK_MAX)
 		return false;
 	for (int round = 0; round < ROUNDS; round++) {
-		if (!ask(u, i, vcpu) || !is_checked_at(u, i, &shared->now) ||
-		    !take(&u->at[i], &shared->now, &vcpu->regs))
+		if (!ask(u, i, vcpu) || !bpf_regs_believed(u, i, &shared->now) ||
+		    !bpf_regs_take(&u->at[i], &shared->now, &vcpu->regs))
 			return false;
-		take_stacks(shared, vcpu);
-		if (!shared->missing)
-			return true;
-		/* Reading it faults the page in, if there is one. */
-		if (host_memory_read(u->memory, shared->missing & ~1ull, &byte, 1) != 1)
+		bpf_take_stacks(shared, vcpu);
+		if (!shared->missing || !bpf_bring_page(u, shared))
 			return true;
 	}
 	return true;
@@ -481,7 +463,7 @@ enum check_result bpf_reader_compare(struct bpf_reader *u, uint32_t i,
 	struct bpf_regs left;
 
 	/* A stopped thread may still be about to leave its CPU. */
-	if (!is_answered(shared) || shared->missing || !snapshot(&shared->left, &left) ||
+	if (!is_answered(shared) || shared->missing || !bpf_regs_copy(&shared->left, &left) ||
 	    !time->known || left.timeslices != time->timeslices || !is_whole(&left))
 		return CHECK_NOTHING;
 	if (!is_same(&left, all))

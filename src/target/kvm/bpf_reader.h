@@ -24,10 +24,12 @@ struct bpf_reader;
 
 /*
  * Loads the program, and attaches it to the threads of these vCPUs. `memory`
- * (host/memory.h) is for bringing pages that the kernel has put away.
- * ERR_DENIED with a sentence when this machine does not let us.
+ * (host/memory.h) is for bringing pages that the kernel has put away; `host`:
+ * the host's side is wanted, too. ERR_DENIED with a sentence when this
+ * machine does not let us.
  */
-struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, struct bpf_reader **out);
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
+			     struct bpf_reader **out);
 void bpf_reader_free(struct bpf_reader *bpf);
 
 /* Sets the map of the guest's memory; call before anything is asked, and when it has changed. */
@@ -53,6 +55,27 @@ bool bpf_reader_read(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcp
  */
 bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
 		      struct regs *regs);
+
+/*
+ * The host's side of vCPU `i`, into vcpu->host, with the guest's registers and stack where
+ * the guest ran and they are believed. By host_waits() if its thread has not been put on a CPU since
+ * `time` was read: as bpf_reader_waits(), stacks in memory that the caller reads.
+ * By host_now() if it is on a CPU: in an interrupt that comes at once. False: it is not.
+ */
+bool bpf_reader_host_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+			   struct vcpu_sample *vcpu);
+bool bpf_reader_host_now(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/*
+ * Before uniprof sleeps until then: the interrupt that wakes it may be the end of a vCPU's time on the CPU
+ * that both share. By host_woken(), to be asked first and once after that, if it was, the vCPU is told as it was then.
+ */
+void bpf_reader_host_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
+bool bpf_reader_host_woken(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/* As target_ops.exits. */
+void bpf_reader_exits(const struct bpf_reader *bpf,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
 
 enum check_result {
 	CHECK_NOTHING, /* there was nothing to compare yet */
@@ -101,12 +124,12 @@ struct error *bpf_try(void);
 struct vcpu_bpf;
 
 /*
- * Sets *out to the program, with room for so many vCPUs; vcpu_bpf__destroy()
+ * Sets *out to the program, with room for so many vCPUs, and with what --host takes; vcpu_bpf__destroy()
  * frees it, after an error, too (NULL then is nothing to free). ERR_DENIED: a
  * right is missing, or the kernel's verifier refuses the program; its reason is
  * part of the sentence.
  */
-struct error *bpf_program_load(uint32_t vcpus, struct vcpu_bpf **out);
+struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out);
 
 /* The error of an operation on BPF that failed with errno `number`. */
 struct error *bpf_refused(const char *what, int number);

@@ -58,14 +58,62 @@ struct bpf_stack {
 	__u32 below; /* of these bytes, so many are the red zone's */
 };
 
+/* Where the thread of a vCPU was: enum host_place of target/target.h. */
+enum bpf_place {
+	PLACE_GUEST,  /* the guest's code ran */
+	PLACE_SWITCH, /* KVM was about to enter the guest or had just left it, with interrupts off */
+	PLACE_EXIT,   /* in KVM_RUN: KVM worked for the guest */
+	PLACE_MONITOR, /* outside of KVM_RUN */
+	PLACE_HALTED,  /* in KVM_RUN: the guest has halted its vCPU */
+};
+
+#define SHARED_HOST_FRAMES 127
+
+/* The host's side of a vCPU's thread, with --host alone; written with the registers of the same moment. */
+struct bpf_host {
+	__u32 place;
+	__s32 kernel, user; /* bytes of each stack; negative: it could not be read */
+	__u32 unused;
+	__u64 kernel_stack[SHARED_HOST_FRAMES],
+		user_stack[SHARED_HOST_FRAMES]; /* innermost first */
+};
+
 struct bpf_vcpu {
 	__u64 asked, answered;
+	__u64 asked_now, answered_now; /* questions to the interrupt that comes at once (--host) */
+	__u64 asked_wake,
+		woken_ns; /* ... and to the one that wakes us: when that came, 0: not yet */
 	__u64 missing; /* of the answer: an address in the monitor that could not be read; 0: none */
 	__u64 vcpu;    /* KVM's own, once the thread was seen in KVM_RUN */
 	struct bpf_regs now, left;
+	struct bpf_host host_now, host_left;
+	__u64 task; /* the thread, once it was seen, with --host alone */
 	struct bpf_stack stack[SHARED_STACKS];
 	__u8 bytes[SHARED_BYTES +
 		   4096]; /* of the stacks, one behind the other; the end is never used */
+};
+
+/* Places of guest code that exits of one vCPU are counted for; one is looked for at so many of them. */
+#define SHARED_EXITS 2048u
+#define EXIT_PROBES  8
+
+/* What the processor calls the reasons (AMD APM vol. 2, appendix C) that come whatever code runs. */
+#define SVM_EXIT_INTR  0x60u
+#define SVM_EXIT_SMI   0x62u
+#define SVM_EXIT_VINTR 0x64u
+
+struct bpf_exit {
+	__u64 rip; /* of the instruction that caused them; 0: none did */
+	__u64 count;
+	__u32 reason; /* as the processor has it, plus 1; 0: this place is free */
+	__u32 user;   /* in user mode */
+};
+
+/* Exits of one vCPU, with --host alone: a hash table, of which nothing is ever removed. */
+struct bpf_exits {
+	__u64 all;
+	__u64 lost; /* of these, those that found no place */
+	struct bpf_exit at[SHARED_EXITS];
 };
 
 #define SHARED_SLOTS 32

@@ -176,3 +176,34 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	}
 	return false;
 }
+
+/* A thread that comes and goes quickly is met in the end. */
+#define HOST_ROUNDS 16
+
+bool kvm_read_host(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		   bool *on_cpu)
+{
+	struct kvm_target *kvm = ctx;
+	const struct thread *thread = &kvm->stops.threads.at[i];
+
+	*on_cpu = bpf_reader_host_woken(kvm->bpf, i, vcpu);
+	if (*on_cpu)
+		return true;
+	for (int round = 0; round < HOST_ROUNDS; round++) {
+		const uint64_t timeslices = time->timeslices;
+
+		*on_cpu = !bpf_reader_host_waits(kvm->bpf, i, time, vcpu);
+		if (*on_cpu && bpf_reader_host_now(kvm->bpf, i, vcpu)) {
+			thread_time(thread, time);
+			return true;
+		}
+		if (!*on_cpu && vcpu->host->place == HOST_GUEST && vcpu->host->guest_known) {
+			guest_ram_forget(kvm->ram);
+			paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
+		}
+		thread_time(thread, time);
+		if (!*on_cpu && time->timeslices == timeslices)
+			return true;
+	}
+	return false;
+}

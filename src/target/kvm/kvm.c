@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
+#include "target/process/process.h"
 #include "target/window.h"
 
 /* Hotplug while a guest is sampled: memory, whose address KVM knows, and vCPUs. */
@@ -101,6 +102,7 @@ static void kvm_close(struct target *target)
 	struct kvm_target *kvm = (struct kvm_target *)target;
 
 	bpf_reader_free(kvm->bpf);
+	process_files_free((struct target_file *)target->host_files, target->n_host_files);
 	sample_free(kvm->crosscheck);
 	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
@@ -139,17 +141,38 @@ static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t 
 	return true;
 }
 
-enum { VIA_BPF, VIA_PTRACE };
+enum { VIA_BPF, VIA_PTRACE, VIA_HOST };
 
 static const struct target_way ways[] = {
 	[VIA_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
 	[VIA_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
+	[VIA_HOST] = {"host", "0 us", "as bpf, and the host's side of each vCPU (record --host)"},
 	{0},
 };
 
 static bool is_asked_for(const struct kvm_target *kvm, const struct target_way *way)
 {
 	return kvm->via && !strcmp(kvm->via, way->name);
+}
+
+/* The option that asks for BPF, and for nothing else; NULL: none. */
+static const char *asks_for_bpf(const struct kvm_target *kvm)
+{
+	if (is_asked_for(kvm, &ways[VIA_HOST]))
+		return "--host";
+	return is_asked_for(kvm, &ways[VIA_BPF]) ? "--via bpf" : NULL;
+}
+
+static struct error *without_bpf(const struct kvm_target *kvm)
+{
+	return error_new(ERR_DENIED, "%s: %s", asks_for_bpf(kvm), kvm->why_stopped->text);
+}
+
+static const struct target_way *way_of(const struct kvm_target *kvm)
+{
+	if (kvm->why_stopped)
+		return &ways[VIA_PTRACE];
+	return &ways[kvm->base.sees_host ? VIA_HOST : VIA_BPF];
 }
 
 static void describe_way(struct kvm_target *kvm)
@@ -162,7 +185,7 @@ static void describe_way(struct kvm_target *kvm)
 	snprintf(info->host, sizeof(info->host), "KVM on Linux %s, %s%s%s%s", kernel.release,
 		 kvm->why_stopped ? "ptrace" : "BPF", why ? " (not BPF: " : "",
 		 why ? why->text : "", why ? ")" : "");
-	kvm->base.way = ways[kvm->why_stopped ? VIA_PTRACE : VIA_BPF].name;
+	kvm->base.way = way_of(kvm)->name;
 	if (why) {
 		snprintf(kvm->advice, sizeof(kvm->advice),
 			 "vCPUs are stopped for samples, which BPF would not do: %s", why->text);
@@ -181,20 +204,17 @@ static struct error *choose_way(struct kvm_target *kvm)
 	if (!kvm->why_stopped)
 		kvm->why_stopped = kvm_crosscheck(kvm);
 	describe_way(kvm);
-	return kvm->why_stopped && is_asked_for(kvm, &ways[VIA_BPF])
-		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
-		       : NULL;
+	return kvm->why_stopped && asks_for_bpf(kvm) ? without_bpf(kvm) : NULL;
 }
 
 /* Loads the program, unless it is not wanted. */
 static struct error *prepare_bpf(struct kvm_target *kvm)
 {
-	kvm->why_stopped = is_asked_for(kvm, &ways[VIA_PTRACE])
-				   ? error_new(ERR_DENIED, "ptrace was asked for")
-				   : bpf_reader_new(&kvm->vcpus, kvm->memory, &kvm->bpf);
-	return kvm->why_stopped && is_asked_for(kvm, &ways[VIA_BPF])
-		       ? error_new(ERR_DENIED, "--via bpf: %s", kvm->why_stopped->text)
-		       : NULL;
+	kvm->why_stopped =
+		is_asked_for(kvm, &ways[VIA_PTRACE])
+			? error_new(ERR_DENIED, "ptrace was asked for")
+			: bpf_reader_new(&kvm->vcpus, kvm->memory, kvm->base.sees_host, &kvm->bpf);
+	return kvm->why_stopped && asks_for_bpf(kvm) ? without_bpf(kvm) : NULL;
 }
 
 static void describe(pid_t pid, struct kvm_target *kvm)
@@ -299,6 +319,10 @@ static struct error *kvm_open(const char *name, const char *via, struct target *
 	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
 	if (!err)
 		err = attach(kvm, pid);
+	kvm->base.sees_host = is_asked_for(kvm, &ways[VIA_HOST]);
+	if (!err && kvm->base.sees_host)
+		err = process_files(pid, (struct target_file **)&kvm->base.host_files,
+				    &kvm->base.n_host_files);
 	if (!err)
 		err = prepare_bpf(kvm);
 	if (!err)
@@ -325,8 +349,14 @@ static struct error *without_memory(const struct kvm_target *kvm)
 
 static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 {
-	kvm->stops.read_nostop =
-		kvm->why_stopped || kvm->base.always_pause ? NULL : kvm_read_nostop;
+	const bool host = kvm->base.sees_host && guest_ram_map(kvm->ram)->n && sample->vcpu->host;
+
+	if (host && kvm->why_stopped)
+		return without_bpf(kvm);
+	kvm->stops.never = host;
+	kvm->stops.read_nostop = host					      ? kvm_read_host
+				 : kvm->why_stopped || kvm->base.always_pause ? NULL
+									      : kvm_read_nostop;
 	return stops_sample(&kvm->stops, sample);
 }
 
@@ -361,7 +391,20 @@ static enum target_life kvm_life(struct target *target)
 
 static void kvm_wait(struct target *target, uint64_t until_ns)
 {
-	threads_wait(&((struct kvm_target *)target)->stops.threads, until_ns);
+	struct kvm_target *kvm = (struct kvm_target *)target;
+
+	if (kvm->stops.never)
+		bpf_reader_host_sleeps(kvm->bpf, until_ns);
+	threads_wait(&kvm->stops.threads, until_ns);
+}
+
+static void kvm_exits(struct target *target,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
+{
+	const struct kvm_target *kvm = (const struct kvm_target *)target;
+
+	if (kvm->bpf)
+		bpf_reader_exits(kvm->bpf, each, ctx);
 }
 
 static void likely_way(pid_t pid, struct target_listing *entry)
@@ -393,6 +436,7 @@ const struct target_ops target_kvm = {
 	.sample = kvm_sample,
 	.life = kvm_life,
 	.wait = kvm_wait,
+	.exits = kvm_exits,
 	.list = kvm_list,
 	.try_way = kvm_try_way,
 };

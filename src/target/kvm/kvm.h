@@ -49,6 +49,10 @@ struct error *kvm_crosscheck_more(struct kvm_target *kvm);
 bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		     bool *on_cpu);
 
+/* ... with the host's side of the vCPU, in the moment in which it is called. */
+bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		   bool *on_cpu);
+
 /*
  * Finds the guest's memory in its virtual machine monitor, without the
  * monitor's help: every mapping that could be it is tried, and taken only if

@@ -16,147 +16,12 @@
 #include <bpf/bpf_core_read.h>
 
 #include "bpf_shared.h"
-
-/*
- * Types of the kernel (include/linux/sched.h, kvm_host.h and
- * arch/x86/include/asm/kvm_host.h), with the members that are read. The loader
- * moves each access to the member's offset in the kernel that runs.
- */
-#define IN_KERNEL __attribute__((preserve_access_index))
-
-struct hlist_node {
-	struct hlist_node *next, **pprev;
-} IN_KERNEL;
-
-struct hlist_head {
-	struct hlist_node *first;
-} IN_KERNEL;
-
-struct preempt_notifier {
-	struct hlist_node link;
-} IN_KERNEL;
-
-struct sched_info {
-	unsigned long pcount;
-} IN_KERNEL;
-
-struct task_struct {
-	struct hlist_head preempt_notifiers;
-	struct sched_info sched_info;
-} IN_KERNEL;
-
-enum kvm_reg {
-	VCPU_REGS_RSP,
-	VCPU_REGS_RIP,
-	VCPU_EXREG_CR0,
-	VCPU_EXREG_CR3,
-	VCPU_EXREG_CR4,
-};
-
-/* KVM's emulator of instructions (arch/x86/kvm/kvm_emulate.h). */
-struct x86_emulate_ctxt {
-	unsigned long eip;  /* the instruction's begin, and the next one's once it is done */
-	unsigned long _eip; /* behind the bytes that were decoded */
-	__u16 regs_dirty;
-	unsigned long _regs[8];
-} IN_KERNEL;
-
-/*
- * Selects the page tables that the processor walks
- * (arch/x86/include/asm/kvm_host.h), since Linux 5.19.
- */
-union kvm_mmu_page_role {
-	struct {
-		unsigned direct : 1; /* none of the guest's */
-		unsigned guest_mode : 1;
-	};
-} IN_KERNEL;
-
-struct kvm_mmu {
-	union kvm_mmu_page_role root_role;
-} IN_KERNEL;
-
-struct kvm_mmu___before_5_19 {
-	bool direct_map;
-} IN_KERNEL;
-
-struct kvm_vcpu_arch {
-	unsigned long regs[17];
-	__u32 regs_avail, regs_dirty;
-	__u8 handling_intr_from_guest;
-	bool guest_state_protected;
-	struct x86_emulate_ctxt *emulate_ctxt;
-	struct kvm_mmu *mmu;
-	unsigned long cr0, cr3, cr4;
-	__u64 efer;
-	__u64 last_guest_tsc;
-	bool at_instruction_boundary; /* the exit was for an interrupt of the host */
-} IN_KERNEL;
-
-/* A slot of the guest's memory (include/linux/kvm_host.h), in hash tables since Linux 5.17. */
-struct kvm_memory_slot {
-	struct hlist_node id_node[2];
-	__u64 base_gfn;
-	unsigned long npages;
-	unsigned long userspace_addr;
-} IN_KERNEL;
-
-#define ID_BUCKETS 128
-
-struct kvm_memslots {
-	__u64 generation;
-	struct hlist_head id_hash[ID_BUCKETS];
-	int node_idx;
-} IN_KERNEL;
-
-struct kvm {
-	struct kvm_memslots *memslots[1];
-} IN_KERNEL;
-
-struct kvm_vcpu_stat {
-	__u64 irq_injections;
-} IN_KERNEL;
-
-struct kvm_vcpu {
-	struct kvm *kvm;
-	struct preempt_notifier preempt_notifier;
-	struct kvm_vcpu_arch arch;
-	struct kvm_vcpu_stat stat;
-} IN_KERNEL;
-
-/* The VMCB, which AMD's processors load and store (arch/x86/include/asm/svm.h). */
-struct vmcb_control_area {
-	__u64 nested_ctl;
-} IN_KERNEL;
-
-struct vmcb_seg {
-	__u16 attrib;
-} IN_KERNEL;
-
-struct vmcb_save_area {
-	struct vmcb_seg cs;
-	__u8 cpl;
-	__u64 cr0, cr3, rflags;
-} IN_KERNEL;
-
-struct vmcb {
-	struct vmcb_control_area control;
-	struct vmcb_save_area save;
-} IN_KERNEL;
-
-/* The vCPU of kvm_amd (arch/x86/kvm/svm/svm.h). */
-struct kvm_vmcb_info {
-	struct vmcb *ptr;
-} IN_KERNEL;
-
-struct vcpu_svm {
-	struct kvm_vcpu vcpu;
-	struct vmcb *vmcb;
-	struct kvm_vmcb_info vmcb01;
-	struct kvm_vmcb_info *current_vmcb;
-} IN_KERNEL;
+#include "vcpu_kernel.h"
 
 char terms[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before loading: without it the verifier leaves out what is for --host alone. */
+const volatile bool with_host = false;
 
 /* Memory that uniprof maps, too. */
 #define SHARED_ARRAY(name, record)                 \
@@ -171,12 +36,24 @@ char terms[] SEC("license") = "Dual BSD/GPL";
 SHARED_ARRAY(vcpus, struct bpf_vcpu); /* as many as there are vCPUs */
 SHARED_ARRAY(memory, struct bpf_memory);
 SHARED_ARRAY(told, struct bpf_told);
+SHARED_ARRAY(exits, struct bpf_exits); /* as many as there are vCPUs, with --host */
 
 /* Wakes the process that has asked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } answers SEC(".maps");
+
+/* With --host: uniprof's own thread. */
+__u64 sampler = 0;
+
+/* With --host: which vCPU's a thread is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u32);
+} tasks SEC(".maps");
 
 /* Page tables: Intel SDM vol. 3, 4.5. */
 #define PRESENT	   1ull
@@ -328,21 +205,6 @@ static void copy_stacks(struct bpf_vcpu *shared)
 		copy_from(shared, i, shared->stack[i].va, SHARED_OTHER_MAX);
 }
 
-/*
- * The vCPU as kvm_amd has it; NULL: another module's. Kernels may have several
- * modules built in, so that types alone do not tell.
- */
-static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
-{
-	const struct vcpu_svm *svm = (const void *)vcpu;
-	const struct vmcb *vmcb;
-
-	if (!bpf_core_type_exists(struct vcpu_svm))
-		return NULL;
-	vmcb = BPF_CORE_READ(svm, vmcb);
-	return vmcb && BPF_CORE_READ(svm, current_vmcb, ptr) == vmcb ? svm : NULL;
-}
-
 static __u32 lack_of_svm(const struct vcpu_svm *svm)
 {
 	const __u64 own = (__u64)svm + bpf_core_field_offset(struct vcpu_svm, vmcb01);
@@ -467,18 +329,46 @@ static void read_regs(const struct kvm_vcpu *vcpu, struct bpf_regs *regs)
 	regs->lack = lack_of(vcpu, svm, regs);
 }
 
-static void note(struct bpf_vcpu *shared, struct bpf_regs *regs)
+/* Notes what there is but for the host's stacks. */
+static void read_thread(struct bpf_vcpu *shared, struct bpf_regs *regs)
 {
 	const struct task_struct *task = (const void *)bpf_get_current_task();
 
-	regs->round++;
-	barrier();
 	find_vcpu(task, shared);
 	regs->timeslices = BPF_CORE_READ(task, sched_info.pcount);
 	regs->between = 0;
 	regs->lack = LACK_NO_VCPU;
 	if (shared->vcpu)
 		read_regs((const void *)shared->vcpu, regs);
+}
+
+static void note(struct bpf_vcpu *shared, struct bpf_regs *regs)
+{
+	regs->round++;
+	barrier();
+	read_thread(shared, regs);
+	barrier();
+	regs->round++;
+}
+
+/* As note(), and the host's side. `leaves`: the thread is about to leave its CPU. */
+static void note_host(void *ctx, struct bpf_vcpu *shared, struct bpf_regs *regs,
+		      struct bpf_host *host, bool leaves)
+{
+	const struct task_struct *task = (const void *)bpf_get_current_task();
+
+	regs->round++;
+	barrier();
+	read_thread(shared, regs);
+	host->place = in_kvm_run() ? where_is(task, shared, regs, leaves) : PLACE_MONITOR;
+	host->kernel = 0;
+	host->user = 0;
+	if (host->place != PLACE_GUEST && host->place != PLACE_SWITCH) {
+		host->kernel = (__s32)bpf_get_stack(ctx, host->kernel_stack,
+						    sizeof(host->kernel_stack), 0);
+		host->user = (__s32)bpf_get_stack(ctx, host->user_stack, sizeof(host->user_stack),
+						  BPF_F_USER_STACK);
+	}
 	barrier();
 	regs->round++;
 }
@@ -580,6 +470,103 @@ int at_tick(void *ctx)
 	return asked == shared->answered || answer(shared, asked);
 }
 
+/* Notes the thread as it leaves its CPU, and whose it is, so that at_interrupt() knows it. */
+static void leave(void *ctx, struct bpf_vcpu *shared)
+{
+	const __u64 task = bpf_get_current_task();
+	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
+
+	note_host(ctx, shared, &shared->left, &shared->host_left, true);
+	if (shared->task != task && !bpf_map_update_elem(&tasks, &task, &i, BPF_ANY))
+		shared->task = task;
+}
+
+static void answer_host(void *ctx, struct bpf_vcpu *shared)
+{
+	shared->missing = 0;
+	note_host(ctx, shared, &shared->now, &shared->host_now, false);
+	if (shared->host_now.place == PLACE_GUEST && !shared->now.between &&
+	    shared->now.lack == LACK_NONE)
+		copy_stacks(shared);
+}
+
+/*
+ * Called in each interrupt by which a CPU is told to do something for another one. uniprof causes
+ * one by asking the perf event of a vCPU's thread for nothing; so the thread is seen in the
+ * moment that was chosen, whatever it does.
+ */
+SEC("raw_tp/call_function_single_entry")
+int at_interrupt(void *ctx)
+{
+	const __u64 task = bpf_get_current_task();
+	const __u32 *i = bpf_map_lookup_elem(&tasks, &task);
+	struct bpf_vcpu *shared = i ? bpf_map_lookup_elem(&vcpus, i) : NULL;
+	const __u64 asked = shared ? shared->asked_now : 0;
+
+	if (!shared || asked == shared->answered_now)
+		return 0;
+	answer_host(ctx, shared);
+	barrier();
+	shared->answered_now = asked;
+	return 0;
+}
+
+/* uniprof runs it once, in its own thread. */
+SEC("raw_tp")
+int learn_sampler(void *ctx)
+{
+	sampler = bpf_get_current_task();
+	return 0;
+}
+
+/*
+ * Called when any thread is woken. The clock that wakes uniprof interrupts the thread of a vCPU if it is on the
+ * same CPU, which then gives that up; what it did at that moment would be lost.
+ */
+SEC("raw_tp/sched_waking")
+int at_wake(struct bpf_raw_tracepoint_args *ctx)
+{
+	const __u64 task = bpf_get_current_task();
+	struct bpf_vcpu *shared = NULL;
+	const __u32 *i;
+
+	if (ctx->args[0] != sampler)
+		return 0;
+	i = bpf_map_lookup_elem(&tasks, &task);
+	if (i)
+		shared = bpf_map_lookup_elem(&vcpus, i);
+	if (!shared || !shared->asked_wake)
+		return 0;
+	answer_host(ctx, shared);
+	barrier();
+	shared->woken_ns = bpf_ktime_get_ns();
+	shared->asked_wake = 0;
+	return 0;
+}
+
+/* Called at each exit of any guest, in the vCPU's thread. */
+SEC("raw_tp/kvm_exit")
+int at_exit(void *ctx)
+{
+	const __u64 task = bpf_get_current_task();
+	const __u32 *i = bpf_map_lookup_elem(&tasks, &task);
+	struct bpf_exits *counts = i ? bpf_map_lookup_elem(&exits, i) : NULL;
+	const struct bpf_vcpu *shared = i ? bpf_map_lookup_elem(&vcpus, i) : NULL;
+	const struct kvm_vcpu *vcpu = shared ? (const void *)shared->vcpu : NULL;
+	const struct vcpu_svm *svm = vcpu ? svm_of(vcpu) : NULL;
+	__u32 reason;
+
+	if (!counts || !svm)
+		return 0;
+	reason = BPF_CORE_READ(svm, vmcb, control.exit_code);
+	if (is_caused(reason))
+		count_exit(counts, BPF_CORE_READ(vcpu, arch.regs[16]), reason,
+			   BPF_CORE_READ(svm, vmcb, save.cpl) == 3);
+	else
+		count_exit(counts, 0, reason, 0);
+	return 0;
+}
+
 /* Called each time that the thread leaves a CPU. */
 SEC("perf_event")
 int at_switch(void *ctx)
@@ -589,7 +576,10 @@ int at_switch(void *ctx)
 
 	if (!shared)
 		return 1;
-	note(shared, &shared->left);
+	if (with_host)
+		leave(ctx, shared);
+	else
+		note(shared, &shared->left);
 	tell_memory((const void *)shared->vcpu);
 	if (asked != shared->answered)
 		answer(shared, asked);

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef UNIPROF_TARGET_KVM_VCPU_KERNEL_H
+#define UNIPROF_TARGET_KVM_VCPU_KERNEL_H
+
+/* Of the program for BPF (vcpu.bpf.c): what it knows of the kernel. */
+
+/*
+ * Types of the kernel (include/linux/sched.h, kvm_host.h and
+ * arch/x86/include/asm/kvm_host.h), with the members that are read. The loader
+ * moves each access to the member's offset in the kernel that runs.
+ */
+#define IN_KERNEL __attribute__((preserve_access_index))
+
+struct hlist_node {
+	struct hlist_node *next, **pprev;
+} IN_KERNEL;
+
+struct hlist_head {
+	struct hlist_node *first;
+} IN_KERNEL;
+
+struct preempt_notifier {
+	struct hlist_node link;
+} IN_KERNEL;
+
+/* The registers of the program that has called the kernel. */
+struct pt_regs {
+	unsigned long si, orig_ax;
+} IN_KERNEL;
+
+struct sched_info {
+	unsigned long pcount;
+} IN_KERNEL;
+
+struct task_struct {
+	struct hlist_head preempt_notifiers;
+	struct sched_info sched_info;
+	unsigned int __state; /* 0: it is on a CPU, or wants one */
+} IN_KERNEL;
+
+struct rcuwait {
+	struct task_struct *task;
+} IN_KERNEL;
+
+enum kvm_reg {
+	VCPU_REGS_RSP,
+	VCPU_REGS_RIP,
+	VCPU_EXREG_CR0,
+	VCPU_EXREG_CR3,
+	VCPU_EXREG_CR4,
+};
+
+/* KVM's emulator of instructions (arch/x86/kvm/kvm_emulate.h). */
+struct x86_emulate_ctxt {
+	unsigned long eip;  /* the instruction's begin, and the next one's once it is done */
+	unsigned long _eip; /* behind the bytes that were decoded */
+	__u16 regs_dirty;
+	unsigned long _regs[8];
+} IN_KERNEL;
+
+/*
+ * Selects the page tables that the processor walks
+ * (arch/x86/include/asm/kvm_host.h), since Linux 5.19.
+ */
+union kvm_mmu_page_role {
+	struct {
+		unsigned direct : 1; /* none of the guest's */
+		unsigned guest_mode : 1;
+	};
+} IN_KERNEL;
+
+struct kvm_mmu {
+	union kvm_mmu_page_role root_role;
+} IN_KERNEL;
+
+struct kvm_mmu___before_5_19 {
+	bool direct_map;
+} IN_KERNEL;
+
+struct kvm_vcpu_arch {
+	unsigned long regs[17];
+	__u32 regs_avail, regs_dirty;
+	__u8 handling_intr_from_guest;
+	bool guest_state_protected;
+	struct x86_emulate_ctxt *emulate_ctxt;
+	struct kvm_mmu *mmu;
+	unsigned long cr0, cr3, cr4;
+	__u64 efer;
+	__u64 last_guest_tsc;
+	bool at_instruction_boundary; /* the exit was for an interrupt of the host */
+} IN_KERNEL;
+
+/* A slot of the guest's memory (include/linux/kvm_host.h), in hash tables since Linux 5.17. */
+struct kvm_memory_slot {
+	struct hlist_node id_node[2];
+	__u64 base_gfn;
+	unsigned long npages;
+	unsigned long userspace_addr;
+} IN_KERNEL;
+
+#define ID_BUCKETS 128
+
+struct kvm_memslots {
+	__u64 generation;
+	struct hlist_head id_hash[ID_BUCKETS];
+	int node_idx;
+} IN_KERNEL;
+
+struct kvm {
+	struct kvm_memslots *memslots[1];
+} IN_KERNEL;
+
+struct kvm_vcpu_stat {
+	__u64 irq_injections;
+} IN_KERNEL;
+
+struct kvm_vcpu {
+	struct kvm *kvm;
+	struct preempt_notifier preempt_notifier;
+	struct rcuwait wait; /* of the vCPU that is halted */
+	struct kvm_vcpu_arch arch;
+	struct kvm_vcpu_stat stat;
+} IN_KERNEL;
+
+/* The VMCB, which AMD's processors load and store (arch/x86/include/asm/svm.h). */
+struct vmcb_control_area {
+	__u32 exit_code;
+	__u64 nested_ctl;
+} IN_KERNEL;
+
+struct vmcb_seg {
+	__u16 attrib;
+} IN_KERNEL;
+
+struct vmcb_save_area {
+	struct vmcb_seg cs;
+	__u8 cpl;
+	__u64 cr0, cr3, rflags;
+} IN_KERNEL;
+
+struct vmcb {
+	struct vmcb_control_area control;
+	struct vmcb_save_area save;
+} IN_KERNEL;
+
+/* The vCPU of kvm_amd (arch/x86/kvm/svm/svm.h). */
+struct kvm_vmcb_info {
+	struct vmcb *ptr;
+} IN_KERNEL;
+
+struct vcpu_svm {
+	struct kvm_vcpu vcpu;
+	struct vmcb *vmcb;
+	struct kvm_vmcb_info vmcb01;
+	struct kvm_vmcb_info *current_vmcb;
+} IN_KERNEL;
+
+/*
+ * The vCPU as kvm_amd has it; NULL: another module's. Kernels may have several
+ * modules built in, so that types alone do not tell.
+ */
+static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
+{
+	const struct vcpu_svm *svm = (const void *)vcpu;
+	const struct vmcb *vmcb;
+
+	if (!bpf_core_type_exists(struct vcpu_svm))
+		return NULL;
+	vmcb = BPF_CORE_READ(svm, vmcb);
+	return vmcb && BPF_CORE_READ(svm, current_vmcb, ptr) == vmcb ? svm : NULL;
+}
+
+/* With --host: where a vCPU's thread is, and what the guest is left for. */
+
+/* include/uapi/linux/kvm.h, and the number of ioctl(2). */
+#define KVM_RUN	  0xae80u
+#define SYS_IOCTL 16
+
+/* The current thread is in the system call that runs a vCPU, from its entry to its end. */
+static bool in_kvm_run(void)
+{
+	const struct pt_regs *regs = (const void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return BPF_CORE_READ(regs, orig_ax) == SYS_IOCTL &&
+	       (__u32)BPF_CORE_READ(regs, si) == KVM_RUN;
+}
+
+/*
+ * The guest ran until an interrupt came, for the CPU itself (`in_guest`), or to give the CPU to
+ * another thread; an interrupt that came while KVM, at an exit for another reason, had interrupts
+ * switched off came to KVM.
+ */
+static bool guest_ran(const struct task_struct *task, const struct bpf_regs *regs)
+{
+	const struct kvm_vcpu *vcpu = NULL;
+
+	if (!bpf_core_field_exists(vcpu->arch.at_instruction_boundary))
+		return regs->in_guest;
+	return regs->complete && (regs->in_guest || !BPF_CORE_READ(task, __state));
+}
+
+static __u32 where_is(const struct task_struct *task, const struct bpf_vcpu *shared,
+		      const struct bpf_regs *regs, bool leaves)
+{
+	const struct kvm_vcpu *vcpu = (const void *)shared->vcpu;
+
+	if ((leaves || regs->in_guest) && guest_ran(task, regs))
+		return PLACE_GUEST;
+	if (regs->in_guest)
+		return PLACE_SWITCH;
+	return leaves && BPF_CORE_READ(vcpu, wait.task) == task ? PLACE_HALTED : PLACE_EXIT;
+}
+
+/* Exits by interrupts of the host, and for interrupts of the guest, are no code's doing. */
+static bool is_caused(__u32 reason)
+{
+	return (reason < SVM_EXIT_INTR || reason > SVM_EXIT_SMI) && reason != SVM_EXIT_VINTR;
+}
+
+static void count_exit(struct bpf_exits *exits, __u64 rip, __u32 reason, __u32 user)
+{
+	const __u32 begin = (__u32)((rip ^ rip >> 11) * 31 + reason);
+
+	exits->all++;
+	for (__u32 i = 0; i < EXIT_PROBES; i++) {
+		struct bpf_exit *at = &exits->at[(begin + i) % SHARED_EXITS];
+
+		if (!at->reason) {
+			at->rip = rip;
+			at->user = user;
+			at->reason = reason + 1;
+		}
+		if (at->rip == rip && at->reason == reason + 1 && at->user == user) {
+			at->count++;
+			return;
+		}
+	}
+	exits->lost++;
+}
+
+#endif
