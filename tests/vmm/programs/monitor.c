@@ -15,7 +15,9 @@
  * `scattered`: its first part is behind the rest in the monitor. `kernel`: in
  * kernel mode instead, so that it can change its page tables. A signal SIGUSR2
  * plugs in more memory, to which the guest moves its stacks, and a vCPU that
- * never begins.
+ * never begins. A byte that the guest writes to port 0x10 is work for the
+ * monitor; one to port 0x11 takes its memory from 32 to 48 MiB away, which is
+ * then fresh again.
  */
 
 #include <elf.h>
@@ -47,6 +49,11 @@
 #define LEAVES_MAX 256
 #define ROOT	   0x2000u
 #define DONE	   0x9000u
+#define FRESH	   (32ul << 20)
+#define FRESH_SIZE (16ul << 20)
+#define WORK_PORT  0x10
+#define FRESH_PORT 0x11
+#define WORK	   2000
 #define STACKS	   0x400000u
 #define STACK	   0x10000u
 
@@ -203,6 +210,24 @@ static struct kvm_run *share_page(int vcpu)
 	return page;
 }
 
+static void work(void)
+{
+	for (volatile unsigned i = 0; i < WORK; i++)
+		;
+}
+
+/* What the guest has asked for; false: it is nothing that there is. */
+static bool serve(const struct kvm_run *page)
+{
+	if (page->exit_reason != KVM_EXIT_IO || page->io.direction != KVM_EXIT_IO_OUT)
+		return false;
+	if (page->io.port == WORK_PORT)
+		work();
+	else if (page->io.port != FRESH_PORT || madvise(memory + FRESH, FRESH_SIZE, MADV_DONTNEED))
+		return false;
+	return true;
+}
+
 static void *run(void *arg)
 {
 	const unsigned id = (unsigned)(uintptr_t)arg;
@@ -217,8 +242,11 @@ static void *run(void *arg)
 	if (locked)
 		lock_up();
 	for (;;) {
-		if (!ioctl(vcpu, KVM_RUN, 0))
-			errx(1, "vCPU %u left the guest: exit %u", id, page->exit_reason);
+		if (!ioctl(vcpu, KVM_RUN, 0)) {
+			if (!serve(page))
+				errx(1, "vCPU %u left the guest: exit %u", id, page->exit_reason);
+			continue;
+		}
 		if (errno != EINTR && errno != EAGAIN)
 			err(1, "KVM_RUN");
 		interrupted++;
@@ -269,6 +297,8 @@ static void make_machine(void)
 	if (vm < 0)
 		err(1, "KVM");
 	memory = take_memory(MEMORY);
+	/* Each page of the guest's is then one of the host's; kernels without large pages refuse. */
+	(void)madvise(memory + FRESH, FRESH_SIZE, MADV_NOHUGEPAGE);
 	if (scattered) {
 		region.slot = 1;
 		region.guest_phys_addr = FIRST;
