@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/sandbox.h"
 #include "base/preopen.h"
+#include "base/sandbox.h"
 
 /* Fewer bytes than this could be the same by chance. */
 #define LEAST 32u

@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/sandbox.h"
 #include "base/preopen.h"
 #include "base/privilege.h"
+#include "base/sandbox.h"
 #include "format/format.h"
 
 /* Bytes that receivers take at most; of OTLP, before they are compressed. */

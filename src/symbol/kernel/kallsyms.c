@@ -69,9 +69,6 @@ static inline bool kallsyms_name_at(const uint8_t *names, size_t len, size_t at,
  * that are known by then.
  */
 
-#include <stdlib.h>
-#include <string.h>
-
 #define ALIGN8(n) (((n) + 7) & ~(uint64_t)7)
 
 #define PAGE 4096u
