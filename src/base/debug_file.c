@@ -15,6 +15,7 @@
 
 #include "base/preopen.h"
 #include "base/sandbox.h"
+#include "base/sysroot.h"
 
 /* Fewer bytes than this could be the same by chance. */
 #define LEAST 32u
@@ -191,6 +192,17 @@ static int open_by_id(const char *prefix, int dir, const struct wanted *wanted)
 	return try_open(dir, path, wanted);
 }
 
+/* Where the guest itself has it. */
+static int open_in_sysroot(const struct wanted *wanted)
+{
+	char path[sizeof(ROOT) + 2 * BUILD_ID_MAX + 32];
+
+	if (!wanted->id || wanted->id_len < 2)
+		return -1;
+	name_by_id(ROOT "/.build-id/", "/", ".debug", wanted, path);
+	return check(sysroot_open(path), wanted);
+}
+
 static int open_fetched(const struct wanted *wanted)
 {
 	char name[sizeof(DEBUG_FILE_FETCHED) + 2 * BUILD_ID_MAX];
@@ -348,5 +360,7 @@ int debug_file_open(const char *path, Elf *elf)
 		fd = open_by_link(dir, link, &wanted);
 	if (fd < 0)
 		fd = open_beside(path, &wanted);
+	if (fd < 0)
+		fd = open_in_sysroot(&wanted);
 	return fd < 0 ? open_fetched(&wanted) : fd;
 }

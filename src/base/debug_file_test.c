@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
+#include "base/sysroot.h"
 #include "symbol/names/symbols.h"
 
 #define NO_ID "-R .note.gnu.build-id"
@@ -128,6 +129,23 @@ static void a_build_id_is_enough(void **state)
 	assert_false(has_names(place));
 }
 
+/* Its directories are called by the build id. */
+static void the_guest_s_own_debug_files_are_found(void **state)
+{
+	const struct place *place = *state;
+	char root[64];
+
+	run(place,
+	    "id=$(readelf -n self | sed -n 's/.*Build ID: //p') && "
+	    "d=root/usr/lib/debug/.build-id/${id%%${id#??}} && mkdir -p $d && "
+	    "objcopy --only-keep-debug %s self $d/${id#??}.debug",
+	    "");
+	assert_false(has_names(place));
+	snprintf(root, sizeof(root), "%s/root", place->dir);
+	assert_null(sysroot_preopen(root));
+	assert_true(has_names(place));
+}
+
 static void without_one_code_must_be_there_and_the_same(void **state)
 {
 	const struct place *place = *state;
@@ -179,6 +197,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_names_of_builds_are_found, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_build_id_is_enough, set_up_with_id, tear_down),
+		cmocka_unit_test_setup_teardown(the_guest_s_own_debug_files_are_found,
+						set_up_with_id, tear_down),
 		cmocka_unit_test_setup_teardown(without_one_code_must_be_there_and_the_same, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(code_of_64_bits_in_a_file_of_32_bits_has_names,

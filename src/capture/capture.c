@@ -82,14 +82,18 @@ struct error *capture_keep(struct capture *capture, const struct unwind_result *
 struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
 			    const struct program_of *of)
 {
+	struct programs *programs =
+		capture->locator ? image_locator_programs(capture->locator) : NULL;
+	const uint64_t before_ns = programs ? programs->reading_ns : 0;
 	const size_t n = walked->n - walked->common;
 	struct error *err = NULL;
 	bool missed = false;
 
 	code_cache_mark_foreign(capture->code_cache, capture->frames, n);
-	if (capture->locator)
-		err = programs_place(image_locator_programs(capture->locator), of, capture->frames,
-				     n, &missed);
+	if (programs) {
+		err = programs_place(programs, of, capture->frames, n, &missed);
+		capture->locating_ns += programs->reading_ns - before_ns;
+	}
 	if (missed)
 		unwinder_forget_stacks(capture->unwinder);
 	return err;

@@ -70,6 +70,13 @@ struct program_of {
 struct error *programs_place(struct programs *programs, const struct program_of *of,
 			     struct frame *frames, size_t n, bool *missed);
 
+/*
+ * Looks for the copies on this machine of all files that a program has mapped (base/sysroot.h), before
+ * its stack is walked. The only error is a lack of memory.
+ */
+struct error *programs_seek(struct programs *programs, const struct program_of *of,
+			    const struct guest_mapping_list *list);
+
 /* Puts the frames of a stack that was walked to their files, as programs_place. */
 struct error *capture_place(struct capture *capture, const struct unwind_result *walked,
 			    const struct program_of *of);

@@ -54,7 +54,8 @@ struct image_locator {
 	struct target *target;
 	struct images *images;
 	struct image_locator_notes notes;
-	struct progress *progress;	 /* for each file */
+	struct progress *progress; /* for each file: */
+	size_t files;		   /* those that were there first; others are found elsewhere */
 	char seen[2 * BUILD_ID_MAX + 1]; /* a build id in the guest, without a file */
 	uint64_t seen_va;
 	uint64_t next_ns, wait_ns, ask_ns;
@@ -99,7 +100,8 @@ struct error *image_locator_new(struct target *target, struct images *images,
 	locator->target = target;
 	locator->images = locator->programs.images = images;
 	if (notes)
-		locator->notes = *notes;
+		locator->notes = locator->programs.notes = *notes;
+	locator->files = images_files(images);
 	locator->wait_ns = FIRST_NS;
 	/* One more: the guest's own kernel, if it is found. */
 	locator->progress = calloc(images_files(images) + 1, sizeof(*locator->progress));
@@ -239,7 +241,7 @@ static void find_running_id(struct vcpu_view *view)
 	struct image_locator *locator = view->locator;
 	const struct guest_memory memory = {view, read_view, locator->budget};
 
-	for (size_t i = 0; i < images_files(locator->images); i++)
+	for (size_t i = 0; i < locator->files; i++)
 		if (images_file(locator->images, i)->code)
 			return;
 	if (!*locator->seen && !view->regs.user)
@@ -333,7 +335,7 @@ static bool is_missing(struct image_locator *locator)
 
 	if (locator->complete && locator->complete_at == changes)
 		return false;
-	for (size_t i = 0; i < images_files(locator->images); i++)
+	for (size_t i = 0; i < locator->files; i++)
 		if (images_file(locator->images, i)->code && !locator->progress[i].dropped &&
 		    !is_checked(locator, i, NULL))
 			return true;
@@ -375,7 +377,7 @@ static struct error *search_files(void *ctx, struct budget *budget)
 
 	locator->budget = budget;
 	for (unsigned v = 0; v < locator->views && !err && !budget_over(budget); v++) {
-		for (size_t i = 0; i < images_files(locator->images) && !err; i++)
+		for (size_t i = 0; i < locator->files && !err; i++)
 			err = locate_file(&locator->view[v], i);
 		find_running_id(&locator->view[v]);
 	}
@@ -434,6 +436,11 @@ const struct guest_threads *image_locator_threads(const struct image_locator *lo
 struct programs *image_locator_programs(struct image_locator *locator)
 {
 	return &locator->programs;
+}
+
+void image_locator_keep_addresses(struct image_locator *locator)
+{
+	locator->programs.unmoved = true;
 }
 
 struct images *image_locator_images(const struct image_locator *locator)
@@ -566,7 +573,7 @@ struct error *image_locator_end(struct image_locator *locator)
 	}
 	if (!locator->tries)
 		return NULL;
-	for (size_t i = 0; i < images_files(locator->images); i++) {
+	for (size_t i = 0; i < locator->files; i++) {
 		const struct image_file *file = images_file(locator->images, i);
 
 		end_file(locator, i, &found_any);

@@ -68,6 +68,9 @@ struct error *image_locator_work(struct image_locator *locator, uint64_t until_n
 /* The files of programs that the guest's system tells of (capture/capture.h). */
 struct programs *image_locator_programs(struct image_locator *locator);
 
+/* Code of programs keeps its addresses where it is known which file it is of: for a dump of one moment. */
+void image_locator_keep_addresses(struct image_locator *locator);
+
 /*
  * The build id of a file that runs in the guest but is not at hand, in hex, and
  * the address of its note, if one was met; else NULL.
@@ -112,6 +115,8 @@ struct program_file {
 	bool head;	     /* its first page was read; else all is offsets */
 	unsigned tries;	     /* to read its names */
 	bool named;
+	bool sought; /* below the user's directory (base/sysroot.h), */
+	bool copied; /* and found there */
 };
 
 struct program_place {
@@ -124,11 +129,24 @@ struct program_place {
 
 struct programs {
 	struct images *images;
+	struct image_locator_notes notes;
+	bool unmoved;	     /* image_locator_keep_addresses */
+	uint64_t reading_ns; /* that files on this machine took */
+	bool denied;	     /* it was said that some cannot be read */
 	struct program_file file[PROGRAM_FILES_MAX];
 	size_t n;
 	struct program_place place[PROGRAM_PLACES]; /* a ring */
 	unsigned next;
 };
+
+/*
+ * Looks once for the copy of a program's file below the user's directory, at the path that it has in the
+ * guest. It has to have the same build id; or, where neither is known to have one, the same code at `va`,
+ * which is in the mapping, and around. The only error is a lack of memory.
+ */
+struct error *programs_find_copy(struct programs *programs, struct program_file *file,
+				 const struct guest_mapping *mapping,
+				 const struct guest_memory *memory, uint64_t va);
 
 /*
  * To be asked with every sample, before it is unwound: whether it is worth

@@ -271,6 +271,7 @@ static void complete(struct programs *programs, const struct file_head *head,
 	file->start = head->file.start;
 	file->end = head->file.end;
 	file->head = true;
+	file->sought = file->copied;
 	images_tell_mapped(programs->images, file->image, &head->file);
 }
 
@@ -382,9 +383,22 @@ static struct error *read_names(const struct placing *p, const struct guest_mapp
 	return NULL;
 }
 
-/* Finds the file that is mapped there, and how far from its own address; kept->shift stays 0 where none is. */
+/* Puts what this machine has of the file where the program has it, for the walk: unwind tables, and code that cannot be read. */
+static struct error *map_copy(const struct placing *p, const struct guest_mapping *mapping,
+			      const struct program_file *file)
+{
+	const uint64_t slide = mapping->start - mapping->offset - file->less;
+	struct images *images = p->programs->images;
+	struct error *err = images_map(images, file->image, slide, true);
+
+	if (!err)
+		images_compared(images, file->image, slide, p->of->regs->mmu.root, true);
+	return err;
+}
+
+/* Finds the file that is mapped there, at `va`, and how far from its own address; kept->shift stays 0 where none is. */
 static struct error *find_shift(const struct placing *p, const struct guest_mapping *mapping,
-				struct program_place *kept)
+				uint64_t va, struct program_place *kept)
 {
 	struct program_file *file;
 	struct file_head head;
@@ -400,6 +414,11 @@ static struct error *find_shift(const struct placing *p, const struct guest_mapp
 	if (err || !file || !is_within(mapping, file->less, file->start, file->end))
 		return err;
 	kept->shift = file->base + mapping->offset + file->less - mapping->start;
+	err = programs_find_copy(p->programs, file, mapping, &p->program, va);
+	if (!err && file->copied)
+		err = map_copy(p, mapping, file);
+	if (err)
+		return err;
 	return file->named || file->tries == NAME_TRIES ? NULL
 							: read_names(p, mapping, &head, file);
 }
@@ -437,7 +456,42 @@ static struct error *find_place(struct placing *p, uint64_t va, const struct pro
 				       .until_ns = p->now_ns + PLACE_KEPT_NS,
 				       .pid = p->of->thread->pid};
 	*out = kept;
-	return find_shift(p, &found.mapping, kept);
+	return find_shift(p, &found.mapping, va, kept);
+}
+
+/* True for code that keeps its address: of a file that has none of its own, as the user gave it. */
+static bool stays(const struct programs *programs, const struct frame *frame, uint64_t va)
+{
+	const struct image *image =
+		frame->kind & FRAME_FOREIGN ? NULL : images_at(programs->images, va);
+
+	return image && (programs->unmoved || !image->file->opened);
+}
+
+/* The memory of the kernel and that of the program, as one stack sees them. */
+static struct placing begin(struct programs *programs, const struct program_of *of,
+			    struct kernel_view *view, struct budget *budget)
+{
+	return (struct placing){.programs = programs,
+				.of = of,
+				.kernel = {view, kernel_view_read, budget},
+				.program = {(void *)of, read_program, budget}};
+}
+
+struct error *programs_seek(struct programs *programs, const struct program_of *of,
+			    const struct guest_mapping_list *list)
+{
+	struct kernel_view view = {of->target, of->regs};
+	struct budget budget = {.left = PLACES_STEPS};
+	const struct placing p = begin(programs, of, &view, &budget);
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < list->n && !err; i++) {
+		struct program_place unused;
+
+		err = find_shift(&p, &list->at[i], list->at[i].start, &unused);
+	}
+	return err;
 }
 
 struct error *programs_place(struct programs *programs, const struct program_of *of,
@@ -445,18 +499,14 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 {
 	struct kernel_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
-	struct placing p = {.programs = programs,
-			    .of = of,
-			    .kernel = {&view, kernel_view_read, &budget},
-			    .program = {(void *)of, read_program, &budget}};
+	struct placing p = begin(programs, of, &view, &budget);
 	struct error *err = NULL;
 
 	for (size_t i = 0; i < n && !err; i++) {
 		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
 		const struct program_place *place;
 
-		if (va >= LOWER_HALF ||
-		    (!(frames[i].kind & FRAME_FOREIGN) && images_at(programs->images, va)))
+		if (va >= LOWER_HALF || stays(programs, &frames[i], va))
 			continue;
 		if (!p.now_ns)
 			p.now_ns = clock_now_ns();

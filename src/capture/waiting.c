@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/sysroot.h"
 #include "symbol/images/placement.h"
 #include "symbol/kernel/memory.h"
 
@@ -155,14 +156,19 @@ static struct error *search_mapped(const struct waiting *waiting, const struct g
 	struct program_view view = {waiting->target, program};
 	struct budget budget = {.left = MAPPED_STEPS};
 	const struct guest_memory memory = {&view, read_program_view, &budget};
+	const struct program_of of = {waiting->target, waiting->threads, thread, program};
+	const unsigned changes = images ? images_changes(images) : 0;
 	struct guest_mapping_list list = {0};
 	struct error *err = NULL;
-	size_t wanted = 0;
+	size_t wanted = images && sysroot_is_given();
 
 	for (size_t i = 0; images && i < images_files(images); i++)
 		wanted += is_wanted(images_file(images, i));
 	if (wanted)
 		err = guest_threads_mappings(waiting->threads, waiting->memory, thread, &list);
+	if (wanted && !err && sysroot_is_given())
+		err = programs_seek(image_locator_programs(waiting->locator), &of, &list);
+	*added = images && images_changes(images) != changes;
 	for (size_t i = 0; wanted && i < images_files(images); i++)
 		for (size_t k = 0; k < list.n && !err && is_wanted(images_file(images, i)); k++)
 			err = compare_mapped(images, i, &list.at[k], &memory, added);

@@ -4,6 +4,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import unittest
 from pathlib import Path
@@ -56,6 +57,10 @@ AT_OFFSET = re.compile(r"(.+)\+0x([0-9a-f]+)$")
 # Of samples in programs, those in the moment in which one gives way to the next, whose files are not told.
 UNTOLD = 0.05
 PARTS_TOLERANCE = 0.05
+
+# Its functions have names in its table of symbols alone, and it calls them through libc (tests/vmm/programs/sorter.c).
+SORTER = PROGRAMS / "sorter"
+SORTER_CALLS = ["main", "rounds", "sort_all", "by_bits", "spin"]
 
 
 class Linux(LinuxCase):
@@ -196,6 +201,8 @@ class Linux(LinuxCase):
         self.check_calls(json.loads(self.uniprof("stack", "--all-threads", "--json", f"qemu:{self.qmp}", timeout=600)), maps)
         libc = next(f"/{name}" for name in self.programs() if name.endswith("libc.so.6"))
         self.check_files(json.loads(self.uniprof("stack", "-q", "--all-threads", "--json", "-s", "/bin/sleep", "-s", libc, f"qemu:{self.qmp}", timeout=600)), maps)
+        self.put_root(self.programs())
+        self.check_files(json.loads(self.uniprof("stack", "-q", "--all-threads", "--json", "--sysroot", self.root, f"qemu:{self.qmp}", timeout=600)), maps)
         self.assertRegex(self.uniprof("stack", "--all-threads", f"qemu:{self.qmp}", timeout=600), r"called by its program at libc\.so\.6\+0x[0-9a-f]+, whose")
 
     def start_two_files(self):
@@ -248,6 +255,68 @@ class Linux(LinuxCase):
         self.start_two_files()
         self.wait_for_thread("two-files")
         chance.check_shares(self.take_parts, PARTS_TOLERANCE)
+
+    def put_root(self, files):
+        """The root directory of a guest with these files; /bin leads elsewhere, as in distributions, and to no path of this host's."""
+        self.root = self.scratch / "root"
+        for name, (mode, data, _) in files.items():
+            path = self.root / name.replace("bin/", "programs/", 1)
+            if mode & 0o100000:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+        (self.root / "bin").symlink_to("/programs")
+        # The profiler gives up its rights.
+        for path in self.scratch, self.root:
+            path.chmod(0o755)
+
+    def start_sorter(self):
+        """A stripped program in the guest; below self.root the one that it was made of."""
+        stripped = self.scratch / "stripped"
+        subprocess.run(["objcopy", "--strip-all", SORTER, stripped], check=True)
+        files = self.files_of({"bin/sorter": stripped})
+        self.start_linux("quiet console=ttyS0 pti=on rdinit=/bin/sorter", more=files)
+        self.put_root({**files, "bin/sorter": (0o100755, SORTER.read_bytes(), (0, 0))})
+        self.wait_for(lambda: self.console.exists() and "sorts" in self.console.read_text(), "its program does not begin", BOOT)
+        self.wait_for_thread("sorter")
+
+    def sorter_stacks(self, *options):
+        text = self.uniprof("export", "--format", "folded", "--state", "all", *options, "out.uniprof")
+        stacks = [line.rsplit(" ", 1)[0].split(";") for line in text.splitlines()]
+        return [stack for stack in stacks if stack[-1] in SORTER_CALLS or stack[-1].startswith("sorter+0x")]
+
+    def record_sorter(self, enough, *options):
+        """What uniprof says; of longer recordings, until there are enough stacks: the kernel has to be found, and then files."""
+        for attempt in range(chance.TAKES):
+            said = self.uniprof("record", "--max-overhead", 50, "-F", 97, "-T", 5 * chance.longer(attempt), *options, "-o", "out.uniprof", f"qemu:{self.qmp}", timeout=600)
+            if enough(self.sorter_stacks()):
+                return said
+        self.fail(f"not found: {self.sorter_stacks()}")
+
+    def check_sorter(self, stacks):
+        """All code of the program has its name; stacks go from its beginning to its work, through libc and back."""
+        self.assertFalse([stack for stack in stacks for name in stack if name.startswith("sorter+0x")])
+        whole = [stack for stack in stacks if "main" in stack and stack[-1] == "spin"]
+        self.assertGreater(len(whole), 1, stacks)
+        for stack in whole:
+            calls = stack[stack.index("main"):]
+            self.assertEqual([name for name in calls if name in SORTER_CALLS], SORTER_CALLS, stack)
+            self.assertIn("qsort_r", calls[calls.index("sort_all"):calls.index("by_bits")], stack)
+
+    def test_programs_have_names_and_unwind_tables_from_the_root_directory_of_the_guest(self):
+        self.start_sorter()
+        self.record_sorter(bool)
+        self.assertFalse([stack for stack in self.sorter_stacks() if set(stack) & set(SORTER_CALLS)])
+        # Naming afterwards.
+        self.check_sorter(self.sorter_stacks("--sysroot", self.root))
+        said = self.record_sorter(lambda stacks: any("main" in stack for stack in stacks), "--sysroot", self.root)
+        self.assertNotIn("is not what the guest runs", said)
+        self.check_sorter(self.sorter_stacks())
+        self.assertIn("spin", self.uniprof("top", "--batch", "-n", 1, "-d", 10, "--sysroot", self.root, f"qemu:{self.qmp}", timeout=600))
+        # Another program at its path.
+        shutil.copy(TWO_FILES, self.root / "programs" / "sorter")
+        said = self.record_sorter(bool, "--sysroot", self.root)
+        self.assertRegex(said, r"/bin/sorter \(build id [0-9a-f]+\) is not what the guest runs")
+        self.assertFalse([stack for stack in self.sorter_stacks() if set(stack) & set(SORTER_CALLS)])
 
     def test_threads(self):
         self.check("")

@@ -280,6 +280,8 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 	if (!err)
 		err = image_locator_new(target, taken->images, &notes, &taken->locator);
 	if (!err)
+		image_locator_keep_addresses(taken->locator);
+	if (!err)
 		err = stacks_new(&taken->stacks);
 	if (!err && !options->no_python)
 		err = stand_ins_new(&taken->stand_ins);

@@ -10,6 +10,7 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
+#include "base/sysroot.h"
 #include "symbol/images/file.h"
 
 /*
@@ -266,6 +267,67 @@ static struct error *load_recorded(struct image_match *l)
 	return recorded->at ? err : load_first(l);
 }
 
+/* Copies of a guest's files that are read for one recording at most. */
+#define COPIES_MAX 256u
+
+/* Loads the copy of a recorded file below the user's directory, and puts it to where the recording has it. */
+static struct error *load_copy(struct image_match *l, const struct recorded_image *one)
+{
+	struct image_spec spec = {.names = true};
+	bool found = false;
+	char *name;
+	struct error *err = sysroot_adopt(one->path, &name);
+	size_t i;
+
+	if (!err && !name && errno == EACCES && !l->doubt &&
+	    asprintf(&l->doubt,
+		     "%s cannot be read below --sysroot: only files that all users may read can",
+		     one->path) < 0)
+		return error_no_memory();
+	if (err || !name)
+		return err;
+	spec.path = name;
+	err = images_load_copy(l->images, &spec, one->path, &i);
+	if (err && err != error_no_memory()) {
+		error_free(err);
+		err = NULL;
+	} else if (!err && images_file(l->images, i)->code &&
+		   same_id(one, images_file(l->images, i)->build_id)) {
+		err = put_by_id(l, i, &found);
+	} else if (!err) {
+		images_unmap(l->images, i);
+	}
+	free(name);
+	return err;
+}
+
+/* True if an image before this one in the list is the same file. */
+static bool is_listed_before(const struct recorded_images *list, size_t k)
+{
+	for (size_t i = 0; i < k; i++)
+		if (list->at[i].path && same_id(&list->at[i], list->at[k].build_id) &&
+		    !strcmp(list->at[i].path, list->at[k].path))
+			return true;
+	return false;
+}
+
+static struct error *load_copies(struct image_match *l)
+{
+	const struct recorded_images *recorded = profile_images(l->profile);
+	struct error *err = NULL;
+	unsigned copies = 0;
+
+	for (size_t k = 0; k < recorded->n && !err && copies < COPIES_MAX; k++) {
+		const struct recorded_image *one = &recorded->at[k];
+
+		if (!one->path || !one->build_id || is_listed_before(recorded, k))
+			continue;
+		err = load_copy(l, one);
+		copies++;
+	}
+	return err;
+}
+
 void load_addresses(struct recorded_images *images)
 {
 	for (size_t i = 0; i < images->n; i++) {
@@ -296,6 +358,8 @@ struct error *load_images(const struct image_args *args, const struct profile *p
 		err = put_given(&l);
 	else if (!err && !profile->n_names)
 		err = load_recorded(&l);
+	if (!err && sysroot_is_given())
+		err = load_copies(&l);
 	if (err) {
 		images_free(l.images);
 		free(l.doubt);

@@ -40,7 +40,8 @@ void load_addresses(struct recorded_images *images);
  * recording says that the same file (by its build id) was. ERR_INPUT for a
  * file that the recording knows by another build id. Without any, and if the
  * recording carries no names, the files that it tells of, as far as they still
- * are the same. *doubt is a sentence if some were taken on trust, else NULL;
+ * are the same. Beside these, their copies below the user's directory
+ * (base/sysroot.h). *doubt is a sentence if some were taken on trust, else NULL;
  * the caller frees it.
  */
 struct error *load_images(const struct image_args *args, const struct profile *profile,

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
+#include "base/sysroot.h"
 #include "symbol/images/code_fixture.h"
 
 #define ID_1  "0101010101010101010101010101010101010101"
@@ -170,6 +171,60 @@ static void without_names_the_recorded_files_serve(void **state)
 	end(&given);
 }
 
+/* A directory with a copy of the first file as /app, and its names for a recording. */
+static void load_copies_of(struct recorded_image *recorded, size_t n, struct given *given)
+{
+	struct profile profile = {.n_names = 1, .info.images = {.at = recorded, .n = n}};
+	char dir[] = "/tmp/uniprof-root-XXXXXX", path[32], command[128];
+	const struct image_args none = {0};
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	code_file(&file_1, &fd, path);
+	snprintf(command, sizeof(command), "cp %s %s/app && chmod 644 %s/app", path, dir, dir);
+	assert_int_equal(system(command), 0);
+	close(fd);
+	assert_null(sysroot_preopen(dir));
+	*given = (struct given){.fd = -1};
+	given->err = load_images(&none, &profile, &given->images, &given->doubt);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+static void copies_of_the_guests_files_go_where_the_recording_had_them(void **state)
+{
+	struct recorded_image recorded[] = {
+		{"/app", ID_1, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{"/app", ID_1, 0x5001000, 0x5005000, 0x5000000, true, false},
+		{"/none", ID_2, 0x7001000, 0x7005000, 0x7000000, true, false},
+	};
+	struct given given;
+
+	load_copies_of(recorded, 3, &given);
+	assert_named(&given, SLIDE + 0x1234, "f2", SLIDE + 0x1200);
+	assert_named(&given, 0x5001234, "f2", 0x5001200);
+	assert_int_equal(images_count(given.images), 2);
+	assert_int_equal(images_files(given.images), 1);
+	assert_string_equal(images_file(given.images, 0)->path, "/app");
+	assert_null(given.doubt);
+	end(&given);
+}
+
+static void copies_that_are_not_what_ran_name_nothing(void **state)
+{
+	struct recorded_image recorded[] = {
+		{"/app", ID_2, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{"/app", NULL, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+		{"/../app", ID_2, SLIDE + 0x1000, SLIDE + 0x5000, SLIDE, true, false},
+	};
+	struct given given;
+
+	load_copies_of(recorded, 3, &given);
+	assert_null(given.err);
+	assert_int_equal(images_count(given.images), 0);
+	end(&given);
+}
+
 /* Recordings of earlier versions name one file, which was where it was linked. */
 static void older_recordings_are_read_as_ever(void **state)
 {
@@ -219,6 +274,8 @@ int main(void)
 		cmocka_unit_test(another_build_is_refused),
 		cmocka_unit_test(what_cannot_be_known_is_said),
 		cmocka_unit_test(without_names_the_recorded_files_serve),
+		cmocka_unit_test(copies_of_the_guests_files_go_where_the_recording_had_them),
+		cmocka_unit_test(copies_that_are_not_what_ran_name_nothing),
 		cmocka_unit_test(older_recordings_are_read_as_ever),
 		cmocka_unit_test(wrong_addresses_are_refused),
 	};

@@ -206,6 +206,12 @@ const struct option_row load_options[] = {
 	{"debug-dir", "DIR", 0, take_debug_dir,
 	 .text = "where debug files are that were taken out of those that follow",
 	 .values = OPTION_DIRECTORY},
+	{"sysroot", "DIR", 0, take_sysroot,
+	 .text = "the root directory of a Linux guest, as a mounted image or a copy: programs get "
+		 "names and lines from the files below it that they ran",
+	 .more = "They are found by their paths in the guest, and have to have the build ids that "
+		 "the recording tells.",
+	 .values = OPTION_DIRECTORY},
 	{"state", "LIST", 0, take_states,
 	 .text = "of vCPUs: running (the default), runnable, blocked, or all; of threads that do "
 		 "not run (record --threads): queued, sleeping, disk, stopped, or off-cpu",

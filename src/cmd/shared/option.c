@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/debug_file.h"
+#include "base/sysroot.h"
 #include "cmd/cmd.h"
 #include "capture/sampler.h"
 #include "view/tty_writer.h"
@@ -472,4 +473,9 @@ struct error *take_unwind(const struct option_row *row, const char *value, void 
 struct error *take_debug_dir(const struct option_row *row, const char *value, void *options)
 {
 	return debug_file_preopen(value);
+}
+
+struct error *take_sysroot(const struct option_row *row, const char *value, void *options)
+{
+	return sysroot_preopen(value);
 }

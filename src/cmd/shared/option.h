@@ -121,7 +121,7 @@ option_take take_percent, take_rate, take_unwind;
 option_take take_color;
 
 /* The alias of no field: a directory for debug files; counts for the files that follow. */
-option_take take_debug_dir;
+option_take take_debug_dir, take_sysroot;
 
 /* Texts that are made of the rows (manual.c). All end at `out`'s errors, which its owner sees. */
 

@@ -91,6 +91,13 @@ const struct option_row session_reading_options[] = {
 	{"debug-dir", "DIR", 0, take_debug_dir,
 	 .text = "where debug files are that were taken out of those that follow",
 	 .more = "It is looked into before\n.Pa /usr/lib/debug .", .values = OPTION_DIRECTORY},
+	{"sysroot", "DIR", 0, take_sysroot,
+	 .text = "the root directory of a Linux guest, as a mounted image or a copy: programs get "
+		 "names and unwind tables from the files below it",
+	 .more = "A file is looked for at the path that a program has mapped it from, and is used "
+		 "if it is the same, by its build id; of files without one the code is "
+		 "compared.\nSymbolic links are the guest's, too: none leads out of\n.Ar DIR .",
+	 .values = OPTION_DIRECTORY},
 	{"unwind", "HOW", 0, take_unwind, AT(sampler.method),
 	 .text = "how to find callers: auto (default), fp, cfi, scan",
 	 .more = ".Li auto\ntakes for each frame what serves there: the unwind tables of its "

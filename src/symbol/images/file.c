@@ -27,6 +27,7 @@ void image_file_free(struct image_file *file)
 	unwind_table_free(file->table);
 	symbols_free(file->symbols);
 	free(file->path);
+	free(file->opened);
 	free(file);
 }
 

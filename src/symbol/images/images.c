@@ -150,10 +150,38 @@ uint64_t image_slide_for(const struct image_file *file, uint64_t address)
 	return address & PAGE_MASK ? address - start : address - (start & ~PAGE_MASK);
 }
 
-struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out)
+struct error *images_read(const struct images *images, const struct image_spec *spec,
+			  struct image_file **out)
 {
 	struct image_file *file = calloc(1, sizeof(*file));
 	struct error *err = file ? load(images, spec, file) : error_no_memory();
+
+	*out = file;
+	if (!err)
+		return NULL;
+	image_file_free(file);
+	*out = NULL;
+	return err;
+}
+
+struct error *images_load_copy(struct images *images, const struct image_spec *spec,
+			       const char *path, size_t *out)
+{
+	struct error *err = images_load(images, spec, out);
+	struct image_file *file;
+
+	if (err)
+		return err;
+	file = images->file[*out];
+	file->opened = file->path;
+	file->path = strdup(path);
+	return file->path ? NULL : error_no_memory();
+}
+
+struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out)
+{
+	struct image_file *file;
+	struct error *err = images_read(images, spec, &file);
 	size_t i = images->n_files;
 
 	if (!err)
@@ -335,7 +363,7 @@ struct error *images_add_mapped(struct images *images, const struct mapped_file 
 
 void images_tell_mapped(struct images *images, size_t i, const struct mapped_file *file)
 {
-	struct image *mapping = &images->mapping[rank(images, i) - 1];
+	struct image *mapping = &images->mapping[rank(images, i) - images->file[i]->mappings];
 
 	snprintf(images->file[i]->build_id, sizeof(images->file[i]->build_id), "%s",
 		 file->build_id);
@@ -346,7 +374,26 @@ void images_tell_mapped(struct images *images, size_t i, const struct mapped_fil
 
 void images_name_mapped(struct images *images, size_t i, struct symbols *symbols)
 {
+	symbols_free(images->file[i]->symbols);
 	images->file[i]->symbols = symbols;
+	images->changes++;
+}
+
+void images_take_copy(struct images *images, size_t i, struct image_file *copy)
+{
+	struct image_file *file = images->file[i];
+
+	if (copy->symbols)
+		images_name_mapped(images, i, copy->symbols);
+	copy->symbols = NULL;
+	file->code = copy->code;
+	file->table = copy->table;
+	file->opened = copy->path;
+	file->size = copy->size;
+	copy->code = NULL;
+	copy->table = NULL;
+	copy->path = NULL;
+	image_file_free(copy);
 	images->changes++;
 }
 

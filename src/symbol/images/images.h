@@ -36,6 +36,7 @@ struct image_spec {
 
 struct image_file {
 	char *path;
+	char *opened; /* what it is opened by (base/preopen.h); NULL: its path */
 	char build_id[2 * BUILD_ID_MAX + 1]; /* "": none */
 	struct symbols *symbols;	     /* by the file's addresses; NULL: none */
 	struct unwind_table *table;	     /* by the file's addresses; NULL: none */
@@ -90,6 +91,17 @@ void images_names_and_code(struct images *images);
 struct error *images_load(struct images *images, const struct image_spec *spec, size_t *out);
 
 /*
+ * As above, a file of the guest's, at a path there, by its copy on this machine, which is opened by
+ * spec->path.
+ */
+struct error *images_load_copy(struct images *images, const struct image_spec *spec,
+			       const char *path, size_t *out);
+
+/* Reads a file and adds it nowhere. The caller frees it (symbol/images/file.h). */
+struct error *images_read(const struct images *images, const struct image_spec *spec,
+			  struct image_file **out);
+
+/*
  * The file with this build id from what is kept of files (file.h), for
  * names; *found is whether there is one. `path` is what it was called.
  */
@@ -117,8 +129,14 @@ struct error *images_add_mapped(struct images *images, const struct mapped_file 
 /* Tells more of a file that was added so, but its path. */
 void images_tell_mapped(struct images *images, size_t i, const struct mapped_file *file);
 
-/* Takes over the names of a file that was added so, by its addresses; it has none so far. */
+/* Takes over the names of a file that was added so, by its addresses, in place of those that it has. */
 void images_name_mapped(struct images *images, size_t i, struct symbols *symbols);
+
+/*
+ * Takes over all that the copy on this machine tells of a file that was added so: code, unwind tables, and
+ * names, if it has any.
+ */
+void images_take_copy(struct images *images, size_t i, struct image_file *copy);
 
 size_t images_files(const struct images *images);
 struct image_file *images_file(struct images *images, size_t i);

@@ -413,7 +413,8 @@ static struct error *add(struct sources *sources, const struct image_file *file)
 	*known = (struct known_source){.file = file};
 	/* Files that are not ELF, such as nm's output, have no DWARF. */
 	if (file->code)
-		err = source_open(file->path, file->build_id, &known->source);
+		err = source_open(file->opened ? file->opened : file->path, file->build_id,
+				  &known->source);
 	return err;
 }
 
