@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Works for some milliseconds and sleeps for as long, by turns, for ever: half of the time its one vCPU is halted. */
+/* Works and sleeps by turns, 5 ms of sleep each, for ever: its one vCPU is halted most of the time. */
 #include "guest.h"
 
 #define ROUNDS 2000000

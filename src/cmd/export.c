@@ -60,7 +60,7 @@ static struct error *parse(int argc, char **argv, struct export_args *options)
 		return cmd_usage_error(&verb_export, "which format?");
 	options->load.filter.divide = options->outer.by;
 	options->load.filter.exits = options->outer.exits;
-	return options->outer.by && options->format != &format_folded
+	return (options->outer.by || options->outer.exits) && options->format != &format_folded
 		       ? cmd_usage_error(&verb_export, "--by is for folded stacks")
 		       : NULL;
 }

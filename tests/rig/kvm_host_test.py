@@ -25,7 +25,7 @@ PLACE = {"[guest]": "guest", "[entry and exit]": "guest", "[exits]": "exits", "[
 
 
 class Host(KvmCase):
-    """Guests that do nothing but write to ports, touch fresh memory or compute, and one that sleeps half of the time."""
+    """Guests that do nothing but write to ports, touch fresh memory or compute, and one that naps."""
 
     rig_options = {"icount": True}
 
