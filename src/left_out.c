@@ -13,6 +13,8 @@
 #include "base/privilege.h"
 #include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
+#include "target/kvm/kvm.h"
+#include "target/kvm/vcpus.h"
 #include "target/target.h"
 #include "top/draw.h"
 
@@ -128,6 +130,113 @@ int screen_key(void)
 }
 
 void screen_show(const struct text_buffer *buffer)
+{
+}
+#endif
+
+#ifdef LEFT_OUT_KVM
+/* Registers through KVM's run page exist on x86 alone (KVM_CAP_SYNC_REGS of other architectures is another). */
+
+uint32_t kvm_vcpus_count(pid_t pid)
+{
+	return 0;
+}
+
+struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
+{
+	return error_new(ERR_GUEST, "guests of KVM share registers with it on x86-64 hosts only");
+}
+
+void kvm_vcpus_free(struct kvm_vcpus *vcpus)
+{
+}
+
+struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct kvm_pages *pages)
+{
+	return NULL;
+}
+
+bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
+{
+	return false;
+}
+
+static struct error *no_open(const char *name, const char *via, struct target **out)
+{
+	return error_new(ERR_DENIED, "guests of KVM can be profiled on x86-64 hosts only");
+}
+
+const struct target_ops target_kvm = {
+	.scheme = "kvm",
+	.open = no_open,
+};
+#endif
+
+#ifdef LEFT_OUT_BPF
+/* vCPUs are stopped instead. */
+const char bpf_feature[] = "without BPF";
+
+const char *bpf_missing(void)
+{
+	return "BPF would not stop it, but this uniprof was built without";
+}
+
+struct error *bpf_try(void)
+{
+	return error_new(ERR_DENIED, "this uniprof was built without BPF");
+}
+
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
+			     struct bpf_reader **out)
+{
+	return error_new(ERR_DENIED, "this uniprof was built without BPF");
+}
+
+void bpf_reader_free(struct bpf_reader *bpf)
+{
+}
+
+void bpf_reader_map(struct bpf_reader *bpf, const struct ram_map *map)
+{
+}
+
+bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map)
+{
+	return false;
+}
+
+void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const struct x86_regs *all)
+{
+}
+
+struct error *kvm_crosscheck(struct kvm_target *kvm)
+{
+	return NULL;
+}
+
+struct error *kvm_crosscheck_more(struct kvm_target *kvm)
+{
+	return NULL;
+}
+
+bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		     bool *on_cpu)
+{
+	return false;
+}
+
+bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
+		   bool *on_cpu)
+{
+	return false;
+}
+
+void bpf_reader_host_sleeps(struct bpf_reader *bpf, uint64_t until_ns)
+{
+}
+
+void bpf_reader_exits(const struct bpf_reader *bpf,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
 {
 }
 #endif

@@ -15,7 +15,6 @@
 
 #include "base/preopen.h"
 #include "base/sandbox.h"
-#include "base/sysroot.h"
 
 /* Fewer bytes than this could be the same by chance. */
 #define LEAST 32u

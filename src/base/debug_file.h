@@ -28,7 +28,7 @@ struct error *debug_file_preopen(const char *dir);
  * .gnu_debuglink beside the file, in .debug/ there, or below /usr/lib/debug;
  * by the names that builds give it beside the file (X.dbg, X.debug, .debug/X,
  * vmlinux for vmlinuz); by build id below /usr/lib/debug of the guest's own root
- * (base/sysroot.h); or the one that was fetched (symbol/images/file.h). It
+ * (base/preopen.h); or the one that was fetched (symbol/images/file.h). It
  * must have the same build id; without one, the checksum that the link says,
  * or the same code. -1 if there is none.
  */

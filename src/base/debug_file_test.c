@@ -17,7 +17,6 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
-#include "base/sysroot.h"
 #include "symbol/names/symbols.h"
 
 #define NO_ID "-R .note.gnu.build-id"

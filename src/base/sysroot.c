@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/sysroot.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,6 @@
 
 /* A guest's root in a directory, beside what no path of the guest's may reach. */
 
-#include "base/sysroot.h"
-
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>

@@ -71,7 +71,7 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 			     struct frame *frames, size_t n, bool *missed);
 
 /*
- * Looks for the copies on this machine of all files that a program has mapped (base/sysroot.h), before
+ * Looks for the copies on this machine of all files that a program has mapped (base/preopen.h), before
  * its stack is walked. The only error is a lack of memory.
  */
 struct error *programs_seek(struct programs *programs, const struct program_of *of,

@@ -115,7 +115,7 @@ struct program_file {
 	bool head;	     /* its first page was read; else all is offsets */
 	unsigned tries;	     /* to read its names */
 	bool named;
-	bool sought; /* below the user's directory (base/sysroot.h), */
+	bool sought; /* below the user's directory (base/preopen.h), */
 	bool copied; /* and found there */
 };
 

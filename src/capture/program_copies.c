@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/sysroot.h"
+#include "base/preopen.h"
 #include "symbol/images/file.h"
 #include "symbol/images/placement.h"
 

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/preopen.h"
-#include "base/sysroot.h"
 #include "symbol/images/code_fixture.h"
 
 #define PATH   "/usr/lib/x.so"

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/sysroot.h"
+#include "base/preopen.h"
 #include "symbol/images/placement.h"
 #include "symbol/kernel/memory.h"
 

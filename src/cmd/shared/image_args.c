@@ -10,7 +10,6 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "base/sysroot.h"
 #include "symbol/images/file.h"
 
 /*

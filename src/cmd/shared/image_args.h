@@ -41,7 +41,7 @@ void load_addresses(struct recorded_images *images);
  * file that the recording knows by another build id. Without any, and if the
  * recording carries no names, the files that it tells of, as far as they still
  * are the same. Beside these, their copies below the user's directory
- * (base/sysroot.h). *doubt is a sentence if some were taken on trust, else NULL;
+ * (base/preopen.h). *doubt is a sentence if some were taken on trust, else NULL;
  * the caller frees it.
  */
 struct error *load_images(const struct image_args *args, const struct profile *profile,

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "base/preopen.h"
-#include "base/sysroot.h"
 #include "symbol/images/code_fixture.h"
 
 #define ID_1  "0101010101010101010101010101010101010101"

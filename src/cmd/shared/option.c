@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/debug_file.h"
-#include "base/sysroot.h"
+#include "base/preopen.h"
 #include "cmd/cmd.h"
 #include "capture/sampler.h"
 #include "view/tty_writer.h"
