@@ -5,8 +5,8 @@
 /*
  * Reads vCPUs of KVM without stopping them, by a program in the kernel
  * (vcpu.bpf.c) that perf events run: in an interrupt of the CPU that the vCPU
- * is on, or when its thread leaves a CPU. The build chooses between bpf_reader.c
- * (libbpf), and left_out.c answers without.
+ * is on, or when its thread leaves a CPU. The build has bpf_reader.c (libbpf), or
+ * left_out.c answers in its place.
  *
  * Registers that the guest can change without KVM are read where the processor stores them:
  * with AMD's nested paging, in the VMCB. Where that is not to be had, nothing is
