@@ -120,9 +120,34 @@ static struct error *put_to_files(struct capture *capture, const struct vcpu_sam
 		       : NULL;
 }
 
-/* Unwinds one vCPU's guest; *deeper is set when more of its stack should be copied. */
-static struct error *unwind_guest(struct capture *capture, uint32_t i, struct unwind_result *out,
-				  bool *deeper)
+/*
+ * Keeps what a vCPU is seen at with the host's side, of which the frames of its guest are there, if
+ * that runs. Stays by itself: other samples do not pay for it.
+ */
+static __attribute__((noinline)) struct error *
+keep_host(struct capture *capture, uint32_t i, struct unwind_result *out, struct tick_entry *entry)
+{
+	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
+	struct error *err = NULL;
+	bool whole = true;
+
+	if (host_view_has_guest(vcpu))
+		code_cache_mark_foreign(capture->code_cache, capture->frames, out->n);
+	else
+		err = host_view_frames(capture->host, vcpu, capture->frames, out);
+	if (!err)
+		err = host_view_enclose(capture->host, i, vcpu, capture->frames, out);
+	if (!err)
+		err = stacks_intern(capture->stacks, capture->frames, out->n, &entry->stack,
+				    &whole);
+	entry->end = (uint8_t)(whole ? out->end : UNWIND_NO_ROOM);
+	capture->no_room += !whole;
+	return err;
+}
+
+/* Unwinds one vCPU into *entry; *deeper is set when more of its stack should be copied. */
+static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
+				 bool *deeper)
 {
 	struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
 	struct unwind_input in = {.regs = &vcpu->regs,
@@ -135,43 +160,25 @@ static struct error *unwind_guest(struct capture *capture, uint32_t i, struct un
 				  .anew = capture->anew,
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
-
-	unwind_stack(&in, capture->frames, out);
-	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, out);
-	*deeper |= vcpu->request.again;
-	return capture->replace ? capture->replace(capture, vcpu, out) : NULL;
-}
-
-/* Unwinds one vCPU into *entry. */
-static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tick_entry *entry,
-				 bool *deeper)
-{
 	struct unwind_result out;
-	struct error *err = unwind_guest(capture, i, &out, deeper);
+	struct error *err;
 
-	return err ? err : capture_keep(capture, &out, entry);
+	unwind_stack(&in, capture->frames, &out);
+	stack_depth_adapt(&capture->depths[i], vcpu, capture->sample->stack_cap, &out);
+	*deeper |= vcpu->request.again;
+	err = capture->replace ? capture->replace(capture, vcpu, &out) : NULL;
+	if (err)
+		return err;
+	return capture->host ? keep_host(capture, i, &out, entry)
+			     : capture_keep(capture, &out, entry);
 }
 
-/* ... with the host's side. */
-static struct error *unwind_host(struct capture *capture, uint32_t i, struct tick_entry *entry,
-				 bool *deeper)
+/* ... of which the guest does not run, or is not known. */
+static struct error *note_host(struct capture *capture, uint32_t i, struct tick_entry *entry)
 {
-	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
-	const bool guest = vcpu->host->place == HOST_GUEST && vcpu->host->guest_known;
 	struct unwind_result out = {0};
-	bool whole = true;
-	struct error *err = guest ? unwind_guest(capture, i, &out, deeper)
-				  : host_view_frames(capture->host, vcpu, capture->frames, &out);
 
-	if (!err && guest)
-		code_cache_mark_foreign(capture->code_cache, capture->frames, out.n);
-	if (!err)
-		err = host_view_enclose(capture->host, i, vcpu, capture->frames, &out);
-	if (!err)
-		err = stacks_intern(capture->stacks, capture->frames, out.n, &entry->stack, &whole);
-	entry->end = (uint8_t)(whole ? out.end : UNWIND_NO_ROOM);
-	capture->no_room += !whole;
-	return err;
+	return keep_host(capture, i, &out, entry);
 }
 
 /*
@@ -226,8 +233,9 @@ static struct error *unwind_all(struct capture *capture, bool first, bool *deepe
 		if (vcpu->same || vcpu->given_up ||
 		    (capture->host && !host_view_holds(capture->host, i, vcpu, first)))
 			continue;
-		err = capture->host ? unwind_host(capture, i, last, deeper)
-				    : unwind_vcpu(capture, i, last, deeper);
+		err = capture->host && !host_view_has_guest(vcpu)
+			      ? note_host(capture, i, last)
+			      : unwind_vcpu(capture, i, last, deeper);
 		last->thread = 0;
 		if (!err && vcpu->thread.there)
 			err = identify(capture, i, last);

@@ -229,6 +229,12 @@ void host_view_free(struct host_view *view);
 bool host_view_holds(struct host_view *view, uint32_t i, const struct vcpu_sample *vcpu,
 		     bool first);
 
+/* Did the guest run, and are its registers known? Then its stack is walked. */
+static inline bool host_view_has_guest(const struct vcpu_sample *vcpu)
+{
+	return vcpu->host->place == HOST_GUEST && vcpu->host->guest_known;
+}
+
 /* The frames of a vCPU whose guest did not run, or is not known; `frames` has room for HOST_VIEW_FRAMES. */
 struct error *host_view_frames(struct host_view *view, const struct vcpu_sample *vcpu,
 			       struct frame *frames, struct unwind_result *out);
