@@ -7,6 +7,7 @@
 struct x86_exit {
 	int word;
 	int64_t sp;	     /* bytes that sp has moved since the beginning */
+	uint8_t by;	     /* from the value of this register; 0 (rax): its own */
 	bool by_fp;	     /* sp counts from where fp pointed at the beginning */
 	bool loaded;	     /* sp counts from its value when it was loaded from the stack */
 	bool moved;	     /* sp may count from the end of another stack, */
@@ -80,6 +81,7 @@ static bool take_sp(struct x86_exit *exit, const struct x86_insn *insn)
 		exit->sp = exit->left;
 	else
 		*exit = (struct x86_exit){.word = exit->word,
+					  .by = exit->by,
 					  .loaded = true,
 					  .loaded_from = exit->sp};
 	exit->moved = moves;
@@ -225,17 +227,13 @@ static bool is_code(struct code_reader *reader, uint64_t va, const char *code, s
 /* The stub for the hypercall iret pushes registers, and Xen takes the frame from above them. */
 static bool is_iret_stub(struct code_reader *reader, uint64_t va, unsigned word)
 {
-	if (va % X86_STUB_SLOT)
-		return false;
 	/* push rcx; push r11; push rax; mov eax, 23; syscall - push eax; mov eax, 23; int 0x82 */
-	return word == 8 ? is_code(reader, va, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
-			 : is_code(reader, va, "\x50\xb8\x17\0\0\0\xcd\x82", 8);
+	return !(va % X86_STUB_SLOT) &&
+	       (word == 8 ? is_code(reader, va, "\x51\x41\x53\x50\xb8\x17\0\0\0\x0f\x05", 11)
+			  : is_code(reader, va, "\x50\xb8\x17\0\0\0\xcd\x82", 8));
 }
 
-/*
- * Is this where Xen enters a PV kernel on x86-64? It has pushed rcx and r11
- * above the frame, and they are popped first.
- */
+/* Is this where Xen enters a PV kernel on x86-64? It has pushed rcx and r11 above the frame, and they are popped first. */
 static bool is_pv_entry(struct code_reader *reader, uint64_t va, unsigned word)
 {
 	return word == 8 && is_code(reader, va, "\x59\x41\x5b", 3);
@@ -248,29 +246,21 @@ static bool is_pv_entry(struct code_reader *reader, uint64_t va, unsigned word)
  */
 static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, struct row *row)
 {
-	int64_t cfa = frame, ra_at = 0;
+	const int64_t ra_at = exit->loaded ? frame : word == 4 ? -3 * 4 : 0;
+	const int64_t cfa = exit->loaded ? exit->loaded_from : frame - ra_at;
 
-	if (exit->loaded) {
-		cfa = exit->loaded_from;
-		ra_at = frame;
-	} else if (word == 4) {
-		cfa = frame + 3 * 4;
-		ra_at = -3 * 4;
-	}
 	if (exit->moved || cfa < 0 || frame < 0 || frame > INT16_MAX / 2 || cfa > INT16_MAX / 2 ||
 	    exit->fp_at < 0 || exit->fp_at > INT16_MAX / 2 || (exit->loaded && word == 4))
 		return false;
 	*row = (struct row){.kind = ROW_TRAP,
 			    .base = exit->loaded ? ROW_PLUS_DEREF : ROW_PLUS,
-			    .cfa_reg = word == 8 ? 7 : 4, /* sp */
+			    .cfa_reg = x86_dwarf_number(exit->by ? exit->by : X86_SP, word),
 			    .cfa_offset = (int32_t)cfa,
 			    .ra_at = (int16_t)ra_at,
 			    .fp_at = (int16_t)(exit->fp_at - frame + ra_at),
 			    .sp_at = word == 4 ? ROW_SAME : (int16_t)(ra_at + 3 * 8)};
-	if (exit->fp == FP_KEPT)
-		row->fp_at = exit->loaded ? ROW_LOST : ROW_SAME;
-	else if (exit->fp == FP_LOST)
-		row->fp_at = ROW_LOST;
+	if (exit->fp != FP_POPPED)
+		row->fp_at = exit->fp == FP_KEPT && !exit->loaded ? ROW_SAME : ROW_LOST;
 	return true;
 }
 
@@ -311,6 +301,13 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 			exit.eax = insn.imm;
 		if (effect.op == X86_JUMP_INDIRECT)
 			return false;
+		/* The first instruction of a handler's second part may take the stack pointer that it is given. */
+		if (!i && effect.op == X86_SET_SP && effect.base && effect.base < X86_NO_REG &&
+		    effect.base != X86_SP && effect.base != X86_BP) {
+			exit.by = effect.base;
+			exit.sp = effect.value;
+			continue;
+		}
 		if (effect.op != X86_JUMP) {
 			if (!x86_exit_pass(&exit, &insn, &effect) || exit.by_fp)
 				return false;

@@ -113,8 +113,7 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
 /* DWARF numbers of registers (arch/arch.h). */
 enum { FP_64 = 6, SP_64 = 7, PC_64 = 16, FP_32 = 5, SP_32 = 4, PC_32 = 8 };
 
-/* From the number in instructions to that in DWARF. */
-static uint8_t dwarf_number(uint8_t reg, unsigned word)
+uint8_t x86_dwarf_number(uint8_t reg, unsigned word)
 {
 	static const uint8_t wide[8] = {0, 2, 1, 3, SP_64, FP_64, 4, 5};
 
@@ -133,7 +132,7 @@ static struct rule rule_of(const struct x86_state *state, int32_t word)
 			    .cfa_fp = state->fp_at ? state->fp_at + word : RULE_NOT,
 			    .ra_at = -word,
 			    .fp_at = state->fp_lost ? RULE_NOT : RULE_SAME,
-			    .origin = dwarf_number(state->origin_reg, (unsigned)word),
+			    .origin = x86_dwarf_number(state->origin_reg, (unsigned)word),
 			    .copied = state->copied,
 			    .chained = state->fp_at == word && state->saved_at == word,
 			    .entry = state->entry};

@@ -117,6 +117,9 @@ bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word);
  */
 bool x86_find_return(const struct flow_query *query, struct code_reader *reader, struct rule *out);
 
+/* From a register's number in instructions to that in DWARF. */
+uint8_t x86_dwarf_number(uint8_t reg, unsigned word);
+
 /*
  * Handlers of interrupts and exceptions, which hardly ever have tables, end by
  * returning to the interrupted code: with iret, or on Xen PV through the

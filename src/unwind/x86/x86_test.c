@@ -212,6 +212,24 @@ static void a_handler_that_may_take_another_stack_is_followed_to_where_it_pops_i
 	assert_int_equal(row.ra_at, 120);
 }
 
+static void a_handler_may_begin_by_taking_the_stack_that_it_is_given(void **state)
+{
+	/* 0 mov rsp, rdi; 3 add rsp, 120; 7 iretq */
+	static const char text[] = "\x48\x89\xfc\x48\x83\xc4\x78\x48\xcf";
+	struct row row;
+
+	trap_at(text, sizeof(text) - 1, 0, &row);
+	assert_int_equal(row.kind, ROW_TRAP);
+	assert_int_equal(row.cfa_reg, 5); /* rdi */
+	assert_int_equal(row.cfa_offset, 120);
+	trap_at(text, sizeof(text) - 1, 3, &row);
+	assert_int_equal(row.cfa_reg, 7); /* rsp */
+	assert_int_equal(row.cfa_offset, 120);
+	/* Ahead of it, the register may be another value still. */
+	trap_at("\x90\x48\x89\xfc\x48\xcf", 6, 0, &row);
+	assert_int_equal(row.kind, ROW_NONE);
+}
+
 static void a_loop_is_followed_for_few_turns(void **state)
 {
 	/* 0 nop; 1 nop; 2 jmp 0 */
@@ -260,6 +278,7 @@ int main(void)
 		cmocka_unit_test(a_handler_keeps_the_frame_pointer_until_it_has_saved_it),
 		cmocka_unit_test(
 			a_handler_that_may_take_another_stack_is_followed_to_where_it_pops_its_own),
+		cmocka_unit_test(a_handler_may_begin_by_taking_the_stack_that_it_is_given),
 		cmocka_unit_test(a_loop_is_followed_for_few_turns),
 		cmocka_unit_test(code_at_address_0_is_followed),
 	};
