@@ -516,6 +516,9 @@ static bool sample_nostop(struct stops *stops, uint32_t i, struct vcpu_sample *v
 	seen->stopped = false;
 	seen->on_cpu = on_cpu;
 	keep_account(vcpu, seen, &time, runnable, usual_ns);
+	/* It has been halted since it was asked whether it may run. */
+	if (vcpu->host && vcpu->host->place == HOST_HALTED)
+		vcpu->state = VCPU_BLOCKED;
 	return true;
 }
 
