@@ -103,10 +103,8 @@ struct unwind_result {
 	uint64_t program;
 	/* Bytes of the window, from its beginning, up to the outermost frame in it. */
 	uint64_t used;
-	/* Bit n: something was read from in->others[n]; the lowest of it, and how much, as `used`. */
+	/* Bit n: something was read from in->others[n]: others_from and others_used are set. */
 	uint32_t others;
-	uint32_t others_from[UNWIND_OTHERS]; /* bytes from its beginning */
-	uint32_t others_used[UNWIND_OTHERS];
 	/* A search for a return address has ended with in->stack, of which there is more. */
 	bool searched;
 	/*
@@ -116,6 +114,9 @@ struct unwind_result {
 	 */
 	uint32_t *ids;
 	size_t common;
+	uint32_t others_from
+		[UNWIND_OTHERS]; /* the lowest that was read, bytes from its beginning, */
+	uint32_t others_used[UNWIND_OTHERS]; /* and how much, as `used` */
 };
 
 /*

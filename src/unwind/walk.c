@@ -16,12 +16,13 @@ static uint64_t with_what_is_below(uint64_t va)
 static void note_other(struct walk *walk, unsigned i, uint64_t from, uint64_t used)
 {
 	struct unwind_result *out = walk->out;
+	const bool first = !(out->others >> i & 1);
 
-	if (!(out->others >> i & 1) || from < out->others_from[i])
+	if (first || from < out->others_from[i])
 		out->others_from[i] = (uint32_t)from;
-	out->others |= 1u << i;
-	if (used > out->others_used[i])
+	if (first || used > out->others_used[i])
 		out->others_used[i] = (uint32_t)used;
+	out->others |= 1u << i;
 }
 
 /* Notes the part of this stack that was needed so far. */
@@ -504,7 +505,7 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 	struct walk walk;
 
 	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
-	memset(out, 0, sizeof(*out));
+	memset(out, 0, offsetof(struct unwind_result, others_from));
 	out->n = 1;
 	out->end = UNWIND_NO_STACK;
 	if (!in->stack->len || !regs->sp)
