@@ -33,6 +33,14 @@ WEB, SPIN = "app1-pvh-fp", "bare_drain"
 IDLE = "idle-pvh-fp"
 
 
+def status_of(pid):
+    """As proc(5) has it; nothing of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 class AgentCase(QemuCase):
     def setUp(self):
         super().setUp()
@@ -91,7 +99,7 @@ class Guests(AgentCase):
     def samplers(agent):
         children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         # A discoverer lives for a moment, and still is root.
-        return [pid for pid in children if os.path.exists(f"/proc/{pid}") and "Uid:\t65534" in Path(f"/proc/{pid}/status").read_text()]
+        return [pid for pid in children if "Uid:\t65534" in status_of(pid)]
 
     def test_what_was_sampled_is_written_though_the_guest_stands_still(self):
         agent = self.agent("-F", "50", include=f"qemu:{IDLE}")
