@@ -68,7 +68,7 @@ struct error *debuginfod_preopen(const char *path)
 const char target_features[] =
 	"without Xen (its libraries were not there, or left out, when it was built)";
 
-static struct error *no_open(const char *name, const char *via, struct target **out)
+static struct error *open_without_xen(const char *name, const char *via, struct target **out)
 {
 	return error_new(ERR_DENIED,
 			 "this uniprof was built without Xen's libraries (see uniprof -V)");
@@ -76,7 +76,7 @@ static struct error *no_open(const char *name, const char *via, struct target **
 
 const struct target_ops target_xen = {
 	.scheme = "xen",
-	.open = no_open,
+	.open = open_without_xen,
 };
 #endif
 
@@ -161,14 +161,14 @@ bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 	return false;
 }
 
-static struct error *no_open(const char *name, const char *via, struct target **out)
+static struct error *open_without_kvm(const char *name, const char *via, struct target **out)
 {
 	return error_new(ERR_DENIED, "guests of KVM can be profiled on x86-64 hosts only");
 }
 
 const struct target_ops target_kvm = {
 	.scheme = "kvm",
-	.open = no_open,
+	.open = open_without_kvm,
 };
 #endif
 

@@ -3,7 +3,7 @@
 #define UNIPROF_ANALYSIS_FUNCTIONS_H
 
 /*
- * What functions took: the flat profile has each function once, with its own
+ * The time of functions: the flat profile has each function once, with its own
  * time and with the time of all that it called; callers and callees are two
  * trees around one of them.
  */

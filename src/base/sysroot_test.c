@@ -130,7 +130,7 @@ static void links_are_the_guests(void **state)
 	check("/etc/out", NULL);
 	check("/etc/outside/secret", NULL);
 	check("/etc/above/../secret", NULL);
-	/* Of itself, not of this machine. */
+	/* The link leads to the directory's own file, not to this machine's. */
 	check("/etc/passwd", NULL);
 }
 

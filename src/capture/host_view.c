@@ -189,7 +189,7 @@ struct keeping_exits {
 static struct error *exits_stack(const struct keeping_exits *keeping,
 				 const struct vcpu_exits *exits, uint32_t *stack)
 {
-	/* Whose code it was is not known where the guest has several programs. */
+	/* An exit does not tell the program: where the guest has several, its code has no one's name. */
 	const bool any = exits->user && images_program_at(keeping->images, exits->address);
 	struct frame frames[2] = {{.addr = exits->address, .kind = FRAME_PC}};
 	size_t n = exits->caused;

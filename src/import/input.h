@@ -3,8 +3,8 @@
 #define UNIPROF_IMPORT_INPUT_H
 
 /*
- * What a file that is imported holds: by lines, a byte at a time, all at once, or
- * as values of JSON. What gzip has compressed comes out decompressed.
+ * The contents of a file that is imported: by lines, a byte at a time, all at once, or
+ * as values of JSON. Bytes that gzip compressed come out decompressed.
  */
 
 #include <jansson.h>

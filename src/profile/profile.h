@@ -38,7 +38,7 @@ struct profile_filter {
 	/* The stretch of time that there is at all; what is outside is as if it had not been recorded. */
 	uint64_t from_ns, to_ns;	/* to_ns 0: to the end */
 	struct progress_sink *progress; /* told while the recording is read, if not NULL */
-	/* What counts are exits, one each, in place of samples, whatever their state and time. */
+	/* Exits count, one each, in place of samples; state and time do not select them. */
 	bool exits;
 	bool divide; /* tell vCPUs, states and threads apart: profile.breakdown */
 	/* Lists of values with commas between them, one of which the thread has; NULL: all threads. */

@@ -3,7 +3,7 @@
 #define UNIPROF_RECORDING_FORMAT_H
 
 /*
- * What the writer and the reader of recordings share: constants and JSON of the
+ * The writer and the reader of recordings share this: constants and JSON of the
  * format, the file below it, the decoder and the encoder; docs/recording.md
  * explains the format, and why. Private to src/recording and src/import.
  */

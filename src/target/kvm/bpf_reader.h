@@ -60,7 +60,7 @@ bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thr
  * The host's side of vCPU `i`, into vcpu->host, with the guest's registers and stack where
  * the guest ran and they are believed. By host_waits() if its thread has not been put on a CPU since
  * `time` was read: as bpf_reader_waits(), stacks in memory that the caller reads.
- * By host_now() if it is on a CPU: in an interrupt that comes at once. False: it is not.
+ * host_now() reads a thread that is on a CPU, in an interrupt that comes at once. False: it is on none.
  */
 bool bpf_reader_host_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
 			   struct vcpu_sample *vcpu);

@@ -81,7 +81,7 @@ static bool x86_begins_stack(const struct unwind_isa *isa, const uint8_t *bytes,
 
 bool x86_is_hypercall_stub(const uint8_t *slot, unsigned word)
 {
-	/* What is before and behind the hypercall's number, of four bytes. */
+	/* The bytes before and behind the hypercall's number, which has four. */
 	static const struct {
 		unsigned word, n_head, n_tail;
 		const char *head, *tail;
