@@ -310,21 +310,16 @@ static void take_time(struct kernel *kernel, uint64_t va)
 		continue;
 }
 
-static void looks_take_no_more_than_their_share_of_a_cpu(void **state)
+/* Looks for a while, from the first on; true if they took no more CPU time than they may. */
+static bool looks_are_cheap(struct fixture *f, const struct sampler_options *options)
 {
-	const struct sampler_options options = {.waits = BUDGET,
-						.rate_hz = 1000,
-						.waits_cost = 0.1};
-	struct fixture *f = *state;
-	uint64_t cpu_ns, look_ns, samples = 0;
+	uint64_t cpu_ns = clock_cpu_ns(), look_ns, samples = 0;
 
 	/* The cost of those that are all new is the most that a look takes. */
-	f->kernel->runs = take_time;
-	cpu_ns = clock_cpu_ns();
 	take_tick(f);
 	look_ns = (clock_cpu_ns() - cpu_ns) / BUDGET;
 	waits_free(f->waits);
-	assert_null(waits_new(&f->target, f->capture, &options, &f->waits));
+	assert_null(waits_new(&f->target, f->capture, options, &f->waits));
 	f->start_ns = clock_now_ns();
 	cpu_ns = clock_cpu_ns();
 	for (unsigned ticks = 0; ticks < 100; ticks++) {
@@ -333,9 +328,24 @@ static void looks_take_no_more_than_their_share_of_a_cpu(void **state)
 		samples += f->tick.waits;
 	}
 	cpu_ns = clock_cpu_ns() - cpu_ns;
-	/* A tenth, one look that took longer, and as much as the ticks themselves take. */
-	assert_in_range(cpu_ns, 0, (clock_now_ns() - f->start_ns) / 8 + 2 * look_ns);
 	assert_true(samples > THREADS);
+	/* A tenth, one look that took longer, and as much as the ticks themselves take. */
+	return cpu_ns <= (clock_now_ns() - f->start_ns) / 8 + 2 * look_ns;
+}
+
+/* Other work of this machine can only make them dearer: once in five times is enough. */
+static void looks_take_no_more_than_their_share_of_a_cpu(void **state)
+{
+	const struct sampler_options options = {.waits = BUDGET,
+						.rate_hz = 1000,
+						.waits_cost = 0.1};
+	struct fixture *f = *state;
+	bool cheap = false;
+
+	f->kernel->runs = take_time;
+	for (unsigned i = 0; i < 5 && !cheap; i++)
+		cheap = looks_are_cheap(f, &options);
+	assert_true(cheap);
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_true(f->weight[tids[i]] > 0);
 }
