@@ -37,7 +37,7 @@ class Machines(QemuCase):
     def profile(self, guest):
         process = self.boot_with_stub(guest)
         elf = BUILD / "guests" / f"{guest}.elf"
-        stacks = self.check_shares(f"gdb:unix:{self.gdb}", APP1, TOLERANCE, ("-F", 200, "--max-overhead", 100, "-s", elf), 2)
+        stacks = self.check_shares(f"gdb:unix:{self.gdb}", APP1, TOLERANCE, ("-F", 200, "--max-overhead", 100, "-s", elf), 2, among=True)
         self.check_stacks(guest, stacks)
         self.prints()
         self.end(process)

@@ -175,15 +175,19 @@ class HostCase(unittest.TestCase):
         profiler.send_signal(signal.SIGINT)
         self.assertEqual(profiler.wait(60), 0, profiler.log.read_text())
 
-    def check_shares(self, guest, known, tolerance, options, seconds, work=None):
+    def check_shares(self, guest, known, tolerance, options, seconds, work=None, among=False):
         """Asserts that functions of a guest have the shares that are known, by recordings of it into out.uniprof
-        (chance.py), the first of so many seconds. `work` finds in all stacks those that count; returns these."""
+        (chance.py), the first of so many seconds. `work` finds in all stacks those that count; returns these.
+        `among`: the shares are of the time within these functions. Their caller reads the clock between them,
+        which under emulation takes what the host's load makes of it."""
         all_stacks = collections.Counter()
 
         def take(attempt):
             self.said = self.uniprof("record", *options, "-T", seconds * chance.longer(attempt), "-o", "out.uniprof", guest)
             stacks = work() if work else self.folded("out.uniprof")
             all_stacks.update(stacks)
+            if among:
+                stacks = {stack: n for stack, n in stacks.items() if any(name in stack for name in known)}
             return stacks, known
 
         chance.check_shares(take, tolerance)

@@ -32,7 +32,7 @@ class Profiles(QemuCase):
         process = self.qemu(guest, *more, **how)
         # QEMU's kernel file for Arm is no ELF file.
         elf = BUILD / "guests" / f"{guest}.elf"
-        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, (*OFTEN, "-s", elf), 2, self.busy)
+        stacks = self.check_shares(f"qemu:{self.qmp}", known, TOLERANCE, (*OFTEN, "-s", elf), 2, self.busy, among=True)
         self.goes_on_printing()
         self.check_stacks(guest, stacks)
         self.end(process)
