@@ -18,8 +18,9 @@ from pathlib import Path
 
 from . import cache, packages
 from .errors import RigError
+from .port import BUILT
 
-RELEASE = "4.20"
+RELEASE = packages.TOOLS[BUILT]
 CONFIGURED = ("EXPERT", "PV32", "XSM", "XSM_FLASK", "XSM_FLASK_POLICY")
 NEEDED = {"gcc": "gcc", "ld": "binutils", "make": "make", "flex": "flex", "bison": "bison", "m4": "m4",
           "checkpolicy": "checkpolicy", "xz": "xz-utils"}

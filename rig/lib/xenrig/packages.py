@@ -20,8 +20,8 @@ from .port import BUILT, X86
 # The Debian release that carries each release of Xen.
 DEBIAN = {"4.14": "bullseye", "4.17": "bookworm", "4.20": "trixie"}
 
-# The release whose tools dom0 has, where Xen itself is built here.
-TOOLS = {BUILT: "4.20"}
+# The release whose tools dom0 has, and whose source is taken, where Xen itself is built here.
+TOOLS = {BUILT: "4.17"}
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
