@@ -60,6 +60,46 @@ static void put_import(const struct profile *profile, FILE *out)
 	fputc('\n', out);
 }
 
+/* vCPUs that get a line each; of more, those that waited for a CPU longest. */
+#define VCPU_LINES 8
+
+/* The vCPU that comes next: by its number or, where there are too many, by how long it waited; -1: none. */
+static int64_t next_vcpu(const struct profile *profile, const bool told[])
+{
+	const bool in_order = profile_vcpus(profile) <= VCPU_LINES;
+	int64_t next = -1;
+
+	for (uint32_t i = 0; i < profile->info.vcpus; i++)
+		if (profile->seen[i] && !told[i] &&
+		    (next < 0 ||
+		     (!in_order && profile->vcpu_states_ns[i][VCPU_RUNNABLE] >
+					   profile->vcpu_states_ns[next][VCPU_RUNNABLE])))
+			next = i;
+	return next;
+}
+
+/* A vCPU that waits for a CPU alone, and what its siblings wait for then, are hidden in shares of all. */
+static void put_vcpus(const struct profile *profile, FILE *out)
+{
+	bool told[RECORDING_MAX_VCPUS] = {false};
+
+	for (unsigned line = 0; profile_vcpus(profile) > 1 && line < VCPU_LINES; line++) {
+		const int64_t vcpu = next_vcpu(profile, told);
+		const uint64_t *ns = vcpu < 0 ? NULL : profile->vcpu_states_ns[vcpu];
+		const uint64_t all =
+			ns ? ns[VCPU_RUNNING] + ns[VCPU_RUNNABLE] + ns[VCPU_BLOCKED] : 0;
+
+		if (!ns)
+			return;
+		told[vcpu] = true;
+		fprintf(out,
+			"         vCPU %" PRId64
+			": running %.1f %%, runnable %.1f %%, blocked %.1f %%\n",
+			vcpu, percent(ns[VCPU_RUNNING], all), percent(ns[VCPU_RUNNABLE], all),
+			percent(ns[VCPU_BLOCKED], all));
+	}
+}
+
 static void put_samples(const struct profile *profile, FILE *out)
 {
 	uint64_t all = 0;
@@ -88,6 +128,7 @@ static void put_samples(const struct profile *profile, FILE *out)
 		percent(profile->states[VCPU_RUNNING].weight_ns, all),
 		percent(profile->states[VCPU_RUNNABLE].weight_ns, all),
 		percent(profile->states[VCPU_BLOCKED].weight_ns, all));
+	put_vcpus(profile, out);
 }
 
 /* Profiles of exits, which are counted and not sampled. */

@@ -105,6 +105,27 @@ static json_t *states(const struct profile *profile)
 	return object;
 }
 
+static json_t *vcpus(const struct profile *profile)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < profile->info.vcpus; i++) {
+		const uint64_t *ns = profile->vcpu_states_ns[i];
+
+		if (!profile->seen[i])
+			continue;
+		if (json_array_append_new(list,
+					  json_pack("{s:I, s:I, s:I, s:I}", "vcpu", (json_int_t)i,
+						    "running_ns", number(ns[VCPU_RUNNING]),
+						    "runnable_ns", number(ns[VCPU_RUNNABLE]),
+						    "blocked_ns", number(ns[VCPU_BLOCKED])))) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
 static json_t *pauses(const struct profile *profile)
 {
 	const struct histogram *h = &profile->pauses;
@@ -301,12 +322,13 @@ static void put_view(const struct report *report, json_t **object)
 struct error *report_put_json(const struct report *report, FILE *out)
 {
 	const struct profile *profile = report->loaded->profile;
-	json_t *object = json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "format",
-				   "uniprof-report", "version", REPORT_VERSION, "warning",
-				   text(report->loaded->warning), "guest", guest(profile), "ticks",
-				   ticks(profile), "states", states(profile), "paused",
-				   pauses(profile), "stacks", stacks(report), "view",
-				   report_view_text(report->options->view), "keys", keys(report));
+	json_t *object =
+		json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "format",
+			  "uniprof-report", "version", REPORT_VERSION, "warning",
+			  text(report->loaded->warning), "guest", guest(profile), "ticks",
+			  ticks(profile), "states", states(profile), "vcpus", vcpus(profile),
+			  "paused", pauses(profile), "stacks", stacks(report), "view",
+			  report_view_text(report->options->view), "keys", keys(report));
 	int failed;
 
 	put_view(report, &object);

@@ -70,14 +70,17 @@ static void add(uint64_t *sum, uint64_t value)
 	*sum = weight_sum(*sum, value);
 }
 
+static void add_times(uint64_t *sum, uint64_t times, uint64_t value)
+{
+	uint64_t product;
+
+	add(sum, __builtin_mul_overflow(value, times, &product) ? UINT64_MAX : product);
+}
+
 void profile_cell_count(struct profile_cell *cell, uint64_t times, uint64_t weight_ns)
 {
-	uint64_t weight;
-
 	cell->samples += times;
-	if (__builtin_mul_overflow(weight_ns, times, &weight))
-		weight = UINT64_MAX;
-	add(&cell->weight_ns, weight);
+	add_times(&cell->weight_ns, times, weight_ns);
 	cell->squares += (double)times * (double)weight_ns * (double)weight_ns;
 }
 
@@ -327,6 +330,9 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 
 		profile_cell_count(&profile->states[entry->state], times,
 				   i < tick->n ? stretch.sampled_ns : entry->weight_ns);
+		if (i < tick->n)
+			add_times(&profile->vcpu_states_ns[entry->vcpu][entry->state], times,
+				  stretch.sampled_ns);
 		if (loading->filter->exits || !profile_selects(loading->filter, tick, entry))
 			continue;
 		weight = weighting_entry(&loading->weighting, tick, entry);

@@ -308,6 +308,9 @@ static void test_filters_leave_the_totals_alone(void **state)
 	assert_cell(cell_of(profile, 300), 1, 11);
 	assert_cell(&profile->states[VCPU_RUNNING], 4, 5 + 7 + 11 + 11);
 	assert_int_equal(profile->ticks, 3);
+	assert_int_equal(profile->vcpu_states_ns[0][VCPU_RUNNING], 5 + 7 + 11);
+	assert_int_equal(profile->vcpu_states_ns[1][VCPU_RUNNABLE], 7);
+	assert_int_equal(profile->vcpu_states_ns[2][VCPU_BLOCKED], 11);
 	profile_free(profile);
 
 	assert_success(profile_load(recorded.file.path, &steal, &profile));

@@ -108,6 +108,11 @@ class Pipe(Case):
         done = subprocess.run([BUILD / "uniprof", "report", "--by", "function,vcpu", long], capture_output=True, check=True, text=True)
         self.assertIn(name, done.stdout)
 
+    def test_the_head_tells_how_long_each_vcpu_waited_for_a_cpu(self):
+        text = self.report("-n1")
+        self.assertIn("vCPU 0: running 100.0 %, runnable 0.0 %, blocked 0.0 %\n", text)
+        self.assertIn("vCPU 1: running 40.0 %, runnable 0.0 %, blocked 60.0 %\n", text)
+
     def test_by_vcpu_and_state(self):
         self.assertEqual(rows(self.report("--by=vcpu")), {"0": (95.74, 95.74), "1": (4.26, 4.26)})
         text = self.report("--by=vcpu,state")
@@ -217,6 +222,7 @@ class Json(Case):
         self.assertEqual(data["guest"]["name"], "web")
         self.assertEqual(data["ticks"]["count"], 1000)
         self.assertEqual(data["states"]["blocked"]["samples"], 60)
+        self.assertEqual([(vcpu["vcpu"], vcpu["blocked_ns"], vcpu["running_ns"]) for vcpu in data["vcpus"]], [(0, 0, 900e6), (1, 60e6, 40e6)])
         self.assertEqual(data["stacks"]["selected"], 940)
         rows_by_name = {row["function"]: row for row in data["rows"]}
         crunch = rows_by_name["crunch"]
