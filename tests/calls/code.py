@@ -39,6 +39,8 @@ RISCV = Isa("riscv64-linux-gnu-objdump", "riscv:rv64", "jalr?", "jr?", r"b\w+", 
 # What makes a stack of a register that is neither this stack nor its frame pointer, nor kept for a caller: nobody's callee goes on there.
 TAKES_STACK = re.compile(r"(?:mov|and|add|sub)\s+sp,\s?x(?:[0-9]|1[0-8]|30)\b|(?:mv|add|addi|sub)\s+sp,(?!sp|s\d)|"
                          r"mov[lq]?\s+(?:\$|0x|%[re]?[acd]x,|%[re][sd]i,|\(|%r\d+d?,).*%[re]sp$")
+# What a retpoline does with the return address of its call.
+OVERWRITES_RETURN = re.compile(r"movq? +%r\w+,\(%rsp\)$")
 # A number in a register, which the next instruction may jump to: operands, number, register.
 LOADED = re.compile(r"\$0x([0-9a-f]+),(%\w+)$")
 ADRP = re.compile(r"(x\d+), 0x([0-9a-f]+)$")
@@ -153,6 +155,7 @@ class Code:
         self.at, self.by_end, self.computed = {}, {}, {}
         self._flows = {}
         self._read(options)
+        self._see_through_retpolines()
         self.order = sorted(self.at)
         self.taken = self._taken()
         self._taken_flow = self._called_flow = self._entered = self._callable = self._starts = None
@@ -206,6 +209,14 @@ class Code:
                 self._note_computed(match[3], pages)
             if last:
                 self.by_end[last.end] = last
+
+    def _see_through_retpolines(self):
+        """A call or jump to what returns to where a register points (against Spectre) leads to where that does."""
+        for instruction in self.at.values():
+            call = self.at.get(instruction.target) if instruction.kind in ("call", "jump") else None
+            taken = self.at.get(call.target) if call and call.kind == "call" else None
+            if taken and OVERWRITES_RETURN.match(f"{taken.name} {taken.operands}"):
+                instruction.target = None
 
     def covers(self, address):
         return self.order[0] <= address <= self.order[-1]

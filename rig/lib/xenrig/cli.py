@@ -135,7 +135,7 @@ def _run(options):
     else:
         raise RigError("which script? Name one, or give commands with -c")
     named = _named(files)
-    with Rig(_say, **_machine(options)) as rig:
+    with Rig(_say, qmp=options.qmp, **_machine(options)) as rig:
         if named and not getattr(options, "prepare", None):
             rig.put_as(named)
         result = rig.run(script, options.timeout, sink=_stdout)
@@ -147,7 +147,7 @@ def _run(options):
 
 def _shell(options):
     """Connects the terminal with the machine's shell."""
-    with Rig(_say, interactive=True, **_machine(options)) as rig:
+    with Rig(_say, interactive=True, qmp=options.qmp, **_machine(options)) as rig:
         if options.files and not getattr(options, "prepare", None):
             rig.put_as(_named(options.files))
         shell.interact(rig.console_socket, KINDS[options.kind].machine.system, _say)
@@ -195,14 +195,16 @@ def _parser(name, arch):
                        help="one instruction takes one nanosecond: times repeat exactly")
     group.add_argument("--mem", type=int, default=kind.machine.mem, metavar="MIB", help=f"memory ({kind.machine.mem}){kind.memory}")
 
-    verb = _verb(verbs, "run", _run, [choices])
+    running = argparse.ArgumentParser(add_help=False)
+    running.add_argument("--qmp", metavar="PATH", help="a socket of QEMU's machine protocol there: 'uniprof record qemu:PATH' profiles the emulated machine as a whole")
+    verb = _verb(verbs, "run", _run, [choices, running])
     verb.add_argument("-c", dest="commands", metavar="COMMANDS", help="run these instead of a script's file")
     verb.add_argument("--out", metavar="DIR", help="bring what the script wrote to ./out here")
     verb.add_argument("--timeout", type=_seconds, default=300, metavar="SECS",
                       help="stop a longer script (300)")
     verb.add_argument("files", nargs="*", metavar="SCRIPT|FILE", help="script (unless -c), then files that go along")
 
-    verb = _verb(verbs, "shell", _shell, [choices])
+    verb = _verb(verbs, "shell", _shell, [choices, running])
     verb.add_argument("files", nargs="*", metavar="FILE", help="files that go along")
     verb = _verb(verbs, "boot", _boot, [choices])
     if kind.prepares:

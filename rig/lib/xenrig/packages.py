@@ -51,6 +51,16 @@ def ensure(xen, say, port=X86):
     return target
 
 
+def xen_symbols(xen, into, say):
+    """Unpacks Debian's xen-syms of an x86 Xen of the rig: an ELF file with Xen's symbols; its path."""
+    package, target = f"xen-hypervisor-{xen}-{X86.debian}-dbg", cache.root() / "packages" / f"symbols-{xen}"
+    if not target.is_dir():
+        with cache.lock(True, say), cache.new_directory(target) as work:
+            download(X86, DEBIAN[xen], [package], lambda name: name == package, work)
+    unpack(target, into, lambda name: "/xen-syms-" in name and not name.endswith(".map"))
+    return next(Path(into).rglob("xen-syms-*"))
+
+
 def names(debs):
     """File names of the packages: they hold the versions, so they tell one set from another."""
     return sorted(path.name for path in debs.glob("*.deb"))

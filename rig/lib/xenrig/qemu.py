@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from .errors import RigError
+from .machine import escaped
 
 PR_SET_PDEATHSIG = 1
 MONITOR_SECONDS = 10
@@ -28,9 +29,10 @@ class Qemu:
 
     agent    socket to the agent's virtio-serial port
     console  socket to the serial port if `interactive`; else what is printed there is only kept
+    `qmp`    path of a socket of QEMU's machine protocol for others, which is made; None: there is none
     """
 
-    def __init__(self, build, interactive=False):
+    def __init__(self, build, interactive=False, qmp=None):
         self._last_words = self._replies = None
         self._log = os.memfd_create("console")
         theirs = []
@@ -42,6 +44,8 @@ class Qemu:
             f"socket,fd={fds[0]}",
             f"socket,fd={fds[2]},logfile={log}" if interactive else f"file,path={log},append=on")
         command += ["-chardev", f"socket,fd={fds[1]},id=monitor", "-mon", "chardev=monitor,mode=control"]
+        if qmp:
+            command += ["-qmp", f"unix:{escaped(qmp)},server=on,wait=off"]
         self._errors = tempfile.TemporaryFile()
         parent = os.getpid()
         self._process = subprocess.Popen(

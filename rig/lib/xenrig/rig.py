@@ -41,10 +41,10 @@ class Result:
 class Rig:
     """Options are those of `machine` (xen.Xen, kvm.Kvm); `say` gets a sentence about what takes long."""
 
-    def __init__(self, say=lambda sentence: None, interactive=False, machine=Xen, **options):
+    def __init__(self, say=lambda sentence: None, interactive=False, machine=Xen, qmp=None, **options):
         options = machine(**options)
         self._port, self._system = options.port, options.system
-        self._qemu, self._channel = snapshot.start(options, say, interactive)
+        self._qemu, self._channel = snapshot.start(options, say, interactive, qmp)
         self._libraries = None
         self._end = None
 

@@ -31,17 +31,17 @@ class WrongClock(Exception):
     """Time goes by at another speed (the argument) than here."""
 
 
-def start(options, say, interactive=False):
+def start(options, say, interactive=False, qmp=None):
     """(Qemu, Channel) of a machine (machine.Machine) that answers; makes the snapshot when there is none."""
     options.check_tools()
     options.build(say)
     for attempt in range(1, RESTORES):
         try:
-            return _restored(options, say, interactive, ANSWER_SECONDS * attempt)
+            return _restored(options, say, interactive, qmp, ANSWER_SECONDS * attempt)
         except RigError as error:
             say(f"attempt {attempt} of {RESTORES} to restore a machine failed: {error}")
     create(options, say)
-    return _restored(options, say, interactive, ANSWER_SECONDS * RESTORES)
+    return _restored(options, say, interactive, qmp, ANSWER_SECONDS * RESTORES)
 
 
 def create(options, say):
@@ -127,15 +127,15 @@ def _boot_and_save(options, boot_from, say):
             cache.remove(old)
 
 
-def _restored(options, say, interactive, seconds):
+def _restored(options, say, interactive, qmp, seconds):
     directory = _ensure(options, say)
     with cache.lock(False, say):
-        return _restore(options, directory, interactive, seconds)
+        return _restore(options, directory, interactive, qmp, seconds)
 
 
-def _restore(options, directory, interactive, seconds):
+def _restore(options, directory, interactive, qmp, seconds):
     qemu = Qemu(lambda agent, console: options.command(directory / "ram", True, agent, console)
-                + ["-incoming", "defer"], interactive)
+                + ["-incoming", "defer"], interactive, qmp)
     try:
         with open(directory / "state", "rb") as state:
             qemu.load(state)
