@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from hostcase import BUILD, HostCase, chance, state
+from hostcase import BUILD, PROGRAMS, HostCase, chance, state
 from qemucase import QemuCase
 
 KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
@@ -108,6 +108,14 @@ class Programs(HostCase):
 
     def busy(self):
         return {stack: n for stack, n in self.folded("out.uniprof").items() if any(name in stack for name in APP1)}
+
+    def test_a_stack_that_ends_with_its_mapping_is_whole(self):
+        process = self.start(PROGRAMS / "high-stack")
+        self.uniprof("record", "-F", 50, "-T", 3, "-o", "out.uniprof", self.serve(process))
+        stacks = self.folded("out.uniprof")
+        seen = sum(n for stack, n in stacks.items() if "inner" in stack)
+        self.assertGreater(seen, 10, stacks)
+        self.assertEqual(seen, sum(n for stack, n in stacks.items() if {"begin", "outer", "inner"} <= set(stack)), stacks)
 
     def test_a_process_that_sleeps_is_idle(self):
         process = self.start("sleep", "1000")

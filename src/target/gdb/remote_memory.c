@@ -18,6 +18,21 @@
 /* The most pauses for pages in a second. */
 #define PAUSES 200u
 
+/* Of all processors, the smallest. */
+#define PAGE 4096u
+
+/*
+ * Bytes that the next request asks for. None crosses into another page: stubs
+ * answer with an error alone where one of them is not mapped.
+ */
+static size_t part_of(const struct remote *remote, uint64_t va, size_t left)
+{
+	const size_t page = PAGE - (size_t)(va % PAGE);
+	const size_t most = page < remote->piece ? page : remote->piece;
+
+	return left < most ? left : most;
+}
+
 /* Takes the answer to one request; returns the bytes that it has. */
 static size_t take_piece(struct gdb *gdb, uint8_t *to, size_t len)
 {
@@ -32,23 +47,23 @@ static size_t take_piece(struct gdb *gdb, uint8_t *to, size_t len)
 static size_t read_some(struct remote *remote, uint64_t va, uint8_t *to, size_t len)
 {
 	char request[48];
-	size_t done = 0;
+	size_t done = 0, part;
 	bool whole = true;
 
 	gdb_batch_begin(remote->gdb);
-	for (size_t at = 0; at < len; at += remote->piece) {
-		const size_t part = len - at < remote->piece ? len - at : remote->piece;
-
+	for (size_t at = 0; at < len; at += part) {
+		part = part_of(remote, va + at, len - at);
 		snprintf(request, sizeof(request), "m%" PRIx64 ",%zx", va + at, part);
 		gdb_batch_add(remote->gdb, request);
 	}
 	if (!gdb_batch_send(remote->gdb))
 		return 0;
 	/* All answers are taken, those behind a gap for nothing. */
-	for (size_t at = 0; at < len; at += remote->piece) {
-		const size_t part = len - at < remote->piece ? len - at : remote->piece;
-		const size_t got = take_piece(remote->gdb, to + at, part);
+	for (size_t at = 0; at < len; at += part) {
+		size_t got;
 
+		part = part_of(remote, va + at, len - at);
+		got = take_piece(remote->gdb, to + at, part);
 		if (whole)
 			done += got;
 		whole = whole && got == part;
