@@ -58,9 +58,11 @@ class Pages(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu-system-x86_64 on this machine: Xen cannot be booted")
 @unittest.skipUnless((BUILD / "tests/bench/sampling/sample_cost").exists(), "sample_cost was not built: no libxenctrl")
-class Smoke(unittest.TestCase):
+class SmokeCase(unittest.TestCase):
+    machine = measure.ICOUNT
+
     def rows(self, setting):
-        bench = measure.Bench(BUILD, measure.ICOUNT, ROUNDS)
+        bench = measure.Bench(BUILD, self.machine, ROUNDS)
         self.addCleanup(bench.close)
         costs = bench.costs(setting)
         return {found["way"]: found for found in measure.rows_of(bench, setting, costs, costs)}
@@ -79,6 +81,8 @@ class Smoke(unittest.TestCase):
         self.assertAlmostEqual(sum(rows["pause"]["steps"].values()), rows["pause"]["whole"], delta=0.1)
         return rows
 
+
+class Smoke(SmokeCase):
     def test_pv(self):
         rows = self.check("pv")
         self.assertLessEqual(rows["auto"]["whole"], 1.17 * rows["auto"]["floor"])
@@ -108,6 +112,15 @@ class Smoke(unittest.TestCase):
         for found in self.check("pvh").values():
             self.assertLessEqual(found["paused"], PAUSED * found["floor"])
             self.assertLessEqual(found["whole"], 0.65 * found["classic"])
+
+
+class Pv32(SmokeCase):
+    machine = measure.PV32
+
+    def test_a_guest_of_32_bits(self):
+        for found in self.check("pv32").values():
+            self.assertLessEqual(found["paused"], PAUSED * found["floor"])
+            self.assertLessEqual(found["whole"], 0.92 * found["classic"])
 
 
 @unittest.skipUnless(shutil.which(ARM64.qemu), f"no {ARM64.qemu} on this machine: Xen for arm64 cannot be booted")

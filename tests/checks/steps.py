@@ -145,6 +145,7 @@ def xen_tests():
         rig_test("xen_itself"),
         command("xen-built", "rig/xen-x86 run --xen built -c true", needs=()),
         rig_test("flask", needs=("build", "xen-built")), rig_test("pv32", needs=("build", "xen-built")),
+        python_test("tests/bench/sample_test.py", "pv32-bench", "Pv32", needs=("build", "xen-built")),
         rig_test("hostile", tests="Pauses Memory Searches"),
         rig_test("kills", short="Kills.test_killed_between_two_instructions_of_the_sampling_loop"),
         rig_test("events"), rig_test("agent", "xen-agent"),

@@ -39,8 +39,7 @@ static struct error *take(void *state, struct taken *out)
 		const vcpu_guest_context_t *context = bare_context(classic->bare, i);
 
 		if (context)
-			out->frames += walk_print(classic->walk, i, context->user_regs.rip,
-						  context->user_regs.rbp);
+			out->frames += walk_print(classic->walk, i, context);
 	}
 	done &= bare_unpause(classic->bare);
 	out->whole_ns = clock_now_ns() - start;

@@ -39,8 +39,7 @@ static struct error *take(void *state, struct taken *out)
 	out->frames = 0;
 	for (uint32_t i = 0; i < libxc->vcpus; i++)
 		if (!xc_vcpu_getcontext(libxc->xc, libxc->domid, i, &context))
-			out->frames += walk_print(libxc->walk, i, context.x64.user_regs.rip,
-						  context.x64.user_regs.rbp);
+			out->frames += walk_print(libxc->walk, i, &context);
 	done &= !xc_domain_unpause(libxc->xc, libxc->domid);
 	out->whole_ns = clock_now_ns() - start;
 	out->paused_ns = out->whole_ns;

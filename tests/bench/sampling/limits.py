@@ -46,6 +46,15 @@ def one_sample(rows):
                 yield Limit(f"{guest.upper()}, {way}, two CPUs: whole / classic", row["whole"] / row["classic"])
 
 
+def pv32(rows):
+    """32-bit PV guests, with stacks of each depth."""
+    for row in rows:
+        if row["unit"] == "pv32_icount_us":
+            name = f"PV32, {row['way']}, {row['unwind']}, {row['frames']} frames"
+            yield Limit(f"{name}: paused / floor", row["paused"] / row["floor"], 1.05 if row["frames"] == 8 else None)
+            yield Limit(f"{name}: whole / classic", row["whole"] / row["classic"], 0.92)
+
+
 def depth(rows):
     """Neither depth nor unwinding is felt by the guest."""
     for guest in ("pv", "pvh"):
@@ -113,4 +122,4 @@ def work(rows):
 
 
 def limits(rows):
-    return [limit for group in (one_sample, depth, vcpus, arm, foreign, longest, work) for limit in group(rows)]
+    return [limit for group in (one_sample, pv32, depth, vcpus, arm, foreign, longest, work) for limit in group(rows)]

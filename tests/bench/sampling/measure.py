@@ -37,6 +37,7 @@ class Machine:
     unwinds: tuple = tuple(IMAGES)
     parts: tuple = ("cost", "states", "foreign", "overhead")
     guests: tuple = ("pv", "pvh")
+    vcpus: tuple = (1, 4)
 
     @property
     def port(self):
@@ -48,7 +49,9 @@ ICOUNT = Machine("icount_us", {"icount": True}, "median", 100)
 TWO_CPUS = Machine("2cpu_us", {"cpus": 2}, "min", 400, "'cpus=\"1\"'", "-r", 2, 5, (8, 128), ("auto",), ("cost", "overhead"))
 ARM64 = Machine("arm64_icount_us", {"arch": "arm64", "icount": True}, "median", 100, frames=(8, 128), unwinds=("fp", "auto"),
                 parts=("cost", "longest"), guests=("arm64", "arm32", "arm32t"))
-MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS, "arm64": ARM64}
+# On a Xen that is built here: Debian's runs none.
+PV32 = Machine("pv32_icount_us", {"xen": "built", "icount": True}, "median", 100, unwinds=("fp", "auto"), parts=("cost",), guests=("pv32",), vcpus=(1,))
+MACHINES = {"icount": ICOUNT, "2cpu": TWO_CPUS, "pv32": PV32, "arm64": ARM64}
 # Guests with traits of those that others wrote (guests/README.md), and their images.
 TRAITS = {"page0-pv": "page0-pvzero-nofp", "page0-pvh": "page0-pvh-nofp", "threads-pv": "threads-pv-nofp", "threads-pvh": "threads-pvh-nofp",
           "threads-pv-fp": "threads-pv-fp", "threads-pv-cfiasm": "threads-pv-cfiasm-nofp", "threads-pvh-cfiasm": "threads-pvh-cfiasm-nofp",
@@ -179,7 +182,7 @@ def rows_of(bench, setting, costs, classic):
 
 def cost(bench):
     """Cost of a sample, by kind of guest, vCPUs (all busy), frames and unwinding."""
-    for n in (1, 4):
+    for n in bench.machine.vcpus:
         for guest in bench.machine.guests:
             for depth in bench.machine.frames:
                 classic = None

@@ -4,6 +4,7 @@
 from .limits import limits
 
 UNITS = {"icount_us": "one CPU, thousand instructions, medians", "2cpu_us": "two CPUs, µs, minima",
+         "pv32_icount_us": "32-bit PV, one CPU, thousand instructions, medians",
          "arm64_icount_us": "arm64, one CPU, thousand instructions, medians"}
 COSTS = ("paused", "single", "whole", "floor", "classic", "libxc", "xenctx")
 STEPS = ("states", "pause", "context", "copy", "go", "finish", "unwind")

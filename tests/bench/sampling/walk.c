@@ -23,6 +23,7 @@ struct page {
 struct walk {
 	xc_interface *xc;
 	uint32_t domid;
+	unsigned int word; /* bytes of an address */
 	FILE *file;
 	uint32_t printed; /* stacks */
 	struct page pages[MAX_PAGES];
@@ -40,6 +41,9 @@ struct error *walk_new(uint32_t domid, struct walk **out)
 	walk->xc = xc_interface_open(NULL, NULL, 0);
 	if (!walk->xc)
 		return error_errno(ERR_DENIED, errno, "cannot open Xen's control interface");
+	if (xc_domain_get_guest_width(walk->xc, domid, &walk->word) ||
+	    walk->word > sizeof(uint64_t))
+		return error_errno(ERR_FAILED, errno, "cannot ask for the guest's width");
 	walk->file = tmpfile();
 	if (!walk->file)
 		return error_errno(ERR_OUTPUT, errno, "cannot make a temporary file");
@@ -82,7 +86,7 @@ static bool read_word(struct walk *walk, uint32_t vcpu, uint64_t va, uint64_t *w
 	uint64_t page_va = va & ~(XC_PAGE_SIZE - 1ull);
 	const uint8_t *bytes = NULL;
 
-	if (va % sizeof(*word))
+	if (va % walk->word)
 		return false;
 	for (uint32_t i = 0; i < walk->n && !bytes; i++)
 		if (walk->pages[i].va == page_va)
@@ -91,19 +95,24 @@ static bool read_word(struct walk *walk, uint32_t vcpu, uint64_t va, uint64_t *w
 		bytes = map(walk, vcpu, page_va);
 	if (!bytes)
 		return false;
-	memcpy(word, bytes + (va - page_va), sizeof(*word));
+	*word = 0;
+	memcpy(word, bytes + (va - page_va), walk->word);
 	return true;
 }
 
-uint32_t walk_print(struct walk *walk, uint32_t vcpu, uint64_t pc, uint64_t fp)
+uint32_t walk_print(struct walk *walk, uint32_t vcpu, const void *context)
 {
+	const vcpu_guest_context_any_t *any = context;
+	const bool wide = walk->word == sizeof(uint64_t);
+	uint64_t pc = wide ? any->x64.user_regs.rip : any->x32.user_regs.eip;
+	uint64_t fp = wide ? any->x64.user_regs.rbp : any->x32.user_regs.ebp;
 	uint32_t frames = 0;
 
 	if (++walk->printed % REWIND_STACKS == 0)
 		rewind(walk->file);
 	while (fp && frames++ < MAX_FRAMES) {
 		fprintf(walk->file, "%#" PRIx64 "\n", pc);
-		if (!read_word(walk, vcpu, fp + sizeof(fp), &pc) || !read_word(walk, vcpu, fp, &fp))
+		if (!read_word(walk, vcpu, fp + walk->word, &pc) || !read_word(walk, vcpu, fp, &fp))
 			break;
 	}
 	fprintf(walk->file, "1\n\n");

@@ -19,7 +19,7 @@ struct walk;
 struct error *walk_new(uint32_t domid, struct walk **out);
 void walk_free(struct walk *walk);
 
-/* Walks one vCPU's stack from its registers; returns the number of frames. */
-uint32_t walk_print(struct walk *walk, uint32_t vcpu, uint64_t pc, uint64_t fp);
+/* Walks one vCPU's stack from its registers, a vcpu_guest_context_any_t; returns the number of frames. */
+uint32_t walk_print(struct walk *walk, uint32_t vcpu, const void *context);
 
 #endif
