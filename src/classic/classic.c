@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cmd/shared/session.h"
 #include "format/format.h"
-#include "profile/quality.h"
+#include "profile/profile.h"
 
 #define CLASSIC_RATE_HZ	    1.0
 #define CLASSIC_DURATION_NS NS_PER_S

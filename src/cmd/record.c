@@ -211,8 +211,8 @@ static const struct option_row own_options[] = {
 	{"inside", NULL, 0, take_true, offsetof(struct record_args, session.inside),
 	 .text = "let the guest sample itself, by the sampler that is linked into it, and never "
 		 "pause it",
-	 .more = "For unikernels with\n.Pa libuniprof-inside ,\nwhose memory is a process's on "
-		 "this host: those of KVM and QEMU, and processes.\n"
+	 .more = "For unikernels with\n.Pa libuniprof-inside :\nthose of KVM and QEMU, "
+		 "processes, and on x86 those of Xen.\n"
 		 "The guest's timer sets the pace: it is sampled at each of its ticks, or at each "
 		 "second one, and so on, to come close to\n.Fl -frequency .\n"
 		 "Sampling is switched on by a word in the guest's memory, and ends with the "

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/quality.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "profile/quality.h"
+#include "profile/profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -305,6 +305,8 @@ struct target_listing {
 	const char *missing;
 };
 
+struct inside_memory; /* target/inside/inside.h */
+
 struct target_ops {
 	const char *scheme; /* the part before the colon: "xen" */
 	/* True for a path that can be nothing but a guest of this kind; NULL: never. */
@@ -382,6 +384,12 @@ struct target_ops {
 	 */
 	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx);
+
+	/*
+	 * Opens the memory of a guest for the sampler inside it (target/inside/),
+	 * which nothing pauses. NULL: guests of this kind are memory of a process.
+	 */
+	struct error *(*inside)(const char *name, struct inside_memory *out);
 
 	/*
 	 * Tries whether guests can be read by a way that list() has told, which

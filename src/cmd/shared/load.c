@@ -15,7 +15,7 @@
 #include "cmd/shared/option.h"
 #include "format/format.h"
 #include "import/import.h"
-#include "profile/quality.h"
+#include "profile/profile.h"
 #include "recording/stacks.h"
 #include "symbol/images/file.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "profile/quality.h"
+#include "profile/profile.h"
 #include "recording/recording.h"
 #include "recording/stacks.h"
 #include "symbol/images/images.h"

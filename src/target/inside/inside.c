@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/inside/inside.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "target/guard.h"
-#include "target/host/memory.h"
 #include "target/host/proc.h"
 
 /*
@@ -32,12 +28,6 @@
 #define OFF_TRIES  3
 #define OFF_NAP_NS 100000ull
 
-/* Memory is searched in pieces of so many pages. */
-#define PIECE_PAGES 256u
-
-/* Bits of a page in /proc/PID/pagemap: it is in memory, or swapped out. */
-#define PAGE_IS_THERE (3ull << 62)
-
 enum news { NOT_WRITTEN, LOST, STOOD_STILL, WENT_BACK, NEWS };
 
 static const char *const news_text[NEWS] = {
@@ -52,10 +42,7 @@ static const char *const news_text[NEWS] = {
 
 struct inside {
 	struct target base;
-	int fd;
 	struct inside_memory memory;
-	uint64_t start, end; /* of the guest's memory in the process */
-	uint64_t offset;     /* from the guest's addresses to those in the process */
 	struct inside_ring ring[INSIDE_RINGS_MAX];
 	uint32_t rings;
 	double rate_hz;
@@ -63,25 +50,29 @@ struct inside {
 	uint64_t polled_ns, poll_ns; /* last look at the rings, and the time to the next */
 	uint64_t told_ns;	     /* time of the last sample */
 	uint32_t current;	     /* ring of the sample at hand */
+	bool started;		     /* the rings were switched on */
 	bool begun;		     /* ready() was called */
 	bool there, given;	     /* it is at hand; it was handed out */
 	bool told[NEWS];	     /* sentences below */
 	struct inside_taken taken;
 };
 
-static size_t read_process(void *ctx, uint64_t at, void *buf, size_t len)
-{
-	return host_memory_read(((struct inside *)ctx)->fd, at, buf, len);
-}
-
 /* Tells the guest how many ticks to sample, and which of them; false: its memory cannot be written. */
-static bool grant(int fd, const struct inside_ring *ring, uint32_t every, uint32_t lease)
+static bool grant(const struct inside *inside, const struct inside_ring *ring, uint32_t every,
+		  uint32_t lease)
 {
 	const uint32_t words[] = {every, lease};
-	const uint64_t at = ring->at + offsetof(struct uniprof_inside, every);
 
-	return at <= INT64_MAX - sizeof(words) &&
-	       pwrite(fd, words, sizeof(words), (off_t)at) == (ssize_t)sizeof(words);
+	return inside->memory.write(inside->memory.ctx,
+				    ring->at + offsetof(struct uniprof_inside, every), words);
+}
+
+/* The numbers of a ring that change; false: they cannot be read. */
+static bool read_dynamic(const struct inside *inside, const struct inside_ring *ring,
+			 struct inside_dynamic *now)
+{
+	return inside->memory.read(inside->memory.ctx, ring->at + UNIPROF_INSIDE_CONSTANT, now,
+				   sizeof(*now)) == sizeof(*now);
 }
 
 static uint32_t ticks_in(const struct inside_ring *ring, uint64_t ns)
@@ -102,7 +93,7 @@ static uint32_t every_of(const struct inside *inside, const struct inside_ring *
 /* Switches a ring on, or renews what is left of it. */
 static bool switch_on(struct inside *inside, const struct inside_ring *ring)
 {
-	return grant(inside->fd, ring, every_of(inside, ring), ticks_in(ring, LEASE_NS));
+	return grant(inside, ring, every_of(inside, ring), ticks_in(ring, LEASE_NS));
 }
 
 static void switch_off(const struct inside *inside, const struct inside_ring *ring)
@@ -110,18 +101,19 @@ static void switch_off(const struct inside *inside, const struct inside_ring *ri
 	struct inside_dynamic now = {.lease = 1};
 
 	for (int k = 0; k < OFF_TRIES && now.lease; k++) {
-		if (!grant(inside->fd, ring, 0, 0))
+		if (!grant(inside, ring, 0, 0))
 			return;
 		clock_sleep_until(clock_now_ns() + OFF_NAP_NS);
-		if (host_memory_read(inside->fd, ring->at + UNIPROF_INSIDE_CONSTANT, &now,
-				     sizeof(now)) != sizeof(now))
+		if (!read_dynamic(inside, ring, &now))
 			return;
 	}
 }
 
 static void keeps(void *ctx, struct descriptors *keep)
 {
-	descriptors_add(keep, ((struct inside *)ctx)->fd);
+	const struct inside *inside = ctx;
+
+	inside->memory.keeps(inside->memory.ctx, keep);
 }
 
 /* Switches off at once what would end by itself some seconds later. */
@@ -140,13 +132,13 @@ static void inside_close(struct target *target)
 {
 	struct inside *inside = (struct inside *)target;
 
-	if (inside->guard) {
+	if (inside->started)
 		undo(inside, GUARD_STOPPED);
+	if (inside->guard)
 		guard_set(guard_page(inside->guard), GUARD_RUNNING);
-	}
 	guard_stop(inside->guard);
-	if (inside->fd >= 0)
-		close(inside->fd);
+	if (inside->memory.close)
+		inside->memory.close(inside->memory.ctx);
 	free(inside);
 }
 
@@ -194,7 +186,7 @@ static void skip_to(struct inside *inside, uint64_t now_ns)
 		struct inside_ring *ring = &inside->ring[i];
 		struct inside_dynamic now = {.ticks = ring->ticks, .head = ring->next};
 
-		host_memory_read(inside->fd, ring->at + UNIPROF_INSIDE_CONSTANT, &now, sizeof(now));
+		read_dynamic(inside, ring, &now);
 		ring->ticks = now.ticks;
 		ring->next = now.head;
 		ring->left = 0;
@@ -278,28 +270,27 @@ static enum target_life inside_life(struct target *target)
 	struct inside *inside = (struct inside *)target;
 	struct uniprof_inside head;
 	struct inside_ring again;
+	const struct inside_memory *memory = &inside->memory;
+	const enum target_life life = memory->life ? memory->life(memory->ctx) : LIFE_RUNS;
 
-	if (host_memory_read(inside->fd, inside->ring[0].at, &head, sizeof(head)) != sizeof(head))
+	if (life != LIFE_RUNS)
+		return life;
+	if (memory->read(memory->ctx, inside->ring[0].at, &head, sizeof(head)) != sizeof(head))
 		return LIFE_GONE;
-	error_free(guard_check(inside->guard));
+	if (inside->guard)
+		error_free(guard_check(inside->guard));
 	return inside_ring_check(&head, inside->ring[0].at, UINT64_MAX, &again) &&
 			       again.checksum == inside->ring[0].checksum
 		       ? LIFE_RUNS
 		       : LIFE_SHUT_DOWN;
 }
 
-/* The guest's memory lies in one piece where the ring does; of a process, all of it is there. */
 static size_t inside_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 			  size_t len)
 {
-	const struct inside *inside = (struct inside *)target;
-	const uint64_t at = va + inside->offset;
+	const struct inside_memory *memory = &((struct inside *)target)->memory;
 
-	if (inside->offset && (at < inside->start || at >= inside->end))
-		return 0;
-	if (inside->offset && len > inside->end - at)
-		len = inside->end - at;
-	return host_memory_read(inside->fd, at, buf, len);
+	return memory->code(memory->ctx, va, buf, len);
 }
 
 static const struct target_ops target_inside = {
@@ -311,71 +302,6 @@ static const struct target_ops target_inside = {
 	.read = inside_read,
 };
 
-/* Searches the writable memory of a process. */
-struct ring_search {
-	struct inside *inside;
-	const volatile sig_atomic_t *stop;
-	int pagemap; /* -1: it cannot be read, and all memory is looked at */
-};
-
-static bool is_stopped(const volatile sig_atomic_t *stop)
-{
-	return stop && *stop;
-}
-
-static void search_piece(struct ring_search *search, const struct proc_map *map, uint64_t at,
-			 size_t pages)
-{
-	struct inside *inside = search->inside;
-	uint64_t there[PIECE_PAGES];
-	const ssize_t bytes = (ssize_t)(pages * sizeof(*there));
-	const bool known =
-		search->pagemap >= 0 && pread(search->pagemap, there, (size_t)bytes,
-					      (off_t)(at / FRAME_SIZE * sizeof(*there))) == bytes;
-	uint8_t head[sizeof(struct uniprof_inside)];
-
-	for (size_t i = 0; i < pages && inside->rings < INSIDE_RINGS_MAX; i++) {
-		const uint64_t va = at + i * FRAME_SIZE;
-
-		/* Only what is there: reading would give the guest memory that it never had. */
-		if ((known && !(there[i] & PAGE_IS_THERE)) ||
-		    host_memory_read(inside->fd, va, head, sizeof(head)) != sizeof(head))
-			continue;
-		inside->rings +=
-			inside_ring_check(head, va, map->end - va, &inside->ring[inside->rings]);
-	}
-}
-
-static bool search_map(void *ctx, const struct proc_map *map)
-{
-	struct ring_search *search = ctx;
-
-	if (!map->readable || !map->writable)
-		return true;
-	for (uint64_t at = map->start; at < map->end && !is_stopped(search->stop);) {
-		const uint64_t left = (map->end - at) / FRAME_SIZE;
-		const size_t pages = left < PIECE_PAGES ? (size_t)left : PIECE_PAGES;
-
-		search_piece(search, map, at, pages);
-		at += pages * FRAME_SIZE;
-	}
-	return !is_stopped(search->stop) && search->inside->rings < INSIDE_RINGS_MAX;
-}
-
-/* Mapping that holds the first ring: the guest's code is there, too. */
-static bool note_map(void *ctx, const struct proc_map *map)
-{
-	struct inside *inside = ctx;
-	const uint64_t at = inside->ring[0].at;
-
-	if (at < map->start || at >= map->end)
-		return true;
-	inside->start = map->start;
-	inside->end = map->end;
-	inside->offset = at - inside->ring[0].address;
-	return false;
-}
-
 /* Waits until they tick. True once the fastest is known well enough. */
 static bool watch(struct inside *inside, uint64_t began_ns, uint32_t advanced[])
 {
@@ -386,8 +312,7 @@ static bool watch(struct inside *inside, uint64_t began_ns, uint32_t advanced[])
 		struct inside_ring *ring = &inside->ring[i];
 		struct inside_dynamic now;
 
-		if (host_memory_read(inside->fd, ring->at + UNIPROF_INSIDE_CONSTANT, &now,
-				     sizeof(now)) != sizeof(now))
+		if (!read_dynamic(inside, ring, &now))
 			continue;
 		advanced[i] = now.ticks - ring->ticks;
 		ring->usual_ns = advanced[i] ? (clock_now_ns() - began_ns) / advanced[i] : 0;
@@ -424,23 +349,35 @@ static void choose(struct inside *inside, const uint32_t advanced[])
 	qsort(inside->ring, kept, sizeof(*inside->ring), compare_vcpus);
 }
 
-static struct error *find_rings(struct inside *inside, pid_t pid, const volatile sig_atomic_t *stop)
+static bool is_stopped(const volatile sig_atomic_t *stop)
 {
-	struct ring_search search = {.inside = inside, .stop = stop};
-	uint32_t advanced[INSIDE_RINGS_MAX] = {0}, found;
-	uint64_t began_ns;
-	char path[48];
-	struct error *err;
+	return stop && *stop;
+}
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	search.pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	err = proc_maps(pid, search_map, &search);
-	if (search.pagemap >= 0)
-		close(search.pagemap);
+static void take_ring(void *ctx, const void *head, uint64_t at, uint64_t left)
+{
+	struct inside *inside = ctx;
+	const struct inside_memory *memory = &inside->memory;
+	struct inside_ring *ring = &inside->ring[inside->rings];
+
+	if (inside->rings < INSIDE_RINGS_MAX && inside_ring_check(head, at, left, ring) &&
+	    (!memory->hold || memory->hold(memory->ctx, ring, inside_ring_size(ring))))
+		inside->rings++;
+}
+
+static struct error *find_rings(struct inside *inside, const volatile sig_atomic_t *stop)
+{
+	const struct inside_memory *memory = &inside->memory;
+	uint32_t advanced[INSIDE_RINGS_MAX] = {0}, found;
+	struct error *err = memory->search(memory->ctx, stop, take_ring, inside);
+	uint64_t began_ns;
+
 	if (err)
 		return err;
 	found = inside->rings;
+	/* They have ticked since they were found. */
 	began_ns = clock_now_ns();
+	skip_to(inside, began_ns);
 	while (found && !is_stopped(stop) && clock_now_ns() - began_ns < WATCH_NS &&
 	       !watch(inside, began_ns, advanced))
 		;
@@ -448,7 +385,7 @@ static struct error *find_rings(struct inside *inside, pid_t pid, const volatile
 		return error_new(ERR_FAILED, "interrupted while the guest's sampler was searched");
 	choose(inside, advanced);
 	if (inside->rings)
-		return proc_maps(pid, note_map, inside);
+		return memory->locate ? memory->locate(memory->ctx, &inside->ring[0]) : NULL;
 	return found ? error_new(ERR_GUEST,
 				 "the guest's sampler does not tick: the guest is "
 				 "paused, or its timer does not call uniprof_inside_tick")
@@ -464,21 +401,18 @@ static struct error *start(struct inside *inside)
 
 	skip_to(inside, now_ns);
 	poll_rings(inside, now_ns);
-	return guard_start(&guard_ops, inside, &inside->guard);
+	inside->started = true;
+	return inside->memory.keeps ? guard_start(&guard_ops, inside, &inside->guard) : NULL;
 }
 
-static void describe(struct inside *inside, pid_t pid)
+static void describe(struct inside *inside)
 {
 	static const char *const archs[ISAS][2] = {[ISA_X86] = {"x86_32", "x86_64"},
 						   [ISA_ARM] = {"arm32", "arm64"},
 						   [ISA_RISCV] = {"riscv64", "riscv64"}};
 	struct target_info *info = &inside->base.info;
 
-	monitor_name(pid, info->name, sizeof(info->name));
-	monitor_image(pid, info->image, sizeof(info->image));
-	if (!*info->image && !inside->offset)
-		proc_link(pid, "exe", -1, info->image, sizeof(info->image));
-	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
+	inside->memory.describe(inside->memory.ctx, info);
 	snprintf(info->type, sizeof(info->type), "inside");
 	snprintf(info->host, sizeof(info->host), "sampler inside the guest, %.1f ticks a second",
 		 (double)NS_PER_S / (double)(inside->ring[0].usual_ns ?: 1));
@@ -490,9 +424,12 @@ static void describe(struct inside *inside, pid_t pid)
 /* Guests that answer to a name. */
 struct name_search {
 	const char *name;
+	const struct target_ops *kind; /* that is asked now */
 	pid_t pid;
 	unsigned matches;
-	const char *elsewhere; /* kind of one that is no process of this host */
+	/* One that is no process of this host: its kind and id. */
+	const struct target_ops *elsewhere;
+	char id[64];
 };
 
 static void match(void *ctx, const struct target_listing *entry)
@@ -501,65 +438,78 @@ static void match(void *ctx, const struct target_listing *entry)
 
 	if (strcmp(entry->name, search->name) && strcmp(entry->id, search->name))
 		return;
-	if (!entry->pid)
-		search->elsewhere = entry->scheme;
-	else if (entry->pid != search->pid)
-		search->matches++;
-	search->pid = entry->pid ?: search->pid;
+	if (entry->pid) {
+		search->matches += entry->pid != search->pid;
+		search->pid = entry->pid;
+		return;
+	}
+	search->matches++;
+	search->elsewhere = search->kind;
+	snprintf(search->id, sizeof(search->id), "%s", entry->id);
 }
 
 /* A monitor is a process, too, and listed under more than one kind. */
-static struct error *find_process(const char *spec, pid_t *pid)
+static struct error *find(const char *spec, struct name_search *search)
 {
 	const char *colon = strchr(spec, ':');
-	struct name_search search = {.name = colon ? colon + 1 : spec};
-	const struct target_ops *ops;
 
-	*pid = proc_parse_pid(search.name);
-	if (*pid)
+	*search = (struct name_search){.name = colon ? colon + 1 : spec};
+	/* A number alone is a process's; behind a kind, that kind's id comes first. */
+	search->pid = colon ? 0 : proc_parse_pid(search->name);
+	if (search->pid)
 		return NULL;
-	for (size_t i = 0; (ops = target_kind(i)); i++)
-		if (ops->list && (!colon || (strlen(ops->scheme) == (size_t)(colon - spec) &&
-					     !strncmp(ops->scheme, spec, (size_t)(colon - spec)))))
-			error_free(ops->list(match, &search));
-	*pid = search.pid;
-	if (search.matches == 1)
+	for (size_t i = 0; (search->kind = target_kind(i)); i++)
+		if (search->kind->list &&
+		    (!colon || (strlen(search->kind->scheme) == (size_t)(colon - spec) &&
+				!strncmp(search->kind->scheme, spec, (size_t)(colon - spec)))))
+			error_free(search->kind->list(match, search));
+	if (!search->matches)
+		search->pid = proc_parse_pid(search->name);
+	if (search->matches == 1 || search->pid)
 		return NULL;
-	if (search.matches)
-		return error_new(ERR_GUEST,
-				 "%u guests are called \"%s\"; say which by a process id",
-				 search.matches, search.name);
-	if (search.elsewhere)
-		return error_new(ERR_GUEST,
-				 "--inside: guests of kind \"%s\" are no processes of this host, "
-				 "whose memory could be searched",
-				 search.elsewhere);
+	if (search->matches)
+		return error_new(
+			ERR_GUEST,
+			"%u guests are called \"%s\"; say which by KIND:NAME or a process id",
+			search->matches, search->name);
 	return error_new(ERR_GUEST,
 			 "no guest of this host is called \"%s\"; `uniprof list` shows what there "
 			 "is (--inside takes names and process ids)",
-			 search.name);
+			 search->name);
+}
+
+static struct error *open_memory(const char *spec, struct inside_memory *out)
+{
+	struct name_search search;
+	struct error *err = find(spec, &search);
+
+	if (err)
+		return err;
+	if (!search.elsewhere)
+		return inside_process(search.pid, out);
+	if (search.elsewhere->inside)
+		return search.elsewhere->inside(search.id, out);
+	return error_new(ERR_GUEST,
+			 "--inside: guests of kind \"%s\" are no processes of this host, whose "
+			 "memory could be searched",
+			 search.elsewhere->scheme);
 }
 
 struct error *inside_open(const char *spec, double rate_hz, const volatile sig_atomic_t *stop,
 			  struct target **out)
 {
-	struct inside *inside;
-	pid_t pid;
-	struct error *err = find_process(spec, &pid);
+	struct inside *inside = calloc(1, sizeof(*inside));
+	struct error *err;
 
-	if (err)
-		return err;
-	inside = calloc(1, sizeof(*inside));
 	if (!inside)
 		return error_no_memory();
 	inside->base.ops = &target_inside;
-	inside->memory = (struct inside_memory){inside, read_process};
 	inside->rate_hz = rate_hz;
-	err = host_memory_open(pid, true, &inside->fd);
+	err = open_memory(spec, &inside->memory);
 	if (!err)
-		err = find_rings(inside, pid, stop);
+		err = find_rings(inside, stop);
 	if (!err) {
-		describe(inside, pid);
+		describe(inside);
 		err = start(inside);
 	}
 	if (err)

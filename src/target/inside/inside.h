@@ -3,10 +3,11 @@
 #define UNIPROF_TARGET_INSIDE_INSIDE_H
 
 /*
- * Guests that sample themselves (inside/uniprof_inside.h): rings in the memory of
- * a process of this host, which is the guest or runs it. They are found by their
- * signature, switched on for some seconds at a time, and read while the guest
- * runs; nothing is ever paused. All that a ring holds is the guest's word.
+ * Guests that sample themselves (inside/uniprof_inside.h): rings in their memory,
+ * which is a process's of this host, or one that a target opens (target_ops.inside).
+ * They are found by their signature, switched on for some seconds at a time, and
+ * read while the guest runs; nothing is ever paused. All that a ring holds is the
+ * guest's word.
  *
  * Samples come at the guest's pace: ready() of target_ops says when there is one,
  * and sample() hands it out.
@@ -14,6 +15,7 @@
 
 #include <signal.h>
 
+#include "base/preopen.h"
 #include "target/target.h"
 #include "uniprof_inside.h"
 
@@ -30,12 +32,6 @@ struct error *inside_open(const char *spec, double rate_hz, const volatile sig_a
 			  struct target **out);
 
 /* The parts below are for ring_test.c, too. */
-
-struct inside_memory {
-	void *ctx;
-	/* As host_memory_read. */
-	size_t (*read)(void *ctx, uint64_t at, void *buf, size_t len);
-};
 
 /* Numbers in a ring that change, behind its constant part. */
 struct inside_dynamic {
@@ -59,6 +55,37 @@ struct inside_ring {
 	bool went_back;	   /* its numbers make no sense: what was between is lost */
 };
 
+/* Shown to a search: `head`, from the start of a page at `at`, of which `left` bytes can be read. */
+typedef void inside_found(void *ctx, const void *head, uint64_t at, uint64_t left);
+
+/*
+ * Memory of a guest. Rings are at addresses of its own choice: those in a
+ * process, the guest's own. Calls may be NULL where that is said.
+ */
+struct inside_memory {
+	void *ctx;
+	/* Bytes of a ring that were read, 0: none. */
+	size_t (*read)(void *ctx, uint64_t at, void *buf, size_t len);
+	/* Writes two words into a ring. */
+	bool (*write)(void *ctx, uint64_t at, const uint32_t words[2]);
+	/* Shows all pages of the guest that may begin a ring, until `stop`. */
+	struct error *(*search)(void *ctx, const volatile sig_atomic_t *stop, inside_found *found,
+				void *to);
+	/* Makes a ring of so many bytes ready to be read; NULL: they all are. */
+	bool (*hold)(void *ctx, const struct inside_ring *ring, uint64_t size);
+	/* Learns from the first ring where the guest's code is; NULL: that is known. */
+	struct error *(*locate)(void *ctx, const struct inside_ring *first);
+	/* Reads code at the guest's addresses. */
+	size_t (*code)(void *ctx, uint64_t va, void *buf, size_t len);
+	/* Whether the guest is there at all; NULL: read() tells. */
+	enum target_life (*life)(void *ctx);
+	/* Descriptors with which a guard writes; NULL: it cannot. */
+	void (*keeps)(void *ctx, struct descriptors *keep);
+	/* Fills in name, id and image. */
+	void (*describe)(void *ctx, struct target_info *info);
+	void (*close)(void *ctx);
+};
+
 /* One sample of a ring. */
 struct inside_taken {
 	struct regs regs;
@@ -68,6 +95,12 @@ struct inside_taken {
 	bool cut;
 	uint8_t stack[UNIPROF_INSIDE_STACK_MAX];
 };
+
+/* The memory of a process; *out is to be closed after an error, too. */
+struct error *inside_process(pid_t pid, struct inside_memory *out);
+
+/* Bytes that a ring takes from its start. */
+uint64_t inside_ring_size(const struct inside_ring *ring);
 
 /* Checks a page that may be the first of a ring, of which `left` bytes can be read from there on. */
 bool inside_ring_check(const void *page, uint64_t at, uint64_t left, struct inside_ring *out);

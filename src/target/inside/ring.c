@@ -19,8 +19,7 @@ _Static_assert(sizeof(struct inside_dynamic) + UNIPROF_INSIDE_CONSTANT <=
 			       UNIPROF_INSIDE_CONSTANT + offsetof(struct inside_dynamic, lease),
 	       "as in the ring");
 
-/* Bytes that the ring takes from its start. */
-static uint64_t ring_size(const struct inside_ring *ring)
+uint64_t inside_ring_size(const struct inside_ring *ring)
 {
 	return ring->first + (uint64_t)ring->slots * ring->slot_bytes;
 }
@@ -50,7 +49,8 @@ bool inside_ring_check(const void *page, uint64_t at, uint64_t left, struct insi
 	       head.slots <= UNIPROF_INSIDE_SLOTS_MAX && !(head.slots & (head.slots - 1)) &&
 	       head.slot_bytes >= sizeof(struct uniprof_inside_slot) && head.slot_bytes % 8 == 0 &&
 	       head.slot_bytes - sizeof(struct uniprof_inside_slot) <= UNIPROF_INSIDE_STACK_MAX &&
-	       head.isa < ISAS && (head.word == 8 || head.word == 4) && ring_size(out) <= left;
+	       head.isa < ISAS && (head.word == 8 || head.word == 4) &&
+	       inside_ring_size(out) <= left;
 }
 
 /* Distributes the time since the last samples over those that were found. */

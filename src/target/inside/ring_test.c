@@ -60,7 +60,7 @@ static int begin(void **state)
 	assert_non_null(guest->ring);
 	for (size_t i = 0; i < 64; i++)
 		guest->stack[i] = 1000 + i;
-	guest->memory = (struct inside_memory){guest, read_guest};
+	guest->memory = (struct inside_memory){.ctx = guest, .read = read_guest};
 	assert_true(find(guest));
 	guest->now_ns = 1000 * MS;
 	guest->found.since_ns = guest->now_ns;

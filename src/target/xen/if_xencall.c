@@ -453,7 +453,7 @@ int xen_if_go(struct xen_if *xi)
 	return rc;
 }
 
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
+static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 {
 	xen_pfn_t pfn[XEN_IF_MANY] = {0};
 	int err[XEN_IF_MANY] = {0}, failed;
@@ -461,7 +461,7 @@ const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		pfn[i] = gfn[i];
-	pages = xenforeignmemory_map(xi->memory, xi->domid, PROT_READ, n, pfn, err);
+	pages = xenforeignmemory_map(xi->memory, xi->domid, prot, n, pfn, err);
 	failed = pages ? 0 : -errno;
 	for (size_t i = 0; i < n && pages && !failed; i++)
 		failed = err[i];
@@ -473,6 +473,16 @@ const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
 	if (failed == -EACCES && xi->state.has_policy)
 		(void)xen_if_note(xi, xi->domid, "mmu { map_read map_write }", failed);
 	return pages;
+}
+
+const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	return map(xi, PROT_READ, gfn, n);
+}
+
+void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	return map(xi, PROT_READ | PROT_WRITE, gfn, n);
 }
 
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)

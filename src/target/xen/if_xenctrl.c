@@ -211,18 +211,28 @@ int xen_if_go(struct xen_if *xi)
 	return rc;
 }
 
-const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
+static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 {
 	xen_pfn_t pfn[XEN_IF_MANY] = {0};
-	const void *frames;
+	void *frames;
 
 	for (size_t i = 0; i < n; i++)
 		pfn[i] = gfn[i];
-	frames = xc_map_foreign_pages(xi->xc, xi->domid, PROT_READ, pfn, (int)n);
+	frames = xc_map_foreign_pages(xi->xc, xi->domid, prot, pfn, (int)n);
 	/* Xen without a policy may have other reasons not to map a frame, with the same number. */
 	if (!frames && errno == EACCES && xi->state.has_policy)
 		(void)failure(xi, xi->domid, "mmu { map_read map_write }");
 	return frames;
+}
+
+const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	return map(xi, PROT_READ, gfn, n);
+}
+
+void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	return map(xi, PROT_READ | PROT_WRITE, gfn, n);
 }
 
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "target/window.h"
 
 /* 16 MiB of a guest at hand: 64 vCPUs with 60 frames each. A power of two. */
@@ -302,4 +303,289 @@ struct error *xen_snapshot(struct target *target, struct sample *sample)
 	free(album.gfn);
 	free(album.bytes);
 	return err;
+}
+
+/*
+ * The sampler inside a guest (target/inside/): pages that may begin a ring are
+ * found through the page tables of a vCPU, and rings are mapped writable. The
+ * guest is never paused.
+ */
+
+/* The most tables, and pages, that are looked at: 16 GiB. */
+#define TABLES_MAX (1u << 16)
+#define PAGES_MAX  (1u << 22)
+
+/* Pages of 4 KiB in one of 2 MiB. */
+#define LARGE_PAGES 512u
+
+/* Bits of an entry (SDM vol. 3, 4.5). */
+#define ENTRY_PRESENT	 1u
+#define ENTRY_WRITABLE	 2u
+#define ENTRY_LARGE	 (1u << 7)
+#define ENTRY_ADDRESS	 0x000ffffffffff000ull
+#define LEVEL_BITS	 9
+#define LEVEL_LARGE_MOST 3
+
+/* Slots of the top table that are Xen's own in a 64-bit PV guest (public/arch-x86/xen-x86_64.h). */
+#define XEN_SLOT_FIRST 256u
+#define XEN_SLOT_LAST  271u
+
+struct ring_pages {
+	uint64_t va;
+	uint8_t *bytes;
+	size_t pages;
+};
+
+struct xen_memory {
+	struct xen_target *xt;
+	struct regs regs; /* the address space */
+	struct ring_pages rings[INSIDE_RINGS_MAX];
+	uint32_t n;
+};
+
+/* Pages that wait to be looked at, and where they are shown. */
+struct page_search {
+	struct xen_memory *memory;
+	const volatile sig_atomic_t *stop;
+	inside_found *found;
+	void *to;
+	uint32_t tables, pages;
+	size_t n;
+	uint64_t va[XEN_IF_MANY], gfn[XEN_IF_MANY];
+};
+
+static bool search_ends(const struct page_search *search)
+{
+	return (search->stop && *search->stop) || search->tables >= TABLES_MAX ||
+	       search->pages >= PAGES_MAX;
+}
+
+static bool show_pages(struct page_search *search, size_t at, size_t n)
+{
+	struct xen_if *xi = search->memory->xt->xi;
+	const uint8_t *frames = xen_if_map(xi, search->gfn + at, n);
+
+	for (size_t i = 0; frames && i < n; i++)
+		search->found(search->to, frames + i * FRAME_SIZE, search->va[at + i],
+			      XEN_IF_MANY * FRAME_SIZE);
+	if (frames)
+		xen_if_unmap(xi, frames, n);
+	return frames;
+}
+
+/* Of pages that cannot be mapped together, each alone. */
+static void flush_pages(struct page_search *search)
+{
+	const size_t n = search->n;
+
+	search->n = 0;
+	if (!n || show_pages(search, 0, n))
+		return;
+	for (size_t i = 0; i < n && !search_ends(search); i++)
+		show_pages(search, i, 1);
+}
+
+static bool is_there(const struct page_search *search, uint64_t gfn)
+{
+	const void *frame = xen_if_map(search->memory->xt->xi, &gfn, 1);
+
+	if (frame)
+		xen_if_unmap(search->memory->xt->xi, frame, 1);
+	return frame;
+}
+
+/* Adds up to LARGE_PAGES: a guest may map much more in large pages than it has. */
+static void add_pages(struct page_search *search, uint64_t va, uint64_t gfn, uint64_t n)
+{
+	if (n > 1 && !is_there(search, gfn) && !is_there(search, gfn + n - 1))
+		return;
+	for (uint64_t i = 0; i < n && !search_ends(search); i++) {
+		search->va[search->n] = va + i * FRAME_SIZE;
+		search->gfn[search->n] = gfn + i;
+		search->pages++;
+		if (++search->n == XEN_IF_MANY)
+			flush_pages(search);
+	}
+}
+
+static void add_leaf(struct page_search *search, uint64_t va, uint64_t gfn, uint64_t n)
+{
+	for (uint64_t i = 0; i < n && !search_ends(search); i += LARGE_PAGES)
+		add_pages(search, va + i * FRAME_SIZE, gfn + i, n < LARGE_PAGES ? n : LARGE_PAGES);
+}
+
+/* Bit of a virtual address that an entry of this level counts by. */
+static unsigned level_shift(int level)
+{
+	return FRAME_SHIFT + (unsigned)(level - 1) * LEVEL_BITS;
+}
+
+static void search_table(struct page_search *search, uint64_t table, int level, int top,
+			 uint64_t base)
+{
+	const unsigned shift = level_shift(level);
+	const size_t n = level == top && top == 3 ? 4 : FRAME_SIZE / sizeof(uint64_t);
+	struct xen_target *xt = search->memory->xt;
+	const uint8_t *frame = xen_frames_bring(xt->frames, table >> FRAME_SHIFT);
+	uint64_t entries[FRAME_SIZE / sizeof(uint64_t)];
+
+	if (!frame)
+		return;
+	search->tables++;
+	memcpy(entries, frame + table % FRAME_SIZE, n * sizeof(*entries));
+	for (size_t i = 0; i < n && !search_ends(search); i++) {
+		const uint64_t entry = entries[i], to = entry & ENTRY_ADDRESS;
+		uint64_t va = base | (uint64_t)i << shift;
+
+		if (!(entry & ENTRY_PRESENT) || (level == top && top > 3 && !xt->domain.hvm &&
+						 i >= XEN_SLOT_FIRST && i <= XEN_SLOT_LAST))
+			continue;
+		if (level == top && top > 3 && i >= n / 2)
+			va |= UINT64_MAX << (shift + LEVEL_BITS);
+		if (level > 1 && !(level <= LEVEL_LARGE_MOST && entry & ENTRY_LARGE))
+			search_table(search, to, level - 1, top, va);
+		else if (entry & ENTRY_WRITABLE)
+			add_leaf(search, va, (to & (UINT64_MAX << shift)) >> FRAME_SHIFT,
+				 1ull << (shift - FRAME_SHIFT));
+	}
+}
+
+/* Registers of the first vCPU that is on-line, without a pause of the guest. */
+static bool learn_space(struct xen_memory *memory)
+{
+	struct xen_target *xt = memory->xt;
+	uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+	const struct xen_batch batch = {.contexts = {1, &first}};
+	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
+
+	if (xen_if_batch(xt->xi, &batch, xt->vcpus.now) || vcpu->status)
+		return false;
+	xen_regs_for_copy(xt->context, vcpu->context, &memory->regs);
+	return true;
+}
+
+static struct error *memory_search(void *ctx, const volatile sig_atomic_t *stop,
+				   inside_found *found, void *to)
+{
+	struct xen_memory *memory = ctx;
+	struct page_search search = {.memory = memory, .stop = stop, .found = found, .to = to};
+	const struct mmu *mmu = &memory->regs.mmu;
+	int levels;
+
+	if (!learn_space(memory))
+		return error_new(ERR_GUEST, "the guest's registers cannot be read");
+	levels = mmu->mode == MMU_X86_PAE ? 3
+		 : mmu->mode == MMU_X86_4 ? 4
+		 : mmu->mode == MMU_X86_5 ? 5
+					  : 0;
+	if (!levels)
+		return error_new(ERR_GUEST, "--inside: guests of Xen with page tables as this "
+					    "one's are not searched");
+	search_table(&search, mmu->root, levels, levels, 0);
+	flush_pages(&search);
+	return NULL;
+}
+
+/* Each ring by the one address that it tells. */
+static bool memory_hold(void *ctx, const struct inside_ring *ring, uint64_t size)
+{
+	struct xen_memory *memory = ctx;
+	struct xen_target *xt = memory->xt;
+	const size_t pages = (size_t)((size + FRAME_SIZE - 1) / FRAME_SIZE);
+	struct ring_pages *held = &memory->rings[memory->n];
+	uint64_t gfn[XEN_IF_MANY];
+
+	if (ring->at != ring->address || memory->n == INSIDE_RINGS_MAX || pages > XEN_IF_MANY ||
+	    find_frames(xt, &memory->regs, ring->at, pages * FRAME_SIZE, gfn) != pages)
+		return false;
+	*held = (struct ring_pages){ring->at, xen_if_map_writable(xt->xi, gfn, pages), pages};
+	memory->n += held->bytes != NULL;
+	return held->bytes;
+}
+
+/* Bytes of a ring at an address; NULL: they are in none. */
+static uint8_t *held_at(const struct xen_memory *memory, uint64_t at, size_t len)
+{
+	for (uint32_t i = 0; i < memory->n; i++) {
+		const struct ring_pages *ring = &memory->rings[i];
+		const uint64_t size = ring->pages * FRAME_SIZE;
+
+		if (at >= ring->va && at - ring->va < size && len <= size - (at - ring->va))
+			return ring->bytes + (at - ring->va);
+	}
+	return NULL;
+}
+
+static size_t memory_read(void *ctx, uint64_t at, void *buf, size_t len)
+{
+	const uint8_t *from = held_at(ctx, at, len);
+
+	if (!from)
+		return 0;
+	memcpy(buf, from, len);
+	return len;
+}
+
+static bool memory_write(void *ctx, uint64_t at, const uint32_t words[2])
+{
+	uint32_t *to = (uint32_t *)(void *)held_at(ctx, at, 2 * sizeof(*words));
+
+	if (!to)
+		return false;
+	__atomic_store_n(&to[0], words[0], __ATOMIC_RELEASE);
+	__atomic_store_n(&to[1], words[1], __ATOMIC_RELEASE);
+	return true;
+}
+
+static size_t memory_code(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct xen_memory *memory = ctx;
+
+	xen_frames_tick(memory->xt->frames);
+	return xen_read(&memory->xt->base, &memory->regs, va, buf, len);
+}
+
+/* Memory of a domain that has gone stays as it was for as long as it is mapped. */
+static enum target_life memory_life(void *ctx)
+{
+	const struct xen_memory *memory = ctx;
+	struct xen_domain domain;
+
+	return xen_domain_life(memory->xt, &domain);
+}
+
+static void memory_describe(void *ctx, struct target_info *info)
+{
+	*info = ((struct xen_memory *)ctx)->xt->base.info;
+}
+
+static void memory_close(void *ctx)
+{
+	struct xen_memory *memory = ctx;
+
+	for (uint32_t i = 0; i < memory->n; i++)
+		xen_if_unmap(memory->xt->xi, memory->rings[i].bytes, memory->rings[i].pages);
+	if (memory->xt)
+		memory->xt->base.ops->close(&memory->xt->base);
+	free(memory);
+}
+
+struct error *xen_inside(const char *name, struct inside_memory *out)
+{
+	struct xen_memory *memory = calloc(1, sizeof(*memory));
+
+	if (!memory)
+		return error_no_memory();
+	*out = (struct inside_memory){
+		.ctx = memory,
+		.read = memory_read,
+		.write = memory_write,
+		.search = memory_search,
+		.hold = memory_hold,
+		.code = memory_code,
+		.life = memory_life,
+		.describe = memory_describe,
+		.close = memory_close,
+	};
+	return xen_open_unguarded(name, &memory->xt);
 }

@@ -343,7 +343,13 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 	xt->base.copies_pieces = true;
 	xt->base.copies_threads = info->arch == &arch_x86_64;
 	xt->base.follows_tables = true;
-	err = undo_open(&xt->undo, &xt->domain, info->name);
+	return NULL;
+}
+
+static struct error *start_guard(struct xen_target *xt)
+{
+	struct error *err = undo_open(&xt->undo, &xt->domain, xt->base.info.name);
+
 	if (!err)
 		err = guard_start(&guard_ops, &xt->undo, &xt->guard);
 	if (!err)
@@ -363,7 +369,7 @@ static struct error *check_rights(struct xen_target *xt)
 							: NULL;
 }
 
-static struct error *xen_open(const char *name, const char *via, struct target **out)
+struct error *xen_open_unguarded(const char *name, struct xen_target **out)
 {
 	struct xen_target *xt = calloc(1, sizeof(*xt));
 	struct xs_handle *store = NULL;
@@ -371,6 +377,7 @@ static struct error *xen_open(const char *name, const char *via, struct target *
 
 	if (!xt)
 		return error_no_memory();
+	*out = xt;
 	xt->base.ops = &target_xen;
 	err = xen_if_open(&xt->xi);
 	if (!err) {
@@ -381,16 +388,25 @@ static struct error *xen_open(const char *name, const char *via, struct target *
 		err = check_domain(xt, own_domid(store));
 	if (!err)
 		err = prepare(xt, store);
-	if (!err)
-		err = check_rights(xt);
 	if (store)
 		xs_close(store);
-	if (err) {
+	return err;
+}
+
+static struct error *xen_open(const char *name, const char *via, struct target **out)
+{
+	struct xen_target *xt = NULL;
+	struct error *err = xen_open_unguarded(name, &xt);
+
+	if (!err)
+		err = start_guard(xt);
+	if (!err)
+		err = check_rights(xt);
+	if (!err)
+		*out = &xt->base;
+	else if (xt)
 		xen_close(&xt->base);
-		return err;
-	}
-	*out = &xt->base;
-	return NULL;
+	return err;
 }
 
 /* Another profiler's pause is over in no time; one that lasts is the administrator's. */
@@ -415,21 +431,29 @@ static bool guard_failed(struct xen_target *xt)
 	return failed;
 }
 
+enum target_life xen_domain_life(const struct xen_target *xt, struct xen_domain *domain)
+{
+	const int rc = xen_if_domain(xt->xi, xt->domain.domid, domain);
+
+	if (rc == -ESRCH || (!rc && domain->dying))
+		return LIFE_GONE;
+	/* The next sample reports why Xen tells nothing of the domain. */
+	if (rc)
+		*domain = xt->domain;
+	/* A domain is suspended while it is saved or migrated, and may come back. */
+	if (!rc && domain->shutdown && domain->reason != SHUTDOWN_suspend)
+		return domain->reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
+	return LIFE_RUNS;
+}
+
 static enum target_life xen_life(struct target *target)
 {
 	struct xen_target *xt = (struct xen_target *)target;
 	struct xen_domain domain;
+	const enum target_life life = xen_domain_life(xt, &domain);
 
-	int rc = xen_if_domain(xt->xi, xt->domain.domid, &domain);
-
-	if (rc == -ESRCH || (!rc && domain.dying))
-		return LIFE_GONE;
-	/* The next sample reports why Xen tells nothing of the domain. */
-	if (rc)
-		return guard_failed(xt) ? LIFE_UNGUARDED : LIFE_RUNS;
-	/* A domain is suspended while it is saved or migrated, and may come back. */
-	if (domain.shutdown && domain.reason != SHUTDOWN_suspend)
-		return domain.reason == SHUTDOWN_crash ? LIFE_CRASHED : LIFE_SHUT_DOWN;
+	if (life != LIFE_RUNS)
+		return life;
 	if (guard_failed(xt))
 		return LIFE_UNGUARDED;
 	(void)xen_vcpus_refresh(&xt->vcpus, xt->xi);
@@ -542,4 +566,5 @@ const struct target_ops target_xen = {
 	.registers = xen_registers,
 	.kernel_mmu = xen_kernel_mmu,
 	.list = xen_list,
+	.inside = xen_inside,
 };

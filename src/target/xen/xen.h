@@ -6,6 +6,7 @@
 
 #include "target/target.h"
 #include "target/guard.h"
+#include "target/inside/inside.h"
 #include "target/window.h"
 #include "target/xen/xen_if.h"
 
@@ -172,6 +173,17 @@ void xen_finish_registers(const struct xen_target *xt, struct sample *sample);
 /* A sample came to nothing, for that reason. */
 struct error *xen_failed(const struct xen_target *xt, int rc);
 
+/*
+ * Opens a domain without a guard: it must not be paused. What was opened is in
+ * *out after an error, too; target_close() frees it.
+ */
+struct error *xen_open_unguarded(const char *name, struct xen_target **out);
+
+/* Whether the domain is there and runs, but for pauses; *domain: its state now, or that of before. */
+enum target_life xen_domain_life(const struct xen_target *xt, struct xen_domain *domain);
+
+/* For target_ops. */
+struct error *xen_inside(const char *name, struct inside_memory *out);
 struct error *xen_sample(struct target *target, struct sample *sample);
 struct error *xen_snapshot(struct target *target, struct sample *sample);
 void xen_registers(struct target *target, uint32_t vcpu, struct registers *out);

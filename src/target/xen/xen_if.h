@@ -166,6 +166,9 @@ int xen_if_go(struct xen_if *xi);
  */
 #define XEN_IF_MANY 128u
 const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n);
+
+/* The same to be written, too: for what the guest offers (target/inside/), and for nothing else. */
+void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n);
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n);
 
 #endif
