@@ -14,10 +14,11 @@
 #define STACK_WORDS 512
 #define KINDS	    4
 /*
- * Layout of a stack that switch_threads switches to: six registers, the return
- * address, two words for thread_starter (argument, function), and a free word.
+ * Layout of a stack that switch_threads switches to: six registers (four of 32
+ * bits), the return address, two words for thread_starter (argument, function),
+ * and a free word.
  */
-#define REGISTERS 6
+#define REGISTERS (sizeof(long) == 8 ? 6 : 4)
 #define NEW_WORDS (REGISTERS + 4)
 
 enum { WORK, SERVE_1, ROWS = SERVE_1 + KINDS };
@@ -29,13 +30,13 @@ struct truth truth[ROWS] = {{"descend", 0, 0},
 			    {"serve_4", 0, 0}};
 
 /* In assembly: saves a stack pointer, goes on with another; begins a thread. */
-void switch_threads(uint64_t **from, uint64_t *to);
+void switch_threads(unsigned long **from, unsigned long *to);
 void thread_starter(void);
 
 static struct thread {
-	uint64_t *sp;
+	unsigned long *sp;
 } threads[THREADS + 1];
-static uint64_t stacks[THREADS][STACK_WORDS] __attribute__((aligned(4096)));
+static unsigned long stacks[THREADS][STACK_WORDS] __attribute__((aligned(4096)));
 static unsigned int current = THREADS; /* main */
 static uint64_t end;
 
@@ -78,7 +79,7 @@ SERVE(4)
 
 static void create_thread(unsigned int n, void (*function)(void *), void *argument)
 {
-	uint64_t *sp = stacks[n] + STACK_WORDS - NEW_WORDS;
+	unsigned long *sp = stacks[n] + STACK_WORDS - NEW_WORDS;
 
 	sp[REGISTERS] = (unsigned long)thread_starter;
 	sp[REGISTERS + 1] = (unsigned long)argument;

@@ -6,6 +6,7 @@ import unittest
 
 from guests_test import HardCase
 from shares_test import APP1, APP2, SharesCase
+from traits_test import TraitsCase
 
 
 class Shares(SharesCase):
@@ -32,6 +33,13 @@ class Hard(HardCase):
 
     def test_a_deep_recursion_without_frame_pointers_is_followed_to_its_end(self):
         self.a_deep_recursion_is_followed_to_its_end("recursion-pv32-nofp")
+
+
+class Threads(TraitsCase):
+    rig_options = {"xen": "built"}
+
+    def test_64_threads_are_told_apart(self):
+        self.check("threads", ["pv32"], {f"serve_{n}": 0.25 for n in range(1, 5)}, ["thread_starter"], ("fp", "nofp"))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ OPTIONS, SECONDS = "-F 1000", 1
 QUARTERS = {"function_1": 0.25, "function_3": 0.75}
 
 
-class Traits(GuestCase):
+class TraitsCase(GuestCase):
     def check(self, program, platforms, known, roots=None, variants=VARIANTS):
         """On each platform, and in each variant: of two by two guests those two of a diagonal, another one each time."""
         if len(platforms) == 1:
@@ -43,6 +43,8 @@ class Traits(GuestCase):
         self.check_shares(guest, known, 0.06, OPTIONS, SECONDS, stacks)
         self.dom0(f"xl destroy {guest}")
 
+
+class Traits(TraitsCase):
     def test_an_entry_whose_page_is_gone_is_read_from_the_file(self):
         self.check("page0", ("pvzero", "pvh"), QUARTERS)
 
