@@ -311,7 +311,7 @@ struct error *xen_snapshot(struct target *target, struct sample *sample)
  * guest is never paused.
  */
 
-/* The most tables, and pages, that are looked at: 16 GiB. */
+/* The most tables, and pages, that are looked at: 16 GiB. Tables that lead to themselves end there, too. */
 #define TABLES_MAX (1u << 16)
 #define PAGES_MAX  (1u << 22)
 
@@ -385,10 +385,11 @@ static void flush_pages(struct page_search *search)
 		show_pages(search, i, 1);
 }
 
-static bool is_there(const struct page_search *search, uint64_t gfn)
+static bool is_there(struct page_search *search, uint64_t gfn)
 {
 	const void *frame = xen_if_map(search->memory->xt->xi, &gfn, 1);
 
+	search->pages++;
 	if (frame)
 		xen_if_unmap(search->memory->xt->xi, frame, 1);
 	return frame;
