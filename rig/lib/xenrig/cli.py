@@ -11,7 +11,7 @@ from pathlib import Path
 from . import cache, kvm_image, shell, snapshot, xen
 from .errors import NotOffered, RigError, RigTimeout
 from .kvm import Kvm, Preparation
-from .port import BUILT, PORTS
+from .port import BUILT, PORTS, X86
 from .rig import Rig
 
 TIMEOUT_STATUS = 124
@@ -72,12 +72,15 @@ class _Xen:
     @staticmethod
     def add_options(group, arch):
         group.add_argument("--xen", choices=PORTS[arch].releases, default="4.17", help="release of Xen (4.17)")
+        if PORTS[arch] is X86:
+            group.add_argument("--hvm", action="store_true",
+                               help=f"dom0 ({xen.HVM_MEGABYTES} MiB) has a device model: guests of type 'hvm', too")
         if BUILT in PORTS[arch].releases:
             group.add_argument("--flask", choices=xen.FLASK, default="", help=f"with --xen {BUILT}: a policy decides who may do what")
 
     @staticmethod
     def chosen(options):
-        return {name: getattr(options, name) for name in ("arch", "xen", "flask") if name in options}
+        return {name: getattr(options, name) for name in ("arch", "xen", "hvm", "flask") if name in options}
 
 
 class _Kvm:

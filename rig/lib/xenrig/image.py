@@ -21,6 +21,11 @@ OTHER_TOOLS = ["usr/bin/strace", "usr/bin/xenstore-ls", "usr/bin/xenstore-list",
 
 IN_LATER_KERNELS = ["virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev"]  # part of virtio_pci before
 
+# Of a device model, for guests of type "hvm": QEMU, what it needs to begin and to boot a kernel (by DMA or not), and the guest's firmware.
+DEVICE_MODEL = "usr/libexec/xen-qemu-system-i386"
+FIRMWARE = [*(f"usr/share/qemu/{name}" for name in ("keymaps/en-us", "linuxboot.bin", "linuxboot_dma.bin", "multiboot.bin", "multiboot_dma.bin", "pvh.bin")),
+            "usr/share/seabios/bios-256k.bin"]
+
 # Loaded by name at run time, so nothing links to it: pthread_cancel, without which `xl create` aborts.
 LOADED_LATE = ["libgcc_s.so.1"]
 
@@ -32,36 +37,38 @@ USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh
 GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 
 
-def locate(xen, port=X86):
-    """Where the image of this release of Xen is or will be; None before its packages are there."""
-    debs = packages.directory(xen, port)
-    if not debs.is_dir() or (xen == BUILT and not built.locate()):
+def locate(xen, port=X86, hvm=False):
+    """Where the image of this release of Xen is or will be; None before its packages are there. `hvm`: with a device model."""
+    debs = [packages.directory(xen, port)] + ([packages.device_model_directory(xen, port)] if hvm else [])
+    if not all(path.is_dir() for path in debs) or (xen == BUILT and not built.locate()):
         return None
-    return cache.root() / "images" / f"{port.key(xen)}-{_digest(port, debs, xen)}"
+    return cache.root() / "images" / f"{port.key(xen, hvm)}-{_digest(port, debs, xen)}"
 
 
-def ensure(xen, say, port=X86):
+def ensure(xen, say, port=X86, hvm=False):
     """The directory with `xen`, `linux` and `dom0.cpio`, made when it is missing."""
-    debs = packages.ensure(xen, say, port)
-    directory = locate(xen, port)
+    debs = [packages.ensure(xen, say, port)] + ([packages.ensure_device_model(xen, say, port)] if hvm else [])
+    directory = locate(xen, port, hvm)
     if not directory.is_dir():
-        say(f"building dom0 for Xen {xen} on {port.name}")
+        say(f"building dom0 for Xen {xen} on {port.name}{', with a device model' if hvm else ''}")
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
-            packages.unpack(debs, tree, lambda name: _is_used(port, name))
-            _build(tree, port, xen, _host_is_newer(port, debs), work)
-        for old in (*cache.root().glob(f"images/{port.key(xen)}-*"), *cache.root().glob(f"snapshots/{port.key(xen)}-*")):
+            for path in debs:
+                packages.unpack(path, tree, lambda name: _is_used(port, name))
+            _build(tree, port, xen, _host_is_newer(port, debs[0]), work)
+        name = port.key(xen, hvm)
+        for old in (*cache.root().glob(f"images/{name}-*"), *cache.root().glob(f"snapshots/{name}-*")):
             if old != directory:
                 cache.remove(old)
     return directory
 
 
 def _digest(port, debs, xen):
-    digest = hashlib.sha256("\n".join(packages.names(debs)).encode())
+    digest = hashlib.sha256("\n".join(name for path in debs for name in packages.names(path)).encode())
     for source in (Path(__file__), PORT_FILE, DOM0 / "init", DOM0 / "agent"):
         digest.update(source.read_bytes())
     if xen == BUILT:
         digest.update(built.locate().name.encode())
-    if _host_is_newer(port, debs):
+    if _host_is_newer(port, debs[0]):
         digest.update(HOST_C_LIBRARY.encode())
     return digest.hexdigest()[:12]
 
@@ -78,7 +85,7 @@ def _host_is_newer(port, debs):
 
 def _is_used(port, name):
     if name.startswith("usr/share/"):
-        return False
+        return name in FIRMWARE
     if "/modules/" in name:
         return name.endswith("modules.builtin") or any(f"/kernel/drivers/{module}.ko" in name for module in port.modules)
     return True
@@ -92,7 +99,13 @@ def _build(tree, port, xen, host_is_newer, out):
     _add_files_of_our_own(archive, port)
     _add_modules(archive, tree, port)
     archive.file("bin/busybox", _only([tree / "bin/busybox", tree / "usr/bin/busybox"]).read_bytes(), 0o755)
-    _add_programs(archive, tree, port, host_is_newer, _only(tree.glob("usr/lib/xen-4*/bin")))
+    xen_tools = _only(tree.glob("usr/lib/xen-4*/bin"))
+    programs = [xen_tools / name for name in (*XEN_TOOLS, *port.tools)] + [tree / name for name in OTHER_TOOLS]
+    if (tree / DEVICE_MODEL).exists():
+        programs.append(tree / DEVICE_MODEL)
+        _add_firmware(archive, tree, xen_tools)
+    archive.link("usr/lib/xen", "/" + str(xen_tools.parent.relative_to(tree)))
+    _add_programs(archive, tree, port, host_is_newer, programs)
     with open(out / "dom0.cpio", "wb") as file:
         archive.write(file)
 
@@ -145,16 +158,20 @@ def _add_modules(archive, tree, port):
     archive.file("modules/order", ("\n".join(order) + "\n").encode())
 
 
-def _add_programs(archive, tree, port, host_is_newer, xen_tools):
+def _add_firmware(archive, tree, xen_tools):
+    for path in (xen_tools.parent / "boot/hvmloader", *(tree / name for name in FIRMWARE)):
+        archive.file(str(path.relative_to(tree)), path.read_bytes())
+
+
+def _add_programs(archive, tree, port, host_is_newer, programs):
     pending = list(LOADED_LATE)
-    for path in [xen_tools / name for name in (*XEN_TOOLS, *port.tools)] + [tree / name for name in OTHER_TOOLS]:
+    for path in programs:
         if not path.exists():
             raise RigError(f"the packages hold no {path.relative_to(tree)}")
         name, data = "/" + str(path.relative_to(tree)), path.read_bytes()
         archive.file(name, data, 0o755)
         archive.link(f"bin/{path.name}", name)
         pending += elf.needed(data)
-    archive.link("usr/lib/xen", "/" + str(xen_tools.parent.relative_to(tree)))
     places = [tree / name for name in port.library_directories()]
     pending += [*C_RUNTIME, Path(port.loader).name]
     _add_libraries(archive, port, pending, places, [Path("/lib", port.triplet), *places] if host_is_newer else places)

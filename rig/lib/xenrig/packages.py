@@ -31,6 +31,10 @@ def _wanted(port, xen):
             "busybox-static", "strace", port.linux]
 
 
+# The device model of HVM guests, its ROM images, their firmware, and a boot loader for those of tests.
+DEVICE_MODEL = ["qemu-system-xen", "qemu-system-data", "seabios", "grub-pc-bin"]
+
+
 def release(xen):
     """The release of Debian's packages for it."""
     return TOOLS.get(xen, xen)
@@ -59,6 +63,23 @@ def xen_symbols(xen, into, say):
             download(X86, DEBIAN[xen], [package], lambda name: name == package, work)
     unpack(target, into, lambda name: "/xen-syms-" in name and not name.endswith(".map"))
     return next(Path(into).rglob("xen-syms-*"))
+
+
+def device_model_directory(xen, port=X86):
+    """Directory of the .deb files that HVM guests need besides, once they have been downloaded."""
+    return cache.root() / "packages" / port.key(release(xen), hvm=True)
+
+
+def ensure_device_model(xen, say, port=X86):
+    """device_model_directory(xen, port), filled when the cache has none: with what ensure(xen, say, port) lacks."""
+    target, xen = device_model_directory(xen, port), release(xen)
+    if not target.is_dir():
+        say(f"downloading Debian {DEBIAN[xen]}'s device model for Xen {xen}")
+        present = {name.split("_")[0] for name in names(directory(xen, port))}
+        with cache.new_directory(target) as work:
+            download(port, DEBIAN[xen], [*_wanted(port, xen), *DEVICE_MODEL],
+                     lambda name: name not in present and (name in DEVICE_MODEL or _is_used(name, port, xen)), work)
+    return target
 
 
 def names(debs):

@@ -25,9 +25,9 @@ class Port(Host):
     tools: tuple     # of Xen's, beside those that all have
     modules: tuple   # of dom0's kernel, under drivers/, in the order in which they can be loaded
 
-    def key(self, xen):
-        """A name for this release in the cache."""
-        return xen if self is X86 else f"{self.name}-{xen}"
+    def key(self, xen, hvm=False):
+        """A name for this release in the cache; `hvm`: with a device model."""
+        return ("hvm-" if hvm else "") + (xen if self is X86 else f"{self.name}-{xen}")
 
     def library_directories(self):
         return [f"lib/{self.triplet}", f"usr/lib/{self.triplet}", "lib64", "usr/lib64"]

@@ -9,6 +9,7 @@ from .machine import Machine, escaped
 from .port import BUILT, PORTS, X86
 
 DOM0_MEGABYTES = 512
+HVM_MEGABYTES = 768  # with a device model for each guest
 FLASK = ("enforcing", "permissive")
 
 X86_SERIAL = "virtio-serial-pci,iommu_platform=on,disable-legacy=on,max_ports=2"
@@ -25,10 +26,11 @@ X86_CPU = "EPYC,-smap,-monitor,-xsave"
 
 @dataclasses.dataclass(frozen=True)
 class Xen(Machine):
-    """With two or more CPUs, dom0 keeps CPU 0 and guests may have the others; of the memory, dom0 has DOM0_MEGABYTES."""
+    """With two or more CPUs, dom0 keeps CPU 0 and guests may have the others; of the memory, dom0 has dom0_megabytes()."""
 
     arch: str = "x86"  # one of PORTS
     xen: str = "4.17"  # one of its releases
+    hvm: bool = False  # dom0 has a device model, for guests of type "hvm"
     flask: str = ""    # "enforcing", "permissive": a policy decides who may do what, in a Xen that is built here
 
     system = "dom0"
@@ -38,6 +40,8 @@ class Xen(Machine):
             raise RigError(f"no machine called {self.arch}; there are {', '.join(PORTS)}")
         if self.xen not in self.port.releases:
             raise RigError(f"no Xen {self.xen} for {self.arch}; there are {', '.join(self.port.releases)}")
+        if self.hvm and self.port is not X86:
+            raise RigError(f"there are no HVM guests on {self.arch}")
         if self.flask and self.xen != BUILT:
             raise RigError(f"Debian's Xen {self.xen} has no Flask; the one that is built here has it: --xen {BUILT}")
         if self.flask not in ("", *FLASK):
@@ -49,7 +53,7 @@ class Xen(Machine):
         return PORTS[self.arch]
 
     def name(self):
-        return self.port.key(self.xen) + self.suffix() + (f"-{self.flask}" if self.flask else "")
+        return self.port.key(self.xen, self.hvm) + self.suffix() + (f"-{self.flask}" if self.flask else "")
 
     def title(self):
         return f"Xen {self.xen}"
@@ -68,10 +72,13 @@ class Xen(Machine):
             built.ensure(say)
 
     def locate(self):
-        return image.locate(self.xen, self.port)
+        return image.locate(self.xen, self.port, self.hvm)
 
     def ensure(self, say):
-        return image.ensure(self.xen, say, self.port)
+        return image.ensure(self.xen, say, self.port, self.hvm)
+
+    def dom0_megabytes(self):
+        return HVM_MEGABYTES if self.hvm else DOM0_MEGABYTES
 
     def boot_arguments(self, directory):
         return _x86_boot(directory, self) if self.port is X86 else _arm64_boot(directory)
@@ -89,7 +96,7 @@ def _arm64_boot(directory):
 
 def _x86_boot(directory, options):
     xen = (f"console=com1 com1=115200,8n1 loglvl=warning guest_loglvl=warning no-real-mode edd=off bootscrub=0 "
-           f"dom0_mem={DOM0_MEGABYTES}M,max:{DOM0_MEGABYTES}M dom0_max_vcpus=1 dom0_vcpus_pin")
+           f"dom0_mem={options.dom0_megabytes()}M,max:{options.dom0_megabytes()}M dom0_max_vcpus=1 dom0_vcpus_pin")
     if options.xen == BUILT:
         xen += f" flask={options.flask or 'disabled'}"
     modules = f"{escaped(directory / 'linux')} console=hvc0 quiet loglevel=3,{escaped(directory / 'dom0.cpio')}"
