@@ -84,6 +84,11 @@ struct regs {
 	bool user;	   /* interrupted in user mode (CPL 3, EL0, U) */
 	uint8_t isa;	   /* enum isa: whose code runs there */
 	bool has_elr;	   /* elr and spsr were read */
+	/*
+	 * x86: bits of code whose addresses are offsets in a segment, 16, or 32 where the segment has a
+	 * base; 0: addresses are linear. pc, sp and fp always are.
+	 */
+	uint8_t segmented;
 	uint64_t elr;  /* ELR_EL1, sepc, mepc: where the last exception to the kernel was taken */
 	uint64_t spsr; /* SPSR_EL1, sstatus, mstatus: in what state */
 	/*

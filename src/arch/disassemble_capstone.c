@@ -49,6 +49,7 @@ struct language {
 static const struct language languages[] = {
 	{ISA_X86, 8, false, CS_ARCH_X86, CS_MODE_64},
 	{ISA_X86, 4, false, CS_ARCH_X86, CS_MODE_32},
+	{ISA_X86, 2, false, CS_ARCH_X86, CS_MODE_16},
 	{ISA_ARM, 8, false, CS_ARCH_ARM64, CS_MODE_ARM},
 	{ISA_ARM, 4, false, CS_ARCH_ARM, CS_MODE_ARM},
 	{ISA_ARM, 4, true, CS_ARCH_ARM, CS_MODE_THUMB},
@@ -58,9 +59,10 @@ static const struct language languages[] = {
 static const struct language *language_of(const struct regs *regs)
 {
 	const bool thumb = regs->isa == ISA_ARM && regs->word == 4 && regs->flags & ARM_PSTATE_T;
+	const uint8_t word = regs->segmented == 16 ? 2 : regs->word;
 
 	for (size_t i = 0; i < sizeof(languages) / sizeof(*languages); i++)
-		if (languages[i].isa == regs->isa && languages[i].word == regs->word &&
+		if (languages[i].isa == regs->isa && languages[i].word == word &&
 		    languages[i].thumb == thumb)
 			return &languages[i];
 	return NULL;

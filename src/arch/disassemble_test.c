@@ -13,7 +13,8 @@ static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0xe8, 0x10, 0, 0, 0, 0xeb
 #define CODE(at, code, size) \
 	(&(struct window){.va = (at), .len = (uint32_t)(size), .bytes = (code)})
 
-static const struct regs wide = {.isa = ISA_X86, .word = 8}, narrow = {.isa = ISA_X86, .word = 4};
+static const struct regs wide = {.isa = ISA_X86, .word = 8}, narrow = {.isa = ISA_X86, .word = 4},
+			 shortest = {.isa = ISA_X86, .word = 4, .segmented = 16};
 
 static void code_is_shown_with_what_it_leads_to(void **state)
 {
@@ -36,6 +37,9 @@ static void code_is_shown_with_what_it_leads_to(void **state)
 	assert_int_equal(lines[0].target, 0);
 	/* In 32-bit mode, 0x48 is an instruction of its own. */
 	assert_int_equal(disassemble(disassembler, &narrow, CODE(0x1000, code, 11), lines, 8), 5);
+	/* In 16-bit code, a call has three bytes. */
+	assert_int_equal(disassemble(disassembler, &shortest, CODE(0x1000, code + 4, 3), lines, 8),
+			 1);
 	assert_int_equal(disassemble(disassembler, &wide, CODE(0x1000, code, 11), lines, 2), 2);
 	assert_int_equal(disassemble(disassembler, &wide, CODE(0x1000, code, 0), lines, 8), 0);
 	disassembler_close(disassembler);

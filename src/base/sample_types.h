@@ -79,7 +79,8 @@ enum unwind_end {
 	UNWIND_LOOP,	  /* the chain turned back */
 	UNWIND_NO_STACK, /* the guest has no memory at its stack pointer, or its program's, or was never started */
 	UNWIND_NO_ROOM, /* the walk is good, but its innermost frames found no room where stacks are kept */
-	UNWIND_ENDS /* number of values */
+	UNWIND_SEGMENTED, /* x86: addresses on the stack are offsets in segments (regs.segmented) */
+	UNWIND_ENDS	  /* number of values */
 };
 
 /*

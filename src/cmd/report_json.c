@@ -138,9 +138,10 @@ static json_t *pauses(const struct profile *profile)
 
 /* Ends of stacks as keys, which stay the same when the words for people change. */
 static const char *const end_keys[UNWIND_ENDS] = {
-	[UNWIND_OUTERMOST] = "whole", [UNWIND_FRAMES] = "frames", [UNWIND_BYTES] = "bytes",
-	[UNWIND_BROKEN] = "broken",   [UNWIND_LOOP] = "loop",	  [UNWIND_NO_STACK] = "no_stack",
-	[UNWIND_NO_ROOM] = "no_room",
+	[UNWIND_OUTERMOST] = "whole", [UNWIND_FRAMES] = "frames",
+	[UNWIND_BYTES] = "bytes",     [UNWIND_BROKEN] = "broken",
+	[UNWIND_LOOP] = "loop",	      [UNWIND_NO_STACK] = "no_stack",
+	[UNWIND_NO_ROOM] = "no_room", [UNWIND_SEGMENTED] = "segmented",
 };
 
 /* Unit of weights. */

@@ -154,10 +154,12 @@ static bool get_code(struct cursor *in, uint64_t flags, struct regs *regs)
 	const uint64_t isa = flags & SNAPSHOT_ARM ? ISA_ARM : flags >> SNAPSHOT_ISA_AT;
 	uint64_t word;
 
-	if (isa >= ISAS || !get_varint(in, &word) || (word != 4 && word != 8))
+	if (isa >= ISAS || !get_varint(in, &word) || word < SNAPSHOT_16_BITS || word > 8 ||
+	    (word > 4 && word < 8))
 		return false;
 	regs->isa = (uint8_t)isa;
-	regs->word = (uint8_t)word;
+	regs->word = word == 8 ? 8 : 4;
+	regs->segmented = word == SNAPSHOT_16_BITS ? 16 : word == SNAPSHOT_SEGMENT ? 32 : 0;
 	return get_mmu(in, flags, regs);
 }
 

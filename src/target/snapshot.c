@@ -283,7 +283,9 @@ static void put_vcpu(struct bytes *bytes, const struct vcpu_sample *vcpu)
 	}
 	put_varint(bytes, flags);
 	put_varint(bytes, vcpu->state);
-	put_varint(bytes, regs->word);
+	put_varint(bytes, regs->segmented == 16 ? SNAPSHOT_16_BITS
+			  : regs->segmented	? SNAPSHOT_SEGMENT
+						: regs->word);
 	put_varint(bytes, regs->mmu.mode);
 	put_varint(bytes, regs->mmu.root);
 	if (regs->isa == ISA_ARM) {

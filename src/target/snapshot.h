@@ -18,7 +18,7 @@
 #define SNAPSHOT_MAGIC	   "uniprof-snapshot" /* without the final 0 */
 #define SNAPSHOT_MAGIC_LEN 16
 #define SNAPSHOT_MAJOR	   1
-#define SNAPSHOT_MINOR	   2
+#define SNAPSHOT_MINOR	   3
 
 #define SNAPSHOT_HEAD	'H'
 #define SNAPSHOT_FRAME	'F'
@@ -36,6 +36,10 @@
 #define SNAPSHOT_ELR	0x10
 /* From here on the number of any other instruction set: enum isa. */
 #define SNAPSHOT_ISA_AT 5
+
+/* In place of a word's bytes: regs.segmented is 16, or 32. */
+#define SNAPSHOT_16_BITS 2
+#define SNAPSHOT_SEGMENT 3
 
 struct snapshot_writer;
 

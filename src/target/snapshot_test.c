@@ -208,6 +208,26 @@ static void samples_come_back_as_they_were(void **state)
 	target_replay.close(target);
 }
 
+static void code_in_segments_comes_back_as_such(void **state)
+{
+	static const uint8_t kinds[] = {16, 32, 0};
+	struct regs *regs = &written->vcpu[0].regs;
+
+	regs->word = 4;
+	regs->mmu.mode = MMU_OFF;
+	for (size_t i = 0; i < sizeof(kinds); i++) {
+		struct target *target;
+
+		regs->segmented = kinds[i];
+		write_two();
+		target = replay();
+		assert_null(target_replay.sample(target, got));
+		assert_int_equal(got->vcpu[0].regs.word, 4);
+		assert_int_equal(got->vcpu[0].regs.segmented, kinds[i]);
+		target_replay.close(target);
+	}
+}
+
 static void registers_of_arm_come_back_as_they_were(void **state)
 {
 	struct regs *regs = &written->vcpu[0].regs;
@@ -476,6 +496,7 @@ int main(void)
 		cmocka_unit_test(many_frames_are_kept_apart),
 		TEST(the_guest_is_described),
 		TEST(samples_come_back_as_they_were),
+		TEST(code_in_segments_comes_back_as_such),
 		TEST(registers_of_arm_come_back_as_they_were),
 		TEST(registers_of_riscv_come_back_as_they_were),
 		TEST(a_translation_of_another_processor_is_damage),

@@ -382,7 +382,7 @@ const char *unwind_end_text(enum unwind_end end)
 		[UNWIND_OUTERMOST] = "whole",	   [UNWIND_FRAMES] = "too many frames",
 		[UNWIND_BYTES] = "stack too long", [UNWIND_BROKEN] = "broken chain",
 		[UNWIND_LOOP] = "looping chain",   [UNWIND_NO_STACK] = "no stack",
-		[UNWIND_NO_ROOM] = "no room",
+		[UNWIND_NO_ROOM] = "no room",	   [UNWIND_SEGMENTED] = "segmented code",
 	};
 
 	return end < UNWIND_ENDS ? text[end] : "unknown";

@@ -507,8 +507,8 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 	frames[0] = (struct frame){.addr = regs->pc, .kind = FRAME_PC, .trust = TRUST_SURE};
 	memset(out, 0, offsetof(struct unwind_result, others_from));
 	out->n = 1;
-	out->end = UNWIND_NO_STACK;
-	if (!in->stack->len || !regs->sp)
+	out->end = regs->segmented ? UNWIND_SEGMENTED : UNWIND_NO_STACK;
+	if (regs->segmented || !in->stack->len || !regs->sp)
 		return;
 	if (in->unwinder)
 		unwinder_begin(in->unwinder, in);

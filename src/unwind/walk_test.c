@@ -227,6 +227,17 @@ static void a_guest_that_was_not_started_has_no_stack(void **state)
 	EXPECT_NONE(UNWIND_NO_STACK);
 }
 
+static void offsets_in_segments_are_no_callers(void **state)
+{
+	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
+	record(STACK + 0x40, 0, IN_START);
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_MAIN, IN_START);
+	regs.segmented = 16;
+	unwind(TEXT + F + 8, STACK + 0x20);
+	EXPECT_NONE(UNWIND_SEGMENTED);
+}
+
 static void without_code_all_callers_are_guesses(void **state)
 {
 	record(STACK + 0x20, STACK + 0x40, IN_MAIN);
@@ -368,6 +379,7 @@ int main(void)
 		TEST(a_frame_above_the_window_asks_for_more),
 		TEST(frames_are_bounded),
 		TEST(a_guest_that_was_not_started_has_no_stack),
+		TEST(offsets_in_segments_are_no_callers),
 		TEST(without_code_all_callers_are_guesses),
 		TEST(code_that_changes_is_looked_at_again),
 		TEST(a_misaligned_stack_pointer_is_no_place_to_count_from),

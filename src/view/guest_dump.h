@@ -94,6 +94,12 @@ struct error *guest_dump_write_json(const struct guest_dump *dump, FILE *out);
 /* "runs", "paused", "crashed", ... */
 const char *guest_dump_life_text(enum target_life life);
 
+/* Bits of the code that runs. */
+static inline unsigned guest_dump_bits(const struct regs *regs)
+{
+	return regs->segmented ?: 8u * regs->word;
+}
+
 /* False for a thread of a process: its page tables and segments are nobody's business. */
 bool guest_dump_has_mode(const struct guest_dump_vcpu *vcpu);
 

@@ -212,7 +212,7 @@ static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_
 	if (guest_dump_has_mode(vcpu))
 		json_object_set_new(json, "mode",
 				    json_string(vcpu->regs->user ? "user" : "kernel"));
-	json_object_set_new(json, "bits", json_integer(8 * vcpu->regs->word));
+	json_object_set_new(json, "bits", json_integer(guest_dump_bits(vcpu->regs)));
 	add_registers(dump, vcpu, json);
 	json_object_set_new(json, "code", code(vcpu));
 	json_object_set_new(json, "stack",

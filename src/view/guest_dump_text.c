@@ -405,6 +405,14 @@ static struct error *put_trace(const struct guest_dump *dump, const struct guest
 	return err;
 }
 
+/* Xen does not tell a vCPU that wants a CPU from one whose access to a device is being emulated. */
+static const char *state_text(const struct guest_dump *dump, enum vcpu_state state)
+{
+	return state == VCPU_RUNNABLE && !strcmp(dump->info->type, "hvm")
+		       ? "runnable: waits for a CPU, or for its device model"
+		       : state_texts[state];
+}
+
 static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_dump_vcpu *vcpu,
 			      const struct guest_dump_style *style, FILE *out)
 {
@@ -412,10 +420,10 @@ static struct error *put_vcpu(const struct guest_dump *dump, const struct guest_
 	struct error *err;
 
 	fprintf(out, "\nvCPU %-3" PRIu32 " %s; ", vcpu->id,
-		dump->life == LIFE_RUNS ? state_texts[vcpu->state] : "stands still");
+		dump->life == LIFE_RUNS ? state_text(dump, vcpu->state) : "stands still");
 	if (guest_dump_has_mode(vcpu))
 		fprintf(out, "in %s mode, ", vcpu->regs->user ? "user" : "kernel");
-	fprintf(out, "%u bits\n", 8 * vcpu->regs->word);
+	fprintf(out, "%u bits\n", guest_dump_bits(vcpu->regs));
 	err = put_registers(dump, vcpu, out);
 	if (err)
 		return err;

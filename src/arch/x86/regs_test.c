@@ -61,8 +61,42 @@ static void other_code_is_of_32_bits_and_in_segments(void **state)
 	assert_int_equal(regs.gp_valid, 0xff);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(regs.gp[i], 0x100 + i);
+	assert_int_equal(regs.segmented, 32);
 	/* Long code in a processor that is not in long mode is not 64-bit code. */
 	assert_int_equal(take(PG, PAE, 0, true).word, 4);
+}
+
+static void real_mode_has_short_stack_pointers(void **state)
+{
+	const struct x86_regs from = {.gp = {[4] = 0xdead1234, [5] = 0xbeef5678},
+				      .rip = 0x9abc,
+				      .cs_base = 0xf0000,
+				      .ss_base = 0x20000,
+				      .cs_short = true,
+				      .ss_short = true};
+	struct regs regs;
+
+	x86_regs_convert(&from, &regs);
+	assert_int_equal(regs.segmented, 16);
+	assert_int_equal(regs.pc, 0xf9abc);
+	assert_int_equal(regs.sp, 0x21234);
+	assert_int_equal(regs.fp, 0x25678);
+}
+
+static void only_segments_without_a_base_have_linear_addresses(void **state)
+{
+	struct x86_regs from = {.cs_base = 0};
+	struct regs regs;
+
+	x86_regs_convert(&from, &regs);
+	assert_int_equal(regs.segmented, 0);
+	from.cs_short = true;
+	x86_regs_convert(&from, &regs);
+	assert_int_equal(regs.segmented, 16);
+	/* The processor knows no bases in 64-bit code, and its segments are not 32-bit ones. */
+	from = (struct x86_regs){.cs_base = 16, .cs_short = true, .cs_long = true, .efer = LMA};
+	x86_regs_convert(&from, &regs);
+	assert_int_equal(regs.segmented, 0);
 }
 
 static void control_registers_tell_the_tables(void **state)
@@ -175,6 +209,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(long_mode_has_all_registers_by_dwarf_number),
 		cmocka_unit_test(other_code_is_of_32_bits_and_in_segments),
+		cmocka_unit_test(real_mode_has_short_stack_pointers),
+		cmocka_unit_test(only_segments_without_a_base_have_linear_addresses),
 		cmocka_unit_test(control_registers_tell_the_tables),
 		cmocka_unit_test(flags_are_spelled_out),
 		cmocka_unit_test(no_value_is_too_much),

@@ -174,8 +174,9 @@ static void convert_narrow(const struct x86_regs *from, struct regs *to)
 {
 	to->word = 4;
 	to->pc = (uint32_t)(from->rip + from->cs_base);
-	to->sp = (uint32_t)(from->gp[SP] + from->ss_base);
-	to->fp = (uint32_t)(from->gp[BP] + from->ss_base);
+	to->sp = x86_stack_address(from->gp[SP], from->ss_base, from->ss_short);
+	to->fp = x86_stack_address(from->gp[BP], from->ss_base, from->ss_short);
+	to->segmented = x86_segmented(from->cs_base, from->cs_short);
 	for (int i = 0; i < 8; i++)
 		to->gp[i] = (uint32_t)from->gp[i];
 	to->gp_valid = 0xff;

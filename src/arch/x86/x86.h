@@ -18,11 +18,24 @@ struct x86_regs {
 	uint64_t cs_base, ss_base;
 	uint64_t gs_base, kernel_gs_base; /* the second is what SWAPGS takes; 0: not known */
 	bool cs_long;			  /* CS.L: 64-bit code, if EFER.LMA */
+	bool cs_short, ss_short; /* no CS.D: 16-bit code; no SS.B: the stack pointer has 16 bits */
 	uint8_t cpl;
 };
 
 /* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
 #define X86_LINUX_USER_TABLE 0x1000ull
+
+/* A stack address in a segment. */
+static inline uint32_t x86_stack_address(uint64_t offset, uint64_t base, bool is_short)
+{
+	return (uint32_t)((is_short ? offset & 0xffff : offset) + base);
+}
+
+/* regs.segmented of code that is not 64-bit code. */
+static inline uint8_t x86_segmented(uint64_t cs_base, bool cs_short)
+{
+	return cs_short ? 16 : cs_base ? 32 : 0;
+}
 
 /* Registers for unwinding. Addresses become linear: the bases of code and stack segments are added. */
 void x86_regs_convert(const struct x86_regs *from, struct regs *to);

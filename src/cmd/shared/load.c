@@ -215,7 +215,9 @@ const struct option_row load_options[] = {
 	{"state", "LIST", 0, take_states,
 	 .text = "of vCPUs: running (the default), runnable, blocked, or all; of threads that do "
 		 "not run (record --threads): queued, sleeping, disk, stopped, or off-cpu",
-	 .more = ".Li runnable\nvirtual CPUs wanted a CPU and had none,\n.Li blocked\n"
+	 .more = ".Li runnable\nvirtual CPUs wanted a CPU and had none (those of Xen's HVM guests "
+		 "may have waited for the device model instead, which Xen does not tell),\n"
+		 ".Li blocked\n"
 		 "ones were idle; several are separated by commas.\n.Li queued\nthreads wanted a "
 		 "virtual CPU and had none,\n.Li disk\nones slept so that no signal would wake "
 		 "them;\n.Li off-cpu\nis all four of them.\nThey count as the time that they "

@@ -319,6 +319,7 @@ static struct error *dump_read_xen(struct dump *dump, bool *is_xen)
 
 /* Bits of a descriptor's upper word (SDM vol. 3, 3.4.5). */
 #define SEGMENT_LONG (1u << 21)
+#define SEGMENT_BIG  (1u << 22)
 
 struct segment {
 	uint32_t selector, limit, flags, pad;
@@ -350,6 +351,8 @@ static void take_state(const struct dump *dump, const struct state *from, struct
 	to->cs_base = from->cs.base;
 	to->ss_base = from->ss.base;
 	to->cs_long = from->cs.flags & SEGMENT_LONG;
+	to->cs_short = !(from->cs.flags & SEGMENT_BIG);
+	to->ss_short = !(from->ss.flags & SEGMENT_BIG);
 	to->cpl = from->cs.selector & RPL;
 }
 

@@ -32,6 +32,7 @@
 
 /* CS.L in a VMCB: AMD APM vol. 2, 15.5.1. TF and RF come and go with debugging. */
 #define ATTRIB_LONG  (1u << 9)
+#define ATTRIB_BIG   (1u << 10)
 #define RFLAGS_DEBUG (1ull << 8 | 1ull << 16)
 
 #define VCPUS_MAX 256u
@@ -212,6 +213,8 @@ static void merge(const struct bpf_regs *seen, struct x86_regs *all)
 	if (!seen->segments)
 		return;
 	all->cs_long = seen->cs_attrib & ATTRIB_LONG;
+	/* The stack segment is not told: code has one of its own kind, as a rule. */
+	all->cs_short = all->ss_short = !(seen->cs_attrib & ATTRIB_BIG);
 	all->cpl = seen->cpl;
 }
 

@@ -353,6 +353,8 @@ static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, str
 		.cs_base = sregs->cs.base,
 		.ss_base = sregs->ss.base,
 		.cs_long = sregs->cs.l,
+		.cs_short = !sregs->cs.db,
+		.ss_short = !sregs->ss.db,
 		.cpl = sregs->ss.dpl,
 	};
 }

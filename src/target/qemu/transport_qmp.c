@@ -16,8 +16,9 @@
 #include "target/host/proc.h"
 #include "target/qemu/qemu.h"
 
-/* Flag of a 64-bit code segment, as in the upper word of its descriptor (SDM vol. 3, 3.4.5). */
+/* Flags L and D or B of a segment, as in the upper word of its descriptor (SDM vol. 3, 3.4.5). */
 #define SEGMENT_LONG (1u << 21)
+#define SEGMENT_BIG  (1u << 22)
 
 /* "RAX=0123" or "R8 =0123" at the beginning of a word; NULL: it is not there. */
 static const char *after(const char *text, const char *name)
@@ -80,6 +81,8 @@ bool qemu_registers_text(const char *text, struct x86_regs *out)
 		number(text, "EFER", &out->efer) && number(text, "CPL", &cpl) &&
 		segment(text, "CS", &out->cs_base, &cs) && segment(text, "SS", &out->ss_base, &ss);
 	out->cs_long = cs & SEGMENT_LONG;
+	out->cs_short = !(cs & SEGMENT_BIG);
+	out->ss_short = !(ss & SEGMENT_BIG);
 	out->cpl = cpl & 3;
 	return whole;
 }

@@ -51,6 +51,7 @@ static void test_code_of_64_bits(void **state)
 	assert_int_equal(regs.cr4, 0x20);
 	assert_int_equal(regs.efer, 0x500);
 	assert_true(regs.cs_long);
+	assert_false(regs.ss_short);
 	assert_int_equal(regs.cpl, 3);
 }
 
@@ -64,6 +65,8 @@ static void test_code_of_16_bits_has_bases(void **state)
 	assert_int_equal(regs.cs_base, 0x10000);
 	assert_int_equal(regs.ss_base, 0x10000);
 	assert_false(regs.cs_long);
+	assert_true(regs.cs_short);
+	assert_true(regs.ss_short);
 	assert_int_equal(regs.cpl, 0);
 }
 

@@ -21,9 +21,10 @@
 #define CR4_LA57 (1ull << 12)
 #define EFER_LMA (1ull << 10)
 
-/* Segment attributes as in the VMCB (AMD APM vol. 2, 15.5.1): bits 5-6 DPL, bit 9 L. */
+/* Segment attributes as in the VMCB (AMD APM vol. 2, 15.5.1): bits 5-6 DPL, bit 9 L, bit 10 D or B. */
 #define ARBYTES_DPL(ar) (((ar) >> 5) & 3)
 #define ARBYTES_L	(1u << 9)
+#define ARBYTES_DB	(1u << 10)
 
 #define PFN_MASK 0x000ffffffffff000ull
 
@@ -109,12 +110,17 @@ static void hvm_mmu(const struct hvm_hw_cpu *cpu, struct mmu *mmu)
 	}
 }
 
+static uint32_t stack_address(const struct hvm_hw_cpu *cpu, uint64_t offset)
+{
+	return x86_stack_address(offset, cpu->ss_base, !(cpu->ss_arbytes & ARBYTES_DB));
+}
+
 static void hvm_for_copy(const struct hvm_hw_cpu *cpu, struct regs *regs)
 {
 	bool long_code = (cpu->msr_efer & EFER_LMA) && (cpu->cs_arbytes & ARBYTES_L);
 
 	regs->word = long_code ? 8 : 4;
-	regs->sp = long_code ? cpu->rsp : (uint32_t)(cpu->rsp + cpu->ss_base);
+	regs->sp = long_code ? cpu->rsp : stack_address(cpu, cpu->rsp);
 	regs->user = ARBYTES_DPL(cpu->ss_arbytes) == 3;
 	hvm_mmu(cpu, &regs->mmu);
 }
@@ -135,12 +141,14 @@ static void hvm_full(const struct hvm_hw_cpu *cpu, struct regs *regs)
 	const uint64_t gp32[] = {cpu->rax, cpu->rcx, cpu->rdx, cpu->rbx,
 				 cpu->rsp, cpu->rbp, cpu->rsi, cpu->rdi};
 
+	regs->segmented = 0;
 	if (regs->word == 8) {
 		set_general(regs, gp64, cpu->rip, cpu->rflags);
 		return;
 	}
 	set_general(regs, gp32, (uint32_t)(cpu->rip + cpu->cs_base), cpu->rflags);
-	regs->fp = (uint32_t)(cpu->rbp + cpu->ss_base);
+	regs->fp = stack_address(cpu, cpu->rbp);
+	regs->segmented = x86_segmented(cpu->cs_base, !(cpu->cs_arbytes & ARBYTES_DB));
 }
 
 void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs)
