@@ -374,7 +374,7 @@ static enum unwind_end reason(struct walk *walk)
 	if (at->chained && at->fp_known && !at->fp)
 		return UNWIND_OUTERMOST;
 	if (at->chained && at->fp_known && at->fp < at->sp && at->fp >= walk->stack->va)
-		return UNWIND_LOOP;
+		return records_end(walk) ? UNWIND_OUTERMOST : UNWIND_LOOP;
 	return UNWIND_BROKEN;
 }
 

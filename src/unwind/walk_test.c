@@ -203,6 +203,21 @@ static void a_frame_above_the_window_asks_for_more(void **state)
 	assert_int_equal(out.want, 0);
 }
 
+static void a_frame_pointer_to_its_own_return_address_ends_a_chain(void **state)
+{
+	/* So GRUB begins its stack, for which there are no symbols. */
+	symbols = false;
+	record(STACK + 0x20, STACK + 0x40, IN_H);
+	record(STACK + 0x40, STACK + 0x48, IN_H);
+	record(STACK + 0x48, IN_H, 0);
+	unwind(TEXT + H + 6, STACK + 0x20);
+	EXPECT(UNWIND_OUTERMOST, IN_H, IN_H);
+	/* What would be the next record's return address is none, but no end either. */
+	record(STACK + 0x48, IN_H, 1);
+	unwind(TEXT + H + 6, STACK + 0x20);
+	EXPECT(UNWIND_LOOP, IN_H, IN_H);
+}
+
 static void frames_are_bounded(void **state)
 {
 	for (unsigned i = 0; i < 200; i++)
@@ -377,6 +392,7 @@ int main(void)
 		TEST(a_call_of_a_thunk_is_one_through_a_register),
 		TEST(a_threads_first_frame_is_known_by_what_marks_it),
 		TEST(a_frame_above_the_window_asks_for_more),
+		TEST(a_frame_pointer_to_its_own_return_address_ends_a_chain),
 		TEST(frames_are_bounded),
 		TEST(a_guest_that_was_not_started_has_no_stack),
 		TEST(offsets_in_segments_are_no_callers),
