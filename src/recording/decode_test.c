@@ -33,7 +33,7 @@ static const struct hostile hostile[] = {
 	 BYTES(1, 1, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), "does not have"},
 	{"CPU time of nobody", RECORD_TICK, BYTES(1, 1, 7), "CPU time of no vCPU"},
 	{"state 3", RECORD_TICK, BYTES(1, 1, 13, 0), "unknown state"},
-	{"end 7", RECORD_TICK, BYTES(1, 1, 0x71, 0), "unknown state"},
+	{"end 8", RECORD_TICK, BYTES(1, 1, 0x81, 1, 0), "unknown state"},
 	{"end 2^57", RECORD_TICK,
 	 BYTES(1, 1, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0), "unknown state"},
 	{"stack 2", RECORD_TICK, BYTES(1, 1, 1, 2), "stack is not known"},
