@@ -91,16 +91,22 @@ def pointers_to(pieces, base, data, size):
     return found
 
 
-def memory_of(qmp, addresses, scratch, mode):
-    """([(address, bytes)] of the guest's memory near these, in pieces, and all words that may lead there, as pointers_to has them).
-    Virtual addresses have to be physical ones."""
-    pieces, code = [], []
+def pieces_near(addresses):
+    """[[start, end]] of the memory around addresses that is taken for code."""
+    pieces = []
     for address in sorted(addresses):
         start, end = max(0, address - NEAR) & ~0xfff, (address + NEAR) & ~0xfff
         if pieces and start <= pieces[-1][1]:
             pieces[-1][1] = end
         else:
             pieces.append([start, end])
+    return pieces
+
+
+def memory_of(qmp, addresses, scratch, mode):
+    """([(address, bytes)] of the guest's memory near these, in pieces, and all words that may lead there, as pointers_to has them).
+    Virtual addresses have to be physical ones."""
+    pieces, code = pieces_near(addresses), []
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(qmp))
         channel = connection.makefile("rw")

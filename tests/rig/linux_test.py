@@ -20,20 +20,21 @@ from xenrig import image, packages
 
 KERNEL, MODULES = 0xffffffff80000000, 0xffffffffc0000000
 
-# Starts a guest of TYPE with LOAD, which may use guests/linux/load.c.
+# Starts a guest of TYPE with LOAD, which may use guests/linux/load.c. It says where its kernel is.
 START = r"""
 mkdir -p tree/bin tree/dev && cp /bin/busybox linux-load brd.ko tree/bin/
 cat >tree/init <<'END'
 #!/bin/busybox sh
 /bin/busybox mount -t devtmpfs none /dev
 PREPARE
+/bin/busybox mkdir /proc; /bin/busybox mount -t proc none /proc; /bin/busybox grep ' startup_64$' /proc/kallsyms >/dev/hvc0
 echo guest is up >/dev/hvc0
 LOAD
 END
 chmod +x tree/init
 (cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
 rm -f /var/log/xen/console/guest-linux.log
-printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\n' >linux.cfg
+printf 'name="linux"\ntype="TYPE"\nkernel="/job/linux"\nramdisk="/job/linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="console=hvc0 quiet"\nSETTINGS' >linux.cfg
 xl create linux.cfg && i=0
 until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 1200 ] || { cat /var/log/xen/console/guest-linux.log; exit 1; }; usleep 250000; done
 """
@@ -103,6 +104,9 @@ class Kernel:
             return None
         return self.starts[i], self.starts[i + 1], self.names[i]
 
+    def address(self, name):
+        return self.starts[self.names.index(name)]
+
     def read(self, address, length):
         for start, offset, size in self.loads:
             if start <= address < start + size:
@@ -152,11 +156,16 @@ class Kernel:
         return False
 
 
-class Linux(GuestCase):
+class LinuxCase(GuestCase):
+    """A busy kernel whose stacks are checked."""
+
+    settings = ""  # more lines of the guest's configuration
+    moved = 0      # so far from where its file has it, bytes
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        vmlinuz = image.locate("4.17") / "linux"
+        vmlinuz = image.locate("4.17", hvm=cls.rig_options.get("hvm", False)) / "linux"
         cls.kernel = Kernel(vmlinuz)
         with tempfile.TemporaryDirectory() as tree:
             packages.unpack(packages.directory("4.17"), tree, lambda name: name.endswith("/block/brd.ko"))
@@ -165,8 +174,9 @@ class Linux(GuestCase):
 
     def start(self, kind, load, vcpus, prepare=""):
         script = START.replace("TYPE", kind).replace("LOAD", load).replace("PREPARE", prepare).replace("VCPUS", str(vcpus))
-        status, text = self.dom0(script, PATIENCE)
+        status, text = self.dom0(script.replace("SETTINGS", self.settings), PATIENCE)
         self.assertEqual(status, 0, text)
+        self.moved = int(re.search(r"([0-9a-f]{16}) \w startup_64", self.console("linux"))[1], 16) - self.kernel.address("startup_64")
 
     def stacks(self):
         """Enough of the kernel's stacks, of handlers, too: addresses, leaf first."""
@@ -184,7 +194,8 @@ class Linux(GuestCase):
         found, stack = [], []
         for line in self.rig.read("linux.trace").decode().splitlines()[3:]:
             if line.startswith("0x"):
-                stack.append(int(line, 16))
+                address = int(line, 16)
+                stack.append(address - self.moved if KERNEL <= address < MODULES else address)
             elif not line:
                 found.append(stack)
                 stack = []
@@ -226,8 +237,8 @@ class Linux(GuestCase):
                 # Pushed by hand, as above.
                 if caller[2] == "ret_from_fork" and ret == caller[0]:
                     continue
-                # Any function returns through it; and a module's code is in no file of ours.
-                if RETURN.match(callee[2]) or ret >= MODULES:
+                # Any function returns through it; and code of a module, or of the program on whose stack an entry begins, is in no file of ours.
+                if RETURN.match(callee[2]) or ret >= MODULES or ret < KERNEL:
                     continue
                 if not ENTRY.match(callee[2]) and not self.kernel.may_call(ret, callee[2]):
                     wrong[f"{caller[2]} -> {callee[2]}"] += 1
@@ -333,6 +344,8 @@ class Linux(GuestCase):
         if prepare == DISK:
             self.check_module(named)
 
+
+class Linux(LinuxCase):
     def test_stacks_of_a_busy_pv_kernel(self):
         self.check("pv", "exec /bin/linux-load", 2, ["do_syscall_64", "handle_mm_fault", "schedule"])
 
