@@ -30,6 +30,8 @@ struct list_state {
 	const struct target_ops *ops;	/* of the kind whose guests are printed */
 	const struct target_way *tried; /* of this kind, the last one */
 	struct error *refusal;		/* ... and why it does not work; NULL: it does */
+	const char
+		*nameless; /* why names of some that can be profiled are not shown; NULL: all are */
 };
 
 /* A way is tried once for all guests of a kind. If it does not work, the next one will be taken. */
@@ -73,6 +75,8 @@ static void print(void *ctx, const struct target_listing *entry)
 		printf("%-8s %-6s %-24s %-8s %5s  %-10s %-7s  %s\n", "kind", "id", "name", "type",
 		       "vcpus", "via", "stopped", "profile it with");
 	try_way(listing, &tried);
+	if (!entry->note)
+		listing->nameless = entry->nameless ?: listing->nameless;
 	print_guest(&tried);
 }
 
@@ -81,6 +85,8 @@ static struct error *list_kind(const struct target_ops *ops, unsigned *n)
 	struct list_state listing = {.n = *n, .ops = ops};
 	struct error *err = ops->list(print, &listing);
 
+	if (listing.nameless)
+		cmd_say("%s", listing.nameless);
 	error_free(listing.refusal);
 	*n = listing.n;
 	return err;

@@ -293,9 +293,10 @@ struct target_listing {
 	const char *name, *id, *type;
 	pid_t pid; /* of the process of this host that runs it; 0: there is none */
 	uint32_t vcpus;
-	bool paused;	      /* by its administrator, or because it is still being built */
-	const char *note;     /* what stands in the way of profiling it; NULL: nothing */
-	const char *nameless; /* why its name cannot be read, a sentence; NULL: it is that */
+	bool paused;	  /* by its administrator, or because it is still being built */
+	const char *note; /* what stands in the way of profiling it; NULL: nothing */
+	/* Why its name cannot be read, a sentence that stays; NULL: it is that. */
+	const char *nameless;
 	/* The way that would be used, as far as it shows without opening; NULL: none. */
 	const struct target_way *way;
 	/*

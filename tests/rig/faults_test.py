@@ -11,7 +11,7 @@ GUESTS = "app1-pv-fp", "app1-pvh-fp"
 FAILED, DENIED = 1, 4
 
 # Message about a guest that Xen refuses to unpause, and the command that frees it.
-STANDS_STILL = r"uniprof: domain \d+ stands still: Xen refuses to let it run on \(.*\); .*`xl unpause {}` frees the domain"
+STANDS_STILL = r"uniprof: domain \d+ stands still: Xen refuses to let it run on \(.*\); .*`xl unpause {}` in dom0 frees the domain"
 
 
 class Faults(GuestCase):

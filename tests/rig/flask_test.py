@@ -7,72 +7,17 @@ permission of it are loaded before uniprof starts, and while it records.
 """
 
 import re
-import tempfile
 import unittest
-from pathlib import Path
 
-from guestcase import GuestCase
-from xenrig import built
-
-DENIED = 4
-PV, PVH = "app1-pv-fp", "app1-pvh-fp"
-LABEL = "watched_t"
-
-MODULE = f"""
-declare_domain({LABEL})
-domain_self_comms({LABEL})
-create_domain(dom0_t, {LABEL})
-manage_domain(dom0_t, {LABEL})
-domain_comms(dom0_t, {LABEL})
-migrate_domain_out(dom0_t, {LABEL})
-"""
-
-# Permissions that uniprof needs, by the names that it gives them; for a PVH guest, the additional ones.
-NEEDED = {PV: {"getdomaininfo": "domain { getdomaininfo }", "getvcpuinfo": "domain { getvcpuinfo }", "pause": "domain { pause }",
-               "unpause": "domain { unpause }", "map_read": "mmu { map_read map_write }",
-               "getvcpucontext": "domain { getvcpucontext }", "getaddrsize": "domain { getaddrsize }"},
-          PVH: {"gethvmc": "hvm { gethvmc }", "unpause": "domain { unpause }"}}
+from flaskcase import DENIED, NEEDED, PV, FlaskCase, without
 
 
-def without(permission):
-    """A change of a policy's rules: dom0 lacks a permission on the guests."""
-    def change(rules):
-        def shorter(rule):
-            words = re.sub("^#line.*", "", rule[2], flags=re.M).strip("{} \n\t").split()
-            left = [word for word in words if word != permission]
-            return f"allow dom0_t {LABEL}:{rule[1]} {{ {' '.join(left)} }};" if left else ""
-        return re.sub(rf"allow dom0_t {LABEL}\s*:\s*(\w+)\s*({{[^}}]*}}|\w+)\s*;", shorter, rules)
-    return change
-
-
-class Flask(GuestCase):
-    rig_options = {"xen": "built", "flask": "enforcing"}
-
+class Flask(FlaskCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.make_policy("whole", lambda rules: rules)
-        for permission in {name for needed in NEEDED.values() for name in needed}:
-            cls.make_policy(permission, without(permission))
-
-    @classmethod
-    def make_policy(cls, name, change):
-        with tempfile.TemporaryDirectory() as directory:
-            cls.rig.write(f"policy-{name}", Path(built.policy(directory, MODULE, change)).read_bytes())
-
-    def setUp(self):
-        self.load("whole")
-
-    def tearDown(self):
-        self.load("whole")
-        super().tearDown()
-
-    def load(self, name):
-        status, text = self.dom0(f"xl loadpolicy policy-{name}")
-        self.assertEqual(status, 0, text)
-
-    def start(self, guest):
-        self.create(guest, cmdline="scale=5000", seclabel=f"system_u:system_r:{LABEL}")
+        cls.make_policies({"whole": lambda rules: rules,
+                           **{name: without([name]) for needed in NEEDED.values() for name in needed}})
 
     def runs_on(self, guest):
         """An unpause that was refused has another try within a second."""
@@ -112,7 +57,7 @@ class Flask(GuestCase):
             for name, text in withdrawn.items():
                 status, said = found[name]
                 self.assertEqual(status, DENIED, (name, said))
-                self.assertIn(f"`xl unpause {guest}` frees the domain" if name == "unpause" else f"does not grant \"{text}\"", said)
+                self.assertIn(f"`xl unpause {guest}` in dom0 frees the domain" if name == "unpause" else f"does not grant \"{text}\"", said)
             self.runs_on(guest)
             self.dom0(f"xl destroy {guest}")
 

@@ -59,20 +59,25 @@ def ensure(say):
                 _keep(Path(work), cache.root() / "hypervisors" / f"{RELEASE}-{_digest(tarball)}")
 
 
-def policy(into, module="", change=lambda text: text):
-    """Makes a policy for this Xen: its own and a module's text, with the rules changed by a function; its file."""
-    tree = Path(into) / "tree"
-    shutil.copytree(locate() / "policy", tree)
-    modules = tree / "tools/flask/policy/modules"
-    (modules / "more.te").write_text(module, encoding="ascii")
-    with open(modules / "modules.conf", "a", encoding="ascii") as listed:
-        listed.write("more = on\n")
-    rules = Path(into) / "policy.conf"
-    _run(_make_policy(tree, into, rules))
-    rules.write_text(change(rules.read_text(encoding="ascii")), encoding="ascii")
-    _run(_make_policy(tree, into, Path(into) / "policy"))
-    shutil.rmtree(tree)
-    return Path(into) / "policy"
+def policies(module, changes):
+    """Policies for this Xen, {name: bytes}: its own and a module's text, with the rules changed by a function ({name: function})."""
+    made = {}
+    with tempfile.TemporaryDirectory() as work:
+        rules, policy, tree = (Path(work) / name for name in ("policy.conf", "policy", "tree"))
+        shutil.copytree(locate() / "policy", tree)
+        modules = tree / "tools/flask/policy/modules"
+        (modules / "more.te").write_text(module, encoding="ascii")
+        with open(modules / "modules.conf", "a", encoding="ascii") as listed:
+            listed.write("more = on\n")
+        _run(_make_policy(tree, work, rules))
+        whole = rules.read_text(encoding="ascii")
+        for name, change in changes.items():
+            rules.write_text(change(whole), encoding="ascii")
+            _run(_make_policy(tree, work, policy))
+            made[name] = policy.read_bytes()
+            # Or make may take it for the next one, whose rules are as old by its clock.
+            policy.unlink()
+    return made
 
 
 def _make_policy(tree, into, target):

@@ -11,6 +11,7 @@
 #include <xencall.h>
 #include <xenforeignmemory.h>
 #include <xen/domctl.h>
+#include <xen/features.h>
 #include <xen/sysctl.h>
 #include <xen/version.h>
 #include <xen/xen.h>
@@ -122,6 +123,17 @@ static void probe_policy(struct xen_if *xi)
 	xi->state.has_policy = xencall1(xi->call, __HYPERVISOR_xsm_op, (unsigned long)op) >= 0;
 }
 
+/* A PV domain sees the frames of the machine itself. */
+static void probe_features(struct xen_if *xi)
+{
+	xen_feature_info_t *features = (xen_feature_info_t *)xi->ctl;
+
+	*features = (xen_feature_info_t){.submap_idx = 0};
+	xi->state.translated = xencall2(xi->call, __HYPERVISOR_xen_version, XENVER_get_features,
+					(unsigned long)features) >= 0 &&
+			       features->submap & 1u << XENFEAT_auto_translated_physmap;
+}
+
 static struct error *open_failed(const char *what)
 {
 	int err = errno;
@@ -129,7 +141,9 @@ static struct error *open_failed(const char *what)
 	if (err == EACCES || err == EPERM)
 		return error_errno(ERR_DENIED, err, "cannot open %s; run as root", what);
 	return error_errno(ERR_DENIED, err,
-			   "cannot open %s; is this the control domain of a Xen host?", what);
+			   "cannot open %s; in the control domain of a Xen host, or one that a "
+			   "policy lets look into others, load Linux's module xen-privcmd",
+			   what);
 }
 
 static struct error *open_handles(struct xen_if *xi)
@@ -169,6 +183,7 @@ struct error *xen_if_begin(struct xen_if *xi)
 	xi->state.major = (unsigned)version >> 16;
 	xi->state.minor = version & 0xffff;
 	probe_policy(xi);
+	probe_features(xi);
 	return probe_domctl(xi);
 }
 
@@ -469,9 +484,7 @@ static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 		xenforeignmemory_unmap(xi->memory, pages, n);
 		pages = NULL;
 	}
-	/* Xen without a policy may have other reasons not to map a frame, with the same number. */
-	if (failed == -EACCES && xi->state.has_policy)
-		(void)xen_if_note(xi, xi->domid, "mmu { map_read map_write }", failed);
+	xen_if_note_map(xi, xi->domid, prot & PROT_WRITE, failed);
 	return pages;
 }
 

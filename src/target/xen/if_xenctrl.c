@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <xenctrl.h>
+#include <xen/features.h>
 #include <xen/hvm/save.h>
 
 #include "arch/arch.h"
@@ -47,8 +48,8 @@ struct error *xen_if_open_devices(struct xen_if **out)
 		free(xi);
 		return error_errno(
 			ERR_DENIED, errno,
-			"cannot open Xen's control interface; is this the control domain of "
-			"a Xen host, and are you root?");
+			"cannot open Xen's control interface; run as root in the control domain of "
+			"a Xen host, or in one that a policy lets look into others");
 	}
 	*out = xi;
 	return NULL;
@@ -57,12 +58,16 @@ struct error *xen_if_open_devices(struct xen_if **out)
 struct error *xen_if_begin(struct xen_if *xi)
 {
 	int version = xc_version(xi->xc, XENVER_version, NULL);
-	struct xen_domain dom0;
+	xen_feature_info_t features = {.submap_idx = 0};
+	xc_domaininfo_t first;
 
 	xi->state.major = (unsigned)version >> 16;
 	xi->state.minor = version & 0xffff;
 	xi->state.has_policy = xc_flask_getenforce(xi->xc) >= 0;
-	if (!xen_if_domain(xi, 0, &dom0))
+	xi->state.translated = xc_version(xi->xc, XENVER_get_features, &features) >= 0 &&
+			       features.submap & 1u << XENFEAT_auto_translated_physmap;
+	/* A policy may show none. */
+	if (xc_domain_getinfolist(xi->xc, 0, 1, &first) >= 0)
 		return NULL;
 	return error_errno(ERR_DENIED, errno,
 			   "this is Xen %u.%u, and the libxenctrl that uniprof %s was "
@@ -219,9 +224,8 @@ static void *map(struct xen_if *xi, int prot, const uint64_t *gfn, size_t n)
 	for (size_t i = 0; i < n; i++)
 		pfn[i] = gfn[i];
 	frames = xc_map_foreign_pages(xi->xc, xi->domid, prot, pfn, (int)n);
-	/* Xen without a policy may have other reasons not to map a frame, with the same number. */
-	if (!frames && errno == EACCES && xi->state.has_policy)
-		(void)failure(xi, xi->domid, "mmu { map_read map_write }");
+	if (!frames)
+		xen_if_note_map(xi, xi->domid, prot & PROT_WRITE, -errno);
 	return frames;
 }
 

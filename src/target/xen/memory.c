@@ -455,7 +455,7 @@ static void search_table(struct page_search *search, uint64_t table, int level, 
 static bool learn_space(struct xen_memory *memory)
 {
 	struct xen_target *xt = memory->xt;
-	uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+	uint32_t first = xen_first_online(xt);
 	const struct xen_batch batch = {.contexts = {1, &first}};
 	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
 
@@ -484,7 +484,7 @@ static struct error *memory_search(void *ctx, const volatile sig_atomic_t *stop,
 					    "one's are not searched");
 	search_table(&search, mmu->root, levels, levels, 0);
 	flush_pages(&search);
-	return NULL;
+	return xen_refusal(memory->xt);
 }
 
 /* Each ring by the one address that it tells. */

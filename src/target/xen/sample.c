@@ -183,7 +183,8 @@ static bool pause_and_ask(struct xen_target *xt, const struct xen_ids *contexts,
  * Only an unpause shows whether Xen allows one, and a successful one undoes a
  * pause: call this only when nobody pauses the domain.
  */
-int xen_try_rights(struct xen_target *xt)
+/* Negative errno: it is not sure that Xen lets us undo a pause; -EAGAIN: yet, for somebody pauses the domain. */
+static int try_rights(struct xen_target *xt)
 {
 	struct xen_domain now;
 	int rc = xen_if_domain(xt->xi, xt->domain.domid, &now);
@@ -208,6 +209,43 @@ int xen_try_rights(struct xen_target *xt)
 	return rc;
 }
 
+/* Maps a frame that is there: the table that a vCPU's addresses are translated by, if its context is known. */
+static void try_memory(struct xen_target *xt)
+{
+	const struct xen_vcpu *vcpu = &xt->vcpus.now[xen_first_online(xt)];
+	struct regs regs = {0};
+
+	if (vcpu->status || !vcpu->context)
+		return;
+	xen_regs_for_copy(xt->context, vcpu->context, &regs);
+	(void)xen_frames_bring(xt->frames, regs.mmu.root >> FRAME_SHIFT);
+}
+
+struct error *xen_refusal(const struct xen_target *xt)
+{
+	return xen_if_refused(xt->xi, xt->domain.domid) ? xen_if_refusal(xt->xi, xt->domain.domid)
+							: NULL;
+}
+
+/*
+ * Without a policy one domain has all rights, and the calls before have shown that this is it. Under one,
+ * the rights to pause are tried last, for that may take a pause.
+ */
+struct error *xen_check_rights(struct xen_target *xt)
+{
+	struct error *err;
+
+	xt->may_pause = !xen_if_state(xt->xi)->has_policy;
+	if (xt->may_pause)
+		return xen_refusal(xt);
+	try_memory(xt);
+	err = xen_refusal(xt);
+	if (err)
+		return err;
+	(void)try_rights(xt);
+	return xt->guard ? xen_refusal(xt) : xen_undo_refused(&xt->undo, -EACCES);
+}
+
 int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
 		    bool *whole)
 {
@@ -215,7 +253,7 @@ int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct p
 	int rc;
 
 	if (!xt->may_pause) {
-		rc = xen_try_rights(xt);
+		rc = try_rights(xt);
 		if (rc)
 			return rc;
 	}

@@ -149,7 +149,7 @@ struct error *xen_undo_refused(const struct xen_undo *undo, int rc)
 	snprintf(id, sizeof(id), "%u", undo->domain.domid);
 	return error_new(ERR_DENIED,
 			 "domain %s stands still: Xen refuses to let it run on (%s); it is asked "
-			 "again and again, and `xl unpause %s` frees the domain",
+			 "again and again, and `xl unpause %s` in dom0 frees the domain",
 			 id, strerror(-rc), *undo->name ? undo->name : id);
 }
 
@@ -196,9 +196,9 @@ static const struct guard_ops guard_ops = {.holds = GUARD_MAYBE,
 
 #define PAUSE_POLL_NS 1000000u
 
-static const char names_hidden[] = "xenstore does not let this domain read the names of all "
-				   "others; use an id, or let dom0 allow "
-				   "it (xenstore-chmod)";
+static const char names_hidden[] =
+	"names of other domains cannot be read here: use the id, or let dom0 allow it by "
+	"`xenstore-chmod /local/domain/ID/name n0 rID rOWN` (docs/flask.md)";
 
 static void xen_close(struct target *target)
 {
@@ -238,7 +238,15 @@ static struct error *not_found(const char *name, bool hidden)
 			 names_hidden);
 }
 
-static struct error *find_by_name(struct xen_target *xt, struct xs_handle *store, const char *name)
+static struct error *is_own(uint32_t domid)
+{
+	return error_new(ERR_GUEST,
+			 "domain %u is the one that uniprof runs in; it cannot pause itself",
+			 domid);
+}
+
+static struct error *find_by_name(struct xen_target *xt, struct xs_handle *store, uint32_t own,
+				  const char *name)
 {
 	char its_name[256];
 	uint32_t next = 0;
@@ -252,6 +260,8 @@ static struct error *find_by_name(struct xen_target *xt, struct xs_handle *store
 	while ((rc = xen_if_next_domain(xt->xi, next, &xt->domain)) != -ESRCH) {
 		next = xt->domain.domid + 1;
 		hidden |= !guest_name(store, xt->domain.domid, its_name, sizeof(its_name));
+		if (!strcmp(its_name, name) && xt->domain.domid == own)
+			return is_own(own);
 		if (!strcmp(its_name, name))
 			return rc ? xen_if_refusal(xt->xi, xt->domain.domid) : NULL;
 		if (rc && !xen_if_state(xt->xi)->has_policy)
@@ -262,15 +272,19 @@ static struct error *find_by_name(struct xen_target *xt, struct xs_handle *store
 
 /*
  * Finds a domain by id, or by name: one whose name is a number is found by its
- * id first, as xl does.
+ * id first, as xl does. Never this domain, whether a policy lets it ask about
+ * itself or not.
  */
-static struct error *find_domain(struct xen_target *xt, struct xs_handle *store, const char *name)
+static struct error *find_domain(struct xen_target *xt, struct xs_handle *store, uint32_t own,
+				 const char *name)
 {
 	uint32_t domid;
 	int rc;
 
 	if (!parse_domid(name, &domid))
-		return find_by_name(xt, store, name);
+		return find_by_name(xt, store, own, name);
+	if (domid == own)
+		return is_own(own);
 	rc = xen_if_domain(xt->xi, domid, &xt->domain);
 	if (rc == -ESRCH)
 		return error_new(ERR_GUEST,
@@ -281,12 +295,8 @@ static struct error *find_domain(struct xen_target *xt, struct xs_handle *store,
 	return rc ? error_errno(ERR_FAILED, -rc, "cannot look up domain %u", domid) : NULL;
 }
 
-static struct error *check_domain(const struct xen_target *xt, uint32_t own)
+static struct error *check_domain(const struct xen_target *xt)
 {
-	if (xt->domain.domid == own)
-		return error_new(
-			ERR_GUEST,
-			"domain %u is the one that uniprof runs in; it cannot pause itself", own);
 	if (xt->domain.dying)
 		return error_new(ERR_GUEST, "domain %u is being destroyed", xt->domain.domid);
 	return NULL;
@@ -295,7 +305,7 @@ static struct error *check_domain(const struct xen_target *xt, uint32_t own)
 /* Some architectures show in their registers alone. */
 static const struct arch *arch_of(struct xen_target *xt)
 {
-	uint32_t first = xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+	uint32_t first = xen_first_online(xt);
 	const struct xen_batch batch = {.contexts = {1, &first}};
 	const struct xen_vcpu *vcpu = &xt->vcpus.now[first];
 	const bool known = !xen_if_batch(xt->xi, &batch, xt->vcpus.now) && !vcpu->status;
@@ -357,18 +367,6 @@ static struct error *start_guard(struct xen_target *xt)
 	return err;
 }
 
-/* Without a policy one domain has all rights, and the calls before have shown that this is it. */
-static struct error *check_rights(struct xen_target *xt)
-{
-	xt->may_pause = !xen_if_state(xt->xi)->has_policy;
-	if (!xt->may_pause)
-		(void)xen_try_rights(xt);
-	if (!xt->guard)
-		return xen_undo_refused(&xt->undo, -EACCES);
-	return xen_if_refused(xt->xi, xt->domain.domid) ? xen_if_refusal(xt->xi, xt->domain.domid)
-							: NULL;
-}
-
 struct error *xen_open_unguarded(const char *name, struct xen_target **out)
 {
 	struct xen_target *xt = calloc(1, sizeof(*xt));
@@ -382,10 +380,10 @@ struct error *xen_open_unguarded(const char *name, struct xen_target **out)
 	err = xen_if_open(&xt->xi);
 	if (!err) {
 		store = xs_open(XS_OPEN_READONLY);
-		err = find_domain(xt, store, name);
+		err = find_domain(xt, store, own_domid(store), name);
 	}
 	if (!err)
-		err = check_domain(xt, own_domid(store));
+		err = check_domain(xt);
 	if (!err)
 		err = prepare(xt, store);
 	if (store)
@@ -401,7 +399,7 @@ static struct error *xen_open(const char *name, const char *via, struct target *
 	if (!err)
 		err = start_guard(xt);
 	if (!err)
-		err = check_rights(xt);
+		err = xen_check_rights(xt);
 	if (!err)
 		*out = &xt->base;
 	else if (xt)

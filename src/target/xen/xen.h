@@ -162,10 +162,20 @@ int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct p
 		    bool *whole);
 
 /*
- * Makes sure, before the first pause, that Xen lets us undo it. Negative errno:
- * it is not sure, -EAGAIN: yet, for somebody pauses the domain.
+ * Makes sure, before the first pause, that Xen grants what samples take; an error
+ * names what is missing. Where somebody pauses the domain, the right to undo a
+ * pause is tried again later.
  */
-int xen_try_rights(struct xen_target *xt);
+struct error *xen_check_rights(struct xen_target *xt);
+
+/* The error for what Xen has refused to do with the domain; NULL: nothing. */
+struct error *xen_refusal(const struct xen_target *xt);
+
+/* Id of a vCPU that is on-line, if any is. */
+static inline uint32_t xen_first_online(const struct xen_target *xt)
+{
+	return xt->vcpus.online.n ? xt->vcpus.online.id[0] : 0;
+}
 
 /* Fills in what needs no hurry: all registers of the vCPUs that were read. */
 void xen_finish_registers(const struct xen_target *xt, struct sample *sample);

@@ -51,6 +51,23 @@ int xen_if_note(struct xen_if *xi, uint32_t domid, const char *permission, int r
 	return rc;
 }
 
+/* In place of a permission: Xen maps memory of others for this kind of domain in no case. */
+static const char no_foreign_memory[] = "memory of other domains";
+
+/* Xen without a policy may have other reasons for EACCES. */
+void xen_if_note_map(struct xen_if *xi, uint32_t domid, bool writable, int rc)
+{
+	const struct xen_if_state *state = xen_if_state(xi);
+
+	if (rc == -EPERM && state->translated)
+		(void)xen_if_note(xi, domid, no_foreign_memory, rc);
+	else if (rc == -EACCES && state->has_policy)
+		(void)xen_if_note(xi, domid,
+				  writable || state->translated ? "mmu { map_read map_write }"
+								: "mmu { map_read }",
+				  rc);
+}
+
 const char *xen_if_refused(const struct xen_if *xi, uint32_t domid)
 {
 	return xen_if_state(xi)->refused_domid == domid ? xen_if_state(xi)->refused : NULL;
@@ -58,6 +75,11 @@ const char *xen_if_refused(const struct xen_if *xi, uint32_t domid)
 
 struct error *xen_if_refusal(const struct xen_if *xi, uint32_t domid)
 {
+	if (xen_if_refused(xi, domid) == no_foreign_memory)
+		return error_new(ERR_DENIED,
+				 "Xen lets PVH and HVM domains map no memory of others, so domain "
+				 "%u cannot be profiled from here; run uniprof in a PV domain",
+				 domid);
 	if (!xen_if_state(xi)->has_policy)
 		return error_new(
 			ERR_DENIED,

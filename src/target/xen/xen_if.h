@@ -24,6 +24,8 @@ struct xen_if_state {
 	unsigned major, minor; /* the hypervisor's version, e.g. 4 and 17 */
 	/* Permissions are granted one by one, by a policy (XSM/Flask), and not all to the control domain. */
 	bool has_policy;
+	/* This domain is PVH, HVM or on Arm: Xen maps frames of others into its memory, to be read and written. */
+	bool translated;
 	/* A batch has paused the domain, and nothing has undone that; errors do not tell. */
 	bool holds;
 	const char *refused; /* the permission that was missing last, and for which domain */
@@ -37,6 +39,9 @@ static inline const struct xen_if_state *xen_if_state(const struct xen_if *xi)
 
 /* For the implementations: notes that Xen lacks a permission, if this negative errno says so, and returns it. */
 int xen_if_note(struct xen_if *xi, uint32_t domid, const char *permission, int rc);
+
+/* For the implementations: notes a frame of the attached domain that could not be mapped, with this negative errno. */
+void xen_if_note_map(struct xen_if *xi, uint32_t domid, bool writable, int rc);
 
 /* "libxencall" or "libxenctrl": goes into recordings and traces. */
 extern const char xen_if_name[];
@@ -83,7 +88,8 @@ int xen_if_next_domain(struct xen_if *xi, uint32_t first, struct xen_domain *out
 
 /*
  * The permission that was missing when Xen last refused a call about this
- * domain, as policies write it: "domain { pause }". NULL: none was.
+ * domain, as policies write it: "domain { pause }", or what this kind of
+ * domain may not do at all. NULL: nothing was refused.
  */
 const char *xen_if_refused(const struct xen_if *xi, uint32_t domid);
 
