@@ -142,11 +142,12 @@ def xen_tests():
         rig_test("ps"), rig_test("processes"), rig_test("waits"),
         rig_test("top"), rig_test("stack"), rig_test("sampling"), rig_test("errors"), rig_test("privilege"), rig_test("images"),
         rig_test("versions"), rig_test("faults"), rig_test("moved_kernel"),
-        # The first of them builds that Xen, unless it is in the rig's cache: 265 seconds of a CPU.
         rig_test("xen_itself"), rig_test("inside", "xen-inside"),
+        # The first of them builds that Xen, unless it is in the rig's cache: 265 seconds of a CPU.
         command("xen-built", "rig/xen-x86 run --xen built -c true", needs=()),
         rig_test("flask", needs=("build", "xen-built")), rig_test("pv32", needs=("build", "xen-built")),
         python_test("tests/bench/sample_test.py", "pv32-bench", "Pv32", needs=("build", "xen-built")),
+        rig_test("profiling_domain", needs=("build", "xen-built")),
         rig_test("hostile", tests="Pauses Memory Searches"),
         rig_test("kills", short="Kills.test_killed_between_two_instructions_of_the_sampling_loop"),
         rig_test("events"), rig_test("agent", "xen-agent"),

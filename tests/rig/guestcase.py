@@ -68,6 +68,7 @@ class GuestCase(unittest.TestCase):
     rig_options = {}
     build = BUILD
     has_busy = False  # this test has called busy()
+    lasting = ""      # a domU that all tests of the class share
 
     @classmethod
     def setUpClass(cls):
@@ -84,8 +85,9 @@ class GuestCase(unittest.TestCase):
 
     def tearDown(self):
         kept = self.busy_guest if self.has_busy else None
-        status, _ = self.dom0("gone=$(xl list | awk 'NR > 1 && $2 != 0 { if ($1 == \"" + (kept or "") + "\" && $5 !~ /[psc]/) there = 1; else print $2 }"
-                              " END { exit !there }'); missing=$?; for d in $gone; do xl destroy $d; done; rm -rf out; exit $missing")
+        status, _ = self.dom0(f"gone=$(xl list | awk -v kept={kept or ''} -v lasting={self.lasting} 'NR > 1 && $2 != 0 && $1 != lasting {{"
+                              " if ($1 == kept && $5 !~ /[psc]/) there = 1; else print $2 } END { exit !there }'); missing=$?;"
+                              " for d in $gone; do xl destroy $d; done; rm -rf out; exit $missing")
         type(self).busy_guest = kept if status == 0 else None
 
     def dom0(self, commands, timeout=60):
@@ -108,11 +110,11 @@ class GuestCase(unittest.TestCase):
             self.rig.put(PROGRAMS / name)
             self.there.add(name)
 
-    def busy(self, guest):
+    def busy(self, guest, **settings):
         """A guest that is at work for as long as all tests take: one that a test before left behind, which runs."""
         self.bring(guest)
         if self.busy_guest != guest:
-            self.create(guest, cmdline="scale=100000")
+            self.create(guest, cmdline="scale=100000", **settings)
             type(self).busy_guest = guest
         self.has_busy = True
 
@@ -125,7 +127,8 @@ class GuestCase(unittest.TestCase):
     @classmethod
     def bring_linux(cls):
         """Puts Debian's Linux into dom0 as `linux`, packed so that an emulated dom0 unpacks it in a fraction of the time."""
-        cls.rig.write("linux", gzip.compress(unpacked(image.locate("4.17") / "linux"), 1))
+        release = cls.rig_options.get("xen", "4.17")
+        cls.rig.write("linux", gzip.compress(unpacked(image.locate(release) / "linux"), 1))
 
     def create(self, guest, cmdline=None, paused=False, **settings):
         """Starts a guest, or only makes it ready to; settings override its configuration."""
