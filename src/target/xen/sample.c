@@ -180,10 +180,10 @@ static bool pause_and_ask(struct xen_target *xt, const struct xen_ids *contexts,
 }
 
 /*
- * Only an unpause shows whether Xen allows one, and a successful one undoes a
- * pause: call this only when nobody pauses the domain.
+ * Negative errno: it is not sure that Xen lets us undo a pause; -EAGAIN: yet, for
+ * somebody pauses the domain. Only an unpause shows whether Xen allows one, and a
+ * successful one undoes a pause: call this only when nobody pauses the domain.
  */
-/* Negative errno: it is not sure that Xen lets us undo a pause; -EAGAIN: yet, for somebody pauses the domain. */
 static int try_rights(struct xen_target *xt)
 {
 	struct xen_domain now;

@@ -144,6 +144,11 @@ const void *xen_if_map(struct xen_if *xi, const uint64_t *gfn, size_t n)
 	return NULL;
 }
 
+void *xen_if_map_writable(struct xen_if *xi, const uint64_t *gfn, size_t n)
+{
+	return NULL;
+}
+
 void xen_if_unmap(struct xen_if *xi, const void *frames, size_t n)
 {
 }
