@@ -78,7 +78,7 @@ static int64_t next_vcpu(const struct profile *profile, const bool told[])
 	return next;
 }
 
-/* A vCPU that waits for a CPU alone, and what its siblings wait for then, are hidden in shares of all. */
+/* Shares of all vCPUs hide the one that waits for a CPU while its siblings wait for it. */
 static void put_vcpus(const struct profile *profile, FILE *out)
 {
 	bool told[RECORDING_MAX_VCPUS] = {false};

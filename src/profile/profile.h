@@ -133,7 +133,7 @@ struct profile {
 	/* All samples of the stretch, whatever their state and vCPU: */
 	uint64_t ticks;
 	struct profile_cell states[SAMPLE_STATES];
-	/* How long each vCPU was in each state, in ns. */
+	/* Time of each vCPU in each state, ns. */
 	uint64_t vcpu_states_ns[RECORDING_MAX_VCPUS][VCPU_STATES];
 	/*
 	 * Sums over the ticks of the selected samples: weight, and its square;

@@ -212,7 +212,7 @@ static void a_frame_pointer_to_its_own_return_address_ends_a_chain(void **state)
 	record(STACK + 0x48, IN_H, 0);
 	unwind(TEXT + H + 6, STACK + 0x20);
 	EXPECT(UNWIND_OUTERMOST, IN_H, IN_H);
-	/* What would be the next record's return address is none, but no end either. */
+	/* The next record has no return address, and does not end the chain. */
 	record(STACK + 0x48, IN_H, 1);
 	unwind(TEXT + H + 6, STACK + 0x20);
 	EXPECT(UNWIND_LOOP, IN_H, IN_H);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Memory of a running guest, and snapshots: code outside of the sampling path. */
+/* Memory of a running guest, snapshots, and the memory of a sampler inside: code outside of the sampling path. */
 
 #include "target/xen/xen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "target/window.h"
 
 /* 16 MiB of a guest at hand: 64 vCPUs with 60 frames each. A power of two. */
@@ -311,7 +310,7 @@ struct error *xen_snapshot(struct target *target, struct sample *sample)
  * guest is never paused.
  */
 
-/* The most tables, and pages, that are looked at: 16 GiB. Tables that lead to themselves end there, too. */
+/* Bounds of a search: tables, and pages (16 GiB). They end one in tables that lead to themselves, too. */
 #define TABLES_MAX (1u << 16)
 #define PAGES_MAX  (1u << 22)
 
@@ -373,7 +372,7 @@ static bool show_pages(struct page_search *search, size_t at, size_t n)
 	return frames;
 }
 
-/* Of pages that cannot be mapped together, each alone. */
+/* Shows all pages that wait; each alone, if they cannot be mapped together. */
 static void flush_pages(struct page_search *search)
 {
 	const size_t n = search->n;

@@ -41,7 +41,7 @@ struct error *walk_new(uint32_t domid, struct walk **out)
 	walk->xc = xc_interface_open(NULL, NULL, 0);
 	if (!walk->xc)
 		return error_errno(ERR_DENIED, errno, "cannot open Xen's control interface");
-	/* Of HVM guests Xen does not tell: these have 64 bits here. */
+	/* Xen tells no width of HVM guests: those here have 64 bits. */
 	if (xc_domain_get_guest_width(walk->xc, domid, &walk->word) ||
 	    walk->word > sizeof(uint64_t))
 		walk->word = sizeof(uint64_t);
