@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,6 +15,10 @@
 
 /* User and group that own nothing (Debian's base-passwd, the kernel's overflowuid). */
 #define NOBODY 65534
+
+/* Stack that our deepest calls stay within; the smallest page. */
+#define STACK_BYTES (256 * 1024)
+#define PAGE_BYTES  4096
 
 /* The build says so: sanitizers need rights and system calls that are given up otherwise. */
 #ifdef UNIPROF_KEEP_RIGHTS
@@ -88,6 +93,21 @@ static void allow_priority(void)
 
 	setrlimit(RLIMIT_RTPRIO, &priority);
 	setrlimit(RLIMIT_MEMLOCK, &memory);
+}
+
+/* Grows the stack to what the deepest calls need. */
+static void __attribute__((noinline)) touch_stack(void)
+{
+	volatile char room[STACK_BYTES];
+
+	for (size_t i = 0; i < sizeof(room); i += PAGE_BYTES)
+		room[sizeof(room) - 1 - i] = 0;
+}
+
+bool privilege_lock_memory(void)
+{
+	touch_stack();
+	return mlockall(MCL_CURRENT) == 0;
 }
 
 void privilege_drop(enum seccomp_role role, struct privilege *got)

@@ -45,6 +45,14 @@ bool privilege_is_special(void);
  */
 void privilege_drop(enum seccomp_role role, struct privilege *got);
 
+/*
+ * Locks the memory that is mapped now (mlockall(2)), stack for our deepest
+ * calls included: beyond RLIMIT_MEMLOCK, which counts once the rights are given
+ * up, a locked stack does not grow, and the process dies of SIGSEGV. False with
+ * errno: nothing is locked.
+ */
+bool privilege_lock_memory(void);
+
 /* Text for the user: protections in force; and those that are missing, "" if none. */
 void privilege_describe(const struct privilege *got, char *text, size_t size);
 void privilege_lacks(const struct privilege *got, char *text, size_t size);

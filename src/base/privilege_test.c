@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -87,7 +86,7 @@ static int be_sampler(const void *arg)
 	struct privilege got;
 
 	privilege_drop(SECCOMP_SAMPLER, &got);
-	if (mlockall(MCL_CURRENT))
+	if (!privilege_lock_memory())
 		return 1;
 	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest))
 		return 2;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "capture/capture.h"
 #include "capture/pace.h"
 #include "target/guard.h"
@@ -14,7 +15,7 @@ void priority_raise(struct priority *before)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
 
-	before->locked = mlockall(MCL_CURRENT) == 0;
+	before->locked = privilege_lock_memory();
 	before->policy = sched_getscheduler(0);
 	before->raised = before->policy >= 0 && !sched_getparam(0, &before->param) &&
 			 !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);

@@ -187,7 +187,7 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 	close_inherited(guard, ready);
 	protect_from_the_oom_killer();
 	come_before_others();
-	mlockall(MCL_CURRENT);
+	privilege_lock_memory();
 	privilege_drop(SECCOMP_GUARD, &rights);
 	if ((guard->ops->prepare && !guard->ops->prepare(guard->ctx)) ||
 	    write(ready, &byte, 1) != 1)
@@ -200,9 +200,21 @@ static void __attribute__((noreturn)) live(struct guard *guard, int ready)
 	_exit(0);
 }
 
+/* `status`: see wait(2). */
+static struct error *ended_early(int status)
+{
+	const char *what = "cannot start the process that would let the guest run again if uniprof "
+			   "were killed";
+
+	if (WIFSIGNALED(status))
+		return error_new(ERR_FAILED, "%s: it was ended by signal %d", what,
+				 WTERMSIG(status));
+	return error_new(ERR_FAILED, "%s: it lacks what it needs", what);
+}
+
 static struct error *start(struct guard *guard)
 {
-	int ready[2];
+	int ready[2], status = 0;
 	ssize_t got;
 	char byte;
 
@@ -212,17 +224,20 @@ static struct error *start(struct guard *guard)
 	if (guard->pid == 0)
 		live(guard, ready[1]);
 	close(ready[1]);
+	if (guard->pid < 0) {
+		guard->pid = 0;
+		close(ready[0]);
+		return error_errno(ERR_FAILED, errno, "cannot start the guard");
+	}
 	do
-		got = guard->pid > 0 ? read(ready[0], &byte, 1) : 0;
+		got = read(ready[0], &byte, 1);
 	while (got < 0 && errno == EINTR);
 	close(ready[0]);
 	if (got == 1)
 		return NULL;
-	if (guard->pid > 0)
-		waitpid(guard->pid, NULL, 0);
+	waitpid(guard->pid, &status, 0);
 	guard->pid = 0;
-	return error_new(ERR_FAILED, "cannot start the process that would let the guest run again "
-				     "if uniprof were killed");
+	return ended_early(status);
 }
 
 /* Makes the lock, and takes it until we end. */

@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +53,17 @@ static void keep_stderr(void *ctx, struct descriptors *keep)
 	descriptors_add(keep, STDERR_FILENO);
 }
 
+/* Calls as deep as those that unpause a guest. */
+static bool prepare_deep_calls(void *ctx)
+{
+	volatile char deep[128 * 1024];
+
+	for (size_t i = sizeof(deep); i > 0; i -= 1024)
+		deep[i - 1] = 0;
+	return prepare(ctx);
+}
+
+static const struct guard_ops deep = {.prepare = prepare_deep_calls, .undo = undo};
 static const struct guard_ops ops = {.prepare = prepare, .undo = undo};
 static const struct guard_ops talkative = {.keeps = keep_stderr, .prepare = prepare, .undo = undo};
 
@@ -282,6 +295,31 @@ static void a_guard_that_cannot_guard_is_an_error(void **state)
 	error_free(err);
 }
 
+/* The limit counts in the guard, which has given up the rights with which it locked all of it. */
+static void a_profiler_with_more_memory_than_may_be_locked_has_a_guard(void **state)
+{
+	const struct rlimit little = {1 << 20, 1 << 20};
+	struct seen *seen = *state;
+	pid_t profiler = fork();
+	int status;
+
+	if (profiler == 0) {
+		struct guard *guard;
+		void *much = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (much == MAP_FAILED || setrlimit(RLIMIT_MEMLOCK, &little))
+			_exit(1);
+		if (guard_start(&deep, seen, &guard))
+			_exit(2);
+		guard_stop(guard);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(profiler, &status, 0), profiler);
+	assert_int_equal(status, 0);
+	assert_int_equal(seen->prepared, 1);
+}
+
 static int count_children(void)
 {
 	int n = 0;
@@ -326,6 +364,7 @@ int main(void)
 		TEST(what_is_refused_is_said_once),
 		TEST(an_orderly_end_changes_nothing),
 		TEST(a_guard_that_cannot_guard_is_an_error),
+		TEST(a_profiler_with_more_memory_than_may_be_locked_has_a_guard),
 		TEST(a_killed_guard_is_replaced),
 	};
 
