@@ -7,7 +7,7 @@ Policy and configuration are those of docs/flask.md. One such domain serves all 
 
 import base64
 import hashlib
-import itertools
+import os
 import re
 import unittest
 
@@ -30,16 +30,43 @@ ASKED = {PV: ["getdomaininfo", "getvcpuinfo", "getaddrsize", "getvcpucontext", "
          PVH: ["getdomaininfo", "getvcpuinfo", "gethvmc", "map_read", "unpause", "pause"]}
 TEXT = {**NEEDED[PV], **NEEDED[PVH]}
 
+# Asked for when the guest is opened; and frames that are mapped stay so.
+ASKED_ONCE = "getaddrsize", "map_read"
+
+# Calls to Xen, two thirds of them before the first sample; all of them with UNIPROF_EVERY_CALL=1, which takes some ten minutes.
+CALLS = 45
+STRIDE = 1 if os.environ.get("UNIPROF_EVERY_CALL") else 6
+
+# The tests' own programs in the domain.
+PROGRAMS_THERE = "forbidden", "switch", "xen_faults.so"
+
+# Records the domain $1 while a set of the permissions that follow is missing: those of the numbers from $2 to $3, whose bits are the permissions.
+EACH_SET = r"""
+id=$1; set_of=$2; last=$3; shift 3
+while [ $set_of -le $last ]; do
+    bit=0; turned=
+    for name; do turned="$turned may_$name=$((~set_of >> bit & 1))"; bit=$((bit + 1)); done
+    switch $turned || exit
+    said=$(uniprof record --always-pause -q -T 0.1 -o x.uniprof xen:$id 2>&1)
+    echo "$set_of $? $said"
+    set_of=$((set_of + 1))
+done
+"""
+
+# Records the domain $1 for $2 seconds, the permission $3 being withdrawn before a call to Xen: the first one, and each that is $5 later, up to that of number $4.
+EACH_CALL = r"""
+call=1
+while [ $call -le $4 ]; do
+    said=$(LD_PRELOAD=/job/xen_faults.so XEN_SWITCH=may_$3 XEN_FAULT="withdraw $call 1" uniprof record --always-pause -q -F 200 -T $2 -o x.uniprof xen:$1 2>&1)
+    echo "$call $? $(echo $said)"
+    switch may_$3=1 || exit
+    i=0; while pidof unpause-guard >/dev/null; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 50000; done
+    call=$((call + $5))
+done
+"""
+
 # errno
 OK, REFUSED = 0, (1, 13)
-
-
-def subsets(guest):
-    """Sets of permissions that are withdrawn from a guest, {name of the policy: permissions}: each alone, and each two of the
-    later ones. Of a PVH guest those that no PV guest's profile needs."""
-    pairs = itertools.combinations([name for name in ASKED[guest] if name not in ("getdomaininfo", "getvcpuinfo", "getaddrsize")], 2)
-    return {"+".join(names): names for names in [*((name,) for name in ASKED[guest]), *pairs]
-            if guest == PV or not set(names) <= set(ASKED[PV])}
 
 
 def for_pvh(rules):
@@ -47,11 +74,17 @@ def for_pvh(rules):
     return rules.replace(f"allow {PROFILER} ", f"allow dom0_t {PROFILER}:hvm gethvmc;\nallow {PROFILER} {WATCHED}:mmu map_write;\nallow {PROFILER} ", 1)
 
 
-def audited(permissions):
-    """A change of a policy's rules: the profiler lacks permissions, and Xen tells of each pause that it grants."""
-    def change(rules):
-        return without(permissions, PROFILER)(rules).replace(f"allow {PROFILER} ", f"auditallow {PROFILER} {WATCHED}:domain {{ pause }};\nallow {PROFILER} ", 1)
-    return change
+def switched(rules):
+    """A change of a policy's rules: the profiler's permissions have switches, which it may turn. Xen tells of each pause that it
+    grants, and of nothing that it denies."""
+    allowed = re.findall(rf"allow {PROFILER} {WATCHED}:(\w+) {{([^}}]*)}};", rules) + re.findall(rf"allow {PROFILER} {WATCHED}:(\w+) (\w+);", rules)
+    rules = without(TEXT, PROFILER)(rules)
+    more = f"allow {PROFILER} security_t:security setbool;\nauditallow {PROFILER} {WATCHED}:domain {{ pause }};\n"
+    for kind, names in allowed:
+        for name in names.split():
+            more += (f"dontaudit {PROFILER} {WATCHED}:{kind} {{ {name} }};\n"
+                     f"bool may_{name} true;\nif (may_{name}) {{ allow {PROFILER} {WATCHED}:{kind} {{ {name} }}; }}\n")
+    return rules.replace(f"allow {PROFILER} ", f"{more}allow {PROFILER} ", 1)
 
 
 class ProfilingDomain(FlaskCase):
@@ -61,17 +94,17 @@ class ProfilingDomain(FlaskCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        sets = {**subsets(PV), **subsets(PVH), "audited": ()}
-        cls.make_policies({"whole": lambda rules: rules, "pvh": for_pvh, **{name: audited(lacks) for name, lacks in sets.items()}})
-        if not (PROGRAMS / "forbidden").exists():
-            raise unittest.SkipTest("forbidden was not built: it needs the libraries of libxen-dev")
-        cls.rig.put(PROGRAMS / "forbidden")
+        cls.make_policies({"whole": lambda rules: rules, "pvh": for_pvh, "switched": switched})
+        for program in PROGRAMS_THERE:
+            if not (PROGRAMS / program).exists():
+                raise unittest.SkipTest(f"{program} was not built: it needs the libraries of libxen-dev")
+            cls.rig.put(PROGRAMS / program)
         cls.bring_linux()
         for guest in (PV, PVH):
             cls.rig.put(GUESTS / f"{guest}.elf", GUESTS / f"{guest}.cfg")
             cls.there.add(guest)
         cls.rig.run("xl loadpolicy policy-whole", check=True)
-        cls.domain = LinuxDomain(cls.rig, NAME, files=("uniprof", "forbidden", f"{PV}.elf", f"{PVH}.elf"), seclabel=label(PROFILER))
+        cls.domain = LinuxDomain(cls.rig, NAME, files=("uniprof", *PROGRAMS_THERE, f"{PV}.elf", f"{PVH}.elf"), seclabel=label(PROFILER))
 
     def watch(self, guest):
         """A guest that may be looked into, at work; its id."""
@@ -135,26 +168,30 @@ class ProfilingDomain(FlaskCase):
         return (f"uniprof: Xen's policy (Flask) does not let uniprof's domain profile domain {domid}: it does not grant \"{TEXT[permission]}\";"
                 " docs/flask.md tells how to")
 
-    def refused(self, guest, policies):
-        """{policy: (status, what was said, pauses that Xen granted)} of a recording that begins under each."""
-        record = self.domain.command(f"uniprof record --always-pause -q -T 0.1 -o x.uniprof xen:{self.watch(guest)} 2>&1")
-        text = self.succeeds(f"xl dmesg -c >/dev/null; for p in {' '.join(policies)}; do xl loadpolicy policy-$p >/dev/null; said=$({record});"
-                             " echo \"$p $? $(xl dmesg -c | grep -c 'granted  { pause }') $said\"; done", 20 * len(policies))
-        found = {name: (int(status), said, int(pauses)) for name, status, pauses, said in re.findall(r"^(\S+) (\d+) (\d+) (.*)$", text, re.M)}
-        self.assertEqual(found.keys(), set(policies), text)
-        return found
+    def turned(self, script, *words, seconds):
+        """Recordings of a script: [(number, status, what was said)]."""
+        self.load("switched")
+        text = self.inside(f"cat >each.sh <<'END'\n{script}END\nsh each.sh {' '.join(map(str, words))}", seconds)
+        return [(int(number), int(status), said) for number, status, said in re.findall(r"^(\d+) (\d+) (.*)$", text, re.M)]
+
+    def lacking(self, domid, guest, first, last):
+        """Recordings that lack sets of permissions, and how many pauses Xen granted: ([(number, status, what was said)], pauses)."""
+        self.succeeds("xl dmesg -c >/dev/null")
+        found = self.turned(EACH_SET, domid, first, last, *ASKED[guest], seconds=60 + 2 * last)
+        self.assertEqual([number for number, *_ in found], [*range(first, last + 1)])
+        return found, self.succeeds("xl dmesg -c").count("granted  { pause }")
 
     def what_is_missing_is_named(self, guest):
-        """Permissions are missing from the beginning, which Xen has to be asked no pause for; the first that is asked for is named."""
-        sets = subsets(guest)
-        found = self.refused(guest, [*sets, "audited"])
-        status, said, pauses = found.pop("audited")
-        self.assertEqual((status, said), (0, ""))
+        """Each set of permissions is missing from the beginning: the first that is asked for is named before any pause."""
+        domid, asked = self.watch(guest), ASKED[guest]
+        found, pauses = self.lacking(domid, guest, 0, 0)
+        self.assertEqual(found, [(0, 0, "")])
         self.assertGreater(pauses, 0)
-        domid = self.succeeds(f"xl domid {guest}").strip()
-        for name, (status, said, pauses) in found.items():
-            self.assertEqual((status, pauses), (DENIED, 0), (name, said))
-            self.assertEqual(said, self.refusal(domid, sets[name][0]), name)
+        found, pauses = self.lacking(domid, guest, 1, 2 ** len(asked) - 1)
+        for number, status, said in found:
+            first = next(name for bit, name in enumerate(asked) if number >> bit & 1)
+            self.assertEqual((status, said), (DENIED, self.refusal(domid, first)), number)
+        self.assertEqual(pauses, 0)
         self.runs_on(guest)
 
     def test_pv_what_is_missing_is_named(self):
@@ -163,29 +200,30 @@ class ProfilingDomain(FlaskCase):
     def test_pvh_what_is_missing_is_named(self):
         self.what_is_missing_is_named(PVH)
 
-    def lost(self, guest, permissions):
-        """Each is withdrawn while a recording goes on."""
+    def is_right(self, domid, guest, name, status, said):
+        """... for a recording that this permission was withdrawn from."""
+        if status == 0:
+            return name in ASKED_ONCE and not said
+        frees = rf"uniprof: domain {domid} stands still: Xen refuses to let it run on .*`xl unpause ({domid}|{guest})` in dom0 frees the domain"
+        return status == DENIED and (said == self.refusal(domid, name) or name == "unpause" and re.match(frees, said))
+
+    def what_is_withdrawn_ends_the_recording(self, guest):
+        """... between two calls to Xen, and the guest runs on."""
         domid = self.watch(guest)
-        for permission in permissions:
-            self.inside("rm -f x.uniprof status; { uniprof record --always-pause -q -F 200 -o x.uniprof " f"xen:{domid} >said 2>&1; echo $? >status; }} &"
-                       " i=0; until [ $(stat -c %s x.uniprof 2>/dev/null || echo 0) -ge 1000 ] || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done")
-            self.load(permission)
-            text = self.inside("i=0; until [ -s status ] || [ $i = 300 ]; do usleep 100000; i=$((i + 1)); done; cat status said;"
-                              " uniprof report x.uniprof >/dev/null")
-            status, said = text.split("\n", 1)
-            self.assertEqual(int(status), DENIED, (permission, said))
-            self.assertRegex(said, rf"`xl unpause ({domid}|{guest})` in dom0 frees the domain" if permission == "unpause"
-                             else re.escape(f"does not grant \"{TEXT[permission]}\""))
-            self.load("whole")
-            self.inside("i=0; while pidof unpause-guard; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done")
+        for name in ASKED[guest]:
+            found = self.turned(EACH_CALL, domid, 0.3, name, CALLS, STRIDE, seconds=2 * CALLS)
+            self.assertEqual([call for call, *_ in found], [*range(1, CALLS + 1, STRIDE)])
+            wrong = [one for one in found if not self.is_right(domid, guest, name, *one[1:])]
+            self.assertFalse(wrong, name)
+            # Nothing has been asked before the first call.
+            self.assertEqual(found[0][1], DENIED, name)
             self.runs_on(guest)
 
     def test_pv_what_is_withdrawn_ends_the_recording(self):
-        # Asked for once, when the guest is opened; and frames that are mapped stay so.
-        self.lost(PV, [name for name in ASKED[PV] if name not in ("getaddrsize", "map_read")])
+        self.what_is_withdrawn_ends_the_recording(PV)
 
     def test_pvh_what_is_withdrawn_ends_the_recording(self):
-        self.lost(PVH, ["gethvmc"])
+        self.what_is_withdrawn_ends_the_recording(PVH)
 
     def test_a_pvh_domain_is_told_that_xen_maps_nothing_for_it(self):
         self.load("pvh")

@@ -369,7 +369,8 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 {
 	const struct inside_memory *memory = &inside->memory;
 	uint32_t advanced[INSIDE_RINGS_MAX] = {0}, found;
-	struct error *err = memory->search(memory->ctx, stop, take_ring, inside);
+	bool whole = true;
+	struct error *err = memory->search(memory->ctx, stop, take_ring, inside, &whole);
 	uint64_t began_ns;
 
 	if (err)
@@ -386,12 +387,15 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 	choose(inside, advanced);
 	if (inside->rings)
 		return memory->locate ? memory->locate(memory->ctx, &inside->ring[0]) : NULL;
-	return found ? error_new(ERR_GUEST,
-				 "the guest's sampler does not tick: the guest is "
-				 "paused, or its timer does not call uniprof_inside_tick")
-		     : error_new(ERR_GUEST, "there is no sampler in the guest: it has to be linked "
-					    "with libuniprof-inside and to call "
-					    "uniprof_inside_init");
+	return found   ? error_new(ERR_GUEST,
+				   "the guest's sampler does not tick: the guest is "
+				     "paused, or its timer does not call uniprof_inside_tick")
+	       : whole ? error_new(ERR_GUEST,
+				   "there is no sampler in the guest: it has to be linked with "
+				   "libuniprof-inside and to call uniprof_inside_init")
+		       : error_new(ERR_GUEST,
+				   "no sampler was found in the pages of the guest that are "
+				   "searched, which are not all that it has");
 }
 
 /* Switches all on, in time for the first sample. */

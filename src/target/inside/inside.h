@@ -68,9 +68,12 @@ struct inside_memory {
 	size_t (*read)(void *ctx, uint64_t at, void *buf, size_t len);
 	/* Writes two words into a ring. */
 	bool (*write)(void *ctx, uint64_t at, const uint32_t words[2]);
-	/* Shows all pages of the guest that may begin a ring, until `stop`. */
+	/*
+	 * Shows all pages of the guest that may begin a ring, until `stop`.
+	 * Clears *whole if it ends at a bound before it has seen all.
+	 */
 	struct error *(*search)(void *ctx, const volatile sig_atomic_t *stop, inside_found *found,
-				void *to);
+				void *to, bool *whole);
 	/* Makes a ring of so many bytes ready to be read; NULL: they all are. */
 	bool (*hold)(void *ctx, const struct inside_ring *ring, uint64_t size);
 	/* Learns from the first ring where the guest's code is; NULL: that is known. */

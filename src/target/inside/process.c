@@ -91,7 +91,7 @@ static bool search_map(void *ctx, const struct proc_map *map)
 }
 
 static struct error *process_search(void *ctx, const volatile sig_atomic_t *stop,
-				    inside_found *found, void *to)
+				    inside_found *found, void *to, bool *whole)
 {
 	struct process *process = ctx;
 	struct memory_search search = {.process = process, .stop = stop, .found = found, .to = to};

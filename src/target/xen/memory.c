@@ -465,7 +465,7 @@ static bool learn_space(struct xen_memory *memory)
 }
 
 static struct error *memory_search(void *ctx, const volatile sig_atomic_t *stop,
-				   inside_found *found, void *to)
+				   inside_found *found, void *to, bool *whole)
 {
 	struct xen_memory *memory = ctx;
 	struct page_search search = {.memory = memory, .stop = stop, .found = found, .to = to};
@@ -483,6 +483,7 @@ static struct error *memory_search(void *ctx, const volatile sig_atomic_t *stop,
 					    "one's are not searched");
 	search_table(&search, mmu->root, levels, levels, 0);
 	flush_pages(&search);
+	*whole = search.tables < TABLES_MAX && search.pages < PAGES_MAX;
 	return xen_refusal(memory->xt);
 }
 

@@ -345,8 +345,9 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 	if (!err)
 		err = xen_frames_new(xt->xi, &xt->frames);
 	if (!err && xen_vcpus_refresh(&xt->vcpus, xt->xi))
-		err = error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
-				xt->domain.domid);
+		err = xen_refusal(xt)
+			      ?: error_new(ERR_GUEST, "domain %u does not tell about its vCPUs",
+					   xt->domain.domid);
 	if (err)
 		return err;
 	info->arch = arch_of(xt);

@@ -12,6 +12,9 @@
  *   unpause    refused
  *   death      unpause number FROM kills the profiler; the first COUNT of its guard are refused
  *   version    every domctl: what a hypervisor says that speaks another version
+ *   withdraw   nothing fails, but before call FROM of any kind the boolean of the policy is cleared
+ *              that the variable XEN_SWITCH names; each entry of a multicall is a call, and those
+ *              that ask about the host are none
  */
 
 #define __XEN_TOOLS__ 1
@@ -62,9 +65,55 @@ static void *real(const char *name)
 
 static pid_t profiler;
 
+/* For `withdraw`; opened, and with buffers, before the profiler gives its rights up. */
+static struct {
+	xc_interface *xc;
+	bool busy; /* with the calls of xc */
+	unsigned long calls, at;
+} policy;
+
+static int set_switch(int value)
+{
+	const int was = errno;
+	int rc;
+
+	policy.busy = true;
+	rc = xc_flask_setbool(policy.xc, getenv("XEN_SWITCH"), value, 1);
+	policy.busy = false;
+	errno = was;
+	return rc;
+}
+
 static void __attribute__((constructor)) note_profiler(void)
 {
+	const char *fault = getenv("XEN_FAULT");
+
 	profiler = getpid();
+	if (!fault || sscanf(fault, "withdraw %lu", &policy.at) != 1)
+		return;
+	policy.xc = xc_interface_open(NULL, NULL, 0);
+	if (!policy.xc || set_switch(1))
+		abort();
+}
+
+/* True if the switch is to be turned before one of the next `n` calls of the profiler; `*before`: of these. */
+static bool withdraws(uint64_t n, uint64_t *before)
+{
+	const unsigned long first = policy.calls + 1;
+
+	if (!policy.xc || policy.busy || getpid() != profiler)
+		return false;
+	policy.calls += n;
+	*before = policy.at - first;
+	return policy.at >= first && *before < n;
+}
+
+static void withdraw_before_a_call(void)
+{
+	uint64_t before;
+
+	if (withdraws(1, &before) && set_switch(0))
+		abort();
 }
 
 static bool unpause_fails(void)
@@ -89,6 +138,8 @@ int xencall1(xencall_handle *handle, unsigned op, uint64_t arg)
 {
 	int (*call)(xencall_handle *, unsigned, uint64_t) = real("xencall1");
 
+	if (op != __HYPERVISOR_sysctl)
+		withdraw_before_a_call();
 	if (op == __HYPERVISOR_domctl && fails("version"))
 		return refuse(EACCES);
 	if (op == __HYPERVISOR_domctl && command(arg) == XEN_DOMCTL_unpausedomain &&
@@ -123,8 +174,18 @@ int xencall2(xencall_handle *handle, unsigned op, uint64_t arg1, uint64_t arg2)
 	uint64_t some;
 	int rc;
 
-	if (op != __HYPERVISOR_multicall)
+	if (op != __HYPERVISOR_multicall) {
+		withdraw_before_a_call();
 		return call(handle, op, arg1, arg2);
+	}
+	if (withdraws(arg2, &some)) {
+		rc = some ? call(handle, op, arg1, some) : 0;
+		if (set_switch(0))
+			abort();
+		if (rc)
+			return rc;
+		return call(handle, op, (uint64_t)(unsigned long)(entries + some), arg2 - some);
+	}
 	if (fails("multicall"))
 		return refuse(EFAULT);
 	some = until_pause(entries, arg2);
@@ -145,6 +206,7 @@ void *xenforeignmemory_map(xenforeignmemory_handle *handle, uint32_t domid, int 
 		real("xenforeignmemory_map");
 	void *page;
 
+	withdraw_before_a_call();
 	if (fails("map")) {
 		errno = ENOMEM;
 		return NULL;
