@@ -9,6 +9,7 @@ single tests: N passed, N failed, N skipped.
 
 import argparse
 import os
+import shutil
 import sys
 import time
 
@@ -48,6 +49,7 @@ def main():
             print(f"{'*' if step.name in in_short else ' '} {step.name}")
         return 0
 
+    shutil.rmtree(steps.RAN, ignore_errors=True)
     start = time.monotonic()
     pool = Pool(chosen(args, parser), show)
     pool.run(os.cpu_count() or 1)

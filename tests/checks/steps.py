@@ -16,6 +16,8 @@ from . import results
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "build" / "check"
+# Where tests note what they have run (tests/rig/ran.py).
+RAN = LOGS / "ran"
 
 # No step may hang the whole: the slowest takes a few minutes.
 TIMEOUT_S = 1500
@@ -24,7 +26,7 @@ TIMEOUT_S = 1500
 def execute(name, command, env=None):
     """Runs a shell command in the root; returns (status, output). Ends it, and all that it started, after a time."""
     process = subprocess.Popen(["bash", "-euc", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, env=dict(os.environ, **(env or {})), start_new_session=True)
+                               stderr=subprocess.STDOUT, env=dict(os.environ, UNIPROF_RAN=str(RAN), **(env or {})), start_new_session=True)
     try:
         output, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -244,7 +246,9 @@ def view_tests():
 
 
 def everything():
-    return builds() + unit_tests() + xen_tests() + host_tests() + kvm_tests() + view_tests() + xen_arm64_tests()
+    guests = xen_tests() + host_tests() + kvm_tests() + xen_arm64_tests()
+    told = command("what-was-run", f"tests/rig/ran.py {RAN}", needs=tuple(step.name for step in guests))
+    return builds() + unit_tests() + guests + view_tests() + [told]
 
 
 def short():

@@ -8,6 +8,7 @@ import shutil
 import unittest
 
 import chance
+import ran
 from guestcase import BUILD, GUESTS, PATIENCE, impossible_edges, parse_folded
 from xenrig import Kvm, Rig
 
@@ -41,6 +42,11 @@ class KvmCase(unittest.TestCase):
         cls.rig.put_stripped(BUILD / "uniprof")
         cls.rig.put(MONITORS / "monitor")
         cls.there = set()
+
+    @classmethod
+    def tearDownClass(cls):
+        if ran.wanted():
+            ran.note(cls.__name__, cls.rig.run(ran.REPORTS, timeout=PATIENCE * 60).text)
 
     def tearDown(self):
         self.host("for name in uniprof monitor qemu-system-x86_64; do killall -9 $name 2>/dev/null; done; true")

@@ -147,6 +147,8 @@ class Programs(HostCase):
 class Hostile(HostCase):
     """Servers that are no stubs: uniprof ends, in a sentence."""
 
+    made_up = True
+
     def serve(self, what):
         path = self.scratch / "gdb.sock"
         server = socket.socket(socket.AF_UNIX)

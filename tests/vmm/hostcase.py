@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "rig"))
 
 import chance  # noqa: E402
+import ran  # noqa: E402
 from guestcase import SERVICE_USER, impossible_edges, parse_folded, service_rights  # noqa: E402,F401
 
 BUILD = Path(os.environ.get("UNIPROF_BUILD", ROOT / "build")).resolve()
@@ -87,10 +88,19 @@ def guards(pid):
 
 
 class HostCase(unittest.TestCase):
+    made_up = False  # its hosts are: their recordings tell of nothing that was run
+
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.scratch = Path(directory.name)
+        if ran.wanted() and not self.made_up:
+            self.addCleanup(self.note_what_was_run)
+
+    def note_what_was_run(self):
+        reports = subprocess.run(["sh", "-c", ran.REPORTS], cwd=self.scratch, stdout=subprocess.PIPE, check=False, timeout=300,
+                                 env={**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}).stdout
+        ran.note(type(self).__name__, reports.decode("utf-8", "replace"), any_kernel=True)
 
     def start(self, *command, **more):
         """Starts a program that is ended with the test; its output goes to a file."""

@@ -160,6 +160,8 @@ class Front:
 
 
 class ServerCase(QemuCase):
+    made_up = True
+
     def boot_behind(self, front, *options):
         """A QEMU with a monitor of the test's own. Its guest leaves the CPU to others while uniprof waits."""
         self.process = self.start(*self.command("idle-pvh-fp", *options, "-qmp", f"unix:{self.scratch}/own.sock,server=on,wait=off"), preexec_fn=front.listen)

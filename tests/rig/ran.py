@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What was run: hosts and guests of which tests have made recordings.
+
+Where ./check tells a directory for it (UNIPROF_RAN), each class of tests notes there what its recordings
+say of themselves. Then `tests/rig/ran.py DIRECTORY` compares with the table of README.md, in which
+nothing may be missing; --write makes that table.
+"""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+HEAD = "| host | guest | processor |\n|---|---|---|\n"
+TABLE = re.compile(re.escape(HEAD) + r"((?:\|.*\|\n)*)")
+SKIPPED = 77
+
+# For each recording in the directory and in `out`, the object "guest" of its report.
+REPORTS = "for file in *.uniprof out/*.uniprof; do uniprof report --json --rows 0 $file 2>/dev/null | sed -n '/^ \"guest\"/,/^ }/p'; done; true"
+GUEST = re.compile(r'^ "guest": (\{.*?^ \})', re.M | re.S)
+
+
+def wanted():
+    return "UNIPROF_RAN" in os.environ
+
+
+def row(guest, any_kernel):
+    """The table's; `any_kernel`: the host is this machine, whatever Linux it has."""
+    host = re.sub(r"(\d+\.\d+)[^ ,]*( \([^)]*\))?", r"\1", guest["host"])
+    if any_kernel:
+        host = re.sub(r"\bLinux \d+\.\d+", "Linux", host)
+    return f"| {host} | {guest['type']} | {guest['arch']} |\n"
+
+
+def note(name, text, any_kernel=False):
+    """The guests of the reports in a text, for a class of tests."""
+    directory = Path(os.environ["UNIPROF_RAN"])
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = {row(json.loads(guest), any_kernel) for guest in GUEST.findall(text)}
+    with open(directory / f"{name}-{os.getpid()}", "a", encoding="utf-8") as noted:
+        noted.writelines(sorted(rows))
+
+
+def main():
+    directory = Path(sys.argv[1])
+    ran = {line for path in directory.glob("*") for line in path.read_text(encoding="utf-8").splitlines(keepends=True)}
+    text = README.read_text(encoding="utf-8")
+    said = set(TABLE.search(text)[1].splitlines(keepends=True))
+    if "--write" in sys.argv:
+        README.write_text(TABLE.sub(lambda _: HEAD + "".join(sorted(ran)), text), encoding="utf-8")
+        return 0
+    if ran - said:
+        print(f"README.md does not tell that this was run (tests/rig/ran.py {directory} --write):\n{''.join(sorted(ran - said))}")
+        return 1
+    if said - ran:
+        print("README.md tells of what was not run here:", "; ".join(line.strip("| \n") for line in sorted(said - ran)))
+        return SKIPPED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
