@@ -20,6 +20,15 @@ from pathlib import Path
 
 from hostcase import PROGRAMS, RUNNING, UNIPROF, HostCase, chance, state, tracers
 
+JAVASCRIPT = """
+const does = {
+    light(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s },
+    heavy(n) { let s = 0; for (let i = 0; i < 3 * n; i++) s = (s * 31 + i) | 0; return s } };
+function work(name, n) { return does[name](n) }
+const names = ["light", "heavy"]
+for (let i = 0; ; i++) work(names[i & 1], 100000)
+"""
+
 KILLS = int(os.environ.get("UNIPROF_KILLS", "10"))
 
 EXPECTED = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
@@ -119,6 +128,43 @@ class Names(HostCase):
             self.fail(self.uniprof("diff", "--addresses", "before.uniprof", "after.uniprof"))
         self.assertIn("[nameless]", self.uniprof("report", "after.uniprof"))
         self.assertRegex(self.uniprof("report", "--addresses", "after.uniprof"), r"\bnameless\+0x[0-9a-f]+\n")
+
+
+@unittest.skipUnless(shutil.which("node"), "no node on this machine: nothing here makes code while it runs")
+class Made(HostCase):
+    """Code that V8 makes while it runs, whose names it writes for perf(1)."""
+
+    def setUp(self):
+        super().setUp()
+        (self.scratch / "work.js").write_text(JAVASCRIPT)
+        self.process = self.start("node", "--perf-basic-prof", "--no-turbo-inlining", "work.js", cwd=self.scratch)
+        self.map = Path(f"/tmp/perf-{self.process.pid}.map")
+        self.addCleanup(lambda: self.map.unlink(missing_ok=True))
+        self.wait_for(lambda: self.map.exists() and all(f"JS:*{name} " in self.map.read_text() for name in ("light", "heavy")), "it makes no fast code")
+
+    def made(self, *options):
+        self.uniprof("record", "--unwind", "fp", "-F", 400, "-T", 2, "-o", "out.uniprof", *options, f"process:{self.process.pid}")
+        return {tuple(name.split(" ")[0] for name in stack): n for stack, n in self.folded("out.uniprof").items()}
+
+    def test_it_has_the_names_that_are_written_for_perf(self):
+        stacks = self.made()
+        shares = {name: sum(n for stack, n in stacks.items() if stack[-1] == f"JS:*{name}") for name in ("light", "heavy")}
+        self.assertGreater(shares["heavy"], shares["light"])
+        self.assertGreater(shares["light"], 0)
+        self.assertGreater(sum(shares.values()), 0.9 * sum(n for stack, n in stacks.items() if any(name.startswith("JS:") for name in stack)))
+        self.assertEqual({stack[0] for stack in stacks if stack[-1] == "JS:*heavy"}, {"_start"})
+        # The recording carries them.
+        self.map.unlink()
+        self.assertTrue(any("JS:*heavy" in name for stack in self.folded("out.uniprof") for name in stack))
+
+    def test_names_that_somebody_else_may_have_written_are_not_taken(self):
+        if os.getuid():
+            self.skipTest("only root can give a file away")
+        os.chown(self.map, 65534, -1)
+        self.assertFalse([name for stack in self.made() for name in stack if name.startswith("JS:")])
+        self.map.unlink()
+        os.mkfifo(self.map)
+        self.assertFalse([name for stack in self.made() for name in stack if name.startswith("JS:")])
 
 
 class Profiles:

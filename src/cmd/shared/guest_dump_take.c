@@ -278,6 +278,8 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 	struct error *err = session_load_images(target, options, &taken->images);
 
 	if (!err)
+		err = session_load_made_names(target, options, taken->images);
+	if (!err)
 		err = image_locator_new(target, taken->images, &notes, &taken->locator);
 	if (!err)
 		image_locator_keep_addresses(taken->locator);

@@ -228,6 +228,25 @@ struct error *session_load_images(const struct target *target,
 	return NULL;
 }
 
+struct error *session_load_made_names(const struct target *target,
+				      const struct session_options *options, struct images *images)
+{
+	const struct image_spec spec = {.path = target->made_names,
+					.names = true,
+					.names_only = true};
+	struct error *err;
+
+	if (!spec.path)
+		return NULL;
+	err = images_load(images, &spec, NULL);
+	if (err == error_no_memory())
+		return err;
+	if (err && options->verbose)
+		cmd_say("%s", err->text);
+	error_free(err);
+	return NULL;
+}
+
 /* Symbols of the host's kernel and of its modules, at their addresses (proc(5)). */
 #define HOST_SYMBOLS "/proc/kallsyms"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "symbol/names/symbols.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,7 +16,9 @@
 /*
  * The text tables: `nm` with or without -S, System.map and /proc/kallsyms all
  * have lines "ADDRESS [SIZE] TYPE NAME", and further information behind a tab
- * (kallsyms the module, `nm -l` the source line).
+ * (kallsyms the module, `nm -l` the source line). perf's map of code that a
+ * runtime makes (perf-PID.map) has "ADDRESS SIZE NAME", in the order of time:
+ * later functions took the places of earlier ones.
  */
 
 static int hex_digit(char c)
@@ -26,15 +29,15 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads up to 16 digits and the blank behind them; leaves *at alone if that is not there. */
+/* Reads up to 16 digits, behind "0x" or not, and the blank behind them; leaves *at alone if that is not there. */
 static bool take_number(char **at, uint64_t *value)
 {
-	char *p = *at;
+	char *first = *at + (strncmp(*at, "0x", 2) ? 0 : 2), *p = first;
 	uint64_t v = 0;
 
 	for (; hex_digit(*p) >= 0; p++)
 		v = v << 4 | (uint64_t)hex_digit(*p);
-	if (p == *at || p - *at > 16 || *p != ' ')
+	if (p == first || p - first > 16 || *p != ' ')
 		return false;
 	*at = p + 1;
 	*value = v;
@@ -69,45 +72,99 @@ static bool is_end_mark(const char *name)
 	return !strcmp(name, "_etext") || !strcmp(name, "etext") || !strcmp(name, "__etext");
 }
 
-/* One line, without its newline; false if it names no function. */
-static bool parse(char *line, struct symbol_candidate *one)
+/* Ends the name at what is no part of it; false if none is left. */
+static bool take_name(char *text, struct symbol_candidate *one)
 {
-	char type;
+	text[strcspn(text, "\t\r")] = '\0';
+	if (!text[0] || is_mapping_symbol(text))
+		return false;
+	one->name = is_end_mark(text) ? NULL : text;
+	return true;
+}
 
+/* One line, without its newline; false if it names no function. *made: it is one of perf's map. */
+static bool parse(char *line, struct symbol_candidate *one, bool *made)
+{
 	*one = (struct symbol_candidate){0};
+	*made = false;
 	if (!take_number(&line, &one->start))
 		return false;
-	/* A type is one character, a size never is. */
-	if (line[0] && line[1] != ' ' && !take_number(&line, &one->size))
+	/* A type is one character and no digit; a size begins with a digit, or is longer. */
+	if (line[0] && (line[1] != ' ' || isdigit((unsigned char)line[0])) &&
+	    !take_number(&line, &one->size))
 		return false;
-	type = line[0];
-	if (!type || line[1] != ' ' || !is_function(type, one))
-		return false;
-	line += 2;
-	line[strcspn(line, "\t\r")] = '\0';
-	if (!line[0] || is_mapping_symbol(line))
-		return false;
-	one->name = is_end_mark(line) ? NULL : line;
-	return true;
+	if (line[0] && line[1] == ' ')
+		return is_function(line[0], one) && take_name(line + 2, one);
+	*made = one->size > 0;
+	return *made && take_name(line, one);
+}
+
+/* By address; of one address, the last one first. */
+static int by_start(const void *a, const void *b)
+{
+	const struct symbol_candidate *const *x = a, *const *y = b;
+
+	if ((*x)->start != (*y)->start)
+		return (*x)->start < (*y)->start ? -1 : 1;
+	return *x > *y ? -1 : 1;
+}
+
+static bool overlap(const struct symbol_candidate *first, const struct symbol_candidate *second)
+{
+	return second->start - first->start < first->size;
+}
+
+/* Drops what was overwritten: functions that a later one overlaps. */
+static struct error *keep_latest(struct symbol_candidates *list)
+{
+	const struct symbol_candidate **sorted = calloc(list->n + 1, sizeof(*sorted));
+	struct symbol_candidate *kept = calloc(list->n + 1, sizeof(*kept));
+	size_t n = 0;
+
+	if (!sorted || !kept) {
+		free(sorted);
+		free(kept);
+		return error_no_memory();
+	}
+	for (size_t i = 0; i < list->n; i++)
+		sorted[i] = &list->at[i];
+	qsort(sorted, list->n, sizeof(*sorted), by_start);
+	/* Those that are kept are in front, up to n; they overlap nothing before them. */
+	for (size_t i = 0; i < list->n; i++) {
+		while (n && overlap(sorted[n - 1], sorted[i]) && sorted[i] > sorted[n - 1])
+			n--;
+		if (!n || !overlap(sorted[n - 1], sorted[i]))
+			sorted[n++] = sorted[i];
+	}
+	for (size_t i = 0; i < n; i++)
+		kept[i] = *sorted[i];
+	free(sorted);
+	free(list->at);
+	*list = (struct symbol_candidates){.at = kept, .n = n, .room = n};
+	return NULL;
 }
 
 static struct error *parse_all(char *text, size_t len, struct symbol_candidates *list)
 {
 	char *end = text + len;
 	struct error *err = NULL;
+	size_t n_made = 0;
 
 	for (char *line = text; line < end && !err;) {
 		char *newline = memchr(line, '\n', (size_t)(end - line));
 		struct symbol_candidate one;
+		bool made;
 
 		if (!newline)
 			newline = end;
 		*newline = '\0';
-		if (parse(line, &one))
+		if (parse(line, &one, &made)) {
 			err = symbol_candidates_add(list, &one);
+			n_made += made;
+		}
 		line = newline + 1;
 	}
-	return err;
+	return err || 2 * n_made <= list->n ? err : keep_latest(list);
 }
 
 /* True if all addresses are 0, as kallsyms shows them to users without rights. */

@@ -254,6 +254,27 @@ static void sizes_of_nm_S_are_used(void **state)
 	symbols_free(s);
 }
 
+/* perf's map: the last word on an address holds, and what it overlaps is gone. */
+static void of_code_that_was_made_the_latest_counts(void **state)
+{
+	struct symbol found;
+	struct symbols *symbols = table("7f0000001000 100 LazyCompile:*old app.js:1\n"
+					"0x00007f0000002000 0x0000000000000008 int stub(int)\n"
+					"7f0000001080 40 Builtin:two words\n"
+					"7f0000003000 100 moved\n"
+					"7f0000003000 80 LazyCompile:~new /app.js:7:3\n"
+					"7f0000004000 0 nothing\n"
+					"not a line\n");
+
+	assert_int_equal(symbols_count(symbols), 3);
+	check(symbols, 0x7f0000002007, "int stub(int)", 7);
+	check(symbols, 0x7f0000001080, "Builtin:two words", 0);
+	check(symbols, 0x7f0000003010, "LazyCompile:~new /app.js:7:3", 0x10);
+	assert_false(symbols_find(symbols, 0x7f0000001010, &found));
+	assert_false(symbols_find(symbols, 0x7f0000003090, &found));
+	symbols_free(symbols);
+}
+
 static void order_of_lines_does_not_matter(void **state)
 {
 	struct symbols *s = table("2000 T b\n1000 T a\n");
@@ -340,7 +361,7 @@ static void text_without_functions_is_refused(void **state)
 	text_refused("1000 D data\n", "no function symbols");
 	text_refused("\n\n\n", "no function symbols");
 	text_refused("11112222333344445 T too_many_digits\n", "no function symbols");
-	text_refused("1000 T\n1000 T \n1000\n1000 \n1000 10 T\n1000 TT name\n",
+	text_refused("1000 T\n1000 T \n1000\n1000 \n1000 0 T\n1000 TT name\n",
 		     "no function symbols");
 	text_refused("1000 T _etext\n", "no function symbols");
 }
@@ -357,6 +378,7 @@ int main(void)
 		cmocka_unit_test(functions_are_taken_and_nothing_else),
 		cmocka_unit_test(addresses_keep_all_64_bits_and_may_have_32),
 		cmocka_unit_test(sizes_of_nm_S_are_used),
+		cmocka_unit_test(of_code_that_was_made_the_latest_counts),
 		cmocka_unit_test(order_of_lines_does_not_matter),
 		cmocka_unit_test(last_line_needs_no_newline_and_carriage_returns_go),
 		cmocka_unit_test(names_may_have_blanks_and_64_KiB),

@@ -40,6 +40,7 @@ static void process_close(struct target *target)
 	error_free(process->why_stopped);
 	stops_free(&process->stops);
 	process_files_free((struct target_file *)target->files, target->n_files);
+	free((char *)target->made_names);
 	if (process->memory >= 0)
 		close(process->memory);
 	free(process);
@@ -325,9 +326,10 @@ static struct error *attach(struct process *process, pid_t pid)
 		err = host_memory_open(pid, false, &process->memory);
 	if (!err)
 		err = seize_all(&process->stops.threads);
-	return err ? err
-		   : process_files(pid, (struct target_file **)&process->base.files,
-				   &process->base.n_files);
+	if (!err)
+		err = process_files(pid, (struct target_file **)&process->base.files,
+				    &process->base.n_files);
+	return err ? err : process_made_names(pid, (char **)&process->base.made_names);
 }
 
 static struct error *process_open(const char *name, const char *via, struct target **out)

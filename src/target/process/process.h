@@ -22,6 +22,13 @@ const char *process_unikernel(pid_t pid);
 struct error *process_files(pid_t pid, struct target_file **files, size_t *n);
 void process_files_free(struct target_file *files, size_t n);
 
+/*
+ * The names that a process has written of code that it makes, where perf(1) looks for
+ * them: perf-PID.map in its /tmp. Opened ahead under *path, the caller's; NULL: there are none,
+ * or others than its user and root may have written them.
+ */
+struct error *process_made_names(pid_t pid, char **path);
+
 /* Each architecture of the host has a file for these (regs_*.c). */
 
 /* Reads the registers of a thread that is stopped. False if it cannot be read. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/preopen.h"
 #include "target/host/proc.h"
 
 /* Tables of Unikraft's linker script for registrations of its libraries. */
@@ -168,4 +169,54 @@ void process_files_free(struct target_file *files, size_t n)
 	for (size_t i = 0; i < n; i++)
 		free((char *)files[i].path);
 	free(files);
+}
+
+/* The number that it has for itself, in a PID namespace of its own. */
+static pid_t inner_pid(pid_t pid)
+{
+	char text[4096], path[48], *line, *last;
+	int fd, len;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return pid;
+	len = (int)read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[len > 0 ? len : 0] = '\0';
+	line = strstr(text, "\nNSpid:");
+	if (!line)
+		return pid;
+	line[1 + strcspn(line + 1, "\n")] = '\0';
+	last = strrchr(line, '\t');
+	return last ? (pid_t)atoi(last + 1) : pid;
+}
+
+/* Written by the process itself, or by root: others may put files into its /tmp. */
+static bool is_its_own(pid_t pid, int fd)
+{
+	struct stat process, file;
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	return !stat(path, &process) && !fstat(fd, &file) && S_ISREG(file.st_mode) &&
+	       (file.st_uid == process.st_uid || file.st_uid == 0);
+}
+
+struct error *process_made_names(pid_t pid, char **path)
+{
+	int fd;
+
+	if (asprintf(path, "/proc/%d/root/tmp/perf-%d.map", (int)pid, (int)inner_pid(pid)) < 0) {
+		*path = NULL;
+		return error_no_memory();
+	}
+	fd = open(*path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0 && is_its_own(pid, fd))
+		return preopen_adopt(*path, fd);
+	if (fd >= 0)
+		close(fd);
+	free(*path);
+	*path = NULL;
+	return NULL;
 }
