@@ -12,6 +12,7 @@ import random
 import re
 import unittest
 
+import chance
 from guestcase import BUILD, GuestCase
 
 # A tick may be taken several times, as memory turns out to be missing or a stack to be deeper.
@@ -24,6 +25,9 @@ INTERRUPTED_AFTER_US = 10000, 100000, 300000
 
 SAMPLES = int(os.environ.get("HOSTILE_SAMPLES", "5000"))
 LIMIT_KIB = 32 << 10
+
+# Functions of the guest in which stacks with made-up records begin.
+MET = "framed", "hold"
 
 # dom0 has too little memory for what AddressSanitizer keeps by default.
 SANITIZER = ("export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1:exitcode=99 "
@@ -44,13 +48,15 @@ class Records(GuestCase):
 
     def record(self, guest):
         self.create(guest, cmdline="slice=50 seconds=100000")
-        # Two rounds of all hostilities.
-        self.uniprof(f"record -F 500 -T 1.7 --always-pause -o h.uniprof {guest}")
-        report = self.uniprof("report -n 0 --state=all h.uniprof")
-        ticks = int(re.search(r"^samples +(\d+) ticks", report, re.M).group(1))
-        self.assertGreater(ticks, 50)
-        for function in "framed", "hold":
-            self.assertIn(function, report)
+        # Two rounds of all hostilities, and more until each was met: many deadlines are missed.
+        for attempt in range(chance.TAKES):
+            self.uniprof(f"record -F 500 -T {1.7 * chance.longer(attempt)} --always-pause -o h.uniprof {guest}")
+            report = self.uniprof("report -n 0 --state=all h.uniprof")
+            ticks = int(re.search(r"^samples +(\d+) ticks", report, re.M).group(1))
+            self.assertGreater(ticks, 50)
+            if all(function in report for function in MET):
+                return
+        self.fail(report)
 
     def test_whatever_a_pv_guest_holds_is_recorded_and_it_runs_on(self):
         self.record("hostile-pv-fp")
