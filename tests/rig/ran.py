@@ -3,8 +3,8 @@
 """What was run: hosts and guests of which tests have made recordings.
 
 Where ./check tells a directory for it (UNIPROF_RAN), each class of tests notes there what its recordings
-say of themselves. Then `tests/rig/ran.py DIRECTORY` compares with the table of README.md: what that tells of must have run. What it does
-not tell of yet is said; --write makes the table.
+say of themselves. Then `tests/rig/ran.py DIRECTORY` compares with the table of docs/guests.md: what that
+tells of must have run. What it does not tell of yet is said; --write makes the table.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+PAPER = ROOT / "docs" / "guests.md"
 HEAD = "| host | guest | processor |\n|---|---|---|\n"
 TABLE = re.compile(re.escape(HEAD) + r"((?:\|.*\|\n)*)")
 SKIPPED = 77
@@ -48,16 +48,16 @@ def note(name, text, any_kernel=False):
 def main():
     directory = Path(sys.argv[1])
     ran = {line for path in directory.glob("*") for line in path.read_text(encoding="utf-8").splitlines(keepends=True)}
-    text = README.read_text(encoding="utf-8")
+    text = PAPER.read_text(encoding="utf-8")
     said = set(TABLE.search(text)[1].splitlines(keepends=True))
     if "--write" in sys.argv:
-        README.write_text(TABLE.sub(lambda _: HEAD + "".join(sorted(ran)), text), encoding="utf-8")
+        PAPER.write_text(TABLE.sub(lambda _: HEAD + "".join(sorted(ran)), text), encoding="utf-8")
         return 0
     if said - ran:
-        print("README.md tells of what was not run:", "; ".join(line.strip("| \n") for line in sorted(said - ran)))
+        print("docs/guests.md tells of what was not run:", "; ".join(line.strip("| \n") for line in sorted(said - ran)))
         return 1
     if ran - said:
-        print(f"README.md does not tell of what was run (tests/rig/ran.py {directory} --write):",
+        print(f"docs/guests.md does not tell of what was run (tests/rig/ran.py {directory} --write):",
               "; ".join(line.strip("| \n") for line in sorted(ran - said)))
         return SKIPPED
     return 0

@@ -278,8 +278,6 @@ static struct error *prepare(struct guest_dump_taken *taken, struct target *targ
 	struct error *err = session_load_images(target, options, &taken->images);
 
 	if (!err)
-		err = session_load_made_names(target, options, taken->images);
-	if (!err)
 		err = image_locator_new(target, taken->images, &notes, &taken->locator);
 	if (!err)
 		image_locator_keep_addresses(taken->locator);
@@ -535,6 +533,9 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 		err = take_threads(taken, target, wanted->mappings);
 	if (!err)
 		err = image_locator_end(taken->locator);
+	/* For names alone: code that is entered in its middle would be followed from its start. */
+	if (!err)
+		err = session_load_made_names(target, options, taken->images);
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 

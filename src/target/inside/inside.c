@@ -365,6 +365,20 @@ static void take_ring(void *ctx, const void *head, uint64_t at, uint64_t left)
 		inside->rings++;
 }
 
+static struct error *no_ring(bool found, bool whole)
+{
+	if (found)
+		return error_new(ERR_GUEST,
+				 "the guest's sampler does not tick: the guest is paused, or its "
+				 "timer does not call uniprof_inside_tick");
+	if (whole)
+		return error_new(ERR_GUEST, "there is no sampler in the guest: it has to be linked "
+					    "with libuniprof-inside and to call "
+					    "uniprof_inside_init");
+	return error_new(ERR_GUEST, "no sampler was found in the pages of the guest that are "
+				    "searched, which are not all that it has");
+}
+
 static struct error *find_rings(struct inside *inside, const volatile sig_atomic_t *stop)
 {
 	const struct inside_memory *memory = &inside->memory;
@@ -387,15 +401,7 @@ static struct error *find_rings(struct inside *inside, const volatile sig_atomic
 	choose(inside, advanced);
 	if (inside->rings)
 		return memory->locate ? memory->locate(memory->ctx, &inside->ring[0]) : NULL;
-	return found   ? error_new(ERR_GUEST,
-				   "the guest's sampler does not tick: the guest is "
-				     "paused, or its timer does not call uniprof_inside_tick")
-	       : whole ? error_new(ERR_GUEST,
-				   "there is no sampler in the guest: it has to be linked with "
-				   "libuniprof-inside and to call uniprof_inside_init")
-		       : error_new(ERR_GUEST,
-				   "no sampler was found in the pages of the guest that are "
-				   "searched, which are not all that it has");
+	return no_ring(found, whole);
 }
 
 /* Switches all on, in time for the first sample. */
