@@ -85,17 +85,12 @@ class GuestCase(unittest.TestCase):
         cls.busy_guest = None
 
     @classmethod
-    def note_what_was_run(cls, there="true"):
-        if ran.wanted():
-            ran.note(cls.__name__, cls.rig.run(f"if {there}; then {ran.REPORTS}; fi", timeout=PATIENCE * 60).text)
-
-    @classmethod
     def tearDownClass(cls):
-        cls.note_what_was_run()
+        ran.note_rig(cls.__name__, cls.rig)
 
     def tearDown(self):
         # Only that directory goes with each test.
-        self.note_what_was_run("[ -e out ]")
+        ran.note_rig(type(self).__name__, self.rig, "[ -e out ]")
         kept = self.busy_guest if self.has_busy else None
         status, _ = self.dom0(f"gone=$(xl list | awk -v kept={kept or ''} -v lasting={self.lasting} 'NR > 1 && $2 != 0 && $1 != lasting {{"
                               " if ($1 == kept && $5 !~ /[psc]/) there = 1; else print $2 } END { exit !there }'); missing=$?;"

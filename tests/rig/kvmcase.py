@@ -45,8 +45,7 @@ class KvmCase(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        if ran.wanted():
-            ran.note(cls.__name__, cls.rig.run(ran.REPORTS, timeout=PATIENCE * 60).text)
+        ran.note_rig(cls.__name__, cls.rig)
 
     def tearDown(self):
         self.host("for name in uniprof monitor qemu-system-x86_64; do killall -9 $name 2>/dev/null; done; true")
