@@ -16,10 +16,6 @@
 /* User and group that own nothing (Debian's base-passwd, the kernel's overflowuid). */
 #define NOBODY 65534
 
-/* Stack that our deepest calls stay within; the smallest page. */
-#define STACK_BYTES (256 * 1024)
-#define PAGE_BYTES  4096
-
 /* The build says so: sanitizers need rights and system calls that are given up otherwise. */
 #ifdef UNIPROF_KEEP_RIGHTS
 #define KEEP_RIGHTS true
@@ -95,18 +91,15 @@ static void allow_priority(void)
 	setrlimit(RLIMIT_MEMLOCK, &memory);
 }
 
-/* Grows the stack to what the deepest calls need. */
-static void __attribute__((noinline)) touch_stack(void)
-{
-	volatile char room[STACK_BYTES];
-
-	for (size_t i = 0; i < sizeof(room); i += PAGE_BYTES)
-		room[sizeof(room) - 1 - i] = 0;
-}
-
 bool privilege_lock_memory(void)
 {
-	touch_stack();
+	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return false;
+	if (limit.rlim_cur != RLIM_INFINITY && setrlimit(RLIMIT_MEMLOCK, &none))
+		return false;
 	return mlockall(MCL_CURRENT) == 0;
 }
 

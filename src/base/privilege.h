@@ -46,10 +46,10 @@ bool privilege_is_special(void);
 void privilege_drop(enum seccomp_role role, struct privilege *got);
 
 /*
- * Locks the memory that is mapped now (mlockall(2)), stack for our deepest
- * calls included: beyond RLIMIT_MEMLOCK, which counts once the rights are given
- * up, a locked stack does not grow, and the process dies of SIGSEGV. False with
- * errno: nothing is locked.
+ * Locks the memory that is mapped now (mlockall(2)), if RLIMIT_MEMLOCK can be
+ * lifted: the stack is locked, too, and a locked stack that has to grow beyond
+ * the limit, which counts once the rights are given up, is a SIGSEGV. False
+ * with errno: nothing is locked.
  */
 bool privilege_lock_memory(void);
 
