@@ -28,6 +28,10 @@ SKIPPED = 77
 REPORTS = ("for file in *.uniprof out/*.uniprof; do [ ! -e $file ] || [ $(stat -c %s $file) -gt 1000000 ] ||"
            " uniprof report --json --rows 0 $file 2>/dev/null | sed -n '/^ \"guest\"/,/^ }/p'; done; true")
 SECONDS = 300
+
+# The target of recordings of several guests.
+TOGETHER = "several"
+
 GUEST = re.compile(r'^ "guest": (\{.*?^ \})', re.M | re.S)
 
 
@@ -37,7 +41,8 @@ def wanted():
 
 def row(guest, any_kernel):
     """The table's; `any_kernel`: the host is this machine, whatever Linux it has."""
-    host = re.sub(r"(\d+\.\d+)[^ ,]*( \([^)]*\))?", r"\1", guest["host"])
+    host = re.sub(r", [\d.]+ ticks a second| at \S+:\S+| \(.*\)$", "", guest["host"])
+    host = re.sub(r"(\d+\.\d+)[^ ,]*", r"\1", host)
     if any_kernel:
         host = re.sub(r"\bLinux \d+\.\d+", "Linux", host)
     return f"| {host} | {guest['type']} | {guest['arch']} |\n"
@@ -47,7 +52,8 @@ def note(name, text, any_kernel=False):
     """The guests of the reports in a text, for a class of tests."""
     directory = Path(os.environ["UNIPROF_RAN"])
     directory.mkdir(parents=True, exist_ok=True)
-    rows = {row(json.loads(guest), any_kernel) for guest in GUEST.findall(text)}
+    guests = [json.loads(guest) for guest in GUEST.findall(text)]
+    rows = {row(guest, any_kernel) for guest in guests if guest["target"] != TOGETHER}
     with open(directory / f"{name}-{os.getpid()}", "a", encoding="utf-8") as noted:
         noted.writelines(sorted(rows))
 
