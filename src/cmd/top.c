@@ -484,7 +484,7 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	if (!err)
 		err = session_load_images(top->target, session, &top->images);
 	if (!err)
-		err = session_load_made_names(top->target, session, top->images);
+		err = session_load_jit_names(top->target, session, top->images);
 	if (!err && !session->no_python)
 		err = stand_ins_new(&top->stand_ins);
 	if (!err)

@@ -247,10 +247,10 @@ struct target {
 	const struct target_file *files;
 	size_t n_files;
 	/*
-	 * Set by open: the file in which the guest's runtime notes names of code that it makes, for
-	 * symbols_load; more come while it runs. NULL: none.
+	 * Set by open: the file to which a JIT compiler in the guest writes names of its code, for
+	 * symbols_load; it grows while the guest runs. NULL: none.
 	 */
-	const char *made_names;
+	const char *jit_names;
 	/*
 	 * Set by whoever wants it: shown every frame, page tables included,
 	 * that read() and snapshot() looked at, while the guest runs.

@@ -130,9 +130,9 @@ class Names(HostCase):
         self.assertRegex(self.uniprof("report", "--addresses", "after.uniprof"), r"\bnameless\+0x[0-9a-f]+\n")
 
 
-@unittest.skipUnless(shutil.which("node"), "no node on this machine: nothing here makes code while it runs")
-class Made(HostCase):
-    """Code that V8 makes while it runs, whose names it writes for perf(1)."""
+@unittest.skipUnless(shutil.which("node"), "no node on this machine: nothing here has a JIT compiler")
+class Jit(HostCase):
+    """JIT-compiled code of V8, which writes its names for perf(1)."""
 
     def setUp(self):
         super().setUp()
@@ -140,14 +140,14 @@ class Made(HostCase):
         self.process = self.start("node", "--perf-basic-prof", "--no-turbo-inlining", "work.js", cwd=self.scratch)
         self.map = Path(f"/tmp/perf-{self.process.pid}.map")
         self.addCleanup(lambda: self.map.unlink(missing_ok=True))
-        self.wait_for(lambda: self.map.exists() and all(f"JS:*{name} " in self.map.read_text() for name in ("light", "heavy")), "it makes no fast code")
+        self.wait_for(lambda: self.map.exists() and all(f"JS:*{name} " in self.map.read_text() for name in ("light", "heavy")), "it compiles nothing")
 
-    def made(self, *options):
+    def recorded(self, *options):
         self.uniprof("record", "--unwind", "fp", "-F", 400, "-T", 2, "-o", "out.uniprof", *options, f"process:{self.process.pid}")
         return {tuple(name.split(" ")[0] for name in stack): n for stack, n in self.folded("out.uniprof").items()}
 
     def test_it_has_the_names_that_are_written_for_perf(self):
-        stacks = self.made()
+        stacks = self.recorded()
         shares = {name: sum(n for stack, n in stacks.items() if stack[-1] == f"JS:*{name}") for name in ("light", "heavy")}
         self.assertGreater(shares["heavy"], shares["light"])
         self.assertGreater(shares["light"], 0)
@@ -161,10 +161,10 @@ class Made(HostCase):
         if os.getuid():
             self.skipTest("only root can give a file away")
         os.chown(self.map, 65534, -1)
-        self.assertFalse([name for stack in self.made() for name in stack if name.startswith("JS:")])
+        self.assertFalse([name for stack in self.recorded() for name in stack if name.startswith("JS:")])
         self.map.unlink()
         os.mkfifo(self.map)
-        self.assertFalse([name for stack in self.made() for name in stack if name.startswith("JS:")])
+        self.assertFalse([name for stack in self.recorded() for name in stack if name.startswith("JS:")])
 
 
 class Profiles:

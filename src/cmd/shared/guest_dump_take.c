@@ -533,9 +533,9 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 		err = take_threads(taken, target, wanted->mappings);
 	if (!err)
 		err = image_locator_end(taken->locator);
-	/* For names alone: code that is entered in its middle would be followed from its start. */
+	/* Not before stacks are unwound: V8 enters functions in their middle, and the unwinder would follow them from their start. */
 	if (!err)
-		err = session_load_made_names(target, options, taken->images);
+		err = session_load_jit_names(target, options, taken->images);
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 

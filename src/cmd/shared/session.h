@@ -103,11 +103,11 @@ struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images);
 
 /*
- * Loads the names of code that the guest's runtime has made so far (target.h),
- * after the other images. Nothing, if there are none.
+ * Loads the names of JIT-compiled code (target->jit_names) that there are by
+ * now, after the other images.
  */
-struct error *session_load_made_names(const struct target *target,
-				      const struct session_options *options, struct images *images);
+struct error *session_load_jit_names(const struct target *target,
+				     const struct session_options *options, struct images *images);
 
 /* For image_locator_new: tells warnings, and everything if verbose. ctx is a session_options. */
 void session_note(void *ctx, bool warning, const char *text);

@@ -228,10 +228,10 @@ struct error *session_load_images(const struct target *target,
 	return NULL;
 }
 
-struct error *session_load_made_names(const struct target *target,
-				      const struct session_options *options, struct images *images)
+struct error *session_load_jit_names(const struct target *target,
+				     const struct session_options *options, struct images *images)
 {
-	const struct image_spec spec = {.path = target->made_names,
+	const struct image_spec spec = {.path = target->jit_names,
 					.names = true,
 					.names_only = true};
 	struct error *err;

@@ -16,9 +16,9 @@
 /*
  * The text tables: `nm` with or without -S, System.map and /proc/kallsyms all
  * have lines "ADDRESS [SIZE] TYPE NAME", and further information behind a tab
- * (kallsyms the module, `nm -l` the source line). perf's map of code that a
- * runtime makes (perf-PID.map) has "ADDRESS SIZE NAME", in the order of time:
- * later functions took the places of earlier ones.
+ * (kallsyms the module, `nm -l` the source line). perf's map of
+ * code of a JIT compiler (perf-PID.map) has "ADDRESS SIZE NAME", in the order of
+ * time: later functions overwrote earlier ones.
  */
 
 static int hex_digit(char c)
@@ -82,11 +82,11 @@ static bool take_name(char *text, struct symbol_candidate *one)
 	return true;
 }
 
-/* One line, without its newline; false if it names no function. *made: it is one of perf's map. */
-static bool parse(char *line, struct symbol_candidate *one, bool *made)
+/* One line, without its newline; false if it names no function. *jit: it is one of perf-PID.map. */
+static bool parse(char *line, struct symbol_candidate *one, bool *jit)
 {
 	*one = (struct symbol_candidate){0};
-	*made = false;
+	*jit = false;
 	if (!take_number(&line, &one->start))
 		return false;
 	/* A type is one character and no digit; a size begins with a digit, or is longer. */
@@ -95,8 +95,8 @@ static bool parse(char *line, struct symbol_candidate *one, bool *made)
 		return false;
 	if (line[0] && line[1] == ' ')
 		return is_function(line[0], one) && take_name(line + 2, one);
-	*made = one->size > 0;
-	return *made && take_name(line, one);
+	*jit = one->size > 0;
+	return *jit && take_name(line, one);
 }
 
 /* By address; of one address, the last one first. */
@@ -148,23 +148,23 @@ static struct error *parse_all(char *text, size_t len, struct symbol_candidates 
 {
 	char *end = text + len;
 	struct error *err = NULL;
-	size_t n_made = 0;
+	size_t n_jit = 0;
 
 	for (char *line = text; line < end && !err;) {
 		char *newline = memchr(line, '\n', (size_t)(end - line));
 		struct symbol_candidate one;
-		bool made;
+		bool jit;
 
 		if (!newline)
 			newline = end;
 		*newline = '\0';
-		if (parse(line, &one, &made)) {
+		if (parse(line, &one, &jit)) {
 			err = symbol_candidates_add(list, &one);
-			n_made += made;
+			n_jit += jit;
 		}
 		line = newline + 1;
 	}
-	return err || 2 * n_made <= list->n ? err : keep_latest(list);
+	return err || 2 * n_jit <= list->n ? err : keep_latest(list);
 }
 
 /* True if all addresses are 0, as kallsyms shows them to users without rights. */

@@ -254,8 +254,8 @@ static void sizes_of_nm_S_are_used(void **state)
 	symbols_free(s);
 }
 
-/* perf's map: the last word on an address holds, and what it overlaps is gone. */
-static void of_code_that_was_made_the_latest_counts(void **state)
+/* perf-PID.map: a function hides those before that it overlaps. */
+static void of_jit_compiled_functions_the_latest_counts(void **state)
 {
 	struct symbol found;
 	struct symbols *symbols = table("7f0000001000 100 LazyCompile:*old app.js:1\n"
@@ -378,7 +378,7 @@ int main(void)
 		cmocka_unit_test(functions_are_taken_and_nothing_else),
 		cmocka_unit_test(addresses_keep_all_64_bits_and_may_have_32),
 		cmocka_unit_test(sizes_of_nm_S_are_used),
-		cmocka_unit_test(of_code_that_was_made_the_latest_counts),
+		cmocka_unit_test(of_jit_compiled_functions_the_latest_counts),
 		cmocka_unit_test(order_of_lines_does_not_matter),
 		cmocka_unit_test(last_line_needs_no_newline_and_carriage_returns_go),
 		cmocka_unit_test(names_may_have_blanks_and_64_KiB),

@@ -40,7 +40,7 @@ static void process_close(struct target *target)
 	error_free(process->why_stopped);
 	stops_free(&process->stops);
 	process_files_free((struct target_file *)target->files, target->n_files);
-	free((char *)target->made_names);
+	free((char *)target->jit_names);
 	if (process->memory >= 0)
 		close(process->memory);
 	free(process);
@@ -329,7 +329,7 @@ static struct error *attach(struct process *process, pid_t pid)
 	if (!err)
 		err = process_files(pid, (struct target_file **)&process->base.files,
 				    &process->base.n_files);
-	return err ? err : process_made_names(pid, (char **)&process->base.made_names);
+	return err ? err : process_jit_names(pid, (char **)&process->base.jit_names);
 }
 
 static struct error *process_open(const char *name, const char *via, struct target **out)

@@ -23,11 +23,11 @@ struct error *process_files(pid_t pid, struct target_file **files, size_t *n);
 void process_files_free(struct target_file *files, size_t n);
 
 /*
- * The names that a process has written of code that it makes, where perf(1) looks for
- * them: perf-PID.map in its /tmp. Opened ahead under *path, the caller's; NULL: there are none,
- * or others than its user and root may have written them.
+ * Finds the names of JIT-compiled code where perf(1) does: perf-PID.map in the /tmp of the
+ * process. *path is the caller's, and opened ahead (base/preopen.h); NULL: there is no such
+ * file, or neither the user of the process nor root owns it.
  */
-struct error *process_made_names(pid_t pid, char **path);
+struct error *process_jit_names(pid_t pid, char **path);
 
 /* Each architecture of the host has a file for these (regs_*.c). */
 

@@ -203,7 +203,7 @@ static bool is_its_own(pid_t pid, int fd)
 	       (file.st_uid == process.st_uid || file.st_uid == 0);
 }
 
-struct error *process_made_names(pid_t pid, char **path)
+struct error *process_jit_names(pid_t pid, char **path)
 {
 	int fd;
 
