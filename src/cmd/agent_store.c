@@ -40,6 +40,8 @@
 #define DISCOVER_MOST_NS (60 * NS_PER_S)
 #define DISCOVER_SHARE	 500 /* one in so many parts of a CPU is what looking for guests may take */
 #define DISCOVER_LONG_NS (20 * NS_PER_S)
+/* A domain that is being made, or that goes, has no name for a moment. */
+#define WHEN_FOUND_AGAIN UINT64_MAX
 
 pid_t agent_start_process(int output)
 {
@@ -348,6 +350,9 @@ static struct error *add_guest(struct agent *agent, const struct found *found)
 	struct guest guest = {.found = *found, .listed = true, .from = -1, .segment = -1};
 	struct error *err;
 
+	if (!*found->name)
+		guest.retry_ns = WHEN_FOUND_AGAIN;
+
 	if (agent->n == GUESTS_MAX)
 		return NULL;
 	name_directory(agent, &guest);
@@ -407,6 +412,8 @@ static struct error *take_new(struct agent *agent, const struct found *found)
 	/* One that is going may have lost its name already. */
 	if (*found->name && strcmp(guest->found.name, found->name) != 0)
 		rename_guest(agent, guest, found);
+	else if (guest->retry_ns == WHEN_FOUND_AGAIN)
+		guest->retry_ns = 0;
 	return NULL;
 }
 

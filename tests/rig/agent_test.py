@@ -46,6 +46,9 @@ def guests_of(status):
 class Resident(GuestCase):
     rig_options = {"cpus": 2}
 
+    def directory(self):
+        return self.dom0("pwd")[1].strip()
+
     def status(self):
         """What the agent tells of its guests, by their ids."""
         _, text = self.dom0("uniprof agent --status --json --store store")
@@ -67,7 +70,7 @@ class Resident(GuestCase):
 
         def is_sampled():
             guest = self.status().get(domid)
-            return guest and guest["state"] == "sampled" and guest["ticks"] >= ticks
+            return guest and guest["name"] == name and guest["state"] == "sampled" and guest["ticks"] >= ticks
 
         self.wait(f"{name} is not sampled", is_sampled)
         return domid
@@ -86,13 +89,15 @@ class Resident(GuestCase):
     # What happens
 
     def visit(self, number):
-        """A guest comes, is paused and let go on, and is destroyed while it is sampled."""
+        """A guest comes, is paused and let go on, gets another name, and is destroyed while it is sampled."""
         kind = ("app1-pv-fp", "app1-pvh-fp")[number % 2]
         self.create(kind, "scale=100000 seconds=100000", name="visitor")
         self.wait_sampled("visitor", 1)
         self.dom0("xl pause visitor; sleep 1; xl unpause visitor")
         self.runs_on("visitor")
-        self.assertEqual(self.dom0("xl destroy visitor")[0], 0)
+        self.dom0("xl rename visitor moved")
+        self.wait_sampled("moved", 1)
+        self.assertEqual(self.dom0("xl destroy moved")[0], 0)
 
     def end_by(self, signal):
         """Sends the agent a signal once it has samples of the guest that stays; returns how many ticks of this life it knew of."""
@@ -143,8 +148,8 @@ class Resident(GuestCase):
 
     def test_nothing_but_a_second_is_lost_and_nothing_is_left_behind(self):
         self.create("app1-pvh-fp", "scale=1000000 seconds=1000000", name="stays")
-        # It ends, and begins again, several times a minute.
-        self.create("ends-pvh-fp", "seconds=15", name="reboots", on_poweroff="restart")
+        # It ends, and begins again, several times a minute. xl looks for the kernel from the root directory then.
+        self.create("ends-pvh-fp", "seconds=15", name="reboots", on_poweroff="restart", kernel=f"{self.directory()}/ends-pvh-fp.elf")
         life = self.begin_linux() if MINUTES else None
         self.before, self.descriptors_seen, self.visits = 0, [], 0
         for _ in range(DEATHS):
@@ -153,11 +158,17 @@ class Resident(GuestCase):
         self.live()
         done = self.end_linux(life) if life else []
         self.end()
-        print(f"{self.visits} visits; Linux: {done}; ticks: { {guest: self.kept(guest) for guest in ('stays', 'visitor', 'reboots')} }")
+        ticks = {guest: self.kept(guest) for guest in ("stays", "visitor", "moved", "reboots")}
+        print(f"{self.visits} visits; Linux: {done}; ticks: {ticks}; {self.dom0('ls -l store/*')[1]}")
+        self.assertGreater(ticks["moved"], 0)
 
     def end(self):
         """The agent ends, and holds nothing any more; nor did it hold more and more."""
         self.dom0("xl destroy reboots")
+        lives = set(re.findall(r"sampling (\S+) into reboots", self.dom0("cat agent.log")[1]))
+        self.assertGreater(len(lives), 2 * DEATHS, "a guest that reboots is not followed")
+        _, nameless = self.dom0("ls -d store/xen-* 2>/dev/null")
+        self.assertEqual(nameless, "", "guests are sampled before they have a name")
         sampled = self.end_by("TERM")
         status, text = self.dom0(f"i=0; while kill -0 {self.agent}; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; usleep 100000; done 2>/dev/null")
         self.assertEqual(status, 0, f"it does not end: {text}")
