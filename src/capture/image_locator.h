@@ -13,7 +13,7 @@
 #include <signal.h>
 
 #include "symbol/images/images.h"
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 #include "target/target.h"
 #include "threads/threads.h"
 
@@ -88,7 +88,7 @@ struct error *image_locator_end(struct image_locator *locator);
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
- * (symbol/kernel/memory.h), once a vCPU is seen to execute one, and those of
+ * (symbol/kernel/kernel.h), once a vCPU is seen to execute one, and those of
  * its modules; of modules that are loaded later, once a vCPU executes them. The
  * user's files come first where they cover the same code. With `with_threads`
  * also finds where its threads are.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/image_locator.h"
 
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 /* A guest that boots may not have its kernel in place yet. */
 #define TRIES_MAX 8

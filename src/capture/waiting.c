@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/preopen.h"
 #include "symbol/images/placement.h"
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 /* A thread that has run while its stack was read is read again so often. */
 #define TRIES 4

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/kernel/memory.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 /* A thread that is switched, a link that is changed: read so often until it stands still. */
 #define READ_TRIES 8

@@ -4,7 +4,7 @@
 
 /* State of threads_linux: found once in a kernel, it leads through its lists again and again. */
 
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 #include "threads/threads.h"
 
 /* All members of task_struct lie in so many bytes. */

@@ -11,7 +11,7 @@
 #include "cmd/shared/session.h"
 #include "symbol/images/file.h"
 #include "symbol/images/images.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 
 #define DEFAULT_RATE_HZ 101.0
 

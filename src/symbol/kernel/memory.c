@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 #include <elf.h>
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "symbol/images/code.h"
-#include "symbol/kernel/tables.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/preopen.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 
 /*
