@@ -11,7 +11,7 @@
 #include "arch/arm/arm.h"
 #include "base/array.h"
 #include "base/preopen.h"
-#include "symbol/names/stand_ins.h"
+#include "symbol/names/symbolizer.h"
 
 /* Most code of one part that is shown, bytes. */
 #define CODE_SHOWN_MAX (1u << 20)

@@ -209,7 +209,7 @@ void interpreter_tell(const struct interpreter *interpreter, struct sampler_resu
 /*
  * The host's side of vCPUs, of a target that sees it: puts one frame for the vCPU, and one for where its
  * thread was, around the frames that it had there. Functions of the host are told by their names
- * (stand_ins.h), for their addresses may be the guest's, too.
+ * (symbolizer.h), for their addresses may be the guest's, too.
  */
 struct host_view;
 

@@ -421,7 +421,7 @@ struct error *runtime_merge(struct runtime *runtime, const struct guest_memory *
 #define DYNAMIC_ENTRIES 256u
 #define CHAIN_MAX	4096u
 
-struct mapped_file {
+struct file_view {
 	const struct guest_memory *memory;
 	uint64_t slide;
 	uint64_t hash, symbols, texts, texts_size; /* addresses in the process; 0: none */
@@ -450,12 +450,12 @@ static bool find_head(const struct guest_memory *memory, uint64_t code, uint64_t
 }
 
 /* Addresses of a dynamic section are the process's own once the linker has been there, the file's before. */
-static uint64_t placed(const struct mapped_file *file, uint64_t va)
+static uint64_t placed(const struct file_view *file, uint64_t va)
 {
 	return va < file->slide ? va + file->slide : va;
 }
 
-static bool read_dynamic(struct mapped_file *file, uint64_t va)
+static bool read_dynamic(struct file_view *file, uint64_t va)
 {
 	for (unsigned i = 0; i < DYNAMIC_ENTRIES; i++) {
 		Elf64_Dyn entry;
@@ -476,7 +476,7 @@ static bool read_dynamic(struct mapped_file *file, uint64_t va)
 	return file->hash && file->symbols && file->texts;
 }
 
-static bool open_file(struct mapped_file *file, uint64_t code)
+static bool open_file(struct file_view *file, uint64_t code)
 {
 	uint64_t head_va, dynamic = 0;
 	bool placed_at = false;
@@ -516,7 +516,7 @@ static uint32_t hash_of(const char *name)
 	return hash;
 }
 
-static bool is_called(const struct mapped_file *file, const Elf64_Sym *symbol, const char *name)
+static bool is_called(const struct file_view *file, const Elf64_Sym *symbol, const char *name)
 {
 	char text[64];
 	const size_t len = strlen(name) + 1;
@@ -527,7 +527,7 @@ static bool is_called(const struct mapped_file *file, const Elf64_Sym *symbol, c
 }
 
 /* A bucket's chain holds the hashes of its symbols; the last one's lowest bit is set. */
-static void find_symbol(const struct mapped_file *file, const char *name, struct mapped_symbol *out)
+static void find_symbol(const struct file_view *file, const char *name, struct mapped_symbol *out)
 {
 	const uint64_t buckets = file->hash + 16 + UINT64_C(8) * file->bloom_words;
 	const uint64_t chains = buckets + UINT64_C(4) * file->buckets;
@@ -561,7 +561,7 @@ static void find_symbol(const struct mapped_file *file, const char *name, struct
 bool mapped_symbols(const struct guest_memory *memory, uint64_t code, const char *const *names,
 		    struct mapped_symbol *out, size_t n)
 {
-	struct mapped_file file = {.memory = memory};
+	struct file_view file = {.memory = memory};
 
 	if (!open_file(&file, code))
 		return false;
