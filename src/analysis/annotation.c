@@ -186,7 +186,7 @@ static int by_va(const void *left, const void *right)
 {
 	const struct code_hit *a = left, *b = right;
 
-	return (a->va > b->va) - (a->va < b->va);
+	return COMPARE(a->va, b->va);
 }
 
 /* Instructions begin where the function does, not where a range that was asked for does. */
@@ -229,7 +229,7 @@ static int by_address(const void *left, const void *right)
 {
 	const struct code_row *a = left, *b = right;
 
-	return (a->line.va > b->line.va) - (a->line.va < b->line.va);
+	return COMPARE(a->line.va, b->line.va);
 }
 
 /* The row whose bytes hold the address; of rows without code, the one with it. */
@@ -375,9 +375,7 @@ static int by_self(const void *left, const void *right)
 {
 	const struct code_part *a = left, *b = right;
 
-	if (a->self.weight_ns != b->self.weight_ns)
-		return a->self.weight_ns < b->self.weight_ns ? 1 : -1;
-	return (a->start > b->start) - (a->start < b->start);
+	return COMPARE(b->self.weight_ns, a->self.weight_ns) ?: COMPARE(a->start, b->start);
 }
 
 static struct error *sort_parts(struct builder *b)

@@ -232,7 +232,7 @@ static int by_value(const void *left, const void *right)
 {
 	const uint64_t *a = left, *b = right;
 
-	return (*a > *b) - (*a < *b);
+	return COMPARE(*a, *b);
 }
 
 /* Where sampled instructions begin, sorted; returns how many. */

@@ -229,7 +229,7 @@ static int by_start(const void *left, const void *right)
 {
 	const struct image_range *a = left, *b = right;
 
-	return (a->start > b->start) - (a->start < b->start);
+	return COMPARE(a->start, b->start);
 }
 
 /* Images of the same file name are one. */

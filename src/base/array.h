@@ -3,8 +3,8 @@
 #define UNIPROF_BASE_ARRAY_H
 
 /*
- * Large arrays; and arrays that grow: a pointer to the elements, and how many there is room for; both
- * start as 0.
+ * Large arrays; arrays that grow: a pointer to the elements, and how many there is room for; both
+ * start as 0; and the order of their elements.
  */
 
 #include <malloc.h>
@@ -15,6 +15,9 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+
+/* -1, 0 or 1, for qsort(); several keys are put together by `?:`. */
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 #define ARRAY_LARGE ((size_t)4 << 20)
 

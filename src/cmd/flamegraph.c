@@ -212,9 +212,7 @@ static int by_lane(const void *left, const void *right)
 {
 	const struct time_bucket_row *a = left, *b = right;
 
-	if (a->vcpu != b->vcpu)
-		return a->vcpu < b->vcpu ? -1 : 1;
-	return a->state - b->state;
+	return COMPARE(a->vcpu, b->vcpu) ?: a->state - b->state;
 }
 
 /* Where a lane has only other states, and so a gap, the node says which lane. */

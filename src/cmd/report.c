@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/option.h"
 
@@ -292,9 +293,7 @@ static int by_weight(const void *left, const void *right, void *ctx)
 	const struct tree_node *a = &nodes[*(const uint32_t *)left];
 	const struct tree_node *b = &nodes[*(const uint32_t *)right];
 
-	if (a->total.weight_ns != b->total.weight_ns)
-		return a->total.weight_ns < b->total.weight_ns ? 1 : -1;
-	return strcmp(a->name, b->name);
+	return COMPARE(b->total.weight_ns, a->total.weight_ns) ?: strcmp(a->name, b->name);
 }
 
 struct error *report_branches(const struct report *report, const struct tree *tree, uint32_t node,

@@ -216,16 +216,14 @@ static int by_address(const void *left, const void *right)
 {
 	const struct code_piece *a = left, *b = right;
 
-	return (a->va > b->va) - (a->va < b->va);
+	return COMPARE(a->va, b->va);
 }
 
 static int by_mark(const void *left, const void *right)
 {
 	const struct code_mark *a = left, *b = right;
 
-	if (a->va != b->va)
-		return a->va < b->va ? -1 : 1;
-	return (a->kind > b->kind) - (a->kind < b->kind);
+	return COMPARE(a->va, b->va) ?: COMPARE(a->kind, b->kind);
 }
 
 /* Sorts by address; of overlapping pieces only the first is kept. */

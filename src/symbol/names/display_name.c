@@ -341,7 +341,7 @@ static int by_text(const void *left, const void *right)
 	const struct short_name *a = *(struct short_name *const *)left;
 	const struct short_name *b = *(struct short_name *const *)right;
 
-	return (a->text > b->text) - (a->text < b->text);
+	return COMPARE(a->text, b->text);
 }
 
 /* Gives names with the same text a longer one. */

@@ -52,11 +52,6 @@ bool is_mapping_symbol(const char *name)
 	       (name[2] == '\0' || name[2] == '.');
 }
 
-static int order(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 /* Linux names a system call without arguments twice, and few callers are 32-bit programs. */
 static bool is_compat_call(const char *name)
 {
@@ -67,26 +62,15 @@ static bool is_compat_call(const char *name)
 static int candidate_cmp(const void *left, const void *right)
 {
 	const struct symbol_candidate *a = left, *b = right;
-	int diff = order(a->start, b->start);
+	int diff = COMPARE(a->start, b->start) ?: !a->name - !b->name;
 
-	if (!diff)
-		diff = !a->name - !b->name;
 	if (diff || !a->name)
 		return diff;
-	diff = (a->bind == BIND_DEBUG) - (b->bind == BIND_DEBUG);
-	if (!diff)
-		diff = a->untyped - b->untyped;
-	if (!diff)
-		diff = a->bind - b->bind;
-	if (!diff)
-		diff = !a->size - !b->size;
-	if (!diff)
-		diff = order(strspn(a->name, "_"), strspn(b->name, "_"));
-	if (!diff)
-		diff = is_compat_call(a->name) - is_compat_call(b->name);
-	if (!diff)
-		diff = strcmp(a->name, b->name);
-	return diff ? diff : order(a->size, b->size);
+	diff = (a->bind == BIND_DEBUG) - (b->bind == BIND_DEBUG) ?: a->untyped - b->untyped;
+	diff = diff ?: a->bind - b->bind ?: !a->size - !b->size;
+	diff = diff ?: COMPARE(strspn(a->name, "_"), strspn(b->name, "_"));
+	diff = diff ?: is_compat_call(a->name) - is_compat_call(b->name);
+	return diff ?: strcmp(a->name, b->name) ?: COMPARE(a->size, b->size);
 }
 
 /* Keeps the first of all aliases; if it has no size, the largest of theirs is its size. */

@@ -218,12 +218,9 @@ static struct error *source_scopes(struct source_unit *unit, const struct dwarf_
 static int range_cmp(const void *left, const void *right)
 {
 	const struct scope_range *a = left, *b = right;
+	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	return (a->scope > b->scope) - (a->scope < b->scope);
+	return order ?: COMPARE(a->scope, b->scope);
 }
 
 static void set_edge(struct source_unit *unit, uint64_t addr, uint32_t owner)
@@ -440,12 +437,9 @@ static struct error *take_unit(struct source_index *index, Dwarf_Die *die)
 static int unit_range_cmp(const void *left, const void *right)
 {
 	const struct unit_range *a = left, *b = right;
+	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	return (a->unit > b->unit) - (a->unit < b->unit);
+	return order ?: COMPARE(a->unit, b->unit);
 }
 
 static struct error *list_units(struct source_index *index)
