@@ -123,14 +123,6 @@ void image_locator_free(struct image_locator *locator)
 	free(locator);
 }
 
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct vcpu_view *view = ctx;
-	struct target *target = view->locator->target;
-
-	return target_read(target, &view->regs, va, buf, len);
-}
-
 /* Collects the pc, and words of the stack that may be return addresses. */
 static void open_view(struct image_locator *locator, const struct vcpu_sample *vcpu,
 		      struct vcpu_view *view)
@@ -220,7 +212,8 @@ static enum placement_verdict check_file(struct vcpu_view *view, size_t i,
 {
 	struct image_locator *locator = view->locator;
 	const struct image_file *file = images_file(locator->images, i);
-	const struct guest_memory memory = {view, read_view, locator->budget};
+	struct memory_view seen = {locator->target, &view->regs};
+	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
 
 	for (size_t k = 0; k < images_count(locator->images); k++) {
 		const struct image *image = images_get(locator->images, k);
@@ -239,7 +232,8 @@ static enum placement_verdict check_file(struct vcpu_view *view, size_t i,
 static void find_running_id(struct vcpu_view *view)
 {
 	struct image_locator *locator = view->locator;
-	const struct guest_memory memory = {view, read_view, locator->budget};
+	struct memory_view seen = {locator->target, &view->regs};
+	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
 
 	for (size_t i = 0; i < locator->files; i++)
 		if (images_file(locator->images, i)->code)
@@ -260,7 +254,7 @@ static bool blind(struct vcpu_view *view)
 {
 	uint8_t byte;
 
-	return !read_view(view, view->at[0], &byte, 1);
+	return !target_read(view->locator->target, &view->regs, view->at[0], &byte, 1);
 }
 
 /*

@@ -23,7 +23,7 @@
 
 size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len)
 {
-	const struct kernel_view *view = ctx;
+	const struct memory_view *view = ctx;
 	const size_t got = target_read(view->target, view->regs, va, buf, len);
 	struct regs kernel;
 
@@ -57,13 +57,6 @@ struct placing {
 	uint64_t now_ns;
 	bool missed;
 };
-
-static size_t read_program(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct program_of *of = ctx;
-
-	return target_read(of->target, of->regs, va, buf, len);
-}
 
 /* True if these are the page tables of the stack: the thread may have begun another program since. */
 static bool is_own(const struct program_of *of, uint64_t tables)
@@ -470,18 +463,18 @@ static bool stays(const struct programs *programs, const struct frame *frame, ui
 
 /* The memory of the kernel and that of the program, as one stack sees them. */
 static struct placing begin(struct programs *programs, const struct program_of *of,
-			    struct kernel_view *view, struct budget *budget)
+			    struct memory_view *view, struct budget *budget)
 {
 	return (struct placing){.programs = programs,
 				.of = of,
 				.kernel = {view, kernel_view_read, budget},
-				.program = {(void *)of, read_program, budget}};
+				.program = {view, memory_view_read, budget}};
 }
 
 struct error *programs_seek(struct programs *programs, const struct program_of *of,
 			    const struct guest_mapping_list *list)
 {
-	struct kernel_view view = {of->target, of->regs};
+	struct memory_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
 	const struct placing p = begin(programs, of, &view, &budget);
 	struct error *err = NULL;
@@ -497,7 +490,7 @@ struct error *programs_seek(struct programs *programs, const struct program_of *
 struct error *programs_place(struct programs *programs, const struct program_of *of,
 			     struct frame *frames, size_t n, bool *missed)
 {
-	struct kernel_view view = {of->target, of->regs};
+	struct memory_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
 	struct placing p = begin(programs, of, &view, &budget);
 	struct error *err = NULL;
