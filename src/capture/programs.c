@@ -177,8 +177,7 @@ static bool find_head(const struct placing *p, const struct guest_mapping *of,
 			   place.mapping.start != first || place.mapping.offset ||
 			   place.mapping.file != of->file))
 		return false;
-	return guest_memory_read(&p->program, first, page, PAGE) == PAGE &&
-	       read_head(page, of->offset, out);
+	return guest_memory_get(&p->program, first, page, PAGE) && read_head(page, of->offset, out);
 }
 
 /* All that is known without its first page are offsets in the file. */
@@ -315,8 +314,7 @@ static uint32_t count_by_gnu_hash(const struct guest_memory *memory, uint64_t va
 	uint32_t head[4], last = 0, block[PAGE / 4];
 	uint64_t chains;
 
-	if (guest_memory_read(memory, va, head, sizeof(head)) != sizeof(head) ||
-	    head[0] > BUCKETS_MAX)
+	if (!guest_memory_get(memory, va, head, sizeof(head)) || head[0] > BUCKETS_MAX)
 		return 0;
 	va += sizeof(head) + UINT64_C(8) * head[2];
 	chains = va + UINT64_C(4) * head[0];

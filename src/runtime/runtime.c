@@ -428,18 +428,13 @@ struct file_view {
 	uint32_t buckets, first, bloom_words;
 };
 
-static bool load_mapped(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
-
 /* The head's page is below the code's, with the file's other pages between. */
 static bool find_head(const struct guest_memory *memory, uint64_t code, uint64_t *va,
 		      Elf64_Ehdr *head)
 {
 	code &= ~(uint64_t)(PAGE - 1);
 	for (uint64_t back = 0; back <= HEAD_DISTANCE && back <= code; back += PAGE) {
-		if (!load_mapped(memory, code - back, head, sizeof(*head)))
+		if (!guest_memory_get(memory, code - back, head, sizeof(*head)))
 			return false;
 		*va = code - back;
 		if (!memcmp(head->e_ident, ELFMAG, SELFMAG) && head->e_type != ET_REL)
@@ -460,7 +455,7 @@ static bool read_dynamic(struct file_view *file, uint64_t va)
 	for (unsigned i = 0; i < DYNAMIC_ENTRIES; i++) {
 		Elf64_Dyn entry;
 
-		if (!load_mapped(file->memory, va + i * sizeof(entry), &entry, sizeof(entry)))
+		if (!guest_memory_get(file->memory, va + i * sizeof(entry), &entry, sizeof(entry)))
 			return false;
 		if (entry.d_tag == DT_NULL)
 			break;
@@ -488,8 +483,8 @@ static bool open_file(struct file_view *file, uint64_t code)
 	for (unsigned i = 0; i < head.e_phnum && i < PROGRAM_HEADERS; i++) {
 		Elf64_Phdr part;
 
-		if (!load_mapped(file->memory, head_va + head.e_phoff + i * sizeof(part), &part,
-				 sizeof(part)))
+		if (!guest_memory_get(file->memory, head_va + head.e_phoff + i * sizeof(part),
+				      &part, sizeof(part)))
 			return false;
 		if (part.p_type == PT_LOAD && !placed_at) {
 			file->slide = head_va + part.p_offset - part.p_vaddr;
@@ -499,7 +494,7 @@ static bool open_file(struct file_view *file, uint64_t code)
 			dynamic = part.p_vaddr;
 	}
 	if (!placed_at || !dynamic || !read_dynamic(file, dynamic + file->slide) ||
-	    !load_mapped(file->memory, file->hash, table, sizeof(table)))
+	    !guest_memory_get(file->memory, file->hash, table, sizeof(table)))
 		return false;
 	file->buckets = table[0];
 	file->first = table[1];
@@ -522,7 +517,7 @@ static bool is_called(const struct file_view *file, const Elf64_Sym *symbol, con
 	const size_t len = strlen(name) + 1;
 
 	return len <= sizeof(text) && symbol->st_name < file->texts_size &&
-	       load_mapped(file->memory, file->texts + symbol->st_name, text, len) &&
+	       guest_memory_get(file->memory, file->texts + symbol->st_name, text, len) &&
 	       !memcmp(text, name, len);
 }
 
@@ -535,19 +530,19 @@ static void find_symbol(const struct file_view *file, const char *name, struct m
 	uint32_t at, here;
 
 	*out = (struct mapped_symbol){0};
-	if (!load_mapped(file->memory, buckets + UINT64_C(4) * (hash % file->buckets), &at,
-			 sizeof(at)) ||
+	if (!guest_memory_get(file->memory, buckets + UINT64_C(4) * (hash % file->buckets), &at,
+			      sizeof(at)) ||
 	    at < file->first)
 		return;
 	for (unsigned i = 0; i < CHAIN_MAX; i++, at++) {
 		Elf64_Sym symbol;
 
-		if (!load_mapped(file->memory, chains + UINT64_C(4) * (at - file->first), &here,
-				 sizeof(here)))
+		if (!guest_memory_get(file->memory, chains + UINT64_C(4) * (at - file->first),
+				      &here, sizeof(here)))
 			return;
 		if ((here | 1) == (hash | 1) &&
-		    load_mapped(file->memory, file->symbols + at * sizeof(symbol), &symbol,
-				sizeof(symbol)) &&
+		    guest_memory_get(file->memory, file->symbols + at * sizeof(symbol), &symbol,
+				     sizeof(symbol)) &&
 		    symbol.st_shndx != SHN_UNDEF && is_called(file, &symbol, name)) {
 			*out = (struct mapped_symbol){symbol.st_value + file->slide,
 						      symbol.st_size};
