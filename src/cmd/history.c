@@ -61,7 +61,7 @@ static const struct option_row own_options[] = {
 	{"title", "TEXT", 0, take_text, AT(title), .text = "above the page"},
 	{"full-names", NULL, 0, take_true, AT(full_names),
 	 .text = "names with return types, arguments and all template arguments"},
-	{"color", "WHEN", 0, take_color, AT(color),
+	{"color", "WHEN", 0, take_word, AT(color),
 	 .text = "auto (the default: on a terminal), always, never", .values = "auto always never"},
 	{0}};
 

@@ -171,7 +171,7 @@ static const struct option_row own_options[] = {
 	 .text = "only so many levels of a tree"},
 	{"json", NULL, 0, take_true, AT(json), .text = "as JSON, for programs",
 	 .more = "It is described in\n.Pa docs/report.md ."},
-	{"color", "WHEN", 0, take_color, AT(color),
+	{"color", "WHEN", 0, take_word, AT(color),
 	 .text = "auto (the default: on a terminal), always, never",
 	 .more = ".Li auto\nis never where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis\n.Li dumb .",
 	 .values = "auto always never"},
