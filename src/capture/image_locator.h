@@ -25,6 +25,9 @@ struct image_locator_notes {
 	void (*note)(void *ctx, bool warning, const char *text);
 };
 
+void image_locator_say(const struct image_locator_notes *notes, bool warning, const char *format,
+		       ...) PRINTF_LIKE(3, 4);
+
 /* All must outlive it; `notes` may be NULL. */
 struct error *image_locator_new(struct target *target, struct images *images,
 				const struct image_locator_notes *notes,
