@@ -235,20 +235,10 @@ static int by_address(const void *left, const void *right)
 /* The row whose bytes hold the address; of rows without code, the one with it. */
 static size_t row_at(const struct code_part *part, uint64_t va)
 {
-	size_t low = 0, high = part->n;
+	const size_t behind = ARRAY_UPTO(part->row, part->n, line.va, va);
+	const struct code_row *row = behind ? &part->row[behind - 1] : NULL;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (part->row[middle].line.va <= va)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low)
-		return CODE_NO_ROW;
-	return va - part->row[low - 1].line.va < (part->row[low - 1].line.len ?: 1u) ? low - 1
-										     : CODE_NO_ROW;
+	return row && va - row->line.va < (row->line.len ?: 1u) ? behind - 1 : CODE_NO_ROW;
 }
 
 /* Where code was not read, the sampled addresses are all there is. */

@@ -447,16 +447,8 @@ struct error *source_index_open(const char *path, const char *build_id, struct s
 /* The last range that begins at or before `addr` and holds it. */
 static const struct unit_range *range_at(const struct source_index *index, uint64_t addr)
 {
-	size_t low = 0, high = index->n_ranges;
+	size_t low = ARRAY_UPTO(index->range, index->n_ranges, start, addr);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (index->range[middle].start <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	while (low-- > 0 && index->reach[low] > addr)
 		if (index->range[low].end > addr)
 			return &index->range[low];
