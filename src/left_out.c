@@ -16,7 +16,7 @@
 #include "target/kvm/kvm.h"
 #include "target/kvm/vcpus.h"
 #include "target/target.h"
-#include "top/draw.h"
+#include "top/top.h"
 
 #ifdef LEFT_OUT_SECCOMP
 const char seccomp_feature[] = "without a filter on system calls";

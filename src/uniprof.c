@@ -17,7 +17,7 @@
 #include "symbol/names/display_name.h"
 #include "target/kvm/bpf_reader.h"
 #include "target/target.h"
-#include "top/draw.h"
+#include "top/top.h"
 
 static const struct verb *const verbs[] = {
 	&verb_record,  &verb_run,   &verb_top,	  &verb_report, &verb_flamegraph,

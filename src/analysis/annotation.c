@@ -186,7 +186,7 @@ static int by_va(const void *left, const void *right)
 {
 	const struct code_hit *a = left, *b = right;
 
-	return (a->va > b->va) - (a->va < b->va);
+	return COMPARE(a->va, b->va);
 }
 
 /* Instructions begin where the function does, not where a range that was asked for does. */
@@ -229,26 +229,16 @@ static int by_address(const void *left, const void *right)
 {
 	const struct code_row *a = left, *b = right;
 
-	return (a->line.va > b->line.va) - (a->line.va < b->line.va);
+	return COMPARE(a->line.va, b->line.va);
 }
 
 /* The row whose bytes hold the address; of rows without code, the one with it. */
 static size_t row_at(const struct code_part *part, uint64_t va)
 {
-	size_t low = 0, high = part->n;
+	const size_t behind = ARRAY_UPTO(part->row, part->n, line.va, va);
+	const struct code_row *row = behind ? &part->row[behind - 1] : NULL;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (part->row[middle].line.va <= va)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low)
-		return CODE_NO_ROW;
-	return va - part->row[low - 1].line.va < (part->row[low - 1].line.len ?: 1u) ? low - 1
-										     : CODE_NO_ROW;
+	return row && va - row->line.va < (row->line.len ?: 1u) ? behind - 1 : CODE_NO_ROW;
 }
 
 /* Where code was not read, the sampled addresses are all there is. */
@@ -375,9 +365,7 @@ static int by_self(const void *left, const void *right)
 {
 	const struct code_part *a = left, *b = right;
 
-	if (a->self.weight_ns != b->self.weight_ns)
-		return a->self.weight_ns < b->self.weight_ns ? 1 : -1;
-	return (a->start > b->start) - (a->start < b->start);
+	return COMPARE(b->self.weight_ns, a->self.weight_ns) ?: COMPARE(a->start, b->start);
 }
 
 static struct error *sort_parts(struct builder *b)

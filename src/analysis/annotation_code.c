@@ -11,7 +11,7 @@
 #include "arch/arm/arm.h"
 #include "base/array.h"
 #include "base/preopen.h"
-#include "symbol/names/stand_ins.h"
+#include "symbol/names/symbolizer.h"
 
 /* Most code of one part that is shown, bytes. */
 #define CODE_SHOWN_MAX (1u << 20)
@@ -232,7 +232,7 @@ static int by_value(const void *left, const void *right)
 {
 	const uint64_t *a = left, *b = right;
 
-	return (*a > *b) - (*a < *b);
+	return COMPARE(*a, *b);
 }
 
 /* Where sampled instructions begin, sorted; returns how many. */

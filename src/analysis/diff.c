@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* The normal distribution's 97.5 % quantile. */
 #define Z 1.959964
 
@@ -127,7 +129,7 @@ static int by_p(const void *left, const void *right)
 	double a = (*(struct difference *const *)left)->p;
 	double b = (*(struct difference *const *)right)->p;
 
-	return (a > b) - (a < b);
+	return COMPARE(a, b);
 }
 
 bool differences_mark(struct difference *const *all, size_t n)
@@ -246,16 +248,15 @@ static int by_change(const void *left, const void *right, void *ctx)
 	bool total = *(const enum diff_order *)ctx == DIFF_BY_TOTAL;
 	const struct difference *x[] = {&a->self_change, &a->total_change};
 	const struct difference *y[] = {&b->self_change, &b->total_change};
+	int order;
 
 	if (x[total]->significant != y[total]->significant)
 		return x[total]->significant ? -1 : 1;
 	if (diff_row_changed(a) != diff_row_changed(b))
 		return diff_row_changed(a) ? -1 : 1;
-	if (size(x[total]) != size(y[total]))
-		return size(x[total]) > size(y[total]) ? -1 : 1;
-	if (size(x[!total]) != size(y[!total]))
-		return size(x[!total]) > size(y[!total]) ? -1 : 1;
-	return strcmp(a->name, b->name);
+	order = COMPARE(size(y[total]), size(x[total]));
+	order = order ?: COMPARE(size(y[!total]), size(x[!total]));
+	return order ?: strcmp(a->name, b->name);
 }
 
 struct error *diff_new(const struct diff_side *before, const struct diff_side *after,

@@ -12,9 +12,7 @@
 
 static int by_cells(const struct profile_cell *a, const struct profile_cell *b)
 {
-	if (a->weight_ns != b->weight_ns)
-		return a->weight_ns < b->weight_ns ? 1 : -1;
-	return (a->samples < b->samples) - (a->samples > b->samples);
+	return COMPARE(b->weight_ns, a->weight_ns) ?: COMPARE(b->samples, a->samples);
 }
 
 /* By self time, or by total time if `total` is not NULL; then by the other, then by name. */
@@ -24,7 +22,7 @@ static int by_cells_of(const void *a, const void *b, void *total)
 	const int self = by_cells(&x->self, &y->self), all = by_cells(&x->total, &y->total);
 	const int first = total ? all : self, second = total ? self : all;
 
-	return first ? first : second ? second : strcmp(x->name, y->name);
+	return first ?: second ?: strcmp(x->name, y->name);
 }
 
 /* Finds rows by their names: equal names are the same pointer. */

@@ -363,11 +363,6 @@ struct class_order {
 	const struct recorded_thread *threads;
 };
 
-static int compare(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 /* A process that changed its name is shown by both. */
 static int by_thread(const struct class_order *order, uint32_t a, uint32_t b)
 {
@@ -375,12 +370,12 @@ static int by_thread(const struct class_order *order, uint32_t a, uint32_t b)
 	const struct recorded_thread *left = a ? &order->threads[a - 1] : &none;
 	const struct recorded_thread *right = b ? &order->threads[b - 1] : &none;
 	const bool tids = group_by_have(order->keys, GROUP_THREAD);
-	int result = compare(!a, !b) ?: compare(left->idle, right->idle);
+	int result = COMPARE(!a, !b) ?: COMPARE(left->idle, right->idle);
 
 	if (result || left->idle)
 		return result;
-	result = compare(tids ? left->tid : left->pid, tids ? right->tid : right->pid);
-	result = result ?: compare(left->start_ns, right->start_ns) * tids;
+	result = COMPARE(tids ? left->tid : left->pid, tids ? right->tid : right->pid);
+	result = result ?: COMPARE(left->start_ns, right->start_ns) * tids;
 	result = result ?: strcmp(left->process, right->process);
 	return tids && !result ? strcmp(left->name, right->name) : result;
 }
@@ -393,9 +388,9 @@ static int by_class(const void *left, const void *right, void *ctx)
 	int result = 0;
 
 	if (group_by_have(order->keys, GROUP_VCPU))
-		result = compare(a->vcpu, b->vcpu);
+		result = COMPARE(a->vcpu, b->vcpu);
 	if (!result && group_by_have(order->keys, GROUP_STATE))
-		result = compare(a->state, b->state);
+		result = COMPARE(a->state, b->state);
 	if (!result && group_by_threads(order->keys))
 		result = by_thread(order, a->thread, b->thread);
 	return result;

@@ -229,7 +229,7 @@ static int by_start(const void *left, const void *right)
 {
 	const struct image_range *a = left, *b = right;
 
-	return (a->start > b->start) - (a->start < b->start);
+	return COMPARE(a->start, b->start);
 }
 
 /* Images of the same file name are one. */
@@ -275,17 +275,9 @@ static struct error *number_images(struct name_codes *codes, const struct record
 /* 0 where no image is known. */
 static uint32_t image_at(const struct image_range *ranges, size_t n, uint64_t addr)
 {
-	size_t low = 0, high = n;
+	const size_t behind = ARRAY_UPTO(ranges, n, start, addr);
 
-	while (low < high) {
-		const size_t middle = low + (high - low) / 2;
-
-		if (ranges[middle].start <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && addr < ranges[low - 1].end ? ranges[low - 1].number : 0;
+	return behind && addr < ranges[behind - 1].end ? ranges[behind - 1].number : 0;
 }
 
 static struct error *note(struct name_codes *codes, const char *function, uint32_t image,

@@ -449,7 +449,7 @@ static int by_function(const void *left, const void *right, void *ctx)
 
 	if (a->name != b->name)
 		return (uintptr_t)a->name < (uintptr_t)b->name ? -1 : 1;
-	return (x > y) - (x < y);
+	return COMPARE(x, y);
 }
 
 /* Leaves the steps of the heaviest function; returns its weight. */

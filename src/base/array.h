@@ -3,18 +3,22 @@
 #define UNIPROF_BASE_ARRAY_H
 
 /*
- * Large arrays; and arrays that grow: a pointer to the elements, and how many there is room for; both
- * start as 0.
+ * Large arrays; arrays that grow: a pointer to the elements, and how many there is room for; both
+ * start as 0; and arrays in order.
  */
 
 #include <malloc.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
+
+/* -1, 0 or 1, for qsort(); several keys are put together by `?:`. */
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 #define ARRAY_LARGE ((size_t)4 << 20)
 
@@ -112,5 +116,26 @@ static inline struct error *array_reserve_zero(void *array, size_t *room, size_t
 
 #define ARRAY_RESERVE_ZERO(array, room, need) \
 	array_reserve_zero(array, room, need, sizeof(**(array)))
+
+/* How many elements of a sorted array, from the first on, have a key of 64 bits that is at most `key`. */
+static inline size_t array_upto(const void *array, size_t n, size_t size, size_t at, uint64_t key)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+		uint64_t here;
+
+		memcpy(&here, (const char *)array + middle * size + at, sizeof(here));
+		if (here <= key)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+#define ARRAY_UPTO(array, n, member, key) \
+	array_upto(array, n, sizeof(*(array)), offsetof(__typeof__(*(array)), member), key)
 
 #endif

@@ -189,7 +189,7 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 							struct tick_entry *entry)
 {
 	const struct vcpu_sample *vcpu = &capture->sample->vcpu[i];
-	struct kernel_view view = {capture->target, &vcpu->regs};
+	struct memory_view view = {capture->target, &vcpu->regs};
 	struct budget budget = {.left = IDENTIFY_STEPS};
 	const struct guest_memory memory = {&view, kernel_view_read, &budget};
 	struct error *err =

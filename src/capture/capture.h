@@ -42,12 +42,7 @@ struct error *capture_locate(struct capture *capture, const struct regs *regs);
 bool capture_walk(struct capture *capture, const struct regs *regs, const struct window *stack,
 		  size_t n, struct unwind_result *out);
 
-/* The kernel's memory by a vCPU's view, or by that of its kernel: guest_memory.read. */
-struct kernel_view {
-	struct target *target;
-	const struct regs *regs;
-};
-
+/* As memory_view_read, of the kernel's memory: by the vCPU's view, or by that of its kernel. */
 size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len);
 
 /* True if the kernel is about to change the thread in the innermost frames of a stack. */
@@ -209,7 +204,7 @@ void interpreter_tell(const struct interpreter *interpreter, struct sampler_resu
 /*
  * The host's side of vCPUs, of a target that sees it: puts one frame for the vCPU, and one for where its
  * thread was, around the frames that it had there. Functions of the host are told by their names
- * (stand_ins.h), for their addresses may be the guest's, too.
+ * (symbolizer.h), for their addresses may be the guest's, too.
  */
 struct host_view;
 

@@ -113,13 +113,6 @@ static size_t read_code(void *ctx, uint64_t va, void *buf, size_t len)
 	return done;
 }
 
-static size_t read_space(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct code_cache *cache = ctx;
-
-	return target_read(cache->target, cache->regs, va, buf, len);
-}
-
 /*
  * Compares the code at `va` with the file's. Code that cannot be read (Linux maps a program's pages
  * as it gets to them, anew after each fork), or that costs too much, is taken for the file's while
@@ -129,7 +122,8 @@ static void compare_space(struct code_cache *cache, const struct image *image, u
 			  struct space *space)
 {
 	struct budget budget = {.left = COMPARE_STEPS};
-	const struct guest_memory memory = {cache, read_space, &budget};
+	struct memory_view view = {cache->target, cache->regs};
+	const struct guest_memory memory = {&view, memory_view_read, &budget};
 	const uint64_t root = cache->regs->mmu.root;
 	struct placement_finding finding;
 	enum placement_verdict there =

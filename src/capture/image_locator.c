@@ -73,19 +73,17 @@ struct image_locator {
 	struct programs programs;
 };
 
-static void say_so(struct image_locator *locator, bool warning, const char *format, ...)
-	PRINTF_LIKE(3, 4);
-
-static void say_so(struct image_locator *locator, bool warning, const char *format, ...)
+void image_locator_say(const struct image_locator_notes *notes, bool warning, const char *format,
+		       ...)
 {
 	char *text = NULL;
 	va_list args;
 
-	if (!locator->notes.note)
+	if (!notes->note)
 		return;
 	va_start(args, format);
 	if (vasprintf(&text, format, args) >= 0)
-		locator->notes.note(locator->notes.ctx, warning, text);
+		notes->note(notes->ctx, warning, text);
 	va_end(args);
 	free(text);
 }
@@ -121,14 +119,6 @@ void image_locator_free(struct image_locator *locator)
 	guest_threads_free(locator->kernel.threads);
 	free(locator->progress);
 	free(locator);
-}
-
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct vcpu_view *view = ctx;
-	struct target *target = view->locator->target;
-
-	return target_read(target, &view->regs, va, buf, len);
 }
 
 /* Collects the pc, and words of the stack that may be return addresses. */
@@ -171,11 +161,12 @@ static struct error *not_this_one(struct image_locator *locator, size_t i)
 			file->path, id_or_none(file->build_id), locator->target->info.name,
 			*there ? "build id " : "other code is there, of an unknown build id",
 			there);
-	say_so(locator, true,
-	       "%s (build id %s), from which the guest was started, is not what runs in it (%s%s) "
-	       "and is not used",
-	       file->path, id_or_none(file->build_id),
-	       *there ? "build id " : "other code is there, of an unknown build id", there);
+	image_locator_say(
+		&locator->notes, true,
+		"%s (build id %s), from which the guest was started, is not what runs in it (%s%s) "
+		"and is not used",
+		file->path, id_or_none(file->build_id),
+		*there ? "build id " : "other code is there, of an unknown build id", there);
 	progress->dropped = true;
 	return NULL;
 }
@@ -205,8 +196,10 @@ static struct error *found(const struct vcpu_view *view, size_t i, uint64_t slid
 		images_unmap(locator->images, i);
 	locator->progress[i].provisional = false;
 	if (!is_checked(locator, i, &slide))
-		say_so(locator, false, "%s is at 0x%" PRIx64 " in the guest%s, as its code shows",
-		       file->path, code->start + slide, slide ? ", not where it was linked" : "");
+		image_locator_say(&locator->notes, false,
+				  "%s is at 0x%" PRIx64 " in the guest%s, as its code shows",
+				  file->path, code->start + slide,
+				  slide ? ", not where it was linked" : "");
 	err = images_map(locator->images, i, slide, true);
 	if (!err)
 		images_compared(locator->images, i, slide, view->regs.mmu.root,
@@ -220,7 +213,8 @@ static enum placement_verdict check_file(struct vcpu_view *view, size_t i,
 {
 	struct image_locator *locator = view->locator;
 	const struct image_file *file = images_file(locator->images, i);
-	const struct guest_memory memory = {view, read_view, locator->budget};
+	struct memory_view seen = {locator->target, &view->regs};
+	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
 
 	for (size_t k = 0; k < images_count(locator->images); k++) {
 		const struct image *image = images_get(locator->images, k);
@@ -239,7 +233,8 @@ static enum placement_verdict check_file(struct vcpu_view *view, size_t i,
 static void find_running_id(struct vcpu_view *view)
 {
 	struct image_locator *locator = view->locator;
-	const struct guest_memory memory = {view, read_view, locator->budget};
+	struct memory_view seen = {locator->target, &view->regs};
+	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
 
 	for (size_t i = 0; i < locator->files; i++)
 		if (images_file(locator->images, i)->code)
@@ -260,7 +255,7 @@ static bool blind(struct vcpu_view *view)
 {
 	uint8_t byte;
 
-	return !read_view(view, view->at[0], &byte, 1);
+	return !target_read(view->locator->target, &view->regs, view->at[0], &byte, 1);
 }
 
 /*
@@ -364,9 +359,10 @@ static struct error *search_kernel(void *ctx, struct budget *budget)
 				      &locator->view[0].regs, budget, &added);
 
 	if (!err && added)
-		say_so(locator, false,
-		       "names%s are those of the Linux kernel in the guest's memory",
-		       locator->target->info.arch == &arch_x86_64 ? " and unwind tables" : "");
+		image_locator_say(&locator->notes, false,
+				  "names%s are those of the Linux kernel in the guest's memory",
+				  locator->target->info.arch == &arch_x86_64 ? " and unwind tables"
+									     : "");
 	return err;
 }
 
@@ -457,9 +453,10 @@ static void end_search(struct image_locator *locator)
 {
 	if (background_exhausted(locator->search) && !locator->given_up) {
 		locator->given_up = true;
-		say_so(locator, !images_count(locator->images),
-		       "the search of the guest's memory for its code and names was given up: too "
-		       "much in it looks like them (-s FILE gives names)");
+		image_locator_say(
+			&locator->notes, !images_count(locator->images),
+			"the search of the guest's memory for its code and names was given up: too "
+			"much in it looks like them (-s FILE gives names)");
 	}
 	background_free(locator->search);
 	locator->search = NULL;
@@ -546,17 +543,18 @@ static void end_file(struct image_locator *locator, size_t i, bool *found_any)
 		return;
 	}
 	if (file->mappings && !progress->other) {
-		say_so(locator, true,
-		       "%s cannot be checked: the guest's memory could not be read where its code "
-		       "should be; it is taken for what runs there",
-		       file->path);
+		image_locator_say(
+			&locator->notes, true,
+			"%s cannot be checked: the guest's memory could not be read where its code "
+			"should be; it is taken for what runs there",
+			file->path);
 		*found_any |= file->given;
 		return;
 	}
 	images_unmap(locator->images, i);
-	say_so(locator, true,
-	       "%s (build id %s) was not found in the guest's memory and names nothing", file->path,
-	       id_or_none(file->build_id));
+	image_locator_say(&locator->notes, true,
+			  "%s (build id %s) was not found in the guest's memory and names nothing",
+			  file->path, id_or_none(file->build_id));
 }
 
 struct error *image_locator_end(struct image_locator *locator)

@@ -13,7 +13,7 @@
 #include <signal.h>
 
 #include "symbol/images/images.h"
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 #include "target/target.h"
 #include "threads/threads.h"
 
@@ -24,6 +24,9 @@ struct image_locator_notes {
 	/* A sentence for the user; `warning`: the profile is worth less than it could be. */
 	void (*note)(void *ctx, bool warning, const char *text);
 };
+
+void image_locator_say(const struct image_locator_notes *notes, bool warning, const char *format,
+		       ...) PRINTF_LIKE(3, 4);
 
 /* All must outlive it; `notes` may be NULL. */
 struct error *image_locator_new(struct target *target, struct images *images,
@@ -88,7 +91,7 @@ struct error *image_locator_end(struct image_locator *locator);
 
 /*
  * Takes a Linux kernel's names and unwind tables from the guest's own memory
- * (symbol/kernel/memory.h), once a vCPU is seen to execute one, and those of
+ * (symbol/kernel/kernel.h), once a vCPU is seen to execute one, and those of
  * its modules; of modules that are loaded later, once a vCPU executes them. The
  * user's files come first where they cover the same code. With `with_threads`
  * also finds where its threads are.

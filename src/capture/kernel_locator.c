@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/image_locator.h"
 
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 /* A guest that boots may not have its kernel in place yet. */
 #define TRIES_MAX 8
@@ -11,19 +11,6 @@
 
 /* Steps to find out where threads are in a kernel whose names are known: twice what Debian's take. */
 #define THREADS_STEPS (1ull << 28)
-
-/* Guest memory as one vCPU sees it. */
-struct memory_view {
-	struct target *target;
-	const struct regs *regs;
-};
-
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct memory_view *view = ctx;
-
-	return target_read(view->target, view->regs, va, buf, len);
-}
 
 /* True if the vCPU executes what may be a kernel's code, in no known image. */
 static bool is_open(const struct kernel_locator *kernel, const struct images *images,
@@ -111,7 +98,7 @@ struct error *kernel_locator_search(struct kernel_locator *kernel, struct target
 				    struct budget *budget, bool *added)
 {
 	struct memory_view view = {.target = target, .regs = from};
-	const struct guest_memory memory = {&view, read_view, budget};
+	const struct guest_memory memory = {&view, memory_view_read, budget};
 	struct error *err = NULL;
 
 	*added = false;

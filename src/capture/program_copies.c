@@ -5,7 +5,6 @@
 #include "capture/image_locator.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,23 +15,6 @@
 
 /* Time that reading them may take in all: the guest says which, and goes on meanwhile. */
 #define READING_MAX_NS 30000000000ull
-
-static void say(const struct programs *programs, bool warning, const char *format, ...)
-	PRINTF_LIKE(3, 4);
-
-static void say(const struct programs *programs, bool warning, const char *format, ...)
-{
-	char *text = NULL;
-	va_list args;
-
-	if (!programs->notes.note)
-		return;
-	va_start(args, format);
-	if (vasprintf(&text, format, args) >= 0)
-		programs->notes.note(programs->notes.ctx, warning, text);
-	va_end(args);
-	free(text);
-}
 
 /* True if the code at `va`, and around, is the copy's. */
 static bool has_code(const struct program_file *file, const struct guest_mapping *mapping,
@@ -68,7 +50,7 @@ static struct error *read_copy(const struct programs *programs, const char *name
 
 	if (!err || err == error_no_memory())
 		return err;
-	say(programs, false, "%s", err->text);
+	image_locator_say(&programs->notes, false, "%s", err->text);
 	error_free(err);
 	return NULL;
 }
@@ -85,10 +67,11 @@ static struct error *find_copy(struct programs *programs, struct program_file *f
 		err = read_copy(programs, name, &copy);
 	else if (!err && errno == EACCES && !programs->denied) {
 		programs->denied = true;
-		say(programs, true,
-		    "%s cannot be read below --sysroot: without rights of root only files that all "
-		    "users may read can",
-		    mapping->path);
+		image_locator_say(&programs->notes, true,
+				  "%s cannot be read below --sysroot: without rights of root only "
+				  "files that all "
+				  "users may read can",
+				  mapping->path);
 	}
 	if (copy && is_same(programs, file, mapping, memory, va, copy)) {
 		file->named = file->named || copy->symbols;
@@ -96,10 +79,11 @@ static struct error *find_copy(struct programs *programs, struct program_file *f
 		images_take_copy(programs->images, file->image, copy);
 	} else if (copy) {
 		/* A build id that is not in memory yet may come. */
-		say(programs, file->head,
-		    "%s (build id %s) is not what the guest runs there, as far as its memory "
-		    "tells, and is not used",
-		    name, *copy->build_id ? copy->build_id : "none");
+		image_locator_say(
+			&programs->notes, file->head,
+			"%s (build id %s) is not what the guest runs there, as far as its memory "
+			"tells, and is not used",
+			name, *copy->build_id ? copy->build_id : "none");
 		image_file_free(copy);
 	}
 	free(name);
@@ -121,8 +105,9 @@ struct error *programs_find_copy(struct programs *programs, struct program_file 
 	err = find_copy(programs, file, mapping, memory, va);
 	programs->reading_ns += clock_now_ns() - began_ns;
 	if (programs->reading_ns > READING_MAX_NS)
-		say(programs, true,
-		    "no more files of the guest's programs are read: those so far took %llu s",
-		    READING_MAX_NS / 1000000000);
+		image_locator_say(
+			&programs->notes, true,
+			"no more files of the guest's programs are read: those so far took %llu s",
+			READING_MAX_NS / 1000000000);
 	return err;
 }

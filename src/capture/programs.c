@@ -23,7 +23,7 @@
 
 size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len)
 {
-	const struct kernel_view *view = ctx;
+	const struct memory_view *view = ctx;
 	const size_t got = target_read(view->target, view->regs, va, buf, len);
 	struct regs kernel;
 
@@ -57,13 +57,6 @@ struct placing {
 	uint64_t now_ns;
 	bool missed;
 };
-
-static size_t read_program(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct program_of *of = ctx;
-
-	return target_read(of->target, of->regs, va, buf, len);
-}
 
 /* True if these are the page tables of the stack: the thread may have begun another program since. */
 static bool is_own(const struct program_of *of, uint64_t tables)
@@ -184,8 +177,7 @@ static bool find_head(const struct placing *p, const struct guest_mapping *of,
 			   place.mapping.start != first || place.mapping.offset ||
 			   place.mapping.file != of->file))
 		return false;
-	return guest_memory_read(&p->program, first, page, PAGE) == PAGE &&
-	       read_head(page, of->offset, out);
+	return guest_memory_get(&p->program, first, page, PAGE) && read_head(page, of->offset, out);
 }
 
 /* All that is known without its first page are offsets in the file. */
@@ -322,8 +314,7 @@ static uint32_t count_by_gnu_hash(const struct guest_memory *memory, uint64_t va
 	uint32_t head[4], last = 0, block[PAGE / 4];
 	uint64_t chains;
 
-	if (guest_memory_read(memory, va, head, sizeof(head)) != sizeof(head) ||
-	    head[0] > BUCKETS_MAX)
+	if (!guest_memory_get(memory, va, head, sizeof(head)) || head[0] > BUCKETS_MAX)
 		return 0;
 	va += sizeof(head) + UINT64_C(8) * head[2];
 	chains = va + UINT64_C(4) * head[0];
@@ -470,18 +461,18 @@ static bool stays(const struct programs *programs, const struct frame *frame, ui
 
 /* The memory of the kernel and that of the program, as one stack sees them. */
 static struct placing begin(struct programs *programs, const struct program_of *of,
-			    struct kernel_view *view, struct budget *budget)
+			    struct memory_view *view, struct budget *budget)
 {
 	return (struct placing){.programs = programs,
 				.of = of,
 				.kernel = {view, kernel_view_read, budget},
-				.program = {(void *)of, read_program, budget}};
+				.program = {view, memory_view_read, budget}};
 }
 
 struct error *programs_seek(struct programs *programs, const struct program_of *of,
 			    const struct guest_mapping_list *list)
 {
-	struct kernel_view view = {of->target, of->regs};
+	struct memory_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
 	const struct placing p = begin(programs, of, &view, &budget);
 	struct error *err = NULL;
@@ -497,7 +488,7 @@ struct error *programs_seek(struct programs *programs, const struct program_of *
 struct error *programs_place(struct programs *programs, const struct program_of *of,
 			     struct frame *frames, size_t n, bool *missed)
 {
-	struct kernel_view view = {of->target, of->regs};
+	struct memory_view view = {of->target, of->regs};
 	struct budget budget = {.left = PLACES_STEPS};
 	struct placing p = begin(programs, of, &view, &budget);
 	struct error *err = NULL;

@@ -13,7 +13,7 @@
 
 #include "capture/image_locator.h"
 #include "recording/recording.h"
-#include "symbol/names/stand_ins.h"
+#include "symbol/names/symbolizer.h"
 #include "target/target.h"
 
 /* Rates beyond these are refused: below, a profile takes days; above, the guest would stand still. */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/preopen.h"
 #include "symbol/images/placement.h"
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 /* A thread that has run while its stack was read is read again so often. */
 #define TRIES 4
@@ -94,19 +94,6 @@ static bool read_program(const struct waiting *waiting, const struct thread_save
 /* Steps to compare what one program has mapped. */
 #define MAPPED_STEPS (1ull << 22)
 
-/* The memory of a program. */
-struct program_view {
-	struct target *target;
-	const struct regs *regs;
-};
-
-static size_t read_program_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	const struct program_view *view = ctx;
-
-	return target_read(view->target, view->regs, va, buf, len);
-}
-
 /* A file of the user's that may be that of a program, or of its libraries. */
 static bool is_wanted(const struct image_file *file)
 {
@@ -128,7 +115,7 @@ static bool is_mapped_at(const struct images *images, const struct image_file *f
 static struct error *compare_mapped(struct images *images, size_t i, const struct guest_mapping *at,
 				    const struct guest_memory *memory, bool *added)
 {
-	const struct program_view *view = memory->ctx;
+	const struct memory_view *view = memory->ctx;
 	const struct image_file *file = images_file(images, i);
 	struct placement_finding finding;
 	struct error *err;
@@ -153,9 +140,9 @@ static struct error *search_mapped(const struct waiting *waiting, const struct g
 				   const struct regs *program, bool *added)
 {
 	struct images *images = waiting->locator ? image_locator_images(waiting->locator) : NULL;
-	struct program_view view = {waiting->target, program};
+	struct memory_view view = {waiting->target, program};
 	struct budget budget = {.left = MAPPED_STEPS};
-	const struct guest_memory memory = {&view, read_program_view, &budget};
+	const struct guest_memory memory = {&view, memory_view_read, &budget};
 	const struct program_of of = {waiting->target, waiting->threads, thread, program};
 	const unsigned changes = images ? images_changes(images) : 0;
 	struct guest_mapping_list list = {0};
@@ -344,20 +331,6 @@ void waits_free(struct waits *waits)
 struct waits_counts waits_count(const struct waits *waits)
 {
 	return waits ? waits->counts : (struct waits_counts){0};
-}
-
-/* The kernel's memory as one tick sees it. */
-struct wait_view {
-	struct target *target;
-	struct regs regs;
-	struct budget budget;
-};
-
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct wait_view *view = ctx;
-
-	return target_read(view->target, &view->regs, va, buf, len);
 }
 
 /* A stretch without ticks counts as no more than so many usual ones: nobody saw what was then. */
@@ -568,17 +541,19 @@ static struct error *take_turns(struct waits *waits, const struct waiting *waiti
 struct error *waits_tick(struct waits *waits, const struct guest_threads *threads,
 			 struct tick *tick)
 {
-	struct wait_view view = {.target = waits->target, .budget = {.left = WAITS_STEPS}};
-	const struct guest_memory memory = {&view, read_view, &view.budget};
+	struct regs regs = {0}; /* of the vCPU whose view of the kernel's memory is read */
+	struct memory_view view = {waits->target, &regs};
+	struct budget budget = {.left = WAITS_STEPS};
+	const struct guest_memory memory = {&view, memory_view_read, &budget};
 	const struct waiting waiting = {.target = waits->target,
 					.capture = waits->capture,
 					.threads = threads,
 					.memory = &memory,
-					.regs = &view.regs,
+					.regs = &regs,
 					.locator = waits->locator};
 
 	if (!threads ||
-	    !waiting_choose_view(waits->target, capture_sample(waits->capture), true, &view.regs))
+	    !waiting_choose_view(waits->target, capture_sample(waits->capture), true, &regs))
 		return NULL;
 	memcpy(waits->entries, tick->entries, tick->n * sizeof(*tick->entries));
 	tick->entries = waits->entries;

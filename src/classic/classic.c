@@ -67,7 +67,7 @@ static const struct option_row own_options[] = {
 	 .values = OPTION_DIRECTORY},
 	{"no-sandbox", NULL, 0, take_true, AT(session.keep_rights),
 	 .text = "keep root's rights, and filter no system calls (for debugging)"},
-	{"unwind", "HOW", 0, take_unwind, AT(session.sampler.method),
+	{"unwind", "HOW", 0, take_word, AT(session.sampler.method),
 	 .text = "how to find callers: auto (default), fp, cfi, scan",
 	 .values = "auto fp cfi scan"},
 	{"verbose", NULL, 'v', take_true, AT(session.verbose), .text = "say more"},

@@ -56,7 +56,7 @@ static const struct option_row own_options[] = {
 	 .text = "only functions that have at least this share of all, before or after"},
 	{"wide", NULL, 'w', take_true, AT(wide),
 	 .text = "do not cut names off at the terminal's width"},
-	{"color", "WHEN", 0, take_color, AT(color),
+	{"color", "WHEN", 0, take_word, AT(color),
 	 .text = "auto (the default: on a terminal), always, never", .values = "auto always never"},
 	{"sort", "KEY", 0, take_sort, .text = "by the change of: self (the default) or total",
 	 .values = "self total"},

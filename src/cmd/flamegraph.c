@@ -26,16 +26,6 @@ static const char *const color_keys[] = {[FLAMEGRAPH_BY_FUNCTION] = "function",
 					 [FLAMEGRAPH_BY_IMAGE] = "image",
 					 [FLAMEGRAPH_BY_KIND] = "kind"};
 
-static struct error *take_color_by(const struct option_row *row, const char *value, void *to)
-{
-	const int word = option_word(row, value);
-
-	if (word < 0)
-		return option_error(row, value, "it is function, package, image or kind");
-	((struct flamegraph_args *)to)->draw.color_by = (enum flamegraph_color_by)word;
-	return NULL;
-}
-
 static const struct option_row own_options[] = {
 	{"html", NULL, 0, take_true, AT(html),
 	 .text = "a page with time line, filters, callers and callees, instead of an SVG (also "
@@ -52,7 +42,7 @@ static const struct option_row own_options[] = {
 	{"title", "TEXT", 0, take_text, AT(draw.title), .text = "above the picture"},
 	{"width", "N", 0, take_count32, AT(draw.width), 200, 20000,
 	 .text = "pixels (default: as wide as the window)"},
-	{"color", "KEY", 0, take_color_by, AT(draw.color_by),
+	{"color", "KEY", 0, take_word, AT(draw.color_by),
 	 .text = "what colours tell apart: function, package, image or kind (default: function)",
 	 .more = "Kinds are the kernel, by its addresses, idle loops and calls of the hypervisor, "
 		 "by their names, and user code, or the guest's where it has no kernel of its "
@@ -212,9 +202,7 @@ static int by_lane(const void *left, const void *right)
 {
 	const struct time_bucket_row *a = left, *b = right;
 
-	if (a->vcpu != b->vcpu)
-		return a->vcpu < b->vcpu ? -1 : 1;
-	return a->state - b->state;
+	return COMPARE(a->vcpu, b->vcpu) ?: a->state - b->state;
 }
 
 /* Where a lane has only other states, and so a gap, the node says which lane. */

@@ -2,7 +2,6 @@
 #include "cmd/history.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "cmd/shared/option.h"
 #include "cmd/shared/picture.h"
 #include "format/format.h"
+#include "view/json.h"
 #include "view/page/page.h"
 #include "view/svg/flamegraph.h"
 
@@ -61,7 +61,7 @@ static const struct option_row own_options[] = {
 	{"title", "TEXT", 0, take_text, AT(title), .text = "above the page"},
 	{"full-names", NULL, 0, take_true, AT(full_names),
 	 .text = "names with return types, arguments and all template arguments"},
-	{"color", "WHEN", 0, take_color, AT(color),
+	{"color", "WHEN", 0, take_word, AT(color),
 	 .text = "auto (the default: on a terminal), always, never", .values = "auto always never"},
 	{0}};
 
@@ -325,15 +325,6 @@ static struct error *collect(struct history *history, uint32_t most_buckets)
 }
 
 /* NULL stands for itself, and for no memory. */
-static json_t *text_json(const char *text)
-{
-	char *clean = text ? sanitize_new(text) : NULL;
-	json_t *value = clean ? json_string(clean) : json_null();
-
-	free(clean);
-	return value;
-}
-
 /* Seconds of one row or, with `row` NO_ROW, of one state in each bucket. */
 static json_t *seconds_json(const struct history *history, uint32_t row, unsigned state)
 {
@@ -373,10 +364,10 @@ static json_t *guest_json(const struct history *history)
 	char *line = format_guest_line(profile);
 	json_t *object =
 		json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "target",
-			  text_json(profile->info.target), "id", text_json(profile->info.guest_id),
-			  "name", text_json(profile->info.guest_name), "type",
-			  text_json(profile->info.guest_type), "vcpus",
-			  (json_int_t)profile_vcpus(profile), "line", text_json(line));
+			  json_text(profile->info.target), "id", json_text(profile->info.guest_id),
+			  "name", json_text(profile->info.guest_name), "type",
+			  json_text(profile->info.guest_type), "vcpus",
+			  (json_int_t)profile_vcpus(profile), "line", json_text(line));
 
 	free(line);
 	return object;
@@ -404,9 +395,9 @@ static json_t *to_json(const struct history *history)
 	return json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:b, s:I, "
 			 "s:o, s:o, s:o}",
 			 "format", "uniprof-history", "version", HISTORY_VERSION, "warning",
-			 text_json(history->loaded.warning), "title", text_json(args->title),
-			 "asked", text_json(args->load.path), "store",
-			 text_json(args->load.window.store), "guest", guest_json(history), "key",
+			 json_text(history->loaded.warning), "title", json_text(args->title),
+			 "asked", json_text(args->load.path), "store",
+			 json_text(args->load.window.store), "guest", guest_json(history), "key",
 			 group_key_text(args->keys.at[0]), "from_s", (json_int_t)history->from_s,
 			 "to_s", (json_int_t)history->to_s, "first_s",
 			 (json_int_t)(series->from_unix_ns / NS_PER_S), "step_s",
@@ -447,12 +438,7 @@ static struct error *put_page(const struct history *history, FILE *out)
 
 static struct error *put_json(const struct history *history, FILE *out)
 {
-	json_t *object = to_json(history);
-	const int failed =
-		!object || json_dumpf(object, out, JSON_COMPACT) || fputc('\n', out) == EOF;
-
-	json_decref(object);
-	return failed && !ferror(out) ? error_no_memory() : NULL;
+	return json_write(to_json(history), JSON_COMPACT, out);
 }
 
 static struct error *put(const struct history *history, const struct tty_writer *terminal,

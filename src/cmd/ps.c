@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/preopen.h"
 #include "cmd/shared/guest_dump_take.h"
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 
 /* The format grows only by fields; readers ignore those that they do not know. */
 #define PS_VERSION 1
@@ -217,37 +216,14 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 	print_running(listed->listing, out);
 }
 
-static json_int_t number(uint64_t value)
-{
-	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
-}
-
-/* Takes `value` over; NULL means that memory was short: then *array is NULL from then on. */
-static void append(json_t **array, json_t *value)
-{
-	if (*array && json_array_append_new(*array, value)) {
-		json_decref(*array);
-		*array = NULL;
-	}
-}
-
-/* Text of a guest. */
-static json_t *text(const char *words)
-{
-	char *sanitized = sanitize_new(words);
-	json_t *json = sanitized ? json_string_nocheck(sanitized) : NULL;
-
-	free(sanitized);
-	return json;
-}
-
 static json_t *thread_json(const struct guest_thread *thread, const char *waits_in)
 {
 	return json_pack("{s:I, s:o, s:s, s:s?, s:I, s:I, s:I, s:I}", "tid",
-			 (json_int_t)thread->tid, "name", text(thread->name), "state",
+			 (json_int_t)thread->tid, "name", json_text(thread->name), "state",
 			 guest_thread_state_name(thread->state), "waits_in", waits_in, "cpu",
-			 (json_int_t)thread->cpu, "start_ns", number(thread->start_ns), "cpu_ns",
-			 number(thread->cpu_ns), "switches", number(thread->switches));
+			 (json_int_t)thread->cpu, "start_ns", json_count(thread->start_ns),
+			 "cpu_ns", json_count(thread->cpu_ns), "switches",
+			 json_count(thread->switches));
 }
 
 static json_t *mapping_json(const struct guest_mapping *at)
@@ -255,9 +231,9 @@ static json_t *mapping_json(const struct guest_mapping *at)
 	char access[5];
 
 	access_of(at, access);
-	return json_pack("{s:I, s:I, s:s, s:I, s:b, s:o}", "start", number(at->start), "end",
-			 number(at->end), "access", access, "offset", number(at->offset), "deleted",
-			 at->deleted, "path", at->path ? text(at->path) : json_null());
+	return json_pack("{s:I, s:I, s:s, s:I, s:b, s:o}", "start", json_count(at->start), "end",
+			 json_count(at->end), "access", access, "offset", json_count(at->offset),
+			 "deleted", at->deleted, "path", json_text(at->path));
 }
 
 /* Adds the mappings of a process, if they were asked for and there are some. */
@@ -268,7 +244,7 @@ static void add_mappings(const struct guest_mapping_list *list, json_t *to)
 	if (!mappings)
 		return;
 	for (size_t i = 0; i < list->n; i++)
-		append(&mappings, mapping_json(&list->at[i]));
+		json_append(&mappings, mapping_json(&list->at[i]));
 	json_object_set_new(to, "mappings", mappings);
 	if (list->trouble)
 		json_object_set_new(to, "trouble", json_string(list->trouble));
@@ -281,12 +257,13 @@ static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 	json_t *threads = json_array(), *json;
 
 	for (size_t i = first; i < first + n; i++)
-		append(&threads, thread_json(&listed->listing->list.at[i], listed->waits_in[i]));
+		json_append(&threads,
+			    thread_json(&listed->listing->list.at[i], listed->waits_in[i]));
 	json = json_pack("{s:I, s:o, s:s, s:s?, s:b, s:I, s:I, s:o}", "pid",
-			 (json_int_t)process.pid, "name", text(process.name), "state",
+			 (json_int_t)process.pid, "name", json_text(process.name), "state",
 			 guest_thread_state_name(process.state), "waits_in", waits_in, "kernel",
-			 process.kernel, "start_ns", number(process.start_ns), "cpu_ns",
-			 number(process.cpu_ns), "threads", threads);
+			 process.kernel, "start_ns", json_count(process.start_ns), "cpu_ns",
+			 json_count(process.cpu_ns), "threads", threads);
 	if (json)
 		add_mappings(listed->threads[first].mappings, json);
 	return json;
@@ -296,7 +273,7 @@ static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
 {
 	return json_pack("{s:I, s:b, s:I, s:I, s:o}", "cpu", (json_int_t)cpu, "idle", thread->idle,
 			 "pid", (json_int_t)thread->pid, "tid", (json_int_t)thread->tid, "name",
-			 text(thread->name));
+			 json_text(thread->name));
 }
 
 static json_t *cpus_json(const struct thread_listing *listing)
@@ -305,7 +282,7 @@ static json_t *cpus_json(const struct thread_listing *listing)
 
 	for (uint32_t i = 0; i < listing->cpus; i++)
 		if (listing->is_running[i])
-			append(&cpus, cpu_json(i, &listing->running[i]));
+			json_append(&cpus, cpu_json(i, &listing->running[i]));
 	return cpus;
 }
 
@@ -319,19 +296,14 @@ static struct error *print_json(const struct listed *listed, FILE *out)
 
 	for (size_t i = 0; i < list->n; i += n) {
 		n = threads_of_process(list, i);
-		append(&processes, process_json(listed, i, n));
+		json_append(&processes, process_json(listed, i, n));
 	}
 	object = json_pack("{s:i, s:s, s:o, s:o, s:s, s:o, s:o, s:s?}", "version", PS_VERSION,
-			   "target", listing->target->ops->scheme, "id", text(info->id), "name",
-			   text(info->name), "system", guest_threads_system_name(listing->threads),
-			   "cpus", cpus_json(listing), "processes", processes, "trouble",
-			   list->trouble);
-	if (!object)
-		return error_no_memory();
-	(void)json_dumpf(object, out, JSON_INDENT(2));
-	fputc('\n', out);
-	json_decref(object);
-	return NULL;
+			   "target", listing->target->ops->scheme, "id", json_text(info->id),
+			   "name", json_text(info->name), "system",
+			   guest_threads_system_name(listing->threads), "cpus", cpus_json(listing),
+			   "processes", processes, "trouble", list->trouble);
+	return json_write(object, JSON_INDENT(2), out);
 }
 
 static struct error *print(const struct listed *listed, const struct ps_args *options)

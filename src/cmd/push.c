@@ -45,20 +45,10 @@ static const struct {
 
 #define N_PROTOCOLS (sizeof(protocols) / sizeof(*protocols))
 
-static struct error *take_protocol(const struct option_row *row, const char *value, void *to)
-{
-	const int word = option_word(row, value);
-
-	if (word < 0)
-		return option_error(row, value, "it is otlp, pyroscope or parca");
-	((struct push_args *)to)->protocol = (enum push_protocol)(PUSH_OTLP + word);
-	return NULL;
-}
-
 #define AT(field) offsetof(struct push_args, field)
 
 const struct option_row push_options[] = {
-	{"protocol", "NAME", 0, take_protocol,
+	{"protocol", "NAME", 0, take_word, AT(protocol), PUSH_OTLP,
 	 .text = "one of otlp, pyroscope and parca (default: by the path of URL)",
 	 .more = "The paths are\n.Pa /v1development/profiles ,\n.Pa /ingest\nand\n"
 		 ".Pa /profiles/writeraw ;\na URL without a path is given the protocol's.",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "cmd/cmd.h"
 #include "cmd/shared/option.h"
 
@@ -170,7 +171,7 @@ static const struct option_row own_options[] = {
 	 .text = "only so many levels of a tree"},
 	{"json", NULL, 0, take_true, AT(json), .text = "as JSON, for programs",
 	 .more = "It is described in\n.Pa docs/report.md ."},
-	{"color", "WHEN", 0, take_color, AT(color),
+	{"color", "WHEN", 0, take_word, AT(color),
 	 .text = "auto (the default: on a terminal), always, never",
 	 .more = ".Li auto\nis never where\n.Ev NO_COLOR\nis set or\n.Ev TERM\nis\n.Li dumb .",
 	 .values = "auto always never"},
@@ -292,9 +293,7 @@ static int by_weight(const void *left, const void *right, void *ctx)
 	const struct tree_node *a = &nodes[*(const uint32_t *)left];
 	const struct tree_node *b = &nodes[*(const uint32_t *)right];
 
-	if (a->total.weight_ns != b->total.weight_ns)
-		return a->total.weight_ns < b->total.weight_ns ? 1 : -1;
-	return strcmp(a->name, b->name);
+	return COMPARE(b->total.weight_ns, a->total.weight_ns) ?: strcmp(a->name, b->name);
 }
 
 struct error *report_branches(const struct report *report, const struct tree *tree, uint32_t node,

@@ -82,6 +82,7 @@ struct error *report_put_callers_callees(const struct report *report,
 					 const struct tty_writer *writer);
 void report_put_heat(const struct report *report, const struct tty_writer *writer);
 struct error *report_put_json(const struct report *report, FILE *out);
+struct json_t *report_cell_json(const struct report *report, const struct profile_cell *from);
 
 struct error *report_put_annotation(const struct report *report, const struct tty_writer *writer);
 /* NULL: no memory. */

@@ -5,10 +5,11 @@
 #include "cmd/report.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "view/json.h"
 
 /* True for what is of the function, and what was sampled in it, not for others around it. */
 static bool is_shown(const struct report *report, const struct code_part *part,
@@ -306,28 +307,6 @@ struct error *report_put_annotation(const struct report *report, const struct tt
 	return NULL;
 }
 
-static json_int_t number(uint64_t value)
-{
-	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
-}
-
-static json_t *cell(const struct report *report, const struct profile_cell *from)
-{
-	const struct share share = report_share(report, from);
-
-	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "samples", number(from->samples), "weight_ns",
-			 number(from->weight_ns), "share", share.value, "low", share.low, "high",
-			 share.high);
-}
-
-static json_t *hex(uint64_t value)
-{
-	char text[20];
-
-	snprintf(text, sizeof(text), "0x%" PRIx64, value);
-	return json_string(text);
-}
-
 static json_t *locations(const struct code_row *row, struct source_texts *texts)
 {
 	json_t *array = json_array();
@@ -338,7 +317,7 @@ static json_t *locations(const struct code_row *row, struct source_texts *texts)
 
 		json_array_append_new(array, json_pack("{s:s, s:s?, s:I, s:b, s:s?}", "function",
 						       at->function, "file", at->file, "line",
-						       number(at->line), "inlined", at->inlined,
+						       json_count(at->line), "inlined", at->inlined,
 						       "source", text));
 		free(text);
 	}
@@ -352,35 +331,32 @@ static json_t *instruction(const struct report *report, const struct code_part *
 
 	for (unsigned i = 0; i < row->line.len && i < CODE_LINE_BYTES; i++)
 		snprintf(bytes + (size_t)2 * i, 3, "%02x", row->line.bytes[i]);
-	return json_pack("{s:o, s:s, s:s?, s:s?, s:o, s:o, s:o}", "address", hex(row->line.va),
+	return json_pack("{s:o, s:s, s:s?, s:s?, s:o, s:o, s:o}", "address", json_hex(row->line.va),
 			 "bytes", bytes, "instruction", *row->line.text ? row->line.text : NULL,
 			 "target", annotation_target(&report->annotation, part, row), "self",
-			 cell(report, &row->self), "total", cell(report, &row->total), "lines",
-			 locations(row, texts));
+			 report_cell_json(report, &row->self), "total",
+			 report_cell_json(report, &row->total), "lines", locations(row, texts));
 }
 
 static json_t *part_json(const struct report *report, const struct code_part *part,
 			 struct source_texts *texts)
 {
-	char *lacks = part->lacks ? sanitize_new(part->lacks) : NULL;
-	char *path = part->path ? sanitize_new(part->path) : NULL;
 	json_t *array = json_array(), *object;
 
 	for (size_t i = 0; i < part->n; i++)
 		if (is_shown(report, part, &part->row[i]))
 			json_array_append_new(array,
 					      instruction(report, part, &part->row[i], texts));
-	object = json_pack("{s:s, s:b, s:s?, s:s?, s:s?, s:I}", "function", part->name, "inlined",
-			   !part->whole, "file", path, "build_id",
+	object = json_pack("{s:s, s:b, s:o, s:s?, s:o, s:I}", "function", part->name, "inlined",
+			   !part->whole, "file", json_text(part->path), "build_id",
 			   part->build_id && *part->build_id ? part->build_id : NULL, "lacks",
-			   lacks, "misplaced", number(part->misplaced));
-	json_object_update_new(object,
-			       json_pack("{s:o, s:o, s:o, s:o, s:o}", "slide", hex(part->slide),
-					 "self", cell(report, &part->self), "own",
-					 cell(report, &part->own), "total",
-					 cell(report, &part->total), "instructions", array));
-	free(lacks);
-	free(path);
+			   json_text(part->lacks), "misplaced", json_count(part->misplaced));
+	json_object_update_new(object, json_pack("{s:o, s:o, s:o, s:o, s:o}", "slide",
+						 json_hex(part->slide), "self",
+						 report_cell_json(report, &part->self), "own",
+						 report_cell_json(report, &part->own), "total",
+						 report_cell_json(report, &part->total),
+						 "instructions", array));
 	return object;
 }
 

@@ -3,12 +3,11 @@
 /* A report as JSON; docs/report.md describes it. */
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/report.h"
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 
 /* The format grows only by fields; readers ignore those that they do not know. */
 #define REPORT_VERSION 1
@@ -16,78 +15,47 @@
 /* Readers of JSON have limits on how deep it may be (jansson's own: 2048). */
 #define LEVELS_MAX 500
 
-/* Takes `value` over, NULL means that memory was short: then *object is NULL from then on. */
-static void put(json_t **object, const char *key, json_t *value)
-{
-	if (!*object || !value || json_object_set_new_nocheck(*object, key, value)) {
-		json_decref(*object);
-		*object = NULL;
-	}
-}
-
-/* The same for an array. */
-static void append(json_t **array, json_t *value)
-{
-	if (*array && json_array_append_new(*array, value)) {
-		json_decref(*array);
-		*array = NULL;
-	}
-}
-
-static json_t *text(const char *string)
-{
-	char *sanitized = string ? sanitize_new(string) : NULL;
-	json_t *value = sanitized ? json_string_nocheck(sanitized) : string ? NULL : json_null();
-
-	free(sanitized);
-	return value;
-}
-
-static json_int_t number(uint64_t value)
-{
-	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
-}
-
-static json_t *cell(const struct report *report, const struct profile_cell *from)
+json_t *report_cell_json(const struct report *report, const struct profile_cell *from)
 {
 	struct share share = report_share(report, from);
 
-	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "samples", number(from->samples), "weight_ns",
-			 number(from->weight_ns), "share", share.value, "low", share.low, "high",
-			 share.high);
+	return json_pack("{s:I, s:I, s:f, s:f, s:f}", "samples", json_count(from->samples),
+			 "weight_ns", json_count(from->weight_ns), "share", share.value, "low",
+			 share.low, "high", share.high);
 }
 
 static json_t *guest(const struct profile *profile)
 {
 	const struct recording_info *info = &profile->info;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "target", text(info->target),
-			 "id", text(info->guest_id), "name", text(info->guest_name), "type",
-			 text(info->guest_type), "host", text(info->host), "arch", text(info->arch),
-			 "vcpus", number(profile_vcpus(profile)), "start_unix_ns",
-			 number(info->start_unix_ns));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "target",
+			 json_text(info->target), "id", json_text(info->guest_id), "name",
+			 json_text(info->guest_name), "type", json_text(info->guest_type), "host",
+			 json_text(info->host), "arch", json_text(info->arch), "vcpus",
+			 json_count(profile_vcpus(profile)), "start_unix_ns",
+			 json_count(info->start_unix_ns));
 }
 
 /* Fields about the end of sampling are null for a recording that was cut. */
 static json_t *ticks(const struct profile *profile)
 {
 	const struct recording_end *end = &profile->end;
-	json_t *object = json_pack("{s:I, s:f, s:I, s:b}", "count", number(profile->ticks),
+	json_t *object = json_pack("{s:I, s:f, s:I, s:b}", "count", json_count(profile->ticks),
 				   "rate_hz", profile->info.rate_hz, "elapsed_ns",
-				   number(profile_elapsed_ns(profile)), "cut", profile->cut);
+				   json_count(profile_elapsed_ns(profile)), "cut", profile->cut);
 
 	if (profile->info.wanted_rate_hz > 0)
-		put(&object, "lowered",
-		    json_pack("{s:f, s:f}", "wanted_rate_hz", profile->info.wanted_rate_hz,
-			      "max_cpu", profile->info.max_cpu));
+		json_put(&object, "lowered",
+			 json_pack("{s:f, s:f}", "wanted_rate_hz", profile->info.wanted_rate_hz,
+				   "max_cpu", profile->info.max_cpu));
 	if (json_object_update_new(object, profile->cut
 						   ? json_pack("{s:n, s:n, s:n, s:n}", "missed",
 							       "failed", "given_up", "reason")
 						   : json_pack("{s:I, s:I, s:I, s:o}", "missed",
-							       number(end->missed), "failed",
-							       number(end->failed), "given_up",
-							       number(end->given_up), "reason",
-							       text(end->reason)))) {
+							       json_count(end->missed), "failed",
+							       json_count(end->failed), "given_up",
+							       json_count(end->given_up), "reason",
+							       json_text(end->reason)))) {
 		json_decref(object);
 		return NULL;
 	}
@@ -99,9 +67,9 @@ static json_t *states(const struct profile *profile)
 	json_t *object = json_object();
 
 	for (unsigned i = 0; i < SAMPLE_STATES; i++)
-		put(&object, sample_state_text(i),
-		    json_pack("{s:I, s:I}", "samples", number(profile->states[i].samples),
-			      "weight_ns", number(profile->states[i].weight_ns)));
+		json_put(&object, sample_state_text(i),
+			 json_pack("{s:I, s:I}", "samples", json_count(profile->states[i].samples),
+				   "weight_ns", json_count(profile->states[i].weight_ns)));
 	return object;
 }
 
@@ -116,9 +84,9 @@ static json_t *vcpus(const struct profile *profile)
 			continue;
 		if (json_array_append_new(list,
 					  json_pack("{s:I, s:I, s:I, s:I}", "vcpu", (json_int_t)i,
-						    "running_ns", number(ns[VCPU_RUNNING]),
-						    "runnable_ns", number(ns[VCPU_RUNNABLE]),
-						    "blocked_ns", number(ns[VCPU_BLOCKED])))) {
+						    "running_ns", json_count(ns[VCPU_RUNNING]),
+						    "runnable_ns", json_count(ns[VCPU_RUNNABLE]),
+						    "blocked_ns", json_count(ns[VCPU_BLOCKED])))) {
 			json_decref(list);
 			return NULL;
 		}
@@ -130,10 +98,10 @@ static json_t *pauses(const struct profile *profile)
 {
 	const struct histogram *h = &profile->pauses;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "total_ns", number(profile->paused_ns),
-			 "median_ns", number(histogram_quantile(h, 0.5)), "p99_ns",
-			 number(histogram_quantile(h, 0.99)), "max_ns", number(h->max),
-			 "ticks_without", number(profile->without_pause));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "total_ns", json_count(profile->paused_ns),
+			 "median_ns", json_count(histogram_quantile(h, 0.5)), "p99_ns",
+			 json_count(histogram_quantile(h, 0.99)), "max_ns", json_count(h->max),
+			 "ticks_without", json_count(profile->without_pause));
 }
 
 /* Ends of stacks as keys, which stay the same when the words for people change. */
@@ -163,12 +131,12 @@ static json_t *stacks(const struct report *report)
 	json_t *ends = json_object();
 
 	for (int i = 0; i < UNWIND_ENDS; i++)
-		put(&ends, end_keys[i], json_integer(number(profile->ends[i])));
+		json_put(&ends, end_keys[i], json_integer(json_count(profile->ends[i])));
 	return json_pack("{s:I, s:I, s:s, s:I, s:f, s:I, s:f, s:f, s:f, s:o}", "selected",
-			 number(profile->selected.samples), "weight_ns",
-			 number(profile->selected.weight_ns), "weight", weight_text(report),
-			 "not_sampled_ns", number(profile->not_sampled_ns), "not_sampled_share",
-			 profile_not_sampled(profile), "shown", number(report->matched.samples),
+			 json_count(profile->selected.samples), "weight_ns",
+			 json_count(profile->selected.weight_ns), "weight", weight_text(report),
+			 "not_sampled_ns", json_count(profile->not_sampled_ns), "not_sampled_share",
+			 profile_not_sampled(profile), "shown", json_count(report->matched.samples),
 			 "draws", report->draws, "nameless_share", report->loaded->nameless_share,
 			 "truncated_share", load_truncated_share(profile), "ends", ends);
 }
@@ -183,9 +151,9 @@ static json_t *columns(const struct report *report, const char *name)
 		size_t len;
 		const char *column = grouped_tree_column(name, k, &len);
 
-		put(&object, group_key_text(keys->at[k]),
-		    keys->at[k] == GROUP_VCPU ? json_integer(atoll(column))
-					      : json_stringn_nocheck(column, len));
+		json_put(&object, group_key_text(keys->at[k]),
+			 keys->at[k] == GROUP_VCPU ? json_integer(atoll(column))
+						   : json_stringn_nocheck(column, len));
 	}
 	return object;
 }
@@ -194,9 +162,9 @@ static json_t *row(const struct report *report, const struct flat_row *from)
 {
 	json_t *object = columns(report, from->name);
 
-	put(&object, "named", json_boolean(!from->unresolved));
-	put(&object, "self", cell(report, &from->self));
-	put(&object, "total", cell(report, &from->total));
+	json_put(&object, "named", json_boolean(!from->unresolved));
+	json_put(&object, "self", report_cell_json(report, &from->self));
+	json_put(&object, "total", report_cell_json(report, &from->total));
 	return object;
 }
 
@@ -212,7 +180,7 @@ static json_t *rows(const struct report *report)
 			break;
 		if (report_share(report, &from->total).value < options->min_share)
 			continue;
-		append(&array, row(report, from));
+		json_append(&array, row(report, from));
 	}
 	return array;
 }
@@ -237,7 +205,7 @@ static json_t *children(const struct report *report, const struct tree *tree, ui
 		return NULL;
 	}
 	for (size_t i = 0; i < branches.n && array; i++)
-		append(&array, node(report, tree, branches.at[i], level + 1));
+		json_append(&array, node(report, tree, branches.at[i], level + 1));
 	free(branches.at);
 	return array;
 }
@@ -248,11 +216,11 @@ static json_t *node(const struct report *report, const struct tree *tree, uint32
 	const struct tree_node *from = &tree->nodes[at];
 	json_t *object = at ? columns(report, from->name) : json_object();
 
-	put(&object, "named", json_boolean(!from->unresolved));
-	put(&object, "inlined", json_boolean(from->inlined));
-	put(&object, "self", cell(report, &from->self));
-	put(&object, "total", cell(report, &from->total));
-	put(&object, "children", children(report, tree, at, level));
+	json_put(&object, "named", json_boolean(!from->unresolved));
+	json_put(&object, "inlined", json_boolean(from->inlined));
+	json_put(&object, "self", report_cell_json(report, &from->self));
+	json_put(&object, "total", report_cell_json(report, &from->total));
+	json_put(&object, "children", children(report, tree, at, level));
 	return object;
 }
 
@@ -261,10 +229,10 @@ static json_t *callers_callees(const struct report *report)
 	const struct callers_callees *from = &report->callers_callees;
 	json_t *object = columns(report, from->name);
 
-	put(&object, "self", cell(report, &from->self));
-	put(&object, "total", cell(report, &from->total));
-	put(&object, "callers", children(report, from->callers, 0, 0));
-	put(&object, "callees", children(report, from->callees, 0, 0));
+	json_put(&object, "self", report_cell_json(report, &from->self));
+	json_put(&object, "total", report_cell_json(report, &from->total));
+	json_put(&object, "callers", children(report, from->callers, 0, 0));
+	json_put(&object, "callees", children(report, from->callees, 0, 0));
 	return object;
 }
 
@@ -273,7 +241,7 @@ static json_t *keys(const struct report *report)
 	json_t *array = json_array();
 
 	for (size_t k = 0; k < report->options->keys.n; k++)
-		append(&array, json_string(group_key_text(report->options->keys.at[k])));
+		json_append(&array, json_string(group_key_text(report->options->keys.at[k])));
 	return array;
 }
 
@@ -285,16 +253,17 @@ static json_t *heat(const struct report *report)
 
 	for (size_t i = 0; i < (size_t)from->columns * from->rows; i++)
 		if (from->cells[i].samples)
-			append(&array, json_pack("{s:I, s:I, s:I, s:I}", "column",
-						 (json_int_t)(i / from->rows), "row",
-						 (json_int_t)(i % from->rows), "samples",
-						 number(from->cells[i].samples), "weight_ns",
-						 number(from->cells[i].weight_ns)));
-	put(&object, "from_s", json_integer((json_int_t)from->first_s));
-	put(&object, "column_s", json_integer((json_int_t)from->column_s));
-	put(&object, "columns", json_integer(from->columns));
-	put(&object, "rows", json_integer(from->rows));
-	put(&object, "cells", array);
+			json_append(&array,
+				    json_pack("{s:I, s:I, s:I, s:I}", "column",
+					      (json_int_t)(i / from->rows), "row",
+					      (json_int_t)(i % from->rows), "samples",
+					      json_count(from->cells[i].samples), "weight_ns",
+					      json_count(from->cells[i].weight_ns)));
+	json_put(&object, "from_s", json_integer((json_int_t)from->first_s));
+	json_put(&object, "column_s", json_integer((json_int_t)from->column_s));
+	json_put(&object, "columns", json_integer(from->columns));
+	json_put(&object, "rows", json_integer(from->rows));
+	json_put(&object, "cells", array);
 	return object;
 }
 
@@ -302,20 +271,20 @@ static void put_view(const struct report *report, json_t **object)
 {
 	switch (report->options->view) {
 	case REPORT_FLAT:
-		put(object, "rows", rows(report));
+		json_put(object, "rows", rows(report));
 		break;
 	case REPORT_DOWN:
 	case REPORT_UP:
-		put(object, "tree", node(report, report->grouped.tree, 0, 0));
+		json_put(object, "tree", node(report, report->grouped.tree, 0, 0));
 		break;
 	case REPORT_CALLERS_CALLEES:
-		put(object, "around", callers_callees(report));
+		json_put(object, "around", callers_callees(report));
 		break;
 	case REPORT_ANNOTATION:
-		put(object, "annotation", report_annotation_json(report));
+		json_put(object, "annotation", report_annotation_json(report));
 		break;
 	case REPORT_HEAT:
-		put(object, "heat", heat(report));
+		json_put(object, "heat", heat(report));
 		break;
 	}
 }
@@ -326,14 +295,11 @@ struct error *report_put_json(const struct report *report, FILE *out)
 	json_t *object =
 		json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "format",
 			  "uniprof-report", "version", REPORT_VERSION, "warning",
-			  text(report->loaded->warning), "guest", guest(profile), "ticks",
+			  json_text(report->loaded->warning), "guest", guest(profile), "ticks",
 			  ticks(profile), "states", states(profile), "vcpus", vcpus(profile),
 			  "paused", pauses(profile), "stacks", stacks(report), "view",
 			  report_view_text(report->options->view), "keys", keys(report));
-	int failed;
 
 	put_view(report, &object);
-	failed = !object || json_dumpf(object, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
-	json_decref(object);
-	return failed && !ferror(out) ? error_no_memory() : NULL;
+	return json_write(object, JSON_INDENT(1), out);
 }

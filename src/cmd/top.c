@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "cmd/shared/session.h"
 #include "symbol/names/display_name.h"
-#include "top/draw.h"
+#include "top/top.h"
 
 /*
  * The process that the shell waits for keeps the terminal, while a child of it

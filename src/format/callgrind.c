@@ -180,9 +180,7 @@ static int by_callee(const void *left, const void *right)
 {
 	const struct use *a = left, *b = right;
 
-	if (a->callee != b->callee)
-		return a->callee < b->callee ? -1 : 1;
-	return (a->line > b->line) - (a->line < b->line);
+	return COMPARE(a->callee, b->callee) ?: COMPARE(a->line, b->line);
 }
 
 /* Leaves one of all uses that are alike, and tells the others its number. Returns how many are left. */

@@ -181,7 +181,7 @@ static int compare_steps(const void *left, const void *right)
 {
 	const struct step *a = left, *b = right;
 
-	return (a->key < b->key) - (a->key > b->key);
+	return COMPARE(b->key, a->key);
 }
 
 /* Makes what was pushed from `first` on a level. */
@@ -357,7 +357,7 @@ static int compare_parts(const void *left, const void *right)
 {
 	const struct part *a = left, *b = right;
 
-	return (a->key > b->key) - (a->key < b->key);
+	return COMPARE(a->key, b->key);
 }
 
 /* Finds the names around functions, and sorts all entries by them. */

@@ -267,9 +267,7 @@ static int by_thread(const void *left, const void *right)
 {
 	const struct track *a = left, *b = right;
 
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
+	return COMPARE(a->thread, b->thread) ?: COMPARE(a->vcpu, b->vcpu);
 }
 
 static struct error *samples_new(FILE *scratch, struct samples **out)

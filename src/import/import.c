@@ -91,9 +91,7 @@ static int by_time(const void *left, const void *right)
 {
 	const struct import_sample *a = left, *b = right;
 
-	if (a->time_ns != b->time_ns)
-		return a->time_ns < b->time_ns ? -1 : 1;
-	return (a->vcpu > b->vcpu) - (a->vcpu < b->vcpu);
+	return COMPARE(a->time_ns, b->time_ns) ?: COMPARE(a->vcpu, b->vcpu);
 }
 
 static void sort(struct import *import)

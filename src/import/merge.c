@@ -342,9 +342,7 @@ static int by_time(const void *left, const void *right)
 {
 	const struct merged_tick *a = left, *b = right;
 
-	if (a->time_ns != b->time_ns)
-		return a->time_ns < b->time_ns ? -1 : 1;
-	return (a->first > b->first) - (a->first < b->first);
+	return COMPARE(a->time_ns, b->time_ns) ?: COMPARE(a->first, b->first);
 }
 
 /* Processes of two guests may have the same name and number: the guest's name stands before. */

@@ -446,9 +446,7 @@ static int by_time(const void *left, const void *right)
 {
 	const struct perf_timed *a = left, *b = right;
 
-	if (a->time_ns != b->time_ns)
-		return a->time_ns < b->time_ns ? -1 : 1;
-	return (a->number > b->number) - (a->number < b->number);
+	return COMPARE(a->time_ns, b->time_ns) ?: COMPARE(a->number, b->number);
 }
 
 struct error *perf_file_read(struct perf_file *d, const uint8_t *data, size_t len)

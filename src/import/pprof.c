@@ -111,18 +111,25 @@ static struct error *add_string(struct pprof *p, const struct protobuf_field *fi
 	return err;
 }
 
-static struct error *read_type(const struct pprof *p, struct cursor in, struct value_type *type)
+/* Numbers of a message's fields, at[1] to at[n - 1]; what is absent is zero. */
+static struct error *read_numbers(const struct pprof *p, struct cursor in, uint64_t *at, size_t n)
 {
 	struct protobuf_field field;
 
-	*type = (struct value_type){0};
-	while (protobuf_next(&in, &field)) {
-		if (field.number == PPROF_VALUE_TYPE)
-			type->type = field.value;
-		else if (field.number == PPROF_VALUE_UNIT)
-			type->unit = field.value;
-	}
+	memset(at, 0, n * sizeof(*at));
+	while (protobuf_next(&in, &field))
+		if (field.number < n)
+			at[field.number] = field.value;
 	return in.at ? NULL : damaged(p);
+}
+
+static struct error *read_type(const struct pprof *p, struct cursor in, struct value_type *type)
+{
+	uint64_t at[PPROF_VALUE_UNIT + 1];
+	struct error *err = read_numbers(p, in, at, PPROF_VALUE_UNIT + 1);
+
+	*type = (struct value_type){at[PPROF_VALUE_TYPE], at[PPROF_VALUE_UNIT]};
+	return err;
 }
 
 static struct error *read_head_field(struct pprof *p, const struct protobuf_field *field)
@@ -245,65 +252,41 @@ static const void *find_row(const struct table *table, uint64_t id, size_t size)
 
 static struct error *read_function(struct pprof *p, struct cursor in)
 {
-	uint64_t id = 0, name = 0, system_name = 0, file = 0;
+	uint64_t at[PPROF_FUNCTION_FILE + 1];
+	const uint64_t *name = &at[PPROF_FUNCTION_NAME];
 	struct function *row;
-	struct protobuf_field field;
-	struct error *err;
+	struct error *err = read_numbers(p, in, at, PPROF_FUNCTION_FILE + 1);
 
-	while (protobuf_next(&in, &field)) {
-		if (field.number == PPROF_FUNCTION_ID)
-			id = field.value;
-		else if (field.number == PPROF_FUNCTION_NAME)
-			name = field.value;
-		else if (field.number == PPROF_FUNCTION_SYSTEM_NAME)
-			system_name = field.value;
-		else if (field.number == PPROF_FUNCTION_FILE)
-			file = field.value;
-	}
-	if (!in.at)
-		return damaged(p);
-	err = add_row(p, &p->functions, id, sizeof(*row), &row);
+	if (!err)
+		err = add_row(p, &p->functions, at[PPROF_FUNCTION_ID], sizeof(*row), &row);
 	if (err)
 		return err;
 	*row = (struct function){0};
-	err = text_of(p, name ? name : system_name, &row->name);
-	if (!err && file)
-		err = text_of(p, file, &row->file);
+	err = text_of(p, *name ? *name : at[PPROF_FUNCTION_SYSTEM_NAME], &row->name);
+	if (!err && at[PPROF_FUNCTION_FILE])
+		err = text_of(p, at[PPROF_FUNCTION_FILE], &row->file);
 	return err;
 }
 
 static struct error *read_mapping(struct pprof *p, struct cursor in)
 {
+	uint64_t at[PPROF_MAPPING_BUILD_ID + 1];
 	struct import_image image = {0};
-	uint64_t id = 0, path = 0, build_id = 0;
 	uint32_t *row;
-	struct protobuf_field field;
-	struct error *err;
+	struct error *err = read_numbers(p, in, at, PPROF_MAPPING_BUILD_ID + 1);
 
-	while (protobuf_next(&in, &field)) {
-		if (field.number == PPROF_MAPPING_ID)
-			id = field.value;
-		else if (field.number == PPROF_MAPPING_START)
-			image.start = field.value;
-		else if (field.number == PPROF_MAPPING_LIMIT)
-			image.end = field.value;
-		else if (field.number == PPROF_MAPPING_OFFSET)
-			image.offset = field.value;
-		else if (field.number == PPROF_MAPPING_FILE)
-			path = field.value;
-		else if (field.number == PPROF_MAPPING_BUILD_ID)
-			build_id = field.value;
-	}
-	if (!in.at)
-		return damaged(p);
-	err = add_row(p, &p->mappings, id, sizeof(*row), &row);
+	if (!err)
+		err = add_row(p, &p->mappings, at[PPROF_MAPPING_ID], sizeof(*row), &row);
 	if (!err)
 		*row = 0;
-	if (err || !path)
+	if (err || !at[PPROF_MAPPING_FILE])
 		return err;
-	err = text_of(p, path, &image.path);
-	if (!err && build_id)
-		err = text_of(p, build_id, &image.build_id);
+	image.start = at[PPROF_MAPPING_START];
+	image.end = at[PPROF_MAPPING_LIMIT];
+	image.offset = at[PPROF_MAPPING_OFFSET];
+	err = text_of(p, at[PPROF_MAPPING_FILE], &image.path);
+	if (!err && at[PPROF_MAPPING_BUILD_ID])
+		err = text_of(p, at[PPROF_MAPPING_BUILD_ID], &image.build_id);
 	return err ? err : import_image(p->import, &image, row);
 }
 
@@ -323,17 +306,14 @@ struct lines {
 static struct error *read_line(struct pprof *p, struct cursor in, struct lines *lines)
 {
 	struct source_frame frame = {.function = ""};
-	const struct function *function = NULL;
-	struct protobuf_field field;
+	uint64_t at[PPROF_LINE_LINE + 1];
+	struct error *err = read_numbers(p, in, at, PPROF_LINE_LINE + 1);
+	const struct function *function =
+		find_row(&p->functions, at[PPROF_LINE_FUNCTION], sizeof(*function));
 
-	while (protobuf_next(&in, &field)) {
-		if (field.number == PPROF_LINE_FUNCTION)
-			function = find_row(&p->functions, field.value, sizeof(*function));
-		else if (field.number == PPROF_LINE_LINE)
-			frame.line = field.value < UINT32_MAX ? (uint32_t)field.value : 0;
-	}
-	if (!in.at)
-		return damaged(p);
+	if (err)
+		return err;
+	frame.line = at[PPROF_LINE_LINE] < UINT32_MAX ? (uint32_t)at[PPROF_LINE_LINE] : 0;
 	if (function) {
 		frame.function = function->name;
 		frame.file = function->file;
@@ -436,22 +416,16 @@ static uint8_t state_of(const char *text)
 
 static struct error *read_label(struct pprof *p, struct cursor in, struct labels *labels)
 {
-	uint64_t key = 0, text = 0, number = 0, vcpu;
+	uint64_t at[PPROF_LABEL_NUM + 1], key, number, vcpu;
 	const char *value;
-	struct protobuf_field field;
-	struct error *err;
+	struct error *err = read_numbers(p, in, at, PPROF_LABEL_NUM + 1);
 
-	while (protobuf_next(&in, &field)) {
-		if (field.number == PPROF_LABEL_KEY)
-			key = field.value;
-		else if (field.number == PPROF_LABEL_STR)
-			text = field.value;
-		else if (field.number == PPROF_LABEL_NUM)
-			number = field.value;
-	}
-	err = in.at ? text_of(p, text, &value) : damaged(p);
+	if (!err)
+		err = text_of(p, at[PPROF_LABEL_STR], &value);
 	if (err)
 		return err;
+	key = at[PPROF_LABEL_KEY];
+	number = at[PPROF_LABEL_NUM];
 	vcpu = strncmp(value, "vcpu", 4) ? 0 : strtoul(value + 4, NULL, 10);
 	number = number < RECORDED_ID_UNKNOWN ? number : RECORDED_ID_UNKNOWN;
 	if (same_text(p, key, "pid"))

@@ -397,7 +397,7 @@ static int by_addr(const void *left, const void *right)
 	const struct code_row *a = *(const struct code_row *const *)left;
 	const struct code_row *b = *(const struct code_row *const *)right;
 
-	return (a->addr > b->addr) - (a->addr < b->addr);
+	return COMPARE(a->addr, b->addr);
 }
 
 static struct recorded_image range(const struct image_row *row, uint64_t start, uint64_t end)

@@ -402,9 +402,7 @@ static int by_address(const void *left, const void *right)
 {
 	const struct profile_name *a = left, *b = right;
 
-	if (a->addr != b->addr)
-		return a->addr < b->addr ? -1 : 1;
-	return a->kind - b->kind;
+	return COMPARE(a->addr, b->addr) ?: a->kind - b->kind;
 }
 
 static int by_address_and_name(const void *left, const void *right)
@@ -414,9 +412,7 @@ static int by_address_and_name(const void *left, const void *right)
 
 	if (order)
 		return order;
-	if (a->offset != b->offset)
-		return a->offset < b->offset ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return COMPARE(a->offset, b->offset) ?: strcmp(a->name, b->name);
 }
 
 /* Copies the frames with their strings, each string once. */

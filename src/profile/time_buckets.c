@@ -72,14 +72,9 @@ static struct error *index_rows(struct bucketing *b)
 static int by_row(const void *left, const void *right)
 {
 	const struct time_bucket_row *a = left, *b = right;
+	const int order = COMPARE(a->bucket, b->bucket) ?: COMPARE(a->vcpu, b->vcpu);
 
-	if (a->bucket != b->bucket)
-		return a->bucket < b->bucket ? -1 : 1;
-	if (a->vcpu != b->vcpu)
-		return a->vcpu < b->vcpu ? -1 : 1;
-	if (a->state != b->state)
-		return a->state < b->state ? -1 : 1;
-	return (a->node > b->node) - (a->node < b->node);
+	return order ?: COMPARE(a->state, b->state) ?: COMPARE(a->node, b->node);
 }
 
 static void add_to_row(struct time_bucket_row *row, const struct profile_cell *cell)

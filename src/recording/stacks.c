@@ -407,9 +407,7 @@ static int by_address(const void *a, const void *b)
 {
 	const struct frame *x = a, *y = b;
 
-	if (x->addr != y->addr)
-		return x->addr < y->addr ? -1 : 1;
-	return x->kind - y->kind;
+	return COMPARE(x->addr, y->addr) ?: x->kind - y->kind;
 }
 
 struct error *distinct_frames(const struct stacks *stacks, struct frame **out, size_t *n)

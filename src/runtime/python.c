@@ -83,8 +83,8 @@ static bool take_told(const struct guest_memory *memory, uint64_t runtime, struc
 
 	if (!at->told)
 		return true;
-	if (!load(memory, runtime, word, sizeof(word)) || memcmp(word, "xdebugpy", 8) || word[2] ||
-	    (word[5] | word[8] | word[9] | word[21] | word[23] | word[25]) > UINT16_MAX)
+	if (!guest_memory_get(memory, runtime, word, sizeof(word)) || memcmp(word, "xdebugpy", 8) ||
+	    word[2] || (word[5] | word[8] | word[9] | word[21] | word[23] | word[25]) > UINT16_MAX)
 		return false;
 	at->interpreter.interpreters = (uint16_t)word[5];
 	at->interpreter.next = (uint16_t)word[8];
@@ -136,7 +136,7 @@ static struct error *python_open(const struct guest_memory *memory, uint64_t cod
 	for (size_t i = 0; i < CALLS; i++)
 		if (!found[i].va)
 			return NULL;
-	if (!load(memory, found[VERSION].va, &version, sizeof(version)))
+	if (!guest_memory_get(memory, found[VERSION].va, &version, sizeof(version)))
 		return NULL;
 	layout = layout_of(version);
 	if (!layout)
@@ -167,20 +167,22 @@ static size_t python_threads(void *state, const struct guest_memory *memory,
 	uint64_t interpreter, thread, tid;
 	size_t n = 0;
 
-	if (!load(memory, python->runtime + at->interpreter.interpreters, &interpreter,
-		  sizeof(interpreter)))
+	if (!guest_memory_get(memory, python->runtime + at->interpreter.interpreters, &interpreter,
+			      sizeof(interpreter)))
 		return 0;
 	for (unsigned i = 0; interpreter && i < INTERPRETERS_MAX; i++) {
-		if (!load(memory, interpreter + at->interpreter.threads, &thread, sizeof(thread)))
+		if (!guest_memory_get(memory, interpreter + at->interpreter.threads, &thread,
+				      sizeof(thread)))
 			return n;
 		while (thread && n < max &&
-		       load(memory, thread + at->thread.tid, &tid, sizeof(tid))) {
+		       guest_memory_get(memory, thread + at->thread.tid, &tid, sizeof(tid))) {
 			out[n++] = (struct runtime_thread){(uint32_t)tid, thread};
-			if (!load(memory, thread + at->thread.next, &thread, sizeof(thread)))
+			if (!guest_memory_get(memory, thread + at->thread.next, &thread,
+					      sizeof(thread)))
 				return n;
 		}
-		if (!load(memory, interpreter + at->interpreter.next, &interpreter,
-			  sizeof(interpreter)))
+		if (!guest_memory_get(memory, interpreter + at->interpreter.next, &interpreter,
+				      sizeof(interpreter)))
 			return n;
 	}
 	return n;

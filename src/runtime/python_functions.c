@@ -124,7 +124,8 @@ static bool read_items(const struct object *object, uint32_t head, uint32_t widt
 	len = (out->n < TEXT_CHARACTERS ? out->n : TEXT_CHARACTERS) * width;
 	there = len < object->len - head ? len : object->len - head;
 	memcpy(out->bytes, object->bytes + head, there);
-	return load(object->memory, object->va + head + there, out->bytes + there, len - there);
+	return guest_memory_get(object->memory, object->va + head + there, out->bytes + there,
+				len - there);
 }
 
 static bool read_code(const struct python_functions *python, const struct guest_memory *memory,
@@ -299,7 +300,8 @@ static bool read_lines(struct python_functions *python, const struct guest_memor
 		return false;
 	function->table_size = found->table.n;
 	python->lines_held += function->table_size;
-	return load(memory, found->code.lines + BYTES_HEAD, function->lines, function->table_size);
+	return guest_memory_get(memory, found->code.lines + BYTES_HEAD, function->lines,
+				function->table_size);
 }
 
 /* Reads all of a function anew, if it still is the one that the frame held. */

@@ -45,12 +45,6 @@ struct error *python_functions_name(struct python_functions *python,
 				    const struct guest_memory *memory, uint64_t round,
 				    const struct runtime_frame *frame, uint64_t *addr);
 
-/* All of so many bytes, or false. */
-static inline bool load(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
-
 static inline uint64_t word_at(const uint8_t *bytes, size_t offset)
 {
 	uint64_t word;

@@ -421,17 +421,12 @@ struct error *runtime_merge(struct runtime *runtime, const struct guest_memory *
 #define DYNAMIC_ENTRIES 256u
 #define CHAIN_MAX	4096u
 
-struct mapped_file {
+struct file_view {
 	const struct guest_memory *memory;
 	uint64_t slide;
 	uint64_t hash, symbols, texts, texts_size; /* addresses in the process; 0: none */
 	uint32_t buckets, first, bloom_words;
 };
-
-static bool load_mapped(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
 
 /* The head's page is below the code's, with the file's other pages between. */
 static bool find_head(const struct guest_memory *memory, uint64_t code, uint64_t *va,
@@ -439,7 +434,7 @@ static bool find_head(const struct guest_memory *memory, uint64_t code, uint64_t
 {
 	code &= ~(uint64_t)(PAGE - 1);
 	for (uint64_t back = 0; back <= HEAD_DISTANCE && back <= code; back += PAGE) {
-		if (!load_mapped(memory, code - back, head, sizeof(*head)))
+		if (!guest_memory_get(memory, code - back, head, sizeof(*head)))
 			return false;
 		*va = code - back;
 		if (!memcmp(head->e_ident, ELFMAG, SELFMAG) && head->e_type != ET_REL)
@@ -450,17 +445,17 @@ static bool find_head(const struct guest_memory *memory, uint64_t code, uint64_t
 }
 
 /* Addresses of a dynamic section are the process's own once the linker has been there, the file's before. */
-static uint64_t placed(const struct mapped_file *file, uint64_t va)
+static uint64_t placed(const struct file_view *file, uint64_t va)
 {
 	return va < file->slide ? va + file->slide : va;
 }
 
-static bool read_dynamic(struct mapped_file *file, uint64_t va)
+static bool read_dynamic(struct file_view *file, uint64_t va)
 {
 	for (unsigned i = 0; i < DYNAMIC_ENTRIES; i++) {
 		Elf64_Dyn entry;
 
-		if (!load_mapped(file->memory, va + i * sizeof(entry), &entry, sizeof(entry)))
+		if (!guest_memory_get(file->memory, va + i * sizeof(entry), &entry, sizeof(entry)))
 			return false;
 		if (entry.d_tag == DT_NULL)
 			break;
@@ -476,7 +471,7 @@ static bool read_dynamic(struct mapped_file *file, uint64_t va)
 	return file->hash && file->symbols && file->texts;
 }
 
-static bool open_file(struct mapped_file *file, uint64_t code)
+static bool open_file(struct file_view *file, uint64_t code)
 {
 	uint64_t head_va, dynamic = 0;
 	bool placed_at = false;
@@ -488,8 +483,8 @@ static bool open_file(struct mapped_file *file, uint64_t code)
 	for (unsigned i = 0; i < head.e_phnum && i < PROGRAM_HEADERS; i++) {
 		Elf64_Phdr part;
 
-		if (!load_mapped(file->memory, head_va + head.e_phoff + i * sizeof(part), &part,
-				 sizeof(part)))
+		if (!guest_memory_get(file->memory, head_va + head.e_phoff + i * sizeof(part),
+				      &part, sizeof(part)))
 			return false;
 		if (part.p_type == PT_LOAD && !placed_at) {
 			file->slide = head_va + part.p_offset - part.p_vaddr;
@@ -499,7 +494,7 @@ static bool open_file(struct mapped_file *file, uint64_t code)
 			dynamic = part.p_vaddr;
 	}
 	if (!placed_at || !dynamic || !read_dynamic(file, dynamic + file->slide) ||
-	    !load_mapped(file->memory, file->hash, table, sizeof(table)))
+	    !guest_memory_get(file->memory, file->hash, table, sizeof(table)))
 		return false;
 	file->buckets = table[0];
 	file->first = table[1];
@@ -516,18 +511,18 @@ static uint32_t hash_of(const char *name)
 	return hash;
 }
 
-static bool is_called(const struct mapped_file *file, const Elf64_Sym *symbol, const char *name)
+static bool is_called(const struct file_view *file, const Elf64_Sym *symbol, const char *name)
 {
 	char text[64];
 	const size_t len = strlen(name) + 1;
 
 	return len <= sizeof(text) && symbol->st_name < file->texts_size &&
-	       load_mapped(file->memory, file->texts + symbol->st_name, text, len) &&
+	       guest_memory_get(file->memory, file->texts + symbol->st_name, text, len) &&
 	       !memcmp(text, name, len);
 }
 
 /* A bucket's chain holds the hashes of its symbols; the last one's lowest bit is set. */
-static void find_symbol(const struct mapped_file *file, const char *name, struct mapped_symbol *out)
+static void find_symbol(const struct file_view *file, const char *name, struct mapped_symbol *out)
 {
 	const uint64_t buckets = file->hash + 16 + UINT64_C(8) * file->bloom_words;
 	const uint64_t chains = buckets + UINT64_C(4) * file->buckets;
@@ -535,19 +530,19 @@ static void find_symbol(const struct mapped_file *file, const char *name, struct
 	uint32_t at, here;
 
 	*out = (struct mapped_symbol){0};
-	if (!load_mapped(file->memory, buckets + UINT64_C(4) * (hash % file->buckets), &at,
-			 sizeof(at)) ||
+	if (!guest_memory_get(file->memory, buckets + UINT64_C(4) * (hash % file->buckets), &at,
+			      sizeof(at)) ||
 	    at < file->first)
 		return;
 	for (unsigned i = 0; i < CHAIN_MAX; i++, at++) {
 		Elf64_Sym symbol;
 
-		if (!load_mapped(file->memory, chains + UINT64_C(4) * (at - file->first), &here,
-				 sizeof(here)))
+		if (!guest_memory_get(file->memory, chains + UINT64_C(4) * (at - file->first),
+				      &here, sizeof(here)))
 			return;
 		if ((here | 1) == (hash | 1) &&
-		    load_mapped(file->memory, file->symbols + at * sizeof(symbol), &symbol,
-				sizeof(symbol)) &&
+		    guest_memory_get(file->memory, file->symbols + at * sizeof(symbol), &symbol,
+				     sizeof(symbol)) &&
 		    symbol.st_shndx != SHN_UNDEF && is_called(file, &symbol, name)) {
 			*out = (struct mapped_symbol){symbol.st_value + file->slide,
 						      symbol.st_size};
@@ -561,7 +556,7 @@ static void find_symbol(const struct mapped_file *file, const char *name, struct
 bool mapped_symbols(const struct guest_memory *memory, uint64_t code, const char *const *names,
 		    struct mapped_symbol *out, size_t n)
 {
-	struct mapped_file file = {.memory = memory};
+	struct file_view file = {.memory = memory};
 
 	if (!open_file(&file, code))
 		return false;

@@ -16,7 +16,7 @@
  * address of the frame lies at one distance from the marker, in all frames. A
  * stack that is not proved so stays the C stack that it is.
  *
- * Functions and lines become stand-ins (symbol/names/stand_ins.h). Names are
+ * Functions and lines become stand-ins (symbol/names/symbolizer.h). Names are
  * read while the thread runs on, and kept by the function's object. By then the
  * object may be freed, and its memory another function's: a name is believed
  * only of a function that has the identity which was read while the thread stood
@@ -37,7 +37,7 @@
  */
 
 #include "symbol/kernel/guest_memory.h"
-#include "symbol/names/stand_ins.h"
+#include "symbol/names/symbolizer.h"
 #include "unwind/unwind.h"
 
 /* Of a sample: frames that are copied, the innermost ones; pages and functions that are read meanwhile at most. */

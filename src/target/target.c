@@ -338,6 +338,13 @@ size_t target_read(struct target *target, const struct regs *regs, uint64_t va, 
 	return paged_memory_read(&target->memory, target->info.arch, regs, va, buf, len);
 }
 
+size_t memory_view_read(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct memory_view *view = ctx;
+
+	return target_read(view->target, view->regs, va, buf, len);
+}
+
 /* Frames of page tables, one at a time. */
 struct table_reader {
 	struct target *target;

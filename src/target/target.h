@@ -432,6 +432,14 @@ bool target_can_read(const struct target *target);
 size_t target_read(struct target *target, const struct regs *regs, uint64_t va, void *buf,
 		   size_t len);
 
+/* The guest's memory by the view of one vCPU: guest_memory.ctx and .read. */
+struct memory_view {
+	struct target *target;
+	const struct regs *regs;
+};
+
+size_t memory_view_read(void *ctx, uint64_t va, void *buf, size_t len);
+
 /*
  * Translates a guest-virtual address while the guest runs. False: there is no page, or the
  * target sees no page tables but those that a vCPU has.

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/kernel/memory.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 /* A thread that is switched, a link that is changed: read so often until it stands still. */
 #define READ_TRIES 8
@@ -116,12 +115,12 @@ bool linux_read_task(const struct linux_threads *own, const struct guest_memory 
 	struct guest_thread before;
 	bool same = false, still = false;
 
-	if (!linux_get(memory, at, task, own->span))
+	if (!guest_memory_get(memory, at, task, own->span))
 		return false;
 	fill(own, at, task, out);
 	for (unsigned i = 0; i < READ_TRIES && !still; i++) {
 		before = *out;
-		if (!linux_get(memory, at, task, own->span))
+		if (!guest_memory_get(memory, at, task, own->span))
 			return false;
 		fill(own, at, task, out);
 		same = linux_is_same(&before, out);
@@ -147,9 +146,9 @@ static bool follow(const struct guest_memory *memory, uint64_t node, uint64_t *n
 static bool read_ids(const struct linux_threads *own, const struct guest_memory *memory,
 		     uint64_t task, struct guest_thread *out)
 {
-	return linux_get(memory, task + own->at[TASK_PID], &out->tid, 4) &&
-	       linux_get(memory, task + own->at[TASK_TGID], &out->pid, 4) &&
-	       linux_get(memory, task + own->at[TASK_START], &out->start_ns, 8);
+	return guest_memory_get(memory, task + own->at[TASK_PID], &out->tid, 4) &&
+	       guest_memory_get(memory, task + own->at[TASK_TGID], &out->pid, 4) &&
+	       guest_memory_get(memory, task + own->at[TASK_START], &out->start_ns, 8);
 }
 
 /* Goes to the first thread of the process behind this one. */
@@ -186,12 +185,12 @@ static enum guest_thread_turn next_thread(const struct linux_threads *own,
 	uint64_t node = 0, back = 0;
 
 	for (unsigned i = 0; i < LINK_TRIES && back != link; i++) {
-		if (!linux_get(memory, last->at, task, own->span))
+		if (!guest_memory_get(memory, last->at, task, own->span))
 			return TURN_LOST;
 		fill(own, last->at, task, &now);
 		node = number(own, task, TASK_THREAD_NODE);
 		if (!linux_is_same(last, &now) || !linux_is_pointer(node) ||
-		    !linux_get(memory, node + 8, &back, 8))
+		    !guest_memory_get(memory, node + 8, &back, 8))
 			return TURN_LOST;
 	}
 	if (back != link)
@@ -245,7 +244,7 @@ static uint32_t cpus(const void *state, const struct guest_memory *memory)
 	const struct linux_threads *own = state;
 	uint32_t n;
 
-	if (!own->current || !linux_get(memory, own->cpus, &n, 4))
+	if (!own->current || !guest_memory_get(memory, own->cpus, &n, 4))
 		return 0;
 	return n < GUEST_THREADS_CPUS_MAX ? n : GUEST_THREADS_CPUS_MAX;
 }
@@ -256,7 +255,8 @@ static bool is_online(const struct linux_threads *own, const struct guest_memory
 	uint64_t bits;
 
 	return cpu < GUEST_THREADS_CPUS_MAX &&
-	       linux_get(memory, own->online + cpu / 64 * 8, &bits, 8) && bits >> cpu % 64 & 1;
+	       guest_memory_get(memory, own->online + cpu / 64 * 8, &bits, 8) &&
+	       bits >> cpu % 64 & 1;
 }
 
 static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
@@ -266,7 +266,7 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 	uint64_t base, task, after, signal;
 
 	if (!own->current || !is_online(own, memory, cpu) ||
-	    !linux_get(memory, own->offsets + 8ull * cpu, &base, 8))
+	    !guest_memory_get(memory, own->offsets + 8ull * cpu, &base, 8))
 		return false;
 	for (unsigned i = 0; i < READ_TRIES; i++) {
 		if (!linux_get_pointer(memory, base + own->current, &task) ||
@@ -348,7 +348,8 @@ static bool is_cpu(const void *state, const struct guest_memory *memory, uint64_
 	const uint32_t n = cpus(own, memory);
 	uint64_t base;
 
-	for (uint32_t i = 0; i < n && linux_get(memory, own->offsets + 8ull * i, &base, 8); i++)
+	for (uint32_t i = 0; i < n && guest_memory_get(memory, own->offsets + 8ull * i, &base, 8);
+	     i++)
 		if (base == at)
 			return is_online(own, memory, i);
 	return false;

@@ -4,7 +4,7 @@
 
 /* State of threads_linux: found once in a kernel, it leads through its lists again and again. */
 
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 #include "threads/threads.h"
 
 /* All members of task_struct lie in so many bytes. */
@@ -110,12 +110,6 @@ struct error *linux_threads_find(const struct guest_memory *memory, const struct
 
 /* The parts below are for Linux's files alone. */
 
-static inline bool linux_get(const struct guest_memory *memory, uint64_t va, void *value,
-			     size_t len)
-{
-	return guest_memory_read(memory, va, value, len) == len;
-}
-
 /* True for a pointer to the kernel's data. */
 static inline bool linux_is_pointer(uint64_t value)
 {
@@ -125,7 +119,7 @@ static inline bool linux_is_pointer(uint64_t value)
 static inline bool linux_get_pointer(const struct guest_memory *memory, uint64_t va,
 				     uint64_t *pointer)
 {
-	return linux_get(memory, va, pointer, 8) && linux_is_pointer(*pointer);
+	return guest_memory_get(memory, va, pointer, 8) && linux_is_pointer(*pointer);
 }
 
 bool linux_is_same(const struct guest_thread *a, const struct guest_thread *b);

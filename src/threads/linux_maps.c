@@ -110,7 +110,7 @@ static bool get_members(const struct walk *walk, uint64_t va, enum linux_map_mem
 		last = at[i] > last ? at[i] : last;
 	}
 	if (last - first > sizeof(bytes) - 8 || !linux_is_pointer(va) ||
-	    !linux_get(walk->memory, va + first, bytes, last - first + 8))
+	    !guest_memory_get(walk->memory, va + first, bytes, last - first + 8))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		memcpy(&values[i], bytes + (at[i] - first), 8);
@@ -149,7 +149,7 @@ static bool put_name(const struct walk *walk, const uint64_t *dentry, struct pat
 
 	bytes[0] = '/';
 	if (!said || said > NAME_LEN_MAX || !(name >> 63) ||
-	    !linux_get(walk->memory, name, bytes + 1, said))
+	    !guest_memory_get(walk->memory, name, bytes + 1, said))
 		return false;
 	len = strnlen(bytes + 1, said);
 	*more = put_before(path, bytes, 1 + len);
@@ -324,7 +324,7 @@ static bool read_node(const struct walk *walk, uint64_t node, struct maple_node 
 	out->slots = at[1] / 8;
 	out->n = out->slots - out->pivots;
 	return (out->leaf || type == MAPLE_INNER) && linux_is_pointer(node) &&
-	       linux_get(walk->memory, node, out->words, sizeof(out->words));
+	       guest_memory_get(walk->memory, node, out->words, sizeof(out->words));
 }
 
 /* The last address of a slot, in a node whose own is `last`: no more slots are in use behind the one that ends there. */
@@ -394,7 +394,7 @@ static bool read_once(const struct linux_threads *own, struct walk *walk,
 
 	walk->out->n = 0;
 	walk->file = 0;
-	if (!linux_get(walk->memory, at, &walk->mm, 8) ||
+	if (!guest_memory_get(walk->memory, at, &walk->mm, 8) ||
 	    !linux_read_task(own, walk->memory, thread->at, &unused, &now) ||
 	    !linux_is_same(thread, &now))
 		return false;
@@ -404,7 +404,7 @@ static bool read_once(const struct linux_threads *own, struct walk *walk,
 	       walk->out->n == (uint32_t)walk->value[MM_COUNT] && get_mm(walk, after) &&
 	       after[MM_ROOT] == walk->value[MM_ROOT] &&
 	       (uint32_t)after[MM_COUNT] == (uint32_t)walk->value[MM_COUNT] &&
-	       linux_get(walk->memory, at, &mm, 8) && mm == walk->mm &&
+	       guest_memory_get(walk->memory, at, &mm, 8) && mm == walk->mm &&
 	       linux_read_task(own, walk->memory, thread->at, &unused, &now) &&
 	       linux_is_same(thread, &now);
 }
@@ -440,7 +440,7 @@ static bool find_in_list(struct walk *walk, uint64_t va)
 			return false;
 		if (va < range[1])
 			return va >= range[0] && add(walk, vma, &vma);
-		if (!linux_get(walk->memory, vma + walk->maps->at[VMA_NEXT], &vma, 8))
+		if (!guest_memory_get(walk->memory, vma + walk->maps->at[VMA_NEXT], &vma, 8))
 			return false;
 	}
 	return false;

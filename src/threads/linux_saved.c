@@ -43,14 +43,14 @@ static bool read_saved(const struct linux_threads *own, const struct guest_memor
 	const struct linux_saved *at = &own->saved;
 	uint64_t frame = task;
 
-	if (!linux_get(memory, task + at->sp, &out->sp, WORD))
+	if (!guest_memory_get(memory, task + at->sp, &out->sp, WORD))
 		return false;
 	if (at->framed) {
 		frame = out->sp;
 		out->sp += at->pc + WORD;
 	}
-	return linux_get(memory, frame + at->pc, &out->pc, WORD) &&
-	       linux_get(memory, frame + at->fp, &out->fp, WORD);
+	return guest_memory_get(memory, frame + at->pc, &out->pc, WORD) &&
+	       guest_memory_get(memory, frame + at->fp, &out->fp, WORD);
 }
 
 /* Of a program of 32 bits only what all have in common. */
@@ -85,7 +85,7 @@ static void read_program(const struct linux_threads *own, const struct guest_mem
 	out->tables = 0;
 	if (!at->programs || thread->kernel ||
 	    !linux_get_pointer(memory, thread->at + at->mm, &mm) ||
-	    !linux_get(memory, out->stack_end - sizeof(words), words, sizeof(words)) ||
+	    !guest_memory_get(memory, out->stack_end - sizeof(words), words, sizeof(words)) ||
 	    (words[PT_CS] & 3) != 3 || words[PT_IP] >> 63 || words[PT_SP] >> 63)
 		return;
 	set_program(words, &out->program);

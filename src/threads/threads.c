@@ -171,20 +171,10 @@ void guest_mapping_list_free(struct guest_mapping_list *list)
 
 const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va)
 {
-	size_t from = 0, to = list ? list->n : 0;
+	const size_t behind = list ? ARRAY_UPTO(list->at, list->n, start, va) : 0;
+	const struct guest_mapping *at = behind ? &list->at[behind - 1] : NULL;
 
-	while (from < to) {
-		const size_t middle = from + (to - from) / 2;
-		const struct guest_mapping *at = &list->at[middle];
-
-		if (va < at->start)
-			to = middle;
-		else if (va >= at->end)
-			from = middle + 1;
-		else
-			return at;
-	}
-	return NULL;
+	return at && va < at->end ? at : NULL;
 }
 
 bool guest_threads_request(const struct guest_threads *threads, struct thread_request *out)

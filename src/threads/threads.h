@@ -42,7 +42,7 @@
 #include "base/error.h"
 #include "recording/recording.h"
 #include "symbol/kernel/guest_memory.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 /* Threads of one guest that are listed, at most. */
 #define GUEST_THREADS_MAX (1u << 16)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "top/draw.h"
+#include "top/top.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

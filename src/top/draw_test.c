@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "top/draw.h"
+#include "top/top.h"
 
 enum { MAIN = 0x1000, WORK = 0x2000, IDLE = 0x3000 };
 

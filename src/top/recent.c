@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "top/recent.h"
+#include "top/top.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -254,9 +254,7 @@ static int by_weight(const void *left, const void *right)
 {
 	const struct summary_row *a = left, *b = right;
 
-	if (a->total.weight_ns != b->total.weight_ns)
-		return a->total.weight_ns < b->total.weight_ns ? 1 : -1;
-	return strcmp(a->name, b->name);
+	return COMPARE(b->total.weight_ns, a->total.weight_ns) ?: strcmp(a->name, b->name);
 }
 
 static struct error *take_children(struct summary *summary, const struct tree *tree, int kind)

@@ -8,7 +8,7 @@
 
 #include "recording/stacks.h"
 #include "symbol/names/symbolizer.h"
-#include "top/recent.h"
+#include "top/top.h"
 
 static struct recent_ticks *recent;
 

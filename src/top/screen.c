@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "top/draw.h"
+#include "top/top.h"
 
 #include <curses.h>
 #include <langinfo.h>
@@ -10,8 +10,6 @@
 #include <term.h>
 #include <termios.h>
 #include <unistd.h>
-
-#include "top/view.h"
 
 const char screen_feature[] = "with a live screen (ncurses)";
 

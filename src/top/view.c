@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "top/view.h"
+#include "top/top.h"
 
 #include <stdlib.h>
 #include <string.h>

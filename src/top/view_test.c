@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "top/view.h"
+#include "top/top.h"
 
 static struct summary_row rows[] = {{.name = "f"}, {.name = "g"}, {.name = "h"}};
 static const struct summary shown = {.rows = rows, .n_rows = 3};

@@ -2,11 +2,10 @@
 #include "view/diff.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 
 static void put_side(const char *title, const struct diff_side *side, double draws, FILE *out)
 {
@@ -128,24 +127,17 @@ void diff_write_text(const struct diff *diff, const struct diff_side sides[2],
 		fprintf(writer->out, "  ... %zu more functions (-n 0 shows all)\n", more);
 }
 
-static json_t *text(const char *value)
-{
-	char *sanitized = value ? sanitize_new(value) : NULL;
-	json_t *string = sanitized ? json_string_nocheck(sanitized) : json_null();
-
-	free(sanitized);
-	return string;
-}
-
 static json_t *side(const struct diff_side *side, double draws)
 {
 	const struct profile *profile = side->profile;
 
 	return json_pack("{s:o, s:o, s:o, s:I, s:f, s:f, s:o}", "target",
-			 text(profile->info.target), "guest_id", text(profile->info.guest_id),
-			 "guest_name", text(profile->info.guest_name), "samples",
+			 json_text(profile->info.target), "guest_id",
+			 json_text(profile->info.guest_id), "guest_name",
+			 json_text(profile->info.guest_name), "samples",
 			 (json_int_t)profile->selected.samples, "draws", draws, "seconds",
-			 (double)profile_elapsed_ns(profile) / 1e9, "warning", text(side->warning));
+			 (double)profile_elapsed_ns(profile) / 1e9, "warning",
+			 json_text(side->warning));
 }
 
 static json_t *change(const struct difference *d, const struct profile_cell cells[2])
@@ -165,7 +157,7 @@ static json_t *functions(const struct diff *diff)
 		const struct diff_row *row = &diff->rows[i];
 
 		if (json_array_append_new(list,
-					  json_pack("{s:o, s:o, s:o}", "name", text(row->name),
+					  json_pack("{s:o, s:o, s:o}", "name", json_text(row->name),
 						    "self", change(&row->self_change, row->self),
 						    "total",
 						    change(&row->total_change, row->total)))) {
@@ -182,12 +174,5 @@ struct error *diff_write_json(const struct diff *diff, const struct diff_side si
 				"after", side(&sides[1], diff->draws[1]), "false_discovery_rate",
 				DIFFERENCE_FALSE_RATE, "functions", functions(diff));
 
-	if (!all)
-		return error_no_memory();
-	/* Write errors are checked when the file is closed, by its opener. */
-	if (json_dumpf(all, out, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(8)) ==
-	    0)
-		putc('\n', out);
-	json_decref(all);
-	return NULL;
+	return json_write(all, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(8), out);
 }

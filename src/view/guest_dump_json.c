@@ -11,16 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 
 static const char *const state_names[VCPU_STATES] = {"running", "runnable", "blocked"};
-
-static json_t *hex(uint64_t value)
-{
-	return json_sprintf("0x%" PRIx64, value);
-}
 
 /* Text of a guest or a file. */
 static json_t *text(const char *words)
@@ -64,14 +57,14 @@ static json_t *segment(const struct arch *arch, const struct register_segment *f
 	char words[64];
 
 	if (from->has_selector)
-		json_object_set_new(json, "selector", hex(from->selector));
+		json_object_set_new(json, "selector", json_hex(from->selector));
 	if (from->has_base)
-		json_object_set_new(json, "base", hex(from->base));
+		json_object_set_new(json, "base", json_hex(from->base));
 	if (from->has_limit)
-		json_object_set_new(json, "limit", hex(from->limit));
+		json_object_set_new(json, "limit", json_hex(from->limit));
 	if (from->has_attributes && arch->segment_text) {
 		arch->segment_text(from->attributes, words);
-		json_object_set_new(json, "attributes", hex(from->attributes));
+		json_object_set_new(json, "attributes", json_hex(from->attributes));
 		json_object_set_new(json, "meaning", json_string(words));
 	}
 	return json;
@@ -90,7 +83,7 @@ static void add_registers(const struct guest_dump *dump, const struct guest_dump
 		const struct register_value *reg = &vcpu->registers.at[i];
 
 		json_object_set_new(json_object_get(registers, groups[reg->group]), reg->name,
-				    hex(reg->value));
+				    json_hex(reg->value));
 		if (reg->bits)
 			json_object_set_new(flags, reg->name, bit_names(reg));
 	}
@@ -157,7 +150,7 @@ static json_t *code(const struct guest_dump_vcpu *vcpu)
 
 	for (size_t i = 0; i < vcpu->n_code; i++) {
 		const struct code_line *line = &vcpu->code[i];
-		json_t *json = json_pack("{s:o, s:o}", "address", hex(line->va), "bytes",
+		json_t *json = json_pack("{s:o, s:o}", "address", json_hex(line->va), "bytes",
 					 hex_bytes(line->bytes, line->len));
 
 		if (*line->text)
@@ -174,7 +167,7 @@ static json_t *words(const uint8_t *bytes, size_t len, unsigned word)
 	json_t *list = json_array();
 
 	for (size_t at = 0; at + word <= len; at += word)
-		json_array_append_new(list, hex(guest_dump_word(bytes + at, word)));
+		json_array_append_new(list, json_hex(guest_dump_word(bytes + at, word)));
 	return list;
 }
 
@@ -188,7 +181,7 @@ static struct error *add_trace(const struct guest_dump *dump, const struct guest
 	json_object_set_new(to, "whole", json_boolean(of->end == UNWIND_OUTERMOST));
 	for (size_t i = 0; i < of->n_frames; i++) {
 		const struct frame *frame = &of->frames[i];
-		json_t *json = json_pack("{s:o, s:s}", "address", hex(frame->addr), "trust",
+		json_t *json = json_pack("{s:o, s:s}", "address", json_hex(frame->addr), "trust",
 					 frame->trust == TRUST_GUESS ? "guess" : "sure");
 		struct error *err = add_source(dump, of, frame, json);
 
@@ -216,7 +209,7 @@ static struct error *add_vcpu(const struct guest_dump *dump, const struct guest_
 	add_registers(dump, vcpu, json);
 	json_object_set_new(json, "code", code(vcpu));
 	json_object_set_new(json, "stack",
-			    json_pack("{s:o, s:o}", "address", hex(vcpu->stack->va), "words",
+			    json_pack("{s:o, s:o}", "address", json_hex(vcpu->stack->va), "words",
 				      words(vcpu->stack->bytes, vcpu->stack->len,
 					    vcpu->regs->word)));
 	return add_trace(dump, &vcpu->trace, json);
@@ -237,7 +230,7 @@ static struct error *add_thread(const struct guest_dump *dump,
 		return NULL;
 	json_object_set_new(json, "program", json_boolean(thread->program));
 	if (thread->program)
-		json_object_set_new(json, "program_address", hex(thread->program));
+		json_object_set_new(json, "program_address", json_hex(thread->program));
 	if (thread->program)
 		add_mapped(&thread->trace, thread->program, json);
 	return add_trace(dump, &thread->trace, json);
@@ -267,7 +260,7 @@ static json_t *memory(const struct guest_dump *dump)
 
 	for (size_t i = 0; i < dump->n_memory; i++)
 		json_array_append_new(
-			list, json_pack("{s:o, s:I, s:o}", "address", hex(dump->memory[i].va),
+			list, json_pack("{s:o, s:I, s:o}", "address", json_hex(dump->memory[i].va),
 					"asked", (json_int_t)dump->memory[i].asked, "bytes",
 					hex_bytes(dump->memory[i].bytes, dump->memory[i].len)));
 	return list;
@@ -297,10 +290,8 @@ struct error *guest_dump_write_json(const struct guest_dump *dump, FILE *out)
 		err = add_vcpu(dump, &dump->vcpus[i], vcpus);
 	if (!err)
 		err = add_threads(dump, root);
-	if (!err && json_dumpf(root, out, JSON_INDENT(1)) && !ferror(out))
-		err = error_no_memory();
 	if (!err)
-		fputc('\n', out);
+		return json_write(root, JSON_INDENT(1), out);
 	json_decref(root);
 	return err;
 }

@@ -103,13 +103,6 @@ void guest_dump_read_code(struct target *target, const struct images *images,
 /* Steps for all that is read: some seconds. */
 #define STEPS (1ull << 31)
 
-static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	struct thread_listing *listing = ctx;
-
-	return target_read(listing->target, &listing->regs, va, buf, len);
-}
-
 static struct error *take_view(struct thread_listing *listing, unsigned turn)
 {
 	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
@@ -214,7 +207,8 @@ static struct error *thread_listing_take(struct target *target, struct thread_li
 	struct error *err;
 
 	*out = (struct thread_listing){.target = target, .budget = {.left = STEPS}};
-	out->memory = (struct guest_memory){out, read_view, &out->budget};
+	out->view = (struct memory_view){target, &out->regs};
+	out->memory = (struct guest_memory){&out->view, memory_view_read, &out->budget};
 	err = take_listing(out);
 	if (err)
 		thread_listing_free(out);
@@ -416,7 +410,8 @@ static struct error *take_mappings(struct guest_dump_taken *taken, const struct 
 				   const struct guest_mapping_list **out)
 {
 	struct thread_listing *listing = &taken->listing;
-	const struct guest_memory memory = {listing, read_view, &taken->mappings_budget};
+	const struct guest_memory memory = {&listing->view, memory_view_read,
+					    &taken->mappings_budget};
 	struct guest_mapping_list *to = &taken->mappings[taken->n_processes];
 	const struct guest_thread *end = listing->list.at + listing->list.n, *living = at;
 	struct error *err;

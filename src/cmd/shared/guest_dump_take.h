@@ -18,6 +18,7 @@ struct thread_listing {
 	struct target *target;
 	struct sample *sample;
 	struct regs regs; /* of the vCPU whose view of memory is read */
+	struct memory_view view;
 	struct budget budget;
 	struct guest_memory memory;
 	struct guest_threads *threads;

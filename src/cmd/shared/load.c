@@ -143,17 +143,6 @@ static struct error *take_bound(const struct option_row *row, const char *value,
 	return NULL;
 }
 
-static struct error *take_weight(const struct option_row *row, const char *value, void *to)
-{
-	struct load_options *options = to;
-	const int word = option_word(row, value);
-
-	if (word < 0)
-		return option_error(row, value, "it is cpu, time, samples or latency");
-	options->filter.weight = (enum weight_by)(WEIGHT_BY_CPU + word);
-	return NULL;
-}
-
 static struct error *take_addresses(const struct option_row *row, const char *value, void *to)
 {
 	((struct load_options *)to)->naming.unnamed = UNNAMED_OFFSET;
@@ -243,7 +232,7 @@ const struct option_row load_options[] = {
 	{"store", "DIR", 0, take_text, AT(window.store),
 	 .text = "where uniprof agent keeps its recordings (default " STORE_DEFAULT ")",
 	 .values = OPTION_DIRECTORY},
-	{"weight", "WHAT", 0, take_weight,
+	{"weight", "WHAT", 0, take_word, AT(filter.weight), WEIGHT_BY_CPU,
 	 .text = "a sample counts as: cpu, the CPU time that the vCPU has used since the last (the "
 		 "default where that is known and only running vCPUs are shown); time, the time "
 		 "that it stands for; samples, one of many; latency, CPU time divided by the vCPUs "

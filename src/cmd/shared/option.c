@@ -15,9 +15,11 @@
 #include "base/preopen.h"
 #include "cmd/cmd.h"
 #include "capture/sampler.h"
-#include "view/tty_writer.h"
 
 #define TEN_YEARS_S (10 * 365.25 * 86400)
+
+/* For the words of a row, and what stands between them. */
+#define VALUES_ROOM 128
 
 /* A plain decimal number, no sign, no hex, no "inf"; *unit points behind it. */
 static bool parse_number(const char *text, double *value, const char **unit)
@@ -450,24 +452,36 @@ int option_word(const struct option_row *row, const char *value)
 	return -1;
 }
 
-struct error *take_color(const struct option_row *row, const char *value, void *options)
+/* "a, b or c": the words of row->values. */
+static void list_words(const struct option_row *row, char text[VALUES_ROOM])
 {
-	const int mode = option_word(row, value);
+	char *to = text;
 
-	if (mode < 0)
-		return option_error(row, value, "it is auto, always or never");
-	*(enum color_mode *)field(row, options) = (enum color_mode)mode;
-	return NULL;
+	assert(2 * strlen(row->values) < VALUES_ROOM - sizeof(" or "));
+	for (const char *at = row->values; *at;) {
+		const size_t len = strcspn(at, " ");
+		const char *next = at + len + strspn(at + len, " ");
+
+		to += sprintf(to, "%s%.*s",
+			      at == row->values ? ""
+			      : *next		? ", "
+						: " or ",
+			      (int)len, at);
+		at = next;
+	}
 }
 
-struct error *take_unwind(const struct option_row *row, const char *value, void *options)
+struct error *take_word(const struct option_row *row, const char *value, void *options)
 {
-	const int method = option_word(row, value);
+	const int word = option_word(row, value);
+	char words[VALUES_ROOM];
 
-	if (method < 0)
-		return option_error(row, value, "callers are found by auto, fp, cfi or scan");
-	*(enum unwind_method *)field(row, options) = (enum unwind_method)method;
-	return NULL;
+	if (word >= 0) {
+		*(unsigned *)field(row, options) = (unsigned)row->least + (unsigned)word;
+		return NULL;
+	}
+	list_words(row, words);
+	return option_error(row, value, "it is %s", words);
 }
 
 struct error *take_debug_dir(const struct option_row *row, const char *value, void *options)

@@ -114,11 +114,11 @@ option_take take_duration, take_moment;
  */
 bool option_wall_clock(const char *text, int64_t after_s, int64_t *unix_s);
 
-/* Fields: double of 0 to 1 ("1", "0.5%"); double of samples per second; enum unwind_method. */
-option_take take_percent, take_rate, take_unwind;
+/* Fields: double of 0 to 1 ("1", "0.5%"); double of samples per second. */
+option_take take_percent, take_rate;
 
-/* enum color_mode (view/tty_writer.h); row->values are its words, in order. */
-option_take take_color;
+/* Field: an enum; the words of row->values are its values from row->least on. */
+option_take take_word;
 
 /* The alias of no field: a directory for debug files; counts for the files that follow. */
 option_take take_debug_dir, take_sysroot;

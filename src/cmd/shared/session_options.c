@@ -11,7 +11,7 @@
 #include "cmd/shared/session.h"
 #include "symbol/images/file.h"
 #include "symbol/images/images.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 
 #define DEFAULT_RATE_HZ 101.0
 
@@ -98,7 +98,7 @@ const struct option_row session_reading_options[] = {
 		 "if it is the same, by its build id; of files without one the code is "
 		 "compared.\nSymbolic links are the guest's, too: none leads out of\n.Ar DIR .",
 	 .values = OPTION_DIRECTORY},
-	{"unwind", "HOW", 0, take_unwind, AT(sampler.method),
+	{"unwind", "HOW", 0, take_word, AT(sampler.method),
 	 .text = "how to find callers: auto (default), fp, cfi, scan",
 	 .more = ".Li auto\ntakes for each frame what serves there: the unwind tables of its "
 		 "image\n"

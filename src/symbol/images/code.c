@@ -216,16 +216,14 @@ static int by_address(const void *left, const void *right)
 {
 	const struct code_piece *a = left, *b = right;
 
-	return (a->va > b->va) - (a->va < b->va);
+	return COMPARE(a->va, b->va);
 }
 
 static int by_mark(const void *left, const void *right)
 {
 	const struct code_mark *a = left, *b = right;
 
-	if (a->va != b->va)
-		return a->va < b->va ? -1 : 1;
-	return (a->kind > b->kind) - (a->kind < b->kind);
+	return COMPARE(a->va, b->va) ?: COMPARE(a->kind, b->kind);
 }
 
 /* Sorts by address; of overlapping pieces only the first is kept. */
@@ -326,17 +324,7 @@ size_t elf_code_copy(const struct elf_code *code, uint64_t va, void *buf, size_t
 /* The first mark behind `va`. */
 static size_t mark_behind(const struct elf_code *code, uint64_t va)
 {
-	size_t low = 0, high = code->n_marks;
-
-	while (low < high) {
-		const size_t middle = (low + high) / 2;
-
-		if (code->mark[middle].va <= va)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return ARRAY_UPTO(code->mark, code->n_marks, va, va);
 }
 
 const struct code_mark *elf_code_mark(const struct elf_code *code, uint64_t va)

@@ -14,7 +14,7 @@
 #include "base/preopen.h"
 #include "base/sandbox.h"
 #include "symbol/images/code.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 #include "symbol/source/source.h"
 #include "unwind/tables/cfi.h"

@@ -35,7 +35,7 @@ struct error *image_file_load_sandboxed(const struct image_spec *spec, struct im
  */
 void image_file_build_id(const char *path, char *hex, bool *lacks);
 
-/* As kernel_image_packs_linux (symbol/kernel/image.h), found out in a process without rights. */
+/* As kernel_image_packs_linux (symbol/kernel/kernel.h), found out in a process without rights. */
 bool image_file_packs_linux(const char *path);
 
 /*

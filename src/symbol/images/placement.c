@@ -366,7 +366,7 @@ static bool find_by_code(const struct finding_out *f, struct placement_finding *
 	uint64_t slide = 0;
 
 	for (size_t i = 0; i < f->n_pages; i++)
-		if (guest_memory_read(f->memory, f->pages[i], page, sizeof(page)) == sizeof(page) &&
+		if (guest_memory_get(f->memory, f->pages[i], page, sizeof(page)) &&
 		    match_page(f->code, f->memory->budget, f->pages[i], page, &slide) &&
 		    check(f, slide, finding) == PLACEMENT_SAME)
 			return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +171,7 @@ struct error *btf_read(const struct guest_memory *memory, const struct kallsyms 
 	    budget_over(memory->budget))
 		return NULL;
 	bytes = malloc(end - start);
-	if (bytes && guest_memory_read(memory, start, bytes, end - start) == end - start &&
+	if (bytes && guest_memory_get(memory, start, bytes, end - start) &&
 	    budget_spend(memory->budget, BTF_STEPS * (end - start)))
 		err = btf_open(bytes, end - start, out);
 	if (*out)

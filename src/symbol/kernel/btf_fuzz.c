@@ -3,7 +3,7 @@
 /* libFuzzer target for BTF: the input is it. */
 
 #include "base/fuzz_testing.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 static void fuzz_one(const uint8_t *data, size_t size)
 {

@@ -2,6 +2,7 @@
 #ifndef UNIPROF_SYMBOL_KERNEL_GUEST_MEMORY_H
 #define UNIPROF_SYMBOL_KERNEL_GUEST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,13 @@ static inline size_t guest_memory_read(const struct guest_memory *memory, uint64
 			break;
 	}
 	return done;
+}
+
+/* Reads all of it; false: a part cannot be read. */
+static inline bool guest_memory_get(const struct guest_memory *memory, uint64_t va, void *buf,
+				    size_t len)
+{
+	return guest_memory_read(memory, va, buf, len) == len;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 
 #include <bzlib.h>
 #include <elf.h>

@@ -14,7 +14,7 @@
 #include <zstd.h>
 
 #include "base/fuzz_testing.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 
 #define PAYLOAD 0x400u
 #define ROOM	0x8000u

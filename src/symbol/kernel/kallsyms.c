@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -102,11 +102,6 @@ struct front {
 	size_t len;
 };
 
-static bool read_all(const struct guest_memory *memory, uint64_t va, void *buf, size_t len)
-{
-	return guest_memory_read(memory, va, buf, len) == len;
-}
-
 static uint32_t u32_at(const uint8_t *bytes, size_t at)
 {
 	uint32_t value;
@@ -165,7 +160,7 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 		const uint8_t *end;
 
 		*tokens_va = index_va - len;
-		if (!read_all(memory, *tokens_va, bytes, len))
+		if (!guest_memory_get(memory, *tokens_va, bytes, len))
 			break;
 		end = memchr(bytes + last, '\0', len - last);
 		if (!end)
@@ -192,7 +187,8 @@ static void read_front(const struct finding *finding, uint64_t end, size_t size,
 	while (end - va < size - step) {
 		uint64_t from = (va - 1) & ~(uint64_t)(step - 1);
 
-		if (read_all(finding->memory, from, room_end - (end - from), (size_t)(va - from)))
+		if (guest_memory_get(finding->memory, from, room_end - (end - from),
+				     (size_t)(va - from)))
 			va = from;
 		else if (step == PAGE)
 			break;
@@ -296,8 +292,9 @@ static bool find_offsets(const struct guest_memory *memory, uint64_t number_va, 
 	const uint64_t places[] = {number_va - 8 - room, index_va + sizeof(kallsyms->index)};
 
 	for (size_t i = 0; i < 2; i++)
-		if (read_all(memory, places[i], kallsyms->offset, len) &&
-		    read_all(memory, places[i] + room, &kallsyms->base, sizeof(kallsyms->base)) &&
+		if (guest_memory_get(memory, places[i], kallsyms->offset, len) &&
+		    guest_memory_get(memory, places[i] + room, &kallsyms->base,
+				     sizeof(kallsyms->base)) &&
 		    offsets_fit(kallsyms, number_va))
 			return true;
 	return false;

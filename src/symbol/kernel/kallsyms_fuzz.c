@@ -7,7 +7,7 @@
 
 #include "base/fuzz_testing.h"
 #include "symbol/kernel/kernel_fixture.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 /* Twice what the whole table takes: more than a search may spend on a guest that small. */
 #define STEPS (UINT64_C(1) << 24)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 
 #include <elf.h>
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "symbol/images/code.h"
-#include "symbol/kernel/tables.h"
 #include "symbol/names/table.h"
 #include "unwind/tables/orc.h"
 
@@ -58,7 +57,7 @@ static bool is_there(const struct guest_memory *memory, uint64_t va)
 {
 	uint8_t byte;
 
-	return guest_memory_read(memory, va, &byte, 1) == 1;
+	return guest_memory_get(memory, va, &byte, 1);
 }
 
 /* The memory around `pc`, or where kernels are. */
@@ -128,7 +127,7 @@ static uint8_t *read_section(const struct guest_memory *memory, const struct kal
 	if (budget_over(memory->budget))
 		return NULL;
 	bytes = malloc(*n * size);
-	if (bytes && guest_memory_read(memory, *va, bytes, *n * size) != *n * size) {
+	if (bytes && !guest_memory_get(memory, *va, bytes, *n * size)) {
 		free(bytes);
 		bytes = NULL;
 	}
@@ -313,16 +312,11 @@ struct modules_reader {
 	uint64_t left; /* bytes */
 };
 
-static bool get(const struct guest_memory *memory, uint64_t va, void *value, size_t len)
-{
-	return guest_memory_read(memory, va, value, len) == len;
-}
-
 static uint8_t *get_all(const struct guest_memory *memory, uint64_t va, size_t len)
 {
 	uint8_t *bytes = budget_over(memory->budget) ? NULL : malloc(len);
 
-	if (bytes && get(memory, va, bytes, len))
+	if (bytes && guest_memory_get(memory, va, bytes, len))
 		return bytes;
 	free(bytes);
 	return NULL;
@@ -449,9 +443,9 @@ static struct error *read_symbols(struct modules_reader *reader, uint64_t table,
 	struct symbols_place place = {.start = text->start, .end = text->end};
 
 	*out = NULL;
-	if (!get(reader->memory, table + at->symtab, &place.symbols, 8) ||
-	    !get(reader->memory, table + at->num_symtab, &place.n, 4) ||
-	    !get(reader->memory, table + at->strtab, &place.strings, 8))
+	if (!guest_memory_get(reader->memory, table + at->symtab, &place.symbols, 8) ||
+	    !guest_memory_get(reader->memory, table + at->num_symtab, &place.n, 4) ||
+	    !guest_memory_get(reader->memory, table + at->strtab, &place.strings, 8))
 		return NULL;
 	return read_place(reader, &place, out);
 }
@@ -467,9 +461,10 @@ static struct error *read_module_rows(struct modules_reader *reader, uint64_t mo
 	uint32_t n;
 
 	*out = NULL;
-	if (!at->has_orc || !get(reader->memory, module + at->num_orcs, &n, 4) || !n ||
-	    n > ORCS_MAX || !get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
-	    !get(reader->memory, module + at->orc_unwind, &va, 8))
+	if (!at->has_orc || !guest_memory_get(reader->memory, module + at->num_orcs, &n, 4) || !n ||
+	    n > ORCS_MAX ||
+	    !guest_memory_get(reader->memory, module + at->orc_unwind_ip, &tables.va, 8) ||
+	    !guest_memory_get(reader->memory, module + at->orc_unwind, &va, 8))
 		return NULL;
 	addresses = get_array(reader, tables.va, (size_t)n * ORC_ADDRESS_SIZE);
 	rules = get_array(reader, va, (size_t)n * ORC_RULE_SIZE);
@@ -489,7 +484,8 @@ static bool read_name(struct modules_reader *reader, uint64_t module,
 {
 	char text[MODULE_NAME_MAX - 2 + 1] = "";
 
-	if (!get(reader->memory, module + reader->modules->layout.name, text, sizeof(text) - 1))
+	if (!guest_memory_get(reader->memory, module + reader->modules->layout.name, text,
+			      sizeof(text) - 1))
 		return false;
 	for (char *c = text; *c; c++)
 		if (*c <= ' ' || *c == 0x7f || *c == '/')
@@ -503,9 +499,10 @@ static bool read_text(struct modules_reader *reader, uint64_t module, struct tex
 	const struct module_layout *at = &reader->modules->layout;
 	uint32_t state, size;
 
-	if (!get(reader->memory, module + at->state, &state, 4) || state != STATE_LIVE ||
-	    !get(reader->memory, module + at->text, &text->start, 8) ||
-	    !get(reader->memory, module + at->text_size, &size, 4))
+	if (!guest_memory_get(reader->memory, module + at->state, &state, 4) ||
+	    state != STATE_LIVE ||
+	    !guest_memory_get(reader->memory, module + at->text, &text->start, 8) ||
+	    !guest_memory_get(reader->memory, module + at->text_size, &size, 4))
 		return false;
 	text->end = text->start + size;
 	return text->start >= reader->modules->lowest && size && size <= TEXT_MAX &&
@@ -520,7 +517,7 @@ static struct error *read_module(struct modules_reader *reader, uint64_t at,
 
 	*module = (struct kernel_module){0};
 	if (!read_name(reader, at, module->name) ||
-	    !get(reader->memory, at + reader->modules->layout.kallsyms, &table, 8))
+	    !guest_memory_get(reader->memory, at + reader->modules->layout.kallsyms, &table, 8))
 		return NULL;
 	err = read_symbols(reader, table, text, &module->symbols);
 	if (!err && module->symbols)
@@ -545,7 +542,7 @@ struct error *kernel_modules_read(const struct guest_memory *memory,
 		struct text text;
 
 		/* The first word of a struct list_head leads to the next. */
-		if (!get(memory, next, &next, 8) || next == modules->list)
+		if (!guest_memory_get(memory, next, &next, 8) || next == modules->list)
 			break;
 		at = next - modules->layout.list;
 		if (!read_text(&reader, at, &text) || known(ctx, text.start, text.end))

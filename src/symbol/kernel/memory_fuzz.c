@@ -10,7 +10,7 @@
 
 #include "base/fuzz_testing.h"
 #include "symbol/kernel/kernel_fixture.h"
-#include "symbol/kernel/memory.h"
+#include "symbol/kernel/kernel.h"
 #include "unwind/tables/unwind_table.h"
 
 /* Steps for the names (capture/image_locator.h); reading the rest has steps of its own. */

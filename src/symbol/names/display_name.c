@@ -10,11 +10,7 @@
 #include "base/array.h"
 #include "base/intern.h"
 
-/*
- * Decodes one character (RFC 3629: shortest form, no surrogates, nothing above
- * U+10FFFF). Returns its length in bytes, 0 if there is none.
- */
-static size_t decode(const unsigned char *s, size_t left, uint32_t *c)
+size_t utf8_decode(const unsigned char *s, size_t left, uint32_t *c)
 {
 	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
 	size_t len = s[0] < 0x80	     ? 1
@@ -74,7 +70,7 @@ size_t sanitize_name(const char *name, size_t len, char *out)
 
 	while (len) {
 		uint32_t c = 0;
-		size_t step = decode(s, len, &c);
+		size_t step = utf8_decode(s, len, &c);
 
 		if (step && is_blank(c)) {
 			if (n)
@@ -341,7 +337,7 @@ static int by_text(const void *left, const void *right)
 	const struct short_name *a = *(struct short_name *const *)left;
 	const struct short_name *b = *(struct short_name *const *)right;
 
-	return (a->text > b->text) - (a->text < b->text);
+	return COMPARE(a->text, b->text);
 }
 
 /* Gives names with the same text a longer one. */

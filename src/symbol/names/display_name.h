@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -24,6 +25,12 @@
  *
  * Formats have more characters that they must escape themselves (';', '<').
  */
+
+/*
+ * Decodes one character (RFC 3629: shortest form, no surrogates, nothing above
+ * U+10FFFF). Returns its length in bytes, 0 if there is none.
+ */
+size_t utf8_decode(const unsigned char *s, size_t left, uint32_t *c);
 
 /* Bytes that a cleaned name of `len` bytes can need, its NUL included. */
 #define SANITIZE_ROOM(len) (3 * (len) + 2)

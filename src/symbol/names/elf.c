@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/debug_file.h"
-#include "symbol/kernel/tables.h"
+#include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 #include "symbol/source/source.h"
 

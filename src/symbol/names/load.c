@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/preopen.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 #include "symbol/names/table.h"
 
 /*
@@ -104,9 +105,7 @@ static int by_start(const void *a, const void *b)
 {
 	const struct symbol_candidate *const *x = a, *const *y = b;
 
-	if ((*x)->start != (*y)->start)
-		return (*x)->start < (*y)->start ? -1 : 1;
-	return *x > *y ? -1 : 1;
+	return COMPARE((*x)->start, (*y)->start) ?: COMPARE(*y, *x);
 }
 
 static bool overlap(const struct symbol_candidate *first, const struct symbol_candidate *second)

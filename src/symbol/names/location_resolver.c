@@ -309,9 +309,7 @@ static int by_file(const void *left, const void *right)
 {
 	const struct resolved *a = left, *b = right;
 
-	if (a->file != b->file)
-		return a->file < b->file ? -1 : 1;
-	return (a->file_addr > b->file_addr) - (a->file_addr < b->file_addr);
+	return COMPARE(a->file, b->file) ?: COMPARE(a->file_addr, b->file_addr);
 }
 
 static bool is_sorted(const struct resolved *list, size_t n)

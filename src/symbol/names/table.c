@@ -6,25 +6,16 @@
 
 #include "base/array.h"
 #include "symbol/names/display_name.h"
+#include "symbol/names/stretches.h"
 
 /* Bytes that an unsized symbol without a section covers: if it is the last one, and at most. */
 #define LAST_SIZE   4096
 #define UNSIZED_MAX (16u << 20)
 
-#define NOBODY UINT32_MAX
-
-/*
- * Functions may overlap (one entry point inside another's body), so that the
- * function of an address is not always the nearest one below. The table is
- * therefore cut at load time into stretches that belong to one function or to
- * nobody: `edge[i]` is where a stretch starts, `owner[i]` whose it is.
- */
 struct symbols {
 	struct symbol *list; /* by address */
 	size_t n;
-	uint64_t *edge;
-	uint32_t *owner; /* index in list, or NOBODY */
-	size_t n_edges;
+	struct stretches cut; /* into functions, by their indices in `list` */
 	char *strings;
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
@@ -52,11 +43,6 @@ bool is_mapping_symbol(const char *name)
 	       (name[2] == '\0' || name[2] == '.');
 }
 
-static int order(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 /* Linux names a system call without arguments twice, and few callers are 32-bit programs. */
 static bool is_compat_call(const char *name)
 {
@@ -67,26 +53,15 @@ static bool is_compat_call(const char *name)
 static int candidate_cmp(const void *left, const void *right)
 {
 	const struct symbol_candidate *a = left, *b = right;
-	int diff = order(a->start, b->start);
+	int diff = COMPARE(a->start, b->start) ?: !a->name - !b->name;
 
-	if (!diff)
-		diff = !a->name - !b->name;
 	if (diff || !a->name)
 		return diff;
-	diff = (a->bind == BIND_DEBUG) - (b->bind == BIND_DEBUG);
-	if (!diff)
-		diff = a->untyped - b->untyped;
-	if (!diff)
-		diff = a->bind - b->bind;
-	if (!diff)
-		diff = !a->size - !b->size;
-	if (!diff)
-		diff = order(strspn(a->name, "_"), strspn(b->name, "_"));
-	if (!diff)
-		diff = is_compat_call(a->name) - is_compat_call(b->name);
-	if (!diff)
-		diff = strcmp(a->name, b->name);
-	return diff ? diff : order(a->size, b->size);
+	diff = (a->bind == BIND_DEBUG) - (b->bind == BIND_DEBUG) ?: a->untyped - b->untyped;
+	diff = diff ?: a->bind - b->bind ?: !a->size - !b->size;
+	diff = diff ?: COMPARE(strspn(a->name, "_"), strspn(b->name, "_"));
+	diff = diff ?: is_compat_call(a->name) - is_compat_call(b->name);
+	return diff ?: strcmp(a->name, b->name) ?: COMPARE(a->size, b->size);
 }
 
 /* Keeps the first of all aliases; if it has no size, the largest of theirs is its size. */
@@ -147,66 +122,38 @@ bool symbol_candidates_are_poor(struct symbol_candidates *list, uint64_t code)
 	return sized < code / 2;
 }
 
-static void set_edge(struct symbols *s, uint64_t addr, uint32_t owner)
-{
-	if (!s->n_edges || s->edge[s->n_edges - 1] != addr)
-		s->edge[s->n_edges++] = addr;
-	s->owner[s->n_edges - 1] = owner;
-}
-
-/*
- * The sized functions that are open at some address, innermost last. `upto`
- * closes those that end at or before it, and gives the space behind each to its
- * outer function.
- */
-struct open_functions {
-	uint32_t *at;
-	size_t n;
-};
-
-static void close_upto(struct symbols *s, struct open_functions *open, uint64_t upto)
-{
-	while (open->n && s->list[open->at[open->n - 1]].end <= upto) {
-		uint64_t end = s->list[open->at[open->n - 1]].end;
-
-		while (open->n && s->list[open->at[open->n - 1]].end <= end)
-			open->n--;
-		set_edge(s, end, open->n ? open->at[open->n - 1] : NOBODY);
-	}
-}
-
 /*
  * One pass in order of address. An unsized symbol inside a sized function is
  * a label of that function, and left out.
  */
-static void cut(struct symbols *s, const struct symbol_candidates *from,
-		struct open_functions *open)
+static void cut(struct symbols *s, const struct symbol_candidates *from)
 {
 	for (size_t i = 0; i < from->n; i++) {
 		const struct symbol_candidate *one = &from->at[i];
-		uint32_t self = (uint32_t)s->n;
+		const uint32_t self = (uint32_t)s->n;
 		uint64_t end;
 
-		close_upto(s, open, one->start);
-		if (!one->name || (!one->size && open->n))
+		stretches_close(&s->cut, one->start);
+		if (!one->name || (!one->size && s->cut.n_open))
 			continue;
 		end = end_of(one, i + 1 < from->n ? &from->at[i + 1] : NULL);
 		if (end <= one->start)
 			continue;
 		s->list[s->n++] = (struct symbol){one->start, end, one->name};
-		set_edge(s, one->start, self);
-		if (one->size)
-			open->at[open->n++] = self;
-		else
-			set_edge(s, end, NOBODY);
+		if (one->size) {
+			stretches_open(&s->cut, one->start, end, self);
+			continue;
+		}
+		stretches_set(&s->cut, one->start, self);
+		stretches_set(&s->cut, end, STRETCH_NOBODY);
 	}
-	close_upto(s, open, UINT64_MAX);
+	stretches_end(&s->cut);
 }
 
 struct error *symbols_build(struct symbol_candidates *list, char *strings, struct symbols **out)
 {
 	struct symbols *s = calloc(1, sizeof(*s));
-	struct open_functions open = {0};
+	struct error *err;
 
 	if (!s) {
 		free(strings);
@@ -216,18 +163,14 @@ struct error *symbols_build(struct symbol_candidates *list, char *strings, struc
 	if (list->n)
 		qsort(list->at, list->n, sizeof(*list->at), candidate_cmp);
 	merge_aliases(list);
-	/* Each function sets at most two edges. */
 	s->list = calloc(list->n + 1, sizeof(*s->list));
-	s->edge = calloc(2 * list->n + 1, sizeof(*s->edge));
-	s->owner = calloc(2 * list->n + 1, sizeof(*s->owner));
-	open.at = calloc(list->n + 1, sizeof(*open.at));
-	if (!s->list || !s->edge || !s->owner || !open.at || list->n >= NOBODY) {
-		free(open.at);
+	err = s->list && list->n < STRETCH_NOBODY ? stretches_new(&s->cut, list->n)
+						  : error_no_memory();
+	if (err) {
 		symbols_free(s);
-		return error_no_memory();
+		return err;
 	}
-	cut(s, list, &open);
-	free(open.at);
+	cut(s, list);
 	*out = s;
 	return NULL;
 }
@@ -237,8 +180,7 @@ void symbols_free(struct symbols *symbols)
 	if (!symbols)
 		return;
 	free(symbols->list);
-	free(symbols->edge);
-	free(symbols->owner);
+	stretches_free(&symbols->cut);
 	free(symbols->strings);
 	free(symbols);
 }
@@ -255,21 +197,9 @@ void symbols_get(const struct symbols *symbols, size_t i, struct symbol *out)
 
 bool symbols_find(const struct symbols *symbols, uint64_t addr, struct symbol *out)
 {
-	const uint64_t *base = symbols->edge;
-	size_t n = symbols->n_edges;
-	uint32_t owner;
+	const uint32_t owner = stretches_find(&symbols->cut, addr);
 
-	if (!n || addr < base[0])
-		return false;
-	/* Keeps base[0] <= addr < base[n]. A branch would be guessed wrong every second time. */
-	while (n > 1) {
-		size_t half = n / 2;
-
-		base += half * (base[half] <= addr);
-		n -= half;
-	}
-	owner = symbols->owner[base - symbols->edge];
-	if (owner == NOBODY)
+	if (owner == STRETCH_NOBODY)
 		return false;
 	*out = symbols->list[owner];
 	return true;

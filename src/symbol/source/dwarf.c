@@ -15,7 +15,7 @@
 #include "base/debug_file.h"
 #include "base/preopen.h"
 #include "symbol/images/code.h"
-#include "symbol/kernel/image.h"
+#include "symbol/kernel/kernel.h"
 
 static bool has_debug_info(Elf *elf)
 {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "symbol/names/stretches.h"
 
 /* One compilation unit of DWARF. */
 
@@ -34,10 +35,7 @@ struct source_unit {
 	struct scope *scope;
 	struct scope_range *range;
 	size_t n_scopes, scopes_room, n_ranges, ranges_room;
-	/* From edge[i] on, owner[i] (of ranges) is the innermost; SCOPE_NONE: none. */
-	uint64_t *edge;
-	uint32_t *owner;
-	size_t n_edges;
+	struct stretches cut; /* into ranges, by their indices */
 };
 
 /* Nesting depth of entries at most; compilers stay far below. */
@@ -50,15 +48,13 @@ struct scope_walk {
 
 static struct error *add_scope(struct source_unit *unit, const struct scope *one, uint32_t *index)
 {
-	if (unit->n_scopes == unit->scopes_room) {
-		size_t room = 2 * unit->scopes_room + 64;
-		struct scope *list = reallocarray(unit->scope, room, sizeof(*list));
+	struct error *err =
+		unit->n_scopes + 1 < SCOPE_NONE
+			? ARRAY_RESERVE(&unit->scope, &unit->scopes_room, unit->n_scopes + 1)
+			: error_no_memory();
 
-		if (!list || room >= SCOPE_NONE)
-			return error_no_memory();
-		unit->scope = list;
-		unit->scopes_room = room;
-	}
+	if (err)
+		return err;
 	*index = (uint32_t)unit->n_scopes;
 	unit->scope[unit->n_scopes++] = *one;
 	return NULL;
@@ -66,17 +62,14 @@ static struct error *add_scope(struct source_unit *unit, const struct scope *one
 
 static struct error *add_range(struct source_unit *unit, const struct scope_range *one)
 {
-	if (unit->n_ranges == unit->ranges_room) {
-		size_t room = 2 * unit->ranges_room + 64;
-		struct scope_range *list = reallocarray(unit->range, room, sizeof(*list));
+	struct error *err =
+		unit->n_ranges + 1 < STRETCH_NOBODY
+			? ARRAY_RESERVE(&unit->range, &unit->ranges_room, unit->n_ranges + 1)
+			: error_no_memory();
 
-		if (!list || room >= SCOPE_NONE)
-			return error_no_memory();
-		unit->range = list;
-		unit->ranges_room = room;
-	}
-	unit->range[unit->n_ranges++] = *one;
-	return NULL;
+	if (!err)
+		unit->range[unit->n_ranges++] = *one;
+	return err;
 }
 
 /* The linkage name if there is one: it can be demangled, and says most. */
@@ -218,70 +211,38 @@ static struct error *source_scopes(struct source_unit *unit, const struct dwarf_
 static int range_cmp(const void *left, const void *right)
 {
 	const struct scope_range *a = left, *b = right;
+	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	return (a->scope > b->scope) - (a->scope < b->scope);
-}
-
-static void set_edge(struct source_unit *unit, uint64_t addr, uint32_t owner)
-{
-	if (!unit->n_edges || unit->edge[unit->n_edges - 1] != addr)
-		unit->edge[unit->n_edges++] = addr;
-	unit->owner[unit->n_edges - 1] = owner;
-}
-
-/* The ranges that are open at some address, innermost last. */
-struct open_ranges {
-	uint32_t *at;
-	size_t n;
-};
-
-static void close_upto(struct source_unit *unit, struct open_ranges *open, uint64_t upto)
-{
-	while (open->n && unit->range[open->at[open->n - 1]].end <= upto) {
-		uint64_t end = unit->range[open->at[open->n - 1]].end;
-
-		while (open->n && unit->range[open->at[open->n - 1]].end <= end)
-			open->n--;
-		set_edge(unit, end, open->n ? open->at[open->n - 1] : SCOPE_NONE);
-	}
+	return order ?: COMPARE(a->scope, b->scope);
 }
 
 /*
  * Cuts the code into stretches by innermost function; overlaps are cut off at
  * the end of the outer one.
  */
-static void cut(struct source_unit *unit, struct open_ranges *open)
+static void cut(struct source_unit *unit)
 {
 	for (size_t i = 0; i < unit->n_ranges; i++) {
-		struct scope_range *range = &unit->range[i];
+		const struct scope_range *range = &unit->range[i];
+		uint64_t end = range->end;
 
-		close_upto(unit, open, range->start);
-		if (open->n && range->end > unit->range[open->at[open->n - 1]].end)
-			range->end = unit->range[open->at[open->n - 1]].end;
-		set_edge(unit, range->start, (uint32_t)i);
-		open->at[open->n++] = (uint32_t)i;
+		stretches_close(&unit->cut, range->start);
+		if (unit->cut.n_open && end > unit->cut.open[unit->cut.n_open - 1].end)
+			end = unit->cut.open[unit->cut.n_open - 1].end;
+		stretches_open(&unit->cut, range->start, end, (uint32_t)i);
 	}
-	close_upto(unit, open, UINT64_MAX);
+	stretches_end(&unit->cut);
 }
 
 static struct error *index_ranges(struct source_unit *unit)
 {
-	struct open_ranges open = {.at = calloc(unit->n_ranges + 1, sizeof(*open.at))};
+	struct error *err = stretches_new(&unit->cut, unit->n_ranges);
 
-	unit->edge = calloc(2 * unit->n_ranges + 1, sizeof(*unit->edge));
-	unit->owner = calloc(2 * unit->n_ranges + 1, sizeof(*unit->owner));
-	if (!open.at || !unit->edge || !unit->owner) {
-		free(open.at);
-		return error_no_memory();
-	}
+	if (err)
+		return err;
 	if (unit->n_ranges)
 		qsort(unit->range, unit->n_ranges, sizeof(*unit->range), range_cmp);
-	cut(unit, &open);
-	free(open.at);
+	cut(unit);
 	return NULL;
 }
 
@@ -291,8 +252,7 @@ static void source_unit_free(struct source_unit *unit)
 		return;
 	free(unit->scope);
 	free(unit->range);
-	free(unit->edge);
-	free(unit->owner);
+	stretches_free(&unit->cut);
 	free(unit);
 }
 
@@ -319,23 +279,6 @@ static struct error *source_unit_new(const Dwarf_Die *die, const struct dwarf_fi
 	return err;
 }
 
-/* Index of the innermost range at `addr`; SCOPE_NONE: in no function. */
-static uint32_t innermost(const struct source_unit *unit, uint64_t addr)
-{
-	const uint64_t *base = unit->edge;
-	size_t n = unit->n_edges;
-
-	if (!n || addr < base[0])
-		return SCOPE_NONE;
-	while (n > 1) {
-		size_t half = n / 2;
-
-		base += half * (base[half] <= addr);
-		n -= half;
-	}
-	return unit->owner[base - unit->edge];
-}
-
 static void find_line(struct source_unit *unit, uint64_t addr, struct source_frame *frame)
 {
 	Dwarf_Line *line = dwarf_getsrc_die(&unit->die, addr);
@@ -360,13 +303,13 @@ static uint64_t start_of(const struct source_unit *unit, uint32_t scope, uint32_
 
 static void source_unit_find(struct source_unit *unit, uint64_t addr, struct source_answer *answer)
 {
-	uint32_t range = innermost(unit, addr), at;
+	uint32_t range = stretches_find(&unit->cut, addr), at;
 	struct source_frame *frame = answer->frame;
 
 	*frame = (struct source_frame){0};
 	answer->start = 0;
 	find_line(unit, addr, frame);
-	if (range == SCOPE_NONE) {
+	if (range == STRETCH_NOBODY) {
 		answer->n = frame->line != 0;
 		return;
 	}
@@ -440,12 +383,9 @@ static struct error *take_unit(struct source_index *index, Dwarf_Die *die)
 static int unit_range_cmp(const void *left, const void *right)
 {
 	const struct unit_range *a = left, *b = right;
+	const int order = COMPARE(a->start, b->start) ?: COMPARE(b->end, a->end);
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	return (a->unit > b->unit) - (a->unit < b->unit);
+	return order ?: COMPARE(a->unit, b->unit);
 }
 
 static struct error *list_units(struct source_index *index)
@@ -507,16 +447,8 @@ struct error *source_index_open(const char *path, const char *build_id, struct s
 /* The last range that begins at or before `addr` and holds it. */
 static const struct unit_range *range_at(const struct source_index *index, uint64_t addr)
 {
-	size_t low = 0, high = index->n_ranges;
+	size_t low = ARRAY_UPTO(index->range, index->n_ranges, start, addr);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (index->range[middle].start <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	while (low-- > 0 && index->reach[low] > addr)
 		if (index->range[low].end > addr)
 			return &index->range[low];

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "arch/arch.h"
 #include "base/preopen.h"
 
@@ -265,7 +266,7 @@ static int compare_runs(const void *a, const void *b)
 {
 	const struct frame_run *left = a, *right = b;
 
-	return (left->gfn > right->gfn) - (left->gfn < right->gfn);
+	return COMPARE(left->gfn, right->gfn);
 }
 
 void frame_map_sort(struct frame_map *map)
@@ -290,24 +291,15 @@ void frame_map_sort(struct frame_map *map)
 	map->n = kept;
 }
 
-static int compare_frame(const void *key, const void *element)
-{
-	const uint64_t gfn = *(const uint64_t *)key;
-	const struct frame_run *run = element;
-
-	if (gfn < run->gfn)
-		return -1;
-	return gfn - run->gfn >= run->n;
-}
-
 bool frame_map_find(const struct frame_map *map, uint64_t gfn, uint64_t *at)
 {
-	const struct frame_run *run =
-		map->n ? bsearch(&gfn, map->run, map->n, sizeof(*map->run), compare_frame) : NULL;
+	const size_t behind = ARRAY_UPTO(map->run, map->n, gfn, gfn);
+	const struct frame_run *run = behind ? &map->run[behind - 1] : NULL;
 
-	if (run)
-		*at = run->at + ((gfn - run->gfn) << FRAME_SHIFT);
-	return run;
+	if (!run || gfn - run->gfn >= run->n)
+		return false;
+	*at = run->at + ((gfn - run->gfn) << FRAME_SHIFT);
+	return true;
 }
 
 void frame_map_free(struct frame_map *map)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "view/page/page.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "analysis/name_code.h"
 #include "base/bytes.h"
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 #include "view/svg/flamegraph.h"
 
 /* Rows of all sides together; a file of some megabytes, which opens in a second. */
@@ -63,21 +62,12 @@ static struct error *put_text(struct bytes *bytes, const char *text)
 }
 
 /* Texts may come from a guest; JSON accepts UTF-8 only. */
-static json_t *text_json(const char *text)
-{
-	char *sanitized = text ? sanitize_new(text) : NULL;
-	json_t *json = sanitized ? json_string(sanitized) : json_null();
-
-	free(sanitized);
-	return json;
-}
-
 static json_t *side_json(const struct page_side *side, const struct page_rows *rows)
 {
 	const uint64_t buckets = side->profile->last_ns / rows->bucket_ns + 1;
 
 	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle",
-			 text_json(side->subtitle), "warning", text_json(side->warning), "weighted",
+			 json_text(side->subtitle), "warning", json_text(side->warning), "weighted",
 			 side->samples->weighted, "timeless", side->profile->info.timeless, "vcpus",
 			 (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets,
 			 "bucket_ns", (json_int_t)rows->bucket_ns);
@@ -98,7 +88,7 @@ static json_t *patch_json(const char *name, uint32_t color)
 	char text[8];
 
 	snprintf(text, sizeof(text), "#%06x", color);
-	return json_pack("[o, s]", text_json(name), text);
+	return json_pack("[o, s]", json_text(name), text);
 }
 
 static json_t *images_json(const struct name_codes *codes)
@@ -133,7 +123,7 @@ static struct error *put_head(const struct page_parts *parts, const struct page_
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(list, side_json(&sides[i], &parts->rows[i]));
 	head = json_pack("{s:o, s:i, s:b, s:b, s:b, s:s, s:o, s:o, s:o}", "title",
-			 text_json(title_of(sides, options)), "states", (int)options->states,
+			 json_text(title_of(sides, options)), "states", (int)options->states,
 			 "icicle", options->icicle, "reverse", options->reverse, "outer",
 			 sides[0].outer != NULL, "color", options->color_by ?: "function", "images",
 			 images_json(parts->codes), "kinds", kinds_json(), "sides", list);

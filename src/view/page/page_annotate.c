@@ -16,7 +16,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@
 #include "base/array.h"
 #include "base/intern.h"
 #include "recording/stacks.h"
-#include "symbol/names/display_name.h"
+#include "view/json.h"
 
 /* Rows of all parts: some 400 KB in a page. */
 #define ROWS_MAX 16384
@@ -61,15 +60,6 @@ struct code_writer {
 	uint32_t *of_stack; /* [n_stacks]: its node times PAGE_CODE_ENDS, plus its end */
 	uint32_t n_stacks;
 };
-
-static json_t *text_or_null(const char *text)
-{
-	char *sanitized = text ? sanitize_new(text) : NULL;
-	json_t *json = sanitized ? json_string(sanitized) : json_null();
-
-	free(sanitized);
-	return json;
-}
 
 static json_t *line_json(const struct code_writer *w, const struct code_row *row)
 {
@@ -308,7 +298,7 @@ static struct error *add_part(struct code_writer *w, size_t p, json_t *parts)
 		return err;
 	}
 	object = json_pack("{s:s, s:o, s:o, s:b, s:I, s:o, s:o}", "name", part->name, "path",
-			   text_or_null(part->path), "lacks", text_or_null(part->lacks), "patched",
+			   json_text(part->path), "lacks", json_text(part->lacks), "patched",
 			   part->patched, "first", (json_int_t)first_number(w, p), "functions",
 			   functions, "rows", rows_json(w, part, w->rows[p].number));
 	return object && !json_array_append_new(parts, object) ? NULL : error_no_memory();

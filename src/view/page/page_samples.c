@@ -484,12 +484,9 @@ static int by_place(const void *left, const void *right, void *rows)
 {
 	const struct sample_row *a = (const struct sample_row *)rows + *(const uint32_t *)left;
 	const struct sample_row *b = (const struct sample_row *)rows + *(const uint32_t *)right;
+	const int order = COMPARE(a->vcpu, b->vcpu) ?: COMPARE(a->state, b->state);
 
-	if (a->vcpu != b->vcpu)
-		return a->vcpu < b->vcpu ? -1 : 1;
-	if (a->state != b->state)
-		return a->state < b->state ? -1 : 1;
-	return (a->node > b->node) - (a->node < b->node);
+	return order ?: COMPARE(a->node, b->node);
 }
 
 /* Writes the rows of one vCPU and state, by their numbers. */

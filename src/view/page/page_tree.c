@@ -232,7 +232,7 @@ static int by_rank(const void *left, const void *right)
 {
 	const struct step *a = left, *b = right;
 
-	return (a->rank < b->rank) - (a->rank > b->rank);
+	return COMPARE(b->rank, a->rank);
 }
 
 /* Makes what was pushed from `first` on a level. */
@@ -327,7 +327,7 @@ static int by_outer(const void *left, const void *right)
 {
 	const struct outer_stack *a = left, *b = right;
 
-	return (a->rank > b->rank) - (a->rank < b->rank);
+	return COMPARE(a->rank, b->rank);
 }
 
 /* The stacks of all threads of one name. */

@@ -97,7 +97,7 @@ static int by_weight(const void *a, const void *b)
 	const uint64_t left = ((const struct lane *)a)->weight;
 	const uint64_t right = ((const struct lane *)b)->weight;
 
-	return (left < right) - (left > right);
+	return COMPARE(right, left);
 }
 
 static int by_key(const void *a, const void *b)

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "symbol/names/display_name.h"
+
 /* One character of a name, escaped. */
 struct glyph {
 	char xml[12]; /* not terminated by a 0 */
@@ -32,25 +34,6 @@ static bool is_hidden(uint32_t c)
 		if (c >= hidden[i].first && c <= hidden[i].last)
 			return true;
 	return false;
-}
-
-/* The bytes of the UTF-8 character at `s` (0: there is none), which ends with a 0 byte. */
-static size_t decode(const unsigned char *s, uint32_t *c)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-	if (len == 0 || s[0] >= 0xf8)
-		return 0;
-	*c = len == 1 ? s[0] : s[0] & (0x7fu >> len);
-	for (size_t i = 1; i < len; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		*c = *c << 6 | (s[i] & 0x3f);
-	}
-	if (*c < least[len] || *c > 0x10ffff || (*c >= 0xd800 && *c <= 0xdfff))
-		return 0;
-	return len;
 }
 
 static void show_code(struct glyph *glyph, char kind, unsigned digits, uint32_t c)
@@ -85,7 +68,7 @@ static size_t show(const char *text, struct glyph *glyph)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	uint32_t c;
-	size_t len = decode(s, &c);
+	size_t len = utf8_decode(s, 4, &c); /* a 0 byte ends the text: it is in no character */
 	const char *xml = entity(s[0]);
 
 	if (len == 0) {
