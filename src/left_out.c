@@ -147,6 +147,11 @@ struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 	return error_new(ERR_GUEST, "guests of KVM share registers with it on x86-64 hosts only");
 }
 
+const char *kvm_protection(pid_t pid)
+{
+	return NULL;
+}
+
 void kvm_vcpus_free(struct kvm_vcpus *vcpus)
 {
 }
@@ -184,6 +189,11 @@ const char *bpf_missing(void)
 struct error *bpf_try(void)
 {
 	return error_new(ERR_DENIED, "this uniprof was built without BPF");
+}
+
+bool bpf_examine(pid_t pid, uint32_t *protection)
+{
+	return false;
 }
 
 struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,

@@ -168,6 +168,8 @@ struct merge {
 	size_t n_entries, room_entries;
 	struct recorded_thread *threads;
 	size_t n_threads, room_threads;
+	struct recorded_exits *exits;
+	size_t n_exits, room_exits;
 	struct recording_writer *writer;
 };
 
@@ -269,6 +271,18 @@ static struct error *take_thread(void *ctx, uint32_t number, const struct record
 	return err;
 }
 
+static struct error *take_exits(void *ctx, const struct recorded_exits *exits)
+{
+	struct merge *merge = ctx;
+	struct error *err = ARRAY_RESERVE(&merge->exits, &merge->room_exits, merge->n_exits + 1);
+
+	if (err)
+		return err;
+	merge->exits[merge->n_exits] = *exits;
+	merge->exits[merge->n_exits++].vcpu += merge->now->first_vcpu;
+	return NULL;
+}
+
 static struct error *take_info(void *ctx, const struct recording_info *info)
 {
 	struct merge *merge = ctx;
@@ -301,9 +315,10 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 						  .info = take_info,
 						  .tick = take_tick,
 						  .thread = take_thread,
+						  .exits = take_exits,
 						  .name = take_name,
 						  .end = take_end};
-	const size_t first = merge->n_entries;
+	const size_t first = merge->n_entries, first_exits = merge->n_exits;
 	struct error *err = stacks_new(&merge->its);
 
 	merge->now = guest;
@@ -315,6 +330,8 @@ static struct error *read_guest(struct merge *merge, struct merge_guest *guest)
 		err = take_stacks(merge);
 	for (size_t i = first; i < merge->n_entries && !err; i++)
 		merge->entries[i].stack = merge->ids[merge->entries[i].stack];
+	for (size_t i = first_exits; i < merge->n_exits && !err; i++)
+		merge->exits[i].stack = merge->ids[merge->exits[i].stack];
 	guest->behind_ticks = merge->n_ticks;
 	stacks_free(merge->its);
 	free(merge->ids);
@@ -398,6 +415,15 @@ static struct error *tell_ticks(struct merge *merge)
 	return err;
 }
 
+static struct error *tell_exits(struct merge *merge)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < merge->n_exits && !err; i++)
+		err = recording_exits(merge->writer, &merge->exits[i]);
+	return err;
+}
+
 static struct error *tell_name(void *ctx, uint64_t addr, uint8_t kind, const char *name,
 			       uint64_t offset)
 {
@@ -465,6 +491,8 @@ static struct error *write_all(struct merge *merge, const char *output)
 	if (!err)
 		err = tell_ticks(merge);
 	if (!err)
+		err = tell_exits(merge);
+	if (!err)
 		err = tell_names(merge);
 	if (!err)
 		err = merge_end(merge->guests, merge->n, &end);
@@ -491,6 +519,7 @@ static void merge_free(struct merge *merge)
 	free(merge->ticks);
 	free(merge->entries);
 	free(merge->threads);
+	free(merge->exits);
 }
 
 struct error *merge_recordings(char *const *paths, size_t n, const char *output)

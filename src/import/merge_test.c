@@ -13,6 +13,7 @@ struct guest {
 	const char *leaf_name; /* NULL: it has none */
 	bool killed;	       /* the writer */
 	bool waits;	       /* a thread of its name has a sample each second, too */
+	uint64_t exits;	       /* caused by the leaf, of its last vCPU */
 };
 
 #define LEAF   0x1000
@@ -57,6 +58,10 @@ static struct memory_file record(const struct guest *guest)
 								     .n = guest->vcpus,
 								     .waits = guest->waits,
 								     .entries = entry}));
+	if (guest->exits)
+		assert_success(
+			recording_exits(writer, &(struct recorded_exits){guest->vcpus - 1, stack,
+									 guest->exits}));
 	assert_success(recording_name(writer, CALLER, FRAME_RETURN, "main", 0x10));
 	if (guest->leaf_name) {
 		assert_success(recording_name(writer, LEAF, FRAME_PC, guest->leaf_name, 4));
@@ -69,18 +74,24 @@ static struct memory_file record(const struct guest *guest)
 
 static const struct profile_filter everything = {.vcpu = -1};
 
-static struct profile *merge(const struct guest *one, const struct guest *other)
+static struct profile *merge_selected(const struct guest *one, const struct guest *other,
+				      const struct profile_filter *filter)
 {
 	struct memory_file in[2] = {record(one), record(other)}, out = memory_file_new();
 	char *paths[] = {in[0].path, in[1].path};
 	struct profile *profile;
 
 	assert_success(merge_recordings(paths, 2, out.path));
-	assert_success(profile_load(out.path, &everything, &profile));
+	assert_success(profile_load(out.path, filter, &profile));
 	close(in[0].fd);
 	close(in[1].fd);
 	close(out.fd);
 	return profile;
+}
+
+static struct profile *merge(const struct guest *one, const struct guest *other)
+{
+	return merge_selected(one, other, &everything);
 }
 
 static const char *name_of(const struct profile *profile, const struct stack_node *node)
@@ -133,8 +144,8 @@ static void check_folded(const struct guest *one, const struct guest *other, con
 	profile_free(profile);
 }
 
-static const struct guest web = {"web", "1", 2, 3, 100 * S_NS, "spin", false, false};
-static const struct guest mail = {"mail", "2", 1, 3, 101 * S_NS, "sort", false, false};
+static const struct guest web = {"web", "1", 2, 3, 100 * S_NS, "spin", false, false, 0};
+static const struct guest mail = {"mail", "2", 1, 3, 101 * S_NS, "sort", false, false, 0};
 
 static void one_address_is_another_function_in_each_guest(void **state)
 {
@@ -143,14 +154,14 @@ static void one_address_is_another_function_in_each_guest(void **state)
 
 static void an_address_without_a_name_stays(void **state)
 {
-	const struct guest bare = {"mail", "2", 1, 3, 0, NULL, false, false};
+	const struct guest bare = {"mail", "2", 1, 3, 0, NULL, false, false, 0};
 
 	check_folded(&bare, &web, "mail;main;1000; 3\nweb;main;spin; 6\n");
 }
 
 static void guests_of_one_name_are_told_apart(void **state)
 {
-	const struct guest other = {"web", "9", 1, 3, 0, "sort", false, false};
+	const struct guest other = {"web", "9", 1, 3, 0, "sort", false, false, 0};
 
 	check_folded(&web, &other, "web-1;main;spin; 6\nweb-9;main;sort; 3\n");
 }
@@ -181,6 +192,34 @@ static void vcpus_are_numbered_through_and_figures_added(void **state)
 	profile_free(profile);
 }
 
+static void check_exits(int32_t vcpu, uint64_t of_web, uint64_t of_mail)
+{
+	const struct profile_filter filter = {.vcpu = vcpu, .exits = true};
+	struct guest left[] = {web, mail};
+	struct profile *profile;
+
+	left[0].exits = 40;
+	left[1].exits = 2;
+	profile = merge_selected(&left[0], &left[1], &filter);
+	assert_int_equal(profile->selected.weight_ns, of_web + of_mail);
+	for (uint32_t id = 1; id < stacks_count(profile->stacks); id++) {
+		const char *name = name_of(profile, stacks_node(profile->stacks, id));
+		const uint64_t expected = !strcmp(name, "spin")	  ? of_web
+					  : !strcmp(name, "sort") ? of_mail
+								  : 0;
+
+		assert_int_equal(profile_cell(&profile->cells, id)->weight_ns, expected);
+	}
+	profile_free(profile);
+}
+
+static void exits_are_kept_by_vcpu_and_guest(void **state)
+{
+	check_exits(-1, 40, 2);
+	check_exits(1, 40, 0);
+	check_exits(2, 0, 2);
+}
+
 static void places_in_the_source_come_along(void **state)
 {
 	struct profile *profile = merge(&web, &mail);
@@ -206,7 +245,7 @@ static void places_in_the_source_come_along(void **state)
 
 static void what_is_cut_stays_cut(void **state)
 {
-	const struct guest killed = {"mail", "2", 1, 3, 0, "sort", true, false};
+	const struct guest killed = {"mail", "2", 1, 3, 0, "sort", true, false, 0};
 	struct profile *profile = merge(&web, &killed);
 
 	assert_true(profile->cut);
@@ -288,6 +327,7 @@ int main(void)
 		cmocka_unit_test(an_address_without_a_name_stays),
 		cmocka_unit_test(guests_of_one_name_are_told_apart),
 		cmocka_unit_test(times_are_those_of_the_wall_clock),
+		cmocka_unit_test(exits_are_kept_by_vcpu_and_guest),
 		cmocka_unit_test(vcpus_are_numbered_through_and_figures_added),
 		cmocka_unit_test(places_in_the_source_come_along),
 		cmocka_unit_test(what_is_cut_stays_cut),

@@ -89,6 +89,7 @@ static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
 	bpf_program__set_autoload(program->progs.at_wake, host);
 	bpf_program__set_autoload(program->progs.learn_sampler, host);
 	bpf_program__set_autoload(program->progs.at_exit, host);
+	bpf_program__set_autoload(program->progs.examine, false);
 	if (!host)
 		return;
 	bpf_map__set_max_entries(program->maps.tasks, vcpus);
@@ -126,6 +127,44 @@ struct error *bpf_try(void)
 
 	vcpu_bpf__destroy(program);
 	return err;
+}
+
+/* Lets the kernel run the program for each file of each process. */
+static bool iterate(const struct bpf_program *examine)
+{
+	struct bpf_link *link = bpf_program__attach_iter(examine, NULL);
+	const int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
+	ssize_t n = -1;
+	char text[64];
+
+	/* The program prints nothing: the end comes at once. */
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text));
+		close(fd);
+	}
+	bpf_link__destroy(link);
+	return !n;
+}
+
+bool bpf_examine(pid_t pid, uint32_t *protection)
+{
+	struct vcpu_bpf *program;
+	struct bpf_program *each;
+	bool seen = false;
+
+	libbpf_set_print(NULL);
+	program = vcpu_bpf__open();
+	if (!program)
+		return false;
+	bpf_object__for_each_program(each, program->obj)
+		bpf_program__set_autoload(each, each == program->progs.examine);
+	program->bss->examined = (uint32_t)pid;
+	if (!vcpu_bpf__load(program)) {
+		seen = iterate(program->progs.examine) && program->bss->examined_vcpus;
+		*protection = program->bss->protection;
+	}
+	vcpu_bpf__destroy(program);
+	return seen;
 }
 
 /* The kernel's entries of the interrupts that sample (arch/x86/include/asm/idtentry.h). */

@@ -121,6 +121,13 @@ const char *bpf_missing(void);
 /* Loads the program and forgets it: whether this kernel takes it. */
 struct error *bpf_try(void);
 
+/*
+ * Sets *protection to what keeps others from looking into the guest of a process (enum
+ * bpf_protection), by what KVM notes of each of its vCPUs and of the guest, which may run or not.
+ * False: this kernel, or the lack of a right, does not let us see.
+ */
+bool bpf_examine(pid_t pid, uint32_t *protection);
+
 struct vcpu_bpf;
 
 /*

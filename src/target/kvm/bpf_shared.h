@@ -31,6 +31,13 @@ enum bpf_lack {
 	LACK_PROTECTED,	   /* encrypted (SEV-ES, TDX) */
 };
 
+/* What keeps others from looking into a guest. */
+enum bpf_protection {
+	PROTECTED_REGISTERS = 1, /* encrypted, as is the memory: SEV-ES, SEV-SNP, TDX */
+	PROTECTED_PAGES = 2,	 /* memory that its monitor has not mapped: SEV-SNP, TDX */
+	PROTECTED_MEMORY = 4,	 /* encrypted: SEV */
+};
+
 struct bpf_regs {
 	__u64 round;	  /* odd: being written */
 	__u64 timeslices; /* how often the thread had been put on a CPU */

@@ -409,6 +409,7 @@ static void kvm_exits(struct target *target,
 
 static void likely_way(pid_t pid, struct target_listing *entry)
 {
+	entry->note = entry->note ?: kvm_protection(pid);
 	entry->missing = bpf_missing();
 	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_BPF];
 }

@@ -36,6 +36,7 @@ struct task_struct {
 	struct hlist_head preempt_notifiers;
 	struct sched_info sched_info;
 	unsigned int __state; /* 0: it is on a CPU, or wants one */
+	int tgid;	      /* process id */
 } IN_KERNEL;
 
 struct rcuwait {
@@ -106,8 +107,15 @@ struct kvm_memslots {
 	int node_idx;
 } IN_KERNEL;
 
+/* Members since Linux 6.8 and 6.10. */
+struct kvm_arch {
+	bool has_private_mem;	  /* in pages that no other program can map */
+	bool has_protected_state; /* registers of its vCPUs are, or will be, encrypted */
+} IN_KERNEL;
+
 struct kvm {
 	struct kvm_memslots *memslots[1];
+	struct kvm_arch arch;
 } IN_KERNEL;
 
 struct kvm_vcpu_stat {
@@ -153,6 +161,16 @@ struct vcpu_svm {
 	struct vmcb *vmcb;
 	struct kvm_vmcb_info vmcb01;
 	struct kvm_vmcb_info *current_vmcb;
+} IN_KERNEL;
+
+struct kvm_sev_info {
+	bool active;
+} IN_KERNEL;
+
+/* The guest of kvm_amd. */
+struct kvm_svm {
+	struct kvm kvm;
+	struct kvm_sev_info sev_info;
 } IN_KERNEL;
 
 /*
@@ -236,6 +254,87 @@ static void count_exit(struct bpf_exits *exits, __u64 rip, __u32 reason, __u32 u
 		}
 	}
 	exits->lost++;
+}
+
+/* Guests that keep others from looking into them: enum bpf_protection. */
+
+/* Files of a process (include/linux/fs.h, dcache.h). */
+
+struct qstr {
+	const unsigned char *name;
+} IN_KERNEL;
+
+struct dentry {
+	struct qstr d_name;
+} IN_KERNEL;
+
+struct path {
+	struct dentry *dentry;
+} IN_KERNEL;
+
+struct file {
+	struct path f_path;
+	void *private_data;
+} IN_KERNEL;
+
+struct bpf_iter__task_file {
+	struct task_struct *task;
+	struct file *file;
+} IN_KERNEL;
+
+/* The vCPU that a file is, by the name that virt/kvm/kvm_main.c, create_vcpu_fd, gives it; NULL: it is none. */
+static const struct kvm_vcpu *vcpu_of(const struct file *file)
+{
+	static const char begins[] = "kvm-vcpu:";
+	char name[sizeof(begins)] = {0};
+
+	bpf_probe_read_kernel_str(name, sizeof(name),
+				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	for (unsigned i = 0; i < sizeof(begins) - 1; i++)
+		if (name[i] != begins[i])
+			return NULL;
+	return BPF_CORE_READ(file, private_data);
+}
+
+static __u32 protection_of(const struct kvm_vcpu *vcpu)
+{
+	const struct kvm *kvm = BPF_CORE_READ(vcpu, kvm);
+	const struct kvm_svm *svm = (const void *)kvm;
+	__u32 found = 0;
+
+	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
+		found |= PROTECTED_REGISTERS;
+	if (bpf_core_field_exists(kvm->arch.has_protected_state) &&
+	    BPF_CORE_READ(kvm, arch.has_protected_state))
+		found |= PROTECTED_REGISTERS;
+	if (bpf_core_field_exists(kvm->arch.has_private_mem) &&
+	    BPF_CORE_READ(kvm, arch.has_private_mem))
+		found |= PROTECTED_PAGES;
+	if (svm_of(vcpu) && bpf_core_field_exists(svm->sev_info.active) &&
+	    BPF_CORE_READ(svm, sev_info.active))
+		found |= PROTECTED_MEMORY;
+	return found;
+}
+
+/* The process whose files are looked at, and what was found. */
+__u32 examined = 0, examined_vcpus = 0, protection = 0;
+
+/* Called for each file of each process. */
+SEC("iter/task_file")
+int examine(struct bpf_iter__task_file *ctx)
+{
+	const struct task_struct *task = ctx->task;
+	const struct file *file = ctx->file;
+	const struct kvm_vcpu *vcpu;
+
+	if (!task || !file || (__u32)BPF_CORE_READ(task, tgid) != examined)
+		return 0;
+	vcpu = vcpu_of(file);
+	if (!vcpu)
+		return 0;
+	examined_vcpus++;
+	protection |= protection_of(vcpu);
+	return 0;
 }
 
 #endif

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
+#include "target/kvm/bpf_reader.h"
+#include "target/kvm/bpf_shared.h"
 
 /* Names that KVM gives to a vCPU's descriptor and page (virt/kvm/kvm_main.c, create_vcpu_fd). */
 #define VCPU_NAME "anon_inode:kvm-vcpu:%d"
@@ -119,10 +121,61 @@ uint32_t kvm_vcpus_mapped(FILE *maps)
 	return n;
 }
 
+#define UNSEEN "cannot be seen from outside"
+
+static const char private_memory[] = "the guest's memory is its own (KVM's guest_memfd, as for "
+				     "SEV-SNP and TDX): it " UNSEEN;
+
+struct protection_scan {
+	pid_t pid;
+	const char *why;
+};
+
+static bool find_protection(void *ctx, int fd)
+{
+	struct protection_scan *scan = ctx;
+	char name[64];
+
+	proc_link(scan->pid, "fd", fd, name, sizeof(name));
+	if (!strcmp(name, "/dev/sev"))
+		scan->why = "the guest is encrypted (its monitor has /dev/sev open): it " UNSEEN;
+	else if (!strcmp(name, "anon_inode:[kvm-gmem]"))
+		scan->why = private_memory;
+	return !scan->why;
+}
+
+/*
+ * Where KVM's notes cannot be read: QEMU keeps the device open to whose firmware it speaks for SEV
+ * (Documentation/virt/kvm/x86/amd-memory-encryption.rst), and virt/kvm/guest_memfd.c names files.
+ */
+static const char *likely_protection(pid_t pid)
+{
+	struct protection_scan scan = {.pid = pid};
+
+	proc_numbers(pid, "fd", find_protection, &scan);
+	return scan.why;
+}
+
+const char *kvm_protection(pid_t pid)
+{
+	uint32_t found;
+
+	if (!bpf_examine(pid, &found))
+		return likely_protection(pid);
+	if (found & PROTECTED_REGISTERS)
+		return "the guest is encrypted, its registers, too (SEV-ES, SEV-SNP or TDX): "
+		       "it " UNSEEN;
+	if (found & PROTECTED_PAGES)
+		return private_memory;
+	return found & PROTECTED_MEMORY ? "the guest's memory is encrypted (SEV): it " UNSEEN
+					: NULL;
+}
+
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 {
 	struct vcpu_scan scan = {.pid = pid, .vcpus = out};
 	struct error *err;
+	const char *why;
 
 	*out = (struct kvm_vcpus){0};
 	if (!proc_numbers(pid, "fd", add_fd, &scan))
@@ -133,6 +186,9 @@ struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 	if (!out->n)
 		return error_new(ERR_GUEST, "process %d runs no guest by KVM (it has no vCPU open)",
 				 (int)pid);
+	why = kvm_protection(pid);
+	if (why)
+		return error_new(ERR_GUEST, "%s", why);
 	qsort(out->at, out->n, sizeof(*out->at), compare_ids);
 	for (uint32_t i = 0; i < out->n; i++)
 		if (!out->at[i].run)

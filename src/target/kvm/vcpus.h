@@ -32,7 +32,16 @@ uint32_t kvm_vcpus_count(pid_t pid);
 /* ... counted in its mappings (host/proc.h), which were opened before. */
 uint32_t kvm_vcpus_mapped(FILE *maps);
 
-/* Descriptors and pages. ERR_GUEST if the process runs no guest. */
+/*
+ * Why nobody can look into the guest of a process, as it is encrypted, a sentence; NULL: nothing
+ * of that kind is known.
+ */
+const char *kvm_protection(pid_t pid);
+
+/*
+ * Descriptors and pages. ERR_GUEST if the process runs no guest, or one that is protected: KVM
+ * does not run a vCPU with encrypted registers that are asked for in its page.
+ */
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out);
 void kvm_vcpus_free(struct kvm_vcpus *vcpus);
 

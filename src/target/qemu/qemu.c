@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
+#include "target/kvm/vcpus.h"
 #include "target/qemu/qemu.h"
 
 #define STOPS 3 /* of an owner's that are over, in one sample */
@@ -128,11 +129,13 @@ static struct error *attach(struct qemu *qemu, const struct qemu_address *addres
 	struct qemu_machine machine;
 	const struct qemu_console console = {qemu->transport->say, qemu};
 	struct error *err = qemu->transport->open(qemu, address, &machine);
+	const char *why;
 
 	if (err)
 		return err;
 	qemu->found_halted = qemu->halted;
-	err = watch_vcpus(qemu, &machine);
+	why = machine.kvm ? kvm_protection(qemu->pid) : NULL;
+	err = why ? error_new(ERR_GUEST, "%s", why) : watch_vcpus(qemu, &machine);
 	if (!err)
 		err = host_memory_open(qemu->pid, false, &qemu->memory);
 	if (!err)
