@@ -9,6 +9,7 @@ those that programs are built with here (sysroot.py).
 import hashlib
 import lzma
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def _build(tree, out, port):
     if port is X86:
         _add_monitor(archive)
     else:
+        archive.file("bin/expire", expire_program(), 0o755)
         _add_libraries(archive, {}, [sysroot.directory(port) / name for name in port.library_directories()], port)
     with open(out / "host.cpio", "wb") as file:
         archive.write(file)
@@ -111,6 +113,20 @@ def _only(paths):
     if len(found) != 1:
         raise RigError(f"the packages should hold one such file, but hold {found or 'none'}")
     return found[0]
+
+
+def expire_program():
+    """For arm64: sleeps until a moment that has passed, clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL).
+
+    So the kernel sets the timer of the CPU that it runs on (see kvm.py).
+    """
+    code = [0xd2800e68, 0xd2800020, 0xd2800021, 0x100000c2, 0xd2800003, 0xd4000001,  # x8 = 115, 1, 1, moment, 0; svc
+            0xd2800ba8, 0xd2800000, 0xd4000001]  # exit(0)
+    moment = struct.pack("<QQ", 0, 1)
+    entry, size = 0x400000 + 64 + 56, 64 + 56 + 4 * len(code) + len(moment)
+    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, 183, 1, entry, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, size, size, 0x10000)
+    return head + segment + struct.pack(f"<{len(code)}I", *code) + moment
 
 
 def _add_modules(archive, kernels, port):
