@@ -146,7 +146,7 @@ enum { VIA_BPF, VIA_PTRACE, VIA_HOST };
 
 static const struct target_way ways[] = {
 	[VIA_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
-	[VIA_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
+	[VIA_PTRACE] = {"ptrace", KVM_STOP, "one vCPU after the other is stopped by ptrace"},
 	[VIA_HOST] = {"host", "0 us", "as bpf, and the host's side of each vCPU (record --host)"},
 	{0},
 };
