@@ -135,8 +135,6 @@ void screen_show(const struct text_buffer *buffer)
 #endif
 
 #ifdef LEFT_OUT_KVM
-/* Registers through KVM's run page exist on x86 alone (KVM_CAP_SYNC_REGS of other architectures is another). */
-
 uint32_t kvm_vcpus_count(pid_t pid)
 {
 	return 0;
@@ -144,7 +142,7 @@ uint32_t kvm_vcpus_count(pid_t pid)
 
 struct error *kvm_vcpus_find(pid_t pid, struct kvm_vcpus *out)
 {
-	return error_new(ERR_GUEST, "guests of KVM share registers with it on x86-64 hosts only");
+	return error_new(ERR_GUEST, "guests of KVM can be profiled on x86-64 and arm64 hosts only");
 }
 
 const char *kvm_protection(pid_t pid)
@@ -168,7 +166,8 @@ bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 
 static struct error *open_without_kvm(const char *name, const char *via, struct target **out)
 {
-	return error_new(ERR_DENIED, "guests of KVM can be profiled on x86-64 hosts only");
+	return error_new(ERR_DENIED,
+			 "guests of KVM can be profiled on x86-64 and arm64 hosts only");
 }
 
 const struct target_ops target_kvm = {
@@ -179,16 +178,24 @@ const struct target_ops target_kvm = {
 
 #ifdef LEFT_OUT_BPF
 /* vCPUs are stopped instead. */
+#ifdef __aarch64__
+#define WITHOUT_BPF                                                                                \
+	"on arm64, vCPUs are read by ptrace alone: with VHE, the registers of the guest's kernel " \
+	"are in the processor until its thread leaves the CPU, and BPF cannot see them there"
+#else
+#define WITHOUT_BPF "this uniprof was built without BPF"
+#endif
+
 const char bpf_feature[] = "without BPF";
 
 const char *bpf_missing(void)
 {
-	return "BPF would not stop it, but this uniprof was built without";
+	return "BPF would not stop it, but " WITHOUT_BPF;
 }
 
 struct error *bpf_try(void)
 {
-	return error_new(ERR_DENIED, "this uniprof was built without BPF");
+	return error_new(ERR_DENIED, WITHOUT_BPF);
 }
 
 bool bpf_examine(pid_t pid, uint32_t *protection)
@@ -199,7 +206,7 @@ bool bpf_examine(pid_t pid, uint32_t *protection)
 struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
 			     struct bpf_reader **out)
 {
-	return error_new(ERR_DENIED, "this uniprof was built without BPF");
+	return error_new(ERR_DENIED, WITHOUT_BPF);
 }
 
 void bpf_reader_free(struct bpf_reader *bpf)

@@ -24,6 +24,7 @@ enum seccomp_role {
 	SECCOMP_TRACER = 8, /* a sampler that stops threads by ptrace and changes nothing in them */
 	SECCOMP_SCREEN = 16, /* sets the modes of its terminal; together with another */
 	SECCOMP_PARSER = 32, /* a reader of one file, which starts no processes */
+	SECCOMP_CALLER = 64, /* a tracer that lets threads make calls; together with that */
 };
 
 struct privilege {

@@ -64,6 +64,12 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_DETACH),
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETREGSET),
 	ALLOW_IF(TRACER, ptrace, 0, UINT64_MAX, PTRACE_GETEVENTMSG),
+	/* Makes threads ask KVM for registers (target/kvm/vcpus_arm64.c). */
+	ALLOW_IF(SECCOMP_CALLER, ptrace, 0, UINT64_MAX, PTRACE_SETREGSET),
+	ALLOW_IF(SECCOMP_CALLER, ptrace, 0, UINT64_MAX, PTRACE_SYSCALL),
+	ALLOW_IF(SECCOMP_CALLER, ptrace, 0, UINT64_MAX, PTRACE_GETSIGMASK),
+	ALLOW_IF(SECCOMP_CALLER, ptrace, 0, UINT64_MAX, PTRACE_SETSIGMASK),
+	ALLOW_IF(SECCOMP_CALLER, ptrace, 0, UINT64_MAX, PTRACE_GET_RSEQ_CONFIGURATION),
 	/* Asks for a perf event that is open, and waits for what comes of it (target/kvm/bpf_reader.c). */
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_REFRESH),
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_PERIOD),

@@ -80,6 +80,19 @@ static void the_tracer_stops_threads_and_changes_nothing_in_them(void **state)
 		assert_int_equal(attempt(SECCOMP_TRACER, SYS_ptrace, refused[i], 1, 0, 0), EPERM);
 }
 
+static void only_who_has_to_lets_threads_make_calls(void **state)
+{
+	const enum seccomp_role caller = SECCOMP_TRACER | SECCOMP_CALLER;
+	const long allowed[] = {PTRACE_SETREGSET, PTRACE_SYSCALL, PTRACE_SETSIGMASK,
+				PTRACE_INTERRUPT};
+	const long refused[] = {PTRACE_SEIZE, PTRACE_ATTACH, PTRACE_POKEDATA, PTRACE_SETOPTIONS};
+
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed); i++)
+		assert_int_equal(attempt(caller, SYS_ptrace, allowed[i], 1, 0, 0), ESRCH);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		assert_int_equal(attempt(caller, SYS_ptrace, refused[i], 1, 0, 0), EPERM);
+}
+
 static void no_file_can_be_made_changed_or_removed(void **state)
 {
 	const long how[] = {O_WRONLY, O_RDWR, O_RDONLY | O_CREAT, O_RDONLY | O_TRUNC};
@@ -283,8 +296,9 @@ static void each_rule_serves_somebody(void **state)
 		assert_true(seccomp_allowed[i].roles);
 	for (size_t i = 0; i < seccomp_n_fatal; i++)
 		for (size_t j = 0; j < seccomp_n_allowed; j++)
-			assert_true(seccomp_fatal[i] != seccomp_allowed[j].call ||
-				    seccomp_allowed[j].roles == SECCOMP_TRACER);
+			assert_true(
+				seccomp_fatal[i] != seccomp_allowed[j].call ||
+				!(seccomp_allowed[j].roles & ~(SECCOMP_TRACER | SECCOMP_CALLER)));
 }
 
 static int enter(const void *arg)
@@ -297,6 +311,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_can_be_executed_traced_or_loaded),
 		cmocka_unit_test(the_tracer_stops_threads_and_changes_nothing_in_them),
+		cmocka_unit_test(only_who_has_to_lets_threads_make_calls),
 		cmocka_unit_test(no_file_can_be_made_changed_or_removed),
 		cmocka_unit_test(files_can_be_read_except_by_the_guard),
 		cmocka_unit_test(nobody_can_be_talked_to_or_signalled),

@@ -8,7 +8,6 @@ UNIPROF_KILLS: how often the profiler is killed by each way (default 10).
 
 import json
 import os
-import random
 import shlex
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ import unittest
 from pathlib import Path
 
 from guestcase import BUILD
-from kvmcase import SPACES, WORK, KvmCase, mixed
+from kvmcase import WORK, KillsChecks, KvmCase, SpacesChecks
 
 STACKS = int(os.environ.get("UNIPROF_KVM_STACKS", "1000"))
 
@@ -32,7 +31,7 @@ APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0
 TOLERANCE = 0.1
 
 
-class Spaces(KvmCase):
+class Spaces(KvmCase, SpacesChecks):
     """A guest that changes its address space without an exit: each stack is of the one that was there in that moment.
 
     Only where uniprof and the guest have a CPU each, samples come while the guest runs.
@@ -40,22 +39,7 @@ class Spaces(KvmCase):
 
     rig_options = {"cpus": 2}
     stacks = STACKS
-
-    def check_spaces(self, way, guest="spaces-fp"):
-        self.start(guest, "1", "kernel")
-        taken = whole = 0
-        for _ in range(RECORDINGS):
-            said = self.record("monitor", "--via", way, "-F", 2000, "-T", SECONDS)
-            self.assertIn(f" via {way},", said)
-            stacks = self.folded()
-            self.assertFalse(mixed(stacks))
-            taken += sum(stacks.values())
-            whole += sum(n for stack, n in stacks.items() if len(stack) == len(SPACES["a"]))
-            if taken >= self.stacks:
-                break
-        self.assertGreaterEqual(taken, self.stacks)
-        self.assertGreater(whole, taken / 4)
-        self.works()
+    recorded = SECONDS, RECORDINGS
 
     def test_by_bpf(self):
         self.check_spaces("bpf")
@@ -105,30 +89,11 @@ class Shares612(Shares):
     rig_options = {"kernel": "6.12", "cpus": 2}
 
 
-class Kills(KvmCase):
+class Kills(KvmCase, KillsChecks):
     """A profiler that is killed at a random moment leaves no guest stopped, as the guest's own count of its work shows."""
 
     rig_options = {"cpus": 2}
     kills = KILLS
-    kill = """rm -f killed.uniprof
-    uniprof record -q -F 2000 --via {way} -o killed.uniprof kvm:monitor >said 2>&1 &
-    {until_begun}
-    usleep {us}
-    kill -9 $! && wait $!; [ -s killed.uniprof ] && echo sampling"""
-    begun = "until [ -s killed.uniprof ]; do kill -0 $! || { cat said; exit 1; }; usleep 20000; done"
-    freed = "! grep -h ^TracerPid: /proc/$(pidof monitor)/task/*/status | grep -qv '\t0$' && ! pidof unpause-guard"
-
-    def check_kills(self, way):
-        self.start("spinner-fp")
-        generator = random.Random(self.kills)
-        for i in range(self.kills):
-            # Each fourth before it samples, perhaps.
-            commands = self.kill.format(way=way, us=generator.randrange(300_000), until_begun="" if i % 4 == 3 else self.begun)
-            said = self.host(f"{commands}; true")
-            self.assertTrue("sampling" in said or i % 4 == 3, said)
-            self.until(self.freed)
-            self.works()
-
     def test_by_bpf(self):
         self.check_kills("bpf")
 

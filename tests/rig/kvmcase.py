@@ -4,6 +4,7 @@
 UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
 """
 
+import random
 import shutil
 import unittest
 
@@ -11,6 +12,7 @@ import chance
 import ran
 from guestcase import BUILD, GUESTS, PATIENCE, impossible_edges, parse_folded
 from xenrig import Kvm, Rig
+from xenrig.port import PORTS
 
 MONITORS = GUESTS.parent / "tests" / "vmm" / "programs"
 
@@ -30,17 +32,19 @@ class KvmCase(unittest.TestCase):
     """One host for all tests of a class; every test leaves it without guests."""
 
     rig_options = {}
+    build, monitors = BUILD, MONITORS
 
     @classmethod
     def setUpClass(cls):
-        if not shutil.which("qemu-system-x86_64"):
-            raise unittest.SkipTest("no qemu-system-x86_64 on this machine: no host can be booted")
-        if not (MONITORS / "monitor").exists():
+        qemu = PORTS[cls.rig_options.get("arch", "x86")].qemu
+        if not shutil.which(qemu):
+            raise unittest.SkipTest(f"no {qemu} on this machine: no host can be booted")
+        if not (cls.monitors / "monitor").exists():
             raise unittest.SkipTest("the monitor is built on x86-64 only")
         cls.rig = Rig(machine=Kvm, **cls.rig_options)
         cls.addClassCleanup(cls.rig.close)
-        cls.rig.put_stripped(BUILD / "uniprof")
-        cls.rig.put(MONITORS / "monitor")
+        cls.rig.put_stripped(cls.build / "uniprof")
+        cls.rig.put(cls.monitors / "monitor")
         cls.there = set()
 
     @classmethod
@@ -67,7 +71,7 @@ class KvmCase(unittest.TestCase):
 
     def start(self, guest, *words):
         """A guest of our own monitor, at work."""
-        self.bring(MONITORS / guest)
+        self.bring(self.monitors / guest)
         self.host(f"monitor {guest} {' '.join(words)} >log 2>&1 &")
         self.works()
 
@@ -89,12 +93,56 @@ class KvmCase(unittest.TestCase):
     def folded(self, options="--state running,runnable"):
         return parse_folded(self.host(f"uniprof export --format=folded --no-inline {options} out.uniprof 2>/dev/null"))
 
-    def check_shares(self, guest, known, tolerance, options, seconds):
+    def check_shares(self, guest, known, tolerance, options, seconds, called=None):
         """Asserts that functions of a running guest have the shares that are known, by recordings of it (chance.py)."""
         def take(attempt):
-            self.record(guest, *options, "-T", seconds * chance.longer(attempt))
+            self.record(called or guest, *options, "-T", seconds * chance.longer(attempt))
             stacks = {stack: n for stack, n in self.folded("").items() if "main" in stack}
             self.assertFalse(impossible_edges(guest, stacks)[0])
             return stacks, known
 
         chance.check_shares(take, tolerance)
+
+
+class SpacesChecks:
+    """Of a KvmCase with `stacks` to take, by recordings of a length, and so many at most: `recorded`."""
+
+    def check_spaces(self, way, guest="spaces-fp"):
+        self.start(guest, "1", "kernel")
+        taken = whole = 0
+        seconds, recordings = self.recorded
+        for _ in range(recordings):
+            said = self.record("monitor", "--via", way, "-F", 2000, "-T", seconds)
+            self.assertIn(f" via {way},", said)
+            stacks = self.folded()
+            self.assertFalse(mixed(stacks))
+            taken += sum(stacks.values())
+            whole += sum(n for stack, n in stacks.items() if len(stack) == len(SPACES["a"]))
+            if taken >= self.stacks:
+                break
+        self.assertGreaterEqual(taken, self.stacks)
+        self.assertGreater(whole, taken / 4)
+        self.works()
+
+
+class KillsChecks:
+    """Of a KvmCase with `kills`."""
+
+    kill = """rm -f killed.uniprof
+    uniprof record -q -F 2000 --via {way} -o killed.uniprof kvm:monitor >said 2>&1 &
+    {until_begun}
+    usleep {us}
+    kill -9 $! && wait $!; [ -s killed.uniprof ] && echo sampling"""
+    begun = "until [ -s killed.uniprof ]; do kill -0 $! || { cat said; exit 1; }; usleep 20000; done"
+    freed = "! grep -h ^TracerPid: /proc/$(pidof monitor)/task/*/status | grep -qv '\t0$' && ! pidof unpause-guard"
+
+    def check_kills(self, way):
+        self.start("spinner-fp")
+        generator = random.Random(self.kills)
+        for i in range(self.kills):
+            # Each fourth before it samples, perhaps.
+            commands = self.kill.format(way=way, us=generator.randrange(300_000), until_begun="" if i % 4 == 3 else self.begun)
+            said = self.host(f"{commands}; true")
+            self.assertTrue("sampling" in said or i % 4 == 3, said)
+            self.until(self.freed)
+            self.works()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line of rig/xen-x86, rig/xen-arm64 and rig/kvm-x86."""
+"""The command line of rig/xen-x86, rig/xen-arm64, rig/kvm-x86 and rig/kvm-arm64."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ then on dom0 answers in a fraction of a second. Every run starts from the same f
 
 KVM_DESCRIPTION = """\
 Boots Debian's kernel with KVM under QEMU (no virtualization hardware needed) and runs things in it: guests,
-too, by any monitor, QEMU among them. The first use of an option combination downloads Debian's packages,
+too, by any monitor, on x86 QEMU among them. The first use of an option combination downloads Debian's packages,
 boots and keeps a snapshot; from then on the host answers in a fraction of a second. Every run starts
 from the same fresh machine.
 """
@@ -42,7 +42,7 @@ examples:
 
 KVM_EXAMPLES = """\
 examples:
-  rig/kvm-{arch} run -c 'cat /sys/module/kvm_amd/parameters/npt'
+  rig/kvm-{arch} run -c 'dmesg | grep -i kvm'
   rig/kvm-{arch} run --kernel 6.12 --cpus 2 --out results test.sh build/uniprof app.elf
   rig/kvm-{arch} run --prepare './monitor guest 2 >log & sleep 1' -c 'uniprof list' build/uniprof monitor guest
   rig/kvm-{arch} shell build/uniprof
@@ -92,16 +92,20 @@ class _Kvm:
     prepares = True
 
     @staticmethod
-    def add_options(group, _):
-        group.add_argument("--kernel", choices=kvm_image.KERNELS, default=Kvm.kernel, help=f"the host's Linux ({Kvm.kernel})")
-        group.add_argument("--shadow", action="store_true", help="no nested paging: KVM keeps page tables for the guest")
+    def add_options(group, arch):
+        group.add_argument("--kernel", choices=kvm_image.kernels(PORTS[arch]), default=Kvm.kernel, help=f"the host's Linux ({Kvm.kernel})")
+        if PORTS[arch] is X86:
+            group.add_argument("--shadow", action="store_true", help="no nested paging: KVM keeps page tables for the guest")
+        else:
+            group.add_argument("--nvhe", action="store_true", help="the host's kernel runs at EL1, as on processors without VHE")
         group.add_argument("--prepare", metavar="COMMANDS",
                            help="run these with all files before the snapshot is made; guests that they leave running go on in each run")
 
     @staticmethod
     def chosen(options):
         prepared = Preparation("prepared", tuple(_named(options.files).items()), options.prepare) if options.prepare else None
-        return {"kernel": options.kernel, "npt": not options.shadow, "prepared": prepared}
+        return {"arch": options.arch, "kernel": options.kernel, "npt": not getattr(options, "shadow", False),
+                "vhe": not getattr(options, "nvhe", False), "prepared": prepared}
 
 
 KINDS = {"xen": _Xen, "kvm": _Kvm}

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host with KVM boots from: Debian's kernel, and a root file system with QEMU as a monitor.
+"""What a host with KVM boots from: Debian's kernel, and a root file system, on x86 with QEMU as a monitor.
 
 The packages are those that dom0 of a release of Xen is made of (packages.py): they are downloaded
-once for both. QEMU, its firmware and the libraries are this machine's own.
+once for both. QEMU, its firmware and the libraries are this machine's own; libraries for arm64 are
+those that programs are built with here (sysroot.py).
 """
 
 import hashlib
 import lzma
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
-from . import bundle, cache, cpio, elf, packages
+from . import bundle, cache, cpio, elf, packages, sysroot
 from .errors import RigError
 from .image import C_RUNTIME, GROUPS, HOST_C_LIBRARY, LOADED_LATE, USERS
-from .port import X86
+from .port import ARM64, X86
 
 RIG = Path(__file__).resolve().parents[2]
 INIT, AGENT = RIG / "kvm" / "init", RIG / "dom0" / "agent"
@@ -22,46 +24,54 @@ INIT, AGENT = RIG / "kvm" / "init", RIG / "dom0" / "agent"
 # Debian's releases have one each: by the release of Xen that comes with it.
 KERNELS = {"5.10": "4.14", "6.1": "4.17", "6.12": "4.20"}
 
-# In the order in which they can be loaded. What a kernel has built in is no file.
-MODULES = ["drivers/virtio/virtio", "drivers/virtio/virtio_ring", "drivers/virtio/virtio_pci_modern_dev",
-           "drivers/virtio/virtio_pci_legacy_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
-           "virt/lib/irqbypass", "arch/x86/kvm/kvm", "drivers/char/hw_random/rng-core", "drivers/crypto/ccp/ccp",
-           "arch/x86/kvm/kvm-amd"]
+# In the order in which they can be loaded. What a kernel has built in, as Arm's KVM always is, is no file.
+_VIRTIO = ["drivers/virtio/virtio", "drivers/virtio/virtio_ring", "drivers/virtio/virtio_pci_modern_dev",
+           "drivers/virtio/virtio_pci_legacy_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console"]
+MODULES = {X86.name: [*_VIRTIO, "virt/lib/irqbypass", "arch/x86/kvm/kvm", "drivers/char/hw_random/rng-core",
+                      "drivers/crypto/ccp/ccp", "arch/x86/kvm/kvm-amd"],
+           ARM64.name: _VIRTIO}
 
 MONITOR = "qemu-system-x86_64"
 FIRMWARE = ["bios-microvm.bin", "pvh.bin", "qboot.rom", "linuxboot_dma.bin", "kvmvapic.bin"]
 FIRMWARE_DIRECTORIES = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
 
 
-def key(kernel):
+def kernels(port):
+    """Those that there are for its machines."""
+    return [kernel for kernel, release in KERNELS.items() if release in port.releases]
+
+
+def key(kernel, port):
     """A name for this kernel in the cache."""
-    return f"kvm-{kernel}"
+    return "kvm-" + port.key(kernel)
 
 
-def locate(kernel):
+def locate(kernel, port):
     """Where the image with this kernel is or will be; None before its packages are there."""
-    debs = packages.directory(KERNELS[kernel])
-    return cache.root() / "images" / f"{key(kernel)}-{_digest(debs)}" if debs.is_dir() else None
+    debs = packages.directory(KERNELS[kernel], port)
+    return cache.root() / "images" / f"{key(kernel, port)}-{_digest(debs, port)}" if debs.is_dir() else None
 
 
-def ensure(kernel, say):
-    """The directory with `linux` and `host.cpio`, made when it is missing."""
-    debs = packages.ensure(KERNELS[kernel], say)
-    directory = locate(kernel)
+def ensure(kernel, say, port):
+    """The directory with `linux` and `host.cpio`, made when it is missing. For arm64, the sysroot must be there."""
+    debs = packages.ensure(KERNELS[kernel], say, port)
+    directory = locate(kernel, port)
     if not directory.is_dir():
-        say(f"building a host with Linux {kernel}")
+        say(f"building a host with Linux {kernel} on {port.name}")
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
-            packages.unpack(debs, tree, _is_used)
-            _build(tree, work)
-        for old in (*cache.root().glob(f"images/{key(kernel)}-*"), *cache.root().glob(f"snapshots/{key(kernel)}-*")):
+            packages.unpack(debs, tree, lambda name: _is_used(name, port))
+            _build(tree, work, port)
+        name = key(kernel, port)
+        for old in (*cache.root().glob(f"images/{name}-*"), *cache.root().glob(f"snapshots/{name}-*")):
             if old != directory:
                 cache.remove(old)
     return directory
 
 
-def _digest(debs):
+def _digest(debs, port):
     ours = [name for name in packages.names(debs) if name.startswith(("busybox", "linux-image"))]
-    digest = hashlib.sha256("\n".join([*ours, HOST_C_LIBRARY, _monitor_version()]).encode())
+    theirs = [HOST_C_LIBRARY, _monitor_version()] if port is X86 else [sysroot.directory(port).name]
+    digest = hashlib.sha256("\n".join([*ours, *theirs]).encode())
     for source in (Path(__file__), INIT, AGENT):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:12]
@@ -71,16 +81,16 @@ def _monitor_version():
     return subprocess.run([MONITOR, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
 
-def _is_used(name):
+def _is_used(name, port):
     if "/modules/" in name:
-        return any(f"/kernel/{module}.ko" in name for module in MODULES)
+        return any(f"/kernel/{module}.ko" in name for module in MODULES[port.name])
     return name.removeprefix("usr/").startswith(("boot/vmlinuz-", "bin/busybox"))
 
 
-def _build(tree, out):
+def _build(tree, out, port):
     (out / "linux").write_bytes(_only(tree.glob("boot/vmlinuz-*")).read_bytes())
     archive = cpio.Archive()
-    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", f"usr/lib/{X86.triplet}"):
+    for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "job/out", "root", "usr/bin", f"usr/lib/{port.triplet}"):
         archive.directory(name)
     archive.link("sbin", "bin")
     archive.file("etc/passwd", USERS.encode())
@@ -88,8 +98,12 @@ def _build(tree, out):
     archive.file("init", INIT.read_bytes(), 0o755)
     archive.file("agent", AGENT.read_bytes(), 0o755)
     archive.file("bin/busybox", _only([*tree.glob("bin/busybox"), *tree.glob("usr/bin/busybox")]).read_bytes(), 0o755)
-    _add_modules(archive, _only([*tree.glob("lib/modules/*/kernel"), *tree.glob("usr/lib/modules/*/kernel")]))
-    _add_monitor(archive)
+    _add_modules(archive, [*tree.glob("lib/modules/*/kernel"), *tree.glob("usr/lib/modules/*/kernel")], port)
+    if port is X86:
+        _add_monitor(archive)
+    else:
+        archive.file("bin/expire", expire_program(), 0o755)
+        _add_libraries(archive, {}, [sysroot.directory(port) / name for name in port.library_directories()], port)
     with open(out / "host.cpio", "wb") as file:
         archive.write(file)
 
@@ -101,23 +115,37 @@ def _only(paths):
     return found[0]
 
 
-def _add_modules(archive, kernel):
+def expire_program():
+    """For arm64: sleeps until a moment that has passed, clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL).
+
+    So the kernel sets the timer of the CPU that it runs on (see kvm.py).
+    """
+    code = [0xd2800e68, 0xd2800020, 0xd2800021, 0x100000c2, 0xd2800003, 0xd4000001,  # x8 = 115, 1, 1, moment, 0; svc
+            0xd2800ba8, 0xd2800000, 0xd4000001]  # exit(0)
+    moment = struct.pack("<QQ", 0, 1)
+    entry, size = 0x400000 + 64 + 56, 64 + 56 + 4 * len(code) + len(moment)
+    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, 183, 1, entry, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, size, size, 0x10000)
+    return head + segment + struct.pack(f"<{len(code)}I", *code) + moment
+
+
+def _add_modules(archive, kernels, port):
     order = []
-    for module in MODULES:
+    for module in MODULES[port.name]:
         name = module.split("/")[-1] + ".ko"
-        plain, packed = kernel / f"{module}.ko", kernel / f"{module}.ko.xz"
-        if plain.exists():
-            archive.file(f"modules/{name}", plain.read_bytes())
-        elif packed.exists():
-            archive.file(f"modules/{name}", lzma.decompress(packed.read_bytes()))
+        plain, packed = ([path for kernel in kernels if (path := kernel / (module + end)).exists()] for end in (".ko", ".ko.xz"))
+        if plain:
+            archive.file(f"modules/{name}", plain[0].read_bytes())
+        elif packed:
+            archive.file(f"modules/{name}", lzma.decompress(packed[0].read_bytes()))
         else:
             continue
         order.append(name)
-    archive.file("modules/order", ("\n".join(order) + "\n").encode())
+    archive.file("modules/order", "".join(f"{name}\n" for name in order).encode())
 
 
 def _add_monitor(archive):
-    """QEMU and the C library's parts, which every program may ask for, with what they need."""
+    """QEMU, with what it needs."""
     qemu = Path(shutil.which(MONITOR))
     archive.file(f"usr/bin/{MONITOR}", qemu.read_bytes(), 0o755)
     for name in FIRMWARE:
@@ -125,9 +153,12 @@ def _add_monitor(archive):
         if path is None:
             raise RigError(f"this machine's QEMU has no {name}")
         archive.file(f"usr/share/qemu/{name}", path.read_bytes())
-    places = [Path("/", name) for name in X86.library_directories()]
-    found = bundle.needed(qemu, X86)
-    pending = [*found, *C_RUNTIME, *LOADED_LATE, Path(X86.loader).name]
+    _add_libraries(archive, bundle.needed(qemu, X86), [Path("/", name) for name in X86.library_directories()], X86)
+
+
+def _add_libraries(archive, found, places, port):
+    """Libraries, {name: path}, and the C library's parts, which every program may ask for, with what they need."""
+    pending = [*found, *C_RUNTIME, *LOADED_LATE, Path(port.loader).name]
     added = set()
     while pending:
         name = pending.pop()
@@ -138,6 +169,6 @@ def _add_monitor(archive):
         if path is None:
             raise RigError(f"this machine lacks {name}")
         data = Path(path).read_bytes()
-        archive.file(f"lib/{X86.triplet}/{name}", data, 0o755)
+        archive.file(f"lib/{port.triplet}/{name}", data, 0o755)
         pending += elf.needed(data)
-    archive.link(X86.loader, f"/lib/{X86.triplet}/{Path(X86.loader).name}")
+    archive.link(port.loader, f"/lib/{port.triplet}/{Path(port.loader).name}")

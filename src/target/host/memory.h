@@ -8,6 +8,8 @@
  * After an exec, it stays the old program's.
  */
 
+#include <stdio.h>
+
 #include "arch/arch.h"
 #include "base/error.h"
 #include "target/host/threads.h"
@@ -86,5 +88,29 @@ bool guest_ram_missed(struct guest_ram *ram);
  * Valid until the next call.
  */
 const void *guest_ram_frame(void *ram, uint64_t gfn);
+
+/*
+ * Finds the guest's memory in its virtual machine monitor, without the
+ * monitor's help: every mapping that could be it is tried, and taken only if
+ * the guest's own page tables, read through it, lead from where a vCPU executes
+ * to code.
+ */
+
+struct ram_search;
+
+/* Remembers the mappings of a process (host/proc.h) that may be memory of a guest, on a host of this architecture. */
+struct error *ram_search_new(FILE *maps, const struct arch *arch, struct ram_search **out);
+void ram_search_free(struct ram_search *search);
+
+/*
+ * Tries them for vCPUs with these registers, and leaves the map of the guest's
+ * memory in `ram`. False, with an empty map, when none fits, or when
+ * several do and tell different things. Takes milliseconds.
+ */
+bool ram_search_run(struct ram_search *search, struct guest_ram *ram, const struct regs *regs,
+		    size_t n);
+
+/* Total size of these mappings, bytes. */
+uint64_t ram_search_size(const struct ram_search *search);
 
 #endif

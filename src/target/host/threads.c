@@ -70,7 +70,9 @@ char thread_letter(const struct thread *thread)
 	return end && end + 2 < text + len ? end[2] : 'R';
 }
 
-#define OPTIONS (PTRACE_O_TRACEEXEC)
+/* The last tells system calls from signals. */
+#define OPTIONS (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
+#define AT_CALL (SIGTRAP | 0x80)
 
 /* Longest wait for a thread to stop before it is detached. */
 #define FAREWELL_NS 500000000u
@@ -213,8 +215,9 @@ static void on_status(struct threads *threads, struct thread *thread, int status
 	if (status >> 16)
 		on_event(threads, thread, status >> 16, WSTOPSIG(status));
 	else
-		/* A signal on its way to the thread. */
-		ptrace(PTRACE_CONT, thread->tid, NULL, (long)WSTOPSIG(status));
+		/* A signal on its way to the thread, or a call that nobody waits for any more. */
+		ptrace(PTRACE_CONT, thread->tid, NULL,
+		       (long)(WSTOPSIG(status) == AT_CALL ? 0 : WSTOPSIG(status)));
 }
 
 /* Handles one event of a thread; true if there was one. */
@@ -288,6 +291,25 @@ void thread_go(struct threads *threads, struct thread *thread)
 	if (thread->stopped)
 		ptrace(PTRACE_CONT, thread->tid, NULL, NULL);
 	thread->stopped = false;
+}
+
+bool thread_to_call(struct threads *threads, struct thread *thread, uint64_t patience_ns)
+{
+	const uint64_t until_ns = clock_now_ns() + patience_ns;
+	int status;
+
+	if (ptrace(PTRACE_SYSCALL, thread->tid, NULL, NULL))
+		return false;
+	thread->stopped = false;
+	while (waitpid(thread->tid, &status, __WALL | WNOHANG) != thread->tid) {
+		if (clock_now_ns() >= until_ns)
+			return false;
+		sleep_until(until_ns);
+	}
+	thread->stopped = WIFSTOPPED(status) && status >> 8 == AT_CALL;
+	if (!thread->stopped)
+		on_status(threads, thread, status);
+	return thread->stopped;
 }
 
 void threads_go(struct threads *threads, uint64_t until_ns)

@@ -72,6 +72,9 @@ void threads_wait(struct threads *threads, uint64_t until_ns);
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns);
 void thread_go(struct threads *threads, struct thread *thread);
 
+/* Lets a stopped thread run to the begin or the end of its next system call; false: it is not stopped there. */
+bool thread_to_call(struct threads *threads, struct thread *thread, uint64_t patience_ns);
+
 /*
  * Lets all threads go. Those that were told to stop, and have not, are let go
  * once they do, until `until_ns`.

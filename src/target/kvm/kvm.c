@@ -52,7 +52,7 @@ static void check_unknown_memory(struct kvm_target *kvm)
 
 	if (kvm->told_of_unknown || !guest_ram_missed(kvm->ram))
 		return;
-	error_free(ram_search_new(kvm->maps, &now));
+	error_free(ram_search_new(kvm->maps, kvm_arch, &now));
 	grown = now && ram_search_size(now) > ram_search_size(kvm->search);
 	ram_search_free(now);
 	if (!grown)
@@ -107,6 +107,8 @@ static void kvm_close(struct target *target)
 	error_free(kvm->why_stopped);
 	stops_free(&kvm->stops);
 	guard_stop(kvm->pages.guard);
+	if (kvm->pages.memory >= 0)
+		close(kvm->pages.memory);
 	kvm_vcpus_free(&kvm->vcpus);
 	ram_search_free(kvm->search);
 	guest_ram_free(kvm->ram);
@@ -120,11 +122,10 @@ static void kvm_close(struct target *target)
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
 		      struct vcpu_sample *vcpu)
 {
-	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, all))
+	if (!kvm_registers(kvm, i, all, &vcpu->regs))
 		return false;
-	x86_regs_convert(all, &vcpu->regs);
 	guest_ram_forget(kvm->ram);
-	paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
+	paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
 	return true;
 }
 
@@ -145,7 +146,7 @@ enum { VIA_BPF, VIA_PTRACE, VIA_HOST };
 
 static const struct target_way ways[] = {
 	[VIA_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
-	[VIA_PTRACE] = {"ptrace", "15 us", "one vCPU after the other is stopped by ptrace"},
+	[VIA_PTRACE] = {"ptrace", KVM_STOP, "one vCPU after the other is stopped by ptrace"},
 	[VIA_HOST] = {"host", "0 us", "as bpf, and the host's side of each vCPU (record --host)"},
 	{0},
 };
@@ -225,7 +226,7 @@ static void describe(pid_t pid, struct kvm_target *kvm)
 	monitor_image(pid, info->image, sizeof(info->image));
 	snprintf(info->id, sizeof(info->id), "%d", (int)pid);
 	snprintf(info->type, sizeof(info->type), "kvm");
-	info->arch = &arch_x86_64;
+	info->arch = kvm_arch;
 	info->vcpus = kvm->vcpus.n;
 	kvm->vcpus_told = kvm->vcpus.n;
 }
@@ -243,7 +244,7 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 	if (!err)
 		err = proc_maps_open(pid, &kvm->maps);
 	if (!err)
-		err = ram_search_new(kvm->maps, &kvm->search);
+		err = ram_search_new(kvm->maps, kvm_arch, &kvm->search);
 	if (!err)
 		err = guest_ram_new(kvm->memory, &kvm->ram);
 	kvm->base.memory = guest_ram_memory(kvm->ram);
@@ -313,9 +314,10 @@ static struct error *kvm_open(const char *name, const char *via, struct target *
 	if (!kvm)
 		return error_no_memory();
 	kvm->base.ops = &target_kvm;
-	kvm->base.role = SECCOMP_TRACER;
+	kvm->base.role = kvm_role;
 	kvm->via = via;
 	kvm->memory = -1;
+	kvm->pages.memory = -1;
 	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
 	if (!err)
 		err = attach(kvm, pid);

@@ -27,12 +27,16 @@ struct kvm_target {
 	uint32_t vcpus_told;	   /* vCPUs that the user has been told of */
 	bool has_slots;		   /* memory slots come from KVM */
 	bool told_of_unknown;	   /* the user has been told of memory whose place is not known */
+	bool told_of_32_bits;	   /* ... of code that is not sampled */
 	struct error *why_stopped; /* NULL: vCPUs are read by `bpf` */
 	const char *via;	   /* the way that was asked for; NULL: none */
 	char advice[256];
 };
 
-/* Reads vCPU `i`, whose thread is stopped, by ptrace; *all is the input of x86_regs_convert(). */
+/* Registers of vCPU `i`, whose thread is stopped; *all is set on x86 alone. False: there are none in this moment. */
+bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, struct regs *out);
+
+/* Reads vCPU `i`, whose thread is stopped, by ptrace; on x86, *all is the input of x86_regs_convert(). */
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
 		      struct vcpu_sample *vcpu);
 
@@ -52,29 +56,5 @@ bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thr
 /* ... with the host's side of the vCPU, in the moment in which it is called. */
 bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		   bool *on_cpu);
-
-/*
- * Finds the guest's memory in its virtual machine monitor, without the
- * monitor's help: every mapping that could be it is tried, and taken only if
- * the guest's own page tables, read through it, lead from where a vCPU executes
- * to code.
- */
-
-struct ram_search;
-
-/* Remembers the mappings of a process (host/proc.h) that may be memory of a guest. */
-struct error *ram_search_new(FILE *maps, struct ram_search **out);
-void ram_search_free(struct ram_search *search);
-
-/*
- * Tries them for vCPUs with these registers, and leaves the map of the guest's
- * memory in `ram`. False, with an empty map, when none fits, or when
- * several do and tell different things. Takes milliseconds.
- */
-bool ram_search_run(struct ram_search *search, struct guest_ram *ram, const struct regs *regs,
-		    size_t n);
-
-/* Total size of these mappings, bytes. */
-uint64_t ram_search_size(const struct ram_search *search);
 
 #endif

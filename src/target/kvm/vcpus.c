@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "target/kvm/vcpus.h"
-
 #include <elf.h>
 #include <errno.h>
 #include <linux/kvm.h>
@@ -15,10 +13,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
 #include "target/kvm/bpf_reader.h"
 #include "target/kvm/bpf_shared.h"
+#include "target/kvm/kvm.h"
 
 /* Names that KVM gives to a vCPU's descriptor and page (virt/kvm/kvm_main.c, create_vcpu_fd). */
 #define VCPU_NAME "anon_inode:kvm-vcpu:%d"
@@ -204,17 +204,10 @@ void kvm_vcpus_free(struct kvm_vcpus *vcpus)
 	vcpus->at = NULL;
 }
 
-/* The vCPU of a stopped thread that is in KVM_RUN; NULL: it is not. */
-static struct kvm_thread *in_run(const struct kvm_vcpus *vcpus, pid_t tid)
+static struct kvm_thread *find_fd(const struct kvm_vcpus *vcpus, int fd)
 {
-	struct user_regs_struct regs;
-	struct iovec io = {&regs, sizeof(regs)};
-
-	if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &io) || io.iov_len != sizeof(regs) ||
-	    regs.orig_rax != SYS_ioctl || (uint32_t)regs.rsi != KVM_RUN)
-		return NULL;
 	for (uint32_t i = 0; i < vcpus->n; i++)
-		if (vcpus->at[i].fd == (int)regs.rdi)
+		if (fd >= 0 && vcpus->at[i].fd == fd)
 			return &vcpus->at[i];
 	return NULL;
 }
@@ -251,7 +244,7 @@ static bool probe(void *ctx, int tid)
 	if (probing->err)
 		return false;
 	if (thread_stop(&probing->probe, thread, probing->patience_ns))
-		vcpu = in_run(probing->vcpus, tid);
+		vcpu = find_fd(probing->vcpus, kvm_thread_fd(&probing->probe, thread));
 	threads_release(&probing->probe, thread);
 	if (vcpu && !vcpu->tid) {
 		vcpu->tid = tid;
@@ -298,6 +291,22 @@ struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads)
 			err = threads_seize_as(threads, i, vcpus->at[i].tid);
 	}
 	return err;
+}
+
+#ifdef __x86_64__
+
+const struct arch *const kvm_arch = &arch_x86_64;
+const int kvm_role = SECCOMP_TRACER;
+
+int kvm_thread_fd(struct threads *threads, struct thread *thread)
+{
+	struct user_regs_struct regs;
+	struct iovec io = {&regs, sizeof(regs)};
+
+	if (ptrace(PTRACE_GETREGSET, thread->tid, NT_PRSTATUS, &io) || io.iov_len != sizeof(regs) ||
+	    regs.orig_rax != SYS_ioctl || (uint32_t)regs.rsi != KVM_RUN)
+		return -1;
+	return (int)regs.rdi;
 }
 
 #define WANTED (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS)
@@ -434,3 +443,13 @@ bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 	take(&page.regs, &page.sregs, regs);
 	return true;
 }
+
+bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, struct regs *out)
+{
+	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, all))
+		return false;
+	x86_regs_convert(all, out);
+	return true;
+}
+
+#endif

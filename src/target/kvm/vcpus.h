@@ -52,6 +52,24 @@ void kvm_vcpus_free(struct kvm_vcpus *vcpus);
  */
 struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads);
 
+/* What differs between hosts: arm64's is in vcpus_arm64.c. */
+
+/* The guests'. */
+extern const struct arch *const kvm_arch;
+
+/* A stop by ptrace, as `list` tells: on arm64 it takes ten times as many instructions (docs/cost.md). */
+#ifdef __aarch64__
+#define KVM_STOP "150 us"
+#else
+#define KVM_STOP "15 us"
+#endif
+
+/* Rights that reading registers takes: enum seccomp_role. */
+extern const int kvm_role;
+
+/* The descriptor of the vCPU that a stopped thread runs by KVM_RUN; negative: none. */
+int kvm_thread_fd(struct threads *threads, struct thread *thread);
+
 /*
  * Registers through the page that a monitor shares with KVM for each vCPU
  * (KVM_CAP_SYNC_REGS, Documentation/virt/kvm/api.rst): once told to, KVM leaves
@@ -68,13 +86,16 @@ struct kvm_pages {
 	uint32_t n;
 	uint64_t run[KVM_PAGES_MAX];
 	uint64_t before[KVM_PAGES_MAX];
+	/* arm64 alone, where `memory` stays open: code of the monitor that makes a call, and that loads a signal frame. */
+	uint64_t svc, sigreturn;
 };
 
 /*
  * Tells KVM to leave registers in the pages of these vCPUs, and starts a guard
  * for the whole time: its undo restores KVM's settings when it is stopped
  * (guard_stop), as well as when we die. ERR_DENIED with a sentence if the pages
- * cannot be read or written to; there may be a guard even then.
+ * cannot be read or written to; there may be a guard even then. On arm64, KVM is told nothing:
+ * looks for what calls of stopped threads take.
  */
 struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct kvm_pages *pages);
 

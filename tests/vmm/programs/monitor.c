@@ -2,9 +2,10 @@
 
 /*
  * A virtual machine monitor of a hundred lines: runs an ELF file by KVM, in
- * user mode of a guest of 64 bits, on as many vCPUs as asked for.
+ * user mode of a guest of 64 bits, on as many vCPUs as asked for. What differs
+ * between processors is in monitor_PROCESSOR.c.
  *
- *   monitor FILE [VCPUS] [seccomp|divided|scattered|kernel]
+ *   monitor FILE [VCPUS] [seccomp|divided|scattered|kernel|image]
  *
  * A line of numbers every tenth of a second tells how far the guest has come:
  * pieces of work by all vCPUs, and how often KVM_RUN was interrupted. A signal
@@ -13,9 +14,11 @@
  * vCPUs' threads may use only the system calls that they need. `divided`: the
  * guest's code is not for writing, so that its memory is several mappings.
  * `scattered`: its first part is behind the rest in the monitor. `kernel`: in
- * kernel mode instead, so that it can change its page tables. A signal SIGUSR2
+ * kernel mode instead, so that it can change its page tables. `image`, on arm64:
+ * an image of guests/, which begins as on QEMU's virt and has its serial port;
+ * what it asks the monitor for is its work. A signal SIGUSR2
  * plugs in more memory, to which the guest moves its stacks, and a vCPU that
- * never begins. A byte that the guest writes to port 0x10 is work for the
+ * never begins. On x86, a byte that the guest writes to port 0x10 is work for the
  * monitor; one to port 0x11 takes its memory from 32 to 48 MiB away, which is
  * then fresh again.
  */
@@ -43,19 +46,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MEMORY	   (64ul << 20)
-#define FIRST	   (2ul << 20) /* first of the scattered memory: all but stacks */
-#define VCPUS_MAX  8
-#define LEAVES_MAX 256
-#define ROOT	   0x2000u
-#define DONE	   0x9000u
-#define FRESH	   (32ul << 20)
-#define FRESH_SIZE (16ul << 20)
-#define WORK_PORT  0x10
-#define FRESH_PORT 0x11
-#define WORK	   2000
-#define STACKS	   0x400000u
-#define STACK	   0x10000u
+#include "monitor.h"
+
+#define FIRST (2ul << 20) /* first of the scattered memory: all but stacks */
+#define DONE  0x9000u
 
 /*
  * Address and size of the memory that is plugged in, and the word that tells
@@ -65,16 +59,10 @@
 #define MORE_SIZE  (16ul << 20)
 #define MORE_STACK 0x9100u
 
-/* Present, writable, for user mode; and a large page (Intel SDM vol. 3, 4.5). */
-#define TABLE 7u
-#define LARGE 0x87u
-
-static uint8_t *memory;
-static uint64_t entry;
-static int kvm, vm;
+static struct machine machine;
 static size_t run_size;
-static bool locked, divided, scattered, in_kernel;
-static atomic_ulong interrupted, signals, asked;
+static bool locked, divided, scattered;
+static atomic_ulong interrupted, signals, asked, served;
 static atomic_bool grow;
 
 static void load(const char *path)
@@ -91,7 +79,7 @@ static void load(const char *path)
 		err(1, "%s", path);
 	segment = (const void *)((const uint8_t *)head + head->e_phoff);
 	for (int i = 0; i < head->e_phnum; i++) {
-		uint8_t *place = memory + segment[i].p_vaddr;
+		uint8_t *place = machine.memory + address_in_memory(segment[i].p_vaddr);
 
 		if (segment[i].p_type != PT_LOAD)
 			continue;
@@ -99,73 +87,7 @@ static void load(const char *path)
 		if (divided && mprotect(place, segment[i].p_filesz, PROT_READ))
 			err(1, "mprotect");
 	}
-	entry = head->e_entry;
-}
-
-/* The first GiB, each address at itself. */
-static void make_tables(void)
-{
-	uint64_t *table = (uint64_t *)(memory + ROOT);
-
-	table[0] = (ROOT + 0x1000) | TABLE;
-	table[512] = (ROOT + 0x2000) | TABLE;
-	for (uint64_t i = 0; i < 512; i++)
-		table[1024 + i] = i << 21 | LARGE;
-}
-
-static void make_segments(struct kvm_sregs *sregs)
-{
-	const uint8_t level = in_kernel ? 0 : 3;
-	const struct kvm_segment code = {.limit = 0xffffffff,
-					 .selector = 0x18 | level,
-					 .present = 1,
-					 .type = 11,
-					 .dpl = level,
-					 .s = 1,
-					 .l = 1,
-					 .g = 1};
-	struct kvm_segment data = code;
-
-	data.type = 3;
-	data.selector = 0x20 | level;
-	data.l = 0;
-	data.db = 1;
-	sregs->cs = code;
-	sregs->ds = sregs->es = sregs->fs = sregs->gs = sregs->ss = data;
-	sregs->cr0 = 0x80050033;
-	sregs->cr3 = ROOT;
-	sregs->cr4 = 0x620;
-	sregs->efer = 0x500;
-}
-
-/* Offers the guest what KVM can: without long mode in CPUID, KVM of Linux 6.12.117 refuses EFER.LME. */
-static void set_cpuid(int vcpu)
-{
-	struct kvm_cpuid2 *leaves =
-		calloc(1, sizeof(*leaves) + LEAVES_MAX * sizeof(*leaves->entries));
-
-	if (!leaves)
-		err(1, "memory");
-	leaves->nent = LEAVES_MAX;
-	if (ioctl(kvm, KVM_GET_SUPPORTED_CPUID, leaves) || ioctl(vcpu, KVM_SET_CPUID2, leaves))
-		err(1, "CPUID");
-	free(leaves);
-}
-
-static void start_at(int vcpu, unsigned id)
-{
-	struct kvm_regs regs = {.rip = entry, .rflags = 2, .rdi = id};
-	struct kvm_sregs sregs;
-
-	/* As if called by nobody: a return address and a frame record of zeros. */
-	regs.rsp = STACKS + STACK * (id + 1) - 24;
-	if (ioctl(vcpu, KVM_GET_SREGS, &sregs))
-		err(1, "KVM_GET_SREGS");
-	make_segments(&sregs);
-	if (ioctl(vcpu, KVM_SET_SREGS, &sregs))
-		err(1, "KVM_SET_SREGS");
-	if (ioctl(vcpu, KVM_SET_REGS, &regs))
-		err(1, "KVM_SET_REGS");
+	machine.entry = head->e_entry;
 }
 
 static void count_signal(int number)
@@ -210,41 +132,23 @@ static struct kvm_run *share_page(int vcpu)
 	return page;
 }
 
-static void work(void)
-{
-	for (volatile unsigned i = 0; i < WORK; i++)
-		;
-}
-
-/* What the guest has asked for; false: it is nothing that there is. */
-static bool serve(const struct kvm_run *page)
-{
-	if (page->exit_reason != KVM_EXIT_IO || page->io.direction != KVM_EXIT_IO_OUT)
-		return false;
-	if (page->io.port == WORK_PORT)
-		work();
-	else if (page->io.port != FRESH_PORT || madvise(memory + FRESH, FRESH_SIZE, MADV_DONTNEED))
-		return false;
-	return true;
-}
-
 static void *run(void *arg)
 {
 	const unsigned id = (unsigned)(uintptr_t)arg;
-	int vcpu = ioctl(vm, KVM_CREATE_VCPU, id);
+	int vcpu = ioctl(machine.vm, KVM_CREATE_VCPU, id);
 	struct kvm_run *page;
 
 	if (vcpu < 0)
 		err(1, "KVM_CREATE_VCPU");
 	page = share_page(vcpu);
-	set_cpuid(vcpu);
-	start_at(vcpu, id);
+	vcpu_prepare(&machine, vcpu, id);
 	if (locked)
 		lock_up();
 	for (;;) {
 		if (!ioctl(vcpu, KVM_RUN, 0)) {
-			if (!serve(page))
+			if (!vcpu_serve(&machine, page))
 				errx(1, "vCPU %u left the guest: exit %u", id, page->exit_reason);
+			served++;
 			continue;
 		}
 		if (errno != EINTR && errno != EAGAIN)
@@ -257,7 +161,8 @@ static void *run(void *arg)
 static void add_region(struct kvm_userspace_memory_region *region, const void *from)
 {
 	region->userspace_addr = (uintptr_t)from;
-	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, region))
+	region->guest_phys_addr += MEMORY_AT;
+	if (ioctl(machine.vm, KVM_SET_USER_MEMORY_REGION, region))
 		err(1, "KVM_SET_USER_MEMORY_REGION");
 }
 
@@ -276,13 +181,13 @@ static void plug_in(unsigned vcpus)
 	struct kvm_userspace_memory_region region = {.slot = 7,
 						     .guest_phys_addr = MORE,
 						     .memory_size = MORE_SIZE};
-	volatile uint64_t *stacks = (volatile uint64_t *)(memory + MORE_STACK);
+	volatile uint64_t *stacks = (volatile uint64_t *)(machine.memory + MORE_STACK);
 	int vcpu;
 
 	add_region(&region, take_memory(MORE_SIZE));
 	for (unsigned i = 0; i < vcpus; i++)
 		stacks[i] = MORE + STACK * (i + 1);
-	vcpu = ioctl(vm, KVM_CREATE_VCPU, vcpus);
+	vcpu = ioctl(machine.vm, KVM_CREATE_VCPU, vcpus);
 	if (vcpu < 0)
 		err(1, "KVM_CREATE_VCPU");
 	(void)share_page(vcpu);
@@ -292,23 +197,23 @@ static void make_machine(void)
 {
 	struct kvm_userspace_memory_region region = {.memory_size = MEMORY};
 
-	kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-	vm = kvm < 0 ? -1 : ioctl(kvm, KVM_CREATE_VM, 0);
-	if (vm < 0)
+	machine.kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	machine.vm = machine.kvm < 0 ? -1 : ioctl(machine.kvm, KVM_CREATE_VM, 0);
+	if (machine.vm < 0)
 		err(1, "KVM");
-	memory = take_memory(MEMORY);
+	machine.memory = take_memory(MEMORY);
 	/* Each page of the guest's is then one of the host's; kernels without large pages refuse. */
-	(void)madvise(memory + FRESH, FRESH_SIZE, MADV_NOHUGEPAGE);
+	(void)madvise(machine.memory + FRESH, FRESH_SIZE, MADV_NOHUGEPAGE);
 	if (scattered) {
 		region.slot = 1;
 		region.guest_phys_addr = FIRST;
 		region.memory_size = MEMORY - FIRST;
-		add_region(&region, memory);
+		add_region(&region, machine.memory);
 		region = (struct kvm_userspace_memory_region){.memory_size = FIRST};
-		memory += MEMORY - FIRST;
+		machine.memory += MEMORY - FIRST;
 	}
-	add_region(&region, memory);
-	run_size = (size_t)ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
+	add_region(&region, machine.memory);
+	run_size = (size_t)ioctl(machine.kvm, KVM_GET_VCPU_MMAP_SIZE, 0);
 }
 
 int main(int argc, char **argv)
@@ -319,17 +224,18 @@ int main(int argc, char **argv)
 	const volatile uint64_t *done;
 
 	if (argc < 2 || vcpus < 1 || vcpus > VCPUS_MAX)
-		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided|scattered|kernel]");
+		errx(2, "usage: monitor FILE [VCPUS] [seccomp|divided|scattered|kernel|image]");
 	locked = argc > 3 && !strcmp(argv[3], "seccomp");
 	divided = argc > 3 && !strcmp(argv[3], "divided");
 	scattered = argc > 3 && !strcmp(argv[3], "scattered");
-	in_kernel = argc > 3 && !strcmp(argv[3], "kernel");
+	machine.in_kernel = argc > 3 && !strcmp(argv[3], "kernel");
+	machine.is_image = argc > 3 && !strcmp(argv[3], "image");
 	make_machine();
-	make_tables();
+	make_tables(&machine);
 	load(argv[1]);
 	sigaction(SIGUSR1, &counting, NULL);
 	sigaction(SIGUSR2, &growing, NULL);
-	done = (const volatile uint64_t *)(memory + DONE);
+	done = (const volatile uint64_t *)(machine.memory + DONE);
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	printf("0 0 0 0\n");
 	for (uintptr_t i = 0; i < vcpus; i++) {
@@ -339,12 +245,12 @@ int main(int argc, char **argv)
 			errx(1, "no thread");
 	}
 	for (;;) {
-		uint64_t sum = 0;
+		uint64_t sum = machine.is_image ? served : 0;
 
 		usleep(100000);
 		if (atomic_exchange(&grow, false))
 			plug_in(vcpus);
-		for (unsigned i = 0; i < vcpus; i++)
+		for (unsigned i = 0; i < vcpus && !machine.is_image; i++)
 			sum += done[i];
 		printf("%lu %lu %lu %lu\n", (unsigned long)sum, (unsigned long)interrupted,
 		       (unsigned long)signals, (unsigned long)asked);

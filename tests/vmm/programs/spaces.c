@@ -21,9 +21,6 @@
 static volatile uint64_t *const done = (volatile uint64_t *)0x9000;
 static const uint64_t *const identity = (const uint64_t *)0x2000;
 
-/* Page tables: Intel SDM vol. 3, 4.5. Present, writable; and a large page. */
-#define TABLE  3u
-#define LARGE  0x83u
 #define MIB_2  (2ul << 20)
 #define ROOTS  (4ul << 20) /* of all spaces, three pages each */
 #define STACKS (16ul << 20)
@@ -51,7 +48,66 @@ static const uint64_t *const identity = (const uint64_t *)0x2000;
 PROGRAM(a)
 PROGRAM(b)
 
-/* Its root. */
+/*
+ * The stack of each space ends with its first 2 MiB behind the first GiB;
+ * values that outlive a switch are in registers that functions preserve.
+ */
+__attribute__((noreturn)) void go_round(unsigned vcpu, uint64_t a, uint64_t b);
+
+/* Makes the page tables of a space. Returns what selects it. */
+static uint64_t make_space(unsigned number);
+
+#ifdef __aarch64__
+
+/* Descriptors (DDI 0487, D8.3): cached and shared; one address space's alone. */
+#define MEMORY	 (1ul << 30)
+#define TABLE	 3u
+#define BLOCK	 0x701u
+#define OWN	 0x800u
+#define NUMBERED 48
+
+static uint64_t make_space(unsigned number)
+{
+	const uint64_t root = ROOTS + number * 0x3000ul;
+	uint64_t *table = (uint64_t *)root;
+
+	table[0] = identity[0];
+	table[1] = (MEMORY + root + 0x1000) | TABLE;
+	table[512] = (MEMORY + STACKS + number * MIB_2) | BLOCK | OWN;
+	__asm__ volatile("dsb ish\n\tisb" ::: "memory");
+	return (MEMORY + root) | (number + 1ul) << NUMBERED;
+}
+
+__asm__(".pushsection .text\n"
+	".globl go_round\n"
+	".type go_round, @function\n"
+	"go_round:\n"
+	"	mov	w19, w0\n"
+	"	mov	x20, x1\n"
+	"	mov	x21, x2\n"
+	"	mov	x22, #(1 << 30) + (2 << 20)\n"
+	"1:	msr	ttbr0_el1, x20\n"
+	"	isb\n"
+	"	mov	sp, x22\n"
+	"	mov	x29, xzr\n"
+	"	mov	w0, w19\n"
+	"	bl	work_a\n"
+	"	msr	ttbr0_el1, x21\n"
+	"	isb\n"
+	"	mov	sp, x22\n"
+	"	mov	x29, xzr\n"
+	"	mov	w0, w19\n"
+	"	bl	work_b\n"
+	"	b	1b\n"
+	".size go_round, . - go_round\n"
+	".popsection\n");
+
+#else
+
+/* Page tables: Intel SDM vol. 3, 4.5. Present, writable; and a large page. */
+#define TABLE 3u
+#define LARGE 0x83u
+
 static uint64_t make_space(unsigned number)
 {
 	const uint64_t root = ROOTS + number * 0x3000ul;
@@ -64,12 +120,6 @@ static uint64_t make_space(unsigned number)
 	table[1024] = (STACKS + number * MIB_2) | LARGE;
 	return root;
 }
-
-/*
- * The stack of each space ends with its first 2 MiB behind the first GiB;
- * values that outlive a switch are in registers that functions preserve.
- */
-__attribute__((noreturn)) void go_round(unsigned vcpu, uint64_t a, uint64_t b);
 
 __asm__(".pushsection .text\n"
 	".globl go_round\n"
@@ -92,6 +142,8 @@ __asm__(".pushsection .text\n"
 	"	jmp	1b\n"
 	".size go_round, . - go_round\n"
 	".popsection\n");
+
+#endif
 
 void start(unsigned vcpu);
 

@@ -53,6 +53,23 @@ static NOINLINE void work(unsigned vcpu)
 
 void start(unsigned vcpu);
 
+/* Begins anew on another stack, as the monitor does it: called by nobody. */
+#ifdef __aarch64__
+static inline void move_to(unsigned long stack, unsigned vcpu)
+{
+	__asm__ volatile(
+		"mov sp, %0\n\tmov w0, %w1\n\tmov x29, xzr\n\tmov x30, xzr\n\tb start" ::"r"(stack),
+		"r"(vcpu)
+		: "x0");
+}
+#else
+static inline void move_to(unsigned long stack, unsigned vcpu)
+{
+	__asm__ volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tjmp start" ::"r"(stack - 24),
+			 "D"(vcpu));
+}
+#endif
+
 /* The monitor sets the stack up, with a frame record that has no caller. */
 void start(unsigned vcpu)
 {
@@ -63,9 +80,6 @@ void start(unsigned vcpu)
 		if (!stack)
 			continue;
 		stacks[vcpu] = 0;
-		/* As the monitor does it: called by nobody. */
-		__asm__ volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tjmp start" ::"r"(stack -
-											  24),
-				 "D"(vcpu));
+		move_to(stack, vcpu);
 	}
 }
