@@ -74,8 +74,10 @@ static void print(void *ctx, const struct target_listing *entry)
 	if (!listing->n++)
 		printf("%-8s %-6s %-24s %-8s %5s  %-10s %-7s  %s\n", "kind", "id", "name", "type",
 		       "vcpus", "via", "stopped", "profile it with");
+	if (!tried.note && listing->ops->protection)
+		tried.note = listing->ops->protection(entry->id);
 	try_way(listing, &tried);
-	if (!entry->note)
+	if (!tried.note)
 		listing->nameless = entry->nameless ?: listing->nameless;
 	print_guest(&tried);
 }

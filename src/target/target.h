@@ -402,6 +402,13 @@ struct target_ops {
 	 * may take a second: an error says why not. NULL: list() knows.
 	 */
 	struct error *(*try_way)(const struct target_way *way);
+
+	/*
+	 * Why nobody can look into a guest that list() has told, a sentence; NULL:
+	 * nothing of that kind is known. It takes longer than list(), which is
+	 * called every few seconds by some. NULL: list() knows.
+	 */
+	const char *(*protection)(const char *id);
 };
 
 /* All kinds of guests, in the order in which bare names are tried. */

@@ -411,7 +411,6 @@ static void kvm_exits(struct target *target,
 
 static void likely_way(pid_t pid, struct target_listing *entry)
 {
-	entry->note = entry->note ?: kvm_protection(pid);
 	entry->missing = bpf_missing();
 	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_BPF];
 }
@@ -421,6 +420,11 @@ static struct error *kvm_try_way(const struct target_way *way)
 	struct error *err = way == &ways[VIA_BPF] ? bpf_try() : NULL;
 
 	return err ? error_prefix(err, "BPF would not stop it, but cannot be had") : NULL;
+}
+
+static const char *kvm_protection_of(const char *id)
+{
+	return kvm_protection((pid_t)strtol(id, NULL, 10));
 }
 
 static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
@@ -442,4 +446,5 @@ const struct target_ops target_kvm = {
 	.exits = kvm_exits,
 	.list = kvm_list,
 	.try_way = kvm_try_way,
+	.protection = kvm_protection_of,
 };
