@@ -221,7 +221,7 @@ def kvm_tests():
         rig_test("kvm_x86", "kvm-x86-cost", "Cost"),
         rig_test("kvm_protected", "kvm-x86-protected"),
         rig_test("kvm_host", "kvm-x86-host", short="Host.test_ports"),
-        rig_test("kvm_arm64", tests="Spaces Shares Ways", short="FewSpaces.test_with_frame_pointers FewKills"),
+        rig_test("kvm_arm64", tests="Spaces Shares Ways"),
         rig_test("kvm_arm64", "kvm-arm64-kernels", "SpacesNvhe Spaces612"),
         rig_test("kvm_arm64", "kvm-arm64-kills", "Kills"),
     ]

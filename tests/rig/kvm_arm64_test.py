@@ -109,9 +109,5 @@ class Kills(Arm64Case, KillsChecks):
         self.check_kills("ptrace")
 
 
-class FewKills(Kills):
-    kills = 3
-
-
 if __name__ == "__main__":
     unittest.main()

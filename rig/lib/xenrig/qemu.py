@@ -75,13 +75,13 @@ class Qemu:
                 if file:
                     file.close()
 
-    def last_words(self, lines=12):
+    def last_words(self, lines=70):
         """QEMU's messages, and the end of what Xen and the kernel printed since it was started."""
         if self._last_words is not None:
             return self._last_words
         self._errors.seek(0)
-        console = os.pread(self._log, 4096, max(0, os.fstat(self._log).st_size - 4096))
-        text = (self._errors.read()[-4096:] + console).decode("utf-8", "replace").replace("\r", "")
+        console = os.pread(self._log, 16384, max(0, os.fstat(self._log).st_size - 16384))
+        text = (self._errors.read()[-16384:] + console).decode("utf-8", "replace").replace("\r", "")
         told = [line for line in text.split("\n") if line.strip() and NO_NEWS not in line]
         return "\n".join(told[-lines:]) or "(nothing was printed)"
 
