@@ -69,8 +69,7 @@ static struct error *find_copy(struct programs *programs, struct program_file *f
 		programs->denied = true;
 		image_locator_say(&programs->notes, true,
 				  "%s cannot be read below --sysroot: without rights of root only "
-				  "files that all "
-				  "users may read can",
+				  "files that all users may read can",
 				  mapping->path);
 	}
 	if (copy && is_same(programs, file, mapping, memory, va, copy)) {

@@ -398,12 +398,12 @@ static struct error *check_filters(const struct kvm_vcpus *vcpus, uint32_t *thre
 			continue;
 		++*threads;
 		if (proc_status(vcpus->at[i].tid, "Seccomp", 0))
-			return error_new(ERR_DENIED,
-					 "the thread of vCPU %d filters its system calls "
-					 "(seccomp), and could be killed "
-					 "for the one that reads registers on arm64: start the "
-					 "monitor without the filter",
-					 vcpus->at[i].id);
+			return error_new(
+				ERR_DENIED,
+				"the thread of vCPU %d filters its system calls (seccomp), and "
+				"could be killed for the one that reads registers on arm64: "
+				"start the monitor without the filter",
+				vcpus->at[i].id);
 	}
 	return NULL;
 }
@@ -423,12 +423,12 @@ struct error *kvm_pages_start(pid_t pid, const struct kvm_vcpus *vcpus, struct k
 	if (!err && (!pages->svc || !pages->sigreturn))
 		err = error_new(ERR_GUEST,
 				"process %d has no code (svc #0, ret; rt_sigreturn of the vDSO) by "
-				"which its threads could be "
-				"made to read their vCPUs' registers",
+				"which its threads could be made to read their vCPUs' registers",
 				(int)pid);
 	return err;
 }
 
+/* KVM leaves none on arm64. */
 bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 {
 	return false;
