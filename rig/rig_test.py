@@ -139,6 +139,7 @@ class CommandLine(unittest.TestCase):
             (["run", "--timeout", "0", "-c", "true"], "no number of seconds"),
             (["run", "--cpus", "0", "-c", "true"], "0 CPUs are not possible"),
             (["run", "--cpus", "2", "--icount", "-c", "true"], "one CPU only"),
+            (["run", "--parallel", "-c", "true"], "no other to run beside"),
             (["run", "--xen", "3.0", "-c", "true"], "invalid choice: '3.0'"),
         ]
         for arguments, sentence in cases:
@@ -285,6 +286,14 @@ class Hosts(unittest.TestCase):
             with self.subTest(npt=npt), Rig(machine=Kvm, npt=npt) as host:
                 self.assertEqual(host.run("cat /sys/module/kvm_amd/parameters/npt").text, "Y\n" if npt else "N\n")
                 self.assertRegex(host.run("uname -r").text, r"^6[.]1[.]")
+
+    def test_a_kernel_may_patch_its_code_while_another_cpu_runs_it(self):
+        with Rig(machine=Kvm, kernel="6.12", cpus=2) as host:
+            host.run("""
+                cd /proc/sys/kernel
+                (while :; do echo x | cat >/dev/null; done) &
+                for i in $(seq 500); do echo 1 >sched_schedstats; echo 0 >sched_schedstats; done
+                kill $!""", timeout=200, check=True)
 
     def test_guests_that_run_when_it_is_saved_go_on_whenever_it_is_restored(self):
         with tempfile.TemporaryDirectory() as directory:

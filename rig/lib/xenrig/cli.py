@@ -198,6 +198,8 @@ def _parser(name, arch):
     group = choices.add_argument_group("the machine; each combination has a snapshot of its own")
     kind.add_options(group, arch)
     group.add_argument("--cpus", type=int, default=1, metavar="N", help=kind.cpus)
+    group.add_argument("--parallel", action="store_true",
+                       help="CPUs run beside each other, not in turn: faster, but QEMU before 8.1 can crash a Linux that patches its code")
     group.add_argument("--icount", action="store_true",
                        help="one instruction takes one nanosecond: times repeat exactly")
     group.add_argument("--mem", type=int, default=kind.machine.mem, metavar="MIB", help=f"memory ({kind.machine.mem}){kind.memory}")
@@ -239,7 +241,8 @@ def _verb(verbs, name, function, parents):
 
 def _machine(options):
     kind = KINDS[options.kind]
-    return {"machine": kind.machine, "cpus": options.cpus, "icount": options.icount, "mem": options.mem, **kind.chosen(options)}
+    return {"machine": kind.machine, "cpus": options.cpus, "parallel": options.parallel, "icount": options.icount,
+            "mem": options.mem, **kind.chosen(options)}
 
 
 def _named(files):

@@ -18,6 +18,7 @@ NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "ldd": "libc-bin"}
 @dataclasses.dataclass(frozen=True)
 class Machine:
     cpus: int = 1
+    parallel: bool = False  # see command()
     icount: bool = False  # one instruction takes one nanosecond: repeatable, but shows no cost of traps
     mem: int = 4096       # MiB of the machine
     plugin: str = ""      # a TCG plugin of QEMU's, as it stands after "-plugin"
@@ -31,6 +32,8 @@ class Machine:
     def __post_init__(self):
         if not 1 <= self.cpus <= 8:
             raise RigError(f"{self.cpus} CPUs are not possible; 1 to 8 are")
+        if self.parallel and self.cpus == 1:
+            raise RigError("one CPU has no other to run beside; ask for more")
         if self.icount and self.cpus != 1:
             raise RigError("counting instructions works with one CPU only")
         if not 1024 <= self.mem <= 65536:
@@ -77,7 +80,7 @@ class Machine:
 
     def suffix(self):
         """End of name(), for options that all machines have."""
-        return f"-cpus{self.cpus}-mem{self.mem}" + ("-icount" if self.icount else "")
+        return f"-cpus{self.cpus}-mem{self.mem}" + ("-parallel" if self.parallel else "") + ("-icount" if self.icount else "")
 
     def command(self, ram, private, agent, console):
         """QEMU's command line but for what it starts from.
@@ -85,8 +88,11 @@ class Machine:
         `ram` is the file behind the memory, written to unless `private`: while a snapshot is made, when
         no plugin watches. `agent` and `console` are what stands after "-chardev" for the agent's port and
         for the serial port.
+
+        CPUs take turns in one thread. Only `parallel` gives each its own: QEMU before 8.1 then keeps what it translated
+        while another CPU wrote to that code, so that Linux, which patches its own, dies of an int3 that is gone.
         """
-        accelerator = "tcg,thread=single" if self.icount or self.cpus == 1 else "tcg,thread=multi"
+        accelerator = "tcg,thread=multi" if self.parallel else "tcg,thread=single"
         words = [
             self.port.qemu, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot",
             *self.board(), "-accel", accelerator,
