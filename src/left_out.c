@@ -242,6 +242,11 @@ bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	return false;
 }
 
+bool kvm_wants_cpu(void *kvm, uint32_t i, const struct thread_time *time)
+{
+	return false;
+}
+
 bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		   bool *on_cpu)
 {
@@ -249,6 +254,10 @@ bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct threa
 }
 
 void bpf_reader_host_sleeps(struct bpf_reader *bpf, uint64_t until_ns)
+{
+}
+
+void bpf_reader_sleeps(struct bpf_reader *bpf, uint64_t until_ns)
 {
 }
 

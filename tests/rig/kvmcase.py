@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by the tests on the rig's host with KVM: a host with uniprof, monitors and guests, and readers of what comes out.
 
-UNIPROF_BUILD names the build directory with the uniprof to test (default: build).
+UNIPROF_BUILD names the build directory with the uniprof to test (default: build). UNIPROF_PARALLEL: hosts of several
+CPUs have a thread of the emulator's for each, which makes more happen at once, and can crash them (rig/README.md).
 """
 
+import os
 import random
 import shutil
 import unittest
@@ -41,7 +43,8 @@ class KvmCase(unittest.TestCase):
             raise unittest.SkipTest(f"no {qemu} on this machine: no host can be booted")
         if not (cls.monitors / "monitor").exists():
             raise unittest.SkipTest("the monitor is built on x86-64 only")
-        cls.rig = Rig(machine=Kvm, **cls.rig_options)
+        parallel = bool(os.environ.get("UNIPROF_PARALLEL")) and cls.rig_options.get("cpus", 1) > 1
+        cls.rig = Rig(machine=Kvm, parallel=parallel, **cls.rig_options)
         cls.addClassCleanup(cls.rig.close)
         cls.rig.put_stripped(cls.build / "uniprof")
         cls.rig.put(cls.monitors / "monitor")

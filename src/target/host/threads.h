@@ -61,6 +61,9 @@ struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid
 /* Detaches a thread and frees its slot. */
 void threads_release(struct threads *threads, struct thread *thread);
 
+/* Handles pending events of all threads; cheap if there are none. */
+void threads_tend(struct threads *threads);
+
 /* Handles events of the threads until then; returns earlier when a signal comes that is caught. */
 void threads_wait(struct threads *threads, uint64_t until_ns);
 
@@ -122,12 +125,22 @@ struct stops {
 	 */
 	bool (*read)(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
 	/*
+	 * After `read` had something and the thread was let go: true if what was read is of that pause,
+	 * and whole; false: stop it again, once. NULL: it is.
+	 */
+	bool (*prove)(void *ctx, uint32_t i, struct vcpu_sample *vcpu);
+	/*
 	 * As `read`, without stopping the thread; false: it has to be stopped.
 	 * *time: its CPU time before reading; on return, when it was read.
 	 * *on_cpu: it was on a CPU then. NULL: threads are always stopped.
 	 */
 	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);
+	/*
+	 * True if thread `i` is known to want a CPU; false: its state is asked for, which takes the kernel
+	 * longer than all else. NULL: always.
+	 */
+	bool (*wants_cpu)(void *ctx, uint32_t i, const struct thread_time *time);
 	void *ctx;
 	bool never;		 /* stop none, even where read_nostop does not work */
 	struct stops_seen *seen; /* of each thread */

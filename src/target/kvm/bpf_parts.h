@@ -25,6 +25,7 @@ struct watched_vcpu {
 	struct bpf_link *links[2];
 	unsigned same[2];     /* how often compared: enum check_when */
 	uint64_t compared;    /* ... and the exit that was compared last */
+	uint32_t want;	      /* bytes of stack in the last sample; 0: none yet */
 	bool wanted;	      /* that it runs was seen, and not believed: not checked yet */
 	struct x86_regs mode; /* last registers from ptrace; gp and rip are not used */
 };

@@ -238,14 +238,28 @@ bool bpf_regs_copy(const struct bpf_regs *from, struct bpf_regs *to)
 	return !(round & 1) && __atomic_load_n(&from->round, __ATOMIC_RELAXED) == round;
 }
 
+/* What a thread left that has not been put on a CPU since `time` was read. */
+static bool take_left(const struct bpf_vcpu *shared, const struct thread_time *time,
+		      struct bpf_regs *left)
+{
+	return time->known && bpf_regs_copy(&shared->left, left) &&
+	       left->timeslices == time->timeslices;
+}
+
 bool bpf_reader_waits(const struct bpf_reader *u, uint32_t i, const struct thread_time *time,
 		      struct regs *regs)
 {
 	struct bpf_regs left;
 
-	return time->known && bpf_reader_is_checked(u, i, WHEN_WAITING) &&
-	       bpf_regs_copy(&u->vcpus[i].left, &left) && left.timeslices == time->timeslices &&
+	return bpf_reader_is_checked(u, i, WHEN_WAITING) && take_left(&u->vcpus[i], time, &left) &&
 	       bpf_regs_take(&u->at[i], &left, regs);
+}
+
+bool bpf_reader_wants_cpu(const struct bpf_reader *u, uint32_t i, const struct thread_time *time)
+{
+	struct bpf_regs left;
+
+	return take_left(&u->vcpus[i], time, &left) && !left.asleep;
 }
 
 static bool is_answered(const struct bpf_vcpu *shared)
@@ -293,18 +307,24 @@ static void take_stack(const struct bpf_stack *stack, const uint8_t *bytes, uint
 	*out = (struct window){.va = stack->va,
 			       .bytes = buffer,
 			       .len = stack->got < cap ? stack->got : cap,
-			       .cut = stack->cut};
+			       .cut = stack->cut || stack->got > cap};
 	memcpy(buffer, bytes, out->len);
+}
+
+static void take_own(const struct bpf_stack *stack, const uint8_t *bytes,
+		     const struct bpf_regs *seen, struct vcpu_sample *vcpu)
+{
+	struct bpf_stack own = *stack;
+	const uint32_t below = own.below < RED_ZONE_MAX ? own.below : RED_ZONE_MAX;
+
+	own.va = seen->gp[4] & ~7ull;
+	take_stack(&own, bytes, below + vcpu->request.want, vcpu->buffer, &vcpu->stack);
+	window_set_below(&vcpu->stack, below);
 }
 
 void bpf_take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
 {
-	struct bpf_stack own = shared->stack[0];
-	const uint32_t below = own.below < RED_ZONE_MAX ? own.below : RED_ZONE_MAX;
-
-	own.va = shared->now.gp[4] & ~7ull;
-	take_stack(&own, shared->bytes, below + vcpu->request.want, vcpu->buffer, &vcpu->stack);
-	window_set_below(&vcpu->stack, below);
+	take_own(&shared->stack[0], shared->bytes, &shared->now, vcpu);
 	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 		take_stack(&shared->stack[1 + k],
 			   shared->bytes + SHARED_OTHERS_AT + k * SHARED_OTHER_MAX, OTHER_STACK_CAP,
@@ -344,6 +364,41 @@ bool bpf_reader_read(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
 			return true;
 	}
 	return true;
+}
+
+void bpf_reader_sleeps(struct bpf_reader *u, uint64_t until_ns)
+{
+	for (uint32_t i = 0; i < u->n; i++) {
+		struct bpf_vcpu *shared = &u->vcpus[i];
+		const uint32_t want = u->at[i].want;
+
+		if (!want || want > SHARED_LEFT_MAX)
+			continue;
+		shared->stack[SHARED_LEFT].want = SHARED_RED_ZONE + want;
+		__atomic_store_n(&shared->copy_ns, until_ns, __ATOMIC_RELEASE);
+	}
+}
+
+bool bpf_reader_left(struct bpf_reader *u, uint32_t i, const struct thread_time *time,
+		     struct vcpu_sample *vcpu)
+{
+	struct bpf_vcpu *shared = &u->vcpus[i];
+	const uint32_t want = u->at[i].want;
+	struct bpf_regs left;
+
+	__atomic_store_n(&shared->copy_ns, 0, __ATOMIC_RELEASE);
+	u->at[i].want = vcpu->request.want;
+	if (want < vcpu->request.want || vcpu->request.leads_on ||
+	    !bpf_reader_is_checked(u, i, WHEN_WAITING) || !take_left(shared, time, &left) ||
+	    __atomic_load_n(&shared->copied, __ATOMIC_ACQUIRE) != left.timeslices ||
+	    !bpf_regs_take(&u->at[i], &left, &vcpu->regs))
+		return false;
+	take_own(&shared->stack[SHARED_LEFT], shared->bytes + SHARED_LEFT_AT, &left, vcpu);
+	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
+		vcpu->others[k].len = 0;
+	/* A copy of a later time has later registers before it. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&shared->left.round, __ATOMIC_RELAXED) == left.round;
 }
 
 /* The vCPU of a thread is found only while the thread is in KVM_RUN. */

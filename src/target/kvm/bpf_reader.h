@@ -57,6 +57,18 @@ bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thr
 		      struct regs *regs);
 
 /*
+ * Before uniprof sleeps until then: a thread that leaves its CPU to it has its stack copied as it leaves.
+ * By bpf_reader_left(), that and the registers, if it has not been put on a CPU since `time` was read; false: read
+ * it in another way.
+ */
+void bpf_reader_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
+bool bpf_reader_left(struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+		     struct vcpu_sample *vcpu);
+
+/* True if the thread of vCPU `i` is known to want a CPU, not to sleep, at the time that `time` was read. */
+bool bpf_reader_wants_cpu(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time);
+
+/*
  * The host's side of vCPU `i`, into vcpu->host, with the guest's registers and stack where
  * the guest ran and they are believed. By host_waits() if its thread has not been put on a CPU since
  * `time` was read: as bpf_reader_waits(), stacks in memory that the caller reads.

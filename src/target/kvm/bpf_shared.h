@@ -18,7 +18,11 @@
 /* The red zone below the stack (arch/arch.h) comes first, and with the stack. */
 #define SHARED_RED_ZONE	 128u
 #define SHARED_OTHERS_AT (SHARED_RED_ZONE + SHARED_STACK_MAX)
-#define SHARED_BYTES	 (SHARED_OTHERS_AT + (SHARED_STACKS - 1) * SHARED_OTHER_MAX)
+/* Last, the stack of a thread that left its CPU to uniprof; a larger one is read later. */
+#define SHARED_LEFT	SHARED_STACKS
+#define SHARED_LEFT_MAX (16u << 10)
+#define SHARED_LEFT_AT	(SHARED_OTHERS_AT + (SHARED_STACKS - 1) * SHARED_OTHER_MAX)
+#define SHARED_BYTES	(SHARED_LEFT_AT + SHARED_RED_ZONE + SHARED_LEFT_MAX)
 
 /* Reasons why the guest's own registers cannot be read. */
 enum bpf_lack {
@@ -55,6 +59,8 @@ struct bpf_regs {
 	__u8 complete; /* KVM has nothing to emulate before the guest continues (Linux 5.19) */
 	__u32 lack;    /* enum bpf_lack; nothing else is valid but with LACK_NONE */
 	__u32 between; /* KVM was at changing registers */
+	__u32 asleep;  /* the thread waited for something else than a CPU, or that is not known */
+	__u32 unused;
 };
 
 struct bpf_stack {
@@ -90,12 +96,15 @@ struct bpf_vcpu {
 	__u64 asked_now, answered_now; /* questions to the interrupt that comes at once (--host) */
 	__u64 asked_wake,
 		woken_ns; /* ... and to the one that wakes us: when that came, 0: not yet */
+	/* The thread leaves its CPU at this time (CLOCK_MONOTONIC) or later: copy the stack, once; 0: do not. */
+	__u64 copy_ns;
+	__u64 copied;  /* timeslices of `left` when that was done */
 	__u64 missing; /* of the answer: an address in the monitor that could not be read; 0: none */
 	__u64 vcpu;    /* KVM's own, once the thread was seen in KVM_RUN */
 	struct bpf_regs now, left;
 	struct bpf_host host_now, host_left;
 	__u64 task; /* the thread, once it was seen, with --host alone */
-	struct bpf_stack stack[SHARED_STACKS];
+	struct bpf_stack stack[SHARED_STACKS + 1];
 	__u8 bytes[SHARED_BYTES +
 		   4096]; /* of the stacks, one behind the other; the end is never used */
 };

@@ -149,6 +149,13 @@ struct error *kvm_crosscheck_more(struct kvm_target *kvm)
  * is read as it left its CPU, and if it has not run meanwhile, that holds.
  */
 
+bool kvm_wants_cpu(void *ctx, uint32_t i, const struct thread_time *time)
+{
+	const struct kvm_target *kvm = ctx;
+
+	return bpf_reader_wants_cpu(kvm->bpf, i, time);
+}
+
 /* The vCPU may come and go between the two readings. */
 #define NOSTOP_ROUNDS 3
 
@@ -158,6 +165,9 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	struct kvm_target *kvm = ctx;
 	const struct thread *thread = &kvm->stops.threads.at[i];
 
+	*on_cpu = false;
+	if (bpf_reader_left(kvm->bpf, i, time, vcpu))
+		return true;
 	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
 		const uint64_t timeslices = time->timeslices;
 

@@ -18,6 +18,8 @@ struct kvm_target {
 	FILE *maps; /* of the monitor */
 	struct ram_search *search;
 	struct guest_ram *ram;
+	struct kvm_pages_seen *seen; /* of each vCPU */
+	bool walk_later;	     /* of the last pause: kvm_prove() has to read the stack */
 	unsigned tries;
 	uint64_t try_ns;
 	struct bpf_reader *bpf;
@@ -40,6 +42,13 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, str
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
 		      struct vcpu_sample *vcpu);
 
+/* `read` and `prove` of struct stops: what lies in frames as before is walked to after the pause. */
+bool kvm_read_in_pause(void *kvm, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
+bool kvm_prove(void *kvm, uint32_t i, struct vcpu_sample *vcpu);
+
+/* free() ends it. */
+struct error *kvm_pages_seen_new(uint32_t vcpus, struct kvm_pages_seen **out);
+
 /*
  * Compares what kvm->bpf sees of each vCPU with what ptrace does; a difference
  * is an error with a sentence. The guest's memory must be known. vCPUs that have
@@ -53,7 +62,10 @@ struct error *kvm_crosscheck_more(struct kvm_target *kvm);
 bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		     bool *on_cpu);
 
-/* ... with the host's side of the vCPU, in the moment in which it is called. */
+/* `wants_cpu` of struct stops, through kvm->bpf. */
+bool kvm_wants_cpu(void *kvm, uint32_t i, const struct thread_time *time);
+
+/* `read_nostop` with the host's side of the vCPU, in the moment in which it is called. */
 bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		   bool *on_cpu);
 

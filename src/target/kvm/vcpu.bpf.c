@@ -60,9 +60,7 @@ struct {
 #define LARGE	   0x80ull
 #define PFN_MASK   0x000ffffffffff000ull
 #define PAGE	   4096u
-#define CR0_PG	   (1ull << 31)
 #define CR4_LA57   (1ull << 12)
-#define EFER_LMA   (1ull << 10)
 #define NESTED_NP  1ull /* AMD APM vol. 2, appendix B: NP_ENABLE */
 #define LEVELS_MAX 5
 
@@ -123,20 +121,6 @@ static bool is_canonical(__u64 va, __u32 levels)
 	return (__u64)((__s64)(va << spare) >> spare) == va;
 }
 
-static bool read_page(struct bpf_vcpu *shared, __u64 va, void *to, __u32 len)
-{
-	const __u32 levels = shared->now.cr4 & CR4_LA57 ? 5 : 4;
-	__u64 hva = is_canonical(va, levels) ? host_page(va, shared->now.cr3, levels) : 0;
-
-	if (!hva)
-		return false;
-	if (!(hva & TO_BRING) &&
-	    !bpf_probe_read_user(to, len, (const void *)(hva | (va & (PAGE - 1)))))
-		return true;
-	shared->missing = hva;
-	return false;
-}
-
 /*
  * Stays the same from page to page, and stack->got, of which the verifier knows
  * nothing, tells how far it has come: else later verifiers (Linux 6.12) follow
@@ -144,10 +128,26 @@ static bool read_page(struct bpf_vcpu *shared, __u64 va, void *to, __u32 len)
  */
 struct copying {
 	struct bpf_vcpu *shared;
+	const struct bpf_regs *regs;
 	struct bpf_stack *stack;
-	__u64 va; /* of the first byte */
-	__u32 at; /* ... in bytes[] */
+	__u64 va;      /* of the first byte */
+	__u64 missing; /* as in struct bpf_vcpu */
+	__u32 at;      /* ... in bytes[] */
 };
+
+static bool read_page(struct copying *copy, __u64 va, void *to, __u32 len)
+{
+	const __u32 levels = copy->regs->cr4 & CR4_LA57 ? 5 : 4;
+	__u64 hva = is_canonical(va, levels) ? host_page(va, copy->regs->cr3, levels) : 0;
+
+	if (!hva)
+		return false;
+	if (!(hva & TO_BRING) &&
+	    !bpf_probe_read_user(to, len, (const void *)(hva | (va & (PAGE - 1)))))
+		return true;
+	copy->missing = hva;
+	return false;
+}
 
 /* One page; not 0: that was the last. */
 static long copy_page(__u64 page, struct copying *copy)
@@ -164,7 +164,7 @@ static long copy_page(__u64 page, struct copying *copy)
 	__asm__ volatile("" : "+r"(len));
 	if (!len || len > PAGE || at > SHARED_BYTES)
 		return 1;
-	if (!read_page(copy->shared, va, copy->shared->bytes + at, len)) {
+	if (!read_page(copy, va, copy->shared->bytes + at, len)) {
 		stack->cut = 0;
 		return 1;
 	}
@@ -172,107 +172,67 @@ static long copy_page(__u64 page, struct copying *copy)
 	return 0;
 }
 
-static void copy_from(struct bpf_vcpu *shared, int i, __u64 va, __u32 most)
+/* Returns what is missing. */
+static __u64 copy_from(struct bpf_vcpu *shared, const struct bpf_regs *regs, int i, __u32 at,
+		       __u64 va, __u32 most)
 {
-	struct copying copy = {.shared = shared, .stack = &shared->stack[i], .va = va};
+	struct copying copy = {
+		.shared = shared, .regs = regs, .stack = &shared->stack[i], .va = va, .at = at};
 
 	copy.stack->got = 0;
 	copy.stack->cut = 1;
-	copy.at = i ? SHARED_OTHERS_AT + (__u32)(i - 1) * SHARED_OTHER_MAX : 0;
 	if (copy.stack->want <= most)
 		bpf_loop(most / PAGE + 2, copy_page, &copy, 0);
+	return copy.missing;
 }
 
 /* The red zone may have no page of its own. */
-static void copy_stack(struct bpf_vcpu *shared)
+static __u64 copy_own(struct bpf_vcpu *shared, const struct bpf_regs *regs, int i, __u32 at,
+		      __u32 most)
 {
-	const __u64 sp = shared->now.gp[4] & ~7ull;
-	struct bpf_stack *stack = &shared->stack[0];
+	const __u64 sp = regs->gp[4] & ~7ull;
+	struct bpf_stack *stack = &shared->stack[i];
+	__u64 missing;
 
 	stack->below = SHARED_RED_ZONE;
-	copy_from(shared, 0, sp - SHARED_RED_ZONE, SHARED_RED_ZONE + SHARED_STACK_MAX);
+	missing = copy_from(shared, regs, i, at, sp - SHARED_RED_ZONE, SHARED_RED_ZONE + most);
 	if (stack->got || stack->want <= SHARED_RED_ZONE)
-		return;
+		return missing;
 	stack->below = 0;
 	stack->want -= SHARED_RED_ZONE;
-	copy_from(shared, 0, sp, SHARED_STACK_MAX);
+	return copy_from(shared, regs, i, at, sp, most);
 }
 
 static void copy_stacks(struct bpf_vcpu *shared)
 {
-	copy_stack(shared);
-	for (int i = 1; i < SHARED_STACKS; i++)
-		copy_from(shared, i, shared->stack[i].va, SHARED_OTHER_MAX);
+	const struct bpf_regs *regs = &shared->now;
+	__u64 missing = copy_own(shared, regs, 0, 0, SHARED_STACK_MAX);
+
+	for (int i = 1; i < SHARED_STACKS; i++) {
+		const __u32 at = SHARED_OTHERS_AT + (__u32)(i - 1) * SHARED_OTHER_MAX;
+		const __u64 other =
+			copy_from(shared, regs, i, at, shared->stack[i].va, SHARED_OTHER_MAX);
+
+		if (other)
+			missing = other;
+	}
+	if (missing)
+		shared->missing = missing;
 }
 
-static __u32 lack_of_svm(const struct vcpu_svm *svm)
+/* The stack of a thread that leaves its CPU just when uniprof wakes: to uniprof, it seems. */
+static void copy_left(struct bpf_vcpu *shared)
 {
-	const __u64 own = (__u64)svm + bpf_core_field_offset(struct vcpu_svm, vmcb01);
+	const __u64 after_ns = shared->copy_ns;
 
-	return (__u64)BPF_CORE_READ(svm, current_vmcb) == own ? LACK_NONE : LACK_NESTED;
-}
-
-/* Intel's processors keep some registers until KVM asks for them: arch.regs_avail. */
-static bool at_hand(const struct kvm_vcpu *vcpu)
-{
-	const __u32 avail = BPF_CORE_READ(vcpu, arch.regs_avail);
-	const __u32 needed = 1u << bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RSP) |
-			     1u << bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RIP) |
-			     1u << bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3);
-
-	return (avail & needed) == needed;
-}
-
-/*
- * Shadow paging: the processor does not know the guest's page tables, so that
- * nothing but KVM can change from one address space to another, and arch.cr3 is
- * the guest's. With nested paging the guest does so by itself.
- */
-static __u32 lack_of_shadow(const struct kvm_vcpu *vcpu)
-{
-	const struct kvm_mmu *mmu = BPF_CORE_READ(vcpu, arch.mmu);
-	const struct kvm_mmu___before_5_19 *old = (const void *)mmu;
-	const union kvm_mmu_page_role *role;
-
-	if (!bpf_core_field_exists(struct kvm_mmu, root_role))
-		return bpf_core_field_exists(struct kvm_mmu___before_5_19, direct_map) &&
-				       !BPF_CORE_READ(old, direct_map)
-			       ? LACK_NONE
-			       : LACK_CR3_UNKNOWN;
-	role = (const void *)mmu + bpf_core_field_offset(struct kvm_mmu, root_role);
-	if (BPF_CORE_READ_BITFIELD_PROBED(role, direct))
-		return LACK_CR3_UNKNOWN;
-	return BPF_CORE_READ_BITFIELD_PROBED(role, guest_mode) ? LACK_NESTED : LACK_NONE;
-}
-
-static __u32 lack_of(const struct kvm_vcpu *vcpu, const struct vcpu_svm *svm,
-		     const struct bpf_regs *regs)
-{
-	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
-		return LACK_PROTECTED;
-	if (!(regs->cr0 & CR0_PG && regs->efer & EFER_LMA))
-		return LACK_NOT_LONG;
-	if (svm)
-		return lack_of_svm(svm);
-	return at_hand(vcpu) ? lack_of_shadow(vcpu) : LACK_IN_PROCESSOR;
-}
-
-/*
- * An instruction that KVM emulates is done in steps: registers first, then rip.
- * In between, what called would look like what is called. Elsewhere the
- * emulator's own copy is of some earlier instruction, and looks so by chance.
- */
-static bool is_between(const struct kvm_vcpu *vcpu, const struct bpf_regs *regs)
-{
-	const struct x86_emulate_ctxt *ctxt = BPF_CORE_READ(vcpu, arch.emulate_ctxt);
-	const __u32 sp = bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RSP);
-	const __u64 eip = BPF_CORE_READ(ctxt, eip), next = BPF_CORE_READ(ctxt, _eip);
-
-	if (BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) ||
-	    !(BPF_CORE_READ(ctxt, regs_dirty) >> sp & 1) ||
-	    BPF_CORE_READ(ctxt, _regs[4]) != regs->gp[4])
-		return false;
-	return regs->gp[16] == eip ? next != eip : next == eip;
+	if (!after_ns || shared->left.lack != LACK_NONE || shared->left.between ||
+	    bpf_ktime_get_ns() < after_ns)
+		return;
+	shared->copy_ns = 0;
+	if (copy_own(shared, &shared->left, SHARED_LEFT, SHARED_LEFT_AT, SHARED_LEFT_MAX))
+		return;
+	barrier();
+	shared->copied = shared->left.timeslices;
 }
 
 /* KVM asks to be told when a thread that is in KVM_RUN leaves a CPU: by that its vCPU is found. */
@@ -336,6 +296,7 @@ static void read_thread(struct bpf_vcpu *shared, struct bpf_regs *regs)
 
 	find_vcpu(task, shared);
 	regs->timeslices = BPF_CORE_READ(task, sched_info.pcount);
+	regs->asleep = !bpf_core_field_exists(task->__state) || BPF_CORE_READ(task, __state);
 	regs->between = 0;
 	regs->lack = LACK_NO_VCPU;
 	if (shared->vcpu)
@@ -580,6 +541,7 @@ int at_switch(void *ctx)
 		leave(ctx, shared);
 	else
 		note(shared, &shared->left);
+	copy_left(shared);
 	tell_memory((const void *)shared->vcpu);
 	if (asked != shared->answered)
 		answer(shared, asked);

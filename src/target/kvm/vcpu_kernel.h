@@ -188,6 +188,82 @@ static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
 	return vmcb && BPF_CORE_READ(svm, current_vmcb, ptr) == vmcb ? svm : NULL;
 }
 
+/* Registers that KVM's copies do not tell, or not at all times. */
+
+/* Intel SDM vol. 3, 2.5 and 2.2.1. */
+#define CR0_PG	 (1ull << 31)
+#define EFER_LMA (1ull << 10)
+
+static __u32 lack_of_svm(const struct vcpu_svm *svm)
+{
+	const __u64 own = (__u64)svm + bpf_core_field_offset(struct vcpu_svm, vmcb01);
+
+	return (__u64)BPF_CORE_READ(svm, current_vmcb) == own ? LACK_NONE : LACK_NESTED;
+}
+
+/* Intel's processors keep some registers until KVM asks for them: arch.regs_avail. */
+static bool at_hand(const struct kvm_vcpu *vcpu)
+{
+	const __u32 avail = BPF_CORE_READ(vcpu, arch.regs_avail);
+	const __u32 needed = 1u << bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RSP) |
+			     1u << bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RIP) |
+			     1u << bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3);
+
+	return (avail & needed) == needed;
+}
+
+/*
+ * Shadow paging: the processor does not know the guest's page tables, so that
+ * nothing but KVM can change from one address space to another, and arch.cr3 is
+ * the guest's. With nested paging the guest does so by itself.
+ */
+static __u32 lack_of_shadow(const struct kvm_vcpu *vcpu)
+{
+	const struct kvm_mmu *mmu = BPF_CORE_READ(vcpu, arch.mmu);
+	const struct kvm_mmu___before_5_19 *old = (const void *)mmu;
+	const union kvm_mmu_page_role *role;
+
+	if (!bpf_core_field_exists(struct kvm_mmu, root_role))
+		return bpf_core_field_exists(struct kvm_mmu___before_5_19, direct_map) &&
+				       !BPF_CORE_READ(old, direct_map)
+			       ? LACK_NONE
+			       : LACK_CR3_UNKNOWN;
+	role = (const void *)mmu + bpf_core_field_offset(struct kvm_mmu, root_role);
+	if (BPF_CORE_READ_BITFIELD_PROBED(role, direct))
+		return LACK_CR3_UNKNOWN;
+	return BPF_CORE_READ_BITFIELD_PROBED(role, guest_mode) ? LACK_NESTED : LACK_NONE;
+}
+
+static __u32 lack_of(const struct kvm_vcpu *vcpu, const struct vcpu_svm *svm,
+		     const struct bpf_regs *regs)
+{
+	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
+		return LACK_PROTECTED;
+	if (!(regs->cr0 & CR0_PG && regs->efer & EFER_LMA))
+		return LACK_NOT_LONG;
+	if (svm)
+		return lack_of_svm(svm);
+	return at_hand(vcpu) ? lack_of_shadow(vcpu) : LACK_IN_PROCESSOR;
+}
+
+/*
+ * An instruction that KVM emulates is done in steps: registers first, then rip.
+ * In between, what called would look like what is called. Elsewhere the
+ * emulator's own copy is of some earlier instruction, and looks so by chance.
+ */
+static bool is_between(const struct kvm_vcpu *vcpu, const struct bpf_regs *regs)
+{
+	const struct x86_emulate_ctxt *ctxt = BPF_CORE_READ(vcpu, arch.emulate_ctxt);
+	const __u32 sp = bpf_core_enum_value(enum kvm_reg, VCPU_REGS_RSP);
+	const __u64 eip = BPF_CORE_READ(ctxt, eip), next = BPF_CORE_READ(ctxt, _eip);
+
+	if (BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) ||
+	    !(BPF_CORE_READ(ctxt, regs_dirty) >> sp & 1) ||
+	    BPF_CORE_READ(ctxt, _regs[4]) != regs->gp[4])
+		return false;
+	return regs->gp[16] == eip ? next != eip : next == eip;
+}
+
 /* With --host: where a vCPU's thread is, and what the guest is left for. */
 
 /* include/uapi/linux/kvm.h, and the number of ioctl(2). */

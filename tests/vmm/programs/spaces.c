@@ -5,7 +5,9 @@
  * back and forth between two address spaces without leaving the guest, as a
  * kernel does between two processes. Both have their stack at the same address.
  * In one of them spin_a is below function_a, in the other spin_b below
- * function_b: a stack with letters of both was read through the wrong page tables.
+ * function_b: a stack with letters of both was read through the wrong page tables. Each round swaps
+ * the memory of the two stacks, too, so that what was the right place in one round is the wrong one
+ * in the next.
  */
 
 #include <stdint.h>
@@ -49,8 +51,8 @@ PROGRAM(a)
 PROGRAM(b)
 
 /*
- * The stack of each space ends with its first 2 MiB behind the first GiB;
- * values that outlive a switch are in registers that functions preserve.
+ * The stack of each space ends with its first 2 MiB behind the first GiB; values that outlive a switch are in
+ * registers that functions preserve. What maps the stack is 0x2000 bytes behind a root on x86, 0x1000 on arm64.
  */
 __attribute__((noreturn)) void go_round(unsigned vcpu, uint64_t a, uint64_t b);
 
@@ -86,7 +88,20 @@ __asm__(".pushsection .text\n"
 	"	mov	x20, x1\n"
 	"	mov	x21, x2\n"
 	"	mov	x22, #(1 << 30) + (2 << 20)\n"
-	"1:	msr	ttbr0_el1, x20\n"
+	"	and	x23, x20, #0xffffffffffff\n"
+	"	sub	x23, x23, #(1 << 30)\n"
+	"	add	x23, x23, #0x1000\n"
+	"	and	x24, x21, #0xffffffffffff\n"
+	"	sub	x24, x24, #(1 << 30)\n"
+	"	add	x24, x24, #0x1000\n"
+	"1:	ldr	x9, [x23]\n"
+	"	ldr	x10, [x24]\n"
+	"	str	x10, [x23]\n"
+	"	str	x9, [x24]\n"
+	"	dsb	ish\n"
+	"	tlbi	vmalle1\n"
+	"	dsb	ish\n"
+	"	msr	ttbr0_el1, x20\n"
 	"	isb\n"
 	"	mov	sp, x22\n"
 	"	mov	x29, xzr\n"
@@ -129,7 +144,10 @@ __asm__(".pushsection .text\n"
 	"	movq	%rsi, %r13\n"
 	"	movq	%rdx, %r14\n"
 	"	movq	$(1 << 30) + (2 << 20) - 16, %r15\n"
-	"1:	movq	%r13, %cr3\n"
+	"1:	movq	0x2000(%r13), %rax\n"
+	"	xchgq	%rax, 0x2000(%r14)\n"
+	"	movq	%rax, 0x2000(%r13)\n"
+	"	movq	%r13, %cr3\n"
 	"	movq	%r15, %rsp\n"
 	"	xorl	%ebp, %ebp\n"
 	"	movl	%r12d, %edi\n"
