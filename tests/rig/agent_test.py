@@ -26,6 +26,9 @@ RATE = 19
 # Ticks that are not in the store yet: a second's, and those that the emulated dom0 has not passed on.
 MAY_LOSE = 2 * RATE
 
+# Of the agent, beside two for each guest: standard input, output and error, the store, and three sockets.
+OWN_DESCRIPTORS = 7
+
 # Linux's life, as long as there is no file `over`. What comes from `xl save` and goes to `xl restore` is a file for both.
 LIFE_OF_LINUX = f"""
 up() {{ {UP}; }}
@@ -81,19 +84,39 @@ class Resident(GuestCase):
         self.agent = int(self.agent)
 
     def descriptors(self):
-        """So many has the agent beside two for each guest, and so many a sampler at most."""
-        _, text = self.dom0(f"for p in {self.agent} $(cat /proc/{self.agent}/task/{self.agent}/children); do ls /proc/$p/fd 2>/dev/null | wc -l; done")
-        own, *others = map(int, text.split())
-        return own - 2 * len(self.status()), max(others, default=0)
+        """So many has the agent beside two for each guest, and so many a sampler at most.
+
+        The least of some times, as it finds guests and answers by further ones meanwhile. A guest that comes or goes may have none or one.
+        """
+        seen = []
+        for _ in range(20):
+            guests = len(self.status())
+            _, text = self.dom0(f"for p in {self.agent} $(cat /proc/{self.agent}/task/{self.agent}/children); do ls /proc/$p/fd 2>/dev/null | wc -l; done; sleep 1")
+            own, *others = map(int, text.split())
+            if guests == len(self.status()):
+                seen.append((own - 2 * guests, max(others, default=0)))
+            if len(seen) == 5:
+                break
+        return min(seen)
 
     # What happens
+
+    def come(self, kind):
+        """xl gives up where dom0 takes ten seconds for something."""
+        for tries in range(3):
+            try:
+                return self.create(kind, "scale=100000 seconds=100000", name="visitor")
+            except AssertionError:
+                if tries == 2:
+                    raise
+        return None
 
     def visit(self, number):
         """A guest comes, is paused and let go on, gets another name, and is destroyed while it is sampled."""
         # What guests print, which are megabytes a minute, lies in dom0's memory.
         self.dom0("for guest in stays visitor; do : >/var/log/xen/console/guest-$guest.log; done")
         kind = ("app1-pv-fp", "app1-pvh-fp")[number % 2]
-        self.create(kind, "scale=100000 seconds=100000", name="visitor")
+        self.come(kind)
         self.wait_sampled("visitor", 1)
         self.dom0("xl pause visitor; sleep 1; xl unpause visitor")
         self.runs_on("visitor")
@@ -178,10 +201,9 @@ class Resident(GuestCase):
         self.is_kept(sampled)
         self.wait("domains that are over are held", lambda: "(null)" not in self.dom0("xl list")[1])
         self.assertNotIn("and is ended", self.dom0("cat agent.log")[1])
-        first = self.descriptors_seen[0]
         for own, most in self.descriptors_seen:
-            self.assertLessEqual(own, first[0] + 2, self.descriptors_seen)
-            self.assertLessEqual(most, first[1] + 1, self.descriptors_seen)
+            self.assertLessEqual(own, OWN_DESCRIPTORS, self.descriptors_seen)
+            self.assertLessEqual(most, self.descriptors_seen[0][1] + 1, self.descriptors_seen)
 
 
 if __name__ == "__main__":
