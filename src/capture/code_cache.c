@@ -200,9 +200,13 @@ static bool function_bounds(void *ctx, uint64_t va, uint64_t *start, uint64_t *e
 {
 	struct code_cache *cache = ctx;
 	struct symbol symbol;
+	const struct image *image = images_find(cache->images, va, false, &symbol);
 
-	/* A cold part is no function: it is jumped to, with a frame that is already there. */
-	if (!images_find(cache->images, va, false, &symbol) || strstr(symbol.name, ".cold") ||
+	/*
+	 * A cold part is no function: it is jumped to, with a frame that is already there. Nor is what a
+	 * JIT compiler names: V8 enters loops in the middle.
+	 */
+	if (!image || image->file->names_only || strstr(symbol.name, ".cold") ||
 	    is_foreign(cache, va))
 		return false;
 	*start = symbol.start;

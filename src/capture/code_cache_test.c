@@ -228,6 +228,49 @@ static void code_that_cannot_be_read_is_the_programs_where_it_was_found(void **s
 	assert_true(is_foreign(guest, SPACE + FRAME_SIZE));
 }
 
+/* A table of names that covers all of the app's code, as perf-PID.map does. */
+static void load_names(struct guest *guest, bool names_only)
+{
+	char path[] = "/tmp/names-XXXXXX";
+	const struct image_spec spec = {.path = path, .names = true, .names_only = names_only};
+	const int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	dprintf(fd, "%lx %x jit\n", (unsigned long)app.va, (unsigned)app.len);
+	assert_null(images_load(guest->images, &spec, NULL));
+	close(fd);
+	unlink(path);
+}
+
+static bool is_function(struct guest *guest, uint64_t *start)
+{
+	const struct code *code = code_cache_for(guest->text, &guest->regs, guest->now_ns);
+	uint64_t end;
+
+	return code->function && code->function(code->ctx, app.va + 0x100, start, &end);
+}
+
+static void names_alone_tell_no_starts_of_functions(void **state)
+{
+	struct guest *guest = *state;
+	uint64_t start = 0;
+
+	images_unmap(guest->images, 0);
+	load_names(guest, true);
+	assert_false(is_function(guest, &start));
+}
+
+static void tables_of_symbols_tell_starts_of_functions(void **state)
+{
+	struct guest *guest = *state;
+	uint64_t start = 0;
+
+	images_unmap(guest->images, 0);
+	load_names(guest, false);
+	assert_true(is_function(guest, &start));
+	assert_int_equal(start, app.va);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -242,6 +285,8 @@ int main(void)
 		TEST(programs_are_foreign_until_their_file_is_found),
 		TEST(code_that_cannot_be_read_is_the_programs_where_no_other_one_was_seen),
 		TEST(code_that_cannot_be_read_is_the_programs_where_it_was_found),
+		TEST(names_alone_tell_no_starts_of_functions),
+		TEST(tables_of_symbols_tell_starts_of_functions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,7 @@ static struct error *image_file_name(const struct image_spec *spec, struct image
 	file->path = strdup(spec->path);
 	file->given = spec->given;
 	file->names = spec->names;
+	file->names_only = spec->names_only;
 	return file->path ? NULL : error_no_memory();
 }
 

@@ -126,8 +126,8 @@ static struct error *load(const struct images *images, const struct image_spec *
 	struct image_spec with_twin = *spec;
 	struct error *err;
 
-	with_twin.names_only = images->names_only;
-	with_twin.keeps_code = images->keeps_code;
+	with_twin.names_only |= images->names_only;
+	with_twin.keeps_code |= images->keeps_code;
 	if (twin)
 		with_twin.tables_known = twin->build_id;
 	err = images->sandboxed ? image_file_load_sandboxed(&with_twin, file)
