@@ -60,8 +60,15 @@ static struct error *parse(int argc, char **argv, struct export_args *options)
 		return cmd_usage_error(&verb_export, "which format?");
 	options->load.filter.divide = options->outer.by;
 	options->load.filter.exits = options->outer.exits;
-	return (options->outer.by || options->outer.exits) && options->format != &format_folded
-		       ? cmd_usage_error(&verb_export, "--by is for folded stacks")
+	if (options->outer.exits && !options->format->counts)
+		return cmd_usage_error(&verb_export,
+				       "--by exit is for folded, pprof, speedscope and "
+				       "callgrind: exits are counted, and have no "
+				       "times that --format=%s could show",
+				       options->format->name);
+	return options->outer.by && options->format != &format_folded
+		       ? cmd_usage_error(&verb_export, "--by %s is for folded stacks",
+					 options->outer.by)
 		       : NULL;
 }
 

@@ -113,10 +113,10 @@ static struct error *parse(int argc, char **argv, struct flamegraph_args *option
 							 "that do not run are drawn as an SVG");
 	options->load.filter.divide = options->outer.by;
 	options->load.filter.exits = options->outer.exits;
-	if (options->outer.exits && (options->html || options->chart || options->heat))
-		return cmd_usage_error(&verb_flamegraph, "--by exit is an SVG: exits are counted, "
-							 "and have no times that a page, --chart "
-							 "or --heat could show");
+	if (options->outer.exits && (options->chart || options->heat))
+		return cmd_usage_error(&verb_flamegraph,
+				       "--by exit: exits are counted, and have no "
+				       "times that --chart or --heat could show");
 	options->sources.only_directory = true;
 	if (options->sources.directory && !options->html)
 		return cmd_usage_error(&verb_flamegraph, "--source-dir: lines of sources are in "

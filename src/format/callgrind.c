@@ -441,4 +441,5 @@ static struct error *write_callgrind(const struct format_job *job, FILE *out)
 
 const struct format format_callgrind = {.name = "callgrind",
 					.ending = ".callgrind",
+					.counts = true,
 					.write = write_callgrind};

@@ -469,4 +469,7 @@ static struct error *write_folded(const struct format_job *job, FILE *out)
 	return err;
 }
 
-const struct format format_folded = {.name = "folded", .ending = ".folded", .write = write_folded};
+const struct format format_folded = {.name = "folded",
+				     .ending = ".folded",
+				     .counts = true,
+				     .write = write_folded};

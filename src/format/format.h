@@ -36,6 +36,7 @@ struct format {
 	const char *name;   /* as in --format=NAME */
 	const char *ending; /* chosen when the output file ends so: ".folded" */
 	bool packed;	    /* its files are compressed anyhow */
+	bool counts;	    /* it can hold what is counted, and has no time: exits */
 	bool columns;	    /* it goes over the samples again and again, and wants a scratch file */
 	struct error *(*write)(const struct format_job *job, FILE *out);
 };

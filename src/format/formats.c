@@ -282,6 +282,10 @@ char *format_guest_line(const struct profile *profile)
 			 (double)profile->not_sampled_ns / 1e9, 100 * profile_not_sampled(profile));
 	if (import_is_target(info->target))
 		rc = asprintf(&text, "%s:%s, %" PRIu64 " samples", target, name, n);
+	else if (profile_counts_exits(profile))
+		rc = asprintf(&text, "%s:%s (%s), %" PRIu64 " %s in %.1f s", target, name,
+			      info->guest_type ? info->guest_type : "?", n, info->weight_unit,
+			      (double)profile_elapsed_ns(profile) / 1e9);
 	else
 		rc = asprintf(&text, "%s:%s (%s), %" PRIu64 " samples at %g/s in %.1f s%s", target,
 			      name, info->guest_type ? info->guest_type : "?", n, info->rate_hz,

@@ -344,7 +344,5 @@ static struct error *write_pprof(const struct format_job *job, FILE *out)
 	return err;
 }
 
-const struct format format_pprof = {.name = "pprof",
-				    .ending = ".pb.gz",
-				    .packed = true,
-				    .write = write_pprof};
+const struct format format_pprof = {
+	.name = "pprof", .ending = ".pb.gz", .packed = true, .counts = true, .write = write_pprof};

@@ -96,6 +96,15 @@ static struct error *read_tick(void *ctx, const struct tick *tick)
 	return err;
 }
 
+static struct error *read_exits(void *ctx, const struct recorded_exits *exits)
+{
+	struct reading *r = ctx;
+	struct tick_entry entry;
+	const struct tick tick = profile_tick_of_exits(exits, &entry);
+
+	return exits->count ? read_entry(r, &tick, &entry) : NULL;
+}
+
 struct error *samples_check(const struct format_job *job)
 {
 	if (!strcmp(job->path, "-"))
@@ -118,10 +127,12 @@ static struct error *read_all(const struct format_job *job, bool ahead,
 			    .ticks_left = job->profile->ticks_read,
 			    .stacks = stacks_count(job->profile->stacks),
 			    .last = calloc(RECORDING_MAX_VCPUS, sizeof(*r.last))};
+	const bool exits = job->filter->exits;
 	const struct recording_visitor visitor = {.ctx = &r,
 						  .progress = job->filter->progress,
 						  .stage = "exporting",
-						  .tick = read_tick};
+						  .tick = exits ? NULL : read_tick,
+						  .exits = exits ? read_exits : NULL};
 	struct error *err = r.last ? NULL : error_no_memory();
 	bool cut;
 

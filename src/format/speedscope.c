@@ -383,4 +383,5 @@ static struct error *write_speedscope(const struct format_job *job, FILE *out)
 const struct format format_speedscope = {.name = "speedscope",
 					 .ending = ".speedscope.json",
 					 .columns = true,
+					 .counts = true,
 					 .write = write_speedscope};

@@ -303,6 +303,15 @@ static void count_tick(struct profile *profile, const struct tick *tick, uint64_
 		!tick->paused_ns && since_ns < profile->info.rate_limit_us * UINT64_C(1000);
 }
 
+static struct error *listen(const struct loading *loading, const struct tick *tick)
+{
+	const struct profile_listener *listener = loading->filter->listener;
+
+	return listener && listener->tick
+		       ? listener->tick(listener->ctx, &loading->profile->info, tick)
+		       : NULL;
+}
+
 static struct error *load_tick(void *ctx, const struct tick *tick)
 {
 	struct loading *loading = ctx;
@@ -314,8 +323,8 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	struct weight stretch, weight;
 	double selected = 0;
 
-	if (!err && listener && listener->tick)
-		err = listener->tick(listener->ctx, &profile->info, tick);
+	if (!err && !loading->filter->exits)
+		err = listen(loading, tick);
 	weighting_tick(&loading->weighting, tick);
 	stretch = weighting_time(&loading->weighting, tick);
 	profile->ticks_read++;
@@ -348,18 +357,36 @@ static struct error *load_tick(void *ctx, const struct tick *tick)
 	return err;
 }
 
+struct tick profile_tick_of_exits(const struct recorded_exits *exits, struct tick_entry *entry)
+{
+	*entry = (struct tick_entry){.vcpu = exits->vcpu,
+				     .stack = exits->stack,
+				     .state = VCPU_RUNNING,
+				     .end = UNWIND_OUTERMOST,
+				     .ran_ns = 1};
+	return (struct tick){
+		.weight_ns = 1, .period_ns = 1, .n = 1, .entries = entry, .more = exits->count - 1};
+}
+
+bool profile_counts_exits(const struct profile *profile)
+{
+	return profile->info.weight_unit && !import_is_target(profile->info.target);
+}
+
 /* Each exit is a draw of its own. */
 static struct error *load_exits(void *ctx, const struct recorded_exits *exits)
 {
 	struct loading *loading = ctx;
 	struct profile *profile = loading->profile;
-	const struct tick_entry entry = {.vcpu = exits->vcpu,
-					 .stack = exits->stack,
-					 .state = VCPU_RUNNING,
-					 .end = UNWIND_OUTERMOST};
+	struct tick_entry entry;
+	const struct tick tick = profile_tick_of_exits(exits, &entry);
 	struct error *err = grow_of(loading);
 
-	if (err || !loading->filter->exits || !selects_vcpu(loading->filter, exits->vcpu))
+	if (err || !loading->filter->exits || !exits->count)
+		return err;
+	profile->seen[exits->vcpu] = true;
+	err = listen(loading, &tick);
+	if (err || !selects_vcpu(loading->filter, exits->vcpu))
 		return err;
 	profile->tick_weights += (double)exits->count;
 	profile->tick_weights_squared += (double)exits->count;

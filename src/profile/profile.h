@@ -18,7 +18,7 @@
 /* Told of samples while a profile is loaded: what needs their order need not read them again. */
 struct profile_listener {
 	void *ctx;
-	/* Each tick, whatever the filter selects; NULL: not wanted. */
+	/* Each tick, whatever the filter selects, or what stands for exits if these count; NULL: not wanted. */
 	struct error *(*tick)(void *ctx, const struct recording_info *info,
 			      const struct tick *tick);
 	/* Behind the last tick, before names are looked up; NULL: not wanted. */
@@ -51,6 +51,12 @@ struct profile_filter {
 
 struct profile;
 
+/*
+ * The tick that stands for exits: so many samples of the weight 1, at no time. Its one entry is *entry, which has to
+ * stay as long.
+ */
+struct tick profile_tick_of_exits(const struct recorded_exits *exits, struct tick_entry *entry);
+
 #define PROFILE_ON_CPU ((struct profile_filter){.states = 1u << VCPU_RUNNING, .vcpu = -1})
 
 struct profile_cell {
@@ -64,6 +70,9 @@ static inline uint64_t weight_sum(uint64_t a, uint64_t b)
 {
 	return a + b < a ? UINT64_MAX : a + b;
 }
+
+/* True if its filter has exits count, in place of samples. */
+bool profile_counts_exits(const struct profile *profile);
 
 void profile_cell_add(struct profile_cell *to, const struct profile_cell *from);
 

@@ -318,6 +318,18 @@ class OneRecording(InBrowser):
         page.press('p')
         self.assertFalse(self.browser.run('return document.querySelector("#color-legend").checkVisibility()'))
 
+    def test_exits_are_counted_and_have_no_times(self) -> None:
+        self.recording = self.directory / 'exits.uniprof'
+        run(BUILD / 'tests' / 'exports' / 'export_example_guest', 'exits', self.recording)
+        page = self.open('--by', 'exit')
+        self.assertEqual(page.shares(), {'all': 1, 'port': 0.7, 'port;write_ports': 0.7, 'nested page fault': 0.25,
+                                         'nested page fault;touch_memory': 0.25, 'interrupt': 0.05})
+        self.assertIn('2000000 exits in 0.1 s', page.text('body'))
+        self.assertFalse(self.browser.run('return uniprof.timed || document.querySelector("#states").checkVisibility()'))
+        self.assertIn('write_ports (1,400,000 exits, 70.00 %)', [box['text'] for box in page.boxes()])
+        page = self.open('--by', 'exit', '--vcpu', '1')
+        self.assertEqual(page.shares()['port'], 0.444)
+
     def test_colours_are_those_of_the_svg(self) -> None:
         self.recording = perf_script(self.directory / 'kinds.perf')
         legends = {'function': [], 'package': [], 'image': ['web', 'libc.so.6', '[kernel.kallsyms]'],

@@ -8,6 +8,7 @@
  *	export_example_guest inlined OUTFILE	... of which one was inlined into another
  *	export_example_guest many OUTFILE	many functions, of C and of C++, in threads and in none
  *	export_example_guest hostile OUTFILE	names that mean something to some format
+ *	export_example_guest exits OUTFILE	some samples, and exits of two vCPUs
  *	export_example_guest long OUTFILE	1,000,000 samples of 5,000 stacks of 12 frames
  */
 
@@ -41,13 +42,51 @@ static void make_long(struct maker *m, const char *path)
 	}
 }
 
+static void put_exits(struct maker *m, uint32_t vcpu, uint64_t reason, uint64_t cause,
+		      uint64_t count)
+{
+	const struct frame frames[] = {{cause, FRAME_PC, TRUST_SURE},
+				       {reason, FRAME_RETURN, TRUST_SURE}};
+	struct recorded_exits exits = {.vcpu = vcpu, .count = count};
+	bool whole;
+
+	check(stacks_intern(m->stacks, cause ? frames : frames + 1, cause ? 2 : 1, &exits.stack,
+			    &whole));
+	check(recording_exits(m->writer, &exits));
+}
+
+static void make_exits(struct maker *m, const char *path)
+{
+	enum {
+		PORT = 0x1000,
+		FAULT = 0x2000,
+		INTERRUPT = 0x3000,
+		WRITES = 0x4000,
+		TOUCHES = 0x5000
+	};
+
+	maker_create(m, path, 2, "exits", &(struct recorded_images){0});
+	for (int i = 0; i < 100; i++)
+		maker_sample(m, 0, VCPU_RUNNING, (const uint64_t[]){TOUCHES}, 1);
+	put_exits(m, 0, PORT, WRITES, 1000000);
+	put_exits(m, 1, PORT, WRITES, 400000);
+	put_exits(m, 1, FAULT, TOUCHES, 500000);
+	put_exits(m, 0, INTERRUPT, 0, 100000);
+	maker_name(m, PORT, "port");
+	maker_name(m, FAULT, "nested page fault");
+	maker_name(m, INTERRUPT, "interrupt");
+	maker_name(m, WRITES, "write_ports");
+	maker_name(m, TOUCHES, "touch_memory");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*make)(struct maker *m, const char *path);
 	} kinds[] = {{"plain", make_plain}, {"threads", make_threads}, {"inlined", make_inlined},
-		     {"many", make_many},   {"hostile", make_hostile}, {"long", make_long}};
+		     {"many", make_many},   {"hostile", make_hostile}, {"exits", make_exits},
+		     {"long", make_long}};
 	struct maker m = {.tick_ns = TICK_NS};
 
 	for (size_t i = 0; argc == 3 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -57,6 +96,6 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	fprintf(stderr, "usage: export_example_guest "
-			"plain|threads|inlined|many|hostile|long OUTFILE\n");
+			"plain|threads|inlined|many|hostile|exits|long OUTFILE\n");
 	return 2;
 }

@@ -22,6 +22,9 @@ PLAIN_TOTAL = {'example_outer': 100, 'example_leaf': 90, 'example_middle': 60}
 # Functions of which one was inlined into another, each called by the next; with the mark of its line in real.c.
 INLINED_SELF = {'example_here': 20, 'example_inlined': 10}
 INLINED_TOTAL = {'example_here': 20, 'example_inlined': 30, 'example_caller': 30}
+# Exits, by the function that caused them, or the reason.
+EXITS_SELF = {'write_ports': 1_400_000, 'touch_memory': 500_000, 'interrupt': 100_000}
+
 SOURCE = Path(__file__).with_name('real.c')
 
 
@@ -67,7 +70,7 @@ class Exported(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix='uniprof-exports-')))
-        for kind in 'plain', 'threads', 'inlined', 'hostile', 'many':
+        for kind in 'plain', 'threads', 'inlined', 'hostile', 'many', 'exits':
             run(EXAMPLE, kind, cls.directory / f'{kind}.uniprof')
 
     def export(self, kind, name, *options):

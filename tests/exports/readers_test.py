@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'browser'))
 import npm  # noqa: E402
 import trace_viewer  # noqa: E402
 import webdriver  # noqa: E402
-from exported import (BUILD, EXAMPLE, HARMFUL, INLINED_SELF, INLINED_TOTAL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, SOURCE, Exported,
+from exported import (BUILD, EXAMPLE, EXITS_SELF, HARMFUL, INLINED_SELF, INLINED_TOTAL, PLAIN, PLAIN_SELF, PLAIN_TOTAL, SOURCE, Exported,
                       folded, line_of, run, totals)  # noqa: E402
 from picture import perf_script  # noqa: E402
 
@@ -46,6 +46,11 @@ class Pprof(Exported):
         rows = self.rows(self.export('plain', 'plain.pb.gz'), '-sample_index=samples')
         self.assertEqual({name: cum for name, (_, cum) in rows.items()}, PLAIN_TOTAL)
         self.assertEqual({name: flat for name, (flat, _) in rows.items() if flat}, PLAIN_SELF)
+
+    def test_exits_are_counted(self):
+        rows = self.rows(self.export('exits', 'exits.pb.gz', '--by', 'exit'), '-sample_index=samples')
+        self.assertEqual({name: flat for name, (flat, _) in rows.items() if flat}, EXITS_SELF)
+        self.assertEqual(rows['port'][1], EXITS_SELF['write_ports'])
 
     def test_time_is_what_samples_stand_for(self):
         text = self.pprof(self.export('plain', 'plain.pb.gz'), '-top')
@@ -245,6 +250,10 @@ class Otlp(Exported):
 
 @lacks('callgrind_annotate', 'valgrind')
 class Callgrind(Exported):
+    def test_exits_are_counted(self):
+        rows = self.rows(self.export('exits', 'exits.callgrind', '--by', 'exit'), event='Weight')
+        self.assertEqual({name.split(':')[-1]: n for name, n in rows.items() if n}, EXITS_SELF)
+
     def rows(self, path, *options, event='Samples'):
         text = run('callgrind_annotate', '--threshold=100', '--auto=no', f'--show={event}', *options, path).decode()
         self.total = int(re.search(r'(?m)^ *([\d,]+) \(100.0%\)  PROGRAM TOTALS$', text)[1].replace(',', ''))

@@ -29,7 +29,7 @@ struct page_parts {
  *
  *	text    JSON: title, states, icicle, reverse, outer (threads stand around functions), color (what colours tell
  *	        apart at first), images and kinds (name and colour of each), and for each side subtitle,
- *	        warning, weighted, timeless, vcpus, buckets, bucket_ns
+ *	        warning, weighted, timeless, exits (they count, and no samples), vcpus, buckets, bucket_ns
  *	number  of names; for each: text, its short form (empty: the same), three
  *	        bytes of its colour, three of that of its package, and a number: its
  *	        kind, plus 8 times its image, counted from 1 (0: not known)
@@ -65,10 +65,12 @@ static struct error *put_text(struct bytes *bytes, const char *text)
 static json_t *side_json(const struct page_side *side, const struct page_rows *rows)
 {
 	const uint64_t buckets = side->profile->last_ns / rows->bucket_ns + 1;
+	const bool exits = profile_counts_exits(side->profile);
 
-	return json_pack("{s:o, s:o, s:b, s:b, s:i, s:I, s:I}", "subtitle",
+	return json_pack("{s:o, s:o, s:b, s:b, s:b, s:i, s:I, s:I}", "subtitle",
 			 json_text(side->subtitle), "warning", json_text(side->warning), "weighted",
-			 side->samples->weighted, "timeless", side->profile->info.timeless, "vcpus",
+			 side->samples->weighted && !exits, "timeless",
+			 side->profile->info.timeless, "exits", exits, "vcpus",
 			 (int)profile_vcpus(side->profile), "buckets", (json_int_t)buckets,
 			 "bucket_ns", (json_int_t)rows->bucket_ns);
 }

@@ -63,6 +63,7 @@ function showTexts(page) {
 		box.addEventListener('change', () => toggleState(page, state));
 		return [make('label', {}, box, patch, name)];
 	}));
+	get('states').hidden = profile.sides[0].exits;
 	get('keys').replaceChildren(...KEYS.map(([keys, what]) => make('tr', {},
 		make('td', {}, ...keys.flatMap((key) => [make('kbd', {textContent: key}), ' '])), make('td', {textContent: what}))));
 }
@@ -325,7 +326,7 @@ class Annotation {
 				+ 'uniprof report --annotate shows it.';
 		}
 		const texts = this.data.texts ? '' : ' Text of the sources is here only if the page was made with --source-dir.';
-		return `Of the ${count(this.samples, 'sample')} selected: ${this.selection()}; all callers and threads, whatever is zoomed to. `
+		return `Of the ${count(this.samples, this.page.counted)} selected: ${this.selection()}; all callers and threads, whatever is zoomed to. `
 			+ `Self counts at the instruction that comes next, calls at the call.${texts}`;
 	}
 
@@ -348,9 +349,9 @@ class Annotation {
 		const title = part.name === asked ? [] : [make('h3', {textContent: `Inlined into ${part.name.slice(0, 1000)}`})];
 		const place = this.partAt + part.number, misplaced = this.misplaced[place];
 		const where = make('p', {className: 'where', textContent: `${part.path ?? 'no file'}${part.path ? ', its addresses' : ', addresses of the guest'}: `
-			+ `${count(this.self.samples[place], 'sample')}, ${percent(this.share(this.self, place), 1)}; with callees ${percent(this.share(this.total, place), 1)}`});
+			+ `${count(this.self.samples[place], this.page.counted)}, ${percent(this.share(this.self, place), 1)}; with callees ${percent(this.share(this.total, place), 1)}`});
 		const notes = [part.lacks, part.patched && 'Code is as in the file: a kernel changes some of it when it starts.',
-			misplaced && `${count(misplaced, 'sample')} not where an instruction begins: the file may not be what ran.`]
+			misplaced && `${count(misplaced, this.page.counted)} not where an instruction begins: the file may not be what ran.`]
 			.filter(Boolean).map((text) => make('p', {className: 'lacks', textContent: text}));
 		return [...title, where, ...notes, this.table(part, asked)];
 	}
@@ -373,7 +374,7 @@ class Annotation {
 
 	row([address, text], place, most, hottest) {
 		const {self, total} = this, own = self.weights[place], share = (sums) => total.samples[place] ? percent(this.share(sums, place), 1) : '';
-		const line = make('tr', {title: self.samples[place] ? count(self.samples[place], 'sample') : ''}, make('td', {textContent: share(self)}),
+		const line = make('tr', {title: self.samples[place] ? count(self.samples[place], this.page.counted) : ''}, make('td', {textContent: share(self)}),
 			make('td', {textContent: share(total)}), make('td', {textContent: address}), make('td', {textContent: text || '(no code)'}));
 		line.className = `${hottest ? 'hottest ' : ''}${own > most / 2 && own > 0 ? 'hot' : own > most / 10 && own > 0 ? 'warm' : ''}`;
 		return line;

@@ -22,6 +22,7 @@ class Page {
 		this.filters = profile.sides.map((side) => ({from: 0, to: side.buckets, without: new Set()}));
 		this.states = profile.states;
 		this.timed = profile.sides.every((side) => !side.timeless);
+		this.counted = profile.sides[0].exits ? 'exit' : 'sample';
 		this.widths = 'both';
 		this.collapsed = false;
 		this.colorBy = profile.color;
@@ -99,7 +100,7 @@ class Page {
 		if (view.marks)
 			return `${name} (${changeText(view.share[0][node], view.share[1][node], view.marks[node])}${inlined})`;
 		const {samples, weights} = view.sides[0];
-		return `${name} (${count(samples[node], 'sample')}, ${percent(weights[node], view.wholes[0])}${inlined})`;
+		return `${name} (${count(samples[node], this.counted)}, ${percent(weights[node], view.wholes[0])}${inlined})`;
 	}
 
 	describe(flame, node) {
@@ -408,9 +409,9 @@ class Page {
 	summary() {
 		const {totals, wholes, profile} = this, samples = totals.map((total) => total.samples[0]);
 		if (samples.length === 2)
-			return `${count(samples[0], 'sample')} before, ${count(samples[1], 'sample')} after`;
+			return `${count(samples[0], this.counted)} before, ${count(samples[1], this.counted)} after`;
 		const time = profile.sides[0].weighted ? `, ${(wholes[0] / 1e9).toFixed(2)} s` : '';
-		return samples[0] ? `${count(samples[0], 'sample')}${time}` : 'no samples: choose other states, vCPUs or another stretch of time';
+		return samples[0] ? `${count(samples[0], this.counted)}${time}` : 'no samples: choose other states, vCPUs or another stretch of time';
 	}
 
 	// ---- Search. A match within a match counts once.
@@ -468,7 +469,7 @@ class Page {
 		}
 		const share = (side) => percent(parts[side], this.wholes[side]);
 		const shares = parts.length === 2 ? `${share(0)} before, ${share(1)} after` : share(0);
-		return `Matched ${shares} (${count(samples, 'sample')} in ${count(boxes, 'frame')})`;
+		return `Matched ${shares} (${count(samples, this.counted)} in ${count(boxes, 'frame')})`;
 	}
 
 	setSearch(pattern, anyCase = this.anyCase) {

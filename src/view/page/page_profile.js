@@ -133,7 +133,7 @@ function readGroups(bytes) {
 	const n = bytes.number(), most = Math.ceil((bytes.data.length - bytes.at) / 3);
 	const groups = {n, bucket: new Uint32Array(n), vcpu: new Uint32Array(n), state: new Uint8Array(n),
 		squares: new Float64Array(n), first: new Uint32Array(n + 1)};
-	const node = new Uint32Array(most), samples = new Uint32Array(most), weight = new Float64Array(most);
+	const node = new Uint32Array(most), samples = new Float64Array(most), weight = new Float64Array(most);
 	let bucket = 0, row = 0;
 	for (let i = 0; i < n; i++) {
 		groups.bucket[i] = bucket += bytes.number();
