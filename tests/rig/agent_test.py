@@ -47,7 +47,7 @@ def guests_of(status):
 
 
 class Resident(GuestCase):
-    rig_options = {"cpus": 2}
+    rig_options = {"cpus": 2, "parallel": True}
 
     def directory(self):
         return self.dom0("pwd")[1].strip()

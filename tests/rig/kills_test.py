@@ -30,7 +30,7 @@ def seed():
 
 class Kills(GuestCase):
     # With one CPU a guest never runs while dom0 looks, so that nothing ever has to be paused.
-    rig_options = {"cpus": 2}
+    rig_options = {"cpus": 2, "parallel": True}
 
     def deaths(self, guest, program, arguments, paused=0):
         self.bring_program(program)

@@ -30,7 +30,7 @@ GUESTS_OF_THE_MONITOR = ("spaces-fp", "spaces-nofp", "spinner-fp")
 
 
 class Arm64Case(KvmCase):
-    rig_options = {"arch": "arm64", "cpus": 2}
+    rig_options = {"arch": "arm64", "cpus": 2, "parallel": True}
 
     @classmethod
     def setUpClass(cls):

@@ -43,8 +43,8 @@ class KvmCase(unittest.TestCase):
             raise unittest.SkipTest(f"no {qemu} on this machine: no host can be booted")
         if not (cls.monitors / "monitor").exists():
             raise unittest.SkipTest("the monitor is built on x86-64 only")
-        parallel = bool(os.environ.get("UNIPROF_PARALLEL")) and cls.rig_options.get("cpus", 1) > 1
-        cls.rig = Rig(machine=Kvm, parallel=parallel, **cls.rig_options)
+        parallel = {"parallel": True} if os.environ.get("UNIPROF_PARALLEL") and cls.rig_options.get("cpus", 1) > 1 else {}
+        cls.rig = Rig(machine=Kvm, **(cls.rig_options | parallel))
         cls.addClassCleanup(cls.rig.close)
         cls.rig.put_stripped(cls.build / "uniprof")
         cls.rig.put(cls.monitors / "monitor")

@@ -116,7 +116,7 @@ class There:
 
     def __enter__(self):
         import xenrig  # pylint: disable=import-outside-toplevel  # needs QEMU
-        self._rig = xenrig.Rig(cpus=2)
+        self._rig = xenrig.Rig(cpus=2, parallel=True)
         try:
             self._rig.put(BUILD / "uniprof", *(BUILD / "guests" / f"{self._guest}.{kind}" for kind in ("elf", "cfg")))
             self._dom0(f"xl vcpu-pin Domain-0 all 0; xl create -q {self._guest}.cfg 'cpus=\"1\"' 'cmdline=\"seconds=1000000\"'; sleep 3")
