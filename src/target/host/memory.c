@@ -92,7 +92,6 @@ struct held {
 	uint64_t gfn;
 	uint64_t round; /* when it was read; 0: never */
 	bool there;
-	bool late;
 	uint8_t bytes[FRAME_SIZE];
 };
 
@@ -100,7 +99,6 @@ struct guest_ram {
 	struct ram_map map;
 	int fd;
 	bool missed;
-	bool late; /* frames that are read now are */
 	uint64_t round;
 	struct held frame[FRAMES];
 };
@@ -167,7 +165,6 @@ struct ram_map *guest_ram_map(struct guest_ram *ram)
 void guest_ram_forget(struct guest_ram *ram)
 {
 	ram->round++;
-	ram->late = false;
 }
 
 static void renew(void *ram)
@@ -202,18 +199,6 @@ static struct held *slot_of(struct guest_ram *ram, uint64_t gfn)
 	return &ram->frame[home & (FRAMES - 1)];
 }
 
-void guest_ram_end_pause(struct guest_ram *ram)
-{
-	ram->late = true;
-}
-
-bool guest_ram_is_late(struct guest_ram *ram, uint64_t gfn)
-{
-	const struct held *held = slot_of(ram, gfn);
-
-	return held->round == ram->round && held->gfn == gfn && held->late;
-}
-
 const void *guest_ram_frame(void *ctx, uint64_t gfn)
 {
 	struct guest_ram *ram = ctx;
@@ -224,7 +209,6 @@ const void *guest_ram_frame(void *ctx, uint64_t gfn)
 		return held->there ? held->bytes : NULL;
 	held->round = ram->round;
 	held->gfn = gfn;
-	held->late = ram->late;
 	held->there = ram_map_find(&ram->map, gfn, &hva) &&
 		      host_memory_read(ram->fd, hva, held->bytes, FRAME_SIZE) == FRAME_SIZE;
 	ram->missed |= !held->there;

@@ -79,10 +79,6 @@ struct paged_memory guest_ram_memory(struct guest_ram *ram);
 /* Drops all frames: their contents may have changed. */
 void guest_ram_forget(struct guest_ram *ram);
 
-/* The pause is over: frames that are read from now on are late, until guest_ram_forget(). */
-void guest_ram_end_pause(struct guest_ram *ram);
-bool guest_ram_is_late(struct guest_ram *ram, uint64_t gfn);
-
 /* True if a frame could not be read since the last call. */
 bool guest_ram_missed(struct guest_ram *ram);
 

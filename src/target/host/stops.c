@@ -85,56 +85,35 @@ static void keep_account(struct vcpu_sample *vcpu, struct stops_seen *seen,
 	seen->time = *time;
 }
 
-/* What one stop of a thread has shown. */
-struct stop_result {
-	uint64_t began_ns;
-	struct thread_time time;
-	bool stopped, got;
-};
-
-static struct stop_result read_once(struct stops *stops, uint32_t i, struct sample *sample,
-				    bool runnable)
+static void read_stopped(struct stops *stops, uint32_t i, struct sample *sample, bool runnable,
+			 int64_t usual_ns)
 {
 	struct thread *thread = &stops->threads.at[i];
 	struct vcpu_sample *vcpu = &sample->vcpu[i];
-	struct stop_result out = {.began_ns = clock_now_ns()};
-	const uint64_t most = sample->request.max_pause_ns;
+	const uint64_t began = clock_now_ns();
+	const uint64_t until =
+		sample->request.max_pause_ns ? began + sample->request.max_pause_ns / 4 * 3 : 0;
+	struct thread_time time;
+	bool got;
 
-	out.stopped = thread_stop(&stops->threads, thread,
-				  !vcpu->account.held ? FIRST_NS
-				  : runnable	      ? RUNNABLE_NS
-						      : ASLEEP_NS);
-	if (!out.stopped)
-		return out;
-	out.got = stops->read(stops->ctx, i, vcpu, most ? out.began_ns + most / 4 * 3 : 0);
-	thread_time(thread, &out.time);
+	if (!thread_stop(&stops->threads, thread,
+			 !vcpu->account.held ? FIRST_NS
+			 : runnable	     ? RUNNABLE_NS
+					     : ASLEEP_NS)) {
+		could_not_stop(thread, vcpu, runnable);
+		return;
+	}
+	got = stops->read(stops->ctx, i, vcpu, until);
+	thread_time(thread, &time);
 	thread_go(&stops->threads, thread);
 	stops->seen[i].read_ns = clock_now_ns();
 	stops->seen[i].stopped = true;
 	stops->seen[i].on_cpu = false;
-	return out;
-}
-
-static void read_stopped(struct stops *stops, uint32_t i, struct sample *sample, bool runnable,
-			 int64_t usual_ns)
-{
-	struct vcpu_sample *vcpu = &sample->vcpu[i];
-	struct stop_result done = read_once(stops, i, sample, runnable);
-
-	if (done.got && stops->prove && !stops->prove(stops->ctx, i, vcpu)) {
-		sample->stolen_ns += stops->seen[i].read_ns - done.began_ns;
-		sample->retakes++;
-		done = read_once(stops, i, sample, runnable);
-		done.got = done.got && stops->prove(stops->ctx, i, vcpu);
-		/* The last reading is gone. */
-		vcpu->account.held &= done.got;
-	}
-	if (done.stopped)
-		sample->paused_ns += stops->seen[i].read_ns - done.began_ns;
-	if (done.got)
-		keep_account(vcpu, &stops->seen[i], &done.time, runnable, usual_ns);
+	sample->paused_ns += stops->seen[i].read_ns - began;
+	if (got)
+		keep_account(vcpu, &stops->seen[i], &time, runnable, usual_ns);
 	else
-		could_not_stop(&stops->threads.at[i], vcpu, runnable);
+		could_not_stop(thread, vcpu, runnable);
 }
 
 /*

@@ -125,11 +125,6 @@ struct stops {
 	 */
 	bool (*read)(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
 	/*
-	 * After `read` had something and the thread was let go: true if what was read is of that pause,
-	 * and whole; false: stop it again, once. NULL: it is.
-	 */
-	bool (*prove)(void *ctx, uint32_t i, struct vcpu_sample *vcpu);
-	/*
 	 * As `read`, without stopping the thread; false: it has to be stopped.
 	 * *time: its CPU time before reading; on return, when it was read.
 	 * *on_cpu: it was on a CPU then. NULL: threads are always stopped.

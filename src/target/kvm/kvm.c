@@ -112,12 +112,34 @@ static void kvm_close(struct target *target)
 	kvm_vcpus_free(&kvm->vcpus);
 	ram_search_free(kvm->search);
 	guest_ram_free(kvm->ram);
-	free(kvm->seen);
 	if (kvm->maps)
 		fclose(kvm->maps);
 	if (kvm->memory >= 0)
 		close(kvm->memory);
 	free(kvm);
+}
+
+bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
+		      struct vcpu_sample *vcpu)
+{
+	if (!kvm_registers(kvm, i, all, &vcpu->regs))
+		return false;
+	guest_ram_forget(kvm->ram);
+	paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
+	return true;
+}
+
+/* The number of frames bounds the length of a pause: there is no clock in a page walk. */
+static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	struct kvm_target *kvm = ctx;
+	struct x86_regs all;
+
+	if (!kvm_read_stopped(kvm, i, &all, vcpu))
+		return false;
+	if (kvm->bpf)
+		bpf_reader_note_ptrace(kvm->bpf, i, &all);
+	return true;
 }
 
 enum { VIA_BPF, VIA_PTRACE, VIA_HOST };
@@ -218,8 +240,6 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 	if (!err)
 		err = stops_new(&kvm->stops);
 	if (!err)
-		err = kvm_pages_seen_new(kvm->vcpus.n, &kvm->seen);
-	if (!err)
 		err = host_memory_open(pid, false, &kvm->memory);
 	if (!err)
 		err = proc_maps_open(pid, &kvm->maps);
@@ -232,8 +252,7 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
 	if (!err)
 		err = kvm_pages_start(pid, &kvm->vcpus, &kvm->pages);
-	kvm->stops.read = kvm_read_in_pause;
-	kvm->stops.prove = kvm_prove;
+	kvm->stops.read = read_vcpu;
 	kvm->stops.ctx = kvm;
 	if (!err)
 		describe(pid, kvm);

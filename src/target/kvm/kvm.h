@@ -18,8 +18,6 @@ struct kvm_target {
 	FILE *maps; /* of the monitor */
 	struct ram_search *search;
 	struct guest_ram *ram;
-	struct kvm_pages_seen *seen; /* of each vCPU */
-	bool walk_later;	     /* of the last pause: kvm_prove() has to read the stack */
 	unsigned tries;
 	uint64_t try_ns;
 	struct bpf_reader *bpf;
@@ -41,13 +39,6 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, str
 /* Reads vCPU `i`, whose thread is stopped, by ptrace; on x86, *all is the input of x86_regs_convert(). */
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
 		      struct vcpu_sample *vcpu);
-
-/* `read` and `prove` of struct stops: what lies in frames as before is walked to after the pause. */
-bool kvm_read_in_pause(void *kvm, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
-bool kvm_prove(void *kvm, uint32_t i, struct vcpu_sample *vcpu);
-
-/* free() ends it. */
-struct error *kvm_pages_seen_new(uint32_t vcpus, struct kvm_pages_seen **out);
 
 /*
  * Compares what kvm->bpf sees of each vCPU with what ptrace does; a difference
