@@ -168,6 +168,8 @@ class Resident(GuestCase):
         self.wait("Linux's life has no end", lambda: self.dom0(f"kill -0 {life} 2>/dev/null")[0])
         done = re.findall("^(rebooted|migrated|saved)$", self.dom0("cat linux.log")[1], re.M)
         self.assertEqual(set(done), {"rebooted", "migrated", "saved"}, self.dom0("cat linux.log")[1])
+        status, text = self.dom0("xl domid linux || { cat linux.log; xl list; df /dev/shm; free; exit 1; }")
+        self.assertEqual(status, 0, text)
         self.runs_on("linux")
         return done
 
