@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Samples of vCPUs that are threads of a process: struct stops of threads.h. */
+
 #include "target/host/threads.h"
 
 #include <stdlib.h>

@@ -132,8 +132,8 @@ struct stops {
 	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);
 	/*
-	 * True if thread `i` is known to want a CPU; false: its state is asked for, which takes the kernel
-	 * longer than all else. NULL: always.
+	 * True if thread `i` is known to want a CPU. False: its state is read from /proc/PID/stat, which takes
+	 * longer than any other read of a sample. NULL: that is always read.
 	 */
 	bool (*wants_cpu)(void *ctx, uint32_t i, const struct thread_time *time);
 	void *ctx;

@@ -57,15 +57,19 @@ bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thr
 		      struct regs *regs);
 
 /*
- * Before uniprof sleeps until then: a thread that leaves its CPU to it has its stack copied as it leaves.
- * By bpf_reader_left(), that and the registers, if it has not been put on a CPU since `time` was read; false: read
- * it in another way.
+ * Call before uniprof sleeps until then (CLOCK_MONOTONIC): the program copies the stack of a vCPU whose thread
+ * leaves its CPU from then on, once.
  */
 void bpf_reader_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
+
+/*
+ * Reads the registers and the stack that were copied so, if the thread has not been put on a CPU since it left,
+ * as `time` tells. False: nothing was copied, or less than is wanted.
+ */
 bool bpf_reader_left(struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
 		     struct vcpu_sample *vcpu);
 
-/* True if the thread of vCPU `i` is known to want a CPU, not to sleep, at the time that `time` was read. */
+/* True if the thread of vCPU `i` is known to have wanted a CPU, not slept, when `time` was read. */
 bool bpf_reader_wants_cpu(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time);
 
 /*

@@ -188,7 +188,7 @@ static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
 	return vmcb && BPF_CORE_READ(svm, current_vmcb, ptr) == vmcb ? svm : NULL;
 }
 
-/* Registers that KVM's copies do not tell, or not at all times. */
+/* Registers of a vCPU: whether KVM's copies of them can be believed. */
 
 /* Intel SDM vol. 3, 2.5 and 2.2.1. */
 #define CR0_PG	 (1ull << 31)
