@@ -64,10 +64,11 @@ class OneCpu(Spaces):
 
 
 class Shadow(Spaces):
-    """Without nested paging, KVM keeps the guest's page tables, and sees each change."""
+    """Without nested paging, KVM keeps the guest's page tables, and sees each change: where it makes them, the guest waits."""
 
     rig_options = {"npt": False, "cpus": 2}
     stacks = STACKS // 2
+    inside = 0.02
 
 
 class Shares(KvmCase):
