@@ -163,6 +163,56 @@ static void what_is_no_frame_of_an_interrupt_is_not_taken_for_one(void **state)
 	EXPECT(UNWIND_BROKEN, IN_ENTRY);
 }
 
+/* OVMF's: hooked, or with a shadow stack, it ends otherwise; its beginning is not known. */
+static void write_forked_handler(void)
+{
+	/* push rax; sub rsp, 32 */
+	CODE(ENTRY, "\x50\x48\x83\xec\x20");
+	call(ENTRY + 5, TEXT + HANDLER);
+	/* mov rsp, rbp; pop rbp; add rsp, 16; cmp [rsp-32], 0; je 36; jmp [rsp-32] */
+	CODE(ENTRY + 10, "\x48\x89\xec\x5d\x48\x83\xc4\x10\x48\x83\x7c\x24\xe0\x00\x74\x0a"
+			 "\xff\x64\x24\xe0");
+	/* cmp [rip], 0; je 54; push rax; mov rax, rsp; popf; nop; lretq; iretq */
+	CODE(ENTRY + 36, "\x48\x83\x3d\x00\x00\x00\x00\x00\x74\x08\x50\x48\x89\xe0\x9d\x90"
+			 "\x48\xcb\x48\xcf");
+	symbols = false;
+	interrupted(STACK);
+}
+
+static void a_handler_may_end_in_several_ways(void **state)
+{
+	write_forked_handler();
+	for (unsigned at = 18; at <= 36; at += 18) {
+		unwind_anywhere(TEXT + ENTRY + at, STACK + 0x230);
+		assert_int_equal(frames[1].addr, TEXT + LEAF);
+		assert_int_equal(frames[1].kind, FRAME_PC);
+		assert_int_equal(frames[1].trust, TRUST_SURE);
+	}
+}
+
+static void a_handler_may_give_back_its_stack_by_the_frame_pointer(void **state)
+{
+	const uint64_t fp = STACK + 0x40;
+
+	write_forked_handler();
+	CODE(HANDLER, "\x8d\x47\x01\xc3");
+	*at(STACK) = TEXT + ENTRY + 10;
+	*at(fp) = STACK + 0x230;
+	interrupted(fp + 24);
+	unwind_anywhere(TEXT + HANDLER, fp);
+	assert_int_equal(frames[1].addr, TEXT + ENTRY + 10);
+	assert_int_equal(frames[2].addr, TEXT + LEAF);
+	assert_int_equal(frames[2].kind, FRAME_PC);
+}
+
+static void a_push_amid_code_begins_no_stack(void **state)
+{
+	write_forked_handler();
+	CODE(ENTRY + 54, "\xf4\xf4"); /* hlt: how it returns is not known */
+	unwind_anywhere(TEXT + ENTRY + 36, NO_FP);
+	assert_int_not_equal(out.end, UNWIND_OUTERMOST);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, build, clean)
 
 int main(void)
@@ -174,6 +224,9 @@ int main(void)
 		TEST(a_handler_may_return_by_hypercall),
 		TEST(a_handler_may_fall_through_into_the_next_label),
 		TEST(a_handler_may_have_a_stack_of_its_own),
+		TEST(a_handler_may_end_in_several_ways),
+		TEST(a_handler_may_give_back_its_stack_by_the_frame_pointer),
+		TEST(a_push_amid_code_begins_no_stack),
 		TEST(what_is_no_frame_of_an_interrupt_is_not_taken_for_one),
 	};
 

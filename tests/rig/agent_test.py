@@ -44,6 +44,10 @@ done >linux.log 2>&1
 """
 
 
+# What the host tells of guests that are not there.
+WHAT_BECAME = "xl list; cat agent.log linux.log; tail -n 5 /var/log/xen/xl-*.log /var/log/xen/console/*.log; xl dmesg | tail -n 40; dmesg | tail; df /dev/shm; free"
+
+
 def guests_of(status):
     return {guest["id"]: guest for guest in json.loads(status)["guests"]}
 
@@ -67,7 +71,7 @@ class Resident(GuestCase):
     def wait(self, what, condition, seconds=60 * PATIENCE):
         end = time.monotonic() + seconds
         while not condition():
-            self.assertLess(time.monotonic(), end, f"{what}: {self.dom0('xl list; cat agent.log')[1]}")
+            self.assertLess(time.monotonic(), end, f"{what}: {self.dom0(WHAT_BECAME)[1]}")
             time.sleep(0.5)
 
     def wait_sampled(self, name, ticks):
@@ -170,7 +174,7 @@ class Resident(GuestCase):
         self.wait("Linux's life has no end", lambda: self.dom0(f"kill -0 {life} 2>/dev/null")[0])
         done = re.findall("^(rebooted|migrated|saved)$", self.dom0("cat linux.log")[1], re.M)
         self.assertEqual(set(done), {"rebooted", "migrated", "saved"}, self.dom0("cat linux.log")[1])
-        status, text = self.dom0("xl domid linux || { cat linux.log; xl list; df /dev/shm; free; exit 1; }")
+        status, text = self.dom0(f"xl domid linux || {{ {WHAT_BECAME}; exit 1; }}")
         self.assertEqual(status, 0, text)
         self.runs_on("linux")
         return done

@@ -73,7 +73,7 @@ static bool take_sp(struct x86_exit *exit, const struct x86_insn *insn)
 {
 	const bool moves = insn->map == X86_MAP_0F && insn->opcode >> 4 == 4;
 
-	if (!moves && (insn->map != X86_MAP_ONE || insn->opcode != 0x5c))
+	if (exit->by_fp || (!moves && (insn->map != X86_MAP_ONE || insn->opcode != 0x5c)))
 		return false;
 	if (moves)
 		exit->left = exit->sp;
@@ -248,13 +248,14 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 {
 	const int64_t ra_at = exit->loaded ? frame : word == 4 ? -3 * 4 : 0;
 	const int64_t cfa = exit->loaded ? exit->loaded_from : frame - ra_at;
+	const uint8_t from = exit->by_fp ? X86_BP : exit->by ? exit->by : X86_SP;
 
 	if (exit->moved || cfa < 0 || frame < 0 || frame > INT16_MAX / 2 || cfa > INT16_MAX / 2 ||
 	    exit->fp_at < 0 || exit->fp_at > INT16_MAX / 2 || (exit->loaded && word == 4))
 		return false;
 	*row = (struct row){.kind = ROW_TRAP,
 			    .base = exit->loaded ? ROW_PLUS_DEREF : ROW_PLUS,
-			    .cfa_reg = x86_dwarf_number(exit->by ? exit->by : X86_SP, word),
+			    .cfa_reg = x86_dwarf_number(from, word),
 			    .cfa_offset = (int32_t)cfa,
 			    .ra_at = (int16_t)ra_at,
 			    .fp_at = (int16_t)(exit->fp_at - frame + ra_at),
@@ -264,16 +265,44 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 	return true;
 }
 
-bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
-		   uint64_t end, struct row *row)
-{
-	const unsigned word = isa->word;
-	struct x86_exit exit = {.word = (int)word};
-	uint64_t been = UINT64_MAX;
+/* Branches whose other side is tried, too, where the way straight on does not end a handler. */
+#define FORKS 4
 
-	*row = (struct row){.kind = ROW_NONE};
-	if (is_pv_entry(reader, va, word))
-		return found(&exit, 16, word, row);
+/* Where a way to a handler's end begins, with the stack as it is there. */
+struct fork {
+	struct x86_exit exit;
+	uint64_t va;
+	bool taken; /* a branch leads there */
+};
+
+struct trap_search {
+	const struct unwind_isa *isa;
+	struct code_reader *reader;
+	uint64_t end; /* of the function */
+	struct fork fork[FORKS];
+	unsigned n;
+};
+
+enum way { WAY_TRAP, WAY_RETURN, WAY_NOT };
+
+static enum way way_ends(const struct x86_exit *exit, const struct x86_insn *insn, struct row *row)
+{
+	if (insn->map != X86_MAP_ONE)
+		return WAY_NOT;
+	if (insn->opcode == IRET && !insn->narrow &&
+	    found(exit, exit->sp, (unsigned)exit->word, row))
+		return WAY_TRAP;
+	return insn->opcode == X86_RET ? WAY_RETURN : WAY_NOT;
+}
+
+/* Follows the code from `from` on, branches not taken. */
+static enum way follow_way(struct trap_search *search, const struct fork *from, struct row *row)
+{
+	struct code_reader *reader = search->reader;
+	const unsigned word = search->isa->word;
+	struct x86_exit exit = from->exit;
+	uint64_t va = from->va, been = UINT64_MAX;
+
 	for (unsigned i = 0; i < AHEAD_STEPS && *reader->steps; i++, --*reader->steps) {
 		struct x86_insn insn;
 		struct x86_effect effect;
@@ -282,41 +311,60 @@ bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uin
 
 		/* Branches that are not taken lead out of a loop; it comes back to any of its addresses. */
 		if (va == been || !x86_decode(bytes, n, word, &insn))
-			return false;
+			return WAY_NOT;
 		if (!(i & (i - 1)))
 			been = va;
 		effect = x86_effect(&insn, va, word);
 		va += insn.len;
 		/* A call at the end of a function never returns; other code goes on behind the label. */
-		if (va == end && x86_is_call(&effect))
-			return false;
+		if (va == search->end && x86_is_call(&effect))
+			return WAY_NOT;
 		if (effect.op == X86_STOP)
-			return insn.map == X86_MAP_ONE && insn.opcode == IRET && !insn.narrow &&
-			       found(&exit, exit.sp, word, row);
+			return way_ends(&exit, &insn, row);
 		/* The stub's code, inlined as in Linux: rax, r11, rcx and flags. */
 		if (word == 8 && insn.map == X86_MAP_0F && insn.opcode == SYSCALL &&
 		    exit.eax == HYPERCALL_IRET)
-			return found(&exit, exit.sp + 32, word, row);
+			return found(&exit, exit.sp + 32, word, row) ? WAY_TRAP : WAY_NOT;
 		if (insn.map == X86_MAP_ONE && insn.opcode == MOV_EAX && !insn.extra)
 			exit.eax = insn.imm;
 		if (effect.op == X86_JUMP_INDIRECT)
-			return false;
+			return WAY_NOT;
 		/* The first instruction of a handler's second part may take the stack pointer that it is given. */
-		if (!i && effect.op == X86_SET_SP && effect.base && effect.base < X86_NO_REG &&
-		    effect.base != X86_SP && effect.base != X86_BP) {
+		if (!i && !from->taken && effect.op == X86_SET_SP && effect.base &&
+		    effect.base < X86_NO_REG && effect.base != X86_SP && effect.base != X86_BP) {
 			exit.by = effect.base;
 			exit.sp = effect.value;
 			continue;
 		}
+		if (effect.op == X86_BRANCH && search->n < FORKS)
+			search->fork[search->n++] =
+				(struct fork){exit, (uint64_t)effect.value, true};
 		if (effect.op != X86_JUMP) {
-			if (!x86_exit_pass(&exit, &insn, &effect) || exit.by_fp)
-				return false;
+			if (!x86_exit_pass(&exit, &insn, &effect))
+				return WAY_NOT;
 			continue;
 		}
 		va = (uint64_t)effect.value;
 		/* x86-64: flags of the hypercall; x86-32: eax, which the stub pushes. */
 		if (is_iret_stub(reader, va, word))
-			return found(&exit, exit.sp + (word == 8 ? 8 : 0), word, row);
+			return found(&exit, exit.sp + (word == 8 ? 8 : 0), word, row) ? WAY_TRAP
+										      : WAY_NOT;
 	}
-	return false;
+	return WAY_NOT;
+}
+
+bool x86_find_trap(const struct unwind_isa *isa, struct code_reader *reader, uint64_t va,
+		   uint64_t end, struct row *row)
+{
+	struct trap_search search = {.isa = isa, .reader = reader, .end = end};
+	struct fork from = {.exit = {.word = (int)isa->word}, .va = va};
+	enum way way;
+
+	*row = (struct row){.kind = ROW_NONE};
+	if (is_pv_entry(reader, va, isa->word))
+		return found(&from.exit, 16, isa->word, row);
+	way = follow_way(&search, &from, row);
+	for (unsigned i = 0; i < FORKS && way == WAY_NOT && i < search.n; i++)
+		way = follow_way(&search, &search.fork[i], row);
+	return way == WAY_TRAP;
 }

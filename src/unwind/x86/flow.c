@@ -48,8 +48,11 @@ static void pop(struct x86_state *state, uint8_t reg, int64_t word)
 		state->entry = true;
 }
 
-static void set_sp(struct x86_state *state, const struct x86_effect *effect, int64_t word)
+/* False where a function begins: nobody takes the frame of who called it. */
+static bool set_sp(struct x86_state *state, const struct x86_effect *effect, int64_t word)
 {
+	if (effect->base == X86_BP && !state->fp_at && !state->saved_at && !state->fp_lost)
+		return false;
 	if (effect->base == X86_SP) {
 		move_sp(state, -effect->value);
 	} else if (effect->base == X86_BP && state->fp_at) {
@@ -63,6 +66,7 @@ static void set_sp(struct x86_state *state, const struct x86_effect *effect, int
 		state->depth = X86_LOST;
 		state->entry = !state->fp_at;
 	}
+	return true;
 }
 
 /* False where a function begins: nobody sets up a frame within a frame. */
@@ -132,8 +136,7 @@ static bool x86_state_apply(struct x86_state *state, const struct x86_effect *ef
 		pop(state, effect->reg, word);
 		return true;
 	case X86_SET_SP:
-		set_sp(state, effect, word);
-		return true;
+		return set_sp(state, effect, word);
 	case X86_COPY_SP:
 		return copy_sp(state, effect, word);
 	case X86_LOSE:
