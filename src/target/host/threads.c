@@ -237,14 +237,15 @@ static bool tend(struct threads *threads, struct thread *thread)
 
 void threads_tend(struct threads *threads)
 {
+	threads->heard = false;
 	for (uint32_t i = 0; i < threads->n; i++)
 		while (threads->at[i].tid && !threads->at[i].stopped &&
 		       tend(threads, &threads->at[i]))
 			;
 }
 
-/* Sleeps until SIGCHLD comes, or until then; false if something else came first. */
-static bool sleep_until(uint64_t until_ns)
+/* Sleeps until SIGCHLD comes; false: until then, or something else came first. */
+static bool sleep_until(struct threads *threads, uint64_t until_ns)
 {
 	uint64_t now = clock_now_ns(), left = until_ns > now ? until_ns - now : 0;
 	const struct timespec most = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
@@ -252,19 +253,25 @@ static bool sleep_until(uint64_t until_ns)
 
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
-	return sigtimedwait(&child, NULL, &most) > 0 || errno == EAGAIN;
+	if (sigtimedwait(&child, NULL, &most) < 0)
+		return false;
+	threads->heard = true;
+	return true;
 }
 
 void threads_wait(struct threads *threads, uint64_t until_ns)
 {
 	do
-		threads_tend(threads);
-	while (!threads->ended && clock_now_ns() < until_ns && sleep_until(until_ns));
+		if (threads->heard)
+			threads_tend(threads);
+	while (!threads->ended && clock_now_ns() < until_ns && sleep_until(threads, until_ns));
 }
 
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns)
 {
 	const uint64_t until_ns = clock_now_ns() + patience_ns;
+	/* A thread that is asked now has not stopped yet: it has to leave its CPU first. */
+	bool in_vain = !thread->asked;
 
 	if (!thread->tid || thread->halted || thread->dead)
 		return false;
@@ -275,11 +282,11 @@ bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patien
 	thread->asked = true;
 	thread->wanted = true;
 	while (thread->tid && thread->asked) {
-		if (tend(threads, thread))
-			continue;
-		if (clock_now_ns() >= until_ns)
+		if (in_vain && clock_now_ns() >= until_ns)
 			break;
-		sleep_until(until_ns);
+		if (in_vain)
+			sleep_until(threads, until_ns);
+		in_vain = !tend(threads, thread);
 	}
 	thread->wanted = false;
 	return thread->stopped;
@@ -303,7 +310,7 @@ bool thread_to_call(struct threads *threads, struct thread *thread, uint64_t pat
 	while (waitpid(thread->tid, &status, __WALL | WNOHANG) != thread->tid) {
 		if (clock_now_ns() >= until_ns)
 			return false;
-		sleep_until(until_ns);
+		sleep_until(threads, until_ns);
 	}
 	thread->stopped = WIFSTOPPED(status) && status >> 8 == AT_CALL;
 	if (!thread->stopped)

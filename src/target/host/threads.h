@@ -39,6 +39,7 @@ struct threads {
 	bool ended;	  /* the process is gone, or has become another program */
 	bool executed;	  /* the process has become another program */
 	int status;	  /* of the process as of wait(2), if `ended` and not `executed` */
+	bool heard;	  /* SIGCHLD, since the last threads_tend() */
 	uint64_t lost;	  /* threads for which there was no slot */
 	bool was_blocked; /* SIGCHLD, before threads_new() */
 };
