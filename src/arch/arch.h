@@ -112,7 +112,20 @@ struct physmem {
 	 */
 	const void *(*frame)(void *ctx, uint64_t gfn);
 	void *ctx;
+	/* `len` bytes of one frame, likewise, where less than a frame is brought sooner; NULL: by frame(). */
+	const void *(*part)(void *ctx, uint64_t addr, size_t len);
 };
+
+/* `len` bytes from physical address `addr` to the end of its frame at most, or NULL. */
+static inline const uint8_t *physmem_at(const struct physmem *mem, uint64_t addr, size_t len)
+{
+	const uint8_t *frame;
+
+	if (mem->part)
+		return mem->part(mem->ctx, addr, len);
+	frame = mem->frame(mem->ctx, addr >> FRAME_SHIFT);
+	return frame ? frame + (addr & (FRAME_SIZE - 1)) : NULL;
+}
 
 enum xlate_status {
 	XLATE_OK,
@@ -265,17 +278,16 @@ static inline void xlate_note(struct xlate_log *log, const void *at, size_t size
 static inline bool xlate_read_entry(const struct physmem *mem, uint64_t addr, size_t size,
 				    uint64_t *entry, struct xlate *out)
 {
-	const uint8_t *frame;
+	/* Tables that are none may be anywhere. */
+	const uint8_t *at = physmem_at(mem, addr & ~(uint64_t)(size - 1), size);
 
 	out->gfn = addr >> FRAME_SHIFT;
-	frame = mem->frame(mem->ctx, out->gfn);
-	if (!frame)
+	if (!at)
 		return false;
 	*entry = 0;
-	frame += addr & (FRAME_SIZE - size);
-	memcpy(entry, frame, size);
+	memcpy(entry, at, size);
 	if (out->log)
-		xlate_note(out->log, frame, size, *entry);
+		xlate_note(out->log, at, size, *entry);
 	return true;
 }
 

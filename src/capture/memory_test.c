@@ -117,7 +117,7 @@ static uint64_t random_word(void)
 static struct error *take(struct target *target, struct sample *sample)
 {
 	struct fake *fake = (struct fake *)target;
-	const struct physmem mem = {frame, fake};
+	const struct physmem mem = {.frame = frame, .ctx = fake};
 	struct vcpu_sample *vcpu = &sample->vcpu[0];
 	struct window_copy copy = {.arch = target->info.arch,
 				   .regs = &vcpu->regs,

@@ -308,7 +308,7 @@ static struct error *replay_open(const char *name, const char *via, struct targe
 	if (!err)
 		err = frame_store_new(&replay->frames);
 	replay->base.memory = (struct paged_memory){
-		.frames = {frame_store_get, replay->frames},
+		.frames = {.frame = frame_store_get, .ctx = replay->frames},
 		.partial = true,
 	};
 	if (!err) {

@@ -364,7 +364,7 @@ static const void *read_table(void *ctx, uint64_t gfn)
 bool target_translate(struct target *target, const struct mmu *mmu, uint64_t va, uint64_t *physical)
 {
 	struct table_reader reader = {.target = target};
-	const struct physmem tables = {read_table, &reader};
+	const struct physmem tables = {.frame = read_table, .ctx = &reader};
 	struct xlate page = {0};
 
 	if (!(target->ops->read ? target->follows_tables : target->memory.frames.frame != NULL) ||

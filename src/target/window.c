@@ -41,17 +41,18 @@ static bool copy_page(struct window_copy *copy, uint64_t addr, uint32_t len)
 
 	while (len) {
 		uint32_t offset = addr & (FRAME_SIZE - 1), chunk = FRAME_SIZE - offset;
-		const uint8_t *frame = copy->mem->frame(copy->mem->ctx, addr >> FRAME_SHIFT);
+		const uint8_t *from;
 
-		if (!frame) {
+		if (chunk > len)
+			chunk = len;
+		from = physmem_at(copy->mem, addr, chunk);
+		if (!from) {
 			copy->gfn = addr >> FRAME_SHIFT;
 			return false;
 		}
 		if (copy->trail)
-			leave_trail(copy->trail, frame);
-		if (chunk > len)
-			chunk = len;
-		copy_bytes(copy->buffer + out->len, frame + offset, chunk);
+			leave_trail(copy->trail, from - offset);
+		copy_bytes(copy->buffer + out->len, from, chunk);
 		out->len += chunk;
 		addr += chunk;
 		len -= chunk;

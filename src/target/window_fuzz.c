@@ -174,7 +174,7 @@ static struct guest make(const struct input *in, struct memory *memory)
 						   &arch_arm32, &arch_riscv64};
 	struct guest guest = {.arch = archs[in->arch % 5],
 			      .memory = memory,
-			      .mem = {frame, memory}};
+			      .mem = {.frame = frame, .ctx = memory}};
 	struct regs *regs = &guest.regs;
 
 	regs->isa = guest.arch->isa;

@@ -502,7 +502,7 @@ static struct error *core_open(const char *name, const char *via, struct target 
 		return error_no_memory();
 	core->base.ops = &target_core;
 	core->base.still = true;
-	core->base.memory = (struct paged_memory){.frames = {frame, core}};
+	core->base.memory = (struct paged_memory){.frames = {.frame = frame, .ctx = core}};
 	err = dump_open(name, &core->dump);
 	if (err) {
 		core_close(&core->base);

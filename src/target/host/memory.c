@@ -88,9 +88,14 @@ void virtual_memory_copy_stacks(window_reader *read, void *ctx, struct vcpu_samp
 /* A power of two; a sample of a vCPU takes four tables and a few frames of stack. */
 #define FRAMES 64u
 
+/* Bytes of a frame that are read at once, at least. */
+#define LINE (FRAME_SIZE / 64)
+
 struct held {
 	uint64_t gfn;
-	uint64_t round; /* when it was read; 0: never */
+	uint64_t round; /* when it was asked for; 0: never */
+	uint64_t hva;
+	uint64_t lines; /* bit for each that was read since */
 	bool there;
 	uint8_t bytes[FRAME_SIZE];
 };
@@ -174,7 +179,8 @@ static void renew(void *ram)
 
 struct paged_memory guest_ram_memory(struct guest_ram *ram)
 {
-	return (struct paged_memory){.frames = {guest_ram_frame, ram}, .renew = renew};
+	return (struct paged_memory){.frames = {guest_ram_frame, ram, guest_ram_part},
+				     .renew = renew};
 }
 
 bool guest_ram_missed(struct guest_ram *ram)
@@ -199,18 +205,40 @@ static struct held *slot_of(struct guest_ram *ram, uint64_t gfn)
 	return &ram->frame[home & (FRAMES - 1)];
 }
 
-const void *guest_ram_frame(void *ctx, uint64_t gfn)
+/* Lines of a frame from `offset` on; `len` bytes do not go beyond it. */
+static uint64_t lines_of(size_t offset, size_t len)
+{
+	const size_t first = offset / LINE, last = (offset + len - 1) / LINE;
+
+	return UINT64_MAX >> (63 - last) & UINT64_MAX << first;
+}
+
+const void *guest_ram_part(void *ctx, uint64_t addr, size_t len)
 {
 	struct guest_ram *ram = ctx;
+	const size_t offset = addr & (FRAME_SIZE - 1), from = offset / LINE * LINE;
+	const uint64_t gfn = addr >> FRAME_SHIFT, lines = lines_of(offset, len);
 	struct held *held = slot_of(ram, gfn);
-	uint64_t hva;
 
-	if (held->round == ram->round && held->gfn == gfn)
-		return held->there ? held->bytes : NULL;
-	held->round = ram->round;
-	held->gfn = gfn;
-	held->there = ram_map_find(&ram->map, gfn, &hva) &&
-		      host_memory_read(ram->fd, hva, held->bytes, FRAME_SIZE) == FRAME_SIZE;
-	ram->missed |= !held->there;
-	return held->there ? held->bytes : NULL;
+	if (held->round != ram->round || held->gfn != gfn) {
+		held->round = ram->round;
+		held->gfn = gfn;
+		held->lines = 0;
+		held->there = ram_map_find(&ram->map, gfn, &held->hva);
+		ram->missed |= !held->there;
+	}
+	if (held->there && lines & ~held->lines) {
+		const size_t n = (offset + len - from + LINE - 1) / LINE * LINE;
+
+		held->there =
+			host_memory_read(ram->fd, held->hva + from, held->bytes + from, n) == n;
+		held->lines |= lines;
+		ram->missed |= !held->there;
+	}
+	return held->there ? held->bytes + offset : NULL;
+}
+
+const void *guest_ram_frame(void *ram, uint64_t gfn)
+{
+	return guest_ram_part(ram, gfn << FRAME_SHIFT, FRAME_SIZE);
 }

@@ -83,11 +83,12 @@ void guest_ram_forget(struct guest_ram *ram);
 bool guest_ram_missed(struct guest_ram *ram);
 
 /*
- * The bytes of a frame, read the first time that it is asked for since
- * guest_ram_forget(); NULL if it cannot be. Fits `frame` of struct physmem.
+ * The bytes of a frame, or of a part of one, read the first time that they are asked for since
+ * guest_ram_forget(); NULL if they cannot be. Fit `frame` and `part` of struct physmem.
  * Valid until the next call.
  */
 const void *guest_ram_frame(void *ram, uint64_t gfn);
+const void *guest_ram_part(void *ram, uint64_t addr, size_t len);
 
 /*
  * Finds the guest's memory in its virtual machine monitor, without the

@@ -210,7 +210,7 @@ struct ram_trial {
 
 static bool fits(const struct ram_trial *trial)
 {
-	const struct physmem mem = {guest_ram_frame, trial->ram};
+	const struct physmem mem = {.frame = guest_ram_frame, .ctx = trial->ram};
 	uint8_t bytes[INSTRUCTIONS * X86_INSN_MAX];
 
 	guest_ram_forget(trial->ram);

@@ -172,7 +172,7 @@ static const void *show_and_bring(void *ctx, uint64_t gfn)
 static size_t find_frames(struct xen_target *xt, const struct regs *regs, uint64_t va, size_t len,
 			  uint64_t *gfn)
 {
-	const struct physmem mem = {show_and_bring, xt};
+	const struct physmem mem = {.frame = show_and_bring, .ctx = xt};
 	size_t n = 0;
 
 	for (; n < XEN_IF_MANY && n < len / FRAME_SIZE; n++) {
@@ -216,7 +216,7 @@ static size_t read_many(struct xen_target *xt, const struct regs *regs, uint64_t
 size_t xen_read(struct target *target, const struct regs *regs, uint64_t va, void *buf, size_t len)
 {
 	struct xen_target *xt = (struct xen_target *)target;
-	const struct physmem mem = {show_and_bring, xt};
+	const struct physmem mem = {.frame = show_and_bring, .ctx = xt};
 	size_t done = 0;
 
 	if (len >= MANY && va % FRAME_SIZE == 0)
@@ -266,7 +266,7 @@ static struct error *album_new(struct xen_target *xt, const struct sample *sampl
 static struct error *snapshot_into(struct xen_target *xt, struct sample *sample,
 				   struct album *album)
 {
-	const struct physmem mem = {copy_frame, album};
+	const struct physmem mem = {.frame = copy_frame, .ctx = album};
 	bool whole = false;
 
 	for (uint32_t i = 0; i < sample->vcpus; i++)

@@ -132,7 +132,7 @@ static void adapt_fit(struct xen_target *xt, const struct sample *sample)
 static bool read_stopped(struct xen_target *xt, struct sample *sample, const struct physmem *mem,
 			 uint64_t start_ns)
 {
-	const struct physmem in_time = {find_in_time, xt};
+	const struct physmem in_time = {.frame = find_in_time, .ctx = xt};
 
 	if (!sample->request.max_pause_ns)
 		return copy_stacks(xt, sample, mem);
@@ -294,7 +294,7 @@ int xen_read_paused(struct xen_target *xt, struct sample *sample, const struct p
 /* Maps the memory that the copies of the last try lacked; the guest runs meanwhile. */
 static void bring(struct xen_target *xt, struct sample *sample)
 {
-	const struct physmem mem = {xen_frames_bring, xt->frames};
+	const struct physmem mem = {.frame = xen_frames_bring, .ctx = xt->frames};
 
 	(void)copy_stacks(xt, sample, &mem);
 }
@@ -305,7 +305,7 @@ static void bring(struct xen_target *xt, struct sample *sample)
  */
 static void bring_threads(struct xen_target *xt, struct sample *sample)
 {
-	const struct physmem mem = {xen_frames_bring, xt->frames};
+	const struct physmem mem = {.frame = xen_frames_bring, .ctx = xt->frames};
 
 	for (uint32_t i = 0; i < xt->vcpus.read.n; i++) {
 		struct vcpu_sample *vcpu = &sample->vcpu[xt->vcpus.read.id[i]];
@@ -321,7 +321,7 @@ static void bring_threads(struct xen_target *xt, struct sample *sample)
 
 static int retry_paused(struct xen_target *xt, struct sample *sample)
 {
-	const struct physmem mem = {xen_frames_find, xt->frames};
+	const struct physmem mem = {.frame = xen_frames_find, .ctx = xt->frames};
 	bool whole = false;
 
 	for (;;) {
@@ -338,7 +338,7 @@ static int retry_paused(struct xen_target *xt, struct sample *sample)
 /* *torn: a vCPU that has to be read ran meanwhile. */
 static int read_waiting(struct xen_target *xt, struct sample *sample, bool *torn)
 {
-	const struct physmem mem = {xen_frames_bring, xt->frames};
+	const struct physmem mem = {.frame = xen_frames_bring, .ctx = xt->frames};
 	int rc;
 
 	if (!xt->vcpus.read.n)
@@ -354,7 +354,7 @@ static int read_waiting(struct xen_target *xt, struct sample *sample, bool *torn
 
 static void premap_stack(struct xen_target *xt, const struct regs *regs)
 {
-	const struct physmem mem = {xen_frames_bring, xt->frames};
+	const struct physmem mem = {.frame = xen_frames_bring, .ctx = xt->frames};
 	uint64_t va = (regs->sp & ~(uint64_t)(FRAME_SIZE - 1)) - PREMAP_BELOW;
 
 	for (unsigned done = 0; done < PREMAP_BELOW + PREMAP_ABOVE; done += FRAME_SIZE) {
