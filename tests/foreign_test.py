@@ -231,15 +231,12 @@ class Firmware(unittest.TestCase):
 
     def busy(self, name, script, devices):
         """OVMF with a directory in which a script says that it is at work, and then goes round and round. Nearly all stacks lead to
-        one function, which never returns and is called through a pointer, but for interrupts, of which a busy machine has more, and some
-        functions that were just entered."""
+        one function, which never returns and is called through a pointer: those of interrupts, too, of which a busy machine has more."""
         with tempfile.TemporaryDirectory() as directory:
             (Path(directory) / name).write_text(script, encoding="ascii")
             samples, said = self.right("x86-64", OVMF, "qemu-system-x86_64 -M q35 -m 128 " + devices.format(directory), cut=1,
                                        options=("--samples", "100", "--seconds", "3", "--ready", "is at work"))
-        interrupts = sum(map(int, re.findall(r"missing: (\d+) .* it interrupts what runs", said)))
-        self.assertGreaterEqual(int(re.search(r"outermost: \w+ (\d+)", said)[1]), 0.9 * (samples - interrupts), said)
-        self.assertLess(interrupts, samples / 2, said)
+        self.assertGreaterEqual(int(re.search(r"outermost: \w+ (\d+)", said)[1]), 0.9 * samples, said)
 
     def test_ovmf_in_its_shell(self):
         """It calls by Microsoft's convention, and makes room for arguments behind calls."""

@@ -266,7 +266,7 @@ static bool found(const struct x86_exit *exit, int64_t frame, unsigned word, str
 }
 
 /* Branches whose other side is tried, too, where the way straight on does not end a handler. */
-#define FORKS 4
+#define FORKS 8
 
 /* Where a way to a handler's end begins, with the stack as it is there. */
 struct fork {
@@ -293,6 +293,15 @@ static enum way way_ends(const struct x86_exit *exit, const struct x86_insn *ins
 	    found(exit, exit->sp, (unsigned)exit->word, row))
 		return WAY_TRAP;
 	return insn->opcode == X86_RET ? WAY_RETURN : WAY_NOT;
+}
+
+static void note_fork(struct trap_search *search, const struct x86_exit *exit, uint64_t va)
+{
+	for (unsigned i = 0; i < search->n; i++)
+		if (search->fork[i].va == va)
+			return;
+	if (search->n < FORKS)
+		search->fork[search->n++] = (struct fork){*exit, va, true};
 }
 
 /* Follows the code from `from` on, branches not taken. */
@@ -336,9 +345,8 @@ static enum way follow_way(struct trap_search *search, const struct fork *from, 
 			exit.sp = effect.value;
 			continue;
 		}
-		if (effect.op == X86_BRANCH && search->n < FORKS)
-			search->fork[search->n++] =
-				(struct fork){exit, (uint64_t)effect.value, true};
+		if (effect.op == X86_BRANCH)
+			note_fork(search, &exit, (uint64_t)effect.value);
 		if (effect.op != X86_JUMP) {
 			if (!x86_exit_pass(&exit, &insn, &effect))
 				return WAY_NOT;
