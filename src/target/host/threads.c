@@ -261,10 +261,14 @@ static bool sleep_until(struct threads *threads, uint64_t until_ns)
 
 void threads_wait(struct threads *threads, uint64_t until_ns)
 {
-	do
-		if (threads->heard)
+	bool early;
+
+	do {
+		early = clock_now_ns() < until_ns;
+		/* Whoever is late does not sleep, and hears nothing. */
+		if (threads->heard || !early)
 			threads_tend(threads);
-	while (!threads->ended && clock_now_ns() < until_ns && sleep_until(threads, until_ns));
+	} while (!threads->ended && early && sleep_until(threads, until_ns));
 }
 
 bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patience_ns)
