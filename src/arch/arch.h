@@ -112,7 +112,7 @@ struct physmem {
 	 */
 	const void *(*frame)(void *ctx, uint64_t gfn);
 	void *ctx;
-	/* `len` bytes of one frame, likewise, where less than a frame is brought sooner; NULL: by frame(). */
+	/* `len` bytes that lie in one frame, or NULL likewise; NULL here: the target only brings whole frames. */
 	const void *(*part)(void *ctx, uint64_t addr, size_t len);
 };
 
@@ -278,7 +278,7 @@ static inline void xlate_note(struct xlate_log *log, const void *at, size_t size
 static inline bool xlate_read_entry(const struct physmem *mem, uint64_t addr, size_t size,
 				    uint64_t *entry, struct xlate *out)
 {
-	/* Tables that are none may be anywhere. */
+	/* A table's address that is not aligned must not lead beyond its frame. */
 	const uint8_t *at = physmem_at(mem, addr & ~(uint64_t)(size - 1), size);
 
 	out->gfn = addr >> FRAME_SHIFT;

@@ -22,7 +22,7 @@ from guestcase import PATIENCE, GuestCase
 MINUTES = float(os.environ.get("UNIPROF_AGENT_MINUTES") or 0)
 DEATHS = max(1, round(MINUTES / 6))
 LIFE_S = 60 * MINUTES / (DEATHS + 1)
-PVH = "pv" if MINUTES else "pvh"
+TYPE = "pv" if MINUTES else "pvh"
 
 RATE = 19
 # Ticks that are not in the store yet: a second's, and those that the emulated dom0 has not passed on.
@@ -32,7 +32,7 @@ MAY_LOSE = 2 * RATE
 OWN_DESCRIPTORS = 7
 
 # Linux's life, as long as there is no file `over`. What comes from `xl save` and goes to `xl restore` is a file for both.
-# xl gives up where dom0 takes ten seconds for something.
+# It is restored again where xl gave up.
 LIFE_OF_LINUX = f"""
 up() {{ {UP}; }}
 back() {{ i=0; until xl restore /dev/shm/saved; do xl list; xl info | grep free_memory; i=$((i + 1)); [ $i -lt 3 ] || return 1; sleep 1; done; }}
@@ -123,7 +123,7 @@ class Resident(GuestCase):
         """A guest comes, is paused and let go on, gets another name, and is destroyed while it is sampled."""
         # What guests print, which are megabytes a minute, lies in dom0's memory.
         self.dom0("for guest in stays visitor; do : >/var/log/xen/console/guest-$guest.log; done")
-        kind = ("app1-pv-fp", f"app1-{PVH}-fp")[number % 2]
+        kind = ("app1-pv-fp", f"app1-{TYPE}-fp")[number % 2]
         self.come(kind)
         self.wait_sampled("visitor", 1)
         self.dom0("xl pause visitor; sleep 1; xl unpause visitor")
@@ -182,9 +182,9 @@ class Resident(GuestCase):
         return done
 
     def test_nothing_but_a_second_is_lost_and_nothing_is_left_behind(self):
-        self.create(f"app1-{PVH}-fp", "scale=1000000 seconds=1000000", name="stays")
+        self.create(f"app1-{TYPE}-fp", "scale=1000000 seconds=1000000", name="stays")
         # It ends, and begins again, several times a minute. xl looks for the kernel from the root directory then.
-        ends = f"ends-{PVH}-fp"
+        ends = f"ends-{TYPE}-fp"
         self.create(ends, "seconds=15", name="reboots", on_poweroff="restart", kernel=f"{self.directory()}/{ends}.elf")
         life = self.begin_linux() if MINUTES else None
         self.before, self.descriptors_seen, self.visits = 0, [], 0

@@ -283,6 +283,7 @@ struct trap_search {
 	unsigned n;
 };
 
+/* How a way ends: in iret; in ret, so that this is no handler; or unknown, and another is tried. */
 enum way { WAY_TRAP, WAY_RETURN, WAY_NOT };
 
 static enum way way_ends(const struct x86_exit *exit, const struct x86_insn *insn, struct row *row)
@@ -295,6 +296,7 @@ static enum way way_ends(const struct x86_exit *exit, const struct x86_insn *ins
 	return insn->opcode == X86_RET ? WAY_RETURN : WAY_NOT;
 }
 
+/* Notes where a branch leads, once. */
 static void note_fork(struct trap_search *search, const struct x86_exit *exit, uint64_t va)
 {
 	for (unsigned i = 0; i < search->n; i++)
