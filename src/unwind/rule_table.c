@@ -178,13 +178,16 @@ static bool is_known_code(const struct walk *walk, uint64_t pc)
 
 enum found rule_go_to_interrupted(struct walk *walk, const struct row_caller *caller)
 {
+	/* SYSCALL enters the kernel on the program's stack, with its address in a register. */
+	const bool on_its_stack = walk->at.first && !caller->slot && caller->sp == walk->at.sp;
+
 	/* User code without symbols: end at kernel entry. */
 	if (leaves_kernel(walk, caller->pc) &&
 	    (walk->in->kernel_only || !is_known_code(walk, caller->pc))) {
 		walk->out->program = caller->pc;
 		return walk_end(walk, UNWIND_OUTERMOST);
 	}
-	if (!walk_goes_up(walk, caller->sp))
+	if (!on_its_stack && !walk_goes_up(walk, caller->sp))
 		return FOUND_NONE;
 	walk->at = (struct cursor){.addr = caller->pc,
 				   .sp = caller->sp & ~(walk->word - 1),

@@ -2,8 +2,9 @@
 /* Walks with unwind tables, true and false ones. */
 #include "unwind/guest_testing.h"
 
-#define SP 7
-#define FP 6
+#define SP  7
+#define FP  6
+#define RCX 2
 
 /* Start of an interrupt handler. */
 #define ENTRY 0x400
@@ -244,6 +245,29 @@ static void a_signal_frame_leads_to_what_it_interrupted(void **state)
 	assert_int_equal(frames[2].kind, FRAME_RETURN);
 }
 
+static void a_system_call_is_entered_on_the_programs_stack(void **state)
+{
+	static const uint8_t *const none[4];
+	const struct row_rare entry = {.cfa = {.how = RULE_IS_CFA, .reg = SP},
+				       .ra = {.how = RULE_IN_REG, .value = RCX},
+				       .trap = true};
+
+	assert_null(table_builder_begin(builder, TEXT + OMITS, TEXT + OMITS + 0x40, 0));
+	assert_null(table_builder_put_rare(builder, TEXT + OMITS, &entry, none));
+	done();
+	regs.gp[RCX] = TEXT + LEAF;
+	regs.gp_valid = 1u << RCX;
+	/* Which the code, if it was followed as if a call had led here, would take for its own. */
+	*at(STACK) = IN_F;
+	*at(STACK + 0x28) = 0;
+	unwind_anywhere(TEXT + OMITS, NO_FP);
+	assert_true(out.n >= 3);
+	assert_int_equal(frames[1].addr, TEXT + LEAF);
+	assert_int_equal(frames[1].kind, FRAME_PC);
+	assert_int_equal(frames[2].addr, IN_F);
+	assert_int_equal(frames[2].kind, FRAME_RETURN);
+}
+
 /* As the processor pushes it: pc, cs, flags, sp. */
 /* CFA = *(rsp - 8) + 8, in code that cannot be followed. */
 static void put_red_zone(uint64_t at)
@@ -430,6 +454,7 @@ int main(void)
 		TEST(a_table_that_is_wrong_is_not_believed),
 		TEST(what_only_a_wrong_table_says_is_a_guess),
 		TEST(a_signal_frame_leads_to_what_it_interrupted),
+		TEST(a_system_call_is_entered_on_the_programs_stack),
 		TEST(a_rule_may_read_the_red_zone),
 		TEST(what_is_interrupted_has_its_red_zone),
 		TEST(what_no_processor_has_pushed_was_not_interrupted),

@@ -152,8 +152,8 @@ static bool is_untold(const struct walk *walk)
 static enum found rule_code_and_table(struct walk *walk, uint8_t *trust)
 {
 	const struct row *row = walk->table.row;
-	bool special = row && (row->kind == ROW_TRAP || row->kind == ROW_END);
-	bool followed =
+	const bool special = row && (row->kind == ROW_END || row_is_trap(walk->table.whole, row));
+	const bool followed =
 		walk->state.has_flow && walk->state.flow == FLOW_FOUND && !walk->state.learned;
 	enum found found = FOUND_NONE;
 

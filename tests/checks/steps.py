@@ -215,6 +215,7 @@ def kvm_tests():
     return [
         rig_test("kvm_x86", tests="Spaces OneCpu Shares", short="FewSpaces.test_by_bpf Shares.test_app1_by_bpf FewKills"),
         rig_test("kvm_x86", "kvm-x86-6.12", "Spaces612 Shares612"),
+        rig_test("kvm_x86", "kvm-x86-processes", "Processes Processes612"),
         rig_test("kvm_x86", "kvm-x86-shadow", "Shadow"),
         rig_test("kvm_x86", "kvm-x86-load", "Loads Loads612 Refused"),
         rig_test("kvm_x86", "kvm-x86-kills", "Kills"),

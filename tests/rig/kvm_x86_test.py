@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests of a real KVM (kvm_amd under emulation) on Debian's kernels: stacks of one moment, true shares.
 
-UNIPROF_KVM_STACKS: how many stacks are taken of a guest with two address spaces, by each way (default 1000).
+UNIPROF_KVM_STACKS: how many stacks are taken of guests with two address spaces or processes, by each way (default 1000).
 UNIPROF_KILLS: how often the profiler is killed by each way (default 10).
 """
 
@@ -56,6 +56,30 @@ class Spaces612(Spaces):
     rig_options = {"kernel": "6.12", "cpus": 2}
 
 
+class Processes(KvmCase, SpacesChecks):
+    """A kernel that goes from one process to the other without an exit: no stack has functions of both."""
+
+    rig_options = {"cpus": 2}
+    stacks = STACKS // 4
+    recorded = SECONDS, RECORDINGS
+
+    def test_by_bpf(self):
+        self.check_processes("bpf", "processes-fp")
+
+    def test_by_bpf_without_frame_pointers(self):
+        self.check_processes("bpf", "processes-nofp")
+
+    def test_by_ptrace(self):
+        self.check_processes("ptrace", "processes-fp")
+
+    def test_by_ptrace_without_frame_pointers(self):
+        self.check_processes("ptrace", "processes-nofp")
+
+
+class Processes612(Processes):
+    rig_options = {"kernel": "6.12", "cpus": 2}
+
+
 class OneCpu(Spaces):
     """uniprof and the guest share a CPU: by BPF, a stack is copied as the guest's thread leaves it."""
 
@@ -102,6 +126,7 @@ class Kills(KvmCase, KillsChecks):
 
     rig_options = {"cpus": 2}
     kills = KILLS
+
     def test_by_bpf(self):
         self.check_kills("bpf")
 

@@ -25,9 +25,26 @@ WORK = "tail -n 1 log | cut -d ' ' -f 1"
 SPACES = {letter: ("go_round", f"work_{letter}", f"function_{letter}", f"spin_{letter}") for letter in "ab"}
 
 
+# The kernel with two processes: what each function calls; letters are those of a process.
+SERVES = {"a": "read", "b": "write"}
+CALLS = {("system_call", "entry_syscall"), ("entry_syscall", "do_syscall"), ("do_syscall", "schedule"), ("schedule", "migrate_stacks"),
+         ("schedule", "context_switch")}
+CALLS |= {call for x, served in SERVES.items() for call in
+          ((f"main_{x}", f"work_{x}"), (f"main_{x}", "system_call"), (f"work_{x}", f"function_{x}"), (f"function_{x}", f"spin_{x}"),
+           (f"function_{x}", "system_call"), ("do_syscall", f"sys_{served}"), (f"sys_{served}", f"vfs_{served}"), (f"vfs_{served}", "spin"))}
+PROCESS = {name: x for x, served in SERVES.items()
+           for name in (f"main_{x}", f"work_{x}", f"function_{x}", f"spin_{x}", f"sys_{served}", f"vfs_{served}")}
+
+
 def mixed(stacks):
     """Those that are no beginning of what is called in one of the address spaces."""
     return {stack: n for stack, n in stacks.items() if not any(whole[:len(stack)] == stack for whole in SPACES.values())}
+
+
+def of_no_process(stacks):
+    """Those with a call that no process makes, or with functions of both; one that is cut short is right as far as it goes."""
+    return {stack: n for stack, n in stacks.items()
+            if not CALLS.issuperset(zip(stack, stack[1:])) or len({PROCESS[name] for name in stack if name in PROCESS}) > 1}
 
 
 class KvmCase(unittest.TestCase):
@@ -114,6 +131,12 @@ class SpacesChecks:
     inside = 0.25
 
     def check_spaces(self, way, guest="spaces-fp"):
+        self.check_stacks(way, guest, mixed, lambda stack: len(stack) == len(SPACES["a"]))
+
+    def check_processes(self, way, guest):
+        self.check_stacks(way, guest, of_no_process, lambda stack: stack[0].startswith("main_") and stack[-1].startswith("spin"))
+
+    def check_stacks(self, way, guest, wrong, is_whole):
         self.start(guest, "1", "kernel")
         taken = whole = 0
         seconds, recordings = self.recorded
@@ -121,11 +144,12 @@ class SpacesChecks:
             said = self.record("monitor", "--via", way, "-F", 2000, "-T", seconds)
             self.assertIn(f" via {way},", said)
             stacks = self.folded()
-            self.assertFalse(mixed(stacks))
+            self.assertFalse(wrong(stacks))
             taken += sum(stacks.values())
-            whole += sum(n for stack, n in stacks.items() if len(stack) == len(SPACES["a"]))
+            whole += sum(n for stack, n in stacks.items() if is_whole(stack))
             if taken >= self.stacks:
                 break
+        print(f"{guest} by {way}: {taken} stacks, {whole} of them whole, 0 wrong")
         self.assertGreaterEqual(taken, self.stacks)
         self.assertGreater(whole, self.inside * taken)
         self.works()

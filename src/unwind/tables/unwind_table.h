@@ -107,6 +107,13 @@ struct unwind_table {
 	struct row_kept *kept;
 };
 
+/* Has the caller been interrupted, not called? */
+static inline bool row_is_trap(const struct unwind_table *table, const struct row *row)
+{
+	return row->kind == ROW_TRAP ||
+	       (row->kind == ROW_RARE && table->rare[row->cfa_offset].trap);
+}
+
 /* The row that is good at `addr` (an address of the file), NULL if none; ROW_NONE counts as none. */
 const struct row *unwind_table_find(const struct unwind_table *table, uint64_t addr);
 
