@@ -231,6 +231,11 @@ struct error *kvm_crosscheck(struct kvm_target *kvm)
 	return NULL;
 }
 
+bool kvm_crosscheck_is_done(const struct kvm_target *kvm)
+{
+	return false;
+}
+
 struct error *kvm_crosscheck_more(struct kvm_target *kvm)
 {
 	return NULL;

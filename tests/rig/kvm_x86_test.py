@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 from guestcase import BUILD
-from kvmcase import WORK, KillsChecks, KvmCase, SpacesChecks
+from kvmcase import UNTRACED, WORK, KillsChecks, KvmCase, SpacesChecks
 
 STACKS = int(os.environ.get("UNIPROF_KVM_STACKS", "1000"))
 
@@ -222,6 +222,17 @@ class Loads(KvmCase):
         self.start("spinner-fp")
         self.assertRegex(self.host("uniprof list"), r"kvm +\d+ +monitor +kvm +1 +bpf +0 us  uniprof record kvm:monitor\n")
         self.assertIn(" via bpf,", self.record("monitor", "-T", 0.3))
+
+
+    def test_two_profilers_at_once(self):
+        """A vCPU is traced until it has been compared, and never after that."""
+        self.start("spinner-fp")
+        self.host("rm -f first.uniprof; uniprof record -q -o first.uniprof kvm:monitor >said 2>&1 &")
+        self.until("[ -s first.uniprof ] && " + UNTRACED)
+        self.assertIn(" via bpf,", self.record("monitor", "-T", 2))
+        self.host("kill -INT $(pidof uniprof); while pidof uniprof; do usleep 100000; done")
+        for recording in ("first.uniprof", "out.uniprof"):
+            self.assertIn("start;work", self.host(f"uniprof export --format=folded {recording}"))
 
 
 class Loads612(Loads):

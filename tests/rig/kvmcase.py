@@ -21,6 +21,9 @@ MONITORS = GUESTS.parent / "tests" / "vmm" / "programs"
 # Pieces of work, of the last line that the monitor has told.
 WORK = "tail -n 1 log | cut -d ' ' -f 1"
 
+# Shell: true if no thread of the monitor is traced.
+UNTRACED = "! grep -h ^TracerPid: /proc/$(pidof monitor)/task/*/status | grep -qv '\t0$'"
+
 # The guest with two address spaces: functions that can be called in each.
 SPACES = {letter: ("go_round", f"work_{letter}", f"function_{letter}", f"spin_{letter}") for letter in "ab"}
 
@@ -164,7 +167,7 @@ class KillsChecks:
     usleep {us}
     kill -9 $! && wait $!; [ -s killed.uniprof ] && echo sampling"""
     begun = "until [ -s killed.uniprof ]; do kill -0 $! || { cat said; exit 1; }; usleep 20000; done"
-    freed = "! grep -h ^TracerPid: /proc/$(pidof monitor)/task/*/status | grep -qv '\t0$' && ! pidof unpause-guard"
+    freed = f"{UNTRACED} && ! pidof unpause-guard"
 
     def check_kills(self, way):
         self.start("spinner-fp")

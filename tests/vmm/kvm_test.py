@@ -69,8 +69,8 @@ class KvmCase(HostCase):
         self.assertIsNone(process.poll(), process.log.read_text())
         return process
 
-    def profiler(self, process):
-        profiler = self.recorder(f"kvm:{process.pid}")
+    def profiler(self, process, *way):
+        profiler = self.recorder(f"kvm:{process.pid}", *way)
         # Before, vCPUs are looked for, and nothing is sampled.
         self.records(profiler)
         return profiler
@@ -208,7 +208,7 @@ class Stub(MicrovmCase):
 class Leaves(KvmCase):
     def test_signals_reach_the_monitors_vcpus(self):
         monitor = self.monitor()
-        profiler = self.profiler(monitor)
+        profiler = self.profiler(monitor, "--via", "ptrace")
         traced = next(int(task) for task in os.listdir(f"/proc/{monitor.pid}/task") if tracer_of(monitor.pid, task))
         for sent in range(1, 21):
             tell(monitor.pid, traced)
@@ -359,6 +359,21 @@ class Several(KvmCase):
             self.assertTrue([stack for stack in stacks if stack[0] == "start"], stacks)
             self.goes_on(monitor)
 
+    def test_by_two_profilers(self):
+        """As the agent and somebody who looks more closely: what BPF reads, nobody has to trace."""
+        monitor = self.monitor("2")
+        if " via bpf," not in self.uniprof("record", "-T", 0.3, "-o", "tried.uniprof", f"kvm:{monitor.pid}"):
+            self.skipTest("vCPUs are read by ptrace on this host")
+        first = self.recorder(f"kvm:{monitor.pid}")
+        self.records(first)
+        self.wait_for(lambda: not tracers(monitor.pid), "vCPUs are traced all the time")
+        self.assertIn(" via bpf,", self.uniprof("record", "-F", 300, "-T", 2, "-o", "other.uniprof", f"kvm:{monitor.pid}"))
+        self.interrupt(first)
+        for recording in ("out.uniprof", "other.uniprof"):
+            stacks = self.folded(recording, "--state", "running,runnable")
+            self.assertTrue([stack for stack in stacks if stack[:2] == ("start", "work")], stacks)
+        self.goes_on(monitor)
+
     def test_together_with_a_process(self):
         monitor, subject = self.monitor(), self.subject()
         self.uniprof("record", "--together", "-F", 300, "-T", 2, "-o", "both.uniprof", f"kvm:{monitor.pid}", f"process:{subject.pid}")
@@ -379,7 +394,7 @@ class Refusals(KvmCase):
 
     def test_already_traced(self):
         monitor = self.monitor()
-        profiler = self.profiler(monitor)
+        profiler = self.profiler(monitor, "--via", "ptrace")
         self.assertIn("already traced", self.uniprof("record", "-o", "other.uniprof", f"kvm:{monitor.pid}", expect=4))
         self.assertIsNone(profiler.poll())
         self.goes_on_under(monitor)

@@ -50,8 +50,9 @@ static bool still_holds(const struct stops_seen *seen, const struct thread_time 
 	       now_ns - seen->read_ns < SLEEPER_NS;
 }
 
-/* Uninterruptible sleep (proc(5)). */
+/* States of proc(5); the first one is sleep. */
 #define UNINTERRUPTIBLE 'D'
+#define ENDED		'X'
 
 /*
  * A thread that does not stop at once waits for a CPU: its code does not run
@@ -184,6 +185,9 @@ static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, i
 	thread_time(thread, &time);
 	letter = letter_of(stops, i, &time);
 	runnable = letter == 'R';
+	vcpu->online = letter != ENDED;
+	if (!vcpu->online)
+		return;
 	if (vcpu->account.held && !vcpu->request.again &&
 	    still_holds(seen, &time, runnable, sample->time_ns)) {
 		vcpu->same = true;
@@ -193,8 +197,10 @@ static void sample_one(struct stops *stops, uint32_t i, struct sample *sample, i
 		return;
 	} else if (letter == UNINTERRUPTIBLE || stops->never) {
 		could_not_stop(thread, vcpu, stops->never && runnable);
-	} else {
+	} else if (thread->seized) {
 		read_stopped(stops, i, sample, runnable, usual_ns);
+	} else {
+		vcpu->online = false;
 	}
 }
 

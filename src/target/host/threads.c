@@ -64,7 +64,7 @@ char thread_letter(const struct thread *thread)
 	ssize_t len = thread->stat < 0 ? -1 : pread(thread->stat, text, sizeof(text) - 1, 0);
 
 	if (len <= 0)
-		return 'R';
+		return thread->stat >= 0 && errno == ESRCH ? 'X' : 'R';
 	text[len] = '\0';
 	end = strrchr(text, ')');
 	return end && end + 2 < text + len ? end[2] : 'R';
@@ -76,6 +76,11 @@ char thread_letter(const struct thread *thread)
 
 /* Longest wait for a thread to stop before it is detached. */
 #define FAREWELL_NS 500000000u
+#define LET_GO_NS   5000000u /* while samples are taken */
+
+/* Time for which another tracer may keep a thread that it is about to let go, and between attempts. */
+#define OTHERS_NS 1000000000u
+#define TURN_NS	  10000000u
 
 struct error *threads_new(struct threads *threads, pid_t pid, uint32_t n)
 {
@@ -99,6 +104,7 @@ static struct thread *add(struct threads *threads, uint32_t slot, pid_t tid)
 		return NULL;
 	}
 	thread_watch(&threads->at[slot], threads->pid, tid);
+	threads->at[slot].seized = true;
 	return &threads->at[slot];
 }
 
@@ -135,21 +141,40 @@ struct error *threads_seize(struct threads *threads, pid_t tid)
 	return threads_seize_as(threads, free_slot(threads), tid);
 }
 
-struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid)
+/* Seizes a thread, if need be when another tracer has let it go. Returns 0 or what is wrong (errno). */
+static int seize(const struct threads *threads, pid_t tid)
 {
 	const long options = OPTIONS | (threads->follow ? PTRACE_O_TRACECLONE : 0);
+	const uint64_t until_ns = clock_now_ns() + OTHERS_NS;
+	const struct timespec turn = {.tv_nsec = TURN_NS};
+
+	while (ptrace(PTRACE_SEIZE, tid, NULL, options)) {
+		const int wrong = errno;
+		const long tracer = proc_status(tid, "TracerPid", 0);
+
+		if (wrong != EPERM || !tracer || tracer == getpid() || clock_now_ns() > until_ns ||
+		    nanosleep(&turn, NULL))
+			return wrong;
+	}
+	return 0;
+}
+
+struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid)
+{
+	int wrong;
 
 	/* The kernel lets us seize its own workers, which look like the thread that made them. */
 	if (is_worker(threads->pid, tid))
 		return error_new(ERR_GUEST, "thread %d is one of the kernel's own", (int)tid);
 	/* A tracer that is stopped holds threads, at their next signal at the latest. */
 	signal(SIGTSTP, SIG_IGN);
-	if (!ptrace(PTRACE_SEIZE, tid, NULL, options)) {
+	wrong = seize(threads, tid);
+	if (!wrong) {
 		add(threads, slot, tid);
 		return NULL;
 	}
 	/* A thread that did not stop in time before is still ours. */
-	if (errno == ESRCH || proc_status(tid, "TracerPid", 0) == getpid())
+	if (wrong == ESRCH || proc_status(tid, "TracerPid", 0) == getpid())
 		return error_new(ERR_GUEST, "there is no thread %d", (int)tid);
 	return proc_cannot_trace(threads->pid);
 }
@@ -239,7 +264,7 @@ void threads_tend(struct threads *threads)
 {
 	threads->heard = false;
 	for (uint32_t i = 0; i < threads->n; i++)
-		while (threads->at[i].tid && !threads->at[i].stopped &&
+		while (threads->at[i].seized && !threads->at[i].stopped &&
 		       tend(threads, &threads->at[i]))
 			;
 }
@@ -277,7 +302,7 @@ bool thread_stop(struct threads *threads, struct thread *thread, uint64_t patien
 	/* A thread that is asked now has not stopped yet: it has to leave its CPU first. */
 	bool in_vain = !thread->asked;
 
-	if (!thread->tid || thread->halted || thread->dead)
+	if (!thread->seized || thread->halted || thread->dead)
 		return false;
 	if (!thread->asked && ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL)) {
 		thread->dead = errno == ESRCH;
@@ -353,11 +378,24 @@ static bool is_crash(int signal)
 	       signal == SIGABRT || signal == SIGTRAP || signal == SIGSYS;
 }
 
+/* Of a thread that the kernel tells nothing about any more. */
+static void see(struct thread *thread)
+{
+	const char letter = thread_letter(thread);
+
+	thread->halted = letter == 'T';
+	if (letter == 'X' || letter == 'Z')
+		thread_unwatch(thread);
+}
+
 enum target_life threads_life(struct threads *threads)
 {
 	bool any = false;
 
 	threads_tend(threads);
+	for (uint32_t i = 0; i < threads->n; i++)
+		if (threads->at[i].tid && !threads->at[i].seized)
+			see(&threads->at[i]);
 	for (uint32_t i = 0; i < threads->n; i++)
 		any |= threads->at[i].tid != 0;
 	if (threads->ended && !threads->executed && WIFEXITED(threads->status))
@@ -370,11 +408,29 @@ enum target_life threads_life(struct threads *threads)
 	return are_halted(threads) ? LIFE_PAUSED : LIFE_RUNS;
 }
 
+static bool detach(struct threads *threads, struct thread *thread, uint64_t patience_ns)
+{
+	if (thread->seized &&
+	    (thread->stopped || thread_stop(threads, thread, patience_ns) || thread->halted)) {
+		ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
+		thread->stopped = thread->seized = false;
+	}
+	return !thread->seized;
+}
+
+bool threads_let_go(struct threads *threads)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < threads->n; i++)
+		all &= detach(threads, &threads->at[i], LET_GO_NS);
+	return all;
+}
+
 /* A thread that does not stop in time is released by the kernel when we end. */
 void threads_release(struct threads *threads, struct thread *thread)
 {
-	if (thread->stopped || thread_stop(threads, thread, FAREWELL_NS) || thread->halted)
-		ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
+	(void)detach(threads, thread, FAREWELL_NS);
 	if (thread->tid)
 		thread_unwatch(thread);
 }

@@ -24,6 +24,7 @@ struct thread {
 	pid_t tid; /* 0: a free slot */
 	/* All below is private to threads.c. */
 	int schedstat, stat; /* -1: not there */
+	bool seized;	     /* false: let go for good */
 	bool stopped;	     /* by us, in this moment */
 	bool halted;	     /* by SIGSTOP or the like: only its end is waited for */
 	bool asked;	     /* told to stop, has not stopped yet */
@@ -58,6 +59,12 @@ struct error *threads_seize(struct threads *threads, pid_t tid);
 
 /* As threads_seize, into a given free slot. */
 struct error *threads_seize_as(struct threads *threads, uint32_t slot, pid_t tid);
+
+/*
+ * Detaches all threads for good, and keeps their slots: none can be stopped any more, and only threads_life()
+ * sees what halts or ends them. Another tracer may seize them. True: all are detached; else call it again.
+ */
+bool threads_let_go(struct threads *threads);
 
 /* Detaches a thread and frees its slot. */
 void threads_release(struct threads *threads, struct thread *thread);
@@ -105,7 +112,7 @@ void thread_unwatch(struct thread *thread);
 void thread_time(const struct thread *thread, struct thread_time *out);
 
 /*
- * State of a thread, a letter of proc(5); R (on a CPU, or waits for one) also if
+ * State of a thread, a letter of proc(5); X if it has ended; R (on a CPU, or waits for one) also if
  * it cannot be told.
  */
 char thread_letter(const struct thread *thread);

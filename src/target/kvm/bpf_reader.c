@@ -218,12 +218,26 @@ static void merge(const struct bpf_regs *seen, struct x86_regs *all)
 	all->cpl = seen->cpl;
 }
 
+/* 64-bit code has no bases of segments, which ptrace alone tells. */
+static bool is_wide(const struct bpf_regs *seen)
+{
+	return seen->segments && (seen->cr0 & CR0_MODE) == CR0_MODE && seen->efer & EFER_MODE &&
+	       seen->cs_attrib & ATTRIB_LONG;
+}
+
 bool bpf_regs_take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs)
 {
 	struct x86_regs all = at->mode;
 
-	if (seen->lack != LACK_NONE || seen->between || !is_same_mode(seen, &all))
+	if (seen->lack != LACK_NONE || seen->between)
 		return false;
+	if (!is_same_mode(seen, &all)) {
+		if (!is_wide(seen))
+			return false;
+		all.cr0 = seen->cr0;
+		all.cr4 = seen->cr4;
+		all.efer = seen->efer;
+	}
 	merge(seen, &all);
 	x86_regs_convert(&all, regs);
 	return true;
@@ -352,8 +366,7 @@ bool bpf_reader_read(struct bpf_reader *u, uint32_t i, struct vcpu_sample *vcpu)
 {
 	const struct bpf_vcpu *shared = &u->vcpus[i];
 
-	/* Larger stacks: fall back to ptrace. */
-	if (!bpf_reader_is_checked(u, i, WHEN_WAITING) || vcpu->request.want > SHARED_STACK_MAX)
+	if (!bpf_reader_is_checked(u, i, WHEN_WAITING))
 		return false;
 	for (int round = 0; round < ROUNDS; round++) {
 		if (!ask(u, i, vcpu) || !bpf_regs_believed(u, i, &shared->now) ||

@@ -3,6 +3,7 @@
 /* Reads vCPUs without stopping them, once such readings were compared with those of stopped ones. */
 
 #include "base/clock.h"
+#include "target/kvm/bpf_shared.h"
 #include "target/kvm/kvm.h"
 
 /* Bytes of stack that are compared. */
@@ -143,6 +144,15 @@ struct error *kvm_crosscheck_more(struct kvm_target *kvm)
 	return err;
 }
 
+bool kvm_crosscheck_is_done(const struct kvm_target *kvm)
+{
+	for (uint32_t i = 0; i < kvm->vcpus.n; i++)
+		if (kvm->vcpus.at[i].tid && !(bpf_reader_is_checked(kvm->bpf, i, WHEN_RUNNING) &&
+					      bpf_reader_is_checked(kvm->bpf, i, WHEN_WAITING)))
+			return false;
+	return true;
+}
+
 /*
  * A vCPU that is on a CPU is read from within an interrupt of that CPU. One
  * whose thread waits, for a CPU or for something else, stands still anyway: it
@@ -156,8 +166,9 @@ bool kvm_wants_cpu(void *ctx, uint32_t i, const struct thread_time *time)
 	return bpf_reader_wants_cpu(kvm->bpf, i, time);
 }
 
-/* The vCPU may come and go between the two readings. */
+/* The vCPU may come and go between the two readings; one that cannot be stopped is met in the end. */
 #define NOSTOP_ROUNDS 3
+#define MANY_ROUNDS   16
 
 bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		     bool *on_cpu)
@@ -168,7 +179,10 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	*on_cpu = false;
 	if (bpf_reader_left(kvm->bpf, i, time, vcpu))
 		return true;
-	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
+	/* Larger stacks: fall back to ptrace. */
+	if (thread->seized && vcpu->request.want > SHARED_STACK_MAX)
+		return false;
+	for (int round = 0; round < (thread->seized ? NOSTOP_ROUNDS : MANY_ROUNDS); round++) {
 		const uint64_t timeslices = time->timeslices;
 
 		*on_cpu = !bpf_reader_waits(kvm->bpf, i, time, &vcpu->regs);
@@ -187,9 +201,6 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	return false;
 }
 
-/* A thread that comes and goes quickly is met in the end. */
-#define HOST_ROUNDS 16
-
 bool kvm_read_host(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		   bool *on_cpu)
 {
@@ -199,7 +210,7 @@ bool kvm_read_host(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct threa
 	*on_cpu = bpf_reader_host_woken(kvm->bpf, i, vcpu);
 	if (*on_cpu)
 		return true;
-	for (int round = 0; round < HOST_ROUNDS; round++) {
+	for (int round = 0; round < MANY_ROUNDS; round++) {
 		const uint64_t timeslices = time->timeslices;
 
 		*on_cpu = !bpf_reader_host_waits(kvm->bpf, i, time, vcpu);

@@ -382,12 +382,21 @@ static struct error *kvm_sample(struct target *target, struct sample *sample)
 	return sample_now(kvm, sample);
 }
 
+/* Leaves the vCPUs to other tracers, another uniprof among them. */
+static void let_go(struct kvm_target *kvm)
+{
+	if (!kvm->let_go && !kvm->why_stopped && kvm->stops.read_nostop &&
+	    kvm_crosscheck_is_done(kvm))
+		kvm->let_go = threads_let_go(&kvm->stops.threads);
+}
+
 static enum target_life kvm_life(struct target *target)
 {
 	struct kvm_target *kvm = (struct kvm_target *)target;
 
 	if (!kvm->why_stopped && guest_ram_map(kvm->ram)->n)
 		kvm->why_stopped = kvm_crosscheck_more(kvm);
+	let_go(kvm);
 	check_hotplug(kvm);
 	return threads_life(&kvm->stops.threads);
 }

@@ -27,6 +27,7 @@ struct kvm_target {
 	uint32_t vcpus_told;	   /* vCPUs that the user has been told of */
 	bool has_slots;		   /* memory slots come from KVM */
 	bool told_of_unknown;	   /* the user has been told of memory whose place is not known */
+	bool let_go;		   /* no vCPU is traced any more: all are read by `bpf` */
 	bool told_of_32_bits;	   /* ... of code that is not sampled */
 	struct error *why_stopped; /* NULL: vCPUs are read by `bpf` */
 	const char *via;	   /* the way that was asked for; NULL: none */
@@ -48,6 +49,9 @@ bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
  */
 struct error *kvm_crosscheck(struct kvm_target *kvm);
 struct error *kvm_crosscheck_more(struct kvm_target *kvm);
+
+/* Has BPF proved right for all vCPUs, so that none has to be stopped for comparison any more? */
+bool kvm_crosscheck_is_done(const struct kvm_target *kvm);
 
 /* `read_nostop` of struct stops, through kvm->bpf. */
 bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
