@@ -300,7 +300,7 @@ bool capture_walk(struct capture *capture, const struct regs *regs, const struct
 					.stack = stack,
 					.code = code_cache_for(capture->code_cache, regs, now_ns),
 					.unwinder = capture->unwinder,
-					.kernel_only = !n,
+					.kernel_only = !n && regs->pc >= LOWER_HALF,
 					.anew = true,
 					.max_frames = capture->max_frames - n,
 					.method = capture->method};

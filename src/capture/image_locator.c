@@ -366,6 +366,19 @@ static struct error *search_kernel(void *ctx, struct budget *budget)
 	return err;
 }
 
+/* A unikernel's threads are found by its file, once that is found. */
+static struct error *find_unikernel(const struct vcpu_view *view)
+{
+	struct image_locator *locator = view->locator;
+	struct memory_view seen = {locator->target, &view->regs};
+	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
+
+	return locator->kernel.with_threads && !locator->kernel.threads
+		       ? guest_threads_open_images(&memory, locator->images,
+						   &locator->kernel.threads)
+		       : NULL;
+}
+
 static struct error *search_files(void *ctx, struct budget *budget)
 {
 	struct image_locator *locator = ctx;
@@ -376,6 +389,8 @@ static struct error *search_files(void *ctx, struct budget *budget)
 		for (size_t i = 0; i < locator->files && !err; i++)
 			err = locate_file(&locator->view[v], i);
 		find_running_id(&locator->view[v]);
+		if (!err)
+			err = find_unikernel(&locator->view[v]);
 	}
 	return err;
 }

@@ -102,7 +102,8 @@ struct kernel_locator {
 	bool done; /* with the kernel */
 	bool with_threads;
 	struct kernel_modules modules;
-	struct guest_threads *threads; /* NULL: not found, or not wanted */
+	struct guest_threads
+		*threads; /* of a kernel or a unikernel; NULL: not found, or not wanted */
 };
 
 /* Files of programs, and mappings of them, that are remembered. */

@@ -260,10 +260,10 @@ struct error *waiting_unwind(const struct waiting *waiting, struct guest_thread 
 /* A thread as it was seen when it had its last turn. */
 struct visit {
 	uint64_t at_ns; /* 0: never */
-	uint64_t switches;
+	uint64_t run;	/* as guest_thread.run */
 	uint32_t stack;
 	uint8_t end;
-	bool read;	  /* stack and end are those after so many switches */
+	bool read;	  /* stack and end are those of that run */
 	uint8_t searches; /* for files in what its program has mapped */
 };
 
@@ -390,13 +390,13 @@ static struct error *read_stack(const struct waiting *waiting, struct visit *vis
 	struct waiting_stack stack;
 	struct error *err;
 
-	if (visit->read && visit->switches == thread->switches)
+	if (visit->read && visit->run == thread->run)
 		return NULL;
 	err = waiting_unwind(waiting, thread, visit->searches < SEARCHES_MOST, &stack);
 	visit->searches += !err && stack.called && visit->searches < SEARCHES_MOST &&
 			   (!stack.program || stack.end != UNWIND_OUTERMOST);
 	visit->read = !err && stack.read;
-	visit->switches = thread->switches;
+	visit->run = thread->run;
 	visit->stack = stack.stack;
 	visit->end = (uint8_t)stack.end;
 	return err;
@@ -426,12 +426,25 @@ static struct error *make_room(struct waits *waits, uint32_t number)
 	return err;
 }
 
+/*
+ * A vCPU without work may wait on the stack of a thread that waits itself: then it has that stack.
+ * NULL: none does.
+ */
+static const struct tick_entry *find_host(const struct tick *tick, uint32_t thread)
+{
+	for (uint32_t i = 0; i < tick->n; i++)
+		if (tick->entries[i].thread == thread && tick->entries[i].state != VCPU_RUNNING)
+			return &tick->entries[i];
+	return NULL;
+}
+
 /* Looks at a thread; one that runs is sampled with its vCPU. */
 static struct error *visit_thread(struct waits *waits, const struct waiting *waiting,
 				  struct guest_thread thread, uint64_t now_ns, struct tick *tick)
 {
 	struct visit *visit;
 	struct tick_entry *entry = &waits->entries[tick->n + tick->waits];
+	const struct tick_entry *host;
 	uint32_t number;
 	uint64_t since_ns;
 	struct error *err = thread_numbers_add(capture_threads(waits->capture), waiting->threads,
@@ -448,14 +461,15 @@ static struct error *visit_thread(struct waits *waits, const struct waiting *wai
 		err = read_stack(waiting, visit, &thread);
 	if (err || state_of(&thread) == VCPU_RUNNING)
 		return err;
-	if (!visit->read) {
+	host = visit->read ? NULL : find_host(tick, number);
+	if (!visit->read && !host) {
 		waits->counts.unproven++;
 		return NULL;
 	}
 	*entry = (struct tick_entry){.vcpu = NO_VCPU,
-				     .stack = visit->stack,
+				     .stack = host ? host->stack : visit->stack,
 				     .state = state_of(&thread),
-				     .end = visit->end,
+				     .end = host ? host->end : visit->end,
 				     .thread = number,
 				     .weight_ns = since_ns};
 	tick->waits++;

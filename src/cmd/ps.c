@@ -18,11 +18,22 @@ struct ps_args {
 
 #define AT(field) offsetof(struct ps_args, field)
 
+static struct error *take_symbols(const struct option_row *row, const char *value, void *to)
+{
+	struct ps_args *options = to;
+
+	return image_args_add(&options->session.files, value, true);
+}
+
 static const struct option_row own_options[] = {
 	{"threads", NULL, 't', take_true, AT(threads), .text = "a line for each thread"},
 	{"maps", NULL, 0, take_true, AT(maps),
 	 .text = "also what is mapped in the memory of each process"},
 	{"json", NULL, 0, take_true, AT(json), .text = "one JSON object, with all threads"},
+	{"symbols", "FILE", 's', take_symbols,
+	 .text = "a file of the guest's code (default: the one that it was started from): a "
+		 "unikernel's threads are found by it",
+	 .more = "See\n.Sx FILES OF THE GUEST\nof\n.Xr uniprof 1 .", .values = OPTION_FILE},
 	{"output", "FILE", 'o', take_text, AT(output),
 	 .text = "where to (default: standard output)", .values = OPTION_FILE},
 	{"via", "WAY", 0, take_text, AT(session.via),
@@ -58,11 +69,13 @@ struct listed {
 		*waits_in; /* [list.n]: a function of the kernel; NULL: none, or it is not known */
 };
 
-/* Functions of the scheduler itself, which every thread waits in. */
+/* Functions of the schedulers themselves, which every thread waits in. */
 static bool is_scheduler(const char *function)
 {
-	static const char *const prefixes[] = {"schedule", "__schedule", "preempt_schedule",
-					       "io_schedule"};
+	static const char *const prefixes[] = {"schedule",	     "__schedule",
+					       "preempt_schedule",   "io_schedule",
+					       "schedcoop_schedule", "ukarch_ctx_switch",
+					       "uk_sched_yield",     "__arch_switch_threads"};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
 		if (!strncmp(function, prefixes[i], strlen(prefixes[i])))
@@ -81,7 +94,8 @@ static struct error *find_wait(struct symbolizer *symbolizer,
 		const struct location *at;
 		size_t n;
 
-		if (frame->addr < LOWER_HALF)
+		/* The program, below a kernel; all of a unikernel may be there. */
+		if (frame->addr < LOWER_HALF && thread->trace.frames[0].addr >= LOWER_HALF)
 			break;
 		err = symbolizer_locate(symbolizer, frame->addr, frame->kind, &at, &n);
 		if (!err && at[n - 1].resolved && !is_scheduler(at[n - 1].function))
@@ -112,6 +126,12 @@ static size_t threads_of_process(const struct guest_thread_list *list, size_t fi
 	return end - first;
 }
 
+/* False in a system without processes. */
+static bool has_process(const struct guest_thread *thread)
+{
+	return thread->pid != RECORDED_ID_UNKNOWN;
+}
+
 /* Sums a process up; its name is its leader's. *waits_in: what its thread waits in that has its state. */
 static struct guest_thread process_of(const struct listed *listed, size_t first, size_t n,
 				      const char **waits_in)
@@ -121,7 +141,8 @@ static struct guest_thread process_of(const struct listed *listed, size_t first,
 	size_t chosen = first;
 
 	for (size_t i = 1; i < n; i++) {
-		process.cpu_ns += thread[i].cpu_ns;
+		if (process.cpu_ns != THREAD_UNKNOWN)
+			process.cpu_ns += thread[i].cpu_ns;
 		if (thread[i].state < process.state) {
 			process.state = thread[i].state;
 			process.cpu = thread[i].cpu;
@@ -132,13 +153,29 @@ static struct guest_thread process_of(const struct listed *listed, size_t first,
 	return process;
 }
 
+static void print_seconds(uint64_t ns, FILE *out)
+{
+	if (ns == THREAD_UNKNOWN)
+		fprintf(out, " %12s", "-");
+	else
+		fprintf(out, " %12.3f", (double)ns / 1e9);
+}
+
 static void print_thread(const struct guest_thread *thread, uint64_t second, const char *waits_in,
 			 FILE *out)
 {
-	fprintf(out, "%7" PRIu32 " %7" PRIu64 "  %-8s %4" PRId64 " %12.3f %12.3f  %-24s  ",
-		thread->pid, second, guest_thread_state_name(thread->state), thread->cpu,
-		(double)thread->cpu_ns / 1e9, (double)thread->start_ns / 1e9,
-		waits_in ? waits_in : "-");
+	if (has_process(thread))
+		fprintf(out, "%7" PRIu32, thread->pid);
+	else
+		fprintf(out, "%7s", "-");
+	fprintf(out, " %7" PRIu64 "  %-8s ", second, guest_thread_state_name(thread->state));
+	if (thread->cpu < 0)
+		fprintf(out, "%4s", "-");
+	else
+		fprintf(out, "%4" PRId64, thread->cpu);
+	print_seconds(thread->cpu_ns, out);
+	print_seconds(thread->start_ns, out);
+	fprintf(out, "  %-24s  ", waits_in ? waits_in : "-");
 	if (thread->kernel)
 		fputc('[', out);
 	sanitize_print(thread->name, out);
@@ -198,6 +235,8 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 	const struct guest_thread_list *list = &listed->listing->list;
 	size_t n;
 
+	threads |= list->n && !has_process(list->at);
+
 	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %-24s  %s\n", "PID", threads ? "TID" : "THREADS",
 		"STATE", "CPU", "CPU-SECONDS", "STARTED", "WAITS-IN", "NAME");
 	for (size_t i = 0; i < list->n; i += n) {
@@ -218,12 +257,12 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 
 static json_t *thread_json(const struct guest_thread *thread, const char *waits_in)
 {
-	return json_pack("{s:I, s:o, s:s, s:s?, s:I, s:I, s:I, s:I}", "tid",
+	return json_pack("{s:I, s:o, s:s, s:s?, s:I, s:o, s:o, s:o}", "tid",
 			 (json_int_t)thread->tid, "name", json_text(thread->name), "state",
 			 guest_thread_state_name(thread->state), "waits_in", waits_in, "cpu",
-			 (json_int_t)thread->cpu, "start_ns", json_count(thread->start_ns),
-			 "cpu_ns", json_count(thread->cpu_ns), "switches",
-			 json_count(thread->switches));
+			 (json_int_t)thread->cpu, "start_ns", json_known(thread->start_ns),
+			 "cpu_ns", json_known(thread->cpu_ns), "switches",
+			 json_known(thread->switches));
 }
 
 static json_t *mapping_json(const struct guest_mapping *at)
@@ -254,16 +293,19 @@ static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 {
 	const char *waits_in;
 	const struct guest_thread process = process_of(listed, first, n, &waits_in);
+	const char *name = has_process(&process)
+				   ? process.name
+				   : guest_threads_system_name(listed->listing->threads);
 	json_t *threads = json_array(), *json;
 
 	for (size_t i = first; i < first + n; i++)
 		json_append(&threads,
 			    thread_json(&listed->listing->list.at[i], listed->waits_in[i]));
-	json = json_pack("{s:I, s:o, s:s, s:s?, s:b, s:I, s:I, s:o}", "pid",
-			 (json_int_t)process.pid, "name", json_text(process.name), "state",
-			 guest_thread_state_name(process.state), "waits_in", waits_in, "kernel",
-			 process.kernel, "start_ns", json_count(process.start_ns), "cpu_ns",
-			 json_count(process.cpu_ns), "threads", threads);
+	json = json_pack("{s:o, s:o, s:s, s:s?, s:b, s:o, s:o, s:o}", "pid", json_id(process.pid),
+			 "name", json_text(name), "state", guest_thread_state_name(process.state),
+			 "waits_in", waits_in, "kernel", process.kernel, "start_ns",
+			 json_known(process.start_ns), "cpu_ns", json_known(process.cpu_ns),
+			 "threads", threads);
 	if (json)
 		add_mappings(listed->threads[first].mappings, json);
 	return json;
@@ -271,8 +313,8 @@ static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 
 static json_t *cpu_json(uint32_t cpu, const struct guest_thread *thread)
 {
-	return json_pack("{s:I, s:b, s:I, s:I, s:o}", "cpu", (json_int_t)cpu, "idle", thread->idle,
-			 "pid", (json_int_t)thread->pid, "tid", (json_int_t)thread->tid, "name",
+	return json_pack("{s:I, s:b, s:o, s:I, s:o}", "cpu", (json_int_t)cpu, "idle", thread->idle,
+			 "pid", json_id(thread->pid), "tid", (json_int_t)thread->tid, "name",
 			 json_text(thread->name));
 }
 
@@ -372,13 +414,14 @@ static struct error *ps(int argc, char **argv, int *status)
 
 const struct verb verb_ps = {
 	.name = "ps",
-	.summary = "processes and threads of a guest that runs Linux, from outside",
+	.summary = "processes and threads of a guest, from outside: of Linux, Unikraft, Mini-OS",
 	.arguments = "[options] GUEST",
 	.about = "Shows the processes of a guest as they are now, with states, CPU time and names: "
 		 "read from\n"
-		 "the guest's memory, without an agent in it and without files. The guest is "
-		 "stopped once,\n"
-		 "for some microseconds, and runs on while its lists are read.\n",
+		 "the guest's memory, without an agent in it, and of Linux without files. The "
+		 "guest is "
+		 "stopped\n"
+		 "once, for some microseconds, and runs on while its lists are read.\n",
 	.options = options_of_ps,
 	.takes = TAKES_GUESTS,
 	.run = ps,

@@ -512,6 +512,13 @@ static uint64_t own_data(const struct regs *regs)
 	return likelier >> 63 ? likelier : other >> 63 ? other : 0;
 }
 
+static uint64_t count_from(const struct regs *regs, const struct thread_request *request)
+{
+	if (request->address)
+		return request->address;
+	return request->stack_size ? regs->sp & ~(request->stack_size - 1) : own_data(regs);
+}
+
 /* Translates by the kernel's own tables, or by the vCPU's. */
 __attribute__((noinline)) static enum xlate_status
 copy_thread_again(struct window_copy *copy, const struct thread_request *request,
@@ -549,7 +556,7 @@ __attribute__((flatten)) bool window_copy_thread(struct window_copy *copy,
 	enum xlate_status status;
 
 	out->there = false;
-	out->own = own_data(regs);
+	out->own = count_from(regs, request);
 	if (!out->own)
 		return true;
 	if (out->apart && regs->user && regs->kernel_root) {

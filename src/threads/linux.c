@@ -99,6 +99,7 @@ static void fill(const struct linux_threads *own, uint64_t at, const uint8_t *ta
 		.switches =
 			number(own, task, TASK_SWITCHES) + number(own, task, TASK_SWITCHES_FORCED),
 	};
+	out->run = out->switches;
 	out->idle = !out->tid;
 	memcpy(out->name, task + own->at[TASK_COMM], COMM_LEN);
 }
@@ -289,7 +290,7 @@ static bool request(const void *state, struct thread_request *out)
 {
 	const struct linux_threads *own = state;
 
-	out->pointer = own->current;
+	*out = (struct thread_request){.pointer = own->current};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
 		out->at[i] = own->at[copied[i]];
 	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;

@@ -378,9 +378,9 @@ static void what_is_no_linux_says_nothing(void **state)
 	const struct regs other = {.word = 8, .isa = ISA_RISCV};
 	struct guest_threads *threads;
 
-	assert_null(guest_threads_open(&kernel->memory, &regs, &threads));
+	assert_null(guest_threads_open(&kernel->memory, &regs, NULL, &threads));
 	assert_null(threads);
-	assert_null(guest_threads_open(&kernel->memory, &other, &threads));
+	assert_null(guest_threads_open(&kernel->memory, &other, NULL, &threads));
 	assert_null(threads);
 }
 

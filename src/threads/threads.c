@@ -61,13 +61,34 @@ static struct error *keep(const struct guest_threads *found, struct guest_thread
 	return NULL;
 }
 
-struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
-				 struct guest_threads **out)
+struct error *guest_threads_open_images(const struct guest_memory *memory,
+					const struct images *images, struct guest_threads **out)
 {
+	static const struct threads_system *const unikernels[UNIKERNELS] = {
+		[UNIKERNEL_UNIKRAFT] = &threads_unikraft, [UNIKERNEL_MINIOS] = &threads_minios};
 	struct guest_threads found = {0};
 	struct error *err = NULL;
 
 	*out = NULL;
+	for (size_t i = 0; images && i < images_count(images) && !err && !found.state; i++) {
+		const struct image *image = images_get(images, i);
+
+		found.system = unikernels[image->file->threads.system];
+		if (found.system && image->checked)
+			err = unikernel_threads_find(memory, image->file, image->slide,
+						     &found.state);
+	}
+	return err || !found.state ? err : keep(&found, out);
+}
+
+struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
+				 const struct images *images, struct guest_threads **out)
+{
+	struct guest_threads found = {0};
+	struct error *err = guest_threads_open_images(memory, images, out);
+
+	if (err || *out)
+		return err;
 	for (size_t i = 0; i < sizeof(systems) / sizeof(*systems) && !err && !found.state; i++) {
 		found.system = systems[i];
 		err = found.system->open(memory, regs, &found.state);
@@ -143,7 +164,8 @@ bool guest_threads_stands(const struct guest_threads *threads, const struct gues
 bool guest_threads_place(const struct guest_threads *threads, const struct guest_memory *memory,
 			 const struct guest_thread *thread, uint64_t va, struct guest_place *out)
 {
-	return threads->system->place(threads->state, memory, thread, va, out);
+	return threads->system->place &&
+	       threads->system->place(threads->state, memory, thread, va, out);
 }
 
 struct error *guest_threads_mappings(const struct guest_threads *threads,
@@ -155,7 +177,7 @@ struct error *guest_threads_mappings(const struct guest_threads *threads,
 
 	*out = (struct guest_mapping_list){0};
 	err = pool_new(&out->paths);
-	if (!err)
+	if (!err && threads->system->mappings)
 		err = threads->system->mappings(threads->state, memory, thread, out);
 	if (err)
 		guest_mapping_list_free(out);
@@ -268,7 +290,9 @@ static struct error *add(struct thread_numbers *numbers, const struct guest_thre
 		return err;
 	*to = (struct numbered_thread){.thread = {.pid = thread->pid,
 						  .tid = thread->tid,
-						  .start_ns = thread->start_ns,
+						  .start_ns = thread->start_ns == THREAD_UNKNOWN
+								      ? 0
+								      : thread->start_ns,
 						  .kernel = details->kernel,
 						  .idle = thread->idle,
 						  .name = name},
@@ -282,6 +306,8 @@ static struct error *add(struct thread_numbers *numbers, const struct guest_thre
 static bool is_own(struct thread_numbers *numbers, const struct guest_threads *threads,
 		   const struct guest_memory *memory, uint32_t vcpu, uint64_t own)
 {
+	if (!threads->system->is_cpu)
+		return true;
 	if (!numbers->own[vcpu] && numbers->failed < OWN_TRIES) {
 		if (guest_threads_is_cpu(threads, memory, own))
 			numbers->own[vcpu] = own;
@@ -327,7 +353,9 @@ struct error *thread_numbers_find(struct thread_numbers *numbers,
 
 	*number = 0;
 	if (!is_own(numbers, threads, memory, vcpu, copy->own) ||
-	    !guest_threads_decode(threads, copy, &thread))
+	    !guest_threads_decode(threads, copy, &thread) ||
+	    (threads->system->complete &&
+	     !threads->system->complete(threads->state, memory, &thread)))
 		return NULL;
 	return thread_numbers_add(numbers, threads, memory, &thread, number);
 }

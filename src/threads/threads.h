@@ -20,11 +20,12 @@
  * Checklist for a new system:
  * 1. Code: threads/<system>.c with a constant `struct threads_system`, declared
  *    at the end of this header; a row in `systems` of threads.c. open() costs
- *    next to nothing where the system is another one, and says nothing.
+ *    next to nothing where the system is another one, and says nothing. A unikernel
+ *    is known by its file: a row in symbol/images/thread_layout.c instead.
  * 2. State: a value of `enum guest_thread_state` for each of the system's, none added
  *    where one of these will do.
- * 3. Samples: request() says what a target copies, and decode(), switches(),
- *    is_cpu() and details() what a copy means; none of these four is called if it
+ * 3. Samples: request() says what a target copies, and decode(), complete(), switches(),
+ *    is_cpu() and details() what a copy means; none of these five is called if it
  *    returns false.
  * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
  * 5. Programs: mappings() and place(), what lies where in the memory of a process.
@@ -41,6 +42,7 @@
 #include "arch/arch.h"
 #include "base/error.h"
 #include "recording/recording.h"
+#include "symbol/images/images.h"
 #include "symbol/kernel/guest_memory.h"
 #include "symbol/kernel/kernel.h"
 
@@ -70,17 +72,21 @@ enum guest_thread_state {
 /* "running", "sleeping", ... */
 const char *guest_thread_state_name(enum guest_thread_state state);
 
+/* What the system does not tell of a thread's times. */
+#define THREAD_UNKNOWN UINT64_MAX
+
 struct guest_thread {
-	uint64_t at; /* of the system's structure; used again for other threads later */
-	uint32_t pid, tid;
+	uint64_t at;	   /* of the system's structure; used again for other threads later */
+	uint32_t pid, tid; /* pid: RECORDED_ID_UNKNOWN in a system without processes */
 	enum guest_thread_state state;
-	int64_t cpu; /* runs on it, or has last; -1: not known */
+	int64_t cpu; /* runs on it, or has last, as the system tells; -1: not known */
 	bool kernel; /* belongs to the system itself */
 	bool idle;   /* what a CPU without work runs; never in a list */
 	/* With the tid, tells a thread from any other of the guest. */
-	uint64_t start_ns; /* since the guest's boot */
+	uint64_t start_ns; /* since the guest's boot; it, and the next two: or THREAD_UNKNOWN */
 	uint64_t cpu_ns;   /* CPU time used */
 	uint64_t switches; /* times that it left a CPU */
+	uint64_t run;	   /* another one after each time that it left a CPU */
 	char name[THREAD_NAME_MAX + 1];
 };
 
@@ -106,7 +112,12 @@ void guest_thread_list_free(struct guest_thread_list *list);
 #define THREAD_PIECE  16u /* bytes */
 
 struct thread_request {
-	uint64_t pointer;	    /* its address, from the beginning of the CPU's own data */
+	/*
+	 * Where the pointer is counted from: an address, or where the stack begins that is so large and
+	 * aligned to that; if neither is told (0), the CPU's own data.
+	 */
+	uint64_t address, stack_size;
+	uint64_t pointer;	    /* its address, from there on */
 	uint32_t at[THREAD_PIECES]; /* in the structure, in their order */
 };
 
@@ -114,7 +125,7 @@ struct thread_copy {
 	bool there;   /* false: the rest says nothing */
 	bool apart;   /* the target's own: programs run on tables without the kernel */
 	bool missing; /* the target's own: a frame was not at hand */
-	uint64_t own; /* address of the CPU's own data */
+	uint64_t own; /* address of the CPU's own data, or of what the request tells instead */
 	uint64_t at;  /* the pointer */
 	uint8_t piece[THREAD_PIECES][THREAD_PIECE];
 };
@@ -124,14 +135,19 @@ struct guest_threads;
 /*
  * Recognizes the system in the memory that a vCPU with these registers sees, in
  * kernel mode preferably. *out is NULL if it is none that is known. ERR_GUEST:
- * it is, but lacks what is needed to find its threads. The budget bounds the search.
+ * it is, but lacks what is needed to find its threads. The budget bounds the search. What the
+ * guest's files tell comes first; `images` may be NULL.
  */
 struct error *guest_threads_open(const struct guest_memory *memory, const struct regs *regs,
-				 struct guest_threads **out);
+				 const struct images *images, struct guest_threads **out);
 
 /* ... by the names of a Linux kernel that were found already, in the same memory. */
 struct error *guest_threads_open_linux(const struct guest_memory *memory,
 				       const struct kallsyms *names, struct guest_threads **out);
+
+/* ... by what a unikernel's file tells that was found in the guest, in the same memory. */
+struct error *guest_threads_open_images(const struct guest_memory *memory,
+					const struct images *images, struct guest_threads **out);
 
 void guest_threads_free(struct guest_threads *threads);
 
@@ -335,7 +351,11 @@ struct threads_system {
 			struct guest_thread *out);
 	bool (*request)(const void *state, struct thread_request *out);
 	bool (*decode)(const struct thread_copy *copy, struct guest_thread *out);
+	/* Reads what a copy does not tell, while the guest runs; NULL: it tells all. */
+	bool (*complete)(const void *state, const struct guest_memory *memory,
+			 struct guest_thread *thread);
 	bool (*switches)(const void *state, uint64_t va);
+	/* NULL: the copy itself proves it. */
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
 	/* False: the thread has ended. What cannot be read is left as it is. */
 	bool (*details)(const void *state, const struct guest_memory *memory,
@@ -344,7 +364,10 @@ struct threads_system {
 		      struct guest_thread *thread, struct thread_saved *out);
 	bool (*stands)(const void *state, const struct guest_memory *memory,
 		       const struct guest_thread *thread);
-	/* Fills an empty list with a pool; what it holds is freed by the caller, whatever is returned. */
+	/*
+	 * Fills an empty list with a pool; what it holds is freed by the caller, whatever is returned. NULL, as
+	 * place: the system has no programs.
+	 */
 	struct error *(*mappings)(const void *state, const struct guest_memory *memory,
 				  const struct guest_thread *thread,
 				  struct guest_mapping_list *out);
@@ -357,6 +380,10 @@ struct guest_threads {
 	void *state;
 };
 
-extern const struct threads_system threads_linux;
+extern const struct threads_system threads_linux, threads_unikraft, threads_minios;
+
+/* Opens one of the latter two for a file with a layout that is at `slide` in the guest. *state: as of open(). */
+struct error *unikernel_threads_find(const struct guest_memory *memory,
+				     const struct image_file *file, uint64_t slide, void **state);
 
 #endif

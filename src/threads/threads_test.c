@@ -83,6 +83,30 @@ static uint32_t find(uint32_t pid, uint32_t tid, uint64_t start_ns, const char *
 	return find_by(OWN(0), pid, tid, start_ns, name);
 }
 
+static bool complete(const void *state, const struct guest_memory *read,
+		     struct guest_thread *thread)
+{
+	strcpy(thread->name, "read");
+	return !asked.ended;
+}
+
+static void what_a_copy_does_not_tell_is_read(void **state)
+{
+	static const struct threads_system system = {.decode = decode,
+						     .complete = complete,
+						     .details = details};
+	static const struct guest_threads others = {.system = &system};
+	const struct thread_copy copy = {.there = true, .own = 0x123456};
+	uint32_t number;
+
+	assert_null(thread_numbers_find(numbers, &others, &memory, 0, &copy, &number));
+	assert_int_equal(number, 1);
+	assert_string_equal(thread_numbers_get(numbers, number)->name, "read");
+	asked.ended = true;
+	assert_null(thread_numbers_find(numbers, &others, &memory, 0, &copy, &number));
+	assert_int_equal(number, 0);
+}
+
 static void threads_are_numbered_as_they_come(void **state)
 {
 	const struct recorded_thread *thread;
@@ -172,6 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(threads_are_numbered_as_they_come),
+		TEST(what_a_copy_does_not_tell_is_read),
 		TEST(a_process_is_called_as_its_first_thread_was_in_the_copy),
 		TEST(a_thread_s_own_stack_is_known_if_it_was_read),
 		TEST(what_cannot_be_a_thread_has_no_number),

@@ -219,11 +219,11 @@ static struct error *add_thread(const struct guest_dump *dump,
 				const struct guest_dump_thread *thread, json_t *list)
 {
 	const struct guest_thread *at = &thread->thread;
-	json_t *json = json_pack("{s:I, s:I, s:o, s:o, s:s, s:I, s:I, s:b}", "pid",
-				 (json_int_t)at->pid, "tid", (json_int_t)at->tid, "name",
+	json_t *json = json_pack("{s:o, s:I, s:o, s:o, s:s, s:I, s:o, s:b}", "pid",
+				 json_id(at->pid), "tid", (json_int_t)at->tid, "name",
 				 text(at->name), "process", text(thread->process), "state",
 				 guest_thread_state_name(at->state), "cpu", (json_int_t)at->cpu,
-				 "switches", (json_int_t)at->switches, "kernel", (int)at->kernel);
+				 "switches", json_known(at->switches), "kernel", (int)at->kernel);
 
 	json_array_append_new(list, json);
 	if (!thread->read)

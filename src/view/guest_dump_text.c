@@ -464,6 +464,13 @@ static void put_program(const struct guest_dump_thread *thread, FILE *out)
 	fputs(", whose stack is not shown: -s gives the file of its code\n", out);
 }
 
+/* A system without processes tells the CPU of no others. */
+static bool is_on_cpu(const struct guest_thread *thread)
+{
+	return thread->state == THREAD_RUNNING ||
+	       (thread->pid == RECORDED_ID_UNKNOWN && thread->cpu >= 0);
+}
+
 static struct error *put_thread(const struct guest_dump *dump,
 				const struct guest_dump_thread *thread, FILE *out)
 {
@@ -473,14 +480,14 @@ static struct error *put_thread(const struct guest_dump *dump,
 	fprintf(out, "\nthread %-5" PRIu32 " ", at->tid);
 	put_thread_name(at, at->name, out);
 	fprintf(out, "; %s", guest_thread_state_name(at->state));
-	if (at->pid != at->tid) {
+	if (at->pid != at->tid && at->pid != RECORDED_ID_UNKNOWN) {
 		fprintf(out, "; of process %" PRIu32 " ", at->pid);
 		put_thread_name(at, thread->process, out);
 	}
 	fputc('\n', out);
 	if (!thread->read) {
-		fputs(at->state == THREAD_RUNNING ? "         on a CPU: see its vCPU\n"
-						  : "         its stack could not be read\n",
+		fputs(is_on_cpu(at) ? "         on a CPU: see its vCPU\n"
+				    : "         its stack could not be read\n",
 		      out);
 		return NULL;
 	}

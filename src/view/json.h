@@ -25,6 +25,17 @@ static inline json_int_t json_count(uint64_t value)
 	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
 
+/* A number that may not be known: UINT64_MAX, UINT32_MAX; null then. */
+static inline json_t *json_known(uint64_t value)
+{
+	return value == UINT64_MAX ? json_null() : json_integer(json_count(value));
+}
+
+static inline json_t *json_id(uint32_t value)
+{
+	return value == UINT32_MAX ? json_null() : json_integer(value);
+}
+
 static inline json_t *json_hex(uint64_t value)
 {
 	return json_sprintf("0x%" PRIx64, value);

@@ -103,6 +103,9 @@ void guest_dump_read_code(struct target *target, const struct images *images,
 /* Steps for all that is read: some seconds. */
 #define STEPS (1ull << 31)
 
+/* Systems whose threads are known, for messages. */
+#define SYSTEMS "Linux of 64 bits with kallsyms; by -s FILE, Unikraft and Mini-OS on x86-64"
+
 static struct error *take_view(struct thread_listing *listing, unsigned turn)
 {
 	struct error *err = listing->target->ops->sample(listing->target, listing->sample);
@@ -112,20 +115,21 @@ static struct error *take_view(struct thread_listing *listing, unsigned turn)
 	/* The kernel's page tables are by turns those of user mode, and beside them. */
 	if (!waiting_choose_view(listing->target, listing->sample, turn % 2, &listing->regs))
 		return error_new(ERR_GUEST, "no vCPU of the guest runs a system whose threads are "
-					    "known: Linux of 64 bits on x86 or Arm");
+					    "known: " SYSTEMS);
 	return NULL;
 }
 
 static struct error *open_system(struct thread_listing *listing)
 {
-	struct error *err = guest_threads_open(&listing->memory, &listing->regs, &listing->threads);
+	struct error *err = guest_threads_open(&listing->memory, &listing->regs, listing->images,
+					       &listing->threads);
 
 	if (!err && !listing->threads)
-		err = error_new(ERR_GUEST,
-				listing->regs.user
-					? "no vCPU was ever seen in the guest's kernel: try again"
-					: "the guest runs no system whose threads are known: Linux "
-					  "of 64 bits with kallsyms is");
+		err = error_new(
+			ERR_GUEST,
+			listing->regs.user
+				? "no vCPU was ever seen in the guest's kernel: try again"
+				: "the guest runs no system whose threads are known: " SYSTEMS);
 	return err;
 }
 
@@ -202,11 +206,14 @@ static void thread_listing_free(struct thread_listing *listing)
  * Samples an open target until a vCPU shows the kernel, and lists what it has.
  * Must not be moved afterwards. ERR_GUEST: no system that is known runs there.
  */
-static struct error *thread_listing_take(struct target *target, struct thread_listing *out)
+static struct error *thread_listing_take(struct target *target, const struct images *images,
+					 struct thread_listing *out)
 {
 	struct error *err;
 
-	*out = (struct thread_listing){.target = target, .budget = {.left = STEPS}};
+	*out = (struct thread_listing){.target = target,
+				       .images = images,
+				       .budget = {.left = STEPS}};
 	out->view = (struct memory_view){target, &out->regs};
 	out->memory = (struct guest_memory){&out->view, memory_view_read, &out->budget};
 	err = take_listing(out);
@@ -388,7 +395,7 @@ static struct error *take_vcpus(struct guest_dump_taken *taken, struct target *t
 static struct error *take_thread(struct guest_dump_taken *taken, const struct waiting *waiting,
 				 struct guest_dump_thread *out)
 {
-	const uint64_t listed = out->thread.switches;
+	const uint64_t listed = out->thread.run;
 	struct waiting_stack stack;
 	struct error *err = waiting_unwind(waiting, &out->thread, true, &stack);
 
@@ -397,7 +404,7 @@ static struct error *take_thread(struct guest_dump_taken *taken, const struct wa
 		return err;
 	out->program = stack.program ? 0 : stack.called;
 	/* A thread that ran meanwhile may have executed another program. */
-	if (out->thread.switches == listed)
+	if (out->thread.run == listed)
 		out->trace.mappings = out->mappings;
 	return take_frames(taken->stacks, stack.stack, stack.end, &out->trace);
 }
@@ -435,7 +442,9 @@ static struct error *take_process(struct guest_dump_taken *taken, size_t i, bool
 	struct guest_dump_thread *thread = &taken->dump.threads[i];
 
 	thread->thread = *at;
-	thread->process = at->name;
+	thread->process = at->pid == RECORDED_ID_UNKNOWN
+				  ? guest_threads_system_name(taken->listing.threads)
+				  : at->name;
 	if (i && at->pid == at[-1].pid) {
 		thread->process = thread[-1].process;
 		thread->mappings = thread[-1].mappings;
@@ -523,7 +532,7 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 	if (!err)
 		err = take_vcpus(taken, target, &tick, wanted, disassembler);
 	if (!err && wanted->threads)
-		err = thread_listing_take(target, &taken->listing);
+		err = thread_listing_take(target, taken->images, &taken->listing);
 	if (!err && wanted->threads)
 		err = take_threads(taken, target, wanted->mappings);
 	if (!err)

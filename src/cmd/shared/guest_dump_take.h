@@ -16,6 +16,7 @@
 /* Threads of a guest, and the one of each CPU. */
 struct thread_listing {
 	struct target *target;
+	const struct images *images;
 	struct sample *sample;
 	struct regs regs; /* of the vCPU whose view of memory is read */
 	struct memory_view view;

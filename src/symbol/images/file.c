@@ -58,6 +58,8 @@ static struct error *load_plain(const struct image_spec *spec, struct image_file
 	/* Without a table callers are found in other ways. */
 	if (needs_tables(spec, file))
 		error_free(cfi_load(file->path, &file->table));
+	if (file->code && !spec->names_only)
+		thread_layout_load(file->path, &file->threads);
 	err = symbols_load(file->path, &file->symbols);
 	*no_names = err;
 	return err;
@@ -246,7 +248,7 @@ bool image_file_packs_linux(const char *path)
 #define PREOPENED "symbol-cache:"
 
 /* The first bytes: another version writes something else. */
-#define MAGIC "uniprof symbols " UNIPROF_VERSION " 3\n"
+#define MAGIC "uniprof symbols " UNIPROF_VERSION " 4\n"
 
 /* The largest table that is kept, bytes. */
 #define FILE_MAX (1u << 29)
@@ -300,6 +302,7 @@ static char *pack(const struct image_file *file, size_t *len)
 	code.n = code.n_marks = 0;
 	few.code = &code;
 	few.table = NULL;
+	few.threads = (struct thread_layout){0};
 	image_wire_send(NULL, &few, out);
 	if (!fclose(out))
 		return bytes;

@@ -39,6 +39,16 @@ void image_file_build_id(const char *path, char *hex, bool *lacks);
 bool image_file_packs_linux(const char *path);
 
 /*
+ * Finds where threads are, if the ELF file at `path` is a unikernel whose threads can be told, by its symbols
+ * and its DWARF, or that of its separate debug file. out->system is UNIKERNEL_NONE if it is another file, or a
+ * version that is not known and without DWARF.
+ */
+void thread_layout_load(const char *path, struct thread_layout *out);
+
+/* True if it could be one that thread_layout_load has told. */
+bool thread_layout_is_sound(const struct thread_layout *layout);
+
+/*
  * Sends parsed image files through a pipe between two processes of the same
  * program. The receiver trusts nothing: whatever comes, it gets a table that is
  * safe to search, or an error.

@@ -34,6 +34,44 @@ struct image_spec {
 	const char *tables_known;
 };
 
+/* Unikernels whose threads can be told from outside. */
+enum unikernel { UNIKERNEL_NONE, UNIKERNEL_UNIKRAFT, UNIKERNEL_MINIOS, UNIKERNELS };
+
+/* Members of a unikernel's structures: of a thread, and of what schedules it. */
+enum thread_member {
+	MEMBER_IP,
+	MEMBER_SP,
+	MEMBER_LINK, /* in the list of all threads: of the next, of the pointer to this one */
+	MEMBER_FLAGS,
+	MEMBER_NAME,
+	MEMBER_STACK,
+	MEMBER_SCHEDULER, /* those below are Unikraft's alone */
+	MEMBER_CPU_TIME,
+	SCHEDULER_LIST, /* of its threads */
+	SCHEDULER_NEXT,
+	SCHEDULER_IDLE, /* the thread that runs when there is no other, within it */
+	THREAD_MEMBERS
+};
+
+/* Functions in which the next thread is chosen, and switched to. */
+#define THREAD_SWITCHES 2
+
+/* Where a unikernel's threads are, as its file tells; by the file's addresses. */
+struct thread_layout {
+	uint32_t system;  /* enum unikernel; if UNIKERNEL_NONE, the rest says nothing */
+	uint32_t typed;	  /* offsets are of the file's own DWARF, else of a version that is known */
+	uint64_t head;	  /* Unikraft: a pointer to the first scheduler; Mini-OS: the list itself */
+	uint64_t current; /* Unikraft: pointers to the threads that run, of each CPU */
+	uint64_t cpus;	  /* how many of them there are */
+	uint64_t starter; /* Mini-OS: the code that each thread begins with */
+	uint64_t switches[THREAD_SWITCHES]; /* 0: there is none */
+	uint32_t at[THREAD_MEMBERS];
+};
+
+/* Offsets and CPUs are less than that in any layout. */
+#define THREAD_LAYOUT_SPAN 4096u
+#define THREAD_LAYOUT_CPUS 1024u
+
 struct image_file {
 	char *path;
 	char *opened; /* what it is opened by (base/preopen.h); NULL: its path */
@@ -42,6 +80,7 @@ struct image_file {
 	struct unwind_table *table;	     /* by the file's addresses; NULL: none */
 	struct elf_code *code;	       /* NULL: cannot be compared with memory (nm, kallsyms) */
 	uint64_t size;		       /* of the file itself, bytes; 0: not known */
+	struct thread_layout threads;
 	bool given, names, names_only; /* as in the spec */
 	unsigned mappings;	       /* how many it has */
 };

@@ -34,6 +34,7 @@ struct wire_head {
 	uint64_t symbols, strings;
 	uint64_t has_code;
 	uint64_t rows, rows_base, rare, expressions, kept;
+	struct thread_layout threads;
 	char build_id[2 * BUILD_ID_MAX + 1], symbols_id[2 * BUILD_ID_MAX + 1];
 };
 
@@ -124,6 +125,7 @@ void image_wire_send(struct error *err, const struct image_file *file, FILE *out
 		head.kept = file->table->n_kept;
 	}
 	head.has_code = file->code != NULL;
+	head.threads = file->threads;
 	memcpy(head.build_id, file->build_id, sizeof(head.build_id));
 	put(&head, sizeof(head), 1, out);
 	if (file->symbols)
@@ -380,8 +382,10 @@ struct error *image_wire_receive(FILE *in, uint64_t max, struct image_file *file
 	if (head.error_kind)
 		return receive_error(in, &head);
 	if (!is_hex(head.build_id, sizeof(head.build_id)) ||
-	    !is_hex(head.symbols_id, sizeof(head.symbols_id)))
+	    !is_hex(head.symbols_id, sizeof(head.symbols_id)) ||
+	    !thread_layout_is_sound(&head.threads))
 		return nonsense();
+	file->threads = head.threads;
 	memcpy(file->build_id, head.build_id, sizeof(file->build_id));
 	if (head.symbols)
 		err = receive_symbols(&incoming, &head, &file->symbols);

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Unikraft and Mini-OS: all threads are in one list for each scheduler, linked forwards and by the
+ * addresses of the pointers that lead to each (TAILQ). A thread that does not run has its pc and its
+ * stack pointer in its structure. Numbers of threads there are none: theirs come from their addresses.
+ *
+ * Mini-OS does not tell which thread runs. It takes turns: the scheduler puts the thread that it
+ * chooses at the end of the list, where only new threads come, too. Without work it waits on the stack
+ * of the thread that ran last.
+ */
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "threads/threads.h"
+
+/* A thread that changes is read so often until it stands still. */
+#define READ_TRIES 8
+/* Walks until two of them have found the same. */
+#define WALK_TRIES 16
+/* Threads of a guest, and schedulers: more are taken for a lie. */
+#define THREADS_MOST	4096u
+#define SCHEDULERS_MOST 64u
+
+/* Bytes of a stack that are looked at. */
+#define STACK_MOST 16384u
+/* mini-os, include/x86/arch_limits.h: each stack is so large, and begins at a multiple of that with the thread's address. */
+#define MINIOS_STACK 65536u
+/* The frame with which a thread of Mini-OS begins: its argument, its function; the latter becomes 0 when it starts. */
+#define MINIOS_FUNCTION 8u
+
+#define WORD 8u
+
+/* lib/uksched/include/uk/thread.h */
+#define UK_RUNNABLE 0x8u
+#define UK_EXITED   0x10u
+/* include/sched.h */
+#define MINIOS_RUNNABLE 0x1u
+
+struct unikernel_threads {
+	struct thread_layout layout; /* by the guest's addresses */
+	uint64_t start, end;	     /* of all code */
+	struct {
+		uint64_t start, end;
+	} switches[THREAD_SWITCHES];
+};
+
+/* What is read of a thread; what the system has not is 0. */
+struct raw {
+	uint64_t ip, sp, name, stack, scheduler, cpu_ns, flags;
+};
+
+static bool get(const struct guest_memory *memory, uint64_t va, uint64_t *value)
+{
+	return guest_memory_get(memory, va, value, WORD);
+}
+
+static bool is_minios(const struct unikernel_threads *own)
+{
+	return own->layout.system == UNIKERNEL_MINIOS;
+}
+
+static bool is_code(const struct unikernel_threads *own, uint64_t va)
+{
+	return va >= own->start && va < own->end;
+}
+
+/* A place in the lists of all schedulers. */
+struct cursor {
+	const struct unikernel_threads *own;
+	const struct guest_memory *memory;
+	uint64_t scheduler; /* 0: the list has none */
+	uint64_t node;	    /* the link that leads on */
+	unsigned threads, schedulers;
+};
+
+/* Goes to the list of a scheduler; 0: there is none left. */
+static enum guest_thread_turn enter(struct cursor *cursor, uint64_t scheduler)
+{
+	cursor->scheduler = scheduler;
+	cursor->node = scheduler + cursor->own->layout.at[SCHEDULER_LIST];
+	if (!scheduler)
+		return TURN_END;
+	return scheduler % WORD || ++cursor->schedulers > SCHEDULERS_MOST ? TURN_LOST : TURN_THREAD;
+}
+
+static enum guest_thread_turn begin(struct cursor *cursor, const struct unikernel_threads *own,
+				    const struct guest_memory *memory)
+{
+	uint64_t scheduler;
+
+	*cursor = (struct cursor){.own = own, .memory = memory, .node = own->layout.head};
+	if (is_minios(own))
+		return TURN_THREAD;
+	return get(memory, own->layout.head, &scheduler) ? enter(cursor, scheduler) : TURN_LOST;
+}
+
+/* Goes to the next thread, whose link must lead back: no list without its head is a loop then. */
+static enum guest_thread_turn go_on(struct cursor *cursor, uint64_t *thread)
+{
+	const uint32_t *at = cursor->own->layout.at;
+	enum guest_thread_turn turn = TURN_THREAD;
+	uint64_t to, back;
+
+	for (;;) {
+		if (!get(cursor->memory, cursor->node, &to))
+			return TURN_LOST;
+		if (to)
+			break;
+		if (!cursor->scheduler)
+			return TURN_END;
+		if (!get(cursor->memory, cursor->scheduler + at[SCHEDULER_NEXT], &to))
+			return TURN_LOST;
+		turn = enter(cursor, to);
+		if (turn != TURN_THREAD)
+			return turn;
+	}
+	if (to % WORD || ++cursor->threads > THREADS_MOST ||
+	    !get(cursor->memory, to + at[MEMBER_LINK] + WORD, &back) || back != cursor->node)
+		return TURN_LOST;
+	cursor->node = to + at[MEMBER_LINK];
+	*thread = to;
+	return TURN_THREAD;
+}
+
+static uint64_t member(const struct unikernel_threads *own, const uint8_t *bytes,
+		       enum thread_member which)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes + own->layout.at[which], WORD);
+	return value;
+}
+
+static bool read_raw(const struct unikernel_threads *own, const struct guest_memory *memory,
+		     uint64_t at, struct raw *out)
+{
+	uint8_t bytes[THREAD_LAYOUT_SPAN + WORD];
+	uint32_t span = 0;
+
+	for (size_t i = 0; i <= MEMBER_CPU_TIME; i++)
+		if (own->layout.at[i] + WORD > span)
+			span = own->layout.at[i] + WORD;
+	if (!guest_memory_get(memory, at, bytes, span))
+		return false;
+	*out = (struct raw){.ip = member(own, bytes, MEMBER_IP),
+			    .sp = member(own, bytes, MEMBER_SP),
+			    .name = member(own, bytes, MEMBER_NAME),
+			    .stack = member(own, bytes, MEMBER_STACK),
+			    .flags = (uint32_t)member(own, bytes, MEMBER_FLAGS)};
+	if (!is_minios(own)) {
+		out->scheduler = member(own, bytes, MEMBER_SCHEDULER);
+		out->cpu_ns = member(own, bytes, MEMBER_CPU_TIME);
+	}
+	return true;
+}
+
+/* Could it be a thread? One of Mini-OS is told by its stack, one of Unikraft has a scheduler. */
+static bool is_plausible(const struct unikernel_threads *own, const struct guest_memory *memory,
+			 uint64_t at, const struct raw *raw)
+{
+	uint64_t owner, list;
+
+	if (is_minios(own))
+		return raw->stack && raw->stack % MINIOS_STACK == 0 && is_code(own, raw->ip) &&
+		       get(memory, raw->stack, &owner) && owner == at;
+	return raw->scheduler && raw->scheduler % WORD == 0 &&
+	       (!raw->ip || is_code(own, raw->ip)) &&
+	       get(memory, raw->scheduler + own->layout.at[SCHEDULER_LIST], &list) && list;
+}
+
+/* Has this thread of Mini-OS ever run? */
+static bool has_started(const struct unikernel_threads *own, const struct guest_memory *memory,
+			uint64_t at)
+{
+	uint64_t ip, sp, function;
+
+	return get(memory, at + own->layout.at[MEMBER_IP], &ip) &&
+	       (ip != own->layout.starter ||
+		(get(memory, at + own->layout.at[MEMBER_SP], &sp) &&
+		 get(memory, sp + MINIOS_FUNCTION, &function) && !function));
+}
+
+/* The last of Mini-OS's list that has run runs, or waits with all others; 0: none. */
+static uint64_t find_last(const struct unikernel_threads *own, const struct guest_memory *memory)
+{
+	const uint64_t head = own->layout.head, link = own->layout.at[MEMBER_LINK];
+	uint64_t node;
+
+	if (!get(memory, head + WORD, &node))
+		return 0;
+	for (unsigned i = 0; i < THREADS_MOST && node != head; i++)
+		if (has_started(own, memory, node - link))
+			return node - link;
+		else if (!get(memory, node + WORD, &node))
+			return 0;
+	return 0;
+}
+
+/* The CPU that a thread runs on; -1: it runs on none. */
+static int64_t cpu_of(const struct unikernel_threads *own, const struct guest_memory *memory,
+		      uint64_t at)
+{
+	uint64_t now;
+
+	if (is_minios(own))
+		return find_last(own, memory) == at ? 0 : -1;
+	for (uint64_t i = 0; i < own->layout.cpus; i++)
+		if (get(memory, own->layout.current + i * WORD, &now) && now == at)
+			return (int64_t)i;
+	return -1;
+}
+
+static enum guest_thread_state state_of(const struct unikernel_threads *own, const struct raw *raw,
+					int64_t cpu)
+{
+	const uint32_t runnable = is_minios(own) ? MINIOS_RUNNABLE : UK_RUNNABLE;
+
+	if (!is_minios(own) && raw->flags & UK_EXITED)
+		return THREAD_DEAD;
+	if (!(raw->flags & runnable))
+		return THREAD_SLEEPING;
+	return cpu >= 0 ? THREAD_RUNNING : THREAD_RUNNABLE;
+}
+
+/* FNV-1a of 64 bits. */
+#define HASH_BEGIN 0xcbf29ce484222325u
+#define HASH_PRIME 0x100000001b3u
+
+static uint64_t hash(uint64_t from, const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+
+	for (size_t i = 0; i < len; i++)
+		from = (from ^ at[i]) * HASH_PRIME;
+	return from;
+}
+
+/* End of a thread's stack, or as far as it is looked at; 0: the stack pointer is in none. */
+static uint64_t stack_end(const struct unikernel_threads *own, const struct raw *raw)
+{
+	const uint64_t most = raw->sp + STACK_MOST, end = raw->stack + MINIOS_STACK;
+
+	if (raw->sp % WORD || most < raw->sp || raw->sp < raw->stack)
+		return 0;
+	if (!is_minios(own))
+		return most;
+	return raw->sp >= end ? 0 : most < end ? most : end;
+}
+
+/* Unikraft counts the time of each run. Of Mini-OS the stack itself tells. */
+static uint64_t run_of(const struct unikernel_threads *own, const struct guest_memory *memory,
+		       const struct raw *raw)
+{
+	uint64_t run = hash(HASH_BEGIN, &raw->ip, sizeof(raw->ip));
+	const uint64_t end = is_minios(own) ? stack_end(own, raw) : 0;
+	uint8_t stack[STACK_MOST];
+
+	run = hash(run, &raw->sp, sizeof(raw->sp));
+	run = hash(run, &raw->cpu_ns, sizeof(raw->cpu_ns));
+	return end ? hash(run, stack, guest_memory_read(memory, raw->sp, stack, end - raw->sp))
+		   : run;
+}
+
+/* Its name, up to what can be read of it; one that has none is called by its address. */
+static bool read_name(const struct guest_memory *memory, uint64_t at, uint64_t name, char *out)
+{
+	const size_t n = name ? guest_memory_read(memory, name, out, THREAD_NAME_MAX) : 0;
+
+	out[n] = '\0';
+	if (!*out)
+		snprintf(out, THREAD_NAME_MAX + 1, "0x%llx", (unsigned long long)at);
+	return n || !name;
+}
+
+/* Structures are 16 bytes and more. */
+#define NUMBER_UNIT 16u
+
+/* Reads a thread, twice. *raw: as it was. False: there is none, or it changes all the time. */
+static bool read_thread(const struct unikernel_threads *own, const struct guest_memory *memory,
+			uint64_t at, struct raw *raw, struct guest_thread *out)
+{
+	struct raw before;
+	bool same = false;
+
+	if (!read_raw(own, memory, at, raw))
+		return false;
+	for (unsigned i = 0; i < READ_TRIES && !same; i++) {
+		before = *raw;
+		*out = (struct guest_thread){.at = at,
+					     .pid = RECORDED_ID_UNKNOWN,
+					     .tid = (uint32_t)(at / NUMBER_UNIT),
+					     .cpu = cpu_of(own, memory, at),
+					     .start_ns = THREAD_UNKNOWN,
+					     .cpu_ns =
+						     is_minios(own) ? THREAD_UNKNOWN : raw->cpu_ns,
+					     .switches = THREAD_UNKNOWN};
+		out->run = out->cpu < 0 ? run_of(own, memory, raw) : 0;
+		if (!read_raw(own, memory, at, raw))
+			return false;
+		same = !memcmp(&before, raw, sizeof(before)) && cpu_of(own, memory, at) == out->cpu;
+	}
+	out->state = state_of(own, raw, out->cpu);
+	out->idle = !is_minios(own) && at == raw->scheduler + own->layout.at[SCHEDULER_IDLE];
+	return same && is_plausible(own, memory, at, raw) &&
+	       read_name(memory, at, raw->name, out->name);
+}
+
+/* Addresses of threads, in their order. */
+struct walk {
+	uint64_t *at;
+	size_t n;
+};
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
+}
+
+/* Notes each thread's address once, at most `room` of them. */
+static enum guest_thread_turn walk(const struct unikernel_threads *own,
+				   const struct guest_memory *memory, struct walk *out)
+{
+	struct cursor cursor;
+	enum guest_thread_turn turn = begin(&cursor, own, memory);
+
+	out->n = 0;
+	while (turn == TURN_THREAD) {
+		assert(out->n <= THREADS_MOST);
+		turn = go_on(&cursor, &out->at[out->n]);
+		out->n += turn == TURN_THREAD;
+	}
+	qsort(out->at, out->n, sizeof(*out->at), compare);
+	return turn;
+}
+
+/* Walks until two walks have met the same threads: one that the scheduler moves meanwhile hides others. */
+static bool walk_twice(const struct unikernel_threads *own, const struct guest_memory *memory,
+		       struct walk walks[2])
+{
+	bool ended = walk(own, memory, &walks[0]) == TURN_END, same = false;
+
+	for (unsigned i = 1; i < WALK_TRIES && !same && !budget_over(memory->budget); i++) {
+		const bool last = ended;
+
+		ended = walk(own, memory, &walks[i % 2]) == TURN_END;
+		same = ended && last && walks[0].n == walks[1].n &&
+		       !memcmp(walks[0].at, walks[1].at, walks[0].n * sizeof(*walks[0].at));
+	}
+	return same;
+}
+
+static struct error *list_walked(const struct unikernel_threads *own,
+				 const struct guest_memory *memory, const struct walk *walk,
+				 struct guest_thread_list *out)
+{
+	struct guest_thread thread;
+	struct error *err = NULL;
+	struct raw raw;
+
+	for (size_t i = 0; i < walk->n && !err; i++) {
+		if (!read_thread(own, memory, walk->at[i], &raw, &thread))
+			out->trouble = "some of the guest's threads make no sense, or changed all "
+				       "the time, and are left out";
+		else if (!thread.idle)
+			(void)guest_thread_list_add(out, &thread, &err);
+	}
+	return err;
+}
+
+static struct error *list(const void *state, const struct guest_memory *memory,
+			  struct guest_thread_list *out)
+{
+	uint64_t *at = calloc(2 * (THREADS_MOST + 1), sizeof(*at));
+	struct walk walks[2] = {{at, 0}, {at + THREADS_MOST + 1, 0}};
+	struct error *err;
+	bool whole;
+
+	if (!at)
+		return error_no_memory();
+	whole = walk_twice(state, memory, walks);
+	err = list_walked(state, memory, &walks[0], out);
+	if (!whole)
+		out->trouble = "a list of the guest's threads leads nowhere, never ends or is "
+			       "changed all the time: some may be missing";
+	free(at);
+	return err;
+}
+
+/* The thread with the next higher address: places in lists change with each switch. */
+static enum guest_thread_turn next(const void *state, const struct guest_memory *memory,
+				   struct guest_thread *thread)
+{
+	const struct unikernel_threads *own = state;
+	uint64_t at, to = thread->at;
+	struct cursor cursor;
+	struct raw raw;
+
+	do {
+		const uint64_t last = to;
+		enum guest_thread_turn turn = begin(&cursor, own, memory);
+
+		to = UINT64_MAX;
+		while (turn == TURN_THREAD && (turn = go_on(&cursor, &at)) == TURN_THREAD)
+			if (at > last && at < to)
+				to = at;
+		if (turn == TURN_LOST || to == UINT64_MAX)
+			return turn;
+		/* What is left out now has its turn later. */
+	} while ((!read_thread(own, memory, to, &raw, thread) || thread->idle) &&
+		 !budget_over(memory->budget));
+	return budget_over(memory->budget) ? TURN_LOST : TURN_THREAD;
+}
+
+static uint32_t cpus(const void *state, const struct guest_memory *memory)
+{
+	const struct unikernel_threads *own = state;
+
+	(void)memory;
+	return (uint32_t)own->layout.cpus;
+}
+
+static bool running(const void *state, const struct guest_memory *memory, uint32_t cpu,
+		    struct guest_thread *out)
+{
+	const struct unikernel_threads *own = state;
+	uint64_t at = 0;
+	struct raw raw;
+
+	for (unsigned i = 0; i < READ_TRIES; i++) {
+		if (is_minios(own))
+			at = find_last(own, memory);
+		else if (!get(memory, own->layout.current + cpu * (uint64_t)WORD, &at))
+			return false;
+		if (!at || !read_thread(own, memory, at, &raw, out) || out->cpu != cpu)
+			continue;
+		out->idle |= out->state == THREAD_SLEEPING;
+		out->state = THREAD_RUNNING;
+		return true;
+	}
+	return false;
+}
+
+/* The pointers of several CPUs are told apart by a register that no copy has. */
+static bool request(const void *state, struct thread_request *out)
+{
+	const struct unikernel_threads *own = state;
+
+	*out = (struct thread_request){.at = {own->layout.at[MEMBER_STACK],
+					      own->layout.at[MEMBER_STACK],
+					      own->layout.at[MEMBER_STACK]}};
+	if (is_minios(own))
+		out->stack_size = MINIOS_STACK;
+	else
+		out->address = own->layout.current;
+	return own->layout.cpus == 1;
+}
+
+static bool decode(const struct thread_copy *copy, struct guest_thread *out)
+{
+	*out = (struct guest_thread){.at = copy->at,
+				     .pid = RECORDED_ID_UNKNOWN,
+				     .tid = (uint32_t)(copy->at / NUMBER_UNIT),
+				     .state = THREAD_RUNNING,
+				     .cpu = -1,
+				     .start_ns = THREAD_UNKNOWN};
+	return copy->at && copy->at % WORD == 0;
+}
+
+/* Memory that is no stack has no thread that says it was its stack. */
+static bool decode_minios(const struct thread_copy *copy, struct guest_thread *out)
+{
+	return !memcmp(copy->piece[0], &copy->own, WORD) && decode(copy, out);
+}
+
+static bool complete(const void *state, const struct guest_memory *memory,
+		     struct guest_thread *thread)
+{
+	struct raw raw;
+
+	return read_thread(state, memory, thread->at, &raw, thread);
+}
+
+static bool switches(const void *state, uint64_t va)
+{
+	const struct unikernel_threads *own = state;
+
+	for (size_t i = 0; i < THREAD_SWITCHES && !is_minios(own); i++)
+		if (va >= own->switches[i].start && va < own->switches[i].end)
+			return true;
+	return false;
+}
+
+static bool details(const void *state, const struct guest_memory *memory,
+		    const struct guest_thread *thread, struct thread_details *out)
+{
+	const struct unikernel_threads *own = state;
+	uint64_t stack;
+
+	snprintf(out->process, sizeof(out->process), "%s",
+		 is_minios(own) ? threads_minios.name : threads_unikraft.name);
+	if (is_minios(own) && get(memory, thread->at + own->layout.at[MEMBER_STACK], &stack)) {
+		out->stack = stack;
+		out->stack_size = MINIOS_STACK;
+	}
+	return true;
+}
+
+static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
+{
+	return a->at == b->at && !strcmp(a->name, b->name);
+}
+
+static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
+		  struct thread_saved *out)
+{
+	const struct unikernel_threads *own = state;
+	const struct guest_thread before = *thread;
+	struct raw raw;
+
+	*out = (struct thread_saved){0};
+	if (!read_thread(own, memory, before.at, &raw, thread) || !is_same(&before, thread) ||
+	    thread->cpu >= 0 || thread->state == THREAD_DEAD)
+		return false;
+	out->pc = raw.ip;
+	out->sp = raw.sp;
+	out->stack_end = stack_end(own, &raw);
+	return is_code(own, raw.ip) && out->stack_end;
+}
+
+static bool stands(const void *state, const struct guest_memory *memory,
+		   const struct guest_thread *thread)
+{
+	struct guest_thread now;
+	struct raw raw;
+
+	return read_thread(state, memory, thread->at, &raw, &now) && is_same(thread, &now) &&
+	       now.cpu < 0 && now.run == thread->run;
+}
+
+static void find_switches(const struct image_file *file, uint64_t slide,
+			  struct unikernel_threads *own)
+{
+	struct symbol symbol;
+
+	for (size_t i = 0; i < THREAD_SWITCHES && file->symbols; i++)
+		if (file->threads.switches[i] &&
+		    symbols_find(file->symbols, file->threads.switches[i], &symbol)) {
+			own->switches[i].start = symbol.start + slide;
+			own->switches[i].end = symbol.end + slide;
+		}
+}
+
+/* Offsets of a known version are believed where threads make sense by them. */
+static bool is_proven(const struct unikernel_threads *own, const struct guest_memory *memory)
+{
+	struct guest_thread thread;
+	struct cursor cursor;
+	struct raw raw;
+	uint64_t at;
+
+	return own->layout.typed ||
+	       (begin(&cursor, own, memory) == TURN_THREAD && go_on(&cursor, &at) == TURN_THREAD &&
+		read_thread(own, memory, at, &raw, &thread));
+}
+
+struct error *unikernel_threads_find(const struct guest_memory *memory,
+				     const struct image_file *file, uint64_t slide, void **state)
+{
+	struct unikernel_threads *own = calloc(1, sizeof(*own));
+
+	if (!own)
+		return error_no_memory();
+	own->layout = file->threads;
+	own->layout.head += slide;
+	own->layout.current += slide;
+	own->layout.starter += slide;
+	own->start = file->code->start + slide;
+	own->end = file->code->end + slide;
+	find_switches(file, slide, own);
+	*state = is_proven(own, memory) ? own : NULL;
+	if (!*state)
+		free(own);
+	return NULL;
+}
+
+#define UNIKERNEL(system, decoding)                                                               \
+	{                                                                                         \
+		.name = system, .close = free, .list = list, .next = next, .cpus = cpus,          \
+		.running = running, .request = request, .decode = decoding, .complete = complete, \
+		.details = details, .switches = switches, .saved = saved, .stands = stands        \
+	}
+
+const struct threads_system threads_unikraft = UNIKERNEL("Unikraft", decode);
+const struct threads_system threads_minios = UNIKERNEL("Mini-OS", decode_minios);
