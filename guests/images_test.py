@@ -21,7 +21,7 @@ QEMU_RISCV64 = shutil.which("qemu-system-riscv64")
 PC = [QEMU, "-nodefaults", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
 VIRT = [QEMU_RISCV64, "-M", "virt"]
 # The hypervisor writes the hypercall page: nothing can be known about its code. The others have the trait on purpose.
-WITHOUT_CFI = {"hypercall_page", "switch_threads", "thread_starter", "event_entry"}
+WITHOUT_CFI = {"hypercall_page", "switch_threads", "__arch_switch_threads", "thread_starter", "event_entry"}
 
 
 @functools.cache

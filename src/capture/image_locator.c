@@ -374,7 +374,7 @@ static struct error *find_unikernel(const struct vcpu_view *view)
 	const struct guest_memory memory = {&seen, memory_view_read, locator->budget};
 
 	return locator->kernel.with_threads && !locator->kernel.threads
-		       ? guest_threads_open_images(&memory, locator->images,
+		       ? guest_threads_open_images(&memory, &view->regs, locator->images,
 						   &locator->kernel.threads)
 		       : NULL;
 }

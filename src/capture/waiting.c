@@ -433,7 +433,7 @@ static struct error *make_room(struct waits *waits, uint32_t number)
 static const struct tick_entry *find_host(const struct tick *tick, uint32_t thread)
 {
 	for (uint32_t i = 0; i < tick->n; i++)
-		if (tick->entries[i].thread == thread && tick->entries[i].state != VCPU_RUNNING)
+		if (tick->entries[i].thread == thread && tick->entries[i].state == VCPU_BLOCKED)
 			return &tick->entries[i];
 	return NULL;
 }

@@ -130,7 +130,8 @@ static const struct option_row own_options[] = {
 	 .text = "also the guest's threads that do not run, and where each waits",
 	 .more = "Of guests that run Linux: their stacks in the kernel, read from its memory "
 		 "while the guest runs; and by the file that is mapped there where the program "
-		 "called it."},
+		 "called it.\n"
+		 "Of Unikraft and Mini-OS, whose file has to be at hand: all of their stacks."},
 	{"frame-pointers", NULL, 'f', take_frame_pointers,
 	 .text = "find callers by frame pointers alone (--unwind=fp)"},
 	{"full-names", NULL, 0, take_true, AT(wanted.full_names),

@@ -179,7 +179,7 @@ static const struct option_row own_options[] = {
 	{"iterations", "N", 'n', take_count, AT(iterations), 1, UINT32_MAX,
 	 .text = "end after N pictures"},
 	{"by", "KEY", 0, take_by,
-	 .text = "function (the default), process or thread of a Linux guest",
+	 .text = "function (the default), process or thread of a Linux guest or a unikernel",
 	 .values = "function process thread"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
 	 .values = "self total"},

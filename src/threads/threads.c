@@ -61,7 +61,7 @@ static struct error *keep(const struct guest_threads *found, struct guest_thread
 	return NULL;
 }
 
-struct error *guest_threads_open_images(const struct guest_memory *memory,
+struct error *guest_threads_open_images(const struct guest_memory *memory, const struct regs *regs,
 					const struct images *images, struct guest_threads **out)
 {
 	static const struct threads_system *const unikernels[UNIKERNELS] = {
@@ -70,6 +70,8 @@ struct error *guest_threads_open_images(const struct guest_memory *memory,
 	struct error *err = NULL;
 
 	*out = NULL;
+	if (regs->isa != ISA_X86 || regs->word != 8)
+		return NULL;
 	for (size_t i = 0; images && i < images_count(images) && !err && !found.state; i++) {
 		const struct image *image = images_get(images, i);
 
@@ -85,7 +87,7 @@ struct error *guest_threads_open(const struct guest_memory *memory, const struct
 				 const struct images *images, struct guest_threads **out)
 {
 	struct guest_threads found = {0};
-	struct error *err = guest_threads_open_images(memory, images, out);
+	struct error *err = guest_threads_open_images(memory, regs, images, out);
 
 	if (err || *out)
 		return err;

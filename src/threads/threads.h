@@ -145,8 +145,8 @@ struct error *guest_threads_open(const struct guest_memory *memory, const struct
 struct error *guest_threads_open_linux(const struct guest_memory *memory,
 				       const struct kallsyms *names, struct guest_threads **out);
 
-/* ... by what a unikernel's file tells that was found in the guest, in the same memory. */
-struct error *guest_threads_open_images(const struct guest_memory *memory,
+/* ... only by the files that were found in the guest. */
+struct error *guest_threads_open_images(const struct guest_memory *memory, const struct regs *regs,
 					const struct images *images, struct guest_threads **out);
 
 void guest_threads_free(struct guest_threads *threads);

@@ -141,7 +141,7 @@ def xen_tests():
         rig_test("guests", short="HardGuests.test_a_deep_recursion_is_followed_to_its_end"),
         rig_test("linux", short="Linux.test_stacks_of_a_busy_pv_kernel"),
         rig_test("hvm", short="Hvm.test_firmware_without_a_disk"),
-        rig_test("ps"), rig_test("processes"), rig_test("waits"),
+        rig_test("ps"), rig_test("processes"), rig_test("waits"), rig_test("unikernel_threads"),
         rig_test("top"), rig_test("stack"), rig_test("sampling"), rig_test("errors"), rig_test("privilege"), rig_test("images"),
         rig_test("versions"), rig_test("faults"), rig_test("moved_kernel"),
         rig_test("xen_itself"), rig_test("inside", "xen-inside"),

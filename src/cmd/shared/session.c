@@ -376,8 +376,7 @@ static void tell_waits(const struct session *session, const struct sampler_resul
 		return;
 	if (!result->waiting)
 		cmd_say("warning: --threads: no thread was seen that does not run: the guest runs "
-			"no "
-			"Linux whose threads are known, or its kernel was not seen for long "
+			"no system whose threads are known, or its kernel was not seen for long "
 			"enough");
 	else
 		cmd_say("%" PRIu64 " samples of threads that do not run; %" PRIu64

@@ -54,8 +54,9 @@ const struct option_row session_sampling_options[] = {
 		 "cut.\n"
 		 "What was given up is counted and told."},
 	{"threads", NULL, 0, take_true, AT(waits),
-	 .text = "also sample the guest's threads that do not run (Linux): where each waits in the "
-		 "kernel, and for how long",
+	 .text = "also sample the guest's threads that do not run (Linux, Unikraft, Mini-OS): "
+		 "where "
+		 "each waits, and for how long",
 	 .more = "They are read while the guest runs, so many a tick as\n.Fl -thread-budget\nsays, "
 		 "by turns.\nEach sample stands for the time since its thread was looked at last.\n"
 		 "The readers of recordings show them by\n.Fl -state Ns = Ns Li off-cpu ."},
