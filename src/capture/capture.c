@@ -439,6 +439,11 @@ const struct sample *capture_sample(const struct capture *capture)
 	return capture->sample;
 }
 
+const struct stacks *capture_stacks(const struct capture *capture)
+{
+	return capture->stacks;
+}
+
 struct thread_numbers *capture_threads(const struct capture *capture)
 {
 	return capture->threads;

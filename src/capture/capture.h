@@ -48,6 +48,9 @@ size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len);
 /* True if the kernel is about to change the thread in the innermost frames of a stack. */
 bool is_switching(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack);
 
+/* True if it chooses the next one there, and may wait for that on the stack of a thread that waits. */
+bool is_idling(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack);
+
 /* The thread of a stack, and the view that its program has of memory. */
 struct program_of {
 	struct target *target;
@@ -82,6 +85,9 @@ struct error *capture_keep(struct capture *capture, const struct unwind_result *
 
 /* The sample that the last capture_tick ended with; valid until the next. */
 const struct sample *capture_sample(const struct capture *capture);
+
+/* The store of all stacks. */
+const struct stacks *capture_stacks(const struct capture *capture);
 
 /* Threads by the numbers that ticks tell; NULL: they are not wanted. */
 struct thread_numbers *capture_threads(const struct capture *capture);

@@ -37,16 +37,28 @@ size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len)
 /* Frames that a switch between threads is among, the innermost ones. */
 #define SWITCH_FRAMES 8u
 
-bool is_switching(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack)
+static bool is_among(bool (*asks)(const struct guest_threads *threads, uint64_t va),
+		     const struct guest_threads *threads, const struct stacks *stacks,
+		     uint32_t stack)
 {
 	for (unsigned i = 0; i < SWITCH_FRAMES && stack != STACK_ROOT; i++) {
 		const struct stack_node *node = stacks_node(stacks, stack);
 
-		if (guest_threads_switches(threads, node->addr))
+		if (asks(threads, node->addr))
 			return true;
 		stack = node->parent;
 	}
 	return false;
+}
+
+bool is_switching(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack)
+{
+	return is_among(guest_threads_switches, threads, stacks, stack);
+}
+
+bool is_idling(const struct guest_threads *threads, const struct stacks *stacks, uint32_t stack)
+{
+	return is_among(guest_threads_idles, threads, stacks, stack);
 }
 
 /* One stack whose frames are put to their files. */

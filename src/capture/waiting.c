@@ -427,13 +427,17 @@ static struct error *make_room(struct waits *waits, uint32_t number)
 }
 
 /*
- * A vCPU without work may wait on the stack of a thread that waits itself: then it has that stack.
- * NULL: none does.
+ * A vCPU without work may wait on the stack of a thread that waits itself, whether it has a CPU for
+ * that at this moment or not: then the thread has that stack. NULL: none does.
  */
-static const struct tick_entry *find_host(const struct tick *tick, uint32_t thread)
+static const struct tick_entry *find_host(const struct waiting *waiting, const struct tick *tick,
+					  uint32_t thread)
 {
+	const struct stacks *stacks = capture_stacks(waiting->capture);
+
 	for (uint32_t i = 0; i < tick->n; i++)
-		if (tick->entries[i].thread == thread && tick->entries[i].state == VCPU_BLOCKED)
+		if (tick->entries[i].thread == thread &&
+		    is_idling(waiting->threads, stacks, tick->entries[i].stack))
 			return &tick->entries[i];
 	return NULL;
 }
@@ -461,7 +465,7 @@ static struct error *visit_thread(struct waits *waits, const struct waiting *wai
 		err = read_stack(waiting, visit, &thread);
 	if (err || state_of(&thread) == VCPU_RUNNING)
 		return err;
-	host = visit->read ? NULL : find_host(tick, number);
+	host = visit->read ? NULL : find_host(waiting, tick, number);
 	if (!visit->read && !host) {
 		waits->counts.unproven++;
 		return NULL;

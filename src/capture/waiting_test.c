@@ -301,16 +301,20 @@ static void a_thread_that_does_not_stand_still_is_counted_and_left_out(void **st
 	assert_int_equal(tid_of(f, entries), 1);
 }
 
-/* Takes a tick in which the vCPU is in this state, on the stack of the thread that was met first. */
-static void take_tick_on(struct fixture *f, uint8_t vcpu_state)
+/* The made-up vCPU is always there. */
+static bool idles(const void *state, uint64_t va)
+{
+	return va == 0xffffffff81000000;
+}
+
+/* Takes a tick in which the vCPU has the stack of the thread that was met first. */
+static void take_tick_on_its_stack(struct fixture *f)
 {
 	struct tick_entry host;
 
 	assert_null(capture_tick(f->capture, 0, &f->tick));
 	host = f->tick.entries[0];
 	host.thread = 1;
-	host.state = vcpu_state;
-	host.stack = 7;
 	f->tick.entries = &host;
 	assert_null(waits_tick(f->waits, &f->threads, &f->tick));
 }
@@ -318,16 +322,19 @@ static void take_tick_on(struct fixture *f, uint8_t vcpu_state)
 static void a_thread_on_whose_stack_an_idle_vcpu_waits_has_that_stack(void **state)
 {
 	struct fixture *f = *state;
+	struct threads_system system = threads_linux;
 
+	system.idles = idles;
 	f->kernel->runs = run_meanwhile;
-	take_tick_on(f, VCPU_RUNNABLE);
+	take_tick_on_its_stack(f);
 	assert_int_equal(f->tick.waits, BUDGET - 1);
 	(void)take_tick(f);
 	(void)take_tick(f);
-	take_tick_on(f, VCPU_BLOCKED);
+	f->threads.system = &system;
+	take_tick_on_its_stack(f);
 	assert_int_equal(f->tick.waits, BUDGET);
 	assert_int_equal(f->tick.entries[1].thread, 1);
-	assert_int_equal(f->tick.entries[1].stack, 7);
+	assert_int_equal(f->tick.entries[1].stack, f->tick.entries[0].stack);
 	assert_int_equal(f->tick.entries[1].state, WAIT_SLEEPING);
 	assert_int_equal(waits_count(f->waits).unproven, 1);
 }

@@ -217,6 +217,11 @@ bool guest_threads_switches(const struct guest_threads *threads, uint64_t va)
 	return threads->system->switches(threads->state, va);
 }
 
+bool guest_threads_idles(const struct guest_threads *threads, uint64_t va)
+{
+	return threads->system->idles && threads->system->idles(threads->state, va);
+}
+
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own)
 {

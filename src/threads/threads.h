@@ -285,6 +285,9 @@ bool guest_threads_decode(const struct guest_threads *threads, const struct thre
  */
 bool guest_threads_switches(const struct guest_threads *threads, uint64_t va);
 
+/* True if a CPU in a function with this address may have no work, and the stack of a thread that waits. */
+bool guest_threads_idles(const struct guest_threads *threads, uint64_t va);
+
 /* True if some CPU's own data are there. */
 bool guest_threads_is_cpu(const struct guest_threads *threads, const struct guest_memory *memory,
 			  uint64_t own);
@@ -355,6 +358,8 @@ struct threads_system {
 	bool (*complete)(const void *state, const struct guest_memory *memory,
 			 struct guest_thread *thread);
 	bool (*switches)(const void *state, uint64_t va);
+	/* NULL: each CPU without work has a stack of its own. */
+	bool (*idles)(const void *state, uint64_t va);
 	/* NULL: the copy itself proves it. */
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
 	/* False: the thread has ended. What cannot be read is left as it is. */

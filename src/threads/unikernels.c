@@ -489,7 +489,7 @@ static bool switches(const void *state, uint64_t va)
 {
 	const struct unikernel_threads *own = state;
 
-	for (size_t i = 0; i < THREAD_SWITCHES && !is_minios(own); i++)
+	for (size_t i = 0; i < THREAD_SWITCHES; i++)
 		if (va >= own->switches[i].start && va < own->switches[i].end)
 			return true;
 	return false;
@@ -588,12 +588,13 @@ struct error *unikernel_threads_find(const struct guest_memory *memory,
 	return NULL;
 }
 
-#define UNIKERNEL(system, decoding)                                                               \
+#define UNIKERNEL(system, decoding, idling)                                                       \
 	{                                                                                         \
 		.name = system, .close = free, .list = list, .next = next, .cpus = cpus,          \
 		.running = running, .request = request, .decode = decoding, .complete = complete, \
-		.details = details, .switches = switches, .saved = saved, .stands = stands        \
+		.switches = switches, .idles = idling, .details = details, .saved = saved,        \
+		.stands = stands                                                                  \
 	}
 
-const struct threads_system threads_unikraft = UNIKERNEL("Unikraft", decode);
-const struct threads_system threads_minios = UNIKERNEL("Mini-OS", decode_minios);
+const struct threads_system threads_unikraft = UNIKERNEL("Unikraft", decode, NULL);
+const struct threads_system threads_minios = UNIKERNEL("Mini-OS", decode_minios, switches);

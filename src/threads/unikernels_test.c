@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "symbol/names/table.h"
 #include "threads/unikernels_testing.h"
 
 static void all_threads_are_listed_with_their_names_and_states(void **state)
@@ -340,6 +341,28 @@ static void mini_oss_stacks_tell_whose_they_are(void **state)
 	assert_non_null(guest->list.trouble);
 }
 
+static void the_schedulers_code_is_told(void **state)
+{
+	struct guest *guest = *state;
+	const struct symbol_candidate code = {.start = CODE + 0x300 - SLIDE,
+					      .size = 0x40,
+					      .name = "schedule"};
+	struct symbol_candidates list = {0};
+	const bool minios = guest->file.threads.system == UNIKERNEL_MINIOS;
+
+	assert_null(symbol_candidates_add(&list, &code));
+	assert_null(symbols_build(&list, NULL, &guest->file.symbols));
+	symbol_candidates_free(&list);
+	guest->file.threads.switches[0] = code.start;
+	free(guest->threads);
+	open_guest(guest);
+	assert_true(guest->system->switches(guest->threads, CODE + 0x33f));
+	assert_false(guest->system->switches(guest->threads, CODE + 0x340));
+	assert_false(guest->system->switches(guest->threads, CODE + 0x2ff));
+	assert_true(!guest->system->idles == !minios);
+	symbols_free(guest->file.symbols);
+}
+
 static void unikrafts_cpu_tells_which_thread_runs(void **state)
 {
 	struct guest *guest = *state;
@@ -397,6 +420,7 @@ int main(void)
 		BOTH(a_stack_pointer_that_leads_nowhere_is_none),
 		BOTH(another_thread_in_the_same_memory_is_not_this_one),
 		BOTH(the_thread_that_runs_is_told),
+		BOTH(the_schedulers_code_is_told),
 		BOTH(lists_that_loop_or_lead_nowhere_come_to_an_end),
 		BOTH(a_thread_that_makes_no_sense_is_left_out_and_said),
 		BOTH(a_thread_without_a_name_is_called_by_its_address),
