@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "capture/capture.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -37,7 +36,10 @@ struct capture {
 	uint64_t locating_ns;
 	const volatile sig_atomic_t *stop; /* may be NULL */
 	struct interpreter *interpreter;   /* NULL: none is known, or wanted */
-	struct host_view *host;		   /* NULL: not wanted */
+	struct interpreters
+		*interpreters;	     /* of a guest's programs; NULL: none are wanted, or not yet */
+	struct stand_ins *stand_ins; /* of these; NULL: none are wanted */
+	struct host_view *host;	     /* NULL: not wanted */
 };
 
 /* Interns a stack; if the unwinder remembers it, only the frames that the one before had not. */
@@ -107,17 +109,36 @@ static struct error *merge(struct capture *capture, const struct vcpu_sample *vc
 				 out);
 }
 
+/* Puts the functions of an interpreter into the stack of a program that runs one. */
+static struct error *merge_program(struct capture *capture, const struct program_of *of,
+				   const struct vcpu_sample *vcpu, struct unwind_result *out)
+{
+	struct runtime_stack stack = {.window = &vcpu->stack,
+				      .frames = capture->frames,
+				      .n = out->n,
+				      .max = capture->max_frames,
+				      .end = out->end};
+	struct error *err = interpreters_merge(capture->interpreters, of, vcpu, &stack);
+
+	out->n = stack.n;
+	out->end = stack.end;
+	return err;
+}
+
 /* capture.replace: a thread was asked for. */
 static struct error *put_to_files(struct capture *capture, const struct vcpu_sample *vcpu,
 				  struct unwind_result *out)
 {
 	struct guest_thread thread;
 	const struct program_of of = {capture->target, image_locator_threads(capture->locator),
-				      &thread, &vcpu->regs};
+				      &thread, &vcpu->regs, capture->interpreters};
+	struct error *err = NULL;
 
-	return vcpu->thread.there && guest_threads_decode(of.threads, &vcpu->thread, &thread)
-		       ? capture_place(capture, out, &of)
-		       : NULL;
+	if (!vcpu->thread.there || !guest_threads_decode(of.threads, &vcpu->thread, &thread))
+		return NULL;
+	if (interpreters_find(capture->interpreters, &vcpu->regs))
+		err = merge_program(capture, &of, vcpu, out);
+	return err ?: capture_place(capture, out, &of);
 }
 
 /*
@@ -157,7 +178,8 @@ static struct error *unwind_vcpu(struct capture *capture, uint32_t i, struct tic
 				  .code = code_cache_for(capture->code_cache, &vcpu->regs,
 							 capture->sample->time_ns),
 				  .unwinder = capture->unwinder,
-				  .anew = capture->anew,
+				  .anew = capture->anew ||
+					  interpreters_find(capture->interpreters, &vcpu->regs),
 				  .max_frames = capture->max_frames,
 				  .method = capture->method};
 	struct unwind_result out;
@@ -205,15 +227,18 @@ __attribute__((noinline)) static struct error *identify(struct capture *capture,
 }
 
 /* Asks for threads with the next samples, once it is known where they are. */
-static void ask_for_threads(struct capture *capture)
+static struct error *ask_for_threads(struct capture *capture)
 {
 	const struct guest_threads *threads =
 		capture->target->copies_threads ? image_locator_threads(capture->locator) : NULL;
 
-	if (threads && guest_threads_request(threads, &capture->request)) {
-		capture->sample->request.thread = &capture->request;
-		capture->replace = put_to_files;
-	}
+	if (!threads || !guest_threads_request(threads, &capture->request))
+		return NULL;
+	capture->sample->request.thread = &capture->request;
+	capture->replace = put_to_files;
+	return capture->stand_ins ? interpreters_new(threads, capture->stand_ins, capture->sample,
+						     &capture->interpreters)
+				  : NULL;
 }
 
 /* Unwinds what was read. The state is that of the first take: no vCPU need run before the next. */
@@ -339,8 +364,9 @@ __attribute__((noinline)) struct error *capture_tick(struct capture *capture, ui
 		if (err)
 			return err;
 		if (capture->threads && !capture->sample->request.thread)
-			ask_for_threads(capture);
-		err = unwind_all(capture, deeper_takes == 0, &deeper);
+			err = ask_for_threads(capture);
+		if (!err)
+			err = unwind_all(capture, deeper_takes == 0, &deeper);
 		if (err)
 			return err;
 		if (!deeper || deeper_takes == MAX_DEEPER)
@@ -385,6 +411,7 @@ static struct error *prepare(struct capture *capture, const struct sampler_optio
 		err = code_cache_new(capture->target, options->images, &capture->code_cache);
 	if (!err)
 		err = unwinder_new(&capture->unwinder);
+	capture->stand_ins = options->stand_ins;
 	if (!err && options->stand_ins && capture->target->copies_frames)
 		err = interpreter_new(capture->target, options->stand_ins, capture->sample,
 				      &capture->interpreter);
@@ -423,6 +450,7 @@ void capture_free(struct capture *capture)
 		return;
 	unwinder_free(capture->unwinder);
 	interpreter_free(capture->interpreter);
+	interpreters_free(capture->interpreters);
 	host_view_free(capture->host);
 	code_cache_free(capture->code_cache);
 	sample_free(capture->sample);
@@ -469,104 +497,8 @@ uint64_t capture_no_room(const struct capture *capture)
 	return capture ? capture->no_room : 0;
 }
 
-const struct interpreter *capture_interpreter(const struct capture *capture)
+void capture_tell_interpreters(const struct capture *capture, struct sampler_result *out)
 {
-	return capture ? capture->interpreter : NULL;
-}
-
-/* Steps to read the functions of one stack, or the list of threads. */
-#define READ_STEPS (1ull << 26)
-
-struct interpreter {
-	struct target *target;
-	struct runtime *runtime;
-	struct runtime_copy *copies; /* of each vCPU */
-};
-
-/* All threads of a process see the same memory, whatever their registers. */
-static size_t read_process(void *ctx, uint64_t va, void *buf, size_t len)
-{
-	return target_read(ctx, NULL, va, buf, len);
-}
-
-static struct error *find_interpreter(struct interpreter *interpreter, struct stand_ins *stand_ins)
-{
-	struct target *target = interpreter->target;
-	const struct guest_memory memory = {target, read_process, NULL};
-	uint64_t *code = calloc(target->n_files + 1, sizeof(*code));
-	struct error *err;
-
-	if (!code)
-		return error_no_memory();
-	for (size_t i = 0; i < target->n_files; i++)
-		code[i] = target->files[i].address;
-	err = runtime_new(&memory, code, target->n_files, stand_ins, &interpreter->runtime);
-	free(code);
-	return err;
-}
-
-struct error *interpreter_new(struct target *target, struct stand_ins *stand_ins,
-			      struct sample *sample, struct interpreter **out)
-{
-	struct interpreter *interpreter = calloc(1, sizeof(*interpreter));
-	struct error *err;
-
-	*out = NULL;
-	if (!interpreter)
-		return error_no_memory();
-	interpreter->target = target;
-	err = find_interpreter(interpreter, stand_ins);
-	if (err || !interpreter->runtime) {
-		interpreter_free(interpreter);
-		return err;
-	}
-	interpreter->copies = calloc(sample->vcpus, sizeof(*interpreter->copies));
-	if (!interpreter->copies) {
-		interpreter_free(interpreter);
-		return error_no_memory();
-	}
-	for (uint32_t i = 0; i < sample->vcpus; i++)
-		sample->vcpu[i].runtime = &interpreter->copies[i];
-	sample->request.runtime = interpreter->runtime;
-	*out = interpreter;
-	return NULL;
-}
-
-void interpreter_free(struct interpreter *interpreter)
-{
-	if (!interpreter)
-		return;
-	runtime_free(interpreter->runtime);
-	free(interpreter->copies);
-	free(interpreter);
-}
-
-void interpreter_refresh(struct interpreter *interpreter)
-{
-	struct budget budget = {.left = READ_STEPS};
-	const struct guest_memory memory = {interpreter->target, read_process, &budget};
-
-	runtime_refresh(interpreter->runtime, &memory, clock_now_ns());
-}
-
-struct error *interpreter_merge(struct interpreter *interpreter, const struct vcpu_sample *vcpu,
-				struct frame *frames, size_t max, struct unwind_result *out)
-{
-	struct budget budget = {.left = READ_STEPS};
-	const struct guest_memory memory = {interpreter->target, read_process, &budget};
-	struct runtime_stack stack = {
-		.window = &vcpu->stack, .frames = frames, .n = out->n, .max = max, .end = out->end};
-	struct error *err = runtime_merge(interpreter->runtime, &memory, vcpu->runtime, &stack);
-
-	out->n = stack.n;
-	out->end = stack.end;
-	return err;
-}
-
-void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out)
-{
-	if (!interpreter)
-		return;
-	snprintf(out->runtime, sizeof(out->runtime), "%s", runtime_name(interpreter->runtime));
-	out->merged = runtime_count(interpreter->runtime);
+	interpreter_tell(capture ? capture->interpreter : NULL, out);
+	interpreters_tell(capture ? capture->interpreters : NULL, out);
 }

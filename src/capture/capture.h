@@ -57,6 +57,7 @@ struct program_of {
 	const struct guest_threads *threads;
 	const struct guest_thread *thread;
 	const struct regs *regs;
+	struct interpreters *interpreters; /* NULL: none are wanted */
 };
 
 /*
@@ -101,8 +102,8 @@ uint64_t capture_locating_ns(const struct capture *capture);
 /* Samples that were taken again, since the beginning; 0 for NULL. */
 uint64_t capture_retries(const struct capture *capture);
 
-/* The interpreter that the guest is; NULL: none, or none is wanted. */
-const struct interpreter *capture_interpreter(const struct capture *capture);
+/* Tells of interpreters that were found, and how many stacks have their functions. NULL: nothing. */
+void capture_tell_interpreters(const struct capture *capture, struct sampler_result *out);
 
 /* Stacks whose innermost frames found no room in the store, since the beginning; 0 for NULL. */
 uint64_t capture_no_room(const struct capture *capture);
@@ -206,6 +207,44 @@ struct error *interpreter_merge(struct interpreter *interpreter, const struct vc
 
 /* What was found, and how many stacks have its functions. NULL: nothing. */
 void interpreter_tell(const struct interpreter *interpreter, struct sampler_result *out);
+
+/*
+ * Interpreters that programs of a guest run, whose system tells of its threads: found by the files that
+ * are mapped where a sampled program has its code. Of those that are known, each sample has the frames,
+ * copied in its pause: INTERPRETER_PAGES pages and INTERPRETER_IDENTITIES functions are read then at most.
+ * All else is read while the guest runs.
+ */
+struct interpreters;
+struct program_interpreter; /* of one program */
+
+#define INTERPRETERS_MAX       8u
+#define INTERPRETER_PAGES      32u
+#define INTERPRETER_IDENTITIES 16u
+
+/* All must outlive it. */
+struct error *interpreters_new(const struct guest_threads *threads, struct stand_ins *stand_ins,
+			       struct sample *sample, struct interpreters **out);
+void interpreters_free(struct interpreters *all);
+
+/* The one of the program that has the page tables of a vCPU; NULL: none is known, or `all` is NULL. */
+struct program_interpreter *interpreters_find(struct interpreters *all, const struct regs *regs);
+
+/*
+ * A program has this mapping where it has code, and page tables at `root`: if that is an interpreter's file, its
+ * functions are shown from the next sample on. The only error is a lack of memory.
+ */
+struct error *interpreters_meet(struct interpreters *all, const struct program_of *of,
+				const struct guest_place *place, uint64_t root);
+
+/*
+ * As interpreter_merge, of the sample's thread: where the program still has mapped what was found. Before frames
+ * are put to their files.
+ */
+struct error *interpreters_merge(struct interpreters *all, const struct program_of *of,
+				 const struct vcpu_sample *vcpu, struct runtime_stack *stack);
+
+/* As interpreter_tell, of all together. */
+void interpreters_tell(const struct interpreters *all, struct sampler_result *out);
 
 /*
  * The host's side of vCPUs, of a target that sees it: puts one frame for the vCPU, and one for where its

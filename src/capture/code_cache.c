@@ -183,6 +183,8 @@ __attribute__((noinline)) static void mark_foreign(struct code_cache *cache, str
 		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
 		const struct image *image = images_program_at(cache->images, va);
 
+		if (is_stand_in(va))
+			continue;
 		if (image ? is_foreign_at(cache, image, va) : may_be_foreign(cache, va))
 			frames[i].kind |= FRAME_FOREIGN;
 		/* Code of a program, and of no file. */

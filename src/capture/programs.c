@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "symbol/names/symbolizer.h"
 
 /* Time for which a mapping is taken to be still there. */
 #define PLACE_KEPT_NS 100000000ull
@@ -70,19 +71,18 @@ struct placing {
 	bool missed;
 };
 
-/* True if these are the page tables of the stack: the thread may have begun another program since. */
-static bool is_own(const struct program_of *of, uint64_t tables)
+/* True if these are the page tables of the stack, which begin at *root: the thread may have begun another program since. */
+static bool is_own(const struct program_of *of, uint64_t tables, uint64_t *root)
 {
 	const struct regs *regs = of->regs;
 	struct mmu mmu = regs->mmu;
-	uint64_t root;
 
-	if (!target_translate(of->target, &mmu, tables, &root)) {
+	if (!target_translate(of->target, &mmu, tables, root)) {
 		mmu.root = regs->kernel_root;
-		if (!mmu.root || !target_translate(of->target, &mmu, tables, &root))
+		if (!mmu.root || !target_translate(of->target, &mmu, tables, root))
 			return false;
 	}
-	return root == regs->mmu.root || root == regs->kernel_root;
+	return *root == regs->mmu.root || *root == regs->kernel_root;
 }
 
 static bool find_mapping(const struct placing *p, uint64_t va, struct guest_place *out)
@@ -445,13 +445,18 @@ static struct error *find_place(struct placing *p, uint64_t va, const struct pro
 	struct programs *programs = p->programs;
 	struct guest_place found;
 	struct program_place *kept;
+	struct error *err;
+	uint64_t root;
 
 	*out = find_kept(p, va);
 	if (*out || p->missed)
 		return NULL;
-	p->missed = !find_mapping(p, va, &found) || !is_own(p->of, found.tables);
+	p->missed = !find_mapping(p, va, &found) || !is_own(p->of, found.tables, &root);
 	if (p->missed)
 		return NULL;
+	err = interpreters_meet(p->of->interpreters, p->of, &found, root);
+	if (err)
+		return err;
 	kept = &programs->place[programs->next++ % PROGRAM_PLACES];
 	*kept = (struct program_place){.root = p->of->regs->mmu.root,
 				       .start = found.mapping.start,
@@ -509,7 +514,7 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 		const uint64_t va = frame_code(frames[i].addr, frames[i].kind);
 		const struct program_place *place;
 
-		if (va >= LOWER_HALF || stays(programs, &frames[i], va))
+		if (va >= LOWER_HALF || is_stand_in(va) || stays(programs, &frames[i], va))
 			continue;
 		if (!p.now_ns)
 			p.now_ns = clock_now_ns();

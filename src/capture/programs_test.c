@@ -142,7 +142,7 @@ static void place_all(struct fixture *f, uint32_t pid, struct frame *frames, siz
 {
 	const struct guest_thread thread = {.pid = pid, .tid = pid};
 	const struct regs regs = {.mmu = {.root = 0x1000}};
-	const struct program_of of = {&f->target, &f->threads, &thread, &regs};
+	const struct program_of of = {&f->target, &f->threads, &thread, &regs, NULL};
 	bool missed;
 
 	assert_null(programs_place(image_locator_programs(f->locator), &of, frames, n, &missed));

@@ -365,7 +365,7 @@ struct error *sampler_run(struct target *target, struct stacks *stacks,
 	result->retakes = capture_retries(s.capture);
 	result->given_up = capture_given_up(s.capture);
 	result->no_room = capture_no_room(s.capture);
-	interpreter_tell(capture_interpreter(s.capture), result);
+	capture_tell_interpreters(s.capture, result);
 	count_waits(&s);
 	waits_free(s.waits);
 	capture_free(s.capture);

@@ -143,7 +143,7 @@ static struct error *search_mapped(const struct waiting *waiting, const struct g
 	struct memory_view view = {waiting->target, program};
 	struct budget budget = {.left = MAPPED_STEPS};
 	const struct guest_memory memory = {&view, memory_view_read, &budget};
-	const struct program_of of = {waiting->target, waiting->threads, thread, program};
+	const struct program_of of = {waiting->target, waiting->threads, thread, program, NULL};
 	const unsigned changes = images ? images_changes(images) : 0;
 	struct guest_mapping_list list = {0};
 	struct error *err = NULL;
@@ -192,7 +192,8 @@ static struct error *walk_program(const struct waiting *waiting, const struct gu
 static struct error *walk(const struct waiting *waiting, const struct guest_thread *thread,
 			  const struct stacks_read *read, bool search, struct waiting_stack *out)
 {
-	const struct program_of of = {waiting->target, waiting->threads, thread, &read->program};
+	const struct program_of of = {waiting->target, waiting->threads, thread, &read->program,
+				      NULL};
 	struct unwind_result walked;
 	struct tick_entry entry = {0};
 	struct error *err = capture_locate(waiting->capture, &read->regs);

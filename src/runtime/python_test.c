@@ -122,6 +122,55 @@ static void a_thread_that_is_none_of_the_interpreters_has_its_c_stack(void **sta
 	check_untouched(process);
 }
 
+/* The rest of the stack, from `at` on, as a piece of its own. */
+static struct window cut_stack(struct process *process, uint32_t at)
+{
+	const struct window rest = {.va = process->window.va + at,
+				    .len = process->window.len - at,
+				    .bytes = process->window.bytes + at};
+
+	process->window.len = at;
+	return rest;
+}
+
+static void entries_are_proven_in_each_piece_of_a_stack(void **state)
+{
+	struct process *process = *state;
+	const struct window rest = cut_stack(process, 0x280);
+
+	process->stack.others = &rest;
+	process->stack.n_others = 1;
+	sample(process);
+	assert_int_equal(runtime_count(process->runtime).merged, 1);
+	check_frame(process, 1, "cart.Cart.key", 101);
+	check_frame(process, 5, "cart.<module>", 1);
+}
+
+static void entries_in_a_piece_that_was_not_copied_are_not_proven(void **state)
+{
+	struct process *process = *state;
+
+	(void)cut_stack(process, 0x280);
+	sample(process);
+	check_untouched(process);
+}
+
+static void a_thread_has_no_more_pages_read_than_it_may(void **state)
+{
+	struct process *process = *state;
+
+	/* The thread's state and the frames, and no function. */
+	process->pages = 2;
+	sample(process);
+	assert_true(process->copy.there);
+	assert_int_equal(process->reads, 2);
+	check_untouched(process);
+	process->pages = 1;
+	sample(process);
+	assert_int_equal(process->reads, 1);
+	assert_true(process->copy.more);
+}
+
 static void a_list_without_end_is_cut(void **state)
 {
 	struct process *process = *state;
@@ -177,6 +226,9 @@ int main(void)
 		TEST(entries_that_the_stack_lacks_leave_it_as_it_is),
 		TEST(a_list_of_entries_that_disagrees_with_the_frames_stays_unread),
 		TEST(a_thread_that_is_none_of_the_interpreters_has_its_c_stack),
+		TEST(entries_are_proven_in_each_piece_of_a_stack),
+		TEST(entries_in_a_piece_that_was_not_copied_are_not_proven),
+		TEST(a_thread_has_no_more_pages_read_than_it_may),
 		TEST(a_list_without_end_is_cut),
 		TEST(versions_that_are_not_known_are_left_alone),
 		TEST(files_of_any_contents_end_the_search),

@@ -46,7 +46,8 @@ enum {
 struct process {
 	uint8_t *bytes;
 	bool is_12;	/* of 3.12 */
-	unsigned reads; /* while a thread stood still */
+	unsigned reads; /* while a thread stood still, */
+	unsigned pages; /* and the most that may be; 0: RUNTIME_PAGES_MAX */
 	struct stand_ins *stand_ins;
 	struct runtime *runtime;
 	struct runtime_copy copy;
@@ -259,7 +260,11 @@ static void stop_as(struct process *process, uint32_t tid)
 {
 	const struct guest_memory memory = {process, read_bytes, NULL};
 	const uint64_t code = BASE + LOOP;
-	const struct runtime_view view = {tid, &process->window, process, read_stopped};
+	const struct runtime_view view = {.tid = tid,
+					  .pages = process->pages,
+					  .stack = &process->window,
+					  .ctx = process,
+					  .read = read_stopped};
 
 	if (!process->runtime)
 		assert_null(runtime_new(&memory, &code, 1, process->stand_ins, &process->runtime));
@@ -283,7 +288,7 @@ static void sample_as(struct process *process, uint32_t tid)
 	merge(process);
 }
 
-static void sample(struct process *process)
+static inline void sample(struct process *process)
 {
 	sample_as(process, TID);
 }
@@ -300,7 +305,7 @@ static void check_frame(const struct process *process, size_t i, const char *nam
 }
 
 /* The stack is what it was before. */
-static void check_untouched(const struct process *process)
+static inline void check_untouched(const struct process *process)
 {
 	assert_int_equal(process->stack.n, 7);
 	assert_int_equal(process->stack.end, UNWIND_OUTERMOST);

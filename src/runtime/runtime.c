@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "runtime/runtime.h"
 
+#include <assert.h>
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ struct error *runtime_new(const struct guest_memory *memory, const uint64_t *cod
 {
 	struct runtime *runtime = calloc(1, sizeof(*runtime));
 	struct budget budget = {.left = FIND_STEPS};
-	const struct guest_memory bounded = {memory->ctx, memory->read, &budget};
+	const struct guest_memory bounded = {memory->ctx, memory->read, memory->budget ?: &budget};
 	struct error *err = NULL;
 
 	*out = NULL;
@@ -125,7 +126,7 @@ static const uint8_t *page_at(struct runtime_pages *pages, uint64_t va)
 		pages->last = i;
 		return pages->bytes[i];
 	}
-	pages->spent = pages->n == RUNTIME_PAGES_MAX;
+	pages->spent = pages->n == (view->pages ?: RUNTIME_PAGES_MAX);
 	if (pages->spent || view->read(view->ctx, va, pages->bytes[pages->n], PAGE) != PAGE)
 		return NULL;
 	pages->last = pages->n++;
@@ -177,7 +178,7 @@ static void identify_frames(const struct runtime *runtime, struct runtime_pages 
 {
 	const struct guest_memory memory = {pages, read_pages, NULL};
 	struct runtime_frame met[RUNTIME_IDENTITIES_MAX] = {{0}};
-	unsigned left = RUNTIME_IDENTITIES_MAX;
+	unsigned left = pages->view->identities ?: RUNTIME_IDENTITIES_MAX;
 
 	for (uint32_t i = 0; i < out->n; i++) {
 		struct runtime_frame *frame = &out->at[i];
@@ -198,7 +199,8 @@ void runtime_copy_frames(struct runtime *runtime, const struct runtime_view *vie
 	struct runtime_pages *pages = &runtime->pages;
 	size_t i = 0;
 
-	out->there = out->more = false;
+	assert(view->pages <= RUNTIME_PAGES_MAX);
+	out->there = out->more = out->lacks = false;
 	out->n = 0;
 	while (i < runtime->n_threads && runtime->thread[i].tid != view->tid)
 		i++;
@@ -261,19 +263,36 @@ static struct error *append(struct merging *m, const struct frame *frame)
 	return err;
 }
 
+static bool in_window(const struct window *window, uint64_t va, uint64_t *word)
+{
+	const uint64_t offset = va - window->va;
+
+	if (offset >= window->len || window->len - offset < sizeof(*word))
+		return false;
+	memcpy(word, window->bytes + offset, sizeof(*word));
+	return true;
+}
+
+/* A word of the stack; false: it was not copied. */
+static bool stack_word(const struct runtime_stack *stack, uint64_t va, uint64_t *word)
+{
+	if (in_window(stack->window, va, word))
+		return true;
+	for (unsigned i = 0; i < stack->n_others; i++)
+		if (in_window(&stack->others[i], va, word))
+			return true;
+	return false;
+}
+
 /* Keeps the distances at which the return address of the entry's frame lies; false: at none that has fitted before. */
 static bool keep_leads(struct merging *m, uint64_t marker, uint64_t returns_to)
 {
-	const struct window *window = m->stack->window;
 	uint64_t any = 0;
 
 	for (unsigned i = 0; i < LEADS; i++) {
-		const uint64_t offset = marker + i * sizeof(uint64_t) - window->va;
-		uint64_t word = ~returns_to;
+		uint64_t word;
 
-		if (offset < window->len && window->len - offset >= sizeof(word))
-			memcpy(&word, window->bytes + offset, sizeof(word));
-		if (word != returns_to)
+		if (!stack_word(m->stack, marker + i * sizeof(word), &word) || word != returns_to)
 			m->leads[i / 64] &= ~(UINT64_C(1) << i % 64);
 	}
 	for (unsigned i = 0; i < LEAD_WORDS; i++)

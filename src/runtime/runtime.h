@@ -40,7 +40,7 @@
 #include "symbol/names/symbolizer.h"
 #include "unwind/unwind.h"
 
-/* Of a sample: frames that are copied, the innermost ones; pages and functions that are read meanwhile at most. */
+/* Of a sample: frames that are copied, the innermost ones; pages and functions that are read meanwhile at most, where a thread has no bounds of its own. */
 #define RUNTIME_FRAMES_MAX     2048u
 #define RUNTIME_PAGES_MAX      96u
 #define RUNTIME_IDENTITIES_MAX 64u
@@ -59,6 +59,7 @@ struct runtime_frame {
 struct runtime_copy {
 	bool there; /* false: the rest says nothing */
 	bool more;  /* the list goes on */
+	bool lacks; /* the target's own: memory was not at hand */
 	uint32_t n; /* innermost first */
 	struct runtime_frame at[RUNTIME_FRAMES_MAX];
 };
@@ -68,7 +69,8 @@ struct runtime;
 /*
  * Recognizes an interpreter in a process: by the names in the files whose code
  * is at these addresses, as they are mapped. *out is NULL if there is none that is
- * known. `stand_ins` gets the names, and must outlive it.
+ * known. `stand_ins` gets the names, and must outlive it. The search has a budget of its own if the
+ * memory has none.
  */
 struct error *runtime_new(const struct guest_memory *memory, const uint64_t *code, size_t n,
 			  struct stand_ins *stand_ins, struct runtime **out);
@@ -83,6 +85,7 @@ void runtime_refresh(struct runtime *runtime, const struct guest_memory *memory,
 /* A thread that stands still. */
 struct runtime_view {
 	uint32_t tid;
+	unsigned pages, identities; /* to read at most; 0: the bounds above */
 	const struct window *stack; /* as it was copied; read first */
 	void *ctx;
 	/* Reads the process's memory; returns how many bytes. */
@@ -98,7 +101,10 @@ void runtime_copy_frames(struct runtime *runtime, const struct runtime_view *vie
 
 /* A C stack, innermost frame first, with room for more. */
 struct runtime_stack {
-	const struct window *window;
+	const struct window *
+		window; /* from the stack pointer, or from that of a program that called the kernel */
+	const struct window *others; /* pieces that were copied apart */
+	unsigned n_others;
 	struct frame *frames;
 	size_t n, max;
 	enum unwind_end end;

@@ -139,6 +139,30 @@ void paged_memory_copy_thread(const struct paged_memory *memory, const struct ar
 		(void)window_copy_thread(&copy, request, &vcpu->thread);
 }
 
+/* A vCPU's view of memory in a pause. */
+struct paged_view {
+	const struct paged_memory *memory;
+	const struct arch *arch;
+	const struct regs *regs;
+};
+
+static size_t read_paged_view(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct paged_view *view = ctx;
+
+	return window_read(view->arch, &view->regs->mmu, &view->memory->frames, va, buf, len);
+}
+
+void paged_memory_copy_frames(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu, const struct frames_request *request)
+{
+	struct paged_view view = {memory, arch, &vcpu->regs};
+	const struct guest_memory program = {&view, read_paged_view, NULL};
+
+	if (request)
+		request->copy(request->ctx, vcpu, &program);
+}
+
 const struct target_ops *target_kind(size_t i)
 {
 #define KIND(name) &target_##name,

@@ -152,6 +152,16 @@ struct vcpu_sample {
 	struct host_stack *host; /* the caller's, of targets that see the host; NULL: not wanted */
 };
 
+/* Frames of the interpreter that a program of the guest runs. */
+struct frames_request {
+	void *ctx;
+	/*
+	 * Copies them to vcpu->runtime, while the vCPU stands still, and its stack and thread are there.
+	 * `memory` is the program's.
+	 */
+	void (*copy)(void *ctx, struct vcpu_sample *vcpu, const struct guest_memory *memory);
+};
+
 struct sample_request {
 	uint64_t
 		max_pause_ns; /* rather than pause the guest for longer, stacks are given up; 0: no bound */
@@ -160,6 +170,8 @@ struct sample_request {
 	const struct thread_request *thread;
 	/* Copies frames of its interpreter, too, where the target can; NULL: nothing. */
 	struct runtime *runtime;
+	/* ... of a guest whose threads are copied; NULL: nothing. */
+	const struct frames_request *frames;
 };
 
 /* The target's own account of samples. */
@@ -475,6 +487,10 @@ void paged_memory_copy_stacks(const struct paged_memory *memory, const struct ar
 /* Copies pieces of the thread that a vCPU runs (window.h), as far as its registers tell of one; `request` may be NULL. */
 void paged_memory_copy_thread(const struct paged_memory *memory, const struct arch *arch,
 			      struct vcpu_sample *vcpu, const struct thread_request *request);
+
+/* Lets frames of an interpreter be copied, behind both; `request` may be NULL. */
+void paged_memory_copy_frames(const struct paged_memory *memory, const struct arch *arch,
+			      struct vcpu_sample *vcpu, const struct frames_request *request);
 
 /* State of a vCPU in a sample, where only its load is known. */
 struct vcpu_load {

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from hostcase import BUILD, PROGRAMS, chance
-from linuxcase import BOOT, LinuxCase
+from linuxcase import BOOT, LOADER, LinuxCase
 from xenrig import packages
 
 TURNS = "init/turns (x) y "
@@ -48,7 +48,6 @@ exec $b sleep 4000000
 """
 MAPS = re.compile(r"^maps /proc/(\d+) ([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ \d+ *(.*?)\r?$", re.M)
 SYSCALL = re.compile(r"^syscall /proc/(\d+) .* 0x([0-9a-f]+)\r?$", re.M)
-LOADER = "lib64/ld-linux-x86-64.so.2"
 
 # Two processes of it execute it again and again, at other addresses (tests/vmm/programs/two-files.c); code without a name, as reports tell it.
 TWO_FILES = PROGRAMS / "two-files"
@@ -136,13 +135,6 @@ class Linux(LinuxCase):
 
     def test_waits_have_the_shares_that_their_program_tells_and_its_stacks(self):
         self.check_waits("pti=on")
-
-    def files_of(self, programs):
-        """Files of a guest with these programs {name: path} and the libraries of this machine that they need."""
-        told = "".join(subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout for path in programs.values())
-        files = {**programs, LOADER: Path("/") / LOADER, **{library.lstrip("/"): Path(library) for library in re.findall(r"=> (/\S+)", told)}}
-        directories = {str(parent) for name in files for parent in Path(name).parents} - {"."}
-        return {**{name: (0o40755, b"", (0, 0)) for name in sorted(directories)}, **{name: (0o100755, path.read_bytes(), (0, 0)) for name, path in files.items()}}
 
     def programs(self):
         """A shell without libraries, and a program of this machine with them."""
@@ -255,19 +247,6 @@ class Linux(LinuxCase):
         self.start_two_files()
         self.wait_for_thread("two-files")
         chance.check_shares(self.take_parts, PARTS_TOLERANCE)
-
-    def put_root(self, files):
-        """The root directory of a guest with these files; /bin leads elsewhere, as in distributions, and to no path of this host's."""
-        self.root = self.scratch / "root"
-        for name, (mode, data, _) in files.items():
-            path = self.root / name.replace("bin/", "programs/", 1)
-            if mode & 0o100000:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
-        (self.root / "bin").symlink_to("/programs")
-        # The profiler gives up its rights.
-        for path in self.scratch, self.root:
-            path.chmod(0o755)
 
     def start_sorter(self):
         """A stripped program in the guest; below self.root the one that it was made of."""

@@ -227,6 +227,8 @@ static bool read_vcpu(struct qemu *qemu, uint32_t i, struct sample *sample)
 	paged_memory_copy_stacks(&qemu->base.memory, qemu->base.info.arch, vcpu);
 	paged_memory_copy_thread(&qemu->base.memory, qemu->base.info.arch, vcpu,
 				 sample->request.thread);
+	paged_memory_copy_frames(&qemu->base.memory, qemu->base.info.arch, vcpu,
+				 sample->request.frames);
 	return true;
 }
 
