@@ -175,6 +175,24 @@ static void a_program_has_its_functions_once_it_was_met(void **state)
 	assert_int_equal(result.merged.merged, 1);
 }
 
+/* Those of the thread's state, of its frames, and of each new function; docs/cost.md tells what they cost. */
+static void a_pause_reads_few_pages(void **state)
+{
+	struct guest *guest = *state;
+
+	find_threads(guest);
+	for (unsigned i = 0; i < 8; i++) {
+		guest->process->reads = 0;
+		take(guest);
+		assert_int_equal(guest->process->reads, i < 4 ? 5 : 2);
+	}
+	/* Of another program that runs there, none. */
+	run_thread(guest, PID + 1, TID);
+	guest->process->reads = 0;
+	take(guest);
+	assert_int_equal(guest->process->reads, 0);
+}
+
 static void a_stack_in_the_kernel_has_those_of_its_program(void **state)
 {
 	struct guest *guest = *state;
@@ -298,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		GUEST_TEST(a_program_has_its_functions_once_it_was_met),
+		GUEST_TEST(a_pause_reads_few_pages),
 		GUEST_TEST(a_stack_in_the_kernel_has_those_of_its_program),
 		GUEST_TEST(files_of_other_names_are_not_searched),
 		GUEST_TEST(other_programs_and_threads_have_their_c_stacks),

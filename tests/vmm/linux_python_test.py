@@ -6,26 +6,16 @@ import collections
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 import unittest
-from pathlib import Path
 
 import python_test
 from hostcase import PROGRAMS, chance
 from linuxcase import BOOT, LinuxCase
+from linuxfiles import PYTHON, files_of, python_files, python_words
 
-PYTHON = Path("/usr/bin/python3.11")
 TOLERANCE = 0.03
-
-# Modules that are loaded with these, as paths of this machine.
-MODULES = """
-import itertools, json, sys, threading, time
-for module in list(sys.modules.values()):
-    if getattr(module, "__file__", None):
-        print(module.__file__)
-"""
 
 # Stacks that stay as they are until it is known where threads have their frames, and each function has been read in four stops.
 BEGINNING = 60
@@ -39,14 +29,11 @@ FOUND = re.compile(r"CPython 3\.11\.\d+: (\d+) stacks have its functions, (\d+) 
 class LinuxPython(LinuxCase):
     def start_python(self, name, script):
         """Debian's Python as the first program of a guest, with a script; its files are below self.root, too."""
-        modules = subprocess.run([PYTHON, "-S", "-c", MODULES], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-        paths = [PYTHON, Path("/usr/lib/python3.11/os.py"), *map(Path, modules)]
-        files = self.files_of({str(path).lstrip("/"): path for path in paths})
-        files[name] = (0o100644, script.encode(), (0, 0))
-        self.start_linux(f"quiet console=ttyS0 pti=on rdinit={PYTHON} -- -S -E -B /{name}", more=files)
+        files = python_files(name, script)
+        self.start_linux(f"quiet console=ttyS0 pti=on {python_words(name)}", more=files)
         self.put_root(files)
 
-    def says(self, words):
+    def console_says(self, words):
         self.wait_for(lambda: self.console.exists() and words in self.console.read_text(errors="replace"), "its program does not begin", BOOT)
 
     def record(self, attempt, *options):
@@ -64,7 +51,7 @@ class LinuxPython(LinuxCase):
 
     def start_counted(self):
         self.start_python("counted.py", python_test.COUNTED.read_text())
-        self.says('"t0 plain"')
+        self.console_says('"t0 plain"')
         self.wait_for_thread("python3.11")
 
     def take(self, attempt):
@@ -95,6 +82,44 @@ class LinuxPython(LinuxCase):
         for stack in self.stacks:
             self.assertIn(stack.count("counted.recurse"), range(42))
         self.check_lines()
+
+    def test_functions_that_come_and_go_keep_their_names(self):
+        self.start_python("churn.py", 'print("begins", flush=True)\n' + python_test.CHURN)
+        self.console_says("begins")
+        self.wait_for_thread("python3.11")
+        pairs, mixed = 0, []
+        for attempt in range(chance.TAKES):
+            for stack in self.record(attempt):
+                inner, outer = ([name for name in stack if f".{kind}_" in name] for kind in ("inner", "outer"))
+                if inner:
+                    n = inner[0].rpartition("_")[2]
+                    pairs += 1
+                    if (inner, outer) != ([f"m{n}.inner_{n}"], [f"m{n}.outer_{n}"]):
+                        mixed.append((inner, outer))
+            if pairs > 20:
+                break
+        self.assertGreater(pairs, 20)
+        self.assertEqual(mixed, [])
+
+    def test_a_program_that_lies_has_its_c_stack(self):
+        """It is mapped under the interpreter's name, and what it says of itself changes all the time."""
+        files = files_of({str(PYTHON).lstrip("/"): PROGRAMS / "liar"})
+        self.start_linux(f"quiet console=ttyS0 pti=on rdinit={PYTHON}", more=files)
+        self.put_root(files)
+        self.wait_for_thread("python3.11")
+        stacks = self.record(2)
+        merged, stayed = map(int, FOUND.search(self.said).groups())
+        self.assertGreater(stayed, 0)
+        self.assertLessEqual(merged, stayed // 100)
+        self.assertTrue([stack for stack in stacks if "_PyEval_EvalFrameDefault" in stack])
+        # It goes on, and is sampled at the usual rate.
+        self.assertGreater(sum(self.record(0).values()), 0)
+
+    def test_functions_are_left_out_if_so_asked(self):
+        self.start_counted()
+        stacks = self.record(0, "--no-python")
+        self.assertTrue([stack for stack in stacks if "_PyEval_EvalFrameDefault" in stack])
+        self.assertFalse([stack for stack in stacks if python_test.own(stack)])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import unittest
 from pathlib import Path
 
 from hostcase import BUILD, PROGRAMS, chance
-from linuxcase import BOOT, LOADER, LinuxCase
+from linuxcase import BOOT, LinuxCase
+from linuxfiles import LOADER, files_of
 from xenrig import packages
 
 TURNS = "init/turns (x) y "
@@ -140,7 +141,7 @@ class Linux(LinuxCase):
         """A shell without libraries, and a program of this machine with them."""
         deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
         subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
-        return self.files_of({"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep")})
+        return files_of({"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep")})
 
     def check_maps(self, told):
         """All mappings of all processes are those that /proc tells; returns {pid: mappings}."""
@@ -198,7 +199,7 @@ class Linux(LinuxCase):
         self.assertRegex(self.uniprof("stack", "--all-threads", f"qemu:{self.qmp}", timeout=600), r"called by its program at libc\.so\.6\+0x[0-9a-f]+, whose")
 
     def start_two_files(self):
-        files = self.files_of({"bin/two-files": TWO_FILES})
+        files = files_of({"bin/two-files": TWO_FILES})
         self.start_linux("quiet console=ttyS0 pti=on rdinit=/bin/two-files", more=files)
         self.wait_for(lambda: self.console.exists() and "spent" in self.console.read_text(), "its programs do not begin", BOOT)
         self.libc = next(Path(f"/{name}") for name in files if name.endswith("libc.so.6"))
@@ -252,7 +253,7 @@ class Linux(LinuxCase):
         """A stripped program in the guest; below self.root the one that it was made of."""
         stripped = self.scratch / "stripped"
         subprocess.run(["objcopy", "--strip-all", SORTER, stripped], check=True)
-        files = self.files_of({"bin/sorter": stripped})
+        files = files_of({"bin/sorter": stripped})
         self.start_linux("quiet console=ttyS0 pti=on rdinit=/bin/sorter", more=files)
         self.put_root({**files, "bin/sorter": (0o100755, SORTER.read_bytes(), (0, 0))})
         self.wait_for(lambda: self.console.exists() and "sorts" in self.console.read_text(), "its program does not begin", BOOT)

@@ -2,33 +2,19 @@
 """A Linux guest in QEMU for tests: Debian's kernel, and one program that starts as init."""
 
 import re
-import subprocess
 import time
 import unittest
-from pathlib import Path
 
 from hostcase import BUILD, UNIPROF
+from linuxfiles import archive
 from qemucase import QemuCase
 from xenrig import RigError, image
 
 # Its leader and one thread wait for ever, another turns (guests/linux/threads.c).
 PROGRAM = BUILD / "guests" / "linux-threads"
 
-LOADER = "lib64/ld-linux-x86-64.so.2"
-
 # Seconds until a kernel under emulation, on a busy machine, has started a program.
 BOOT = 300
-
-
-def archive(files):
-    """A cpio archive ("newc") of {name: (mode, contents, device)}."""
-    out = b""
-    for number, (name, (mode, data, device)) in enumerate([*files.items(), ("TRAILER!!!", (0, b"", (0, 0)))], 1):
-        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
-        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
-        out += bytes(-len(out) % 4) + data
-        out += bytes(-len(out) % 4)
-    return out
 
 
 class LinuxCase(QemuCase):
@@ -61,13 +47,6 @@ class LinuxCase(QemuCase):
             return f" {name}" in done.log.read_text(errors="replace")
 
         self.wait_for(is_there, "its program does not begin", BOOT)
-
-    def files_of(self, programs):
-        """Files of a guest with these programs {name: path} and the libraries of this machine that they need."""
-        told = "".join(subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout for path in programs.values())
-        files = {**programs, LOADER: Path("/") / LOADER, **{library.lstrip("/"): Path(library) for library in re.findall(r"=> (/\S+)", told)}}
-        directories = {str(parent) for name in files for parent in Path(name).parents} - {"."}
-        return {**{name: (0o40755, b"", (0, 0)) for name in sorted(directories)}, **{name: (0o100755, path.read_bytes(), (0, 0)) for name, path in files.items()}}
 
     def put_root(self, files):
         """The root directory of a guest with these files; /bin leads elsewhere, as in distributions, and to no path of this host's."""
