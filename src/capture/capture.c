@@ -236,9 +236,10 @@ static struct error *ask_for_threads(struct capture *capture)
 		return NULL;
 	capture->sample->request.thread = &capture->request;
 	capture->replace = put_to_files;
-	return capture->stand_ins ? interpreters_new(threads, capture->stand_ins, capture->sample,
-						     &capture->interpreters)
-				  : NULL;
+	if (!capture->stand_ins || !capture->target->copies_program_frames)
+		return NULL;
+	return interpreters_new(threads, capture->stand_ins, capture->sample,
+				&capture->interpreters);
 }
 
 /* Unwinds what was read. The state is that of the first take: no vCPU need run before the next. */

@@ -200,7 +200,7 @@ void runtime_copy_frames(struct runtime *runtime, const struct runtime_view *vie
 	size_t i = 0;
 
 	assert(view->pages <= RUNTIME_PAGES_MAX);
-	out->there = out->more = out->lacks = false;
+	out->there = out->more = false;
 	out->n = 0;
 	while (i < runtime->n_threads && runtime->thread[i].tid != view->tid)
 		i++;

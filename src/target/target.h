@@ -281,6 +281,8 @@ struct target {
 	struct target_news news;
 	/* Set by open: sample() copies what its request asks for of threads. */
 	bool copies_threads;
+	/* Set by open: ... and what it asks for of interpreters in programs. */
+	bool copies_program_frames;
 	/* Set by open: sample() copies frames of an interpreter; a thread on a CPU is stopped for that. */
 	bool copies_frames;
 	/* Set by open: to copy a stack in two pieces costs as much as to copy some 1,000 bytes more. */

@@ -168,6 +168,7 @@ static struct error *stub_prepare(struct qemu *qemu)
 		return err;
 	qemu->base.info.arch = qemu->layout.machine->arch;
 	qemu->base.copies_threads = qemu->base.info.arch == &arch_x86_64;
+	qemu->base.copies_program_frames = qemu->base.copies_threads;
 	qemu->pages = pages_new(qemu->pid, qemu->memory, qemu->base.info.vcpus);
 	return name_vcpus(qemu);
 }
