@@ -62,6 +62,7 @@ class LinuxPython(LinuxCase):
         known.subtract(before)
         self.stacks.update(taken)
         merged, stayed = map(int, FOUND.search(self.said).groups())
+        print(f"\n{merged} stacks with functions, {stayed} without", end=" ", flush=True)
         self.assertLessEqual(stayed, BEGINNING + chance.most(LATER * merged), self.said)
         return ({stack: n for stack, n in taken.items() if any(name in stack for name in python_test.WORK.values())},
                 {name: seconds / sum(known.values()) for name, seconds in known.items()})
