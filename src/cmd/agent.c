@@ -29,7 +29,9 @@
 
 #define CONFIG_MAX (64u << 10) /* bytes */
 
-#define WAKE_MS 250
+/* Longest sleep; and while processes are waited for that do not tell when they have ended, or do not write. */
+#define WAKE_NS	     NS_PER_S
+#define WAKE_SOON_NS (NS_PER_S / 4)
 
 static struct error *take_pattern(const struct option_row *row, const char *value, void *options)
 {
@@ -257,7 +259,7 @@ static void collect(struct agent *agent)
 	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
 		agent->ended_cpu_ns += cpu_ns(&usage);
 		if (pid == agent->discoverer) {
-			agent_end_discovery(agent, status, cpu_ns(&usage));
+			agent_end_discovery(agent);
 		} else if (pid == agent->joiner) {
 			agent_end_join(agent, status);
 		} else if (pid == agent->pushing.pusher) {
@@ -328,6 +330,38 @@ static void open_hangups(struct agent *agent)
 	agent->hangups = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return b_ns && b_ns < a_ns ? b_ns : a_ns;
+}
+
+/* When there is something to be done, if nothing comes before. */
+static uint64_t next_wake(const struct agent *agent, uint64_t now_ns)
+{
+	const bool soon = agent->joiner > 0 || agent->pushing.pusher > 0 || agent->args.push.url;
+	uint64_t wake_ns = now_ns + (soon ? WAKE_SOON_NS : WAKE_NS);
+
+	if (!agent->looks)
+		wake_ns = earlier(wake_ns, agent->discover_ns);
+	if (agent->feed_ns)
+		wake_ns = earlier(wake_ns, agent->fed_ns + agent->feed_ns);
+	for (size_t i = 0; i < agent->n; i++) {
+		const struct guest *guest = &agent->guests[i];
+
+		if (guest->from < 0 && guest->listed)
+			wake_ns = earlier(wake_ns, guest->retry_ns);
+		wake_ns = earlier(wake_ns, guest->end_ns);
+	}
+	return wake_ns;
+}
+
+static int wait_ms(const struct agent *agent)
+{
+	const uint64_t now_ns = clock_now_ns(), wake_ns = next_wake(agent, now_ns);
+
+	return wake_ns > now_ns ? (int)((wake_ns - now_ns) / (1000 * NS_PER_US)) + 1 : 0;
+}
+
 /* Waits for what comes, and takes it. */
 static struct error *wait_and_read(struct agent *agent)
 {
@@ -341,7 +375,7 @@ static struct error *wait_and_read(struct agent *agent)
 	events[n + 1] = (struct pollfd){.fd = agent->pushing.to, .events = POLLIN};
 	events[n + 2] = (struct pollfd){.fd = agent->hangups, .events = POLLIN};
 	events[n + 3] = (struct pollfd){.fd = agent->asked, .events = POLLIN};
-	if (poll(events, n + 4, WAKE_MS) > 0) {
+	if (poll(events, n + 4, wait_ms(agent)) > 0) {
 		for (size_t i = 0; i < n; i++)
 			if (events[i].revents && agent->guests[i].from >= 0)
 				agent_read_sampler(agent, &agent->guests[i]);

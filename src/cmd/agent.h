@@ -3,8 +3,8 @@
 #define UNIPROF_CMD_AGENT_H
 
 /*
- * The parts of `uniprof agent`: agent.c takes settings and waits; agent_store.c
- * finds guests, and has what writes to the store; agent_push.c what takes it to a
+ * The parts of `uniprof agent`: agent.c takes settings and waits;
+ * agent_discovery.c finds guests; agent_store.c has their samplers, and what writes to the store; agent_push.c what takes it to a
  * receiver; agent_status.c tells how it goes.
  */
 
@@ -18,6 +18,9 @@
 
 #define PATTERNS_MAX 64
 #define GUESTS_MAX   1024
+
+/* Guests are looked for so often; less often where that takes long. */
+#define AGENT_DISCOVER_NS (3 * NS_PER_S)
 
 /* Samplers end their recordings in this time, or are killed. */
 #define AGENT_END_NS (5 * NS_PER_S)
@@ -46,7 +49,7 @@ struct agent_args {
 	bool status, json;   /* nothing but how a running agent does */
 };
 
-/* A guest as it was found; the discovering process writes them to a pipe, each at once. */
+/* A guest as it was found; the discoverer writes them to its socket, a packet each. */
 struct found {
 	char kind[16], id[32], name[256];
 };
@@ -122,8 +125,10 @@ struct agent {
 	bool full;	 /* the disk, and that was told */
 	bool unmeasured; /* the metrics could not be written, and that was told */
 
-	pid_t discoverer;
-	int finds;
+	pid_t discoverer;	    /* 0: none */
+	int finds;		    /* its socket; -1: none */
+	bool looks;		    /* it was asked, and has not ended its answer */
+	uint64_t discoverer_cpu_ns; /* that it had taken before */
 	struct found *found;
 	size_t n_found, room_found;
 
@@ -147,12 +152,18 @@ pid_t agent_start_process(int output);
 /* Says what went wrong with the store, and only that until something goes right again. Takes the error. */
 void agent_tell_store(struct agent *agent, struct error *err);
 
-/* Looks for guests in a process of its own, now and then. */
+/* Has the discoverer look for guests, now and then. */
 void agent_discover(struct agent *agent, uint64_t now_ns);
 
-/* Takes what that has found so far, and then that it has ended. */
+/* Takes what it has found so far; and that it has ended, which it does not by itself. */
 struct error *agent_read_finds(struct agent *agent);
-void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns);
+void agent_end_discovery(struct agent *agent);
+
+/* Takes what was found in a whole look. */
+struct error *agent_take_finds(struct agent *agent);
+
+/* CPU time that a process has taken; 0: there is none. */
+uint64_t agent_process_cpu_ns(pid_t pid);
 
 /*
  * Tells samplers how to sample from now on. Shares of memory are taken with the

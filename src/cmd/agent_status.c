@@ -159,7 +159,7 @@ void agent_measure(struct agent *agent, uint64_t now_ns)
 
 /* Status */
 
-static uint64_t process_cpu_ns(pid_t pid)
+uint64_t agent_process_cpu_ns(pid_t pid)
 {
 	struct timespec at;
 	clockid_t clock;
@@ -172,12 +172,12 @@ static uint64_t process_cpu_ns(pid_t pid)
 /* CPU time of all processes of the agent, of those that have ended, too. */
 static uint64_t cpu_ns_of_all(const struct agent *agent)
 {
-	uint64_t sum = agent->ended_cpu_ns + process_cpu_ns(getpid());
+	uint64_t sum = agent->ended_cpu_ns + agent_process_cpu_ns(getpid());
 
 	for (size_t i = 0; i < agent->n; i++)
-		sum += process_cpu_ns(agent->guests[i].pid);
-	return sum + process_cpu_ns(agent->discoverer) + process_cpu_ns(agent->joiner) +
-	       process_cpu_ns(agent->pushing.pusher);
+		sum += agent_process_cpu_ns(agent->guests[i].pid);
+	return sum + agent_process_cpu_ns(agent->discoverer) + agent_process_cpu_ns(agent->joiner) +
+	       agent_process_cpu_ns(agent->pushing.pusher);
 }
 
 /* Bound on CPU time: how often it is looked at, how long what is not sampling is averaged, and rates are not raised. */
@@ -189,7 +189,7 @@ static uint64_t cpu_ns_of_all(const struct agent *agent)
 static double measure_sampler(struct guest *guest, uint64_t now_ns, double elapsed_ns)
 {
 	const pid_t pid = now_ns - guest->started_ns < FIT_NS ? 0 : guest->pid;
-	const uint64_t ns = process_cpu_ns(pid);
+	const uint64_t ns = agent_process_cpu_ns(pid);
 	const double share = pid && pid == guest->measured && ns >= guest->cpu_ns
 				     ? (double)(ns - guest->cpu_ns) / elapsed_ns
 				     : -1;

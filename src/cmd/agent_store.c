@@ -3,7 +3,7 @@
 /*
  * Guests and the store. One process for each guest samples it, as `record` does,
  * and can write to nothing but its socket; what comes there is appended to the
- * store. Guests are looked for, and minutes joined, in processes of their own.
+ * store. Minutes are joined in a process of their own.
  */
 
 #include "cmd/agent.h"
@@ -36,10 +36,6 @@
 #define BACKOFF_MOST 8
 #define LIVED_NS     (120 * NS_PER_S)
 
-#define DISCOVER_NS	 (3 * NS_PER_S)
-#define DISCOVER_MOST_NS (60 * NS_PER_S)
-#define DISCOVER_SHARE	 500 /* one in so many parts of a CPU is what looking for guests may take */
-#define DISCOVER_LONG_NS (20 * NS_PER_S)
 /* A domain that is being made, or that goes, has no name for a moment. */
 #define WHEN_FOUND_AGAIN UINT64_MAX
 
@@ -235,8 +231,8 @@ static void end_sampler(struct agent *agent, struct guest *guest, uint64_t now_n
 		guest->failures = BACKOFF_MOST;
 	guest->retry_ns = now_ns + (NS_PER_S << guest->failures);
 	guest->listed = false;
-	if (agent->discover_ns > now_ns + DISCOVER_NS)
-		agent->discover_ns = now_ns + DISCOVER_NS;
+	if (agent->discover_ns > now_ns + AGENT_DISCOVER_NS)
+		agent->discover_ns = now_ns + AGENT_DISCOVER_NS;
 }
 
 void agent_read_sampler(struct agent *agent, struct guest *guest)
@@ -260,65 +256,7 @@ void agent_read_sampler(struct agent *agent, struct guest *guest)
 	}
 }
 
-/* Discovery */
-
-/* A domain of Xen's that is being received does not run before it gets its own name. */
-static bool is_incoming(const struct target_listing *entry)
-{
-	static const char incoming[] = "--incoming";
-	const size_t len = strlen(entry->name), end = sizeof(incoming) - 1;
-
-	return !strcmp(entry->scheme, "xen") && len > end &&
-	       !strcmp(entry->name + len - end, incoming);
-}
-
-static void put_found(void *ctx, const struct target_listing *entry)
-{
-	struct found found = {0};
-
-	if (entry->note || is_incoming(entry))
-		return;
-	snprintf(found.kind, sizeof(found.kind), "%s", entry->scheme);
-	snprintf(found.id, sizeof(found.id), "%s", entry->id);
-	snprintf(found.name, sizeof(found.name), "%s", entry->name);
-	(void)!write(STDOUT_FILENO, &found, sizeof(found));
-}
-
-/* Kinds that this host has not are passed over. */
-static void discover(void)
-{
-	const struct target_ops *ops;
-
-	for (size_t i = 0; (ops = target_kind(i)); i++)
-		if (ops->list)
-			error_free(ops->list(put_found, NULL));
-	_exit(0);
-}
-
-void agent_discover(struct agent *agent, uint64_t now_ns)
-{
-	int ends[2];
-
-	if (agent->discoverer > 0 && now_ns - agent->discovered_ns > DISCOVER_LONG_NS)
-		kill(agent->discoverer, SIGKILL);
-	if (agent->discoverer || now_ns < agent->discover_ns || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
-		return;
-	agent->discovered_ns = now_ns;
-	agent->discover_ns = now_ns + DISCOVER_NS;
-	agent->n_found = 0;
-	agent->discoverer = agent_start_process(ends[1]);
-	if (!agent->discoverer) {
-		fcntl(STDOUT_FILENO, F_SETFL, 0);
-		discover();
-	}
-	close(ends[1]);
-	agent->finds = ends[0];
-	if (agent->discoverer < 0) {
-		close(agent->finds);
-		agent->finds = -1;
-		agent->discoverer = 0;
-	}
-}
+/* Guests that were found */
 
 static struct guest *find_guest(struct agent *agent, const struct found *found)
 {
@@ -417,14 +355,12 @@ static struct error *take_new(struct agent *agent, const struct found *found)
 	return NULL;
 }
 
-/* Takes what was found; guests that are not there any more go when their samplers have ended. */
-static struct error *take_finds(struct agent *agent, bool whole)
+/* Guests that are not there any more go when their samplers have ended. */
+struct error *agent_take_finds(struct agent *agent)
 {
 	struct error *err = NULL;
 	size_t kept = 0;
 
-	if (!whole)
-		return NULL;
 	for (size_t i = 0; i < agent->n; i++)
 		agent->guests[i].listed = false;
 	for (size_t i = 0; i < agent->n_found; i++) {
@@ -443,52 +379,6 @@ static struct error *take_finds(struct agent *agent, bool whole)
 	agent->n = kept;
 	agent_instruct(agent);
 	return err;
-}
-
-struct error *agent_read_finds(struct agent *agent)
-{
-	ssize_t got = 1;
-	struct error *err = NULL;
-
-	/* Those that are too many are read, and left out. */
-	for (size_t i = 0; i < GUESTS_MAX && !err && got > 0; i++) {
-		err = ARRAY_RESERVE(&agent->found, &agent->room_found, agent->n_found + 1);
-		got = err ? 0
-			  : read(agent->finds, &agent->found[agent->n_found],
-				 sizeof(*agent->found));
-		agent->n_found +=
-			got == (ssize_t)sizeof(*agent->found) && agent->n_found < GUESTS_MAX;
-	}
-	if (err || got)
-		return err;
-	close(agent->finds);
-	agent->finds = -1;
-	return NULL;
-}
-
-/* Where there are many processes, they are looked through less often. */
-static void plan_discovery(struct agent *agent, uint64_t took_ns)
-{
-	const double most = agent->args.max_cpu / 3;
-	uint64_t rest_ns = took_ns * DISCOVER_SHARE;
-
-	if (most > 0 && most < 1.0 / DISCOVER_SHARE)
-		rest_ns = (uint64_t)((double)took_ns / most);
-	if (rest_ns > DISCOVER_MOST_NS)
-		rest_ns = DISCOVER_MOST_NS;
-	if (rest_ns > DISCOVER_NS)
-		agent->discover_ns = agent->discovered_ns + rest_ns;
-}
-
-void agent_end_discovery(struct agent *agent, int status, uint64_t took_ns)
-{
-	agent->discoverer = 0;
-	plan_discovery(agent, took_ns);
-	agent_tell_store(agent, agent->finds >= 0 ? agent_read_finds(agent) : NULL);
-	if (agent->finds >= 0)
-		close(agent->finds);
-	agent->finds = -1;
-	agent_tell_store(agent, take_finds(agent, WIFEXITED(status)));
 }
 
 /* Joining: minutes of an hour that is over become one segment */

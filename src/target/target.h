@@ -326,6 +326,7 @@ struct target_listing {
 };
 
 struct inside_memory; /* target/inside/inside.h */
+struct monitor_kind;  /* target/host/proc.h */
 
 struct target_ops {
 	const char *scheme; /* the part before the colon: "xen" */
@@ -404,6 +405,16 @@ struct target_ops {
 	 */
 	struct error *(*list)(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx);
+
+	/*
+	 * As list(), for those who ask every few seconds: of a guest only scheme, id, name and
+	 * note. NULL: list() is it, or `monitor` tells of single processes.
+	 */
+	struct error *(*list_names)(void (*each)(void *ctx, const struct target_listing *entry),
+				    void *ctx);
+
+	/* What list() looks for among the processes of this host (host/proc.h); NULL: not there. */
+	const struct monitor_kind *monitor;
 
 	/*
 	 * Opens the memory of a guest for the sampler inside it (target/inside/),

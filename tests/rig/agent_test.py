@@ -28,8 +28,8 @@ RATE = 19
 # Ticks that are not in the store yet: a second's, and those that the emulated dom0 has not passed on.
 MAY_LOSE = 2 * RATE
 
-# Of the agent, beside two for each guest: standard input, output and error, the store, and three sockets.
-OWN_DESCRIPTORS = 7
+# Of the agent, beside two for each guest: standard input, output and error, the store, and four sockets.
+OWN_DESCRIPTORS = 8
 
 # Linux's life, as long as there is no file `over`. What comes from `xl save` and goes to `xl restore` is a file for both.
 # It is restored again where xl gave up.

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "symbol/kernel/guest_memory.h"
 #include "symbol/names/symbols.h"
-#include "unwind/tables/orc.h"
+#include "unwind/tables/cfi.h"
 #include "unwind/tables/unwind_table.h"
 
 /*

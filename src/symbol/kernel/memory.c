@@ -9,7 +9,7 @@
 
 #include "symbol/images/code.h"
 #include "symbol/names/table.h"
-#include "unwind/tables/orc.h"
+#include "unwind/tables/cfi.h"
 
 /* Size of a kernel, from its first byte to the end of its data, at most. */
 #define KERNEL_SIZE_MAX (128u << 20)

@@ -421,38 +421,43 @@ struct error *monitor_find(const char *name, const char *scheme, monitor_vcpus *
 			 search.matches, name, scheme);
 }
 
+bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,
+			  void (*each)(void *ctx, const struct target_listing *entry), void *ctx)
+{
+	char name[256], id[16], note[64];
+	struct target_listing entry = {.scheme = kind->scheme,
+				       .name = name,
+				       .id = id,
+				       .type = kind->scheme,
+				       .pid = pid,
+				       .vcpus = kind->vcpus(pid)};
+	const pid_t tracer = entry.vcpus ? tracer_of(pid) : 0;
+
+	if (!entry.vcpus)
+		return false;
+	kind->name(pid, name, sizeof(name));
+	snprintf(id, sizeof(id), "%d", (int)pid);
+	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
+	entry.note = tracer > 0 ? note : NULL;
+	kind->way(pid, &entry);
+	each(ctx, &entry);
+	return true;
+}
+
 struct monitor_listing {
 	const struct monitor_kind *kind;
 	void (*each)(void *ctx, const struct target_listing *entry);
 	void *ctx;
 };
 
-static bool list_process(const struct monitor_listing *listing, int pid)
-{
-	char name[256], id[16], note[64];
-	struct target_listing entry = {.scheme = listing->kind->scheme,
-				       .name = name,
-				       .id = id,
-				       .type = listing->kind->scheme,
-				       .pid = pid,
-				       .vcpus = listing->kind->vcpus(pid)};
-	const pid_t tracer = entry.vcpus ? tracer_of(pid) : 0;
-
-	if (!entry.vcpus)
-		return true;
-	listing->kind->name(pid, name, sizeof(name));
-	snprintf(id, sizeof(id), "%d", pid);
-	snprintf(note, sizeof(note), "traced by process %d", (int)tracer);
-	entry.note = tracer > 0 ? note : NULL;
-	listing->kind->way(pid, &entry);
-	listing->each(listing->ctx, &entry);
-	return true;
-}
-
 /* Most processes of a host can be threads of its kernel, which are no guests. */
 static bool list_one(void *ctx, int pid)
 {
-	return !has_program(pid) || list_process(ctx, pid);
+	const struct monitor_listing *listing = ctx;
+
+	if (has_program(pid))
+		(void)monitor_list_process(listing->kind, pid, listing->each, listing->ctx);
+	return true;
 }
 
 struct error *monitor_list(const struct monitor_kind *kind,

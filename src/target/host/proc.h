@@ -97,11 +97,17 @@ struct monitor_kind {
 	void (*name)(pid_t pid, char *name, size_t size);
 	/* Sets `way` and `missing`, and whatever else is not as of all kinds. */
 	void (*way)(pid_t pid, struct target_listing *entry);
+	/* True where a process that was none may become one and run the same program; NULL: nowhere. */
+	bool (*becomes)(void);
 };
 
 /* `list` of target_ops. */
 struct error *monitor_list(const struct monitor_kind *kind,
 			   void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
+
+/* The same of one process; true if it is such a guest. */
+bool monitor_list_process(const struct monitor_kind *kind, pid_t pid,
+			  void (*each)(void *ctx, const struct target_listing *entry), void *ctx);
 
 /*
  * Bounds each connect(2), write and read of a socket, with EAGAIN after so many

@@ -439,12 +439,16 @@ static const char *kvm_protection_of(const char *id)
 	return kvm_protection((pid_t)strtol(id, NULL, 10));
 }
 
+static const struct monitor_kind monitor_kind = {.scheme = "kvm",
+						 .vcpus = kvm_vcpus_count,
+						 .name = monitor_name,
+						 .way = likely_way,
+						 .becomes = kvm_is_there};
+
 static struct error *kvm_list(void (*each)(void *ctx, const struct target_listing *entry),
 			      void *ctx)
 {
-	static const struct monitor_kind kind = {"kvm", kvm_vcpus_count, monitor_name, likely_way};
-
-	return monitor_list(&kind, each, ctx);
+	return monitor_list(&monitor_kind, each, ctx);
 }
 
 const struct target_ops target_kvm = {
@@ -457,6 +461,7 @@ const struct target_ops target_kvm = {
 	.wait = kvm_wait,
 	.exits = kvm_exits,
 	.list = kvm_list,
+	.monitor = &monitor_kind,
 	.try_way = kvm_try_way,
 	.protection = kvm_protection_of,
 };

@@ -91,13 +91,18 @@ static int compare_ids(const void *a, const void *b)
 	return x->id - y->id;
 }
 
+bool kvm_is_there(void)
+{
+	return access("/sys/module", F_OK) || !access("/sys/module/kvm", F_OK);
+}
+
 uint32_t kvm_vcpus_count(pid_t pid)
 {
 	struct kvm_vcpus vcpus = {0};
 	struct vcpu_scan scan = {.pid = pid, .vcpus = &vcpus};
 
 	/* Descriptors need not be looked through where there is no KVM. */
-	if (access("/sys/module", F_OK) == 0 && access("/sys/module/kvm", F_OK))
+	if (!kvm_is_there())
 		return 0;
 	proc_numbers(pid, "fd", add_fd, &scan);
 	kvm_vcpus_free(&vcpus);

@@ -29,6 +29,9 @@ struct kvm_vcpus {
 /* Number of vCPUs of a process; 0: none, or its descriptors cannot be read. */
 uint32_t kvm_vcpus_count(pid_t pid);
 
+/* False if this host has no KVM. */
+bool kvm_is_there(void);
+
 /* ... counted in its mappings (host/proc.h), which were opened before. */
 uint32_t kvm_vcpus_mapped(FILE *maps);
 

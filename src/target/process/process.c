@@ -404,13 +404,16 @@ static void likely_way(pid_t pid, struct target_listing *entry)
 	entry->way = &ways[entry->missing ? VIA_PTRACE : VIA_PERF];
 }
 
+static const struct monitor_kind monitor_kind = {.scheme = "process",
+						 .vcpus = count_unikernel,
+						 .name = proc_comm,
+						 .way = likely_way};
+
 /* Lists processes that are guests, not all. */
 static struct error *process_list(void (*each)(void *ctx, const struct target_listing *entry),
 				  void *ctx)
 {
-	static const struct monitor_kind kind = {"process", count_unikernel, proc_comm, likely_way};
-
-	return monitor_list(&kind, each, ctx);
+	return monitor_list(&monitor_kind, each, ctx);
 }
 
 const struct target_ops target_process = {
@@ -423,4 +426,5 @@ const struct target_ops target_process = {
 	.wait = process_wait,
 	.read = process_read,
 	.list = process_list,
+	.monitor = &monitor_kind,
 };

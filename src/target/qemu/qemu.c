@@ -487,12 +487,15 @@ static void likely_way(pid_t pid, struct target_listing *entry)
 	}
 }
 
+static const struct monitor_kind monitor_kind = {.scheme = "qemu",
+						 .vcpus = qemu_vcpus,
+						 .name = monitor_name,
+						 .way = likely_way};
+
 static struct error *qemu_list(void (*each)(void *ctx, const struct target_listing *entry),
 			       void *ctx)
 {
-	static const struct monitor_kind kind = {"qemu", qemu_vcpus, monitor_name, likely_way};
-
-	return monitor_list(&kind, each, ctx);
+	return monitor_list(&monitor_kind, each, ctx);
 }
 
 const struct target_ops target_qemu = {
@@ -504,4 +507,5 @@ const struct target_ops target_qemu = {
 	.life = qemu_life,
 	.wait = qemu_wait,
 	.list = qemu_list,
+	.monitor = &monitor_kind,
 };

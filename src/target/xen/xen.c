@@ -481,6 +481,7 @@ struct domain_listing {
 	struct xen_if *xi;
 	struct xs_handle *store;
 	uint32_t own;
+	bool names; /* and nothing else that takes longer */
 	void (*each)(void *ctx, const struct target_listing *entry);
 	void *ctx;
 };
@@ -496,8 +497,11 @@ static void list_domain(const struct domain_listing *listing, const struct xen_d
 	snprintf(type, sizeof(type), "%s", domain->hvm ? "hvm" : "pv");
 	if (!guest_name(listing->store, domain->domid, name, sizeof(name)))
 		entry.nameless = names_hidden;
-	guest_config(listing->store, domain->domid, type, sizeof(type), image, sizeof(image));
-	entry.vcpus = xen_if_vcpus(listing->xi, domain->domid);
+	if (!listing->names)
+		guest_config(listing->store, domain->domid, type, sizeof(type), image,
+			     sizeof(image));
+	if (!listing->names || xen_if_state(listing->xi)->has_policy)
+		entry.vcpus = xen_if_vcpus(listing->xi, domain->domid);
 	entry.note = obstacle(domain, listing->own);
 	entry.paused = domain->paused;
 	if (!entry.note && xen_if_refused(listing->xi, domain->domid))
@@ -530,25 +534,35 @@ static bool is_xen_host(void)
 	return !access("/dev/xen", F_OK) || !access("/proc/xen", F_OK);
 }
 
-static struct error *xen_list(void (*each)(void *ctx, const struct target_listing *entry),
-			      void *ctx)
+static struct error *list_all(struct domain_listing *listing)
 {
-	struct domain_listing listing = {.each = each, .ctx = ctx};
 	struct error *err;
 
 	/* A machine without Xen has no domains, which is no error. */
 	if (!is_xen_host())
 		return NULL;
-	err = xen_if_open(&listing.xi);
+	err = xen_if_open(&listing->xi);
 	if (err)
 		return err;
-	listing.store = xs_open(XS_OPEN_READONLY);
-	listing.own = own_domid(listing.store);
-	err = list_domains(&listing);
-	if (listing.store)
-		xs_close(listing.store);
-	xen_if_close(listing.xi);
+	listing->store = xs_open(XS_OPEN_READONLY);
+	listing->own = own_domid(listing->store);
+	err = list_domains(listing);
+	if (listing->store)
+		xs_close(listing->store);
+	xen_if_close(listing->xi);
 	return err;
+}
+
+static struct error *xen_list(void (*each)(void *ctx, const struct target_listing *entry),
+			      void *ctx)
+{
+	return list_all(&(struct domain_listing){.each = each, .ctx = ctx});
+}
+
+static struct error *xen_list_names(void (*each)(void *ctx, const struct target_listing *entry),
+				    void *ctx)
+{
+	return list_all(&(struct domain_listing){.names = true, .each = each, .ctx = ctx});
 }
 
 const char target_features[] = "with Xen (" XEN_INTERFACE ")";
@@ -565,5 +579,6 @@ const struct target_ops target_xen = {
 	.registers = xen_registers,
 	.kernel_mmu = xen_kernel_mmu,
 	.list = xen_list,
+	.list_names = xen_list_names,
 	.inside = xen_inside,
 };

@@ -11,7 +11,6 @@
 
 #include "base/debug_file.h"
 #include "base/preopen.h"
-#include "unwind/tables/orc.h"
 
 /* Columns of the return address. */
 #define RA_32 8	 /* x86-32 */

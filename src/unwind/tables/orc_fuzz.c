@@ -10,7 +10,7 @@
 
 #include "base/fuzz_testing.h"
 #include "unwind/tables/elf_sections_testing.h"
-#include "unwind/tables/orc.h"
+#include "unwind/tables/cfi.h"
 
 #define TABLE 0xffffffff82c00000ull
 #define RULES 1024u

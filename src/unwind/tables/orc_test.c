@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unwind/tables/orc.h"
+#include "unwind/tables/cfi.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
