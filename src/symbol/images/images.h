@@ -78,8 +78,8 @@ struct image_file {
 	char build_id[2 * BUILD_ID_MAX + 1]; /* "": none */
 	struct symbols *symbols;	     /* by the file's addresses; NULL: none */
 	struct unwind_table *table;	     /* by the file's addresses; NULL: none */
-	struct elf_code *code;	       /* NULL: cannot be compared with memory (nm, kallsyms) */
-	uint64_t size;		       /* of the file itself, bytes; 0: not known */
+	struct elf_code *code; /* NULL: cannot be compared with memory (nm, kallsyms) */
+	uint64_t size;	       /* of the file itself, bytes; 0: not known */
 	struct thread_layout threads;
 	bool given, names, names_only; /* as in the spec */
 	unsigned mappings;	       /* how many it has */
