@@ -55,7 +55,8 @@ struct thread {
 #define KEPT __attribute__((used)) static
 
 KEPT struct schedcoop uk_sched_head;
-KEPT struct uk_thread *__uk_sched_thread_current[2];
+/* Its size tells how many CPUs there are: no sanitizer makes that larger in a section of its own. */
+KEPT __attribute__((section("current"))) struct uk_thread *__uk_sched_thread_current[2];
 KEPT struct thread thread_list;
 
 KEPT void thread_starter(void)
