@@ -186,7 +186,7 @@ static void a_pause_reads_few_pages(void **state)
 		take(guest);
 		assert_int_equal(guest->process->reads, i < 4 ? 5 : 2);
 	}
-	/* Of another program that runs there, none. */
+	/* A pause of another program reads none. */
 	run_thread(guest, PID + 1, TID);
 	guest->process->reads = 0;
 	take(guest);
@@ -272,7 +272,7 @@ static void a_program_that_is_another_by_now_is_forgotten(void **state)
 	take(guest);
 	check_c_stack(guest);
 	assert_null(interpreters_find(guest->all, &guest->sample->vcpu->regs));
-	/* What it had stays counted. */
+	/* Stacks of a program that has ended stay counted. */
 	assert_int_equal(counted(guest).merged, 2);
 }
 

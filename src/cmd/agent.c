@@ -29,7 +29,7 @@
 
 #define CONFIG_MAX (64u << 10) /* bytes */
 
-/* Longest sleep; and while processes are waited for that do not tell when they have ended, or do not write. */
+/* The longest sleep: usually, and while a process works whose end only a look tells. */
 #define WAKE_NS	     NS_PER_S
 #define WAKE_SOON_NS (NS_PER_S / 4)
 
@@ -335,7 +335,7 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 	return b_ns && b_ns < a_ns ? b_ns : a_ns;
 }
 
-/* When there is something to be done, if nothing comes before. */
+/* The next moment at which something is due, unless an event comes before. */
 static uint64_t next_wake(const struct agent *agent, uint64_t now_ns)
 {
 	const bool soon = agent->joiner > 0 || agent->pushing.pusher > 0 || agent->args.push.url;

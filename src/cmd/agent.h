@@ -4,8 +4,9 @@
 
 /*
  * The parts of `uniprof agent`: agent.c takes settings and waits;
- * agent_discovery.c finds guests; agent_store.c has their samplers, and what writes to the store; agent_push.c what takes it to a
- * receiver; agent_status.c tells how it goes.
+ * agent_discovery.c finds guests; agent_store.c has their samplers, and what
+ * writes to the store; agent_push.c what takes it to a receiver; agent_status.c
+ * tells how it goes.
  */
 
 #include <sys/types.h>

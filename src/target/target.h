@@ -413,7 +413,7 @@ struct target_ops {
 	struct error *(*list_names)(void (*each)(void *ctx, const struct target_listing *entry),
 				    void *ctx);
 
-	/* What list() looks for among the processes of this host (host/proc.h); NULL: not there. */
+	/* The kind of monitor that list() finds among the processes of this host (host/proc.h); NULL: it looks at none. */
 	const struct monitor_kind *monitor;
 
 	/*

@@ -410,7 +410,7 @@ static enum guest_thread_turn next(const void *state, const struct guest_memory 
 				to = at;
 		if (turn == TURN_LOST || to == UINT64_MAX)
 			return turn;
-		/* What is left out now has its turn later. */
+		/* A thread that is left out has its turn later. */
 	} while ((!read_thread(own, memory, to, &raw, thread) || thread->idle) &&
 		 !budget_over(memory->budget));
 	return budget_over(memory->budget) ? TURN_LOST : TURN_THREAD;

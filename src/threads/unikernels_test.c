@@ -31,7 +31,7 @@ static void all_have_their_turns(void **state)
 		assert_int_equal(guest->system->next(guest->threads, &guest->memory, &thread),
 				 TURN_THREAD);
 		assert_true(thread.at == THREAD(i));
-		/* What runs is put at the end of its list, and hides none of the others. */
+		/* The thread that runs moves to the end of its list, and hides none of the others. */
 		take_out(guest, head_of(guest), THREAD(i));
 		append(guest, head_of(guest), THREAD(i));
 	}
@@ -377,7 +377,7 @@ static void unikrafts_cpu_tells_which_thread_runs(void **state)
 	assert_string_equal(thread.name, "thread-3");
 	copy.at = 0;
 	assert_false(guest->system->decode(&copy, &thread));
-	/* Of several CPUs none could be told. */
+	/* With several CPUs, a copy does not tell whose thread it is. */
 	free(guest->threads);
 	guest->file.threads.cpus = 2;
 	open_guest(guest);

@@ -50,7 +50,7 @@ static bool still_holds(const struct stops_seen *seen, const struct thread_time 
 	       now_ns - seen->read_ns < SLEEPER_NS;
 }
 
-/* States of proc(5); the first one is sleep. */
+/* States of a thread in proc(5): uninterruptible sleep, and its end. */
 #define UNINTERRUPTIBLE 'D'
 #define ENDED		'X'
 

@@ -378,8 +378,8 @@ static bool is_crash(int signal)
 	       signal == SIGABRT || signal == SIGTRAP || signal == SIGSYS;
 }
 
-/* Of a thread that the kernel tells nothing about any more. */
-static void see(struct thread *thread)
+/* Reads from /proc whether a thread that is not traced any more is halted or has ended. */
+static void read_state(struct thread *thread)
 {
 	const char letter = thread_letter(thread);
 
@@ -395,7 +395,7 @@ enum target_life threads_life(struct threads *threads)
 	threads_tend(threads);
 	for (uint32_t i = 0; i < threads->n; i++)
 		if (threads->at[i].tid && !threads->at[i].seized)
-			see(&threads->at[i]);
+			read_state(&threads->at[i]);
 	for (uint32_t i = 0; i < threads->n; i++)
 		any |= threads->at[i].tid != 0;
 	if (threads->ended && !threads->executed && WIFEXITED(threads->status))

@@ -218,7 +218,7 @@ static void merge(const struct bpf_regs *seen, struct x86_regs *all)
 	all->cpl = seen->cpl;
 }
 
-/* 64-bit code has no bases of segments, which ptrace alone tells. */
+/* 64-bit code can be read without ptrace, which alone tells the bases of segments: it has none. */
 static bool is_wide(const struct bpf_regs *seen)
 {
 	return seen->segments && (seen->cr0 & CR0_MODE) == CR0_MODE && seen->efer & EFER_MODE &&
