@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "agent/push.h"
-#include "arch/disassemble.h"
+#include "arch/arch.h"
 #include "base/privilege.h"
 #include "symbol/images/file.h"
 #include "symbol/names/display_name.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent/push.h"
-#include "arch/disassemble.h"
+#include "arch/arch.h"
 #include "base/privilege.h"
 #include "cmd/cmd.h"
 #include "symbol/images/file.h"

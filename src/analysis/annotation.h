@@ -9,7 +9,7 @@
  * a sentence says what is missing.
  */
 
-#include "arch/disassemble.h"
+#include "arch/arch.h"
 #include "symbol/names/symbolizer.h"
 
 /* An instruction with its samples; where there is no code, an address that was sampled. */

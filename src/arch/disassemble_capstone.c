@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "arch/disassemble.h"
+#include "arch/arch.h"
 
 #include <dlfcn.h>
 #include <stddef.h>

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cmd/shared/load.h"
-#include "cmd/shared/picture.h"
 #include "view/diff.h"
 
 #define DEFAULT_ROWS 40

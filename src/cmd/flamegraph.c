@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/shared/picture.h"
+#include "cmd/shared/load.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "agent/store.h"
 #include "base/clock.h"
 #include "cmd/shared/option.h"
-#include "cmd/shared/picture.h"
+#include "cmd/shared/load.h"
 #include "format/format.h"
 #include "view/json.h"
 #include "view/page/page.h"

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "arch/arch.h"
-#include "arch/disassemble.h"
 #include "symbol/names/display_name.h"
 #include "symbol/names/symbolizer.h"
 #include "target/target.h"
