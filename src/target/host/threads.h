@@ -13,6 +13,7 @@
  * kernel says that a thread has something to tell.
  */
 
+#include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -135,7 +136,7 @@ struct stops {
 	/*
 	 * As `read`, without stopping the thread; false: it has to be stopped.
 	 * *time: its CPU time before reading; on return, when it was read.
-	 * *on_cpu: it was on a CPU then. NULL: threads are always stopped.
+	 * *on_cpu: it was on a CPU then, also if it has to be stopped. NULL: threads are always stopped.
 	 */
 	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);
@@ -155,5 +156,39 @@ void stops_free(struct stops *stops);
 
 /* As `sample` of target_ops. */
 struct error *stops_sample(struct stops *stops, struct sample *sample);
+
+/*
+ * Events of a thread, and the memory in which the kernel leaves their records (perf_event_open(2)):
+ * perf_ring.c.
+ */
+
+/* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
+#define PERF_TICK_NS 10000u
+
+struct perf_ring {
+	int fd;
+	struct perf_event_mmap_page *page; /* NULL: there is none */
+	size_t size;			   /* of the records' room, bytes, a power of two */
+};
+
+/* An event without memory of its own. ERR_DENIED with a sentence; ERR_GUEST: the thread has ended. */
+struct error *perf_event_of(struct perf_event_attr *attr, pid_t tid, int *fd);
+
+/* The same, with memory for `size` bytes of records. The caller closes it, after an error, too. */
+struct error *perf_ring_open(struct perf_event_attr *attr, pid_t tid, size_t size,
+			     struct perf_ring *ring);
+void perf_ring_close(struct perf_ring *ring);
+
+/* Position where the kernel writes next; of a ring that is written backwards, that of the newest record. */
+uint64_t perf_ring_head(const struct perf_ring *ring);
+
+/* Copies bytes from a position of the ring; positions wrap around. */
+void perf_ring_copy(const struct perf_ring *ring, uint64_t at, void *to, size_t len);
+
+/*
+ * The same from a ring that is written backwards, downwards from position 0: false if fewer than
+ * `len` bytes have been written.
+ */
+bool perf_ring_copy_newest(const struct perf_ring *ring, uint64_t at, void *to, size_t len);
 
 #endif

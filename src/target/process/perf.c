@@ -1,91 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "target/process/process.h"
 
-#include <errno.h>
-#include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "target/host/memory.h"
-
-/* A perf event and the memory that the kernel leaves its records in. */
-struct ring {
-	int fd;
-	struct perf_event_mmap_page *page; /* NULL: there is none */
-	size_t size;			   /* of the records' room, bytes, a power of two */
-};
-
-static size_t page_size(void)
-{
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static struct error *refused(int number)
-{
-	if (number == EPERM || number == EACCES)
-		return error_new(ERR_DENIED, "perf events are refused (they take root, or "
-					     "CAP_PERFMON)");
-	if (number == ESRCH)
-		return error_new(ERR_GUEST, "there is no such thread");
-	return error_errno(ERR_DENIED, number, "perf_event_open");
-}
-
-/* `attr` of the event of a thread. ERR_DENIED with a sentence; ERR_GUEST: it has ended. */
-static struct error *ring_open(struct perf_event_attr *attr, pid_t tid, size_t size,
-			       struct ring *ring)
-{
-	/* Records that are only to be overwritten are not ours to mark as read. */
-	const int rights = PROT_READ | (attr->write_backward ? 0 : PROT_WRITE);
-	void *at;
-
-	attr->size = sizeof(*attr);
-	*ring = (struct ring){.size = size};
-	ring->fd = (int)syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	if (ring->fd < 0)
-		return refused(errno);
-	at = mmap(NULL, page_size() + size, rights, MAP_SHARED, ring->fd, 0);
-	if (at != MAP_FAILED) {
-		ring->page = at;
-		return NULL;
-	}
-	close(ring->fd);
-	return refused(errno);
-}
-
-static void ring_close(struct ring *ring)
-{
-	if (!ring->page)
-		return;
-	munmap(ring->page, page_size() + ring->size);
-	close(ring->fd);
-	ring->page = NULL;
-}
-
-/* Position where the kernel writes next. */
-static uint64_t ring_head(const struct ring *ring)
-{
-	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
-}
-
-/* Copies bytes from a position of the ring; positions wrap around. */
-static void ring_copy(const struct ring *ring, uint64_t at, void *to, size_t len)
-{
-	const uint8_t *records = (const uint8_t *)ring->page + page_size();
-	const size_t begin = at & (ring->size - 1);
-	const size_t first = len < ring->size - begin ? len : ring->size - begin;
-
-	memcpy(to, records + begin, first);
-	memcpy((uint8_t *)to + first, records, len - first);
-}
-
-/* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
-#define TICK_NS 10000u
 
 /* Longer than an interrupt takes to come to a CPU that is not ours; bringing pages takes a few rounds. */
 #define PATIENCE_MS 1
@@ -109,7 +31,7 @@ struct perf_sample {
 struct watched_thread {
 	pid_t tid;  /* 0: nobody */
 	bool asked; /* a tick was asked for, and has not come */
-	struct ring tick, leave;
+	struct perf_ring tick, leave;
 };
 
 struct perf {
@@ -121,7 +43,7 @@ static struct perf_event_attr tick_attr(void)
 {
 	return (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
 					.config = PERF_COUNT_SW_CPU_CLOCK,
-					.sample_period = TICK_NS,
+					.sample_period = PERF_TICK_NS,
 					.sample_type =
 						PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
 					.sample_regs_user = process_perf_mask,
@@ -145,13 +67,13 @@ static struct perf_event_attr leave_attr(void)
 const char *perf_missing(void)
 {
 	struct perf_event_attr attr = tick_attr();
-	struct ring ring;
+	struct perf_ring ring;
 	struct error *err;
 
 	if (!process_perf_mask)
 		return "perf events would not stop it, which this uniprof knows of x86-64 only";
-	err = ring_open(&attr, 0, TICK_ROOM, &ring);
-	ring_close(&ring);
+	err = perf_ring_open(&attr, 0, TICK_ROOM, &ring);
+	perf_ring_close(&ring);
 	error_free(err);
 	return err ? "perf events would not stop it, but take root, or CAP_PERFMON" : NULL;
 }
@@ -179,8 +101,8 @@ void perf_free(struct perf *perf)
 	if (!perf)
 		return;
 	for (uint32_t i = 0; i < perf->n; i++) {
-		ring_close(&perf->at[i].tick);
-		ring_close(&perf->at[i].leave);
+		perf_ring_close(&perf->at[i].tick);
+		perf_ring_close(&perf->at[i].leave);
 	}
 	free(perf->at);
 	free(perf);
@@ -194,9 +116,9 @@ struct error *perf_watch(struct perf *perf, uint32_t slot, pid_t tid)
 
 	if (perf->watched == WATCHED_MAX)
 		return error_new(ERR_DENIED, "that many threads are too many for perf events");
-	err = ring_open(&tick, tid, TICK_ROOM, &at->tick);
+	err = perf_ring_open(&tick, tid, TICK_ROOM, &at->tick);
 	if (!err)
-		err = ring_open(&leave, tid, LEAVE_ROOM, &at->leave);
+		err = perf_ring_open(&leave, tid, LEAVE_ROOM, &at->leave);
 	if (err && err->kind != ERR_GUEST)
 		return err;
 	at->tid = err ? 0 : tid;
@@ -210,18 +132,6 @@ bool perf_watches(const struct perf *perf, uint32_t slot, pid_t tid)
 	return tid && perf->at[slot].tid == tid;
 }
 
-/*
- * Records are written downwards from position 0: false if fewer than `len`
- * bytes have been written.
- */
-static bool copy_newest(const struct ring *ring, uint64_t at, void *to, size_t len)
-{
-	if (0 - at < len)
-		return false;
-	ring_copy(ring, at, to, len);
-	return true;
-}
-
 static bool is_whole(const struct perf_sample *record)
 {
 	return record->head.type == PERF_RECORD_SAMPLE && record->head.size >= sizeof(*record);
@@ -229,15 +139,15 @@ static bool is_whole(const struct perf_sample *record)
 
 bool perf_waits(const struct perf *perf, uint32_t slot, struct regs *regs, uint64_t *moment)
 {
-	const struct ring *ring = &perf->at[slot].leave;
+	const struct perf_ring *ring = &perf->at[slot].leave;
 	struct perf_event_header mark;
 	struct perf_sample left;
 
-	*moment = ring_head(ring);
+	*moment = perf_ring_head(ring);
 	/* The newest record is the thread's switch off its CPU; the sample of that follows. */
-	if (!copy_newest(ring, *moment, &mark, sizeof(mark)) || mark.type != PERF_RECORD_SWITCH ||
-	    !(mark.misc & PERF_RECORD_MISC_SWITCH_OUT) ||
-	    !copy_newest(ring, *moment + mark.size, &left, sizeof(left)) ||
+	if (!perf_ring_copy_newest(ring, *moment, &mark, sizeof(mark)) ||
+	    mark.type != PERF_RECORD_SWITCH || !(mark.misc & PERF_RECORD_MISC_SWITCH_OUT) ||
+	    !perf_ring_copy_newest(ring, *moment + mark.size, &left, sizeof(left)) ||
 	    !perf_still_waits(perf, slot, *moment) || !is_whole(&left))
 		return false;
 	return process_perf_regs(left.abi, left.regs, regs);
@@ -246,13 +156,13 @@ bool perf_waits(const struct perf *perf, uint32_t slot, struct regs *regs, uint6
 bool perf_still_waits(const struct perf *perf, uint32_t slot, uint64_t moment)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return ring_head(&perf->at[slot].leave) == moment;
+	return perf_ring_head(&perf->at[slot].leave) == moment;
 }
 
 /* Drops all records; false if there were none. */
-static bool forget(const struct ring *ring)
+static bool forget(const struct perf_ring *ring)
 {
-	const uint64_t head = ring_head(ring);
+	const uint64_t head = perf_ring_head(ring);
 	const bool any = ring->page->data_tail != head;
 
 	__atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
@@ -270,32 +180,32 @@ static bool ask(struct watched_thread *at)
 		return false;
 	at->asked = true;
 	(void)poll(&ready, 1, PATIENCE_MS);
-	return ring_head(&at->tick) != at->tick.page->data_tail;
+	return perf_ring_head(&at->tick) != at->tick.page->data_tail;
 }
 
 /* The stack of a record, behind its registers: a size, as many bytes, and how many of these are meant. */
-static bool take_stack(const struct ring *ring, uint64_t at, struct vcpu_sample *vcpu)
+static bool take_stack(const struct perf_ring *ring, uint64_t at, struct vcpu_sample *vcpu)
 {
 	uint64_t size, len;
 
-	ring_copy(ring, at, &size, sizeof(size));
+	perf_ring_copy(ring, at, &size, sizeof(size));
 	if (size > STACK)
 		return false;
-	ring_copy(ring, at + sizeof(size) + size, &len, sizeof(len));
+	perf_ring_copy(ring, at + sizeof(size) + size, &len, sizeof(len));
 	if (!size || len > size)
 		len = 0;
 	vcpu->stack = (struct window){.va = vcpu->regs.sp, .bytes = vcpu->buffer, .cut = true};
 	vcpu->stack.len = len < vcpu->request.want ? (uint32_t)len : vcpu->request.want;
-	ring_copy(ring, at + sizeof(size), vcpu->buffer, vcpu->stack.len);
+	perf_ring_copy(ring, at + sizeof(size), vcpu->buffer, vcpu->stack.len);
 	return true;
 }
 
-static bool take(const struct ring *ring, struct vcpu_sample *vcpu)
+static bool take(const struct perf_ring *ring, struct vcpu_sample *vcpu)
 {
 	const uint64_t at = ring->page->data_tail;
 	struct perf_sample record;
 
-	ring_copy(ring, at, &record, sizeof(record));
+	perf_ring_copy(ring, at, &record, sizeof(record));
 	return is_whole(&record) && process_perf_regs(record.abi, record.regs, &vcpu->regs) &&
 	       !(vcpu->regs.sp % vcpu->regs.word) && take_stack(ring, at + sizeof(record), vcpu);
 }
