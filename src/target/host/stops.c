@@ -22,7 +22,7 @@ struct stops_seen {
 	struct thread_time time;
 	uint64_t read_ns;
 	bool stopped; /* stopped for this sample */
-	bool on_cpu;  /* not stopped, and was on a CPU: it runs on */
+	bool on_cpu;  /* it was on a CPU; kept if it was not stopped then: it runs on */
 };
 
 struct error *stops_new(struct stops *stops)
@@ -82,9 +82,13 @@ static void keep_account(struct vcpu_sample *vcpu, struct stops_seen *seen,
 					       (runnable && (!vcpu->account.held || !time->known)),
 				       .blocked = !runnable};
 
-	vcpu->ran_ns = vcpu->account.held ? time->cpu_ns - vcpu->account.cpu_ns : 0;
+	/* What correct_time() took it for may have been more. */
+	vcpu->ran_ns = vcpu->account.held && time->cpu_ns > vcpu->account.cpu_ns
+			       ? time->cpu_ns - vcpu->account.cpu_ns
+			       : 0;
 	vcpu->state = vcpu_state_of(&load, vcpu, usual_ns);
-	vcpu->account.cpu_ns = time->cpu_ns;
+	if (!vcpu->account.held || time->cpu_ns > vcpu->account.cpu_ns)
+		vcpu->account.cpu_ns = time->cpu_ns;
 	vcpu->account.held = true;
 	seen->time = *time;
 }
@@ -112,12 +116,12 @@ static void read_stopped(struct stops *stops, uint32_t i, struct sample *sample,
 	thread_go(&stops->threads, thread);
 	stops->seen[i].read_ns = clock_now_ns();
 	stops->seen[i].stopped = true;
-	stops->seen[i].on_cpu = false;
 	sample->paused_ns += stops->seen[i].read_ns - began;
 	if (got)
 		keep_account(vcpu, &stops->seen[i], &time, runnable, usual_ns);
 	else
 		could_not_stop(thread, vcpu, runnable);
+	stops->seen[i].on_cpu = false;
 }
 
 /*
@@ -141,10 +145,12 @@ static bool sample_nostop(struct stops *stops, uint32_t i, struct vcpu_sample *v
 	struct stops_seen *seen = &stops->seen[i];
 	struct thread_time time = *before;
 	uint64_t now_ns;
-	bool on_cpu;
+	bool on_cpu = false;
 
-	if (!stops->read_nostop || !stops->read_nostop(stops->ctx, i, vcpu, &time, &on_cpu))
+	if (!stops->read_nostop || !stops->read_nostop(stops->ctx, i, vcpu, &time, &on_cpu)) {
+		seen->on_cpu = on_cpu;
 		return false;
+	}
 	now_ns = clock_now_ns();
 	correct_time(seen, vcpu, now_ns, &time);
 	seen->read_ns = now_ns;

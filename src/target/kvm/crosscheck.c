@@ -198,6 +198,7 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 		if (!*on_cpu && time->timeslices == timeslices)
 			return true;
 	}
+	*on_cpu = false;
 	return false;
 }
 
