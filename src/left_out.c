@@ -271,3 +271,34 @@ void bpf_reader_exits(const struct bpf_reader *bpf,
 {
 }
 #endif
+
+#ifdef LEFT_OUT_HOST_EVENTS
+struct error *host_events_new(const struct kvm_vcpus *vcpus, struct host_events **out)
+{
+	return error_new(ERR_DENIED, "on arm64, the kernel does not tell a guest from its host");
+}
+
+void host_events_free(struct host_events *events)
+{
+}
+
+void host_events_sleep(struct host_events *events, uint64_t until_ns)
+{
+}
+
+void host_events_exits(struct host_events *events,
+		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
+{
+}
+
+bool kvm_events_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu,
+			    struct thread_time *time, bool *on_cpu)
+{
+	return false;
+}
+
+bool kvm_events_read(void *kvm, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
+{
+	return false;
+}
+#endif

@@ -73,6 +73,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	/* Asks for a perf event that is open, and waits for what comes of it (target/kvm/bpf_reader.c). */
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_REFRESH),
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_PERIOD),
+	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_ENABLE),
 	ALLOW(TRACER, epoll_wait),
 
 	ALLOW(SAMPLER | SECCOMP_GUARD, clock_nanosleep),

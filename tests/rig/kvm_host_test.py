@@ -16,7 +16,6 @@ KVM_TIME = PROGRAMS.parent / "programs" / "kvm_time"
 
 # Of the machine, which are many of ours where there are exits.
 SECONDS = 1
-RATE = 1000
 TOLERANCE = 0.05
 
 # In the order of kvm_time's numbers: from its last line before the guest to its first after, KVM says that it is in it.
@@ -28,6 +27,7 @@ class Host(KvmCase):
     """Guests that do nothing but write to ports, touch fresh memory or compute, and one that naps."""
 
     rig_options = {"icount": True}
+    way, rate, seconds = "host", 1000, SECONDS
 
     @classmethod
     def setUpClass(cls):
@@ -54,7 +54,7 @@ class Host(KvmCase):
     def take(self, pid, seconds):
         """Records for so long; what was seen, {stack: samples}, and the shares by the kernel. Time that we took the CPU for is no part."""
         *_, first = self.times()
-        self.host(f"rm -f out.uniprof; uniprof record --host -F {RATE} -T {seconds} -o out.uniprof kvm:{pid} >said 2>&1 &")
+        self.host(f"rm -f out.uniprof; uniprof record --via {self.way} -F {self.rate} -T {seconds} -o out.uniprof kvm:{pid} >said 2>&1 &")
         self.until("[ -s out.uniprof ] || ! pidof uniprof")
         *before, begun = self.times()
         self.host("while pidof uniprof; do usleep 20000; done; cat said", timeout=60 * seconds)
@@ -71,7 +71,7 @@ class Host(KvmCase):
         pid = self.host(f"pidof {name}").strip()
 
         def take(attempt):
-            stacks, known = self.take(pid, SECONDS * chance.longer(attempt))
+            stacks, known = self.take(pid, self.seconds * chance.longer(attempt))
             samples = sum(stacks.values())
             print(", ".join(f"{place} {sum(n for stack, n in stacks.items() if place in stack) / samples:.3f} ({known[place]:.3f})" for place in PLACES),
                   f"in {samples} samples", flush=True)
@@ -80,7 +80,7 @@ class Host(KvmCase):
         chance.check_shares(take, TOLERANCE)
 
     def exits(self):
-        return parse_folded(self.host("uniprof export --format=folded --no-inline --by exit out.uniprof"))
+        return parse_folded(self.host("uniprof export --format=folded --no-inline --by exit out.uniprof 2>/dev/null"))
 
     def check_cause(self, reason, function):
         """Exits are for this reason, but for interrupts of the host, and this function's doing."""
@@ -109,6 +109,14 @@ class Host(KvmCase):
         self.assertIn(("hlt", "bare_sleep_until"), self.exits())
         idle = [stack for stack in self.folded("--state blocked") if stack[1] == "[idle]"]
         self.assertTrue(any("kvm_vcpu_block" in stack for stack in idle), idle)
+
+
+class HostEvents(Host):
+    """The same by perf events, and ptrace where the guest has a stack."""
+
+    # Stops take the guest's time, but are no part of its shares.
+    way, rate, seconds = "host-perf", 250, 4 * SECONDS
+    test_compute = None
 
 
 if __name__ == "__main__":

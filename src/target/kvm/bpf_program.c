@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "target/kvm/kvm.h"
 #include "target/window.h"
 
 const char bpf_feature[] = "with BPF";
@@ -324,84 +325,9 @@ bool bpf_reader_host_woken(struct bpf_reader *u, uint32_t i, struct vcpu_sample 
 	return true;
 }
 
-static const char *reason_text(uint32_t reason)
-{
-	static const struct {
-		uint32_t reason;
-		const char *text;
-	} texts[] = {
-		/* AMD APM vol. 2, appendix C. */
-		{0x000, "read cr0"},
-		{0x003, "read cr3"},
-		{0x004, "read cr4"},
-		{0x008, "read cr8"},
-		{0x010, "write cr0"},
-		{0x013, "write cr3"},
-		{0x014, "write cr4"},
-		{0x018, "write cr8"},
-		{0x041, "debug exception"},
-		{0x043, "breakpoint"},
-		{0x046, "invalid opcode"},
-		{0x04e, "page fault"},
-		{0x051, "alignment check"},
-		{0x052, "machine check"},
-		{0x060, "interrupt"},
-		{0x061, "nmi"},
-		{0x062, "smi"},
-		{0x064, "interrupt window"},
-		{0x065, "write cr0, selected"},
-		{0x06e, "rdtsc"},
-		{0x06f, "rdpmc"},
-		{0x072, "cpuid"},
-		{0x074, "iret"},
-		{0x076, "invd"},
-		{0x077, "pause"},
-		{0x078, "hlt"},
-		{0x079, "invlpg"},
-		{0x07a, "invlpga"},
-		{0x07b, "port"},
-		{0x07c, "msr"},
-		{0x07f, "shutdown"},
-		{0x081, "hypercall"},
-		{0x087, "rdtscp"},
-		{0x089, "wbinvd"},
-		{0x08a, "monitor"},
-		{0x08b, "mwait"},
-		{0x08d, "xsetbv"},
-		{0x400, "nested page fault"},
-		{0x401, "avic, incomplete ipi"},
-		{0x402, "avic, no acceleration"},
-	};
-
-	for (size_t k = 0; k < sizeof(texts) / sizeof(*texts); k++)
-		if (texts[k].reason == reason)
-			return texts[k].text;
-	return "other reasons";
-}
-
-static void tell_exits(uint32_t i, const struct bpf_exits *exits,
-		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
-{
-	for (unsigned k = 0; k < SHARED_EXITS; k++) {
-		const struct bpf_exit *at = &exits->at[k];
-
-		if (at->reason)
-			each(ctx, &(struct vcpu_exits){.vcpu = i,
-						       .reason = reason_text(at->reason - 1),
-						       .caused = at->rip,
-						       .user = at->user,
-						       .address = at->rip,
-						       .count = at->count});
-	}
-	if (exits->lost)
-		each(ctx, &(struct vcpu_exits){.vcpu = i,
-					       .reason = "not kept apart",
-					       .count = exits->lost});
-}
-
 void bpf_reader_exits(const struct bpf_reader *u,
 		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
 {
 	for (uint32_t i = 0; i < u->n && u->exits; i++)
-		tell_exits(i, &u->exits[i], each, ctx);
+		kvm_exits_tell(i, &u->exits[i], each, ctx);
 }

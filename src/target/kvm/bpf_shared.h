@@ -10,6 +10,7 @@
  */
 
 #include <linux/types.h>
+#include <stdbool.h>
 
 /* The stack, and those that it leads to: as many and as large as a sample has them (target/target.h). */
 #define SHARED_STACKS	 4
@@ -113,10 +114,15 @@ struct bpf_vcpu {
 #define SHARED_EXITS 2048u
 #define EXIT_PROBES  8
 
-/* What the processor calls the reasons (AMD APM vol. 2, appendix C) that come whatever code runs. */
-#define SVM_EXIT_INTR  0x60u
-#define SVM_EXIT_SMI   0x62u
-#define SVM_EXIT_VINTR 0x64u
+/* Exits that come whatever code runs: AMD APM vol. 2, appendix C; Intel SDM vol. 3, appendix C. */
+#define SVM_EXIT_INTR	0x60u
+#define SVM_EXIT_SMI	0x62u
+#define SVM_EXIT_VINTR	0x64u
+#define VMX_REASONS	0x10000u /* Intel's reasons begin here */
+#define VMX_EXIT_INTR	(VMX_REASONS + 1)
+#define VMX_EXIT_WINDOW (VMX_REASONS + 7)
+#define VMX_EXIT_NMIS	(VMX_REASONS + 8)
+#define VMX_EXIT_TIMER	(VMX_REASONS + 52)
 
 struct bpf_exit {
 	__u64 rip; /* of the instruction that caused them; 0: none did */
@@ -131,6 +137,36 @@ struct bpf_exits {
 	__u64 lost; /* of these, those that found no place */
 	struct bpf_exit at[SHARED_EXITS];
 };
+
+/* Exits by interrupts of the host, and for interrupts of the guest, are no code's doing. */
+static inline bool exit_is_caused(__u32 reason)
+{
+	return (reason < SVM_EXIT_INTR || reason > SVM_EXIT_SMI) && reason != SVM_EXIT_VINTR &&
+	       reason != VMX_EXIT_INTR && reason != VMX_EXIT_WINDOW && reason != VMX_EXIT_NMIS &&
+	       reason != VMX_EXIT_TIMER;
+}
+
+/* Counts an exit by the instruction at `rip`, in user mode or not; 0: none caused it. */
+static inline void exits_count(struct bpf_exits *exits, __u64 rip, __u32 reason, __u32 user)
+{
+	const __u32 begin = (__u32)((rip ^ rip >> 11) * 31 + reason);
+
+	exits->all++;
+	for (__u32 i = 0; i < EXIT_PROBES; i++) {
+		struct bpf_exit *at = &exits->at[(begin + i) % SHARED_EXITS];
+
+		if (!at->reason) {
+			at->rip = rip;
+			at->user = user;
+			at->reason = reason + 1;
+		}
+		if (at->rip == rip && at->reason == reason + 1 && at->user == user) {
+			at->count++;
+			return;
+		}
+	}
+	exits->lost++;
+}
 
 #define SHARED_SLOTS 32
 

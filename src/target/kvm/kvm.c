@@ -102,6 +102,7 @@ static void kvm_close(struct target *target)
 	struct kvm_target *kvm = (struct kvm_target *)target;
 
 	bpf_reader_free(kvm->bpf);
+	host_events_free(kvm->events);
 	process_files_free((struct target_file *)target->host_files, target->n_host_files);
 	sample_free(kvm->crosscheck);
 	error_free(kvm->why_stopped);
@@ -142,12 +143,15 @@ static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t 
 	return true;
 }
 
-enum { VIA_BPF, VIA_PTRACE, VIA_HOST };
+enum { VIA_BPF, VIA_PTRACE, VIA_HOST, VIA_HOST_EVENTS };
 
 static const struct target_way ways[] = {
 	[VIA_BPF] = {"bpf", "0 us", "a program in the kernel (BPF): no vCPU is ever stopped"},
 	[VIA_PTRACE] = {"ptrace", KVM_STOP, "one vCPU after the other is stopped by ptrace"},
 	[VIA_HOST] = {"host", "0 us", "as bpf, and the host's side of each vCPU (record --host)"},
+	[VIA_HOST_EVENTS] =
+		{"host-perf", KVM_STOP,
+		 "the same by perf events: a vCPU is stopped by ptrace where it has a CPU"},
 	{0},
 };
 
@@ -156,8 +160,8 @@ static bool is_asked_for(const struct kvm_target *kvm, const struct target_way *
 	return kvm->via && !strcmp(kvm->via, way->name);
 }
 
-/* The option that asks for BPF, and for nothing else; NULL: none. */
-static const char *asks_for_bpf(const struct kvm_target *kvm)
+/* The option that asks for more than ptrace, and for nothing else; NULL: none. */
+static const char *asks_for_more(const struct kvm_target *kvm)
 {
 	if (is_asked_for(kvm, &ways[VIA_HOST]))
 		return "--host";
@@ -166,11 +170,28 @@ static const char *asks_for_bpf(const struct kvm_target *kvm)
 
 static struct error *without_bpf(const struct kvm_target *kvm)
 {
-	return error_new(ERR_DENIED, "%s: %s", asks_for_bpf(kvm), kvm->why_stopped->text);
+	return error_new(ERR_DENIED, "%s: %s", asks_for_more(kvm), kvm->why_stopped->text);
+}
+
+/* What is done where BPF cannot be used: an error if it was asked for. */
+static struct error *instead_of_bpf(struct kvm_target *kvm)
+{
+	struct error *err;
+
+	if (!kvm->why_stopped || kvm->events || !(asks_for_more(kvm) || kvm->base.sees_host))
+		return NULL;
+	if (!kvm->base.sees_host)
+		return without_bpf(kvm);
+	err = host_events_new(&kvm->vcpus, &kvm->events);
+	return err ? error_prefix(err, "--host: not by BPF (%s), nor by perf events",
+				  kvm->why_stopped->text)
+		   : NULL;
 }
 
 static const struct target_way *way_of(const struct kvm_target *kvm)
 {
+	if (kvm->events)
+		return &ways[VIA_HOST_EVENTS];
 	if (kvm->why_stopped)
 		return &ways[VIA_PTRACE];
 	return &ways[kvm->base.sees_host ? VIA_HOST : VIA_BPF];
@@ -178,14 +199,18 @@ static const struct target_way *way_of(const struct kvm_target *kvm)
 
 static void describe_way(struct kvm_target *kvm)
 {
-	const struct error *why = is_asked_for(kvm, &ways[VIA_PTRACE]) ? NULL : kvm->why_stopped;
+	const bool asked =
+		is_asked_for(kvm, &ways[VIA_PTRACE]) || is_asked_for(kvm, &ways[VIA_HOST_EVENTS]);
+	const struct error *why = asked ? NULL : kvm->why_stopped;
 	struct target_info *info = &kvm->base.info;
 	struct utsname kernel = {0};
 
 	uname(&kernel);
 	snprintf(info->host, sizeof(info->host), "KVM on Linux %s, %s%s%s%s", kernel.release,
-		 kvm->why_stopped ? "ptrace" : "BPF", why ? " (not BPF: " : "",
-		 why ? why->text : "", why ? ")" : "");
+		 kvm->events	    ? "perf events and ptrace"
+		 : kvm->why_stopped ? "ptrace"
+				    : "BPF",
+		 why ? " (not BPF: " : "", why ? why->text : "", why ? ")" : "");
 	kvm->base.way = way_of(kvm)->name;
 	if (why) {
 		snprintf(kvm->advice, sizeof(kvm->advice),
@@ -200,22 +225,27 @@ static void describe_way(struct kvm_target *kvm)
  */
 static struct error *choose_way(struct kvm_target *kvm)
 {
+	struct error *err;
+
 	if (!guest_ram_map(kvm->ram)->n)
 		return NULL;
 	if (!kvm->why_stopped)
 		kvm->why_stopped = kvm_crosscheck(kvm);
-	describe_way(kvm);
-	return kvm->why_stopped && asks_for_bpf(kvm) ? without_bpf(kvm) : NULL;
+	err = instead_of_bpf(kvm);
+	if (!err)
+		describe_way(kvm);
+	return err;
 }
 
 /* Loads the program, unless it is not wanted. */
 static struct error *prepare_bpf(struct kvm_target *kvm)
 {
-	kvm->why_stopped =
-		is_asked_for(kvm, &ways[VIA_PTRACE])
-			? error_new(ERR_DENIED, "ptrace was asked for")
-			: bpf_reader_new(&kvm->vcpus, kvm->memory, kvm->base.sees_host, &kvm->bpf);
-	return kvm->why_stopped && asks_for_bpf(kvm) ? without_bpf(kvm) : NULL;
+	if (is_asked_for(kvm, &ways[VIA_PTRACE]) || is_asked_for(kvm, &ways[VIA_HOST_EVENTS]))
+		kvm->why_stopped = error_new(ERR_DENIED, "%s was asked for", kvm->via);
+	else
+		kvm->why_stopped =
+			bpf_reader_new(&kvm->vcpus, kvm->memory, kvm->base.sees_host, &kvm->bpf);
+	return instead_of_bpf(kvm);
 }
 
 static void describe(pid_t pid, struct kvm_target *kvm)
@@ -321,7 +351,8 @@ static struct error *kvm_open(const char *name, const char *via, struct target *
 	err = monitor_find(name, "kvm", kvm_vcpus_count, &pid);
 	if (!err)
 		err = attach(kvm, pid);
-	kvm->base.sees_host = is_asked_for(kvm, &ways[VIA_HOST]);
+	kvm->base.sees_host =
+		is_asked_for(kvm, &ways[VIA_HOST]) || is_asked_for(kvm, &ways[VIA_HOST_EVENTS]);
 	if (!err && kvm->base.sees_host)
 		err = process_files(pid, (struct target_file **)&kvm->base.host_files,
 				    &kvm->base.n_host_files);
@@ -349,17 +380,28 @@ static struct error *without_memory(const struct kvm_target *kvm)
 			 kvm->base.info.id);
 }
 
+/* How the vCPUs are read in this sample. */
+static void choose_readers(struct kvm_target *kvm, bool host)
+{
+	struct stops *stops = &kvm->stops;
+
+	stops->read = host && kvm->events ? kvm_events_read : read_vcpu;
+	stops->never = host && !kvm->events;
+	if (host)
+		stops->read_nostop = kvm->events ? kvm_events_read_nostop : kvm_read_host;
+	else
+		stops->read_nostop =
+			kvm->why_stopped || kvm->base.always_pause ? NULL : kvm_read_nostop;
+	stops->wants_cpu = stops->read_nostop && !kvm->events ? kvm_wants_cpu : NULL;
+}
+
 static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 {
 	const bool host = kvm->base.sees_host && guest_ram_map(kvm->ram)->n && sample->vcpu->host;
 
-	if (host && kvm->why_stopped)
+	if (host && kvm->why_stopped && !kvm->events)
 		return without_bpf(kvm);
-	kvm->stops.never = host;
-	kvm->stops.read_nostop = host					      ? kvm_read_host
-				 : kvm->why_stopped || kvm->base.always_pause ? NULL
-									      : kvm_read_nostop;
-	kvm->stops.wants_cpu = kvm->stops.read_nostop ? kvm_wants_cpu : NULL;
+	choose_readers(kvm, host);
 	return stops_sample(&kvm->stops, sample);
 }
 
@@ -405,7 +447,9 @@ static void kvm_wait(struct target *target, uint64_t until_ns)
 {
 	struct kvm_target *kvm = (struct kvm_target *)target;
 
-	if (kvm->stops.never)
+	if (kvm->events)
+		host_events_sleep(kvm->events, until_ns);
+	else if (kvm->stops.never)
 		bpf_reader_host_sleeps(kvm->bpf, until_ns);
 	else if (kvm->stops.read_nostop)
 		bpf_reader_sleeps(kvm->bpf, until_ns);
@@ -415,9 +459,11 @@ static void kvm_wait(struct target *target, uint64_t until_ns)
 static void kvm_exits(struct target *target,
 		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx)
 {
-	const struct kvm_target *kvm = (const struct kvm_target *)target;
+	struct kvm_target *kvm = (struct kvm_target *)target;
 
-	if (kvm->bpf)
+	if (kvm->events)
+		host_events_exits(kvm->events, each, ctx);
+	else if (kvm->bpf)
 		bpf_reader_exits(kvm->bpf, each, ctx);
 }
 

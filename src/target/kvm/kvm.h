@@ -9,6 +9,9 @@
 #include "target/kvm/bpf_reader.h"
 #include "target/kvm/vcpus.h"
 
+struct bpf_exits;
+struct host_events;
+
 struct kvm_target {
 	struct target base;
 	struct stops stops;
@@ -21,6 +24,8 @@ struct kvm_target {
 	unsigned tries;
 	uint64_t try_ns;
 	struct bpf_reader *bpf;
+	struct host_events
+		*events; /* the host's side without BPF; NULL: it is not wanted, or comes by BPF */
 	struct sample *crosscheck; /* for kvm_crosscheck_more(); NULL: none was needed yet */
 	uint64_t crosscheck_ns;	   /* time of the next attempt */
 	uint64_t hotplug_ns;	   /* next check for hotplug */
@@ -60,8 +65,28 @@ bool kvm_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thr
 /* `wants_cpu` of struct stops, through kvm->bpf. */
 bool kvm_wants_cpu(void *kvm, uint32_t i, const struct thread_time *time);
 
+/* As target_ops.exits, of vCPU `i`: what was counted of its exits. */
+void kvm_exits_tell(uint32_t i, const struct bpf_exits *exits,
+		    void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
+
 /* `read_nostop` with the host's side of the vCPU, in the moment in which it is called. */
 bool kvm_read_host(void *kvm, uint32_t i, struct vcpu_sample *vcpu, struct thread_time *time,
 		   bool *on_cpu);
+
+/*
+ * The host's side by perf events (host_events.c), for as many threads as there are vCPUs; ERR_DENIED with a
+ * sentence. Call sleep() before uniprof sleeps until then: what the thread of a vCPU does when that time
+ * comes is noted if it has uniprof's CPU. exits() is as target_ops.exits.
+ */
+struct error *host_events_new(const struct kvm_vcpus *vcpus, struct host_events **out);
+void host_events_free(struct host_events *events);
+void host_events_sleep(struct host_events *events, uint64_t until_ns);
+void host_events_exits(struct host_events *events,
+		       void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
+
+/* `read_nostop` and `read` of struct stops, through kvm->events: a vCPU is stopped if it has the CPU, or its guest had it. */
+bool kvm_events_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu,
+			    struct thread_time *time, bool *on_cpu);
+bool kvm_events_read(void *kvm, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
 
 #endif

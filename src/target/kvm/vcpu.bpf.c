@@ -520,11 +520,11 @@ int at_exit(void *ctx)
 	if (!counts || !svm)
 		return 0;
 	reason = BPF_CORE_READ(svm, vmcb, control.exit_code);
-	if (is_caused(reason))
-		count_exit(counts, BPF_CORE_READ(vcpu, arch.regs[16]), reason,
-			   BPF_CORE_READ(svm, vmcb, save.cpl) == 3);
+	if (exit_is_caused(reason))
+		exits_count(counts, BPF_CORE_READ(vcpu, arch.regs[16]), reason,
+			    BPF_CORE_READ(svm, vmcb, save.cpl) == 3);
 	else
-		count_exit(counts, 0, reason, 0);
+		exits_count(counts, 0, reason, 0);
 	return 0;
 }
 

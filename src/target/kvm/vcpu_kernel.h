@@ -305,33 +305,6 @@ static __u32 where_is(const struct task_struct *task, const struct bpf_vcpu *sha
 	return leaves && BPF_CORE_READ(vcpu, wait.task) == task ? PLACE_HALTED : PLACE_EXIT;
 }
 
-/* Exits by interrupts of the host, and for interrupts of the guest, are no code's doing. */
-static bool is_caused(__u32 reason)
-{
-	return (reason < SVM_EXIT_INTR || reason > SVM_EXIT_SMI) && reason != SVM_EXIT_VINTR;
-}
-
-static void count_exit(struct bpf_exits *exits, __u64 rip, __u32 reason, __u32 user)
-{
-	const __u32 begin = (__u32)((rip ^ rip >> 11) * 31 + reason);
-
-	exits->all++;
-	for (__u32 i = 0; i < EXIT_PROBES; i++) {
-		struct bpf_exit *at = &exits->at[(begin + i) % SHARED_EXITS];
-
-		if (!at->reason) {
-			at->rip = rip;
-			at->user = user;
-			at->reason = reason + 1;
-		}
-		if (at->rip == rip && at->reason == reason + 1 && at->user == user) {
-			at->count++;
-			return;
-		}
-	}
-	exits->lost++;
-}
-
 /* Guests that keep others from looking into them: enum bpf_protection. */
 
 /* Files of a process (include/linux/fs.h, dcache.h). */
