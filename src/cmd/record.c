@@ -338,7 +338,9 @@ static struct error *record_one(void *ctx, const char *guest)
 			       ? error_prefix(err, "--host is for guests of KVM")
 			       : err;
 	path = path_of(target, options);
-	err = path ? preopen_output(path) : error_no_memory();
+	err = !path ? error_no_memory() : options->snapshot ? snapshot_check(target) : NULL;
+	if (!err)
+		err = preopen_output(path);
 	if (!err)
 		err = session_confine(target, options);
 	if (!err && options->snapshot)

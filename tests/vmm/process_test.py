@@ -486,6 +486,15 @@ class Refusals(HostCase):
         self.assertIn(b"user namespace: run uniprof outside", done.stdout)
         self.goes_on(subject)
 
+    def test_a_snapshot_that_cannot_be_leaves_files_as_they_were(self):
+        subject = self.subject()
+        kept, fresh = self.scratch / "kept", self.scratch / "fresh"
+        kept.write_text("kept")
+        for path in kept, fresh:
+            self.assertIn("cannot be snapshot", self.uniprof("record", "--snapshot", path, f"process:{subject.pid}", expect=2))
+        self.assertEqual(kept.read_text(), "kept")
+        self.assertFalse(fresh.exists())
+
 
 class Several(HostCase):
     """Guests that are recorded at once, each into a file of its own or all into one."""

@@ -115,6 +115,9 @@ void session_note(void *ctx, bool warning, const char *text);
 /* "GUEST.uniprof"; the name is made harmless. The caller frees it. */
 char *session_default_path(const struct target *target, const char *ending);
 
+/* ERR_USAGE for guests that have no snapshots: to be asked before the file is created. */
+struct error *snapshot_check(const struct target *target);
+
 /*
  * Writes registers and memory of each sample to options->snapshot, until the
  * time is over, a signal comes or the guest ends; nothing is unwound.

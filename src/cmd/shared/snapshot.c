@@ -193,6 +193,14 @@ static struct error *write_samples(struct target *target, const struct session_o
 	return err;
 }
 
+struct error *snapshot_check(const struct target *target)
+{
+	if (target->ops->snapshot)
+		return NULL;
+	return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
+			 target->ops->scheme);
+}
+
 struct error *snapshot_record(struct target *target, const struct session_options *options,
 			      struct sampler_result *result)
 {
@@ -204,9 +212,6 @@ struct error *snapshot_record(struct target *target, const struct session_option
 	struct error *err;
 
 	memset(result, 0, sizeof(*result));
-	if (!target->ops->snapshot)
-		return error_new(ERR_USAGE, "guests of kind \"%s\" cannot be snapshot",
-				 target->ops->scheme);
 	err = session_load_images(target, options, &images);
 	if (!err)
 		err = snapshot_create(options->snapshot, &target->info, &writing.writer);
