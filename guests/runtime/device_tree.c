@@ -42,10 +42,14 @@ static size_t name_words(const char *name)
 const char *device_tree_property(const void *tree, const char *node, const char *property)
 {
 	const struct header *header = tree;
-	const uint32_t *word = tree + big(header->structure);
-	const char *strings = tree + big(header->strings);
+	const uint32_t *word;
+	const char *strings;
 	bool inside = false;
 
+	if (!tree)
+		return 0;
+	word = tree + big(header->structure);
+	strings = tree + big(header->strings);
 	for (;;) {
 		switch (big(*word++)) {
 		case BEGIN_NODE:

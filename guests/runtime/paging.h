@@ -9,7 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WINDOW	     0x8000000000ul
+/* A slot of the top table that is empty otherwise. */
+#ifdef __aarch64__
+#define WINDOW 0x4000000000ul
+#else
+#define WINDOW 0x8000000000ul
+#endif
 #define WINDOW_PAGES 512
 #define SPACES	     2
 
@@ -19,6 +24,8 @@ void paging_init(void);
 void paging_map(unsigned int space, unsigned int page, const void *frame);
 /* Loads the space's page tables. */
 void paging_use(unsigned int space);
+
+/* The rest is x86's alone. */
 
 /* Zeroes a page of the image below 4 MiB and takes it from the address space that the guest started in. */
 void paging_drop(void *page);

@@ -18,6 +18,9 @@ from xenrig.port import PORTS
 
 MONITORS = GUESTS.parent / "tests" / "vmm" / "programs"
 
+# What QEMU makes of a guest's machine.
+BOARDS = {"x86": "-M microvm -cpu qemu64", "arm64": "-M virt,gic-version=host -cpu host"}
+
 # Pieces of work, of the last line that the monitor has told.
 WORK = "tail -n 1 log | cut -d ' ' -f 1"
 
@@ -58,9 +61,9 @@ class KvmCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        qemu = PORTS[cls.rig_options.get("arch", "x86")].qemu
-        if not shutil.which(qemu):
-            raise unittest.SkipTest(f"no {qemu} on this machine: no host can be booted")
+        cls.port = PORTS[cls.rig_options.get("arch", "x86")]
+        if not shutil.which(cls.port.qemu):
+            raise unittest.SkipTest(f"no {cls.port.qemu} on this machine: no host can be booted")
         if not (cls.monitors / "monitor").exists():
             raise unittest.SkipTest("the monitor is built on x86-64 only")
         parallel = {"parallel": True} if os.environ.get("UNIPROF_PARALLEL") and cls.rig_options.get("cpus", 1) > 1 else {}
@@ -75,7 +78,7 @@ class KvmCase(unittest.TestCase):
         ran.note_rig(cls.__name__, cls.rig)
 
     def tearDown(self):
-        self.host("for name in uniprof monitor qemu-system-x86_64; do killall -9 $name 2>/dev/null; done; true")
+        self.host(f"for name in uniprof monitor {self.port.qemu}; do killall -9 $name 2>/dev/null; done; true")
 
     def host(self, commands, expect=0, timeout=60):
         """Runs commands on the host, which take so many seconds where nothing else runs; returns their output."""
@@ -88,22 +91,27 @@ class KvmCase(unittest.TestCase):
             self.rig.put(path)
             self.there.add(path)
 
-    def until(self, condition, before="true"):
+    def until(self, condition, before="true", seconds=60):
         """Waits for a command on the host to succeed."""
-        self.host(f"{before}; i=0; until {condition}; do i=$((i + 1)); [ $i -lt 600 ] || {{ cat log; ps; exit 1; }}; usleep 100000; done")
+        self.host(f"{before}; i=0; until {condition}; do i=$((i + 1)); [ $i -lt {10 * seconds} ] || {{ cat log; ps; exit 1; }}; usleep 100000; done",
+                  timeout=seconds)
 
     def start(self, guest, *words):
         """A guest of our own monitor, at work."""
         self.bring(self.monitors / guest)
-        self.host(f"monitor {guest} {' '.join(words)} >log 2>&1 &")
+        self.host(f"monitor {guest} {' '.join(map(str, words))} >log 2>&1 &")
         self.works()
 
-    def boot(self, guest, *words):
-        """A guest of QEMU's microvm, at work."""
-        self.bring(GUESTS / f"{guest}.elf")
-        self.host(f"rm -f console; qemu-system-x86_64 -accel kvm -M microvm -cpu qemu64 -m 64 -nodefaults -display none -serial file:console "
-                  f"-no-reboot -name {guest} -kernel {guest}.elf {' '.join(words)} >log 2>&1 &")
+    def boot(self, guest, *words, file=None):
+        """A guest of QEMU's, at work."""
+        file = file or f"{guest}.elf"
+        self.bring(GUESTS / file)
+        self.boot_file(guest, file, "-m 64", *words)
         self.until("[ -s console ]")
+
+    def boot_file(self, name, file, *words):
+        self.host(f"rm -f console; {self.port.qemu} -accel kvm {BOARDS[self.port.name]} -nodefaults -display none -serial file:console "
+                  f"-no-reboot -name {name} -kernel {file} {' '.join(map(str, words))} >log 2>&1 &")
 
     def works(self):
         """Waits until the monitor's guest has come further."""

@@ -27,7 +27,7 @@ then on dom0 answers in a fraction of a second. Every run starts from the same f
 
 KVM_DESCRIPTION = """\
 Boots Debian's kernel with KVM under QEMU (no virtualization hardware needed) and runs things in it: guests,
-too, by any monitor, on x86 QEMU among them. The first use of an option combination downloads Debian's packages,
+too, by any monitor, QEMU among them. The first use of an option combination downloads Debian's packages,
 boots and keeps a snapshot; from then on the host answers in a fraction of a second. Every run starts
 from the same fresh machine.
 """

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host with KVM boots from: Debian's kernel, and a root file system, on x86 with QEMU as a monitor.
+"""What a host with KVM boots from: Debian's kernel, and a root file system with QEMU as a monitor.
 
 The packages are those that dom0 of a release of Xen is made of (packages.py): they are downloaded
-once for both. QEMU, its firmware and the libraries are this machine's own; libraries for arm64 are
-those that programs are built with here (sysroot.py).
+once for both. QEMU, its firmware and the libraries are this machine's own; those for arm64 are
+packages of the same release.
 """
 
 import hashlib
 import lzma
+import re
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
-from . import bundle, cache, cpio, elf, packages, sysroot
+from . import bundle, cache, cpio, elf, packages
 from .errors import RigError
 from .image import C_RUNTIME, GROUPS, HOST_C_LIBRARY, LOADED_LATE, USERS
+from .machine import qemu_version
 from .port import ARM64, X86
 
 RIG = Path(__file__).resolve().parents[2]
@@ -31,7 +33,7 @@ MODULES = {X86.name: [*_VIRTIO, "virt/lib/irqbypass", "arch/x86/kvm/kvm", "drive
                       "drivers/crypto/ccp/ccp", "arch/x86/kvm/kvm-amd"],
            ARM64.name: _VIRTIO}
 
-MONITOR = "qemu-system-x86_64"
+# For guests of microvm; those of arm64's virt are begun without any.
 FIRMWARE = ["bios-microvm.bin", "pvh.bin", "qboot.rom", "linuxboot_dma.bin", "kvmvapic.bin"]
 FIRMWARE_DIRECTORIES = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
 
@@ -48,18 +50,23 @@ def key(kernel, port):
 
 def locate(kernel, port):
     """Where the image with this kernel is or will be; None before its packages are there."""
-    debs = packages.directory(KERNELS[kernel], port)
-    return cache.root() / "images" / f"{key(kernel, port)}-{_digest(debs, port)}" if debs.is_dir() else None
+    debs = _debs(kernel, port)
+    return cache.root() / "images" / f"{key(kernel, port)}-{_digest(debs, port)}" if all(path.is_dir() for path in debs) else None
 
 
 def ensure(kernel, say, port):
-    """The directory with `linux` and `host.cpio`, made when it is missing. For arm64, the sysroot must be there."""
-    debs = packages.ensure(KERNELS[kernel], say, port)
+    """The directory with `linux` and `host.cpio`, made when it is missing."""
+    packages.ensure(KERNELS[kernel], say, port)
+    if port is ARM64:
+        packages.ensure_monitor(say, port)
     directory = locate(kernel, port)
     if not directory.is_dir():
         say(f"building a host with Linux {kernel} on {port.name}")
         with cache.new_directory(directory) as work, cache.scratch_directory() as tree:
-            packages.unpack(debs, tree, lambda name: _is_used(name, port))
+            system, *monitor = _debs(kernel, port)
+            packages.unpack(system, tree, lambda name: _is_used(name, port))
+            for debs in monitor:
+                packages.unpack(debs, tree, lambda name: _is_of_monitor(name, port))
             _build(tree, work, port)
         name = key(kernel, port)
         for old in (*cache.root().glob(f"images/{name}-*"), *cache.root().glob(f"snapshots/{name}-*")):
@@ -68,23 +75,28 @@ def ensure(kernel, say, port):
     return directory
 
 
+def _debs(kernel, port):
+    """Directories of packages: the system's, and QEMU's where it is not this machine's own."""
+    return [packages.directory(KERNELS[kernel], port)] + ([packages.monitor_directory(port)] if port is ARM64 else [])
+
+
 def _digest(debs, port):
-    ours = [name for name in packages.names(debs) if name.startswith(("busybox", "linux-image"))]
-    theirs = [HOST_C_LIBRARY, _monitor_version()] if port is X86 else [sysroot.directory(port).name]
+    ours = [name for name in packages.names(debs[0]) if name.startswith(("busybox", "linux-image"))]
+    theirs = [HOST_C_LIBRARY, qemu_version(port)] if port is X86 else packages.names(debs[1])
     digest = hashlib.sha256("\n".join([*ours, *theirs]).encode())
     for source in (Path(__file__), INIT, AGENT):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _monitor_version():
-    return subprocess.run([MONITOR, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-
-
 def _is_used(name, port):
     if "/modules/" in name:
         return any(f"/kernel/{module}.ko" in name for module in MODULES[port.name])
     return name.removeprefix("usr/").startswith(("boot/vmlinuz-", "bin/busybox"))
+
+
+def _is_of_monitor(name, port):
+    return name == f"usr/bin/{port.qemu}" or re.fullmatch(rf"(usr/)?lib/({port.triplet}/)?[^/]+[.]so[.0-9]*", name) is not None
 
 
 def _build(tree, out, port):
@@ -100,10 +112,10 @@ def _build(tree, out, port):
     archive.file("bin/busybox", _only([*tree.glob("bin/busybox"), *tree.glob("usr/bin/busybox")]).read_bytes(), 0o755)
     _add_modules(archive, [*tree.glob("lib/modules/*/kernel"), *tree.glob("usr/lib/modules/*/kernel")], port)
     if port is X86:
-        _add_monitor(archive)
+        _add_firmware(archive)
     else:
         archive.file("bin/expire", expire_program(), 0o755)
-        _add_libraries(archive, {}, [sysroot.directory(port) / name for name in port.library_directories()], port)
+    _add_monitor(archive, tree, port)
     with open(out / "host.cpio", "wb") as file:
         archive.write(file)
 
@@ -144,16 +156,21 @@ def _add_modules(archive, kernels, port):
     archive.file("modules/order", "".join(f"{name}\n" for name in order).encode())
 
 
-def _add_monitor(archive):
-    """QEMU, with what it needs."""
-    qemu = Path(shutil.which(MONITOR))
-    archive.file(f"usr/bin/{MONITOR}", qemu.read_bytes(), 0o755)
+def _add_firmware(archive):
     for name in FIRMWARE:
         path = next((place / name for place in FIRMWARE_DIRECTORIES if (place / name).exists()), None)
         if path is None:
             raise RigError(f"this machine's QEMU has no {name}")
         archive.file(f"usr/share/qemu/{name}", path.read_bytes())
-    _add_libraries(archive, bundle.needed(qemu, X86), [Path("/", name) for name in X86.library_directories()], X86)
+
+
+def _add_monitor(archive, tree, port):
+    """QEMU, with the libraries that it needs."""
+    qemu, root = (Path(shutil.which(port.qemu)), Path("/")) if port is X86 else (tree / "usr/bin" / port.qemu, tree)
+    data = qemu.read_bytes()
+    archive.file(f"usr/bin/{port.qemu}", data, 0o755)
+    found = bundle.needed(qemu, port) if port is X86 else dict.fromkeys(elf.needed(data))
+    _add_libraries(archive, found, [root / name for name in port.library_directories()], port)
 
 
 def _add_libraries(archive, found, places, port):
@@ -167,7 +184,7 @@ def _add_libraries(archive, found, places, port):
         added.add(name)
         path = found.get(name) or next((place / name for place in places if (place / name).exists()), None)
         if path is None:
-            raise RigError(f"this machine lacks {name}")
+            raise RigError(f"{'this machine lacks' if port is X86 else 'no package has'} {name}")
         data = Path(path).read_bytes()
         archive.file(f"lib/{port.triplet}/{name}", data, 0o755)
         pending += elf.needed(data)

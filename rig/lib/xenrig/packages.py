@@ -82,6 +82,22 @@ def ensure_device_model(xen, say, port=X86):
     return target
 
 
+def monitor_directory(port):
+    """Directory of the .deb files of QEMU for machines of `port`, with its libraries, once they have been downloaded."""
+    return cache.root() / "packages" / f"monitor-{port.name}-{own_release()}"
+
+
+def ensure_monitor(say, port):
+    """monitor_directory(port), filled when the cache has none: of this machine's release, as sysroot.py's libraries are."""
+    target = monitor_directory(port)
+    if not target.is_dir():
+        say(f"downloading Debian {own_release()}'s QEMU for {port.name}")
+        with cache.new_directory(target) as work:
+            download(port, own_release(), [port.qemu_package],
+                     lambda name: name == port.qemu_package or name.startswith(("lib", "zlib")), work)
+    return target
+
+
 def names(debs):
     """File names of the packages: they hold the versions, so they tell one set from another."""
     return sorted(path.name for path in debs.glob("*.deb"))
