@@ -74,6 +74,7 @@ const struct seccomp_rule seccomp_allowed[] = {
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_REFRESH),
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_PERIOD),
 	ALLOW_IF(TRACER, ioctl, 1, INT_BITS, PERF_EVENT_IOC_ENABLE),
+	ALLOW(TRACER, epoll_pwait),
 	ALLOW(TRACER, epoll_wait),
 
 	ALLOW(SAMPLER | SECCOMP_GUARD, clock_nanosleep),
