@@ -178,13 +178,7 @@ const struct target_ops target_kvm = {
 
 #ifdef LEFT_OUT_BPF
 /* vCPUs are stopped instead. */
-#ifdef __aarch64__
-#define WITHOUT_BPF                                                                                \
-	"on arm64, vCPUs are read by ptrace alone: with VHE, the registers of the guest's kernel " \
-	"are in the processor until its thread leaves the CPU, and BPF cannot see them there"
-#else
 #define WITHOUT_BPF "this uniprof was built without BPF"
-#endif
 
 const char bpf_feature[] = "without BPF";
 
@@ -222,7 +216,7 @@ bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map)
 	return false;
 }
 
-void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const struct x86_regs *all)
+void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const union vcpu_regs *all)
 {
 }
 

@@ -15,7 +15,7 @@
 #include "cmd/cmd.h"
 #include "symbol/images/file.h"
 #include "symbol/names/display_name.h"
-#include "target/kvm/bpf_reader.h"
+#include "target/kvm/kvm.h"
 #include "target/target.h"
 #include "top/top.h"
 

@@ -32,6 +32,9 @@ APP1 = {"function_1": 0.1, "function_2": 0.3, "function_3": 0.6}
 APP2 = {"function_1": 0.4, "function_2": 0.6, "function_3": 0.4, "function_4": 0.4, "function_5": 0.2}
 TOLERANCE = 0.1
 
+# The host's kernel runs at EL1: there, BPF sees all registers.
+NVHE = {"vhe": False}
+
 PROGRAMS = "tests/vmm/programs"
 GUESTS_OF_THE_MONITOR = ("spaces-fp", "spaces-nofp", "spinner-fp")
 
@@ -51,26 +54,39 @@ class Arm64Case(KvmCase):
 class Spaces(Arm64Case, SpacesChecks):
     """A guest that changes TTBR0_EL1 without an exit: each stack is of the address space that was there in that moment."""
 
+    way = "ptrace"
     stacks = STACKS
     recorded = SECONDS, RECORDINGS
 
     def test_with_frame_pointers(self):
-        self.check_spaces("ptrace")
+        self.check_spaces(self.way)
 
     def test_without_frame_pointers(self):
-        self.check_spaces("ptrace", "spaces-nofp")
+        self.check_spaces(self.way, "spaces-nofp")
 
 
 class FewSpaces(Spaces):
     stacks = 60
 
 
-class SpacesNvhe(FewSpaces):
-    rig_options = Arm64Case.rig_options | {"vhe": False}
-
-
 class Spaces612(FewSpaces):
     rig_options = Arm64Case.rig_options | {"kernel": "6.12"}
+
+
+class StoppedNvhe(FewSpaces):
+    rig_options = Arm64Case.rig_options | NVHE
+
+
+class SpacesNvhe(Spaces):
+    """Where KVM has the registers of the guest's kernel in memory after each exit."""
+
+    way = "bpf"
+    rig_options = Arm64Case.rig_options | NVHE
+
+
+class SpacesNvhe612(SpacesNvhe):
+    rig_options = SpacesNvhe.rig_options | {"kernel": "6.12"}
+    stacks = 60
 
 
 class Shares(Arm64Case):
@@ -188,21 +204,37 @@ class Linux(Arm64Case, linux_arm64_test.KernelChecks):
 
 
 class Ways(Arm64Case):
-    lack = "on arm64, vCPUs are read by ptrace alone: with VHE"
+    lack = "the host's kernel runs at EL2 (VHE): KVM leaves registers of the guest's kernel in the processor"
 
     def test_what_bpf_lacks_is_said_and_ptrace_is_taken(self):
         self.start("spinner-fp", "2")
-        self.assertRegex(self.host("uniprof list"), rf"kvm +\d+ +monitor +kvm +2 +ptrace +\d+ us  uniprof record kvm:monitor +\(.*{self.lack}")
+        self.assertRegex(self.host("uniprof list"), r"kvm +\d+ +monitor +kvm +2 +ptrace +\d+ us  uniprof record kvm:monitor +"
+                         rf"\(BPF would not stop it, but cannot be had: {re.escape(self.lack)}")
         self.assertIn(f"--via bpf: {self.lack}", self.record("monitor", "--via", "bpf", "-T", 1, expect=DENIED))
-        self.assertIn(f"--host: {self.lack}", self.record("monitor", "--host", "-T", 1, expect=DENIED))
         said = self.record("monitor", "-T", 3)
         self.assertIn(" via ptrace,", said)
+        self.assertIn(self.lack, said)
         self.assertEqual({stack[:2] for stack in self.folded() if len(stack) > 1}, {("start", "work")})
 
     def test_a_thread_that_filters_its_calls_is_left_alone(self):
         self.start("spinner-fp", "1", "seccomp")
         self.assertIn("filters its system calls", self.record("monitor", "-T", 1, expect=DENIED))
         self.works()
+
+
+class WaysNvhe(Arm64Case):
+    rig_options = Arm64Case.rig_options | NVHE
+
+    def test_bpf_is_told_and_taken(self):
+        self.start("spinner-fp", "2")
+        self.assertRegex(self.host("uniprof list"), r"kvm +\d+ +monitor +kvm +2 +bpf +0 us  uniprof record kvm:monitor\n")
+        self.assertIn(" via bpf,", self.record("monitor", "-T", 3))
+        self.assertEqual({stack[:2] for stack in self.folded() if len(stack) > 1}, {("start", "work")})
+
+    def test_the_host_s_side_is_refused(self):
+        self.start("spinner-fp", "1")
+        self.assertIn("--host: not by BPF (the host's side of a vCPU is read by it on x86-64 hosts only), nor by perf events: on arm64",
+                      self.record("monitor", "--host", "-T", 1, expect=DENIED))
 
 
 class Kills(Arm64Case, KillsChecks):
@@ -212,6 +244,14 @@ class Kills(Arm64Case, KillsChecks):
 
     def test_by_ptrace(self):
         self.check_kills("ptrace")
+
+
+class KillsNvhe(Arm64Case, KillsChecks):
+    rig_options = Arm64Case.rig_options | NVHE
+    kills = KILLS
+
+    def test_by_bpf(self):
+        self.check_kills("bpf")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from . import cache, packages
 
 # Libraries of uniprof; see the README's list of what it is built from.
 WANTED = ["libc6-dev", "libelf-dev", "libdw-dev", "zlib1g-dev", "liblzma-dev", "libzstd-dev", "liblz4-dev", "libbz2-dev", "liblzo2-dev",
-          "libjansson-dev", "libcmocka-dev", "libseccomp-dev", "libxen-dev"]
+          "libjansson-dev", "libcmocka-dev", "libseccomp-dev", "libxen-dev", "libbpf-dev"]
 
 
 def directory(port):

@@ -7,7 +7,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "target/kvm/bpf_reader.h"
+#include "target/kvm/kvm.h"
 #include "target/kvm/bpf_shared.h"
 #include "vcpu.skel.h"
 
@@ -27,7 +27,7 @@ struct watched_vcpu {
 	uint64_t compared;    /* ... and the exit that was compared last */
 	uint32_t want;	      /* bytes of stack in the last sample; 0: none yet */
 	bool wanted;	      /* that it runs was seen, and not believed: not checked yet */
-	struct x86_regs mode; /* last registers from ptrace; gp and rip are not used */
+	union vcpu_regs last; /* what ptrace told */
 };
 
 struct bpf_reader {
@@ -56,6 +56,9 @@ bool bpf_regs_copy(const struct bpf_regs *from, struct bpf_regs *to);
  * or in another mode.
  */
 bool bpf_regs_take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs);
+
+/* The sentence for a lack (enum bpf_lack) because of which this host's vCPUs cannot be read; NULL: none. */
+const char *bpf_lack_text(uint32_t lack);
 
 /* True if registers that were seen in such a moment were compared before. */
 bool bpf_regs_believed(struct bpf_reader *bpf, uint32_t i, const struct bpf_regs *seen);

@@ -81,20 +81,36 @@ const char *bpf_missing(void)
 /* Asked for only when the program does not load; the last of it counts. */
 #define LOG_BYTES (4u << 20)
 
-/* What is for --host alone is left out without it. */
-static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
+#ifdef __aarch64__
+
+static void choose_host(struct vcpu_bpf *program, uint32_t vcpus, bool host)
 {
-	bpf_map__set_max_entries(program->maps.vcpus, vcpus);
+}
+
+#else
+
+/* What is for --host alone is left out without it. */
+static void choose_host(struct vcpu_bpf *program, uint32_t vcpus, bool host)
+{
 	program->rodata->with_host = host;
 	bpf_program__set_autoload(program->progs.at_interrupt, host);
 	bpf_program__set_autoload(program->progs.at_wake, host);
 	bpf_program__set_autoload(program->progs.learn_sampler, host);
 	bpf_program__set_autoload(program->progs.at_exit, host);
-	bpf_program__set_autoload(program->progs.examine, false);
 	if (!host)
 		return;
 	bpf_map__set_max_entries(program->maps.tasks, vcpus);
 	bpf_map__set_max_entries(program->maps.exits, vcpus);
+}
+
+#endif
+
+static void choose_parts(struct vcpu_bpf *program, uint32_t vcpus, bool host)
+{
+	bpf_map__set_max_entries(program->maps.vcpus, vcpus);
+	program->rodata->host_page_size = (uint64_t)sysconf(_SC_PAGESIZE);
+	bpf_program__set_autoload(program->progs.examine, false);
+	choose_host(program, vcpus, host);
 }
 
 struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
@@ -121,15 +137,6 @@ struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out)
 	return err;
 }
 
-struct error *bpf_try(void)
-{
-	struct vcpu_bpf *program;
-	struct error *err = bpf_program_load(1, false, &program);
-
-	vcpu_bpf__destroy(program);
-	return err;
-}
-
 /* Lets the kernel run the program for each file of each process. */
 static bool iterate(const struct bpf_program *examine)
 {
@@ -147,7 +154,11 @@ static bool iterate(const struct bpf_program *examine)
 	return !n;
 }
 
-bool bpf_examine(pid_t pid, uint32_t *protection)
+/*
+ * Looks at the vCPUs of a process; 0: of all. Sets what the program finds. False: it sees none, or
+ * the kernel does not take it.
+ */
+static bool examine(pid_t pid, uint32_t *protection, uint32_t *lack)
 {
 	struct vcpu_bpf *program;
 	struct bpf_program *each;
@@ -163,9 +174,48 @@ bool bpf_examine(pid_t pid, uint32_t *protection)
 	if (!vcpu_bpf__load(program)) {
 		seen = iterate(program->progs.examine) && program->bss->examined_vcpus;
 		*protection = program->bss->protection;
+		*lack = program->bss->lasting_lack;
 	}
 	vcpu_bpf__destroy(program);
 	return seen;
+}
+
+bool bpf_examine(pid_t pid, uint32_t *protection)
+{
+	uint32_t lack;
+
+	return examine(pid, protection, &lack);
+}
+
+const char *bpf_lack_text(uint32_t lack)
+{
+	static const char *const why[] = {
+		[LACK_IN_PROCESSOR] = "KVM leaves registers in this kind of processor, where BPF "
+				      "cannot read them",
+		[LACK_CR3_UNKNOWN] =
+			"the guest changes address spaces without KVM (nested paging), and of this "
+			"kind of KVM it is not known where CR3 is then",
+		[LACK_PROTECTED] = "the guest's registers are encrypted",
+		[LACK_VHE] = "the host's kernel runs at EL2 (VHE): KVM leaves registers of the "
+			     "guest's kernel in the processor until the vCPU's thread has left it "
+			     "(kvm_arch_vcpu_put), and BPF cannot read them there",
+		[LACK_PKVM] = "KVM is protected (pKVM): its part at EL2 keeps the guest's "
+			      "registers, which BPF cannot read there",
+	};
+
+	return lack < sizeof(why) / sizeof(*why) ? why[lack] : NULL;
+}
+
+struct error *bpf_try(void)
+{
+	struct vcpu_bpf *program;
+	struct error *err = bpf_program_load(1, false, &program);
+	uint32_t protection, lack = LACK_NONE;
+
+	vcpu_bpf__destroy(program);
+	if (!err && examine(0, &protection, &lack) && bpf_lack_text(lack))
+		err = error_new(ERR_DENIED, "%s", bpf_lack_text(lack));
+	return err;
 }
 
 /* The kernel's entries of the interrupts that sample (arch/x86/include/asm/idtentry.h). */
@@ -177,6 +227,20 @@ _Static_assert((int)PLACE_GUEST == HOST_GUEST && (int)PLACE_SWITCH == HOST_SWITC
 		       (int)PLACE_HALTED == HOST_HALTED,
 	       "the program's places are those of samples");
 _Static_assert(SHARED_HOST_FRAMES == HOST_FRAMES, "as many frames as a sample has");
+
+#ifdef __aarch64__
+
+struct error *bpf_host_attach(struct bpf_reader *u)
+{
+	return error_new(ERR_DENIED,
+			 "the host's side of a vCPU is read by it on x86-64 hosts only");
+}
+
+void bpf_host_detach(struct bpf_reader *u)
+{
+}
+
+#else
 
 struct error *bpf_host_attach(struct bpf_reader *u)
 {
@@ -207,6 +271,8 @@ void bpf_host_detach(struct bpf_reader *u)
 	if (u->exits)
 		bpf_map_out(u->exits, u->program->maps.exits);
 }
+
+#endif
 
 /* Appends one of the stacks; it may be empty, or have failed. Returns its frames. */
 static uint32_t take_frames(struct host_stack *host, int32_t bytes, const __u64 *frames)

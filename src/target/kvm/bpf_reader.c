@@ -21,25 +21,14 @@
 /* Before a tick that is compared, so that the guest has run since it was left last; and how long to watch for that. */
 #define RUN_NS	300000u
 #define SPIN_NS (RUN_NS + 50000u)
-
-/*
- * Bits that decide how addresses are translated and how wide code is: Intel SDM
- * vol. 3, 2.2 and 2.5.
- */
-#define CR0_MODE  (1ull << 31 | 1)
-#define CR4_MODE  (1ull << 12 | 1 << 5 | 1 << 4)
-#define EFER_MODE (1ull << 10)
-
-/* CS.L in a VMCB: AMD APM vol. 2, 15.5.1. TF and RF come and go with debugging. */
-#define ATTRIB_LONG  (1u << 9)
-#define ATTRIB_BIG   (1u << 10)
-#define RFLAGS_DEBUG (1ull << 8 | 1ull << 16)
+/* ... and how long it is kept from its CPU for the stop at most. */
+#define HOLD_NS 100000u
 
 #define VCPUS_MAX 256u
 
 _Static_assert(SHARED_STACKS == 1 + UNWIND_OTHERS, "as many stacks as a sample has");
 _Static_assert(SHARED_OTHER_MAX == OTHER_STACK_CAP, "as much of other stacks as is ever wanted");
-_Static_assert(SHARED_RED_ZONE == RED_ZONE_MAX, "all of the red zone");
+_Static_assert(SHARED_RED_ZONE <= RED_ZONE_MAX, "no more than there is room for");
 _Static_assert(SHARED_SLOTS == RAM_SLOTS_MAX, "as many pieces of memory as there can be");
 
 /* Sizes of maps that are mapped are whole pages; values lie at multiples of 8 bytes. */
@@ -194,53 +183,9 @@ void bpf_reader_map(struct bpf_reader *u, const struct ram_map *map)
 	u->map->n = map->n;
 }
 
-static bool is_same_mode(const struct bpf_regs *seen, const struct x86_regs *all)
-{
-	return !((seen->cr0 ^ all->cr0) & CR0_MODE) && !((seen->cr4 ^ all->cr4) & CR4_MODE) &&
-	       !((seen->efer ^ all->efer) & EFER_MODE);
-}
-
-/*
- * Registers that the program has seen, as ptrace gives them; without segments,
- * those stay as they were.
- */
-static void merge(const struct bpf_regs *seen, struct x86_regs *all)
-{
-	memcpy(all->gp, seen->gp, sizeof(all->gp));
-	all->rip = seen->gp[16];
-	all->cr3 = seen->cr3;
-	all->rflags = seen->segments ? seen->rflags : 0;
-	if (!seen->segments)
-		return;
-	all->cs_long = seen->cs_attrib & ATTRIB_LONG;
-	/* The stack segment is not told: code has one of its own kind, as a rule. */
-	all->cs_short = all->ss_short = !(seen->cs_attrib & ATTRIB_BIG);
-	all->cpl = seen->cpl;
-}
-
-/* 64-bit code can be read without ptrace, which alone tells the bases of segments: it has none. */
-static bool is_wide(const struct bpf_regs *seen)
-{
-	return seen->segments && (seen->cr0 & CR0_MODE) == CR0_MODE && seen->efer & EFER_MODE &&
-	       seen->cs_attrib & ATTRIB_LONG;
-}
-
 bool bpf_regs_take(const struct watched_vcpu *at, const struct bpf_regs *seen, struct regs *regs)
 {
-	struct x86_regs all = at->mode;
-
-	if (seen->lack != LACK_NONE || seen->between)
-		return false;
-	if (!is_same_mode(seen, &all)) {
-		if (!is_wide(seen))
-			return false;
-		all.cr0 = seen->cr0;
-		all.cr4 = seen->cr4;
-		all.efer = seen->efer;
-	}
-	merge(seen, &all);
-	x86_regs_convert(&all, regs);
-	return true;
+	return seen->lack == LACK_NONE && !seen->between && bpf_regs_convert(seen, &at->last, regs);
 }
 
 bool bpf_regs_copy(const struct bpf_regs *from, struct bpf_regs *to)
@@ -331,7 +276,7 @@ static void take_own(const struct bpf_stack *stack, const uint8_t *bytes,
 	struct bpf_stack own = *stack;
 	const uint32_t below = own.below < RED_ZONE_MAX ? own.below : RED_ZONE_MAX;
 
-	own.va = seen->gp[4] & ~7ull;
+	own.va = seen->sp & ~7ull;
 	take_stack(&own, bytes, below + vcpu->request.want, vcpu->buffer, &vcpu->stack);
 	window_set_below(&vcpu->stack, below);
 }
@@ -443,8 +388,8 @@ bool bpf_reader_slots(struct bpf_reader *u, struct ram_map *map)
 }
 
 /*
- * Returns when the program has begun to answer: a stop that is sent now reaches
- * the thread before its guest continues. If the thread shares our CPU, it can
+ * Returns when the program has begun to answer: it waits for the stop, which
+ * reaches the thread before its guest continues. If the thread shares our CPU, it can
  * answer only while we sleep.
  */
 static void await_tick(struct bpf_reader *u, const struct bpf_vcpu *shared)
@@ -470,21 +415,17 @@ void bpf_reader_prepare(struct bpf_reader *u, uint32_t i, uint32_t want)
 	put_question(&u->vcpus[i], &question);
 	if (!idle || ioctl(tick, PERF_EVENT_IOC_PERIOD, &after_ns))
 		return;
+	__atomic_store_n(&u->vcpus[i].hold_ns, HOLD_NS, __ATOMIC_RELEASE);
 	if (!ioctl(tick, PERF_EVENT_IOC_REFRESH, 1))
 		await_tick(u, &u->vcpus[i]);
-	after_ns = TICK_NS;
-	(void)ioctl(tick, PERF_EVENT_IOC_PERIOD, &after_ns);
 }
 
-static bool is_same(const struct bpf_regs *seen, const struct x86_regs *all)
+void bpf_reader_stopped(struct bpf_reader *u, uint32_t i)
 {
-	struct x86_regs told = *all;
+	__u64 after_ns = TICK_NS;
 
-	merge(seen, &told);
-	return is_same_mode(seen, all) && told.rip == all->rip && told.cr3 == all->cr3 &&
-	       told.cs_long == all->cs_long && told.cpl == all->cpl &&
-	       !memcmp(told.gp, all->gp, sizeof(all->gp)) &&
-	       (!seen->segments || !((told.rflags ^ all->rflags) & ~RFLAGS_DEBUG));
+	__atomic_store_n(&u->vcpus[i].hold_ns, 0, __ATOMIC_RELEASE);
+	(void)ioctl(u->at[i].tick, PERF_EVENT_IOC_PERIOD, &after_ns);
 }
 
 static bool is_same_stack(const struct bpf_vcpu *shared, const struct vcpu_sample *vcpu)
@@ -503,30 +444,30 @@ static bool is_whole(const struct bpf_regs *seen)
 /* The guest has not run since. */
 static bool is_of_last_exit(const struct bpf_regs *seen, const struct bpf_regs *left)
 {
-	return is_whole(seen) && seen->exit_tsc == left->exit_tsc;
+	return is_whole(seen) && seen->exit == left->exit;
 }
 
 /* True if KVM has changed nothing either: handling other exits may. */
 static bool must_be_same(const struct bpf_regs *seen, const struct bpf_regs *left)
 {
-	return seen->in_guest && seen->complete && seen->injections == left->injections;
+	return seen->in_guest && seen->changes == left->changes && bpf_regs_untouched(seen, left);
 }
 
 static enum check_result compare_tick(struct watched_vcpu *at, const struct bpf_vcpu *shared,
-				      const struct bpf_regs *left, const struct x86_regs *all,
+				      const struct bpf_regs *left, const union vcpu_regs *all,
 				      const struct vcpu_sample *vcpu)
 {
-	if (!is_of_last_exit(&shared->now, left) || shared->now.exit_tsc == at->compared)
+	if (!is_of_last_exit(&shared->now, left) || shared->now.exit == at->compared)
 		return CHECK_NOTHING;
-	if (!is_same(&shared->now, all) || !is_same_stack(shared, vcpu))
+	if (!bpf_regs_same(&shared->now, all) || !is_same_stack(shared, vcpu))
 		return must_be_same(&shared->now, left) ? CHECK_DIFFERS : CHECK_NOTHING;
-	at->compared = shared->now.exit_tsc;
-	at->same[WHEN_RUNNING]++;
+	at->compared = shared->now.exit;
+	at->same[shared->now.in_guest ? WHEN_RUNNING : WHEN_WAITING]++;
 	return CHECK_SAME;
 }
 
 enum check_result bpf_reader_compare(struct bpf_reader *u, uint32_t i,
-				     const struct thread_time *time, const struct x86_regs *all,
+				     const struct thread_time *time, const union vcpu_regs *all,
 				     const struct vcpu_sample *vcpu)
 {
 	const struct bpf_vcpu *shared = &u->vcpus[i];
@@ -537,7 +478,7 @@ enum check_result bpf_reader_compare(struct bpf_reader *u, uint32_t i,
 	if (!is_answered(shared) || shared->missing || !bpf_regs_copy(&shared->left, &left) ||
 	    !time->known || left.timeslices != time->timeslices || !is_whole(&left))
 		return CHECK_NOTHING;
-	if (!is_same(&left, all))
+	if (!bpf_regs_same(&left, all))
 		return CHECK_DIFFERS;
 	bpf_reader_note_ptrace(u, i, all);
 	at->same[WHEN_WAITING]++;
@@ -556,22 +497,12 @@ bool bpf_reader_wants_check(const struct bpf_reader *u, uint32_t i)
 	return u->at[i].wanted || !bpf_reader_is_checked(u, i, WHEN_WAITING);
 }
 
-void bpf_reader_note_ptrace(struct bpf_reader *u, uint32_t i, const struct x86_regs *all)
+void bpf_reader_note_ptrace(struct bpf_reader *u, uint32_t i, const union vcpu_regs *all)
 {
-	u->at[i].mode = *all;
+	u->at[i].last = *all;
 }
 
 const char *bpf_reader_lack(const struct bpf_reader *u, uint32_t i)
 {
-	static const char *const why[] = {
-		[LACK_IN_PROCESSOR] = "KVM leaves registers in this kind of processor, where BPF "
-				      "cannot read them",
-		[LACK_CR3_UNKNOWN] =
-			"the guest changes address spaces without KVM (nested paging), and of this "
-			"kind of KVM it is not known where CR3 is then",
-		[LACK_PROTECTED] = "the guest's registers are encrypted",
-	};
-	const uint32_t lack = u->vcpus[i].now.lack;
-
-	return is_answered(&u->vcpus[i]) && lack < sizeof(why) / sizeof(*why) ? why[lack] : NULL;
+	return is_answered(&u->vcpus[i]) ? bpf_lack_text(u->vcpus[i].now.lack) : NULL;
 }

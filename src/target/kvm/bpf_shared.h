@@ -17,7 +17,11 @@
 #define SHARED_STACK_MAX (256u << 10)
 #define SHARED_OTHER_MAX (16u << 10)
 /* The red zone below the stack (arch/arch.h) comes first, and with the stack. */
-#define SHARED_RED_ZONE	 128u
+#if defined(__TARGET_ARCH_arm64) || defined(__aarch64__)
+#define SHARED_RED_ZONE 0u
+#else
+#define SHARED_RED_ZONE 128u
+#endif
 #define SHARED_OTHERS_AT (SHARED_RED_ZONE + SHARED_STACK_MAX)
 /* Last, the stack of a thread that left its CPU to uniprof; a larger one is read later. */
 #define SHARED_LEFT	SHARED_STACKS
@@ -34,6 +38,8 @@ enum bpf_lack {
 	LACK_CR3_UNKNOWN,  /* nested paging, and the kernel module's offset of CR3 is unknown */
 	LACK_NESTED,	   /* a guest of the guest ran */
 	LACK_PROTECTED,	   /* encrypted (SEV-ES, TDX) */
+	LACK_VHE,  /* arm64: those of EL1 are in the processor while the thread is on a CPU */
+	LACK_PKVM, /* arm64: KVM's part at EL2 keeps them (pKVM) */
 };
 
 /* What keeps others from looking into a guest. */
@@ -43,25 +49,40 @@ enum bpf_protection {
 	PROTECTED_MEMORY = 4,	 /* encrypted: SEV */
 };
 
-struct bpf_regs {
-	__u64 round;	  /* odd: being written */
-	__u64 timeslices; /* how often the thread had been put on a CPU */
-	/* If these two are as before, the guest has neither run nor got an interrupt since. */
-	__u64 exit_tsc; /* when it was left last */
-	__u64 injections;
+struct bpf_x86 {
 	/* As processors number them. */
 	__u64 gp[17]; /* rip is the last */
 	__u64 cr0, cr3, cr4, efer;
 	__u64 rflags;	/* valid with `segments`, as are the next two */
 	__u32 segments; /* told by the VMCB */
 	__u16 cs_attrib;
-	__u8 cpl;
-	__u8 in_guest; /* an interrupt took the CPU: the guest ran until then */
-	__u8 complete; /* KVM has nothing to emulate before the guest continues (Linux 5.19) */
+	__u8 cpl, unused;
+};
+
+struct bpf_arm64 {
+	__u64 x[31];
+	__u64 pc, pstate;
+	__u64 sctlr, ttbr0, ttbr1, tcr; /* of EL1, as are the next two */
+	__u64 elr, spsr;
+};
+
+struct bpf_regs {
+	__u64 round;	  /* odd: being written */
+	__u64 timeslices; /* how often the thread had been put on a CPU */
+	/* If these two are as before, the guest has neither run nor been changed by KVM since. */
+	__u64 exit;    /* x86: when it was left last; arm64: how often */
+	__u64 changes; /* x86: interrupts that it got; arm64: its hypercalls */
+	__u64 sp;      /* of the code that ran */
+	union {
+		struct bpf_x86 x86;
+		struct bpf_arm64 arm64;
+	};
 	__u32 lack;    /* enum bpf_lack; nothing else is valid but with LACK_NONE */
 	__u32 between; /* KVM was at changing registers */
 	__u32 asleep;  /* the thread waited for something else than a CPU, or that is not known */
-	__u32 unused;
+	__u8 in_guest; /* an interrupt took the CPU: the guest ran until then */
+	__u8 complete; /* x86: KVM has nothing to emulate before the guest continues (Linux 5.19) */
+	__u16 unused;
 };
 
 struct bpf_stack {
@@ -100,6 +121,7 @@ struct bpf_vcpu {
 	/* The thread leaves its CPU at this time (CLOCK_MONOTONIC) or later: copy the stack, once; 0: do not. */
 	__u64 copy_ns;
 	__u64 copied;  /* timeslices of `left` when that was done */
+	__u64 hold_ns; /* after the answer, wait for the thread's stop so long at most */
 	__u64 missing; /* of the answer: an address in the monitor that could not be read; 0: none */
 	__u64 vcpu;    /* KVM's own, once the thread was seen in KVM_RUN */
 	struct bpf_regs now, left;

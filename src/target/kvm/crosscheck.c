@@ -46,11 +46,14 @@ static enum check_result compare(struct kvm_target *kvm, uint32_t i, struct vcpu
 	struct threads *threads = &kvm->stops.threads;
 	enum check_result result = CHECK_NOTHING;
 	struct thread_time time;
-	struct x86_regs all;
+	union vcpu_regs all;
+	bool stopped;
 
 	*begun = true;
 	bpf_reader_prepare(kvm->bpf, i, vcpu->request.want);
-	if (!thread_stop(threads, &threads->at[i], STOP_NS))
+	stopped = thread_stop(threads, &threads->at[i], STOP_NS);
+	bpf_reader_stopped(kvm->bpf, i);
+	if (!stopped)
 		return CHECK_NOTHING;
 	if (kvm_read_stopped(kvm, i, &all, vcpu)) {
 		thread_time(&threads->at[i], &time);
@@ -192,7 +195,7 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 		}
 		if (!*on_cpu) {
 			guest_ram_forget(kvm->ram);
-			paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
+			paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
 		}
 		thread_time(thread, time);
 		if (!*on_cpu && time->timeslices == timeslices)
@@ -221,7 +224,7 @@ bool kvm_read_host(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct threa
 		}
 		if (!*on_cpu && vcpu->host->place == HOST_GUEST && vcpu->host->guest_known) {
 			guest_ram_forget(kvm->ram);
-			paged_memory_copy_stacks(&kvm->base.memory, &arch_x86_64, vcpu);
+			paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
 		}
 		thread_time(thread, time);
 		if (!*on_cpu && time->timeslices == timeslices)

@@ -540,7 +540,7 @@ static bool read_guest(struct kvm_target *kvm, uint32_t i, uint64_t moment_ns,
 		       struct vcpu_sample *vcpu)
 {
 	struct watched_thread *at = &kvm->events->at[i];
-	struct x86_regs all;
+	union vcpu_regs all;
 
 	at->read_ns = at->last.time_ns;
 	if (at->last.time_ns > moment_ns && !is_interrupt(&at->last) &&

@@ -120,7 +120,7 @@ static void kvm_close(struct target *target)
 	free(kvm);
 }
 
-bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
+bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 		      struct vcpu_sample *vcpu)
 {
 	if (!kvm_registers(kvm, i, all, &vcpu->regs))
@@ -134,7 +134,7 @@ bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
 static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
 	struct kvm_target *kvm = ctx;
-	struct x86_regs all;
+	union vcpu_regs all;
 
 	if (!kvm_read_stopped(kvm, i, &all, vcpu))
 		return false;

@@ -2,14 +2,14 @@
 #ifndef UNIPROF_TARGET_KVM_KVM_H
 #define UNIPROF_TARGET_KVM_KVM_H
 
-/* Inside of the target "kvm": shared by its files alone. */
+/* Inside of the target "kvm": shared by its files alone, but for bpf_feature. */
 
 #include "target/host/memory.h"
 #include "target/host/threads.h"
-#include "target/kvm/bpf_reader.h"
 #include "target/kvm/vcpus.h"
 
 struct bpf_exits;
+struct bpf_reader;
 struct host_events;
 
 struct kvm_target {
@@ -39,11 +39,11 @@ struct kvm_target {
 	char advice[256];
 };
 
-/* Registers of vCPU `i`, whose thread is stopped; *all is set on x86 alone. False: there are none in this moment. */
-bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, struct regs *out);
+/* Registers of vCPU `i`, whose thread is stopped. False: there are none in this moment. */
+bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, struct regs *out);
 
-/* Reads vCPU `i`, whose thread is stopped, by ptrace; on x86, *all is the input of x86_regs_convert(). */
-bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, struct x86_regs *all,
+/* Reads vCPU `i`, whose thread is stopped, by ptrace; *all is what vcpu->regs were made of. */
+bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 		      struct vcpu_sample *vcpu);
 
 /*
@@ -88,5 +88,172 @@ void host_events_exits(struct host_events *events,
 bool kvm_events_read_nostop(void *kvm, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);
 bool kvm_events_read(void *kvm, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns);
+
+/*
+ * Reads vCPUs of KVM without stopping them, by a program in the kernel
+ * (vcpu.bpf.c) that perf events run: in an interrupt of the CPU that the vCPU
+ * is on, or when its thread leaves a CPU. The build has bpf_reader.c (libbpf), or
+ * left_out.c answers in its place.
+ *
+ * Registers that the guest can change without KVM are read where the processor stores them:
+ * with AMD's nested paging, in the VMCB. Where that is not to be had, nothing is
+ * (bpf_reader_lack()). Flags, and whether code runs in 32 bits or in user mode,
+ * only a VMCB tells; else that is taken to be as ptrace told it last, and refused
+ * where the processor's mode is not the same any more. On arm64, KVM has all of them in
+ * memory where the host's kernel runs at EL1: vcpu_arm64.h.
+ */
+
+/*
+ * Loads the program, and attaches it to the threads of these vCPUs. `memory`
+ * (host/memory.h) is for bringing pages that the kernel has put away; `host`:
+ * the host's side is wanted, too. ERR_DENIED with a sentence when this
+ * machine does not let us.
+ */
+struct error *bpf_reader_new(const struct kvm_vcpus *vcpus, int memory, bool host,
+			     struct bpf_reader **out);
+void bpf_reader_free(struct bpf_reader *bpf);
+
+/* Sets the map of the guest's memory; call before anything is asked, and when it has changed. */
+void bpf_reader_map(struct bpf_reader *bpf, const struct ram_map *map);
+
+/*
+ * The guest's memory as the monitor has told KVM. Ask until it is answered, which happens when a
+ * vCPU is sampled, or its thread leaves a CPU: false means not yet, or that this kernel keeps it
+ * elsewhere, or in too many pieces.
+ */
+bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map);
+
+/*
+ * Reads registers and stacks of vCPU `i`, whose thread is on a CPU; waits a
+ * millisecond for it at most. False if this does not work.
+ */
+bool bpf_reader_read(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/*
+ * The registers of vCPU `i` if its thread has not been put on a CPU since
+ * `time` was read; waits for nothing. A caller that reads memory with them has
+ * to ask again afterwards.
+ */
+bool bpf_reader_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+		      struct regs *regs);
+
+/*
+ * Call before uniprof sleeps until then (CLOCK_MONOTONIC): the program copies the stack of a vCPU whose thread
+ * leaves its CPU from then on, once.
+ */
+void bpf_reader_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
+
+/*
+ * Reads the registers and the stack that were copied so, if the thread has not been put on a CPU since it left,
+ * as `time` tells. False: nothing was copied, or less than is wanted.
+ */
+bool bpf_reader_left(struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+		     struct vcpu_sample *vcpu);
+
+/* True if the thread of vCPU `i` is known to have wanted a CPU, not slept, when `time` was read. */
+bool bpf_reader_wants_cpu(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time);
+
+/*
+ * The host's side of vCPU `i`, into vcpu->host, with the guest's registers and stack where
+ * the guest ran and they are believed. By host_waits() if its thread has not been put on a CPU since
+ * `time` was read: as bpf_reader_waits(), stacks in memory that the caller reads.
+ * host_now() reads a thread that is on a CPU, in an interrupt that comes at once. False: it is on none.
+ */
+bool bpf_reader_host_waits(const struct bpf_reader *bpf, uint32_t i, const struct thread_time *time,
+			   struct vcpu_sample *vcpu);
+bool bpf_reader_host_now(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/*
+ * Before uniprof sleeps until then: the interrupt that wakes it may be the end of a vCPU's time on the CPU
+ * that both share. By host_woken(), to be asked first and once after that, if it was, the vCPU is told as it was then.
+ */
+void bpf_reader_host_sleeps(struct bpf_reader *bpf, uint64_t until_ns);
+bool bpf_reader_host_woken(struct bpf_reader *bpf, uint32_t i, struct vcpu_sample *vcpu);
+
+/* As target_ops.exits. */
+void bpf_reader_exits(const struct bpf_reader *bpf,
+		      void (*each)(void *ctx, const struct vcpu_exits *exits), void *ctx);
+
+enum check_result {
+	CHECK_NOTHING, /* there was nothing to compare yet */
+	CHECK_SAME,
+	CHECK_DIFFERS,
+};
+
+/* Registers are KVM's own at some times only: each of the two is checked by itself. */
+enum check_when {
+	WHEN_WAITING, /* while KVM, or the monitor, has the CPU */
+	WHEN_RUNNING, /* in an interrupt that takes the CPU from the guest */
+};
+
+/*
+ * Compares, in steps before and after the moment that a thread is to be stopped, what the
+ * program saw with what ptrace tells, bit by bit, the stack included: in the
+ * interrupt before, if the guest has not run since, and when the thread left
+ * its CPU for the stop, at which its thread's time was read. Enough
+ * equal readings check a vCPU (`when`): it is read by BPF from then on. The
+ * caller ends reading by BPF at the first difference. From bpf_reader_prepare() on
+ * the interrupt waits for the stop; bpf_reader_stopped() ends that, whether it has come or not.
+ */
+void bpf_reader_prepare(struct bpf_reader *bpf, uint32_t i, uint32_t want);
+void bpf_reader_stopped(struct bpf_reader *bpf, uint32_t i);
+enum check_result bpf_reader_compare(struct bpf_reader *bpf, uint32_t i,
+				     const struct thread_time *time, const union vcpu_regs *all,
+				     const struct vcpu_sample *vcpu);
+bool bpf_reader_is_checked(const struct bpf_reader *bpf, uint32_t i, enum check_when when);
+
+/* True if something of this vCPU was withheld because it was not compared yet. */
+bool bpf_reader_wants_check(const struct bpf_reader *bpf, uint32_t i);
+
+/* Passes on what ptrace told of a vCPU: fills the state that the registers at hand lack. */
+void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const union vcpu_regs *all);
+
+/*
+ * What the registers that the program has seen (bpf_shared.h) mean on this host's processors; for x86 in
+ * vcpus.c. `last`: what ptrace told last, for what they lack; false: that is of another mode.
+ */
+struct bpf_regs;
+bool bpf_regs_convert(const struct bpf_regs *seen, const union vcpu_regs *last, struct regs *out);
+
+/* True if they are those that ptrace tells. */
+bool bpf_regs_same(const struct bpf_regs *seen, const union vcpu_regs *all);
+
+/* True if KVM had nothing to do for the guest from one to the other, both being of the same exit. */
+bool bpf_regs_untouched(const struct bpf_regs *seen, const struct bpf_regs *left);
+
+/* Why vCPUs of this kind cannot be read, as the last answer shows; NULL: they can. */
+const char *bpf_reader_lack(const struct bpf_reader *bpf, uint32_t i);
+
+/*
+ * Reason why this uniprof or this machine cannot do it, as far as it shows
+ * before trying; NULL: none.
+ */
+const char *bpf_missing(void);
+
+/* Loads the program and forgets it: whether this kernel takes it, and keeps registers of its vCPUs where it sees them. */
+struct error *bpf_try(void);
+
+/*
+ * Sets *protection to what keeps others from looking into the guest of a process (enum
+ * bpf_protection), by what KVM notes of each of its vCPUs and of the guest, which may run or not.
+ * False: this kernel, or the lack of a right, does not let us see.
+ */
+bool bpf_examine(pid_t pid, uint32_t *protection);
+
+struct vcpu_bpf;
+
+/*
+ * Sets *out to the program, with room for so many vCPUs, and with what --host takes; vcpu_bpf__destroy()
+ * frees it, after an error, too (NULL then is nothing to free). ERR_DENIED: a
+ * right is missing, or the kernel's verifier refuses the program; its reason is
+ * part of the sentence.
+ */
+struct error *bpf_program_load(uint32_t vcpus, bool host, struct vcpu_bpf **out);
+
+/* The error of an operation on BPF that failed with errno `number`. */
+struct error *bpf_refused(const char *what, int number);
+
+/* For `uniprof -V`: "without BPF", ... */
+extern const char bpf_feature[];
 
 #endif

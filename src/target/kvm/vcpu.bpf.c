@@ -20,9 +20,6 @@
 
 char terms[] SEC("license") = "Dual BSD/GPL";
 
-/* Set before loading: without it the verifier leaves out what is for --host alone. */
-const volatile bool with_host = false;
-
 /* Memory that uniprof maps, too. */
 #define SHARED_ARRAY(name, record)                 \
 	struct {                                   \
@@ -36,7 +33,6 @@ const volatile bool with_host = false;
 SHARED_ARRAY(vcpus, struct bpf_vcpu); /* as many as there are vCPUs */
 SHARED_ARRAY(memory, struct bpf_memory);
 SHARED_ARRAY(told, struct bpf_told);
-SHARED_ARRAY(exits, struct bpf_exits); /* as many as there are vCPUs, with --host */
 
 /* Wakes the process that has asked. */
 struct {
@@ -44,28 +40,8 @@ struct {
 	__uint(max_entries, 4096);
 } answers SEC(".maps");
 
-/* With --host: uniprof's own thread. */
-__u64 sampler = 0;
-
-/* With --host: which vCPU's a thread is. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u32);
-} tasks SEC(".maps");
-
-/* Page tables: Intel SDM vol. 3, 4.5. */
-#define PRESENT	   1ull
-#define LARGE	   0x80ull
-#define PFN_MASK   0x000ffffffffff000ull
-#define PAGE	   4096u
-#define CR4_LA57   (1ull << 12)
-#define NESTED_NP  1ull /* AMD APM vol. 2, appendix B: NP_ENABLE */
-#define LEVELS_MAX 5
-
-/* A page of the host that is not in memory, and cannot be faulted in from here. */
-#define TO_BRING 1ull
+/* KVM's slots are of the host's pages. Set before loading. */
+const volatile __u64 host_page_size = PAGE;
 
 /*
  * Functions of their own for the kernel's verifier, too, which else would
@@ -85,43 +61,6 @@ __noinline __u64 host_address(__u64 gpa)
 }
 
 /*
- * Address in the monitor of a virtual page of the guest, or of a missing page |
- * TO_BRING; 0: not mapped.
- */
-__noinline __u64 host_page(__u64 va, __u64 cr3, __u32 levels)
-{
-	__u64 entry = cr3;
-
-	for (__u32 level = LEVELS_MAX - 1; level < LEVELS_MAX; level--) {
-		const __u32 shift = 12 + 9 * level;
-		__u64 hva;
-
-		if (level >= levels)
-			continue;
-		hva = host_address((entry & PFN_MASK) + (va >> shift & 511) * 8);
-		if (!hva)
-			return 0;
-		if (bpf_probe_read_user(&entry, sizeof(entry), (const void *)hva))
-			return (hva & ~(PAGE - 1ull)) | TO_BRING;
-		if (!(entry & PRESENT))
-			return 0;
-		if (!level || (level < 3 && entry & LARGE)) {
-			const __u64 inside = (1ull << shift) - PAGE;
-
-			return host_address((entry & PFN_MASK & ~inside) | (va & inside));
-		}
-	}
-	return 0;
-}
-
-static bool is_canonical(__u64 va, __u32 levels)
-{
-	const __u32 spare = 64 - (12 + 9 * levels);
-
-	return (__u64)((__s64)(va << spare) >> spare) == va;
-}
-
-/*
  * Stays the same from page to page, and stack->got, of which the verifier knows
  * nothing, tells how far it has come: else later verifiers (Linux 6.12) follow
  * the copying page by page, through each way that there is.
@@ -137,8 +76,7 @@ struct copying {
 
 static bool read_page(struct copying *copy, __u64 va, void *to, __u32 len)
 {
-	const __u32 levels = copy->regs->cr4 & CR4_LA57 ? 5 : 4;
-	__u64 hva = is_canonical(va, levels) ? host_page(va, copy->regs->cr3, levels) : 0;
+	const __u64 hva = page_of(copy->regs, va);
 
 	if (!hva)
 		return false;
@@ -190,7 +128,7 @@ static __u64 copy_from(struct bpf_vcpu *shared, const struct bpf_regs *regs, int
 static __u64 copy_own(struct bpf_vcpu *shared, const struct bpf_regs *regs, int i, __u32 at,
 		      __u32 most)
 {
-	const __u64 sp = regs->gp[4] & ~7ull;
+	const __u64 sp = regs->sp & ~7ull;
 	struct bpf_stack *stack = &shared->stack[i];
 	__u64 missing;
 
@@ -220,6 +158,14 @@ static void copy_stacks(struct bpf_vcpu *shared)
 		shared->missing = missing;
 }
 
+/* Processors but x86 reorder plain stores: an exchange comes after all stores before it, and before all after it. */
+static void store_ordered(__u64 *at, __u64 value)
+{
+	const __u64 was = __sync_lock_test_and_set(at, value);
+
+	__asm__ volatile("" : : "r"(was));
+}
+
 /* The stack of a thread that leaves its CPU just when uniprof wakes: to uniprof, it seems. */
 static void copy_left(struct bpf_vcpu *shared)
 {
@@ -231,8 +177,7 @@ static void copy_left(struct bpf_vcpu *shared)
 	shared->copy_ns = 0;
 	if (copy_own(shared, &shared->left, SHARED_LEFT, SHARED_LEFT_AT, SHARED_LEFT_MAX))
 		return;
-	barrier();
-	shared->copied = shared->left.timeslices;
+	store_ordered(&shared->copied, shared->left.timeslices);
 }
 
 /* KVM asks to be told when a thread that is in KVM_RUN leaves a CPU: by that its vCPU is found. */
@@ -243,50 +188,6 @@ static void find_vcpu(const struct task_struct *task, struct bpf_vcpu *shared)
 	if (link)
 		shared->vcpu = (__u64)link - bpf_core_field_offset(struct preempt_notifier, link) -
 			       bpf_core_field_offset(struct kvm_vcpu, preempt_notifier);
-}
-
-/*
- * With nested paging the guest writes to CR0 and CR3 alone. KVM's copy is made
- * when it handles the exit, after the interrupts that came with it; but what KVM
- * has written itself comes to the VMCB not before the guest is entered.
- */
-static void read_vmcb(const struct vcpu_svm *svm, struct bpf_regs *regs)
-{
-	const __u32 cr3 = bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3);
-
-	regs->segments = 1;
-	regs->rflags = BPF_CORE_READ(svm, vmcb, save.rflags);
-	regs->cs_attrib = BPF_CORE_READ(svm, vmcb, save.cs.attrib);
-	regs->cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
-	if (!(BPF_CORE_READ(svm, vmcb, control.nested_ctl) & NESTED_NP))
-		return;
-	if (!regs->in_guest && BPF_CORE_READ(svm, vcpu.arch.regs_dirty) >> cr3 & 1)
-		return;
-	regs->cr0 = BPF_CORE_READ(svm, vmcb, save.cr0);
-	regs->cr3 = BPF_CORE_READ(svm, vmcb, save.cr3);
-}
-
-static void read_regs(const struct kvm_vcpu *vcpu, struct bpf_regs *regs)
-{
-	const struct vcpu_svm *svm = svm_of(vcpu);
-
-	regs->in_guest = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) != 0;
-	regs->complete = 0;
-	if (bpf_core_field_exists(vcpu->arch.at_instruction_boundary))
-		regs->complete = BPF_CORE_READ(vcpu, arch.at_instruction_boundary);
-	regs->exit_tsc = BPF_CORE_READ(vcpu, arch.last_guest_tsc);
-	regs->injections = BPF_CORE_READ(vcpu, stat.irq_injections);
-	/* The sixteen and rip stand behind one another there, too. */
-	BPF_CORE_READ_INTO(&regs->gp, vcpu, arch.regs);
-	regs->cr0 = BPF_CORE_READ(vcpu, arch.cr0);
-	regs->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
-	regs->cr4 = BPF_CORE_READ(vcpu, arch.cr4);
-	regs->efer = BPF_CORE_READ(vcpu, arch.efer);
-	regs->segments = 0;
-	if (svm)
-		read_vmcb(svm, regs);
-	regs->between = is_between(vcpu, regs);
-	regs->lack = lack_of(vcpu, svm, regs);
 }
 
 /* Notes what there is but for the host's stacks. */
@@ -300,38 +201,14 @@ static void read_thread(struct bpf_vcpu *shared, struct bpf_regs *regs)
 	regs->between = 0;
 	regs->lack = LACK_NO_VCPU;
 	if (shared->vcpu)
-		read_regs((const void *)shared->vcpu, regs);
+		read_regs(task, (const void *)shared->vcpu, regs);
 }
 
 static void note(struct bpf_vcpu *shared, struct bpf_regs *regs)
 {
-	regs->round++;
-	barrier();
+	store_ordered(&regs->round, regs->round + 1);
 	read_thread(shared, regs);
-	barrier();
-	regs->round++;
-}
-
-/* As note(), and the host's side. `leaves`: the thread is about to leave its CPU. */
-static void note_host(void *ctx, struct bpf_vcpu *shared, struct bpf_regs *regs,
-		      struct bpf_host *host, bool leaves)
-{
-	const struct task_struct *task = (const void *)bpf_get_current_task();
-
-	regs->round++;
-	barrier();
-	read_thread(shared, regs);
-	host->place = in_kvm_run() ? where_is(task, shared, regs, leaves) : PLACE_MONITOR;
-	host->kernel = 0;
-	host->user = 0;
-	if (host->place != PLACE_GUEST && host->place != PLACE_SWITCH) {
-		host->kernel = (__s32)bpf_get_stack(ctx, host->kernel_stack,
-						    sizeof(host->kernel_stack), 0);
-		host->user = (__s32)bpf_get_stack(ctx, host->user_stack, sizeof(host->user_stack),
-						  BPF_F_USER_STACK);
-	}
-	barrier();
-	regs->round++;
+	store_ordered(&regs->round, regs->round + 1);
 }
 
 /* False: not in this moment. */
@@ -343,8 +220,7 @@ static bool answer(struct bpf_vcpu *shared, __u64 asked)
 		return false;
 	if (shared->now.lack == LACK_NONE)
 		copy_stacks(shared);
-	barrier();
-	shared->answered = asked;
+	store_ordered(&shared->answered, asked);
 	bpf_ringbuf_output(&answers, &asked, sizeof(asked), BPF_RB_FORCE_WAKEUP);
 	return true;
 }
@@ -370,8 +246,8 @@ static long tell_bucket(__u64 bucket, struct telling *telling)
 
 		if (n >= SHARED_SLOTS)
 			return 1;
-		to->slot[n].gpa = BPF_CORE_READ(slot, base_gfn) * PAGE;
-		to->slot[n].size = BPF_CORE_READ(slot, npages) * PAGE;
+		to->slot[n].gpa = BPF_CORE_READ(slot, base_gfn) * host_page_size;
+		to->slot[n].size = BPF_CORE_READ(slot, npages) * host_page_size;
 		to->slot[n].hva = BPF_CORE_READ(slot, userspace_addr);
 		node = BPF_CORE_READ(node, next);
 	}
@@ -404,8 +280,7 @@ static void tell_memory(const struct kvm_vcpu *vcpu)
 	if (BPF_CORE_READ(vcpu, kvm, memslots[0]) != slots ||
 	    BPF_CORE_READ(slots, generation) != to->generation)
 		to->memory.n = 0;
-	barrier();
-	to->answered = asked;
+	store_ordered(&to->answered, asked);
 }
 
 static struct bpf_vcpu *own_vcpu(void *ctx)
@@ -413,6 +288,35 @@ static struct bpf_vcpu *own_vcpu(void *ctx)
 	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
 
 	return bpf_map_lookup_elem(&vcpus, &i);
+}
+
+/* include/linux/sched/jobctl.h: set by PTRACE_INTERRUPT. */
+#define JOBCTL_TRAP_STOP (1ul << 19)
+
+/* More than there is time for. */
+#define HOLD_ROUNDS 65536
+
+struct holding {
+	const struct task_struct *task;
+	__u64 until_ns;
+};
+
+static long is_held_enough(__u64 round, struct holding *holding)
+{
+	const struct task_struct *task = holding->task;
+
+	return BPF_CORE_READ(task, jobctl) & JOBCTL_TRAP_STOP ||
+	       bpf_ktime_get_ns() > holding->until_ns;
+}
+
+/* Registers are compared with those of a stop: the guest must not go on before. */
+static void hold(const struct bpf_vcpu *shared)
+{
+	struct holding holding = {.task = (const void *)bpf_get_current_task(),
+				  .until_ns = bpf_ktime_get_ns() + shared->hold_ns};
+
+	if (shared->hold_ns && shared->now.in_guest)
+		bpf_loop(HOLD_ROUNDS, is_held_enough, &holding, 0);
 }
 
 /*
@@ -428,7 +332,59 @@ int at_tick(void *ctx)
 	if (!shared)
 		return 1;
 	tell_memory((const void *)shared->vcpu);
-	return asked == shared->answered || answer(shared, asked);
+	if (asked == shared->answered)
+		return 1;
+	if (!answer(shared, asked))
+		return 0;
+	hold(shared);
+	return 1;
+}
+
+#ifdef __TARGET_ARCH_arm64
+
+static void leave(void *ctx, struct bpf_vcpu *shared)
+{
+	note(shared, &shared->left);
+}
+
+#else
+
+/* The host's side of vCPUs (--host). */
+
+/* Set before loading: without it the verifier leaves out what is for --host alone. */
+const volatile bool with_host = false;
+
+SHARED_ARRAY(exits, struct bpf_exits); /* as many as there are vCPUs */
+
+/* uniprof's own thread. */
+__u64 sampler = 0;
+
+/* Which vCPU's a thread is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u32);
+} tasks SEC(".maps");
+
+/* As note(), and the host's side. `leaves`: the thread is about to leave its CPU. */
+static void note_host(void *ctx, struct bpf_vcpu *shared, struct bpf_regs *regs,
+		      struct bpf_host *host, bool leaves)
+{
+	const struct task_struct *task = (const void *)bpf_get_current_task();
+
+	store_ordered(&regs->round, regs->round + 1);
+	read_thread(shared, regs);
+	host->place = in_kvm_run() ? where_is(task, shared, regs, leaves) : PLACE_MONITOR;
+	host->kernel = 0;
+	host->user = 0;
+	if (host->place != PLACE_GUEST && host->place != PLACE_SWITCH) {
+		host->kernel = (__s32)bpf_get_stack(ctx, host->kernel_stack,
+						    sizeof(host->kernel_stack), 0);
+		host->user = (__s32)bpf_get_stack(ctx, host->user_stack, sizeof(host->user_stack),
+						  BPF_F_USER_STACK);
+	}
+	store_ordered(&regs->round, regs->round + 1);
 }
 
 /* Notes the thread as it leaves its CPU, and whose it is, so that at_interrupt() knows it. */
@@ -437,6 +393,10 @@ static void leave(void *ctx, struct bpf_vcpu *shared)
 	const __u64 task = bpf_get_current_task();
 	const __u32 i = (__u32)bpf_get_attach_cookie(ctx);
 
+	if (!with_host) {
+		note(shared, &shared->left);
+		return;
+	}
 	note_host(ctx, shared, &shared->left, &shared->host_left, true);
 	if (shared->task != task && !bpf_map_update_elem(&tasks, &task, &i, BPF_ANY))
 		shared->task = task;
@@ -467,8 +427,7 @@ int at_interrupt(void *ctx)
 	if (!shared || asked == shared->answered_now)
 		return 0;
 	answer_host(ctx, shared);
-	barrier();
-	shared->answered_now = asked;
+	store_ordered(&shared->answered_now, asked);
 	return 0;
 }
 
@@ -499,8 +458,7 @@ int at_wake(struct bpf_raw_tracepoint_args *ctx)
 	if (!shared || !shared->asked_wake)
 		return 0;
 	answer_host(ctx, shared);
-	barrier();
-	shared->woken_ns = bpf_ktime_get_ns();
+	store_ordered(&shared->woken_ns, bpf_ktime_get_ns());
 	shared->asked_wake = 0;
 	return 0;
 }
@@ -528,6 +486,8 @@ int at_exit(void *ctx)
 	return 0;
 }
 
+#endif
+
 /* Called each time that the thread leaves a CPU. */
 SEC("perf_event")
 int at_switch(void *ctx)
@@ -537,10 +497,7 @@ int at_switch(void *ctx)
 
 	if (!shared)
 		return 1;
-	if (with_host)
-		leave(ctx, shared);
-	else
-		note(shared, &shared->left);
+	leave(ctx, shared);
 	copy_left(shared);
 	tell_memory((const void *)shared->vcpu);
 	if (asked != shared->answered)

@@ -6,7 +6,7 @@
 
 /*
  * Types of the kernel (include/linux/sched.h, kvm_host.h and
- * arch/x86/include/asm/kvm_host.h), with the members that are read. The loader
+ * arch/.../include/asm/kvm_host.h), with the members that are read. The loader
  * moves each access to the member's offset in the kernel that runs.
  */
 #define IN_KERNEL __attribute__((preserve_access_index))
@@ -23,11 +23,6 @@ struct preempt_notifier {
 	struct hlist_node link;
 } IN_KERNEL;
 
-/* The registers of the program that has called the kernel. */
-struct pt_regs {
-	unsigned long si, orig_ax;
-} IN_KERNEL;
-
 struct sched_info {
 	unsigned long pcount;
 } IN_KERNEL;
@@ -36,7 +31,46 @@ struct task_struct {
 	struct hlist_head preempt_notifiers;
 	struct sched_info sched_info;
 	unsigned int __state; /* 0: it is on a CPU, or wants one */
+	unsigned int flags;   /* PF_VCPU among them */
 	int tgid;	      /* process id */
+	unsigned long jobctl; /* what a tracer asks for */
+} IN_KERNEL;
+
+/* A slot of the guest's memory (include/linux/kvm_host.h), in hash tables since Linux 5.17. */
+struct kvm_memory_slot {
+	struct hlist_node id_node[2];
+	__u64 base_gfn;
+	unsigned long npages;
+	unsigned long userspace_addr;
+} IN_KERNEL;
+
+#define ID_BUCKETS 128
+
+struct kvm_memslots {
+	__u64 generation;
+	struct hlist_head id_hash[ID_BUCKETS];
+	int node_idx;
+} IN_KERNEL;
+
+/*
+ * Frames of page tables' entries, whatever the size of the guest's pages and of
+ * the host's.
+ */
+#define PAGE 4096u
+
+/* A page of the host that is not in memory, and cannot be faulted in from here. */
+#define TO_BRING 1ull
+
+/* Of vcpu.bpf.c: address of guest memory in the monitor; 0: not mapped. */
+__noinline __u64 host_address(__u64 gpa);
+
+#ifdef __TARGET_ARCH_arm64
+#include "vcpu_arm64.h"
+#else
+
+/* The registers of the program that has called the kernel. */
+struct pt_regs {
+	unsigned long si, orig_ax;
 } IN_KERNEL;
 
 struct rcuwait {
@@ -89,22 +123,6 @@ struct kvm_vcpu_arch {
 	__u64 efer;
 	__u64 last_guest_tsc;
 	bool at_instruction_boundary; /* the exit was for an interrupt of the host */
-} IN_KERNEL;
-
-/* A slot of the guest's memory (include/linux/kvm_host.h), in hash tables since Linux 5.17. */
-struct kvm_memory_slot {
-	struct hlist_node id_node[2];
-	__u64 base_gfn;
-	unsigned long npages;
-	unsigned long userspace_addr;
-} IN_KERNEL;
-
-#define ID_BUCKETS 128
-
-struct kvm_memslots {
-	__u64 generation;
-	struct hlist_head id_hash[ID_BUCKETS];
-	int node_idx;
 } IN_KERNEL;
 
 /* Members since Linux 6.8 and 6.10. */
@@ -191,8 +209,8 @@ static const struct vcpu_svm *svm_of(const struct kvm_vcpu *vcpu)
 /* Registers of a vCPU: whether KVM's copies of them can be believed. */
 
 /* Intel SDM vol. 3, 2.5 and 2.2.1. */
-#define CR0_PG	 (1ull << 31)
-#define EFER_LMA (1ull << 10)
+#define CR0_PG	   (1ull << 31)
+#define EFER_LMA   (1ull << 10)
 
 static __u32 lack_of_svm(const struct vcpu_svm *svm)
 {
@@ -239,7 +257,7 @@ static __u32 lack_of(const struct kvm_vcpu *vcpu, const struct vcpu_svm *svm,
 {
 	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
 		return LACK_PROTECTED;
-	if (!(regs->cr0 & CR0_PG && regs->efer & EFER_LMA))
+	if (!(regs->x86.cr0 & CR0_PG && regs->x86.efer & EFER_LMA))
 		return LACK_NOT_LONG;
 	if (svm)
 		return lack_of_svm(svm);
@@ -259,16 +277,115 @@ static bool is_between(const struct kvm_vcpu *vcpu, const struct bpf_regs *regs)
 
 	if (BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) ||
 	    !(BPF_CORE_READ(ctxt, regs_dirty) >> sp & 1) ||
-	    BPF_CORE_READ(ctxt, _regs[4]) != regs->gp[4])
+	    BPF_CORE_READ(ctxt, _regs[4]) != regs->x86.gp[4])
 		return false;
-	return regs->gp[16] == eip ? next != eip : next == eip;
+	return regs->x86.gp[16] == eip ? next != eip : next == eip;
+}
+
+/* Page tables: Intel SDM vol. 3, 4.5. */
+#define PRESENT	   1ull
+#define LARGE	   0x80ull
+#define PFN_MASK   0x000ffffffffff000ull
+#define CR4_LA57   (1ull << 12)
+#define NESTED_NP  1ull /* AMD APM vol. 2, appendix B: NP_ENABLE */
+#define LEVELS_MAX 5
+
+/*
+ * Address in the monitor of a virtual page of the guest, or of a missing page |
+ * TO_BRING; 0: not mapped.
+ */
+__noinline __u64 host_page(__u64 va, __u64 cr3, __u32 levels)
+{
+	__u64 entry = cr3;
+
+	for (__u32 level = LEVELS_MAX - 1; level < LEVELS_MAX; level--) {
+		const __u32 shift = 12 + 9 * level;
+		__u64 hva;
+
+		if (level >= levels)
+			continue;
+		hva = host_address((entry & PFN_MASK) + (va >> shift & 511) * 8);
+		if (!hva)
+			return 0;
+		if (bpf_probe_read_user(&entry, sizeof(entry), (const void *)hva))
+			return (hva & ~(PAGE - 1ull)) | TO_BRING;
+		if (!(entry & PRESENT))
+			return 0;
+		if (!level || (level < 3 && entry & LARGE)) {
+			const __u64 inside = (1ull << shift) - PAGE;
+
+			return host_address((entry & PFN_MASK & ~inside) | (va & inside));
+		}
+	}
+	return 0;
+}
+
+static bool is_canonical(__u64 va, __u32 levels)
+{
+	const __u32 spare = 64 - (12 + 9 * levels);
+
+	return (__u64)((__s64)(va << spare) >> spare) == va;
+}
+
+/* As host_page(), of a vCPU with these registers. */
+static __u64 page_of(const struct bpf_regs *regs, __u64 va)
+{
+	const __u32 levels = regs->x86.cr4 & CR4_LA57 ? 5 : 4;
+
+	return is_canonical(va, levels) ? host_page(va, regs->x86.cr3, levels) : 0;
+}
+
+/*
+ * With nested paging the guest writes to CR0 and CR3 alone. KVM's copy is made
+ * when it handles the exit, after the interrupts that came with it; but what KVM
+ * has written itself comes to the VMCB not before the guest is entered.
+ */
+static void read_vmcb(const struct vcpu_svm *svm, struct bpf_regs *regs)
+{
+	const __u32 cr3 = bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3);
+
+	regs->x86.segments = 1;
+	regs->x86.rflags = BPF_CORE_READ(svm, vmcb, save.rflags);
+	regs->x86.cs_attrib = BPF_CORE_READ(svm, vmcb, save.cs.attrib);
+	regs->x86.cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
+	if (!(BPF_CORE_READ(svm, vmcb, control.nested_ctl) & NESTED_NP))
+		return;
+	if (!regs->in_guest && BPF_CORE_READ(svm, vcpu.arch.regs_dirty) >> cr3 & 1)
+		return;
+	regs->x86.cr0 = BPF_CORE_READ(svm, vmcb, save.cr0);
+	regs->x86.cr3 = BPF_CORE_READ(svm, vmcb, save.cr3);
+}
+
+static void read_regs(const struct task_struct *task, const struct kvm_vcpu *vcpu,
+		      struct bpf_regs *regs)
+{
+	const struct vcpu_svm *svm = svm_of(vcpu);
+
+	regs->in_guest = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest) != 0;
+	regs->complete = 0;
+	if (bpf_core_field_exists(vcpu->arch.at_instruction_boundary))
+		regs->complete = BPF_CORE_READ(vcpu, arch.at_instruction_boundary);
+	regs->exit = BPF_CORE_READ(vcpu, arch.last_guest_tsc);
+	regs->changes = BPF_CORE_READ(vcpu, stat.irq_injections);
+	/* The sixteen and rip stand behind one another there, too. */
+	BPF_CORE_READ_INTO(&regs->x86.gp, vcpu, arch.regs);
+	regs->sp = regs->x86.gp[4];
+	regs->x86.cr0 = BPF_CORE_READ(vcpu, arch.cr0);
+	regs->x86.cr3 = BPF_CORE_READ(vcpu, arch.cr3);
+	regs->x86.cr4 = BPF_CORE_READ(vcpu, arch.cr4);
+	regs->x86.efer = BPF_CORE_READ(vcpu, arch.efer);
+	regs->x86.segments = 0;
+	if (svm)
+		read_vmcb(svm, regs);
+	regs->between = is_between(vcpu, regs);
+	regs->lack = lack_of(vcpu, svm, regs);
 }
 
 /* With --host: where a vCPU's thread is, and what the guest is left for. */
 
 /* include/uapi/linux/kvm.h, and the number of ioctl(2). */
-#define KVM_RUN	  0xae80u
-#define SYS_IOCTL 16
+#define KVM_RUN	   0xae80u
+#define SYS_IOCTL  16
 
 /* The current thread is in the system call that runs a vCPU, from its entry to its end. */
 static bool in_kvm_run(void)
@@ -304,6 +421,34 @@ static __u32 where_is(const struct task_struct *task, const struct bpf_vcpu *sha
 		return PLACE_SWITCH;
 	return leaves && BPF_CORE_READ(vcpu, wait.task) == task ? PLACE_HALTED : PLACE_EXIT;
 }
+
+static __u32 protection_of(const struct kvm_vcpu *vcpu)
+{
+	const struct kvm *kvm = BPF_CORE_READ(vcpu, kvm);
+	const struct kvm_svm *svm = (const void *)kvm;
+	__u32 found = 0;
+
+	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
+		found |= PROTECTED_REGISTERS;
+	if (bpf_core_field_exists(kvm->arch.has_protected_state) &&
+	    BPF_CORE_READ(kvm, arch.has_protected_state))
+		found |= PROTECTED_REGISTERS;
+	if (bpf_core_field_exists(kvm->arch.has_private_mem) &&
+	    BPF_CORE_READ(kvm, arch.has_private_mem))
+		found |= PROTECTED_PAGES;
+	if (svm_of(vcpu) && bpf_core_field_exists(svm->sev_info.active) &&
+	    BPF_CORE_READ(svm, sev_info.active))
+		found |= PROTECTED_MEMORY;
+	return found;
+}
+
+/* What BPF lacks of any vCPU of this host shows at its first sample: enum bpf_lack. */
+static __u32 lasting_lack_of(const struct kvm_vcpu *vcpu)
+{
+	return LACK_NONE;
+}
+
+#endif
 
 /* Guests that keep others from looking into them: enum bpf_protection. */
 
@@ -345,28 +490,8 @@ static const struct kvm_vcpu *vcpu_of(const struct file *file)
 	return BPF_CORE_READ(file, private_data);
 }
 
-static __u32 protection_of(const struct kvm_vcpu *vcpu)
-{
-	const struct kvm *kvm = BPF_CORE_READ(vcpu, kvm);
-	const struct kvm_svm *svm = (const void *)kvm;
-	__u32 found = 0;
-
-	if (BPF_CORE_READ(vcpu, arch.guest_state_protected))
-		found |= PROTECTED_REGISTERS;
-	if (bpf_core_field_exists(kvm->arch.has_protected_state) &&
-	    BPF_CORE_READ(kvm, arch.has_protected_state))
-		found |= PROTECTED_REGISTERS;
-	if (bpf_core_field_exists(kvm->arch.has_private_mem) &&
-	    BPF_CORE_READ(kvm, arch.has_private_mem))
-		found |= PROTECTED_PAGES;
-	if (svm_of(vcpu) && bpf_core_field_exists(svm->sev_info.active) &&
-	    BPF_CORE_READ(svm, sev_info.active))
-		found |= PROTECTED_MEMORY;
-	return found;
-}
-
-/* The process whose files are looked at, and what was found. */
-__u32 examined = 0, examined_vcpus = 0, protection = 0;
+/* The process whose files are looked at, 0: all are; and what was found. */
+__u32 examined = 0, examined_vcpus = 0, protection = 0, lasting_lack = 0;
 
 /* Called for each file of each process. */
 SEC("iter/task_file")
@@ -376,13 +501,14 @@ int examine(struct bpf_iter__task_file *ctx)
 	const struct file *file = ctx->file;
 	const struct kvm_vcpu *vcpu;
 
-	if (!task || !file || (__u32)BPF_CORE_READ(task, tgid) != examined)
+	if (!task || !file || (examined && (__u32)BPF_CORE_READ(task, tgid) != examined))
 		return 0;
 	vcpu = vcpu_of(file);
 	if (!vcpu)
 		return 0;
 	examined_vcpus++;
 	protection |= protection_of(vcpu);
+	lasting_lack = lasting_lack_of(vcpu) ?: lasting_lack;
 	return 0;
 }
 

@@ -16,7 +16,6 @@
 #include "base/privilege.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
-#include "target/kvm/bpf_reader.h"
 #include "target/kvm/bpf_shared.h"
 #include "target/kvm/kvm.h"
 
@@ -449,12 +448,89 @@ bool kvm_page_read(int memory, uint64_t run, struct x86_regs *regs)
 	return true;
 }
 
-bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, struct regs *out)
+bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, struct regs *out)
 {
-	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, all))
+	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, &all->x86))
 		return false;
-	x86_regs_convert(all, out);
+	x86_regs_convert(&all->x86, out);
 	return true;
+}
+
+/*
+ * Bits that decide how addresses are translated and how wide code is: Intel SDM
+ * vol. 3, 2.2 and 2.5.
+ */
+#define CR0_MODE  (1ull << 31 | 1)
+#define CR4_MODE  (1ull << 12 | 1 << 5 | 1 << 4)
+#define EFER_MODE (1ull << 10)
+
+/* CS.L in a VMCB: AMD APM vol. 2, 15.5.1. TF and RF come and go with debugging. */
+#define ATTRIB_LONG  (1u << 9)
+#define ATTRIB_BIG   (1u << 10)
+#define RFLAGS_DEBUG (1ull << 8 | 1ull << 16)
+
+static bool is_same_mode(const struct bpf_x86 *seen, const struct x86_regs *all)
+{
+	return !((seen->cr0 ^ all->cr0) & CR0_MODE) && !((seen->cr4 ^ all->cr4) & CR4_MODE) &&
+	       !((seen->efer ^ all->efer) & EFER_MODE);
+}
+
+/*
+ * Registers that the program has seen, as ptrace gives them; without segments,
+ * those stay as they were.
+ */
+static void merge(const struct bpf_x86 *seen, struct x86_regs *all)
+{
+	memcpy(all->gp, seen->gp, sizeof(all->gp));
+	all->rip = seen->gp[16];
+	all->cr3 = seen->cr3;
+	all->rflags = seen->segments ? seen->rflags : 0;
+	if (!seen->segments)
+		return;
+	all->cs_long = seen->cs_attrib & ATTRIB_LONG;
+	/* The stack segment is not told: code has one of its own kind, as a rule. */
+	all->cs_short = all->ss_short = !(seen->cs_attrib & ATTRIB_BIG);
+	all->cpl = seen->cpl;
+}
+
+/* 64-bit code can be read without ptrace, which alone tells the bases of segments: it has none. */
+static bool is_wide(const struct bpf_x86 *seen)
+{
+	return seen->segments && (seen->cr0 & CR0_MODE) == CR0_MODE && seen->efer & EFER_MODE &&
+	       seen->cs_attrib & ATTRIB_LONG;
+}
+
+bool bpf_regs_convert(const struct bpf_regs *seen, const union vcpu_regs *last, struct regs *out)
+{
+	struct x86_regs all = last->x86;
+
+	if (!is_same_mode(&seen->x86, &all)) {
+		if (!is_wide(&seen->x86))
+			return false;
+		all.cr0 = seen->x86.cr0;
+		all.cr4 = seen->x86.cr4;
+		all.efer = seen->x86.efer;
+	}
+	merge(&seen->x86, &all);
+	x86_regs_convert(&all, out);
+	return true;
+}
+
+bool bpf_regs_same(const struct bpf_regs *seen, const union vcpu_regs *ptraced)
+{
+	const struct x86_regs *all = &ptraced->x86;
+	struct x86_regs told = *all;
+
+	merge(&seen->x86, &told);
+	return is_same_mode(&seen->x86, all) && told.rip == all->rip && told.cr3 == all->cr3 &&
+	       told.cs_long == all->cs_long && told.cpl == all->cpl &&
+	       !memcmp(told.gp, all->gp, sizeof(all->gp)) &&
+	       (!seen->x86.segments || !((told.rflags ^ all->rflags) & ~RFLAGS_DEBUG));
+}
+
+bool bpf_regs_untouched(const struct bpf_regs *seen, const struct bpf_regs *left)
+{
+	return seen->complete;
 }
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "arch/arch.h"
 #include "arch/x86/x86.h"
 #include "target/guard.h"
 #include "target/host/threads.h"
@@ -56,6 +57,12 @@ void kvm_vcpus_free(struct kvm_vcpus *vcpus);
 struct error *kvm_vcpus_seize(struct kvm_vcpus *vcpus, struct threads *threads);
 
 /* What differs between hosts: arm64's is in vcpus_arm64.c. */
+
+/* All registers that a stop tells of a vCPU: of the host's processors. */
+union vcpu_regs {
+	struct x86_regs x86;
+	struct regs arm64;
+};
 
 /* The guests'. */
 extern const struct arch *const kvm_arch;

@@ -30,6 +30,7 @@
 #include "base/privilege.h"
 #include "target/host/memory.h"
 #include "target/host/proc.h"
+#include "target/kvm/bpf_shared.h"
 #include "target/kvm/kvm.h"
 
 const struct arch *const kvm_arch = &arch_arm64;
@@ -317,7 +318,7 @@ static void convert(const uint64_t *value, struct regs *out)
 	out->spsr = value[SPSR];
 }
 
-bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, struct regs *out)
+bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, struct regs *out)
 {
 	struct caller caller = {
 		.threads = &kvm->stops.threads,
@@ -337,12 +338,57 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, struct x86_regs *all, str
 		return false;
 	if (runs_64_bits(value)) {
 		convert(value, out);
+		all->arm64 = *out;
 		return true;
 	}
 	if (!kvm->told_of_32_bits)
 		target_tell(&kvm->base, "code of 32 bits runs in the guest: it is not sampled");
 	kvm->told_of_32_bits = true;
 	return false;
+}
+
+bool bpf_regs_convert(const struct bpf_regs *seen, const union vcpu_regs *last, struct regs *out)
+{
+	const struct bpf_arm64 *from = &seen->arm64;
+	struct arm_regs all = {
+		.sp = seen->sp,
+		.pc = from->pc,
+		.pstate = (uint32_t)from->pstate,
+		.sctlr = from->sctlr,
+		.ttbr0 = from->ttbr0,
+		.ttbr1 = from->ttbr1,
+		.control = from->tcr,
+		.wide = true,
+	};
+
+	memcpy(all.r, from->x, sizeof(all.r));
+	arm_regs_convert(&all, out);
+	out->has_elr = true;
+	out->elr = from->elr;
+	out->spsr = from->spsr;
+	return true;
+}
+
+/* ptrace reads a few of the general registers. */
+bool bpf_regs_same(const struct bpf_regs *seen, const union vcpu_regs *all)
+{
+	const struct regs *told = &all->arm64;
+	struct regs now;
+
+	bpf_regs_convert(seen, all, &now);
+	for (unsigned n = 0; n < 32; n++)
+		if (told->gp_valid >> n & 1 && now.gp[n] != told->gp[n])
+			return false;
+	return now.pc == told->pc && now.flags == told->flags && now.elr == told->elr &&
+	       now.spsr == told->spsr && now.mmu.mode == told->mmu.mode &&
+	       now.mmu.root == told->mmu.root && now.mmu.root_high == told->mmu.root_high &&
+	       now.mmu.control == told->mmu.control;
+}
+
+/* Instructions that KVM emulates, and exceptions that it makes, change the program counter. */
+bool bpf_regs_untouched(const struct bpf_regs *seen, const struct bpf_regs *left)
+{
+	return seen->arm64.pc == left->arm64.pc;
 }
 
 struct search {
