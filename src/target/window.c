@@ -512,7 +512,7 @@ static uint64_t own_data(const struct regs *regs)
 	return likelier >> 63 ? likelier : other >> 63 ? other : 0;
 }
 
-static uint64_t count_from(const struct regs *regs, const struct thread_request *request)
+uint64_t window_thread_from(const struct regs *regs, const struct thread_request *request)
 {
 	if (request->address)
 		return request->address;
@@ -556,7 +556,7 @@ __attribute__((flatten)) bool window_copy_thread(struct window_copy *copy,
 	enum xlate_status status;
 
 	out->there = false;
-	out->own = count_from(regs, request);
+	out->own = window_thread_from(regs, request);
 	if (!out->own)
 		return true;
 	if (out->apart && regs->user && regs->kernel_root) {

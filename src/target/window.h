@@ -87,6 +87,9 @@ bool window_copy_at(struct window_copy *copy, uint64_t va, uint32_t want);
 bool window_copy_thread(struct window_copy *copy, const struct thread_request *request,
 			struct thread_copy *out);
 
+/* The address that the pointer to the thread is counted from; 0: it is not known. */
+uint64_t window_thread_from(const struct regs *regs, const struct thread_request *request);
+
 void window_forget_trails(struct window_trails *trails);
 
 #endif

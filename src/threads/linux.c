@@ -290,7 +290,7 @@ static bool request(const void *state, struct thread_request *out)
 {
 	const struct linux_threads *own = state;
 
-	*out = (struct thread_request){.pointer = own->current};
+	*out = (struct thread_request){.cpus = own->offsets, .pointer = own->current};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
 		out->at[i] = own->at[copied[i]];
 	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;

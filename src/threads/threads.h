@@ -117,6 +117,11 @@ struct thread_request {
 	 * aligned to that; if neither is told (0), the CPU's own data.
 	 */
 	uint64_t address, stack_size;
+	/*
+	 * A table of the addresses of the CPUs' own data, by the CPU's number, for targets whose
+	 * registers do not tell them; 0: there is none.
+	 */
+	uint64_t cpus;
 	uint64_t pointer;	    /* its address, from there on */
 	uint32_t at[THREAD_PIECES]; /* in the structure, in their order */
 };

@@ -17,6 +17,7 @@ struct x86_regs {
 	uint64_t cr0, cr3, cr4, efer;
 	uint64_t cs_base, ss_base;
 	uint64_t gs_base, kernel_gs_base; /* the second is what SWAPGS takes; 0: not known */
+	uint64_t gdt_base;		  /* 0: not known */
 	bool cs_long;			  /* CS.L: 64-bit code, if EFER.LMA */
 	bool cs_short, ss_short; /* no CS.D: 16-bit code; no SS.B: the stack pointer has 16 bits */
 	uint8_t cpl;
@@ -24,6 +25,20 @@ struct x86_regs {
 
 /* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
 #define X86_LINUX_USER_TABLE 0x1000ull
+
+/*
+ * Linux keeps the number of the CPU in the limit of this segment of the CPU's own GDT, for
+ * programs (arch/x86/include/asm/segment.h, GDT_ENTRY_CPUNODE).
+ */
+#define X86_LINUX_CPU_SEGMENT (15ull * 8)
+
+/* The number that this segment tells; false: it is none of Linux's. */
+static inline bool x86_linux_cpu(uint64_t segment, uint32_t *cpu)
+{
+	*cpu = segment & 0xfff;
+	/* Data for programs, not to be written, which a processor may have marked as used. */
+	return (segment >> 40 & 0xfe) == 0xf4;
+}
 
 /* A stack address in a segment. */
 static inline uint32_t x86_stack_address(uint64_t offset, uint64_t base, bool is_short)

@@ -100,8 +100,18 @@ struct held {
 	uint8_t bytes[FRAME_SIZE];
 };
 
+/* Pages of the guest's kernel that were looked up, and the time for which they are taken to be still there. */
+#define KERNEL_PAGES 256u
+#define PAGE_KEPT_NS 1000000000u
+
+struct kernel_page {
+	uint64_t va, gfn; /* of the page */
+	uint64_t until_ns;
+};
+
 struct guest_ram {
 	struct ram_map map;
+	struct kernel_page page[KERNEL_PAGES];
 	int fd;
 	bool missed;
 	uint64_t round;
@@ -241,4 +251,105 @@ const void *guest_ram_part(void *ctx, uint64_t addr, size_t len)
 const void *guest_ram_frame(void *ram, uint64_t gfn)
 {
 	return guest_ram_part(ram, gfn << FRAME_SHIFT, FRAME_SIZE);
+}
+
+/* Reads the guest's kernel as a vCPU sees it. */
+struct kernel_reader {
+	struct guest_ram *ram;
+	const struct arch *arch;
+	const struct regs *regs;
+	uint64_t now_ns;
+};
+
+static bool walk_to(const struct kernel_reader *kernel, uint64_t root, struct kernel_page *at)
+{
+	const struct physmem frames = guest_ram_memory(kernel->ram).frames;
+	struct mmu mmu = kernel->regs->mmu;
+	struct xlate page = {0};
+
+	mmu.root = root;
+	if (kernel->arch->translate(&mmu, at->va, &frames, &page) != XLATE_OK)
+		return false;
+	at->gfn = page.addr >> FRAME_SHIFT;
+	return true;
+}
+
+/* Finds where a page is in the monitor; false: it is not mapped. */
+static bool find_page(const struct kernel_reader *kernel, uint64_t va, uint64_t *hva)
+{
+	const uint64_t hash = (va >> FRAME_SHIFT) * 0x9e3779b97f4a7c15ull;
+	struct kernel_page *at = &kernel->ram->page[hash >> 32 & (KERNEL_PAGES - 1)];
+	const struct regs *regs = kernel->regs;
+
+	if (at->va != va || kernel->now_ns >= at->until_ns) {
+		*at = (struct kernel_page){.va = va};
+		if (!walk_to(kernel, regs->mmu.root, at) &&
+		    (!regs->kernel_root || !walk_to(kernel, regs->kernel_root, at)))
+			return false;
+		at->until_ns = kernel->now_ns + PAGE_KEPT_NS;
+	}
+	return ram_map_find(&kernel->ram->map, at->gfn, hva);
+}
+
+static bool read_kernel(const struct kernel_reader *kernel, uint64_t va, void *buf, size_t len)
+{
+	uint64_t hva;
+
+	for (size_t done = 0, n; done < len; done += n) {
+		const uint64_t offset = (va + done) & (FRAME_SIZE - 1);
+
+		n = len - done < FRAME_SIZE - offset ? len - done : FRAME_SIZE - offset;
+		if (!find_page(kernel, va + done - offset, &hva) ||
+		    host_memory_read(kernel->ram->fd, hva + offset, (uint8_t *)buf + done, n) != n)
+			return false;
+	}
+	return true;
+}
+
+/* Pieces of a thread that are not farther behind the first are read in one go. */
+#define THREAD_SPAN 1024u
+
+/* Bytes from the first piece to the end of the last; 0: they are too far apart, or in another order. */
+static uint32_t span_of(const struct thread_request *request)
+{
+	uint32_t span = 0;
+
+	for (size_t i = 0; i < THREAD_PIECES; i++) {
+		const uint32_t behind = request->at[i] - request->at[0];
+
+		if (behind > THREAD_SPAN - THREAD_PIECE)
+			return 0;
+		if (behind + THREAD_PIECE > span)
+			span = behind + THREAD_PIECE;
+	}
+	return span;
+}
+
+static bool read_pieces(const struct kernel_reader *kernel, const struct thread_request *request,
+			struct thread_copy *out)
+{
+	const uint32_t span = span_of(request);
+	uint8_t all[THREAD_SPAN];
+
+	if (span && !read_kernel(kernel, out->at + request->at[0], all, span))
+		return false;
+	for (size_t i = 0; i < THREAD_PIECES; i++)
+		if (span)
+			memcpy(out->piece[i], all + (request->at[i] - request->at[0]),
+			       THREAD_PIECE);
+		else if (!read_kernel(kernel, out->at + request->at[i], out->piece[i],
+				      THREAD_PIECE))
+			return false;
+	return true;
+}
+
+void guest_ram_copy_thread(struct guest_ram *ram, const struct arch *arch, const struct regs *regs,
+			   const struct thread_request *request, struct thread_copy *out)
+{
+	const struct kernel_reader kernel = {ram, arch, regs, clock_now_ns()};
+
+	out->own = window_thread_from(regs, request);
+	out->there = out->own &&
+		     read_kernel(&kernel, out->own + request->pointer, &out->at, sizeof(out->at)) &&
+		     read_pieces(&kernel, request, out);
 }

@@ -91,6 +91,13 @@ const void *guest_ram_frame(void *ram, uint64_t gfn);
 const void *guest_ram_part(void *ram, uint64_t addr, size_t len);
 
 /*
+ * Copies pieces of the thread that a vCPU runs, as window_copy_thread() does, in few calls: for
+ * kernels whose own data stay where their page tables have said lately that they are, as Linux's do.
+ */
+void guest_ram_copy_thread(struct guest_ram *ram, const struct arch *arch, const struct regs *regs,
+			   const struct thread_request *request, struct thread_copy *out);
+
+/*
  * Finds the guest's memory in its virtual machine monitor, without the
  * monitor's help: every mapping that could be it is tried, and taken only if
  * the guest's own page tables, read through it, lead from where a vCPU executes

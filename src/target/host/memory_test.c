@@ -81,6 +81,53 @@ static void what_is_nowhere_is_missed(void **state)
 	assert_true(guest_ram_missed(ram));
 }
 
+/* Without paging, so that addresses are physical: a pointer in the first frame, the thread behind it. */
+#define POINTER (GPA + 0x10)
+
+static struct thread_copy copy_thread(struct thread_request request, uint64_t thread)
+{
+	const struct regs regs = {.word = 8};
+	struct thread_copy out = {.there = true};
+
+	request.address = POINTER;
+	memcpy(memory + 0x10, &thread, sizeof(thread));
+	guest_ram_copy_thread(ram, &arch_x86_64, &regs, &request, &out);
+	return out;
+}
+
+static void assert_thread(const struct thread_request *request, uint64_t thread)
+{
+	const struct thread_copy out = copy_thread(*request, thread);
+
+	assert_true(out.there);
+	assert_int_equal(out.own, POINTER);
+	assert_int_equal(out.at, thread);
+	for (size_t i = 0; i < THREAD_PIECES; i++)
+		assert_memory_equal(out.piece[i], memory + (thread - GPA) + request->at[i],
+				    THREAD_PIECE);
+}
+
+static void a_thread_is_copied_wherever_its_pieces_are(void **state)
+{
+	static const struct thread_request requests[] = {{.at = {0x20, 0x128, 0x200}},
+							 {.at = {0x200, 0x20, 0x7f0}},
+							 {.at = {0x20, 0x7f8, 0x30}},
+							 {.at = {0, 0, 0}}};
+
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+		for (uint64_t at = 0x40; at < FRAME_SIZE; at += 0x18)
+			assert_thread(&requests[i], GPA + at);
+}
+
+static void a_thread_that_is_nowhere_is_not_there(void **state)
+{
+	const struct thread_request request = {.at = {0x20, 0x128, 0x200}};
+
+	assert_false(copy_thread(request, GPA + sizeof(memory) - 0x200).there);
+	assert_false(copy_thread(request, 0).there);
+	assert_false(copy_thread(request, UINT64_MAX - 7).there);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -90,6 +137,8 @@ int main(void)
 		TEST(a_part_that_was_read_stays_until_it_is_forgotten),
 		TEST(a_frame_is_whole_after_parts_of_it),
 		TEST(what_is_nowhere_is_missed),
+		TEST(a_thread_is_copied_wherever_its_pieces_are),
+		TEST(a_thread_that_is_nowhere_is_not_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

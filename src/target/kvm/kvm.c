@@ -130,6 +130,42 @@ bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 	return true;
 }
 
+static bool read_kernel(struct kvm_target *kvm, const struct regs *regs, uint64_t va, uint64_t *out)
+{
+	struct regs kernel = *regs;
+
+	kernel.mmu.root = kernel.kernel_root;
+	return target_read(&kvm->base, regs, va, out, sizeof(*out)) == sizeof(*out) ||
+	       target_read(&kvm->base, &kernel, va, out, sizeof(*out)) == sizeof(*out);
+}
+
+void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
+{
+	struct kvm_thread *vcpu = &kvm->vcpus.at[i];
+	const uint64_t gdt = vcpu->gdt;
+	uint64_t segment;
+	uint32_t cpu;
+
+	if (!vcpu->own && gdt && kvm->thread && kvm->thread->cpus &&
+	    read_kernel(kvm, regs, gdt + X86_LINUX_CPU_SEGMENT, &segment) &&
+	    x86_linux_cpu(segment, &cpu))
+		(void)read_kernel(kvm, regs, kvm->thread->cpus + cpu * sizeof(vcpu->own),
+				  &vcpu->own);
+}
+
+void kvm_copy_thread(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu)
+{
+	vcpu->thread.there = false;
+	if (!kvm->thread)
+		return;
+	kvm_find_own(kvm, i, &vcpu->regs);
+	vcpu->regs.own[0] = vcpu->regs.own[1] = kvm->vcpus.at[i].own;
+	if (kvm->thread->cpus)
+		guest_ram_copy_thread(kvm->ram, kvm_arch, &vcpu->regs, kvm->thread, &vcpu->thread);
+	else
+		paged_memory_copy_thread(&kvm->base.memory, kvm_arch, vcpu, kvm->thread);
+}
+
 /* The number of frames bounds the length of a pause: there is no clock in a page walk. */
 static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t until_ns)
 {
@@ -140,6 +176,7 @@ static bool read_vcpu(void *ctx, uint32_t i, struct vcpu_sample *vcpu, uint64_t 
 		return false;
 	if (kvm->bpf)
 		bpf_reader_note_ptrace(kvm->bpf, i, &all);
+	kvm_copy_thread(kvm, i, vcpu);
 	return true;
 }
 
@@ -278,6 +315,7 @@ static struct error *attach(struct kvm_target *kvm, pid_t pid)
 	if (!err)
 		err = guest_ram_new(kvm->memory, &kvm->ram);
 	kvm->base.memory = guest_ram_memory(kvm->ram);
+	kvm->base.copies_threads = kvm_arch == &arch_x86_64;
 	if (!err)
 		err = kvm_vcpus_seize(&kvm->vcpus, &kvm->stops.threads);
 	if (!err)
@@ -399,6 +437,7 @@ static struct error *sample_now(struct kvm_target *kvm, struct sample *sample)
 {
 	const bool host = kvm->base.sees_host && guest_ram_map(kvm->ram)->n && sample->vcpu->host;
 
+	kvm->thread = sample->request.thread;
 	if (host && kvm->why_stopped && !kvm->events)
 		return without_bpf(kvm);
 	choose_readers(kvm, host);

@@ -36,6 +36,7 @@ struct kvm_target {
 	bool told_of_32_bits;	   /* ... of code that is not sampled */
 	struct error *why_stopped; /* NULL: vCPUs are read by `bpf` */
 	const char *via;	   /* the way that was asked for; NULL: none */
+	const struct thread_request *thread; /* of the sample that is taken; NULL: none */
 	char advice[256];
 };
 
@@ -45,6 +46,15 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, str
 /* Reads vCPU `i`, whose thread is stopped, by ptrace; *all is what vcpu->regs were made of. */
 bool kvm_read_stopped(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all,
 		      struct vcpu_sample *vcpu);
+
+/* Copies the thread that vCPU `i` runs, which stands still with these registers, if that is wanted. */
+void kvm_copy_thread(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu);
+
+/*
+ * Finds where the CPU of vCPU `i` has its own data, which no register that is read here tells while a
+ * program runs: the number of the CPU is in its GDT, and the kernel has a table.
+ */
+void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs);
 
 /*
  * Compares what kvm->bpf sees of each vCPU with what ptrace does; a difference

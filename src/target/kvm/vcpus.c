@@ -419,6 +419,7 @@ static void take(const struct kvm_regs *regs, const struct kvm_sregs *sregs, str
 		.cr3 = sregs->cr3,
 		.cr4 = sregs->cr4,
 		.efer = sregs->efer,
+		.gdt_base = sregs->gdt.base,
 		.cs_base = sregs->cs.base,
 		.ss_base = sregs->ss.base,
 		.cs_long = sregs->cs.l,
@@ -452,6 +453,7 @@ bool kvm_registers(struct kvm_target *kvm, uint32_t i, union vcpu_regs *all, str
 {
 	if (!kvm_page_read(kvm->memory, kvm->vcpus.at[i].run, &all->x86))
 		return false;
+	kvm->vcpus.at[i].gdt = all->x86.gdt_base;
 	x86_regs_convert(&all->x86, out);
 	return true;
 }

@@ -20,6 +20,8 @@ struct kvm_thread {
 	int fd;	      /* of the process */
 	uint64_t run; /* where struct kvm_run is in the process */
 	pid_t tid;    /* 0: not known */
+	uint64_t gdt; /* address of the guest's GDT when ptrace read registers last; x86 alone */
+	uint64_t own; /* where the guest's kernel has the CPU's own data; 0: not known */
 };
 
 struct kvm_vcpus {
