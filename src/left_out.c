@@ -216,6 +216,11 @@ bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map)
 	return false;
 }
 
+uint64_t bpf_reader_gdt(const struct bpf_reader *bpf, uint32_t i)
+{
+	return 0;
+}
+
 void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const union vcpu_regs *all)
 {
 }

@@ -67,6 +67,9 @@ bool bpf_regs_believed(struct bpf_reader *bpf, uint32_t i, const struct bpf_regs
 void bpf_want_stacks(struct bpf_vcpu *shared, const struct vcpu_sample *vcpu);
 void bpf_take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu);
 
+/* Takes what was copied of the guest's thread. */
+void bpf_take_thread(const struct bpf_thread *thread, struct thread_copy *out);
+
 /* Brings a page that was missing; false: there is none. */
 bool bpf_bring_page(const struct bpf_reader *bpf, const struct bpf_vcpu *shared);
 

@@ -2,7 +2,7 @@
 
 /*
  * The BPF program that reads vCPUs (vcpu.bpf.c): loads it, or says why it cannot be loaded; and
- * its part for the host's side (record --host): where a thread was, the stacks of the kernel and of
+ * its parts for the guest's threads, and for the host's side (record --host): where a thread was, the stacks of the kernel and of
  * the monitor's program, and what the guest was left for.
  */
 
@@ -218,6 +218,45 @@ struct error *bpf_try(void)
 	return err;
 }
 
+/* The guest's thread that runs. */
+
+_Static_assert(SHARED_PIECES == THREAD_PIECES && SHARED_PIECE == THREAD_PIECE, "all of a thread");
+
+static void want_thread(const struct thread_request *request, uint64_t own,
+			struct bpf_thread *thread)
+{
+	if (request) {
+		thread->own = request->address ? request->address : own;
+		thread->stack_size = request->address ? 0 : request->stack_size;
+		thread->pointer = request->pointer;
+		memcpy(thread->at, request->at, sizeof(thread->at));
+	}
+	__atomic_store_n(&thread->wanted, request && (thread->own || thread->stack_size),
+			 __ATOMIC_RELEASE);
+}
+
+void bpf_reader_want_thread(struct bpf_reader *u, uint32_t i, const struct thread_request *request,
+			    uint64_t own)
+{
+	want_thread(request, own, &u->vcpus[i].thread);
+	want_thread(request, own, &u->vcpus[i].thread_left);
+}
+
+uint64_t bpf_reader_gdt(const struct bpf_reader *u, uint32_t i)
+{
+	const struct bpf_x86 *seen = &u->vcpus[i].left.x86;
+
+	return seen->segments ? seen->gdt : u->at[i].last.x86.gdt_base;
+}
+
+void bpf_take_thread(const struct bpf_thread *thread, struct thread_copy *out)
+{
+	out->there = thread->wanted && thread->there;
+	out->own = thread->from;
+	out->at = thread->task;
+	memcpy(out->piece, thread->piece, sizeof(out->piece));
+}
+
 /* The kernel's entries of the interrupts that sample (arch/x86/include/asm/idtentry.h). */
 #define OUR_INTERRUPT	"asm_sysvec_call_function_single"
 #define CLOCK_INTERRUPT "asm_sysvec_apic_timer_interrupt"
@@ -292,8 +331,9 @@ static void take_host(const struct bpf_host *seen, struct host_stack *host)
 	host->user = take_frames(host, seen->user, seen->user_stack);
 }
 
-static void forget_stacks(struct vcpu_sample *vcpu)
+static void forget_guest(struct vcpu_sample *vcpu)
 {
+	vcpu->thread.there = false;
 	vcpu->stack.len = 0;
 	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 		vcpu->others[k].len = 0;
@@ -312,7 +352,7 @@ bool bpf_reader_host_waits(const struct bpf_reader *u, uint32_t i, const struct 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&shared->left.round, __ATOMIC_RELAXED) != left.round)
 		return false;
-	forget_stacks(vcpu);
+	forget_guest(vcpu);
 	vcpu->host->guest_known = bpf_reader_is_checked(u, i, WHEN_WAITING) &&
 				  bpf_regs_take(&u->at[i], &left, &vcpu->regs);
 	return true;
@@ -342,7 +382,7 @@ static bool take_answer(struct bpf_reader *u, uint32_t i, const char *skip,
 
 	take_host(&shared->host_now, host);
 	host->skip = skip;
-	forget_stacks(vcpu);
+	forget_guest(vcpu);
 	if (host->place != HOST_GUEST)
 		return false;
 	host->guest_known = bpf_regs_believed(u, i, &shared->now) &&

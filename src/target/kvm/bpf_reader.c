@@ -284,6 +284,7 @@ static void take_own(const struct bpf_stack *stack, const uint8_t *bytes,
 void bpf_take_stacks(const struct bpf_vcpu *shared, struct vcpu_sample *vcpu)
 {
 	take_own(&shared->stack[0], shared->bytes, &shared->now, vcpu);
+	bpf_take_thread(&shared->thread, &vcpu->thread);
 	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 		take_stack(&shared->stack[1 + k],
 			   shared->bytes + SHARED_OTHERS_AT + k * SHARED_OTHER_MAX, OTHER_STACK_CAP,
@@ -352,6 +353,7 @@ bool bpf_reader_left(struct bpf_reader *u, uint32_t i, const struct thread_time 
 	    !bpf_regs_take(&u->at[i], &left, &vcpu->regs))
 		return false;
 	take_own(&shared->stack[SHARED_LEFT], shared->bytes + SHARED_LEFT_AT, &left, vcpu);
+	bpf_take_thread(&shared->thread_left, &vcpu->thread);
 	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 		vcpu->others[k].len = 0;
 	/* A copy of a later time has later registers before it. */

@@ -53,6 +53,7 @@ struct bpf_x86 {
 	/* As processors number them. */
 	__u64 gp[17]; /* rip is the last */
 	__u64 cr0, cr3, cr4, efer;
+	__u64 gdt;	/* valid with `segments` */
 	__u64 rflags;	/* valid with `segments`, as are the next two */
 	__u32 segments; /* told by the VMCB */
 	__u16 cs_attrib;
@@ -93,6 +94,22 @@ struct bpf_stack {
 	__u32 below; /* of these bytes, so many are the red zone's */
 };
 
+/* Pieces of the guest's thread that runs: as a sample has them (threads/threads.h). */
+#define SHARED_PIECES 3
+#define SHARED_PIECE  16u
+
+struct bpf_thread {
+	/* What is wanted: struct thread_request. */
+	__u64 own, stack_size, pointer;
+	__u32 at[SHARED_PIECES];
+	__u32 wanted; /* 0: nothing */
+	/* The answer: struct thread_copy. */
+	__u64 from, task;
+	__u32 there;
+	__u32 unused;
+	__u8 piece[SHARED_PIECES][SHARED_PIECE];
+};
+
 /* Where the thread of a vCPU was: enum host_place of target/target.h. */
 enum bpf_place {
 	PLACE_GUEST,  /* the guest's code ran */
@@ -128,6 +145,8 @@ struct bpf_vcpu {
 	struct bpf_host host_now, host_left;
 	__u64 task; /* the thread, once it was seen, with --host alone */
 	struct bpf_stack stack[SHARED_STACKS + 1];
+	struct bpf_thread thread,
+		thread_left; /* the guest's, as of `now` and as of the stack that was left */
 	__u8 bytes[SHARED_BYTES +
 		   4096]; /* of the stacks, one behind the other; the end is never used */
 };

@@ -169,6 +169,20 @@ bool kvm_wants_cpu(void *ctx, uint32_t i, const struct thread_time *time)
 	return bpf_reader_wants_cpu(kvm->bpf, i, time);
 }
 
+/* Lets the program copy threads that run from now on. */
+static void want_thread(struct kvm_target *kvm, uint32_t i)
+{
+	bpf_reader_want_thread(kvm->bpf, i, kvm->thread, kvm->vcpus.at[i].own);
+}
+
+/* Reads the memory of a vCPU whose registers, as it left its CPU, are there. */
+static void read_waiting(struct kvm_target *kvm, uint32_t i, struct vcpu_sample *vcpu)
+{
+	guest_ram_forget(kvm->ram);
+	paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
+	kvm_copy_thread(kvm, i, vcpu);
+}
+
 /* The vCPU may come and go between the two readings; one that cannot be stopped is met in the end. */
 #define NOSTOP_ROUNDS 3
 #define MANY_ROUNDS   16
@@ -179,9 +193,12 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 	struct kvm_target *kvm = ctx;
 	const struct thread *thread = &kvm->stops.threads.at[i];
 
+	want_thread(kvm, i);
 	*on_cpu = false;
-	if (bpf_reader_left(kvm->bpf, i, time, vcpu))
+	if (bpf_reader_left(kvm->bpf, i, time, vcpu)) {
+		kvm_find_own(kvm, i, &vcpu->regs);
 		return true;
+	}
 	/* Larger stacks: fall back to ptrace. */
 	if (thread->seized && vcpu->request.want > SHARED_STACK_MAX)
 		return false;
@@ -191,12 +208,11 @@ bool kvm_read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct thr
 		*on_cpu = !bpf_reader_waits(kvm->bpf, i, time, &vcpu->regs);
 		if (*on_cpu && bpf_reader_read(kvm->bpf, i, vcpu)) {
 			thread_time(thread, time);
+			kvm_find_own(kvm, i, &vcpu->regs);
 			return true;
 		}
-		if (!*on_cpu) {
-			guest_ram_forget(kvm->ram);
-			paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
-		}
+		if (!*on_cpu)
+			read_waiting(kvm, i, vcpu);
 		thread_time(thread, time);
 		if (!*on_cpu && time->timeslices == timeslices)
 			return true;
@@ -211,21 +227,24 @@ bool kvm_read_host(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct threa
 	struct kvm_target *kvm = ctx;
 	const struct thread *thread = &kvm->stops.threads.at[i];
 
+	want_thread(kvm, i);
 	*on_cpu = bpf_reader_host_woken(kvm->bpf, i, vcpu);
-	if (*on_cpu)
+	if (*on_cpu) {
+		kvm_find_own(kvm, i, &vcpu->regs);
 		return true;
+	}
 	for (int round = 0; round < MANY_ROUNDS; round++) {
 		const uint64_t timeslices = time->timeslices;
 
 		*on_cpu = !bpf_reader_host_waits(kvm->bpf, i, time, vcpu);
 		if (*on_cpu && bpf_reader_host_now(kvm->bpf, i, vcpu)) {
 			thread_time(thread, time);
+			if (vcpu->host->guest_known)
+				kvm_find_own(kvm, i, &vcpu->regs);
 			return true;
 		}
-		if (!*on_cpu && vcpu->host->place == HOST_GUEST && vcpu->host->guest_known) {
-			guest_ram_forget(kvm->ram);
-			paged_memory_copy_stacks(&kvm->base.memory, kvm_arch, vcpu);
-		}
+		if (!*on_cpu && vcpu->host->place == HOST_GUEST && vcpu->host->guest_known)
+			read_waiting(kvm, i, vcpu);
 		thread_time(thread, time);
 		if (!*on_cpu && time->timeslices == timeslices)
 			return true;

@@ -142,7 +142,7 @@ static bool read_kernel(struct kvm_target *kvm, const struct regs *regs, uint64_
 void kvm_find_own(struct kvm_target *kvm, uint32_t i, const struct regs *regs)
 {
 	struct kvm_thread *vcpu = &kvm->vcpus.at[i];
-	const uint64_t gdt = vcpu->gdt;
+	const uint64_t gdt = kvm->bpf ? bpf_reader_gdt(kvm->bpf, i) : vcpu->gdt;
 	uint64_t segment;
 	uint32_t cpu;
 

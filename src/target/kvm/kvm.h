@@ -133,6 +133,13 @@ void bpf_reader_map(struct bpf_reader *bpf, const struct ram_map *map);
  */
 bool bpf_reader_slots(struct bpf_reader *bpf, struct ram_map *map);
 
+/* Sets what is copied, with stacks, of the guest's thread; NULL: nothing. `own`: as of struct regs. */
+void bpf_reader_want_thread(struct bpf_reader *bpf, uint32_t i,
+			    const struct thread_request *request, uint64_t own);
+
+/* Address of the GDT of vCPU `i` (x86); 0: not known. */
+uint64_t bpf_reader_gdt(const struct bpf_reader *bpf, uint32_t i);
+
 /*
  * Reads registers and stacks of vCPU `i`, whose thread is on a CPU; waits a
  * millisecond for it at most. False if this does not work.

@@ -145,7 +145,10 @@ static void copy_stacks(struct bpf_vcpu *shared)
 {
 	const struct bpf_regs *regs = &shared->now;
 	__u64 missing = copy_own(shared, regs, 0, 0, SHARED_STACK_MAX);
+	const __u64 of_thread = copy_thread(&shared->thread, regs);
 
+	if (of_thread)
+		missing = of_thread;
 	for (int i = 1; i < SHARED_STACKS; i++) {
 		const __u32 at = SHARED_OTHERS_AT + (__u32)(i - 1) * SHARED_OTHER_MAX;
 		const __u64 other =
@@ -175,7 +178,8 @@ static void copy_left(struct bpf_vcpu *shared)
 	    bpf_ktime_get_ns() < after_ns)
 		return;
 	shared->copy_ns = 0;
-	if (copy_own(shared, &shared->left, SHARED_LEFT, SHARED_LEFT_AT, SHARED_LEFT_MAX))
+	if (copy_own(shared, &shared->left, SHARED_LEFT, SHARED_LEFT_AT, SHARED_LEFT_MAX) ||
+	    copy_thread(&shared->thread_left, &shared->left))
 		return;
 	store_ordered(&shared->copied, shared->left.timeslices);
 }

@@ -301,4 +301,11 @@ static __u32 protection_of(const struct kvm_vcpu *vcpu)
 	return 0;
 }
 
+/* Threads of guests are not told here. */
+static __u64 copy_thread(struct bpf_thread *thread, const struct bpf_regs *regs)
+{
+	thread->there = 0;
+	return 0;
+}
+
 #endif

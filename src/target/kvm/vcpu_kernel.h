@@ -2,7 +2,7 @@
 #ifndef UNIPROF_TARGET_KVM_VCPU_KERNEL_H
 #define UNIPROF_TARGET_KVM_VCPU_KERNEL_H
 
-/* Of the program for BPF (vcpu.bpf.c): what it knows of the kernel. */
+/* Of the program for BPF (vcpu.bpf.c): what it knows of kernels, the host's and the guest's. */
 
 /*
  * Types of the kernel (include/linux/sched.h, kvm_host.h and
@@ -156,10 +156,11 @@ struct vmcb_control_area {
 
 struct vmcb_seg {
 	__u16 attrib;
+	__u64 base;
 } IN_KERNEL;
 
 struct vmcb_save_area {
-	struct vmcb_seg cs;
+	struct vmcb_seg cs, gdtr;
 	__u8 cpl;
 	__u64 cr0, cr3, rflags;
 } IN_KERNEL;
@@ -348,6 +349,7 @@ static void read_vmcb(const struct vcpu_svm *svm, struct bpf_regs *regs)
 	regs->x86.rflags = BPF_CORE_READ(svm, vmcb, save.rflags);
 	regs->x86.cs_attrib = BPF_CORE_READ(svm, vmcb, save.cs.attrib);
 	regs->x86.cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
+	regs->x86.gdt = BPF_CORE_READ(svm, vmcb, save.gdtr.base);
 	if (!(BPF_CORE_READ(svm, vmcb, control.nested_ctl) & NESTED_NP))
 		return;
 	if (!regs->in_guest && BPF_CORE_READ(svm, vcpu.arch.regs_dirty) >> cr3 & 1)
@@ -379,6 +381,71 @@ static void read_regs(const struct task_struct *task, const struct kvm_vcpu *vcp
 		read_vmcb(svm, regs);
 	regs->between = is_between(vcpu, regs);
 	regs->lack = lack_of(vcpu, svm, regs);
+}
+
+/* The guest's thread that runs: a pointer of its kernel's, and pieces of what that leads to. */
+
+/* A page of the guest's kernel, and where it is. */
+struct kernel_page {
+	__u64 cr3, va, hva;
+	__u32 levels;
+};
+
+static __always_inline bool read_kernel(struct kernel_page *page, __u64 va, void *to, __u32 len)
+{
+	const __u64 offset = va & (PAGE - 1);
+
+	if (va - offset != page->va) {
+		page->va = va - offset;
+		page->hva = host_page(page->va, page->cr3, page->levels);
+	}
+	if (!page->hva || page->hva & TO_BRING)
+		return false;
+	if (!bpf_probe_read_user(to, len, (const void *)(page->hva | offset)))
+		return true;
+	page->hva |= TO_BRING;
+	return false;
+}
+
+/* Members are aligned to 4 bytes, and seldom go on in the next page. */
+static __always_inline bool read_piece(struct kernel_page *page, __u64 va, __u8 *to)
+{
+	if ((va & (PAGE - 1)) <= PAGE - SHARED_PIECE)
+		return read_kernel(page, va, to, SHARED_PIECE);
+	for (__u32 i = 0; i < SHARED_PIECE; i += 4)
+		if (!read_kernel(page, va + i, to + i, 4))
+			return false;
+	return true;
+}
+
+/* Returns a missing page | TO_BRING, or 0. */
+__noinline __u64 copy_thread_by(struct bpf_thread *thread, __u64 cr3, __u32 levels)
+{
+	struct kernel_page page = {.cr3 = cr3, .va = ~0ull, .levels = levels};
+
+	if (!thread || !read_kernel(&page, thread->from + thread->pointer, &thread->task, 8))
+		return page.hva & TO_BRING ? page.hva : 0;
+	for (int i = 0; i < SHARED_PIECES; i++)
+		if (!read_piece(&page, thread->task + thread->at[i], thread->piece[i]))
+			return page.hva & TO_BRING ? page.hva : 0;
+	thread->there = 1;
+	return 0;
+}
+
+/* Linux's tables for user mode are next to those with the kernel (CONFIG_PAGE_TABLE_ISOLATION). */
+static __u64 copy_thread(struct bpf_thread *thread, const struct bpf_regs *regs)
+{
+	const __u32 levels = regs->x86.cr4 & CR4_LA57 ? 5 : 4;
+	__u64 missing;
+
+	thread->there = 0;
+	if (!thread->wanted)
+		return 0;
+	thread->from = thread->stack_size ? regs->sp & -thread->stack_size : thread->own;
+	missing = copy_thread_by(thread, regs->x86.cr3, levels);
+	return missing || thread->there || !(regs->x86.cr3 & PAGE)
+		       ? missing
+		       : copy_thread_by(thread, regs->x86.cr3 & ~(__u64)PAGE, levels);
 }
 
 /* With --host: where a vCPU's thread is, and what the guest is left for. */
