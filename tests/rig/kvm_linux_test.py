@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes and threads of Debian's own kernel as a guest of a real KVM: compared with what its /proc tells inside.
+
+On one CPU that counts instructions: the clocks of several emulated CPUs are not one, and timers of a guest that is moved
+between them come seconds late.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import chance
+from guestcase import GUESTS, parse_folded, unpacked
+from kvmcase import KvmCase
+from linuxfiles import archive
+from xenrig import image, packages
+
+# Three processes that always want the CPU; again and again, how much they have had.
+# All programs are linked to the same addresses.
+INIT = r"""#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t devtmpfs none /dev
+$b mount -t proc none /proc
+exec >/dev/ttyS0 2>&1
+/bin/linux-threads & a=$!
+$b dd if=/dev/zero of=/dev/null bs=64k & c=$!
+$b sh -c 'while :; do :; done' & d=$!
+until $b grep -q '^turns' /proc/$a/task/*/comm; do $b sleep 1; done
+echo "processes $a $c $d"
+while :; do
+	for p in $a $c $d; do
+		t=0
+		for x in /proc/$p/task/*/schedstat; do read n rest <$x; t=$((t + n)); done
+		echo "ran $p $t"
+	done
+	$b sleep 1
+done
+"""
+DEVICE, DIRECTORY, PROGRAM = 0o20600, 0o40755, 0o100755
+
+# Where the host is slow, the kernel sets a timer wrong that it has to compare with another clock.
+BOOT = ("qemu-system-x86_64 -accel kvm -M microvm -cpu qemu64,+tsc-deadline -m 192 -nodefaults -display none -serial file:console -no-reboot "
+        "-name linux -kernel vmlinux -initrd files.cpio -append 'console=ttyS0 quiet mitigations=off cryptomgr.notests panic=-1' >log 2>&1 &")
+BOOT_S = 300
+
+# At many more samples a second, sampling and the guest's own time slices fall into step on one CPU.
+RATE = 23
+SECONDS = 14
+# Between shares of samples and of CPU time.
+TOLERANCE = 0.06
+
+# What code of a process is called if no file of it is at hand.
+OWN = {"linux-threads": "[linux-threads]", "busybox": "[busybox]"}
+
+
+class Linux(KvmCase):
+    """All tests share one guest, whose boot takes most of the time."""
+
+    rig_options = {"icount": True}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rig.write("vmlinux", unpacked(image.ensure("4.17", print) / "linux"))
+        cls.rig.write("files.cpio", cls.files())
+        cls.rig.run(BOOT, check=True)
+        cls.rig.run(f"i=0; until grep -q '^ran' console 2>/dev/null; do i=$((i + 1)); [ $i -lt {BOOT_S} ] || exit 1; sleep 1; done",
+                    timeout=20 * BOOT_S, check=True)
+        pids = [int(pid) for pid in re.search(r"^processes (\d+) (\d+) (\d+)", cls.console(), re.M).groups()]
+        cls.names = {pid: f"{name} ({pid})" for pid, name in zip(pids, ("linux-threads", "busybox", "busybox"))}
+
+    def tearDown(self):
+        self.host("killall -9 uniprof 2>/dev/null; true")
+
+    @staticmethod
+    def files():
+        with tempfile.TemporaryDirectory() as directory:
+            deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
+            subprocess.run(["dpkg-deb", "-x", deb, directory], check=True)
+            busybox = Path(directory, "bin/busybox").read_bytes()
+        return archive({**{name: (DIRECTORY, b"", (0, 0)) for name in ("bin", "dev", "proc")}, "dev/console": (DEVICE, b"", (5, 1)),
+                        "bin/busybox": (PROGRAM, busybox, (0, 0)), "bin/linux-threads": (PROGRAM, (GUESTS / "linux-threads").read_bytes(), (0, 0)),
+                        "init": (PROGRAM, INIT.encode(), (0, 0))})
+
+    @classmethod
+    def console(cls):
+        return cls.rig.run("cat console", check=True).text.replace("\r", "")
+
+    def inside(self):
+        """{process: ns of CPU time}, as it was told last."""
+        return {int(pid): int(ns) for pid, ns in re.findall(r"^ran (\d+) (\d+)\n", self.console(), re.M)}
+
+    def rows(self, by, key="self"):
+        """{row: samples}; a row is the values of the keys that were asked for."""
+        report = json.loads(self.host(f"uniprof report --json --rows 0 --state all --by {by} out.uniprof"))
+        return {tuple(row[name] for name in by.split(",")): row[key]["samples"] for row in report["rows"]}
+
+    def take(self, way, attempt):
+        """({process: samples}, {process: share of the CPU time of those that are known})"""
+        before = self.inside()
+        seconds = SECONDS * chance.longer(attempt)
+        said = self.record("linux", "--via", way, "-F", RATE, "-T", seconds, timeout=60 * seconds)
+        self.assertIn(f" via {way},", said)
+        ran = {pid: ns - before[pid] for pid, ns in self.inside().items()}
+        seen = {row: n for (row,), n in self.rows("process").items() if row in self.names.values()}
+        print(f"{way}: {seen} {ran}", flush=True)
+        self.check_stacks()
+        return seen, {self.names[pid]: ns / max(sum(ran.values()), 1) for pid, ns in ran.items()}
+
+    def check_stacks(self):
+        """No process has code of another, nor the kernel's work for another: 0 mixed."""
+        reader = [*self.names.values()][1]
+        for (process, function), n in self.rows("process,function", "total").items():
+            program = process.rsplit(" (", 1)[0]
+            if function in OWN.values() and process != "[unknown]":
+                self.assertEqual(function, OWN.get(program, "[busybox]" if program == "init" else None), (process, n))
+            if function == "read_zero":
+                # While the kernel switches between two, it is not known which one the stack is of.
+                self.assertIn(process, (reader, "[unknown]"), n)
+
+    def check_threads(self):
+        """Of the program with three threads, the one that turns has all samples."""
+        found = [row.rsplit(" (", 1)[0] for (row,) in self.rows("thread") if row.startswith("linux-threads")]
+        self.assertEqual(found, ["linux-threads/turns (x) y"])
+
+    def check_shares_by(self, way):
+        chance.check_shares(lambda attempt: self.take(way, attempt), TOLERANCE)
+        self.check_threads()
+
+    def test_shares_by_bpf(self):
+        self.check_shares_by("bpf")
+
+    def test_shares_by_ptrace(self):
+        self.check_shares_by("ptrace")
+
+    def test_threads_that_wait(self):
+        """Sleeping threads are read from memory alone."""
+        self.record("linux", "--threads", "-F", 47, "-T", 8, timeout=600)
+        stacks = parse_folded(self.host("uniprof export --format=folded --state off-cpu --by thread out.uniprof 2>/dev/null"))
+        waits = [stack for stack in stacks if stack[0].startswith("linux-threads/waits")]
+        self.assertTrue(waits, stacks)
+        for stack in waits:
+            self.assertTrue(any("pause" in function for function in stack), stack)
+
+
+if __name__ == "__main__":
+    unittest.main()
