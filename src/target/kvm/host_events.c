@@ -446,6 +446,7 @@ static bool take_wake(const struct host_events *events, struct watched_thread *a
 static void forget_stacks(struct vcpu_sample *vcpu)
 {
 	vcpu->stack.len = 0;
+	vcpu->thread.there = false;
 	for (unsigned k = 0; k < UNWIND_OTHERS; k++)
 		vcpu->others[k].len = 0;
 }
@@ -549,7 +550,9 @@ static bool read_guest(struct kvm_target *kvm, uint32_t i, uint64_t moment_ns,
 	vcpu->host->place = HOST_GUEST;
 	vcpu->host->guest_known =
 		at->before.time_ns < moment_ns && kvm_read_stopped(kvm, i, &all, vcpu);
-	if (!vcpu->host->guest_known)
+	if (vcpu->host->guest_known)
+		kvm_copy_thread(kvm, i, vcpu);
+	else
 		forget_stacks(vcpu);
 	return true;
 }
