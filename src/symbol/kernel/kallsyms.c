@@ -11,7 +11,7 @@
  * Format of kallsyms; a name is a
  * string of bytes, each of which stands for a token of some characters; the
  * first character of a name is its type, as nm prints it. Addresses are 32-bit
- * offsets from a base.
+ * offsets from a base or, in Linux 7.2, each from where it stands itself.
  */
 
 #define KALLSYMS_TOKENS 256
@@ -27,7 +27,8 @@
 
 struct kallsyms {
 	struct budget *budget; /* of the search that found it */
-	uint64_t base;
+	uint64_t base;	       /* or 0: */
+	uint64_t place;	       /* where the first offset stands */
 	bool percpu; /* CONFIG_KALLSYMS_ABSOLUTE_PERCPU: offsets below 0 count down, others are absolute */
 	uint32_t n;
 	int32_t *offset; /* [n] */
@@ -58,18 +59,25 @@ static inline bool kallsyms_name_at(const uint8_t *names, size_t len, size_t at,
 }
 
 /*
- * Finds the parts of kallsyms. They follow each other, each aligned to 8:
+ * Finds the parts of kallsyms. They follow each other, each aligned to 8, in Linux 7.2 to 4:
  *
- *   [offsets, base]  number, names, markers, [sequence], tokens, index  [offsets, base, sequence]
+ *   [offsets, base]  number, names, markers, [sequence], tokens, index  [offsets, [base,] sequence]
  *
  * with offsets and base in front up to Linux 6.3, behind since then; and the
- * sequence (3 bytes for each symbol) since 6.2. The index of the tokens can be
+ * sequence (3 bytes for each symbol) since 6.2. Linux 7.2 has no base, and a number of 4 bytes. The index of the tokens can be
  * recognised: 256 rising numbers from 0 which fit the strings in front of it.
  * From there the other parts are found backwards, each by fitting the parts
  * that are known by then.
  */
 
-#define ALIGN8(n) (((n) + 7) & ~(uint64_t)7)
+#define ALIGN_LEAST  4u
+#define ALIGN(n, to) (((n) + (to)-1) & ~(uint64_t)((to)-1))
+
+/* True if a part of `len` bytes may be so far in front of the next. */
+static bool is_followed(size_t len, size_t by)
+{
+	return by == ALIGN(len, 4) || by == ALIGN(len, 8);
+}
 
 #define PAGE 4096u
 /* Bytes read at once in front of the tokens. */
@@ -152,11 +160,12 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 			struct kallsyms *kallsyms, uint64_t *tokens_va)
 {
 	size_t last = kallsyms->index[KALLSYMS_TOKENS - 1];
-	size_t room = ALIGN8(last + TOKEN_MAX + 1);
+	size_t room = ALIGN(last + TOKEN_MAX + 1, 8);
 	uint8_t *bytes = malloc(room);
 	bool found = false;
 
-	for (size_t len = ALIGN8(last + 2); len <= room && bytes && !found; len += 8) {
+	for (size_t len = ALIGN(last + 2, ALIGN_LEAST); len <= room && bytes && !found;
+	     len += ALIGN_LEAST) {
 		const uint8_t *end;
 
 		*tokens_va = index_va - len;
@@ -167,7 +176,7 @@ static bool find_tokens(const struct guest_memory *memory, uint64_t index_va,
 			continue;
 		kallsyms->tokens = (char *)bytes;
 		kallsyms->tokens_len = (size_t)(end - bytes) + 1;
-		found = ALIGN8(kallsyms->tokens_len) == len && tokens_fit(kallsyms);
+		found = is_followed(kallsyms->tokens_len, len) && tokens_fit(kallsyms);
 	}
 	if (!found) {
 		free(bytes);
@@ -234,7 +243,17 @@ static bool names_fit(const struct front *front, size_t start, size_t markers, u
 		at = first + tokens;
 	}
 	*end = at;
-	return ALIGN8(at - start) == markers - start;
+	return is_followed(at - start, markers - start);
+}
+
+/* True if `n` names may begin at `at`. */
+static bool may_be_names(const struct front *front, size_t at, uint32_t n, size_t n_markers)
+{
+	const size_t need = (n + KALLSYMS_STRIDE - 1ull) / KALLSYMS_STRIDE;
+
+	/* The numbers that rise may be more than the markers. */
+	return n <= KALLSYMS_MAX && need >= MARKERS_MIN && need <= n_markers &&
+	       (u32_at(front->bytes, at - 4) == n || !u32_at(front->bytes, at - 4));
 }
 
 /* The number of names and the names themselves, in front of these markers. */
@@ -245,21 +264,30 @@ static bool find_names(const struct front *front, size_t markers, size_t n_marke
 
 	if (least > markers)
 		return false;
-	/* The numbers that rise may be more than the markers. */
-	for (size_t at = (markers - least) & ~(size_t)7;
+	for (size_t at = (markers - least) & ~(size_t)(ALIGN_LEAST - 1);
 	     at >= 8 && markers - at < FRONT_MAX && budget_spend(front->budget, NAME_LENGTH_STEPS);
-	     at -= 8) {
-		uint32_t n = u32_at(front->bytes, at - 8);
-		size_t need = (n + KALLSYMS_STRIDE - 1ull) / KALLSYMS_STRIDE;
+	     at -= ALIGN_LEAST) {
+		const uint32_t n = u32_at(front->bytes, at - 4) ?: u32_at(front->bytes, at - 8);
 
-		if (n > KALLSYMS_MAX || need < MARKERS_MIN || need > n_markers ||
-		    u32_at(front->bytes, at - 4) || !names_fit(front, at, markers, n, end))
+		if (!may_be_names(front, at, n, n_markers) ||
+		    !names_fit(front, at, markers, n, end))
 			continue;
 		*n_names = n;
 		*names = at;
 		return true;
 	}
 	return false;
+}
+
+static uint64_t address_of(const struct kallsyms *kallsyms, uint32_t i)
+{
+	int32_t offset = kallsyms->offset[i];
+
+	if (kallsyms->place)
+		return kallsyms->place + 4ull * i + (uint64_t)(int64_t)offset;
+	if (!kallsyms->percpu)
+		return kallsyms->base + (uint32_t)offset;
+	return offset >= 0 ? (uint64_t)offset : kallsyms->base - 1 - (uint64_t)(int64_t)offset;
 }
 
 /* True if the table holds addresses in order. */
@@ -284,11 +312,30 @@ static bool offsets_fit(struct kallsyms *kallsyms, uint64_t va)
 	return true;
 }
 
-/* Offsets and base in front of the number, or behind the index. */
+/* ... each from where it stands. */
+static bool relative_fit(struct kallsyms *kallsyms, uint64_t place)
+{
+	uint64_t last = 0;
+
+	if (!budget_spend(kallsyms->budget, kallsyms->n))
+		return false;
+	kallsyms->base = 0;
+	kallsyms->place = place;
+	for (uint32_t i = 0; i < kallsyms->n; i++) {
+		const uint64_t address = address_of(kallsyms, i);
+
+		if (address < last || address - place + KERNEL_SIZE_MAX > 2ull * KERNEL_SIZE_MAX)
+			return false;
+		last = address;
+	}
+	return true;
+}
+
+/* Offsets and base in front of the number, or behind the index; or offsets alone there. */
 static bool find_offsets(const struct guest_memory *memory, uint64_t number_va, uint64_t index_va,
 			 struct kallsyms *kallsyms)
 {
-	size_t len = 4 * (size_t)kallsyms->n, room = ALIGN8(len);
+	size_t len = 4 * (size_t)kallsyms->n, room = ALIGN(len, 8);
 	const uint64_t places[] = {number_va - 8 - room, index_va + sizeof(kallsyms->index)};
 
 	for (size_t i = 0; i < 2; i++)
@@ -297,7 +344,9 @@ static bool find_offsets(const struct guest_memory *memory, uint64_t number_va, 
 				     sizeof(kallsyms->base)) &&
 		    offsets_fit(kallsyms, number_va))
 			return true;
-	return false;
+	kallsyms->percpu = false;
+	return guest_memory_get(memory, places[1], kallsyms->offset, len) &&
+	       relative_fit(kallsyms, places[1]);
 }
 
 static struct error *take_names(const struct front *front, size_t names, size_t end, uint32_t n,
@@ -326,10 +375,10 @@ static struct error *find_rest(const struct finding *finding, uint64_t tokens_va
 	uint32_t n;
 
 	read_front(finding, tokens_va, size, &front);
-	for (size_t at = front.len & ~(size_t)7; at >= 48;) {
+	for (size_t at = front.len & ~(size_t)(ALIGN_LEAST - 1); at >= 48;) {
 		size_t n_markers;
 
-		at -= 8;
+		at -= ALIGN_LEAST;
 		n_markers = count_markers(&front, at);
 		if (!budget_spend(front.budget, 1 + n_markers))
 			break;
@@ -375,7 +424,7 @@ static struct error *search_chunk(const struct finding *finding, uint64_t va, co
 	struct error *err = NULL;
 
 	for (size_t at = 0; at + sizeof((*out)->index) <= got && at < CHUNK && !err && !*out;
-	     at += 8) {
+	     at += ALIGN_LEAST) {
 		const size_t n = count_index(chunk + at);
 
 		if (!budget_spend(finding->memory->budget, 1 + n))
@@ -422,15 +471,6 @@ void kallsyms_free(struct kallsyms *kallsyms)
 	free(kallsyms->names);
 	free(kallsyms->tokens);
 	free(kallsyms);
-}
-
-static uint64_t address_of(const struct kallsyms *kallsyms, uint32_t i)
-{
-	int32_t offset = kallsyms->offset[i];
-
-	if (!kallsyms->percpu)
-		return kallsyms->base + (uint32_t)offset;
-	return offset >= 0 ? (uint64_t)offset : kallsyms->base - 1 - (uint64_t)(int64_t)offset;
 }
 
 /* Writes the name at `at` in full, type first; moves on to the next. False if it is damaged. */

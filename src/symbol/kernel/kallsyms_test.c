@@ -63,6 +63,23 @@ static void is_found_as_linux_6_12_has_it(void **state)
 	check(kernel_make(LINUX_6_12, false));
 }
 
+static void is_found_as_linux_7_2_has_it(void **state)
+{
+	check(kernel_make(LINUX_7_2, false));
+}
+
+static void addresses_are_those_of_one_kernel(void **state)
+{
+	struct kernel *kernel = kernel_make(LINUX_7_2, false);
+	/* The offset of the last name, behind which the sequence begins. */
+	const size_t last = kernel->at - 3 * NAMES - 4, at = last & ~(size_t)3;
+
+	assert_int_equal(kernel->at % 8, 3 * NAMES % 8);
+	memset(kernel->bytes + at, 0x7f, 4);
+	assert_null(find(kernel));
+	free(kernel);
+}
+
 static void is_found_where_memory_has_holes_in_front(void **state)
 {
 	struct kernel *kernel = kernel_make(LINUX_5_10, true);
@@ -106,7 +123,7 @@ static void a_table_that_contradicts_itself_is_none(void **state)
 
 static void a_table_is_found_in_a_few_steps(void **state)
 {
-	for (enum layout layout = LINUX_5_10; layout <= LINUX_6_12; layout++) {
+	for (enum layout layout = LINUX_5_10; layout <= LINUX_7_2; layout++) {
 		struct kernel *kernel = kernel_make(layout, true);
 		struct budget budget = {.left = STEPS};
 		const struct guest_memory memory = {.ctx = kernel,
@@ -254,6 +271,8 @@ int main(void)
 		cmocka_unit_test(is_found_as_linux_5_10_has_it),
 		cmocka_unit_test(is_found_as_linux_6_2_has_it),
 		cmocka_unit_test(is_found_as_linux_6_12_has_it),
+		cmocka_unit_test(is_found_as_linux_7_2_has_it),
+		cmocka_unit_test(addresses_are_those_of_one_kernel),
 		cmocka_unit_test(is_found_where_memory_has_holes_in_front),
 		cmocka_unit_test(data_is_no_function),
 		cmocka_unit_test(a_table_that_contradicts_itself_is_none),

@@ -17,7 +17,7 @@
 #define NAMES 2500u
 #define HEAD  0x3000u /* bytes in front of the table */
 
-enum layout { LINUX_5_10, LINUX_6_2, LINUX_6_12 };
+enum layout { LINUX_5_10, LINUX_6_2, LINUX_6_12, LINUX_7_2 };
 
 /* Of data, or of where something begins or ends. */
 struct kernel_name {
@@ -27,7 +27,8 @@ struct kernel_name {
 
 struct kernel {
 	uint8_t bytes[SIZE];
-	size_t at; /* where the next part begins */
+	size_t at;    /* where the next part begins */
+	size_t align; /* of each */
 	size_t markers, names;
 	size_t missing; /* a page that cannot be read; 0: none */
 	/* The last names, in order of address; the others are function_0 and so on. */
@@ -64,7 +65,7 @@ static inline void put_number(struct kernel *kernel, uint64_t value, size_t len)
 
 static inline void align(struct kernel *kernel)
 {
-	kernel->at = (kernel->at + 7) & ~(size_t)7;
+	kernel->at = (kernel->at + kernel->align - 1) & ~(kernel->align - 1);
 }
 
 static inline uint64_t address(unsigned i)
@@ -91,6 +92,14 @@ static inline void put_offsets(struct kernel *kernel, bool percpu)
 			   4);
 	align(kernel);
 	put_number(kernel, START, 8);
+}
+
+/* ... each from where it stands. */
+static inline void put_places(struct kernel *kernel)
+{
+	align(kernel);
+	for (unsigned i = 0; i < NAMES; i++)
+		put_number(kernel, kernel_offset(kernel, i) - (uint32_t)kernel->at, 4);
 }
 
 /* Token 0 to 255 stand for themselves, but for 1: "function_", and 2: "T". */
@@ -129,7 +138,7 @@ static inline void put_names(struct kernel *kernel)
 	uint32_t markers[NAMES / 256 + 1];
 
 	align(kernel);
-	put_number(kernel, NAMES, 8);
+	put_number(kernel, NAMES, kernel->align);
 	kernel->names = kernel->at;
 	for (unsigned i = 0; i < NAMES; i++) {
 		uint8_t tokens[256];
@@ -173,18 +182,21 @@ static inline void put_tokens(struct kernel *kernel)
 /* Puts the table into a kernel that is all zeros, but for its last names. */
 static inline void kernel_put(struct kernel *kernel, enum layout layout, bool percpu)
 {
-	memset(kernel->bytes, 0x55, HEAD);
-	kernel->at = HEAD;
-	if (layout != LINUX_6_12)
+	memset(kernel->bytes, 0x55, HEAD + 4);
+	kernel->align = layout == LINUX_7_2 ? 4 : 8;
+	kernel->at = HEAD + kernel->align;
+	if (layout < LINUX_6_12)
 		put_offsets(kernel, percpu);
 	put_names(kernel);
 	if (layout == LINUX_6_2)
 		put_sequence(kernel);
 	put_tokens(kernel);
-	if (layout == LINUX_6_12) {
+	if (layout == LINUX_6_12)
 		put_offsets(kernel, percpu);
+	if (layout == LINUX_7_2)
+		put_places(kernel);
+	if (layout >= LINUX_6_12)
 		put_sequence(kernel);
-	}
 }
 
 static inline struct kernel *kernel_make(enum layout layout, bool percpu)
