@@ -71,6 +71,7 @@ bool ehabi_compile(const uint8_t *ops, size_t n, struct row *row, struct row_kep
 enum orc_layout {
 	ORC_LINUX_4_14, /* up to 6.3: two bits of type, one for the end of stacks */
 	ORC_LINUX_6_4,	/* since then: three bits of type; there is a section .orc_header */
+	ORC_LINUX_7_2,	/* with other numbers of registers: orc_table() tells it from 6.4 itself */
 };
 
 #define ORC_ADDRESS_SIZE 4u

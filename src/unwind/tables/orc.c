@@ -8,7 +8,14 @@
 
 /* Registers that a rule names (arch/x86/include/asm/orc_types.h). */
 enum { ORC_UNDEFINED, ORC_PREV_SP, ORC_DX, ORC_DI, ORC_BP, ORC_SP, ORC_R10, ORC_R13 };
-enum { ORC_BP_INDIRECT = ORC_R13 + 1, ORC_SP_INDIRECT };
+enum { ORC_BP_INDIRECT = ORC_R13 + 1, ORC_SP_INDIRECT, ORC_UNKNOWN };
+
+/* Their numbers in Linux 7.2, as its tables and its code tell; 1 and 5 are in no rule. */
+static const uint8_t since_7_2[16] = {ORC_UNDEFINED, ORC_UNKNOWN,     ORC_DX,	       ORC_SP,
+				      ORC_BP,	     ORC_UNKNOWN,     ORC_R10,	       ORC_R13,
+				      ORC_PREV_SP,   ORC_SP_INDIRECT, ORC_BP_INDIRECT, ORC_UNKNOWN,
+				      ORC_UNKNOWN,   ORC_UNKNOWN,     ORC_UNKNOWN,     ORC_UNKNOWN};
+#define SP_SINCE_7_2 3
 
 /* DWARF's numbers (System V ABI x86-64, figure 3.36). */
 enum { DWARF_RDX = 1, DWARF_RDI = 5, DWARF_RBP = 6, DWARF_RSP = 7, DWARF_R10 = 10, DWARF_R13 = 13 };
@@ -40,7 +47,11 @@ static struct orc_rule parse_rule(const uint8_t *bytes, enum orc_layout layout)
 	memcpy(&bits, bytes + 4, 2);
 	rule.sp_reg = bits & 15;
 	rule.bp_reg = bits >> 4 & 15;
-	if (layout == ORC_LINUX_6_4) {
+	if (layout == ORC_LINUX_7_2) {
+		rule.sp_reg = since_7_2[rule.sp_reg];
+		rule.bp_reg = since_7_2[rule.bp_reg];
+	}
+	if (layout != ORC_LINUX_4_14) {
 		rule.type = since_6_4[bits >> 8 & 7];
 		return rule;
 	}
@@ -154,8 +165,25 @@ static bool is_table(const struct orc_tables *tables)
 	return address_at(tables, tables->n - 1) - address_at(tables, 0) < UINT32_MAX;
 }
 
+/* Every function begins with a rule by the stack pointer; hardly any is by what had its number, or has it now. */
+static enum orc_layout layout_of(const struct orc_tables *tables)
+{
+	size_t earlier = 0, later = 0;
+
+	if (tables->layout == ORC_LINUX_4_14)
+		return ORC_LINUX_4_14;
+	for (size_t i = 0; i < tables->n; i++) {
+		const uint8_t reg = tables->rules[ORC_RULE_SIZE * i + 4] & 15;
+
+		earlier += reg == ORC_SP;
+		later += reg == SP_SINCE_7_2;
+	}
+	return later > earlier ? ORC_LINUX_7_2 : ORC_LINUX_6_4;
+}
+
 struct error *orc_table(const struct orc_tables *tables, struct unwind_table **out)
 {
+	const enum orc_layout layout = layout_of(tables);
 	struct table_builder *builder;
 	struct error *err;
 
@@ -169,8 +197,7 @@ struct error *orc_table(const struct orc_tables *tables, struct unwind_table **o
 				  address_at(tables, tables->n - 1) + 1, 0);
 	/* The kernel takes the later of two rules for one address, as table_builder_put does. */
 	for (size_t i = 0; i < tables->n && !err; i++) {
-		struct orc_rule rule =
-			parse_rule(tables->rules + ORC_RULE_SIZE * i, tables->layout);
+		struct orc_rule rule = parse_rule(tables->rules + ORC_RULE_SIZE * i, layout);
 
 		err = put_rule(builder, address_at(tables, i), &rule);
 	}

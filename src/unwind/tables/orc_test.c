@@ -137,6 +137,38 @@ static void what_no_kernel_has_is_not_known(void **state)
 	assert_int_equal(one(8, SP, 0, 11, NEW_CALL, ORC_LINUX_6_4).fp_at, ROW_LOST);
 }
 
+/* The numbers of registers in Linux 7.2, whose layout is told as that of 6.4. */
+enum { DX_7_2 = 2, SP_7_2, BP_7_2, R10_7_2 = 6, PREV_SP_7_2 = 8, SP_INDIRECT_7_2, BP_INDIRECT_7_2 };
+
+static void registers_have_other_numbers_in_linux_7_2(void **state)
+{
+	static const struct rule rules[] = {
+		{TEXT, 8, 0, SP_7_2, NONE, NEW_CALL},
+		{TEXT + 16, 48, -40, SP_7_2, PREV_SP_7_2, NEW_CALL},
+		{TEXT + 32, 16, -16, BP_7_2, PREV_SP_7_2, NEW_CALL},
+		{TEXT + 48, 0, 0, R10_7_2, NONE, NEW_CALL},
+		{TEXT + 64, 16, -16, SP_INDIRECT_7_2, PREV_SP_7_2, NEW_CALL},
+		{TEXT + 80, 8, 0, DX_7_2, NONE, NEW_PARTIAL},
+		{TEXT + 96, 8, 0, SP_7_2, NONE, NEW_CALL},
+		{TEXT + 112, 8, 0, 1, NONE, NEW_CALL},
+		{TEXT + 128, 8, 0, 5, NONE, NEW_CALL},
+		{TEXT + 144, 0, 0, NONE, NONE, NEW_NONE},
+	};
+	struct unwind_table *table = make(rules, sizeof(rules) / sizeof(*rules), ORC_LINUX_6_4);
+
+	is_call(*unwind_table_find(table, TEXT), RSP, 8, ROW_SAME);
+	is_call(*unwind_table_find(table, TEXT + 16), RSP, 48, -40);
+	is_call(*unwind_table_find(table, TEXT + 32), RBP, 16, -16);
+	is_call(*unwind_table_find(table, TEXT + 48), ORC_R10_AS_DWARF, 0, ROW_SAME);
+	is_call(*unwind_table_find(table, TEXT + 64), RSP, 16, -16);
+	assert_int_equal(unwind_table_find(table, TEXT + 64)->base, ROW_DEREF_PLUS);
+	is_trap(*unwind_table_find(table, TEXT + 80), 0, 24, ROW_SAME);
+	assert_int_equal(unwind_table_find(table, TEXT + 80)->cfa_reg, RDX);
+	assert_null(unwind_table_find(table, TEXT + 112));
+	assert_null(unwind_table_find(table, TEXT + 128));
+	unwind_table_free(table);
+}
+
 /* A stack of some words at 0x1000. */
 struct machine {
 	uint64_t reg[16], word[8];
@@ -243,6 +275,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(functions_have_the_return_address_below_the_cfa),
+		cmocka_unit_test(registers_have_other_numbers_in_linux_7_2),
 		cmocka_unit_test(other_stacks_are_reached_through_a_word),
 		cmocka_unit_test(interrupted_registers_are_where_pt_regs_has_them),
 		cmocka_unit_test(what_the_processor_pushed_is_an_iret_frame),
