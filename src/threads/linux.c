@@ -40,7 +40,7 @@ static const struct {
 	[TASK_FLAGS] = {"flags", NULL, 4},
 	[TASK_STATE] = {"__state", "state", 4},
 	[TASK_EXIT_STATE] = {"exit_state", NULL, 4},
-	[TASK_ON_CPU] = {"on_cpu", NULL, 4},
+	[TASK_ON_CPU] = {"on_cpu", NULL, 1}, /* all of it in Linux 7.2 */
 	[TASK_CPU] = {"thread_info.cpu", "cpu", 4},
 	[TASK_START] = {"start_boottime", "real_start_time", 8},
 	[TASK_CPU_TIME] = {"se.sum_exec_runtime", NULL, 8},

@@ -39,12 +39,20 @@ static void states_are_those_of_proc(void **state)
 		uint32_t state, ended, on_cpu;
 		enum guest_thread_state told;
 	} known[] = {
-		{0, 0, 1, THREAD_RUNNING},    {0, 0, 0, THREAD_RUNNABLE},
-		{1, 0, 0, THREAD_SLEEPING},   {2, 0, 0, THREAD_DISK},
-		{0x402, 0, 0, THREAD_IDLE},   {0x2402, 0, 0, THREAD_IDLE},
-		{4, 0, 0, THREAD_STOPPED},    {8, 0, 0, THREAD_TRACED},
-		{0x40, 0, 0, THREAD_PARKED},  {0x80, 0x20, 1, THREAD_ZOMBIE},
-		{0x80, 0x10, 0, THREAD_DEAD}, {0x8000, 0, 0, THREAD_OTHER},
+		{0, 0, 1, THREAD_RUNNING},
+		{0, 0, 0, THREAD_RUNNABLE},
+		/* In Linux 7.2, the byte behind says something else. */
+		{1, 0, 0x100, THREAD_SLEEPING},
+		{1, 0, 0, THREAD_SLEEPING},
+		{2, 0, 0, THREAD_DISK},
+		{0x402, 0, 0, THREAD_IDLE},
+		{0x2402, 0, 0, THREAD_IDLE},
+		{4, 0, 0, THREAD_STOPPED},
+		{8, 0, 0, THREAD_TRACED},
+		{0x40, 0, 0, THREAD_PARKED},
+		{0x80, 0x20, 1, THREAD_ZOMBIE},
+		{0x80, 0x10, 0, THREAD_DEAD},
+		{0x8000, 0, 0, THREAD_OTHER},
 	};
 	struct kernel *kernel = *state;
 
