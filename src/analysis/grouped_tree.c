@@ -12,16 +12,17 @@
 static const char *const texts[GROUP_KEYS] = {
 	[GROUP_FUNCTION] = "function", [GROUP_LINE] = "line",	  [GROUP_FILE] = "file",
 	[GROUP_IMAGE] = "image",       [GROUP_VCPU] = "vcpu",	  [GROUP_STATE] = "state",
-	[GROUP_PROCESS] = "process",   [GROUP_THREAD] = "thread",
+	[GROUP_PROCESS] = "process",   [GROUP_THREAD] = "thread", [GROUP_CONTAINER] = "container",
 };
 
 static const struct {
 	const char *name;
 	enum group_key key;
 } synonyms[] = {
-	{"sym", GROUP_FUNCTION}, {"symbol", GROUP_FUNCTION}, {"func", GROUP_FUNCTION},
-	{"srcline", GROUP_LINE}, {"srcfile", GROUP_FILE},    {"dso", GROUP_IMAGE},
-	{"cpu", GROUP_VCPU},	 {"pid", GROUP_PROCESS},     {"tid", GROUP_THREAD},
+	{"sym", GROUP_FUNCTION},     {"symbol", GROUP_FUNCTION}, {"func", GROUP_FUNCTION},
+	{"srcline", GROUP_LINE},     {"srcfile", GROUP_FILE},	 {"dso", GROUP_IMAGE},
+	{"cpu", GROUP_VCPU},	     {"pid", GROUP_PROCESS},	 {"tid", GROUP_THREAD},
+	{"cgroup", GROUP_CONTAINER},
 };
 
 const char *group_key_text(enum group_key key)
@@ -33,12 +34,13 @@ const char *group_key_text(enum group_key key)
 static bool is_of_frame(enum group_key key)
 {
 	return key != GROUP_VCPU && key != GROUP_STATE && key != GROUP_PROCESS &&
-	       key != GROUP_THREAD;
+	       key != GROUP_THREAD && key != GROUP_CONTAINER;
 }
 
 bool group_by_threads(const struct group_by *keys)
 {
-	return group_by_have(keys, GROUP_PROCESS) || group_by_have(keys, GROUP_THREAD);
+	return group_by_have(keys, GROUP_PROCESS) || group_by_have(keys, GROUP_THREAD) ||
+	       group_by_have(keys, GROUP_CONTAINER);
 }
 
 bool group_by_have(const struct group_by *keys, enum group_key key)
@@ -175,6 +177,16 @@ static void put_id(uint32_t number, char id[16])
 		snprintf(id, 16, " (%" PRIu32 ")", number);
 }
 
+static char *container_name(const struct recorded_thread *thread)
+{
+	char name[CONTAINER_NAME_ROOM];
+
+	if (!thread || !thread->container)
+		return strdup(UNKNOWN);
+	recorded_container_name(thread->container, name);
+	return sanitize_new(name);
+}
+
 char *group_thread_name(const struct profile *profile, uint32_t number, enum group_key key)
 {
 	const struct recorded_thread *thread = number ? &profile->threads[number - 1] : NULL;
@@ -182,6 +194,8 @@ char *group_thread_name(const struct profile *profile, uint32_t number, enum gro
 			    strcmp(thread->name, thread->process);
 	char *text, *clean, id[16] = "";
 
+	if (key == GROUP_CONTAINER && !(thread && thread->idle))
+		return container_name(thread);
 	if (!thread || thread->idle)
 		return strdup(thread ? "[idle]" : UNKNOWN);
 	put_id(key == GROUP_THREAD ? thread->tid : thread->pid, id);
@@ -240,6 +254,7 @@ static struct error *put_key(struct labeller *l, enum group_key key, const struc
 	case GROUP_STATE:
 		text = sample_state_text(l->state);
 		break;
+	case GROUP_CONTAINER:
 	case GROUP_PROCESS:
 	case GROUP_THREAD:
 		return put_thread(l, key);
@@ -373,6 +388,10 @@ static int by_thread(const struct class_order *order, uint32_t a, uint32_t b)
 	int result = COMPARE(!a, !b) ?: COMPARE(left->idle, right->idle);
 
 	if (result || left->idle)
+		return result;
+	if (group_by_have(order->keys, GROUP_CONTAINER))
+		result = strcmp(left->container ?: "", right->container ?: "");
+	if (result || !(tids || group_by_have(order->keys, GROUP_PROCESS)))
 		return result;
 	result = COMPARE(tids ? left->tid : left->pid, tids ? right->tid : right->pid);
 	result = result ?: COMPARE(left->start_ns, right->start_ns) * tids;

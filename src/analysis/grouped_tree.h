@@ -27,9 +27,10 @@ enum group_key {
 	GROUP_FILE,  /* of the source */
 	GROUP_IMAGE, /* the file that the code came from */
 	GROUP_VCPU,
-	GROUP_STATE,   /* of the vCPU, or of the thread that does not run */
-	GROUP_PROCESS, /* "NAME (PID)" of the thread that ran */
-	GROUP_THREAD,  /* "NAME (TID)", with the process's name if it has another */
+	GROUP_STATE,	 /* of the vCPU, or of the thread that does not run */
+	GROUP_CONTAINER, /* "docker:0123456789ab", "nginx.service", "/" of the thread that ran */
+	GROUP_PROCESS,	 /* "NAME (PID)" of the thread that ran */
+	GROUP_THREAD,	 /* "NAME (TID)", with the process's name if it has another */
 	GROUP_KEYS
 };
 
@@ -98,12 +99,12 @@ struct error *group_sample_name(const struct group_rows *rows, const struct tick
 				const char **name);
 
 /*
- * The name of a thread by its number or, with GROUP_PROCESS, of its process,
- * cleaned; those of the system itself are in brackets. The caller frees it; NULL: no memory.
+ * The name of a thread by its number or, with GROUP_PROCESS, of its process, or with
+ * GROUP_CONTAINER of its container, cleaned; those of the system itself are in brackets. The caller frees it; NULL: no memory.
  */
 char *group_thread_name(const struct profile *profile, uint32_t thread, enum group_key key);
 
-/* For struct tree_outer: names threads or, with GROUP_PROCESS, their processes, as here. */
+/* For struct tree_outer: names threads, or what they are in, as here. */
 struct group_outer {
 	const struct profile *profile;
 	struct symbolizer *symbolizer; /* the names belong to it */

@@ -21,11 +21,12 @@ static void name(uint64_t addr, const char *text)
 	must(recording_name(fixture.writer, addr, FRAME_RETURN, text, 0));
 }
 
-static const struct recorded_thread threads[] = {{12, 12, 1, false, false, "web", "web"},
-						 {12, 13, 2, false, false, "a\tb", "web"},
-						 {2, 2, 3, true, false, "kthreadd", "kthreadd"},
-						 {0, 0, 0, true, true, "swapper/0", "swapper/0"},
-						 {0, 0, 0, true, true, "swapper/1", "swapper/1"}};
+static const struct recorded_thread threads[] = {
+	{12, 12, 1, false, false, "web", "web", "/system.slice/web.service"},
+	{12, 13, 2, false, false, "a\tb", "web", "/system.slice/web.service"},
+	{2, 2, 3, true, false, "kthreadd", "kthreadd", "/"},
+	{0, 0, 0, true, true, "swapper/0", "swapper/0", NULL},
+	{0, 0, 0, true, true, "swapper/1", "swapper/1", NULL}};
 
 static int set_up(void **state)
 {
@@ -127,6 +128,52 @@ static void test_by_process_its_threads_are_together(void **state)
 	assert_int_equal(TOTAL("[idle]"), 2);
 	assert_int_equal(TOTAL("[unknown]"), 1);
 	assert_int_equal(grouped.tree->n, 5);
+}
+
+static void test_by_container_its_processes_are_together(void **state)
+{
+	record_threads();
+	build("container", false, NULL);
+	assert_int_equal(TOTAL("web.service"), 2);
+	assert_int_equal(TOTAL("/"), 1);
+	assert_int_equal(TOTAL("[idle]"), 2);
+	assert_int_equal(TOTAL("[unknown]"), 1);
+	assert_int_equal(grouped.tree->n, 5);
+}
+
+static void test_by_container_and_thread_each_has_both(void **state)
+{
+	record_threads();
+	build("cgroup,thread", false, NULL);
+	assert_int_equal(TOTAL("web.service\tweb (12)"), 1);
+	assert_int_equal(TOTAL("web.service\tweb/a\xef\xbf\xbd"
+			       "b (13)"),
+			 1);
+	assert_int_equal(TOTAL("/\t[kthreadd] (2)"), 1);
+	assert_int_equal(TOTAL("[idle]\t[idle]"), 2);
+}
+
+static void test_containers_are_chosen_by_name_or_path(void **state)
+{
+	static const struct {
+		const char *list;
+		uint64_t samples;
+	} chosen[] = {{"web.service", 2},
+		      {"/", 1},
+		      {"x,/system.slice/web.service", 2},
+		      {"/,web.service", 3},
+		      {"web", 0}};
+	struct profile_filter filter = {.vcpu = -1};
+	struct profile *those;
+
+	record_threads();
+	build("container", false, NULL);
+	for (size_t i = 0; i < sizeof(chosen) / sizeof(*chosen); i++) {
+		filter.container = chosen[i].list;
+		must(profile_load(fixture.path, &filter, &those));
+		assert_int_equal(those->selected.samples, chosen[i].samples);
+		profile_free(those);
+	}
 }
 
 static void test_by_thread_each_has_its_own(void **state)
@@ -264,6 +311,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_RECORDING(test_by_function_it_is_the_tree_of_calls),
 		WITH_RECORDING(test_by_process_its_threads_are_together),
+		WITH_RECORDING(test_by_container_its_processes_are_together),
+		WITH_RECORDING(test_by_container_and_thread_each_has_both),
+		WITH_RECORDING(test_containers_are_chosen_by_name_or_path),
 		WITH_RECORDING(test_by_thread_each_has_its_own),
 		WITH_RECORDING(test_processes_stand_around_their_functions),
 		WITH_RECORDING(test_leaf_first_threads_stand_behind_their_functions),

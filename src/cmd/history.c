@@ -47,8 +47,9 @@ static struct error *take_key(const struct option_row *row, const char *value, v
 
 static const struct option_row own_options[] = {
 	{"by", "KEY", 'b', take_key,
-	 .text = "a band is a function (the default), line, file, image, vcpu, process or thread",
-	 .values = "function line file image vcpu process thread"},
+	 .text = "a band is a function (the default), line, file, image, vcpu, process, thread or "
+		 "container",
+	 .values = "function line file image vcpu process thread container"},
 	{"rows", "N", 'n', take_count, AT(rows), 1, ROWS_MAX,
 	 .text = "bands for the N that took most (default: 8, pages and JSON 12); all others are "
 		 "one "
@@ -194,6 +195,7 @@ static uint32_t subject(const struct history *history, const struct tick_entry *
 	case GROUP_VCPU:
 		*n = NO_VCPU + 1;
 		return entry->vcpu;
+	case GROUP_CONTAINER:
 	case GROUP_PROCESS:
 	case GROUP_THREAD:
 		*n = (uint32_t)profile->n_threads + 1;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "base/preopen.h"
 #include "cmd/shared/guest_dump_take.h"
 #include "view/json.h"
@@ -67,6 +68,9 @@ struct listed {
 		*threads; /* [list.n]: with the mappings of their processes */
 	const char *
 		*waits_in; /* [list.n]: a function of the kernel; NULL: none, or it is not known */
+	const char **container; /* [list.n]: its path; NULL: not known, or not the first thread */
+	struct pool *containers;
+	bool contained; /* one has another container than the whole system */
 };
 
 /* Functions of the schedulers themselves, which every thread waits in. */
@@ -116,6 +120,19 @@ static struct error *find_waits(const struct guest_dump *dump, struct listed *li
 	return err;
 }
 
+/* Finds the container that a process is in, as its first thread is. */
+static struct error *find_container(struct listed *listed, size_t first)
+{
+	const struct thread_listing *listing = listed->listing;
+	char path[GUEST_PATH_MAX + 1];
+
+	if (!guest_threads_container(listing->threads, &listing->memory, &listing->list.at[first],
+				     path))
+		return NULL;
+	listed->contained |= strcmp(path, "/") != 0;
+	return pool_intern(listed->containers, path, strlen(path), &listed->container[first]);
+}
+
 /* The threads of a process: how many stand behind `first`, itself included. */
 static size_t threads_of_process(const struct guest_thread_list *list, size_t first)
 {
@@ -124,6 +141,19 @@ static size_t threads_of_process(const struct guest_thread_list *list, size_t fi
 	while (end < list->n && list->at[end].pid == list->at[first].pid)
 		end++;
 	return end - first;
+}
+
+static struct error *find_containers(struct listed *listed)
+{
+	const struct guest_thread_list *list = &listed->listing->list;
+	struct error *err = pool_new(&listed->containers);
+
+	listed->container = calloc(list->n + 1, sizeof(*listed->container));
+	if (!err && !listed->container)
+		err = error_no_memory();
+	for (size_t i = 0; i < list->n && !err; i += threads_of_process(list, i))
+		err = find_container(listed, i);
+	return err;
 }
 
 /* False in a system without processes. */
@@ -161,8 +191,27 @@ static void print_seconds(uint64_t ns, FILE *out)
 		fprintf(out, " %12.3f", (double)ns / 1e9);
 }
 
-static void print_thread(const struct guest_thread *thread, uint64_t second, const char *waits_in,
-			 FILE *out)
+/* "-": it is not known, or there is no memory to clean it. */
+static char *container_name(const char *path)
+{
+	char name[CONTAINER_NAME_ROOM] = "-";
+
+	if (path)
+		recorded_container_name(path, name);
+	return sanitize_new(name);
+}
+
+static void print_container(const char *path, FILE *out)
+{
+	char *name = container_name(path);
+
+	fprintf(out, "%-24s  ", name ? name : "-");
+	free(name);
+}
+
+/* One line, for a thread or a process summed up; `first` is the first thread of its process. */
+static void print_thread(const struct listed *listed, const struct guest_thread *thread,
+			 uint64_t second, const char *waits_in, size_t first, FILE *out)
 {
 	if (has_process(thread))
 		fprintf(out, "%7" PRIu32, thread->pid);
@@ -176,6 +225,8 @@ static void print_thread(const struct guest_thread *thread, uint64_t second, con
 	print_seconds(thread->cpu_ns, out);
 	print_seconds(thread->start_ns, out);
 	fprintf(out, "  %-24s  ", waits_in ? waits_in : "-");
+	if (listed->contained)
+		print_container(listed->container[first], out);
 	if (thread->kernel)
 		fputc('[', out);
 	sanitize_print(thread->name, out);
@@ -237,8 +288,11 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 
 	threads |= list->n && !has_process(list->at);
 
-	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %-24s  %s\n", "PID", threads ? "TID" : "THREADS",
-		"STATE", "CPU", "CPU-SECONDS", "STARTED", "WAITS-IN", "NAME");
+	fprintf(out, "%7s %7s  %-8s %4s %12s %12s  %-24s  ", "PID", threads ? "TID" : "THREADS",
+		"STATE", "CPU", "CPU-SECONDS", "STARTED", "WAITS-IN");
+	if (listed->contained)
+		fprintf(out, "%-24s  ", "CONTAINER");
+	fputs("NAME\n", out);
 	for (size_t i = 0; i < list->n; i += n) {
 		struct guest_thread process;
 		const char *waits_in;
@@ -246,9 +300,10 @@ static void print_text(const struct listed *listed, bool threads, FILE *out)
 		n = threads_of_process(list, i);
 		process = process_of(listed, i, n, &waits_in);
 		if (!threads)
-			print_thread(&process, n, waits_in, out);
+			print_thread(listed, &process, n, waits_in, i, out);
 		for (size_t k = i; threads && k < i + n; k++)
-			print_thread(&list->at[k], list->at[k].tid, listed->waits_in[k], out);
+			print_thread(listed, &list->at[k], list->at[k].tid, listed->waits_in[k], i,
+				     out);
 		print_mappings(listed->threads[i].mappings, out);
 	}
 	fputc('\n', out);
@@ -289,6 +344,18 @@ static void add_mappings(const struct guest_mapping_list *list, json_t *to)
 		json_object_set_new(to, "trouble", json_string(list->trouble));
 }
 
+/* Adds the name and the path of a container that is known. */
+static void add_container(const char *path, json_t *to)
+{
+	char *name = path ? container_name(path) : NULL;
+
+	if (!name)
+		return;
+	json_object_set_new(to, "container", json_text(name));
+	json_object_set_new(to, "cgroup", json_text(path));
+	free(name);
+}
+
 static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 {
 	const char *waits_in;
@@ -306,6 +373,8 @@ static json_t *process_json(const struct listed *listed, size_t first, size_t n)
 			 "waits_in", waits_in, "kernel", process.kernel, "start_ns",
 			 json_known(process.start_ns), "cpu_ns", json_known(process.cpu_ns),
 			 "threads", threads);
+	if (json)
+		add_container(listed->container[first], json);
 	if (json)
 		add_mappings(listed->threads[first].mappings, json);
 	return json;
@@ -365,14 +434,19 @@ static struct error *print(const struct listed *listed, const struct ps_args *op
 static struct error *find_and_print(const struct guest_dump_taken *taken,
 				    const struct ps_args *options)
 {
-	struct listed listed = {guest_dump_listing(taken), guest_dump_of(taken)->threads, NULL};
+	struct listed listed = {.listing = guest_dump_listing(taken),
+				.threads = guest_dump_of(taken)->threads};
 	struct error *err = find_waits(guest_dump_of(taken), &listed);
 
+	if (!err)
+		err = find_containers(&listed);
 	if (!err)
 		err = print(&listed, options);
 	if (!err && guest_dump_of(taken)->trouble)
 		cmd_say("warning: %s", guest_dump_of(taken)->trouble);
 	free(listed.waits_in);
+	free(listed.container);
+	pool_free(listed.containers);
 	return err;
 }
 

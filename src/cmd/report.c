@@ -109,18 +109,22 @@ static struct error *take_min(const struct option_row *row, const char *value, v
 
 static const struct option_row own_options[] = {
 	{"by", "KEYS", 'b', take_keys,
-	 .text = "by function (the default), line, file, image, vcpu, state, process, thread, or "
-		 "several with commas; or by exit (record --host)",
+	 .text = "by function (the default), line, file, image, vcpu, state, process, thread, "
+		 "container, or several with commas; or by exit (record --host)",
 	 .more = "By\n.Li line\nthe function stands where no line is known;\n.Li file\n"
 		 "is that of the source,\n.Li image\nthe file that the code came from.\n"
 		 "By state, all states are shown unless\n.Fl -state\nsays which.\n"
 		 "By\n.Li process\nor\n.Li thread\nof a Linux guest, each name that one had has a "
 		 "row.\n"
+		 "By\n.Li container ,\nthe control group of Linux: its path without slices, and "
+		 "without what "
+		 "stands before a container's own part, which is\n.Li docker:0123456789ab .\n"
 		 "By\n.Li exit ,\nhow often virtual CPUs have left the guest: each exit counts "
 		 "once, below the reason for it where the guest's code was that caused it.\n"
-		 "perf's\n.Li symbol , srcline , srcfile , dso , cpu , pid\nand\n.Li tid\nare "
+		 "perf's\n.Li symbol , srcline , srcfile , dso , cpu , pid , tid\nand\n.Li "
+		 "cgroup\nare "
 		 "understood.",
-	 .values = "function line file image vcpu state process thread exit"},
+	 .values = "function line file image vcpu state process thread container exit"},
 	{"rows", "N", 'n', take_count, AT(rows), 0, UINT32_MAX,
 	 .text = "show N rows (default: 40, trees all; 0: all)"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",

@@ -147,12 +147,13 @@ static struct error *take_sort(const struct option_row *row, const char *value, 
 
 static struct error *take_by(const struct option_row *row, const char *value, void *to)
 {
-	static const enum group_key keys[] = {GROUP_FUNCTION, GROUP_PROCESS, GROUP_THREAD};
+	static const enum group_key keys[] = {GROUP_FUNCTION, GROUP_CONTAINER, GROUP_PROCESS,
+					      GROUP_THREAD};
 	struct top_args *options = to;
 	const int i = option_word(row, value);
 
 	if (i < 0)
-		return option_error(row, value, "it is function, process or thread");
+		return option_error(row, value, "it is function, container, process or thread");
 	options->view.by = keys[i];
 	return NULL;
 }
@@ -179,8 +180,9 @@ static const struct option_row own_options[] = {
 	{"iterations", "N", 'n', take_count, AT(iterations), 1, UINT32_MAX,
 	 .text = "end after N pictures"},
 	{"by", "KEY", 0, take_by,
-	 .text = "function (the default), process or thread of a Linux guest or a unikernel",
-	 .values = "function process thread"},
+	 .text = "function (the default), process or thread of a Linux guest or a unikernel, or "
+		 "container of a Linux guest",
+	 .values = "function container process thread"},
 	{"sort", "KEY", 0, take_sort, .text = "self (the default) or total",
 	 .values = "self total"},
 	{"only", "REGEX", 0, take_only, .text = "only functions that match"},

@@ -265,6 +265,9 @@ static struct error *take_thread(void *ctx, uint32_t number, const struct record
 	copy = &merge->threads[merge->n_threads++];
 	*copy = *thread;
 	err = pool_intern(merge->texts, thread->name, strlen(thread->name), &copy->name);
+	if (!err && thread->container)
+		err = pool_intern(merge->texts, thread->container, strlen(thread->container),
+				  &copy->container);
 	if (!err)
 		err = pool_intern(merge->texts, thread->process, strlen(thread->process),
 				  &copy->process);

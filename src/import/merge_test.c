@@ -34,7 +34,9 @@ static struct memory_file record(const struct guest *guest)
 	struct memory_file file = memory_file_new();
 	struct recording_writer *writer;
 	struct tick_entry entry[9];
-	const struct recorded_thread thread = {.name = guest->name, .process = guest->name};
+	const struct recorded_thread thread = {.name = guest->name,
+					       .process = guest->name,
+					       .container = guest->name};
 	struct stacks *stacks;
 	uint32_t stack;
 	bool whole;
@@ -301,6 +303,8 @@ static void threads_that_wait_come_along(void **state)
 	assert_int_equal(profile->states[VCPU_RUNNING].samples, 10);
 	assert_int_equal(profile->selected.samples, 4);
 	assert_int_equal(profile->selected.weight_ns, 12);
+	assert_string_equal(profile->threads[0].container, "one");
+	assert_string_equal(profile->threads[1].container, "two");
 	profile_free(profile);
 	close(in[0].fd);
 	close(in[1].fd);

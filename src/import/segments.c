@@ -317,35 +317,36 @@ static struct error *take_tick(void *ctx, const struct tick *read)
 }
 
 /* The number that the thread has in the result. */
-static struct error *find_thread(struct joining *joining, const struct recorded_thread *thread,
+static struct error *find_thread(struct joining *joining, const struct recorded_thread *t,
 				 uint32_t *number, bool *added)
 {
-	const struct recorded_thread *t = thread;
 	uint32_t called, started;
 	struct error *err =
 		ids_get(joining->called, (uintptr_t)t->name, (uintptr_t)t->process, &called, added);
 
+	if (!err && t->container) /* no pointer is as low as a number */
+		err = ids_get(joining->called, called, (uintptr_t)t->container, &called, added);
 	if (!err)
 		err = ids_get(joining->started, t->start_ns, called, &started, added);
-	return err ? err
-		   : ids_get(joining->threads, (uint64_t)t->pid << 32 | t->tid, started, number,
-			     added);
+	if (!err)
+		err = ids_get(joining->threads, (uint64_t)t->pid << 32 | t->tid, started, number,
+			      added);
+	return err;
 }
 
 /* Threads beyond what a recording has room for are not known. */
 static struct error *take_thread(void *ctx, uint32_t number, const struct recorded_thread *read)
 {
 	struct joining *joining = ctx;
-	const struct recording_visitor *to = joining->visitor;
 	struct recorded_thread thread = *read;
 	uint32_t id = RECORDED_THREADS_MAX;
 	bool added = false;
-	struct error *err =
-		pool_intern(joining->texts, read->name, strlen(read->name), &thread.name);
+	const char **texts[] = {&thread.name, &thread.process, &thread.container};
+	struct error *err = NULL;
 
-	if (!err)
-		err = pool_intern(joining->texts, read->process, strlen(read->process),
-				  &thread.process);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts) && !err; i++)
+		if (*texts[i])
+			err = pool_intern(joining->texts, *texts[i], strlen(*texts[i]), texts[i]);
 	if (!err)
 		err = ARRAY_RESERVE(&joining->its_threads, &joining->its_threads_room, number);
 	if (!err)
@@ -359,7 +360,9 @@ static struct error *take_thread(void *ctx, uint32_t number, const struct record
 	if (err)
 		return err;
 	joining->thread[id] = thread;
-	return to->thread ? to->thread(to->ctx, id + 1, &thread) : NULL;
+	return joining->visitor->thread
+		       ? joining->visitor->thread(joining->visitor->ctx, id + 1, &thread)
+		       : NULL;
 }
 
 static bool is_native(const struct joining *joining)

@@ -23,6 +23,16 @@ struct minute {
 	const char *name; /* of the leaf; NULL: its writer was killed before it told any */
 };
 
+/* The name of a leaf in whose samples the thread is in another container each minute. */
+#define MOVED "moved"
+
+static const char *container_of(const struct minute *minute)
+{
+	if (!minute->name || strcmp(minute->name, MOVED))
+		return NULL;
+	return minute->start / 60 % 2 ? "/b" : "/a";
+}
+
 static struct memory_file record(const struct minute *minute)
 {
 	const uint64_t period = minute->name && !strcmp(minute->name, SELDOM) ? SELDOM_S : 1;
@@ -40,7 +50,8 @@ static struct memory_file record(const struct minute *minute)
 	const struct recorded_thread thread = {.pid = 7,
 					       .tid = 7,
 					       .name = minute->id,
-					       .process = "p"};
+					       .process = "p",
+					       .container = container_of(minute)};
 	const bool waits = minute->name && !strcmp(minute->name, WITH_WAITS);
 	struct memory_file file = memory_file_new();
 	struct tick_entry entries[2] = {{.end = UNWIND_OUTERMOST, .thread = 1}};
@@ -137,6 +148,21 @@ static void test_threads_that_do_not_run_come_through(void **state)
 	assert_int_equal(profile->states[VCPU_RUNNING].samples, 120);
 	assert_int_equal(profile->states[WAIT_SLEEPING].samples, 120);
 	assert_int_equal(profile->states[WAIT_SLEEPING].weight_ns, 120 * S_NS);
+	profile_free(profile);
+}
+
+static void test_a_thread_in_another_container_is_another(void **state)
+{
+	const struct minute minutes[] = {{"7", 0, 0, 60, MOVED},
+					 {"7", 60, 0, 60, MOVED},
+					 {"7", 120, 0, 60, MOVED},
+					 {"7", 180, 0, 60, "f"}};
+	struct profile *profile = load(minutes, 4, 0, 0);
+
+	assert_int_equal(profile->n_threads, 3);
+	assert_string_equal(profile->threads[0].container, "/a");
+	assert_string_equal(profile->threads[1].container, "/b");
+	assert_null(profile->threads[2].container);
 	profile_free(profile);
 }
 
@@ -293,6 +319,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_segments_of_a_run_are_one_recording),
 		cmocka_unit_test(test_threads_that_do_not_run_come_through),
+		cmocka_unit_test(test_a_thread_in_another_container_is_another),
 		cmocka_unit_test(test_the_stretch_is_cut_by_sample_times),
 		cmocka_unit_test(test_a_killed_writer_s_segment_has_the_names_of_its_run),
 		cmocka_unit_test(test_a_name_never_comes_from_another_run),

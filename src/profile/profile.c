@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/profile.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -207,46 +206,6 @@ static bool in_stretch(const struct profile_filter *filter, const struct tick *t
 	       (!filter->to_ns || tick->time_ns < filter->to_ns);
 }
 
-/* True if the text is one of the words of a list. */
-static bool lists(const char *words, const char *text)
-{
-	const size_t len = strlen(text);
-
-	for (;; words++) {
-		const size_t word = strcspn(words, ",");
-
-		if (word == len && !memcmp(words, text, len))
-			return true;
-		words += word;
-		if (!*words)
-			return false;
-	}
-}
-
-static bool lists_number(const char *words, uint32_t number)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%" PRIu32, number);
-	return lists(words, text);
-}
-
-static bool selects_thread(const struct profile_filter *filter, const struct tick *tick,
-			   const struct tick_entry *entry)
-{
-	const struct recorded_thread *thread;
-
-	if (!filter->comm && !filter->pid && !filter->tid)
-		return true;
-	if (!entry->thread || !tick->threads)
-		return false;
-	thread = &tick->threads[entry->thread - 1];
-	return (!filter->comm || lists(filter->comm, thread->name) ||
-		lists(filter->comm, thread->process)) &&
-	       (!filter->pid || lists_number(filter->pid, thread->pid)) &&
-	       (!filter->tid || lists_number(filter->tid, thread->tid));
-}
-
 /* A thread that does not run is on no vCPU. */
 static bool selects_vcpu(const struct profile_filter *filter, uint32_t vcpu)
 {
@@ -260,7 +219,7 @@ bool profile_selects(const struct profile_filter *filter, const struct tick *tic
 {
 	return in_stretch(filter, tick) &&
 	       (filter->states ?: STATES_OF_VCPUS) >> entry->state & 1 &&
-	       selects_vcpu(filter, entry->vcpu) && selects_thread(filter, tick, entry);
+	       selects_vcpu(filter, entry->vcpu) && profile_selects_thread(filter, tick, entry);
 }
 
 static struct error *load_entry(struct loading *loading, const struct tick_entry *entry,

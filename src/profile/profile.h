@@ -44,6 +44,7 @@ struct profile_filter {
 	/* Lists of values with commas between them, one of which the thread has; NULL: all threads. */
 	const char *comm; /* its name, or that of its process */
 	const char *pid, *tid;
+	const char *container;			 /* its name or path */
 	const struct profile_listener *listener; /* NULL: none */
 	/* That of a profile of the same recording, which outlives this one; NULL: one of its own. */
 	struct stacks *stacks;
@@ -224,6 +225,10 @@ double profile_not_sampled(const struct profile *profile);
 
 /* Length of the recorded stretch; up to the last tick, if the recording is cut. */
 uint64_t profile_elapsed_ns(const struct profile *profile);
+
+/* True if the filter lists the thread of an entry, or none. */
+bool profile_selects_thread(const struct profile_filter *filter, const struct tick *tick,
+			    const struct tick_entry *entry);
 
 /* True if the filter lets this entry of a tick count. */
 bool profile_selects(const struct profile_filter *filter, const struct tick *tick,

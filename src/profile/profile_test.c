@@ -542,11 +542,10 @@ static uint64_t samples_of(const struct recorded *recorded, const char *comm, co
 
 static void test_threads_are_chosen_by_name_and_number(void **state)
 {
-	static const struct recorded_thread threads[] = {{12, 12, 1, false, false, "nginx",
-							  "nginx"},
-							 {12, 13, 2, false, false, "worker",
-							  "nginx"},
-							 {1, 1, 3, false, false, "init", "init"}};
+	static const struct recorded_thread threads[] = {
+		{12, 12, 1, false, false, "nginx", "nginx", NULL},
+		{12, 13, 2, false, false, "worker", "nginx", NULL},
+		{1, 1, 3, false, false, "init", "init", NULL}};
 	struct recorded recorded;
 
 	record(&recorded);

@@ -485,7 +485,7 @@ struct error *load_series_read(const char *path, const struct profile *profile,
 	if (!series->buckets || !series->weight_ns)
 		return error_no_memory();
 	reading.any.states = STATES_OF_VCPUS;
-	reading.any.comm = reading.any.pid = reading.any.tid = NULL;
+	reading.any.comm = reading.any.pid = reading.any.tid = reading.any.container = NULL;
 	weighting_start(&reading.weighting, filter->weight, filter->states, &profile->info);
 	err = source_read(path, profile->stacks, &visitor, &cut);
 	if (err && err->kind == ERR_ENDED && reading.ticks > profile->ticks_read) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "profile/weighting.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,4 +197,55 @@ struct error *breakdown_add(struct breakdown *breakdown, const struct tick_entry
 							    .state = entry->state};
 	profile_cell_count(&breakdown->at[i].cell, times, weight_ns);
 	return NULL;
+}
+
+/* True if the text is one of the words of a list. */
+static bool lists(const char *words, const char *text)
+{
+	const size_t len = strlen(text);
+
+	for (;; words++) {
+		const size_t word = strcspn(words, ",");
+
+		if (word == len && !memcmp(words, text, len))
+			return true;
+		words += word;
+		if (!*words)
+			return false;
+	}
+}
+
+static bool lists_number(const char *words, uint32_t number)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%" PRIu32, number);
+	return lists(words, text);
+}
+
+static bool lists_container(const char *words, const char *path)
+{
+	char name[CONTAINER_NAME_ROOM];
+
+	if (!path)
+		return false;
+	recorded_container_name(path, name);
+	return lists(words, name) || lists(words, path);
+}
+
+bool profile_selects_thread(const struct profile_filter *filter, const struct tick *tick,
+			    const struct tick_entry *entry)
+{
+	const struct recorded_thread *thread;
+
+	if (!filter->comm && !filter->pid && !filter->tid && !filter->container)
+		return true;
+	if (!entry->thread || !tick->threads)
+		return false;
+	thread = &tick->threads[entry->thread - 1];
+	return (!filter->comm || lists(filter->comm, thread->name) ||
+		lists(filter->comm, thread->process)) &&
+	       (!filter->pid || lists_number(filter->pid, thread->pid)) &&
+	       (!filter->tid || lists_number(filter->tid, thread->tid)) &&
+	       (!filter->container || lists_container(filter->container, thread->container));
 }

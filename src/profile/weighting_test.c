@@ -151,7 +151,7 @@ static struct profile_cell select_from(const struct memory_file *file, unsigned 
 
 static void threads_that_wait_count_as_the_time_that_they_waited(void **state)
 {
-	const struct recorded_thread thread = {7, 7, 123, false, false, "sh", "sh"};
+	const struct recorded_thread thread = {7, 7, 123, false, false, "sh", "sh", NULL};
 	struct tick_entry entries[3] = {
 		{.vcpu = 0, .state = VCPU_RUNNING, .ran_ns = 3000},
 		{.vcpu = NO_VCPU, .state = WAIT_SLEEPING, .thread = 1, .weight_ns = 5000},

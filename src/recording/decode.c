@@ -288,6 +288,17 @@ static bool get_thread(struct cursor *in, struct recorded_thread *thread)
 	       get_name(in, (uint64_t)(in->end - in->at), &thread->process);
 }
 
+static struct error *decode_container(struct decoder *decoder, struct cursor in, uint64_t offset)
+{
+	const size_t len = (size_t)(in.end - in.at);
+
+	if (len > RECORDED_CONTAINER_MAX || memchr(in.at, '\0', len))
+		return decode_damaged(decoder, offset, "a container that cannot be one");
+	free(decoder->container);
+	decoder->container = len ? strndup((const char *)in.at, len) : NULL;
+	return len && !decoder->container ? error_no_memory() : NULL;
+}
+
 static struct error *decode_thread(struct decoder *decoder, struct cursor in, uint64_t offset)
 {
 	const struct recording_visitor *visitor = decoder->visitor;
@@ -303,7 +314,9 @@ static struct error *decode_thread(struct decoder *decoder, struct cursor in, ui
 	*thread = (struct recorded_thread){0};
 	if (!get_thread(&in, thread))
 		return decode_damaged(decoder, offset, "a thread that cannot be one");
-	if (!thread->name || !thread->process)
+	if (decoder->container)
+		thread->container = strdup(decoder->container);
+	if (!thread->name || !thread->process || !thread->container != !decoder->container)
 		return error_no_memory();
 	return visitor->thread ? visitor->thread(visitor->ctx, (uint32_t)decoder->threads, thread)
 			       : NULL;
@@ -469,6 +482,8 @@ struct error *decode_record(struct decoder *decoder, unsigned type, struct curso
 		return decode_locations(decoder, payload, offset);
 	case RECORD_THREAD:
 		return decode_thread(decoder, payload, offset);
+	case RECORD_CONTAINER:
+		return decode_container(decoder, payload, offset);
 	case RECORD_RUNNING:
 		return decode_running(decoder, payload, offset);
 	case RECORD_WAITING:
@@ -491,6 +506,7 @@ void decoder_free(struct decoder *decoder)
 	for (size_t i = 0; i < decoder->threads; i++)
 		recorded_thread_free(&decoder->thread[i]);
 	free(decoder->thread);
+	free(decoder->container);
 	free(decoder->ids);
 	free(decoder->last);
 	free(decoder->entries);

@@ -80,6 +80,7 @@ static const struct hostile hostile[] = {
 	 "thread that cannot be"},
 	{"process's name with NUL", RECORD_THREAD, BYTES(0, 1, 1, 0, 1, 'a', 0),
 	 "thread that cannot be"},
+	{"container with NUL", RECORD_CONTAINER, BYTES('/', 'a', 0), "container that cannot be"},
 	{"thread 1, which there is not", RECORD_RUNNING, BYTES(0, 1), "thread is not known"},
 	{"thread 2^32", RECORD_RUNNING, BYTES(0, 0x80, 0x80, 0x80, 0x80, 0x10),
 	 "thread is not known"},

@@ -40,6 +40,7 @@ void encoder_coarsen(struct encoder *encoder, uint64_t period_ns)
 void encoder_free(struct encoder *encoder)
 {
 	free(encoder->last);
+	free(encoder->container);
 }
 
 /* Starts a record in room for `max` bytes of payload; put the payload and call end_record. */
@@ -198,14 +199,42 @@ static void put_entries(struct encoder *encoder, const struct tick *tick, struct
 		put_op(out, TICK_REPEAT, repeats);
 }
 
+/* RECORD_CONTAINER, if it is another one than before. */
+static struct error *encode_container(struct encoder *encoder, const char *container,
+				      struct bytes *out)
+{
+	const size_t len = container ? strnlen(container, RECORDED_CONTAINER_MAX) : 0;
+	const char *last = encoder->container ? encoder->container : "";
+	struct error *err;
+	size_t start = 0;
+	char *copy;
+
+	if (strlen(last) == len && (!len || !memcmp(last, container, len)))
+		return NULL;
+	copy = len ? strndup(container, len) : NULL;
+	err = len && !copy ? error_no_memory() : begin_record(out, len, &start);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	if (len)
+		put_bytes(out, container, len);
+	end_record(out, start, RECORD_CONTAINER);
+	free(encoder->container);
+	encoder->container = copy;
+	return NULL;
+}
+
 struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
 			    struct bytes *out)
 {
 	const size_t name = strnlen(thread->name, RECORDED_THREAD_NAME_MAX);
 	const size_t process = strnlen(thread->process, RECORDED_THREAD_NAME_MAX);
-	size_t start;
-	struct error *err = begin_record(out, 5 * VARINT_MAX + name + process, &start);
+	size_t start = 0;
+	struct error *err = encode_container(encoder, thread->container, out);
 
+	if (!err)
+		err = begin_record(out, 5 * VARINT_MAX + name + process, &start);
 	if (err)
 		return err;
 	put_varint(out,

@@ -20,7 +20,7 @@
 #define RECORDING_MAGIC	    "\x89uniprof"
 #define RECORDING_MAGIC_LEN 8
 #define RECORDING_MAJOR	    1
-#define RECORDING_MINOR	    5
+#define RECORDING_MINOR	    6
 #define RECORDING_HEAD_LEN  (RECORDING_MAGIC_LEN + 2)
 
 /* Then records: length of the payload (varint), type (one byte), payload. */
@@ -40,6 +40,7 @@ enum record_type {
 	RECORD_WAITING = 13,	/* threads that do not run, of the next tick */
 	RECORD_PACKED = 14, /* records, compressed; none of them is packed, a check or the info */
 	RECORD_EXITS = 15,  /* how often a vCPU has left the guest, for a reason and at a place */
+	RECORD_CONTAINER = 16, /* the one of the threads that follow */
 	RECORD_TYPES
 };
 
@@ -156,7 +157,8 @@ struct decoder {
 	uint64_t time_ns, weight_ns, paused_ns;
 	struct recorded_thread *thread; /* [threads]: number 1 is thread[0] */
 	size_t threads, threads_room;
-	char **text; /* [texts]: number 1 is text[0] */
+	char *container; /* of the threads that follow; NULL: not known */
+	char **text;	 /* [texts]: number 1 is text[0] */
 	size_t texts, texts_room;
 };
 
@@ -178,6 +180,7 @@ struct encoder {
 	const struct stacks *stacks; /* the caller's */
 	uint32_t nodes;		     /* so many are encoded, the root included */
 	uint32_t threads;	     /* so many are encoded */
+	char *container;	     /* of the last of them; NULL: not known */
 	uint32_t vcpus;
 	struct tick_entry *last; /* [vcpus]: the last entry of each */
 	uint64_t time_ns, weight_ns, paused_ns;
@@ -207,7 +210,7 @@ bool encode_allows(const struct encoder *encoder, const struct tick *tick, uint3
 /* One record of nodes not yet encoded, as many as go into one, up to `last` at most. */
 struct error *encode_nodes(struct encoder *encoder, uint32_t last, struct bytes *out);
 
-/* The next thread. */
+/* The next thread; before it its container, if that is another than the last one's. */
 struct error *encode_thread(struct encoder *encoder, const struct recorded_thread *thread,
 			    struct bytes *out);
 

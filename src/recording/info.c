@@ -441,7 +441,8 @@ struct error *recorded_thread_copy(const struct recorded_thread *from, struct re
 	*to = *from;
 	to->name = strdup(from->name);
 	to->process = strdup(from->process);
-	if (to->name && to->process)
+	to->container = from->container ? strdup(from->container) : NULL;
+	if (to->name && to->process && !to->container == !from->container)
 		return NULL;
 	recorded_thread_free(to);
 	return error_no_memory();
@@ -451,6 +452,67 @@ void recorded_thread_free(struct recorded_thread *thread)
 {
 	free((char *)thread->name);
 	free((char *)thread->process);
+	free((char *)thread->container);
+}
+
+#define CONTAINER_DIGITS       64u /* of a container's number, in hex */
+#define CONTAINER_DIGITS_SHOWN 12u
+
+/* The digits of "docker-DIGITS.scope", "DIGITS"; NULL: it is no container's. */
+static const char *digits_of(const char *part, size_t len)
+{
+	const char *dash = memrchr(part, '-', len), *at = dash ? dash + 1 : part;
+	const size_t rest = len - (size_t)(at - part), digits = strspn(at, "0123456789abcdef");
+
+	return digits == CONTAINER_DIGITS &&
+			       (rest == digits ||
+				(rest == digits + 6 && !strncmp(at + digits, ".scope", 6)))
+		       ? at
+		       : NULL;
+}
+
+static size_t put_part(const char *part, size_t len, char *to)
+{
+	const char *digits = digits_of(part, len);
+	size_t before;
+
+	if (!digits) {
+		memcpy(to, part, len);
+		return len;
+	}
+	before = (size_t)(digits - part);
+	memcpy(to, part, before + CONTAINER_DIGITS_SHOWN);
+	if (before)
+		to[before - 1] = ':';
+	return before + CONTAINER_DIGITS_SHOWN;
+}
+
+static bool is_slice(const char *part, size_t len)
+{
+	return len > 6 && !strncmp(part + len - 6, ".slice", 6);
+}
+
+void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM])
+{
+	bool inside = false;
+	size_t n = 0, len;
+
+	for (const char *part = path + strspn(path, "/"); *part; part += strspn(part, "/")) {
+		const char *rest = part + strcspn(part, "/");
+
+		len = (size_t)(rest - part);
+		/* What a container stands in says nothing more of it; a slice, only where there is nothing else. */
+		if ((!inside && digits_of(part, len)) || (n && is_slice(name, n)))
+			n = 0;
+		inside |= digits_of(part, len) != NULL;
+		if (!n || !is_slice(part, len)) {
+			if (n)
+				name[n++] = '/';
+			n += put_part(part, len, name + n);
+		}
+		part = rest;
+	}
+	memcpy(name + n, n ? "" : "/", n ? 1 : 2);
 }
 
 bool recorded_image_replaced(const struct recorded_image *before,

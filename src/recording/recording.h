@@ -69,8 +69,18 @@ struct recorded_thread {
 	bool kernel;	   /* belongs to the system itself */
 	bool idle;	   /* what a CPU without work runs */
 	const char *name;  /* any bytes: sanitize it before it is printed */
-	const char *process; /* the name of its process */
+	const char *process;   /* the name of its process */
+	const char *container; /* path of its control group; NULL: not known */
 };
+
+/* Bytes of such a path, at most. */
+#define RECORDED_CONTAINER_MAX 511
+
+/* How people call a container, and the most bytes of that with a NUL. Any bytes: sanitize them. */
+#define CONTAINER_NAME_ROOM (RECORDED_CONTAINER_MAX + 1)
+
+/* The path without slices, from the first container's own part on, which is called "docker:0123456789ab". */
+void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM]);
 
 /* Samples of all vCPUs that belong to one deadline. */
 struct tick {

@@ -231,7 +231,8 @@ static void test_random_ticks_come_back_exactly(void **state)
 		assert_success(recording_create(file.path, &info, want.stacks, &writer));
 		hear_info(&want, &info);
 		for (uint32_t i = 1; i <= RANDOM_THREADS; i++) {
-			const struct recorded_thread thread = {i, i, i, false, false, "a", "b"};
+			const struct recorded_thread thread = {i,     i,   i,	false,
+							       false, "a", "b", NULL};
 
 			assert_success(recording_thread(writer, &thread));
 			hear_thread(&want, i, &thread);
@@ -395,8 +396,8 @@ static void test_a_recording_can_be_read_into_a_store_in_use(void **state)
 
 static void test_ticks_tell_which_threads_ran(void **state)
 {
-	const struct recorded_thread shell = {7, 7, 123, false, false, "sh\n(x)", "sh"};
-	const struct recorded_thread idle = {0, 0, 0, true, true, "swapper/1", "swapper/1"};
+	const struct recorded_thread shell = {7, 7, 123, false, false, "sh\n(x)", "sh", NULL};
+	const struct recorded_thread idle = {0, 0, 0, true, true, "swapper/1", "swapper/1", NULL};
 	struct memory_file file = memory_file_new();
 	struct recording_info info = {.vcpus = 3};
 	struct tick_entry entries[3] = {{.vcpu = 0}, {.vcpu = 1}, {.vcpu = 2}};
@@ -438,7 +439,7 @@ static void test_ticks_tell_which_threads_ran(void **state)
 
 static void test_ticks_tell_which_threads_wait(void **state)
 {
-	const struct recorded_thread shell = {7, 7, 123, false, false, "sh", "sh"};
+	const struct recorded_thread shell = {7, 7, 123, false, false, "sh", "sh", NULL};
 	const struct recording_info info = {.vcpus = 1};
 	struct memory_file file = memory_file_new();
 	struct recording_writer *writer;
@@ -495,7 +496,7 @@ static void test_names_of_threads_are_cut_off(void **state)
 {
 	char name[RECORDED_THREAD_NAME_MAX + 2];
 	const struct recorded_thread thread = {UINT32_MAX, UINT32_MAX, UINT64_MAX, true,
-					       false,	   name,       name};
+					       false,	   name,       name,	   NULL};
 	struct memory_file file = memory_file_new();
 	struct recording_info info = {0};
 	struct recording_writer *writer;

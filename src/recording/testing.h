@@ -144,9 +144,12 @@ static inline struct error *hear_thread(void *ctx, uint32_t number,
 	assert_int_equal(number, ++heard->threads);
 	assert_true(strlen(thread->name) <= RECORDED_THREAD_NAME_MAX);
 	assert_true(strlen(thread->process) <= RECORDED_THREAD_NAME_MAX);
-	fprintf(heard->log, "thread %u %u %u %" PRIu64 "%s%s <%s> <%s>\n", number, thread->pid,
+	fprintf(heard->log, "thread %u %u %u %" PRIu64 "%s%s <%s> <%s>", number, thread->pid,
 		thread->tid, thread->start_ns, thread->kernel ? " kernel" : "",
 		thread->idle ? " idle" : "", thread->name, thread->process);
+	if (thread->container)
+		fprintf(heard->log, " in <%s>", thread->container);
+	fputc('\n', heard->log);
 	return NULL;
 }
 

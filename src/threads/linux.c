@@ -51,6 +51,7 @@ static const struct {
 	[TASK_THREAD_NODE] = {"thread_node", NULL, 16},
 	[TASK_LEADER] = {"group_leader", NULL, 8},
 	[TASK_STACK] = {"stack", NULL, 8},
+	[TASK_GROUPS] = {"cgroups", NULL, 8},
 };
 
 /* A member, up to 8 bytes of it. */
@@ -99,6 +100,8 @@ static void fill(const struct linux_threads *own, uint64_t at, const uint8_t *ta
 		.switches =
 			number(own, task, TASK_SWITCHES) + number(own, task, TASK_SWITCHES_FORCED),
 	};
+	if (own->at[TASK_GROUPS])
+		out->group = number(own, task, TASK_GROUPS);
 	out->run = out->switches;
 	out->idle = !out->tid;
 	memcpy(out->name, task + own->at[TASK_COMM], COMM_LEN);
@@ -282,7 +285,8 @@ static bool running(const void *state, const struct guest_memory *memory, uint32
 }
 
 /* Members that pieces begin with, in their order in task_struct: those in one page cost next to nothing. */
-static const enum task_member copied[THREAD_PIECES] = {TASK_PID, TASK_START, TASK_COMM};
+static const enum task_member copied[THREAD_PIECES] = {TASK_PID, TASK_START, TASK_COMM,
+						       TASK_GROUPS};
 /* ... and the one that always stands behind the first. */
 #define TGID_BEHIND_PID 4u
 
@@ -292,7 +296,7 @@ static bool request(const void *state, struct thread_request *out)
 
 	*out = (struct thread_request){.cpus = own->offsets, .pointer = own->current};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
-		out->at[i] = own->at[copied[i]];
+		out->at[i] = own->at[copied[i]] ?: own->at[TASK_COMM];
 	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;
 }
 
@@ -327,6 +331,7 @@ static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 		.state = THREAD_RUNNING,
 		.cpu = -1,
 		.start_ns = copied_number(copy, TASK_START),
+		.group = copied_number(copy, TASK_GROUPS),
 	};
 	out->idle = !out->tid;
 	memcpy(out->name, find_copied(copy, TASK_COMM), COMM_LEN);
@@ -393,7 +398,8 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 		const char *former = members[i].former;
 
 		if (!btf_offset(btf, "task_struct", members[i].name, &own->at[i]) &&
-		    !(former && btf_offset(btf, "task_struct", former, &own->at[i])))
+		    !(former && btf_offset(btf, "task_struct", former, &own->at[i])) &&
+		    i != TASK_GROUPS)
 			return error_new(ERR_GUEST,
 					 "the BTF of the guest's Linux has no member %s of "
 					 "task_struct",
@@ -508,4 +514,5 @@ const struct threads_system threads_linux = {
 	.stands = linux_saved_stands,
 	.mappings = linux_maps_read,
 	.place = linux_maps_place,
+	.container = linux_maps_container,
 };

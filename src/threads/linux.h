@@ -31,6 +31,7 @@ enum task_member {
 	TASK_THREAD_NODE,
 	TASK_LEADER,
 	TASK_STACK,
+	TASK_GROUPS, /* a kernel without control groups has none: 0 */
 	TASK_MEMBERS
 };
 
@@ -47,8 +48,8 @@ struct linux_saved {
 };
 
 /*
- * Members on the way from a task to its mappings and the paths of their files. Those of one
- * structure stand behind each other.
+ * Members on the way from a task to its mappings and the paths of their files, and to its control
+ * group. Those of one structure stand behind each other.
  */
 enum linux_map_member {
 	MAPS_MM,  /* struct task_struct */
@@ -79,12 +80,20 @@ enum linux_map_member {
 	LEAF_SLOTS,
 	INNER_PIVOTS,
 	INNER_SLOTS,
+	SET_GROUP, /* struct css_set: the group of cgroup v2, and those of each controller */
+	SET_STATES,
+	SET_BEHIND,  /* those end here */
+	STATE_GROUP, /* struct cgroup_subsys_state */
+	GROUP_NODE,  /* struct cgroup */
+	NODE_PARENT, /* struct kernfs_node */
+	NODE_NAME,
 	LINUX_MAP_MEMBERS
 };
 
 struct linux_maps {
 	bool known;
-	bool tree; /* mappings are in a maple tree, else (before Linux 6.1) in a list */
+	bool groups; /* control groups are known */
+	bool tree;   /* mappings are in a maple tree, else (before Linux 6.1) in a list */
 	uint32_t at[LINUX_MAP_MEMBERS]; /* offsets; 0 for one that this kernel has not */
 };
 
@@ -135,11 +144,13 @@ bool linux_saved_stands(const void *state, const struct guest_memory *memory,
 			const struct guest_thread *thread);
 void linux_saved_find(const struct btf *btf, struct linux_saved *at);
 
-/* threads_system.mappings and .place; and what they need. */
+/* threads_system.mappings, .place and .container; and what they need. */
 struct error *linux_maps_read(const void *state, const struct guest_memory *memory,
 			      const struct guest_thread *thread, struct guest_mapping_list *out);
 bool linux_maps_place(const void *state, const struct guest_memory *memory,
 		      const struct guest_thread *thread, uint64_t va, struct guest_place *out);
+bool linux_maps_container(const void *state, const struct guest_memory *memory,
+			  const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
 void linux_maps_find(const struct btf *btf, struct linux_maps *maps);
 
 #endif

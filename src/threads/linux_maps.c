@@ -2,7 +2,7 @@
 
 /*
  * Linux: mappings of a process. Its mm_struct has them in a maple tree, or before Linux 6.1 in a
- * list; a mapped file leads over its dentries and mounts to its path.
+ * list; a mapped file leads over its dentries and mounts to its path. Its control group has one, too.
  */
 
 #include "threads/linux.h"
@@ -42,6 +42,9 @@
 #define PATH_LINKS_MAX 256
 #define NAME_LEN_MAX   255u
 
+/* Controllers of control groups. */
+#define SET_STATES_MAX 32u
+
 /* Members by the names that they have had. */
 static const struct {
 	const char *structure, *name, *former;
@@ -74,6 +77,13 @@ static const struct {
 	[LEAF_SLOTS] = {"maple_node", "mr64.slot", NULL},
 	[INNER_PIVOTS] = {"maple_node", "ma64.pivot", NULL},
 	[INNER_SLOTS] = {"maple_node", "ma64.slot", NULL},
+	[SET_GROUP] = {"css_set", "dfl_cgrp", NULL},
+	[SET_STATES] = {"css_set", "subsys", NULL},
+	[SET_BEHIND] = {"css_set", "refcount", NULL},
+	[STATE_GROUP] = {"cgroup_subsys_state", "cgroup", NULL},
+	[GROUP_NODE] = {"cgroup", "kn", NULL},
+	[NODE_PARENT] = {"kernfs_node", "parent", "__parent"},
+	[NODE_NAME] = {"kernfs_node", "name", NULL},
 };
 
 /* True for one that not all kernels have. */
@@ -82,7 +92,7 @@ static bool may_lack(size_t member)
 	return member == MM_VDSO || member == VMA_NEXT || member >= LEAF_PIVOTS;
 }
 
-/* State of one reading of all mappings. */
+/* State of one reading of all mappings, or of a path. */
 struct walk {
 	const struct linux_maps *maps;
 	const struct guest_memory *memory;
@@ -486,6 +496,79 @@ bool linux_maps_place(const void *state, const struct guest_memory *memory,
 	       linux_is_same(thread, &now) && !now.kernel;
 }
 
+/* Puts the path of a control group in its hierarchy, whose root has no parent: that path is empty. */
+static bool put_group(const struct walk *walk, uint64_t group, struct path *path)
+{
+	const uint32_t *at = walk->maps->at;
+	uint64_t node, of[NODE_NAME - NODE_PARENT + 1];
+	char name[1 + NAME_LEN_MAX] = "/";
+
+	if (!linux_get_pointer(walk->memory, group + at[GROUP_NODE], &node))
+		return false;
+	for (unsigned i = 0; i < PATH_LINKS_MAX; i++) {
+		size_t len, got;
+
+		if (!get_members(walk, node, NODE_PARENT, NODE_NAME - NODE_PARENT + 1, of))
+			return false;
+		if (!of[0])
+			return true;
+		got = guest_memory_read(walk->memory, of[NODE_NAME - NODE_PARENT], name + 1,
+					NAME_LEN_MAX);
+		len = strnlen(name + 1, got);
+		if (!len || (len == got && got < NAME_LEN_MAX))
+			return false;
+		if (!put_before(path, name, 1 + len))
+			return true;
+		node = of[0];
+	}
+	return false;
+}
+
+/*
+ * Puts the path of a task's group: that of cgroup v2 or, where that is the root, the first of a
+ * controller's that is not, as of cgroup v1. Those of v2 are the same for all controllers.
+ */
+static bool put_container(const struct walk *walk, uint64_t set, struct path *path)
+{
+	const uint32_t *at = walk->maps->at;
+	const uint32_t behind = at[SET_BEHIND] - at[SET_STATES];
+	uint64_t unified, group, state;
+
+	if (!linux_get_pointer(walk->memory, set + at[SET_GROUP], &unified) ||
+	    !put_group(walk, unified, path))
+		return false;
+	for (uint32_t i = 0; i < behind && path->from == sizeof(path->bytes); i += 8)
+		if (linux_get_pointer(walk->memory, set + at[SET_STATES] + i, &state) &&
+		    linux_get_pointer(walk->memory, state + at[STATE_GROUP], &group) &&
+		    group != unified && !put_group(walk, group, path))
+			return false;
+	return true;
+}
+
+/* A task that is the same one, in the same groups, after the path was read had it before. */
+bool linux_maps_container(const void *state, const struct guest_memory *memory,
+			  const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1])
+{
+	const struct linux_threads *own = state;
+	const struct walk walk = {.maps = &own->maps, .memory = memory};
+	struct path path = {.from = sizeof(path.bytes)};
+	struct guest_thread now;
+	uint64_t unused;
+	size_t len;
+
+	if (!own->maps.groups || !linux_is_pointer(thread->group) ||
+	    !put_container(&walk, thread->group, &path) ||
+	    !linux_read_task(own, memory, thread->at, &unused, &now) ||
+	    !linux_is_same(thread, &now) || now.group != thread->group)
+		return false;
+	len = sizeof(path.bytes) - path.from;
+	memcpy(container, path.bytes + path.from, len);
+	if (!len)
+		container[len++] = '/';
+	container[len] = '\0';
+	return true;
+}
+
 /* All slots and pivots, of which there is one less, are in the node. */
 static bool is_node(const uint32_t *pivots)
 {
@@ -495,16 +578,19 @@ static bool is_node(const uint32_t *pivots)
 
 void linux_maps_find(const struct btf *btf, struct linux_maps *maps)
 {
-	maps->known = true;
+	maps->known = maps->groups = true;
 	for (size_t i = 0; i < LINUX_MAP_MEMBERS; i++) {
 		const char *structure = members[i].structure, *former = members[i].former;
+		const bool found = (btf_offset(btf, structure, members[i].name, &maps->at[i]) ||
+				    (former && btf_offset(btf, structure, former, &maps->at[i]))) &&
+				   maps->at[i] < LINUX_TASK_MAX;
 
-		if (btf_offset(btf, structure, members[i].name, &maps->at[i]) ||
-		    (former && btf_offset(btf, structure, former, &maps->at[i])))
-			maps->known &= maps->at[i] < LINUX_TASK_MAX;
-		else
-			maps->known &= may_lack(i);
+		if (!found)
+			maps->at[i] = 0;
+		maps->known &= found || may_lack(i);
+		maps->groups &= found || i < SET_GROUP;
 	}
+	maps->groups &= maps->at[SET_BEHIND] - maps->at[SET_STATES] <= SET_STATES_MAX * 8;
 	maps->tree = is_node(&maps->at[LEAF_PIVOTS]) && is_node(&maps->at[INNER_PIVOTS]);
 	maps->known &= maps->tree || maps->at[VMA_NEXT];
 }

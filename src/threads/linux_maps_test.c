@@ -18,11 +18,6 @@
 #define NO_FILE	 0u
 #define MAPPINGS 6u
 
-static void put_at(struct kernel *kernel, uint64_t va, enum linux_map_member member, uint64_t value)
-{
-	put_word(kernel, va + layout.maps.at[member], value);
-}
-
 static void put_dentry(struct kernel *kernel, unsigned i, unsigned parent, const char *name)
 {
 	const size_t len = strlen(name);
@@ -130,11 +125,6 @@ static int make_process(void **state)
 	if (!failed)
 		put_process(*state);
 	return failed;
-}
-
-static struct guest_thread thread_of(unsigned i)
-{
-	return (struct guest_thread){.at = TASK(i), .pid = i, .tid = i, .start_ns = 1000ull * i};
 }
 
 static struct guest_mapping_list read_as(struct kernel *kernel, const struct linux_threads *own,

@@ -46,7 +46,8 @@ static const struct linux_threads layout = {
 	       [TASK_SWITCHES_FORCED] = 96,
 	       [TASK_COMM] = 104,
 	       [TASK_LEADER] = 120,
-	       [TASK_STACK] = 128},
+	       [TASK_STACK] = 128,
+	       [TASK_GROUPS] = 152},
 	.span = SPAN,
 	.thread_head = 0x18,
 	.offsets = GLOBALS,
@@ -63,6 +64,7 @@ static const struct linux_threads layout = {
 		  .mm = 144,
 		  .pgd = 16},
 	.maps = {.known = true,
+		 .groups = true,
 		 .tree = true,
 		 .at = {[MAPS_MM] = 144,    [MM_COUNT] = 24,	    [MM_ROOT] = 32,
 			[MM_HEAP] = 40,	    [MM_HEAP_END] = 48,	    [MM_STACK] = 56,
@@ -73,7 +75,9 @@ static const struct linux_threads layout = {
 			[DENTRY_NAME] = 40, [DENTRY_NAME_LEN] = 36, [MOUNT_PARENT] = 0,
 			[MOUNT_POINT] = 8,  [MOUNT_MNT] = 16,	    [MNT_ROOT] = 16,
 			[LEAF_PIVOTS] = 8,  [LEAF_SLOTS] = 128,	    [INNER_PIVOTS] = 8,
-			[INNER_SLOTS] = 80}},
+			[INNER_SLOTS] = 80, [SET_GROUP] = 24,	    [SET_STATES] = 0,
+			[SET_BEHIND] = 16,  [STATE_GROUP] = 8,	    [GROUP_NODE] = 16,
+			[NODE_PARENT] = 0,  [NODE_NAME] = 8}},
 };
 
 struct kernel {
@@ -120,6 +124,12 @@ static inline uint64_t get_word(const struct kernel *kernel, uint64_t va)
 
 	memcpy(&value, kernel->bytes + (va - START), 8);
 	return value;
+}
+
+static inline void put_at(struct kernel *kernel, uint64_t va, enum linux_map_member member,
+			  uint64_t value)
+{
+	put_word(kernel, va + layout.maps.at[member], value);
 }
 
 /* Puts a node at the end of a list. */
@@ -187,6 +197,11 @@ static inline int drop(void **state)
 	guest_thread_list_free(&kernel->list);
 	free(kernel);
 	return 0;
+}
+
+static inline struct guest_thread thread_of(unsigned i)
+{
+	return (struct guest_thread){.at = TASK(i), .pid = i, .tid = i, .start_ns = 1000ull * i};
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)

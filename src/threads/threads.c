@@ -170,6 +170,13 @@ bool guest_threads_place(const struct guest_threads *threads, const struct guest
 	       threads->system->place(threads->state, memory, thread, va, out);
 }
 
+bool guest_threads_container(const struct guest_threads *threads, const struct guest_memory *memory,
+			     const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1])
+{
+	return threads->system->container &&
+	       threads->system->container(threads->state, memory, thread, container);
+}
+
 struct error *guest_threads_mappings(const struct guest_threads *threads,
 				     const struct guest_memory *memory,
 				     const struct guest_thread *thread,
@@ -243,8 +250,9 @@ void guest_threads_details(const struct guest_threads *threads, const struct gue
 #define OWN_TRIES 1000u
 
 struct thread_numbers {
-	struct ids *ids;   /* by pid, tid and start */
-	struct ids *named; /* by that and the name: numbers, from 0 on */
+	struct ids *ids;     /* by pid, tid and start */
+	struct ids *named;   /* by that and the name */
+	struct ids *grouped; /* by that and the group: numbers, from 0 on */
 	struct pool *names;
 	struct numbered_thread {
 		struct recorded_thread thread;
@@ -262,6 +270,8 @@ struct error *thread_numbers_new(uint32_t vcpus, struct thread_numbers **out)
 
 	if (!err)
 		err = ids_new(&numbers->named);
+	if (!err)
+		err = ids_new(&numbers->grouped);
 	if (!err)
 		err = pool_new(&numbers->names);
 	if (!err) {
@@ -281,14 +291,17 @@ void thread_numbers_free(struct thread_numbers *numbers)
 		return;
 	ids_free(numbers->ids);
 	ids_free(numbers->named);
+	ids_free(numbers->grouped);
 	pool_free(numbers->names);
 	free(numbers->at);
 	free(numbers->own);
 	free(numbers);
 }
 
+/* `container`: NULL if it is not known. */
 static struct error *add(struct thread_numbers *numbers, const struct guest_thread *thread,
-			 const char *name, const struct thread_details *details)
+			 const char *name, const struct thread_details *details,
+			 const char *container)
 {
 	struct error *err = ARRAY_RESERVE(&numbers->at, &numbers->room, numbers->n + 1);
 	struct numbered_thread *to = err ? NULL : &numbers->at[numbers->n++];
@@ -305,8 +318,11 @@ static struct error *add(struct thread_numbers *numbers, const struct guest_thre
 						  .name = name},
 				       .stack = details->stack,
 				       .stack_size = details->stack_size};
-	return pool_intern(numbers->names, details->process, strlen(details->process),
-			   &to->thread.process);
+	err = pool_intern(numbers->names, details->process, strlen(details->process),
+			  &to->thread.process);
+	return err || !container ? err
+				 : pool_intern(numbers->names, container, strlen(container),
+					       &to->thread.container);
 }
 
 /* True if the copy is by the CPU's own data: a program can set the register to something else. */
@@ -334,7 +350,9 @@ static struct error *number_of(struct thread_numbers *numbers, const struct gues
 
 	if (!err)
 		err = ids_get(numbers->ids, who, thread->start_ns, &id, added);
-	return err ? err : ids_get(numbers->named, id, (uintptr_t)*name, at, added);
+	if (!err)
+		err = ids_get(numbers->named, id, (uintptr_t)*name, &id, added);
+	return err ? err : ids_get(numbers->grouped, id, thread->group, at, added);
 }
 
 /* ... 0 if it has none. */
@@ -346,7 +364,8 @@ static uint32_t known_number(const struct thread_numbers *numbers,
 	uint32_t id, at;
 
 	return name && ids_find(numbers->ids, who, thread->start_ns, &id) &&
-			       ids_find(numbers->named, id, (uintptr_t)name, &at)
+			       ids_find(numbers->named, id, (uintptr_t)name, &id) &&
+			       ids_find(numbers->grouped, id, thread->group, &at)
 		       ? at + 1
 		       : 0;
 }
@@ -372,9 +391,10 @@ struct error *thread_numbers_add(struct thread_numbers *numbers,
 				 const struct guest_memory *memory,
 				 const struct guest_thread *thread, uint32_t *number)
 {
+	char container[GUEST_PATH_MAX + 1];
 	struct thread_details details;
 	struct error *err;
-	bool added = false;
+	bool added = false, contained;
 	const char *name;
 	uint32_t at;
 
@@ -386,7 +406,8 @@ struct error *thread_numbers_add(struct thread_numbers *numbers,
 	err = number_of(numbers, thread, &name, &at, &added);
 	if (!err && added) {
 		guest_threads_details(threads, memory, thread, &details);
-		err = add(numbers, thread, name, &details);
+		contained = guest_threads_container(threads, memory, thread, container);
+		err = add(numbers, thread, name, &details, contained ? container : NULL);
 	}
 	if (!err)
 		*number = at + 1;

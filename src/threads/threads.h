@@ -28,7 +28,8 @@
  *    is_cpu() and details() what a copy means; none of these five is called if it
  *    returns false.
  * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
- * 5. Programs: mappings() and place(), what lies where in the memory of a process.
+ * 5. Programs: mappings() and place(), what lies where in the memory of a process; container(), where the
+ *    system has such.
  * 6. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
@@ -87,6 +88,8 @@ struct guest_thread {
 	uint64_t cpu_ns;   /* CPU time used */
 	uint64_t switches; /* times that it left a CPU */
 	uint64_t run;	   /* another one after each time that it left a CPU */
+	uint64_t
+		group; /* tells the container that it is in from others, while it is; 0: not known */
 	char name[THREAD_NAME_MAX + 1];
 };
 
@@ -108,7 +111,7 @@ void guest_thread_list_free(struct guest_thread_list *list);
  * still. So a thread that ends right afterwards is not taken for the next one
  * in the same memory.
  */
-#define THREAD_PIECES 3
+#define THREAD_PIECES 4
 #define THREAD_PIECE  16u /* bytes */
 
 struct thread_request {
@@ -265,6 +268,14 @@ struct guest_place {
 bool guest_threads_place(const struct guest_threads *threads, const struct guest_memory *memory,
 			 const struct guest_thread *thread, uint64_t va, struct guest_place *out);
 
+/*
+ * Path of the container (in Linux, the control group) that a thread is in, while the guest runs; "/" is
+ * the whole system. One that is too long begins with "...". False: the thread has ended, or has moved to
+ * another since; or the system does not tell.
+ */
+bool guest_threads_container(const struct guest_threads *threads, const struct guest_memory *memory,
+			     const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
+
 /* The one that holds an address; NULL: none, or there is no list. */
 const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va);
 
@@ -321,7 +332,7 @@ void thread_numbers_free(struct thread_numbers *numbers);
 /*
  * The number of the thread of a copy, 0: it cannot be told, or there are too
  * many. What the copy does not tell is read from the memory when a thread is met
- * first; one by another name is another.
+ * first; one by another name, or in another container, is another.
  */
 struct error *thread_numbers_find(struct thread_numbers *numbers,
 				  const struct guest_threads *threads,
@@ -383,6 +394,9 @@ struct threads_system {
 				  struct guest_mapping_list *out);
 	bool (*place)(const void *state, const struct guest_memory *memory,
 		      const struct guest_thread *thread, uint64_t va, struct guest_place *out);
+	/* NULL: the system has none. */
+	bool (*container)(const void *state, const struct guest_memory *memory,
+			  const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
 };
 
 struct guest_threads {

@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 	memcpy(&out->tid, copy->piece[0] + 4, 4);
 	memcpy(&out->start_ns, copy->piece[1], 8);
 	memcpy(out->name, copy->piece[2], THREAD_PIECE);
+	memcpy(&out->group, copy->piece[3], 8);
 	return out->tid < 1u << 22;
 }
 
@@ -47,14 +49,28 @@ static bool details(const void *state, const struct guest_memory *memory,
 	return true;
 }
 
-static const struct threads_system fake = {.decode = decode, .is_cpu = is_cpu, .details = details};
+static bool container(const void *state, const struct guest_memory *memory,
+		      const struct guest_thread *thread, char path[GUEST_PATH_MAX + 1])
+{
+	sprintf(path, "/%u", (unsigned)thread->group);
+	return thread->group && !asked.ended;
+}
+
+static const struct threads_system fake = {.decode = decode,
+					   .is_cpu = is_cpu,
+					   .details = details,
+					   .container = container};
 static const struct guest_threads threads = {.system = &fake};
 static const struct guest_memory memory;
 static struct thread_numbers *numbers;
 
+/* Of the threads that are found next. */
+static uint64_t group;
+
 static int set_up(void **state)
 {
 	memset(&asked, 0, sizeof(asked));
+	group = 0;
 	return thread_numbers_new(VCPUS, &numbers) ? -1 : 0;
 }
 
@@ -70,6 +86,7 @@ static uint32_t find_by(uint64_t own, uint32_t pid, uint32_t tid, uint64_t start
 	struct thread_copy copy = {.there = true, .own = own};
 	uint32_t number;
 
+	memcpy(copy.piece[3], &group, 8);
 	memcpy(copy.piece[0], &pid, 4);
 	memcpy(copy.piece[0] + 4, &tid, 4);
 	memcpy(copy.piece[1], &start_ns, 8);
@@ -155,6 +172,23 @@ static void a_thread_s_own_stack_is_known_if_it_was_read(void **state)
 	assert_false(thread_numbers_on_stack(numbers, 2, 0));
 }
 
+static void a_thread_that_moves_to_another_container_is_another(void **state)
+{
+	assert_int_equal(find(7, 7, 1, "a"), 1);
+	assert_null(thread_numbers_get(numbers, 1)->container);
+	group = 1;
+	assert_int_equal(find(7, 7, 1, "a"), 2);
+	assert_string_equal(thread_numbers_get(numbers, 2)->container, "/1");
+	group = 2;
+	assert_int_equal(find(7, 7, 1, "a"), 3);
+	assert_string_equal(thread_numbers_get(numbers, 3)->container, "/2");
+	group = 1;
+	assert_int_equal(find(7, 7, 1, "a"), 2);
+	asked.ended = true;
+	assert_int_equal(find(7, 8, 1, "b"), 4);
+	assert_null(thread_numbers_get(numbers, 4)->container);
+}
+
 static void what_cannot_be_a_thread_has_no_number(void **state)
 {
 	assert_int_equal(find(7, 1u << 31, 1, "a"), 0);
@@ -199,6 +233,7 @@ int main(void)
 		TEST(what_a_copy_does_not_tell_is_read),
 		TEST(a_process_is_called_as_its_first_thread_was_in_the_copy),
 		TEST(a_thread_s_own_stack_is_known_if_it_was_read),
+		TEST(a_thread_that_moves_to_another_container_is_another),
 		TEST(what_cannot_be_a_thread_has_no_number),
 		TEST(a_register_that_a_program_has_set_is_not_believed),
 		TEST(searches_for_a_cpu_that_is_not_there_end),

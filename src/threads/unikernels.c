@@ -450,9 +450,9 @@ static bool request(const void *state, struct thread_request *out)
 {
 	const struct unikernel_threads *own = state;
 
-	*out = (struct thread_request){.at = {own->layout.at[MEMBER_STACK],
-					      own->layout.at[MEMBER_STACK],
-					      own->layout.at[MEMBER_STACK]}};
+	*out = (struct thread_request){0};
+	for (size_t i = 0; i < THREAD_PIECES; i++)
+		out->at[i] = own->layout.at[MEMBER_STACK];
 	if (is_minios(own))
 		out->stack_size = MINIOS_STACK;
 	else

@@ -44,7 +44,7 @@ struct summary_options {
 	bool by_total;
 	const regex_t *only; /* functions that are shown; NULL: all */
 	const char *zoom; /* the name of one function whose callers and callees are; NULL: none */
-	/* Rows are functions or, with GROUP_PROCESS and GROUP_THREAD, what ran. */
+	/* Rows are functions or, with GROUP_PROCESS, GROUP_THREAD and GROUP_CONTAINER, what ran. */
 	enum group_key by;
 	const char *inside; /* the name of one of these, whose functions are rows; NULL: none */
 	struct recorded_thread *threads; /* [n_threads], number 1 first */
@@ -120,7 +120,7 @@ struct live_view {
 	bool has_only;
 	regex_t only;
 	char filter[VIEW_TEXT_MAX];
-	enum group_key by; /* GROUP_FUNCTION, GROUP_PROCESS or GROUP_THREAD: the rows */
+	enum group_key by; /* GROUP_FUNCTION, or one of what ran: the rows */
 	char *inside;	   /* a process or thread, whose functions are the rows; NULL: none */
 	char *zoom;	   /* a function; NULL: none */
 	char *selected;	   /* a function; NULL: the first */

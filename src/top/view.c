@@ -21,9 +21,9 @@ const char *const live_view_help[] = {
 	"  d            seconds between pictures",
 	"  / f          only functions that match a regular expression; empty: all",
 	"  up down j k  choose a function (also page up, page down, home)",
-	"  enter        callers and callees of the chosen one; functions of a process",
+	"  enter        callers and callees of the chosen one; functions of a process or container",
 	"  esc backspace  back to all functions, or to processes",
-	"  b            by function, by process, by thread (of a Linux guest)",
+	"  b            by function, by process, by thread, by container (of a Linux guest)",
 	"  v            only one vCPU; empty: all",
 	"  i            idle and waiting vCPUs, too, or only running ones",
 	"  1            each vCPU, or all in one line",
@@ -220,6 +220,7 @@ static void regroup(struct live_view *view)
 {
 	view->by = view->by == GROUP_FUNCTION  ? GROUP_PROCESS
 		   : view->by == GROUP_PROCESS ? GROUP_THREAD
+		   : view->by == GROUP_THREAD  ? GROUP_CONTAINER
 					       : GROUP_FUNCTION;
 	replace(&view->inside, NULL);
 	replace(&view->zoom, NULL);

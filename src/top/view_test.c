@@ -80,6 +80,8 @@ static void test_enter_shows_the_functions_of_a_process_and_escape_goes_back_to_
 	type("b");
 	assert_int_equal(view.by, GROUP_THREAD);
 	type("b");
+	assert_int_equal(view.by, GROUP_CONTAINER);
+	type("b");
 	assert_int_equal(view.by, GROUP_FUNCTION);
 }
 

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Processes and threads of Debian's own kernel as a domU, compared with what its /proc says from inside."""
 
-import collections
 import json
-import re
 import unittest
 
 from guestcase import GUESTS, LINUX_PARAMETERS, GuestCase
+from linuxproc import ASLEEP, ENTRY, Proc
 
 PATIENCE = 500
 
@@ -42,17 +41,9 @@ xl create linux.cfg && i=0
 until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 900 ] || exit 1; sleep 1; done
 """.replace("PARAMETERS", LINUX_PARAMETERS)
 
-TASK = re.compile(r"^/proc/(\d+)/task/(\d+)/stat:\d+ \((.*)\) (\S) (.*)$", re.M)
-SWITCHES = re.compile(r"^/proc/\d+/task/(\d+)/status:\w+:\s*(\d+)", re.M)
-STACK = re.compile(r"^/proc/\d+/task/(\d+)/stack:\[<0>\] ([\w.]+)\+", re.M)
-# Names of one function, of which the kernel tells another.
-ENTRY = re.compile(r"^__(ia32|x64|se)_sys_")
-KERNEL_THREAD = 0x00200000
-ASLEEP = ("sleeping", "disk", "idle", "parked")
-LETTERS = {"running": "R", "runnable": "R", "sleeping": "S", "idle": "I", "disk": "D", "stopped": "T", "zombie": "Z"}
 
 
-class Processes(GuestCase):
+class Processes(Proc, GuestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -63,53 +54,13 @@ class Processes(GuestCase):
         status, text = self.dom0(START.replace("TYPE", kind).replace("VCPUS", str(vcpus)), PATIENCE)
         self.assertEqual(status, 0, text)
 
-    def inside(self):
-        """Tasks by their number, as /proc told: process, name, state, start in ticks of 10 ms, of the kernel or not."""
-        found = {}
-        for pid, tid, name, state, rest in TASK.findall(self.console("linux").replace("\r", "")):
-            fields = rest.split()
-            found[int(tid)] = (int(pid), name, state, int(fields[18]), bool(int(fields[5]) & KERNEL_THREAD))
-        return found
+    def told(self):
+        return self.console("linux").replace("\r", "")
 
     def ps(self, options):
         status, text = self.dom0(f"uniprof ps {options} linux 2>ps.err; status=$?; cat ps.err >&2; exit $status", 120)
         self.assertEqual(status, 0, text)
         return text
-
-    def compare(self, listed, inside):
-        """Each task that is told from outside is the same inside, and none is missing but what has ended since."""
-        seen = {}
-        for process in listed["processes"]:
-            for thread in process["threads"]:
-                self.assertNotIn(thread["tid"], seen)
-                seen[thread["tid"]] = (process, thread)
-        for tid, (pid, name, state, start, kernel) in inside.items():
-            # Workers come and go; and so did the process that read /proc.
-            if tid not in seen:
-                self.assertTrue(name.startswith("kworker") or state == "R", (tid, name))
-                continue
-            process, thread = seen[tid]
-            self.assertEqual((process["pid"], process["kernel"], thread["start_ns"] // 10 ** 7), (pid, kernel, start), name)
-            # /proc adds to the names of kernel threads what they work on. The shell has become another program since.
-            if kernel:
-                self.assertTrue(name.startswith(thread["name"]), (name, thread["name"]))
-            elif tid != 1:
-                self.assertEqual(thread["name"], name)
-        latest = max(start for _, _, _, start, _ in inside.values())
-        for tid, (_, thread) in seen.items():
-            self.assertTrue(tid in inside or thread["start_ns"] // 10 ** 7 >= latest, thread)
-        return seen
-
-    def check_states(self, seen, inside):
-        """What stands in one state for ever does so in both; what was on its way to sleep then does now."""
-        states = set()
-        for tid, (_, name, state, _, kernel) in inside.items():
-            if kernel or tid not in seen or tid == 1:
-                continue
-            expected = state if state in "STZ" or name.startswith("turns") else "S"
-            self.assertEqual(LETTERS[seen[tid][1]["state"]], expected, name)
-            states.add(expected)
-        self.assertEqual(states, {"R", "S", "T", "Z"})
 
     def check(self, kind, vcpus):
         self.start(kind, vcpus)
@@ -159,41 +110,11 @@ class Processes(GuestCase):
         self.assertFalse([function for function in asleep if "schedule" in function and function != "smpboot_thread_fn"], asleep)
         self.assertRegex(text, r"(?m) sleeping .* __(do|ia32|x64)_sys_pause +waits$")
 
-    def stacks_inside(self):
-        """{(thread, how often it had switched): functions of the kernel that it stood in, innermost first}"""
-        console = self.console("linux").replace("\r", "")
-        switches, functions = collections.Counter(), collections.defaultdict(list)
-        for tid, times in SWITCHES.findall(console):
-            switches[int(tid)] += int(times)
-        for tid, function in STACK.findall(console):
-            functions[int(tid)].append(function)
-        return {(tid, switches[tid]): stack for tid, stack in functions.items()}
-
     def check_stacks(self, seen):
         """Where each thread waits in the kernel is what the kernel itself says; that leaves the scheduler's own functions out."""
         status, text = self.dom0("uniprof stack --all-threads --full-names --json linux 2>stack.err || { cat stack.err; false; }", 120)
         self.assertEqual(status, 0, text)
-        dumped = json.loads(text)
-        self.assertNotIn("trouble", dumped)
-        outside = {thread["tid"]: thread for thread in dumped["threads"]}
-        inside = self.stacks_inside()
-        compared = 0
-        for tid, thread in outside.items():
-            # Where it has not run since.
-            functions = inside.get((tid, thread["switches"]))
-            if not functions or "trace" not in thread:
-                continue
-            names = [ENTRY.sub("__do_sys_", frame.get("symbol", "")) for frame in thread["trace"] if int(frame["address"], 16) >> 63]
-            functions = [ENTRY.sub("__do_sys_", function) for function in functions]
-            self.assertTrue(thread["whole"], thread)
-            self.assertEqual(names[-len(functions):], functions, (thread["name"], names))
-            self.assertIn("schedule", names, thread["name"])
-            compared += 1
-        self.assertGreater(compared, 15)
-        # A thread that runs has its stack in a vCPU; one that ran meanwhile has none either.
-        for thread in outside.values():
-            if thread["state"] in ("running", "zombie"):
-                self.assertNotIn("trace", thread)
+        self.compare_stacks(json.loads(text))
 
     def check_time(self, listed):
         """The thread that turns is seen on a CPU, and its CPU time grows."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from hostcase import BUILD, PROGRAMS, chance
 from linuxcase import BOOT, LinuxCase
 from linuxfiles import LOADER, files_of
+from linuxproc import Proc
 from xenrig import packages
 
 TURNS = "init/turns (x) y "
@@ -47,8 +48,6 @@ for process in /proc/[0-9]*; do $b sed "s|^|maps $process |" $process/maps; echo
 echo guest is up
 exec $b sleep 4000000
 """
-MAPS = re.compile(r"^maps /proc/(\d+) ([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ \d+ *(.*?)\r?$", re.M)
-SYSCALL = re.compile(r"^syscall /proc/(\d+) .* 0x([0-9a-f]+)\r?$", re.M)
 
 # Two processes of it execute it again and again, at other addresses (tests/vmm/programs/two-files.c); code without a name, as reports tell it.
 TWO_FILES = PROGRAMS / "two-files"
@@ -63,7 +62,7 @@ SORTER = PROGRAMS / "sorter"
 SORTER_CALLS = ["main", "rounds", "sort_all", "by_bits", "spin"]
 
 
-class Linux(LinuxCase):
+class Linux(Proc, LinuxCase):
     def rows(self, by):
         text = self.uniprof("report", "--json", "--rows", 0, "--state", "all", "--by", by, "out.uniprof")
         keys = by.split(",")
@@ -142,37 +141,6 @@ class Linux(LinuxCase):
         deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
         subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
         return files_of({"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep")})
-
-    def check_maps(self, told):
-        """All mappings of all processes are those that /proc tells; returns {pid: mappings}."""
-        maps = {}
-        for process in told["processes"]:
-            self.assertNotIn("trouble", process)
-            maps[process["pid"]] = [(at["start"], at["end"], at["access"], at["offset"], (at["path"] or "") + (" (deleted)" if at["deleted"] else ""))
-                                    for at in process.get("mappings", [])]
-        seen = {}
-        for pid, start, end, access, offset, path in MAPS.findall(self.console.read_text()):
-            # The pages of the kernel's clock have no name here.
-            seen.setdefault(int(pid), []).append((int(start, 16), int(end, 16), access, int(offset, 16), "" if path.startswith("[vvar") else path))
-        # The first process has become another program since.
-        seen = {pid: mappings for pid, mappings in seen.items() if pid in maps and pid != 1}
-        self.assertEqual(seen, {pid: mappings for pid, mappings in maps.items() if mappings and pid != 1})
-        self.assertLessEqual({"/bin/sleep", "/mnt/tools/busybox", "/mnt/gone/busybox (deleted)", "[heap]", "[stack]", "[vdso]"},
-                             {path for mappings in seen.values() for *_, path in mappings})
-        return maps
-
-    def check_calls(self, told, maps):
-        """The place at which each program called the kernel is that which /proc tells, in the file that is mapped there."""
-        places = {int(pid): int(pc, 16) for pid, pc in SYSCALL.findall(self.console.read_text())}
-        seen = set()
-        for thread in told["threads"]:
-            if thread["pid"] not in places or not thread.get("program") or thread["pid"] == 1:
-                continue
-            pc = int(thread["program_address"], 16)
-            start, _, _, offset, path = next(at for at in maps[thread["pid"]] if at[0] <= pc < at[1])
-            self.assertEqual((pc, thread["image"], thread["image_offset"]), (places[thread["pid"]], path.removesuffix(" (deleted)"), offset + pc - start))
-            seen.add(Path(thread["image"]).name)
-        self.assertEqual(seen, {"libc.so.6", "busybox"})
 
     def check_files(self, told, maps):
         """Files that are mapped elsewhere in each program are found in each: its stack goes on to its beginning."""

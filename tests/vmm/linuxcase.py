@@ -18,10 +18,12 @@ BOOT = 300
 
 
 class LinuxCase(QemuCase):
+    release = "4.17"  # of Xen in the rig, whose Debian has the kernel
+
     @classmethod
     def setUpClass(cls):
         try:
-            cls.kernel = image.ensure("4.17", print) / "linux"
+            cls.kernel = image.ensure(cls.release, print) / "linux"
         except RigError as error:
             raise unittest.SkipTest(str(error)) from error
 
@@ -37,6 +39,10 @@ class LinuxCase(QemuCase):
                    "-serial", f"file:{self.console}",
                    "-qmp", f"unix:{self.qmp},server=on,wait=off")
         self.wait_for(self.qmp.is_socket, "QEMU makes no socket")
+
+    def told(self):
+        """What the guest has written."""
+        return self.console.read_text(errors="replace").replace("\r", "") if self.console.exists() else ""
 
     def wait_for_thread(self, name):
         def is_there():

@@ -65,6 +65,18 @@ def xen_symbols(xen, into, say):
     return next(Path(into).rglob("xen-syms-*"))
 
 
+def kernel(suite, into, say):
+    """Unpacks the kernel of a release of Debian that no Xen of the rig comes with; its path."""
+    target = cache.root() / "packages" / f"linux-{suite}"
+    if not target.is_dir():
+        say(f"downloading the kernel of Debian {suite}")
+        # From Debian 14 on, the kernel itself is in a package beside the one of its name.
+        with cache.lock(True, say), cache.new_directory(target) as work:
+            download(X86, suite, ["linux-image-cloud-amd64"], lambda name: name.startswith(("linux-image-", "linux-binary-")) and name != "linux-image-cloud-amd64", work)
+    unpack(target, into, lambda name: "/vmlinuz" in name)
+    return next(Path(into).rglob("vmlinuz*"))
+
+
 def device_model_directory(xen, port=X86):
     """Directory of the .deb files that HVM guests need besides, once they have been downloaded."""
     return cache.root() / "packages" / port.key(release(xen), hvm=True)

@@ -151,12 +151,12 @@ static struct error *take_addresses(const struct option_row *row, const char *va
 
 static struct error *take_outer(const struct option_row *row, const char *value, void *to)
 {
-	static const enum group_key keys[] = {GROUP_PROCESS, GROUP_THREAD};
+	static const enum group_key keys[] = {GROUP_CONTAINER, GROUP_PROCESS, GROUP_THREAD};
 	struct outer_options *options = to;
 	const int i = option_word(row, value);
 
 	if (i < 0)
-		return option_error(row, value, "it is process, thread or exit");
+		return option_error(row, value, "it is container, process, thread or exit");
 	*options = i < (int)(sizeof(keys) / sizeof(*keys))
 			   ? (struct outer_options){.by = value, .key = keys[i]}
 			   : (struct outer_options){.exits = true};
@@ -165,10 +165,11 @@ static struct error *take_outer(const struct option_row *row, const char *value,
 
 const struct option_row load_outer_options[] = {
 	{"by", "KEY", 0, take_outer,
-	 .text = "the processes or threads of a Linux guest stand around their functions: process "
-		 "or thread; or, with exit, the reasons for which virtual CPUs have left the guest "
+	 .text = "the containers, processes or threads of a Linux guest stand around their "
+		 "functions: container, process or thread; or, with exit, the reasons for which "
+		 "virtual CPUs have left the guest "
 		 "around the functions that caused it, each exit counted once (record --host)",
-	 .values = "process thread exit"},
+	 .values = "container process thread exit"},
 	{0}};
 
 const struct option_row load_source_options[] = {
@@ -219,6 +220,10 @@ const struct option_row load_options[] = {
 	{"pid", "LIST", 0, take_numbers, AT(filter.pid),
 	 .text = "only threads of these processes: 1,234"},
 	{"tid", "LIST", 0, take_numbers, AT(filter.tid), .text = "only these threads: 1,234"},
+	{"container", "LIST", 0, take_text, AT(filter.container),
+	 .text = "only threads in these containers (control groups of Linux), as reports name "
+		 "them, "
+		 "or by their paths: nginx.service,docker:0123456789ab"},
 	{"from", "T", 0, take_bound, AT(filter.from_ns),
 	 .text = "only what comes after so much of the recording: 2.5 (seconds), 500ms, 1m; or "
 		 "after a moment: 14:00, 2026-11-21T14:00, yesterday",
@@ -498,10 +503,11 @@ static bool has_waits(const struct profile *profile)
 static struct error *check_filter(const struct profile_filter *filter,
 				  const struct profile *profile)
 {
-	const char *option = filter->comm  ? "--comm"
-			     : filter->pid ? "--pid"
-			     : filter->tid ? "--tid"
-					   : NULL;
+	const char *option = filter->comm	 ? "--comm"
+			     : filter->pid	 ? "--pid"
+			     : filter->tid	 ? "--tid"
+			     : filter->container ? "--container"
+						 : NULL;
 	struct error *err = check_vcpus(filter, profile);
 
 	if (!err && filter->exits && !profile->selected.samples)

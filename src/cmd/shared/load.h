@@ -39,7 +39,7 @@ void load_defaults(struct load_options *options);
 struct outer_options {
 	const char *by;	    /* NULL: none */
 	bool exits;	    /* what counts are exits: profile_filter.exits */
-	enum group_key key; /* GROUP_PROCESS or GROUP_THREAD */
+	enum group_key key; /* GROUP_CONTAINER, GROUP_PROCESS or GROUP_THREAD */
 };
 
 /* Rows of struct outer_options; what they choose needs filter.divide. */

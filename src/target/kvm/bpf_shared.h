@@ -95,7 +95,7 @@ struct bpf_stack {
 };
 
 /* Pieces of the guest's thread that runs: as a sample has them (threads/threads.h). */
-#define SHARED_PIECES 3
+#define SHARED_PIECES 4
 #define SHARED_PIECE  16u
 
 struct bpf_thread {
