@@ -224,7 +224,7 @@ def kvm_tests():
         rig_test("kvm_protected", "kvm-x86-protected"),
         rig_test("kvm_host", "kvm-x86-host", short="Host.test_ports"),
         rig_test("kvm_arm64", tests="Spaces Shares Ways"),
-        rig_test("kvm_arm64", "kvm-arm64-qemu", "Qemu Linux"),
+        rig_test("kvm_arm64", "kvm-arm64-qemu", "Qemu.test_app1 Qemu.test_two_address_spaces_without_frame_pointers Qemu.test_each_vcpu_shows_its_own_worker Linux"),
         rig_test("kvm_arm64", "kvm-arm64-nvhe", "SpacesNvhe WaysNvhe KillsNvhe QemuNvhe.test_two_address_spaces"),
         rig_test("kvm_arm64", "kvm-arm64-kernels", "Spaces612 SpacesNvhe612 Qemu612.test_two_address_spaces"),
         rig_test("kvm_arm64", "kvm-arm64-kills", "Kills"),

@@ -108,6 +108,8 @@ class Shares(Arm64Case):
 class Qemu(Arm64Case):
     """Guests of Debian's QEMU, on its board virt."""
 
+    way = "ptrace"
+
     def boot_image(self, guest, *words):
         """A guest from its flat image, which has no names; as QEMU has a command line for such ones alone."""
         self.bring(GUESTS / f"{guest}.elf")
@@ -118,7 +120,7 @@ class Qemu(Arm64Case):
         all of these functions. Returns [{stack: samples} of each vCPU]."""
         found = [collections.Counter() for _ in range(vcpus)]
         for _ in range(RECORDINGS):
-            self.assertIn(" via ptrace,", self.record(guest, "-F", 2000, "-T", SECONDS, "-s", f"{guest}.elf"))
+            self.assertIn(f" via {self.way},", self.record(guest, "-F", 2000, "-T", SECONDS, "-s", f"{guest}.elf"))
             for vcpu, stacks in enumerate(found):
                 stacks += self.folded(f"--vcpu={vcpu}")
             if min(sum(stacks.values()) for stacks in found) >= least and functions <= {name for stacks in found for stack in stacks for name in stack}:
@@ -169,7 +171,7 @@ class Qemu(Arm64Case):
 
 
 class QemuNvhe(Qemu):
-    rig_options = Arm64Case.rig_options | {"vhe": False}
+    rig_options, way = Arm64Case.rig_options | {"vhe": False}, "bpf"
 
 
 class Qemu612(Qemu):

@@ -137,6 +137,18 @@ class Linux(KvmCase):
     def test_shares_by_ptrace(self):
         self.check_shares_by("ptrace")
 
+    def test_ps_has_processes_and_their_threads(self):
+        told = json.loads(self.host("uniprof ps --json kvm:linux 2>/dev/null", timeout=120))
+        threads = {process["pid"]: [thread["name"] for thread in process["threads"]] for process in told["processes"]}
+        for pid, name in self.names.items():
+            self.assertIn(name.rsplit(" (", 1)[0], threads[pid])
+        program = next(pid for pid, name in self.names.items() if name.startswith("linux-threads"))
+        self.assertIn("turns (x) y", threads[program])
+
+    def test_the_live_view_has_processes_within_two_seconds(self):
+        rows = re.findall(r" (\S+ \(\d+\)|\[unknown\])\n", self.host("uniprof top -b -n 1 -d 2 --by process kvm:linux", timeout=120))
+        self.assertGreater(len({*rows} & {*self.names.values()}), 1, rows)
+
     def test_threads_that_wait(self):
         """Sleeping threads are read from memory alone."""
         self.record("linux", "--threads", "-F", 47, "-T", 8, timeout=600)
