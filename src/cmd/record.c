@@ -230,7 +230,7 @@ static const struct option_row own_options[] = {
 		 ".Pq Fl -state Ns = Ns Li all .\n"
 		 "Callers in the monitor are found by frame pointers, and are guesses.\n"
 		 "All is read by BPF; virtual CPUs are stopped only until what it sees has been "
-		 "compared, at the beginning. Without BPF, perf events tell the host's side, and "
+		 "compared, at the beginning.\nWithout BPF, perf events tell the host's side, and "
 		 "virtual CPUs that have a CPU are stopped.\n"
 		 "What the guest was left for is counted, by reason and by the instruction that "
 		 "caused it:\n.Xr uniprof-report 1 , Fl -by Ns = Ns Li exit ."},

@@ -136,7 +136,7 @@ struct stops {
 	/*
 	 * As `read`, without stopping the thread; false: it has to be stopped.
 	 * *time: its CPU time before reading; on return, when it was read.
-	 * *on_cpu: it was on a CPU then, also if it has to be stopped. NULL: threads are always stopped.
+	 * *on_cpu: it was on a CPU then; also if it has to be stopped, where that is certain. NULL: threads are always stopped.
 	 */
 	bool (*read_nostop)(void *ctx, uint32_t i, struct vcpu_sample *vcpu,
 			    struct thread_time *time, bool *on_cpu);

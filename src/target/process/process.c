@@ -103,7 +103,7 @@ static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct 
 	for (int round = 0; round < NOSTOP_ROUNDS; round++) {
 		*on_cpu = !perf_waits(process->perf, i, &vcpu->regs, &moment);
 		if (*on_cpu && process->runtime)
-			return false;
+			break;
 		if (!*on_cpu) {
 			copy_stacks(process, vcpu, 0);
 			copy_frames(process, i, vcpu);
@@ -114,6 +114,8 @@ static bool read_nostop(void *ctx, uint32_t i, struct vcpu_sample *vcpu, struct 
 		if (*on_cpu || perf_still_waits(process->perf, i, moment))
 			return true;
 	}
+	/* It may never have left a CPU since it is watched. */
+	*on_cpu = false;
 	return false;
 }
 
