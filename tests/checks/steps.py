@@ -220,7 +220,7 @@ def kvm_tests():
         rig_test("kvm_x86", "kvm-x86-load", "Loads Loads612 Refused"),
         rig_test("kvm_x86", "kvm-x86-kills", "Kills"),
         rig_test("kvm_x86", "kvm-x86-cost", "Cost"),
-        rig_test("kvm_linux", "kvm-x86-linux"),
+        rig_test("kvm_linux", "kvm-x86-linux", "Linux.test_ps_has_processes_and_their_threads Linux.test_the_live_view_has_processes_within_two_seconds Linux.test_shares_by_bpf"),
         rig_test("kvm_protected", "kvm-x86-protected"),
         rig_test("kvm_host", "kvm-x86-host", short="Host.test_ports"),
         rig_test("kvm_arm64", tests="Spaces Shares Ways"),
