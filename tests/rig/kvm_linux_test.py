@@ -147,7 +147,7 @@ class Linux(KvmCase):
 
     def test_the_live_view_has_processes_within_two_seconds(self):
         rows = re.findall(r" (\S+ \(\d+\)|\[unknown\])\n", self.host("uniprof top -b -n 1 -d 2 --by process kvm:linux", timeout=120))
-        self.assertGreater(len({*rows} & {*self.names.values()}), 1, rows)
+        self.assertTrue({*rows} & {*self.names.values()}, rows)
 
     def test_threads_that_wait(self):
         """Sleeping threads are read from memory alone."""
