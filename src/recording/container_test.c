@@ -86,7 +86,7 @@ static void containers_have_the_names_that_people_know(void **state)
 		 "cri-containerd:0123456789ab"},
 		{"/docker/" DIGITS "/system.slice/nginx.service", "0123456789ab/nginx.service"},
 		{"/docker/" DIGITS "/docker/" DIGITS, "0123456789ab/docker/0123456789ab"},
-		/* The same unit of a user is another. */
+		/* A unit of this name that belongs to a user is another container. */
 		{"/user.slice/user-7.slice/user@7.service/app.slice/dbus.service",
 		 "user@7.service/dbus.service"},
 		{"/system.slice/docker-" DIGITS "0.scope", "docker-" DIGITS "0.scope"},

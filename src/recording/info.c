@@ -501,7 +501,7 @@ void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM])
 		const char *rest = part + strcspn(part, "/");
 
 		len = (size_t)(rest - part);
-		/* What a container stands in says nothing more of it; a slice, only where there is nothing else. */
+		/* The innermost container is named; slices are left out where anything else has a name. */
 		if ((!inside && digits_of(part, len)) || (n && is_slice(name, n)))
 			n = 0;
 		inside |= digits_of(part, len) != NULL;

@@ -22,25 +22,18 @@ static struct error *refused(int number)
 	return error_errno(ERR_DENIED, number, "perf_event_open");
 }
 
-struct error *perf_event_of(struct perf_event_attr *attr, pid_t tid, int *fd)
-{
-	attr->size = sizeof(*attr);
-	*fd = (int)syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	return *fd < 0 ? refused(errno) : NULL;
-}
-
 struct error *perf_ring_open(struct perf_event_attr *attr, pid_t tid, size_t size,
 			     struct perf_ring *ring)
 {
 	/* Records that are only to be overwritten are not ours to mark as read. */
 	const int rights = PROT_READ | (attr->write_backward ? 0 : PROT_WRITE);
-	struct error *err;
 	void *at;
 
+	attr->size = sizeof(*attr);
 	*ring = (struct perf_ring){.size = size};
-	err = perf_event_of(attr, tid, &ring->fd);
-	if (err)
-		return err;
+	ring->fd = (int)syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (ring->fd < 0)
+		return refused(errno);
 	at = mmap(NULL, page_size() + size, rights, MAP_SHARED, ring->fd, 0);
 	if (at != MAP_FAILED) {
 		ring->page = at;

@@ -82,7 +82,7 @@ static void keep_account(struct vcpu_sample *vcpu, struct stops_seen *seen,
 					       (runnable && (!vcpu->account.held || !time->known)),
 				       .blocked = !runnable};
 
-	/* What correct_time() took it for may have been more. */
+	/* correct_time() may have estimated more CPU time than the thread used. */
 	vcpu->ran_ns = vcpu->account.held && time->cpu_ns > vcpu->account.cpu_ns
 			       ? time->cpu_ns - vcpu->account.cpu_ns
 			       : 0;

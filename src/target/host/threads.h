@@ -171,10 +171,10 @@ struct perf_ring {
 	size_t size;			   /* of the records' room, bytes, a power of two */
 };
 
-/* An event without memory of its own. ERR_DENIED with a sentence; ERR_GUEST: the thread has ended. */
-struct error *perf_event_of(struct perf_event_attr *attr, pid_t tid, int *fd);
-
-/* The same, with memory for `size` bytes of records. The caller closes it, after an error, too. */
+/*
+ * Opens an event of a thread, with memory for `size` bytes of records. The caller closes it, after an
+ * error, too. ERR_DENIED with a sentence; ERR_GUEST: the thread has ended.
+ */
 struct error *perf_ring_open(struct perf_event_attr *attr, pid_t tid, size_t size,
 			     struct perf_ring *ring);
 void perf_ring_close(struct perf_ring *ring);

@@ -99,7 +99,7 @@ struct bpf_stack {
 #define SHARED_PIECE  16u
 
 struct bpf_thread {
-	/* What is wanted: struct thread_request. */
+	/* The request: struct thread_request. */
 	__u64 own, stack_size, pointer;
 	__u32 at[SHARED_PIECES];
 	__u32 wanted; /* 0: nothing */

@@ -74,7 +74,7 @@ struct host_events {
 	struct watched_thread *at;
 };
 
-/* A record of the first two rings. */
+/* A record with a stack: of `leave`, `wake` and `kick`. */
 struct moment {
 	uint32_t size; /* of the record, bytes */
 	uint64_t time_ns;

@@ -226,7 +226,7 @@ bool bpf_reader_wants_check(const struct bpf_reader *bpf, uint32_t i);
 void bpf_reader_note_ptrace(struct bpf_reader *bpf, uint32_t i, const union vcpu_regs *all);
 
 /*
- * What the registers that the program has seen (bpf_shared.h) mean on this host's processors; for x86 in
+ * bpf_regs_convert() reads what the program has seen (bpf_shared.h) as registers of this host; for x86 in
  * vcpus.c. `last`: what ptrace told last, for what they lack; false: that is of another mode.
  */
 struct bpf_regs;
