@@ -501,7 +501,7 @@ void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM])
 		const char *rest = part + strcspn(part, "/");
 
 		len = (size_t)(rest - part);
-		/* The innermost container is named; slices are left out where anything else has a name. */
+		/* A name begins at the outermost container; a slice is left out where anything follows. */
 		if ((!inside && digits_of(part, len)) || (n && is_slice(name, n)))
 			n = 0;
 		inside |= digits_of(part, len) != NULL;
