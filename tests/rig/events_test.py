@@ -129,7 +129,7 @@ class Events(GuestCase):
         self.ends("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", "new id")
         self.assertEqual(self.dom0(UP, 180)[0], 0)
         # It is recorded, too, and its end told, as it reboots within a pause.
-        self.meanwhile("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot linux", (0, 5))
+        self.meanwhile("rebooted", ": >/var/log/xen/console/guest-linux.log; xl reboot -w linux", (0, 5))
         self.assertEqual(self.dom0(UP, 180)[0], 0)
         self.ends("crashed", "xl sysrq linux c")
 

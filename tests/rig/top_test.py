@@ -84,7 +84,7 @@ class Top(GuestCase):
         terminal.see(r"last 6.0 s")
         terminal.keys("b")
         terminal.see("no processes are known", "samples  process")
-        terminal.keys("b", "b")
+        terminal.keys("b", "b", "b")
         terminal.see("samples  function", r"\d  main\n", without="no processes")
         terminal.keys("Space")
         terminal.see("HELD")
