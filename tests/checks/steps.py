@@ -2,6 +2,8 @@
 """The steps of ./check, and how each is run.
 
 To add one: a row in everything(), at its place among those that take as long (the slow ones begin first).
+Where a file of tests tries the same on several kinds of guest, a step that would take minutes names those
+that differ most; `python3 FILE` runs all of them.
 A step that tests a kind of guest, a format or a view that no short step tests names in `short` what of it
 ./check runs without --all: one test of each kind, so that all of them take less than twelve minutes.
 """
@@ -122,11 +124,11 @@ def builds():
 def unit_tests():
     sanitized = ("build", "clang-sanitized-build")
     return [
-        Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5",
+        Step("unit-sanitized", "meson test -C build-sanitized --no-rebuild --print-errorlogs --suite unit --no-suite stepped --timeout-multiplier 5",
              kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-        # Tests that unwind at every instruction run under the sanitizers alone: they take longest.
-        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser --no-suite stepped", kind="meson"),
+        # Tests that unwind at every instruction (stepped) take too long under the sanitizers.
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
         command("fuzz", "tests/fuzz", needs=sanitized),
         rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
     ]
@@ -141,16 +143,23 @@ def xen_tests():
         rig_test("guests", short="HardGuests.test_a_deep_recursion_is_followed_to_its_end"),
         rig_test("linux", short="Linux.test_stacks_of_a_busy_pv_kernel"),
         rig_test("hvm", short="Hvm.test_firmware_without_a_disk"),
-        rig_test("ps"), rig_test("processes"), rig_test("waits"), rig_test("unikernel_threads"),
+        rig_test("ps"), rig_test("processes", tests="Processes.test_pvh Processes.test_a_guest_without_processes_says_so"), rig_test("waits"), rig_test("unikernel_threads"),
         rig_test("top"), rig_test("stack"), rig_test("sampling"), rig_test("errors"), rig_test("privilege"), rig_test("images"),
-        rig_test("versions"), rig_test("faults"), rig_test("moved_kernel"),
-        rig_test("xen_itself"), rig_test("inside", "xen-inside"),
+        rig_test("versions", tests="Xen414 Xen420"), rig_test("faults"), rig_test("moved_kernel"),
+        rig_test("xen_itself"),
+        rig_test("inside", "xen-inside", "Inside.test_a_pv_guest Inside.test_when_the_profiler_is_killed_it_ends_by_itself "
+                 "Inside.test_its_end_ends_the_recording Inside.test_a_guest_without_a_sampler"),
         # The first of them builds that Xen, unless it is in the rig's cache: 265 seconds of a CPU.
         command("xen-built", "rig/xen-x86 run --xen built -c true", needs=()),
-        rig_test("flask", needs=("build", "xen-built")), rig_test("pv32", needs=("build", "xen-built")),
+        rig_test("flask", needs=("build", "xen-built")),
+        rig_test("pv32", tests="Shares.test_app1 Shares.test_app2_without_frame_pointers Hard.test_a_deep_recursion_without_frame_pointers_is_followed_to_its_end "
+                 "Threads", needs=("build", "xen-built")),
         python_test("tests/bench/sample_test.py", "pv32-bench", "Pv32", needs=("build", "xen-built")),
-        rig_test("profiling_domain", needs=("build", "xen-built")),
-        rig_test("hostile", tests="Pauses Memory Searches"),
+        rig_test("profiling_domain", tests=" ".join(f"ProfilingDomain.test_{what}" for what in (
+            "pv_is_seen_as_from_dom0", "pvh_what_is_missing_is_named", "pv_what_is_withdrawn_ends_the_recording",
+            "a_pvh_domain_is_told_that_xen_maps_nothing_for_it", "everything_else_is_refused", "pv_messages")), needs=("build", "xen-built")),
+        rig_test("hostile", tests="Pauses.test_a_hostile_pvh_guest_is_not_paused_for_much_longer Memory.test_memory_stays_flat_and_small_with_a_thousand_stacks_pv "
+                 "Memory.test_memory_is_bounded_when_all_stacks_differ_and_every_report_says_so Searches"),
         rig_test("kills", short="Kills.test_killed_between_two_instructions_of_the_sampling_loop"),
         rig_test("events"), rig_test("agent", "xen-agent"),
         rig_test("core", "xen-core", "Core.test_pv Core.test_pv_without_frame_pointers Core.test_pv_with_several_vcpus"),
@@ -159,22 +168,21 @@ def xen_tests():
         python_test("tests/foreign_test.py", short="Judged"),
         python_test("tests/bench/sample_test.py", "bench-sample", "Pages Smoke", short="Pages"),
         # libxenctrl is another way to the same hypercalls: what depends on them is tried on it once more.
-        xenctrl_test("guests", "HardGuests.test_stacks_in_pages_of_every_size_are_whole HardGuests.test_each_vcpu_shows_its_own_worker "
-                     "HardGuests.test_a_guest_that_moves_its_stack_and_tables_is_followed"),
         xenctrl_test("endings", "Endings.test_signals_end_a_recording_and_keep_it Endings.test_an_administrators_pause_stays "
                      "Endings.test_a_profiler_killed_at_any_moment_leaves_the_guest_running"),
         xenctrl_test("verbs", "Verbs.test_list_shows_the_guests_and_how_to_profile_them Verbs.test_two_profilers_share_a_guest "
                      "Verbs.test_run_takes_the_guest_that_xl_names_and_no_stranger"),
         xenctrl_test("errors", "Errors.test_no_such_domain Errors.test_dom0_is_refused Errors.test_without_rights Errors.test_without_xen"),
         xenctrl_test("shares", "Shares.test_app2_pvh"),
-        xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights "
-                     "Privilege.test_a_guard_that_replaces_a_killed_one_is_confined_too"),
+        xenctrl_test("privilege", "Privilege.test_while_it_samples_it_has_no_rights"),
     ]
 
 
 def xen_arm64_tests():
     return [
-        rig_test("arm64", "arm64-shares", "Shares", short="Shares.test_app1"),
+        rig_test("arm64", "arm64-shares", " ".join(f"Shares.test_app{what}" for what in (
+            "2_without_frame_pointers", "1_with_pages_of_16_kib", "1_with_pages_of_64_kib_without_frame_pointers", "1_of_32_bits",
+            "1_of_32_bits_in_thumb_without_frame_pointers", "2_of_32_bits_by_tables_for_exceptions")), short="Shares.test_app1"),
         rig_test("arm64", "arm64-hard", "Hard"),
         rig_test("arm64", "arm64-xen-4.20", "Xen420"),
         rig_test("linux_arm64", "arm64-linux"),
@@ -197,7 +205,8 @@ def host_tests():
         python_test("tests/guides_test.py", alone="host guests", short="Shown Here.test_qemu"),
         host_guests_test("annotate", "annotate", short="Processes Guests.test_x86_64"),
         host_guests_test("core", "qemu-core"), host_guests_test("busy_host", "busy-host"),
-        host_guests_test("linux", "qemu-linux"), host_guests_test("linux_kernels", "qemu-linux-kernels"), host_guests_test("linux_python", "qemu-linux-python"), host_guests_test("rights", "rights"),
+        host_guests_test("linux", "qemu-linux"), host_guests_test("linux_kernels", "qemu-linux-kernels", tests="Linux510 LinuxOfDebian14"),
+        host_guests_test("linux_python", "qemu-linux-python"), host_guests_test("rights", "rights"),
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/first-try/first_try_test.py", alone="host guests",
                     short="Answers.test_wrong_words Profiles.test_qemu_with_nothing_but_an_image"),
@@ -215,19 +224,19 @@ def kvm_tests():
     return [
         rig_test("kvm_x86", tests="Spaces OneCpu Shares", short="FewSpaces.test_by_bpf Shares.test_app1_by_bpf FewKills"),
         rig_test("kvm_x86", "kvm-x86-6.12", "Spaces612 Shares612"),
-        rig_test("kvm_x86", "kvm-x86-processes", "Processes Processes612"),
+        rig_test("kvm_x86", "kvm-x86-processes", "Processes.test_by_bpf Processes.test_by_ptrace_without_frame_pointers "
+                 "Processes612.test_by_bpf_without_frame_pointers Processes612.test_by_ptrace"),
         rig_test("kvm_x86", "kvm-x86-shadow", "Shadow"),
         rig_test("kvm_x86", "kvm-x86-load", "Loads Loads612 Refused"),
         rig_test("kvm_x86", "kvm-x86-kills", "Kills"),
         rig_test("kvm_x86", "kvm-x86-cost", "Cost"),
         rig_test("kvm_linux", "kvm-x86-linux", "Linux.test_ps_has_processes_and_their_threads Linux.test_the_live_view_has_processes_within_two_seconds Linux.test_shares_by_bpf"),
         rig_test("kvm_protected", "kvm-x86-protected"),
-        rig_test("kvm_host", "kvm-x86-host", short="Host.test_ports"),
-        rig_test("kvm_arm64", tests="Spaces Shares Ways"),
-        rig_test("kvm_arm64", "kvm-arm64-qemu", "Qemu.test_app1 Qemu.test_two_address_spaces_without_frame_pointers Qemu.test_each_vcpu_shows_its_own_worker Linux"),
-        rig_test("kvm_arm64", "kvm-arm64-nvhe", "SpacesNvhe WaysNvhe KillsNvhe QemuNvhe.test_two_address_spaces"),
-        rig_test("kvm_arm64", "kvm-arm64-kernels", "Spaces612 SpacesNvhe612 Qemu612.test_two_address_spaces"),
-        rig_test("kvm_arm64", "kvm-arm64-kills", "Kills"),
+        rig_test("kvm_host", "kvm-x86-host", "Host HostEvents.test_ports HostEvents.test_halts", short="Host.test_ports"),
+        rig_test("kvm_arm64", tests="FewSpaces Shares.test_app2_without_frame_pointers Ways Kills"),
+        rig_test("kvm_arm64", "kvm-arm64-qemu", "Qemu.test_two_address_spaces_without_frame_pointers Qemu.test_each_vcpu_shows_its_own_worker"),
+        rig_test("kvm_arm64", "kvm-arm64-nvhe", "SpacesNvhe WaysNvhe QemuNvhe.test_two_address_spaces"),
+        rig_test("kvm_arm64", "kvm-arm64-kernels", "Spaces612.test_with_frame_pointers SpacesNvhe612.test_without_frame_pointers"),
     ]
 
 
