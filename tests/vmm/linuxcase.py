@@ -27,15 +27,15 @@ class LinuxCase(QemuCase):
         except RigError as error:
             raise unittest.SkipTest(str(error)) from error
 
-    def start_linux(self, words, program=PROGRAM, name="linux", more=None):
-        """`more`: files beside the program, as archive() has them."""
+    def start_linux(self, words, program=PROGRAM, name="linux", more=None, options=()):
+        """`more`: files beside the program, as archive() has them; `options`: further ones of QEMU's."""
         files = self.scratch / "files"
         self.console = self.scratch / "console"
         files.write_bytes(archive({"dev": (0o40755, b"", (0, 0)), "dev/console": (0o20600, b"", (5, 1)),
                                    "init": (0o100755, program.read_bytes(), (0, 0)), **(more or {})}))
         self.qmp = self.scratch / "qmp.sock"
         self.start("qemu-system-x86_64", "-accel", "tcg", "-M", "pc", "-cpu", "max", "-m", "192", "-smp", "2", "-nodefaults", "-display", "none",
-                   "-no-reboot", "-name", name, "-kernel", self.kernel, "-initrd", files, "-append", f"no_timer_check panic=-1 {words}",
+                   "-no-reboot", *options, "-name", name, "-kernel", self.kernel, "-initrd", files, "-append", f"no_timer_check panic=-1 {words}",
                    "-serial", f"file:{self.console}",
                    "-qmp", f"unix:{self.qmp},server=on,wait=off")
         self.wait_for(self.qmp.is_socket, "QEMU makes no socket")
