@@ -40,7 +40,7 @@ def chosen(args, parser):
 def main():
     parser = argparse.ArgumentParser(prog="./check", description=__doc__.split("\n\n")[0])
     parser.add_argument("step", nargs="*", help="only these steps, whole, and what they need")
-    parser.add_argument("--all", action="store_true", help="every step (an hour on two CPUs)")
+    parser.add_argument("--all", action="store_true", help="every step")
     parser.add_argument("--list", action="store_true", help="show the steps; those of the short check have a *")
     args = parser.parse_args()
     if args.list:

@@ -128,7 +128,8 @@ def unit_tests():
              kind="meson", build="build-sanitized", needs=sanitized, short=ALL,
              env={"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
         # Tests that unwind at every instruction (stepped) take too long under the sanitizers.
-        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson"),
+        Step("unit", "meson test -C build --no-rebuild --print-errorlogs --no-suite browser", kind="meson",
+             short="meson test -C build --no-rebuild --print-errorlogs --suite stepped"),
         command("fuzz", "tests/fuzz", needs=sanitized),
         rig_test("hostile", "hostile-sanitized", "Records", needs=sanitized, env={"UNIPROF_BUILD": str(ROOT / "build-sanitized")}),
     ]

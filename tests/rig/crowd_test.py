@@ -18,7 +18,7 @@ from pathlib import Path
 
 import chance
 from guestcase import BUILD, LINUX_PARAMETERS, GuestCase
-from linuxfiles import PYTHON, archive, files_of, python_files
+from linuxfiles import PYTHON, SORTER_CALLS, archive, files_of, python_files
 from xenrig import packages
 
 SAMPLES = int(os.environ.get("UNIPROF_CROWD_SAMPLES", "500"))
@@ -94,7 +94,7 @@ CALLS = {
     "shapes": {("main", "round_of"), ("round_of", "measure"), ("round_of", "grow"), ("round_of", "order"), ("round_of", "fall"), ("measure", "Circle::area"),
                ("measure", "Square::area"), ("Circle::area", "spin"), ("Square::area", "spin"), ("grow", "grow"), ("grow", "spin"), ("order", "by_bits"),
                ("by_bits", "spin"), ("fall", "climb"), ("climb", "climb"), ("climb", "spin")},
-    "sorter": {("main", "rounds"), ("rounds", "sort_all"), ("sort_all", "by_bits"), ("by_bits", "spin")},
+    "sorter": SORTER_CALLS,
 }
 # Files whose code one program alone runs, by the names of its processes.
 FILES = {"shapes": {"shapes"}, "libstdc++.so.6": {"shapes"}, "libgcc_s.so.1": {"shapes"}, "sorter": {"sorter"}, PYTHON.name: {PYTHON.name}, "busybox": {"busybox", "init"}}

@@ -8,6 +8,9 @@ from pathlib import Path
 LOADER = "lib64/ld-linux-x86-64.so.2"
 PYTHON = Path("/usr/bin/python3.11")
 
+# (caller, callee) in tests/vmm/programs/sorter.c; a library is between some.
+SORTER_CALLS = {("main", "rounds"), ("rounds", "sort_all"), ("sort_all", "by_bits"), ("by_bits", "spin")}
+
 # Modules that are loaded with these, as paths of this machine.
 MODULES = """
 import itertools, json, sys, threading, time

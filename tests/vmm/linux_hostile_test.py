@@ -17,13 +17,13 @@ import unittest
 
 from hostcase import PROGRAMS, UNIPROF
 from linuxcase import BOOT, LinuxCase
-from linuxfiles import files_of
+from linuxfiles import SORTER_CALLS, files_of
 from xenrig import packages
 
 MEGABYTES = 192
 # With "nokaslr" and "no5lvl" all memory is mapped from here on (Documentation/arch/x86/x86_64/mm.rst).
 DIRECT_MAP = 0xffff888000000000
-# A task_struct lies in a so large surrounding of its name; its lists that the scheduler does not need, on which the guest depends, in this.
+# Bytes before and behind the name in a task_struct: all of that structure is there; and its lists but those of the scheduler, which the guest needs to live.
 AROUND, LISTS = 4096, 1024
 
 SPINS = ("spin-a", "spin-b", "spin-c", "spin-d")
@@ -43,13 +43,11 @@ echo guest is up
 exec $b sleep 1000000
 """.replace("SPINS", " ".join(SPINS))
 
-CALLS = {("main", "rounds"), ("rounds", "sort_all"), ("sort_all", "by_bits"), ("by_bits", "spin")}
-
 # Seconds that a question may take on a machine that is busy with the emulator; each of its walks ends within one.
 MOST_S = 120
 
 ROUNDS = 4
-# It was done, or there is no list that makes sense.
+# Exit statuses: it was done, or no list made sense.
 ENDS = (0, 1)
 TROUBLE = re.compile(r"led nowhere|leads nowhere|never end|more threads than are listed|changed all the time")
 
@@ -78,7 +76,12 @@ class Liar(threading.Thread):
         truth = {at: self.memory[at:at + 8] for at in self.lists}
         for at in self.lists:
             self.memory[at:at + 8] = struct.pack("<Q", self.LIES[what](self, at))
-        yield
+        try:
+            yield
+        finally:
+            self.restore(truth)
+
+    def restore(self, truth):
         for at, word in truth.items():
             self.memory[at:at + 8] = word
 
@@ -94,8 +97,7 @@ class Liar(threading.Thread):
                 self.memory[at:at + 8] = struct.pack("<Q", word)
                 self.told[what] += 1
             self.ended.wait(random.choice((0.001, 0.01, 0.2)))
-            for at, word in truth.items():
-                self.memory[at:at + 8] = word
+            self.restore(truth)
             self.ended.wait(random.choice((0.001, 0.01)))
 
 
@@ -169,12 +171,13 @@ class Hostile(LinuxCase):
         return text
 
     def check_stacks(self, seen):
+        """Functions of the program whose calls are known are called by those that call them."""
         for stack, samples in self.folded("out.uniprof", "--state", "all", "--weight", "samples").items():
-            own = [name for name in stack if any(name in call for call in CALLS)]
+            own = [name for name in stack if any(name in call for call in SORTER_CALLS)]
             seen["stacks"] += samples
             for call in zip(own, own[1:]):
                 seen["calls"] += samples
-                self.assertIn(call, CALLS, stack)
+                self.assertIn(call, SORTER_CALLS, stack)
 
     def test_a_kernel_whose_lists_lie(self):
         memory = self.boot()

@@ -6,9 +6,7 @@
  * calls that there are. All work is done in spin().
  */
 
-#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <vector>
