@@ -18,6 +18,9 @@ ALIKE = 3
 # Recordings until a share that is off is believed; by then there are as many samples as that takes.
 TAKES = 12
 
+# Boots until a Linux kernel has moved itself: one of some 480 places is where it was linked.
+BOOTS = 3
+
 
 def margin(share, samples):
     """Error that chance allows a share of so many samples."""
