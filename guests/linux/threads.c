@@ -8,27 +8,8 @@ void user_entry(void);
 
 #include "machine.h"
 
-/* CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM */
-#define NEW_THREAD   0x50f00ul
 #define PR_SET_NAME  15ul
 #define THREAD_STACK 65536ul
-
-static void start(void (*thread)(void), char *stack)
-{
-	long result;
-
-	__asm__ volatile("syscall\n"
-			 "test %0, %0\n"
-			 "jnz 1f\n"
-			 "xor %%ebp, %%ebp\n"
-			 "call *%[thread]\n"
-			 "hlt\n"
-			 "1:"
-			 : "=a"(result)
-			 : "a"(SYS_CLONE), "D"(NEW_THREAD), "S"(stack + THREAD_STACK),
-			   "d"(0ul), [thread] "b"(thread)
-			 : "rcx", "r11", "memory");
-}
 
 static void waits(void)
 {
@@ -48,8 +29,8 @@ __attribute__((used, noreturn)) void user_entry(void)
 {
 	static char stacks[2][THREAD_STACK] __attribute__((aligned(16)));
 
-	start(waits, stacks[0]);
-	start(turns, stacks[1]);
+	start_thread(waits, stacks[0] + THREAD_STACK);
+	start_thread(turns, stacks[1] + THREAD_STACK);
 	for (;;)
 		system_call(SYS_PAUSE, 0, 0, 0, 0);
 }

@@ -30,8 +30,8 @@ enum frame_kind {
 	FRAME_RETURN = 1, /* a return address: look up the address minus one */
 	/*
 	 * Added to either: a file has code at this address in other address spaces of the guest,
-	 * and in this one something else is there, or nothing was compared yet. Files say nothing
-	 * of it.
+	 * and in this one something else is there, or nothing was compared yet, or the guest's
+	 * system did not tell. Files say nothing of it.
 	 */
 	FRAME_FOREIGN = 2,
 	FRAME_KINDS = 4,

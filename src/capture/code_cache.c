@@ -224,11 +224,11 @@ static const struct unwind_table *image_rows(void *ctx, uint64_t va, uint64_t *s
 }
 
 /*
- * Linux's switches on x86-64. Page tables change before the stack, but under
- * Xen PV after it, in __switch_to; a task that exits goes on with any page
- * tables, and one that executes another program with that program's.
+ * Linux's switches. Page tables change before the stack, each in a function that __schedule calls,
+ * but under Xen PV after it, in __switch_to; a task that exits goes on with any page tables, and
+ * one that executes another program with that program's.
  */
-static bool code_switches(void *ctx, uint64_t va)
+static bool code_switches(void *ctx, uint64_t va, bool calls)
 {
 	static const char *const names[] = {"__switch_to", "__switch_to_asm", "switch_mm_irqs_off",
 					    "do_exit", "load_elf_binary"};
@@ -239,7 +239,7 @@ static bool code_switches(void *ctx, uint64_t va)
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(symbol.name, names[i]))
 			return true;
-	return false;
+	return !calls && !strcmp(symbol.name, "__schedule");
 }
 
 static void use_images(struct code_cache *cache)

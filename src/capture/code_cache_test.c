@@ -229,14 +229,14 @@ static void code_that_cannot_be_read_is_the_programs_where_it_was_found(void **s
 }
 
 /* A table of names that covers all of the app's code, as perf-PID.map does. */
-static void load_names(struct guest *guest, bool names_only)
+static void load_names(struct guest *guest, const char *name, bool names_only)
 {
 	char path[] = "/tmp/names-XXXXXX";
 	const struct image_spec spec = {.path = path, .names = true, .names_only = names_only};
 	const int fd = mkstemp(path);
 
 	assert_true(fd >= 0);
-	dprintf(fd, "%lx %x jit\n", (unsigned long)app.va, (unsigned)app.len);
+	dprintf(fd, "%lx %x %s\n", (unsigned long)app.va, (unsigned)app.len, name);
 	assert_null(images_load(guest->images, &spec, NULL));
 	close(fd);
 	unlink(path);
@@ -256,7 +256,7 @@ static void names_alone_tell_no_starts_of_functions(void **state)
 	uint64_t start = 0;
 
 	images_unmap(guest->images, 0);
-	load_names(guest, true);
+	load_names(guest, "jit", true);
 	assert_false(is_function(guest, &start));
 }
 
@@ -266,9 +266,22 @@ static void tables_of_symbols_tell_starts_of_functions(void **state)
 	uint64_t start = 0;
 
 	images_unmap(guest->images, 0);
-	load_names(guest, false);
+	load_names(guest, "jit", false);
 	assert_true(is_function(guest, &start));
 	assert_int_equal(start, app.va);
+}
+
+static void linux_switches_where_schedule_is_and_not_in_what_it_calls(void **state)
+{
+	struct guest *guest = *state;
+	const struct code *code;
+
+	images_unmap(guest->images, 0);
+	load_names(guest, "__schedule", false);
+	code = code_cache_for(guest->text, &guest->regs, guest->now_ns);
+	assert_true(code->switches(code->ctx, app.va + 0x100, false));
+	assert_false(code->switches(code->ctx, app.va + 0x100, true));
+	assert_false(code->switches(code->ctx, app.va + app.len, false));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -287,6 +300,7 @@ int main(void)
 		TEST(code_that_cannot_be_read_is_the_programs_where_it_was_found),
 		TEST(names_alone_tell_no_starts_of_functions),
 		TEST(tables_of_symbols_tell_starts_of_functions),
+		TEST(linux_switches_where_schedule_is_and_not_in_what_it_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

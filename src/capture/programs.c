@@ -518,6 +518,8 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 			continue;
 		if (!p.now_ns)
 			p.now_ns = clock_now_ns();
+		/* What lies there in another program's memory says nothing. */
+		frames[i].kind |= FRAME_FOREIGN;
 		err = find_place(&p, va, &place);
 		if (err || !place || !place->shift)
 			continue;

@@ -272,9 +272,13 @@ static void a_program_that_is_another_by_now_says_nothing(void **state)
 	f->tables = 0x2000;
 	place_all(f, 1, &frame, 1, true);
 	assert_true(frame.addr == va);
+	/* Nor does what lies there in another one. */
+	assert_int_equal(frame.kind, FRAME_FOREIGN);
 	f->gone = true;
+	frame.kind = FRAME_PC;
 	place_all(f, 1, &frame, 1, true);
 	assert_true(frame.addr == va);
+	assert_int_equal(frame.kind, FRAME_FOREIGN);
 	assert_int_equal(images_count(f->images), 0);
 }
 

@@ -54,7 +54,7 @@ static size_t max_frames;
 static enum unwind_method method;
 static unsigned code_version;
 static const struct unwind_table *(*rows_of_guest)(void *ctx, uint64_t va, uint64_t *slide);
-static bool (*switches_of_guest)(void *ctx, uint64_t va);
+static bool (*switches_of_guest)(void *ctx, uint64_t va, bool calls);
 
 static size_t read_text(void *ctx, uint64_t va, void *buf, size_t len)
 {

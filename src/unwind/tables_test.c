@@ -384,12 +384,12 @@ static const struct unwind_table *find_both(void *ctx, uint64_t va, uint64_t *by
 	return va - *by - TEXT < sizeof(text) ? table : NULL;
 }
 
-static bool in_entry(void *ctx, uint64_t va)
+static bool in_entry(void *ctx, uint64_t va, bool calls)
 {
-	return va - (KERNEL + TEXT + ENTRY) < 0x40;
+	return !calls && va - (KERNEL + TEXT + ENTRY) < 0x40;
 }
 
-static bool nowhere(void *ctx, uint64_t va)
+static bool nowhere(void *ctx, uint64_t va, bool calls)
 {
 	return false;
 }

@@ -36,9 +36,9 @@ struct code {
 	/*
 	 * Is this in a kernel's code that goes from one program to another, or
 	 * gives one up? As long as it runs, the stack may be one program's and
-	 * the address space another's.
+	 * the address space another's. `calls`: it is code that has called, at `va`.
 	 */
-	bool (*switches)(void *ctx, uint64_t va);
+	bool (*switches)(void *ctx, uint64_t va, bool calls);
 };
 
 /* Which ways there are to find a caller; each frame has the first that works there. */

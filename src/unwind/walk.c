@@ -400,9 +400,12 @@ static __attribute__((noinline)) enum found find_or_search(struct walk *walk, ui
 
 static bool is_switching(const struct code *code, const struct frame *frames, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (code->switches(code->ctx, frames[i].addr - (frames[i].kind == FRAME_RETURN)))
+	for (size_t i = 0; i < n; i++) {
+		const bool calls = frames[i].kind == FRAME_RETURN;
+
+		if (code->switches(code->ctx, frames[i].addr - calls, calls))
 			return true;
+	}
 	return false;
 }
 

@@ -41,6 +41,28 @@ static inline long system_call(long number, word a, word b, word c, word d)
 	return result;
 }
 
+/* CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM (include/uapi/linux/sched.h) */
+#define NEW_THREAD 0x50f00ul
+
+/* Starts a thread that never returns, on the stack that ends there. */
+static inline long start_thread(void (*thread)(void), char *stack_end)
+{
+	long result;
+
+	__asm__ volatile("syscall\n"
+			 "test %0, %0\n"
+			 "jnz 1f\n"
+			 "xor %%ebp, %%ebp\n"
+			 "call *%[thread]\n"
+			 "hlt\n"
+			 "1:"
+			 : "=a"(result)
+			 : "a"(SYS_CLONE), "D"(NEW_THREAD), "S"(stack_end),
+			   "d"(0ul), [thread] "b"(thread)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
 __asm__(".globl _start\n"
 	"_start:\n"
 	"	xor %ebp, %ebp\n"
