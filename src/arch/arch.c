@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/arm/arm.h"
+
 static const struct arch *const all[] = {&arch_x86_64, &arch_x86_32, &arch_arm64, &arch_arm32,
 					 &arch_riscv64};
 
@@ -30,6 +32,11 @@ const struct arch *arch_of_code(const struct regs *regs)
 		if (all[i]->isa == regs->isa && all[i]->word == regs->word)
 			return all[i];
 	return NULL;
+}
+
+uint64_t mmu_table(const struct mmu *mmu)
+{
+	return mmu->mode == MMU_ARM64 ? arm64_table(mmu) : mmu->root;
 }
 
 void registers_add(struct registers *registers, enum register_group group, const char *name,

@@ -64,6 +64,9 @@ struct mmu {
 	uint64_t control;   /* TCR_EL1, TTBCR */
 };
 
+/* Physical address of the top table, bytes, without what else is in the register; of Arm's two that of the lower half. */
+uint64_t mmu_table(const struct mmu *mmu);
+
 /* Numbers are written to snapshots. */
 enum isa {
 	ISA_X86,   /* and x86-64, by word */

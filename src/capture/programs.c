@@ -82,7 +82,7 @@ static bool is_own(const struct program_of *of, uint64_t tables, uint64_t *root)
 		if (!mmu.root || !target_translate(of->target, &mmu, tables, root))
 			return false;
 	}
-	return *root == regs->mmu.root || *root == regs->kernel_root;
+	return *root == mmu_table(&regs->mmu) || *root == regs->kernel_root;
 }
 
 static bool find_mapping(const struct placing *p, uint64_t va, struct guest_place *out)

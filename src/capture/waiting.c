@@ -201,6 +201,9 @@ static struct error *walk(const struct waiting *waiting, const struct guest_thre
 	if (err)
 		return err;
 	(void)capture_walk(waiting->capture, &read->regs, &read->stack, 0, &walked);
+	/* Frame records of Linux on arm64 end where the kernel was entered (arch/arm64/kernel/entry.S). */
+	if (read->has_program && read->program.isa == ISA_ARM && walked.end == UNWIND_OUTERMOST)
+		walked.program = read->program.pc;
 	out->called = walked.program;
 	if (read->has_program && walked.program == read->program.pc)
 		err = walk_program(waiting, thread, read, search, &walked);

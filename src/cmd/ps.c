@@ -79,7 +79,8 @@ static bool is_scheduler(const char *function)
 	static const char *const prefixes[] = {"schedule",	     "__schedule",
 					       "preempt_schedule",   "io_schedule",
 					       "schedcoop_schedule", "ukarch_ctx_switch",
-					       "uk_sched_yield",     "__arch_switch_threads"};
+					       "uk_sched_yield",     "__arch_switch_threads",
+					       "__switch_to"};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
 		if (!strncmp(function, prefixes[i], strlen(prefixes[i])))

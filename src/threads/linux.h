@@ -43,7 +43,8 @@ enum task_member {
 struct linux_saved {
 	bool known, framed;
 	uint32_t pc, sp, fp;
-	bool programs;	  /* registers of programs are found, too */
+	uint32_t
+		entered; /* registers of programs: bytes at the end of the kernel's stack; 0: they are not found */
 	uint32_t mm, pgd; /* the address space, in task_struct; its page tables, in mm_struct */
 };
 

@@ -487,7 +487,7 @@ bool linux_maps_place(const void *state, const struct guest_memory *memory,
 	struct guest_thread now;
 	uint64_t unused;
 
-	return own->maps.known && own->saved.programs &&
+	return own->maps.known && own->saved.entered &&
 	       linux_get_pointer(memory, thread->at + own->maps.at[MAPS_MM], &walk.mm) &&
 	       linux_get_pointer(memory, walk.mm + own->saved.pgd, &out->tables) &&
 	       get_mm(&walk, walk.value) &&

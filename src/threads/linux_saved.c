@@ -22,6 +22,15 @@ enum {
 };
 #define WORD 8u
 
+/* arch/arm64/include/asm/ptrace.h: the same for programs (user_pt_regs); more stands behind it. */
+enum { ARM_PT_SP = 31, ARM_PT_PC, ARM_PT_STATE, ARM_PT_WORDS };
+/* PSTATE.M and nRW (DDI 0487, C5.2.20): 0 in a program of 64 bits. */
+#define ARM_MODE 0x1fu
+#define ARM_FP	 29u
+
+/* What a kernel may have at the end of a stack. */
+#define ENTERED_MAX 512u
+
 /* arch/x86/include/asm/segment.h: the segment of code of 32 bits; Xen's for PV guests (xen/arch-x86/xen-x86_64.h). */
 #define USER32_CS     0x23u
 #define XEN_USER32_CS 0xe023u
@@ -53,8 +62,8 @@ static bool read_saved(const struct linux_threads *own, const struct guest_memor
 	       guest_memory_get(memory, frame + at->fp, &out->fp, WORD);
 }
 
-/* Of a program of 32 bits only what all have in common. */
-static void set_program(const uint64_t *words, struct regs *out)
+/* Of a program of 32 bits only what all have in common. False: it is none. */
+static bool set_x86(const uint64_t *words, struct regs *out)
 {
 	const bool narrow =
 		(uint32_t)words[PT_CS] == USER32_CS || (uint32_t)words[PT_CS] == XEN_USER32_CS;
@@ -70,6 +79,21 @@ static void set_program(const uint64_t *words, struct regs *out)
 		out->gp[i] = words[by_dwarf[i]];
 		out->gp_valid |= 1u << i;
 	}
+	return (words[PT_CS] & 3) == 3;
+}
+
+static bool set_arm64(const uint64_t *words, struct regs *out)
+{
+	*out = (struct regs){.pc = words[ARM_PT_PC],
+			     .sp = words[ARM_PT_SP],
+			     .fp = words[ARM_FP],
+			     .flags = words[ARM_PT_STATE],
+			     .gp_valid = UINT32_MAX,
+			     .word = WORD,
+			     .user = true,
+			     .isa = ISA_ARM};
+	memcpy(out->gp, words, sizeof(out->gp));
+	return !(words[ARM_PT_STATE] & ARM_MODE);
 }
 
 /*
@@ -80,15 +104,15 @@ static void read_program(const struct linux_threads *own, const struct guest_mem
 			 const struct guest_thread *thread, struct thread_saved *out)
 {
 	const struct linux_saved *at = &own->saved;
-	uint64_t mm, words[PT_WORDS];
+	uint64_t mm, words[ENTERED_MAX / WORD];
 
 	out->tables = 0;
-	if (!at->programs || thread->kernel ||
+	if (!at->entered || thread->kernel ||
 	    !linux_get_pointer(memory, thread->at + at->mm, &mm) ||
-	    !guest_memory_get(memory, out->stack_end - sizeof(words), words, sizeof(words)) ||
-	    (words[PT_CS] & 3) != 3 || words[PT_IP] >> 63 || words[PT_SP] >> 63)
+	    !guest_memory_get(memory, out->stack_end - at->entered, words, at->entered) ||
+	    !(at->framed ? set_x86 : set_arm64)(words, &out->program) || out->program.pc >> 63 ||
+	    out->program.sp >> 63)
 		return;
-	set_program(words, &out->program);
 	if (!linux_get_pointer(memory, mm + at->pgd, &out->tables))
 		out->tables = 0;
 }
@@ -121,15 +145,22 @@ bool linux_saved_stands(const void *state, const struct guest_memory *memory,
 	       now.switches == thread->switches;
 }
 
-/* The order of pt_regs has been the same since Linux 2.6.25: two of its members prove it. */
-static bool find_program(const struct btf *btf, struct linux_saved *at)
+/* The orders of pt_regs are part of the ABI: two of its members prove them. */
+static void find_program(const struct btf *btf, struct linux_saved *at)
 {
-	uint32_t ip, sp;
+	const char *const pc_name = at->framed ? "ip" : "user_regs.pc";
+	const char *const sp_name = at->framed ? "sp" : "user_regs.sp";
+	const uint32_t pc_at = at->framed ? PT_IP : ARM_PT_PC,
+		       sp_at = at->framed ? PT_SP : ARM_PT_SP;
+	const uint32_t least = WORD * (at->framed ? PT_WORDS : ARM_PT_WORDS);
+	uint32_t pc, sp, size;
 
-	return btf_offset(btf, "pt_regs", "ip", &ip) && ip == PT_IP * WORD &&
-	       btf_offset(btf, "pt_regs", "sp", &sp) && sp == PT_SP * WORD &&
-	       btf_offset(btf, "task_struct", "mm", &at->mm) && at->mm < LINUX_TASK_MAX &&
-	       btf_offset(btf, "mm_struct", "pgd", &at->pgd) && at->pgd < LINUX_TASK_MAX;
+	if (btf_offset(btf, "pt_regs", pc_name, &pc) && pc == pc_at * WORD &&
+	    btf_offset(btf, "pt_regs", sp_name, &sp) && sp == sp_at * WORD &&
+	    btf_size(btf, "pt_regs", &size) && size >= least && size <= ENTERED_MAX &&
+	    btf_offset(btf, "task_struct", "mm", &at->mm) && at->mm < LINUX_TASK_MAX &&
+	    btf_offset(btf, "mm_struct", "pgd", &at->pgd) && at->pgd < LINUX_TASK_MAX)
+		at->entered = size;
 }
 
 /* struct inactive_task_frame (arch/x86/include/asm/switch_to.h); struct cpu_context (arch/arm64/include/asm/processor.h). */
@@ -144,5 +175,6 @@ void linux_saved_find(const struct btf *btf, struct linux_saved *at)
 			    btf_offset(btf, "task_struct", "thread.cpu_context.fp", &at->fp) &&
 			    btf_offset(btf, "task_struct", "thread.cpu_context.pc", &at->pc);
 	at->known &= at->sp < LINUX_TASK_MAX && at->fp < LINUX_TASK_MAX && at->pc < LINUX_TASK_MAX;
-	at->programs = at->framed && find_program(btf, at);
+	at->entered = 0;
+	find_program(btf, at);
 }

@@ -122,6 +122,44 @@ static void a_program_has_its_registers_at_the_top_of_the_kernels_stack(void **s
 	assert_int_equal(saved.program.gp_valid, 0);
 }
 
+/* On arm64: struct cpu_context is in the task, and struct pt_regs has more behind what programs have. */
+static void a_program_on_arm64_has_its_registers_there_too(void **state)
+{
+	struct kernel *kernel = *state;
+	struct guest_thread thread = asleep(kernel, 4);
+	const uint64_t at = STACK_OF(4) + 0x4000 - 336;
+	struct linux_threads arm64 = layout;
+	struct thread_saved saved;
+
+	arm64.saved.framed = false;
+	arm64.saved.fp = 168;
+	arm64.saved.pc = 176;
+	arm64.saved.entered = 336;
+	for (uint64_t word = 0; word < 42; word++)
+		put_word(kernel, at + 8 * word, 0x100 + word);
+	put_word(kernel, at + 8 * 33, 0x60000000);
+	put_word(kernel, TASK(4) + 168, 0xf0);
+	put_word(kernel, TASK(4) + 176, 0xffff800008011234);
+	put_word(kernel, TASK(4) + layout.saved.mm, MM);
+	put_word(kernel, MM + layout.saved.pgd, 0xffff888012345000);
+	assert_true(threads_linux.saved(&arm64, &kernel->memory, &thread, &saved));
+	assert_true(saved.pc == 0xffff800008011234 && saved.fp == 0xf0);
+	assert_true(saved.tables == 0xffff888012345000);
+	assert_true(saved.program.isa == ISA_ARM && saved.program.user);
+	assert_int_equal(saved.program.gp[0], 0x100);
+	assert_int_equal(saved.program.fp, 0x11d);
+	assert_int_equal(saved.program.gp[30], 0x11e);
+	assert_int_equal(saved.program.sp, 0x11f);
+	assert_int_equal(saved.program.pc, 0x120);
+	/* A program of 32 bits, and the kernel. */
+	put_word(kernel, at + 8 * 33, 0x10);
+	assert_true(threads_linux.saved(&arm64, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+	put_word(kernel, at + 8 * 33, 5);
+	assert_true(threads_linux.saved(&arm64, &kernel->memory, &thread, &saved));
+	assert_true(saved.tables == 0);
+}
+
 static void what_is_no_programs_is_not_taken_for_it(void **state)
 {
 	struct kernel *kernel = *state;
@@ -151,7 +189,7 @@ static void what_is_no_programs_is_not_taken_for_it(void **state)
 	assert_true(threads_linux.saved(&layout, &kernel->memory, &thread, &saved));
 	assert_true(saved.tables == 0);
 	put(kernel, 4, TASK_FLAGS, 0);
-	blind.saved.programs = false;
+	blind.saved.entered = 0;
 	assert_true(threads_linux.saved(&blind, &kernel->memory, &thread, &saved));
 	assert_true(saved.tables == 0);
 }
@@ -239,6 +277,7 @@ int main(void)
 		TEST(a_thread_that_is_another_or_has_ended_has_no_registers),
 		TEST(a_stack_pointer_that_is_wild_is_none),
 		TEST(a_program_has_its_registers_at_the_top_of_the_kernels_stack),
+		TEST(a_program_on_arm64_has_its_registers_there_too),
 		TEST(what_is_no_programs_is_not_taken_for_it),
 		TEST(all_threads_come_by_turns),
 		TEST(nothing_is_behind_a_thread_that_has_ended),

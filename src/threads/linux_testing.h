@@ -60,7 +60,7 @@ static const struct linux_threads layout = {
 		  .sp = 136,
 		  .fp = 40,
 		  .pc = 48,
-		  .programs = true,
+		  .entered = 168,
 		  .mm = 144,
 		  .pgd = 16},
 	.maps = {.known = true,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unwind/stack_cache.h"
 
+#include "arch/arm/arm.h"
+
 /* What is asked for beyond the frame that was out of the window, bytes. */
 #define MARGIN	    512
 #define SAVED_BELOW 256 /* bytes */
@@ -502,6 +504,13 @@ static void walk_begin(struct walk *walk, const struct unwind_input *in, struct 
 	memset(&walk->state, 0, offsetof(struct frame_state, rule));
 }
 
+/* A kernel on arm64 that a program has just entered: its stack is empty, and ends where nothing may be mapped. */
+static bool has_just_entered(const struct regs *regs)
+{
+	return regs->isa == ISA_ARM && regs->word == 8 && regs->has_elr && !regs->user &&
+	       !(regs->spsr & ARM_PSTATE_EL) && !(regs->elr >> 63) && regs->sp % KERNEL_STACK == 0;
+}
+
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)
 {
 	const struct regs *regs = in->regs;
@@ -511,8 +520,11 @@ void unwind_stack(const struct unwind_input *in, struct frame *frames, struct un
 	memset(out, 0, offsetof(struct unwind_result, others_from));
 	out->n = 1;
 	out->end = regs->segmented ? UNWIND_SEGMENTED : UNWIND_NO_STACK;
-	if (regs->segmented || !in->stack->len || !regs->sp)
+	if (regs->segmented || !in->stack->len || !regs->sp) {
+		if (has_just_entered(regs))
+			out->end = UNWIND_OUTERMOST;
 		return;
+	}
 	if (in->unwinder)
 		unwinder_begin(in->unwinder, in);
 	walk_begin(&walk, in, out);

@@ -145,9 +145,6 @@ class Crowd(GuestCase):
         for (process, image), samples in self.rows("process,image", "total").items():
             file = Path(image).name
             if file in FILES and process != "[unknown]":
-                if process.rpartition(" (")[0] not in FILES[file]:
-                    Path("/tmp/crowd").mkdir(exist_ok=True)
-                    self.rig.get("crowd.uniprof", "/tmp/crowd")
                 self.assertIn(process.rpartition(" (")[0], FILES[file], f"{samples} samples: {process}, {image}")
                 self.files_of[file] += samples
 

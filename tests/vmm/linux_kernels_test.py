@@ -4,6 +4,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -14,6 +15,7 @@ from linuxcase import BOOT, PROGRAM, LinuxCase
 from linuxfiles import files_of
 from linuxproc import Proc
 from xenrig import RigError, packages
+from xenrig.port import ARM64
 
 DOCKER = "docker-" + 3 * "0123456789abcdef" + "fedcba9876543210.scope"
 
@@ -35,7 +37,7 @@ $b cp $b /mnt/gone
 /mnt/tools/busybox sleep 2000000 &
 /mnt/gone/busybox sleep 3000000 &
 $b sh -c '/bin/busybox true & exec /bin/busybox sleep 1000000' &
-until [ $($b cat /proc/[0-9]*/syscall | $b grep -c -E '^(35|230) ') = 5 ]; do $b sleep 1; done
+until [ $($b cat /proc/[0-9]*/syscall | $b grep -c -E '^(NAPS) ') = 5 ]; do $b sleep 1; done
 $b rm /mnt/gone/busybox
 $b sleep 2000000 &
 $b kill -STOP $!
@@ -71,18 +73,26 @@ done
 SPENT = re.compile(r"^/proc/(\d+)/task/\d+/schedstat:(\d+)", re.M)
 GROUP = re.compile(r"^/proc/(\d+)/cgroup:\d+:[\w,]*:(.*)$", re.M)
 TOLERANCE = 0.03
+DIRECTORY = (0o40755, b"", (0, 0))
 
 
 class Kernel(Proc, LinuxCase):
     groups = "cgroup2 none ${groups:=/sys/fs/cgroup}"
+    naps = "35|230"  # numbers of nanosleep and clock_nanosleep
+    threads = PROGRAM
+    tty = "ttyS0"
+
+    def files(self, busybox):
+        """Files of the guest with busybox, and with a program that sleeps and has libraries."""
+        return files_of({"bin/busybox": busybox, "bin/sleep": Path("/bin/sleep")})
 
     def boot_linux(self):
-        deb = next(packages.ensure("4.17", print).glob("busybox-static_*.deb"))
+        deb = next(packages.ensure("4.17", print, self.port).glob("busybox-static_*.deb"))
         subprocess.run(["dpkg-deb", "-x", deb, self.scratch / "busybox"], check=True)
         init = self.scratch / "init"
-        init.write_text(START.replace("GROUPS", self.groups).replace("DOCKER", DOCKER))
-        more = files_of({"bin/busybox": self.scratch / "busybox/bin/busybox", "bin/sleep": Path("/bin/sleep")})
-        self.start_linux("quiet console=ttyS0", init, more={**more, "bin/linux-threads": (0o100755, PROGRAM.read_bytes(), (0, 0))})
+        init.write_text(START.replace("GROUPS", self.groups).replace("DOCKER", DOCKER).replace("NAPS", self.naps))
+        more = {**self.files(self.scratch / "busybox/bin/busybox"), "bin/linux-threads": (0o100755, self.threads.read_bytes(), (0, 0))}
+        self.start_linux(f"quiet console={self.tty}", init, more=more)
         self.wait_for(lambda: "guest is up" in self.told(), "its programs do not begin", BOOT)
 
     def ask(self, *words):
@@ -171,6 +181,38 @@ class Linux61(Kernel):
 
 class Linux612(Kernel):
     release = "4.20"
+
+    def test_what_is_told_is_what_proc_tells(self):
+        self.check()
+
+
+# A program for arm64 with libraries.
+SLEEP = """
+#include <stdlib.h>
+#include <time.h>
+int main(int argc, char **argv) { struct timespec time = {atoi(argv[1]), 0}; return clock_nanosleep(CLOCK_REALTIME, 0, &time, NULL); }
+"""
+ARM64_GCC = "aarch64-linux-gnu-gcc"
+ARM64_LIBRARIES = Path("/usr/aarch64-linux-gnu/lib")
+
+
+@unittest.skipUnless(shutil.which("qemu-system-aarch64"), "no qemu-system-aarch64 on this machine")
+@unittest.skipUnless(shutil.which(ARM64_GCC), f"no {ARM64_GCC} on this machine")
+class LinuxArm64(Kernel):
+    """Debian's 6.12: its kernel 6.1 for arm64 has no names of data."""
+
+    release = "4.20"
+    port = ARM64
+    naps = "101|115"
+    threads = PROGRAM.with_name("linux-threads-arm64")
+    tty = "ttyAMA0"
+
+    def files(self, busybox):
+        program = self.scratch / "sleep"
+        subprocess.run([ARM64_GCC, "-O2", "-x", "c", "-o", program, "-"], input=SLEEP, text=True, check=True)
+        libraries = {f"lib/{name}": ARM64_LIBRARIES / name for name in ("ld-linux-aarch64.so.1", "libc.so.6")}
+        files = {"bin/busybox": busybox, "bin/sleep": program, **libraries}
+        return {"bin": DIRECTORY, "lib": DIRECTORY, **{name: (0o100755, path.read_bytes(), (0, 0)) for name, path in files.items()}}
 
     def test_what_is_told_is_what_proc_tells(self):
         self.check()

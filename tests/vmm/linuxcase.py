@@ -9,9 +9,13 @@ from hostcase import BUILD, UNIPROF
 from linuxfiles import archive
 from qemucase import QemuCase
 from xenrig import RigError, image
+from xenrig.port import ARM64, X86
 
 # Its leader and one thread wait for ever, another turns (guests/linux/threads.c).
 PROGRAM = BUILD / "guests" / "linux-threads"
+
+# QEMU and its machine for each kind of processor, and the kernel's words for that.
+MACHINES = {X86: ("qemu-system-x86_64", "pc", "no_timer_check"), ARM64: ("qemu-system-aarch64", "virt", "")}
 
 # Seconds until a kernel under emulation, on a busy machine, has started a program.
 BOOT = 300
@@ -19,11 +23,12 @@ BOOT = 300
 
 class LinuxCase(QemuCase):
     release = "4.17"  # of Xen in the rig, whose Debian has the kernel
+    port = X86
 
     @classmethod
     def setUpClass(cls):
         try:
-            cls.kernel = image.ensure(cls.release, print) / "linux"
+            cls.kernel = image.ensure(cls.release, print, cls.port) / "linux"
         except RigError as error:
             raise unittest.SkipTest(str(error)) from error
 
@@ -34,8 +39,9 @@ class LinuxCase(QemuCase):
         files.write_bytes(archive({"dev": (0o40755, b"", (0, 0)), "dev/console": (0o20600, b"", (5, 1)),
                                    "init": (0o100755, program.read_bytes(), (0, 0)), **(more or {})}))
         self.qmp = self.scratch / "qmp.sock"
-        self.start("qemu-system-x86_64", "-accel", "tcg", "-M", "pc", "-cpu", "max", "-m", "192", "-smp", "2", "-nodefaults", "-display", "none",
-                   "-no-reboot", *options, "-name", name, "-kernel", self.kernel, "-initrd", files, "-append", f"no_timer_check panic=-1 {words}",
+        qemu, machine, needed = MACHINES[self.port]
+        self.start(qemu, "-accel", "tcg", "-M", machine, "-cpu", "max", "-m", "192", "-smp", "2", "-nodefaults", "-display", "none",
+                   "-no-reboot", *options, "-name", name, "-kernel", self.kernel, "-initrd", files, "-append", f"{needed} panic=-1 {words}",
                    "-serial", f"file:{self.console}",
                    "-qmp", f"unix:{self.qmp},server=on,wait=off")
         self.wait_for(self.qmp.is_socket, "QEMU makes no socket")

@@ -133,13 +133,25 @@ static bool has_blocks(const struct half *half, unsigned shift)
 }
 
 /* At most five levels: with 4 KiB, (52 - 12) / 9 rounded up. */
+static unsigned levels_of(const struct half *half)
+{
+	const unsigned stride = half->granule - 3;
+
+	return (half->bits - half->granule + stride - 1) / stride;
+}
+
+/* Bits of an address below those that index the top table. */
+static unsigned top_shift(const struct half *half)
+{
+	return half->granule + (levels_of(half) - 1) * (half->granule - 3);
+}
+
 static enum xlate_status walk(const struct half *half, uint64_t va, const struct physmem *mem,
 			      struct xlate *out)
 {
-	const unsigned stride = half->granule - 3;
-	const unsigned levels = (half->bits - half->granule + stride - 1) / stride;
+	const unsigned stride = half->granule - 3, levels = levels_of(half);
 	const unsigned last_table = half->granule + stride;
-	unsigned shift = half->granule + (levels - 1) * stride, bits = half->bits - shift;
+	unsigned shift = top_shift(half), bits = half->bits - shift;
 	uint64_t table = top_table(half, bits), desc;
 
 	if (out->table && !((va ^ out->table_va) >> last_table)) {
@@ -167,19 +179,28 @@ static enum xlate_status walk(const struct half *half, uint64_t va, const struct
 	}
 }
 
+/* More than 48 bits take descriptors with room for them. */
+static bool is_possible(const struct half *half)
+{
+	return !half->off && half->granule && half->bits <= VA_BITS_MAX &&
+	       half->bits >= VA_BITS_MIN && half->bits > half->granule &&
+	       (half->bits <= 48 || half->granule == 16 || half->wide);
+}
+
 /* Translates as stage 1 of EL1&0 does in AArch64 state. */
 static enum xlate_status walk_arm64(const struct mmu *mmu, uint64_t va, const struct physmem *mem,
 				    struct xlate *out)
 {
 	const struct half half = half_of(mmu, va);
 
-	if (half.off || !half.granule || half.bits > VA_BITS_MAX || half.bits < VA_BITS_MIN ||
-	    half.bits <= half.granule || !in_half(&half, va))
-		return XLATE_ABSENT;
-	/* More than 48 bits take descriptors with room for them. */
-	if (half.bits > 48 && half.granule != 16 && !half.wide)
-		return XLATE_ABSENT;
-	return walk(&half, va, mem, out);
+	return is_possible(&half) && in_half(&half, va) ? walk(&half, va, mem, out) : XLATE_ABSENT;
+}
+
+uint64_t arm64_table(const struct mmu *mmu)
+{
+	const struct half half = half_of(mmu, 0);
+
+	return is_possible(&half) ? top_table(&half, half.bits - top_shift(&half)) : 0;
 }
 
 /*

@@ -30,6 +30,9 @@ void arm_regs_convert(const struct arm_regs *from, struct regs *to);
  */
 uint64_t arm64_strip(const struct mmu *mmu, uint64_t va);
 
+/* MMU_ARM64 only: physical address of the table in TTBR0_EL1, bytes; 0 if TCR_EL1 allows none. */
+uint64_t arm64_table(const struct mmu *mmu);
+
 /* TTBCR.EAE (DDI 0487, G8.2.163): the format of the tables. */
 #define ARM_TTBCR_EAE (1ull << 31)
 

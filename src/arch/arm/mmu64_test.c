@@ -238,6 +238,23 @@ static void reserved_sizes_are_absent(void **state)
 	}
 }
 
+static void the_table_of_programs_is_without_the_other_bits_of_its_register(void **state)
+{
+	/* Five levels, of which the first has 16 entries, and four. */
+	struct mmu mmu = {.mode = MMU_ARM64,
+			  .control = T0SZ(52) | TG0_4K | DS,
+			  .root = 0x002a0000434d6a81ull};
+
+	assert_true(mmu_table(&mmu) == 0x434d6a80);
+	mmu.control = T0SZ(48) | TG0_4K;
+	assert_true(mmu_table(&mmu) == 0x434d6000);
+	/* No table. */
+	mmu.control = T0SZ(52) | TG0_4K;
+	assert_true(mmu_table(&mmu) == 0);
+	mmu = (struct mmu){.mode = MMU_X86_4, .root = 0x1234000};
+	assert_true(mmu_table(&mmu) == 0x1234000);
+}
+
 static void without_mmu_addresses_are_physical(void **state)
 {
 	const struct mmu mmu = {.mode = MMU_OFF};
@@ -285,6 +302,7 @@ int main(void)
 		cmocka_unit_test(halves_can_be_switched_off),
 		cmocka_unit_test(physical_addresses_of_52_bits),
 		cmocka_unit_test(reserved_sizes_are_absent),
+		cmocka_unit_test(the_table_of_programs_is_without_the_other_bits_of_its_register),
 		cmocka_unit_test(without_mmu_addresses_are_physical),
 		cmocka_unit_test(neighbours_are_found_from_the_same_table),
 		cmocka_unit_test(codes_and_tags_are_stripped),

@@ -281,6 +281,17 @@ static bool find_structure(const struct btf *btf, const char *name, uint32_t *id
 	return false;
 }
 
+bool btf_size(const struct btf *btf, const char *structure, uint32_t *size)
+{
+	struct btf_type type;
+	uint32_t id;
+
+	if (!find_structure(btf, structure, &id) || !get_type(btf, id, &type))
+		return false;
+	*size = type.size_or_type;
+	return true;
+}
+
 bool btf_offset(const struct btf *btf, const char *structure, const char *member, uint32_t *offset)
 {
 	struct btf_search search = {0};

@@ -88,6 +88,9 @@ static void what_is_not_there_is_not_found(void **state)
 	assert_false(btf_offset(btf, "whole", "x.a", &offset));
 	assert_false(btf_offset(btf, "part_t", "a", &offset));
 	assert_false(btf_offset(btf, "int", "a", &offset));
+	assert_false(btf_size(btf, "int", &offset));
+	assert_true(btf_size(btf, "whole", &offset));
+	assert_int_equal(offset, 56);
 	btf_free(btf);
 }
 

@@ -108,6 +108,9 @@ void btf_free(struct btf *btf);
  */
 bool btf_offset(const struct btf *btf, const char *structure, const char *member, uint32_t *offset);
 
+/* The bytes of a structure; false if there is none of that name. */
+bool btf_size(const struct btf *btf, const char *structure, uint32_t *size);
+
 /*
  * A Linux kernel of 64 bits as it is in a guest's memory: its names (kallsyms)
  * and, on x86, its unwind tables (ORC). No file is needed for it, it cannot be

@@ -140,7 +140,7 @@ extern const struct guard_ops gdb_detach_guard;
  * `struct gdb_machine` in layout.c.
  */
 
-#define GDB_REGISTERS_MAX 40
+#define GDB_REGISTERS_MAX 41
 
 /* One instruction set, in the words of the stub. */
 struct gdb_machine {

@@ -82,7 +82,18 @@ static bool take_i386(const uint64_t *value, bool plain, struct regs *to)
 }
 
 /* Named as in QEMU's target/arm/helper.c. */
-enum { ARM_SCTLR, ARM_TTBR0, ARM_TTBR1, ARM_CONTROL, ARM_PSTATE, ARM_PC, ARM_SP, ARM_GP };
+enum {
+	ARM_SCTLR,
+	ARM_TTBR0,
+	ARM_TTBR1,
+	ARM_CONTROL,
+	ARM_PSTATE,
+	ARM_PC,
+	ARM_SP,
+	ARM_GP,
+	ARM_GP_64 = 31
+};
+enum { ARM_ELR = ARM_GP + ARM_GP_64, ARM_SPSR, ARM_TPIDR };
 
 #define ARM_SYSTEM (1u << ARM_SCTLR | 1u << ARM_TTBR0 | 1u << ARM_TTBR1 | 1u << ARM_CONTROL)
 
@@ -91,13 +102,12 @@ enum { ARM_LOW = 13, ARM_LR = 14, ARM_TTBR0_64 = ARM_GP + ARM_LOW + 1, ARM_TTBR1
 
 #define SCTLR_NAMES "SCTLR|SCTLR_EL1"
 
-static const char *const arm64[] = {SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "cpsr", "pc",
-				    "sp",	 "x0",	      "x1",	   "x2",      "x3",   "x4",
-				    "x5",	 "x6",	      "x7",	   "x8",      "x9",   "x10",
-				    "x11",	 "x12",	      "x13",	   "x14",     "x15",  "x16",
-				    "x17",	 "x18",	      "x19",	   "x20",     "x21",  "x22",
-				    "x23",	 "x24",	      "x25",	   "x26",     "x27",  "x28",
-				    "x29",	 "x30",	      NULL};
+static const char *const arm64[] = {
+	SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1",  "cpsr",	"pc",  "sp",  "x0",  "x1",
+	"x2",	     "x3",	  "x4",	       "x5",	   "x6",	"x7",  "x8",  "x9",  "x10",
+	"x11",	     "x12",	  "x13",       "x14",	   "x15",	"x16", "x17", "x18", "x19",
+	"x20",	     "x21",	  "x22",       "x23",	   "x24",	"x25", "x26", "x27", "x28",
+	"x29",	     "x30",	  "ELR_EL1",   "SPSR_EL1", "TPIDR_EL1", NULL};
 static const char *const arm32[] = {"SCTLR", "TTBR0_EL1", "TTBR1_EL1", "TTBCR", "cpsr",	 "pc",
 				    "sp",    "r0",	  "r1",	       "r2",	"r3",	 "r4",
 				    "r5",    "r6",	  "r7",	       "r8",	"r9",	 "r10",
@@ -122,6 +132,11 @@ static bool take_arm64(const uint64_t *value, bool plain, struct regs *to)
 	regs.wide = true;
 	memcpy(regs.r, value + ARM_GP, sizeof(regs.r));
 	arm_regs_convert(&regs, to);
+	/* SPSR is 0 until an exception is taken: to EL0, whose addresses are never a kernel's. */
+	to->has_elr = !plain;
+	to->elr = value[ARM_ELR];
+	to->spsr = value[ARM_SPSR];
+	to->own[0] = to->own[1] = value[ARM_TPIDR];
 	return !(regs.pstate & ARM_PSTATE_WIDTH32);
 }
 
@@ -209,7 +224,7 @@ static const struct gdb_machine machines[] = {
 		.name = "aarch64",
 		.arch = &arch_arm64,
 		.registers = arm64,
-		.needed = ARM_GP + 31,
+		.needed = ARM_GP + ARM_GP_64,
 		.system = ARM_SYSTEM,
 		.take = take_arm64,
 	},

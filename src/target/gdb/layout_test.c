@@ -57,6 +57,10 @@ static const char riscv_system[] =
 	"<reg name=\"priv\" bitsize=\"64\"/>" NUMBERED("sstatus", "64", "322")
 		NUMBERED("sepc", "64", "387") NUMBERED("satp", "64", "450");
 
+/* x0 to x30, sp, pc; cpsr. */
+#define ARM64_GENERAL 33u
+#define ARM64_BYTES   (ARM64_GENERAL * 8 + 4)
+
 struct stub {
 	struct gdb gdb;
 	int far; /* the stub's end */
@@ -89,7 +93,7 @@ static int end(void **state)
 /* The stub's answer: these bytes in hex. In one piece: many small ones fill the socket. */
 static void answers(const struct stub *stub, const uint8_t *bytes, size_t len)
 {
-	char hex[2 * RISCV_BYTES + 1];
+	char hex[2 * ARM64_BYTES + 1];
 
 	assert_true(2 * len < sizeof(hex));
 	for (size_t i = 0; i < len; i++)
@@ -163,6 +167,47 @@ static void of_arm_some_are_asked_for_one_by_one(void **state)
 	assert_int_equal(regs.mmu.root, 0x4000);
 	assert_int_equal(regs.mmu.root_high, 0x8000);
 	assert_int_equal(regs.mmu.control, 2);
+}
+
+static void of_arm64_the_kernels_own_data_and_what_it_interrupted_are_known(void **state)
+{
+	/* In the order in which they are taken: SCTLR, TTBR0, TTBR1, TCR, ELR, SPSR, TPIDR. */
+	static const uint8_t system[][8] = {{1},
+					    {0, 0x40},
+					    {0, 0x80},
+					    {16},
+					    {0x34, 0x12},
+					    {5},
+					    {0x10, 0, 0, 0, 0, 0, 0xff, 0xff}};
+	static const char *const names[] = {"SCTLR",   "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1",
+					    "ELR_EL1", "SPSR_EL1",  "TPIDR_EL1"};
+	char core[2048] = "<architecture>aarch64</architecture>", more[1024] = "";
+	struct stub *stub = *state;
+	uint8_t bytes[ARM64_BYTES];
+	struct regs regs;
+
+	for (unsigned i = 0; i < 31; i++)
+		snprintf(core + strlen(core), 64, "<reg name=\"x%u\" bitsize=\"64\"/>", i);
+	strcat(core, REG("sp", "64") REG("pc", "64") REG("cpsr", "32"));
+	for (unsigned i = 0; i < 7; i++)
+		snprintf(more + strlen(more), 96, "<reg name=\"%s\" bitsize=\"64\" regnum=\"%u\"/>",
+			 names[i], 100 + i);
+	describe(stub, core, more, ARM64_BYTES);
+	gdb_batch_begin(&stub->gdb);
+	gdb_layout_request(&stub->layout, &stub->gdb);
+	fill(bytes, ARM64_BYTES);
+	/* EL1, with its own stack pointer. */
+	memset(bytes + ARM64_GENERAL * 8, 0, 4);
+	bytes[ARM64_GENERAL * 8] = 5;
+	answers(stub, bytes, ARM64_BYTES);
+	for (size_t i = 0; i < sizeof(system) / sizeof(*system); i++)
+		answers(stub, system[i], sizeof(system[i]));
+	assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+	assert_false(regs.user);
+	assert_true(regs.has_elr);
+	assert_int_equal(regs.elr, 0x1234);
+	assert_int_equal(regs.spsr, 5);
+	assert_true(regs.own[0] == 0xffff000000000010ull && regs.own[1] == regs.own[0]);
 }
 
 static void of_riscv_the_supervisors_are_asked_for_one_by_one(void **state)
@@ -252,6 +297,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(of_x86_all_are_in_one_answer, begin, end),
 		cmocka_unit_test_setup_teardown(of_arm_some_are_asked_for_one_by_one, begin, end),
+		cmocka_unit_test_setup_teardown(
+			of_arm64_the_kernels_own_data_and_what_it_interrupted_are_known, begin,
+			end),
 		cmocka_unit_test_setup_teardown(of_riscv_the_supervisors_are_asked_for_one_by_one,
 						begin, end),
 		cmocka_unit_test_setup_teardown(an_answer_that_is_too_short_or_cannot_be_is_none,

@@ -167,8 +167,9 @@ static struct error *stub_prepare(struct qemu *qemu)
 	if (err)
 		return err;
 	qemu->base.info.arch = qemu->layout.machine->arch;
-	qemu->base.copies_threads = qemu->base.info.arch == &arch_x86_64;
-	qemu->base.copies_program_frames = qemu->base.copies_threads;
+	qemu->base.copies_threads =
+		qemu->base.info.arch == &arch_x86_64 || qemu->base.info.arch == &arch_arm64;
+	qemu->base.copies_program_frames = qemu->base.info.arch == &arch_x86_64;
 	qemu->pages = pages_new(qemu->pid, qemu->memory, qemu->base.info.vcpus);
 	return name_vcpus(qemu);
 }

@@ -274,6 +274,34 @@ static void registers_tell_what_is_not_saved_yet_and_what_is_given_back(void **s
 	expect(UNWIND_OUTERMOST, 0, NULL);
 }
 
+/* A stack that is empty ends at its end: the page behind it may be none. */
+static void a_kernel_that_was_entered_just_now_has_no_callers(void **state)
+{
+	const struct window none = {.va = STACK};
+	const struct code code = {.read = read_text, .function = bounds};
+	const struct unwind_input in = {.regs = &regs,
+					.stack = &none,
+					.code = &code,
+					.unwinder = unwinder,
+					.max_frames = MAX};
+
+	regs.pc = TEXT + VECTOR;
+	regs.sp = regs.gp[31] = STACK;
+	regs.has_elr = true;
+	regs.elr = 0x401000;
+	regs.spsr = AT_EL0;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_OUTERMOST, 0, NULL);
+	/* In its middle, or from the kernel itself. */
+	regs.sp = regs.gp[31] = STACK + 0x100;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_NO_STACK, 0, NULL);
+	regs.sp = regs.gp[31] = STACK;
+	regs.spsr = AT_EL1;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_NO_STACK, 0, NULL);
+}
+
 /* Linux's kernel threads, until they become programs: there is nothing to return to yet. */
 static void threads_of_a_kernel_end_where_programs_would_be_entered(void **state)
 {
@@ -294,6 +322,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(kernels_end_where_they_were_entered, begin, clean),
 		cmocka_unit_test_setup_teardown(
 			registers_tell_what_is_not_saved_yet_and_what_is_given_back, begin, clean),
+		cmocka_unit_test_setup_teardown(a_kernel_that_was_entered_just_now_has_no_callers,
+						begin, clean),
 		cmocka_unit_test_setup_teardown(
 			threads_of_a_kernel_end_where_programs_would_be_entered, begin, clean),
 	};
