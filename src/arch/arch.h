@@ -102,9 +102,21 @@ struct regs {
 	 */
 	uint64_t own[2];
 	struct mmu mmu;
-	/* Root of the tables that have the kernel if those of `mmu` lack it, or of the same; 0: none. */
+	/*
+	 * Root of the tables that have the kernel if those of `mmu` lack it, or of the same; 0: none. On
+	 * arm64 as in TTBR1_EL1.
+	 */
 	uint64_t kernel_root;
 };
+
+/* Lets it translate the kernel's addresses by these tables (regs.kernel_root). */
+static inline void mmu_use_kernel(struct mmu *mmu, uint64_t kernel_root)
+{
+	if (mmu->mode == MMU_ARM64)
+		mmu->root_high = kernel_root;
+	else
+		mmu->root = kernel_root;
+}
 
 /*
  * Guest-physical memory as far as the target has it at hand. For Xen PV

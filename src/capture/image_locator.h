@@ -156,9 +156,8 @@ struct error *programs_find_copy(struct programs *programs, struct program_file 
  * To be asked with every sample, before it is unwound: whether it is worth
  * looking for a kernel, and from where; NULL if it is not.
  */
-const struct regs *kernel_locator_regs(const struct kernel_locator *kernel,
-				       const struct target *target, const struct images *images,
-				       const struct sample *sample);
+const struct regs *kernel_locator_regs(const struct kernel_locator *kernel, struct target *target,
+				       const struct images *images, const struct sample *sample);
 
 /* To be called when a search begins: the next begins some time later. */
 void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns);

@@ -20,12 +20,28 @@
 /* Searches for modules that were loaded later, at most. */
 #define MODULES_TRIES_MAX 64
 
+/* Bytes that trampolines into a kernel have at most, and that any kernel has. */
+#define TRAMPOLINE 0x10000u
+
 /* Steps to find out where threads are in a kernel whose names are known: twice what Debian's take. */
 #define THREADS_STEPS (1ull << 28)
 
+/*
+ * True in the few pages that Linux on arm64 lets programs' tables have of it (KPTI): nothing of the
+ * kernel is around them.
+ */
+static bool is_in_trampoline(struct target *target, const struct regs *regs)
+{
+	uint8_t byte;
+
+	return regs->isa == ISA_ARM && regs->kernel_root &&
+	       !target_read(target, regs, regs->pc + TRAMPOLINE, &byte, 1) &&
+	       !target_read(target, regs, regs->pc - TRAMPOLINE, &byte, 1);
+}
+
 /* True if the vCPU executes what may be a kernel's code, in no known image. */
-static bool is_open(const struct kernel_locator *kernel, const struct images *images,
-		    const struct regs *regs)
+static bool is_open(const struct kernel_locator *kernel, struct target *target,
+		    const struct images *images, const struct regs *regs)
 {
 	const struct kernel_space *space = kernel_space(regs);
 
@@ -33,7 +49,7 @@ static bool is_open(const struct kernel_locator *kernel, const struct images *im
 		return false;
 	if (kernel->done)
 		return regs->pc >= space->modules && !images_at(images, regs->pc);
-	return regs->pc >= space->lowest;
+	return regs->pc >= space->lowest && !is_in_trampoline(target, regs);
 }
 
 void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns)
@@ -41,9 +57,8 @@ void kernel_locator_defer(struct kernel_locator *kernel, uint64_t now_ns)
 	kernel->next_ns = now_ns + WAIT_NS;
 }
 
-const struct regs *kernel_locator_regs(const struct kernel_locator *kernel,
-				       const struct target *target, const struct images *images,
-				       const struct sample *sample)
+const struct regs *kernel_locator_regs(const struct kernel_locator *kernel, struct target *target,
+				       const struct images *images, const struct sample *sample)
 {
 	if (sample->time_ns < kernel->next_ns || !target_can_read(target))
 		return NULL;
@@ -52,7 +67,7 @@ const struct regs *kernel_locator_regs(const struct kernel_locator *kernel,
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		const struct regs *regs = &sample->vcpu[i].regs;
 
-		if (sample->vcpu[i].online && is_open(kernel, images, regs))
+		if (sample->vcpu[i].online && is_open(kernel, target, images, regs))
 			return regs;
 	}
 	return NULL;

@@ -31,7 +31,7 @@ size_t kernel_view_read(void *ctx, uint64_t va, void *buf, size_t len)
 	if (got || !view->regs->kernel_root)
 		return got;
 	kernel = *view->regs;
-	kernel.mmu.root = kernel.kernel_root;
+	mmu_use_kernel(&kernel.mmu, kernel.kernel_root);
 	return target_read(view->target, &kernel, va, buf, len);
 }
 
@@ -78,8 +78,8 @@ static bool is_own(const struct program_of *of, uint64_t tables, uint64_t *root)
 	struct mmu mmu = regs->mmu;
 
 	if (!target_translate(of->target, &mmu, tables, root)) {
-		mmu.root = regs->kernel_root;
-		if (!mmu.root || !target_translate(of->target, &mmu, tables, root))
+		mmu_use_kernel(&mmu, regs->kernel_root);
+		if (!regs->kernel_root || !target_translate(of->target, &mmu, tables, root))
 			return false;
 	}
 	return *root == mmu_table(&regs->mmu) || *root == regs->kernel_root;

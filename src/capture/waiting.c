@@ -33,8 +33,10 @@ bool waiting_choose_view(struct target *target, const struct sample *sample, boo
 			return true;
 		if (target->ops->kernel_mmu)
 			target->ops->kernel_mmu(target, i, &out->mmu);
-		if (beside && out->kernel_root)
-			out->mmu.root = out->kernel_root;
+		/* On arm64 nothing tells whether there are such tables, but that a thread was found by them. */
+		if (out->kernel_root &&
+		    (out->isa == ISA_ARM && sample->request.thread ? vcpu->thread.apart : beside))
+			mmu_use_kernel(&out->mmu, out->kernel_root);
 	}
 	return found;
 }

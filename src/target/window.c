@@ -526,7 +526,7 @@ copy_thread_again(struct window_copy *copy, const struct thread_request *request
 {
 	struct mmu kernel = copy->regs->mmu;
 
-	kernel.root = copy->regs->kernel_root;
+	mmu_use_kernel(&kernel, copy->regs->kernel_root);
 	return copy_thread_by(copy, by_kernel ? &kernel : &copy->regs->mmu, request, out);
 }
 

@@ -218,6 +218,12 @@ class LinuxArm64(Kernel):
         self.check()
 
 
+class LinuxArm64Apart(LinuxArm64):
+    """On a processor for which the kernel hides itself from programs (KPTI)."""
+
+    cpu = "cortex-a57"
+
+
 class LinuxOfDebian14(Kernel):
     @classmethod
     def setUpClass(cls):

@@ -24,6 +24,7 @@ BOOT = 300
 class LinuxCase(QemuCase):
     release = "4.17"  # of Xen in the rig, whose Debian has the kernel
     port = X86
+    cpu = "max"
 
     @classmethod
     def setUpClass(cls):
@@ -40,7 +41,7 @@ class LinuxCase(QemuCase):
                                    "init": (0o100755, program.read_bytes(), (0, 0)), **(more or {})}))
         self.qmp = self.scratch / "qmp.sock"
         qemu, machine, needed = MACHINES[self.port]
-        self.start(qemu, "-accel", "tcg", "-M", machine, "-cpu", "max", "-m", "192", "-smp", "2", "-nodefaults", "-display", "none",
+        self.start(qemu, "-accel", "tcg", "-M", machine, "-cpu", self.cpu, "-m", "192", "-smp", "2", "-nodefaults", "-display", "none",
                    "-no-reboot", *options, "-name", name, "-kernel", self.kernel, "-initrd", files, "-append", f"{needed} panic=-1 {words}",
                    "-serial", f"file:{self.console}",
                    "-qmp", f"unix:{self.qmp},server=on,wait=off")

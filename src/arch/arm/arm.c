@@ -351,8 +351,17 @@ static void convert_mmu(const struct arm_regs *from, struct mmu *mmu)
 		mmu->mode = from->control & ARM_TTBCR_EAE ? MMU_ARM_LPAE : MMU_ARM_SHORT;
 }
 
+/*
+ * Linux with KPTI (arch/arm64/kernel/entry.S, tramp_map_kernel): while a program runs, its ASID has this
+ * bit, and TTBR1_EL1 the table that is so far before that of the kernel.
+ */
+#define LINUX_USER_ASID	    (1ull << 48)
+#define LINUX_KERNEL_BEHIND 0x2000u
+
 static void convert_64(const struct arm_regs *from, struct regs *to)
 {
+	if (from->ttbr1 & LINUX_USER_ASID)
+		to->kernel_root = (from->ttbr1 & ~LINUX_USER_ASID) + LINUX_KERNEL_BEHIND;
 	to->word = 8;
 	to->user = !(from->pstate & ARM_PSTATE_EL);
 	memcpy(to->gp, from->r, sizeof(from->r));

@@ -44,6 +44,23 @@ static void of_64_bits(void **state)
 	assert_int_equal(to.mmu.root_high, from.ttbr1);
 	assert_int_equal(to.mmu.control, from.control);
 	assert_false(to.user);
+	assert_int_equal(to.kernel_root, 0);
+}
+
+static void of_a_program_whose_tables_lack_the_kernel(void **state)
+{
+	struct arm_regs from = all(true);
+	struct regs to;
+	struct mmu mmu;
+
+	from.ttbr1 = 0x0011000000004000ull;
+	from.pstate = 0;
+	arm_regs_convert(&from, &to);
+	assert_true(to.user);
+	assert_true(to.kernel_root == 0x0010000000006000ull);
+	mmu = to.mmu;
+	mmu_use_kernel(&mmu, to.kernel_root);
+	assert_true(mmu.root == from.ttbr0 && mmu.root_high == to.kernel_root);
 }
 
 static void of_32_bits(void **state)
@@ -96,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_64_bits),
+		cmocka_unit_test(of_a_program_whose_tables_lack_the_kernel),
 		cmocka_unit_test(of_32_bits),
 		cmocka_unit_test(in_user_mode),
 		cmocka_unit_test(with_the_mmu_off),

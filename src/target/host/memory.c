@@ -261,13 +261,14 @@ struct kernel_reader {
 	uint64_t now_ns;
 };
 
-static bool walk_to(const struct kernel_reader *kernel, uint64_t root, struct kernel_page *at)
+static bool walk_to(const struct kernel_reader *kernel, bool apart, struct kernel_page *at)
 {
 	const struct physmem frames = guest_ram_memory(kernel->ram).frames;
 	struct mmu mmu = kernel->regs->mmu;
 	struct xlate page = {0};
 
-	mmu.root = root;
+	if (apart)
+		mmu_use_kernel(&mmu, kernel->regs->kernel_root);
 	if (kernel->arch->translate(&mmu, at->va, &frames, &page) != XLATE_OK)
 		return false;
 	at->gfn = page.addr >> FRAME_SHIFT;
@@ -279,12 +280,11 @@ static bool find_page(const struct kernel_reader *kernel, uint64_t va, uint64_t 
 {
 	const uint64_t hash = (va >> FRAME_SHIFT) * 0x9e3779b97f4a7c15ull;
 	struct kernel_page *at = &kernel->ram->page[hash >> 32 & (KERNEL_PAGES - 1)];
-	const struct regs *regs = kernel->regs;
 
 	if (at->va != va || kernel->now_ns >= at->until_ns) {
 		*at = (struct kernel_page){.va = va};
-		if (!walk_to(kernel, regs->mmu.root, at) &&
-		    (!regs->kernel_root || !walk_to(kernel, regs->kernel_root, at)))
+		if (!walk_to(kernel, false, at) &&
+		    (!kernel->regs->kernel_root || !walk_to(kernel, true, at)))
 			return false;
 		at->until_ns = kernel->now_ns + PAGE_KEPT_NS;
 	}

@@ -134,7 +134,7 @@ static bool read_kernel(struct kvm_target *kvm, const struct regs *regs, uint64_
 {
 	struct regs kernel = *regs;
 
-	kernel.mmu.root = kernel.kernel_root;
+	mmu_use_kernel(&kernel.mmu, kernel.kernel_root);
 	return target_read(&kvm->base, regs, va, out, sizeof(*out)) == sizeof(*out) ||
 	       target_read(&kvm->base, &kernel, va, out, sizeof(*out)) == sizeof(*out);
 }
