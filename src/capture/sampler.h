@@ -23,7 +23,7 @@
 /* Threads that are looked at in a tick, where those that do not run are wanted; at most: TICK_WAITS_MAX. */
 #define WAITS_DEFAULT 32u
 /* Share of a CPU that looking at them may take. */
-#define WAITS_COST_DEFAULT 0.05
+#define WAITS_COST_DEFAULT 0.03
 
 #define FRAMES_DEFAULT 4096u
 #define FRAMES_MAX     65536u

@@ -204,7 +204,7 @@ def host_tests():
         python_test("tests/guides_test.py", alone="host guests", short="Shown Here.test_qemu"),
         host_guests_test("annotate", "annotate", short="Processes Guests.test_x86_64"),
         host_guests_test("core", "qemu-core"), host_guests_test("busy_host", "busy-host"),
-        host_guests_test("linux", "qemu-linux"), host_guests_test("linux_kernels", "qemu-linux-kernels", tests="Linux510 LinuxOfDebian14"),
+        host_guests_test("linux", "qemu-linux"), host_guests_test("linux_kernels", "qemu-linux-kernels", tests="Linux510 LinuxArm64Apart LinuxOfDebian14"),
         host_guests_test("linux_python", "qemu-linux-python"), host_guests_test("linux_hostile", "qemu-linux-hostile"), host_guests_test("rights", "rights"),
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/first-try/first_try_test.py", alone="host guests",

@@ -65,7 +65,7 @@ const struct option_row session_sampling_options[] = {
 	 .more = "All threads have their turn, so that a guest with very many costs no more than "
 		 "one with few, but each is seen more rarely."},
 	{"thread-cost", "PERCENT", 0, take_percent, AT(sampler.waits_cost),
-	 .text = "CPU time for --threads, as a share of one CPU at most (default 5)",
+	 .text = "CPU time for --threads, as a share of one CPU at most (default 3)",
 	 .more = "Where a look takes longer, fewer threads are looked at in a tick.\n"
 		 "Intervals behind the shares tell how much that leaves open."},
 	{"always-pause", NULL, 0, take_true, AT(always_pause),
