@@ -110,41 +110,89 @@ static void add_samples(struct profile *profile, const uint64_t *addrs, size_t n
 	profile_cell_count(&profile->selected, samples, 10);
 }
 
-static void functions_are_chosen_without_a_tree_by_what_they_hold(void **state)
+struct sampled {
+	struct profile_cell cells[16];
+	struct profile profile;
+	struct images *images;
+	struct symbolizer *symbolizer;
+};
+
+static void begin(struct sampled *s)
 {
 	static const char symbols[] = "1000 T main\n2000 T f\n3000 T g\n4000 T rare\n5000 T end\n";
-	struct profile_cell cells[16] = {0};
-	struct profile profile = {.cells = {.at = cells}};
-	const char *names[4];
-	struct symbolizer *symbolizer;
 	struct symbols *table;
-	struct images *images;
+
+	*s = (struct sampled){0};
+	s->profile.cells.at = s->cells;
+	assert_null(nm_read("test", strdup(symbols), strlen(symbols), &table));
+	assert_null(images_new(&s->images));
+	assert_null(images_add_tables(s->images, "test", table, NULL));
+	assert_null(stacks_new(&s->profile.stacks));
+	assert_null(symbolizer_new(s->images, &s->profile, &s->symbolizer));
+	add_samples(&s->profile, (const uint64_t[]){0x2004, 0x1008}, 2, 60);
+	add_samples(&s->profile, (const uint64_t[]){0x3004, 0x2020, 0x1008}, 3, 39);
+	add_samples(&s->profile, (const uint64_t[]){0x4004, 0x1010}, 2, 1);
+}
+
+static void end(struct sampled *s)
+{
+	symbolizer_free(s->symbolizer);
+	images_free(s->images);
+	stacks_free(s->profile.stacks);
+}
+
+static void functions_are_chosen_without_a_tree_by_what_they_hold(void **state)
+{
+	const char *names[4];
+	struct sampled s;
 	size_t n;
 
-	assert_null(nm_read("test", strdup(symbols), strlen(symbols), &table));
-	assert_null(images_new(&images));
-	assert_null(images_add_tables(images, "test", table, NULL));
-	assert_null(stacks_new(&profile.stacks));
-	assert_null(symbolizer_new(images, &profile, &symbolizer));
-	add_samples(&profile, (const uint64_t[]){0x2004, 0x1008}, 2, 60);
-	add_samples(&profile, (const uint64_t[]){0x3004, 0x2020, 0x1008}, 3, 39);
-	add_samples(&profile, (const uint64_t[]){0x4004, 0x1010}, 2, 1);
-	assert_null(flat_choose(&profile, symbolizer, 0.02, names, 4, &n));
+	begin(&s);
+	assert_null(flat_choose(&s.profile, s.symbolizer, 0.02, names, 4, &n));
 	assert_int_equal(n, 3);
 	assert_string_equal(names[0], "f");
 	assert_string_equal(names[1], "g");
 	assert_string_equal(names[2], "main");
-	assert_null(flat_choose(&profile, symbolizer, 0, names, 4, &n));
+	assert_null(flat_choose(&s.profile, s.symbolizer, 0, names, 4, &n));
 	assert_int_equal(n, 4);
-	assert_null(flat_choose(&profile, symbolizer, 0.02, names, 1, &n));
+	assert_null(flat_choose(&s.profile, s.symbolizer, 0.02, names, 1, &n));
 	assert_int_equal(n, 1);
 	/* A stack counts once for a function that calls itself. */
-	add_samples(&profile, (const uint64_t[]){0x4004, 0x4010, 0x4010, 0x1010}, 4, 1);
-	assert_null(flat_choose(&profile, symbolizer, 0.021, names, 4, &n));
+	add_samples(&s.profile, (const uint64_t[]){0x4004, 0x4010, 0x4010, 0x1010}, 4, 1);
+	assert_null(flat_choose(&s.profile, s.symbolizer, 0.021, names, 4, &n));
 	assert_int_equal(n, 3);
-	symbolizer_free(symbolizer);
-	images_free(images);
-	stacks_free(profile.stacks);
+	end(&s);
+}
+
+static struct error *count_names(void *ctx, const struct stack_node *frame,
+				 const struct location *function, const char **name)
+{
+	++*(unsigned *)ctx;
+	*name = function->function;
+	return NULL;
+}
+
+/* One of a thousand processes has few of all stacks. */
+static void frames_without_samples_cost_no_name(void **state)
+{
+	struct profile_cell some[16] = {0};
+	const struct profile_cells cells = {.at = some};
+	unsigned named = 0;
+	const struct tree_naming naming = {.name = count_names, .ctx = &named};
+	struct flat *flat;
+	struct sampled s;
+
+	begin(&s);
+	/* main and f of the first stack. */
+	profile_cell_count(&some[2], 1, 10);
+	assert_null(flat_begin(&flat));
+	assert_null(flat_add(flat, &s.profile, s.symbolizer,
+			     &(struct tree_options){.cells = &cells, .naming = &naming}));
+	assert_int_equal(named, 2);
+	assert_int_equal(find(flat, "f")->self.samples, 1);
+	assert_int_equal(find(flat, "main")->total.samples, 1);
+	flat_free(flat);
+	end(&s);
 }
 
 int main(void)
@@ -155,6 +203,7 @@ int main(void)
 		cmocka_unit_test(rows_come_by_self_or_by_total),
 		cmocka_unit_test(an_empty_tree_has_no_rows),
 		cmocka_unit_test(functions_are_chosen_without_a_tree_by_what_they_hold),
+		cmocka_unit_test(frames_without_samples_cost_no_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

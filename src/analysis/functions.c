@@ -99,21 +99,29 @@ struct on_path {
 	size_t first_row;
 };
 
+/* Links nodes with samples, and their callers: one of a thousand processes has few of all stacks. */
 static struct error *link_children(struct stack_walk *walk)
 {
 	const struct stacks *stacks = walk->profile->stacks;
 	const uint32_t n = stacks_count(stacks);
+	bool *used = array_zeros(n, sizeof(*used));
 
 	walk->first_child = array_zeros(n, sizeof(*walk->first_child));
 	walk->next_sibling = array_zeros(n, sizeof(*walk->next_sibling));
-	if (!walk->first_child || !walk->next_sibling)
+	if (!used || !walk->first_child || !walk->next_sibling) {
+		free(used);
 		return error_no_memory();
+	}
+	profile_mark_used(walk->profile, walk->cells, used);
 	for (uint32_t id = n - 1; id > STACK_ROOT; id--) {
 		uint32_t *first = &walk->first_child[stacks_node(stacks, id)->parent];
 
+		if (!used[id])
+			continue;
 		walk->next_sibling[id] = *first;
 		*first = id;
 	}
+	free(used);
 	return NULL;
 }
 
