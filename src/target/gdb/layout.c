@@ -132,8 +132,8 @@ static bool take_arm64(const uint64_t *value, bool plain, struct regs *to)
 	regs.wide = true;
 	memcpy(regs.r, value + ARM_GP, sizeof(regs.r));
 	arm_regs_convert(&regs, to);
-	/* SPSR is 0 until an exception is taken: to EL0, whose addresses are never a kernel's. */
-	to->has_elr = !plain;
+	/* Both are 0 where the stub has none, and until the first exception. */
+	to->has_elr = value[ARM_ELR] || value[ARM_SPSR];
 	to->elr = value[ARM_ELR];
 	to->spsr = value[ARM_SPSR];
 	to->own[0] = to->own[1] = value[ARM_TPIDR];
