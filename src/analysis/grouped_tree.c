@@ -341,8 +341,18 @@ static bool is_plain(const struct group_by *keys)
 	return keys->n == 1 && keys->at[0] == GROUP_FUNCTION;
 }
 
-/* Adds all stacks of samples that share what the keys say of whole samples. */
-static struct error *add_stacks(struct builder *b, const struct profile_cells *cells)
+/* Does a key say something of frames? */
+static bool tells_of_frames(const struct group_by *keys)
+{
+	for (size_t i = 0; i < keys->n; i++)
+		if (is_of_frame(keys->at[i]))
+			return true;
+	return false;
+}
+
+/* Adds all stacks of samples, `all` together, that share what the keys say of whole samples. */
+static struct error *add_stacks(struct builder *b, const struct profile_cells *cells,
+				const struct profile_cell *all)
 {
 	const struct group_by *keys = &b->options->keys;
 	const struct tree_naming naming = {.name = label,
@@ -354,16 +364,10 @@ static struct error *add_stacks(struct builder *b, const struct profile_cells *c
 				   .cells = cells,
 				   .naming = is_plain(keys) ? NULL : &naming,
 				   .by_samples = !selected->weight_ns};
-	struct profile_cell all = {0};
-	bool of_frames = false;
 
-	for (uint32_t id = 0; id < b->n; id++)
-		profile_cell_add(&all, profile_cell(cells, id));
-	profile_cell_add(&b->total, &all);
-	for (size_t i = 0; i < keys->n; i++)
-		of_frames |= is_of_frame(keys->at[i]);
-	if (!of_frames)
-		return add_samples(b, &all);
+	profile_cell_add(&b->total, all);
+	if (!tells_of_frames(keys))
+		return add_samples(b, all);
 	if (b->flat)
 		return flat_add(b->flat, b->profile, b->labels.symbolizer, &how);
 	/* Nodes of several classes can have the same name: only all together have a weight. */
@@ -418,18 +422,23 @@ static int by_class(const void *left, const void *right, void *ctx)
 static struct error *add_class(struct builder *b, const struct breakdown_entry *const *class,
 			       size_t n)
 {
-	struct profile_cell *cells = calloc(b->n, sizeof(*cells));
+	const bool of_frames = tells_of_frames(&b->options->keys);
+	struct profile_cell *cells = calloc(of_frames ? b->n : 1, sizeof(*cells)), all = {0};
 	struct error *err;
 
 	if (!cells)
 		return error_no_memory();
-	for (size_t i = 0; i < n; i++)
-		if (!b->passes || b->passes[class[i] -> stack])
+	for (size_t i = 0; i < n; i++) {
+		if (b->passes && !b->passes[class[i] -> stack])
+			continue;
+		profile_cell_add(&all, &class[i] -> cell);
+		if (of_frames)
 			profile_cell_add(&cells[class[i] -> stack], &class[i] -> cell);
+	}
 	b->labels.vcpu = class[0]->vcpu;
 	b->labels.state = class[0]->state;
 	b->labels.thread = class[0]->thread;
-	err = add_stacks(b, &(struct profile_cells){.at = cells});
+	err = add_stacks(b, &(struct profile_cells){.at = cells}, &all);
 	free(cells);
 	return err;
 }
@@ -457,18 +466,20 @@ static struct error *add_classes(struct builder *b)
 /* All samples, or those that pass. */
 static struct error *add_all(struct builder *b)
 {
-	struct profile_cell *cells;
+	const struct profile_cells *from = &b->profile->cells;
+	struct profile_cell *cells = b->passes ? calloc(b->n, sizeof(*cells)) : NULL, all = {0};
 	struct error *err;
 
-	if (!b->passes)
-		return add_stacks(b, &b->profile->cells);
-	cells = calloc(b->n, sizeof(*cells));
-	if (!cells)
+	if (b->passes && !cells)
 		return error_no_memory();
-	for (uint32_t id = 0; id < b->n; id++)
-		if (b->passes[id])
-			cells[id] = *profile_cell(&b->profile->cells, id);
-	err = add_stacks(b, &(struct profile_cells){.at = cells});
+	for (uint32_t id = 0; id < b->n; id++) {
+		if (b->passes && !b->passes[id])
+			continue;
+		profile_cell_add(&all, profile_cell(from, id));
+		if (cells)
+			cells[id] = *profile_cell(from, id);
+	}
+	err = add_stacks(b, cells ? &(struct profile_cells){.at = cells} : from, &all);
 	free(cells);
 	return err;
 }
