@@ -507,8 +507,8 @@ static void walk_begin(struct walk *walk, const struct unwind_input *in, struct 
 /* A kernel on arm64 that a program has just entered: its stack is empty, and ends where nothing may be mapped. */
 static bool has_just_entered(const struct regs *regs)
 {
-	return regs->isa == ISA_ARM && regs->word == 8 && regs->has_elr && !regs->user &&
-	       !(regs->spsr & ARM_PSTATE_EL) && !(regs->elr >> 63) && regs->sp % KERNEL_STACK == 0;
+	return regs->isa == ISA_ARM && regs->word == 8 && !regs->user && regs->sp &&
+	       regs->sp % KERNEL_STACK == 0 && !(regs->has_elr && regs->spsr & ARM_PSTATE_EL);
 }
 
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)

@@ -140,7 +140,7 @@ extern const struct guard_ops gdb_detach_guard;
  * `struct gdb_machine` in layout.c.
  */
 
-#define GDB_REGISTERS_MAX 41
+#define GDB_REGISTERS_MAX 40
 
 /* One instruction set, in the words of the stub. */
 struct gdb_machine {
@@ -148,8 +148,9 @@ struct gdb_machine {
 	const struct arch *arch;
 	/* Names of the registers, the most important first, up to NULL; "a|b": one of these. */
 	const char *const *registers;
-	unsigned needed; /* of these so many must be there */
-	uint64_t system; /* bit n: stubs of programs, and of some monitors, lack registers[n] */
+	unsigned needed;  /* of these so many must be there */
+	uint64_t system;  /* bit n: stubs of programs, and of some monitors, lack registers[n] */
+	uint64_t threads; /* bit n: registers[n] is of use where a guest's threads are wanted */
 	/*
 	 * Converts values in the order of `registers`; 0 for those that are missing. `plain`: those
 	 * of `system` are not all there. False: these cannot be right.
@@ -168,6 +169,7 @@ struct gdb_layout {
 	struct gdb_register at[GDB_REGISTERS_MAX];
 	bool plain;	 /* no system registers: how addresses are translated is not known */
 	size_t together; /* bytes in the answer to "g" */
+	bool threads;	 /* those that are of use for threads are asked for, too */
 };
 
 /* Behind the last register that was described: the next byte, the next number. */

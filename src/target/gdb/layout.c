@@ -93,7 +93,7 @@ enum {
 	ARM_GP,
 	ARM_GP_64 = 31
 };
-enum { ARM_ELR = ARM_GP + ARM_GP_64, ARM_SPSR, ARM_TPIDR };
+enum { ARM_TPIDR = ARM_GP + ARM_GP_64 };
 
 #define ARM_SYSTEM (1u << ARM_SCTLR | 1u << ARM_TTBR0 | 1u << ARM_TTBR1 | 1u << ARM_CONTROL)
 
@@ -102,12 +102,13 @@ enum { ARM_LOW = 13, ARM_LR = 14, ARM_TTBR0_64 = ARM_GP + ARM_LOW + 1, ARM_TTBR1
 
 #define SCTLR_NAMES "SCTLR|SCTLR_EL1"
 
-static const char *const arm64[] = {
-	SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1",  "cpsr",	"pc",  "sp",  "x0",  "x1",
-	"x2",	     "x3",	  "x4",	       "x5",	   "x6",	"x7",  "x8",  "x9",  "x10",
-	"x11",	     "x12",	  "x13",       "x14",	   "x15",	"x16", "x17", "x18", "x19",
-	"x20",	     "x21",	  "x22",       "x23",	   "x24",	"x25", "x26", "x27", "x28",
-	"x29",	     "x30",	  "ELR_EL1",   "SPSR_EL1", "TPIDR_EL1", NULL};
+static const char *const arm64[] = {SCTLR_NAMES, "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "cpsr", "pc",
+				    "sp",	 "x0",	      "x1",	   "x2",      "x3",   "x4",
+				    "x5",	 "x6",	      "x7",	   "x8",      "x9",   "x10",
+				    "x11",	 "x12",	      "x13",	   "x14",     "x15",  "x16",
+				    "x17",	 "x18",	      "x19",	   "x20",     "x21",  "x22",
+				    "x23",	 "x24",	      "x25",	   "x26",     "x27",  "x28",
+				    "x29",	 "x30",	      "TPIDR_EL1", NULL};
 static const char *const arm32[] = {"SCTLR", "TTBR0_EL1", "TTBR1_EL1", "TTBCR", "cpsr",	 "pc",
 				    "sp",    "r0",	  "r1",	       "r2",	"r3",	 "r4",
 				    "r5",    "r6",	  "r7",	       "r8",	"r9",	 "r10",
@@ -132,10 +133,6 @@ static bool take_arm64(const uint64_t *value, bool plain, struct regs *to)
 	regs.wide = true;
 	memcpy(regs.r, value + ARM_GP, sizeof(regs.r));
 	arm_regs_convert(&regs, to);
-	/* Both are 0 where the stub has none, and until the first exception. */
-	to->has_elr = value[ARM_ELR] || value[ARM_SPSR];
-	to->elr = value[ARM_ELR];
-	to->spsr = value[ARM_SPSR];
 	to->own[0] = to->own[1] = value[ARM_TPIDR];
 	return !(regs.pstate & ARM_PSTATE_WIDTH32);
 }
@@ -226,6 +223,7 @@ static const struct gdb_machine machines[] = {
 		.registers = arm64,
 		.needed = ARM_GP + ARM_GP_64,
 		.system = ARM_SYSTEM,
+		.threads = 1ull << ARM_TPIDR,
 		.take = take_arm64,
 	},
 	{
@@ -380,10 +378,16 @@ struct error *gdb_layout_ask(struct gdb *gdb, struct gdb_layout *layout)
 	return NULL;
 }
 
+static bool is_together(const struct gdb_layout *layout, unsigned i)
+{
+	return (size_t)layout->at[i].at + layout->at[i].size <= layout->together;
+}
+
+/* Each that is asked for alone makes the stop longer. */
 static bool is_alone(const struct gdb_layout *layout, unsigned i)
 {
-	return layout->at[i].size &&
-	       (size_t)layout->at[i].at + layout->at[i].size > layout->together;
+	return layout->at[i].size && !is_together(layout, i) &&
+	       (layout->threads || !(layout->machine->threads >> i & 1));
 }
 
 void gdb_layout_request(const struct gdb_layout *layout, struct gdb *gdb)
@@ -406,7 +410,7 @@ bool gdb_layout_take(const struct gdb_layout *layout, struct gdb *gdb, struct re
 
 	/* Little-endian, as all guests of these machines are. */
 	for (unsigned i = 0; layout->machine->registers[i]; i++)
-		if (!is_alone(layout, i))
+		if (is_together(layout, i))
 			whole = gdb_bytes(gdb, layout->at[i].at, &value[i], layout->at[i].size) &&
 				whole;
 	for (unsigned i = 0; layout->machine->registers[i]; i++)

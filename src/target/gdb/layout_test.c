@@ -169,18 +169,13 @@ static void of_arm_some_are_asked_for_one_by_one(void **state)
 	assert_int_equal(regs.mmu.control, 2);
 }
 
-static void of_arm64_the_kernels_own_data_and_what_it_interrupted_are_known(void **state)
+static void of_arm64_the_kernels_own_data_are_asked_for_where_threads_are_wanted(void **state)
 {
-	/* In the order in which they are taken: SCTLR, TTBR0, TTBR1, TCR, ELR, SPSR, TPIDR. */
-	static const uint8_t system[][8] = {{1},
-					    {0, 0x40},
-					    {0, 0x80},
-					    {16},
-					    {0x34, 0x12},
-					    {5},
-					    {0x10, 0, 0, 0, 0, 0, 0xff, 0xff}};
-	static const char *const names[] = {"SCTLR",   "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1",
-					    "ELR_EL1", "SPSR_EL1",  "TPIDR_EL1"};
+	/* In the order in which they are taken. */
+	static const char *const names[] = {"SCTLR", "TTBR0_EL1", "TTBR1_EL1", "TCR_EL1",
+					    "TPIDR_EL1"};
+	static const uint8_t system[][8] = {
+		{1}, {0, 0x40}, {0, 0x80}, {16}, {0x10, 0, 0, 0, 0, 0, 0xff, 0xff}};
 	char core[2048] = "<architecture>aarch64</architecture>", more[1024] = "";
 	struct stub *stub = *state;
 	uint8_t bytes[ARM64_BYTES];
@@ -189,25 +184,26 @@ static void of_arm64_the_kernels_own_data_and_what_it_interrupted_are_known(void
 	for (unsigned i = 0; i < 31; i++)
 		snprintf(core + strlen(core), 64, "<reg name=\"x%u\" bitsize=\"64\"/>", i);
 	strcat(core, REG("sp", "64") REG("pc", "64") REG("cpsr", "32"));
-	for (unsigned i = 0; i < 7; i++)
+	for (unsigned i = 0; i < 5; i++)
 		snprintf(more + strlen(more), 96, "<reg name=\"%s\" bitsize=\"64\" regnum=\"%u\"/>",
 			 names[i], 100 + i);
 	describe(stub, core, more, ARM64_BYTES);
 	gdb_batch_begin(&stub->gdb);
-	gdb_layout_request(&stub->layout, &stub->gdb);
 	fill(bytes, ARM64_BYTES);
 	/* EL1, with its own stack pointer. */
 	memset(bytes + ARM64_GENERAL * 8, 0, 4);
 	bytes[ARM64_GENERAL * 8] = 5;
-	answers(stub, bytes, ARM64_BYTES);
-	for (size_t i = 0; i < sizeof(system) / sizeof(*system); i++)
-		answers(stub, system[i], sizeof(system[i]));
-	assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
-	assert_false(regs.user);
-	assert_true(regs.has_elr);
-	assert_int_equal(regs.elr, 0x1234);
-	assert_int_equal(regs.spsr, 5);
-	assert_true(regs.own[0] == 0xffff000000000010ull && regs.own[1] == regs.own[0]);
+	for (unsigned asked = 4; asked <= 5; asked++) {
+		stub->layout.threads = asked == 5;
+		gdb_layout_request(&stub->layout, &stub->gdb);
+		answers(stub, bytes, ARM64_BYTES);
+		for (unsigned i = 0; i < asked; i++)
+			answers(stub, system[i], sizeof(system[i]));
+		assert_true(gdb_layout_take(&stub->layout, &stub->gdb, &regs));
+		assert_false(regs.user);
+		assert_true(regs.own[0] == (asked == 5 ? 0xffff000000000010ull : 0));
+		assert_true(regs.own[1] == regs.own[0]);
+	}
 }
 
 static void of_riscv_the_supervisors_are_asked_for_one_by_one(void **state)
@@ -298,7 +294,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(of_x86_all_are_in_one_answer, begin, end),
 		cmocka_unit_test_setup_teardown(of_arm_some_are_asked_for_one_by_one, begin, end),
 		cmocka_unit_test_setup_teardown(
-			of_arm64_the_kernels_own_data_and_what_it_interrupted_are_known, begin,
+			of_arm64_the_kernels_own_data_are_asked_for_where_threads_are_wanted, begin,
 			end),
 		cmocka_unit_test_setup_teardown(of_riscv_the_supervisors_are_asked_for_one_by_one,
 						begin, end),

@@ -179,6 +179,7 @@ static void collect(struct qemu *qemu, const struct sample *sample)
 {
 	char request[QEMU_VCPU_NAME_MAX + 4];
 
+	qemu->layout.threads = sample->request.thread;
 	gdb_batch_begin(qemu->gdb);
 	for (uint32_t i = 0; i < sample->vcpus; i++) {
 		if (sample->vcpu[i].same || pages_is_believed(qemu->pages, i))

@@ -287,8 +287,9 @@ static void a_kernel_that_was_entered_just_now_has_no_callers(void **state)
 
 	regs.pc = TEXT + VECTOR;
 	regs.sp = regs.gp[31] = STACK;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_OUTERMOST, 0, NULL);
 	regs.has_elr = true;
-	regs.elr = 0x401000;
 	regs.spsr = AT_EL0;
 	unwind_stack(&in, frames, &out);
 	expect(UNWIND_OUTERMOST, 0, NULL);
