@@ -109,6 +109,12 @@ struct regs {
 	uint64_t kernel_root;
 };
 
+/* False in user mode and, on arm64 with KPTI, in the kernel's trampoline: these tables lack the rest. */
+static inline bool regs_show_kernel(const struct regs *regs)
+{
+	return !regs->user && !(regs->isa == ISA_ARM && regs->kernel_root);
+}
+
 /* Lets it translate the kernel's addresses by these tables (regs.kernel_root). */
 static inline void mmu_use_kernel(struct mmu *mmu, uint64_t kernel_root)
 {

@@ -127,7 +127,7 @@ static struct error *open_system(struct thread_listing *listing)
 	if (!err && !listing->threads)
 		err = error_new(
 			ERR_GUEST,
-			listing->regs.user
+			!regs_show_kernel(&listing->regs)
 				? "no vCPU was ever seen in the guest's kernel: try again"
 				: "the guest runs no system whose threads are known: " SYSTEMS);
 	return err;
@@ -163,7 +163,7 @@ static struct error *list_threads(struct thread_listing *listing)
 	unsigned used = 0;
 
 	for (unsigned turn = 1; err || listing->list.trouble; turn++) {
-		used += listing->regs.user ? 1 : KERNEL_VIEW;
+		used += regs_show_kernel(&listing->regs) ? KERNEL_VIEW : 1;
 		if (listing->target->still || used >= VIEWS_MOST || budget_over(&listing->budget) ||
 		    (err && err->kind == ERR_ENDED))
 			break;
