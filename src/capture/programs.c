@@ -518,7 +518,7 @@ struct error *programs_place(struct programs *programs, const struct program_of 
 			continue;
 		if (!p.now_ns)
 			p.now_ns = clock_now_ns();
-		/* What lies there in another program's memory says nothing. */
+		/* Another program's memory says nothing of this address. */
 		frames[i].kind |= FRAME_FOREIGN;
 		err = find_place(&p, va, &place);
 		if (err || !place || !place->shift)

@@ -504,11 +504,17 @@ static void walk_begin(struct walk *walk, const struct unwind_input *in, struct 
 	memset(&walk->state, 0, offsetof(struct frame_state, rule));
 }
 
+#define LINK 30u
+
 /* A kernel on arm64 that a program has just entered: its stack is empty, and ends where nothing may be mapped. */
 static bool has_just_entered(const struct regs *regs)
 {
-	return regs->isa == ISA_ARM && regs->word == 8 && !regs->user && regs->sp &&
-	       regs->sp % KERNEL_STACK == 0 && !(regs->has_elr && regs->spsr & ARM_PSTATE_EL);
+	/* The link register is the program's, until a trampoline (KPTI) takes it. */
+	const bool called = regs->gp[LINK] >> 63 && !regs->kernel_root;
+
+	return regs->isa == ISA_ARM && regs->word == 8 && regs->pc >> 63 && !regs->user &&
+	       !called && regs->sp && regs->sp % KERNEL_STACK == 0 &&
+	       !(regs->has_elr && regs->spsr & ARM_PSTATE_EL);
 }
 
 void unwind_stack(const struct unwind_input *in, struct frame *frames, struct unwind_result *out)

@@ -285,7 +285,8 @@ static void a_kernel_that_was_entered_just_now_has_no_callers(void **state)
 					.unwinder = unwinder,
 					.max_frames = MAX};
 
-	regs.pc = TEXT + VECTOR;
+	regs.pc = 0xffff800008010480;
+	regs.gp[30] = IN_MAIN;
 	regs.sp = regs.gp[31] = STACK;
 	unwind_stack(&in, frames, &out);
 	expect(UNWIND_OUTERMOST, 0, NULL);
@@ -293,6 +294,15 @@ static void a_kernel_that_was_entered_just_now_has_no_callers(void **state)
 	regs.spsr = AT_EL0;
 	unwind_stack(&in, frames, &out);
 	expect(UNWIND_OUTERMOST, 0, NULL);
+	/* Called by the kernel, unless that is hidden from programs. */
+	regs.gp[30] = 0xffff800008020000;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_NO_STACK, 0, NULL);
+	regs.kernel_root = 0x2000;
+	unwind_stack(&in, frames, &out);
+	expect(UNWIND_OUTERMOST, 0, NULL);
+	regs.kernel_root = 0;
+	regs.gp[30] = IN_MAIN;
 	/* In its middle, or from the kernel itself. */
 	regs.sp = regs.gp[31] = STACK + 0x100;
 	unwind_stack(&in, frames, &out);
