@@ -165,6 +165,20 @@ struct error *preopen_adopt(const char *path, int fd)
 	return NULL;
 }
 
+void preopen_forget(const char *path)
+{
+	for (struct opened **at = &all; *at; at = &(*at)->next) {
+		struct opened *one = *at;
+
+		if (strcmp(one->path, path) != 0)
+			continue;
+		*at = one->next;
+		close(one->fd);
+		free(one);
+		return;
+	}
+}
+
 struct error *preopen_input(const char *path)
 {
 	return keep(path, O_RDONLY);
@@ -391,6 +405,7 @@ struct walk {
 	int dir[DEPTH_MAX]; /* the root, and those below it up to where the walk is */
 	unsigned n;
 	unsigned links;
+	bool itself; /* the end of the way is no link */
 	char rest[2 * PATH_MAX];
 };
 
@@ -463,7 +478,7 @@ static bool step(struct walk *walk, int *file)
 		return false;
 	if (fstat(fd, &st))
 		st.st_mode = 0;
-	if (S_ISLNK(st.st_mode))
+	if (S_ISLNK(st.st_mode) && !(walk->itself && !*walk->rest))
 		return follow(walk, fd);
 	if (S_ISDIR(st.st_mode) && walk->n < DEPTH_MAX) {
 		walk->dir[walk->n++] = fd;
@@ -475,9 +490,9 @@ static bool step(struct walk *walk, int *file)
 	return false;
 }
 
-int sysroot_open(const char *path)
+static int open_below(const char *path, bool itself)
 {
-	struct walk walk = {.dir = {-1}};
+	struct walk walk = {.dir = {-1}, .itself = itself};
 	int file = -1, error;
 
 	errno = ENOENT;
@@ -495,6 +510,16 @@ int sysroot_open(const char *path)
 	go_up_to(&walk, 0);
 	errno = error;
 	return file;
+}
+
+int sysroot_open(const char *path)
+{
+	return open_below(path, false);
+}
+
+int sysroot_open_itself(const char *path)
+{
+	return open_below(path, true);
 }
 
 struct error *sysroot_adopt(const char *path, char **name)

@@ -56,6 +56,9 @@ struct error *preopen_output_and_input(const char *path);
 /* Takes over a descriptor to read from, as if it had been opened under this path. */
 struct error *preopen_adopt(const char *path, int fd);
 
+/* Closes what was adopted under this path, if anything was. */
+void preopen_forget(const char *path);
+
 /* Was this path opened ahead to be read, whether that worked or not? */
 bool preopen_has_input(const char *path);
 
@@ -103,8 +106,11 @@ bool sysroot_is_given(void);
  */
 int sysroot_open(const char *path);
 
+/* As above, of a file that is no link itself. */
+int sysroot_open_itself(const char *path);
+
 /*
- * As above, and adopts it: *name is what the file is opened by from then
+ * As sysroot_open, and adopts it: *name is what the file is opened by from then
  * on, NULL with errno if there is none; the caller frees it.
  */
 struct error *sysroot_adopt(const char *path, char **name);

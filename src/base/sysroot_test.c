@@ -154,6 +154,21 @@ static void links_and_directories_are_bounded(void **state)
 	check(deep, NULL);
 }
 
+static void a_link_is_not_opened_where_the_file_itself_is_wanted(void **state)
+{
+	const struct place *place = *state;
+	int fd;
+
+	put_link(place->dir, "root/usr/lib/link.so", "a.so");
+	put_link(place->dir, "root/lib", "usr/lib");
+	check("/usr/lib/link.so", "a");
+	assert_int_equal(sysroot_open_itself("/usr/lib/link.so"), -1);
+	/* The directories before it may be links. */
+	fd = sysroot_open_itself("/lib/a.so");
+	assert_true(fd >= 0);
+	close(fd);
+}
+
 static void what_is_no_regular_file_is_not_opened(void **state)
 {
 	const struct place *place = *state;
@@ -185,6 +200,8 @@ static void a_file_is_opened_by_its_name_from_then_on(void **state)
 	assert_int_equal(read(fd, &found, 1), 1);
 	assert_int_equal(found, 'a');
 	close(fd);
+	preopen_forget(name);
+	assert_false(is_regular_file(name));
 	free(name);
 	free(again);
 }
@@ -210,6 +227,7 @@ int main(void)
 		TEST(paths_of_the_guest_are_found_below),
 		TEST(no_path_leads_out),
 		TEST(links_are_the_guests),
+		TEST(a_link_is_not_opened_where_the_file_itself_is_wanted),
 		TEST(links_and_directories_are_bounded),
 		TEST(what_is_no_regular_file_is_not_opened),
 		TEST(a_file_is_opened_by_its_name_from_then_on),

@@ -11,6 +11,7 @@
  */
 
 #include <signal.h>
+#include <time.h>
 
 #include "symbol/images/images.h"
 #include "symbol/kernel/kernel.h"
@@ -18,6 +19,7 @@
 #include "threads/threads.h"
 
 struct image_locator;
+struct program_of;
 
 struct image_locator_notes {
 	void *ctx;
@@ -131,6 +133,24 @@ struct program_place {
 	uint32_t pid;
 };
 
+/* Stretches of processes in which they make code themselves, that are remembered. */
+#define PROGRAM_MADE_MAX 64u
+
+/*
+ * Such a stretch, of MAPPED_FILE_SIZE: its code has the names that the process writes for perf(1), to
+ * perf-PID.map below the user's directory. They are the process's own, and name nothing else.
+ */
+struct program_made {
+	size_t image;  /* its number in the images */
+	uint64_t root; /* of the page tables of the process */
+	uint64_t from;
+	uint64_t base; /* from addresses there to the image's */
+	uint32_t pid;
+	uint32_t owner;	      /* user of the process */
+	struct timespec time; /* of the map that was read, and its size */
+	int64_t size;
+};
+
 struct programs {
 	struct images *images;
 	struct image_locator_notes notes;
@@ -141,6 +161,8 @@ struct programs {
 	size_t n;
 	struct program_place place[PROGRAM_PLACES]; /* a ring */
 	unsigned next;
+	struct program_made made[PROGRAM_MADE_MAX];
+	size_t n_made;
 };
 
 /*
@@ -151,6 +173,20 @@ struct programs {
 struct error *programs_find_copy(struct programs *programs, struct program_file *file,
 				 const struct guest_mapping *mapping,
 				 const struct guest_memory *memory, uint64_t va);
+
+/*
+ * Puts code at `va`, in a mapping of no file, to the names that its process writes, if there are any: *kept is
+ * of the mapping, and tells that then. `root`: of the process's page tables. The only error is a lack of memory.
+ */
+struct error *programs_find_made(struct programs *programs, const struct program_of *of,
+				 const struct guest_memory *kernel, uint64_t root, uint64_t va,
+				 struct program_place *kept);
+
+/*
+ * Reads the names that processes of the guest have written by now, where they have changed. The only error is a
+ * lack of memory.
+ */
+struct error *programs_name_made(struct programs *programs);
 
 /*
  * To be asked with every sample, before it is unwound: whether it is worth

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Parts of the image locator: a Linux kernel in its own memory, and files of programs as they are on this machine. */
+/*
+ * Parts of the image locator: a Linux kernel in its own memory, files of programs as they are on this machine,
+ * and the names that processes write of code that they make themselves.
+ */
 
 #include "capture/image_locator.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/preopen.h"
+#include "capture/capture.h"
 #include "symbol/images/file.h"
 #include "symbol/images/placement.h"
 #include "symbol/kernel/kernel.h"
@@ -237,5 +243,147 @@ struct error *programs_find_copy(struct programs *programs, struct program_file 
 			&programs->notes, true,
 			"no more files of the guest's programs are read: those so far took %llu s",
 			READING_MAX_NS / 1000000000);
+	return err;
+}
+
+/* Where perf(1) finds the names of code that a process makes, and what that is opened by. */
+#define MADE_PATH   "/tmp/perf-%u.map"
+#define MADE_OPENED "made:perf-%u.map"
+#define MADE_NAME   32u
+
+/* Opens the map of a process; -1: it has none, or another user's. */
+static int open_map(uint32_t pid, uint32_t owner, struct stat *st)
+{
+	char path[MADE_NAME];
+	int fd;
+
+	snprintf(path, sizeof(path), MADE_PATH, pid);
+	fd = sysroot_open_itself(path);
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, st) && (st->st_uid == owner || st->st_uid == 0))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static struct error *add_made(struct programs *programs, struct program_made *made,
+			      struct program_made **out)
+{
+	char path[MADE_NAME];
+	const struct mapped_file mapped = {path, "", made->from, made->from + MAPPED_FILE_SIZE};
+	struct error *err;
+	struct stat st;
+	int fd;
+
+	*out = NULL;
+	fd = programs->n_made < PROGRAM_MADE_MAX ? open_map(made->pid, made->owner, &st) : -1;
+	if (fd < 0)
+		return NULL;
+	close(fd);
+	snprintf(path, sizeof(path), MADE_PATH, made->pid);
+	made->image = images_files(programs->images);
+	err = images_add_mapped(programs->images, &mapped, &made->base);
+	if (err)
+		return err;
+	*out = &programs->made[programs->n_made++];
+	**out = *made;
+	return NULL;
+}
+
+static struct program_made *find_made(struct programs *programs, const struct program_made *like)
+{
+	for (size_t i = 0; i < programs->n_made; i++) {
+		struct program_made *made = &programs->made[i];
+
+		if (made->pid == like->pid && made->root == like->root && made->from == like->from)
+			return made;
+	}
+	return NULL;
+}
+
+struct error *programs_find_made(struct programs *programs, const struct program_of *of,
+				 const struct guest_memory *kernel, uint64_t root, uint64_t va,
+				 struct program_place *kept)
+{
+	struct program_made like = {.pid = of->thread->pid,
+				    .root = root,
+				    .from = va / MAPPED_FILE_SIZE * MAPPED_FILE_SIZE};
+	struct program_made *made = find_made(programs, &like);
+	struct error *err = NULL;
+
+	if (!made && sysroot_is_given() &&
+	    guest_threads_owner(of->threads, kernel, of->thread, &like.owner))
+		err = add_made(programs, &like, &made);
+	if (err || !made)
+		return err;
+	if (kept->start < made->from)
+		kept->start = made->from;
+	if (kept->end - made->from > MAPPED_FILE_SIZE)
+		kept->end = made->from + MAPPED_FILE_SIZE;
+	kept->shift = made->base;
+	return NULL;
+}
+
+/* True if the process has ended, or runs another program by now, as far as was seen: the map is that one's. */
+static bool is_past(const struct programs *programs, const struct program_made *made)
+{
+	for (size_t i = 0; i < programs->n_made; i++)
+		if (&programs->made[i] > made && programs->made[i].pid == made->pid &&
+		    programs->made[i].root != made->root)
+			return true;
+	return false;
+}
+
+/* Takes over the descriptor of its map. */
+static struct error *name_made(struct programs *programs, const struct program_made *made, int fd)
+{
+	char name[MADE_NAME];
+	struct image_file *map = NULL;
+	struct error *err;
+
+	snprintf(name, sizeof(name), MADE_OPENED, made->pid);
+	err = preopen_adopt(name, fd);
+	if (err)
+		return err;
+	err = read_copy(programs, name, &map);
+	preopen_forget(name);
+	if (map && map->symbols && !map->code) {
+		images_name_mapped(programs->images, made->image, map->symbols);
+		map->symbols = NULL;
+	}
+	image_file_free(map);
+	return err;
+}
+
+/* True if the map is another one than was read; one that was read is not read again once reading took long enough. */
+static bool is_news(const struct programs *programs, const struct program_made *made,
+		    const struct stat *st)
+{
+	const bool same = st->st_size == made->size && st->st_mtim.tv_sec == made->time.tv_sec &&
+			  st->st_mtim.tv_nsec == made->time.tv_nsec;
+
+	return !same && (!made->size || programs->reading_ns <= READING_MAX_NS);
+}
+
+struct error *programs_name_made(struct programs *programs)
+{
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < programs->n_made && !err; i++) {
+		struct program_made *made = &programs->made[i];
+		const uint64_t began_ns = clock_now_ns();
+		struct stat st;
+		const int fd = is_past(programs, made) ? -1 : open_map(made->pid, made->owner, &st);
+
+		if (fd >= 0 && is_news(programs, made, &st)) {
+			made->size = st.st_size;
+			made->time = st.st_mtim;
+			err = name_made(programs, made, fd);
+			programs->reading_ns += clock_now_ns() - began_ns;
+		} else if (fd >= 0) {
+			close(fd);
+		}
+	}
 	return err;
 }

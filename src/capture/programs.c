@@ -464,6 +464,8 @@ static struct error *find_place(struct placing *p, uint64_t va, const struct pro
 				       .until_ns = p->now_ns + PLACE_KEPT_NS,
 				       .pid = p->of->thread->pid};
 	*out = kept;
+	if (found.mapping.executable && !found.mapping.file && !found.mapping.path)
+		return programs_find_made(programs, p->of, &p->kernel, root, va, kept);
 	return find_shift(p, &found.mapping, va, kept);
 }
 

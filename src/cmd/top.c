@@ -113,6 +113,7 @@ struct top {
 	struct live_view *view;
 	struct target *target;
 	struct images *images;
+	struct image_locator *locator; /* while sampling */
 	struct stacks *stacks;
 	struct stand_ins *stand_ins; /* NULL: not wanted */
 	struct symbolizer *symbolizer;
@@ -323,6 +324,8 @@ static void on_progress(void *ctx, uint64_t elapsed_ns, uint64_t ticks)
 
 	if (due)
 		top->next_ns = now + top->view->delay_ns;
+	if (due && !top->err)
+		top->err = programs_name_made(image_locator_programs(top->locator));
 	if (!top->err && (pressed || (due && !top->view->held))) {
 		top->err = show(top);
 		top->pictures += due;
@@ -377,8 +380,7 @@ static void on_note(void *ctx, bool warning, const char *text)
 }
 
 /* Samples until the guest ends, the user quits, or the stack store is full. */
-static struct error *sample_once(struct top *top, struct image_locator *locator,
-				 struct sampler_result *result)
+static struct error *sample_once(struct top *top, struct sampler_result *result)
 {
 	const struct sampler_sink sink = {.ctx = top,
 					  .tick = on_tick,
@@ -400,7 +402,7 @@ static struct error *sample_once(struct top *top, struct image_locator *locator,
 		top->next_ns = clock_now_ns() + top->view->delay_ns;
 	err = stacks_new(&top->stacks);
 	sampler.images = top->images;
-	sampler.locator = locator;
+	sampler.locator = top->locator;
 	sampler.threads = true;
 	sampler.stand_ins = top->stand_ins;
 	sampler.stop = &top->stop;
@@ -410,15 +412,15 @@ static struct error *sample_once(struct top *top, struct image_locator *locator,
 static struct error *sample(struct top *top, struct sampler_result *result)
 {
 	const struct image_locator_notes notes = {.ctx = top, .note = on_note};
-	struct image_locator *locator = NULL;
-	struct error *err = image_locator_new(top->target, top->images, &notes, &locator);
+	struct error *err = image_locator_new(top->target, top->images, &notes, &top->locator);
 
 	top->target->always_pause = top->options->session.always_pause;
 	do {
 		if (!err)
-			err = sample_once(top, locator, result);
+			err = sample_once(top, result);
 	} while (!err && top->full && !must_end(top));
-	image_locator_free(locator);
+	image_locator_free(top->locator);
+	top->locator = NULL;
 	return error_first(err, top->err);
 }
 
@@ -486,7 +488,7 @@ static struct error *run(struct top *top, struct sampler_result *result)
 	if (!err)
 		err = session_load_images(top->target, session, &top->images);
 	if (!err)
-		err = session_load_jit_names(top->target, session, top->images);
+		err = session_load_jit_names(top->target, session, top->images, NULL);
 	if (!err && !session->no_python)
 		err = stand_ins_new(&top->stand_ins);
 	if (!err)

@@ -52,6 +52,7 @@ static const struct {
 	[TASK_LEADER] = {"group_leader", NULL, 8},
 	[TASK_STACK] = {"stack", NULL, 8},
 	[TASK_GROUPS] = {"cgroups", NULL, 8},
+	[TASK_CREDENTIALS] = {"cred", NULL, 8},
 };
 
 /* A member, up to 8 bytes of it. */
@@ -392,6 +393,22 @@ static bool details(const void *state, const struct guest_memory *memory,
 	return true;
 }
 
+/* A task that is the same one, with the same credentials, after these were read had them before. */
+static bool owner(const void *state, const struct guest_memory *memory,
+		  const struct guest_thread *thread, uint32_t *user)
+{
+	const struct linux_threads *own = state;
+	const uint64_t at = thread->at + own->at[TASK_CREDENTIALS];
+	struct guest_thread now;
+	uint64_t credentials, after, unused;
+
+	return own->user && linux_get_pointer(memory, at, &credentials) &&
+	       guest_memory_get(memory, credentials + own->user, user, sizeof(*user)) &&
+	       linux_read_task(own, memory, thread->at, &unused, &now) &&
+	       linux_is_same(thread, &now) && linux_get_pointer(memory, at, &after) &&
+	       after == credentials;
+}
+
 static struct error *find_members(const struct btf *btf, struct linux_threads *own)
 {
 	for (size_t i = 0; i < TASK_MEMBERS; i++) {
@@ -399,7 +416,7 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 
 		if (!btf_offset(btf, "task_struct", members[i].name, &own->at[i]) &&
 		    !(former && btf_offset(btf, "task_struct", former, &own->at[i])) &&
-		    i != TASK_GROUPS)
+		    i != TASK_GROUPS && i != TASK_CREDENTIALS)
 			return error_new(ERR_GUEST,
 					 "the BTF of the guest's Linux has no member %s of "
 					 "task_struct",
@@ -409,6 +426,8 @@ static struct error *find_members(const struct btf *btf, struct linux_threads *o
 		if (own->at[i] + members[i].size > own->span)
 			own->span = own->at[i] + members[i].size;
 	}
+	if (!own->at[TASK_CREDENTIALS] || !btf_offset(btf, "cred", "fsuid", &own->user))
+		own->user = 0;
 	if (!btf_offset(btf, "signal_struct", "thread_head", &own->thread_head))
 		return error_new(ERR_GUEST,
 				 "the BTF of the guest's Linux has no member thread_head "
@@ -515,4 +534,5 @@ const struct threads_system threads_linux = {
 	.mappings = linux_maps_read,
 	.place = linux_maps_place,
 	.container = linux_maps_container,
+	.owner = owner,
 };

@@ -32,6 +32,7 @@ enum task_member {
 	TASK_LEADER,
 	TASK_STACK,
 	TASK_GROUPS, /* a kernel without control groups has none: 0 */
+	TASK_CREDENTIALS,
 	TASK_MEMBERS
 };
 
@@ -103,6 +104,7 @@ struct linux_threads {
 	uint32_t at[TASK_MEMBERS]; /* offsets */
 	uint32_t span;		   /* bytes of task_struct with all of them */
 	uint32_t thread_head;	   /* in signal_struct */
+	uint32_t user;		   /* in struct cred: whose the files are that it makes */
 	uint64_t offsets;	   /* of each CPU's own data */
 	uint64_t current; /* in that data: the address of the task that runs; 0: not known */
 	/* Code that has the stack of the next task, but not yet made it the CPU's. */

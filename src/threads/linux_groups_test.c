@@ -54,6 +54,46 @@ static void assert_container(struct kernel *kernel, const char *path)
 	assert_string_equal(container, path);
 }
 
+#define CREDENTIALS (GLOBALS + 0x400)
+
+static bool find_owner(struct kernel *kernel, const struct linux_threads *own, uint32_t *user)
+{
+	const struct guest_threads threads = {&threads_linux, (void *)own};
+	const struct guest_thread thread = thread_of(4);
+
+	kernel->reads = 0;
+	return guest_threads_owner(&threads, &kernel->memory, &thread, user);
+}
+
+static void move_to_other_credentials(struct kernel *kernel, uint64_t va)
+{
+	if (va == CREDENTIALS + layout.user)
+		put_word(kernel, TASK(4) + layout.at[TASK_CREDENTIALS], CREDENTIALS + 0x100);
+}
+
+static void files_of_a_thread_are_its_users(void **state)
+{
+	struct kernel *kernel = *state;
+	struct linux_threads without = layout;
+	uint32_t user = 0;
+
+	assert_false(find_owner(kernel, &layout, &user));
+	put_word(kernel, TASK(4) + layout.at[TASK_CREDENTIALS], CREDENTIALS);
+	put_word(kernel, CREDENTIALS + layout.user, 1007);
+	assert_true(find_owner(kernel, &layout, &user));
+	assert_int_equal(user, 1007);
+	/* A kernel whose types do not tell. */
+	without.user = 0;
+	assert_false(find_owner(kernel, &without, &user));
+	/* Other credentials by the time that these are read; and another thread there. */
+	kernel->runs = move_to_other_credentials;
+	assert_false(find_owner(kernel, &layout, &user));
+	kernel->runs = NULL;
+	assert_true(find_owner(kernel, &layout, &user));
+	put(kernel, 4, TASK_PID, 44);
+	assert_false(find_owner(kernel, &layout, &user));
+}
+
 static void a_container_is_the_path_of_a_control_group(void **state)
 {
 	put_groups(*state, 2);
@@ -146,6 +186,7 @@ static void a_container_without_a_root_is_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(files_of_a_thread_are_its_users),
 		TEST(a_container_is_the_path_of_a_control_group),
 		TEST(a_container_of_cgroup_v1_is_that_of_a_controller),
 		TEST(a_container_that_the_thread_has_left_is_not_told),

@@ -177,6 +177,13 @@ bool guest_threads_container(const struct guest_threads *threads, const struct g
 	       threads->system->container(threads->state, memory, thread, container);
 }
 
+bool guest_threads_owner(const struct guest_threads *threads, const struct guest_memory *memory,
+			 const struct guest_thread *thread, uint32_t *user)
+{
+	return threads->system->owner &&
+	       threads->system->owner(threads->state, memory, thread, user);
+}
+
 struct error *guest_threads_mappings(const struct guest_threads *threads,
 				     const struct guest_memory *memory,
 				     const struct guest_thread *thread,

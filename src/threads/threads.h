@@ -28,8 +28,8 @@
  *    is_cpu() and details() what a copy means; none of these five is called if it
  *    returns false.
  * 4. Waiting: saved() and stands(), for threads that do not run; next(), to have all by turns.
- * 5. Programs: mappings() and place(), what lies where in the memory of a process; container(), where the
- *    system has such.
+ * 5. Programs: mappings() and place(), what lies where in the memory of a process; container() and owner(),
+ *    where the system has such.
  * 6. Tests: threads/<system>_test.c walks lists that a test has built, loops
  *    and wild pointers among them; a test in tests/rig/ or tests/vmm/ compares
  *    with what the system itself says from inside.
@@ -276,6 +276,13 @@ bool guest_threads_place(const struct guest_threads *threads, const struct guest
 bool guest_threads_container(const struct guest_threads *threads, const struct guest_memory *memory,
 			     const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
 
+/*
+ * The user whose the files are that a thread makes, by the number that they have on the guest's disks, while
+ * the guest runs. False: the thread has ended, or the system does not tell.
+ */
+bool guest_threads_owner(const struct guest_threads *threads, const struct guest_memory *memory,
+			 const struct guest_thread *thread, uint32_t *user);
+
 /* The one that holds an address; NULL: none, or there is no list. */
 const struct guest_mapping *guest_mapping_at(const struct guest_mapping_list *list, uint64_t va);
 
@@ -397,6 +404,9 @@ struct threads_system {
 	/* NULL: the system has none. */
 	bool (*container)(const void *state, const struct guest_memory *memory,
 			  const struct guest_thread *thread, char container[GUEST_PATH_MAX + 1]);
+	/* NULL: files are no user's. */
+	bool (*owner)(const void *state, const struct guest_memory *memory,
+		      const struct guest_thread *thread, uint32_t *user);
 };
 
 struct guest_threads {

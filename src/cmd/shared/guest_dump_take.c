@@ -539,7 +539,7 @@ static struct error *take(struct guest_dump_taken *taken, struct target *target,
 		err = image_locator_end(taken->locator);
 	/* Not before stacks are unwound: V8 enters functions in their middle, and the unwinder would follow them from their start. */
 	if (!err)
-		err = session_load_jit_names(target, options, taken->images);
+		err = session_load_jit_names(target, options, taken->images, taken->locator);
 	return err ? err : take_memory(&taken->dump, target, wanted);
 }
 

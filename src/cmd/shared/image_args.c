@@ -220,10 +220,12 @@ static struct error *load_named(struct image_match *l, const struct recorded_ima
 				bool *found)
 {
 	const struct image_spec spec = {.path = one->path, .names = true, .needs_names = true};
-	struct error *err = debuginfod_preopen(one->path);
+	/* A path of a guest's program leads to a file of ours, which only a build id proves to be the same. */
+	const bool unproven = is_mapped_file(one->start) && !one->build_id;
+	struct error *err = unproven ? NULL : debuginfod_preopen(one->path);
 	size_t i;
 
-	if (err || !is_regular_file(one->path))
+	if (err || unproven || !is_regular_file(one->path))
 		return err;
 	err = images_load(l->images, &spec, &i);
 	if (err) {

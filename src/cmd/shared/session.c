@@ -478,7 +478,8 @@ static struct error *record(struct session *session, struct target *target, stru
 	session->stacks = stacks;
 	err = sample(session, target, stacks, images, result);
 	if (!session->segment)
-		err = error_first(err, session_load_jit_names(target, session->options, images));
+		err = error_first(err, session_load_jit_names(target, session->options, images,
+							      session->locator));
 	err = error_first(session->unwritten, err);
 	if (!err && !session->writer)
 		err = begin(session);

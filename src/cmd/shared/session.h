@@ -103,11 +103,12 @@ struct error *session_load_images(const struct target *target,
 				  const struct session_options *options, struct images **images);
 
 /*
- * Loads the names of JIT-compiled code (target->jit_names) that there are by
- * now, after the other images.
+ * Loads the names of JIT-compiled code that there are by now, after the other images: of the process
+ * that is the target (target->jit_names), and of those of a guest that the locator knows; NULL: of none.
  */
 struct error *session_load_jit_names(const struct target *target,
-				     const struct session_options *options, struct images *images);
+				     const struct session_options *options, struct images *images,
+				     struct image_locator *locator);
 
 /* For image_locator_new: tells warnings, and everything if verbose. ctx is a session_options. */
 void session_note(void *ctx, bool warning, const char *text);

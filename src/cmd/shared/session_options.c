@@ -97,7 +97,9 @@ const struct option_row session_reading_options[] = {
 		 "names and unwind tables from the files below it",
 	 .more = "A file is looked for at the path that a program has mapped it from, and is used "
 		 "if it is the same, by its build id; of files without one the code is "
-		 "compared.\nSymbolic links are the guest's, too: none leads out of\n.Ar DIR .",
+		 "compared.\nSymbolic links are the guest's, too: none leads out of\n.Ar DIR .\n"
+		 "Code that process PID of the guest makes itself has the names in\n"
+		 ".Pa DIR/tmp/perf-PID.map .",
 	 .values = OPTION_DIRECTORY},
 	{"unwind", "HOW", 0, take_word, AT(sampler.method),
 	 .text = "how to find callers: auto (default), fp, cfi, scan",
@@ -230,15 +232,16 @@ struct error *session_load_images(const struct target *target,
 }
 
 struct error *session_load_jit_names(const struct target *target,
-				     const struct session_options *options, struct images *images)
+				     const struct session_options *options, struct images *images,
+				     struct image_locator *locator)
 {
 	const struct image_spec spec = {.path = target->jit_names,
 					.names = true,
 					.names_only = true};
-	struct error *err;
+	struct error *err = locator ? programs_name_made(image_locator_programs(locator)) : NULL;
 
-	if (!spec.path)
-		return NULL;
+	if (err || !spec.path)
+		return err;
 	err = images_load(images, &spec, NULL);
 	if (err == error_no_memory())
 		return err;

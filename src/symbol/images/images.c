@@ -319,7 +319,7 @@ static uint64_t hash_text(const char *text)
 static bool is_taken(const struct images *images, uint64_t base)
 {
 	for (size_t i = 0; i < images->n; i++)
-		if (images->mapping[i].slide == base)
+		if (images->mapping[i].start - base < MAPPED_FILE_SIZE)
 			return true;
 	return false;
 }
@@ -328,7 +328,7 @@ static bool is_taken(const struct images *images, uint64_t base)
 static uint64_t choose_base(const struct images *images, const struct mapped_file *mapped)
 {
 	const uint64_t room = MAPPED_FILES_END - MAPPED_FILES_ADDR;
-	uint64_t at = hash_text(mapped->path);
+	uint64_t at = hash_text(mapped->path) ^ mapped->start / MAPPED_FILE_SIZE;
 
 	at ^= at >> 32;
 	at = at * MAPPED_FILE_SIZE % room;
@@ -344,7 +344,7 @@ struct error *images_add_mapped(struct images *images, const struct mapped_file 
 	struct error *err = file ? NULL : error_no_memory();
 	struct image mapping = {.file = file, .checked = true};
 
-	*base = choose_base(images, mapped);
+	*base = choose_base(images, mapped) - mapped->start / MAPPED_FILE_SIZE * MAPPED_FILE_SIZE;
 	if (err)
 		return err;
 	file->path = strdup(mapped->path);

@@ -158,10 +158,10 @@ struct error *images_add_tables(struct images *images, const char *name, struct 
 struct mapped_file {
 	const char *path;
 	const char *build_id; /* "": not known */
-	uint64_t start, end;  /* of its code, below MAPPED_FILE_SIZE */
+	uint64_t start, end;  /* of its code, between two multiples of MAPPED_FILE_SIZE */
 };
 
-/* Adds such a file. *base: its address. */
+/* Adds such a file. *base: from addresses in it to its own ones. */
 struct error *images_add_mapped(struct images *images, const struct mapped_file *file,
 				uint64_t *base);
 
