@@ -3,8 +3,8 @@
 /*
  * OpenTelemetry's profiles signal (opentelemetry-proto 1.10, v1development): an
  * ExportProfilesServiceRequest, as receivers take it by HTTP. One profile of
- * CPU time, whose samples carry the vCPU, its state and the thread that it ran
- * as attributes.
+ * CPU time, whose samples carry the vCPU, its state and the thread that it ran,
+ * with its container, as attributes.
  */
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ struct otlp {
 	struct stack_texts texts; /* packed locations */
 	struct ids *kinds;	  /* of samples: thread, vCPU and state */
 	struct kind {
-		uint64_t attributes[6];
+		uint64_t attributes[8];
 		unsigned n;
 	} * kind;
 	size_t kinds_room;
@@ -342,6 +342,7 @@ static void add_attributes(struct otlp *o, const struct sample_group *group, str
 	const struct recorded_thread *thread = sample_thread(o->job, group->thread);
 	const char *state = own_text(o, sample_state_text(group->state));
 	uint64_t *at = kind->attributes;
+	char id[CONTAINER_ID_ROOM];
 
 	*at++ = attribute(o, "cpu.logical_number", NULL, group->vcpu);
 	*at++ = attribute(o, "uniprof.vcpu.state", state, 0);
@@ -353,6 +354,10 @@ static void add_attributes(struct otlp *o, const struct sample_group *group, str
 		*at++ = attribute(o, "thread.id", NULL, thread->tid);
 	if (thread)
 		*at++ = attribute(o, "thread.name", own_text(o, thread->name), 0);
+	if (thread && thread->container)
+		*at++ = attribute(o, "process.linux.cgroup", own_text(o, thread->container), 0);
+	if (thread && thread->container && recorded_container_id(thread->container, id))
+		*at++ = attribute(o, "container.id", own_text(o, id), 0);
 	kind->n = (unsigned)(at - kind->attributes);
 }
 

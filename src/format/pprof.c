@@ -3,7 +3,7 @@
 /*
  * pprof's profile.proto, compressed (github.com/google/pprof/proto), for `go
  * tool pprof` and many continuous profilers. Samples carry the vCPU and its
- * state as labels, and the thread that it ran as perf_data_converter does. If
+ * state as labels, the thread that it ran as perf_data_converter does, and its container. If
  * images are known, locations say which one they are in, with its build id.
  */
 
@@ -208,6 +208,18 @@ static void put_label(struct pprof *p, uint64_t key, uint64_t text, uint64_t num
 	protobuf_message(&p->message, PPROF_SAMPLE_LABEL, &p->inner);
 }
 
+/* As reports call it. */
+static void put_container(struct pprof *p, const char *path)
+{
+	char name[CONTAINER_NAME_ROOM];
+	uint64_t key, text;
+
+	recorded_container_name(path, name);
+	key = literal(p, "container");
+	text = literal(p, name);
+	put_label(p, key, text, 0);
+}
+
 static void put_thread(struct pprof *p, const struct recorded_thread *thread)
 {
 	const uint64_t names[] = {literal(p, "comm"), literal(p, thread->process),
@@ -220,6 +232,8 @@ static void put_thread(struct pprof *p, const struct recorded_thread *thread)
 		put_label(p, numbers[0], 0, thread->pid);
 	if (thread->tid != RECORDED_ID_UNKNOWN)
 		put_label(p, numbers[1], 0, thread->tid);
+	if (thread->container)
+		put_container(p, thread->container);
 }
 
 /* Puts the labels of a sample into the empty message. */

@@ -250,6 +250,8 @@ static struct error *put_thread(const struct speedscope *s, const struct recorde
 	err = put_name(s, "\"process\":", thread->process);
 	if (!err)
 		err = put_name(s, ",\"thread\":", thread->name);
+	if (!err && thread->container)
+		err = put_name(s, ",\"container\":", thread->container);
 	putc(',', s->out);
 	return err;
 }

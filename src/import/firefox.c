@@ -426,8 +426,11 @@ static struct error *add_samples(struct firefox *f, struct firefox_thread *threa
 	if (!has_vcpus && number >= RECORDING_MAX_VCPUS)
 		return import_damaged(f->import, "too many threads");
 	if (has_vcpus || !read_vcpu(f, thread->name, &sample.vcpu))
-		err = import_thread(f->import, thread->pid, thread->tid,
-				    thread->name ? thread->name : "", thread->process,
+		err = import_thread(f->import,
+				    &(struct recorded_thread){.pid = thread->pid,
+							      .tid = thread->tid,
+							      .name = thread->name ?: "",
+							      .process = thread->process},
 				    &sample.thread);
 	for (size_t i = 0; i < n && !err; i++) {
 		uint32_t stack;

@@ -136,12 +136,12 @@ struct error *import_function(struct import *import, uint32_t parent, const char
 			      uint32_t *id);
 
 /*
- * Numbers a thread, 1 first; IDs are RECORDED_ID_UNKNOWN where they are not
- * known. `process` NULL: the name of the thread with pid as its tid, if there
- * is one, else the thread's own.
+ * Numbers a thread, 1 first, by its IDs, which are RECORDED_ID_UNKNOWN where they are not
+ * known, and its texts, from import_text; `container` is cut off at what a recording has.
+ * `process` NULL: the name of the thread with pid as its tid, if there is one, else the thread's own.
  */
-struct error *import_thread(struct import *import, uint32_t pid, uint32_t tid, const char *name,
-			    const char *process, uint32_t *number);
+struct error *import_thread(struct import *import, const struct recorded_thread *thread,
+			    uint32_t *number);
 
 /* ERR_INPUT when there are too many. Samples without `times` are left out. */
 struct error *import_sample(struct import *import, const struct import_sample *sample);

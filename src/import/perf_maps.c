@@ -404,21 +404,22 @@ struct error *perf_maps_translate(struct perf_maps *m, uint32_t pid, uint64_t ad
 
 struct error *perf_maps_thread(struct perf_maps *m, uint32_t pid, uint32_t tid, uint32_t *number)
 {
-	const char **comm, *name, *process = NULL;
+	struct recorded_thread thread = {.pid = pid, .tid = tid};
+	const char **comm;
 	char text[16];
 	struct error *err = find_comm(m, tid, &comm);
 
 	if (err)
 		return err;
-	name = *comm;
-	if (!name) {
+	thread.name = *comm;
+	if (!thread.name) {
 		/* As perf calls them. */
 		snprintf(text, sizeof(text), tid ? ":%" PRIu32 : "swapper", tid);
-		err = import_text(m->import, text, strlen(text), &name);
+		err = import_text(m->import, text, strlen(text), &thread.name);
 	}
 	if (!err && pid != tid) {
 		err = find_comm(m, pid, &comm);
-		process = err ? NULL : *comm;
+		thread.process = err ? NULL : *comm;
 	}
-	return err ? err : import_thread(m->import, pid, tid, name, process, number);
+	return err ? err : import_thread(m->import, &thread, number);
 }

@@ -385,8 +385,8 @@ static struct error *number_thread(struct perf_import *perf, const struct perf_h
 {
 	const size_t n = digits(header->ids.at);
 	struct perf_piece first = {header->ids.at, n}, second = {0};
+	struct recorded_thread thread = {0};
 	uint64_t pid, tid;
-	const char *comm;
 	struct error *err;
 
 	if (n < header->ids.len)
@@ -394,11 +394,12 @@ static struct error *number_thread(struct perf_import *perf, const struct perf_h
 	if (!read_number(second.len ? second : first, &tid) || !read_number(first, &pid) ||
 	    tid >= RECORDED_ID_UNKNOWN || pid >= RECORDED_ID_UNKNOWN)
 		return import_error(perf->import->input, "a number of a process is too large");
-	err = import_text(perf->import, header->comm.at, header->comm.len, &comm);
+	err = import_text(perf->import, header->comm.at, header->comm.len, &thread.name);
 	if (err)
 		return err;
-	return import_thread(perf->import, second.len ? (uint32_t)pid : RECORDED_ID_UNKNOWN,
-			     (uint32_t)tid, comm, NULL, &perf->event.sample.thread);
+	thread.pid = second.len ? (uint32_t)pid : RECORDED_ID_UNKNOWN;
+	thread.tid = (uint32_t)tid;
+	return import_thread(perf->import, &thread, &perf->event.sample.thread);
 }
 
 static struct error *begin(struct perf_import *perf, const char *line)

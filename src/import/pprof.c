@@ -400,8 +400,7 @@ static struct error *add_numbers(const struct pprof *p, const struct protobuf_fi
 
 /* The labels that tell what ran. */
 struct labels {
-	uint32_t pid, tid;
-	const char *process, *thread;
+	struct recorded_thread thread; /* texts that are not told are NULL */
 	uint16_t vcpu;
 	uint8_t state;
 };
@@ -429,13 +428,15 @@ static struct error *read_label(struct pprof *p, struct cursor in, struct labels
 	vcpu = strncmp(value, "vcpu", 4) ? 0 : strtoul(value + 4, NULL, 10);
 	number = number < RECORDED_ID_UNKNOWN ? number : RECORDED_ID_UNKNOWN;
 	if (same_text(p, key, "pid"))
-		labels->pid = (uint32_t)number;
+		labels->thread.pid = (uint32_t)number;
 	else if (same_text(p, key, "tid"))
-		labels->tid = (uint32_t)number;
+		labels->thread.tid = (uint32_t)number;
 	else if (same_text(p, key, "comm"))
-		labels->process = value;
+		labels->thread.process = value;
 	else if (same_text(p, key, "thread_comm"))
-		labels->thread = value;
+		labels->thread.name = value;
+	else if (same_text(p, key, "container"))
+		labels->thread.container = value;
 	else if (same_text(p, key, "state"))
 		labels->state = state_of(value);
 	else if (same_text(p, key, "vcpu") && vcpu < RECORDING_MAX_VCPUS)
@@ -443,20 +444,17 @@ static struct error *read_label(struct pprof *p, struct cursor in, struct labels
 	return NULL;
 }
 
-static struct error *find_thread(struct pprof *p, const struct labels *labels, uint32_t *thread)
+static struct error *find_thread(struct pprof *p, const struct labels *labels, uint32_t *number)
 {
-	const char *name = labels->thread ? labels->thread : labels->process, *none;
+	struct recorded_thread thread = labels->thread;
 	struct error *err = NULL;
 
-	if (!name && labels->pid == RECORDED_ID_UNKNOWN && labels->tid == RECORDED_ID_UNKNOWN)
+	thread.name = thread.name ?: thread.process;
+	if (!thread.name && thread.pid == RECORDED_ID_UNKNOWN && thread.tid == RECORDED_ID_UNKNOWN)
 		return NULL;
-	if (!name) {
-		err = import_text(p->import, "", 0, &none);
-		name = none;
-	}
-	return err ? err
-		   : import_thread(p->import, labels->pid, labels->tid, name, labels->process,
-				   thread);
+	if (!thread.name)
+		err = import_text(p->import, "", 0, &thread.name);
+	return err ? err : import_thread(p->import, &thread, number);
 }
 
 /* Leaf first, as the file has it. */
@@ -507,7 +505,7 @@ static struct error *add_sample(struct pprof *p, const struct labels *labels)
 
 static struct error *read_sample(struct pprof *p, const struct protobuf_field *of)
 {
-	struct labels labels = {.pid = RECORDED_ID_UNKNOWN, .tid = RECORDED_ID_UNKNOWN};
+	struct labels labels = {.thread = {.pid = RECORDED_ID_UNKNOWN, .tid = RECORDED_ID_UNKNOWN}};
 	struct cursor in = of->bytes;
 	struct error *err = NULL;
 	struct protobuf_field field;

@@ -29,8 +29,8 @@ struct speedscope_sample {
 
 struct speedscope_profile {
 	const char *name, *unit;
-	const char *thread, *process; /* as we tell them; NULL: not told */
-	uint32_t pid, tid;
+	struct recorded_thread
+		thread; /* as we tell it; its texts are NULL where they are not told */
 	double start;
 	bool has_events, has_vcpus;
 };
@@ -206,13 +206,15 @@ static void read_more(struct import_json *json, void *ctx, const char *key)
 	struct speedscope *s = ctx;
 
 	if (!strcmp(key, "pid"))
-		current(s)->pid = import_id(read_number(json));
+		current(s)->thread.pid = import_id(read_number(json));
 	else if (!strcmp(key, "tid"))
-		current(s)->tid = import_id(read_number(json));
+		current(s)->thread.tid = import_id(read_number(json));
 	else if (!strcmp(key, "process"))
-		current(s)->process = import_json_text(json);
+		current(s)->thread.process = import_json_text(json);
 	else if (!strcmp(key, "thread"))
-		current(s)->thread = import_json_text(json);
+		current(s)->thread.name = import_json_text(json);
+	else if (!strcmp(key, "container"))
+		current(s)->thread.container = import_json_text(json);
 	else if (!strcmp(key, "vcpus"))
 		import_json_numbers(json, &s->vcpus.runs);
 }
@@ -279,8 +281,7 @@ static void read_profile(struct import_json *json, void *ctx)
 	if (json->err)
 		return;
 	s->profiles[s->n_profiles++] = (struct speedscope_profile){
-		.pid = RECORDED_ID_UNKNOWN,
-		.tid = RECORDED_ID_UNKNOWN,
+		.thread = {.pid = RECORDED_ID_UNKNOWN, .tid = RECORDED_ID_UNKNOWN},
 	};
 	s->first = s->n_samples;
 	s->weights.n = 0;
@@ -380,14 +381,16 @@ static struct error *tell_sample(struct speedscope *s, const struct speedscope_s
 	told.time_ns = s->import->timeless ? 0 : (uint64_t)llround(begin);
 	if (profile->has_vcpus) {
 		told.vcpu = sample->vcpu;
-		if (profile->thread)
-			err = import_thread(s->import, profile->pid, profile->tid, profile->thread,
-					    profile->process, &told.thread);
+		if (profile->thread.name)
+			err = import_thread(s->import, &profile->thread, &told.thread);
 	} else if (sample->profile >= RECORDING_MAX_VCPUS) {
 		err = import_damaged(s->import, "too many profiles");
 	} else if (profile->name && !read_vcpu(s, profile->name, &told.vcpu)) {
-		err = import_thread(s->import, RECORDED_ID_UNKNOWN, RECORDED_ID_UNKNOWN,
-				    profile->name, NULL, &told.thread);
+		err = import_thread(s->import,
+				    &(struct recorded_thread){.pid = RECORDED_ID_UNKNOWN,
+							      .tid = RECORDED_ID_UNKNOWN,
+							      .name = profile->name},
+				    &told.thread);
 	}
 	return err ? err : import_sample(s->import, &told);
 }

@@ -48,6 +48,7 @@ enum part {
 	PART_IDS,
 	PART_THREAD,
 	PART_PROCESS,
+	PART_CONTAINER,
 };
 
 struct import_tables {
@@ -303,33 +304,46 @@ struct error *import_function(struct import *import, uint32_t parent, const char
 	return err ? err : import_frame(import, parent, addr, FRAME_PC, id);
 }
 
-struct error *import_thread(struct import *import, uint32_t pid, uint32_t tid, const char *name,
-			    const char *process, uint32_t *number)
+static struct error *add_thread(struct import *import, const struct recorded_thread *thread,
+				uint32_t *row)
 {
 	struct import_tables *t = import->tables;
-	const uint64_t parts[][2] = {{PART_IDS, (uint64_t)pid << 32 | tid},
-				     {PART_THREAD, (uintptr_t)name},
-				     {PART_PROCESS, (uintptr_t)process}};
+	struct recorded_thread *added;
+	struct error *err = NULL;
+
+	if (t->n_threads == RECORDED_THREADS_MAX)
+		return import_damaged(import, "too many threads");
+	err = ARRAY_RESERVE(&t->threads, &t->threads_room, t->n_threads + (size_t)1);
+	if (err)
+		return err;
+	added = &t->threads[t->n_threads];
+	*added = *thread;
+	if (thread->container && strlen(thread->container) > RECORDED_CONTAINER_MAX)
+		err = import_text(import, thread->container, RECORDED_CONTAINER_MAX,
+				  &added->container);
+	if (!err)
+		*row = ++t->n_threads;
+	return err;
+}
+
+struct error *import_thread(struct import *import, const struct recorded_thread *thread,
+			    uint32_t *number)
+{
+	struct import_tables *t = import->tables;
+	const uint64_t parts[][2] = {{PART_IDS, (uint64_t)thread->pid << 32 | thread->tid},
+				     {PART_THREAD, (uintptr_t)thread->name},
+				     {PART_PROCESS, (uintptr_t)thread->process},
+				     {PART_CONTAINER, (uintptr_t)thread->container}};
 	uint32_t key = 0, *row = NULL;
 	struct error *err = ADD_PARTS(t, &key, parts);
 
 	if (!err)
 		err = row_of(t, key, &row);
-	if (!err && !*row && t->n_threads == RECORDED_THREADS_MAX)
-		err = import_damaged(import, "too many threads");
 	if (!err && !*row)
-		err = ARRAY_RESERVE(&t->threads, &t->threads_room, t->n_threads + (size_t)1);
-	if (err)
-		return err;
-	if (!*row) {
-		t->threads[t->n_threads++] = (struct recorded_thread){.pid = pid,
-								      .tid = tid,
-								      .name = name,
-								      .process = process};
-		*row = t->n_threads;
-	}
-	*number = *row;
-	return NULL;
+		err = add_thread(import, thread, row);
+	if (!err)
+		*number = *row;
+	return err;
 }
 
 /* The name of a process is that of its first thread. */

@@ -66,6 +66,25 @@ static void a_path_is_cut_off(void **state)
 	assert_heard(containers, 1, want);
 }
 
+static void the_id_is_that_of_the_innermost_container(void **state)
+{
+	static const char other[] =
+		"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+	char id[CONTAINER_ID_ROOM], path[2 * CONTAINER_ID_ROOM + 64];
+
+	assert_true(recorded_container_id("/system.slice/docker-" DIGITS ".scope", id));
+	assert_string_equal(id, DIGITS);
+	assert_true(recorded_container_id("/docker/" DIGITS "/system.slice/nginx.service", id));
+	assert_string_equal(id, DIGITS);
+	snprintf(path, sizeof(path), "/docker/%s/docker/" DIGITS, other);
+	assert_true(recorded_container_id(path, id));
+	assert_string_equal(id, DIGITS);
+	assert_false(recorded_container_id("/", id));
+	assert_false(recorded_container_id("", id));
+	assert_false(recorded_container_id("/system.slice/nginx.service", id));
+	assert_false(recorded_container_id("/docker/" DIGITS "0", id));
+}
+
 static void containers_have_the_names_that_people_know(void **state)
 {
 	static const struct {
@@ -114,6 +133,7 @@ int main(void)
 		cmocka_unit_test(threads_are_in_their_containers),
 		cmocka_unit_test(a_path_is_cut_off),
 		cmocka_unit_test(containers_have_the_names_that_people_know),
+		cmocka_unit_test(the_id_is_that_of_the_innermost_container),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -515,6 +515,21 @@ void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM])
 	memcpy(name + n, n ? "" : "/", n ? 1 : 2);
 }
 
+bool recorded_container_id(const char *path, char id[CONTAINER_ID_ROOM])
+{
+	const char *last = NULL;
+
+	for (const char *part = path + strspn(path, "/"); *part; part += strspn(part, "/")) {
+		const size_t len = strcspn(part, "/");
+
+		last = digits_of(part, len) ?: last;
+		part += len;
+	}
+	if (last)
+		snprintf(id, CONTAINER_ID_ROOM, "%.*s", (int)CONTAINER_DIGITS, last);
+	return last;
+}
+
 bool recorded_image_replaced(const struct recorded_image *before,
 			     const struct recorded_image *after)
 {

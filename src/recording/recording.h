@@ -79,6 +79,12 @@ struct recorded_thread {
 /* How people call a container, and the most bytes of that with a NUL. Any bytes: sanitize them. */
 #define CONTAINER_NAME_ROOM (RECORDED_CONTAINER_MAX + 1)
 
+/* Digits of a container's own id, with a NUL. */
+#define CONTAINER_ID_ROOM 65
+
+/* The id of the innermost container that the path has, as its runtime tells it; false: it has none. */
+bool recorded_container_id(const char *path, char id[CONTAINER_ID_ROOM]);
+
 /* The path without slices, from the first container's own part on, which is called "docker:0123456789ab". */
 void recorded_container_name(const char *path, char name[CONTAINER_NAME_ROOM]);
 

@@ -161,6 +161,20 @@ class Again(Imported):
                 # Of this process the main thread has no samples.
                 self.assertIn('db/pool (21)' if ending != 'perf' else 'pool (21)', self.rows(self.export('many', f'many.{ending}'), 'thread'))
 
+    def test_containers_are_the_same(self):
+        own = self.rows(self.directory / 'threads.uniprof', 'container')
+        self.assertEqual({name: n // 1000000 for name, n in own.items()}, {'docker:0123456789ab': 60, 'web \ufffd[2J.service': 30, '[unknown]': 10})
+        for ending in 'pb.gz', 'speedscope.json':
+            with self.subTest(ending):
+                path = self.export('threads', f'containers.{ending}')
+                self.assertEqual(self.rows(path, 'container'), own)
+                # Also from an export of what came back.
+                run(BUILD / 'uniprof', 'export', '-o', self.directory / f'again.{ending}', path)
+                self.assertEqual(self.rows(self.directory / f'again.{ending}', 'container'), own)
+        # A recording has so many bytes of a path at most.
+        text = self.export('threads', 'long.speedscope.json').read_text().replace('/system.slice/web ', 600 * 'x')
+        self.assertIn(511 * 'x', self.rows(self.write('long.json', text), 'container'))
+
     def test_states_are_the_same(self):
         path = self.export('plain', 'states.pb.gz', '--state=all')
         self.assertEqual(self.rows(path, 'function', 'self', 'samples', '--state=blocked'), {'example_middle': 50})

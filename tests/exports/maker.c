@@ -61,7 +61,8 @@ void maker_thread(struct maker *m, uint32_t pid, uint32_t tid, const char *proce
 								    .tid = tid,
 								    .idle = !tid,
 								    .process = process,
-								    .name = name}));
+								    .name = name,
+								    .container = m->container}));
 }
 
 void maker_name(struct maker *m, uint64_t addr, const char *text)

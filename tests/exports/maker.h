@@ -14,8 +14,9 @@ struct maker {
 	struct recording_writer *writer;
 	struct stacks *stacks;
 	uint64_t time_ns, tick_ns;
-	uint32_t thread;    /* of the samples from now on; 0: not known */
-	uint64_t paused_ns; /* ... and how long each stopped the guest */
+	uint32_t thread;       /* of the samples from now on; 0: not known */
+	const char *container; /* of the threads from now on; NULL: not known */
+	uint64_t paused_ns;    /* ... and how long each stopped the guest */
 };
 
 void check(struct error *err);

@@ -91,6 +91,14 @@ class Pprof(Exported):
             self.assertEqual((rows.get('example_middle', (0, 0))[1], rows['example_leaf'][1]), (middle, leaf), option)
         self.assertEqual(self.rows(path, '-sample_index=samples', '-tagignore=pid=12')['example_outer'], (10, 10))
 
+    def test_containers_can_be_told_apart(self):
+        path = self.export('threads', 'containers.pb.gz')
+        for container, middle, leaf in (('docker:0123456789ab', 60, 60), ('web', 0, 30)):
+            rows = self.rows(path, '-sample_index=samples', f'-tagfocus=container={container}')
+            self.assertEqual((rows.get('example_middle', (0, 0))[1], rows['example_leaf'][1]), (middle, leaf), container)
+        # A thread that is not known has none.
+        self.assertEqual(self.rows(path, '-sample_index=samples', '-tagignore=container=.')['example_outer'], (10, 10))
+
     def test_names_are_not_cut_by_a_second_demangling(self):
         names = '<u64 as core::cmp::PartialOrd>::lt', 'std::vector<int>::push_back(int&&)', 'plain'
         (self.directory / 'names.folded').write_text(''.join(f'{name} 1\n' for name in names))
@@ -240,6 +248,14 @@ class Otlp(Exported):
             found[tuple(attributes.get(key) for key in ('process.pid', 'process.executable.name', 'thread.id', 'thread.name'))] += (
                 sample.one('values') / 1e6)
         self.assertEqual(found, {(12, 'nginx', 12, 'nginx'): 60, (12, 'nginx', 13, 'pool (1)\ufffd[2J'): 30, (None,) * 4: 10})
+
+    def test_containers_can_be_told_apart(self):
+        found = Counter()
+        for sample in self.decode(self.export('threads', 'containers.otlp')):
+            attributes = self.attributes(sample)
+            found[attributes.get('container.id'), attributes.get('process.linux.cgroup')] += sample.one('values') / 1e6
+        digits = 4 * '0123456789abcdef'
+        self.assertEqual(found, {(digits, f'/system.slice/docker-{digits}.scope'): 60, (None, '/system.slice/web \ufffd[2J.service'): 30, (None, None): 10})
 
     def test_any_name_can_be_read(self):
         samples = self.decode(self.export('hostile', 'hostile.otlp'))

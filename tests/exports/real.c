@@ -11,6 +11,9 @@
 
 #define SLIDE UINT64_C(0x100000000)
 
+/* Of a container, as its runtime tells it. */
+#define CONTAINER_ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 struct self {
 	char path[4096], build_id[64];
 	uint64_t base; /* addresses here less those in the file */
@@ -178,7 +181,9 @@ void make_threads(struct maker *m, const char *path)
 	struct self self = {0};
 
 	begin(m, path, &self);
+	m->container = "/system.slice/docker-" CONTAINER_ID ".scope";
 	maker_thread(m, 12, 12, "nginx", "nginx");
+	m->container = "/system.slice/web \033[2J.service";
 	maker_thread(m, 12, 13, "nginx", "pool (1)\033[2J");
 	add_samples(m, &self, true);
 }
