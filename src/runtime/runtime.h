@@ -59,6 +59,7 @@ struct runtime_frame {
 struct runtime_copy {
 	bool there; /* false: the rest says nothing */
 	bool more;  /* the list goes on */
+	bool lacks; /* the target's own: memory was not at hand */
 	uint32_t n; /* innermost first */
 	struct runtime_frame at[RUNTIME_FRAMES_MAX];
 };

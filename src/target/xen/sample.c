@@ -43,13 +43,43 @@ static struct window_copy copy_of(struct xen_target *xt, struct vcpu_sample *vcp
 				    .out = &vcpu->stack};
 }
 
+/* The view that a vCPU has of memory. */
+struct frames_view {
+	const struct arch *arch;
+	const struct regs *regs;
+	const struct physmem *mem;
+	bool lacks; /* something could not be read */
+};
+
+static size_t read_view(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	struct frames_view *view = ctx;
+	const size_t got = window_read(view->arch, &view->regs->mmu, view->mem, va, buf, len);
+
+	view->lacks |= got < len;
+	return got;
+}
+
+/* Copies frames of an interpreter, where the program is known to run one. Stays by itself: other samples do not pay for it. */
+static __attribute__((noinline)) void copy_frames(struct xen_target *xt, struct vcpu_sample *vcpu,
+						  const struct physmem *mem,
+						  const struct frames_request *frames)
+{
+	struct frames_view view = {xt->base.info.arch, &vcpu->regs, mem, false};
+	const struct guest_memory program = {&view, read_view, NULL};
+
+	frames->copy(frames->ctx, vcpu, &program);
+	vcpu->runtime->lacks = view.lacks;
+}
+
 /*
  * Copies the stacks of one vCPU; false if a frame was missing that could
  * perhaps be mapped. One that cannot be is where the stack ends for us.
  */
 static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const void *context,
-		      const struct physmem *mem, const struct thread_request *thread)
+		      const struct physmem *mem, const struct sample_request *request)
 {
+	const struct thread_request *thread = request->thread;
 	struct window_copy copy = copy_of(xt, vcpu, mem);
 
 	if (!window_copy(&copy, vcpu->request.want)) {
@@ -62,6 +92,8 @@ static bool copy_vcpu(struct xen_target *xt, struct vcpu_sample *vcpu, const voi
 	if (thread) {
 		xen_regs_own_data(xt->context, context, &vcpu->regs);
 		vcpu->thread.missing = !window_copy_thread(&copy, thread, &vcpu->thread);
+		if (request->frames)
+			copy_frames(xt, vcpu, mem, request->frames);
 	}
 	return copy_others(xt, vcpu, &copy);
 }
@@ -84,7 +116,7 @@ static bool copy_stacks(struct xen_target *xt, struct sample *sample, const stru
 		if (!vcpu->online)
 			continue;
 		xen_regs_for_copy(xt->context, vcpus->now[id].context, &vcpu->regs);
-		if (copy_vcpu(xt, vcpu, vcpus->now[id].context, mem, sample->request.thread))
+		if (copy_vcpu(xt, vcpu, vcpus->now[id].context, mem, &sample->request))
 			continue;
 		vcpu->hurried = xt->hurried;
 		whole = whole && vcpu->hurried;
@@ -299,9 +331,19 @@ static void bring(struct xen_target *xt, struct sample *sample)
 	(void)copy_stacks(xt, sample, &mem);
 }
 
+/* Maps what frames of an interpreter lacked: the stack stays the C stack this time. */
+static void bring_frames(struct xen_target *xt, struct sample *sample, struct vcpu_sample *vcpu,
+			 const struct physmem *mem)
+{
+	if (!sample->request.frames || !vcpu->runtime->lacks)
+		return;
+	copy_frames(xt, vcpu, mem, sample->request.frames);
+	vcpu->runtime->there = vcpu->runtime->lacks = false;
+}
+
 /*
- * A thread whose memory was not at hand has no name in this sample: to pause the guest once more
- * would cost it more than the name is worth. The memory is mapped for the next one.
+ * A thread whose memory was not at hand has no name in this sample, and an interpreter no functions: to
+ * pause the guest once more would cost it more than these are worth. The memory is mapped for the next one.
  */
 static void bring_threads(struct xen_target *xt, struct sample *sample)
 {
@@ -311,7 +353,10 @@ static void bring_threads(struct xen_target *xt, struct sample *sample)
 		struct vcpu_sample *vcpu = &sample->vcpu[xt->vcpus.read.id[i]];
 		struct window_copy copy;
 
-		if (!vcpu->online || !vcpu->thread.missing)
+		if (!vcpu->online)
+			continue;
+		bring_frames(xt, sample, vcpu, &mem);
+		if (!vcpu->thread.missing)
 			continue;
 		copy = copy_of(xt, vcpu, &mem);
 		(void)window_copy_thread(&copy, sample->request.thread, &vcpu->thread);
