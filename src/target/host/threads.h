@@ -157,10 +157,7 @@ void stops_free(struct stops *stops);
 /* As `sample` of target_ops. */
 struct error *stops_sample(struct stops *stops, struct sample *sample);
 
-/*
- * Events of a thread, and the memory in which the kernel leaves their records (perf_event_open(2)):
- * perf_ring.c.
- */
+/* Events of a thread, and the memory in which the kernel leaves their records (perf_event_open(2)). */
 
 /* The shortest time after which a clock's event comes (kernel/events/core.c, perf_swevent_start_hrtimer). */
 #define PERF_TICK_NS 10000u
