@@ -50,7 +50,8 @@ static struct regs registers_of(const struct waiting *waiting, const struct thre
 	regs.sp = saved->sp;
 	regs.fp = saved->fp;
 	regs.user = false;
-	regs.gp_valid = 0;
+	memcpy(regs.gp, saved->gp, sizeof(regs.gp));
+	regs.gp_valid = saved->gp_valid;
 	regs.has_elr = false;
 	return regs;
 }

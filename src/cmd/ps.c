@@ -489,7 +489,8 @@ static struct error *ps(int argc, char **argv, int *status)
 
 const struct verb verb_ps = {
 	.name = "ps",
-	.summary = "processes and threads of a guest, from outside: of Linux, Unikraft, Mini-OS",
+	.summary = "processes and threads of a guest, from outside: of Linux, Unikraft, Mini-OS, "
+		   "FreeRTOS",
 	.arguments = "[options] GUEST",
 	.about = "Shows the processes of a guest as they are now, with states, CPU time and names: "
 		 "read from\n"

@@ -131,7 +131,8 @@ static const struct option_row own_options[] = {
 	 .more = "Of guests that run Linux: their stacks in the kernel, read from its memory "
 		 "while the guest runs; and by the file that is mapped there where the program "
 		 "called it.\n"
-		 "Of Unikraft and Mini-OS, whose file has to be at hand: all of their stacks."},
+		 "Of Unikraft, Mini-OS and FreeRTOS, whose file has to be at hand: all of their "
+		 "stacks."},
 	{"frame-pointers", NULL, 'f', take_frame_pointers,
 	 .text = "find callers by frame pointers alone (--unwind=fp)"},
 	{"full-names", NULL, 0, take_true, AT(wanted.full_names),

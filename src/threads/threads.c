@@ -61,24 +61,35 @@ static struct error *keep(const struct guest_threads *found, struct guest_thread
 	return NULL;
 }
 
+/* A system that is known by its file. */
+struct filed_system {
+	const struct threads_system *system; /* NULL: none */
+	uint8_t isa;
+	struct error *(*find)(const struct guest_memory *memory, const struct image_file *file,
+			      uint64_t slide, void **state);
+};
+
+static const struct filed_system unikernels[UNIKERNELS] = {
+	[UNIKERNEL_UNIKRAFT] = {&threads_unikraft, ISA_X86, unikernel_threads_find},
+	[UNIKERNEL_MINIOS] = {&threads_minios, ISA_X86, unikernel_threads_find},
+	[UNIKERNEL_FREERTOS] = {&threads_freertos, ISA_ARM, freertos_threads_find}};
+
 struct error *guest_threads_open_images(const struct guest_memory *memory, const struct regs *regs,
 					const struct images *images, struct guest_threads **out)
 {
-	static const struct threads_system *const unikernels[UNIKERNELS] = {
-		[UNIKERNEL_UNIKRAFT] = &threads_unikraft, [UNIKERNEL_MINIOS] = &threads_minios};
 	struct guest_threads found = {0};
 	struct error *err = NULL;
 
 	*out = NULL;
-	if (regs->isa != ISA_X86 || regs->word != 8)
+	if (regs->word != 8)
 		return NULL;
 	for (size_t i = 0; images && i < images_count(images) && !err && !found.state; i++) {
 		const struct image *image = images_get(images, i);
+		const struct filed_system *of = &unikernels[image->file->threads.system];
 
-		found.system = unikernels[image->file->threads.system];
-		if (found.system && image->checked)
-			err = unikernel_threads_find(memory, image->file, image->slide,
-						     &found.state);
+		found.system = of->system;
+		if (of->system && of->isa == regs->isa && image->checked)
+			err = of->find(memory, image->file, image->slide, &found.state);
 	}
 	return err || !found.state ? err : keep(&found, out);
 }
@@ -247,10 +258,87 @@ void guest_threads_details(const struct guest_threads *threads, const struct gue
 {
 	*out = (struct thread_details){0};
 	memcpy(out->process, thread->name, sizeof(thread->name));
-	(void)threads->system->details(threads->state, memory, thread, out);
+	if (threads->system->details)
+		(void)threads->system->details(threads->state, memory, thread, out);
+	else
+		snprintf(out->process, sizeof(out->process), "%s", threads->system->name);
 	/* The first thread of a process may have another name by now than it had. */
 	if (thread->pid == thread->tid)
 		memcpy(out->process, thread->name, sizeof(thread->name));
+}
+
+struct guest_thread thread_by_address(uint64_t at)
+{
+	return (struct guest_thread){.at = at,
+				     .pid = RECORDED_ID_UNKNOWN,
+				     .tid = (uint32_t)(at / THREAD_NUMBER_UNIT),
+				     .cpu = -1,
+				     .start_ns = THREAD_UNKNOWN,
+				     .cpu_ns = THREAD_UNKNOWN,
+				     .switches = THREAD_UNKNOWN};
+}
+
+bool thread_is_same(const struct guest_thread *a, const struct guest_thread *b)
+{
+	return a->at == b->at && a->tid == b->tid && !strcmp(a->name, b->name);
+}
+
+bool thread_name_read(const struct guest_memory *memory, uint64_t at, uint64_t name, char *out)
+{
+	const size_t n = name ? guest_memory_read(memory, name, out, THREAD_NAME_MAX) : 0;
+
+	out[n] = '\0';
+	if (!*out)
+		snprintf(out, THREAD_NAME_MAX + 1, "0x%llx", (unsigned long long)at);
+	return n || !name;
+}
+
+#define HASH_PRIME 0x100000001b3u
+
+uint64_t thread_hash(uint64_t from, const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+
+	for (size_t i = 0; i < len; i++)
+		from = (from ^ at[i]) * HASH_PRIME;
+	return from;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
+}
+
+void thread_walk_sort(struct thread_walk *walk)
+{
+	size_t n = 0;
+
+	qsort(walk->at, walk->n, sizeof(*walk->at), compare);
+	for (size_t i = 0; i < walk->n; i++)
+		if (!n || walk->at[i] != walk->at[n - 1])
+			walk->at[n++] = walk->at[i];
+	walk->n = n;
+}
+
+struct error *thread_walk_list(const struct thread_walk *walk, const void *state,
+			       const struct guest_memory *memory,
+			       bool (*read)(const void *state, const struct guest_memory *memory,
+					    uint64_t at, struct guest_thread *out),
+			       struct guest_thread_list *out)
+{
+	struct guest_thread thread;
+	struct error *err = NULL;
+
+	for (size_t i = 0; i < walk->n && !err; i++) {
+		if (!read(state, memory, walk->at[i], &thread))
+			out->trouble = "some of the guest's threads make no sense, or changed all "
+				       "the time, and are left out";
+		else if (!thread.idle)
+			(void)guest_thread_list_add(out, &thread, &err);
+	}
+	return err;
 }
 
 /* Searches for a CPU by its own data that may fail: in a guest that keeps none, all of them do. */

@@ -21,7 +21,7 @@
  * 1. Code: threads/<system>.c with a constant `struct threads_system`, declared
  *    at the end of this header; a row in `systems` of threads.c. open() costs
  *    next to nothing where the system is another one, and says nothing. A unikernel
- *    is known by its file: a row in symbol/images/thread_layout.c instead.
+ *    is known by its file: a row in symbol/images/thread_layout.c, and in guest_threads_open_images(), instead.
  * 2. State: a value of `enum guest_thread_state` for each of the system's, none added
  *    where one of these will do.
  * 3. Samples: request() says what a target copies, and decode(), complete(), switches(),
@@ -194,6 +194,9 @@ bool guest_threads_running(const struct guest_threads *threads, const struct gue
 /* Registers with which a thread goes on that does not run. */
 struct thread_saved {
 	uint64_t pc, sp, fp;
+	/* As in struct regs: those that are known of a thread that was interrupted. */
+	uint64_t gp[32];
+	uint32_t gp_valid;
 	uint64_t stack_end; /* of its own stack in the kernel, where sp is */
 	/*
 	 * Address of its program's page tables, in the kernel's view; 0: it has no program, or what
@@ -385,7 +388,7 @@ struct threads_system {
 	bool (*idles)(const void *state, uint64_t va);
 	/* NULL: the copy itself proves it. */
 	bool (*is_cpu)(const void *state, const struct guest_memory *memory, uint64_t own);
-	/* False: the thread has ended. What cannot be read is left as it is. */
+	/* False: the thread has ended. What cannot be read is left as it is. NULL: no more is known than the system's name. */
 	bool (*details)(const void *state, const struct guest_memory *memory,
 			const struct guest_thread *thread, struct thread_details *out);
 	bool (*saved)(const void *state, const struct guest_memory *memory,
@@ -414,10 +417,54 @@ struct guest_threads {
 	void *state;
 };
 
-extern const struct threads_system threads_linux, threads_unikraft, threads_minios;
+extern const struct threads_system threads_linux, threads_unikraft, threads_minios,
+	threads_freertos;
 
-/* Opens one of the latter two for a file with a layout that is at `slide` in the guest. *state: as of open(). */
+/*
+ * Opens one of those but Linux for a file with a layout that is at `slide` in the guest. *state: as of
+ * open().
+ */
 struct error *unikernel_threads_find(const struct guest_memory *memory,
 				     const struct image_file *file, uint64_t slide, void **state);
+struct error *freertos_threads_find(const struct guest_memory *memory,
+				    const struct image_file *file, uint64_t slide, void **state);
+
+/* For systems without numbers of threads: theirs come from their addresses. */
+
+/* Structures are 16 bytes and more. */
+#define THREAD_NUMBER_UNIT 16u
+
+/* One of which nothing is known but its address. */
+struct guest_thread thread_by_address(uint64_t at);
+
+bool thread_is_same(const struct guest_thread *a, const struct guest_thread *b);
+
+/* Its name, up to what can be read of it; one that has none is called by its address. False: nothing can be read. */
+bool thread_name_read(const struct guest_memory *memory, uint64_t at, uint64_t name, char *out);
+
+/* FNV-1a of 64 bits, which begins with THREAD_HASH. */
+#define THREAD_HASH 0xcbf29ce484222325u
+uint64_t thread_hash(uint64_t from, const void *bytes, size_t len);
+
+/* Addresses of threads that a walk has met. */
+struct thread_walk {
+	uint64_t *at;
+	size_t n;
+};
+
+/* Brings them in their order, each once. */
+void thread_walk_sort(struct thread_walk *walk);
+
+/* What a list lacks: struct guest_thread_list. */
+#define THREADS_LOST                                                                           \
+	"a list of the guest's threads leads nowhere, never ends or is changed all the time: " \
+	"some may be missing"
+
+/* Lists those that read() can read, but idle ones. */
+struct error *thread_walk_list(const struct thread_walk *walk, const void *state,
+			       const struct guest_memory *memory,
+			       bool (*read)(const void *state, const struct guest_memory *memory,
+					    uint64_t at, struct guest_thread *out),
+			       struct guest_thread_list *out);
 
 #endif

@@ -225,19 +225,6 @@ static enum guest_thread_state state_of(const struct unikernel_threads *own, con
 	return cpu >= 0 ? THREAD_RUNNING : THREAD_RUNNABLE;
 }
 
-/* FNV-1a of 64 bits. */
-#define HASH_BEGIN 0xcbf29ce484222325u
-#define HASH_PRIME 0x100000001b3u
-
-static uint64_t hash(uint64_t from, const void *bytes, size_t len)
-{
-	const uint8_t *at = bytes;
-
-	for (size_t i = 0; i < len; i++)
-		from = (from ^ at[i]) * HASH_PRIME;
-	return from;
-}
-
 /* End of a thread's stack, or as far as it is looked at; 0: the stack pointer is in none. */
 static uint64_t stack_end(const struct unikernel_threads *own, const struct raw *raw)
 {
@@ -254,29 +241,16 @@ static uint64_t stack_end(const struct unikernel_threads *own, const struct raw 
 static uint64_t run_of(const struct unikernel_threads *own, const struct guest_memory *memory,
 		       const struct raw *raw)
 {
-	uint64_t run = hash(HASH_BEGIN, &raw->ip, sizeof(raw->ip));
+	uint64_t run = thread_hash(THREAD_HASH, &raw->ip, sizeof(raw->ip));
 	const uint64_t end = is_minios(own) ? stack_end(own, raw) : 0;
 	uint8_t stack[STACK_MOST];
 
-	run = hash(run, &raw->sp, sizeof(raw->sp));
-	run = hash(run, &raw->cpu_ns, sizeof(raw->cpu_ns));
-	return end ? hash(run, stack, guest_memory_read(memory, raw->sp, stack, end - raw->sp))
+	run = thread_hash(run, &raw->sp, sizeof(raw->sp));
+	run = thread_hash(run, &raw->cpu_ns, sizeof(raw->cpu_ns));
+	return end ? thread_hash(run, stack,
+				 guest_memory_read(memory, raw->sp, stack, end - raw->sp))
 		   : run;
 }
-
-/* Its name, up to what can be read of it; one that has none is called by its address. */
-static bool read_name(const struct guest_memory *memory, uint64_t at, uint64_t name, char *out)
-{
-	const size_t n = name ? guest_memory_read(memory, name, out, THREAD_NAME_MAX) : 0;
-
-	out[n] = '\0';
-	if (!*out)
-		snprintf(out, THREAD_NAME_MAX + 1, "0x%llx", (unsigned long long)at);
-	return n || !name;
-}
-
-/* Structures are 16 bytes and more. */
-#define NUMBER_UNIT 16u
 
 /* Reads a thread, twice. *raw: as it was. False: there is none, or it changes all the time. */
 static bool read_thread(const struct unikernel_threads *own, const struct guest_memory *memory,
@@ -289,14 +263,10 @@ static bool read_thread(const struct unikernel_threads *own, const struct guest_
 		return false;
 	for (unsigned i = 0; i < READ_TRIES && !same; i++) {
 		before = *raw;
-		*out = (struct guest_thread){.at = at,
-					     .pid = RECORDED_ID_UNKNOWN,
-					     .tid = (uint32_t)(at / NUMBER_UNIT),
-					     .cpu = cpu_of(own, memory, at),
-					     .start_ns = THREAD_UNKNOWN,
-					     .cpu_ns =
-						     is_minios(own) ? THREAD_UNKNOWN : raw->cpu_ns,
-					     .switches = THREAD_UNKNOWN};
+		*out = thread_by_address(at);
+		out->cpu = cpu_of(own, memory, at);
+		if (!is_minios(own))
+			out->cpu_ns = raw->cpu_ns;
 		out->run = out->cpu < 0 ? run_of(own, memory, raw) : 0;
 		if (!read_raw(own, memory, at, raw))
 			return false;
@@ -305,25 +275,12 @@ static bool read_thread(const struct unikernel_threads *own, const struct guest_
 	out->state = state_of(own, raw, out->cpu);
 	out->idle = !is_minios(own) && at == raw->scheduler + own->layout.at[SCHEDULER_IDLE];
 	return same && is_plausible(own, memory, at, raw) &&
-	       read_name(memory, at, raw->name, out->name);
+	       thread_name_read(memory, at, raw->name, out->name);
 }
 
-/* Addresses of threads, in their order. */
-struct walk {
-	uint64_t *at;
-	size_t n;
-};
-
-static int compare(const void *a, const void *b)
-{
-	const uint64_t *left = a, *right = b;
-
-	return (*left > *right) - (*left < *right);
-}
-
-/* Notes each thread's address once, at most `room` of them. */
+/* Notes each thread's address once. */
 static enum guest_thread_turn walk(const struct unikernel_threads *own,
-				   const struct guest_memory *memory, struct walk *out)
+				   const struct guest_memory *memory, struct thread_walk *out)
 {
 	struct cursor cursor;
 	enum guest_thread_turn turn = begin(&cursor, own, memory);
@@ -334,13 +291,13 @@ static enum guest_thread_turn walk(const struct unikernel_threads *own,
 		turn = go_on(&cursor, &out->at[out->n]);
 		out->n += turn == TURN_THREAD;
 	}
-	qsort(out->at, out->n, sizeof(*out->at), compare);
+	thread_walk_sort(out);
 	return turn;
 }
 
 /* Walks until two walks have met the same threads: one that the scheduler moves meanwhile hides others. */
 static bool walk_twice(const struct unikernel_threads *own, const struct guest_memory *memory,
-		       struct walk walks[2])
+		       struct thread_walk walks[2])
 {
 	bool ended = walk(own, memory, &walks[0]) == TURN_END, same = false;
 
@@ -354,39 +311,28 @@ static bool walk_twice(const struct unikernel_threads *own, const struct guest_m
 	return same;
 }
 
-static struct error *list_walked(const struct unikernel_threads *own,
-				 const struct guest_memory *memory, const struct walk *walk,
-				 struct guest_thread_list *out)
+static bool read_listed(const void *state, const struct guest_memory *memory, uint64_t at,
+			struct guest_thread *out)
 {
-	struct guest_thread thread;
-	struct error *err = NULL;
 	struct raw raw;
 
-	for (size_t i = 0; i < walk->n && !err; i++) {
-		if (!read_thread(own, memory, walk->at[i], &raw, &thread))
-			out->trouble = "some of the guest's threads make no sense, or changed all "
-				       "the time, and are left out";
-		else if (!thread.idle)
-			(void)guest_thread_list_add(out, &thread, &err);
-	}
-	return err;
+	return read_thread(state, memory, at, &raw, out);
 }
 
 static struct error *list(const void *state, const struct guest_memory *memory,
 			  struct guest_thread_list *out)
 {
 	uint64_t *at = calloc(2 * (THREADS_MOST + 1), sizeof(*at));
-	struct walk walks[2] = {{at, 0}, {at + THREADS_MOST + 1, 0}};
+	struct thread_walk walks[2] = {{at, 0}, {at + THREADS_MOST + 1, 0}};
 	struct error *err;
 	bool whole;
 
 	if (!at)
 		return error_no_memory();
 	whole = walk_twice(state, memory, walks);
-	err = list_walked(state, memory, &walks[0], out);
+	err = thread_walk_list(&walks[0], state, memory, read_listed, out);
 	if (!whole)
-		out->trouble = "a list of the guest's threads leads nowhere, never ends or is "
-			       "changed all the time: some may be missing";
+		out->trouble = THREADS_LOST;
 	free(at);
 	return err;
 }
@@ -462,12 +408,8 @@ static bool request(const void *state, struct thread_request *out)
 
 static bool decode(const struct thread_copy *copy, struct guest_thread *out)
 {
-	*out = (struct guest_thread){.at = copy->at,
-				     .pid = RECORDED_ID_UNKNOWN,
-				     .tid = (uint32_t)(copy->at / NUMBER_UNIT),
-				     .state = THREAD_RUNNING,
-				     .cpu = -1,
-				     .start_ns = THREAD_UNKNOWN};
+	*out = thread_by_address(copy->at);
+	out->state = THREAD_RUNNING;
 	return copy->at && copy->at % WORD == 0;
 }
 
@@ -480,9 +422,7 @@ static bool decode_minios(const struct thread_copy *copy, struct guest_thread *o
 static bool complete(const void *state, const struct guest_memory *memory,
 		     struct guest_thread *thread)
 {
-	struct raw raw;
-
-	return read_thread(state, memory, thread->at, &raw, thread);
+	return read_listed(state, memory, thread->at, thread);
 }
 
 static bool switches(const void *state, uint64_t va)
@@ -510,11 +450,6 @@ static bool details(const void *state, const struct guest_memory *memory,
 	return true;
 }
 
-static bool is_same(const struct guest_thread *a, const struct guest_thread *b)
-{
-	return a->at == b->at && !strcmp(a->name, b->name);
-}
-
 static bool saved(const void *state, const struct guest_memory *memory, struct guest_thread *thread,
 		  struct thread_saved *out)
 {
@@ -523,8 +458,8 @@ static bool saved(const void *state, const struct guest_memory *memory, struct g
 	struct raw raw;
 
 	*out = (struct thread_saved){0};
-	if (!read_thread(own, memory, before.at, &raw, thread) || !is_same(&before, thread) ||
-	    thread->cpu >= 0 || thread->state == THREAD_DEAD)
+	if (!read_thread(own, memory, before.at, &raw, thread) ||
+	    !thread_is_same(&before, thread) || thread->cpu >= 0 || thread->state == THREAD_DEAD)
 		return false;
 	out->pc = raw.ip;
 	out->sp = raw.sp;
@@ -536,9 +471,8 @@ static bool stands(const void *state, const struct guest_memory *memory,
 		   const struct guest_thread *thread)
 {
 	struct guest_thread now;
-	struct raw raw;
 
-	return read_thread(state, memory, thread->at, &raw, &now) && is_same(thread, &now) &&
+	return read_listed(state, memory, thread->at, &now) && thread_is_same(thread, &now) &&
 	       now.cpu < 0 && now.run == thread->run;
 }
 

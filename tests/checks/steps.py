@@ -209,6 +209,7 @@ def host_tests():
         host_guests_test("linux", "qemu-linux"), host_guests_test("linux_kernels", "qemu-linux-kernels", tests="Linux510 LinuxArm64Apart LinuxOfDebian14"),
         host_guests_test("linux_python", "qemu-linux-python"), host_guests_test("linux_jit", "qemu-linux-jit"),
         host_guests_test("linux_hostile", "qemu-linux-hostile"), host_guests_test("rights", "rights"),
+        host_guests_test("freertos", "qemu-freertos"),
         host_guests_test("run", "run", short="NoGuest.test_a_command_that_starts_none Guests.test_qemu_without_a_socket_is_given_one"),
         python_test("tests/first-try/first_try_test.py", alone="host guests",
                     short="Answers.test_wrong_words Profiles.test_qemu_with_nothing_but_an_image"),

@@ -104,7 +104,7 @@ void guest_dump_read_code(struct target *target, const struct images *images,
 #define STEPS (1ull << 31)
 
 /* Systems whose threads are known, for messages. */
-#define SYSTEMS "Linux of 64 bits with kallsyms; by -s FILE, Unikraft and Mini-OS on x86-64"
+#define SYSTEMS "Linux of 64 bits with kallsyms; by -s FILE, Unikraft, Mini-OS, FreeRTOS"
 
 static struct error *take_view(struct thread_listing *listing, unsigned turn)
 {

@@ -54,7 +54,8 @@ const struct option_row session_sampling_options[] = {
 		 "cut.\n"
 		 "What was given up is counted and told."},
 	{"threads", NULL, 0, take_true, AT(waits),
-	 .text = "also sample the guest's threads that do not run (Linux, Unikraft, Mini-OS): "
+	 .text = "also sample the guest's threads that do not run (Linux, Unikraft, Mini-OS, "
+		 "FreeRTOS): "
 		 "where "
 		 "each waits, and for how long",
 	 .more = "They are read while the guest runs, so many a tick as\n.Fl -thread-budget\nsays, "

@@ -34,19 +34,36 @@ struct image_spec {
 	const char *tables_known;
 };
 
-/* Unikernels whose threads can be told from outside. */
-enum unikernel { UNIKERNEL_NONE, UNIKERNEL_UNIKRAFT, UNIKERNEL_MINIOS, UNIKERNELS };
+/* Unikernels whose threads can be told from outside, FreeRTOS among them. */
+enum unikernel {
+	UNIKERNEL_NONE,
+	UNIKERNEL_UNIKRAFT,
+	UNIKERNEL_MINIOS,
+	UNIKERNEL_FREERTOS,
+	UNIKERNELS
+};
 
 /* Members of a unikernel's structures: of a thread, and of what schedules it. */
 enum thread_member {
 	MEMBER_IP,
 	MEMBER_SP,
-	MEMBER_LINK, /* in the list of all threads: of the next, of the pointer to this one */
+	MEMBER_LINK, /* in the list of all threads: of the next, of the pointer to this one; FreeRTOS: in that of its state */
 	MEMBER_FLAGS,
 	MEMBER_NAME,
 	MEMBER_STACK,
-	MEMBER_SCHEDULER, /* those below are Unikraft's alone */
+	MEMBER_SCHEDULER, /* Unikraft's alone */
 	MEMBER_CPU_TIME,
+	/* FreeRTOS: */
+	MEMBER_EVENT, /* the item that stands in a list of what it waits for */
+	MEMBER_PRIORITY,
+	MEMBER_STACK_END, /* 0 of this, the next three, or MEMBER_CPU_TIME: not configured */
+	MEMBER_NUMBER,
+	MEMBER_NOTIFIED,     /* numbers of 4 bytes */
+	MEMBER_NOTIFICATION, /* a byte for each of them: whether the task waits for it */
+	ITEM_NEXT,	     /* and behind it the one before */
+	ITEM_OWNER,	     /* and behind it the list that it is in */
+	LIST_END,	     /* an item that is always there */
+	/* Unikraft: */
 	SCHEDULER_LIST, /* of its threads */
 	SCHEDULER_NEXT,
 	SCHEDULER_IDLE, /* the thread that runs when there is no other, within it */
@@ -56,21 +73,38 @@ enum thread_member {
 /* Functions in which the next thread is chosen, and switched to. */
 #define THREAD_SWITCHES 2
 
+/* Variables of FreeRTOS beside the lists of tasks that are ready, one for each priority. */
+enum task_variable {
+	TASKS_DELAYED, /* pointers to lists */
+	TASKS_OVERFLOW,
+	TASKS_PENDING, /* lists */
+	TASKS_SUSPENDED,
+	TASKS_ENDED,
+	TASKS_COUNT, /* of all tasks */
+	TASKS_IDLE,  /* pointers to the tasks of CPUs without work */
+	TASK_VARIABLES
+};
+
 /* Where a unikernel's threads are, as its file tells; by the file's addresses. */
 struct thread_layout {
-	uint32_t system;  /* enum unikernel; if UNIKERNEL_NONE, the rest says nothing */
-	uint32_t typed;	  /* offsets are of the file's own DWARF, else of a version that is known */
-	uint64_t head;	  /* Unikraft: a pointer to the first scheduler; Mini-OS: the list itself */
-	uint64_t current; /* Unikraft: pointers to the threads that run, of each CPU */
+	uint32_t system; /* enum unikernel; if UNIKERNEL_NONE, the rest says nothing */
+	uint32_t typed;	 /* offsets are of the file's own DWARF, else of a version that is known */
+	/* Unikraft: a pointer to the first scheduler; Mini-OS: the list itself; FreeRTOS: the first list of ready tasks. */
+	uint64_t head;
+	uint64_t current; /* pointers to the threads that run, of each CPU; Mini-OS: 0 */
 	uint64_t cpus;	  /* how many of them there are */
 	uint64_t starter; /* Mini-OS: the code that each thread begins with */
 	uint64_t switches[THREAD_SWITCHES]; /* 0: there is none */
+	uint64_t variables[TASK_VARIABLES]; /* 0: there is none */
+	uint32_t priorities, list_size; /* FreeRTOS: lists of ready tasks, and bytes of a list */
 	uint32_t at[THREAD_MEMBERS];
 };
 
-/* Offsets and CPUs are less than that in any layout. */
-#define THREAD_LAYOUT_SPAN 4096u
-#define THREAD_LAYOUT_CPUS 1024u
+/* Offsets, CPUs, priorities and bytes of a list are less than that in any layout, or as many. */
+#define THREAD_LAYOUT_SPAN	 4096u
+#define THREAD_LAYOUT_CPUS	 1024u
+#define THREAD_LAYOUT_PRIORITIES 256u
+#define THREAD_LAYOUT_LIST	 128u
 
 struct image_file {
 	char *path;

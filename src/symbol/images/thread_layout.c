@@ -23,19 +23,32 @@ struct member_name {
 	const char *structure, *member;
 };
 
+/* A symbol, and what it is called in other versions; NULL: there is none. */
+struct symbol_name {
+	const char *name, *other;
+};
+
 /* A system, as its files show it. */
 struct known {
-	const char *head, *current, *starter; /* symbols; NULL: it has none */
+	uint16_t machine, machine_too; /* e_machine; offsets are those of 64 bits */
+	const char *head, *starter;    /* symbols; NULL: it has none */
+	struct symbol_name current, variables[TASK_VARIABLES];
 	const char *switches[THREAD_SWITCHES];
 	struct member_name name[THREAD_MEMBERS]; /* a structure of NULL: it has no such member */
-	uint32_t usual[THREAD_MEMBERS]; /* offsets for x86-64, of versions that are known */
+	/* There in some configurations alone. */
+	bool is_optional[THREAD_MEMBERS], is_variable_optional[TASK_VARIABLES];
+	uint32_t usual[THREAD_MEMBERS]; /* offsets in versions that are known */
 };
+
+#define TASK "tskTaskControlBlock"
 
 static const struct known known[UNIKERNELS] = {
 	/* lib/uksched, lib/ukschedcoop; usual: 0.17, and a year before and after */
 	[UNIKERNEL_UNIKRAFT] =
-		{.head = "uk_sched_head",
-		 .current = "__uk_sched_thread_current",
+		{.machine = EM_X86_64,
+		 .machine_too = EM_386,
+		 .head = "uk_sched_head",
+		 .current = {"__uk_sched_thread_current", NULL},
 		 .switches = {"schedcoop_schedule", "ukarch_ctx_switch"},
 		 .name = {[MEMBER_IP] = {"uk_thread", "ctx.ip"},
 			  [MEMBER_SP] = {"uk_thread", "ctx.sp"},
@@ -59,8 +72,10 @@ static const struct known known[UNIKERNELS] = {
 			   [SCHEDULER_LIST] = 72,
 			   [SCHEDULER_NEXT] = 136,
 			   [SCHEDULER_IDLE] = 176}},
-	/* include/sched.h; usual: since 2013 */
-	[UNIKERNEL_MINIOS] = {.head = "thread_list",
+	/* include/sched.h; usual: since 2013. There are files that say they are of 32 bits. */
+	[UNIKERNEL_MINIOS] = {.machine = EM_X86_64,
+			      .machine_too = EM_386,
+			      .head = "thread_list",
 			      .starter = "thread_starter",
 			      .switches = {"schedule", "__arch_switch_threads"},
 			      .name = {[MEMBER_IP] = {"thread", "ip"},
@@ -75,26 +90,84 @@ static const struct known known[UNIKERNELS] = {
 					[MEMBER_FLAGS] = 48,
 					[MEMBER_NAME] = 0,
 					[MEMBER_STACK] = 8}},
+	/* tasks.c, include/list.h; usual: V10 and V11 without checks of their lists, for one CPU */
+	[UNIKERNEL_FREERTOS] =
+		{.machine = EM_AARCH64,
+		 .machine_too = EM_AARCH64,
+		 .head = "pxReadyTasksLists",
+		 .current = {"pxCurrentTCB", "pxCurrentTCBs"},
+		 .variables = {[TASKS_DELAYED] = {"pxDelayedTaskList", NULL},
+			       [TASKS_OVERFLOW] = {"pxOverflowDelayedTaskList", NULL},
+			       [TASKS_PENDING] = {"xPendingReadyList", NULL},
+			       [TASKS_SUSPENDED] = {"xSuspendedTaskList", NULL},
+			       [TASKS_ENDED] = {"xTasksWaitingTermination", NULL},
+			       [TASKS_COUNT] = {"uxCurrentNumberOfTasks", NULL},
+			       [TASKS_IDLE] = {"xIdleTaskHandle", "xIdleTaskHandles"}},
+		 .is_variable_optional =
+			 {[TASKS_SUSPENDED] = true, [TASKS_ENDED] = true, [TASKS_IDLE] = true},
+		 .is_optional = {[MEMBER_CPU_TIME] = true,
+				 [MEMBER_STACK_END] = true,
+				 [MEMBER_NUMBER] = true,
+				 [MEMBER_NOTIFIED] = true,
+				 [MEMBER_NOTIFICATION] = true},
+		 .switches = {"vTaskSwitchContext"},
+		 .name = {[MEMBER_SP] = {TASK, "pxTopOfStack"},
+			  [MEMBER_LINK] = {TASK, "xStateListItem"},
+			  [MEMBER_NAME] = {TASK, "pcTaskName"},
+			  [MEMBER_STACK] = {TASK, "pxStack"},
+			  [MEMBER_CPU_TIME] = {TASK, "ulRunTimeCounter"},
+			  [MEMBER_EVENT] = {TASK, "xEventListItem"},
+			  [MEMBER_PRIORITY] = {TASK, "uxPriority"},
+			  [MEMBER_STACK_END] = {TASK, "pxEndOfStack"},
+			  [MEMBER_NUMBER] = {TASK, "uxTCBNumber"},
+			  [MEMBER_NOTIFIED] = {TASK, "ulNotifiedValue"},
+			  [MEMBER_NOTIFICATION] = {TASK, "ucNotifyState"},
+			  [ITEM_NEXT] = {"xLIST_ITEM", "pxNext"},
+			  [ITEM_OWNER] = {"xLIST_ITEM", "pvOwner"},
+			  [LIST_END] = {"xLIST", "xListEnd"}},
+		 .usual = {[MEMBER_SP] = 0,
+			   [MEMBER_LINK] = 8,
+			   [MEMBER_NAME] = 104,
+			   [MEMBER_STACK] = 96,
+			   [MEMBER_EVENT] = 48,
+			   [MEMBER_PRIORITY] = 88,
+			   [ITEM_NEXT] = 8,
+			   [ITEM_OWNER] = 24,
+			   [LIST_END] = 16}},
 };
 
 /* Symbols of one system that were found. */
 struct found {
-	uint64_t head, current, current_size, starter;
+	uint64_t head, head_size, current, current_size, starter;
+	uint64_t variables[TASK_VARIABLES], list_size;
 	uint64_t switches[THREAD_SWITCHES];
 };
+
+static bool is_called(const struct symbol_name *symbol, const char *name)
+{
+	return (symbol->name && !strcmp(name, symbol->name)) ||
+	       (symbol->other && !strcmp(name, symbol->other));
+}
 
 static void note(const struct known *system, const char *name, const GElf_Sym *symbol,
 		 struct found *found)
 {
-	if (!strcmp(name, system->head))
+	if (!strcmp(name, system->head)) {
 		found->head = symbol->st_value;
-	else if (system->current && !strcmp(name, system->current)) {
+		found->head_size = symbol->st_size;
+	} else if (is_called(&system->current, name)) {
 		found->current = symbol->st_value;
 		found->current_size = symbol->st_size;
 	} else if (system->starter && !strcmp(name, system->starter))
 		found->starter = symbol->st_value;
+	for (size_t i = 0; i < TASK_VARIABLES; i++)
+		if (is_called(&system->variables[i], name)) {
+			found->variables[i] = symbol->st_value;
+			if (i == TASKS_PENDING)
+				found->list_size = symbol->st_size;
+		}
 	for (size_t i = 0; i < THREAD_SWITCHES; i++)
-		if (!strcmp(name, system->switches[i]))
+		if (system->switches[i] && !strcmp(name, system->switches[i]))
 			found->switches[i] = symbol->st_value;
 }
 
@@ -120,12 +193,22 @@ static bool read_symbols(Elf *elf, struct found found[UNIKERNELS])
 	return data;
 }
 
+static bool has_needed(const struct known *system, const struct found *found)
+{
+	bool has = found->head && (!system->current.name || found->current) &&
+		   (!system->starter || found->starter);
+
+	for (size_t i = 0; i < TASK_VARIABLES; i++)
+		has = has && (!system->variables[i].name || system->is_variable_optional[i] ||
+			      found->variables[i]);
+	return has;
+}
+
 /* The system that has all symbols which it needs. */
 static enum unikernel choose(const struct found found[UNIKERNELS])
 {
 	for (size_t k = UNIKERNEL_NONE + 1; k < UNIKERNELS; k++)
-		if (found[k].head && (!known[k].current || found[k].current) &&
-		    (!known[k].starter || found[k].starter))
+		if (has_needed(&known[k], &found[k]))
 			return (enum unikernel)k;
 	return UNIKERNEL_NONE;
 }
@@ -207,19 +290,21 @@ static bool read_types(Dwarf *dwarf, const struct known *system, uint32_t at[THR
 		    !find_structure(dwarf, name->structure, &structure))
 			return false;
 		have = name->structure;
-		if (!offset_of(structure, name->member, &at[i]))
+		if (offset_of(structure, name->member, &at[i]))
+			continue;
+		if (!system->is_optional[i])
 			return false;
+		at[i] = 0;
 	}
 	return true;
 }
 
-/* Offsets of versions that are known are those of 64 bits; Mini-OS has them in files that say they are of 32. */
-static bool is_usual(Elf *elf)
+static bool is_of(Elf *elf, const struct known *system)
 {
 	GElf_Ehdr ehdr;
 
 	return gelf_getehdr(elf, &ehdr) &&
-	       (ehdr.e_machine == EM_X86_64 || ehdr.e_machine == EM_386);
+	       (ehdr.e_machine == system->machine || ehdr.e_machine == system->machine_too);
 }
 
 static void fill(enum unikernel system, const struct found *found, Elf *elf, Dwarf *dwarf,
@@ -229,15 +314,31 @@ static void fill(enum unikernel system, const struct found *found, Elf *elf, Dwa
 		.system = system,
 		.head = found->head,
 		.current = found->current,
-		.cpus = known[system].current ? found->current_size / 8 : 1,
+		.cpus = known[system].current.name ? found->current_size / 8 : 1,
 		.starter = found->starter,
 	};
+	if (found->list_size && found->list_size <= THREAD_LAYOUT_LIST &&
+	    found->head_size / found->list_size <= THREAD_LAYOUT_PRIORITIES) {
+		out->list_size = (uint32_t)found->list_size;
+		out->priorities = (uint32_t)(found->head_size / found->list_size);
+	}
+	memcpy(out->variables, found->variables, sizeof(out->variables));
 	memcpy(out->switches, found->switches, sizeof(out->switches));
 	out->typed = dwarf && read_types(dwarf, &known[system], out->at);
 	if (!out->typed)
 		memcpy(out->at, known[system].usual, sizeof(out->at));
-	if (!is_usual(elf) || !thread_layout_is_sound(out))
+	if (!is_of(elf, &known[system]) || !thread_layout_is_sound(out))
 		*out = (struct thread_layout){0};
+}
+
+/* Lists and items are as large as what is read of them. */
+static bool has_lists(const struct thread_layout *layout)
+{
+	return layout->priorities && layout->priorities <= THREAD_LAYOUT_PRIORITIES &&
+	       layout->list_size <= THREAD_LAYOUT_LIST &&
+	       (uint64_t)layout->at[LIST_END] + layout->at[ITEM_NEXT] + 8 <= layout->list_size &&
+	       layout->at[ITEM_NEXT] >= 8 && layout->at[ITEM_NEXT] + 16 <= THREAD_LAYOUT_LIST &&
+	       layout->at[ITEM_OWNER] + 16 <= THREAD_LAYOUT_LIST;
 }
 
 bool thread_layout_is_sound(const struct thread_layout *layout)
@@ -248,6 +349,8 @@ bool thread_layout_is_sound(const struct thread_layout *layout)
 		return true;
 	for (size_t i = 0; i < THREAD_MEMBERS; i++)
 		sound = sound && layout->at[i] < THREAD_LAYOUT_SPAN;
+	if (layout->system == UNIKERNEL_FREERTOS)
+		sound = sound && has_lists(layout);
 	return sound && layout->cpus && layout->cpus <= THREAD_LAYOUT_CPUS;
 }
 
