@@ -295,7 +295,9 @@ static bool request(const void *state, struct thread_request *out)
 {
 	const struct linux_threads *own = state;
 
-	*out = (struct thread_request){.cpus = own->offsets, .pointer = own->current};
+	*out = (struct thread_request){.cpus = own->offsets,
+				       .ids = own->ids,
+				       .pointer = own->current};
 	for (size_t i = 0; i < THREAD_PIECES; i++)
 		out->at[i] = own->at[copied[i]] ?: own->at[TASK_COMM];
 	return own->current && own->at[TASK_TGID] == own->at[TASK_PID] + TGID_BEHIND_PID;
@@ -445,8 +447,9 @@ static void find_current(const struct kallsyms *names, const struct btf *btf,
 	/* Linux 6.2 to 6.14 on x86; else on x86; on arm64. */
 	if (kallsyms_address(names, "pcpu_hot", &va))
 		va = btf_offset(btf, "pcpu_hot", "current_task", &within) ? va + within : 0;
-	else if (!kallsyms_address(names, "current_task", &va))
-		(void)kallsyms_address(names, "__entry_task", &va);
+	else if (!kallsyms_address(names, "current_task", &va) &&
+		 kallsyms_address(names, "__entry_task", &va))
+		(void)kallsyms_address(names, "__cpu_logical_map", &own->ids);
 	if (kallsyms_address(names, "__per_cpu_offset", &own->offsets) &&
 	    kallsyms_address(names, "__cpu_online_mask", &own->online) &&
 	    kallsyms_address(names, "nr_cpu_ids", &own->cpus))

@@ -106,6 +106,7 @@ struct linux_threads {
 	uint32_t thread_head;	   /* in signal_struct */
 	uint32_t user;		   /* in struct cred: whose the files are that it makes */
 	uint64_t offsets;	   /* of each CPU's own data */
+	uint64_t ids;		   /* of the CPUs in the machine (arm64); 0: there are none */
 	uint64_t current; /* in that data: the address of the task that runs; 0: not known */
 	/* Code that has the stack of the next task, but not yet made it the CPU's. */
 	struct {

@@ -253,6 +253,24 @@ bool guest_threads_is_cpu(const struct guest_threads *threads, const struct gues
 	return threads->system->is_cpu(threads->state, memory, own);
 }
 
+uint64_t guest_cpu_own(const struct thread_request *request, const struct guest_memory *memory,
+		       uint64_t id, uint32_t cpus)
+{
+	const size_t size = sizeof(uint64_t);
+	uint64_t found = 0, own = 0;
+	uint32_t cpu = 0;
+
+	if (!request->ids || !request->cpus)
+		return 0;
+	while (cpu < cpus && guest_memory_get(memory, request->ids + cpu * size, &found, size) &&
+	       found != id)
+		cpu++;
+	return found == id && cpu < cpus &&
+			       guest_memory_get(memory, request->cpus + cpu * size, &own, size)
+		       ? own
+		       : 0;
+}
+
 void guest_threads_details(const struct guest_threads *threads, const struct guest_memory *memory,
 			   const struct guest_thread *thread, struct thread_details *out)
 {

@@ -125,6 +125,11 @@ struct thread_request {
 	 * registers do not tell them; 0: there is none.
 	 */
 	uint64_t cpus;
+	/*
+	 * ... and of the ids by which the machine knows the CPUs, by the same number: on arm64 the
+	 * affinity in MPIDR_EL1; 0: there is none.
+	 */
+	uint64_t ids;
 	uint64_t pointer;	    /* its address, from there on */
 	uint32_t at[THREAD_PIECES]; /* in the structure, in their order */
 };
@@ -310,6 +315,13 @@ bool guest_threads_decode(const struct guest_threads *threads, const struct thre
  * thread, and a pointer to the one before.
  */
 bool guest_threads_switches(const struct guest_threads *threads, uint64_t va);
+
+/*
+ * Address of the own data of the CPU that has this id in the machine, among so many CPUs, for a target
+ * that knows its vCPUs' ids; 0: the system does not tell.
+ */
+uint64_t guest_cpu_own(const struct thread_request *request, const struct guest_memory *memory,
+		       uint64_t id, uint32_t cpus);
 
 /* True if a CPU in a function with this address may have no work, and the stack of a thread that waits. */
 bool guest_threads_idles(const struct guest_threads *threads, uint64_t va);

@@ -213,6 +213,34 @@ static void searches_for_a_cpu_that_is_not_there_end(void **state)
 	assert_true(asked.searches <= 1000);
 }
 
+/* The last has another id than its number; the system keeps them from 0x100 on, and their data behind. */
+static const uint64_t cpu_tables[] = {0, 1, 0x100, OWN(0), OWN(1), OWN(2)};
+
+static size_t read_tables(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	if (va < 0x100 || va + len > 0x100 + sizeof(cpu_tables))
+		return 0;
+	memcpy(buf, (const uint8_t *)cpu_tables + (va - 0x100), len);
+	return len;
+}
+
+static void a_cpu_s_own_data_are_found_by_its_id_in_the_machine(void **state)
+{
+	const struct guest_memory tables = {.read = read_tables};
+	const struct thread_request known = {.ids = 0x100, .cpus = 0x118};
+	const struct thread_request without = {.cpus = 0x118},
+				    beyond = {.ids = 0x100, .cpus = 0x128};
+
+	assert_int_equal(guest_cpu_own(&known, &tables, 0, 3), OWN(0));
+	assert_int_equal(guest_cpu_own(&known, &tables, 0x100, 3), OWN(2));
+	assert_int_equal(guest_cpu_own(&known, &tables, 2, 3), 0);
+	/* No more are looked at than there are, and than can be read. */
+	assert_int_equal(guest_cpu_own(&known, &tables, 0x100, 2), 0);
+	assert_int_equal(guest_cpu_own(&known, &tables, 0x2000, UINT32_MAX), 0);
+	assert_int_equal(guest_cpu_own(&without, &tables, 0, 3), 0);
+	assert_int_equal(guest_cpu_own(&beyond, &tables, 0x100, 3), 0);
+}
+
 static void threads_that_are_known_are_known_when_there_are_too_many(void **state)
 {
 	for (uint32_t i = 0; i < RECORDED_THREADS_MAX; i++)
@@ -237,6 +265,7 @@ int main(void)
 		TEST(what_cannot_be_a_thread_has_no_number),
 		TEST(a_register_that_a_program_has_set_is_not_believed),
 		TEST(searches_for_a_cpu_that_is_not_there_end),
+		TEST(a_cpu_s_own_data_are_found_by_its_id_in_the_machine),
 		TEST(threads_that_are_known_are_known_when_there_are_too_many),
 	};
 

@@ -187,7 +187,8 @@ def xen_arm64_tests():
             "2_without_frame_pointers", "1_with_pages_of_16_kib", "1_with_pages_of_64_kib_without_frame_pointers", "1_of_32_bits",
             "1_of_32_bits_in_thumb_without_frame_pointers", "2_of_32_bits_by_tables_for_exceptions")), short="Shares.test_app1"),
         rig_test("arm64", "arm64-hard", "Hard"),
-        rig_test("linux_arm64", "arm64-linux"),
+        rig_test("linux_arm64", "arm64-linux", "Linux"),
+        rig_test("linux_arm64", "arm64-processes", "Processes"),
         python_test("tests/truth/truth_test.py", "arm64-truth", "Arm64Profiles"),
     ]
 

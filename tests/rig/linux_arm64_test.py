@@ -14,6 +14,7 @@ import struct
 import unittest
 
 import chance
+import processes_test
 from arm64_test import Arm64Case
 from guestcase import GUESTS, GuestCase
 from xenrig import image, port
@@ -204,6 +205,31 @@ class Linux(Arm64Case, GuestCase, KernelChecks):
     def record(self, guest, options="", **more):
         # The kernel's names are in its memory.
         return GuestCase.record(self, guest, options, **more)
+
+
+class Processes(processes_test.ProcessesChecks, Arm64Case):
+    """Debian's 6.12, which has names of its data: samples tell their programs, though no context has TPIDR_EL1."""
+
+    rig_options = Arm64Case.rig_options | {"xen": "4.20"}
+    rate, tolerance = 47, 0.03
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rig.put(**{"linux": image.locate("4.20", port.ARM64) / "linux", "linux-threads": GUESTS / "linux-threads-arm64"})
+
+    record = Linux.record
+
+    def check_files(self):
+        """Functions of programs have names by their files where the guest's root directory is told, and each program its own."""
+        self.record("linux", "-q -F 97 -T 5 --sysroot tree", timeout=100)
+        found = {process.rsplit(" (", 1)[0]: image for (process, image), n in self.rows("--by process,image").items() if "/" in image}
+        self.assertEqual({process: found.get(process) for process in ("linux-threads", "busybox")}, {"linux-threads": "/bin/linux-threads", "busybox": "/bin/busybox"})
+        self.assertIn(("linux-threads", "turns"), {(process.rsplit(" (", 1)[0], function) for process, function in self.rows("--by process,function")})
+
+    def test_of_a_kernel_that_hides_from_programs(self):
+        self.check("pvh", 1, "console=hvc0 quiet")
+        self.check_files()
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ END
 chmod +x tree/init
 (cd tree && find . | cpio -o -H newc 2>/dev/null) >linux.cpio
 rm -f /var/log/xen/console/guest-linux.log
-printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\ntsc_mode="native"\nextra="PARAMETERS"\n' >linux.cfg
+printf 'name="linux"\ntype="TYPE"\nkernel="linux"\nramdisk="linux.cpio"\nmemory=256\nvcpus=VCPUS\nMOREextra="PARAMETERS"\n' >linux.cfg
 xl create linux.cfg && i=0
 until grep -q 'guest is up' /var/log/xen/console/guest-linux.log; do i=$((i + 1)); [ $i -lt 900 ] || exit 1; sleep 1; done
-""".replace("PARAMETERS", LINUX_PARAMETERS)
+"""
 
 # Samples a second; at many more, sampling and the guest's own time slices would fall into step on one CPU.
 RATE = 23
@@ -53,12 +53,11 @@ SECONDS = 14
 TOLERANCE = 0.06
 
 
-class Processes(GuestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.bring_linux()
-        cls.rig.put(GUESTS / "linux-threads")
+class ProcessesChecks:
+    """Of a GuestCase with a kernel, `linux`, and the program `linux-threads` in dom0."""
+
+    rate, tolerance = RATE, TOLERANCE
+    settings = ""  # more of the domU's configuration
 
     def inside(self):
         """{process: ns of CPU time}, as it was told last."""
@@ -80,22 +79,27 @@ class Processes(GuestCase):
     def take(self, attempt):
         """({process: samples}, {process: share of the CPU time of those that are known})"""
         before = self.inside()
-        self.record("linux", f"-q -F {RATE} -T {SECONDS * chance.longer(attempt)}", timeout=60 * chance.longer(attempt))
+        self.record("linux", f"-q -F {self.rate} -T {SECONDS * chance.longer(attempt)}", timeout=60 * chance.longer(attempt))
         ran = {pid: ns - before[pid] for pid, ns in self.inside().items()}
         seen = {row: n for (row,), n in self.rows("--by process").items()}
         self.taken += collections.Counter(seen)
         return ({row: n for row, n in seen.items() if row in self.names.values()},
                 {self.names[pid]: ns / max(sum(ran.values()), 1) for pid, ns in ran.items()})
 
-    def check(self, kind, vcpus):
-        status, text = self.dom0(START.replace("TYPE", kind).replace("VCPUS", str(vcpus)), PATIENCE)
+    def start(self, kind, vcpus, parameters=LINUX_PARAMETERS):
+        told = {"TYPE": kind, "VCPUS": str(vcpus), "MORE": self.settings, "PARAMETERS": parameters}
+        status, text = self.dom0(re.sub("|".join(told), lambda word: told[word[0]], START), PATIENCE)
         self.assertEqual(status, 0, text)
         pids = [int(pid) for pid in re.search(r"^processes (\d+) (\d+) (\d+)", self.console("linux"), re.M).groups()]
         self.names = {pid: f"{name} ({pid})" for pid, name in zip(pids, ("linux-threads", "busybox", "busybox"))}
         self.taken = collections.Counter()
+        return pids
+
+    def check(self, kind, vcpus, parameters=LINUX_PARAMETERS):
+        pids = self.start(kind, vcpus, parameters)
         # Its file is packed, and none is needed.
         self.assertNotIn("no names", self.record("linux", "-F 50 -T 0.1"))
-        chance.check_shares(self.take, TOLERANCE)
+        chance.check_shares(self.take, self.tolerance)
         print(f"\n{kind}: {dict(self.taken)}", end=" ", flush=True)
         self.check_threads(pids[0])
         self.check_stacks(self.names[pids[1]])
@@ -163,6 +167,16 @@ class Processes(GuestCase):
         self.assertGreater(found["linux-threads"], 0, found)
         # While the kernel switches between two, it is not known which one the stack is of.
         self.assertLessEqual(set(found), {"linux-threads", "[unknown]"}, found)
+
+
+class Processes(ProcessesChecks, GuestCase):
+    settings = r'tsc_mode="native"\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.bring_linux()
+        cls.rig.put(GUESTS / "linux-threads")
 
     def test_pv(self):
         self.check("pv", 1)

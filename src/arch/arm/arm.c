@@ -358,10 +358,14 @@ static void convert_mmu(const struct arm_regs *from, struct mmu *mmu)
 #define LINUX_USER_ASID	    (1ull << 48)
 #define LINUX_KERNEL_BEHIND 0x2000u
 
+uint64_t arm64_linux_kernel_root(uint64_t ttbr1)
+{
+	return ttbr1 & LINUX_USER_ASID ? (ttbr1 & ~LINUX_USER_ASID) + LINUX_KERNEL_BEHIND : 0;
+}
+
 static void convert_64(const struct arm_regs *from, struct regs *to)
 {
-	if (from->ttbr1 & LINUX_USER_ASID)
-		to->kernel_root = (from->ttbr1 & ~LINUX_USER_ASID) + LINUX_KERNEL_BEHIND;
+	to->kernel_root = arm64_linux_kernel_root(from->ttbr1);
 	to->word = 8;
 	to->user = !(from->pstate & ARM_PSTATE_EL);
 	memcpy(to->gp, from->r, sizeof(from->r));

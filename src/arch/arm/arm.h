@@ -33,6 +33,12 @@ uint64_t arm64_strip(const struct mmu *mmu, uint64_t va);
 /* MMU_ARM64 only: physical address of the table in TTBR0_EL1, bytes; 0 if TCR_EL1 allows none. */
 uint64_t arm64_table(const struct mmu *mmu);
 
+/*
+ * Root of the tables that have Linux's kernel, as in TTBR1_EL1, where those there now lack it: while a
+ * program runs, or the kernel's trampoline (KPTI); else 0.
+ */
+uint64_t arm64_linux_kernel_root(uint64_t ttbr1);
+
 /* TTBCR.EAE (DDI 0487, G8.2.163): the format of the tables. */
 #define ARM_TTBCR_EAE (1ull << 31)
 

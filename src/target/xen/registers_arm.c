@@ -134,6 +134,57 @@ static void full_32(const struct vcpu_guest_core_regs *from, struct regs *regs)
 
 void xen_regs_own_data(enum xen_context kind, const void *context, struct regs *regs)
 {
+	const vcpu_guest_context_t *ctx = context;
+
+	regs->kernel_root = regs->mmu.mode == MMU_ARM64 ? arm64_linux_kernel_root(ctx->ttbr1) : 0;
+}
+
+/* Searches for a vCPU's CPU that may fail. */
+#define SEARCHES_MAX 100u
+#define SEARCH_STEPS (1ull << 24)
+
+/* MPIDR_EL1 of a vCPU (xen/arch/arm/include/asm/domain.h, vcpuid_to_vaffinity): at most 16 have the higher levels alike. */
+static uint64_t affinity(uint32_t vcpu)
+{
+	return (vcpu & 0xf) | (uint64_t)(vcpu >> 4) << 8;
+}
+
+/* The guest's kernel, whatever the vCPU runs. */
+struct kernel_view {
+	struct target *target;
+	struct regs regs;
+};
+
+static size_t read_kernel(void *ctx, uint64_t va, void *buf, size_t len)
+{
+	const struct kernel_view *view = ctx;
+
+	return xen_read(view->target, &view->regs, va, buf, len);
+}
+
+static uint64_t find_own(struct xen_target *xt, const struct sample *sample, uint32_t id)
+{
+	struct kernel_view view = {&xt->base, sample->vcpu[id].regs};
+	struct budget budget = {.left = SEARCH_STEPS};
+	const struct guest_memory memory = {&view, read_kernel, &budget};
+
+	if (view.regs.kernel_root)
+		mmu_use_kernel(&view.regs.mmu, view.regs.kernel_root);
+	return guest_cpu_own(sample->request.thread, &memory, affinity(id), sample->vcpus);
+}
+
+void xen_find_own(struct xen_target *xt, struct sample *sample)
+{
+	for (uint32_t i = 0; i < sample->vcpus; i++) {
+		struct vcpu_sample *vcpu = &sample->vcpu[i];
+		struct xen_seen *seen = &xt->vcpus.seen[i];
+
+		if (!vcpu->online || vcpu->regs.own[0] || seen->searches == SEARCHES_MAX ||
+		    vcpu->regs.mmu.mode != MMU_ARM64)
+			continue;
+		vcpu->regs.own[0] = vcpu->regs.own[1] = find_own(xt, sample, i);
+		seen->searches += !vcpu->regs.own[0];
+	}
 }
 
 void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs)
@@ -141,6 +192,7 @@ void xen_regs_full(enum xen_context kind, const void *context, struct regs *regs
 	const vcpu_guest_context_t *ctx = context;
 
 	xen_regs_for_copy(kind, context, regs);
+	xen_regs_own_data(kind, context, regs);
 	regs->flags = ctx->user_regs.cpsr;
 	if (runs_aarch32(ctx))
 		full_32(&ctx->user_regs, regs);

@@ -368,6 +368,13 @@ static uint64_t instruction_pointer(enum xen_context kind, const void *context,
 	return kind == XEN_CONTEXT_HVM ? ((const struct hvm_hw_cpu *)context)->rip : regs->pc;
 }
 
+/* Contexts tell. */
+void xen_find_own(struct xen_target *xt, struct sample *sample)
+{
+	(void)xt;
+	(void)sample;
+}
+
 void xen_registers(struct target *target, uint32_t vcpu, struct registers *out)
 {
 	const struct xen_target *xt = (struct xen_target *)target;

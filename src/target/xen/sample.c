@@ -504,6 +504,8 @@ struct error *xen_sample(struct target *target, struct sample *sample)
 	if (!xt->premapped)
 		rc = premap(xt, sample);
 	xt->premapped = true;
+	if (sample->request.thread)
+		xen_find_own(xt, sample);
 	if (!rc && !is_refused(xt))
 		rc = read_all(xt, sample, now_ns);
 	if (rc || is_refused(xt))

@@ -352,8 +352,8 @@ static struct error *prepare(struct xen_target *xt, struct xs_handle *store)
 		return err;
 	info->arch = arch_of(xt);
 	xt->base.copies_pieces = true;
-	xt->base.copies_threads = info->arch == &arch_x86_64;
-	xt->base.copies_program_frames = xt->base.copies_threads;
+	xt->base.copies_threads = info->arch == &arch_x86_64 || info->arch == &arch_arm64;
+	xt->base.copies_program_frames = info->arch == &arch_x86_64;
 	xt->base.follows_tables = true;
 	return NULL;
 }

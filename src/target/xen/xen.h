@@ -45,8 +45,8 @@ struct window_trails *xen_frames_trails(struct xen_frames *frames, const struct 
 /*
  * From the context that the hypervisor gives to registers. The first sets only
  * what copying the stack needs (sp, word, mmu), for use while the guest is
- * paused; the second then what copying a thread needs (own, kernel_root), where
- * that is wanted; the third sets everything else.
+ * paused; the second then what copying a thread needs (kernel_root, and own, but see xen_find_own),
+ * where that is wanted; the third sets everything else.
  * One file for each architecture of the host implements all of this.
  */
 void xen_regs_for_copy(enum xen_context kind, const void *context, struct regs *regs);
@@ -73,6 +73,7 @@ struct xen_seen {
 	bool online;
 	bool busy;	   /* it had run: its context is asked for together with its state */
 	uint64_t noted_ns; /* CPU time in this sample, before anything was read */
+	uint8_t searches;  /* of xen_find_own that failed */
 };
 
 struct xen_vcpus {
@@ -179,6 +180,12 @@ static inline uint32_t xen_first_online(const struct xen_target *xt)
 
 /* Fills in what needs no hurry: all registers of the vCPUs that were read. */
 void xen_finish_registers(const struct xen_target *xt, struct sample *sample);
+
+/*
+ * Finds, while the guest runs, where the CPUs' own data are, for the samples to come: on Arm, whose contexts do
+ * not tell. It stays in the vCPUs' registers.
+ */
+void xen_find_own(struct xen_target *xt, struct sample *sample);
 
 /* A sample came to nothing, for that reason. */
 struct error *xen_failed(const struct xen_target *xt, int rc);
